@@ -1,0 +1,84 @@
+#include "common/base/arena.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "common/base/mem.h"
+
+enum { ARENA_MIN_CHUNK = 16 * 1024 };
+
+struct arena_chunk {
+    struct arena_chunk *next;
+    size_t used, size;
+    _Alignas(16) char bytes[];
+};
+
+void arena_init(struct arena *a, size_t limit_bytes)
+{
+    *a = (struct arena){.limit_bytes = limit_bytes};
+}
+
+void arena_fini(struct arena *a)
+{
+    for (struct arena_chunk *c = a->first, *next; c; c = next) {
+        next = c->next;
+        mem_free(c);
+    }
+    *a = (struct arena){.limit_bytes = a->limit_bytes};
+}
+
+void arena_reset(struct arena *a)
+{
+    for (struct arena_chunk *c = a->first; c; c = c->next)
+        c->used = 0;
+    a->current = a->first;
+    a->used_bytes = 0;
+}
+
+static struct arena_chunk *chunk_with_room(struct arena *a, size_t size)
+{
+    struct arena_chunk *c = a->current;
+    while (c && c->size - c->used < size && c->next)
+        c = c->next;
+    if (c && c->size - c->used >= size)
+        return a->current = c;
+    size_t want = c ? c->size * 2 : ARENA_MIN_CHUNK;
+    if (want < size)
+        want = size;
+    struct arena_chunk *fresh = mem_try_array(1, sizeof *fresh + want);
+    if (!fresh)
+        return NULL;
+    fresh->size = want;
+    if (c)
+        c->next = fresh;
+    else
+        a->first = fresh;
+    return a->current = fresh;
+}
+
+void *arena_try_alloc(struct arena *a, size_t size)
+{
+    if (size > SIZE_MAX / 4)
+        return NULL;
+    size = (size + 15) & ~(size_t)15;
+    if (a->limit_bytes && size > a->limit_bytes - a->used_bytes)
+        return NULL;
+    struct arena_chunk *c = chunk_with_room(a, size);
+    if (!c)
+        return NULL;
+    void *p = c->bytes + c->used;
+    c->used += size;
+    a->used_bytes += size;
+    return p;
+}
+
+void *arena_try_array(struct arena *a, size_t n, size_t size)
+{
+    size_t total;
+    if (__builtin_mul_overflow(n, size, &total))
+        return NULL;
+    void *p = arena_try_alloc(a, total);
+    if (p)
+        memset(p, 0, total);
+    return p;
+}

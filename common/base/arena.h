@@ -1,0 +1,21 @@
+#pragma once
+/* Bump allocator for the three lifetimes: process, request, step. Reset keeps the memory, so a step
+ * arena stops calling malloc once it has seen its largest step. limit_bytes bounds what a hostile
+ * message can make us hold: at the limit arena_try_alloc returns NULL. Not thread-safe. */
+#include <stddef.h>
+
+#include "common/base/str.h"
+
+struct arena_chunk;
+struct arena {
+    struct arena_chunk *first, *current;
+    size_t used_bytes, limit_bytes; /* limit 0: none */
+};
+
+void arena_init(struct arena *a, size_t limit_bytes);
+void arena_fini(struct arena *a);
+void arena_reset(struct arena *a);
+/* 16-byte aligned, not zeroed; NULL at the limit. */
+void *arena_try_alloc(struct arena *a, size_t size);
+/* n * size, zeroed; NULL on overflow or at the limit. */
+void *arena_try_array(struct arena *a, size_t n, size_t size);

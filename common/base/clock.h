@@ -1,0 +1,10 @@
+#pragma once
+/* Time. Pure code (scheduler, cluster, rank state) takes now_ns as an argument and never calls this. */
+#include <stdint.h>
+
+uint64_t clock_mono_ns(void); /* CLOCK_MONOTONIC */
+uint64_t clock_wall_ns(void); /* since 1970-01-01 UTC; for logs and OpenAI's "created" only */
+
+#define NS_PER_US 1000ull
+#define NS_PER_MS 1000000ull
+#define NS_PER_S  1000000000ull

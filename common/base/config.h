@@ -1,0 +1,78 @@
+#pragma once
+/* Configuration: one table row per option drives `--flag`, COX_<OPTION>, a YAML file (--config FILE),
+ * --help, docs/flags.md and shell completion. Precedence: flag, environment, file, default. Options
+ * are dashed on the command line, underscored in YAML and in the environment. A value out of range
+ * and an unknown option are errors that name the option, where it came from, and what is allowed;
+ * an unknown option also gets the nearest known name. Parsed once in main into a struct that is
+ * const afterwards; nobody calls getenv elsewhere. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+#include "common/base/str.h"
+
+enum option_type {
+    OPTION_BOOL,   /* bool; `--x`, `--no-x`, `--x=true` */
+    OPTION_INT,    /* int64_t, with min and max; accepts k, m, g and Ki, Mi, Gi suffixes */
+    OPTION_FLOAT,  /* double, with min and max */
+    OPTION_STRING, /* const char *, owned by the config; NULL when there is no default */
+    OPTION_ENUM,   /* int, index into choices "a|b|c" */
+    OPTION_LIST,   /* struct option_list, repeatable flag; YAML list; comma list in the environment */
+    OPTION_IGNORED,/* a vLLM flag with no meaning here: accepted (0 or 1 value), one warning */
+    OPTION_TYPE_COUNT
+};
+
+struct option_list {
+    const char **items; /* owned by the config */
+    size_t n_items;
+};
+
+struct option_spec {
+    const char *name;    /* "max-num-seqs" */
+    const char *aliases; /* other spellings, comma separated: "tensor-parallel-size"; or NULL */
+    enum option_type type;
+    size_t offset;       /* into the config struct; unused for OPTION_IGNORED */
+    double min, max;     /* OPTION_INT, OPTION_FLOAT */
+    const char *def;     /* as it would be typed; NULL = zero */
+    const char *choices; /* OPTION_ENUM: "auto|cpu|cuda" */
+    const char *help;    /* one line; NULL hides the row from --help */
+    bool secret;         /* never printed or logged */
+};
+
+#define OPT_INT(S, field, nm, lo, hi, d, h)                                                        \
+    {.name = nm, .type = OPTION_INT, .offset = offsetof(struct S, field), .min = lo, .max = hi,     \
+     .def = d, .help = h}
+#define OPT_FLOAT(S, field, nm, lo, hi, d, h)                                                      \
+    {.name = nm, .type = OPTION_FLOAT, .offset = offsetof(struct S, field), .min = lo, .max = hi,   \
+     .def = d, .help = h}
+#define OPT_STRING(S, field, nm, d, h)                                                             \
+    {.name = nm, .type = OPTION_STRING, .offset = offsetof(struct S, field), .def = d, .help = h}
+#define OPT_BOOL(S, field, nm, d, h)                                                               \
+    {.name = nm, .type = OPTION_BOOL, .offset = offsetof(struct S, field), .def = d, .help = h}
+#define OPT_ENUM(S, field, nm, ch, d, h)                                                           \
+    {.name = nm, .type = OPTION_ENUM, .offset = offsetof(struct S, field), .choices = ch, .def = d, \
+     .help = h}
+#define OPT_LIST(S, field, nm, h)                                                                  \
+    {.name = nm, .type = OPTION_LIST, .offset = offsetof(struct S, field), .help = h}
+#define OPT_IGNORED(nm) {.name = nm, .type = OPTION_IGNORED}
+
+struct config_result {
+    struct option_list positional; /* arguments that are no option, in order */
+    struct option_list warnings;   /* one text each: ignored vLLM flags, deprecated spellings */
+    bool help, version;            /* --help / --version was given: caller prints and ends with 0 */
+    void *owned;                   /* every string handed out; config_fini frees it */
+};
+
+/* Fills *out (a zeroed config struct) from argv[1..], the environment and --config. environ_ is a
+ * NULL-terminated NAME=VALUE list (pass `environ`). */
+MUST_USE enum status config_parse(const struct option_spec *specs, size_t n_specs, int argc,
+                                  char *const *argv, char *const *environ_, void *out,
+                                  struct config_result *res, struct error *err);
+void config_fini(struct config_result *res);
+/* usage is the first line ("cox-head [OPTION...]"). */
+void config_print_help(struct strbuf *b, const char *usage, const struct option_spec *specs,
+                       size_t n_specs);
+/* Every value in force as YAML, secrets masked: what a process logs at start (debug). */
+void config_print_yaml(struct strbuf *b, const struct option_spec *specs, size_t n_specs,
+                       const void *config);

@@ -1,0 +1,137 @@
+#include "common/base/log.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/str.h"
+
+enum { LOG_LINE_MAX = 4096, LOG_QUOTE_MAX = 1024 };
+
+static struct {
+    char process[32];
+    enum log_level level;
+    enum log_format format;
+} logger = {.process = "cox", .level = LOG_INFO};
+
+static const char *const level_names[] = {"debug", "info", "warn", "error"};
+
+void log_init(const char *process, enum log_level level, enum log_format format)
+{
+    snprintf(logger.process, sizeof logger.process, "%s", process);
+    logger.level = level;
+    logger.format = format;
+}
+
+bool log_enabled(enum log_level level)
+{
+    return level >= logger.level;
+}
+
+const char *log_quote(const char *s)
+{
+    static _Thread_local char bufs[4][LOG_QUOTE_MAX];
+    static _Thread_local unsigned next;
+    char *out = bufs[next++ % 4];
+    size_t n = 0;
+    out[n++] = '"';
+    for (; *s && n < LOG_QUOTE_MAX - 8; s++) {
+        unsigned char c = (unsigned char)*s;
+        if (c == '"' || c == '\\') {
+            out[n++] = '\\';
+            out[n++] = (char)c;
+        } else if (c < 0x20 || c == 0x7F) {
+            n += (size_t)snprintf(out + n, 7, "\\u%04x", c);
+        } else {
+            out[n++] = (char)c;
+        }
+    }
+    out[n++] = '"';
+    out[n] = '\0';
+    return out;
+}
+
+static void append_time(struct strbuf *b, uint64_t wall_ns)
+{
+    time_t s = (time_t)(wall_ns / NS_PER_S);
+    struct tm tm;
+    char text[32];
+    gmtime_r(&s, &tm);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
+    strbuf_printf(b, "%s.%03uZ", text, (unsigned)(wall_ns / NS_PER_MS % 1000));
+}
+
+/* A field's value ends at a blank outside quotes. Values that are no JSON number become strings. */
+static size_t append_json_field(struct strbuf *b, const char *f)
+{
+    size_t key = strcspn(f, "= ");
+    strbuf_append_c(b, ",");
+    strbuf_append_json(b, (struct str){f, key});
+    if (f[key] != '=') {
+        strbuf_append_c(b, ":true");
+        return key;
+    }
+    const char *v = f + key + 1;
+    size_t n = 0;
+    strbuf_append_c(b, ":");
+    if (*v == '"') {
+        for (n = 1; v[n] && v[n] != '"'; n++)
+            if (v[n] == '\\' && v[n + 1])
+                n++;
+        strbuf_append(b, v, n);
+        strbuf_append_c(b, "\"");
+        return key + 1 + n + (v[n] == '"');
+    }
+    n = strcspn(v, " ");
+    double ignored;
+    if (str_to_f64((struct str){v, n}, &ignored) == STATUS_OK && v[0] != '+' && v[0] != '.' &&
+        !(v[0] == '0' && n > 1 && v[1] != '.') && v[n - 1] != '.')
+        strbuf_append(b, v, n);
+    else
+        strbuf_append_json(b, (struct str){v, n});
+    return key + 1 + n;
+}
+
+static void format_json(struct strbuf *b, const char *fields)
+{
+    while (*fields) {
+        if (*fields == ' ')
+            fields++;
+        else
+            fields += append_json_field(b, fields);
+    }
+}
+
+void log_event(enum log_level level, const char *event, const char *fmt, ...)
+{
+    if (!log_enabled(level))
+        return;
+    char fields[LOG_LINE_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(fields, sizeof fields, fmt, ap);
+    va_end(ap);
+    for (char *p = fields; *p; p++)
+        if (*p == '\n' || *p == '\r')
+            *p = ' '; /* one event, one line, whatever a value holds */
+    struct strbuf b;
+    strbuf_init(&b, 4 * LOG_LINE_MAX);
+    if (logger.format == LOG_JSON) {
+        strbuf_append_c(&b, "{\"ts\":\"");
+        append_time(&b, clock_wall_ns());
+        strbuf_printf(&b, "\",\"level\":\"%s\",\"process\":\"%s\",\"event\":\"%s\"",
+                      level_names[level], logger.process, event);
+        format_json(&b, fields);
+        strbuf_append_c(&b, "}\n");
+    } else {
+        append_time(&b, clock_wall_ns());
+        strbuf_printf(&b, " %-5s %s %s%s%s\n", level_names[level], logger.process, event,
+                      *fields ? " " : "", fields);
+    }
+    if (write(STDERR_FILENO, b.ptr, b.len) < 0) { /* stderr gone: nothing left to tell */
+    }
+    strbuf_fini(&b);
+}

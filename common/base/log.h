@@ -1,0 +1,30 @@
+#pragma once
+/* Logging: logfmt or JSON, one event a line on stderr, the stable event name first.
+ *   log_info("request_finished", "id=%s ttft_ms=%.1f tokens=%d", id, ttft, n);
+ * fields are written as logfmt `key=value`; a value with blanks is written by the caller as
+ * key="..." through log_quote. Levels: error = a human acts, warn = degraded, info = lifecycle,
+ * debug = per step (compiled in, off). Log where handled, not where raised. Thread-safe: one write(2)
+ * a line. */
+#include <stdbool.h>
+
+#include "common/base/status.h"
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_LEVEL_COUNT };
+enum log_format { LOG_LOGFMT, LOG_JSON, LOG_FORMAT_COUNT };
+
+/* process names the writer in every line ("head", "worker-1"). Call once, before threads. */
+void log_init(const char *process, enum log_level level, enum log_format format);
+bool log_enabled(enum log_level level);
+void log_event(enum log_level level, const char *event, const char *fmt, ...) PRINTF_LIKE(3, 4);
+
+#define log_debug(...)                                                                             \
+    do {                                                                                           \
+        if (log_enabled(LOG_DEBUG))                                                                \
+            log_event(LOG_DEBUG, __VA_ARGS__);                                                     \
+    } while (0)
+#define log_info(...)  log_event(LOG_INFO, __VA_ARGS__)
+#define log_warn(...)  log_event(LOG_WARN, __VA_ARGS__)
+#define log_error(...) log_event(LOG_ERROR, __VA_ARGS__)
+
+/* Returns s quoted and escaped for a logfmt value, in one of 4 rotating thread-local buffers. */
+const char *log_quote(const char *s);

@@ -1,0 +1,58 @@
+#include "common/base/mem.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *checked(void *p, size_t size)
+{
+    if (!p && size) {
+        fprintf(stderr, "out of memory: %zu bytes\n", size);
+        abort();
+    }
+    return p;
+}
+
+void *mem_alloc(size_t size)
+{
+    return checked(malloc(size ? size : 1), size);
+}
+
+void *mem_zalloc(size_t size)
+{
+    return checked(calloc(1, size ? size : 1), size);
+}
+
+void *mem_realloc(void *owned_ptr, size_t size)
+{
+    return checked(realloc(owned_ptr, size ? size : 1), size);
+}
+
+void *mem_array(size_t n, size_t size)
+{
+    return checked(mem_try_array(n, size), SIZE_MAX);
+}
+
+void *mem_try_array(size_t n, size_t size)
+{
+    return calloc(n ? n : 1, size ? size : 1); /* calloc checks the product */
+}
+
+char *mem_strdup(const char *s)
+{
+    return mem_strndup(s, strlen(s));
+}
+
+char *mem_strndup(const char *s, size_t n)
+{
+    char *p = mem_alloc(n + 1);
+    memcpy(p, s, n);
+    p[n] = '\0';
+    return p;
+}
+
+void mem_free(void *owned_ptr)
+{
+    free(owned_ptr);
+}

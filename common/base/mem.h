@@ -1,0 +1,18 @@
+#pragma once
+/* Small host allocations. Out of memory here aborts with a message: these are bounded by our own
+ * limits. Anything sized by a peer or by a model goes through mem_try_* and returns
+ * STATUS_NO_MEMORY instead. Thread-safe as malloc is. */
+#include <stddef.h>
+
+#include "common/base/status.h"
+
+void *mem_alloc(size_t size);
+void *mem_zalloc(size_t size);
+void *mem_realloc(void *owned_ptr, size_t size);
+/* n * size bytes, zeroed; aborts on overflow. */
+void *mem_array(size_t n, size_t size);
+char *mem_strdup(const char *s);
+char *mem_strndup(const char *s, size_t n);
+/* NULL when n * size overflows or there is no memory. */
+void *mem_try_array(size_t n, size_t size);
+void mem_free(void *owned_ptr); /* NULL is fine */

@@ -1,0 +1,58 @@
+#include "common/base/status.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const names[] = {
+    [STATUS_OK] = "ok",
+    [STATUS_AGAIN] = "again",
+    [STATUS_INVALID] = "invalid",
+    [STATUS_NOT_FOUND] = "not_found",
+    [STATUS_EXISTS] = "exists",
+    [STATUS_NO_MEMORY] = "no_memory",
+    [STATUS_LIMIT] = "limit",
+    [STATUS_IO] = "io",
+    [STATUS_PROTOCOL] = "protocol",
+    [STATUS_VERSION] = "version",
+    [STATUS_DENIED] = "denied",
+    [STATUS_TIMEOUT] = "timeout",
+    [STATUS_CLOSED] = "closed",
+    [STATUS_UNSUPPORTED] = "unsupported",
+    [STATUS_INTERNAL] = "internal",
+};
+_Static_assert(sizeof names / sizeof *names == STATUS_COUNT, "a status has no name");
+
+const char *status_name(enum status s)
+{
+    return (unsigned)s < STATUS_COUNT ? names[s] : "unknown";
+}
+
+enum status error_set(struct error *err, enum status s, const char *fmt, ...)
+{
+    if (!err)
+        return s;
+    va_list ap;
+    va_start(ap, fmt);
+    err->status = s;
+    vsnprintf(err->text, sizeof err->text, fmt, ap);
+    va_end(ap);
+    return s;
+}
+
+enum status error_prefix(struct error *err, enum status s, const char *fmt, ...)
+{
+    if (!err)
+        return s;
+    char old[sizeof err->text];
+    memcpy(old, err->text, sizeof old);
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(err->text, sizeof err->text, fmt, ap);
+    va_end(ap);
+    if (n < 0)
+        n = 0;
+    if ((size_t)n < sizeof err->text - 3)
+        snprintf(err->text + n, sizeof err->text - (size_t)n, ": %s", old);
+    err->status = s;
+    return s;
+}

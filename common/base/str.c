@@ -1,0 +1,231 @@
+#include "common/base/str.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/mem.h"
+
+struct str str_from(const char *c_string)
+{
+    return c_string ? (struct str){c_string, strlen(c_string)} : (struct str){"", 0};
+}
+
+bool str_eq(struct str a, struct str b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
+}
+
+bool str_eq_c(struct str a, const char *b)
+{
+    return str_eq(a, str_from(b));
+}
+
+bool str_starts(struct str s, struct str prefix)
+{
+    return s.len >= prefix.len && str_eq((struct str){s.ptr, prefix.len}, prefix);
+}
+
+/* Length of the UTF-8 character at p (n > 0 bytes left), 0 when it is not valid: overlong forms,
+ * surrogates and values above U+10FFFF are refused by the bounds on the second byte. */
+static size_t utf8_char_len(const unsigned char *p, size_t n)
+{
+    unsigned char c = p[0], lo = 0x80, hi = 0xBF;
+    size_t len;
+    if (c < 0x80)
+        return 1;
+    if (c >= 0xC2 && c <= 0xDF)
+        len = 2;
+    else if (c >= 0xE0 && c <= 0xEF)
+        len = 3;
+    else if (c >= 0xF0 && c <= 0xF4)
+        len = 4;
+    else
+        return 0;
+    if (c == 0xE0)
+        lo = 0xA0;
+    else if (c == 0xED)
+        hi = 0x9F;
+    else if (c == 0xF0)
+        lo = 0x90;
+    else if (c == 0xF4)
+        hi = 0x8F;
+    if (n < len || p[1] < lo || p[1] > hi)
+        return 0;
+    for (size_t i = 2; i < len; i++)
+        if ((p[i] & 0xC0) != 0x80)
+            return 0;
+    return len;
+}
+
+size_t str_utf8_valid(struct str s)
+{
+    const unsigned char *p = (const unsigned char *)s.ptr;
+    size_t i = 0;
+    while (i < s.len) {
+        size_t n = utf8_char_len(p + i, s.len - i);
+        if (n == 0)
+            break;
+        i += n;
+    }
+    return i;
+}
+
+enum status str_to_u64(struct str s, uint64_t *out)
+{
+    uint64_t v = 0;
+    if (s.len == 0)
+        return STATUS_INVALID;
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.ptr[i] < '0' || s.ptr[i] > '9')
+            return STATUS_INVALID;
+        if (__builtin_mul_overflow(v, 10, &v) ||
+            __builtin_add_overflow(v, (uint64_t)(s.ptr[i] - '0'), &v))
+            return STATUS_LIMIT;
+    }
+    *out = v;
+    return STATUS_OK;
+}
+
+enum status str_to_i64(struct str s, int64_t *out)
+{
+    bool neg = s.len > 0 && s.ptr[0] == '-';
+    uint64_t v;
+    if (neg)
+        s = (struct str){s.ptr + 1, s.len - 1};
+    TRY(str_to_u64(s, &v));
+    if (v > (uint64_t)INT64_MAX + (neg ? 1 : 0))
+        return STATUS_LIMIT;
+    *out = neg ? (int64_t)(0 - v) : (int64_t)v;
+    return STATUS_OK;
+}
+
+enum status str_to_f64(struct str s, double *out)
+{
+    char tmp[64], *end;
+    if (s.len == 0 || s.len >= sizeof tmp || !strchr("+-.0123456789", s.ptr[0]))
+        return STATUS_INVALID;
+    memcpy(tmp, s.ptr, s.len);
+    tmp[s.len] = '\0';
+    errno = 0;
+    double v = strtod(tmp, &end);
+    if (end != tmp + s.len || errno == ERANGE)
+        return STATUS_INVALID;
+    *out = v;
+    return STATUS_OK;
+}
+
+void strbuf_init(struct strbuf *b, size_t limit)
+{
+    *b = (struct strbuf){.limit = limit ? limit : (size_t)1 << 30};
+}
+
+void strbuf_fini(struct strbuf *b)
+{
+    mem_free(b->ptr);
+    *b = (struct strbuf){0};
+}
+
+void strbuf_reset(struct strbuf *b)
+{
+    b->len = 0;
+    b->failed = false;
+    if (b->ptr)
+        b->ptr[0] = '\0';
+}
+
+static bool reserve(struct strbuf *b, size_t more)
+{
+    size_t limit = b->limit ? b->limit : (size_t)1 << 30;
+    if (b->failed || more > limit - b->len) {
+        b->failed = true;
+        return false;
+    }
+    if (b->len + more + 1 <= b->cap)
+        return true;
+    size_t cap = b->cap ? b->cap : 64;
+    while (cap < b->len + more + 1)
+        cap *= 2;
+    b->ptr = mem_realloc(b->ptr, cap);
+    b->cap = cap;
+    return true;
+}
+
+bool strbuf_append(struct strbuf *b, const void *bytes, size_t n)
+{
+    if (!reserve(b, n))
+        return false;
+    if (n)
+        memcpy(b->ptr + b->len, bytes, n);
+    b->len += n;
+    b->ptr[b->len] = '\0';
+    return true;
+}
+
+bool strbuf_append_str(struct strbuf *b, struct str s)
+{
+    return strbuf_append(b, s.ptr, s.len);
+}
+
+bool strbuf_append_c(struct strbuf *b, const char *c_string)
+{
+    return strbuf_append_str(b, str_from(c_string));
+}
+
+bool strbuf_printf(struct strbuf *b, const char *fmt, ...)
+{
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    bool ok = n >= 0 && reserve(b, (size_t)n);
+    if (ok) {
+        vsnprintf(b->ptr + b->len, (size_t)n + 1, fmt, again);
+        b->len += (size_t)n;
+    }
+    va_end(again);
+    return ok;
+}
+
+static void append_json_char(struct strbuf *b, unsigned char c)
+{
+    static const char *const named[] = {['"'] = "\\\"", ['\\'] = "\\\\", ['\n'] = "\\n",
+                                        ['\r'] = "\\r", ['\t'] = "\\t",  ['\b'] = "\\b",
+                                        ['\f'] = "\\f"};
+    if (c < sizeof named / sizeof *named && named[c])
+        strbuf_append(b, named[c], 2);
+    else if (c < 0x20 || c == 0x7F)
+        strbuf_printf(b, "\\u%04x", c);
+    else
+        strbuf_append(b, &c, 1);
+}
+
+bool strbuf_append_json(struct strbuf *b, struct str s)
+{
+    const unsigned char *p = (const unsigned char *)s.ptr;
+    strbuf_append(b, "\"", 1);
+    for (size_t i = 0; i < s.len;) {
+        size_t n = utf8_char_len(p + i, s.len - i);
+        if (n == 1)
+            append_json_char(b, p[i]);
+        else if (n > 1)
+            strbuf_append(b, p + i, n);
+        else
+            strbuf_append(b, "\xEF\xBF\xBD", 3);
+        i += n ? n : 1;
+    }
+    return strbuf_append(b, "\"", 1);
+}
+
+void strbuf_consume(struct strbuf *b, size_t n)
+{
+    if (n == 0)
+        return;
+    if (n > b->len)
+        n = b->len;
+    memmove(b->ptr, b->ptr + n, b->len - n);
+    b->len -= n;
+    b->ptr[b->len] = '\0';
+}

@@ -1,0 +1,49 @@
+#pragma once
+/* struct str: borrowed bytes, not NUL-terminated; passed by value. struct strbuf: an owned, growing
+ * byte buffer with a hard limit, always NUL-terminated after the bytes. Not thread-safe. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+
+struct str {
+    const char *ptr;
+    size_t len;
+};
+
+#define STR(lit)    ((struct str){(lit), sizeof(lit) - 1})
+#define STR_FMT     "%.*s"
+#define STR_ARG(s)  (int)((s).len > 4096 ? 4096 : (s).len), (s).ptr
+
+struct str str_from(const char *c_string); /* NULL gives an empty str */
+bool str_eq(struct str a, struct str b);
+bool str_eq_c(struct str a, const char *b);
+bool str_starts(struct str s, struct str prefix);
+/* Length of the longest prefix that is valid UTF-8 (RFC 3629); == s.len when all of it is. */
+size_t str_utf8_valid(struct str s);
+/* Whole-string decimal parsers: no blanks, no sign for u64, no trailing bytes. */
+MUST_USE enum status str_to_u64(struct str s, uint64_t *out);
+MUST_USE enum status str_to_i64(struct str s, int64_t *out);
+MUST_USE enum status str_to_f64(struct str s, double *out);
+
+struct strbuf {
+    char *ptr;
+    size_t len, cap, limit; /* limit 0: 1 GiB */
+    bool failed;            /* an append was refused at the limit; sticky until reset */
+};
+
+void strbuf_init(struct strbuf *b, size_t limit);
+void strbuf_fini(struct strbuf *b);
+void strbuf_reset(struct strbuf *b); /* keeps the memory */
+bool strbuf_append(struct strbuf *b, const void *bytes, size_t n); /* false at the limit */
+bool strbuf_append_str(struct strbuf *b, struct str s);
+bool strbuf_append_c(struct strbuf *b, const char *c_string);
+bool strbuf_printf(struct strbuf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* Appends s as a quoted JSON string; invalid UTF-8 becomes U+FFFD. */
+bool strbuf_append_json(struct strbuf *b, struct str s);
+void strbuf_consume(struct strbuf *b, size_t n); /* drops n bytes from the front */
+static inline struct str strbuf_str(const struct strbuf *b)
+{
+    return (struct str){b->ptr ? b->ptr : "", b->len};
+}

@@ -1,0 +1,28 @@
+#pragma once
+/* What gateway, cli and worker need to know of a model before touching a tensor: read from a GGUF's
+ * metadata or from config.json + generation_config.json. Strings are owned by the struct. Every
+ * value is checked against sane bounds: the file is hostile until then. */
+#include "common/base/status.h"
+#include "common/base/str.h"
+
+enum model_format { MODEL_GGUF, MODEL_HF, MODEL_NULL, MODEL_FORMAT_COUNT };
+
+#define MODEL_MAX_EOS 16
+
+struct model_info {
+    enum model_format format;
+    char *path;          /* absolute; the GGUF file or the folder */
+    char *tokenizer_path;/* what text_tokenizer_open takes */
+    char *name;          /* default served name: last path component without .gguf, or "demo" */
+    char *family;        /* "gemma3", "llama", … as the template's family and the runner use it */
+    uint32_t max_model_len, vocab_size;
+    uint32_t eos_ids[MODEL_MAX_EOS], n_eos_ids; /* generation_config and tokenizer together */
+};
+
+/* model: "demo" (the cached demo model under cache_dir), "null" (no weights; the demo's tokenizer),
+ * a GGUF file, or a folder. STATUS_NOT_FOUND tells where it looked and how to get it. */
+MUST_USE enum status model_info_open(const char *model, const char *cache_dir,
+                                     struct model_info *out, struct error *err);
+void model_info_fini(struct model_info *m);
+/* $COX_CACHE or ~/.cache/coxswain, from the values main read: both may be NULL. Into out. */
+void model_cache_dir(const char *cox_cache, const char *home, char *out, size_t out_size);

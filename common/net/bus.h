@@ -1,0 +1,52 @@
+#pragma once
+/* ZeroMQ on the loop: a ROUTER for the head, a DEALER for everybody else. Frames in, frames out; no
+ * session logic (proto/link.h has that). CURVE always, unless insecure; the ZAP handler admits only
+ * authorized keys, runs before bind, and gives each frame's peer its role. All calls and callbacks
+ * on the loop's thread. ZMQ_FD is edge-triggered: it is drained on every wake-up and after every
+ * send, capped per turn and re-armed. Sends never block and never drop silently: STATUS_AGAIN = the
+ * high-water mark, STATUS_NOT_FOUND = no such peer any more. */
+#include "common/base/str.h"
+#include "common/net/keys.h"
+#include "common/net/loop.h"
+
+#define BUS_ID_MAX 16u
+
+/* A ROUTER's name for a connected peer (ZeroMQ's routing id, 5 bytes today). */
+struct bus_peer {
+    uint8_t n, id[BUS_ID_MAX];
+};
+bool bus_peer_eq(struct bus_peer a, struct bus_peer b);
+
+struct bus;
+struct bus_handlers {
+    void *ctx;
+    /* role and key of the authenticated sender; on a DEALER: ROLE_HEAD and an empty peer. With
+     * --insecure role is ROLE_NONE (the Hello's role is believed) and key is "". */
+    void (*on_frame)(void *ctx, struct bus_peer from, enum peer_role role, const char *key,
+                     struct str frame);
+    /* DEALER only, from the socket monitor: informative (peer loss is decided by heartbeats), but a
+     * failed handshake tells "wrong key" from "nobody there". */
+    void (*on_link)(void *ctx, bool up, const char *why);
+};
+
+struct bus_options {
+    const char *endpoint;      /* "tcp://0.0.0.0:7000"; port 0 = any free one */
+    bool insecure;             /* no CURVE: refused for a non-loopback endpoint unless allow_remote */
+    bool allow_remote_insecure;
+    struct curve_keys keys;    /* ours */
+    const char *server_public_key; /* DEALER: the head's */
+    const struct authorized *authorized; /* ROUTER: borrowed for the bus's life */
+    uint32_t max_frame_bytes;  /* ZMQ_MAXMSGSIZE */
+    uint32_t hwm;              /* messages per link */
+};
+
+MUST_USE enum status bus_bind(struct loop *l, const struct bus_options *o,
+                              const struct bus_handlers *h, struct bus **out, struct error *err);
+MUST_USE enum status bus_connect(struct loop *l, const struct bus_options *o,
+                                 const struct bus_handlers *h, struct bus **out,
+                                 struct error *err);
+const char *bus_endpoint(const struct bus *b); /* bound or connected address, with the real port */
+MUST_USE enum status bus_send(struct bus *b, struct bus_peer to, struct str frame);
+/* DEALER: drop the connection and everything queued, then connect again (a fresh routing id). */
+MUST_USE enum status bus_reconnect(struct bus *b, struct error *err);
+void bus_close(struct bus *b); /* linger 0; NULL is fine */

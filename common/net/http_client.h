@@ -1,0 +1,18 @@
+#pragma once
+/* Blocking HTTP client for the command line (`cox status`, `cox chat`): libcurl, easy interface.
+ * Daemons do not use it. */
+#include "common/base/str.h"
+
+struct http_call {
+    const char *method;        /* NULL: GET, or POST with a body */
+    const char *url;
+    const char *bearer;        /* NULL: none */
+    struct str body;           /* application/json */
+    uint32_t timeout_ms;       /* whole call; for a stream: the longest silence */
+    /* streaming: called for each piece; return false to stop. NULL: collected into the answer. */
+    bool (*on_data)(void *ctx, struct str piece);
+    void *ctx;
+};
+/* *status_code is the HTTP status. Errors are about not getting an answer (STATUS_IO, _TIMEOUT). */
+MUST_USE enum status http_client_call(const struct http_call *c, int *status_code,
+                                      struct strbuf *answer, struct error *err);

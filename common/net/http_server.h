@@ -1,0 +1,67 @@
+#pragma once
+/* HTTP/1.1 server: llhttp on the loop. Used by the gateway (OpenAI, SSE) and by every process for
+ * /livez, /readyz, /metrics and the head's admin API. Knows nothing of routes or JSON.
+ *
+ * A request is handed over whole (headers and body, both bounded). The handler keeps the pointer
+ * until it has answered or on_abort told it that the client is gone; after either the pointer is
+ * dead. Streaming is pull-based: after http_stream_begin, write at most what http_stream_room
+ * allows; on_drain tells when there is room again. Every wait has a deadline. Loop thread only. */
+#include "common/base/str.h"
+#include "common/net/loop.h"
+
+struct http_server;
+struct http_request;
+
+struct http_limits {
+    uint32_t max_connections;       /* further ones get 503 and are closed; default 4096 */
+    uint32_t max_header_bytes;      /* 431; default 32 KiB, at most 100 fields */
+    uint64_t max_body_bytes;        /* 413; default 16 MiB */
+    uint64_t max_body_bytes_total;  /* all bodies being read at once: 503; default 256 MiB */
+    uint32_t header_timeout_ms, body_timeout_ms, idle_timeout_ms, write_stall_ms;
+    uint32_t stream_high_water_bytes; /* http_stream_room is 0 above; default 256 KiB */
+};
+
+struct http_handlers {
+    void *ctx;
+    void (*on_request)(void *ctx, struct http_request *r);
+    void (*on_drain)(void *ctx, struct http_request *r); /* streaming: room again */
+    void (*on_abort)(void *ctx, struct http_request *r); /* client gone before the answer's end */
+};
+
+struct http_options {
+    const char *host;
+    uint16_t port;             /* 0: any free one */
+    struct http_limits limits; /* a 0 field takes its default */
+    const char *server_name;   /* "Server:" header */
+};
+
+/* STATUS_EXISTS with the port in the text when the port is in use. */
+MUST_USE enum status http_server_start(struct loop *l, const struct http_options *o,
+                                       const struct http_handlers *h, struct http_server **out,
+                                       struct error *err);
+uint16_t http_server_port(const struct http_server *s);
+uint32_t http_server_connections(const struct http_server *s);
+void http_server_stop_accepting(struct http_server *s); /* drain: idle connections are closed */
+void http_server_close(struct http_server *s);
+
+/* The request. Views live as long as the request. */
+struct str http_method(const struct http_request *r);
+struct str http_path(const struct http_request *r);  /* without the query, not decoded */
+struct str http_query(const struct http_request *r);
+struct str http_header(const struct http_request *r, const char *name); /* case-insensitive, or "" */
+struct str http_body(const struct http_request *r);
+struct str http_remote(const struct http_request *r); /* "127.0.0.1:5123" */
+void http_set_user(struct http_request *r, void *user); /* the handler's own state */
+void *http_get_user(const struct http_request *r);
+
+struct http_header_kv { const char *name, *value; };
+/* The whole answer. content_type may be NULL for an empty body. The pointer is dead afterwards. */
+void http_respond(struct http_request *r, int status, const char *content_type, struct str body,
+                  const struct http_header_kv *extra, size_t n_extra);
+/* Headers now, chunks later (chunked for 1.1, close-delimited for 1.0). */
+void http_stream_begin(struct http_request *r, int status, const char *content_type,
+                       const struct http_header_kv *extra, size_t n_extra);
+size_t http_stream_room(const struct http_request *r);
+void http_stream_write(struct http_request *r, struct str chunk); /* copies */
+void http_stream_end(struct http_request *r); /* last chunk; the pointer is dead afterwards */
+void http_stream_abort(struct http_request *r); /* cuts the connection: an error mid-stream */

@@ -1,0 +1,35 @@
+#pragma once
+/* CURVE key pairs (Z85, 40 characters + NUL) and the folder they live in:
+ *   DIR/head.key DIR/head.pub  DIR/gateway.key …  one pair per role; files 0600, folder 0700.
+ *   DIR/authorized: "role public-key" lines; the ZAP handler admits exactly these.
+ * A join token is one string: cox1.<base64url of host:port, head public key, worker key pair>. */
+#include "common/base/status.h"
+#include "proto/messages.h"
+
+struct curve_keys {
+    char public_key[41], secret_key[41];
+};
+
+MUST_USE enum status keys_generate(struct curve_keys *out, struct error *err);
+/* Makes what is missing: head, gateway, worker, operator pairs and authorized. Idempotent. */
+MUST_USE enum status keys_make_dir(const char *dir, struct error *err);
+MUST_USE enum status keys_load(const char *dir, enum peer_role role, struct curve_keys *out,
+                               struct error *err);
+MUST_USE enum status keys_load_public(const char *dir, enum peer_role role, char out[41],
+                                      struct error *err);
+
+struct authorized {
+    struct { enum peer_role role; char public_key[41]; } *entries;
+    uint32_t n_entries;
+};
+MUST_USE enum status authorized_load(const char *path, struct authorized *out, struct error *err);
+void authorized_fini(struct authorized *a);
+
+struct join_token {
+    char head[256]; /* HOST:PORT */
+    char head_public_key[41];
+    struct curve_keys keys; /* the joining worker's */
+};
+MUST_USE enum status join_token_encode(const struct join_token *t, char *out, size_t out_size,
+                                       struct error *err);
+MUST_USE enum status join_token_decode(const char *text, struct join_token *out, struct error *err);

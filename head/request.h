@@ -1,0 +1,68 @@
+#pragma once
+/* A request as the head knows it: token ids and sampling, one struct per choice. The head keeps
+ * prompt and generated ids, so any request can be replayed from where it stands. Owned by the
+ * request table; scheduler and cluster borrow it. Pure.
+ *
+ *   QUEUED ⇄ RUNNING → FINISHED | FAILED | CANCELLED      RUNNING → PREEMPTED → RUNNING
+ */
+#include "common/base/arena.h"
+#include "proto/messages.h"
+
+enum request_state {
+    REQUEST_QUEUED, REQUEST_RUNNING, REQUEST_PREEMPTED,
+    REQUEST_FINISHED, REQUEST_FAILED, REQUEST_CANCELLED, REQUEST_STATE_COUNT
+};
+
+struct request {
+    struct request_id id;
+    uint32_t i_choice, attempt;
+    enum request_state state;
+    uint32_t i_gateway;         /* whose it is: index into the head's gateway table */
+    uint64_t tenant, salt;      /* salt: of tenant and cache_salt, for the prefix cache */
+    int32_t priority;
+    bool resubmitted;           /* outranks new requests, is never refused for load */
+    uint64_t arrival_seq;       /* order of arrival, unique */
+    uint64_t arrival_ns, deadline_ns, first_token_ns, scheduled_ns; /* 0: none / not yet */
+    struct sampling_params sampling; /* spans point into arena */
+
+    uint32_t *ids;              /* prompt + generated, [n_ids], cap n_prompt + max_tokens */
+    uint32_t n_prompt, n_ids, ids_cap;
+    uint32_t n_delivered;       /* generated tokens handed to the gateway's link so far */
+    struct logprob_row *logprobs; /* per generated token, or NULL; rows on arena */
+    uint32_t n_cached;          /* prompt tokens found in the prefix cache at first admission */
+    enum finish_reason finish;
+    uint32_t stop_id;
+    enum status status;         /* with FINISH_ERROR */
+    char text[160];
+
+    struct arena arena;         /* everything of this request; dropped whole */
+    void *sched;                /* the scheduler's own sequence, NULL when in none */
+    struct request *next, *prev;/* list links of whoever holds it */
+};
+
+static inline uint32_t request_n_generated(const struct request *r)
+{
+    return r->n_ids - r->n_prompt;
+}
+const char *request_state_name(enum request_state s);
+/* Asserts that the transition is allowed. */
+void request_enter(struct request *r, enum request_state next);
+/* Copies what the message holds. max_model_len bounds n_prompt + max_tokens (max_tokens is clipped;
+ * a prompt that leaves no room is STATUS_INVALID with vLLM's wording). */
+MUST_USE enum status request_new(const struct msg_submit *m, uint32_t max_model_len,
+                                 uint64_t now_ns, struct request **out, struct error *err);
+void request_free(struct request *r);
+/* Appends one generated token and decides whether the request ends with it (EOS, stop id, length). */
+enum finish_reason request_push_token(struct request *r, uint32_t id,
+                                      const struct logprob_row *logprobs);
+
+/* All live requests by (id, choice). Bounded: STATUS_LIMIT. */
+struct request_table;
+struct request_table *request_table_new(uint32_t max_requests);
+void request_table_free(struct request_table *t); /* frees the requests in it */
+struct request *request_table_find(const struct request_table *t, struct request_id id,
+                                   uint32_t i_choice);
+MUST_USE enum status request_table_add(struct request_table *t, struct request *owned_r);
+void request_table_remove(struct request_table *t, struct request *r); /* does not free */
+uint32_t request_table_count(const struct request_table *t);
+struct request *request_table_next(const struct request_table *t, const struct request *after);

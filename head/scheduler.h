@@ -1,0 +1,73 @@
+#pragma once
+/* The scheduler of one group: continuous batching over the KV block table. Pure: no I/O, no clock, no
+ * malloc while stepping. It borrows requests from the request table; a request is in at most one
+ * scheduler. Flow: scheduler_add → scheduler_step (fills a plan) → … → scheduler_on_result (tokens,
+ * ends) → the request leaves. At most `depth` plans are in flight; blocks return to the free list
+ * when the results of all steps sent while they were owned are in. */
+#include "head/request.h"
+#include "proto/messages.h"
+
+#define SCHEDULER_MAX_KV_GROUPS 8
+
+struct scheduler_config {
+    uint32_t max_num_batched_tokens; /* token budget of one step */
+    uint32_t max_num_seqs;           /* sequence budget of one step */
+    uint32_t max_waiting;            /* bound of the queue */
+    uint32_t long_prefill_token_threshold; /* 0: off */
+    uint32_t max_model_len;
+    uint32_t depth;                  /* steps in flight, 1 or 2 */
+    bool enable_prefix_caching;
+    uint32_t n_kv_groups;
+    struct kv_group kv_groups[SCHEDULER_MAX_KV_GROUPS]; /* n_blocks = minimum over the ranks */
+};
+
+struct scheduler_stats {
+    uint32_t running, waiting, in_flight;
+    uint32_t n_blocks, n_blocks_used;
+    uint64_t n_preemptions, n_steps, n_prompt_tokens, n_generated_tokens;
+    uint64_t prefix_hit_tokens, prefix_query_tokens;
+};
+
+/* What a result did to a request: scheduler_on_result fills these. The tokens themselves have been
+ * appended to r->ids. After `ended` the request has left the scheduler. */
+struct scheduler_event {
+    struct request *request;
+    uint32_t n_new;
+    bool ended;
+};
+
+struct scheduler;
+MUST_USE enum status scheduler_new(const struct scheduler_config *c, struct scheduler **out,
+                                   struct error *err);
+void scheduler_free(struct scheduler *s);
+
+/* Into the waiting queue (priority, resubmitted first, then arrival). STATUS_LIMIT: queue full.
+ * STATUS_NO_MEMORY: the request can never fit into this pool, even alone. */
+MUST_USE enum status scheduler_add(struct scheduler *s, struct request *r);
+/* Takes the request out, whatever it is doing; its results still in flight are discarded. */
+void scheduler_remove(struct scheduler *s, struct request *r);
+/* The next plan, or NULL: nothing to run, or depth reached. The plan's spans are owned by the
+ * scheduler and valid until the next call. term_epoch and step are filled in. A plan is to be sent:
+ * there is no taking it back. */
+const struct msg_plan *scheduler_step(struct scheduler *s, uint64_t now_ns);
+/* Applies a result. *events stays valid until the next call. STATUS_PROTOCOL: the result does not
+ * match the oldest plan in flight (the group must be dissolved). */
+MUST_USE enum status scheduler_on_result(struct scheduler *s, const struct msg_result *r,
+                                         uint64_t now_ns, const struct scheduler_event **events,
+                                         uint32_t *n_events, struct error *err);
+/* A new epoch of the same ranks: drops sequences and blocks; steps restart at 1. Every request that
+ * was in is handed back through fn (running ones as PREEMPTED, in order of arrival). */
+typedef void scheduler_request_fn(void *ctx, struct request *r);
+void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request_fn *fn,
+                     void *ctx);
+/* After a Gap: the next plan carries everything (full), the steps in flight are forgotten. */
+void scheduler_resync(struct scheduler *s, uint64_t last_step);
+
+void scheduler_get_stats(const struct scheduler *s, struct scheduler_stats *out);
+/* Tokens of r's prompt that this group's prefix cache holds: for routing. */
+uint32_t scheduler_cached_tokens(const struct scheduler *s, const struct request *r);
+/* Tokens queued and running: the load that routing weighs. */
+uint64_t scheduler_load_tokens(const struct scheduler *s);
+/* Checks every invariant (blocks conserved, refcounts equal owners, lists consistent): for tests.
+ * Returns false and a text at the first violation. */
+bool scheduler_check(const struct scheduler *s, struct error *err);

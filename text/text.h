@@ -1,0 +1,81 @@
+#pragma once
+/* Text: the one C header over the Rust crates (tokenizers, minijinja). Includes nothing of ours.
+ * All strings are UTF-8 bytes with a length. Handles are immutable after opening and may be used from
+ * several threads; a decoder belongs to one thread. Functions return 0, or a TEXT_* code and fill
+ * err (TEXT_ERR_MAX bytes, always NUL-terminated). No panic crosses this border. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TEXT_ERR_MAX 512
+
+enum text_status {
+    TEXT_OK = 0,
+    TEXT_INVALID,     /* the file or the input is wrong */
+    TEXT_IO,
+    TEXT_LIMIT,       /* too long, too deep, out of fuel */
+    TEXT_TEMPLATE,    /* the template raised: err is its message (raise_exception) */
+    TEXT_UNSUPPORTED,
+    TEXT_INTERNAL     /* a bug: the panic's message */
+};
+
+/* ---- tokenizer -------------------------------------------------------------------------------- */
+struct text_tokenizer;
+
+/* path: a tokenizer.json, a folder that has one (with tokenizer_config.json beside it), or a GGUF.
+ * cache_dir: where compiled tokenizers are kept, by the file's hash (NULL: none). The compiled form
+ * is memory-mapped; a damaged or stale one is rebuilt. */
+int text_tokenizer_open(const char *path, const char *cache_dir, struct text_tokenizer **out,
+                        char err[TEXT_ERR_MAX]);
+void text_tokenizer_free(struct text_tokenizer *t);
+uint32_t text_vocab_size(const struct text_tokenizer *t);
+/* Special ids the files name; UINT32_MAX when there is none. */
+uint32_t text_bos_id(const struct text_tokenizer *t);
+uint32_t text_eos_id(const struct text_tokenizer *t);
+/* The id of a token by its exact text ("<end_of_turn>"); UINT32_MAX when there is none. */
+uint32_t text_token_id(const struct text_tokenizer *t, const char *ptr, size_t len);
+/* The raw bytes a token stands for (byte-level and <0xNN> tokens undone); special tokens: their
+ * text. Borrowed for the tokenizer's life; NULL for an id that is none. */
+const uint8_t *text_token_bytes(const struct text_tokenizer *t, uint32_t id, size_t *len);
+bool text_token_is_special(const struct text_tokenizer *t, uint32_t id);
+
+/* ids: *out is malloc'ed, the caller frees it with text_free. max_ids bounds the work: TEXT_LIMIT
+ * with the limit in err. Equal to tokenizers' encode(text, add_special_tokens). */
+int text_encode(const struct text_tokenizer *t, const char *ptr, size_t len, bool add_special,
+                size_t max_ids, uint32_t **out, size_t *n_out, char err[TEXT_ERR_MAX]);
+/* Equal to tokenizers' decode(ids, skip_special). */
+int text_decode(const struct text_tokenizer *t, const uint32_t *ids, size_t n, bool skip_special,
+                char **out, size_t *len, char err[TEXT_ERR_MAX]);
+void text_free(void *owned);
+
+/* Streaming decode: concatenated deltas are the text; half a UTF-8 character is never given out; an
+ * invalid byte run becomes U+FFFD once it can no longer become valid. */
+struct text_decoder;
+/* prompt: ids before the first streamed one, for decoders that look back (may be empty). */
+struct text_decoder *text_decoder_new(const struct text_tokenizer *t, bool skip_special,
+                                      const uint32_t *prompt, size_t n_prompt);
+void text_decoder_free(struct text_decoder *d);
+/* *delta is borrowed until the next call on this decoder. */
+int text_decoder_push(struct text_decoder *d, uint32_t id, const char **delta, size_t *len,
+                      char err[TEXT_ERR_MAX]);
+int text_decoder_flush(struct text_decoder *d, const char **delta, size_t *len,
+                       char err[TEXT_ERR_MAX]);
+
+/* ---- chat template ------------------------------------------------------------------------------ */
+struct text_template;
+
+/* source: the template's text. */
+int text_template_new(const char *source, size_t len, struct text_template **out,
+                      char err[TEXT_ERR_MAX]);
+/* From the model's files, in this order: override (a file, or the name of a built-in template;
+ * NULL: none), chat_template.jinja, tokenizer_config.json, GGUF metadata, the family's built-in one
+ * (family: "gemma3", "llama", …; NULL: none). TEXT_UNSUPPORTED when there is none. */
+int text_template_open(const char *model_path, const char *override, const char *family,
+                       struct text_template **out, char err[TEXT_ERR_MAX]);
+void text_template_free(struct text_template *t);
+/* context: a JSON object with the template's variables (messages, tools, add_generation_prompt,
+ * bos_token, eos_token, chat_template_kwargs' entries, …). now_unix: what strftime_now shows. The
+ * files' special tokens are added when context lacks them. fuel bounds the work (0: default). */
+int text_template_render(const struct text_template *t, const char *context, size_t context_len,
+                         int64_t now_unix, uint64_t fuel, char **out, size_t *len,
+                         char err[TEXT_ERR_MAX]);
