@@ -48,7 +48,8 @@ const char *request_state_name(enum request_state s);
 /* Asserts that the transition is allowed. */
 void request_enter(struct request *r, enum request_state next);
 /* Copies what the message holds. max_model_len bounds n_prompt + max_tokens (max_tokens is clipped;
- * a prompt that leaves no room is STATUS_INVALID with vLLM's wording). */
+ * a prompt that leaves no room is STATUS_INVALID with vLLM's wording). Sets resubmitted; the caller
+ * sets i_gateway and arrival_seq. A resubmission whose last token already ends it has finish set. */
 MUST_USE enum status request_new(const struct msg_submit *m, uint32_t max_model_len,
                                  uint64_t now_ns, struct request **out, struct error *err);
 void request_free(struct request *r);

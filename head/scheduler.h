@@ -48,8 +48,12 @@ MUST_USE enum status scheduler_add(struct scheduler *s, struct request *r);
 void scheduler_remove(struct scheduler *s, struct request *r);
 /* The next plan, or NULL: nothing to run, or depth reached. The plan's spans are owned by the
  * scheduler and valid until the next call. term_epoch and step are filled in. A plan is to be sent:
- * there is no taking it back. */
+ * there is no taking it back. Also ends requests whose deadline has passed: call it on a timer too. */
 const struct msg_plan *scheduler_step(struct scheduler *s, uint64_t now_ns);
+/* Requests that ended without a result: deadline passed (FINISH_TIMEOUT), or a resubmission whose
+ * tokens already ended it. One at a time, NULL when there is none; it has left the scheduler. Call
+ * until NULL after scheduler_add and scheduler_step. */
+struct request *scheduler_pop_ended(struct scheduler *s);
 /* Applies a result. *events stays valid until the next call. STATUS_PROTOCOL: the result does not
  * match the oldest plan in flight (the group must be dissolved). */
 MUST_USE enum status scheduler_on_result(struct scheduler *s, const struct msg_result *r,
