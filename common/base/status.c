@@ -51,8 +51,9 @@ enum status error_prefix(struct error *err, enum status s, const char *fmt, ...)
     va_end(ap);
     if (n < 0)
         n = 0;
-    if ((size_t)n < sizeof err->text - 3)
-        snprintf(err->text + n, sizeof err->text - (size_t)n, ": %s", old);
+    size_t room = (size_t)n < sizeof old ? sizeof old - (size_t)n : 0;
+    if (room > 3)
+        snprintf(err->text + n, room, ": %.*s", (int)room - 3, old);
     err->status = s;
     return s;
 }

@@ -1,0 +1,519 @@
+/* Parsing in four passes of ascending precedence: defaults, file, environment, flags. argv is split
+ * into settings first, since it names the file. Every string that reaches the config struct is a
+ * copy in one arena, freed by config_fini.
+ *
+ * An unknown COX_ variable is no error: the programs of one cluster share their environment, and
+ * Kubernetes adds variables of its own for a Service called cox. One that looks like a misspelling
+ * of a known name gets a warning. */
+#include "common/base/config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/config_internal.h"
+#include "common/base/mem.h"
+
+enum { NAME_MAX_LEN = 64 };
+
+struct setting {
+    size_t i_spec;
+    struct str value;
+};
+
+/* The arena has no limit, so NULL is plain out of memory: ends as mem_alloc would. */
+static void *or_abort(void *p)
+{
+    return p ? p : mem_array(SIZE_MAX, 2);
+}
+
+static char *own_bytes(struct config_parser *p, const void *bytes, size_t n)
+{
+    char *copy = or_abort(arena_try_alloc(p->strings, n + 1));
+    memcpy(copy, bytes, n);
+    copy[n] = '\0';
+    return copy;
+}
+
+static void list_add(struct config_parser *p, struct option_list *l, const char *owned_item)
+{
+    /* full at each power of two: the old array stays in the arena until config_fini */
+    if ((l->n_items & (l->n_items - 1)) == 0) {
+        size_t cap = l->n_items ? l->n_items * 2 : 1;
+        const char **items = or_abort(arena_try_array(p->strings, cap, sizeof *items));
+        if (l->n_items)
+            memcpy(items, l->items, l->n_items * sizeof *items);
+        l->items = items;
+    }
+    l->items[l->n_items++] = owned_item;
+}
+
+static void warn(struct config_parser *p, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static void warn(struct config_parser *p, const char *fmt, ...)
+{
+    char text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    list_add(p, &p->res->warnings, own_bytes(p, text, strlen(text)));
+}
+
+/* --- names ----------------------------------------------------------------------------------- */
+
+/* Dashed spelling of a name; too long a name becomes empty, which matches nothing. */
+static struct str dashed(struct str name, char out[NAME_MAX_LEN])
+{
+    if (name.len >= NAME_MAX_LEN)
+        return (struct str){"", 0};
+    for (size_t i = 0; i < name.len; i++)
+        out[i] = name.ptr[i] == '_' ? '-' : name.ptr[i];
+    return (struct str){out, name.len};
+}
+
+static bool next_alias(const char **rest, struct str *out)
+{
+    if (!*rest || !**rest)
+        return false;
+    size_t n = strcspn(*rest, ",");
+    *out = (struct str){*rest, n};
+    *rest += n + ((*rest)[n] == ',');
+    return true;
+}
+
+size_t config_find(const struct option_spec *specs, size_t n_specs, struct str name)
+{
+    char buf[NAME_MAX_LEN];
+    name = dashed(name, buf);
+    for (size_t i = 0; name.len && i < n_specs; i++) {
+        const char *rest = specs[i].aliases;
+        struct str alias;
+        if (str_eq_c(name, specs[i].name))
+            return i;
+        while (next_alias(&rest, &alias))
+            if (str_eq(name, alias))
+                return i;
+    }
+    return n_specs;
+}
+
+/* Levenshtein distance, both at most NAME_MAX_LEN long. */
+static size_t edit_distance(struct str a, struct str b)
+{
+    size_t row[NAME_MAX_LEN + 1];
+    if (a.len >= NAME_MAX_LEN || b.len >= NAME_MAX_LEN)
+        return NAME_MAX_LEN;
+    for (size_t j = 0; j <= b.len; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= a.len; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b.len; j++) {
+            size_t best = diagonal + (a.ptr[i - 1] != b.ptr[j - 1]);
+            diagonal = row[j];
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[b.len];
+}
+
+static struct str nearest_name(const struct config_parser *p, struct str name, size_t *distance)
+{
+    static const char *const built_in[] = {"config", "help", "version"};
+    struct str best = {"", 0};
+    char buf[NAME_MAX_LEN];
+    name = dashed(name, buf);
+    *distance = NAME_MAX_LEN;
+    for (size_t i = 0; i < p->n_specs + sizeof built_in / sizeof *built_in; i++) {
+        const char *rest = i < p->n_specs ? p->specs[i].aliases : NULL;
+        struct str known = str_from(i < p->n_specs ? p->specs[i].name : built_in[i - p->n_specs]);
+        do {
+            size_t d = edit_distance(name, known);
+            if (d < *distance) {
+                *distance = d;
+                best = known;
+            }
+        } while (next_alias(&rest, &known));
+    }
+    return best;
+}
+
+const char *config_origin_text(struct config_parser *p, const char *name, struct config_origin from)
+{
+    char text[512];
+    size_t n = 0;
+    bool env = from.source == CONFIG_FROM_ENV, file = from.source == CONFIG_FROM_FILE;
+    if (file)
+        n = (size_t)snprintf(text, sizeof text, "%.300s:%zu: ", from.file, from.line);
+    else
+        n = (size_t)snprintf(text, sizeof text, "%s", env ? "COX_" : "--");
+    for (; *name && n + 1 < sizeof text; name++) {
+        char c = *name == '-' && (env || file) ? '_' : *name;
+        text[n++] = env && c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
+    }
+    return own_bytes(p, text, n);
+}
+
+enum status config_unknown(struct config_parser *p, struct str name, struct config_origin from)
+{
+    size_t distance;
+    struct str near = nearest_name(p, name, &distance);
+    char typed[NAME_MAX_LEN];
+    snprintf(typed, sizeof typed, STR_FMT, STR_ARG(name));
+    const char *where = config_origin_text(p, typed, from);
+    if (near.len && distance <= 2 + near.len / 6)
+        return error_set(p->err, STATUS_INVALID, "%s: unknown option; did you mean " STR_FMT "?",
+                         where, STR_ARG(near));
+    return error_set(p->err, STATUS_INVALID, "%s: unknown option; --help lists them all", where);
+}
+
+/* --- values ---------------------------------------------------------------------------------- */
+
+struct str config_choice(const char *choices, size_t i)
+{
+    for (; choices; i--) {
+        size_t n = strcspn(choices, "|");
+        if (i == 0)
+            return (struct str){choices, n};
+        choices = choices[n] ? choices + n + 1 : NULL;
+    }
+    return (struct str){"", 0};
+}
+
+static bool parse_bool(struct str v, bool *out)
+{
+    static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (str_eq_c(v, words[i])) {
+            *out = i % 2;
+            return true;
+        }
+    return false;
+}
+
+/* k m g are powers of 1000; Ki Mi Gi and, as vLLM has it, K M G are powers of 1024. */
+static enum status parse_int(struct str v, int64_t *out)
+{
+    static const struct {
+        const char *suffix;
+        int64_t factor;
+    } units[] = {{"Ki", 1ll << 10}, {"Mi", 1ll << 20}, {"Gi", 1ll << 30},
+                 {"K", 1ll << 10},  {"M", 1ll << 20},  {"G", 1ll << 30},
+                 {"k", 1000},       {"m", 1000000},    {"g", 1000000000}};
+    int64_t factor = 1;
+    for (size_t i = 0; i < sizeof units / sizeof *units && factor == 1; i++) {
+        size_t n = strlen(units[i].suffix);
+        if (v.len > n && memcmp(v.ptr + v.len - n, units[i].suffix, n) == 0) {
+            factor = units[i].factor;
+            v.len -= n;
+        }
+    }
+    TRY(str_to_i64(v, out));
+    return __builtin_mul_overflow(*out, factor, out) ? STATUS_LIMIT : STATUS_OK;
+}
+
+static bool in_range(const struct option_spec *s, double v)
+{
+    return s->min >= s->max || (v >= s->min && v <= s->max);
+}
+
+static bool set_value(struct config_parser *p, const struct option_spec *s, struct str v)
+{
+    char *field = (char *)p->out + s->offset;
+    switch (s->type) {
+    case OPTION_BOOL:
+        return parse_bool(v, (bool *)(void *)field);
+    case OPTION_INT: {
+        int64_t i;
+        if (parse_int(v, &i) != STATUS_OK || !in_range(s, (double)i))
+            return false;
+        *(int64_t *)(void *)field = i;
+        return true;
+    }
+    case OPTION_FLOAT: {
+        double d;
+        if (str_to_f64(v, &d) != STATUS_OK || !isfinite(d) || !in_range(s, d))
+            return false;
+        *(double *)(void *)field = d;
+        return true;
+    }
+    case OPTION_STRING:
+        *(const char **)(void *)field = own_bytes(p, v.ptr, v.len);
+        return true;
+    case OPTION_ENUM:
+        for (size_t i = 0; v.len && config_choice(s->choices, i).len; i++)
+            if (str_eq(config_choice(s->choices, i), v)) {
+                *(int *)(void *)field = (int)i;
+                return true;
+            }
+        return false;
+    case OPTION_LIST: {
+        struct option_list *l = (void *)field;
+        if (l->n_items >= CONFIG_ITEMS_MAX)
+            return false;
+        list_add(p, l, own_bytes(p, v.ptr, v.len));
+        return true;
+    }
+    case OPTION_IGNORED:
+    case OPTION_TYPE_COUNT:
+        break;
+    }
+    return true;
+}
+
+static const char *allowed_text(const struct option_spec *s, char *buf, size_t size)
+{
+    if (s->type == OPTION_BOOL)
+        snprintf(buf, size, "true or false");
+    else if (s->type == OPTION_ENUM)
+        snprintf(buf, size, "one of %s", s->choices);
+    else if (s->type == OPTION_LIST)
+        snprintf(buf, size, "at most %d items", CONFIG_ITEMS_MAX);
+    else if (s->min < s->max)
+        snprintf(buf, size, "%s from %.15g to %.15g",
+                 s->type == OPTION_INT ? "a whole number" : "a number", s->min, s->max);
+    else
+        snprintf(buf, size, "%s", s->type == OPTION_INT ? "a whole number" : "a number");
+    return buf;
+}
+
+enum status config_set(struct config_parser *p, size_t i_spec, struct str value,
+                       struct config_origin from)
+{
+    const struct option_spec *s = &p->specs[i_spec];
+    char allowed[256];
+    if (s->type == OPTION_IGNORED) {
+        if (p->set_by[i_spec] == CONFIG_FROM_DEFAULT)
+            warn(p, "%s has no meaning here and is ignored", config_origin_text(p, s->name, from));
+        p->set_by[i_spec] = from.source;
+        return STATUS_OK;
+    }
+    if (value.len > CONFIG_VALUE_MAX || memchr(value.ptr, '\0', value.len))
+        return error_set(p->err, STATUS_INVALID, "%s: too long, or holds a NUL byte",
+                         config_origin_text(p, s->name, from));
+    if (s->type == OPTION_LIST && from.source > p->set_by[i_spec])
+        *(struct option_list *)(void *)((char *)p->out + s->offset) = (struct option_list){0};
+    if (!set_value(p, s, value)) {
+        /* a Service named cox makes Kubernetes set COX_PORT=tcp://10.0.0.1:8000 in every pod */
+        bool service_link =
+            from.source == CONFIG_FROM_ENV && str_starts(value, STR("tcp://")) && !s->secret;
+        return error_set(p->err, STATUS_INVALID, "%s: \"%.*s\" is not allowed; it must be %s%s",
+                         config_origin_text(p, s->name, from),
+                         s->secret ? 3 : (int)(value.len > 100 ? 100 : value.len),
+                         s->secret ? "***" : value.ptr, allowed_text(s, allowed, sizeof allowed),
+                         service_link ? " (set enableServiceLinks: false in the pod)" : "");
+    }
+    p->set_by[i_spec] = from.source;
+    return STATUS_OK;
+}
+
+static enum status set_comma_list(struct config_parser *p, size_t i_spec, const char *text,
+                                  struct config_origin from)
+{
+    struct str item;
+    while (next_alias(&text, &item))
+        if (item.len)
+            TRY(config_set(p, i_spec, item, from));
+    return STATUS_OK;
+}
+
+/* --- passes ---------------------------------------------------------------------------------- */
+
+static enum status apply_defaults(struct config_parser *p)
+{
+    struct config_origin from = {.source = CONFIG_FROM_DEFAULT};
+    for (size_t i = 0; i < p->n_specs; i++) {
+        const struct option_spec *s = &p->specs[i];
+        if (!s->def || s->type == OPTION_IGNORED)
+            continue;
+        if (s->type == OPTION_LIST)
+            TRY(set_comma_list(p, i, s->def, from));
+        else
+            TRY(config_set(p, i, str_from(s->def), from));
+    }
+    return STATUS_OK;
+}
+
+/* name of COX_NAME=value, in lower case with dashes; false when the entry is no variable of ours.
+ */
+static bool env_split(const char *entry, char name[NAME_MAX_LEN], const char **value)
+{
+    if (strncmp(entry, "COX_", 4) != 0)
+        return false;
+    size_t n = strcspn(entry + 4, "=");
+    if (n == 0 || n >= NAME_MAX_LEN || entry[4 + n] != '=')
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        char c = entry[4 + i];
+        name[i] = c == '_' ? '-' : c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+    }
+    name[n] = '\0';
+    *value = entry + 4 + n + 1;
+    return **value != '\0'; /* empty means unset, as compose files and shells write it */
+}
+
+static enum status apply_environment(struct config_parser *p, char *const *environ_)
+{
+    struct config_origin from = {.source = CONFIG_FROM_ENV};
+    char name[NAME_MAX_LEN];
+    const char *value;
+    for (; environ_ && *environ_; environ_++) {
+        size_t distance;
+        if (!env_split(*environ_, name, &value))
+            continue;
+        size_t i = config_find(p->specs, p->n_specs, str_from(name));
+        if (i < p->n_specs && p->specs[i].type == OPTION_LIST) {
+            TRY(set_comma_list(p, i, value, from));
+        } else if (i < p->n_specs) {
+            TRY(config_set(p, i, str_from(value), from));
+        } else {
+            struct str near = nearest_name(p, str_from(name), &distance);
+            if (near.len >= 6 && distance > 0 && distance <= 2)
+                warn(p, "%s is no option and is ignored; did you mean " STR_FMT "?",
+                     config_origin_text(p, name, from), STR_ARG(near));
+        }
+    }
+    return STATUS_OK;
+}
+
+static const char *find_config_in_env(char *const *environ_)
+{
+    char name[NAME_MAX_LEN];
+    const char *value;
+    for (; environ_ && *environ_; environ_++)
+        if (env_split(*environ_, name, &value) && strcmp(name, "config") == 0)
+            return value;
+    return NULL;
+}
+
+struct argv_scan {
+    int argc, i;
+    char *const *argv;
+    struct setting *settings;
+    size_t n_settings;
+    const char *config_file;
+};
+
+/* The value of the option at hand: after '=', or the next argument when that is not an option. */
+static enum status take_value(struct config_parser *p, struct argv_scan *a, const char *equals,
+                              const char *name, struct str *out)
+{
+    if (equals) {
+        *out = str_from(equals + 1);
+        return STATUS_OK;
+    }
+    if (a->i + 1 >= a->argc || strncmp(a->argv[a->i + 1], "--", 2) == 0)
+        return error_set(p->err, STATUS_INVALID, "--%s needs a value", name);
+    *out = str_from(a->argv[++a->i]);
+    return STATUS_OK;
+}
+
+static void add_setting(struct argv_scan *a, size_t i_spec, struct str value)
+{
+    a->settings[a->n_settings++] = (struct setting){i_spec, value};
+}
+
+/* One argument that starts with a dash. */
+static enum status scan_option(struct config_parser *p, struct argv_scan *a)
+{
+    const char *arg = a->argv[a->i] + (a->argv[a->i][1] == '-' ? 2 : 1);
+    const char *equals = strchr(arg, '=');
+    struct str name = {arg, equals ? (size_t)(equals - arg) : strlen(arg)}, value = STR("true");
+    size_t i = config_find(p->specs, p->n_specs, name);
+    if (i == p->n_specs) {
+        if (str_eq_c(name, "config")) {
+            TRY(take_value(p, a, equals, "config", &value));
+            a->config_file = value.ptr;
+            return STATUS_OK;
+        }
+        p->res->help |= str_eq_c(name, "help") || str_eq_c(name, "h");
+        p->res->version |= str_eq_c(name, "version");
+        if (p->res->help || p->res->version)
+            return STATUS_OK;
+        struct str positive = {name.ptr + 3, name.len > 3 ? name.len - 3 : 0};
+        bool negated = str_starts(name, STR("no-")) || str_starts(name, STR("no_"));
+        i = negated ? config_find(p->specs, p->n_specs, positive) : p->n_specs;
+        if (i < p->n_specs && p->specs[i].type == OPTION_IGNORED) {
+            add_setting(a, i, value);
+            return STATUS_OK;
+        }
+        if (i == p->n_specs || p->specs[i].type != OPTION_BOOL || equals)
+            return config_unknown(p, name, (struct config_origin){.source = CONFIG_FROM_FLAG});
+        add_setting(a, i, STR("false"));
+        return STATUS_OK;
+    }
+    if (p->specs[i].type == OPTION_BOOL) {
+        if (equals)
+            value = str_from(equals + 1);
+    } else if (p->specs[i].type == OPTION_IGNORED) {
+        if (!equals && a->i + 1 < a->argc && a->argv[a->i + 1][0] != '-')
+            a->i++;
+    } else {
+        TRY(take_value(p, a, equals, p->specs[i].name, &value));
+    }
+    add_setting(a, i, value);
+    return STATUS_OK;
+}
+
+static enum status scan_argv(struct config_parser *p, struct argv_scan *a)
+{
+    bool options_ended = false;
+    for (a->i = 1; a->i < a->argc && !p->res->help && !p->res->version; a->i++) {
+        const char *arg = a->argv[a->i];
+        if (!options_ended && strcmp(arg, "--") == 0)
+            options_ended = true;
+        else if (!options_ended && arg[0] == '-' && arg[1] != '\0')
+            TRY(scan_option(p, a));
+        else
+            list_add(p, &p->res->positional, own_bytes(p, arg, strlen(arg)));
+    }
+    return STATUS_OK;
+}
+
+static enum status parse_all(struct config_parser *p, struct argv_scan *a, char *const *environ_)
+{
+    TRY(scan_argv(p, a));
+    TRY(apply_defaults(p));
+    if (p->res->help || p->res->version)
+        return STATUS_OK;
+    const char *file = a->config_file ? a->config_file : find_config_in_env(environ_);
+    if (file)
+        TRY(config_read_file(p, file));
+    TRY(apply_environment(p, environ_));
+    for (size_t i = 0; i < a->n_settings; i++)
+        TRY(config_set(p, a->settings[i].i_spec, a->settings[i].value,
+                       (struct config_origin){.source = CONFIG_FROM_FLAG}));
+    return STATUS_OK;
+}
+
+enum status config_parse(const struct option_spec *specs, size_t n_specs, int argc,
+                         char *const *argv, char *const *environ_, void *out,
+                         struct config_result *res, struct error *err)
+{
+    struct arena *strings = mem_zalloc(sizeof *strings);
+    arena_init(strings, 0);
+    *res = (struct config_result){.owned = strings};
+    struct config_parser p = {specs, n_specs, out, res, strings, NULL, err};
+    p.set_by = mem_array(n_specs, sizeof *p.set_by);
+    struct argv_scan a = {.argc = argc, .argv = argv};
+    a.settings = mem_array((size_t)(argc > 0 ? argc : 0), sizeof *a.settings);
+    enum status s = parse_all(&p, &a, environ_);
+    mem_free(p.set_by);
+    mem_free(a.settings);
+    if (s != STATUS_OK)
+        config_fini(res);
+    return s;
+}
+
+void config_fini(struct config_result *res)
+{
+    if (res->owned) {
+        arena_fini(res->owned);
+        mem_free(res->owned);
+    }
+    *res = (struct config_result){0};
+}

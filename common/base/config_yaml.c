@@ -1,0 +1,147 @@
+/* The YAML file: one document, one mapping, scalars and lists of scalars. libyaml's events go
+ * straight into config_set; anchors, tags' meanings and nesting are not wanted in a flat option
+ * table and are refused by line. The file is read whole first, with a bound, so that libyaml never
+ * waits on a pipe. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <yaml.h>
+
+#include "common/base/config_internal.h"
+#include "common/base/mem.h"
+
+struct yaml_reader {
+    yaml_parser_t yaml;
+    yaml_event_t event; /* the one at hand; deleted by next() */
+    struct config_parser *p;
+    const char *path;
+};
+
+static enum status next(struct yaml_reader *r)
+{
+    yaml_event_delete(&r->event);
+    if (yaml_parser_parse(&r->yaml, &r->event))
+        return STATUS_OK;
+    memset(&r->event, 0, sizeof r->event);
+    return error_set(r->p->err, STATUS_INVALID, "%s:%zu: not YAML: %s", r->path,
+                     r->yaml.problem_mark.line + 1, r->yaml.problem ? r->yaml.problem : "?");
+}
+
+static enum status complain(struct yaml_reader *r, const char *what)
+{
+    return error_set(r->p->err, STATUS_INVALID, "%s:%zu: %s", r->path, r->event.start_mark.line + 1,
+                     what);
+}
+
+static struct str scalar(const struct yaml_reader *r)
+{
+    return (struct str){(const char *)r->event.data.scalar.value, r->event.data.scalar.length};
+}
+
+static bool is_null(const struct yaml_reader *r)
+{
+    struct str v = scalar(r);
+    return r->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+           (v.len == 0 || str_eq_c(v, "~") || str_eq_c(v, "null"));
+}
+
+static enum status read_value(struct yaml_reader *r, size_t i_spec, struct config_origin from)
+{
+    TRY(next(r));
+    bool wants_list = r->p->specs[i_spec].type == OPTION_LIST;
+    bool ignored = r->p->specs[i_spec].type == OPTION_IGNORED;
+    if (r->event.type == YAML_SCALAR_EVENT)
+        return is_null(r) ? STATUS_OK : config_set(r->p, i_spec, scalar(r), from);
+    if (r->event.type != YAML_SEQUENCE_START_EVENT || (!wants_list && !ignored))
+        return complain(r, wants_list ? "a list of plain values is wanted here"
+                                      : "a plain value is wanted here");
+    enum status s;
+    while ((s = next(r)) == STATUS_OK && r->event.type != YAML_SEQUENCE_END_EVENT) {
+        if (r->event.type != YAML_SCALAR_EVENT)
+            return complain(r, "a list may hold plain values only");
+        from.line = r->event.start_mark.line + 1;
+        TRY(config_set(r->p, i_spec, scalar(r), from));
+    }
+    return s;
+}
+
+static enum status read_mapping(struct yaml_reader *r, bool *seen)
+{
+    struct config_parser *p = r->p;
+    enum status s;
+    while ((s = next(r)) == STATUS_OK && r->event.type != YAML_MAPPING_END_EVENT) {
+        if (r->event.type != YAML_SCALAR_EVENT)
+            return complain(r, "an option's name is wanted here");
+        struct config_origin from = {CONFIG_FROM_FILE, r->path, r->event.start_mark.line + 1};
+        size_t i = config_find(p->specs, p->n_specs, scalar(r));
+        if (i == p->n_specs)
+            return config_unknown(p, scalar(r), from);
+        if (seen[i])
+            return error_set(p->err, STATUS_INVALID, "%s: given twice in this file",
+                             config_origin_text(p, p->specs[i].name, from));
+        seen[i] = true;
+        TRY(read_value(r, i, from));
+    }
+    return s;
+}
+
+static enum status read_document(struct yaml_reader *r, bool *seen)
+{
+    do
+        TRY(next(r));
+    while (r->event.type == YAML_STREAM_START_EVENT || r->event.type == YAML_DOCUMENT_START_EVENT);
+    if (r->event.type == YAML_STREAM_END_EVENT)
+        return STATUS_OK; /* an empty file sets nothing */
+    if (r->event.type == YAML_SCALAR_EVENT && is_null(r))
+        TRY(next(r));
+    else if (r->event.type != YAML_MAPPING_START_EVENT)
+        return complain(r, "the file must be a mapping: option_name: value");
+    else {
+        TRY(read_mapping(r, seen));
+        TRY(next(r));
+    }
+    TRY(next(r)); /* past the document's end */
+    if (r->event.type != YAML_STREAM_END_EVENT)
+        return complain(r, "one document only");
+    return STATUS_OK;
+}
+
+static enum status read_whole(struct config_parser *p, const char *path, struct strbuf *text)
+{
+    char chunk[16384];
+    FILE *f = fopen(path, "rbe");
+    if (!f)
+        return error_set(p->err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO,
+                         "configuration file %s: %s", path, strerror(errno));
+    for (size_t n; (n = fread(chunk, 1, sizeof chunk, f)) > 0;)
+        if (!strbuf_append(text, chunk, n))
+            break;
+    bool bad = ferror(f) != 0;
+    fclose(f);
+    if (text->failed)
+        return error_set(p->err, STATUS_LIMIT, "configuration file %s: larger than %d bytes", path,
+                         CONFIG_FILE_MAX);
+    return bad ? error_set(p->err, STATUS_IO, "configuration file %s: cannot be read", path)
+               : STATUS_OK;
+}
+
+enum status config_read_file(struct config_parser *p, const char *path)
+{
+    struct strbuf text;
+    strbuf_init(&text, CONFIG_FILE_MAX);
+    enum status s = read_whole(p, path, &text);
+    struct yaml_reader r = {.p = p, .path = path};
+    if (s == STATUS_OK && !yaml_parser_initialize(&r.yaml))
+        s = error_set(p->err, STATUS_NO_MEMORY, "no memory for the YAML reader");
+    if (s == STATUS_OK) {
+        bool *seen = mem_array(p->n_specs, sizeof *seen);
+        struct str bytes = strbuf_str(&text);
+        yaml_parser_set_input_string(&r.yaml, (const unsigned char *)bytes.ptr, bytes.len);
+        s = read_document(&r, seen);
+        mem_free(seen);
+        yaml_event_delete(&r.event);
+        yaml_parser_delete(&r.yaml);
+    }
+    strbuf_fini(&text);
+    return s;
+}

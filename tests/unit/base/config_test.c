@@ -1,0 +1,332 @@
+#include "common/base/config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+struct sample {
+    int64_t seqs, big;
+    double util;
+    const char *model, *key;
+    bool caching, eager;
+    int device;
+    struct option_list names;
+};
+
+static const struct option_spec specs[] = {
+    OPT_INT(sample, seqs, "max-num-seqs", 1, 65536, "256", "sequences at once"),
+    {.name = "big", .type = OPTION_INT, .offset = offsetof(struct sample, big), .help = "any"},
+    OPT_FLOAT(sample, util, "utilization", 0.1, 1.0, "0.9", "share of memory"),
+    {.name = "model",
+     .aliases = "model-path,m",
+     .type = OPTION_STRING,
+     .offset = offsetof(struct sample, model),
+     .help = "the model"},
+    {.name = "api-key",
+     .type = OPTION_STRING,
+     .offset = offsetof(struct sample, key),
+     .help = "a key",
+     .secret = true},
+    OPT_BOOL(sample, caching, "prefix-caching", "true", "reuse prefixes"),
+    OPT_BOOL(sample, eager, "no-wait", NULL, "a name that starts with no-"),
+    OPT_ENUM(sample, device, "device", "auto|cpu|cuda", "auto", "where to run"),
+    OPT_LIST(sample, names, "served-model-name", "names"),
+    OPT_IGNORED("swap-space"),
+};
+enum { N_SPECS = sizeof specs / sizeof *specs };
+
+struct parsed {
+    struct sample c;
+    struct config_result res;
+    struct error err;
+    enum status s;
+};
+
+/* args and env: blank-separated words. */
+static struct parsed parse(const char *args, const char *env)
+{
+    static char text[2][2048];
+    static char *words[2][64];
+    struct parsed p = {.s = STATUS_OK};
+    int n[2] = {1, 0};
+    words[0][0] = (char *)"prog";
+    for (int i = 0; i < 2; i++) {
+        char *save;
+        snprintf(text[i], sizeof text[i], "%s", i ? env : args);
+        for (char *w = strtok_r(text[i], " ", &save); w; w = strtok_r(NULL, " ", &save))
+            words[i][n[i]++] = w;
+        words[i][n[i]] = NULL;
+    }
+    p.s = config_parse(specs, N_SPECS, n[0], words[0], words[1], &p.c, &p.res, &p.err);
+    return p;
+}
+
+static void test_defaults(void **state)
+{
+    struct parsed p = parse("", "");
+    assert_int_equal(p.s, STATUS_OK);
+    assert_int_equal(p.c.seqs, 256);
+    assert_true(p.c.util > 0.89 && p.c.util < 0.91);
+    assert_null(p.c.model);
+    assert_true(p.c.caching);
+    assert_false(p.c.eager);
+    assert_int_equal(p.c.device, 0);
+    assert_int_equal(p.c.names.n_items, 0);
+    assert_int_equal(p.res.warnings.n_items, 0);
+    config_fini(&p.res);
+}
+
+static void test_spellings(void **state)
+{
+    static const struct {
+        const char *args, *env;
+        int64_t seqs, big;
+        bool caching, eager;
+        int device;
+    } cases[] = {
+        {"--max-num-seqs 7", "", 7, 0, true, false, 0},
+        {"--max_num_seqs=7", "", 7, 0, true, false, 0},
+        {"--max-num-seqs=1k", "", 1000, 0, true, false, 0},
+        {"--max-num-seqs=1Ki", "", 1024, 0, true, false, 0},
+        {"--max-num-seqs=2K", "", 2048, 0, true, false, 0},
+        {"--big -3m", "", 256, -3000000, true, false, 0},
+        {"--big 8Gi", "", 256, 8ll << 30, true, false, 0},
+        {"--no-prefix-caching", "", 256, 0, false, false, 0},
+        {"--no_prefix_caching --no-wait", "", 256, 0, false, true, 0},
+        {"--prefix-caching=off", "", 256, 0, false, false, 0},
+        {"--device cuda", "", 256, 0, true, false, 2},
+        {"--max-num-seqs 7 --max-num-seqs 8", "", 8, 0, true, false, 0},
+        {"", "COX_MAX_NUM_SEQS=9 COX_DEVICE=cpu", 9, 0, true, false, 1},
+        {"--max-num-seqs 7", "COX_MAX_NUM_SEQS=9", 7, 0, true, false, 0},
+        {"", "COX_MAX_NUM_SEQS= OTHER=1 COX_UNRELATED=x", 256, 0, true, false, 0},
+        {"", "COX_NO_WAIT=1 COX_PREFIX_CACHING=no", 256, 0, false, true, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct parsed p = parse(cases[i].args, cases[i].env);
+        if (p.s != STATUS_OK)
+            print_error("case %zu: %s\n", i, p.err.text);
+        assert_int_equal(p.s, STATUS_OK);
+        assert_int_equal(p.c.seqs, cases[i].seqs);
+        assert_int_equal(p.c.big, cases[i].big);
+        assert_int_equal(p.c.caching, cases[i].caching);
+        assert_int_equal(p.c.eager, cases[i].eager);
+        assert_int_equal(p.c.device, cases[i].device);
+        config_fini(&p.res);
+    }
+}
+
+static void test_refused(void **state)
+{
+    static const struct {
+        const char *args, *env, *in_text;
+    } cases[] = {
+        {"--max-num-seqs 0", "", "--max-num-seqs: \"0\" is not allowed"},
+        {"--max-num-seqs 65537", "", "from 1 to 65536"},
+        {"--max-num-seqs 99999999999999999999", "", "whole number"},
+        {"--max-num-seqs 9223372036854775807k", "", "whole number"},
+        {"--max-num-seqs abc", "", "\"abc\""},
+        {"--max-num-seqs k", "", "\"k\""},
+        {"--max-num-seqs", "", "--max-num-seqs needs a value"},
+        {"--max-num-seqs --device", "", "--max-num-seqs needs a value"},
+        {"--max-num-seq 3", "", "did you mean max-num-seqs?"},
+        {"--zzzzzzzzzzzzzzzzzzzz", "", "unknown option; --help"},
+        {"-x", "", "unknown option"},
+        {"--verison", "", "did you mean version?"},
+        {"--utilization nan", "", "from 0.1 to 1"},
+        {"--utilization -inf", "", "from 0.1 to 1"},
+        {"--utilization 1.5", "", "from 0.1 to 1"},
+        {"--device gpu", "", "one of auto|cpu|cuda"},
+        {"--device=", "", "one of auto|cpu|cuda"},
+        {"--prefix-caching=maybe", "", "true or false"},
+        {"--no-prefix-caching=true", "", "unknown option"},
+        {"--no-model", "", "unknown option"},
+        {"", "COX_MAX_NUM_SEQS=x", "COX_MAX_NUM_SEQS: \"x\""},
+        {"", "COX_MAX_NUM_SEQS=tcp://10.0.0.1:80", "enableServiceLinks"},
+        {"--config /nonexistent/cox.yaml", "", "/nonexistent/cox.yaml: No such file"},
+        {"--config", "", "--config needs a value"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct parsed p = parse(cases[i].args, cases[i].env);
+        if (p.s == STATUS_OK || !strstr(p.err.text, cases[i].in_text))
+            print_error("case %zu: %s\n", i, p.s ? p.err.text : "was accepted");
+        assert_int_not_equal(p.s, STATUS_OK);
+        assert_non_null(strstr(p.err.text, cases[i].in_text));
+        assert_null(p.res.owned);
+        config_fini(&p.res);
+    }
+}
+
+static void test_lists_positionals_ignored(void **state)
+{
+    struct parsed p = parse("serve --served-model-name a --served-model-name=b,c --swap-space 4 "
+                            "-m path --no-swap-space -- --x -",
+                            "COX_SERVED_MODEL_NAME=e1,e2");
+    assert_int_equal(p.s, STATUS_OK);
+    assert_int_equal(p.c.names.n_items, 2);
+    assert_string_equal(p.c.names.items[0], "a");
+    assert_string_equal(p.c.names.items[1], "b,c");
+    assert_string_equal(p.c.model, "path");
+    assert_int_equal(p.res.positional.n_items, 3);
+    assert_string_equal(p.res.positional.items[0], "serve");
+    assert_string_equal(p.res.positional.items[1], "--x");
+    assert_string_equal(p.res.positional.items[2], "-");
+    assert_int_equal(p.res.warnings.n_items, 1);
+    assert_non_null(strstr(p.res.warnings.items[0], "--swap-space"));
+    config_fini(&p.res);
+    p = parse("", "COX_SERVED_MODEL_NAME=e1,,e2,e3 COX_MAX_NUM_SEQ=3");
+    assert_int_equal(p.c.names.n_items, 3);
+    assert_string_equal(p.c.names.items[2], "e3");
+    assert_int_equal(p.res.warnings.n_items, 1);
+    assert_non_null(strstr(p.res.warnings.items[0], "COX_MAX_NUM_SEQ"));
+    config_fini(&p.res);
+}
+
+static void test_help_and_version(void **state)
+{
+    static const char *const help[] = {"--help", "-h", "x --help --nonsense"};
+    for (size_t i = 0; i < 3; i++) {
+        struct parsed p = parse(help[i], "COX_DEVICE=nonsense");
+        assert_int_equal(p.s, STATUS_OK);
+        assert_true(p.res.help);
+        assert_int_equal(p.c.seqs, 256);
+        config_fini(&p.res);
+    }
+    struct parsed p = parse("--version", "");
+    assert_true(p.res.version && !p.res.help);
+    config_fini(&p.res);
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    config_print_help(&b, "prog [OPTION...]", specs, N_SPECS);
+    assert_non_null(strstr(b.ptr, "Usage: prog [OPTION...]"));
+    assert_non_null(strstr(b.ptr, "--max-num-seqs N"));
+    assert_non_null(strstr(b.ptr, "(default 256, 1 to 65536)"));
+    assert_non_null(strstr(b.ptr, "also --model-path, --m)"));
+    assert_null(strstr(b.ptr, "swap-space"));
+    strbuf_fini(&b);
+}
+
+static struct parsed parse_yaml(const char *yaml, const char *args, const char *env)
+{
+    char path[] = "/tmp/config_testXXXXXX", all[1024];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
+    close(fd);
+    snprintf(all, sizeof all, "--config %s %s", path, args);
+    struct parsed p = parse(all, env);
+    unlink(path);
+    return p;
+}
+
+static void test_yaml(void **state)
+{
+    struct parsed p = parse_yaml("# a comment\nmax_num_seqs: 12\nmodel: 'a b'\ndevice: cuda\n"
+                                 "prefix-caching: no\nserved_model_name: [x, y]\nbig: 5\n"
+                                 "api_key:\nswap_space: [1, 2]\n",
+                                 "--big 6", "COX_DEVICE=cpu");
+    if (p.s != STATUS_OK)
+        print_error("%s\n", p.err.text);
+    assert_int_equal(p.s, STATUS_OK);
+    assert_int_equal(p.c.seqs, 12);
+    assert_string_equal(p.c.model, "a b");
+    assert_int_equal(p.c.device, 1);
+    assert_false(p.c.caching);
+    assert_int_equal(p.c.names.n_items, 2);
+    assert_string_equal(p.c.names.items[1], "y");
+    assert_int_equal(p.c.big, 6);
+    assert_null(p.c.key);
+    assert_int_equal(p.res.warnings.n_items, 1);
+    config_fini(&p.res);
+    p = parse_yaml("served_model_name: one\n", "--served-model-name two", "");
+    assert_int_equal(p.c.names.n_items, 1);
+    assert_string_equal(p.c.names.items[0], "two");
+    config_fini(&p.res);
+    p = parse_yaml("", "", "");
+    assert_int_equal(p.s, STATUS_OK);
+    config_fini(&p.res);
+}
+
+static void test_yaml_refused(void **state)
+{
+    static const struct {
+        const char *yaml, *in_text;
+    } cases[] = {
+        {"max_num_seqs: 0\n", ":1: max_num_seqs: \"0\""},
+        {"\nmax_num_seq: 1\n", ":2: max_num_seq: unknown option; did you mean max-num-seqs?"},
+        {"model: [a]\n", "plain value"},
+        {"model: {a: b}\n", "plain value"},
+        {"served_model_name: [[a]]\n", "plain values only"},
+        {"- a\n", "must be a mapping"},
+        {"word\n", "must be a mapping"},
+        {"model: a\nmodel: b\n", ":2: model: given twice"},
+        {"model: a\n---\nmodel: b\n", "one document only"},
+        {"model: *x\n", "plain value"},
+        {"model: \"\\0\"\n", "NUL"},
+        {"model: \"a\n", "not YAML"},
+        {"? [a]\n: b\n", "name is wanted"},
+        {"\xff\xfe\xff", "not YAML"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct parsed p = parse_yaml(cases[i].yaml, "", "");
+        if (p.s == STATUS_OK || !strstr(p.err.text, cases[i].in_text))
+            print_error("case %zu: %s\n", i, p.s ? p.err.text : "was accepted");
+        assert_int_not_equal(p.s, STATUS_OK);
+        assert_non_null(strstr(p.err.text, cases[i].in_text));
+    }
+}
+
+static void test_secret_is_never_shown(void **state)
+{
+    struct parsed p = parse("--api-key hunter2 --model a\"b --served-model-name n", "");
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    config_print_yaml(&b, specs, N_SPECS, &p.c);
+    assert_null(strstr(b.ptr, "hunter2"));
+    assert_non_null(strstr(b.ptr, "api_key: \"***\"\n"));
+    assert_non_null(strstr(b.ptr, "model: \"a\\\"b\"\n"));
+    assert_non_null(strstr(b.ptr, "max_num_seqs: 256\n"));
+    assert_non_null(strstr(b.ptr, "device: \"auto\"\n"));
+    assert_non_null(strstr(b.ptr, "served_model_name: [\"n\"]\n"));
+    strbuf_fini(&b);
+    config_fini(&p.res);
+}
+
+/* Reads back what was printed: the two forms agree. */
+static void test_printed_yaml_reads_back(void **state)
+{
+    struct parsed p = parse("--model x --max-num-seqs 5 --no-prefix-caching --device cpu", "");
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    config_print_yaml(&b, specs, N_SPECS, &p.c);
+    struct parsed q = parse_yaml(b.ptr, "", "");
+    assert_int_equal(q.s, STATUS_OK);
+    assert_string_equal(q.c.model, "x");
+    assert_int_equal(q.c.seqs, 5);
+    assert_false(q.c.caching);
+    assert_int_equal(q.c.device, 1);
+    config_fini(&p.res);
+    config_fini(&q.res);
+    strbuf_fini(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_spellings),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_lists_positionals_ignored),
+        cmocka_unit_test(test_help_and_version),
+        cmocka_unit_test(test_yaml),
+        cmocka_unit_test(test_yaml_refused),
+        cmocka_unit_test(test_secret_is_never_shown),
+        cmocka_unit_test(test_printed_yaml_reads_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
