@@ -38,6 +38,12 @@ struct request {
     struct arena arena;         /* everything of this request; dropped whole */
     void *sched;                /* the scheduler's own sequence, NULL when in none */
     struct request *next, *prev;/* list links of whoever holds it */
+
+    /* the head core's own: table and scheduler never touch these */
+    uint32_t i_group;           /* whose scheduler has it; UINT32_MAX: held by the core */
+    uint64_t gateway_session;   /* of the last Submit: tokens go to that session only */
+    bool in_outbox;             /* has something to deliver */
+    struct request *outbox_next, *outbox_prev;
 };
 
 static inline uint32_t request_n_generated(const struct request *r)
