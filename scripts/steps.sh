@@ -1,0 +1,39 @@
+# Sourced by the other scripts: steps with elapsed time, a log each, and what to do when one fails.
+# Needs COX_ROOT (the repository). Logs go to build/log/, outside of every commit.
+: "${COX_ROOT:?}"
+COX_LOGS="$COX_ROOT/build/log"
+mkdir -p "$COX_LOGS"
+steps_started=$SECONDS
+
+elapsed() { printf '%3d:%02d' $(((SECONDS - steps_started) / 60)) $(((SECONDS - steps_started) % 60)); }
+say() { printf '[%s] %s\n' "$(elapsed)" "$*"; }
+die() { # die WHAT [WHAT TO DO]
+    printf '[%s] FAILED: %s\n' "$(elapsed)" "$1" >&2
+    [ -z "${2:-}" ] || printf '        what to do: %s\n' "$2" >&2
+    exit 1
+}
+
+# step TITLE HINT COMMAND...: quiet while it works (a dot line every 20 s), its log's tail when it fails.
+step() {
+    local title=$1 hint=$2 log pid tick=0 from=$SECONDS rc=0
+    shift 2
+    log="$COX_LOGS/$(printf '%s' "$title" | tr -cs 'a-zA-Z0-9' '-' | sed 's/-$//').log"
+    say "$title ..."
+    "$@" >"$log" 2>&1 </dev/null &
+    pid=$!
+    while kill -0 $pid 2>/dev/null; do
+        sleep 0.2
+        tick=$((tick + 1))
+        if [ $((tick % 100)) -eq 0 ]; then
+            say "$title: $((SECONDS - from)) s so far: $(tail -n 1 "$log" | cut -c 1-90)"
+        fi
+    done
+    wait $pid || rc=$?
+    if [ $rc -ne 0 ]; then
+        printf -- '---- the last lines of %s\n' "${log#"$COX_ROOT"/}" >&2
+        tail -n 40 "$log" >&2
+        printf -- '----\n' >&2
+        die "$title (exit status $rc, after $((SECONDS - from)) s)" "$hint"
+    fi
+    say "$title: done in $((SECONDS - from)) s"
+}

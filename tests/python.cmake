@@ -1,0 +1,26 @@
+# Tests in Python: the checks of scripts/ (any Python 3.11), and the black-box tests against the real
+# programs (in .venv). One ctest test per file; alone on the machine, since they look at the clock.
+find_program(PYTHON3 NAMES python3 REQUIRED)
+foreach(script check_layers check_size)
+  add_test(NAME ${script} COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/scripts/${script}.py)
+endforeach()
+add_test(NAME check_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/check_test.py)
+set_tests_properties(check_layers check_size check_scripts PROPERTIES LABELS quick TIMEOUT 120
+                     ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+
+set(e2e_environment "COX_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY};COX_SANITIZE=${COX_SANITIZE}")
+file(GLOB e2e_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_*.py)
+foreach(t ${e2e_tests})
+  get_filename_component(n ${t} NAME_WE)
+  string(REPLACE test_ "" n ${n})
+  add_test(NAME e2e_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -p no:cacheprovider ${t})
+  set_tests_properties(e2e_${n} PROPERTIES LABELS e2e TIMEOUT 600 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
+                       ENVIRONMENT "${e2e_environment}")
+endforeach()
+file(GLOB chaos_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/chaos/*_loop.py)
+foreach(t ${chaos_tests})
+  get_filename_component(n ${t} NAME_WE)
+  add_test(NAME chaos_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python ${t})
+  set_tests_properties(chaos_${n} PROPERTIES LABELS chaos TIMEOUT 3000 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
+                       ENVIRONMENT "${e2e_environment}")
+endforeach()

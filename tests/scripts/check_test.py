@@ -1,0 +1,110 @@
+"""The checks of scripts/ must be able to fail: each rule gets a small tree that breaks it."""
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+import check_size  # noqa: E402
+
+TABLE = "# comment\ncommon/base:\ncommon/net: common/base\nproto: common/base\nhead: common/base proto\ntests: *\n"
+
+
+class Tree:
+    """A temporary source tree; run() gives (exit status, output) of a check over it."""
+
+    def __init__(self, files):
+        self.files = {"scripts/layers.txt": TABLE, **files}
+
+    def run(self, script):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in self.files.items():
+                path = Path(folder) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            done = subprocess.run([sys.executable, str(ROOT / "scripts" / script), "--root", folder],
+                                  capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout + done.stderr
+
+
+class Layers(unittest.TestCase):
+    def check(self, files, *wanted):
+        status, out = Tree(files).run("check_layers.py")
+        self.assertEqual(status, 1 if wanted else 0, out)
+        for text in wanted:
+            self.assertIn(text, out)
+
+    def test_allowed(self):
+        self.check({"head/a.c": '#include "head/a.h"\n#include "proto/m.h"\n#include <stdio.h>\n',
+                    "common/net/b.c": "#include <uv.h>\n", "proto/c.c": '#include "proto/x.pb-c.h"\n',
+                    "tests/unit/head/a_test.c": '#include "head/a.c"\n#include <zmq.h>\n',
+                    "head/b.c": '/* #include "gateway/x.h" */\n// #include <uv.h>\n'})
+
+    def test_sibling(self):
+        self.check({"head/a.c": "\n" '#include "common/net/b.h"\n'}, "head/a.c:2: head may not include common/net/b.h")
+
+    def test_unknown_folder(self):
+        self.check({"head/a.c": '#include "a.h"\n'}, "head/a.c:1:")
+
+    def test_wrapped_libraries(self):
+        for header in ("uv.h", "zmq.h", "hiredis/hiredis.h", "llhttp.h", "curl/curl.h", "cuda_runtime.h", "nccl.h",
+                       "yaml.h", "protobuf-c/protobuf-c.h"):
+            self.check({"head/a.c": f"# include <{header}>\n"}, f"head/a.c:1: {header} is wrapped by")
+
+    def test_generated_code(self):
+        self.check({"head/a.c": '#include "proto/step.pb-c.h"\n'}, "is wrapped by proto")
+
+    def test_cycle(self):
+        self.check({"scripts/layers.txt": "a: b\nb: a\n"}, "a cycle")
+
+    def test_typo_in_table(self):
+        self.check({"scripts/layers.txt": "a: bb\nb:\n"}, "unknown folder bb")
+
+    def test_cmake(self):
+        self.check({"head/CMakeLists.txt": "cox_folder(head DEPS net base)\n"}, "head may not link net")
+
+
+def function(lines, parameters="void"):
+    return f"int f({parameters})\n{{\n" + "    g();\n" * (lines - 3) + "}\n"
+
+
+class Size(unittest.TestCase):
+    def check(self, files, *wanted):
+        status, out = Tree(files).run("check_size.py")
+        self.assertEqual(status, 1 if wanted else 0, out)
+        for text in wanted:
+            self.assertIn(text, out)
+
+    def test_caps_are_inclusive(self):
+        self.check({"head/a.c": function(80, "int a, int b, int c, int d, int e, int f, void (*g)(int, int)"),
+                    "kernels/k.c": function(150), "head/a.h": "\n" * 200, "head/b.c": "\n" * 900})
+
+    def test_functions(self):
+        self.check({"head/a.c": "struct s {\n    int a;\n};\n\n" + function(81)}, "head/a.c:5: f has 81 lines")
+        self.check({"kernels/k.c": function(151)}, "f has 151 lines")
+        self.check({"text/src/a.rs": "fn f<'a>(x: &'a str) -> char {\n" + "    g('{');\n" * 80 + "}\n"}, "f has 82 lines")
+        self.check({"tests/a.py": "def f():\n" + "    g()\n" * 80}, "f has 81 lines")
+
+    def test_parameters(self):
+        self.check({"head/a.c": function(5, "int a, int b, int c, int d, int e, int f, int g, int h")},
+                   "f has 8 parameters")
+
+    def test_files(self):
+        self.check({"head/a.h": "\n" * 201}, "head/a.h: 201 lines")
+        self.check({"head/a.c": "\n" * 901}, "head/a.c: 901 lines")
+
+    def test_exception_needs_its_record(self):
+        self.check({"proto/messages.h": "\n" * 300}, "which does not exist")
+
+    def test_reading_c(self):
+        text = ('static const char *s = "{(";\n#define M(x) \\\n    { x }\nextern "C" {\n'
+                "static __attribute__((noinline)) enum status f(int a, int b)\n{\n    if (a) {\n    }\n}\n}\n"
+                "static const struct t table[] = {{1}, {2}};\nvoid g(void)\n{\n}\n")
+        found = [(name, line, lines, n) for name, line, lines, n in check_size.functions_c(text)]
+        self.assertEqual(found, [("f", 5, 5, 2), ("g", 12, 3, 0)])
+
+
+if __name__ == "__main__":
+    unittest.main()
