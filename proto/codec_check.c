@@ -1,0 +1,277 @@
+/* One set of rules for both directions: what a message may hold. The plain structs are checked, so
+ * the generated ones never have to be, and what we send is what a peer accepts. */
+#include <math.h>
+
+#include "proto/codec_internal.h"
+
+struct check {
+    struct error *err;
+    const char *name;
+    bool outgoing;
+    enum status status;
+};
+
+static void refuse(struct check *c, const char *what, uint64_t value, uint64_t max)
+{
+    if (c->status == STATUS_OK)
+        c->status = error_set(c->err, c->outgoing ? STATUS_INVALID : STATUS_PROTOCOL,
+                              "%s: %s is %llu, allowed is at most %llu", c->name, what,
+                              (unsigned long long)value, (unsigned long long)max);
+}
+
+static void must(struct check *c, bool ok, const char *what)
+{
+    if (!ok && c->status == STATUS_OK)
+        c->status = error_set(c->err, c->outgoing ? STATUS_INVALID : STATUS_PROTOCOL, "%s: %s",
+                              c->name, what);
+}
+
+static void at_most(struct check *c, const char *what, uint64_t value, uint64_t max)
+{
+    if (value > max)
+        refuse(c, what, value, max);
+}
+
+/* An enum's value as it came, negative ones included. */
+static void in_enum(struct check *c, const char *what, int value, int count)
+{
+    if (value < 0 || value >= count)
+        refuse(c, what, (uint64_t)(unsigned)value, (uint64_t)count - 1);
+}
+
+static void exact(struct check *c, const char *what, struct str s, size_t max)
+{
+    at_most(c, what, s.len, max);
+    if (c->status == STATUS_OK && str_utf8_valid(s) != s.len)
+        must(c, false, "a text is not UTF-8");
+}
+
+/* For humans; on the way out encoding cuts it. */
+static void text(struct check *c, struct str s)
+{
+    if (!c->outgoing)
+        exact(c, "text", s, PROTO_MAX_TEXT_BYTES);
+}
+
+static void check_rows(struct check *c, const struct logprob_row *rows, uint32_t n, uint32_t max)
+{
+    at_most(c, "number of logprob rows", n, max);
+    for (uint32_t i = 0; c->status == STATUS_OK && i < n; i++) {
+        at_most(c, "logprobs in a row", rows[i].ids.n, PROTO_MAX_LOGPROBS);
+        must(c, rows[i].ids.n == rows[i].values.n, "a logprob row has not as many ids as values");
+    }
+}
+
+static void check_sampling(struct check *c, const struct sampling_params *s)
+{
+    const float floats[] = {
+        s->temperature,       s->top_p, s->min_p, s->presence_penalty, s->frequency_penalty,
+        s->repetition_penalty};
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+        must(c, isfinite(floats[i]), "a sampling parameter is not a finite number");
+    must(c,
+         s->n_logprobs >= -1 && s->n_logprobs <= (int32_t)PROTO_MAX_LOGPROBS &&
+             s->n_prompt_logprobs >= -1 && s->n_prompt_logprobs <= (int32_t)PROTO_MAX_LOGPROBS,
+         "number of logprobs out of range");
+    at_most(c, "eos ids", s->eos_ids.n, PROTO_MAX_EOS_IDS);
+    at_most(c, "stop ids", s->stop_ids.n, PROTO_MAX_STOP_IDS);
+    at_most(c, "allowed ids", s->allowed_ids.n, PROTO_MAX_ALLOWED_IDS);
+    at_most(c, "bad words", s->bad_words.n, PROTO_MAX_BAD_WORDS);
+    must(c,
+         c->status != STATUS_OK || s->bad_words.n == 0 ||
+             s->bad_words.ptr[s->bad_words.n - 1] == UINT32_MAX,
+         "bad words do not end with an end mark");
+    at_most(c, "logit biases", s->n_logit_bias, PROTO_MAX_LOGIT_BIAS);
+    for (uint32_t i = 0; c->status == STATUS_OK && i < s->n_logit_bias; i++)
+        must(c, isfinite(s->logit_bias[i].bias), "a logit bias is not a finite number");
+    in_enum(c, "grammar kind", (int)s->grammar_kind, GRAMMAR_COUNT);
+    exact(c, "grammar bytes", s->grammar, PROTO_MAX_GRAMMAR_BYTES);
+    must(c, (s->grammar_kind == GRAMMAR_NONE) == (s->grammar.len == 0),
+         "grammar and its kind do not go together");
+    exact(c, "adapter name", s->lora, PROTO_MAX_MODEL_BYTES);
+}
+
+static void check_worker(struct check *c, const struct worker_info *w)
+{
+    in_enum(c, "device", (int)w->device, DEVICE_COUNT);
+    exact(c, "device name", w->device_name, PROTO_MAX_NAME_BYTES);
+    exact(c, "host", w->host, PROTO_MAX_NAME_BYTES);
+    exact(c, "zone", w->zone, PROTO_MAX_NAME_BYTES);
+    exact(c, "comm_address", w->comm_address, PROTO_MAX_ADDRESS_BYTES);
+    exact(c, "http_address", w->http_address, PROTO_MAX_ADDRESS_BYTES);
+    exact(c, "model", w->model, PROTO_MAX_MODEL_BYTES);
+    must(c, w->ordinal >= -1 && w->shard_rank >= -1 && w->shard_stage >= -1,
+         "ordinal or shard below -1");
+    must(c, w->tp >= 1 && w->pp >= 1, "tp and pp are at least 1");
+    at_most(c, "tp * pp", (uint64_t)w->tp * w->pp, PROTO_MAX_RANKS);
+    at_most(c, "KV groups", w->n_kv_groups, PROTO_MAX_KV_GROUPS);
+    for (uint32_t i = 0; c->status == STATUS_OK && i < w->n_kv_groups; i++) {
+        const struct kv_group *g = &w->kv_groups[i];
+        in_enum(c, "KV kind", (int)g->kind, KV_KIND_COUNT);
+        at_most(c, "block_tokens", g->block_tokens, PROTO_MAX_BLOCK_TOKENS);
+        must(c, g->block_tokens > 0 && g->block_tokens % 16 == 0,
+             "block_tokens is not a multiple of 16");
+        must(c, g->kind != KV_WINDOW || g->window_tokens > 0, "a window group without a window");
+    }
+}
+
+static void check_hello(struct check *c, const struct msg_hello *h)
+{
+    exact(c, "node", h->node, PROTO_MAX_NAME_BYTES);
+    exact(c, "version", h->version, PROTO_MAX_NAME_BYTES);
+    in_enum(c, "role", (int)h->role, ROLE_COUNT);
+    must(c, h->role != ROLE_NONE, "no role");
+    must(c, h->has_worker == (h->role == ROLE_WORKER),
+         "a worker, and only a worker, describes its device");
+    if (h->has_worker)
+        check_worker(c, &h->worker);
+}
+
+static void check_form(struct check *c, const struct msg_form *f)
+{
+    must(c, f->tp >= 1 && f->pp >= 1 && f->rank < f->tp && f->stage < f->pp,
+         "rank or stage outside of tp x pp");
+    at_most(c, "tp * pp", (uint64_t)f->tp * f->pp, PROTO_MAX_RANKS);
+    at_most(c, "addresses", f->n_comm_addresses, PROTO_MAX_RANKS);
+    at_most(c, "KV groups", f->n_blocks.n, PROTO_MAX_KV_GROUPS);
+    for (uint32_t i = 0; c->status == STATUS_OK && i < f->n_comm_addresses; i++)
+        exact(c, "comm_address", f->comm_addresses[i], PROTO_MAX_ADDRESS_BYTES);
+}
+
+static void check_submit(struct check *c, const struct msg_submit *s)
+{
+    exact(c, "cache_salt", s->cache_salt, PROTO_MAX_SALT_BYTES);
+    at_most(c, "ids", s->ids.n, PROTO_MAX_IDS);
+    at_most(c, "n_prompt", s->n_prompt, s->ids.n);
+    check_sampling(c, &s->sampling);
+}
+
+static void check_tokens(struct check *c, const struct msg_tokens *t)
+{
+    at_most(c, "items", t->n_items, PROTO_MAX_ITEMS);
+    for (uint32_t i = 0; c->status == STATUS_OK && i < t->n_items; i++) {
+        const struct tokens_item *it = &t->items[i];
+        at_most(c, "ids", it->ids.n, PROTO_MAX_IDS);
+        must(c, it->n_logprobs == 0 || it->n_logprobs == it->ids.n, "logprobs not for every token");
+        check_rows(c, it->logprobs, it->n_logprobs, PROTO_MAX_ROWS);
+        check_rows(c, it->prompt_logprobs, it->n_prompt_logprobs, PROTO_MAX_ROWS);
+        in_enum(c, "finish", (int)it->finish, FINISH_REASON_COUNT);
+        in_enum(c, "status", (int)it->status, STATUS_COUNT);
+        text(c, it->text);
+    }
+}
+
+static void check_plan(struct check *c, const struct msg_plan *p)
+{
+    at_most(c, "finished slots", p->finished.n, PROTO_MAX_ITEMS);
+    at_most(c, "copies", p->n_copies, PROTO_MAX_COPIES);
+    at_most(c, "admits", p->n_admits, PROTO_MAX_ITEMS);
+    at_most(c, "runs", p->n_runs, PROTO_MAX_ITEMS);
+    for (uint32_t i = 0; c->status == STATUS_OK && i < p->n_copies; i++)
+        at_most(c, "i_group", p->copies[i].i_group, PROTO_MAX_KV_GROUPS - 1);
+    for (uint32_t i = 0; c->status == STATUS_OK && i < p->n_admits; i++) {
+        const struct plan_admit *a = &p->admits[i];
+        at_most(c, "ids", a->ids.n, PROTO_MAX_IDS);
+        at_most(c, "n_prompt", a->n_prompt, a->ids.n);
+        at_most(c, "n_computed", a->n_computed, a->ids.n);
+        check_sampling(c, &a->sampling);
+    }
+    for (uint32_t i = 0; c->status == STATUS_OK && i < p->n_runs; i++) {
+        const struct plan_run *r = &p->runs[i];
+        at_most(c, "start + n_tokens", (uint64_t)r->start + r->n_tokens, UINT32_MAX);
+        at_most(c, "KV groups", r->n_blocks, PROTO_MAX_KV_GROUPS);
+        for (uint32_t k = 0; c->status == STATUS_OK && k < r->n_blocks; k++) {
+            at_most(c, "i_group", r->blocks[k].i_group, PROTO_MAX_KV_GROUPS - 1);
+            at_most(c, "blocks", r->blocks[k].ids.n, PROTO_MAX_IDS);
+        }
+    }
+}
+
+static void check_result(struct check *c, const struct msg_result *r)
+{
+    at_most(c, "items", r->n_items, PROTO_MAX_ITEMS);
+    for (uint32_t i = 0; c->status == STATUS_OK && i < r->n_items; i++) {
+        const struct result_item *it = &r->items[i];
+        at_most(c, "ids", it->ids.n, PROTO_MAX_ITEMS);
+        must(c, it->n_logprobs == 0 || it->n_logprobs == it->ids.n, "logprobs not for every token");
+        check_rows(c, it->logprobs, it->n_logprobs, PROTO_MAX_ROWS);
+        check_rows(c, it->prompt_logprobs, it->n_prompt_logprobs, PROTO_MAX_ROWS);
+    }
+}
+
+static void check_by_type(struct check *c, const struct msg *m)
+{
+    switch (m->type) {
+    case MSG_HELLO:
+        check_hello(c, &m->hello);
+        break;
+    case MSG_WELCOME:
+        must(c, m->welcome.session != 0, "session 0");
+        exact(c, "version", m->welcome.version, PROTO_MAX_NAME_BYTES);
+        break;
+    case MSG_REFUSED:
+        in_enum(c, "status", (int)m->refused.status, STATUS_COUNT);
+        text(c, m->refused.text);
+        break;
+    case MSG_GOODBYE:
+        text(c, m->goodbye.text);
+        break;
+    case MSG_SUBMIT:
+        check_submit(c, &m->submit);
+        break;
+    case MSG_TOKENS:
+        check_tokens(c, &m->tokens);
+        break;
+    case MSG_CLUSTER:
+        exact(c, "model", m->cluster.model, PROTO_MAX_MODEL_BYTES);
+        break;
+    case MSG_FORM:
+        check_form(c, &m->form);
+        break;
+    case MSG_JOIN:
+        at_most(c, "communicator id bytes", m->join.id.n, PROTO_MAX_COMM_ID_BYTES);
+        break;
+    case MSG_COMM_ID:
+        at_most(c, "communicator id bytes", m->comm_id.id.n, PROTO_MAX_COMM_ID_BYTES);
+        break;
+    case MSG_ABORT:
+        text(c, m->abort_.text);
+        break;
+    case MSG_PLAN:
+        check_plan(c, &m->plan);
+        break;
+    case MSG_FORMED:
+        in_enum(c, "status", (int)m->formed.status, STATUS_COUNT);
+        text(c, m->formed.text);
+        break;
+    case MSG_RESULT:
+        check_result(c, &m->result);
+        break;
+    case MSG_GAP:
+        text(c, m->gap.text);
+        break;
+    case MSG_COMM_ERROR:
+        text(c, m->comm_error.text);
+        break;
+    case MSG_DRAIN_WISH:
+        text(c, m->drain_wish.text);
+        break;
+    case MSG_NONE:
+    case MSG_HEARTBEAT:
+    case MSG_CREDIT:
+    case MSG_CANCEL:
+    case MSG_FINISH:
+    case MSG_RESET:
+    case MSG_DRAIN:
+    case MSG_ABORTED:
+    case MSG_TYPE_COUNT:
+        break; /* plain numbers: any value can be said */
+    }
+}
+
+enum status msg_check(const struct msg *m, bool outgoing, struct error *err)
+{
+    struct check c = {.err = err, .name = msg_type_name(m->type), .outgoing = outgoing};
+    check_by_type(&c, m);
+    return c.status;
+}

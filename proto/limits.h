@@ -1,0 +1,30 @@
+#pragma once
+/* Caps on what one message may hold. Both directions: a message that breaks one is refused on
+ * decode (the peer is at fault) and on encode (we are). Above all stands FRAME_MAX_BYTES. A sender
+ * that takes sizes from users (the gateway) checks them against these first. */
+
+#define PROTO_MAX_IDS         (1u << 24) /* token ids or block ids in one span */
+#define PROTO_MAX_ITEMS       (1u << 16) /* sequences in one plan, result or tokens message */
+#define PROTO_MAX_COPIES      (1u << 20)
+#define PROTO_MAX_LOGPROBS    (1u << 20) /* entries of one row: a vocabulary */
+#define PROTO_MAX_ROWS        (1u << 20) /* rows of one item: a prompt */
+#define PROTO_MAX_EOS_IDS     64u
+#define PROTO_MAX_STOP_IDS    4096u
+#define PROTO_MAX_BAD_WORDS   (1u << 16)
+#define PROTO_MAX_ALLOWED_IDS (1u << 20)
+#define PROTO_MAX_LOGIT_BIAS  (1u << 16)
+#define PROTO_MAX_KV_GROUPS   8u
+#define PROTO_MAX_RANKS       1024u /* tp * pp */
+
+#define PROTO_MAX_NAME_BYTES    256u /* host, zone, device, version */
+#define PROTO_MAX_ADDRESS_BYTES 512u
+#define PROTO_MAX_MODEL_BYTES   1024u /* model, adapter */
+#define PROTO_MAX_SALT_BYTES    1024u
+#define PROTO_MAX_TEXT_BYTES    4096u /* for humans: cut there on the way out, not refused */
+#define PROTO_MAX_COMM_ID_BYTES 4096u
+#define PROTO_MAX_GRAMMAR_BYTES (1u << 20)
+#define PROTO_MAX_BLOCK_TOKENS  (1u << 20)
+
+/* A body of n bytes may cost at most this much arena: whatever the counts in it claim. */
+#define PROTO_DECODE_FACTOR     128u
+#define PROTO_DECODE_BASE_BYTES (64u << 10)

@@ -1,0 +1,75 @@
+#include "proto/messages.h"
+
+#define BIT(role) (1u << (role))
+
+/* One row per type: its name in logs, and who may send it. ROLE_NONE is a peer whose Hello has not
+ * been accepted yet. */
+static const struct {
+    const char *name;
+    unsigned from;
+} types[] = {
+    [MSG_NONE] = {"none", 0},
+    [MSG_HELLO] = {"hello",
+                   BIT(ROLE_NONE) | BIT(ROLE_GATEWAY) | BIT(ROLE_WORKER) | BIT(ROLE_OPERATOR)},
+    [MSG_WELCOME] = {"welcome", BIT(ROLE_HEAD)},
+    [MSG_REFUSED] = {"refused", BIT(ROLE_HEAD)},
+    [MSG_HEARTBEAT] = {"heartbeat",
+                       BIT(ROLE_GATEWAY) | BIT(ROLE_WORKER) | BIT(ROLE_OPERATOR) | BIT(ROLE_HEAD)},
+    [MSG_CREDIT] = {"credit",
+                    BIT(ROLE_GATEWAY) | BIT(ROLE_WORKER) | BIT(ROLE_OPERATOR) | BIT(ROLE_HEAD)},
+    [MSG_GOODBYE] = {"goodbye",
+                     BIT(ROLE_GATEWAY) | BIT(ROLE_WORKER) | BIT(ROLE_OPERATOR) | BIT(ROLE_HEAD)},
+    [MSG_SUBMIT] = {"submit", BIT(ROLE_GATEWAY)},
+    [MSG_CANCEL] = {"cancel", BIT(ROLE_GATEWAY)},
+    [MSG_FINISH] = {"finish", BIT(ROLE_GATEWAY)},
+    [MSG_TOKENS] = {"tokens", BIT(ROLE_HEAD)},
+    [MSG_CLUSTER] = {"cluster", BIT(ROLE_HEAD)},
+    [MSG_FORM] = {"form", BIT(ROLE_HEAD)},
+    [MSG_JOIN] = {"join", BIT(ROLE_HEAD)},
+    [MSG_ABORT] = {"abort", BIT(ROLE_HEAD)},
+    [MSG_RESET] = {"reset", BIT(ROLE_HEAD)},
+    [MSG_PLAN] = {"plan", BIT(ROLE_HEAD)},
+    [MSG_DRAIN] = {"drain", BIT(ROLE_HEAD)},
+    [MSG_COMM_ID] = {"comm_id", BIT(ROLE_WORKER)},
+    [MSG_FORMED] = {"formed", BIT(ROLE_WORKER)},
+    [MSG_ABORTED] = {"aborted", BIT(ROLE_WORKER)},
+    [MSG_RESULT] = {"result", BIT(ROLE_WORKER)},
+    [MSG_GAP] = {"gap", BIT(ROLE_WORKER)},
+    [MSG_COMM_ERROR] = {"comm_error", BIT(ROLE_WORKER)},
+    [MSG_DRAIN_WISH] = {"drain_wish", BIT(ROLE_WORKER)},
+};
+_Static_assert(sizeof types / sizeof *types == MSG_TYPE_COUNT, "a message type has no row");
+
+static const char *const roles[] = {[ROLE_NONE] = "none",
+                                    [ROLE_GATEWAY] = "gateway",
+                                    [ROLE_WORKER] = "worker",
+                                    [ROLE_OPERATOR] = "operator",
+                                    [ROLE_HEAD] = "head"};
+_Static_assert(sizeof roles / sizeof *roles == ROLE_COUNT, "a role has no name");
+
+/* OpenAI's words where it has one, else vLLM's. */
+static const char *const reasons[] = {
+    [FINISH_NONE] = "none",       [FINISH_STOP] = "stop",   [FINISH_LENGTH] = "length",
+    [FINISH_CANCELLED] = "abort", [FINISH_ERROR] = "error", [FINISH_TIMEOUT] = "timeout"};
+_Static_assert(sizeof reasons / sizeof *reasons == FINISH_REASON_COUNT, "a reason has no name");
+
+const char *msg_type_name(enum msg_type t)
+{
+    return (unsigned)t < MSG_TYPE_COUNT ? types[t].name : "unknown";
+}
+
+const char *peer_role_name(enum peer_role r)
+{
+    return (unsigned)r < ROLE_COUNT ? roles[r] : "unknown";
+}
+
+const char *finish_reason_name(enum finish_reason f)
+{
+    return (unsigned)f < FINISH_REASON_COUNT ? reasons[f] : "unknown";
+}
+
+bool msg_allowed_from(enum msg_type t, enum peer_role from)
+{
+    return (unsigned)t < MSG_TYPE_COUNT && (unsigned)from < ROLE_COUNT &&
+           (types[t].from & BIT(from)) != 0;
+}
