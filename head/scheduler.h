@@ -1,6 +1,6 @@
 #pragma once
-/* The scheduler of one group: continuous batching over the KV block table. Pure: no I/O, no clock, no
- * malloc while stepping. It borrows requests from the request table; a request is in at most one
+/* The scheduler of one group: continuous batching over the KV block table. Pure: no I/O, no clock,
+ * no malloc while stepping. It borrows requests from the request table; a request is in at most one
  * scheduler. Flow: scheduler_add → scheduler_step (fills a plan) → … → scheduler_on_result (tokens,
  * ends) → the request leaves. At most `depth` plans are in flight; blocks return to the free list
  * when the results of all steps sent while they were owned are in. */
@@ -10,12 +10,12 @@
 #define SCHEDULER_MAX_KV_GROUPS 8
 
 struct scheduler_config {
-    uint32_t max_num_batched_tokens; /* token budget of one step */
-    uint32_t max_num_seqs;           /* sequence budget of one step */
-    uint32_t max_waiting;            /* bound of the queue */
+    uint32_t max_num_batched_tokens;       /* token budget of one step */
+    uint32_t max_num_seqs;                 /* sequence budget of one step */
+    uint32_t max_waiting;                  /* bound of the queue */
     uint32_t long_prefill_token_threshold; /* 0: off */
     uint32_t max_model_len;
-    uint32_t depth;                  /* steps in flight, 1 or 2 */
+    uint32_t depth; /* steps in flight, 1 or 2 */
     bool enable_prefix_caching;
     uint32_t n_kv_groups;
     struct kv_group kv_groups[SCHEDULER_MAX_KV_GROUPS]; /* n_blocks = minimum over the ranks */
@@ -48,7 +48,8 @@ MUST_USE enum status scheduler_add(struct scheduler *s, struct request *r);
 void scheduler_remove(struct scheduler *s, struct request *r);
 /* The next plan, or NULL: nothing to run, or depth reached. The plan's spans are owned by the
  * scheduler and valid until the next call. term_epoch and step are filled in. A plan is to be sent:
- * there is no taking it back. Also ends requests whose deadline has passed: call it on a timer too. */
+ * there is no taking it back. Also ends requests whose deadline has passed: call it on a timer too.
+ */
 const struct msg_plan *scheduler_step(struct scheduler *s, uint64_t now_ns);
 /* Requests that ended without a result: deadline passed (FINISH_TIMEOUT), or a resubmission whose
  * tokens already ended it. One at a time, NULL when there is none; it has left the scheduler. Call
@@ -60,10 +61,11 @@ MUST_USE enum status scheduler_on_result(struct scheduler *s, const struct msg_r
                                          uint64_t now_ns, const struct scheduler_event **events,
                                          uint32_t *n_events, struct error *err);
 /* A new epoch of the same ranks: drops sequences and blocks; steps restart at 1. Every request that
- * was in is handed back through fn (running ones as PREEMPTED, in order of arrival). */
+ * was in is handed back through fn (running ones as PREEMPTED, in order of arrival; one that
+ * scheduler_pop_ended had not given yet as FINISHED). fn may add it to a scheduler, this one too.
+ */
 typedef void scheduler_request_fn(void *ctx, struct request *r);
-void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request_fn *fn,
-                     void *ctx);
+void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request_fn *fn, void *ctx);
 /* After a Gap: the next plan carries everything (full), the steps in flight are forgotten. */
 void scheduler_resync(struct scheduler *s, uint64_t last_step);
 

@@ -1,0 +1,243 @@
+#include "head/request.h"
+
+#include <assert.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+
+enum {
+    MAX_LOGPROBS = 128,  /* alternatives per position; vLLM's default is 20 */
+    MAX_STOP_IDS = 1024, /* searched once per token */
+    MIN_LOGPROB_ROWS = 16,
+};
+
+static const uint32_t next_states[REQUEST_STATE_COUNT] = {
+    [REQUEST_QUEUED] = 1u << REQUEST_RUNNING | 1u << REQUEST_FINISHED | 1u << REQUEST_FAILED |
+                       1u << REQUEST_CANCELLED,
+    [REQUEST_RUNNING] = 1u << REQUEST_QUEUED | 1u << REQUEST_PREEMPTED | 1u << REQUEST_FINISHED |
+                        1u << REQUEST_FAILED | 1u << REQUEST_CANCELLED,
+    [REQUEST_PREEMPTED] = 1u << REQUEST_RUNNING | 1u << REQUEST_FINISHED | 1u << REQUEST_FAILED |
+                          1u << REQUEST_CANCELLED,
+};
+
+const char *request_state_name(enum request_state s)
+{
+    static const char *const names[REQUEST_STATE_COUNT] = {
+        [REQUEST_QUEUED] = "queued",       [REQUEST_RUNNING] = "running",
+        [REQUEST_PREEMPTED] = "preempted", [REQUEST_FINISHED] = "finished",
+        [REQUEST_FAILED] = "failed",       [REQUEST_CANCELLED] = "cancelled",
+    };
+    return (unsigned)s < REQUEST_STATE_COUNT ? names[s] : "?";
+}
+
+void request_enter(struct request *r, enum request_state next)
+{
+    assert(next_states[r->state] & 1u << next);
+    r->state = next;
+}
+
+static enum status check_sampling(const struct sampling_params *p, struct error *err)
+{
+    const struct {
+        const char *name;
+        float value, low, high;
+    } ranges[] = {
+        {"temperature", p->temperature, 0.0f, 1e6f},
+        {"top_p", p->top_p, 0.0f, 1.0f},
+        {"min_p", p->min_p, 0.0f, 1.0f},
+        {"presence_penalty", p->presence_penalty, -1e6f, 1e6f},
+        {"frequency_penalty", p->frequency_penalty, -1e6f, 1e6f},
+        {"repetition_penalty", p->repetition_penalty, 0.0f, 1e6f},
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (!(ranges[i].value >= ranges[i].low && ranges[i].value <= ranges[i].high))
+            return error_set(err, STATUS_INVALID, "%s must be a number from %g to %g, got %g.",
+                             ranges[i].name, (double)ranges[i].low, (double)ranges[i].high,
+                             (double)ranges[i].value);
+    if (p->n_logprobs < -1 || p->n_logprobs > MAX_LOGPROBS)
+        return error_set(err, STATUS_INVALID, "logprobs must be at most %d, got %d.", MAX_LOGPROBS,
+                         (int)p->n_logprobs);
+    if (p->n_prompt_logprobs < -1 || p->n_prompt_logprobs > MAX_LOGPROBS)
+        return error_set(err, STATUS_INVALID, "prompt_logprobs must be at most %d, got %d.",
+                         MAX_LOGPROBS, (int)p->n_prompt_logprobs);
+    if (p->eos_ids.n > MAX_STOP_IDS || p->stop_ids.n > MAX_STOP_IDS)
+        return error_set(err, STATUS_INVALID, "stop_token_ids: at most %d ids, got %u.",
+                         MAX_STOP_IDS, (unsigned)(p->stop_ids.n + p->eos_ids.n));
+    if (p->max_tokens == 0)
+        return error_set(err, STATUS_INVALID, "max_tokens must be at least 1, got 0.");
+    return STATUS_OK;
+}
+
+static enum status check_lengths(const struct msg_submit *m, uint32_t max_model_len,
+                                 struct error *err)
+{
+    if (m->n_prompt == 0)
+        return error_set(err, STATUS_INVALID, "The prompt is empty: it needs at least one token.");
+    if (m->ids.n < m->n_prompt)
+        return error_set(err, STATUS_INVALID, "the prompt has %u tokens, but only %u came",
+                         m->n_prompt, m->ids.n);
+    if (m->n_prompt >= max_model_len)
+        return error_set(err, STATUS_INVALID,
+                         "This model's maximum context length is %u tokens. However, your request "
+                         "has %u input tokens. Please reduce the length of the input messages.",
+                         max_model_len, m->n_prompt);
+    return STATUS_OK;
+}
+
+static bool copy_bytes(struct arena *a, const void **ptr, size_t n_bytes)
+{
+    if (n_bytes == 0) {
+        *ptr = NULL;
+        return true;
+    }
+    void *copy = arena_try_alloc(a, n_bytes);
+    if (copy)
+        memcpy(copy, *ptr, n_bytes);
+    *ptr = copy;
+    return copy != NULL;
+}
+
+static bool copy_ids(struct arena *a, struct u32_span *span)
+{
+    return copy_bytes(a, (const void **)&span->ptr, (size_t)span->n * sizeof *span->ptr);
+}
+
+static bool copy_sampling(struct arena *a, struct sampling_params *p)
+{
+    return copy_ids(a, &p->eos_ids) && copy_ids(a, &p->stop_ids) && copy_ids(a, &p->allowed_ids) &&
+           copy_ids(a, &p->bad_words) &&
+           copy_bytes(a, (const void **)&p->logit_bias,
+                      (size_t)p->n_logit_bias * sizeof *p->logit_bias) &&
+           copy_bytes(a, (const void **)&p->grammar.ptr, p->grammar.len) &&
+           copy_bytes(a, (const void **)&p->lora.ptr, p->lora.len);
+}
+
+static bool span_has(struct u32_span span, uint32_t id)
+{
+    for (uint32_t i = 0; i < span.n; i++)
+        if (span.ptr[i] == id)
+            return true;
+    return false;
+}
+
+/* Whether the request ends with the token it has last. A stop counts only from min_tokens on; the
+ * rank masks stops before, so this matters only for ids that it was not told to mask. */
+static enum finish_reason finish_after_last(struct request *r)
+{
+    uint32_t n = request_n_generated(r);
+    if (n == 0)
+        return FINISH_NONE;
+    uint32_t id = r->ids[r->n_ids - 1];
+    if (n >= r->sampling.min_tokens) {
+        if (span_has(r->sampling.eos_ids, id)) {
+            r->stop_id = UINT32_MAX;
+            return FINISH_STOP;
+        }
+        if (span_has(r->sampling.stop_ids, id)) {
+            r->stop_id = id;
+            return FINISH_STOP;
+        }
+    }
+    return r->n_ids == r->ids_cap ? FINISH_LENGTH : FINISH_NONE;
+}
+
+static enum status copy_ids_and_sampling(struct request *r, const struct msg_submit *m,
+                                         struct error *err)
+{
+    r->ids = arena_try_alloc(&r->arena, (size_t)r->ids_cap * sizeof *r->ids);
+    if (!r->ids || !copy_sampling(&r->arena, &r->sampling))
+        return error_set(err, STATUS_NO_MEMORY, "no memory for a request of %u tokens", r->ids_cap);
+    memcpy(r->ids, m->ids.ptr, (size_t)m->ids.n * sizeof *r->ids);
+    r->n_ids = m->ids.n;
+    return STATUS_OK;
+}
+
+enum status request_new(const struct msg_submit *m, uint32_t max_model_len, uint64_t now_ns,
+                        struct request **out, struct error *err)
+{
+    *out = NULL;
+    TRY(check_lengths(m, max_model_len, err));
+    TRY(check_sampling(&m->sampling, err));
+    uint32_t room = max_model_len - m->n_prompt;
+    uint32_t max_tokens = m->sampling.max_tokens < room ? m->sampling.max_tokens : room;
+    if (m->ids.n - m->n_prompt > max_tokens)
+        return error_set(err, STATUS_INVALID, "%u tokens came with the request, max_tokens is %u",
+                         m->ids.n - m->n_prompt, max_tokens);
+    struct request *r = mem_zalloc(sizeof *r);
+    arena_init(&r->arena, 0); /* bounded by the message and by ids_cap */
+    r->id = m->id;
+    r->i_choice = m->i_choice;
+    r->attempt = m->attempt;
+    r->tenant = m->tenant;
+    r->salt = XXH3_64bits_withSeed(m->cache_salt.ptr, m->cache_salt.len, m->tenant);
+    r->priority = m->priority;
+    r->resubmitted = m->attempt > 1 || m->ids.n > m->n_prompt;
+    r->arrival_ns = now_ns;
+    if (m->deadline_ms && m->deadline_ms <= (UINT64_MAX - now_ns) / NS_PER_MS)
+        r->deadline_ns = now_ns + m->deadline_ms * NS_PER_MS;
+    r->sampling = m->sampling;
+    r->sampling.max_tokens = max_tokens;
+    if (r->sampling.min_tokens > max_tokens)
+        r->sampling.min_tokens = max_tokens;
+    r->n_prompt = m->n_prompt;
+    r->ids_cap = m->n_prompt + max_tokens;
+    enum status s = copy_ids_and_sampling(r, m, err);
+    if (s != STATUS_OK) {
+        request_free(r);
+        return s;
+    }
+    r->finish = finish_after_last(r);
+    *out = r;
+    return STATUS_OK;
+}
+
+void request_free(struct request *r)
+{
+    if (!r)
+        return;
+    assert(!r->sched);
+    arena_fini(&r->arena);
+    mem_free(r);
+}
+
+/* Rows that are held for n tokens: a power of two, so that the array's size needs no field. */
+static uint32_t logprob_rows_cap(uint32_t n)
+{
+    uint32_t cap = MIN_LOGPROB_ROWS;
+    while (cap < n)
+        cap *= 2;
+    return cap;
+}
+
+/* Rows are a courtesy: without memory the token still counts and its row is empty or missing. */
+static void push_logprobs(struct request *r, uint32_t i, const struct logprob_row *row)
+{
+    if (!r->logprobs || logprob_rows_cap(i) != logprob_rows_cap(i + 1)) {
+        struct logprob_row *rows =
+            arena_try_array(&r->arena, logprob_rows_cap(i + 1), sizeof *rows);
+        if (!rows)
+            return;
+        if (r->logprobs)
+            memcpy(rows, r->logprobs, (size_t)i * sizeof *rows);
+        r->logprobs = rows;
+    }
+    struct logprob_row copy = *row;
+    if (copy_ids(&r->arena, &copy.ids) &&
+        copy_bytes(&r->arena, (const void **)&copy.values.ptr,
+                   (size_t)copy.values.n * sizeof *copy.values.ptr))
+        r->logprobs[i] = copy;
+}
+
+enum finish_reason request_push_token(struct request *r, uint32_t id,
+                                      const struct logprob_row *logprobs)
+{
+    assert(r->n_ids < r->ids_cap && r->finish == FINISH_NONE);
+    uint32_t i = request_n_generated(r);
+    r->ids[r->n_ids++] = id;
+    /* once rows have begun every token needs one, even if empty: readers index by token */
+    if (r->sampling.n_logprobs >= 0 && (logprobs || r->logprobs))
+        push_logprobs(r, i, logprobs ? logprobs : &(struct logprob_row){0});
+    return r->finish = finish_after_last(r);
+}
