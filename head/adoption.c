@@ -1,0 +1,93 @@
+/* After a head restart workers come back with an epoch of the old head. When every rank of one
+ * (group, epoch) is there, idle and at the same step, the group is adopted by Reset: communicator
+ * and weights stay. When that cannot be any more, or the window closes, its ranks are aborted. */
+#include "head/cluster.h"
+
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+
+enum verdict { ADOPT, WAIT, GIVE_UP };
+
+/* A worker without an epoch stands where the missing rank stood: the old group is not coming back.
+ */
+static bool seat_was_retaken(const struct cluster *c, uint64_t group_id, uint32_t position)
+{
+    for (const struct worker *w = c->workers; w; w = w->next) {
+        if (w->desc.ordinal >= 0 && worker_is_free(w) &&
+            (uint64_t)w->desc.ordinal == group_id * c->world + position)
+            return true;
+    }
+    return false;
+}
+
+static enum verdict judge(const struct cluster *c, const struct worker *first,
+                          struct worker **members)
+{
+    uint64_t since = c->now_ns;
+    memset(members, 0, c->world * sizeof *members);
+    for (struct worker *w = c->workers; w; w = w->next) {
+        if (w->held_epoch != first->held_epoch || w->held_group != first->held_group)
+            continue;
+        if (members[w->held_position])
+            return GIVE_UP; /* two that say they are the same rank */
+        members[w->held_position] = w;
+        if (w->held_since_ns < since)
+            since = w->held_since_ns;
+    }
+    bool complete = true;
+    for (uint32_t i = 0; i < c->world; i++) {
+        const struct worker *w = members[i];
+        if (!w && seat_was_retaken(c, first->held_group, i))
+            return GIVE_UP;
+        if (w && (w->draining || memcmp(w->desc.config_hash, first->desc.config_hash, 32) != 0))
+            return GIVE_UP;
+        complete = complete && w && w->peer->open && w->step_received == w->step_executed &&
+                   w->step_received == first->step_received;
+    }
+    if (complete)
+        return ADOPT;
+    return c->now_ns - since >= c->config.adoption_window_ns ? GIVE_UP : WAIT;
+}
+
+static void give_up(struct cluster *c, uint64_t epoch, uint64_t group_id)
+{
+    for (struct worker *w = c->workers; w; w = w->next) {
+        if (w->held_epoch == epoch && w->held_group == group_id)
+            worker_abort_alone(c, w, epoch, "its group did not come back whole");
+    }
+}
+
+/* Handles the first candidate's group; returns whether another look is worth it. */
+static bool adopt_one(struct cluster *c, struct worker *w, struct worker **members)
+{
+    struct group *g = group_find(c, w->held_group);
+    enum verdict v = judge(c, w, members);
+    if (g && g->state != GROUP_WAITING)
+        v = GIVE_UP;
+    if (v == ADOPT && !g) {
+        g = group_new(c, w->held_group);
+        v = g ? ADOPT : GIVE_UP;
+    }
+    if (v == ADOPT)
+        group_reset(c, g, members, w->held_epoch);
+    if (v == GIVE_UP)
+        give_up(c, w->held_epoch, w->held_group);
+    return v != WAIT;
+}
+
+void adoption_tick(struct cluster *c)
+{
+    struct worker **members = NULL;
+    struct worker *w = c->workers;
+    while (w) {
+        if (w->held_epoch != 0 && !members)
+            members = mem_array(c->world, sizeof(struct worker *));
+        if (w->held_epoch != 0 && adopt_one(c, w, members))
+            w = c->workers; /* the list of candidates has changed */
+        else
+            w = w->next;
+    }
+    mem_free(members);
+}

@@ -1,0 +1,449 @@
+/* Registry, terms, drains and losses. A worker is in exactly one of: free; an adoption candidate
+ * (held_epoch); being aborted alone (abort_epoch, no group); member of a group. */
+#include "head/cluster.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+
+void cluster_init(struct cluster *c, const struct cluster_config *config,
+                  const struct cluster_fns *fns, struct peers *peers, struct events *events)
+{
+    *c = (struct cluster){.config = *config, .fns = *fns, .peers = peers, .events = events};
+    c->world = config->tp * config->pp;
+    c->groups = mem_array(config->max_groups, sizeof *c->groups);
+}
+
+void cluster_fini(struct cluster *c)
+{
+    for (uint32_t i = 0; c->groups && i < c->config.max_groups; i++) {
+        if (c->groups[i])
+            group_free(c, c->groups[i]);
+    }
+    mem_free(c->groups);
+    while (c->workers) {
+        struct worker *w = c->workers;
+        c->workers = w->next;
+        mem_free(w);
+    }
+    *c = (struct cluster){0};
+}
+
+/* ---- terms and epochs ---------------------------------------------------------------------------
+ */
+
+static void take_term(struct cluster *c, uint64_t term)
+{
+    c->term = c->peers->term = term;
+    c->own_terms[c->n_own_terms++ % CLUSTER_TERMS] = term;
+    events_add(c->events, c->now_ns, LOG_INFO, "term_taken", "term=%llu", (unsigned long long)term);
+}
+
+void cluster_see_term(struct cluster *c, uint64_t term_seen, uint64_t told_term)
+{
+    if (term_seen > c->highest_term_seen)
+        c->highest_term_seen = term_seen;
+    /* Our own term comes back from those we told it; from anybody else it is another head's. */
+    if (c->term != 0 && term_seen >= c->term && term_seen > told_term)
+        take_term(c, term_seen + 1);
+}
+
+uint64_t cluster_need_term(struct cluster *c)
+{
+    if (c->term == 0)
+        take_term(c, c->highest_term_seen + 1);
+    return c->term;
+}
+
+uint64_t cluster_next_epoch(struct cluster *c)
+{
+    return cluster_need_term(c) << 32 | (++c->n_epochs & 0xFFFFFFFFu);
+}
+
+bool cluster_owns_term(const struct cluster *c, uint64_t term_epoch)
+{
+    uint32_t n = c->n_own_terms < CLUSTER_TERMS ? c->n_own_terms : CLUSTER_TERMS;
+    for (uint32_t i = 0; i < n; i++) {
+        if (c->own_terms[i] == term_epoch >> 32)
+            return true;
+    }
+    return false;
+}
+
+void cluster_epoch_text(uint64_t term_epoch, char out[32])
+{
+    snprintf(out, 32, "%llu.%llu", (unsigned long long)(term_epoch >> 32),
+             (unsigned long long)(term_epoch & 0xFFFFFFFFu));
+}
+
+/* ---- workers ------------------------------------------------------------------------------------
+ */
+
+static void copy_str(char *out, size_t size, struct str s)
+{
+    size_t n = s.len < size - 1 ? s.len : size - 1;
+    memcpy(out, s.ptr ? s.ptr : "", n);
+    out[n] = '\0';
+}
+
+enum status cluster_check_hello(const struct cluster *c, const struct msg_hello *h,
+                                struct error *err)
+{
+    const struct worker_info *i = &h->worker;
+    if (!h->has_worker)
+        return error_set(err, STATUS_PROTOCOL, "a worker's Hello without worker fields");
+    if (i->n_kv_groups == 0 || i->n_kv_groups > CLUSTER_MAX_KV_GROUPS)
+        return error_set(err, STATUS_INVALID, "%u KV groups; 1 to %u are possible", i->n_kv_groups,
+                         CLUSTER_MAX_KV_GROUPS);
+    for (uint32_t k = 0; k < i->n_kv_groups; k++) {
+        const struct kv_group *g = &i->kv_groups[k];
+        if (g->block_tokens == 0 || g->block_tokens % 16 != 0 || g->n_blocks == 0)
+            return error_set(err, STATUS_INVALID,
+                             "KV group %u: %u blocks of %u tokens; blocks are of a multiple of 16 "
+                             "tokens and there is at least one",
+                             k, g->n_blocks, g->block_tokens);
+    }
+    if (i->max_model_len == 0)
+        return error_set(err, STATUS_INVALID, "max_model_len 0");
+    if (i->term_epoch != 0 && (i->rank >= CLUSTER_MAX_WORLD || i->stage >= CLUSTER_MAX_WORLD))
+        return error_set(err, STATUS_INVALID, "rank %u of stage %u", i->rank, i->stage);
+    if ((i->tp != 0 && i->tp != c->config.tp) || (i->pp != 0 && i->pp != c->config.pp))
+        return error_set(err, STATUS_INVALID,
+                         "the worker was started for tp=%u pp=%u, the head for tp=%u pp=%u", i->tp,
+                         i->pp, c->config.tp, c->config.pp);
+    return STATUS_OK;
+}
+
+static void describe(struct worker_desc *d, const struct worker_info *i)
+{
+    *d = (struct worker_desc){.device = i->device,
+                              .memory_bytes = i->memory_bytes,
+                              .isa_level = i->isa_level,
+                              .tp = i->tp,
+                              .pp = i->pp,
+                              .max_model_len = i->max_model_len,
+                              .vocab_size = i->vocab_size,
+                              .ordinal = i->ordinal,
+                              .shard_rank = i->shard_rank,
+                              .shard_stage = i->shard_stage,
+                              .n_kv_groups = i->n_kv_groups};
+    memcpy(d->config_hash, i->config_hash, sizeof d->config_hash);
+    memcpy(d->kv_groups, i->kv_groups, i->n_kv_groups * sizeof d->kv_groups[0]);
+    copy_str(d->device_name, sizeof d->device_name, i->device_name);
+    copy_str(d->host, sizeof d->host, i->host);
+    copy_str(d->zone, sizeof d->zone, i->zone);
+    copy_str(d->comm_address, sizeof d->comm_address, i->comm_address);
+    copy_str(d->http_address, sizeof d->http_address, i->http_address);
+    copy_str(d->model, sizeof d->model, i->model);
+}
+
+struct worker *cluster_find_worker(const struct cluster *c, uint64_t instance)
+{
+    struct worker *w = c->workers;
+    while (w && w->peer->instance != instance)
+        w = w->next;
+    return w;
+}
+
+bool worker_is_free(const struct worker *w)
+{
+    return !w->group && w->abort_epoch == 0 && w->held_epoch == 0;
+}
+
+void worker_set_free(struct cluster *c, struct worker *w)
+{
+    w->group = NULL;
+    w->abort_epoch = w->held_epoch = 0;
+    w->formed = w->aborted = false;
+    w->todo = TODO_NONE;
+    w->free_since_ns = c->now_ns;
+    c->place_dirty = true;
+}
+
+void worker_abort_alone(struct cluster *c, struct worker *w, uint64_t term_epoch, const char *why)
+{
+    char text[32];
+    cluster_epoch_text(term_epoch, text);
+    events_add(c->events, c->now_ns, LOG_INFO, "worker_aborted",
+               "node=%s instance=%016llx epoch=%s reason=%s", log_quote(w->peer->node),
+               (unsigned long long)w->peer->instance, text, log_quote(why));
+    w->held_epoch = 0;
+    w->abort_epoch = term_epoch;
+    w->abort_since_ns = c->now_ns;
+    w->todo = TODO_ABORT;
+}
+
+/* A worker that holds no group of ours says what it was doing. */
+static void take_reported_epoch(struct cluster *c, struct worker *w, const struct worker_info *i)
+{
+    if (i->term_epoch == 0) {
+        worker_set_free(c, w);
+        return;
+    }
+    uint32_t position = i->stage * c->config.tp + i->rank;
+    struct group *g = group_find(c, i->group_id);
+    bool fits = i->rank < c->config.tp && i->stage < c->config.pp &&
+                (!g || g->state == GROUP_WAITING) && !cluster_owns_term(c, i->term_epoch);
+    if (!fits) {
+        worker_abort_alone(c, w, i->term_epoch, "its epoch is over");
+        return;
+    }
+    if (w->held_epoch != i->term_epoch)
+        w->held_since_ns = c->now_ns;
+    w->abort_epoch = 0;
+    w->todo = TODO_NONE;
+    w->held_epoch = i->term_epoch;
+    w->held_group = i->group_id;
+    w->held_position = position;
+}
+
+static void on_hello_again(struct cluster *c, struct worker *w, const struct worker_info *i)
+{
+    struct group *g = w->group;
+    if (!g) {
+        if (w->abort_epoch != 0)
+            w->todo = TODO_ABORT; /* the first one may have died with the session */
+        else
+            take_reported_epoch(c, w, i);
+        return;
+    }
+    if (g->state == GROUP_ABORTING) {
+        if (!w->aborted)
+            w->todo = TODO_ABORT;
+        return;
+    }
+    if (g->state == GROUP_READY && i->term_epoch == g->epoch &&
+        c->fns.may_go_on(c->fns.ctx, g, w, i))
+        return;
+    cluster_dissolve(c, g, "a rank's session was replaced and messages may be lost", false);
+}
+
+void cluster_on_hello(struct cluster *c, struct peer *peer, const struct msg_hello *h)
+{
+    const struct worker_info *i = &h->worker;
+    struct worker *w = peer->owner;
+    bool again = w != NULL;
+    if (!w) {
+        w = mem_zalloc(sizeof *w);
+        w->peer = peer;
+        peer->owner = w;
+        struct worker **at = &c->workers;
+        while (*at)
+            at = &(*at)->next;
+        *at = w;
+        c->n_workers++;
+    }
+    describe(&w->desc, i);
+    w->step_received = i->step_received;
+    w->step_executed = i->step_executed;
+    w->progress_ns = c->now_ns;
+    w->busy = false;
+    w->drain_told = false;
+    char epoch[32];
+    cluster_epoch_text(i->term_epoch, epoch);
+    events_add(c->events, c->now_ns, LOG_INFO, again ? "worker_reconnected" : "worker_joined",
+               "node=%s instance=%016llx ordinal=%d device=%s epoch=%s received=%llu executed=%llu",
+               log_quote(peer->node), (unsigned long long)peer->instance, i->ordinal,
+               log_quote(w->desc.device_name), epoch, (unsigned long long)i->step_received,
+               (unsigned long long)i->step_executed);
+    if (again)
+        on_hello_again(c, w, i);
+    else
+        take_reported_epoch(c, w, i);
+    c->place_dirty = true;
+}
+
+void cluster_add_failure(struct cluster *c, const char *node, const char *what, const char *reason)
+{
+    struct cluster_failure *f = &c->failures[c->n_failures++ % CLUSTER_FAILURES];
+    f->wall_ns = c->now_ns + c->events->wall_offset_ns;
+    snprintf(f->node, sizeof f->node, "%s", node);
+    snprintf(f->what, sizeof f->what, "%s", what);
+    snprintf(f->reason, sizeof f->reason, "%s", reason);
+}
+
+void cluster_lose(struct cluster *c, struct worker *w, const char *why)
+{
+    c->n_worker_losses++;
+    events_add(c->events, c->now_ns, LOG_WARN, "worker_lost", "node=%s instance=%016llx reason=%s",
+               log_quote(w->peer->node), (unsigned long long)w->peer->instance, log_quote(why));
+    cluster_add_failure(c, w->peer->node, "worker_lost", why);
+    if (w->group)
+        group_member_lost(c, w->group, w, why);
+    struct worker **at = &c->workers;
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
+    c->n_workers--;
+    peers_remove(c->peers, w->peer);
+    mem_free(w);
+    c->place_dirty = true;
+}
+
+static void on_heartbeat(struct cluster *c, struct worker *w, const struct msg_heartbeat *m)
+{
+    if (!m->busy || m->progress != w->progress)
+        w->progress_ns = c->now_ns;
+    w->progress = m->progress;
+    w->busy = m->busy;
+    uint64_t epoch = w->group ? w->group->epoch : w->held_epoch;
+    if (m->term_epoch == epoch) {
+        w->step_received = m->step_received;
+        w->step_executed = m->step_executed;
+    }
+}
+
+void cluster_on_msg(struct cluster *c, struct worker *w, const struct msg *m)
+{
+    switch (m->type) {
+    case MSG_HEARTBEAT:
+        on_heartbeat(c, w, &m->heartbeat);
+        return;
+    case MSG_DRAIN_WISH:
+        w->drain_wish = true;
+        cluster_drain(c, w, true);
+        return;
+    case MSG_GOODBYE: /* the caller's: it ends in cluster_lose */
+        return;
+    case MSG_ABORTED:
+        if (m->aborted.term_epoch != w->abort_epoch || w->abort_epoch == 0)
+            return;
+        w->abort_epoch = 0;
+        w->todo = TODO_NONE;
+        if (!w->group) {
+            worker_set_free(c, w);
+            return;
+        }
+        w->aborted = true;
+        group_check_aborted(c, w->group);
+        return;
+    default:
+        if (w->group)
+            group_on_msg(c, w->group, w, m);
+    }
+}
+
+/* ---- draining -----------------------------------------------------------------------------------
+ */
+
+void cluster_drain(struct cluster *c, struct worker *w, bool on)
+{
+    if (w->draining == on && w->drain_told)
+        return;
+    w->draining = on;
+    w->drain_told = false;
+    c->place_dirty = true;
+    events_add(c->events, c->now_ns, LOG_INFO, on ? "worker_draining" : "worker_undrained",
+               "node=%s instance=%016llx by=%s", log_quote(w->peer->node),
+               (unsigned long long)w->peer->instance, w->drain_wish ? "worker" : "operator");
+    struct group *g = w->group;
+    if (!g)
+        return;
+    bool any = false;
+    for (uint32_t i = 0; i < c->world; i++)
+        any = any || (g->members[i] && g->members[i]->draining);
+    if (any && !g->draining)
+        g->drain_deadline_ns = c->now_ns + c->config.drain_timeout_ns;
+    g->draining = any;
+}
+
+static void drain_tick(struct cluster *c, struct group *g)
+{
+    if (!g->draining || g->state == GROUP_WAITING || g->state == GROUP_ABORTING)
+        return;
+    if (g->state != GROUP_READY || c->fns.is_idle(c->fns.ctx, g) ||
+        c->now_ns >= g->drain_deadline_ns)
+        cluster_dissolve(c, g, "a rank is drained", false);
+}
+
+/* ---- time ---------------------------------------------------------------------------------------
+ */
+
+static void worker_tick(struct cluster *c, struct worker *w)
+{
+    if (w->abort_epoch != 0 && c->now_ns - w->abort_since_ns >= c->config.abort_timeout_ns) {
+        cluster_lose(c, w, "it does not answer Abort");
+        return;
+    }
+    if (w->busy && c->now_ns - w->progress_ns >= c->config.stuck_ns)
+        cluster_lose(c, w, "stuck: busy without progress");
+}
+
+void cluster_tick(struct cluster *c, uint64_t now_ns)
+{
+    c->now_ns = now_ns;
+    for (struct worker *w = c->workers, *next; w; w = next) {
+        next = w->next;
+        worker_tick(c, w);
+    }
+    for (uint32_t i = 0; i < c->config.max_groups; i++) {
+        if (!c->groups[i])
+            continue;
+        drain_tick(c, c->groups[i]);
+        group_tick(c, c->groups[i]);
+    }
+    adoption_tick(c);
+    c->place_dirty = true; /* back-offs and settle times end with the clock */
+}
+
+static void send_drain(struct cluster *c, struct worker *w)
+{
+    struct msg m = {.type = MSG_DRAIN, .drain = {.on = w->draining}};
+    if (w->drain_told || (!w->draining && !w->drain_wish))
+        return;
+    /* A worker that wished it is told once it is free of work: then it may go. */
+    if (w->drain_wish && w->draining && !worker_is_free(w))
+        return;
+    w->drain_told = peers_send(c->peers, w->peer, &m) == STATUS_OK;
+}
+
+void cluster_turn(struct cluster *c, uint64_t now_ns)
+{
+    c->now_ns = now_ns;
+    if (c->place_dirty) {
+        c->place_dirty = false;
+        placement_run(c);
+    }
+    for (struct worker *w = c->workers; w; w = w->next) {
+        if (w->todo != TODO_NONE)
+            group_send_todo(c, w);
+        send_drain(c, w);
+    }
+}
+
+uint32_t cluster_count_groups(const struct cluster *c, enum group_state state)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->config.max_groups; i++)
+        n += c->groups[i] && c->groups[i]->state == state;
+    return n;
+}
+
+const char *worker_state_name(const struct worker *w)
+{
+    if (w->peer->suspect || !w->peer->open)
+        return "suspect";
+    if (w->abort_epoch != 0)
+        return "aborting";
+    if (w->draining)
+        return "draining";
+    if (!w->group)
+        return w->held_epoch != 0 ? "forming" : "free";
+    switch (w->group->state) {
+    case GROUP_READY:
+        return "ready";
+    case GROUP_ABORTING:
+        return "aborting";
+    default:
+        return "forming";
+    }
+}
+
+const char *group_state_name(enum group_state s)
+{
+    static const char *const names[GROUP_STATE_COUNT] = {"waiting", "forming",   "joining",
+                                                         "ready",   "resetting", "aborting"};
+    return (unsigned)s < GROUP_STATE_COUNT ? names[s] : "?";
+}

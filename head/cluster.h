@@ -1,0 +1,173 @@
+#pragma once
+/* The worker registry and the groups: who is there, who is placed where, which epoch lives. The
+ * formation state machine of docs/protocol.md ("Groups") is group.c, adoption after a head restart
+ * adoption.c, the choice of workers placement.c. It knows nothing of requests: its owner is told
+ * when a group becomes ready and when one goes down, and answers whether a rank that came back in a
+ * new session may go on. Pure, time is an argument. Loop thread. */
+#include "head/peers.h"
+
+#define CLUSTER_MAX_KV_GROUPS 8u
+#define CLUSTER_MAX_WORLD     1024u
+#define CLUSTER_ID_BYTES_MAX  4096u
+#define CLUSTER_TERMS         64u
+
+struct group;
+
+/* What a worker said of itself, copied and cut to size. */
+struct worker_desc {
+    enum device_kind device;
+    char device_name[65], host[65], zone[65], comm_address[257], http_address[257], model[129];
+    uint64_t memory_bytes;
+    uint32_t isa_level, tp, pp, max_model_len, vocab_size;
+    uint8_t config_hash[32];
+    int32_t ordinal, shard_rank, shard_stage;
+    struct kv_group kv_groups[CLUSTER_MAX_KV_GROUPS];
+    uint32_t n_kv_groups;
+};
+
+/* The one message of a formation that a worker is owed; a newer one replaces an unsent older one.
+ */
+enum worker_todo { TODO_NONE, TODO_FORM, TODO_JOIN, TODO_RESET, TODO_ABORT };
+
+struct worker {
+    struct peer *peer; /* never NULL */
+    struct worker_desc desc;
+    struct group *group; /* NULL: free, an adoption candidate, or being aborted alone */
+    uint32_t position;   /* in the group: stage * tp + rank */
+    enum worker_todo todo;
+    bool formed, aborted; /* answers to what is under way */
+    uint64_t abort_epoch; /* not 0: Aborted (or loss) is awaited before it may be placed */
+    uint64_t abort_since_ns;
+    uint64_t held_epoch, held_group; /* adoption candidate: what its Hello reported; 0: none */
+    uint32_t held_position;
+    uint64_t held_since_ns;
+    uint64_t step_received, step_executed, progress, progress_ns;
+    bool busy;
+    bool plan_unsent; /* the dispatcher's: the pending plan has not gone to this rank yet */
+    bool draining, drain_wish, drain_told;
+    uint64_t free_since_ns;
+    struct worker *next; /* registry, in order of arrival */
+};
+
+/* WAITING: no members; ABORTING: members that have not answered yet. */
+enum group_state {
+    GROUP_WAITING,
+    GROUP_FORMING,
+    GROUP_JOINING,
+    GROUP_READY,
+    GROUP_RESETTING,
+    GROUP_ABORTING,
+    GROUP_STATE_COUNT
+};
+
+struct group {
+    uint32_t index; /* slot in cluster.groups; stable for the group's life */
+    uint64_t id;
+    enum group_state state;
+    uint64_t epoch, old_epoch; /* old: of a Reset */
+    struct worker **members;   /* [world]; a lost one leaves NULL */
+    bool draining;             /* no new work; dissolved when idle or at drain_deadline_ns */
+    uint64_t drain_deadline_ns;
+    uint64_t deadline_ns; /* of the formation */
+    uint64_t retry_at_ns, ready_ns, waiting_since_ns;
+    uint32_t n_failures; /* in a row: back-off */
+    uint32_t n_recoveries;
+    uint32_t isa_level, max_model_len, vocab_size, n_kv_groups;
+    struct kv_group kv_groups[CLUSTER_MAX_KV_GROUPS]; /* n_blocks = minimum over the ranks */
+    uint8_t *comm_id;
+    uint32_t n_comm_id;
+    uint32_t n_blocks[CLUSTER_MAX_KV_GROUPS];
+};
+
+struct cluster_fns {
+    void *ctx;
+    void (*on_ready)(void *ctx, struct group *g);
+    void (*on_down)(void *ctx, struct group *g); /* was READY; its epoch executes no more for us */
+    /* A rank of a READY group said Hello again: has nothing been lost with the old session? */
+    bool (*may_go_on)(void *ctx, const struct group *g, const struct worker *w,
+                      const struct worker_info *said);
+    bool (*is_idle)(void *ctx, const struct group *g); /* draining: nothing runs on it any more */
+};
+
+struct cluster_config {
+    uint32_t tp, pp, max_groups;
+    uint64_t formation_timeout_ns, adoption_window_ns, abort_timeout_ns, settle_ns, stuck_ns;
+    uint64_t retry_first_ns, retry_max_ns, drain_timeout_ns, surplus_ns;
+};
+
+struct cluster_failure {
+    uint64_t wall_ns;
+    char node[65], what[24], reason[160];
+};
+#define CLUSTER_FAILURES 32u
+
+struct cluster {
+    struct cluster_config config;
+    struct cluster_fns fns;
+    struct peers *peers;
+    struct events *events;
+    uint64_t now_ns;
+    uint32_t world; /* tp * pp */
+    uint64_t term, n_epochs, highest_term_seen;
+    uint64_t own_terms[CLUSTER_TERMS]; /* ring: epochs of these are not for adoption */
+    uint32_t n_own_terms;
+    struct worker *workers;
+    uint32_t n_workers;
+    struct group **groups; /* [max_groups], NULL: free slot */
+    bool place_dirty;
+    uint64_t n_formations, n_formation_failures, n_worker_losses, n_adoptions;
+    struct cluster_failure failures[CLUSTER_FAILURES]; /* ring */
+    uint64_t n_failures;
+};
+
+void cluster_init(struct cluster *c, const struct cluster_config *config,
+                  const struct cluster_fns *fns, struct peers *peers, struct events *events);
+void cluster_fini(struct cluster *c);
+/* Term-related part of every Hello, whatever the role. Call before Welcome is sent. */
+void cluster_see_term(struct cluster *c, uint64_t term_seen, uint64_t told_term);
+/* The head's term, taken now if it has none yet. */
+uint64_t cluster_need_term(struct cluster *c);
+
+/* Checks a worker's Hello before its session is opened. */
+MUST_USE enum status cluster_check_hello(const struct cluster *c, const struct msg_hello *h,
+                                         struct error *err);
+void cluster_on_hello(struct cluster *c, struct peer *peer, const struct msg_hello *h);
+void cluster_on_msg(struct cluster *c, struct worker *w, const struct msg *m);
+/* The worker is gone (heartbeats, Goodbye, stuck): it and its peer are forgotten. */
+void cluster_lose(struct cluster *c, struct worker *w, const char *why);
+/* Ends the group's epoch: Abort to every rank. is_failure: back off before the next formation. */
+void cluster_dissolve(struct cluster *c, struct group *g, const char *why, bool is_failure);
+void cluster_drain(struct cluster *c, struct worker *w, bool on);
+/* Deadlines, stuck ranks, adoption, draining. */
+void cluster_tick(struct cluster *c, uint64_t now_ns);
+/* Places free workers and sends what is owed. Call at the end of every turn. */
+void cluster_turn(struct cluster *c, uint64_t now_ns);
+
+uint32_t cluster_count_groups(const struct cluster *c, enum group_state state);
+struct worker *cluster_find_worker(const struct cluster *c, uint64_t instance);
+bool worker_is_free(const struct worker *w); /* may be placed, apart from draining or suspicion */
+const char *worker_state_name(const struct worker *w);
+const char *group_state_name(enum group_state s);
+void cluster_epoch_text(uint64_t term_epoch, char out[32]); /* "1.3" */
+
+/* ---- between cluster.c, group.c, adoption.c and placement.c
+ * -------------------------------------- */
+uint64_t cluster_next_epoch(struct cluster *c);
+bool cluster_owns_term(const struct cluster *c, uint64_t term_epoch);
+void cluster_add_failure(struct cluster *c, const char *node, const char *what, const char *reason);
+struct group *group_new(struct cluster *c, uint64_t id);
+struct group *group_find(const struct cluster *c, uint64_t id);
+void group_free(struct cluster *c, struct group *g);
+/* members[world] in position order; all free. */
+void group_form(struct cluster *c, struct group *g, struct worker *const *members);
+void group_reset(struct cluster *c, struct group *g, struct worker *const *members,
+                 uint64_t old_epoch);
+void group_on_msg(struct cluster *c, struct group *g, struct worker *w, const struct msg *m);
+void group_member_lost(struct cluster *c, struct group *g, struct worker *w, const char *why);
+void group_check_aborted(struct cluster *c, struct group *g);
+void group_tick(struct cluster *c, struct group *g);
+void group_send_todo(struct cluster *c, struct worker *w);
+void worker_abort_alone(struct cluster *c, struct worker *w, uint64_t term_epoch, const char *why);
+void worker_set_free(struct cluster *c, struct worker *w);
+void adoption_tick(struct cluster *c);
+void placement_run(struct cluster *c);

@@ -1,0 +1,341 @@
+/* Wires peers, cluster, router, dispatch and gateways; holds no rule of its own beyond the order in
+ * which they are called. */
+#include "head/core.h"
+
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+#include "head/core_internal.h"
+
+/* A tick that comes this late means that the head stood still: peers are not to blame for it. */
+#define LATE_TICK_NS (10 * HEAD_TICK_MS * NS_PER_MS)
+
+void head_core_config_init(struct head_core_config *c)
+{
+    *c = (struct head_core_config){
+        .peers = {.max_peers = 4096,
+                  .window_bytes = 32u << 20,
+                  .heartbeat_ms = 250,
+                  .suspect_ms = 1000,
+                  .lost_ms = 1500},
+        .cluster = {.tp = 1,
+                    .pp = 1,
+                    .max_groups = 256,
+                    .formation_timeout_ns = 30 * NS_PER_S,
+                    .adoption_window_ns = 3 * NS_PER_S,
+                    .abort_timeout_ns = 30 * NS_PER_S,
+                    .settle_ns = 300 * NS_PER_MS,
+                    .stuck_ns = 10 * NS_PER_S,
+                    .retry_first_ns = 200 * NS_PER_MS,
+                    .retry_max_ns = 5 * NS_PER_S,
+                    .drain_timeout_ns = 10 * NS_PER_S,
+                    .surplus_ns = 60 * NS_PER_S},
+        .max_num_batched_tokens = 8192,
+        .max_num_seqs = 256,
+        .max_waiting = 4096,
+        .max_requests = 16384,
+        .depth = 2,
+        .enable_prefix_caching = true,
+        .gateway_grace_ns = 5 * NS_PER_S,
+        .stall_ns = 5 * NS_PER_S,
+        .seed = 1,
+    };
+}
+
+struct head_core *head_core_new(const struct head_core_config *c, const struct head_io *io,
+                                uint64_t now_ns)
+{
+    struct head_core *h = mem_zalloc(sizeof *h);
+    h->config = *c;
+    h->rng.state = c->seed;
+    h->start_ns = h->now_ns = h->tick_ns = now_ns;
+    events_init(&h->events, c->wall_offset_ns);
+    peers_init(&h->peers, &c->peers, io, &h->events, &h->rng);
+    struct cluster_fns fns = {.ctx = h,
+                              .on_ready = dispatch_on_ready,
+                              .on_down = dispatch_on_down,
+                              .may_go_on = dispatch_may_go_on,
+                              .is_idle = dispatch_is_idle};
+    cluster_init(&h->cluster, &c->cluster, &fns, &h->peers, &h->events);
+    h->cluster.now_ns = now_ns;
+    h->requests = request_table_new(c->max_requests);
+    h->lanes = mem_array(c->cluster.max_groups, sizeof *h->lanes);
+    for (uint32_t i = 0; i < c->cluster.max_groups; i++)
+        strbuf_init(&h->lanes[i].plan, FRAME_MAX_BYTES);
+    return h;
+}
+
+void head_core_free(struct head_core *h)
+{
+    if (!h)
+        return;
+    dispatch_free(h);
+    request_table_free(h->requests);
+    gateways_free(h);
+    cluster_fini(&h->cluster);
+    peers_fini(&h->peers);
+    events_fini(&h->events);
+    mem_free(h);
+}
+
+static void set_now(struct head_core *h, uint64_t now_ns)
+{
+    h->now_ns = h->cluster.now_ns = now_ns;
+}
+
+/* ---- frames
+ * --------------------------------------------------------------------------------------- */
+
+static void on_hello(struct head_core *h, const struct peers_input *in, const struct msg_hello *m)
+{
+    struct error err = {0};
+    if (m->role == ROLE_WORKER) {
+        enum status s = cluster_check_hello(&h->cluster, m, &err);
+        if (s != STATUS_OK) {
+            peers_refuse(&h->peers, in->from, s, err.text, h->now_ns);
+            return;
+        }
+    }
+    struct peer *known_peer = peers_find_instance(&h->peers, m->role, m->instance);
+    cluster_see_term(&h->cluster, m->term_seen, known_peer ? known_peer->told_term : 0);
+    bool known = false;
+    struct peer *peer = peers_open(&h->peers, in, m, h->now_ns, &known);
+    if (!peer)
+        return;
+    if (peer->role == ROLE_WORKER)
+        cluster_on_hello(&h->cluster, peer, m);
+    else if (peer->role == ROLE_GATEWAY)
+        gateways_on_hello(h, peer);
+}
+
+static void lose(struct head_core *h, struct peer *peer, const char *why, bool is_goodbye)
+{
+    if (peer->role == ROLE_WORKER && peer->owner) {
+        cluster_lose(&h->cluster, peer->owner, why);
+        return;
+    }
+    if (peer->role == ROLE_GATEWAY && peer->owner)
+        gateways_on_lost(h, peer->owner, is_goodbye);
+    peers_remove(&h->peers, peer);
+}
+
+static void on_msg(struct head_core *h, struct peer *peer, const struct msg *m)
+{
+    if (m->type == MSG_GOODBYE) {
+        lose(h, peer, "said goodbye", true);
+        return;
+    }
+    if (peer->role == ROLE_WORKER && m->type == MSG_RESULT)
+        dispatch_on_result(h, peer->owner, &m->result);
+    else if (peer->role == ROLE_WORKER)
+        cluster_on_msg(&h->cluster, peer->owner, m);
+    else if (peer->role == ROLE_GATEWAY)
+        gateways_on_msg(h, peer->owner, m);
+}
+
+void head_core_on_frame(struct head_core *h, struct bus_peer from, enum peer_role role,
+                        const char *key, struct str frame, uint64_t now_ns)
+{
+    set_now(h, now_ns);
+    struct peers_input in = {.from = from, .role = role, .key = key, .frame = frame};
+    struct peer *peer = NULL;
+    struct msg msg;
+    switch (peers_receive(&h->peers, &in, now_ns, &peer, &msg)) {
+    case PEERS_HELLO:
+        on_hello(h, &in, &msg.hello);
+        break;
+    case PEERS_MSG:
+        on_msg(h, peer, &msg);
+        break;
+    default:
+        break; /* a broken session waits for its Hello, or for its loss */
+    }
+}
+
+/* ---- time
+ * ----------------------------------------------------------------------------------------- */
+
+static void on_lost(void *ctx, struct peer *peer)
+{
+    lose(ctx, peer, "no heartbeat", false);
+}
+
+static void sample_throughput(struct head_core *h)
+{
+    const struct throughput_sample *last =
+        &h->samples[(h->n_samples + THROUGHPUT_SAMPLES - 1) % THROUGHPUT_SAMPLES];
+    if (h->n_samples > 0 && h->now_ns - last->at_ns < NS_PER_S)
+        return;
+    struct scheduler_stats x;
+    dispatch_totals(h, &x);
+    h->samples[h->n_samples++ % THROUGHPUT_SAMPLES] = (struct throughput_sample){
+        .at_ns = h->now_ns, .prompt = x.n_prompt_tokens, .generated = x.n_generated_tokens};
+}
+
+void head_core_tick(struct head_core *h, uint64_t now_ns)
+{
+    set_now(h, now_ns);
+    if (now_ns - h->tick_ns > LATE_TICK_NS)
+        peers_forgive(&h->peers, now_ns - h->tick_ns);
+    h->tick_ns = now_ns;
+    struct peers_tick_fns fns = {.ctx = h, .on_lost = on_lost};
+    peers_tick(&h->peers, now_ns, &fns);
+    cluster_tick(&h->cluster, now_ns);
+    dispatch_tick(h);
+    gateways_tick(h);
+    router_tick(h);
+    sample_throughput(h);
+    head_core_turn(h, now_ns);
+}
+
+void head_core_turn(struct head_core *h, uint64_t now_ns)
+{
+    set_now(h, now_ns);
+    cluster_turn(&h->cluster, now_ns);
+    router_place(h);
+    dispatch_turn(h);
+    gateways_flush(h);
+    struct scheduler_stats x;
+    dispatch_totals(h, &x);
+    h->n_waiting = h->n_held + x.waiting;
+}
+
+/* ---- operators
+ * -------------------------------------------------------------------------------------- */
+
+void head_core_drain_all(struct head_core *h, bool on, uint64_t now_ns)
+{
+    set_now(h, now_ns);
+    if (h->draining != on)
+        events_add(&h->events, now_ns, LOG_INFO, on ? "cluster_draining" : "cluster_undrained",
+                   "by=operator");
+    h->draining = on;
+}
+
+enum status head_core_drain_worker(struct head_core *h, uint64_t instance, bool on, uint64_t now_ns)
+{
+    set_now(h, now_ns);
+    struct worker *w = cluster_find_worker(&h->cluster, instance);
+    if (!w)
+        return STATUS_NOT_FOUND;
+    cluster_drain(&h->cluster, w, on);
+    return STATUS_OK;
+}
+
+bool head_core_is_ready(const struct head_core *h)
+{
+    return cluster_count_groups(&h->cluster, GROUP_READY) > 0;
+}
+
+static void fill_throughput(const struct head_core *h, struct head_stats *out)
+{
+    if (h->n_samples < 2)
+        return;
+    uint64_t held = h->n_samples < THROUGHPUT_SAMPLES ? h->n_samples : THROUGHPUT_SAMPLES;
+    const struct throughput_sample *a = &h->samples[(h->n_samples - held) % THROUGHPUT_SAMPLES];
+    const struct throughput_sample *b = &h->samples[(h->n_samples - 1) % THROUGHPUT_SAMPLES];
+    double s = (double)(b->at_ns - a->at_ns) / (double)NS_PER_S;
+    if (s <= 0)
+        return;
+    out->prompt_tokens_per_s = (double)(b->prompt - a->prompt) / s;
+    out->generation_tokens_per_s = (double)(b->generated - a->generated) / s;
+}
+
+void head_core_get_stats(const struct head_core *h, struct head_stats *out)
+{
+    struct scheduler_stats x;
+    dispatch_totals(h, &x);
+    *out = (struct head_stats){
+        .term = h->cluster.term,
+        .uptime_ns = h->now_ns - h->start_ns,
+        .n_workers = h->cluster.n_workers,
+        .n_gateways = h->n_gateways,
+        .running = x.running,
+        .waiting = x.waiting + h->n_held,
+        .n_finished = h->n_finished,
+        .n_failed = h->n_failed,
+        .n_cancelled = h->n_cancelled,
+        .n_preemptions = x.n_preemptions,
+        .n_steps = x.n_steps,
+        .n_prompt_tokens = x.n_prompt_tokens,
+        .n_generated_tokens = x.n_generated_tokens,
+        .prefix_hit_tokens = x.prefix_hit_tokens,
+        .prefix_query_tokens = x.prefix_query_tokens,
+        .n_blocks = x.n_blocks,
+        .n_blocks_used = x.n_blocks_used,
+        .n_formations = h->cluster.n_formations,
+        .n_formation_failures = h->cluster.n_formation_failures,
+        .n_worker_losses = h->cluster.n_worker_losses,
+        .n_adoptions = h->cluster.n_adoptions,
+    };
+    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+        const struct group *g = h->cluster.groups[i];
+        if (!g)
+            continue;
+        out->n_groups++;
+        out->n_groups_ready += g->state == GROUP_READY;
+        out->n_recoveries += g->n_recoveries;
+    }
+    fill_throughput(h, out);
+}
+
+/* ---- checks
+ * --------------------------------------------------------------------------------------- */
+
+static bool check_request(const struct head_core *h, const struct request *r, struct error *err)
+{
+    if (r->i_gateway >= GATEWAYS_MAX || !h->gateways[r->i_gateway])
+        return error_set(err, STATUS_INTERNAL, "a request of no gateway"), false;
+    bool live = r->finish == FINISH_NONE;
+    if (live && r->i_group != NO_GROUP && !h->lanes[r->i_group].scheduler)
+        return error_set(err, STATUS_INTERNAL, "a request in a group that is down"), false;
+    if (!live && r->sched)
+        return error_set(err, STATUS_INTERNAL, "an ended request in a scheduler"), false;
+    if (r->n_delivered > request_n_generated(r))
+        return error_set(err, STATUS_INTERNAL, "more delivered than made"), false;
+    return true;
+}
+
+static bool check_group(const struct head_core *h, const struct group *g, struct error *err)
+{
+    const struct lane *l = &h->lanes[g->index];
+    for (uint32_t i = 0; i < h->cluster.world; i++) {
+        const struct worker *w = g->members[i];
+        if (!w && g->state != GROUP_WAITING && g->state != GROUP_ABORTING)
+            return error_set(err, STATUS_INTERNAL, "a hole in a live group"), false;
+        if (w && (w->group != g || w->position != i || w->held_epoch != 0))
+            return error_set(err, STATUS_INTERNAL, "a member in two places"), false;
+        if (w && (w->abort_epoch != 0) != (g->state == GROUP_ABORTING && !w->aborted))
+            return error_set(err, STATUS_INTERNAL, "an Abort without end"), false;
+    }
+    if ((g->state == GROUP_READY) != (l->scheduler != NULL))
+        return error_set(err, STATUS_INTERNAL, "ready and scheduler disagree"), false;
+    return !l->scheduler || scheduler_check(l->scheduler, err);
+}
+
+bool head_core_check(const struct head_core *h, struct error *err)
+{
+    uint32_t n_held = 0, n_open = 0;
+    for (const struct request *r = h->held_first; r; r = r->next)
+        n_held++;
+    if (n_held != h->n_held)
+        return error_set(err, STATUS_INTERNAL, "held list has %u, not %u", n_held, h->n_held),
+               false;
+    for (const struct request *r = request_table_next(h->requests, NULL); r;
+         r = request_table_next(h->requests, r)) {
+        if (!check_request(h, r, err))
+            return false;
+    }
+    for (uint32_t i = 0; i < GATEWAYS_MAX; i++)
+        n_open += h->gateways[i] ? h->gateways[i]->n_open : 0;
+    if (n_open != request_table_count(h->requests))
+        return error_set(err, STATUS_INTERNAL, "gateways count %u requests, the table %u", n_open,
+                         request_table_count(h->requests)),
+               false;
+    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+        if (h->cluster.groups[i] && !check_group(h, h->cluster.groups[i], err))
+            return false;
+    }
+    return true;
+}

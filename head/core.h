@@ -1,0 +1,58 @@
+#pragma once
+/* The head's brain: sessions, cluster, requests and scheduling in one object that knows no socket,
+ * no loop and no clock. Frames and time go in, frames come out through head_io; so the simulator
+ * and the exhaustive exploration (tests/sim, tests/model) drive the very thing that cox-head runs.
+ *
+ *   head_core_on_frame   once for every frame that arrived
+ *   head_core_turn       after each batch of frames: places workers, steps groups, sends tokens
+ *   head_core_tick       every HEAD_TICK_MS: heartbeats, losses, deadlines; then head_core_turn
+ *
+ * One thread. Frames are borrowed for the call. */
+#include "head/cluster.h"
+
+#define HEAD_TICK_MS 50u
+
+struct head_core_config {
+    struct peers_config peers;
+    struct cluster_config cluster;
+    uint32_t max_num_batched_tokens, max_num_seqs, max_waiting, long_prefill_token_threshold;
+    uint32_t max_requests; /* live ones, waiting or not */
+    uint32_t depth;        /* steps in flight per group */
+    bool enable_prefix_caching;
+    const char *model; /* served name, for humans; borrowed; NULL: the workers' */
+    uint64_t gateway_grace_ns, stall_ns;
+    uint64_t seed;           /* of session numbers: random in cox-head, fixed in tests */
+    uint64_t wall_offset_ns; /* wall clock minus the clock of now_ns */
+};
+
+struct head_core;
+
+void head_core_config_init(struct head_core_config *c); /* the defaults */
+struct head_core *head_core_new(const struct head_core_config *c, const struct head_io *io,
+                                uint64_t now_ns);
+void head_core_free(struct head_core *h);
+/* role and key: of the authenticated sender; ROLE_NONE and "" without CURVE. */
+void head_core_on_frame(struct head_core *h, struct bus_peer from, enum peer_role role,
+                        const char *key, struct str frame, uint64_t now_ns);
+void head_core_turn(struct head_core *h, uint64_t now_ns);
+void head_core_tick(struct head_core *h, uint64_t now_ns);
+/* Refuses new requests (resubmissions go on) while on. */
+void head_core_drain_all(struct head_core *h, bool on, uint64_t now_ns);
+/* STATUS_NOT_FOUND: no such worker. */
+MUST_USE enum status head_core_drain_worker(struct head_core *h, uint64_t instance, bool on,
+                                            uint64_t now_ns);
+bool head_core_is_ready(const struct head_core *h); /* a group serves */
+
+struct head_stats {
+    uint64_t term, uptime_ns;
+    uint32_t n_workers, n_groups, n_groups_ready, n_gateways;
+    uint32_t running, waiting;
+    uint64_t n_finished, n_failed, n_cancelled, n_preemptions, n_steps;
+    uint64_t n_prompt_tokens, n_generated_tokens, prefix_hit_tokens, prefix_query_tokens;
+    uint64_t n_blocks, n_blocks_used;
+    uint64_t n_formations, n_formation_failures, n_worker_losses, n_adoptions, n_recoveries;
+    double prompt_tokens_per_s, generation_tokens_per_s; /* over the last seconds */
+};
+void head_core_get_stats(const struct head_core *h, struct head_stats *out);
+/* Every invariant that spans modules: for tests. */
+bool head_core_check(const struct head_core *h, struct error *err);

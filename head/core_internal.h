@@ -1,0 +1,107 @@
+#pragma once
+/* What core.c, gateways.c, router.c and dispatch.c share; the admin API reads it. Private to head/
+ * and to the tests that look inside. */
+#include "head/core.h"
+#include "head/request.h"
+#include "head/scheduler.h"
+
+#define NO_GROUP           UINT32_MAX
+#define GATEWAYS_MAX       256u
+#define REFUSALS_MAX       4096u
+#define TOKENS_ITEMS_MAX   512u
+#define THROUGHPUT_SAMPLES 8u
+
+/* An answer to a Submit that never became a request. */
+struct refusal {
+    struct request_id id;
+    uint32_t i_choice, attempt;
+    enum status status;
+    uint32_t retry_after_s;
+    char text[200];
+};
+
+/* A gateway instance; it outlives its peer by the grace time. */
+struct gateway {
+    struct peer *peer; /* NULL: lost */
+    uint64_t instance, session;
+    char node[65];
+    uint64_t lost_ns, hello_ns;
+    uint32_t index, n_open;
+    struct request *outbox_first, *outbox_last;
+    struct refusal *refusals; /* [refusals_cap] */
+    uint32_t n_refusals, refusals_cap;
+    struct msg_cluster told;  /* last Cluster sent; its model is not kept */
+    bool was_told, was_swept; /* swept: what was not submitted again is cancelled */
+    uint64_t told_ns;
+};
+
+/* The scheduling of one READY group, at the group's index. */
+struct lane {
+    struct scheduler *scheduler; /* NULL: the group is not ready */
+    struct group *group;
+    bool plan_pending; /* plan is encoded and some rank has not got it */
+    struct strbuf plan;
+    uint64_t last_step; /* of the last plan made */
+    uint64_t last_result;
+    uint64_t activity_ns;
+};
+
+struct throughput_sample {
+    uint64_t at_ns, prompt, generated;
+};
+
+struct head_core {
+    struct head_core_config config;
+    struct rng rng;
+    uint64_t start_ns, now_ns, tick_ns;
+    bool draining;
+    struct events events;
+    struct peers peers;
+    struct cluster cluster;
+    struct gateway *gateways[GATEWAYS_MAX];
+    uint32_t n_gateways;
+    struct request_table *requests;
+    struct request *held_first, *held_last; /* in no scheduler; by next and prev */
+    uint32_t n_held;
+    uint32_t n_waiting; /* held and queued in schedulers; refreshed each turn */
+    uint64_t arrival_seq;
+    struct lane *lanes;             /* [max_groups] */
+    struct scheduler_stats retired; /* sums over schedulers that are gone */
+    uint64_t n_finished, n_failed, n_cancelled;
+    struct throughput_sample samples[THROUGHPUT_SAMPLES]; /* ring */
+    uint64_t n_samples;
+    struct tokens_item items[TOKENS_ITEMS_MAX];
+    struct request *item_requests[TOKENS_ITEMS_MAX];
+};
+
+/* gateways.c: what gateways say, and what they are told */
+void gateways_on_hello(struct head_core *h, struct peer *peer);
+void gateways_on_msg(struct head_core *h, struct gateway *g, const struct msg *m);
+void gateways_on_lost(struct head_core *h, struct gateway *g, bool is_goodbye);
+void gateways_tick(struct head_core *h);
+void gateways_flush(struct head_core *h);
+void gateways_free(struct head_core *h);
+void outbox_add(struct head_core *h, struct request *r);
+
+/* router.c: requests that are in no group, and the way into one */
+void router_hold(struct head_core *h, struct request *r);
+void router_place(struct head_core *h);
+/* Out of wherever it is and out of the table. */
+void router_drop(struct head_core *h, struct request *r);
+/* Ends a live request with an answer that its gateway still gets. */
+void router_end(struct head_core *h, struct request *r, enum finish_reason why, enum status status,
+                const char *text);
+void router_tick(struct head_core *h);
+uint32_t router_max_model_len(const struct head_core *h);
+
+/* dispatch.c: plans out, results in */
+void dispatch_on_ready(void *core, struct group *g);
+void dispatch_on_down(void *core, struct group *g);
+bool dispatch_may_go_on(void *core, const struct group *g, const struct worker *w,
+                        const struct worker_info *said);
+bool dispatch_is_idle(void *core, const struct group *g);
+void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_result *m);
+void dispatch_turn(struct head_core *h);
+void dispatch_tick(struct head_core *h);
+void dispatch_free(struct head_core *h);
+void dispatch_totals(const struct head_core *h, struct scheduler_stats *out);

@@ -1,0 +1,237 @@
+/* Plans out, results in. A lane exists while its group is READY. A plan is encoded once and sent to
+ * every rank under its own session and sequence number; when a rank has no credit the plan stays
+ * pending and no further one is made, so every rank gets the same steps in the same order. */
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+#include "head/core_internal.h"
+
+static struct lane *lane_of(const struct head_core *h, const struct group *g)
+{
+    return &h->lanes[g->index];
+}
+
+static void count_retired(struct head_core *h, const struct scheduler *s)
+{
+    struct scheduler_stats x;
+    scheduler_get_stats(s, &x);
+    h->retired.n_preemptions += x.n_preemptions;
+    h->retired.n_steps += x.n_steps;
+    h->retired.n_prompt_tokens += x.n_prompt_tokens;
+    h->retired.n_generated_tokens += x.n_generated_tokens;
+    h->retired.prefix_hit_tokens += x.prefix_hit_tokens;
+    h->retired.prefix_query_tokens += x.prefix_query_tokens;
+}
+
+void dispatch_totals(const struct head_core *h, struct scheduler_stats *out)
+{
+    *out = h->retired;
+    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+        struct scheduler_stats x;
+        if (!h->lanes[i].scheduler)
+            continue;
+        scheduler_get_stats(h->lanes[i].scheduler, &x);
+        out->running += x.running;
+        out->waiting += x.waiting;
+        out->in_flight += x.in_flight;
+        out->n_blocks += x.n_blocks;
+        out->n_blocks_used += x.n_blocks_used;
+        out->n_preemptions += x.n_preemptions;
+        out->n_steps += x.n_steps;
+        out->n_prompt_tokens += x.n_prompt_tokens;
+        out->n_generated_tokens += x.n_generated_tokens;
+        out->prefix_hit_tokens += x.prefix_hit_tokens;
+        out->prefix_query_tokens += x.prefix_query_tokens;
+    }
+}
+
+static void ignore_request(void *ctx, struct request *r)
+{
+}
+
+void dispatch_on_ready(void *core, struct group *g)
+{
+    struct head_core *h = core;
+    struct lane *l = lane_of(h, g);
+    struct error err = {0};
+    struct scheduler_config c = {
+        .max_num_batched_tokens = h->config.max_num_batched_tokens,
+        .max_num_seqs = h->config.max_num_seqs,
+        .max_waiting = h->config.max_requests,
+        .long_prefill_token_threshold = h->config.long_prefill_token_threshold,
+        .max_model_len = g->max_model_len,
+        .depth = h->config.depth,
+        .enable_prefix_caching = h->config.enable_prefix_caching,
+        .n_kv_groups = g->n_kv_groups,
+    };
+    memcpy(c.kv_groups, g->kv_groups, sizeof c.kv_groups);
+    if (scheduler_new(&c, &l->scheduler, &err) != STATUS_OK) {
+        cluster_dissolve(&h->cluster, g, err.text, true);
+        return;
+    }
+    scheduler_reset(l->scheduler, g->epoch, ignore_request, NULL);
+    l->group = g;
+    l->plan_pending = false;
+    l->last_step = l->last_result = 0;
+    l->activity_ns = h->now_ns;
+}
+
+static void hold_again(void *ctx, struct request *r)
+{
+    router_hold(ctx, r);
+}
+
+void dispatch_on_down(void *core, struct group *g)
+{
+    struct head_core *h = core;
+    struct lane *l = lane_of(h, g);
+    if (!l->scheduler)
+        return; /* it never got one */
+    scheduler_reset(l->scheduler, g->epoch, hold_again, h);
+    count_retired(h, l->scheduler);
+    scheduler_free(l->scheduler);
+    l->scheduler = NULL;
+    l->group = NULL;
+    l->plan_pending = false;
+}
+
+bool dispatch_may_go_on(void *core, const struct group *g, const struct worker *w,
+                        const struct worker_info *said)
+{
+    const struct head_core *h = core;
+    const struct lane *l = lane_of(h, g);
+    if (!l->scheduler)
+        return false;
+    /* Every plan that left must have arrived, and no result may have died with the session. */
+    uint64_t sent = w->plan_unsent ? l->last_step - 1 : l->last_step;
+    bool gives_results = w->position == (h->config.cluster.pp - 1) * h->config.cluster.tp;
+    return said->step_received == sent && (!gives_results || l->last_result == sent);
+}
+
+bool dispatch_is_idle(void *core, const struct group *g)
+{
+    const struct head_core *h = core;
+    const struct lane *l = lane_of(h, g);
+    struct scheduler_stats x = {0};
+    if (l->scheduler)
+        scheduler_get_stats(l->scheduler, &x);
+    return x.running == 0 && x.in_flight == 0;
+}
+
+/* ---- plans
+ * ---------------------------------------------------------------------------------------- */
+
+/* True when every rank has the pending plan. */
+static bool send_pending(struct head_core *h, struct lane *l)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < h->cluster.world; i++) {
+        struct worker *w = l->group->members[i];
+        if (!w->plan_unsent)
+            continue;
+        if (peers_send_encoded(&h->peers, w->peer, MSG_PLAN, &l->plan) == STATUS_OK) {
+            w->plan_unsent = false;
+            w->progress_ns = h->now_ns; /* idle until now: stuck is counted from here */
+        } else {
+            all = false;
+        }
+    }
+    l->plan_pending = !all;
+    return all;
+}
+
+static void pump(struct head_core *h, struct lane *l)
+{
+    while (!l->plan_pending || send_pending(h, l)) {
+        const struct msg_plan *plan = scheduler_step(l->scheduler, h->now_ns);
+        if (!plan)
+            return;
+        struct msg m = {.type = MSG_PLAN, .plan = *plan};
+        if (peers_encode(&h->peers, &m, &l->plan) != STATUS_OK) {
+            cluster_dissolve(&h->cluster, l->group, "a plan could not be encoded", true);
+            return;
+        }
+        if (l->last_result == l->last_step)
+            l->activity_ns = h->now_ns;
+        l->last_step = plan->step;
+        l->plan_pending = true;
+        for (uint32_t i = 0; i < h->cluster.world; i++)
+            l->group->members[i]->plan_unsent = true;
+    }
+}
+
+void dispatch_turn(struct head_core *h)
+{
+    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+        if (h->lanes[i].scheduler)
+            pump(h, &h->lanes[i]);
+    }
+}
+
+/* ---- results
+ * -------------------------------------------------------------------------------------- */
+
+void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_result *m)
+{
+    struct group *g = w->group;
+    uint32_t giver = (h->config.cluster.pp - 1) * h->config.cluster.tp;
+    if (!g || g->state != GROUP_READY || m->term_epoch != g->epoch || w->position != giver)
+        return; /* of an epoch that is over */
+    struct lane *l = lane_of(h, g);
+    const struct scheduler_event *events = NULL;
+    uint32_t n_events = 0;
+    struct error err = {0};
+    if (scheduler_on_result(l->scheduler, m, h->now_ns, &events, &n_events, &err) != STATUS_OK) {
+        cluster_add_failure(&h->cluster, w->peer->node, "bad_result", err.text);
+        cluster_dissolve(&h->cluster, g, err.text, true);
+        return;
+    }
+    l->last_result = m->step;
+    l->activity_ns = h->now_ns;
+    g->n_failures = 0; /* it works: the next trouble starts with a short wait again */
+    for (uint32_t i = 0; i < n_events; i++) {
+        struct request *r = events[i].request;
+        if (events[i].ended) {
+            r->i_group = NO_GROUP;
+            *(r->state == REQUEST_FINISHED ? &h->n_finished : &h->n_failed) += 1;
+        }
+        outbox_add(h, r);
+    }
+}
+
+/* Steps are out, nobody is busy, and no result comes: it was lost in a way nothing else shows. */
+static bool is_stalled(const struct head_core *h, const struct lane *l)
+{
+    if (l->last_result == l->last_step || h->now_ns - l->activity_ns < h->config.stall_ns)
+        return false;
+    for (uint32_t i = 0; i < h->cluster.world; i++) {
+        const struct worker *w = l->group->members[i];
+        if (w->busy || w->plan_unsent || w->peer->suspect)
+            return false;
+    }
+    return true;
+}
+
+void dispatch_tick(struct head_core *h)
+{
+    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+        struct lane *l = &h->lanes[i];
+        if (l->scheduler && is_stalled(h, l))
+            cluster_dissolve(&h->cluster, l->group, "every rank is idle and a result is missing",
+                             true);
+    }
+}
+
+void dispatch_free(struct head_core *h)
+{
+    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+        struct lane *l = &h->lanes[i];
+        if (l->scheduler) {
+            scheduler_reset(l->scheduler, 0, ignore_request, NULL);
+            scheduler_free(l->scheduler);
+        }
+        strbuf_fini(&l->plan);
+    }
+    mem_free(h->lanes);
+}

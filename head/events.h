@@ -1,0 +1,30 @@
+#pragma once
+/* What happened lately, for `cox events` and the dashboard: a bounded ring of (seq, time, name,
+ * fields), each also logged when it is added. Fields are logfmt text, so that the log line and the
+ * JSON of the admin API come from one place. No clock: the caller passes the time. Loop thread. */
+#include <stdint.h>
+
+#include "common/base/log.h"
+
+#define EVENTS_CAP         512u
+#define EVENT_FIELDS_BYTES 320u
+
+struct event {
+    uint64_t seq, wall_ns;
+    enum log_level level;
+    const char *name; /* static storage */
+    char fields[EVENT_FIELDS_BYTES];
+};
+
+struct events {
+    uint64_t next_seq;       /* the first is 1 */
+    uint64_t wall_offset_ns; /* wall clock minus monotonic clock */
+    struct event *ring;      /* [EVENTS_CAP], at seq % EVENTS_CAP */
+};
+
+void events_init(struct events *e, uint64_t wall_offset_ns);
+void events_fini(struct events *e);
+void events_add(struct events *e, uint64_t now_ns, enum log_level level, const char *name,
+                const char *fmt, ...) PRINTF_LIKE(5, 6);
+/* The oldest event with seq >= since that is still held, or NULL. */
+const struct event *events_get(const struct events *e, uint64_t since);

@@ -1,0 +1,402 @@
+/* Gateways: their requests in, their tokens out. A gateway instance keeps its requests for the
+ * grace time after its link is lost. In a new session nothing is delivered for a request before the
+ * gateway has submitted it again, since only it knows what it has; what it does not submit again
+ * within the grace time is cancelled. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+#include "head/core_internal.h"
+
+static struct gateway *find_instance(const struct head_core *h, uint64_t instance)
+{
+    for (uint32_t i = 0; i < GATEWAYS_MAX; i++) {
+        if (h->gateways[i] && h->gateways[i]->instance == instance)
+            return h->gateways[i];
+    }
+    return NULL;
+}
+
+static struct gateway *gateway_new(struct head_core *h, const struct peer *peer)
+{
+    uint32_t i = 0;
+    while (i < GATEWAYS_MAX && h->gateways[i])
+        i++;
+    if (i == GATEWAYS_MAX)
+        return NULL;
+    struct gateway *g = mem_zalloc(sizeof *g);
+    g->index = i;
+    g->instance = peer->instance;
+    h->gateways[i] = g;
+    h->n_gateways++;
+    return g;
+}
+
+void gateways_on_hello(struct head_core *h, struct peer *peer)
+{
+    struct gateway *g = find_instance(h, peer->instance);
+    bool again = g != NULL;
+    if (!g)
+        g = gateway_new(h, peer);
+    if (!g) {
+        peers_refuse(&h->peers, peer->addr, STATUS_LIMIT, "the head has as many gateways as it may",
+                     h->now_ns);
+        peers_remove(&h->peers, peer);
+        return;
+    }
+    g->peer = peer;
+    peer->owner = g;
+    g->session = peer->link.session;
+    g->hello_ns = h->now_ns;
+    g->was_told = g->was_swept = false;
+    g->n_refusals = 0; /* their Submits come again */
+    snprintf(g->node, sizeof g->node, "%s", peer->node);
+    events_add(&h->events, h->now_ns, LOG_INFO, again ? "gateway_reconnected" : "gateway_joined",
+               "node=%s instance=%016llx open_requests=%u", log_quote(g->node),
+               (unsigned long long)g->instance, g->n_open);
+}
+
+static void drop_requests(struct head_core *h, const struct gateway *g, bool only_not_resubmitted)
+{
+    struct request *r = request_table_next(h->requests, NULL), *next;
+    for (; r; r = next) {
+        next = request_table_next(h->requests, r);
+        if (r->i_gateway == g->index && !(only_not_resubmitted && r->gateway_session == g->session))
+            router_drop(h, r);
+    }
+}
+
+static void gateway_remove(struct head_core *h, struct gateway *g)
+{
+    drop_requests(h, g, false);
+    h->gateways[g->index] = NULL;
+    h->n_gateways--;
+    mem_free(g->refusals);
+    mem_free(g);
+}
+
+void gateways_on_lost(struct head_core *h, struct gateway *g, bool is_goodbye)
+{
+    events_add(&h->events, h->now_ns, is_goodbye ? LOG_INFO : LOG_WARN,
+               is_goodbye ? "gateway_left" : "gateway_lost",
+               "node=%s instance=%016llx open_requests=%u", log_quote(g->node),
+               (unsigned long long)g->instance, g->n_open);
+    g->peer = NULL;
+    g->lost_ns = h->now_ns;
+    if (is_goodbye)
+        gateway_remove(h, g);
+}
+
+void gateways_tick(struct head_core *h)
+{
+    for (uint32_t i = 0; i < GATEWAYS_MAX; i++) {
+        struct gateway *g = h->gateways[i];
+        if (!g)
+            continue;
+        if (!g->peer && h->now_ns - g->lost_ns >= h->config.gateway_grace_ns)
+            gateway_remove(h, g);
+        else if (g->peer && !g->was_swept &&
+                 h->now_ns - g->hello_ns >= h->config.gateway_grace_ns) {
+            g->was_swept = true;
+            drop_requests(h, g, true);
+        }
+    }
+}
+
+void gateways_free(struct head_core *h)
+{
+    for (uint32_t i = 0; i < GATEWAYS_MAX; i++) {
+        if (h->gateways[i]) {
+            mem_free(h->gateways[i]->refusals);
+            mem_free(h->gateways[i]);
+        }
+    }
+}
+
+/* ---- requests in
+ * ---------------------------------------------------------------------------------- */
+
+static void refuse(struct head_core *h, struct gateway *g, const struct msg_submit *m,
+                   enum status status, const char *text)
+{
+    if (g->n_refusals == g->refusals_cap) {
+        if (g->refusals_cap == REFUSALS_MAX) {
+            /* it takes nothing and sends on: a new session starts from a clean slate */
+            peers_close_session(&h->peers, g->peer);
+            return;
+        }
+        g->refusals_cap = g->refusals_cap ? 2 * g->refusals_cap : 16;
+        g->refusals = mem_realloc(g->refusals, g->refusals_cap * sizeof *g->refusals);
+    }
+    struct refusal *x = &g->refusals[g->n_refusals++];
+    *x = (struct refusal){.id = m->id, .i_choice = m->i_choice, .attempt = m->attempt};
+    x->status = status;
+    x->retry_after_s = status == STATUS_LIMIT ? 1 : 0;
+    snprintf(x->text, sizeof x->text, "%s", text);
+    h->n_failed++;
+}
+
+/* The same request with no more tokens than we have: go on from there, nothing is run again. */
+static bool continues(const struct request *r, const struct msg_submit *m)
+{
+    return m->n_prompt == r->n_prompt && m->ids.n >= m->n_prompt && m->ids.n <= r->n_ids &&
+           memcmp(m->ids.ptr, r->ids, m->ids.n * sizeof *r->ids) == 0;
+}
+
+/* True when an open request takes this Submit. */
+static bool submit_to_open(struct head_core *h, struct gateway *g, const struct msg_submit *m)
+{
+    struct request *r = request_table_find(h->requests, m->id, m->i_choice);
+    if (!r)
+        return false;
+    if (r->i_gateway != g->index) {
+        refuse(h, g, m, STATUS_EXISTS, "another gateway has a request of this id");
+        return true;
+    }
+    bool same_session = r->gateway_session == g->session;
+    if (m->attempt < r->attempt || (m->attempt == r->attempt && same_session))
+        return true;
+    if (!continues(r, m)) {
+        router_drop(h, r);
+        return false;
+    }
+    r->attempt = m->attempt;
+    r->resubmitted = true;
+    r->gateway_session = g->session;
+    r->n_delivered = m->ids.n - m->n_prompt;
+    outbox_add(h, r);
+    return true;
+}
+
+static void on_submit(struct head_core *h, struct gateway *g, const struct msg_submit *m)
+{
+    if (submit_to_open(h, g, m))
+        return;
+    struct request *r = NULL;
+    struct error err = {0};
+    enum status s = request_new(m, router_max_model_len(h), h->now_ns, &r, &err);
+    if (s != STATUS_OK) {
+        refuse(h, g, m, s, err.text);
+        return;
+    }
+    if (!r->resubmitted && (h->draining || h->n_waiting >= h->config.max_waiting))
+        s = error_set(&err, STATUS_LIMIT,
+                      h->draining ? "the cluster is draining"
+                                  : "the cluster is overloaded: the queue is full");
+    if (s == STATUS_OK) {
+        s = request_table_add(h->requests, r);
+        if (s != STATUS_OK)
+            error_set(&err, s, "the head holds as many requests as it may");
+    }
+    if (s != STATUS_OK) {
+        refuse(h, g, m, s, err.text);
+        request_free(r);
+        return;
+    }
+    r->i_gateway = g->index;
+    r->gateway_session = g->session;
+    r->arrival_seq = ++h->arrival_seq;
+    r->n_delivered = m->ids.n - m->n_prompt;
+    g->n_open++;
+    router_hold(h, r);
+    if (r->finish != FINISH_NONE) /* it came back complete */
+        router_end(h, r, r->finish, STATUS_OK, "");
+}
+
+static void on_cancel(struct head_core *h, struct gateway *g, struct request_id id,
+                      uint32_t i_choice, uint32_t attempt, bool is_finish)
+{
+    struct request *r = request_table_find(h->requests, id, i_choice);
+    if (!r || r->i_gateway != g->index || attempt < r->attempt)
+        return;
+    uint64_t n_cancelled = h->n_cancelled;
+    router_drop(h, r);
+    if (is_finish && h->n_cancelled > n_cancelled) { /* a stop string is an end like others */
+        h->n_cancelled--;
+        h->n_finished++;
+    }
+}
+
+void gateways_on_msg(struct head_core *h, struct gateway *g, const struct msg *m)
+{
+    switch (m->type) {
+    case MSG_SUBMIT:
+        on_submit(h, g, &m->submit);
+        break;
+    case MSG_CANCEL:
+        on_cancel(h, g, m->cancel.id, m->cancel.i_choice, m->cancel.attempt, false);
+        break;
+    case MSG_FINISH:
+        on_cancel(h, g, m->finish.id, m->finish.i_choice, m->finish.attempt, true);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- tokens out
+ * ----------------------------------------------------------------------------------- */
+
+void outbox_add(struct head_core *h, struct request *r)
+{
+    struct gateway *g = h->gateways[r->i_gateway];
+    if (r->in_outbox)
+        return;
+    r->in_outbox = true;
+    r->outbox_next = NULL;
+    r->outbox_prev = g->outbox_last;
+    *(g->outbox_last ? &g->outbox_last->outbox_next : &g->outbox_first) = r;
+    g->outbox_last = r;
+}
+
+static void outbox_pop(struct gateway *g)
+{
+    struct request *r = g->outbox_first;
+    g->outbox_first = r->outbox_next;
+    *(r->outbox_next ? &r->outbox_next->outbox_prev : &g->outbox_last) = NULL;
+    r->in_outbox = false;
+    r->outbox_next = r->outbox_prev = NULL;
+}
+
+static void fill_item(struct tokens_item *x, const struct request *r)
+{
+    uint32_t n = request_n_generated(r) - r->n_delivered;
+    *x = (struct tokens_item){.id = r->id,
+                              .i_choice = r->i_choice,
+                              .attempt = r->attempt,
+                              .start = r->n_delivered,
+                              .ids = {r->ids + r->n_prompt + r->n_delivered, n},
+                              .finish = r->finish,
+                              .stop_id = r->stop_id,
+                              .n_cached = r->n_cached,
+                              .status = r->status,
+                              .text = str_from(r->text)};
+    if (r->logprobs && n > 0) {
+        x->logprobs = r->logprobs + r->n_delivered;
+        x->n_logprobs = n;
+    }
+}
+
+static uint32_t fill_refusals(struct head_core *h, const struct gateway *g)
+{
+    uint32_t n = g->n_refusals < TOKENS_ITEMS_MAX ? g->n_refusals : TOKENS_ITEMS_MAX;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct refusal *x = &g->refusals[i];
+        h->items[i] = (struct tokens_item){.id = x->id,
+                                           .i_choice = x->i_choice,
+                                           .attempt = x->attempt,
+                                           .finish = FINISH_ERROR,
+                                           .status = x->status,
+                                           .retry_after_s = x->retry_after_s,
+                                           .text = str_from(x->text)};
+    }
+    return n;
+}
+
+static enum status send_items(struct head_core *h, struct gateway *g, uint32_t n)
+{
+    /* Gateways refuse Tokens of an older term; the newest epoch of this head is never older. */
+    uint64_t epoch = cluster_need_term(&h->cluster) << 32 | (h->cluster.n_epochs & 0xFFFFFFFFu);
+    struct msg m = {.type = MSG_TOKENS,
+                    .tokens = {.term_epoch = epoch, .items = h->items, .n_items = n}};
+    return peers_send(&h->peers, g->peer, &m);
+}
+
+/* One message from the outbox's head; false: nothing more can go now. */
+static bool flush_tokens(struct head_core *h, struct gateway *g)
+{
+    uint32_t n = 0;
+    struct request *r = g->outbox_first;
+    for (; r && n < TOKENS_ITEMS_MAX; r = r->outbox_next) {
+        h->item_requests[n] = r;
+        fill_item(&h->items[n++], r);
+    }
+    if (n == 0)
+        return false;
+    if (send_items(h, g, n) != STATUS_OK)
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        r = h->item_requests[i];
+        r->n_delivered = request_n_generated(r);
+        outbox_pop(g);
+        if (r->finish != FINISH_NONE)
+            router_drop(h, r);
+    }
+    return true;
+}
+
+/* Entries of an older session leave the outbox unsent: their Submit comes again. */
+static void forget_old_session(struct gateway *g)
+{
+    struct request *r = g->outbox_first, *next;
+    g->outbox_first = g->outbox_last = NULL;
+    for (; r; r = next) {
+        next = r->outbox_next;
+        r->outbox_next = NULL;
+        if (r->gateway_session != g->session) {
+            r->in_outbox = false;
+            r->outbox_prev = NULL;
+            continue;
+        }
+        r->outbox_prev = g->outbox_last;
+        *(g->outbox_last ? &g->outbox_last->outbox_next : &g->outbox_first) = r;
+        g->outbox_last = r;
+    }
+}
+
+static void tell_cluster(struct head_core *h, struct gateway *g, const struct msg_cluster *now)
+{
+    bool changed = !g->was_told || now->term != g->told.term ||
+                   now->n_groups_ready != g->told.n_groups_ready ||
+                   now->n_groups != g->told.n_groups || now->n_workers != g->told.n_workers ||
+                   now->max_model_len != g->told.max_model_len ||
+                   now->vocab_size != g->told.vocab_size || now->draining != g->told.draining;
+    bool load = now->running != g->told.running || now->waiting != g->told.waiting;
+    if (!changed && !(load && h->now_ns - g->told_ns >= NS_PER_S))
+        return;
+    struct msg m = {.type = MSG_CLUSTER, .cluster = *now};
+    if (peers_send(&h->peers, g->peer, &m) != STATUS_OK)
+        return;
+    g->told = *now;
+    g->told.model = STR("");
+    g->told_ns = h->now_ns;
+    g->was_told = true;
+}
+
+void gateways_flush(struct head_core *h)
+{
+    struct head_stats s;
+    if (h->n_gateways == 0)
+        return;
+    head_core_get_stats(h, &s);
+    const struct worker *first = h->cluster.workers;
+    struct msg_cluster now = {
+        .term = s.term,
+        .n_groups_ready = s.n_groups_ready,
+        .n_groups = s.n_groups,
+        .n_workers = s.n_workers,
+        .model = str_from(h->config.model ? h->config.model
+                          : first         ? first->desc.model
+                                          : ""),
+        .max_model_len = first ? router_max_model_len(h) : 0,
+        .vocab_size = first ? first->desc.vocab_size : 0,
+        .running = s.running,
+        .waiting = s.waiting,
+        .draining = h->draining,
+    };
+    for (uint32_t i = 0; i < GATEWAYS_MAX; i++) {
+        struct gateway *g = h->gateways[i];
+        if (!g || !g->peer || !g->peer->open)
+            continue;
+        tell_cluster(h, g, &now);
+        uint32_t n = fill_refusals(h, g);
+        if (n > 0 && send_items(h, g, n) == STATUS_OK) {
+            g->n_refusals -= n;
+            memmove(g->refusals, g->refusals + n, g->n_refusals * sizeof *g->refusals);
+        }
+        forget_old_session(g);
+        while (flush_tokens(h, g))
+            ;
+    }
+}

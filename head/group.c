@@ -1,0 +1,355 @@
+/* One group's life.
+ *
+ *   WAITING → FORMING → JOINING → READY        WAITING → RESETTING → READY   (adoption)
+ *   any of those → ABORTING → WAITING
+ *
+ * ABORTING holds its members until each has answered Aborted or is lost; only then may any of them
+ * be placed again, so no two epochs of a group execute at once. */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+#include "head/cluster.h"
+
+static const unsigned group_next[GROUP_STATE_COUNT] = {
+    [GROUP_WAITING] = 1u << GROUP_FORMING | 1u << GROUP_RESETTING,
+    [GROUP_FORMING] = 1u << GROUP_JOINING | 1u << GROUP_ABORTING,
+    [GROUP_JOINING] = 1u << GROUP_READY | 1u << GROUP_ABORTING,
+    [GROUP_READY] = 1u << GROUP_ABORTING,
+    [GROUP_RESETTING] = 1u << GROUP_READY | 1u << GROUP_ABORTING,
+    [GROUP_ABORTING] = 1u << GROUP_WAITING,
+};
+
+static void enter(struct cluster *c, struct group *g, enum group_state next)
+{
+    assert(group_next[g->state] & 1u << next);
+    char epoch[32];
+    cluster_epoch_text(g->epoch, epoch);
+    g->state = next;
+    log_info("group_state", "group=%llu epoch=%s state=%s", (unsigned long long)g->id, epoch,
+             group_state_name(next));
+    c->place_dirty = true;
+}
+
+struct group *group_find(const struct cluster *c, uint64_t id)
+{
+    for (uint32_t i = 0; i < c->config.max_groups; i++) {
+        if (c->groups[i] && c->groups[i]->id == id)
+            return c->groups[i];
+    }
+    return NULL;
+}
+
+struct group *group_new(struct cluster *c, uint64_t id)
+{
+    uint32_t slot = 0;
+    while (slot < c->config.max_groups && c->groups[slot])
+        slot++;
+    if (slot == c->config.max_groups)
+        return NULL;
+    struct group *g = mem_zalloc(sizeof *g);
+    g->index = slot;
+    g->id = id;
+    g->members = mem_array(c->world, sizeof(struct worker *));
+    g->comm_id = mem_zalloc(CLUSTER_ID_BYTES_MAX);
+    g->waiting_since_ns = c->now_ns;
+    c->groups[slot] = g;
+    return g;
+}
+
+void group_free(struct cluster *c, struct group *g)
+{
+    c->groups[g->index] = NULL;
+    mem_free(g->members);
+    mem_free(g->comm_id);
+    mem_free(g);
+}
+
+/* What the ranks have in common: the lowest of everything. */
+static void take_limits(struct cluster *c, struct group *g)
+{
+    const struct worker_desc *first = &g->members[0]->desc;
+    g->isa_level = first->isa_level;
+    g->max_model_len = first->max_model_len;
+    g->vocab_size = first->vocab_size;
+    g->n_kv_groups = first->n_kv_groups;
+    memcpy(g->kv_groups, first->kv_groups, sizeof g->kv_groups);
+    for (uint32_t i = 1; i < c->world; i++) {
+        const struct worker_desc *d = &g->members[i]->desc;
+        g->isa_level = d->isa_level < g->isa_level ? d->isa_level : g->isa_level;
+        if (d->max_model_len < g->max_model_len)
+            g->max_model_len = d->max_model_len;
+        for (uint32_t k = 0; k < g->n_kv_groups; k++) {
+            if (d->kv_groups[k].n_blocks < g->kv_groups[k].n_blocks)
+                g->kv_groups[k].n_blocks = d->kv_groups[k].n_blocks;
+        }
+    }
+    for (uint32_t k = 0; k < g->n_kv_groups; k++)
+        g->n_blocks[k] = g->kv_groups[k].n_blocks;
+}
+
+static void take_members(struct cluster *c, struct group *g, struct worker *const *members,
+                         enum worker_todo todo)
+{
+    g->draining = false;
+    g->n_comm_id = 0;
+    g->deadline_ns = c->now_ns + c->config.formation_timeout_ns;
+    for (uint32_t i = 0; i < c->world; i++) {
+        struct worker *w = members[i];
+        g->members[i] = w;
+        w->group = g;
+        w->position = i;
+        w->todo = todo;
+        w->formed = w->aborted = w->plan_unsent = false;
+        w->held_epoch = w->abort_epoch = 0;
+        w->step_received = w->step_executed = 0;
+        w->progress_ns = c->now_ns;
+        w->busy = false;
+    }
+    take_limits(c, g);
+}
+
+void group_form(struct cluster *c, struct group *g, struct worker *const *members)
+{
+    g->epoch = cluster_next_epoch(c);
+    take_members(c, g, members, TODO_FORM);
+    c->n_formations++;
+    enter(c, g, GROUP_FORMING);
+}
+
+void group_reset(struct cluster *c, struct group *g, struct worker *const *members,
+                 uint64_t old_epoch)
+{
+    g->old_epoch = old_epoch;
+    g->epoch = cluster_next_epoch(c);
+    take_members(c, g, members, TODO_RESET);
+    c->n_adoptions++;
+    enter(c, g, GROUP_RESETTING);
+}
+
+static void become_ready(struct cluster *c, struct group *g)
+{
+    char epoch[32];
+    cluster_epoch_text(g->epoch, epoch);
+    bool adopted = g->state == GROUP_RESETTING;
+    enter(c, g, GROUP_READY);
+    g->ready_ns = c->now_ns;
+    events_add(c->events, c->now_ns, LOG_INFO, "group_ready", "group=%llu epoch=%s adopted=%s",
+               (unsigned long long)g->id, epoch, adopted ? "yes" : "no");
+    c->fns.on_ready(c->fns.ctx, g);
+}
+
+/* ---- the end of an epoch
+ * -------------------------------------------------------------------------- */
+
+void group_check_aborted(struct cluster *c, struct group *g)
+{
+    if (g->state != GROUP_ABORTING)
+        return;
+    for (uint32_t i = 0; i < c->world; i++) {
+        if (g->members[i] && !g->members[i]->aborted)
+            return;
+    }
+    for (uint32_t i = 0; i < c->world; i++) {
+        struct worker *w = g->members[i];
+        g->members[i] = NULL;
+        if (w)
+            worker_set_free(c, w);
+    }
+    g->waiting_since_ns = c->now_ns;
+    g->draining = false;
+    enter(c, g, GROUP_WAITING);
+}
+
+void cluster_dissolve(struct cluster *c, struct group *g, const char *why, bool is_failure)
+{
+    if (g->state == GROUP_ABORTING || g->state == GROUP_WAITING)
+        return;
+    char epoch[32];
+    cluster_epoch_text(g->epoch, epoch);
+    bool was_ready = g->state == GROUP_READY;
+    events_add(c->events, c->now_ns, LOG_WARN, "group_dissolved",
+               "group=%llu epoch=%s state=%s reason=%s", (unsigned long long)g->id, epoch,
+               group_state_name(g->state), log_quote(why));
+    if (was_ready && c->now_ns - g->ready_ns >= 2 * c->config.retry_max_ns)
+        g->n_failures = 0;
+    g->retry_at_ns = c->now_ns;
+    if (is_failure) {
+        uint64_t wait = c->config.retry_first_ns << (g->n_failures < 16 ? g->n_failures : 16);
+        g->retry_at_ns += wait < c->config.retry_max_ns ? wait : c->config.retry_max_ns;
+        g->n_failures++;
+        c->n_formation_failures += !was_ready;
+    }
+    g->n_recoveries += was_ready;
+    enter(c, g, GROUP_ABORTING);
+    for (uint32_t i = 0; i < c->world; i++) {
+        struct worker *w = g->members[i];
+        if (!w)
+            continue;
+        w->aborted = w->plan_unsent = false;
+        w->abort_epoch = g->epoch;
+        w->abort_since_ns = c->now_ns;
+        w->todo = TODO_ABORT;
+    }
+    if (was_ready)
+        c->fns.on_down(c->fns.ctx, g);
+    group_check_aborted(c, g); /* all of them may be lost already */
+}
+
+void group_member_lost(struct cluster *c, struct group *g, struct worker *w, const char *why)
+{
+    g->members[w->position] = NULL;
+    w->group = NULL;
+    if (g->state == GROUP_ABORTING)
+        group_check_aborted(c, g);
+    else
+        cluster_dissolve(c, g, why, false);
+}
+
+/* ---- messages
+ * ------------------------------------------------------------------------------------- */
+
+static void on_comm_id(struct cluster *c, struct group *g, struct worker *w,
+                       const struct msg_comm_id *m)
+{
+    if (g->state != GROUP_FORMING || w->position != 0 || m->term_epoch != g->epoch)
+        return;
+    if (m->id.n == 0 || m->id.n > CLUSTER_ID_BYTES_MAX) {
+        cluster_dissolve(c, g, "rank 0 sent a communicator id of a wrong size", true);
+        return;
+    }
+    memcpy(g->comm_id, m->id.ptr, m->id.n);
+    g->n_comm_id = m->id.n;
+    for (uint32_t i = 0; i < c->world; i++) {
+        /* a Form that has not left yet goes first: group_send_todo moves on to Join by itself */
+        if (g->members[i]->todo == TODO_NONE)
+            g->members[i]->todo = TODO_JOIN;
+    }
+    enter(c, g, GROUP_JOINING);
+}
+
+static void on_formed(struct cluster *c, struct group *g, struct worker *w,
+                      const struct msg_formed *m)
+{
+    bool under_way =
+        g->state == GROUP_FORMING || g->state == GROUP_JOINING || g->state == GROUP_RESETTING;
+    if (!under_way || m->term_epoch != g->epoch)
+        return;
+    if (m->status != STATUS_OK || g->state == GROUP_FORMING) {
+        char why[200];
+        snprintf(why, sizeof why, "rank %u could not join: %s: " STR_FMT, w->position,
+                 status_name(m->status), (int)(m->text.len > 120 ? 120 : m->text.len), m->text.ptr);
+        cluster_add_failure(c, w->peer->node, "join_failed", why);
+        cluster_dissolve(c, g, why, g->state != GROUP_RESETTING);
+        return;
+    }
+    w->formed = true;
+    for (uint32_t i = 0; i < c->world; i++) {
+        if (!g->members[i]->formed)
+            return;
+    }
+    become_ready(c, g);
+}
+
+static void on_trouble(struct cluster *c, struct group *g, struct worker *w, const char *what,
+                       struct str text)
+{
+    char why[200];
+    snprintf(why, sizeof why, "rank %u: %s: " STR_FMT, w->position, what,
+             (int)(text.len > 120 ? 120 : text.len), text.ptr ? text.ptr : "");
+    cluster_add_failure(c, w->peer->node, what, why);
+    cluster_dissolve(c, g, why, true);
+}
+
+void group_on_msg(struct cluster *c, struct group *g, struct worker *w, const struct msg *m)
+{
+    switch (m->type) {
+    case MSG_COMM_ID:
+        on_comm_id(c, g, w, &m->comm_id);
+        break;
+    case MSG_FORMED:
+        on_formed(c, g, w, &m->formed);
+        break;
+    case MSG_GAP:
+        if (m->gap.term_epoch == g->epoch)
+            on_trouble(c, g, w, "gap", m->gap.text);
+        break;
+    case MSG_COMM_ERROR:
+        if (m->comm_error.term_epoch == g->epoch)
+            on_trouble(c, g, w, "comm_error", m->comm_error.text);
+        break;
+    default:
+        break;
+    }
+}
+
+void group_tick(struct cluster *c, struct group *g)
+{
+    bool under_way =
+        g->state == GROUP_FORMING || g->state == GROUP_JOINING || g->state == GROUP_RESETTING;
+    if (under_way && c->now_ns >= g->deadline_ns)
+        cluster_dissolve(c, g, "the formation took too long", true);
+    else if (g->state == GROUP_WAITING && c->now_ns - g->waiting_since_ns >= c->config.surplus_ns)
+        group_free(c, g);
+}
+
+/* ---- sending
+ * -------------------------------------------------------------------------------------- */
+
+static enum status send_form(struct cluster *c, struct group *g, struct worker *w)
+{
+    struct str *addresses = mem_array(c->world, sizeof *addresses);
+    for (uint32_t i = 0; i < c->world; i++)
+        addresses[i] = str_from(g->members[i]->desc.comm_address);
+    struct msg m = {.type = MSG_FORM,
+                    .form = {.term_epoch = g->epoch,
+                             .group_id = g->id,
+                             .tp = c->config.tp,
+                             .pp = c->config.pp,
+                             .rank = w->position % c->config.tp,
+                             .stage = w->position / c->config.tp,
+                             .isa_level = g->isa_level,
+                             .make_id = w->position == 0,
+                             .comm_addresses = addresses,
+                             .n_comm_addresses = c->world,
+                             .n_blocks = {g->n_blocks, g->n_kv_groups}}};
+    enum status s = peers_send(c->peers, w->peer, &m);
+    mem_free(addresses);
+    return s;
+}
+
+void group_send_todo(struct cluster *c, struct worker *w)
+{
+    struct group *g = w->group;
+    struct msg m = {.type = MSG_NONE};
+    enum status s = STATUS_OK;
+    switch (w->todo) {
+    case TODO_FORM:
+        s = send_form(c, g, w);
+        if (s == STATUS_OK)
+            w->todo = g->state == GROUP_JOINING ? TODO_JOIN : TODO_NONE;
+        if (s != STATUS_OK || w->todo == TODO_NONE)
+            return;
+        group_send_todo(c, w);
+        return;
+    case TODO_JOIN:
+        m.type = MSG_JOIN;
+        m.join = (struct msg_join){.term_epoch = g->epoch, .id = {g->comm_id, g->n_comm_id}};
+        break;
+    case TODO_RESET:
+        m.type = MSG_RESET;
+        m.reset = (struct msg_reset){.old_term_epoch = g->old_epoch, .term_epoch = g->epoch};
+        break;
+    case TODO_ABORT:
+        m.type = MSG_ABORT;
+        m.abort_ = (struct msg_abort){.term_epoch = w->abort_epoch, .text = STR("dissolved")};
+        break;
+    default:
+        return;
+    }
+    s = peers_send(c->peers, w->peer, &m);
+    if (s == STATUS_OK)
+        w->todo = TODO_NONE;
+}

@@ -1,0 +1,180 @@
+/* A request is in one of three places: held here (no group can take it yet), in the scheduler of
+ * lane i_group, or ended and waiting in its gateway's outbox. Routing takes the group that has to
+ * compute least before this request's first token: the tokens queued there plus those of the
+ * request that its prefix cache does not hold. */
+#include <stdio.h>
+
+#include "common/base/clock.h"
+#include "head/core_internal.h"
+
+/* Before any worker has said what its model can do. */
+#define UNKNOWN_MODEL_LEN (1u << 20)
+
+uint32_t router_max_model_len(const struct head_core *h)
+{
+    uint32_t n = 0;
+    for (const struct worker *w = h->cluster.workers; w; w = w->next) {
+        if (n == 0 || w->desc.max_model_len < n)
+            n = w->desc.max_model_len;
+    }
+    return n ? n : UNKNOWN_MODEL_LEN;
+}
+
+void router_hold(struct head_core *h, struct request *r)
+{
+    r->i_group = NO_GROUP;
+    r->next = NULL;
+    r->prev = h->held_last;
+    if (h->held_last)
+        h->held_last->next = r;
+    else
+        h->held_first = r;
+    h->held_last = r;
+    h->n_held++;
+    h->n_waiting++;
+}
+
+static void unhold(struct head_core *h, struct request *r)
+{
+    *(r->prev ? &r->prev->next : &h->held_first) = r->next;
+    *(r->next ? &r->next->prev : &h->held_last) = r->prev;
+    r->next = r->prev = NULL;
+    h->n_held--;
+}
+
+static bool is_live(const struct request *r)
+{
+    return r->state == REQUEST_QUEUED || r->state == REQUEST_RUNNING ||
+           r->state == REQUEST_PREEMPTED;
+}
+
+/* Out of the scheduler or the held list; ended requests are in neither. */
+static void withdraw(struct head_core *h, struct request *r)
+{
+    if (!is_live(r))
+        return;
+    if (r->i_group == NO_GROUP)
+        unhold(h, r);
+    else if (r->sched)
+        scheduler_remove(h->lanes[r->i_group].scheduler, r);
+    r->i_group = NO_GROUP;
+}
+
+void router_drop(struct head_core *h, struct request *r)
+{
+    struct gateway *g = h->gateways[r->i_gateway];
+    withdraw(h, r);
+    if (is_live(r))
+        h->n_cancelled++;
+    if (r->in_outbox) {
+        *(r->outbox_prev ? &r->outbox_prev->outbox_next : &g->outbox_first) = r->outbox_next;
+        *(r->outbox_next ? &r->outbox_next->outbox_prev : &g->outbox_last) = r->outbox_prev;
+        r->in_outbox = false;
+    }
+    g->n_open--;
+    request_table_remove(h->requests, r);
+    request_free(r);
+}
+
+void router_end(struct head_core *h, struct request *r, enum finish_reason why, enum status status,
+                const char *text)
+{
+    withdraw(h, r);
+    bool is_end = why == FINISH_STOP || why == FINISH_LENGTH;
+    request_enter(r, is_end ? REQUEST_FINISHED : REQUEST_FAILED);
+    *(is_end ? &h->n_finished : &h->n_failed) += 1;
+    r->finish = why;
+    r->status = status;
+    snprintf(r->text, sizeof r->text, "%s", text);
+    outbox_add(h, r);
+}
+
+/* ---- routing
+ * -------------------------------------------------------------------------------------- */
+
+static struct lane *best_lane(const struct head_core *h, const struct request *r)
+{
+    struct lane *best = NULL;
+    uint64_t best_cost = UINT64_MAX;
+    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+        struct lane *l = &h->lanes[i];
+        if (!l->scheduler || l->group->draining)
+            continue;
+        uint32_t cached = scheduler_cached_tokens(l->scheduler, r);
+        uint64_t cost = scheduler_load_tokens(l->scheduler) + (r->n_ids - cached);
+        if (cost < best_cost) {
+            best_cost = cost;
+            best = l;
+        }
+    }
+    return best;
+}
+
+/* The model's limit may not have been known when the request came. False: it has ended by it. */
+static bool fit_to_model(struct head_core *h, struct request *r, const struct group *g)
+{
+    char text[160];
+    if (r->n_prompt >= g->max_model_len) {
+        snprintf(text, sizeof text,
+                 "This model's maximum context length is %u tokens. However, your request has %u "
+                 "input tokens. Please reduce the length of the input messages.",
+                 g->max_model_len, r->n_prompt);
+        router_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
+        return false;
+    }
+    if (r->ids_cap > g->max_model_len) {
+        r->ids_cap = g->max_model_len;
+        r->sampling.max_tokens = r->ids_cap - r->n_prompt;
+        if (r->sampling.min_tokens > r->sampling.max_tokens)
+            r->sampling.min_tokens = r->sampling.max_tokens;
+    }
+    if (r->n_ids >= r->ids_cap) {
+        router_end(h, r, FINISH_LENGTH, STATUS_OK, "");
+        return false;
+    }
+    return true;
+}
+
+static void place(struct head_core *h, struct request *r, struct lane *l)
+{
+    char text[160];
+    if (!fit_to_model(h, r, l->group))
+        return;
+    unhold(h, r);
+    enum status s = scheduler_add(l->scheduler, r);
+    if (s == STATUS_OK) {
+        r->i_group = l->group->index;
+        return;
+    }
+    router_hold(h, r);
+    if (s == STATUS_NO_MEMORY) {
+        snprintf(text, sizeof text,
+                 "the request can grow to %u tokens, which is more than the KV cache holds",
+                 r->ids_cap);
+        router_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
+    }
+}
+
+void router_place(struct head_core *h)
+{
+    uint32_t n = h->n_held; /* what a full queue sends back comes to the end: not again this turn */
+    for (struct request *r = h->held_first, *next; r && n > 0; r = next, n--) {
+        next = r->next;
+        struct lane *l = best_lane(h, r);
+        if (!l)
+            return;
+        place(h, r, l);
+    }
+}
+
+void router_tick(struct head_core *h)
+{
+    struct request *r = request_table_next(h->requests, NULL), *next;
+    for (; r; r = next) {
+        next = request_table_next(h->requests, r);
+        if (is_live(r) && r->deadline_ns != 0 && h->now_ns >= r->deadline_ns)
+            router_end(h, r, FINISH_TIMEOUT, STATUS_TIMEOUT, "the request's deadline has passed");
+        else if (!is_live(r) && !r->in_outbox && r->gateway_session != 0)
+            outbox_add(h, r); /* the scheduler ended it by its deadline */
+    }
+}
