@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "proto/codec.h"
-#include "tests/unit/proto/message_gen.h"
+#include "tests/unit/proto/message_gen.c"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define COUNTS_MALLOC 0

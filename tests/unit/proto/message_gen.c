@@ -1,7 +1,7 @@
-#pragma once
 /* Every message struct described as a table of fields, and from that: a seeded generator of valid
  * random messages and a deep comparison that is exact to the bit. A test checks that the tables
- * leave no bytes of a struct out, so that a field added to messages.h must be added here. */
+ * leave no bytes of a struct out, so that a field added to messages.h must be added here. Included
+ * as a file by the test. */
 #include <stdalign.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,18 +70,22 @@ struct table {
     {                                                                                              \
         AT(S, f), .kind = F_ARRAY, .sub = &t, .max = n, .count_offset = offsetof(struct S, nf)     \
     }
+#define X_STRS(S, f, nf, n)                                                                        \
+    {                                                                                              \
+        AT(S, f), .kind = F_STR_ARRAY, .max = n, .count_offset = offsetof(struct S, nf)            \
+    }
 #define TABLE(S, fixer, ...)                                                                       \
     static const struct field fields_##S[] = {__VA_ARGS__};                                        \
     static const struct table table_##S = {#S, sizeof(struct S), fields_##S,                       \
                                            sizeof fields_##S / sizeof *fields_##S, fixer}
 
-static inline void fix_none(struct rng *r, void *p)
+static void fix_none(struct rng *r, void *p)
 {
     (void)r;
     (void)p;
 }
 
-static inline void fix_kv_group(struct rng *r, void *p)
+static void fix_kv_group(struct rng *r, void *p)
 {
     struct kv_group *g = p;
     g->block_tokens = 16 * (1 + (uint32_t)rng_below(r, 16));
@@ -91,7 +95,7 @@ TABLE(kv_group, fix_kv_group, X_ENUM(kv_group, kind, KV_KIND_COUNT),
       X(kv_group, window_tokens, F_U32), X(kv_group, block_tokens, F_U32),
       X(kv_group, bytes_per_block, F_U64), X(kv_group, n_blocks, F_U32));
 
-static inline void fix_worker_info(struct rng *r, void *p)
+static void fix_worker_info(struct rng *r, void *p)
 {
     struct worker_info *w = p;
     w->ordinal = (int32_t)rng_below(r, 9) - 1;
@@ -114,7 +118,7 @@ TABLE(worker_info, fix_worker_info, X_ENUM(worker_info, device, DEVICE_COUNT),
       X(worker_info, step_executed, F_U64), X(worker_info, rank, F_U32),
       X(worker_info, stage, F_U32));
 
-static inline void fix_hello(struct rng *r, void *p)
+static void fix_hello(struct rng *r, void *p)
 {
     struct msg_hello *h = p;
     if (h->role == ROLE_NONE)
@@ -128,7 +132,7 @@ TABLE(msg_hello, fix_hello, X(msg_hello, node, F_STR), X(msg_hello, instance, F_
       X(msg_hello, credit_bytes, F_U64), X(msg_hello, term_seen, F_U64),
       X(msg_hello, has_worker, F_BOOL), X_SUB(msg_hello, worker, table_worker_info));
 
-static inline void fix_welcome(struct rng *r, void *p)
+static void fix_welcome(struct rng *r, void *p)
 {
     ((struct msg_welcome *)p)->session |= 1;
 }
@@ -147,7 +151,7 @@ TABLE(msg_goodbye, fix_none, X(msg_goodbye, text, F_TEXT));
 TABLE(request_id, fix_none, X(request_id, hi, F_U64), X(request_id, lo, F_U64));
 TABLE(logit_bias, fix_none, X(logit_bias, token, F_U32), X(logit_bias, bias, F_F32));
 
-static inline void fix_sampling(struct rng *r, void *p)
+static void fix_sampling(struct rng *r, void *p)
 {
     struct sampling_params *s = p;
     s->n_logprobs = (int32_t)rng_below(r, 22) - 1;
@@ -175,7 +179,7 @@ TABLE(sampling_params, fix_sampling, X(sampling_params, temperature, F_F32),
       X_ENUM(sampling_params, grammar_kind, GRAMMAR_COUNT), X(sampling_params, grammar, F_STR),
       X(sampling_params, lora, F_STR));
 
-static inline void fix_submit(struct rng *r, void *p)
+static void fix_submit(struct rng *r, void *p)
 {
     struct msg_submit *s = p;
     s->n_prompt = (uint32_t)rng_below(r, s->ids.n + 1ull);
@@ -190,7 +194,7 @@ TABLE(msg_cancel, fix_none, X_SUB(msg_cancel, id, table_request_id), X(msg_cance
 TABLE(msg_finish, fix_none, X_SUB(msg_finish, id, table_request_id), X(msg_finish, i_choice, F_U32),
       X(msg_finish, attempt, F_U32), X(msg_finish, n_tokens, F_U32));
 
-static inline void fix_row(struct rng *r, void *p)
+static void fix_row(struct rng *r, void *p)
 {
     struct logprob_row *row = p;
     uint32_t n = row->ids.n < row->values.n ? row->ids.n : row->values.n;
@@ -199,7 +203,7 @@ static inline void fix_row(struct rng *r, void *p)
 TABLE(logprob_row, fix_row, X_SPAN(logprob_row, ids, F_U32_SPAN, 6),
       X_SPAN(logprob_row, values, F_F32_SPAN, 6), X(logprob_row, chosen_rank, F_U32));
 
-static inline void fix_tokens_item(struct rng *r, void *p)
+static void fix_tokens_item(struct rng *r, void *p)
 {
     struct tokens_item *t = p;
     uint32_t n = t->n_logprobs < t->ids.n ? t->n_logprobs : t->ids.n;
@@ -225,7 +229,7 @@ TABLE(msg_cluster, fix_none, X(msg_cluster, term, F_U64), X(msg_cluster, n_group
       X(msg_cluster, vocab_size, F_U32), X(msg_cluster, running, F_U32),
       X(msg_cluster, waiting, F_U32), X(msg_cluster, draining, F_BOOL));
 
-static inline void fix_form(struct rng *r, void *p)
+static void fix_form(struct rng *r, void *p)
 {
     struct msg_form *f = p;
     f->tp = 1 + (uint32_t)rng_below(r, 32);
@@ -236,9 +240,7 @@ static inline void fix_form(struct rng *r, void *p)
 TABLE(msg_form, fix_form, X(msg_form, term_epoch, F_U64), X(msg_form, group_id, F_U64),
       X(msg_form, tp, F_U32), X(msg_form, pp, F_U32), X(msg_form, rank, F_U32),
       X(msg_form, stage, F_U32), X(msg_form, isa_level, F_U32), X(msg_form, make_id, F_BOOL),
-      {AT(msg_form, comm_addresses), .kind = F_STR_ARRAY, .max = 8,
-       .count_offset = offsetof(struct msg_form, n_comm_addresses)},
-      X(msg_form, n_comm_addresses, F_COUNT),
+      X_STRS(msg_form, comm_addresses, n_comm_addresses, 8), X(msg_form, n_comm_addresses, F_COUNT),
       X_SPAN(msg_form, n_blocks, F_U32_SPAN, PROTO_MAX_KV_GROUPS));
 TABLE(msg_comm_id, fix_none, X(msg_comm_id, term_epoch, F_U64),
       X_SPAN(msg_comm_id, id, F_BYTES, 128));
@@ -253,14 +255,14 @@ TABLE(msg_comm_error, fix_none, X(msg_comm_error, term_epoch, F_U64),
 TABLE(msg_drain, fix_none, X(msg_drain, on, F_BOOL));
 TABLE(msg_drain_wish, fix_none, X(msg_drain_wish, text, F_TEXT));
 
-static inline void fix_blocks(struct rng *r, void *p)
+static void fix_blocks(struct rng *r, void *p)
 {
     ((struct plan_blocks *)p)->i_group %= PROTO_MAX_KV_GROUPS;
 }
 TABLE(plan_blocks, fix_blocks, X(plan_blocks, i_group, F_U32), X(plan_blocks, drop_leading, F_U32),
       X_SPAN(plan_blocks, ids, F_U32_SPAN, 12));
 
-static inline void fix_admit(struct rng *r, void *p)
+static void fix_admit(struct rng *r, void *p)
 {
     struct plan_admit *a = p;
     a->n_prompt = (uint32_t)rng_below(r, a->ids.n + 1ull);
@@ -270,7 +272,7 @@ TABLE(plan_admit, fix_admit, X(plan_admit, slot, F_U32), X(plan_admit, n_prompt,
       X(plan_admit, n_computed, F_U32), X_SPAN(plan_admit, ids, F_U32_SPAN, 100),
       X_SUB(plan_admit, sampling, table_sampling_params));
 
-static inline void fix_run(struct rng *r, void *p)
+static void fix_run(struct rng *r, void *p)
 {
     struct plan_run *run = p;
     if (run->start > UINT32_MAX - run->n_tokens)
@@ -280,7 +282,7 @@ TABLE(plan_run, fix_run, X(plan_run, slot, F_U32), X(plan_run, start, F_U32),
       X(plan_run, n_tokens, F_U32), X(plan_run, n_draft, F_U32), X(plan_run, sample, F_BOOL),
       X_ARRAY(plan_run, blocks, n_blocks, table_plan_blocks, 3), X(plan_run, n_blocks, F_COUNT));
 
-static inline void fix_copy(struct rng *r, void *p)
+static void fix_copy(struct rng *r, void *p)
 {
     ((struct plan_copy *)p)->i_group %= PROTO_MAX_KV_GROUPS;
 }
@@ -293,7 +295,7 @@ TABLE(msg_plan, fix_none, X(msg_plan, term_epoch, F_U64), X(msg_plan, step, F_U6
       X_ARRAY(msg_plan, runs, n_runs, table_plan_run, 12), X(msg_plan, n_runs, F_COUNT),
       X(msg_plan, digest, F_U64));
 
-static inline void fix_result_item(struct rng *r, void *p)
+static void fix_result_item(struct rng *r, void *p)
 {
     struct result_item *t = p;
     uint32_t n = t->n_logprobs < t->ids.n ? t->n_logprobs : t->ids.n;
@@ -346,7 +348,7 @@ static const struct {
 };
 
 /* Numbers at the edges more often than chance would have them. */
-static inline uint64_t gen_u64(struct rng *r)
+static uint64_t gen_u64(struct rng *r)
 {
     switch (rng_below(r, 6)) {
     case 0:
@@ -362,7 +364,7 @@ static inline uint64_t gen_u64(struct rng *r)
     }
 }
 
-static inline float gen_finite(struct rng *r)
+static float gen_finite(struct rng *r)
 {
     static const uint32_t edges[] = {0, 0x80000000u, 1, 0x7F7FFFFFu, 0xFF7FFFFFu, 0x3F800000u};
     uint32_t bits = rng_below(r, 3) ? (uint32_t)rng_next(r) : edges[rng_below(r, 6)];
@@ -373,7 +375,7 @@ static inline float gen_finite(struct rng *r)
     return f;
 }
 
-static inline struct str gen_str(struct rng *r, struct arena *a, size_t max)
+static struct str gen_str(struct rng *r, struct arena *a, size_t max)
 {
     static const char *const pieces[] = {"a", "Z9", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x9A\xA3"};
     size_t n = rng_below(r, 4) == 0 ? 0 : (size_t)rng_below(r, max), len = 0;
@@ -390,7 +392,7 @@ static inline struct str gen_str(struct rng *r, struct arena *a, size_t max)
 
 static void gen_struct(struct rng *r, struct arena *a, const struct table *t, void *p);
 
-static inline void *gen_words(struct rng *r, struct arena *a, uint32_t n)
+static void *gen_words(struct rng *r, struct arena *a, uint32_t n)
 {
     uint32_t *ids = arena_try_alloc(a, n * sizeof *ids);
     for (uint32_t i = 0; i < n; i++)
@@ -398,7 +400,7 @@ static inline void *gen_words(struct rng *r, struct arena *a, uint32_t n)
     return ids;
 }
 
-static inline void gen_field(struct rng *r, struct arena *a, const struct field *f, char *base)
+static void gen_field(struct rng *r, struct arena *a, const struct field *f, char *base)
 {
     char *at = base + f->offset;
     uint32_t n = f->max && rng_below(r, 4) ? (uint32_t)rng_below(r, f->max + 1ull) : 0;
@@ -467,7 +469,7 @@ static void gen_struct(struct rng *r, struct arena *a, const struct table *t, vo
     t->fix(r, p);
 }
 
-static inline void gen_message(struct rng *r, struct arena *a, enum msg_type type, struct msg *m)
+static void gen_message(struct rng *r, struct arena *a, enum msg_type type, struct msg *m)
 {
     memset(m, 0, sizeof *m);
     m->type = type;
@@ -477,12 +479,12 @@ static inline void gen_message(struct rng *r, struct arena *a, enum msg_type typ
 /* The name of the first field that differs, or NULL. */
 static const char *diff_struct(const struct table *t, const void *a, const void *b);
 
-static inline bool same_bytes(const void *a, const void *b, size_t n)
+static bool same_bytes(const void *a, const void *b, size_t n)
 {
     return n == 0 || memcmp(a, b, n) == 0;
 }
 
-static inline const char *diff_items(const struct field *f, const char *a, const char *b)
+static const char *diff_items(const struct field *f, const char *a, const char *b)
 {
     uint32_t n, n_b;
     memcpy(&n, a + f->count_offset, sizeof n);
@@ -503,7 +505,7 @@ static inline const char *diff_items(const struct field *f, const char *a, const
     return NULL;
 }
 
-static inline const char *diff_field(const struct field *f, const char *a, const char *b)
+static const char *diff_field(const struct field *f, const char *a, const char *b)
 {
     const void *x = a + f->offset, *y = b + f->offset;
     const struct u32_span *su = x, *sv = y;
@@ -542,7 +544,7 @@ static const char *diff_struct(const struct table *t, const void *a, const void 
     return NULL;
 }
 
-static inline const char *diff_message(const struct msg *a, const struct msg *b)
+static const char *diff_message(const struct msg *a, const struct msg *b)
 {
     if (a->type != b->type)
         return "type";
