@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Prints one streamed completion as its tokens arrive. Standard library only."""
+import argparse
+import json
+import sys
+import time
+import urllib.error
+import urllib.request
+
+
+def stream(url, body):
+    request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=120) as response:
+        for line in response:
+            if line.startswith(b"data: {"):
+                yield json.loads(line[6:])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--url", default="http://127.0.0.1:8000")
+    parser.add_argument("--prompt", required=True)
+    parser.add_argument("--max-tokens", type=int, default=48)
+    options = parser.parse_args()
+    body = {"prompt": options.prompt, "max_tokens": options.max_tokens, "temperature": 0, "stream": True,
+            "stream_options": {"include_usage": True}}
+    begin, first, usage = time.monotonic(), None, {}
+    print("\n" + options.prompt, end="", flush=True)
+    try:
+        for event in stream(options.url, body):
+            usage = event.get("usage") or usage
+            for choice in event["choices"]:
+                first = first or time.monotonic()
+                print(choice["text"], end="", flush=True)
+    except urllib.error.HTTPError as e:
+        sys.exit(f"\nthe gateway answered {e.code}: {e.read().decode(errors='replace')}")
+    except OSError as e:
+        sys.exit(f"\nthe stream broke: {e}")
+    n = usage.get("completion_tokens", 0)
+    if not n:
+        sys.exit("\nno token came")
+    seconds = max(time.monotonic() - first, 1e-9)
+    rate = f", then {(n - 1) / seconds:.0f} tokens/s" if n > 1 else ""
+    print(f"\n\n{n} tokens; the first after {(first - begin) * 1000:.0f} ms{rate}")
+
+
+if __name__ == "__main__":
+    main()

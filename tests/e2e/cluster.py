@@ -1,0 +1,184 @@
+"""Starts and looks after real Coxswain processes for a test. Everything it starts, it ends."""
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(os.environ.get("COX_BIN", ROOT / "build/release/bin"))
+SANITIZED = bool(os.environ.get("COX_SANITIZE"))
+SLOW = 4 if SANITIZED else 1  # how much longer a deadline may be
+
+
+def free_ports(n):
+    """n consecutive loopback ports below the ephemeral range that nobody listens on."""
+    for _ in range(200):
+        base = random.randrange(28000, 32000 - n)
+        held = []
+        try:
+            for port in range(base, base + n):
+                s = socket.socket()
+                held.append(s)
+                s.bind(("127.0.0.1", port))
+            return list(range(base, base + n))
+        except OSError:
+            continue
+        finally:
+            for s in held:
+                s.close()
+    raise RuntimeError("no free ports")
+
+
+def wait_for(what, condition, seconds=20.0):
+    """Polls until condition() is true and returns its value; fails with the words of `what`."""
+    end = time.monotonic() + seconds * SLOW
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds * SLOW:g} s: {what}")
+        time.sleep(0.02)
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def get(url, timeout=5.0, headers=None):
+    """(status, body text); status 0 when nobody answers."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers or {}), timeout=timeout) as r:
+            return r.status, r.read().decode()
+    except urllib.error.HTTPError as e:
+        return e.code, e.read().decode()
+    except (OSError, ValueError):
+        return 0, ""
+
+
+def run_cox(*args, timeout=20, **kwargs):
+    return subprocess.run([str(BIN / "cox"), *map(str, args)], capture_output=True, text=True,
+                          timeout=timeout * SLOW, **kwargs)
+
+
+class Cluster:
+    """`cox up null` on free ports. args are passed on."""
+
+    def __init__(self, *args, workers=2, tp=2, gateways=1, model="null", env=None):
+        self.folder = tempfile.TemporaryDirectory(prefix="coxtest-")
+        self.pids_file = Path(self.folder.name) / "pids"
+        self.log_path = Path(self.folder.name) / "log"
+        self.tmp = Path(self.folder.name) / "tmp"
+        self.tmp.mkdir()
+        ports = free_ports(gateways + 2 + workers)
+        self.ports = ports[:gateways]
+        self.head_port, self.admin_port = ports[gateways:gateways + 2]
+        self.worker_http_port = ports[gateways + 2]
+        self.command = [str(BIN / "cox"), "up", model, "--workers", str(workers), "--tp", str(tp),
+                        "--gateways", str(gateways), "--host", "127.0.0.1", "--port", str(self.ports[0]),
+                        "--head-port", str(self.head_port), "--admin-port", str(self.admin_port),
+                        "--worker-http-port", str(self.worker_http_port),
+                        "--print-pids", str(self.pids_file), *map(str, args)]
+        # Its own TMPDIR, so that a test can see that nothing is left there.
+        self.env = {**os.environ, "TMPDIR": str(self.tmp), **(env or {})}
+        self.process = None
+
+    def start(self, wait=True):
+        self.log_file = open(self.log_path, "wb")
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.log_file,
+                                        stderr=subprocess.STDOUT, env=self.env, start_new_session=True)
+        if wait:
+            self.wait_ready()
+        return self
+
+    def wait_ready(self, seconds=20.0):
+        def ready():
+            if self.process.poll() is not None:
+                raise AssertionError(f"cox up ended with {self.process.returncode}:\n{self.log()}")
+            return all(get(f"http://127.0.0.1:{p}/health")[0] == 200 for p in self.ports)
+
+        try:
+            wait_for("/health is 200", ready, seconds)
+        except AssertionError as e:
+            raise AssertionError(f"{e}\n{self.log()}") from None
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.ports[0]}"
+
+    @property
+    def admin(self):
+        return f"http://127.0.0.1:{self.admin_port}"
+
+    def log(self):
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def pids(self):
+        """{name: pid} as `cox up` last wrote it."""
+        found = {}
+        for line in self.pids_file.read_text().splitlines():
+            name, pid = line.split()[:2]
+            found[name] = int(pid)
+        return found
+
+    def pid(self, name):
+        return self.pids()[name]
+
+    def status(self):
+        code, body = get(self.admin + "/api/status")
+        assert code == 200, f"/api/status: {code} {body}"
+        return json.loads(body)
+
+    def running(self):
+        requests = self.status()["requests"]
+        return requests["running"] + requests["waiting"]
+
+    def wait_idle(self, seconds=10.0):
+        wait_for("no request is running or waiting", lambda: self.running() == 0, seconds)
+
+    def stop(self, sig=signal.SIGINT, seconds=10.0):
+        """Ends cox up; gives (exit status, seconds it took)."""
+        if self.process.poll() is None:
+            self.process.send_signal(sig)
+        begin = time.monotonic()
+        try:
+            self.process.wait(seconds)
+        finally:
+            self.kill()
+        return self.process.returncode, time.monotonic() - begin
+
+    def kill(self):
+        """The last resort, also of a failed test: no process of this cluster survives it."""
+        try:
+            pids = list(self.pids().values())
+        except (OSError, ValueError):
+            pids = []
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for pid in pids:
+            if alive(pid) and "cox" in Path(f"/proc/{pid}/comm").read_text():
+                os.kill(pid, signal.SIGKILL)
+        self.log_file.close()
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, kind, *_):
+        try:
+            self.stop()
+        finally:
+            if kind is not None:
+                print("---- log of cox up\n" + "\n".join(self.log().splitlines()[-150:]))
+            self.folder.cleanup()

@@ -1,0 +1,53 @@
+"""Fixtures, and the rule that a file of which every test was skipped counts as skipped in ctest."""
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from cluster import BIN, SLOW, Cluster  # noqa: E402
+
+outcomes = []
+
+
+def pytest_configure(config):
+    if config.pluginmanager.hasplugin("timeout") and not config.getoption("timeout", None):
+        config.option.timeout = 120 * SLOW
+
+
+def pytest_sessionstart(session):
+    missing = [n for n in ("cox", "cox-head", "cox-worker", "cox-gateway") if not (BIN / n).exists()]
+    if missing:
+        pytest.exit(f"not built: {', '.join(missing)} in {BIN}", returncode=3)
+
+
+def pytest_runtest_logreport(report):
+    if report.when == "call" or report.outcome != "passed":
+        outcomes.append(report.outcome)
+
+
+def pytest_sessionfinish(session, exitstatus):
+    if exitstatus == 0 and outcomes and set(outcomes) == {"skipped"}:
+        session.exitstatus = 77
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    cluster = item.funcargs.get("cluster") if hasattr(item, "funcargs") else None
+    if report.failed and cluster is not None:
+        report.sections.append(("log of cox up", "\n".join(cluster.log().splitlines()[-80:])))
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A running null cluster, shared by the tests of one file."""
+    with Cluster() as c:
+        yield c
+
+
+@pytest.fixture
+def http(cluster):
+    with httpx.Client(base_url=cluster.url, timeout=30.0 * SLOW) as client:
+        yield client

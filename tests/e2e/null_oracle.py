@@ -1,0 +1,50 @@
+"""What the null worker must answer, computed from docs/null-worker.md and nothing else."""
+
+MASK = (1 << 64) - 1
+
+
+def _fnv(h, word, n_bytes):
+    for byte in word.to_bytes(n_bytes, "little"):
+        h = ((h ^ byte) * 0x100000001B3) & MASK
+    return h
+
+
+def _finalise(h):
+    z = ((h ^ (h >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
+def token_ids(prompt, n, seed=0, i_prompt=0, i_choice=0, temperature=1.0, vocab_size=259):
+    """The n token ids that follow the prompt ids."""
+    if temperature == 0:
+        seed = i_prompt = i_choice = 0
+    h = _fnv(_fnv(_fnv(0xCBF29CE484222325, seed & MASK, 8), i_prompt, 4), i_choice, 4)
+    for token in prompt:
+        h = _fnv(h, token, 4)
+    out = []
+    for _ in range(n):
+        z = _finalise(h)
+        token = 97 + z % 26 if vocab_size < 16384 else 1000 + z % 10000
+        out.append(token)
+        h = _fnv(h, token, 4)
+    return out
+
+
+def text(prompt, n, **kwargs):
+    """The same for the byte tokenizer: prompt is text, so is the answer."""
+    ids = prompt.encode() if isinstance(prompt, str) else prompt
+    return bytes(token_ids(ids, n, **kwargs)).decode()
+
+
+def cut(answer, stops):
+    """(text, tokens that count, the stop) of an answer that ends before its first stop string: the one
+    that is complete first, of those complete at the same character the longest."""
+    best = None
+    for stop in stops:
+        at = answer.find(stop)
+        if at >= 0:
+            best = min(best or (len(answer) + 1, 0, ""), (at + len(stop), -len(stop), stop))
+    if best is None:
+        return answer, len(answer), None
+    return answer[:best[0] + best[1]], best[0], best[2]

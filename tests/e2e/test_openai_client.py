@@ -1,0 +1,84 @@
+"""The official openai package, unmodified, against a real cluster."""
+import null_oracle as oracle
+import openai
+import pytest
+from cluster import SLOW, Cluster
+
+KEY = "sk-e2e-test"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    # 20 ms a step: slow enough for a client's time-out to strike inside an answer.
+    with Cluster("--api-key", KEY, "--null-step-us", "20000") as c:
+        yield c
+
+
+@pytest.fixture
+def client(cluster):
+    return openai.OpenAI(base_url=cluster.url + "/v1", api_key=KEY, max_retries=0, timeout=30 * SLOW)
+
+
+def test_models(client):
+    assert [m.id for m in client.models.list()] == ["null"]
+    assert client.models.retrieve("null").id == "null"
+
+
+def test_completions(client):
+    got = client.completions.create(model="null", prompt="Once", max_tokens=10, temperature=0)
+    assert got.choices[0].text == oracle.text("Once", 10, temperature=0)
+    assert got.usage.completion_tokens == 10
+
+
+def test_chat(client):
+    got = client.chat.completions.create(model="null", messages=[{"role": "user", "content": "Hi"}], max_tokens=10,
+                                         seed=1)
+    assert len(got.choices[0].message.content) == 10 and got.choices[0].finish_reason == "length"
+    assert got.usage.completion_tokens == 10
+
+
+def test_streams(client):
+    pieces, usage = [], None
+    for chunk in client.chat.completions.create(model="null", messages=[{"role": "user", "content": "Hi"}],
+                                                max_tokens=10, seed=1, stream=True,
+                                                stream_options={"include_usage": True}):
+        usage = chunk.usage or usage
+        pieces += [c.delta.content or "" for c in chunk.choices]
+    whole = client.chat.completions.create(model="null", messages=[{"role": "user", "content": "Hi"}], max_tokens=10,
+                                           seed=1)
+    assert "".join(pieces) == whole.choices[0].message.content
+    assert usage.completion_tokens == 10
+    text = "".join(c.choices[0].text for c in client.completions.create(
+        model="null", prompt="Once", max_tokens=10, temperature=0, stream=True))
+    assert text == oracle.text("Once", 10, temperature=0)
+
+
+def test_several_choices(client):
+    got = client.chat.completions.create(model="null", messages=[{"role": "user", "content": "Hi"}], max_tokens=20,
+                                         n=4, temperature=1)
+    assert len({c.message.content for c in got.choices}) == 4
+
+
+def test_errors(client, cluster):
+    with pytest.raises(openai.NotFoundError) as e:
+        client.completions.create(model="nobody", prompt="x")
+    assert e.value.code == "model_not_found"
+    with pytest.raises(openai.BadRequestError) as e:
+        client.completions.create(model="null", prompt="x", temperature=5)
+    assert e.value.param == "temperature"
+    with pytest.raises(openai.AuthenticationError):
+        openai.OpenAI(base_url=cluster.url + "/v1", api_key="wrong", max_retries=0).models.list()
+
+
+def test_timeout_cancels(client, cluster):
+    with pytest.raises(openai.APITimeoutError):
+        client.with_options(timeout=0.5).completions.create(model="null", prompt="x", max_tokens=2000)
+    cluster.wait_idle()
+
+
+def test_closing_a_stream_cancels(client, cluster):
+    stream = client.completions.create(model="null", prompt="x", max_tokens=2000, stream=True)
+    next(iter(stream))
+    assert cluster.running() == 1
+    stream.close()
+    cluster.wait_idle()

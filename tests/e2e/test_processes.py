@@ -1,0 +1,212 @@
+"""Processes: how a cluster comes up, what it refuses, and that it leaves nothing behind."""
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import httpx
+import null_oracle as oracle
+import pytest
+from cluster import BIN, SLOW, Cluster, alive, free_ports, get, run_cox, wait_for
+
+
+def test_health_is_503_until_a_group_serves():
+    c = Cluster(workers=1, tp=2)  # half a group: it never serves
+    c.start(wait=False)
+    try:
+        code = wait_for("the gateway answers", lambda: get(c.url + "/health")[0])
+        assert code == 503
+        wait_for("the one worker is known", lambda: get(c.admin + "/api/status")[0] == 200 and c.status()["workers"])
+        assert get(c.url + "/health")[0] == 503 and not c.status()["healthy"]
+        assert get(c.url + "/livez")[0] == 200
+    finally:
+        c.stop()
+
+
+def test_pids_and_names():
+    with Cluster() as c:
+        pids = c.pids()
+        assert {"head", "worker-0", "worker-1"} <= set(pids) and any(n.startswith("gateway") for n in pids)
+        assert len(set(pids.values())) == len(pids) and c.process.pid not in pids.values()
+        comm = {n: Path(f"/proc/{p}/comm").read_text().strip() for n, p in pids.items()}
+        assert comm["head"] == "cox-head" and comm["worker-0"] == "cox-worker"
+
+
+def everything_of(c):
+    """The pids of cox up and of all its children, by parent, not only by what it says itself."""
+    out = subprocess.run(["ps", "-eo", "pid=,pgid=,sid="], capture_output=True, text=True, check=True).stdout
+    return {int(line.split()[0]) for line in out.splitlines() if int(line.split()[2]) == c.process.pid}
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "term"])
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
+def test_ctrl_c_leaves_nothing(sig, busy):
+    c = Cluster("--null-step-us", "20000").start()
+    try:
+        processes = everything_of(c) | set(c.pids().values())
+        assert len(processes) >= 5
+        assert any(c.tmp.iterdir()), "the throw-away keys should be under TMPDIR"
+        if busy:
+            s = socket.create_connection(("127.0.0.1", c.ports[0]))
+            body = b'{"model":"null","prompt":"x","max_tokens":3000,"stream":true}'
+            s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            assert b"200" in s.recv(100)
+        os.killpg(c.process.pid, sig) if sig == signal.SIGINT else c.process.send_signal(sig)
+        begin = time.monotonic()
+        c.process.wait(10 * SLOW)
+        assert time.monotonic() - begin < 2.2 * SLOW
+        assert c.process.returncode in (0, 128 + sig, -sig), c.log()
+        left = [p for p in processes if alive(p)]
+        assert not left, f"still running: {left}"
+        assert not list(c.tmp.rglob("*")), f"left behind: {list(c.tmp.rglob('*'))}"
+    finally:
+        c.kill()
+
+
+def test_children_die_with_a_killed_cox_up():
+    c = Cluster().start()
+    processes = set(c.pids().values())
+    c.process.kill()
+    c.process.wait()
+    try:
+        wait_for("all children are gone", lambda: not any(alive(p) for p in processes), 10)
+    finally:
+        c.kill()
+
+
+@pytest.mark.parametrize("which", ["gateway", "head", "admin"])
+def test_port_in_use(which):
+    c = Cluster()
+    port = {"gateway": c.ports[0], "head": c.head_port, "admin": c.admin_port}[which]
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind(("127.0.0.1", port))
+        s.listen()
+        c.start(wait=False)
+        try:
+            c.process.wait(10 * SLOW)
+            assert c.process.returncode not in (0, None) and str(port) in c.log() and "in use" in c.log(), c.log()
+        finally:
+            c.kill()
+
+
+def start(*args, log, **kwargs):
+    return subprocess.Popen([str(a) for a in args], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                            **kwargs)
+
+
+def end(process):
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+
+
+def keys_dirs(c):
+    return [p for p in c.tmp.rglob("*") if p.is_dir() and any(f.is_file() for f in p.iterdir())]
+
+
+def test_wrong_keys_are_refused(tmp_path):
+    """A worker with another cluster's keys never becomes one of ours, and says why it does not."""
+    with Cluster() as ours, Cluster() as theirs:
+        keys = keys_dirs(theirs)
+        assert keys, "no keys folder under TMPDIR"
+        with open(tmp_path / "log", "wb") as log:
+            w = start(BIN / "cox-worker", "--model", "null", "--device", "null", "--head",
+                      f"127.0.0.1:{ours.head_port}", "--keys-dir", keys[0], "--tp", 2,
+                      "--http-port", free_ports(1)[0], log=log)
+            try:
+                time.sleep(3)
+                assert len(ours.status()["workers"]) == 2
+            finally:
+                end(w)
+        assert get(ours.url + "/health")[0] == 200
+
+
+def test_insecure_worker_is_refused(tmp_path):
+    with Cluster() as c, open(tmp_path / "log", "wb") as log:
+        w = start(BIN / "cox-worker", "--model", "null", "--device", "null", "--head", f"127.0.0.1:{c.head_port}",
+                  "--insecure", "--tp", 2, "--http-port", free_ports(1)[0], log=log)
+        try:
+            time.sleep(3)
+            assert len(c.status()["workers"]) == 2
+        finally:
+            end(w)
+
+
+def test_garbage_on_the_head_port():
+    """Bytes that are no ZeroMQ, and a half handshake, do not disturb a running cluster."""
+    with Cluster() as c:
+        for junk in (b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096), b"\xff" + b"\0" * 8 + b"\x7f\x03\x01CURVE"):
+            with socket.create_connection(("127.0.0.1", c.head_port)) as s:
+                s.sendall(junk)
+        answer = httpx.post(c.url + "/v1/completions", json={"model": "null", "prompt": "a", "max_tokens": 5,
+                                                             "temperature": 0}, timeout=20).json()
+        assert answer["choices"][0]["text"] == oracle.text("a", 5, temperature=0)
+
+
+def test_join_token_adds_a_worker(tmp_path):
+    """A worker started by hand with a join token becomes a spare, then part of a group."""
+    with Cluster() as c, open(tmp_path / "log", "wb") as log:
+        keys = keys_dirs(c)
+        assert keys
+        made = run_cox("join-token", "--head", f"127.0.0.1:{c.head_port}", "--keys-dir", keys[0])
+        assert made.returncode == 0, made.stderr
+        token = made.stdout.strip().splitlines()[-1]
+        w = start(BIN / "cox-worker", "--model", "null", "--device", "null", "--join", token, "--tp", 2,
+                  "--http-port", free_ports(1)[0], log=log)
+        try:
+            wait_for("a third worker", lambda: len(c.status()["workers"]) == 3)
+            assert sorted(x["state"] for x in c.status()["workers"]) == ["free", "ready", "ready"]
+        finally:
+            end(w)
+
+
+def test_idle_cluster_is_quiet():
+    """An idle cluster uses under 1 % of a core, an idle head at most 25 MB."""
+    if SLOW > 1:
+        pytest.skip("sanitizers change both")
+    with Cluster() as c:
+        time.sleep(1)
+
+        def ticks():
+            total = 0
+            for pid in [*c.pids().values(), c.process.pid]:
+                fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+                total += int(fields[11]) + int(fields[12])
+            return total
+
+        before = ticks()
+        time.sleep(5)
+        share = (ticks() - before) / os.sysconf("SC_CLK_TCK") / 5
+        assert share < 0.05, f"{share:.1%} of a core"
+        rss = [line for line in Path(f"/proc/{c.pid('head')}/smaps_rollup").read_text().splitlines()
+               if line.startswith("Rss:")]
+        assert int(rss[0].split()[1]) <= 25 * 1024, rss
+
+
+@pytest.mark.parametrize("args,words", [
+    (["up", "null", "--no-such-flag"], ["no-such-flag"]),
+    (["up"], ["model"]),
+    (["statsu"], ["status"]),
+    (["up", "null", "--tp", "nonsense"], ["tp"]),
+    (["status", "--address", "127.0.0.1:1"], ["127.0.0.1:1"]),
+    (["up", "/no/such/model"], ["/no/such/model"]),
+])
+def test_bad_command_lines(args, words):
+    done = run_cox(*args)
+    assert done.returncode != 0
+    for word in words:
+        assert word in (done.stderr + done.stdout).lower(), done.stderr
+
+
+def test_version_and_help():
+    assert run_cox("version").stdout.strip()
+    shown = run_cox("help")
+    assert shown.returncode == 0
+    for command in ("up", "status", "drain", "join-token"):
+        assert command in shown.stdout
+    for program in ("cox-head", "cox-worker", "cox-gateway"):
+        done = subprocess.run([str(BIN / program), "--help"], capture_output=True, text=True, timeout=20)
+        assert done.returncode == 0 and "--keys-dir" in done.stdout
