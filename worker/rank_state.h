@@ -7,7 +7,14 @@
  */
 #include "proto/messages.h"
 
-enum rank_phase { RANK_IDLE, RANK_FORMING, RANK_JOINING, RANK_READY, RANK_ABORTING, RANK_PHASE_COUNT };
+enum rank_phase {
+    RANK_IDLE,
+    RANK_FORMING,
+    RANK_JOINING,
+    RANK_READY,
+    RANK_ABORTING,
+    RANK_PHASE_COUNT
+};
 
 /* What the owner has to do, in order. */
 enum rank_action {
@@ -27,18 +34,18 @@ enum rank_action {
 
 struct rank_state {
     enum rank_phase phase;
-    uint64_t term_seen;        /* highest term in any message */
-    uint64_t term_epoch;       /* of the formation we are in; never goes back */
-    uint64_t comm_epoch;       /* of the communicator we join, hold or abort; 0: none. In Hello */
+    uint64_t term_seen;  /* highest term in any message */
+    uint64_t term_epoch; /* of the formation we are in; never goes back */
+    uint64_t comm_epoch; /* of the communicator we join, hold or abort; 0: none. In Hello */
     uint64_t group_id;
     uint32_t tp, pp, rank, stage;
     uint64_t step_received, step_executed;
-    bool gap_sent;             /* one Gap per hole */
-    bool make_id;              /* this rank makes the communicator's id */
-    bool form_pending;         /* a Form arrived while aborting: it is acted on after the abort */
-    bool join_pending;         /* and its Join too (the owner keeps the id) */
-    /* Epochs of the Aborts that wait for the abort's end: after rank_state_on_aborted the owner sends
-     * Aborted for each of them, whatever else the call asks for. */
+    bool gap_sent;     /* one Gap per hole */
+    bool make_id;      /* this rank makes the communicator's id */
+    bool form_pending; /* a Form arrived while aborting: it is acted on after the abort */
+    bool join_pending; /* and its Join too (the owner keeps the id) */
+    /* Epochs of the Aborts that wait for the abort's end: after rank_state_on_aborted the owner
+     * sends Aborted for each of them, whatever else the call asks for. */
     uint64_t answers[RANK_ANSWERS_MAX];
     uint32_t n_answers;
     uint64_t n_stale;
@@ -50,8 +57,8 @@ void rank_state_see_term(struct rank_state *s, uint64_t term);
 enum rank_action rank_state_on_form(struct rank_state *s, const struct msg_form *m);
 enum rank_action rank_state_on_join(struct rank_state *s, const struct msg_join *m);
 enum rank_action rank_state_on_abort(struct rank_state *s, const struct msg_abort *m);
-/* RANK_IGNORE with m->term_epoch above s->term_epoch: not ours to reset; the owner answers Formed with
- * STATUS_INVALID, so that the head need not wait for its time-out. */
+/* RANK_IGNORE with m->term_epoch above s->term_epoch: not ours to reset; the owner answers Formed
+ * with STATUS_INVALID, so that the head need not wait for its time-out. */
 enum rank_action rank_state_on_reset(struct rank_state *s, const struct msg_reset *m);
 /* RANK_EXECUTE counts the step as received. */
 enum rank_action rank_state_on_plan(struct rank_state *s, const struct msg_plan *m);

@@ -1,0 +1,324 @@
+#include "worker/compute.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+#include "proto/codec.h"
+
+enum { JOB_FREE_MAX = 8, JOB_ARENA_LIMIT = 256 << 20, TIMER_SLACK_NS = 1000 };
+
+struct job {
+    struct job *next;
+    enum job_kind kind;
+    bool dropped;
+    uint64_t term_epoch, step, session, frame_bytes;
+    struct arena arena; /* the plan on the way in, the result beside it on the way out */
+    struct msg msg;     /* JOB_PLAN; JOB_JOIN: the Form and, in id, the Join */
+    struct bytes id;
+    enum status status;
+    struct error error;
+    struct msg_result result;
+};
+
+struct job_list {
+    struct job *first, *last;
+    uint32_t n;
+};
+
+struct compute {
+    struct compute_options o;
+    struct loop_wakeup *wakeup;
+    pthread_t thread;
+    bool started;
+    _Atomic bool busy;
+    struct job_list free_jobs; /* loop thread only */
+    pthread_mutex_t mutex;     /* of what follows */
+    pthread_cond_t wake;
+    struct job_list queue, done;
+    bool stop;
+};
+
+static void list_push(struct job_list *l, struct job *j)
+{
+    j->next = NULL;
+    if (l->last)
+        l->last->next = j;
+    else
+        l->first = j;
+    l->last = j;
+    l->n++;
+}
+
+static struct job *list_pop(struct job_list *l)
+{
+    struct job *j = l->first;
+    if (!j)
+        return NULL;
+    l->first = j->next;
+    if (!l->first)
+        l->last = NULL;
+    l->n--;
+    return j;
+}
+
+static void job_free(struct job *j)
+{
+    arena_fini(&j->arena);
+    mem_free(j);
+}
+
+static void list_free(struct job_list *l)
+{
+    for (struct job *j; (j = list_pop(l));)
+        job_free(j);
+}
+
+/* ---- compute thread
+ * ------------------------------------------------------------------------------ */
+
+static void run_join(struct executor *e, struct job *j)
+{
+    const struct msg_form *f = &j->msg.form;
+    j->status = e->ops->join_comm(e,
+                                  &(struct executor_comm){.term_epoch = f->term_epoch,
+                                                          .tp = f->tp,
+                                                          .pp = f->pp,
+                                                          .rank = f->rank,
+                                                          .stage = f->stage,
+                                                          .isa_level = f->isa_level,
+                                                          .addresses = f->comm_addresses,
+                                                          .n_addresses = f->n_comm_addresses,
+                                                          .n_blocks = f->n_blocks,
+                                                          .id = j->id},
+                                  &j->error);
+}
+
+static void run_job(struct compute *c, struct job *j, uint64_t wait_ns)
+{
+    struct executor *e = c->o.executor;
+    switch (j->kind) {
+    case JOB_PLAN:
+        atomic_store(&c->busy, true);
+        j->status = e->ops->step(e, &j->msg.plan, &j->arena, &j->result, &j->error);
+        j->result.wait_ns = wait_ns;
+        atomic_store(&c->busy, false);
+        break;
+    case JOB_JOIN:
+        run_join(e, j);
+        break;
+    case JOB_RESET:
+        j->status = e->ops->reset(e, &j->error);
+        break;
+    case JOB_ABORT:
+        e->ops->abort_comm(e);
+        j->status = STATUS_OK;
+        break;
+    default:
+        assert(false);
+    }
+}
+
+static void *compute_main(void *arg)
+{
+    struct compute *c = arg;
+    /* Steps may be shorter than the kernel's default slack of 50 us. */
+    (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0);
+    (void)prctl(PR_SET_NAME, "compute", 0, 0, 0);
+    pthread_mutex_lock(&c->mutex);
+    for (;;) {
+        uint64_t waiting_since = clock_mono_ns();
+        while (!c->stop && !c->queue.first)
+            pthread_cond_wait(&c->wake, &c->mutex);
+        if (c->stop)
+            break;
+        struct job *j = list_pop(&c->queue);
+        pthread_mutex_unlock(&c->mutex);
+        run_job(c, j, clock_mono_ns() - waiting_since);
+        pthread_mutex_lock(&c->mutex);
+        list_push(&c->done, j);
+        loop_wake(c->wakeup);
+    }
+    pthread_mutex_unlock(&c->mutex);
+    return NULL;
+}
+
+/* ---- loop thread
+ * --------------------------------------------------------------------------------- */
+
+static struct job *job_take(struct compute *c, enum job_kind kind)
+{
+    struct job *j = list_pop(&c->free_jobs);
+    if (!j) {
+        j = mem_zalloc(sizeof *j);
+        arena_init(&j->arena, JOB_ARENA_LIMIT);
+    }
+    j->kind = kind;
+    j->dropped = false;
+    j->term_epoch = j->step = j->session = j->frame_bytes = 0;
+    j->status = STATUS_OK;
+    j->error.text[0] = '\0';
+    return j;
+}
+
+static void job_give_back(struct compute *c, struct job *j)
+{
+    if (c->free_jobs.n >= JOB_FREE_MAX) {
+        job_free(j);
+        return;
+    }
+    arena_reset(&j->arena);
+    list_push(&c->free_jobs, j);
+}
+
+static void push(struct compute *c, struct job *j)
+{
+    pthread_mutex_lock(&c->mutex);
+    list_push(&c->queue, j);
+    pthread_cond_signal(&c->wake);
+    pthread_mutex_unlock(&c->mutex);
+}
+
+static void on_wake(void *ctx)
+{
+    struct compute *c = ctx;
+    for (;;) {
+        pthread_mutex_lock(&c->mutex);
+        struct job *j = list_pop(&c->done);
+        pthread_mutex_unlock(&c->mutex);
+        if (!j)
+            return;
+        c->o.on_done(c->o.ctx, &(struct job_done){.kind = j->kind,
+                                                  .dropped = j->dropped,
+                                                  .term_epoch = j->term_epoch,
+                                                  .step = j->step,
+                                                  .session = j->session,
+                                                  .frame_bytes = j->frame_bytes,
+                                                  .status = j->status,
+                                                  .error = &j->error,
+                                                  .result = j->kind == JOB_PLAN && !j->dropped &&
+                                                                    j->status == STATUS_OK
+                                                                ? &j->result
+                                                                : NULL});
+        job_give_back(c, j);
+    }
+}
+
+enum status compute_start(struct loop *l, const struct compute_options *o, struct compute **out,
+                          struct error *err)
+{
+    struct compute *c = mem_zalloc(sizeof *c);
+    c->o = *o;
+    pthread_mutex_init(&c->mutex, NULL);
+    pthread_cond_init(&c->wake, NULL);
+    c->wakeup = loop_wakeup_new(l, on_wake, c);
+    int rc = pthread_create(&c->thread, NULL, compute_main, c);
+    if (rc != 0) {
+        compute_stop(c);
+        return error_set(err, STATUS_LIMIT, "compute thread: %s", strerror(rc));
+    }
+    c->started = true;
+    *out = c;
+    return STATUS_OK;
+}
+
+enum status compute_push_plan(struct compute *c, const struct msg_plan *p, uint64_t session,
+                              uint64_t frame_bytes, struct error *err)
+{
+    pthread_mutex_lock(&c->mutex);
+    uint32_t n = c->queue.n + c->done.n;
+    pthread_mutex_unlock(&c->mutex);
+    if (n >= COMPUTE_QUEUE_MAX)
+        return error_set(err, STATUS_LIMIT, "%u plans wait to be executed on this rank", n);
+    struct job *j = job_take(c, JOB_PLAN);
+    enum status s = msg_copy(&(struct msg){.type = MSG_PLAN, .plan = *p}, &j->arena, &j->msg);
+    if (s != STATUS_OK) {
+        job_give_back(c, j);
+        return error_set(err, s, "no memory for a plan of %llu bytes",
+                         (unsigned long long)frame_bytes);
+    }
+    j->term_epoch = p->term_epoch;
+    j->step = p->step;
+    j->session = session;
+    j->frame_bytes = frame_bytes;
+    push(c, j);
+    return STATUS_OK;
+}
+
+enum status compute_push_join(struct compute *c, const struct executor_comm *comm,
+                              struct error *err)
+{
+    struct job *j = job_take(c, JOB_JOIN);
+    struct msg form = {.type = MSG_FORM,
+                       .form = {.term_epoch = comm->term_epoch,
+                                .tp = comm->tp,
+                                .pp = comm->pp,
+                                .rank = comm->rank,
+                                .stage = comm->stage,
+                                .isa_level = comm->isa_level,
+                                .comm_addresses = comm->addresses,
+                                .n_comm_addresses = comm->n_addresses,
+                                .n_blocks = comm->n_blocks}};
+    enum status s = msg_copy(&form, &j->arena, &j->msg);
+    uint8_t *id = arena_try_alloc(&j->arena, comm->id.n ? comm->id.n : 1);
+    if (s != STATUS_OK || !id) {
+        job_give_back(c, j);
+        return error_set(err, STATUS_NO_MEMORY, "no memory for a join");
+    }
+    if (comm->id.n > 0)
+        memcpy(id, comm->id.ptr, comm->id.n);
+    j->id = (struct bytes){id, comm->id.n};
+    j->term_epoch = comm->term_epoch;
+    push(c, j);
+    return STATUS_OK;
+}
+
+void compute_push_reset(struct compute *c, uint64_t term_epoch)
+{
+    struct job *j = job_take(c, JOB_RESET);
+    j->term_epoch = term_epoch;
+    push(c, j);
+}
+
+void compute_push_abort(struct compute *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    for (struct job *j; (j = list_pop(&c->queue));) {
+        j->dropped = true;
+        list_push(&c->done, j);
+    }
+    pthread_mutex_unlock(&c->mutex);
+    /* Before the job is in the queue: abort_comm clears the interrupt, which must not come later. */
+    c->o.executor->ops->interrupt(c->o.executor);
+    push(c, job_take(c, JOB_ABORT));
+    loop_wake(c->wakeup);
+}
+
+bool compute_busy(const struct compute *c)
+{
+    return atomic_load(&c->busy);
+}
+
+void compute_stop(struct compute *c)
+{
+    if (!c)
+        return;
+    pthread_mutex_lock(&c->mutex);
+    c->stop = true;
+    pthread_cond_signal(&c->wake);
+    pthread_mutex_unlock(&c->mutex);
+    if (c->started) {
+        c->o.executor->ops->interrupt(c->o.executor);
+        pthread_join(c->thread, NULL);
+    }
+    list_free(&c->queue);
+    list_free(&c->done);
+    list_free(&c->free_jobs);
+    loop_wakeup_free(c->wakeup);
+    pthread_cond_destroy(&c->wake);
+    pthread_mutex_destroy(&c->mutex);
+    mem_free(c);
+}

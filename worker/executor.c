@@ -1,0 +1,46 @@
+#include "worker/executor.h"
+
+#include <sodium.h>
+
+/* Keys in alphabetical order, no blanks: the text, not only its meaning, is the identity. */
+void executor_config_hash(const struct config_identity *c, uint8_t out[32])
+{
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    strbuf_printf(&b,
+                  "{\"block_size\":%u,\"dtype\":\"%s\",\"kv_dtype\":\"%s\",\"max_model_len\":%u,",
+                  c->block_size, c->dtype, c->kv_dtype, c->max_model_len);
+    strbuf_append_c(&b, "\"model\":");
+    strbuf_append_json(&b, c->model_hashes);
+    strbuf_printf(&b, ",\"pp\":%u,\"protocol\":%u,\"quantisation\":\"%s\",\"tp\":%u,", c->pp,
+                  PROTOCOL_MAJOR, c->quantisation, c->tp);
+    strbuf_printf(&b, "\"vocab_size\":%u}", c->vocab_size);
+    crypto_hash_sha256(out, (const unsigned char *)b.ptr, b.len);
+    strbuf_fini(&b);
+}
+
+enum status executor_open(const struct worker_options *o, struct executor **out, struct error *err)
+{
+    switch ((enum worker_device)o->device) {
+    case WORKER_DEVICE_CUDA:
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "--device cuda: this cox-worker was built without the CUDA backend");
+    case WORKER_DEVICE_CPU:
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "--device cpu: this cox-worker was built without the CPU backend; "
+                         "--device null answers without a model");
+    case WORKER_DEVICE_AUTO: {
+        struct str model = str_from(o->model);
+        if (!str_eq_c(model, "null"))
+            return error_set(err, STATUS_UNSUPPORTED,
+                             "--device auto: this cox-worker was built without the CPU and CUDA "
+                             "backends, so no device can run \"" STR_FMT
+                             "\"; --device null answers without a model",
+                             STR_ARG(model));
+        return executor_null_open(o, out, err);
+    }
+    case WORKER_DEVICE_NULL:
+        return executor_null_open(o, out, err);
+    }
+    return error_set(err, STATUS_INVALID, "--device: unknown");
+}

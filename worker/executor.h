@@ -1,0 +1,79 @@
+#pragma once
+/* One device behind one vtable: what turns a plan into tokens. The null device is executor_null.c;
+ * the CPU and CUDA runners fill the same table. `struct executor` is embedded first.
+ *
+ * Threads: open, info, make_comm_id, interrupt and close are called on the loop's thread (close
+ * with the compute thread gone); join_comm, abort_comm, reset and step on the compute thread, one
+ * at a time, and may block. interrupt makes whatever blocks there return soon with STATUS_CLOSED;
+ * abort_comm follows and clears it. */
+#include <stdatomic.h>
+
+#include "common/base/arena.h"
+#include "proto/messages.h"
+#include "worker/options.h"
+#include "worker/sequences.h"
+
+#define COMM_ID_MAX_BYTES 512u
+
+/* What Hello says and the start-up memory table prints. Strings are owned by the executor. */
+struct executor_info {
+    enum device_kind device;
+    struct str device_name, model;
+    uint64_t memory_bytes; /* of the device */
+    uint32_t isa_level;
+    uint8_t config_hash[32];
+    int32_t shard_rank, shard_stage;
+    uint64_t weights_bytes, activation_bytes, kv_bytes;
+    struct sequences_limits limits; /* model length, vocabulary, KV groups */
+};
+
+/* What a Form says, as the communicator needs it. Borrowed for the call. */
+struct executor_comm {
+    uint64_t term_epoch;
+    uint32_t tp, pp, rank, stage, isa_level;
+    const struct str *addresses; /* stage-major, [n_addresses] */
+    uint32_t n_addresses;
+    struct u32_span n_blocks; /* per KV group, agreed */
+    struct bytes id;
+};
+
+struct executor;
+struct executor_ops {
+    const struct executor_info *(*info)(const struct executor *e);
+    /* Rank 0: an id that every rank gets in Join. *n: room, then bytes used. */
+    enum status (*make_comm_id)(struct executor *e, uint8_t *out, uint32_t *n, struct error *err);
+    enum status (*join_comm)(struct executor *e, const struct executor_comm *c, struct error *err);
+    void (*abort_comm)(struct executor *e); /* drops the sequences too; keeps the weights */
+    enum status (*reset)(struct executor *e, struct error *err); /* drops the sequences only */
+    /* Executes the plan whole or, when it is refused (STATUS_PROTOCOL), not at all. items of *out
+     * are on the arena; only rank 0 of the last stage fills them. STATUS_CLOSED: interrupted.
+     * Anything else: the communicator or the device failed. */
+    enum status (*step)(struct executor *e, const struct msg_plan *p, struct arena *arena,
+                        struct msg_result *out, struct error *err);
+    void (*interrupt)(struct executor *e);
+    void (*close)(struct executor *e);
+};
+
+struct executor {
+    const struct executor_ops *ops;
+    _Atomic uint64_t progress; /* bumped per operator: "alive but stuck" differs from "slow" */
+};
+
+static inline void executor_bump(struct executor *e)
+{
+    atomic_fetch_add_explicit(&e->progress, 1, memory_order_relaxed);
+}
+
+/* Picks the device that the options ask for and opens it. STATUS_UNSUPPORTED names what this build
+ * lacks. */
+MUST_USE enum status executor_open(const struct worker_options *o, struct executor **out,
+                                   struct error *err);
+MUST_USE enum status executor_null_open(const struct worker_options *o, struct executor **out,
+                                        struct error *err);
+/* SHA-256 over the canonical JSON of docs/protocol.md, "Configuration hash". */
+struct config_identity {
+    struct str model_hashes; /* of the model's files; the null device: its name */
+    const char *dtype, *quantisation, *kv_dtype;
+    uint32_t block_size, tp, pp, max_model_len, vocab_size;
+};
+void executor_config_hash(const struct config_identity *c, uint8_t out[32]);

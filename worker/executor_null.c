@@ -1,0 +1,376 @@
+#include "worker/executor.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/mem.h"
+#include "common/base/random.h"
+#include "common/model/model_info.h"
+#include "proto/null_tokens.h"
+
+/* The null device (docs/null-worker.md): real sequences and block tables, no tensors. Every rank
+ * computes every token by the rule, so ranks need not talk and the communicator is only its id,
+ * compared with what this rank made. The first two failures a rank can show, a join that fails and
+ * a step that hangs, can be asked for, so that recovery is tested on the shipped binary. */
+
+enum { NULL_ID_BYTES = 16, NULL_BLOCKS_DEFAULT = 8192, NULL_BYTES_PER_TOKEN = 4 };
+#define NULL_SLEEP_PIECE_NS (100 * NS_PER_MS)
+#define NULL_LOGPROBS_MAX   64u
+
+struct executor_null {
+    struct executor base;
+    struct executor_info info;
+    struct model_info model;
+    char *served_name;
+    struct sequences *sequences;
+    struct null_hash *hashes; /* [n_hashes] by slot: of the ids hashed so far */
+    uint32_t *hashed;         /* how many those are */
+    uint32_t n_hashes;
+    bool answers;                   /* rank 0 of the last stage */
+    uint8_t made_id[NULL_ID_BYTES]; /* by this rank; loop thread writes before Join */
+    bool has_made_id;
+    uint64_t step_ns, token_ns, debt_ns;
+    uint64_t fail_joins, stall_after, n_steps;
+    pthread_mutex_t mutex; /* of interrupted */
+    pthread_cond_t wake;
+    bool interrupted;
+};
+
+static struct executor_null *of(struct executor *e)
+{
+    return (struct executor_null *)e;
+}
+
+static const struct executor_info *null_info(const struct executor *e)
+{
+    return &((const struct executor_null *)e)->info;
+}
+
+static enum status null_make_comm_id(struct executor *e, uint8_t *out, uint32_t *n,
+                                     struct error *err)
+{
+    struct executor_null *x = of(e);
+    if (*n < NULL_ID_BYTES)
+        return error_set(err, STATUS_LIMIT, "no room for a communicator id");
+    random_secure(x->made_id, NULL_ID_BYTES);
+    x->has_made_id = true;
+    memcpy(out, x->made_id, NULL_ID_BYTES);
+    *n = NULL_ID_BYTES;
+    return STATUS_OK;
+}
+
+static enum status null_join_comm(struct executor *e, const struct executor_comm *c,
+                                  struct error *err)
+{
+    struct executor_null *x = of(e);
+    if (x->fail_joins > 0) {
+        x->fail_joins--;
+        return error_set(err, STATUS_IO, "--null-fail-join: this join was asked to fail");
+    }
+    if (c->id.n != NULL_ID_BYTES)
+        return error_set(err, STATUS_INVALID, "communicator id of %u bytes, want %d", c->id.n,
+                         NULL_ID_BYTES);
+    bool first = c->rank == 0 && c->stage == 0;
+    if (first && (!x->has_made_id || memcmp(c->id.ptr, x->made_id, NULL_ID_BYTES) != 0))
+        return error_set(err, STATUS_INVALID, "this is not the communicator id that rank 0 made");
+    x->has_made_id = false;
+    x->answers = c->rank == 0 && c->stage + 1 == c->pp;
+    executor_bump(e);
+    return sequences_reset(x->sequences, c->n_blocks, err);
+}
+
+static void null_abort_comm(struct executor *e)
+{
+    struct executor_null *x = of(e);
+    struct error err;
+    if (sequences_reset(x->sequences, (struct u32_span){0}, &err) != STATUS_OK)
+        log_error("null_abort_failed", "error=%s", log_quote(err.text));
+    pthread_mutex_lock(&x->mutex);
+    x->interrupted = false;
+    pthread_mutex_unlock(&x->mutex);
+    x->debt_ns = 0;
+}
+
+static enum status null_reset(struct executor *e, struct error *err)
+{
+    return sequences_reset(of(e)->sequences, (struct u32_span){0}, err);
+}
+
+static void null_interrupt(struct executor *e)
+{
+    struct executor_null *x = of(e);
+    pthread_mutex_lock(&x->mutex);
+    x->interrupted = true;
+    pthread_cond_broadcast(&x->wake);
+    pthread_mutex_unlock(&x->mutex);
+}
+
+/* Sleeps until the deadline, with a sign of progress each piece. False when interrupted. */
+static bool sleep_until(struct executor_null *x, uint64_t deadline_ns, bool show_progress)
+{
+    pthread_mutex_lock(&x->mutex);
+    uint64_t now = clock_mono_ns();
+    while (!x->interrupted && now < deadline_ns) {
+        uint64_t until =
+            deadline_ns - now > NULL_SLEEP_PIECE_NS ? now + NULL_SLEEP_PIECE_NS : deadline_ns;
+        struct timespec t = {(time_t)(until / NS_PER_S), (long)(until % NS_PER_S)};
+        pthread_cond_timedwait(&x->wake, &x->mutex, &t);
+        if (show_progress)
+            executor_bump(&x->base);
+        now = clock_mono_ns();
+    }
+    bool ok = !x->interrupted;
+    pthread_mutex_unlock(&x->mutex);
+    return ok;
+}
+
+/* A step shorter than a sleep can be is paid for by later steps: the mean is right. */
+static bool spend_time(struct executor_null *x, const struct msg_plan *p, uint64_t started_ns)
+{
+    uint64_t n_tokens = 0;
+    for (uint32_t i = 0; i < p->n_runs; i++)
+        n_tokens += p->runs[i].n_tokens;
+    uint64_t cost_ns = x->step_ns + x->token_ns * n_tokens + x->debt_ns;
+    uint64_t now = clock_mono_ns();
+    x->debt_ns = 0;
+    if (started_ns + cost_ns <= now)
+        return true;
+    if (started_ns + cost_ns - now < 20 * NS_PER_US) {
+        x->debt_ns = started_ns + cost_ns - now;
+        return true;
+    }
+    return sleep_until(x, started_ns + cost_ns, true);
+}
+
+static bool grow_hashes(struct executor_null *x, uint32_t slot)
+{
+    if (slot < x->n_hashes)
+        return true;
+    uint32_t want = x->n_hashes ? x->n_hashes : 64;
+    while (want <= slot)
+        want *= 2;
+    struct null_hash *hashes = mem_try_array(want, sizeof *hashes);
+    uint32_t *hashed = mem_try_array(want, sizeof *hashed);
+    if (!hashes || !hashed) {
+        mem_free(hashes);
+        mem_free(hashed);
+        return false;
+    }
+    if (x->n_hashes > 0) {
+        memcpy(hashes, x->hashes, x->n_hashes * sizeof *hashes);
+        memcpy(hashed, x->hashed, x->n_hashes * sizeof *hashed);
+    }
+    mem_free(x->hashes);
+    mem_free(x->hashed);
+    x->hashes = hashes;
+    x->hashed = hashed;
+    x->n_hashes = want;
+    return true;
+}
+
+static uint32_t draw(struct executor_null *x, const struct sequence *q)
+{
+    struct null_hash *h = &x->hashes[q->slot];
+    const struct sampling_params *sp = &q->sampling;
+    if (x->hashed[q->slot] == 0)
+        null_hash_init(h, sp->seed, sp->i_prompt, sp->i_choice, sp->temperature);
+    for (uint32_t i = x->hashed[q->slot]; i < q->n_ids; i++)
+        null_hash_push(h, q->ids[i]);
+    x->hashed[q->slot] = q->n_ids;
+    return null_hash_token(h, x->info.limits.vocab_size);
+}
+
+/* docs/null-worker.md: log(1/(k+1)) for every candidate; the candidates follow the chosen id. */
+static bool fill_logprobs(const struct executor_null *x, uint32_t token, int32_t k_asked,
+                          struct arena *arena, struct result_item *item)
+{
+    uint32_t k = (uint32_t)k_asked > NULL_LOGPROBS_MAX ? NULL_LOGPROBS_MAX : (uint32_t)k_asked;
+    struct logprob_row *row = arena_try_array(arena, 1, sizeof *row);
+    uint32_t *ids = arena_try_array(arena, k + 1, sizeof *ids);
+    float *values = arena_try_array(arena, k + 1, sizeof *values);
+    if (!row || !ids || !values)
+        return false;
+    for (uint32_t i = 0; i <= k; i++) {
+        /* the chosen one first, then the top k, of which it is the best */
+        ids[i] = i == 0 ? token : (token + i - 1) % x->info.limits.vocab_size;
+        values[i] = -logf((float)(k + 1));
+    }
+    *row = (struct logprob_row){.ids = {ids, k + 1}, .values = {values, k + 1}, .chosen_rank = 1};
+    item->logprobs = row;
+    item->n_logprobs = 1;
+    return true;
+}
+
+static enum status answer_run(struct executor_null *x, const struct plan_run *r,
+                              struct arena *arena, struct result_item *item, struct error *err)
+{
+    struct sequence *q = sequences_find(x->sequences, r->slot);
+    uint32_t *id = arena_try_alloc(arena, sizeof *id);
+    if (!id)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for a result");
+    *id = draw(x, q);
+    if (!sequence_push(q, *id, x->info.limits.max_model_len))
+        return error_set(err, STATUS_NO_MEMORY, "no memory for the ids of slot %u", r->slot);
+    *item = (struct result_item){.slot = r->slot, .ids = {id, 1}, .gap = 1.0f};
+    int32_t k = q->sampling.n_logprobs;
+    if (k >= 0 && !fill_logprobs(x, *id, k, arena, item))
+        return error_set(err, STATUS_NO_MEMORY, "no memory for log-probabilities");
+    return STATUS_OK;
+}
+
+static enum status null_step(struct executor *e, const struct msg_plan *p, struct arena *arena,
+                             struct msg_result *out, struct error *err)
+{
+    struct executor_null *x = of(e);
+    uint64_t started_ns = clock_mono_ns();
+    TRY(sequences_apply(x->sequences, p, err));
+    for (uint32_t i = 0; i < p->n_admits; i++) {
+        if (!grow_hashes(x, p->admits[i].slot))
+            return error_set(err, STATUS_NO_MEMORY, "no memory for slot %u", p->admits[i].slot);
+        x->hashed[p->admits[i].slot] = 0;
+    }
+    if (x->stall_after > 0 && x->n_steps == x->stall_after) {
+        x->stall_after = 0;
+        log_warn("null_stall", "step=%llu", (unsigned long long)p->step);
+        (void)sleep_until(x, UINT64_MAX / 2, false);
+    }
+    struct result_item *items = arena_try_array(arena, p->n_runs ? p->n_runs : 1, sizeof *items);
+    if (!items)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for %u results", p->n_runs);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_runs; i++) {
+        executor_bump(e);
+        if (p->runs[i].sample)
+            TRY(answer_run(x, &p->runs[i], arena, &items[n++], err));
+    }
+    if (!spend_time(x, p, started_ns))
+        return error_set(err, STATUS_CLOSED, "interrupted");
+    x->n_steps++;
+    executor_bump(e);
+    *out = (struct msg_result){
+        .term_epoch = p->term_epoch, .step = p->step, .execute_ns = clock_mono_ns() - started_ns};
+    if (x->answers) {
+        out->items = items;
+        out->n_items = n;
+    }
+    return STATUS_OK;
+}
+
+static void null_close(struct executor *e)
+{
+    struct executor_null *x = of(e);
+    sequences_free(x->sequences);
+    model_info_fini(&x->model);
+    mem_free(x->served_name);
+    mem_free(x->hashes);
+    mem_free(x->hashed);
+    pthread_cond_destroy(&x->wake);
+    pthread_mutex_destroy(&x->mutex);
+    mem_free(x);
+}
+
+static const struct executor_ops null_ops = {
+    .info = null_info,
+    .make_comm_id = null_make_comm_id,
+    .join_comm = null_join_comm,
+    .abort_comm = null_abort_comm,
+    .reset = null_reset,
+    .step = null_step,
+    .interrupt = null_interrupt,
+    .close = null_close,
+};
+
+/* The KV cache of the null device is the ids themselves: 4 bytes a token, and real block numbers.
+ */
+static void size_kv(struct executor_info *info, const struct worker_options *o)
+{
+    uint64_t block_bytes = (uint64_t)o->block_size * NULL_BYTES_PER_TOKEN;
+    uint64_t one =
+        (info->limits.max_model_len + (uint64_t)o->block_size - 1) / (uint64_t)o->block_size;
+    uint64_t n = 2 * one > NULL_BLOCKS_DEFAULT ? 2 * one : NULL_BLOCKS_DEFAULT;
+    if (o->kv_cache_memory_bytes > 0)
+        n = (uint64_t)o->kv_cache_memory_bytes / block_bytes;
+    if (o->num_gpu_blocks_override > 0)
+        n = (uint64_t)o->num_gpu_blocks_override;
+    if (n > 1u << 30)
+        n = 1u << 30;
+    info->limits.n_kv_groups = 1;
+    info->limits.kv_groups[0] = (struct kv_group){.kind = KV_FULL,
+                                                  .block_tokens = (uint32_t)o->block_size,
+                                                  .bytes_per_block = block_bytes,
+                                                  .n_blocks = (uint32_t)n};
+    info->kv_bytes = n * block_bytes;
+}
+
+static enum status fill_info(struct executor_null *x, const struct worker_options *o,
+                             struct error *err)
+{
+    struct executor_info *info = &x->info;
+    struct sequences_limits *l = &info->limits;
+    l->max_model_len = o->max_model_len ? (uint32_t)o->max_model_len : x->model.max_model_len;
+    l->vocab_size = o->vocab_size ? (uint32_t)o->vocab_size : x->model.vocab_size;
+    if (l->max_model_len < 2 || l->vocab_size < 128)
+        return error_set(err, STATUS_INVALID,
+                         "the null device needs a length of at least 2 and a vocabulary of at "
+                         "least 128, not %u and %u",
+                         l->max_model_len, l->vocab_size);
+    size_kv(info, o);
+    if (l->kv_groups[0].n_blocks == 0)
+        return error_set(err, STATUS_INVALID,
+                         "--kv-cache-memory-bytes %lld holds no block of %llu bytes",
+                         (long long)o->kv_cache_memory_bytes,
+                         (unsigned long long)l->kv_groups[0].bytes_per_block);
+    info->device = DEVICE_NULL;
+    info->device_name = STR("null");
+    info->model = str_from(x->served_name);
+    info->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    info->shard_rank = info->shard_stage = -1;
+    executor_config_hash(&(struct config_identity){.model_hashes = str_from(x->model.name),
+                                                   .dtype = "null",
+                                                   .quantisation = "none",
+                                                   .kv_dtype = "null",
+                                                   .block_size = (uint32_t)o->block_size,
+                                                   .tp = (uint32_t)o->tp,
+                                                   .pp = (uint32_t)o->pp,
+                                                   .max_model_len = l->max_model_len,
+                                                   .vocab_size = l->vocab_size},
+                         info->config_hash);
+    return STATUS_OK;
+}
+
+static enum status open_model(struct executor_null *x, const struct worker_options *o,
+                              struct error *err)
+{
+    TRY(model_info_open(o->model, o->cache_dir, &x->model, err));
+    x->served_name = mem_strdup(o->served_model_name ? o->served_model_name : x->model.name);
+    return fill_info(x, o, err);
+}
+
+enum status executor_null_open(const struct worker_options *o, struct executor **out,
+                               struct error *err)
+{
+    struct executor_null *x = mem_zalloc(sizeof *x);
+    x->base.ops = &null_ops;
+    pthread_mutex_init(&x->mutex, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&x->wake, &attr);
+    pthread_condattr_destroy(&attr);
+    x->step_ns = (uint64_t)o->null_step_us * NS_PER_US;
+    x->token_ns = (uint64_t)o->null_token_us * NS_PER_US;
+    x->fail_joins = (uint64_t)o->null_fail_join;
+    x->stall_after = (uint64_t)o->null_stall_after_step;
+    enum status s = open_model(x, o, err);
+    if (s != STATUS_OK) {
+        null_close(&x->base);
+        return s;
+    }
+    x->sequences = sequences_new(&x->info.limits);
+    *out = &x->base;
+    return STATUS_OK;
+}

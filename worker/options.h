@@ -1,0 +1,33 @@
+#pragma once
+/* cox-worker's options: one table (options.c), parsed once in main, const afterwards. */
+#include "common/base/config.h"
+
+enum worker_device {
+    WORKER_DEVICE_AUTO,
+    WORKER_DEVICE_NULL,
+    WORKER_DEVICE_CPU,
+    WORKER_DEVICE_CUDA
+};
+
+struct worker_options {
+    const char *model, *served_model_name, *cache_dir;
+    int device; /* enum worker_device */
+    const char *head, *keys_dir, *join;
+    bool insecure;
+    int64_t ordinal, tp, pp;
+    const char *zone, *comm_host;
+    int64_t block_size, num_gpu_blocks_override, kv_cache_memory_bytes, max_model_len, vocab_size;
+    const char *http_host;
+    int64_t http_port; /* -1: 7001 + ordinal */
+    bool metrics_public;
+    const char *admin_key_file;
+    int log_level, log_format;
+    int64_t drain_timeout_s;
+    int64_t null_step_us, null_token_us, null_fail_join, null_stall_after_step;
+};
+
+extern const struct option_spec worker_option_specs[];
+extern const size_t worker_n_option_specs;
+
+/* What one row cannot say: combinations. */
+MUST_USE enum status worker_options_check(const struct worker_options *o, struct error *err);

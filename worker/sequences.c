@@ -1,0 +1,358 @@
+#include "worker/sequences.h"
+
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "proto/codec.h"
+#include "proto/plan_digest.h"
+
+/* Finished sequences are kept for the next admits, with their buffers: a steady state allocates
+ * nothing. */
+enum { FREE_MAX = 64, ADMIT_ARENA_LIMIT = 8 << 20 };
+
+struct sequences {
+    struct sequences_limits limits;
+    struct sequence **slots; /* [n_slots], NULL = empty */
+    uint32_t n_slots, n_live;
+    struct sequence *free_list;
+    uint32_t n_free;
+    bool broken;
+};
+
+struct sequences *sequences_new(const struct sequences_limits *limits)
+{
+    struct sequences *s = mem_zalloc(sizeof *s);
+    s->limits = *limits;
+    return s;
+}
+
+static void sequence_free(struct sequence *q)
+{
+    if (!q)
+        return;
+    for (uint32_t i = 0; i < SEQUENCES_MAX_KV_GROUPS; i++)
+        mem_free(q->tables[i].ids);
+    mem_free(q->ids);
+    arena_fini(&q->arena);
+    mem_free(q);
+}
+
+void sequences_free(struct sequences *s)
+{
+    if (!s)
+        return;
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        sequence_free(s->slots[i]);
+    for (struct sequence *q = s->free_list, *next; q; q = next) {
+        next = q->next_free;
+        sequence_free(q);
+    }
+    mem_free(s->slots);
+    mem_free(s);
+}
+
+static void release(struct sequences *s, uint32_t slot)
+{
+    struct sequence *q = s->slots[slot];
+    s->slots[slot] = NULL;
+    s->n_live--;
+    if (s->n_free == FREE_MAX) {
+        sequence_free(q);
+        return;
+    }
+    q->next_free = s->free_list;
+    s->free_list = q;
+    s->n_free++;
+}
+
+static void release_all(struct sequences *s)
+{
+    for (uint32_t i = 0; i < s->n_slots && s->n_live > 0; i++)
+        if (s->slots[i])
+            release(s, i);
+}
+
+enum status sequences_reset(struct sequences *s, struct u32_span n_blocks, struct error *err)
+{
+    release_all(s);
+    s->broken = false;
+    if (n_blocks.n == 0)
+        return STATUS_OK;
+    if (n_blocks.n != s->limits.n_kv_groups)
+        return error_set(err, STATUS_INVALID, "Form names %u KV groups, this rank has %u",
+                         n_blocks.n, s->limits.n_kv_groups);
+    for (uint32_t i = 0; i < n_blocks.n; i++)
+        s->limits.kv_groups[i].n_blocks = n_blocks.ptr[i];
+    return STATUS_OK;
+}
+
+struct sequence *sequences_find(const struct sequences *s, uint32_t slot)
+{
+    return slot < s->n_slots ? s->slots[slot] : NULL;
+}
+
+uint32_t sequences_count(const struct sequences *s)
+{
+    return s->n_live;
+}
+
+/* ---- growing arrays: sized by a peer, so an allocation may fail --------------------------------
+ */
+
+static bool grow_u32(uint32_t **array, uint32_t *cap, uint32_t need)
+{
+    if (need <= *cap)
+        return true;
+    uint64_t want = *cap ? (uint64_t)*cap * 2 : 64;
+    if (want < need)
+        want = need;
+    uint32_t *fresh = mem_try_array(want, sizeof *fresh);
+    if (!fresh)
+        return false;
+    if (*array)
+        memcpy(fresh, *array, *cap * sizeof *fresh);
+    mem_free(*array);
+    *array = fresh;
+    *cap = (uint32_t)want;
+    return true;
+}
+
+static bool grow_slots(struct sequences *s, uint32_t need)
+{
+    if (need <= s->n_slots)
+        return true;
+    uint32_t want = s->n_slots ? s->n_slots : 64;
+    while (want < need)
+        want *= 2;
+    struct sequence **fresh = mem_try_array(want, sizeof(struct sequence *));
+    if (!fresh)
+        return false;
+    if (s->slots)
+        memcpy(fresh, s->slots, s->n_slots * sizeof(struct sequence *));
+    mem_free(s->slots);
+    s->slots = fresh;
+    s->n_slots = want;
+    return true;
+}
+
+bool sequence_push(struct sequence *q, uint32_t id, uint32_t max_model_len)
+{
+    if (q->n_ids >= max_model_len || !grow_u32(&q->ids, &q->ids_cap, q->n_ids + 1))
+        return false;
+    q->ids[q->n_ids++] = id;
+    return true;
+}
+
+/* ---- plan
+ * ---------------------------------------------------------------------------------------- */
+
+static enum status check_copies(const struct sequences *s, const struct msg_plan *p,
+                                struct error *err)
+{
+    for (uint32_t i = 0; i < p->n_copies; i++) {
+        const struct plan_copy *c = &p->copies[i];
+        if (c->i_group >= s->limits.n_kv_groups)
+            return error_set(err, STATUS_PROTOCOL, "copy in KV group %u of %u", c->i_group,
+                             s->limits.n_kv_groups);
+        uint32_t n = s->limits.kv_groups[c->i_group].n_blocks;
+        if (c->from >= n || c->to >= n || c->from == c->to)
+            return error_set(err, STATUS_PROTOCOL, "copy of block %u to %u, %u blocks", c->from,
+                             c->to, n);
+    }
+    return STATUS_OK;
+}
+
+static struct sequence *take_free(struct sequences *s)
+{
+    struct sequence *q = s->free_list;
+    if (!q) {
+        q = mem_try_array(1, sizeof *q);
+        if (q)
+            arena_init(&q->arena, ADMIT_ARENA_LIMIT);
+        return q;
+    }
+    s->free_list = q->next_free;
+    s->n_free--;
+    arena_reset(&q->arena);
+    for (uint32_t i = 0; i < SEQUENCES_MAX_KV_GROUPS; i++)
+        q->tables[i].n = q->tables[i].n_dropped = 0;
+    q->n_ids = 0;
+    q->ran_in_step = 0;
+    return q;
+}
+
+/* The sampling parameters outlive the plan: msg_copy is the one deep copy there is. */
+static enum status keep_sampling(struct sequence *q, const struct plan_admit *a)
+{
+    struct plan_admit bare = *a;
+    bare.ids = (struct u32_span){0};
+    struct msg in = {.type = MSG_PLAN, .plan = {.admits = &bare, .n_admits = 1}}, out;
+    TRY(msg_copy(&in, &q->arena, &out));
+    q->sampling = out.plan.admits[0].sampling;
+    return STATUS_OK;
+}
+
+static enum status check_admit(const struct sequences *s, const struct plan_admit *a,
+                               struct error *err)
+{
+    if (a->slot >= SEQUENCES_MAX_SLOTS || sequences_find(s, a->slot))
+        return error_set(err, STATUS_PROTOCOL, "admit to slot %u, which is %s", a->slot,
+                         a->slot >= SEQUENCES_MAX_SLOTS ? "out of range" : "in use");
+    if (a->ids.n == 0 || a->ids.n > s->limits.max_model_len)
+        return error_set(err, STATUS_PROTOCOL, "admit to slot %u: %u ids, the model takes 1 to %u",
+                         a->slot, a->ids.n, s->limits.max_model_len);
+    if (a->n_prompt == 0 || a->n_prompt > a->ids.n || a->n_computed >= a->ids.n)
+        return error_set(err, STATUS_PROTOCOL,
+                         "admit to slot %u: %u ids, of these prompt %u, computed %u", a->slot,
+                         a->ids.n, a->n_prompt, a->n_computed);
+    for (uint32_t i = 0; i < a->ids.n; i++)
+        if (a->ids.ptr[i] >= s->limits.vocab_size)
+            return error_set(err, STATUS_PROTOCOL,
+                             "admit to slot %u: id %u at position %u, the vocabulary has %u",
+                             a->slot, a->ids.ptr[i], i, s->limits.vocab_size);
+    return STATUS_OK;
+}
+
+static enum status admit(struct sequences *s, const struct plan_admit *a, struct error *err)
+{
+    TRY(check_admit(s, a, err));
+    struct sequence *q = grow_slots(s, a->slot + 1) ? take_free(s) : NULL;
+    if (!q)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for a sequence");
+    s->slots[a->slot] = q;
+    s->n_live++;
+    q->slot = a->slot;
+    q->n_prompt = a->n_prompt;
+    q->n_computed = a->n_computed;
+    if (!grow_u32(&q->ids, &q->ids_cap, a->ids.n) || keep_sampling(q, a) != STATUS_OK)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for the %u ids of slot %u", a->ids.n,
+                         a->slot);
+    memcpy(q->ids, a->ids.ptr, a->ids.n * sizeof *q->ids);
+    q->n_ids = a->ids.n;
+    return STATUS_OK;
+}
+
+static enum status extend_table(const struct sequences *s, struct sequence *q,
+                                const struct plan_blocks *b, struct error *err)
+{
+    if (b->i_group >= s->limits.n_kv_groups)
+        return error_set(err, STATUS_PROTOCOL, "slot %u: blocks of KV group %u of %u", q->slot,
+                         b->i_group, s->limits.n_kv_groups);
+    const struct kv_group *g = &s->limits.kv_groups[b->i_group];
+    struct block_table *t = &q->tables[b->i_group];
+    if (b->drop_leading > t->n)
+        return error_set(err, STATUS_PROTOCOL, "slot %u: %u blocks to drop, the table has %u",
+                         q->slot, b->drop_leading, t->n);
+    if (b->ids.n > g->n_blocks || t->n + b->ids.n > g->n_blocks)
+        return error_set(err, STATUS_PROTOCOL, "slot %u: a table of %u + %u blocks, %u exist",
+                         q->slot, t->n, b->ids.n, g->n_blocks);
+    for (uint32_t i = 0; i < b->ids.n; i++)
+        if (b->ids.ptr[i] >= g->n_blocks)
+            return error_set(err, STATUS_PROTOCOL, "slot %u: block %u, %u exist", q->slot,
+                             b->ids.ptr[i], g->n_blocks);
+    if (!grow_u32(&t->ids, &t->cap, t->n + b->ids.n))
+        return error_set(err, STATUS_NO_MEMORY, "no memory for a block table");
+    if (b->drop_leading > 0) {
+        memmove(t->ids, t->ids + b->drop_leading, (t->n - b->drop_leading) * sizeof *t->ids);
+        t->n -= b->drop_leading;
+        t->n_dropped += b->drop_leading;
+    }
+    if (b->ids.n > 0)
+        memcpy(t->ids + t->n, b->ids.ptr, b->ids.n * sizeof *t->ids);
+    t->n += b->ids.n;
+    return STATUS_OK;
+}
+
+static enum status check_positions(const struct sequences *s, const struct sequence *q,
+                                   const struct plan_run *r, struct error *err)
+{
+    if (r->start != q->n_computed || r->n_tokens == 0)
+        return error_set(err, STATUS_PROTOCOL, "slot %u: run of %u from position %u, %u computed",
+                         q->slot, r->n_tokens, r->start, q->n_computed);
+    uint64_t end = (uint64_t)r->start + r->n_tokens;
+    if (end > q->n_ids)
+        return error_set(err, STATUS_PROTOCOL, "slot %u: run to position %llu, %u ids known",
+                         q->slot, (unsigned long long)end, q->n_ids);
+    if (r->sample && (end != q->n_ids || end >= s->limits.max_model_len))
+        return error_set(err, STATUS_PROTOCOL,
+                         "slot %u: sample at position %llu, %u ids known, length %u", q->slot,
+                         (unsigned long long)end, q->n_ids, s->limits.max_model_len);
+    for (uint32_t g = 0; g < s->limits.n_kv_groups; g++) {
+        const struct block_table *t = &q->tables[g];
+        uint64_t room = ((uint64_t)t->n_dropped + t->n) * s->limits.kv_groups[g].block_tokens;
+        if (end + r->n_draft > room)
+            return error_set(err, STATUS_PROTOCOL,
+                             "slot %u: run to position %llu + %u drafts, KV group %u ends at %llu",
+                             q->slot, (unsigned long long)end, r->n_draft, g,
+                             (unsigned long long)room);
+    }
+    return STATUS_OK;
+}
+
+static enum status apply_run(struct sequences *s, const struct msg_plan *p,
+                             const struct plan_run *r, struct error *err)
+{
+    struct sequence *q = sequences_find(s, r->slot);
+    if (!q)
+        return error_set(err, STATUS_PROTOCOL, "run of slot %u, which is empty", r->slot);
+    if (q->ran_in_step == p->step)
+        return error_set(err, STATUS_PROTOCOL, "slot %u runs twice", r->slot);
+    q->ran_in_step = p->step;
+    for (uint32_t i = 0; i < r->n_blocks; i++)
+        TRY(extend_table(s, q, &r->blocks[i], err));
+    TRY(check_positions(s, q, r, err));
+    q->n_computed = r->start + r->n_tokens;
+    return STATUS_OK;
+}
+
+static enum status apply(struct sequences *s, const struct msg_plan *p, struct error *err)
+{
+    if (p->full)
+        release_all(s);
+    for (uint32_t i = 0; i < p->finished.n; i++) {
+        if (!sequences_find(s, p->finished.ptr[i]))
+            return error_set(err, STATUS_PROTOCOL, "slot %u finishes, but is empty",
+                             p->finished.ptr[i]);
+        release(s, p->finished.ptr[i]);
+    }
+    TRY(check_copies(s, p, err));
+    for (uint32_t i = 0; i < p->n_admits; i++)
+        TRY(admit(s, &p->admits[i], err));
+    for (uint32_t i = 0; i < p->n_runs; i++)
+        TRY(apply_run(s, p, &p->runs[i], err));
+    if (p->digest == 0)
+        return STATUS_OK;
+    uint64_t ours = sequences_digest(s);
+    if (ours != p->digest)
+        return error_set(err, STATUS_PROTOCOL,
+                         "digest %016llx, this rank's state gives %016llx (%u sequences)",
+                         (unsigned long long)p->digest, (unsigned long long)ours, s->n_live);
+    return STATUS_OK;
+}
+
+enum status sequences_apply(struct sequences *s, const struct msg_plan *p, struct error *err)
+{
+    if (s->broken)
+        return error_set(err, STATUS_PROTOCOL, "an earlier plan of this epoch was refused");
+    enum status st = apply(s, p, err);
+    if (st == STATUS_OK)
+        return STATUS_OK;
+    s->broken = true;
+    return error_prefix(err, st, "step %llu", (unsigned long long)p->step);
+}
+
+uint64_t sequences_digest(const struct sequences *s)
+{
+    uint64_t h = plan_digest_begin(s->n_live);
+    for (uint32_t i = 0; i < s->n_slots; i++) {
+        const struct sequence *q = s->slots[i];
+        if (!q)
+            continue;
+        h = plan_digest_sequence(h, q->slot, q->n_computed);
+        for (uint32_t g = 0; g < s->limits.n_kv_groups; g++) {
+            const struct block_table *t = &q->tables[g];
+            h = plan_digest_table(h, g, t->n_dropped, t->ids, t->n);
+        }
+    }
+    return plan_digest_end(h);
+}

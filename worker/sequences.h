@@ -1,0 +1,51 @@
+#pragma once
+/* What a rank knows of the sequences it executes, by slot: ids (prompt, then drawn), positions
+ * computed, block table per KV group, sampling. Every executor shares this. A plan is hostile until
+ * sequences_apply has accepted it: slots, lengths, contiguous positions, block ids, digest. After a
+ * plan was refused the table refuses everything until sequences_reset: the head and we no longer
+ * agree. Owns all it holds; compute thread only. */
+#include "common/base/arena.h"
+#include "proto/messages.h"
+
+#define SEQUENCES_MAX_KV_GROUPS 8u
+#define SEQUENCES_MAX_SLOTS     65536u
+
+struct block_table {
+    uint32_t *ids; /* [n] blocks held; ids[0] covers positions from n_dropped * block_tokens */
+    uint32_t n, cap, n_dropped;
+};
+
+struct sequence {
+    uint32_t slot, n_prompt;
+    uint32_t n_computed; /* KV of ids[0..n_computed) is in the blocks once the plan has run */
+    uint32_t *ids;       /* [n_ids] prompt + drawn */
+    uint32_t n_ids, ids_cap;
+    uint64_t ran_in_step;            /* the last step that ran it: a slot runs once a step */
+    struct sampling_params sampling; /* spans point into arena */
+    struct arena arena;
+    struct block_table tables[SEQUENCES_MAX_KV_GROUPS];
+    struct sequence *next_free;
+};
+
+struct sequences_limits {
+    uint32_t max_model_len, vocab_size;
+    uint32_t n_kv_groups;
+    struct kv_group kv_groups[SEQUENCES_MAX_KV_GROUPS];
+};
+
+struct sequences;
+struct sequences *sequences_new(const struct sequences_limits *limits);
+void sequences_free(struct sequences *s);
+/* No sequences, and n_blocks as the formed group has agreed (one per KV group; n 0: keep). */
+MUST_USE enum status sequences_reset(struct sequences *s, struct u32_span n_blocks,
+                                     struct error *err);
+/* Finished leave, copies are checked, admits enter, runs get their blocks and positions. On an
+ * error nothing may be executed (STATUS_PROTOCOL, with a text for Gap). */
+MUST_USE enum status sequences_apply(struct sequences *s, const struct msg_plan *p,
+                                     struct error *err);
+/* The sequence of a run that was accepted; NULL for an empty slot. */
+struct sequence *sequences_find(const struct sequences *s, uint32_t slot);
+/* Appends a drawn token. False at the model's length: the head must not have asked. */
+bool sequence_push(struct sequence *q, uint32_t id, uint32_t max_model_len);
+uint32_t sequences_count(const struct sequences *s);
+uint64_t sequences_digest(const struct sequences *s);
