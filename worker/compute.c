@@ -291,7 +291,8 @@ void compute_push_abort(struct compute *c)
         list_push(&c->done, j);
     }
     pthread_mutex_unlock(&c->mutex);
-    /* Before the job is in the queue: abort_comm clears the interrupt, which must not come later. */
+    /* Before the job is in the queue: abort_comm clears the interrupt, which must not come later.
+     */
     c->o.executor->ops->interrupt(c->o.executor);
     push(c, job_take(c, JOB_ABORT));
     loop_wake(c->wakeup);

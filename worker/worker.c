@@ -1,0 +1,541 @@
+#include "worker/worker.h"
+
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/mem.h"
+#include "common/base/random.h"
+#include "proto/codec.h"
+#include "worker/compute.h"
+
+enum { GOODBYE_MS = 30, DRAIN_CHECK_MS = 50, FORM_ARENA_LIMIT = 4 << 20 };
+
+struct worker_metrics {
+    struct metric *steps, *tokens_drawn, *step_seconds, *wait_seconds, *gaps, *stale, *busy, *queue,
+        *reconnects, *epochs;
+};
+
+struct worker {
+    struct worker_setup s;
+    struct head_link *link;
+    struct compute *compute;
+    struct rank_state rank;
+    uint64_t instance;
+    struct arena form_arena; /* of the newest Form accepted */
+    struct msg form;
+    uint8_t join_id[COMM_ID_MAX_BYTES]; /* of the newest Join for that Form */
+    uint32_t n_join_id;
+    uint64_t failed_epoch; /* an epoch whose trouble has been told: Gap or CommError go out once */
+    bool draining, stopping, drained_by_head;
+    uint64_t drain_deadline_ns;
+    struct loop_timer *drain_timer;
+    struct worker_metrics m;
+};
+
+/* ---- what the head hears
+ * ------------------------------------------------------------------------- */
+
+static void fill_hello(void *ctx, struct msg_hello *h)
+{
+    struct worker *w = ctx;
+    const struct executor_info *i = w->s.executor->ops->info(w->s.executor);
+    const struct rank_state *r = &w->rank;
+    bool holds = r->comm_epoch != 0;
+    bool same = r->comm_epoch == r->term_epoch;
+    *h = (struct msg_hello){.node = str_from(w->s.node),
+                            .instance = w->instance,
+                            .role = ROLE_WORKER,
+                            .term_seen = r->term_seen,
+                            .has_worker = true};
+    h->worker = (struct worker_info){
+        .device = i->device,
+        .device_name = i->device_name,
+        .host = str_from(w->s.node),
+        .zone = str_from(w->s.options->zone),
+        .memory_bytes = i->memory_bytes,
+        .isa_level = i->isa_level,
+        .ordinal = (int32_t)w->s.options->ordinal,
+        .tp = (uint32_t)w->s.options->tp,
+        .pp = (uint32_t)w->s.options->pp,
+        .shard_rank = i->shard_rank,
+        .shard_stage = i->shard_stage,
+        .comm_address = str_from(w->s.comm_address),
+        .http_address = str_from(w->s.http_address),
+        .model = i->model,
+        .max_model_len = i->limits.max_model_len,
+        .vocab_size = i->limits.vocab_size,
+        .kv_groups = i->limits.kv_groups,
+        .n_kv_groups = i->limits.n_kv_groups,
+        .term_epoch = r->comm_epoch,
+        .group_id = holds ? r->group_id : 0,
+        .step_received = holds && same ? r->step_received : 0,
+        .step_executed = holds && same ? r->step_executed : 0,
+        .rank = holds ? r->rank : 0,
+        .stage = holds ? r->stage : 0,
+    };
+    memcpy(h->worker.config_hash, i->config_hash, sizeof h->worker.config_hash);
+}
+
+static void fill_heartbeat(void *ctx, struct msg_heartbeat *h)
+{
+    struct worker *w = ctx;
+    const struct rank_state *r = &w->rank;
+    *h = (struct msg_heartbeat){
+        .progress = atomic_load_explicit(&w->s.executor->progress, memory_order_relaxed),
+        .term_epoch = r->comm_epoch,
+        .step_received = r->step_received,
+        .step_executed = r->step_executed,
+        .busy = compute_busy(w->compute)};
+    metric_set(w->m.busy, h->busy);
+    metric_set(w->m.queue, (double)(r->step_received - r->step_executed));
+}
+
+static void send_aborted(struct worker *w, uint64_t term_epoch)
+{
+    head_link_send(w->link, &(struct msg){.type = MSG_ABORTED, .aborted = {term_epoch}});
+}
+
+static void send_formed(struct worker *w, uint64_t term_epoch, enum status status, const char *text)
+{
+    if (status != STATUS_OK)
+        log_error("not_formed", "epoch=%llu.%llu status=%s error=%s",
+                  (unsigned long long)(term_epoch >> 32),
+                  (unsigned long long)(term_epoch & UINT32_MAX), status_name(status),
+                  log_quote(text));
+    head_link_send(
+        w->link, &(struct msg){.type = MSG_FORMED, .formed = {term_epoch, status, str_from(text)}});
+}
+
+static void send_gap(struct worker *w, uint64_t got_step, const char *text)
+{
+    log_warn("gap", "epoch=%llu.%llu last_step=%llu got_step=%llu reason=%s",
+             (unsigned long long)(w->rank.term_epoch >> 32),
+             (unsigned long long)(w->rank.term_epoch & UINT32_MAX),
+             (unsigned long long)w->rank.step_executed, (unsigned long long)got_step,
+             log_quote(text));
+    metric_add(w->m.gaps, 1);
+    head_link_send(w->link, &(struct msg){.type = MSG_GAP,
+                                          .gap = {.term_epoch = w->rank.term_epoch,
+                                                  .last_step = w->rank.step_executed,
+                                                  .got_step = got_step,
+                                                  .text = str_from(text)}});
+}
+
+/* ---- drain and end
+ * ------------------------------------------------------------------------------- */
+
+static void stop_loop(void *ctx)
+{
+    struct worker *w = ctx;
+    loop_stop(w->s.loop);
+}
+
+static void leave(struct worker *w, const char *why)
+{
+    if (w->stopping)
+        return;
+    w->stopping = true;
+    log_info("worker_leaves", "reason=%s", log_quote(why));
+    head_link_send(w->link, &(struct msg){.type = MSG_GOODBYE, .goodbye = {str_from(why)}});
+    loop_timer_stop(w->drain_timer);
+    /* zmq needs a moment to put the goodbye on the wire */
+    w->drain_timer = loop_timer_start(w->s.loop, GOODBYE_MS, 0, stop_loop, w);
+}
+
+/* Until the head has taken the work away; without a head nobody can. */
+static void drain_check(void *ctx)
+{
+    struct worker *w = ctx;
+    if (w->rank.phase == RANK_IDLE)
+        leave(w, "drained");
+    else if (!head_link_is_open(w->link))
+        leave(w, "told to stop, no head to drain to");
+    else if (loop_now_ns(w->s.loop) >= w->drain_deadline_ns)
+        leave(w, "drain took too long");
+}
+
+static void send_drain_wish(struct worker *w)
+{
+    head_link_send(w->link, &(struct msg){.type = MSG_DRAIN_WISH,
+                                          .drain_wish = {STR("the worker was told to stop")}});
+}
+
+void worker_stop(struct worker *w)
+{
+    if (w->draining) {
+        leave(w, "told to stop twice");
+        return;
+    }
+    w->draining = true;
+    w->drain_deadline_ns =
+        loop_now_ns(w->s.loop) + (uint64_t)w->s.options->drain_timeout_s * NS_PER_S;
+    log_info("drain_begins", "phase=%s", rank_phase_name(w->rank.phase));
+    send_drain_wish(w);
+    w->drain_timer = loop_timer_start(w->s.loop, 0, DRAIN_CHECK_MS, drain_check, w);
+}
+
+/* ---- the state machine's wishes
+ * ------------------------------------------------------------------ */
+
+static void make_comm_id(struct worker *w)
+{
+    uint8_t id[COMM_ID_MAX_BYTES];
+    uint32_t n = sizeof id;
+    struct error err = {0};
+    enum status s = w->s.executor->ops->make_comm_id(w->s.executor, id, &n, &err);
+    if (s != STATUS_OK) {
+        send_formed(w, w->rank.term_epoch, s, err.text);
+        return;
+    }
+    head_link_send(w->link,
+                   &(struct msg){.type = MSG_COMM_ID, .comm_id = {w->rank.term_epoch, {id, n}}});
+}
+
+static void join_comm(struct worker *w)
+{
+    const struct msg_form *f = &w->form.form;
+    const struct executor_comm comm = {.term_epoch = f->term_epoch,
+                                       .tp = f->tp,
+                                       .pp = f->pp,
+                                       .rank = f->rank,
+                                       .stage = f->stage,
+                                       .isa_level = f->isa_level,
+                                       .addresses = f->comm_addresses,
+                                       .n_addresses = f->n_comm_addresses,
+                                       .n_blocks = f->n_blocks,
+                                       .id = {w->join_id, w->n_join_id}};
+    struct error err = {0};
+    enum status s = compute_push_join(w->compute, &comm, &err);
+    if (s != STATUS_OK) {
+        rank_state_on_joined(&w->rank, f->term_epoch, false);
+        send_formed(w, f->term_epoch, s, err.text);
+    }
+}
+
+/* m: the message that led here; NULL after the end of an abort. */
+static void act(struct worker *w, enum rank_action action, const struct msg *m)
+{
+    switch (action) {
+    case RANK_NOTHING:
+        break;
+    case RANK_ABORT_COMM:
+        compute_push_abort(w->compute);
+        break;
+    case RANK_MAKE_COMM_ID:
+        make_comm_id(w);
+        break;
+    case RANK_JOIN_COMM:
+        join_comm(w);
+        break;
+    case RANK_SEND_GAP:
+        send_gap(w, m->plan.step, "the step does not follow");
+        break;
+    case RANK_RESET:
+        compute_push_reset(w->compute, w->rank.term_epoch);
+        break;
+    case RANK_SEND_ABORTED:
+        if (m)
+            send_aborted(w, m->abort_.term_epoch);
+        break;
+    case RANK_IGNORE:
+        metric_add(w->m.stale, 1);
+        log_debug("message_ignored", "type=%s epoch=%llu phase=%s", m ? msg_type_name(m->type) : "",
+                  (unsigned long long)w->rank.term_epoch, rank_phase_name(w->rank.phase));
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- messages
+ * ------------------------------------------------------------------------------------ */
+
+/* rank and stage index arrays in the executors, sizes are multiplied: checked once, here. */
+static bool form_is_sane(const struct worker *w, const struct msg_form *f, struct error *err)
+{
+    const struct executor_info *i = w->s.executor->ops->info(w->s.executor);
+    enum status s = STATUS_OK;
+    if (f->tp == 0 || f->pp == 0 || f->rank >= f->tp || f->stage >= f->pp)
+        s = error_set(err, STATUS_PROTOCOL, "Form: rank %u of %u, stage %u of %u", f->rank, f->tp,
+                      f->stage, f->pp);
+    else if (f->n_comm_addresses != 0 && f->n_comm_addresses != (uint64_t)f->tp * f->pp)
+        s = error_set(err, STATUS_PROTOCOL, "Form: %u addresses for %u x %u ranks",
+                      f->n_comm_addresses, f->tp, f->pp);
+    else if (f->n_blocks.n != i->limits.n_kv_groups)
+        s = error_set(err, STATUS_PROTOCOL, "Form: blocks of %u KV groups, this rank has %u",
+                      f->n_blocks.n, i->limits.n_kv_groups);
+    for (uint32_t g = 0; s == STATUS_OK && g < f->n_blocks.n; g++)
+        if (f->n_blocks.ptr[g] == 0 || f->n_blocks.ptr[g] > i->limits.kv_groups[g].n_blocks)
+            s = error_set(err, STATUS_PROTOCOL, "Form: %u blocks in KV group %u, this rank has %u",
+                          f->n_blocks.ptr[g], g, i->limits.kv_groups[g].n_blocks);
+    return s == STATUS_OK;
+}
+
+static void on_form(struct worker *w, const struct msg *m)
+{
+    struct error err = {0};
+    if (!form_is_sane(w, &m->form, &err)) {
+        send_formed(w, m->form.term_epoch, err.status, err.text);
+        return;
+    }
+    enum rank_action action = rank_state_on_form(&w->rank, &m->form);
+    if (action != RANK_IGNORE) {
+        arena_reset(&w->form_arena);
+        w->n_join_id = 0;
+        enum status s = msg_copy(m, &w->form_arena, &w->form);
+        if (s != STATUS_OK) /* a Form of our own bound's size fits, or decoding had refused it */
+            log_error("form_not_kept", "status=%s", status_name(s));
+        metric_add(w->m.epochs, 1);
+        log_info("forming", "epoch=%llu.%llu group=%llu rank=%u/%u stage=%u/%u",
+                 (unsigned long long)(m->form.term_epoch >> 32),
+                 (unsigned long long)(m->form.term_epoch & UINT32_MAX),
+                 (unsigned long long)m->form.group_id, m->form.rank, m->form.tp, m->form.stage,
+                 m->form.pp);
+    }
+    act(w, action, m);
+}
+
+static void on_join(struct worker *w, const struct msg *m)
+{
+    if (m->join.term_epoch == w->rank.term_epoch && m->join.id.n > sizeof w->join_id) {
+        send_formed(w, m->join.term_epoch, STATUS_PROTOCOL,
+                    "Join: the communicator id is too long");
+        return;
+    }
+    enum rank_action action = rank_state_on_join(&w->rank, &m->join);
+    if (action != RANK_IGNORE) {
+        w->n_join_id = m->join.id.n;
+        if (m->join.id.n > 0)
+            memcpy(w->join_id, m->join.id.ptr, m->join.id.n);
+    }
+    act(w, action, m);
+}
+
+static void on_reset(struct worker *w, const struct msg *m)
+{
+    enum rank_action action = rank_state_on_reset(&w->rank, &m->reset);
+    if (action == RANK_IGNORE && m->reset.term_epoch > w->rank.term_epoch)
+        send_formed(w, m->reset.term_epoch, STATUS_INVALID,
+                    "Reset of a group that this rank does not hold idle");
+    act(w, action, m);
+}
+
+/* True when the plan is queued: its bytes are returned as credit when it has been executed, so that
+ * a rank that lags holds the head back. */
+static bool on_plan(struct worker *w, const struct msg *m, uint64_t session, uint64_t frame_bytes)
+{
+    enum rank_action action = rank_state_on_plan(&w->rank, &m->plan);
+    if (action != RANK_EXECUTE) {
+        act(w, action, m);
+        return false;
+    }
+    struct error err = {0};
+    if (compute_push_plan(w->compute, &m->plan, session, frame_bytes, &err) == STATUS_OK)
+        return true;
+    if (w->failed_epoch != w->rank.term_epoch)
+        send_gap(w, m->plan.step, err.text);
+    w->failed_epoch = w->rank.term_epoch;
+    return false;
+}
+
+static void log_abort(const struct msg_abort *a)
+{
+    char reason[256];
+    size_t n = a->text.len < sizeof reason - 1 ? a->text.len : sizeof reason - 1;
+    if (n > 0)
+        memcpy(reason, a->text.ptr, n);
+    reason[n] = '\0';
+    log_info("aborting", "epoch=%llu.%llu reason=%s", (unsigned long long)(a->term_epoch >> 32),
+             (unsigned long long)(a->term_epoch & UINT32_MAX), log_quote(reason));
+}
+
+static bool on_message(void *ctx, const struct msg *m, uint64_t session, uint64_t frame_bytes)
+{
+    struct worker *w = ctx;
+    if (w->stopping)
+        return false;
+    switch (m->type) {
+    case MSG_FORM:
+        on_form(w, m);
+        break;
+    case MSG_JOIN:
+        on_join(w, m);
+        break;
+    case MSG_ABORT:
+        log_abort(&m->abort_);
+        act(w, rank_state_on_abort(&w->rank, &m->abort_), m);
+        break;
+    case MSG_RESET:
+        on_reset(w, m);
+        break;
+    case MSG_PLAN:
+        return on_plan(w, m, session, frame_bytes);
+    case MSG_DRAIN:
+        w->drained_by_head = m->drain.on;
+        log_info("drain", "on=%d", m->drain.on);
+        break;
+    default:
+        log_warn("message_unexpected", "type=%s", msg_type_name(m->type));
+        break;
+    }
+    return false;
+}
+
+static void on_open(void *ctx, const struct msg_welcome *welcome)
+{
+    struct worker *w = ctx;
+    rank_state_see_term(&w->rank, welcome->term);
+    metric_set(w->m.reconnects, (double)head_link_reconnects(w->link));
+    if (w->draining)
+        send_drain_wish(w);
+}
+
+static void on_lost(void *ctx)
+{
+    struct worker *w = ctx;
+    rank_state_on_link_lost(&w->rank);
+}
+
+/* ---- the compute thread's reports
+ * ---------------------------------------------------------------- */
+
+static void on_plan_done(struct worker *w, const struct job_done *d)
+{
+    head_link_consumed(w->link, d->session, d->frame_bytes);
+    if (d->dropped || d->status == STATUS_CLOSED || w->rank.phase != RANK_READY ||
+        d->term_epoch != w->rank.term_epoch || d->term_epoch == w->failed_epoch)
+        return;
+    if (d->status == STATUS_OK) {
+        rank_state_on_executed(&w->rank, d->term_epoch, d->step);
+        metric_add(w->m.steps, 1);
+        metric_add(w->m.tokens_drawn, d->result->n_items);
+        metric_observe(w->m.step_seconds, (double)d->result->execute_ns / (double)NS_PER_S);
+        metric_observe(w->m.wait_seconds, (double)d->result->wait_ns / (double)NS_PER_S);
+        if (w->rank.rank == 0 && w->rank.stage + 1 == w->rank.pp)
+            head_link_send(w->link, &(struct msg){.type = MSG_RESULT, .result = *d->result});
+        return;
+    }
+    w->failed_epoch = d->term_epoch;
+    if (d->status == STATUS_PROTOCOL) {
+        send_gap(w, d->step, d->error->text);
+        return;
+    }
+    log_error("step_failed", "step=%llu status=%s error=%s", (unsigned long long)d->step,
+              status_name(d->status), log_quote(d->error->text));
+    head_link_send(w->link,
+                   &(struct msg){.type = MSG_COMM_ERROR,
+                                 .comm_error = {d->term_epoch, d->step, str_from(d->error->text)}});
+}
+
+static void on_join_done(struct worker *w, const struct job_done *d)
+{
+    if (d->dropped || w->rank.phase != RANK_JOINING || d->term_epoch != w->rank.comm_epoch)
+        return; /* overtaken: the abort is on its way */
+    rank_state_on_joined(&w->rank, d->term_epoch, d->status == STATUS_OK);
+    send_formed(w, d->term_epoch, d->status, d->status == STATUS_OK ? "" : d->error->text);
+    if (d->status == STATUS_OK)
+        log_info("formed", "epoch=%llu.%llu rank=%u stage=%u",
+                 (unsigned long long)(d->term_epoch >> 32),
+                 (unsigned long long)(d->term_epoch & UINT32_MAX), w->rank.rank, w->rank.stage);
+}
+
+static void on_abort_done(struct worker *w)
+{
+    enum rank_action action = rank_state_on_aborted(&w->rank);
+    for (uint32_t i = 0; i < w->rank.n_answers; i++)
+        send_aborted(w, w->rank.answers[i]);
+    act(w, action, NULL);
+}
+
+static void on_done(void *ctx, const struct job_done *d)
+{
+    struct worker *w = ctx;
+    switch (d->kind) {
+    case JOB_PLAN:
+        on_plan_done(w, d);
+        break;
+    case JOB_JOIN:
+        on_join_done(w, d);
+        break;
+    case JOB_RESET:
+        if (!d->dropped && d->term_epoch == w->rank.term_epoch && w->rank.phase == RANK_READY)
+            send_formed(w, d->term_epoch, d->status, d->status == STATUS_OK ? "" : d->error->text);
+        break;
+    case JOB_ABORT:
+        on_abort_done(w);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- life
+ * ---------------------------------------------------------------------------------------- */
+
+static void make_metrics(struct worker *w)
+{
+    static const double bounds[] = {.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5};
+    const uint32_t n = sizeof bounds / sizeof bounds[0];
+    struct metrics *r = w->s.metrics;
+    w->m = (struct worker_metrics){
+        .steps = metrics_counter(r, "coxswain_worker_steps_total", "", "steps executed"),
+        .tokens_drawn = metrics_counter(r, "coxswain_worker_tokens_drawn_total", "",
+                                        "tokens returned to the head"),
+        .step_seconds = metrics_histogram(r, "coxswain_worker_step_seconds", "",
+                                          "device time of a step", bounds, n),
+        .wait_seconds = metrics_histogram(r, "coxswain_worker_wait_seconds", "",
+                                          "time the device waited for a plan", bounds, n),
+        .gaps = metrics_counter(r, "coxswain_worker_gaps_total", "", "plans refused"),
+        .stale = metrics_counter(r, "coxswain_worker_stale_messages_total", "",
+                                 "messages of an old epoch"),
+        .busy = metrics_gauge(r, "coxswain_worker_busy", "", "1 while a step executes"),
+        .queue =
+            metrics_gauge(r, "coxswain_worker_steps_queued", "", "steps received, not executed"),
+        .reconnects = metrics_gauge(r, "coxswain_worker_head_reconnects", "",
+                                    "times the link to the head was opened anew"),
+        .epochs = metrics_counter(r, "coxswain_worker_formations_total", "", "Forms accepted"),
+    };
+}
+
+enum status worker_start(const struct worker_setup *s, struct worker **out, struct error *err)
+{
+    struct worker *w = mem_zalloc(sizeof *w);
+    w->s = *s;
+    w->instance = random_secure_u64();
+    rank_state_init(&w->rank);
+    arena_init(&w->form_arena, FORM_ARENA_LIMIT);
+    make_metrics(w);
+    const struct compute_options co = {.executor = s->executor, .on_done = on_done, .ctx = w};
+    const struct head_link_handlers lh = {.ctx = w,
+                                          .fill_hello = fill_hello,
+                                          .fill_heartbeat = fill_heartbeat,
+                                          .on_open = on_open,
+                                          .on_lost = on_lost,
+                                          .on_message = on_message};
+    enum status st = compute_start(s->loop, &co, &w->compute, err);
+    if (st == STATUS_OK)
+        st = head_link_open(s->loop, &s->link, &lh, &w->link, err);
+    if (st != STATUS_OK) {
+        worker_free(w);
+        return st;
+    }
+    *out = w;
+    return STATUS_OK;
+}
+
+bool worker_is_ready(const struct worker *w)
+{
+    return head_link_is_open(w->link) && !w->draining && !w->drained_by_head;
+}
+
+void worker_free(struct worker *w)
+{
+    if (!w)
+        return;
+    loop_timer_stop(w->drain_timer);
+    compute_stop(w->compute);
+    head_link_close(w->link);
+    arena_fini(&w->form_arena);
+    mem_free(w);
+}

@@ -1,0 +1,28 @@
+#pragma once
+/* One rank: wires the head's link, the rank's state machine, the compute thread and the admin HTTP
+ * port; decides nothing itself. Borrows loop, executor and options; everything on the loop's
+ * thread. */
+#include "common/base/metrics.h"
+#include "common/net/loop.h"
+#include "worker/executor.h"
+#include "worker/head_link.h"
+#include "worker/options.h"
+#include "worker/rank_state.h"
+
+struct worker;
+struct worker_setup {
+    struct loop *loop;
+    const struct worker_options *options;
+    struct executor *executor;
+    struct metrics *metrics;
+    struct head_link_options link;
+    const char *node;         /* host or pod name */
+    const char *comm_address; /* "host:port" for Hello */
+    const char *http_address;
+};
+MUST_USE enum status worker_start(const struct worker_setup *s, struct worker **out,
+                                  struct error *err);
+/* First call: hand the work over, then stop the loop. Second: stop at once. */
+void worker_stop(struct worker *w);
+bool worker_is_ready(const struct worker *w); /* the link is open and no drain is on */
+void worker_free(struct worker *w);           /* NULL is fine */
