@@ -15,9 +15,10 @@ struct job {
     struct job *next;
     enum job_kind kind;
     bool dropped;
-    uint64_t term_epoch, step, session, frame_bytes;
-    struct arena arena; /* the plan on the way in, the result beside it on the way out */
-    struct msg msg;     /* JOB_PLAN; JOB_JOIN: the Form and, in id, the Join */
+    uint64_t term_epoch, step, session;
+    struct strbuf frame; /* JOB_PLAN */
+    struct arena arena;  /* the decoded plan on the way in, the result beside it on the way out */
+    struct msg msg;      /* JOB_PLAN once decoded; JOB_JOIN: the Form and, in id, the Join */
     struct bytes id;
     enum status status;
     struct error error;
@@ -68,6 +69,7 @@ static struct job *list_pop(struct job_list *l)
 static void job_free(struct job *j)
 {
     arena_fini(&j->arena);
+    strbuf_fini(&j->frame);
     mem_free(j);
 }
 
@@ -97,13 +99,24 @@ static void run_join(struct executor *e, struct job *j)
                                   &j->error);
 }
 
+static void run_plan(struct executor *e, struct job *j)
+{
+    struct frame_header h;
+    struct str frame = strbuf_str(&j->frame);
+    j->status = frame_parse_header(frame, &h, &j->error);
+    if (j->status == STATUS_OK)
+        j->status = codec_decode(frame, &h, &j->arena, &j->msg, &j->error);
+    if (j->status == STATUS_OK)
+        j->status = e->ops->step(e, &j->msg.plan, &j->arena, &j->result, &j->error);
+}
+
 static void run_job(struct compute *c, struct job *j, uint64_t wait_ns)
 {
     struct executor *e = c->o.executor;
     switch (j->kind) {
     case JOB_PLAN:
         atomic_store(&c->busy, true);
-        j->status = e->ops->step(e, &j->msg.plan, &j->arena, &j->result, &j->error);
+        run_plan(e, j);
         j->result.wait_ns = wait_ns;
         atomic_store(&c->busy, false);
         break;
@@ -155,10 +168,11 @@ static struct job *job_take(struct compute *c, enum job_kind kind)
     if (!j) {
         j = mem_zalloc(sizeof *j);
         arena_init(&j->arena, JOB_ARENA_LIMIT);
+        strbuf_init(&j->frame, FRAME_MAX_BYTES);
     }
     j->kind = kind;
     j->dropped = false;
-    j->term_epoch = j->step = j->session = j->frame_bytes = 0;
+    j->term_epoch = j->step = j->session = 0;
     j->status = STATUS_OK;
     j->error.text[0] = '\0';
     return j;
@@ -171,6 +185,7 @@ static void job_give_back(struct compute *c, struct job *j)
         return;
     }
     arena_reset(&j->arena);
+    strbuf_reset(&j->frame);
     list_push(&c->free_jobs, j);
 }
 
@@ -196,7 +211,7 @@ static void on_wake(void *ctx)
                                                   .term_epoch = j->term_epoch,
                                                   .step = j->step,
                                                   .session = j->session,
-                                                  .frame_bytes = j->frame_bytes,
+                                                  .frame_bytes = j->frame.len,
                                                   .status = j->status,
                                                   .error = &j->error,
                                                   .result = j->kind == JOB_PLAN && !j->dropped &&
@@ -225,8 +240,8 @@ enum status compute_start(struct loop *l, const struct compute_options *o, struc
     return STATUS_OK;
 }
 
-enum status compute_push_plan(struct compute *c, const struct msg_plan *p, uint64_t session,
-                              uint64_t frame_bytes, struct error *err)
+enum status compute_push_plan(struct compute *c, const struct msg_plan *m, uint64_t session,
+                              struct str frame, struct error *err)
 {
     pthread_mutex_lock(&c->mutex);
     uint32_t n = c->queue.n + c->done.n;
@@ -234,16 +249,13 @@ enum status compute_push_plan(struct compute *c, const struct msg_plan *p, uint6
     if (n >= COMPUTE_QUEUE_MAX)
         return error_set(err, STATUS_LIMIT, "%u plans wait to be executed on this rank", n);
     struct job *j = job_take(c, JOB_PLAN);
-    enum status s = msg_copy(&(struct msg){.type = MSG_PLAN, .plan = *p}, &j->arena, &j->msg);
-    if (s != STATUS_OK) {
+    if (!strbuf_append_str(&j->frame, frame)) {
         job_give_back(c, j);
-        return error_set(err, s, "no memory for a plan of %llu bytes",
-                         (unsigned long long)frame_bytes);
+        return error_set(err, STATUS_NO_MEMORY, "no memory for a plan of %zu bytes", frame.len);
     }
-    j->term_epoch = p->term_epoch;
-    j->step = p->step;
+    j->term_epoch = m->term_epoch;
+    j->step = m->step;
     j->session = session;
-    j->frame_bytes = frame_bytes;
     push(c, j);
     return STATUS_OK;
 }

@@ -17,7 +17,7 @@ struct job_done {
     enum job_kind kind;
     bool dropped; /* a plan that an abort threw out of the queue: never begun */
     uint64_t term_epoch, step;
-    uint64_t session, frame_bytes; /* as given to compute_push_plan */
+    uint64_t session, frame_bytes; /* of the plan's frame: for credit */
     enum status status;
     const struct error *error;       /* when status is not OK */
     const struct msg_result *result; /* JOB_PLAN that succeeded */
@@ -31,9 +31,10 @@ struct compute_options {
 };
 MUST_USE enum status compute_start(struct loop *l, const struct compute_options *o,
                                    struct compute **out, struct error *err);
-/* Copies the plan. STATUS_LIMIT: the queue is full. */
-MUST_USE enum status compute_push_plan(struct compute *c, const struct msg_plan *p,
-                                       uint64_t session, uint64_t frame_bytes, struct error *err);
+/* The frame of a plan that was decoded already (m): it is copied as it came and decoded again on
+ * the compute thread, which is cheaper than a deep copy. STATUS_LIMIT: the queue is full. */
+MUST_USE enum status compute_push_plan(struct compute *c, const struct msg_plan *m,
+                                       uint64_t session, struct str frame, struct error *err);
 /* Copies *comm. */
 MUST_USE enum status compute_push_join(struct compute *c, const struct executor_comm *comm,
                                        struct error *err);

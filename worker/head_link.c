@@ -278,7 +278,7 @@ static void on_refused(struct head_link *k, const struct msg_refused *r)
  * -------------------------------------------------------------------------------------- */
 
 static void deliver(struct head_link *k, const struct frame_header *h, const struct msg *m,
-                    size_t frame_bytes)
+                    struct str frame)
 {
     uint64_t session = k->link.session;
     switch (m->type) {
@@ -300,9 +300,9 @@ static void deliver(struct head_link *k, const struct frame_header *h, const str
     default:
         break;
     }
-    bool kept = k->h.on_message(k->h.ctx, m, session, frame_bytes);
+    bool kept = k->h.on_message(k->h.ctx, m, session, frame);
     if (!kept && k->state == LINK_OPEN && k->link.session == session)
-        send_credit(k, m->type, frame_bytes);
+        send_credit(k, m->type, frame.len);
 }
 
 static void on_frame(void *ctx, struct bus_peer from, enum peer_role role, const char *key,
@@ -331,7 +331,7 @@ static void on_frame(void *ctx, struct bus_peer from, enum peer_role role, const
         return;
     }
     k->heard_ns = now_ns(k);
-    deliver(k, &h, &m, frame.len);
+    deliver(k, &h, &m, frame);
 }
 
 static void on_link(void *ctx, bool up, const char *why)

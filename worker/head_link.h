@@ -15,7 +15,7 @@ struct head_link_handlers {
     void (*on_lost)(void *ctx);
     /* Every message of an open session but heartbeats and credits. True: the frame is not consumed
      * yet (its plan is queued); head_link_consumed is called for it later. */
-    bool (*on_message)(void *ctx, const struct msg *m, uint64_t session, uint64_t frame_bytes);
+    bool (*on_message)(void *ctx, const struct msg *m, uint64_t session, struct str frame);
 };
 
 struct head_link_options {

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "proto/codec.h"
 #include "proto/plan_digest.h"
 
 /* Finished sequences are kept for the next admits, with their buffers: a steady state allocates
@@ -181,15 +180,41 @@ static struct sequence *take_free(struct sequences *s)
     return q;
 }
 
-/* The sampling parameters outlive the plan: msg_copy is the one deep copy there is. */
-static enum status keep_sampling(struct sequence *q, const struct plan_admit *a)
+/* A copy of n * size bytes on the arena; *ok becomes false when there is no room. */
+static const void *keep(struct arena *a, const void *from, size_t n, size_t size, bool *ok)
 {
-    struct plan_admit bare = *a;
-    bare.ids = (struct u32_span){0};
-    struct msg in = {.type = MSG_PLAN, .plan = {.admits = &bare, .n_admits = 1}}, out;
-    TRY(msg_copy(&in, &q->arena, &out));
-    q->sampling = out.plan.admits[0].sampling;
-    return STATUS_OK;
+    void *copy = n > 0 ? arena_try_array(a, n, size) : NULL;
+    if (copy)
+        memcpy(copy, from, n * size);
+    *ok = *ok && (n == 0 || copy);
+    return copy;
+}
+
+static struct u32_span keep_ids(struct arena *a, struct u32_span s, bool *ok)
+{
+    return (struct u32_span){keep(a, s.ptr, s.n, sizeof *s.ptr, ok), s.n};
+}
+
+static struct str keep_str(struct arena *a, struct str s, bool *ok)
+{
+    return (struct str){keep(a, s.ptr, s.len, 1, ok), s.len};
+}
+
+/* The sampling parameters outlive the plan. */
+static bool keep_sampling(struct sequence *q, const struct sampling_params *from)
+{
+    struct sampling_params *p = &q->sampling;
+    struct arena *a = &q->arena;
+    bool ok = true;
+    *p = *from;
+    p->eos_ids = keep_ids(a, from->eos_ids, &ok);
+    p->stop_ids = keep_ids(a, from->stop_ids, &ok);
+    p->allowed_ids = keep_ids(a, from->allowed_ids, &ok);
+    p->bad_words = keep_ids(a, from->bad_words, &ok);
+    p->logit_bias = keep(a, from->logit_bias, from->n_logit_bias, sizeof *p->logit_bias, &ok);
+    p->grammar = keep_str(a, from->grammar, &ok);
+    p->lora = keep_str(a, from->lora, &ok);
+    return ok;
 }
 
 static enum status check_admit(const struct sequences *s, const struct plan_admit *a,
@@ -224,7 +249,7 @@ static enum status admit(struct sequences *s, const struct plan_admit *a, struct
     q->slot = a->slot;
     q->n_prompt = a->n_prompt;
     q->n_computed = a->n_computed;
-    if (!grow_u32(&q->ids, &q->ids_cap, a->ids.n) || keep_sampling(q, a) != STATUS_OK)
+    if (!grow_u32(&q->ids, &q->ids_cap, a->ids.n) || !keep_sampling(q, &a->sampling))
         return error_set(err, STATUS_NO_MEMORY, "no memory for the %u ids of slot %u", a->ids.n,
                          a->slot);
     memcpy(q->ids, a->ids.ptr, a->ids.n * sizeof *q->ids);

@@ -323,7 +323,7 @@ static void on_reset(struct worker *w, const struct msg *m)
 
 /* True when the plan is queued: its bytes are returned as credit when it has been executed, so that
  * a rank that lags holds the head back. */
-static bool on_plan(struct worker *w, const struct msg *m, uint64_t session, uint64_t frame_bytes)
+static bool on_plan(struct worker *w, const struct msg *m, uint64_t session, struct str frame)
 {
     enum rank_action action = rank_state_on_plan(&w->rank, &m->plan);
     if (action != RANK_EXECUTE) {
@@ -331,7 +331,7 @@ static bool on_plan(struct worker *w, const struct msg *m, uint64_t session, uin
         return false;
     }
     struct error err = {0};
-    if (compute_push_plan(w->compute, &m->plan, session, frame_bytes, &err) == STATUS_OK)
+    if (compute_push_plan(w->compute, &m->plan, session, frame, &err) == STATUS_OK)
         return true;
     if (w->failed_epoch != w->rank.term_epoch)
         send_gap(w, m->plan.step, err.text);
@@ -350,7 +350,7 @@ static void log_abort(const struct msg_abort *a)
              (unsigned long long)(a->term_epoch & UINT32_MAX), log_quote(reason));
 }
 
-static bool on_message(void *ctx, const struct msg *m, uint64_t session, uint64_t frame_bytes)
+static bool on_message(void *ctx, const struct msg *m, uint64_t session, struct str frame)
 {
     struct worker *w = ctx;
     if (w->stopping)
@@ -370,7 +370,7 @@ static bool on_message(void *ctx, const struct msg *m, uint64_t session, uint64_
         on_reset(w, m);
         break;
     case MSG_PLAN:
-        return on_plan(w, m, session, frame_bytes);
+        return on_plan(w, m, session, frame);
     case MSG_DRAIN:
         w->drained_by_head = m->drain.on;
         log_info("drain", "on=%d", m->drain.on);
