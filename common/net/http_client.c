@@ -1,0 +1,104 @@
+#include "common/net/http_client.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <curl/curl.h>
+
+enum { ANSWER_MAX_BYTES = 256 << 20 };
+
+struct sink {
+    const struct http_call *call;
+    struct strbuf *answer;
+};
+
+static size_t on_body(char *data, size_t size, size_t n, void *ctx)
+{
+    struct sink *s = ctx;
+    struct str piece = {data, size * n};
+    bool ok = s->call->on_data ? s->call->on_data(s->call->ctx, piece)
+                               : strbuf_append_str(s->answer, piece);
+    return ok ? piece.len : 0; /* anything else makes curl end the transfer */
+}
+
+static void set_timeouts(CURL *curl, const struct http_call *c)
+{
+    long ms = c->timeout_ms ? (long)c->timeout_ms : 30000L;
+    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, ms < 10000L ? ms : 10000L);
+    if (!c->on_data) {
+        curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, ms);
+        return;
+    }
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L); /* a silence of that long ends a stream */
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (ms + 999) / 1000);
+}
+
+static struct curl_slist *make_headers(const struct http_call *c)
+{
+    struct curl_slist *headers = NULL;
+    if (c->body.len)
+        headers = curl_slist_append(headers, "Content-Type: application/json");
+    headers = curl_slist_append(headers, "Expect:"); /* no round trip before a small body */
+    if (c->bearer) {
+        struct strbuf b;
+        strbuf_init(&b, 64 << 10);
+        strbuf_append_c(&b, "Authorization: Bearer ");
+        strbuf_append_c(&b, c->bearer);
+        headers = curl_slist_append(headers, strbuf_str(&b).ptr);
+        strbuf_fini(&b);
+    }
+    return headers;
+}
+
+static enum status describe(CURLcode rc, const struct http_call *c, struct error *err)
+{
+    const char *why = curl_easy_strerror(rc);
+    switch (rc) {
+    case CURLE_OPERATION_TIMEDOUT:
+        return error_set(err, STATUS_TIMEOUT, "%s: no answer in time (%s)", c->url, why);
+    case CURLE_WRITE_ERROR: /* on_data stopped it */
+        return c->on_data ? STATUS_OK
+                          : error_set(err, STATUS_LIMIT, "%s: the answer is over %d MiB", c->url,
+                                      ANSWER_MAX_BYTES >> 20);
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_COULDNT_RESOLVE_HOST:
+        return error_set(err, STATUS_IO,
+                         "%s: cannot connect (%s): is it running, and the address right?", c->url,
+                         why);
+    case CURLE_URL_MALFORMAT:
+    case CURLE_UNSUPPORTED_PROTOCOL:
+        return error_set(err, STATUS_INVALID, "%s: not a usable address (%s)", c->url, why);
+    default:
+        return error_set(err, STATUS_IO, "%s: %s", c->url, why);
+    }
+}
+
+enum status http_client_call(const struct http_call *c, int *status_code, struct strbuf *answer,
+                             struct error *err)
+{
+    CURL *curl = curl_easy_init();
+    if (!curl)
+        return error_set(err, STATUS_INTERNAL, "libcurl did not start");
+    struct sink sink = {c, answer};
+    struct curl_slist *headers = make_headers(c);
+    curl_easy_setopt(curl, CURLOPT_URL, c->url);
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, &sink);
+    if (c->body.len) {
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)c->body.len);
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, c->body.ptr);
+    }
+    if (c->method)
+        curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, c->method);
+    set_timeouts(curl, c);
+    CURLcode rc = curl_easy_perform(curl);
+    long code = 0;
+    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &code);
+    *status_code = (int)code;
+    curl_slist_free_all(headers);
+    curl_easy_cleanup(curl);
+    return rc == CURLE_OK ? STATUS_OK : describe(rc, c, err);
+}

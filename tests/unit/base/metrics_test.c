@@ -1,0 +1,63 @@
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/metrics.h"
+
+static void renders_families_once_with_every_series(void **state)
+{
+    struct metrics *m = metrics_new();
+    struct strbuf out;
+    strbuf_init(&out, 0);
+    metric_add(metrics_counter(m, "a_total", "k=\"1\"", "counts a"), 2);
+    metric_set(metrics_gauge(m, "g", NULL, "a gauge"), -1.5);
+    metric_add(metrics_counter(m, "a_total", "k=\"2\"", "counts a"), 1e15);
+    metrics_render(m, &out);
+    assert_string_equal(out.ptr, "# HELP a_total counts a\n# TYPE a_total counter\n"
+                                 "a_total{k=\"1\"} 2\na_total{k=\"2\"} 1e+15\n"
+                                 "# HELP g a gauge\n# TYPE g gauge\ng -1.5\n");
+    strbuf_fini(&out);
+    metrics_free(m);
+}
+
+static void the_same_name_and_labels_are_the_same_metric(void **state)
+{
+    struct metrics *m = metrics_new();
+    struct metric *a = metrics_counter(m, "x_total", "l=\"1\"", "x");
+    assert_ptr_equal(a, metrics_counter(m, "x_total", "l=\"1\"", "x"));
+    assert_ptr_not_equal(a, metrics_counter(m, "x_total", "l=\"2\"", "x"));
+    metrics_free(m);
+}
+
+static void histogram_buckets_are_cumulative_and_bounds_inclusive(void **state)
+{
+    static const double bounds[] = {0.1, 1};
+    struct metrics *m = metrics_new();
+    struct strbuf out;
+    strbuf_init(&out, 0);
+    struct metric *h = metrics_histogram(m, "h_seconds", "m=\"d\"", "h", bounds, 2);
+    const double values[] = {0.05, 0.1, 0.5, 7};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        metric_observe(h, values[i]);
+    metrics_render(m, &out);
+    assert_non_null(strstr(out.ptr, "h_seconds_bucket{m=\"d\",le=\"0.1\"} 2\n"
+                                    "h_seconds_bucket{m=\"d\",le=\"1\"} 3\n"
+                                    "h_seconds_bucket{m=\"d\",le=\"+Inf\"} 4\n"
+                                    "h_seconds_sum{m=\"d\"} 7.65\nh_seconds_count{m=\"d\"} 4\n"));
+    strbuf_fini(&out);
+    metrics_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(renders_families_once_with_every_series),
+        cmocka_unit_test(the_same_name_and_labels_are_the_same_metric),
+        cmocka_unit_test(histogram_buckets_are_cumulative_and_bounds_inclusive),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
