@@ -1,0 +1,419 @@
+/* Key files. Each holds one Z85 key and a newline. A secret is written to a temporary name with
+ * mode 0600 and renamed, so that a crash leaves a whole key or none, and a lock on the folder makes
+ * two programs that start at once agree. The public key is derived from the secret, so a .pub file
+ * that belongs to another secret is found out. */
+#include "common/net/keys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "common/base/log.h"
+#include "common/base/mem.h"
+#include "common/base/str.h"
+
+enum {
+    KEY_BYTES = 32,
+    KEY_CHARS = 40,
+    PATH_BYTES = 1024,
+    AUTHORIZED_MAX_BYTES = 1 << 20,
+    AUTHORIZED_MAX_ENTRIES = 4096,
+    TOKEN_SUM_BYTES = 4,
+    TOKEN_MAX_BYTES = 3 * KEY_BYTES + 256 + TOKEN_SUM_BYTES
+};
+
+static const char token_prefix[] = "cox1.";
+static const enum peer_role key_roles[] = {ROLE_HEAD, ROLE_GATEWAY, ROLE_WORKER, ROLE_OPERATOR};
+enum { N_KEY_ROLES = sizeof key_roles / sizeof *key_roles };
+
+/* 40 characters of Z85 that stand for 32 bytes. */
+static bool key_decode(struct str text, uint8_t out[KEY_BYTES])
+{
+    char z[KEY_CHARS + 1];
+    if (text.len != KEY_CHARS || memchr(text.ptr, '\0', text.len))
+        return false;
+    memcpy(z, text.ptr, KEY_CHARS);
+    z[KEY_CHARS] = '\0';
+    bool ok = zmq_z85_decode(out, z) != NULL;
+    sodium_memzero(z, sizeof z);
+    return ok;
+}
+
+enum status keys_generate(struct curve_keys *out, struct error *err)
+{
+    if (zmq_curve_keypair(out->public_key, out->secret_key) == 0)
+        return STATUS_OK;
+    return error_set(err, STATUS_UNSUPPORTED, "libzmq was built without CURVE: %s",
+                     zmq_strerror(errno));
+}
+
+/* --- files ----------------------------------------------------------------------------------- */
+
+static enum status key_path(char out[PATH_BYTES], const char *dir, const char *name,
+                            const char *suffix, struct error *err)
+{
+    if (snprintf(out, PATH_BYTES, "%s/%s%s", dir, name, suffix) < PATH_BYTES)
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID, "the path of the key folder is too long");
+}
+
+static struct str trimmed(struct str s)
+{
+    static const char blanks[] = " \t\r\n";
+    while (s.len && memchr(blanks, s.ptr[s.len - 1], sizeof blanks - 1))
+        s.len--;
+    while (s.len && memchr(blanks, s.ptr[0], sizeof blanks - 1))
+        s = (struct str){s.ptr + 1, s.len - 1};
+    return s;
+}
+
+static enum status read_text(const char *path, struct strbuf *out, struct error *err)
+{
+    char chunk[4096];
+    ssize_t n = -1;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO, "%s: %s", path,
+                         strerror(errno));
+    while ((n = read(fd, chunk, sizeof chunk)) > 0 && strbuf_append(out, chunk, (size_t)n)) {
+    }
+    int e = errno;
+    close(fd);
+    sodium_memzero(chunk, sizeof chunk);
+    if (out->failed)
+        return error_set(err, STATUS_LIMIT, "%s: too large for a file of keys", path);
+    return n < 0 ? error_set(err, STATUS_IO, "%s: %s", path, strerror(e)) : STATUS_OK;
+}
+
+static enum status read_key(const char *path, char out[KEY_CHARS + 1], struct error *err)
+{
+    struct strbuf text;
+    uint8_t raw[KEY_BYTES];
+    strbuf_init(&text, 4096);
+    enum status s = read_text(path, &text, err);
+    if (s == STATUS_OK) {
+        struct str key = trimmed(strbuf_str(&text));
+        if (key_decode(key, raw)) {
+            memcpy(out, key.ptr, KEY_CHARS);
+            out[KEY_CHARS] = '\0';
+        } else {
+            s = error_set(err, STATUS_INVALID, "%s: not a key: 40 characters of Z85 are wanted",
+                          path);
+        }
+    }
+    sodium_memzero(raw, sizeof raw);
+    if (text.ptr)
+        sodium_memzero(text.ptr, text.len);
+    strbuf_fini(&text);
+    return s;
+}
+
+/* Whole or not at all: temporary name, fsync, rename. */
+static enum status write_text(const char *path, struct str text, mode_t mode, struct error *err)
+{
+    char temporary[PATH_BYTES + 8];
+    snprintf(temporary, sizeof temporary, "%s.new", path);
+    unlink(temporary); /* of a run that was killed; the folder is locked */
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (fd < 0)
+        return error_set(err, STATUS_IO, "%s: %s", temporary, strerror(errno));
+    bool ok = write(fd, text.ptr, text.len) == (ssize_t)text.len && fsync(fd) == 0;
+    ok = close(fd) == 0 && ok && rename(temporary, path) == 0;
+    return ok ? STATUS_OK : error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+}
+
+static enum status write_key(const char *path, const char *key, mode_t mode, struct error *err)
+{
+    char line[KEY_CHARS + 2];
+    snprintf(line, sizeof line, "%s\n", key);
+    enum status s = write_text(path, (struct str){line, KEY_CHARS + 1}, mode, err);
+    sodium_memzero(line, sizeof line);
+    return s;
+}
+
+/* mkdir -p, the last one 0700. */
+static enum status make_folder(const char *dir, struct error *err)
+{
+    char path[PATH_BYTES];
+    if (snprintf(path, sizeof path, "%s", dir) >= PATH_BYTES || !*dir)
+        return error_set(err, STATUS_INVALID, "the path of the key folder is empty or too long");
+    for (char *p = path + 1; *p; p++)
+        if (*p == '/') {
+            *p = '\0';
+            mkdir(path, 0755); /* a failure shows at the last one */
+            *p = '/';
+        }
+    if (mkdir(path, 0700) == 0 || errno == EEXIST)
+        return STATUS_OK;
+    return error_set(err, STATUS_IO, "key folder %s: %s", dir, strerror(errno));
+}
+
+static enum status make_pair(const char *dir, enum peer_role role, struct error *err)
+{
+    char secret_path[PATH_BYTES], public_path[PATH_BYTES], have[KEY_CHARS + 1];
+    struct curve_keys keys;
+    TRY(key_path(secret_path, dir, peer_role_name(role), ".key", err));
+    TRY(key_path(public_path, dir, peer_role_name(role), ".pub", err));
+    enum status s = read_key(secret_path, keys.secret_key, err);
+    if (s == STATUS_NOT_FOUND) {
+        TRY(keys_generate(&keys, err));
+        s = write_key(secret_path, keys.secret_key, 0600, err);
+    } else if (s == STATUS_OK) {
+        zmq_curve_public(keys.public_key, keys.secret_key);
+    }
+    if (s == STATUS_OK &&
+        (read_key(public_path, have, NULL) != STATUS_OK || strcmp(have, keys.public_key) != 0))
+        s = write_key(public_path, keys.public_key, 0644, err);
+    sodium_memzero(keys.secret_key, sizeof keys.secret_key);
+    return s;
+}
+
+/* Adds our own roles' keys to DIR/authorized; lines that are there stay as they are. */
+static enum status make_authorized(const char *dir, struct error *err)
+{
+    char path[PATH_BYTES], key[KEY_CHARS + 1];
+    struct strbuf text;
+    struct authorized have = {0};
+    TRY(key_path(path, dir, "authorized", "", err));
+    strbuf_init(&text, AUTHORIZED_MAX_BYTES);
+    enum status s = authorized_load(path, &have, err);
+    if (s == STATUS_OK)
+        s = read_text(path, &text, err);
+    else if (s == STATUS_NOT_FOUND)
+        s = STATUS_OK;
+    size_t before = text.len;
+    if (text.len && text.ptr[text.len - 1] != '\n')
+        strbuf_append_c(&text, "\n");
+    for (int i = 0; i < N_KEY_ROLES && s == STATUS_OK; i++) {
+        bool known = key_roles[i] == ROLE_HEAD;
+        if (!known)
+            s = keys_load_public(dir, key_roles[i], key, err);
+        for (uint32_t j = 0; j < have.n_entries && !known && s == STATUS_OK; j++)
+            known = have.entries[j].role == key_roles[i] &&
+                    strcmp(have.entries[j].public_key, key) == 0;
+        if (!known && s == STATUS_OK)
+            strbuf_printf(&text, "%s %s\n", peer_role_name(key_roles[i]), key);
+    }
+    if (s == STATUS_OK && text.len > before)
+        s = write_text(path, strbuf_str(&text), 0600, err);
+    authorized_fini(&have);
+    strbuf_fini(&text);
+    return s;
+}
+
+enum status keys_make_dir(const char *dir, struct error *err)
+{
+    TRY(make_folder(dir, err));
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || flock(fd, LOCK_EX) < 0) {
+        int e = errno;
+        if (fd >= 0)
+            close(fd);
+        return error_set(err, STATUS_IO, "key folder %s: %s", dir, strerror(e));
+    }
+    enum status s = STATUS_OK;
+    for (int i = 0; i < N_KEY_ROLES && s == STATUS_OK; i++)
+        s = make_pair(dir, key_roles[i], err);
+    if (s == STATUS_OK)
+        s = make_authorized(dir, err);
+    close(fd); /* and the lock */
+    return s;
+}
+
+enum status keys_load(const char *dir, enum peer_role role, struct curve_keys *out,
+                      struct error *err)
+{
+    char path[PATH_BYTES], public_key[KEY_CHARS + 1];
+    struct stat st;
+    TRY(key_path(path, dir, peer_role_name(role), ".key", err));
+    TRY(read_key(path, out->secret_key, err));
+    /* a Kubernetes secret is read through its group; anybody else has no business here */
+    if (stat(path, &st) == 0 && (st.st_mode & 0007))
+        log_warn("key_readable_by_all", "path=%s mode=%o", log_quote(path),
+                 (unsigned)st.st_mode & 0777);
+    zmq_curve_public(out->public_key, out->secret_key);
+    enum status s = keys_load_public(dir, role, public_key, err);
+    if (s == STATUS_NOT_FOUND)
+        return STATUS_OK;
+    if (s == STATUS_OK && strcmp(public_key, out->public_key) != 0)
+        s = error_set(err, STATUS_INVALID,
+                      "%s: does not belong to the .pub file beside it; remove the wrong one", path);
+    return s;
+}
+
+enum status keys_load_public(const char *dir, enum peer_role role, char out[41], struct error *err)
+{
+    char path[PATH_BYTES];
+    TRY(key_path(path, dir, peer_role_name(role), ".pub", err));
+    return read_key(path, out, err);
+}
+
+/* --- who may connect ------------------------------------------------------------------------- */
+
+static enum peer_role role_from(struct str name)
+{
+    for (int i = 0; i < N_KEY_ROLES; i++)
+        if (str_eq_c(name, peer_role_name(key_roles[i])))
+            return key_roles[i];
+    return ROLE_NONE;
+}
+
+/* One line: "role key", a comment, or blank. */
+static enum status parse_line(struct str line, struct authorized *out, const char *path,
+                              size_t i_line, struct error *err)
+{
+    uint8_t raw[KEY_BYTES];
+    line = trimmed(line);
+    if (line.len == 0 || line.ptr[0] == '#')
+        return STATUS_OK;
+    size_t n = 0;
+    while (n < line.len && line.ptr[n] != ' ' && line.ptr[n] != '\t')
+        n++;
+    enum peer_role role = role_from((struct str){line.ptr, n});
+    struct str key = trimmed((struct str){line.ptr + n, line.len - n});
+    if (role == ROLE_NONE || role == ROLE_HEAD)
+        return error_set(err, STATUS_INVALID,
+                         "%s:%zu: a line is \"gateway|worker|operator PUBLIC-KEY\"", path, i_line);
+    if (!key_decode(key, raw))
+        return error_set(err, STATUS_INVALID, "%s:%zu: not a public key of 40 Z85 characters", path,
+                         i_line);
+    if (out->n_entries == AUTHORIZED_MAX_ENTRIES)
+        return error_set(err, STATUS_LIMIT, "%s: more than %d keys", path, AUTHORIZED_MAX_ENTRIES);
+    if ((out->n_entries & (out->n_entries - 1)) == 0)
+        out->entries = mem_realloc(out->entries, (out->n_entries ? out->n_entries * 2 : 1) *
+                                                     sizeof *out->entries);
+    out->entries[out->n_entries].role = role;
+    memcpy(out->entries[out->n_entries].public_key, key.ptr, KEY_CHARS);
+    out->entries[out->n_entries++].public_key[KEY_CHARS] = '\0';
+    return STATUS_OK;
+}
+
+enum status authorized_load(const char *path, struct authorized *out, struct error *err)
+{
+    struct strbuf text;
+    *out = (struct authorized){0};
+    strbuf_init(&text, AUTHORIZED_MAX_BYTES);
+    enum status s = read_text(path, &text, err);
+    struct str rest = strbuf_str(&text);
+    for (size_t i_line = 1; s == STATUS_OK && rest.len; i_line++) {
+        const char *end = memchr(rest.ptr, '\n', rest.len);
+        size_t n = end ? (size_t)(end - rest.ptr) : rest.len, skip = n + (end != NULL);
+        s = parse_line((struct str){rest.ptr, n}, out, path, i_line, err);
+        rest = (struct str){rest.ptr + skip, rest.len - skip};
+    }
+    if (s != STATUS_OK)
+        authorized_fini(out);
+    strbuf_fini(&text);
+    return s;
+}
+
+void authorized_fini(struct authorized *a)
+{
+    mem_free(a->entries);
+    *a = (struct authorized){0};
+}
+
+/* --- join token ------------------------------------------------------------------------------ */
+
+static void token_sum(const uint8_t *bytes, size_t n, uint8_t out[TOKEN_SUM_BYTES])
+{
+    uint8_t hash[crypto_generichash_BYTES_MIN];
+    crypto_generichash(hash, sizeof hash, bytes, n, NULL, 0);
+    memcpy(out, hash, TOKEN_SUM_BYTES); /* against typing errors, not against people */
+}
+
+static bool head_is_valid(struct str head)
+{
+    uint64_t port;
+    size_t colon = head.len;
+    for (size_t i = 0; i < head.len; i++) {
+        if ((unsigned char)head.ptr[i] <= ' ' || (unsigned char)head.ptr[i] >= 0x7F)
+            return false;
+        if (head.ptr[i] == ':')
+            colon = i;
+    }
+    return colon > 0 && colon < head.len && head.len < 256 &&
+           str_to_u64((struct str){head.ptr + colon + 1, head.len - colon - 1}, &port) ==
+               STATUS_OK &&
+           port > 0 && port < 65536;
+}
+
+/* bytes: head's public key, our public key, our secret key, HOST:PORT, checksum. */
+enum status join_token_encode(const struct join_token *t, char *out, size_t out_size,
+                              struct error *err)
+{
+    uint8_t raw[TOKEN_MAX_BYTES];
+    struct str head = str_from(t->head);
+    const size_t prefix = sizeof token_prefix - 1;
+    if (!head_is_valid(head))
+        return error_set(err, STATUS_INVALID,
+                         "a join token needs HOST:PORT of the head, not \"%s\"", t->head);
+    if (!key_decode(str_from(t->head_public_key), raw) ||
+        !key_decode(str_from(t->keys.public_key), raw + KEY_BYTES) ||
+        !key_decode(str_from(t->keys.secret_key), raw + 2 * KEY_BYTES))
+        return error_set(err, STATUS_INVALID, "a join token needs three keys of 40 Z85 characters");
+    size_t n = 3 * KEY_BYTES;
+    memcpy(raw + n, head.ptr, head.len);
+    n += head.len;
+    token_sum(raw, n, raw + n);
+    n += TOKEN_SUM_BYTES;
+    enum status s = STATUS_OK;
+    if (out_size < prefix + sodium_base64_ENCODED_LEN(n, sodium_base64_VARIANT_URLSAFE_NO_PADDING))
+        s = error_set(err, STATUS_LIMIT, "no room for a join token in %zu bytes", out_size);
+    else {
+        memcpy(out, token_prefix, prefix);
+        sodium_bin2base64(out + prefix, out_size - prefix, raw, n,
+                          sodium_base64_VARIANT_URLSAFE_NO_PADDING);
+    }
+    sodium_memzero(raw, sizeof raw);
+    return s;
+}
+
+static bool token_parse(const uint8_t *raw, size_t n, struct join_token *out)
+{
+    uint8_t sum[TOKEN_SUM_BYTES];
+    char derived[KEY_CHARS + 1];
+    if (n <= 3 * KEY_BYTES + TOKEN_SUM_BYTES)
+        return false;
+    n -= TOKEN_SUM_BYTES;
+    token_sum(raw, n, sum);
+    struct str head = {(const char *)raw + 3 * KEY_BYTES, n - 3 * KEY_BYTES};
+    if (memcmp(sum, raw + n, sizeof sum) != 0 || !head_is_valid(head))
+        return false;
+    memcpy(out->head, head.ptr, head.len);
+    out->head[head.len] = '\0';
+    zmq_z85_encode(out->head_public_key, raw, KEY_BYTES);
+    zmq_z85_encode(out->keys.public_key, raw + KEY_BYTES, KEY_BYTES);
+    zmq_z85_encode(out->keys.secret_key, raw + 2 * KEY_BYTES, KEY_BYTES);
+    return zmq_curve_public(derived, out->keys.secret_key) == 0 &&
+           strcmp(derived, out->keys.public_key) == 0;
+}
+
+enum status join_token_decode(const char *text, struct join_token *out, struct error *err)
+{
+    uint8_t raw[TOKEN_MAX_BYTES];
+    size_t n = 0;
+    const char *end = NULL;
+    struct str t = trimmed(str_from(text));
+    *out = (struct join_token){0};
+    bool ok = str_starts(t, STR("cox1."));
+    if (ok) {
+        const size_t prefix = sizeof token_prefix - 1;
+        ok = sodium_base642bin(raw, sizeof raw, t.ptr + prefix, t.len - prefix, NULL, &n, &end,
+                               sodium_base64_VARIANT_URLSAFE_NO_PADDING) == 0 &&
+             end == t.ptr + t.len && token_parse(raw, n, out);
+    }
+    sodium_memzero(raw, sizeof raw);
+    if (ok)
+        return STATUS_OK;
+    *out = (struct join_token){0};
+    return error_set(err, STATUS_INVALID,
+                     "not a join token, or damaged on the way: copy the whole line that `cox "
+                     "join-token` prints (it starts with cox1.)");
+}

@@ -1,0 +1,211 @@
+#include "common/net/keys.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char dir[64];
+
+static int make_temp(void **state)
+{
+    snprintf(dir, sizeof dir, "/tmp/keys_testXXXXXX");
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static const char *at(const char *name)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+static int drop_temp(void **state)
+{
+    static const char *const names[] = {
+        "k/head.key",   "k/head.pub",     "k/gateway.key",  "k/gateway.pub", "k/worker.key",
+        "k/worker.pub", "k/operator.key", "k/operator.pub", "k/authorized",  "file"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        unlink(at(names[i]));
+    rmdir(at("k"));
+    return rmdir(dir);
+}
+
+static void put(const char *name, const char *text)
+{
+    FILE *f = fopen(at(name), "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static unsigned mode_of(const char *name)
+{
+    struct stat st;
+    assert_int_equal(stat(at(name), &st), 0);
+    return st.st_mode & 0777;
+}
+
+static void test_folder_is_made_once(void **state)
+{
+    char folder[128];
+    struct curve_keys worker, again, gateway;
+    struct authorized a;
+    struct error err;
+    snprintf(folder, sizeof folder, "%s", at("k"));
+    assert_int_equal(keys_make_dir(folder, &err), STATUS_OK);
+    assert_int_equal(mode_of("k"), 0700);
+    assert_int_equal(mode_of("k/worker.key"), 0600);
+    assert_int_equal(keys_load(folder, ROLE_WORKER, &worker, &err), STATUS_OK);
+    assert_int_equal(keys_make_dir(folder, &err), STATUS_OK);
+    assert_int_equal(keys_load(folder, ROLE_WORKER, &again, &err), STATUS_OK);
+    assert_memory_equal(&worker, &again, sizeof worker);
+    assert_int_equal(keys_load(folder, ROLE_GATEWAY, &gateway, &err), STATUS_OK);
+    assert_string_not_equal(worker.secret_key, gateway.secret_key);
+    assert_int_equal(authorized_load(at("k/authorized"), &a, &err), STATUS_OK);
+    assert_int_equal(a.n_entries, 3); /* the head's own key opens nothing */
+    authorized_fini(&a);
+
+    /* a lost pair is made again and admitted; the lines that were there stay */
+    unlink(at("k/worker.key"));
+    assert_int_equal(keys_make_dir(folder, &err), STATUS_OK);
+    assert_int_equal(keys_load(folder, ROLE_WORKER, &again, &err), STATUS_OK);
+    assert_string_not_equal(worker.secret_key, again.secret_key);
+    assert_int_equal(authorized_load(at("k/authorized"), &a, &err), STATUS_OK);
+    assert_int_equal(a.n_entries, 4);
+    assert_string_equal(a.entries[3].public_key, again.public_key);
+    assert_int_equal(a.entries[3].role, ROLE_WORKER);
+    authorized_fini(&a);
+}
+
+static void test_wrong_files_are_named(void **state)
+{
+    char folder[128];
+    struct curve_keys k;
+    struct error err;
+    snprintf(folder, sizeof folder, "%s", at("k"));
+    assert_int_equal(keys_load(folder, ROLE_HEAD, &k, &err), STATUS_NOT_FOUND);
+    assert_non_null(strstr(err.text, "k/head.key"));
+    assert_int_equal(keys_make_dir(folder, &err), STATUS_OK);
+    put("k/head.key", "short\n");
+    assert_int_equal(keys_load(folder, ROLE_HEAD, &k, &err), STATUS_INVALID);
+    assert_int_equal(keys_make_dir(folder, &err), STATUS_INVALID); /* never overwritten */
+    assert_int_equal(keys_generate(&k, &err), STATUS_OK);
+    put("k/head.key", k.secret_key);
+    assert_int_equal(keys_load(folder, ROLE_HEAD, &k, &err), STATUS_INVALID);
+    assert_non_null(strstr(err.text, "does not belong"));
+    put("file", "x");
+    assert_int_equal(keys_make_dir(at("file"), &err), STATUS_IO);
+    assert_int_equal(keys_make_dir("", &err), STATUS_INVALID);
+}
+
+static void test_authorized_lines(void **state)
+{
+    static const char key[] = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7";
+    static const struct {
+        const char *format; /* %s: a good key */
+        enum status want;
+        uint32_t n;
+    } cases[] = {
+        {"worker %s\n", STATUS_OK, 1},
+        {"  gateway\t%s  \r\n\n# comment\noperator %s", STATUS_OK, 2},
+        {"", STATUS_OK, 0},
+        {"head %s\n", STATUS_INVALID, 0},
+        {"none %s\n", STATUS_INVALID, 0},
+        {"worker\n", STATUS_INVALID, 0},
+        {"worker %s x\n", STATUS_INVALID, 0},
+        {"worker %sx\n", STATUS_INVALID, 0},
+        {"worker 0123456789\n", STATUS_INVALID, 0},
+        {"worker ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~\n", STATUS_INVALID, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct authorized a;
+        struct error err = {0};
+        FILE *f = fopen(at("file"), "w");
+        assert_non_null(f);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+#pragma GCC diagnostic ignored "-Wformat-extra-args"
+        fprintf(f, cases[i].format, key, key);
+#pragma GCC diagnostic pop
+        fclose(f);
+        enum status s = authorized_load(at("file"), &a, &err);
+        if (s != cases[i].want)
+            print_error("case %zu: %s %s\n", i, status_name(s), err.text);
+        assert_int_equal(s, cases[i].want);
+        assert_int_equal(a.n_entries, cases[i].n);
+        if (s != STATUS_OK)
+            assert_non_null(strstr(err.text, "file:1: "));
+        authorized_fini(&a);
+    }
+}
+
+static struct join_token sample_token(void)
+{
+    struct join_token t = {.head = "head.example:7000"};
+    struct curve_keys head;
+    assert_int_equal(keys_generate(&head, NULL), STATUS_OK);
+    assert_int_equal(keys_generate(&t.keys, NULL), STATUS_OK);
+    memcpy(t.head_public_key, head.public_key, sizeof t.head_public_key);
+    return t;
+}
+
+static void test_join_token(void **state)
+{
+    struct join_token t = sample_token(), back;
+    char text[1024], damaged[1100];
+    struct error err;
+    assert_int_equal(join_token_encode(&t, text, sizeof text, &err), STATUS_OK);
+    assert_int_equal(strncmp(text, "cox1.", 5), 0);
+    assert_int_equal(join_token_decode(text, &back, &err), STATUS_OK);
+    assert_string_equal(back.head, t.head);
+    assert_string_equal(back.head_public_key, t.head_public_key);
+    assert_memory_equal(&back.keys, &t.keys, sizeof t.keys);
+    snprintf(damaged, sizeof damaged, "  %s\n", text);
+    assert_int_equal(join_token_decode(damaged, &back, &err), STATUS_OK);
+    assert_int_equal(join_token_encode(&t, text, 50, &err), STATUS_LIMIT);
+    assert_int_equal(join_token_encode(&t, text, sizeof text, &err), STATUS_OK);
+    for (size_t i = 0; i < strlen(text); i++) { /* no single wrong character passes */
+        snprintf(damaged, sizeof damaged, "%s", text);
+        damaged[i] = damaged[i] == 'A' ? 'B' : 'A';
+        assert_int_equal(join_token_decode(damaged, &back, &err), STATUS_INVALID);
+        damaged[i] = '\0'; /* nor a token cut short */
+        assert_int_equal(join_token_decode(damaged, &back, &err), STATUS_INVALID);
+    }
+}
+
+static void test_join_token_refuses(void **state)
+{
+    static const char *const heads[] = {
+        "", "host", ":7000", "host:", "host:0", "host:65536", "ho st:1", "host:7x"};
+    char text[1024];
+    struct error err;
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        struct join_token t = sample_token();
+        snprintf(t.head, sizeof t.head, "%s", heads[i]);
+        assert_int_equal(join_token_encode(&t, text, sizeof text, &err), STATUS_INVALID);
+    }
+    struct join_token t = sample_token();
+    t.keys.secret_key[0] = '\0';
+    assert_int_equal(join_token_encode(&t, text, sizeof text, &err), STATUS_INVALID);
+    assert_int_equal(join_token_decode("", &t, &err), STATUS_INVALID);
+    assert_int_equal(join_token_decode("cox1.", &t, &err), STATUS_INVALID);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_folder_is_made_once, make_temp, drop_temp),
+        cmocka_unit_test_setup_teardown(test_wrong_files_are_named, make_temp, drop_temp),
+        cmocka_unit_test_setup_teardown(test_authorized_lines, make_temp, drop_temp),
+        cmocka_unit_test(test_join_token),
+        cmocka_unit_test(test_join_token_refuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
