@@ -13,14 +13,15 @@ struct model_info {
     enum model_format format;
     char *path;          /* absolute; the GGUF file or the folder */
     char *tokenizer_path;/* what text_tokenizer_open takes */
-    char *name;          /* default served name: last path component without .gguf, or "demo" */
+    char *name;          /* default served name: last path component without .gguf, "demo", "null" */
     char *family;        /* "gemma3", "llama", … as the template's family and the runner use it */
     uint32_t max_model_len, vocab_size;
     uint32_t eos_ids[MODEL_MAX_EOS], n_eos_ids; /* generation_config and tokenizer together */
 };
 
-/* model: "demo" (the cached demo model under cache_dir), "null" (no weights; the demo's tokenizer),
- * a GGUF file, or a folder. STATUS_NOT_FOUND tells where it looked and how to get it. */
+/* model: "demo" (the cached demo model under cache_dir), "null" (no weights; the built-in tokenizer
+ * of bytes), a GGUF file, or a folder. STATUS_NOT_FOUND tells where it looked and how to get it,
+ * STATUS_UNSUPPORTED names the architecture and those that are supported. */
 MUST_USE enum status model_info_open(const char *model, const char *cache_dir,
                                      struct model_info *out, struct error *err);
 void model_info_fini(struct model_info *m);

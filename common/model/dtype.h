@@ -1,0 +1,41 @@
+#pragma once
+/* Number formats of stored weights. Values are GGML's type ids. A block of block_elems elements
+ * takes block_bytes; a row is a whole number of blocks. block_elems 0: known by name, not
+ * supported. */
+#include <stdbool.h>
+#include <stdint.h>
+
+enum dtype {
+    DTYPE_F32 = 0,
+    DTYPE_F16 = 1,
+    DTYPE_Q4_0 = 2,
+    DTYPE_Q4_1 = 3,
+    DTYPE_Q5_0 = 6,
+    DTYPE_Q5_1 = 7,
+    DTYPE_Q8_0 = 8,
+    DTYPE_Q2_K = 10,
+    DTYPE_Q3_K = 11,
+    DTYPE_Q4_K = 12,
+    DTYPE_Q5_K = 13,
+    DTYPE_Q6_K = 14,
+    DTYPE_IQ4_NL = 20,
+    DTYPE_I8 = 24,
+    DTYPE_I16 = 25,
+    DTYPE_I32 = 26,
+    DTYPE_I64 = 27,
+    DTYPE_F64 = 28,
+    DTYPE_BF16 = 30,
+    DTYPE_MXFP4 = 39,
+    DTYPE_COUNT
+};
+
+struct dtype_traits {
+    const char *name;
+    uint32_t block_elems, block_bytes;
+};
+
+/* Any id; {"unknown", 0, 0} for one that is not in the table. */
+struct dtype_traits dtype_traits(uint32_t id);
+/* Bytes of n_rows rows of row_elems elements; false when a row is no whole number of blocks, the
+ * type is not supported, or the product does not fit. */
+bool dtype_bytes(uint32_t id, uint64_t row_elems, uint64_t n_rows, uint64_t *out);

@@ -1,0 +1,149 @@
+#include "common/model/model_info.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/base/mem.h"
+#include "common/model/model_info_internal.h"
+
+static const char demo_file[] = "models/demo/gemma-3-270m-q4_k_m.gguf";
+enum { NULL_MAX_LEN = 32768, NULL_VOCAB = 259, NULL_EOS = 257 };
+
+void model_cache_dir(const char *cox_cache, const char *home, char *out, size_t out_size)
+{
+    int n;
+    if (cox_cache && *cox_cache)
+        n = snprintf(out, out_size, "%s", cox_cache);
+    else
+        n = snprintf(out, out_size, "%s/.cache/coxswain", home && *home ? home : ".");
+    if (n < 0 || (size_t)n >= out_size)
+        out[0] = '\0'; /* a path cut short would be another path */
+}
+
+void model_info_fini(struct model_info *m)
+{
+    mem_free(m->path);
+    mem_free(m->tokenizer_path);
+    mem_free(m->name);
+    mem_free(m->family);
+    *m = (struct model_info){0};
+}
+
+enum status model_info_add_eos(struct model_info *m, uint64_t id, struct error *err)
+{
+    if (id >= m->vocab_size)
+        return error_set(err, STATUS_INVALID,
+                         "%s: the end-of-sequence id %llu is not below the vocabulary's size %u",
+                         m->path, (unsigned long long)id, m->vocab_size);
+    for (uint32_t i = 0; i < m->n_eos_ids; i++)
+        if (m->eos_ids[i] == id)
+            return STATUS_OK;
+    if (m->n_eos_ids == MODEL_MAX_EOS)
+        return error_set(err, STATUS_INVALID, "%s: more than %d end-of-sequence ids", m->path,
+                         MODEL_MAX_EOS);
+    m->eos_ids[m->n_eos_ids++] = (uint32_t)id;
+    return STATUS_OK;
+}
+
+enum status model_info_unknown(const struct model_info *m, struct str arch, struct error *err)
+{
+    struct strbuf known;
+    strbuf_init(&known, 0);
+    family_list(&known);
+    if (arch.len > 64)
+        arch.len = 64;
+    enum status s =
+        error_set(err, STATUS_UNSUPPORTED,
+                  "%s: the architecture \"" STR_FMT "\" is not supported; these are: %s", m->path,
+                  STR_ARG(arch), known.ptr);
+    strbuf_fini(&known);
+    return s;
+}
+
+static enum status open_null(struct model_info *m)
+{
+    *m = (struct model_info){.format = MODEL_NULL,
+                             .path = mem_strdup("null"),
+                             .tokenizer_path = mem_strdup("builtin:bytes"),
+                             .name = mem_strdup("null"),
+                             .family = mem_strdup("null"),
+                             .max_model_len = NULL_MAX_LEN,
+                             .vocab_size = NULL_VOCAB,
+                             .eos_ids = {NULL_EOS},
+                             .n_eos_ids = 1};
+    return STATUS_OK;
+}
+
+/* Last path component without .gguf. */
+static enum status name_from_path(struct model_info *m, struct error *err)
+{
+    const char *slash = strrchr(m->path, '/'), *base = slash && slash[1] ? slash + 1 : m->path;
+    size_t n = strlen(base);
+    if (n > 5 && strcmp(base + n - 5, ".gguf") == 0)
+        n -= 5;
+    if (str_utf8_valid((struct str){base, n}) != n)
+        return error_set(err, STATUS_INVALID, "%s: the name is not UTF-8", m->path);
+    m->name = mem_strndup(base, n);
+    return STATUS_OK;
+}
+
+static enum status open_path(struct model_info *m, const char *path, const char *name,
+                             struct error *err)
+{
+    struct stat st;
+    char *real = realpath(path, NULL);
+    if (!real || stat(real, &st) != 0) {
+        int saved = errno;
+        free(real);
+        return error_set(err, saved == ENOENT || saved == ENOTDIR ? STATUS_NOT_FOUND : STATUS_IO,
+                         "model %s: %s", path, strerror(saved));
+    }
+    m->path = mem_strdup(real);
+    m->tokenizer_path = mem_strdup(real);
+    free(real);
+    if (name)
+        m->name = mem_strdup(name);
+    else
+        TRY(name_from_path(m, err));
+    m->format = S_ISDIR(st.st_mode) ? MODEL_HF : MODEL_GGUF;
+    return m->format == MODEL_HF ? model_info_read_hf(m, err) : model_info_read_gguf(m, err);
+}
+
+static enum status open_demo(struct model_info *m, const char *cache_dir, struct error *err)
+{
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/%s", cache_dir ? cache_dir : ".", demo_file);
+    if (n < 0 || (size_t)n >= sizeof path)
+        return error_set(err, STATUS_INVALID, "the cache folder's path is too long");
+    enum status s = open_path(m, path, "demo", err);
+    if (s == STATUS_NOT_FOUND)
+        return error_set(err, s,
+                         "the demo model is not at %s: fetch it with scripts/fetch-demo-model "
+                         "(253 MB), or set COX_CACHE to where it is",
+                         path);
+    return s;
+}
+
+enum status model_info_open(const char *model, const char *cache_dir, struct model_info *out,
+                            struct error *err)
+{
+    *out = (struct model_info){0};
+    enum status s;
+    if (strcmp(model, "null") == 0)
+        return open_null(out);
+    if (strcmp(model, "demo") == 0)
+        s = open_demo(out, cache_dir, err);
+    else
+        s = open_path(out, model, NULL, err);
+    if (s == STATUS_NOT_FOUND && strcmp(model, "demo") != 0)
+        s = error_prefix(err, s,
+                         "--model takes \"demo\", \"null\", a GGUF file, or a folder with "
+                         "config.json");
+    if (s != STATUS_OK)
+        model_info_fini(out);
+    return s;
+}

@@ -1,0 +1,193 @@
+/* model_info from a folder: config.json (needed), generation_config.json and tokenizer_config.json
+ * (both may be missing). Models for several media keep the language model in "text_config". */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/mem.h"
+#include "common/model/model_info_internal.h"
+
+enum { MAX_JSON_BYTES = 64 << 20 }; /* tokenizer_config.json lists every added token */
+
+static enum status read_whole(const char *path, int fd, struct strbuf *out, struct error *err)
+{
+    struct stat st;
+    char chunk[16384];
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+        return error_set(err, STATUS_INVALID, "%s: is not a regular file", path);
+    for (;;) {
+        ssize_t n = read(fd, chunk, sizeof chunk);
+        if (n == 0)
+            return STATUS_OK;
+        if (n < 0 && errno != EINTR)
+            return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+        if (n > 0 && !strbuf_append(out, chunk, (size_t)n))
+            return error_set(err, STATUS_INVALID, "%s: is larger than %d bytes", path,
+                             MAX_JSON_BYTES);
+    }
+}
+
+/* NOT_FOUND when there is no such file. *out is the caller's to release. */
+static enum status load_json(const struct model_info *m, const char *file, json_t **out,
+                             struct error *err)
+{
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/%s", m->path, file);
+    if (n < 0 || (size_t)n >= sizeof path)
+        return error_set(err, STATUS_INVALID, "%s: the path is too long", m->path);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO, "%s: %s", path,
+                         strerror(errno));
+    struct strbuf text;
+    json_error_t why;
+    strbuf_init(&text, MAX_JSON_BYTES);
+    enum status s = read_whole(path, fd, &text, err);
+    close(fd);
+    if (s == STATUS_OK) {
+        *out = json_loadb(strbuf_str(&text).ptr, text.len, JSON_REJECT_DUPLICATES, &why);
+        if (!*out)
+            s = error_set(err, STATUS_INVALID, "%s:%d: %s", path, why.line, why.text);
+        else if (!json_is_object(*out))
+            s = error_set(err, STATUS_INVALID, "%s: is not a JSON object", path);
+        if (s != STATUS_OK) {
+            json_decref(*out);
+            *out = NULL;
+        }
+    }
+    strbuf_fini(&text);
+    return s;
+}
+
+static enum status get_u32(const struct model_info *m, const json_t *o, const char *key,
+                           uint32_t def, uint32_t max, uint32_t *out, struct error *err)
+{
+    const json_t *v = json_object_get(o, key);
+    if ((!v || json_is_null(v)) && def != 0) {
+        *out = def;
+        return STATUS_OK;
+    }
+    if (!json_is_integer(v))
+        return error_set(err, STATUS_INVALID, "%s/config.json: %s is %s", m->path, key,
+                         v ? "not an integer" : "missing");
+    json_int_t i = json_integer_value(v);
+    if (i < 1 || (uint64_t)i > max)
+        return error_set(err, STATUS_INVALID, "%s/config.json: %s is %lld, allowed is 1 to %u",
+                         m->path, key, (long long)i, max);
+    *out = (uint32_t)i;
+    return STATUS_OK;
+}
+
+/* YaRN stretches what the model was trained for; the other kinds of scaling keep
+ * max_position_embeddings as the stretched length. */
+static void stretch(struct model_info *m, const json_t *config)
+{
+    const json_t *rope = json_object_get(config, "rope_scaling");
+    if (!json_is_object(rope))
+        rope = json_object_get(config, "rope_parameters");
+    const json_t *type = json_object_get(rope, "rope_type");
+    if (!type)
+        type = json_object_get(rope, "type");
+    double factor = json_number_value(json_object_get(rope, "factor"));
+    double original = json_number_value(json_object_get(rope, "original_max_position_embeddings"));
+    if (!json_is_string(type) || strcmp(json_string_value(type), "yarn") != 0)
+        return;
+    if (factor >= 1 && factor <= 1024 && original >= 1 && original <= MODEL_MAX_LEN &&
+        factor * original <= MODEL_MAX_LEN && factor * original > m->max_model_len)
+        m->max_model_len = (uint32_t)(factor * original);
+}
+
+/* eos_token_id is a number, a list of numbers, null, or missing. */
+static enum status add_eos_ids(struct model_info *m, const json_t *o, struct error *err)
+{
+    const json_t *v = json_object_get(o, "eos_token_id");
+    size_t n = json_is_array(v) ? json_array_size(v) : v && !json_is_null(v);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_is_array(v) ? json_array_get(v, i) : v;
+        if (!json_is_integer(id) || json_integer_value(id) < 0)
+            return error_set(err, STATUS_INVALID, "%s: eos_token_id holds what is no token id",
+                             m->path);
+        TRY(model_info_add_eos(m, (uint64_t)json_integer_value(id), err));
+    }
+    return STATUS_OK;
+}
+
+static enum status read_config(struct model_info *m, const json_t *root, struct error *err)
+{
+    const json_t *text = json_object_get(root, "text_config");
+    const json_t *type = json_object_get(root, "model_type");
+    const json_t *config = json_is_object(text) ? text : root;
+    if (!json_is_string(type))
+        return error_set(err, STATUS_INVALID, "%s/config.json: model_type is missing", m->path);
+    struct str name = {json_string_value(type), json_string_length(type)};
+    const struct family *f = family_by_hf_type(name);
+    if (!f)
+        return model_info_unknown(m, name, err);
+    TRY(get_u32(m, config, "max_position_embeddings", f->default_max_len, MODEL_MAX_LEN,
+                &m->max_model_len, err));
+    TRY(get_u32(m, config, "vocab_size", f->default_vocab, MODEL_MAX_VOCAB, &m->vocab_size, err));
+    stretch(m, config);
+    m->family = mem_strdup(f->name);
+    TRY(add_eos_ids(m, config, err));
+    return config == root ? STATUS_OK : add_eos_ids(m, root, err);
+}
+
+/* The tokenizer names its EOS by text; added_tokens_decoder has the id of that text. */
+static enum status read_tokenizer_config(struct model_info *m, const json_t *root,
+                                         struct error *err)
+{
+    json_t *added = json_object_get(root, "added_tokens_decoder"), *token;
+    const json_t *eos = json_object_get(root, "eos_token");
+    const char *key;
+    if (json_is_object(eos))
+        eos = json_object_get(eos, "content");
+    if (!json_is_string(eos))
+        return STATUS_OK;
+    json_object_foreach(added, key, token)
+    {
+        const json_t *content = json_object_get(token, "content");
+        uint64_t id;
+        if (json_is_string(content) &&
+            json_equal((json_t *)(uintptr_t)content, (json_t *)(uintptr_t)eos)) {
+            if (str_to_u64(str_from(key), &id) != STATUS_OK)
+                return error_set(err, STATUS_INVALID,
+                                 "%s/tokenizer_config.json: an added token's id is no number",
+                                 m->path);
+            TRY(model_info_add_eos(m, id, err));
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status read_optional(struct model_info *m, const char *file,
+                                 enum status (*read_it)(struct model_info *, const json_t *,
+                                                        struct error *),
+                                 struct error *err)
+{
+    json_t *root = NULL;
+    enum status s = load_json(m, file, &root, err);
+    if (s == STATUS_OK)
+        s = read_it(m, root, err);
+    else if (s == STATUS_NOT_FOUND)
+        s = STATUS_OK;
+    json_decref(root);
+    return s;
+}
+
+enum status model_info_read_hf(struct model_info *m, struct error *err)
+{
+    json_t *config = NULL;
+    TRY(load_json(m, "config.json", &config, err));
+    enum status s = read_config(m, config, err);
+    json_decref(config);
+    if (s == STATUS_OK)
+        s = read_optional(m, "generation_config.json", add_eos_ids, err);
+    if (s == STATUS_OK)
+        s = read_optional(m, "tokenizer_config.json", read_tokenizer_config, err);
+    return s;
+}

@@ -1,0 +1,16 @@
+#pragma once
+/* Private to common/model: the two readers behind model_info_open. They fill family, the lengths
+ * and the EOS ids; the caller has set format, path and name, and frees on failure. */
+#include "common/model/family.h"
+#include "common/model/model_info.h"
+
+#define MODEL_MAX_LEN   (1u << 27)
+#define MODEL_MAX_VOCAB (1u << 24)
+
+MUST_USE enum status model_info_read_gguf(struct model_info *m, struct error *err);
+MUST_USE enum status model_info_read_hf(struct model_info *m, struct error *err);
+
+/* Adds an id once; INVALID when it is no id of the vocabulary or there are too many. */
+MUST_USE enum status model_info_add_eos(struct model_info *m, uint64_t id, struct error *err);
+/* "architecture "x" is not supported; these are: ..." */
+enum status model_info_unknown(const struct model_info *m, struct str arch, struct error *err);
