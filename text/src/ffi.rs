@@ -1,0 +1,294 @@
+//! The extern functions of text.h. Each one checks its pointers, catches panics, and turns an error
+//! into a code and a text; nothing else in the crate knows about C.
+
+use crate::decoder::Decoder;
+use crate::error::{fail, invalid, Code, Result};
+use crate::template::Template;
+use crate::tokenizer::Tokenizer;
+use crate::vocab::NONE;
+use std::ffi::{c_char, c_int, c_void, CStr};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::Path;
+use std::ptr;
+
+const ERR_MAX: usize = 512;
+const OK: c_int = 0;
+
+/// Runs `f` without letting a panic through; writes the error's text to `err`.
+fn guard(err: *mut c_char, f: impl FnOnce() -> Result<()>) -> c_int {
+    let result = catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<&str>()
+            .map(|s| (*s).to_owned())
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "panic".to_owned());
+        fail(Code::Internal, text)
+    });
+    match result {
+        Ok(()) => OK,
+        Err(e) => {
+            write_err(err, &e.message);
+            e.code as c_int
+        }
+    }
+}
+
+/// A value instead of a code: `default` when f panics.
+fn guard_value<T>(default: T, f: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or(default)
+}
+
+fn write_err(err: *mut c_char, message: &str) {
+    if err.is_null() {
+        return;
+    }
+    let mut n = message.len().min(ERR_MAX - 1);
+    while !message.is_char_boundary(n) {
+        n -= 1;
+    }
+    // SAFETY: err has ERR_MAX bytes (text.h).
+    unsafe {
+        ptr::copy_nonoverlapping(message.as_ptr().cast::<c_char>(), err, n);
+        *err.add(n) = 0;
+    }
+}
+
+/// # Safety
+/// `p` is NULL or has n readable elements for as long as the result lives.
+unsafe fn slice<'a, T>(p: *const T, n: usize) -> &'a [T] {
+    if p.is_null() || n == 0 {
+        return &[];
+    }
+    std::slice::from_raw_parts(p, n)
+}
+
+/// # Safety
+/// As slice.
+unsafe fn text<'a>(p: *const c_char, n: usize, what: &str) -> Result<&'a str> {
+    std::str::from_utf8(slice(p.cast::<u8>(), n))
+        .map_err(|e| invalid(format!("{what} is not UTF-8 at byte {}", e.valid_up_to())))
+}
+
+/// # Safety
+/// `p` is NULL or a NUL-terminated string.
+unsafe fn path<'a>(p: *const c_char) -> Result<Option<&'a str>> {
+    if p.is_null() {
+        return Ok(None);
+    }
+    CStr::from_ptr(p).to_str().map(Some).map_err(|_| invalid("a path is not UTF-8"))
+}
+
+/// Copies to malloc'ed memory, which C frees; one extra zero byte ends texts.
+fn give<T: Copy>(values: &[T], out: *mut *mut T, n_out: *mut usize) -> Result<()> {
+    let bytes = std::mem::size_of_val(values);
+    // SAFETY: the block is large enough, and out and n_out are the caller's variables.
+    unsafe {
+        let block = libc::malloc(bytes + 1).cast::<u8>();
+        if block.is_null() {
+            return fail(Code::Limit, format!("no memory for {bytes} bytes"));
+        }
+        ptr::copy_nonoverlapping(values.as_ptr().cast::<u8>(), block, bytes);
+        *block.add(bytes) = 0;
+        *out = block.cast::<T>();
+        *n_out = values.len();
+    }
+    Ok(())
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_tokenizer_open(
+    file: *const c_char,
+    cache_dir: *const c_char,
+    out: *mut *mut Tokenizer,
+    err: *mut c_char,
+) -> c_int {
+    guard(err, || {
+        let name = path(file)?.ok_or_else(|| invalid("no path"))?;
+        let t = Tokenizer::open(name, path(cache_dir)?.map(Path::new))?;
+        *out = Box::into_raw(Box::new(t));
+        Ok(())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_tokenizer_free(t: *mut Tokenizer) {
+    if !t.is_null() {
+        guard_value((), || drop(Box::from_raw(t)));
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_vocab_size(t: *const Tokenizer) -> u32 {
+    (*t).vocab_size()
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_bos_id(t: *const Tokenizer) -> u32 {
+    (*t).bos
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_eos_id(t: *const Tokenizer) -> u32 {
+    (*t).eos
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_token_id(t: *const Tokenizer, p: *const c_char, n: usize) -> u32 {
+    guard_value(NONE, || text(p, n, "the token").map_or(NONE, |s| (*t).token_id(s)))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_token_bytes(t: *const Tokenizer, id: u32, len: *mut usize) -> *const u8 {
+    let bytes = guard_value(None, || (*t).token_bytes(id));
+    *len = bytes.map_or(0, <[u8]>::len);
+    bytes.map_or(ptr::null(), <[u8]>::as_ptr)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_token_is_special(t: *const Tokenizer, id: u32) -> bool {
+    guard_value(false, || (*t).is_special(id))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_encode(
+    t: *const Tokenizer,
+    p: *const c_char,
+    n: usize,
+    add_special: bool,
+    max_ids: usize,
+    out: *mut *mut u32,
+    n_out: *mut usize,
+    err: *mut c_char,
+) -> c_int {
+    guard(err, || {
+        let ids = (*t).encode(text(p, n, "the text")?, add_special, max_ids)?;
+        give(&ids, out, n_out)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_decode(
+    t: *const Tokenizer,
+    ids: *const u32,
+    n: usize,
+    skip_special: bool,
+    out: *mut *mut c_char,
+    len: *mut usize,
+    err: *mut c_char,
+) -> c_int {
+    guard(err, || {
+        let decoded = (*t).decode(slice(ids, n), skip_special)?;
+        give(decoded.as_bytes(), out.cast::<*mut u8>(), len)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_free(owned: *mut c_void) {
+    libc::free(owned);
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_decoder_new(
+    t: *const Tokenizer,
+    skip_special: bool,
+    prompt: *const u32,
+    n_prompt: usize,
+) -> *mut Decoder<'static> {
+    guard_value(ptr::null_mut(), || {
+        let tokenizer: &'static Tokenizer = &*t; // it outlives its decoders (text.h)
+        Box::into_raw(Box::new(Decoder::new(tokenizer, skip_special, slice(prompt, n_prompt))))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_decoder_free(d: *mut Decoder<'static>) {
+    if !d.is_null() {
+        guard_value((), || drop(Box::from_raw(d)));
+    }
+}
+
+unsafe fn lend(text: &str, delta: *mut *const c_char, len: *mut usize) {
+    *delta = text.as_ptr().cast::<c_char>();
+    *len = text.len();
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_decoder_push(
+    d: *mut Decoder<'static>,
+    id: u32,
+    delta: *mut *const c_char,
+    len: *mut usize,
+    err: *mut c_char,
+) -> c_int {
+    guard(err, || {
+        lend((*d).push(id)?, delta, len);
+        Ok(())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_decoder_flush(
+    d: *mut Decoder<'static>,
+    delta: *mut *const c_char,
+    len: *mut usize,
+    err: *mut c_char,
+) -> c_int {
+    guard(err, || {
+        lend((*d).flush()?, delta, len);
+        Ok(())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_template_new(
+    source: *const c_char,
+    n: usize,
+    out: *mut *mut Template,
+    err: *mut c_char,
+) -> c_int {
+    guard(err, || {
+        let t = Template::new(text(source, n, "the template")?)?;
+        *out = Box::into_raw(Box::new(t));
+        Ok(())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_template_open(
+    model_path: *const c_char,
+    chosen: *const c_char,
+    family: *const c_char,
+    out: *mut *mut Template,
+    err: *mut c_char,
+) -> c_int {
+    guard(err, || {
+        let model = Path::new(path(model_path)?.unwrap_or(""));
+        let t = Template::open(model, path(chosen)?, path(family)?)?;
+        *out = Box::into_raw(Box::new(t));
+        Ok(())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_template_free(t: *mut Template) {
+    if !t.is_null() {
+        guard_value((), || drop(Box::from_raw(t)));
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_template_render(
+    t: *const Template,
+    context: *const c_char,
+    n: usize,
+    now_unix: i64,
+    fuel: u64,
+    out: *mut *mut c_char,
+    len: *mut usize,
+    err: *mut c_char,
+) -> c_int {
+    guard(err, || {
+        let rendered = (*t).render(text(context, n, "the context")?, now_unix, fuel)?;
+        give(rendered.as_bytes(), out.cast::<*mut u8>(), len)
+    })
+}

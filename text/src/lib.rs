@@ -1,0 +1,20 @@
+//! Coxswain's text library: tokenizers and chat templates behind text.h. `ffi` is the border;
+//! `tokenizer` and `decoder` are what it opens and streams with; `source` finds and caches the
+//! compiled form (`compiled`) that `tokenizer_json` and `gguf_vocab` are read into.
+#![allow(clippy::missing_safety_doc)] // text.h is the contract of the extern functions
+
+mod bpe;
+mod compiled;
+mod decoder;
+mod error;
+mod ffi;
+mod gguf;
+mod gguf_vocab;
+mod pieces;
+mod pre_tokenizers;
+mod python;
+mod source;
+mod template;
+mod tokenizer;
+mod tokenizer_json;
+mod vocab;
