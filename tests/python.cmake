@@ -4,8 +4,9 @@ find_program(PYTHON3 NAMES python3 REQUIRED)
 foreach(script check_layers check_size)
   add_test(NAME ${script} COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/scripts/${script}.py)
 endforeach()
+add_test(NAME check_notices COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/scripts/notices.py --check)
 add_test(NAME check_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/check_test.py)
-set_tests_properties(check_layers check_size check_scripts PROPERTIES LABELS quick TIMEOUT 120
+set_tests_properties(check_layers check_size check_notices check_scripts PROPERTIES LABELS quick TIMEOUT 120
                      ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 
 set(e2e_environment "COX_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY};COX_SANITIZE=${COX_SANITIZE}")
