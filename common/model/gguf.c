@@ -64,11 +64,11 @@ _Static_assert(sizeof types / sizeof *types == GGUF_TYPE_COUNT, "a type has no r
 
 static enum status take(struct cursor *c, uint64_t n, const uint8_t **out)
 {
+    *out = c->at;
     if (n > (uint64_t)(c->end - c->at))
         return error_set(c->err, STATUS_INVALID,
                          "%s: ends in the middle of its header, at byte %zu", c->g->path,
                          (size_t)(c->at - c->g->bytes));
-    *out = c->at;
     c->at += n;
     return STATUS_OK;
 }
