@@ -216,7 +216,8 @@ struct msg_drain_wish { struct str text; };
  * Table entry i holds block n_dropped + i of the sequence, i.e. positions (n_dropped + i) *
  * block_tokens and on. In the plan that admits a sequence the table is empty and drop_leading says
  * how many blocks in front were never there (a prefix hit in a window group). Elsewhere it is at
- * most the table's length. Drops come before appends; a plan names each group at most once per run. */
+ * most the table's length. The drops of all runs of a plan come before the appends of any, so a
+ * block may go from one sequence to another; a run names each group at most once. */
 struct plan_blocks { uint32_t i_group, drop_leading; struct u32_span ids; };
 
 /* A sequence enters. slot names it until it is in finished; ids are prompt + tokens made so far. */

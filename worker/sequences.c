@@ -257,17 +257,27 @@ static enum status admit(struct sequences *s, const struct plan_admit *a, struct
     return STATUS_OK;
 }
 
+/* A sequence that has just entered has an empty table: what it drops was never there (a prefix hit
+ * in a window group), and cannot be more than what the prefix covers. */
+static enum status check_drop(const struct sequence *q, const struct plan_blocks *b,
+                              const struct kv_group *g, bool entered, struct error *err)
+{
+    uint32_t n = entered ? q->n_computed / g->block_tokens : q->tables[b->i_group].n;
+    if (b->drop_leading <= n)
+        return STATUS_OK;
+    return error_set(err, STATUS_PROTOCOL, "slot %u: %u blocks to drop, the table has %u", q->slot,
+                     b->drop_leading, n);
+}
+
 static enum status extend_table(const struct sequences *s, struct sequence *q,
-                                const struct plan_blocks *b, struct error *err)
+                                const struct plan_blocks *b, bool entered, struct error *err)
 {
     if (b->i_group >= s->limits.n_kv_groups)
         return error_set(err, STATUS_PROTOCOL, "slot %u: blocks of KV group %u of %u", q->slot,
                          b->i_group, s->limits.n_kv_groups);
     const struct kv_group *g = &s->limits.kv_groups[b->i_group];
     struct block_table *t = &q->tables[b->i_group];
-    if (b->drop_leading > t->n)
-        return error_set(err, STATUS_PROTOCOL, "slot %u: %u blocks to drop, the table has %u",
-                         q->slot, b->drop_leading, t->n);
+    TRY(check_drop(q, b, g, entered, err));
     if (b->ids.n > g->n_blocks || t->n + b->ids.n > g->n_blocks)
         return error_set(err, STATUS_PROTOCOL, "slot %u: a table of %u + %u blocks, %u exist",
                          q->slot, t->n, b->ids.n, g->n_blocks);
@@ -277,7 +287,9 @@ static enum status extend_table(const struct sequences *s, struct sequence *q,
                              b->ids.ptr[i], g->n_blocks);
     if (!grow_u32(&t->ids, &t->cap, t->n + b->ids.n))
         return error_set(err, STATUS_NO_MEMORY, "no memory for a block table");
-    if (b->drop_leading > 0) {
+    if (entered) {
+        t->n_dropped = b->drop_leading;
+    } else if (b->drop_leading > 0) {
         memmove(t->ids, t->ids + b->drop_leading, (t->n - b->drop_leading) * sizeof *t->ids);
         t->n -= b->drop_leading;
         t->n_dropped += b->drop_leading;
@@ -322,9 +334,10 @@ static enum status apply_run(struct sequences *s, const struct msg_plan *p,
         return error_set(err, STATUS_PROTOCOL, "run of slot %u, which is empty", r->slot);
     if (q->ran_in_step == p->step)
         return error_set(err, STATUS_PROTOCOL, "slot %u runs twice", r->slot);
+    bool entered = q->ran_in_step == 0;
     q->ran_in_step = p->step;
     for (uint32_t i = 0; i < r->n_blocks; i++)
-        TRY(extend_table(s, q, &r->blocks[i], err));
+        TRY(extend_table(s, q, &r->blocks[i], entered, err));
     TRY(check_positions(s, q, r, err));
     q->n_computed = r->start + r->n_tokens;
     return STATUS_OK;

@@ -1,0 +1,531 @@
+#include "tests/sim/sim.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+#include "common/base/random.h"
+#include "head/scheduler.h"
+#include "proto/plan_digest.h"
+#include "tests/sim/sim_rank.h"
+#include "worker/sequences.h"
+
+enum {
+    MAX_LIVE = 48,
+    N_PREFIXES = 6,
+    MAX_MODEL_LEN = 512,
+    VOCAB_SIZE = 259, /* letters: 26 tokens, so that stop ids come up */
+    FIRST_LETTER = 97,
+    N_LETTERS = 26,
+};
+
+/* What the test knows of a request: who it is and what its stream must be. */
+struct client {
+    bool live;
+    struct request *r;
+    struct null_hash oracle;                                /* of prompt and the n_seen tokens */
+    uint32_t n_seen, n_prompt, max_tokens, stop_id, eos_id; /* ids 0: none */
+    uint32_t ids[MAX_MODEL_LEN];
+    struct sampling_params sampling;
+};
+
+struct world {
+    uint64_t seed, now_ns, arrivals;
+    struct rng rng;
+    struct scheduler_config c;
+    uint32_t arrival_percent, burst, cancel_permille, reset_permille, deliver_percent;
+    uint32_t longest_prompt, longest_answer, stop_percent;
+    struct scheduler *scheduler;
+    struct sim_rank *rank;
+    struct sequences *worker; /* the real worker's bookkeeping reads every plan too */
+    struct request_table *table;
+    uint64_t term_epoch;
+    struct msg_result in_flight[2];
+    uint32_t n_in_flight;
+    struct client clients[MAX_LIVE];
+    uint32_t prefixes[N_PREFIXES][MAX_MODEL_LEN];
+    struct sim_report *report;
+    struct error *err;
+};
+
+static bool fail(struct world *w, const char *what)
+{
+    error_set(w->err, STATUS_INTERNAL, "%s", what);
+    return false;
+}
+
+static uint32_t below(struct world *w, uint32_t n)
+{
+    return (uint32_t)rng_below(&w->rng, n);
+}
+
+static uint32_t between(struct world *w, uint32_t low, uint32_t high)
+{
+    return low + below(w, high - low + 1);
+}
+
+static bool percent(struct world *w, uint32_t p)
+{
+    return below(w, 100) < p;
+}
+
+static uint32_t letter(struct world *w)
+{
+    return FIRST_LETTER + below(w, N_LETTERS);
+}
+
+/* ---- the shape of the world --------------------------------------------------------------------
+ */
+
+static void draw_groups(struct world *w)
+{
+    uint32_t size = below(w, 3); /* tiny: one long sequence fits; small; roomy */
+    w->c.n_kv_groups = percent(w, 50) ? 1 : between(w, 2, 3);
+    for (uint32_t i = 0; i < w->c.n_kv_groups; i++) {
+        struct kv_group *g = &w->c.kv_groups[i];
+        g->block_tokens = percent(w, 70) ? 16 : 32;
+        g->kind = i > 0 && percent(w, 60) ? KV_WINDOW : i == 2 ? KV_LATENT : KV_FULL;
+        g->window_tokens = g->kind == KV_WINDOW ? between(w, 1, 100) : 0;
+        g->bytes_per_block = 1;
+        uint32_t whole = MAX_MODEL_LEN / g->block_tokens + 8;
+        uint32_t low[] = {whole / 4, whole, whole * 4}, high[] = {whole, whole * 2, whole * 16};
+        g->n_blocks = between(w, low[size], high[size]);
+    }
+    if (w->c.n_kv_groups == 1 && percent(w, 20)) { /* a model of windows only */
+        w->c.kv_groups[0].kind = KV_WINDOW;
+        w->c.kv_groups[0].window_tokens = between(w, 1, 60);
+    }
+}
+
+static void draw_world(struct world *w)
+{
+    w->c.max_model_len = MAX_MODEL_LEN;
+    w->c.depth = between(w, 1, 2);
+    w->c.max_num_seqs = between(w, 1, 24);
+    w->c.max_num_batched_tokens =
+        w->c.max_num_seqs + (percent(w, 30) ? below(w, 8) : between(w, 16, 400));
+    w->c.max_waiting = between(w, 2, 40);
+    w->c.long_prefill_token_threshold = percent(w, 50) ? 0 : between(w, 1, 64);
+    w->c.enable_prefix_caching = percent(w, 80);
+    draw_groups(w);
+    w->arrival_percent = percent(w, 50) ? between(w, 1, 6) : between(w, 6, 50);
+    w->burst = percent(w, 30) ? 12 : 1;
+    w->cancel_permille = percent(w, 50) ? between(w, 1, 30) : 0;
+    w->reset_permille = percent(w, 40) ? between(w, 1, 10) : 0;
+    w->deliver_percent = between(w, 30, 100);
+    w->stop_percent = percent(w, 50) ? 30 : 2;
+    w->longest_prompt = between(w, 2, 300);
+    w->longest_answer = between(w, 1, MAX_MODEL_LEN - 301);
+    if (percent(w, 30)) { /* short prompts that grow long in a small pool: preemptions */
+        w->longest_prompt = between(w, 2, 40);
+        w->longest_answer = between(w, 150, MAX_MODEL_LEN - 41);
+        w->c.max_num_seqs = between(w, 8, 24);
+        w->c.max_num_batched_tokens = w->c.max_num_seqs + between(w, 1, 100);
+        w->arrival_percent = between(w, 6, 50);
+        w->stop_percent = 2;
+        for (uint32_t i = 0; i < w->c.n_kv_groups; i++)
+            w->c.kv_groups[i].n_blocks = between(w, 1, 3) * MAX_MODEL_LEN / 16;
+    }
+    for (uint32_t i = 0; i < N_PREFIXES; i++)
+        for (uint32_t k = 0; k < MAX_MODEL_LEN; k++)
+            w->prefixes[i][k] = letter(w);
+}
+
+/* ---- clients -----------------------------------------------------------------------------------
+ */
+
+static void draw_prompt(struct world *w, struct client *c)
+{
+    uint32_t shared = percent(w, 70) ? below(w, w->longest_prompt) : 0;
+    const uint32_t *prefix = w->prefixes[below(w, N_PREFIXES)];
+    c->n_prompt = between(w, 1, w->longest_prompt);
+    for (uint32_t i = 0; i < c->n_prompt; i++)
+        c->ids[i] = i < shared ? prefix[i] : letter(w);
+}
+
+static void draw_client(struct world *w, struct client *c)
+{
+    *c = (struct client){.live = true};
+    draw_prompt(w, c);
+    c->max_tokens = between(w, 1, w->longest_answer);
+    c->stop_id = percent(w, w->stop_percent) ? letter(w) : 0;
+    c->eos_id = percent(w, w->stop_percent) ? letter(w) : 0;
+    c->sampling = (struct sampling_params){
+        .temperature = percent(w, 50) ? 0.0f : 1.0f,
+        .top_p = 1.0f,
+        .seed = below(w, 1000),
+        .i_choice = below(w, 3),
+        .n_logprobs = -1,
+        .n_prompt_logprobs = percent(w, 5) ? 0 : -1,
+        .max_tokens = c->max_tokens,
+        .min_tokens = percent(w, 20) ? below(w, 20) : 0,
+        .lora = percent(w, 10) ? STR("an-adapter") : (struct str){0},
+    };
+    null_hash_init(&c->oracle, c->sampling.seed, c->sampling.i_prompt, c->sampling.i_choice,
+                   c->sampling.temperature);
+    for (uint32_t i = 0; i < c->n_prompt; i++)
+        null_hash_push(&c->oracle, c->ids[i]);
+}
+
+static uint32_t index_of(const struct world *w, const struct client *c)
+{
+    return (uint32_t)(c - w->clients);
+}
+
+/* Makes the request of what the client has so far and gives it to table and scheduler. */
+static bool submit(struct world *w, struct client *c, uint32_t attempt)
+{
+    struct msg_submit m = {
+        .id = {.hi = 1, .lo = index_of(w, c)},
+        .attempt = attempt,
+        .tenant = 7,
+        .priority = (int32_t)below(w, 3),
+        .n_prompt = c->n_prompt,
+        .ids = {c->ids, c->n_prompt + c->n_seen},
+        .deadline_ms = percent(w, 5) ? between(w, 1, 2000) : 0,
+        .sampling = c->sampling,
+    };
+    m.sampling.eos_ids = (struct u32_span){&c->eos_id, c->eos_id != 0};
+    m.sampling.stop_ids = (struct u32_span){&c->stop_id, c->stop_id != 0};
+    if (request_new(&m, MAX_MODEL_LEN, w->now_ns, &c->r, w->err) != STATUS_OK)
+        return false;
+    c->r->arrival_seq = ++w->arrivals;
+    if (request_table_add(w->table, c->r) != STATUS_OK)
+        return fail(w, "the request table refuses a new request");
+    return true;
+}
+
+static void forget(struct world *w, struct client *c)
+{
+    request_table_remove(w->table, c->r);
+    request_free(c->r);
+    c->r = NULL;
+    c->live = false;
+}
+
+static bool to_scheduler(struct world *w, struct client *c)
+{
+    enum status st = scheduler_add(w->scheduler, c->r);
+    if (st == STATUS_OK)
+        return true;
+    if (c->r->resubmitted && st == STATUS_LIMIT)
+        return fail(w, "a resubmission was refused for load");
+    w->report->n_refused++;
+    forget(w, c);
+    return true;
+}
+
+static bool arrive(struct world *w)
+{
+    for (uint32_t i = 0; i < MAX_LIVE; i++) {
+        struct client *c = &w->clients[i];
+        if (c->live)
+            continue;
+        draw_client(w, c);
+        w->report->n_requests++;
+        return submit(w, c, 1) && to_scheduler(w, c);
+    }
+    return true;
+}
+
+/* The client goes away, or (half of the time) its gateway comes back with what it has. */
+static bool disturb(struct world *w, struct client *c)
+{
+    uint32_t attempt = c->r->attempt;
+    scheduler_remove(w->scheduler, c->r);
+    request_enter(c->r, REQUEST_CANCELLED);
+    if (percent(w, 50)) {
+        w->report->n_cancelled++;
+        forget(w, c);
+        return true;
+    }
+    forget(w, c);
+    c->live = true;
+    w->report->n_resubmitted++;
+    return submit(w, c, attempt + 1) && to_scheduler(w, c);
+}
+
+/* ---- tokens ------------------------------------------------------------------------------------
+ */
+
+static enum finish_reason expected_end(const struct client *c)
+{
+    uint32_t last = c->ids[c->n_prompt + c->n_seen - 1];
+    bool stops = c->n_seen > 0 && (last == c->stop_id || last == c->eos_id);
+    uint32_t min_tokens =
+        c->sampling.min_tokens < c->max_tokens ? c->sampling.min_tokens : c->max_tokens;
+    if (stops && c->n_seen >= min_tokens)
+        return FINISH_STOP;
+    return c->n_seen == c->max_tokens ? FINISH_LENGTH : FINISH_NONE;
+}
+
+static struct client *client_of(struct world *w, const struct request *r)
+{
+    struct client *c = &w->clients[r->id.lo];
+    return c->live && c->r == r ? c : NULL;
+}
+
+static bool take_event(struct world *w, const struct scheduler_event *e)
+{
+    struct client *c = client_of(w, e->request);
+    if (!c || e->n_new != 1)
+        return fail(w, "an event of a request that is not live, or without one token");
+    uint32_t want = null_hash_token(&c->oracle, VOCAB_SIZE);
+    null_hash_push(&c->oracle, want);
+    c->ids[c->n_prompt + c->n_seen++] = want;
+    w->report->n_tokens++;
+    if (request_n_generated(c->r) != c->n_seen || c->r->ids[c->r->n_ids - 1] != want)
+        return fail(w, "a token differs from the null rule");
+    if (c->r->finish != expected_end(c) || e->ended != (c->r->finish != FINISH_NONE))
+        return fail(w, "the request ends wrongly, or does not end");
+    if (!e->ended)
+        return true;
+    if (c->r->sched || c->r->state != REQUEST_FINISHED)
+        return fail(w, "an ended request is still in the scheduler");
+    w->report->n_stopped += c->r->finish == FINISH_STOP;
+    w->report->n_length += c->r->finish == FINISH_LENGTH;
+    forget(w, c);
+    return true;
+}
+
+static bool deliver(struct world *w)
+{
+    struct msg_result m = w->in_flight[0];
+    const struct scheduler_event *events;
+    uint32_t n_events;
+    w->in_flight[0] = w->in_flight[1];
+    w->n_in_flight--;
+    if (scheduler_on_result(w->scheduler, &m, w->now_ns, &events, &n_events, w->err) != STATUS_OK)
+        return false;
+    w->report->n_discarded += m.n_items - n_events;
+    for (uint32_t i = 0; i < n_events; i++)
+        if (!take_event(w, &events[i]))
+            return false;
+    return true;
+}
+
+static bool pop_ended(struct world *w)
+{
+    struct request *r;
+    while ((r = scheduler_pop_ended(w->scheduler)) != NULL) {
+        struct client *c = client_of(w, r);
+        if (!c)
+            return fail(w, "a request ended twice");
+        if (r->finish == FINISH_TIMEOUT ? r->deadline_ns > w->now_ns : r->finish != expected_end(c))
+            return fail(w, "a request ended in the scheduler for a wrong reason");
+        w->report->n_timeouts += r->finish == FINISH_TIMEOUT;
+        forget(w, c);
+    }
+    return true;
+}
+
+/* ---- steps -------------------------------------------------------------------------------------
+ */
+
+/* Served first: nobody who runs goes before it. */
+static struct request *oldest_running(const struct world *w)
+{
+    struct request *best = NULL;
+    for (uint32_t i = 0; i < MAX_LIVE; i++) {
+        struct request *r = w->clients[i].live ? w->clients[i].r : NULL;
+        if (!r || r->state != REQUEST_RUNNING)
+            continue;
+        if (!best || r->priority < best->priority ||
+            (r->priority == best->priority &&
+             (r->resubmitted > best->resubmitted ||
+              (r->resubmitted == best->resubmitted && r->arrival_seq < best->arrival_seq))))
+            best = r;
+    }
+    return best;
+}
+
+static bool worker_agrees(struct world *w, const struct msg_plan *plan, const struct msg_result *m)
+{
+    if (sequences_apply(w->worker, plan, w->err) != STATUS_OK)
+        return false;
+    for (uint32_t i = 0; i < m->n_items; i++)
+        if (!sequence_push(sequences_find(w->worker, m->items[i].slot), m->items[i].ids.ptr[0],
+                           MAX_MODEL_LEN))
+            return fail(w, "a token is drawn beyond the model's length");
+    return true;
+}
+
+static bool step(struct world *w)
+{
+    struct scheduler_stats stats;
+    for (;;) {
+        struct request *oldest = oldest_running(w);
+        const struct msg_plan *plan = scheduler_step(w->scheduler, w->now_ns);
+        if (oldest && oldest->state == REQUEST_PREEMPTED)
+            return fail(w, "the oldest running sequence was preempted");
+        scheduler_get_stats(w->scheduler, &stats);
+        if (!plan)
+            break;
+        if (stats.in_flight > w->c.depth)
+            return fail(w, "more steps in flight than the depth");
+        w->report->n_steps++;
+        w->report->n_digests += plan->digest != 0;
+        struct msg_result *m = &w->in_flight[w->n_in_flight++];
+        if (!sim_rank_execute(w->rank, plan, plan->step - stats.in_flight, m, w->err) ||
+            !worker_agrees(w, plan, m))
+            return false;
+    }
+    if (stats.in_flight != w->n_in_flight)
+        return fail(w, "the scheduler counts its steps in flight wrongly");
+    if (!pop_ended(w))
+        return false;
+    if (w->n_in_flight == 0 && request_table_count(w->table) > 0)
+        return fail(w, "nothing runs, nothing is in flight, and requests wait");
+    return true;
+}
+
+static void add_stats(struct world *w)
+{
+    struct scheduler_stats stats;
+    scheduler_get_stats(w->scheduler, &stats);
+    w->report->n_preemptions += stats.n_preemptions;
+    w->report->hit_tokens += stats.prefix_hit_tokens;
+    w->report->query_tokens += stats.prefix_query_tokens;
+}
+
+struct handed {
+    struct world *w;
+    uint64_t last_arrival;
+    uint32_t n;
+    bool ok;
+};
+
+static void take_back(void *ctx, struct request *r)
+{
+    struct handed *h = ctx;
+    if (r->state == REQUEST_RUNNING || r->sched || r->arrival_seq <= h->last_arrival)
+        h->ok = fail(h->w, "scheduler_reset hands a request back wrongly");
+    h->last_arrival = r->arrival_seq;
+    h->n++;
+    if (scheduler_add(h->w->scheduler, r) == STATUS_OK)
+        return;
+    if (r->resubmitted)
+        h->ok = fail(h->w, "a resubmission was refused after a reset");
+    h->w->report->n_refused++;
+    forget(h->w, client_of(h->w, r));
+}
+
+/* A rank was lost: new epoch, results in flight never come. */
+static bool lose_rank(struct world *w)
+{
+    struct handed h = {.w = w, .ok = true};
+    uint32_t n = request_table_count(w->table);
+    w->report->n_resets++;
+    w->n_in_flight = 0;
+    w->term_epoch += 1 + below(w, 3);
+    sim_rank_reset(w->rank, w->term_epoch);
+    if (sequences_reset(w->worker, (struct u32_span){0}, w->err) != STATUS_OK)
+        return false;
+    scheduler_reset(w->scheduler, w->term_epoch, take_back, &h);
+    if (h.ok && h.n != n)
+        return fail(w, "scheduler_reset lost a request");
+    return h.ok;
+}
+
+/* A gap: the rank has executed all plans, or all but the last. It answers none of them. */
+static void lose_results(struct world *w)
+{
+    struct scheduler_stats stats;
+    scheduler_get_stats(w->scheduler, &stats);
+    uint64_t last = w->in_flight[w->n_in_flight - 1].step;
+    w->report->n_resyncs++;
+    w->n_in_flight = 0;
+    scheduler_resync(w->scheduler, last);
+}
+
+static bool turn(struct world *w, bool arrivals)
+{
+    struct error err;
+    w->now_ns += between(w, 1, 20) * NS_PER_MS;
+    if (arrivals && percent(w, w->arrival_percent))
+        for (uint32_t n = between(w, 1, w->burst); n; n--)
+            if (!arrive(w))
+                return false;
+    for (uint32_t i = 0; i < MAX_LIVE && arrivals; i++)
+        if (w->clients[i].live && below(w, 1000) < w->cancel_permille &&
+            !disturb(w, &w->clients[i]))
+            return false;
+    if (arrivals && below(w, 1000) < w->reset_permille) {
+        if (w->n_in_flight && percent(w, 50))
+            lose_results(w);
+        else if (!lose_rank(w))
+            return false;
+    }
+    if (!step(w))
+        return false;
+    if (!scheduler_check(w->scheduler, &err))
+        return fail(w, err.text);
+    while (w->n_in_flight && percent(w, w->deliver_percent))
+        if (!deliver(w))
+            return false;
+    if (!scheduler_check(w->scheduler, &err))
+        return fail(w, err.text);
+    w->report->n_turns++;
+    return true;
+}
+
+static bool all_free(struct world *w)
+{
+    struct scheduler_stats stats;
+    scheduler_get_stats(w->scheduler, &stats);
+    add_stats(w);
+    if (stats.running || stats.waiting || stats.in_flight || stats.n_blocks_used ||
+        scheduler_load_tokens(w->scheduler))
+        return fail(w, "drained, but the scheduler still holds something");
+    return true;
+}
+
+static bool run_world(struct world *w, uint32_t n_turns, uint32_t *i_turn)
+{
+    /* by recompute, work can be lost again and again, but each turn serves the oldest one */
+    uint32_t patience = n_turns + MAX_LIVE * 40 * MAX_MODEL_LEN;
+    if (scheduler_new(&w->c, &w->scheduler, w->err) != STATUS_OK || !lose_rank(w))
+        return false;
+    for (*i_turn = 0; *i_turn < patience; (*i_turn)++) {
+        if (*i_turn >= n_turns && request_table_count(w->table) == 0 && w->n_in_flight == 0)
+            return all_free(w);
+        if (!turn(w, *i_turn < n_turns))
+            return false;
+    }
+    return fail(w, "the group does not drain");
+}
+
+bool sim_run(uint64_t seed, uint32_t n_turns, struct sim_report *report, struct error *err)
+{
+    struct world *w = mem_zalloc(sizeof *w);
+    struct error inner = {0};
+    uint32_t i_turn = 0;
+    w->seed = seed;
+    w->rng.state = seed;
+    w->report = report;
+    w->err = &inner;
+    draw_world(w);
+    struct sim_rank_config rc = {.max_num_seqs = w->c.max_num_seqs,
+                                 .max_num_batched_tokens = w->c.max_num_batched_tokens,
+                                 .max_model_len = MAX_MODEL_LEN,
+                                 .vocab_size = VOCAB_SIZE,
+                                 .kv_groups = w->c.kv_groups,
+                                 .n_kv_groups = w->c.n_kv_groups};
+    w->rank = sim_rank_new(&rc);
+    struct sequences_limits limits = {
+        .max_model_len = MAX_MODEL_LEN, .vocab_size = VOCAB_SIZE, .n_kv_groups = w->c.n_kv_groups};
+    memcpy(limits.kv_groups, w->c.kv_groups, sizeof limits.kv_groups);
+    w->worker = sequences_new(&limits);
+    w->table = request_table_new(MAX_LIVE);
+    bool ok = run_world(w, n_turns, &i_turn);
+    if (!ok)
+        error_set(err, STATUS_INTERNAL, "seed %llu, turn %u: %s", (unsigned long long)seed, i_turn,
+                  inner.text);
+    scheduler_free(w->scheduler);
+    request_table_free(w->table);
+    sim_rank_free(w->rank);
+    sequences_free(w->worker);
+    mem_free(w);
+    return ok;
+}

@@ -1,0 +1,28 @@
+#pragma once
+/* A simulated rank: keeps sequences by slot, checks every plan as a hostile reader would, and runs
+ * it with the null worker's token rule. It shares no code with the scheduler. Its KV memory is real
+ * in one respect: each position holds a hash of the tokens up to it, and a run checks every
+ * position it would attend to, so that a block that was reused too early, shared wrongly, or found
+ * wrongly in the prefix cache is seen at once. A violation fills err and the rank is dead. */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/messages.h"
+#include "proto/null_tokens.h"
+
+struct sim_rank_config {
+    uint32_t max_num_seqs, max_num_batched_tokens, max_model_len, vocab_size;
+    const struct kv_group *kv_groups;
+    uint32_t n_kv_groups;
+};
+
+struct sim_rank;
+struct sim_rank *sim_rank_new(const struct sim_rank_config *c);
+void sim_rank_free(struct sim_rank *rank);
+/* A new epoch: sequences dropped, steps from 1; what the KV memory holds is lost too. */
+void sim_rank_reset(struct sim_rank *rank, uint64_t term_epoch);
+/* Runs the plan at once. *out is the result to deliver; its memory belongs to the rank and lives
+ * until two more plans have been executed. step_done: the last step whose result the head has. */
+bool sim_rank_execute(struct sim_rank *rank, const struct msg_plan *plan, uint64_t step_done,
+                      struct msg_result *out, struct error *err);
+uint32_t sim_rank_n_active(const struct sim_rank *rank);
