@@ -1,0 +1,22 @@
+#pragma once
+/* An error as a client sees it: OpenAI's JSON with vLLM's types.
+ *   {"error":{"message":…,"type":…,"param":…|null,"code":…}}
+ * code is a well-known word ("model_not_found") where OpenAI has one, else the HTTP status. Plain
+ * values, no ownership; any thread. */
+#include "common/base/str.h"
+
+struct api_error {
+    int http_status;        /* 0: no error */
+    const char *code;       /* static; NULL: the HTTP status as a number */
+    char param[64];         /* "": null */
+    char message[400];      /* valid UTF-8 is not required: the JSON writer replaces what is not */
+    uint32_t retry_after_s; /* 0: no Retry-After header */
+};
+
+/* Fills e and returns false, so that a check reads `return api_error_set(e, 400, "n", …)`. Keeps
+ * the first error: later ones are usually its consequence. */
+bool api_error_set(struct api_error *e, int http_status, const char *param, const char *fmt, ...)
+    PRINTF_LIKE(4, 5);
+/* "BadRequestError" for 400, as vLLM names them. */
+const char *api_error_type(int http_status);
+void api_error_json(const struct api_error *e, struct strbuf *out);

@@ -1,0 +1,561 @@
+#include "gateway/api_request.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/base/mem.h"
+#include "common/base/random.h"
+#include "gateway/sse.h"
+
+enum { OUT_KEEP_BYTES = 1 << 20, MAX_ATTEMPTS = 100000 };
+
+static const unsigned state_next[API_STATE_COUNT] = {
+    /* bit set of allowed next states */
+    [API_PREPARING] = 1u << API_RUNNING | 1u << API_DONE,
+    [API_RUNNING] = 1u << API_STREAMING | 1u << API_DONE,
+    [API_STREAMING] = 1u << API_DONE,
+};
+
+static void enter(struct api_request *r, enum api_state next)
+{
+    if (!(state_next[r->state] & 1u << next)) {
+        log_error("bug", "what=api_state from=%d to=%d", (int)r->state, (int)next);
+        return;
+    }
+    r->state = next;
+}
+
+static uint64_t now(const struct api_request *r)
+{
+    return r->s->o.now_ns(r->s->o.clock_ctx);
+}
+
+static double seconds(uint64_t ns)
+{
+    return (double)ns / 1e9;
+}
+
+bool api_request_has_tokens(const struct api_request *r)
+{
+    for (uint32_t i = 0; i < r->n_choices; i++)
+        if (r->choices[i].g.n_ids > 0)
+            return true;
+    return false;
+}
+
+/* ---- from body to choices ----------------------------------------------------------------------
+ */
+
+static void link_request(struct api_request *r)
+{
+    struct serving *s = r->s;
+    r->next = s->first;
+    r->link = &s->first;
+    if (s->first)
+        s->first->link = &r->next;
+    s->first = r;
+    s->n_requests++;
+}
+
+static void unlink_request(struct api_request *r)
+{
+    *r->link = r->next;
+    if (r->next)
+        r->next->link = r->link;
+    r->s->n_requests--;
+}
+
+static void enter_table(struct api_request *r)
+{
+    struct api_request **bucket = &r->s->buckets[r->id.lo % SERVING_BUCKETS];
+    r->next_bucket = *bucket;
+    r->link_bucket = bucket;
+    if (*bucket)
+        (*bucket)->link_bucket = &r->next_bucket;
+    *bucket = r;
+    r->s->n_open_choices += r->n_choices;
+    r->counted = true;
+}
+
+static void leave_table(struct api_request *r)
+{
+    if (!r->counted)
+        return;
+    *r->link_bucket = r->next_bucket;
+    if (r->next_bucket)
+        r->next_bucket->link_bucket = r->link_bucket;
+    r->s->n_open_choices -= r->n_choices;
+    r->counted = false;
+}
+
+static void reject(struct api_request *r, const struct api_error *e)
+{
+    metric_add(r->s->metrics.rejected, 1);
+    serving_respond_error(r->s->reply, r->reply, e);
+    r->reply = NULL;
+    api_request_retire(r, OUTCOME_COUNT);
+}
+
+/* The name to answer with, or false when it is none of ours. */
+static bool find_model(struct api_request *r, struct str *out)
+{
+    struct str want = r->prepared.params.model;
+    if (want.len == 0) {
+        *out = str_from(r->s->o.served_names[0]);
+        return true;
+    }
+    for (size_t i = 0; i < r->s->o.n_served_names; i++)
+        if (str_eq_c(want, r->s->o.served_names[i])) {
+            *out = want;
+            return true;
+        }
+    return false;
+}
+
+static void make_id(struct api_request *r)
+{
+    random_secure(&r->id, sizeof r->id);
+    snprintf(r->id_text, sizeof r->id_text, "%s-%016llx%016llx",
+             r->kind == API_CHAT ? "chatcmpl" : "cmpl", (unsigned long long)r->id.hi,
+             (unsigned long long)r->id.lo);
+}
+
+static void make_choices(struct api_request *r)
+{
+    struct params *p = &r->prepared.params;
+    stop_set_init(&r->stops, p->stops, p->n_stops);
+    r->rules = (struct generation_rules){
+        .tokenizer = r->s->o.model.tokenizer,
+        .stops = &r->stops,
+        .skip_special = p->skip_special_tokens,
+        .include_stop = p->include_stop_str_in_output,
+        .min_tokens = p->sampling.min_tokens,
+        .want_logprobs = p->sampling.n_logprobs >= 0,
+    };
+    r->shape.id = r->id_text;
+    r->shape.created_s = r->created_s;
+    r->shape.params = p;
+    r->shape.prompts = &r->prepared.prompts;
+    r->shape.tokenizer = r->s->o.model.tokenizer;
+    r->n_choices = r->prepared.prompts.n * p->n;
+    r->choices = mem_array(r->n_choices, sizeof *r->choices);
+    for (uint32_t i = 0; i < r->n_choices; i++) {
+        const struct prompt *prompt = &r->prepared.prompts.items[i / p->n];
+        r->choices[i].owner = r;
+        r->choices[i].i_choice = i;
+        generation_init(&r->choices[i].g, &r->rules, prompt->ids, prompt->n_ids);
+    }
+}
+
+/* The body was prepared: refuse it, or submit its choices. */
+static void on_prepared(struct api_request *r)
+{
+    struct serving *s = r->s;
+    struct api_error e = r->prepared.error;
+    struct params *p = &r->prepared.params;
+    if (e.http_status == 0 || p->model.len > 0) {
+        if (!find_model(r, &r->shape.model)) {
+            e = (struct api_error){.code = "model_not_found"};
+            api_error_set(&e, 404, "model", "The model `%.*s` does not exist.",
+                          (int)(p->model.len < 200 ? p->model.len : 200), p->model.ptr);
+        }
+    }
+    if (e.http_status == 0 &&
+        s->n_open_choices + (uint64_t)r->prepared.prompts.n * p->n > s->o.max_open_choices) {
+        e.retry_after_s = 1;
+        api_error_set(&e, 503, NULL, "The server has too many open requests: try again later.");
+    }
+    if (e.http_status) {
+        reject(r, &e);
+        return;
+    }
+    make_choices(r);
+    enter_table(r);
+    enter(r, API_RUNNING);
+    uint64_t n_prompt = 0;
+    for (uint32_t i = 0; i < r->prepared.prompts.n; i++) {
+        n_prompt += r->prepared.prompts.items[i].n_ids;
+        metric_observe(s->metrics.request_prompt_tokens, r->prepared.prompts.items[i].n_ids);
+    }
+    metric_add(s->metrics.prompt_tokens, (double)n_prompt);
+    log_debug("request_prepared", "id=%s prompts=%u choices=%u prompt_tokens=%llu", r->id_text,
+              r->prepared.prompts.n, r->n_choices, (unsigned long long)n_prompt);
+    for (uint32_t i = 0; i < r->n_choices; i++)
+        serving_add_pending(s, &r->choices[i]);
+}
+
+static struct prepare_model model_now(const struct serving *s)
+{
+    struct prepare_model m = s->o.model;
+    m.max_model_len = serving_max_model_len(s);
+    return m;
+}
+
+static void job_run(struct encode_job *j)
+{
+    struct api_request *r = (struct api_request *)j;
+    prepare_request(&r->model, r->kind, r->body, &r->prepared);
+}
+
+static void job_done(struct encode_job *j)
+{
+    struct api_request *r = (struct api_request *)j;
+    r->on_pool = false;
+    if (r->state != API_PREPARING)
+        return; /* the client left meanwhile: the next sweep frees it */
+    on_prepared(r);
+    serving_pump(r->s);
+}
+
+static void prepare_on_pool(struct api_request *r, struct str body)
+{
+    struct api_error e = {.retry_after_s = 1};
+    r->owned_body = mem_try_array(1, body.len);
+    if (r->owned_body) {
+        memcpy(r->owned_body, body.ptr, body.len);
+        r->body = (struct str){r->owned_body, body.len};
+        r->model = model_now(r->s);
+        r->job = (struct encode_job){.run = job_run, .done = job_done, .bytes = body.len};
+        r->on_pool = encode_pool_submit(r->s->pool, &r->job) == STATUS_OK;
+    }
+    if (r->on_pool)
+        return;
+    api_error_set(&e, 503, NULL, "The server is busy with long prompts: try again later.");
+    reject(r, &e);
+}
+
+void api_request_start(struct serving *s, void *reply, enum api_kind kind, struct str body,
+                       uint64_t tenant)
+{
+    struct api_request *r = mem_zalloc(sizeof *r);
+    r->s = s;
+    r->reply = reply;
+    r->kind = kind;
+    r->tenant = tenant;
+    r->arrival_ns = r->last_progress_ns = now(r);
+    r->created_s = s->o.wall_s(s->o.clock_ctx);
+    make_id(r);
+    link_request(r);
+    s->reply->attach(reply, r);
+    if (s->pool && body.len > s->o.inline_bytes) {
+        prepare_on_pool(r, body);
+        return;
+    }
+    struct prepare_model m = model_now(s);
+    prepare_request(&m, kind, body, &r->prepared);
+    on_prepared(r);
+}
+
+/* ---- to the head -------------------------------------------------------------------------------
+ */
+
+static struct u32_span submit_ids(struct api_choice *c, const struct prompt *p)
+{
+    struct serving *s = c->owner->s;
+    size_t n = (size_t)p->n_ids + c->g.n_ids;
+    if (c->g.n_ids == 0)
+        return (struct u32_span){p->ids, p->n_ids};
+    if (n > s->cap_scratch_ids) {
+        s->cap_scratch_ids = n * 2;
+        s->scratch_ids = mem_realloc(s->scratch_ids, s->cap_scratch_ids * sizeof *s->scratch_ids);
+    }
+    memcpy(s->scratch_ids, p->ids, p->n_ids * sizeof *p->ids);
+    memcpy(s->scratch_ids + p->n_ids, c->g.ids, c->g.n_ids * sizeof *c->g.ids);
+    return (struct u32_span){s->scratch_ids, (uint32_t)n};
+}
+
+enum status api_choice_submit(struct api_choice *c)
+{
+    struct api_request *r = c->owner;
+    struct serving *s = r->s;
+    const struct params *params = &r->prepared.params;
+    const struct prompt *p = &r->prepared.prompts.items[c->i_choice / params->n];
+    struct msg_submit m = {
+        .id = r->id,
+        .i_choice = c->i_choice,
+        .attempt = c->g.stream.attempt,
+        .tenant = r->tenant,
+        .cache_salt = params->cache_salt,
+        .priority = (int32_t)params->priority,
+        .n_prompt = p->n_ids,
+        .ids = submit_ids(c, p),
+        .sampling = params->sampling,
+    };
+    m.sampling.i_prompt = c->i_choice / params->n;
+    m.sampling.i_choice = c->i_choice % params->n;
+    if (m.sampling.max_tokens == 0)
+        m.sampling.max_tokens = r->prepared.max_tokens_room;
+    if (!params->ignore_eos)
+        m.sampling.eos_ids = (struct u32_span){s->o.eos_ids, s->o.n_eos_ids};
+    return s->engine.submit(s->engine.ctx, &m);
+}
+
+static void send_finish(struct api_choice *c)
+{
+    struct serving *s = c->owner->s;
+    struct msg_finish m = {.id = c->owner->id,
+                           .i_choice = c->i_choice,
+                           .attempt = c->g.stream.attempt,
+                           .n_tokens = c->g.n_ids};
+    /* not sent: the tokens that go on coming make us say it again (api_request_on_tokens) */
+    (void)!s->engine.finish(s->engine.ctx, &m);
+}
+
+/* ---- tokens ------------------------------------------------------------------------------------
+ */
+
+static void observe_tokens(struct api_request *r, struct generation *g, uint32_t n_new)
+{
+    uint64_t t = now(r);
+    struct serving_metrics *m = &r->s->metrics;
+    r->last_progress_ns = t;
+    metric_add(m->generation_tokens, n_new);
+    if (!g->first_token_ns) {
+        g->first_token_ns = t;
+        metric_observe(m->ttft, seconds(t - r->arrival_ns));
+    } else {
+        for (uint32_t i = 0; i < n_new; i++)
+            metric_observe(m->inter_token, seconds(t - g->last_token_ns) / n_new);
+    }
+    g->last_token_ns = t;
+}
+
+static void observe_end(struct api_request *r, const struct generation *g)
+{
+    struct serving_metrics *m = &r->s->metrics;
+    r->n_ended++;
+    metric_add(m->requests[g->finish == FINISH_LENGTH ? OUTCOME_LENGTH : OUTCOME_STOP], 1);
+    metric_add(m->cached_tokens, g->n_cached);
+    metric_observe(m->e2e, seconds(now(r) - r->arrival_ns));
+    metric_observe(m->request_generation_tokens, g->n_ids);
+}
+
+void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struct tokens_item *t)
+{
+    struct api_choice *c = &r->choices[i_choice];
+    uint32_t before = c->g.n_ids;
+    bool was_ended = generation_ended(&c->g);
+    enum generation_event e = generation_on_tokens(&c->g, &r->rules, t);
+    if (c->g.n_ids > before)
+        observe_tokens(r, &c->g, c->g.n_ids - before);
+    if (was_ended) {
+        if (t->finish == FINISH_NONE && t->attempt == c->g.stream.attempt)
+            send_finish(c);
+        return;
+    }
+    if (e == GENERATION_RESUBMIT && c->g.stream.attempt > MAX_ATTEMPTS) {
+        api_error_set(&c->g.error, 500, NULL, "The cluster keeps losing this request's tokens.");
+        e = GENERATION_FAILED;
+    }
+    if (e == GENERATION_RESUBMIT) {
+        log_warn("tokens_missing", "id=%s choice=%u have=%u got_from=%u", r->id_text, i_choice,
+                 c->g.n_ids, t->start);
+        metric_add(r->s->metrics.resubmissions, 1);
+        serving_add_pending(r->s, c);
+    } else if (e == GENERATION_FAILED) {
+        struct api_error why = c->g.error;
+        api_request_fail(r, &why);
+    } else if (e != GENERATION_NOTHING) {
+        if (e == GENERATION_STOPPED)
+            send_finish(c);
+        if (generation_ended(&c->g))
+            observe_end(r, &c->g);
+        api_request_flush(r);
+    }
+}
+
+/* ---- to the client -----------------------------------------------------------------------------
+ */
+
+static struct openai_usage usage_of(const struct api_request *r)
+{
+    struct openai_usage u = {0};
+    for (uint32_t i = 0; i < r->prepared.prompts.n; i++)
+        u.prompt_tokens += r->prepared.prompts.items[i].n_ids;
+    for (uint32_t i = 0; i < r->n_choices; i++) {
+        u.completion_tokens += r->choices[i].g.n_ids;
+        if (i % r->prepared.params.n == 0)
+            u.cached_tokens += r->choices[i].g.n_cached;
+    }
+    return u;
+}
+
+static void trim_out(struct serving *s)
+{
+    if (s->out.cap <= OUT_KEEP_BYTES)
+        return;
+    strbuf_fini(&s->out);
+    strbuf_init(&s->out, 0);
+}
+
+static void write_out(struct api_request *r)
+{
+    r->last_write_ns = now(r);
+    r->s->reply->write(r->reply, strbuf_str(&r->s->out));
+    trim_out(r->s);
+}
+
+/* One choice's delta as one write: the role first, when it is chat's first. */
+static void write_delta(struct api_request *r, struct api_choice *c,
+                        const struct generation_delta *d)
+{
+    const struct params *p = &r->prepared.params;
+    struct strbuf *out = &r->s->out;
+    struct openai_usage usage = {
+        .prompt_tokens = r->prepared.prompts.items[c->i_choice / p->n].n_ids,
+        .completion_tokens = c->g.n_given_ids + d->n_ids,
+        .cached_tokens = c->g.n_cached,
+    };
+    strbuf_reset(out);
+    if (p->kind == API_CHAT && !c->g.begun) {
+        sse_begin(out);
+        openai_role_chunk(out, &r->shape, c->i_choice);
+        sse_end(out);
+    }
+    sse_begin(out);
+    openai_chunk(out, &r->shape, c->i_choice, &c->g, d, p->continuous_usage_stats ? &usage : NULL);
+    sse_end(out);
+    generation_given(&c->g, &r->rules, d);
+    write_out(r);
+}
+
+static void finish_stream(struct api_request *r)
+{
+    struct strbuf *out = &r->s->out;
+    struct openai_usage usage = usage_of(r);
+    strbuf_reset(out);
+    if (r->prepared.params.include_usage) {
+        sse_begin(out);
+        openai_usage_chunk(out, &r->shape, &usage);
+        sse_end(out);
+    }
+    strbuf_append_c(out, SSE_DONE);
+    write_out(r);
+    if (!r->reply)
+        return; /* the write found the client gone */
+    r->s->reply->end(r->reply);
+    r->reply = NULL;
+    api_request_retire(r, OUTCOME_COUNT);
+}
+
+static void flush_stream(struct api_request *r)
+{
+    const struct params *p = &r->prepared.params;
+    bool ids_matter = r->rules.want_logprobs || p->return_token_ids;
+    bool all_given = true;
+    if (r->state == API_RUNNING) {
+        enter(r, API_STREAMING);
+        r->last_write_ns = now(r);
+        r->s->reply->begin(r->reply);
+    }
+    for (uint32_t i = 0; i < r->n_choices && r->reply; i++) {
+        struct api_choice *c = &r->choices[i];
+        struct generation_delta d;
+        if (generation_delta(&c->g, &r->rules, ids_matter, &d)) {
+            if (r->s->reply->room(r->reply) == 0)
+                return; /* on_drain comes when the client has read */
+            write_delta(r, c, &d);
+        }
+        all_given = all_given && c->g.end_given;
+    }
+    if (all_given && r->reply)
+        finish_stream(r);
+}
+
+static void respond_whole(struct api_request *r)
+{
+    struct serving *s = r->s;
+    struct strbuf *out = &s->out;
+    struct openai_usage usage = usage_of(r);
+    strbuf_reset(out);
+    openai_reply_begin(out, &r->shape);
+    for (uint32_t i = 0; i < r->n_choices; i++) {
+        struct generation_delta d;
+        generation_delta(&r->choices[i].g, &r->rules, true, &d);
+        openai_reply_choice(out, &r->shape, i, &r->choices[i].g, &d);
+    }
+    openai_reply_end(out, &r->shape, &usage);
+    s->reply->respond(r->reply, 200, strbuf_str(out), 0);
+    r->reply = NULL;
+    trim_out(s);
+    api_request_retire(r, OUTCOME_COUNT);
+}
+
+void api_request_flush(struct api_request *r)
+{
+    if (!r->reply || (r->state != API_RUNNING && r->state != API_STREAMING))
+        return;
+    if (r->prepared.params.stream)
+        flush_stream(r);
+    else if (r->n_ended == r->n_choices)
+        respond_whole(r);
+}
+
+/* ---- the end -----------------------------------------------------------------------------------
+ */
+
+void api_request_fail(struct api_request *r, const struct api_error *e)
+{
+    struct serving *s = r->s;
+    if (e->http_status >= 500)
+        log_warn("request_failed", "id=%s status=%d why=%s", r->id_text, e->http_status,
+                 log_quote(e->message));
+    if (r->reply && r->state == API_STREAMING) {
+        strbuf_reset(&s->out);
+        sse_begin(&s->out);
+        api_error_json(e, &s->out);
+        sse_end(&s->out);
+        strbuf_append_c(&s->out, SSE_DONE);
+        write_out(r);
+        if (r->reply)
+            s->reply->end(r->reply);
+    } else if (r->reply) {
+        metric_add(s->metrics.rejected, 1);
+        serving_respond_error(s->reply, r->reply, e);
+    }
+    r->reply = NULL;
+    api_request_retire(r, OUTCOME_ERROR);
+}
+
+static void cancel_choice(struct api_choice *c)
+{
+    struct serving *s = c->owner->s;
+    struct msg_cancel m = {
+        .id = c->owner->id, .i_choice = c->i_choice, .attempt = c->g.stream.attempt};
+    if (c->g.stream.phase == STREAM_OPEN || c->g.stream.attempt > 1)
+        (void)!s->engine.cancel(s->engine.ctx, &m); /* lost: serving_on_tokens says it again */
+    stream_end(&c->g.stream);
+}
+
+void api_request_retire(struct api_request *r, enum serving_outcome rest)
+{
+    struct serving *s = r->s;
+    if (r->state == API_DONE)
+        return;
+    for (uint32_t i = 0; i < r->n_choices; i++) {
+        struct api_choice *c = &r->choices[i];
+        serving_remove_pending(s, c);
+        if (!generation_ended(&c->g)) {
+            cancel_choice(c);
+            if (rest < OUTCOME_COUNT)
+                metric_add(s->metrics.requests[rest], 1);
+        }
+    }
+    enter(r, API_DONE);
+    leave_table(r);
+    unlink_request(r);
+    r->next = s->dead;
+    s->dead = r;
+}
+
+void api_request_free(struct api_request *r)
+{
+    for (uint32_t i = 0; i < r->n_choices; i++)
+        generation_fini(&r->choices[i].g);
+    mem_free(r->choices);
+    stop_set_fini(&r->stops);
+    prepared_fini(&r->prepared);
+    mem_free(r->owned_body);
+    mem_free(r);
+}

@@ -1,0 +1,63 @@
+#pragma once
+/* One HTTP request for tokens, from body to last byte:
+ *
+ *   PREPARING ──▶ RUNNING ──▶ STREAMING ──▶ DONE       (not streamed: RUNNING ──▶ DONE)
+ *       └────────────┴──────────────┴── error, client gone ──▶ DONE
+ *
+ * It owns its choices (generation.h does their work) and knows when to write: a stream is begun
+ * with the first token, so that errors before it have an HTTP status. Only serving.c calls this. */
+#include "gateway/generation.h"
+#include "gateway/openai_json.h"
+#include "gateway/serving.h"
+
+enum api_state { API_PREPARING, API_RUNNING, API_STREAMING, API_DONE, API_STATE_COUNT };
+
+struct api_choice {
+    struct generation g;
+    struct api_request *owner;
+    uint32_t i_choice;
+    bool pending;
+    uint64_t pending_ns; /* since when */
+    struct api_choice *next_pending, **link_pending;
+};
+
+struct api_request {
+    struct encode_job job; /* first: a job is its request */
+    struct serving *s;
+    enum api_state state;
+    bool on_pool; /* the pool has it: not to be freed */
+    void *reply;  /* NULL: answered, or the client is gone */
+    enum api_kind kind;
+    char *owned_body; /* with body and model: what the pool reads */
+    struct str body;
+    struct prepare_model model;
+    uint64_t tenant, arrival_ns, created_s, last_write_ns, last_progress_ns;
+    struct prepared prepared;
+    struct request_id id;
+    char id_text[48];
+    struct stop_set stops;
+    struct generation_rules rules;
+    struct openai_reply shape;
+    struct api_choice *choices;
+    uint32_t n_choices, n_ended;
+    bool counted;                     /* in the table and in n_open_choices */
+    struct api_request *next, **link; /* all live ones, or the dead */
+    struct api_request *next_bucket, **link_bucket;
+};
+
+void api_request_start(struct serving *s, void *reply, enum api_kind kind, struct str body,
+                       uint64_t tenant);
+enum status api_choice_submit(struct api_choice *c);
+void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struct tokens_item *t);
+/* Writes what there is and room allows; ends the answer when all choices have ended. */
+void api_request_flush(struct api_request *r);
+/* Answers with the error, or ends the stream with it, and cancels what still runs. */
+void api_request_fail(struct api_request *r, const struct api_error *e);
+/* Cancels what still runs, leaves every list but the dead's. The reply is not touched. */
+void api_request_retire(struct api_request *r, enum serving_outcome rest);
+void api_request_free(struct api_request *r);
+bool api_request_has_tokens(const struct api_request *r);
+
+/* The list of choices to be submitted (serving.c). */
+void serving_add_pending(struct serving *s, struct api_choice *c);
+void serving_remove_pending(struct serving *s, struct api_choice *c);

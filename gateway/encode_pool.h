@@ -1,0 +1,21 @@
+#pragma once
+/* A few threads for long prompts: parsing, templates and tokenizing must not hold up the loop. The
+ * queue is bounded by jobs and by bytes. run executes on a pool thread and touches only its job;
+ * done executes on the loop's thread, also for jobs that nobody waits for any more. */
+#include "common/net/loop.h"
+
+struct encode_job {
+    void (*run)(struct encode_job *j);
+    void (*done)(struct encode_job *j);
+    size_t bytes; /* what it holds while queued */
+    struct encode_job *next;
+};
+
+struct encode_pool;
+MUST_USE enum status encode_pool_new(struct loop *l, uint32_t n_threads, uint32_t max_jobs,
+                                     uint64_t max_bytes, struct encode_pool **out,
+                                     struct error *err);
+/* The job stays the caller's; STATUS_LIMIT when the queue is full (nothing was taken). */
+MUST_USE enum status encode_pool_submit(struct encode_pool *p, struct encode_job *j);
+/* Waits for the running jobs, then calls done for every job not yet given back. NULL is fine. */
+void encode_pool_free(struct encode_pool *p);

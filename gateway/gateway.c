@@ -1,0 +1,415 @@
+#include "gateway/gateway.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/mem.h"
+#include "common/base/random.h"
+#include "common/base/version.h"
+#include "gateway/gateway_internal.h"
+#include "gateway/sse.h"
+
+enum {
+    ENGINE_TICK_MS = 50,
+    SERVING_TICK_MS = 250,
+    INLINE_BODY_BYTES = 4096,
+    POOL_MAX_BYTES = 256 << 20,
+    CREDIT_BYTES = 16 << 20,
+    SUBMIT_TIMEOUT_S = 5,
+    BUS_HWM = 10000,
+    ADDRESS_MAX = 256,
+};
+
+/* ---- replies through the HTTP server -----------------------------------------------------------
+ */
+
+static void reply_attach(void *reply, struct api_request *r)
+{
+    http_set_user(reply, r);
+}
+
+static void reply_respond(void *reply, int status, struct str json, uint32_t retry_after_s)
+{
+    char seconds[16];
+    snprintf(seconds, sizeof seconds, "%u", retry_after_s);
+    struct http_header_kv header = {"Retry-After", seconds};
+    http_respond(reply, status, "application/json", json, &header, retry_after_s ? 1 : 0);
+}
+
+static void reply_begin(void *reply)
+{
+    /* X-Accel-Buffering: nginx and its ingresses would hold the chunks back */
+    static const struct http_header_kv headers[] = {{"Cache-Control", "no-cache"},
+                                                    {"X-Accel-Buffering", "no"}};
+    http_stream_begin(reply, 200, SSE_CONTENT_TYPE, headers, 2);
+}
+
+static size_t reply_room(void *reply)
+{
+    return http_stream_room(reply);
+}
+
+static void reply_write(void *reply, struct str chunk)
+{
+    http_stream_write(reply, chunk);
+}
+
+static void reply_end(void *reply)
+{
+    http_stream_end(reply);
+}
+
+const struct reply_ops gateway_reply_ops = {
+    .attach = reply_attach,
+    .respond = reply_respond,
+    .begin = reply_begin,
+    .room = reply_room,
+    .write = reply_write,
+    .end = reply_end,
+};
+
+static void on_request(void *ctx, struct http_request *r)
+{
+    routes_dispatch(ctx, r);
+}
+
+static void on_drain(void *ctx, struct http_request *r)
+{
+    struct gateway *g = ctx;
+    struct api_request *a = http_get_user(r);
+    if (a)
+        serving_on_drain(&g->serving, a);
+}
+
+static void on_abort(void *ctx, struct http_request *r)
+{
+    struct gateway *g = ctx;
+    struct api_request *a = http_get_user(r);
+    if (a)
+        serving_on_abort(&g->serving, a);
+}
+
+/* ---- the link to the head ----------------------------------------------------------------------
+ */
+
+static enum status bus_send_frame(void *ctx, struct str frame)
+{
+    struct gateway *g = ctx;
+    if (g->reconnect_wanted)
+        return STATUS_AGAIN;
+    return bus_send(g->bus, (struct bus_peer){0}, frame);
+}
+
+static void want_reconnect(void *ctx)
+{
+    struct gateway *g = ctx;
+    g->reconnect_wanted = true;
+}
+
+static void on_frame(void *ctx, struct bus_peer from, enum peer_role role, const char *key,
+                     struct str frame)
+{
+    struct gateway *g = ctx;
+    if (!g->reconnect_wanted)
+        engine_client_on_frame(&g->engine, frame, clock_mono_ns());
+}
+
+static void on_connection(void *ctx, bool up, const char *why)
+{
+    struct gateway *g = ctx;
+    engine_client_on_connection(&g->engine, up, why ? why : "", clock_mono_ns());
+}
+
+static void on_link(void *ctx, bool up)
+{
+    serving_on_link(&((struct gateway *)ctx)->serving, up);
+}
+
+static void on_tokens(void *ctx, const struct msg_tokens *m)
+{
+    serving_on_tokens(&((struct gateway *)ctx)->serving, m);
+}
+
+static void on_cluster(void *ctx, const struct msg_cluster *m)
+{
+    serving_on_cluster(&((struct gateway *)ctx)->serving, m);
+}
+
+static void on_writable(void *ctx)
+{
+    serving_pump(&((struct gateway *)ctx)->serving);
+}
+
+static enum status engine_submit(void *ctx, const struct msg_submit *m)
+{
+    struct msg msg = {.type = MSG_SUBMIT, .submit = *m};
+    return engine_client_send(ctx, &msg);
+}
+
+static enum status engine_cancel(void *ctx, const struct msg_cancel *m)
+{
+    struct msg msg = {.type = MSG_CANCEL, .cancel = *m};
+    return engine_client_send(ctx, &msg);
+}
+
+static enum status engine_finish(void *ctx, const struct msg_finish *m)
+{
+    struct msg msg = {.type = MSG_FINISH, .finish = *m};
+    return engine_client_send(ctx, &msg);
+}
+
+/* ---- time --------------------------------------------------------------------------------------
+ */
+
+static uint64_t clock_now(void *ctx)
+{
+    return clock_mono_ns();
+}
+
+static uint64_t clock_wall_s(void *ctx)
+{
+    return clock_wall_ns() / NS_PER_S;
+}
+
+static void on_engine_tick(void *ctx)
+{
+    struct gateway *g = ctx;
+    engine_client_tick(&g->engine, clock_mono_ns());
+}
+
+static void stop_now(struct gateway *g)
+{
+    engine_client_goodbye(&g->engine, "the gateway ends");
+    loop_stop(g->loop);
+}
+
+static void on_serving_tick(void *ctx)
+{
+    struct gateway *g = ctx;
+    serving_tick(&g->serving);
+    if (g->stopping && g->serving.n_requests == 0)
+        stop_now(g);
+}
+
+static void on_turn_end(void *ctx)
+{
+    struct gateway *g = ctx;
+    struct error err = {0};
+    if (g->reconnect_wanted && g->bus) {
+        g->reconnect_wanted = false;
+        if (bus_reconnect(g->bus, &err) != STATUS_OK)
+            log_error("reconnect_failed", "why=%s", log_quote(err.text));
+    }
+    if (g->has_serving)
+        serving_sweep(&g->serving);
+}
+
+static void on_shutdown_timeout(void *ctx)
+{
+    struct gateway *g = ctx;
+    log_warn("shutdown_timeout", "open_requests=%u", g->serving.n_requests);
+    stop_now(g);
+}
+
+/* SIGTERM: no new work, open requests finish. SIGINT, or a second signal: at once. */
+static void on_signal(void *ctx, int signum)
+{
+    struct gateway *g = ctx;
+    if (signum == SIGINT || g->stopping) {
+        stop_now(g);
+        return;
+    }
+    log_info("draining", "open_requests=%u", g->serving.n_requests);
+    g->stopping = true;
+    g->serving.draining = true;
+    http_server_stop_accepting(g->server);
+    if (g->serving.n_requests == 0)
+        stop_now(g);
+    else
+        g->shutdown_timer = loop_timer_start(
+            g->loop, (uint64_t)(g->config->shutdown_timeout_s * 1000), 0, on_shutdown_timeout, g);
+}
+
+/* ---- start and stop -----------------------------------------------------------------------------
+ */
+
+static enum status open_model(struct gateway *g, const char *cache_dir, struct error *err)
+{
+    const struct gateway_config *c = g->config;
+    char why[TEXT_ERR_MAX] = "";
+    if (!c->model)
+        return error_set(err, STATUS_INVALID, "--model is missing: demo, null, or a path");
+    TRY(model_info_open(c->model, cache_dir, &g->model, err));
+    g->has_model = true;
+    if (text_tokenizer_open(g->model.tokenizer_path, cache_dir, &g->tokenizer, why) != TEXT_OK)
+        return error_set(err, STATUS_INVALID, "tokenizer of %s: %s", c->model, why);
+    int s = text_template_open(g->model.path, c->chat_template, g->model.family, &g->chat_template,
+                               why);
+    if (s != TEXT_OK && (c->chat_template || s != TEXT_UNSUPPORTED))
+        return error_set(err, STATUS_INVALID, "chat template of %s: %s", c->model, why);
+    if (s != TEXT_OK)
+        log_info("no_chat_template", "model=%s", log_quote(c->model));
+    g->own_name[0] = g->model.name;
+    g->served_names = c->served_model_names.n_items ? c->served_model_names.items : g->own_name;
+    g->n_served_names = c->served_model_names.n_items ? c->served_model_names.n_items : 1;
+    return STATUS_OK;
+}
+
+static uint64_t seconds_to_ns(double s)
+{
+    return (uint64_t)(s * 1e9);
+}
+
+static void start_serving(struct gateway *g)
+{
+    const struct gateway_config *c = g->config;
+    struct serving_options o = {
+        .served_names = g->served_names,
+        .n_served_names = g->n_served_names,
+        .model = {.tokenizer = g->tokenizer,
+                  .chat_template = g->chat_template,
+                  .vocab_size = g->model.vocab_size,
+                  .max_model_len = g->model.max_model_len,
+                  .max_choices = 4096},
+        .eos_ids = g->model.eos_ids,
+        .n_eos_ids = g->model.n_eos_ids,
+        .max_open_choices = (uint32_t)c->max_open_choices,
+        .queue_timeout_ns = seconds_to_ns(c->queue_timeout_s),
+        .head_timeout_ns = seconds_to_ns(c->head_timeout_s),
+        .pause_timeout_ns = seconds_to_ns(c->pause_timeout_s),
+        .submit_timeout_ns = SUBMIT_TIMEOUT_S * NS_PER_S,
+        .keep_alive_ns = seconds_to_ns(c->keep_alive_s),
+        .inline_bytes = INLINE_BODY_BYTES,
+        .now_ns = clock_now,
+        .wall_s = clock_wall_s,
+    };
+    struct engine_ops engine = {.ctx = &g->engine,
+                                .submit = engine_submit,
+                                .cancel = engine_cancel,
+                                .finish = engine_finish};
+    serving_init(&g->serving, &o, &engine, &gateway_reply_ops, g->pool, g->metrics);
+    g->has_serving = true;
+}
+
+static enum status start_bus(struct gateway *g, struct error *err)
+{
+    const struct gateway_config *c = g->config;
+    char endpoint[ADDRESS_MAX + 16], head_key[41] = "";
+    struct bus_options o = {.endpoint = endpoint,
+                            .insecure = c->insecure,
+                            .allow_remote_insecure = c->insecure,
+                            .server_public_key = head_key,
+                            .max_frame_bytes = FRAME_MAX_BYTES,
+                            .hwm = BUS_HWM};
+    struct bus_handlers h = {.ctx = g, .on_frame = on_frame, .on_link = on_connection};
+    if (!c->insecure && !c->keys_dir)
+        return error_set(err, STATUS_INVALID,
+                         "--keys-dir is missing: the link to the head is encrypted (`cox up` makes "
+                         "keys; --insecure goes without)");
+    if (!c->insecure) {
+        TRY(keys_load(c->keys_dir, ROLE_GATEWAY, &o.keys, err));
+        TRY(keys_load_public(c->keys_dir, ROLE_HEAD, head_key, err));
+    }
+    snprintf(endpoint, sizeof endpoint, "tcp://%.*s", ADDRESS_MAX, c->head);
+    gethostname(g->node, sizeof g->node - 1);
+    struct engine_options eo = {
+        .node = g->node, .instance = random_secure_u64(), .credit_bytes = CREDIT_BYTES};
+    struct engine_io io = {.ctx = g, .send = bus_send_frame, .reconnect = want_reconnect};
+    struct engine_events ev = {.ctx = g,
+                               .on_link = on_link,
+                               .on_tokens = on_tokens,
+                               .on_cluster = on_cluster,
+                               .on_writable = on_writable};
+    engine_client_init(&g->engine, &eo, &io, &ev, clock_mono_ns());
+    g->has_engine = true;
+    return bus_connect(g->loop, &o, &h, &g->bus, err);
+}
+
+static enum status start_server(struct gateway *g, struct error *err)
+{
+    const struct gateway_config *c = g->config;
+    struct http_options o = {.host = c->host,
+                             .port = (uint16_t)c->port,
+                             .limits = {.max_connections = (uint32_t)c->max_connections,
+                                        .max_body_bytes = (uint64_t)c->max_body_bytes},
+                             .server_name = "coxswain/" COX_VERSION};
+    struct http_handlers h = {
+        .ctx = g, .on_request = on_request, .on_drain = on_drain, .on_abort = on_abort};
+    TRY(http_server_start(g->loop, &o, &h, &g->server, err));
+    log_info("gateway_listening", "host=%s port=%u model=%s head=%s encrypted=%s", c->host,
+             http_server_port(g->server), log_quote(g->served_names[0]), c->head,
+             c->insecure ? "false" : "true");
+    return STATUS_OK;
+}
+
+static enum status start(struct gateway *g, const char *cache_dir, struct error *err)
+{
+    const struct gateway_config *c = g->config;
+    TRY(auth_init(&g->auth, &c->api_keys, c->api_key_file, err));
+    TRY(open_model(g, cache_dir, err));
+    TRY(loop_new(&g->loop, err));
+    TRY(encode_pool_new(g->loop, (uint32_t)c->tokenizer_threads, (uint32_t)c->tokenizer_queue,
+                        POOL_MAX_BYTES, &g->pool, err));
+    start_serving(g);
+    TRY(start_bus(g, err));
+    TRY(start_server(g, err));
+    loop_on_turn_end(g->loop, on_turn_end, g);
+    g->engine_timer = loop_timer_start(g->loop, 0, ENGINE_TICK_MS, on_engine_tick, g);
+    g->serving_timer =
+        loop_timer_start(g->loop, SERVING_TICK_MS, SERVING_TICK_MS, on_serving_tick, g);
+    TRY(loop_on_signal(g->loop, SIGTERM, on_signal, g));
+    return loop_on_signal(g->loop, SIGINT, on_signal, g);
+}
+
+enum status gateway_new(const struct gateway_config *config, const char *cache_dir,
+                        struct gateway **out, struct error *err)
+{
+    struct gateway *g = mem_zalloc(sizeof *g);
+    g->config = config;
+    g->metrics = metrics_new();
+    g->started_s = clock_wall_s(NULL);
+    enum status s = start(g, cache_dir, err);
+    if (s != STATUS_OK) {
+        gateway_free(g);
+        return s;
+    }
+    *out = g;
+    return STATUS_OK;
+}
+
+void gateway_run(struct gateway *g)
+{
+    loop_run(g->loop);
+}
+
+void gateway_free(struct gateway *g)
+{
+    if (!g)
+        return;
+    loop_timer_stop(g->engine_timer);
+    loop_timer_stop(g->serving_timer);
+    loop_timer_stop(g->shutdown_timer);
+    if (g->server)
+        http_server_close(g->server); /* its connections abort: serving hears of it first */
+    encode_pool_free(g->pool);
+    if (g->has_serving)
+        serving_fini(&g->serving);
+    bus_close(g->bus);
+    if (g->has_engine)
+        engine_client_fini(&g->engine);
+    if (g->loop)
+        loop_free(g->loop);
+    if (g->chat_template)
+        text_template_free(g->chat_template);
+    if (g->tokenizer)
+        text_tokenizer_free(g->tokenizer);
+    if (g->has_model)
+        model_info_fini(&g->model);
+    auth_fini(&g->auth);
+    metrics_free(g->metrics);
+    mem_free(g);
+}

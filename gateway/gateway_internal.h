@@ -1,0 +1,40 @@
+#pragma once
+/* The gateway's struct, for gateway.c and routes.c only. */
+#include "common/base/metrics.h"
+#include "common/model/model_info.h"
+#include "common/net/bus.h"
+#include "common/net/http_server.h"
+#include "common/net/loop.h"
+#include "gateway/api_request.h"
+#include "gateway/auth.h"
+#include "gateway/engine_client.h"
+#include "gateway/gateway.h"
+#include "gateway/routes.h"
+
+struct gateway {
+    const struct gateway_config *config;
+    struct loop *loop;
+    struct metrics *metrics;
+    struct model_info model;
+    bool has_model;
+    const char *const *served_names; /* borrowed from the config, or own_name */
+    size_t n_served_names;
+    const char *own_name[1];
+    uint64_t started_s;
+    struct text_tokenizer *tokenizer;
+    struct text_template *chat_template; /* NULL: none */
+    struct auth auth;
+    struct encode_pool *pool;
+    struct serving serving;
+    bool has_serving;
+    char node[256]; /* this host's name, for the head */
+    struct bus *bus;
+    bool reconnect_wanted; /* not inside the bus's own callback */
+    struct engine_client engine;
+    bool has_engine;
+    struct http_server *server;
+    struct loop_timer *engine_timer, *serving_timer, *shutdown_timer;
+    bool stopping;
+};
+
+extern const struct reply_ops gateway_reply_ops;

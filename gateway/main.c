@@ -1,0 +1,101 @@
+/* cox-gateway: options, then the loop. Exit codes: 0 fine, 1 it failed while running, 2 usage or
+ * configuration. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "common/base/log.h"
+#include "common/base/version.h"
+#include "common/model/model_info.h"
+#include "gateway/gateway.h"
+
+extern char **environ;
+
+#define USAGE "cox-gateway --model MODEL [OPTION...]"
+
+static const char *environment(const char *name)
+{
+    size_t n = strlen(name);
+    for (char **e = environ; e && *e; e++)
+        if (strncmp(*e, name, n) == 0 && (*e)[n] == '=')
+            return *e + n + 1;
+    return NULL;
+}
+
+static void print_help(void)
+{
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    config_print_help(&b, USAGE, gateway_options, n_gateway_options);
+    fwrite(b.ptr, 1, b.len, stdout);
+    strbuf_fini(&b);
+}
+
+/* A connection is a file descriptor, and the usual soft limit of 1024 is below --max-connections.
+ */
+static void raise_file_limit(int64_t max_connections)
+{
+    struct rlimit l;
+    if (getrlimit(RLIMIT_NOFILE, &l) != 0)
+        return;
+    if (l.rlim_cur != RLIM_INFINITY && l.rlim_cur < l.rlim_max) {
+        l.rlim_cur = l.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &l);
+    }
+    if (l.rlim_cur != RLIM_INFINITY && l.rlim_cur < (rlim_t)max_connections + 64)
+        log_warn("few_file_descriptors", "limit=%llu max_connections=%lld",
+                 (unsigned long long)l.rlim_cur, (long long)max_connections);
+}
+
+static int run(const struct gateway_config *config)
+{
+    struct error err = {0};
+    struct gateway *g;
+    char cache_dir[4096];
+    if (config->cache_dir)
+        snprintf(cache_dir, sizeof cache_dir, "%s", config->cache_dir);
+    else
+        model_cache_dir(NULL, environment("HOME"), cache_dir, sizeof cache_dir);
+    raise_file_limit(config->max_connections);
+    enum status s = gateway_new(config, cache_dir, &g, &err);
+    if (s != STATUS_OK) {
+        log_error("start_failed", "status=%s why=%s", status_name(s), log_quote(err.text));
+        return s == STATUS_INVALID || s == STATUS_NOT_FOUND || s == STATUS_DENIED ||
+                       s == STATUS_UNSUPPORTED
+                   ? 2
+                   : 1;
+    }
+    gateway_run(g);
+    gateway_free(g);
+    log_info("gateway_ended", "ok=true");
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct gateway_config config = {0};
+    struct config_result res = {0};
+    struct error err = {0};
+    int rc = 0;
+    if (config_parse(gateway_options, n_gateway_options, argc, argv, environ, &config, &res,
+                     &err) != STATUS_OK) {
+        fprintf(stderr, "cox-gateway: %s\n", err.text);
+        config_fini(&res);
+        return 2;
+    }
+    log_init("gateway", (enum log_level)config.log_level, (enum log_format)config.log_format);
+    for (size_t i = 0; i < res.warnings.n_items; i++)
+        log_warn("option", "text=%s", log_quote(res.warnings.items[i]));
+    if (res.help) {
+        print_help();
+    } else if (res.version) {
+        puts("cox-gateway " COX_VERSION);
+    } else if (res.positional.n_items > 0) {
+        fprintf(stderr, "cox-gateway: what is \"%s\"? Usage: " USAGE "\n", res.positional.items[0]);
+        rc = 2;
+    } else {
+        rc = run(&config);
+    }
+    config_fini(&res);
+    return rc;
+}

@@ -1,0 +1,76 @@
+#include "gateway/openai_completions.h"
+
+#include "common/base/mem.h"
+
+static void set_text(struct prompt *out, const json_t *v)
+{
+    struct str s = params_json_str(v);
+    out->text = (struct str){mem_strndup(s.ptr, s.len), s.len};
+    out->has_text = true;
+}
+
+static bool set_ids(struct prompt *out, const json_t *list, uint32_t vocab, struct api_error *e)
+{
+    size_t n = json_array_size(list);
+    out->ids = mem_try_array(n, sizeof *out->ids);
+    if (!out->ids)
+        return api_error_set(e, 413, "prompt", "prompt is too long.");
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_array_get(list, i);
+        if (!json_is_integer(v))
+            return api_error_set(e, 400, "prompt", "prompt: token ids must be integers.");
+        json_int_t id = json_integer_value(v);
+        if (id < 0 || id >= UINT32_MAX || (vocab && id >= vocab))
+            return api_error_set(e, 400, "prompt", "Token id %lld is out of vocabulary",
+                                 (long long)id);
+        out->ids[i] = (uint32_t)id;
+    }
+    out->n_ids = (uint32_t)n;
+    return true;
+}
+
+static bool set_list(const json_t *list, uint32_t vocab, struct prompt_list *out,
+                     struct api_error *e)
+{
+    size_t n = json_array_size(list);
+    if (n > COMPLETIONS_MAX_PROMPTS)
+        return api_error_set(e, 400, "prompt", "prompt may hold at most %u prompts, got %zu.",
+                             COMPLETIONS_MAX_PROMPTS, n);
+    prompt_list_init(out, (uint32_t)n);
+    json_type want = json_typeof(json_array_get(list, 0));
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_array_get(list, i);
+        if (json_typeof(v) != want)
+            return api_error_set(e, 400, "prompt", "prompt must not mix strings and token ids.");
+        if (want == JSON_STRING)
+            set_text(&out->items[i], v);
+        else if (!set_ids(&out->items[i], v, vocab, e))
+            return false;
+    }
+    return true;
+}
+
+bool openai_completions_prompts(const struct params *p, uint32_t vocab_size,
+                                struct prompt_list *out, struct api_error *e)
+{
+    const json_t *v = p->prompt;
+    if (json_is_string(v)) {
+        prompt_list_init(out, 1);
+        set_text(&out->items[0], v);
+        return true;
+    }
+    if (!json_is_array(v) || json_array_size(v) == 0)
+        return api_error_set(e, 400, "prompt",
+                             "prompt must be a string, a list of strings, a list of token ids or a "
+                             "list of lists of token ids, and not empty.");
+    const json_t *first = json_array_get(v, 0);
+    if (json_is_integer(first)) {
+        prompt_list_init(out, 1);
+        return set_ids(&out->items[0], v, vocab_size, e);
+    }
+    if (json_is_string(first) || json_is_array(first))
+        return set_list(v, vocab_size, out, e);
+    return api_error_set(e, 400, "prompt",
+                         "prompt must be a string, a list of strings, a list of token ids or a "
+                         "list of lists of token ids.");
+}

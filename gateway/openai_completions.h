@@ -1,0 +1,12 @@
+#pragma once
+/* The `prompt` of /v1/completions: a string, a list of strings, token ids, or a list of lists of
+ * token ids. Pure; any thread. */
+#include "gateway/params.h"
+#include "gateway/prompt.h"
+
+#define COMPLETIONS_MAX_PROMPTS 1024u
+
+/* Texts are copied and not yet tokenized. False: e says why; out may be half filled and is the
+ * caller's to drop. */
+bool openai_completions_prompts(const struct params *p, uint32_t vocab_size,
+                                struct prompt_list *out, struct api_error *e);

@@ -1,0 +1,23 @@
+#pragma once
+/* cox-gateway's options: one table (options.c), parsed once in main, const afterwards. */
+#include "common/base/config.h"
+
+struct gateway_config {
+    const char *model, *chat_template, *cache_dir;
+    struct option_list served_model_names;
+    const char *head, *keys_dir;
+    bool insecure;
+    const char *host;
+    int64_t port;
+    struct option_list api_keys;
+    const char *api_key_file;
+    bool metrics_public;
+    int64_t max_body_bytes, max_connections, max_open_choices;
+    int64_t tokenizer_threads, tokenizer_queue;
+    double queue_timeout_s, head_timeout_s, pause_timeout_s, shutdown_timeout_s;
+    double keep_alive_s;
+    int log_level, log_format;
+};
+
+extern const struct option_spec gateway_options[];
+extern const size_t n_gateway_options;

@@ -1,0 +1,118 @@
+#include "gateway/prepare.h"
+
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "gateway/openai_chat.h"
+#include "gateway/openai_completions.h"
+
+static bool encode_prompt(const struct prepare_model *m, const struct params *p, struct prompt *out,
+                          struct api_error *e)
+{
+    const char *field = p->kind == API_CHAT ? "messages" : "prompt";
+    char why[TEXT_ERR_MAX] = "";
+    uint32_t *ids = NULL;
+    size_t n = 0;
+    /* One id more than fits, so that "too long" is told from "just fits"; a text far beyond the
+     * limit stops here and its exact length stays unknown. */
+    size_t limit = (size_t)m->max_model_len * 4 + 1;
+    int s = text_encode(m->tokenizer, out->text.ptr, out->text.len, p->add_special_tokens, limit,
+                        &ids, &n, why);
+    if (s == TEXT_LIMIT) {
+        e->code = "context_length_exceeded";
+        return api_error_set(
+            e, 400, field,
+            "This model's maximum context length is %u tokens. However, you "
+            "requested more than %zu tokens in the %s. Please reduce the length of "
+            "the %s.",
+            m->max_model_len, limit - 1, field, field);
+    }
+    if (s != TEXT_OK)
+        return api_error_set(e, s == TEXT_INTERNAL ? 500 : 400, field, "%s cannot be tokenized: %s",
+                             field, why);
+    out->ids = mem_array(n, sizeof *ids);
+    memcpy(out->ids, ids, n * sizeof *ids);
+    out->n_ids = (uint32_t)n;
+    text_free(ids);
+    return true;
+}
+
+static bool decode_for_echo(const struct prepare_model *m, const struct params *p,
+                            struct prompt *out, struct api_error *e)
+{
+    char why[TEXT_ERR_MAX] = "";
+    char *text = NULL;
+    size_t len = 0;
+    if (text_decode(m->tokenizer, out->ids, out->n_ids, p->skip_special_tokens, &text, &len, why) !=
+        TEXT_OK)
+        return api_error_set(e, 400, "prompt", "prompt cannot be decoded for echo: %s", why);
+    out->text = (struct str){mem_strndup(text, len), len};
+    text_free(text);
+    return true;
+}
+
+static bool check_length(const struct prepare_model *m, const struct params *p,
+                         const struct prompt *prompt, struct api_error *e)
+{
+    const char *field = p->kind == API_CHAT ? "messages" : "prompt";
+    if (prompt->n_ids == 0)
+        return api_error_set(e, 400, field, "The prompt must hold at least one token.");
+    uint64_t want = p->max_tokens ? p->max_tokens : 1;
+    if (prompt->n_ids + want <= m->max_model_len)
+        return true;
+    e->code = "context_length_exceeded";
+    if (!p->max_tokens)
+        return api_error_set(e, 400, field,
+                             "This model's maximum context length is %u tokens. However, you "
+                             "requested %u tokens in the %s. Please reduce the length of the %s.",
+                             m->max_model_len, prompt->n_ids, field, field);
+    return api_error_set(e, 400, field,
+                         "This model's maximum context length is %u tokens. However, you requested "
+                         "%llu tokens (%u in the %s, %u in the completion). Please reduce the "
+                         "length of the %s or completion.",
+                         m->max_model_len, (unsigned long long)(prompt->n_ids + want),
+                         prompt->n_ids, field, p->max_tokens, field);
+}
+
+static bool prepare_prompts(const struct prepare_model *m, struct prepared *out)
+{
+    struct params *p = &out->params;
+    struct api_error *e = &out->error;
+    bool ok = p->kind == API_CHAT
+                  ? openai_chat_prompt(p, m->chat_template, m->now_unix, &out->prompts, e)
+                  : openai_completions_prompts(p, m->vocab_size, &out->prompts, e);
+    if (!ok)
+        return false;
+    if ((uint64_t)out->prompts.n * p->n > m->max_choices)
+        return api_error_set(e, 400, "n", "%u prompts with n=%u are more than %u choices.",
+                             out->prompts.n, p->n, m->max_choices);
+    uint32_t longest = 0;
+    for (uint32_t i = 0; i < out->prompts.n; i++) {
+        struct prompt *prompt = &out->prompts.items[i];
+        if (prompt->has_text && !encode_prompt(m, p, prompt, e))
+            return false;
+        if (!check_length(m, p, prompt, e))
+            return false;
+        if (p->echo && !prompt->has_text && !decode_for_echo(m, p, prompt, e))
+            return false;
+        if (prompt->n_ids > longest)
+            longest = prompt->n_ids;
+    }
+    out->max_tokens_room = m->max_model_len - longest;
+    return true;
+}
+
+void prepare_request(const struct prepare_model *m, enum api_kind kind, struct str body,
+                     struct prepared *out)
+{
+    *out = (struct prepared){0};
+    json_t *json = params_parse_json(body, &out->error);
+    if (json && params_init(&out->params, kind, json, m->vocab_size, &out->error))
+        prepare_prompts(m, out);
+}
+
+void prepared_fini(struct prepared *p)
+{
+    params_fini(&p->params);
+    prompt_list_fini(&p->prompts);
+}

@@ -1,0 +1,26 @@
+#pragma once
+/* From a body's bytes to what is submitted: parse, check, render, tokenize, and the context length.
+ * One pure call, so that it runs inline for small bodies, on a thread of the pool for long ones,
+ * and under the fuzzer. */
+#include "gateway/params.h"
+#include "gateway/prompt.h"
+#include "text/text.h"
+
+struct prepare_model { /* borrowed, read-only */
+    const struct text_tokenizer *tokenizer;
+    const struct text_template *chat_template; /* NULL: none */
+    uint32_t vocab_size, max_model_len;
+    uint32_t max_choices; /* prompts × n of one request */
+    int64_t now_unix;
+};
+
+struct prepared {
+    struct params params;
+    struct prompt_list prompts;
+    uint32_t max_tokens_room; /* what the context leaves for the longest prompt */
+    struct api_error error;   /* http_status 0: fine */
+};
+
+void prepare_request(const struct prepare_model *m, enum api_kind kind, struct str body,
+                     struct prepared *out);
+void prepared_fini(struct prepared *p);

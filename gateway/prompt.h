@@ -1,0 +1,18 @@
+#pragma once
+/* A prompt on its way from the body to token ids. text and ids are owned. */
+#include "common/base/str.h"
+
+struct prompt {
+    struct str text; /* what was or will be tokenized; from ids only when echo asks for it */
+    uint32_t *ids;   /* [n_ids] */
+    uint32_t n_ids;
+    bool has_text; /* false: the client gave token ids */
+};
+
+struct prompt_list {
+    struct prompt *items; /* owned */
+    uint32_t n;
+};
+
+void prompt_list_init(struct prompt_list *l, uint32_t n); /* n empty prompts */
+void prompt_list_fini(struct prompt_list *l);

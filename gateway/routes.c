@@ -1,0 +1,193 @@
+#include "gateway/routes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/version.h"
+#include "common/net/http_server.h"
+#include "gateway/gateway_internal.h"
+
+enum { LIVE_LAG_S = 5 };
+
+#define JSON_TYPE "application/json"
+
+static void answer_error(struct gateway *g, struct http_request *r, int status, const char *code,
+                         const char *text)
+{
+    struct api_error e = {.code = code, .retry_after_s = status == 503 ? 1 : 0};
+    api_error_set(&e, status, NULL, "%s", text);
+    serving_respond_error(&gateway_reply_ops, r, &e);
+}
+
+static void answer_json(struct http_request *r, struct strbuf *b)
+{
+    http_respond(r, 200, JSON_TYPE, strbuf_str(b), NULL, 0);
+    strbuf_fini(b);
+}
+
+/* ---- handlers ----------------------------------------------------------------------------------
+ */
+
+static void get_health(struct gateway *g, struct http_request *r, uint64_t tenant)
+{
+    const char *why;
+    if (serving_healthy(&g->serving, &why))
+        http_respond(r, 200, NULL, STR(""), NULL, 0);
+    else
+        answer_error(g, r, 503, NULL, why);
+}
+
+static void get_live(struct gateway *g, struct http_request *r, uint64_t tenant)
+{
+    if (loop_lag_ns(g->loop) > LIVE_LAG_S * 1000000000ull)
+        answer_error(g, r, 503, NULL, "the event loop is stuck");
+    else
+        http_respond(r, 200, "text/plain", STR("ok\n"), NULL, 0);
+}
+
+static void get_metrics(struct gateway *g, struct http_request *r, uint64_t tenant)
+{
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    metrics_render(g->metrics, &b);
+    http_respond(r, 200, "text/plain; version=0.0.4; charset=utf-8", strbuf_str(&b), NULL, 0);
+    strbuf_fini(&b);
+}
+
+static void get_version(struct gateway *g, struct http_request *r, uint64_t tenant)
+{
+    http_respond(r, 200, JSON_TYPE, STR("{\"version\":\"" COX_VERSION "\"}"), NULL, 0);
+}
+
+static void get_models(struct gateway *g, struct http_request *r, uint64_t tenant)
+{
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    openai_models(&b, g->served_names, g->n_served_names, g->started_s,
+                  serving_max_model_len(&g->serving));
+    answer_json(r, &b);
+}
+
+static void get_model(struct gateway *g, struct http_request *r, uint64_t tenant)
+{
+    struct str path = http_path(r), prefix = STR("/v1/models/");
+    struct str name = {path.ptr + prefix.len, path.len - prefix.len};
+    for (size_t i = 0; i < g->n_served_names; i++) {
+        if (!str_eq_c(name, g->served_names[i]))
+            continue;
+        struct strbuf b;
+        strbuf_init(&b, 0);
+        openai_model(&b, g->served_names[i], g->served_names[0], g->started_s,
+                     serving_max_model_len(&g->serving));
+        answer_json(r, &b);
+        return;
+    }
+    struct api_error e = {.code = "model_not_found"};
+    api_error_set(&e, 404, "model", "The model `%.*s` does not exist.",
+                  (int)(name.len < 200 ? name.len : 200), name.ptr);
+    serving_respond_error(&gateway_reply_ops, r, &e);
+}
+
+static void post_completions(struct gateway *g, struct http_request *r, uint64_t tenant)
+{
+    serving_on_request(&g->serving, r, API_COMPLETIONS, http_body(r), tenant);
+}
+
+static void post_chat(struct gateway *g, struct http_request *r, uint64_t tenant)
+{
+    serving_on_request(&g->serving, r, API_CHAT, http_body(r), tenant);
+}
+
+/* ---- the table ---------------------------------------------------------------------------------
+ */
+
+static const struct route routes[] = {
+    {"POST", "/v1/chat/completions", ACCESS_KEY, post_chat},
+    {"POST", "/v1/completions", ACCESS_KEY, post_completions},
+    {"GET", "/v1/models", ACCESS_KEY, get_models},
+    {"GET", "/v1/models/*", ACCESS_KEY, get_model},
+    {"GET", "/health", ACCESS_OPEN, get_health},
+    {"GET", "/ready", ACCESS_OPEN, get_health},
+    {"GET", "/ping", ACCESS_OPEN, get_health},
+    {"POST", "/ping", ACCESS_OPEN, get_health},
+    {"GET", "/version", ACCESS_OPEN, get_version},
+    {"GET", "/livez", ACCESS_OPEN, get_live},
+    {"GET", "/readyz", ACCESS_OPEN, get_health},
+    {"GET", "/metrics", ACCESS_METRICS, get_metrics},
+};
+
+static bool path_matches(const char *pattern, struct str path)
+{
+    size_t n = strlen(pattern);
+    if (n < 2 || strcmp(pattern + n - 2, "/*") != 0)
+        return str_eq_c(path, pattern);
+    return path.len >= n && memcmp(path.ptr, pattern, n - 1) == 0;
+}
+
+enum route_result routes_find(struct str method, struct str path, const struct route **out,
+                              char allow[64])
+{
+    bool known = false;
+    allow[0] = '\0';
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        const struct route *row = &routes[i];
+        if (!path_matches(row->path, path))
+            continue;
+        if (str_eq_c(method, row->method) ||
+            (str_eq_c(method, "HEAD") && strcmp(row->method, "GET") == 0)) {
+            *out = row;
+            return ROUTE_FOUND;
+        }
+        size_t n = strlen(allow);
+        snprintf(allow + n, 64 - n, "%s%s", known ? ", " : "", row->method);
+        known = true;
+    }
+    return known ? ROUTE_METHOD_NOT_ALLOWED : ROUTE_NOT_FOUND;
+}
+
+static void answer_not_allowed(struct gateway *g, struct http_request *r, const char *allow)
+{
+    struct api_error e = {0};
+    struct strbuf b;
+    struct http_header_kv header = {"Allow", allow};
+    api_error_set(&e, 405, NULL, "Method Not Allowed");
+    strbuf_init(&b, 0);
+    api_error_json(&e, &b);
+    http_respond(r, 405, JSON_TYPE, strbuf_str(&b), &header, 1);
+    strbuf_fini(&b);
+}
+
+static void answer_unauthorized(struct http_request *r)
+{
+    struct api_error e = {.code = "invalid_api_key"};
+    struct strbuf b;
+    struct http_header_kv header = {"WWW-Authenticate", "Bearer"};
+    api_error_set(&e, 401, NULL,
+                  "Incorrect or missing API key: send it as \"Authorization: Bearer KEY\".");
+    strbuf_init(&b, 0);
+    api_error_json(&e, &b);
+    http_respond(r, 401, JSON_TYPE, strbuf_str(&b), &header, 1);
+    strbuf_fini(&b);
+}
+
+void routes_dispatch(struct gateway *g, struct http_request *r)
+{
+    const struct route *row = NULL;
+    char allow[64];
+    uint64_t tenant = 0;
+    enum route_result found = routes_find(http_method(r), http_path(r), &row, allow);
+    if (found == ROUTE_NOT_FOUND) {
+        answer_error(g, r, 404, NULL, "Not Found");
+        return;
+    }
+    if (found == ROUTE_METHOD_NOT_ALLOWED) {
+        answer_not_allowed(g, r, allow);
+        return;
+    }
+    bool needs_key =
+        row->access == ACCESS_KEY || (row->access == ACCESS_METRICS && !g->config->metrics_public);
+    if (needs_key && !auth_check(&g->auth, http_header(r, "Authorization"), &tenant))
+        answer_unauthorized(r);
+    else
+        row->handle(g, r, tenant);
+}

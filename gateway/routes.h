@@ -1,0 +1,28 @@
+#pragma once
+/* Method and path to handler, in one table (routes.c). Unknown paths are 404, known ones with
+ * another method 405 with Allow, both as OpenAI's JSON; a row says whether it needs an API key.
+ * Paths are matched exactly, byte by byte. */
+#include "common/base/str.h"
+
+struct gateway;
+struct http_request;
+
+enum route_access {
+    ACCESS_OPEN,
+    ACCESS_KEY,
+    ACCESS_METRICS, /* as ACCESS_KEY, unless --metrics-public */
+};
+
+struct route {
+    const char *method, *path; /* a path that ends in slash-star stands for one more segment */
+    enum route_access access;
+    void (*handle)(struct gateway *g, struct http_request *r, uint64_t tenant);
+};
+
+enum route_result { ROUTE_FOUND, ROUTE_NOT_FOUND, ROUTE_METHOD_NOT_ALLOWED };
+
+/* HEAD finds GET's row. allow: the methods of the path, for 405. */
+enum route_result routes_find(struct str method, struct str path, const struct route **out,
+                              char allow[64]);
+/* Finds the row, checks the key, and calls the handler or answers the error. */
+void routes_dispatch(struct gateway *g, struct http_request *r);

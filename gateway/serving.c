@@ -1,0 +1,270 @@
+#include "gateway/serving.h"
+
+#include <stdio.h>
+
+#include "common/base/log.h"
+#include "common/base/mem.h"
+#include "gateway/api_request.h"
+#include "gateway/sse.h"
+
+static uint64_t now(const struct serving *s)
+{
+    return s->o.now_ns(s->o.clock_ctx);
+}
+
+void serving_init(struct serving *s, const struct serving_options *o, const struct engine_ops *e,
+                  const struct reply_ops *r, struct encode_pool *pool, struct metrics *registry)
+{
+    *s = (struct serving){.o = *o, .engine = *e, .reply = r, .pool = pool};
+    s->pending_last = &s->pending;
+    s->link_changed_ns = s->group_lost_ns = now(s);
+    strbuf_init(&s->out, 0);
+    serving_metrics_init(&s->metrics, registry, o->served_names[0]);
+}
+
+void serving_fini(struct serving *s)
+{
+    while (s->first)
+        api_request_retire(s->first, OUTCOME_ABORT);
+    serving_sweep(s);
+    mem_free(s->scratch_ids);
+    strbuf_fini(&s->out);
+}
+
+void serving_respond_error(const struct reply_ops *ops, void *reply, const struct api_error *e)
+{
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    api_error_json(e, &b);
+    ops->respond(reply, e->http_status, strbuf_str(&b), e->retry_after_s);
+    strbuf_fini(&b);
+}
+
+uint32_t serving_max_model_len(const struct serving *s)
+{
+    uint32_t ours = s->o.model.max_model_len, heads = s->head_max_model_len;
+    return heads && heads < ours ? heads : ours;
+}
+
+bool serving_healthy(const struct serving *s, const char **why)
+{
+    *why = s->draining              ? "the gateway is shutting down"
+           : !s->link_up            ? "no connection to the head"
+           : s->n_groups_ready == 0 ? "no group of workers is ready"
+                                    : "";
+    return **why == '\0';
+}
+
+/* ---- the list of choices to submit -------------------------------------------------------------
+ */
+
+void serving_add_pending(struct serving *s, struct api_choice *c)
+{
+    if (c->pending)
+        return;
+    c->pending = true;
+    c->pending_ns = now(s);
+    c->next_pending = NULL;
+    c->link_pending = s->pending_last;
+    *s->pending_last = c;
+    s->pending_last = &c->next_pending;
+}
+
+void serving_remove_pending(struct serving *s, struct api_choice *c)
+{
+    if (!c->pending)
+        return;
+    c->pending = false;
+    *c->link_pending = c->next_pending;
+    if (c->next_pending)
+        c->next_pending->link_pending = c->link_pending;
+    else
+        s->pending_last = c->link_pending;
+}
+
+void serving_pump(struct serving *s)
+{
+    while (s->link_up && s->pending) {
+        struct api_choice *c = s->pending;
+        enum status st = api_choice_submit(c);
+        if (st == STATUS_OK) {
+            serving_remove_pending(s, c);
+            stream_sent(&c->g.stream);
+        } else if (st == STATUS_LIMIT) {
+            struct api_error e = {0};
+            api_error_set(&e, 413, NULL, "The prompt is too large for one message to the cluster.");
+            api_request_fail(c->owner, &e);
+        } else {
+            return;
+        }
+    }
+}
+
+/* ---- events ------------------------------------------------------------------------------------
+ */
+
+void serving_on_request(struct serving *s, void *reply, enum api_kind kind, struct str body,
+                        uint64_t tenant)
+{
+    struct api_error e = {0};
+    uint64_t down_ns = now(s) - s->link_changed_ns;
+    if (s->draining)
+        api_error_set(&e, 503, NULL, "The server is shutting down.");
+    else if (!s->link_up && down_ns > s->o.head_timeout_ns)
+        api_error_set(&e, 503, NULL, "The cluster's head cannot be reached: try again later.");
+    else if (s->n_open_choices >= s->o.max_open_choices)
+        api_error_set(&e, 503, NULL, "The server has too many open requests: try again later.");
+    if (e.http_status) {
+        e.retry_after_s = 1;
+        metric_add(s->metrics.rejected, 1);
+        serving_respond_error(s->reply, reply, &e);
+        return;
+    }
+    api_request_start(s, reply, kind, body, tenant);
+    serving_pump(s);
+}
+
+void serving_on_drain(struct serving *s, struct api_request *r)
+{
+    if (r->state == API_STREAMING)
+        api_request_flush(r);
+}
+
+void serving_on_abort(struct serving *s, struct api_request *r)
+{
+    r->reply = NULL;
+    if (r->state == API_DONE)
+        return;
+    log_debug("client_gone", "id=%s", r->id_text);
+    api_request_retire(r, OUTCOME_ABORT);
+}
+
+static struct api_request *find(const struct serving *s, struct request_id id)
+{
+    struct api_request *r = s->buckets[id.lo % SERVING_BUCKETS];
+    while (r && (r->id.lo != id.lo || r->id.hi != id.hi))
+        r = r->next_bucket;
+    return r;
+}
+
+void serving_on_tokens(struct serving *s, const struct msg_tokens *m)
+{
+    for (uint32_t i = 0; i < m->n_items; i++) {
+        const struct tokens_item *t = &m->items[i];
+        struct api_request *r = find(s, t->id);
+        if (r && t->i_choice < r->n_choices) {
+            api_request_on_tokens(r, t->i_choice, t);
+        } else if (t->finish == FINISH_NONE) {
+            /* Nobody waits for it: our Cancel was lost with a link. Saying it again heals that. */
+            struct msg_cancel c = {.id = t->id, .i_choice = t->i_choice, .attempt = t->attempt};
+            (void)!s->engine.cancel(s->engine.ctx, &c);
+        }
+    }
+    serving_pump(s);
+}
+
+void serving_on_cluster(struct serving *s, const struct msg_cluster *m)
+{
+    if (m->n_groups_ready > 0)
+        s->group_lost_ns = 0;
+    else if (s->n_groups_ready > 0 || !s->cluster_known)
+        s->group_lost_ns = now(s);
+    if (!s->cluster_known || m->n_groups_ready != s->n_groups_ready)
+        log_info("cluster_changed", "groups_ready=%u groups=%u workers=%u", m->n_groups_ready,
+                 m->n_groups, m->n_workers);
+    if (m->vocab_size && s->o.model.vocab_size && m->vocab_size < s->o.model.vocab_size)
+        log_warn("vocabulary_differs", "gateway=%u cluster=%u", s->o.model.vocab_size,
+                 m->vocab_size);
+    s->cluster_known = true;
+    s->n_groups_ready = m->n_groups_ready;
+    s->head_max_model_len = m->max_model_len;
+}
+
+void serving_on_link(struct serving *s, bool up)
+{
+    if (s->link_up == up && !up)
+        return;
+    if (!up)
+        metric_add(s->metrics.head_losses, 1);
+    metric_set(s->metrics.head_link_up, up ? 1 : 0);
+    s->link_up = up;
+    s->link_changed_ns = now(s);
+    if (!up)
+        return;
+    for (struct api_request *r = s->first; r; r = r->next)
+        for (uint32_t i = 0; i < r->n_choices; i++) {
+            struct api_choice *c = &r->choices[i];
+            bool was_open = c->g.stream.phase == STREAM_OPEN;
+            if (stream_link_up(&c->g.stream))
+                serving_add_pending(s, c);
+            if (was_open)
+                metric_add(s->metrics.resubmissions, 1);
+        }
+    serving_pump(s);
+}
+
+/* ---- time --------------------------------------------------------------------------------------
+ */
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static bool waited_too_long(const struct serving *s, const struct api_request *r, uint64_t t,
+                            struct api_error *e)
+{
+    if (r->state == API_PREPARING)
+        return false;
+    bool begun = api_request_has_tokens(r);
+    uint64_t since = begun ? r->last_progress_ns : r->arrival_ns;
+    if (!s->link_up) {
+        uint64_t limit = begun ? s->o.pause_timeout_ns : s->o.head_timeout_ns;
+        if (t - later(since, s->link_changed_ns) > limit)
+            return !api_error_set(e, 503, NULL,
+                                  "The cluster's head cannot be reached: try again later.");
+    } else if (s->n_groups_ready == 0 && s->group_lost_ns) {
+        uint64_t limit = begun ? s->o.pause_timeout_ns : s->o.queue_timeout_ns;
+        if (t - later(since, later(s->group_lost_ns, s->link_changed_ns)) > limit)
+            return !api_error_set(e, 503, NULL, "No group of workers is ready: try again later.");
+    } else if (!begun) {
+        for (uint32_t i = 0; i < r->n_choices; i++)
+            if (r->choices[i].pending &&
+                t - later(r->choices[i].pending_ns, s->link_changed_ns) > s->o.submit_timeout_ns)
+                return !api_error_set(e, 503, NULL, "The cluster is overloaded: try again later.");
+    }
+    return false;
+}
+
+void serving_tick(struct serving *s)
+{
+    uint64_t t = now(s);
+    serving_pump(s);
+    for (struct api_request *r = s->first, *next; r; r = next) {
+        struct api_error e = {.retry_after_s = 5};
+        next = r->next;
+        if (waited_too_long(s, r, t, &e)) {
+            api_request_fail(r, &e);
+        } else if (r->state == API_STREAMING && s->o.keep_alive_ns &&
+                   t - r->last_write_ns >= s->o.keep_alive_ns && s->reply->room(r->reply) > 0) {
+            r->last_write_ns = t;
+            s->reply->write(r->reply, STR(SSE_KEEP_ALIVE));
+        }
+    }
+    metric_set(s->metrics.open_requests, s->n_requests);
+}
+
+void serving_sweep(struct serving *s)
+{
+    struct api_request *r = s->dead, *next;
+    s->dead = NULL;
+    for (; r; r = next) {
+        next = r->next;
+        if (!r->on_pool) {
+            api_request_free(r);
+        } else { /* the pool gives it back later */
+            r->next = s->dead;
+            s->dead = r;
+        }
+    }
+}

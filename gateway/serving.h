@@ -1,0 +1,95 @@
+#pragma once
+/* All requests being served: the table by id, the choices waiting to be submitted, what the head
+ * has said of the cluster, and the deadlines. It talks to the head through engine_ops and to
+ * clients through reply_ops, and gets the time as an argument: the whole serving path runs in a
+ * unit test without sockets. Loop thread only. */
+#include "gateway/encode_pool.h"
+#include "gateway/prepare.h"
+#include "gateway/serving_metrics.h"
+
+struct api_request;
+struct api_choice;
+
+/* How an answer leaves: the HTTP server's functions, or a test's. reply is opaque; it is dead after
+ * respond, end, or serving_on_abort. */
+struct reply_ops {
+    void (*attach)(void *reply, struct api_request *r); /* whose reply it is */
+    void (*respond)(void *reply, int http_status, struct str json, uint32_t retry_after_s);
+    void (*begin)(void *reply); /* 200, an event stream */
+    size_t (*room)(void *reply);
+    void (*write)(void *reply, struct str chunk);
+    void (*end)(void *reply);
+};
+
+/* The link to the head. STATUS_AGAIN: not now (down, or no credit); STATUS_LIMIT: never, too large.
+ */
+struct engine_ops {
+    void *ctx;
+    enum status (*submit)(void *ctx, const struct msg_submit *m);
+    enum status (*cancel)(void *ctx, const struct msg_cancel *m);
+    enum status (*finish)(void *ctx, const struct msg_finish *m);
+};
+
+struct serving_options {
+    const char *const *served_names; /* borrowed; at least one */
+    size_t n_served_names;
+    struct prepare_model model;
+    const uint32_t *eos_ids; /* borrowed */
+    uint32_t n_eos_ids;
+    uint32_t max_open_choices;
+    uint64_t queue_timeout_ns;  /* without any ready group */
+    uint64_t head_timeout_ns;   /* without the head, before the first token */
+    uint64_t pause_timeout_ns;  /* without either, after it */
+    uint64_t submit_timeout_ns; /* with the head but without credit: the cluster is overloaded */
+    uint64_t keep_alive_ns;     /* SSE comments; 0: none */
+    size_t inline_bytes;        /* longer bodies are prepared on the pool */
+    uint64_t (*now_ns)(void *ctx);
+    uint64_t (*wall_s)(void *ctx);
+    void *clock_ctx;
+};
+
+enum { SERVING_BUCKETS = 4096 };
+
+struct serving {
+    struct serving_options o;
+    struct engine_ops engine;
+    const struct reply_ops *reply;
+    struct encode_pool *pool; /* borrowed; NULL: everything inline */
+    struct serving_metrics metrics;
+    struct api_request *buckets[SERVING_BUCKETS]; /* by id */
+    struct api_request *first;                    /* all live ones, youngest first */
+    struct api_request *dead;                     /* answered; freed by serving_sweep */
+    struct api_choice *pending, **pending_last;   /* to be submitted, in order */
+    uint32_t n_requests, n_open_choices;
+    bool draining;
+    bool link_up;
+    uint64_t link_changed_ns, group_lost_ns; /* group_lost_ns: 0 while one is ready */
+    bool cluster_known;
+    uint32_t n_groups_ready, head_max_model_len; /* 0: not known */
+    uint32_t *scratch_ids;                       /* prompt + tokens of one Submit */
+    size_t cap_scratch_ids;
+    struct strbuf out; /* one chunk or reply being built */
+};
+
+void serving_init(struct serving *s, const struct serving_options *o, const struct engine_ops *e,
+                  const struct reply_ops *r, struct encode_pool *pool, struct metrics *registry);
+/* After the pool was freed (it gives back what it held). Answers nothing: the server is closed. */
+void serving_fini(struct serving *s);
+
+/* A request came: body and reply are borrowed; body until this returns, reply until it is dead. */
+void serving_on_request(struct serving *s, void *reply, enum api_kind kind, struct str body,
+                        uint64_t tenant);
+void serving_on_drain(struct serving *s, struct api_request *r); /* the client reads again */
+void serving_on_abort(struct serving *s, struct api_request *r); /* the client is gone */
+void serving_on_tokens(struct serving *s, const struct msg_tokens *m);
+void serving_on_cluster(struct serving *s, const struct msg_cluster *m);
+/* A session was opened (submit everything open again) or lost. */
+void serving_on_link(struct serving *s, bool up);
+void serving_pump(struct serving *s);  /* submits what waits: credit came */
+void serving_tick(struct serving *s);  /* deadlines and keep-alives; every 250 ms or so */
+void serving_sweep(struct serving *s); /* end of a loop turn: frees what was answered */
+/* True when a group serves and the gateway is not draining. why: for the 503's text. */
+bool serving_healthy(const struct serving *s, const char **why);
+uint32_t serving_max_model_len(const struct serving *s);
+/* The error as an answer. retry-after comes from e. */
+void serving_respond_error(const struct reply_ops *ops, void *reply, const struct api_error *e);

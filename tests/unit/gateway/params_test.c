@@ -1,0 +1,287 @@
+#include "gateway/params.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { VOCAB = 259 };
+
+/* fields are put behind the required ones: {"prompt":"x" FIELDS} or {"messages":[] FIELDS}. param:
+ * the field the error names; NULL: it is fine. */
+struct field_case {
+    unsigned kinds;
+    const char *fields, *param;
+};
+
+#define C API_COMPLETIONS
+#define H API_CHAT
+#define B (API_COMPLETIONS | API_CHAT)
+
+static const struct field_case cases[] = {
+    {B, "", NULL},
+    {B, ",\"model\":\"m\"", NULL},
+    {B, ",\"model\":null", NULL},
+    {B, ",\"model\":3", "model"},
+    {C, ",\"max_tokens\":1", NULL},
+    {B, ",\"max_tokens\":16.0", NULL},
+    {B, ",\"max_tokens\":0", "max_tokens"},
+    {B, ",\"max_tokens\":-1", "max_tokens"},
+    {B, ",\"max_tokens\":1.5", "max_tokens"},
+    {B, ",\"max_tokens\":\"1\"", "max_tokens"},
+    {B, ",\"max_tokens\":true", "max_tokens"},
+    {H, ",\"max_completion_tokens\":7", NULL},
+    {H, ",\"max_completion_tokens\":[]", "max_completion_tokens"},
+    {C, ",\"max_completion_tokens\":[]", NULL}, /* not its field: ignored */
+    {B, ",\"n\":128", NULL},
+    {B, ",\"n\":0", "n"},
+    {B, ",\"n\":129", "n"},
+    {C, ",\"n\":2,\"best_of\":2", NULL},
+    {C, ",\"n\":2,\"best_of\":3", "best_of"},
+    {B, ",\"temperature\":0", NULL},
+    {B, ",\"temperature\":2", NULL},
+    {B, ",\"temperature\":2.001", "temperature"},
+    {B, ",\"temperature\":-0.1", "temperature"},
+    {B, ",\"temperature\":\"hot\"", "temperature"},
+    {B, ",\"top_p\":1", NULL},
+    {B, ",\"top_p\":0", "top_p"},
+    {B, ",\"top_p\":1.1", "top_p"},
+    {B, ",\"top_k\":-1", NULL},
+    {B, ",\"top_k\":0", NULL},
+    {B, ",\"top_k\":50", NULL},
+    {B, ",\"top_k\":-2", "top_k"},
+    {B, ",\"top_k\":2.5", "top_k"},
+    {B, ",\"min_p\":0.5", NULL},
+    {B, ",\"min_p\":1.5", "min_p"},
+    {B, ",\"presence_penalty\":-2", NULL},
+    {B, ",\"presence_penalty\":-2.1", "presence_penalty"},
+    {B, ",\"frequency_penalty\":2", NULL},
+    {B, ",\"frequency_penalty\":3", "frequency_penalty"},
+    {B, ",\"repetition_penalty\":1.2", NULL},
+    {B, ",\"repetition_penalty\":0", "repetition_penalty"},
+    {B, ",\"seed\":0", NULL},
+    {B, ",\"seed\":-1", NULL},
+    {B, ",\"seed\":9223372036854775807", NULL},
+    {B, ",\"seed\":\"a\"", "seed"},
+    {B, ",\"stop\":\"x\"", NULL},
+    {B, ",\"stop\":[\"x\",\"y\"]", NULL},
+    {B, ",\"stop\":[]", NULL},
+    {B, ",\"stop\":\"\"", "stop"},
+    {B, ",\"stop\":[\"x\",3]", "stop"},
+    {B, ",\"stop\":{}", "stop"},
+    {B,
+     ",\"stop\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"a\",\"b\",\"c\",\"d\","
+     "\"e\",\"f\",\"g\"]",
+     NULL},
+    {B,
+     ",\"stop\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"a\",\"b\",\"c\",\"d\","
+     "\"e\",\"f\",\"g\",\"h\"]",
+     "stop"},
+    {B, ",\"stop_token_ids\":[1,258]", NULL},
+    {B, ",\"stop_token_ids\":[259]", "stop_token_ids"},
+    {B, ",\"stop_token_ids\":[-1]", "stop_token_ids"},
+    {B, ",\"stop_token_ids\":3", "stop_token_ids"},
+    {B, ",\"allowed_token_ids\":[1]", NULL},
+    {B, ",\"allowed_token_ids\":[]", "allowed_token_ids"},
+    {B, ",\"logit_bias\":{\"5\":-100,\"7\":1.5}", NULL},
+    {B, ",\"logit_bias\":{\"x\":1}", "logit_bias"},
+    {B, ",\"logit_bias\":{\"259\":1}", "logit_bias"},
+    {B, ",\"logit_bias\":{\"5\":\"1\"}", "logit_bias"},
+    {B, ",\"logit_bias\":[]", "logit_bias"},
+    {B, ",\"min_tokens\":3,\"max_tokens\":3", NULL},
+    {B, ",\"min_tokens\":4,\"max_tokens\":3", "min_tokens"},
+    {C, ",\"min_tokens\":17", "min_tokens"}, /* above the default of 16 */
+    {B, ",\"ignore_eos\":true", NULL},
+    {B, ",\"ignore_eos\":1", "ignore_eos"},
+    {C, ",\"logprobs\":20", NULL},
+    {C, ",\"logprobs\":21", "logprobs"},
+    {C, ",\"logprobs\":true", "logprobs"},
+    {C, ",\"logprobs\":1,\"echo\":true", "logprobs"},
+    {H, ",\"logprobs\":true,\"top_logprobs\":20", NULL},
+    {H, ",\"logprobs\":1", "logprobs"},
+    {H, ",\"top_logprobs\":2", "top_logprobs"},
+    {H, ",\"logprobs\":true,\"top_logprobs\":21", "top_logprobs"},
+    {B, ",\"stream\":true,\"stream_options\":{\"include_usage\":true}", NULL},
+    {B, ",\"stream_options\":{\"include_usage\":true}", "stream_options"},
+    {B, ",\"stream\":true,\"stream_options\":{\"include_usage\":1}",
+     "stream_options.include_usage"},
+    {B, ",\"stream\":true,\"stream_options\":3", "stream_options"},
+    {B, ",\"stream\":\"yes\"", "stream"},
+    {C, ",\"echo\":true", NULL},
+    {C, ",\"suffix\":\"\"", NULL},
+    {C, ",\"suffix\":null", NULL},
+    {C, ",\"suffix\":\"x\"", "suffix"},
+    {B, ",\"priority\":-5", NULL},
+    {B, ",\"priority\":\"high\"", "priority"},
+    {B, ",\"cache_salt\":\"s\"", NULL},
+    {B, ",\"cache_salt\":1", "cache_salt"},
+    {B, ",\"user\":\"u\",\"metadata\":{\"a\":[1]},\"never_heard_of\":3", NULL},
+    {B, ",\"response_format\":{\"type\":\"text\"}", NULL},
+    {B, ",\"response_format\":{\"type\":\"json_object\"}", "response_format"},
+    {B, ",\"bad_words\":[\"x\"]", "bad_words"},
+    {B, ",\"use_beam_search\":false", NULL},
+    {B, ",\"use_beam_search\":true", "use_beam_search"},
+    {H, ",\"tools\":[]", "tools"},
+    {H, ",\"tools\":[{}],\"tool_choice\":\"none\"", NULL},
+    {H, ",\"tools\":[{}]", "tools"},
+    {H, ",\"tool_choice\":\"required\"", "tool_choice"},
+    {H, ",\"continue_final_message\":true", NULL}, /* turns the generation prompt off */
+    {H, ",\"continue_final_message\":true,\"add_generation_prompt\":true",
+     "continue_final_message"},
+    {H, ",\"chat_template_kwargs\":{\"a\":1}", NULL},
+    {H, ",\"chat_template_kwargs\":[]", "chat_template_kwargs"},
+    {H, ",\"chat_template\":\"x\"", "chat_template"},
+};
+
+static bool parse(enum api_kind kind, const char *fields, struct params *p, struct api_error *e)
+{
+    char body[4096];
+    snprintf(body, sizeof body, "{%s%s}", kind == C ? "\"prompt\":\"x\"" : "\"messages\":[]",
+             fields);
+    json_t *j = params_parse_json(str_from(body), e);
+    *p = (struct params){0};
+    return j && params_init(p, kind, j, VOCAB, e);
+}
+
+static void test_fields(void **state)
+{
+    static const enum api_kind kinds[] = {C, H};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (size_t k = 0; k < 2; k++) {
+            struct params p;
+            struct api_error e = {0};
+            if (!(cases[i].kinds & kinds[k]))
+                continue;
+            bool ok = parse(kinds[k], cases[i].fields, &p, &e);
+            if (ok != (cases[i].param == NULL) ||
+                (!ok && strcmp(e.param, cases[i].param ? cases[i].param : "") != 0))
+                fail_msg("%s: param \"%s\", message \"%s\"", cases[i].fields, e.param, e.message);
+            if (!ok) {
+                assert_int_equal(e.http_status, 400);
+                assert_true(e.message[0]);
+            }
+            params_fini(&p);
+        }
+    }
+}
+
+struct body_case {
+    const char *name, *body;
+    int status;
+};
+
+static const struct body_case bodies[] = {
+    {"empty", "", 400},
+    {"not JSON", "{", 400},
+    {"a list", "[]", 400},
+    {"trailing bytes", "{} x", 400},
+    {"duplicate keys", "{\"n\":1,\"n\":2}", 400},
+    {"NaN", "{\"temperature\":NaN}", 400},
+    {"infinite", "{\"temperature\":1e999}", 400},
+    {"invalid UTF-8", "{\"prompt\":\"\xFF\"}", 400},
+    {"overlong UTF-8", "{\"prompt\":\"\xC0\xAF\"}", 400},
+    {"lone surrogate", "{\"prompt\":\"\\ud800\"}", 400},
+    {"number too big", "{\"seed\":99999999999999999999}", 400},
+    {"NUL escape is text", "{\"prompt\":\"a\\u0000b\"}", 0},
+};
+
+static void test_bodies(void **state)
+{
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        struct api_error e = {0};
+        json_t *j = params_parse_json(str_from(bodies[i].body), &e);
+        if (e.http_status != bodies[i].status || (j == NULL) != (e.http_status != 0))
+            fail_msg("%s: %d %s", bodies[i].name, e.http_status, e.message);
+        json_decref(j);
+    }
+}
+
+static void test_bounds(void **state)
+{
+    struct api_error e = {0};
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    for (int i = 0; i < 65; i++)
+        strbuf_append_c(&b, "[");
+    assert_null(params_parse_json(strbuf_str(&b), &e));
+    assert_int_equal(e.http_status, 400);
+    strbuf_reset(&b);
+    strbuf_append_c(&b, "{\"prompt\":[1");
+    for (unsigned i = 0; i < PARAMS_MAX_VALUES; i++)
+        strbuf_append_c(&b, ",1");
+    strbuf_append_c(&b, "]}");
+    e = (struct api_error){0};
+    assert_null(params_parse_json(strbuf_str(&b), &e));
+    assert_int_equal(e.http_status, 413);
+    /* brackets and commas inside strings count for nothing */
+    strbuf_reset(&b);
+    strbuf_append_c(&b, "{\"prompt\":\"");
+    for (int i = 0; i < 1000; i++)
+        strbuf_append_c(&b, "[,\\\"");
+    strbuf_append_c(&b, "\"}");
+    e = (struct api_error){0};
+    json_t *j = params_parse_json(strbuf_str(&b), &e);
+    assert_non_null(j);
+    json_decref(j);
+    strbuf_fini(&b);
+}
+
+static void test_values(void **state)
+{
+    struct params p;
+    struct api_error e = {0};
+    assert_true(parse(C,
+                      ",\"temperature\":0.001,\"top_k\":-1,\"top_p\":0.9,\"seed\":7,\"n\":3,"
+                      "\"stop\":[\"a\",\"b\"],\"stop_token_ids\":[9],\"logit_bias\":{\"5\":-300},"
+                      "\"logprobs\":2,\"cache_salt\":\"s\"",
+                      &p, &e));
+    assert_true(p.sampling.temperature == 0.01f);
+    assert_int_equal(p.sampling.top_k, 0);
+    assert_true(p.sampling.top_p == 0.9f);
+    assert_int_equal(p.sampling.seed, 7);
+    assert_int_equal(p.n, 3);
+    assert_int_equal(p.n_stops, 2);
+    assert_int_equal(p.sampling.stop_ids.n, 1);
+    assert_int_equal(p.sampling.stop_ids.ptr[0], 9);
+    assert_true(p.sampling.logit_bias[0].bias == -100.0f);
+    assert_int_equal(p.sampling.n_logprobs, 2);
+    assert_int_equal(p.sampling.max_tokens, 16);
+    assert_true(p.add_special_tokens);
+    params_fini(&p);
+    assert_true(parse(H, ",\"temperature\":1e-6,\"top_p\":0.5,\"logprobs\":true", &p, &e));
+    assert_true(p.sampling.temperature == 0.0f);
+    assert_true(p.sampling.top_p == 1.0f); /* greedy resets what only matters for sampling */
+    assert_int_equal(p.sampling.n_logprobs, 0);
+    assert_int_equal(p.max_tokens, 0);
+    assert_true(p.add_generation_prompt);
+    assert_false(p.add_special_tokens);
+    params_fini(&p);
+    assert_true(parse(H, ",\"max_tokens\":5,\"max_completion_tokens\":7", &p, &e));
+    assert_int_equal(p.max_tokens, 7);
+    assert_int_equal(p.sampling.n_logprobs, -1);
+    params_fini(&p);
+}
+
+static void test_seed_is_drawn(void **state)
+{
+    struct params a, b;
+    struct api_error e = {0};
+    assert_true(parse(C, "", &a, &e));
+    assert_true(parse(C, "", &b, &e));
+    assert_true(a.sampling.seed != b.sampling.seed);
+    params_fini(&a);
+    params_fini(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fields),        cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_bounds),        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_seed_is_drawn),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,508 @@
+/* The whole serving path without sockets: bodies in, exact bytes out, with a head and a client made
+ * of a few arrays. */
+#include "gateway/serving.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/version.h"
+#include "gateway/api_request.h"
+
+enum { MAX_SUBMITS = 64 };
+
+struct fake_client {
+    struct api_request *request;
+    int status; /* 0: nothing yet */
+    uint32_t retry_after_s;
+    struct strbuf body;
+    bool begun, ended;
+    size_t room;
+};
+
+struct world {
+    struct serving s;
+    struct metrics *metrics;
+    struct text_tokenizer *tokenizer;
+    uint64_t now_ns;
+    bool no_credit;
+    struct {
+        struct request_id id;
+        uint32_t i_choice, attempt, n_prompt, n_ids, last_id;
+        struct sampling_params sampling;
+    } submits[MAX_SUBMITS];
+    uint32_t n_submits, n_cancels, n_finishes;
+    struct msg_finish last_finish;
+    struct fake_client client;
+};
+
+static struct world w;
+
+static void fake_attach(void *reply, struct api_request *r)
+{
+    ((struct fake_client *)reply)->request = r;
+}
+
+static void fake_respond(void *reply, int status, struct str json, uint32_t retry_after_s)
+{
+    struct fake_client *c = reply;
+    assert_int_equal(c->status, 0);
+    c->status = status;
+    c->retry_after_s = retry_after_s;
+    c->ended = true;
+    strbuf_append_str(&c->body, json);
+}
+
+static void fake_begin(void *reply)
+{
+    struct fake_client *c = reply;
+    assert_int_equal(c->status, 0);
+    c->status = 200;
+    c->begun = true;
+}
+
+static size_t fake_room(void *reply)
+{
+    return ((struct fake_client *)reply)->room;
+}
+
+static void fake_write(void *reply, struct str chunk)
+{
+    struct fake_client *c = reply;
+    assert_true(c->begun && !c->ended);
+    assert_true(c->room > 0 || strncmp(chunk.ptr, "data: [DONE]", 12) == 0 ||
+                strncmp(chunk.ptr, "data: {\"error\"", 14) == 0);
+    strbuf_append_str(&c->body, chunk);
+}
+
+static void fake_end(void *reply)
+{
+    ((struct fake_client *)reply)->ended = true;
+}
+
+static const struct reply_ops fake_reply = {fake_attach, fake_respond, fake_begin,
+                                            fake_room,   fake_write,   fake_end};
+
+static enum status fake_submit(void *ctx, const struct msg_submit *m)
+{
+    if (w.no_credit || !w.s.link_up)
+        return STATUS_AGAIN;
+    assert_true(w.n_submits < MAX_SUBMITS);
+    w.submits[w.n_submits].id = m->id;
+    w.submits[w.n_submits].i_choice = m->i_choice;
+    w.submits[w.n_submits].attempt = m->attempt;
+    w.submits[w.n_submits].n_prompt = m->n_prompt;
+    w.submits[w.n_submits].n_ids = m->ids.n;
+    w.submits[w.n_submits].last_id = m->ids.ptr[m->ids.n - 1];
+    w.submits[w.n_submits].sampling = m->sampling;
+    w.n_submits++;
+    return STATUS_OK;
+}
+
+static enum status fake_cancel(void *ctx, const struct msg_cancel *m)
+{
+    w.n_cancels++;
+    return STATUS_OK;
+}
+
+static enum status fake_finish(void *ctx, const struct msg_finish *m)
+{
+    w.n_finishes++;
+    w.last_finish = *m;
+    return STATUS_OK;
+}
+
+static uint64_t fake_now(void *ctx)
+{
+    return w.now_ns;
+}
+
+static uint64_t fake_wall(void *ctx)
+{
+    return 1700000000;
+}
+
+static void set_cluster(uint32_t n_ready)
+{
+    struct msg_cluster m = {.n_groups_ready = n_ready, .n_groups = 1, .n_workers = 2};
+    serving_on_cluster(&w.s, &m);
+}
+
+static int setup(void **state)
+{
+    static const char *const names[] = {"m", "alias"};
+    static const uint32_t eos[] = {257};
+    char err[TEXT_ERR_MAX];
+    w = (struct world){.now_ns = 1000000000ull};
+    w.client.room = 1 << 20;
+    strbuf_init(&w.client.body, 0);
+    if (text_tokenizer_open("builtin:bytes", NULL, &w.tokenizer, err) != 0)
+        return 1;
+    struct serving_options o = {.served_names = names,
+                                .n_served_names = 2,
+                                .model = {.tokenizer = w.tokenizer,
+                                          .vocab_size = 259,
+                                          .max_model_len = 100,
+                                          .max_choices = 64},
+                                .eos_ids = eos,
+                                .n_eos_ids = 1,
+                                .max_open_choices = 8,
+                                .queue_timeout_ns = 60000000000ull,
+                                .head_timeout_ns = 30000000000ull,
+                                .pause_timeout_ns = 300000000000ull,
+                                .submit_timeout_ns = 5000000000ull,
+                                .keep_alive_ns = 15000000000ull,
+                                .inline_bytes = 1 << 20,
+                                .now_ns = fake_now,
+                                .wall_s = fake_wall};
+    struct engine_ops e = {NULL, fake_submit, fake_cancel, fake_finish};
+    w.metrics = metrics_new();
+    serving_init(&w.s, &o, &e, &fake_reply, NULL, w.metrics);
+    serving_on_link(&w.s, true);
+    set_cluster(1);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    serving_fini(&w.s);
+    metrics_free(w.metrics);
+    text_tokenizer_free(w.tokenizer);
+    strbuf_fini(&w.client.body);
+    return 0;
+}
+
+static void post(const char *body)
+{
+    serving_on_request(&w.s, &w.client, API_COMPLETIONS, str_from(body), 0);
+}
+
+/* Tokens of submit i: text from start. */
+static void tokens(uint32_t i, uint32_t start, const char *text, enum finish_reason finish)
+{
+    uint32_t ids[64], n = 0;
+    for (; text[n]; n++)
+        ids[n] = (uint8_t)text[n];
+    struct tokens_item t = {.id = w.submits[i].id,
+                            .i_choice = w.submits[i].i_choice,
+                            .attempt = w.submits[i].attempt,
+                            .start = start,
+                            .ids = {ids, n},
+                            .finish = finish,
+                            .stop_id = UINT32_MAX};
+    struct msg_tokens m = {.items = &t, .n_items = 1};
+    serving_on_tokens(&w.s, &m);
+    serving_sweep(&w.s);
+}
+
+/* The body with the request's id, which is random, as ID. */
+static void assert_body(const char *want)
+{
+    struct strbuf b;
+    const char *at = strbuf_str(&w.client.body).ptr, *id;
+    strbuf_init(&b, 0);
+    while ((id = strstr(at, "cmpl-"))) {
+        strbuf_append(&b, at, (size_t)(id - at) + 5);
+        strbuf_append_c(&b, "ID");
+        at = id + 5 + 32;
+    }
+    strbuf_append_c(&b, at);
+    assert_string_equal(strbuf_str(&b).ptr, want);
+    strbuf_fini(&b);
+}
+
+#define HEAD                                                                                       \
+    "{\"id\":\"cmpl-ID\",\"object\":\"text_completion\",\"created\":1700000000,\"model\":\"m\","   \
+    "\"system_fingerprint\":\"cox-" COX_VERSION "\""
+#define CHUNK(text, rest)                                                                          \
+    "data: " HEAD ",\"choices\":[{\"index\":0,\"text\":\"" text "\",\"logprobs\":null," rest
+
+static void test_stream(void **state)
+{
+    post("{\"prompt\":\"hi\",\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+         "\"stop\":\"END\"}");
+    assert_int_equal(w.n_submits, 1);
+    assert_int_equal(w.submits[0].n_prompt, 2);
+    assert_int_equal(w.submits[0].sampling.max_tokens, 16);
+    assert_int_equal(w.submits[0].sampling.eos_ids.n, 1);
+    assert_int_equal(w.client.status, 0); /* nothing before the first token */
+    tokens(0, 0, "ab", FINISH_NONE);
+    tokens(0, 2, "cE", FINISH_NONE);
+    tokens(0, 4, "NDx", FINISH_NONE);
+    assert_true(w.client.ended);
+    assert_int_equal(w.n_finishes, 1);
+    assert_int_equal(w.last_finish.n_tokens, 6);
+    assert_body(CHUNK("ab", "\"finish_reason\":null,\"stop_reason\":null}],\"usage\":null}\n\n")
+                    CHUNK("c", "\"finish_reason\":null,\"stop_reason\":null}],\"usage\":null}\n\n")
+                        CHUNK("", "\"finish_reason\":\"stop\",\"stop_reason\":\"END\"}],\"usage\":"
+                                  "null}\n\n") "data: " HEAD ",\"choices\":[],\"usage\":{\"prompt_"
+                                                             "tokens\":2,\"total_tokens\":8,"
+                                               "\"completion_tokens\":6,\"prompt_tokens_details\":{"
+                                               "\"cached_tokens\":0}}}\n\n"
+                                               "data: [DONE]\n\n");
+    assert_int_equal(w.s.n_requests, 0);
+    assert_int_equal(w.s.n_open_choices, 0);
+}
+
+static void test_whole(void **state)
+{
+    post("{\"model\":\"m\",\"prompt\":[\"a\",\"bc\"],\"n\":1,\"echo\":true,\"max_tokens\":2}");
+    assert_int_equal(w.n_submits, 2);
+    tokens(1, 0, "yz", FINISH_LENGTH);
+    assert_int_equal(w.client.status, 0);
+    tokens(0, 0, "\"\n", FINISH_LENGTH);
+    assert_int_equal(w.client.status, 200);
+    assert_body(HEAD ",\"choices\":[{\"index\":0,\"text\":\"a\\\"\\n\",\"logprobs\":null,"
+                     "\"finish_reason\":\"length\",\"stop_reason\":null},"
+                     "{\"index\":1,\"text\":\"bcyz\",\"logprobs\":null,"
+                     "\"finish_reason\":\"length\",\"stop_reason\":null}],"
+                     "\"usage\":{\"prompt_tokens\":3,\"total_tokens\":7,\"completion_tokens\":4,"
+                     "\"prompt_tokens_details\":{\"cached_tokens\":0}}}");
+}
+
+static void test_resubmission(void **state)
+{
+    post("{\"prompt\":\"hi\",\"stream\":true,\"seed\":5}");
+    tokens(0, 0, "ab", FINISH_NONE);
+    serving_on_link(&w.s, false);
+    serving_tick(&w.s);
+    assert_int_equal(w.n_submits, 1);
+    serving_on_link(&w.s, true);
+    assert_int_equal(w.n_submits, 2);
+    assert_int_equal(w.submits[1].attempt, 2);
+    assert_int_equal(w.submits[1].n_prompt, 2);
+    assert_int_equal(w.submits[1].n_ids, 4);
+    assert_int_equal(w.submits[1].last_id, 'b');
+    assert_int_equal(w.submits[1].sampling.seed, 5);
+    tokens(0, 2, "XX", FINISH_NONE); /* the old attempt: dropped */
+    tokens(1, 4, "X", FINISH_NONE);  /* a gap: submitted again */
+    assert_int_equal(w.n_submits, 3);
+    assert_int_equal(w.submits[2].attempt, 3);
+    tokens(2, 1, "bcd", FINISH_LENGTH); /* an overlap: only what is new */
+    assert_true(w.client.ended);
+    assert_body(CHUNK("ab", "\"finish_reason\":null,\"stop_reason\":null}]}\n\n") CHUNK(
+        "cd", "\"finish_reason\":\"length\",\"stop_reason\":null}]}\n\n") "data: [DONE]\n\n");
+}
+
+static void test_backpressure(void **state)
+{
+    post("{\"prompt\":\"hi\",\"stream\":true}");
+    tokens(0, 0, "a", FINISH_NONE);
+    w.client.room = 0;
+    tokens(0, 1, "b", FINISH_NONE);
+    tokens(0, 2, "c", FINISH_LENGTH);
+    assert_false(w.client.ended);
+    w.client.room = 100;
+    serving_on_drain(&w.s, w.client.request);
+    assert_true(w.client.ended);
+    assert_body(CHUNK("a", "\"finish_reason\":null,\"stop_reason\":null}]}\n\n") CHUNK(
+        "bc", "\"finish_reason\":\"length\",\"stop_reason\":null}]}\n\n") "data: [DONE]\n\n");
+}
+
+static void test_client_gone(void **state)
+{
+    post("{\"prompt\":\"hi\",\"n\":3,\"stream\":true}");
+    assert_int_equal(w.n_submits, 3);
+    assert_int_equal(w.submits[2].sampling.i_choice, 2);
+    tokens(0, 0, "a", FINISH_LENGTH);
+    serving_on_abort(&w.s, w.client.request);
+    assert_int_equal(w.n_cancels, 2); /* the one that had ended needs none */
+    serving_sweep(&w.s);
+    assert_int_equal(w.s.n_requests, 0);
+    tokens(1, 0, "a", FINISH_NONE); /* still coming: said again */
+    assert_int_equal(w.n_cancels, 3);
+    tokens(1, 0, "a", FINISH_CANCELLED);
+    assert_int_equal(w.n_cancels, 3);
+}
+
+static void test_errors_from_the_head(void **state)
+{
+    struct tokens_item t = {.attempt = 1,
+                            .finish = FINISH_ERROR,
+                            .status = STATUS_LIMIT,
+                            .retry_after_s = 7,
+                            .text = STR("queue is full")};
+    struct msg_tokens m = {.items = &t, .n_items = 1};
+    post("{\"prompt\":\"hi\",\"stream\":true,\"n\":2}");
+    t.id = w.submits[0].id;
+    serving_on_tokens(&w.s, &m);
+    assert_int_equal(w.client.status, 429);
+    assert_int_equal(w.client.retry_after_s, 7);
+    assert_int_equal(w.n_cancels, 1); /* the other choice */
+    assert_body("{\"error\":{\"message\":\"queue is full\",\"type\":\"RateLimitError\","
+                "\"param\":null,\"code\":429}}");
+}
+
+static void test_error_inside_a_stream(void **state)
+{
+    struct tokens_item t = {
+        .attempt = 1, .finish = FINISH_ERROR, .status = STATUS_INTERNAL, .text = STR("boom")};
+    struct msg_tokens m = {.items = &t, .n_items = 1};
+    post("{\"prompt\":\"hi\",\"stream\":true}");
+    tokens(0, 0, "a", FINISH_NONE);
+    t.id = w.submits[0].id;
+    serving_on_tokens(&w.s, &m);
+    assert_body(CHUNK(
+        "a",
+        "\"finish_reason\":null,\"stop_reason\":null}]}\n\n") "data: "
+                                                              "{\"error\":{\"message\":\"boom\","
+                                                              "\"type\":\"InternalServerError\","
+                                                              "\"param\":null,\"code\":500}}"
+                                                              "\n\ndata: [DONE]\n\n");
+    assert_true(w.client.ended);
+}
+
+struct refusal {
+    const char *body;
+    int status;
+    const char *find;
+};
+
+static void test_refusals(void **state)
+{
+    static const struct refusal cases[] = {
+        {"{", 400, "not valid JSON"},
+        {"{\"prompt\":\"\"}", 400, "at least one token"},
+        {"{\"prompt\":[]}", 400, "\"param\":\"prompt\""},
+        {"{\"prompt\":[1,\"a\"]}", 400, "\"param\":\"prompt\""},
+        {"{\"prompt\":[[1],[2,300]]}", 400, "out of vocabulary"},
+        {"{\"prompt\":[\"a\",[1]]}", 400, "must not mix"},
+        {"{\"model\":\"other\",\"prompt\":\"x\"}", 404, "\"code\":\"model_not_found\""},
+        {"{\"prompt\":\"x\",\"n\":9}", 503, "too many open requests"},
+        {"{\"prompt\":[[1],[1]],\"n\":33}", 400, "more than 64 choices"},
+        {"{\"prompt\":\"hello\",\"max_tokens\":96}", 400,
+         "This model's maximum context length is 100 tokens. However, you requested 101 tokens (5 "
+         "in the prompt, 96 in the completion)."},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        w.client.status = 0;
+        strbuf_reset(&w.client.body);
+        post(cases[i].body);
+        serving_sweep(&w.s);
+        if (w.client.status != cases[i].status ||
+            !strstr(strbuf_str(&w.client.body).ptr, cases[i].find))
+            fail_msg("%s: %d %s", cases[i].body, w.client.status, strbuf_str(&w.client.body).ptr);
+    }
+    assert_int_equal(w.n_submits, 0);
+    assert_int_equal(w.s.n_requests, 0);
+}
+
+static void test_waiting_for_a_group(void **state)
+{
+    const char *why;
+    set_cluster(0);
+    assert_false(serving_healthy(&w.s, &why));
+    post("{\"prompt\":\"hi\"}");
+    assert_int_equal(w.n_submits, 1); /* it waits at the head */
+    w.now_ns += 59000000000ull;
+    serving_tick(&w.s);
+    assert_int_equal(w.client.status, 0);
+    w.now_ns += 2000000000ull;
+    serving_tick(&w.s);
+    assert_int_equal(w.client.status, 503);
+    assert_int_equal(w.n_cancels, 1);
+}
+
+static void test_waiting_for_the_head(void **state)
+{
+    serving_on_link(&w.s, false);
+    post("{\"prompt\":\"hi\"}");
+    assert_int_equal(w.n_submits, 0);
+    w.now_ns += 29000000000ull;
+    serving_tick(&w.s);
+    assert_int_equal(w.client.status, 0);
+    w.now_ns += 2000000000ull;
+    serving_tick(&w.s);
+    assert_int_equal(w.client.status, 503);
+    assert_int_equal(w.n_cancels, 0); /* the head never heard of it */
+    w.client.status = 0;
+    post("{\"prompt\":\"hi\"}"); /* and from now on at once */
+    assert_int_equal(w.client.status, 503);
+    assert_true(w.client.retry_after_s > 0);
+}
+
+static void test_stream_survives_a_long_pause(void **state)
+{
+    post("{\"prompt\":\"hi\",\"stream\":true}");
+    tokens(0, 0, "a", FINISH_NONE);
+    serving_on_link(&w.s, false);
+    for (int i = 0; i < 10; i++) {
+        w.now_ns += 10000000000ull;
+        serving_tick(&w.s);
+    }
+    assert_false(w.client.ended);
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, ": keep-alive\n\n"));
+    w.now_ns += 300000000000ull;
+    serving_tick(&w.s);
+    assert_true(w.client.ended);
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "data: {\"error\""));
+}
+
+static void test_no_credit(void **state)
+{
+    w.no_credit = true;
+    post("{\"prompt\":\"hi\"}");
+    assert_int_equal(w.n_submits, 0);
+    w.no_credit = false;
+    serving_pump(&w.s);
+    assert_int_equal(w.n_submits, 1);
+    tokens(0, 0, "a", FINISH_LENGTH);
+    assert_int_equal(w.client.status, 200);
+    w.client.status = 0;
+    w.no_credit = true;
+    post("{\"prompt\":\"hi\"}");
+    w.now_ns += 6000000000ull;
+    serving_tick(&w.s);
+    assert_int_equal(w.client.status, 503);
+}
+
+static void test_logprobs_and_ids(void **state)
+{
+    uint32_t ids[] = {'a', 0xC3}, row0[] = {'a', 'b', 'a'}, row1[] = {0xC3, 'x', 'y'};
+    float v0[] = {-0.5f, -0.25f, -0.5f}, v1[] = {-0.125f, -INFINITY, -2.0f};
+    struct logprob_row rows[] = {{{row0, 3}, {v0, 3}, 2}, {{row1, 3}, {v1, 3}, 1}};
+    post("{\"prompt\":\"hi\",\"logprobs\":2,\"return_token_ids\":true,\"max_tokens\":2}");
+    struct tokens_item t = {.id = w.submits[0].id,
+                            .attempt = 1,
+                            .ids = {ids, 2},
+                            .logprobs = rows,
+                            .n_logprobs = 2,
+                            .finish = FINISH_LENGTH};
+    struct msg_tokens m = {.items = &t, .n_items = 1};
+    serving_on_tokens(&w.s, &m);
+    assert_body(HEAD ",\"choices\":[{\"index\":0,\"text\":\"a\xEF\xBF\xBD\",\"logprobs\":{"
+                     "\"text_offset\":[0,1],\"token_logprobs\":[-0.5,-0.125],"
+                     "\"tokens\":[\"a\",\"\xEF\xBF\xBD\"],"
+                     "\"top_logprobs\":[{\"a\":-0.5,\"b\":-0.25},"
+                     "{\"\xEF\xBF\xBD\":-0.125,\"x\":-9999,\"y\":-2}]},"
+                     "\"finish_reason\":\"length\",\"stop_reason\":null,"
+                     "\"prompt_token_ids\":[104,105],\"token_ids\":[97,195]}],"
+                     "\"usage\":{\"prompt_tokens\":2,\"total_tokens\":4,\"completion_tokens\":2,"
+                     "\"prompt_tokens_details\":{\"cached_tokens\":0}}}");
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_stream),
+        TEST(test_whole),
+        TEST(test_resubmission),
+        TEST(test_backpressure),
+        TEST(test_client_gone),
+        TEST(test_errors_from_the_head),
+        TEST(test_error_inside_a_stream),
+        TEST(test_refusals),
+        TEST(test_waiting_for_a_group),
+        TEST(test_waiting_for_the_head),
+        TEST(test_stream_survives_a_long_pause),
+        TEST(test_no_credit),
+        TEST(test_logprobs_and_ids),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
