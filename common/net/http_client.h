@@ -4,11 +4,11 @@
 #include "common/base/str.h"
 
 struct http_call {
-    const char *method;        /* NULL: GET, or POST with a body */
+    const char *method; /* NULL: GET, or POST with a body */
     const char *url;
-    const char *bearer;        /* NULL: none */
-    struct str body;           /* application/json */
-    uint32_t timeout_ms;       /* whole call; for a stream: the longest silence */
+    const char *bearer;  /* NULL: none */
+    struct str body;     /* application/json */
+    uint32_t timeout_ms; /* whole call; for a stream: the longest silence */
     /* streaming: called for each piece; return false to stop. NULL: collected into the answer. */
     bool (*on_data)(void *ctx, struct str piece);
     void *ctx;

@@ -13,10 +13,10 @@ struct http_server;
 struct http_request;
 
 struct http_limits {
-    uint32_t max_connections;       /* further ones get 503 and are closed; default 4096 */
-    uint32_t max_header_bytes;      /* 431; default 32 KiB, at most 100 fields */
-    uint64_t max_body_bytes;        /* 413; default 16 MiB */
-    uint64_t max_body_bytes_total;  /* all bodies being read at once: 503; default 256 MiB */
+    uint32_t max_connections;      /* further ones get 503 and are closed; default 4096 */
+    uint32_t max_header_bytes;     /* 431; default 32 KiB, at most 100 fields */
+    uint64_t max_body_bytes;       /* 413; default 16 MiB */
+    uint64_t max_body_bytes_total; /* all bodies being read at once: 503; default 256 MiB */
     uint32_t header_timeout_ms, body_timeout_ms, idle_timeout_ms, write_stall_ms;
     uint32_t stream_high_water_bytes; /* http_stream_room is 0 above; default 256 KiB */
 };
@@ -46,15 +46,18 @@ void http_server_close(struct http_server *s);
 
 /* The request. Views live as long as the request. */
 struct str http_method(const struct http_request *r);
-struct str http_path(const struct http_request *r);  /* without the query, not decoded */
+struct str http_path(const struct http_request *r); /* without the query, not decoded */
 struct str http_query(const struct http_request *r);
-struct str http_header(const struct http_request *r, const char *name); /* case-insensitive, or "" */
+struct str http_header(const struct http_request *r,
+                       const char *name); /* case-insensitive, or "" */
 struct str http_body(const struct http_request *r);
-struct str http_remote(const struct http_request *r); /* "127.0.0.1:5123" */
+struct str http_remote(const struct http_request *r);   /* "127.0.0.1:5123" */
 void http_set_user(struct http_request *r, void *user); /* the handler's own state */
 void *http_get_user(const struct http_request *r);
 
-struct http_header_kv { const char *name, *value; };
+struct http_header_kv {
+    const char *name, *value;
+};
 /* The whole answer. content_type may be NULL for an empty body. The pointer is dead afterwards. */
 void http_respond(struct http_request *r, int status, const char *content_type, struct str body,
                   const struct http_header_kv *extra, size_t n_extra);
@@ -63,5 +66,5 @@ void http_stream_begin(struct http_request *r, int status, const char *content_t
                        const struct http_header_kv *extra, size_t n_extra);
 size_t http_stream_room(const struct http_request *r);
 void http_stream_write(struct http_request *r, struct str chunk); /* copies */
-void http_stream_end(struct http_request *r); /* last chunk; the pointer is dead afterwards */
+void http_stream_end(struct http_request *r);   /* last chunk; the pointer is dead afterwards */
 void http_stream_abort(struct http_request *r); /* cuts the connection: an error mid-stream */

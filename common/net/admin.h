@@ -1,0 +1,19 @@
+#pragma once
+/* The three answers every process gives: /livez (the loop ticks), /readyz, /metrics. A process with
+ * routes of its own asks admin_handle first. Loop thread only. */
+#include "common/base/metrics.h"
+#include "common/net/http_server.h"
+
+struct admin_options {
+    struct loop *loop;
+    struct metrics *metrics;
+    bool (*ready)(void *ctx);
+    void (*before_metrics)(void *ctx); /* sets gauges that are read, not counted; or NULL */
+    void *ctx;
+    const char *metrics_key; /* /metrics wants this bearer key; NULL: open */
+};
+
+/* True when it answered: the request's pointer is dead then. */
+bool admin_handle(const struct admin_options *o, struct http_request *r);
+/* Constant-time check of "Authorization: Bearer KEY". key NULL: always true. */
+bool admin_key_ok(const struct http_request *r, const char *key);

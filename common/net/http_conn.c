@@ -1,0 +1,531 @@
+/* One HTTP connection: bytes to requests to answers. The state says who may act; every wait has a
+ * deadline on one timer. */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+#include "common/net/http_internal.h"
+
+enum { LINGER_MS = 2000, LINGER_BYTES = 64 << 20, PENDING_MAX = 64 << 10 };
+
+static const unsigned conn_next[CONN_STATE_COUNT] = {
+    [CONN_READING] = 1u << CONN_WAITING | 1u << CONN_LINGERING | 1u << CONN_CLOSING,
+    [CONN_WAITING] = 1u << CONN_STREAMING | 1u << CONN_FLUSHING | 1u << CONN_CLOSING,
+    [CONN_STREAMING] = 1u << CONN_FLUSHING | 1u << CONN_CLOSING,
+    [CONN_FLUSHING] = 1u << CONN_READING | 1u << CONN_CLOSING,
+    [CONN_LINGERING] = 1u << CONN_CLOSING,
+};
+
+struct write {
+    uv_write_t req;
+    size_t n;
+    char bytes[];
+};
+
+static void process(struct conn *c);
+
+static void enter(struct conn *c, enum conn_state next)
+{
+    assert(conn_next[c->state] & 1u << next);
+    c->state = next;
+}
+
+static struct conn *conn_of(const struct http_request *r)
+{
+    return (struct conn *)r; /* the request is the first member */
+}
+
+/* ---- end ---- */
+
+static void on_closed(uv_handle_t *h)
+{
+    struct conn *c = h->data;
+    if (--c->open_handles > 0)
+        return;
+    struct http_server *s = c->server;
+    http_parser_free(c->parser);
+    strbuf_fini(&c->pending);
+    mem_free(c); /* the only free of a connection in the program */
+    http_server_release(s);
+}
+
+static void release_body(struct conn *c)
+{
+    c->server->body_bytes -= c->body_charged;
+    c->body_charged = 0;
+}
+
+void conn_close(struct conn *c)
+{
+    if (c->state == CONN_CLOSING)
+        return;
+    enter(c, CONN_CLOSING);
+    release_body(c);
+    *c->prev = c->next;
+    if (c->next)
+        c->next->prev = c->prev;
+    c->server->n_conns--;
+    uv_close((uv_handle_t *)&c->tcp, on_closed);
+    uv_close((uv_handle_t *)&c->deadline, on_closed);
+}
+
+void conn_abort(struct conn *c)
+{
+    bool held = c->state == CONN_WAITING || c->state == CONN_STREAMING;
+    struct http_server *s = c->server;
+    conn_close(c);
+    if (held && s->handlers.on_abort)
+        s->handlers.on_abort(s->handlers.ctx, &c->request);
+}
+
+bool conn_is_idle(const struct conn *c)
+{
+    return c->state == CONN_READING && http_parser_idle(c->parser);
+}
+
+/* ---- deadlines ---- */
+
+static void on_deadline(uv_timer_t *t);
+
+static void arm(struct conn *c, uint64_t ms)
+{
+    uv_update_time(c->deadline.loop);
+    uv_timer_start(&c->deadline, on_deadline, ms, 0);
+}
+
+static void arm_reading(struct conn *c)
+{
+    const struct http_limits *l = &c->server->limits;
+    if (http_parser_idle(c->parser))
+        arm(c, l->idle_timeout_ms);
+    else if (!http_parser_in_body(c->parser))
+        arm(c, l->header_timeout_ms);
+    else
+        arm(c, l->body_timeout_ms);
+}
+
+/* ---- writing ---- */
+
+static void after_flush(struct conn *c)
+{
+    if (!c->keep_alive || c->server->draining) {
+        conn_close(c);
+        return;
+    }
+    enter(c, CONN_READING);
+    release_body(c);
+    http_parser_reset(c->parser);
+    arm_reading(c);
+    process(c);
+}
+
+static void on_written(uv_write_t *req, int rc)
+{
+    struct write *w = (struct write *)req;
+    struct conn *c = req->handle->data;
+    c->queued_bytes -= w->n;
+    mem_free(w);
+    if (c->state == CONN_CLOSING)
+        return;
+    if (rc < 0) {
+        conn_abort(c);
+        return;
+    }
+    if (c->queued_bytes > 0)
+        arm(c, c->server->limits.write_stall_ms); /* it moves */
+    else if (c->state == CONN_STREAMING)
+        uv_timer_stop(&c->deadline);
+    if (c->queued_bytes == 0 && c->state == CONN_FLUSHING) {
+        after_flush(c);
+        return;
+    }
+    if (c->wants_drain && c->state == CONN_STREAMING &&
+        c->queued_bytes <= c->server->limits.stream_high_water_bytes / 2) {
+        c->wants_drain = false;
+        if (c->server->handlers.on_drain)
+            c->server->handlers.on_drain(c->server->handlers.ctx, &c->request);
+    }
+}
+
+/* Copies a and b into one write. false: the connection is gone (the handler was told). */
+static bool send_bytes(struct conn *c, struct str a, struct str b, struct str d)
+{
+    size_t n = a.len + b.len + d.len;
+    struct write *w = mem_alloc(sizeof *w + n);
+    w->n = n;
+    memcpy(w->bytes, a.ptr, a.len);
+    if (b.len)
+        memcpy(w->bytes + a.len, b.ptr, b.len);
+    if (d.len)
+        memcpy(w->bytes + a.len + b.len, d.ptr, d.len);
+    uv_buf_t buf = uv_buf_init(w->bytes, (unsigned)n);
+    if (c->queued_bytes == 0)
+        arm(c, c->server->limits.write_stall_ms);
+    c->queued_bytes += n;
+    /* A refused write comes back through on_written as well, on the next turn: never from here, so
+     * that a handler is not told of an abort inside its own call. */
+    int rc = uv_write(&w->req, (uv_stream_t *)&c->tcp, &buf, 1, on_written);
+    if (rc == 0)
+        return true;
+    c->queued_bytes -= n;
+    mem_free(w);
+    arm(c, 0); /* the deadline aborts it on the next turn */
+    return false;
+}
+
+static void append_date(struct strbuf *b)
+{
+    static _Thread_local time_t last;
+    static _Thread_local char text[40];
+    time_t now = (time_t)(clock_wall_ns() / NS_PER_S);
+    if (now != last) {
+        struct tm tm;
+        gmtime_r(&now, &tm);
+        strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &tm);
+        last = now;
+    }
+    strbuf_printf(b, "Date: %s\r\n", text);
+}
+
+static void append_head(struct conn *c, struct strbuf *b, int status, const char *content_type)
+{
+    strbuf_printf(b, "HTTP/1.1 %d %s\r\n", status, http_status_text(status));
+    append_date(b);
+    if (c->server->name[0])
+        strbuf_printf(b, "Server: %s\r\n", c->server->name);
+    if (content_type)
+        strbuf_printf(b, "Content-Type: %s\r\n", content_type);
+    if (!c->keep_alive)
+        strbuf_append_c(b, "Connection: close\r\n");
+    else if (http_parser_message(c->parser)->is_http10)
+        strbuf_append_c(b, "Connection: keep-alive\r\n");
+}
+
+static void append_extra(struct strbuf *b, const struct http_header_kv *extra, size_t n_extra)
+{
+    for (size_t i = 0; i < n_extra; i++)
+        if (!strpbrk(extra[i].name, "\r\n") && !strpbrk(extra[i].value, "\r\n"))
+            strbuf_printf(b, "%s: %s\r\n", extra[i].name, extra[i].value);
+}
+
+void http_respond(struct http_request *r, int status, const char *content_type, struct str body,
+                  const struct http_header_kv *extra, size_t n_extra)
+{
+    struct conn *c = conn_of(r);
+    assert(c->state == CONN_WAITING);
+    struct strbuf head;
+    strbuf_init(&head, 0);
+    c->keep_alive = c->keep_alive && !c->server->draining;
+    append_head(c, &head, status, content_type);
+    append_extra(&head, extra, n_extra);
+    if (status != 204 && status != 304)
+        strbuf_printf(&head, "Content-Length: %zu\r\n", body.len);
+    strbuf_append_c(&head, "\r\n");
+    bool silent = http_parser_message(c->parser)->is_head || status == 204 || status == 304;
+    enter(c, CONN_FLUSHING);
+    send_bytes(c, strbuf_str(&head), silent ? STR("") : body, STR(""));
+    strbuf_fini(&head);
+}
+
+void http_stream_begin(struct http_request *r, int status, const char *content_type,
+                       const struct http_header_kv *extra, size_t n_extra)
+{
+    struct conn *c = conn_of(r);
+    assert(c->state == CONN_WAITING);
+    struct strbuf head;
+    strbuf_init(&head, 0);
+    c->chunked = !http_parser_message(c->parser)->is_http10;
+    c->keep_alive = c->keep_alive && c->chunked && !c->server->draining;
+    append_head(c, &head, status, content_type);
+    append_extra(&head, extra, n_extra);
+    strbuf_append_c(&head, c->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n");
+    enter(c, CONN_STREAMING);
+    send_bytes(c, strbuf_str(&head), STR(""), STR(""));
+    strbuf_fini(&head);
+}
+
+size_t http_stream_room(const struct http_request *r)
+{
+    struct conn *c = conn_of(r);
+    uint64_t high = c->server->limits.stream_high_water_bytes;
+    if (c->state != CONN_STREAMING)
+        return 0;
+    if (c->queued_bytes >= high) {
+        c->wants_drain = true;
+        return 0;
+    }
+    return (size_t)(high - c->queued_bytes);
+}
+
+void http_stream_write(struct http_request *r, struct str chunk)
+{
+    struct conn *c = conn_of(r);
+    assert(c->state == CONN_STREAMING);
+    if (chunk.len == 0 || http_parser_message(c->parser)->is_head)
+        return;
+    char size[24];
+    int n = snprintf(size, sizeof size, "%zx\r\n", chunk.len);
+    if (c->chunked)
+        send_bytes(c, (struct str){size, (size_t)n}, chunk, STR("\r\n"));
+    else
+        send_bytes(c, chunk, STR(""), STR(""));
+}
+
+void http_stream_end(struct http_request *r)
+{
+    struct conn *c = conn_of(r);
+    assert(c->state == CONN_STREAMING);
+    bool bare = !c->chunked || http_parser_message(c->parser)->is_head;
+    enter(c, CONN_FLUSHING);
+    if (!bare)
+        send_bytes(c, STR("0\r\n\r\n"), STR(""), STR(""));
+    else if (c->queued_bytes == 0)
+        after_flush(c);
+}
+
+void http_stream_abort(struct http_request *r)
+{
+    conn_close(conn_of(r)); /* no terminating chunk: the client sees that the answer is cut */
+}
+
+/* ---- errors of our own ---- */
+
+static void refuse(struct conn *c, int status, const char *text)
+{
+    struct strbuf body, head;
+    strbuf_init(&body, 0);
+    strbuf_init(&head, 0);
+    strbuf_append_c(&body, "{\"error\":{\"message\":");
+    strbuf_append_json(&body, str_from(text));
+    strbuf_printf(&body, ",\"type\":\"%s\",\"param\":null,\"code\":%d}}",
+                  status >= 500 ? "server_error" : "invalid_request_error", status);
+    c->keep_alive = false;
+    append_head(c, &head, status, "application/json");
+    if (status == 503)
+        strbuf_append_c(&head, "Retry-After: 1\r\n");
+    strbuf_printf(&head, "Content-Length: %zu\r\n\r\n", body.len);
+    enter(c, CONN_LINGERING);
+    release_body(c);
+    send_bytes(c, strbuf_str(&head), strbuf_str(&body), STR(""));
+    strbuf_fini(&body);
+    strbuf_fini(&head);
+    c->linger_left = LINGER_BYTES;
+    arm(c, LINGER_MS);
+}
+
+static void on_deadline(uv_timer_t *t)
+{
+    struct conn *c = t->data;
+    if (c->state == CONN_READING && !http_parser_idle(c->parser))
+        refuse(c, 408, "The request did not arrive in time");
+    else
+        conn_abort(c); /* idle, lingering, or a write that does not move */
+}
+
+/* ---- reading ---- */
+
+/* Accounts what this request's body holds now against all bodies being read. */
+static bool charge_body(struct conn *c)
+{
+    uint64_t held = http_parser_held_bytes(c->parser);
+    c->server->body_bytes += held - c->body_charged;
+    c->body_charged = held;
+    return c->server->body_bytes <= c->server->limits.max_body_bytes_total;
+}
+
+static void deliver(struct conn *c)
+{
+    const struct http_message *m = http_parser_message(c->parser);
+    c->keep_alive = m->keep_alive;
+    c->request.user = NULL;
+    enter(c, CONN_WAITING);
+    uv_timer_stop(&c->deadline);
+    c->server->handlers.on_request(c->server->handlers.ctx, &c->request);
+}
+
+/* Feeds bytes to the parser; what is left over stays for the next request. Returns bytes used. */
+static size_t feed(struct conn *c, struct str bytes)
+{
+    bool was_idle = http_parser_idle(c->parser), was_in_body = http_parser_in_body(c->parser);
+    size_t used = 0;
+    enum http_parse result = http_parser_feed(c->parser, bytes, &used);
+    if (result == HTTP_PARSE_ERROR) {
+        refuse(c, http_parser_error_status(c->parser), http_parser_error_text(c->parser));
+        return bytes.len;
+    }
+    if (!charge_body(c)) {
+        refuse(c, 503, "Too many large requests are being read; try again in a moment");
+        return bytes.len;
+    }
+    if (result == HTTP_PARSE_DONE) {
+        deliver(c);
+        return used;
+    }
+    if (result == HTTP_PARSE_CONTINUE)
+        send_bytes(c, STR("HTTP/1.1 100 Continue\r\n\r\n"), STR(""), STR(""));
+    /* The header deadline runs from the first byte, the body's from each piece that comes. */
+    if (was_idle || was_in_body || http_parser_in_body(c->parser))
+        arm_reading(c);
+    return used;
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf);
+
+static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
+{
+    struct conn *c = h->data;
+    *buf = uv_buf_init(c->server->read_buffer, sizeof c->server->read_buffer);
+}
+
+static void process(struct conn *c)
+{
+    while (c->state == CONN_READING && c->pending.len > 0) {
+        size_t used = feed(c, strbuf_str(&c->pending));
+        strbuf_consume(&c->pending, used);
+    }
+    if (c->state == CONN_READING && c->read_stopped) {
+        c->read_stopped = false;
+        uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read);
+    }
+}
+
+/* Bytes behind an unanswered request: kept up to a bound, then the socket fills up instead. */
+static void keep_pending(struct conn *c, struct str bytes)
+{
+    strbuf_append_str(&c->pending, bytes);
+    if (c->pending.len >= PENDING_MAX) {
+        c->read_stopped = true;
+        uv_read_stop((uv_stream_t *)&c->tcp);
+    }
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+    struct conn *c = stream->data;
+    if (n == 0 || c->state == CONN_CLOSING)
+        return;
+    if (n < 0) {
+        if (c->state == CONN_FLUSHING && n == UV_EOF)
+            c->keep_alive = false; /* it has said all it wants: let it read the answer */
+        else
+            conn_abort(c);
+        return;
+    }
+    struct str bytes = {buf->base, (size_t)n};
+    if (c->state == CONN_LINGERING) {
+        if (bytes.len >= c->linger_left)
+            conn_close(c);
+        else
+            c->linger_left -= bytes.len;
+        return;
+    }
+    if (c->state != CONN_READING || c->pending.len > 0) {
+        keep_pending(c, bytes);
+        process(c);
+        return;
+    }
+    size_t used = feed(c, bytes);
+    if (used < bytes.len && c->state != CONN_CLOSING && c->state != CONN_LINGERING)
+        keep_pending(c, (struct str){bytes.ptr + used, bytes.len - used});
+}
+
+/* ---- begin ---- */
+
+static void set_remote(struct conn *c)
+{
+    struct sockaddr_storage a;
+    int len = sizeof a;
+    char host[48] = "?";
+    unsigned port = 0;
+    if (uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&a, &len) == 0 && a.ss_family == AF_INET6) {
+        uv_ip6_name((struct sockaddr_in6 *)&a, host, sizeof host);
+        port = ntohs(((struct sockaddr_in6 *)&a)->sin6_port);
+    } else if (a.ss_family == AF_INET) {
+        uv_ip4_name((struct sockaddr_in *)&a, host, sizeof host);
+        port = ntohs(((struct sockaddr_in *)&a)->sin_port);
+    }
+    snprintf(c->request.remote, sizeof c->request.remote, strchr(host, ':') ? "[%s]:%u" : "%s:%u",
+             host, port);
+}
+
+void conn_accept(struct http_server *s, bool over_limit)
+{
+    struct conn *c = mem_zalloc(sizeof *c);
+    c->server = s;
+    c->tcp.data = c->deadline.data = c;
+    uv_tcp_init(s->listener.loop, &c->tcp);
+    uv_timer_init(s->listener.loop, &c->deadline);
+    c->open_handles = 2;
+    s->open_handles++;
+    s->n_conns++;
+    c->next = s->conns;
+    c->prev = &s->conns;
+    if (c->next)
+        c->next->prev = &c->next;
+    s->conns = c;
+    struct http_parser_limits limits = {s->limits.max_header_bytes, s->limits.max_body_bytes};
+    c->parser = http_parser_new(&limits);
+    strbuf_init(&c->pending, PENDING_MAX + HTTP_READ_BUFFER);
+    if (uv_accept((uv_stream_t *)&s->listener, (uv_stream_t *)&c->tcp) != 0 ||
+        uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) != 0) {
+        conn_close(c);
+        return;
+    }
+    uv_tcp_nodelay(&c->tcp, 1);
+    set_remote(c);
+    if (over_limit)
+        refuse(c, 503, "Too many connections; try again in a moment");
+    else
+        arm(c, s->limits.header_timeout_ms);
+}
+
+/* ---- the request's views ---- */
+
+struct str http_method(const struct http_request *r)
+{
+    return http_parser_message(conn_of(r)->parser)->method;
+}
+
+struct str http_path(const struct http_request *r)
+{
+    return http_parser_message(conn_of(r)->parser)->path;
+}
+
+struct str http_query(const struct http_request *r)
+{
+    return http_parser_message(conn_of(r)->parser)->query;
+}
+
+struct str http_body(const struct http_request *r)
+{
+    return http_parser_message(conn_of(r)->parser)->body;
+}
+
+struct str http_header(const struct http_request *r, const char *name)
+{
+    const struct http_message *m = http_parser_message(conn_of(r)->parser);
+    size_t len = strlen(name);
+    for (uint32_t i = 0; i < m->n_fields; i++)
+        if (m->fields[i].name.len == len && strncasecmp(m->fields[i].name.ptr, name, len) == 0)
+            return m->fields[i].value;
+    return STR("");
+}
+
+struct str http_remote(const struct http_request *r)
+{
+    return str_from(r->remote);
+}
+
+void http_set_user(struct http_request *r, void *user)
+{
+    r->user = user;
+}
+
+void *http_get_user(const struct http_request *r)
+{
+    return r->user;
+}

@@ -1,0 +1,294 @@
+/* llhttp calls back with pieces; the request line and the header bytes are collected in one buffer,
+ * fields as offsets into it, because it may move while it grows. Views are made when the message is
+ * complete. */
+#include "common/net/http_parser.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include <llhttp.h>
+
+#include "common/base/mem.h"
+
+enum { CHUNK_NOISE_MAX = 64 << 10, BODY_KEEP_BYTES = 256 << 10 };
+
+struct offsets {
+    uint32_t name, name_len, value, value_len;
+};
+
+struct http_parser {
+    llhttp_t llhttp;
+    struct http_parser_limits limits;
+    struct strbuf head, body;
+    uint32_t url_len;
+    struct offsets fields[HTTP_MAX_FIELDS];
+    uint32_t n_fields;
+    bool begun, headers_done, in_value, expects_continue, complete;
+    uint32_t noise_bytes; /* chunk extensions and trailers: read, not kept, still bounded */
+    int error_status;
+    char error_text[160];
+    struct http_message message;
+};
+
+static int fail(struct http_parser *p, int status, const char *text)
+{
+    p->error_status = status;
+    snprintf(p->error_text, sizeof p->error_text, "%s", text);
+    return -1;
+}
+
+static int add_head(struct http_parser *p, const char *at, size_t n)
+{
+    if (p->head.len + n > p->limits.max_header_bytes)
+        return fail(p, 431, "The request line and headers are too large");
+    strbuf_append(&p->head, at, n);
+    return 0;
+}
+
+static int add_noise(struct http_parser *p, size_t n)
+{
+    p->noise_bytes += (uint32_t)n;
+    return p->noise_bytes > CHUNK_NOISE_MAX ? fail(p, 400, "Too many chunk extensions or trailers")
+                                            : 0;
+}
+
+static int on_begin(llhttp_t *l)
+{
+    ((struct http_parser *)l->data)->begun = true;
+    return 0;
+}
+
+static int on_url(llhttp_t *l, const char *at, size_t n)
+{
+    struct http_parser *p = l->data;
+    p->url_len += (uint32_t)n;
+    return add_head(p, at, n);
+}
+
+static int on_field(llhttp_t *l, const char *at, size_t n)
+{
+    struct http_parser *p = l->data;
+    if (p->headers_done)
+        return add_noise(p, n);
+    if (p->n_fields == 0 || p->in_value) {
+        if (p->n_fields == HTTP_MAX_FIELDS)
+            return fail(p, 431, "Too many header fields");
+        p->fields[p->n_fields++] = (struct offsets){.name = (uint32_t)p->head.len};
+        p->in_value = false;
+    }
+    p->fields[p->n_fields - 1].name_len += (uint32_t)n;
+    return add_head(p, at, n);
+}
+
+static int on_value(llhttp_t *l, const char *at, size_t n)
+{
+    struct http_parser *p = l->data;
+    if (p->headers_done)
+        return add_noise(p, n);
+    struct offsets *f = &p->fields[p->n_fields - 1];
+    if (!p->in_value) {
+        f->value = (uint32_t)p->head.len;
+        p->in_value = true;
+    }
+    f->value_len += (uint32_t)n;
+    return add_head(p, at, n);
+}
+
+static int on_value_complete(llhttp_t *l)
+{
+    ((struct http_parser *)l->data)->in_value = true; /* also for an empty value */
+    return 0;
+}
+
+static struct str field_value(const struct http_parser *p, const char *name, uint32_t *n_found)
+{
+    struct str found = {"", 0};
+    size_t len = strlen(name);
+    *n_found = 0;
+    for (uint32_t i = 0; i < p->n_fields; i++) {
+        const struct offsets *f = &p->fields[i];
+        if (f->name_len != len || strncasecmp(p->head.ptr + f->name, name, len) != 0)
+            continue;
+        if ((*n_found)++ == 0)
+            found = (struct str){p->head.ptr + f->value, f->value_len};
+    }
+    return found;
+}
+
+static int on_headers_complete(llhttp_t *l)
+{
+    struct http_parser *p = l->data;
+    uint32_t n;
+    p->headers_done = true;
+    if (l->method == HTTP_CONNECT)
+        return fail(p, 405, "CONNECT is not supported");
+    l->upgrade = 0; /* an offer to upgrade may be declined by ignoring it (RFC 9110, 7.8) */
+    if (l->http_major != 1 || l->http_minor > 1)
+        return fail(p, 505, "Only HTTP/1.0 and HTTP/1.1 are spoken here");
+    field_value(p, "host", &n);
+    if (n > 1 || (n == 0 && l->http_minor == 1))
+        return fail(p, 400, "Exactly one Host header is required");
+    if (l->flags & F_CONTENT_LENGTH && l->content_length > p->limits.max_body_bytes)
+        return fail(p, 413, "The request body is too large");
+    struct str expect = field_value(p, "expect", &n);
+    if (n && (expect.len != 12 || strncasecmp(expect.ptr, "100-continue", 12) != 0))
+        return fail(p, 417, "Only Expect: 100-continue is supported");
+    p->expects_continue = n && l->http_minor == 1;
+    return 0;
+}
+
+static int on_body(llhttp_t *l, const char *at, size_t n)
+{
+    struct http_parser *p = l->data;
+    if (n > p->limits.max_body_bytes - p->body.len)
+        return fail(p, 413, "The request body is too large");
+    strbuf_append(&p->body, at, n);
+    return 0;
+}
+
+static int on_extension(llhttp_t *l, const char *at, size_t n)
+{
+    return add_noise(l->data, n);
+}
+
+static int on_chunk(llhttp_t *l)
+{
+    struct http_parser *p = l->data;
+    if (l->content_length > p->limits.max_body_bytes - p->body.len)
+        return fail(p, 413, "The request body is too large");
+    return 0;
+}
+
+static void make_message(struct http_parser *p)
+{
+    struct http_message *m = &p->message;
+    struct str url = {p->head.ptr ? p->head.ptr : "", p->url_len};
+    const char *q = memchr(url.ptr, '?', url.len);
+    m->method = str_from(llhttp_method_name((llhttp_method_t)p->llhttp.method));
+    m->path = (struct str){url.ptr, q ? (size_t)(q - url.ptr) : url.len};
+    m->query = q ? (struct str){q + 1, url.len - m->path.len - 1} : (struct str){"", 0};
+    m->body = strbuf_str(&p->body);
+    m->is_http10 = p->llhttp.http_minor == 0;
+    m->is_head = p->llhttp.method == HTTP_HEAD;
+    m->keep_alive = llhttp_should_keep_alive(&p->llhttp);
+    m->n_fields = p->n_fields;
+    for (uint32_t i = 0; i < p->n_fields; i++) {
+        const struct offsets *f = &p->fields[i];
+        m->fields[i].name = (struct str){p->head.ptr + f->name, f->name_len};
+        m->fields[i].value = (struct str){p->head.ptr + f->value, f->value_len};
+    }
+}
+
+static int on_complete(llhttp_t *l)
+{
+    struct http_parser *p = l->data;
+    make_message(p);
+    p->complete = true;
+    return HPE_PAUSED; /* the next request is looked at when this one is answered */
+}
+
+static const llhttp_settings_t settings = {
+    .on_message_begin = on_begin,
+    .on_url = on_url,
+    .on_header_field = on_field,
+    .on_header_value = on_value,
+    .on_header_value_complete = on_value_complete,
+    .on_headers_complete = on_headers_complete,
+    .on_body = on_body,
+    .on_chunk_extension_name = on_extension,
+    .on_chunk_extension_value = on_extension,
+    .on_chunk_header = on_chunk,
+    .on_message_complete = on_complete,
+};
+
+struct http_parser *http_parser_new(const struct http_parser_limits *limits)
+{
+    struct http_parser *p = mem_zalloc(sizeof *p);
+    p->limits = *limits;
+    strbuf_init(&p->head, limits->max_header_bytes);
+    strbuf_init(&p->body, limits->max_body_bytes);
+    http_parser_reset(p);
+    return p;
+}
+
+void http_parser_free(struct http_parser *p)
+{
+    if (!p)
+        return;
+    strbuf_fini(&p->head);
+    strbuf_fini(&p->body);
+    mem_free(p);
+}
+
+void http_parser_reset(struct http_parser *p)
+{
+    llhttp_init(&p->llhttp, HTTP_REQUEST, &settings);
+    p->llhttp.data = p;
+    strbuf_reset(&p->head);
+    if (p->body.cap >
+        BODY_KEEP_BYTES) { /* one large body must not stay for the connection's life */
+        strbuf_fini(&p->body);
+        strbuf_init(&p->body, p->limits.max_body_bytes);
+    }
+    strbuf_reset(&p->body);
+    p->url_len = p->n_fields = p->noise_bytes = 0;
+    p->begun = p->headers_done = p->in_value = p->expects_continue = p->complete = false;
+    p->error_status = 0;
+    p->error_text[0] = '\0';
+}
+
+enum http_parse http_parser_feed(struct http_parser *p, struct str bytes, size_t *used)
+{
+    *used = bytes.len;
+    if (p->error_status)
+        return HTTP_PARSE_ERROR;
+    llhttp_errno_t rc = llhttp_execute(&p->llhttp, bytes.ptr, bytes.len);
+    if (p->complete) {
+        *used = (size_t)(llhttp_get_error_pos(&p->llhttp) - bytes.ptr);
+        return HTTP_PARSE_DONE;
+    }
+    if (rc != HPE_OK) {
+        if (!p->error_status) {
+            fail(p, rc == HPE_INVALID_VERSION ? 505 : 400, "");
+            snprintf(p->error_text, sizeof p->error_text, "Malformed HTTP request: %s",
+                     llhttp_get_error_reason(&p->llhttp));
+        }
+        return HTTP_PARSE_ERROR;
+    }
+    if (p->expects_continue && p->body.len == 0) {
+        p->expects_continue = false;
+        return HTTP_PARSE_CONTINUE;
+    }
+    return HTTP_PARSE_MORE;
+}
+
+bool http_parser_idle(const struct http_parser *p)
+{
+    return !p->begun;
+}
+
+bool http_parser_in_body(const struct http_parser *p)
+{
+    return p->headers_done;
+}
+
+uint64_t http_parser_held_bytes(const struct http_parser *p)
+{
+    return p->body.len;
+}
+
+const struct http_message *http_parser_message(const struct http_parser *p)
+{
+    return &p->message;
+}
+
+int http_parser_error_status(const struct http_parser *p)
+{
+    return p->error_status;
+}
+
+const char *http_parser_error_text(const struct http_parser *p)
+{
+    return p->error_text;
+}

@@ -1,0 +1,43 @@
+#pragma once
+/* One HTTP/1.x request out of bytes, by llhttp in its strict mode. No I/O: the connection feeds it,
+ * and so does the fuzz target. Everything a client can make grow is bounded by the limits. After
+ * HTTP_PARSE_DONE the message's views are valid until http_parser_reset. No llhttp type leaves
+ * http_parser.c. */
+#include "common/base/str.h"
+
+#define HTTP_MAX_FIELDS 100u
+
+enum http_parse {
+    HTTP_PARSE_MORE,     /* all bytes were taken; the request is not whole yet */
+    HTTP_PARSE_CONTINUE, /* as MORE, and the client waits for "100 Continue" */
+    HTTP_PARSE_DONE,     /* the request is whole; *used bytes belong to it */
+    HTTP_PARSE_ERROR     /* answer error_status and close */
+};
+
+struct http_field {
+    struct str name, value;
+};
+
+struct http_message {
+    struct str method, path, query, body;
+    struct http_field fields[HTTP_MAX_FIELDS];
+    uint32_t n_fields;
+    bool is_http10, keep_alive, is_head;
+};
+
+struct http_parser_limits {
+    uint32_t max_header_bytes;
+    uint64_t max_body_bytes;
+};
+
+struct http_parser;
+struct http_parser *http_parser_new(const struct http_parser_limits *limits);
+void http_parser_free(struct http_parser *p);
+void http_parser_reset(struct http_parser *p); /* for the next request of the connection */
+enum http_parse http_parser_feed(struct http_parser *p, struct str bytes, size_t *used);
+bool http_parser_idle(const struct http_parser *p);    /* nothing of a request has come yet */
+bool http_parser_in_body(const struct http_parser *p); /* headers are complete */
+uint64_t http_parser_held_bytes(const struct http_parser *p);
+const struct http_message *http_parser_message(const struct http_parser *p);
+int http_parser_error_status(const struct http_parser *p);
+const char *http_parser_error_text(const struct http_parser *p);

@@ -1,0 +1,196 @@
+/* The listener and what all connections share: limits, handlers, the read buffer. */
+#include "common/net/http_server.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "common/net/http_internal.h"
+#include "common/net/loop_internal.h"
+
+enum { BACKLOG = 511, OVER_LIMIT_EXTRA = 128 };
+
+const char *http_status_text(int status)
+{
+    static const struct {
+        int status;
+        const char *text;
+    } texts[] = {
+        {200, "OK"},
+        {201, "Created"},
+        {202, "Accepted"},
+        {204, "No Content"},
+        {301, "Moved Permanently"},
+        {302, "Found"},
+        {304, "Not Modified"},
+        {400, "Bad Request"},
+        {401, "Unauthorized"},
+        {403, "Forbidden"},
+        {404, "Not Found"},
+        {405, "Method Not Allowed"},
+        {408, "Request Timeout"},
+        {409, "Conflict"},
+        {413, "Content Too Large"},
+        {415, "Unsupported Media Type"},
+        {417, "Expectation Failed"},
+        {422, "Unprocessable Content"},
+        {424, "Failed Dependency"},
+        {429, "Too Many Requests"},
+        {431, "Request Header Fields Too Large"},
+        {499, "Client Closed Request"},
+        {500, "Internal Server Error"},
+        {501, "Not Implemented"},
+        {503, "Service Unavailable"},
+        {504, "Gateway Timeout"},
+        {505, "HTTP Version Not Supported"},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (texts[i].status == status)
+            return texts[i].text;
+    return status < 400 ? "OK" : "Error";
+}
+
+static void set_default(uint32_t *field, uint32_t value)
+{
+    if (*field == 0)
+        *field = value;
+}
+
+static void fill_limits(struct http_limits *l)
+{
+    set_default(&l->max_connections, 4096);
+    set_default(&l->max_header_bytes, 32 << 10);
+    set_default(&l->header_timeout_ms, 10000);
+    set_default(&l->body_timeout_ms, 30000);
+    set_default(&l->idle_timeout_ms, 75000);
+    set_default(&l->write_stall_ms, 30000);
+    set_default(&l->stream_high_water_bytes, 256 << 10);
+    if (l->max_body_bytes == 0)
+        l->max_body_bytes = 16 << 20;
+    if (l->max_body_bytes_total == 0)
+        l->max_body_bytes_total = 256 << 20;
+}
+
+static void on_connection(uv_stream_t *listener, int rc)
+{
+    struct http_server *s = listener->data;
+    if (rc < 0 || s->closing)
+        return;
+    uint32_t max = s->limits.max_connections;
+    if (s->n_conns >= max + OVER_LIMIT_EXTRA && s->conns) {
+        /* Even refusals are bounded: the newest connection (most likely one being refused) goes. */
+        conn_abort(s->conns);
+    }
+    conn_accept(s, s->n_conns >= max);
+}
+
+void http_server_release(struct http_server *s)
+{
+    if (--s->open_handles == 0)
+        mem_free(s);
+}
+
+static void on_listener_closed(uv_handle_t *h)
+{
+    http_server_release(h->data);
+}
+
+/* host: an address, or "localhost", or "" / "*" for all. */
+static int parse_host(const char *host, uint16_t port, struct sockaddr_storage *out)
+{
+    if (!host || strcmp(host, "localhost") == 0)
+        host = "127.0.0.1";
+    else if (!*host || strcmp(host, "*") == 0)
+        host = "0.0.0.0";
+    if (uv_ip4_addr(host, port, (struct sockaddr_in *)out) == 0)
+        return 0;
+    return uv_ip6_addr(host, port, (struct sockaddr_in6 *)out);
+}
+
+static enum status listen_on(struct http_server *s, const struct http_options *o, struct error *err)
+{
+    struct sockaddr_storage a = {0};
+    int len = sizeof a;
+    if (parse_host(o->host, o->port, &a) != 0)
+        return error_set(err, STATUS_INVALID,
+                         "cannot listen on \"%s\": give an IP address (0.0.0.0 for all)", o->host);
+    int rc = uv_tcp_bind(&s->listener, (struct sockaddr *)&a, 0);
+    if (rc == 0)
+        rc = uv_listen((uv_stream_t *)&s->listener, BACKLOG, on_connection);
+    if (rc == UV_EADDRINUSE)
+        return error_set(err, STATUS_EXISTS,
+                         "port %u on %s is in use: stop what listens there, or choose another port",
+                         o->port, o->host);
+    if (rc != 0)
+        return error_set(err, STATUS_IO, "cannot listen on %s port %u: %s", o->host, o->port,
+                         uv_strerror(rc));
+    uv_tcp_getsockname(&s->listener, (struct sockaddr *)&a, &len);
+    s->port = ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port
+                                            : ((struct sockaddr_in *)&a)->sin_port);
+    return STATUS_OK;
+}
+
+enum status http_server_start(struct loop *l, const struct http_options *o,
+                              const struct http_handlers *h, struct http_server **out,
+                              struct error *err)
+{
+    struct http_server *s = mem_zalloc(sizeof *s);
+    s->loop = l;
+    s->limits = o->limits;
+    s->handlers = *h;
+    fill_limits(&s->limits);
+    snprintf(s->name, sizeof s->name, "%s", o->server_name ? o->server_name : "");
+    uv_tcp_init(loop_uv(l), &s->listener);
+    s->listener.data = s;
+    s->listening = true;
+    s->open_handles = 2;
+    enum status st = listen_on(s, o, err);
+    if (st != STATUS_OK) {
+        http_server_close(s);
+        return st;
+    }
+    *out = s;
+    return STATUS_OK;
+}
+
+uint16_t http_server_port(const struct http_server *s)
+{
+    return s->port;
+}
+
+uint32_t http_server_connections(const struct http_server *s)
+{
+    return s->n_conns;
+}
+
+static void close_listener(struct http_server *s)
+{
+    if (!s->listening)
+        return;
+    s->listening = false;
+    uv_close((uv_handle_t *)&s->listener, on_listener_closed);
+}
+
+void http_server_stop_accepting(struct http_server *s)
+{
+    s->draining = true;
+    close_listener(s);
+    for (struct conn *c = s->conns, *next; c; c = next) {
+        next = c->next;
+        if (conn_is_idle(c))
+            conn_close(c);
+    }
+}
+
+void http_server_close(struct http_server *s)
+{
+    if (!s || s->closing)
+        return;
+    s->closing = true;
+    close_listener(s);
+    for (struct conn *c = s->conns, *next; c; c = next) {
+        next = c->next;
+        conn_abort(c);
+    }
+    http_server_release(s);
+}
