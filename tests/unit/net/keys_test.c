@@ -54,7 +54,7 @@ static unsigned mode_of(const char *name)
 
 static void test_folder_is_made_once(void **state)
 {
-    char folder[128];
+    char folder[256];
     struct curve_keys worker, again, gateway;
     struct authorized a;
     struct error err;
@@ -86,7 +86,7 @@ static void test_folder_is_made_once(void **state)
 
 static void test_wrong_files_are_named(void **state)
 {
-    char folder[128];
+    char folder[256];
     struct curve_keys k;
     struct error err;
     snprintf(folder, sizeof folder, "%s", at("k"));
