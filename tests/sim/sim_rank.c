@@ -18,6 +18,7 @@ struct slot {
     uint32_t n_ids, n_computed, length;
     uint32_t *ids;
     uint64_t *prefix; /* prefix[p]: hash of ids[0 .. p], what KV memory must hold at p */
+    uint64_t adapter; /* where the hash of an adapter's KV starts */
     struct null_hash hash;
     struct table tables[MAX_GROUPS];
 };
@@ -134,7 +135,7 @@ void sim_rank_reset(struct sim_rank *rank, uint64_t term_epoch)
 
 static void push_id(struct slot *x, uint32_t id)
 {
-    struct null_hash prefix = {x->n_ids ? x->prefix[x->n_ids - 1] : 1};
+    struct null_hash prefix = {x->n_ids ? x->prefix[x->n_ids - 1] : x->adapter};
     null_hash_push(&prefix, id);
     null_hash_push(&x->hash, id);
     x->prefix[x->n_ids] = prefix.h;
@@ -159,8 +160,11 @@ static bool apply_admit(struct sim_rank *rank, const struct plan_admit *a)
         !LEGAL(rank, a->n_prompt <= a->ids.n) || !LEGAL(rank, a->n_computed < a->ids.n) ||
         !LEGAL(rank, a->ids.n < rank->c.max_model_len))
         return false;
+    if (!LEGAL(rank, a->sampling.n_prompt_logprobs < 0 || a->n_computed == 0))
+        return false;
     struct slot *x = &rank->slots[a->slot];
     x->active = x->admitted = true;
+    x->adapter = 1 + a->sampling.lora.len;
     x->n_ids = 0;
     x->n_computed = x->length = a->n_computed;
     null_hash_init(&x->hash, a->sampling.seed, a->sampling.i_prompt, a->sampling.i_choice,

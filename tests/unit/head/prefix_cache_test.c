@@ -1,0 +1,142 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/random.h"
+#include "head/block_pool.h"
+#include "head/prefix_cache.h"
+
+enum { BT = 16 };
+
+static void check(const struct prefix_cache *c)
+{
+    struct error err;
+    if (!prefix_cache_check(c, &err))
+        fail_msg("%s", err.text);
+}
+
+static void fill(uint32_t *ids, uint32_t first)
+{
+    for (uint32_t i = 0; i < BT; i++)
+        ids[i] = first + i;
+}
+
+static struct prefix_key key_of(struct block_hash parent, uint64_t parent_content,
+                                const uint32_t *ids)
+{
+    return (struct prefix_key){prefix_hash_block(parent, ids, BT), parent, parent_content, ids};
+}
+
+static void hashes_depend_on_salt_adapter_parent_and_ids(void **state)
+{
+    uint32_t a[BT], b[BT];
+    fill(a, 0);
+    fill(b, 1);
+    struct block_hash root = prefix_hash_root(1, STR("")),
+                      h[5] = {
+                          prefix_hash_block(root, a, BT),
+                          prefix_hash_block(root, b, BT),
+                          prefix_hash_block(prefix_hash_root(2, STR("")), a, BT),
+                          prefix_hash_block(prefix_hash_root(1, STR("adapter")), a, BT),
+                          prefix_hash_block(prefix_hash_block(root, b, BT), a, BT),
+                      };
+    for (int i = 0; i < 5; i++)
+        for (int k = 0; k < i; k++)
+            assert_true(h[i].lo != h[k].lo && h[i].hi != h[k].hi);
+}
+
+static void a_hit_is_confirmed_by_ids_and_parent(void **state)
+{
+    struct prefix_cache *c = prefix_cache_new(8, BT);
+    struct block_hash root = prefix_hash_root(0, STR(""));
+    uint32_t a[BT], b[BT];
+    fill(a, 0);
+    fill(b, 100);
+    struct prefix_key first = key_of(root, PREFIX_CONTENT_ROOT, a);
+    uint64_t content = prefix_cache_register(c, 3, &first);
+    assert_int_equal(prefix_cache_find(c, &first), 3);
+    assert_true(prefix_cache_content(c, 3) == content);
+
+    struct prefix_key collision = first; /* the same hash for other tokens */
+    collision.ids = b;
+    assert_int_equal(prefix_cache_find(c, &collision), BLOCK_NONE);
+
+    struct prefix_key second = key_of(first.hash, content, b);
+    prefix_cache_register(c, 5, &second);
+    assert_int_equal(prefix_cache_find(c, &second), 5);
+    second.parent_content = content + 100; /* the same hash below another parent */
+    assert_int_equal(prefix_cache_find(c, &second), BLOCK_NONE);
+    second.parent_content = PREFIX_CONTENT_ANY;
+    assert_int_equal(prefix_cache_find(c, &second), 5);
+    second.parent_hash = root;
+    assert_int_equal(prefix_cache_find(c, &second), BLOCK_NONE);
+    check(c);
+    prefix_cache_free(c);
+}
+
+static void equal_content_is_registered_once_and_a_new_parent_wins(void **state)
+{
+    struct prefix_cache *c = prefix_cache_new(8, BT);
+    uint32_t a[BT];
+    fill(a, 7);
+    struct prefix_key k = key_of(prefix_hash_root(0, STR("")), PREFIX_CONTENT_ROOT, a);
+    uint64_t content = prefix_cache_register(c, 0, &k);
+    assert_true(prefix_cache_register(c, 1, &k) == content);
+    assert_false(prefix_cache_holds(c, 1));
+    assert_int_equal(prefix_cache_count(c), 1);
+    k.parent_content = 55; /* the old parent's block was reused: the old entry cannot be reached */
+    assert_true(prefix_cache_register(c, 2, &k) != content);
+    assert_int_equal(prefix_cache_find(c, &k), 2);
+    assert_false(prefix_cache_holds(c, 0));
+    check(c);
+    prefix_cache_free(c);
+}
+
+static void random_operations_agree_with_a_model(void **state)
+{
+    enum { N = 24, N_KINDS = 40 };
+    struct prefix_cache *c = prefix_cache_new(N, BT);
+    struct block_hash root = prefix_hash_root(9, STR(""));
+    struct rng rng = {4};
+    uint32_t ids[N_KINDS][BT];
+    int held[N]; /* which kind a block holds; -1: none */
+    memset(held, -1, sizeof held);
+    for (uint32_t i = 0; i < N_KINDS; i++)
+        fill(ids[i], i * BT);
+    for (int i = 0; i < 20000; i++) {
+        uint32_t block = (uint32_t)rng_below(&rng, N), kind = (uint32_t)rng_below(&rng, N_KINDS);
+        struct prefix_key k = key_of(root, PREFIX_CONTENT_ROOT, ids[kind]);
+        uint32_t want = BLOCK_NONE;
+        for (uint32_t b = 0; b < N; b++)
+            want = held[b] == (int)kind ? b : want;
+        assert_int_equal(prefix_cache_find(c, &k), want);
+        if (rng_below(&rng, 2)) {
+            prefix_cache_forget(c, block);
+            held[block] = -1;
+        } else if (held[block] == -1) {
+            prefix_cache_register(c, block, &k);
+            held[block] = want == BLOCK_NONE ? (int)kind : -1;
+        }
+        if (i % 100 == 0)
+            check(c);
+    }
+    prefix_cache_reset(c);
+    assert_int_equal(prefix_cache_count(c), 0);
+    check(c);
+    prefix_cache_free(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hashes_depend_on_salt_adapter_parent_and_ids),
+        cmocka_unit_test(a_hit_is_confirmed_by_ids_and_parent),
+        cmocka_unit_test(equal_content_is_registered_once_and_a_new_parent_wins),
+        cmocka_unit_test(random_operations_agree_with_a_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
