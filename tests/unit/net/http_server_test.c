@@ -1,0 +1,372 @@
+/* A real loop and server on loopback; a plain blocking client in a thread plays raw scripts against
+ * it. Handlers: /echo answers the body, /stream N streams until the client is full or N chunks
+ * went, /hold never answers. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include <cmocka.h>
+
+#include "common/base/mem.h"
+#include "common/net/http_server.h"
+
+struct fixture {
+    struct loop *loop;
+    struct http_server *server;
+    struct loop_wakeup *stop;
+    pthread_t client;
+    void (*script)(struct fixture *f);
+    char answer[1 << 16];
+    size_t n_answer;
+    const char *send;
+    int n_aborted, n_chunks, n_drains;
+    bool half_close;
+};
+
+static void fill(struct fixture *f, struct http_request *r)
+{
+    static char chunk[8192];
+    memset(chunk, 'x', sizeof chunk);
+    while (f->n_chunks > 0 && http_stream_room(r) >= sizeof chunk) {
+        http_stream_write(r, (struct str){chunk, sizeof chunk});
+        f->n_chunks--;
+    }
+    if (f->n_chunks == 0)
+        http_stream_end(r);
+}
+
+static void on_request(void *ctx, struct http_request *r)
+{
+    struct fixture *f = ctx;
+    const struct http_header_kv extra = {"X-Extra", "1"};
+    if (str_eq_c(http_path(r), "/stream")) {
+        http_stream_begin(r, 200, "text/event-stream", NULL, 0);
+        fill(f, r);
+    } else if (str_eq_c(http_path(r), "/cut")) {
+        http_stream_begin(r, 200, "text/plain", NULL, 0);
+        http_stream_write(r, STR("part"));
+        http_stream_abort(r);
+    } else if (!str_eq_c(http_path(r), "/hold")) {
+        struct strbuf b;
+        strbuf_init(&b, 0);
+        strbuf_printf(&b, STR_FMT " " STR_FMT "?" STR_FMT " [" STR_FMT "] " STR_FMT,
+                      STR_ARG(http_method(r)), STR_ARG(http_path(r)), STR_ARG(http_query(r)),
+                      STR_ARG(http_header(r, "x-a")), STR_ARG(http_body(r)));
+        http_respond(r, 200, "text/plain", strbuf_str(&b), &extra, 1);
+        strbuf_fini(&b);
+    }
+}
+
+static void on_drain(void *ctx, struct http_request *r)
+{
+    struct fixture *f = ctx;
+    f->n_drains++;
+    fill(f, r);
+}
+
+static void on_abort(void *ctx, struct http_request *r)
+{
+    struct fixture *f = ctx;
+    f->n_aborted++;
+}
+
+static int dial(struct fixture *f)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons(http_server_port(f->server)),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct timeval limit = {.tv_sec = 10};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof a) != 0)
+        return -1;
+    return fd;
+}
+
+/* Sends f->send, then reads until the server closes. */
+static void exchange(struct fixture *f)
+{
+    int fd = dial(f);
+    size_t n = strlen(f->send);
+    f->n_answer = 0;
+    if (send(fd, f->send, n, MSG_NOSIGNAL) != (ssize_t)n)
+        n = 0;
+    if (f->half_close)
+        shutdown(fd, SHUT_WR);
+    for (ssize_t got = 1; got > 0 && f->n_answer < sizeof f->answer - 1;
+         f->n_answer += (size_t)got) {
+        got = recv(fd, f->answer + f->n_answer, sizeof f->answer - 1 - f->n_answer, 0);
+        if (got < 0)
+            got = 0;
+    }
+    f->answer[f->n_answer] = '\0';
+    close(fd);
+}
+
+static void *client_main(void *ctx)
+{
+    struct fixture *f = ctx;
+    f->script(f);
+    loop_wake(f->stop);
+    return NULL;
+}
+
+static void on_stop(void *ctx)
+{
+    struct fixture *f = ctx;
+    http_server_close(f->server);
+    loop_stop(f->loop);
+}
+
+static void run(struct fixture *f, const struct http_limits *limits)
+{
+    struct error err = {0};
+    struct http_options o = {.host = "127.0.0.1", .server_name = "test"};
+    if (limits)
+        o.limits = *limits;
+    struct http_handlers h = {f, on_request, on_drain, on_abort};
+    assert_int_equal(loop_new(&f->loop, &err), STATUS_OK);
+    assert_int_equal(http_server_start(f->loop, &o, &h, &f->server, &err), STATUS_OK);
+    f->stop = loop_wakeup_new(f->loop, on_stop, f);
+    assert_int_equal(pthread_create(&f->client, NULL, client_main, f), 0);
+    loop_run(f->loop);
+    pthread_join(f->client, NULL);
+    loop_free(f->loop);
+}
+
+#define H " HTTP/1.1\r\nHost: t\r\nConnection: close\r\n"
+
+static void raw_requests_get_the_right_answer(void **state)
+{
+    static const struct {
+        const char *name, *send, *status, *body;
+    } cases[] = {
+        {"get", "GET /a?b=c" H "X-A: v\r\n\r\n", "HTTP/1.1 200 OK", "GET /a?b=c [v] "},
+        {"post", "POST /e" H "Content-Length: 3\r\n\r\nabc", "HTTP/1.1 200", "POST /e? [] abc"},
+        {"chunked",
+         "POST /e" H "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n",
+         "HTTP/1.1 200", "[] abcde"},
+        {"http/1.0", "GET /a HTTP/1.0\r\n\r\n", "HTTP/1.1 200", "GET /a? [] "},
+        {"head", "HEAD /a" H "\r\n", "HTTP/1.1 200", NULL},
+        {"upgrade is ignored", "GET /a" H "Upgrade: h2c\r\n\r\n", "HTTP/1.1 200", "GET /a"},
+        {"pipelined", "GET /1 HTTP/1.1\r\nHost: t\r\n\r\nGET /2" H "\r\n", "HTTP/1.1 200",
+         "GET /2"},
+        {"garbage", "\x01\x02\r\n\r\n", "HTTP/1.1 400", "\"error\""},
+        {"no host", "GET /a HTTP/1.1\r\nConnection: close\r\n\r\n", "HTTP/1.1 400", "Host"},
+        {"two hosts", "GET /a" H "Host: u\r\n\r\n", "HTTP/1.1 400", "Host"},
+        {"length and chunked",
+         "POST /e" H "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+         "HTTP/1.1 400", "\"error\""},
+        {"two lengths", "POST /e" H "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
+         "HTTP/1.1 400", "\"error\""},
+        {"bad length", "POST /e" H "Content-Length: -3\r\n\r\n", "HTTP/1.1 400", "\"error\""},
+        {"http/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP/1.1 ", "\"error\""},
+        {"connect", "CONNECT a:1" H "\r\n", "HTTP/1.1 405", "CONNECT"},
+        {"body too large", "POST /e" H "Content-Length: 999999\r\n\r\n", "HTTP/1.1 413",
+         "\"code\":413"},
+        {"chunk too large", "POST /e" H "Transfer-Encoding: chunked\r\n\r\nfffff\r\n",
+         "HTTP/1.1 413", "\"code\":413"},
+        {"expect", "POST /e" H "Expect: 100-continue\r\nContent-Length: 1\r\n\r\na", "HTTP/1.1 ",
+         "POST /e? [] a"},
+        {"other expectation", "POST /e" H "Expect: tea\r\nContent-Length: 1\r\n\r\na",
+         "HTTP/1.1 417", "\"error\""},
+        {"cut stream", "GET /cut" H "\r\n", "HTTP/1.1 200", "part"},
+    };
+    const struct http_limits limits = {.max_body_bytes = 1000};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fixture *f = mem_zalloc(sizeof *f);
+        f->script = exchange;
+        f->send = cases[i].send;
+        run(f, &limits);
+        if (strncmp(f->answer, cases[i].status, strlen(cases[i].status)) != 0 ||
+            (cases[i].body && !strstr(f->answer, cases[i].body)))
+            fail_msg("%s: got:\n%s", cases[i].name, f->answer);
+        if (!cases[i].body)
+            assert_string_equal(strstr(f->answer, "\r\n\r\n"), "\r\n\r\n");
+        mem_free(f);
+    }
+}
+
+static void headers_are_bounded(void **state)
+{
+    struct fixture *f = mem_zalloc(sizeof *f);
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    strbuf_append_c(&b, "GET /a" H);
+    for (int i = 0; i < 200; i++)
+        strbuf_printf(&b, "X-%d: y\r\n", i);
+    strbuf_append_c(&b, "\r\n");
+    f->script = exchange;
+    f->send = b.ptr;
+    run(f, NULL);
+    assert_memory_equal(f->answer, "HTTP/1.1 431", 12);
+    strbuf_reset(&b);
+    strbuf_append_c(&b, "GET /");
+    for (int i = 0; i < 5000; i++)
+        strbuf_append_c(&b, "0123456789");
+    strbuf_append_c(&b, H "\r\n");
+    f->send = b.ptr;
+    run(f, NULL);
+    assert_memory_equal(f->answer, "HTTP/1.1 431", 12);
+    strbuf_fini(&b);
+    mem_free(f);
+}
+
+static void slow_requests_end_by_their_deadlines(void **state)
+{
+    static const struct {
+        const char *send, *status;
+    } cases[] = {
+        {"GET /a HTTP/1.1\r\nHo", "HTTP/1.1 408"},
+        {"POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\nab", "HTTP/1.1 408"},
+        {"", ""}, /* a connection that never speaks is closed without a word */
+    };
+    const struct http_limits limits = {.header_timeout_ms = 50, .body_timeout_ms = 50};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fixture *f = mem_zalloc(sizeof *f);
+        f->script = exchange;
+        f->send = cases[i].send;
+        run(f, &limits);
+        assert_memory_equal(f->answer, cases[i].status, strlen(cases[i].status));
+        mem_free(f);
+    }
+}
+
+static void leave_early(struct fixture *f)
+{
+    int fd = dial(f);
+    const char *text = "GET /hold HTTP/1.1\r\nHost: t\r\n\r\n";
+    if (send(fd, text, strlen(text), MSG_NOSIGNAL) < 0)
+        abort();
+    usleep(50000);
+    close(fd);
+    for (int i = 0; i < 200 && f->n_aborted == 0; i++)
+        usleep(10000);
+}
+
+static void a_client_that_leaves_is_an_abort(void **state)
+{
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = leave_early;
+    run(f, NULL);
+    assert_int_equal(f->n_aborted, 1);
+    mem_free(f);
+}
+
+static void read_slowly(struct fixture *f)
+{
+    int fd = dial(f);
+    static char buf[1 << 16];
+    if (send(fd, f->send, strlen(f->send), MSG_NOSIGNAL) < 0)
+        abort();
+    usleep(100000);
+    for (ssize_t got = 1; got > 0;) {
+        got = recv(fd, buf, sizeof buf, 0);
+        if (got > 0)
+            f->n_answer += (size_t)got;
+    }
+    close(fd);
+}
+
+static void a_stream_waits_for_a_slow_reader(void **state)
+{
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = read_slowly;
+    f->send = "GET /stream" H "\r\n";
+    f->n_chunks = 2000; /* 16 MB: more than the socket buffers hold */
+    const struct http_limits limits = {.stream_high_water_bytes = 64 << 10};
+    run(f, &limits);
+    assert_true(f->n_answer > 2000u * 8192u);
+    assert_true(f->n_drains > 0);
+    assert_int_equal(f->n_aborted, 0);
+    mem_free(f);
+}
+
+static void never_read(struct fixture *f)
+{
+    int fd = dial(f);
+    if (send(fd, f->send, strlen(f->send), MSG_NOSIGNAL) < 0)
+        abort();
+    for (int i = 0; i < 300 && f->n_aborted == 0; i++)
+        usleep(10000);
+    close(fd);
+}
+
+static void a_reader_that_stalls_is_aborted(void **state)
+{
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = never_read;
+    f->send = "GET /stream" H "\r\n";
+    f->n_chunks = 4000;
+    const struct http_limits limits = {.write_stall_ms = 100};
+    run(f, &limits);
+    assert_int_equal(f->n_aborted, 1);
+    mem_free(f);
+}
+
+static void many_connections(struct fixture *f)
+{
+    int fds[6];
+    for (int i = 0; i < 6; i++)
+        fds[i] = dial(f);
+    usleep(50000);
+    f->n_answer = 0;
+    for (int i = 4; i < 6; i++) {
+        ssize_t got = recv(fds[i], f->answer + f->n_answer, sizeof f->answer - 1 - f->n_answer, 0);
+        f->n_answer += got > 0 ? (size_t)got : 0;
+    }
+    for (int i = 0; i < 6; i++)
+        close(fds[i]);
+}
+
+static void connections_over_the_limit_are_refused(void **state)
+{
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = many_connections;
+    const struct http_limits limits = {.max_connections = 4};
+    run(f, &limits);
+    assert_memory_equal(f->answer, "HTTP/1.1 503", 12);
+    mem_free(f);
+}
+
+static void a_port_in_use_is_named(void **state)
+{
+    struct loop *l;
+    struct error err = {0};
+    struct http_server *a, *b;
+    struct http_handlers h = {NULL, on_request, on_drain, on_abort};
+    assert_int_equal(loop_new(&l, &err), STATUS_OK);
+    struct http_options o = {.host = "127.0.0.1"};
+    assert_int_equal(http_server_start(l, &o, &h, &a, &err), STATUS_OK);
+    o.port = http_server_port(a);
+    assert_int_equal(http_server_start(l, &o, &h, &b, &err), STATUS_EXISTS);
+    assert_non_null(strstr(err.text, "in use"));
+    o.host = "not-an-address";
+    assert_int_equal(http_server_start(l, &o, &h, &b, &err), STATUS_INVALID);
+    http_server_stop_accepting(a);
+    http_server_close(a);
+    loop_free(l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(raw_requests_get_the_right_answer),
+        cmocka_unit_test(headers_are_bounded),
+        cmocka_unit_test(slow_requests_end_by_their_deadlines),
+        cmocka_unit_test(a_client_that_leaves_is_an_abort),
+        cmocka_unit_test(a_stream_waits_for_a_slow_reader),
+        cmocka_unit_test(a_reader_that_stalls_is_aborted),
+        cmocka_unit_test(connections_over_the_limit_are_refused),
+        cmocka_unit_test(a_port_in_use_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
