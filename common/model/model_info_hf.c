@@ -33,8 +33,8 @@ static enum status read_whole(const char *path, int fd, struct strbuf *out, stru
 }
 
 /* NOT_FOUND when there is no such file. *out is the caller's to release. */
-static enum status load_json(const struct model_info *m, const char *file, json_t **out,
-                             struct error *err)
+static enum status load_json(const struct model_info *m, const char *file, size_t flags,
+                             json_t **out, struct error *err)
 {
     char path[PATH_MAX];
     int n = snprintf(path, sizeof path, "%s/%s", m->path, file);
@@ -50,7 +50,7 @@ static enum status load_json(const struct model_info *m, const char *file, json_
     enum status s = read_whole(path, fd, &text, err);
     close(fd);
     if (s == STATUS_OK) {
-        *out = json_loadb(strbuf_str(&text).ptr, text.len, JSON_REJECT_DUPLICATES, &why);
+        *out = json_loadb(strbuf_str(&text).ptr, text.len, flags | JSON_REJECT_DUPLICATES, &why);
         if (!*out)
             s = error_set(err, STATUS_INVALID, "%s:%d: %s", path, why.line, why.text);
         else if (!json_is_object(*out))
@@ -164,13 +164,13 @@ static enum status read_tokenizer_config(struct model_info *m, const json_t *roo
     return STATUS_OK;
 }
 
-static enum status read_optional(struct model_info *m, const char *file,
+static enum status read_optional(struct model_info *m, const char *file, size_t flags,
                                  enum status (*read_it)(struct model_info *, const json_t *,
                                                         struct error *),
                                  struct error *err)
 {
     json_t *root = NULL;
-    enum status s = load_json(m, file, &root, err);
+    enum status s = load_json(m, file, flags, &root, err);
     if (s == STATUS_OK)
         s = read_it(m, root, err);
     else if (s == STATUS_NOT_FOUND)
@@ -182,12 +182,14 @@ static enum status read_optional(struct model_info *m, const char *file,
 enum status model_info_read_hf(struct model_info *m, struct error *err)
 {
     json_t *config = NULL;
-    TRY(load_json(m, "config.json", &config, err));
+    TRY(load_json(m, "config.json", 0, &config, err));
     enum status s = read_config(m, config, err);
     json_decref(config);
     if (s == STATUS_OK)
-        s = read_optional(m, "generation_config.json", add_eos_ids, err);
+        s = read_optional(m, "generation_config.json", 0, add_eos_ids, err);
     if (s == STATUS_OK)
-        s = read_optional(m, "tokenizer_config.json", read_tokenizer_config, err);
+        /* model_max_length is often 10^30 as an integer, too long for one */
+        s = read_optional(m, "tokenizer_config.json", JSON_DECODE_INT_AS_REAL,
+                          read_tokenizer_config, err);
     return s;
 }
