@@ -254,11 +254,9 @@ size_t http_stream_room(const struct http_request *r)
     uint64_t high = c->server->limits.stream_high_water_bytes;
     if (c->state != CONN_STREAMING)
         return 0;
-    if (c->queued_bytes >= high) {
-        c->wants_drain = true;
-        return 0;
-    }
-    return (size_t)(high - c->queued_bytes);
+    if (c->queued_bytes > high / 2)
+        c->wants_drain = true; /* the caller may find this too little and wait */
+    return c->queued_bytes < high ? (size_t)(high - c->queued_bytes) : 0;
 }
 
 void http_stream_write(struct http_request *r, struct str chunk)

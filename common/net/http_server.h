@@ -5,7 +5,8 @@
  * A request is handed over whole (headers and body, both bounded). The handler keeps the pointer
  * until it has answered or on_abort told it that the client is gone; after either the pointer is
  * dead. Streaming is pull-based: after http_stream_begin, write at most what http_stream_room
- * allows; on_drain tells when there is room again. Every wait has a deadline. Loop thread only. */
+ * allows; once it has answered less than half of the high water, on_drain tells when at least half
+ * is free again. Every wait has a deadline. Loop thread only. */
 #include "common/base/str.h"
 #include "common/net/loop.h"
 
