@@ -139,6 +139,10 @@ static void on_written(uv_write_t *req, int rc)
         arm(c, c->server->limits.write_stall_ms); /* it moves */
     else if (c->state == CONN_STREAMING)
         uv_timer_stop(&c->deadline);
+    if (c->queued_bytes == 0 && c->state == CONN_LINGERING) {
+        uv_shutdown(&c->shutdown, (uv_stream_t *)&c->tcp, NULL); /* that was all; we still read */
+        return;
+    }
     if (c->queued_bytes == 0 && c->state == CONN_FLUSHING) {
         after_flush(c);
         return;

@@ -36,6 +36,7 @@ struct conn {
     enum conn_state state;
     uv_tcp_t tcp;
     uv_timer_t deadline;
+    uv_shutdown_t shutdown;
     uint32_t open_handles;
     struct http_parser *parser;
     struct strbuf pending; /* read behind a request that is not answered yet */
