@@ -1,0 +1,242 @@
+#include "tests/model/explore.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "common/base/random.h"
+
+#define DEPTH_MAX    4096u
+#define CLOSURE_MAX  4000u
+#define CLOSURE_EACH 64u /* one in so many states is also followed to its end without faults */
+
+/* ---- the set of states that were seen -----------------------------------------------------------
+ */
+
+struct seen {
+    uint64_t *at;
+    uint64_t n, cap;
+};
+
+static bool seen_put(uint64_t *at, uint64_t cap, uint64_t v)
+{
+    uint64_t i = v & (cap - 1);
+    while (at[i] != 0 && at[i] != v)
+        i = (i + 1) & (cap - 1);
+    bool is_new = at[i] == 0;
+    at[i] = v;
+    return is_new;
+}
+
+static bool seen_add(struct seen *s, uint64_t v)
+{
+    v += v == 0;
+    if (2 * s->n >= s->cap) {
+        uint64_t cap = s->cap ? 2 * s->cap : 1024;
+        uint64_t *at = mem_array(cap, sizeof *at);
+        for (uint64_t i = 0; i < s->cap; i++) {
+            if (s->at[i] != 0)
+                seen_put(at, cap, s->at[i]);
+        }
+        mem_free(s->at);
+        s->at = at;
+        s->cap = cap;
+    }
+    bool is_new = seen_put(s->at, s->cap, v);
+    s->n += is_new;
+    return is_new;
+}
+
+/* ---- paths
+ * ---------------------------------------------------------------------------------------- */
+
+struct path {
+    struct action at[DEPTH_MAX];
+    uint32_t n;
+};
+
+static void print_violation(const struct world *w, const struct path *p)
+{
+    char text[48];
+    printf("VIOLATION: %s\n", world_violation(w));
+    for (uint32_t i = 0; i < p->n; i++) {
+        action_text(p->at[i], text);
+        printf("%4u %s\n", i + 1, text);
+    }
+    fflush(stdout);
+}
+
+static struct world *replay(const struct world_config *c, const struct path *p, uint32_t n)
+{
+    struct world *w = world_new(c);
+    for (uint32_t i = 0; i < n; i++)
+        world_apply(w, p->at[i]);
+    return w;
+}
+
+/* Goes on from w, without faults and choosing at random, until nothing can happen any more. */
+static bool run_to_end(struct world *w, struct path *p, struct rng *rng, struct explore_result *out)
+{
+    struct action list[WORLD_ACTIONS_MAX];
+    uint32_t limit = p->n + CLOSURE_MAX < DEPTH_MAX ? p->n + CLOSURE_MAX : DEPTH_MAX;
+    while (!world_is_stable(w)) {
+        uint32_t n = world_enabled(w, list), n_progress = 0;
+        while (n_progress < n && list[n_progress].kind < ACT_FAULTS)
+            n_progress++;
+        if (n_progress == 0 || p->n == limit) {
+            print_violation(w, p);
+            printf("no end after %u actions without a fault\n", p->n);
+            return false;
+        }
+        p->at[p->n] = list[rng_below(rng, n_progress)];
+        out->n_actions++;
+        if (!world_apply(w, p->at[p->n++])) {
+            print_violation(w, p);
+            return false;
+        }
+    }
+    out->n_ends++;
+    return true;
+}
+
+/* ---- every interleaving
+ * --------------------------------------------------------------------------- */
+
+struct level {
+    struct action list[WORLD_ACTIONS_MAX];
+    uint32_t n, next;
+};
+
+struct search {
+    const struct world_config *c;
+    struct explore_result out;
+    struct seen seen;
+    struct level *levels; /* [DEPTH_MAX] */
+    struct path path;
+    struct world *world; /* at path.at[0..at) */
+    uint32_t at;
+    struct rng rng;
+};
+
+static void go_to(struct search *s, uint32_t depth)
+{
+    if (s->world && s->at == depth)
+        return;
+    if (s->world)
+        world_free(s->world);
+    s->world = replay(s->c, &s->path, depth);
+    s->at = depth;
+    s->out.n_replays++;
+}
+
+/* The state the world is in is new: false ends the search. */
+static bool enter_state(struct search *s)
+{
+    s->out.n_states++;
+    s->out.n_ends += world_is_stable(s->world);
+    struct level *l = &s->levels[s->path.n];
+    l->n = world_enabled(s->world, l->list);
+    l->next = 0;
+    if (s->path.n > s->out.depth)
+        s->out.depth = s->path.n;
+    if (s->out.n_states % CLOSURE_EACH != 0)
+        return true;
+    uint32_t depth = s->path.n;
+    bool ok = run_to_end(s->world, &s->path, &s->rng, &s->out);
+    s->path.n = depth;
+    s->at = UINT32_MAX; /* it went on: rebuild before the next step */
+    return ok;
+}
+
+static bool search_step(struct search *s)
+{
+    struct level *l = &s->levels[s->path.n];
+    go_to(s, s->path.n);
+    s->path.at[s->path.n] = l->list[l->next++];
+    s->out.n_actions++;
+    bool ok = world_apply(s->world, s->path.at[s->path.n]);
+    s->path.n++;
+    s->at++;
+    if (!ok) {
+        print_violation(s->world, &s->path);
+        return false;
+    }
+    if (s->path.n + 1 >= DEPTH_MAX || !seen_add(&s->seen, world_fingerprint(s->world))) {
+        s->path.n--; /* been here: the world is rebuilt when it is needed again */
+        return true;
+    }
+    return enter_state(s);
+}
+
+struct explore_result explore_all(const struct world_config *c, uint64_t max_states)
+{
+    struct search s = {.c = c, .rng = {.state = 1}};
+    s.levels = mem_array(DEPTH_MAX, sizeof *s.levels);
+    go_to(&s, 0);
+    seen_add(&s.seen, world_fingerprint(s.world));
+    s.out.ok = enter_state(&s);
+    while (s.out.ok && (max_states == 0 || s.out.n_states < max_states)) {
+        struct level *l = &s.levels[s.path.n];
+        if (l->next < l->n) {
+            s.out.ok = search_step(&s);
+            continue;
+        }
+        if (s.path.n == 0) {
+            s.out.complete = true;
+            break;
+        }
+        s.path.n--;
+    }
+    world_free(s.world);
+    mem_free(s.levels);
+    mem_free(s.seen.at);
+    return s.out;
+}
+
+/* ---- random walks
+ * --------------------------------------------------------------------------------- */
+
+static bool walk(const struct world_config *c, struct rng *rng, struct path *p,
+                 struct explore_result *out)
+{
+    struct world *w = world_new(c);
+    struct action list[WORLD_ACTIONS_MAX];
+    uint32_t n_steps = 20 + (uint32_t)rng_below(rng, 300);
+    bool ok = true;
+    p->n = 0;
+    while (ok && p->n < n_steps) {
+        uint32_t n = world_enabled(w, list), n_progress = 0;
+        while (n_progress < n && list[n_progress].kind < ACT_FAULTS)
+            n_progress++;
+        if (n == 0)
+            break;
+        bool fault = n > n_progress && (n_progress == 0 || rng_below(rng, 12) == 0);
+        p->at[p->n] = fault ? list[n_progress + rng_below(rng, n - n_progress)]
+                            : list[rng_below(rng, n_progress)];
+        out->n_actions++;
+        out->n_states++;
+        ok = world_apply(w, p->at[p->n++]);
+        if (!ok)
+            print_violation(w, p);
+    }
+    ok = ok && run_to_end(w, p, rng, out);
+    if (p->n > out->depth)
+        out->depth = p->n;
+    world_free(w);
+    return ok;
+}
+
+struct explore_result explore_random(const struct world_config *c, uint64_t seed, uint32_t n_walks)
+{
+    struct explore_result out = {.ok = true};
+    struct path *p = mem_alloc(sizeof *p);
+    for (uint32_t i = 0; i < n_walks && out.ok; i++) {
+        struct rng rng = {.state = seed + i};
+        out.ok = walk(c, &rng, p, &out);
+        if (!out.ok)
+            printf("seed %llu, %u requests, %u tokens, %u faults\n", (unsigned long long)(seed + i),
+                   c->n_requests, c->n_tokens, c->n_faults);
+    }
+    mem_free(p);
+    return out;
+}

@@ -1,0 +1,77 @@
+/* What CI explores: complete small worlds, a bounded part of larger ones, and random walks.
+ * COX_MODEL_STATES=N and COX_MODEL_WALKS=N go deeper; COX_MODEL_SEED=N starts the walks elsewhere.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "tests/model/explore.h"
+
+static uint64_t from_env(const char *name, uint64_t otherwise)
+{
+    const char *s = getenv(name);
+    return s ? strtoull(s, NULL, 10) : otherwise;
+}
+
+static void report(const char *what, const struct explore_result *r, uint64_t start_ns)
+{
+    printf("%-28s %8llu states %9llu actions %7llu ends, depth %u, %s, %.1f s\n", what,
+           (unsigned long long)r->n_states, (unsigned long long)r->n_actions,
+           (unsigned long long)r->n_ends, r->depth, r->complete ? "complete" : "bounded",
+           (double)(clock_mono_ns() - start_ns) / 1e9);
+    fflush(stdout);
+    assert_true(r->ok);
+    assert_true(r->n_ends > 0);
+}
+
+static void explore_no_fault(void **state)
+{
+    struct world_config c = {.n_requests = 1, .n_tokens = 2};
+    uint64_t start = clock_mono_ns();
+    struct explore_result r = explore_all(&c, from_env("COX_MODEL_STATES", 20000));
+    report("1 request, no fault", &r, start);
+}
+
+static void explore_one_fault(void **state)
+{
+    for (uint32_t kind = ACT_FAULTS; kind < ACT_KIND_COUNT; kind++) {
+        struct world_config c = {
+            .n_requests = 1, .n_tokens = 2, .n_faults = 1, .fault_mask = 1u << kind};
+        char name[48];
+        action_text((struct action){(uint8_t)kind, WORLD_HEAD}, name);
+        uint64_t start = clock_mono_ns();
+        struct explore_result r = explore_all(&c, from_env("COX_MODEL_STATES", 4000));
+        report(name, &r, start);
+    }
+}
+
+static void explore_walks(void **state)
+{
+    uint64_t seed = from_env("COX_MODEL_SEED", 1);
+    uint32_t n = (uint32_t)from_env("COX_MODEL_WALKS", 500);
+    for (uint32_t faults = 0; faults <= 8; faults += 4) {
+        struct world_config c = {.n_requests = 2, .n_tokens = 4, .n_faults = faults};
+        char name[48];
+        snprintf(name, sizeof name, "walks, %u faults", faults);
+        uint64_t start = clock_mono_ns();
+        struct explore_result r = explore_random(&c, seed, n);
+        report(name, &r, start);
+    }
+}
+
+int main(void)
+{
+    log_init("model", LOG_LEVEL_COUNT, LOG_LOGFMT);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(explore_no_fault),
+        cmocka_unit_test(explore_one_fault),
+        cmocka_unit_test(explore_walks),
+    };
+    return cmocka_run_group_tests_name("model", tests, NULL, NULL);
+}

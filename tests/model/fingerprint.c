@@ -1,0 +1,171 @@
+/* A hash over everything that decides what can happen next: protocol states, what is in flight,
+ * ages of timers in ticks, tokens. Left out: counters, texts, and numbers that only name things
+ * (session and routing ids are replaced by whether they are the receiver's current ones). The
+ * scheduler's inner state enters through the plans it made in this epoch, which determine it. */
+#include <string.h>
+#include <xxhash.h>
+
+#include "common/base/clock.h"
+#include "head/core_internal.h"
+#include "tests/model/world_internal.h"
+
+struct mix {
+    uint64_t h;
+};
+
+static void put(struct mix *m, uint64_t v)
+{
+    m->h = XXH3_64bits_withSeed(&v, sizeof v, m->h);
+}
+
+static void put_age(struct mix *m, const struct world *w, uint64_t then_ns)
+{
+    put(m, then_ns == 0 ? UINT64_MAX : (w->now_ns - then_ns) / (HEAD_TICK_MS * NS_PER_MS));
+}
+
+/* seq and session relative to the reader's own. */
+static void put_queue(struct mix *m, const struct frame_queue *q, uint64_t session, uint64_t seq)
+{
+    put(m, q->n);
+    for (uint32_t i = 0; i < q->n; i++) {
+        struct frame_header h = {0};
+        struct str f = {q->at[i].ptr, q->at[i].len};
+        if (frame_parse_header(f, &h, NULL) != STATUS_OK)
+            continue;
+        put(m, h.type);
+        put(m, h.session == session ? h.seq - seq : UINT64_MAX);
+        if (h.type != MSG_WELCOME && h.type != MSG_HEARTBEAT)
+            put(m, XXH3_64bits(f.ptr + FRAME_HEADER_BYTES, f.len - FRAME_HEADER_BYTES));
+    }
+}
+
+static const struct peer *peer_of(const struct world *w, const struct proc *p, uint32_t who)
+{
+    enum peer_role role = who == WORLD_GATEWAY ? ROLE_GATEWAY : ROLE_WORKER;
+    return w->core ? peers_find_instance(&w->core->peers, role, p->instance) : NULL;
+}
+
+static void put_proc(struct mix *m, const struct world *w, uint32_t who)
+{
+    const struct proc *p = &w->procs[who];
+    const struct peer *x = peer_of(w, p, who);
+    put(m, p->alive | p->cut << 1 | p->state << 2);
+    put(m, p->term_seen);
+    put_age(m, w, p->heard_ns);
+    put(m, x ? 1 | x->open << 1 | x->suspect << 2 : 0);
+    if (x) {
+        put_age(m, w, x->heard_ns);
+        put(m, x->told_term);
+        put(m, x->open && x->link.session == p->link.session);
+    }
+    put_queue(m, &p->to_head, x && x->open ? x->link.session : 0, x ? x->link.seq_in : 0);
+    put_queue(m, &p->stale, x && x->open ? x->link.session : 0, x ? x->link.seq_in : 0);
+    put_queue(m, &p->to_peer, p->link.session, p->link.seq_in);
+}
+
+static void put_rank(struct mix *m, const struct rank *r)
+{
+    const struct rank_state *s = &r->state;
+    put(m, s->phase | s->gap_sent << 4 | s->form_pending << 5 | s->join_pending << 6 |
+               r->joining << 7 | r->aborting << 8 | (uint64_t)s->n_answers << 16);
+    put(m, s->term_seen);
+    put(m, s->term_epoch);
+    put(m, s->comm_epoch);
+    put(m, s->step_received);
+    put(m, s->step_executed);
+    put(m, r->n_plans);
+    for (uint32_t i = 0; i < s->n_answers; i++)
+        put(m, s->answers[i]);
+}
+
+static void put_worker(struct mix *m, const struct world *w, const struct worker *x)
+{
+    put(m, x->peer->instance);
+    put(m, x->todo | x->formed << 3 | x->aborted << 4 | x->plan_unsent << 5 | x->busy << 6);
+    put(m, x->abort_epoch);
+    put(m, x->held_epoch);
+    put(m, x->held_epoch ? x->held_position : 0);
+    put(m, x->group ? x->position + 1 : 0);
+    if (x->abort_epoch)
+        put_age(m, w, x->abort_since_ns);
+    if (x->held_epoch)
+        put_age(m, w, x->held_since_ns);
+    put(m, x->step_received);
+    put(m, x->step_executed);
+}
+
+static void put_group(struct mix *m, const struct world *w, const struct group *g)
+{
+    put(m, g->id << 8 | g->state);
+    put(m, g->epoch);
+    put(m, g->n_failures);
+    if (g->state == GROUP_WAITING) {
+        put_age(m, w, g->waiting_since_ns);
+        put(m, g->retry_at_ns > w->now_ns ? g->retry_at_ns - w->now_ns : 0);
+    } else if (g->state != GROUP_READY && g->state != GROUP_ABORTING) {
+        put(m, g->deadline_ns - w->now_ns);
+    }
+}
+
+static void put_core(struct mix *m, const struct world *w)
+{
+    const struct head_core *h = w->core;
+    put(m, h->cluster.term);
+    put(m, h->cluster.highest_term_seen);
+    put(m, h->cluster.n_epochs);
+    for (const struct worker *x = h->cluster.workers; x; x = x->next)
+        put_worker(m, w, x);
+    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+        const struct lane *l = &h->lanes[i];
+        if (h->cluster.groups[i])
+            put_group(m, w, h->cluster.groups[i]);
+        if (!l->scheduler)
+            continue;
+        put(m, l->plan_pending);
+        put(m, l->last_step);
+        put(m, l->last_result);
+        put(m, XXH3_64bits(l->plan.ptr, l->plan.len > 32 ? 0 : l->plan.len));
+        if (l->plan.len > FRAME_HEADER_BYTES)
+            put(m, XXH3_64bits(l->plan.ptr + FRAME_HEADER_BYTES, l->plan.len - FRAME_HEADER_BYTES));
+    }
+    for (uint32_t i = 0; i < w->config.n_requests; i++) {
+        const struct request *r = request_table_find(h->requests, (struct request_id){7, i}, 0);
+        put(m, r ? r->state + 1 : 0);
+        if (!r)
+            continue;
+        put(m, r->attempt);
+        put(m, r->n_ids);
+        put(m, r->n_delivered);
+        put(m, r->i_group);
+        put(m, r->in_outbox);
+        const struct gateway *g = h->gateways[r->i_gateway];
+        put(m, g && r->gateway_session == g->session);
+    }
+    const struct gateway *g = h->gateways[0];
+    if (g && !g->peer)
+        put_age(m, w, g->lost_ns);
+    else if (g)
+        put(m, g->was_swept);
+}
+
+uint64_t world_fingerprint(const struct world *w)
+{
+    struct mix m = {.h = w->n_faults};
+    put(&m, w->stable);
+    put(&m, w->max_exec_epoch);
+    for (uint32_t i = 0; i < WORLD_PEERS; i++)
+        put_proc(&m, w, i);
+    for (uint32_t i = 0; i < WORLD_RANKS; i++) {
+        if (w->procs[i].alive)
+            put_rank(&m, &w->ranks[i]);
+    }
+    for (uint32_t i = 0; i < w->config.n_requests; i++) {
+        const struct client_request *r = &w->requests[i];
+        put(&m, r->stream.phase);
+        put(&m, r->stream.attempt);
+        put(&m, r->stream.n_received);
+    }
+    if (w->core)
+        put_core(&m, w);
+    return m.h;
+}

@@ -1,0 +1,67 @@
+#pragma once
+/* A whole cluster in one struct: the real head core, the real rank states, the gateway's real
+ * stream states, and between them links that keep their order but are interleaved at will. Nothing
+ * moves by itself: what could happen next is a list of actions, and one is chosen by whoever
+ * explores. Time passes only when nothing else can happen, or as part of a fault. Every action is
+ * checked: the properties are listed in world.c. One world is one path; it is rebuilt by replaying.
+ */
+#include "gateway/stream_state.h"
+#include "head/core.h"
+#include "tests/sim/sim_rank.h"
+#include "worker/rank_state.h"
+
+#define WORLD_RANKS    2u
+#define WORLD_GATEWAY  2u /* the peer after the ranks */
+#define WORLD_PEERS    3u
+#define WORLD_HEAD     3u /* as "who" of an action */
+#define WORLD_REQUESTS 2u
+#define WORLD_TOKENS   8u /* most generated tokens of a request */
+
+enum action_kind {
+    /* the cluster goes on */
+    ACT_TO_HEAD, /* the oldest frame of peer `who` arrives */
+    ACT_STALE,   /* the same, from the connection it had before */
+    ACT_TO_PEER,
+    ACT_JOINED,  /* rank `who` has its communicator */
+    ACT_ABORTED, /* rank `who` has none any more */
+    ACT_EXECUTE, /* rank `who` runs its oldest plan */
+    ACT_RESTART, /* a dead process is started again */
+    ACT_TIME,    /* nothing else can happen: the clock goes on to the next thing that does */
+    ACT_FAULTS,  /* the kinds after this one are faults */
+    ACT_KILL = ACT_FAULTS,
+    ACT_LINK_LOST, /* both directions, seen by the peer at once */
+    ACT_SILENCE,   /* both directions, seen by nobody: only time-outs tell */
+    ACT_HELLO_AGAIN,
+    ACT_DROP_TO_HEAD,
+    ACT_DROP_TO_PEER,   /* one frame */
+    ACT_REPEAT_TO_HEAD, /* one frame arrives twice */
+    ACT_JOIN_FAILED,
+    ACT_COMM_ERROR,
+    ACT_GAP,   /* rank `who` refuses what it was sent */
+    ACT_PAUSE, /* the head stands still for 3 s */
+    ACT_KIND_COUNT
+};
+struct action {
+    uint8_t kind, who;
+};
+#define WORLD_ACTIONS_MAX 64u
+
+struct world_config {
+    uint32_t n_requests, n_tokens;
+    uint32_t n_faults;   /* budget */
+    uint32_t fault_mask; /* bit per kind; 0: all */
+};
+
+struct world;
+struct world *world_new(const struct world_config *c);
+void world_free(struct world *w);
+/* What can happen now; faults only while the budget lasts. Returns how many. */
+uint32_t world_enabled(const struct world *w, struct action out[WORLD_ACTIONS_MAX]);
+/* False: a property is violated; world_violation says which. */
+bool world_apply(struct world *w, struct action a);
+const char *world_violation(const struct world *w);
+/* Nothing but faults can ever happen again. */
+bool world_is_stable(const struct world *w);
+/* Equal for states that behave alike from now on. */
+uint64_t world_fingerprint(const struct world *w);
+void action_text(struct action a, char out[48]);
