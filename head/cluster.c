@@ -88,8 +88,7 @@ static void copy_str(char *out, size_t size, struct str s)
     out[n] = '\0';
 }
 
-enum status cluster_check_hello(const struct cluster *c, const struct msg_hello *h,
-                                struct error *err)
+enum status cluster_check_hello(const struct msg_hello *h, struct error *err)
 {
     const struct worker_info *i = &h->worker;
     if (!h->has_worker)
@@ -109,10 +108,6 @@ enum status cluster_check_hello(const struct cluster *c, const struct msg_hello 
         return error_set(err, STATUS_INVALID, "max_model_len 0");
     if (i->term_epoch != 0 && (i->rank >= CLUSTER_MAX_WORLD || i->stage >= CLUSTER_MAX_WORLD))
         return error_set(err, STATUS_INVALID, "rank %u of stage %u", i->rank, i->stage);
-    if ((i->tp != 0 && i->tp != c->config.tp) || (i->pp != 0 && i->pp != c->config.pp))
-        return error_set(err, STATUS_INVALID,
-                         "the worker was started for tp=%u pp=%u, the head for tp=%u pp=%u", i->tp,
-                         i->pp, c->config.tp, c->config.pp);
     return STATUS_OK;
 }
 
@@ -184,8 +179,9 @@ static void take_reported_epoch(struct cluster *c, struct worker *w, const struc
     }
     uint32_t position = i->stage * c->config.tp + i->rank;
     struct group *g = group_find(c, i->group_id);
-    bool fits = i->rank < c->config.tp && i->stage < c->config.pp &&
-                (!g || g->state == GROUP_WAITING) && !cluster_owns_term(c, i->term_epoch);
+    bool fits = i->rank < c->config.tp && i->stage < c->config.pp && i->tp == c->config.tp &&
+                i->pp == c->config.pp && (!g || g->state == GROUP_WAITING) &&
+                !cluster_owns_term(c, i->term_epoch);
     if (!fits) {
         worker_abort_alone(c, w, i->term_epoch, "its epoch is over");
         return;

@@ -91,7 +91,7 @@ static void on_hello(struct head_core *h, const struct peers_input *in, const st
 {
     struct error err = {0};
     if (m->role == ROLE_WORKER) {
-        enum status s = cluster_check_hello(&h->cluster, m, &err);
+        enum status s = cluster_check_hello(m, &err);
         if (s != STATUS_OK) {
             peers_refuse(&h->peers, in->from, s, err.text, h->now_ns);
             return;

@@ -1,0 +1,252 @@
+#include "head/admin_api.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "common/net/admin.h"
+#include "head/admin_json.h"
+#include "head/dashboard.h"
+#include "head/head_metrics.h"
+#include "head/options.h"
+
+struct admin_api {
+    struct loop *loop;
+    struct http_server *server;
+    struct head_core *core;
+    struct head_metrics *metrics;
+    struct admin_options common;
+    const char *key;
+    char host[256];
+};
+
+/* ---- answers
+ * -------------------------------------------------------------------------------------- */
+
+static void answer_json(struct http_request *r, int status, json_t *owned)
+{
+    static const struct http_header_kv headers[] = {{"Cache-Control", "no-store"}};
+    char *text = json_dumps(owned, JSON_COMPACT | JSON_ENSURE_ASCII);
+    json_decref(owned);
+    http_respond(r, status, "application/json", str_from(text), headers, 1);
+    free(text);
+}
+
+static void answer_error(struct http_request *r, int status, const char *message)
+{
+    json_t *e = json_pack("{s:{s:s, s:s, s:n, s:i}}", "error", "message", message, "type",
+                          status == 401 ? "authentication_error" : "invalid_request_error", "param",
+                          "code", status);
+    answer_json(r, status, e);
+}
+
+/* ---- routes
+ * --------------------------------------------------------------------------------------- */
+
+static void get_status(struct admin_api *a, struct http_request *r)
+{
+    answer_json(r, 200, admin_json_status(a->core));
+}
+
+/* The value of `since` in "since=12"; other parameters are ignored. */
+static bool parse_since(struct str query, uint64_t *out)
+{
+    static const struct str name = {"since=", 6};
+    *out = 0;
+    while (query.len > 0) {
+        const char *amp = memchr(query.ptr, '&', query.len);
+        struct str one = {query.ptr, amp ? (size_t)(amp - query.ptr) : query.len};
+        if (str_starts(one, name))
+            return str_to_u64((struct str){one.ptr + name.len, one.len - name.len}, out) ==
+                   STATUS_OK;
+        size_t skip = one.len + (amp != NULL);
+        query.ptr += skip;
+        query.len -= skip;
+    }
+    return true;
+}
+
+static void get_events(struct admin_api *a, struct http_request *r)
+{
+    uint64_t since;
+    if (!parse_since(http_query(r), &since))
+        answer_error(r, 400, "since: a number is wanted");
+    else
+        answer_json(r, 200, admin_json_events(a->core, since));
+}
+
+static bool parse_instance(const char *text, uint64_t *out)
+{
+    if (strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
+        return false;
+    return sscanf(text, "%16" SCNx64, out) == 1;
+}
+
+static void post_drain(struct admin_api *a, struct http_request *r)
+{
+    struct str type = http_header(r, "content-type");
+    if (!str_starts(type, STR("application/json"))) { /* a browser asks before it sends this */
+        answer_error(r, 415, "Content-Type: application/json is wanted");
+        return;
+    }
+    json_error_t err;
+    struct str body = http_body(r);
+    json_t *in = json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES, &err);
+    const char *worker = json_string_value(json_object_get(in, "worker"));
+    const json_t *on = json_object_get(in, "on");
+    uint64_t instance = 0, now = loop_now_ns(a->loop);
+    bool all = worker && strcmp(worker, "all") == 0;
+    enum status s = STATUS_INVALID;
+    if (worker && json_is_boolean(on) && (all || parse_instance(worker, &instance)))
+        s = all ? STATUS_OK : head_core_drain_worker(a->core, instance, json_is_true(on), now);
+    if (s == STATUS_OK && all)
+        head_core_drain_all(a->core, json_is_true(on), now);
+    if (s == STATUS_OK)
+        answer_json(r, 200,
+                    json_pack("{s:s, s:b}", "worker", worker, "draining", json_is_true(on)));
+    else if (s == STATUS_NOT_FOUND)
+        answer_error(r, 404, "no worker of this instance is here");
+    else
+        answer_error(r, 400,
+                     "wanted: {\"worker\": \"<16 hex digits>\" or \"all\", \"on\": true or false}");
+    json_decref(in);
+}
+
+static void get_dashboard(struct admin_api *a, struct http_request *r)
+{
+    static const struct http_header_kv headers[] = {
+        {"Cache-Control", "no-cache"},
+        {"Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src "
+                                    "'unsafe-inline'; connect-src 'self'; img-src data:; "
+                                    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"},
+        {"X-Content-Type-Options", "nosniff"}};
+    http_respond(r, 200, "text/html; charset=utf-8", (struct str){dashboard_html, dashboard_len},
+                 headers, sizeof headers / sizeof headers[0]);
+}
+
+static const struct route {
+    const char *method, *path;
+    bool is_open; /* without the key */
+    void (*handler)(struct admin_api *a, struct http_request *r);
+} routes[] = {
+    {"GET", "/", true, get_dashboard},
+    {"GET", "/api/status", false, get_status},
+    {"GET", "/api/events", false, get_events},
+    {"POST", "/api/drain", false, post_drain},
+};
+
+/* ---- who may ask
+ * ---------------------------------------------------------------------------------- */
+
+/* Without a key the loopback bind is the guard, and a web page in a browser on this machine must
+ * not get round it by a name of its own that resolves to 127.0.0.1. */
+static bool host_is_ours(const struct admin_api *a, const struct http_request *r)
+{
+    struct str h = http_header(r, "host");
+    char name[256];
+    if (h.len == 0)
+        return true; /* HTTP/1.0 tools; browsers always send one */
+    if (h.len >= sizeof name)
+        return false;
+    memcpy(name, h.ptr, h.len);
+    name[h.len] = '\0';
+    char *port = name[0] == '[' ? strchr(name, ']') : strchr(name, ':');
+    if (port)
+        port[name[0] == '['] = '\0';
+    return host_is_loopback(name) || strcmp(name, a->host) == 0;
+}
+
+static bool may_ask(struct admin_api *a, struct http_request *r, bool is_open)
+{
+    if (!a->key && !host_is_ours(a, r)) {
+        answer_error(r, 403, "this name is not the admin API's");
+        return false;
+    }
+    if (!is_open && !admin_key_ok(r, a->key)) {
+        answer_error(r, 401, "the admin key is wanted: Authorization: Bearer KEY");
+        return false;
+    }
+    return true;
+}
+
+static void on_request(void *ctx, struct http_request *r)
+{
+    struct admin_api *a = ctx;
+    if (admin_handle(&a->common, r))
+        return;
+    bool path_known = false;
+    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+        if (!str_eq_c(http_path(r), routes[i].path))
+            continue;
+        path_known = true;
+        bool head = str_eq_c(http_method(r), "HEAD") && strcmp(routes[i].method, "GET") == 0;
+        if (!head && !str_eq_c(http_method(r), routes[i].method))
+            continue;
+        if (may_ask(a, r, routes[i].is_open))
+            routes[i].handler(a, r);
+        return;
+    }
+    answer_error(r, path_known ? 405 : 404, path_known ? "method not allowed" : "no such page");
+}
+
+static void on_abort(void *ctx, struct http_request *r)
+{
+    (void)ctx; /* every answer is given at once: there is nothing to stop */
+    (void)r;
+}
+
+static bool is_ready(void *ctx)
+{
+    const struct admin_api *a = ctx;
+    return head_core_is_ready(a->core);
+}
+
+static void before_metrics(void *ctx)
+{
+    struct admin_api *a = ctx;
+    head_metrics_update(a->metrics, a->core);
+}
+
+enum status admin_api_start(struct loop *l, const struct admin_api_options *o,
+                            struct head_core *core, struct admin_api **out, struct error *err)
+{
+    struct admin_api *a = mem_zalloc(sizeof *a);
+    a->loop = l;
+    a->core = core;
+    a->key = o->key;
+    snprintf(a->host, sizeof a->host, "%s", o->host);
+    a->metrics = head_metrics_new(o->model ? o->model : "");
+    a->common = (struct admin_options){.loop = l,
+                                       .metrics = head_metrics_registry(a->metrics),
+                                       .ready = is_ready,
+                                       .before_metrics = before_metrics,
+                                       .ctx = a,
+                                       .metrics_key = o->metrics_public ? NULL : o->key};
+    struct http_options http = {.host = o->host,
+                                .port = o->port,
+                                .limits = {.max_connections = 256, .max_body_bytes = 64 << 10},
+                                .server_name = "coxswain-head"};
+    struct http_handlers handlers = {.ctx = a, .on_request = on_request, .on_abort = on_abort};
+    enum status s = http_server_start(l, &http, &handlers, &a->server, err);
+    if (s != STATUS_OK) {
+        admin_api_free(a);
+        return s;
+    }
+    *out = a;
+    return STATUS_OK;
+}
+
+uint16_t admin_api_port(const struct admin_api *a)
+{
+    return http_server_port(a->server);
+}
+
+void admin_api_free(struct admin_api *a)
+{
+    if (!a)
+        return;
+    if (a->server)
+        http_server_close(a->server);
+    head_metrics_free(a->metrics);
+    mem_free(a);
+}

@@ -1,0 +1,24 @@
+#pragma once
+/* The head's HTTP side on 8265: dashboard, admin API (docs/admin-api.md), and through
+ * common/net/admin /livez, /readyz and /metrics. With an admin key everything but /livez, /readyz
+ * and the (empty) dashboard page needs it; without one only loopback is bound, and then requests
+ * must name a loopback host, so that no web page can reach the API through a browser. Loop thread.
+ */
+#include "common/base/metrics.h"
+#include "common/net/http_server.h"
+#include "head/core.h"
+
+struct admin_api_options {
+    const char *host;
+    uint16_t port;
+    const char *key;   /* borrowed; NULL: none */
+    const char *model; /* for metric labels; NULL: none */
+    bool metrics_public;
+};
+
+struct admin_api;
+MUST_USE enum status admin_api_start(struct loop *l, const struct admin_api_options *o,
+                                     struct head_core *core, struct admin_api **out,
+                                     struct error *err);
+uint16_t admin_api_port(const struct admin_api *a);
+void admin_api_free(struct admin_api *a); /* NULL is fine */

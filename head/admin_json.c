@@ -1,0 +1,340 @@
+#include "head/admin_json.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/version.h"
+#include "head/core_internal.h"
+
+static json_t *hex(uint64_t v)
+{
+    char text[17];
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)v);
+    return json_string(text);
+}
+
+static json_t *integer(uint64_t v)
+{
+    return json_integer((json_int_t)(v > INT64_MAX ? INT64_MAX : v));
+}
+
+/* What a peer sent may not be UTF-8; the answer always is. */
+static json_t *text(const char *s)
+{
+    json_t *v = json_string(s);
+    return v ? v : json_string("(not UTF-8)");
+}
+
+static json_t *epoch_text(uint64_t term_epoch)
+{
+    char s[32];
+    cluster_epoch_text(term_epoch, s);
+    return json_string(s);
+}
+
+static double seconds(uint64_t ns)
+{
+    return (double)ns / (double)NS_PER_S;
+}
+
+static uint64_t silent_ms(const struct head_core *h, const struct peer *p)
+{
+    return h->now_ns > p->heard_ns ? (h->now_ns - p->heard_ns) / NS_PER_MS : 0;
+}
+
+static const char *device_name(enum device_kind d)
+{
+    return d == DEVICE_NULL ? "null" : d == DEVICE_CPU ? "cpu" : d == DEVICE_CUDA ? "cuda" : "?";
+}
+
+/* ---- nodes
+ * ---------------------------------------------------------------------------------------- */
+
+static json_t *node_entry(json_t *nodes, const char *name, const char *host)
+{
+    size_t i;
+    json_t *n;
+    json_array_foreach(nodes, i, n)
+    {
+        const char *have = json_string_value(json_object_get(n, "node"));
+        if (have && strcmp(have, name) == 0)
+            return n;
+    }
+    n = json_object();
+    json_object_set_new(n, "node", text(name));
+    json_object_set_new(n, "host", text(host));
+    json_object_set_new(n, "workers", json_integer(0));
+    json_object_set_new(n, "gateways", json_integer(0));
+    json_array_append_new(nodes, n);
+    return n;
+}
+
+static void count_up(json_t *node, const char *key)
+{
+    json_t *v = json_object_get(node, key);
+    json_integer_set(v, json_integer_value(v) + 1);
+}
+
+static json_t *nodes(const struct head_core *h)
+{
+    json_t *a = json_array();
+    for (const struct worker *w = h->cluster.workers; w; w = w->next)
+        count_up(node_entry(a, w->peer->node, w->desc.host), "workers");
+    for (uint32_t i = 0; i < GATEWAYS_MAX; i++) {
+        const struct gateway *g = h->gateways[i];
+        if (g)
+            count_up(node_entry(a, g->node, g->node), "gateways");
+    }
+    return a;
+}
+
+/* ---- workers, groups, gateways
+ * ---------------------------------------------------------------------- */
+
+static json_t *worker(const struct head_core *h, const struct worker *w)
+{
+    const struct group *g = w->group;
+    uint32_t tp = h->config.cluster.tp;
+    json_t *o = json_object();
+    json_object_set_new(o, "instance", hex(w->peer->instance));
+    json_object_set_new(o, "node", text(w->peer->node));
+    json_object_set_new(o, "version", text(w->peer->version));
+    json_object_set_new(o, "device", json_string(device_name(w->desc.device)));
+    json_object_set_new(o, "device_name", text(w->desc.device_name));
+    json_object_set_new(o, "memory_bytes", integer(w->desc.memory_bytes));
+    json_object_set_new(o, "state", json_string(worker_state_name(w)));
+    json_object_set_new(o, "draining", json_boolean(w->draining));
+    json_object_set_new(o, "group", g ? integer(g->id) : json_null());
+    json_object_set_new(o, "rank", g ? json_integer(w->position % tp) : json_null());
+    json_object_set_new(o, "stage", g ? json_integer(w->position / tp) : json_null());
+    json_object_set_new(o, "ordinal",
+                        w->desc.ordinal >= 0 ? json_integer(w->desc.ordinal) : json_null());
+    json_object_set_new(o, "term_epoch", epoch_text(g ? g->epoch : w->held_epoch));
+    json_object_set_new(o, "step_received", integer(w->step_received));
+    json_object_set_new(o, "step_executed", integer(w->step_executed));
+    json_object_set_new(o, "last_seen_ms", integer(silent_ms(h, w->peer)));
+    json_object_set_new(o, "http_address", text(w->desc.http_address));
+    return o;
+}
+
+static json_t *workers(const struct head_core *h)
+{
+    json_t *a = json_array();
+    for (const struct worker *w = h->cluster.workers; w; w = w->next)
+        json_array_append_new(a, worker(h, w));
+    return a;
+}
+
+static json_t *group(const struct head_core *h, const struct group *g)
+{
+    struct scheduler_stats x = {0};
+    if (h->lanes[g->index].scheduler)
+        scheduler_get_stats(h->lanes[g->index].scheduler, &x);
+    json_t *members = json_array();
+    for (uint32_t i = 0; i < h->cluster.world; i++) {
+        json_array_append_new(members,
+                              g->members[i] ? hex(g->members[i]->peer->instance) : json_null());
+    }
+    json_t *o = json_object();
+    json_object_set_new(o, "id", integer(g->id));
+    json_object_set_new(o, "state", json_string(group_state_name(g->state)));
+    json_object_set_new(o, "draining", json_boolean(g->draining));
+    json_object_set_new(o, "epoch", epoch_text(g->epoch));
+    json_object_set_new(o, "tp", json_integer(h->config.cluster.tp));
+    json_object_set_new(o, "pp", json_integer(h->config.cluster.pp));
+    json_object_set_new(o, "workers", members);
+    json_object_set_new(o, "running", json_integer(x.running));
+    json_object_set_new(o, "waiting", json_integer(x.waiting));
+    json_object_set_new(o, "kv_blocks_total", json_integer(x.n_blocks));
+    json_object_set_new(o, "kv_blocks_used", json_integer(x.n_blocks_used));
+    json_object_set_new(o, "steps", integer(x.n_steps));
+    json_object_set_new(o, "recoveries", json_integer(g->n_recoveries));
+    return o;
+}
+
+static json_t *groups(const struct head_core *h)
+{
+    json_t *a = json_array();
+    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+        if (h->cluster.groups[i])
+            json_array_append_new(a, group(h, h->cluster.groups[i]));
+    }
+    return a;
+}
+
+static json_t *gateways(const struct head_core *h)
+{
+    json_t *a = json_array();
+    for (uint32_t i = 0; i < GATEWAYS_MAX; i++) {
+        const struct gateway *g = h->gateways[i];
+        if (!g)
+            continue;
+        uint64_t ms = g->peer ? silent_ms(h, g->peer)
+                              : (h->now_ns - g->lost_ns) / NS_PER_MS + h->config.peers.lost_ms;
+        json_t *o = json_object();
+        json_object_set_new(o, "instance", hex(g->instance));
+        json_object_set_new(o, "node", text(g->node));
+        json_object_set_new(o, "connected", json_boolean(g->peer && g->peer->open));
+        json_object_set_new(o, "open_requests", json_integer(g->n_open));
+        json_object_set_new(o, "last_seen_ms", integer(ms));
+        json_array_append_new(a, o);
+    }
+    return a;
+}
+
+/* ---- the rest
+ * --------------------------------------------------------------------------------------- */
+
+static json_t *model(const struct head_core *h)
+{
+    const struct worker *first = h->cluster.workers;
+    const char *name = h->config.model ? h->config.model : first ? first->desc.model : "";
+    json_t *o = json_object();
+    json_object_set_new(o, "name", text(name));
+    json_object_set_new(o, "max_model_len", json_integer(first ? router_max_model_len(h) : 0));
+    json_object_set_new(o, "vocab_size", json_integer(first ? first->desc.vocab_size : 0));
+    return o;
+}
+
+static void set_counts(json_t *o, const struct head_stats *s)
+{
+    double usage = s->n_blocks ? (double)s->n_blocks_used / (double)s->n_blocks : 0;
+    double hits =
+        s->prefix_query_tokens ? (double)s->prefix_hit_tokens / (double)s->prefix_query_tokens : 0;
+    json_t *requests = json_object(), *kv = json_object(), *throughput = json_object();
+    json_object_set_new(requests, "running", json_integer(s->running));
+    json_object_set_new(requests, "waiting", json_integer(s->waiting));
+    json_object_set_new(requests, "finished", integer(s->n_finished));
+    json_object_set_new(requests, "failed", integer(s->n_failed));
+    json_object_set_new(requests, "cancelled", integer(s->n_cancelled));
+    json_object_set_new(requests, "preemptions", integer(s->n_preemptions));
+    json_object_set_new(kv, "blocks_total", integer(s->n_blocks));
+    json_object_set_new(kv, "blocks_used", integer(s->n_blocks_used));
+    json_object_set_new(kv, "usage", json_real(usage));
+    json_object_set_new(kv, "prefix_hit_rate", json_real(hits));
+    json_object_set_new(throughput, "prompt_tokens_per_s", json_real(s->prompt_tokens_per_s));
+    json_object_set_new(throughput, "generation_tokens_per_s",
+                        json_real(s->generation_tokens_per_s));
+    json_object_set_new(o, "requests", requests);
+    json_object_set_new(o, "kv", kv);
+    json_object_set_new(o, "throughput", throughput);
+}
+
+static json_t *recent_failures(const struct head_core *h)
+{
+    const struct cluster *c = &h->cluster;
+    json_t *a = json_array();
+    uint64_t first = c->n_failures > CLUSTER_FAILURES ? c->n_failures - CLUSTER_FAILURES : 0;
+    for (uint64_t i = c->n_failures; i-- > first;) { /* newest first */
+        const struct cluster_failure *f = &c->failures[i % CLUSTER_FAILURES];
+        json_t *o = json_object();
+        json_object_set_new(o, "time", json_real(seconds(f->wall_ns)));
+        json_object_set_new(o, "node", text(f->node));
+        json_object_set_new(o, "what", text(f->what));
+        json_object_set_new(o, "reason", text(f->reason));
+        json_array_append_new(a, o);
+    }
+    return a;
+}
+
+static json_t *warnings(const struct head_core *h, const struct head_stats *s)
+{
+    char line[160];
+    json_t *a = json_array();
+    if (h->config.peers.insecure)
+        json_array_append_new(a, json_string("links are not encrypted (--insecure)"));
+    if (h->draining)
+        json_array_append_new(a, json_string("the cluster is draining: new requests are refused"));
+    if (s->n_groups_ready == 0) {
+        snprintf(line, sizeof line, "no group serves: %u workers are here, a group needs %u",
+                 s->n_workers, h->cluster.world);
+        json_array_append_new(a, json_string(line));
+    }
+    const struct worker *first = h->cluster.workers;
+    for (const struct worker *w = first; w; w = w->next) {
+        if (memcmp(w->desc.config_hash, first->desc.config_hash, 32) == 0)
+            continue;
+        json_array_append_new(a, json_string("workers differ in their configuration: only equal "
+                                             "ones form a group"));
+        break;
+    }
+    return a;
+}
+
+json_t *admin_json_status(const struct head_core *h)
+{
+    struct head_stats s;
+    head_core_get_stats(h, &s);
+    json_t *o = json_object();
+    json_object_set_new(o, "version", json_string(COX_VERSION));
+    json_object_set_new(o, "term", integer(s.term));
+    json_object_set_new(o, "uptime_s", json_real(seconds(s.uptime_ns)));
+    json_object_set_new(o, "healthy", json_boolean(s.n_groups_ready > 0));
+    json_object_set_new(o, "draining", json_boolean(h->draining));
+    json_object_set_new(o, "model", model(h));
+    json_object_set_new(o, "nodes", nodes(h));
+    json_object_set_new(o, "workers", workers(h));
+    json_object_set_new(o, "groups", groups(h));
+    json_object_set_new(o, "gateways", gateways(h));
+    set_counts(o, &s);
+    json_object_set_new(o, "recent_failures", recent_failures(h));
+    json_object_set_new(o, "warnings", warnings(h, &s));
+    return o;
+}
+
+/* ---- events
+ * ----------------------------------------------------------------------------------------- */
+
+/* Reads one value at *at, quoted by log_quote or bare, into out. */
+static const char *read_value(const char *at, char *out, size_t size)
+{
+    size_t n = 0;
+    bool quoted = *at == '"';
+    at += quoted;
+    while (*at && (quoted ? *at != '"' : *at != ' ')) {
+        if (quoted && *at == '\\' && at[1])
+            at++;
+        if (n < size - 1)
+            out[n++] = *at;
+        at++;
+    }
+    out[n] = '\0';
+    return quoted && *at == '"' ? at + 1 : at;
+}
+
+json_t *admin_json_fields(const char *logfmt)
+{
+    json_t *o = json_object();
+    char key[64], value[EVENT_FIELDS_BYTES];
+    while (*logfmt) {
+        size_t n = strcspn(logfmt, "= ");
+        if (logfmt[n] != '=' || n == 0 || n >= sizeof key) {
+            logfmt += n + (logfmt[n] != '\0');
+            continue;
+        }
+        memcpy(key, logfmt, n);
+        key[n] = '\0';
+        logfmt = read_value(logfmt + n + 1, value, sizeof value);
+        json_object_set_new(o, key, text(value));
+    }
+    return o;
+}
+
+json_t *admin_json_events(const struct head_core *h, uint64_t since)
+{
+    json_t *a = json_array();
+    const struct event *e;
+    for (uint64_t seq = since; (e = events_get(&h->events, seq)) != NULL; seq = e->seq + 1) {
+        json_t *o = json_object();
+        json_object_set_new(o, "seq", integer(e->seq));
+        json_object_set_new(o, "time", json_real(seconds(e->wall_ns)));
+        json_object_set_new(o, "event", text(e->name));
+        json_object_set_new(o, "fields", admin_json_fields(e->fields));
+        json_array_append_new(a, o);
+    }
+    json_t *all = json_object();
+    json_object_set_new(all, "events", a);
+    json_object_set_new(all, "next", integer(h->events.next_seq));
+    return all;
+}

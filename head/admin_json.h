@@ -1,0 +1,11 @@
+#pragma once
+/* The JSON of the admin API (docs/admin-api.md), made from the core. Read-only; each call gives a
+ * new value that the caller decrefs. Loop thread. */
+#include <jansson.h>
+
+#include "head/core.h"
+
+json_t *admin_json_status(const struct head_core *h);
+json_t *admin_json_events(const struct head_core *h, uint64_t since);
+/* logfmt fields → JSON object of strings: for events. */
+json_t *admin_json_fields(const char *logfmt);

@@ -1,0 +1,159 @@
+/* Callbacks here translate and call the core; nothing is decided in this file. */
+#include "head/head.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+#include "common/base/random.h"
+#include "head/admin_api.h"
+
+#define BUS_HWM 4096u
+
+struct head {
+    struct loop *loop;
+    struct bus *bus;
+    struct head_core *core;
+    struct admin_api *admin;
+    struct loop_timer *tick;
+    struct authorized authorized;
+    char admin_key[256];
+    bool dirty; /* frames came since the last turn */
+};
+
+static enum status on_send(void *ctx, struct bus_peer to, struct str frame)
+{
+    struct head *h = ctx;
+    return bus_send(h->bus, to, frame);
+}
+
+static void on_frame(void *ctx, struct bus_peer from, enum peer_role role, const char *key,
+                     struct str frame)
+{
+    struct head *h = ctx;
+    head_core_on_frame(h->core, from, role, key, frame, loop_now_ns(h->loop));
+    h->dirty = true;
+}
+
+static void on_turn_end(void *ctx)
+{
+    struct head *h = ctx;
+    if (!h->dirty || !h->core)
+        return;
+    h->dirty = false;
+    head_core_turn(h->core, loop_now_ns(h->loop));
+}
+
+static void on_tick(void *ctx)
+{
+    struct head *h = ctx;
+    h->dirty = false;
+    head_core_tick(h->core, loop_now_ns(h->loop));
+}
+
+/* The file's first line, without blanks around it. */
+static enum status read_admin_key(const char *path, char *out, size_t size, struct error *err)
+{
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return error_set(err, STATUS_IO, "--admin-key-file %s: %m", path);
+    char *line = fgets(out, (int)size, f);
+    fclose(f);
+    size_t n = line ? strcspn(out, " \t\r\n") : 0;
+    if (n < 8 || n >= size - 1)
+        return error_set(err, STATUS_INVALID, "--admin-key-file %s: a key has 8 to %zu characters",
+                         path, size - 2);
+    out[n] = '\0';
+    return STATUS_OK;
+}
+
+static void make_core(struct head *h, const struct head_options *o)
+{
+    struct head_core_config c;
+    head_core_config_init(&c);
+    c.peers.insecure = o->insecure;
+    c.peers.head_instance = random_secure_u64();
+    c.cluster.tp = (uint32_t)o->tp;
+    c.cluster.pp = (uint32_t)o->pp;
+    c.max_num_batched_tokens = (uint32_t)o->max_num_batched_tokens;
+    c.max_num_seqs = (uint32_t)o->max_num_seqs;
+    c.max_waiting = (uint32_t)o->max_waiting;
+    c.max_requests = 4 * c.max_waiting < c.max_requests ? c.max_requests : 4 * c.max_waiting;
+    c.long_prefill_token_threshold = (uint32_t)o->long_prefill_token_threshold;
+    c.depth = o->async_scheduling ? 2 : 1;
+    c.enable_prefix_caching = o->enable_prefix_caching;
+    c.model = o->model;
+    c.seed = random_secure_u64();
+    uint64_t now = loop_now_ns(h->loop);
+    c.wall_offset_ns = clock_wall_ns() - now;
+    struct head_io io = {.ctx = h, .send = on_send};
+    h->core = head_core_new(&c, &io, now);
+}
+
+static enum status bind_bus(struct head *h, const struct head_options *o, struct error *err)
+{
+    char endpoint[300], path[4096];
+    bool v6 = strchr(o->host, ':') && o->host[0] != '[';
+    snprintf(endpoint, sizeof endpoint, v6 ? "tcp://[%s]:%lld" : "tcp://%s:%lld", o->host,
+             (long long)o->port);
+    struct bus_options b = {.endpoint = endpoint,
+                            .insecure = o->insecure,
+                            .allow_remote_insecure = o->allow_remote_insecure,
+                            .authorized = &h->authorized,
+                            .max_frame_bytes = FRAME_MAX_BYTES,
+                            .hwm = BUS_HWM};
+    if (!o->insecure) {
+        TRY(keys_load(o->keys_dir, ROLE_HEAD, &b.keys, err));
+        snprintf(path, sizeof path, "%s/authorized", o->keys_dir);
+        TRY(authorized_load(path, &h->authorized, err));
+    }
+    struct bus_handlers handlers = {.ctx = h, .on_frame = on_frame};
+    return bus_bind(h->loop, &b, &handlers, &h->bus, err);
+}
+
+enum status head_start(struct loop *l, const struct head_options *o, struct head **out,
+                       struct error *err)
+{
+    struct head *h = mem_zalloc(sizeof *h);
+    h->loop = l;
+    enum status s = STATUS_OK;
+    if (o->admin_key_file)
+        s = read_admin_key(o->admin_key_file, h->admin_key, sizeof h->admin_key, err);
+    if (s == STATUS_OK)
+        s = bind_bus(h, o, err);
+    if (s != STATUS_OK) {
+        head_free(h);
+        return s;
+    }
+    make_core(h, o); /* frames arrive only once the loop runs */
+    struct admin_api_options a = {.host = o->admin_host,
+                                  .port = (uint16_t)o->admin_port,
+                                  .key = h->admin_key[0] ? h->admin_key : NULL,
+                                  .metrics_public = o->metrics_public,
+                                  .model = o->model};
+    s = admin_api_start(l, &a, h->core, &h->admin, err);
+    if (s != STATUS_OK) {
+        head_free(h);
+        return s;
+    }
+    h->tick = loop_timer_start(l, HEAD_TICK_MS, HEAD_TICK_MS, on_tick, h);
+    loop_on_turn_end(l, on_turn_end, h);
+    log_info("head_started", "endpoint=%s admin=http://%s:%u tp=%lld pp=%lld encrypted=%s",
+             bus_endpoint(h->bus), o->admin_host, admin_api_port(h->admin), (long long)o->tp,
+             (long long)o->pp, o->insecure ? "no" : "yes");
+    *out = h;
+    return STATUS_OK;
+}
+
+void head_free(struct head *h)
+{
+    if (!h)
+        return;
+    loop_timer_stop(h->tick);
+    admin_api_free(h->admin);
+    bus_close(h->bus);
+    head_core_free(h->core);
+    authorized_fini(&h->authorized);
+    mem_free(h);
+}

@@ -1,0 +1,117 @@
+#include "head/head_metrics.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/mem.h"
+
+/* One row per metric; the value is read from head_stats at an offset. */
+enum value_type { VALUE_U32, VALUE_U64 };
+static const struct row {
+    const char *name, *help;
+    size_t offset;
+    enum value_type type;
+    bool is_counter;
+} rows[] = {
+#define GAUGE32(f, n, h)                                                                           \
+    {                                                                                              \
+        n, h, offsetof(struct head_stats, f), VALUE_U32, false                                     \
+    }
+#define GAUGE64(f, n, h)                                                                           \
+    {                                                                                              \
+        n, h, offsetof(struct head_stats, f), VALUE_U64, false                                     \
+    }
+#define COUNTER64(f, n, h)                                                                         \
+    {                                                                                              \
+        n, h, offsetof(struct head_stats, f), VALUE_U64, true                                      \
+    }
+    GAUGE32(running, "vllm:num_requests_running", "Requests in a step's batch."),
+    GAUGE32(waiting, "vllm:num_requests_waiting", "Requests that wait for a step."),
+    COUNTER64(n_preemptions, "vllm:num_preemptions_total", "Sequences preempted."),
+    COUNTER64(n_prompt_tokens, "vllm:prompt_tokens_total", "Prompt tokens computed."),
+    COUNTER64(n_generated_tokens, "vllm:generation_tokens_total", "Tokens generated."),
+    COUNTER64(prefix_query_tokens, "vllm:prefix_cache_queries_total",
+              "Prompt tokens looked up in the prefix cache."),
+    COUNTER64(prefix_hit_tokens, "vllm:prefix_cache_hits_total",
+              "Prompt tokens found in the prefix cache."),
+    COUNTER64(n_finished, "coxswain_requests_finished_total", "Requests that reached their end."),
+    COUNTER64(n_failed, "coxswain_requests_failed_total", "Requests that failed or were refused."),
+    COUNTER64(n_cancelled, "coxswain_requests_cancelled_total", "Requests that were cancelled."),
+    COUNTER64(n_steps, "coxswain_steps_total", "Steps planned."),
+    GAUGE64(n_blocks, "coxswain_kv_blocks", "KV blocks of all ready groups."),
+    GAUGE64(n_blocks_used, "coxswain_kv_blocks_used", "KV blocks in use."),
+    GAUGE32(n_workers, "coxswain_workers", "Workers with a session."),
+    GAUGE32(n_gateways, "coxswain_gateways", "Gateways known."),
+    GAUGE32(n_groups, "coxswain_groups", "Groups, ready or not."),
+    GAUGE32(n_groups_ready, "coxswain_groups_ready", "Groups that serve."),
+    GAUGE64(term, "coxswain_term", "The head's term."),
+    COUNTER64(n_formations, "coxswain_formations_total", "Formations begun."),
+    COUNTER64(n_formation_failures, "coxswain_formation_failures_total", "Formations failed."),
+    COUNTER64(n_adoptions, "coxswain_adoptions_total", "Groups adopted after a head restart."),
+    COUNTER64(n_worker_losses, "coxswain_worker_losses_total", "Workers lost."),
+#undef GAUGE32
+#undef GAUGE64
+#undef COUNTER64
+};
+#define N_ROWS (sizeof rows / sizeof rows[0])
+
+struct head_metrics {
+    struct metrics *registry;
+    struct metric *values[N_ROWS], *kv_usage, *uptime;
+};
+
+struct head_metrics *head_metrics_new(const char *model_name)
+{
+    struct head_metrics *m = mem_zalloc(sizeof *m);
+    m->registry = metrics_new();
+    char labels[256];
+    struct strbuf quoted;
+    strbuf_init(&quoted, 0);
+    /* Prometheus escapes label values as JSON does, for what a name may hold */
+    strbuf_append_json(&quoted, str_from(model_name));
+    snprintf(labels, sizeof labels, "model_name=%s",
+             quoted.len < sizeof labels - 16 ? quoted.ptr : "\"\"");
+    strbuf_fini(&quoted);
+    for (size_t i = 0; i < N_ROWS; i++) {
+        m->values[i] = rows[i].is_counter
+                           ? metrics_counter(m->registry, rows[i].name, labels, rows[i].help)
+                           : metrics_gauge(m->registry, rows[i].name, labels, rows[i].help);
+    }
+    m->kv_usage = metrics_gauge(m->registry, "vllm:kv_cache_usage_perc", labels,
+                                "KV blocks in use; 1 is all of them.");
+    m->uptime = metrics_gauge(m->registry, "coxswain_uptime_seconds", "", "Since the start.");
+    return m;
+}
+
+void head_metrics_update(struct head_metrics *m, const struct head_core *core)
+{
+    struct head_stats s;
+    head_core_get_stats(core, &s);
+    for (size_t i = 0; i < N_ROWS; i++) {
+        const char *at = (const char *)&s + rows[i].offset;
+        uint32_t u32 = 0;
+        uint64_t u64 = 0;
+        memcpy(rows[i].type == VALUE_U32 ? (void *)&u32 : (void *)&u64, at,
+               rows[i].type == VALUE_U32 ? sizeof u32 : sizeof u64);
+        double v = (double)(rows[i].type == VALUE_U32 ? u32 : u64);
+        if (!rows[i].is_counter)
+            metric_set(m->values[i], v);
+        else if (v > metric_value(m->values[i]))
+            metric_add(m->values[i], v - metric_value(m->values[i]));
+    }
+    metric_set(m->kv_usage, s.n_blocks ? (double)s.n_blocks_used / (double)s.n_blocks : 0);
+    metric_set(m->uptime, (double)s.uptime_ns / 1e9);
+}
+
+struct metrics *head_metrics_registry(struct head_metrics *m)
+{
+    return m->registry;
+}
+
+void head_metrics_free(struct head_metrics *m)
+{
+    if (!m)
+        return;
+    metrics_free(m->registry);
+    mem_free(m);
+}

@@ -1,0 +1,11 @@
+#pragma once
+/* The head's metrics: values are copied out of the core when somebody asks. vLLM's names where vLLM
+ * has the thing, so that its dashboards work. */
+#include "common/base/metrics.h"
+#include "head/core.h"
+
+struct head_metrics;
+struct head_metrics *head_metrics_new(const char *model_name);
+void head_metrics_update(struct head_metrics *m, const struct head_core *core);
+struct metrics *head_metrics_registry(struct head_metrics *m);
+void head_metrics_free(struct head_metrics *m); /* NULL is fine */

@@ -1,0 +1,91 @@
+/* cox-head: options, loop, run. SIGTERM and SIGINT end it at once: workers and gateways notice by
+ * its silence, keep what they have, and say Hello to its successor. */
+#include <signal.h>
+#include <stdio.h>
+
+#include "common/base/log.h"
+#include "common/base/version.h"
+#include "head/head.h"
+
+extern char **environ;
+
+enum { EXIT_RUNTIME = 1, EXIT_CONFIG = 2 };
+
+static void on_signal(void *ctx, int signum)
+{
+    log_info("head_stopping", "signal=%d", signum);
+    loop_stop(ctx);
+}
+
+static int fail(const struct error *err, int code)
+{
+    log_error("head_failed", "text=%s", log_quote(err->text));
+    return code;
+}
+
+static int run(const struct head_options *o)
+{
+    struct error err = {0};
+    struct loop *loop = NULL;
+    struct head *head = NULL;
+    signal(SIGPIPE, SIG_IGN);
+    enum status s = loop_new(&loop, &err);
+    if (s == STATUS_OK)
+        s = loop_on_signal(loop, SIGTERM, on_signal, loop);
+    if (s == STATUS_OK)
+        s = loop_on_signal(loop, SIGINT, on_signal, loop);
+    if (s == STATUS_OK)
+        s = head_start(loop, o, &head, &err);
+    if (s == STATUS_OK)
+        loop_run(loop);
+    head_free(head);
+    if (loop)
+        loop_free(loop);
+    return s == STATUS_OK ? 0 : fail(&err, EXIT_RUNTIME);
+}
+
+static int print(struct strbuf *b)
+{
+    fwrite(b->ptr, 1, b->len, stdout);
+    strbuf_fini(b);
+    return 0;
+}
+
+static int with_config(const struct head_options *o, const struct config_result *res)
+{
+    struct error err = {0};
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    if (res->help) {
+        config_print_help(&b, "cox-head [OPTION...]", head_option_specs, head_n_option_specs);
+        return print(&b);
+    }
+    if (res->version) {
+        strbuf_printf(&b, "cox-head %s\n", COX_VERSION);
+        return print(&b);
+    }
+    log_init("head", (enum log_level)o->log_level, (enum log_format)o->log_format);
+    for (size_t i = 0; i < res->warnings.n_items; i++)
+        log_warn("option_warning", "text=%s", log_quote(res->warnings.items[i]));
+    if (res->positional.n_items > 0) {
+        error_set(&err, STATUS_INVALID, "%s: cox-head takes options only",
+                  res->positional.items[0]);
+        return fail(&err, EXIT_CONFIG);
+    }
+    if (head_options_check(o, &err) != STATUS_OK)
+        return fail(&err, EXIT_CONFIG);
+    return run(o);
+}
+
+int main(int argc, char **argv)
+{
+    struct head_options o = {0};
+    struct config_result res = {0};
+    struct error err = {0};
+    log_init("head", LOG_INFO, LOG_LOGFMT);
+    enum status s =
+        config_parse(head_option_specs, head_n_option_specs, argc, argv, environ, &o, &res, &err);
+    int code = s == STATUS_OK ? with_config(&o, &res) : fail(&err, EXIT_CONFIG);
+    config_fini(&res);
+    return code;
+}

@@ -1,0 +1,22 @@
+#pragma once
+/* cox-head's options: one table for flags, environment, YAML and --help. */
+#include "common/base/config.h"
+
+struct head_options {
+    const char *host, *admin_host, *keys_dir, *admin_key_file, *model;
+    int64_t port, admin_port;
+    bool insecure, allow_remote_insecure, metrics_public;
+    int64_t tp, pp;
+    int64_t max_num_seqs, max_num_batched_tokens, max_waiting, long_prefill_token_threshold;
+    bool enable_prefix_caching, async_scheduling;
+    int log_level, log_format;
+};
+
+extern const struct option_spec head_option_specs[];
+extern const size_t head_n_option_specs;
+
+/* What the table cannot say: keys or --insecure, an admin key for an admin API that others reach.
+ */
+MUST_USE enum status head_options_check(const struct head_options *o, struct error *err);
+/* "127.0.0.1", "::1", "localhost" and the like. */
+bool host_is_loopback(const char *host);
