@@ -31,7 +31,7 @@ static Cox__WorkerInfo *put_worker(struct wire *w, const struct worker_info *i)
     p->memory_bytes = i->memory_bytes;
     p->isa_level = i->isa_level;
     p->config_hash.len = sizeof i->config_hash;
-    p->config_hash.data = (uint8_t *)(uintptr_t)i->config_hash;
+    p->config_hash.data = (uint8_t *)i->config_hash;
     p->ordinal = i->ordinal;
     p->tp = i->tp;
     p->pp = i->pp;

@@ -43,12 +43,12 @@ struct str wire_get_str(ProtobufCBinaryData d);
 #define WIRE_PUT_SPAN(p, field, span)                                                              \
     do {                                                                                           \
         (p)->n_##field = (span).n;                                                                 \
-        (p)->field = (void *)(uintptr_t)(span).ptr; /* packing does not write */                   \
+        (p)->field = (void *)(span).ptr; /* packing does not write */                              \
     } while (0)
 #define WIRE_PUT_BYTES(p, field, span)                                                             \
     do {                                                                                           \
         (p)->field.len = (span).n;                                                                 \
-        (p)->field.data = (uint8_t *)(uintptr_t)(span).ptr;                                        \
+        (p)->field.data = (uint8_t *)(span).ptr;                                                   \
     } while (0)
 /* Opens a put function with the generated struct of that message in p. */
 #define WIRE_PUT(Type, type)                                                                       \

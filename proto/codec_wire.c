@@ -49,7 +49,7 @@ void *wire_array(struct wire *w, size_t n, size_t size)
 
 ProtobufCBinaryData wire_put_str(struct str s)
 {
-    return (ProtobufCBinaryData){s.len, (uint8_t *)(uintptr_t)s.ptr};
+    return (ProtobufCBinaryData){s.len, (uint8_t *)s.ptr};
 }
 
 /* Texts come out of snprintf, which may cut a character in two: the peer must not close the link

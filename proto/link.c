@@ -67,7 +67,7 @@ enum status link_received(struct link *l, const struct frame_header *h, struct e
     if (h->seq != l->seq_in + 1)
         return error_set(err, STATUS_PROTOCOL, "%s has number %llu, expected %llu: a frame was %s",
                          msg_type_name(h->type), (unsigned long long)h->seq,
-                         (unsigned long long)(l->seq_in + 1),
+                         (unsigned long long)l->seq_in + 1,
                          h->seq <= l->seq_in ? "repeated" : "lost");
     l->seq_in = h->seq;
     return STATUS_OK;

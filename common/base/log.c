@@ -64,10 +64,56 @@ static void append_time(struct strbuf *b, uint64_t wall_ns)
     strbuf_printf(b, "%s.%03uZ", text, (unsigned)(wall_ns / NS_PER_MS % 1000));
 }
 
+/* Length of the JSON number at the start of v (RFC 8259), 0 when there is none. */
+static size_t json_number_len(const char *v)
+{
+    size_t n = v[0] == '-', digits = strspn(v + n, "0123456789");
+    if (digits == 0 || (digits > 1 && v[n] == '0'))
+        return 0;
+    n += digits;
+    if (v[n] == '.') {
+        digits = strspn(v + n + 1, "0123456789");
+        if (digits == 0)
+            return 0;
+        n += 1 + digits;
+    }
+    if (v[n] == 'e' || v[n] == 'E') {
+        size_t sign = v[n + 1] == '+' || v[n + 1] == '-';
+        digits = strspn(v + n + 1 + sign, "0123456789");
+        if (digits == 0)
+            return 0;
+        n += 1 + sign + digits;
+    }
+    return n;
+}
+
+/* Undoes log_quote, from behind the opening quote; *used is what was read, closing quote included.
+ * Escapes that log_quote does not write stay as they are. */
+static size_t unquote(const char *v, char *out, size_t *used)
+{
+    size_t i = 0, n = 0;
+    while (v[i] && v[i] != '"') {
+        unsigned code;
+        if (v[i] == '\\' && (v[i + 1] == '"' || v[i + 1] == '\\')) {
+            out[n++] = v[i + 1];
+            i += 2;
+        } else if (v[i] == '\\' && v[i + 1] == 'u' && sscanf(v + i + 2, "00%2x", &code) == 1 &&
+                   strspn(v + i + 2, "0123456789abcdef") >= 4) {
+            out[n++] = (char)code;
+            i += 6;
+        } else {
+            out[n++] = v[i++];
+        }
+    }
+    *used = i + (v[i] == '"');
+    return n;
+}
+
 /* A field's value ends at a blank outside quotes. Values that are no JSON number become strings. */
 static size_t append_json_field(struct strbuf *b, const char *f)
 {
-    size_t key = strcspn(f, "= ");
+    char plain[LOG_LINE_MAX];
+    size_t key = strcspn(f, "= "), n, used;
     strbuf_append_c(b, ",");
     strbuf_append_json(b, (struct str){f, key});
     if (f[key] != '=') {
@@ -75,20 +121,14 @@ static size_t append_json_field(struct strbuf *b, const char *f)
         return key;
     }
     const char *v = f + key + 1;
-    size_t n = 0;
     strbuf_append_c(b, ":");
     if (*v == '"') {
-        for (n = 1; v[n] && v[n] != '"'; n++)
-            if (v[n] == '\\' && v[n + 1])
-                n++;
-        strbuf_append(b, v, n);
-        strbuf_append_c(b, "\"");
-        return key + 1 + n + (v[n] == '"');
+        n = unquote(v + 1, plain, &used);
+        strbuf_append_json(b, (struct str){plain, n});
+        return key + 2 + used;
     }
     n = strcspn(v, " ");
-    double ignored;
-    if (str_to_f64((struct str){v, n}, &ignored) == STATUS_OK && v[0] != '+' && v[0] != '.' &&
-        !(v[0] == '0' && n > 1 && v[1] != '.') && v[n - 1] != '.')
+    if (n > 0 && json_number_len(v) == n)
         strbuf_append(b, v, n);
     else
         strbuf_append_json(b, (struct str){v, n});

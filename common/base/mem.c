@@ -36,7 +36,10 @@ void *mem_array(size_t n, size_t size)
 
 void *mem_try_array(size_t n, size_t size)
 {
-    return calloc(n ? n : 1, size ? size : 1); /* calloc checks the product */
+    size_t total;
+    if (__builtin_mul_overflow(n, size, &total)) /* calloc checks too, but a sanitizer's aborts */
+        return NULL;
+    return calloc(n ? n : 1, size ? size : 1);
 }
 
 char *mem_strdup(const char *s)

@@ -104,10 +104,12 @@ enum status str_to_i64(struct str s, int64_t *out)
 enum status str_to_f64(struct str s, double *out)
 {
     char tmp[64], *end;
-    if (s.len == 0 || s.len >= sizeof tmp || !strchr("+-.0123456789", s.ptr[0]))
+    if (s.len == 0 || s.len >= sizeof tmp)
         return STATUS_INVALID;
     memcpy(tmp, s.ptr, s.len);
     tmp[s.len] = '\0';
+    if (strspn(tmp, "+-.0123456789eE") != s.len) /* strtod also takes blanks, hex, inf and nan */
+        return STATUS_INVALID;
     errno = 0;
     double v = strtod(tmp, &end);
     if (end != tmp + s.len || errno == ERANGE)
@@ -191,9 +193,9 @@ bool strbuf_printf(struct strbuf *b, const char *fmt, ...)
 
 static void append_json_char(struct strbuf *b, unsigned char c)
 {
-    static const char *const named[] = {['"'] = "\\\"", ['\\'] = "\\\\", ['\n'] = "\\n",
-                                        ['\r'] = "\\r", ['\t'] = "\\t",  ['\b'] = "\\b",
-                                        ['\f'] = "\\f"};
+    static const char *const named[] = {
+        ['"'] = "\\\"", ['\\'] = "\\\\", ['\n'] = "\\n", ['\r'] = "\\r",
+        ['\t'] = "\\t", ['\b'] = "\\b",  ['\f'] = "\\f"};
     if (c < sizeof named / sizeof *named && named[c])
         strbuf_append(b, named[c], 2);
     else if (c < 0x20 || c == 0x7F)

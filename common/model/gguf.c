@@ -425,7 +425,7 @@ void gguf_close(struct gguf *g)
     if (!g)
         return;
     if (g->mapped)
-        munmap((void *)(uintptr_t)g->bytes, g->n_bytes);
+        munmap((void *)g->bytes, g->n_bytes);
     mem_free(g->values);
     mem_free(g->tensors);
     mem_free(g->values_by_key);

@@ -152,8 +152,7 @@ static enum status read_tokenizer_config(struct model_info *m, const json_t *roo
     {
         const json_t *content = json_object_get(token, "content");
         uint64_t id;
-        if (json_is_string(content) &&
-            json_equal((json_t *)(uintptr_t)content, (json_t *)(uintptr_t)eos)) {
+        if (json_is_string(content) && json_equal((json_t *)content, (json_t *)eos)) {
             if (str_to_u64(str_from(key), &id) != STATUS_OK)
                 return error_set(err, STATUS_INVALID,
                                  "%s/tokenizer_config.json: an added token's id is no number",

@@ -375,6 +375,10 @@ static bool step(struct world *w)
         return fail(w, "the scheduler counts its steps in flight wrongly");
     if (!pop_ended(w))
         return false;
+    for (uint32_t i = 0; i < MAX_LIVE; i++)
+        if (w->clients[i].live && w->clients[i].r->deadline_ns &&
+            w->clients[i].r->deadline_ns <= w->now_ns)
+            return fail(w, "a request outlives its deadline");
     if (w->n_in_flight == 0 && request_table_count(w->table) > 0)
         return fail(w, "nothing runs, nothing is in flight, and requests wait");
     return true;
