@@ -131,19 +131,22 @@ static void on_child_end(struct loop_child *c, int wait_status)
         maybe_free(c); /* the owner has gone already */
 }
 
+/* Handles one child that has ended; false when there is none. */
+static bool reap_one(struct loop *l)
+{
+    for (struct loop_child *c = l->children; c; c = c->next) {
+        int wait_status;
+        if (!c->exited && waitpid(c->pid, &wait_status, WNOHANG) == c->pid) {
+            on_child_end(c, wait_status);
+            return true; /* callbacks may have freed c and changed the list: start over */
+        }
+    }
+    return false;
+}
+
 static void on_sigchld(void *ctx, int signum)
 {
-    struct loop *l = ctx;
-    bool again = true;
-    while (again) { /* callbacks may change the list: start over after each */
-        again = false;
-        for (struct loop_child *c = l->children; c && !again; c = c->next) {
-            int wait_status;
-            if (!c->exited && waitpid(c->pid, &wait_status, WNOHANG) == c->pid) {
-                on_child_end(c, wait_status);
-                again = true;
-            }
-        }
+    while (reap_one(ctx)) {
     }
 }
 
