@@ -241,7 +241,7 @@ static void test_stream(void **state)
                     CHUNK("c", "\"finish_reason\":null,\"stop_reason\":null}],\"usage\":null}\n\n")
                         CHUNK("", "\"finish_reason\":\"stop\",\"stop_reason\":\"END\"}],\"usage\":"
                                   "null}\n\n") "data: " HEAD ",\"choices\":[],\"usage\":{\"prompt_"
-                                                             "tokens\":2,\"total_tokens\":8,"
+                                               "tokens\":2,\"total_tokens\":8,"
                                                "\"completion_tokens\":6,\"prompt_tokens_details\":{"
                                                "\"cached_tokens\":0}}}\n\n"
                                                "data: [DONE]\n\n");

@@ -1,0 +1,79 @@
+/* Bodies of both endpoints through everything that reads them: JSON, the field table, prompts,
+ * messages, a template, the tokenizer. First byte: which endpoint. What is accepted must keep the
+ * promises the rest of the gateway builds on. */
+#include <assert.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "gateway/prepare.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static struct prepare_model model;
+
+static void open_model(void)
+{
+    static const char source[] = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+                                 "{% if add_generation_prompt %}<assistant>{% endif %}";
+    struct text_tokenizer *tokenizer;
+    struct text_template *tmpl;
+    char err[TEXT_ERR_MAX];
+    if (text_tokenizer_open("builtin:bytes", NULL, &tokenizer, err) != TEXT_OK ||
+        text_template_new(source, sizeof source - 1, &tmpl, err) != TEXT_OK)
+        abort();
+    model = (struct prepare_model){.tokenizer = tokenizer,
+                                   .chat_template = tmpl,
+                                   .vocab_size = 259,
+                                   .max_model_len = 4096,
+                                   .max_choices = 256};
+}
+
+static void check(const struct prepared *p)
+{
+    const struct sampling_params *s = &p->params.sampling;
+    assert(s->temperature >= 0 && s->temperature <= 2);
+    assert(s->top_p > 0 && s->top_p <= 1 && s->min_p >= 0 && s->min_p <= 1);
+    assert(isfinite(s->presence_penalty) && isfinite(s->frequency_penalty));
+    assert(s->repetition_penalty > 0);
+    assert(s->n_logprobs >= -1 && s->n_logprobs <= (int32_t)PARAMS_MAX_LOGPROBS);
+    assert(p->prompts.n > 0 && p->params.n > 0);
+    assert((uint64_t)p->prompts.n * p->params.n <= model.max_choices);
+    for (uint32_t i = 0; i < p->prompts.n; i++) {
+        const struct prompt *q = &p->prompts.items[i];
+        uint32_t max_tokens = p->params.max_tokens ? p->params.max_tokens : p->max_tokens_room;
+        assert(q->n_ids > 0 && max_tokens > 0);
+        assert((uint64_t)q->n_ids + max_tokens <= model.max_model_len);
+        for (uint32_t k = 0; k < q->n_ids; k++)
+            assert(q->ids[k] < model.vocab_size);
+    }
+    for (uint32_t i = 0; i < s->stop_ids.n; i++)
+        assert(s->stop_ids.ptr[i] < model.vocab_size);
+    for (uint32_t i = 0; i < s->n_logit_bias; i++)
+        assert(s->logit_bias[i].token < model.vocab_size && fabsf(s->logit_bias[i].bias) <= 100);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct prepared p;
+    if (size < 1)
+        return 0;
+    if (!model.tokenizer)
+        open_model();
+    enum api_kind kind = data[0] == 'h' ? API_CHAT : API_COMPLETIONS;
+    prepare_request(&model, kind, (struct str){(const char *)data + 1, size - 1}, &p);
+    if (p.error.http_status == 0) {
+        check(&p);
+    } else {
+        struct strbuf b;
+        assert(p.error.http_status >= 400 && p.error.http_status < 500);
+        strbuf_init(&b, 0);
+        api_error_json(&p.error, &b);
+        json_t *j = json_loadb(b.ptr, b.len, 0, NULL); /* whatever the body held, it is JSON */
+        assert(j);
+        json_decref(j);
+        strbuf_fini(&b);
+    }
+    prepared_fini(&p);
+    return 0;
+}

@@ -1,0 +1,108 @@
+#include "gateway/openai_chat.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct context_case {
+    const char *body, *want; /* want: the context, or what the error's message holds */
+    bool ok;
+};
+
+#define MESSAGES(m) "{\"messages\":[" m "]}"
+#define CONTEXT(m)  "{\"messages\":[" m "],\"add_generation_prompt\":true}"
+
+static const struct context_case cases[] = {
+    {MESSAGES("{\"role\":\"user\",\"content\":\"hi\"}"),
+     CONTEXT("{\"role\":\"user\",\"content\":\"hi\"}"), true},
+    {MESSAGES("{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+              "{\"type\":\"text\",\"text\":\"b\"}]}"),
+     CONTEXT("{\"role\":\"user\",\"content\":\"a\\nb\"}"), true},
+    {MESSAGES("{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"x\"}]}"),
+     CONTEXT("{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"x\"}]}"), true},
+    {"{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"add_generation_prompt\":false,"
+     "\"chat_template_kwargs\":{\"enable_thinking\":false,\"messages\":[]}}",
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"add_generation_prompt\":false,"
+     "\"enable_thinking\":false}",
+     true},
+    {MESSAGES(""), "1 to 4096 messages", false},
+    {MESSAGES("3"), "messages[0] must be an object", false},
+    {MESSAGES("{\"content\":\"x\"}"), "with a role", false},
+    {MESSAGES("{\"role\":\"robot\",\"content\":\"x\"}"), "\"robot\" is not one of", false},
+    {MESSAGES("{\"role\":\"user\"}"), "content must be", false},
+    {MESSAGES("{\"role\":\"user\",\"content\":3}"), "content must be", false},
+    {MESSAGES("{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"user\",\"content\":[{\"type\":"
+              "\"image_url\",\"image_url\":{\"url\":\"data:\"}}]}"),
+     "messages[1].content holds a part of type \"image_url\": this model takes text only.", false},
+    {MESSAGES("{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}"), "must have a text", false},
+    {MESSAGES("{\"role\":\"user\",\"content\":[7]}"), "must be an object", false},
+};
+
+static void test_context(void **state)
+{
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct params p;
+        struct api_error e = {0};
+        struct strbuf b;
+        strbuf_init(&b, 0);
+        assert_true(
+            params_init(&p, API_CHAT, params_parse_json(str_from(cases[i].body), &e), 0, &e));
+        bool ok = openai_chat_context(&p, &b, &e);
+        if (ok != cases[i].ok || (ok ? strcmp(strbuf_str(&b).ptr, cases[i].want) != 0
+                                     : !strstr(e.message, cases[i].want)))
+            fail_msg("%s: %s %s", cases[i].body, strbuf_str(&b).ptr, e.message);
+        if (!ok)
+            assert_string_equal(e.param, "messages");
+        params_fini(&p);
+        strbuf_fini(&b);
+    }
+}
+
+/* With a real template: <role>content</role>, and the assistant's opening as generation prompt. */
+static void test_prompt(void **state)
+{
+    static const char source[] =
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}";
+    static const struct {
+        const char *body, *want;
+    } prompts[] = {
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}", "<user>hi</user><assistant>"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"go\"},{\"role\":\"assistant\","
+         "\"content\":\"Once go \"}],\"continue_final_message\":true}",
+         "<user>go</user><assistant>Once go"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"  \"}],\"continue_final_message\":true}",
+         NULL},
+    };
+    struct text_template *tmpl;
+    char err[TEXT_ERR_MAX];
+    assert_int_equal(text_template_new(source, sizeof source - 1, &tmpl, err), TEXT_OK);
+    for (size_t i = 0; i < sizeof prompts / sizeof *prompts; i++) {
+        struct params p;
+        struct prompt_list l = {0};
+        struct api_error e = {0};
+        assert_true(
+            params_init(&p, API_CHAT, params_parse_json(str_from(prompts[i].body), &e), 0, &e));
+        bool ok = openai_chat_prompt(&p, tmpl, 0, &l, &e);
+        assert_int_equal(ok, prompts[i].want != NULL);
+        if (ok) {
+            struct str want = str_from(prompts[i].want);
+            assert_int_equal(l.items[0].text.len, want.len);
+            assert_memory_equal(l.items[0].text.ptr, want.ptr, want.len);
+        }
+        prompt_list_fini(&l);
+        params_fini(&p);
+    }
+    text_template_free(tmpl);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_context),
+                                       cmocka_unit_test(test_prompt)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
