@@ -4,10 +4,8 @@
 #include <string.h>
 
 #include "common/base/version.h"
-#include "common/net/http_server.h"
+#include "common/net/admin.h"
 #include "gateway/gateway_internal.h"
-
-enum { LIVE_LAG_S = 5 };
 
 #define JSON_TYPE "application/json"
 
@@ -28,6 +26,12 @@ static void answer_json(struct http_request *r, struct strbuf *b)
 /* ---- handlers ----------------------------------------------------------------------------------
  */
 
+static bool is_ready(void *ctx)
+{
+    const char *why;
+    return serving_healthy(&((struct gateway *)ctx)->serving, &why);
+}
+
 static void get_health(struct gateway *g, struct http_request *r, uint64_t tenant)
 {
     const char *why;
@@ -37,21 +41,12 @@ static void get_health(struct gateway *g, struct http_request *r, uint64_t tenan
         answer_error(g, r, 503, NULL, why);
 }
 
-static void get_live(struct gateway *g, struct http_request *r, uint64_t tenant)
+/* /livez, /readyz, /metrics: the same answers as every process gives. */
+static void get_admin(struct gateway *g, struct http_request *r, uint64_t tenant)
 {
-    if (loop_lag_ns(g->loop) > LIVE_LAG_S * 1000000000ull)
-        answer_error(g, r, 503, NULL, "the event loop is stuck");
-    else
-        http_respond(r, 200, "text/plain", STR("ok\n"), NULL, 0);
-}
-
-static void get_metrics(struct gateway *g, struct http_request *r, uint64_t tenant)
-{
-    struct strbuf b;
-    strbuf_init(&b, 0);
-    metrics_render(g->metrics, &b);
-    http_respond(r, 200, "text/plain; version=0.0.4; charset=utf-8", strbuf_str(&b), NULL, 0);
-    strbuf_fini(&b);
+    struct admin_options o = {.loop = g->loop, .metrics = g->metrics, .ready = is_ready, .ctx = g};
+    if (!admin_handle(&o, r))
+        answer_error(g, r, 404, NULL, "Not Found");
 }
 
 static void get_version(struct gateway *g, struct http_request *r, uint64_t tenant)
@@ -111,9 +106,9 @@ static const struct route routes[] = {
     {"GET", "/ping", ACCESS_OPEN, get_health},
     {"POST", "/ping", ACCESS_OPEN, get_health},
     {"GET", "/version", ACCESS_OPEN, get_version},
-    {"GET", "/livez", ACCESS_OPEN, get_live},
-    {"GET", "/readyz", ACCESS_OPEN, get_health},
-    {"GET", "/metrics", ACCESS_METRICS, get_metrics},
+    {"GET", "/livez", ACCESS_OPEN, get_admin},
+    {"GET", "/readyz", ACCESS_OPEN, get_admin},
+    {"GET", "/metrics", ACCESS_METRICS, get_admin},
 };
 
 static bool path_matches(const char *pattern, struct str path)
