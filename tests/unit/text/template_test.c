@@ -1,0 +1,259 @@
+/* Chat templates: rendering as transformers does, where a template comes from, and hostile ones. */
+#include "text_fixture.h"
+
+#define NOON 1721995200 /* 2024-07-26 12:00:00 UTC */
+
+static int render(const char *source, const char *context, uint64_t fuel, char *out, size_t cap)
+{
+    char err[TEXT_ERR_MAX] = "", *text = NULL;
+    size_t len = 0;
+    struct text_template *t = NULL;
+    int rc = text_template_new(source, strlen(source), &t, err);
+    if (rc == TEXT_OK)
+        rc = text_template_render(t, context, strlen(context), NOON, fuel, &text, &len, err);
+    snprintf(out, cap, "%s", rc == TEXT_OK ? text : err);
+    if (rc == TEXT_OK)
+        assert_int_equal(len, strlen(text));
+    text_free(text);
+    text_template_free(t);
+    return rc;
+}
+
+static void renders_like_python(void **state)
+{
+    static const struct {
+        const char *name, *source, *context, *want;
+    } cases[] = {
+        {"variables", "{{ a }}-{{ b.c[0] }}-{{ gone }}", "{\"a\":\"x\",\"b\":{\"c\":[7]}}", "x-7-"},
+        {"none and bool", "{{ a }} {{ b }} {{ 1.0 }} {{ f }}", "{\"a\":null,\"b\":true,\"f\":1e16}",
+         "None True 1.0 1e+16"},
+        {"trim_blocks", "{% if true %}\na\n  {% endif %}\nb", "{}", "a\nb"},
+        {"last newline goes", "a\n", "{}", "a"},
+        {"repr", "{{ a }}", "{\"a\":[{\"k\":\"it's\",\"n\":null},\"\\n\"]}",
+         "[{'k': \"it's\", 'n': None}, '\\n']"},
+        {"no escaping", "{{ a }}", "{\"a\":\"<b>&\\\"\"}", "<b>&\""},
+        {"tojson", "{{ a|tojson }}", "{\"a\":{\"z\":\"\xC3\xA9<'\",\"b\":[1,2.5,true,null]}}",
+         "{\"z\": \"\xC3\xA9<'\", \"b\": [1, 2.5, true, null]}"},
+        {"tojson indent", "{{ a|tojson(indent=2) }}", "{\"a\":{\"k\":[1,{}]}}",
+         "{\n  \"k\": [\n    1,\n    {}\n  ]\n}"},
+        {"tojson separators", "{{ a|tojson(separators=(',', ':'), sort_keys=true) }}",
+         "{\"a\":{\"z\":1,\"b\":2}}", "{\"b\":2,\"z\":1}"},
+        {"order of keys", "{% for k in a %}{{ k }}{% endfor %}",
+         "{\"a\":{\"z\":1,\"y\":2,\"a\":3}}", "zya"},
+        {"methods",
+         "{{ a.strip().split('-')|last }}{{ b.items()|list|length }}{{ a.startswith(' x') }}",
+         "{\"a\":\" x-y \",\"b\":{\"q\":1}}", "y1True"},
+        {"strip takes separators", "[{{ a.strip() }}{{ a|trim }}]", "{\"a\":\"\\u001cx\\u001f\"}",
+         "[xx]"},
+        {"namespace and break",
+         "{% set n = namespace(i=0) %}{% for x in [1,2,3] %}{% if x == 3 %}{% break %}{% endif %}"
+         "{% set n.i = n.i + x %}{% endfor %}{{ n.i }}",
+         "{}", "3"},
+        {"loop neighbours",
+         "{% for x in a if x != 2 %}{{ loop.previtem }}{{ x }}{{ loop.last }} {% endfor %}",
+         "{\"a\":[1,2,3]}", "1False 13True "},
+        {"strftime_now", "{{ strftime_now('%d %b %Y %H:%M') }}", "{}", "26 Jul 2024 12:00"},
+        {"generation", "{% generation %}a{%- endgeneration %}{% raw %}{% generation %}{% endraw %}",
+         "{}", "a{% generation %}"},
+        {"tools are none when absent",
+         "{{ tools is none }}{{ documents }}{{ add_generation_prompt }}", "{}", "TrueNoneFalse"},
+        {"none is not iterable", "{{ tools is iterable }}{{ 'a' is sequence }}", "{}", "FalseTrue"},
+        {"for over a sum", "{% for x in a + [3] if x > 1 %}{{ x }}{% endfor %}", "{\"a\":[1,2]}",
+         "23"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char out[1024];
+        int rc = render(cases[i].source, cases[i].context, 0, out, sizeof out);
+        if (rc != TEXT_OK || strcmp(out, cases[i].want) != 0)
+            fail_msg("%s: %d '%s', not '%s'", cases[i].name, rc, out, cases[i].want);
+    }
+}
+
+static void errors_have_their_code(void **state)
+{
+    static const struct {
+        const char *name, *source, *context;
+        int want;
+        const char *part; /* of the message; NULL: any */
+    } cases[] = {
+        {"raise_exception", "{{ raise_exception('no system role, p\xC3\xA9riod') }}", "{}",
+         TEXT_TEMPLATE, "no system role, p\xC3\xA9riod"},
+        {"raise_exception in a macro",
+         "{% macro m() %}{{ raise_exception('deep') }}{% endmacro %}{{ m() }}", "{}", TEXT_TEMPLATE,
+         "deep"},
+        {"syntax", "{% for %}", "{}", TEXT_INVALID, NULL},
+        {"unknown filter", "{{ 1|nonsense }}", "{}", TEXT_INVALID, NULL},
+        {"for over none", "{% for x in tools %}{% endfor %}", "{}", TEXT_INVALID, "NoneType"},
+        {"str + list", "{{ 'a' + b }}", "{\"b\":[1]}", TEXT_INVALID, NULL},
+        {"attribute of undefined", "{{ a.b.c }}", "{\"a\":{}}", TEXT_INVALID, NULL},
+        {"context is no object", "x", "[]", TEXT_INVALID, "object"},
+        {"context is no JSON", "x", "{", TEXT_INVALID, NULL},
+        {"endless loop",
+         "{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}", "{}",
+         TEXT_LIMIT, NULL},
+        {"macro without end", "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "{}", TEXT_LIMIT,
+         NULL},
+        {"huge repeat", "{{ 'x' * 9999999999 }}", "{}", TEXT_INVALID, NULL},
+        {"large output", "{% set s = 'x' * 50000000 %}{{ s }}{{ s }}", "{}", TEXT_LIMIT, "longer"},
+        {"huge range", "{{ range(1000000000)|list }}", "{}", TEXT_INVALID, NULL},
+        {"includes itself", "{% include 'chat' %}", "{}", TEXT_LIMIT, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char out[TEXT_ERR_MAX];
+        int rc = render(cases[i].source, cases[i].context, 2000000, out, sizeof out);
+        if (rc != cases[i].want || (cases[i].part && !strstr(out, cases[i].part)))
+            fail_msg("%s: %d '%s'", cases[i].name, rc, out);
+    }
+}
+
+/* Expressions and JSON nested beyond sense end in an error, not in the stack's end. */
+static void nesting_is_bounded(void **state)
+{
+    size_t n = 200000;
+    char out[TEXT_ERR_MAX], *deep = malloc(2 * n + 64);
+    size_t len = (size_t)sprintf(deep, "{{ ");
+    memset(deep + len, '(', n);
+    strcpy(deep + len + n, " }}");
+    assert_int_not_equal(render(deep, "{}", 0, out, sizeof out), TEXT_OK);
+    len = (size_t)sprintf(deep, "{\"a\":");
+    memset(deep + len, '[', n);
+    memset(deep + len + n, ']', n - 1);
+    strcpy(deep + len + 2 * n - 1, "]}");
+    assert_int_equal(render("{{ a }}", deep, 0, out, sizeof out), TEXT_INVALID);
+    free(deep);
+}
+
+static void bad_utf8_is_refused(void **state)
+{
+    char err[TEXT_ERR_MAX], *out = NULL;
+    size_t len;
+    struct text_template *t = NULL;
+    assert_int_equal(text_template_new("a\xFF", 2, &t, err), TEXT_INVALID);
+    assert_int_equal(text_template_new("a", 1, &t, err), TEXT_OK);
+    assert_int_equal(text_template_render(t, "{\"a\":\"\x80\"}", 9, 0, 0, &out, &len, err),
+                     TEXT_INVALID);
+    text_template_free(t);
+}
+
+#define HI                                                                                         \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\" Hi "                                         \
+    "\"},{\"role\":\"assistant\",\"content\":\"Yo\"},"                                             \
+    "{\"role\":\"user\",\"content\":\"?\"}],\"add_generation_prompt\":true,\"bos_token\":\"<s>\"," \
+    "\"eos_token\":\"</s>\"}"
+#define SYS                                                                                        \
+    "{\"messages\":[{\"role\":\"system\",\"content\":\"Row.\"},{\"role\":\"user\",\"content\":"    \
+    "\"Hi\"}],"                                                                                    \
+    "\"add_generation_prompt\":true,\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"}"
+
+static void built_in_formats(void **state)
+{
+    static const struct {
+        const char *name, *hi, *sys;
+    } cases[] = {
+        {"chatml",
+         "<|im_start|>user\n Hi "
+         "<|im_end|>\n<|im_start|>assistant\nYo<|im_end|>\n<|im_start|>user\n?<|im_end|>\n"
+         "<|im_start|>assistant\n",
+         "<|im_start|>system\nRow.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>"
+         "assistant\n"},
+        {"llama3",
+         "<s><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|><|start_header_id|>assistant<|"
+         "end_header_id|>"
+         "\n\nYo<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n?<|eot_id|><|start_header_id|"
+         ">assistant"
+         "<|end_header_id|>\n\n",
+         "<s><|start_header_id|>system<|end_header_id|>\n\nRow.<|eot_id|><|start_header_id|>user<|"
+         "end_header_id|>"
+         "\n\nHi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"},
+        {"llama2", "<s>[INST] Hi [/INST] Yo </s><s>[INST] ? [/INST]",
+         "<s>[INST] <<SYS>>\nRow.\n<</SYS>>\n\nHi [/INST]"},
+        {"mistral", "<s>[INST] Hi [/INST] Yo</s>[INST] ? [/INST]", "<s>[INST] Row.\n\nHi [/INST]"},
+        {"gemma3",
+         "<s><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\nYo<end_of_turn>\n<start_"
+         "of_turn>user\n?"
+         "<end_of_turn>\n<start_of_turn>model\n",
+         "<s><start_of_turn>user\nRow.\n\nHi<end_of_turn>\n<start_of_turn>model\n"},
+        {"phi3",
+         "<|user|>\n Hi <|end|>\n<|assistant|>\nYo<|end|>\n<|user|>\n?<|end|>\n<|assistant|>\n",
+         "<|system|>\nRow.<|end|>\n<|user|>\nHi<|end|>\n<|assistant|>\n"},
+        {"vicuna",
+         "<s>A chat between a curious user and an artificial intelligence assistant. The assistant "
+         "gives helpful, "
+         "detailed, and polite answers to the user's questions. USER: Hi ASSISTANT: Yo</s>USER: ? "
+         "ASSISTANT:",
+         "<s>Row. USER: Hi ASSISTANT:"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *const contexts[] = {HI, SYS}, *const wants[] = {cases[i].hi, cases[i].sys};
+        for (int k = 0; k < 2; k++) {
+            char err[TEXT_ERR_MAX] = "", *out = NULL;
+            size_t len;
+            struct text_template *t = NULL;
+            assert_int_equal(text_template_open(fixture_dir, cases[i].name, NULL, &t, err),
+                             TEXT_OK);
+            if (text_template_render(t, contexts[k], strlen(contexts[k]), 0, 0, &out, &len, err) !=
+                TEXT_OK)
+                fail_msg("%s: %s", cases[i].name, err);
+            if (strcmp(out, wants[k]) != 0)
+                fail_msg("%s: '%s', not '%s'", cases[i].name, out, wants[k]);
+            text_free(out);
+            text_template_free(t);
+        }
+    }
+}
+
+static void assert_opens_as(const char *override, const char *family, const char *context,
+                            const char *want)
+{
+    char err[TEXT_ERR_MAX] = "", *out = NULL;
+    size_t len;
+    struct text_template *t = NULL;
+    if (text_template_open(fixture_dir, override, family, &t, err) != TEXT_OK)
+        fail_msg("%s", err);
+    if (text_template_render(t, context, strlen(context), 0, 0, &out, &len, err) != TEXT_OK)
+        fail_msg("%s", err);
+    assert_string_equal(out, want);
+    text_free(out);
+    text_template_free(t);
+}
+
+/* From the weakest source to the strongest, each added to the folder in turn. */
+static void sources_in_their_order(void **state)
+{
+    char err[TEXT_ERR_MAX];
+    struct text_template *t = NULL;
+    assert_int_equal(text_template_open(fixture_dir, NULL, NULL, &t, err), TEXT_UNSUPPORTED);
+    assert_int_equal(text_template_open(fixture_dir, NULL, "no_family", &t, err), TEXT_UNSUPPORTED);
+    assert_opens_as(NULL, "mistral", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
+                    "[INST] a [/INST]");
+
+    static const char list[] =
+        "{\"bos_token\":{\"content\":\"<b>\"},\"eos_token\":null,\"chat_template\":[{\"name\":"
+        "\"default\","
+        "\"template\":\"plain{{ bos_token }}\"},{\"name\":\"tool_use\",\"template\":\"tools{{ "
+        "tools|length }}\"}]}";
+    fixture_write("tokenizer_config.json", list, sizeof list - 1);
+    assert_opens_as(NULL, "mistral", "{}", "plain<b>");
+    assert_opens_as(NULL, NULL, "{\"bos_token\":\"mine\"}", "plainmine");
+    assert_opens_as(NULL, NULL, "{\"tools\":[1,2]}", "tools2");
+
+    fixture_write("chat_template.jinja", "jinja{{ bos_token }}", 20);
+    assert_opens_as(NULL, "mistral", "{\"tools\":[1]}", "jinja<b>");
+    fixture_write("mine.jinja", "over{{ bos_token }}", 19);
+    assert_opens_as(fixture_path("mine.jinja"), "mistral", "{}", "over<b>");
+    assert_opens_as("phi3", NULL, "{\"messages\":[]}", "");
+    assert_int_equal(text_template_open(fixture_dir, "neither", NULL, &t, err), TEXT_IO);
+
+    fixture_write("chat_template.jinja", "{% if %}", 8);
+    assert_int_equal(text_template_open(fixture_dir, NULL, NULL, &t, err), TEXT_INVALID);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(renders_like_python), cmocka_unit_test(errors_have_their_code),
+        cmocka_unit_test(nesting_is_bounded),  cmocka_unit_test(bad_utf8_is_refused),
+        cmocka_unit_test(built_in_formats),    cmocka_unit_test(sources_in_their_order),
+    };
+    return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
+}
