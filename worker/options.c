@@ -8,7 +8,11 @@ const struct option_spec worker_option_specs[] = {
     OPT_STRING(S, model, "model", "null", "null, demo, a GGUF file or a model folder"),
     OPT_STRING(S, served_model_name, "served-model-name", NULL,
                "name shown in status; default: the model's own"),
-    OPT_STRING(S, cache_dir, "cache-dir", NULL, "models and compiled tokenizers; COX_CACHE"),
+    {.name = "cache-dir",
+     .aliases = "cache", /* so that COX_CACHE names it, as for every other program */
+     .type = OPTION_STRING,
+     .offset = offsetof(struct S, cache_dir),
+     .help = "models and compiled tokenizers; default: ~/.cache/coxswain (COX_CACHE)"},
     OPT_ENUM(S, device, "device", "auto|null|cpu|cuda", "auto",
              "what computes; null answers by a rule, without a model"),
     OPT_STRING(S, head, "head", "127.0.0.1:7000", "the head's HOST:PORT"),

@@ -1,0 +1,280 @@
+/* The null device against the rule computed here, its log-probabilities, joins, and the failures it
+ * can be asked for. Plans go straight to the executor; compute_test.c has the thread. */
+#include "worker/executor.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "proto/null_tokens.h"
+
+static struct worker_options options(void)
+{
+    return (struct worker_options){
+        .model = "null", .device = WORKER_DEVICE_NULL, .tp = 2, .pp = 1, .block_size = 16};
+}
+
+static struct executor *open_null(const struct worker_options *o)
+{
+    struct executor *e;
+    struct error err = {0};
+    if (executor_open(o, &e, &err) != STATUS_OK)
+        fail_msg("%s", err.text);
+    return e;
+}
+
+static enum status join(struct executor *e, uint32_t rank, struct bytes id, struct error *err)
+{
+    const uint32_t n_blocks[1] = {64};
+    return e->ops->join_comm(e,
+                             &(struct executor_comm){.term_epoch = 1ull << 32 | 1,
+                                                     .tp = 2,
+                                                     .pp = 1,
+                                                     .rank = rank,
+                                                     .n_blocks = {n_blocks, 1},
+                                                     .id = id},
+                             err);
+}
+
+static void join_first(struct executor *e)
+{
+    uint8_t id[COMM_ID_MAX_BYTES];
+    uint32_t n = sizeof id;
+    struct error err = {0};
+    assert_int_equal(e->ops->make_comm_id(e, id, &n, &err), STATUS_OK);
+    assert_int_equal(join(e, 0, (struct bytes){id, n}, &err), STATUS_OK);
+}
+
+/* What the rule says for ids followed by its own tokens. */
+static void oracle(const struct sampling_params *sp, const uint32_t *ids, uint32_t n,
+                   uint32_t vocab, uint32_t *out, uint32_t n_out)
+{
+    struct null_hash h;
+    null_hash_init(&h, sp->seed, sp->i_prompt, sp->i_choice, sp->temperature);
+    for (uint32_t i = 0; i < n; i++)
+        null_hash_push(&h, ids[i]);
+    for (uint32_t i = 0; i < n_out; i++) {
+        out[i] = null_hash_token(&h, vocab);
+        null_hash_push(&h, out[i]);
+    }
+}
+
+static void test_tokens(void **state)
+{
+    static const struct {
+        float temperature;
+        uint32_t vocab, n_computed;
+        int32_t n_logprobs;
+    } cases[] = {{0, 259, 0, -1}, {1, 259, 0, 0}, {1, 32000, 16, 5}, {0.5f, 259, 0, 1 << 30}};
+    enum { N_PROMPT = 20, N_TOKENS = 30 };
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        struct worker_options o = options();
+        o.vocab_size = cases[c].vocab;
+        struct executor *e = open_null(&o);
+        join_first(e);
+        uint32_t ids[N_PROMPT], want[N_TOKENS], blocks[4] = {3, 1, 2, 9};
+        for (uint32_t i = 0; i < N_PROMPT; i++)
+            ids[i] = 97 + i;
+        struct sampling_params sp = {.temperature = cases[c].temperature,
+                                     .seed = 99,
+                                     .i_choice = 2,
+                                     .n_logprobs = cases[c].n_logprobs};
+        oracle(&sp, ids, N_PROMPT, cases[c].vocab, want, N_TOKENS);
+        struct plan_admit admit = {.slot = 70,
+                                   .n_prompt = N_PROMPT,
+                                   .n_computed = cases[c].n_computed,
+                                   .ids = {ids, N_PROMPT},
+                                   .sampling = sp};
+        struct plan_blocks table = {.ids = {blocks, 4}};
+        struct arena arena;
+        arena_init(&arena, 0);
+        uint32_t start = cases[c].n_computed;
+        for (uint32_t step = 1; step <= N_TOKENS; step++) {
+            uint32_t n = step == 1 ? N_PROMPT - start : 1;
+            struct plan_run run = {.slot = 70,
+                                   .start = start,
+                                   .n_tokens = n,
+                                   .sample = true,
+                                   .blocks = &table,
+                                   .n_blocks = step == 1};
+            struct msg_plan p = {
+                .step = step, .admits = &admit, .n_admits = step == 1, .runs = &run, .n_runs = 1};
+            struct msg_result r;
+            struct error err = {0};
+            uint64_t progress = e->progress;
+            arena_reset(&arena);
+            if (e->ops->step(e, &p, &arena, &r, &err) != STATUS_OK)
+                fail_msg("case %zu step %u: %s", c, step, err.text);
+            assert_true(e->progress > progress);
+            assert_int_equal(r.n_items, 1);
+            assert_int_equal(r.items[0].slot, 70);
+            assert_int_equal(r.items[0].ids.ptr[0], want[step - 1]);
+            int32_t k = cases[c].n_logprobs;
+            assert_int_equal(r.items[0].n_logprobs, k >= 0);
+            if (k >= 0) {
+                const struct logprob_row *row = r.items[0].logprobs;
+                uint32_t shown = k > 64 ? 64 : (uint32_t)k;
+                assert_int_equal(row->ids.n, shown + 1);
+                assert_int_equal(row->ids.ptr[0], want[step - 1]);
+                assert_true(fabsf(row->values.ptr[0] + logf((float)(shown + 1))) < 1e-6f);
+            }
+            start += n;
+        }
+        arena_fini(&arena);
+        e->ops->close(e);
+    }
+}
+
+static void test_other_rank_is_silent(void **state)
+{
+    struct worker_options o = options();
+    struct executor *e = open_null(&o);
+    struct error err = {0};
+    uint8_t id[16] = {1};
+    assert_int_equal(join(e, 1, (struct bytes){id, 16}, &err), STATUS_OK);
+    uint32_t ids[2] = {97, 98}, block = 0;
+    struct plan_admit admit = {.slot = 0, .n_prompt = 2, .ids = {ids, 2}};
+    struct plan_blocks table = {.ids = {&block, 1}};
+    struct plan_run run = {.n_tokens = 2, .sample = true, .blocks = &table, .n_blocks = 1};
+    struct msg_plan p = {.step = 1, .admits = &admit, .n_admits = 1, .runs = &run, .n_runs = 1};
+    struct msg_result r;
+    struct arena arena;
+    arena_init(&arena, 0);
+    assert_int_equal(e->ops->step(e, &p, &arena, &r, &err), STATUS_OK);
+    assert_int_equal(r.n_items, 0);
+    /* after a refused plan nothing runs until the communicator is new */
+    p.step = 2;
+    assert_int_equal(e->ops->step(e, &p, &arena, &r, &err), STATUS_PROTOCOL);
+    assert_non_null(strstr(err.text, "in use"));
+    e->ops->abort_comm(e);
+    assert_int_equal(join(e, 1, (struct bytes){id, 16}, &err), STATUS_OK);
+    assert_int_equal(e->ops->step(e, &p, &arena, &r, &err), STATUS_OK);
+    assert_int_equal(e->ops->reset(e, &err), STATUS_OK);
+    assert_int_equal(e->ops->step(e, &p, &arena, &r, &err), STATUS_OK);
+    arena_fini(&arena);
+    e->ops->close(e);
+}
+
+static void test_join(void **state)
+{
+    struct worker_options o = options();
+    o.null_fail_join = 1;
+    struct executor *e = open_null(&o);
+    struct error err = {0};
+    uint8_t id[COMM_ID_MAX_BYTES], other[16] = {7};
+    uint32_t n = sizeof id;
+    assert_int_equal(e->ops->make_comm_id(e, id, &n, &err), STATUS_OK);
+    assert_int_equal(join(e, 0, (struct bytes){id, n}, &err), STATUS_IO); /* as asked */
+    assert_int_equal(join(e, 0, (struct bytes){other, 16}, &err), STATUS_INVALID);
+    assert_int_equal(join(e, 0, (struct bytes){id, 3}, &err), STATUS_INVALID);
+    assert_int_equal(join(e, 0, (struct bytes){id, n}, &err), STATUS_OK);
+    assert_int_equal(join(e, 0, (struct bytes){id, n}, &err), STATUS_INVALID); /* used up */
+    n = 3;
+    assert_int_equal(e->ops->make_comm_id(e, id, &n, &err), STATUS_LIMIT);
+    e->ops->close(e);
+}
+
+static void test_interrupt_ends_a_stall(void **state)
+{
+    struct worker_options o = options();
+    o.null_stall_after_step = 1;
+    struct executor *e = open_null(&o);
+    join_first(e);
+    struct msg_plan p = {.step = 1};
+    struct msg_result r;
+    struct error err = {0};
+    struct arena arena;
+    arena_init(&arena, 0);
+    assert_int_equal(e->ops->step(e, &p, &arena, &r, &err), STATUS_OK);
+    e->ops->interrupt(e); /* before it begins: it must not be lost */
+    p.step = 2;
+    assert_int_equal(e->ops->step(e, &p, &arena, &r, &err), STATUS_OK); /* no time to spend */
+    e->ops->abort_comm(e);
+    o.null_step_us = 60000000;
+    e->ops->close(e);
+    e = open_null(&o);
+    join_first(e);
+    e->ops->interrupt(e);
+    p.step = 1;
+    assert_int_equal(e->ops->step(e, &p, &arena, &r, &err), STATUS_CLOSED);
+    arena_fini(&arena);
+    e->ops->close(e);
+}
+
+static void test_options(void **state)
+{
+    static const struct {
+        const char *name;
+        int device;
+        const char *model;
+        int64_t kv_bytes, blocks, len, vocab;
+        enum status want;
+        uint32_t want_blocks;
+    } cases[] = {
+        {"default", WORKER_DEVICE_NULL, "null", 0, 0, 0, 0, STATUS_OK, 8192},
+        {"long model", WORKER_DEVICE_NULL, "null", 0, 0, 1 << 20, 0, STATUS_OK, 131072},
+        {"auto is null for null", WORKER_DEVICE_AUTO, "null", 0, 0, 0, 0, STATUS_OK, 8192},
+        {"auto has no device", WORKER_DEVICE_AUTO, "demo", 0, 0, 0, 0, STATUS_UNSUPPORTED, 0},
+        {"cpu", WORKER_DEVICE_CPU, "null", 0, 0, 0, 0, STATUS_UNSUPPORTED, 0},
+        {"cuda", WORKER_DEVICE_CUDA, "null", 0, 0, 0, 0, STATUS_UNSUPPORTED, 0},
+        {"bytes", WORKER_DEVICE_NULL, "null", 6400, 0, 0, 0, STATUS_OK, 100},
+        {"override wins", WORKER_DEVICE_NULL, "null", 6400, 7, 0, 0, STATUS_OK, 7},
+        {"no room", WORKER_DEVICE_NULL, "null", 63, 0, 0, 0, STATUS_INVALID, 0},
+        {"tiny vocabulary", WORKER_DEVICE_NULL, "null", 0, 0, 0, 10, STATUS_INVALID, 0},
+        {"no such file", WORKER_DEVICE_NULL, "/no/such/model", 0, 0, 0, 0, STATUS_NOT_FOUND, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct worker_options o = options();
+        struct executor *e = NULL;
+        struct error err = {0};
+        o.device = cases[i].device;
+        o.model = cases[i].model;
+        o.kv_cache_memory_bytes = cases[i].kv_bytes;
+        o.num_gpu_blocks_override = cases[i].blocks;
+        o.max_model_len = cases[i].len;
+        o.vocab_size = cases[i].vocab;
+        enum status s = executor_open(&o, &e, &err);
+        if (s != cases[i].want)
+            fail_msg("%s: %s: %s", cases[i].name, status_name(s), err.text);
+        if (s != STATUS_OK) {
+            assert_true(err.text[0] != '\0');
+            continue;
+        }
+        assert_int_equal(e->ops->info(e)->limits.kv_groups[0].n_blocks, cases[i].want_blocks);
+        e->ops->close(e);
+    }
+}
+
+static void test_config_hash(void **state)
+{
+    struct config_identity a = {.model_hashes = STR("null"),
+                                .dtype = "null",
+                                .quantisation = "none",
+                                .kv_dtype = "null",
+                                .block_size = 16,
+                                .tp = 2,
+                                .pp = 1,
+                                .max_model_len = 10,
+                                .vocab_size = 300};
+    uint8_t h1[32], h2[32];
+    executor_config_hash(&a, h1);
+    executor_config_hash(&a, h2);
+    assert_memory_equal(h1, h2, 32);
+    a.tp = 1;
+    executor_config_hash(&a, h2);
+    assert_memory_not_equal(h1, h2, 32);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tokens),  cmocka_unit_test(test_other_rank_is_silent),
+        cmocka_unit_test(test_join),    cmocka_unit_test(test_interrupt_ends_a_stall),
+        cmocka_unit_test(test_options), cmocka_unit_test(test_config_hash),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,184 @@
+/* cox-worker: options, executor, loop, worker, until SIGTERM. Exit codes: 0 fine, 1 failed while
+ * running, 2 usage or configuration. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/base/version.h"
+#include "common/model/model_info.h"
+#include "common/net/admin.h"
+#include "worker/startup.h"
+#include "worker/worker.h"
+
+extern char **environ;
+
+#define USAGE "cox-worker --head HOST:PORT --keys-dir DIR [OPTION...]"
+
+struct program {
+    struct worker_options o;
+    struct startup startup;
+    struct loop *loop;
+    struct executor *executor;
+    struct metrics *metrics;
+    struct http_server *http;
+    struct admin_options admin;
+    struct worker *worker;
+    char http_address[300];
+};
+
+static bool is_ready(void *ctx)
+{
+    const struct program *p = ctx;
+    return p->worker && worker_is_ready(p->worker);
+}
+
+static void on_request(void *ctx, struct http_request *r)
+{
+    struct program *p = ctx;
+    if (!admin_handle(&p->admin, r))
+        http_respond(r, 404, "application/json",
+                     STR("{\"error\":{\"message\":\"a worker answers /livez, /readyz, /metrics\","
+                         "\"type\":\"not_found_error\",\"param\":null,\"code\":404}}"),
+                     NULL, 0);
+}
+
+static void on_signal(void *ctx, int signum)
+{
+    struct program *p = ctx;
+    log_info("signal", "number=%d", signum);
+    worker_stop(p->worker);
+}
+
+static enum status start_http(struct program *p, struct error *err)
+{
+    const struct http_options o = {
+        .host = p->o.http_host, .port = startup_http_port(&p->o), .server_name = "cox-worker"};
+    const struct http_handlers h = {.ctx = p, .on_request = on_request};
+    p->admin = (struct admin_options){.loop = p->loop,
+                                      .metrics = p->metrics,
+                                      .ready = is_ready,
+                                      .ctx = p,
+                                      .metrics_key = p->startup.admin_key[0] && !p->o.metrics_public
+                                                         ? p->startup.admin_key
+                                                         : NULL};
+    TRY(http_server_start(p->loop, &o, &h, &p->http, err));
+    snprintf(p->http_address, sizeof p->http_address, "%s:%u", p->o.http_host,
+             http_server_port(p->http));
+    return STATUS_OK;
+}
+
+static void print_memory(const struct executor *e)
+{
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    startup_memory_table(e->ops->info(e), &b);
+    fwrite(b.ptr, 1, b.len, stdout);
+    fflush(stdout);
+    strbuf_fini(&b);
+}
+
+static enum status start(struct program *p, struct error *err)
+{
+    TRY(worker_options_check(&p->o, err));
+    TRY(startup_prepare(&p->o, &p->startup, err));
+    TRY(executor_open(&p->o, &p->executor, err));
+    print_memory(p->executor);
+    TRY(loop_new(&p->loop, err));
+    p->metrics = metrics_new();
+    TRY(start_http(p, err));
+    const char *comm_host = p->o.comm_host ? p->o.comm_host : p->o.http_host;
+    snprintf(p->startup.comm_address, sizeof p->startup.comm_address, "%.255s:0", comm_host);
+    const struct worker_setup setup = {.loop = p->loop,
+                                       .options = &p->o,
+                                       .executor = p->executor,
+                                       .metrics = p->metrics,
+                                       .link = p->startup.link,
+                                       .node = p->startup.node,
+                                       .comm_address = p->startup.comm_address,
+                                       .http_address = p->http_address};
+    TRY(worker_start(&setup, &p->worker, err));
+    TRY(loop_on_signal(p->loop, SIGTERM, on_signal, p));
+    return loop_on_signal(p->loop, SIGINT, on_signal, p);
+}
+
+static void finish(struct program *p)
+{
+    worker_free(p->worker);
+    if (p->http)
+        http_server_close(p->http);
+    if (p->loop)
+        loop_free(p->loop);
+    if (p->executor)
+        p->executor->ops->close(p->executor);
+    metrics_free(p->metrics);
+}
+
+static bool is_configuration(enum status s)
+{
+    return s == STATUS_INVALID || s == STATUS_UNSUPPORTED || s == STATUS_NOT_FOUND ||
+           s == STATUS_DENIED || s == STATUS_EXISTS;
+}
+
+static int run(struct program *p)
+{
+    struct error err = {0};
+    char name[32], cache_dir[4096];
+    if (p->o.ordinal >= 0)
+        snprintf(name, sizeof name, "worker-%lld", (long long)p->o.ordinal);
+    else
+        snprintf(name, sizeof name, "worker");
+    log_init(name, (enum log_level)p->o.log_level, (enum log_format)p->o.log_format);
+    if (!p->o.cache_dir) {
+        model_cache_dir(NULL, getenv("HOME"), cache_dir, sizeof cache_dir);
+        p->o.cache_dir = cache_dir;
+    }
+    enum status s = start(p, &err);
+    if (s == STATUS_OK) {
+        log_info("worker_started", "version=%s head=%s http=%s", COX_VERSION, p->startup.endpoint,
+                 p->http_address);
+        loop_run(p->loop);
+    }
+    finish(p);
+    if (s == STATUS_OK)
+        return 0;
+    log_error("start_failed", "status=%s error=%s", status_name(s), log_quote(err.text));
+    return is_configuration(s) ? 2 : 1;
+}
+
+static void print_help(void)
+{
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    config_print_help(&b, USAGE, worker_option_specs, worker_n_option_specs);
+    fwrite(b.ptr, 1, b.len, stdout);
+    strbuf_fini(&b);
+}
+
+int main(int argc, char **argv)
+{
+    static struct program p;
+    struct config_result res = {0};
+    struct error err = {0};
+    int code = 0;
+    if (config_parse(worker_option_specs, worker_n_option_specs, argc, argv, environ, &p.o, &res,
+                     &err) != STATUS_OK) {
+        fprintf(stderr, "cox-worker: %s\n", err.text);
+        code = 2;
+    } else if (res.help) {
+        print_help();
+    } else if (res.version) {
+        printf("cox-worker %s\n", COX_VERSION);
+    } else if (res.positional.n_items > 0) {
+        fprintf(stderr, "cox-worker: unexpected argument \"%s\"; usage: %s\n",
+                res.positional.items[0], USAGE);
+        code = 2;
+    } else {
+        for (size_t i = 0; i < res.warnings.n_items; i++)
+            fprintf(stderr, "cox-worker: warning: %s\n", res.warnings.items[i]);
+        code = run(&p);
+    }
+    config_fini(&res);
+    return code;
+}

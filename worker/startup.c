@@ -1,0 +1,95 @@
+#include "worker/startup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/net/keys.h"
+#include "proto/codec.h"
+
+/* Credit for plans: what a rank that lags may have lying here. */
+#define WINDOW_BYTES (4u << 20)
+#define LINK_HWM     8192u
+
+static enum status read_key_file(const char *path, char *out, size_t size, struct error *err)
+{
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return error_set(err, STATUS_NOT_FOUND, "--admin-key-file %s: %s", path, strerror(errno));
+    bool got = fgets(out, (int)size, f) != NULL;
+    fclose(f);
+    out[got ? strcspn(out, "\r\n \t") : 0] = '\0';
+    if (!out[0])
+        return error_set(err, STATUS_INVALID, "--admin-key-file %s holds no key", path);
+    return STATUS_OK;
+}
+
+static enum status find_keys(const struct worker_options *o, struct startup *s, struct error *err)
+{
+    const char *head = o->head;
+    struct join_token token = {0};
+    if (o->join) {
+        TRY(join_token_decode(o->join, &token, err));
+        s->link.bus.keys = token.keys;
+        memcpy(s->head_public_key, token.head_public_key, sizeof s->head_public_key);
+        head = token.head;
+    } else if (o->keys_dir) {
+        TRY(keys_load(o->keys_dir, ROLE_WORKER, &s->link.bus.keys, err));
+        TRY(keys_load_public(o->keys_dir, ROLE_HEAD, s->head_public_key, err));
+    }
+    int n = snprintf(s->endpoint, sizeof s->endpoint, "tcp://%s", head);
+    if (n < 0 || (size_t)n >= sizeof s->endpoint || !strrchr(head, ':'))
+        return error_set(err, STATUS_INVALID, "--head \"%s\": want HOST:PORT", head);
+    return STATUS_OK;
+}
+
+enum status startup_prepare(const struct worker_options *o, struct startup *out, struct error *err)
+{
+    *out = (struct startup){.link = {.window_bytes = WINDOW_BYTES}};
+    if (gethostname(out->node, sizeof out->node - 1) != 0)
+        snprintf(out->node, sizeof out->node, "unknown");
+    if (o->admin_key_file)
+        TRY(read_key_file(o->admin_key_file, out->admin_key, sizeof out->admin_key, err));
+    TRY(find_keys(o, out, err));
+    out->link.bus.endpoint = out->endpoint;
+    out->link.bus.insecure = o->insecure;
+    out->link.bus.server_public_key = out->head_public_key;
+    out->link.bus.max_frame_bytes = FRAME_MAX_BYTES;
+    out->link.bus.hwm = LINK_HWM;
+    return STATUS_OK;
+}
+
+uint16_t startup_http_port(const struct worker_options *o)
+{
+    if (o->http_port >= 0)
+        return (uint16_t)o->http_port;
+    return (uint16_t)(7001 + (o->ordinal > 0 ? o->ordinal : 0));
+}
+
+static void row(struct strbuf *b, const char *name, uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double v = (double)bytes;
+    size_t u = 0;
+    while (v >= 1024 && u + 1 < sizeof units / sizeof units[0]) {
+        v /= 1024;
+        u++;
+    }
+    strbuf_printf(b, "%-12s %10.1f %s", name, v, units[u]);
+}
+
+void startup_memory_table(const struct executor_info *info, struct strbuf *out)
+{
+    row(out, "weights", info->weights_bytes);
+    strbuf_append_c(out, "\n");
+    row(out, "activations", info->activation_bytes);
+    strbuf_append_c(out, "\n");
+    row(out, "KV cache", info->kv_bytes);
+    for (uint32_t i = 0; i < info->limits.n_kv_groups; i++)
+        strbuf_printf(out, "   %u blocks of %u tokens", info->limits.kv_groups[i].n_blocks,
+                      info->limits.kv_groups[i].block_tokens);
+    strbuf_append_c(out, "\n");
+    row(out, "total", info->weights_bytes + info->activation_bytes + info->kv_bytes);
+    strbuf_append_c(out, "\n");
+}
