@@ -1,0 +1,76 @@
+#include "cli/admin_client.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/net/http_client.h"
+
+enum { CALL_TIMEOUT_MS = 5000, ANSWER_LIMIT = 64 << 20, KEY_BYTES = 512 };
+
+static enum status read_key(const char *path, char *out, size_t size, struct error *err)
+{
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+    bool got = fgets(out, (int)size, f) != NULL;
+    fclose(f);
+    if (!got)
+        return error_set(err, STATUS_INVALID, "%s holds no key", path);
+    out[strcspn(out, "\r\n \t")] = '\0';
+    return STATUS_OK;
+}
+
+static enum status judge(int code, const char *url, json_t *answer, struct error *err)
+{
+    if (code == 401 || code == 403)
+        return error_set(err, STATUS_DENIED,
+                         "%s wants the admin key: --admin-key-file FILE or COX_ADMIN_KEY", url);
+    if (code >= 200 && code < 300)
+        return STATUS_OK;
+    const json_t *e = json_object_get(answer, "error");
+    const char *text = json_string_value(json_is_object(e) ? json_object_get(e, "message") : e);
+    return error_set(err, STATUS_INVALID, "%s answered %d%s%s", url, code, text ? ": " : "",
+                     text ? text : "");
+}
+
+enum status admin_call(const struct admin_access *o, const char *method, const char *path,
+                       const char *body, json_t **owned_answer, struct error *err)
+{
+    char url[1024], key[KEY_BYTES];
+    const char *bearer = o->admin_key;
+    *owned_answer = NULL;
+    int n = snprintf(url, sizeof url, "http://%s%s", o->address, path);
+    if (n < 0 || (size_t)n >= sizeof url)
+        return error_set(err, STATUS_INVALID, "--address is too long");
+    if (!bearer && o->admin_key_file) {
+        TRY(read_key(o->admin_key_file, key, sizeof key, err));
+        bearer = key;
+    }
+    struct strbuf text;
+    int code = 0;
+    strbuf_init(&text, ANSWER_LIMIT);
+    const struct http_call call = {.method = method,
+                                   .url = url,
+                                   .bearer = bearer,
+                                   .body = str_from(body),
+                                   .timeout_ms = CALL_TIMEOUT_MS};
+    enum status s = http_client_call(&call, &code, &text, err);
+    if (s != STATUS_OK) {
+        strbuf_fini(&text);
+        return s;
+    }
+    json_error_t je;
+    json_t *answer = json_loadb(text.ptr ? text.ptr : "", text.len, JSON_REJECT_DUPLICATES, &je);
+    strbuf_fini(&text);
+    s = judge(code, url, answer, err);
+    if (s == STATUS_OK && !json_is_object(answer))
+        s = error_set(err, STATUS_PROTOCOL, "%s does not answer with a JSON object: %s", url,
+                      je.text);
+    if (s != STATUS_OK) {
+        json_decref(answer);
+        return s;
+    }
+    *owned_answer = answer;
+    return STATUS_OK;
+}

@@ -1,0 +1,22 @@
+#pragma once
+/* The head's admin API as the commands use it: one call, JSON in and out. */
+#include <jansson.h>
+
+#include "cli/tables.h"
+
+/* The rows every admin command shares. */
+#define ADMIN_ROWS                                                                                 \
+    OPT_STRING(admin_access, address, "address", "127.0.0.1:8265",                                 \
+               "HOST:PORT of the head's admin API"),                                               \
+        {.name = "admin-key",                                                                      \
+         .type = OPTION_STRING,                                                                    \
+         .offset = offsetof(struct admin_access, admin_key),                                       \
+         .help = "key of the admin API (better: COX_ADMIN_KEY)",                                   \
+         .secret = true},                                                                          \
+        OPT_STRING(admin_access, admin_key_file, "admin-key-file", NULL, "file with that key")
+
+/* STATUS_IO, STATUS_TIMEOUT: nobody answers there. STATUS_DENIED: the key. STATUS_PROTOCOL: an
+ * answer that is no JSON object. Else the answer's own error text. *owned_answer is the caller's.
+ */
+MUST_USE enum status admin_call(const struct admin_access *o, const char *method, const char *path,
+                                const char *body, json_t **owned_answer, struct error *err);

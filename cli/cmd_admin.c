@@ -1,0 +1,188 @@
+/* status, events, drain: HTTP and JSON to the head's admin port. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/admin_client.h"
+#include "cli/command.h"
+#include "cli/status_view.h"
+
+enum { EXIT_UNREACHABLE = 2, WATCH_MS = 1000 };
+
+const struct option_spec status_specs[] = {
+    ADMIN_ROWS,
+    OPT_BOOL(admin_access, json, "json", NULL, "the answer as it came, for programs"),
+    OPT_BOOL(admin_access, watch, "watch", NULL, "again every second, until Ctrl-C"),
+};
+const size_t status_n_specs = sizeof status_specs / sizeof status_specs[0];
+
+const struct option_spec events_specs[] = {
+    ADMIN_ROWS,
+    OPT_INT(admin_access, since, "since", 0, 9007199254740992.0, "0",
+            "only events from this number on"),
+    OPT_BOOL(admin_access, json, "json", NULL, "one JSON object a line"),
+    OPT_BOOL(admin_access, watch, "watch", NULL, "go on, until Ctrl-C"),
+};
+const size_t events_n_specs = sizeof events_specs / sizeof events_specs[0];
+
+const struct option_spec drain_specs[] = {
+    ADMIN_ROWS,
+    OPT_BOOL(admin_access, undo, "undo", NULL, "let the worker have work again"),
+};
+const size_t drain_n_specs = sizeof drain_specs / sizeof drain_specs[0];
+
+static int fail(const char *command, enum status s, const struct error *err)
+{
+    fprintf(stderr, "cox %s: %s\n", command, err->text);
+    return s == STATUS_IO || s == STATUS_TIMEOUT || s == STATUS_DENIED ? EXIT_UNREACHABLE
+                                                                       : EXIT_FAILED;
+}
+
+static void print_json(const json_t *j, size_t flags)
+{
+    json_dumpf(j, stdout, flags);
+    putchar('\n');
+}
+
+static int show_status(const struct admin_access *o)
+{
+    struct error err = {0};
+    json_t *answer;
+    enum status s = admin_call(o, "GET", "/api/status", NULL, &answer, &err);
+    if (o->watch && isatty(STDOUT_FILENO))
+        fputs("\033[H\033[2J", stdout);
+    if (s != STATUS_OK) {
+        char text[sizeof err.text];
+        snprintf(text, sizeof text, "%s", err.text);
+        if (!strstr(text, o->address))
+            (void)error_set(&err, s, "%s: %.400s", o->address, text);
+        return fail("status", s, &err);
+    }
+    if (o->json) {
+        print_json(answer, o->watch ? JSON_COMPACT : JSON_INDENT(2));
+    } else {
+        struct strbuf b;
+        strbuf_init(&b, 0);
+        status_view_render(answer, &b);
+        fwrite(b.ptr, 1, b.len, stdout);
+        strbuf_fini(&b);
+    }
+    fflush(stdout);
+    int code = status_view_is_healthy(answer) ? EXIT_FINE : EXIT_FAILED;
+    json_decref(answer);
+    return code;
+}
+
+int cmd_status(int argc, char **argv)
+{
+    struct admin_access o = {0};
+    struct config_result res;
+    int code;
+    const struct command_line line = {
+        .usage = "cox status [OPTION...]", .specs = status_specs, .n_specs = status_n_specs};
+    if (command_parse(&line, argc, argv, &o, &res, &code)) {
+        code = show_status(&o);
+        while (o.watch && !ferror(stdout)) {
+            usleep(WATCH_MS * 1000);
+            code = show_status(&o);
+        }
+    }
+    config_fini(&res);
+    return code;
+}
+
+/* fields as key=value, in the order they came */
+static void print_event(const json_t *e)
+{
+    const char *time = json_string_value(json_object_get(e, "time"));
+    const char *event = json_string_value(json_object_get(e, "event"));
+    const char *key;
+    json_t *value;
+    printf("%-26s %-24s", time ? time : "-", event ? event : "-");
+    json_object_foreach(json_object_get(e, "fields"), key, value)
+    {
+        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        printf(" %s=%s", key, text ? text : "-");
+        free(text);
+    }
+    putchar('\n');
+}
+
+static int show_events(const struct admin_access *o, long long *since)
+{
+    struct error err = {0};
+    json_t *answer, *e;
+    char path[64];
+    size_t i;
+    snprintf(path, sizeof path, "/api/events?since=%lld", *since);
+    enum status s = admin_call(o, "GET", path, NULL, &answer, &err);
+    if (s != STATUS_OK)
+        return fail("events", s, &err);
+    json_array_foreach(json_object_get(answer, "events"), i, e)
+    {
+        if (o->json)
+            print_json(e, JSON_COMPACT);
+        else
+            print_event(e);
+    }
+    fflush(stdout);
+    const json_t *next = json_object_get(answer, "next");
+    if (json_is_integer(next))
+        *since = json_integer_value(next);
+    json_decref(answer);
+    return EXIT_FINE;
+}
+
+int cmd_events(int argc, char **argv)
+{
+    struct admin_access o = {0};
+    struct config_result res;
+    int code;
+    const struct command_line line = {
+        .usage = "cox events [OPTION...]", .specs = events_specs, .n_specs = events_n_specs};
+    if (command_parse(&line, argc, argv, &o, &res, &code)) {
+        long long since = o.since;
+        code = show_events(&o, &since);
+        while (o.watch && !ferror(stdout)) {
+            usleep(WATCH_MS * 1000);
+            code = show_events(&o, &since);
+        }
+    }
+    config_fini(&res);
+    return code;
+}
+
+int cmd_drain(int argc, char **argv)
+{
+    struct admin_access o = {0};
+    struct config_result res;
+    struct error err = {0};
+    int code;
+    const struct command_line line = {.usage = "cox drain WORKER|all [OPTION...]",
+                                      .specs = drain_specs,
+                                      .n_specs = drain_n_specs,
+                                      .max_positional = 1};
+    if (command_parse(&line, argc, argv, &o, &res, &code)) {
+        if (res.positional.n_items == 0) {
+            fprintf(stderr, "cox drain: which worker? Its 16 digits from `cox status`, or all\n");
+            code = EXIT_USAGE;
+        } else {
+            json_t *answer, *ask = json_pack("{s:s,s:b}", "worker", res.positional.items[0], "on",
+                                             o.undo ? 0 : 1);
+            char *body = ask ? json_dumps(ask, JSON_COMPACT) : NULL;
+            enum status s = body ? admin_call(&o, "POST", "/api/drain", body, &answer, &err)
+                                 : error_set(&err, STATUS_INVALID, "the name is not UTF-8");
+            if (s == STATUS_OK) {
+                print_json(answer, JSON_COMPACT);
+                json_decref(answer);
+            } else {
+                code = fail("drain", s, &err);
+            }
+            free(body);
+            json_decref(ask);
+        }
+    }
+    config_fini(&res);
+    return code;
+}

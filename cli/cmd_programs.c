@@ -1,0 +1,44 @@
+/* `cox head`, `cox worker`, `cox gateway`: become the program that lies next to this one. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+
+static int become(const char *program, char **argv)
+{
+    char path[PATH_MAX + 32];
+    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
+    char *slash = NULL;
+    if (n > 0) {
+        path[n] = '\0';
+        slash = strrchr(path, '/');
+    }
+    if (!slash) {
+        fprintf(stderr, "cox %s: /proc/self/exe: %s\n", argv[0], strerror(errno));
+        return EXIT_FAILED;
+    }
+    strcpy(slash + 1, program);
+    const char *name = argv[0];
+    argv[0] = path;
+    execv(path, argv);
+    fprintf(stderr, "cox %s: %s: %s\n", name, path, strerror(errno));
+    return EXIT_FAILED;
+}
+
+int cmd_head(int argc, char **argv)
+{
+    return become("cox-head", argv);
+}
+
+int cmd_worker(int argc, char **argv)
+{
+    return become("cox-worker", argv);
+}
+
+int cmd_gateway(int argc, char **argv)
+{
+    return become("cox-gateway", argv);
+}

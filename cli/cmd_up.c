@@ -1,0 +1,273 @@
+/* `cox up MODEL`: a whole cluster on this machine as supervised child processes, with throw-away
+ * keys. A small thread asks the first gateway for its health and tells the loop when it serves. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "cli/preflight.h"
+#include "cli/supervisor.h"
+#include "cli/tables.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/mem.h"
+#include "common/net/http_client.h"
+#include "common/net/keys.h"
+
+enum { HEALTH_EVERY_MS = 10, HEALTH_TIMEOUT_MS = 500, PATH_BYTES = 4096 };
+
+struct up {
+    struct up_options o;
+    const char *model;
+    struct arena arena;
+    struct up_plan plan;
+    struct loop *loop;
+    struct supervisor *supervisor;
+    char bin_dir[PATH_BYTES], keys_dir[PATH_BYTES];
+    bool own_keys; /* keys_dir is ours to remove */
+    uint64_t begin_ns;
+    struct loop_wakeup *ready;
+    pthread_t prober;
+    bool probing;
+    _Atomic bool stop_probing, serves;
+    char url[300];
+};
+
+/* ---- keys
+ * ---------------------------------------------------------------------------------------- */
+
+static void remove_keys(struct up *u)
+{
+    static const char *const files[] = {"head.key",     "head.pub",     "gateway.key",
+                                        "gateway.pub",  "worker.key",   "worker.pub",
+                                        "operator.key", "operator.pub", "authorized"};
+    if (!u->own_keys)
+        return;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        char path[PATH_BYTES + 32];
+        snprintf(path, sizeof path, "%s/%s", u->keys_dir, files[i]);
+        (void)unlink(path);
+    }
+    if (rmdir(u->keys_dir) != 0)
+        fprintf(stderr, "cox up: %s stays behind: %s\n", u->keys_dir, strerror(errno));
+    u->own_keys = false;
+}
+
+static enum status make_keys(struct up *u, const char *tmp_dir, struct error *err)
+{
+    if (u->o.keys_dir) {
+        snprintf(u->keys_dir, sizeof u->keys_dir, "%s", u->o.keys_dir);
+        return keys_make_dir(u->keys_dir, err);
+    }
+    int n = snprintf(u->keys_dir, sizeof u->keys_dir, "%s/cox-keys-XXXXXX", tmp_dir);
+    if (n < 0 || (size_t)n >= sizeof u->keys_dir || !mkdtemp(u->keys_dir))
+        return error_set(err, STATUS_IO, "cannot make a folder for keys in %s: %s", tmp_dir,
+                         strerror(errno));
+    u->own_keys = true;
+    return keys_make_dir(u->keys_dir, err);
+}
+
+/* ---- readiness
+ * ----------------------------------------------------------------------------------- */
+
+static void *probe(void *arg)
+{
+    struct up *u = arg;
+    char url[sizeof u->url + 16];
+    snprintf(url, sizeof url, "%s/health", u->url);
+    while (!atomic_load(&u->stop_probing)) {
+        struct strbuf answer;
+        struct error err;
+        int code = 0;
+        strbuf_init(&answer, 64 << 10);
+        const struct http_call call = {.url = url, .timeout_ms = HEALTH_TIMEOUT_MS};
+        enum status s = http_client_call(&call, &code, &answer, &err);
+        strbuf_fini(&answer);
+        if (s == STATUS_OK && code == 200) {
+            atomic_store(&u->serves, true);
+            loop_wake(u->ready);
+            return NULL;
+        }
+        usleep(HEALTH_EVERY_MS * 1000);
+    }
+    return NULL;
+}
+
+static void say(const struct up *u, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static void say(const struct up *u, const char *fmt, ...)
+{
+    char line[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    supervisor_say(u->supervisor, line);
+}
+
+static void on_ready(void *ctx)
+{
+    struct up *u = ctx;
+    const char *key = u->o.api_keys.n_items > 0 || u->o.api_key_file ? "YOUR-KEY" : NULL;
+    if (!atomic_load(&u->serves))
+        return;
+    say(u, "ready in %llu ms", (unsigned long long)((clock_mono_ns() - u->begin_ns) / NS_PER_MS));
+    say(u,
+        "curl:      curl -N %s/v1/completions %s%s%s-H 'Content-Type: application/json' -d "
+        "'{\"model\":\"%s\",\"prompt\":\"Once upon a time\",\"max_tokens\":32,\"stream\":true}'",
+        u->url, key ? "-H 'Authorization: Bearer " : "", key ? key : "", key ? "' " : "",
+        u->plan.model_name);
+    say(u,
+        "python:    python3 -c 'import openai; "
+        "c = openai.OpenAI(base_url=\"%s/v1\", api_key=\"%s\"); "
+        "print(c.completions.create(model=\"%s\", prompt=\"Once upon a time\").choices[0].text)'",
+        u->url, key ? key : "none", u->plan.model_name);
+    bool any = strcmp(u->o.admin_host, "0.0.0.0") == 0;
+    say(u, "dashboard: http://%s:%lld/   (or: cox status)", any ? "127.0.0.1" : u->o.admin_host,
+        (long long)u->o.admin_port);
+}
+
+/* ---- start
+ * --------------------------------------------------------------------------------------- */
+
+/* The programs lie next to this one. */
+static enum status find_bin_dir(char *out, size_t size, struct error *err)
+{
+    ssize_t n = readlink("/proc/self/exe", out, size - 1);
+    if (n <= 0)
+        return error_set(err, STATUS_IO, "/proc/self/exe: %s", strerror(errno));
+    out[n] = '\0';
+    char *slash = strrchr(out, '/');
+    if (!slash)
+        return error_set(err, STATUS_IO, "/proc/self/exe is \"%s\"", out);
+    *slash = '\0';
+    return STATUS_OK;
+}
+
+/* Names are the children's business; a path that is not there is said at once. */
+static enum status check_model(const char *model, struct error *err)
+{
+    struct stat st;
+    if (strchr(model, '/') && stat(model, &st) != 0)
+        return error_set(err, STATUS_NOT_FOUND, "model %s: %s", model, strerror(errno));
+    return STATUS_OK;
+}
+
+static enum status check_machine(struct up *u, struct error *err)
+{
+    struct machine_limits limits;
+    struct strbuf warnings;
+    strbuf_init(&warnings, 0);
+    preflight_read(&limits);
+    bool has_tensors = strcmp(u->o.device, "null") != 0 && strcmp(u->model, "null") != 0;
+    preflight_warnings(&limits, u->plan.n_workers, has_tensors, &warnings);
+    for (char *line = warnings.len > 0 ? strtok(warnings.ptr, "\n") : NULL; line;
+         line = strtok(NULL, "\n"))
+        fprintf(stderr, "cox up: warning: %s\n", line);
+    strbuf_fini(&warnings);
+    for (uint32_t i = 0; i < u->plan.n_children; i++) {
+        const struct up_child *c = &u->plan.children[i];
+        TRY(preflight_port(c->host, c->port, c->name, c->port_flag, err));
+        if (c->admin_port)
+            TRY(preflight_port(u->o.admin_host, c->admin_port, "head's admin API", "--admin-port",
+                               err));
+    }
+    return STATUS_OK;
+}
+
+static void on_signal(void *ctx, int signum)
+{
+    struct up *u = ctx;
+    atomic_store(&u->stop_probing, true);
+    supervisor_stop(u->supervisor);
+}
+
+static enum status prepare(struct up *u, struct error *err)
+{
+    const char *tmp_dir = getenv("TMPDIR");
+    TRY(check_model(u->model, err));
+    TRY(find_bin_dir(u->bin_dir, sizeof u->bin_dir, err));
+    TRY(make_keys(u, tmp_dir && tmp_dir[0] ? tmp_dir : "/tmp", err));
+    TRY(up_plan_build(&u->o, u->model, u->bin_dir, u->keys_dir, &u->arena, &u->plan, err));
+    TRY(check_machine(u, err));
+    bool any = strcmp(u->o.host, "0.0.0.0") == 0;
+    snprintf(u->url, sizeof u->url, "http://%s:%lld", any ? "127.0.0.1" : u->o.host,
+             (long long)u->o.port);
+    TRY(loop_new(&u->loop, err));
+    TRY(loop_on_signal(u->loop, SIGINT, on_signal, u));
+    TRY(loop_on_signal(u->loop, SIGTERM, on_signal, u));
+    return loop_on_signal(u->loop, SIGHUP, on_signal, u);
+}
+
+static enum status run(struct up *u, struct error *err)
+{
+    bool color = u->o.color == 1 || (u->o.color == 0 && isatty(STDERR_FILENO));
+    const struct supervisor_options so = {
+        .loop = u->loop, .plan = &u->plan, .pids_file = u->o.print_pids, .color = color};
+    enum status s = supervisor_start(&so, &u->supervisor, err);
+    if (s != STATUS_OK)
+        supervisor_stop(u->supervisor);
+    u->ready = loop_wakeup_new(u->loop, on_ready, u);
+    u->probing = s == STATUS_OK && pthread_create(&u->prober, NULL, probe, u) == 0;
+    loop_run(u->loop);
+    atomic_store(&u->stop_probing, true);
+    if (u->probing)
+        pthread_join(u->prober, NULL);
+    if (s == STATUS_OK && supervisor_failure(u->supervisor)[0])
+        s = error_set(err, STATUS_INVALID, "%s", supervisor_failure(u->supervisor));
+    return s;
+}
+
+static void finish(struct up *u)
+{
+    supervisor_free(u->supervisor);
+    if (u->loop) {
+        if (u->ready)
+            loop_wakeup_free(u->ready);
+        loop_free(u->loop);
+    }
+    remove_keys(u);
+    arena_fini(&u->arena);
+}
+
+int cmd_up(int argc, char **argv)
+{
+    struct up *u = mem_zalloc(sizeof *u);
+    struct config_result res;
+    struct error err = {0};
+    int code;
+    const struct command_line line = {.usage = "cox up MODEL [OPTION...]",
+                                      .specs = up_specs,
+                                      .n_specs = up_n_specs,
+                                      .max_positional = 1};
+    u->begin_ns = clock_mono_ns();
+    if (command_parse(&line, argc, argv, &u->o, &res, &code)) {
+        if (res.positional.n_items == 0) {
+            fprintf(stderr,
+                    "cox %s: which model? usage: %s; MODEL is null, demo, a GGUF file or a "
+                    "model folder\n",
+                    argv[0], line.usage);
+            code = EXIT_USAGE;
+        } else {
+            u->model = res.positional.items[0];
+            log_init("cox", (enum log_level)u->o.log_level, (enum log_format)u->o.log_format);
+            arena_init(&u->arena, 0);
+            enum status s = prepare(u, &err);
+            if (s == STATUS_OK)
+                s = run(u, &err);
+            if (s != STATUS_OK) {
+                fprintf(stderr, "cox up: %s\n", err.text);
+                code = s == STATUS_IO ? EXIT_FAILED : EXIT_USAGE;
+            }
+            finish(u);
+        }
+    }
+    config_fini(&res);
+    mem_free(u);
+    return code;
+}

@@ -1,0 +1,148 @@
+#include "cli/command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/tables.h"
+#include "common/base/mem.h"
+#include "common/base/version.h"
+
+extern char **environ;
+
+#define TABLE(t) .specs = t##_specs, .n_specs = &t##_n_specs
+
+const struct command commands[] = {
+    {"up", "MODEL [OPTION...]", "a whole cluster on this machine, supervised", cmd_up, TABLE(up)},
+    {"serve", "MODEL [OPTION...]", "the same as up, by vLLM's name", cmd_up, TABLE(up)},
+    {"head", "[OPTION...]", "one head (cox-head)", cmd_head, NULL, NULL},
+    {"worker", "[OPTION...]", "one worker (cox-worker)", cmd_worker, NULL, NULL},
+    {"gateway", "[OPTION...]", "one gateway (cox-gateway)", cmd_gateway, NULL, NULL},
+    {"status", "[OPTION...]", "nodes, groups, KV blocks, requests of a running cluster", cmd_status,
+     TABLE(status)},
+    {"chat", "[OPTION...]", "talk to a model, streamed", cmd_chat, TABLE(chat)},
+    {"drain", "WORKER|all [OPTION...]", "take the work away from a worker", cmd_drain,
+     TABLE(drain)},
+    {"events", "[OPTION...]", "what happened in the cluster", cmd_events, TABLE(events)},
+    {"keys", "--keys-dir DIR", "make the keys of a cluster, one pair per role", cmd_keys,
+     TABLE(keys)},
+    {"join-token", "--keys-dir DIR --head HOST:PORT", "one string that a worker can join with",
+     cmd_join_token, TABLE(join_token)},
+    {"version", "", "the version of this build", cmd_version, NULL, NULL},
+    {"completion", "bash|zsh|fish", "a script for the shell's completion", cmd_completion, NULL,
+     NULL},
+    {"help", "[COMMAND]", "this list, or a command's options", cmd_help, NULL, NULL},
+    {"flags", "", NULL, cmd_flags, NULL, NULL},
+};
+const size_t n_commands = sizeof commands / sizeof commands[0];
+
+const struct command *command_find(const char *name)
+{
+    for (size_t i = 0; i < n_commands; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+/* Edits of one character, with neighbours swapped as one (optimal string alignment). */
+static size_t distance(const char *a, const char *b)
+{
+    enum { LONGEST = 24 };
+    size_t n = strlen(a), m = strlen(b), d[LONGEST + 1][LONGEST + 1];
+    if (n > LONGEST || m > LONGEST)
+        return LONGEST;
+    for (size_t i = 0; i <= n; i++)
+        for (size_t j = 0; j <= m; j++) {
+            if (i == 0 || j == 0) {
+                d[i][j] = i + j;
+                continue;
+            }
+            size_t best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            if (d[i - 1][j] + 1 < best)
+                best = d[i - 1][j] + 1;
+            if (d[i][j - 1] + 1 < best)
+                best = d[i][j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                d[i - 2][j - 2] + 1 < best)
+                best = d[i - 2][j - 2] + 1;
+            d[i][j] = best;
+        }
+    return d[n][m];
+}
+
+const struct command *command_nearest(const char *name)
+{
+    const struct command *best = NULL;
+    size_t best_distance = strlen(name) / 3 + 2;
+    for (size_t i = 0; i < n_commands; i++) {
+        size_t d = commands[i].help ? distance(name, commands[i].name) : best_distance;
+        if (d < best_distance) {
+            best_distance = d;
+            best = &commands[i];
+        }
+    }
+    return best;
+}
+
+bool command_parse(const struct command_line *line, int argc, char **argv, void *config,
+                   struct config_result *res, int *exit_code)
+{
+    struct error err = {0};
+    memset(res, 0, sizeof *res);
+    *exit_code = EXIT_FINE;
+    if (config_parse(line->specs, line->n_specs, argc, argv, environ, config, res, &err) !=
+        STATUS_OK) {
+        fprintf(stderr, "cox %s: %s\n", argv[0], err.text);
+        *exit_code = EXIT_USAGE;
+        return false;
+    }
+    if (res->version) {
+        printf("cox %s\n", COX_VERSION);
+        return false;
+    }
+    if (res->help) {
+        struct strbuf b;
+        strbuf_init(&b, 0);
+        config_print_help(&b, line->usage, line->specs, line->n_specs);
+        fwrite(b.ptr, 1, b.len, stdout);
+        strbuf_fini(&b);
+        return false;
+    }
+    if (res->positional.n_items > line->max_positional) {
+        fprintf(stderr, "cox %s: unexpected argument \"%s\"; usage: %s\n", argv[0],
+                res->positional.items[line->max_positional], line->usage);
+        *exit_code = EXIT_USAGE;
+        return false;
+    }
+    for (size_t i = 0; i < res->warnings.n_items; i++)
+        fprintf(stderr, "cox %s: warning: %s\n", argv[0], res->warnings.items[i]);
+    return true;
+}
+
+int cmd_version(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    printf("cox %s\n", COX_VERSION);
+    return EXIT_FINE;
+}
+
+int cmd_help(int argc, char **argv)
+{
+    if (argc > 1) {
+        const struct command *c = command_find(argv[1]);
+        if (!c || c->run == cmd_help) {
+            fprintf(stderr, "cox help: no command \"%s\"\n", argv[1]);
+            return EXIT_USAGE;
+        }
+        char name[32], help[] = "--help";
+        snprintf(name, sizeof name, "%s", c->name);
+        return c->run(2, (char *[]){name, help, NULL});
+    }
+    printf("cox: LLM inference on a cluster\n\nusage: cox COMMAND [OPTION...]\n\n");
+    for (size_t i = 0; i < n_commands; i++)
+        if (commands[i].help)
+            printf("  %-11s %s\n", commands[i].name, commands[i].help);
+    printf("\n`cox COMMAND --help` lists a command's options. Exit codes: 0 fine, 1 failed, "
+           "2 wrong usage or configuration.\n");
+    return EXIT_FINE;
+}

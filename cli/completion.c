@@ -1,0 +1,201 @@
+#include "cli/completion.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Descriptions go into single quotes. */
+static void append_quoted(struct strbuf *b, const char *s)
+{
+    for (; *s; s++) {
+        if (*s == '\'')
+            strbuf_append_c(b, "'\\''");
+        else if (*s != ':' && *s != '[' && *s != ']') /* zsh's own separators */
+            strbuf_append(b, s, 1);
+    }
+}
+
+static bool takes_value(const struct option_spec *s)
+{
+    return s->type != OPTION_BOOL;
+}
+
+static bool is_listed(const struct option_spec *s)
+{
+    return s->help && s->type != OPTION_IGNORED;
+}
+
+static void write_bash(struct strbuf *b)
+{
+    strbuf_append_c(b, "# cox completion bash; use: source <(cox completion bash)\n_cox() {\n"
+                       "    local cur=${COMP_WORDS[COMP_CWORD]} words=\n    COMPREPLY=()\n"
+                       "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        words='");
+    for (size_t i = 0; i < n_commands; i++)
+        if (commands[i].help)
+            strbuf_printf(b, "%s ", commands[i].name);
+    strbuf_append_c(b, "'\n    else\n        case ${COMP_WORDS[1]} in\n");
+    for (size_t i = 0; i < n_commands; i++) {
+        if (!commands[i].specs)
+            continue;
+        strbuf_printf(b, "        %s) words='", commands[i].name);
+        for (size_t k = 0; k < *commands[i].n_specs; k++)
+            if (is_listed(&commands[i].specs[k]))
+                strbuf_printf(b, "--%s ", commands[i].specs[k].name);
+        strbuf_append_c(b, "--help' ;;\n");
+    }
+    strbuf_append_c(b, "        completion) words='bash zsh fish' ;;\n        esac\n    fi\n"
+                       "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\n"
+                       "complete -o default -F _cox cox\n");
+}
+
+static void write_zsh(struct strbuf *b)
+{
+    strbuf_append_c(b, "#compdef cox\n# cox completion zsh > a folder of $fpath/_cox\n_cox() {\n"
+                       "    local -a list\n    if (( CURRENT == 2 )); then\n        list=(\n");
+    for (size_t i = 0; i < n_commands; i++) {
+        if (!commands[i].help)
+            continue;
+        strbuf_printf(b, "            '%s:", commands[i].name);
+        append_quoted(b, commands[i].help);
+        strbuf_append_c(b, "'\n");
+    }
+    strbuf_append_c(b, "        )\n        _describe command list\n        return\n    fi\n"
+                       "    case $words[2] in\n");
+    for (size_t i = 0; i < n_commands; i++) {
+        if (!commands[i].specs)
+            continue;
+        strbuf_printf(b, "    %s) _arguments", commands[i].name);
+        for (size_t k = 0; k < *commands[i].n_specs; k++) {
+            const struct option_spec *s = &commands[i].specs[k];
+            if (!is_listed(s))
+                continue;
+            strbuf_printf(b, " '--%s[", s->name);
+            append_quoted(b, s->help);
+            strbuf_printf(b, "]%s'", takes_value(s) ? ":value:_files" : "");
+        }
+        strbuf_append_c(b, " '*:file:_files' ;;\n");
+    }
+    strbuf_append_c(b,
+                    "    completion) _values shell bash zsh fish ;;\n    *) _files ;;\n    esac\n"
+                    "}\n_cox \"$@\"\n");
+}
+
+static void write_fish(struct strbuf *b)
+{
+    strbuf_append_c(b, "# cox completion fish | source\n");
+    for (size_t i = 0; i < n_commands; i++) {
+        const struct command *c = &commands[i];
+        if (!c->help)
+            continue;
+        strbuf_printf(b, "complete -c cox -n __fish_use_subcommand -f -a %s -d '", c->name);
+        append_quoted(b, c->help);
+        strbuf_append_c(b, "'\n");
+        for (size_t k = 0; c->specs && k < *c->n_specs; k++) {
+            const struct option_spec *s = &c->specs[k];
+            if (!is_listed(s))
+                continue;
+            strbuf_printf(b, "complete -c cox -n '__fish_seen_subcommand_from %s' -l %s%s -d '",
+                          c->name, s->name, takes_value(s) ? " -r" : "");
+            append_quoted(b, s->help);
+            strbuf_append_c(b, "'\n");
+        }
+    }
+    strbuf_append_c(b, "complete -c cox -n '__fish_seen_subcommand_from completion' -f "
+                       "-a 'bash zsh fish'\n");
+}
+
+bool completion_write(const char *shell, struct strbuf *out)
+{
+    static const struct {
+        const char *name;
+        void (*write)(struct strbuf *b);
+    } shells[] = {{"bash", write_bash}, {"zsh", write_zsh}, {"fish", write_fish}};
+    for (size_t i = 0; i < sizeof shells / sizeof shells[0]; i++)
+        if (strcmp(shells[i].name, shell) == 0) {
+            shells[i].write(out);
+            return true;
+        }
+    return false;
+}
+
+/* ---- docs/flags.md
+ * ------------------------------------------------------------------------------- */
+
+static void write_row(struct strbuf *b, const struct option_spec *s)
+{
+    strbuf_printf(b, "| `--%s`", s->name);
+    if (s->aliases)
+        strbuf_printf(b, ", `--%s`", s->aliases);
+    strbuf_printf(b, " | %s | ", s->def ? s->def : "");
+    if (s->type == OPTION_ENUM)
+        for (const char *c = s->choices; *c; c++)
+            strbuf_printf(b, "%s%c", *c == '|' ? "\\" : "", *c);
+    else if ((s->type == OPTION_INT || s->type == OPTION_FLOAT) && s->max > s->min)
+        strbuf_printf(b, "%.15g … %.15g", s->min, s->max);
+    strbuf_printf(b, " | %s |\n", s->help);
+}
+
+void flags_write_markdown(struct strbuf *b)
+{
+    strbuf_append_c(b,
+                    "# Flags\n\nWritten by `cox flags` from the option tables; "
+                    "tests/unit/cli/completion_test.c compares. Every option is also "
+                    "`COX_<OPTION>` in the environment and a key of the YAML file given with "
+                    "`--config` (underscores for dashes); the command line wins, then the "
+                    "environment, then the file. `cox-head`, `cox-gateway` and `cox-worker` list "
+                    "theirs with `--help`.\n");
+    for (size_t i = 0; i < n_commands; i++) {
+        const struct command *c = &commands[i];
+        if (!c->specs || !c->help || strcmp(c->name, "serve") == 0)
+            continue;
+        strbuf_printf(b,
+                      "\n## cox %s\n\n%s.\n\n| flag | default | values | meaning |\n"
+                      "|---|---|---|---|\n",
+                      c->name, c->help);
+        for (size_t k = 0; k < *c->n_specs; k++)
+            if (is_listed(&c->specs[k]))
+                write_row(b, &c->specs[k]);
+    }
+    strbuf_append_c(b, "\n## vLLM's flags without a meaning here\n\n`cox up` and `cox serve` take "
+                       "them, with or without a value, and say once that they do nothing. Any "
+                       "other unknown flag is an error that names the nearest known one.\n\n");
+    const struct command *up = command_find("up");
+    for (size_t k = 0; k < *up->n_specs; k++)
+        if (up->specs[k].type == OPTION_IGNORED)
+            strbuf_printf(b, "- `--%s`\n", up->specs[k].name);
+}
+
+/* ---- commands
+ * ------------------------------------------------------------------------------------ */
+
+static int print(const struct strbuf *b)
+{
+    bool ok = fwrite(b->ptr, 1, b->len, stdout) == b->len && fflush(stdout) == 0;
+    return ok ? EXIT_FINE : EXIT_FAILED;
+}
+
+int cmd_completion(int argc, char **argv)
+{
+    struct strbuf b;
+    int code = EXIT_USAGE;
+    strbuf_init(&b, 0);
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        strbuf_append_c(&b, "usage: cox completion bash|zsh|fish\n");
+        code = print(&b);
+    } else if (argc == 2 && completion_write(argv[1], &b)) {
+        code = print(&b);
+    } else {
+        fprintf(stderr, "usage: cox completion bash|zsh|fish\n");
+    }
+    strbuf_fini(&b);
+    return code;
+}
+
+int cmd_flags(int argc, char **argv)
+{
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    flags_write_markdown(&b);
+    int code = print(&b);
+    strbuf_fini(&b);
+    return code;
+}

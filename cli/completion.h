@@ -1,0 +1,8 @@
+#pragma once
+/* Shell completion and docs/flags.md, both made from the commands' option tables. */
+#include "cli/command.h"
+
+/* shell: "bash", "zsh", "fish"; false for another. */
+bool completion_write(const char *shell, struct strbuf *out);
+/* The tables of this program's commands as Markdown. */
+void flags_write_markdown(struct strbuf *out);

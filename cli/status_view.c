@@ -1,0 +1,149 @@
+#include "cli/status_view.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define RECENT_FAILURES_SHOWN 5
+
+static const char *text(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+    return s && s[0] ? s : "-";
+}
+
+static long long integer(const json_t *o, const char *key)
+{
+    return (long long)json_number_value(json_object_get(o, key));
+}
+
+static double number(const json_t *o, const char *key)
+{
+    return json_number_value(json_object_get(o, key));
+}
+
+static bool state_is(const json_t *o, const char *state)
+{
+    return strcmp(text(o, "state"), state) == 0;
+}
+
+bool status_view_is_healthy(const json_t *status)
+{
+    return json_is_true(json_object_get(status, "healthy"));
+}
+
+static void render_head(const json_t *s, struct strbuf *b)
+{
+    const json_t *model = json_object_get(s, "model");
+    long long up = integer(s, "uptime_s");
+    strbuf_printf(b, "======== Cluster status: %s ========\n",
+                  status_view_is_healthy(s) ? "healthy" : "NOT HEALTHY");
+    strbuf_printf(b, "model %s   length %lld   version %s   term %lld   up %lldh%02lldm%02llds%s\n",
+                  text(model, "name"), integer(model, "max_model_len"), text(s, "version"),
+                  integer(s, "term"), up / 3600, up / 60 % 60, up % 60,
+                  json_is_true(json_object_get(s, "draining")) ? "   DRAINING" : "");
+}
+
+static void render_nodes(const json_t *s, struct strbuf *b)
+{
+    const json_t *nodes = json_object_get(s, "nodes"), *workers = json_object_get(s, "workers");
+    const json_t *failures = json_object_get(s, "recent_failures"), *o;
+    size_t i, n_pending = 0;
+    strbuf_append_c(b, "\nNode status\n");
+    strbuf_append_c(b, "Active:\n");
+    json_array_foreach(nodes, i, o)
+        strbuf_printf(b, "  %-24s %-16s %lld workers, %lld gateways\n", text(o, "node"),
+                      text(o, "host"), integer(o, "workers"), integer(o, "gateways"));
+    if (json_array_size(nodes) == 0)
+        strbuf_append_c(b, "  (no nodes)\n");
+    strbuf_append_c(b, "Pending:\n");
+    json_array_foreach(workers, i, o)
+    {
+        if (!state_is(o, "forming") && !state_is(o, "aborting") && !state_is(o, "suspect"))
+            continue;
+        n_pending++;
+        strbuf_printf(b, "  worker %s on %s: %s\n", text(o, "instance"), text(o, "node"),
+                      text(o, "state"));
+    }
+    if (n_pending == 0)
+        strbuf_append_c(b, "  (no pending workers)\n");
+    strbuf_append_c(b, "Recent failures:\n");
+    size_t n = json_array_size(failures);
+    for (i = n > RECENT_FAILURES_SHOWN ? n - RECENT_FAILURES_SHOWN : 0; i < n; i++) {
+        o = json_array_get(failures, i);
+        strbuf_printf(b, "  %s  %s %s: %s\n", text(o, "time"), text(o, "node"), text(o, "what"),
+                      text(o, "reason"));
+    }
+    if (n == 0)
+        strbuf_append_c(b, "  (no failures)\n");
+}
+
+static void render_usage(const json_t *s, struct strbuf *b)
+{
+    const json_t *workers = json_object_get(s, "workers"), *kv = json_object_get(s, "kv"), *o;
+    const json_t *requests = json_object_get(s, "requests");
+    size_t i, n_ready = 0, n_free = 0;
+    json_array_foreach(workers, i, o)
+    {
+        n_ready += state_is(o, "ready");
+        n_free += state_is(o, "free");
+    }
+    strbuf_printf(b, "\nUsage\n  %zu/%zu workers serve, %zu spare\n", n_ready,
+                  json_array_size(workers), n_free);
+    strbuf_printf(b, "  %lld/%lld KV blocks used (%.1f %%), prefix hits %.1f %%\n",
+                  integer(kv, "blocks_used"), integer(kv, "blocks_total"),
+                  100 * number(kv, "usage"), 100 * number(kv, "prefix_hit_rate"));
+    strbuf_printf(b, "\nDemands\n  %lld running, %lld waiting\n", integer(requests, "running"),
+                  integer(requests, "waiting"));
+    strbuf_printf(b, "  %lld finished, %lld failed, %lld cancelled, %lld preemptions so far\n",
+                  integer(requests, "finished"), integer(requests, "failed"),
+                  integer(requests, "cancelled"), integer(requests, "preemptions"));
+}
+
+static void render_groups(const json_t *s, struct strbuf *b)
+{
+    const json_t *o;
+    size_t i;
+    strbuf_printf(b, "\n%-6s %-10s %-8s %-6s %8s %8s %16s %10s %10s\n", "group", "state", "epoch",
+                  "TPxPP", "running", "waiting", "KV blocks", "steps", "recoveries");
+    json_array_foreach(json_object_get(s, "groups"), i, o)
+    {
+        char size[32], blocks[48];
+        snprintf(size, sizeof size, "%lldx%lld", integer(o, "tp"), integer(o, "pp"));
+        snprintf(blocks, sizeof blocks, "%lld/%lld", integer(o, "kv_blocks_used"),
+                 integer(o, "kv_blocks_total"));
+        strbuf_printf(b, "%-6lld %-10s %-8s %-6s %8lld %8lld %16s %10lld %10lld\n",
+                      integer(o, "id"), text(o, "state"), text(o, "epoch"), size,
+                      integer(o, "running"), integer(o, "waiting"), blocks, integer(o, "steps"),
+                      integer(o, "recoveries"));
+    }
+    strbuf_printf(b, "\n%-16s %-10s %-5s %-5s %-5s %-6s %-20s %8s\n", "worker", "state", "group",
+                  "stage", "rank", "device", "node", "seen");
+    json_array_foreach(json_object_get(s, "workers"), i, o)
+    {
+        char group[24];
+        bool placed = json_is_number(json_object_get(o, "group"));
+        snprintf(group, sizeof group, "%lld", integer(o, "group"));
+        strbuf_printf(b, "%-16s %-10s %-5s %-5lld %-5lld %-6s %-20s %5lld ms\n",
+                      text(o, "instance"), text(o, "state"), placed ? group : "-",
+                      integer(o, "stage"), integer(o, "rank"), text(o, "device"), text(o, "node"),
+                      integer(o, "last_seen_ms"));
+    }
+    strbuf_printf(b, "\n%-16s %-20s %8s %8s\n", "gateway", "node", "requests", "seen");
+    json_array_foreach(json_object_get(s, "gateways"), i, o)
+        strbuf_printf(b, "%-16s %-20s %8lld %5lld ms\n", text(o, "instance"), text(o, "node"),
+                      integer(o, "open_requests"), integer(o, "last_seen_ms"));
+}
+
+void status_view_render(const json_t *s, struct strbuf *b)
+{
+    const json_t *t = json_object_get(s, "throughput"), *o;
+    size_t i;
+    render_head(s, b);
+    render_nodes(s, b);
+    render_usage(s, b);
+    render_groups(s, b);
+    strbuf_printf(b, "\nThroughput\n  %.1f prompt tokens/s, %.1f generated tokens/s\n",
+                  number(t, "prompt_tokens_per_s"), number(t, "generation_tokens_per_s"));
+    json_array_foreach(json_object_get(s, "warnings"), i, o) strbuf_printf(
+        b, "%sWARNING: %s\n", i == 0 ? "\n" : "", json_is_string(o) ? json_string_value(o) : "-");
+}

@@ -1,0 +1,10 @@
+#pragma once
+/* The text of `cox status` from the answer of GET /api/status, in Ray's order: nodes, usage,
+ * demands, then groups, workers, gateways, throughput, warnings. Tolerant: a field that is missing
+ * or of another type is shown as "-". */
+#include <jansson.h>
+
+#include "common/base/str.h"
+
+void status_view_render(const json_t *status, struct strbuf *out);
+bool status_view_is_healthy(const json_t *status);

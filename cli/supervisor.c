@@ -1,0 +1,260 @@
+#include "cli/supervisor.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/restart_policy.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/mem.h"
+
+enum { STOP_AGAIN_MS = 300, STOP_KILL_MS = 1500, NAME_WIDTH = 10, LAST_WORDS_MAX = 400 };
+
+struct child {
+    struct supervisor *s;
+    const struct up_child *plan;
+    uint32_t i;
+    struct loop_child *process; /* NULL: not running */
+    struct loop_timer *restart;
+    struct restart_policy policy;
+    uint64_t started_ns;
+    bool started_before;
+    char last_words[LAST_WORDS_MAX]; /* its last line on stderr */
+};
+
+struct supervisor {
+    struct supervisor_options o;
+    struct child *children;
+    uint32_t n_alive;
+    bool stopping;
+    struct loop_timer *stop_timer;
+    int stop_step;
+    char failure[LAST_WORDS_MAX + 64];
+};
+
+/* One write(2) a line, so that lines of children and ours do not mix. */
+static void write_line(const struct supervisor *s, const char *name, unsigned color,
+                       const char *line, size_t n)
+{
+    static const char *const colors[] = {"36", "32", "33", "35", "34", "31"};
+    char buf[20000];
+    int head = s->o.color
+                   ? snprintf(buf, sizeof buf, "\033[%sm%-*s |\033[0m ",
+                              colors[color % (sizeof colors / sizeof colors[0])], NAME_WIDTH, name)
+                   : snprintf(buf, sizeof buf, "%-*s | ", NAME_WIDTH, name);
+    size_t used = (size_t)head, room = sizeof buf - used - 1;
+    n = n < room ? n : room;
+    memcpy(buf + used, line, n);
+    used += n;
+    buf[used++] = '\n';
+    for (size_t done = 0; done < used;) {
+        ssize_t w = write(STDERR_FILENO, buf + done, used - done);
+        if (w < 0 && errno != EINTR)
+            return; /* nobody reads the log any more: the cluster goes on */
+        done += w > 0 ? (size_t)w : 0;
+    }
+}
+
+void supervisor_say(const struct supervisor *s, const char *line)
+{
+    write_line(s, "cox", 0, line, strlen(line));
+}
+
+static void say(const struct supervisor *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static void say(const struct supervisor *s, const char *fmt, ...)
+{
+    char line[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    supervisor_say(s, line);
+}
+
+/* ---- the pid file
+ * -------------------------------------------------------------------------------- */
+
+/* Whole or not at all: readers poll it. */
+static void write_pids(const struct supervisor *s)
+{
+    if (!s->o.pids_file)
+        return;
+    char path[4096];
+    int n = snprintf(path, sizeof path, "%s.new", s->o.pids_file);
+    FILE *f = n > 0 && (size_t)n < sizeof path ? fopen(path, "we") : NULL;
+    bool ok = f != NULL;
+    for (uint32_t i = 0; f && i < s->o.plan->n_children; i++)
+        if (s->children[i].process)
+            ok = fprintf(f, "%s %d\n", s->children[i].plan->name,
+                         loop_child_pid(s->children[i].process)) > 0 &&
+                 ok;
+    if (f)
+        ok = fclose(f) == 0 && ok;
+    if (!ok || rename(path, s->o.pids_file) != 0)
+        say(s, "warning: cannot write %s: %s", s->o.pids_file, strerror(errno));
+}
+
+/* ---- children
+ * ------------------------------------------------------------------------------------ */
+
+static void on_line(void *ctx, struct loop_child *process, const char *line, size_t n,
+                    bool is_stderr)
+{
+    struct child *c = ctx;
+    write_line(c->s, c->plan->name, c->i + 1, line, n);
+    if (is_stderr && n > 0)
+        snprintf(c->last_words, sizeof c->last_words, "%.*s", (int)n, line);
+}
+
+static void on_exit_of(void *ctx, struct loop_child *process, int64_t status, int term_signal);
+
+static enum status start(struct child *c, struct error *err)
+{
+    const struct loop_child_options o = {
+        .argv = c->plan->argv, .on_line = on_line, .on_exit = on_exit_of, .ctx = c};
+    TRY(loop_child_spawn(c->s->o.loop, &o, &c->process, err));
+    c->started_ns = clock_mono_ns();
+    c->last_words[0] = '\0';
+    c->s->n_alive++;
+    if (c->started_before)
+        log_info(c->plan->role == UP_WORKER ? "worker_restarted" : "process_restarted",
+                 "name=%s pid=%d", c->plan->name, loop_child_pid(c->process));
+    c->started_before = true;
+    return STATUS_OK;
+}
+
+static void schedule_restart(struct child *c, uint64_t life_ms, int status, int term_signal);
+
+static void on_restart(void *ctx)
+{
+    struct child *c = ctx;
+    struct error err = {0};
+    loop_timer_stop(c->restart);
+    c->restart = NULL;
+    if (c->s->stopping)
+        return;
+    if (start(c, &err) != STATUS_OK) {
+        say(c->s, "%s: %s", c->plan->name, err.text);
+        schedule_restart(c, 0, -1, 0);
+    }
+    write_pids(c->s);
+}
+
+static void schedule_restart(struct child *c, uint64_t life_ms, int status, int term_signal)
+{
+    struct supervisor *s = c->s;
+    struct restart_verdict v = restart_policy_on_exit(&c->policy, life_ms, status, term_signal);
+    if (v.give_up) {
+        snprintf(s->failure, sizeof s->failure, "%s cannot start: %s", c->plan->name,
+                 c->last_words[0] ? c->last_words : "configuration error");
+        supervisor_stop(s);
+        return;
+    }
+    c->restart = loop_timer_start(s->o.loop, v.wait_ms, 0, on_restart, c);
+}
+
+static void finish_if_last(struct supervisor *s)
+{
+    if (s->stopping && s->n_alive == 0)
+        loop_stop(s->o.loop);
+}
+
+static void on_exit_of(void *ctx, struct loop_child *process, int64_t status, int term_signal)
+{
+    struct child *c = ctx;
+    struct supervisor *s = c->s;
+    uint64_t life_ms = (clock_mono_ns() - c->started_ns) / NS_PER_MS;
+    int pid = loop_child_pid(process);
+    loop_child_free(process);
+    c->process = NULL;
+    s->n_alive--;
+    if (s->stopping) {
+        finish_if_last(s);
+        return;
+    }
+    if (term_signal)
+        log_warn("process_ended", "name=%s pid=%d signal=%d", c->plan->name, pid, term_signal);
+    else
+        log_warn("process_ended", "name=%s pid=%d status=%lld", c->plan->name, pid,
+                 (long long)status);
+    schedule_restart(c, life_ms, (int)status, term_signal);
+    write_pids(s);
+}
+
+/* ---- life
+ * ---------------------------------------------------------------------------------------- */
+
+static void signal_all(struct supervisor *s, int signum)
+{
+    for (uint32_t i = 0; i < s->o.plan->n_children; i++)
+        if (s->children[i].process)
+            loop_child_kill(s->children[i].process, signum);
+}
+
+static void on_stop_timer(void *ctx)
+{
+    struct supervisor *s = ctx;
+    if (s->stop_step++ == 0) {
+        signal_all(s, SIGTERM);
+        loop_timer_again(s->stop_timer, STOP_KILL_MS - STOP_AGAIN_MS);
+    } else {
+        signal_all(s, SIGKILL);
+    }
+}
+
+void supervisor_stop(struct supervisor *s)
+{
+    if (s->stopping) {
+        signal_all(s, SIGKILL);
+        return;
+    }
+    s->stopping = true;
+    for (uint32_t i = 0; i < s->o.plan->n_children; i++) {
+        loop_timer_stop(s->children[i].restart);
+        s->children[i].restart = NULL;
+    }
+    signal_all(s, SIGTERM);
+    s->stop_timer = loop_timer_start(s->o.loop, STOP_AGAIN_MS, 0, on_stop_timer, s);
+    finish_if_last(s);
+}
+
+enum status supervisor_start(const struct supervisor_options *o, struct supervisor **out,
+                             struct error *err)
+{
+    struct supervisor *s = mem_zalloc(sizeof *s);
+    uint32_t n = o->plan->n_children;
+    s->o = *o;
+    s->children = mem_array(n, sizeof *s->children);
+    enum status st = STATUS_OK;
+    for (uint32_t i = 0; i < n; i++)
+        s->children[i] = (struct child){.s = s, .plan = &o->plan->children[i], .i = i};
+    for (uint32_t i = 0; i < n && st == STATUS_OK; i++)
+        st = start(&s->children[i], err);
+    *out = s; /* also on failure: what runs already has to be ended */
+    if (st == STATUS_OK)
+        write_pids(s);
+    return st;
+}
+
+const char *supervisor_failure(const struct supervisor *s)
+{
+    return s->failure;
+}
+
+void supervisor_free(struct supervisor *s)
+{
+    if (!s)
+        return;
+    assert(s->n_alive == 0);
+    for (uint32_t i = 0; i < s->o.plan->n_children; i++)
+        loop_timer_stop(s->children[i].restart);
+    loop_timer_stop(s->stop_timer);
+    if (s->o.pids_file)
+        (void)unlink(s->o.pids_file);
+    mem_free(s->children);
+    mem_free(s);
+}

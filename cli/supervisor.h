@@ -1,0 +1,26 @@
+#pragma once
+/* Starts the children of `cox up`, restarts those that die, ends all of them. One line of log per
+ * line of theirs, with their name in front. Loop thread only. */
+#include "cli/up_plan.h"
+#include "common/net/loop.h"
+
+struct supervisor;
+struct supervisor_options {
+    struct loop *loop;
+    const struct up_plan *plan; /* borrowed */
+    const char *pids_file;      /* NULL: none */
+    bool color;
+};
+
+/* *out is set also on failure: what was started has to be ended (supervisor_stop, then the loop).
+ */
+MUST_USE enum status supervisor_start(const struct supervisor_options *o, struct supervisor **out,
+                                      struct error *err);
+/* SIGTERM to all; again after 0.3 s (a worker's "at once"); SIGKILL after 1.5 s. When the last one
+ * is gone the loop is stopped. A second call kills at once. */
+void supervisor_stop(struct supervisor *s);
+/* Why it gave up: the last words of a child that cannot start; "" otherwise. */
+const char *supervisor_failure(const struct supervisor *s);
+/* A line of our own, in the children's form. */
+void supervisor_say(const struct supervisor *s, const char *line);
+void supervisor_free(struct supervisor *s); /* children must have ended; NULL is fine */

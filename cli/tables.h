@@ -1,0 +1,44 @@
+#pragma once
+/* The option tables of the commands and the structs they fill. Each table lives with its command.
+ */
+#include "common/base/config.h"
+
+struct up_options {
+    const char *host, *head_host, *admin_host, *device, *cache_dir, *chat_template;
+    int64_t port, head_port, admin_port, worker_http_port;
+    int64_t workers, gateways, tp, pp, dp;
+    struct option_list served_model_names, api_keys;
+    const char *api_key_file, *admin_key_file, *keys_dir, *print_pids;
+    bool metrics_public, enable_prefix_caching, async_scheduling;
+    int64_t max_model_len, max_num_seqs, max_num_batched_tokens, max_waiting;
+    int64_t long_prefill_token_threshold, block_size, num_gpu_blocks_override;
+    int64_t kv_cache_memory_bytes, vocab_size;
+    int64_t null_step_us, null_token_us;
+    int log_level, log_format, color;
+};
+extern const struct option_spec up_specs[];
+extern const size_t up_n_specs;
+
+/* Where the admin API is: shared by status, drain, events. */
+struct admin_access {
+    const char *address, *admin_key, *admin_key_file;
+    bool json, watch, undo;
+    int64_t since;
+};
+extern const struct option_spec status_specs[], drain_specs[], events_specs[];
+extern const size_t status_n_specs, drain_n_specs, events_n_specs;
+
+struct chat_options {
+    const char *url, *model, *system, *api_key;
+    double temperature, top_p;
+    int64_t max_tokens, seed;
+    bool completion;
+};
+extern const struct option_spec chat_specs[];
+extern const size_t chat_n_specs;
+
+struct keys_options {
+    const char *keys_dir, *head;
+};
+extern const struct option_spec keys_specs[], join_token_specs[];
+extern const size_t keys_n_specs, join_token_n_specs;

@@ -1,0 +1,225 @@
+#include "cli/up_plan.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const log_levels[] = {"debug", "info", "warn", "error"};
+static const char *const log_formats[] = {"logfmt", "json"};
+
+struct builder {
+    const struct up_options *o;
+    const char *model, *bin_dir, *keys_dir;
+    struct arena *arena;
+};
+
+static const char *text(struct builder *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static const char *text(struct builder *b, const char *fmt, ...)
+{
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    assert(n >= 0);
+    char *s = arena_try_alloc(b->arena, (size_t)n + 1);
+    assert(s); /* command lines of ours on an arena without limit */
+    vsnprintf(s, (size_t)n + 1, fmt, again);
+    va_end(again);
+    return s;
+}
+
+static void arg(struct up_child *c, const char *a)
+{
+    assert(c->n_args < UP_ARGV_MAX - 1);
+    c->argv[c->n_args++] = a;
+}
+
+static void flag(struct up_child *c, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    arg(c, name);
+    arg(c, value);
+}
+
+static void flag_int(struct builder *b, struct up_child *c, const char *name, int64_t value)
+{
+    flag(c, name, text(b, "%lld", (long long)value));
+}
+
+/* 0 in cox up's table: the program's own default. */
+static void flag_if(struct builder *b, struct up_child *c, const char *name, int64_t value)
+{
+    if (value > 0)
+        flag_int(b, c, name, value);
+}
+
+/* "[::1]" for an address that has colons of its own. */
+static const char *host_port(struct builder *b, const char *host, int64_t port)
+{
+    bool bare_ipv6 = strchr(host, ':') && host[0] != '[';
+    return text(b, bare_ipv6 ? "[%s]:%lld" : "%s:%lld", host, (long long)port);
+}
+
+/* The address to reach a listener at that listens everywhere. */
+static const char *reachable(const char *host)
+{
+    if (strcmp(host, "0.0.0.0") == 0)
+        return "127.0.0.1";
+    return strcmp(host, "::") == 0 || strcmp(host, "[::]") == 0 ? "::1" : host;
+}
+
+static void common(struct builder *b, struct up_child *c, const char *program)
+{
+    arg(c, text(b, "%s/%s", b->bin_dir, program));
+    flag(c, "--keys-dir", b->keys_dir);
+    flag(c, "--log-level", log_levels[b->o->log_level]);
+    flag(c, "--log-format", log_formats[b->o->log_format]);
+    if (b->o->metrics_public)
+        arg(c, "--metrics-public");
+}
+
+static void build_head(struct builder *b, struct up_child *c)
+{
+    const struct up_options *o = b->o;
+    c->role = UP_HEAD;
+    c->name = "head";
+    c->host = o->head_host;
+    c->port = (uint16_t)o->head_port;
+    c->admin_port = (uint16_t)o->admin_port;
+    c->port_flag = "--head-port";
+    common(b, c, "cox-head");
+    flag(c, "--host", o->head_host);
+    flag_int(b, c, "--port", o->head_port);
+    flag(c, "--admin-host", o->admin_host);
+    flag_int(b, c, "--admin-port", o->admin_port);
+    flag(c, "--admin-key-file", o->admin_key_file);
+    flag_int(b, c, "--tp", o->tp);
+    flag_int(b, c, "--pp", o->pp);
+    if (o->served_model_names.n_items > 0)
+        flag(c, "--model", o->served_model_names.items[0]);
+    flag_if(b, c, "--max-num-seqs", o->max_num_seqs);
+    flag_if(b, c, "--max-num-batched-tokens", o->max_num_batched_tokens);
+    flag_if(b, c, "--max-waiting", o->max_waiting);
+    flag_if(b, c, "--long-prefill-token-threshold", o->long_prefill_token_threshold);
+    if (!o->enable_prefix_caching)
+        arg(c, "--no-enable-prefix-caching");
+    if (!o->async_scheduling)
+        arg(c, "--no-async-scheduling");
+}
+
+static enum status build_gateway(struct builder *b, struct up_child *c, uint32_t i,
+                                 struct error *err)
+{
+    const struct up_options *o = b->o;
+    uint32_t n_names = (uint32_t)o->served_model_names.n_items;
+    if ((n_names + o->api_keys.n_items) * 2 + 30 > UP_ARGV_MAX)
+        return error_set(err, STATUS_INVALID,
+                         "more --served-model-name and --api-key than a command line holds here: "
+                         "use --api-key-file");
+    c->role = UP_GATEWAY;
+    c->name = text(b, "gateway-%u", i);
+    c->host = o->host;
+    c->port = (uint16_t)(o->port + i);
+    c->port_flag = "--port";
+    common(b, c, "cox-gateway");
+    flag(c, "--model", b->model);
+    flag(c, "--head", host_port(b, reachable(o->head_host), o->head_port));
+    flag(c, "--host", o->host);
+    flag_int(b, c, "--port", o->port + i);
+    flag(c, "--cache-dir", o->cache_dir);
+    flag(c, "--chat-template", o->chat_template);
+    flag(c, "--api-key-file", o->api_key_file);
+    for (uint32_t k = 0; k < n_names; k++)
+        flag(c, "--served-model-name", o->served_model_names.items[k]);
+    for (size_t k = 0; k < o->api_keys.n_items; k++)
+        flag(c, "--api-key", o->api_keys.items[k]);
+    return STATUS_OK;
+}
+
+static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
+{
+    const struct up_options *o = b->o;
+    c->role = UP_WORKER;
+    c->name = text(b, "worker-%u", i);
+    c->host = "127.0.0.1";
+    c->port = (uint16_t)(o->worker_http_port + i);
+    c->port_flag = "--worker-http-port";
+    common(b, c, "cox-worker");
+    flag(c, "--model", b->model);
+    flag(c, "--device", o->device);
+    flag(c, "--head", host_port(b, reachable(o->head_host), o->head_port));
+    flag_int(b, c, "--ordinal", i);
+    flag_int(b, c, "--tp", o->tp);
+    flag_int(b, c, "--pp", o->pp);
+    flag_int(b, c, "--http-port", o->worker_http_port + i);
+    flag(c, "--cache-dir", o->cache_dir);
+    flag(c, "--admin-key-file", o->admin_key_file);
+    if (o->served_model_names.n_items > 0)
+        flag(c, "--served-model-name", o->served_model_names.items[0]);
+    flag_if(b, c, "--max-model-len", o->max_model_len);
+    flag_if(b, c, "--block-size", o->block_size);
+    flag_if(b, c, "--num-gpu-blocks-override", o->num_gpu_blocks_override);
+    flag_if(b, c, "--kv-cache-memory-bytes", o->kv_cache_memory_bytes);
+    flag_if(b, c, "--vocab-size", o->vocab_size);
+    if (o->null_step_us >= 0)
+        flag_int(b, c, "--null-step-us", o->null_step_us);
+    if (o->null_token_us >= 0)
+        flag_int(b, c, "--null-token-us", o->null_token_us);
+}
+
+static enum status check(const struct up_options *o, int64_t n_workers, struct error *err)
+{
+    int64_t group = o->tp * o->pp;
+    if (n_workers > 1024)
+        return error_set(err, STATUS_INVALID, "%lld workers on one machine: at most 1024",
+                         (long long)n_workers);
+    if (o->dp > 1 && n_workers < group * o->dp)
+        return error_set(
+            err, STATUS_INVALID, "--workers %lld is too few for %lld groups of %lld x %lld ranks",
+            (long long)n_workers, (long long)o->dp, (long long)o->tp, (long long)o->pp);
+    if (o->port + o->gateways > 65536 || o->worker_http_port + n_workers > 65536)
+        return error_set(err, STATUS_INVALID,
+                         "ports end at 65535: choose a lower --port or "
+                         "--worker-http-port");
+    return STATUS_OK;
+}
+
+/* The served name: given, or the last part of a path without .gguf (as model_info does it). */
+static const char *served_name(struct builder *b)
+{
+    if (b->o->served_model_names.n_items > 0)
+        return b->o->served_model_names.items[0];
+    size_t n = strlen(b->model);
+    while (n > 1 && b->model[n - 1] == '/')
+        n--;
+    const char *end = b->model + n, *begin = end;
+    while (begin > b->model && begin[-1] != '/')
+        begin--;
+    n = (size_t)(end - begin);
+    if (n > 5 && strncmp(end - 5, ".gguf", 5) == 0)
+        n -= 5;
+    return text(b, "%.*s", (int)n, begin);
+}
+
+enum status up_plan_build(const struct up_options *o, const char *model, const char *bin_dir,
+                          const char *keys_dir, struct arena *arena, struct up_plan *out,
+                          struct error *err)
+{
+    struct builder b = {o, model, bin_dir, keys_dir, arena};
+    int64_t n_workers = o->workers > 0 ? o->workers : o->tp * o->pp * o->dp;
+    TRY(check(o, n_workers, err));
+    uint32_t n = 1 + (uint32_t)o->gateways + (uint32_t)n_workers, i_child = 0;
+    *out = (struct up_plan){.children = arena_try_array(arena, n, sizeof *out->children),
+                            .n_children = n,
+                            .n_workers = (uint32_t)n_workers,
+                            .model_name = served_name(&b)};
+    assert(out->children);
+    build_head(&b, &out->children[i_child++]);
+    for (uint32_t i = 0; i < (uint32_t)o->gateways; i++)
+        TRY(build_gateway(&b, &out->children[i_child++], i, err));
+    for (uint32_t i = 0; i < (uint32_t)n_workers; i++)
+        build_worker(&b, &out->children[i_child++], i);
+    return STATUS_OK;
+}

@@ -1,0 +1,31 @@
+#pragma once
+/* What `cox up` starts: the command lines of head, gateways and workers from its options. Pure: no
+ * process, no file. Strings live on the arena. */
+#include "cli/tables.h"
+#include "common/base/arena.h"
+
+#define UP_ARGV_MAX 64u
+
+enum up_role { UP_HEAD, UP_GATEWAY, UP_WORKER, UP_ROLE_COUNT };
+
+struct up_child {
+    enum up_role role;
+    const char *name;      /* "head", "gateway-0", "worker-1" */
+    const char *port_flag; /* what to change when port is in use */
+    const char *host;
+    uint16_t port, admin_port; /* to be free before the start; 0: none */
+    const char *argv[UP_ARGV_MAX];
+    uint32_t n_args;
+};
+
+struct up_plan {
+    struct up_child *children;
+    uint32_t n_children, n_workers;
+    const char *model_name; /* as requests name it */
+};
+
+/* bin_dir: where cox-head and the others are. keys_dir: of the cluster's keys. STATUS_INVALID for
+ * combinations that cannot work. */
+MUST_USE enum status up_plan_build(const struct up_options *o, const char *model,
+                                   const char *bin_dir, const char *keys_dir, struct arena *arena,
+                                   struct up_plan *out, struct error *err);
