@@ -21,7 +21,7 @@ from pathlib import Path
 
 import httpx
 import null_oracle as oracle
-from cluster import SANITIZED, SLOW, Cluster, alive, get
+from cluster import BIN, SANITIZED, SLOW, Cluster, alive, get
 from sse import Collected
 
 STALL_S = 20.0 * SLOW
@@ -264,7 +264,7 @@ def main():
         if not sum(loop.counts[f"{a} {k}"] for k, _ in VICTIMS for a, _ in ACTIONS) or not loop.counts["streams"]:
             loop.fail("nothing happened: no strike or no stream")
         if options.keep_log or loop.failures:
-            path = Path(options.keep_log or Path(os.environ.get("COX_BIN", ".")).parent / "kill_loop.log")
+            path = Path(options.keep_log or BIN.parent / "kill_loop.log")
             path.write_text(cluster.log())
             print(f"  log of the cluster: {path}")
     sys.exit(1 if loop.failures else 0)
