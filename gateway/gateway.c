@@ -247,8 +247,10 @@ static enum status open_model(struct gateway *g, const char *cache_dir, struct e
     g->has_model = true;
     if (text_tokenizer_open(g->model.tokenizer_path, cache_dir, &g->tokenizer, why) != TEXT_OK)
         return error_set(err, STATUS_INVALID, "tokenizer of %s: %s", c->model, why);
-    int s = text_template_open(g->model.path, c->chat_template, g->model.family, &g->chat_template,
-                               why);
+    /* the null model has no files to find a template in */
+    const char *override =
+        !c->chat_template && g->model.format == MODEL_NULL ? "chatml" : c->chat_template;
+    int s = text_template_open(g->model.path, override, g->model.family, &g->chat_template, why);
     if (s != TEXT_OK && (c->chat_template || s != TEXT_UNSUPPORTED))
         return error_set(err, STATUS_INVALID, "chat template of %s: %s", c->model, why);
     if (s != TEXT_OK)

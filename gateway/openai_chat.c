@@ -168,15 +168,13 @@ static bool cut_after_final(const struct params *p, struct str *text, struct api
 bool openai_chat_prompt(const struct params *p, const struct text_template *tmpl, int64_t now_unix,
                         struct prompt_list *out, struct api_error *e)
 {
-    if (!tmpl)
+    struct strbuf context;
+    strbuf_init(&context, 0);
+    if (!openai_chat_context(p, &context, e) || !tmpl) {
+        strbuf_fini(&context);
         return api_error_set(e, 400, "messages",
                              "This model has no chat template: use /v1/completions, or start the "
                              "gateway with --chat-template.");
-    struct strbuf context;
-    strbuf_init(&context, 0);
-    if (!openai_chat_context(p, &context, e)) {
-        strbuf_fini(&context);
-        return false;
     }
     char *rendered = NULL, why[TEXT_ERR_MAX] = "";
     size_t len = 0;

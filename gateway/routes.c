@@ -131,6 +131,7 @@ enum route_result routes_find(struct str method, struct str path, const struct r
         if (str_eq_c(method, row->method) ||
             (str_eq_c(method, "HEAD") && strcmp(row->method, "GET") == 0)) {
             *out = row;
+            allow[0] = '\0';
             return ROUTE_FOUND;
         }
         size_t n = strlen(allow);

@@ -118,7 +118,7 @@ def test_streams_survive(cluster, victim, sig):
         want = oracle.text(body["prompt"], 150, seed=body["seed"], temperature=body["temperature"])
         assert got.texts == {0: want}
     assert done and pause[1] < 15 * SLOW, f"the longest pause was {pause[1]:.1f} s"
-    wait_for(f"{victim} is back", lambda: cluster.pid(victim) != before)
+    wait_for(f"{victim} is back", lambda: cluster.pids().get(victim, before) != before)
     wait_for("the group is ready again", lambda: healthy(cluster))
     cluster.wait_idle()
 

@@ -4,7 +4,7 @@
  */
 #include "text/text.h"
 
-#include <dirent.h>
+#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -50,32 +50,18 @@ static inline size_t fixture_read(const char *path, char **out)
 
 static inline int fixture_setup(void **state)
 {
-    (void)state;
     snprintf(fixture_dir, sizeof fixture_dir, "/tmp/cox_text_XXXXXX");
     return mkdtemp(fixture_dir) ? 0 : -1;
 }
 
-static inline void fixture_empty(const char *dir)
+static int fixture_remove(const char *path, const struct stat *st, int kind, struct FTW *ftw)
 {
-    DIR *d = opendir(dir);
-    if (!d)
-        return;
-    for (struct dirent *e; (e = readdir(d));) {
-        char path[512];
-        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
-        if (e->d_name[0] != '.' && unlink(path) != 0) {
-            fixture_empty(path);
-            rmdir(path);
-        }
-    }
-    closedir(d);
+    return remove(path);
 }
 
 static inline int fixture_teardown(void **state)
 {
-    (void)state;
-    fixture_empty(fixture_dir);
-    return rmdir(fixture_dir);
+    return nftw(fixture_dir, fixture_remove, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 /* ids 0 <unk>, 1 <s>, 2 </s>, 3..258 the bytes, then: 259 ▁ 260 h 261 e 262 l 263 o 264 he 265 ll
@@ -126,6 +112,8 @@ static inline char *fixture_spm_json(void)
     return json;
 }
 
+/* No ids at all: a place to point at, and 0. */
+#define NO_IDS (const uint32_t[]){0}, 0
 #define IDS(...)                                                                                   \
     ((const uint32_t[]){__VA_ARGS__}), sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t)
 

@@ -1,6 +1,8 @@
 /* tokenizer.json and builtin:bytes through text.h: ids, bytes, limits, the compiled cache. */
 #include "text_fixture.h"
 
+#include <dirent.h>
+
 static struct text_tokenizer *open_spm(const char *cache)
 {
     char err[TEXT_ERR_MAX] = "";
@@ -15,7 +17,7 @@ static struct text_tokenizer *open_spm(const char *cache)
 
 static void check_spm(const struct text_tokenizer *t)
 {
-    assert_encodes(t, "", false, NULL, 0);
+    assert_encodes(t, "", false, NO_IDS);
     assert_encodes(t, "", true, IDS(1));
     assert_encodes(t, "hello", false, IDS(268));
     assert_encodes(t, "hello", true, IDS(1, 268));
@@ -75,7 +77,7 @@ static void special_ids_come_from_the_small_files(void **state)
 /* The one compiled file in the cache folder. */
 static const char *cached_file(const char *cache)
 {
-    static char path[512];
+    static char path[1024];
     DIR *d = opendir(cache);
     assert_non_null(d);
     int n = 0;

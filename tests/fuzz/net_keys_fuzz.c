@@ -1,0 +1,47 @@
+/* Key texts from people and files: the bytes are an authorized file and a join token. A token that
+ * is accepted is the one its content encodes to. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/net/keys.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void read_authorized(const uint8_t *data, size_t size)
+{
+    char path[64];
+    struct authorized a;
+    struct error err;
+    int fd = memfd_create("authorized", MFD_CLOEXEC);
+    if (fd < 0 || write(fd, data, size) != (ssize_t)size)
+        abort();
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (authorized_load(path, &a, &err) == STATUS_OK)
+        for (uint32_t i = 0; i < a.n_entries; i++)
+            if (a.entries[i].role == ROLE_HEAD || a.entries[i].role == ROLE_NONE ||
+                strlen(a.entries[i].public_key) != 40)
+                abort();
+    authorized_fini(&a);
+    close(fd);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct join_token t;
+    struct error err;
+    char again[2048], *text = malloc(size + 1);
+    if (!text)
+        return 0;
+    read_authorized(data, size);
+    memcpy(text, data, size);
+    text[size] = '\0';
+    if (join_token_decode(text, &t, &err) == STATUS_OK &&
+        (join_token_encode(&t, again, sizeof again, &err) != STATUS_OK || !strstr(text, again)))
+        abort();
+    free(text);
+    return 0;
+}
