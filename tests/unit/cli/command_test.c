@@ -1,0 +1,131 @@
+/* Names and their neighbours; completion and docs/flags.md as the tables say; events in pieces;
+ * limits of a machine. */
+#include "cli/command.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cli/completion.h"
+#include "cli/preflight.h"
+#include "cli/sse_reader.h"
+
+static void test_nearest(void **state)
+{
+    static const char *const cases[][2] = {
+        {"statsu", "status"}, {"statu", "status"},
+        {"wroker", "worker"}, {"jointoken", "join-token"},
+        {"u", "up"},          {"vesrion", "version"},
+        {"xyzzy", NULL},      {"flagz", NULL},
+        {"drian", "drain"},   {"a-name-that-is-much-longer-than-any-command-is", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct command *c = command_nearest(cases[i][0]);
+        const char *got = c ? c->name : "(none)";
+        if (strcmp(got, cases[i][1] ? cases[i][1] : "(none)") != 0)
+            fail_msg("%s: %s", cases[i][0], got);
+    }
+    for (size_t i = 0; i < n_commands; i++)
+        assert_ptr_equal(command_find(commands[i].name), &commands[i]);
+}
+
+static void test_completion(void **state)
+{
+    static const char *const shells[] = {"bash", "zsh", "fish"};
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    for (size_t i = 0; i < 3; i++) {
+        strbuf_reset(&b);
+        assert_true(completion_write(shells[i], &b));
+        assert_non_null(strstr(b.ptr, "status"));
+        assert_non_null(strstr(b.ptr, "tp"));
+        assert_null(strstr(b.ptr, "gpu-memory-utilization"));
+    }
+    assert_false(completion_write("tcsh", &b));
+    strbuf_fini(&b);
+}
+
+static void test_flags_page_is_current(void **state)
+{
+    struct strbuf want;
+    strbuf_init(&want, 0);
+    flags_write_markdown(&want);
+    FILE *f = fopen("docs/flags.md", "r");
+    if (!f)
+        fail_msg("docs/flags.md: run the test in the source folder");
+    char *have = calloc(1, want.len + 2);
+    size_t n = fread(have, 1, want.len + 1, f);
+    fclose(f);
+    if (n != want.len || memcmp(have, want.ptr, n) != 0)
+        fail_msg("docs/flags.md is old: cox flags > docs/flags.md");
+    free(have);
+    strbuf_fini(&want);
+}
+
+static void append_line(void *ctx, struct str data)
+{
+    struct strbuf *b = ctx;
+    strbuf_append_str(b, data);
+    strbuf_append_c(b, ";");
+}
+
+static void test_sse(void **state)
+{
+    const char text[] =
+        ": hello\r\ndata: {\"a\":1}\r\n\r\nevent: x\ndata:two\n\ndata: \ndata: [DONE]\n";
+    for (size_t piece = 1; piece < sizeof text; piece++) {
+        struct strbuf got;
+        struct sse_reader r;
+        strbuf_init(&got, 0);
+        sse_reader_init(&r, append_line, &got);
+        for (size_t at = 0; at < sizeof text - 1; at += piece) {
+            size_t left = sizeof text - 1 - at;
+            assert_true(sse_reader_feed(&r, (struct str){text + at, left < piece ? left : piece}));
+        }
+        assert_string_equal(got.ptr, "{\"a\":1};two;;[DONE];");
+        sse_reader_fini(&r);
+        strbuf_fini(&got);
+    }
+}
+
+static void test_limits(void **state)
+{
+    static const struct {
+        struct machine_limits l;
+        uint32_t n_workers;
+        bool has_tensors;
+        const char *words; /* NULL: silent */
+    } cases[] = {
+        {{UINT64_MAX, UINT64_MAX, UINT64_MAX}, 8, true, NULL},
+        {{1024, UINT64_MAX, UINT64_MAX}, 1, false, "open files"},
+        {{65536, 65536, 1 << 20}, 8, false, NULL},
+        {{65536, 65536, UINT64_MAX}, 1, true, "locked memory"},
+        {{65536, UINT64_MAX, 64 << 20}, 2, true, "/dev/shm"},
+        {{65536, UINT64_MAX, 64 << 20}, 1, true, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct strbuf b;
+        strbuf_init(&b, 0);
+        preflight_warnings(&cases[i].l, cases[i].n_workers, cases[i].has_tensors, &b);
+        if (cases[i].words ? !b.ptr || !strstr(b.ptr, cases[i].words) : b.len != 0)
+            fail_msg("case %zu: %s", i, b.ptr ? b.ptr : "");
+        strbuf_fini(&b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_completion),
+        cmocka_unit_test(test_flags_page_is_current),
+        cmocka_unit_test(test_sse),
+        cmocka_unit_test(test_limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,62 @@
+#include "cli/restart_policy.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+struct death {
+    uint64_t life_ms;
+    int code, signal;
+    uint32_t want_wait;
+    bool want_give_up;
+};
+
+static void check(const struct death *deaths, size_t n)
+{
+    struct restart_policy p = {0};
+    for (size_t i = 0; i < n; i++) {
+        struct restart_verdict v =
+            restart_policy_on_exit(&p, deaths[i].life_ms, deaths[i].code, deaths[i].signal);
+        if (v.wait_ms != deaths[i].want_wait || v.give_up != deaths[i].want_give_up)
+            fail_msg("death %zu: wait %u give up %d", i, v.wait_ms, v.give_up);
+    }
+}
+#define CHECK(...)                                                                                 \
+    do {                                                                                           \
+        const struct death d[] = {__VA_ARGS__};                                                    \
+        check(d, sizeof d / sizeof d[0]);                                                          \
+    } while (0)
+
+static void test_backoff(void **state)
+{
+    CHECK({50, 0, 9, 100, false}, {50, 0, 9, 200, false}, {50, 1, 0, 400, false},
+          {50, 1, 0, 800, false}, {50, 1, 0, 1600, false}, {50, 1, 0, 3200, false},
+          {50, 1, 0, 5000, false}, {50, 1, 0, 5000, false});
+}
+
+static void test_good_life_starts_over(void **state)
+{
+    CHECK({50, 0, 9, 100, false}, {9999, 0, 9, 200, false}, {10000, 0, 9, 100, false},
+          {0, 0, 0, 200, false});
+}
+
+static void test_configuration_errors(void **state)
+{
+    CHECK({5, 2, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, true});
+    CHECK({5, 2, 0, 100, false}, {5, 2, 0, 200, false}, {5, 1, 0, 400, false},
+          {5, 2, 0, 800, false}); /* not in a row */
+    CHECK({5, 2, 0, 100, false}, {5, 2, 0, 200, false}, {6000, 2, 0, 400, false}); /* not at once */
+    CHECK({5, 2, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 9, 400, false});    /* a signal */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_backoff),
+        cmocka_unit_test(test_good_life_starts_over),
+        cmocka_unit_test(test_configuration_errors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,106 @@
+/* The text of `cox status`: what must be in it and in which order, and that no answer, however
+ * strange, breaks it. */
+#include "cli/status_view.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char full[] =
+    "{\"version\":\"0.1.0\",\"term\":3,\"uptime_s\":3725,\"healthy\":true,\"draining\":false,"
+    "\"model\":{\"name\":\"demo\",\"max_model_len\":4096,\"vocab_size\":259},"
+    "\"nodes\":[{\"node\":\"rack1\",\"host\":\"10.0.0.1\",\"workers\":3,\"gateways\":1}],"
+    "\"workers\":[{\"instance\":\"00000000000000aa\",\"node\":\"rack1\",\"device\":\"null\","
+    "\"state\":\"ready\",\"group\":0,\"rank\":0,\"stage\":0,\"last_seen_ms\":12},"
+    "{\"instance\":\"00000000000000bb\",\"node\":\"rack1\",\"device\":\"null\",\"state\":"
+    "\"forming\",\"group\":0,\"rank\":1,\"stage\":0,\"last_seen_ms\":7},"
+    "{\"instance\":\"00000000000000cc\",\"node\":\"rack1\",\"device\":\"null\",\"state\":\"free\","
+    "\"group\":null,\"last_seen_ms\":1}],"
+    "\"groups\":[{\"id\":0,\"state\":\"ready\",\"epoch\":\"3.1\",\"tp\":2,\"pp\":1,\"running\":4,"
+    "\"waiting\":1,\"kv_blocks_total\":100,\"kv_blocks_used\":25,\"steps\":77,\"recoveries\":2}],"
+    "\"gateways\":[{\"instance\":\"00000000000000dd\",\"node\":\"rack1\",\"open_requests\":5,"
+    "\"last_seen_ms\":3}],"
+    "\"requests\":{\"running\":4,\"waiting\":1,\"finished\":9,\"failed\":0,\"cancelled\":2,"
+    "\"preemptions\":3},\"kv\":{\"blocks_total\":100,\"blocks_used\":25,\"usage\":0.25,"
+    "\"prefix_hit_rate\":0.5},\"throughput\":{\"prompt_tokens_per_s\":10.5,"
+    "\"generation_tokens_per_s\":100},"
+    "\"recent_failures\":[{\"time\":\"12:00\",\"node\":\"rack1\",\"what\":\"worker\","
+    "\"reason\":\"silent\"}],\"warnings\":[\"half a group\"]}";
+
+static void test_order(void **state)
+{
+    static const char *const in_order[] = {
+        "healthy",
+        "demo",
+        "1h02m05s",
+        "Active:",
+        "rack1",
+        "3 workers",
+        "Pending:",
+        "00000000000000bb",
+        "Recent failures:",
+        "silent",
+        "Usage",
+        "1/3 workers serve, 1 spare",
+        "25/100 KV blocks",
+        "Demands",
+        "4 running, 1 waiting",
+        "group",
+        "3.1",
+        "2x1",
+        "25/100",
+        "worker",
+        "00000000000000aa",
+        "gateway",
+        "00000000000000dd",
+        "Throughput",
+        "100.0 generated",
+        "WARNING: half a group",
+    };
+    json_t *j = json_loads(full, 0, NULL);
+    assert_non_null(j);
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    status_view_render(j, &b);
+    const char *at = b.ptr;
+    for (size_t i = 0; i < sizeof in_order / sizeof in_order[0]; i++) {
+        at = strstr(at, in_order[i]);
+        if (!at)
+            fail_msg("\"%s\" is missing or out of order in:\n%s", in_order[i], b.ptr);
+    }
+    assert_true(status_view_is_healthy(j));
+    strbuf_fini(&b);
+    json_decref(j);
+}
+
+static void test_strange_answers(void **state)
+{
+    static const char *const cases[] = {
+        "{}",
+        "{\"healthy\":\"yes\",\"nodes\":5,\"workers\":{},\"groups\":[1,null,\"x\",[]]}",
+        "{\"workers\":[{\"state\":7,\"instance\":[]}],\"warnings\":[1,{}],\"recent_failures\":[0]}",
+        "{\"model\":\"x\",\"uptime_s\":-1,\"kv\":[],\"requests\":null}",
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        json_t *j = json_loads(cases[i], 0, NULL);
+        struct strbuf b;
+        strbuf_init(&b, 0);
+        status_view_render(j, &b);
+        assert_non_null(strstr(b.ptr, "NOT HEALTHY"));
+        assert_false(status_view_is_healthy(j));
+        strbuf_fini(&b);
+        json_decref(j);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_strange_answers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,184 @@
+/* The command lines of `cox up`, parsed from real flags through the real table. */
+#include "cli/up_plan.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static char *no_env[] = {NULL};
+
+struct parsed {
+    struct up_options o;
+    struct config_result res;
+    struct arena arena;
+    struct up_plan plan;
+};
+
+static enum status plan(struct parsed *p, const char *model, const char *const *args,
+                        struct error *err)
+{
+    char *argv[32] = {(char[]){"up"}};
+    int argc = 1;
+    for (; args && args[argc - 1]; argc++)
+        argv[argc] = (char *)args[argc - 1];
+    *p = (struct parsed){0};
+    arena_init(&p->arena, 0);
+    TRY(config_parse(up_specs, up_n_specs, argc, argv, no_env, &p->o, &p->res, err));
+    return up_plan_build(&p->o, model, "/bin-dir", "/keys", &p->arena, &p->plan, err);
+}
+
+static void fini(struct parsed *p)
+{
+    arena_fini(&p->arena);
+    config_fini(&p->res);
+}
+
+/* The value after a flag, "" for a flag alone, NULL when it is not there. */
+static const char *value(const struct up_child *c, const char *flag)
+{
+    for (uint32_t i = 1; i < c->n_args; i++)
+        if (strcmp(c->argv[i], flag) == 0)
+            return i + 1 < c->n_args && strncmp(c->argv[i + 1], "--", 2) != 0 ? c->argv[i + 1] : "";
+    return NULL;
+}
+
+static void test_default(void **state)
+{
+    struct parsed p;
+    struct error err = {0};
+    const char *args[] = {"--tp", "2", "--null-step-us", "0", NULL};
+    assert_int_equal(plan(&p, "null", args, &err), STATUS_OK);
+    assert_int_equal(p.plan.n_children, 4);
+    const struct up_child *head = &p.plan.children[0], *gateway = &p.plan.children[1],
+                          *worker = &p.plan.children[3];
+    assert_string_equal(head->argv[0], "/bin-dir/cox-head");
+    assert_string_equal(value(head, "--tp"), "2");
+    assert_string_equal(value(head, "--port"), "7000");
+    assert_null(value(head, "--max-num-seqs")); /* the program's own default */
+    assert_null(value(head, "--no-enable-prefix-caching"));
+    assert_string_equal(gateway->name, "gateway-0");
+    assert_string_equal(value(gateway, "--head"), "127.0.0.1:7000");
+    assert_string_equal(value(gateway, "--keys-dir"), "/keys");
+    assert_string_equal(worker->name, "worker-1");
+    assert_string_equal(value(worker, "--ordinal"), "1");
+    assert_string_equal(value(worker, "--http-port"), "7002");
+    assert_string_equal(value(worker, "--null-step-us"), "0");
+    assert_null(value(worker, "--null-token-us"));
+    assert_int_equal(worker->port, 7002);
+    for (uint32_t i = 0; i < p.plan.n_children; i++)
+        assert_null(p.plan.children[i].argv[p.plan.children[i].n_args]);
+    fini(&p);
+}
+
+static void test_everything_is_passed_on(void **state)
+{
+    static const struct {
+        const char *flag, *value;
+        enum up_role role;
+        const char *there, *want;
+    } cases[] = {
+        {"--max-num-seqs", "7", UP_HEAD, "--max-num-seqs", "7"},
+        {"--max_num_batched_tokens", "99", UP_HEAD, "--max-num-batched-tokens", "99"},
+        {"--no-enable-prefix-caching", NULL, UP_HEAD, "--no-enable-prefix-caching", ""},
+        {"--no-async-scheduling", NULL, UP_HEAD, "--no-async-scheduling", ""},
+        {"--admin-key-file", "/k", UP_HEAD, "--admin-key-file", "/k"},
+        {"--served-model-name", "nice", UP_HEAD, "--model", "nice"},
+        {"--served-model-name", "nice", UP_GATEWAY, "--served-model-name", "nice"},
+        {"--api-key", "secret", UP_GATEWAY, "--api-key", "secret"},
+        {"--head-host", "0.0.0.0", UP_GATEWAY, "--head", "127.0.0.1:7000"},
+        {"--head-host", "::1", UP_WORKER, "--head", "[::1]:7000"},
+        {"--head-port", "7100", UP_WORKER, "--head", "127.0.0.1:7100"},
+        {"--tensor-parallel-size", "3", UP_WORKER, "--tp", "3"},
+        {"--max-model-len", "4k", UP_WORKER, "--max-model-len", "4000"},
+        {"--device", "cpu", UP_WORKER, "--device", "cpu"},
+        {"--log-format", "json", UP_WORKER, "--log-format", "json"},
+        {"--metrics-public", NULL, UP_WORKER, "--metrics-public", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct parsed p;
+        struct error err = {0};
+        const char *args[] = {cases[i].flag, cases[i].value, NULL};
+        if (plan(&p, "null", args, &err) != STATUS_OK)
+            fail_msg("%s: %s", cases[i].flag, err.text);
+        const struct up_child *c = NULL;
+        for (uint32_t k = 0; k < p.plan.n_children && !c; k++)
+            if (p.plan.children[k].role == cases[i].role)
+                c = &p.plan.children[k];
+        const char *got = c ? value(c, cases[i].there) : NULL;
+        if (!got || strcmp(got, cases[i].want) != 0)
+            fail_msg("%s: %s is %s, want %s", cases[i].flag, cases[i].there, got ? got : "missing",
+                     cases[i].want);
+        fini(&p);
+    }
+}
+
+static void test_counts_and_refusals(void **state)
+{
+    static const struct {
+        const char *args[9];
+        uint32_t n_workers; /* 0: refused */
+        const char *words;
+    } cases[] = {
+        {{"--tp", "2", "--pp", "3", "--dp", "2"}, 12, ""},
+        {{"--tp", "2", "--workers", "3"}, 3, ""},
+        {{"--tp", "2", "--workers", "1"}, 1, ""}, /* the rest may come from another machine */
+        {{"--tp", "2", "--dp", "2", "--workers", "3"}, 0, "too few"},
+        {{"--tp", "1024", "--dp", "2"}, 0, "at most 1024"},
+        {{"--port", "65530", "--gateways", "10"}, 0, "65535"},
+        {{"--worker-http-port", "65535", "--workers", "2"}, 0, "65535"},
+        {{"--no-such-flag"}, 0, "no-such-flag"},
+        {{"--tp", "nonsense"}, 0, "tp"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct parsed p;
+        struct error err = {0};
+        enum status s = plan(&p, "null", cases[i].args, &err);
+        if ((s == STATUS_OK) != (cases[i].n_workers > 0) || !strstr(err.text, cases[i].words))
+            fail_msg("case %zu: %s %s", i, status_name(s), err.text);
+        if (s == STATUS_OK)
+            assert_int_equal(p.plan.n_workers, cases[i].n_workers);
+        fini(&p);
+    }
+}
+
+static void test_served_name(void **state)
+{
+    static const char *const cases[][2] = {{"null", "null"},
+                                           {"/m/gemma-3.gguf", "gemma-3"},
+                                           {"models/llama/", "llama"},
+                                           {"/", ""},
+                                           {".gguf", ".gguf"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct parsed p;
+        struct error err = {0};
+        assert_int_equal(plan(&p, cases[i][0], NULL, &err), STATUS_OK);
+        assert_string_equal(p.plan.model_name, cases[i][1]);
+        fini(&p);
+    }
+}
+
+static void test_vllm_flags_are_taken(void **state)
+{
+    struct parsed p;
+    struct error err = {0};
+    const char *args[] = {"--gpu-memory-utilization", "0.9", "--enforce-eager", NULL};
+    assert_int_equal(plan(&p, "null", args, &err), STATUS_OK);
+    assert_int_equal(p.res.warnings.n_items, 2);
+    fini(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_default),
+        cmocka_unit_test(test_everything_is_passed_on),
+        cmocka_unit_test(test_counts_and_refusals),
+        cmocka_unit_test(test_served_name),
+        cmocka_unit_test(test_vllm_flags_are_taken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

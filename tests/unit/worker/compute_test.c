@@ -1,0 +1,251 @@
+/* The compute thread with a fake executor that blocks when told to: order, results, drops at an
+ * abort, interrupts, the bound of the queue. No waiting on clocks: the loop ends on events. */
+#include "worker/compute.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "proto/codec.h"
+
+struct fake {
+    struct executor base;
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    bool gate, interrupted; /* gate: steps wait until it opens or an interrupt comes */
+    uint32_t n_steps, n_aborts, n_resets, n_joins;
+    char id[8];
+};
+
+static enum status fake_step(struct executor *e, const struct msg_plan *p, struct arena *arena,
+                             struct msg_result *out, struct error *err)
+{
+    struct fake *f = (struct fake *)e;
+    pthread_mutex_lock(&f->mutex);
+    while (!f->gate && !f->interrupted)
+        pthread_cond_wait(&f->wake, &f->mutex);
+    bool stop = f->interrupted;
+    f->n_steps++;
+    pthread_mutex_unlock(&f->mutex);
+    if (stop)
+        return error_set(err, STATUS_CLOSED, "interrupted");
+    if (p->step == 13)
+        return error_set(err, STATUS_PROTOCOL, "thirteen");
+    uint32_t *id = arena_try_alloc(arena, sizeof *id);
+    struct result_item *item = arena_try_array(arena, 1, sizeof *item);
+    *id = (uint32_t)p->step + 1000;
+    *item = (struct result_item){.slot = 5, .ids = {id, 1}};
+    *out = (struct msg_result){
+        .term_epoch = p->term_epoch, .step = p->step, .items = item, .n_items = 1};
+    return STATUS_OK;
+}
+
+static enum status fake_join(struct executor *e, const struct executor_comm *c, struct error *err)
+{
+    struct fake *f = (struct fake *)e;
+    f->n_joins++;
+    snprintf(f->id, sizeof f->id, "%.*s", (int)c->id.n, (const char *)c->id.ptr);
+    assert_int_equal(c->n_blocks.ptr[0], 77);
+    assert_true(str_eq_c(c->addresses[1], "b:1"));
+    return STATUS_OK;
+}
+
+static enum status fake_reset(struct executor *e, struct error *err)
+{
+    ((struct fake *)e)->n_resets++;
+    return STATUS_OK;
+}
+
+static void fake_abort(struct executor *e)
+{
+    struct fake *f = (struct fake *)e;
+    pthread_mutex_lock(&f->mutex);
+    f->interrupted = false;
+    f->n_aborts++;
+    pthread_mutex_unlock(&f->mutex);
+}
+
+static void fake_interrupt(struct executor *e)
+{
+    struct fake *f = (struct fake *)e;
+    pthread_mutex_lock(&f->mutex);
+    f->interrupted = true;
+    pthread_cond_broadcast(&f->wake);
+    pthread_mutex_unlock(&f->mutex);
+}
+
+static const struct executor_ops fake_ops = {.step = fake_step,
+                                             .join_comm = fake_join,
+                                             .reset = fake_reset,
+                                             .abort_comm = fake_abort,
+                                             .interrupt = fake_interrupt};
+
+struct fixture {
+    struct fake fake;
+    struct loop *loop;
+    struct compute *compute;
+    char
+        log[8192]; /* what came back: "p1 " done, "d2 " dropped, "i3 " interrupted, "x4 " refused */
+    uint32_t n_done, stop_after;
+    uint64_t bytes;
+};
+
+static void on_done(void *ctx, const struct job_done *d)
+{
+    struct fixture *f = ctx;
+    const char kinds[] = "pjra";
+    char kind = kinds[d->kind];
+    if (d->kind == JOB_PLAN) {
+        f->bytes += d->frame_bytes;
+        assert_int_equal(d->session, 9);
+        if (d->dropped)
+            kind = 'd';
+        else if (d->status == STATUS_CLOSED)
+            kind = 'i';
+        else if (d->status != STATUS_OK)
+            kind = 'x';
+        assert_int_equal(d->result != NULL, kind == 'p');
+        if (d->result)
+            assert_int_equal(d->result->items[0].ids.ptr[0], d->step + 1000);
+    }
+    size_t n = strlen(f->log);
+    snprintf(f->log + n, sizeof f->log - n, "%c%llu ", kind, (unsigned long long)d->step);
+    if (++f->n_done == f->stop_after)
+        loop_stop(f->loop);
+}
+
+static int set_up(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    struct error err;
+    f->fake.base.ops = &fake_ops;
+    pthread_mutex_init(&f->fake.mutex, NULL);
+    pthread_cond_init(&f->fake.wake, NULL);
+    const struct compute_options o = {.executor = &f->fake.base, .on_done = on_done, .ctx = f};
+    assert_int_equal(loop_new(&f->loop, &err), STATUS_OK);
+    assert_int_equal(compute_start(f->loop, &o, &f->compute, &err), STATUS_OK);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+    compute_stop(f->compute);
+    loop_free(f->loop);
+    pthread_cond_destroy(&f->fake.wake);
+    pthread_mutex_destroy(&f->fake.mutex);
+    free(f);
+    return 0;
+}
+
+static enum status push(struct fixture *f, uint64_t step, uint64_t *bytes)
+{
+    struct arena scratch;
+    struct strbuf frame;
+    struct error err = {0};
+    const struct msg m = {.type = MSG_PLAN, .plan = {.term_epoch = 1ull << 32 | 1, .step = step}};
+    arena_init(&scratch, 0);
+    strbuf_init(&frame, 0);
+    assert_int_equal(codec_encode(&m, 9, 1, &scratch, &frame), STATUS_OK);
+    enum status s = compute_push_plan(f->compute, &m.plan, 9, strbuf_str(&frame), &err);
+    if (s == STATUS_OK && bytes)
+        *bytes += frame.len;
+    strbuf_fini(&frame);
+    arena_fini(&scratch);
+    return s;
+}
+
+static void open_gate(struct fixture *f)
+{
+    pthread_mutex_lock(&f->fake.mutex);
+    f->fake.gate = true;
+    pthread_cond_broadcast(&f->fake.wake);
+    pthread_mutex_unlock(&f->fake.mutex);
+}
+
+static void run_until(struct fixture *f, uint32_t n_done)
+{
+    f->stop_after = n_done;
+    loop_run(f->loop);
+}
+
+static void test_order(void **state)
+{
+    struct fixture *f = *state;
+    struct error err;
+    uint64_t bytes = 0;
+    const uint32_t n_blocks[] = {77};
+    const struct str addresses[] = {STR("a:1"), STR("b:1")};
+    open_gate(f);
+    assert_int_equal(compute_push_join(f->compute,
+                                       &(struct executor_comm){.term_epoch = 1ull << 32 | 1,
+                                                               .tp = 2,
+                                                               .pp = 1,
+                                                               .addresses = addresses,
+                                                               .n_addresses = 2,
+                                                               .n_blocks = {n_blocks, 1},
+                                                               .id = {(const uint8_t *)"xyz", 3}},
+                                       &err),
+                     STATUS_OK);
+    for (uint64_t i = 1; i <= 3; i++)
+        assert_int_equal(push(f, i, &bytes), STATUS_OK);
+    compute_push_reset(f->compute, 1ull << 32 | 2);
+    assert_int_equal(push(f, 13, &bytes), STATUS_OK);
+    assert_int_equal(push(f, 14, &bytes), STATUS_OK);
+    run_until(f, 7);
+    assert_string_equal(f->log, "j0 p1 p2 p3 r0 x13 p14 ");
+    assert_string_equal(f->fake.id, "xyz");
+    assert_int_equal(f->bytes, bytes); /* every byte comes back as credit */
+}
+
+static void test_abort_drops_and_interrupts(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t bytes = 0;
+    for (uint64_t i = 1; i <= 4; i++)
+        assert_int_equal(push(f, i, &bytes), STATUS_OK);
+    while (!compute_busy(f->compute)) /* step 1 hangs at the gate */
+        sched_yield();
+    compute_push_abort(f->compute);
+    run_until(f, 5);
+    /* dropped ones may be told before the interrupted one; the abort is always last */
+    assert_non_null(strstr(f->log, "i1 "));
+    assert_non_null(strstr(f->log, "d2 d3 d4 "));
+    assert_string_equal(f->log + strlen(f->log) - 3, "a0 ");
+    assert_int_equal(f->fake.n_steps, 1);
+    assert_int_equal(f->bytes, bytes);
+    /* and the next epoch runs */
+    open_gate(f);
+    f->log[0] = '\0';
+    assert_int_equal(push(f, 1, &bytes), STATUS_OK);
+    run_until(f, 6);
+    assert_string_equal(f->log, "p1 ");
+}
+
+static void test_queue_is_bounded(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t step = 0;
+    while (push(f, step + 1, NULL) == STATUS_OK)
+        step++;
+    assert_in_range(step, COMPUTE_QUEUE_MAX, COMPUTE_QUEUE_MAX + 1);
+    compute_push_abort(f->compute); /* stopping with a full queue and a hanging step is fine too */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_order, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_abort_drops_and_interrupts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_queue_is_bounded, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
