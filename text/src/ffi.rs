@@ -14,6 +14,13 @@ use std::ptr;
 const ERR_MAX: usize = 512;
 const OK: c_int = 0;
 
+/// text.h: one tokenizer and one template may be used from several threads at once.
+const _: fn() = || {
+    fn shared<T: Send + Sync>() {}
+    shared::<Tokenizer>();
+    shared::<Template>();
+};
+
 /// Runs `f` without letting a panic through; writes the error's text to `err`.
 fn guard(err: *mut c_char, f: impl FnOnce() -> Result<()>) -> c_int {
     let result = catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {

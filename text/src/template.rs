@@ -38,6 +38,19 @@ pub fn built_in(name: &str) -> Option<&'static str> {
     BUILT_IN.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
 }
 
+/// The format of a family whose files bring no template. Llama's two are told apart by their bos token.
+fn of_family(family: &str, special: &[(String, String)]) -> Option<&'static str> {
+    let bos = special.iter().find(|(name, _)| name == "bos_token").map(|(_, text)| text.as_str());
+    built_in(match family {
+        "llama" if bos == Some("<|begin_of_text|>") => "llama3",
+        "llama" if bos == Some("<s>") => "llama2",
+        "qwen2" | "qwen3" | "qwen3_moe" => "chatml",
+        "gemma2" => "gemma3",
+        "mixtral" => "mistral",
+        same => same,
+    })
+}
+
 impl Template {
     pub fn new(source: &str) -> Result<Template> {
         let mut env = Environment::new();
@@ -76,7 +89,7 @@ impl Template {
                     None => return fail(Code::Io, format!("{name}: no such file, and no built-in template")),
                 },
             },
-            None => match (files.main.as_deref(), family.and_then(built_in)) {
+            None => match (files.main.as_deref(), family.and_then(|f| of_family(f, &files.special))) {
                 (Some(text), _) => Template::new(text)?,
                 (None, Some(text)) => Template::new(text)?,
                 (None, None) => {

@@ -217,6 +217,32 @@ static void assert_opens_as(const char *override, const char *family, const char
     text_template_free(t);
 }
 
+static void families_have_a_format(void **state)
+{
+    static const struct {
+        const char *family, *bos, *want;
+    } cases[] = {
+        {"llama", "<s>", "<s>[INST] a [/INST]"},
+        {"llama", "<|begin_of_text|>",
+         "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\na<|eot_id|>"},
+        {"qwen3_moe", "", "<|im_start|>user\na<|im_end|>\n"},
+        {"gemma2", "<bos>", "<bos><start_of_turn>user\na<end_of_turn>\n"},
+        {"mixtral", "<s>", "<s>[INST] a [/INST]"},
+        {"phi3", "<s>", "<|user|>\na<|end|>\n"},
+    };
+    static const char one[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}";
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char config[128];
+        int n = snprintf(config, sizeof config, "{\"bos_token\":\"%s\"}", cases[i].bos);
+        fixture_write("tokenizer_config.json", config, (size_t)n);
+        assert_opens_as(NULL, cases[i].family, one, cases[i].want);
+    }
+    unlink(fixture_path("tokenizer_config.json"));
+    char err[TEXT_ERR_MAX];
+    struct text_template *t = NULL;
+    assert_int_equal(text_template_open(fixture_dir, NULL, "llama", &t, err), TEXT_UNSUPPORTED);
+}
+
 /* From the weakest source to the strongest, each added to the folder in turn. */
 static void sources_in_their_order(void **state)
 {
@@ -251,9 +277,10 @@ static void sources_in_their_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(renders_like_python), cmocka_unit_test(errors_have_their_code),
-        cmocka_unit_test(nesting_is_bounded),  cmocka_unit_test(bad_utf8_is_refused),
-        cmocka_unit_test(built_in_formats),    cmocka_unit_test(sources_in_their_order),
+        cmocka_unit_test(renders_like_python),    cmocka_unit_test(errors_have_their_code),
+        cmocka_unit_test(nesting_is_bounded),     cmocka_unit_test(bad_utf8_is_refused),
+        cmocka_unit_test(built_in_formats),       cmocka_unit_test(families_have_a_format),
+        cmocka_unit_test(sources_in_their_order),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }
