@@ -1,0 +1,449 @@
+/* A whole worker on one loop with a head played by this test over a real bus (insecure, loopback):
+ * Hello, formation, steps, gaps, aborts, adoption, a lost link, drain. A script of frames: each
+ * handler checks what came and sends the next. */
+#include "worker/worker.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "proto/codec.h"
+#include "proto/link.h"
+#include "proto/null_tokens.h"
+
+#define EPOCH(n) (1ull << 32 | (n))
+
+struct fixture {
+    struct loop *loop;
+    struct bus *bus; /* the head's */
+    struct worker_options o;
+    struct executor *executor;
+    struct metrics *metrics;
+    struct worker *worker;
+    struct loop_timer *guard;
+    char endpoint[128];
+    /* the head's side of the link */
+    struct bus_peer peer;
+    struct link link;
+    struct arena decode, scratch;
+    struct strbuf frame;
+    uint64_t session, instance, n_hello, n_heartbeat;
+    struct msg_heartbeat beat;
+    struct msg last;        /* the newest message that is no heartbeat or credit */
+    struct msg_hello hello; /* plain fields only are looked at later */
+    enum msg_type wait_for;
+    uint8_t comm_id[64];
+    uint32_t n_comm_id;
+    bool mute; /* the head sends no heartbeats */
+};
+
+static void send_msg(struct fixture *f, const struct msg *m)
+{
+    strbuf_reset(&f->frame);
+    assert_int_equal(
+        codec_encode(m, f->link.session, link_next_seq(&f->link), &f->scratch, &f->frame),
+        STATUS_OK);
+    assert_int_equal(bus_send(f->bus, f->peer, strbuf_str(&f->frame)), STATUS_OK);
+    link_sent(&f->link, m->type, f->frame.len);
+}
+
+static void welcome(struct fixture *f, const struct msg_hello *h)
+{
+    f->n_hello++;
+    f->hello = *h;
+    if (f->instance)
+        assert_true(f->instance == h->instance); /* the same worker, whatever the session */
+    f->instance = h->instance;
+    link_init(&f->link, 1 << 20);
+    link_open(&f->link, ++f->session, h->credit_bytes);
+    send_msg(f, &(struct msg){.type = MSG_WELCOME,
+                              .welcome = {.session = f->session,
+                                          .term = 1,
+                                          .credit_bytes = 1 << 20,
+                                          .heartbeat_ms = 20}});
+}
+
+static void on_frame(void *ctx, struct bus_peer from, enum peer_role role, const char *key,
+                     struct str frame)
+{
+    struct fixture *f = ctx;
+    struct frame_header h;
+    struct error err = {0};
+    struct msg m;
+    assert_int_equal(frame_parse_header(frame, &h, &err), STATUS_OK);
+    if (h.type != MSG_HEARTBEAT && h.type != MSG_CREDIT)
+        arena_reset(&f->decode);
+    assert_int_equal(codec_decode(frame, &h, &f->decode, &m, &err), STATUS_OK);
+    if (h.type == MSG_HELLO) {
+        assert_int_equal(h.session, 0);
+        f->peer = from;
+        welcome(f, &m.hello);
+    } else if (link_received(&f->link, &h, &err) != STATUS_OK) {
+        fail_msg("%s", err.text);
+    }
+    if (m.type == MSG_HEARTBEAT) {
+        f->n_heartbeat++;
+        f->beat = m.heartbeat;
+        if (!f->mute)
+            send_msg(f, &(struct msg){.type = MSG_HEARTBEAT});
+    } else if (m.type != MSG_CREDIT) {
+        f->last = m;
+    }
+    if (m.type == MSG_COMM_ID) {
+        f->n_comm_id = m.comm_id.id.n;
+        memcpy(f->comm_id, m.comm_id.id.ptr, f->n_comm_id);
+    }
+    if (m.type == f->wait_for)
+        loop_stop(f->loop);
+}
+
+static void on_guard(void *ctx)
+{
+    fail_msg("waited 20 s for %s", msg_type_name(((struct fixture *)ctx)->wait_for));
+}
+
+/* Runs the loop until a message of this type has come. */
+static const struct msg *expect(struct fixture *f, enum msg_type t)
+{
+    f->wait_for = t;
+    f->guard = loop_timer_start(f->loop, 20000, 0, on_guard, f);
+    loop_run(f->loop);
+    loop_timer_stop(f->guard);
+    return &f->last;
+}
+
+static int set_up(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    struct error err = {0};
+    *state = f;
+    f->o = (struct worker_options){.model = "null",
+                                   .device = WORKER_DEVICE_NULL,
+                                   .tp = 2,
+                                   .pp = 1,
+                                   .ordinal = 0,
+                                   .block_size = 16,
+                                   .insecure = true,
+                                   .drain_timeout_s = 20};
+    arena_init(&f->decode, 0);
+    arena_init(&f->scratch, 0);
+    strbuf_init(&f->frame, 0);
+    f->metrics = metrics_new();
+    assert_int_equal(loop_new(&f->loop, &err), STATUS_OK);
+    const struct bus_handlers h = {.ctx = f, .on_frame = on_frame};
+    const struct bus_options b = {.endpoint = "tcp://127.0.0.1:0",
+                                  .insecure = true,
+                                  .max_frame_bytes = FRAME_MAX_BYTES,
+                                  .hwm = 1000};
+    if (bus_bind(f->loop, &b, &h, &f->bus, &err) != STATUS_OK)
+        fail_msg("%s", err.text);
+    snprintf(f->endpoint, sizeof f->endpoint, "%s", bus_endpoint(f->bus));
+    return 0;
+}
+
+static void start(struct fixture *f)
+{
+    struct error err = {0};
+    if (executor_open(&f->o, &f->executor, &err) != STATUS_OK)
+        fail_msg("%s", err.text);
+    const struct worker_setup s = {.loop = f->loop,
+                                   .options = &f->o,
+                                   .executor = f->executor,
+                                   .metrics = f->metrics,
+                                   .link = {.bus = {.endpoint = f->endpoint,
+                                                    .insecure = true,
+                                                    .server_public_key = "",
+                                                    .max_frame_bytes = FRAME_MAX_BYTES,
+                                                    .hwm = 1000},
+                                            .window_bytes = 4096},
+                                   .node = "here",
+                                   .comm_address = "127.0.0.1:0",
+                                   .http_address = "127.0.0.1:1"};
+    if (worker_start(&s, &f->worker, &err) != STATUS_OK)
+        fail_msg("%s", err.text);
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+    worker_free(f->worker);
+    bus_close(f->bus);
+    loop_free(f->loop);
+    if (f->executor)
+        f->executor->ops->close(f->executor);
+    metrics_free(f->metrics);
+    arena_fini(&f->decode);
+    arena_fini(&f->scratch);
+    strbuf_fini(&f->frame);
+    free(f);
+    return 0;
+}
+
+/* ---- what the head does
+ * -------------------------------------------------------------------------- */
+
+static void form(struct fixture *f, uint64_t epoch)
+{
+    static const uint32_t n_blocks[] = {64};
+    static const struct str addresses[] = {{"a:1", 3}, {"b:1", 3}};
+    send_msg(f, &(struct msg){.type = MSG_FORM,
+                              .form = {.term_epoch = epoch,
+                                       .group_id = 4,
+                                       .tp = 2,
+                                       .pp = 1,
+                                       .make_id = true,
+                                       .comm_addresses = addresses,
+                                       .n_comm_addresses = 2,
+                                       .n_blocks = {n_blocks, 1}}});
+}
+
+static void join(struct fixture *f, uint64_t epoch)
+{
+    send_msg(f, &(struct msg){.type = MSG_JOIN,
+                              .join = {.term_epoch = epoch, .id = {f->comm_id, f->n_comm_id}}});
+}
+
+static void become_ready(struct fixture *f, uint64_t epoch)
+{
+    form(f, epoch);
+    assert_true(expect(f, MSG_COMM_ID)->comm_id.term_epoch == epoch);
+    join(f, epoch);
+    const struct msg *m = expect(f, MSG_FORMED);
+    assert_true(m->formed.term_epoch == epoch);
+    assert_int_equal(m->formed.status, STATUS_OK);
+}
+
+/* One sequence in slot 0: step 1 admits "ab", every step draws one token. */
+static void plan(struct fixture *f, uint64_t epoch, uint64_t step)
+{
+    static const uint32_t ids[] = {97, 98}, blocks[] = {5};
+    const struct plan_admit admit = {
+        .slot = 0, .n_prompt = 2, .ids = {ids, 2}, .sampling = {.seed = 3, .temperature = 1}};
+    const struct plan_blocks table = {.ids = {blocks, 1}};
+    const struct plan_run run = {.slot = 0,
+                                 .start = step == 1 ? 0 : (uint32_t)step,
+                                 .n_tokens = step == 1 ? 2 : 1,
+                                 .sample = true,
+                                 .blocks = &table,
+                                 .n_blocks = step == 1};
+    send_msg(f, &(struct msg){.type = MSG_PLAN,
+                              .plan = {.term_epoch = epoch,
+                                       .step = step,
+                                       .admits = &admit,
+                                       .n_admits = step == 1,
+                                       .runs = &run,
+                                       .n_runs = 1}});
+}
+
+static uint32_t rule(uint64_t step)
+{
+    struct null_hash h;
+    uint32_t token = 0;
+    null_hash_init(&h, 3, 0, 0, 1);
+    null_hash_push(&h, 97);
+    null_hash_push(&h, 98);
+    for (uint64_t i = 0; i < step; i++) {
+        token = null_hash_token(&h, 259);
+        null_hash_push(&h, token);
+    }
+    return token;
+}
+
+static void expect_token(struct fixture *f, uint64_t epoch, uint64_t step)
+{
+    const struct msg *m = expect(f, MSG_RESULT);
+    assert_true(m->result.term_epoch == epoch && m->result.step == step);
+    assert_int_equal(m->result.n_items, 1);
+    assert_int_equal(m->result.items[0].ids.ptr[0], rule(step));
+}
+
+static void expect_aborted(struct fixture *f, uint64_t epoch)
+{
+    assert_true(expect(f, MSG_ABORTED)->aborted.term_epoch == epoch);
+}
+
+static void send_abort(struct fixture *f, uint64_t epoch)
+{
+    send_msg(f, &(struct msg){.type = MSG_ABORT, .abort_ = {epoch, STR("a test\nsays so")}});
+}
+
+/* ---- tests
+ * --------------------------------------------------------------------------------------- */
+
+static void test_hello_says_what_it_is(void **state)
+{
+    struct fixture *f = *state;
+    start(f);
+    const struct msg_hello *h = &expect(f, MSG_HELLO)->hello;
+    assert_int_equal(h->role, ROLE_WORKER);
+    assert_true(h->has_worker);
+    assert_true(str_eq_c(h->node, "here"));
+    assert_int_equal(h->worker.n_kv_groups, 1);
+    assert_int_equal(h->worker.kv_groups[0].n_blocks, 8192);
+    assert_int_equal(h->worker.vocab_size, 259);
+    assert_true(h->worker.term_epoch == 0);
+    assert_int_equal(h->worker.shard_rank, -1);
+    (void)expect(f, MSG_HEARTBEAT);
+    assert_true(worker_is_ready(f->worker));
+}
+
+static void test_steps_gap_abort(void **state)
+{
+    struct fixture *f = *state;
+    start(f);
+    (void)expect(f, MSG_HELLO);
+    become_ready(f, EPOCH(1));
+    for (uint64_t step = 1; step <= 10; step++) { /* more bytes than the window: credit flows */
+        plan(f, EPOCH(1), step);
+        expect_token(f, EPOCH(1), step);
+    }
+    while (f->beat.step_executed != 10)
+        (void)expect(f, MSG_HEARTBEAT);
+    assert_true(f->beat.term_epoch == EPOCH(1));
+    plan(f, EPOCH(1), 12);
+    const struct msg *m = expect(f, MSG_GAP);
+    assert_true(m->gap.last_step == 10 && m->gap.got_step == 12);
+    send_abort(f, EPOCH(1));
+    expect_aborted(f, EPOCH(1));
+    send_abort(f, EPOCH(1)); /* always answered */
+    expect_aborted(f, EPOCH(1));
+    become_ready(f, EPOCH(2)); /* and the sequences are gone: slot 0 can be admitted again */
+    plan(f, EPOCH(2), 1);
+    expect_token(f, EPOCH(2), 1);
+}
+
+static void test_invalid_plan_is_a_gap(void **state)
+{
+    struct fixture *f = *state;
+    start(f);
+    (void)expect(f, MSG_HELLO);
+    become_ready(f, EPOCH(1));
+    const struct plan_run run = {.slot = 3, .n_tokens = 1};
+    send_msg(f,
+             &(struct msg){.type = MSG_PLAN,
+                           .plan = {.term_epoch = EPOCH(1), .step = 1, .runs = &run, .n_runs = 1}});
+    const struct msg *m = expect(f, MSG_GAP);
+    assert_true(m->gap.last_step == 0 && m->gap.got_step == 1);
+    assert_true(m->gap.text.len > 0);
+    form(f, EPOCH(2)); /* over the broken group: aborted first, without being asked */
+    assert_true(expect(f, MSG_COMM_ID)->comm_id.term_epoch == EPOCH(2));
+}
+
+static void test_insane_form_and_wrong_id(void **state)
+{
+    struct fixture *f = *state;
+    start(f);
+    (void)expect(f, MSG_HELLO);
+    const uint32_t too_many[] = {8193};
+    send_msg(f, &(struct msg){
+                    .type = MSG_FORM,
+                    .form = {.term_epoch = EPOCH(1), .tp = 2, .pp = 1, .n_blocks = {too_many, 1}}});
+    assert_int_equal(expect(f, MSG_FORMED)->formed.status, STATUS_PROTOCOL);
+    form(f, EPOCH(2));
+    (void)expect(f, MSG_COMM_ID);
+    f->comm_id[0] ^= 1;
+    join(f, EPOCH(2));
+    assert_int_equal(expect(f, MSG_FORMED)->formed.status, STATUS_INVALID);
+    send_abort(f, EPOCH(2));
+    expect_aborted(f, EPOCH(2));
+    become_ready(f, EPOCH(3));
+}
+
+static void test_abort_interrupts_a_stall(void **state)
+{
+    struct fixture *f = *state;
+    f->o.null_stall_after_step = 1;
+    start(f);
+    (void)expect(f, MSG_HELLO);
+    become_ready(f, EPOCH(1));
+    plan(f, EPOCH(1), 1);
+    expect_token(f, EPOCH(1), 1);
+    plan(f, EPOCH(1), 2); /* hangs: busy, and progress stands still */
+    do
+        (void)expect(f, MSG_HEARTBEAT);
+    while (!f->beat.busy);
+    uint64_t progress = f->beat.progress;
+    (void)expect(f, MSG_HEARTBEAT);
+    assert_true(f->beat.busy && f->beat.progress == progress);
+    send_abort(f, EPOCH(1));
+    expect_aborted(f, EPOCH(1));
+    become_ready(f, EPOCH(2));
+    plan(f, EPOCH(2), 1);
+    expect_token(f, EPOCH(2), 1);
+}
+
+static void test_lost_link_and_adoption(void **state)
+{
+    struct fixture *f = *state;
+    start(f);
+    (void)expect(f, MSG_HELLO);
+    become_ready(f, EPOCH(1));
+    plan(f, EPOCH(1), 1);
+    expect_token(f, EPOCH(1), 1);
+    /* a frame with a number that does not follow: the worker says Hello anew */
+    f->link.seq_out += 5;
+    plan(f, EPOCH(1), 2);
+    (void)expect(f, MSG_HELLO);
+    assert_int_equal(f->n_hello, 2);
+    assert_true(f->hello.worker.term_epoch == EPOCH(1));
+    assert_true(f->hello.worker.step_received == 1 && f->hello.worker.step_executed == 1);
+    assert_int_equal(f->hello.worker.group_id, 4);
+    send_msg(f, &(struct msg){.type = MSG_RESET, .reset = {EPOCH(7), 2ull << 32 | 1}});
+    assert_int_equal(expect(f, MSG_FORMED)->formed.status, STATUS_INVALID); /* not this group */
+    send_msg(f, &(struct msg){.type = MSG_RESET, .reset = {EPOCH(1), 2ull << 32 | 2}});
+    const struct msg *m = expect(f, MSG_FORMED);
+    assert_true(m->formed.status == STATUS_OK && m->formed.term_epoch == (2ull << 32 | 2));
+    plan(f, 2ull << 32 | 2, 1); /* slot 0 is free again, steps begin at 1 */
+    expect_token(f, 2ull << 32 | 2, 1);
+}
+
+static void test_silent_head(void **state)
+{
+    struct fixture *f = *state;
+    start(f);
+    (void)expect(f, MSG_HELLO);
+    (void)expect(f, MSG_HEARTBEAT);
+    f->mute = true;
+    (void)expect(f, MSG_HELLO); /* after 1.5 s of silence */
+    f->mute = false;
+    become_ready(f, EPOCH(1));
+}
+
+static void test_drain(void **state)
+{
+    struct fixture *f = *state;
+    start(f);
+    (void)expect(f, MSG_HELLO);
+    become_ready(f, EPOCH(1));
+    worker_stop(f->worker);
+    (void)expect(f, MSG_DRAIN_WISH);
+    assert_false(worker_is_ready(f->worker));
+    plan(f, EPOCH(1), 1); /* it works until it is released */
+    expect_token(f, EPOCH(1), 1);
+    send_abort(f, EPOCH(1));
+    expect_aborted(f, EPOCH(1));
+    (void)expect(f, MSG_GOODBYE);
+    loop_run(f->loop); /* it stops the loop itself */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
+        T(test_hello_says_what_it_is),
+        T(test_steps_gap_abort),
+        T(test_invalid_plan_is_a_gap),
+        T(test_insane_form_and_wrong_id),
+        T(test_abort_interrupts_a_stall),
+        T(test_lost_link_and_adoption),
+        T(test_silent_head),
+        T(test_drain),
+#undef T
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
