@@ -68,7 +68,8 @@ def test_disconnect_cancels(cluster):
             body = {"model": "null", "prompt": "x", "max_tokens": 5000, "stream": how == "stream"}
             if how == "stream":
                 with http.stream("POST", "/v1/completions", json=body) as r:
-                    next(r.iter_lines())
+                    lines = r.iter_lines()  # kept: dropping it would close the connection
+                    next(lines)
                     wait_for("one request runs", lambda: cluster.running() == 1)
             else:
                 with pytest.raises(httpx.ReadTimeout):

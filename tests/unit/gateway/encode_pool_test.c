@@ -1,0 +1,113 @@
+#include "gateway/encode_pool.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { N_JOBS = 50 };
+
+struct job {
+    struct encode_job job; /* first */
+    bool has_run;
+};
+
+static struct loop *loop;
+static struct job jobs[N_JOBS];
+static pthread_t loop_thread;
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+static int n_done, stop_at;
+
+static void run(struct encode_job *j)
+{
+    assert_false(pthread_equal(pthread_self(), loop_thread));
+    pthread_mutex_lock(&gate); /* held by a test that wants the queue full */
+    pthread_mutex_unlock(&gate);
+    ((struct job *)j)->has_run = true;
+}
+
+static void done(struct encode_job *j)
+{
+    assert_true(pthread_equal(pthread_self(), loop_thread));
+    if (++n_done == stop_at)
+        loop_stop(loop);
+}
+
+static int setup(void **state)
+{
+    struct error err;
+    loop_thread = pthread_self();
+    n_done = stop_at = 0;
+    for (int i = 0; i < N_JOBS; i++)
+        jobs[i] = (struct job){.job = {.run = run, .done = done, .bytes = 100}};
+    return loop_new(&loop, &err);
+}
+
+static int teardown(void **state)
+{
+    loop_free(loop);
+    return 0;
+}
+
+static void test_all_come_back(void **state)
+{
+    struct encode_pool *p;
+    struct error err;
+    assert_int_equal(encode_pool_new(loop, 3, N_JOBS, 1 << 20, &p, &err), STATUS_OK);
+    stop_at = N_JOBS;
+    for (int i = 0; i < N_JOBS; i++)
+        assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
+    loop_run(loop);
+    for (int i = 0; i < N_JOBS; i++)
+        assert_true(jobs[i].has_run);
+    encode_pool_free(p);
+    assert_int_equal(n_done, N_JOBS);
+}
+
+static void test_bounds(void **state)
+{
+    struct encode_pool *p;
+    struct error err;
+    pthread_mutex_lock(&gate);
+    assert_int_equal(encode_pool_new(loop, 1, 4, 350, &p, &err), STATUS_OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
+    assert_int_equal(encode_pool_submit(p, &jobs[3].job), STATUS_LIMIT); /* bytes */
+    jobs[3].job.bytes = 10;
+    assert_int_equal(encode_pool_submit(p, &jobs[3].job), STATUS_OK);
+    jobs[4].job.bytes = 10;
+    assert_int_equal(encode_pool_submit(p, &jobs[4].job), STATUS_LIMIT); /* jobs */
+    pthread_mutex_unlock(&gate);
+    stop_at = 4;
+    loop_run(loop);
+    jobs[0].job.bytes = 350;
+    stop_at = 5;
+    assert_int_equal(encode_pool_submit(p, &jobs[0].job), STATUS_OK); /* all room is back */
+    loop_run(loop);
+    encode_pool_free(p);
+}
+
+/* Freed with work queued: every job is given back, run or not, so that its owner can drop it. */
+static void test_free_gives_back(void **state)
+{
+    struct encode_pool *p;
+    struct error err;
+    assert_int_equal(encode_pool_new(loop, 2, N_JOBS, 1 << 20, &p, &err), STATUS_OK);
+    for (int i = 0; i < N_JOBS; i++)
+        assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
+    encode_pool_free(p);
+    assert_int_equal(n_done, N_JOBS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_all_come_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_bounds, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_free_gives_back, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
