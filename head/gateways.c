@@ -162,7 +162,8 @@ static bool submit_to_open(struct head_core *h, struct gateway *g, const struct 
         return false;
     }
     r->attempt = m->attempt;
-    r->resubmitted = true;
+    if (r->i_group == NO_GROUP) /* in a scheduler its place in the queue must not change */
+        r->resubmitted = true;
     r->gateway_session = g->session;
     r->n_delivered = m->ids.n - m->n_prompt;
     outbox_add(h, r);

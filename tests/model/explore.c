@@ -74,6 +74,13 @@ static struct world *replay(const struct world_config *c, const struct path *p, 
     return w;
 }
 
+static void count_end(struct explore_result *out, const struct world *w)
+{
+    out->n_ends++;
+    uint64_t took = world_recovery_ns(w);
+    out->max_recovery_ns = took > out->max_recovery_ns ? took : out->max_recovery_ns;
+}
+
 /* Goes on from w, without faults and choosing at random, until nothing can happen any more. */
 static bool run_to_end(struct world *w, struct path *p, struct rng *rng, struct explore_result *out)
 {
@@ -95,7 +102,7 @@ static bool run_to_end(struct world *w, struct path *p, struct rng *rng, struct 
             return false;
         }
     }
-    out->n_ends++;
+    count_end(out, w);
     return true;
 }
 
@@ -133,7 +140,8 @@ static void go_to(struct search *s, uint32_t depth)
 static bool enter_state(struct search *s)
 {
     s->out.n_states++;
-    s->out.n_ends += world_is_stable(s->world);
+    if (world_is_stable(s->world))
+        count_end(&s->out, s->world);
     struct level *l = &s->levels[s->path.n];
     l->n = world_enabled(s->world, l->list);
     l->next = 0;

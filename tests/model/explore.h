@@ -6,7 +6,7 @@
 
 struct explore_result {
     uint64_t n_states, n_actions, n_ends; /* ends: states in which everything is over and well */
-    uint64_t n_replays;
+    uint64_t n_replays, max_recovery_ns;
     uint32_t depth; /* of the longest path */
     bool complete;  /* every reachable state was seen */
     bool ok;

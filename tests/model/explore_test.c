@@ -21,9 +21,10 @@ static uint64_t from_env(const char *name, uint64_t otherwise)
 
 static void report(const char *what, const struct explore_result *r, uint64_t start_ns)
 {
-    printf("%-28s %8llu states %9llu actions %7llu ends, depth %u, %s, %.1f s\n", what,
+    printf("%-28s %8llu states %9llu actions %7llu ends, depth %u, recovery <= %.2f s, %s, %.1f s\n", what,
            (unsigned long long)r->n_states, (unsigned long long)r->n_actions,
-           (unsigned long long)r->n_ends, r->depth, r->complete ? "complete" : "bounded",
+           (unsigned long long)r->n_ends, r->depth,
+           (double)r->max_recovery_ns / 1e9, r->complete ? "complete" : "bounded",
            (double)(clock_mono_ns() - start_ns) / 1e9);
     fflush(stdout);
     assert_true(r->ok);

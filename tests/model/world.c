@@ -21,7 +21,6 @@
 #define BEAT_NS    (250 * NS_PER_MS)
 #define TICK_NS    (HEAD_TICK_MS * NS_PER_MS)
 #define STABLE_NS  (70 * NS_PER_S) /* longer than every time-out there is */
-#define RESTART_NS 1ull
 
 bool violate(struct world *w, const char *fmt, ...)
 {
@@ -347,11 +346,27 @@ static void check_stable(struct world *w)
     }
 }
 
+/* Formation always ends is not enough: it ends in bounded time. */
+static bool is_served(const struct world *w)
+{
+    bool served = w->core && head_core_is_ready(w->core);
+    for (uint32_t i = 0; i < w->config.n_requests; i++)
+        served = served && w->requests[i].n_ends > 0;
+    return served;
+}
+
+uint64_t world_recovery_ns(const struct world *w)
+{
+    return w->unserved_ns > w->fault_ns ? w->unserved_ns - w->fault_ns : 0;
+}
+
 static void pass_time(struct world *w)
 {
     uint64_t until = w->now_ns + STABLE_NS;
     while (w->now_ns < until && !w->violation[0]) {
         w->now_ns += TICK_NS;
+        if (!is_served(w))
+            w->unserved_ns = w->now_ns;
         head_core_tick(w->core, w->now_ns);
         take_heartbeats(w);
         peers_beat(w);
@@ -361,6 +376,10 @@ static void pass_time(struct world *w)
     }
     w->stable = true;
     check_stable(w);
+    uint64_t limit = w->config.recovery_limit_ns;
+    if (limit != 0 && world_recovery_ns(w) > limit)
+        violate(w, "it took %.2f s after the last fault",
+                (double)world_recovery_ns(w) / (double)NS_PER_S);
 }
 
 /* ---- what happens
@@ -428,10 +447,25 @@ static void gap(struct world *w, uint32_t who)
     proc_send(w, who, &m);
 }
 
+/* Terms come from those who have seen them. When no rank and no head is left that has, numbers may
+ * come again, and what is remembered here of the old ones no longer binds. */
+static void forget_the_dead(struct world *w)
+{
+    uint64_t term = w->max_exec_epoch >> 32;
+    bool known = w->core && w->core->cluster.term >= term;
+    for (uint32_t i = 0; i < WORLD_RANKS; i++)
+        known = known || (w->procs[i].alive && w->ranks[i].state.term_seen >= term);
+    if (known)
+        return;
+    w->n_ledger = 0;
+    w->max_exec_epoch = 0;
+}
+
 static void apply_fault(struct world *w, struct action a)
 {
     struct proc *p = a.who < WORLD_PEERS ? &w->procs[a.who] : NULL;
     w->n_faults++;
+    w->fault_ns = w->now_ns;
     w->stable = false;
     switch (a.kind) {
     case ACT_KILL:
@@ -439,6 +473,7 @@ static void apply_fault(struct world *w, struct action a)
             proc_kill(w, a.who);
         else
             head_kill(w);
+        forget_the_dead(w);
         break;
     case ACT_LINK_LOST:
         queue_clear(&p->to_head);

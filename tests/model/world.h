@@ -50,6 +50,7 @@ struct world_config {
     uint32_t n_requests, n_tokens;
     uint32_t n_faults;   /* budget */
     uint32_t fault_mask; /* bit per kind; 0: all */
+    uint64_t recovery_limit_ns; /* most from the last fault until all is well; 0: any */
 };
 
 struct world;
@@ -62,6 +63,8 @@ bool world_apply(struct world *w, struct action a);
 const char *world_violation(const struct world *w);
 /* Nothing but faults can ever happen again. */
 bool world_is_stable(const struct world *w);
+/* From the last fault until all was well. */
+uint64_t world_recovery_ns(const struct world *w);
 /* Equal for states that behave alike from now on. */
 uint64_t world_fingerprint(const struct world *w);
 void action_text(struct action a, char out[48]);

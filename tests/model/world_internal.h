@@ -67,6 +67,7 @@ struct world {
     uint32_t n_ledger;
     uint64_t max_exec_epoch;
     uint32_t n_faults;
+    uint64_t fault_ns, unserved_ns; /* of the last fault; when something was missing last */
     bool stable;
     char violation[400];
     uint64_t arriving_done; /* of the frame being received */
