@@ -77,6 +77,24 @@ void dispatch_on_ready(void *core, struct group *g)
     l->activity_ns = h->now_ns;
 }
 
+/* What left a scheduler without a result: by its deadline, or it had ended before it came. */
+static void take_ended(struct head_core *h, struct request *r)
+{
+    r->i_group = NO_GROUP;
+    *(r->finish == FINISH_TIMEOUT ? &h->n_failed : &h->n_finished) += 1;
+    if (r->finish == FINISH_TIMEOUT) {
+        r->status = STATUS_TIMEOUT;
+        snprintf(r->text, sizeof r->text, "the request's deadline has passed");
+    }
+    outbox_add(h, r);
+}
+
+static void pop_ended(struct head_core *h, struct scheduler *s)
+{
+    for (struct request *r; (r = scheduler_pop_ended(s)) != NULL;)
+        take_ended(h, r);
+}
+
 static void hold_again(void *ctx, struct request *r)
 {
     router_hold(ctx, r);
@@ -88,6 +106,7 @@ void dispatch_on_down(void *core, struct group *g)
     struct lane *l = lane_of(h, g);
     if (!l->scheduler)
         return; /* it never got one */
+    pop_ended(h, l->scheduler);
     scheduler_reset(l->scheduler, g->epoch, hold_again, h);
     count_retired(h, l->scheduler);
     scheduler_free(l->scheduler);
@@ -166,6 +185,8 @@ void dispatch_turn(struct head_core *h)
     for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
         if (h->lanes[i].scheduler)
             pump(h, &h->lanes[i]);
+        if (h->lanes[i].scheduler) /* pump may have dissolved the group */
+            pop_ended(h, h->lanes[i].scheduler);
     }
 }
 

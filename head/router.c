@@ -48,15 +48,14 @@ static bool is_live(const struct request *r)
            r->state == REQUEST_PREEMPTED;
 }
 
-/* Out of the scheduler or the held list; ended requests are in neither. */
+/* Out of the scheduler or the held list. An ended request is in neither, but for the moment in which
+ * the scheduler has ended it and scheduler_pop_ended has not yet said so. */
 static void withdraw(struct head_core *h, struct request *r)
 {
-    if (!is_live(r))
-        return;
-    if (r->i_group == NO_GROUP)
-        unhold(h, r);
-    else if (r->sched)
+    if (r->sched)
         scheduler_remove(h->lanes[r->i_group].scheduler, r);
+    else if (is_live(r) && r->i_group == NO_GROUP)
+        unhold(h, r);
     r->i_group = NO_GROUP;
 }
 
@@ -174,7 +173,5 @@ void router_tick(struct head_core *h)
         next = request_table_next(h->requests, r);
         if (is_live(r) && r->deadline_ns != 0 && h->now_ns >= r->deadline_ns)
             router_end(h, r, FINISH_TIMEOUT, STATUS_TIMEOUT, "the request's deadline has passed");
-        else if (!is_live(r) && !r->in_outbox && r->gateway_session != 0)
-            outbox_add(h, r); /* the scheduler ended it by its deadline */
     }
 }
