@@ -1,6 +1,7 @@
 /* Plans out, results in. A lane exists while its group is READY. A plan is encoded once and sent to
  * every rank under its own session and sequence number; when a rank has no credit the plan stays
  * pending and no further one is made, so every rank gets the same steps in the same order. */
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/clock.h"

@@ -48,8 +48,8 @@ static bool is_live(const struct request *r)
            r->state == REQUEST_PREEMPTED;
 }
 
-/* Out of the scheduler or the held list. An ended request is in neither, but for the moment in which
- * the scheduler has ended it and scheduler_pop_ended has not yet said so. */
+/* Out of the scheduler or the held list. An ended request is in neither, but for the moment in
+ * which the scheduler has ended it and scheduler_pop_ended has not yet said so. */
 static void withdraw(struct head_core *h, struct request *r)
 {
     if (r->sched)

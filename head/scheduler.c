@@ -185,6 +185,9 @@ static struct seq *seq_new(const struct scheduler *s, struct request *r)
         ids += blocks_for(r->ids_cap, s->groups[i].block_tokens);
     }
     x->r = r;
+    x->priority = r->priority;
+    x->resubmitted = r->resubmitted;
+    x->arrival_seq = r->arrival_seq;
     x->slot = SLOT_NONE;
     for (uint32_t i = 0; i < SCHEDULER_MAX_DEPTH; i++)
         x->entry[i] = ENTRY_NONE;
@@ -288,8 +291,8 @@ struct request *scheduler_pop_ended(struct scheduler *s)
 static int by_arrival(const void *a, const void *b)
 {
     const struct seq *x = *(struct seq *const *)a, *y = *(struct seq *const *)b;
-    if (x->r->arrival_seq != y->r->arrival_seq)
-        return x->r->arrival_seq < y->r->arrival_seq ? -1 : 1;
+    if (x->arrival_seq != y->arrival_seq)
+        return x->arrival_seq < y->arrival_seq ? -1 : 1;
     return x->add_seq < y->add_seq ? -1 : 1;
 }
 

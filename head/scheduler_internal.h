@@ -34,6 +34,11 @@ struct seq {
     uint32_t incarnation; /* counts admissions: an entry of an older one gives tokens only */
     uint32_t entry[SCHEDULER_MAX_DEPTH]; /* where it stands in the steps in flight */
     uint32_t i_queue;
+    /* The order of service, as it was at scheduler_add: the request's owner may change its copy
+     * while it stands in a sorted list. */
+    int32_t priority;
+    bool resubmitted;
+    uint64_t arrival_seq;
     uint64_t add_seq;        /* order of scheduler_add: breaks ties of arrival */
     struct seq *next, *prev; /* running list in order of service, or ended list */
     struct kv_table tables[];

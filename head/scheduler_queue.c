@@ -7,13 +7,12 @@
 
 bool seq_before(const struct seq *a, const struct seq *b)
 {
-    const struct request *x = a->r, *y = b->r;
-    if (x->priority != y->priority)
-        return x->priority < y->priority;
-    if (x->resubmitted != y->resubmitted)
-        return x->resubmitted;
-    if (x->arrival_seq != y->arrival_seq)
-        return x->arrival_seq < y->arrival_seq;
+    if (a->priority != b->priority)
+        return a->priority < b->priority;
+    if (a->resubmitted != b->resubmitted)
+        return a->resubmitted;
+    if (a->arrival_seq != b->arrival_seq)
+        return a->arrival_seq < b->arrival_seq;
     return a->add_seq < b->add_seq;
 }
 

@@ -278,9 +278,10 @@ static enum status extend_table(const struct sequences *s, struct sequence *q,
     const struct kv_group *g = &s->limits.kv_groups[b->i_group];
     struct block_table *t = &q->tables[b->i_group];
     TRY(check_drop(q, b, g, entered, err));
-    if (b->ids.n > g->n_blocks || t->n + b->ids.n > g->n_blocks)
+    uint32_t n_kept = entered ? t->n : t->n - b->drop_leading; /* drops come before appends */
+    if (b->ids.n > g->n_blocks || n_kept + b->ids.n > g->n_blocks)
         return error_set(err, STATUS_PROTOCOL, "slot %u: a table of %u + %u blocks, %u exist",
-                         q->slot, t->n, b->ids.n, g->n_blocks);
+                         q->slot, n_kept, b->ids.n, g->n_blocks);
     for (uint32_t i = 0; i < b->ids.n; i++)
         if (b->ids.ptr[i] >= g->n_blocks)
             return error_set(err, STATUS_PROTOCOL, "slot %u: block %u, %u exist", q->slot,

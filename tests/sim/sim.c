@@ -22,7 +22,7 @@ enum {
 
 /* What the test knows of a request: who it is and what its stream must be. */
 struct client {
-    bool live;
+    bool live, came_back; /* came_back: as it was when the scheduler got the request */
     struct request *r;
     struct null_hash oracle;                                /* of prompt and the n_seen tokens */
     uint32_t n_seen, n_prompt, max_tokens, stop_id, eos_id; /* ids 0: none */
@@ -206,6 +206,7 @@ static void forget(struct world *w, struct client *c)
 
 static bool to_scheduler(struct world *w, struct client *c)
 {
+    c->came_back = c->r->resubmitted;
     enum status st = scheduler_add(w->scheduler, c->r);
     if (st == STATUS_OK)
         return true;
@@ -229,9 +230,14 @@ static bool arrive(struct world *w)
     return true;
 }
 
-/* The client goes away, or (half of the time) its gateway comes back with what it has. */
+/* The client goes away, or its gateway comes back with what it has: to a head that forgot it, or to
+ * one that goes on with it. */
 static bool disturb(struct world *w, struct client *c)
 {
+    if (percent(w, 30)) {
+        c->r->resubmitted = true;
+        return true;
+    }
     uint32_t attempt = c->r->attempt;
     scheduler_remove(w->scheduler, c->r);
     request_enter(c->r, REQUEST_CANCELLED);
@@ -326,18 +332,18 @@ static bool pop_ended(struct world *w)
 /* Served first: nobody who runs goes before it. */
 static struct request *oldest_running(const struct world *w)
 {
-    struct request *best = NULL;
+    const struct client *best = NULL;
     for (uint32_t i = 0; i < MAX_LIVE; i++) {
-        struct request *r = w->clients[i].live ? w->clients[i].r : NULL;
-        if (!r || r->state != REQUEST_RUNNING)
+        const struct client *c = &w->clients[i];
+        if (!c->live || c->r->state != REQUEST_RUNNING)
             continue;
-        if (!best || r->priority < best->priority ||
-            (r->priority == best->priority &&
-             (r->resubmitted > best->resubmitted ||
-              (r->resubmitted == best->resubmitted && r->arrival_seq < best->arrival_seq))))
-            best = r;
+        if (!best || c->r->priority < best->r->priority ||
+            (c->r->priority == best->r->priority &&
+             (c->came_back > best->came_back ||
+              (c->came_back == best->came_back && c->r->arrival_seq < best->r->arrival_seq))))
+            best = c;
     }
-    return best;
+    return best ? best->r : NULL;
 }
 
 static bool worker_agrees(struct world *w, const struct msg_plan *plan, const struct msg_result *m)
@@ -407,6 +413,7 @@ static void take_back(void *ctx, struct request *r)
         h->ok = fail(h->w, "scheduler_reset hands a request back wrongly");
     h->last_arrival = r->arrival_seq;
     h->n++;
+    client_of(h->w, r)->came_back = r->resubmitted;
     if (scheduler_add(h->w->scheduler, r) == STATUS_OK)
         return;
     if (r->resubmitted)
