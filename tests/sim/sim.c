@@ -463,7 +463,7 @@ static bool turn(struct world *w, bool arrivals)
             !disturb(w, &w->clients[i]))
             return false;
     if (arrivals && below(w, 1000) < w->reset_permille) {
-        if (w->n_in_flight && percent(w, 50))
+        if (w->n_in_flight && percent(w, 70))
             lose_results(w);
         else if (!lose_rank(w))
             return false;
