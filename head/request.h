@@ -9,40 +9,45 @@
 #include "proto/messages.h"
 
 enum request_state {
-    REQUEST_QUEUED, REQUEST_RUNNING, REQUEST_PREEMPTED,
-    REQUEST_FINISHED, REQUEST_FAILED, REQUEST_CANCELLED, REQUEST_STATE_COUNT
+    REQUEST_QUEUED,
+    REQUEST_RUNNING,
+    REQUEST_PREEMPTED,
+    REQUEST_FINISHED,
+    REQUEST_FAILED,
+    REQUEST_CANCELLED,
+    REQUEST_STATE_COUNT
 };
 
 struct request {
     struct request_id id;
     uint32_t i_choice, attempt;
     enum request_state state;
-    uint32_t i_gateway;         /* whose it is: index into the head's gateway table */
-    uint64_t tenant, salt;      /* salt: of tenant and cache_salt, for the prefix cache */
+    uint32_t i_gateway;    /* whose it is: index into the head's gateway table */
+    uint64_t tenant, salt; /* salt: of tenant and cache_salt, for the prefix cache */
     int32_t priority;
-    bool resubmitted;           /* outranks new requests, is never refused for load */
-    uint64_t arrival_seq;       /* order of arrival, unique */
+    bool resubmitted;     /* outranks new requests, is never refused for load */
+    uint64_t arrival_seq; /* order of arrival, unique */
     uint64_t arrival_ns, deadline_ns, first_token_ns, scheduled_ns; /* 0: none / not yet */
-    struct sampling_params sampling; /* spans point into arena */
+    struct sampling_params sampling;                                /* spans point into arena */
 
-    uint32_t *ids;              /* prompt + generated, [n_ids], cap n_prompt + max_tokens */
+    uint32_t *ids; /* prompt + generated, [n_ids], cap n_prompt + max_tokens */
     uint32_t n_prompt, n_ids, ids_cap;
-    uint32_t n_delivered;       /* generated tokens handed to the gateway's link so far */
+    uint32_t n_delivered;         /* generated tokens handed to the gateway's link so far */
     struct logprob_row *logprobs; /* per generated token, or NULL; rows on arena */
-    uint32_t n_cached;          /* prompt tokens found in the prefix cache at first admission */
+    uint32_t n_cached;            /* prompt tokens found in the prefix cache at first admission */
     enum finish_reason finish;
     uint32_t stop_id;
-    enum status status;         /* with FINISH_ERROR */
+    enum status status; /* with FINISH_ERROR */
     char text[160];
 
-    struct arena arena;         /* everything of this request; dropped whole */
-    void *sched;                /* the scheduler's own sequence, NULL when in none */
-    struct request *next, *prev;/* list links of whoever holds it */
+    struct arena arena;          /* everything of this request; dropped whole */
+    void *sched;                 /* the scheduler's own sequence, NULL when in none */
+    struct request *next, *prev; /* list links of whoever holds it */
 
     /* the head core's own: table and scheduler never touch these */
-    uint32_t i_group;           /* whose scheduler has it; UINT32_MAX: held by the core */
-    uint64_t gateway_session;   /* of the last Submit: tokens go to that session only */
-    bool in_outbox;             /* has something to deliver */
+    uint32_t i_group;         /* whose scheduler has it; UINT32_MAX: held by the core */
+    uint64_t gateway_session; /* of the last Submit: tokens go to that session only */
+    bool in_outbox;           /* has something to deliver */
     struct request *outbox_next, *outbox_prev;
 };
 
@@ -55,11 +60,13 @@ const char *request_state_name(enum request_state s);
 void request_enter(struct request *r, enum request_state next);
 /* Copies what the message holds. max_model_len bounds n_prompt + max_tokens (max_tokens is clipped;
  * a prompt that leaves no room is STATUS_INVALID with vLLM's wording). Sets resubmitted; the caller
- * sets i_gateway and arrival_seq. A resubmission whose last token already ends it has finish set. */
+ * sets i_gateway and arrival_seq. A resubmission whose last token already ends it has finish set.
+ */
 MUST_USE enum status request_new(const struct msg_submit *m, uint32_t max_model_len,
                                  uint64_t now_ns, struct request **out, struct error *err);
 void request_free(struct request *r);
-/* Appends one generated token and decides whether the request ends with it (EOS, stop id, length). */
+/* Appends one generated token and decides whether the request ends with it (EOS, stop id, length).
+ */
 enum finish_reason request_push_token(struct request *r, uint32_t id,
                                       const struct logprob_row *logprobs);
 

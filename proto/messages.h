@@ -21,11 +21,24 @@ enum msg_type {
     MSG_CREDIT,    /* both ways: bytes consumed since the last one */
     MSG_GOODBYE,   /* both ways: orderly end of the session */
     /* gateway ⇄ head */
-    MSG_SUBMIT, MSG_CANCEL, MSG_FINISH, /* gateway → head */
-    MSG_TOKENS, MSG_CLUSTER,            /* head → gateway */
+    MSG_SUBMIT,
+    MSG_CANCEL,
+    MSG_FINISH, /* gateway → head */
+    MSG_TOKENS,
+    MSG_CLUSTER, /* head → gateway */
     /* head ⇄ worker */
-    MSG_FORM, MSG_JOIN, MSG_ABORT, MSG_RESET, MSG_PLAN, MSG_DRAIN,              /* head → worker */
-    MSG_COMM_ID, MSG_FORMED, MSG_ABORTED, MSG_RESULT, MSG_GAP, MSG_COMM_ERROR,  /* worker → head */
+    MSG_FORM,
+    MSG_JOIN,
+    MSG_ABORT,
+    MSG_RESET,
+    MSG_PLAN,
+    MSG_DRAIN, /* head → worker */
+    MSG_COMM_ID,
+    MSG_FORMED,
+    MSG_ABORTED,
+    MSG_RESULT,
+    MSG_GAP,
+    MSG_COMM_ERROR, /* worker → head */
     MSG_DRAIN_WISH, /* worker → head: SIGTERM came, take my work away */
     MSG_TYPE_COUNT
 };
@@ -34,23 +47,37 @@ enum peer_role { ROLE_NONE, ROLE_GATEWAY, ROLE_WORKER, ROLE_OPERATOR, ROLE_HEAD,
 enum device_kind { DEVICE_NULL, DEVICE_CPU, DEVICE_CUDA, DEVICE_COUNT };
 enum kv_kind { KV_FULL, KV_WINDOW, KV_LATENT, KV_KIND_COUNT };
 enum finish_reason {
-    FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR, FINISH_TIMEOUT,
+    FINISH_NONE,
+    FINISH_STOP,
+    FINISH_LENGTH,
+    FINISH_CANCELLED,
+    FINISH_ERROR,
+    FINISH_TIMEOUT,
     FINISH_REASON_COUNT
 };
 
-struct u32_span { const uint32_t *ptr; uint32_t n; };
-struct f32_span { const float *ptr; uint32_t n; };
-struct bytes    { const uint8_t *ptr; uint32_t n; };
+struct u32_span {
+    const uint32_t *ptr;
+    uint32_t n;
+};
+struct f32_span {
+    const float *ptr;
+    uint32_t n;
+};
+struct bytes {
+    const uint8_t *ptr;
+    uint32_t n;
+};
 
 /* ---- every link ------------------------------------------------------------------------------ */
 
 /* One KV group: the layers of one kind. block_tokens is a multiple of 16. */
 struct kv_group {
     enum kv_kind kind;
-    uint32_t window_tokens;  /* KV_WINDOW */
+    uint32_t window_tokens; /* KV_WINDOW */
     uint32_t block_tokens;
     uint64_t bytes_per_block;
-    uint32_t n_blocks;       /* what this rank can hold */
+    uint32_t n_blocks; /* what this rank can hold */
 };
 
 /* What a worker says of itself. hash: SHA-256, protocol.md "Configuration hash". */
@@ -58,14 +85,14 @@ struct worker_info {
     enum device_kind device;
     struct str device_name, host, zone;
     uint64_t memory_bytes;
-    uint32_t isa_level;             /* kernels' ISA ladder; a group runs the lowest of its ranks */
+    uint32_t isa_level; /* kernels' ISA ladder; a group runs the lowest of its ranks */
     uint8_t config_hash[32];
-    int32_t ordinal;                /* -1: none */
-    uint32_t tp, pp;                /* what it was started for */
+    int32_t ordinal;                 /* -1: none */
+    uint32_t tp, pp;                 /* what it was started for */
     int32_t shard_rank, shard_stage; /* weights held now; -1: none */
-    struct str comm_address;        /* where its collectives can be reached, "host:port" */
-    struct str http_address;        /* /livez /readyz /metrics */
-    struct str model;               /* served model's name, for humans */
+    struct str comm_address;         /* where its collectives can be reached, "host:port" */
+    struct str http_address;         /* /livez /readyz /metrics */
+    struct str model;                /* served model's name, for humans */
     uint32_t max_model_len, vocab_size;
     const struct kv_group *kv_groups;
     uint32_t n_kv_groups;
@@ -75,18 +102,18 @@ struct worker_info {
 };
 
 struct msg_hello {
-    struct str node;      /* host name or pod name */
-    uint64_t instance;    /* random, drawn at process start */
+    struct str node;   /* host name or pod name */
+    uint64_t instance; /* random, drawn at process start */
     enum peer_role role;
-    struct str version;   /* software version, for humans */
-    uint64_t credit_bytes;/* what the sender is ready to receive without a MSG_CREDIT */
-    uint64_t term_seen;   /* the highest term this peer has seen */
+    struct str version;    /* software version, for humans */
+    uint64_t credit_bytes; /* what the sender is ready to receive without a MSG_CREDIT */
+    uint64_t term_seen;    /* the highest term this peer has seen */
     bool has_worker;
     struct worker_info worker; /* role worker */
 };
 
 struct msg_welcome {
-    uint64_t session;      /* every later frame of this link carries it, both ways */
+    uint64_t session; /* every later frame of this link carries it, both ways */
     uint64_t head_instance;
     uint64_t term;
     uint64_t credit_bytes;
@@ -94,66 +121,88 @@ struct msg_welcome {
     struct str version;
 };
 
-struct msg_refused { enum status status; struct str text; };
+struct msg_refused {
+    enum status status;
+    struct str text;
+};
 
 /* Worker → head carries all fields; the other directions only time_ns. */
 struct msg_heartbeat {
-    uint64_t time_ns;      /* sender's monotonic clock, for humans */
-    uint64_t progress;     /* bumped per operator: "alive but stuck" differs from "slow" */
+    uint64_t time_ns;  /* sender's monotonic clock, for humans */
+    uint64_t progress; /* bumped per operator: "alive but stuck" differs from "slow" */
     uint64_t term_epoch, step_received, step_executed;
-    bool busy;             /* a step is executing now */
+    bool busy; /* a step is executing now */
 };
 
-struct msg_credit { uint64_t bytes; };
-struct msg_goodbye { struct str text; };
+struct msg_credit {
+    uint64_t bytes;
+};
+struct msg_goodbye {
+    struct str text;
+};
 
 /* ---- gateway ⇄ head -------------------------------------------------------------------------- */
 
-struct request_id { uint64_t hi, lo; }; /* random, made by the gateway; all choices share it */
+struct request_id {
+    uint64_t hi, lo;
+}; /* random, made by the gateway; all choices share it */
 
-struct logit_bias { uint32_t token; float bias; };
+struct logit_bias {
+    uint32_t token;
+    float bias;
+};
 enum grammar_kind { GRAMMAR_NONE, GRAMMAR_JSON_SCHEMA, GRAMMAR_REGEX, GRAMMAR_LARK, GRAMMAR_COUNT };
 
 struct sampling_params {
-    float temperature;        /* 0: greedy */
-    float top_p, min_p;       /* 1, 0: off */
-    int32_t top_k;            /* <= 0: off */
+    float temperature;                                             /* 0: greedy */
+    float top_p, min_p;                                            /* 1, 0: off */
+    int32_t top_k;                                                 /* <= 0: off */
     float presence_penalty, frequency_penalty, repetition_penalty; /* 0, 0, 1: off */
-    uint64_t seed;            /* always set: the gateway draws it when the client gives none */
+    uint64_t seed;               /* always set: the gateway draws it when the client gives none */
     uint32_t i_prompt, i_choice; /* with seed: the key of the random draws */
-    int32_t n_logprobs;       /* -1: none; 0: the chosen token's; k: and the top k */
-    int32_t n_prompt_logprobs;/* -1: none */
+    int32_t n_logprobs;          /* -1: none; 0: the chosen token's; k: and the top k */
+    int32_t n_prompt_logprobs;   /* -1: none */
     uint32_t max_tokens, min_tokens;
-    struct u32_span eos_ids;  /* empty with ignore_eos; a stop that is not shown */
-    struct u32_span stop_ids; /* stop_token_ids */
+    struct u32_span eos_ids;     /* empty with ignore_eos; a stop that is not shown */
+    struct u32_span stop_ids;    /* stop_token_ids */
     struct u32_span allowed_ids; /* empty: all */
     struct u32_span bad_words;   /* token sequences, each ended by UINT32_MAX */
     const struct logit_bias *logit_bias;
     uint32_t n_logit_bias;
     enum grammar_kind grammar_kind;
     struct str grammar;
-    struct str lora;          /* adapter's name; empty: none */
+    struct str lora; /* adapter's name; empty: none */
 };
 
 struct msg_submit {
     struct request_id id;
     uint32_t i_choice;
-    uint32_t attempt;        /* a newer attempt replaces an older one */
-    uint64_t tenant;         /* from the key file; salts the prefix cache with cache_salt */
+    uint32_t attempt; /* a newer attempt replaces an older one */
+    uint64_t tenant;  /* from the key file; salts the prefix cache with cache_salt */
     struct str cache_salt;
-    int32_t priority;        /* lower is sooner, as in vLLM */
-    uint32_t n_prompt;       /* ids[0..n_prompt) are the prompt, */
-    struct u32_span ids;     /* the rest are the tokens the gateway has received so far */
-    uint64_t deadline_ms;    /* from now; 0: none */
+    int32_t priority;     /* lower is sooner, as in vLLM */
+    uint32_t n_prompt;    /* ids[0..n_prompt) are the prompt, */
+    struct u32_span ids;  /* the rest are the tokens the gateway has received so far */
+    uint64_t deadline_ms; /* from now; 0: none */
     struct sampling_params sampling;
 };
 
-struct msg_cancel { struct request_id id; uint32_t i_choice, attempt; };
+struct msg_cancel {
+    struct request_id id;
+    uint32_t i_choice, attempt;
+};
 /* The gateway saw a stop string: n_tokens generated tokens count, the rest is dropped. */
-struct msg_finish { struct request_id id; uint32_t i_choice, attempt, n_tokens; };
+struct msg_finish {
+    struct request_id id;
+    uint32_t i_choice, attempt, n_tokens;
+};
 
 /* Log-probabilities of one position: the chosen token first, then the top k, best first. */
-struct logprob_row { struct u32_span ids; struct f32_span values; uint32_t chosen_rank; };
+struct logprob_row {
+    struct u32_span ids;
+    struct f32_span values;
+    uint32_t chosen_rank;
+};
 
 /* New tokens of one choice. start is the index of ids[0] among the generated tokens, so that
  * overlaps are dropped and gaps reported. */
@@ -167,13 +216,17 @@ struct tokens_item {
     const struct logprob_row *prompt_logprobs; /* once, with the first tokens, or NULL */
     uint32_t n_prompt_logprobs;
     enum finish_reason finish;
-    uint32_t stop_id;        /* FINISH_STOP by a stop id: which; UINT32_MAX: by EOS */
-    uint32_t n_cached;       /* prompt tokens found in the prefix cache */
-    enum status status;      /* FINISH_ERROR: STATUS_LIMIT = 429/503, STATUS_INVALID = 400 */
+    uint32_t stop_id;   /* FINISH_STOP by a stop id: which; UINT32_MAX: by EOS */
+    uint32_t n_cached;  /* prompt tokens found in the prefix cache */
+    enum status status; /* FINISH_ERROR: STATUS_LIMIT = 429/503, STATUS_INVALID = 400 */
     uint32_t retry_after_s;
-    struct str text;         /* why, for FINISH_ERROR */
+    struct str text; /* why, for FINISH_ERROR */
 };
-struct msg_tokens { uint64_t term_epoch; const struct tokens_item *items; uint32_t n_items; };
+struct msg_tokens {
+    uint64_t term_epoch;
+    const struct tokens_item *items;
+    uint32_t n_items;
+};
 
 /* Sent after Welcome and on every change. */
 struct msg_cluster {
@@ -185,46 +238,75 @@ struct msg_cluster {
     bool draining;
 };
 
-/* ---- head ⇄ worker: formation ----------------------------------------------------------------- */
+/* ---- head ⇄ worker: formation -----------------------------------------------------------------
+ */
 
 /* Prepare for a group. Every rank drops what it had (older epoch) and keeps its weights; the rank
  * with make_id answers CommId, the head passes it on with Join, each rank answers Formed. */
 struct msg_form {
     uint64_t term_epoch, group_id;
-    uint32_t tp, pp, rank, stage;  /* rank: 0 .. tp-1 inside the stage */
+    uint32_t tp, pp, rank, stage; /* rank: 0 .. tp-1 inside the stage */
     uint32_t isa_level;
     bool make_id;
     const struct str *comm_addresses; /* stage-major, tp * pp of them */
     uint32_t n_comm_addresses;
-    struct u32_span n_blocks;         /* per KV group: the minimum over the ranks */
+    struct u32_span n_blocks; /* per KV group: the minimum over the ranks */
 };
-struct msg_comm_id { uint64_t term_epoch; struct bytes id; };
-struct msg_join { uint64_t term_epoch; struct bytes id; };
-struct msg_formed { uint64_t term_epoch; enum status status; struct str text; };
-struct msg_abort { uint64_t term_epoch; struct str text; }; /* this epoch ends; keep the weights */
-struct msg_aborted { uint64_t term_epoch; };
+struct msg_comm_id {
+    uint64_t term_epoch;
+    struct bytes id;
+};
+struct msg_join {
+    uint64_t term_epoch;
+    struct bytes id;
+};
+struct msg_formed {
+    uint64_t term_epoch;
+    enum status status;
+    struct str text;
+};
+struct msg_abort {
+    uint64_t term_epoch;
+    struct str text;
+}; /* this epoch ends; keep the weights */
+struct msg_aborted {
+    uint64_t term_epoch;
+};
 /* Adoption: same group, same communicator, new epoch; sequences dropped, blocks free, steps from 1.
  * Answered by Formed. */
-struct msg_reset { uint64_t old_term_epoch, term_epoch; };
-struct msg_comm_error { uint64_t term_epoch, step; struct str text; };
-struct msg_drain { bool on; };
-struct msg_drain_wish { struct str text; };
+struct msg_reset {
+    uint64_t old_term_epoch, term_epoch;
+};
+struct msg_comm_error {
+    uint64_t term_epoch, step;
+    struct str text;
+};
+struct msg_drain {
+    bool on;
+};
+struct msg_drain_wish {
+    struct str text;
+};
 
-/* ---- head ⇄ worker: steps ---------------------------------------------------------------------- */
+/* ---- head ⇄ worker: steps ----------------------------------------------------------------------
+ */
 
-/* Blocks of one KV group of a sequence: drop_leading blocks fell out of the window, ids are appended.
- * Table entry i holds block n_dropped + i of the sequence, i.e. positions (n_dropped + i) *
- * block_tokens and on. In the plan that admits a sequence the table is empty and drop_leading says
- * how many blocks in front were never there (a prefix hit in a window group). Elsewhere it is at
- * most the table's length. The drops of all runs of a plan come before the appends of any, so a
+/* Blocks of one KV group of a sequence: drop_leading blocks fell out of the window, ids are
+ * appended. Table entry i holds block n_dropped + i of the sequence, i.e. positions (n_dropped + i)
+ * * block_tokens and on. In the plan that admits a sequence the table is empty and drop_leading
+ * says how many blocks in front were never there (a prefix hit in a window group). Elsewhere it is
+ * at most the table's length. The drops of all runs of a plan come before the appends of any, so a
  * block may go from one sequence to another; a run names each group at most once. */
-struct plan_blocks { uint32_t i_group, drop_leading; struct u32_span ids; };
+struct plan_blocks {
+    uint32_t i_group, drop_leading;
+    struct u32_span ids;
+};
 
 /* A sequence enters. slot names it until it is in finished; ids are prompt + tokens made so far. */
 struct plan_admit {
     uint32_t slot;
-    uint32_t n_prompt;       /* penalties, min_tokens and grammar are rebuilt from here on */
-    uint32_t n_computed;     /* KV of ids[0..n_computed) is already in the blocks (prefix cache) */
+    uint32_t n_prompt;   /* penalties, min_tokens and grammar are rebuilt from here on */
+    uint32_t n_computed; /* KV of ids[0..n_computed) is already in the blocks (prefix cache) */
     struct u32_span ids;
     struct sampling_params sampling;
 };
@@ -234,25 +316,27 @@ struct plan_admit {
 struct plan_run {
     uint32_t slot;
     uint32_t start, n_tokens;
-    uint32_t n_draft;        /* speculative slots granted */
+    uint32_t n_draft; /* speculative slots granted */
     bool sample;
     const struct plan_blocks *blocks; /* new ones only */
     uint32_t n_blocks;
 };
 
-struct plan_copy { uint32_t i_group, from, to; }; /* block copies, before anything runs */
+struct plan_copy {
+    uint32_t i_group, from, to;
+}; /* block copies, before anything runs */
 
 struct msg_plan {
-    uint64_t term_epoch, step;  /* steps are contiguous from 1 in an epoch */
-    bool full;                  /* the rank drops all sequences first */
-    struct u32_span finished;   /* slots that leave (finished, preempted, cancelled), freed first */
+    uint64_t term_epoch, step; /* steps are contiguous from 1 in an epoch */
+    bool full;                 /* the rank drops all sequences first */
+    struct u32_span finished;  /* slots that leave (finished, preempted, cancelled), freed first */
     const struct plan_copy *copies;
     uint32_t n_copies;
     const struct plan_admit *admits;
     uint32_t n_admits;
     const struct plan_run *runs;
     uint32_t n_runs;
-    uint64_t digest;            /* every 256th step, of (sequences, lengths, block tables); else 0 */
+    uint64_t digest; /* every 256th step, of (sequences, lengths, block tables); else 0 */
 };
 
 /* What one sequence got: 1 .. n_draft + 1 ids. */
@@ -263,16 +347,19 @@ struct result_item {
     uint32_t n_logprobs;
     const struct logprob_row *prompt_logprobs;
     uint32_t n_prompt_logprobs;
-    float gap;                  /* top-1 minus top-2 logit of the first id */
+    float gap; /* top-1 minus top-2 logit of the first id */
 };
 struct msg_result {
     uint64_t term_epoch, step;
     const struct result_item *items; /* in the order of the plan's runs with sample */
     uint32_t n_items;
-    uint64_t execute_ns, wait_ns;    /* device time of the step; time it waited for its plan */
+    uint64_t execute_ns, wait_ns; /* device time of the step; time it waited for its plan */
 };
 /* "I hold step last; what you sent does not follow": nothing was executed. */
-struct msg_gap { uint64_t term_epoch, last_step, got_step; struct str text; };
+struct msg_gap {
+    uint64_t term_epoch, last_step, got_step;
+    struct str text;
+};
 
 struct msg {
     enum msg_type type;

@@ -1,8 +1,8 @@
 #pragma once
 /* Text: the one C header over the Rust crates (tokenizers, minijinja). Includes nothing of ours.
- * All strings are UTF-8 bytes with a length. Handles are immutable after opening and may be used from
- * several threads; a decoder belongs to one thread. Functions return 0, or a TEXT_* code and fill
- * err (TEXT_ERR_MAX bytes, always NUL-terminated). No panic crosses this border. */
+ * All strings are UTF-8 bytes with a length. Handles are immutable after opening and may be used
+ * from several threads; a decoder belongs to one thread. Functions return 0, or a TEXT_* code and
+ * fill err (TEXT_ERR_MAX bytes, always NUL-terminated). No panic crosses this border. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,15 +11,16 @@
 
 enum text_status {
     TEXT_OK = 0,
-    TEXT_INVALID,     /* the file or the input is wrong */
+    TEXT_INVALID, /* the file or the input is wrong */
     TEXT_IO,
-    TEXT_LIMIT,       /* too long, too deep, out of fuel */
-    TEXT_TEMPLATE,    /* the template raised: err is its message (raise_exception) */
+    TEXT_LIMIT,    /* too long, too deep, out of fuel */
+    TEXT_TEMPLATE, /* the template raised: err is its message (raise_exception) */
     TEXT_UNSUPPORTED,
-    TEXT_INTERNAL     /* a bug: the panic's message */
+    TEXT_INTERNAL /* a bug: the panic's message */
 };
 
-/* ---- tokenizer -------------------------------------------------------------------------------- */
+/* ---- tokenizer --------------------------------------------------------------------------------
+ */
 struct text_tokenizer;
 
 /* path: a tokenizer.json, a folder that has one (with tokenizer_config.json beside it), or a GGUF.
@@ -61,7 +62,8 @@ int text_decoder_push(struct text_decoder *d, uint32_t id, const char **delta, s
 int text_decoder_flush(struct text_decoder *d, const char **delta, size_t *len,
                        char err[TEXT_ERR_MAX]);
 
-/* ---- chat template ------------------------------------------------------------------------------ */
+/* ---- chat template ------------------------------------------------------------------------------
+ */
 struct text_template;
 
 /* source: the template's text. */

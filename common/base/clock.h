@@ -1,5 +1,6 @@
 #pragma once
-/* Time. Pure code (scheduler, cluster, rank state) takes now_ns as an argument and never calls this. */
+/* Time. Pure code (scheduler, cluster, rank state) takes now_ns as an argument and never calls
+ * this. */
 #include <stdint.h>
 
 uint64_t clock_mono_ns(void); /* CLOCK_MONOTONIC */

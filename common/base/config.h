@@ -1,5 +1,6 @@
 #pragma once
-/* Configuration: one table row per option drives `--flag`, COX_<OPTION>, a YAML file (--config FILE),
+/* Configuration: one table row per option drives `--flag`, COX_<OPTION>, a YAML file (--config
+ * FILE),
  * --help, docs/flags.md and shell completion. Precedence: flag, environment, file, default. Options
  * are dashed on the command line, underscored in YAML and in the environment. A value out of range
  * and an unknown option are errors that name the option, where it came from, and what is allowed;
@@ -18,8 +19,8 @@ enum option_type {
     OPTION_FLOAT,  /* double, with min and max */
     OPTION_STRING, /* const char *, owned by the config; NULL when there is no default */
     OPTION_ENUM,   /* int, index into choices "a|b|c" */
-    OPTION_LIST,   /* struct option_list, repeatable flag; YAML list; comma list in the environment */
-    OPTION_IGNORED,/* a vLLM flag with no meaning here: accepted (0 or 1 value), one warning */
+    OPTION_LIST, /* struct option_list, repeatable flag; YAML list; comma list in the environment */
+    OPTION_IGNORED, /* a vLLM flag with no meaning here: accepted (0 or 1 value), one warning */
     OPTION_TYPE_COUNT
 };
 
@@ -41,21 +42,37 @@ struct option_spec {
 };
 
 #define OPT_INT(S, field, nm, lo, hi, d, h)                                                        \
-    {.name = nm, .type = OPTION_INT, .offset = offsetof(struct S, field), .min = lo, .max = hi,     \
-     .def = d, .help = h}
+    {                                                                                              \
+        .name = nm, .type = OPTION_INT, .offset = offsetof(struct S, field), .min = lo, .max = hi, \
+        .def = d, .help = h                                                                        \
+    }
 #define OPT_FLOAT(S, field, nm, lo, hi, d, h)                                                      \
-    {.name = nm, .type = OPTION_FLOAT, .offset = offsetof(struct S, field), .min = lo, .max = hi,   \
-     .def = d, .help = h}
+    {                                                                                              \
+        .name = nm, .type = OPTION_FLOAT, .offset = offsetof(struct S, field), .min = lo,          \
+        .max = hi, .def = d, .help = h                                                             \
+    }
 #define OPT_STRING(S, field, nm, d, h)                                                             \
-    {.name = nm, .type = OPTION_STRING, .offset = offsetof(struct S, field), .def = d, .help = h}
+    {                                                                                              \
+        .name = nm, .type = OPTION_STRING, .offset = offsetof(struct S, field), .def = d,          \
+        .help = h                                                                                  \
+    }
 #define OPT_BOOL(S, field, nm, d, h)                                                               \
-    {.name = nm, .type = OPTION_BOOL, .offset = offsetof(struct S, field), .def = d, .help = h}
+    {                                                                                              \
+        .name = nm, .type = OPTION_BOOL, .offset = offsetof(struct S, field), .def = d, .help = h  \
+    }
 #define OPT_ENUM(S, field, nm, ch, d, h)                                                           \
-    {.name = nm, .type = OPTION_ENUM, .offset = offsetof(struct S, field), .choices = ch, .def = d, \
-     .help = h}
+    {                                                                                              \
+        .name = nm, .type = OPTION_ENUM, .offset = offsetof(struct S, field), .choices = ch,       \
+        .def = d, .help = h                                                                        \
+    }
 #define OPT_LIST(S, field, nm, h)                                                                  \
-    {.name = nm, .type = OPTION_LIST, .offset = offsetof(struct S, field), .help = h}
-#define OPT_IGNORED(nm) {.name = nm, .type = OPTION_IGNORED}
+    {                                                                                              \
+        .name = nm, .type = OPTION_LIST, .offset = offsetof(struct S, field), .help = h            \
+    }
+#define OPT_IGNORED(nm)                                                                            \
+    {                                                                                              \
+        .name = nm, .type = OPTION_IGNORED                                                         \
+    }
 
 struct config_result {
     struct option_list positional; /* arguments that are no option, in order */

@@ -3,8 +3,8 @@
  *   log_info("request_finished", "id=%s ttft_ms=%.1f tokens=%d", id, ttft, n);
  * fields are written as logfmt `key=value`; a value with blanks is written by the caller as
  * key="..." through log_quote. Levels: error = a human acts, warn = degraded, info = lifecycle,
- * debug = per step (compiled in, off). Log where handled, not where raised. Thread-safe: one write(2)
- * a line. */
+ * debug = per step (compiled in, off). Log where handled, not where raised. Thread-safe: one
+ * write(2) a line. */
 #include <stdbool.h>
 
 #include "common/base/status.h"

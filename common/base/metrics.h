@@ -1,6 +1,6 @@
 #pragma once
-/* Metrics in Prometheus text format 0.0.4. A registry owns its metrics; a metric pointer is valid as
- * long as the registry. Values are relaxed atomics: any thread may update, one thread renders.
+/* Metrics in Prometheus text format 0.0.4. A registry owns its metrics; a metric pointer is valid
+ * as long as the registry. Values are relaxed atomics: any thread may update, one thread renders.
  * Names follow vLLM's where an equivalent exists (vllm:num_requests_running), else coxswain_*, with
  * units as suffixes (_total, _seconds, _bytes). labels is the inner text: `model_name="demo"`. */
 #include <stdint.h>
@@ -20,9 +20,9 @@ struct metric *metrics_gauge(struct metrics *m, const char *name, const char *la
 /* bounds: ascending upper bounds, +Inf is added. */
 struct metric *metrics_histogram(struct metrics *m, const char *name, const char *labels,
                                  const char *help, const double *bounds, uint32_t n_bounds);
-void metric_add(struct metric *c, double by);       /* counter, gauge */
-void metric_set(struct metric *g, double value);    /* gauge */
-void metric_observe(struct metric *h, double value);/* histogram */
-double metric_value(const struct metric *m);        /* counter, gauge; a histogram's sum */
+void metric_add(struct metric *c, double by);        /* counter, gauge */
+void metric_set(struct metric *g, double value);     /* gauge */
+void metric_observe(struct metric *h, double value); /* histogram */
+double metric_value(const struct metric *m);         /* counter, gauge; a histogram's sum */
 /* HELP and TYPE once per name, then every series. */
 void metrics_render(struct metrics *m, struct strbuf *out);

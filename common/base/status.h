@@ -6,20 +6,20 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-#define MUST_USE         __attribute__((warn_unused_result))
+#define MUST_USE          __attribute__((warn_unused_result))
 #define PRINTF_LIKE(f, a) __attribute__((format(printf, f, a)))
 
 enum status {
     STATUS_OK = 0,
-    STATUS_AGAIN,       /* not now: try again when something has moved */
-    STATUS_INVALID,     /* a caller's or user's value is wrong */
+    STATUS_AGAIN,   /* not now: try again when something has moved */
+    STATUS_INVALID, /* a caller's or user's value is wrong */
     STATUS_NOT_FOUND,
-    STATUS_EXISTS,      /* already there: a port, a lock, an id */
-    STATUS_NO_MEMORY,   /* KV blocks, device memory, or a size asked for by a peer */
-    STATUS_LIMIT,       /* a bound of ours was reached: queue, size, count */
+    STATUS_EXISTS,    /* already there: a port, a lock, an id */
+    STATUS_NO_MEMORY, /* KV blocks, device memory, or a size asked for by a peer */
+    STATUS_LIMIT,     /* a bound of ours was reached: queue, size, count */
     STATUS_IO,
-    STATUS_PROTOCOL,    /* the peer broke the protocol */
-    STATUS_VERSION,     /* the peer speaks another major version */
+    STATUS_PROTOCOL, /* the peer broke the protocol */
+    STATUS_VERSION,  /* the peer speaks another major version */
     STATUS_DENIED,
     STATUS_TIMEOUT,
     STATUS_CLOSED,
@@ -35,7 +35,8 @@ struct error {
 
 const char *status_name(enum status s);
 
-/* Fills err (may be NULL) and returns s, so that `return error_set(err, STATUS_IO, ...)` reads well. */
+/* Fills err (may be NULL) and returns s, so that `return error_set(err, STATUS_IO, ...)` reads
+ * well. */
 enum status error_set(struct error *err, enum status s, const char *fmt, ...) PRINTF_LIKE(3, 4);
 /* Puts "prefix: " in front of the text and returns err->status. err may be NULL: returns s. */
 enum status error_prefix(struct error *err, enum status s, const char *fmt, ...) PRINTF_LIKE(3, 4);

@@ -12,9 +12,9 @@ struct str {
     size_t len;
 };
 
-#define STR(lit)    ((struct str){(lit), sizeof(lit) - 1})
-#define STR_FMT     "%.*s"
-#define STR_ARG(s)  (int)((s).len > 4096 ? 4096 : (s).len), (s).ptr
+#define STR(lit)   ((struct str){(lit), sizeof(lit) - 1})
+#define STR_FMT    "%.*s"
+#define STR_ARG(s) (int)((s).len > 4096 ? 4096 : (s).len), (s).ptr
 
 struct str str_from(const char *c_string); /* NULL gives an empty str */
 bool str_eq(struct str a, struct str b);
@@ -35,7 +35,7 @@ struct strbuf {
 
 void strbuf_init(struct strbuf *b, size_t limit);
 void strbuf_fini(struct strbuf *b);
-void strbuf_reset(struct strbuf *b); /* keeps the memory */
+void strbuf_reset(struct strbuf *b);                               /* keeps the memory */
 bool strbuf_append(struct strbuf *b, const void *bytes, size_t n); /* false at the limit */
 bool strbuf_append_str(struct strbuf *b, struct str s);
 bool strbuf_append_c(struct strbuf *b, const char *c_string);

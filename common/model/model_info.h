@@ -11,10 +11,10 @@ enum model_format { MODEL_GGUF, MODEL_HF, MODEL_NULL, MODEL_FORMAT_COUNT };
 
 struct model_info {
     enum model_format format;
-    char *path;          /* absolute; the GGUF file or the folder */
-    char *tokenizer_path;/* what text_tokenizer_open takes */
-    char *name;          /* default served name: last path component without .gguf, "demo", "null" */
-    char *family;        /* "gemma3", "llama", … as the template's family and the runner use it */
+    char *path;           /* absolute; the GGUF file or the folder */
+    char *tokenizer_path; /* what text_tokenizer_open takes */
+    char *name;   /* default served name: last path component without .gguf, "demo", "null" */
+    char *family; /* "gemma3", "llama", … as the template's family and the runner use it */
     uint32_t max_model_len, vocab_size;
     uint32_t eos_ids[MODEL_MAX_EOS], n_eos_ids; /* generation_config and tokenizer together */
 };

@@ -30,21 +30,20 @@ struct bus_handlers {
 };
 
 struct bus_options {
-    const char *endpoint;      /* "tcp://0.0.0.0:7000"; port 0 = any free one */
-    bool insecure;             /* no CURVE: refused for a non-loopback endpoint unless allow_remote */
+    const char *endpoint; /* "tcp://0.0.0.0:7000"; port 0 = any free one */
+    bool insecure;        /* no CURVE: refused for a non-loopback endpoint unless allow_remote */
     bool allow_remote_insecure;
-    struct curve_keys keys;    /* ours */
-    const char *server_public_key; /* DEALER: the head's */
+    struct curve_keys keys;              /* ours */
+    const char *server_public_key;       /* DEALER: the head's */
     const struct authorized *authorized; /* ROUTER: borrowed for the bus's life */
-    uint32_t max_frame_bytes;  /* ZMQ_MAXMSGSIZE */
-    uint32_t hwm;              /* messages per link */
+    uint32_t max_frame_bytes;            /* ZMQ_MAXMSGSIZE */
+    uint32_t hwm;                        /* messages per link */
 };
 
 MUST_USE enum status bus_bind(struct loop *l, const struct bus_options *o,
                               const struct bus_handlers *h, struct bus **out, struct error *err);
 MUST_USE enum status bus_connect(struct loop *l, const struct bus_options *o,
-                                 const struct bus_handlers *h, struct bus **out,
-                                 struct error *err);
+                                 const struct bus_handlers *h, struct bus **out, struct error *err);
 const char *bus_endpoint(const struct bus *b); /* bound or connected address, with the real port */
 MUST_USE enum status bus_send(struct bus *b, struct bus_peer to, struct str frame);
 /* DEALER: drop the connection and everything queued, then connect again (a fresh routing id). */

@@ -19,7 +19,10 @@ MUST_USE enum status keys_load_public(const char *dir, enum peer_role role, char
                                       struct error *err);
 
 struct authorized {
-    struct { enum peer_role role; char public_key[41]; } *entries;
+    struct {
+        enum peer_role role;
+        char public_key[41];
+    } * entries;
     uint32_t n_entries;
 };
 MUST_USE enum status authorized_load(const char *path, struct authorized *out, struct error *err);

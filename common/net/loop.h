@@ -14,9 +14,9 @@ typedef void loop_fn(void *ctx);
 typedef void loop_signal_fn(void *ctx, int signum);
 
 MUST_USE enum status loop_new(struct loop **out, struct error *err);
-void loop_free(struct loop *l); /* closes what is left open */
-void loop_run(struct loop *l);  /* until loop_stop */
-void loop_stop(struct loop *l); /* loop thread only */
+void loop_free(struct loop *l);             /* closes what is left open */
+void loop_run(struct loop *l);              /* until loop_stop */
+void loop_stop(struct loop *l);             /* loop thread only */
 uint64_t loop_now_ns(const struct loop *l); /* monotonic, read afresh */
 /* Several handlers per signal are allowed; they live until loop_free. */
 MUST_USE enum status loop_on_signal(struct loop *l, int signum, loop_signal_fn *fn, void *ctx);
@@ -37,7 +37,8 @@ void loop_on_turn_end(struct loop *l, loop_fn *fn, void *ctx);
 /* How late the loop's 100 ms tick ran at worst in the last second; /livez answers 503 above 5 s. */
 uint64_t loop_lag_ns(const struct loop *l);
 
-/* Child processes, for `cox up`. Lines of stdout and stderr come one by one, without the newline. */
+/* Child processes, for `cox up`. Lines of stdout and stderr come one by one, without the newline.
+ */
 struct loop_child_options {
     const char *const *argv; /* NULL-terminated; argv[0] is the file */
     const char *const *env;  /* NULL: inherit */

@@ -1,4 +1,5 @@
-/* Runs a fuzz target over the files of a corpus folder: how the fuzzers are tests in every build. */
+/* Runs a fuzz target over the files of a corpus folder: how the fuzzers are tests in every build.
+ */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

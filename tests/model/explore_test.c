@@ -21,11 +21,11 @@ static uint64_t from_env(const char *name, uint64_t otherwise)
 
 static void report(const char *what, const struct explore_result *r, uint64_t start_ns)
 {
-    printf("%-28s %8llu states %9llu actions %7llu ends, depth %u, recovery <= %.2f s, %s, %.1f s\n", what,
-           (unsigned long long)r->n_states, (unsigned long long)r->n_actions,
-           (unsigned long long)r->n_ends, r->depth,
-           (double)r->max_recovery_ns / 1e9, r->complete ? "complete" : "bounded",
-           (double)(clock_mono_ns() - start_ns) / 1e9);
+    printf(
+        "%-28s %8llu states %9llu actions %7llu ends, depth %u, recovery <= %.2f s, %s, %.1f s\n",
+        what, (unsigned long long)r->n_states, (unsigned long long)r->n_actions,
+        (unsigned long long)r->n_ends, r->depth, (double)r->max_recovery_ns / 1e9,
+        r->complete ? "complete" : "bounded", (double)(clock_mono_ns() - start_ns) / 1e9);
     fflush(stdout);
     assert_true(r->ok);
     assert_true(r->n_ends > 0);

@@ -17,10 +17,10 @@
 #include "proto/null_tokens.h"
 #include "tests/model/world_internal.h"
 
-#define SILENT_NS  (1500 * NS_PER_MS)
-#define BEAT_NS    (250 * NS_PER_MS)
-#define TICK_NS    (HEAD_TICK_MS * NS_PER_MS)
-#define STABLE_NS  (70 * NS_PER_S) /* longer than every time-out there is */
+#define SILENT_NS (1500 * NS_PER_MS)
+#define BEAT_NS   (250 * NS_PER_MS)
+#define TICK_NS   (HEAD_TICK_MS * NS_PER_MS)
+#define STABLE_NS (70 * NS_PER_S) /* longer than every time-out there is */
 
 bool violate(struct world *w, const char *fmt, ...)
 {

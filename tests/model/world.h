@@ -48,8 +48,8 @@ struct action {
 
 struct world_config {
     uint32_t n_requests, n_tokens;
-    uint32_t n_faults;   /* budget */
-    uint32_t fault_mask; /* bit per kind; 0: all */
+    uint32_t n_faults;          /* budget */
+    uint32_t fault_mask;        /* bit per kind; 0: all */
     uint64_t recovery_limit_ns; /* most from the last fault until all is well; 0: any */
 };
 
