@@ -350,7 +350,7 @@ static void drain_tick(struct cluster *c, struct group *g)
     if (!g->draining || g->state == GROUP_WAITING || g->state == GROUP_ABORTING)
         return;
     if (g->state != GROUP_READY || c->fns.is_idle(c->fns.ctx, g) ||
-        c->now_ns >= g->drain_deadline_ns)
+        c->now_ns >= g->drain_deadline_ns || placement_could_replace(c, g))
         cluster_dissolve(c, g, "a rank is drained", false);
 }
 

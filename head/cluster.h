@@ -170,3 +170,5 @@ void worker_abort_alone(struct cluster *c, struct worker *w, uint64_t term_epoch
 void worker_set_free(struct cluster *c, struct worker *w);
 void adoption_tick(struct cluster *c);
 void placement_run(struct cluster *c);
+/* Were g dissolved now, could a group form without its draining members? */
+bool placement_could_replace(const struct cluster *c, const struct group *g);

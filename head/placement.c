@@ -35,6 +35,17 @@ static bool same_kind(const struct worker *a, const struct worker *b)
     return true;
 }
 
+bool placement_could_replace(const struct cluster *c, const struct group *g)
+{
+    const struct worker *like = NULL;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->world; i++)
+        like = g->members[i] ? g->members[i] : like;
+    for (const struct worker *w = c->workers; like && w; w = w->next)
+        n += w->group == g ? !w->draining : may_place(w) && same_kind(w, like);
+    return n >= c->world;
+}
+
 /* Fills p->free with the free workers of like's kind. */
 static void collect(struct pick *p, const struct worker *like)
 {

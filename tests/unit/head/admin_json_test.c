@@ -1,0 +1,112 @@
+/* The shape that cox status and the dashboard are written against. */
+#include "tests/unit/head/core_fixture.h"
+
+#include "head/admin_json.h"
+#include "head/options.h"
+
+static void status_has_every_field_of_its_page(void **state)
+{
+    static const char *const top[] = {
+        "version", "term",     "uptime_s", "healthy",    "draining",
+        "model",   "nodes",    "workers",  "groups",     "gateways",
+        "kv",      "requests", "warnings", "throughput", "recent_failures"};
+    static const char *const worker[] = {
+        "instance",   "node",          "device",        "device_name",  "memory_bytes",
+        "state",      "group",         "rank",          "stage",        "ordinal",
+        "term_epoch", "step_received", "step_executed", "last_seen_ms", "http_address"};
+    static const char *const group[] = {
+        "id",      "state",           "epoch",          "tp",    "pp",        "workers", "running",
+        "waiting", "kv_blocks_total", "kv_blocks_used", "steps", "recoveries"};
+    struct fixture *f = fixture_new(2);
+    form_pair(f);
+    say_gateway_hello(f, 3, 9);
+    json_t *s = admin_json_status(f->core);
+    for (size_t i = 0; i < sizeof top / sizeof top[0]; i++)
+        assert_non_null(json_object_get(s, top[i]));
+    json_t *w = json_array_get(json_object_get(s, "workers"), 0);
+    for (size_t i = 0; i < sizeof worker / sizeof worker[0]; i++)
+        assert_non_null(json_object_get(w, worker[i]));
+    json_t *g = json_array_get(json_object_get(s, "groups"), 0);
+    for (size_t i = 0; i < sizeof group / sizeof group[0]; i++)
+        assert_non_null(json_object_get(g, group[i]));
+    assert_string_equal(json_string_value(json_object_get(w, "instance")), "0000000000000065");
+    assert_string_equal(json_string_value(json_object_get(w, "state")), "ready");
+    assert_string_equal(json_string_value(json_object_get(g, "epoch")), "1.1");
+    assert_int_equal(json_array_size(json_object_get(s, "gateways")), 1);
+    assert_true(json_is_true(json_object_get(s, "healthy")));
+    json_decref(s);
+    fixture_free(f);
+}
+
+static void fields_are_read_back_from_logfmt(void **state)
+{
+    static const struct {
+        const char *logfmt, *want;
+    } cases[] = {
+        {"", "{}"},
+        {"a=1 b=two", "{\"a\":\"1\",\"b\":\"two\"}"},
+        {"a=\"x y\" b=3", "{\"a\":\"x y\",\"b\":\"3\"}"},
+        {"a=\"q\\\"q\\\\\" b=", "{\"a\":\"q\\\"q\\\\\",\"b\":\"\"}"},
+        {"stray a=1", "{\"a\":\"1\"}"},
+        {"a=\"cut off", "{\"a\":\"cut off\"}"},
+        {"a=\xff", "{\"a\":\"(not UTF-8)\"}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        json_t *o = admin_json_fields(cases[i].logfmt);
+        char *text = json_dumps(o, JSON_COMPACT);
+        assert_string_equal(text, cases[i].want);
+        free(text);
+        json_decref(o);
+    }
+}
+
+static void events_are_numbered_and_bounded(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    for (uint32_t i = 0; i < EVENTS_CAP + 10; i++)
+        events_add(&f->core->events, f->now, LOG_DEBUG, "tick", "i=%u", i);
+    json_t *all = admin_json_events(f->core, 0);
+    assert_int_equal(json_array_size(json_object_get(all, "events")), EVENTS_CAP);
+    assert_int_equal(json_integer_value(json_object_get(all, "next")), EVENTS_CAP + 11);
+    json_decref(all);
+    json_t *last = admin_json_events(f->core, EVENTS_CAP + 10);
+    assert_int_equal(json_array_size(json_object_get(last, "events")), 1);
+    json_decref(last);
+    json_t *none = admin_json_events(f->core, UINT64_MAX);
+    assert_int_equal(json_array_size(json_object_get(none, "events")), 0);
+    json_decref(none);
+    fixture_free(f);
+}
+
+static void options_need_keys_where_others_reach(void **state)
+{
+    static const struct {
+        struct head_options o;
+        bool ok;
+    } cases[] = {
+        {{.admin_host = "127.0.0.1", .tp = 1, .pp = 1}, false},
+        {{.admin_host = "127.0.0.1", .insecure = true, .tp = 1, .pp = 1}, true},
+        {{.admin_host = "localhost", .keys_dir = "k", .tp = 1, .pp = 1}, true},
+        {{.admin_host = "0.0.0.0", .keys_dir = "k", .tp = 1, .pp = 1}, false},
+        {{.admin_host = "0.0.0.0", .keys_dir = "k", .admin_key_file = "f", .tp = 1, .pp = 1}, true},
+        {{.admin_host = "::1", .keys_dir = "k", .insecure = true, .tp = 1, .pp = 1}, false},
+        {{.admin_host = "::1", .keys_dir = "k", .tp = 64, .pp = 64}, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct error err = {0};
+        if ((head_options_check(&cases[i].o, &err) == STATUS_OK) != cases[i].ok)
+            fail_msg("case %zu: %s", i, err.text);
+    }
+}
+
+int main(void)
+{
+    log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(status_has_every_field_of_its_page),
+        cmocka_unit_test(fields_are_read_back_from_logfmt),
+        cmocka_unit_test(events_are_numbered_and_bounded),
+        cmocka_unit_test(options_need_keys_where_others_reach),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,340 @@
+/* Groups: formation, its failures, adoption, placement, drains. */
+#include "tests/unit/head/core_fixture.h"
+
+static const struct group *group0(const struct fixture *f)
+{
+    return f->core->cluster.groups[0];
+}
+
+static void say_aborted(struct fixture *f, uint8_t conn, uint64_t epoch)
+{
+    struct msg m = {.type = MSG_ABORTED, .aborted = {.term_epoch = epoch}};
+    say(f, conn, &m);
+}
+
+static void a_pair_forms_in_term_one(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    uint64_t epoch = form_pair(f);
+    assert_int_equal(epoch, 1ull << 32 | 1);
+    assert_int_equal(group0(f)->id, 0);
+    fixture_free(f);
+}
+
+static void the_term_is_above_every_term_seen(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    struct msg a = worker_hello(101, 0), b = worker_hello(102, 1);
+    a.hello.term_seen = 7;
+    say(f, 1, &a);
+    say(f, 2, &b);
+    assert_int_equal(box_find(f, 1, MSG_FORM)->form.term_epoch >> 32, 8);
+    /* a peer that saw a higher one comes later: the next epochs are above it */
+    struct msg c = worker_hello(103, 2);
+    c.hello.term_seen = 20;
+    say(f, 3, &c);
+    assert_int_equal(f->core->cluster.term, 21);
+    /* our own term, told to that peer, comes back: nothing changes */
+    c.hello.term_seen = 21;
+    say(f, 3, &c);
+    assert_int_equal(f->core->cluster.term, 21);
+    /* the same number from somebody we never told it: another head's */
+    struct msg d = worker_hello(104, 3);
+    d.hello.term_seen = 21;
+    say(f, 4, &d);
+    assert_int_equal(f->core->cluster.term, 22);
+    fixture_free(f);
+}
+
+static void a_lost_rank_waits_for_the_other_ones_aborted(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    uint64_t epoch = form_pair(f);
+    struct msg third = worker_hello(103, 0), bye = {.type = MSG_GOODBYE};
+    say(f, 3, &third); /* a spare in the same seat */
+    say(f, 1, &bye);
+    assert_int_equal(group0(f)->state, GROUP_ABORTING);
+    assert_non_null(box_find(f, 2, MSG_ABORT));
+    assert_null(box_find(f, 3, MSG_FORM));
+    say_aborted(f, 2, epoch - 1); /* of another epoch: does not count */
+    assert_int_equal(group0(f)->state, GROUP_ABORTING);
+    say_aborted(f, 2, epoch);
+    assert_int_equal(group0(f)->state, GROUP_FORMING);
+    assert_int_equal(box_find(f, 3, MSG_FORM)->form.term_epoch, epoch + 1);
+    fixture_free(f);
+}
+
+static void a_failed_join_backs_off_and_doubles(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    static const uint32_t want_ms[] = {200, 400, 800, 1600, 3200, 5000, 5000};
+    for (uint8_t i = 1; i <= 2; i++) {
+        struct msg hello = worker_hello(100 + i, i - 1);
+        say(f, i, &hello);
+    }
+    for (size_t k = 0; k < sizeof want_ms / sizeof want_ms[0]; k++) {
+        uint64_t epoch = group0(f)->epoch;
+        struct msg id = {.type = MSG_COMM_ID,
+                         .comm_id = {.term_epoch = epoch, .id = {(const uint8_t *)"id", 2}}};
+        say(f, 1, &id);
+        struct msg formed = {.type = MSG_FORMED,
+                             .formed = {.term_epoch = epoch, .status = STATUS_IO}};
+        say(f, 2, &formed);
+        say_aborted(f, 1, epoch);
+        say_aborted(f, 2, epoch);
+        uint64_t waited = 0;
+        while (group0(f)->state == GROUP_WAITING && waited < 10000) {
+            wait_ms(f, 50, 0x6);
+            waited += 50;
+        }
+        assert_int_equal(waited, want_ms[k]);
+        box_clear(f);
+    }
+    fixture_free(f);
+}
+
+static void a_formation_has_thirty_seconds(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    for (uint8_t i = 1; i <= 2; i++) {
+        struct msg hello = worker_hello(100 + i, i - 1);
+        say(f, i, &hello);
+    }
+    for (int s = 0; s < 29; s++) {
+        wait_ms(f, 1000, 0x6);
+        box_clear(f);
+    }
+    assert_int_equal(group0(f)->state, GROUP_FORMING);
+    wait_ms(f, 1000, 0x6);
+    assert_int_equal(group0(f)->state, GROUP_ABORTING);
+    fixture_free(f);
+}
+
+static void a_stuck_rank_is_lost_and_a_slow_one_is_not(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    form_pair(f);
+    struct msg busy = {.type = MSG_HEARTBEAT, .heartbeat = {.busy = true}};
+    for (uint32_t i = 0; i < 60; i++) { /* 12 s in which progress moves */
+        busy.heartbeat.progress = i;
+        say(f, 1, &busy);
+        wait_ms(f, 200, 1u << 2);
+        box_clear(f);
+    }
+    assert_int_equal(f->core->cluster.n_workers, 2);
+    for (uint32_t i = 0; i < 50; i++) { /* 10 s in which it stands still */
+        say(f, 1, &busy);
+        wait_ms(f, 200, 1u << 2);
+        box_clear(f);
+    }
+    assert_int_equal(f->core->cluster.n_workers, 1);
+    fixture_free(f);
+}
+
+static void say_held(struct fixture *f, uint8_t conn, uint64_t received, uint64_t executed)
+{
+    struct msg m = worker_hello(100 + conn, conn - 1);
+    m.hello.term_seen = 5;
+    m.hello.worker.term_epoch = 5ull << 32 | 3;
+    m.hello.worker.rank = conn - 1u;
+    m.hello.worker.step_received = received;
+    m.hello.worker.step_executed = executed;
+    say(f, conn, &m);
+}
+
+static void an_idle_whole_group_is_adopted(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    say_held(f, 1, 40, 39);
+    say_held(f, 2, 40, 40);
+    wait_ms(f, 100, 0x6);
+    assert_null(box_find(f, 1, MSG_RESET)); /* rank 0 still executes step 40 */
+    struct msg m = {
+        .type = MSG_HEARTBEAT,
+        .heartbeat = {.term_epoch = 5ull << 32 | 3, .step_received = 40, .step_executed = 40}};
+    say(f, 1, &m);
+    wait_ms(f, 50, 0);
+    const struct msg *reset = box_find(f, 2, MSG_RESET);
+    assert_non_null(reset);
+    assert_int_equal(reset->reset.old_term_epoch, 5ull << 32 | 3);
+    assert_int_equal(reset->reset.term_epoch >> 32, 6);
+    for (uint8_t i = 1; i <= 2; i++) {
+        struct msg formed = {.type = MSG_FORMED, .formed = {.term_epoch = reset->reset.term_epoch}};
+        say(f, i, &formed);
+    }
+    assert_true(head_core_is_ready(f->core));
+    assert_null(box_find(f, 1, MSG_FORM));
+    fixture_free(f);
+}
+
+static void ranks_at_different_steps_are_aborted_after_the_window(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    say_held(f, 1, 40, 40);
+    say_held(f, 2, 41, 41);
+    struct msg beats[2];
+    for (uint8_t i = 0; i < 2; i++)
+        beats[i] = (struct msg){.type = MSG_HEARTBEAT,
+                                .heartbeat = {.term_epoch = 5ull << 32 | 3,
+                                              .step_received = 40u + i,
+                                              .step_executed = 40u + i}};
+    for (int k = 0; k < 16; k++) {
+        assert_null(box_find(f, 1, MSG_ABORT));
+        wait_ms(f, 200, 0);
+        say(f, 1, &beats[0]);
+        say(f, 2, &beats[1]);
+        if (k == 13)
+            assert_null(box_find(f, 2, MSG_ABORT));
+        if (box_find(f, 1, MSG_ABORT))
+            break;
+    }
+    assert_null(box_find(f, 1, MSG_RESET));
+    assert_non_null(box_find(f, 1, MSG_ABORT));
+    assert_non_null(box_find(f, 2, MSG_ABORT));
+    fixture_free(f);
+}
+
+static void the_adoption_window_is_three_seconds(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    say_held(f, 1, 40, 40);
+    wait_ms(f, 2900, 1u << 1);
+    assert_null(box_find(f, 1, MSG_ABORT));
+    wait_ms(f, 200, 1u << 1);
+    const struct msg *m = box_find(f, 1, MSG_ABORT);
+    assert_non_null(m);
+    assert_int_equal(m->abort_.term_epoch, 5ull << 32 | 3);
+    fixture_free(f);
+}
+
+static void a_new_worker_in_the_missing_seat_ends_the_wait(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    say_held(f, 1, 40, 40);
+    struct msg fresh = worker_hello(102, 1);
+    say(f, 2, &fresh);
+    wait_ms(f, 50, 0);
+    assert_non_null(box_find(f, 1, MSG_ABORT));
+    assert_null(box_find(f, 1, MSG_FORM));
+    say_aborted(f, 1, 5ull << 32 | 3);
+    assert_non_null(box_find(f, 1, MSG_FORM));
+    fixture_free(f);
+}
+
+static void different_configurations_do_not_mix(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    struct msg a = worker_hello(101, 0), b = worker_hello(102, 1), c = worker_hello(103, -1);
+    b.hello.worker.config_hash[0] = 1;
+    say(f, 1, &a);
+    say(f, 2, &b);
+    wait_ms(f, 500, 0x6);
+    assert_int_equal(cluster_count_groups(&f->core->cluster, GROUP_FORMING), 0);
+    say(f, 3, &c);
+    wait_ms(f, 500, 0xE); /* not the seats the ordinals ask for: after the settle time */
+    assert_non_null(box_find(f, 1, MSG_FORM));
+    assert_non_null(box_find(f, 3, MSG_FORM));
+    assert_null(box_find(f, 2, MSG_FORM));
+    fixture_free(f);
+}
+
+static void ordinals_choose_group_and_rank(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    static const int32_t ordinals[] = {3, 0, 2, 1}; /* of connections 1 .. 4 */
+    for (uint8_t i = 1; i <= 4; i++) {
+        struct msg m = worker_hello(100 + i, ordinals[i - 1]);
+        say(f, i, &m);
+    }
+    for (uint8_t i = 1; i <= 4; i++) {
+        const struct msg *m = box_find(f, i, MSG_FORM);
+        assert_non_null(m);
+        assert_int_equal(m->form.group_id, ordinals[i - 1] / 2);
+        assert_int_equal(m->form.rank, ordinals[i - 1] % 2);
+    }
+    fixture_free(f);
+}
+
+static void the_smallest_rank_bounds_the_blocks(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    struct kv_group small = {.block_tokens = 16, .n_blocks = 5};
+    struct msg a = worker_hello(101, 0), b = worker_hello(102, 1);
+    b.hello.worker.kv_groups = &small;
+    say(f, 1, &a);
+    say(f, 2, &b);
+    const struct msg *m = box_find(f, 1, MSG_FORM);
+    assert_int_equal(m->form.n_blocks.n, 1);
+    assert_int_equal(m->form.n_blocks.ptr[0], 5);
+    fixture_free(f);
+}
+
+static void a_worker_that_wishes_to_go_is_let_go_when_free(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    uint64_t epoch = form_pair(f);
+    struct msg wish = {.type = MSG_DRAIN_WISH};
+    say(f, 2, &wish);
+    assert_null(box_find(f, 2, MSG_DRAIN));
+    wait_ms(f, 50, 0x6); /* nothing runs: the group ends at once */
+    assert_non_null(box_find(f, 2, MSG_ABORT));
+    say_aborted(f, 1, epoch);
+    say_aborted(f, 2, epoch);
+    const struct msg *m = box_find(f, 2, MSG_DRAIN);
+    assert_non_null(m);
+    assert_true(m->drain.on);
+    wait_ms(f, 1000, 0x6);
+    assert_null(box_find(f, 1, MSG_FORM)); /* nobody to form with */
+    fixture_free(f);
+}
+
+static void a_drained_rank_is_replaced_by_a_spare_at_once(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    form_pair(f);
+    say_gateway_hello(f, 4, 9);
+    static const uint32_t ids[] = {1, 2, 3};
+    struct msg m = {.type = MSG_SUBMIT,
+                    .submit = {.id = {1, 1},
+                               .attempt = 1,
+                               .n_prompt = 3,
+                               .ids = {ids, 3},
+                               .sampling = {.top_p = 1,
+                                            .repetition_penalty = 1,
+                                            .n_logprobs = -1,
+                                            .n_prompt_logprobs = -1,
+                                            .max_tokens = 4}}};
+    say(f, 4, &m); /* it runs */
+    assert_int_equal(head_core_drain_worker(f->core, 102, true, f->now), STATUS_OK);
+    wait_ms(f, 200, 0x16);
+    assert_int_equal(group0(f)->state, GROUP_READY); /* nobody could take its place */
+    struct msg spare = worker_hello(103, 1);
+    say(f, 3, &spare);
+    wait_ms(f, 50, 0x1E);
+    assert_int_equal(group0(f)->state, GROUP_ABORTING);
+    assert_int_equal(f->core->n_held, 1);
+    fixture_free(f);
+}
+
+int main(void)
+{
+    log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pair_forms_in_term_one),
+        cmocka_unit_test(the_term_is_above_every_term_seen),
+        cmocka_unit_test(a_lost_rank_waits_for_the_other_ones_aborted),
+        cmocka_unit_test(a_failed_join_backs_off_and_doubles),
+        cmocka_unit_test(a_formation_has_thirty_seconds),
+        cmocka_unit_test(a_stuck_rank_is_lost_and_a_slow_one_is_not),
+        cmocka_unit_test(an_idle_whole_group_is_adopted),
+        cmocka_unit_test(ranks_at_different_steps_are_aborted_after_the_window),
+        cmocka_unit_test(the_adoption_window_is_three_seconds),
+        cmocka_unit_test(a_new_worker_in_the_missing_seat_ends_the_wait),
+        cmocka_unit_test(different_configurations_do_not_mix),
+        cmocka_unit_test(ordinals_choose_group_and_rank),
+        cmocka_unit_test(the_smallest_rank_bounds_the_blocks),
+        cmocka_unit_test(a_drained_rank_is_replaced_by_a_spare_at_once),
+        cmocka_unit_test(a_worker_that_wishes_to_go_is_let_go_when_free),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,318 @@
+/* Requests as a gateway sees them: attempts, refusals, grace, deadlines, tokens kept over an epoch.
+ */
+#include "tests/unit/head/core_fixture.h"
+
+static const uint32_t ids[16] = {5, 6, 7, 1000, 1001, 1002};
+
+static struct msg submit_of(uint64_t lo, uint32_t attempt, uint32_t n_ids)
+{
+    return (struct msg){.type = MSG_SUBMIT,
+                        .submit = {.id = {1, lo},
+                                   .attempt = attempt,
+                                   .n_prompt = 3,
+                                   .ids = {ids, n_ids},
+                                   .sampling = {.top_p = 1,
+                                                .repetition_penalty = 1,
+                                                .n_logprobs = -1,
+                                                .n_prompt_logprobs = -1,
+                                                .max_tokens = 4}}};
+}
+
+static const struct tokens_item *only_item(const struct fixture *f, uint8_t conn)
+{
+    const struct msg *m = box_find(f, conn, MSG_TOKENS);
+    assert_non_null(m);
+    assert_int_equal(m->tokens.n_items, 1);
+    return &m->tokens.items[0];
+}
+
+/* Rank 0 answers the oldest plan in the box with one token, then the box is emptied. */
+static void answer_plan(struct fixture *f, uint32_t token)
+{
+    const struct msg *p = box_find(f, 1, MSG_PLAN);
+    assert_non_null(p);
+    struct result_item item = {.slot = p->plan.runs[0].slot, .ids = {&token, 1}};
+    struct msg m = {.type = MSG_RESULT,
+                    .result = {.term_epoch = p->plan.term_epoch,
+                               .step = p->plan.step,
+                               .items = &item,
+                               .n_items = p->plan.runs[0].sample}};
+    /* everything up to that plan is dropped, later ones are kept */
+    uint32_t n = 0;
+    while (&f->box[n].m != p)
+        n++;
+    say(f, 1, &m);
+    for (uint32_t i = 0; i <= n; i++)
+        arena_fini(&f->box[i].arena);
+    memmove(f->box, &f->box[n + 1], (f->n_box - n - 1) * sizeof f->box[0]);
+    f->n_box -= n + 1;
+}
+
+static struct fixture *ready_cluster(void)
+{
+    struct fixture *f = fixture_new(2);
+    form_pair(f);
+    say_gateway_hello(f, 3, 9);
+    box_clear(f);
+    return f;
+}
+
+static void both_ranks_get_the_same_plan(void **state)
+{
+    struct fixture *f = ready_cluster();
+    struct msg m = submit_of(1, 1, 3);
+    say(f, 3, &m);
+    const struct msg *a = box_find(f, 1, MSG_PLAN), *b = box_find(f, 2, MSG_PLAN);
+    assert_non_null(a);
+    assert_non_null(b);
+    assert_int_equal(a->plan.step, 1);
+    assert_int_equal(b->plan.step, 1);
+    assert_int_equal(a->plan.admits[0].ids.n, 3);
+    answer_plan(f, 1000);
+    const struct tokens_item *t = only_item(f, 3);
+    assert_int_equal(t->start, 0);
+    assert_int_equal(t->ids.ptr[0], 1000);
+    fixture_free(f);
+}
+
+static void tokens_survive_the_end_of_an_epoch(void **state)
+{
+    struct fixture *f = ready_cluster();
+    struct msg m = submit_of(1, 1, 3), gap = {.type = MSG_GAP};
+    say(f, 3, &m);
+    answer_plan(f, 1000);
+    uint64_t epoch = f->core->cluster.groups[0]->epoch;
+    gap.gap.term_epoch = epoch;
+    say(f, 2, &gap);
+    assert_int_equal(f->core->n_held, 1);
+    box_clear(f);
+    for (uint8_t i = 1; i <= 2; i++) {
+        struct msg aborted = {.type = MSG_ABORTED, .aborted = {.term_epoch = epoch}};
+        say(f, i, &aborted);
+    }
+    for (int i = 0; i < 6; i++)
+        wait_ms(f, 50, 0xE);
+    uint64_t next = f->core->cluster.groups[0]->epoch;
+    assert_true(next > epoch);
+    struct msg id = {.type = MSG_COMM_ID,
+                     .comm_id = {.term_epoch = next, .id = {(const uint8_t *)"id", 2}}};
+    say(f, 1, &id);
+    for (uint8_t i = 1; i <= 2; i++) {
+        struct msg formed = {.type = MSG_FORMED, .formed = {.term_epoch = next}};
+        say(f, i, &formed);
+    }
+    const struct msg *p = box_find(f, 1, MSG_PLAN);
+    assert_non_null(p);
+    assert_int_equal(p->plan.admits[0].ids.n, 4); /* prompt and the token made before */
+    assert_int_equal(p->plan.admits[0].n_prompt, 3);
+    box_clear(f);
+    fixture_free(f);
+}
+
+static void a_newer_attempt_goes_on_where_it_is(void **state)
+{
+    struct fixture *f = ready_cluster();
+    struct msg m = submit_of(1, 1, 3);
+    say(f, 3, &m);
+    answer_plan(f, 1000);
+    answer_plan(f, 1001);
+    uint64_t steps = f->core->lanes[0].last_step;
+    say_gateway_hello(f, 4, 9); /* a new session: two tokens may be lost */
+    box_clear(f);
+    struct msg again = submit_of(1, 2, 4); /* it has the first */
+    say(f, 4, &again);
+    const struct tokens_item *t = only_item(f, 4);
+    assert_int_equal(t->attempt, 2);
+    assert_int_equal(t->start, 1);
+    assert_int_equal(t->ids.n, 1);
+    assert_int_equal(t->ids.ptr[0], 1001);
+    assert_int_equal(f->core->lanes[0].last_step, steps);
+    box_clear(f);
+    struct msg old = submit_of(1, 1, 3); /* an older one changes nothing */
+    say(f, 4, &old);
+    assert_null(box_find(f, 4, MSG_TOKENS));
+    fixture_free(f);
+}
+
+static void other_tokens_than_ours_start_it_over(void **state)
+{
+    struct fixture *f = ready_cluster();
+    struct msg m = submit_of(1, 1, 3);
+    say(f, 3, &m);
+    answer_plan(f, 77);
+    struct msg again = submit_of(1, 2, 4); /* has 1000 where we made 77 */
+    say(f, 3, &again);
+    struct request *r = request_table_find(f->core->requests, (struct request_id){1, 1}, 0);
+    assert_non_null(r);
+    assert_int_equal(r->ids[3], 1000);
+    assert_true(r->resubmitted);
+    fixture_free(f);
+}
+
+static void a_full_queue_refuses_new_requests_only(void **state)
+{
+    struct fixture *f = fixture_new(2); /* no workers: everything waits */
+    say_gateway_hello(f, 3, 9);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct msg m = submit_of(i, 1, 3);
+        say(f, 3, &m);
+    }
+    box_clear(f);
+    struct msg m = submit_of(10, 1, 3);
+    say(f, 3, &m);
+    const struct tokens_item *t = only_item(f, 3);
+    assert_int_equal(t->finish, FINISH_ERROR);
+    assert_int_equal(t->status, STATUS_LIMIT);
+    assert_true(t->retry_after_s > 0);
+    box_clear(f);
+    struct msg again = submit_of(11, 2, 3), replayed = submit_of(12, 1, 4);
+    say(f, 3, &again);
+    say(f, 3, &replayed);
+    assert_null(box_find(f, 3, MSG_TOKENS));
+    assert_int_equal(f->core->n_held, 6);
+    fixture_free(f);
+}
+
+static void what_cannot_be_is_answered_as_invalid(void **state)
+{
+    struct fixture *f = ready_cluster();
+    struct msg m = submit_of(1, 1, 3);
+    m.submit.sampling.max_tokens = 0;
+    say(f, 3, &m);
+    assert_int_equal(only_item(f, 3)->status, STATUS_INVALID);
+    assert_int_equal(request_table_count(f->core->requests), 0);
+    fixture_free(f);
+}
+
+static void cancel_and_finish_take_the_request_out(void **state)
+{
+    struct fixture *f = ready_cluster();
+    struct msg a = submit_of(1, 2, 3), b = submit_of(2, 1, 3);
+    say(f, 3, &a);
+    say(f, 3, &b);
+    struct msg old = {.type = MSG_CANCEL, .cancel = {.id = {1, 1}, .attempt = 1}};
+    say(f, 3, &old);
+    assert_int_equal(request_table_count(f->core->requests), 2);
+    struct msg cancel = {.type = MSG_CANCEL, .cancel = {.id = {1, 1}, .attempt = 2}};
+    struct msg finish = {.type = MSG_FINISH, .finish = {.id = {1, 2}, .attempt = 1}};
+    say(f, 3, &cancel);
+    say(f, 3, &finish);
+    assert_int_equal(request_table_count(f->core->requests), 0);
+    assert_int_equal(f->core->n_cancelled, 1);
+    assert_int_equal(f->core->n_finished, 1);
+    fixture_free(f);
+}
+
+static void a_lost_gateway_has_five_seconds(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    say_gateway_hello(f, 3, 9);
+    struct msg m = submit_of(1, 1, 3);
+    say(f, 3, &m);
+    wait_ms(f, 1500 + 4900, 0);
+    assert_int_equal(request_table_count(f->core->requests), 1);
+    wait_ms(f, 200, 0);
+    assert_int_equal(request_table_count(f->core->requests), 0);
+    assert_int_equal(f->core->n_gateways, 0);
+    fixture_free(f);
+}
+
+static void what_is_not_submitted_again_is_cancelled(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    say_gateway_hello(f, 3, 9);
+    struct msg a = submit_of(1, 1, 3), b = submit_of(2, 1, 3), again = submit_of(2, 2, 3);
+    say(f, 3, &a);
+    say(f, 3, &b);
+    say_gateway_hello(f, 3, 9);
+    say(f, 3, &again);
+    box_clear(f);
+    for (int i = 0; i < 6; i++) {
+        wait_ms(f, 1000, 1u << 3);
+        box_clear(f);
+    }
+    assert_int_equal(request_table_count(f->core->requests), 1);
+    assert_non_null(request_table_find(f->core->requests, (struct request_id){1, 2}, 0));
+    fixture_free(f);
+}
+
+static void a_deadline_ends_a_waiting_request(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    say_gateway_hello(f, 3, 9);
+    struct msg m = submit_of(1, 1, 3);
+    m.submit.deadline_ms = 500;
+    say(f, 3, &m);
+    box_clear(f);
+    wait_ms(f, 550, 1u << 3);
+    assert_int_equal(only_item(f, 3)->finish, FINISH_TIMEOUT);
+    assert_int_equal(request_table_count(f->core->requests), 0);
+    fixture_free(f);
+}
+
+static void without_credit_tokens_wait_and_come_together(void **state)
+{
+    struct fixture *f = ready_cluster();
+    struct peer *gateway = f->core->gateways[0]->peer;
+    struct msg m = submit_of(1, 1, 3);
+    say(f, 3, &m);
+    gateway->blocked = true;
+    answer_plan(f, 1000);
+    answer_plan(f, 1001);
+    assert_null(box_find(f, 3, MSG_TOKENS));
+    struct msg credit = {.type = MSG_CREDIT, .credit = {.bytes = 1}};
+    say(f, 3, &credit);
+    assert_int_equal(only_item(f, 3)->ids.n, 2);
+    fixture_free(f);
+}
+
+static void a_rank_without_credit_holds_the_group_back(void **state)
+{
+    struct fixture *f = ready_cluster();
+    f->core->cluster.groups[0]->members[1]->peer->blocked = true;
+    struct msg m = submit_of(1, 1, 3);
+    say(f, 3, &m);
+    assert_non_null(box_find(f, 1, MSG_PLAN));
+    assert_null(box_find(f, 2, MSG_PLAN));
+    assert_int_equal(f->core->lanes[0].last_step, 1); /* no second plan before it has the first */
+    struct msg credit = {.type = MSG_CREDIT, .credit = {.bytes = 1}};
+    say(f, 2, &credit);
+    assert_non_null(box_find(f, 2, MSG_PLAN));
+    assert_int_equal(f->core->lanes[0].last_step, 2);
+    fixture_free(f);
+}
+
+static void a_draining_cluster_takes_nothing_new(void **state)
+{
+    struct fixture *f = ready_cluster();
+    head_core_drain_all(f->core, true, f->now);
+    head_core_turn(f->core, f->now);
+    assert_true(box_find(f, 3, MSG_CLUSTER)->cluster.draining);
+    struct msg m = submit_of(1, 1, 3), again = submit_of(2, 2, 3);
+    say(f, 3, &m);
+    assert_int_equal(only_item(f, 3)->status, STATUS_LIMIT);
+    say(f, 3, &again);
+    assert_int_equal(request_table_count(f->core->requests), 1);
+    fixture_free(f);
+}
+
+int main(void)
+{
+    log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_ranks_get_the_same_plan),
+        cmocka_unit_test(tokens_survive_the_end_of_an_epoch),
+        cmocka_unit_test(a_newer_attempt_goes_on_where_it_is),
+        cmocka_unit_test(other_tokens_than_ours_start_it_over),
+        cmocka_unit_test(a_full_queue_refuses_new_requests_only),
+        cmocka_unit_test(what_cannot_be_is_answered_as_invalid),
+        cmocka_unit_test(cancel_and_finish_take_the_request_out),
+        cmocka_unit_test(a_lost_gateway_has_five_seconds),
+        cmocka_unit_test(what_is_not_submitted_again_is_cancelled),
+        cmocka_unit_test(a_deadline_ends_a_waiting_request),
+        cmocka_unit_test(without_credit_tokens_wait_and_come_together),
+        cmocka_unit_test(a_rank_without_credit_holds_the_group_back),
+        cmocka_unit_test(a_draining_cluster_takes_nothing_new),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,182 @@
+/* Sessions as peers see them: who is admitted, what breaks a session, who is lost when. */
+#include "tests/unit/head/core_fixture.h"
+
+static void hello_is_welcomed_and_numbered(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    say_gateway_hello(f, 3, 9);
+    assert_int_equal(f->box[0].m.type, MSG_WELCOME);
+    assert_int_equal(f->box[0].h.seq, 1);
+    assert_true(f->box[0].h.session != 0);
+    assert_int_equal(f->box[1].m.type, MSG_CLUSTER);
+    assert_int_equal(f->box[1].h.seq, 2);
+    fixture_free(f);
+}
+
+static void another_major_version_is_refused_by_name(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    char frame[FRAME_HEADER_BYTES] = {'C', 'X', 9, 0, MSG_HELLO};
+    frame[16] = 1;
+    head_core_on_frame(f->core, addr_of(3), ROLE_NONE, "", (struct str){frame, sizeof frame},
+                       f->now);
+    const struct msg *m = box_find(f, 3, MSG_REFUSED);
+    assert_non_null(m);
+    assert_int_equal(m->refused.status, STATUS_VERSION);
+    fixture_free(f);
+}
+
+/* {authenticated role, role in the Hello, insecure, admitted} */
+static void the_role_must_be_the_keys(void **state)
+{
+    static const struct {
+        enum peer_role key, said;
+        bool insecure, ok;
+    } cases[] = {
+        {ROLE_GATEWAY, ROLE_GATEWAY, false, true},   {ROLE_WORKER, ROLE_GATEWAY, false, false},
+        {ROLE_OPERATOR, ROLE_GATEWAY, false, false}, {ROLE_NONE, ROLE_GATEWAY, false, false},
+        {ROLE_NONE, ROLE_GATEWAY, true, true},       {ROLE_WORKER, ROLE_GATEWAY, true, false},
+        {ROLE_NONE, ROLE_HEAD, true, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fixture *f = fixture_new(2);
+        f->core->peers.config.insecure = cases[i].insecure;
+        struct msg m = {.type = MSG_HELLO,
+                        .hello = {.instance = 5, .role = cases[i].said, .credit_bytes = 1 << 20}};
+        struct strbuf b;
+        struct arena scratch;
+        strbuf_init(&b, 0);
+        arena_init(&scratch, 0);
+        if (codec_encode(&m, 0, 1, &scratch, &b) == STATUS_OK)
+            head_core_on_frame(f->core, addr_of(3), cases[i].key, "", strbuf_str(&b), f->now);
+        if (cases[i].ok != (box_find(f, 3, MSG_WELCOME) != NULL))
+            fail_msg("case %zu", i);
+        strbuf_fini(&b);
+        arena_fini(&scratch);
+        fixture_free(f);
+    }
+}
+
+static void frames_of_an_unknown_session_are_dropped(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    say_gateway_hello(f, 3, 9);
+    struct msg m = {.type = MSG_HEARTBEAT};
+    frame_raw(f, 3, &m, f->links[3].session + 1, 2);
+    frame_raw(f, 4, &m, f->links[3].session, 2); /* the right session from another connection */
+    assert_int_equal(f->core->peers.n_unknown_session, 2);
+    beat(f, 3);
+    assert_int_equal(f->core->peers.n_broken, 0);
+    fixture_free(f);
+}
+
+static void a_wrong_sequence_number_closes_the_session(void **state)
+{
+    for (int skip = 0; skip < 2; skip++) {
+        struct fixture *f = fixture_new(2);
+        say_gateway_hello(f, 3, 9);
+        struct msg m = {.type = MSG_HEARTBEAT};
+        frame_raw(f, 3, &m, f->links[3].session, skip ? 3 : 1);
+        assert_int_equal(f->core->peers.n_broken, 1);
+        assert_non_null(box_find(f, 3, MSG_GOODBYE));
+        frame_raw(f, 3, &m, f->links[3].session, 2);
+        assert_int_equal(f->core->peers.n_unknown_session, 1);
+        fixture_free(f);
+    }
+}
+
+static void a_message_of_another_role_closes_the_session(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    say_gateway_hello(f, 3, 9);
+    struct msg m = {.type = MSG_ABORTED, .aborted = {.term_epoch = 1}};
+    say(f, 3, &m);
+    assert_int_equal(f->core->peers.n_broken, 1);
+    fixture_free(f);
+}
+
+static void an_instance_keeps_its_identity_and_its_key(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    say_gateway_hello(f, 3, 9);
+    say_gateway_hello(f, 4, 9);
+    assert_int_equal(f->core->n_gateways, 1);
+    assert_int_equal(f->core->peers.n, 1);
+    snprintf(f->core->peers.all[0]->key, 41, "somebody");
+    say_gateway_hello(f, 5, 9);
+    assert_non_null(box_find(f, 5, MSG_REFUSED));
+    fixture_free(f);
+}
+
+static void the_table_is_bounded(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    for (uint8_t i = 0; i < 9; i++)
+        say_gateway_hello(f, i, 50 + i);
+    assert_non_null(box_find(f, 7, MSG_WELCOME));
+    const struct msg *m = box_find(f, 8, MSG_REFUSED);
+    assert_non_null(m);
+    assert_int_equal(m->refused.status, STATUS_LIMIT);
+    fixture_free(f);
+}
+
+static void silence_makes_suspect_then_lost(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    struct msg hello = worker_hello(101, 0);
+    say(f, 1, &hello);
+    wait_ms(f, 950, 0);
+    assert_false(f->core->peers.all[0]->suspect);
+    wait_ms(f, 50, 0);
+    assert_true(f->core->peers.all[0]->suspect);
+    wait_ms(f, 500, 0);
+    assert_int_equal(f->core->cluster.n_workers, 0);
+    assert_int_equal(f->core->peers.n, 0);
+    fixture_free(f);
+}
+
+static void nobody_is_blamed_while_the_head_stood_still(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    struct msg hello = worker_hello(101, 0);
+    say(f, 1, &hello);
+    wait_ms(f, 100, 0);
+    f->now += 30 * NS_PER_S;
+    head_core_tick(f->core, f->now);
+    assert_int_equal(f->core->cluster.n_workers, 1);
+    wait_ms(f, 1500, 0);
+    assert_int_equal(f->core->cluster.n_workers, 0);
+    fixture_free(f);
+}
+
+static void heartbeats_go_out_four_times_a_second(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    say_gateway_hello(f, 3, 9);
+    box_clear(f);
+    wait_ms(f, 1000, 1u << 3);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < f->n_box; i++)
+        n += f->box[i].m.type == MSG_HEARTBEAT;
+    assert_int_equal(n, 4);
+    fixture_free(f);
+}
+
+int main(void)
+{
+    log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hello_is_welcomed_and_numbered),
+        cmocka_unit_test(another_major_version_is_refused_by_name),
+        cmocka_unit_test(the_role_must_be_the_keys),
+        cmocka_unit_test(frames_of_an_unknown_session_are_dropped),
+        cmocka_unit_test(a_wrong_sequence_number_closes_the_session),
+        cmocka_unit_test(a_message_of_another_role_closes_the_session),
+        cmocka_unit_test(an_instance_keeps_its_identity_and_its_key),
+        cmocka_unit_test(the_table_is_bounded),
+        cmocka_unit_test(silence_makes_suspect_then_lost),
+        cmocka_unit_test(nobody_is_blamed_while_the_head_stood_still),
+        cmocka_unit_test(heartbeats_go_out_four_times_a_second),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
