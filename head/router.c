@@ -121,6 +121,15 @@ static bool fit_to_model(struct head_core *h, struct request *r, const struct gr
         router_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
         return false;
     }
+    /* A rank refuses the whole plan for such an id: here it costs one request, there the group. */
+    for (uint32_t i = 0; i < r->n_ids; i++) {
+        if (r->ids[i] < g->vocab_size)
+            continue;
+        snprintf(text, sizeof text, "Token id %u is out of vocabulary (0 to %u).", r->ids[i],
+                 g->vocab_size - 1);
+        router_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
+        return false;
+    }
     if (r->ids_cap > g->max_model_len) {
         r->ids_cap = g->max_model_len;
         r->sampling.max_tokens = r->ids_cap - r->n_prompt;

@@ -184,6 +184,21 @@ static void what_cannot_be_is_answered_as_invalid(void **state)
     fixture_free(f);
 }
 
+static void an_id_out_of_vocabulary_costs_one_request(void **state)
+{
+    struct fixture *f = ready_cluster();
+    const uint32_t foreign[3] = {5, 1u << 30, 7};
+    struct msg m = submit_of(1, 1, 3);
+    m.submit.ids.ptr = foreign;
+    say(f, 3, &m);
+    assert_null(box_find(f, 1, MSG_PLAN));
+    const struct tokens_item *x = only_item(f, 3);
+    assert_int_equal(x->finish, FINISH_ERROR);
+    assert_int_equal(x->status, STATUS_INVALID);
+    assert_true(head_core_is_ready(f->core));
+    fixture_free(f);
+}
+
 static void cancel_and_finish_take_the_request_out(void **state)
 {
     struct fixture *f = ready_cluster();
@@ -306,6 +321,7 @@ int main(void)
         cmocka_unit_test(other_tokens_than_ours_start_it_over),
         cmocka_unit_test(a_full_queue_refuses_new_requests_only),
         cmocka_unit_test(what_cannot_be_is_answered_as_invalid),
+        cmocka_unit_test(an_id_out_of_vocabulary_costs_one_request),
         cmocka_unit_test(cancel_and_finish_take_the_request_out),
         cmocka_unit_test(a_lost_gateway_has_five_seconds),
         cmocka_unit_test(what_is_not_submitted_again_is_cancelled),
