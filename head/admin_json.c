@@ -188,12 +188,11 @@ static json_t *gateways(const struct head_core *h)
 
 static json_t *model(const struct head_core *h)
 {
-    const struct worker *first = h->cluster.workers;
-    const char *name = h->config.model ? h->config.model : first ? first->desc.model : "";
+    struct served_model m = router_model(h);
     json_t *o = json_object();
-    json_object_set_new(o, "name", text(name));
-    json_object_set_new(o, "max_model_len", json_integer(first ? router_max_model_len(h) : 0));
-    json_object_set_new(o, "vocab_size", json_integer(first ? first->desc.vocab_size : 0));
+    json_object_set_new(o, "name", text(m.name));
+    json_object_set_new(o, "max_model_len", json_integer(m.max_model_len));
+    json_object_set_new(o, "vocab_size", json_integer(m.vocab_size));
     return o;
 }
 

@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "head/scheduler.h"
 
 void cluster_init(struct cluster *c, const struct cluster_config *config,
                   const struct cluster_fns *fns, struct peers *peers, struct events *events)
@@ -88,24 +89,33 @@ static void copy_str(char *out, size_t size, struct str s)
     out[n] = '\0';
 }
 
-enum status cluster_check_hello(const struct msg_hello *h, struct error *err)
+enum status cluster_check_hello(const struct cluster *c, const struct msg_hello *h,
+                                struct error *err)
 {
     const struct worker_info *i = &h->worker;
+    /* the head's next term must still fit in the upper half of an epoch */
+    if (h->term_seen >= UINT32_MAX)
+        return error_set(err, STATUS_INVALID, "term %llu: no term is left above it",
+                         (unsigned long long)h->term_seen);
+    if (h->role != ROLE_WORKER)
+        return STATUS_OK;
     if (!h->has_worker)
         return error_set(err, STATUS_PROTOCOL, "a worker's Hello without worker fields");
+    if (i->tp != c->config.tp || i->pp != c->config.pp)
+        return error_set(err, STATUS_INVALID,
+                         "this worker was started with --tp %u --pp %u, the head forms groups of "
+                         "--tp %u --pp %u",
+                         i->tp, i->pp, c->config.tp, c->config.pp);
     if (i->n_kv_groups == 0 || i->n_kv_groups > CLUSTER_MAX_KV_GROUPS)
         return error_set(err, STATUS_INVALID, "%u KV groups; 1 to %u are possible", i->n_kv_groups,
                          CLUSTER_MAX_KV_GROUPS);
-    for (uint32_t k = 0; k < i->n_kv_groups; k++) {
-        const struct kv_group *g = &i->kv_groups[k];
-        if (g->block_tokens == 0 || g->block_tokens % 16 != 0 || g->n_blocks == 0)
-            return error_set(err, STATUS_INVALID,
-                             "KV group %u: %u blocks of %u tokens; blocks are of a multiple of 16 "
-                             "tokens and there is at least one",
-                             k, g->n_blocks, g->block_tokens);
-    }
-    if (i->max_model_len == 0)
-        return error_set(err, STATUS_INVALID, "max_model_len 0");
+    for (uint32_t k = 0; k < i->n_kv_groups; k++)
+        TRY(scheduler_check_kv_group(&i->kv_groups[k], k, err));
+    if (i->max_model_len < SCHEDULER_MIN_MODEL_LEN || i->max_model_len > SCHEDULER_MAX_MODEL_LEN)
+        return error_set(err, STATUS_INVALID, "max_model_len is %u, want %u .. %u",
+                         i->max_model_len, SCHEDULER_MIN_MODEL_LEN, SCHEDULER_MAX_MODEL_LEN);
+    if (i->vocab_size == 0)
+        return error_set(err, STATUS_INVALID, "vocab_size is 0");
     if (i->term_epoch != 0 && (i->rank >= CLUSTER_MAX_WORLD || i->stage >= CLUSTER_MAX_WORLD))
         return error_set(err, STATUS_INVALID, "rank %u of stage %u", i->rank, i->stage);
     return STATUS_OK;
@@ -179,9 +189,8 @@ static void take_reported_epoch(struct cluster *c, struct worker *w, const struc
     }
     uint32_t position = i->stage * c->config.tp + i->rank;
     struct group *g = group_find(c, i->group_id);
-    bool fits = i->rank < c->config.tp && i->stage < c->config.pp && i->tp == c->config.tp &&
-                i->pp == c->config.pp && (!g || g->state == GROUP_WAITING) &&
-                !cluster_owns_term(c, i->term_epoch);
+    bool fits = i->rank < c->config.tp && i->stage < c->config.pp &&
+                (!g || g->state == GROUP_WAITING) && !cluster_owns_term(c, i->term_epoch);
     if (!fits) {
         worker_abort_alone(c, w, i->term_epoch, "its epoch is over");
         return;

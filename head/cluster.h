@@ -128,8 +128,9 @@ void cluster_see_term(struct cluster *c, uint64_t term_seen, uint64_t told_term)
 /* The head's term, taken now if it has none yet. */
 uint64_t cluster_need_term(struct cluster *c);
 
-/* Checks a worker's Hello before its session is opened. */
-MUST_USE enum status cluster_check_hello(const struct msg_hello *h, struct error *err);
+/* Checks any role's Hello before its session is opened. */
+MUST_USE enum status cluster_check_hello(const struct cluster *c, const struct msg_hello *h,
+                                         struct error *err);
 void cluster_on_hello(struct cluster *c, struct peer *peer, const struct msg_hello *h);
 void cluster_on_msg(struct cluster *c, struct worker *w, const struct msg *m);
 /* The worker is gone (heartbeats, Goodbye, stuck): it and its peer are forgotten. */

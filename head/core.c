@@ -90,12 +90,10 @@ static void set_now(struct head_core *h, uint64_t now_ns)
 static void on_hello(struct head_core *h, const struct peers_input *in, const struct msg_hello *m)
 {
     struct error err = {0};
-    if (m->role == ROLE_WORKER) {
-        enum status s = cluster_check_hello(m, &err);
-        if (s != STATUS_OK) {
-            peers_refuse(&h->peers, in->from, s, err.text, h->now_ns);
-            return;
-        }
+    enum status s = cluster_check_hello(&h->cluster, m, &err);
+    if (s != STATUS_OK) {
+        peers_refuse(&h->peers, in->from, s, err.text, h->now_ns);
+        return;
     }
     struct peer *known_peer = peers_find_instance(&h->peers, m->role, m->instance);
     cluster_see_term(&h->cluster, m->term_seen, known_peer ? known_peer->told_term : 0);

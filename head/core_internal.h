@@ -46,6 +46,12 @@ struct lane {
     uint64_t activity_ns;
 };
 
+/* What the groups that serve have in common: the shortest limit. */
+struct served_model {
+    char name[129];
+    uint32_t max_model_len, vocab_size;
+};
+
 struct throughput_sample {
     uint64_t at_ns, prompt, generated;
 };
@@ -68,6 +74,7 @@ struct head_core {
     struct lane *lanes;             /* [max_groups] */
     struct scheduler_stats retired; /* sums over schedulers that are gone */
     uint64_t n_finished, n_failed, n_cancelled;
+    struct served_model served; /* as it was when a group last became ready */
     struct throughput_sample samples[THROUGHPUT_SAMPLES]; /* ring */
     uint64_t n_samples;
     struct tokens_item items[TOKENS_ITEMS_MAX];
@@ -92,7 +99,9 @@ void router_drop(struct head_core *h, struct request *r);
 void router_end(struct head_core *h, struct request *r, enum finish_reason why, enum status status,
                 const char *text);
 void router_tick(struct head_core *h);
-uint32_t router_max_model_len(const struct head_core *h);
+/* All zeros and "" before any worker has said what its model can do. Every group that has a
+ * scheduler is whole. */
+struct served_model router_model(const struct head_core *h);
 
 /* dispatch.c: plans out, results in */
 void dispatch_on_ready(void *core, struct group *g);

@@ -73,6 +73,7 @@ void dispatch_on_ready(void *core, struct group *g)
     }
     scheduler_reset(l->scheduler, g->epoch, ignore_request, NULL);
     l->group = g;
+    h->served = router_model(h);
     l->plan_pending = false;
     l->last_step = l->last_result = 0;
     l->activity_ns = h->now_ns;
@@ -194,6 +195,19 @@ void dispatch_turn(struct head_core *h)
 /* ---- results
  * -------------------------------------------------------------------------------------- */
 
+/* No rank draws a token that its model does not have. */
+static bool tokens_exist(const struct msg_result *m, uint32_t vocab_size)
+{
+    for (uint32_t i = 0; i < m->n_items; i++) {
+        const struct u32_span *ids = &m->items[i].ids;
+        for (uint32_t k = 0; k < ids->n; k++) {
+            if (ids->ptr[k] >= vocab_size)
+                return false;
+        }
+    }
+    return true;
+}
+
 void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_result *m)
 {
     struct group *g = w->group;
@@ -204,7 +218,12 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
     const struct scheduler_event *events = NULL;
     uint32_t n_events = 0;
     struct error err = {0};
-    if (scheduler_on_result(l->scheduler, m, h->now_ns, &events, &n_events, &err) != STATUS_OK) {
+    enum status s =
+        tokens_exist(m, g->vocab_size)
+            ? scheduler_on_result(l->scheduler, m, h->now_ns, &events, &n_events, &err)
+            : error_set(&err, STATUS_PROTOCOL, "result of step %llu: a token of %u or above",
+                        (unsigned long long)m->step, g->vocab_size);
+    if (s != STATUS_OK) {
         cluster_add_failure(&h->cluster, w->peer->node, "bad_result", err.text);
         cluster_dissolve(&h->cluster, g, err.text, true);
         return;

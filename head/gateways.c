@@ -9,6 +9,9 @@
 #include "common/base/mem.h"
 #include "head/core_internal.h"
 
+/* Before any worker has said what its model can do. */
+#define UNKNOWN_MODEL_LEN (1u << 20)
+
 static struct gateway *find_instance(const struct head_core *h, uint64_t instance)
 {
     for (uint32_t i = 0; i < GATEWAYS_MAX; i++) {
@@ -176,7 +179,9 @@ static void on_submit(struct head_core *h, struct gateway *g, const struct msg_s
         return;
     struct request *r = NULL;
     struct error err = {0};
-    enum status s = request_new(m, router_max_model_len(h), h->now_ns, &r, &err);
+    uint32_t max_model_len = router_model(h).max_model_len;
+    enum status s =
+        request_new(m, max_model_len ? max_model_len : UNKNOWN_MODEL_LEN, h->now_ns, &r, &err);
     if (s != STATUS_OK) {
         refuse(h, g, m, s, err.text);
         return;
@@ -260,15 +265,38 @@ static void outbox_pop(struct gateway *g)
     r->outbox_next = r->outbox_prev = NULL;
 }
 
-static void fill_item(struct tokens_item *x, const struct request *r)
+/* What one message may weigh on the wire, roughly: a gateway that was away gets much at once, and a
+ * frame has a size that it must not pass. */
+#define TOKENS_BYTES (1u << 20)
+#define ITEM_BYTES   256u /* all of an item but ids and rows */
+#define ID_BYTES     5u
+#define ROW_BYTES    16u /* of a row of log-probabilities, and 9 for each of its entries */
+
+/* How many of the tokens that r's gateway does not have fit in the budget, which shrinks; 0: none
+ * but there are some. */
+static uint32_t tokens_that_fit(const struct request *r, uint64_t *budget)
 {
-    uint32_t n = request_n_generated(r) - r->n_delivered;
+    uint32_t n = 0, n_new = request_n_generated(r) - r->n_delivered;
+    for (; n < n_new; n++) {
+        uint64_t bytes = ID_BYTES;
+        if (r->logprobs)
+            bytes += ROW_BYTES + (ID_BYTES + 4u) * r->logprobs[r->n_delivered + n].ids.n;
+        if (bytes > *budget)
+            break;
+        *budget -= bytes;
+    }
+    return n;
+}
+
+static void fill_item(struct tokens_item *x, const struct request *r, uint32_t n)
+{
+    bool all = n == request_n_generated(r) - r->n_delivered;
     *x = (struct tokens_item){.id = r->id,
                               .i_choice = r->i_choice,
                               .attempt = r->attempt,
                               .start = r->n_delivered,
                               .ids = {r->ids + r->n_prompt + r->n_delivered, n},
-                              .finish = r->finish,
+                              .finish = all ? r->finish : FINISH_NONE,
                               .stop_id = r->stop_id,
                               .n_cached = r->n_cached,
                               .status = r->status,
@@ -308,10 +336,12 @@ static enum status send_items(struct head_core *h, struct gateway *g, uint32_t n
 static bool flush_tokens(struct head_core *h, struct gateway *g)
 {
     uint32_t n = 0;
+    uint64_t budget = TOKENS_BYTES;
     struct request *r = g->outbox_first;
-    for (; r && n < TOKENS_ITEMS_MAX; r = r->outbox_next) {
+    for (; r && n < TOKENS_ITEMS_MAX && budget >= ITEM_BYTES; r = r->outbox_next) {
+        budget -= ITEM_BYTES;
         h->item_requests[n] = r;
-        fill_item(&h->items[n++], r);
+        fill_item(&h->items[n++], r, tokens_that_fit(r, &budget));
     }
     if (n == 0)
         return false;
@@ -319,9 +349,11 @@ static bool flush_tokens(struct head_core *h, struct gateway *g)
         return false;
     for (uint32_t i = 0; i < n; i++) {
         r = h->item_requests[i];
-        r->n_delivered = request_n_generated(r);
+        r->n_delivered += h->items[i].ids.n;
         outbox_pop(g);
-        if (r->finish != FINISH_NONE)
+        if (r->n_delivered < request_n_generated(r))
+            outbox_add(h, r); /* the rest goes in a later message */
+        else if (r->finish != FINISH_NONE)
             router_drop(h, r);
     }
     return true;
@@ -371,17 +403,15 @@ void gateways_flush(struct head_core *h)
     if (h->n_gateways == 0)
         return;
     head_core_get_stats(h, &s);
-    const struct worker *first = h->cluster.workers;
+    struct served_model model = router_model(h);
     struct msg_cluster now = {
         .term = s.term,
         .n_groups_ready = s.n_groups_ready,
         .n_groups = s.n_groups,
         .n_workers = s.n_workers,
-        .model = str_from(h->config.model ? h->config.model
-                          : first         ? first->desc.model
-                                          : ""),
-        .max_model_len = first ? router_max_model_len(h) : 0,
-        .vocab_size = first ? first->desc.vocab_size : 0,
+        .model = str_from(model.name),
+        .max_model_len = model.max_model_len,
+        .vocab_size = model.vocab_size,
         .running = s.running,
         .waiting = s.waiting,
         .draining = h->draining,

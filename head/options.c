@@ -70,6 +70,12 @@ enum status head_options_check(const struct head_options *o, struct error *err)
         return error_set(err, STATUS_INVALID,
                          "--admin-host %s can be reached by others: give --admin-key-file",
                          o->admin_host);
+    if (o->max_num_batched_tokens < o->max_num_seqs)
+        return error_set(
+            err, STATUS_INVALID,
+            "--max-num-batched-tokens %lld is less than --max-num-seqs %lld: a step has "
+            "at least one token of every sequence",
+            (long long)o->max_num_batched_tokens, (long long)o->max_num_seqs);
     if (o->tp * o->pp > 1024)
         return error_set(err, STATUS_INVALID, "--tp %lld x --pp %lld: at most 1024 ranks a group",
                          (long long)o->tp, (long long)o->pp);

@@ -10,6 +10,7 @@
 #include "common/base/mem.h"
 
 #define DECODE_LIMIT_BYTES (256u << 20)
+#define SCRATCH_KEEP_BYTES (1u << 20)
 
 static uint32_t bucket_of(const struct peers *p, struct bus_peer a)
 {
@@ -231,13 +232,14 @@ enum peers_event peers_receive(struct peers *p, const struct peers_input *in, ui
         peers_refuse(p, in->from, STATUS_VERSION, text, now_ns);
         return PEERS_NOTHING;
     }
+    struct peer *x = find_addr(p, in->from);
     if (s != STATUS_OK) {
         p->n_malformed++;
-        return PEERS_NOTHING;
+        *peer = x;
+        return x && x->open ? broken(p, x, err.text, now_ns) : PEERS_NOTHING;
     }
     if (h.type == MSG_HELLO)
         return receive_hello(p, in, &h, now_ns, msg);
-    struct peer *x = find_addr(p, in->from);
     if (!x || !x->open || h.session != x->link.session) {
         p->n_unknown_session++;
         return PEERS_NOTHING;
@@ -245,8 +247,12 @@ enum peers_event peers_receive(struct peers *p, const struct peers_input *in, ui
     *peer = x;
     if (link_received(&x->link, &h, &err) != STATUS_OK)
         return broken(p, x, err.text, now_ns);
-    if (!msg_allowed_from(h.type, x->role))
-        return broken(p, x, msg_type_name(h.type), now_ns);
+    if (!msg_allowed_from(h.type, x->role)) {
+        char text[64];
+        snprintf(text, sizeof text, "a %s may not send %s", peer_role_name(x->role),
+                 msg_type_name(h.type));
+        return broken(p, x, text, now_ns);
+    }
     if (codec_decode(in->frame, &h, &p->decode, msg, &err) != STATUS_OK) {
         p->n_malformed++;
         return broken(p, x, err.text, now_ns);
@@ -346,6 +352,10 @@ static uint64_t silence(const struct peer *x, uint64_t now_ns)
 
 void peers_tick(struct peers *p, uint64_t now_ns, const struct peers_tick_fns *fns)
 {
+    /* what one large message took is not kept for the process's life */
+    arena_trim(&p->decode, SCRATCH_KEEP_BYTES);
+    arena_trim(&p->encode, SCRATCH_KEEP_BYTES);
+    strbuf_trim(&p->frame, SCRATCH_KEEP_BYTES);
     /* from the end: a removal moves the last one into the hole */
     for (uint32_t i = p->n; i-- > 0;) {
         struct peer *x = p->all[i];

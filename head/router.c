@@ -7,17 +7,31 @@
 #include "common/base/clock.h"
 #include "head/core_internal.h"
 
-/* Before any worker has said what its model can do. */
-#define UNKNOWN_MODEL_LEN (1u << 20)
-
-uint32_t router_max_model_len(const struct head_core *h)
+/* What serves decides, and what served last while nothing does: a worker that joins with another
+ * model's limits and finds no group must not change the answers of those that work. */
+struct served_model router_model(const struct head_core *h)
 {
-    uint32_t n = 0;
-    for (const struct worker *w = h->cluster.workers; w; w = w->next) {
-        if (n == 0 || w->desc.max_model_len < n)
-            n = w->desc.max_model_len;
+    struct served_model m = {0};
+    const struct worker_desc *first = NULL;
+    uint32_t len = 0;
+    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+        const struct lane *l = &h->lanes[i];
+        if (!l->scheduler)
+            continue;
+        first = first ? first : &l->group->members[0]->desc;
+        len = len == 0 || l->group->max_model_len < len ? l->group->max_model_len : len;
     }
-    return n ? n : UNKNOWN_MODEL_LEN;
+    bool knows = first || h->served.max_model_len > 0;
+    for (const struct worker *w = h->cluster.workers; w && !knows; w = w->next) {
+        first = first ? first : &w->desc;
+        len = len == 0 || w->desc.max_model_len < len ? w->desc.max_model_len : len;
+    }
+    if (!first)
+        return h->served;
+    m.max_model_len = len;
+    m.vocab_size = first->vocab_size;
+    snprintf(m.name, sizeof m.name, "%s", h->config.model ? h->config.model : first->model);
+    return m;
 }
 
 void router_hold(struct head_core *h, struct request *r)

@@ -7,7 +7,6 @@
 #include "head/scheduler_internal.h"
 
 enum {
-    MAX_MODEL_LEN = 1 << 24,
     MAX_SEQS = 1 << 16,
     MAX_BATCHED_TOKENS = 1 << 24,
 };
@@ -59,7 +58,7 @@ static enum status check_config(const struct scheduler_config *c, struct error *
     } ranges[] = {
         {"max_num_seqs", c->max_num_seqs, 1, MAX_SEQS},
         {"max_num_batched_tokens", c->max_num_batched_tokens, c->max_num_seqs, MAX_BATCHED_TOKENS},
-        {"max_model_len", c->max_model_len, 2, MAX_MODEL_LEN},
+        {"max_model_len", c->max_model_len, SCHEDULER_MIN_MODEL_LEN, SCHEDULER_MAX_MODEL_LEN},
         {"depth", c->depth, 1, SCHEDULER_MAX_DEPTH},
         {"number of KV groups", c->n_kv_groups, 1, SCHEDULER_MAX_KV_GROUPS},
     };

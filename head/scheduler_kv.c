@@ -19,7 +19,7 @@ static uint32_t largest_chunk(const struct scheduler_config *c)
     return n;
 }
 
-static enum status check_group(const struct kv_group *k, uint32_t i, struct error *err)
+enum status scheduler_check_kv_group(const struct kv_group *k, uint32_t i, struct error *err)
 {
     if (k->block_tokens == 0 || k->block_tokens % BLOCK_TOKENS_STEP ||
         k->block_tokens > PREFIX_MAX_BLOCK_TOKENS)
@@ -51,7 +51,7 @@ enum status kv_open(struct scheduler *s, struct error *err)
     for (uint32_t i = 0; i < s->c.n_kv_groups; i++) {
         const struct kv_group *k = &s->c.kv_groups[i];
         struct kv_group_state *g = &s->groups[i];
-        TRY(check_group(k, i, err));
+        TRY(scheduler_check_kv_group(k, i, err));
         g->block_tokens = k->block_tokens;
         g->window = k->kind == KV_WINDOW ? k->window_tokens : 0;
         g->max_held = g->window ? blocks_for(largest_chunk(&s->c), g->block_tokens) +

@@ -386,6 +386,7 @@ static void on_open(void *ctx, const struct msg_welcome *welcome)
 {
     struct worker *w = ctx;
     rank_state_see_term(&w->rank, welcome->term);
+    w->drained_by_head = false; /* a head that wants it so says it in every session */
     metric_set(w->m.reconnects, (double)head_link_reconnects(w->link));
     if (w->draining)
         send_drain_wish(w);

@@ -35,6 +35,17 @@ void arena_reset(struct arena *a)
     a->used_bytes = 0;
 }
 
+void arena_trim(struct arena *a, size_t keep_bytes)
+{
+    size_t held = 0;
+    for (const struct arena_chunk *c = a->first; c; c = c->next)
+        held += c->size;
+    if (held > keep_bytes)
+        arena_fini(a);
+    else
+        arena_reset(a);
+}
+
 static struct arena_chunk *chunk_with_room(struct arena *a, size_t size)
 {
     struct arena_chunk *c = a->current;

@@ -15,6 +15,8 @@ struct arena {
 void arena_init(struct arena *a, size_t limit_bytes);
 void arena_fini(struct arena *a);
 void arena_reset(struct arena *a);
+/* The same, and gives the memory back when it is more than keep_bytes. */
+void arena_trim(struct arena *a, size_t keep_bytes);
 /* 16-byte aligned, not zeroed; NULL at the limit. */
 void *arena_try_alloc(struct arena *a, size_t size);
 /* n * size, zeroed; NULL on overflow or at the limit. */

@@ -137,6 +137,14 @@ void strbuf_reset(struct strbuf *b)
         b->ptr[0] = '\0';
 }
 
+void strbuf_trim(struct strbuf *b, size_t keep_bytes)
+{
+    if (b->cap > keep_bytes)
+        strbuf_fini(b);
+    else
+        strbuf_reset(b);
+}
+
 static bool reserve(struct strbuf *b, size_t more)
 {
     size_t limit = b->limit ? b->limit : (size_t)1 << 30;

@@ -35,7 +35,8 @@ struct strbuf {
 
 void strbuf_init(struct strbuf *b, size_t limit);
 void strbuf_fini(struct strbuf *b);
-void strbuf_reset(struct strbuf *b);                               /* keeps the memory */
+void strbuf_reset(struct strbuf *b);                   /* keeps the memory */
+void strbuf_trim(struct strbuf *b, size_t keep_bytes); /* reset; gives back more than that */
 bool strbuf_append(struct strbuf *b, const void *bytes, size_t n); /* false at the limit */
 bool strbuf_append_str(struct strbuf *b, struct str s);
 bool strbuf_append_c(struct strbuf *b, const char *c_string);

@@ -56,6 +56,20 @@ static void test_reset_keeps_the_memory(void **state)
     arena_fini(&a);
 }
 
+static void test_trim_gives_back_what_is_too_much(void **state)
+{
+    struct arena a;
+    arena_init(&a, 0);
+    assert_non_null(arena_try_alloc(&a, 1000));
+    arena_trim(&a, 1 << 20);
+    assert_non_null(a.first);
+    assert_non_null(arena_try_alloc(&a, 2 << 20));
+    arena_trim(&a, 1 << 20);
+    assert_null(a.first);
+    assert_non_null(arena_try_alloc(&a, 1000));
+    arena_fini(&a);
+}
+
 static void test_limit(void **state)
 {
     struct arena a;
@@ -134,6 +148,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pieces_are_aligned_and_apart),
         cmocka_unit_test(test_reset_keeps_the_memory),
+        cmocka_unit_test(test_trim_gives_back_what_is_too_much),
         cmocka_unit_test(test_limit),
         cmocka_unit_test(test_reused_memory_is_zeroed_for_arrays),
         cmocka_unit_test(test_mem),

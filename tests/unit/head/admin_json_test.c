@@ -91,6 +91,13 @@ static void options_need_keys_where_others_reach(void **state)
         {{.admin_host = "0.0.0.0", .keys_dir = "k", .admin_key_file = "f", .tp = 1, .pp = 1}, true},
         {{.admin_host = "::1", .keys_dir = "k", .insecure = true, .tp = 1, .pp = 1}, false},
         {{.admin_host = "::1", .keys_dir = "k", .tp = 64, .pp = 64}, false},
+        {{.admin_host = "::1",
+          .keys_dir = "k",
+          .tp = 1,
+          .pp = 1,
+          .max_num_seqs = 256,
+          .max_num_batched_tokens = 255},
+         false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct error err = {0};

@@ -46,6 +46,77 @@ static void the_term_is_above_every_term_seen(void **state)
     fixture_free(f);
 }
 
+static void a_term_without_a_successor_is_refused(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    struct msg m = {
+        .type = MSG_HELLO,
+        .hello = {.instance = 9, .role = ROLE_GATEWAY, .credit_bytes = 1, .term_seen = UINT64_MAX}};
+    say(f, 3, &m);
+    m.hello.term_seen = UINT32_MAX;
+    say(f, 4, &m);
+    assert_non_null(box_find(f, 3, MSG_REFUSED));
+    assert_non_null(box_find(f, 4, MSG_REFUSED));
+    box_clear(f);
+    assert_int_equal(form_pair(f) >> 32, 1);
+    fixture_free(f);
+}
+
+static void a_worker_started_for_another_tp_is_refused(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    struct msg m = worker_hello(103, -1);
+    m.hello.worker.tp = 1;
+    say(f, 3, &m);
+    m.hello.worker.tp = 2;
+    m.hello.worker.pp = 2;
+    say(f, 4, &m);
+    assert_non_null(box_find(f, 3, MSG_REFUSED));
+    assert_non_null(box_find(f, 4, MSG_REFUSED));
+    assert_int_equal(f->core->cluster.n_workers, 0);
+    fixture_free(f);
+}
+
+/* What no scheduler takes is said at once, not found out formation after formation. */
+static void impossible_sizes_are_refused(void **state)
+{
+    static const struct {
+        uint32_t max_model_len, vocab_size, block_tokens, n_blocks;
+    } cases[] = {{1, 9, 16, 9},    {1u << 30, 9, 16, 9},  {64, 0, 16, 9},
+                 {64, 9, 2048, 9}, {64, 9, 16, 1u << 30}, {64, 9, 16, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fixture *f = fixture_new(2);
+        struct msg m = worker_hello(103, -1);
+        struct kv_group kv = {.block_tokens = cases[i].block_tokens, .n_blocks = cases[i].n_blocks};
+        m.hello.worker.kv_groups = &kv;
+        m.hello.worker.max_model_len = cases[i].max_model_len;
+        m.hello.worker.vocab_size = cases[i].vocab_size;
+        say(f, 3, &m);
+        if (!box_find(f, 3, MSG_REFUSED))
+            fail_msg("case %zu", i);
+        fixture_free(f);
+    }
+}
+
+static void a_worker_that_is_in_no_group_changes_no_limit(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    uint64_t epoch = form_pair(f);
+    struct msg odd = worker_hello(103, -1), bye = {.type = MSG_GOODBYE};
+    odd.hello.worker.max_model_len = 16;
+    odd.hello.worker.vocab_size = 77;
+    odd.hello.worker.config_hash[0] = 1;
+    say(f, 3, &odd);
+    assert_int_equal(router_model(f->core).max_model_len, 256);
+    assert_int_equal(router_model(f->core).vocab_size, 20000);
+    say(f, 1, &bye); /* nothing serves: what served last still counts */
+    say(f, 2, &bye);
+    assert_true(epoch != 0 && !head_core_is_ready(f->core));
+    assert_int_equal(router_model(f->core).max_model_len, 256);
+    assert_int_equal(router_model(f->core).vocab_size, 20000);
+    fixture_free(f);
+}
+
 static void a_lost_rank_waits_for_the_other_ones_aborted(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -322,6 +393,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pair_forms_in_term_one),
         cmocka_unit_test(the_term_is_above_every_term_seen),
+        cmocka_unit_test(a_term_without_a_successor_is_refused),
+        cmocka_unit_test(a_worker_started_for_another_tp_is_refused),
+        cmocka_unit_test(impossible_sizes_are_refused),
+        cmocka_unit_test(a_worker_that_is_in_no_group_changes_no_limit),
         cmocka_unit_test(a_lost_rank_waits_for_the_other_ones_aborted),
         cmocka_unit_test(a_failed_join_backs_off_and_doubles),
         cmocka_unit_test(a_formation_has_thirty_seconds),

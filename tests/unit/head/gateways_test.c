@@ -75,6 +75,52 @@ static void both_ranks_get_the_same_plan(void **state)
     fixture_free(f);
 }
 
+static void a_token_beyond_the_vocabulary_dissolves_the_group(void **state)
+{
+    struct fixture *f = ready_cluster();
+    struct msg m = submit_of(1, 1, 3);
+    say(f, 3, &m);
+    answer_plan(f, 20000);
+    assert_null(box_find(f, 3, MSG_TOKENS));
+    assert_non_null(box_find(f, 2, MSG_ABORT));
+    assert_int_equal(f->core->n_held, 1);
+    fixture_free(f);
+}
+
+/* A gateway that comes back after long gets everything, in messages of a bounded size. */
+static void a_large_backlog_goes_in_pieces(void **state)
+{
+    enum { N = 300000 };
+    struct fixture *f = fixture_new(2);
+    say_gateway_hello(f, 3, 9);
+    static uint32_t many[N];
+    for (uint32_t i = 0; i < N; i++)
+        many[i] = i;
+    struct msg m = submit_of(1, 1, 3);
+    m.submit.ids = (struct u32_span){many, N};
+    m.submit.sampling.max_tokens = N;
+    say(f, 3, &m);
+    say_gateway_hello(f, 4, 9); /* a new session, in which it has only the prompt */
+    box_clear(f);
+    m.submit.attempt = 2;
+    m.submit.ids.n = 3;
+    say(f, 4, &m);
+    uint32_t at = 0, n_messages = 0;
+    for (uint32_t i = 0; i < f->n_box; i++) {
+        if (f->box[i].m.type != MSG_TOKENS)
+            continue;
+        const struct tokens_item *x = &f->box[i].m.tokens.items[0];
+        assert_true(f->box[i].h.body_bytes < 2u << 20);
+        assert_int_equal(x->start, at);
+        assert_int_equal(x->ids.ptr[0], many[3 + at]);
+        at += x->ids.n;
+        n_messages++;
+    }
+    assert_int_equal(at, N - 3);
+    assert_true(n_messages > 1);
+    fixture_free(f);
+}
+
 static void tokens_survive_the_end_of_an_epoch(void **state)
 {
     struct fixture *f = ready_cluster();
@@ -316,6 +362,8 @@ int main(void)
     log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_ranks_get_the_same_plan),
+        cmocka_unit_test(a_token_beyond_the_vocabulary_dissolves_the_group),
+        cmocka_unit_test(a_large_backlog_goes_in_pieces),
         cmocka_unit_test(tokens_survive_the_end_of_an_epoch),
         cmocka_unit_test(a_newer_attempt_goes_on_where_it_is),
         cmocka_unit_test(other_tokens_than_ours_start_it_over),

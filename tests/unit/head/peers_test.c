@@ -92,6 +92,39 @@ static void a_message_of_another_role_closes_the_session(void **state)
     struct msg m = {.type = MSG_ABORTED, .aborted = {.term_epoch = 1}};
     say(f, 3, &m);
     assert_int_equal(f->core->peers.n_broken, 1);
+    const struct msg *bye = box_find(f, 3, MSG_GOODBYE);
+    assert_non_null(bye);
+    assert_true(str_eq_c(bye->goodbye.text, "a gateway may not send aborted"));
+    fixture_free(f);
+}
+
+static void a_malformed_header_closes_the_session(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    say_gateway_hello(f, 3, 9);
+    char frame[FRAME_HEADER_BYTES] = {'C', 'X', PROTOCOL_MAJOR, 0, (char)200};
+    head_core_on_frame(f->core, addr_of(3), ROLE_NONE, "", (struct str){frame, sizeof frame},
+                       f->now);
+    assert_non_null(box_find(f, 3, MSG_GOODBYE));
+    head_core_on_frame(f->core, addr_of(4), ROLE_NONE, "", (struct str){frame, sizeof frame},
+                       f->now);
+    assert_null(box_find(f, 4, MSG_GOODBYE)); /* nobody we know: dropped */
+    assert_int_equal(f->core->peers.n_malformed, 2);
+    fixture_free(f);
+}
+
+/* What one large frame took is given back. */
+static void a_large_frame_leaves_no_memory_behind(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    static uint32_t ids[1 << 20];
+    say_gateway_hello(f, 3, 9);
+    struct msg m = {.type = MSG_SUBMIT,
+                    .submit = {.attempt = 1, .n_prompt = 1 << 20, .ids = {ids, 1 << 20}}};
+    say(f, 3, &m);
+    assert_true(f->core->peers.decode.first != NULL);
+    wait_ms(f, 50, 0);
+    assert_true(f->core->peers.decode.first == NULL);
     fixture_free(f);
 }
 
@@ -172,6 +205,8 @@ int main(void)
         cmocka_unit_test(frames_of_an_unknown_session_are_dropped),
         cmocka_unit_test(a_wrong_sequence_number_closes_the_session),
         cmocka_unit_test(a_message_of_another_role_closes_the_session),
+        cmocka_unit_test(a_malformed_header_closes_the_session),
+        cmocka_unit_test(a_large_frame_leaves_no_memory_behind),
         cmocka_unit_test(an_instance_keeps_its_identity_and_its_key),
         cmocka_unit_test(the_table_is_bounded),
         cmocka_unit_test(silence_makes_suspect_then_lost),
