@@ -365,10 +365,13 @@ static enum status parse(struct gguf *g, struct error *err)
 static enum status map_file(struct gguf *g, struct error *err)
 {
     struct stat st;
-    int fd = open(g->path, O_RDONLY | O_CLOEXEC);
+    int fd = open(g->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hold us */
     if (fd < 0)
-        return error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO, "%s: %s", g->path,
-                         strerror(errno));
+        return error_set(err,
+                         errno == ENOENT   ? STATUS_NOT_FOUND
+                         : errno == EACCES ? STATUS_DENIED
+                                           : STATUS_IO,
+                         "%s: %s", g->path, strerror(errno));
     enum status s = STATUS_OK;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
         s = error_set(err, STATUS_INVALID, "%s: is not a regular file", g->path);

@@ -40,10 +40,13 @@ static enum status load_json(const struct model_info *m, const char *file, size_
     int n = snprintf(path, sizeof path, "%s/%s", m->path, file);
     if (n < 0 || (size_t)n >= sizeof path)
         return error_set(err, STATUS_INVALID, "%s: the path is too long", m->path);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hold us */
     if (fd < 0)
-        return error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO, "%s: %s", path,
-                         strerror(errno));
+        return error_set(err,
+                         errno == ENOENT   ? STATUS_NOT_FOUND
+                         : errno == EACCES ? STATUS_DENIED
+                                           : STATUS_IO,
+                         "%s: %s", path, strerror(errno));
     struct strbuf text;
     json_error_t why;
     strbuf_init(&text, MAX_JSON_BYTES);

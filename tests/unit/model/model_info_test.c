@@ -271,6 +271,26 @@ static void test_not_found(void **state)
     assert_non_null(strstr(err.text, "--model takes"));
 }
 
+/* Opening a FIFO would wait for its writer for ever. */
+static void test_fifo(void **state)
+{
+    struct model_info m;
+    struct error err = {0};
+    char path[] = "/tmp/cox-fifo-XXXXXX";
+    assert_non_null(mkdtemp(path));
+    char fifo[64];
+    snprintf(fifo, sizeof fifo, "%s/model.gguf", path);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    assert_int_equal(model_info_open(fifo, NULL, &m, &err), STATUS_INVALID);
+    assert_non_null(strstr(err.text, "not a regular file"));
+    unlink(fifo);
+    snprintf(fifo, sizeof fifo, "%s/config.json", path);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    assert_int_equal(model_info_open(path, NULL, &m, &err), STATUS_INVALID);
+    unlink(fifo);
+    rmdir(path);
+}
+
 static void test_cache_dir(void **state)
 {
     static const struct {
@@ -298,6 +318,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_folder_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_demo, setup, teardown),
         cmocka_unit_test(test_not_found),
+        cmocka_unit_test(test_fifo),
         cmocka_unit_test(test_cache_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
