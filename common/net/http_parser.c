@@ -129,6 +129,9 @@ static int on_headers_complete(llhttp_t *l)
     field_value(p, "host", &n);
     if (n > 1 || (n == 0 && l->http_minor == 1))
         return fail(p, 400, "Exactly one Host header is required");
+    struct str coding = field_value(p, "transfer-encoding", &n);
+    if (n > 1 || (n == 1 && (coding.len != 7 || strncasecmp(coding.ptr, "chunked", 7) != 0)))
+        return fail(p, 501, "The only transfer coding spoken here is chunked");
     if (l->flags & F_CONTENT_LENGTH && l->content_length > p->limits.max_body_bytes)
         return fail(p, 413, "The request body is too large");
     struct str expect = field_value(p, "expect", &n);
@@ -160,10 +163,22 @@ static int on_chunk(llhttp_t *l)
     return 0;
 }
 
+/* "http://host/path", which a client may send to any server (RFC 9112, 3.2.2), to "/path". */
+static struct str origin_form(struct str url)
+{
+    static const char scheme[] = "http://";
+    size_t n = sizeof scheme - 1;
+    if (url.len < n || strncasecmp(url.ptr, scheme, n) != 0)
+        return url;
+    while (n < url.len && url.ptr[n] != '/' && url.ptr[n] != '?')
+        n++;
+    return n < url.len ? (struct str){url.ptr + n, url.len - n} : STR("/");
+}
+
 static void make_message(struct http_parser *p)
 {
     struct http_message *m = &p->message;
-    struct str url = {p->head.ptr ? p->head.ptr : "", p->url_len};
+    struct str url = origin_form((struct str){p->head.ptr ? p->head.ptr : "", p->url_len});
     const char *q = memchr(url.ptr, '?', url.len);
     m->method = str_from(llhttp_method_name((llhttp_method_t)p->llhttp.method));
     m->path = (struct str){url.ptr, q ? (size_t)(q - url.ptr) : url.len};
