@@ -22,11 +22,11 @@ static enum status add_key(struct auth *a, struct str key, uint64_t tenant, stru
 {
     struct auth_entry e = {.tenant = tenant};
     if (a->n_entries >= MAX_KEYS)
-        return error_set(err, STATUS_LIMIT, "more than %d API keys", MAX_KEYS);
+        return error_set(err, STATUS_INVALID, "more than %d API keys", MAX_KEYS);
     crypto_hash_sha256(e.digest, (const unsigned char *)key.ptr, key.len);
     for (uint32_t i = 0; i < a->n_entries; i++)
         if (memcmp(a->entries[i].digest, e.digest, sizeof e.digest) == 0)
-            return error_set(err, STATUS_EXISTS, "the same API key is given twice");
+            return error_set(err, STATUS_INVALID, "the same API key is given twice");
     if ((a->n_entries & (a->n_entries - 1)) == 0)
         a->entries = mem_realloc(a->entries, (a->n_entries ? a->n_entries * 2 : 1) * sizeof e);
     a->entries[a->n_entries++] = e;
@@ -47,7 +47,8 @@ static enum status add_file(struct auth *a, const char *path, struct error *err)
     enum status s = STATUS_OK;
     FILE *f = fopen(path, "r");
     if (!f)
-        return error_set(err, STATUS_IO, "API key file %s: %s", path, strerror(errno));
+        return error_set(err, errno == EACCES ? STATUS_DENIED : STATUS_NOT_FOUND,
+                         "API key file %s: %s", path, strerror(errno));
     for (int n = 1; s == STATUS_OK && fgets(line, sizeof line, f); n++) {
         const char *at = line;
         struct str key = next_word(&at), tenant = next_word(&at), rest = next_word(&at);
@@ -60,7 +61,7 @@ static enum status add_file(struct auth *a, const char *path, struct error *err)
     }
     sodium_memzero(line, sizeof line);
     if (s == STATUS_OK && ferror(f))
-        s = error_set(err, STATUS_IO, "cannot be read");
+        s = error_set(err, STATUS_INVALID, "cannot be read");
     fclose(f);
     return s == STATUS_OK ? s : error_prefix(err, s, "API key file %s", path);
 }

@@ -356,7 +356,7 @@ static bool parse_number(const struct field *f, const json_t *v, double *out, st
     if (!isfinite(d) || (!is_float && d != floor(d)))
         return wrong_type(e, f->name, is_float ? "a finite number" : "an integer", v);
     if (d < f->min || d > f->max || (f->above_min && d <= f->min))
-        return api_error_set(e, 400, f->name, "%s must be in %s%g, %g], got %g.", f->name,
+        return api_error_set(e, 400, f->name, "%s must be in %s%.10g, %.10g], got %.10g.", f->name,
                              f->above_min ? "(" : "[", f->min, f->max, d);
     *out = d;
     return true;

@@ -63,10 +63,34 @@ static void get_models(struct gateway *g, struct http_request *r, uint64_t tenan
     answer_json(r, &b);
 }
 
+/* "org%2Fname" as "org/name": the openai package writes a name's slash so. Whatever else is escaped
+ * or not is compared as it is. */
+static struct str decode_name(struct str in, char *buf, size_t size)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < in.len; i++, n++) {
+        unsigned byte;
+        char hex[3] = {0};
+        if (n >= size)
+            return in;
+        buf[n] = in.ptr[i];
+        if (in.ptr[i] != '%' || in.len - i < 3)
+            continue;
+        memcpy(hex, in.ptr + i + 1, 2);
+        if (strspn(hex, "0123456789abcdefABCDEF") == 2 && sscanf(hex, "%x", &byte) == 1) {
+            buf[n] = (char)byte;
+            i += 2;
+        }
+    }
+    return (struct str){buf, n};
+}
+
 static void get_model(struct gateway *g, struct http_request *r, uint64_t tenant)
 {
     struct str path = http_path(r), prefix = STR("/v1/models/");
-    struct str name = {path.ptr + prefix.len, path.len - prefix.len};
+    char buf[512];
+    struct str name =
+        decode_name((struct str){path.ptr + prefix.len, path.len - prefix.len}, buf, sizeof buf);
     for (size_t i = 0; i < g->n_served_names; i++) {
         if (!str_eq_c(name, g->served_names[i]))
             continue;

@@ -80,7 +80,7 @@ static void test_bad_files(void **state)
         assert_non_null(strstr(err.text, path));
         assert_null(strstr(err.text, "extra")); /* a key never shows in a message */
     }
-    assert_int_equal(auth_init(&a, &none, "/nonexistent/keys", &err), STATUS_IO);
+    assert_int_equal(auth_init(&a, &none, "/nonexistent/keys", &err), STATUS_NOT_FOUND);
     const char *empty[] = {""};
     struct option_list keys = {empty, 1};
     assert_int_equal(auth_init(&a, &keys, NULL, &err), STATUS_INVALID);
