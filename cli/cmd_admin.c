@@ -57,7 +57,10 @@ static int show_status(const struct admin_access *o)
         snprintf(text, sizeof text, "%s", err.text);
         if (!strstr(text, o->address))
             (void)error_set(&err, s, "%s: %.400s", o->address, text);
-        return fail("status", s, &err);
+        (void)fail("status", s, &err);
+        if (s == STATUS_INVALID || s == STATUS_PROTOCOL)
+            fprintf(stderr, "cox status: is that the head's admin port (--admin-port)?\n");
+        return EXIT_UNREACHABLE; /* whatever answered, it is no head of ours */
     }
     if (o->json) {
         print_json(answer, o->watch ? JSON_COMPACT : JSON_INDENT(2));

@@ -1,6 +1,7 @@
 /* keys and join-token: what a cluster over several machines needs before it starts. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/command.h"
 #include "cli/tables.h"
@@ -25,7 +26,15 @@ static enum status make_token(const struct keys_options *o, char *out, size_t si
     if (strlen(o->head) >= sizeof t.head)
         return error_set(err, STATUS_INVALID, "--head is too long");
     strcpy(t.head, o->head);
+    char head_key[4096];
+    int n = snprintf(head_key, sizeof head_key, "%s/head.pub", o->keys_dir);
+    bool fresh = n > 0 && (size_t)n < sizeof head_key && access(head_key, F_OK) != 0;
     TRY(keys_make_dir(o->keys_dir, err));
+    if (fresh) /* on stderr: a mistyped folder would otherwise look like a good token */
+        fprintf(stderr,
+                "cox join-token: made new keys in %s: only a head started with --keys-dir %s "
+                "takes this token\n",
+                o->keys_dir, o->keys_dir);
     TRY(keys_load_public(o->keys_dir, ROLE_HEAD, t.head_public_key, err));
     TRY(keys_load(o->keys_dir, ROLE_WORKER, &t.keys, err));
     return join_token_encode(&t, out, size, err);

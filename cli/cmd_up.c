@@ -127,9 +127,8 @@ static void on_ready(void *ctx)
         "c = openai.OpenAI(base_url=\"%s/v1\", api_key=\"%s\"); "
         "print(c.completions.create(model=\"%s\", prompt=\"Once upon a time\").choices[0].text)'",
         u->url, key ? key : "none", u->plan.model_name);
-    bool any = strcmp(u->o.admin_host, "0.0.0.0") == 0;
-    say(u, "dashboard: http://%s:%lld/   (or: cox status)", any ? "127.0.0.1" : u->o.admin_host,
-        (long long)u->o.admin_port);
+    say(u, "dashboard: http://%s/   (or: cox status)",
+        up_plan_reachable(&u->arena, u->o.admin_host, u->o.admin_port));
 }
 
 /* ---- start
@@ -149,12 +148,14 @@ static enum status find_bin_dir(char *out, size_t size, struct error *err)
     return STATUS_OK;
 }
 
-/* Names are the children's business; a path that is not there is said at once. */
+/* What is in the files is the children's business; a model that is not there is said at once. */
 static enum status check_model(const char *model, struct error *err)
 {
     struct stat st;
-    if (strchr(model, '/') && stat(model, &st) != 0)
-        return error_set(err, STATUS_NOT_FOUND, "model %s: %s", model, strerror(errno));
+    if (strcmp(model, "null") != 0 && strcmp(model, "demo") != 0 && stat(model, &st) != 0)
+        return error_set(err, STATUS_NOT_FOUND,
+                         "model \"%s\": %s; MODEL is null, demo, a GGUF file or a model folder",
+                         model, strerror(errno));
     return STATUS_OK;
 }
 
@@ -170,6 +171,11 @@ static enum status check_machine(struct up *u, struct error *err)
          line = strtok(NULL, "\n"))
         fprintf(stderr, "cox up: warning: %s\n", line);
     strbuf_fini(&warnings);
+    if (u->plan.n_workers < u->o.tp * u->o.pp)
+        fprintf(stderr,
+                "cox up: warning: %u workers for a group of %lld x %lld ranks: nothing is served "
+                "until other machines' workers join\n",
+                u->plan.n_workers, (long long)u->o.tp, (long long)u->o.pp);
     for (uint32_t i = 0; i < u->plan.n_children; i++) {
         const struct up_child *c = &u->plan.children[i];
         TRY(preflight_port(c->host, c->port, c->name, c->port_flag, err));
@@ -187,21 +193,41 @@ static void on_signal(void *ctx, int signum)
     supervisor_stop(u->supervisor);
 }
 
+/* `ps` shows a child's command line to everyone on the machine, its environment only to us. */
+static enum status export_api_keys(const struct up_options *o, struct error *err)
+{
+    struct strbuf keys;
+    enum status s = STATUS_OK;
+    strbuf_init(&keys, 0);
+    for (size_t i = 0; i < o->api_keys.n_items; i++) {
+        if (strchr(o->api_keys.items[i], ','))
+            s = error_set(err, STATUS_INVALID, "a key with a comma: put it into --api-key-file");
+        strbuf_append_c(&keys, i ? "," : "");
+        strbuf_append_c(&keys, o->api_keys.items[i]);
+    }
+    if (s == STATUS_OK && keys.len > 0 && setenv("COX_API_KEY", keys.ptr, 1) != 0)
+        s = error_set(err, STATUS_LIMIT, "the environment takes no more: use --api-key-file");
+    strbuf_fini(&keys);
+    return s;
+}
+
 static enum status prepare(struct up *u, struct error *err)
 {
     const char *tmp_dir = getenv("TMPDIR");
     TRY(check_model(u->model, err));
+    TRY(export_api_keys(&u->o, err));
     TRY(find_bin_dir(u->bin_dir, sizeof u->bin_dir, err));
-    TRY(make_keys(u, tmp_dir && tmp_dir[0] ? tmp_dir : "/tmp", err));
-    TRY(up_plan_build(&u->o, u->model, u->bin_dir, u->keys_dir, &u->arena, &u->plan, err));
-    TRY(check_machine(u, err));
-    bool any = strcmp(u->o.host, "0.0.0.0") == 0;
-    snprintf(u->url, sizeof u->url, "http://%s:%lld", any ? "127.0.0.1" : u->o.host,
-             (long long)u->o.port);
+    /* Before the keys are written: a Ctrl-C from here on waits for the loop, which ends at once and
+     * removes them, instead of killing us and leaving private keys behind. */
     TRY(loop_new(&u->loop, err));
     TRY(loop_on_signal(u->loop, SIGINT, on_signal, u));
     TRY(loop_on_signal(u->loop, SIGTERM, on_signal, u));
-    return loop_on_signal(u->loop, SIGHUP, on_signal, u);
+    TRY(loop_on_signal(u->loop, SIGHUP, on_signal, u));
+    TRY(make_keys(u, tmp_dir && tmp_dir[0] ? tmp_dir : "/tmp", err));
+    TRY(up_plan_build(&u->o, u->model, u->bin_dir, u->keys_dir, &u->arena, &u->plan, err));
+    snprintf(u->url, sizeof u->url, "http://%s",
+             up_plan_reachable(&u->arena, u->o.host, u->o.port));
+    return check_machine(u, err);
 }
 
 static enum status run(struct up *u, struct error *err)

@@ -76,7 +76,10 @@ static void write_zsh(struct strbuf *b)
     }
     strbuf_append_c(b,
                     "    completion) _values shell bash zsh fish ;;\n    *) _files ;;\n    esac\n"
-                    "}\n_cox \"$@\"\n");
+                    "}\n"
+                    /* loaded from $fpath it is called, sourced it registers itself */
+                    "if [[ $funcstack[1] == _cox ]]; then\n    _cox \"$@\"\nelse\n"
+                    "    compdef _cox cox\nfi\n");
 }
 
 static void write_fish(struct strbuf *b)

@@ -70,6 +70,12 @@ static const char *reachable(const char *host)
     return strcmp(host, "::") == 0 || strcmp(host, "[::]") == 0 ? "::1" : host;
 }
 
+const char *up_plan_reachable(struct arena *arena, const char *host, int64_t port)
+{
+    struct builder b = {.arena = arena};
+    return host_port(&b, reachable(host), port);
+}
+
 static void common(struct builder *b, struct up_child *c, const char *program)
 {
     arg(c, text(b, "%s/%s", b->bin_dir, program));
@@ -114,10 +120,9 @@ static enum status build_gateway(struct builder *b, struct up_child *c, uint32_t
 {
     const struct up_options *o = b->o;
     uint32_t n_names = (uint32_t)o->served_model_names.n_items;
-    if ((n_names + o->api_keys.n_items) * 2 + 30 > UP_ARGV_MAX)
+    if (n_names * 2 + 30 > UP_ARGV_MAX)
         return error_set(err, STATUS_INVALID,
-                         "more --served-model-name and --api-key than a command line holds here: "
-                         "use --api-key-file");
+                         "more --served-model-name than a command line holds here");
     c->role = UP_GATEWAY;
     c->name = text(b, "gateway-%u", i);
     c->host = o->host;
@@ -133,9 +138,7 @@ static enum status build_gateway(struct builder *b, struct up_child *c, uint32_t
     flag(c, "--api-key-file", o->api_key_file);
     for (uint32_t k = 0; k < n_names; k++)
         flag(c, "--served-model-name", o->served_model_names.items[k]);
-    for (size_t k = 0; k < o->api_keys.n_items; k++)
-        flag(c, "--api-key", o->api_keys.items[k]);
-    return STATUS_OK;
+    return STATUS_OK; /* --api-key goes through the environment: a command line is public */
 }
 
 static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
@@ -186,6 +189,24 @@ static enum status check(const struct up_options *o, int64_t n_workers, struct e
     return STATUS_OK;
 }
 
+/* Two of our own on one port: the second could never start. Another address may share a number, but
+ * a plan that needs that is more likely a slip. */
+static enum status check_ports(const struct up_plan *plan, struct error *err)
+{
+    for (uint32_t i = 0; i < plan->n_children; i++)
+        for (uint32_t k = 0; k <= i; k++) {
+            const struct up_child *a = &plan->children[i], *b = &plan->children[k];
+            bool twice = k < i && (a->port == b->port || a->port == b->admin_port);
+            if (twice || (a->admin_port && a->admin_port == b->port))
+                return error_set(err, STATUS_INVALID,
+                                 "port %u is wanted by %s and by %s: choose others with %s, %s or "
+                                 "--admin-port",
+                                 a->admin_port == b->port ? b->port : a->port, b->name,
+                                 k < i ? a->name : "its admin API", b->port_flag, a->port_flag);
+        }
+    return STATUS_OK;
+}
+
 /* The served name: given, or the last part of a path without .gguf (as model_info does it). */
 static const char *served_name(struct builder *b)
 {
@@ -221,5 +242,5 @@ enum status up_plan_build(const struct up_options *o, const char *model, const c
         TRY(build_gateway(&b, &out->children[i_child++], i, err));
     for (uint32_t i = 0; i < (uint32_t)n_workers; i++)
         build_worker(&b, &out->children[i_child++], i);
-    return STATUS_OK;
+    return check_ports(out, err);
 }

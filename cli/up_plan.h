@@ -29,3 +29,7 @@ struct up_plan {
 MUST_USE enum status up_plan_build(const struct up_options *o, const char *model,
                                    const char *bin_dir, const char *keys_dir, struct arena *arena,
                                    struct up_plan *out, struct error *err);
+
+/* HOST:PORT at which this machine reaches a listener of its own: loopback for a wildcard, brackets
+ * around an IPv6 address. On the arena. */
+const char *up_plan_reachable(struct arena *arena, const char *host, int64_t port);

@@ -10,7 +10,8 @@ KEY = "sk-e2e-test"
 @pytest.fixture(scope="module")
 def cluster():
     # 20 ms a step: slow enough for a client's time-out to strike inside an answer.
-    with Cluster("--api-key", KEY, "--null-step-us", "20000") as c:
+    with Cluster("--api-key", KEY, "--null-step-us", "20000", "--served-model-name", "null",
+                 "--served-model-name", "org/null") as c:
         yield c
 
 
@@ -20,8 +21,17 @@ def client(cluster):
 
 
 def test_models(client):
-    assert [m.id for m in client.models.list()] == ["null"]
+    assert [m.id for m in client.models.list()] == ["null", "org/null"]
     assert client.models.retrieve("null").id == "null"
+    assert client.models.retrieve("org/null").id == "org/null"  # the package sends org%2Fnull
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("org/%ff\0")
+
+
+def test_keys_are_not_in_a_command_line(cluster):
+    for pid in cluster.pids().values():
+        with open(f"/proc/{pid}/cmdline", "rb") as f:
+            assert KEY.encode() not in f.read()
 
 
 def test_completions(client):

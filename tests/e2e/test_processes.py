@@ -1,5 +1,6 @@
 """Processes: how a cluster comes up, what it refuses, and that it leaves nothing behind."""
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -210,3 +211,37 @@ def test_version_and_help():
     for program in ("cox-head", "cox-worker", "cox-gateway"):
         done = subprocess.run([str(BIN / program), "--help"], capture_output=True, text=True, timeout=20)
         assert done.returncode == 0 and "--keys-dir" in done.stdout
+
+
+def test_an_early_end_leaves_no_private_keys(tmp_path):
+    """Whenever the signal comes: before the keys are written, while, and after."""
+    ports = free_ports(4)
+    names = ["--port", "--head-port", "--admin-port", "--worker-http-port"]
+    command = [str(BIN / "cox"), "up", "null", *(x for pair in zip(names, map(str, ports)) for x in pair)]
+    for i in range(24):
+        p = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(tmp_path)}, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL)
+        time.sleep(0.0025 * i * SLOW)
+        p.send_signal([signal.SIGINT, signal.SIGTERM, signal.SIGHUP][i % 3])
+        p.wait(10 * SLOW)
+        assert list(tmp_path.iterdir()) == [], f"after {2.5 * i} ms"
+
+
+def test_a_fifo_as_model_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "model.gguf")
+    r = run_cox("up", tmp_path / "model.gguf", "--port", free_ports(1)[0], "--device", "null")
+    assert r.returncode == 2 and "not a regular file" in r.stderr
+
+
+@pytest.mark.parametrize("shell,command", [
+    ("bash", "set -e; source <({cox} completion bash); complete -p cox"),
+    ("zsh", "autoload -U compinit; compinit -D -u; source <({cox} completion zsh); print -r -- $_comps[cox]"),
+    ("fish", "{cox} completion fish | source; complete -C 'cox sta'"),
+])
+def test_completion_can_be_sourced(shell, command):
+    path = shutil.which(shell)
+    if not path:
+        pytest.skip(f"{shell} is not installed")
+    r = subprocess.run([path, "-c", command.format(cox=BIN / "cox")], capture_output=True, text=True, timeout=20)
+    assert r.returncode == 0 and r.stderr == ""
+    assert ("status" if shell == "fish" else "_cox") in r.stdout

@@ -88,7 +88,6 @@ static void test_everything_is_passed_on(void **state)
         {"--admin-key-file", "/k", UP_HEAD, "--admin-key-file", "/k"},
         {"--served-model-name", "nice", UP_HEAD, "--model", "nice"},
         {"--served-model-name", "nice", UP_GATEWAY, "--served-model-name", "nice"},
-        {"--api-key", "secret", UP_GATEWAY, "--api-key", "secret"},
         {"--head-host", "0.0.0.0", UP_GATEWAY, "--head", "127.0.0.1:7000"},
         {"--head-host", "::1", UP_WORKER, "--head", "[::1]:7000"},
         {"--head-port", "7100", UP_WORKER, "--head", "127.0.0.1:7100"},
@@ -130,6 +129,11 @@ static void test_counts_and_refusals(void **state)
         {{"--tp", "1024", "--dp", "2"}, 0, "at most 1024"},
         {{"--port", "65530", "--gateways", "10"}, 0, "65535"},
         {{"--worker-http-port", "65535", "--workers", "2"}, 0, "65535"},
+        {{"--port", "7000"}, 0, "port 7000 is wanted by head and by gateway-0"},
+        {{"--admin-port", "8001", "--gateways", "2"}, 0, "port 8001"},
+        {{"--head-port", "8265"}, 0, "its admin API"},
+        {{"--worker-http-port", "7999", "--workers", "2"}, 0, "gateway-0 and by worker-1"},
+        {{"--worker-http-port", "8001", "--workers", "2"}, 2, ""},
         {{"--no-such-flag"}, 0, "no-such-flag"},
         {{"--tp", "nonsense"}, 0, "tp"},
     };
@@ -143,6 +147,36 @@ static void test_counts_and_refusals(void **state)
             assert_int_equal(p.plan.n_workers, cases[i].n_workers);
         fini(&p);
     }
+}
+
+/* `ps` shows command lines to everyone: keys take another way. */
+static void test_keys_are_in_no_command_line(void **state)
+{
+    struct parsed p;
+    struct error err = {0};
+    const char *args[] = {"--api-key", "secret-1", "--api-key", "secret-2", NULL};
+    assert_int_equal(plan(&p, "null", args, &err), STATUS_OK);
+    assert_int_equal(p.o.api_keys.n_items, 2);
+    for (uint32_t i = 0; i < p.plan.n_children; i++)
+        for (uint32_t k = 0; k < p.plan.children[i].n_args; k++)
+            assert_null(strstr(p.plan.children[i].argv[k], "secret"));
+    fini(&p);
+}
+
+static void test_reachable(void **state)
+{
+    static const char *const cases[][2] = {{"127.0.0.1", "127.0.0.1:80"},
+                                           {"0.0.0.0", "127.0.0.1:80"},
+                                           {"::", "[::1]:80"},
+                                           {"[::]", "[::1]:80"},
+                                           {"::1", "[::1]:80"},
+                                           {"[fe80::1]", "[fe80::1]:80"},
+                                           {"node", "node:80"}};
+    struct arena arena;
+    arena_init(&arena, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_string_equal(up_plan_reachable(&arena, cases[i][0], 80), cases[i][1]);
+    arena_fini(&arena);
 }
 
 static void test_served_name(void **state)
@@ -177,6 +211,8 @@ int main(void)
         cmocka_unit_test(test_default),
         cmocka_unit_test(test_everything_is_passed_on),
         cmocka_unit_test(test_counts_and_refusals),
+        cmocka_unit_test(test_keys_are_in_no_command_line),
+        cmocka_unit_test(test_reachable),
         cmocka_unit_test(test_served_name),
         cmocka_unit_test(test_vllm_flags_are_taken),
     };
