@@ -395,6 +395,18 @@ static bool token_parse(const uint8_t *raw, size_t n, struct join_token *out)
            strcmp(derived, out->keys.public_key) == 0;
 }
 
+/* libsodium 1.0.18 takes some bytes above 127 for letters: the alphabet is checked here. */
+static bool base64_alphabet_only(struct str s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        char c = s.ptr[i];
+        if (!((c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+              c == '-' || c == '_'))
+            return false;
+    }
+    return true;
+}
+
 enum status join_token_decode(const char *text, struct join_token *out, struct error *err)
 {
     uint8_t raw[TOKEN_MAX_BYTES];
@@ -405,7 +417,8 @@ enum status join_token_decode(const char *text, struct join_token *out, struct e
     bool ok = str_starts(t, STR("cox1."));
     if (ok) {
         const size_t prefix = sizeof token_prefix - 1;
-        ok = sodium_base642bin(raw, sizeof raw, t.ptr + prefix, t.len - prefix, NULL, &n, &end,
+        ok = base64_alphabet_only((struct str){t.ptr + prefix, t.len - prefix}) &&
+             sodium_base642bin(raw, sizeof raw, t.ptr + prefix, t.len - prefix, NULL, &n, &end,
                                sodium_base64_VARIANT_URLSAFE_NO_PADDING) == 0 &&
              end == t.ptr + t.len && token_parse(raw, n, out);
     }

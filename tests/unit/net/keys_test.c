@@ -175,6 +175,10 @@ static void test_join_token(void **state)
         snprintf(damaged, sizeof damaged, "%s", text);
         damaged[i] = damaged[i] == 'A' ? 'B' : 'A';
         assert_int_equal(join_token_decode(damaged, &back, &err), STATUS_INVALID);
+        for (int byte = 0x80; byte <= 0xFF; byte++) { /* nor one outside of the alphabet */
+            damaged[i] = (char)byte;
+            assert_int_equal(join_token_decode(damaged, &back, &err), STATUS_INVALID);
+        }
         damaged[i] = '\0'; /* nor a token cut short */
         assert_int_equal(join_token_decode(damaged, &back, &err), STATUS_INVALID);
     }
