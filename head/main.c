@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "common/base/log.h"
+#include "common/base/mem.h"
 #include "common/base/version.h"
 #include "head/head.h"
 
@@ -82,6 +83,7 @@ int main(int argc, char **argv)
     struct head_options o = {0};
     struct config_result res = {0};
     struct error err = {0};
+    mem_give_back_large();
     log_init("head", LOG_INFO, LOG_LOGFMT);
     enum status s =
         config_parse(head_option_specs, head_n_option_specs, argc, argv, environ, &o, &res, &err);

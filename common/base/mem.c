@@ -1,9 +1,18 @@
 #include "common/base/mem.h"
 
+#include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define LARGE_BYTES (64 << 10)
+
+void mem_give_back_large(void)
+{
+    (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
+    (void)mallopt(M_TRIM_THRESHOLD, 4 * LARGE_BYTES);
+}
 
 static void *checked(void *p, size_t size)
 {

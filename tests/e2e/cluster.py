@@ -173,7 +173,12 @@ class Cluster:
         self.log_file.close()
 
     def __enter__(self):
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.kill()  # __exit__ is not called for an __enter__ that failed
+            self.folder.cleanup()
+            raise
 
     def __exit__(self, kind, *_):
         try:
