@@ -325,7 +325,7 @@ static uint32_t fill_refusals(struct head_core *h, const struct gateway *g)
 
 static enum status send_items(struct head_core *h, struct gateway *g, uint32_t n)
 {
-    /* Gateways refuse Tokens of an older term; the newest epoch of this head is never older. */
+    /* Of no group in particular: the term is what gateways learn from it. */
     uint64_t epoch = cluster_need_term(&h->cluster) << 32 | (h->cluster.n_epochs & 0xFFFFFFFFu);
     struct msg m = {.type = MSG_TOKENS,
                     .tokens = {.term_epoch = epoch, .items = h->items, .n_items = n}};
