@@ -303,7 +303,7 @@ static enum status start_bus(struct gateway *g, struct error *err)
     char endpoint[ADDRESS_MAX + 16], head_key[41] = "";
     struct bus_options o = {.endpoint = endpoint,
                             .insecure = c->insecure,
-                            .allow_remote_insecure = c->insecure,
+                            .allow_remote_insecure = c->allow_remote_insecure,
                             .server_public_key = head_key,
                             .max_frame_bytes = FRAME_MAX_BYTES,
                             .hwm = BUS_HWM};

@@ -6,7 +6,7 @@ struct gateway_config {
     const char *model, *chat_template, *cache_dir;
     struct option_list served_model_names;
     const char *head, *keys_dir;
-    bool insecure;
+    bool insecure, allow_remote_insecure;
     const char *host;
     int64_t port;
     struct option_list api_keys;

@@ -48,7 +48,7 @@ struct lane {
 
 /* What the groups that serve have in common: the shortest limit. */
 struct served_model {
-    char name[129];
+    char name[sizeof((struct worker_desc *)0)->model];
     uint32_t max_model_len, vocab_size;
 };
 

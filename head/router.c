@@ -3,6 +3,7 @@
  * compute least before this request's first token: the tokens queued there plus those of the
  * request that its prefix cache does not hold. */
 #include <stdio.h>
+#include <string.h>
 
 #include "common/base/clock.h"
 #include "head/core_internal.h"
@@ -30,7 +31,10 @@ struct served_model router_model(const struct head_core *h)
         return h->served;
     m.max_model_len = len;
     m.vocab_size = first->vocab_size;
-    snprintf(m.name, sizeof m.name, "%s", h->config.model ? h->config.model : first->model);
+    if (h->config.model)
+        snprintf(m.name, sizeof m.name, "%s", h->config.model);
+    else
+        memcpy(m.name, first->model, sizeof m.name);
     return m;
 }
 

@@ -23,6 +23,8 @@ const struct option_spec worker_option_specs[] = {
      .help = "token of `cox join-token`: the head's address and keys in one string",
      .secret = true},
     OPT_BOOL(S, insecure, "insecure", NULL, "no encryption, no keys: loopback only"),
+    OPT_BOOL(S, allow_remote_insecure, "allow-remote-insecure", NULL,
+             "--insecure to a head on another machine"),
     OPT_INT(S, ordinal, "ordinal", -1, 1 << 20, "-1",
             "hint: group = ordinal / TP, rank = ordinal mod TP; -1: none"),
     {.name = "tp",

@@ -13,7 +13,7 @@ struct worker_options {
     const char *model, *served_model_name, *cache_dir;
     int device; /* enum worker_device */
     const char *head, *keys_dir, *join;
-    bool insecure;
+    bool insecure, allow_remote_insecure;
     int64_t ordinal, tp, pp;
     const char *zone, *comm_host;
     int64_t block_size, num_gpu_blocks_override, kv_cache_memory_bytes, max_model_len, vocab_size;

@@ -54,6 +54,7 @@ enum status startup_prepare(const struct worker_options *o, struct startup *out,
     TRY(find_keys(o, out, err));
     out->link.bus.endpoint = out->endpoint;
     out->link.bus.insecure = o->insecure;
+    out->link.bus.allow_remote_insecure = o->allow_remote_insecure;
     out->link.bus.server_public_key = out->head_public_key;
     out->link.bus.max_frame_bytes = FRAME_MAX_BYTES;
     out->link.bus.hwm = LINK_HWM;

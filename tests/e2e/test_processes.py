@@ -125,6 +125,16 @@ def test_wrong_keys_are_refused(tmp_path):
         assert get(ours.url + "/health")[0] == 200
 
 
+@pytest.mark.parametrize("program,args", [("head", ["--host", "0.0.0.0", "--port", 0, "--admin-port", 0]),
+                                          ("worker", ["--head", "192.0.2.1:7000", "--device", "null", "--http-port", 0]),
+                                          ("gateway", ["--head", "192.0.2.1:7000", "--model", "null", "--port", 0])],
+                         ids=["head", "worker", "gateway"])
+def test_no_unencrypted_link_beyond_this_machine(program, args):
+    p = subprocess.run([str(BIN / f"cox-{program}"), "--insecure", *map(str, args)], capture_output=True, text=True,
+                       timeout=10 * SLOW)
+    assert p.returncode in (1, 2) and "no unencrypted link beyond this machine" in p.stdout + p.stderr
+
+
 def test_insecure_worker_is_refused(tmp_path):
     with Cluster() as c, open(tmp_path / "log", "wb") as log:
         w = start(BIN / "cox-worker", "--model", "null", "--device", "null", "--head", f"127.0.0.1:{c.head_port}",
