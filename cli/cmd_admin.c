@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/admin_client.h"
@@ -98,11 +99,17 @@ int cmd_status(int argc, char **argv)
 /* fields as key=value, in the order they came */
 static void print_event(const json_t *e)
 {
-    const char *time = json_string_value(json_object_get(e, "time"));
+    double seconds = json_number_value(json_object_get(e, "time")); /* Unix time */
+    time_t whole = (time_t)seconds;
+    char time[64] = "-", when[32];
+    struct tm tm;
+    if (seconds > 0 && seconds < 1e11 && gmtime_r(&whole, &tm) &&
+        strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &tm) > 0)
+        snprintf(time, sizeof time, "%s.%03dZ", when, (int)((seconds - (double)whole) * 1000));
     const char *event = json_string_value(json_object_get(e, "event"));
     const char *key;
     json_t *value;
-    printf("%-26s %-24s", time ? time : "-", event ? event : "-");
+    printf("%-26s %-24s", time, event ? event : "-");
     json_object_foreach(json_object_get(e, "fields"), key, value)
     {
         char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);

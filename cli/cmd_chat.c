@@ -36,11 +36,11 @@ const size_t chat_n_specs = sizeof chat_specs / sizeof chat_specs[0];
 
 struct chat {
     struct chat_options o;
-    char model[512];
+    char url[900], model[512];
     json_t *messages;
     struct sse_reader sse;
     struct strbuf answer, raw; /* text so far; body when it was no stream: an error */
-    bool is_stream;
+    bool is_stream, failed;
 };
 
 static volatile sig_atomic_t interrupted;
@@ -77,8 +77,10 @@ static void on_data(void *ctx, struct str data)
         fflush(stdout);
         strbuf_append_c(&c->answer, piece);
     }
-    if (error)
+    if (error) {
         fprintf(stderr, "\ncox chat: %s\n", error);
+        c->failed = true;
+    }
     json_decref(j);
 }
 
@@ -121,7 +123,7 @@ static bool turn(struct chat *c, const char *line)
     char url[1024];
     struct error err = {0};
     int code = 0;
-    snprintf(url, sizeof url, "%.900s/v1/%s", c->o.url,
+    snprintf(url, sizeof url, "%s/v1/%s", c->url,
              c->o.completion ? "completions" : "chat/completions");
     if (!c->o.completion)
         add_message(c, "user", line);
@@ -130,7 +132,7 @@ static bool turn(struct chat *c, const char *line)
     json_decref(body);
     strbuf_reset(&c->answer);
     strbuf_reset(&c->raw);
-    c->is_stream = false;
+    c->is_stream = c->failed = false;
     interrupted = 0;
     const struct http_call call = {.method = "POST",
                                    .url = url,
@@ -142,7 +144,7 @@ static bool turn(struct chat *c, const char *line)
     enum status s = text ? http_client_call(&call, &code, NULL, &err)
                          : error_set(&err, STATUS_INVALID, "the line is not UTF-8");
     free(text);
-    bool ok = interrupted || (s == STATUS_OK && code == 200);
+    bool ok = interrupted || (s == STATUS_OK && code == 200 && !c->failed);
     if (!interrupted && s != STATUS_OK)
         fprintf(stderr, "cox chat: %s\n", err.text);
     else if (!interrupted && code != 200)
@@ -164,7 +166,7 @@ static enum status find_model(struct chat *c, struct error *err)
         snprintf(c->model, sizeof c->model, "%s", c->o.model);
         return STATUS_OK;
     }
-    snprintf(url, sizeof url, "%.900s/v1/models", c->o.url);
+    snprintf(url, sizeof url, "%s/v1/models", c->url);
     strbuf_init(&text, BODY_LIMIT);
     const struct http_call call = {
         .url = url, .bearer = c->o.api_key, .timeout_ms = MODELS_TIMEOUT_MS};
@@ -172,7 +174,9 @@ static enum status find_model(struct chat *c, struct error *err)
     json_t *j = s == STATUS_OK ? json_loadb(text.ptr ? text.ptr : "", text.len, 0, NULL) : NULL;
     const char *id =
         json_string_value(json_object_get(json_array_get(json_object_get(j, "data"), 0), "id"));
-    if (s == STATUS_OK && !id)
+    if (s == STATUS_OK && code == 401)
+        s = error_set(err, STATUS_DENIED, "%s wants a key: --api-key KEY or COX_API_KEY", url);
+    else if (s == STATUS_OK && !id)
         s = error_set(err, STATUS_PROTOCOL, "%s answered %d and names no model", url, code);
     else if (id)
         snprintf(c->model, sizeof c->model, "%s", id);
@@ -181,10 +185,24 @@ static enum status find_model(struct chat *c, struct error *err)
     return s;
 }
 
+/* Taken as people paste it: with a slash at the end, or with the /v1 of a base_url. */
+static enum status read_url(struct chat *c, struct error *err)
+{
+    size_t n = strlen(c->o.url);
+    while (n > 0 && c->o.url[n - 1] == '/')
+        n--;
+    if (n > 3 && strncmp(c->o.url + n - 3, "/v1", 3) == 0)
+        n -= 3;
+    if (n >= sizeof c->url)
+        return error_set(err, STATUS_INVALID, "--url is too long");
+    snprintf(c->url, sizeof c->url, "%.*s", (int)n, c->o.url);
+    return STATUS_OK;
+}
+
 static int converse(struct chat *c)
 {
     struct error err = {0};
-    if (find_model(c, &err) != STATUS_OK) {
+    if (read_url(c, &err) != STATUS_OK || find_model(c, &err) != STATUS_OK) {
         fprintf(stderr, "cox chat: %s\n", err.text);
         return EXIT_FAILED;
     }
@@ -194,7 +212,7 @@ static int converse(struct chat *c)
     (void)sigaction(SIGINT, &sa, NULL);
     bool terminal = isatty(STDIN_FILENO), ok = true;
     if (terminal)
-        fprintf(stderr, "%s at %s. Ctrl-C stops an answer, Ctrl-D ends.\n", c->model, c->o.url);
+        fprintf(stderr, "%s at %s. Ctrl-C stops an answer, Ctrl-D ends.\n", c->model, c->url);
     if (c->o.system && !c->o.completion)
         add_message(c, "system", c->o.system);
     char *line = NULL;
@@ -208,8 +226,15 @@ static int converse(struct chat *c)
             break;
         if (n > 0 && line[n - 1] == '\n')
             line[--n] = '\0';
-        if (n > 0)
-            ok = turn(c, line) && (ok || terminal);
+        if (n == 0)
+            continue;
+        struct str said = {line, (size_t)n};
+        if (str_utf8_valid(said) != said.len || memchr(line, '\0', said.len)) {
+            fputs("cox chat: this line is not UTF-8 text\n", stderr);
+            ok = terminal;
+            continue;
+        }
+        ok = turn(c, line) && (ok || terminal);
     }
     free(line);
     return ok ? EXIT_FINE : EXIT_FAILED;

@@ -1,0 +1,63 @@
+"""The commands that talk to a running cluster, as a person types them."""
+import json
+import re
+
+import null_oracle as oracle
+import pytest
+from cluster import Cluster, run_cox
+
+KEY = "sk-cli-test"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster("--api-key", KEY) as c:
+        yield c
+
+
+def chat(c, said, *args, key=KEY, url=None):
+    return run_cox("chat", "--url", url or c.url, "--api-key", key, "--max-tokens", 6, *args, input=said)
+
+
+@pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/"])
+def test_chat_takes_the_url_as_it_is_pasted(cluster, end):
+    r = chat(cluster, "hi\n", "--completion", "--temperature", 0, url=cluster.url + end)
+    assert (r.returncode, r.stdout.strip(), r.stderr) == (0, oracle.text("hi", 6, temperature=0), "")
+
+
+def test_chat_names_what_is_wrong(cluster):
+    r = run_cox("chat", "--url", cluster.url, input="hi\n")
+    assert r.returncode == 1 and "COX_API_KEY" in r.stderr
+    r = chat(cluster, "hi\n", "--model", "nope")
+    assert r.returncode == 1 and "`nope` does not exist" in r.stderr
+    r = chat(cluster, "hi\n", url=cluster.admin)
+    assert r.returncode == 1 and "404" in r.stderr
+
+
+def test_chat_keeps_its_conversation_past_a_bad_line(cluster):
+    r = chat(cluster, "a\0b\nhi\n")
+    assert r.returncode == 1 and "not UTF-8 text" in r.stderr
+    assert re.fullmatch(r"[a-z]{6}\n", r.stdout)
+
+
+def test_status_of_something_else(cluster):
+    r = run_cox("status", "--address", cluster.url.removeprefix("http://"))
+    assert r.returncode == 2 and "admin port" in r.stderr
+    assert run_cox("status", "--address", ":0").returncode == 2
+    r = run_cox("status", "--address", cluster.admin.removeprefix("http://"))
+    assert r.returncode == 0 and "healthy" in r.stdout
+
+
+def test_events_have_a_time(cluster):
+    address = cluster.admin.removeprefix("http://")
+    lines = run_cox("events", "--address", address).stdout.splitlines()
+    assert lines and all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z +\w", line) for line in lines)
+    assert all(json.loads(line)["time"] > 0 for line in
+               run_cox("events", "--json", "--address", address).stdout.splitlines())
+
+
+def test_join_token_says_when_it_makes_keys(tmp_path):
+    first = run_cox("join-token", "--keys-dir", tmp_path / "k", "--head", "a:1")
+    again = run_cox("join-token", "--keys-dir", tmp_path / "k", "--head", "a:1")
+    assert first.returncode == again.returncode == 0 and first.stdout == again.stdout
+    assert "made new keys" in first.stderr and again.stderr == ""
