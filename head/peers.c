@@ -10,6 +10,7 @@
 #include "common/base/mem.h"
 
 #define DECODE_LIMIT_BYTES (256u << 20)
+#define REFUSED_QUIET_NS   (60 * NS_PER_S)
 #define SCRATCH_KEEP_BYTES (1u << 20)
 
 static uint32_t bucket_of(const struct peers *p, struct bus_peer a)
@@ -151,8 +152,13 @@ void peers_refuse(struct peers *p, struct bus_peer to, enum status status, const
                   uint64_t now_ns)
 {
     p->n_refused++;
-    events_add(p->events, now_ns, LOG_WARN, "peer_refused", "reason=%s text=%s",
-               status_name(status), log_quote(text));
+    if (strncmp(text, p->refused_text, sizeof p->refused_text - 1) != 0 ||
+        now_ns - p->refused_ns >= REFUSED_QUIET_NS) {
+        events_add(p->events, now_ns, LOG_WARN, "peer_refused", "reason=%s text=%s",
+                   status_name(status), log_quote(text));
+        snprintf(p->refused_text, sizeof p->refused_text, "%s", text);
+        p->refused_ns = now_ns;
+    }
     struct msg m = {.type = MSG_REFUSED, .refused = {.status = status, .text = str_from(text)}};
     strbuf_reset(&p->frame);
     if (codec_encode(&m, 0, 1, &p->encode, &p->frame) == STATUS_OK)

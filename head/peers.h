@@ -52,6 +52,8 @@ struct peers {
     uint32_t n, n_buckets;
     struct arena decode, encode;
     struct strbuf frame;
+    char refused_text[160]; /* last told; a refused peer comes back twice a second */
+    uint64_t refused_ns;
     uint64_t n_unknown_session, n_malformed, n_refused, n_broken; /* for metrics */
 };
 

@@ -141,6 +141,23 @@ static void an_instance_keeps_its_identity_and_its_key(void **state)
     fixture_free(f);
 }
 
+/* It tries again twice a second: the events must not be full of it. */
+static void the_same_refusal_is_told_once_a_minute(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    struct msg m = worker_hello(7, -1);
+    m.hello.worker.tp = 1;
+    uint64_t before = f->core->events.next_seq;
+    for (int i = 0; i < 5; i++)
+        say(f, 3, &m);
+    assert_int_equal(f->core->peers.n_refused, 5);
+    assert_int_equal(f->core->events.next_seq - before, 1);
+    f->now += 61 * NS_PER_S;
+    say(f, 3, &m);
+    assert_int_equal(f->core->events.next_seq - before, 2);
+    fixture_free(f);
+}
+
 static void the_table_is_bounded(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -208,6 +225,7 @@ int main(void)
         cmocka_unit_test(a_malformed_header_closes_the_session),
         cmocka_unit_test(a_large_frame_leaves_no_memory_behind),
         cmocka_unit_test(an_instance_keeps_its_identity_and_its_key),
+        cmocka_unit_test(the_same_refusal_is_told_once_a_minute),
         cmocka_unit_test(the_table_is_bounded),
         cmocka_unit_test(silence_makes_suspect_then_lost),
         cmocka_unit_test(nobody_is_blamed_while_the_head_stood_still),
