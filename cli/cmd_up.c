@@ -216,6 +216,7 @@ static enum status prepare(struct up *u, struct error *err)
     const char *tmp_dir = getenv("TMPDIR");
     TRY(check_model(u->model, err));
     TRY(export_api_keys(&u->o, err));
+    (void)unsetenv("COX_CONFIG"); /* it holds this command's options, which the children lack */
     TRY(find_bin_dir(u->bin_dir, sizeof u->bin_dir, err));
     /* Before the keys are written: a Ctrl-C from here on waits for the loop, which ends at once and
      * removes them, instead of killing us and leaving private keys behind. */

@@ -255,3 +255,12 @@ def test_completion_can_be_sourced(shell, command):
     r = subprocess.run([path, "-c", command.format(cox=BIN / "cox")], capture_output=True, text=True, timeout=20)
     assert r.returncode == 0 and r.stderr == ""
     assert ("status" if shell == "fish" else "_cox") in r.stdout
+
+
+@pytest.mark.parametrize("way", ["flag", "environment"])
+def test_a_configuration_file_is_for_cox_up_alone(tmp_path, way):
+    file = tmp_path / "c.yaml"
+    file.write_text("served_model_name: [from-file]\nnull_step_us: 0\n")
+    args, env = (["--config", file], {}) if way == "flag" else ([], {"COX_CONFIG": str(file)})
+    with Cluster(*args, env=env) as c:
+        assert httpx.get(c.url + "/v1/models").json()["data"][0]["id"] == "from-file"
