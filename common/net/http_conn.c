@@ -10,7 +10,12 @@
 #include "common/base/mem.h"
 #include "common/net/http_internal.h"
 
-enum { LINGER_MS = 2000, LINGER_BYTES = 64 << 20, PENDING_MAX = 64 << 10 };
+enum {
+    LINGER_MS = 2000,
+    LINGER_BYTES = 64 << 20,
+    PENDING_MAX = 64 << 10,
+    SMALL_BODY_BYTES = 64 << 10
+};
 
 static const unsigned conn_next[CONN_STATE_COUNT] = {
     [CONN_READING] = 1u << CONN_WAITING | 1u << CONN_LINGERING | 1u << CONN_CLOSING,
@@ -330,10 +335,14 @@ static void on_deadline(uv_timer_t *t)
 
 /* ---- reading ---- */
 
-/* Accounts what this request's body holds now against all bodies being read. */
+/* Accounts what this request's body holds now against all bodies being read. Small ones are free
+ * (the number of connections bounds them): a few uploads that never end must not shut out
+ * everybody. */
 static bool charge_body(struct conn *c)
 {
     uint64_t held = http_parser_held_bytes(c->parser);
+    if (held <= SMALL_BODY_BYTES)
+        held = 0;
     c->server->body_bytes += held - c->body_charged;
     c->body_charged = held;
     return c->server->body_bytes <= c->server->limits.max_body_bytes_total;

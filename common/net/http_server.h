@@ -17,7 +17,7 @@ struct http_limits {
     uint32_t max_connections;      /* further ones get 503 and are closed; default 4096 */
     uint32_t max_header_bytes;     /* 431; default 32 KiB, at most 100 fields */
     uint64_t max_body_bytes;       /* 413; default 16 MiB */
-    uint64_t max_body_bytes_total; /* all bodies being read at once: 503; default 256 MiB */
+    uint64_t max_body_bytes_total; /* all bodies over 64 KiB held at once: 503; default 256 MiB */
     uint32_t header_timeout_ms, body_timeout_ms, idle_timeout_ms, write_stall_ms;
     uint32_t stream_high_water_bytes; /* http_stream_room is 0 above; default 256 KiB */
 };

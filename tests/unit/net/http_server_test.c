@@ -342,6 +342,52 @@ static void connections_over_the_limit_are_refused(void **state)
     mem_free(f);
 }
 
+enum { BODIES_TOTAL = 128 << 10 };
+
+static int send_part(struct fixture *f, size_t declared, size_t sent)
+{
+    char head[128];
+    char *body = mem_zalloc(sent);
+    int fd = dial(f);
+    snprintf(head, sizeof head, "POST /e HTTP/1.1\r\nHost: t\r\nContent-Length: %zu\r\n\r\n",
+             declared);
+    memset(body, 'x', sent);
+    if (send(fd, head, strlen(head), MSG_NOSIGNAL) < 0 || send(fd, body, sent, MSG_NOSIGNAL) < 0) {
+        close(fd);
+        fd = -1;
+    }
+    mem_free(body);
+    return fd;
+}
+
+/* An upload that holds all there is and never ends; small requests; another large one. */
+static void hoard(struct fixture *f)
+{
+    int hoarder = send_part(f, BODIES_TOTAL + 1, BODIES_TOTAL);
+    for (int i = 0; i < 50; i++) {
+        exchange(f);
+        f->n_chunks += strncmp(f->answer, "HTTP/1.1 200", 12) == 0;
+    }
+    int late = send_part(f, BODIES_TOTAL, BODIES_TOTAL - 1);
+    ssize_t n = recv(late, f->answer, sizeof f->answer - 1, 0);
+    f->answer[n > 0 ? n : 0] = '\0';
+    close(late);
+    close(hoarder);
+}
+
+static void uploads_that_never_end_shut_out_no_small_request(void **state)
+{
+    const struct http_limits limits = {.max_body_bytes = 1 << 20,
+                                       .max_body_bytes_total = BODIES_TOTAL};
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = hoard;
+    f->send = "POST /e HTTP/1.1\r\nHost: t\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc";
+    run(f, &limits);
+    assert_int_equal(f->n_chunks, 50);
+    assert_memory_equal(f->answer, "HTTP/1.1 503", 12);
+    mem_free(f);
+}
+
 static void a_port_in_use_is_named(void **state)
 {
     struct loop *l;
@@ -371,6 +417,7 @@ int main(void)
         cmocka_unit_test(a_stream_waits_for_a_slow_reader),
         cmocka_unit_test(a_reader_that_stalls_is_aborted),
         cmocka_unit_test(connections_over_the_limit_are_refused),
+        cmocka_unit_test(uploads_that_never_end_shut_out_no_small_request),
         cmocka_unit_test(a_port_in_use_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
