@@ -39,8 +39,7 @@ struct up {
     char url[300];
 };
 
-/* ---- keys
- * ---------------------------------------------------------------------------------------- */
+/* ---- keys ---- */
 
 static void remove_keys(struct up *u)
 {
@@ -73,8 +72,7 @@ static enum status make_keys(struct up *u, const char *tmp_dir, struct error *er
     return keys_make_dir(u->keys_dir, err);
 }
 
-/* ---- readiness
- * ----------------------------------------------------------------------------------- */
+/* ---- readiness ---- */
 
 static void *probe(void *arg)
 {
@@ -131,8 +129,7 @@ static void on_ready(void *ctx)
         up_plan_reachable(&u->arena, u->o.admin_host, u->o.admin_port));
 }
 
-/* ---- start
- * --------------------------------------------------------------------------------------- */
+/* ---- start ---- */
 
 /* The programs lie next to this one. */
 static enum status find_bin_dir(char *out, size_t size, struct error *err)

@@ -120,8 +120,7 @@ bool completion_write(const char *shell, struct strbuf *out)
     return false;
 }
 
-/* ---- docs/flags.md
- * ------------------------------------------------------------------------------- */
+/* ---- docs/flags.md ---- */
 
 static void write_row(struct strbuf *b, const struct option_spec *s)
 {
@@ -167,8 +166,7 @@ void flags_write_markdown(struct strbuf *b)
             strbuf_printf(b, "- `--%s`\n", up->specs[k].name);
 }
 
-/* ---- commands
- * ------------------------------------------------------------------------------------ */
+/* ---- commands ---- */
 
 static int print(const struct strbuf *b)
 {

@@ -75,8 +75,7 @@ static void say(const struct supervisor *s, const char *fmt, ...)
     supervisor_say(s, line);
 }
 
-/* ---- the pid file
- * -------------------------------------------------------------------------------- */
+/* ---- the pid file ---- */
 
 /* Whole or not at all: readers poll it. */
 static void write_pids(const struct supervisor *s)
@@ -98,8 +97,7 @@ static void write_pids(const struct supervisor *s)
         say(s, "warning: cannot write %s: %s", s->o.pids_file, strerror(errno));
 }
 
-/* ---- children
- * ------------------------------------------------------------------------------------ */
+/* ---- children ---- */
 
 static void on_line(void *ctx, struct loop_child *process, const char *line, size_t n,
                     bool is_stderr)
@@ -185,8 +183,7 @@ static void on_exit_of(void *ctx, struct loop_child *process, int64_t status, in
     write_pids(s);
 }
 
-/* ---- life
- * ---------------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 static void signal_all(struct supervisor *s, int signum)
 {

@@ -44,8 +44,7 @@ bool api_request_has_tokens(const struct api_request *r)
     return false;
 }
 
-/* ---- from body to choices ----------------------------------------------------------------------
- */
+/* ---- from body to choices ---- */
 
 static void link_request(struct api_request *r)
 {
@@ -247,8 +246,7 @@ void api_request_start(struct serving *s, void *reply, enum api_kind kind, struc
     on_prepared(r);
 }
 
-/* ---- to the head -------------------------------------------------------------------------------
- */
+/* ---- to the head ---- */
 
 static struct u32_span submit_ids(struct api_choice *c, const struct prompt *p)
 {
@@ -302,8 +300,7 @@ static void send_finish(struct api_choice *c)
     (void)!s->engine.finish(s->engine.ctx, &m);
 }
 
-/* ---- tokens ------------------------------------------------------------------------------------
- */
+/* ---- tokens ---- */
 
 static void observe_tokens(struct api_request *r, struct generation *g, uint32_t n_new)
 {
@@ -365,8 +362,7 @@ void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struc
     }
 }
 
-/* ---- to the client -----------------------------------------------------------------------------
- */
+/* ---- to the client ---- */
 
 static struct openai_usage usage_of(const struct api_request *r)
 {
@@ -492,8 +488,7 @@ void api_request_flush(struct api_request *r)
         respond_whole(r);
 }
 
-/* ---- the end -----------------------------------------------------------------------------------
- */
+/* ---- the end ---- */
 
 void api_request_fail(struct api_request *r, const struct api_error *e)
 {

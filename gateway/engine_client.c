@@ -45,8 +45,7 @@ enum status engine_client_send(struct engine_client *c, const struct msg *m)
     return c->state == ENGINE_OPEN ? encode_and_send(c, m) : STATUS_AGAIN;
 }
 
-/* ---- session -----------------------------------------------------------------------------------
- */
+/* ---- session ---- */
 
 static void greet(struct engine_client *c)
 {
@@ -113,8 +112,7 @@ static void return_credit(struct engine_client *c)
         c->credit_owed = 0;
 }
 
-/* ---- frames ------------------------------------------------------------------------------------
- */
+/* ---- frames ---- */
 
 static void on_open_message(struct engine_client *c, const struct msg *m)
 {
@@ -207,8 +205,7 @@ void engine_client_on_frame(struct engine_client *c, struct str frame, uint64_t 
     }
 }
 
-/* ---- connection and time ------------------------------------------------------------------------
- */
+/* ---- connection and time ---- */
 
 void engine_client_on_connection(struct engine_client *c, bool up, const char *why, uint64_t now_ns)
 {

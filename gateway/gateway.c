@@ -24,8 +24,7 @@ enum {
     ADDRESS_MAX = 256,
 };
 
-/* ---- replies through the HTTP server -----------------------------------------------------------
- */
+/* ---- replies through the HTTP server ---- */
 
 static void reply_attach(void *reply, struct api_request *r)
 {
@@ -93,8 +92,7 @@ static void on_abort(void *ctx, struct http_request *r)
         serving_on_abort(&g->serving, a);
 }
 
-/* ---- the link to the head ----------------------------------------------------------------------
- */
+/* ---- the link to the head ---- */
 
 static enum status bus_send_frame(void *ctx, struct str frame)
 {
@@ -162,8 +160,7 @@ static enum status engine_finish(void *ctx, const struct msg_finish *m)
     return engine_client_send(ctx, &msg);
 }
 
-/* ---- time --------------------------------------------------------------------------------------
- */
+/* ---- time ---- */
 
 static uint64_t clock_now(void *ctx)
 {
@@ -234,8 +231,7 @@ static void on_signal(void *ctx, int signum)
             g->loop, (uint64_t)(g->config->shutdown_timeout_s * 1000), 0, on_shutdown_timeout, g);
 }
 
-/* ---- start and stop -----------------------------------------------------------------------------
- */
+/* ---- start and stop ---- */
 
 static enum status open_model(struct gateway *g, const char *cache_dir, struct error *err)
 {

@@ -48,8 +48,7 @@ static void append_finish(struct strbuf *out, const struct openai_reply *r,
         strbuf_append_c(out, "null");
 }
 
-/* ---- log-probabilities -------------------------------------------------------------------------
- */
+/* ---- log-probabilities ---- */
 
 static struct str token_bytes(const struct openai_reply *r, uint32_t id)
 {
@@ -162,8 +161,7 @@ static void append_logprobs(struct strbuf *out, const struct openai_reply *r,
         append_legacy_logprobs(out, r, g, d);
 }
 
-/* ---- chunks ------------------------------------------------------------------------------------
- */
+/* ---- chunks ---- */
 
 static const struct prompt *prompt_of(const struct openai_reply *r, uint32_t i_choice)
 {
@@ -254,8 +252,7 @@ void openai_usage_chunk(struct strbuf *out, const struct openai_reply *r,
     append_chunk_usage(out, r, usage);
 }
 
-/* ---- whole replies -----------------------------------------------------------------------------
- */
+/* ---- whole replies ---- */
 
 void openai_reply_begin(struct strbuf *out, const struct openai_reply *r)
 {

@@ -66,8 +66,7 @@ static bool wrong_type(struct api_error *e, const char *name, const char *want, 
     return api_error_set(e, 400, name, "%s must be %s, got %s.", name, want, json_type_name(got));
 }
 
-/* ---- fields with a form of their own ----------------------------------------------------------
- */
+/* ---- fields with a form of their own ---- */
 
 static bool parse_token_id(const json_t *v, const char *name, uint32_t vocab, uint32_t *out,
                            struct api_error *e)
@@ -239,8 +238,7 @@ static bool parse_tool_choice(struct params *p, const char *name, const json_t *
     return api_error_set(e, 400, name, "tool_choice must be \"none\" or \"auto\" on this server.");
 }
 
-/* ---- the table --------------------------------------------------------------------------------
- */
+/* ---- the table ---- */
 
 #define BOTH      (API_COMPLETIONS | API_CHAT)
 #define AT(field) offsetof(struct params, field)
@@ -435,8 +433,7 @@ static void log_unknown_fields(const json_t *body)
     }
 }
 
-/* ---- rules between fields ----------------------------------------------------------------------
- */
+/* ---- rules between fields ---- */
 
 static bool check_together(struct params *p, struct api_error *e)
 {
@@ -526,8 +523,7 @@ void params_fini(struct params *p)
     *p = (struct params){0};
 }
 
-/* ---- the text ----------------------------------------------------------------------------------
- */
+/* ---- the text ---- */
 
 /* jansson's tree takes some 48 bytes a value, so a body of "1,1,1,…" would grow 24-fold: count
  * before building. Strings are skipped; what is not JSON is jansson's to report. */

@@ -23,8 +23,7 @@ static void answer_json(struct http_request *r, struct strbuf *b)
     strbuf_fini(b);
 }
 
-/* ---- handlers ----------------------------------------------------------------------------------
- */
+/* ---- handlers ---- */
 
 static bool is_ready(void *ctx)
 {
@@ -117,8 +116,7 @@ static void post_chat(struct gateway *g, struct http_request *r, uint64_t tenant
     serving_on_request(&g->serving, r, API_CHAT, http_body(r), tenant);
 }
 
-/* ---- the table ---------------------------------------------------------------------------------
- */
+/* ---- the table ---- */
 
 static const struct route routes[] = {
     {"POST", "/v1/chat/completions", ACCESS_KEY, post_chat},

@@ -55,8 +55,7 @@ bool serving_healthy(const struct serving *s, const char **why)
     return **why == '\0';
 }
 
-/* ---- the list of choices to submit -------------------------------------------------------------
- */
+/* ---- the list of choices to submit ---- */
 
 void serving_add_pending(struct serving *s, struct api_choice *c)
 {
@@ -100,8 +99,7 @@ void serving_pump(struct serving *s)
     }
 }
 
-/* ---- events ------------------------------------------------------------------------------------
- */
+/* ---- events ---- */
 
 void serving_on_request(struct serving *s, void *reply, enum api_kind kind, struct str body,
                         uint64_t tenant)
@@ -203,8 +201,7 @@ void serving_on_link(struct serving *s, bool up)
     serving_pump(s);
 }
 
-/* ---- time --------------------------------------------------------------------------------------
- */
+/* ---- time ---- */
 
 static uint64_t later(uint64_t a, uint64_t b)
 {

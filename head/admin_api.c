@@ -20,8 +20,7 @@ struct admin_api {
     char host[256];
 };
 
-/* ---- answers
- * -------------------------------------------------------------------------------------- */
+/* ---- answers ---- */
 
 static void answer_json(struct http_request *r, int status, json_t *owned)
 {
@@ -40,8 +39,7 @@ static void answer_error(struct http_request *r, int status, const char *message
     answer_json(r, status, e);
 }
 
-/* ---- routes
- * --------------------------------------------------------------------------------------- */
+/* ---- routes ---- */
 
 static void get_status(struct admin_api *a, struct http_request *r)
 {
@@ -135,8 +133,7 @@ static const struct route {
     {"POST", "/api/drain", false, post_drain},
 };
 
-/* ---- who may ask
- * ---------------------------------------------------------------------------------- */
+/* ---- who may ask ---- */
 
 /* Without a key the loopback bind is the guard, and a web page in a browser on this machine must
  * not get round it by a name of its own that resolves to 127.0.0.1. */

@@ -48,8 +48,7 @@ static const char *device_name(enum device_kind d)
     return d == DEVICE_NULL ? "null" : d == DEVICE_CPU ? "cpu" : d == DEVICE_CUDA ? "cuda" : "?";
 }
 
-/* ---- nodes
- * ---------------------------------------------------------------------------------------- */
+/* ---- nodes ---- */
 
 static json_t *node_entry(json_t *nodes, const char *name, const char *host)
 {
@@ -89,8 +88,7 @@ static json_t *nodes(const struct head_core *h)
     return a;
 }
 
-/* ---- workers, groups, gateways
- * ---------------------------------------------------------------------- */
+/* ---- workers, groups, gateways ---- */
 
 static json_t *worker(const struct head_core *h, const struct worker *w)
 {
@@ -183,8 +181,7 @@ static json_t *gateways(const struct head_core *h)
     return a;
 }
 
-/* ---- the rest
- * --------------------------------------------------------------------------------------- */
+/* ---- the rest ---- */
 
 static json_t *model(const struct head_core *h)
 {
@@ -282,8 +279,7 @@ json_t *admin_json_status(const struct head_core *h)
     return o;
 }
 
-/* ---- events
- * ----------------------------------------------------------------------------------------- */
+/* ---- events ---- */
 
 /* Reads one value at *at, quoted by log_quote or bare, into out. */
 static const char *read_value(const char *at, char *out, size_t size)

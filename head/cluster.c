@@ -32,8 +32,7 @@ void cluster_fini(struct cluster *c)
     *c = (struct cluster){0};
 }
 
-/* ---- terms and epochs ---------------------------------------------------------------------------
- */
+/* ---- terms and epochs ---- */
 
 static void take_term(struct cluster *c, uint64_t term)
 {
@@ -79,8 +78,7 @@ void cluster_epoch_text(uint64_t term_epoch, char out[32])
              (unsigned long long)(term_epoch & 0xFFFFFFFFu));
 }
 
-/* ---- workers ------------------------------------------------------------------------------------
- */
+/* ---- workers ---- */
 
 static void copy_str(char *out, size_t size, struct str s)
 {
@@ -330,8 +328,7 @@ void cluster_on_msg(struct cluster *c, struct worker *w, const struct msg *m)
     }
 }
 
-/* ---- draining -----------------------------------------------------------------------------------
- */
+/* ---- draining ---- */
 
 void cluster_drain(struct cluster *c, struct worker *w, bool on)
 {
@@ -363,8 +360,7 @@ static void drain_tick(struct cluster *c, struct group *g)
         cluster_dissolve(c, g, "a rank is drained", false);
 }
 
-/* ---- time ---------------------------------------------------------------------------------------
- */
+/* ---- time ---- */
 
 static void worker_tick(struct cluster *c, struct worker *w)
 {

@@ -150,8 +150,7 @@ const char *worker_state_name(const struct worker *w);
 const char *group_state_name(enum group_state s);
 void cluster_epoch_text(uint64_t term_epoch, char out[32]); /* "1.3" */
 
-/* ---- between cluster.c, group.c, adoption.c and placement.c
- * -------------------------------------- */
+/* ---- between cluster.c, group.c, adoption.c and placement.c ---- */
 uint64_t cluster_next_epoch(struct cluster *c);
 bool cluster_owns_term(const struct cluster *c, uint64_t term_epoch);
 void cluster_add_failure(struct cluster *c, const char *node, const char *what, const char *reason);

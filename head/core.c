@@ -84,8 +84,7 @@ static void set_now(struct head_core *h, uint64_t now_ns)
     h->now_ns = h->cluster.now_ns = now_ns;
 }
 
-/* ---- frames
- * --------------------------------------------------------------------------------------- */
+/* ---- frames ---- */
 
 static void on_hello(struct head_core *h, const struct peers_input *in, const struct msg_hello *m)
 {
@@ -151,8 +150,7 @@ void head_core_on_frame(struct head_core *h, struct bus_peer from, enum peer_rol
     }
 }
 
-/* ---- time
- * ----------------------------------------------------------------------------------------- */
+/* ---- time ---- */
 
 static void on_lost(void *ctx, struct peer *peer)
 {
@@ -199,8 +197,7 @@ void head_core_turn(struct head_core *h, uint64_t now_ns)
     h->n_waiting = h->n_held + x.waiting;
 }
 
-/* ---- operators
- * -------------------------------------------------------------------------------------- */
+/* ---- operators ---- */
 
 void head_core_drain_all(struct head_core *h, bool on, uint64_t now_ns)
 {
@@ -278,8 +275,7 @@ void head_core_get_stats(const struct head_core *h, struct head_stats *out)
     fill_throughput(h, out);
 }
 
-/* ---- checks
- * --------------------------------------------------------------------------------------- */
+/* ---- checks ---- */
 
 static bool check_request(const struct head_core *h, const struct request *r, struct error *err)
 {

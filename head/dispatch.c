@@ -140,8 +140,7 @@ bool dispatch_is_idle(void *core, const struct group *g)
     return x.running == 0 && x.in_flight == 0;
 }
 
-/* ---- plans
- * ---------------------------------------------------------------------------------------- */
+/* ---- plans ---- */
 
 /* True when every rank has the pending plan. */
 static bool send_pending(struct head_core *h, struct lane *l)
@@ -192,8 +191,7 @@ void dispatch_turn(struct head_core *h)
     }
 }
 
-/* ---- results
- * -------------------------------------------------------------------------------------- */
+/* ---- results ---- */
 
 /* No rank draws a token that its model does not have. */
 static bool tokens_exist(const struct msg_result *m, uint32_t vocab_size)

@@ -117,8 +117,7 @@ void gateways_free(struct head_core *h)
     }
 }
 
-/* ---- requests in
- * ---------------------------------------------------------------------------------- */
+/* ---- requests in ---- */
 
 static void refuse(struct head_core *h, struct gateway *g, const struct msg_submit *m,
                    enum status status, const char *text)
@@ -241,8 +240,7 @@ void gateways_on_msg(struct head_core *h, struct gateway *g, const struct msg *m
     }
 }
 
-/* ---- tokens out
- * ----------------------------------------------------------------------------------- */
+/* ---- tokens out ---- */
 
 void outbox_add(struct head_core *h, struct request *r)
 {

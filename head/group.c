@@ -141,8 +141,7 @@ static void become_ready(struct cluster *c, struct group *g)
     c->fns.on_ready(c->fns.ctx, g);
 }
 
-/* ---- the end of an epoch
- * -------------------------------------------------------------------------- */
+/* ---- the end of an epoch ---- */
 
 void group_check_aborted(struct cluster *c, struct group *g)
 {
@@ -208,8 +207,7 @@ void group_member_lost(struct cluster *c, struct group *g, struct worker *w, con
         cluster_dissolve(c, g, why, false);
 }
 
-/* ---- messages
- * ------------------------------------------------------------------------------------- */
+/* ---- messages ---- */
 
 static void on_comm_id(struct cluster *c, struct group *g, struct worker *w,
                        const struct msg_comm_id *m)
@@ -295,8 +293,7 @@ void group_tick(struct cluster *c, struct group *g)
         group_free(c, g);
 }
 
-/* ---- sending
- * -------------------------------------------------------------------------------------- */
+/* ---- sending ---- */
 
 static enum status send_form(struct cluster *c, struct group *g, struct worker *w)
 {

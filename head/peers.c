@@ -98,8 +98,7 @@ void peers_remove(struct peers *p, struct peer *peer)
     mem_free(peer);
 }
 
-/* ---- sending ------------------------------------------------------------------------------------
- */
+/* ---- sending ---- */
 
 static void put_le64(char *at, uint64_t v)
 {
@@ -165,8 +164,7 @@ void peers_refuse(struct peers *p, struct bus_peer to, enum status status, const
         (void)p->io.send(p->io.ctx, to, strbuf_str(&p->frame)); /* best effort: it retries */
 }
 
-/* ---- receiving ----------------------------------------------------------------------------------
- */
+/* ---- receiving ---- */
 
 static void copy_str(char *out, size_t size, struct str s)
 {
@@ -348,8 +346,7 @@ struct peer *peers_open(struct peers *p, const struct peers_input *in, const str
     return x;
 }
 
-/* ---- time ---------------------------------------------------------------------------------------
- */
+/* ---- time ---- */
 
 static uint64_t silence(const struct peer *x, uint64_t now_ns)
 {

@@ -106,8 +106,7 @@ void router_end(struct head_core *h, struct request *r, enum finish_reason why, 
     outbox_add(h, r);
 }
 
-/* ---- routing
- * -------------------------------------------------------------------------------------- */
+/* ---- routing ---- */
 
 static struct lane *best_lane(const struct head_core *h, const struct request *r)
 {

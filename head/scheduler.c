@@ -11,8 +11,7 @@ enum {
     MAX_BATCHED_TOKENS = 1 << 24,
 };
 
-/* ---- lists ------------------------------------------------------------------------------------
- */
+/* ---- lists ---- */
 
 /* From the tail: who comes is nearly always younger than who runs. */
 void seq_list_insert(struct seq_list *l, struct seq *x)
@@ -47,8 +46,7 @@ void seq_list_remove(struct seq_list *l, struct seq *x)
     l->n--;
 }
 
-/* ---- life -------------------------------------------------------------------------------------
- */
+/* ---- life ---- */
 
 static enum status check_config(const struct scheduler_config *c, struct error *err)
 {
@@ -284,8 +282,7 @@ struct request *scheduler_pop_ended(struct scheduler *s)
     return r;
 }
 
-/* ---- new epochs -------------------------------------------------------------------------------
- */
+/* ---- new epochs ---- */
 
 static int by_arrival(const void *a, const void *b)
 {
@@ -355,8 +352,7 @@ void scheduler_resync(struct scheduler *s, uint64_t last_step)
     s->full_next = true;
 }
 
-/* ---- what others ask --------------------------------------------------------------------------
- */
+/* ---- what others ask ---- */
 
 void scheduler_get_stats(const struct scheduler *s, struct scheduler_stats *out)
 {

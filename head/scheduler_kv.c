@@ -91,8 +91,7 @@ uint32_t kv_blocks_at_once(const struct kv_group_state *g, uint32_t n_tokens)
     return n < g->max_held ? n : g->max_held;
 }
 
-/* ---- prefix hits ------------------------------------------------------------------------------
- */
+/* ---- prefix hits ---- */
 
 /* Walks from the root while blocks are there. Returns the number of blocks found. */
 static uint32_t walk_from_root(struct kv_group_state *g, const struct request *r,
@@ -219,8 +218,7 @@ void kv_take_hit(struct scheduler *s, struct seq *x, const struct kv_hit *hit)
     x->n_scheduled = x->n_computed = hit->n_tokens;
 }
 
-/* ---- room -------------------------------------------------------------------------------------
- */
+/* ---- room ---- */
 
 /* Blocks of x alone that its next run will drop. */
 static uint32_t n_droppable(const struct kv_group_state *g, const struct seq *x,
@@ -276,8 +274,7 @@ bool kv_fit_admit(const struct scheduler *s, const struct seq *x, const struct k
     return true;
 }
 
-/* ---- tables -----------------------------------------------------------------------------------
- */
+/* ---- tables ---- */
 
 static void release_block(struct scheduler *s, struct kv_group_state *g, uint32_t id)
 {

@@ -69,7 +69,7 @@ struct bytes {
     uint32_t n;
 };
 
-/* ---- every link ------------------------------------------------------------------------------ */
+/* ---- every link ---- */
 
 /* One KV group: the layers of one kind. block_tokens is a multiple of 16. */
 struct kv_group {
@@ -141,7 +141,7 @@ struct msg_goodbye {
     struct str text;
 };
 
-/* ---- gateway ⇄ head -------------------------------------------------------------------------- */
+/* ---- gateway ⇄ head ---- */
 
 struct request_id {
     uint64_t hi, lo;
@@ -238,8 +238,7 @@ struct msg_cluster {
     bool draining;
 };
 
-/* ---- head ⇄ worker: formation -----------------------------------------------------------------
- */
+/* ---- head ⇄ worker: formation ---- */
 
 /* Prepare for a group. Every rank drops what it had (older epoch) and keeps its weights; the rank
  * with make_id answers CommId, the head passes it on with Join, each rank answers Formed. */
@@ -288,8 +287,7 @@ struct msg_drain_wish {
     struct str text;
 };
 
-/* ---- head ⇄ worker: steps ----------------------------------------------------------------------
- */
+/* ---- head ⇄ worker: steps ---- */
 
 /* Blocks of one KV group of a sequence: drop_leading blocks fell out of the window, ids are
  * appended. Table entry i holds block n_dropped + i of the sequence, i.e. positions (n_dropped + i)

@@ -19,8 +19,7 @@ enum text_status {
     TEXT_INTERNAL /* a bug: the panic's message */
 };
 
-/* ---- tokenizer --------------------------------------------------------------------------------
- */
+/* ---- tokenizer ---- */
 struct text_tokenizer;
 
 /* path: a tokenizer.json, a folder that has one (with tokenizer_config.json beside it), or a GGUF.
@@ -62,8 +61,7 @@ int text_decoder_push(struct text_decoder *d, uint32_t id, const char **delta, s
 int text_decoder_flush(struct text_decoder *d, const char **delta, size_t *len,
                        char err[TEXT_ERR_MAX]);
 
-/* ---- chat template ------------------------------------------------------------------------------
- */
+/* ---- chat template ---- */
 struct text_template;
 
 /* source: the template's text. */

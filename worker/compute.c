@@ -79,8 +79,7 @@ static void list_free(struct job_list *l)
         job_free(j);
 }
 
-/* ---- compute thread
- * ------------------------------------------------------------------------------ */
+/* ---- compute thread ---- */
 
 static void run_join(struct executor *e, struct job *j)
 {
@@ -159,8 +158,7 @@ static void *compute_main(void *arg)
     return NULL;
 }
 
-/* ---- loop thread
- * --------------------------------------------------------------------------------- */
+/* ---- loop thread ---- */
 
 static struct job *job_take(struct compute *c, enum job_kind kind)
 {

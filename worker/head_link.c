@@ -176,8 +176,7 @@ void head_link_consumed(struct head_link *k, uint64_t session, uint64_t frame_by
         send_credit(k, MSG_PLAN, frame_bytes);
 }
 
-/* ---- opening
- * ------------------------------------------------------------------------------------- */
+/* ---- opening ---- */
 
 static void say_hello(struct head_link *k)
 {
@@ -274,8 +273,7 @@ static void on_refused(struct head_link *k, const struct msg_refused *r)
     go_down(k, "refused");
 }
 
-/* ---- frames
- * -------------------------------------------------------------------------------------- */
+/* ---- frames ---- */
 
 static void deliver(struct head_link *k, const struct frame_header *h, const struct msg *m,
                     struct str frame)
@@ -350,8 +348,7 @@ static void on_link(void *ctx, bool up, const char *why)
         go_down(k, why);
 }
 
-/* ---- life
- * ---------------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 enum status head_link_open(struct loop *l, const struct head_link_options *o,
                            const struct head_link_handlers *h, struct head_link **out,

@@ -95,8 +95,7 @@ uint32_t sequences_count(const struct sequences *s)
     return s->n_live;
 }
 
-/* ---- growing arrays: sized by a peer, so an allocation may fail --------------------------------
- */
+/* ---- growing arrays: sized by a peer, so an allocation may fail ---- */
 
 static bool grow_u32(uint32_t **array, uint32_t *cap, uint32_t need)
 {
@@ -142,8 +141,7 @@ bool sequence_push(struct sequence *q, uint32_t id, uint32_t max_model_len)
     return true;
 }
 
-/* ---- plan
- * ---------------------------------------------------------------------------------------- */
+/* ---- plan ---- */
 
 static enum status check_copies(const struct sequences *s, const struct msg_plan *p,
                                 struct error *err)

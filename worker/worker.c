@@ -33,8 +33,7 @@ struct worker {
     struct worker_metrics m;
 };
 
-/* ---- what the head hears
- * ------------------------------------------------------------------------- */
+/* ---- what the head hears ---- */
 
 static void fill_hello(void *ctx, struct msg_hello *h)
 {
@@ -122,8 +121,7 @@ static void send_gap(struct worker *w, uint64_t got_step, const char *text)
                                                   .text = str_from(text)}});
 }
 
-/* ---- drain and end
- * ------------------------------------------------------------------------------- */
+/* ---- drain and end ---- */
 
 static void stop_loop(void *ctx)
 {
@@ -175,8 +173,7 @@ void worker_stop(struct worker *w)
     w->drain_timer = loop_timer_start(w->s.loop, 0, DRAIN_CHECK_MS, drain_check, w);
 }
 
-/* ---- the state machine's wishes
- * ------------------------------------------------------------------ */
+/* ---- the state machine's wishes ---- */
 
 static void make_comm_id(struct worker *w)
 {
@@ -248,8 +245,7 @@ static void act(struct worker *w, enum rank_action action, const struct msg *m)
     }
 }
 
-/* ---- messages
- * ------------------------------------------------------------------------------------ */
+/* ---- messages ---- */
 
 /* rank and stage index arrays in the executors, sizes are multiplied: checked once, here. */
 static bool form_is_sane(const struct worker *w, const struct msg_form *f, struct error *err)
@@ -398,8 +394,7 @@ static void on_lost(void *ctx)
     rank_state_on_link_lost(&w->rank);
 }
 
-/* ---- the compute thread's reports
- * ---------------------------------------------------------------- */
+/* ---- the compute thread's reports ---- */
 
 static void on_plan_done(struct worker *w, const struct job_done *d)
 {
@@ -471,8 +466,7 @@ static void on_done(void *ctx, const struct job_done *d)
     }
 }
 
-/* ---- life
- * ---------------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 static void make_metrics(struct worker *w)
 {

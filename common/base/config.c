@@ -59,7 +59,7 @@ static void warn(struct config_parser *p, const char *fmt, ...)
     list_add(p, &p->res->warnings, own_bytes(p, text, strlen(text)));
 }
 
-/* --- names ----------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 /* Dashed spelling of a name; too long a name becomes empty, which matches nothing. */
 static struct str dashed(struct str name, char out[NAME_MAX_LEN])
@@ -171,7 +171,7 @@ enum status config_unknown(struct config_parser *p, struct str name, struct conf
     return error_set(p->err, STATUS_INVALID, "%s: unknown option; --help lists them all", where);
 }
 
-/* --- values ---------------------------------------------------------------------------------- */
+/* ---- values ---- */
 
 struct str config_choice(const char *choices, size_t i)
 {
@@ -321,7 +321,7 @@ static enum status set_comma_list(struct config_parser *p, size_t i_spec, const 
     return STATUS_OK;
 }
 
-/* --- passes ---------------------------------------------------------------------------------- */
+/* ---- passes ---- */
 
 static enum status apply_defaults(struct config_parser *p)
 {

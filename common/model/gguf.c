@@ -59,8 +59,7 @@ static const struct {
 };
 _Static_assert(sizeof types / sizeof *types == GGUF_TYPE_COUNT, "a type has no row");
 
-/* ---- reading ----------------------------------------------------------------------------------
- */
+/* ---- reading ---- */
 
 static enum status take(struct cursor *c, uint64_t n, const uint8_t **out)
 {
@@ -236,8 +235,7 @@ static enum status take_tensor(struct cursor *c, struct gguf_tensor *t)
     return STATUS_OK;
 }
 
-/* ---- tables -----------------------------------------------------------------------------------
- */
+/* ---- tables ---- */
 
 static int compare_str(struct str a, struct str b)
 {
@@ -359,8 +357,7 @@ static enum status parse(struct gguf *g, struct error *err)
     return place_data(g, (size_t)(c.at - g->bytes), err);
 }
 
-/* ---- opening ----------------------------------------------------------------------------------
- */
+/* ---- opening ---- */
 
 static enum status map_file(struct gguf *g, struct error *err)
 {
@@ -437,8 +434,7 @@ void gguf_close(struct gguf *g)
     mem_free(g);
 }
 
-/* ---- answers ----------------------------------------------------------------------------------
- */
+/* ---- answers ---- */
 
 const char *gguf_path(const struct gguf *g)
 {

@@ -76,7 +76,7 @@ const char *bus_endpoint(const struct bus *b)
     return b->endpoint;
 }
 
-/* --- a socket in the loop -------------------------------------------------------------------- */
+/* ---- a socket in the loop ---- */
 
 static bool has_input(void *socket)
 {
@@ -159,7 +159,7 @@ static enum status port_open(struct bus *b, void *owned_socket,
     return STATUS_OK;
 }
 
-/* --- frames ---------------------------------------------------------------------------------- */
+/* ---- frames ---- */
 
 /* The rest of a multi-part message that nobody wants. */
 static void skip_parts(void *socket, zmq_msg_t *last)
@@ -250,7 +250,7 @@ enum status bus_send(struct bus *b, struct bus_peer to, struct str frame)
     return s;
 }
 
-/* --- monitor --------------------------------------------------------------------------------- */
+/* ---- monitor ---- */
 
 static void tell_link(struct bus *b, bool up, const char *why)
 {
@@ -333,7 +333,7 @@ static enum status monitor_open(struct bus *b, void *watched, struct error *err)
     return port_open(b, socket, on_monitor, &b->monitor, err);
 }
 
-/* --- open and close -------------------------------------------------------------------------- */
+/* ---- open and close ---- */
 
 /* HOST of "tcp://HOST:PORT", brackets of an IPv6 address included; empty when it is none. */
 static struct str host_of(const char *endpoint)

@@ -53,7 +53,7 @@ enum status keys_generate(struct curve_keys *out, struct error *err)
                      zmq_strerror(errno));
 }
 
-/* --- files ----------------------------------------------------------------------------------- */
+/* ---- files ---- */
 
 static enum status key_path(char out[PATH_BYTES], const char *dir, const char *name,
                             const char *suffix, struct error *err)
@@ -254,7 +254,7 @@ enum status keys_load_public(const char *dir, enum peer_role role, char out[41],
     return read_key(path, out, err);
 }
 
-/* --- who may connect ------------------------------------------------------------------------- */
+/* ---- who may connect ---- */
 
 static enum peer_role role_from(struct str name)
 {
@@ -319,7 +319,7 @@ void authorized_fini(struct authorized *a)
     *a = (struct authorized){0};
 }
 
-/* --- join token ------------------------------------------------------------------------------ */
+/* ---- join token ---- */
 
 static void token_sum(const uint8_t *bytes, size_t n, uint8_t out[TOKEN_SUM_BYTES])
 {

@@ -131,7 +131,7 @@ void loop_on_turn_end(struct loop *l, loop_fn *fn, void *ctx)
     *end = k;
 }
 
-/* --- timers ---------------------------------------------------------------------------------- */
+/* ---- timers ---- */
 
 static void on_timer(uv_timer_t *h)
 {
@@ -172,7 +172,7 @@ void loop_timer_stop(struct loop_timer *t)
     uv_close((uv_handle_t *)&t->uv, on_timer_closed);
 }
 
-/* --- calls from other threads ---------------------------------------------------------------- */
+/* ---- calls from other threads ---- */
 
 static void on_async(uv_async_t *h)
 {
@@ -210,7 +210,7 @@ void loop_wakeup_free(struct loop_wakeup *w)
     uv_close((uv_handle_t *)&w->uv, on_async_closed);
 }
 
-/* --- signals --------------------------------------------------------------------------------- */
+/* ---- signals ---- */
 
 static void on_signal(uv_signal_t *h, int signum)
 {
@@ -244,7 +244,7 @@ enum status loop_on_signal(struct loop *l, int signum, loop_signal_fn *fn, void 
     return STATUS_OK;
 }
 
-/* --- end ------------------------------------------------------------------------------------- */
+/* ---- end ---- */
 
 void loop_free(struct loop *l)
 {

@@ -10,8 +10,7 @@
 #define CLOSURE_MAX  4000u
 #define CLOSURE_EACH 64u /* one in so many states is also followed to its end without faults */
 
-/* ---- the set of states that were seen -----------------------------------------------------------
- */
+/* ---- the set of states that were seen ---- */
 
 struct seen {
     uint64_t *at;
@@ -47,8 +46,7 @@ static bool seen_add(struct seen *s, uint64_t v)
     return is_new;
 }
 
-/* ---- paths
- * ---------------------------------------------------------------------------------------- */
+/* ---- paths ---- */
 
 struct path {
     struct action at[DEPTH_MAX];
@@ -106,8 +104,7 @@ static bool run_to_end(struct world *w, struct path *p, struct rng *rng, struct 
     return true;
 }
 
-/* ---- every interleaving
- * --------------------------------------------------------------------------- */
+/* ---- every interleaving ---- */
 
 struct level {
     struct action list[WORLD_ACTIONS_MAX];
@@ -201,8 +198,7 @@ struct explore_result explore_all(const struct world_config *c, uint64_t max_sta
     return s.out;
 }
 
-/* ---- random walks
- * --------------------------------------------------------------------------------- */
+/* ---- random walks ---- */
 
 static bool walk(const struct world_config *c, struct rng *rng, struct path *p,
                  struct explore_result *out)

@@ -33,8 +33,7 @@ bool violate(struct world *w, const char *fmt, ...)
     return false;
 }
 
-/* ---- queues
- * --------------------------------------------------------------------------------------- */
+/* ---- queues ---- */
 
 void queue_push(struct frame_queue *q, struct str frame, uint64_t done)
 {
@@ -66,8 +65,7 @@ void queue_clear(struct frame_queue *q)
         mem_free(q->at[--q->n].ptr);
 }
 
-/* ---- the head
- * ------------------------------------------------------------------------------------- */
+/* ---- the head ---- */
 
 static struct bus_peer address(uint32_t conn)
 {
@@ -156,8 +154,7 @@ static void deliver_to_peer(struct world *w, uint32_t who)
     mem_free(c.ptr);
 }
 
-/* ---- life
- * ------------------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 struct world *world_new(const struct world_config *c)
 {
@@ -208,8 +205,7 @@ bool world_is_stable(const struct world *w)
     return w->stable;
 }
 
-/* ---- what can happen
- * -------------------------------------------------------------------------------- */
+/* ---- what can happen ---- */
 
 struct action_list {
     struct action *at;
@@ -281,8 +277,7 @@ uint32_t world_enabled(const struct world *w, struct action out[WORLD_ACTIONS_MA
     return l.n;
 }
 
-/* ---- time
- * ------------------------------------------------------------------------------------------- */
+/* ---- time ---- */
 
 static bool is_heartbeat(const struct frame_copy *c)
 {
@@ -382,8 +377,7 @@ static void pass_time(struct world *w)
                 (double)world_recovery_ns(w) / (double)NS_PER_S);
 }
 
-/* ---- what happens
- * ----------------------------------------------------------------------------------- */
+/* ---- what happens ---- */
 
 static void apply_progress(struct world *w, struct action a)
 {

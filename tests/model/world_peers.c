@@ -14,8 +14,7 @@ static const struct kv_group kv = {.kind = KV_FULL, .block_tokens = 16, .n_block
 #define MAX_MODEL_LEN 64u
 #define VOCAB_SIZE    259u
 
-/* ---- links
- * ---------------------------------------------------------------------------------------- */
+/* ---- links ---- */
 
 void proc_send(struct world *w, uint32_t who, const struct msg *m)
 {
@@ -146,8 +145,7 @@ void proc_beat(struct world *w, uint32_t who)
     proc_send(w, who, &m);
 }
 
-/* ---- a rank
- * --------------------------------------------------------------------------------------- */
+/* ---- a rank ---- */
 
 static void send_formed(struct world *w, uint32_t who, uint64_t term_epoch, enum status s)
 {
@@ -361,8 +359,7 @@ void rank_execute(struct world *w, uint32_t who)
     mem_free(c.ptr);
 }
 
-/* ---- the gateway
- * ------------------------------------------------------------------------------------ */
+/* ---- the gateway ---- */
 
 static void submit(struct world *w, uint32_t i)
 {
@@ -449,8 +446,7 @@ static void gateway_on_msg(struct world *w, const struct msg *m)
         on_item(w, &m->tokens.items[i]);
 }
 
-/* ---- frames in
- * -------------------------------------------------------------------------------------- */
+/* ---- frames in ---- */
 
 static void on_welcome(struct world *w, uint32_t who, const struct frame_header *h,
                        const struct msg_welcome *m)

@@ -75,8 +75,7 @@ static uint32_t letter(struct world *w)
     return FIRST_LETTER + below(w, N_LETTERS);
 }
 
-/* ---- the shape of the world --------------------------------------------------------------------
- */
+/* ---- the shape of the world ---- */
 
 static void draw_groups(struct world *w)
 {
@@ -132,8 +131,7 @@ static void draw_world(struct world *w)
             w->prefixes[i][k] = letter(w);
 }
 
-/* ---- clients -----------------------------------------------------------------------------------
- */
+/* ---- clients ---- */
 
 static void draw_prompt(struct world *w, struct client *c)
 {
@@ -252,8 +250,7 @@ static bool disturb(struct world *w, struct client *c)
     return submit(w, c, attempt + 1) && to_scheduler(w, c);
 }
 
-/* ---- tokens ------------------------------------------------------------------------------------
- */
+/* ---- tokens ---- */
 
 static enum finish_reason expected_end(const struct client *c)
 {
@@ -326,8 +323,7 @@ static bool pop_ended(struct world *w)
     return true;
 }
 
-/* ---- steps -------------------------------------------------------------------------------------
- */
+/* ---- steps ---- */
 
 /* Served first: nobody who runs goes before it. */
 static struct request *oldest_running(const struct world *w)

@@ -130,8 +130,7 @@ void sim_rank_reset(struct sim_rank *rank, uint64_t term_epoch)
     rank->step = 0;
 }
 
-/* ---- the plan's structure ----------------------------------------------------------------------
- */
+/* ---- the plan's structure ---- */
 
 static void push_id(struct slot *x, uint32_t id)
 {
@@ -244,8 +243,7 @@ static bool check_run(struct sim_rank *rank, const struct plan_run *run)
     return apply_drops(rank, x, run);
 }
 
-/* ---- running -----------------------------------------------------------------------------------
- */
+/* ---- running ---- */
 
 static bool run_group(struct sim_rank *rank, struct slot *x, const struct plan_run *run,
                       uint32_t i_group)

@@ -13,8 +13,7 @@
 
 enum { EPOCH = 7, MAX_REQUESTS = 64, STOP_ID = 50, OTHER_ID = 1 };
 
-/* ---- a scheduler, its requests, and a rank that draws what it is told --------------------------
- */
+/* ---- a scheduler, its requests, and a rank that draws what it is told ---- */
 
 struct bed {
     struct scheduler *s;
@@ -136,8 +135,7 @@ static void turn(struct bed *b, uint32_t token)
     give(b, &a);
 }
 
-/* ---- cases ------------------------------------------------------------------------------------
- */
+/* ---- cases ---- */
 
 static void configurations_are_checked(void **state)
 {
@@ -598,8 +596,7 @@ static void a_window_group_drops_what_nobody_sees(void **state)
     close_bed(&b);
 }
 
-/* ---- no malloc while stepping ------------------------------------------------------------------
- */
+/* ---- no malloc while stepping ---- */
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)

@@ -170,7 +170,7 @@ static void test_lag(void **state)
     loop_free(s.l);
 }
 
-/* --- children -------------------------------------------------------------------------------- */
+/* ---- children ---- */
 
 static void on_line(void *ctx, struct loop_child *c, const char *line, size_t n, bool is_stderr)
 {

@@ -184,8 +184,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* ---- what the head does
- * -------------------------------------------------------------------------- */
+/* ---- what the head does ---- */
 
 static void form(struct fixture *f, uint64_t epoch)
 {
@@ -272,8 +271,7 @@ static void send_abort(struct fixture *f, uint64_t epoch)
     send_msg(f, &(struct msg){.type = MSG_ABORT, .abort_ = {epoch, STR("a test\nsays so")}});
 }
 
-/* ---- tests
- * --------------------------------------------------------------------------------------- */
+/* ---- tests ---- */
 
 static void test_hello_says_what_it_is(void **state)
 {
