@@ -507,8 +507,10 @@ bool params_init(struct params *out, enum api_kind kind, json_t *owned_body, uin
     const json_t *agp = json_object_get(out->body, "add_generation_prompt");
     if (kind == API_CHAT && (!agp || json_is_null(agp)))
         out->add_generation_prompt = !out->continue_final_message;
-    if (kind == API_COMPLETIONS && !out->max_tokens)
+    if (kind == API_COMPLETIONS && !out->max_tokens) {
         out->max_tokens = 16;
+        out->max_tokens_is_default = true;
+    }
     log_unknown_fields(out->body);
     if (!check_together(out, e))
         return false;

@@ -28,9 +28,10 @@ struct params {
     struct sampling_params
         sampling; /* without eos_ids, i_prompt, i_choice, lora; the seed is set */
     uint32_t n;
-    uint32_t best_of;    /* 0: not given */
-    uint32_t max_tokens; /* 0: not given */
-    int64_t seed;        /* -1: not given */
+    uint32_t best_of;           /* 0: not given */
+    uint32_t max_tokens;        /* 0: not given */
+    bool max_tokens_is_default; /* ours, so it bends to the room there is */
+    int64_t seed;               /* -1: not given */
     bool stream, include_usage, continuous_usage_stats;
     bool echo, ignore_eos, skip_special_tokens, include_stop_str_in_output;
     bool add_special_tokens, add_generation_prompt, continue_final_message, return_token_ids;

@@ -57,11 +57,12 @@ static bool check_length(const struct prepare_model *m, const struct params *p,
     const char *field = p->kind == API_CHAT ? "messages" : "prompt";
     if (prompt->n_ids == 0)
         return api_error_set(e, 400, field, "The prompt must hold at least one token.");
-    uint64_t want = p->max_tokens ? p->max_tokens : 1;
+    bool bends = !p->max_tokens || p->max_tokens_is_default; /* the head clips it */
+    uint64_t want = bends ? 1 : p->max_tokens;
     if (prompt->n_ids + want <= m->max_model_len)
         return true;
     e->code = "context_length_exceeded";
-    if (!p->max_tokens)
+    if (bends)
         return api_error_set(e, 400, field,
                              "This model's maximum context length is %u tokens. However, you "
                              "requested %u tokens in the %s. Please reduce the length of the %s.",

@@ -247,13 +247,15 @@ static json_t *warnings(const struct head_core *h, const struct head_stats *s)
                  s->n_workers, h->cluster.world);
         json_array_append_new(a, json_string(line));
     }
-    const struct worker *first = h->cluster.workers;
-    for (const struct worker *w = first; w; w = w->next) {
-        if (memcmp(w->desc.config_hash, first->desc.config_hash, 32) == 0)
-            continue;
-        json_array_append_new(a, json_string("workers differ in their configuration: only equal "
-                                             "ones form a group"));
-        break;
+    uint32_t n_other = 0;
+    for (const struct worker *w = h->cluster.workers; w; w = w->next)
+        n_other += !cluster_config_fits(&h->cluster, w);
+    if (n_other > 0) {
+        snprintf(line, sizeof line,
+                 "%u workers have another configuration (model, lengths, block size) than the one "
+                 "that serves: they stay idle",
+                 n_other);
+        json_array_append_new(a, json_string(line));
     }
     return a;
 }

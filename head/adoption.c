@@ -41,7 +41,8 @@ static enum verdict judge(const struct cluster *c, const struct worker *first,
         const struct worker *w = members[i];
         if (!w && seat_was_retaken(c, first->held_group, i))
             return GIVE_UP;
-        if (w && (w->draining || memcmp(w->desc.config_hash, first->desc.config_hash, 32) != 0))
+        if (w && (w->draining || !cluster_config_fits(c, w) ||
+                  memcmp(w->desc.config_hash, first->desc.config_hash, 32) != 0))
             return GIVE_UP;
         complete = complete && w && w->peer->open && w->step_received == w->step_executed &&
                    w->step_received == first->step_received;

@@ -372,9 +372,26 @@ static void worker_tick(struct cluster *c, struct worker *w)
         cluster_lose(c, w, "stuck: busy without progress");
 }
 
+bool cluster_config_fits(const struct cluster *c, const struct worker *w)
+{
+    return !c->has_config ||
+           memcmp(w->desc.config_hash, c->config_hash, sizeof c->config_hash) == 0;
+}
+
+static void config_tick(struct cluster *c)
+{
+    for (const struct worker *w = c->workers; w && c->has_config; w = w->next) {
+        if (cluster_config_fits(c, w))
+            c->config_seen_ns = c->now_ns;
+    }
+    if (c->has_config && c->now_ns - c->config_seen_ns >= c->config.config_linger_ns)
+        c->has_config = false; /* another may take over: an upgrade that replaced every worker */
+}
+
 void cluster_tick(struct cluster *c, uint64_t now_ns)
 {
     c->now_ns = now_ns;
+    config_tick(c);
     for (struct worker *w = c->workers, *next; w; w = next) {
         next = w->next;
         worker_tick(c, w);

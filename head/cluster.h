@@ -93,6 +93,7 @@ struct cluster_config {
     uint32_t tp, pp, max_groups;
     uint64_t formation_timeout_ns, adoption_window_ns, abort_timeout_ns, settle_ns, stuck_ns;
     uint64_t retry_first_ns, retry_max_ns, drain_timeout_ns, surplus_ns;
+    uint64_t config_linger_ns; /* how long a configuration without workers stays in force */
 };
 
 struct cluster_failure {
@@ -115,6 +116,11 @@ struct cluster {
     uint32_t n_workers;
     struct group **groups; /* [max_groups], NULL: free slot */
     bool place_dirty;
+    /* The configuration in force: the first that formed a group, as long as a worker has it. One
+     * head serves one model, so workers of another one are never given its requests. */
+    bool has_config;
+    uint8_t config_hash[32];
+    uint64_t config_seen_ns;
     uint64_t n_formations, n_formation_failures, n_worker_losses, n_adoptions;
     struct cluster_failure failures[CLUSTER_FAILURES]; /* ring */
     uint64_t n_failures;
@@ -127,6 +133,9 @@ void cluster_fini(struct cluster *c);
 void cluster_see_term(struct cluster *c, uint64_t term_seen, uint64_t told_term);
 /* The head's term, taken now if it has none yet. */
 uint64_t cluster_need_term(struct cluster *c);
+
+/* Has the worker the configuration in force? True while there is none. */
+bool cluster_config_fits(const struct cluster *c, const struct worker *w);
 
 /* Checks any role's Hello before its session is opened. */
 MUST_USE enum status cluster_check_hello(const struct cluster *c, const struct msg_hello *h,

@@ -93,6 +93,11 @@ static void take_limits(struct cluster *c, struct group *g)
 static void take_members(struct cluster *c, struct group *g, struct worker *const *members,
                          enum worker_todo todo)
 {
+    if (!c->has_config) {
+        c->has_config = true;
+        c->config_seen_ns = c->now_ns;
+        memcpy(c->config_hash, members[0]->desc.config_hash, sizeof c->config_hash);
+    }
     g->draining = false;
     g->n_comm_id = 0;
     g->deadline_ns = c->now_ns + c->config.formation_timeout_ns;

@@ -16,9 +16,10 @@ struct pick {
     struct worker **seats; /* [world] */
 };
 
-static bool may_place(const struct worker *w)
+static bool may_place(const struct cluster *c, const struct worker *w)
 {
-    return worker_is_free(w) && !w->draining && !w->peer->suspect && w->peer->open;
+    return worker_is_free(w) && !w->draining && !w->peer->suspect && w->peer->open &&
+           cluster_config_fits(c, w);
 }
 
 static bool same_kind(const struct worker *a, const struct worker *b)
@@ -42,7 +43,7 @@ bool placement_could_replace(const struct cluster *c, const struct group *g)
     for (uint32_t i = 0; i < c->world; i++)
         like = g->members[i] ? g->members[i] : like;
     for (const struct worker *w = c->workers; like && w; w = w->next)
-        n += w->group == g ? !w->draining : may_place(w) && same_kind(w, like);
+        n += w->group == g ? !w->draining : may_place(c, w) && same_kind(w, like);
     return n >= c->world;
 }
 
@@ -51,7 +52,7 @@ static void collect(struct pick *p, const struct worker *like)
 {
     p->n_free = 0;
     for (struct worker *w = p->c->workers; w; w = w->next) {
-        if (may_place(w) && same_kind(w, like))
+        if (may_place(p->c, w) && same_kind(w, like))
             p->free[p->n_free++] = w;
     }
 }
@@ -131,7 +132,7 @@ static bool try_seats(struct pick *p, uint64_t group_id, const struct worker *li
 static bool try_group(struct pick *p, struct group *g)
 {
     for (struct worker *w = p->c->workers; w; w = w->next) {
-        if (may_place(w) && try_seats(p, g->id, w)) {
+        if (may_place(p->c, w) && try_seats(p, g->id, w)) {
             group_form(p->c, g, p->seats);
             return true;
         }
@@ -154,7 +155,7 @@ static bool try_new(struct pick *p)
 {
     struct cluster *c = p->c;
     for (struct worker *w = c->workers; w; w = w->next) {
-        if (!may_place(w))
+        if (!may_place(c, w))
             continue;
         uint64_t id = w->desc.ordinal >= 0 ? (uint64_t)w->desc.ordinal / c->world : 0;
         while (group_find(c, id) || id_is_held(c, id))
@@ -174,7 +175,7 @@ void placement_run(struct cluster *c)
 {
     uint32_t n = 0;
     for (const struct worker *w = c->workers; w; w = w->next)
-        n += may_place(w);
+        n += may_place(c, w);
     if (n < c->world)
         return;
     struct pick p = {.c = c,

@@ -224,6 +224,12 @@ def test_context_length(http):
     assert "maximum context length" in got["error"]["message"]
 
 
+def test_the_default_of_max_tokens_bends_to_the_context(http):
+    r = http.post("/v1/completions", json={"prompt": "x" * (32768 - 4)})
+    assert r.status_code == 200, r.text
+    assert r.json()["usage"]["completion_tokens"] == 4
+
+
 def test_images_are_refused(http):
     parts = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]
     r = http.post("/v1/chat/completions", json={"model": "null", "messages": [{"role": "user", "content": parts}]})

@@ -309,6 +309,30 @@ static void different_configurations_do_not_mix(void **state)
     fixture_free(f);
 }
 
+static void another_configuration_waits_until_the_first_has_gone(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    form_pair(f);
+    for (uint8_t i = 3; i <= 4; i++) {
+        struct msg m = worker_hello(100 + i, i - 1);
+        m.hello.worker.config_hash[31] = 1;
+        say(f, i, &m);
+    }
+    wait_ms(f, 2000, 0x1E);
+    assert_null(box_find(f, 3, MSG_FORM));
+    assert_int_equal(cluster_count_groups(&f->core->cluster, GROUP_READY), 1);
+    for (int i = 0; i < 29; i++) { /* both of the first are lost: they may come back */
+        wait_ms(f, 1000, 0x18);
+        assert_null(box_find(f, 3, MSG_FORM));
+        box_clear(f);
+    }
+    assert_int_equal(cluster_count_groups(&f->core->cluster, GROUP_READY), 0);
+    wait_ms(f, 4000, 0x18);
+    assert_non_null(box_find(f, 3, MSG_FORM));
+    assert_non_null(box_find(f, 4, MSG_FORM));
+    fixture_free(f);
+}
+
 static void ordinals_choose_group_and_rank(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -406,6 +430,7 @@ int main(void)
         cmocka_unit_test(the_adoption_window_is_three_seconds),
         cmocka_unit_test(a_new_worker_in_the_missing_seat_ends_the_wait),
         cmocka_unit_test(different_configurations_do_not_mix),
+        cmocka_unit_test(another_configuration_waits_until_the_first_has_gone),
         cmocka_unit_test(ordinals_choose_group_and_rank),
         cmocka_unit_test(the_smallest_rank_bounds_the_blocks),
         cmocka_unit_test(a_drained_rank_is_replaced_by_a_spare_at_once),
