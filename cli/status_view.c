@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define RECENT_FAILURES_SHOWN 5
 
@@ -24,6 +25,15 @@ static double number(const json_t *o, const char *key)
 static bool state_is(const json_t *o, const char *state)
 {
     return strcmp(text(o, "state"), state) == 0;
+}
+
+/* Unix time in seconds as UTC; "-" for what is none. */
+static void time_text(double unix_s, char *out, size_t size)
+{
+    struct tm tm;
+    time_t whole = unix_s > 0 && unix_s < 1e11 ? (time_t)unix_s : 0;
+    if (whole == 0 || !gmtime_r(&whole, &tm) || strftime(out, size, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
+        snprintf(out, size, "-");
 }
 
 bool status_view_is_healthy(const json_t *status)
@@ -67,10 +77,12 @@ static void render_nodes(const json_t *s, struct strbuf *b)
     if (n_pending == 0)
         strbuf_append_c(b, "  (no pending workers)\n");
     strbuf_append_c(b, "Recent failures:\n");
-    size_t n = json_array_size(failures);
-    for (i = n > RECENT_FAILURES_SHOWN ? n - RECENT_FAILURES_SHOWN : 0; i < n; i++) {
+    size_t n = json_array_size(failures); /* newest first */
+    for (i = 0; i < n && i < RECENT_FAILURES_SHOWN; i++) {
+        char when[32];
         o = json_array_get(failures, i);
-        strbuf_printf(b, "  %s  %s %s: %s\n", text(o, "time"), text(o, "node"), text(o, "what"),
+        time_text(number(o, "time"), when, sizeof when);
+        strbuf_printf(b, "  %s  %s %s: %s\n", when, text(o, "node"), text(o, "what"),
                       text(o, "reason"));
     }
     if (n == 0)

@@ -175,23 +175,21 @@ def test_join_token_adds_a_worker(tmp_path):
 
 
 def test_idle_cluster_is_quiet():
-    """An idle cluster uses under 1 % of a core, an idle head at most 25 MB."""
+    """An idle cluster uses about 1 % of a core, an idle head at most 25 MB."""
     if SLOW > 1:
         pytest.skip("sanitizers change both")
     with Cluster() as c:
         time.sleep(1)
 
-        def ticks():
-            total = 0
-            for pid in [*c.pids().values(), c.process.pid]:
-                fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-                total += int(fields[11]) + int(fields[12])
-            return total
+        pids = [*c.pids().values(), c.process.pid]
 
-        before = ticks()
+        def cpu_ns():
+            return sum(int(f.read_text().split()[0]) for p in pids for f in Path(f"/proc/{p}/task").glob("*/schedstat"))
+
+        before = cpu_ns()
         time.sleep(5)
-        share = (ticks() - before) / os.sysconf("SC_CLK_TCK") / 5
-        assert share < 0.05, f"{share:.1%} of a core"
+        share = (cpu_ns() - before) / 5e9
+        assert share < 0.02, f"{share:.1%} of a core"  # measured 1.0 %; the rest is for a slow machine
         rss = [line for line in Path(f"/proc/{c.pid('head')}/smaps_rollup").read_text().splitlines()
                if line.startswith("Rss:")]
         assert int(rss[0].split()[1]) <= 25 * 1024, rss

@@ -27,7 +27,7 @@ static const char full[] =
     "\"preemptions\":3},\"kv\":{\"blocks_total\":100,\"blocks_used\":25,\"usage\":0.25,"
     "\"prefix_hit_rate\":0.5},\"throughput\":{\"prompt_tokens_per_s\":10.5,"
     "\"generation_tokens_per_s\":100},"
-    "\"recent_failures\":[{\"time\":\"12:00\",\"node\":\"rack1\",\"what\":\"worker\","
+    "\"recent_failures\":[{\"time\":1700000000.25,\"node\":\"rack1\",\"what\":\"worker\","
     "\"reason\":\"silent\"}],\"warnings\":[\"half a group\"]}";
 
 static void test_order(void **state)
@@ -42,6 +42,7 @@ static void test_order(void **state)
         "Pending:",
         "00000000000000bb",
         "Recent failures:",
+        "2023-11-14T22:13:20Z",
         "silent",
         "Usage",
         "1/3 workers serve, 1 spare",
