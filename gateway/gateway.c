@@ -14,7 +14,7 @@
 #include "gateway/sse.h"
 
 enum {
-    ENGINE_TICK_MS = 50,
+    ENGINE_TICK_MS = 125, /* half of a heartbeat */
     SERVING_TICK_MS = 250,
     INLINE_BODY_BYTES = 4096,
     POOL_MAX_BYTES = 256 << 20,

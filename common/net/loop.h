@@ -34,7 +34,7 @@ void loop_wake(struct loop_wakeup *w);
 void loop_wakeup_free(struct loop_wakeup *w);
 /* Once per loop turn, after I/O: the place to schedule, flush, and batch. Until loop_free. */
 void loop_on_turn_end(struct loop *l, loop_fn *fn, void *ctx);
-/* How late the loop's 100 ms tick ran at worst in the last second; /livez answers 503 above 5 s. */
+/* How late the loop's 250 ms tick ran at worst in the last second; /livez answers 503 above 5 s. */
 uint64_t loop_lag_ns(const struct loop *l);
 
 /* Child processes, for `cox up`. Lines of stdout and stderr come one by one, without the newline.

@@ -5,7 +5,7 @@
 
 #include "common/net/loop.h"
 
-enum { LOOP_TICK_MS = 100, LOOP_LAG_SLOTS = 10 };
+enum { LOOP_TICK_MS = 250, LOOP_LAG_SLOTS = 4 };
 
 struct loop_hook {
     struct loop_hook *next;

@@ -156,8 +156,8 @@ static void test_signal_has_two_handlers(void **state)
 static void block_then_stop(void *ctx)
 {
     struct seen *s = ctx;
-    usleep(250 * 1000);
-    assert_true(loop_lag_ns(s->l) >= 100 * 1000000ull); /* while it is late, before the tick */
+    usleep(500 * 1000);
+    assert_true(loop_lag_ns(s->l) >= 200 * 1000000ull); /* while it is late, before the tick */
     loop_stop(s->l);
 }
 
