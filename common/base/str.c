@@ -212,6 +212,21 @@ static void append_json_char(struct strbuf *b, unsigned char c)
         strbuf_append(b, &c, 1);
 }
 
+/* Characters of two or three bytes that are legal in JSON as they are and trouble elsewhere: C1
+ * controls and noncharacters (YAML refuses them), line separators (JavaScript), the byte order
+ * mark. 0: none of these. */
+static unsigned escaped_char(const unsigned char *p, size_t n)
+{
+    unsigned c = 0;
+    if (n == 2)
+        c = (p[0] & 0x1Fu) << 6 | (p[1] & 0x3Fu);
+    else if (n == 3)
+        c = (p[0] & 0x0Fu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu);
+    bool escape =
+        (c >= 0x80 && c < 0xA0) || c == 0x2028 || c == 0x2029 || c == 0xFEFF || c >= 0xFFFE;
+    return escape ? c : 0;
+}
+
 bool strbuf_append_json(struct strbuf *b, struct str s)
 {
     const unsigned char *p = (const unsigned char *)s.ptr;
@@ -220,6 +235,8 @@ bool strbuf_append_json(struct strbuf *b, struct str s)
         size_t n = utf8_char_len(p + i, s.len - i);
         if (n == 1)
             append_json_char(b, p[i]);
+        else if (n > 1 && escaped_char(p + i, n))
+            strbuf_printf(b, "\\u%04x", escaped_char(p + i, n));
         else if (n > 1)
             strbuf_append(b, p + i, n);
         else
