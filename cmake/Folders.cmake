@@ -1,7 +1,12 @@
-# cox_folder(NAME DEPS ...): the static library of one folder: every *.c but main.c.
+# cox_folder(NAME DEPS ... FOLDERS ...): the static library of one folder: every *.c but main.c, and
+# those of the subfolders named.
 function(cox_folder name)
-  cmake_parse_arguments(F "" "" "DEPS" ${ARGN})
+  cmake_parse_arguments(F "" "" "DEPS;FOLDERS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.c)
+  foreach(folder ${F_FOLDERS})
+    file(GLOB more CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.c)
+    list(APPEND sources ${more})
+  endforeach()
   list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/main.c)
   if(NOT sources)
     file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/empty.c "typedef int empty_folder;\n")

@@ -6,7 +6,7 @@
  * process (SIGBUS), as with every mapped file: replace models by rename. */
 #include "common/base/status.h"
 #include "common/base/str.h"
-#include "common/model/dtype.h"
+#include "common/base/dtype.h"
 
 enum gguf_type {
     GGUF_U8,

@@ -1,4 +1,4 @@
-#include "common/model/dtype.h"
+#include "common/base/dtype.h"
 
 static const struct dtype_traits table[] = {
     [DTYPE_F32] = {"F32", 1, 4},

@@ -1,0 +1,36 @@
+#pragma once
+/* The shape of a model: what a family's description is written from. Read from config.json or from
+ * a GGUF's metadata, both into the same fields; every value is checked (the file is hostile until
+ * then), and what the two leave out has the value that transformers assumes. */
+#include "common/model/model_info.h"
+
+#define MODEL_MAX_LAYERS 1024u
+
+enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_SCALING_COUNT };
+struct rope_config {
+    double theta;
+    enum rope_scaling scaling;
+    double factor;                               /* linear, llama3 */
+    double low_freq_factor, high_freq_factor;    /* llama3 */
+    double original_max_len;                     /* llama3 */
+};
+
+enum model_activation { MODEL_SILU, MODEL_GELU_TANH, MODEL_ACTIVATION_COUNT };
+
+struct model_config {
+    const char *family; /* static: a name of the family table */
+    enum model_format format;
+    uint32_t n_layers, hidden, n_heads, n_kv_heads, head_dim, intermediate, vocab_size;
+    float norm_eps;
+    enum model_activation activation;
+    struct rope_config rope, rope_local; /* local: the window layers of gemma3 */
+    float attention_scale;               /* 1 / sqrt(head_dim), or of query_pre_attn_scalar */
+    float attention_softcap, final_softcap; /* 0: none */
+    uint32_t window;                        /* of window layers; 0: there are none */
+    uint8_t layer_is_window[MODEL_MAX_LAYERS];
+    bool tied_embedding, attention_bias, mlp_bias;
+};
+
+/* STATUS_UNSUPPORTED names what this build does not run (a rope scaling, an activation, ...). */
+MUST_USE enum status model_config_read(const struct model_info *m, struct model_config *out,
+                                       struct error *err);

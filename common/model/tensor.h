@@ -1,0 +1,15 @@
+#pragma once
+/* A tensor as a file holds it, whatever the file's format. */
+#include "common/base/dtype.h"
+#include "common/base/status.h"
+#include "common/base/str.h"
+
+#define TENSOR_MAX_DIMS 4
+struct tensor {
+    struct str name;
+    enum dtype dtype;
+    uint32_t n_dims;
+    uint64_t shape[TENSOR_MAX_DIMS]; /* outermost first, the last one contiguous; 1 beyond n_dims */
+    uint64_t n_bytes;
+    const uint8_t *data; /* in the mapping; may be unaligned */
+};

@@ -1,0 +1,22 @@
+#pragma once
+/* The CPU backend: kernels/ops.h over a pool of threads and one table of kernels per ISA, chosen at
+ * run time. Levels: 0 scalar (any CPU; the specification: no fused multiply-add), 1 AVX2 + FMA +
+ * F16C, 2 AVX-512 F/BW/VL/DQ. Levels 1 and 2 give equal bits: the same order of fused operations in
+ * 16 lanes; level 0 rounds each product. All read one layout of weights, so the level may change
+ * between steps. */
+#include "kernels/ops.h"
+
+enum cpu_isa { CPU_ISA_SCALAR, CPU_ISA_AVX2, CPU_ISA_AVX512, CPU_ISA_COUNT };
+
+struct cpu_device_options {
+    uint32_t n_threads; /* the caller's own included; 1 .. 256 */
+    int32_t isa_level;  /* highest to use; -1: the best that this CPU has */
+};
+/* STATUS_UNSUPPORTED when the CPU lacks isa_level. */
+MUST_USE enum status cpu_device_open(const struct cpu_device_options *o, struct device **out,
+                                     struct error *err);
+/* The best level this CPU and operating system run. */
+enum cpu_isa cpu_isa_best(void);
+const char *cpu_isa_name(enum cpu_isa isa);
+/* Runs fn(ctx, i) for i < n on the device's threads; for loops of the caller's own (sampling). */
+void cpu_parallel_for(struct device *d, uint32_t n, void (*fn)(void *ctx, uint32_t i), void *ctx);

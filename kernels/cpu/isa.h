@@ -1,0 +1,42 @@
+#pragma once
+/* What each ISA file fills: single-threaded kernels over the part of an operator that one task
+ * takes. kernels/cpu/backend.c cuts operators into tasks and picks the table. The sources of all
+ * levels are the same *_impl.h files over the 16-lane vectors of vec.h. */
+#include "kernels/cpu/cpu.h"
+
+/* Outputs per panel of a packed matrix: one vector (kernels/cpu/pack.h). */
+#define PANEL_N 16u
+
+struct linear_task {
+    const struct weight *w;
+    const float *bias; /* [w->n] or NULL */
+    const float *x;    /* [n_rows][x_stride] */
+    float *out;        /* [n_rows][out_stride], column 0 = output 0 of w */
+    uint32_t n_rows, x_stride, out_stride;
+    uint32_t panel_begin, panel_end;
+    float *scratch; /* [w->k * PANEL_N] of this thread: a panel as floats */
+};
+
+struct cpu_kernels {
+    const char *isa;
+    /* linear_*.c */
+    void (*linear)(const struct linear_task *t);
+    void (*embed_row)(const struct weight *w, uint32_t id, float scale, float *out);
+    /* row_*.c: one row */
+    void (*norm)(float *out, const float *x, const float *w, uint32_t dim, float eps);
+    void (*rope)(float *x, const float *cos_sin, uint32_t n_rot, bool interleaved); /* one head */
+    void (*gated)(float *out, const float *gate, const float *up, uint32_t dim, enum activation act);
+    void (*add)(float *x, const float *y, uint32_t dim);
+    void (*softcap)(float *x, uint32_t dim, float cap);
+    struct logits_top (*logits_top)(const float *x, uint32_t dim);
+    double (*sum_exp)(const float *x, uint32_t dim, float shift);
+    /* attention_*.c */
+    void (*kv_store)(void *to, enum dtype dtype, const float *from, uint32_t dim);
+    /* All query heads of one KV head of one row. scratch: attention_scratch_floats() of this thread. */
+    void (*attention)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
+                      float *scratch);
+};
+
+extern const struct cpu_kernels cpu_kernels_scalar, cpu_kernels_avx2, cpu_kernels_avx512;
+/* Floats of scratch that attention wants for n_heads / n_kv_heads query heads of head_dim. */
+uint64_t attention_scratch_floats(uint32_t heads_per_kv, uint32_t head_dim);

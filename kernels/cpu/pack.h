@@ -1,0 +1,25 @@
+#pragma once
+/* Weights as the CPU kernels read them. Outputs are cut into panels of PANEL_N; a panel holds its
+ * rows side by side, so that one vector is one input k of 16 outputs and a sum over K is a chain of
+ * fused multiply-adds in file order: no horizontal sums, the same bits for any number of rows. A
+ * panel is one stream from its first byte to its last:
+ *
+ *   F32, F16, BF16   [k][16]
+ *   Q8_0             per 32 k: d f16[16], then codes i8[32][16]
+ *   Q4_0, Q5_0       per 32 k: d f16[16], then per 8 k: nibbles u8[4][16] (byte j of row i: output
+ *                    j, low half k = 2i, high half k = 2i + 1), 5 bits: + u8[16], bit b = k b
+ *   Q4_K, Q5_K       per 256 k: d f16[16], dmin f16[16], then 8 times: scale u8[16], min u8[16],
+ *                    and codes of 32 k as above
+ *   Q6_K             per 256 k: d f16[16], then 16 times: scale i8[16] and 16 k: per 8 k nibbles
+ *                    u8[4][16] and two high bits u8[2][16] (4 k a byte, low bits first)
+ *
+ * Outputs beyond n are zeros. The values are GGML's (w = d * (q - 8), (d * sc) * q - (dmin * m),
+ * ...), bit for bit but for the last fused step. */
+#include "kernels/cpu/isa.h"
+
+/* Bytes of one panel; 0: no kernel for this dtype, or k is no whole number of its blocks. */
+uint64_t pack_panel_bytes(enum dtype dtype, uint32_t k);
+/* Writes panel i_panel of w from rows of the file's layout. */
+void pack_panel(struct weight *w, const struct weight_rows *rows, uint32_t i_panel);
+/* One row of the file's layout as floats: norms, biases, tests. False: unknown dtype. */
+bool dequantize_row(enum dtype dtype, const void *row, uint32_t k, float *out);

@@ -1,0 +1,18 @@
+#pragma once
+/* A fork-join pool: run() gives out tasks by an atomic counter to its threads and to the caller, and
+ * returns when all are done. Which thread does a task is luck, so a task's result must not depend
+ * on it. A thread that the system has taken off its core holds up only the task it is in: idle
+ * threads take no tasks, and waiting spins briefly, then sleeps (a busy neighbour must not cost more
+ * than its share). */
+#include <stdint.h>
+
+#include "common/base/status.h"
+
+struct pool;
+/* n_threads counts the caller; 1 starts none. */
+MUST_USE enum status pool_new(uint32_t n_threads, struct pool **out, struct error *err);
+void pool_free(struct pool *p); /* NULL is fine */
+uint32_t pool_n_threads(const struct pool *p);
+/* i_thread < n_threads: for scratch memory. One caller at a time. n_tasks 0 is fine. */
+void pool_run(struct pool *p, uint32_t n_tasks,
+              void (*task)(void *ctx, uint32_t i_task, uint32_t i_thread), void *ctx);

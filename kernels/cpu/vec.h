@@ -1,0 +1,18 @@
+#pragma once
+/* Sixteen floats as one value, so that each kernel is written once and compiled per ISA: the file
+ * that includes a *_impl.h includes one of vec_scalar.h, vec_avx2.h, vec_avx512.h first. Every
+ * operation is lane by lane and correctly rounded, so the levels differ only in vf_fma, which
+ * vec_scalar.h computes as a product and a sum (with VEC_SCALAR_FMA: as fmaf, which tests use to
+ * compare bits). Nothing here may be contracted or reassociated by the compiler: the flags are in
+ * kernels/CMakeLists.txt.
+ *
+ *   vf  16 floats      vb  16 bytes (GCC vector: & | >> + - work as they do)
+ *
+ *   vf_zero() vf_set1(float) vf_load(const float *) vf_store(float *, vf)      unaligned
+ *   vf_load_n(const float *, n) vf_store_n(float *, vf, n)                     n < 16; rest 0
+ *   vf_add vf_sub vf_mul vf_div vf_min vf_max (a, b)     vf_fma(a, b, c) = a * b + c
+ *   vf_sqrt(a)  vf_round(a): to nearest even integer    vf_pow2(a): 2^a of an integer in -126..127
+ *   vf_load_f16(const uint16_t *) vf_load_bf16(const uint16_t *) vf_store_f16(uint16_t *, vf)
+ *   vb_load(const uint8_t *)  vf_from_u8(vb)  vf_from_i8(vb)
+ *   vf_sum(a): the fixed tree ((0+8)+(4+12)) + ((2+10)+(6+14)) and so on: halves are added first
+ *   vf_hmax(a): the largest lane; vf_max and vf_hmax treat NaN as maxps does: callers have none */

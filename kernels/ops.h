@@ -1,0 +1,179 @@
+#pragma once
+/* The vocabulary of operators: the table that every backend fills (kernels/cpu, kernels/cuda) and
+ * that a runner's program is written in. Math only: no files, no sockets, no model names.
+ *
+ * A row is one token of one sequence. Activations are the backend's element type (CPU: float). All
+ * calls come from one thread; a backend may use more inside. On a CPU a call returns when the
+ * result is there; on a GPU it is enqueued, and sync tells what failed. Arguments were checked at
+ * load time: shapes here are right by construction.
+ *
+ * Invariance (docs/protocol.md): what a row gets depends on that row, its sequence's KV and the
+ * weights alone, never on n_rows, its place, its neighbours or the number of threads, to the bit.
+ * Every sum has a fixed order: over K it is sequential; over a head's dimension lane by lane (lane
+ * l sums elements l, l+16, ... and the 16 lanes are added as a fixed tree); attention works in
+ * splits of ATTENTION_SPLIT positions that begin at its multiples and are merged in order. */
+#include "common/base/dtype.h"
+#include "common/base/status.h"
+
+/* Rows of activations: row i begins at element i * stride of data. */
+struct view {
+    void *data;
+    uint32_t stride;
+};
+
+/* A matrix as the backend keeps it: n outputs by k inputs, y[n] = sum over k of w[n][k] * x[k].
+ * dtype is that of the file: quantised weights stay quantised. */
+struct weight {
+    enum dtype dtype;
+    uint32_t n, k;
+    uint64_t n_bytes;
+    void *data; /* of the device; the layout is the backend's */
+};
+
+/* Rows of a matrix in the file's own layout: row i at ptr + i * stride_bytes. */
+struct weight_rows {
+    const uint8_t *ptr;
+    uint64_t stride_bytes;
+};
+
+/* out[i] = scale * row ids[i] of w; ids[i] < w->n. */
+struct embed_params {
+    struct view out;
+    const struct weight *w;
+    const uint32_t *ids; /* [n_rows] */
+    uint32_t n_rows;
+    float scale;
+};
+
+/* RMS norm (Zhang & Sennrich 2019) of n_parts vectors of dim elements in each row, side by side:
+ * out = x / sqrt(mean(x^2) + eps) * w. out may be x. */
+struct norm_params {
+    struct view out, x;
+    const float *w; /* [dim] */
+    uint32_t n_rows, n_parts, dim;
+    float eps;
+};
+
+/* Up to LINEAR_MAX_PARTS matrices over the same input: out_i = w_i x (+ bias_i). */
+#define LINEAR_MAX_PARTS 3
+struct linear_part {
+    const struct weight *w;
+    const float *bias; /* [w->n] or NULL */
+    struct view out;
+};
+struct linear_params {
+    struct view x;
+    uint32_t n_rows, n_parts;
+    struct linear_part parts[LINEAR_MAX_PARTS];
+};
+
+/* Rotary embedding (Su et al. 2021) of the first n_rot dimensions of each of n_heads heads. Pairs
+ * are (i, i + n_rot / 2), or (2i, 2i + 1) when interleaved. */
+struct rope_params {
+    struct view x;
+    uint32_t n_rows, n_heads, head_dim, n_rot;
+    bool interleaved;
+    const float *cos_sin; /* [n_rows][n_rot / 2][2], from rope_table */
+};
+struct rope_table_params {
+    const uint32_t *positions; /* [n_rows] */
+    uint32_t n_rows, n_freqs;
+    const float *inv_freqs; /* [n_freqs]; the angle is position * inv_freq, rounded to float */
+    float scale;            /* of cos and sin (YaRN, LongRoPE); 1 otherwise */
+    float *out;             /* [n_rows][n_freqs][2] */
+};
+
+/* One layer's keys and values: [block][kv head][token][head_dim] each. */
+struct kv_cache {
+    void *k, *v;
+    enum dtype dtype; /* F32 or F16; values beyond F16's range are stored as its largest */
+    uint32_t n_kv_heads, head_dim, block_tokens;
+};
+/* Where a row's sequence keeps the KV of this group: entry i of blocks covers positions from
+ * (n_dropped + i) * block_tokens. */
+struct kv_row {
+    const uint32_t *blocks;
+    uint32_t n_dropped, position;
+};
+struct kv_write_params {
+    struct view k, v;          /* [n_rows][n_kv_heads * head_dim] */
+    const struct kv_row *rows; /* [n_rows] */
+    uint32_t n_rows;
+    const struct kv_cache *kv;
+};
+
+/* Causal attention of each row over positions first .. rows[i].position of its sequence, where
+ * first = window ? max(0, position - window + 1) : 0. The KV of the row itself is written already.
+ * Head h reads KV head h / (n_heads / n_kv_heads). score = scale * q.k, then softcap * tanh(score /
+ * softcap) when softcap > 0. */
+#define ATTENTION_SPLIT 256u
+struct attention_params {
+    struct view q, out; /* [n_rows][n_heads * head_dim] */
+    const struct kv_row *rows;
+    uint32_t n_rows, n_heads, window;
+    float scale, softcap;
+    const struct kv_cache *kv;
+};
+
+enum activation { ACT_SILU, ACT_GELU_TANH, ACT_COUNT };
+/* out = act(gate) * up, element by element; out may be gate. */
+struct gated_params {
+    struct view gate, up, out;
+    uint32_t n_rows, dim;
+    enum activation act;
+};
+/* x += y */
+struct add_params {
+    struct view x, y;
+    uint32_t n_rows, dim;
+};
+
+/* One row of logits, looked at whole. */
+struct logits_top {
+    uint32_t id; /* of the largest; the lowest id among equals. NaN counts as -inf */
+    float best, second;
+};
+
+struct device;
+struct ops {
+    const char *name;
+    uint32_t activation_bytes; /* of one element */
+    void (*close)(struct device *d);
+    /* The ladder of protocol.md, "Links": a group runs the lowest level of its ranks. */
+    uint32_t (*isa_level)(const struct device *d);
+    MUST_USE enum status (*set_isa_level)(struct device *d, uint32_t level, struct error *err);
+    const char *(*isa_name)(const struct device *d);
+    /* Zeroed memory of the device in large pages; NULL when there is none. */
+    void *(*alloc)(struct device *d, uint64_t n_bytes);
+    void (*release)(struct device *d, void *ptr, uint64_t n_bytes);
+    /* Bytes of a packed n x k matrix; 0: this backend has no kernel for the dtype, or k is no whole
+     * number of its blocks. */
+    uint64_t (*weight_bytes)(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k);
+    /* w->data has weight_bytes; rows holds w->n rows. */
+    void (*weight_pack)(struct device *d, struct weight *w, const struct weight_rows *rows);
+
+    void (*embed)(struct device *d, const struct embed_params *p);
+    void (*norm)(struct device *d, const struct norm_params *p);
+    void (*linear)(struct device *d, const struct linear_params *p);
+    void (*rope_table)(struct device *d, const struct rope_table_params *p);
+    void (*rope)(struct device *d, const struct rope_params *p);
+    void (*kv_write)(struct device *d, const struct kv_write_params *p);
+    /* Copies block from to block to, keys and values. */
+    void (*kv_copy)(struct device *d, const struct kv_cache *kv, uint32_t from, uint32_t to);
+    void (*attention)(struct device *d, const struct attention_params *p);
+    void (*gated)(struct device *d, const struct gated_params *p);
+    void (*add)(struct device *d, const struct add_params *p);
+    /* x = cap * tanh(x / cap) */
+    void (*softcap)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim, float cap);
+    /* out[i] of row i of x[n_rows][dim]. */
+    void (*logits_top)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
+                       struct logits_top *out);
+    /* out[i] = sum over j of exp(x[i][j] - shift[i]); in float lanes, the lanes in double. */
+    void (*sum_exp)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
+                    const float *shift, double *out);
+    MUST_USE enum status (*sync)(struct device *d, struct error *err);
+};
+
+struct device {
+    const struct ops *ops;
+};

@@ -1,0 +1,47 @@
+#pragma once
+/* Chooses the next token from one row of logits, by vLLM's rules and in its order:
+ *
+ *   log-probabilities are of the raw logits (log-softmax before anything below)
+ *   1 allowed ids, bad words, min_tokens (no EOS or stop id before), logit bias
+ *   2 repetition penalty (prompt and output), frequency and presence penalty (output)
+ *   3 temperature 0: the largest, the lowest id among equals. Done.
+ *   4 logits / temperature, then min_p, top_k, top_p (each on what the one before left)
+ *   5 a draw: argmax over the candidates of logit / temperature + Gumbel noise (Gumbel 1954; the
+ *     same distribution as softmax), the noise a function of (seed, prompt index, choice index;
+ *     position, token id) by Philox4x32-10 (Salmon et al. 2011). Nothing is carried from step to
+ *     step, so a replayed, re-batched or speculated position draws the same token, and a token only
+ *     changes where two candidates' scores are about equal: that distance is the gap.
+ *
+ * Pure but for its scratch; one sampler per thread. */
+#include "common/base/arena.h"
+#include "proto/messages.h"
+
+struct sampler_row {
+    const struct sampling_params *params;
+    const uint32_t *ids; /* [n_ids] prompt, then generated */
+    uint32_t n_ids, n_prompt;
+    float *logits; /* [vocab_size]; overwritten */
+    /* of the raw logits, made by the backend for all rows at once */
+    uint32_t best_id;
+    float best, second;
+    double sum_exp; /* sum of exp(logit - best); only when log-probabilities are wanted */
+};
+
+struct sampler_choice {
+    uint32_t id;
+    float gap; /* distance of the two best scores that the choice was made by; > 0, may be inf */
+};
+
+struct sampler;
+struct sampler *sampler_new(uint32_t vocab_size);
+void sampler_free(struct sampler *s); /* NULL is fine */
+/* *row (when log-probabilities are wanted) is on the arena. STATUS_NO_MEMORY only. */
+MUST_USE enum status sampler_choose(struct sampler *s, const struct sampler_row *r,
+                                    struct arena *arena, struct sampler_choice *out,
+                                    struct logprob_row *row, struct error *err);
+/* Uniform in (0, 1), 32 bits: draw i of the stream of (seed, prompt, choice) at a position. */
+struct draw_key {
+    uint64_t seed;
+    uint32_t i_prompt, i_choice;
+};
+double draw_uniform(const struct draw_key *k, uint32_t position, uint32_t i);
