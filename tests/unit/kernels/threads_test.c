@@ -1,0 +1,134 @@
+#include "kernels/cpu/threads.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "common/base/random.h"
+
+enum { MAX_TASKS = 300 };
+
+struct counts {
+    atomic_uint done[MAX_TASKS];
+    atomic_uint bad_thread;
+    uint32_t n_threads;
+    uint64_t
+        plain[MAX_TASKS]; /* written by the task, read after the run: the run must order them */
+};
+
+static void count(void *ctx, uint32_t i_task, uint32_t i_thread)
+{
+    struct counts *c = ctx;
+    atomic_fetch_add(&c->done[i_task], 1);
+    c->plain[i_task] += i_task + 1;
+    if (i_thread >= c->n_threads)
+        atomic_fetch_add(&c->bad_thread, 1);
+}
+
+static void check_runs(uint32_t n_threads, uint32_t n_runs, uint64_t seed)
+{
+    struct pool *p;
+    struct error err;
+    assert_int_equal(pool_new(n_threads, &p, &err), STATUS_OK);
+    assert_int_equal(pool_n_threads(p), n_threads);
+    /* Two contexts in turn: a thread that is late must not do a task of the wrong run. */
+    static struct counts c[2];
+    memset(c, 0, sizeof c);
+    uint32_t want[2][MAX_TASKS] = {{0}};
+    c[0].n_threads = c[1].n_threads = n_threads;
+    struct rng r = {seed};
+    for (uint32_t i = 0; i < n_runs; i++) {
+        uint32_t n = (uint32_t)rng_below(&r, i % 16 == 0 ? MAX_TASKS + 1 : 9);
+        pool_run(p, n, count, &c[i % 2]);
+        for (uint32_t j = 0; j < n; j++)
+            want[i % 2][j]++;
+        for (uint32_t j = 0; j < MAX_TASKS; j++) {
+            assert_int_equal(atomic_load(&c[i % 2].done[j]), want[i % 2][j]);
+            assert_int_equal(c[i % 2].plain[j], (uint64_t)want[i % 2][j] * (j + 1));
+        }
+    }
+    assert_int_equal(atomic_load(&c[0].bad_thread) + atomic_load(&c[1].bad_thread), 0);
+    pool_free(p);
+}
+
+static void test_every_task_once(void **state)
+{
+    for (uint32_t n_threads = 1; n_threads <= 8; n_threads++)
+        check_runs(n_threads, n_threads <= 4 ? 1000 : 100, n_threads);
+}
+
+/* Between runs the threads fall asleep, and the next run still finds them. */
+static void test_runs_after_sleep(void **state)
+{
+    struct pool *p;
+    struct error err;
+    static struct counts c;
+    memset(&c, 0, sizeof c);
+    c.n_threads = 3;
+    assert_int_equal(pool_new(3, &p, &err), STATUS_OK);
+    for (uint32_t i = 0; i < 20; i++) {
+        pool_run(p, 7, count, &c);
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    }
+    for (uint32_t j = 0; j < 7; j++)
+        assert_int_equal(atomic_load(&c.done[j]), 20);
+    pool_free(p);
+}
+
+/* Tasks that wait for each other: they end only if each thread takes one, so a run does wake the
+ * others, and the caller sleeps while they work. */
+struct meeting {
+    atomic_uint arrived, n;
+    atomic_uint threads; /* bits */
+};
+static void meet(void *ctx, uint32_t i_task, uint32_t i_thread)
+{
+    struct meeting *m = ctx;
+    atomic_fetch_or(&m->threads, 1u << i_thread);
+    atomic_fetch_add(&m->arrived, 1);
+    while (atomic_load(&m->arrived) < atomic_load(&m->n))
+        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    if (i_thread > 0) /* the caller's spin ends first */
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+static void test_all_threads_work(void **state)
+{
+    struct pool *p;
+    struct error err;
+    assert_int_equal(pool_new(4, &p, &err), STATUS_OK);
+    for (uint32_t i = 0; i < 10; i++) {
+        struct meeting m = {.n = 4};
+        pool_run(p, 4, meet, &m);
+        assert_int_equal(atomic_load(&m.threads), 15);
+    }
+    pool_free(p);
+}
+
+static void test_limits(void **state)
+{
+    struct pool *p;
+    struct error err;
+    assert_int_equal(pool_new(0, &p, &err), STATUS_INVALID);
+    assert_null(p);
+    assert_int_equal(pool_new(257, &p, &err), STATUS_INVALID);
+    assert_non_null(strstr(err.text, "257"));
+    pool_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_task_once),
+        cmocka_unit_test(test_runs_after_sleep),
+        cmocka_unit_test(test_all_threads_work),
+        cmocka_unit_test(test_limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
