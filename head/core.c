@@ -37,6 +37,7 @@ void head_core_config_init(struct head_core_config *c)
         .max_waiting = 4096,
         .max_requests = 16384,
         .depth = 2,
+        .step_target_ns = 250 * NS_PER_MS,
         .enable_prefix_caching = true,
         .gateway_grace_ns = 5 * NS_PER_S,
         .stall_ns = 5 * NS_PER_S,

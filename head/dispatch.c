@@ -63,6 +63,7 @@ void dispatch_on_ready(void *core, struct group *g)
         .long_prefill_token_threshold = h->config.long_prefill_token_threshold,
         .max_model_len = g->max_model_len,
         .depth = h->config.depth,
+        .step_target_ns = g->members[0]->desc.device == DEVICE_CPU ? h->config.step_target_ns : 0,
         .enable_prefix_caching = h->config.enable_prefix_caching,
         .n_kv_groups = g->n_kv_groups,
     };

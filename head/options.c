@@ -41,6 +41,8 @@ const struct option_spec head_option_specs[] = {
             "requests that may wait; more are answered 429"),
     OPT_INT(S, long_prefill_token_threshold, "long-prefill-token-threshold", 0, 1 << 20, "0",
             "most tokens of one prompt in one step; 0: the budget"),
+    OPT_INT(S, step_target_ms, "step-target-ms", 0, 60000, "250",
+            "CPU groups: prompts are cut so that a step takes about this long; 0: off"),
     OPT_BOOL(S, enable_prefix_caching, "enable-prefix-caching", "true",
              "keep the KV blocks of prompts for later requests"),
     OPT_BOOL(S, async_scheduling, "async-scheduling", "true",

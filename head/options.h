@@ -8,6 +8,7 @@ struct head_options {
     bool insecure, allow_remote_insecure, metrics_public;
     int64_t tp, pp;
     int64_t max_num_seqs, max_num_batched_tokens, max_waiting, long_prefill_token_threshold;
+    int64_t step_target_ms;
     bool enable_prefix_caching, async_scheduling;
     int log_level, log_format;
 };

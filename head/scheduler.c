@@ -102,6 +102,7 @@ enum status scheduler_new(const struct scheduler_config *c, struct scheduler **o
     struct scheduler *s = mem_zalloc(sizeof *s);
     s->c = *c;
     s->next_deadline_ns = UINT64_MAX;
+    step_budget_init(&s->budget, c->step_target_ns);
     enum status st = kv_open(s, err);
     if (st != STATUS_OK) {
         scheduler_free(s);

@@ -15,7 +15,8 @@ struct scheduler_config {
     uint32_t max_waiting;                  /* bound of the queue */
     uint32_t long_prefill_token_threshold; /* 0: off */
     uint32_t max_model_len;
-    uint32_t depth; /* steps in flight, 1 or 2 */
+    uint32_t depth;          /* steps in flight, 1 or 2 */
+    uint64_t step_target_ns; /* prompts are cut so that a step takes about this long; 0: off */
     bool enable_prefix_caching;
     uint32_t n_kv_groups;
     struct kv_group kv_groups[SCHEDULER_MAX_KV_GROUPS]; /* n_blocks = minimum over the ranks */

@@ -11,6 +11,7 @@
 #include "head/prefix_cache.h"
 #include "head/scheduler.h"
 #include "head/scheduler_queue.h"
+#include "head/step_budget.h"
 
 #define SCHEDULER_MAX_DEPTH 2u
 #define SLOT_NONE           UINT32_MAX
@@ -109,6 +110,7 @@ struct scheduler {
     struct plan_space p;
     struct kv_group_state groups[SCHEDULER_MAX_KV_GROUPS];
     struct scheduler_stats stats;
+    struct step_budget budget;
 };
 
 static inline uint32_t seq_n_total(const struct seq *x)

@@ -60,10 +60,13 @@ enum status scheduler_on_result(struct scheduler *s, const struct msg_result *m,
     TRY(check_result(s, m, err));
     struct step_record *rec = scheduler_record(s, m->step);
     uint32_t i_record = (uint32_t)(m->step % s->c.depth), i_item = 0;
+    struct step_load load = {0};
     s->step_done = m->step;
     for (uint32_t i = 0; i < rec->n; i++) {
         struct step_entry *e = &rec->entries[i];
         struct seq *x = e->seq;
+        load.n_drawn += e->sample;
+        load.n_prompt += e->n_tokens - e->sample;
         const struct result_item *item = e->sample ? &m->items[i_item++] : NULL;
         if (!x)
             continue;
@@ -87,6 +90,7 @@ enum status scheduler_on_result(struct scheduler *s, const struct msg_result *m,
             s->events[(*n_events)++] = event;
     }
     rec->n = 0;
+    step_budget_on_result(&s->budget, load, m->execute_ns);
     for (uint32_t i = 0; i < s->c.n_kv_groups; i++)
         block_pool_on_done(s->groups[i].pool, m->step);
     return STATUS_OK;

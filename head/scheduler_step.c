@@ -95,6 +95,8 @@ static uint32_t run_running(struct scheduler *s)
     for (struct seq *x = s->running.head; x; x = x->next)
         n_decodes += seq_n_ready(x) == 1;
     uint32_t budget = s->c.max_num_batched_tokens - n_decodes;
+    uint32_t timely = step_budget_prompt_tokens(&s->budget, n_decodes);
+    budget = timely < budget ? timely : budget;
     bool short_of_blocks = false;
     for (struct seq *x = s->running.head, *next; x; x = next) {
         uint32_t n_ready = seq_n_ready(x);

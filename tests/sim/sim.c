@@ -18,6 +18,7 @@ enum {
     VOCAB_SIZE = 259, /* letters: 26 tokens, so that stop ids come up */
     FIRST_LETTER = 97,
     N_LETTERS = 26,
+    STEP_TARGET_NS = 250000000,
 };
 
 /* What the test knows of a request: who it is and what its stream must be. */
@@ -107,6 +108,7 @@ static void draw_world(struct world *w)
     w->c.max_waiting = between(w, 2, 40);
     w->c.long_prefill_token_threshold = percent(w, 50) ? 0 : between(w, 1, 64);
     w->c.enable_prefix_caching = percent(w, 80);
+    w->c.step_target_ns = percent(w, 30) ? STEP_TARGET_NS : 0;
     draw_groups(w);
     w->arrival_percent = percent(w, 50) ? between(w, 1, 6) : between(w, 6, 50);
     w->burst = percent(w, 30) ? 12 : 1;
@@ -299,6 +301,8 @@ static bool deliver(struct world *w)
     uint32_t n_events;
     w->in_flight[0] = w->in_flight[1];
     w->n_in_flight--;
+    if (w->c.step_target_ns) /* without rhyme or reason: the budget jumps between all and nothing */
+        m.execute_ns = (uint64_t)between(w, 0, 100) * STEP_TARGET_NS / between(w, 1, 100);
     if (scheduler_on_result(w->scheduler, &m, w->now_ns, &events, &n_events, w->err) != STATUS_OK)
         return false;
     w->report->n_discarded += m.n_items - n_events;

@@ -83,6 +83,7 @@ static void test_everything_is_passed_on(void **state)
     } cases[] = {
         {"--max-num-seqs", "7", UP_HEAD, "--max-num-seqs", "7"},
         {"--max_num_batched_tokens", "99", UP_HEAD, "--max-num-batched-tokens", "99"},
+        {"--step-target-ms", "0", UP_HEAD, "--step-target-ms", "0"},
         {"--no-enable-prefix-caching", NULL, UP_HEAD, "--no-enable-prefix-caching", ""},
         {"--no-async-scheduling", NULL, UP_HEAD, "--no-async-scheduling", ""},
         {"--admin-key-file", "/k", UP_HEAD, "--admin-key-file", "/k"},

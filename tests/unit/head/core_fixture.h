@@ -176,11 +176,12 @@ static inline void wait_ms(struct fixture *f, uint64_t ms, uint32_t alive)
     }
 }
 
-/* Workers of tp 2 on connections 1 and 2 become group 0. */
-static inline uint64_t form_pair(struct fixture *f)
+/* Workers of tp 2 on connections 1 and 2 of this device become group 0. */
+static inline uint64_t form_pair_of(struct fixture *f, enum device_kind device)
 {
     for (uint8_t i = 1; i <= 2; i++) {
         struct msg hello = worker_hello(100 + i, i - 1);
+        hello.hello.worker.device = device;
         say(f, i, &hello);
     }
     const struct msg *form = box_find(f, 1, MSG_FORM);
@@ -197,4 +198,9 @@ static inline uint64_t form_pair(struct fixture *f)
     assert_true(head_core_is_ready(f->core));
     box_clear(f);
     return epoch;
+}
+
+static inline uint64_t form_pair(struct fixture *f)
+{
+    return form_pair_of(f, DEVICE_NULL);
 }

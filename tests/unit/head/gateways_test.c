@@ -75,6 +75,35 @@ static void both_ranks_get_the_same_plan(void **state)
     fixture_free(f);
 }
 
+/* --step-target-ms is for CPUs: a group of them starts with small steps. */
+static void groups_on_cpus_have_short_steps(void **state)
+{
+    static const struct {
+        enum device_kind device;
+        uint64_t target_ns;
+        uint32_t want;
+    } cases[] = {{DEVICE_CPU, 250 * MS, 64},
+                 {DEVICE_CPU, 0, 200},
+                 {DEVICE_NULL, 250 * MS, 200},
+                 {DEVICE_CUDA, 250 * MS, 200}};
+    static uint32_t prompt[200];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fixture *f = fixture_new(2);
+        assert_int_equal(f->core->config.step_target_ns, 250 * MS); /* the default */
+        f->core->config.step_target_ns = cases[i].target_ns;
+        form_pair_of(f, cases[i].device);
+        say_gateway_hello(f, 3, 9);
+        struct msg m = submit_of(1, 1, 3);
+        m.submit.ids = (struct u32_span){prompt, 200};
+        m.submit.n_prompt = 200;
+        say(f, 3, &m);
+        const struct msg *p = box_find(f, 1, MSG_PLAN);
+        assert_non_null(p);
+        assert_int_equal(p->plan.runs[0].n_tokens, cases[i].want);
+        fixture_free(f);
+    }
+}
+
 static void a_token_beyond_the_vocabulary_dissolves_the_group(void **state)
 {
     struct fixture *f = ready_cluster();
@@ -362,6 +391,7 @@ int main(void)
     log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_ranks_get_the_same_plan),
+        cmocka_unit_test(groups_on_cpus_have_short_steps),
         cmocka_unit_test(a_token_beyond_the_vocabulary_dissolves_the_group),
         cmocka_unit_test(a_large_backlog_goes_in_pieces),
         cmocka_unit_test(tokens_survive_the_end_of_an_epoch),

@@ -199,6 +199,60 @@ static void long_prompts_come_in_pieces(void **state)
     close_bed(&b);
 }
 
+/* The first results of a slow device: decodes stay, prompts are cut, none stands still. */
+static void prompts_are_cut_to_the_time_of_a_step(void **state)
+{
+    enum { MS = 1000000 };
+    struct bed b;
+    struct scheduler_config c = config(128);
+    c.max_num_batched_tokens = 512;
+    c.step_target_ns = 100 * MS;
+    open_bed(&b, &c);
+    add(&b, 3, 50);
+    turn(&b, OTHER_ID); /* says no time: nothing is learnt */
+    add(&b, 600, 2);
+    struct answer a;
+    const struct msg_plan *p = step(&b);
+    assert_true(p->n_runs == 2 && p->runs[0].sample);
+    assert_int_equal(p->runs[1].n_tokens, 64);
+    answer(p, OTHER_ID, &a);
+    a.m.execute_ns = 640 * MS;
+    give(&b, &a);
+    p = step(&b);
+    assert_true(p->n_runs == 2 && p->runs[0].n_tokens == 1 && p->runs[0].sample);
+    assert_int_equal(p->runs[1].n_tokens, 10);
+    answer(p, OTHER_ID, &a);
+    a.m.execute_ns = 3600000ull * MS; /* stood still: still one token at a time */
+    give(&b, &a);
+    for (uint32_t i = 0; i < 20; i++) {
+        p = step(&b);
+        assert_true(p->n_runs == 2 && p->runs[0].n_tokens == 1 && p->runs[1].n_tokens >= 1);
+        answer(p, OTHER_ID, &a);
+        a.m.execute_ns = 3600000ull * MS;
+        give(&b, &a);
+    }
+    assert_int_equal(p->runs[1].n_tokens, 1);
+    close_bed(&b);
+}
+
+/* Of a prompt that ends in the step the last row is drawn from; the others are prompt tokens. */
+static void the_rows_of_a_step_are_counted_apart(void **state)
+{
+    struct bed b;
+    struct answer a;
+    struct scheduler_config c = config(128);
+    c.step_target_ns = 100000000;
+    open_bed(&b, &c);
+    for (int i = 0; i < 3; i++)
+        add(&b, 2, 1);
+    answer(step(&b), OTHER_ID, &a);
+    a.m.execute_ns = 60000000; /* 3 drawn, 3 others: 20 ms each */
+    give(&b, &a);
+    add(&b, 40, 1);
+    assert_int_equal(step(&b)->runs[0].n_tokens, 5);
+    close_bed(&b);
+}
+
 static void the_queue_is_ordered(void **state)
 {
     struct bed b;
@@ -671,6 +725,8 @@ int main(void)
         cmocka_unit_test(configurations_are_checked),
         cmocka_unit_test(decodes_go_first_and_prompts_share_the_rest),
         cmocka_unit_test(long_prompts_come_in_pieces),
+        cmocka_unit_test(prompts_are_cut_to_the_time_of_a_step),
+        cmocka_unit_test(the_rows_of_a_step_are_counted_apart),
         cmocka_unit_test(the_queue_is_ordered),
         cmocka_unit_test(admission_is_bounded),
         cmocka_unit_test(the_next_step_does_not_wait_for_the_result),
