@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -27,6 +26,7 @@ struct fixture {
     struct head_core *core;
     struct head_core_config config;
     uint64_t now;
+    enum device_kind device;    /* of the workers */
     struct letter box[BOX_MAX]; /* what the head sent, oldest first */
     uint32_t n_box;
     struct link links[16]; /* of connection i */
@@ -85,8 +85,7 @@ static inline struct fixture *fixture_new(uint32_t tp)
     f->config.peers.max_peers = 8;
     f->config.max_waiting = 4;
     f->config.max_requests = 64;
-    struct head_io io = {.ctx = f, .send = fixture_send};
-    f->core = head_core_new(&f->config, &io, f->now);
+    f->core = head_core_new(&f->config, &(struct head_io){.ctx = f, .send = fixture_send}, f->now);
     return f;
 }
 
@@ -176,12 +175,12 @@ static inline void wait_ms(struct fixture *f, uint64_t ms, uint32_t alive)
     }
 }
 
-/* Workers of tp 2 on connections 1 and 2 of this device become group 0. */
-static inline uint64_t form_pair_of(struct fixture *f, enum device_kind device)
+/* Workers of tp 2 on connections 1 and 2 become group 0. */
+static inline uint64_t form_pair(struct fixture *f)
 {
     for (uint8_t i = 1; i <= 2; i++) {
         struct msg hello = worker_hello(100 + i, i - 1);
-        hello.hello.worker.device = device;
+        hello.hello.worker.device = f->device;
         say(f, i, &hello);
     }
     const struct msg *form = box_find(f, 1, MSG_FORM);
@@ -198,9 +197,4 @@ static inline uint64_t form_pair_of(struct fixture *f, enum device_kind device)
     assert_true(head_core_is_ready(f->core));
     box_clear(f);
     return epoch;
-}
-
-static inline uint64_t form_pair(struct fixture *f)
-{
-    return form_pair_of(f, DEVICE_NULL);
 }

@@ -91,7 +91,8 @@ static void groups_on_cpus_have_short_steps(void **state)
         struct fixture *f = fixture_new(2);
         assert_int_equal(f->core->config.step_target_ns, 250 * MS); /* the default */
         f->core->config.step_target_ns = cases[i].target_ns;
-        form_pair_of(f, cases[i].device);
+        f->device = cases[i].device;
+        form_pair(f);
         say_gateway_hello(f, 3, 9);
         struct msg m = submit_of(1, 1, 3);
         m.submit.ids = (struct u32_span){prompt, 200};
