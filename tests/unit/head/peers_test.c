@@ -1,4 +1,6 @@
 /* Sessions as peers see them: who is admitted, what breaks a session, who is lost when. */
+#include <stdio.h>
+
 #include "tests/unit/head/core_fixture.h"
 
 static void hello_is_welcomed_and_numbered(void **state)
