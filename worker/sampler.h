@@ -15,6 +15,7 @@
  * Pure but for its scratch; one sampler per thread. */
 #include "common/base/arena.h"
 #include "proto/messages.h"
+#include "worker/draw.h"
 
 struct sampler_row {
     const struct sampling_params *params;
@@ -33,15 +34,13 @@ struct sampler_choice {
 };
 
 struct sampler;
-struct sampler *sampler_new(uint32_t vocab_size);
-void sampler_free(struct sampler *s); /* NULL is fine */
-/* *row (when log-probabilities are wanted) is on the arena. STATUS_NO_MEMORY only. */
+struct sampler *sampler_new(uint32_t vocab_size); /* >= 1; NULL: no memory (16 bytes an entry) */
+void sampler_free(struct sampler *s);             /* NULL is fine */
+/* *row (when log-probabilities are wanted; may be NULL otherwise) is on the arena; of what is asked
+ * for it holds at most SAMPLER_MAX_LOGPROBS. STATUS_NO_MEMORY only. Ids beyond the vocabulary and
+ * parameters that are no number, or out of their range, count as not given. When nothing may be
+ * chosen, best_id is. */
+#define SAMPLER_MAX_LOGPROBS 64u
 MUST_USE enum status sampler_choose(struct sampler *s, const struct sampler_row *r,
                                     struct arena *arena, struct sampler_choice *out,
                                     struct logprob_row *row, struct error *err);
-/* Uniform in (0, 1), 32 bits: draw i of the stream of (seed, prompt, choice) at a position. */
-struct draw_key {
-    uint64_t seed;
-    uint32_t i_prompt, i_choice;
-};
-double draw_uniform(const struct draw_key *k, uint32_t position, uint32_t i);
