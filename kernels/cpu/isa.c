@@ -1,0 +1,30 @@
+#include "kernels/cpu/isa.h"
+
+#include <cpuid.h>
+
+#include "kernels/cpu/row.h"
+
+/* Not all compilers know F16C by name; it is of use only where the system saves AVX state, which
+ * the check of AVX2 has included. */
+static bool has_f16c(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C) != 0;
+}
+
+enum cpu_isa cpu_isa_best(void)
+{
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c())
+        return CPU_ISA_SCALAR;
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq"))
+        return CPU_ISA_AVX2;
+    return CPU_ISA_AVX512;
+}
+
+const char *cpu_isa_name(enum cpu_isa isa)
+{
+    static const char *const names[CPU_ISA_COUNT] = {"scalar", "avx2", "avx512"};
+    return (uint32_t)isa < CPU_ISA_COUNT ? names[isa] : "unknown";
+}

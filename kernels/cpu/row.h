@@ -1,0 +1,30 @@
+#pragma once
+/* The functions of row_impl.h and attention_impl.h, one set per ISA. An ISA file defines ISA as its
+ * suffix, includes its vec_*.h and then the *_impl.h; kernels/cpu/isa.h says what each does. */
+#include "kernels/cpu/isa.h"
+
+#define ISA_JOIN2(name, isa) name##_##isa
+#define ISA_JOIN(name, isa)  ISA_JOIN2(name, isa)
+#define ISA_FN(name)         ISA_JOIN(name, ISA)
+
+#define ROW_DECLARE(isa)                                                                           \
+    void row_norm_##isa(float *out, const float *x, const float *w, uint32_t dim, float eps);      \
+    void row_rope_##isa(float *x, const float *cos_sin, uint32_t n_rot, bool interleaved);         \
+    void row_gated_##isa(float *out, const float *gate, const float *up, uint32_t dim,             \
+                         enum activation act);                                                     \
+    void row_add_##isa(float *x, const float *y, uint32_t dim);                                    \
+    void row_softcap_##isa(float *x, uint32_t dim, float cap);                                     \
+    struct logits_top row_logits_top_##isa(const float *x, uint32_t dim);                          \
+    double row_sum_exp_##isa(const float *x, uint32_t dim, float shift)
+
+#define ATTENTION_DECLARE(isa)                                                                     \
+    void kv_store_##isa(void *to, enum dtype dtype, const float *from, uint32_t dim);              \
+    void attention_##isa(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,     \
+                         float *scratch)
+
+ROW_DECLARE(scalar);
+ROW_DECLARE(avx2);
+ROW_DECLARE(avx512);
+ATTENTION_DECLARE(scalar);
+ATTENTION_DECLARE(avx2);
+ATTENTION_DECLARE(avx512);
