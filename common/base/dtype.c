@@ -33,6 +33,14 @@ static const struct dtype_traits table[] = {
     [34] = {"TQ1_0", 0, 0},
     [35] = {"TQ2_0", 0, 0},
     [DTYPE_MXFP4] = {"MXFP4", 32, 17},
+    [DTYPE_BOOL] = {"BOOL", 1, 1},
+    [DTYPE_U8] = {"U8", 1, 1},
+    [DTYPE_U16] = {"U16", 1, 2},
+    [DTYPE_U32] = {"U32", 1, 4},
+    [DTYPE_U64] = {"U64", 1, 8},
+    [DTYPE_F8_E4M3] = {"F8_E4M3", 1, 1},
+    [DTYPE_F8_E5M2] = {"F8_E5M2", 1, 1},
+    [DTYPE_OPAQUE] = {"an unknown type", 0, 0},
 };
 _Static_assert(sizeof table / sizeof *table == DTYPE_COUNT, "a type has no row");
 

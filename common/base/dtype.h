@@ -1,7 +1,7 @@
 #pragma once
 /* Number formats of stored weights. Values are GGML's type ids. A block of block_elems elements
  * takes block_bytes; a row is a whole number of blocks. block_elems 0: known by name, not
- * supported. */
+ * supported. From DTYPE_GGML_END on the ids are our own: formats of safetensors that GGML lacks. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,6 +26,15 @@ enum dtype {
     DTYPE_F64 = 28,
     DTYPE_BF16 = 30,
     DTYPE_MXFP4 = 39,
+    DTYPE_GGML_END = 64, /* a GGUF can not name what follows */
+    DTYPE_BOOL = DTYPE_GGML_END,
+    DTYPE_U8,
+    DTYPE_U16,
+    DTYPE_U32,
+    DTYPE_U64,
+    DTYPE_F8_E4M3,
+    DTYPE_F8_E5M2,
+    DTYPE_OPAQUE, /* a name that is not known: bytes */
     DTYPE_COUNT
 };
 

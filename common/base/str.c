@@ -22,6 +22,13 @@ bool str_eq_c(struct str a, const char *b)
     return str_eq(a, str_from(b));
 }
 
+int str_compare(struct str a, struct str b)
+{
+    size_t n = a.len < b.len ? a.len : b.len;
+    int d = n ? memcmp(a.ptr, b.ptr, n) : 0;
+    return d ? d : (a.len > b.len) - (a.len < b.len);
+}
+
 bool str_starts(struct str s, struct str prefix)
 {
     return s.len >= prefix.len && str_eq((struct str){s.ptr, prefix.len}, prefix);

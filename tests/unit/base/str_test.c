@@ -19,6 +19,11 @@ static void test_compare(void **state)
     assert_true(str_eq_c(STR("a"), "a"));
     assert_true(str_eq_c(str_from(NULL), ""));
     assert_false(str_eq_c(STR("a\0b"), "a"));
+    assert_true(str_compare(STR("ab"), STR("ab")) == 0);
+    assert_true(str_compare(STR("ab"), STR("abc")) < 0);
+    assert_true(str_compare(STR("b"), STR("abc")) > 0);
+    assert_true(str_compare(STR("a\xFF"), STR("ab")) > 0);
+    assert_true(str_compare((struct str){NULL, 0}, STR("")) == 0);
     assert_true(str_starts(STR("abc"), STR("ab")));
     assert_true(str_starts(STR("abc"), STR("")));
     assert_false(str_starts(STR("ab"), STR("abc")));
