@@ -3,16 +3,12 @@
  * the only way to read. */
 #include "common/model/gguf.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/base/mem.h"
+#include "common/model/file_map.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF is read as it lies");
 
@@ -30,9 +26,9 @@ enum {
 
 struct gguf {
     char *path;
+    struct file_map map; /* of nothing when the bytes are borrowed */
     const uint8_t *bytes;
-    size_t n_bytes;
-    bool mapped;
+    size_t n_bytes, n_header_bytes;
     uint32_t version, alignment;
     uint64_t n_values, n_tensors;
     struct gguf_value *values;
@@ -219,7 +215,7 @@ static enum status take_tensor(struct cursor *c, struct gguf_tensor *t)
     }
     TRY(take_u32(c, &id));
     TRY(take_u64(c, &t->offset));
-    struct dtype_traits traits = dtype_traits(id);
+    struct dtype_traits traits = dtype_traits(id < DTYPE_GGML_END ? id : UINT32_MAX);
     if (traits.block_elems == 0)
         return error_set(c->err, STATUS_UNSUPPORTED,
                          "%s: tensor " STR_FMT " has the type %s (%u), which is not supported",
@@ -237,22 +233,15 @@ static enum status take_tensor(struct cursor *c, struct gguf_tensor *t)
 
 /* ---- tables ---- */
 
-static int compare_str(struct str a, struct str b)
-{
-    size_t n = a.len < b.len ? a.len : b.len;
-    int d = n ? memcmp(a.ptr, b.ptr, n) : 0;
-    return d ? d : (a.len > b.len) - (a.len < b.len);
-}
-
 static int compare_values(const void *a, const void *b)
 {
-    return compare_str((*(struct gguf_value *const *)a)->key,
+    return str_compare((*(struct gguf_value *const *)a)->key,
                        (*(struct gguf_value *const *)b)->key);
 }
 
 static int compare_tensors(const void *a, const void *b)
 {
-    return compare_str((*(struct gguf_tensor *const *)a)->name,
+    return str_compare((*(struct gguf_tensor *const *)a)->name,
                        (*(struct gguf_tensor *const *)b)->name);
 }
 
@@ -305,9 +294,9 @@ static enum status read_tensors(struct gguf *g, struct cursor *c)
     return STATUS_OK;
 }
 
-static enum status place_data(struct gguf *g, size_t header_bytes, struct error *err)
+static enum status place_data(struct gguf *g, struct error *err)
 {
-    uint64_t start = ((uint64_t)header_bytes + g->alignment - 1) / g->alignment * g->alignment;
+    uint64_t start = ((uint64_t)g->n_header_bytes + g->alignment - 1) / g->alignment * g->alignment;
     uint64_t room = start < g->n_bytes ? g->n_bytes - start : 0;
     for (uint64_t i = 0; i < g->n_tensors; i++) {
         struct gguf_tensor *t = &g->tensors[i];
@@ -354,40 +343,11 @@ static enum status parse(struct gguf *g, struct error *err)
                          (unsigned long long)alignment);
     g->alignment = (uint32_t)alignment;
     TRY(read_tensors(g, &c));
-    return place_data(g, (size_t)(c.at - g->bytes), err);
+    g->n_header_bytes = (size_t)(c.at - g->bytes);
+    return place_data(g, err);
 }
 
 /* ---- opening ---- */
-
-static enum status map_file(struct gguf *g, struct error *err)
-{
-    struct stat st;
-    int fd = open(g->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hold us */
-    if (fd < 0)
-        return error_set(err,
-                         errno == ENOENT   ? STATUS_NOT_FOUND
-                         : errno == EACCES ? STATUS_DENIED
-                                           : STATUS_IO,
-                         "%s: %s", g->path, strerror(errno));
-    enum status s = STATUS_OK;
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-        s = error_set(err, STATUS_INVALID, "%s: is not a regular file", g->path);
-    else if (st.st_size < 24)
-        s = error_set(err, STATUS_INVALID, "%s: is not a GGUF file (%lld bytes)", g->path,
-                      (long long)st.st_size);
-    if (s == STATUS_OK) {
-        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (p == MAP_FAILED) {
-            s = error_set(err, STATUS_IO, "%s: can not be mapped: %s", g->path, strerror(errno));
-        } else {
-            g->bytes = p;
-            g->n_bytes = (size_t)st.st_size;
-            g->mapped = true;
-        }
-    }
-    close(fd);
-    return s;
-}
 
 static enum status finish_open(struct gguf *g, enum status s, struct gguf **out, struct error *err)
 {
@@ -406,7 +366,10 @@ enum status gguf_open(const char *path, struct gguf **out, struct error *err)
     struct gguf *g = mem_zalloc(sizeof *g);
     *out = NULL;
     g->path = mem_strdup(path);
-    return finish_open(g, map_file(g, err), out, err);
+    enum status s = file_map_open(path, &g->map, err);
+    g->bytes = g->map.bytes;
+    g->n_bytes = g->map.n_bytes;
+    return finish_open(g, s, out, err);
 }
 
 enum status gguf_open_memory(const void *bytes, size_t n, const char *name, struct gguf **out,
@@ -424,8 +387,7 @@ void gguf_close(struct gguf *g)
 {
     if (!g)
         return;
-    if (g->mapped)
-        munmap((void *)g->bytes, g->n_bytes);
+    file_map_close(&g->map);
     mem_free(g->values);
     mem_free(g->tensors);
     mem_free(g->values_by_key);
@@ -454,6 +416,11 @@ uint32_t gguf_alignment(const struct gguf *g)
 uint64_t gguf_file_bytes(const struct gguf *g)
 {
     return g->n_bytes;
+}
+
+struct str gguf_header(const struct gguf *g)
+{
+    return (struct str){(const char *)g->bytes, g->n_header_bytes};
 }
 
 uint64_t gguf_n_values(const struct gguf *g)

@@ -4,9 +4,9 @@
  * afterwards can not fail. Strings and data point into the mapping and live until gguf_close. The
  * object is immutable: any thread. A file that another program shortens while it is open ends this
  * process (SIGBUS), as with every mapped file: replace models by rename. */
+#include "common/base/dtype.h"
 #include "common/base/status.h"
 #include "common/base/str.h"
-#include "common/base/dtype.h"
 
 enum gguf_type {
     GGUF_U8,
@@ -66,6 +66,8 @@ const char *gguf_path(const struct gguf *g);
 uint32_t gguf_version(const struct gguf *g);
 uint32_t gguf_alignment(const struct gguf *g);
 uint64_t gguf_file_bytes(const struct gguf *g);
+/* Magic, metadata and the table of tensors, as they are in the file. */
+struct str gguf_header(const struct gguf *g);
 
 uint64_t gguf_n_values(const struct gguf *g);
 const struct gguf_value *gguf_value_at(const struct gguf *g, uint64_t i);  /* in file order */

@@ -1,90 +1,10 @@
 /* model_info from a folder: config.json (needed), generation_config.json and tokenizer_config.json
  * (both may be missing). Models for several media keep the language model in "text_config". */
-#include <errno.h>
-#include <fcntl.h>
-#include <jansson.h>
-#include <limits.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/base/mem.h"
+#include "common/model/hf_json_internal.h"
 #include "common/model/model_info_internal.h"
-
-enum { MAX_JSON_BYTES = 64 << 20 }; /* tokenizer_config.json lists every added token */
-
-static enum status read_whole(const char *path, int fd, struct strbuf *out, struct error *err)
-{
-    struct stat st;
-    char chunk[16384];
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-        return error_set(err, STATUS_INVALID, "%s: is not a regular file", path);
-    for (;;) {
-        ssize_t n = read(fd, chunk, sizeof chunk);
-        if (n == 0)
-            return STATUS_OK;
-        if (n < 0 && errno != EINTR)
-            return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
-        if (n > 0 && !strbuf_append(out, chunk, (size_t)n))
-            return error_set(err, STATUS_INVALID, "%s: is larger than %d bytes", path,
-                             MAX_JSON_BYTES);
-    }
-}
-
-/* NOT_FOUND when there is no such file. *out is the caller's to release. */
-static enum status load_json(const struct model_info *m, const char *file, size_t flags,
-                             json_t **out, struct error *err)
-{
-    char path[PATH_MAX];
-    int n = snprintf(path, sizeof path, "%s/%s", m->path, file);
-    if (n < 0 || (size_t)n >= sizeof path)
-        return error_set(err, STATUS_INVALID, "%s: the path is too long", m->path);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hold us */
-    if (fd < 0)
-        return error_set(err,
-                         errno == ENOENT   ? STATUS_NOT_FOUND
-                         : errno == EACCES ? STATUS_DENIED
-                                           : STATUS_IO,
-                         "%s: %s", path, strerror(errno));
-    struct strbuf text;
-    json_error_t why;
-    strbuf_init(&text, MAX_JSON_BYTES);
-    enum status s = read_whole(path, fd, &text, err);
-    close(fd);
-    if (s == STATUS_OK) {
-        *out = json_loadb(strbuf_str(&text).ptr, text.len, flags | JSON_REJECT_DUPLICATES, &why);
-        if (!*out)
-            s = error_set(err, STATUS_INVALID, "%s:%d: %s", path, why.line, why.text);
-        else if (!json_is_object(*out))
-            s = error_set(err, STATUS_INVALID, "%s: is not a JSON object", path);
-        if (s != STATUS_OK) {
-            json_decref(*out);
-            *out = NULL;
-        }
-    }
-    strbuf_fini(&text);
-    return s;
-}
-
-static enum status get_u32(const struct model_info *m, const json_t *o, const char *key,
-                           uint32_t def, uint32_t max, uint32_t *out, struct error *err)
-{
-    const json_t *v = json_object_get(o, key);
-    if ((!v || json_is_null(v)) && def != 0) {
-        *out = def;
-        return STATUS_OK;
-    }
-    if (!json_is_integer(v))
-        return error_set(err, STATUS_INVALID, "%s/config.json: %s is %s", m->path, key,
-                         v ? "not an integer" : "missing");
-    json_int_t i = json_integer_value(v);
-    if (i < 1 || (uint64_t)i > max)
-        return error_set(err, STATUS_INVALID, "%s/config.json: %s is %lld, allowed is 1 to %u",
-                         m->path, key, (long long)i, max);
-    *out = (uint32_t)i;
-    return STATUS_OK;
-}
 
 /* YaRN stretches what the model was trained for; the other kinds of scaling keep
  * max_position_embeddings as the stretched length. */
@@ -122,18 +42,18 @@ static enum status add_eos_ids(struct model_info *m, const json_t *o, struct err
 
 static enum status read_config(struct model_info *m, const json_t *root, struct error *err)
 {
-    const json_t *text = json_object_get(root, "text_config");
     const json_t *type = json_object_get(root, "model_type");
-    const json_t *config = json_is_object(text) ? text : root;
+    const json_t *config = hf_json_text_config(root);
     if (!json_is_string(type))
         return error_set(err, STATUS_INVALID, "%s/config.json: model_type is missing", m->path);
     struct str name = {json_string_value(type), json_string_length(type)};
     const struct family *f = family_by_hf_type(name);
     if (!f)
         return model_info_unknown(m, name, err);
-    TRY(get_u32(m, config, "max_position_embeddings", f->default_max_len, MODEL_MAX_LEN,
-                &m->max_model_len, err));
-    TRY(get_u32(m, config, "vocab_size", f->default_vocab, MODEL_MAX_VOCAB, &m->vocab_size, err));
+    struct hf_config c = {m->path, config};
+    TRY(hf_config_u32(c, "max_position_embeddings", f->default_max_len, MODEL_MAX_LEN,
+                      &m->max_model_len, err));
+    TRY(hf_config_u32(c, "vocab_size", f->default_vocab, MODEL_MAX_VOCAB, &m->vocab_size, err));
     stretch(m, config);
     m->family = mem_strdup(f->name);
     TRY(add_eos_ids(m, config, err));
@@ -172,7 +92,7 @@ static enum status read_optional(struct model_info *m, const char *file, size_t 
                                  struct error *err)
 {
     json_t *root = NULL;
-    enum status s = load_json(m, file, flags, &root, err);
+    enum status s = hf_json_load(m->path, file, flags, &root, err);
     if (s == STATUS_OK)
         s = read_it(m, root, err);
     else if (s == STATUS_NOT_FOUND)
@@ -184,7 +104,7 @@ static enum status read_optional(struct model_info *m, const char *file, size_t 
 enum status model_info_read_hf(struct model_info *m, struct error *err)
 {
     json_t *config = NULL;
-    TRY(load_json(m, "config.json", 0, &config, err));
+    TRY(hf_json_load(m->path, "config.json", 0, &config, err));
     enum status s = read_config(m, config, err);
     json_decref(config);
     if (s == STATUS_OK)
