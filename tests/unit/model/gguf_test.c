@@ -122,6 +122,8 @@ static void test_reads_every_type(void **state)
         assert_int_equal(gguf_version(g), version);
         assert_int_equal(gguf_alignment(g), 64);
         assert_int_equal(gguf_file_bytes(g), b.len);
+        assert_ptr_equal(gguf_header(g).ptr, b.ptr);
+        assert_int_equal((gguf_header(g).len + 63) / 64 * 64, b.len - 64 - 3 * 144);
         check_values(g);
         check_arrays(g);
         const struct gguf_tensor *t = gguf_find_tensor(g, "a");
@@ -322,6 +324,12 @@ CASE(unknown_dtype)
     put_tensor(b, "w", 4000000000u, 256, 1, 0);
     put_data(b, 256);
 }
+CASE(safetensors_dtype)
+{
+    put_header(b, 3, 1, 0);
+    put_tensor(b, "w", DTYPE_U8, 256, 1, 0);
+    put_data(b, 256);
+}
 CASE(offset_unaligned)
 {
     put_header(b, 3, 1, 0);
@@ -371,6 +379,7 @@ static const struct {
     {"half_block", half_block, STATUS_INVALID, "Q4_K"},
     {"unsupported_dtype", unsupported_dtype, STATUS_UNSUPPORTED, "IQ2_XXS"},
     {"unknown_dtype", unknown_dtype, STATUS_UNSUPPORTED, "4000000000"},
+    {"safetensors_dtype", safetensors_dtype, STATUS_UNSUPPORTED, "unknown (65)"},
     {"offset_unaligned", offset_unaligned, STATUS_INVALID, "not aligned"},
     {"offset_beyond", offset_beyond, STATUS_INVALID, "beyond the file"},
     {"data_short", data_short, STATUS_INVALID, "beyond the file"},
