@@ -1,12 +1,13 @@
 #pragma once
 /* The tensors of a model, from a GGUF or from a folder with model.safetensors or its shards
- * (model.safetensors.index.json; without an index, all *.safetensors). Everything is mapped, nothing
- * is read before it is asked for. Immutable but for weights_done: any thread. */
+ * (model.safetensors.index.json; without an index, all *.safetensors). Everything is mapped,
+ * nothing is read before it is asked for. Immutable but for weights_done: any thread. */
 #include "common/model/model_info.h"
 #include "common/model/tensor.h"
 
 struct weights;
-/* STATUS_NOT_FOUND names what is missing and where. */
+/* STATUS_NOT_FOUND names what is missing and where, STATUS_UNSUPPORTED what this build does not
+ * read (a GGUF in several files, PyTorch's .bin). */
 MUST_USE enum status weights_open(const struct model_info *m, struct weights **out,
                                   struct error *err);
 void weights_close(struct weights *w); /* NULL is fine */
@@ -17,8 +18,9 @@ const struct tensor *weights_tensor_at(const struct weights *w, uint64_t i);
 uint64_t weights_file_bytes(const struct weights *w); /* of all files */
 /* The bytes of data[0..n) were read for the last time: their pages need not stay resident. */
 void weights_done(const struct weights *w, const void *data, uint64_t n);
-/* Which model this is, for the configuration hash: XXH3-128 over each file's size, its header
- * (metadata, names, shapes, offsets) and the first, middle and last 4 KiB of every tensor. Reading
+/* Which model this is, for the configuration hash: XXH3-128 over config.json (of a folder), and
+ * each file's size, its header (metadata, names, shapes, offsets) and the first, middle and last 4
+ * KiB of every tensor; files in the order of their names, which themselves do not count. Reading
  * all of a 140 GB model in each rank would cost minutes; two models that differ only between those
  * pages and in no header are taken for one. */
 void weights_identity(const struct weights *w, uint8_t out[16]);

@@ -5,29 +5,30 @@
 #include "common/base/str.h"
 #include "common/model/gguf.h"
 
-static void put_bytes(struct strbuf *b, const void *p, size_t n)
+static inline void put_bytes(struct strbuf *b, const void *p, size_t n)
 {
     if (!strbuf_append(b, p, n))
         __builtin_trap();
 }
 
-static void put_u32(struct strbuf *b, uint32_t v)
+static inline void put_u32(struct strbuf *b, uint32_t v)
 {
     put_bytes(b, &v, sizeof v);
 }
 
-static void put_u64(struct strbuf *b, uint64_t v)
+static inline void put_u64(struct strbuf *b, uint64_t v)
 {
     put_bytes(b, &v, sizeof v);
 }
 
-static void put_str(struct strbuf *b, const char *s)
+static inline void put_str(struct strbuf *b, const char *s)
 {
     put_u64(b, strlen(s));
     put_bytes(b, s, strlen(s));
 }
 
-static void put_header(struct strbuf *b, uint32_t version, uint64_t n_tensors, uint64_t n_values)
+static inline void put_header(struct strbuf *b, uint32_t version, uint64_t n_tensors,
+                              uint64_t n_values)
 {
     put_bytes(b, "GGUF", 4);
     put_u32(b, version);
@@ -35,25 +36,26 @@ static void put_header(struct strbuf *b, uint32_t version, uint64_t n_tensors, u
     put_u64(b, n_values);
 }
 
-static void put_key(struct strbuf *b, const char *key, uint32_t type)
+static inline void put_key(struct strbuf *b, const char *key, uint32_t type)
 {
     put_str(b, key);
     put_u32(b, type);
 }
 
-static void put_kv_str(struct strbuf *b, const char *key, const char *value)
+static inline void put_kv_str(struct strbuf *b, const char *key, const char *value)
 {
     put_key(b, key, GGUF_STRING);
     put_str(b, value);
 }
 
-static void put_kv_u32(struct strbuf *b, const char *key, uint32_t value)
+static inline void put_kv_u32(struct strbuf *b, const char *key, uint32_t value)
 {
     put_key(b, key, GGUF_U32);
     put_u32(b, value);
 }
 
-static void put_kv_strs(struct strbuf *b, const char *key, const char *const *values, uint64_t n)
+static inline void put_kv_strs(struct strbuf *b, const char *key, const char *const *values,
+                               uint64_t n)
 {
     put_key(b, key, GGUF_ARRAY);
     put_u32(b, GGUF_STRING);
@@ -62,8 +64,8 @@ static void put_kv_strs(struct strbuf *b, const char *key, const char *const *va
         put_str(b, values[i]);
 }
 
-static void put_tensor(struct strbuf *b, const char *name, uint32_t dtype, uint64_t d0, uint64_t d1,
-                       uint64_t offset)
+static inline void put_tensor(struct strbuf *b, const char *name, uint32_t dtype, uint64_t d0,
+                              uint64_t d1, uint64_t offset)
 {
     put_str(b, name);
     put_u32(b, 2);
@@ -73,13 +75,13 @@ static void put_tensor(struct strbuf *b, const char *name, uint32_t dtype, uint6
     put_u64(b, offset);
 }
 
-static void put_padding(struct strbuf *b, size_t alignment)
+static inline void put_padding(struct strbuf *b, size_t alignment)
 {
     while (b->len % alignment != 0)
         put_bytes(b, "", 1);
 }
 
-static void put_data(struct strbuf *b, size_t n)
+static inline void put_data(struct strbuf *b, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         char c = (char)(i * 7);
@@ -91,8 +93,8 @@ static const char *const writer_tokens[] = {"<pad>", "<eos>",         "<bos>",
                                             "a",     "<end_of_turn>", "<|im_end|>"};
 
 /* A model of one tensor [32, n_rows] in Q8_0 with a vocabulary of six tokens. */
-static void put_tiny_model(struct strbuf *b, const char *arch, uint32_t max_len, uint32_t eos,
-                           uint64_t n_rows)
+static inline void put_tiny_model(struct strbuf *b, const char *arch, uint32_t max_len,
+                                  uint32_t eos, uint64_t n_rows)
 {
     char key[64];
     put_header(b, 3, 1, 4);
