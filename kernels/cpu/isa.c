@@ -28,3 +28,11 @@ const char *cpu_isa_name(enum cpu_isa isa)
     static const char *const names[CPU_ISA_COUNT] = {"scalar", "avx2", "avx512"};
     return (uint32_t)isa < CPU_ISA_COUNT ? names[isa] : "unknown";
 }
+
+/* Per query head: the scores of a split; the query, the split's result and the merged one in whole
+ * vectors; maximum and sum of both (kernels/cpu/attention_impl.h). */
+uint64_t attention_scratch_floats(uint32_t heads_per_kv, uint32_t head_dim)
+{
+    uint64_t width = ((uint64_t)head_dim + 15) / 16 * 16;
+    return heads_per_kv * (ATTENTION_SPLIT + 3 * width + 4);
+}

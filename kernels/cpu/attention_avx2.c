@@ -1,0 +1,4 @@
+#define ISA avx2
+#include "kernels/cpu/vec_avx2.h"
+
+#include "kernels/cpu/attention_impl.h"

@@ -1,0 +1,4 @@
+#define ISA avx512
+#include "kernels/cpu/vec_avx512.h"
+
+#include "kernels/cpu/attention_impl.h"

@@ -1,0 +1,4 @@
+#define ISA scalar
+#include "kernels/cpu/vec_scalar.h"
+
+#include "kernels/cpu/attention_impl.h"

@@ -1,0 +1,357 @@
+#define ISA scalar_fma
+#define VEC_SCALAR_FMA
+#include "kernels/cpu/vec_scalar.h"
+
+#include "kernels/cpu/row.h"
+ATTENTION_DECLARE(scalar_fma);
+#include "kernels/cpu/attention_impl.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "common/base/mem.h"
+#include "common/base/random.h"
+
+struct set {
+    const char *name;
+    enum cpu_isa needs;
+    bool fused;
+    void (*attention)(const struct attention_params *, uint32_t, uint32_t, float *);
+    void (*kv_store)(void *, enum dtype, const float *, uint32_t);
+};
+static const struct set sets[] = {
+    {"scalar", CPU_ISA_SCALAR, false, attention_scalar, kv_store_scalar},
+    {"scalar_fma", CPU_ISA_SCALAR, true, attention_scalar_fma, kv_store_scalar_fma},
+    {"avx2", CPU_ISA_AVX2, true, attention_avx2, kv_store_avx2},
+    {"avx512", CPU_ISA_AVX512, true, attention_avx512, kv_store_avx512},
+};
+enum { N_SETS = sizeof sets / sizeof sets[0], FUSED = 1 };
+
+struct shape {
+    uint32_t n_kv_heads, group, head_dim, block_tokens, window, position;
+    float softcap;
+    enum dtype dtype;
+};
+
+/* One sequence whose blocks lie scattered in a cache; the numbers as they were before storing them
+ * in the cache, rounded to its dtype. */
+struct sequence_kv {
+    struct shape s;
+    struct kv_cache kv;
+    uint32_t *blocks, n_dropped;
+    float *k, *v; /* [position + 1][n_kv_heads * head_dim] */
+    float *q;
+    size_t cache_bytes;
+};
+
+static float uniform(struct rng *r)
+{
+    return (float)(rng_next(r) >> 40) * 0x1p-23f - 1.0f;
+}
+
+static void store_all(struct sequence_kv *t, const struct set *set)
+{
+    uint32_t dim = t->s.head_dim, bt = t->s.block_tokens;
+    size_t elem = t->s.dtype == DTYPE_F16 ? 2 : 4;
+    for (uint32_t pos = t->n_dropped * bt; pos <= t->s.position; pos++)
+        for (uint32_t h = 0; h < t->s.n_kv_heads; h++) {
+            size_t block = t->blocks[pos / bt - t->n_dropped];
+            size_t at = ((block * t->s.n_kv_heads + h) * bt + pos % bt) * dim * elem;
+            size_t from = ((size_t)pos * t->s.n_kv_heads + h) * dim;
+            set->kv_store((uint8_t *)t->kv.k + at, t->s.dtype, t->k + from, dim);
+            set->kv_store((uint8_t *)t->kv.v + at, t->s.dtype, t->v + from, dim);
+        }
+}
+
+/* Unwritten cache is NaN: whatever reads beyond its tokens shows. */
+static void sequence_init(struct sequence_kv *t, const struct shape *s, struct rng *r)
+{
+    uint32_t n_blocks = s->position / s->block_tokens + 1, n_cache = n_blocks * 2 + 1;
+    size_t row = (size_t)s->n_kv_heads * s->head_dim, n = (size_t)(s->position + 1) * row;
+    uint32_t first = s->window && s->position + 1 > s->window ? s->position + 1 - s->window : 0;
+    *t = (struct sequence_kv){.s = *s, .n_dropped = first / s->block_tokens};
+    t->cache_bytes = n_cache * row * s->block_tokens * (s->dtype == DTYPE_F16 ? 2 : 4);
+    t->kv = (struct kv_cache){.k = mem_alloc(t->cache_bytes),
+                              .v = mem_alloc(t->cache_bytes),
+                              .dtype = s->dtype,
+                              .n_kv_heads = s->n_kv_heads,
+                              .head_dim = s->head_dim,
+                              .block_tokens = s->block_tokens};
+    memset(t->kv.k, 0xff, t->cache_bytes);
+    memset(t->kv.v, 0xff, t->cache_bytes);
+    uint32_t *all = mem_array(n_cache, sizeof *all);
+    for (uint32_t i = 0; i < n_cache; i++)
+        all[i] = i;
+    for (uint32_t i = 0; i + 1 < n_cache; i++) {
+        uint32_t j = i + (uint32_t)rng_below(r, n_cache - i), swap = all[i];
+        all[i] = all[j];
+        all[j] = swap;
+    }
+    t->blocks = all;
+    t->k = mem_array(n, sizeof(float));
+    t->v = mem_array(n, sizeof(float));
+    t->q = mem_array(row * s->group, sizeof(float));
+    for (size_t i = 0; i < n; i++) {
+        t->k[i] = 2.0f * uniform(r);
+        t->v[i] = 2.0f * uniform(r);
+        if (s->dtype == DTYPE_F16) { /* so that the plain version sees what the cache holds */
+            t->k[i] = f32_from_f16(f16_from_f32(t->k[i]));
+            t->v[i] = f32_from_f16(f16_from_f32(t->v[i]));
+        }
+    }
+    for (size_t i = 0; i < row * s->group; i++)
+        t->q[i] = 2.0f * uniform(r);
+    store_all(t, &sets[0]);
+}
+
+static void sequence_fini(struct sequence_kv *t)
+{
+    mem_free(t->kv.k);
+    mem_free(t->kv.v);
+    mem_free(t->blocks);
+    mem_free(t->k);
+    mem_free(t->v);
+    mem_free(t->q);
+}
+
+static const float scale = 0.37f;
+
+static void plain_attention(const struct sequence_kv *t, uint32_t head, double *out)
+{
+    uint32_t dim = t->s.head_dim, end = t->s.position + 1, kv_head = head / t->s.group;
+    uint32_t first = t->s.window && end > t->s.window ? end - t->s.window : 0;
+    size_t row = (size_t)t->s.n_kv_heads * dim;
+    double *w = mem_array(end, sizeof *w), max = -(double)INFINITY, sum = 0;
+    for (uint32_t p = first; p < end; p++) {
+        double dot = 0;
+        for (uint32_t i = 0; i < dim; i++)
+            dot += (double)t->q[(size_t)head * dim + i] * (double)t->k[p * row + kv_head * dim + i];
+        dot *= (double)scale;
+        w[p] = t->s.softcap > 0 ? (double)t->s.softcap * tanh(dot / (double)t->s.softcap) : dot;
+        max = w[p] > max ? w[p] : max;
+    }
+    memset(out, 0, dim * sizeof *out);
+    for (uint32_t p = first; p < end; p++) {
+        w[p] = exp(w[p] - max);
+        sum += w[p];
+        for (uint32_t i = 0; i < dim; i++)
+            out[i] += w[p] * (double)t->v[p * row + kv_head * dim + i];
+    }
+    for (uint32_t i = 0; i < dim; i++)
+        out[i] /= sum;
+    mem_free(w);
+}
+
+static struct attention_params params_of(const struct sequence_kv *t, const struct kv_row *row,
+                                         float *out)
+{
+    uint32_t n_heads = t->s.n_kv_heads * t->s.group;
+    return (struct attention_params){.q = {t->q, n_heads * t->s.head_dim},
+                                     .out = {out, n_heads * t->s.head_dim},
+                                     .rows = row,
+                                     .n_rows = 1,
+                                     .n_heads = n_heads,
+                                     .window = t->s.window,
+                                     .scale = scale,
+                                     .softcap = t->s.softcap,
+                                     .kv = &t->kv};
+}
+
+static void run(const struct set *set, const struct sequence_kv *t, float *out)
+{
+    struct kv_row row = {t->blocks, t->n_dropped, t->s.position};
+    struct attention_params p = params_of(t, &row, out);
+    uint64_t n = attention_scratch_floats(t->s.group, t->s.head_dim);
+    float *scratch = mem_array(n, sizeof(float)); /* exactly: a sanitizer sees one more */
+    memset(scratch, 0xff, n * sizeof(float));     /* what it holds before must not matter */
+    for (uint32_t h = 0; h < t->s.n_kv_heads; h++)
+        set->attention(&p, 0, h, scratch);
+    mem_free(scratch);
+}
+
+static void check_shape(const struct shape *s, struct rng *r)
+{
+    struct sequence_kv t;
+    sequence_init(&t, s, r);
+    size_t n_out = (size_t)s->n_kv_heads * s->group * s->head_dim;
+    float *out = mem_array(n_out + 1, sizeof *out), *fused = mem_array(n_out, sizeof *fused);
+    double *want = mem_array(s->head_dim, sizeof *want);
+    for (uint32_t i_set = 0; i_set < N_SETS; i_set++) {
+        const struct set *set = &sets[i_set];
+        if (set->needs > cpu_isa_best())
+            continue;
+        out[n_out] = 77.0f;
+        run(set, &t, out);
+        assert_true(out[n_out] == 77.0f);
+        for (uint32_t h = 0; h < s->n_kv_heads * s->group; h++) {
+            plain_attention(&t, h, want);
+            for (uint32_t i = 0; i < s->head_dim; i++) {
+                /* scores of tens, so e^score is off by some 1e-6 of values of at most 2 */
+                double got = (double)out[(size_t)h * s->head_dim + i];
+                if (!(fabs(got - want[i]) <= 2e-5))
+                    fail_msg("%s dim %u group %u kv %u bt %u window %u pos %u cap %g dtype %u: "
+                             "head %u [%u] %.8g, want %.8g",
+                             set->name, s->head_dim, s->group, s->n_kv_heads, s->block_tokens,
+                             s->window, s->position, (double)s->softcap, s->dtype, h, i, got,
+                             want[i]);
+            }
+        }
+        if (i_set == FUSED)
+            memcpy(fused, out, n_out * sizeof *fused);
+        if (set->fused)
+            assert_memory_equal(out, fused, n_out * sizeof *fused);
+    }
+    mem_free(out);
+    mem_free(fused);
+    mem_free(want);
+    sequence_fini(&t);
+}
+
+static void test_dims_and_groups(void **state)
+{
+    static const uint32_t dims[] = {8, 16, 24, 32, 40, 64, 80, 96, 128, 256};
+    struct rng r = {1};
+    for (uint32_t d = 0; d < sizeof dims / sizeof dims[0]; d++)
+        for (uint32_t group = 1; group <= 9; group++) {
+            struct shape s = {.n_kv_heads = 1 + group % 2,
+                              .group = group,
+                              .head_dim = dims[d],
+                              .block_tokens = 16u << (group % 3),
+                              .position = (uint32_t)rng_below(&r, 80),
+                              .dtype = (d + group) % 2 ? DTYPE_F16 : DTYPE_F32};
+            check_shape(&s, &r);
+        }
+}
+
+static void test_positions_windows_softcap(void **state)
+{
+    static const struct {
+        uint32_t window, position;
+    } cases[] = {{0, 0},     {0, 1},      {0, 15},     {0, 16},   {0, 255},   {0, 256},
+                 {0, 257},   {0, 700},    {1, 0},      {1, 300},  {16, 15},   {16, 16},
+                 {16, 17},   {32, 30},    {32, 31},    {32, 32},  {32, 33},   {512, 511},
+                 {512, 512}, {512, 513},  {512, 1300}, {100, 99}, {100, 100}, {100, 101},
+                 {300, 511}, {256, 1023}, {256, 1024}};
+    struct rng r = {2};
+    for (uint32_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
+        for (uint32_t variant = 0; variant < 2; variant++) {
+            struct shape s = {.n_kv_heads = 1 + variant,
+                              .group = 2 + c % 3,
+                              .head_dim = variant ? 24 : 32,
+                              .block_tokens = variant ? 48 : 16,
+                              .window = cases[c].window,
+                              .position = cases[c].position,
+                              .softcap = variant ? 5.0f : 0.0f,
+                              .dtype = variant ? DTYPE_F32 : DTYPE_F16};
+            check_shape(&s, &r);
+        }
+}
+
+/* The bits of a row do not depend on where its blocks lie, on how long they are, or on how many
+ * leading blocks are still there. */
+static void test_bits_do_not_depend_on_blocks(void **state)
+{
+    struct rng r = {3};
+    struct shape s = {.n_kv_heads = 2,
+                      .group = 4,
+                      .head_dim = 64,
+                      .block_tokens = 16,
+                      .window = 600,
+                      .position = 1000,
+                      .dtype = DTYPE_F16};
+    struct sequence_kv a, b;
+    sequence_init(&a, &s, &r);
+    s.block_tokens = 64;
+    s.window = 0; /* keeps all blocks */
+    sequence_init(&b, &s, &r);
+    size_t n = (size_t)(s.position + 1) * 2 * 64;
+    memcpy(b.k, a.k, n * sizeof(float));
+    memcpy(b.v, a.v, n * sizeof(float));
+    memcpy(b.q, a.q, 2 * 4 * 64 * sizeof(float));
+    store_all(&b, &sets[0]);
+    b.s.window = 600;
+    for (uint32_t k = 0; k < N_SETS; k++) {
+        if (sets[k].needs > cpu_isa_best())
+            continue;
+        float x[512], y[512];
+        run(&sets[k], &a, x);
+        run(&sets[k], &b, y);
+        assert_memory_equal(x, y, sizeof x);
+    }
+    sequence_fini(&a);
+    sequence_fini(&b);
+}
+
+/* Scores so far apart that a whole split weighs nothing, first and last. */
+static void test_splits_far_apart(void **state)
+{
+    struct rng r = {4};
+    for (uint32_t loud = 0; loud < 3; loud++) {
+        struct shape s = {.n_kv_heads = 1,
+                          .group = 1,
+                          .head_dim = 16,
+                          .block_tokens = 16,
+                          .position = 767,
+                          .dtype = DTYPE_F32};
+        struct sequence_kv t;
+        sequence_init(&t, &s, &r);
+        for (uint32_t i = 0; i < 16; i++)
+            t.q[i] = 10.0f;
+        for (uint32_t p = 0; p < 768; p++)
+            for (uint32_t i = 0; i < 16; i++)
+                t.k[p * 16 + i] = p / 256 == loud ? 10.0f : -10.0f;
+        store_all(&t, &sets[0]);
+        for (uint32_t k = 0; k < N_SETS; k++) {
+            if (sets[k].needs > cpu_isa_best())
+                continue;
+            float out[16];
+            run(&sets[k], &t, out);
+            for (uint32_t i = 0; i < 16; i++) {
+                double want = 0; /* the plain mean of the loud split's values */
+                for (uint32_t p = loud * 256; p < loud * 256 + 256; p++)
+                    want += (double)t.v[p * 16 + i] / 256;
+                assert_true(fabs((double)out[i] - want) < 1e-6);
+            }
+        }
+        sequence_fini(&t);
+    }
+}
+
+static void test_kv_store(void **state)
+{
+    struct rng r = {5};
+    for (uint32_t k = 0; k < N_SETS; k++) {
+        if (sets[k].needs > cpu_isa_best())
+            continue;
+        for (uint32_t dim = 1; dim <= 70; dim++) {
+            float in[70], f32[71];
+            uint16_t f16[71];
+            for (uint32_t i = 0; i < dim; i++)
+                in[i] = uniform(&r) * (i % 7 == 0 ? 1e5f : 3.0f);
+            f32[dim] = 77.0f;
+            f16[dim] = 0x1234;
+            sets[k].kv_store(f32, DTYPE_F32, in, dim);
+            sets[k].kv_store(f16, DTYPE_F16, in, dim);
+            assert_memory_equal(f32, in, dim * sizeof(float));
+            for (uint32_t i = 0; i < dim; i++)
+                assert_int_equal(f16[i], f16_from_f32(in[i]));
+            assert_true(f32[dim] == 77.0f && f16[dim] == 0x1234);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dims_and_groups),
+        cmocka_unit_test(test_positions_windows_softcap),
+        cmocka_unit_test(test_bits_do_not_depend_on_blocks),
+        cmocka_unit_test(test_splits_far_apart),
+        cmocka_unit_test(test_kv_store),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
