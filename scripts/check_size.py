@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Fails when a file or a function outgrows the house style (docs/architecture.md, "Style").
 
-Files: 900 lines (.c .cu .rs .py, and *_impl.h: a source that several files compile), 200 (.h). Functions: 80 lines (kernels/ 150), 7 parameters in C.
+Files: 900 lines (.c .cu .rs .py, and *_impl.h: a source that several files compile), 200 (.h).
+Functions: 80 lines (kernels/ 150), 7 parameters in C.
 An exception names the decision record that allows it. Usage: check_size.py [--root DIR]
 """
 import argparse
