@@ -131,10 +131,10 @@ static inline vf vf_load_bf16(const uint16_t *p)
 }
 static inline vf vf_load_f16(const uint16_t *p)
 {
-    vf r;
+    float f[16];
     for (int i = 0; i < 16; i++)
-        r.q[i / 4][i % 4] = f32_from_f16(p[i]);
-    return r;
+        f[i] = f32_from_f16(p[i]);
+    return vf_load(f);
 }
 static inline void vf_store_f16(uint16_t *p, vf a)
 {
@@ -150,17 +150,17 @@ static inline vb vb_load(const uint8_t *p)
 }
 static inline vf vf_from_u8(vb a)
 {
-    vf r;
+    float f[16];
     for (int i = 0; i < 16; i++)
-        r.q[i / 4][i % 4] = (float)a[i];
-    return r;
+        f[i] = (float)a[i];
+    return vf_load(f);
 }
 static inline vf vf_from_i8(vb a)
 {
-    vf r;
+    float f[16];
     for (int i = 0; i < 16; i++)
-        r.q[i / 4][i % 4] = (float)(int8_t)a[i];
-    return r;
+        f[i] = (float)(int8_t)a[i];
+    return vf_load(f);
 }
 
 static inline float vf_sum(vf a)

@@ -1,0 +1,149 @@
+#pragma once
+/* Packed weights as vectors of 16 outputs (the layouts of kernels/cpu/pack.h), for any vec_*.h. All
+ * take the dtype as a constant: inlined, one of the branches stays. A stream is read a block, a
+ * group of one scale, eight k, a pair of k at a time. */
+#include "kernels/cpu/isa.h"
+
+#define KERNEL_INLINE static inline __attribute__((always_inline))
+
+/* The scales of the group of k that is being read. */
+struct fmt_scales {
+    vf d, neg_dmin; /* of the block */
+    vf scale, neg_min;
+};
+
+KERNEL_INLINE bool fmt_is_plain(enum dtype t)
+{
+    return t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16;
+}
+KERNEL_INLINE bool fmt_has_mins(enum dtype t)
+{
+    return t == DTYPE_Q4_K || t == DTYPE_Q5_K;
+}
+/* Plain numbers are cut into blocks of eight; the last may be shorter. */
+KERNEL_INLINE uint32_t fmt_block_elems(enum dtype t)
+{
+    return fmt_is_plain(t) ? 8 : fmt_has_mins(t) || t == DTYPE_Q6_K ? 256 : 32;
+}
+KERNEL_INLINE uint32_t fmt_group_elems(enum dtype t)
+{
+    return fmt_is_plain(t) ? 8 : t == DTYPE_Q6_K ? 16 : 32;
+}
+/* Bytes of eight k. */
+KERNEL_INLINE uint32_t fmt_bytes_8k(enum dtype t)
+{
+    switch (t) {
+    case DTYPE_F32:
+        return 512;
+    case DTYPE_F16:
+    case DTYPE_BF16:
+        return 256;
+    case DTYPE_Q8_0:
+        return 128;
+    case DTYPE_Q6_K:
+        return 96;
+    case DTYPE_Q5_0:
+    case DTYPE_Q5_K:
+        return 80;
+    default:
+        return 64;
+    }
+}
+
+/* The two below return where the stream goes on. */
+KERNEL_INLINE const uint8_t *fmt_begin_block(enum dtype t, const uint8_t *p, struct fmt_scales *s)
+{
+    if (fmt_is_plain(t))
+        return p;
+    s->d = vf_load_f16((const uint16_t *)p);
+    p += 2 * PANEL_N;
+    if (fmt_has_mins(t)) {
+        s->neg_dmin = vf_sub(vf_zero(), vf_load_f16((const uint16_t *)p));
+        p += 2 * PANEL_N;
+    }
+    return p;
+}
+KERNEL_INLINE const uint8_t *fmt_begin_group(enum dtype t, const uint8_t *p, struct fmt_scales *s)
+{
+    if (t == DTYPE_Q6_K) {
+        s->scale = vf_mul(s->d, vf_from_i8(vb_load(p)));
+        return p + PANEL_N;
+    }
+    if (fmt_has_mins(t)) {
+        s->scale = vf_mul(s->d, vf_from_u8(vb_load(p)));
+        s->neg_min = vf_mul(s->neg_dmin, vf_from_u8(vb_load(p + PANEL_N)));
+        return p + 2 * PANEL_N;
+    }
+    if (!fmt_is_plain(t))
+        s->scale = s->d;
+    return p;
+}
+
+/* One k of plain numbers. */
+KERNEL_INLINE vf fmt_plain(enum dtype t, const uint8_t *p, uint32_t i)
+{
+    if (t == DTYPE_F16)
+        return vf_load_f16((const uint16_t *)p + i * PANEL_N);
+    if (t == DTYPE_BF16)
+        return vf_load_bf16((const uint16_t *)p + i * PANEL_N);
+    return vf_load((const float *)p + i * PANEL_N);
+}
+
+/* w[0], w[1]: k = 2i and 2i + 1 of the eight that begin at p, i < 4. */
+KERNEL_INLINE void fmt_pair(enum dtype t, const uint8_t *p, uint32_t i, const struct fmt_scales *s,
+                            vf w[2])
+{
+    if (fmt_is_plain(t)) {
+        w[0] = fmt_plain(t, p, 2 * i);
+        w[1] = fmt_plain(t, p, 2 * i + 1);
+        return;
+    }
+    if (t == DTYPE_Q8_0) {
+        w[0] = vf_mul(s->scale, vf_from_i8(vb_load(p + 2 * i * PANEL_N)));
+        w[1] = vf_mul(s->scale, vf_from_i8(vb_load(p + (2 * i + 1) * PANEL_N)));
+        return;
+    }
+    vb nibbles = vb_load(p + i * PANEL_N);
+    vb q0 = nibbles & 15, q1 = nibbles >> 4;
+    if (t == DTYPE_Q5_0 || t == DTYPE_Q5_K) {
+        vb high = vb_load(p + 4 * PANEL_N) >> (uint8_t)(2 * i);
+        q0 |= (high & 1) << 4;
+        q1 |= (high & 2) << 3;
+    }
+    if (t == DTYPE_Q6_K) {
+        vb high = vb_load(p + (4 + i / 2) * PANEL_N) >> (uint8_t)(i % 2 * 4);
+        q0 |= (high & 3) << 4;
+        q1 |= (high & 12) << 2;
+    }
+    if (fmt_has_mins(t)) {
+        w[0] = vf_fma(s->scale, vf_from_u8(q0), s->neg_min);
+        w[1] = vf_fma(s->scale, vf_from_u8(q1), s->neg_min);
+        return;
+    }
+    uint8_t offset = t == DTYPE_Q4_0 ? 8 : t == DTYPE_Q5_0 ? 16 : 32;
+    w[0] = vf_mul(s->scale, vf_from_i8(q0 - offset));
+    w[1] = vf_mul(s->scale, vf_from_i8(q1 - offset));
+}
+
+/* out[k][16] of k inputs from p on: a whole number of blocks. */
+KERNEL_INLINE void fmt_dequantize(enum dtype t, const uint8_t *p, uint32_t k, float *out)
+{
+    uint32_t n_blocks = k / fmt_block_elems(t);
+    struct fmt_scales s;
+    for (uint32_t i_block = 0; i_block < n_blocks; i_block++) {
+        p = fmt_begin_block(t, p, &s);
+        for (uint32_t i_group = 0; i_group < fmt_block_elems(t) / fmt_group_elems(t); i_group++) {
+            p = fmt_begin_group(t, p, &s);
+            for (uint32_t i = 0; i < fmt_group_elems(t); i += 8, p += fmt_bytes_8k(t)) {
+                for (uint32_t i_pair = 0; i_pair < 4; i_pair++, out += 2 * PANEL_N) {
+                    vf w[2];
+                    fmt_pair(t, p, i_pair, &s, w);
+                    vf_store(out, w[0]);
+                    vf_store(out + PANEL_N, w[1]);
+                }
+            }
+        }
+    }
+    for (uint32_t i = 0; fmt_is_plain(t) && i < k % 8; i++)
+        vf_store(out + i * PANEL_N, fmt_plain(t, p, i));
+}

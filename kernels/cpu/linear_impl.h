@@ -1,0 +1,295 @@
+#pragma once
+/* linear and embed_row for any vec_*.h, included before this (kernels/cpu/linear.h has the math).
+ *
+ * One row (decode) reads weights once and is bound by memory: gemv takes GEMV_PANELS panels side by
+ * side, one accumulator each, so that several chains of FMAs hide their latency, and dequantises in
+ * registers. More rows: panels are dequantised into t->scratch, KC inputs at a time so that they
+ * stay in the first cache, and gemm_tile multiplies them with tiles of rows; between chunks of K
+ * the sums rest in out, which loses no bits. Both add in the same order. */
+#include <assert.h>
+
+#include "kernels/cpu/formats_impl.h"
+#include "kernels/cpu/pack.h"
+
+/* The vec_*.h' registers: 32, 16 halves, 16 quarters. */
+#if defined(__AVX512F__)
+enum { GEMV_PANELS = 4, GEMM_PANELS = 2, GEMM_ROWS = 12 };
+#elif defined(__AVX2__)
+enum { GEMV_PANELS = 4, GEMM_PANELS = 1, GEMM_ROWS = 6 };
+#else
+enum { GEMV_PANELS = 2, GEMM_PANELS = 1, GEMM_ROWS = 2 };
+#endif
+enum { GEMM_KC = 256 }; /* a whole number of blocks of each format */
+
+KERNEL_INLINE uint32_t columns_of_panel(const struct linear_task *t, uint32_t i_panel)
+{
+    uint32_t left = t->w->n - i_panel * PANEL_N;
+    return left < PANEL_N ? left : PANEL_N;
+}
+KERNEL_INLINE vf load_columns(const float *p, uint32_t n)
+{
+    return n == PANEL_N ? vf_load(p) : vf_load_n(p, n);
+}
+KERNEL_INLINE void store_columns(float *p, vf v, uint32_t n)
+{
+    if (n == PANEL_N)
+        vf_store(p, v);
+    else
+        vf_store_n(p, v, n);
+}
+
+/* n_panels panels (a constant) of one row. */
+KERNEL_INLINE void gemv(enum dtype dtype, uint32_t n_panels, const struct linear_task *t,
+                        const uint8_t *data, uint64_t panel_bytes, vf *acc)
+{
+    const float *x = t->x;
+    const uint8_t *p[GEMV_PANELS];
+    struct fmt_scales s[GEMV_PANELS];
+    for (uint32_t i = 0; i < n_panels; i++) {
+        p[i] = data + i * panel_bytes;
+        acc[i] = vf_zero();
+    }
+    for (uint32_t i_block = 0; i_block < t->w->k / fmt_block_elems(dtype); i_block++) {
+        for (uint32_t i = 0; i < n_panels; i++)
+            p[i] = fmt_begin_block(dtype, p[i], &s[i]);
+        for (uint32_t g = 0; g < fmt_block_elems(dtype); g += fmt_group_elems(dtype)) {
+            for (uint32_t i = 0; i < n_panels; i++)
+                p[i] = fmt_begin_group(dtype, p[i], &s[i]);
+            for (uint32_t k = 0; k < fmt_group_elems(dtype); k += 8, x += 8) {
+                for (uint32_t i = 0; i < n_panels; i++) {
+                    for (uint32_t i_pair = 0; i_pair < 4; i_pair++) {
+                        vf w[2];
+                        fmt_pair(dtype, p[i], i_pair, &s[i], w);
+                        acc[i] = vf_fma(vf_set1(x[2 * i_pair]), w[0], acc[i]);
+                        acc[i] = vf_fma(vf_set1(x[2 * i_pair + 1]), w[1], acc[i]);
+                    }
+                    p[i] += fmt_bytes_8k(dtype);
+                }
+            }
+        }
+    }
+    for (uint32_t k = 0; fmt_is_plain(dtype) && k < t->w->k % 8; k++)
+        for (uint32_t i = 0; i < n_panels; i++)
+            acc[i] = vf_fma(vf_set1(x[k]), fmt_plain(dtype, p[i], k), acc[i]);
+}
+
+KERNEL_INLINE void linear_one_row(enum dtype dtype, const struct linear_task *t,
+                                  uint64_t panel_bytes)
+{
+    uint32_t n_panels;
+    for (uint32_t i_panel = t->panel_begin; i_panel < t->panel_end; i_panel += n_panels) {
+        const uint8_t *data = (const uint8_t *)t->w->data + i_panel * panel_bytes;
+        vf acc[GEMV_PANELS];
+        n_panels = t->panel_end - i_panel >= GEMV_PANELS ? GEMV_PANELS : 1;
+        if (n_panels == GEMV_PANELS)
+            gemv(dtype, GEMV_PANELS, t, data, panel_bytes, acc);
+        else
+            gemv(dtype, 1, t, data, panel_bytes, acc);
+        for (uint32_t i = 0; i < n_panels; i++) {
+            uint32_t n = columns_of_panel(t, i_panel + i), at = (i_panel + i) * PANEL_N;
+            vf y = t->bias ? vf_add(acc[i], load_columns(t->bias + at, n)) : acc[i];
+            store_columns(t->out + at, y, n);
+        }
+    }
+}
+
+/* Panels as floats, w[panel][k][16] with k < n_k, times rows of x; sums go on in out. */
+struct gemm {
+    const float *w, *x, *bias; /* bias: NULL unless this chunk of K is the last and there is one */
+    float *out;
+    uint32_t n_k, x_stride, out_stride;
+    uint32_t n_columns; /* of all panels */
+    bool first;         /* sums begin at zero */
+};
+
+/* n_panels and n_rows are constants: their sums are registers. */
+KERNEL_INLINE void gemm_tile(uint32_t n_panels, uint32_t n_rows, const struct gemm *g)
+{
+    vf acc[GEMM_ROWS][GEMM_PANELS];
+    uint32_t n[GEMM_PANELS];
+    for (uint32_t i = 0; i < n_panels; i++) {
+        n[i] = g->n_columns - i * PANEL_N < PANEL_N ? g->n_columns - i * PANEL_N : PANEL_N;
+        for (uint32_t r = 0; r < n_rows; r++)
+            acc[r][i] =
+                g->first ? vf_zero()
+                         : load_columns(g->out + (uint64_t)r * g->out_stride + i * PANEL_N, n[i]);
+    }
+    const float *w = g->w, *x = g->x;
+    const uint64_t x_stride = g->x_stride, w_stride = (uint64_t)g->n_k * PANEL_N;
+    for (uint32_t k = 0; k < g->n_k; k++, w += PANEL_N, x++) {
+        vf wk[GEMM_PANELS];
+        for (uint32_t i = 0; i < n_panels; i++)
+            wk[i] = vf_load(w + i * w_stride);
+        for (uint32_t r = 0; r < n_rows; r++) {
+            vf xk = vf_set1(x[r * x_stride]);
+            for (uint32_t i = 0; i < n_panels; i++)
+                acc[r][i] = vf_fma(xk, wk[i], acc[r][i]);
+        }
+    }
+    for (uint32_t i = 0; i < n_panels; i++) {
+        for (uint32_t r = 0; r < n_rows; r++) {
+            vf y = acc[r][i];
+            if (g->bias)
+                y = vf_add(y, load_columns(g->bias + i * PANEL_N, n[i]));
+            store_columns(g->out + (uint64_t)r * g->out_stride + i * PANEL_N, y, n[i]);
+        }
+    }
+}
+
+KERNEL_INLINE void gemm_rows(uint32_t n_panels, struct gemm g, uint32_t n_rows)
+{
+    uint32_t n;
+    for (; n_rows > 0; n_rows -= n) {
+        n = n_rows >= GEMM_ROWS ? GEMM_ROWS : n_rows >= 4 && GEMM_ROWS > 4 ? 4 : 1;
+        if (n == GEMM_ROWS)
+            gemm_tile(n_panels, GEMM_ROWS, &g);
+        else if (n == 4 && GEMM_ROWS > 4)
+            gemm_tile(n_panels, 4, &g);
+        else
+            gemm_tile(n_panels, 1, &g);
+        g.x += (uint64_t)n * g.x_stride;
+        g.out += (uint64_t)n * g.out_stride;
+    }
+}
+static void gemm_wide(const struct gemm *g, uint32_t n_rows)
+{
+    gemm_rows(GEMM_PANELS, *g, n_rows);
+}
+static void gemm_narrow(const struct gemm *g, uint32_t n_rows)
+{
+    gemm_rows(1, *g, n_rows);
+}
+
+/* Inputs per chunk such that GEMM_PANELS panels of it fit in the scratch of one; 0: they cannot. */
+static uint32_t gemm_chunk(uint32_t k, uint32_t block_elems)
+{
+    uint32_t n = k / GEMM_PANELS / block_elems * block_elems;
+    return n < GEMM_KC ? n : GEMM_KC;
+}
+
+KERNEL_INLINE void linear_rows(enum dtype dtype, const struct linear_task *t, uint64_t panel_bytes)
+{
+    const uint32_t k = t->w->k;
+    uint32_t n_wide = GEMM_PANELS, chunk = gemm_chunk(k, fmt_block_elems(dtype)), n_panels;
+    if (chunk == 0) {
+        n_wide = 1;
+        chunk = k < GEMM_KC ? k : GEMM_KC;
+    }
+    for (uint32_t i_panel = t->panel_begin; i_panel < t->panel_end; i_panel += n_panels) {
+        n_panels = t->panel_end - i_panel >= n_wide ? n_wide : 1;
+        uint32_t first_column = i_panel * PANEL_N, left = t->w->n - first_column;
+        const uint8_t *data = (const uint8_t *)t->w->data + i_panel * panel_bytes;
+        for (uint32_t k0 = 0; k0 < k; k0 += chunk) {
+            struct gemm g = {.w = t->scratch,
+                             .x = t->x + k0,
+                             .x_stride = t->x_stride,
+                             .out = t->out + first_column,
+                             .out_stride = t->out_stride,
+                             .n_k = k - k0 < chunk ? k - k0 : chunk,
+                             .first = k0 == 0,
+                             .n_columns = left < n_panels * PANEL_N ? left : n_panels * PANEL_N};
+            if (t->bias && k0 + g.n_k == k)
+                g.bias = t->bias + first_column;
+            for (uint32_t i = 0; i < n_panels; i++)
+                fmt_dequantize(dtype, data + i * panel_bytes + pack_panel_bytes(dtype, k0), g.n_k,
+                               t->scratch + (uint64_t)i * g.n_k * PANEL_N);
+            if (n_panels == GEMM_PANELS)
+                gemm_wide(&g, t->n_rows);
+            else
+                gemm_narrow(&g, t->n_rows);
+        }
+    }
+}
+
+KERNEL_INLINE void linear_of(enum dtype dtype, const struct linear_task *t)
+{
+    uint64_t panel_bytes = pack_panel_bytes(dtype, t->w->k);
+    if (t->n_rows == 1)
+        linear_one_row(dtype, t, panel_bytes);
+    else
+        linear_rows(dtype, t, panel_bytes);
+}
+
+/* Reads the row's whole panel, 16 times what it needs: little next to a layer. */
+KERNEL_INLINE void embed_of(enum dtype dtype, const struct weight *w, uint32_t id, float scale,
+                            float *out)
+{
+    const uint8_t *p = (const uint8_t *)w->data + id / PANEL_N * pack_panel_bytes(dtype, w->k);
+    float values[GEMM_KC * PANEL_N];
+    for (uint32_t k0 = 0; k0 < w->k; k0 += GEMM_KC) {
+        uint32_t n = w->k - k0 < GEMM_KC ? w->k - k0 : GEMM_KC;
+        fmt_dequantize(dtype, p + pack_panel_bytes(dtype, k0), n, values);
+        for (uint32_t i = 0; i < n; i++)
+            out[k0 + i] = scale * values[i * PANEL_N + id % PANEL_N];
+    }
+}
+
+static void linear_any(const struct linear_task *t)
+{
+    switch (t->w->dtype) {
+    case DTYPE_F32:
+        linear_of(DTYPE_F32, t);
+        break;
+    case DTYPE_F16:
+        linear_of(DTYPE_F16, t);
+        break;
+    case DTYPE_BF16:
+        linear_of(DTYPE_BF16, t);
+        break;
+    case DTYPE_Q8_0:
+        linear_of(DTYPE_Q8_0, t);
+        break;
+    case DTYPE_Q4_0:
+        linear_of(DTYPE_Q4_0, t);
+        break;
+    case DTYPE_Q5_0:
+        linear_of(DTYPE_Q5_0, t);
+        break;
+    case DTYPE_Q4_K:
+        linear_of(DTYPE_Q4_K, t);
+        break;
+    case DTYPE_Q5_K:
+        linear_of(DTYPE_Q5_K, t);
+        break;
+    case DTYPE_Q6_K:
+        linear_of(DTYPE_Q6_K, t);
+        break;
+    default:
+        assert(!"weight_bytes is 0 for other types");
+    }
+}
+
+static void embed_any(const struct weight *w, uint32_t id, float scale, float *out)
+{
+    switch (w->dtype) {
+    case DTYPE_F32:
+        embed_of(DTYPE_F32, w, id, scale, out);
+        break;
+    case DTYPE_F16:
+        embed_of(DTYPE_F16, w, id, scale, out);
+        break;
+    case DTYPE_BF16:
+        embed_of(DTYPE_BF16, w, id, scale, out);
+        break;
+    case DTYPE_Q8_0:
+        embed_of(DTYPE_Q8_0, w, id, scale, out);
+        break;
+    case DTYPE_Q4_0:
+        embed_of(DTYPE_Q4_0, w, id, scale, out);
+        break;
+    case DTYPE_Q5_0:
+        embed_of(DTYPE_Q5_0, w, id, scale, out);
+        break;
+    case DTYPE_Q4_K:
+        embed_of(DTYPE_Q4_K, w, id, scale, out);
+        break;
+    case DTYPE_Q5_K:
+        embed_of(DTYPE_Q5_K, w, id, scale, out);
+        break;
+    case DTYPE_Q6_K:
+        embed_of(DTYPE_Q6_K, w, id, scale, out);
+        break;
+    default:
+        assert(!"weight_bytes is 0 for other types");
+    }
+}

@@ -1,0 +1,185 @@
+/* Values against the Python package gguf (hashes made with its quants.dequantize), and panels
+ * against a reader written from pack.h's words. */
+#include "kernels/cpu/pack.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/kernels/weights_fixture.h"
+
+/* 4096 values of blocks whose bytes are the low ones of rng_next from a seed that is the dtype's
+ * id; the top exponent bit of each half (and of bfloat16) is cleared to keep it finite. The hash is
+ * FNV-1a, 64 bits, over the little-endian floats. */
+static void test_values(void **state)
+{
+    static const struct {
+        enum dtype dtype;
+        uint64_t hash;
+    } cases[] = {
+        {DTYPE_F16, 0x3914a2d35947fdf5},  {DTYPE_BF16, 0x1032ab29c1a6672a},
+        {DTYPE_Q8_0, 0x69382dfa28a86315}, {DTYPE_Q4_0, 0x6b257c08f8d12c72},
+        {DTYPE_Q5_0, 0xdeecb039ecb8f9b6}, {DTYPE_Q4_K, 0xd59a016373dfbf81},
+        {DTYPE_Q5_K, 0x4ec2816f15f1b782}, {DTYPE_Q6_K, 0x9aadcce5694fcd41},
+    };
+    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        enum dtype dtype = cases[i].dtype;
+        struct dtype_traits traits = dtype_traits(dtype);
+        struct rng r = {(uint64_t)dtype};
+        uint32_t n_blocks = 4096 / traits.block_elems;
+        uint8_t *blocks = mem_array(n_blocks, traits.block_bytes);
+        float *values = mem_array(4096, sizeof *values);
+        for (uint32_t j = 0; j < n_blocks; j++) {
+            uint8_t *p = blocks + (uint64_t)j * traits.block_bytes;
+            for (uint32_t b = 0; b < traits.block_bytes; b++)
+                p[b] = (uint8_t)rng_next(&r);
+            p[dtype == DTYPE_Q6_K ? 209 : 1] &= 0xbf;
+            if (dtype == DTYPE_Q4_K || dtype == DTYPE_Q5_K)
+                p[3] &= 0xbf;
+        }
+        assert_true(dequantize_row(dtype, blocks, 4096, values));
+        uint64_t hash = 0xcbf29ce484222325;
+        for (uint32_t b = 0; b < 4096 * sizeof *values; b++)
+            hash = (hash ^ ((const uint8_t *)values)[b]) * 0x100000001b3;
+        assert_int_equal(hash, cases[i].hash);
+        mem_free(blocks);
+        mem_free(values);
+    }
+}
+
+/* Where block i_block of a panel begins, and what pack.h says follows. */
+static const uint8_t *panel_block(const struct matrix *m, uint32_t i_panel, uint32_t i_block)
+{
+    static const uint32_t bytes[DTYPE_COUNT] = {
+        [DTYPE_Q8_0] = 32 + 32 * 16,
+        [DTYPE_Q4_0] = 32 + 4 * 64,
+        [DTYPE_Q5_0] = 32 + 4 * 80,
+        [DTYPE_Q4_K] = 64 + 8 * (32 + 4 * 64),
+        [DTYPE_Q5_K] = 64 + 8 * (32 + 4 * 80),
+        [DTYPE_Q6_K] = 32 + 16 * (16 + 2 * 96),
+    };
+    uint32_t n_blocks = m->w.k / dtype_traits(m->w.dtype).block_elems;
+    return (const uint8_t *)m->w.data +
+           ((uint64_t)i_panel * n_blocks + i_block) * bytes[m->w.dtype];
+}
+
+static float half_at(const uint8_t *p, uint32_t i)
+{
+    uint16_t h;
+    memcpy(&h, p + 2 * i, sizeof h);
+    return f32_from_f16(h);
+}
+
+/* Code of k < 8 in the eight at p. */
+static int code_at(enum dtype dtype, const uint8_t *p, uint32_t k, uint32_t j)
+{
+    int code = p[k / 2 * 16 + j] >> (k % 2 * 4) & 15;
+    if (dtype == DTYPE_Q5_0 || dtype == DTYPE_Q5_K)
+        code |= (p[64 + j] >> k & 1) << 4;
+    if (dtype == DTYPE_Q6_K)
+        code |= (p[64 + k / 4 * 16 + j] >> (k % 4 * 2) & 3) << 4;
+    return code;
+}
+
+/* Weight k of output j of the panel. */
+static float packed_value(const struct matrix *m, uint32_t i_panel, uint32_t k, uint32_t j)
+{
+    enum dtype dtype = m->w.dtype;
+    uint64_t flat = ((uint64_t)i_panel * m->w.k + k) * 16 + j;
+    uint16_t h;
+    uint32_t bits;
+    float f;
+    const uint8_t *p, *group;
+    switch (dtype) {
+    case DTYPE_F32:
+        return ((const float *)m->w.data)[flat];
+    case DTYPE_F16:
+        return half_at(m->w.data, (uint32_t)flat);
+    case DTYPE_BF16:
+        memcpy(&h, (const uint8_t *)m->w.data + 2 * flat, sizeof h);
+        bits = (uint32_t)h << 16;
+        memcpy(&f, &bits, sizeof f);
+        return f;
+    case DTYPE_Q8_0:
+        p = panel_block(m, i_panel, k / 32);
+        return half_at(p, j) * (float)(int8_t)p[32 + k % 32 * 16 + j];
+    case DTYPE_Q4_0:
+        p = panel_block(m, i_panel, k / 32);
+        return half_at(p, j) * (float)(code_at(dtype, p + 32 + k % 32 / 8 * 64, k % 8, j) - 8);
+    case DTYPE_Q5_0:
+        p = panel_block(m, i_panel, k / 32);
+        return half_at(p, j) * (float)(code_at(dtype, p + 32 + k % 32 / 8 * 80, k % 8, j) - 16);
+    case DTYPE_Q6_K:
+        p = panel_block(m, i_panel, k / 256);
+        group = p + 32 + k % 256 / 16 * (16 + 2 * 96);
+        return half_at(p, j) * (float)(int8_t)group[j] *
+               (float)(code_at(dtype, group + 16 + k % 16 / 8 * 96, k % 8, j) - 32);
+    default: /* Q4_K, Q5_K */
+        bits = dtype == DTYPE_Q4_K ? 64 : 80;
+        p = panel_block(m, i_panel, k / 256);
+        group = p + 64 + k % 256 / 32 * (32 + 4 * bits);
+        f = half_at(p, j) * (float)group[j] *
+            (float)code_at(dtype, group + 32 + k % 32 / 8 * bits, k % 8, j);
+        return f - half_at(p + 32, j) * (float)group[16 + j];
+    }
+}
+
+static void test_panels(void **state)
+{
+    struct rng r = {7};
+    for (uint32_t i = 0; i < N_PACKED_DTYPES; i++) {
+        enum dtype dtype = packed_dtypes[i];
+        bool plain = dtype_traits(dtype).block_elems == 1;
+        uint32_t n = 37, k = plain ? 45 : 3 * dtype_traits(dtype).block_elems;
+        struct matrix m = matrix_new(&r, dtype, n, k);
+        float *row = mem_array(k, sizeof *row);
+        for (uint32_t i_row = 0; i_row < 48; i_row++) {
+            if (i_row < n)
+                assert_true(
+                    dequantize_row(dtype, m.rows.ptr + i_row * m.rows.stride_bytes, k, row));
+            for (uint32_t j = 0; j < k; j++) {
+                float got = packed_value(&m, i_row / 16, j, i_row % 16);
+                float want = i_row < n ? row[j] : 0.0f;
+                assert_true(got == want);
+            }
+        }
+        mem_free(row);
+        matrix_free(&m);
+    }
+}
+
+static void test_bytes(void **state)
+{
+    static const struct {
+        enum dtype dtype;
+        uint32_t k;
+        uint64_t n_bytes;
+    } cases[] = {
+        {DTYPE_F32, 5, 320},      {DTYPE_F16, 5, 160},
+        {DTYPE_BF16, 1, 32},      {DTYPE_Q8_0, 640, 20 * 544},
+        {DTYPE_Q8_0, 48, 0},      {DTYPE_Q4_0, 32, 288},
+        {DTYPE_Q5_0, 64, 704},    {DTYPE_Q4_K, 256, 2368},
+        {DTYPE_Q4_K, 128, 0},     {DTYPE_Q5_K, 512, 5760},
+        {DTYPE_Q6_K, 256, 3360},  {DTYPE_Q4_1, 32, 0},
+        {(enum dtype)9999, 1, 0}, {DTYPE_Q8_0, UINT32_MAX - 31, (UINT32_MAX / 32) * 544ull},
+    };
+    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(pack_panel_bytes(cases[i].dtype, cases[i].k), cases[i].n_bytes);
+    float out[32];
+    uint8_t row[64] = {0};
+    assert_false(dequantize_row(DTYPE_Q4_1, row, 32, out));
+    assert_false(dequantize_row(DTYPE_Q8_0, row, 16, out));
+    assert_false(dequantize_row((enum dtype)9999, row, 16, out));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_panels),
+        cmocka_unit_test(test_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
