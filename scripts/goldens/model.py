@@ -1,0 +1,173 @@
+"""Two tiny models and their forward pass, written out plainly in float64 after the papers and the
+models' configurations: Llama (Touvron et al. 2023) with grouped queries and Llama 3.1's rope, and
+Gemma 3 (Gemma Team 2025) with windows, norms of queries and keys, and two ropes. A layer is a dict of
+float64 matrices by their names in transformers' checkpoints."""
+import math
+
+import numpy as np
+
+LLAMA = {
+    "family": "llama", "hidden": 256, "intermediate": 256, "n_layers": 2, "n_heads": 8, "n_kv_heads": 2, "head_dim": 32,
+    "vocab_size": 320, "max_len": 1024, "eps": 1e-5, "theta": 500000.0, "window": 0, "is_window": [False, False],
+    "scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 64},
+}
+# Every sixth layer sees everything: the only pattern that GGUF files of Gemma 3 can mean.
+GEMMA3 = {
+    "family": "gemma3", "hidden": 256, "intermediate": 256, "n_layers": 6, "n_heads": 4, "n_kv_heads": 1, "head_dim": 64,
+    "vocab_size": 384, "max_len": 1024, "eps": 1e-6, "theta": 1000000.0, "theta_local": 10000.0, "window": 16,
+    "is_window": [True] * 5 + [False], "scaling": {"rope_type": "linear", "factor": 8.0},
+}
+
+
+def random_weights(c, rng):
+    """name -> float32 array. The scales make the layers matter more than the token's own embedding does
+    (Gemma's head is the embedding: it would repeat itself), and spread the logits so far that the two
+    best are rarely close."""
+    h, d, m = c["hidden"], c["head_dim"], c["intermediate"]
+    gemma = c["family"] == "gemma3"
+
+    def matrix(n, k, scale):
+        return (rng.standard_normal((n, k)) * scale / math.sqrt(k)).astype(np.float32)
+
+    def norm(n, mean, spread=0.15):
+        return (mean + spread * rng.standard_normal(n)).astype(np.float32)
+
+    w = {"model.embed_tokens.weight": matrix(c["vocab_size"], h, 0.5 if gemma else 16.0)}
+    for i in range(c["n_layers"]):
+        p = f"model.layers.{i}."
+        w[p + "self_attn.q_proj.weight"] = matrix(c["n_heads"] * d, h, 1.3)
+        w[p + "self_attn.k_proj.weight"] = matrix(c["n_kv_heads"] * d, h, 1.3)
+        w[p + "self_attn.v_proj.weight"] = matrix(c["n_kv_heads"] * d, h, 1.5)
+        w[p + "self_attn.o_proj.weight"] = matrix(h, c["n_heads"] * d, 1.5)
+        w[p + "mlp.gate_proj.weight"] = matrix(m, h, 1.5)
+        w[p + "mlp.up_proj.weight"] = matrix(m, h, 1.5)
+        w[p + "mlp.down_proj.weight"] = matrix(h, m, 1.5)
+        if gemma:  # files hold w - 1
+            w[p + "self_attn.q_norm.weight"] = norm(d, 0.2)
+            w[p + "self_attn.k_norm.weight"] = norm(d, 0.2)
+            for name, mean in (("input", 0), ("post_attention", 1.5), ("pre_feedforward", 0), ("post_feedforward", 1.5)):
+                w[f"{p}{name}_layernorm.weight"] = norm(h, mean)
+        else:
+            w[p + "input_layernorm.weight"] = norm(h, 1)
+            w[p + "post_attention_layernorm.weight"] = norm(h, 1)
+    w["model.norm.weight"] = norm(h, 7 if gemma else 1)
+    if not gemma:
+        w["lm_head.weight"] = matrix(c["vocab_size"], h, 4.0)
+    return w
+
+
+def inverse_frequencies(c, local):
+    """[head_dim / 2]. llama3: the rule of Meta's reference code, by the wavelength of each pair."""
+    d, s = c["head_dim"], c["scaling"]
+    theta = c["theta_local"] if local else c["theta"]
+    freqs = theta ** (-np.arange(0, d, 2, dtype=np.float64) / d)
+    return freqs if local else freqs / scaling_divisors(s, freqs)
+
+
+def scaling_divisors(s, freqs):
+    if s["rope_type"] == "linear":
+        return np.full_like(freqs, s["factor"])
+    wavelengths, old = 2 * np.pi / freqs, s["original_max_position_embeddings"]
+    low, high = s["low_freq_factor"], s["high_freq_factor"]
+    smooth = np.clip((old / wavelengths - low) / (high - low), 0, 1)
+    return 1 / ((1 - smooth) / s["factor"] + smooth)
+
+
+def rms_norm(x, w, eps):
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * w
+
+
+def rope(x, positions, freqs):
+    """x [n, heads, d]; pairs are (i, i + d / 2)."""
+    angle = positions[:, None, None] * freqs
+    half = x.shape[-1] // 2
+    a, b, cos, sin = x[..., :half], x[..., half:], np.cos(angle), np.sin(angle)
+    return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
+def gelu_tanh(x):
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+class Model:
+    """w: name -> float64 array as a reader of the file sees it (Gemma: norms with the 1 added)."""
+
+    def __init__(self, c, w):
+        self.c, self.w, self.gemma = c, w, c["family"] == "gemma3"
+        self.freqs = {local: inverse_frequencies(c, local) for local in {False, self.gemma}}
+
+    def attention(self, i, x, positions, cache):
+        c, p = self.c, f"model.layers.{i}.self_attn."
+        n, d, local = len(x), c["head_dim"], c["is_window"][i]
+        q, k, v = ((x @ self.w[f"{p}{s}_proj.weight"].T).reshape(n, -1, d) for s in "qkv")
+        if self.gemma:
+            q = rms_norm(q, self.w[p + "q_norm.weight"], c["eps"])
+            k = rms_norm(k, self.w[p + "k_norm.weight"], c["eps"])
+        q, k = (rope(t, positions, self.freqs[local]) for t in (q, k))
+        if i in cache:
+            k, v = np.concatenate([cache[i][0], k]), np.concatenate([cache[i][1], v])
+        cache[i] = k, v
+        group = c["n_heads"] // c["n_kv_heads"]
+        scores = np.einsum("ihd,jhd->hij", q, np.repeat(k, group, 1)) / math.sqrt(d)
+        distance = positions[:, None] - np.arange(len(k))
+        hidden = (distance < 0) | ((distance >= c["window"]) if local else False)
+        scores = np.where(hidden, -np.inf, scores)
+        e = np.exp(scores - scores.max(-1, keepdims=True))
+        out = np.einsum("hij,jhd->ihd", e / e.sum(-1, keepdims=True), np.repeat(v, group, 1))
+        return out.reshape(n, -1) @ self.w[p + "o_proj.weight"].T
+
+    def mlp(self, i, x):
+        p = f"model.layers.{i}.mlp."
+        gate, up = (x @ self.w[f"{p}{s}_proj.weight"].T for s in ("gate", "up"))
+        return ((gelu_tanh if self.gemma else silu)(gate) * up) @ self.w[p + "down_proj.weight"].T
+
+    def forward(self, ids, cache):
+        """Logits [n, vocab] of ids at the positions after those that the cache has seen."""
+        w, eps = self.w, self.c["eps"]
+        positions = cache.setdefault("n", 0) + np.arange(len(ids), dtype=np.float64)
+        cache["n"] += len(ids)
+        x = w["model.embed_tokens.weight"][ids]
+        if self.gemma:
+            x = x * math.sqrt(self.c["hidden"])
+        for i in range(self.c["n_layers"]):
+            def norm(name, t):
+                return rms_norm(t, w[f"model.layers.{i}.{name}_layernorm.weight"], eps)
+
+            y = self.attention(i, norm("input", x), positions, cache)
+            if self.gemma:
+                x = x + norm("post_attention", y)
+                x = x + norm("post_feedforward", self.mlp(i, norm("pre_feedforward", x)))
+            else:
+                x = x + y
+                x = x + self.mlp(i, norm("post_attention", x))
+        head = w.get("lm_head.weight", w["model.embed_tokens.weight"])
+        return rms_norm(x, w["model.norm.weight"], eps) @ head.T
+
+
+def log_softmax(x):
+    x = x - x.max(-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+
+def altered(m):
+    """The model with one of its features wrong at a time: name -> Model. What an engine can get wrong,
+    and a golden has to show."""
+    c, out = m.c, {}
+    if m.gemma:
+        changes = {"no_sliding_window": {"window": c["max_len"]},
+                   "sliding_window_off_by_one": {"window": c["window"] + 1}, "one_rope_base": {"theta_local": c["theta"]}}
+    else:
+        changes = {}
+    changes["no_rope_scaling"] = {"scaling": {"rope_type": "linear", "factor": 1.0}}
+    changes["rope_theta_x2"] = {"theta": 2 * c["theta"]}
+    for name, change in changes.items():
+        out[name] = Model(c | change, m.w)
+    if m.gemma:
+        ones = {k: np.ones_like(v) for k, v in m.w.items() if k.endswith(("q_norm.weight", "k_norm.weight"))}
+        out["q_k_norm_weights_ignored"] = Model(c, m.w | ones)
+    return out
