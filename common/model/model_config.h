@@ -10,9 +10,9 @@ enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_SCALING_COUNT };
 struct rope_config {
     double theta;
     enum rope_scaling scaling;
-    double factor;                               /* linear, llama3 */
-    double low_freq_factor, high_freq_factor;    /* llama3 */
-    double original_max_len;                     /* llama3 */
+    double factor;                            /* linear, llama3 */
+    double low_freq_factor, high_freq_factor; /* llama3 */
+    double original_max_len;                  /* llama3 */
 };
 
 enum model_activation { MODEL_SILU, MODEL_GELU_TANH, MODEL_ACTIVATION_COUNT };
@@ -23,8 +23,8 @@ struct model_config {
     uint32_t n_layers, hidden, n_heads, n_kv_heads, head_dim, intermediate, vocab_size;
     float norm_eps;
     enum model_activation activation;
-    struct rope_config rope, rope_local; /* local: the window layers of gemma3 */
-    float attention_scale;               /* 1 / sqrt(head_dim), or of query_pre_attn_scalar */
+    struct rope_config rope, rope_local;    /* local: the window layers of gemma3 */
+    float attention_scale;                  /* 1 / sqrt(head_dim), or of query_pre_attn_scalar */
     float attention_softcap, final_softcap; /* 0: none */
     uint32_t window;                        /* of window layers; 0: there are none */
     uint8_t layer_is_window[MODEL_MAX_LAYERS];

@@ -7,12 +7,17 @@
 
 enum { SIGMOID_GATING = 2 }; /* expert_gating_func: DeepSeek-V3's router; V2 has softmax */
 
+struct model_arch_key model_arch_key(struct str arch, const char *name)
+{
+    struct model_arch_key key;
+    snprintf(key.text, sizeof key.text, STR_FMT ".%s", STR_ARG(arch), name);
+    return key;
+}
+
 static enum status arch_u64(const struct gguf *g, struct str arch, const char *name, uint64_t min,
                             uint64_t max, uint64_t *out, struct error *err)
 {
-    char key[128];
-    snprintf(key, sizeof key, STR_FMT ".%s", STR_ARG(arch), name);
-    return gguf_get_u64(g, key, min, max, out, err);
+    return gguf_get_u64(g, model_arch_key(arch, name).text, min, max, out, err);
 }
 
 /* Both DeepSeeks are "deepseek2" here. */

@@ -14,3 +14,9 @@ MUST_USE enum status model_info_read_hf(struct model_info *m, struct error *err)
 MUST_USE enum status model_info_add_eos(struct model_info *m, uint64_t id, struct error *err);
 /* "architecture "x" is not supported; these are: ..." */
 enum status model_info_unknown(const struct model_info *m, struct str arch, struct error *err);
+
+/* "<arch>.<name>", the key of a GGUF's metadata. */
+struct model_arch_key {
+    char text[128];
+};
+struct model_arch_key model_arch_key(struct str arch, const char *name);

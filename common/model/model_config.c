@@ -1,0 +1,125 @@
+#include "common/model/model_config.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/model/hf_json_internal.h"
+#include "common/model/model_config_internal.h"
+
+static const struct config_family families[] = {
+    {.name = "llama",
+     .activation = MODEL_SILU,
+     .activation_key = "hidden_act",
+     .norm_eps = 1e-6,
+     .theta = 10000},
+    {.name = "gemma3",
+     .hidden = 2304,
+     .intermediate = 9216,
+     .n_layers = 26,
+     .n_heads = 8,
+     .n_kv_heads = 4,
+     .head_dim = 256,
+     .activation = MODEL_GELU_TANH,
+     .activation_key = "hidden_activation",
+     .norm_eps = 1e-6,
+     .theta = 1e6,
+     .tied_embedding = true,
+     .window = 4096,
+     .full_every = 6,
+     .local_theta = 10000,
+     .query_pre_attn_scalar = 256},
+};
+enum { N_FAMILIES = sizeof families / sizeof *families };
+
+const struct config_family *model_config_family(const char *name)
+{
+    for (int i = 0; i < N_FAMILIES; i++)
+        if (strcmp(name, families[i].name) == 0)
+            return &families[i];
+    return NULL;
+}
+
+static enum status cannot_run(const struct model_info *m, struct error *err)
+{
+    struct strbuf names;
+    strbuf_init(&names, 0);
+    for (int i = 0; i < N_FAMILIES; i++)
+        strbuf_printf(&names, "%s%s", i > 0 ? ", " : "", families[i].name);
+    enum status s =
+        error_set(err, STATUS_UNSUPPORTED,
+                  "%s: the family %s is known, but this build can not run it yet; it runs %s",
+                  m->path, m->family, names.ptr);
+    strbuf_fini(&names);
+    return s;
+}
+
+void model_config_set_pattern(struct model_config *c, uint32_t full_every)
+{
+    for (uint32_t i = 0; i < c->n_layers; i++)
+        c->layer_is_window[i] = (i + 1) % full_every != 0;
+}
+
+static enum status check_rope(const struct model_info *m, const struct rope_config *r,
+                              struct error *err)
+{
+    if (r->scaling == ROPE_LLAMA3 && r->high_freq_factor <= r->low_freq_factor)
+        return error_set(err, STATUS_INVALID,
+                         "%s: rope scaling llama3: high_freq_factor %g is not above "
+                         "low_freq_factor %g",
+                         m->path, r->high_freq_factor, r->low_freq_factor);
+    return STATUS_OK;
+}
+
+enum status model_config_check(const struct model_info *m, const struct model_config *c,
+                               struct error *err)
+{
+    if (c->n_heads % c->n_kv_heads != 0)
+        return error_set(err, STATUS_INVALID,
+                         "%s: %u attention heads can not share %u key-value heads evenly", m->path,
+                         c->n_heads, c->n_kv_heads);
+    if (c->head_dim % 2 != 0)
+        return error_set(err, STATUS_INVALID,
+                         "%s: heads of %u dimensions: an even number is needed", m->path,
+                         c->head_dim);
+    if (!(c->norm_eps > 0) || !(c->attention_scale > 0) || !isfinite(c->attention_scale))
+        return error_set(err, STATUS_INVALID,
+                         "%s: a norm epsilon of %g and an attention scale of %g", m->path,
+                         (double)c->norm_eps, (double)c->attention_scale);
+    TRY(check_rope(m, &c->rope, err));
+    return check_rope(m, &c->rope_local, err);
+}
+
+static enum status read_json(const struct model_info *m, const struct config_family *f,
+                             struct model_config *out, struct error *err)
+{
+    json_t *root;
+    TRY(hf_json_load(m->path, "config.json", 0, &root, err));
+    enum status s = model_config_from_json(m, root, f, out, err);
+    json_decref(root);
+    return s;
+}
+
+static enum status read_gguf(const struct model_info *m, const struct config_family *f,
+                             struct model_config *out, struct error *err)
+{
+    struct gguf *g;
+    TRY(gguf_open(m->path, &g, err));
+    enum status s = model_config_from_gguf(m, g, f, out, err);
+    gguf_close(g);
+    /* The file is there: what is missing is inside it. */
+    return s == STATUS_NOT_FOUND ? error_prefix(err, STATUS_INVALID, "incomplete GGUF") : s;
+}
+
+enum status model_config_read(const struct model_info *m, struct model_config *out,
+                              struct error *err)
+{
+    const struct config_family *f = model_config_family(m->family);
+    *out = (struct model_config){0};
+    if (!f)
+        return cannot_run(m, err);
+    out->family = f->name;
+    out->format = m->format;
+    out->vocab_size = m->vocab_size;
+    TRY((m->format == MODEL_GGUF ? read_gguf : read_json)(m, f, out, err));
+    return model_config_check(m, out, err);
+}

@@ -1,0 +1,207 @@
+/* model_config from a GGUF's metadata, by the keys and defaults of llama.cpp. What the metadata
+ * does not say the tensors do: tied embeddings are those without output.weight, biases are there or
+ * not. Llama 3's rotary scaling is a tensor as well (rope_freqs.weight) and no business of this
+ * file. */
+#include <math.h>
+#include <string.h>
+
+#include "common/model/model_config_internal.h"
+#include "common/model/model_info_internal.h"
+
+enum { GEMMA3_27B_HIDDEN = 5376 };
+
+struct reader {
+    const struct gguf *g;
+    struct str arch;
+    struct error *err;
+};
+
+static enum status get_u32(const struct reader *r, const char *name, uint32_t max, uint32_t *out)
+{
+    uint64_t v = 0;
+    TRY(gguf_get_u64(r->g, model_arch_key(r->arch, name).text, 1, max, &v, r->err));
+    *out = (uint32_t)v;
+    return STATUS_OK;
+}
+
+static enum status get_u32_or(const struct reader *r, const char *name, uint32_t def, uint32_t max,
+                              uint32_t *out)
+{
+    enum status s = get_u32(r, name, max, out);
+    if (s != STATUS_NOT_FOUND)
+        return s;
+    *out = def;
+    return STATUS_OK;
+}
+
+/* Above 0 and at most max. */
+static enum status get_positive_or(const struct reader *r, const char *name, double def, double max,
+                                   double *out)
+{
+    struct model_arch_key key = model_arch_key(r->arch, name);
+    *out = def;
+    enum status s = gguf_get_f64(r->g, key.text, out, r->err);
+    if (s == STATUS_NOT_FOUND)
+        return STATUS_OK;
+    if (s == STATUS_OK && (*out <= 0 || *out > max))
+        return error_set(r->err, STATUS_INVALID, "%s: %s is %g, allowed is above 0 and at most %g",
+                         gguf_path(r->g), key.text, *out, max);
+    return s;
+}
+
+/* One number, or one per layer, all the same. */
+static enum status get_u32_of_layers(const struct reader *r, const char *name, uint32_t n_layers,
+                                     uint32_t max, uint32_t *out)
+{
+    struct model_arch_key key = model_arch_key(r->arch, name);
+    const struct gguf_value *v = gguf_find(r->g, key.text);
+    if (!v || v->type != GGUF_ARRAY)
+        return get_u32(r, name, max, out);
+    uint64_t first = gguf_array_u64(&v->array, 0);
+    if (v->array.n != n_layers || (v->array.type != GGUF_U32 && v->array.type != GGUF_I32))
+        return error_set(r->err, STATUS_INVALID, "%s: %s is no list of %u integers",
+                         gguf_path(r->g), key.text, n_layers);
+    for (uint32_t i = 1; i < n_layers; i++)
+        if (gguf_array_u64(&v->array, i) != first)
+            return error_set(r->err, STATUS_UNSUPPORTED,
+                             "%s: %s varies by layer (%lld, and %lld in layer %u): this build runs "
+                             "models whose layers are alike",
+                             gguf_path(r->g), key.text, (long long)first,
+                             (long long)gguf_array_u64(&v->array, i), i);
+    if (first < 1 || first > max)
+        return error_set(r->err, STATUS_INVALID, "%s: %s is %lld, allowed is 1 to %u",
+                         gguf_path(r->g), key.text, (long long)first, max);
+    *out = (uint32_t)first;
+    return STATUS_OK;
+}
+
+static enum status read_sizes(const struct reader *r, struct model_config *out)
+{
+    uint32_t value_dim, n_rot, n = 0;
+    if (get_u32(&(struct reader){r->g, r->arch, NULL}, "expert_count", UINT32_MAX, &n) == STATUS_OK)
+        return error_set(r->err, STATUS_UNSUPPORTED,
+                         "%s: is a mixture of %u experts, which this build can not run yet",
+                         gguf_path(r->g), n);
+    TRY(get_u32(r, "block_count", MODEL_MAX_LAYERS, &n));
+    out->n_layers = n;
+    TRY(get_u32(r, "embedding_length", CONFIG_MAX_HIDDEN, &out->hidden));
+    TRY(get_u32_of_layers(r, "feed_forward_length", n, CONFIG_MAX_INTERMEDIATE,
+                          &out->intermediate));
+    TRY(get_u32_of_layers(r, "attention.head_count", n, CONFIG_MAX_HEADS, &out->n_heads));
+    enum status s =
+        get_u32_of_layers(r, "attention.head_count_kv", n, CONFIG_MAX_HEADS, &out->n_kv_heads);
+    if (s == STATUS_NOT_FOUND)
+        out->n_kv_heads = out->n_heads;
+    else if (s != STATUS_OK)
+        return s;
+    TRY(get_u32_or(r, "attention.key_length", out->hidden / out->n_heads, CONFIG_MAX_HEAD_DIM,
+                   &out->head_dim));
+    TRY(get_u32_or(r, "attention.value_length", out->head_dim, CONFIG_MAX_HEAD_DIM, &value_dim));
+    TRY(get_u32_or(r, "rope.dimension_count", out->head_dim, CONFIG_MAX_HEAD_DIM, &n_rot));
+    bool is_given = gguf_find(r->g, model_arch_key(r->arch, "attention.key_length").text) != NULL;
+    if (!is_given && out->hidden % out->n_heads != 0)
+        return error_set(r->err, STATUS_INVALID, "%s: %u dimensions over %u attention heads",
+                         gguf_path(r->g), out->hidden, out->n_heads);
+    if (out->head_dim < 1 || out->head_dim > CONFIG_MAX_HEAD_DIM)
+        return error_set(r->err, STATUS_INVALID, "%s: heads of %u dimensions, allowed is 1 to %d",
+                         gguf_path(r->g), out->head_dim, CONFIG_MAX_HEAD_DIM);
+    if (value_dim != out->head_dim || n_rot != out->head_dim)
+        return error_set(r->err, STATUS_UNSUPPORTED,
+                         "%s: heads of %u dimensions with values of %u and a rotation of %u: this "
+                         "build needs them equal",
+                         gguf_path(r->g), out->head_dim, value_dim, n_rot);
+    return STATUS_OK;
+}
+
+/* A factor without a type is a linear one, as in llama.cpp. */
+static enum status read_rope(const struct reader *r, const struct config_family *f,
+                             struct model_config *out)
+{
+    struct str type = STR("linear");
+    double factor;
+    enum status s =
+        gguf_get_str(r->g, model_arch_key(r->arch, "rope.scaling.type").text, &type, r->err);
+    if (s != STATUS_OK && s != STATUS_NOT_FOUND)
+        return s;
+    if (!str_eq_c(type, "linear") && !str_eq_c(type, "none"))
+        return error_set(r->err, STATUS_UNSUPPORTED,
+                         "%s: rope scaling \"%.*s\": this build runs only none, linear",
+                         gguf_path(r->g), (int)(type.len > 64 ? 64 : type.len), type.ptr);
+    TRY(get_positive_or(r, "rope.scale_linear", 1, CONFIG_MAX_FACTOR, &factor)); /* of old files */
+    TRY(get_positive_or(r, "rope.scaling.factor", factor, CONFIG_MAX_FACTOR, &factor));
+    TRY(get_positive_or(r, "rope.freq_base", f->theta, CONFIG_MAX_THETA, &out->rope.theta));
+    if (str_eq_c(type, "linear") && factor != 1) {
+        out->rope.scaling = ROPE_LINEAR;
+        out->rope.factor = factor;
+    }
+    out->rope_local = out->rope;
+    if (f->window == 0)
+        return STATUS_OK;
+    out->rope_local = (struct rope_config){.scaling = ROPE_PLAIN};
+    return get_positive_or(r, "rope.freq_base_swa", f->local_theta, CONFIG_MAX_THETA,
+                           &out->rope_local.theta);
+}
+
+/* The pattern is a period, or a flag of each layer. */
+static enum status read_windows(const struct reader *r, const struct config_family *f,
+                                struct model_config *out)
+{
+    struct model_arch_key key = model_arch_key(r->arch, "attention.sliding_window_pattern");
+    const struct gguf_value *v = gguf_find(r->g, key.text);
+    uint32_t every;
+    uint64_t window = 0;
+    enum status s = gguf_get_u64(r->g, model_arch_key(r->arch, "attention.sliding_window").text, 0,
+                                 CONFIG_MAX_WINDOW, &window, r->err);
+    if (s != STATUS_OK && s != STATUS_NOT_FOUND)
+        return s;
+    if (window == 0)
+        return STATUS_OK; /* every layer sees everything */
+    if (v && v->type == GGUF_ARRAY) {
+        if (v->array.type != GGUF_BOOL || v->array.n != out->n_layers)
+            return error_set(r->err, STATUS_INVALID, "%s: %s is no list of %u bools",
+                             gguf_path(r->g), key.text, out->n_layers);
+        for (uint32_t i = 0; i < out->n_layers; i++)
+            out->layer_is_window[i] = gguf_array_u64(&v->array, i) != 0;
+    } else {
+        TRY(get_u32_or(r, "attention.sliding_window_pattern", f->full_every, MODEL_MAX_LAYERS,
+                       &every));
+        model_config_set_pattern(out, every);
+    }
+    if (memchr(out->layer_is_window, 1, out->n_layers))
+        out->window = (uint32_t)window;
+    return STATUS_OK;
+}
+
+/* GGUF has no query_pre_attn_scalar: it is head_dim but in the largest model. */
+static enum status read_gemma(const struct reader *r, const struct config_family *f,
+                              struct model_config *out)
+{
+    double cap;
+    TRY(read_windows(r, f, out));
+    if (out->hidden == GEMMA3_27B_HIDDEN)
+        out->attention_scale = (float)(1 / sqrt((double)out->hidden / out->n_heads));
+    TRY(get_positive_or(r, "attn_logit_softcapping", 0, 1e6, &cap));
+    out->attention_softcap = (float)cap;
+    TRY(get_positive_or(r, "final_logit_softcapping", 0, 1e6, &cap));
+    out->final_softcap = (float)cap;
+    return STATUS_OK;
+}
+
+enum status model_config_from_gguf(const struct model_info *m, const struct gguf *g,
+                                   const struct config_family *f, struct model_config *out,
+                                   struct error *err)
+{
+    struct reader r = {.g = g, .err = err};
+    double eps;
+    TRY(gguf_get_str(g, "general.architecture", &r.arch, err));
+    TRY(read_sizes(&r, out));
+    TRY(read_rope(&r, f, out));
+    TRY(get_positive_or(&r, "attention.layer_norm_rms_epsilon", f->norm_eps, 1, &eps));
+    out->norm_eps = (float)eps;
+    out->activation = f->activation;
+    out->attention_scale = (float)(1 / sqrt((double)out->head_dim));
+    out->tied_embedding = !gguf_find_tensor(g, "output.weight");
+    out->attention_bias = gguf_find_tensor(g, "blk.0.attn_q.bias") != NULL;
+    out->mlp_bias = gguf_find_tensor(g, "blk.0.ffn_gate.bias") != NULL;
+    return f->window > 0 ? read_gemma(&r, f, out) : STATUS_OK;
+}
