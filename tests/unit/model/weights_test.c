@@ -162,6 +162,7 @@ static const struct {
     {"absolute", {CONFIG, {INDEX, MAP("'a':'/x.safetensors'"), -1}}, STATUS_INVALID, "plain name"},
     {"below", {CONFIG, {INDEX, MAP("'a':'x/y.safetensors'"), -1}}, STATUS_INVALID, "plain name"},
     {"another kind", {CONFIG, {INDEX, MAP("'a':'config.json'"), -1}}, STATUS_INVALID, "plain name"},
+    {"hidden", {CONFIG, {INDEX, MAP("'a':'.x.safetensors'"), -1}}, STATUS_INVALID, "plain name"},
     {"no name", {CONFIG, {INDEX, MAP("'a':''"), -1}}, STATUS_INVALID, "plain name"},
     {"NUL",
      {CONFIG, {INDEX, MAP("'a':'1.safetensors\\u0000.safetensors'"), -1}},
