@@ -2,7 +2,25 @@
 
 #include <cpuid.h>
 
+#include "kernels/cpu/linear.h"
 #include "kernels/cpu/row.h"
+
+#define KERNELS(isa_)                                                                              \
+    const struct cpu_kernels cpu_kernels_##isa_ = {.isa = #isa_,                                   \
+                                                   .linear = linear_##isa_,                        \
+                                                   .embed_row = embed_row_##isa_,                  \
+                                                   .norm = row_norm_##isa_,                        \
+                                                   .rope = row_rope_##isa_,                        \
+                                                   .gated = row_gated_##isa_,                      \
+                                                   .add = row_add_##isa_,                          \
+                                                   .softcap = row_softcap_##isa_,                  \
+                                                   .logits_top = row_logits_top_##isa_,            \
+                                                   .sum_exp = row_sum_exp_##isa_,                  \
+                                                   .kv_store = kv_store_##isa_,                    \
+                                                   .attention = attention_##isa_}
+KERNELS(scalar);
+KERNELS(avx2);
+KERNELS(avx512);
 
 /* Not all compilers know F16C by name; it is of use only where the system saves AVX state, which
  * the check of AVX2 has included. */

@@ -1,0 +1,555 @@
+#include "kernels/cpu/cpu.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "common/base/mem.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/pack.h"
+#include "kernels/cpu/threads.h"
+
+/* The unit of cost is about 0.3 ns: an addition of two floats from the cache on one thread. Waking
+ * the threads takes some microseconds, so what is cheaper than COST_PARALLEL runs in the caller. */
+enum {
+    COST_PARALLEL = 32768,
+    COST_TASK = 8192, /* of a task at least */
+    TASKS_PER_THREAD = 8,
+    PIECE = 4096, /* columns of an element-wise operator in one unit */
+    MACS_PARALLEL = 50000,
+    MACS_TASK_MIN = 64 << 10,
+    MACS_TASK_MAX = 4 << 20,
+    MAX_K = 1 << 20, /* bounds what a file can make us allocate for scratch */
+    CACHE_LINE = 64
+};
+#define HUGE_PAGE ((uint64_t)2 << 20)
+
+struct scratch {
+    void *block;
+    float *floats; /* block, aligned to a cache line */
+};
+
+struct cpu_device {
+    struct device base;
+    struct pool *pool;
+    const struct cpu_kernels *kernels;
+    enum cpu_isa isa;
+    struct scratch *scratch; /* [threads] */
+    uint64_t n_scratch;      /* floats of each */
+};
+
+static const struct cpu_kernels *const kernels_of[CPU_ISA_COUNT] = {
+    [CPU_ISA_SCALAR] = &cpu_kernels_scalar,
+    [CPU_ISA_AVX2] = &cpu_kernels_avx2,
+    [CPU_ISA_AVX512] = &cpu_kernels_avx512,
+};
+
+static struct cpu_device *cpu_of(struct device *d)
+{
+    return (struct cpu_device *)d;
+}
+
+static float *row_of(struct view v, uint32_t i)
+{
+    return (float *)v.data + (size_t)i * v.stride;
+}
+
+static uint32_t div_up(uint64_t a, uint64_t b)
+{
+    return (uint32_t)((a + b - 1) / b);
+}
+
+/* ---- memory ---- */
+
+/* Large pages from the first byte on: the mapping is one page longer and cut at both ends. */
+static void *map_huge(uint64_t n_bytes)
+{
+    uint64_t n = (n_bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    uint8_t *p =
+        mmap(NULL, n + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    uint64_t skip = (HUGE_PAGE - (uintptr_t)p % HUGE_PAGE) % HUGE_PAGE;
+    if (skip > 0)
+        munmap(p, skip);
+    munmap(p + skip + n, HUGE_PAGE - skip);
+    (void)madvise(p + skip, n, MADV_HUGEPAGE); /* a wish: small pages work too */
+    return p + skip;
+}
+
+static void *cpu_alloc(struct device *d, uint64_t n_bytes)
+{
+    if (n_bytes > SIZE_MAX / 2)
+        return NULL;
+    if (n_bytes >= HUGE_PAGE)
+        return map_huge(n_bytes);
+    size_t n = n_bytes == 0 ? CACHE_LINE : (n_bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    void *p = aligned_alloc(CACHE_LINE, n);
+    if (p)
+        memset(p, 0, n);
+    return p;
+}
+
+static void cpu_release(struct device *d, void *ptr, uint64_t n_bytes)
+{
+    if (!ptr)
+        return;
+    if (n_bytes >= HUGE_PAGE)
+        munmap(ptr, (n_bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+    else
+        free(ptr);
+}
+
+/* Grows the scratch of all threads; at load time or in the first step, never again after that. */
+static void scratch_reserve(struct cpu_device *d, uint64_t n_floats)
+{
+    if (n_floats <= d->n_scratch)
+        return;
+    for (uint32_t i = 0; i < pool_n_threads(d->pool); i++) {
+        struct scratch *s = &d->scratch[i];
+        mem_free(s->block);
+        s->block = mem_array(n_floats * sizeof(float) + CACHE_LINE, 1);
+        s->floats =
+            (float *)(((uintptr_t)s->block + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1));
+    }
+    d->n_scratch = n_floats;
+}
+
+/* ---- cutting into tasks ---- */
+
+/* One unit of an operator: a row, a piece of one, a panel. p is the operator's parameters. */
+typedef void (*unit_fn)(struct cpu_device *d, const void *p, uint32_t i, uint32_t i_thread);
+
+struct units {
+    struct cpu_device *d;
+    const void *p;
+    unit_fn fn;
+    uint32_t n, per_task;
+};
+
+static void units_task(void *ctx, uint32_t i_task, uint32_t i_thread)
+{
+    const struct units *u = ctx;
+    uint32_t i = i_task * u->per_task, left = u->n - i;
+    uint32_t end = i + (left < u->per_task ? left : u->per_task);
+    for (; i < end; i++)
+        u->fn(u->d, u->p, i, i_thread);
+}
+
+/* n units of about the same cost. */
+static void run_units(struct cpu_device *d, uint32_t n, uint64_t cost, unit_fn fn, const void *p)
+{
+    uint64_t total = n * cost, n_tasks = (uint64_t)pool_n_threads(d->pool) * TASKS_PER_THREAD;
+    struct units u = {d, p, fn, n, n};
+    if (n > 1 && total >= COST_PARALLEL) {
+        if (n_tasks > total / COST_TASK)
+            n_tasks = total / COST_TASK;
+        u.per_task = div_up(n, n_tasks);
+    }
+    pool_run(d->pool, n > 0 ? div_up(n, u.per_task) : 0, units_task, &u);
+}
+
+struct loop {
+    void (*fn)(void *ctx, uint32_t i);
+    void *ctx;
+};
+static void loop_task(void *ctx, uint32_t i_task, uint32_t i_thread)
+{
+    const struct loop *l = ctx;
+    l->fn(l->ctx, i_task);
+}
+void cpu_parallel_for(struct device *device, uint32_t n, void (*fn)(void *ctx, uint32_t i),
+                      void *ctx)
+{
+    pool_run(cpu_of(device)->pool, n, loop_task, &(struct loop){fn, ctx});
+}
+
+/* ---- weights ---- */
+
+static uint64_t cpu_weight_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k)
+{
+    if (n == 0 || k == 0 || k > MAX_K)
+        return 0;
+    return pack_panel_bytes(dtype, k) * div_up(n, PANEL_N); /* below 2^20 * 64 * 2^28 */
+}
+
+struct pack {
+    struct weight *w;
+    const struct weight_rows *rows;
+};
+static void pack_unit(struct cpu_device *d, const void *p, uint32_t i, uint32_t i_thread)
+{
+    const struct pack *job = p;
+    pack_panel(job->w, job->rows, i);
+}
+static void cpu_weight_pack(struct device *device, struct weight *w, const struct weight_rows *rows)
+{
+    struct cpu_device *d = cpu_of(device);
+    scratch_reserve(d, (uint64_t)w->k * PANEL_N);
+    run_units(d, div_up(w->n, PANEL_N), (uint64_t)w->k * PANEL_N, pack_unit,
+              &(struct pack){w, rows});
+}
+
+static void embed_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
+{
+    const struct embed_params *p = params;
+    d->kernels->embed_row(p->w, p->ids[i], p->scale, row_of(p->out, i));
+}
+static void cpu_embed(struct device *d, const struct embed_params *p)
+{
+    run_units(cpu_of(d), p->n_rows, 4 * (uint64_t)p->w->k, embed_unit, p);
+}
+
+/* Panels of all parts, cut into chunks of at most per_task; a chunk lies in one part. */
+struct linear_job {
+    struct cpu_device *d;
+    const struct linear_params *p;
+    uint32_t per_task, n_tasks[LINEAR_MAX_PARTS];
+};
+
+static void linear_task(void *ctx, uint32_t i_task, uint32_t i_thread)
+{
+    const struct linear_job *job = ctx;
+    const struct linear_params *p = job->p;
+    const struct linear_part *part = p->parts;
+    for (const uint32_t *n = job->n_tasks; i_task >= *n; n++, part++)
+        i_task -= *n;
+    uint32_t n_panels = div_up(part->w->n, PANEL_N), begin = i_task * job->per_task;
+    uint32_t left = n_panels - begin;
+    struct linear_task t = {.w = part->w,
+                            .bias = part->bias,
+                            .x = p->x.data,
+                            .out = part->out.data,
+                            .n_rows = p->n_rows,
+                            .x_stride = p->x.stride,
+                            .out_stride = part->out.stride,
+                            .panel_begin = begin,
+                            .panel_end = begin + (left < job->per_task ? left : job->per_task),
+                            .scratch = job->d->scratch[i_thread].floats};
+    job->d->kernels->linear(&t);
+}
+
+/* Panels of a task: several tasks for each thread, none too small to be worth it nor so large that
+ * the last one is waited for. For few rows the kernel takes panels side by side: a multiple of 8.
+ */
+static uint32_t panels_per_task(struct cpu_device *d, uint64_t n_panels, uint64_t macs_per_panel,
+                                uint32_t n_rows)
+{
+    uint32_t n_threads = pool_n_threads(d->pool);
+    if (n_threads == 1 || n_panels * macs_per_panel < MACS_PARALLEL)
+        return (uint32_t)n_panels;
+    uint64_t n = div_up(n_panels, (uint64_t)n_threads * TASKS_PER_THREAD);
+    if (n > MACS_TASK_MAX / macs_per_panel)
+        n = MACS_TASK_MAX / macs_per_panel;
+    if (n * macs_per_panel < MACS_TASK_MIN)
+        n = div_up(MACS_TASK_MIN, macs_per_panel);
+    uint32_t side_by_side = n_rows == 1 ? 8 : 2;
+    return div_up(n, side_by_side) * side_by_side;
+}
+
+static void cpu_linear(struct device *device, const struct linear_params *p)
+{
+    struct cpu_device *d = cpu_of(device);
+    if (p->n_rows == 0)
+        return;
+    assert(p->n_parts > 0 && p->n_parts <= LINEAR_MAX_PARTS);
+    uint64_t n_panels = 0;
+    uint32_t k = p->parts[0].w->k, n_tasks = 0;
+    for (uint32_t i = 0; i < p->n_parts; i++)
+        n_panels += div_up(p->parts[i].w->n, PANEL_N);
+    scratch_reserve(d, (uint64_t)k * PANEL_N);
+    struct linear_job job = {.d = d, .p = p};
+    job.per_task = panels_per_task(d, n_panels, (uint64_t)k * PANEL_N * p->n_rows, p->n_rows);
+    for (uint32_t i = 0; i < p->n_parts; i++)
+        n_tasks += job.n_tasks[i] = div_up(div_up(p->parts[i].w->n, PANEL_N), job.per_task);
+    if (job.per_task == n_panels) /* small: not worth waking anybody */
+        for (uint32_t i = 0; i < n_tasks; i++)
+            linear_task(&job, i, 0);
+    else
+        pool_run(d->pool, n_tasks, linear_task, &job);
+}
+
+/* ---- operators on rows ---- */
+
+static void norm_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
+{
+    const struct norm_params *p = params;
+    for (uint32_t part = 0; part < p->n_parts; part++) {
+        size_t at = (size_t)part * p->dim;
+        d->kernels->norm(row_of(p->out, i) + at, row_of(p->x, i) + at, p->w, p->dim, p->eps);
+    }
+}
+static void cpu_norm(struct device *d, const struct norm_params *p)
+{
+    run_units(cpu_of(d), p->n_rows, (uint64_t)p->n_parts * p->dim, norm_unit, p);
+}
+
+static void rope_table_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
+{
+    const struct rope_table_params *p = params;
+    float *out = p->out + (size_t)i * p->n_freqs * 2, position = (float)p->positions[i];
+    for (uint32_t f = 0; f < p->n_freqs; f++) {
+        float angle = position * p->inv_freqs[f];
+        out[2 * f] = cosf(angle) * p->scale;
+        out[2 * f + 1] = sinf(angle) * p->scale;
+    }
+}
+static void cpu_rope_table(struct device *d, const struct rope_table_params *p)
+{
+    run_units(cpu_of(d), p->n_rows, 64 * (uint64_t)p->n_freqs, rope_table_unit, p);
+}
+
+static void rope_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
+{
+    const struct rope_params *p = params;
+    const float *cos_sin = p->cos_sin + (size_t)i * (p->n_rot / 2) * 2;
+    for (uint32_t h = 0; h < p->n_heads; h++)
+        d->kernels->rope(row_of(p->x, i) + (size_t)h * p->head_dim, cos_sin, p->n_rot,
+                         p->interleaved);
+}
+static void cpu_rope(struct device *d, const struct rope_params *p)
+{
+    run_units(cpu_of(d), p->n_rows, 2 * (uint64_t)p->n_heads * p->n_rot, rope_unit, p);
+}
+
+/* Element-wise operators are cut by columns too. */
+struct piece {
+    uint32_t i_row, begin, n;
+};
+static uint32_t n_pieces(uint32_t n_rows, uint32_t dim)
+{
+    return n_rows * div_up(dim, PIECE);
+}
+static struct piece piece_of(uint32_t i, uint32_t dim)
+{
+    uint32_t per_row = div_up(dim, PIECE);
+    struct piece s = {.i_row = i / per_row, .begin = i % per_row * PIECE};
+    s.n = dim - s.begin < PIECE ? dim - s.begin : PIECE;
+    return s;
+}
+static uint64_t piece_cost(uint32_t dim, uint32_t cost)
+{
+    return (uint64_t)cost * (dim < PIECE ? dim : PIECE);
+}
+
+static void gated_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
+{
+    const struct gated_params *p = params;
+    struct piece s = piece_of(i, p->dim);
+    d->kernels->gated(row_of(p->out, s.i_row) + s.begin, row_of(p->gate, s.i_row) + s.begin,
+                      row_of(p->up, s.i_row) + s.begin, s.n, p->act);
+}
+static void cpu_gated(struct device *d, const struct gated_params *p)
+{
+    run_units(cpu_of(d), n_pieces(p->n_rows, p->dim), piece_cost(p->dim, 4), gated_unit, p);
+}
+
+static void add_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
+{
+    const struct add_params *p = params;
+    struct piece s = piece_of(i, p->dim);
+    d->kernels->add(row_of(p->x, s.i_row) + s.begin, row_of(p->y, s.i_row) + s.begin, s.n);
+}
+static void cpu_add(struct device *d, const struct add_params *p)
+{
+    run_units(cpu_of(d), n_pieces(p->n_rows, p->dim), piece_cost(p->dim, 1), add_unit, p);
+}
+
+/* Operators on rows of logits. */
+struct logits_params {
+    struct view x;
+    uint32_t dim;
+    float cap;
+    const float *shift;
+    struct logits_top *top;
+    double *sum;
+};
+
+static void softcap_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
+{
+    const struct logits_params *p = params;
+    struct piece s = piece_of(i, p->dim);
+    d->kernels->softcap(row_of(p->x, s.i_row) + s.begin, s.n, p->cap);
+}
+static void cpu_softcap(struct device *d, struct view x, uint32_t n_rows, uint32_t dim, float cap)
+{
+    run_units(cpu_of(d), n_pieces(n_rows, dim), piece_cost(dim, 4), softcap_unit,
+              &(struct logits_params){.x = x, .dim = dim, .cap = cap});
+}
+
+static void logits_top_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
+{
+    const struct logits_params *p = params;
+    p->top[i] = d->kernels->logits_top(row_of(p->x, i), p->dim);
+}
+static void cpu_logits_top(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
+                           struct logits_top *out)
+{
+    run_units(cpu_of(d), n_rows, dim, logits_top_unit,
+              &(struct logits_params){.x = x, .dim = dim, .top = out});
+}
+
+static void sum_exp_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
+{
+    const struct logits_params *p = params;
+    p->sum[i] = d->kernels->sum_exp(row_of(p->x, i), p->dim, p->shift[i]);
+}
+static void cpu_sum_exp(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
+                        const float *shift, double *out)
+{
+    run_units(cpu_of(d), n_rows, 3 * (uint64_t)dim, sum_exp_unit,
+              &(struct logits_params){.x = x, .dim = dim, .shift = shift, .sum = out});
+}
+
+/* ---- attention ---- */
+
+static size_t kv_elem_bytes(const struct kv_cache *kv)
+{
+    return kv->dtype == DTYPE_F16 ? 2 : 4;
+}
+
+static void kv_write_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
+{
+    const struct kv_write_params *p = params;
+    const struct kv_cache *kv = p->kv;
+    const struct kv_row *row = &p->rows[i];
+    size_t block = row->blocks[row->position / kv->block_tokens - row->n_dropped];
+    size_t token_bytes = kv->head_dim * kv_elem_bytes(kv);
+    for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
+        size_t token = (block * kv->n_kv_heads + h) * kv->block_tokens;
+        token += row->position % kv->block_tokens;
+        size_t at = token * token_bytes, from = (size_t)h * kv->head_dim;
+        d->kernels->kv_store((uint8_t *)kv->k + at, kv->dtype, row_of(p->k, i) + from,
+                             kv->head_dim);
+        d->kernels->kv_store((uint8_t *)kv->v + at, kv->dtype, row_of(p->v, i) + from,
+                             kv->head_dim);
+    }
+}
+static void cpu_kv_write(struct device *d, const struct kv_write_params *p)
+{
+    run_units(cpu_of(d), p->n_rows, 2 * (uint64_t)p->kv->n_kv_heads * p->kv->head_dim,
+              kv_write_unit, p);
+}
+
+static void cpu_kv_copy(struct device *d, const struct kv_cache *kv, uint32_t from, uint32_t to)
+{
+    size_t n = (size_t)kv->n_kv_heads * kv->block_tokens * kv->head_dim * kv_elem_bytes(kv);
+    memcpy((uint8_t *)kv->k + to * n, (const uint8_t *)kv->k + from * n, n);
+    memcpy((uint8_t *)kv->v + to * n, (const uint8_t *)kv->v + from * n, n);
+}
+
+/* Rows of one KV head follow each other: neighbours are often of one sequence and read the same
+ * keys. */
+static void attention_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
+{
+    const struct attention_params *p = params;
+    d->kernels->attention(p, i % p->n_rows, i / p->n_rows, d->scratch[i_thread].floats);
+}
+static void cpu_attention(struct device *device, const struct attention_params *p)
+{
+    struct cpu_device *d = cpu_of(device);
+    uint32_t per_kv = p->n_heads / p->kv->n_kv_heads;
+    uint64_t n_positions = 0;
+    if (p->n_rows == 0)
+        return;
+    scratch_reserve(d, attention_scratch_floats(per_kv, p->kv->head_dim));
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        uint64_t n = (uint64_t)p->rows[i].position + 1;
+        n_positions += p->window && p->window < n ? p->window : n;
+    }
+    uint64_t cost = n_positions / p->n_rows * per_kv * p->kv->head_dim / 2;
+    run_units(d, p->n_rows * p->kv->n_kv_heads, cost, attention_unit, p);
+}
+
+/* ---- the device ---- */
+
+static enum status cpu_sync(struct device *d, struct error *err)
+{
+    return STATUS_OK;
+}
+
+static uint32_t cpu_isa_level(const struct device *d)
+{
+    return ((const struct cpu_device *)d)->isa;
+}
+
+static const char *cpu_isa_name_of(const struct device *d)
+{
+    return ((const struct cpu_device *)d)->kernels->isa;
+}
+
+static enum status cpu_set_isa_level(struct device *device, uint32_t level, struct error *err)
+{
+    enum cpu_isa best = cpu_isa_best();
+    if (level >= CPU_ISA_COUNT)
+        return error_set(err, STATUS_UNSUPPORTED, "ISA level %u; the highest is %d (%s)", level,
+                         CPU_ISA_COUNT - 1, cpu_isa_name(CPU_ISA_COUNT - 1));
+    if (level > (uint32_t)best)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "ISA level %u (%s) is asked for; this CPU or its system has %s at best",
+                         level, cpu_isa_name(level), cpu_isa_name(best));
+    struct cpu_device *d = cpu_of(device);
+    d->isa = level;
+    d->kernels = kernels_of[level];
+    return STATUS_OK;
+}
+
+static void cpu_close(struct device *device)
+{
+    struct cpu_device *d = cpu_of(device);
+    if (!d)
+        return;
+    for (uint32_t i = 0; d->scratch && i < pool_n_threads(d->pool); i++)
+        mem_free(d->scratch[i].block);
+    mem_free(d->scratch);
+    pool_free(d->pool);
+    mem_free(d);
+}
+
+static const struct ops cpu_ops = {
+    .name = "cpu",
+    .activation_bytes = sizeof(float),
+    .close = cpu_close,
+    .isa_level = cpu_isa_level,
+    .set_isa_level = cpu_set_isa_level,
+    .isa_name = cpu_isa_name_of,
+    .alloc = cpu_alloc,
+    .release = cpu_release,
+    .weight_bytes = cpu_weight_bytes,
+    .weight_pack = cpu_weight_pack,
+    .embed = cpu_embed,
+    .norm = cpu_norm,
+    .linear = cpu_linear,
+    .rope_table = cpu_rope_table,
+    .rope = cpu_rope,
+    .kv_write = cpu_kv_write,
+    .kv_copy = cpu_kv_copy,
+    .attention = cpu_attention,
+    .gated = cpu_gated,
+    .add = cpu_add,
+    .softcap = cpu_softcap,
+    .logits_top = cpu_logits_top,
+    .sum_exp = cpu_sum_exp,
+    .sync = cpu_sync,
+};
+
+enum status cpu_device_open(const struct cpu_device_options *o, struct device **out,
+                            struct error *err)
+{
+    *out = NULL;
+    struct cpu_device *d = mem_zalloc(sizeof *d);
+    d->base.ops = &cpu_ops;
+    uint32_t level = o->isa_level < 0 ? cpu_isa_best() : (uint32_t)o->isa_level;
+    enum status s = cpu_set_isa_level(&d->base, level, err);
+    if (s == STATUS_OK)
+        s = pool_new(o->n_threads, &d->pool, err);
+    if (s != STATUS_OK) {
+        cpu_close(&d->base);
+        return s;
+    }
+    d->scratch = mem_array(o->n_threads, sizeof *d->scratch);
+    *out = &d->base;
+    return STATUS_OK;
+}
