@@ -26,19 +26,10 @@ enum status executor_open(const struct worker_options *o, struct executor **out,
         return error_set(err, STATUS_UNSUPPORTED,
                          "--device cuda: this cox-worker was built without the CUDA backend");
     case WORKER_DEVICE_CPU:
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "--device cpu: this cox-worker was built without the CPU backend; "
-                         "--device null answers without a model");
-    case WORKER_DEVICE_AUTO: {
-        struct str model = str_from(o->model);
-        if (!str_eq_c(model, "null"))
-            return error_set(err, STATUS_UNSUPPORTED,
-                             "--device auto: this cox-worker was built without the CPU and CUDA "
-                             "backends, so no device can run \"" STR_FMT
-                             "\"; --device null answers without a model",
-                             STR_ARG(model));
-        return executor_null_open(o, out, err);
-    }
+        return executor_cpu_open(o, out, err);
+    case WORKER_DEVICE_AUTO:
+        return str_eq_c(str_from(o->model), "null") ? executor_null_open(o, out, err)
+                                                    : executor_cpu_open(o, out, err);
     case WORKER_DEVICE_NULL:
         return executor_null_open(o, out, err);
     }

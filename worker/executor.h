@@ -70,6 +70,8 @@ MUST_USE enum status executor_open(const struct worker_options *o, struct execut
                                    struct error *err);
 MUST_USE enum status executor_null_open(const struct worker_options *o, struct executor **out,
                                         struct error *err);
+MUST_USE enum status executor_cpu_open(const struct worker_options *o, struct executor **out,
+                                       struct error *err);
 /* SHA-256 over the canonical JSON of docs/protocol.md, "Configuration hash". */
 struct config_identity {
     struct str model_hashes; /* of the model's files; the null device: its name */

@@ -118,7 +118,7 @@ static void finish(struct program *p)
 static bool is_configuration(enum status s)
 {
     return s == STATUS_INVALID || s == STATUS_UNSUPPORTED || s == STATUS_NOT_FOUND ||
-           s == STATUS_DENIED || s == STATUS_EXISTS;
+           s == STATUS_DENIED || s == STATUS_EXISTS || s == STATUS_NO_MEMORY;
 }
 
 static int run(struct program *p)

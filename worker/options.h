@@ -9,6 +9,8 @@ enum worker_device {
     WORKER_DEVICE_CUDA
 };
 
+enum worker_kv_dtype { WORKER_KV_AUTO, WORKER_KV_FLOAT32, WORKER_KV_FLOAT16 };
+
 struct worker_options {
     const char *model, *served_model_name, *cache_dir;
     int device; /* enum worker_device */
@@ -17,6 +19,10 @@ struct worker_options {
     int64_t ordinal, tp, pp;
     const char *zone, *comm_host;
     int64_t block_size, num_gpu_blocks_override, kv_cache_memory_bytes, max_model_len, vocab_size;
+    int64_t threads;    /* 0: the CPUs this process may use */
+    int cpu_isa;        /* 0: the best; else enum cpu_isa + 1 */
+    int kv_cache_dtype; /* enum worker_kv_dtype */
+    int dtype;          /* float32 is what the CPU computes in */
     const char *http_host;
     int64_t http_port; /* -1: 7001 + ordinal */
     bool metrics_public;

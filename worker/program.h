@@ -1,33 +1,36 @@
 #pragma once
 /* A model as data: a list of operators over a few named buffers, run in order for a batch of rows.
- * A family (worker/families/) writes the list from the model's configuration; the loader finds, cuts
- * and packs the weights that the list names; the runner executes it on any backend. */
+ * A family (worker/families/) writes the list from the model's configuration with the functions of
+ * build.h; the loader finds, cuts and packs the weights that the list names; the runner executes it
+ * on any backend. Names are static strings; what the loader fills is freed by loader_unload. */
 #include "common/model/model_config.h"
 #include "kernels/ops.h"
 
 /* Activation buffers, [rows][width]; a program says how wide each is on this rank. */
 enum reg { REG_X, REG_H, REG_Q, REG_K, REG_V, REG_A, REG_GATE, REG_UP, REG_COUNT };
 
-/* How tensor parallelism cuts a matrix [n][k]: by outputs, by inputs (the results of the ranks are
- * then added), or not at all. */
-enum split { SPLIT_NONE, SPLIT_OUTPUTS, SPLIT_INPUTS };
-
-/* A tensor by its name in each kind of file; %u is the layer. gguf NULL: not there. */
+/* A tensor by its name in each kind of file; %u is the layer. */
 struct tensor_name {
     const char *hf, *gguf;
 };
+#define TENSOR_NAME_MAX 128u
+/* The name in a file of this format, into out. */
+void tensor_name_format(const struct tensor_name *t, enum model_format format, uint32_t layer,
+                        char out[TENSOR_NAME_MAX]);
 
+/* A matrix [n][k], of which this rank holds outputs n0 .. n0 + n_len and inputs k0 .. k0 + k_len.
+ */
 struct op_weight {
-    struct tensor_name name, bias_name; /* bias hf NULL: none */
-    uint32_t n, k;                      /* of the whole matrix, as the file must have it */
-    enum split split;
+    struct tensor_name name, bias_name; /* bias_name.hf NULL: no bias */
+    uint32_t layer;
+    uint32_t n, k, n0, n_len, k0, k_len;
     enum reg out;
-    struct weight w; /* by the loader: this rank's part */
-    float *bias;
+    /* by the loader */
+    struct weight w;
+    float *bias; /* [n_len] */
 };
 
 enum op_kind {
-    OP_EMBED,
     OP_NORM,
     OP_LINEAR,
     OP_ROPE,
@@ -35,65 +38,74 @@ enum op_kind {
     OP_ATTENTION,
     OP_GATED,
     OP_ADD,
-    OP_ALL_REDUCE, /* only with more than one rank */
     OP_KIND_COUNT
 };
 
 struct op {
     enum op_kind kind;
-    uint16_t layer;
-    enum reg out, in; /* ADD: out += in; LINEAR: each weight has its own out */
-    uint32_t n_parts, dim;
+    uint32_t layer;
+    enum reg out, in; /* ADD: out += in. LINEAR: each weight names its own out */
     union {
         struct {
             struct tensor_name name;
-            float *w;      /* by the loader */
+            uint32_t n_parts, dim;
             bool plus_one; /* the file holds w - 1 */
+            float *w;      /* [dim], by the loader */
         } norm;
         struct {
-            uint32_t first_weight; /* n_parts weights from here, in program.weights */
+            uint32_t first, n; /* of program.weights */
+            bool add_ranks;    /* cut by inputs: the ranks' results are added up */
         } linear;
         struct {
-            uint32_t i_table; /* program.ropes; n_parts heads of dim */
+            uint32_t i_table, n_heads;
         } rope;
         struct {
             uint32_t window;
-            float scale, softcap;
         } attention;
         enum activation act; /* GATED: out = act(out) * in */
-        float scale;         /* EMBED */
     };
 };
 
-struct rope_table {
-    uint32_t n_freqs;
-    float *inv_freqs; /* [n_freqs] */
+/* Angles of one kind of rotary embedding. */
+struct rope_freqs {
+    uint32_t n;
+    float *inv; /* [n] */
     bool interleaved;
+    const char *gguf_divisors; /* a tensor that divides inv, when the file has it; or NULL */
 };
 
+/* The layers of one kind: they share block tables. window 0: they see everything. */
+struct kv_layers {
+    uint32_t window, n_layers;
+};
 /* Layer → its KV group and its place there. */
-struct kv_layer {
+struct kv_place {
     uint32_t i_group, i_in_group;
 };
 
 #define PROGRAM_MAX_ROPES     4u
 #define PROGRAM_MAX_KV_GROUPS 2u
 struct program {
-    const struct model_config *config;
+    const struct model_config *config; /* borrowed */
     uint32_t tp, rank;
     uint32_t n_heads, n_kv_heads; /* of this rank */
     uint32_t widths[REG_COUNT];
     struct op *ops;
     uint32_t n_ops, ops_cap;
-    struct op_weight *weights; /* weights[0]: the embedding; [1]: the head, unless tied */
+    struct op_weight *weights;
     uint32_t n_weights, weights_cap;
-    uint32_t i_head;
+    uint32_t i_embedding, i_head; /* of weights; the same when they are tied */
+    float embed_scale;
     struct op final_norm;
-    struct rope_table ropes[PROGRAM_MAX_ROPES];
+    struct rope_freqs ropes[PROGRAM_MAX_ROPES];
     uint32_t n_ropes;
-    struct kv_layer kv_layers[MODEL_MAX_LAYERS];
-    struct {
-        uint32_t window, n_layers; /* window 0: all positions */
-    } kv_groups[PROGRAM_MAX_KV_GROUPS];
+    struct kv_place kv_places[MODEL_MAX_LAYERS];
+    struct kv_layers kv_groups[PROGRAM_MAX_KV_GROUPS];
     uint32_t n_kv_groups;
 };
+
+/* Writes the program of config's family for one rank of tp. STATUS_UNSUPPORTED: no such family, or
+ * its shape cannot be cut into tp parts. program_free is due after success only. */
+MUST_USE enum status program_build(const struct model_config *config, uint32_t tp, uint32_t rank,
+                                   struct program **out, struct error *err);
+void program_free(struct program *p); /* NULL is fine; not what the loader filled */

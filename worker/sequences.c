@@ -315,7 +315,18 @@ static enum status check_positions(const struct sequences *s, const struct seque
                          (unsigned long long)end, q->n_ids, s->limits.max_model_len);
     for (uint32_t g = 0; g < s->limits.n_kv_groups; g++) {
         const struct block_table *t = &q->tables[g];
-        uint64_t room = ((uint64_t)t->n_dropped + t->n) * s->limits.kv_groups[g].block_tokens;
+        const struct kv_group *k = &s->limits.kv_groups[g];
+        uint64_t dropped = (uint64_t)t->n_dropped * k->block_tokens;
+        uint64_t first = k->kind == KV_WINDOW && r->start >= k->window_tokens
+                             ? r->start - k->window_tokens + 1
+                             : 0;
+        if (dropped > first)
+            return error_set(err, STATUS_PROTOCOL,
+                             "slot %u: KV group %u begins at position %llu, position %u still "
+                             "needs position %llu",
+                             q->slot, g, (unsigned long long)dropped, r->start,
+                             (unsigned long long)first);
+        uint64_t room = dropped + (uint64_t)t->n * k->block_tokens;
         if (end + r->n_draft > room)
             return error_set(err, STATUS_PROTOCOL,
                              "slot %u: run to position %llu + %u drafts, KV group %u ends at %llu",

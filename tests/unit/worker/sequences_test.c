@@ -145,6 +145,23 @@ static void bend_drop_too_many(struct draft *d)
 {
     d->blocks[0][1].drop_leading = 1;
 }
+/* A prefix hit of 16 tokens; position 16 with a window of 16 still sees position 1. */
+static void bend_drop_needed(struct draft *d, uint32_t i_group)
+{
+    d->admits[0].n_computed = 16;
+    d->runs[0].start = 16;
+    d->runs[0].n_tokens = 4;
+    d->blocks[0][i_group].drop_leading = 1;
+    d->blocks[0][i_group].ids.n = 1;
+}
+static void bend_drop_in_window(struct draft *d)
+{
+    bend_drop_needed(d, 1);
+}
+static void bend_drop_full(struct draft *d)
+{
+    bend_drop_needed(d, 0);
+}
 static void bend_copy_range(struct draft *d)
 {
     d->copies[0] = (struct plan_copy){.i_group = 1, .from = 0, .to = 4};
@@ -186,6 +203,8 @@ static const struct {
     {"KV group out of range", bend_block_group, "KV group 2"},
     {"table too short", bend_table_short, "KV group 1 ends at 16"},
     {"table too short for drafts", bend_table_short_draft, "13 drafts"},
+    {"drops a block that the window still sees", bend_drop_in_window, "still needs position 1"},
+    {"drops a block of a group without a window", bend_drop_full, "still needs position 0"},
     {"drops blocks that are not there", bend_drop_too_many, "1 blocks to drop"},
     {"copy out of range", bend_copy_range, "copy of block 0 to 4"},
     {"copy in no group", bend_copy_group, "KV group 2 of 2"},

@@ -1,0 +1,97 @@
+#include "worker/host.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void put(const char *root, const char *path, const char *text)
+{
+    char full[512];
+    snprintf(full, sizeof full, "%s%s", root, path);
+    for (char *p = full + strlen(root) + 1; (p = strchr(p, '/')); p++) {
+        *p = '\0';
+        (void)mkdir(full, 0700);
+        *p = '/';
+    }
+    FILE *f = fopen(full, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void drop(const char *root, const char *path)
+{
+    char full[512];
+    snprintf(full, sizeof full, "%s%s", root, path);
+    (void)(unlink(full) != 0 && rmdir(full) != 0);
+}
+
+static const struct {
+    const char *name, *max, *current, *cpu;
+    uint64_t want_bytes;
+    uint32_t want_cpus;
+} cases[] = {
+    {"no cgroup", NULL, NULL, NULL, 4096000ull * 1024, 8},
+    {"no limit", "max\n", "1000\n", "max 100000\n", 4096000ull * 1024, 8},
+    {"a limit below what is there", "1073741824\n", "73741824\n", "250000 100000\n", 1000000000, 3},
+    {"a limit already passed", "1000\n", "2000\n", "50000 100000\n", 0, 1},
+    {"a limit above the machine", "99999999999999\n", "0\n", "1600000 100000\n", 4096000ull * 1024,
+     8},
+    {"not numbers", "many\n", "some\n", "half 0\n", 4096000ull * 1024, 8},
+    {"a period of zero", "max\n", "0\n", "100 0\n", 4096000ull * 1024, 8},
+};
+
+static void test_limits(void **state)
+{
+    char root[] = "/tmp/cox-host-XXXXXX";
+    assert_non_null(mkdtemp(root));
+    put(root, "/proc/meminfo",
+        "MemTotal: 8192000 kB\nMemAvailable:    4096000 kB\nBuffers: 1 kB\n");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        if (cases[i].max) {
+            put(root, "/sys/fs/cgroup/memory.max", cases[i].max);
+            put(root, "/sys/fs/cgroup/memory.current", cases[i].current);
+            put(root, "/sys/fs/cgroup/cpu.max", cases[i].cpu);
+        }
+        if (host_available_bytes_at(root) != cases[i].want_bytes ||
+            host_cpus_at(root, 8) != cases[i].want_cpus)
+            fail_msg("%s: %llu bytes, %u CPUs", cases[i].name,
+                     (unsigned long long)host_available_bytes_at(root), host_cpus_at(root, 8));
+    }
+    assert_int_equal(host_cpus_at(root, 0), 1);
+    static const char *const made[] = {"/sys/fs/cgroup/memory.max",
+                                       "/sys/fs/cgroup/memory.current",
+                                       "/sys/fs/cgroup/cpu.max",
+                                       "/sys/fs/cgroup",
+                                       "/sys/fs",
+                                       "/sys",
+                                       "/proc/meminfo",
+                                       "/proc",
+                                       ""};
+    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++)
+        drop(root, made[i]);
+}
+
+static void test_this_machine(void **state)
+{
+    char name[96];
+    host_cpu_name(name, sizeof name);
+    assert_true(name[0] != '\0');
+    assert_true(host_cpus() >= 1);
+    assert_true(host_available_bytes() > 0);
+    assert_true(host_available_bytes() <= host_memory_bytes());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_limits),
+                                       cmocka_unit_test(test_this_machine)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,222 @@
+#include "worker/kv_store.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* 18 layers, every sixth sees everything, the others 512; one KV head of 256. */
+static struct model_config config(bool windows)
+{
+    struct model_config c = {.family = "gemma3",
+                             .format = MODEL_GGUF,
+                             .n_layers = 18,
+                             .hidden = 640,
+                             .n_heads = 4,
+                             .n_kv_heads = 1,
+                             .head_dim = 256,
+                             .intermediate = 2048,
+                             .vocab_size = 1000,
+                             .norm_eps = 1e-6f,
+                             .window = 512,
+                             .rope = {.theta = 1e6},
+                             .rope_local = {.theta = 1e4},
+                             .tied_embedding = true};
+    for (uint32_t l = 0; l < c.n_layers; l++)
+        c.layer_is_window[l] = windows && l % 6 != 5;
+    return c;
+}
+
+enum { MIB = 1 << 20 };
+/* Bytes of a block of 16 tokens in one layer: keys and values of one head of 256 in float16. */
+enum { LAYER_BLOCK = 2 * 16 * 256 * 2 };
+
+static const struct {
+    const char *name;
+    bool windows;
+    struct kv_shape shape;
+    enum status want;
+    uint32_t want_n[2]; /* the first group is that of layer 0: the window's, if there is one */
+} cases[] = {
+    {"four sequences, 64 windows",
+     true,
+     {.dtype = DTYPE_F16,
+      .block_tokens = 16,
+      .max_model_len = 32768,
+      .available_bytes = 16ull << 30},
+     STATUS_OK,
+     {64 * 1024 / 16, 4 * 32768 / 16}},
+    {"windows only as long as the sequences",
+     true,
+     {.dtype = DTYPE_F16, .block_tokens = 16, .max_model_len = 600, .available_bytes = 16ull << 30},
+     STATUS_OK,
+     {4 * 600 / 16, 4 * 600 / 16}},
+    {"one group",
+     false,
+     {.dtype = DTYPE_F16,
+      .block_tokens = 16,
+      .max_model_len = 4096,
+      .available_bytes = 16ull << 30},
+     STATUS_OK,
+     {4 * 4096 / 16}},
+    {"a number of blocks wins",
+     true,
+     {.dtype = DTYPE_F16,
+      .block_tokens = 16,
+      .max_model_len = 32768,
+      .n_blocks = 7,
+      .memory_bytes = MIB,
+      .available_bytes = 16ull << 30},
+     STATUS_OK,
+     {7, 7}},
+    {"half of what the default would take",
+     false,
+     {.dtype = DTYPE_F16,
+      .block_tokens = 16,
+      .max_model_len = 4096,
+      .memory_bytes = 512ull * 18 * LAYER_BLOCK,
+      .available_bytes = 16ull << 30},
+     STATUS_OK,
+     {512}},
+    {"more than the default when it is asked for",
+     false,
+     {.dtype = DTYPE_F16,
+      .block_tokens = 16,
+      .max_model_len = 4096,
+      .memory_bytes = 5000ull * 18 * LAYER_BLOCK,
+      .available_bytes = 16ull << 30},
+     STATUS_OK,
+     {5000}},
+    {"float32 takes twice as much",
+     false,
+     {.dtype = DTYPE_F32,
+      .block_tokens = 16,
+      .max_model_len = 4096,
+      .memory_bytes = 512ull * 18 * LAYER_BLOCK,
+      .available_bytes = 16ull << 30},
+     STATUS_OK,
+     {256}},
+    {"too little for one sequence",
+     false,
+     {.dtype = DTYPE_F16,
+      .block_tokens = 16,
+      .max_model_len = 4096,
+      .memory_bytes = 255ull * 18 * LAYER_BLOCK,
+      .available_bytes = 16ull << 30},
+     STATUS_NO_MEMORY,
+     {0}},
+    {"a small machine: half of what is free when a quarter is too little",
+     false,
+     {.dtype = DTYPE_F16,
+      .block_tokens = 16,
+      .max_model_len = 4096,
+      .available_bytes = 600ull * 18 * LAYER_BLOCK},
+     STATUS_OK,
+     {300}},
+    {"nothing is free",
+     false,
+     {.dtype = DTYPE_F16, .block_tokens = 16, .max_model_len = 4096},
+     STATUS_NO_MEMORY,
+     {0}},
+};
+
+static void test_sizes(void **state)
+{
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct model_config c = config(cases[i].windows);
+        struct program *p;
+        struct error err = {0};
+        struct kv_group groups[PROGRAM_MAX_KV_GROUPS] = {0};
+        assert_int_equal(program_build(&c, 1, 0, &p, &err), STATUS_OK);
+        enum status s = kv_store_size(p, &cases[i].shape, groups, &err);
+        if (s != cases[i].want)
+            fail_msg("%s: %s %s", cases[i].name, status_name(s), err.text);
+        for (uint32_t g = 0; s == STATUS_OK && g < p->n_kv_groups; g++)
+            if (groups[g].n_blocks != cases[i].want_n[g])
+                fail_msg("%s: group %u has %u blocks, want %u", cases[i].name, g,
+                         groups[g].n_blocks, cases[i].want_n[g]);
+        program_free(p);
+    }
+}
+
+static void test_groups(void **state)
+{
+    struct model_config c = config(true);
+    struct program *p;
+    struct error err = {0};
+    struct kv_group g[PROGRAM_MAX_KV_GROUPS];
+    const struct kv_shape s = {
+        .dtype = DTYPE_F16, .block_tokens = 32, .max_model_len = 1024, .available_bytes = 1u << 30};
+    assert_int_equal(program_build(&c, 1, 0, &p, &err), STATUS_OK);
+    assert_int_equal(kv_store_size(p, &s, g, &err), STATUS_OK);
+    assert_int_equal(p->n_kv_groups, 2);
+    assert_int_equal(g[0].kind, KV_WINDOW);
+    assert_int_equal(g[0].window_tokens, 512);
+    assert_int_equal(g[0].bytes_per_block, 15 * 2 * LAYER_BLOCK);
+    assert_int_equal(g[1].kind, KV_FULL);
+    assert_int_equal(g[1].window_tokens, 0);
+    assert_int_equal(g[1].block_tokens, 32);
+    assert_int_equal(g[1].bytes_per_block, 3 * 2 * LAYER_BLOCK);
+    program_free(p);
+}
+
+/* A device that only gives memory and notes copies. */
+static uint32_t n_copied;
+static void *fake_alloc(struct device *d, uint64_t n)
+{
+    return calloc(1, n);
+}
+static void fake_release(struct device *d, void *ptr, uint64_t n)
+{
+    free(ptr);
+}
+static void fake_copy(struct device *d, const struct kv_cache *kv, uint32_t from, uint32_t to)
+{
+    assert_int_equal(from, 3);
+    assert_int_equal(to, 5);
+    n_copied++;
+}
+
+static void test_layers_do_not_overlap(void **state)
+{
+    const struct ops ops = {.alloc = fake_alloc, .release = fake_release, .kv_copy = fake_copy};
+    struct device d = {&ops};
+    struct model_config c = config(true);
+    struct program *p;
+    struct kv_store *store;
+    struct error err = {0};
+    struct kv_group g[PROGRAM_MAX_KV_GROUPS];
+    const struct kv_shape s = {.dtype = DTYPE_F16,
+                               .block_tokens = 16,
+                               .max_model_len = 1024,
+                               .n_blocks = 8,
+                               .available_bytes = 1u << 30};
+    assert_int_equal(program_build(&c, 1, 0, &p, &err), STATUS_OK);
+    assert_int_equal(kv_store_size(p, &s, g, &err), STATUS_OK);
+    assert_int_equal(kv_store_new(p, &d, DTYPE_F16, g, &store, &err), STATUS_OK);
+    for (uint32_t l = 0; l < c.n_layers; l++) {
+        const struct kv_cache *kv = kv_store_layer(store, l);
+        const uint8_t *k = kv->k, *v = kv->v;
+        assert_int_equal(v - k, 8 * LAYER_BLOCK / 2);
+        if (l > 0)
+            assert_ptr_equal(k, (const uint8_t *)kv_store_layer(store, l - 1)->v +
+                                    8 * LAYER_BLOCK / 2);
+        memset(kv->v, 1, 8 * LAYER_BLOCK / 2); /* the last one's end is the memory's: ASan looks */
+    }
+    kv_store_copy(store, &(struct plan_copy){.i_group = 0, .from = 3, .to = 5});
+    assert_int_equal(n_copied, 15);
+    kv_store_copy(store, &(struct plan_copy){.i_group = 1, .from = 3, .to = 5});
+    assert_int_equal(n_copied, 18);
+    kv_store_free(store);
+    program_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sizes), cmocka_unit_test(test_groups),
+                                       cmocka_unit_test(test_layers_do_not_overlap)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,46 @@
+#pragma once
+/* What families are written in. Each call appends operators for one layer; weights are named by
+ * their tensors and cut for this rank here, so that a family says nothing of ranks. */
+#include "worker/program.h"
+
+#define TENSOR(hf_name, gguf_name) ((struct tensor_name){hf_name, gguf_name})
+
+void build_embedding(struct program *p, struct tensor_name name, float scale);
+/* out = norm(in) over the hidden size. */
+void build_norm(struct program *p, uint32_t layer, enum reg out, enum reg in,
+                struct tensor_name name, bool plus_one);
+/* Every head of reg (REG_Q or REG_K) alone, with one weight of head_dim. */
+void build_head_norm(struct program *p, uint32_t layer, enum reg reg, struct tensor_name name,
+                     bool plus_one);
+/* Q, K, V = their projections of in; heads are cut over the ranks, KV heads are replicated when
+ * there are fewer than ranks. Biases only when the configuration says attention_bias. */
+struct qkv_names {
+    struct tensor_name q, k, v, q_bias, k_bias, v_bias;
+};
+extern const struct qkv_names usual_qkv; /* what most families call them */
+void build_qkv(struct program *p, uint32_t layer, enum reg in, const struct qkv_names *names);
+/* Angles; returns which. Called before the layers. gguf_divisors: see struct rope_freqs. */
+uint32_t build_rope_freqs(struct program *p, const struct rope_config *r, bool interleaved,
+                          const char *gguf_divisors);
+/* Rotates Q and K. */
+void build_rope(struct program *p, uint32_t layer, uint32_t i_table);
+/* Stores K and V, A = attention(Q). The layer's window comes from the configuration. */
+void build_attention(struct program *p, uint32_t layer);
+/* out = w in: the projection after attention, cut by inputs; the ranks' results are added. */
+void build_attention_output(struct program *p, uint32_t layer, enum reg out,
+                            struct tensor_name name, struct tensor_name bias);
+struct mlp_names {
+    struct tensor_name gate, up, down, gate_bias, up_bias, down_bias;
+};
+extern const struct mlp_names usual_mlp;
+/* out = down(act(gate in) * up in); biases only when the configuration says mlp_bias. */
+void build_gated_mlp(struct program *p, uint32_t layer, enum reg out, enum reg in,
+                     const struct mlp_names *names);
+/* X += H */
+void build_residual(struct program *p, uint32_t layer);
+/* The norm before the logits, and their matrix: the embedding's when it is tied. */
+void build_head(struct program *p, struct tensor_name norm, bool plus_one, struct tensor_name head);
+
+/* The families (worker/families/). */
+void family_llama(struct program *p);
+void family_gemma3(struct program *p);

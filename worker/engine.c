@@ -1,0 +1,116 @@
+#include "worker/engine.h"
+
+#include "common/base/mem.h"
+#include "kernels/cpu/cpu.h"
+#include "worker/host.h"
+
+/* Rows of one pass: enough that a prompt's weights are read few times, few enough that its
+ * activations stay small. Any number gives the same bits. */
+enum { PASS_ROWS = 512 };
+
+/* Left to the process itself: sequences, queues, stacks. */
+#define RESERVED_BYTES (64ull << 20)
+
+static double mib(uint64_t n)
+{
+    return (double)n / (1 << 20);
+}
+
+static enum status open_files(struct engine *e, const struct engine_setup *s, struct error *err)
+{
+    TRY(model_info_open(s->model, s->cache_dir, &e->info, err));
+    TRY(model_config_read(&e->info, &e->config, err));
+    TRY(program_build(&e->config, s->tp, s->rank, &e->program, err));
+    TRY(weights_open(&e->info, &e->files, err));
+    if (s->max_model_len > e->info.max_model_len)
+        return error_set(err, STATUS_INVALID, "--max-model-len %u: the model was made for %u",
+                         s->max_model_len, e->info.max_model_len);
+    e->max_model_len = s->max_model_len ? s->max_model_len : e->info.max_model_len;
+    e->main_dtype = loader_main_dtype(e->program, e->files);
+    e->kv_dtype = s->kv_dtype_set              ? s->kv_dtype
+                  : e->main_dtype == DTYPE_F32 ? DTYPE_F32
+                                               : DTYPE_F16;
+    weights_identity(e->files, e->identity);
+    return STATUS_OK;
+}
+
+/* The memory table, from shapes alone. */
+static enum status size_all(struct engine *e, const struct engine_setup *s, struct error *err)
+{
+    uint64_t available = host_available_bytes();
+    TRY(loader_measure(e->program, e->files, e->device, &e->weights_bytes, err));
+    e->activation_bytes = runner_measure(e->program, e->device, e->pass_rows);
+    uint64_t fixed = e->weights_bytes + e->activation_bytes + RESERVED_BYTES;
+    if (fixed > available)
+        return error_set(err, STATUS_NO_MEMORY,
+                         "the weights take %.1f MiB and the activations %.1f MiB; %.1f MiB are "
+                         "free: free some, take a smaller or more quantised model, or more ranks",
+                         mib(e->weights_bytes), mib(e->activation_bytes), mib(available));
+    const struct kv_shape shape = {.dtype = e->kv_dtype,
+                                   .block_tokens = s->block_tokens,
+                                   .max_model_len = e->max_model_len,
+                                   .memory_bytes = s->kv_memory_bytes,
+                                   .n_blocks = s->n_kv_blocks,
+                                   .available_bytes = available - fixed};
+    TRY(kv_store_size(e->program, &shape, e->kv_groups, err));
+    for (uint32_t i = 0; i < e->program->n_kv_groups; i++)
+        e->kv_bytes += e->kv_groups[i].n_blocks * e->kv_groups[i].bytes_per_block;
+    if (e->kv_bytes > available - fixed)
+        return error_set(err, STATUS_NO_MEMORY,
+                         "weights %.1f MiB + activations %.1f MiB + KV cache %.1f MiB do not fit "
+                         "in the %.1f MiB that are free: ask for less with "
+                         "--kv-cache-memory-bytes or --num-gpu-blocks-override",
+                         mib(e->weights_bytes), mib(e->activation_bytes), mib(e->kv_bytes),
+                         mib(available));
+    return STATUS_OK;
+}
+
+static enum status open_all(struct engine *e, const struct engine_setup *s, struct error *err)
+{
+    TRY(open_files(e, s, err));
+    e->n_threads = s->n_threads ? s->n_threads : host_cpus();
+    e->pass_rows = s->pass_rows ? s->pass_rows : PASS_ROWS;
+    TRY(cpu_device_open(
+        &(struct cpu_device_options){.n_threads = e->n_threads, .isa_level = s->isa_level},
+        &e->device, err));
+    TRY(size_all(e, s, err));
+    TRY(loader_load(e->program, e->files, e->device, &e->loaded, err));
+    TRY(kv_store_new(e->program, e->device, e->kv_dtype, e->kv_groups, &e->kv, err));
+    return runner_new(&(struct runner_setup){.program = e->program,
+                                             .device = e->device,
+                                             .kv = e->kv,
+                                             .pass_rows = e->pass_rows,
+                                             .progress = s->progress,
+                                             .interrupt = s->interrupt},
+                      &e->runner, err);
+}
+
+enum status engine_open(const struct engine_setup *s, struct engine **out, struct error *err)
+{
+    struct engine *e = mem_zalloc(sizeof *e);
+    enum status st = open_all(e, s, err);
+    if (st != STATUS_OK) {
+        engine_close(e);
+        return error_prefix(err, st, "%s", s->model);
+    }
+    weights_close(e->files); /* everything is in our own memory now */
+    e->files = NULL;
+    *out = e;
+    return STATUS_OK;
+}
+
+void engine_close(struct engine *e)
+{
+    if (!e)
+        return;
+    runner_free(e->runner);
+    kv_store_free(e->kv);
+    if (e->device) {
+        loader_unload(e->device, &e->loaded);
+        e->device->ops->close(e->device);
+    }
+    weights_close(e->files);
+    program_free(e->program);
+    model_info_fini(&e->info);
+    mem_free(e);
+}

@@ -1,0 +1,45 @@
+#pragma once
+/* A model made ready on a device: files, program, weights, KV cache, runner, with the memory table
+ * that was true before anything was allocated. What plans and sequences are is the executor's
+ * matter; the golden tests drive this one directly. */
+#include "common/model/model_info.h"
+#include "proto/messages.h"
+#include "worker/loader.h"
+#include "worker/runner.h"
+
+struct engine_setup {
+    const char *model, *cache_dir; /* as model_info_open takes them */
+    uint32_t tp, rank;
+    uint32_t n_threads; /* 0: host_cpus() */
+    int32_t isa_level;  /* enum cpu_isa; -1: the best */
+    bool kv_dtype_set;
+    enum dtype kv_dtype;    /* F32 or F16; otherwise F32 for a float32 model, else F16 */
+    uint32_t block_tokens;  /* a multiple of 16 */
+    uint32_t max_model_len; /* 0: the model's own */
+    uint32_t pass_rows;     /* 0: the default */
+    uint64_t kv_memory_bytes;
+    uint32_t n_kv_blocks;
+    _Atomic uint64_t *progress;
+    const _Atomic bool *interrupt;
+};
+
+struct engine {
+    struct model_info info;
+    struct model_config config;
+    struct weights *files;
+    struct program *program;
+    struct device *device;
+    struct loaded loaded;
+    struct kv_store *kv;
+    struct runner *runner;
+    uint32_t max_model_len, pass_rows, n_threads;
+    enum dtype kv_dtype, main_dtype;
+    uint64_t weights_bytes, activation_bytes, kv_bytes; /* the memory table */
+    struct kv_group kv_groups[PROGRAM_MAX_KV_GROUPS];
+    uint8_t identity[16]; /* of the files */
+};
+
+/* STATUS_NO_MEMORY with the table's numbers when it cannot fit, before anything is allocated. */
+MUST_USE enum status engine_open(const struct engine_setup *s, struct engine **out,
+                                 struct error *err);
+void engine_close(struct engine *e); /* NULL is fine */

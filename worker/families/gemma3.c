@@ -1,0 +1,53 @@
+#include <math.h>
+
+#include "worker/build.h"
+
+/* Gemma 3, text (Gemma Team 2025): norms before and after each part, one norm per head of Q and K,
+ * window layers with a rotary base of their own, embeddings scaled by sqrt(hidden). Checkpoints
+ * hold the norms' weights minus one; GGUFs the weights. */
+void family_gemma3(struct program *p)
+{
+    const struct model_config *c = p->config;
+    bool plus_one = c->format != MODEL_GGUF;
+    build_embedding(p, TENSOR("model.embed_tokens.weight", "token_embd.weight"),
+                    sqrtf((float)c->hidden));
+    uint32_t rope = build_rope_freqs(p, &c->rope, false, NULL);
+    uint32_t rope_local = build_rope_freqs(p, &c->rope_local, false, NULL);
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        build_norm(p, l, REG_H, REG_X,
+                   TENSOR("model.layers.%u.input_layernorm.weight", "blk.%u.attn_norm.weight"),
+                   plus_one);
+        build_qkv(p, l, REG_H, &usual_qkv);
+        build_head_norm(
+            p, l, REG_Q,
+            TENSOR("model.layers.%u.self_attn.q_norm.weight", "blk.%u.attn_q_norm.weight"),
+            plus_one);
+        build_head_norm(
+            p, l, REG_K,
+            TENSOR("model.layers.%u.self_attn.k_norm.weight", "blk.%u.attn_k_norm.weight"),
+            plus_one);
+        build_rope(p, l, c->layer_is_window[l] ? rope_local : rope);
+        build_attention(p, l);
+        build_attention_output(
+            p, l, REG_H,
+            TENSOR("model.layers.%u.self_attn.o_proj.weight", "blk.%u.attn_output.weight"),
+            TENSOR("model.layers.%u.self_attn.o_proj.bias", "blk.%u.attn_output.bias"));
+        build_norm(p, l, REG_H, REG_H,
+                   TENSOR("model.layers.%u.post_attention_layernorm.weight",
+                          "blk.%u.post_attention_norm.weight"),
+                   plus_one);
+        build_residual(p, l);
+        build_norm(
+            p, l, REG_H, REG_X,
+            TENSOR("model.layers.%u.pre_feedforward_layernorm.weight", "blk.%u.ffn_norm.weight"),
+            plus_one);
+        build_gated_mlp(p, l, REG_H, REG_H, &usual_mlp);
+        build_norm(p, l, REG_H, REG_H,
+                   TENSOR("model.layers.%u.post_feedforward_layernorm.weight",
+                          "blk.%u.post_ffw_norm.weight"),
+                   plus_one);
+        build_residual(p, l);
+    }
+    build_head(p, TENSOR("model.norm.weight", "output_norm.weight"), plus_one,
+               TENSOR("lm_head.weight", "output.weight"));
+}

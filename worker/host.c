@@ -1,0 +1,103 @@
+#include "worker/host.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* cgroup v2; inside a container /sys/fs/cgroup is the container's own. Under v1, or outside a
+ * container, the files are not there and nothing is limited. */
+#define CGROUP "/sys/fs/cgroup/"
+
+static bool read_file(const char *root, const char *path, char *out, size_t size)
+{
+    char full[PATH_MAX];
+    snprintf(full, sizeof full, "%s%s", root, path);
+    FILE *f = fopen(full, "re");
+    if (!f)
+        return false;
+    size_t n = fread(out, 1, size - 1, f);
+    fclose(f);
+    out[n] = '\0';
+    return true;
+}
+
+/* UINT64_MAX: no such file, or "max". */
+static uint64_t read_bytes(const char *root, const char *path)
+{
+    char text[64];
+    unsigned long long v;
+    return read_file(root, path, text, sizeof text) && sscanf(text, "%llu", &v) == 1 ? v
+                                                                                     : UINT64_MAX;
+}
+
+static uint64_t meminfo(const char *root, const char *key)
+{
+    char text[8192];
+    unsigned long long kib;
+    if (!read_file(root, "/proc/meminfo", text, sizeof text))
+        return 0;
+    const char *at = strstr(text, key);
+    return at && sscanf(at + strlen(key), ": %llu kB", &kib) == 1 ? kib * 1024 : 0;
+}
+
+uint64_t host_available_bytes_at(const char *root)
+{
+    uint64_t available = meminfo(root, "MemAvailable");
+    uint64_t limit = read_bytes(root, CGROUP "memory.max");
+    uint64_t used = read_bytes(root, CGROUP "memory.current");
+    if (limit == UINT64_MAX || used == UINT64_MAX)
+        return available;
+    uint64_t left = limit > used ? limit - used : 0;
+    return left < available ? left : available;
+}
+
+uint64_t host_available_bytes(void)
+{
+    return host_available_bytes_at("");
+}
+
+uint64_t host_memory_bytes(void)
+{
+    uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t limit = read_bytes("", CGROUP "memory.max");
+    return limit < machine ? limit : machine;
+}
+
+uint32_t host_cpus_at(const char *root, uint32_t n_affinity)
+{
+    char text[64];
+    unsigned long long quota, period;
+    uint32_t n = n_affinity > 0 ? n_affinity : 1;
+    if (!read_file(root, CGROUP "cpu.max", text, sizeof text) ||
+        sscanf(text, "%llu %llu", &quota, &period) != 2 || period == 0)
+        return n;
+    uint64_t paid = (quota + period - 1) / period;
+    return paid >= 1 && paid < n ? (uint32_t)paid : n;
+}
+
+uint32_t host_cpus(void)
+{
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return host_cpus_at("", (uint32_t)n);
+}
+
+void host_cpu_name(char *out, size_t out_size)
+{
+    char line[256];
+    snprintf(out, out_size, "CPU");
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    if (!f)
+        return;
+    while (fgets(line, sizeof line, f)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !colon)
+            continue;
+        snprintf(out, out_size, "%s", colon + 1 + strspn(colon + 1, " \t"));
+        out[strcspn(out, "\n")] = '\0';
+        break;
+    }
+    fclose(f);
+}

@@ -1,0 +1,17 @@
+#pragma once
+/* What this process may use of its machine: the machine's own, or less inside a container. */
+#include <stdint.h>
+
+#include "common/base/str.h"
+
+uint64_t host_memory_bytes(void); /* of the machine, or of the cgroup */
+/* What could be allocated now without swapping: MemAvailable, and below the cgroup's limit. */
+uint64_t host_available_bytes(void);
+/* CPUs in this process's affinity mask, and not more than the cgroup's quota pays for; >= 1. */
+uint32_t host_cpus(void);
+/* "AMD EPYC 9654", from /proc/cpuinfo; "CPU" when it does not say. */
+void host_cpu_name(char *out, size_t out_size);
+
+/* The same over a folder that looks like / (tests). */
+uint64_t host_available_bytes_at(const char *root);
+uint32_t host_cpus_at(const char *root, uint32_t n_affinity);

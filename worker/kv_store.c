@@ -1,0 +1,140 @@
+#include "worker/kv_store.h"
+
+#include "common/base/mem.h"
+
+/* What the default has room for: a few sequences of full length; and, since the layers of a window
+ * need little of each sequence, the windows of many. */
+enum { DEFAULT_SEQUENCES = 4, DEFAULT_WINDOWS = 64, WINDOW_SLACK_TOKENS = 512 };
+#define DEFAULT_MAX_BYTES (4ull << 30)
+#define MAX_BLOCKS        (1u << 30)
+
+struct kv_store {
+    const struct program *program;
+    struct device *device;
+    void *memory;
+    uint64_t n_bytes;
+    struct kv_cache *layers; /* [n_layers] */
+};
+
+static uint64_t ceil_div(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Keys and values of one block in one layer. */
+static uint64_t layer_block_bytes(const struct program *p, enum dtype dtype, uint32_t block_tokens)
+{
+    return 2ull * p->n_kv_heads * p->config->head_dim * block_tokens *
+           dtype_traits(dtype).block_bytes;
+}
+
+/* Tokens of one sequence of full length that a group must hold at once. */
+static uint64_t sequence_tokens(const struct kv_layers *l, uint32_t max_model_len)
+{
+    uint64_t window = (uint64_t)l->window + WINDOW_SLACK_TOKENS;
+    return l->window && window < max_model_len ? window : max_model_len;
+}
+
+static uint64_t default_blocks(const struct kv_layers *l, const struct kv_shape *s)
+{
+    uint64_t full = (uint64_t)DEFAULT_SEQUENCES * s->max_model_len;
+    uint64_t windows = DEFAULT_WINDOWS * sequence_tokens(l, s->max_model_len);
+    return ceil_div(l->window && windows < full ? windows : full, s->block_tokens);
+}
+
+static enum status too_small(const struct kv_shape *s, uint64_t limit, uint64_t need,
+                             struct error *err)
+{
+    return error_set(err, STATUS_NO_MEMORY,
+                     "the KV cache may take %.1f MiB, and one sequence of %u tokens takes %.1f "
+                     "MiB: give more with --kv-cache-memory-bytes, or less with --max-model-len",
+                     (double)limit / (1 << 20), s->max_model_len, (double)need / (1 << 20));
+}
+
+enum status kv_store_size(const struct program *p, const struct kv_shape *s,
+                          struct kv_group *groups, struct error *err)
+{
+    uint64_t one = 0, wanted = 0, limit = s->memory_bytes;
+    for (uint32_t i = 0; i < p->n_kv_groups; i++) {
+        const struct kv_layers *l = &p->kv_groups[i];
+        groups[i] = (struct kv_group){
+            .kind = l->window ? KV_WINDOW : KV_FULL,
+            .window_tokens = l->window,
+            .block_tokens = s->block_tokens,
+            .bytes_per_block = l->n_layers * layer_block_bytes(p, s->dtype, s->block_tokens)};
+        one += ceil_div(sequence_tokens(l, s->max_model_len), s->block_tokens) *
+               groups[i].bytes_per_block;
+        wanted += default_blocks(l, s) * groups[i].bytes_per_block;
+    }
+    if (limit == 0)
+        limit =
+            s->available_bytes / 4 < DEFAULT_MAX_BYTES ? s->available_bytes / 4 : DEFAULT_MAX_BYTES;
+    if (limit == s->available_bytes / 4 && limit < one) /* a long model on a small machine */
+        limit = s->available_bytes / 2;
+    if (s->n_blocks == 0 && limit < one)
+        return too_small(s, limit, one, err);
+    double scale =
+        s->memory_bytes || (double)wanted > (double)limit ? (double)limit / (double)wanted : 1.0;
+    for (uint32_t i = 0; i < p->n_kv_groups; i++) {
+        const struct kv_layers *l = &p->kv_groups[i];
+        uint64_t least = ceil_div(sequence_tokens(l, s->max_model_len), s->block_tokens);
+        uint64_t n = (uint64_t)((double)default_blocks(l, s) * scale);
+        n = s->n_blocks ? s->n_blocks : n < least ? least : n;
+        groups[i].n_blocks = (uint32_t)(n < MAX_BLOCKS ? n : MAX_BLOCKS);
+    }
+    return STATUS_OK;
+}
+
+enum status kv_store_new(const struct program *p, struct device *d, enum dtype dtype,
+                         const struct kv_group *groups, struct kv_store **out, struct error *err)
+{
+    struct kv_store *s = mem_zalloc(sizeof *s);
+    s->program = p;
+    s->device = d;
+    for (uint32_t i = 0; i < p->n_kv_groups; i++)
+        s->n_bytes += groups[i].n_blocks * groups[i].bytes_per_block;
+    s->memory = d->ops->alloc(d, s->n_bytes);
+    if (!s->memory) {
+        uint64_t n = s->n_bytes;
+        mem_free(s);
+        return error_set(err, STATUS_NO_MEMORY, "no memory for %llu bytes of KV cache",
+                         (unsigned long long)n);
+    }
+    s->layers = mem_array(p->config->n_layers, sizeof *s->layers);
+    uint8_t *at = s->memory;
+    for (uint32_t l = 0; l < p->config->n_layers; l++) {
+        const struct kv_group *g = &groups[p->kv_places[l].i_group];
+        uint64_t half = g->n_blocks * layer_block_bytes(p, dtype, g->block_tokens) / 2;
+        s->layers[l] = (struct kv_cache){.k = at,
+                                         .v = at + half,
+                                         .dtype = dtype,
+                                         .n_kv_heads = p->n_kv_heads,
+                                         .head_dim = p->config->head_dim,
+                                         .block_tokens = g->block_tokens};
+        at += 2 * half;
+    }
+    *out = s;
+    return STATUS_OK;
+}
+
+void kv_store_free(struct kv_store *s)
+{
+    if (!s)
+        return;
+    s->device->ops->release(s->device, s->memory, s->n_bytes);
+    mem_free(s->layers);
+    mem_free(s);
+}
+
+const struct kv_cache *kv_store_layer(const struct kv_store *s, uint32_t layer)
+{
+    return &s->layers[layer];
+}
+
+void kv_store_copy(struct kv_store *s, const struct plan_copy *c)
+{
+    const struct program *p = s->program;
+    for (uint32_t l = 0; l < p->config->n_layers; l++)
+        if (p->kv_places[l].i_group == c->i_group)
+            s->device->ops->kv_copy(s->device, &s->layers[l], c->from, c->to);
+}

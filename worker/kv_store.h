@@ -1,0 +1,28 @@
+#pragma once
+/* The memory of the KV cache: how many blocks each KV group gets, and where each layer's keys and
+ * values lie. What the blocks mean is the head's business; here they are numbers. */
+#include "proto/messages.h"
+#include "worker/program.h"
+
+struct kv_shape {
+    enum dtype dtype; /* F32 or F16 */
+    uint32_t block_tokens, max_model_len;
+    uint64_t memory_bytes;    /* asked for; 0: not said */
+    uint32_t n_blocks;        /* asked for; 0: not said. Wins over memory_bytes */
+    uint64_t available_bytes; /* of the device, after weights and activations */
+};
+
+/* Fills groups[0..p->n_kv_groups). STATUS_NO_MEMORY when one sequence of max_model_len does not fit
+ * in what was asked for or is there; the text says what to do. */
+MUST_USE enum status kv_store_size(const struct program *p, const struct kv_shape *s,
+                                   struct kv_group *groups, struct error *err);
+
+struct kv_store;
+/* groups as sized; program and device are borrowed. */
+MUST_USE enum status kv_store_new(const struct program *p, struct device *d, enum dtype dtype,
+                                  const struct kv_group *groups, struct kv_store **out,
+                                  struct error *err);
+void kv_store_free(struct kv_store *s); /* NULL is fine */
+const struct kv_cache *kv_store_layer(const struct kv_store *s, uint32_t layer);
+/* Copies a block of every layer of a group. */
+void kv_store_copy(struct kv_store *s, const struct plan_copy *c);

@@ -1,0 +1,212 @@
+#include "worker/loader.h"
+
+#include <math.h>
+
+#include "common/base/mem.h"
+#include "kernels/cpu/pack.h"
+
+#define ALIGN 64u /* a cache line; vectors never straddle two */
+
+static uint64_t aligned(uint64_t n)
+{
+    return (n + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static const struct tensor *find(const struct program *p, const struct weights *w,
+                                 const struct tensor_name *name, uint32_t layer,
+                                 char text[TENSOR_NAME_MAX])
+{
+    tensor_name_format(name, p->config->format, layer, text);
+    return weights_find(w, text);
+}
+
+static enum status check_shape(const struct tensor *t, const char *name, uint32_t n_dims,
+                               const uint32_t *want, struct error *err)
+{
+    bool same = t->n_dims == n_dims;
+    for (uint32_t i = 0; i < n_dims && same; i++)
+        same = t->shape[i] == want[i];
+    if (same)
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID,
+                     "tensor %s has shape [%llu, %llu], %u dimensions; the configuration wants "
+                     "[%u%s%u]",
+                     name, (unsigned long long)t->shape[0], (unsigned long long)t->shape[1],
+                     t->n_dims, want[0], n_dims > 1 ? ", " : "", n_dims > 1 ? want[1] : 0);
+}
+
+static enum status missing(const char *name, struct error *err)
+{
+    return error_set(err, STATUS_INVALID, "tensor %s is missing from the model's files", name);
+}
+
+/* A vector of n numbers: norms, biases, divisors. */
+static enum status check_vector(const struct program *p, const struct weights *w,
+                                const struct tensor_name *tn, uint32_t layer, uint32_t n,
+                                struct error *err)
+{
+    char name[TENSOR_NAME_MAX];
+    const struct tensor *t = find(p, w, tn, layer, name);
+    if (!t)
+        return missing(name, err);
+    TRY(check_shape(t, name, 1, &n, err));
+    if (t->dtype != DTYPE_F32 && t->dtype != DTYPE_F16 && t->dtype != DTYPE_BF16)
+        return error_set(err, STATUS_UNSUPPORTED, "tensor %s is %s; want F32, F16 or BF16", name,
+                         dtype_traits(t->dtype).name);
+    return STATUS_OK;
+}
+
+static enum status measure_weight(const struct program *p, const struct weights *w,
+                                  const struct device *d, const struct op_weight *x,
+                                  uint64_t *bytes, struct error *err)
+{
+    char name[TENSOR_NAME_MAX];
+    const struct tensor *t = find(p, w, &x->name, x->layer, name);
+    if (!t)
+        return missing(name, err);
+    TRY(check_shape(t, name, 2, (const uint32_t[]){x->n, x->k}, err));
+    uint64_t n = d->ops->weight_bytes(d, t->dtype, x->n_len, x->k_len), skipped;
+    if (n == 0 || !dtype_bytes(t->dtype, x->k0, 1, &skipped))
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "tensor %s is %s, %u to %u of %u inputs: this build has no kernel for it",
+                         name, dtype_traits(t->dtype).name, x->k0, x->k0 + x->k_len, x->k);
+    *bytes += aligned(n);
+    if (!x->bias_name.hf)
+        return STATUS_OK;
+    *bytes += aligned(x->n_len * sizeof(float));
+    return check_vector(p, w, &x->bias_name, x->layer, x->n, err);
+}
+
+static enum status measure_norm(const struct program *p, const struct weights *w,
+                                const struct op *o, uint64_t *bytes, struct error *err)
+{
+    *bytes += aligned(o->norm.dim * sizeof(float));
+    return check_vector(p, w, &o->norm.name, o->layer, o->norm.dim, err);
+}
+
+enum status loader_measure(const struct program *p, const struct weights *w, const struct device *d,
+                           uint64_t *out, struct error *err)
+{
+    *out = 0;
+    for (uint32_t i = 0; i < p->n_weights; i++)
+        TRY(measure_weight(p, w, d, &p->weights[i], out, err));
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == OP_NORM)
+            TRY(measure_norm(p, w, &p->ops[i], out, err));
+    return measure_norm(p, w, &p->final_norm, out, err);
+}
+
+/* ---- loading: what was measured is there and right ---- */
+
+static void *take(struct loaded *l, uint64_t *used, uint64_t n)
+{
+    void *at = (uint8_t *)l->memory + *used;
+    *used += aligned(n);
+    return at;
+}
+
+/* Elements first .. first + n of a vector as floats. */
+static float *load_vector(const struct program *p, const struct weights *w,
+                          const struct tensor_name *tn, uint32_t layer, uint32_t first, uint32_t n,
+                          float *to)
+{
+    char name[TENSOR_NAME_MAX];
+    const struct tensor *t = find(p, w, tn, layer, name);
+    uint64_t skip = 0;
+    (void)dtype_bytes(t->dtype, first, 1, &skip);
+    (void)dequantize_row(t->dtype, t->data + skip, n, to);
+    return to;
+}
+
+static void load_weight(const struct program *p, const struct weights *w, struct device *d,
+                        struct op_weight *x, struct loaded *l, uint64_t *used)
+{
+    char name[TENSOR_NAME_MAX];
+    const struct tensor *t = find(p, w, &x->name, x->layer, name);
+    uint64_t stride = 0, skip = 0;
+    (void)dtype_bytes(t->dtype, x->k, 1, &stride);
+    (void)dtype_bytes(t->dtype, x->k0, 1, &skip);
+    uint64_t n_bytes = d->ops->weight_bytes(d, t->dtype, x->n_len, x->k_len);
+    x->w = (struct weight){.dtype = t->dtype,
+                           .n = x->n_len,
+                           .k = x->k_len,
+                           .n_bytes = n_bytes,
+                           .data = take(l, used, n_bytes)};
+    const uint8_t *from = t->data + x->n0 * stride;
+    d->ops->weight_pack(d, &x->w, &(struct weight_rows){from + skip, stride});
+    weights_done(w, from, x->n_len * stride);
+    if (x->bias_name.hf)
+        x->bias = load_vector(p, w, &x->bias_name, x->layer, x->n0, x->n_len,
+                              take(l, used, x->n_len * sizeof(float)));
+}
+
+static void load_norm(const struct program *p, const struct weights *w, struct op *o,
+                      struct loaded *l, uint64_t *used)
+{
+    o->norm.w = load_vector(p, w, &o->norm.name, o->layer, 0, o->norm.dim,
+                            take(l, used, o->norm.dim * sizeof(float)));
+    if (o->norm.plus_one)
+        for (uint32_t i = 0; i < o->norm.dim; i++)
+            o->norm.w[i] += 1.0f;
+}
+
+/* Llama 3's scaling comes as a tensor in a GGUF; it is not there when nothing is scaled. */
+static enum status load_divisors(const struct program *p, const struct weights *w,
+                                 struct rope_freqs *f, struct error *err)
+{
+    const struct tensor_name name = {NULL, f->gguf_divisors};
+    if (p->config->format != MODEL_GGUF || !f->gguf_divisors || !weights_find(w, f->gguf_divisors))
+        return STATUS_OK;
+    TRY(check_vector(p, w, &name, 0, f->n, err));
+    float *divisors = mem_array(f->n, sizeof *divisors);
+    load_vector(p, w, &name, 0, 0, f->n, divisors);
+    bool ok = true;
+    for (uint32_t i = 0; i < f->n; i++) {
+        ok = ok && isfinite(divisors[i]) && divisors[i] > 0;
+        f->inv[i] /= divisors[i];
+    }
+    mem_free(divisors);
+    return ok ? STATUS_OK
+              : error_set(err, STATUS_INVALID, "tensor %s holds a divisor that is not positive",
+                          f->gguf_divisors);
+}
+
+enum status loader_load(struct program *p, const struct weights *w, struct device *d,
+                        struct loaded *out, struct error *err)
+{
+    uint64_t used = 0;
+    TRY(loader_measure(p, w, d, &out->n_bytes, err));
+    for (uint32_t i = 0; i < p->n_ropes; i++)
+        TRY(load_divisors(p, w, &p->ropes[i], err));
+    out->memory = d->ops->alloc(d, out->n_bytes);
+    if (!out->memory)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for %llu bytes of weights",
+                         (unsigned long long)out->n_bytes);
+    for (uint32_t i = 0; i < p->n_weights; i++)
+        load_weight(p, w, d, &p->weights[i], out, &used);
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == OP_NORM)
+            load_norm(p, w, &p->ops[i], out, &used);
+    load_norm(p, w, &p->final_norm, out, &used);
+    return STATUS_OK;
+}
+
+void loader_unload(struct device *d, struct loaded *l)
+{
+    if (l->memory)
+        d->ops->release(d, l->memory, l->n_bytes);
+    *l = (struct loaded){0};
+}
+
+enum dtype loader_main_dtype(const struct program *p, const struct weights *w)
+{
+    uint64_t bytes[DTYPE_COUNT] = {0};
+    enum dtype best = DTYPE_F32;
+    for (uint32_t i = 0; i < p->n_weights; i++) {
+        char name[TENSOR_NAME_MAX];
+        const struct tensor *t = find(p, w, &p->weights[i].name, p->weights[i].layer, name);
+        if (t && t->dtype < DTYPE_COUNT && (bytes[t->dtype] += t->n_bytes) > bytes[best])
+            best = t->dtype;
+    }
+    return best;
+}

@@ -1,0 +1,22 @@
+#pragma once
+/* Brings the weights that a program names from the model's files into the device's memory. The file
+ * is hostile: every tensor's presence, dtype and shape are checked by loader_measure, before a byte
+ * is allocated. */
+#include "common/model/weights.h"
+#include "worker/program.h"
+
+/* Everything loaded lies in one piece. */
+struct loaded {
+    void *memory;
+    uint64_t n_bytes;
+};
+
+/* Bytes that loader_load will take. Errors name the tensor, what it is and what it should be. */
+MUST_USE enum status loader_measure(const struct program *p, const struct weights *w,
+                                    const struct device *d, uint64_t *out, struct error *err);
+/* After loader_measure. STATUS_NO_MEMORY only. */
+MUST_USE enum status loader_load(struct program *p, const struct weights *w, struct device *d,
+                                 struct loaded *out, struct error *err);
+void loader_unload(struct device *d, struct loaded *l);
+/* The dtype that most bytes of the weights have, for the configuration hash and for people. */
+enum dtype loader_main_dtype(const struct program *p, const struct weights *w);

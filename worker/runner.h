@@ -1,0 +1,39 @@
+#pragma once
+/* Executes a program on a device for rows of tokens. Knows nothing of plans, sequences or sampling.
+ * All memory is allocated at runner_new; one thread. */
+#include <stdatomic.h>
+
+#include "worker/kv_store.h"
+#include "worker/program.h"
+
+#define RUNNER_LOGITS_ROWS 16u
+
+/* The rows of one pass. A row attends to the KV of earlier positions of its sequence, written by
+ * earlier passes or by rows of this one. */
+struct row_batch {
+    uint32_t n_rows;                                     /* <= pass_rows */
+    const uint32_t *ids, *positions;                     /* [n_rows] */
+    const struct kv_row *kv_rows[PROGRAM_MAX_KV_GROUPS]; /* each [n_rows] */
+};
+
+struct runner_setup {
+    struct program *program;
+    struct device *device;
+    struct kv_store *kv;
+    uint32_t pass_rows;
+    _Atomic uint64_t *progress;    /* bumped per operator */
+    const _Atomic bool *interrupt; /* true: give up between two operators */
+};
+
+/* Bytes that runner_new will allocate: from the shapes alone. */
+uint64_t runner_measure(const struct program *p, const struct device *d, uint32_t pass_rows);
+
+struct runner;
+MUST_USE enum status runner_new(const struct runner_setup *s, struct runner **out,
+                                struct error *err);
+void runner_free(struct runner *r); /* NULL is fine */
+/* The rows' hidden states, kept until the next call. STATUS_CLOSED: interrupted. */
+MUST_USE enum status runner_forward(struct runner *r, const struct row_batch *b, struct error *err);
+/* Logits of n <= RUNNER_LOGITS_ROWS of those rows: [n][vocab_size], valid until the next call. */
+MUST_USE enum status runner_logits(struct runner *r, const uint32_t *rows, uint32_t n, float **out,
+                                   struct error *err);
