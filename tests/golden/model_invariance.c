@@ -1,0 +1,222 @@
+/* "At one TP the bits of every logit row are equal for any batch, chunking and thread count"
+ * (docs/protocol.md, Invariance), on a whole model: the same sequences alone in one piece with one
+ * thread, and then together, in chunks, in passes, over scattered blocks, with more threads. Also
+ * AVX2 against AVX-512. Usage: model_invariance MODEL...; exit 77: no MODEL is there. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/mem.h"
+#include "common/base/random.h"
+#include "kernels/cpu/cpu.h"
+#include "worker/engine.h"
+
+enum { N_SEQUENCES = 5, MAX_LEN = 700, BLOCK = 16, TABLE = MAX_LEN / BLOCK + 1 };
+
+/* One of them is longer than the demo model's window. */
+static const uint32_t lengths[N_SEQUENCES] = {1, 7, 65, 200, MAX_LEN};
+
+struct way {
+    const char *name;
+    uint32_t n_threads, pass_rows, chunk; /* chunk 0: whole */
+    bool together;
+    enum cpu_isa isa;
+};
+
+struct run {
+    struct engine *engine;
+    uint32_t ids[N_SEQUENCES][MAX_LEN];
+    uint32_t tables[N_SEQUENCES][TABLE];
+    uint32_t done[N_SEQUENCES];
+    float *logits[N_SEQUENCES]; /* [vocab], of the last position */
+};
+
+static _Atomic uint64_t progress;
+static _Atomic bool interrupt;
+
+static void die(const char *what, const struct error *err)
+{
+    fprintf(stderr, "%s: %s\n", what, err->text);
+    exit(1);
+}
+
+/* The same ids each time; blocks of all sequences shuffled among each other, another way each time.
+ */
+static void begin(struct run *r, uint64_t seed)
+{
+    uint32_t n_blocks = N_SEQUENCES * TABLE, blocks[N_SEQUENCES * TABLE];
+    uint32_t vocab = r->engine->config.vocab_size;
+    struct rng rng;
+    rng.state = 7;
+    for (uint32_t s = 0; s < N_SEQUENCES; s++)
+        for (uint32_t i = 0; i < MAX_LEN; i++)
+            r->ids[s][i] = (uint32_t)rng_below(&rng, vocab);
+    rng.state = seed;
+    for (uint32_t i = 0; i < n_blocks; i++)
+        blocks[i] = i;
+    for (uint32_t i = n_blocks - 1; i > 0; i--) {
+        uint32_t j = (uint32_t)rng_below(&rng, i + 1), t = blocks[i];
+        blocks[i] = blocks[j];
+        blocks[j] = t;
+    }
+    memcpy(r->tables, blocks, sizeof r->tables);
+    memset(r->done, 0, sizeof r->done);
+}
+
+/* One pass: n[s] further rows of each sequence. Keeps the logits of those that end. */
+static void pass(struct run *r, const uint32_t n[N_SEQUENCES])
+{
+    static uint32_t ids[4096], positions[4096];
+    static struct kv_row rows[4096];
+    uint32_t n_rows = 0, ends[N_SEQUENCES], which[N_SEQUENCES], n_ends = 0;
+    struct error err = {0};
+    for (uint32_t s = 0; s < N_SEQUENCES; s++) {
+        for (uint32_t i = 0; i < n[s]; i++, n_rows++) {
+            uint32_t at = r->done[s]++;
+            ids[n_rows] = r->ids[s][at];
+            positions[n_rows] = at;
+            rows[n_rows] = (struct kv_row){.blocks = r->tables[s], .position = at};
+        }
+        if (n[s] > 0 && r->done[s] == lengths[s]) {
+            which[n_ends] = s;
+            ends[n_ends++] = n_rows - 1;
+        }
+    }
+    /* every KV group has the same tables here: there are blocks enough in each */
+    struct row_batch b = {.n_rows = n_rows, .ids = ids, .positions = positions};
+    for (uint32_t g = 0; g < r->engine->program->n_kv_groups; g++)
+        b.kv_rows[g] = rows;
+    if (runner_forward(r->engine->runner, &b, &err) != STATUS_OK)
+        die("forward", &err);
+    float *logits;
+    if (n_ends > 0 && runner_logits(r->engine->runner, ends, n_ends, &logits, &err) != STATUS_OK)
+        die("logits", &err);
+    for (uint32_t i = 0; i < n_ends; i++) {
+        uint32_t vocab = r->engine->config.vocab_size;
+        memcpy(r->logits[which[i]], logits + (size_t)i * vocab, vocab * sizeof *logits);
+    }
+}
+
+static void run_sequences(struct run *r, const struct way *w)
+{
+    uint32_t left = N_SEQUENCES, alone = 0;
+    while (left > 0) {
+        uint32_t n[N_SEQUENCES] = {0}, room = r->engine->pass_rows;
+        for (uint32_t s = 0; s < N_SEQUENCES; s++) {
+            uint32_t rest = lengths[s] - r->done[s];
+            uint32_t want = w->chunk && w->chunk < rest ? w->chunk : rest;
+            if (w->together || s == alone)
+                n[s] = want < room ? want : room;
+            room -= n[s];
+        }
+        pass(r, n);
+        left = 0;
+        for (uint32_t s = 0; s < N_SEQUENCES; s++)
+            left += r->done[s] < lengths[s];
+        while (alone < N_SEQUENCES && r->done[alone] == lengths[alone])
+            alone++;
+    }
+}
+
+static void open_run(struct run *r, const char *model, const struct way *w)
+{
+    struct error err = {0};
+    const struct engine_setup s = {.model = model,
+                                   .tp = 1,
+                                   .n_threads = w->n_threads,
+                                   .isa_level = w->isa,
+                                   .block_tokens = BLOCK,
+                                   .max_model_len = MAX_LEN,
+                                   .pass_rows = w->pass_rows,
+                                   .n_kv_blocks = N_SEQUENCES * TABLE,
+                                   .progress = &progress,
+                                   .interrupt = &interrupt};
+    if (engine_open(&s, &r->engine, &err) != STATUS_OK)
+        die(model, &err);
+    for (uint32_t i = 0; i < N_SEQUENCES; i++)
+        r->logits[i] = mem_array(r->engine->config.vocab_size, sizeof(float));
+}
+
+static void close_run(struct run *r)
+{
+    engine_close(r->engine);
+    for (uint32_t i = 0; i < N_SEQUENCES; i++)
+        mem_free(r->logits[i]);
+}
+
+static uint32_t compare(const struct run *a, const struct run *b, const struct way *w)
+{
+    uint32_t n_bad = 0;
+    for (uint32_t s = 0; s < N_SEQUENCES; s++) {
+        uint32_t n = 0, vocab = a->engine->config.vocab_size;
+        for (uint32_t i = 0; i < vocab; i++)
+            n += memcmp(&a->logits[s][i], &b->logits[s][i], sizeof(float)) != 0;
+        if (n > 0)
+            printf("  %s: sequence of %u: %u of %u logits differ in their bits\n", w->name,
+                   lengths[s], n, vocab);
+        n_bad += n > 0;
+    }
+    return n_bad;
+}
+
+static uint32_t check_isa(const char *model, enum cpu_isa isa, struct run *base)
+{
+    const struct way ways[] = {{"another place in memory", 1, 1024, 0, false, isa},
+                               {"two threads", 2, 1024, 0, false, isa},
+                               {"three threads, together", 3, 2048, 0, true, isa},
+                               {"chunks of 1", 2, 64, 1, true, isa},
+                               {"chunks of 5", 1, 64, 5, true, isa},
+                               {"chunks of 64, passes of 48", 2, 48, 64, true, isa}};
+    const struct way one = {"alone, whole", 1, 1024, 0, false, isa};
+    uint32_t n_bad = 0;
+    open_run(base, model, &one);
+    begin(base, 1);
+    run_sequences(base, &one);
+    for (uint32_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        struct run r = {0};
+        open_run(&r, model, &ways[i]);
+        begin(&r, 100 + i);
+        run_sequences(&r, &ways[i]);
+        n_bad += compare(base, &r, &ways[i]);
+        close_run(&r);
+    }
+    printf("%s: %s: %u ways, %u differences\n", model, cpu_isa_name(isa),
+           (uint32_t)(sizeof ways / sizeof ways[0]), n_bad);
+    return n_bad;
+}
+
+static uint32_t check_model(const char *model, bool scalar)
+{
+    uint32_t n_bad = 0;
+    struct run runs[CPU_ISA_COUNT] = {0};
+    for (enum cpu_isa isa = scalar ? CPU_ISA_SCALAR : CPU_ISA_AVX2; isa <= cpu_isa_best(); isa++)
+        n_bad += check_isa(model, isa, &runs[isa]);
+    if (cpu_isa_best() >= CPU_ISA_AVX512) {
+        const struct way w = {.name = "AVX-512 against AVX2"};
+        n_bad += compare(&runs[CPU_ISA_AVX2], &runs[CPU_ISA_AVX512], &w);
+    }
+    for (uint32_t i = 0; i < CPU_ISA_COUNT; i++)
+        if (runs[i].engine)
+            close_run(&runs[i]);
+    return n_bad;
+}
+
+int main(int argc, char **argv)
+{
+    uint32_t n_models = 0, n_bad = 0;
+    for (int i = 1; i < argc; i++) {
+        if (access(argv[i], R_OK) != 0) {
+            printf("SKIPPED: there is no %s\n", argv[i]);
+            continue;
+        }
+        /* the scalar level of a large model takes minutes and shares its source with the others */
+        bool large = strstr(argv[i], "/demo/") != NULL;
+        n_bad += check_model(argv[i], !large);
+        n_models++;
+    }
+    if (n_models == 0)
+        return 77;
+    printf("%u models, %u differences\n", n_models, n_bad);
+    return n_bad > 0;
+}
