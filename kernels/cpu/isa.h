@@ -25,14 +25,16 @@ struct cpu_kernels {
     /* row_*.c: one row */
     void (*norm)(float *out, const float *x, const float *w, uint32_t dim, float eps);
     void (*rope)(float *x, const float *cos_sin, uint32_t n_rot, bool interleaved); /* one head */
-    void (*gated)(float *out, const float *gate, const float *up, uint32_t dim, enum activation act);
+    void (*gated)(float *out, const float *gate, const float *up, uint32_t dim,
+                  enum activation act);
     void (*add)(float *x, const float *y, uint32_t dim);
     void (*softcap)(float *x, uint32_t dim, float cap);
     struct logits_top (*logits_top)(const float *x, uint32_t dim);
     double (*sum_exp)(const float *x, uint32_t dim, float shift);
     /* attention_*.c */
     void (*kv_store)(void *to, enum dtype dtype, const float *from, uint32_t dim);
-    /* All query heads of one KV head of one row. scratch: attention_scratch_floats() of this thread. */
+    /* All query heads of one KV head of one row. scratch: attention_scratch_floats() of this
+     * thread. */
     void (*attention)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
                       float *scratch);
 };

@@ -1,9 +1,9 @@
 #pragma once
-/* A fork-join pool: run() gives out tasks by an atomic counter to its threads and to the caller, and
- * returns when all are done. Which thread does a task is luck, so a task's result must not depend
- * on it. A thread that the system has taken off its core holds up only the task it is in: idle
- * threads take no tasks, and waiting spins briefly, then sleeps (a busy neighbour must not cost more
- * than its share). */
+/* A fork-join pool: run() gives out tasks by an atomic counter to its threads and to the caller,
+ * and returns when all are done. Which thread does a task is luck, so a task's result must not
+ * depend on it. A thread that the system has taken off its core holds up only the task it is in:
+ * idle threads take no tasks, and waiting spins briefly, then sleeps (a busy neighbour must not
+ * cost more than its share). */
 #include <stdint.h>
 
 #include "common/base/status.h"
