@@ -1,0 +1,162 @@
+/* Devices, memory, streams and copies: thin, so that every call's failure keeps its own text. */
+#include "kernels/cuda/common.cuh"
+
+#include <stdio.h>
+
+static const uint32_t MIN_CAPABILITY = 80; /* bfloat16 conversions, and what norm.cu is built for */
+
+/* Why there is no device, in words that say what to do. */
+static enum status explain_absence(cudaError_t e, struct error *err)
+{
+    int driver = 0, runtime = 0;
+    if (e == cudaErrorNoDevice)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "no CUDA device found: %s (see nvidia-smi and CUDA_VISIBLE_DEVICES)",
+                         cudaGetErrorString(e));
+    if (e != cudaErrorInsufficientDriver && e != cudaErrorStubLibrary)
+        return gpu_check(e, "cudaGetDeviceCount", err);
+    (void)cudaGetLastError();
+    (void)cudaDriverGetVersion(&driver); /* 0 when there is no driver; fails with nothing else */
+    (void)cudaRuntimeGetVersion(&runtime);
+    if (driver == 0)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "no CUDA device found: there is no NVIDIA driver here (libcuda.so.1)");
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "no CUDA device found: the driver speaks CUDA %d.%d and this build needs "
+                     "%d.%d; update the driver",
+                     driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+}
+
+enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct error *err)
+{
+    int n = 0, driver = 0, runtime = 0;
+    *out = {};
+    cudaError_t e = cudaGetDeviceCount(&n);
+    if (e != cudaSuccess || n == 0)
+        return explain_absence(e == cudaSuccess ? cudaErrorNoDevice : e, err);
+    if (ordinal >= (uint32_t)n)
+        return error_set(err, STATUS_INVALID, "CUDA device %u: this machine has %d", ordinal, n);
+    cudaDeviceProp p;
+    TRY(gpu_check(cudaGetDeviceProperties(&p, (int)ordinal), "cudaGetDeviceProperties", err));
+    TRY(gpu_check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion", err));
+    TRY(gpu_check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion", err));
+    snprintf(out->name, sizeof out->name, "%s", p.name);
+    out->memory_bytes = p.totalGlobalMem;
+    out->capability = (uint32_t)(10 * p.major + p.minor);
+    out->n_multiprocessors = (uint32_t)p.multiProcessorCount;
+    out->driver_version = (uint32_t)driver;
+    out->runtime_version = (uint32_t)runtime;
+    return STATUS_OK;
+}
+
+enum status gpu_device_open(uint32_t ordinal, struct gpu_device **out, struct error *err)
+{
+    struct gpu_info info;
+    *out = nullptr;
+    TRY(gpu_info(ordinal, &info, err));
+    if (info.capability < MIN_CAPABILITY)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "%s has compute capability %u.%u; 8.0 or later is needed", info.name,
+                         info.capability / 10, info.capability % 10);
+    const struct gpu_device d = {.ordinal = (int)ordinal};
+    TRY(gpu_enter(&d, err));
+    /* The first call that makes the context: driver trouble shows here, and not in a kernel. */
+    TRY(gpu_check(cudaFree(nullptr), "cudaFree", err));
+    *out = static_cast<struct gpu_device *>(mem_zalloc(sizeof **out));
+    **out = d;
+    return STATUS_OK;
+}
+
+void gpu_device_close(struct gpu_device *d)
+{
+    mem_free(d); /* the context is the process's own and ends with it */
+}
+
+enum status gpu_memory_free(struct gpu_device *d, uint64_t *n_bytes, struct error *err)
+{
+    size_t n_free = 0, n_total = 0;
+    *n_bytes = 0;
+    TRY(gpu_enter(d, err));
+    TRY(gpu_check(cudaMemGetInfo(&n_free, &n_total), "cudaMemGetInfo", err));
+    *n_bytes = n_free;
+    return STATUS_OK;
+}
+
+enum status gpu_alloc(struct gpu_device *d, uint64_t n_bytes, void **out, struct error *err)
+{
+    void *ptr = nullptr;
+    *out = nullptr;
+    TRY(gpu_enter(d, err));
+    enum status s = gpu_check(cudaMalloc(&ptr, n_bytes), "cudaMalloc", err);
+    if (s != STATUS_OK)
+        return error_prefix(err, s, "%llu bytes on CUDA device %d", (unsigned long long)n_bytes,
+                            d->ordinal);
+    s = gpu_check(cudaMemset(ptr, 0, n_bytes), "cudaMemset", err);
+    /* Streams of ours do not wait for the default stream, where the memset may still run. */
+    if (s == STATUS_OK)
+        s = gpu_check(cudaDeviceSynchronize(), "cudaDeviceSynchronize", err);
+    if (s != STATUS_OK) {
+        gpu_release(d, ptr);
+        return s;
+    }
+    *out = ptr;
+    return STATUS_OK;
+}
+
+/* Failures in teardown have nobody to tell: the next call on a lost device fails by itself. */
+void gpu_release(struct gpu_device *d, void *ptr)
+{
+    if (ptr && gpu_enter(d, nullptr) == STATUS_OK)
+        (void)gpu_check(cudaFree(ptr), "cudaFree", nullptr);
+}
+
+enum status gpu_stream_new(struct gpu_device *d, struct gpu_stream **out, struct error *err)
+{
+    cudaStream_t native;
+    *out = nullptr;
+    TRY(gpu_enter(d, err));
+    TRY(gpu_check(cudaStreamCreateWithFlags(&native, cudaStreamNonBlocking),
+                  "cudaStreamCreateWithFlags", err));
+    *out = static_cast<struct gpu_stream *>(mem_zalloc(sizeof **out));
+    (*out)->device = d;
+    (*out)->native = native;
+    return STATUS_OK;
+}
+
+void gpu_stream_free(struct gpu_stream *s)
+{
+    if (s && gpu_enter(s->device, nullptr) == STATUS_OK)
+        (void)gpu_check(cudaStreamDestroy(s->native), "cudaStreamDestroy", nullptr);
+    mem_free(s);
+}
+
+enum status gpu_stream_sync(struct gpu_stream *s, struct error *err)
+{
+    TRY(gpu_enter(s->device, err));
+    return gpu_check(cudaStreamSynchronize(s->native), "cudaStreamSynchronize", err);
+}
+
+static enum status copy(struct gpu_stream *s, void *to, const void *from, uint64_t n_bytes,
+                        cudaMemcpyKind kind, struct error *err)
+{
+    TRY(gpu_enter(s->device, err));
+    return gpu_check(cudaMemcpyAsync(to, from, n_bytes, kind, s->native), "cudaMemcpyAsync", err);
+}
+
+enum status gpu_copy_to_device(struct gpu_stream *s, void *device, const void *host,
+                               uint64_t n_bytes, struct error *err)
+{
+    return copy(s, device, host, n_bytes, cudaMemcpyHostToDevice, err);
+}
+
+enum status gpu_copy_from_device(struct gpu_stream *s, void *host, const void *device,
+                                 uint64_t n_bytes, struct error *err)
+{
+    return copy(s, host, device, n_bytes, cudaMemcpyDeviceToHost, err);
+}
+
+enum status gpu_copy_on_device(struct gpu_stream *s, void *to, const void *from, uint64_t n_bytes,
+                               struct error *err)
+{
+    return copy(s, to, from, n_bytes, cudaMemcpyDeviceToDevice, err);
+}
