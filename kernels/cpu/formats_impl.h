@@ -5,6 +5,12 @@
 #include "kernels/cpu/isa.h"
 
 #define KERNEL_INLINE static inline __attribute__((always_inline))
+/* Before a loop whose index must become a constant: shifts and registers depend on it. */
+#ifdef __clang__
+#define KERNEL_UNROLL _Pragma("unroll")
+#else
+#define KERNEL_UNROLL _Pragma("GCC unroll 16")
+#endif
 
 /* The scales of the group of k that is being read. */
 struct fmt_scales {
@@ -89,6 +95,15 @@ KERNEL_INLINE vf fmt_plain(enum dtype t, const uint8_t *p, uint32_t i)
     return vf_load((const float *)p + i * PANEL_N);
 }
 
+/* The bits of mask, moved from bit `from` of each byte to bit `to`. Shifts of pairs of bytes: there
+ * are none of bytes, and what crosses over is outside the masks that are used. */
+KERNEL_INLINE vb fmt_bits(vb a, uint32_t from, uint32_t to, uint8_t mask)
+{
+    typedef uint16_t vec_u16 __attribute__((vector_size(16)));
+    vec_u16 pairs = (vec_u16)a;
+    return (vb)(from > to ? pairs >> (from - to) : pairs << (to - from)) & mask;
+}
+
 /* w[0], w[1]: k = 2i and 2i + 1 of the eight that begin at p, i < 4. */
 KERNEL_INLINE void fmt_pair(enum dtype t, const uint8_t *p, uint32_t i, const struct fmt_scales *s,
                             vf w[2])
@@ -104,16 +119,16 @@ KERNEL_INLINE void fmt_pair(enum dtype t, const uint8_t *p, uint32_t i, const st
         return;
     }
     vb nibbles = vb_load(p + i * PANEL_N);
-    vb q0 = nibbles & 15, q1 = nibbles >> 4;
+    vb q0 = nibbles & 15, q1 = fmt_bits(nibbles, 4, 0, 15);
     if (t == DTYPE_Q5_0 || t == DTYPE_Q5_K) {
-        vb high = vb_load(p + 4 * PANEL_N) >> (uint8_t)(2 * i);
-        q0 |= (high & 1) << 4;
-        q1 |= (high & 2) << 3;
+        vb high = vb_load(p + 4 * PANEL_N);
+        q0 |= fmt_bits(high, 2 * i, 4, 16);
+        q1 |= fmt_bits(high, 2 * i + 1, 4, 16);
     }
     if (t == DTYPE_Q6_K) {
-        vb high = vb_load(p + (4 + i / 2) * PANEL_N) >> (uint8_t)(i % 2 * 4);
-        q0 |= (high & 3) << 4;
-        q1 |= (high & 12) << 2;
+        vb high = vb_load(p + (4 + i / 2) * PANEL_N);
+        q0 |= fmt_bits(high, i % 2 * 4, 4, 0x30);
+        q1 |= fmt_bits(high, i % 2 * 4 + 2, 4, 0x30);
     }
     if (fmt_has_mins(t)) {
         w[0] = vf_fma(s->scale, vf_from_u8(q0), s->neg_min);
@@ -135,12 +150,14 @@ KERNEL_INLINE void fmt_dequantize(enum dtype t, const uint8_t *p, uint32_t k, fl
         for (uint32_t i_group = 0; i_group < fmt_block_elems(t) / fmt_group_elems(t); i_group++) {
             p = fmt_begin_group(t, p, &s);
             for (uint32_t i = 0; i < fmt_group_elems(t); i += 8, p += fmt_bytes_8k(t)) {
-                for (uint32_t i_pair = 0; i_pair < 4; i_pair++, out += 2 * PANEL_N) {
+                KERNEL_UNROLL
+                for (uint32_t i_pair = 0; i_pair < 4; i_pair++) {
                     vf w[2];
                     fmt_pair(t, p, i_pair, &s, w);
-                    vf_store(out, w[0]);
-                    vf_store(out + PANEL_N, w[1]);
+                    vf_store(out + 2 * i_pair * PANEL_N, w[0]);
+                    vf_store(out + (2 * i_pair + 1) * PANEL_N, w[1]);
                 }
+                out += 8 * PANEL_N;
             }
         }
     }

@@ -1,9 +1,9 @@
 #pragma once
 /* linear and embed_row for any vec_*.h, included before this (kernels/cpu/linear.h has the math).
  *
- * One row (decode) reads weights once and is bound by memory: gemv takes GEMV_PANELS panels side by
- * side, one accumulator each, so that several chains of FMAs hide their latency, and dequantises in
- * registers. More rows: panels are dequantised into t->scratch, KC inputs at a time so that they
+ * Few rows (decode) are bound by reading weights: gemv dequantises in registers, with several
+ * panels side by side, one accumulator for each and each row, so that the chains of FMAs hide their
+ * latency. More rows: panels are dequantised into t->scratch, GEMM_KC inputs at a time so that they
  * stay in the first cache, and gemm_tile multiplies them with tiles of rows; between chunks of K
  * the sums rest in out, which loses no bits. Both add in the same order. */
 #include <assert.h>
@@ -11,15 +11,23 @@
 #include "kernels/cpu/formats_impl.h"
 #include "kernels/cpu/pack.h"
 
-/* The vec_*.h' registers: 32, 16 halves, 16 quarters. */
+/* As many accumulators as the registers hold: 32, 16 halves, 16 quarters. GEMV_n: panels side by
+ * side for n rows; 0: no kernel. */
 #if defined(__AVX512F__)
-enum { GEMV_PANELS = 4, GEMM_PANELS = 2, GEMM_ROWS = 12 };
+enum { GEMV_1 = 4, GEMV_2 = 4, GEMV_4 = 2, GEMV_8 = 2, GEMV_MAX_ROWS = 8 };
+enum { GEMM_PANELS = 2, GEMM_ROWS = 12 };
 #elif defined(__AVX2__)
-enum { GEMV_PANELS = 4, GEMM_PANELS = 1, GEMM_ROWS = 6 };
+enum { GEMV_1 = 4, GEMV_2 = 2, GEMV_4 = 1, GEMV_8 = 0, GEMV_MAX_ROWS = 4 };
+enum { GEMM_PANELS = 1, GEMM_ROWS = 6 };
 #else
-enum { GEMV_PANELS = 2, GEMM_PANELS = 1, GEMM_ROWS = 2 };
+enum { GEMV_1 = 2, GEMV_2 = 1, GEMV_4 = 0, GEMV_8 = 0, GEMV_MAX_ROWS = 2 };
+enum { GEMM_PANELS = 1, GEMM_ROWS = 2 };
 #endif
-enum { GEMM_KC = 256 }; /* a whole number of blocks of each format */
+enum {
+    GEMM_MIN_ROWS = 4 * GEMV_MAX_ROWS + 1, /* fewer: gemv, GEMV_MAX_ROWS at a time */
+    GEMM_KC = 256,                         /* a whole number of blocks of each format */
+    PREFETCH_BYTES = 2048,
+};
 
 KERNEL_INLINE uint32_t columns_of_panel(const struct linear_task *t, uint32_t i_panel)
 {
@@ -38,57 +46,97 @@ KERNEL_INLINE void store_columns(float *p, vf v, uint32_t n)
         vf_store_n(p, v, n);
 }
 
-/* n_panels panels (a constant) of one row. */
-KERNEL_INLINE void gemv(enum dtype dtype, uint32_t n_panels, const struct linear_task *t,
-                        const uint8_t *data, uint64_t panel_bytes, vf *acc)
+/* Rows of x and panels that one gemv takes. The last ones may be there twice, so that their numbers
+ * are constants: what comes twice is stored once. */
+struct gemv {
+    const float *x[GEMV_MAX_ROWS];
+    const uint8_t *panels[GEMV_1];
+    uint32_t k;
+    uint64_t panel_bytes;
+    vf acc[GEMV_MAX_ROWS][GEMV_1];
+};
+
+/* Asks for what is read PREFETCH_BYTES later: of this panel, or past its end, of the panel that
+ * takes its place in the next n_panels. The hardware alone gives up at every panel's end. */
+KERNEL_INLINE void gemv_prefetch(const uint8_t *p, uint64_t distance, uint32_t n_bytes)
 {
-    const float *x = t->x;
-    const uint8_t *p[GEMV_PANELS];
-    struct fmt_scales s[GEMV_PANELS];
-    for (uint32_t i = 0; i < n_panels; i++) {
-        p[i] = data + i * panel_bytes;
-        acc[i] = vf_zero();
+    for (uint32_t i = 0; i < n_bytes; i += 64)
+        __builtin_prefetch((const void *)((uintptr_t)p + distance + i));
+}
+
+KERNEL_INLINE void gemv(enum dtype dtype, uint32_t n_panels, uint32_t n_rows, struct gemv *g)
+{
+    vf acc[GEMV_MAX_ROWS][GEMV_1];
+    const float *x[GEMV_MAX_ROWS];
+    const uint8_t *p[GEMV_1];
+    const uint8_t *end = g->panels[0] + g->panel_bytes;
+    struct fmt_scales s[GEMV_1];
+    for (uint32_t i = 0; i < n_panels; i++)
+        p[i] = g->panels[i];
+    for (uint32_t r = 0; r < n_rows; r++) {
+        x[r] = g->x[r];
+        for (uint32_t i = 0; i < n_panels; i++)
+            acc[r][i] = vf_zero();
     }
-    for (uint32_t i_block = 0; i_block < t->w->k / fmt_block_elems(dtype); i_block++) {
+    uint32_t at = 0;
+    for (uint32_t i_block = 0; i_block < g->k / fmt_block_elems(dtype); i_block++) {
         for (uint32_t i = 0; i < n_panels; i++)
             p[i] = fmt_begin_block(dtype, p[i], &s[i]);
-        for (uint32_t g = 0; g < fmt_block_elems(dtype); g += fmt_group_elems(dtype)) {
+        for (uint32_t j = 0; j < fmt_block_elems(dtype); j += fmt_group_elems(dtype)) {
+            bool near_end = (uint64_t)(end - p[0]) <= PREFETCH_BYTES;
+            uint64_t ahead = PREFETCH_BYTES + (near_end ? (n_panels - 1) * g->panel_bytes : 0);
             for (uint32_t i = 0; i < n_panels; i++)
                 p[i] = fmt_begin_group(dtype, p[i], &s[i]);
-            for (uint32_t k = 0; k < fmt_group_elems(dtype); k += 8, x += 8) {
-                for (uint32_t i = 0; i < n_panels; i++) {
-                    for (uint32_t i_pair = 0; i_pair < 4; i_pair++) {
-                        vf w[2];
-                        fmt_pair(dtype, p[i], i_pair, &s[i], w);
-                        acc[i] = vf_fma(vf_set1(x[2 * i_pair]), w[0], acc[i]);
-                        acc[i] = vf_fma(vf_set1(x[2 * i_pair + 1]), w[1], acc[i]);
+            for (uint32_t k = 0; k < fmt_group_elems(dtype); k += 8, at += 8) {
+                KERNEL_UNROLL
+                for (uint32_t i_pair = 0; i_pair < 4; i_pair++) {
+                    vf w[GEMV_1][2];
+                    for (uint32_t i = 0; i < n_panels; i++)
+                        fmt_pair(dtype, p[i], i_pair, &s[i], w[i]);
+                    for (uint32_t r = 0; r < n_rows; r++) {
+                        vf x0 = vf_set1(x[r][at + 2 * i_pair]);
+                        vf x1 = vf_set1(x[r][at + 2 * i_pair + 1]);
+                        for (uint32_t i = 0; i < n_panels; i++)
+                            acc[r][i] = vf_fma(x1, w[i][1], vf_fma(x0, w[i][0], acc[r][i]));
                     }
+                }
+                for (uint32_t i = 0; i < n_panels; i++) {
+                    gemv_prefetch(p[i], ahead, fmt_bytes_8k(dtype));
                     p[i] += fmt_bytes_8k(dtype);
                 }
             }
         }
     }
-    for (uint32_t k = 0; fmt_is_plain(dtype) && k < t->w->k % 8; k++)
+    for (uint32_t k = 0; fmt_is_plain(dtype) && k < g->k % 8; k++)
         for (uint32_t i = 0; i < n_panels; i++)
-            acc[i] = vf_fma(vf_set1(x[k]), fmt_plain(dtype, p[i], k), acc[i]);
+            for (uint32_t r = 0; r < n_rows; r++)
+                acc[r][i] = vf_fma(vf_set1(x[r][at + k]), fmt_plain(dtype, p[i], k), acc[r][i]);
+    for (uint32_t r = 0; r < n_rows; r++)
+        for (uint32_t i = 0; i < n_panels; i++)
+            g->acc[r][i] = acc[r][i];
 }
 
-KERNEL_INLINE void linear_one_row(enum dtype dtype, const struct linear_task *t,
-                                  uint64_t panel_bytes)
+/* n_rows <= max_rows rows; wide panels side by side. Both of the latter are constants. */
+KERNEL_INLINE void linear_few_rows(enum dtype dtype, uint32_t wide, uint32_t max_rows,
+                                   const struct linear_task *t, uint64_t panel_bytes)
 {
-    uint32_t n_panels;
-    for (uint32_t i_panel = t->panel_begin; i_panel < t->panel_end; i_panel += n_panels) {
-        const uint8_t *data = (const uint8_t *)t->w->data + i_panel * panel_bytes;
-        vf acc[GEMV_PANELS];
-        n_panels = t->panel_end - i_panel >= GEMV_PANELS ? GEMV_PANELS : 1;
-        if (n_panels == GEMV_PANELS)
-            gemv(dtype, GEMV_PANELS, t, data, panel_bytes, acc);
-        else
-            gemv(dtype, 1, t, data, panel_bytes, acc);
+    struct gemv g = {.k = t->w->k, .panel_bytes = panel_bytes};
+    for (uint32_t r = 0; r < max_rows; r++)
+        g.x[r] = t->x + (uint64_t)(r < t->n_rows ? r : t->n_rows - 1) * t->x_stride;
+    for (uint32_t first = t->panel_begin; first < t->panel_end; first += wide) {
+        uint32_t n_panels = t->panel_end - first < wide ? t->panel_end - first : wide;
+        for (uint32_t i = 0; i < wide; i++)
+            g.panels[i] = (const uint8_t *)t->w->data +
+                          (first + (i < n_panels ? i : n_panels - 1)) * panel_bytes;
+        gemv(dtype, wide, max_rows, &g);
         for (uint32_t i = 0; i < n_panels; i++) {
-            uint32_t n = columns_of_panel(t, i_panel + i), at = (i_panel + i) * PANEL_N;
-            vf y = t->bias ? vf_add(acc[i], load_columns(t->bias + at, n)) : acc[i];
-            store_columns(t->out + at, y, n);
+            uint32_t n = columns_of_panel(t, first + i), at = (first + i) * PANEL_N;
+            for (uint32_t r = 0; r < t->n_rows; r++) {
+                vf y = g.acc[r][i];
+                if (t->bias)
+                    y = vf_add(y, load_columns(t->bias + at, n));
+                store_columns(t->out + (uint64_t)r * t->out_stride + at, y, n);
+            }
         }
     }
 }
@@ -140,11 +188,15 @@ KERNEL_INLINE void gemm_rows(uint32_t n_panels, struct gemm g, uint32_t n_rows)
 {
     uint32_t n;
     for (; n_rows > 0; n_rows -= n) {
-        n = n_rows >= GEMM_ROWS ? GEMM_ROWS : n_rows >= 4 && GEMM_ROWS > 4 ? 4 : 1;
-        if (n == GEMM_ROWS)
-            gemm_tile(n_panels, GEMM_ROWS, &g);
-        else if (n == 4 && GEMM_ROWS > 4)
-            gemm_tile(n_panels, 4, &g);
+        n = 1;
+        if (n_rows >= GEMM_ROWS)
+            gemm_tile(n_panels, n = GEMM_ROWS, &g);
+        else if (GEMM_ROWS > 8 && n_rows >= 8)
+            gemm_tile(n_panels, n = 8, &g);
+        else if (GEMM_ROWS > 4 && n_rows >= 4)
+            gemm_tile(n_panels, n = 4, &g);
+        else if (GEMM_ROWS > 2 && n_rows >= 2)
+            gemm_tile(n_panels, n = 2, &g);
         else
             gemm_tile(n_panels, 1, &g);
         g.x += (uint64_t)n * g.x_stride;
@@ -201,13 +253,27 @@ KERNEL_INLINE void linear_rows(enum dtype dtype, const struct linear_task *t, ui
     }
 }
 
-KERNEL_INLINE void linear_of(enum dtype dtype, const struct linear_task *t)
+KERNEL_INLINE void linear_of(enum dtype dtype, const struct linear_task *task)
 {
-    uint64_t panel_bytes = pack_panel_bytes(dtype, t->w->k);
-    if (t->n_rows == 1)
-        linear_one_row(dtype, t, panel_bytes);
-    else
-        linear_rows(dtype, t, panel_bytes);
+    uint64_t panel_bytes = pack_panel_bytes(dtype, task->w->k);
+    if (task->n_rows >= GEMM_MIN_ROWS) {
+        linear_rows(dtype, task, panel_bytes);
+        return;
+    }
+    struct linear_task t = *task;
+    for (uint32_t left = task->n_rows; left > 0; left -= t.n_rows) {
+        t.n_rows = left < GEMV_MAX_ROWS ? left : GEMV_MAX_ROWS;
+        if (t.n_rows == 1)
+            linear_few_rows(dtype, GEMV_1, 1, &t, panel_bytes);
+        else if (t.n_rows == 2)
+            linear_few_rows(dtype, GEMV_2, 2, &t, panel_bytes);
+        else if (GEMV_4 > 0 && t.n_rows <= 4)
+            linear_few_rows(dtype, GEMV_4, 4, &t, panel_bytes);
+        else if (GEMV_8 > 0)
+            linear_few_rows(dtype, GEMV_8, 8, &t, panel_bytes);
+        t.x += (uint64_t)t.n_rows * t.x_stride;
+        t.out += (uint64_t)t.n_rows * t.out_stride;
+    }
 }
 
 /* Reads the row's whole panel, 16 times what it needs: little next to a layer. */

@@ -1,0 +1,304 @@
+/* What the matrix product gets out of this machine: GB/s of packed weights and GFLOP/s for the
+ * shapes of a small model, next to what one can get at all, measured in the same rounds: reading a
+ * large buffer once, and fused multiply-adds on registers. Matrices of one row's products come from
+ * memory, not from a cache: as many copies as fill WORKING_SET are gone through in turn.
+ *
+ *   bench_kernels [isa [dtype [rounds]]]      e.g. avx2 Q8_0 5; default: the best, all, 3
+ *
+ * Numbers are medians over the rounds. On a machine that others use too, compare within a run. */
+#include <immintrin.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "common/base/mem.h"
+#include "kernels/cpu/linear.h"
+#include "kernels/cpu/pack.h"
+#include "kernels/cpu/threads.h"
+
+enum { MAX_THREADS = 2, MAX_ROUNDS = 15, MAX_ROWS = 512, MAX_CASES = 512, TASK_PANELS = 16 };
+static const uint64_t WORKING_SET = 192ull << 20;
+
+typedef void linear_fn(const struct linear_task *t);
+struct isa {
+    const char *name;
+    linear_fn *linear;
+};
+static const struct isa isas[] = {
+    {"scalar", linear_scalar}, {"avx2", linear_avx2}, {"avx512", linear_avx512}};
+
+struct bench_case {
+    enum dtype dtype;
+    uint32_t n, k, n_rows, n_threads;
+    double seconds[MAX_ROUNDS]; /* of one product */
+};
+struct bench {
+    const struct isa *isa;
+    struct pool *pools[MAX_THREADS];
+    uint8_t *memory; /* WORKING_SET bytes of weights, in large pages */
+    float *x, *out, *scratch[MAX_THREADS];
+    struct bench_case cases[MAX_CASES];
+    uint32_t n_cases, n_rounds;
+    double read_gb[MAX_THREADS][MAX_ROUNDS], fma_gflop[MAX_THREADS][MAX_ROUNDS];
+};
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+static double median(const double *v, uint32_t n)
+{
+    double sorted[MAX_ROUNDS];
+    memcpy(sorted, v, n * sizeof *v);
+    qsort(sorted, n, sizeof *sorted, compare_doubles);
+    return sorted[n / 2];
+}
+
+/* The ceilings. Results go where the compiler must believe they matter. */
+static volatile uint64_t sink;
+
+static void read_task(void *ctx, uint32_t i_task, uint32_t i_thread)
+{
+    const struct bench *b = ctx;
+    const uint64_t part = WORKING_SET / 64;
+    const __m128i *p = (const __m128i *)(b->memory + i_task * part), *end = p + part / sizeof *p;
+    __m128i s0 = _mm_setzero_si128(), s1 = s0, s2 = s0, s3 = s0;
+    for (; p < end; p += 4) {
+        s0 = _mm_xor_si128(s0, p[0]);
+        s1 = _mm_xor_si128(s1, p[1]);
+        s2 = _mm_xor_si128(s2, p[2]);
+        s3 = _mm_xor_si128(s3, p[3]);
+    }
+    s0 = _mm_xor_si128(_mm_xor_si128(s0, s1), _mm_xor_si128(s2, s3));
+    sink = (uint64_t)_mm_cvtsi128_si64(s0);
+}
+
+enum { FMA_STEPS = 200000, FMA_TASKS = 8 };
+__attribute__((target("avx512f"))) static void fma_task_avx512(void *ctx, uint32_t i_task,
+                                                               uint32_t i_thread)
+{
+    __m512 acc[16], x = _mm512_set1_ps(0.5f);
+    for (int i = 0; i < 16; i++)
+        acc[i] = _mm512_set1_ps((float)i);
+    for (uint32_t step = 0; step < FMA_STEPS; step++)
+        for (int i = 0; i < 16; i++)
+            acc[i] = _mm512_fmadd_ps(acc[i], x, x);
+    for (int i = 1; i < 16; i++)
+        acc[0] = _mm512_add_ps(acc[0], acc[i]);
+    sink = (uint64_t)_mm512_reduce_add_ps(acc[0]);
+}
+__attribute__((target("avx2,fma"))) static void fma_task_avx2(void *ctx, uint32_t i_task,
+                                                              uint32_t i_thread)
+{
+    __m256 acc[12], x = _mm256_set1_ps(0.5f);
+    for (int i = 0; i < 12; i++)
+        acc[i] = _mm256_set1_ps((float)i);
+    for (uint32_t step = 0; step < FMA_STEPS; step++)
+        for (int i = 0; i < 12; i++)
+            acc[i] = _mm256_fmadd_ps(acc[i], x, x);
+    for (int i = 1; i < 12; i++)
+        acc[0] = _mm256_add_ps(acc[0], acc[i]);
+    sink = (uint64_t)_mm256_cvtss_f32(acc[0]);
+}
+
+static void measure_ceilings(struct bench *b, uint32_t i_round)
+{
+    for (uint32_t i = 0; i < MAX_THREADS; i++) {
+        double start = now_s();
+        pool_run(b->pools[i], 64, read_task, b);
+        b->read_gb[i][i_round] = (double)WORKING_SET / (now_s() - start) * 1e-9;
+        bool wide = b->isa->linear == linear_avx512;
+        if (b->isa->linear == linear_scalar)
+            continue; /* no fused multiply-add to compare with */
+        start = now_s();
+        pool_run(b->pools[i], FMA_TASKS, wide ? fma_task_avx512 : fma_task_avx2, b);
+        double flop = 2.0 * FMA_TASKS * FMA_STEPS * (wide ? 16 * 16 : 12 * 8);
+        b->fma_gflop[i][i_round] = flop / (now_s() - start) * 1e-9;
+    }
+}
+
+struct product {
+    const struct bench *b;
+    struct weight w;
+    uint32_t n_rows;
+};
+static void product_task(void *ctx, uint32_t i_task, uint32_t i_thread)
+{
+    const struct product *p = ctx;
+    uint32_t n_panels = (p->w.n + PANEL_N - 1) / PANEL_N, begin = i_task * TASK_PANELS;
+    struct linear_task t = {.w = &p->w,
+                            .x = p->b->x,
+                            .out = p->b->out,
+                            .n_rows = p->n_rows,
+                            .x_stride = p->w.k,
+                            .out_stride = p->w.n,
+                            .panel_begin = begin,
+                            .panel_end =
+                                begin + TASK_PANELS < n_panels ? begin + TASK_PANELS : n_panels,
+                            .scratch = p->b->scratch[i_thread]};
+    p->b->isa->linear(&t);
+}
+
+static uint32_t n_panels_of(const struct bench_case *c)
+{
+    return (c->n + PANEL_N - 1) / PANEL_N;
+}
+
+static double measure(const struct bench *b, const struct bench_case *c)
+{
+    uint64_t n_bytes = n_panels_of(c) * pack_panel_bytes(c->dtype, c->k);
+    uint32_t n_copies = WORKING_SET > n_bytes ? (uint32_t)(WORKING_SET / n_bytes) : 1;
+    double flop = 2.0 * c->n * c->k * c->n_rows;
+    uint32_t n = flop * n_copies < 2e10 ? n_copies : (uint32_t)(2e10 / flop) + 1;
+    double start = now_s();
+    for (uint32_t i = 0; i < n; i++) {
+        struct product p = {.b = b,
+                            .w = {.dtype = c->dtype,
+                                  .n = c->n,
+                                  .k = c->k,
+                                  .n_bytes = n_bytes,
+                                  .data = b->memory + i % n_copies * n_bytes},
+                            .n_rows = c->n_rows};
+        pool_run(b->pools[c->n_threads - 1], (n_panels_of(c) + TASK_PANELS - 1) / TASK_PANELS,
+                 product_task, &p);
+    }
+    return (now_s() - start) / n;
+}
+
+static void add_cases(struct bench *b, const char *only_dtype)
+{
+    static const enum dtype dtypes[] = {DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q5_0, DTYPE_Q4_K, DTYPE_Q5_K,
+                                        DTYPE_Q6_K, DTYPE_F16,  DTYPE_BF16, DTYPE_F32};
+    static const struct {
+        uint32_t n, k;
+    } shapes[] = {{2048, 640}, {640, 2048}, {262144, 640}, {4096, 1024}};
+    static const uint32_t rows[] = {1, 2, 8, 512};
+    for (uint32_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        if (only_dtype && strcmp(only_dtype, dtype_traits(dtypes[i]).name) != 0)
+            continue;
+        for (uint32_t j = 0; j < sizeof shapes / sizeof *shapes; j++) {
+            uint64_t n_bytes = shapes[j].n / PANEL_N * pack_panel_bytes(dtypes[i], shapes[j].k);
+            if (n_bytes == 0 || n_bytes > WORKING_SET)
+                continue;
+            for (uint32_t l = 0; l < sizeof rows / sizeof *rows; l++) {
+                if (shapes[j].n > 10000 && rows[l] > 16)
+                    continue; /* the head sees 16 rows at most */
+                for (uint32_t n_threads = 1; n_threads <= MAX_THREADS; n_threads++)
+                    b->cases[b->n_cases++] = (struct bench_case){
+                        dtypes[i], shapes[j].n, shapes[j].k, rows[l], n_threads, {0}};
+            }
+        }
+    }
+}
+
+static void report(const struct bench *b)
+{
+    for (uint32_t i = 0; i < MAX_THREADS; i++)
+        printf("%s, %u thread(s): reads %.1f GB/s, %.1f GFLOP/s of fused multiply-adds\n",
+               b->isa->name, i + 1, median(b->read_gb[i], b->n_rounds),
+               median(b->fma_gflop[i], b->n_rounds));
+    printf("%-5s %7s %5s %5s %8s %9s %7s %6s %9s %6s\n", "dtype", "n", "k", "rows", "threads", "us",
+           "GB/s", "%read", "GFLOP/s", "%fma");
+    for (uint32_t i = 0; i < b->n_cases; i++) {
+        const struct bench_case *c = &b->cases[i];
+        double s = median(c->seconds, b->n_rounds);
+        double gb = (double)(n_panels_of(c) * pack_panel_bytes(c->dtype, c->k)) / s * 1e-9;
+        double gflop = 2.0 * c->n * c->k * c->n_rows / s * 1e-9;
+        double read = median(b->read_gb[c->n_threads - 1], b->n_rounds);
+        double fma = median(b->fma_gflop[c->n_threads - 1], b->n_rounds);
+        printf("%-5s %7u %5u %5u %8u %9.1f %7.2f %6.0f %9.2f %6.0f\n", dtype_traits(c->dtype).name,
+               c->n, c->k, c->n_rows, c->n_threads, s * 1e6, gb, 100 * gb / read, gflop,
+               fma > 0 ? 100 * gflop / fma : 0);
+    }
+}
+
+/* Packing: one thread, each format, from memory to memory. */
+static void report_packing(const struct bench *b, const char *only_dtype)
+{
+    static const enum dtype dtypes[] = {DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q5_0, DTYPE_Q4_K, DTYPE_Q5_K,
+                                        DTYPE_Q6_K, DTYPE_F16,  DTYPE_BF16, DTYPE_F32};
+    for (uint32_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        struct dtype_traits traits = dtype_traits(dtypes[i]);
+        if (only_dtype && strcmp(only_dtype, traits.name) != 0)
+            continue;
+        struct weight w = {.dtype = dtypes[i], .k = 1024, .data = b->memory};
+        uint64_t stride = (uint64_t)w.k / traits.block_elems * traits.block_bytes;
+        w.n = (uint32_t)(WORKING_SET / 2 / stride / PANEL_N * PANEL_N);
+        struct weight_rows rows = {b->memory + WORKING_SET / 2, stride};
+        double start = now_s();
+        for (uint32_t j = 0; j < w.n / PANEL_N; j++)
+            pack_panel(&w, &rows, j);
+        printf("packing %-5s %.2f GB/s\n", traits.name,
+               (double)(w.n * stride) / (now_s() - start) * 1e-9);
+    }
+}
+
+static const struct isa *pick_isa(const char *name)
+{
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    uint32_t best = avx512 ? 2 : avx2 ? 1 : 0;
+    for (uint32_t i = 0; name && i <= best; i++)
+        if (strcmp(name, isas[i].name) == 0)
+            return &isas[i];
+    return name ? NULL : &isas[best];
+}
+
+static bool bench_open(struct bench *b)
+{
+    struct error err = {0};
+    for (uint32_t i = 0; i < MAX_THREADS; i++) {
+        if (pool_new(i + 1, &b->pools[i], &err) != STATUS_OK) {
+            fprintf(stderr, "%s\n", err.text);
+            return false;
+        }
+        b->scratch[i] = mem_array(4096 * PANEL_N, sizeof(float));
+    }
+    b->memory = mmap(NULL, WORKING_SET, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (b->memory == MAP_FAILED) {
+        perror("mmap");
+        return false;
+    }
+    madvise(b->memory, WORKING_SET, MADV_HUGEPAGE);
+    memset(b->memory, 0x2c, WORKING_SET); /* a normal number in every format */
+    b->x = mem_array(MAX_ROWS * 4096, sizeof(float));
+    for (uint32_t i = 0; i < MAX_ROWS * 4096; i++)
+        b->x[i] = (float)(i % 17) * 0.125f;
+    b->out = mem_array(16 * 262144, sizeof(float));
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench b;
+    const char *dtype = argc > 2 ? argv[2] : NULL;
+    b.isa = pick_isa(argc > 1 ? argv[1] : NULL);
+    b.n_rounds = argc > 3 ? (uint32_t)atoi(argv[3]) : 3;
+    if (!b.isa || b.n_rounds < 1 || b.n_rounds > MAX_ROUNDS) {
+        fprintf(stderr, "usage: bench_kernels [scalar|avx2|avx512 [dtype [1..%d rounds]]]\n",
+                MAX_ROUNDS);
+        return 2;
+    }
+    if (!bench_open(&b))
+        return 1;
+    add_cases(&b, dtype);
+    for (uint32_t i_round = 0; i_round < b.n_rounds; i_round++) {
+        measure_ceilings(&b, i_round);
+        for (uint32_t i = 0; i < b.n_cases; i++)
+            b.cases[i].seconds[i_round] = measure(&b, &b.cases[i]);
+    }
+    report(&b);
+    report_packing(&b, dtype);
+    return 0;
+}
