@@ -222,7 +222,8 @@ static enum status prepare(struct up *u, struct error *err)
     TRY(loop_on_signal(u->loop, SIGTERM, on_signal, u));
     TRY(loop_on_signal(u->loop, SIGHUP, on_signal, u));
     TRY(make_keys(u, tmp_dir && tmp_dir[0] ? tmp_dir : "/tmp", err));
-    TRY(up_plan_build(&u->o, u->model, u->bin_dir, u->keys_dir, &u->arena, &u->plan, err));
+    const struct up_place place = {u->bin_dir, u->keys_dir, preflight_cores()};
+    TRY(up_plan_build(&u->o, u->model, &place, &u->arena, &u->plan, err));
     snprintf(u->url, sizeof u->url, "http://%s",
              up_plan_reachable(&u->arena, u->o.host, u->o.port));
     return check_machine(u, err);

@@ -13,7 +13,8 @@ struct up_options {
     int64_t max_model_len, max_num_seqs, max_num_batched_tokens, max_waiting;
     int64_t long_prefill_token_threshold, step_target_ms, block_size, num_gpu_blocks_override;
     int64_t kv_cache_memory_bytes, vocab_size;
-    int64_t null_step_us, null_token_us;
+    int64_t threads, null_step_us, null_token_us;
+    int cpu_isa, kv_cache_dtype, dtype; /* as cox-worker has them; 0: auto */
     int log_level, log_format, color;
 };
 extern const struct option_spec up_specs[];

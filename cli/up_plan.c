@@ -6,11 +6,18 @@
 
 static const char *const log_levels[] = {"debug", "info", "warn", "error"};
 static const char *const log_formats[] = {"logfmt", "json"};
+static const char *const cpu_isas[] = {"auto", "scalar", "avx2", "avx512"};
+static const char *const kv_cache_dtypes[] = {"auto", "float32", "float16"};
+static const char *const dtypes[] = {"auto", "float32"};
+
+enum { WORKER_MAX_THREADS = 256 }; /* what its table takes */
 
 struct builder {
     const struct up_options *o;
-    const char *model, *bin_dir, *keys_dir;
+    const char *model;
+    const struct up_place *place;
     struct arena *arena;
+    int64_t n_workers;
 };
 
 static const char *text(struct builder *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
@@ -78,8 +85,8 @@ const char *up_plan_reachable(struct arena *arena, const char *host, int64_t por
 
 static void common(struct builder *b, struct up_child *c, const char *program)
 {
-    arg(c, text(b, "%s/%s", b->bin_dir, program));
-    flag(c, "--keys-dir", b->keys_dir);
+    arg(c, text(b, "%s/%s", b->place->bin_dir, program));
+    flag(c, "--keys-dir", b->place->keys_dir);
     flag(c, "--log-level", log_levels[b->o->log_level]);
     flag(c, "--log-format", log_formats[b->o->log_format]);
     if (b->o->metrics_public)
@@ -142,6 +149,21 @@ static enum status build_gateway(struct builder *b, struct up_child *c, uint32_t
     return STATUS_OK; /* --api-key goes through the environment: a command line is public */
 }
 
+/* Where a CPU may compute: every worker gets its share of the cores, so that ranks of one machine
+ * do not fight for them. */
+static void flags_of_cpu(struct builder *b, struct up_child *c)
+{
+    const struct up_options *o = b->o;
+    bool automatic = strcmp(o->device, "auto") == 0;
+    if (strcmp(o->device, "cpu") != 0 && !(automatic && strcmp(b->model, "null") != 0))
+        return;
+    int64_t share = b->place->n_cores / b->n_workers;
+    share = share < 1 ? 1 : share > WORKER_MAX_THREADS ? WORKER_MAX_THREADS : share;
+    flag_int(b, c, "--threads", o->threads > 0 ? o->threads : share);
+    if (o->cpu_isa)
+        flag(c, "--cpu-isa", cpu_isas[o->cpu_isa]);
+}
+
 static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
 {
     const struct up_options *o = b->o;
@@ -166,6 +188,11 @@ static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
     flag_if(b, c, "--block-size", o->block_size);
     flag_if(b, c, "--num-gpu-blocks-override", o->num_gpu_blocks_override);
     flag_if(b, c, "--kv-cache-memory-bytes", o->kv_cache_memory_bytes);
+    if (o->kv_cache_dtype)
+        flag(c, "--kv-cache-dtype", kv_cache_dtypes[o->kv_cache_dtype]);
+    if (o->dtype)
+        flag(c, "--dtype", dtypes[o->dtype]);
+    flags_of_cpu(b, c);
     flag_if(b, c, "--vocab-size", o->vocab_size);
     if (o->null_step_us >= 0)
         flag_int(b, c, "--null-step-us", o->null_step_us);
@@ -225,12 +252,12 @@ static const char *served_name(struct builder *b)
     return text(b, "%.*s", (int)n, begin);
 }
 
-enum status up_plan_build(const struct up_options *o, const char *model, const char *bin_dir,
-                          const char *keys_dir, struct arena *arena, struct up_plan *out,
+enum status up_plan_build(const struct up_options *o, const char *model,
+                          const struct up_place *place, struct arena *arena, struct up_plan *out,
                           struct error *err)
 {
-    struct builder b = {o, model, bin_dir, keys_dir, arena};
     int64_t n_workers = o->workers > 0 ? o->workers : o->tp * o->pp * o->dp;
+    struct builder b = {o, model, place, arena, n_workers};
     TRY(check(o, n_workers, err));
     uint32_t n = 1 + (uint32_t)o->gateways + (uint32_t)n_workers, i_child = 0;
     *out = (struct up_plan){.children = arena_try_array(arena, n, sizeof *out->children),

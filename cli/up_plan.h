@@ -24,10 +24,16 @@ struct up_plan {
     const char *model_name; /* as requests name it */
 };
 
-/* bin_dir: where cox-head and the others are. keys_dir: of the cluster's keys. STATUS_INVALID for
- * combinations that cannot work. */
+/* What is here. bin_dir: where cox-head and the others are; keys_dir: of the cluster's keys;
+ * n_cores: for the workers' kernels. */
+struct up_place {
+    const char *bin_dir, *keys_dir;
+    uint32_t n_cores;
+};
+
+/* STATUS_INVALID for combinations that cannot work. */
 MUST_USE enum status up_plan_build(const struct up_options *o, const char *model,
-                                   const char *bin_dir, const char *keys_dir, struct arena *arena,
+                                   const struct up_place *place, struct arena *arena,
                                    struct up_plan *out, struct error *err);
 
 /* HOST:PORT at which this machine reaches a listener of its own: loopback for a wildcard, brackets

@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "cli/preflight.h"
+
 static char *no_env[] = {NULL};
 
 struct parsed {
@@ -28,7 +30,8 @@ static enum status plan(struct parsed *p, const char *model, const char *const *
     *p = (struct parsed){0};
     arena_init(&p->arena, 0);
     TRY(config_parse(up_specs, up_n_specs, argc, argv, no_env, &p->o, &p->res, err));
-    return up_plan_build(&p->o, model, "/bin-dir", "/keys", &p->arena, &p->plan, err);
+    const struct up_place place = {"/bin-dir", "/keys", 12};
+    return up_plan_build(&p->o, model, &place, &p->arena, &p->plan, err);
 }
 
 static void fini(struct parsed *p)
@@ -95,6 +98,10 @@ static void test_everything_is_passed_on(void **state)
         {"--tensor-parallel-size", "3", UP_WORKER, "--tp", "3"},
         {"--max-model-len", "4k", UP_WORKER, "--max-model-len", "4000"},
         {"--device", "cpu", UP_WORKER, "--device", "cpu"},
+        {"--threads", "3", UP_WORKER, "--threads", "3"},
+        {"--cpu-isa", "avx2", UP_WORKER, "--cpu-isa", "avx2"},
+        {"--kv-cache-dtype", "float16", UP_WORKER, "--kv-cache-dtype", "float16"},
+        {"--dtype", "float32", UP_WORKER, "--dtype", "float32"},
         {"--log-format", "json", UP_WORKER, "--log-format", "json"},
         {"--metrics-public", NULL, UP_WORKER, "--metrics-public", ""},
     };
@@ -102,7 +109,7 @@ static void test_everything_is_passed_on(void **state)
         struct parsed p;
         struct error err = {0};
         const char *args[] = {cases[i].flag, cases[i].value, NULL};
-        if (plan(&p, "null", args, &err) != STATUS_OK)
+        if (plan(&p, "demo", args, &err) != STATUS_OK)
             fail_msg("%s: %s", cases[i].flag, err.text);
         const struct up_child *c = NULL;
         for (uint32_t k = 0; k < p.plan.n_children && !c; k++)
@@ -114,6 +121,47 @@ static void test_everything_is_passed_on(void **state)
                      cases[i].want);
         fini(&p);
     }
+}
+
+/* Each worker's kernels get its share of the 12 cores, whoever asks for nothing. */
+static void test_cores_are_shared_out(void **state)
+{
+    static const struct {
+        const char *model, *args[7], *threads; /* NULL: none */
+    } cases[] = {
+        {"demo", {NULL}, "12"},
+        {"demo", {"--workers", "2"}, "6"},
+        {"demo", {"--tp", "2", "--dp", "4", "--device", "cpu"}, "1"},
+        {"demo", {"--workers", "5"}, "2"},
+        {"demo", {"--workers", "100"}, "1"},
+        {"demo", {"--workers", "2", "--threads", "12"}, "12"},
+        {"demo", {"--device", "null"}, NULL},
+        {"demo", {"--device", "cuda"}, NULL},
+        {"null", {"--workers", "2"}, NULL},
+        {"null", {"--threads", "2"}, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct parsed p;
+        struct error err = {0};
+        if (plan(&p, cases[i].model, cases[i].args, &err) != STATUS_OK)
+            fail_msg("case %zu: %s", i, err.text);
+        const char *got = value(&p.plan.children[p.plan.n_children - 1], "--threads");
+        if (!cases[i].threads != !got || (got && strcmp(got, cases[i].threads) != 0))
+            fail_msg("case %zu: --threads %s", i, got ? got : "is missing");
+        assert_null(value(&p.plan.children[0], "--threads"));
+        fini(&p);
+    }
+    assert_true(preflight_cores() >= 1);
+    static const struct {
+        const char *text;
+        uint32_t want;
+    } quotas[] = {{"max 100000\n", 12}, {"200000 100000\n", 2}, {"150000 100000", 1},
+                  {"50000 100000", 1},  {"9900000 100000", 12}, {"", 12},
+                  {"100000 0", 12},     {"0 100000", 12},       {"99999999999999999999 1", 12}};
+    for (size_t i = 0; i < sizeof quotas / sizeof quotas[0]; i++)
+        if (preflight_quota_cores(quotas[i].text, 12) != quotas[i].want)
+            fail_msg("cpu.max \"%s\": %u cores", quotas[i].text,
+                     preflight_quota_cores(quotas[i].text, 12));
 }
 
 static void test_counts_and_refusals(void **state)
@@ -211,6 +259,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_default),
         cmocka_unit_test(test_everything_is_passed_on),
+        cmocka_unit_test(test_cores_are_shared_out),
         cmocka_unit_test(test_counts_and_refusals),
         cmocka_unit_test(test_keys_are_in_no_command_line),
         cmocka_unit_test(test_reachable),
