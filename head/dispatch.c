@@ -51,6 +51,20 @@ static void ignore_request(void *ctx, struct request *r)
 {
 }
 
+/* On a CPU a few hundred rows share a pass over the weights as well as thousands do, and a window
+ * group has to hold the window and the largest chunk of every sequence. */
+enum { CPU_CHUNK_TOKENS = 256 };
+
+static void suit_device(const struct head_core *h, enum device_kind device,
+                        struct scheduler_config *c)
+{
+    if (device != DEVICE_CPU)
+        return;
+    c->step_target_ns = h->config.step_target_ns;
+    if (c->long_prefill_token_threshold == 0)
+        c->long_prefill_token_threshold = CPU_CHUNK_TOKENS;
+}
+
 void dispatch_on_ready(void *core, struct group *g)
 {
     struct head_core *h = core;
@@ -63,11 +77,11 @@ void dispatch_on_ready(void *core, struct group *g)
         .long_prefill_token_threshold = h->config.long_prefill_token_threshold,
         .max_model_len = g->max_model_len,
         .depth = h->config.depth,
-        .step_target_ns = g->members[0]->desc.device == DEVICE_CPU ? h->config.step_target_ns : 0,
         .enable_prefix_caching = h->config.enable_prefix_caching,
         .n_kv_groups = g->n_kv_groups,
     };
     memcpy(c.kv_groups, g->kv_groups, sizeof c.kv_groups);
+    suit_device(h, g->members[0]->desc.device, &c);
     if (scheduler_new(&c, &l->scheduler, &err) != STATUS_OK) {
         cluster_dissolve(&h->cluster, g, err.text, true);
         return;

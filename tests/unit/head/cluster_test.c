@@ -107,12 +107,12 @@ static void a_worker_that_is_in_no_group_changes_no_limit(void **state)
     odd.hello.worker.vocab_size = 77;
     odd.hello.worker.config_hash[0] = 1;
     say(f, 3, &odd);
-    assert_int_equal(router_model(f->core).max_model_len, 256);
+    assert_int_equal(router_model(f->core).max_model_len, 512);
     assert_int_equal(router_model(f->core).vocab_size, 20000);
     say(f, 1, &bye); /* nothing serves: what served last still counts */
     say(f, 2, &bye);
     assert_true(epoch != 0 && !head_core_is_ready(f->core));
-    assert_int_equal(router_model(f->core).max_model_len, 256);
+    assert_int_equal(router_model(f->core).max_model_len, 512);
     assert_int_equal(router_model(f->core).vocab_size, 20000);
     fixture_free(f);
 }

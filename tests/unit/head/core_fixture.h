@@ -140,7 +140,7 @@ static inline struct msg worker_hello(uint64_t instance, int32_t ordinal)
                                           .shard_rank = -1,
                                           .shard_stage = -1,
                                           .model = STR("null"),
-                                          .max_model_len = 256,
+                                          .max_model_len = 512,
                                           .vocab_size = 20000,
                                           .kv_groups = &fixture_kv,
                                           .n_kv_groups = 1};

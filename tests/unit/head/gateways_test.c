@@ -75,28 +75,31 @@ static void both_ranks_get_the_same_plan(void **state)
     fixture_free(f);
 }
 
-/* --step-target-ms is for CPUs: a group of them starts with small steps. */
+/* --step-target-ms is for CPUs: a group of them starts with small steps, and has small chunks. */
 static void groups_on_cpus_have_short_steps(void **state)
 {
     static const struct {
         enum device_kind device;
         uint64_t target_ns;
-        uint32_t want;
-    } cases[] = {{DEVICE_CPU, 250 * MS, 64},
-                 {DEVICE_CPU, 0, 200},
-                 {DEVICE_NULL, 250 * MS, 200},
-                 {DEVICE_CUDA, 250 * MS, 200}};
-    static uint32_t prompt[200];
+        uint32_t threshold, want;
+    } cases[] = {
+        {DEVICE_CPU, 250 * MS, 0, 64},   {DEVICE_CPU, 250 * MS, 50, 50},
+        {DEVICE_CPU, 0, 0, 256},         {DEVICE_CPU, 0, 270, 270},
+        {DEVICE_NULL, 250 * MS, 0, 300}, {DEVICE_CUDA, 250 * MS, 0, 300},
+        {DEVICE_CUDA, 0, 290, 290},
+    };
+    static uint32_t prompt[300];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct fixture *f = fixture_new(2);
         assert_int_equal(f->core->config.step_target_ns, 250 * MS); /* the default */
         f->core->config.step_target_ns = cases[i].target_ns;
+        f->core->config.long_prefill_token_threshold = cases[i].threshold;
         f->device = cases[i].device;
         form_pair(f);
         say_gateway_hello(f, 3, 9);
         struct msg m = submit_of(1, 1, 3);
-        m.submit.ids = (struct u32_span){prompt, 200};
-        m.submit.n_prompt = 200;
+        m.submit.ids = (struct u32_span){prompt, 300};
+        m.submit.n_prompt = 300;
         say(f, 3, &m);
         const struct msg *p = box_find(f, 1, MSG_PLAN);
         assert_non_null(p);
