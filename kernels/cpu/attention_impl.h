@@ -60,19 +60,18 @@ static float exp_one(float x)
     return lanes[0];
 }
 
-static void merge(const struct att *a, uint32_t h)
+/* A part or a merged result of one head: width values, and behind them maximum and sum. */
+static void merge(float *acc, const float *part, uint32_t width)
 {
-    const float max = a->split_max[h], sum = a->split_sum[h];
-    float *acc = a->acc + (size_t)h * a->width, *part = a->part + (size_t)h * a->width;
-    float both = max > a->max[h] ? max : a->max[h];
-    float old = exp_one(a->max[h] - both), fresh = exp_one(max - both);
-    a->sum[h] = a->sum[h] * old + sum * fresh;
-    a->max[h] = both;
+    float *acc_max = acc + width, *acc_sum = acc_max + 1;
+    float max = part[width], sum = part[width + 1], both = max > *acc_max ? max : *acc_max;
+    float old = exp_one(*acc_max - both), fresh = exp_one(max - both);
+    *acc_sum = *acc_sum * old + sum * fresh;
+    *acc_max = both;
     const vf v_old = vf_set1(old), v_fresh = vf_set1(fresh);
-    for (uint32_t i = 0; i < a->width; i += ATT_LANES) {
+    for (uint32_t i = 0; i < width; i += ATT_LANES) {
         vf s = vf_mul(vf_load(acc + i), v_old);
         vf_store(acc + i, vf_add(s, vf_mul(vf_load(part + i), v_fresh)));
-        vf_store(part + i, vf_zero());
     }
 }
 
@@ -85,49 +84,80 @@ static struct att att_init(const struct attention_params *p, uint32_t i_row, uin
                     .i_kv_head = i_kv_head,
                     .n_heads = n,
                     .dim = dim,
-                    .width = (dim + ATT_LANES - 1) & ~(ATT_LANES - 1u),
+                    .width = attention_width(dim),
                     .scores = scratch};
-    size_t n_floats = (size_t)n * a.width;
+    a.part_width = a.width + ATTENTION_PART_EXTRA;
     a.q = a.scores + (size_t)n * ATTENTION_SPLIT;
-    a.part = a.q + n_floats;
-    a.acc = a.part + n_floats;
-    a.max = a.acc + n_floats;
-    a.sum = a.max + n;
-    a.split_max = a.sum + n;
-    a.split_sum = a.split_max + n;
+    a.part = a.q + (size_t)n * a.width;
     const float *q =
         (const float *)p->q.data + (size_t)i_row * p->q.stride + (size_t)i_kv_head * n * dim;
-    memset(a.q, 0, 3 * n_floats * sizeof(float));
-    for (uint32_t h = 0; h < n; h++) {
+    memset(a.q, 0, (size_t)n * a.width * sizeof(float));
+    for (uint32_t h = 0; h < n; h++)
         memcpy(a.q + (size_t)h * a.width, q + (size_t)h * dim, dim * sizeof(float));
-        a.max[h] = -INFINITY;
-        a.sum[h] = 0;
-    }
     return a;
+}
+
+/* Fills the part from split i_split, of which the row sees at least one position. */
+static void split(const struct att *a, uint32_t i_split)
+{
+    uint32_t begin = i_split * ATTENTION_SPLIT, end = begin + ATTENTION_SPLIT;
+    uint32_t first = attention_first(a->p, a->row->position);
+    begin = begin > first ? begin : first;
+    end = end < a->row->position + 1 ? end : a->row->position + 1;
+    memset(a->part, 0, (size_t)a->n_heads * a->part_width * sizeof(float));
+    split_runs(a, begin, end, false);
+    for (uint32_t h = 0; h < a->n_heads; h++) {
+        float *max = a->part + (size_t)h * a->part_width + a->width;
+        split_softmax(a, a->scores + (size_t)h * ATTENTION_SPLIT, end - begin, max, max + 1);
+    }
+    split_runs(a, begin, end, true);
+}
+
+void ISA_FN(attention_split)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
+                             uint32_t i_split, float *scratch, float *part)
+{
+    struct att a = att_init(p, i_row, i_kv_head, scratch);
+    a.part = part;
+    split(&a, i_split);
+}
+
+void ISA_FN(attention_merge)(const struct attention_params *p, uint32_t i_head, bool first,
+                             float *acc, const float *part)
+{
+    uint32_t width = attention_width(p->kv->head_dim);
+    acc += (size_t)i_head * (width + ATTENTION_PART_EXTRA);
+    if (first) {
+        memset(acc, 0, (width + ATTENTION_PART_EXTRA) * sizeof(float));
+        acc[width] = -INFINITY;
+    }
+    merge(acc, part + (size_t)i_head * (width + ATTENTION_PART_EXTRA), width);
+}
+
+void ISA_FN(attention_finish)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
+                              uint32_t i_head, const float *acc)
+{
+    uint32_t dim = p->kv->head_dim, width = attention_width(dim);
+    uint32_t head = i_kv_head * (p->n_heads / p->kv->n_kv_heads) + i_head;
+    float *out = (float *)p->out.data + (size_t)i_row * p->out.stride + (size_t)head * dim;
+    acc += (size_t)i_head * (width + ATTENTION_PART_EXTRA);
+    const float sum = acc[width + 1];
+    for (uint32_t i = 0; i < dim; i++)
+        out[i] = acc[i] / sum;
 }
 
 void ISA_FN(attention)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
                        float *scratch)
 {
     const struct att a = att_init(p, i_row, i_kv_head, scratch);
-    uint32_t end = a.row->position + 1;
-    uint32_t first = p->window && end > p->window ? end - p->window : 0;
-    for (uint32_t begin = first, stop; begin < end; begin = stop) {
-        stop = (begin / ATTENTION_SPLIT + 1) * ATTENTION_SPLIT;
-        stop = stop < end ? stop : end;
-        split_runs(&a, begin, stop, false);
+    float *acc = a.part + (size_t)a.n_heads * a.part_width;
+    uint32_t begin = attention_first(p, a.row->position) / ATTENTION_SPLIT;
+    for (uint32_t i = begin; i <= a.row->position / ATTENTION_SPLIT; i++) {
+        split(&a, i);
         for (uint32_t h = 0; h < a.n_heads; h++)
-            split_softmax(&a, a.scores + (size_t)h * ATTENTION_SPLIT, stop - begin, &a.split_max[h],
-                          &a.split_sum[h]);
-        split_runs(&a, begin, stop, true);
-        for (uint32_t h = 0; h < a.n_heads; h++)
-            merge(&a, h);
+            ISA_FN(attention_merge)(p, h, i == begin, acc, a.part);
     }
-    float *out = (float *)p->out.data + (size_t)i_row * p->out.stride +
-                 (size_t)i_kv_head * a.n_heads * a.dim;
     for (uint32_t h = 0; h < a.n_heads; h++)
-        for (uint32_t i = 0; i < a.dim; i++)
-            out[(size_t)h * a.dim + i] = a.acc[(size_t)h * a.width + i] / a.sum[h];
+        ISA_FN(attention_finish)(p, i_row, i_kv_head, h, acc);
 }
 
 void ISA_FN(kv_store)(void *to, enum dtype dtype, const float *from, uint32_t dim)

@@ -13,15 +13,15 @@ enum { TILE_VECTORS = 1 }; /* a vector is two registers, or four: more would spi
 enum { ATT_LANES = 16, TILE_HEADS = 4 };
 #define INLINE static inline __attribute__((always_inline))
 
-/* What a row and KV head need, and the parts of the thread's scratch. Rows of q, part and acc are
- * width floats apart: head_dim with zeros up to a whole vector. */
+/* What a row and KV head need, and the pieces of the thread's scratch. width is head_dim with zeros
+ * up to a whole vector. */
 struct att {
     const struct attention_params *p;
     const struct kv_row *row;
     uint32_t i_kv_head, n_heads, dim, width;
-    float *q, *scores, *part, *acc; /* [n_heads][width], scores [n_heads][ATTENTION_SPLIT] */
-    float *max, *sum;               /* [n_heads], of what is merged */
-    float *split_max, *split_sum;   /* [n_heads], of one split */
+    float *q, *scores; /* [n_heads][width], [n_heads][ATTENTION_SPLIT] */
+    float *part;       /* [n_heads][part_width]: the split's values, maximum, sum */
+    uint32_t part_width;
 };
 
 /* Tokens of one block: keys or values at ptr, scores at column i_score. */
@@ -82,11 +82,11 @@ INLINE void values_tile(const struct att *a, const struct att_run *run, uint32_t
     const uint32_t n_vectors = n_whole ? n_whole : 1;
     const float *scores = a->scores + (size_t)i_head * ATTENTION_SPLIT + run->i_score;
     const size_t stride = (size_t)a->dim * (half ? 2 : 4);
-    float *part = a->part + (size_t)i_head * a->width + i;
+    float *part = a->part + (size_t)i_head * a->part_width + i;
     vf sum[TILE_HEADS][TILE_VECTORS];
     for (uint32_t h = 0; h < n; h++)
         for (uint32_t c = 0; c < n_vectors; c++)
-            sum[h][c] = vf_load(part + h * a->width + c * ATT_LANES);
+            sum[h][c] = vf_load(part + h * a->part_width + c * ATT_LANES);
     for (uint32_t t = 0; t < run->n_tokens; t++) {
         const uint8_t *token = run->ptr + t * stride;
         vf v[TILE_VECTORS];
@@ -101,7 +101,7 @@ INLINE void values_tile(const struct att *a, const struct att_run *run, uint32_t
     }
     for (uint32_t h = 0; h < n; h++)
         for (uint32_t c = 0; c < n_vectors; c++)
-            vf_store(part + h * a->width + c * ATT_LANES, sum[h][c]);
+            vf_store(part + h * a->part_width + c * ATT_LANES, sum[h][c]);
 }
 
 INLINE void values_tile_all(const struct att *a, const struct att_run *run, uint32_t i_head,

@@ -7,14 +7,11 @@
 #include <sys/mman.h>
 
 #include "common/base/mem.h"
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/backend_internal.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/threads.h"
 
-/* The unit of cost is about 0.3 ns: an addition of two floats from the cache on one thread. Waking
- * the threads takes some microseconds, so what is cheaper than COST_PARALLEL runs in the caller. */
 enum {
-    COST_PARALLEL = 32768,
     COST_TASK = 8192, /* of a task at least */
     TASKS_PER_THREAD = 8,
     PIECE = 4096, /* columns of an element-wise operator in one unit */
@@ -26,40 +23,11 @@ enum {
 };
 #define HUGE_PAGE ((uint64_t)2 << 20)
 
-struct scratch {
-    void *block;
-    float *floats; /* block, aligned to a cache line */
-};
-
-struct cpu_device {
-    struct device base;
-    struct pool *pool;
-    const struct cpu_kernels *kernels;
-    enum cpu_isa isa;
-    struct scratch *scratch; /* [threads] */
-    uint64_t n_scratch;      /* floats of each */
-};
-
 static const struct cpu_kernels *const kernels_of[CPU_ISA_COUNT] = {
     [CPU_ISA_SCALAR] = &cpu_kernels_scalar,
     [CPU_ISA_AVX2] = &cpu_kernels_avx2,
     [CPU_ISA_AVX512] = &cpu_kernels_avx512,
 };
-
-static struct cpu_device *cpu_of(struct device *d)
-{
-    return (struct cpu_device *)d;
-}
-
-static float *row_of(struct view v, uint32_t i)
-{
-    return (float *)v.data + (size_t)i * v.stride;
-}
-
-static uint32_t div_up(uint64_t a, uint64_t b)
-{
-    return (uint32_t)((a + b - 1) / b);
-}
 
 /* ---- memory ---- */
 
@@ -102,25 +70,23 @@ static void cpu_release(struct device *d, void *ptr, uint64_t n_bytes)
         free(ptr);
 }
 
-/* Grows the scratch of all threads; at load time or in the first step, never again after that. */
-static void scratch_reserve(struct cpu_device *d, uint64_t n_floats)
+void cpu_scratch_grow(struct scratch *s, uint64_t n_floats)
 {
-    if (n_floats <= d->n_scratch)
+    if (n_floats <= s->n_floats)
         return;
-    for (uint32_t i = 0; i < pool_n_threads(d->pool); i++) {
-        struct scratch *s = &d->scratch[i];
-        mem_free(s->block);
-        s->block = mem_array(n_floats * sizeof(float) + CACHE_LINE, 1);
-        s->floats =
-            (float *)(((uintptr_t)s->block + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1));
-    }
-    d->n_scratch = n_floats;
+    mem_free(s->block);
+    s->block = mem_array(n_floats * sizeof(float) + CACHE_LINE, 1);
+    s->floats = (float *)(((uintptr_t)s->block + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1));
+    s->n_floats = n_floats;
+}
+
+void cpu_scratch_reserve(struct cpu_device *d, uint64_t n_floats)
+{
+    for (uint32_t i = 0; i < pool_n_threads(d->pool); i++)
+        cpu_scratch_grow(&d->scratch[i], n_floats);
 }
 
 /* ---- cutting into tasks ---- */
-
-/* One unit of an operator: a row, a piece of one, a panel. p is the operator's parameters. */
-typedef void (*unit_fn)(struct cpu_device *d, const void *p, uint32_t i, uint32_t i_thread);
 
 struct units {
     struct cpu_device *d;
@@ -138,8 +104,7 @@ static void units_task(void *ctx, uint32_t i_task, uint32_t i_thread)
         u->fn(u->d, u->p, i, i_thread);
 }
 
-/* n units of about the same cost. */
-static void run_units(struct cpu_device *d, uint32_t n, uint64_t cost, unit_fn fn, const void *p)
+void cpu_run_units(struct cpu_device *d, uint32_t n, uint64_t cost, unit_fn fn, const void *p)
 {
     uint64_t total = n * cost, n_tasks = (uint64_t)pool_n_threads(d->pool) * TASKS_PER_THREAD;
     struct units u = {d, p, fn, n, n};
@@ -187,9 +152,9 @@ static void pack_unit(struct cpu_device *d, const void *p, uint32_t i, uint32_t 
 static void cpu_weight_pack(struct device *device, struct weight *w, const struct weight_rows *rows)
 {
     struct cpu_device *d = cpu_of(device);
-    scratch_reserve(d, (uint64_t)w->k * PANEL_N);
-    run_units(d, div_up(w->n, PANEL_N), (uint64_t)w->k * PANEL_N, pack_unit,
-              &(struct pack){w, rows});
+    cpu_scratch_reserve(d, (uint64_t)w->k * PANEL_N);
+    cpu_run_units(d, div_up(w->n, PANEL_N), (uint64_t)w->k * PANEL_N, pack_unit,
+                  &(struct pack){w, rows});
 }
 
 static void embed_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
@@ -199,7 +164,7 @@ static void embed_unit(struct cpu_device *d, const void *params, uint32_t i, uin
 }
 static void cpu_embed(struct device *d, const struct embed_params *p)
 {
-    run_units(cpu_of(d), p->n_rows, 4 * (uint64_t)p->w->k, embed_unit, p);
+    cpu_run_units(cpu_of(d), p->n_rows, 4 * (uint64_t)p->w->k, embed_unit, p);
 }
 
 /* Panels of all parts, cut into chunks of at most per_task; a chunk lies in one part. */
@@ -259,7 +224,7 @@ static void cpu_linear(struct device *device, const struct linear_params *p)
     uint32_t k = p->parts[0].w->k, n_tasks = 0;
     for (uint32_t i = 0; i < p->n_parts; i++)
         n_panels += div_up(p->parts[i].w->n, PANEL_N);
-    scratch_reserve(d, (uint64_t)k * PANEL_N);
+    cpu_scratch_reserve(d, (uint64_t)k * PANEL_N);
     struct linear_job job = {.d = d, .p = p};
     job.per_task = panels_per_task(d, n_panels, (uint64_t)k * PANEL_N * p->n_rows, p->n_rows);
     for (uint32_t i = 0; i < p->n_parts; i++)
@@ -283,7 +248,7 @@ static void norm_unit(struct cpu_device *d, const void *params, uint32_t i, uint
 }
 static void cpu_norm(struct device *d, const struct norm_params *p)
 {
-    run_units(cpu_of(d), p->n_rows, (uint64_t)p->n_parts * p->dim, norm_unit, p);
+    cpu_run_units(cpu_of(d), p->n_rows, (uint64_t)p->n_parts * p->dim, norm_unit, p);
 }
 
 static void rope_table_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
@@ -298,7 +263,7 @@ static void rope_table_unit(struct cpu_device *d, const void *params, uint32_t i
 }
 static void cpu_rope_table(struct device *d, const struct rope_table_params *p)
 {
-    run_units(cpu_of(d), p->n_rows, 64 * (uint64_t)p->n_freqs, rope_table_unit, p);
+    cpu_run_units(cpu_of(d), p->n_rows, 64 * (uint64_t)p->n_freqs, rope_table_unit, p);
 }
 
 static void rope_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
@@ -311,7 +276,7 @@ static void rope_unit(struct cpu_device *d, const void *params, uint32_t i, uint
 }
 static void cpu_rope(struct device *d, const struct rope_params *p)
 {
-    run_units(cpu_of(d), p->n_rows, 2 * (uint64_t)p->n_heads * p->n_rot, rope_unit, p);
+    cpu_run_units(cpu_of(d), p->n_rows, 2 * (uint64_t)p->n_heads * p->n_rot, rope_unit, p);
 }
 
 /* Element-wise operators are cut by columns too. */
@@ -343,7 +308,7 @@ static void gated_unit(struct cpu_device *d, const void *params, uint32_t i, uin
 }
 static void cpu_gated(struct device *d, const struct gated_params *p)
 {
-    run_units(cpu_of(d), n_pieces(p->n_rows, p->dim), piece_cost(p->dim, 4), gated_unit, p);
+    cpu_run_units(cpu_of(d), n_pieces(p->n_rows, p->dim), piece_cost(p->dim, 4), gated_unit, p);
 }
 
 static void add_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
@@ -354,7 +319,7 @@ static void add_unit(struct cpu_device *d, const void *params, uint32_t i, uint3
 }
 static void cpu_add(struct device *d, const struct add_params *p)
 {
-    run_units(cpu_of(d), n_pieces(p->n_rows, p->dim), piece_cost(p->dim, 1), add_unit, p);
+    cpu_run_units(cpu_of(d), n_pieces(p->n_rows, p->dim), piece_cost(p->dim, 1), add_unit, p);
 }
 
 /* Operators on rows of logits. */
@@ -375,8 +340,8 @@ static void softcap_unit(struct cpu_device *d, const void *params, uint32_t i, u
 }
 static void cpu_softcap(struct device *d, struct view x, uint32_t n_rows, uint32_t dim, float cap)
 {
-    run_units(cpu_of(d), n_pieces(n_rows, dim), piece_cost(dim, 4), softcap_unit,
-              &(struct logits_params){.x = x, .dim = dim, .cap = cap});
+    cpu_run_units(cpu_of(d), n_pieces(n_rows, dim), piece_cost(dim, 4), softcap_unit,
+                  &(struct logits_params){.x = x, .dim = dim, .cap = cap});
 }
 
 static void logits_top_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
@@ -387,8 +352,8 @@ static void logits_top_unit(struct cpu_device *d, const void *params, uint32_t i
 static void cpu_logits_top(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
                            struct logits_top *out)
 {
-    run_units(cpu_of(d), n_rows, dim, logits_top_unit,
-              &(struct logits_params){.x = x, .dim = dim, .top = out});
+    cpu_run_units(cpu_of(d), n_rows, dim, logits_top_unit,
+                  &(struct logits_params){.x = x, .dim = dim, .top = out});
 }
 
 static void sum_exp_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
@@ -399,68 +364,8 @@ static void sum_exp_unit(struct cpu_device *d, const void *params, uint32_t i, u
 static void cpu_sum_exp(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
                         const float *shift, double *out)
 {
-    run_units(cpu_of(d), n_rows, 3 * (uint64_t)dim, sum_exp_unit,
-              &(struct logits_params){.x = x, .dim = dim, .shift = shift, .sum = out});
-}
-
-/* ---- attention ---- */
-
-static size_t kv_elem_bytes(const struct kv_cache *kv)
-{
-    return kv->dtype == DTYPE_F16 ? 2 : 4;
-}
-
-static void kv_write_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
-{
-    const struct kv_write_params *p = params;
-    const struct kv_cache *kv = p->kv;
-    const struct kv_row *row = &p->rows[i];
-    size_t block = row->blocks[row->position / kv->block_tokens - row->n_dropped];
-    size_t token_bytes = kv->head_dim * kv_elem_bytes(kv);
-    for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
-        size_t token = (block * kv->n_kv_heads + h) * kv->block_tokens;
-        token += row->position % kv->block_tokens;
-        size_t at = token * token_bytes, from = (size_t)h * kv->head_dim;
-        d->kernels->kv_store((uint8_t *)kv->k + at, kv->dtype, row_of(p->k, i) + from,
-                             kv->head_dim);
-        d->kernels->kv_store((uint8_t *)kv->v + at, kv->dtype, row_of(p->v, i) + from,
-                             kv->head_dim);
-    }
-}
-static void cpu_kv_write(struct device *d, const struct kv_write_params *p)
-{
-    run_units(cpu_of(d), p->n_rows, 2 * (uint64_t)p->kv->n_kv_heads * p->kv->head_dim,
-              kv_write_unit, p);
-}
-
-static void cpu_kv_copy(struct device *d, const struct kv_cache *kv, uint32_t from, uint32_t to)
-{
-    size_t n = (size_t)kv->n_kv_heads * kv->block_tokens * kv->head_dim * kv_elem_bytes(kv);
-    memcpy((uint8_t *)kv->k + to * n, (const uint8_t *)kv->k + from * n, n);
-    memcpy((uint8_t *)kv->v + to * n, (const uint8_t *)kv->v + from * n, n);
-}
-
-/* Rows of one KV head follow each other: neighbours are often of one sequence and read the same
- * keys. */
-static void attention_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
-{
-    const struct attention_params *p = params;
-    d->kernels->attention(p, i % p->n_rows, i / p->n_rows, d->scratch[i_thread].floats);
-}
-static void cpu_attention(struct device *device, const struct attention_params *p)
-{
-    struct cpu_device *d = cpu_of(device);
-    uint32_t per_kv = p->n_heads / p->kv->n_kv_heads;
-    uint64_t n_positions = 0;
-    if (p->n_rows == 0)
-        return;
-    scratch_reserve(d, attention_scratch_floats(per_kv, p->kv->head_dim));
-    for (uint32_t i = 0; i < p->n_rows; i++) {
-        uint64_t n = (uint64_t)p->rows[i].position + 1;
-        n_positions += p->window && p->window < n ? p->window : n;
-    }
-    uint64_t cost = n_positions / p->n_rows * per_kv * p->kv->head_dim / 2;
-    run_units(d, p->n_rows * p->kv->n_kv_heads, cost, attention_unit, p);
+    cpu_run_units(cpu_of(d), n_rows, 3 * (uint64_t)dim, sum_exp_unit,
+                  &(struct logits_params){.x = x, .dim = dim, .shift = shift, .sum = out});
 }
 
 /* ---- the device ---- */
@@ -504,6 +409,7 @@ static void cpu_close(struct device *device)
     for (uint32_t i = 0; d->scratch && i < pool_n_threads(d->pool); i++)
         mem_free(d->scratch[i].block);
     mem_free(d->scratch);
+    mem_free(d->parts.block);
     pool_free(d->pool);
     mem_free(d);
 }

@@ -17,7 +17,10 @@
                                                    .logits_top = row_logits_top_##isa_,            \
                                                    .sum_exp = row_sum_exp_##isa_,                  \
                                                    .kv_store = kv_store_##isa_,                    \
-                                                   .attention = attention_##isa_}
+                                                   .attention = attention_##isa_,                  \
+                                                   .attention_split = attention_split_##isa_,      \
+                                                   .attention_merge = attention_merge_##isa_,      \
+                                                   .attention_finish = attention_finish_##isa_}
 KERNELS(scalar);
 KERNELS(avx2);
 KERNELS(avx512);
@@ -45,12 +48,4 @@ const char *cpu_isa_name(enum cpu_isa isa)
 {
     static const char *const names[CPU_ISA_COUNT] = {"scalar", "avx2", "avx512"};
     return (uint32_t)isa < CPU_ISA_COUNT ? names[isa] : "unknown";
-}
-
-/* Per query head: the scores of a split; the query, the split's result and the merged one in whole
- * vectors; maximum and sum of both (kernels/cpu/attention_impl.h). */
-uint64_t attention_scratch_floats(uint32_t heads_per_kv, uint32_t head_dim)
-{
-    uint64_t width = ((uint64_t)head_dim + 15) / 16 * 16;
-    return heads_per_kv * (ATTENTION_SPLIT + 3 * width + 4);
 }

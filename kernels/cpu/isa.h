@@ -37,8 +37,39 @@ struct cpu_kernels {
      * thread. */
     void (*attention)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
                       float *scratch);
+    /* The same in steps, for more threads than rows: each split from attention_first() to the row's
+     * position into a part of its own; the parts of a head merged in order, the first of them with
+     * first; the result written. part, acc: attention_part_floats(). */
+    void (*attention_split)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
+                            uint32_t i_split, float *scratch, float *part);
+    void (*attention_merge)(const struct attention_params *p, uint32_t i_head, bool first,
+                            float *acc, const float *part);
+    void (*attention_finish)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
+                             uint32_t i_head, const float *acc);
 };
 
 extern const struct cpu_kernels cpu_kernels_scalar, cpu_kernels_avx2, cpu_kernels_avx512;
-/* Floats of scratch that attention wants for n_heads / n_kv_heads query heads of head_dim. */
-uint64_t attention_scratch_floats(uint32_t heads_per_kv, uint32_t head_dim);
+
+/* The first position that a row at position sees. */
+static inline uint32_t attention_first(const struct attention_params *p, uint32_t position)
+{
+    return p->window && position >= p->window ? position - p->window + 1 : 0;
+}
+/* head_dim in whole vectors. A part is, for each query head of a KV head, that many values and the
+ * maximum and sum of its scores; a cache line for these keeps the rest aligned. */
+#define ATTENTION_PART_EXTRA 16u
+static inline uint32_t attention_width(uint32_t head_dim)
+{
+    return (head_dim + 15) / 16 * 16;
+}
+static inline uint64_t attention_part_floats(uint32_t heads_per_kv, uint32_t head_dim)
+{
+    return (uint64_t)heads_per_kv * (attention_width(head_dim) + ATTENTION_PART_EXTRA);
+}
+/* Floats of scratch that attention wants for n_heads / n_kv_heads query heads of head_dim: the
+ * queries and scores of a split, its part and the merged one. */
+static inline uint64_t attention_scratch_floats(uint32_t heads_per_kv, uint32_t head_dim)
+{
+    return (uint64_t)heads_per_kv * (attention_width(head_dim) + ATTENTION_SPLIT) +
+           2 * attention_part_floats(heads_per_kv, head_dim);
+}

@@ -20,7 +20,13 @@
 #define ATTENTION_DECLARE(isa)                                                                     \
     void kv_store_##isa(void *to, enum dtype dtype, const float *from, uint32_t dim);              \
     void attention_##isa(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,     \
-                         float *scratch)
+                         float *scratch);                                                          \
+    void attention_split_##isa(const struct attention_params *p, uint32_t i_row,                   \
+                               uint32_t i_kv_head, uint32_t i_split, float *scratch, float *part); \
+    void attention_merge_##isa(const struct attention_params *p, uint32_t i_head, bool first,      \
+                               float *acc, const float *part);                                     \
+    void attention_finish_##isa(const struct attention_params *p, uint32_t i_row,                  \
+                                uint32_t i_kv_head, uint32_t i_head, const float *acc)
 
 ROW_DECLARE(scalar);
 ROW_DECLARE(avx2);

@@ -399,6 +399,51 @@ static void test_attention(void **state)
     mem_free(out);
 }
 
+/* Few rows far into their sequences: cut into splits on more than one thread, in several waves. */
+static void test_attention_by_splits(void **state)
+{
+    enum { LONG = 6000, N_BLOCKS = LONG / BT, Q_ROW = HEADS * DIM, CACHE = LONG * KV_ROW };
+    static const struct {
+        uint32_t n_rows, window, positions[3];
+    } cases[] = {{1, 0, {5999}},
+                 {1, 0, {4096}},
+                 {1, 4500, {5999}},
+                 {2, 0, {5999, 255}},
+                 {2, 5000, {2999, 5375}},
+                 {3, 0, {5000, 0, 5120}},
+                 {3, 2000, {100, 4000, 2047}}};
+    struct rng r = {6};
+    float *k = random_floats(CACHE, &r), *v = random_floats(CACHE, &r);
+    float *q = random_floats(3 * Q_ROW, &r), want[3 * Q_ROW], out[3 * Q_ROW];
+    struct kv_cache kv = {k, v, DTYPE_F32, KV_HEADS, DIM, BT};
+    static uint32_t blocks[N_BLOCKS];
+    for (uint32_t i = 0; i < N_BLOCKS; i++)
+        blocks[i] = i * 7 % N_BLOCKS;
+    for (uint32_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
+        for (uint32_t i = 0; i < N_DEVICES; i++) {
+            struct kv_row rows[3];
+            for (uint32_t j = 0; j < 3; j++)
+                rows[j] = (struct kv_row){blocks, 0, cases[c].positions[j]};
+            memset(out, 0, sizeof out);
+            devices[i]->ops->attention(devices[i], &(struct attention_params){{q, Q_ROW},
+                                                                              {out, Q_ROW},
+                                                                              rows,
+                                                                              cases[c].n_rows,
+                                                                              HEADS,
+                                                                              cases[c].window,
+                                                                              3.0f,
+                                                                              0,
+                                                                              &kv});
+            if (i == 0)
+                memcpy(want, out, sizeof want);
+            if (memcmp(out, want, sizeof out) != 0)
+                fail_msg("case %u, device %u: bits differ", c, i);
+        }
+    mem_free(k);
+    mem_free(v);
+    mem_free(q);
+}
+
 static void test_kv_copy(void **state)
 {
     enum { N_BLOCKS = 4, BLOCK = KV_HEADS * BT * DIM };
@@ -484,11 +529,17 @@ static void test_parallel_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear),     cmocka_unit_test(test_weight_bytes_refuses),
-        cmocka_unit_test(test_embed),      cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_rope_table), cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_kv_copy),    cmocka_unit_test(test_levels),
-        cmocka_unit_test(test_alloc),      cmocka_unit_test(test_parallel_for),
+        cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_weight_bytes_refuses),
+        cmocka_unit_test(test_embed),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_rope_table),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_attention_by_splits),
+        cmocka_unit_test(test_kv_copy),
+        cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_alloc),
+        cmocka_unit_test(test_parallel_for),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

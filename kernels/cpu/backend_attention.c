@@ -1,0 +1,142 @@
+#include <string.h>
+
+#include "kernels/cpu/backend_internal.h"
+
+static size_t kv_elem_bytes(const struct kv_cache *kv)
+{
+    return kv->dtype == DTYPE_F16 ? 2 : 4;
+}
+
+static void kv_write_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
+{
+    const struct kv_write_params *p = params;
+    const struct kv_cache *kv = p->kv;
+    const struct kv_row *row = &p->rows[i];
+    size_t block = row->blocks[row->position / kv->block_tokens - row->n_dropped];
+    size_t token_bytes = kv->head_dim * kv_elem_bytes(kv);
+    for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
+        size_t token = (block * kv->n_kv_heads + h) * kv->block_tokens;
+        token += row->position % kv->block_tokens;
+        size_t at = token * token_bytes, from = (size_t)h * kv->head_dim;
+        d->kernels->kv_store((uint8_t *)kv->k + at, kv->dtype, row_of(p->k, i) + from,
+                             kv->head_dim);
+        d->kernels->kv_store((uint8_t *)kv->v + at, kv->dtype, row_of(p->v, i) + from,
+                             kv->head_dim);
+    }
+}
+void cpu_kv_write(struct device *d, const struct kv_write_params *p)
+{
+    cpu_run_units(cpu_of(d), p->n_rows, 2 * (uint64_t)p->kv->n_kv_heads * p->kv->head_dim,
+                  kv_write_unit, p);
+}
+
+void cpu_kv_copy(struct device *d, const struct kv_cache *kv, uint32_t from, uint32_t to)
+{
+    size_t n = (size_t)kv->n_kv_heads * kv->block_tokens * kv->head_dim * kv_elem_bytes(kv);
+    memcpy((uint8_t *)kv->k + to * n, (const uint8_t *)kv->k + from * n, n);
+    memcpy((uint8_t *)kv->v + to * n, (const uint8_t *)kv->v + from * n, n);
+}
+
+/* Rows of one KV head follow each other: neighbours are often of one sequence and read the same
+ * keys. */
+static void attention_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
+{
+    const struct attention_params *p = params;
+    d->kernels->attention(p, i % p->n_rows, i / p->n_rows, d->scratch[i_thread].floats);
+}
+
+/* Few rows, long contexts: the splits of a (row, KV head) are tasks too. Splits of all units, one
+ * unit after the other, go through the buffer of parts in waves; after each wave every head merges
+ * its parts, in order. */
+enum { PARTS_PER_THREAD = 8, UNITS_PER_THREAD = 2 };
+
+struct split_job {
+    struct cpu_device *d;
+    const struct attention_params *p;
+    uint32_t n_units, per_kv;
+    uint64_t part_floats;
+    float *parts, *merged; /* [threads * PARTS_PER_THREAD], [n_units] */
+    uint64_t begin, end;   /* of the wave */
+};
+
+static uint32_t first_split(const struct attention_params *p, uint32_t i_unit)
+{
+    return attention_first(p, p->rows[i_unit % p->n_rows].position) / ATTENTION_SPLIT;
+}
+static uint32_t n_splits(const struct attention_params *p, uint32_t i_unit)
+{
+    uint32_t last = p->rows[i_unit % p->n_rows].position / ATTENTION_SPLIT;
+    return last - first_split(p, i_unit) + 1;
+}
+
+static void split_task(void *ctx, uint32_t i_task, uint32_t i_thread)
+{
+    const struct split_job *job = ctx;
+    const struct attention_params *p = job->p;
+    uint64_t i = job->begin + i_task;
+    uint32_t unit = 0;
+    for (uint32_t n; i >= (n = n_splits(p, unit)); unit++)
+        i -= n;
+    job->d->kernels->attention_split(
+        p, unit % p->n_rows, unit / p->n_rows, first_split(p, unit) + (uint32_t)i,
+        job->d->scratch[i_thread].floats, job->parts + i_task * job->part_floats);
+}
+
+static void merge_unit(struct cpu_device *d, const void *ctx, uint32_t i, uint32_t i_thread)
+{
+    const struct split_job *job = ctx;
+    const struct attention_params *p = job->p;
+    uint32_t unit = i / job->per_kv, head = i % job->per_kv;
+    float *merged = job->merged + unit * job->part_floats;
+    uint64_t first = 0;
+    for (uint32_t u = 0; u < unit; u++)
+        first += n_splits(p, u);
+    uint64_t end = first + n_splits(p, unit);
+    for (uint64_t s = first > job->begin ? first : job->begin; s < end && s < job->end; s++)
+        d->kernels->attention_merge(p, head, s == first, merged,
+                                    job->parts + (s - job->begin) * job->part_floats);
+    if (end > job->begin && end <= job->end)
+        d->kernels->attention_finish(p, unit % p->n_rows, unit / p->n_rows, head, merged);
+}
+
+static void attention_by_splits(struct cpu_device *d, const struct attention_params *p)
+{
+    uint32_t n_threads = pool_n_threads(d->pool), n_parts = n_threads * PARTS_PER_THREAD;
+    uint32_t per_kv = p->n_heads / p->kv->n_kv_heads;
+    struct split_job job = {.d = d, .p = p, .per_kv = per_kv};
+    job.n_units = p->n_rows * p->kv->n_kv_heads;
+    job.part_floats = attention_part_floats(per_kv, p->kv->head_dim);
+    cpu_scratch_grow(&d->parts,
+                     job.part_floats * n_threads * (PARTS_PER_THREAD + UNITS_PER_THREAD));
+    job.parts = d->parts.floats;
+    job.merged = job.parts + n_parts * job.part_floats;
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < job.n_units; i++)
+        total += n_splits(p, i);
+    for (; job.begin < total; job.begin = job.end) {
+        job.end = total - job.begin < n_parts ? total : job.begin + n_parts;
+        uint32_t n = (uint32_t)(job.end - job.begin);
+        pool_run(d->pool, n, split_task, &job);
+        cpu_run_units(d, job.n_units * per_kv, n * job.part_floats / (job.n_units * per_kv),
+                      merge_unit, &job);
+    }
+}
+
+void cpu_attention(struct device *device, const struct attention_params *p)
+{
+    struct cpu_device *d = cpu_of(device);
+    uint32_t per_kv = p->n_heads / p->kv->n_kv_heads, n_units = p->n_rows * p->kv->n_kv_heads;
+    uint32_t n_threads = pool_n_threads(d->pool);
+    uint64_t n_positions = 0;
+    if (p->n_rows == 0)
+        return;
+    cpu_scratch_reserve(d, attention_scratch_floats(per_kv, p->kv->head_dim));
+    for (uint32_t i = 0; i < p->n_rows; i++)
+        n_positions += p->rows[i].position - attention_first(p, p->rows[i].position) + 1;
+    uint64_t cost = n_positions * per_kv * p->kv->head_dim / 8 / p->n_rows;
+    if (n_threads > 1 && n_units < n_threads * UNITS_PER_THREAD &&
+        cost * n_units > 2 * COST_PARALLEL)
+        attention_by_splits(d, p);
+    else
+        cpu_run_units(d, n_units, cost, attention_unit, p);
+}

@@ -1,0 +1,53 @@
+#pragma once
+/* What the files of the CPU backend share; see backend.c. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/threads.h"
+
+/* The unit of cost is about 0.3 ns: an addition of two floats from the cache on one thread. Waking
+ * the threads takes some microseconds, so what is cheaper than this runs in the caller. */
+enum { COST_PARALLEL = 32768 };
+
+struct scratch {
+    void *block;
+    float *floats; /* block, aligned to a cache line */
+    uint64_t n_floats;
+};
+
+struct cpu_device {
+    struct device base;
+    struct pool *pool;
+    const struct cpu_kernels *kernels;
+    enum cpu_isa isa;
+    struct scratch *scratch; /* [threads] */
+    struct scratch parts;    /* of attention, in splits */
+};
+
+static inline struct cpu_device *cpu_of(struct device *d)
+{
+    return (struct cpu_device *)d;
+}
+
+static inline float *row_of(struct view v, uint32_t i)
+{
+    return (float *)v.data + (size_t)i * v.stride;
+}
+
+static inline uint32_t div_up(uint64_t a, uint64_t b)
+{
+    return (uint32_t)((a + b - 1) / b);
+}
+
+/* Memory of one size for good after the first step: they grow, and keep nothing. */
+void cpu_scratch_grow(struct scratch *s, uint64_t n_floats);
+void cpu_scratch_reserve(struct cpu_device *d, uint64_t n_floats); /* of each thread */
+
+/* One unit of an operator: a row, a piece of one, a panel. p is the operator's parameters. */
+typedef void (*unit_fn)(struct cpu_device *d, const void *p, uint32_t i, uint32_t i_thread);
+/* n units of about the same cost, on the threads when that is worth it. */
+void cpu_run_units(struct cpu_device *d, uint32_t n, uint64_t cost, unit_fn fn, const void *p);
+
+/* backend_attention.c */
+void cpu_kv_write(struct device *d, const struct kv_write_params *p);
+void cpu_kv_copy(struct device *d, const struct kv_cache *kv, uint32_t from, uint32_t to);
+void cpu_attention(struct device *d, const struct attention_params *p);
