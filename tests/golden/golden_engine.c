@@ -1,0 +1,95 @@
+#include "tests/golden/golden_engine.h"
+
+#include "common/base/mem.h"
+#include "tests/golden/golden_file.h"
+
+enum { BLOCK = 16, PASS_ROWS = 256 };
+
+static _Atomic uint64_t progress;
+static const _Atomic bool interrupt;
+
+enum status golden_engine_open(struct golden_engine *e, const char *model, enum cpu_isa isa,
+                               enum dtype kv_dtype, uint32_t max_len, struct error *err)
+{
+    uint32_t n_blocks = max_len / BLOCK + 1;
+    *e = (struct golden_engine){.max_len = max_len};
+    TRY(engine_open(&(struct engine_setup){.model = model,
+                                           .tp = 1,
+                                           .isa_level = (int32_t)isa,
+                                           .kv_dtype_set = true,
+                                           .kv_dtype = kv_dtype,
+                                           .block_tokens = BLOCK,
+                                           .max_model_len = max_len,
+                                           .pass_rows = PASS_ROWS,
+                                           .n_kv_blocks = n_blocks,
+                                           .progress = &progress,
+                                           .interrupt = &interrupt},
+                    &e->engine, err));
+    e->table = mem_array(n_blocks, sizeof *e->table);
+    for (uint32_t i = 0; i < n_blocks; i++)
+        e->table[i] = n_blocks - 1 - i;
+    e->ids = mem_array(PASS_ROWS, sizeof *e->ids);
+    e->positions = mem_array(PASS_ROWS, sizeof *e->positions);
+    e->rows = mem_array(PASS_ROWS, sizeof *e->rows);
+    return STATUS_OK;
+}
+
+void golden_engine_close(struct golden_engine *e)
+{
+    engine_close(e->engine);
+    mem_free(e->table);
+    mem_free(e->ids);
+    mem_free(e->positions);
+    mem_free(e->rows);
+    *e = (struct golden_engine){0};
+}
+
+void golden_engine_begin(struct golden_engine *e)
+{
+    e->n_done = 0;
+}
+
+/* Rows first .. n - 1 of the last pass, which began at row i_base of what was fed. */
+static void give_logits(struct golden_engine *e, uint32_t first, uint32_t n, uint32_t i_base,
+                        golden_row_fn *fn, void *ctx)
+{
+    struct error err;
+    while (first < n) {
+        uint32_t rows[RUNNER_LOGITS_ROWS], k = 0;
+        float *logits;
+        while (k < RUNNER_LOGITS_ROWS && first + k < n) {
+            rows[k] = first + k;
+            k++;
+        }
+        if (runner_logits(e->engine->runner, rows, k, &logits, &err) != STATUS_OK)
+            golden_die("logits: %s", err.text);
+        for (uint32_t i = 0; i < k; i++)
+            fn(ctx, i_base + rows[i], logits + (size_t)i * e->engine->config.vocab_size);
+        first += k;
+    }
+}
+
+void golden_engine_feed(struct golden_engine *e, const uint32_t *ids, uint32_t n, uint32_t from,
+                        golden_row_fn *fn, void *ctx)
+{
+    struct error err;
+    if (n > e->max_len - e->n_done)
+        golden_die("%u more tokens than the %u there is room for", n, e->max_len - e->n_done);
+    for (uint32_t base = 0; base < n;) {
+        uint32_t n_rows = n - base < PASS_ROWS ? n - base : PASS_ROWS;
+        struct row_batch b = {.n_rows = n_rows, .ids = e->ids, .positions = e->positions};
+        for (uint32_t i = 0; i < n_rows; i++, e->n_done++) {
+            if (ids[base + i] >= e->engine->config.vocab_size)
+                golden_die("id %u is not one of the model's", ids[base + i]);
+            e->ids[i] = ids[base + i];
+            e->positions[i] = e->n_done;
+            e->rows[i] = (struct kv_row){.blocks = e->table, .position = e->n_done};
+        }
+        for (uint32_t g = 0; g < e->engine->program->n_kv_groups; g++)
+            b.kv_rows[g] = e->rows;
+        if (runner_forward(e->engine->runner, &b, &err) != STATUS_OK)
+            golden_die("forward: %s", err.text);
+        give_logits(e, from > base ? from - base : 0, n_rows, base, fn, ctx);
+        base += n_rows;
+    }
+}

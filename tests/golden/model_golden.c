@@ -1,0 +1,359 @@
+/* Whole models against what others say of them: logits, log-probabilities, greedy tokens, and for
+ * the demo model its perplexity.
+ *   model_golden [--isa LEVEL,..|all|best] [--kv f32|f16] SET|FOLDER...
+ *     own        build/goldens, by scripts/make-goldens
+ *     reference  $COX_GOLDENS/models, made with transformers (default ../shared/goldens)
+ *     demo       $COX_GOLDENS/real/gemma3-270m with the demo model of the cache
+ *     FOLDER     one that has expected.json
+ * Exit status 77: a set that was asked for is not there (and nothing failed). */
+#include <dirent.h>
+#include <getopt.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+#include "tests/golden/golden_engine.h"
+#include "tests/golden/golden_file.h"
+
+enum { SKIPPED = 77, TINY_MAX_LEN = 256, DEMO_MAX_LEN = 640, PERPLEXITY_WINDOW = 512 };
+
+/* What may differ, and by how much. */
+struct tolerance {
+    double logit;      /* largest distance of a logit or log-probability */
+    double greedy_gap; /* a greedy token may differ from a step on whose two best are closer */
+    double perplexity; /* share of it */
+};
+/* Engine and reference are both float32 here; 1e-3 is what the goldens' makers suggest. */
+static const struct tolerance tiny = {.logit = 1e-3, .greedy_gap = 0};
+/* Eighteen layers in float32, and the same with keys and values of half precision, which is what a
+ * worker has by default. */
+static const struct tolerance demo = {.logit = 2e-3, .greedy_gap = 2e-3, .perplexity = 5e-4};
+static const struct tolerance demo_f16 = {.logit = 0.05, .greedy_gap = 0.05, .perplexity = 0.005};
+
+struct options {
+    bool isa[CPU_ISA_COUNT];
+    bool kv_set;
+    enum dtype kv;
+};
+
+/* One model at one level. */
+struct check {
+    struct golden_engine *engine;
+    const struct golden_file *want;
+    const struct golden_prompt *prompt;
+    struct tolerance tolerance;
+    const char *title;
+    uint32_t n_failed, n_same, n_diverged;
+    double worst_logit, worst_logprob;
+    float *last; /* [vocab_size] logits of the row fed last */
+    double nll;
+    const uint32_t *targets;
+};
+
+static void fail(struct check *c, const char *what, double value, double limit)
+{
+    c->n_failed++;
+    printf("  FAILED %s, %s: %s: %g, allowed is %g\n", c->title,
+           c->prompt ? c->prompt->name : "text", what, value, limit);
+}
+
+/* NaN is further than anything. */
+static void widen(double *worst, double distance)
+{
+    if (!(distance <= *worst))
+        *worst = isnan(distance) ? (double)INFINITY : distance;
+}
+
+static double log_sum_exp(const float *logits, uint32_t n)
+{
+    float max = logits[0];
+    double sum = 0;
+    for (uint32_t i = 1; i < n; i++)
+        max = logits[i] > max ? logits[i] : max;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)expf(logits[i] - max);
+    return (double)max + log(sum);
+}
+
+static void on_row(void *ctx, uint32_t i, const float *logits)
+{
+    struct check *c = ctx;
+    uint32_t n = c->want->vocab_size;
+    if (c->prompt->logprobs && c->engine->n_done == c->prompt->n_ids) {
+        const float *want = c->prompt->logprobs + (size_t)i * n;
+        double all = log_sum_exp(logits, n);
+        for (uint32_t k = 0; k < n; k++)
+            widen(&c->worst_logprob, fabs((double)logits[k] - all - (double)want[k]));
+    }
+    memcpy(c->last, logits, n * sizeof *logits);
+}
+
+static uint32_t argmax(const float *x, uint32_t n)
+{
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < n; i++)
+        if (x[i] > x[best])
+            best = i;
+    return best;
+}
+
+static void check_last_logits(struct check *c)
+{
+    const struct golden_prompt *p = c->prompt;
+    double worst = 0;
+    for (uint32_t i = 0; p->last_logits && i < c->want->vocab_size; i++)
+        widen(&worst, fabs((double)c->last[i] - (double)p->last_logits[i]));
+    for (uint32_t i = 0; i < p->n_top; i++)
+        widen(&worst, fabs((double)c->last[p->top[i].id] - p->top[i].logit));
+    widen(&c->worst_logit, worst);
+    if (worst > c->tolerance.logit)
+        fail(c, "largest distance of a logit", worst, c->tolerance.logit);
+}
+
+static void check_greedy(struct check *c)
+{
+    const struct golden_prompt *p = c->prompt;
+    for (uint32_t i = 0; i < p->n_greedy; i++) {
+        uint32_t id = argmax(c->last, c->want->vocab_size);
+        if (id != p->greedy[i] && p->gaps[i] < c->tolerance.greedy_gap) {
+            c->n_diverged++;
+            printf("  %s, %s: another token at step %u, where the two best are %g apart\n",
+                   c->title, p->name, i, p->gaps[i]);
+            return;
+        }
+        if (id != p->greedy[i]) {
+            printf("  %s, %s: step %u: token %u, expected %u\n", c->title, p->name, i, id,
+                   p->greedy[i]);
+            fail(c, "a greedy token differs at a gap of", p->gaps[i], c->tolerance.greedy_gap);
+            return;
+        }
+        if (i + 1 < p->n_greedy)
+            golden_engine_feed(c->engine, &id, 1, 0, on_row, c);
+    }
+    c->n_same++;
+}
+
+static void check_prompt(struct check *c, const struct golden_prompt *p)
+{
+    c->prompt = p;
+    c->worst_logprob = 0;
+    golden_engine_begin(c->engine);
+    golden_engine_feed(c->engine, p->ids, p->n_ids, p->logprobs ? 0 : p->n_ids - 1, on_row, c);
+    if (p->logprobs && c->worst_logprob > c->tolerance.logit)
+        fail(c, "largest distance of a log-probability", c->worst_logprob, c->tolerance.logit);
+    widen(&c->worst_logit, c->worst_logprob);
+    check_last_logits(c);
+    check_greedy(c);
+}
+
+static void on_scored_row(void *ctx, uint32_t i, const float *logits)
+{
+    struct check *c = ctx;
+    c->nll += log_sum_exp(logits, c->want->vocab_size) - (double)logits[c->targets[i]];
+}
+
+/* Windows without overlap; each is fed as BOS and all but its last token, and all of it is scored.
+ */
+static double measure_perplexity(struct check *c)
+{
+    const struct golden_file *w = c->want;
+    uint32_t fed[PERPLEXITY_WINDOW] = {w->prompts[0].ids[0]}; /* BOS */
+    c->nll = 0;
+    for (uint32_t at = 0; at < w->n_text_ids; at += PERPLEXITY_WINDOW) {
+        uint32_t left = w->n_text_ids - at;
+        uint32_t n = left < PERPLEXITY_WINDOW ? left : PERPLEXITY_WINDOW;
+        memcpy(fed + 1, w->text_ids + at, (n - 1) * sizeof *fed);
+        c->targets = w->text_ids + at;
+        golden_engine_begin(c->engine);
+        golden_engine_feed(c->engine, fed, n, 0, on_scored_row, c);
+    }
+    return exp(c->nll / w->n_text_ids);
+}
+
+static void check_perplexity(struct check *c)
+{
+    double got = measure_perplexity(c), want = c->want->perplexity;
+    c->prompt = NULL;
+    printf("  %s: perplexity %.4f, expected %.4f\n", c->title, got, want);
+    if (!(fabs(got - want) <= c->tolerance.perplexity * want))
+        fail(c, "share by which the perplexity differs", fabs(got - want) / want,
+             c->tolerance.perplexity);
+}
+
+/* Returns the number of failures. */
+static uint32_t check_model(const char *model, const struct golden_file *want, enum cpu_isa isa,
+                            enum dtype kv, const struct tolerance *t, uint32_t max_len)
+{
+    struct golden_engine engine;
+    struct error err;
+    char title[PATH_MAX];
+    uint64_t began_ns = clock_mono_ns();
+    snprintf(title, sizeof title, "%s, %s, KV %s", model, cpu_isa_name(isa), dtype_traits(kv).name);
+    if (golden_engine_open(&engine, model, isa, kv, max_len, &err) != STATUS_OK)
+        golden_die("%s: %s", title, err.text);
+    if (engine.engine->config.vocab_size != want->vocab_size)
+        golden_die("%s: a vocabulary of %u, expected %u", title, engine.engine->config.vocab_size,
+                   want->vocab_size);
+    struct check c = {.engine = &engine, .want = want, .tolerance = *t, .title = title};
+    c.last = mem_array(want->vocab_size, sizeof *c.last);
+    for (uint32_t i = 0; i < want->n_prompts; i++)
+        check_prompt(&c, &want->prompts[i]);
+    if (want->n_text_ids > 0)
+        check_perplexity(&c);
+    printf("%s: largest distance %.2g; %u of %u continuations the same, %u part where they may; "
+           "%.1f s%s\n",
+           title, c.worst_logit, c.n_same, want->n_prompts, c.n_diverged,
+           (double)(clock_mono_ns() - began_ns) / 1e9, c.n_failed ? "; FAILED" : "");
+    fflush(stdout);
+    mem_free(c.last);
+    golden_engine_close(&engine);
+    return c.n_failed;
+}
+
+/* ---- sets ---- */
+
+/* Folder with expected.json → 1 when it is there. */
+static uint32_t check_folder(const struct options *o, const char *folder, uint32_t *n_failed)
+{
+    struct golden_file want;
+    char model[PATH_MAX];
+    if (!golden_file_open(&want, folder, NULL))
+        return 0;
+    snprintf(model, sizeof model, "%s/model.gguf", folder);
+    if (access(model, R_OK) != 0)
+        snprintf(model, sizeof model, "%s", folder);
+    for (enum cpu_isa isa = 0; isa <= cpu_isa_best(); isa++)
+        if (o->isa[isa])
+            *n_failed +=
+                check_model(model, &want, isa, o->kv_set ? o->kv : DTYPE_F32, &tiny, TINY_MAX_LEN);
+    golden_file_close(&want);
+    return 1;
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static uint32_t check_own(const struct options *o, uint32_t *n_failed)
+{
+    const char *folder = "build/goldens";
+    struct dirent **names;
+    char path[PATH_MAX];
+    uint32_t n_checked = 0;
+    int n = scandir(folder, &names, NULL, by_name);
+    for (int i = 0; i < n; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]->d_name);
+        n_checked += check_folder(o, path, n_failed);
+        free(names[i]);
+    }
+    if (n >= 0)
+        free(names);
+    if (n_checked == 0)
+        printf("SKIPPED: no models in %s; scripts/make-goldens makes them\n", folder);
+    return n_checked;
+}
+
+static const char *goldens_folder(void)
+{
+    const char *folder = getenv("COX_GOLDENS");
+    return folder && *folder ? folder : "../shared/goldens";
+}
+
+static uint32_t check_reference(const struct options *o, uint32_t *n_failed)
+{
+    static const char *const models[] = {"llama2_mha", "llama31_gqa", "gemma3_text"};
+    char path[PATH_MAX];
+    uint32_t n_checked = 0;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        snprintf(path, sizeof path, "%s/models/%s", goldens_folder(), models[i]);
+        n_checked += check_folder(o, path, n_failed);
+    }
+    if (n_checked == 0)
+        printf("SKIPPED: none of the models is in %s (COX_GOLDENS)\n", goldens_folder());
+    return n_checked;
+}
+
+static uint32_t check_demo(const struct options *o, uint32_t *n_failed)
+{
+    struct golden_file want;
+    char folder[PATH_MAX], cache[PATH_MAX], model[PATH_MAX * 2];
+    model_cache_dir(getenv("COX_CACHE"), getenv("HOME"), cache, sizeof cache);
+    snprintf(folder, sizeof folder, "%s/real/gemma3-270m", goldens_folder());
+    snprintf(model, sizeof model, "%s/models/demo/gemma-3-270m-q4_k_m.gguf", cache);
+    if (access(model, R_OK) != 0) {
+        printf("SKIPPED: the demo model is not at %s; scripts/fetch-demo-model\n", model);
+        return 0;
+    }
+    if (!golden_file_open(&want, folder, "gguf_f32")) {
+        printf("SKIPPED: there is no %s (COX_GOLDENS)\n", folder);
+        return 0;
+    }
+    enum dtype kv = o->kv_set ? o->kv : DTYPE_F16;
+    for (enum cpu_isa isa = 0; isa <= cpu_isa_best(); isa++)
+        if (o->isa[isa])
+            *n_failed += check_model(model, &want, isa, kv, kv == DTYPE_F32 ? &demo : &demo_f16,
+                                     DEMO_MAX_LEN);
+    golden_file_close(&want);
+    return 1;
+}
+
+static void read_isa(struct options *o, const char *text)
+{
+    char list[64];
+    snprintf(list, sizeof list, "%s", text);
+    memset(o->isa, 0, sizeof o->isa);
+    for (char *name = strtok(list, ","); name; name = strtok(NULL, ",")) {
+        bool known = false;
+        for (enum cpu_isa isa = 0; isa < CPU_ISA_COUNT; isa++)
+            if (strcmp(name, "all") == 0 || strcmp(name, cpu_isa_name(isa)) == 0 ||
+                (strcmp(name, "best") == 0 && isa == cpu_isa_best()))
+                o->isa[isa] = known = true;
+        if (!known)
+            golden_die("--isa %s: not a level", name);
+    }
+}
+
+static void read_options(struct options *o, int argc, char **argv)
+{
+    static const struct option known[] = {
+        {"isa", required_argument, NULL, 'i'}, {"kv", required_argument, NULL, 'k'}, {0}};
+    int c;
+    read_isa(o, "best");
+    while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {
+        if (c == 'i') {
+            read_isa(o, optarg);
+        } else if (c == 'k' && (strcmp(optarg, "f32") == 0 || strcmp(optarg, "f16") == 0)) {
+            o->kv_set = true;
+            o->kv = strcmp(optarg, "f32") == 0 ? DTYPE_F32 : DTYPE_F16;
+        } else {
+            golden_die("usage: model_golden [--isa LEVEL,..|all|best] [--kv f32|f16] "
+                       "own|reference|demo|FOLDER...");
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct options o = {.kv_set = false};
+    uint32_t n_failed = 0, n_missing = 0;
+    read_options(&o, argc, argv);
+    for (int i = optind; i < argc; i++) {
+        const char *set = argv[i];
+        uint32_t n = strcmp(set, "own") == 0         ? check_own(&o, &n_failed)
+                     : strcmp(set, "reference") == 0 ? check_reference(&o, &n_failed)
+                     : strcmp(set, "demo") == 0      ? check_demo(&o, &n_failed)
+                                                     : check_folder(&o, set, &n_failed);
+        n_missing += n == 0;
+    }
+    if (optind == argc)
+        golden_die("which models? own, reference, demo or a folder");
+    if (n_failed > 0)
+        printf("%u checks failed\n", n_failed);
+    return n_failed > 0 ? 1 : n_missing > 0 ? SKIPPED : 0;
+}
