@@ -197,8 +197,7 @@ static void linear_task(void *ctx, uint32_t i_task, uint32_t i_thread)
 }
 
 /* Panels of a task: several tasks for each thread, none too small to be worth it nor so large that
- * the last one is waited for. For few rows the kernel takes panels side by side: a multiple of 8.
- */
+ * the last one is waited for; whole groups of the panels that a kernel takes side by side. */
 static uint32_t panels_per_task(struct cpu_device *d, uint64_t n_panels, uint64_t macs_per_panel,
                                 uint32_t n_rows)
 {
@@ -210,7 +209,7 @@ static uint32_t panels_per_task(struct cpu_device *d, uint64_t n_panels, uint64_
         n = MACS_TASK_MAX / macs_per_panel;
     if (n * macs_per_panel < MACS_TASK_MIN)
         n = div_up(MACS_TASK_MIN, macs_per_panel);
-    uint32_t side_by_side = n_rows == 1 ? 8 : 2;
+    uint32_t side_by_side = n_rows == 1 ? 2 * LINEAR_TASK_PANELS : LINEAR_TASK_PANELS;
     return div_up(n, side_by_side) * side_by_side;
 }
 

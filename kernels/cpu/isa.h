@@ -7,6 +7,9 @@
 /* Outputs per panel of a packed matrix: one vector (kernels/cpu/pack.h). */
 #define PANEL_N 16u
 
+/* Tasks are whole groups of so many panels where there are as many: the kernels take them side by
+ * side, and one alone costs as much as the group. */
+#define LINEAR_TASK_PANELS 4u
 struct linear_task {
     const struct weight *w;
     const float *bias; /* [w->n] or NULL */

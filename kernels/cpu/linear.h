@@ -6,11 +6,9 @@
  *   Q4_K, Q5_K   fma(d * sc, q, -(dmin * m))
  *
  * with each product rounded as written. So a row's bits depend neither on the other rows nor on how
- * panels are given out. Nothing beyond column w->n is written. Tasks of LINEAR_TASK_PANELS panels,
- * or multiples of it, use the kernels whole; others work but pay for what they do not use. */
+ * panels are given out. Nothing beyond column w->n is written. */
 #include "kernels/cpu/isa.h"
 
-#define LINEAR_TASK_PANELS 4u
 void linear_scalar(const struct linear_task *t);
 void linear_avx2(const struct linear_task *t);
 void linear_avx512(const struct linear_task *t);
