@@ -46,37 +46,55 @@ void ISA_FN(row_norm)(float *out, const float *x, const float *w, uint32_t dim, 
     }
 }
 
-/* Up to 16 pairs (x[i * step], x[i * step + other]), taken apart first. As plain C over neighbours
- * this is a product of complex numbers, which gcc 12 makes a fused vfmaddsub of, contraction off or
- * not. */
-static inline void rotate(float *x, uint32_t n, uint32_t step, uint32_t other, const float *cos_sin)
+/* Every second float of 2n, n <= 16, and back. */
+static inline void take_apart(float *even, float *odd, const float *from, uint32_t n)
 {
-    float a[LANES] = {0}, b[LANES] = {0}, c[LANES] = {0}, s[LANES] = {0};
     for (uint32_t i = 0; i < n; i++) {
-        a[i] = x[i * step];
-        b[i] = x[i * step + other];
-        c[i] = cos_sin[2 * i];
-        s[i] = cos_sin[2 * i + 1];
+        even[i] = from[2 * i];
+        odd[i] = from[2 * i + 1];
     }
-    vf vx = vf_load(a), vy = vf_load(b), vc = vf_load(c), vs = vf_load(s);
-    vf_store(a, vf_sub(vf_mul(vx, vc), vf_mul(vy, vs)));
-    vf_store(b, vf_add(vf_mul(vy, vc), vf_mul(vx, vs)));
+}
+static inline void put_together(float *to, const float *even, const float *odd, uint32_t n)
+{
     for (uint32_t i = 0; i < n; i++) {
-        x[i * step] = a[i];
-        x[i * step + other] = b[i];
+        to[2 * i] = even[i];
+        to[2 * i + 1] = odd[i];
     }
+}
+
+/* n <= 16 pairs (x[i], y[i]). */
+static inline void rotate(float *x, float *y, const float *cos_sin, uint32_t n)
+{
+    float c[LANES] = {0}, s[LANES] = {0};
+    take_apart(c, s, cos_sin, n);
+    vf vx = row_load(x, n), vy = row_load(y, n), vc = vf_load(c), vs = vf_load(s);
+    row_store(x, vf_sub(vf_mul(vx, vc), vf_mul(vy, vs)), n);
+    row_store(y, vf_add(vf_mul(vy, vc), vf_mul(vx, vs)), n);
+}
+/* n <= 16 pairs of neighbours. As plain C this is a product of complex numbers, which gcc 12 makes
+ * a fused vfmaddsub of, contraction off or not. */
+static inline void rotate_neighbours(float *x, const float *cos_sin, uint32_t n)
+{
+    float a[LANES], b[LANES];
+    take_apart(a, b, x, n);
+    rotate(a, b, cos_sin, n);
+    put_together(x, a, b, n);
 }
 
 void ISA_FN(row_rope)(float *x, const float *cos_sin, uint32_t n_rot, bool interleaved)
 {
-    uint32_t half = n_rot / 2, step = interleaved ? 2 : 1, other = interleaved ? 1 : half;
-    for (uint32_t i = 0; i < half; i += LANES) {
-        uint32_t n = half - i;
-        if (n >= LANES)
-            rotate(x + i * step, LANES, step, other, cos_sin + 2 * i);
-        else
-            rotate(x + i * step, n, step, other, cos_sin + 2 * i);
+    uint32_t half = n_rot / 2, i = 0;
+    if (interleaved) {
+        for (; i + LANES <= half; i += LANES)
+            rotate_neighbours(x + 2 * i, cos_sin + 2 * i, LANES);
+        if (i < half)
+            rotate_neighbours(x + 2 * i, cos_sin + 2 * i, half - i);
+        return;
     }
+    for (; i + LANES <= half; i += LANES)
+        rotate(x + i, x + i + half, cos_sin + 2 * i, LANES);
+    if (i < half)
+        rotate(x + i, x + i + half, cos_sin + 2 * i, half - i);
 }
 
 void ISA_FN(row_gated)(float *out, const float *gate, const float *up, uint32_t dim,
