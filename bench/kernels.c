@@ -5,7 +5,8 @@
  *
  *   bench_kernels [isa [dtype [rounds]]]      e.g. avx2 Q8_0 5; default: the best, all, 3
  *
- * Numbers are medians over the rounds. On a machine that others use too, compare within a run. */
+ * Numbers are medians over the rounds; of CPU time for one thread, of wall time for two. On a
+ * machine that others use too, compare within a run. */
 #include <immintrin.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,10 +45,11 @@ struct bench {
     double read_gb[MAX_THREADS][MAX_ROUNDS], fma_gflop[MAX_THREADS][MAX_ROUNDS];
 };
 
-static double now_s(void)
+/* One thread: its own CPU time, so that being off the core for a neighbour does not count. */
+static double now_s(uint32_t n_threads)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(n_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
@@ -114,16 +116,16 @@ __attribute__((target("avx2,fma"))) static void fma_task_avx2(void *ctx, uint32_
 static void measure_ceilings(struct bench *b, uint32_t i_round)
 {
     for (uint32_t i = 0; i < MAX_THREADS; i++) {
-        double start = now_s();
+        double start = now_s(i + 1);
         pool_run(b->pools[i], 64, read_task, b);
-        b->read_gb[i][i_round] = (double)WORKING_SET / (now_s() - start) * 1e-9;
+        b->read_gb[i][i_round] = (double)WORKING_SET / (now_s(i + 1) - start) * 1e-9;
         bool wide = b->isa->linear == linear_avx512;
         if (b->isa->linear == linear_scalar)
             continue; /* no fused multiply-add to compare with */
-        start = now_s();
+        start = now_s(i + 1);
         pool_run(b->pools[i], FMA_TASKS, wide ? fma_task_avx512 : fma_task_avx2, b);
         double flop = 2.0 * FMA_TASKS * FMA_STEPS * (wide ? 16 * 16 : 12 * 8);
-        b->fma_gflop[i][i_round] = flop / (now_s() - start) * 1e-9;
+        b->fma_gflop[i][i_round] = flop / (now_s(i + 1) - start) * 1e-9;
     }
 }
 
@@ -160,7 +162,7 @@ static double measure(const struct bench *b, const struct bench_case *c)
     uint32_t n_copies = WORKING_SET > n_bytes ? (uint32_t)(WORKING_SET / n_bytes) : 1;
     double flop = 2.0 * c->n * c->k * c->n_rows;
     uint32_t n = flop * n_copies < 2e10 ? n_copies : (uint32_t)(2e10 / flop) + 1;
-    double start = now_s();
+    double start = now_s(c->n_threads);
     for (uint32_t i = 0; i < n; i++) {
         struct product p = {.b = b,
                             .w = {.dtype = c->dtype,
@@ -172,7 +174,7 @@ static double measure(const struct bench *b, const struct bench_case *c)
         pool_run(b->pools[c->n_threads - 1], (n_panels_of(c) + TASK_PANELS - 1) / TASK_PANELS,
                  product_task, &p);
     }
-    return (now_s() - start) / n;
+    return (now_s(c->n_threads) - start) / n;
 }
 
 static void add_cases(struct bench *b, const char *only_dtype)
@@ -235,11 +237,11 @@ static void report_packing(const struct bench *b, const char *only_dtype)
         uint64_t stride = (uint64_t)w.k / traits.block_elems * traits.block_bytes;
         w.n = (uint32_t)(WORKING_SET / 2 / stride / PANEL_N * PANEL_N);
         struct weight_rows rows = {b->memory + WORKING_SET / 2, stride};
-        double start = now_s();
+        double start = now_s(1);
         for (uint32_t j = 0; j < w.n / PANEL_N; j++)
             pack_panel(&w, &rows, j);
         printf("packing %-5s %.2f GB/s\n", traits.name,
-               (double)(w.n * stride) / (now_s() - start) * 1e-9);
+               (double)(w.n * stride) / (now_s(1) - start) * 1e-9);
     }
 }
 
