@@ -58,8 +58,8 @@ def table(log):
     return {name: float(value) * MIB[unit] for name, value, unit in rows}
 
 
-async def stream(port, i, tokens, prompt=None):
-    """Seconds to the first byte of the answer's body."""
+async def stream(port, i, tokens, prompt=None, gaps=None):
+    """Seconds to the first byte of the answer's body. gaps: gets the longest time without a further one."""
     body = json.dumps({"prompt": prompt or f"p{i}", "max_tokens": tokens, "stream": True, "temperature": 0,
                        "ignore_eos": True}).encode()
     begin = time.perf_counter()
@@ -69,9 +69,14 @@ async def stream(port, i, tokens, prompt=None):
     status = await reader.readuntil(b"\r\n\r\n")
     data = await reader.read(1 << 16)
     first, tail = time.perf_counter() - begin, data[-64:]
+    last, longest = time.perf_counter(), 0
     while data := await reader.read(1 << 16):
         tail = (tail + data)[-64:]
+        now = time.perf_counter()
+        last, longest = now, max(longest, now - last)
     writer.close()
+    if gaps is not None:
+        gaps.append(longest)
     if b" 200 " not in status or b"[DONE]" not in tail:
         raise RuntimeError(f"a stream did not end well: {status[:40]!r} … {tail!r}")
     return first
@@ -119,6 +124,19 @@ def prefill(c, rounds):
     return rates
 
 
+async def beside_a_prompt(port):
+    """ms of the longest pause of 4 streams while a prompt of ten times PROMPT_WORDS is computed."""
+    gaps = []
+    prompt = " ".join(long_prompt(time.time_ns() + k) for k in range(10))
+
+    async def late():
+        await asyncio.sleep(1)
+        return await stream(port, 0, 1, prompt)
+
+    seconds, *_ = await asyncio.gather(late(), *(stream(port, i, 150, gaps=gaps) for i in range(4)))
+    return 1000 * max(gaps), seconds
+
+
 def report_memory(c):
     want = table(c.log())
     have = memory(c.pid("worker-0"))
@@ -161,6 +179,9 @@ def measure(model, rounds, idle_seconds, device, more):
         print(f"- {n} streams: {spread(speed[n], '%.0f')} tokens/s; first token {spread(first[n], '%.1f')} ms")
     if device != "null":
         print(f"- a prompt of {PROMPT_WORDS} words: {spread(prefill(c, rounds), '%.0f')} tokens/s to its first token")
+        pauses, seconds = zip(*(asyncio.run(beside_a_prompt(c.ports[0])) for _ in range(rounds)))
+        print(f"- ten times as long, beside 4 streams: {spread(seconds, '%.1f')} s; "
+              f"their longest pause {spread(pauses, '%.0f')} ms")
         report_memory(c)
     stop.append(c.stop()[1])
     print(f"- Ctrl-C to the end of every process: {spread(stop, '%.2f')} s")
