@@ -18,8 +18,8 @@ CACHE = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain")
 MODEL = CACHE / "models/demo/gemma-3-270m-q4_k_m.gguf"
 GOLDENS = Path(os.environ.get("COX_GOLDENS") or ROOT.parent / "shared/goldens")
 OWN_GOLDENS = ROOT / "build/goldens"
-N_TOKENS = 8 if SANITIZED else 16
-N_CROWD = 6 if SANITIZED else 16
+N_TOKENS = 6 if SANITIZED else 16
+N_CROWD = 4 if SANITIZED else 16
 WINDOW = 512  # of the demo model's sliding layers
 
 needs_model = pytest.mark.skipif(not MODEL.exists(), reason=f"no demo model at {MODEL}: scripts/fetch-demo-model")
