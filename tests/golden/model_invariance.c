@@ -1,7 +1,9 @@
 /* "At one TP the bits of every logit row are equal for any batch, chunking and thread count"
  * (docs/protocol.md, Invariance), on a whole model: the same sequences alone in one piece with one
  * thread, and then together, in chunks, in passes, over scattered blocks, with more threads. Also
- * AVX2 against AVX-512. Usage: model_invariance MODEL...; exit 77: no MODEL is there. */
+ * AVX2 against AVX-512. Usage: model_invariance MODEL...; "demo" is the cached one; exit 77: no
+ * MODEL is there. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,14 +207,18 @@ static uint32_t check_model(const char *model, bool scalar)
 int main(int argc, char **argv)
 {
     uint32_t n_models = 0, n_bad = 0;
+    char cache[PATH_MAX], demo[PATH_MAX * 2];
+    model_cache_dir(getenv("COX_CACHE"), getenv("HOME"), cache, sizeof cache);
+    snprintf(demo, sizeof demo, "%s/models/demo/gemma-3-270m-q4_k_m.gguf", cache);
     for (int i = 1; i < argc; i++) {
-        if (access(argv[i], R_OK) != 0) {
-            printf("SKIPPED: there is no %s\n", argv[i]);
+        bool is_demo = strcmp(argv[i], "demo") == 0;
+        const char *model = is_demo ? demo : argv[i];
+        if (access(model, R_OK) != 0) {
+            printf("SKIPPED: there is no %s\n", model);
             continue;
         }
         /* the scalar level of a large model takes minutes and shares its source with the others */
-        bool large = strstr(argv[i], "/demo/") != NULL;
-        n_bad += check_model(argv[i], !large);
+        n_bad += check_model(model, !is_demo);
         n_models++;
     }
     if (n_models == 0)
