@@ -1,8 +1,7 @@
 """A real model on the CPU, through the whole cluster. What a stream must be is what the same request
 got alone on an idle cluster: batch, chunks, cache hits, preemption, replicas and lost workers may not
 change one token (docs/runner.md, "Invariance"). Where reference tokens of another implementation are
-at hand (COX_GOLDENS, build/goldens), they are compared too."""
-import asyncio
+at hand (COX_GOLDENS), they are compared too."""
 import json
 import math
 import os
@@ -12,14 +11,12 @@ from pathlib import Path
 import httpx
 import pytest
 from cluster import ROOT, SANITIZED, SLOW, Cluster, wait_for
-from sse import Collected
+from completions import N_TOKENS, body_of, complete, ids, run
 
 CACHE = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain")
 MODEL = CACHE / "models/demo/gemma-3-270m-q4_k_m.gguf"
 GOLDENS = Path(os.environ.get("COX_GOLDENS") or ROOT.parent / "shared/goldens")
-OWN_GOLDENS = ROOT / "build/goldens"
-N_TOKENS = 6 if SANITIZED else 16
-N_CROWD = 4 if SANITIZED else 16
+N_CROWD = 4 if SANITIZED else 100
 WINDOW = 512  # of the demo model's sliding layers
 
 needs_model = pytest.mark.skipif(not MODEL.exists(), reason=f"no demo model at {MODEL}: scripts/fetch-demo-model")
@@ -29,7 +26,7 @@ SENTENCES = ["The harbour was quiet that morning, and only one boat had left bef
              "She counted 17 gulls, 4 nets and 1 very old anchor, and wrote all of it down. "]
 OPENINGS = ["The capital of France is", "Once upon a time", "def fibonacci(n):\n", "Photosynthesis is",
             "Die Hauptstadt von Deutschland", "1, 2, 4, 8, 16,", "{\"name\": \"Alice\",", "Dear Sir or Madam,"]
-PROMPTS = [OPENINGS[i % 8] + (" " + "".join(SENTENCES[:1 + i % 3])) * (i // 8) for i in range(N_CROWD)]
+PROMPTS = [(f"({i}) " + SENTENCES[i % 3] if i >= 8 else "") + OPENINGS[i % 8] for i in range(N_CROWD)]
 LONG = "".join(f"{i}. " + SENTENCES[i % 3] for i in range(32)) + "In the end"  # more than the window
 
 
@@ -43,44 +40,6 @@ def cpu_cluster(*args, **kwargs):
 def cluster():
     with cpu_cluster() as c:
         yield c
-
-
-def body_of(prompt, **more):
-    return {"model": "m", "prompt": prompt, "max_tokens": N_TOKENS, "temperature": 0, "ignore_eos": True,
-            "return_token_ids": True, **more}
-
-
-async def stream(client, body, on_event=None):
-    got = Collected()
-    async with client.stream("POST", "/v1/completions", json={**body, "stream": True}) as r:
-        assert r.status_code == 200, (await r.aread()).decode()
-        async for line in r.aiter_lines():
-            if line.startswith("data: {"):
-                got.add(json.loads(line[6:]))
-                if on_event:
-                    on_event(got)
-            elif line == "data: [DONE]":
-                return got
-    raise AssertionError("no [DONE]")
-
-
-def run(cluster, bodies, on_event=None):
-    """All bodies at once; their results in order."""
-    async def main():
-        limits = httpx.Limits(max_connections=None)
-        async with httpx.AsyncClient(base_url=cluster.url, timeout=60 * SLOW, limits=limits) as client:
-            return await asyncio.gather(*(stream(client, b, on_event) for b in bodies))
-    return asyncio.run(main())
-
-
-def ids(got, i=0):
-    return got.ids[i]
-
-
-def complete(cluster, **body):
-    r = httpx.post(cluster.url + "/v1/completions", json=body, timeout=60 * SLOW)
-    assert r.status_code == 200, r.text
-    return r.json()
 
 
 class Alone:
@@ -141,7 +100,7 @@ def test_it_speaks(cluster):
 @needs_model
 def test_a_crowd_gets_what_each_gets_alone(cluster, alone):
     check(cluster, GREEDY, alone)
-    assert len({tuple(alone[b][0]) for b in GREEDY}) > len(GREEDY) / 2
+    assert len({tuple(alone[b][0]) for b in GREEDY}) > len(GREEDY) / 4
 
 
 @needs_model
@@ -249,21 +208,3 @@ def test_replicas_and_a_killed_worker(alone):
         wait_for("worker-0 is back", lambda: pair.pids().get("worker-0", before) != before)
     for body, g in zip(bodies, got):
         assert g.ids == alone[body]
-
-
-TINY = ["llama_tiny", "gemma3_tiny", "llama_tiny_gguf_q4_k", "gemma3_tiny_gguf_q8_0"]
-
-
-@pytest.mark.skipif(not OWN_GOLDENS.exists(), reason=f"no tiny checkpoints in {OWN_GOLDENS}: scripts/make-goldens")
-@pytest.mark.parametrize("name", TINY)
-def test_tiny_checkpoints(name):
-    """Another implementation's greedy tokens, for models small enough to be made here; from their text too."""
-    folder = OWN_GOLDENS / name
-    gguf = folder / "model.gguf"
-    with Cluster("--device", "cpu", "--kv-cache-dtype", "float32", "--served-model-name", "m", workers=1, tp=1,
-                 model=str(gguf if gguf.exists() else folder)) as c:
-        prompts = json.loads((folder / "expected.json").read_text())["prompts"]
-        bodies = [body_of(p["text"] or p["ids"], max_tokens=len(p["greedy"])) for p in prompts]
-        for p, got in zip(prompts, run(c, bodies)):
-            assert ids(got) == p["greedy"], p["name"]
-        assert any(p["text"] for p in prompts)

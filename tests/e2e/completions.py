@@ -1,0 +1,47 @@
+"""Completions over HTTP, many at once, as token ids: for tests that compare tokens."""
+import asyncio
+import json
+
+import httpx
+from cluster import SANITIZED, SLOW
+from sse import Collected
+
+N_TOKENS = 6 if SANITIZED else 16
+
+
+def body_of(prompt, **more):
+    return {"model": "m", "prompt": prompt, "max_tokens": N_TOKENS, "temperature": 0, "ignore_eos": True,
+            "return_token_ids": True, **more}
+
+
+async def stream(client, body, on_event=None):
+    got = Collected()
+    async with client.stream("POST", "/v1/completions", json={**body, "stream": True}) as r:
+        assert r.status_code == 200, (await r.aread()).decode()
+        async for line in r.aiter_lines():
+            if line.startswith("data: {"):
+                got.add(json.loads(line[6:]))
+                if on_event:
+                    on_event(got)
+            elif line == "data: [DONE]":
+                return got
+    raise AssertionError("no [DONE]")
+
+
+def run(cluster, bodies, on_event=None):
+    """All bodies at once; their results in order."""
+    async def main():
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(base_url=cluster.url, timeout=60 * SLOW, limits=limits) as client:
+            return await asyncio.gather(*(stream(client, b, on_event) for b in bodies))
+    return asyncio.run(main())
+
+
+def ids(got, i=0):
+    return got.ids[i]
+
+
+def complete(cluster, **body):
+    r = httpx.post(cluster.url + "/v1/completions", json=body, timeout=60 * SLOW)
+    assert r.status_code == 200, r.text
+    return r.json()
