@@ -103,7 +103,7 @@ enum status kv_store_new(const struct program *p, struct device *d, enum dtype d
     s->layers = mem_array(p->config->n_layers, sizeof *s->layers);
     uint8_t *at = s->memory;
     for (uint32_t l = 0; l < p->config->n_layers; l++) {
-        const struct kv_group *g = &groups[p->kv_places[l].i_group];
+        const struct kv_group *g = &groups[p->kv_group_of[l]];
         uint64_t half = g->n_blocks * layer_block_bytes(p, dtype, g->block_tokens) / 2;
         s->layers[l] = (struct kv_cache){.k = at,
                                          .v = at + half,
@@ -135,6 +135,6 @@ void kv_store_copy(struct kv_store *s, const struct plan_copy *c)
 {
     const struct program *p = s->program;
     for (uint32_t l = 0; l < p->config->n_layers; l++)
-        if (p->kv_places[l].i_group == c->i_group)
+        if (p->kv_group_of[l] == c->i_group)
             s->device->ops->kv_copy(s->device, &s->layers[l], c->from, c->to);
 }

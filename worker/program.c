@@ -33,7 +33,8 @@ static void place_layers(struct program *p)
             g++;
         if (g == p->n_kv_groups)
             p->kv_groups[p->n_kv_groups++] = (struct kv_layers){.window = window};
-        p->kv_places[l] = (struct kv_place){g, p->kv_groups[g].n_layers++};
+        p->kv_group_of[l] = g;
+        p->kv_groups[g].n_layers++;
     }
 }
 

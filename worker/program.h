@@ -78,10 +78,6 @@ struct rope_freqs {
 struct kv_layers {
     uint32_t window, n_layers;
 };
-/* Layer → its KV group and its place there. */
-struct kv_place {
-    uint32_t i_group, i_in_group;
-};
 
 #define PROGRAM_MAX_ROPES     4u
 #define PROGRAM_MAX_KV_GROUPS 2u
@@ -99,7 +95,7 @@ struct program {
     struct op final_norm;
     struct rope_freqs ropes[PROGRAM_MAX_ROPES];
     uint32_t n_ropes;
-    struct kv_place kv_places[MODEL_MAX_LAYERS];
+    uint32_t kv_group_of[MODEL_MAX_LAYERS]; /* of kv_groups */
     struct kv_layers kv_groups[PROGRAM_MAX_KV_GROUPS];
     uint32_t n_kv_groups;
 };

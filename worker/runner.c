@@ -118,7 +118,7 @@ static void run_kv_write(struct runner *r, const struct op *o, const struct row_
 {
     const struct kv_write_params p = {.k = view_of(r, REG_K),
                                       .v = view_of(r, REG_V),
-                                      .rows = b->kv_rows[r->s.program->kv_places[o->layer].i_group],
+                                      .rows = b->kv_rows[r->s.program->kv_group_of[o->layer]],
                                       .n_rows = r->n_rows,
                                       .kv = kv_store_layer(r->s.kv, o->layer)};
     r->ops->kv_write(r->s.device, &p);
@@ -129,7 +129,7 @@ static void run_attention(struct runner *r, const struct op *o, const struct row
     const struct program *g = r->s.program;
     const struct attention_params p = {.q = view_of(r, o->in),
                                        .out = view_of(r, o->out),
-                                       .rows = b->kv_rows[g->kv_places[o->layer].i_group],
+                                       .rows = b->kv_rows[g->kv_group_of[o->layer]],
                                        .n_rows = r->n_rows,
                                        .n_heads = g->n_heads,
                                        .window = o->attention.window,
