@@ -42,6 +42,29 @@ static uint64_t default_blocks(const struct kv_layers *l, const struct kv_shape 
     return ceil_div(l->window && windows < full ? windows : full, s->block_tokens);
 }
 
+static uint64_t least_blocks(const struct kv_layers *l, const struct kv_shape *s)
+{
+    return ceil_div(sequence_tokens(l, s->max_model_len), s->block_tokens);
+}
+
+/* A group's least and default number of blocks, and the bytes of all groups for each. */
+struct kv_share {
+    uint64_t least, wanted, all_least, all_wanted;
+};
+
+/* Every group has its least first; the rest of the limit is shared out by what the default has
+ * beyond that. So the groups together never take more than the limit. */
+static uint64_t share_blocks(const struct kv_share *x, uint64_t limit, bool may_exceed_default)
+{
+    if (limit >= x->all_wanted) {
+        if (!may_exceed_default)
+            return x->wanted;
+        return (uint64_t)((unsigned __int128)x->wanted * limit / x->all_wanted);
+    }
+    unsigned __int128 more = (unsigned __int128)(x->wanted - x->least) * (limit - x->all_least);
+    return x->least + (uint64_t)(more / (x->all_wanted - x->all_least));
+}
+
 static enum status too_small(const struct kv_shape *s, uint64_t limit, uint64_t need,
                              struct error *err)
 {
@@ -62,24 +85,26 @@ enum status kv_store_size(const struct program *p, const struct kv_shape *s,
             .window_tokens = l->window,
             .block_tokens = s->block_tokens,
             .bytes_per_block = l->n_layers * layer_block_bytes(p, s->dtype, s->block_tokens)};
-        one += ceil_div(sequence_tokens(l, s->max_model_len), s->block_tokens) *
-               groups[i].bytes_per_block;
+        one += least_blocks(l, s) * groups[i].bytes_per_block;
         wanted += default_blocks(l, s) * groups[i].bytes_per_block;
     }
-    if (limit == 0)
-        limit =
-            s->available_bytes / 4 < DEFAULT_MAX_BYTES ? s->available_bytes / 4 : DEFAULT_MAX_BYTES;
-    if (limit == s->available_bytes / 4 && limit < one) /* a long model on a small machine */
-        limit = s->available_bytes / 2;
+    if (limit == 0) {
+        uint64_t quarter = s->available_bytes / 4;
+        limit = quarter < DEFAULT_MAX_BYTES ? quarter : DEFAULT_MAX_BYTES;
+        if (limit == quarter && limit < one) /* a long model on a small machine */
+            limit = s->available_bytes / 2;
+    }
     if (s->n_blocks == 0 && limit < one)
         return too_small(s, limit, one, err);
-    double scale =
-        s->memory_bytes || (double)wanted > (double)limit ? (double)limit / (double)wanted : 1.0;
     for (uint32_t i = 0; i < p->n_kv_groups; i++) {
-        const struct kv_layers *l = &p->kv_groups[i];
-        uint64_t least = ceil_div(sequence_tokens(l, s->max_model_len), s->block_tokens);
-        uint64_t n = (uint64_t)((double)default_blocks(l, s) * scale);
-        n = s->n_blocks ? s->n_blocks : n < least ? least : n;
+        uint64_t n = s->n_blocks;
+        if (n == 0) {
+            const struct kv_share share = {.least = least_blocks(&p->kv_groups[i], s),
+                                           .wanted = default_blocks(&p->kv_groups[i], s),
+                                           .all_least = one,
+                                           .all_wanted = wanted};
+            n = share_blocks(&share, limit, s->memory_bytes != 0);
+        }
         groups[i].n_blocks = (uint32_t)(n < MAX_BLOCKS ? n : MAX_BLOCKS);
     }
     return STATUS_OK;

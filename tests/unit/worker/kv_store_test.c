@@ -90,6 +90,25 @@ static const struct {
       .available_bytes = 16ull << 30},
      STATUS_OK,
      {5000}},
+    {"what is asked for holds for all groups together",
+     true,
+     {.dtype = DTYPE_F16,
+      .block_tokens = 16,
+      .max_model_len = 32768,
+      .memory_bytes = 20000ull * LAYER_BLOCK,
+      .available_bytes = 16ull << 30},
+     STATUS_OK,
+     /* one sequence: 64 and 2048 blocks, 7104 of the 20000; the default: 86016 */
+     {64 + (4096 - 64) * 12896 / 78912, 2048 + (8192 - 2048) * 12896 / 78912}},
+    {"exactly one sequence",
+     true,
+     {.dtype = DTYPE_F16,
+      .block_tokens = 16,
+      .max_model_len = 32768,
+      .memory_bytes = 7104ull * LAYER_BLOCK,
+      .available_bytes = 16ull << 30},
+     STATUS_OK,
+     {64, 2048}},
     {"float32 takes twice as much",
      false,
      {.dtype = DTYPE_F32,
@@ -134,10 +153,16 @@ static void test_sizes(void **state)
         enum status s = kv_store_size(p, &cases[i].shape, groups, &err);
         if (s != cases[i].want)
             fail_msg("%s: %s %s", cases[i].name, status_name(s), err.text);
-        for (uint32_t g = 0; s == STATUS_OK && g < p->n_kv_groups; g++)
+        uint64_t n_bytes = 0, asked = cases[i].shape.n_blocks ? 0 : cases[i].shape.memory_bytes;
+        for (uint32_t g = 0; s == STATUS_OK && g < p->n_kv_groups; g++) {
+            n_bytes += groups[g].n_blocks * groups[g].bytes_per_block;
             if (groups[g].n_blocks != cases[i].want_n[g])
                 fail_msg("%s: group %u has %u blocks, want %u", cases[i].name, g,
                          groups[g].n_blocks, cases[i].want_n[g]);
+        }
+        if (asked > 0 && n_bytes > asked)
+            fail_msg("%s: %llu bytes of %llu", cases[i].name, (unsigned long long)n_bytes,
+                     (unsigned long long)asked);
         program_free(p);
     }
 }
