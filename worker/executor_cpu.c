@@ -21,7 +21,8 @@ struct executor_cpu {
     struct engine *engine;
     struct sequences *sequences;
     struct batch batch;
-    struct sampler **samplers;  /* [n_threads] */
+    struct sampler **samplers; /* [n_samplers], one of the threads each */
+    uint32_t n_samplers;
     struct sampling *samplings; /* [RUNNER_LOGITS_ROWS] */
     char *served_name;
     char device_name[160];
@@ -185,7 +186,7 @@ static enum status sample_pass(struct executor_cpu *x, struct arena *arena,
             rows[i] = b->samples[done + i].row;
         TRY(runner_logits(x->engine->runner, rows, n, &logits, err));
         look_at_logits(x, b->samples + done, logits, n);
-        struct share share = {x, n, x->engine->n_threads};
+        struct share share = {x, n, x->n_samplers};
         cpu_parallel_for(x->engine->device, share.n_shares, sample_share, &share);
         for (uint32_t i = 0; i < n; i++)
             TRY(finish_sample(x, &x->samplings[i], b->samples[done + i].sequence, arena,
@@ -230,7 +231,7 @@ static enum status cpu_step(struct executor *e, const struct msg_plan *p, struct
 static void cpu_close(struct executor *e)
 {
     struct executor_cpu *x = of(e);
-    for (uint32_t i = 0; x->samplers && i < x->engine->n_threads; i++)
+    for (uint32_t i = 0; x->samplers && i < x->n_samplers; i++)
         sampler_free(x->samplers[i]);
     mem_free(x->samplers);
     mem_free(x->samplings);
@@ -279,6 +280,22 @@ static enum status open_engine(struct executor_cpu *x, const struct worker_optio
     return STATUS_OK;
 }
 
+/* No more rows than RUNNER_LOGITS_ROWS are sampled at once. */
+static enum status open_samplers(struct executor_cpu *x, struct error *err)
+{
+    uint32_t n = x->engine->n_threads, vocab_size = x->engine->config.vocab_size;
+    x->n_samplers = n < RUNNER_LOGITS_ROWS ? n : RUNNER_LOGITS_ROWS;
+    x->samplings = mem_array(RUNNER_LOGITS_ROWS, sizeof *x->samplings);
+    x->samplers = mem_array(x->n_samplers, sizeof(struct sampler *));
+    for (uint32_t i = 0; i < x->n_samplers; i++) {
+        x->samplers[i] = sampler_new(vocab_size);
+        if (!x->samplers[i])
+            return error_set(err, STATUS_NO_MEMORY, "no memory for %u samplers of %llu bytes each",
+                             x->n_samplers, (unsigned long long)sampler_bytes(vocab_size));
+    }
+    return STATUS_OK;
+}
+
 static void name_device(struct executor_cpu *x)
 {
     char cpu[96];
@@ -320,7 +337,9 @@ static void fill_info(struct executor_cpu *x, const struct worker_options *o)
                                 .shard_rank = 0,
                                 .shard_stage = 0,
                                 .weights_bytes = e->weights_bytes,
-                                .activation_bytes = e->activation_bytes,
+                                .activation_bytes =
+                                    e->activation_bytes +
+                                    x->n_samplers * sampler_bytes(e->config.vocab_size),
                                 .kv_bytes = e->kv_bytes};
     i->limits = (struct sequences_limits){.max_model_len = e->max_model_len,
                                           .vocab_size = e->config.vocab_size,
@@ -340,16 +359,14 @@ enum status executor_cpu_open(const struct worker_options *o, struct executor **
     struct executor_cpu *x = mem_zalloc(sizeof *x);
     x->base.ops = &cpu_executor_ops;
     enum status s = open_engine(x, o, err);
+    if (s == STATUS_OK)
+        s = open_samplers(x, err);
     if (s != STATUS_OK) {
         cpu_close(&x->base);
         return s;
     }
     fill_info(x, o);
     x->sequences = sequences_new(&x->info.limits);
-    x->samplings = mem_array(RUNNER_LOGITS_ROWS, sizeof *x->samplings);
-    x->samplers = mem_array(x->engine->n_threads, sizeof(struct sampler *));
-    for (uint32_t i = 0; i < x->engine->n_threads; i++)
-        x->samplers[i] = sampler_new(x->engine->config.vocab_size);
     batch_init(&x->batch, x->engine->pass_rows, x->engine->program->n_kv_groups);
     *out = &x->base;
     return STATUS_OK;

@@ -40,6 +40,12 @@ void sampler_free(struct sampler *s)
     mem_free(s);
 }
 
+uint64_t sampler_bytes(uint32_t vocab_size)
+{
+    const struct sampler *s = NULL;
+    return vocab_size * (uint64_t)(sizeof *s->counts + sizeof *s->raw + sizeof *s->candidates);
+}
+
 /* A penalty that changes nothing, or is no number, is off. */
 struct penalties {
     float repetition, frequency, presence;

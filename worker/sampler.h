@@ -34,8 +34,9 @@ struct sampler_choice {
 };
 
 struct sampler;
-struct sampler *sampler_new(uint32_t vocab_size); /* >= 1; NULL: no memory (16 bytes an entry) */
+struct sampler *sampler_new(uint32_t vocab_size); /* >= 1; NULL: no memory */
 void sampler_free(struct sampler *s);             /* NULL is fine */
+uint64_t sampler_bytes(uint32_t vocab_size);      /* that one takes */
 /* *row (when log-probabilities are wanted; may be NULL otherwise) is on the arena; of what is asked
  * for it holds at most SAMPLER_MAX_LOGPROBS. STATUS_NO_MEMORY only. Ids beyond the vocabulary and
  * parameters that are no number, or out of their range, count as not given. When nothing may be
