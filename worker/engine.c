@@ -65,10 +65,16 @@ static enum status size_all(struct engine *e, const struct engine_setup *s, stru
     return STATUS_OK;
 }
 
+static uint32_t default_threads(void)
+{
+    uint32_t n = host_cpus();
+    return n < CPU_MAX_THREADS ? n : CPU_MAX_THREADS;
+}
+
 static enum status open_all(struct engine *e, const struct engine_setup *s, struct error *err)
 {
     TRY(open_files(e, s, err));
-    e->n_threads = s->n_threads ? s->n_threads : host_cpus();
+    e->n_threads = s->n_threads ? s->n_threads : default_threads();
     e->pass_rows = s->pass_rows ? s->pass_rows : PASS_ROWS;
     TRY(cpu_device_open(
         &(struct cpu_device_options){.n_threads = e->n_threads, .isa_level = s->isa_level},

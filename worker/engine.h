@@ -10,7 +10,7 @@
 struct engine_setup {
     const char *model, *cache_dir; /* as model_info_open takes them */
     uint32_t tp, rank;
-    uint32_t n_threads; /* 0: host_cpus() */
+    uint32_t n_threads; /* 0: host_cpus(), at most CPU_MAX_THREADS */
     int32_t isa_level;  /* enum cpu_isa; -1: the best */
     bool kv_dtype_set;
     enum dtype kv_dtype;    /* F32 or F16; otherwise F32 for a float32 model, else F16 */

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "kernels/cpu/cpu.h"
+
 #define S worker_options
 
 const struct option_spec worker_option_specs[] = {
@@ -54,7 +56,7 @@ const struct option_spec worker_option_specs[] = {
     OPT_ENUM(S, kv_cache_dtype, "kv-cache-dtype", "auto|float32|float16", "auto",
              "numbers of the KV cache; auto: float16, float32 for a float32 model"),
     OPT_ENUM(S, dtype, "dtype", "auto|float32", "auto", "activations; a CPU computes in float32"),
-    OPT_INT(S, threads, "threads", 0, 256, "0",
+    OPT_INT(S, threads, "threads", 0, CPU_MAX_THREADS, "0",
             "kernel threads of a CPU rank; 0: the CPUs this process may use"),
     OPT_ENUM(S, cpu_isa, "cpu-isa", "auto|scalar|avx2|avx512", "auto",
              "highest instruction set the kernels use"),

@@ -8,8 +8,9 @@
 
 enum cpu_isa { CPU_ISA_SCALAR, CPU_ISA_AVX2, CPU_ISA_AVX512, CPU_ISA_COUNT };
 
+#define CPU_MAX_THREADS 256u
 struct cpu_device_options {
-    uint32_t n_threads; /* the caller's own included; 1 .. 256 */
+    uint32_t n_threads; /* the caller's own included; 1 .. CPU_MAX_THREADS */
     int32_t isa_level;  /* highest to use; -1: the best that this CPU has */
 };
 /* STATUS_UNSUPPORTED when the CPU lacks isa_level. */

@@ -16,10 +16,11 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "kernels/cpu/cpu.h"
 
 /* Long enough for the pieces of a step that run in the caller alone (a norm, a rope), short against
  * a time slice. */
-enum { SPIN_NS = 30000, SPINS_PER_CLOCK = 32, MAX_THREADS = 256 };
+enum { SPIN_NS = 30000, SPINS_PER_CLOCK = 32 };
 
 struct worker {
     struct pool *pool;
@@ -197,9 +198,9 @@ static enum status start(struct pool *p, struct error *err)
 enum status pool_new(uint32_t n_threads, struct pool **out, struct error *err)
 {
     *out = NULL;
-    if (n_threads == 0 || n_threads > MAX_THREADS)
-        return error_set(err, STATUS_INVALID, "%u threads; 1 to %d are possible", n_threads,
-                         MAX_THREADS);
+    if (n_threads == 0 || n_threads > CPU_MAX_THREADS)
+        return error_set(err, STATUS_INVALID, "%u threads; 1 to %u are possible", n_threads,
+                         CPU_MAX_THREADS);
     struct pool *p = aligned_alloc(alignof(struct pool), sizeof *p);
     if (!p)
         return error_set(err, STATUS_NO_MEMORY, "no memory for a pool of threads");
