@@ -14,7 +14,8 @@ struct loaded {
 /* Bytes that loader_load will take. Errors name the tensor, what it is and what it should be. */
 MUST_USE enum status loader_measure(const struct program *p, const struct weights *w,
                                     const struct device *d, uint64_t *out, struct error *err);
-/* After loader_measure. STATUS_NO_MEMORY only. */
+/* Measures again. STATUS_NO_MEMORY; STATUS_INVALID when divisors of rotary angles are not positive.
+ */
 MUST_USE enum status loader_load(struct program *p, const struct weights *w, struct device *d,
                                  struct loaded *out, struct error *err);
 void loader_unload(struct device *d, struct loaded *l);
