@@ -3,9 +3,10 @@
 : "${COX_ROOT:?}"
 COX_LOGS="$COX_ROOT/build/log"
 mkdir -p "$COX_LOGS"
-steps_started=$SECONDS
+# One clock for a script and those that it calls.
+export STEPS_STARTED=${STEPS_STARTED:-$EPOCHSECONDS}
 
-elapsed() { printf '%3d:%02d' $(((SECONDS - steps_started) / 60)) $(((SECONDS - steps_started) % 60)); }
+elapsed() { printf '%3d:%02d' $(((EPOCHSECONDS - STEPS_STARTED) / 60)) $(((EPOCHSECONDS - STEPS_STARTED) % 60)); }
 say() { printf '[%s] %s\n' "$(elapsed)" "$*"; }
 die() { # die WHAT [WHAT TO DO]
     printf '[%s] FAILED: %s\n' "$(elapsed)" "$1" >&2
