@@ -6,7 +6,9 @@ foreach(script check_layers check_size)
 endforeach()
 add_test(NAME check_notices COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/scripts/notices.py --check)
 add_test(NAME check_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/check_test.py)
-set_tests_properties(check_layers check_size check_notices check_scripts PROPERTIES LABELS quick TIMEOUT 120
+add_test(NAME fetch_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/fetch_test.py)
+set_tests_properties(check_layers check_size check_notices check_scripts fetch_scripts PROPERTIES LABELS quick
+                     TIMEOUT 120
                      ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 
 set(e2e_environment "COX_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY};COX_SANITIZE=${COX_SANITIZE}")

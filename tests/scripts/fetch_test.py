@@ -1,0 +1,41 @@
+"""scripts/fetch-demo-model on a machine whose own Python has no pip."""
+import importlib.machinery
+import importlib.util
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def load():
+    sys.dont_write_bytecode = True
+    loader = importlib.machinery.SourceFileLoader("fetch_demo_model", str(ROOT / "scripts/fetch-demo-model"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("fetch_demo_model", loader))
+    loader.exec_module(module)
+    return module
+
+
+def program(folder, name, status):
+    path = Path(folder) / name
+    path.write_text(f"#!/bin/sh\nexit {status}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+class Pip(unittest.TestCase):
+    def test_the_first_python_that_has_it(self):
+        fetch = load()
+        with tempfile.TemporaryDirectory() as folder:
+            without, with_pip = program(folder, "without", 1), program(folder, "with", 0)
+            self.assertEqual(fetch.python_with_pip([f"{folder}/absent", without, with_pip]), with_pip)
+            with self.assertRaisesRegex(fetch.Failure, "scripts/setup"):
+                fetch.python_with_pip([f"{folder}/absent", without])
+
+    def test_the_environment_of_setup_comes_first(self):
+        self.assertEqual(Path(load().PYTHONS[0]), ROOT / "scripts/../.venv/bin/python")
+
+
+if __name__ == "__main__":
+    unittest.main()
