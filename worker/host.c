@@ -42,13 +42,26 @@ static uint64_t meminfo(const char *root, const char *key)
     return at && sscanf(at + strlen(key), ": %llu kB", &kib) == 1 ? kib * 1024 : 0;
 }
 
+/* Pages of files that nobody used lately: the cgroup's usage counts them, and the kernel gives them
+ * up for an allocation. A model that was just read or fetched is one. */
+static uint64_t reclaimable(const char *root)
+{
+    char text[8192];
+    unsigned long long n;
+    if (!read_file(root, CGROUP "memory.stat", text, sizeof text))
+        return 0;
+    const char *at = strstr(text, "\ninactive_file ");
+    return at && sscanf(at, " inactive_file %llu", &n) == 1 ? n : 0;
+}
+
 uint64_t host_available_bytes_at(const char *root)
 {
     uint64_t available = meminfo(root, "MemAvailable");
     uint64_t limit = read_bytes(root, CGROUP "memory.max");
-    uint64_t used = read_bytes(root, CGROUP "memory.current");
+    uint64_t used = read_bytes(root, CGROUP "memory.current"), files = reclaimable(root);
     if (limit == UINT64_MAX || used == UINT64_MAX)
         return available;
+    used -= files < used ? files : used;
     uint64_t left = limit > used ? limit - used : 0;
     return left < available ? left : available;
 }

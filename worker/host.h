@@ -5,7 +5,8 @@
 #include "common/base/str.h"
 
 uint64_t host_memory_bytes(void); /* of the machine, or of the cgroup */
-/* What could be allocated now without swapping: MemAvailable, and below the cgroup's limit. */
+/* What could be allocated now without swapping: MemAvailable, and below the cgroup's limit, whose
+ * usage is taken without idle pages of files. */
 uint64_t host_available_bytes(void);
 /* CPUs in this process's affinity mask, and not more than the cgroup's quota pays for; >= 1. */
 uint32_t host_cpus(void);

@@ -37,15 +37,22 @@ static const struct {
     const char *name, *max, *current, *cpu;
     uint64_t want_bytes;
     uint32_t want_cpus;
+    const char *stat; /* NULL: as before */
 } cases[] = {
-    {"no cgroup", NULL, NULL, NULL, 4096000ull * 1024, 8},
-    {"no limit", "max\n", "1000\n", "max 100000\n", 4096000ull * 1024, 8},
-    {"a limit below what is there", "1073741824\n", "73741824\n", "250000 100000\n", 1000000000, 3},
-    {"a limit already passed", "1000\n", "2000\n", "50000 100000\n", 0, 1},
+    {"no cgroup", NULL, NULL, NULL, 4096000ull * 1024, 8, NULL},
+    {"no limit", "max\n", "1000\n", "max 100000\n", 4096000ull * 1024, 8, NULL},
+    {"a limit below what is there", "1073741824\n", "73741824\n", "250000 100000\n", 1000000000, 3,
+     NULL},
+    {"half of it is a file that was read", "1073741824\n", "573741824\n", "250000 100000\n",
+     1000000000, 3, "anon 1\nfile 500000001\nactive_file 1\ninactive_file 500000000\nslab 7\n"},
+    {"more files than usage", "1000000\n", "1000\n", "50000 100000\n", 1000000, 1, NULL},
+    {"no such line", "1073741824\n", "73741824\n", "250000 100000\n", 1000000000, 3,
+     "anon 1\nno_inactive_file 5\n"},
+    {"a limit already passed", "1000\n", "2000\n", "50000 100000\n", 0, 1, NULL},
     {"a limit above the machine", "99999999999999\n", "0\n", "1600000 100000\n", 4096000ull * 1024,
-     8},
-    {"not numbers", "many\n", "some\n", "half 0\n", 4096000ull * 1024, 8},
-    {"a period of zero", "max\n", "0\n", "100 0\n", 4096000ull * 1024, 8},
+     8, NULL},
+    {"not numbers", "many\n", "some\n", "half 0\n", 4096000ull * 1024, 8, NULL},
+    {"a period of zero", "max\n", "0\n", "100 0\n", 4096000ull * 1024, 8, NULL},
 };
 
 static void test_limits(void **state)
@@ -60,6 +67,8 @@ static void test_limits(void **state)
             put(root, "/sys/fs/cgroup/memory.current", cases[i].current);
             put(root, "/sys/fs/cgroup/cpu.max", cases[i].cpu);
         }
+        if (cases[i].stat)
+            put(root, "/sys/fs/cgroup/memory.stat", cases[i].stat);
         if (host_available_bytes_at(root) != cases[i].want_bytes ||
             host_cpus_at(root, 8) != cases[i].want_cpus)
             fail_msg("%s: %llu bytes, %u CPUs", cases[i].name,
@@ -68,6 +77,7 @@ static void test_limits(void **state)
     assert_int_equal(host_cpus_at(root, 0), 1);
     static const char *const made[] = {"/sys/fs/cgroup/memory.max",
                                        "/sys/fs/cgroup/memory.current",
+                                       "/sys/fs/cgroup/memory.stat",
                                        "/sys/fs/cgroup/cpu.max",
                                        "/sys/fs/cgroup",
                                        "/sys/fs",
