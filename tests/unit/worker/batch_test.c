@@ -1,0 +1,133 @@
+/* Plans as rows: whatever a pass may hold, the passes together have the same rows in the same
+ * order, each with its own sequence's ids and the blocks of its own KV group, and the same rows
+ * sampled. */
+#include "worker/batch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+enum { N_RUNS = 3, N_ROWS = 24 };
+
+static const struct sequences_limits limits = {
+    .max_model_len = 128,
+    .vocab_size = 1000,
+    .n_kv_groups = 2,
+    .kv_groups = {{.kind = KV_FULL, .block_tokens = 16, .n_blocks = 16},
+                  {.kind = KV_WINDOW, .window_tokens = 16, .block_tokens = 16, .n_blocks = 16}},
+};
+
+/* Slot 5: 19 ids, the last 18 run and the end sampled; its id 1 was computed before. Slot 2: 40
+ * ids, of which a prefix hit leaves position 32 .. 36 to this step, nothing sampled, and the
+ * window's first block is gone. Slot 7: one id, sampled. */
+static const struct plan_run shapes[N_RUNS] = {
+    {.slot = 5, .start = 1, .n_tokens = 18, .sample = true},
+    {.slot = 2, .start = 32, .n_tokens = 5},
+    {.slot = 7, .start = 0, .n_tokens = 1, .sample = true},
+};
+static const uint32_t n_ids[N_RUNS] = {19, 40, 1}, n_dropped[N_RUNS] = {0, 1, 0};
+
+struct expected_row {
+    uint32_t slot, position, n_dropped;
+    bool sample;
+};
+
+static uint32_t id_at(uint32_t slot, uint32_t position)
+{
+    return 100 * slot + position;
+}
+
+static struct sequences *apply_plan(struct msg_plan *plan, struct plan_run runs[N_RUNS])
+{
+    static uint32_t ids[N_RUNS][64], blocks[N_RUNS][2][3];
+    static struct plan_admit admits[N_RUNS];
+    static struct plan_blocks tables[N_RUNS][2];
+    for (uint32_t r = 0; r < N_RUNS; r++) {
+        uint32_t slot = shapes[r].slot;
+        for (uint32_t i = 0; i < n_ids[r]; i++)
+            ids[r][i] = id_at(slot, i);
+        for (uint32_t i = 0; i < 3; i++) {
+            blocks[r][0][i] = 3 * r + i;
+            blocks[r][1][i] = 15 - 3 * r - i;
+        }
+        admits[r] = (struct plan_admit){.slot = slot,
+                                        .n_prompt = n_ids[r],
+                                        .n_computed = shapes[r].start,
+                                        .ids = {ids[r], n_ids[r]}};
+        for (uint32_t g = 0; g < 2; g++)
+            tables[r][g] = (struct plan_blocks){
+                .i_group = g, .drop_leading = g == 1 ? n_dropped[r] : 0, .ids = {blocks[r][g], 3}};
+        runs[r] = shapes[r];
+        runs[r].blocks = tables[r];
+        runs[r].n_blocks = 2;
+    }
+    *plan = (struct msg_plan){
+        .step = 1, .admits = admits, .n_admits = N_RUNS, .runs = runs, .n_runs = N_RUNS};
+    struct sequences *s = sequences_new(&limits);
+    struct error err;
+    assert_int_equal(sequences_apply(s, plan, &err), STATUS_OK);
+    return s;
+}
+
+static void list_rows(struct expected_row rows[N_ROWS])
+{
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < N_RUNS; r++)
+        for (uint32_t i = 0; i < shapes[r].n_tokens; i++)
+            rows[n++] = (struct expected_row){shapes[r].slot, shapes[r].start + i, n_dropped[r],
+                                              shapes[r].sample && i + 1 == shapes[r].n_tokens};
+    assert_int_equal(n, N_ROWS);
+}
+
+static void check_row(const struct batch *b, const struct sequences *s, uint32_t i,
+                      const struct expected_row *want)
+{
+    const struct sequence *q = sequences_find(s, want->slot);
+    assert_int_equal(b->rows.ids[i], id_at(want->slot, want->position));
+    assert_int_equal(b->rows.positions[i], want->position);
+    for (uint32_t g = 0; g < 2; g++) {
+        assert_ptr_equal(b->rows.kv_rows[g][i].blocks, q->tables[g].ids);
+        assert_int_equal(b->rows.kv_rows[g][i].position, want->position);
+        assert_int_equal(b->rows.kv_rows[g][i].n_dropped, g == 1 ? want->n_dropped : 0);
+    }
+}
+
+static void test_passes_of_any_size(void **state)
+{
+    struct expected_row want[N_ROWS];
+    list_rows(want);
+    for (uint32_t pass_rows = 1; pass_rows <= N_ROWS + 1; pass_rows++) {
+        struct plan_run runs[N_RUNS];
+        struct msg_plan plan;
+        struct sequences *s = apply_plan(&plan, runs);
+        struct batch b;
+        uint32_t done = 0;
+        batch_init(&b, pass_rows, limits.n_kv_groups);
+        batch_begin(&b, &plan);
+        while (batch_next(&b, s)) {
+            uint32_t left = N_ROWS - done, i_sample = 0;
+            assert_int_equal(b.rows.n_rows, left < pass_rows ? left : pass_rows);
+            for (uint32_t i = 0; i < b.rows.n_rows; i++, done++) {
+                check_row(&b, s, i, &want[done]);
+                if (!want[done].sample)
+                    continue;
+                assert_true(i_sample < b.n_samples);
+                assert_int_equal(b.samples[i_sample].row, i);
+                assert_ptr_equal(b.samples[i_sample++].sequence,
+                                 sequences_find(s, want[done].slot));
+            }
+            assert_int_equal(b.n_samples, i_sample);
+        }
+        assert_int_equal(done, N_ROWS);
+        batch_fini(&b);
+        sequences_free(s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_passes_of_any_size)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
