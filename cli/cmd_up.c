@@ -15,6 +15,7 @@
 #include "cli/supervisor.h"
 #include "cli/tables.h"
 #include "common/base/clock.h"
+#include "common/base/host.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/net/http_client.h"
@@ -162,8 +163,7 @@ static enum status check_machine(struct up *u, struct error *err)
     struct strbuf warnings;
     strbuf_init(&warnings, 0);
     preflight_read(&limits);
-    bool has_tensors = strcmp(u->o.device, "null") != 0 && strcmp(u->model, "null") != 0;
-    preflight_warnings(&limits, u->plan.n_workers, has_tensors, &warnings);
+    preflight_warnings(&limits, u->plan.n_workers, strcmp(u->o.device, "cuda") == 0, &warnings);
     for (char *line = warnings.len > 0 ? strtok(warnings.ptr, "\n") : NULL; line;
          line = strtok(NULL, "\n"))
         fprintf(stderr, "cox up: warning: %s\n", line);
@@ -222,7 +222,7 @@ static enum status prepare(struct up *u, struct error *err)
     TRY(loop_on_signal(u->loop, SIGTERM, on_signal, u));
     TRY(loop_on_signal(u->loop, SIGHUP, on_signal, u));
     TRY(make_keys(u, tmp_dir && tmp_dir[0] ? tmp_dir : "/tmp", err));
-    const struct up_place place = {u->bin_dir, u->keys_dir, preflight_cores()};
+    const struct up_place place = {u->bin_dir, u->keys_dir, host_cpus()};
     TRY(up_plan_build(&u->o, u->model, &place, &u->arena, &u->plan, err));
     snprintf(u->url, sizeof u->url, "http://%s",
              up_plan_reachable(&u->arena, u->o.host, u->o.port));

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <netdb.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -41,32 +40,7 @@ void preflight_read(struct machine_limits *out)
         out->shm_bytes = (uint64_t)v.f_blocks * v.f_frsize;
 }
 
-uint32_t preflight_quota_cores(const char *cpu_max, uint32_t n)
-{
-    unsigned long long quota = 0, period = 0;
-    if (sscanf(cpu_max, "%llu %llu", &quota, &period) != 2 || quota == 0 || period == 0)
-        return n;
-    unsigned long long cores = quota / period;
-    return cores < 1 ? 1 : cores < n ? (uint32_t)cores : n;
-}
-
-uint32_t preflight_cores(void)
-{
-    cpu_set_t set;
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    uint32_t n = online > 0 ? (uint32_t)online : 1;
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
-        n = (uint32_t)CPU_COUNT(&set);
-    char line[64];
-    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re"); /* in a container: its own */
-    if (f && fgets(line, sizeof line, f))
-        n = preflight_quota_cores(line, n);
-    if (f)
-        fclose(f);
-    return n;
-}
-
-void preflight_warnings(const struct machine_limits *l, uint32_t n_workers, bool has_tensors,
+void preflight_warnings(const struct machine_limits *l, uint32_t n_workers, bool pins_memory,
                         struct strbuf *out)
 {
     if (l->open_files_hard < OPEN_FILES_LEAST)
@@ -74,7 +48,7 @@ void preflight_warnings(const struct machine_limits *l, uint32_t n_workers, bool
                       "at most %llu open files: every client connection is one; raise it with "
                       "`ulimit -Hn 65536`, LimitNOFILE= or --ulimit nofile\n",
                       (unsigned long long)l->open_files_hard);
-    if (!has_tensors)
+    if (!pins_memory)
         return;
     if (l->memlock_soft < MEMLOCK_LEAST)
         strbuf_printf(out,

@@ -9,13 +9,9 @@ struct machine_limits {
 };
 /* Reads them, after raising the soft limit of open files as far as it is useful. */
 void preflight_read(struct machine_limits *out);
-/* Cores that this process may use: its affinity, within the container's CPU quota. At least 1. */
-uint32_t preflight_cores(void);
-/* Cores that a cgroup's cpu.max ("200000 100000", "max 100000") allows, at most n, at least 1; n
- * for a text that is none. */
-uint32_t preflight_quota_cores(const char *cpu_max, uint32_t n);
-/* Appends a line per limit that is too small for this cluster, with what to do about it. */
-void preflight_warnings(const struct machine_limits *l, uint32_t n_workers, bool has_tensors,
+/* Appends a line per limit that is too small for this cluster, with what to do about it.
+ * pins_memory: GPUs, whose transfers go through locked memory and whose ranks share /dev/shm. */
+void preflight_warnings(const struct machine_limits *l, uint32_t n_workers, bool pins_memory,
                         struct strbuf *out);
 /* STATUS_EXISTS when somebody listens there: "port 8000 is in use ..., choose another with FLAG".
  */

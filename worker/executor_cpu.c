@@ -10,7 +10,7 @@
 #include "worker/batch.h"
 #include "worker/engine.h"
 #include "worker/executor.h"
-#include "worker/host.h"
+#include "common/base/host.h"
 #include "worker/sampler.h"
 
 enum { ID_BYTES = 16, HEX_BYTES = 2 * 16 + 1 };

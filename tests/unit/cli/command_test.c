@@ -98,7 +98,7 @@ static void test_limits(void **state)
     static const struct {
         struct machine_limits l;
         uint32_t n_workers;
-        bool has_tensors;
+        bool pins_memory;
         const char *words; /* NULL: silent */
     } cases[] = {
         {{UINT64_MAX, UINT64_MAX, UINT64_MAX}, 8, true, NULL},
@@ -111,7 +111,7 @@ static void test_limits(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct strbuf b;
         strbuf_init(&b, 0);
-        preflight_warnings(&cases[i].l, cases[i].n_workers, cases[i].has_tensors, &b);
+        preflight_warnings(&cases[i].l, cases[i].n_workers, cases[i].pins_memory, &b);
         if (cases[i].words ? !b.ptr || !strstr(b.ptr, cases[i].words) : b.len != 0)
             fail_msg("case %zu: %s", i, b.ptr ? b.ptr : "");
         strbuf_fini(&b);

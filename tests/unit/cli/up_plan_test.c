@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "cli/preflight.h"
 
 static char *no_env[] = {NULL};
 
@@ -151,17 +150,6 @@ static void test_cores_are_shared_out(void **state)
         assert_null(value(&p.plan.children[0], "--threads"));
         fini(&p);
     }
-    assert_true(preflight_cores() >= 1);
-    static const struct {
-        const char *text;
-        uint32_t want;
-    } quotas[] = {{"max 100000\n", 12}, {"200000 100000\n", 2}, {"150000 100000", 1},
-                  {"50000 100000", 1},  {"9900000 100000", 12}, {"", 12},
-                  {"100000 0", 12},     {"0 100000", 12},       {"99999999999999999999 1", 12}};
-    for (size_t i = 0; i < sizeof quotas / sizeof quotas[0]; i++)
-        if (preflight_quota_cores(quotas[i].text, 12) != quotas[i].want)
-            fail_msg("cpu.max \"%s\": %u cores", quotas[i].text,
-                     preflight_quota_cores(quotas[i].text, 12));
 }
 
 static void test_counts_and_refusals(void **state)

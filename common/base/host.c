@@ -1,4 +1,4 @@
-#include "worker/host.h"
+#include "common/base/host.h"
 
 #include <limits.h>
 #include <sched.h>
@@ -84,10 +84,10 @@ uint32_t host_cpus_at(const char *root, uint32_t n_affinity)
     unsigned long long quota, period;
     uint32_t n = n_affinity > 0 ? n_affinity : 1;
     if (!read_file(root, CGROUP "cpu.max", text, sizeof text) ||
-        sscanf(text, "%llu %llu", &quota, &period) != 2 || period == 0)
+        sscanf(text, "%llu %llu", &quota, &period) != 2 || quota == 0 || period == 0)
         return n;
-    uint64_t paid = (quota + period - 1) / period;
-    return paid >= 1 && paid < n ? (uint32_t)paid : n;
+    uint64_t paid = quota / period; /* a thread more would only be throttled with the others */
+    return paid < 1 ? 1 : paid < n ? (uint32_t)paid : n;
 }
 
 uint32_t host_cpus(void)

@@ -1,4 +1,4 @@
-#include "worker/host.h"
+#include "common/base/host.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,17 +41,22 @@ static const struct {
 } cases[] = {
     {"no cgroup", NULL, NULL, NULL, 4096000ull * 1024, 8, NULL},
     {"no limit", "max\n", "1000\n", "max 100000\n", 4096000ull * 1024, 8, NULL},
-    {"a limit below what is there", "1073741824\n", "73741824\n", "250000 100000\n", 1000000000, 3,
+    {"a limit below what is there", "1073741824\n", "73741824\n", "250000 100000\n", 1000000000, 2,
      NULL},
     {"half of it is a file that was read", "1073741824\n", "573741824\n", "250000 100000\n",
-     1000000000, 3, "anon 1\nfile 500000001\nactive_file 1\ninactive_file 500000000\nslab 7\n"},
+     1000000000, 2, "anon 1\nfile 500000001\nactive_file 1\ninactive_file 500000000\nslab 7\n"},
     {"more files than usage", "1000000\n", "1000\n", "50000 100000\n", 1000000, 1, NULL},
-    {"no such line", "1073741824\n", "73741824\n", "250000 100000\n", 1000000000, 3,
+    {"no such line", "1073741824\n", "73741824\n", "250000 100000\n", 1000000000, 2,
      "anon 1\nno_inactive_file 5\n"},
     {"a limit already passed", "1000\n", "2000\n", "50000 100000\n", 0, 1, NULL},
     {"a limit above the machine", "99999999999999\n", "0\n", "1600000 100000\n", 4096000ull * 1024,
      8, NULL},
     {"not numbers", "many\n", "some\n", "half 0\n", 4096000ull * 1024, 8, NULL},
+    {"one and a half CPUs", "max\n", "0\n", "150000 100000", 4096000ull * 1024, 1, NULL},
+    {"a quota of zero", "max\n", "0\n", "0 100000\n", 4096000ull * 1024, 8, NULL},
+    {"more than a number holds", "max\n", "0\n", "99999999999999999999 1\n", 4096000ull * 1024, 8,
+     NULL},
+    {"empty files", "", "", "", 4096000ull * 1024, 8, NULL},
     {"a period of zero", "max\n", "0\n", "100 0\n", 4096000ull * 1024, 8, NULL},
 };
 
