@@ -5,11 +5,12 @@ struct restart_verdict restart_policy_on_exit(struct restart_policy *p, uint64_t
 {
     if (life_ms >= RESTART_GOOD_LIFE_MS)
         p->next_ms = 0;
-    bool config_error =
-        term_signal == 0 && exit_code == RESTART_CONFIG_EXIT && life_ms < RESTART_AT_ONCE_MS;
+    bool says_config = term_signal == 0 && exit_code == RESTART_CONFIG_EXIT;
+    bool config_error = says_config && life_ms < RESTART_AT_ONCE_MS;
+    p->has_run = p->has_run || (life_ms >= RESTART_GOOD_LIFE_MS && !says_config);
     p->n_config_failures = config_error ? p->n_config_failures + 1 : 0;
     uint32_t wait = p->next_ms ? p->next_ms : RESTART_BACKOFF_MIN_MS;
     p->next_ms = wait * 2 > RESTART_BACKOFF_MAX_MS ? RESTART_BACKOFF_MAX_MS : wait * 2;
-    return (struct restart_verdict){.give_up = p->n_config_failures >= RESTART_CONFIG_MAX,
-                                    .wait_ms = wait};
+    return (struct restart_verdict){
+        .give_up = p->n_config_failures >= RESTART_CONFIG_MAX && !p->has_run, .wait_ms = wait};
 }

@@ -13,6 +13,7 @@
 struct restart_policy {
     uint32_t next_ms;           /* 0: never died */
     uint32_t n_config_failures; /* in a row */
+    bool has_run;               /* had a good life once: never given up */
 };
 
 struct restart_verdict {

@@ -51,12 +51,25 @@ static void test_configuration_errors(void **state)
     CHECK({5, 2, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 9, 400, false});    /* a signal */
 }
 
+/* What has run is no configuration error: the file was moved, the memory was short for a while. The
+ * rest of the cluster serves on meanwhile. */
+static void test_what_ran_is_never_given_up(void **state)
+{
+    CHECK({10000, 0, 9, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
+          {5, 2, 0, 800, false}, {5, 2, 0, 1600, false}, {5, 2, 0, 3200, false},
+          {5, 2, 0, 5000, false}, {5, 2, 0, 5000, false});
+    /* slow to find out is not having run */
+    CHECK({12000, 2, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
+          {5, 2, 0, 800, true});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_backoff),
         cmocka_unit_test(test_good_life_starts_over),
         cmocka_unit_test(test_configuration_errors),
+        cmocka_unit_test(test_what_ran_is_never_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
