@@ -265,7 +265,7 @@ static bool bench_open(struct bench *b)
             fprintf(stderr, "%s\n", err.text);
             return false;
         }
-        b->scratch[i] = mem_array(4096 * PANEL_N, sizeof(float));
+        b->scratch[i] = mem_array(LINEAR_SCRATCH_FLOATS, sizeof(float));
     }
     b->memory = mmap(NULL, WORKING_SET, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (b->memory == MAP_FAILED) {

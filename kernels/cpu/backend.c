@@ -18,7 +18,7 @@ enum {
     MACS_PARALLEL = 50000,
     MACS_TASK_MIN = 64 << 10,
     MACS_TASK_MAX = 4 << 20,
-    MAX_K = 1 << 20, /* bounds what a file can make us allocate for scratch */
+    MAX_K = 1 << 20, /* keeps the products of sizes in 64 bits */
     CACHE_LINE = 64
 };
 #define HUGE_PAGE ((uint64_t)2 << 20)
@@ -152,7 +152,6 @@ static void pack_unit(struct cpu_device *d, const void *p, uint32_t i, uint32_t 
 static void cpu_weight_pack(struct device *device, struct weight *w, const struct weight_rows *rows)
 {
     struct cpu_device *d = cpu_of(device);
-    cpu_scratch_reserve(d, (uint64_t)w->k * PANEL_N);
     cpu_run_units(d, div_up(w->n, PANEL_N), (uint64_t)w->k * PANEL_N, pack_unit,
                   &(struct pack){w, rows});
 }
@@ -223,7 +222,6 @@ static void cpu_linear(struct device *device, const struct linear_params *p)
     uint32_t k = p->parts[0].w->k, n_tasks = 0;
     for (uint32_t i = 0; i < p->n_parts; i++)
         n_panels += div_up(p->parts[i].w->n, PANEL_N);
-    cpu_scratch_reserve(d, (uint64_t)k * PANEL_N);
     struct linear_job job = {.d = d, .p = p};
     job.per_task = panels_per_task(d, n_panels, (uint64_t)k * PANEL_N * p->n_rows, p->n_rows);
     for (uint32_t i = 0; i < p->n_parts; i++)
@@ -455,6 +453,7 @@ enum status cpu_device_open(const struct cpu_device_options *o, struct device **
         return s;
     }
     d->scratch = mem_array(o->n_threads, sizeof *d->scratch);
+    cpu_scratch_reserve(d, LINEAR_SCRATCH_FLOATS);
     *out = &d->base;
     return STATUS_OK;
 }

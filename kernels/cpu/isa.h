@@ -10,6 +10,9 @@
 /* Tasks are whole groups of so many panels where there are as many: the kernels take them side by
  * side, and one alone costs as much as the group. */
 #define LINEAR_TASK_PANELS 4u
+/* Two panels, 256 inputs at a time: what fits in a first-level cache beside the rows. */
+#define LINEAR_SCRATCH_FLOATS (2u * 256u * PANEL_N)
+
 struct linear_task {
     const struct weight *w;
     const float *bias; /* [w->n] or NULL */
@@ -17,7 +20,7 @@ struct linear_task {
     float *out;        /* [n_rows][out_stride], column 0 = output 0 of w */
     uint32_t n_rows, x_stride, out_stride;
     uint32_t panel_begin, panel_end;
-    float *scratch; /* [w->k * PANEL_N] of this thread: a panel as floats */
+    float *scratch; /* [LINEAR_SCRATCH_FLOATS] of this thread: pieces of panels as floats */
 };
 
 struct cpu_kernels {

@@ -29,6 +29,8 @@ enum {
     PREFETCH_BYTES = 2048,
 };
 
+_Static_assert(GEMM_PANELS *GEMM_KC *PANEL_N <= LINEAR_SCRATCH_FLOATS, "pieces fit in scratch");
+
 KERNEL_INLINE uint32_t columns_of_panel(const struct linear_task *t, uint32_t i_panel)
 {
     uint32_t left = t->w->n - i_panel * PANEL_N;
@@ -212,32 +214,21 @@ static void gemm_narrow(const struct gemm *g, uint32_t n_rows)
     gemm_rows(1, *g, n_rows);
 }
 
-/* Inputs per chunk such that GEMM_PANELS panels of it fit in the scratch of one; 0: they cannot. */
-static uint32_t gemm_chunk(uint32_t k, uint32_t block_elems)
-{
-    uint32_t n = k / GEMM_PANELS / block_elems * block_elems;
-    return n < GEMM_KC ? n : GEMM_KC;
-}
-
 KERNEL_INLINE void linear_rows(enum dtype dtype, const struct linear_task *t, uint64_t panel_bytes)
 {
     const uint32_t k = t->w->k;
-    uint32_t n_wide = GEMM_PANELS, chunk = gemm_chunk(k, fmt_block_elems(dtype)), n_panels;
-    if (chunk == 0) {
-        n_wide = 1;
-        chunk = k < GEMM_KC ? k : GEMM_KC;
-    }
+    uint32_t n_panels;
     for (uint32_t i_panel = t->panel_begin; i_panel < t->panel_end; i_panel += n_panels) {
-        n_panels = t->panel_end - i_panel >= n_wide ? n_wide : 1;
+        n_panels = t->panel_end - i_panel >= GEMM_PANELS ? GEMM_PANELS : 1;
         uint32_t first_column = i_panel * PANEL_N, left = t->w->n - first_column;
         const uint8_t *data = (const uint8_t *)t->w->data + i_panel * panel_bytes;
-        for (uint32_t k0 = 0; k0 < k; k0 += chunk) {
+        for (uint32_t k0 = 0; k0 < k; k0 += GEMM_KC) {
             struct gemm g = {.w = t->scratch,
                              .x = t->x + k0,
                              .x_stride = t->x_stride,
                              .out = t->out + first_column,
                              .out_stride = t->out_stride,
-                             .n_k = k - k0 < chunk ? k - k0 : chunk,
+                             .n_k = k - k0 < GEMM_KC ? k - k0 : GEMM_KC,
                              .first = k0 == 0,
                              .n_columns = left < n_panels * PANEL_N ? left : n_panels * PANEL_N};
             if (t->bias && k0 + g.n_k == k)

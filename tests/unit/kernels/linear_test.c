@@ -60,7 +60,7 @@ static struct product product_new(struct rng *r, enum dtype dtype, uint32_t n, u
     p.x = random_floats(r, (uint64_t)n_rows * (k + PAD));
     p.bias = random_floats(r, n);
     p.out = mem_array((n_rows + 1ull) * (n + PAD), sizeof *p.out);
-    p.scratch = mem_array((uint64_t)k * PANEL_N, sizeof *p.scratch);
+    p.scratch = mem_array(LINEAR_SCRATCH_FLOATS, sizeof *p.scratch);
     return p;
 }
 
