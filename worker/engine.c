@@ -1,8 +1,8 @@
 #include "worker/engine.h"
 
+#include "common/base/host.h"
 #include "common/base/mem.h"
 #include "kernels/cpu/cpu.h"
-#include "common/base/host.h"
 
 /* Rows of one pass: enough that a prompt's weights are read few times, few enough that its
  * activations stay small. Any number gives the same bits. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/host.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
@@ -10,7 +11,6 @@
 #include "worker/batch.h"
 #include "worker/engine.h"
 #include "worker/executor.h"
-#include "common/base/host.h"
 #include "worker/sampler.h"
 
 enum { ID_BYTES = 16, HEX_BYTES = 2 * 16 + 1 };

@@ -162,12 +162,14 @@ static enum status load_divisors(const struct program *p, const struct weights *
     load_vector(p, w, &name, 0, 0, f->n, divisors);
     bool ok = true;
     for (uint32_t i = 0; i < f->n; i++) {
-        ok = ok && isfinite(divisors[i]) && divisors[i] > 0;
         f->inv[i] /= divisors[i];
+        ok = ok && divisors[i] > 0 && isfinite(f->inv[i]);
     }
     mem_free(divisors);
     return ok ? STATUS_OK
-              : error_set(err, STATUS_INVALID, "tensor %s holds a divisor that is not positive",
+              : error_set(err, STATUS_INVALID,
+                          "tensor %s holds a divisor that is not positive, or too "
+                          "small",
                           f->gguf_divisors);
 }
 

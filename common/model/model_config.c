@@ -59,9 +59,16 @@ void model_config_set_pattern(struct model_config *c, uint32_t full_every)
         c->layer_is_window[i] = (i + 1) % full_every != 0;
 }
 
+/* A frequency is at most 1 / factor, or theta to the minus nearly one: neither may leave float. */
 static enum status check_rope(const struct model_info *m, const struct rope_config *r,
                               struct error *err)
 {
+    if (r->theta < 1)
+        return error_set(err, STATUS_INVALID, "%s: a rope theta of %g, want at least 1", m->path,
+                         r->theta);
+    if (r->scaling != ROPE_PLAIN && r->factor < CONFIG_MIN_FACTOR)
+        return error_set(err, STATUS_INVALID, "%s: a rope scaling factor of %g, want at least %g",
+                         m->path, r->factor, CONFIG_MIN_FACTOR);
     if (r->scaling == ROPE_LLAMA3 && r->high_freq_factor <= r->low_freq_factor)
         return error_set(err, STATUS_INVALID,
                          "%s: rope scaling llama3: high_freq_factor %g is not above "

@@ -15,6 +15,7 @@ enum {
 };
 #define CONFIG_MAX_THETA  1e15
 #define CONFIG_MAX_FACTOR 1e6
+#define CONFIG_MIN_FACTOR 1e-3
 
 /* What a family's configuration is when config.json leaves it out (transformers' defaults); 0: it
  * must be there, but for n_kv_heads (as many as heads) and head_dim (hidden / heads). */
