@@ -163,7 +163,7 @@ static enum status check_machine(struct up *u, struct error *err)
     struct strbuf warnings;
     strbuf_init(&warnings, 0);
     preflight_read(&limits);
-    preflight_warnings(&limits, u->plan.n_workers, strcmp(u->o.device, "cuda") == 0, &warnings);
+    preflight_warnings(&limits, u->plan.n_workers, u->o.device == UP_DEVICE_CUDA, &warnings);
     for (char *line = warnings.len > 0 ? strtok(warnings.ptr, "\n") : NULL; line;
          line = strtok(NULL, "\n"))
         fprintf(stderr, "cox up: warning: %s\n", line);

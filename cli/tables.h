@@ -3,8 +3,10 @@
  */
 #include "common/base/config.h"
 
+enum up_device { UP_DEVICE_AUTO, UP_DEVICE_NULL, UP_DEVICE_CPU, UP_DEVICE_CUDA };
 struct up_options {
-    const char *host, *head_host, *admin_host, *device, *cache_dir, *chat_template;
+    const char *host, *head_host, *admin_host, *cache_dir, *chat_template;
+    int device; /* enum up_device */
     int64_t port, head_port, admin_port, worker_http_port;
     int64_t workers, gateways, tp, pp, dp;
     struct option_list served_model_names, api_keys;

@@ -6,6 +6,7 @@
 
 static const char *const log_levels[] = {"debug", "info", "warn", "error"};
 static const char *const log_formats[] = {"logfmt", "json"};
+static const char *const devices[] = {"auto", "null", "cpu", "cuda"};
 static const char *const cpu_isas[] = {"auto", "scalar", "avx2", "avx512"};
 static const char *const kv_cache_dtypes[] = {"auto", "float32", "float16"};
 static const char *const dtypes[] = {"auto", "float32"};
@@ -154,8 +155,8 @@ static enum status build_gateway(struct builder *b, struct up_child *c, uint32_t
 static void flags_of_cpu(struct builder *b, struct up_child *c)
 {
     const struct up_options *o = b->o;
-    bool automatic = strcmp(o->device, "auto") == 0;
-    if (strcmp(o->device, "cpu") != 0 && !(automatic && strcmp(b->model, "null") != 0))
+    bool automatic = o->device == UP_DEVICE_AUTO && strcmp(b->model, "null") != 0;
+    if (o->device != UP_DEVICE_CPU && !automatic)
         return;
     int64_t share = b->place->n_cores / b->n_workers;
     share = share < 1 ? 1 : share > WORKER_MAX_THREADS ? WORKER_MAX_THREADS : share;
@@ -174,7 +175,7 @@ static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
     c->port_flag = "--worker-http-port";
     common(b, c, "cox-worker");
     flag(c, "--model", b->model);
-    flag(c, "--device", o->device);
+    flag(c, "--device", devices[o->device]);
     flag(c, "--head", host_port(b, reachable(o->head_host), o->head_port));
     flag_int(b, c, "--ordinal", i);
     flag_int(b, c, "--tp", o->tp);

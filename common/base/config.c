@@ -158,6 +158,15 @@ const char *config_origin_text(struct config_parser *p, const char *name, struct
     return own_bytes(p, text, n);
 }
 
+/* The same name as it is written at that origin, without its place. */
+static const char *spelled(struct config_parser *p, struct str name, struct config_origin from)
+{
+    char text[NAME_MAX_LEN];
+    snprintf(text, sizeof text, STR_FMT, STR_ARG(name));
+    const char *whole = config_origin_text(p, text, from);
+    return from.source == CONFIG_FROM_FILE ? whole + strlen(whole) - name.len : whole;
+}
+
 enum status config_unknown(struct config_parser *p, struct str name, struct config_origin from)
 {
     size_t distance;
@@ -166,8 +175,8 @@ enum status config_unknown(struct config_parser *p, struct str name, struct conf
     snprintf(typed, sizeof typed, STR_FMT, STR_ARG(name));
     const char *where = config_origin_text(p, typed, from);
     if (near.len && distance <= 2 + near.len / 6)
-        return error_set(p->err, STATUS_INVALID, "%s: unknown option; did you mean " STR_FMT "?",
-                         where, STR_ARG(near));
+        return error_set(p->err, STATUS_INVALID, "%s: unknown option; did you mean %s?", where,
+                         spelled(p, near, from));
     return error_set(p->err, STATUS_INVALID, "%s: unknown option; --help lists them all", where);
 }
 
@@ -373,8 +382,8 @@ static enum status apply_environment(struct config_parser *p, char *const *envir
         } else {
             struct str near = nearest_name(p, str_from(name), &distance);
             if (near.len >= 6 && distance > 0 && distance <= 2)
-                warn(p, "%s is no option and is ignored; did you mean " STR_FMT "?",
-                     config_origin_text(p, name, from), STR_ARG(near));
+                warn(p, "%s is no option and is ignored; did you mean %s?",
+                     config_origin_text(p, name, from), spelled(p, near, from));
         }
     }
     return STATUS_OK;

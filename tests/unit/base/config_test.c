@@ -134,10 +134,10 @@ static void test_refused(void **state)
         {"--max-num-seqs k", "", "\"k\""},
         {"--max-num-seqs", "", "--max-num-seqs needs a value"},
         {"--max-num-seqs --device", "", "--max-num-seqs needs a value"},
-        {"--max-num-seq 3", "", "did you mean max-num-seqs?"},
+        {"--max-num-seq 3", "", "did you mean --max-num-seqs?"},
         {"--zzzzzzzzzzzzzzzzzzzz", "", "unknown option; --help"},
         {"-x", "", "unknown option"},
-        {"--verison", "", "did you mean version?"},
+        {"--verison", "", "did you mean --version?"},
         {"--utilization nan", "", "from 0.1 to 1"},
         {"--utilization -inf", "", "from 0.1 to 1"},
         {"--utilization 1.5", "", "from 0.1 to 1"},
@@ -258,7 +258,7 @@ static void test_yaml_refused(void **state)
         const char *yaml, *in_text;
     } cases[] = {
         {"max_num_seqs: 0\n", ":1: max_num_seqs: \"0\""},
-        {"\nmax_num_seq: 1\n", ":2: max_num_seq: unknown option; did you mean max-num-seqs?"},
+        {"\nmax_num_seq: 1\n", ":2: max_num_seq: unknown option; did you mean max_num_seqs?"},
         {"model: [a]\n", "plain value"},
         {"model: {a: b}\n", "plain value"},
         {"served_model_name: [[a]]\n", "plain values only"},
