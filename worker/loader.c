@@ -1,6 +1,7 @@
 #include "worker/loader.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "common/base/mem.h"
 #include "kernels/cpu/pack.h"
@@ -20,6 +21,16 @@ static const struct tensor *find(const struct program *p, const struct weights *
     return weights_find(w, text);
 }
 
+static void shape_text(const uint64_t *shape, uint32_t n_dims, char *out, size_t size)
+{
+    size_t used = (size_t)snprintf(out, size, "[");
+    for (uint32_t i = 0; i < n_dims && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%llu", i ? ", " : "",
+                                 (unsigned long long)shape[i]);
+    if (used < size)
+        (void)snprintf(out + used, size - used, "]");
+}
+
 static enum status check_shape(const struct tensor *t, const char *name, uint32_t n_dims,
                                const uint32_t *want, struct error *err)
 {
@@ -28,11 +39,12 @@ static enum status check_shape(const struct tensor *t, const char *name, uint32_
         same = t->shape[i] == want[i];
     if (same)
         return STATUS_OK;
-    return error_set(err, STATUS_INVALID,
-                     "tensor %s has shape [%llu, %llu], %u dimensions; the configuration wants "
-                     "[%u%s%u]",
-                     name, (unsigned long long)t->shape[0], (unsigned long long)t->shape[1],
-                     t->n_dims, want[0], n_dims > 1 ? ", " : "", n_dims > 1 ? want[1] : 0);
+    char have[128], wanted[64];
+    uint64_t w[2] = {want[0], n_dims > 1 ? want[1] : 0};
+    shape_text(t->shape, t->n_dims, have, sizeof have);
+    shape_text(w, n_dims, wanted, sizeof wanted);
+    return error_set(err, STATUS_INVALID, "tensor %s has shape %s; the configuration wants %s",
+                     name, have, wanted);
 }
 
 static enum status missing(const char *name, struct error *err)
