@@ -6,6 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/base/version.h"
+#include "common/model/file_guard.h"
 #include "common/model/model_info.h"
 #include "gateway/gateway.h"
 
@@ -84,6 +85,7 @@ int main(int argc, char **argv)
         return 2;
     }
     log_init("gateway", (enum log_level)config.log_level, (enum log_format)config.log_format);
+    file_guard_install();
     for (size_t i = 0; i < res.warnings.n_items; i++)
         log_warn("option", "text=%s", log_quote(res.warnings.items[i]));
     if (res.help) {

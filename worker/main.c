@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "common/base/version.h"
+#include "common/model/file_guard.h"
 #include "common/model/model_info.h"
 #include "common/net/admin.h"
 #include "worker/startup.h"
@@ -130,6 +131,7 @@ static int run(struct program *p)
     else
         snprintf(name, sizeof name, "worker");
     log_init(name, (enum log_level)p->o.log_level, (enum log_format)p->o.log_format);
+    file_guard_install();
     if (!p->o.cache_dir) {
         model_cache_dir(NULL, getenv("HOME"), cache_dir, sizeof cache_dir);
         p->o.cache_dir = cache_dir;
