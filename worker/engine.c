@@ -38,7 +38,9 @@ static enum status open_files(struct engine *e, const struct engine_setup *s, st
 static enum status size_all(struct engine *e, const struct engine_setup *s, struct error *err)
 {
     uint64_t available = host_available_bytes();
-    TRY(loader_measure(e->program, e->files, e->device, &e->weights_bytes, err));
+    enum status st = loader_measure(e->program, e->files, e->device, &e->weights_bytes, err);
+    if (st != STATUS_OK) /* it knows tensors, not files */
+        return error_prefix(err, st, "%s", e->info.path);
     e->activation_bytes = runner_measure(e->program, e->device, e->pass_rows);
     uint64_t fixed = e->weights_bytes + e->activation_bytes + RESERVED_BYTES;
     if (fixed > available)
@@ -97,7 +99,7 @@ enum status engine_open(const struct engine_setup *s, struct engine **out, struc
     enum status st = open_all(e, s, err);
     if (st != STATUS_OK) {
         engine_close(e);
-        return error_prefix(err, st, "%s", s->model);
+        return st;
     }
     weights_close(e->files); /* everything is in our own memory now */
     e->files = NULL;

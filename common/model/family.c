@@ -33,14 +33,3 @@ const struct family *family_by_gguf_arch(struct str arch)
             return &families[i];
     return NULL;
 }
-
-void family_list(struct strbuf *out)
-{
-    for (int i = 0; i < N_FAMILIES; i++) {
-        if (i > 0 && str_eq_c(str_from(families[i].name), families[i - 1].name))
-            continue;
-        if (i > 0)
-            strbuf_append_c(out, ", ");
-        strbuf_append_c(out, families[i].name);
-    }
-}

@@ -19,5 +19,3 @@ struct family {
 /* NULL when there is none. */
 const struct family *family_by_hf_type(struct str model_type);
 const struct family *family_by_gguf_arch(struct str arch);
-/* "llama, qwen2, ...", for error texts. */
-void family_list(struct strbuf *out);

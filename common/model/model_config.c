@@ -39,12 +39,17 @@ const struct config_family *model_config_family(const char *name)
     return NULL;
 }
 
+void model_config_families(struct strbuf *out)
+{
+    for (int i = 0; i < N_FAMILIES; i++)
+        strbuf_printf(out, "%s%s", i > 0 ? ", " : "", families[i].name);
+}
+
 static enum status cannot_run(const struct model_info *m, struct error *err)
 {
     struct strbuf names;
     strbuf_init(&names, 0);
-    for (int i = 0; i < N_FAMILIES; i++)
-        strbuf_printf(&names, "%s%s", i > 0 ? ", " : "", families[i].name);
+    model_config_families(&names);
     enum status s =
         error_set(err, STATUS_UNSUPPORTED,
                   "%s: the family %s is known, but this build can not run it yet; it runs %s",

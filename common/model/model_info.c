@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "common/base/mem.h"
+#include "common/model/model_config.h"
 #include "common/model/model_info_internal.h"
 
 static const char demo_file[] = "models/demo/gemma-3-270m-q4_k_m.gguf";
@@ -53,7 +54,7 @@ enum status model_info_unknown(const struct model_info *m, struct str arch, stru
 {
     struct strbuf known;
     strbuf_init(&known, 0);
-    family_list(&known);
+    model_config_families(&known);
     if (arch.len > 64)
         arch.len = 64;
     enum status s =

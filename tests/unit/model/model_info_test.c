@@ -194,7 +194,7 @@ static const struct {
     {"twice", "{\"model_type\":\"llama\",\"model_type\":\"qwen2\"}", NULL, NULL, STATUS_INVALID,
      "duplicate"},
     {"no type", "{}", NULL, NULL, STATUS_INVALID, "model_type"},
-    {"unknown", "{\"model_type\":\"rwkv7\"}", NULL, NULL, STATUS_UNSUPPORTED, "deepseek_v3"},
+    {"unknown", "{\"model_type\":\"rwkv7\"}", NULL, NULL, STATUS_UNSUPPORTED, "these are: llama, gemma3"},
     {"no length", "{\"model_type\":\"llama\",\"vocab_size\":5}", NULL, NULL, STATUS_INVALID,
      "max_position_embeddings is missing"},
     {"negative length",
