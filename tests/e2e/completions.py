@@ -1,4 +1,4 @@
-"""Completions over HTTP, many at once, as token ids: for tests that compare tokens."""
+"""Completions over HTTP, many at once; body_of and ids for tests that compare tokens."""
 import asyncio
 import json
 
@@ -16,7 +16,7 @@ def body_of(prompt, **more):
 
 async def stream(client, body, on_event=None):
     got = Collected()
-    async with client.stream("POST", "/v1/completions", json={**body, "stream": True}) as r:
+    async with client.stream("POST", "/v1/completions", json={"model": "null", **body, "stream": True}) as r:
         assert r.status_code == 200, (await r.aread()).decode()
         async for line in r.aiter_lines():
             if line.startswith("data: {"):

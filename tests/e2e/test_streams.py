@@ -1,6 +1,4 @@
 """Many streams at once, and streams whose cluster changes under them."""
-import asyncio
-import json
 import os
 import signal
 import threading
@@ -10,36 +8,13 @@ import httpx
 import null_oracle as oracle
 import pytest
 from cluster import SLOW, Cluster, run_cox, wait_for
-from sse import Collected
+from completions import run
 
 
 @pytest.fixture(scope="module")
 def cluster():
     with Cluster("--null-step-us", "3000") as c:
         yield c
-
-
-async def stream(client, body, on_event=None):
-    got = Collected()
-    async with client.stream("POST", "/v1/completions", json={"model": "null", "stream": True, **body}) as r:
-        assert r.status_code == 200, (await r.aread()).decode()
-        async for line in r.aiter_lines():
-            if line.startswith("data: {"):
-                got.add(json.loads(line[6:]))
-                if on_event:
-                    on_event(got)
-            elif line == "data: [DONE]":
-                return got
-    raise AssertionError("no [DONE]")
-
-
-def run(cluster, bodies, on_event=None):
-    """All bodies at once; their results in order."""
-    async def main():
-        limits = httpx.Limits(max_connections=None)
-        async with httpx.AsyncClient(base_url=cluster.url, timeout=60 * SLOW, limits=limits) as client:
-            return await asyncio.gather(*(stream(client, b, on_event) for b in bodies))
-    return asyncio.run(main())
 
 
 @pytest.mark.parametrize("temperature", [0, 1])
