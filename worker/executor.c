@@ -3,6 +3,7 @@
 #include <sodium.h>
 
 #include "kernels/cuda/cuda_ops.h"
+#include "proto/limits.h"
 
 /* Keys in alphabetical order, no blanks: the text, not only its meaning, is the identity. */
 void executor_config_hash(const struct config_identity *c, uint8_t out[32])
@@ -32,7 +33,8 @@ static enum status refuse_cuda(struct error *err)
                      "--device cuda: %s is here, but the CUDA runner is not built yet", gpu.name);
 }
 
-enum status executor_open(const struct worker_options *o, struct executor **out, struct error *err)
+static enum status open_device(const struct worker_options *o, struct executor **out,
+                               struct error *err)
 {
     switch ((enum worker_device)o->device) {
     case WORKER_DEVICE_CUDA:
@@ -46,4 +48,27 @@ enum status executor_open(const struct worker_options *o, struct executor **out,
         return executor_null_open(o, out, err);
     }
     return error_set(err, STATUS_INVALID, "--device: unknown");
+}
+
+/* Outside of this no head takes the rank: said here it ends the process, said there it would be
+ * asked again and again. */
+static enum status check_length(uint32_t max_model_len, struct error *err)
+{
+    if (max_model_len >= 2 && max_model_len <= PROTO_MAX_IDS)
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID,
+                     "sequences of at most %u tokens: 2 (a prompt and an answer) to %u are "
+                     "possible; --max-model-len sets it",
+                     max_model_len, PROTO_MAX_IDS);
+}
+
+enum status executor_open(const struct worker_options *o, struct executor **out, struct error *err)
+{
+    TRY(open_device(o, out, err));
+    enum status s = check_length((*out)->ops->info(*out)->limits.max_model_len, err);
+    if (s != STATUS_OK) {
+        (*out)->ops->close(*out);
+        *out = NULL;
+    }
+    return s;
 }
