@@ -1,4 +1,5 @@
 /* The CPU device: plans executed with a model's weights (docs/runner.md). */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,6 +29,7 @@ struct executor_cpu {
     char device_name[160];
     uint8_t made_id[ID_BYTES];
     bool has_made_id;
+    bool warned_not_finite;
     _Atomic bool interrupted;
 };
 
@@ -121,6 +123,16 @@ static void sample_share(void *ctx, uint32_t i_share)
     }
 }
 
+/* The weights are broken, or the prompt drove them out of range: said once, answered all the same.
+ */
+static void warn_not_finite(struct executor_cpu *x, const struct sequence *q)
+{
+    if (!x->warned_not_finite)
+        log_warn("logits_not_finite", "slot=%u position=%u model=%s", q->slot, q->n_ids,
+                 log_quote(x->engine->info.path));
+    x->warned_not_finite = true;
+}
+
 /* What the device says of each row before a sampler looks at it. */
 static void look_at_logits(struct executor_cpu *x, const struct batch_sample *from, float *logits,
                            uint32_t n)
@@ -143,6 +155,8 @@ static void look_at_logits(struct executor_cpu *x, const struct batch_sample *fr
                                                    .best = top[i].best,
                                                    .second = top[i].second};
         shift[i] = top[i].best;
+        if (!isfinite(top[i].best))
+            warn_not_finite(x, q);
         wanted = wanted || wants_logprobs(&x->samplings[i]);
     }
     if (wanted)

@@ -122,8 +122,10 @@ enum status kv_store_new(const struct program *p, struct device *d, enum dtype d
     if (!s->memory) {
         uint64_t n = s->n_bytes;
         mem_free(s);
-        return error_set(err, STATUS_NO_MEMORY, "no memory for %llu bytes of KV cache",
-                         (unsigned long long)n);
+        return error_set(err, STATUS_NO_MEMORY,
+                         "the system gives no %.1f MiB for the KV cache (ulimit -v?): ask for less "
+                         "with --kv-cache-memory-bytes",
+                         (double)n / (1 << 20));
     }
     s->layers = mem_array(p->config->n_layers, sizeof *s->layers);
     uint8_t *at = s->memory;
