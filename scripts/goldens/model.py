@@ -1,7 +1,8 @@
-"""Two tiny models and their forward pass, written out plainly in float64 after the papers and the
+"""Four tiny models and their forward pass, written out plainly in float64 after the papers and the
 models' configurations: Llama (Touvron et al. 2023) with grouped queries and Llama 3.1's rope, and
-Gemma 3 (Gemma Team 2025) with windows, norms of queries and keys, and two ropes. A layer is a dict of
-float64 matrices by their names in transformers' checkpoints."""
+Gemma 3 (Gemma Team 2025) with windows, norms of queries and keys, and two ropes; and either with what
+its configuration allows besides: biases, a tied head, sizes that do not follow from each other, caps. A
+layer is a dict of float64 matrices by their names in transformers' checkpoints."""
 import math
 
 import numpy as np
@@ -11,18 +12,24 @@ LLAMA = {
     "vocab_size": 320, "max_len": 1024, "eps": 1e-5, "theta": 500000.0, "window": 0, "is_window": [False, False],
     "scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                 "original_max_position_embeddings": 64},
+    "tied": False, "biases": False,
 }
+# Three query heads for each of keys; heads that together are wider than a row.
+LLAMA_BIAS = LLAMA | {"hidden": 192, "intermediate": 224, "n_heads": 6, "head_dim": 48, "tied": True, "biases": True}
 # Every sixth layer sees everything: the only pattern that GGUF files of Gemma 3 can mean.
 GEMMA3 = {
     "family": "gemma3", "hidden": 256, "intermediate": 256, "n_layers": 6, "n_heads": 4, "n_kv_heads": 1, "head_dim": 64,
     "vocab_size": 384, "max_len": 1024, "eps": 1e-6, "theta": 1000000.0, "theta_local": 10000.0, "window": 16,
     "is_window": [True] * 5 + [False], "scaling": {"rope_type": "linear", "factor": 8.0},
+    "tied": True, "biases": False, "query_scalar": 64, "attention_cap": None, "final_cap": None,
 }
+# Caps as low as the scores and logits are large, so that a missing one shows.
+GEMMA3_CAPS = GEMMA3 | {"query_scalar": 24, "attention_cap": 2.0, "final_cap": 10.0}
 
 
 def random_weights(c, rng):
     """name -> float32 array. The scales make the layers matter more than the token's own embedding does
-    (Gemma's head is the embedding: it would repeat itself), and spread the logits so far that the two
+    (where the head is the embedding, it would repeat itself), and spread the logits so far that the two
     best are rarely close."""
     h, d, m = c["hidden"], c["head_dim"], c["intermediate"]
     gemma = c["family"] == "gemma3"
@@ -33,7 +40,7 @@ def random_weights(c, rng):
     def norm(n, mean, spread=0.15):
         return (mean + spread * rng.standard_normal(n)).astype(np.float32)
 
-    w = {"model.embed_tokens.weight": matrix(c["vocab_size"], h, 0.5 if gemma else 16.0)}
+    w = {"model.embed_tokens.weight": matrix(c["vocab_size"], h, 0.5 if c["tied"] else 16.0)}
     for i in range(c["n_layers"]):
         p = f"model.layers.{i}."
         w[p + "self_attn.q_proj.weight"] = matrix(c["n_heads"] * d, h, 1.3)
@@ -51,8 +58,11 @@ def random_weights(c, rng):
         else:
             w[p + "input_layernorm.weight"] = norm(h, 1)
             w[p + "post_attention_layernorm.weight"] = norm(h, 1)
-    w["model.norm.weight"] = norm(h, 7 if gemma else 1)
-    if not gemma:
+    w["model.norm.weight"] = norm(h, 7 if c["tied"] else 1)
+    if c["biases"]:
+        for name in [k for k in w if k.endswith("_proj.weight")]:
+            w[name.replace("weight", "bias")] = norm(len(w[name]), 0, 0.3)
+    if not c["tied"]:
         w["lm_head.weight"] = matrix(c["vocab_size"], h, 4.0)
     return w
 
@@ -90,6 +100,10 @@ def silu(x):
     return x / (1 + np.exp(-x))
 
 
+def softcap(x, cap):
+    return cap * np.tanh(x / cap) if cap else x
+
+
 def gelu_tanh(x):
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
@@ -101,10 +115,13 @@ class Model:
         self.c, self.w, self.gemma = c, w, c["family"] == "gemma3"
         self.freqs = {local: inverse_frequencies(c, local) for local in {False, self.gemma}}
 
+    def linear(self, name, x):
+        return x @ self.w[name + ".weight"].T + self.w.get(name + ".bias", 0)
+
     def attention(self, i, x, positions, cache):
         c, p = self.c, f"model.layers.{i}.self_attn."
         n, d, local = len(x), c["head_dim"], c["is_window"][i]
-        q, k, v = ((x @ self.w[f"{p}{s}_proj.weight"].T).reshape(n, -1, d) for s in "qkv")
+        q, k, v = (self.linear(f"{p}{s}_proj", x).reshape(n, -1, d) for s in "qkv")
         if self.gemma:
             q = rms_norm(q, self.w[p + "q_norm.weight"], c["eps"])
             k = rms_norm(k, self.w[p + "k_norm.weight"], c["eps"])
@@ -113,18 +130,18 @@ class Model:
             k, v = np.concatenate([cache[i][0], k]), np.concatenate([cache[i][1], v])
         cache[i] = k, v
         group = c["n_heads"] // c["n_kv_heads"]
-        scores = np.einsum("ihd,jhd->hij", q, np.repeat(k, group, 1)) / math.sqrt(d)
+        scores = np.einsum("ihd,jhd->hij", q, np.repeat(k, group, 1)) / math.sqrt(c.get("query_scalar", d))
         distance = positions[:, None] - np.arange(len(k))
         hidden = (distance < 0) | ((distance >= c["window"]) if local else False)
-        scores = np.where(hidden, -np.inf, scores)
+        scores = np.where(hidden, -np.inf, softcap(scores, c.get("attention_cap")))
         e = np.exp(scores - scores.max(-1, keepdims=True))
         out = np.einsum("hij,jhd->ihd", e / e.sum(-1, keepdims=True), np.repeat(v, group, 1))
-        return out.reshape(n, -1) @ self.w[p + "o_proj.weight"].T
+        return self.linear(p + "o_proj", out.reshape(n, -1))
 
     def mlp(self, i, x):
         p = f"model.layers.{i}.mlp."
-        gate, up = (x @ self.w[f"{p}{s}_proj.weight"].T for s in ("gate", "up"))
-        return ((gelu_tanh if self.gemma else silu)(gate) * up) @ self.w[p + "down_proj.weight"].T
+        gate, up = (self.linear(f"{p}{s}_proj", x) for s in ("gate", "up"))
+        return self.linear(p + "down_proj", (gelu_tanh if self.gemma else silu)(gate) * up)
 
     def forward(self, ids, cache):
         """Logits [n, vocab] of ids at the positions after those that the cache has seen."""
@@ -146,7 +163,7 @@ class Model:
                 x = x + y
                 x = x + self.mlp(i, norm("post_attention", x))
         head = w.get("lm_head.weight", w["model.embed_tokens.weight"])
-        return rms_norm(x, w["model.norm.weight"], eps) @ head.T
+        return softcap(rms_norm(x, w["model.norm.weight"], eps) @ head.T, self.c.get("final_cap"))
 
 
 def log_softmax(x):
@@ -165,9 +182,17 @@ def altered(m):
         changes = {}
     changes["no_rope_scaling"] = {"scaling": {"rope_type": "linear", "factor": 1.0}}
     changes["rope_theta_x2"] = {"theta": 2 * c["theta"]}
+    if c.get("attention_cap"):
+        changes["no_attention_softcap"] = {"attention_cap": None}
+    if c.get("final_cap"):
+        changes["no_final_softcap"] = {"final_cap": None}
+    if c.get("query_scalar", c["head_dim"]) != c["head_dim"]:
+        changes["query_scalar_is_head_dim"] = {"query_scalar": c["head_dim"]}
     for name, change in changes.items():
         out[name] = Model(c | change, m.w)
     if m.gemma:
         ones = {k: np.ones_like(v) for k, v in m.w.items() if k.endswith(("q_norm.weight", "k_norm.weight"))}
         out["q_k_norm_weights_ignored"] = Model(c, m.w | ones)
+    for part in sorted({k.split(".")[-2] for k in m.w if k.endswith(".bias")}):
+        out[f"no_{part}_bias"] = Model(c, {k: v for k, v in m.w.items() if not k.endswith(f"{part}.bias")})
     return out
