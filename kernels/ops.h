@@ -83,9 +83,11 @@ struct rope_table_params {
     float *out;             /* [n_rows][n_freqs][2] */
 };
 
-/* One layer's keys and values: [block][kv head][token][head_dim] each. */
+/* One layer's keys and values: [kv head][token][head_dim] of a block each, block b at b *
+ * block_stride bytes. What lies between is other layers': a block is one piece for all of them. */
 struct kv_cache {
-    void *k, *v;
+    void *k, *v; /* of block 0 */
+    uint64_t block_stride;
     enum dtype dtype; /* F32 or F16; values beyond F16's range are stored as its largest */
     uint32_t n_kv_heads, head_dim, block_tokens;
 };
@@ -158,8 +160,7 @@ struct ops {
     void (*rope_table)(struct device *d, const struct rope_table_params *p);
     void (*rope)(struct device *d, const struct rope_params *p);
     void (*kv_write)(struct device *d, const struct kv_write_params *p);
-    /* Copies block from to block to, keys and values. */
-    void (*kv_copy)(struct device *d, const struct kv_cache *kv, uint32_t from, uint32_t to);
+    void (*copy)(struct device *d, void *to, const void *from, uint64_t n_bytes);
     void (*attention)(struct device *d, const struct attention_params *p);
     void (*gated)(struct device *d, const struct gated_params *p);
     void (*add)(struct device *d, const struct add_params *p);

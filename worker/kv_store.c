@@ -8,11 +8,18 @@ enum { DEFAULT_SEQUENCES = 4, DEFAULT_WINDOWS = 64, WINDOW_SLACK_TOKENS = 512 };
 #define DEFAULT_MAX_BYTES (4ull << 30)
 #define MAX_BLOCKS        (1u << 30)
 
+/* A group's blocks follow each other, each with all layers of the group: a sequence touches few
+ * pages, and a block moves in one piece. */
+struct group_memory {
+    uint8_t *ptr;
+    uint64_t block_bytes;
+};
+
 struct kv_store {
-    const struct program *program;
     struct device *device;
     void *memory;
     uint64_t n_bytes;
+    struct group_memory groups[PROGRAM_MAX_KV_GROUPS];
     struct kv_cache *layers; /* [n_layers] */
 };
 
@@ -114,7 +121,6 @@ enum status kv_store_new(const struct program *p, struct device *d, enum dtype d
                          const struct kv_group *groups, struct kv_store **out, struct error *err)
 {
     struct kv_store *s = mem_zalloc(sizeof *s);
-    s->program = p;
     s->device = d;
     for (uint32_t i = 0; i < p->n_kv_groups; i++)
         s->n_bytes += groups[i].n_blocks * groups[i].bytes_per_block;
@@ -129,16 +135,24 @@ enum status kv_store_new(const struct program *p, struct device *d, enum dtype d
     }
     s->layers = mem_array(p->config->n_layers, sizeof *s->layers);
     uint8_t *at = s->memory;
+    for (uint32_t i = 0; i < p->n_kv_groups; i++) {
+        s->groups[i] = (struct group_memory){at, groups[i].bytes_per_block};
+        at += groups[i].n_blocks * groups[i].bytes_per_block;
+    }
+    uint64_t in_block[PROGRAM_MAX_KV_GROUPS] = {0}; /* where the next layer of a group begins */
     for (uint32_t l = 0; l < p->config->n_layers; l++) {
-        const struct kv_group *g = &groups[p->kv_group_of[l]];
-        uint64_t half = g->n_blocks * layer_block_bytes(p, dtype, g->block_tokens) / 2;
-        s->layers[l] = (struct kv_cache){.k = at,
-                                         .v = at + half,
+        uint32_t i_group = p->kv_group_of[l];
+        const struct kv_group *g = &groups[i_group];
+        uint64_t half = layer_block_bytes(p, dtype, g->block_tokens) / 2;
+        uint8_t *k = s->groups[i_group].ptr + in_block[i_group];
+        s->layers[l] = (struct kv_cache){.k = k,
+                                         .v = k + half,
+                                         .block_stride = g->bytes_per_block,
                                          .dtype = dtype,
                                          .n_kv_heads = p->n_kv_heads,
                                          .head_dim = p->config->head_dim,
                                          .block_tokens = g->block_tokens};
-        at += 2 * half;
+        in_block[i_group] += 2 * half;
     }
     *out = s;
     return STATUS_OK;
@@ -160,8 +174,7 @@ const struct kv_cache *kv_store_layer(const struct kv_store *s, uint32_t layer)
 
 void kv_store_copy(struct kv_store *s, const struct plan_copy *c)
 {
-    const struct program *p = s->program;
-    for (uint32_t l = 0; l < p->config->n_layers; l++)
-        if (p->kv_group_of[l] == c->i_group)
-            s->device->ops->kv_copy(s->device, &s->layers[l], c->from, c->to);
+    const struct group_memory *g = &s->groups[c->i_group];
+    s->device->ops->copy(s->device, g->ptr + c->to * g->block_bytes,
+                         g->ptr + c->from * g->block_bytes, g->block_bytes);
 }

@@ -19,8 +19,9 @@ static void split_runs(const struct att *a, uint32_t begin, uint32_t end, bool v
         uint32_t at = pos % kv->block_tokens;
         n = kv->block_tokens - at < end - pos ? kv->block_tokens - at : end - pos;
         size_t block = a->row->blocks[pos / kv->block_tokens - a->row->n_dropped];
-        size_t token = (block * kv->n_kv_heads + a->i_kv_head) * kv->block_tokens + at;
-        run_heads(a, &(struct att_run){base + token * token_bytes, n, pos - begin}, values);
+        size_t token = (size_t)a->i_kv_head * kv->block_tokens + at;
+        const uint8_t *first = base + block * kv->block_stride + token * token_bytes;
+        run_heads(a, &(struct att_run){first, n, pos - begin}, values);
     }
 }
 

@@ -372,6 +372,11 @@ static enum status cpu_sync(struct device *d, struct error *err)
     return STATUS_OK;
 }
 
+static void cpu_copy(struct device *d, void *to, const void *from, uint64_t n_bytes)
+{
+    memcpy(to, from, n_bytes);
+}
+
 static uint32_t cpu_isa_level(const struct device *d)
 {
     return ((const struct cpu_device *)d)->isa;
@@ -428,7 +433,7 @@ static const struct ops cpu_ops = {
     .rope_table = cpu_rope_table,
     .rope = cpu_rope,
     .kv_write = cpu_kv_write,
-    .kv_copy = cpu_kv_copy,
+    .copy = cpu_copy,
     .attention = cpu_attention,
     .gated = cpu_gated,
     .add = cpu_add,

@@ -12,12 +12,12 @@ static void kv_write_unit(struct cpu_device *d, const void *params, uint32_t i, 
     const struct kv_write_params *p = params;
     const struct kv_cache *kv = p->kv;
     const struct kv_row *row = &p->rows[i];
-    size_t block = row->blocks[row->position / kv->block_tokens - row->n_dropped];
+    size_t block_at =
+        row->blocks[row->position / kv->block_tokens - row->n_dropped] * kv->block_stride;
     size_t token_bytes = kv->head_dim * kv_elem_bytes(kv);
     for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
-        size_t token = (block * kv->n_kv_heads + h) * kv->block_tokens;
-        token += row->position % kv->block_tokens;
-        size_t at = token * token_bytes, from = (size_t)h * kv->head_dim;
+        size_t token = (size_t)h * kv->block_tokens + row->position % kv->block_tokens;
+        size_t at = block_at + token * token_bytes, from = (size_t)h * kv->head_dim;
         d->kernels->kv_store((uint8_t *)kv->k + at, kv->dtype, row_of(p->k, i) + from,
                              kv->head_dim);
         d->kernels->kv_store((uint8_t *)kv->v + at, kv->dtype, row_of(p->v, i) + from,
@@ -28,13 +28,6 @@ void cpu_kv_write(struct device *d, const struct kv_write_params *p)
 {
     cpu_run_units(cpu_of(d), p->n_rows, 2 * (uint64_t)p->kv->n_kv_heads * p->kv->head_dim,
                   kv_write_unit, p);
-}
-
-void cpu_kv_copy(struct device *d, const struct kv_cache *kv, uint32_t from, uint32_t to)
-{
-    size_t n = (size_t)kv->n_kv_heads * kv->block_tokens * kv->head_dim * kv_elem_bytes(kv);
-    memcpy((uint8_t *)kv->k + to * n, (const uint8_t *)kv->k + from * n, n);
-    memcpy((uint8_t *)kv->v + to * n, (const uint8_t *)kv->v + from * n, n);
 }
 
 /* Rows of one KV head follow each other: neighbours are often of one sequence and read the same

@@ -49,5 +49,4 @@ void cpu_run_units(struct cpu_device *d, uint32_t n, uint64_t cost, unit_fn fn, 
 
 /* backend_attention.c */
 void cpu_kv_write(struct device *d, const struct kv_write_params *p);
-void cpu_kv_copy(struct device *d, const struct kv_cache *kv, uint32_t from, uint32_t to);
 void cpu_attention(struct device *d, const struct attention_params *p);

@@ -60,7 +60,7 @@ static void store_all(struct sequence_kv *t, const struct set *set)
     for (uint32_t pos = t->n_dropped * bt; pos <= t->s.position; pos++)
         for (uint32_t h = 0; h < t->s.n_kv_heads; h++) {
             size_t block = t->blocks[pos / bt - t->n_dropped];
-            size_t at = ((block * t->s.n_kv_heads + h) * bt + pos % bt) * dim * elem;
+            size_t at = block * t->kv.block_stride + ((size_t)h * bt + pos % bt) * dim * elem;
             size_t from = ((size_t)pos * t->s.n_kv_heads + h) * dim;
             set->kv_store((uint8_t *)t->kv.k + at, t->s.dtype, t->k + from, dim);
             set->kv_store((uint8_t *)t->kv.v + at, t->s.dtype, t->v + from, dim);
@@ -74,9 +74,12 @@ static void sequence_init(struct sequence_kv *t, const struct shape *s, struct r
     size_t row = (size_t)s->n_kv_heads * s->head_dim, n = (size_t)(s->position + 1) * row;
     uint32_t first = s->window && s->position + 1 > s->window ? s->position + 1 - s->window : 0;
     *t = (struct sequence_kv){.s = *s, .n_dropped = first / s->block_tokens};
-    t->cache_bytes = n_cache * row * s->block_tokens * (s->dtype == DTYPE_F16 ? 2 : 4);
+    /* something of somebody else lies between two blocks */
+    size_t stride = row * s->block_tokens * (s->dtype == DTYPE_F16 ? 2 : 4) + 48;
+    t->cache_bytes = n_cache * stride;
     t->kv = (struct kv_cache){.k = mem_alloc(t->cache_bytes),
                               .v = mem_alloc(t->cache_bytes),
+                              .block_stride = stride,
                               .dtype = s->dtype,
                               .n_kv_heads = s->n_kv_heads,
                               .head_dim = s->head_dim,
