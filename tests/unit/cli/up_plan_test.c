@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-
 static char *no_env[] = {NULL};
 
 struct parsed {
