@@ -50,11 +50,11 @@ static void cut_and_touch(const char *path)
 {
     struct file_map m;
     struct error err;
-    volatile uint8_t sum = 0;
     if (file_map_open(path, &m, &err) != STATUS_OK || truncate(path, 1) != 0)
         _exit(9);
-    sum += m.bytes[0];
-    sum += m.bytes[m.n_bytes - 1];
+    const volatile uint8_t *bytes = m.bytes;
+    (void)bytes[0];
+    (void)bytes[m.n_bytes - 1];
 }
 
 static void raise_it(const char *path)

@@ -27,7 +27,8 @@ struct fixture {
     char answer[1 << 16];
     size_t n_answer;
     const char *send;
-    int n_aborted, n_chunks, n_drains;
+    _Atomic int n_aborted; /* the client waits for it */
+    int n_chunks, n_drains;
     bool half_close;
 };
 
