@@ -12,6 +12,7 @@
 
 #include "common/base/random.h"
 #include "tests/unit/model/gguf_writer.c"
+#include "tests/unit/model/put_file.c"
 
 static enum status open_buf(const struct strbuf *b, struct gguf **g, struct error *err)
 {
@@ -454,28 +455,19 @@ static void test_dtype_sizes(void **state)
     assert_string_equal(dtype_traits(5).name, "unknown");
 }
 
-static void write_seed(const char *dir, const char *name, const struct strbuf *b)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    FILE *f = fopen(path, "wb");
-    if (!f || fwrite(b->ptr, 1, b->len, f) != b->len || fclose(f) != 0)
-        abort();
-}
-
 static void write_corpus(const char *dir)
 {
     struct strbuf b;
     strbuf_init(&b, 0);
     put_every_type(&b, 3);
-    write_seed(dir, "every_type", &b);
+    put_file(dir, "every_type", strbuf_str(&b));
     strbuf_reset(&b);
     put_tiny_model(&b, "gemma3", 100, 1, 8);
-    write_seed(dir, "tiny_model", &b);
+    put_file(dir, "tiny_model", strbuf_str(&b));
     for (int i = 0; i < N_WRONG; i++) {
         strbuf_reset(&b);
         wrong[i].make(&b);
-        write_seed(dir, wrong[i].name, &b);
+        put_file(dir, wrong[i].name, strbuf_str(&b));
     }
     strbuf_fini(&b);
 }

@@ -13,6 +13,7 @@
 
 #include "common/model/model_config.h"
 #include "tests/unit/model/gguf_writer.c"
+#include "tests/unit/model/put_file.c"
 
 static char dir[64];
 
@@ -33,10 +34,7 @@ static enum status read_bytes(enum model_format format, const char *family, cons
 {
     char path[128];
     snprintf(path, sizeof path, "%s/%s", dir, name);
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes.ptr, 1, bytes.len, f), bytes.len);
-    assert_int_equal(fclose(f), 0);
+    put_file(dir, name, bytes);
     struct model_info m = {.format = format,
                            .path = format == MODEL_HF ? dir : path,
                            .family = (char *)family,
@@ -573,11 +571,9 @@ static void test_gguf_refused(void **state)
 
 static void write_seed(const char *folder, const char *kind, size_t i, const struct strbuf *b)
 {
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s_%02zu", folder, kind, i);
-    FILE *f = fopen(path, "wb");
-    if (!f || fwrite(b->ptr, 1, b->len, f) != b->len || fclose(f) != 0)
-        abort();
+    char name[64];
+    snprintf(name, sizeof name, "%s_%02zu", kind, i);
+    put_file(folder, name, strbuf_str(b));
 }
 
 static void write_corpus(const char *folder)

@@ -12,23 +12,14 @@
 
 #include "common/model/model_info.h"
 #include "tests/unit/model/gguf_writer.c"
+#include "tests/unit/model/put_file.c"
 
 static char dir[64];
-
-static void write_file(const char *name, const void *bytes, size_t n)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
-}
 
 static void write_text(const char *name, const char *text)
 {
     if (text)
-        write_file(name, text, strlen(text));
+        put_file(dir, name, str_from(text));
 }
 
 static void remove_files(void)
@@ -103,7 +94,7 @@ static void test_gguf(void **state)
         char path[128];
         strbuf_init(&b, 0);
         put_tiny_model(&b, cases[i].arch, cases[i].max_len, cases[i].eos, cases[i].rows);
-        write_file("tiny.Q8.gguf", b.ptr, b.len);
+        put_file(dir, "tiny.Q8.gguf", strbuf_str(&b));
         strbuf_fini(&b);
         snprintf(path, sizeof path, "%s/./tiny.Q8.gguf", dir);
         enum status got = model_info_open(path, NULL, &m, &err);
@@ -255,7 +246,7 @@ static void test_demo(void **state)
     }
     strbuf_init(&b, 0);
     put_tiny_model(&b, "gemma3", 77, 1, 8);
-    write_file("cache/models/demo/gemma-3-270m-q4_k_m.gguf", b.ptr, b.len);
+    put_file(dir, "cache/models/demo/gemma-3-270m-q4_k_m.gguf", strbuf_str(&b));
     strbuf_fini(&b);
     assert_int_equal(model_info_open("demo", path, &m, &err), STATUS_OK);
     assert_string_equal(m.name, "demo");

@@ -11,6 +11,7 @@
 
 #include "common/base/random.h"
 #include "common/model/safetensors.h"
+#include "tests/unit/model/put_file.c"
 #include "tests/unit/model/safetensors_writer.c"
 
 /* A scalar, empty tensors, one of five dimensions and one of a dtype that nobody knows; not in the
@@ -284,25 +285,16 @@ static void test_files(void **state)
     strbuf_fini(&b);
 }
 
-static void write_seed(const char *dir, const char *name, const struct strbuf *b)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    FILE *f = fopen(path, "wb");
-    if (!f || fwrite(b->ptr, 1, b->len, f) != b->len || fclose(f) != 0)
-        abort();
-}
-
 static void write_corpus(const char *dir)
 {
     struct strbuf b;
     strbuf_init(&b, 0);
     put_safetensors(&b, every, 0, EVERY_DATA);
-    write_seed(dir, "every", &b);
+    put_file(dir, "every", strbuf_str(&b));
     for (int i = 0; i < N_WRONG; i++) {
         strbuf_reset(&b);
         put_safetensors(&b, wrong[i].header, wrong[i].length, wrong[i].n_data);
-        write_seed(dir, wrong[i].name, &b);
+        put_file(dir, wrong[i].name, strbuf_str(&b));
     }
     strbuf_fini(&b);
 }

@@ -14,6 +14,7 @@
 
 #include "common/model/weights.h"
 #include "tests/unit/model/gguf_writer.c"
+#include "tests/unit/model/put_file.c"
 #include "tests/unit/model/safetensors_writer.c"
 
 enum { MAX_FILES = 5 };
@@ -26,16 +27,6 @@ struct file {
     int n_data;
 };
 
-static void write_file(const char *name, const void *bytes, size_t n)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
-}
-
 static void write_files(const struct file *files)
 {
     for (int i = 0; i < MAX_FILES && files[i].name; i++) {
@@ -43,7 +34,7 @@ static void write_files(const struct file *files)
         strbuf_init(&b, 0);
         put_safetensors(&b, files[i].text, 0, files[i].n_data > 0 ? (size_t)files[i].n_data : 0);
         size_t skip = files[i].n_data < 0 ? 8 : 0;
-        write_file(files[i].name, b.ptr + skip, b.len - skip);
+        put_file(dir, files[i].name, (struct str){b.ptr + skip, b.len - skip});
         strbuf_fini(&b);
     }
 }
@@ -196,7 +187,7 @@ static enum status open_gguf(const struct strbuf *b, struct weights **w, struct 
 {
     char path[128];
     snprintf(path, sizeof path, "%s/x.gguf", dir);
-    write_file("x.gguf", b->ptr, b->len);
+    put_file(dir, "x.gguf", strbuf_str(b));
     struct model_info m = {.format = MODEL_GGUF, .path = path, .name = path};
     enum status s = weights_open(&m, w, err);
     assert_int_equal(unlink(path), 0);
@@ -281,7 +272,7 @@ static void identity(const char *config, int flip, uint8_t out[16])
     put_safetensors(&b, "{'w':{'dtype':'U8','shape':[16384],'data_offsets':[0,16384]}}", 0, N);
     if (flip >= 0)
         b.ptr[b.len - N + (size_t)flip] ^= 1;
-    write_file("model.safetensors", b.ptr, b.len);
+    put_file(dir, "model.safetensors", strbuf_str(&b));
     if (weights_open(&m, &w, &err) != STATUS_OK)
         fail_msg("%s", err.text);
     weights_identity(w, out);

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "common/base/mem.h"
+#include "tests/unit/model/put_file.c"
 
 /* A llama of one layer: hidden 16, 2 heads of 8, 1 KV head, inner 32, vocabulary 48. */
 static const struct {
@@ -46,16 +47,6 @@ static uint32_t dtype_size(const char *dtype)
     return strcmp(dtype, "F32") == 0 || strcmp(dtype, "I32") == 0 ? 4 : 2;
 }
 
-static void write_all(const char *folder, const char *name, const void *bytes, size_t n)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    fclose(f);
-}
-
 /* Element i of every tensor is i, so that a cut can be told from another. */
 static void write_model(const char *folder, const struct bend *b)
 {
@@ -86,13 +77,13 @@ static void write_model(const char *folder, const struct bend *b)
     strbuf_append(&file, (const char *)&n, sizeof n);
     strbuf_append(&file, header.ptr, header.len);
     strbuf_append(&file, data.ptr, data.len);
-    write_all(folder, "model.safetensors", file.ptr, file.len);
+    put_file(folder, "model.safetensors", strbuf_str(&file));
     static const char config[] =
         "{\"model_type\":\"llama\",\"hidden_size\":16,\"num_attention_heads\":2,"
         "\"num_key_value_heads\":1,\"num_hidden_layers\":1,\"intermediate_size\":32,"
         "\"vocab_size\":48,\"max_position_embeddings\":64,\"rms_norm_eps\":1e-5,"
         "\"hidden_act\":\"silu\",\"rope_theta\":10000}";
-    write_all(folder, "config.json", config, strlen(config));
+    put_file(folder, "config.json", str_from(config));
     strbuf_fini(&header);
     strbuf_fini(&data);
     strbuf_fini(&file);
