@@ -34,13 +34,17 @@ static enum status open_files(struct engine *e, const struct engine_setup *s, st
     return STATUS_OK;
 }
 
+/* The loader knows tensors, not files. */
+static enum status in_files(const struct engine *e, enum status s, struct error *err)
+{
+    return s == STATUS_OK ? s : error_prefix(err, s, "%s", e->info.path);
+}
+
 /* The memory table, from shapes alone. */
 static enum status size_all(struct engine *e, const struct engine_setup *s, struct error *err)
 {
     uint64_t available = host_available_bytes();
-    enum status st = loader_measure(e->program, e->files, e->device, &e->weights_bytes, err);
-    if (st != STATUS_OK) /* it knows tensors, not files */
-        return error_prefix(err, st, "%s", e->info.path);
+    TRY(in_files(e, loader_measure(e->program, e->files, e->device, &e->weights_bytes, err), err));
     e->activation_bytes = runner_measure(e->program, e->device, e->pass_rows);
     uint64_t fixed = e->weights_bytes + e->activation_bytes + RESERVED_BYTES;
     if (fixed > available)
@@ -82,7 +86,7 @@ static enum status open_all(struct engine *e, const struct engine_setup *s, stru
         &(struct cpu_device_options){.n_threads = e->n_threads, .isa_level = s->isa_level},
         &e->device, err));
     TRY(size_all(e, s, err));
-    TRY(loader_load(e->program, e->files, e->device, &e->loaded, err));
+    TRY(in_files(e, loader_load(e->program, e->files, e->device, &e->loaded, err), err));
     TRY(kv_store_new(e->program, e->device, e->kv_dtype, e->kv_groups, &e->kv, err));
     return runner_new(&(struct runner_setup){.program = e->program,
                                              .device = e->device,
