@@ -36,12 +36,13 @@ struct weight_rows {
     uint64_t stride_bytes;
 };
 
-/* out[i] = scale * row ids[i] of w; ids[i] < w->n. */
+/* out[i] = scale * row (ids[i] - first) of w, which has the ids first .. first + w->n - 1; zeros
+ * for any other id: another rank has it. */
 struct embed_params {
     struct view out;
     const struct weight *w;
     const uint32_t *ids; /* [n_rows] */
-    uint32_t n_rows;
+    uint32_t n_rows, first;
     float scale;
 };
 

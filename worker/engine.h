@@ -10,6 +10,7 @@
 struct engine_setup {
     const char *model, *cache_dir; /* as model_info_open takes them */
     uint32_t tp, rank;
+    struct comm *comm;  /* between the ranks; NULL when tp is 1. Borrowed; joined before a step */
     uint32_t n_threads; /* 0: host_cpus(), at most CPU_MAX_THREADS */
     int32_t isa_level;  /* enum cpu_isa; -1: the best */
     bool kv_dtype_set;
@@ -43,3 +44,7 @@ struct engine {
 MUST_USE enum status engine_open(const struct engine_setup *s, struct engine **out,
                                  struct error *err);
 void engine_close(struct engine *e); /* NULL is fine */
+/* Puts another rank's shard in the place of this one, from the files, which are opened again;
+ * device, KV cache and its sizes stay. Takes as long as opening did. After an error there is no
+ * shard at all and the engine can only take a rank again or be closed. */
+MUST_USE enum status engine_take_rank(struct engine *e, uint32_t rank, struct error *err);

@@ -20,6 +20,7 @@ struct runner_setup {
     struct program *program;
     struct device *device;
     struct kv_store *kv;
+    struct comm *comm; /* of the program's ranks, which all run the same passes; NULL: one rank */
     uint32_t pass_rows;
     _Atomic uint64_t *progress;    /* bumped per operator */
     const _Atomic bool *interrupt; /* true: give up between two operators */
@@ -34,6 +35,7 @@ MUST_USE enum status runner_new(const struct runner_setup *s, struct runner **ou
 void runner_free(struct runner *r); /* NULL is fine */
 /* The rows' hidden states, kept until the next call. STATUS_CLOSED: interrupted. */
 MUST_USE enum status runner_forward(struct runner *r, const struct row_batch *b, struct error *err);
-/* Logits of n <= RUNNER_LOGITS_ROWS of those rows: [n][vocab_size], valid until the next call. */
+/* Logits of n <= RUNNER_LOGITS_ROWS of those rows: [n][vocab_size], valid until the next call. All
+ * ranks call it; rank 0 gets them, the others NULL. */
 MUST_USE enum status runner_logits(struct runner *r, const uint32_t *rows, uint32_t n, float **out,
                                    struct error *err);

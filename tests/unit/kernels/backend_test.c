@@ -183,7 +183,8 @@ static void test_embed(void **state)
     for (uint32_t i = 0; i < N_DEVICES; i++) {
         struct device *d = devices[i];
         struct weight w = weight_new(d, DTYPE_F32, N, K, (const uint8_t *)table, K * 4);
-        d->ops->embed(d, &(struct embed_params){{out, K}, &w, ids, ROWS, 2.5f});
+        d->ops->embed(d, &(struct embed_params){
+                             .out = {out, K}, .w = &w, .ids = ids, .n_rows = ROWS, .scale = 2.5f});
         for (uint32_t j = 0; j < ROWS * K; j++)
             assert_true(out[j] == 2.5f * table[ids[j / K] * K + j % K]);
         d->ops->release(d, w.data, w.n_bytes);

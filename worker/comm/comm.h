@@ -1,0 +1,79 @@
+#pragma once
+/* Collectives between the ranks of a tensor-parallel group on CPUs (docs/comm.md). A rank opens one
+ * comm for its life: it listens where the others will reach it. Each formation joins anew; leaving
+ * closes every link and keeps the listener.
+ *
+ * Sums are added in the order of ranks 0, 1, ... for every element, whatever the size and whatever
+ * the way it goes, so every rank has the same bits and a rank's row does not depend on its batch.
+ *
+ * Threads: open, address, make_id, interrupt and close on the loop's thread (close when nothing
+ * else runs); all else on the compute thread, one call at a time. Every rank calls the same
+ * collectives in the same order with the same sizes; one that does not is told apart
+ * (STATUS_INVALID), not answered with other numbers. After any error but one of arguments,
+ * comm_leave is due. */
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "common/base/status.h"
+#include "common/base/str.h"
+
+#define COMM_ID_BYTES    32u
+#define COMM_MAX_RANKS   64u
+#define COMM_ADDRESS_MAX 64u /* "[v6 address]:port" and its NUL */
+
+struct comm;
+
+struct comm_options {
+    const char *host; /* a numeric address of this host, or a name of one; NULL: a group of one */
+    _Atomic uint64_t
+        *progress;         /* bumped while a peer is waited for: this rank is not stuck. Or NULL */
+    uint32_t timeout_ms;   /* a collective in which no peer moves a byte for so long has failed; 0:
+                              60 s */
+    bool no_shared_memory; /* sockets also between ranks of one host */
+};
+
+/* STATUS_INVALID, STATUS_IO: no such address here; the text names it. */
+MUST_USE enum status comm_open(const struct comm_options *o, struct comm **out, struct error *err);
+void comm_close(struct comm *c); /* NULL is fine */
+/* Numeric HOST:PORT that peers connect to; "" without a host. Valid until comm_close. */
+const char *comm_address(const struct comm *c);
+
+/* A communicator's secret id, for rank 0 to make. */
+void comm_make_id(uint8_t out[COMM_ID_BYTES]);
+
+struct comm_group {
+    uint64_t term_epoch;
+    uint32_t rank, n_ranks;      /* n_ranks <= COMM_MAX_RANKS */
+    const struct str *addresses; /* [n_ranks], as comm_address said there */
+    struct bytes id;             /* COMM_ID_BYTES */
+    uint32_t timeout_ms;         /* for all of it; 0: 20 s, less than a formation may take */
+};
+/* Links this rank with every other one. The error names the rank and the address that failed. */
+MUST_USE enum status comm_join(struct comm *c, const struct comm_group *g, struct error *err);
+/* Closes the links and clears an interrupt. Fine when there is no group. */
+void comm_leave(struct comm *c);
+/* Whatever blocks returns STATUS_CLOSED soon, and so does every later call until comm_leave. Any
+ * thread, any time between open and close. */
+void comm_interrupt(struct comm *c);
+
+uint32_t comm_rank(const struct comm *c); /* 0 of 1 outside a group */
+uint32_t comm_n_ranks(const struct comm *c);
+/* "shared memory", "TCP" or "shared memory to 3 of 7 ranks, TCP", for the log; "" when alone. */
+const char *comm_transport(const struct comm *c);
+
+/* x += the other ranks' x, in rank order. */
+MUST_USE enum status comm_all_reduce(struct comm *c, float *x, size_t n, struct error *err);
+
+/* What each rank has, [n_ranks], sizes alike on all ranks. */
+struct comm_part {
+    void *data;
+    size_t n_bytes;
+};
+/* Writes every part but this rank's own, which is read. */
+MUST_USE enum status comm_all_gather(struct comm *c, const struct comm_part *parts,
+                                     struct error *err);
+/* The same to rank root alone; the others' parts may have no data but their own. */
+MUST_USE enum status comm_gather(struct comm *c, uint32_t root, const struct comm_part *parts,
+                                 struct error *err);
+MUST_USE enum status comm_broadcast(struct comm *c, uint32_t root, void *data, size_t n_bytes,
+                                    struct error *err);

@@ -1,0 +1,40 @@
+#pragma once
+/* A byte stream to one peer rank, in both directions, non-blocking: over TCP (link_tcp.c) or
+ * through memory that two processes of one host share (link_shm.c). Compute thread only. The peer
+ * is authenticated before a link exists, and its bytes are checked all the same. */
+#include <stddef.h>
+
+#include "common/base/status.h"
+
+struct comm_link;
+struct comm_link_ops {
+    const char *name;
+    /* Moves what goes now, 0 .. n bytes. STATUS_IO: the peer is gone (recv: and nothing of what it
+     * sent is left). */
+    enum status (*send)(struct comm_link *l, const void *data, size_t n, size_t *moved,
+                        struct error *err);
+    enum status (*recv)(struct comm_link *l, void *data, size_t n, size_t *moved,
+                        struct error *err);
+    /* Before a sleep in poll(fd): the events to wait for, or 0 when something can move already.
+     * From then on the peer rings when something can. */
+    short (*before_sleep)(struct comm_link *l, bool wants_send, bool wants_recv);
+    /* After it, always, with what poll said. */
+    enum status (*after_sleep)(struct comm_link *l, short revents, struct error *err);
+    void (*close)(struct comm_link *l); /* frees l; the peer notices */
+};
+struct comm_link {
+    const struct comm_link_ops *ops;
+    int fd;
+};
+
+/* Takes the connected socket, also when it fails. */
+MUST_USE enum status link_tcp_new(int fd, struct comm_link **out, struct error *err);
+
+/* Shared memory in two halves, each side holding one end of a connected Unix stream socket (the
+ * bell, and the way to notice a peer's end). offer makes the memory, sized and sealed, writes its
+ * descriptor to *memory_fd for the caller to pass on and close; take maps what the peer offered
+ * after checking its size and seals. Both take the socket, also when they fail. */
+MUST_USE enum status link_shm_offer(int bell_fd, int *memory_fd, struct comm_link **out,
+                                    struct error *err);
+MUST_USE enum status link_shm_take(int bell_fd, int memory_fd, struct comm_link **out,
+                                   struct error *err);
