@@ -13,7 +13,8 @@
 
 struct group;
 
-/* What a worker said of itself, copied and cut to size. */
+/* What a worker said of itself, copied and cut to size. Its shard is also what it was told to take
+ * since. */
 struct worker_desc {
     enum device_kind device;
     char device_name[65], host[65], zone[65], comm_address[257], http_address[257], model[129];

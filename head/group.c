@@ -322,6 +322,17 @@ static enum status send_form(struct cluster *c, struct group *g, struct worker *
     return s;
 }
 
+/* A rank that was told to join loads this seat's shard first, whatever becomes of the formation
+ * meanwhile (a slow disk outlasts it): the next placement finds it there and nothing is loaded
+ * twice. A device that has no weights says -1 and holds nothing. */
+static void expect_shard(const struct cluster *c, struct worker *w)
+{
+    if (w->desc.shard_rank < 0)
+        return;
+    w->desc.shard_rank = (int32_t)(w->position % c->config.tp);
+    w->desc.shard_stage = (int32_t)(w->position / c->config.tp);
+}
+
 void group_send_todo(struct cluster *c, struct worker *w)
 {
     struct group *g = w->group;
@@ -352,6 +363,9 @@ void group_send_todo(struct cluster *c, struct worker *w)
         return;
     }
     s = peers_send(c->peers, w->peer, &m);
-    if (s == STATUS_OK)
-        w->todo = TODO_NONE;
+    if (s != STATUS_OK)
+        return;
+    if (w->todo == TODO_JOIN)
+        expect_shard(c, w);
+    w->todo = TODO_NONE;
 }

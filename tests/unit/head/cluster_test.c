@@ -350,6 +350,57 @@ static void ordinals_choose_group_and_rank(void **state)
     fixture_free(f);
 }
 
+/* Group 0 forms anew from connection 1 and one more, which is returned; both are told to join. */
+static uint8_t partner_of_one(struct fixture *f)
+{
+    uint8_t conn = box_find(f, 3, MSG_FORM) ? 3 : 4;
+    const struct msg *m = box_find(f, conn, MSG_FORM);
+    assert_non_null(m);
+    assert_int_equal(m->form.rank, 1);
+    struct msg id = {.type = MSG_COMM_ID,
+                     .comm_id = {.term_epoch = group0(f)->epoch, .id = {(const uint8_t *)"id", 2}}};
+    say(f, 1, &id);
+    assert_non_null(box_find(f, conn, MSG_JOIN));
+    return conn;
+}
+
+/* Rank 1 is lost and a spare takes its place. Told to join, it loads that shard even when the
+ * formation fails meanwhile; the next one must not ask another worker to do the same. */
+static void a_spare_that_took_a_shard_is_asked_for_it_again(void **state)
+{
+    static const struct {
+        int32_t shard; /* that the spares say they hold; -1: the device has none */
+        enum status formed;
+        uint8_t want;
+    } cases[] = {{0, STATUS_OK, 3}, {0, STATUS_TIMEOUT, 3}, {-1, STATUS_OK, 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fixture *f = fixture_new(2);
+        struct msg bye = {.type = MSG_GOODBYE}, spare = worker_hello(103, -1);
+        uint64_t epoch = form_pair(f);
+        spare.hello.worker.shard_rank = spare.hello.worker.shard_stage = cases[i].shard;
+        say(f, 3, &spare);
+        say(f, 2, &bye);
+        say_aborted(f, 1, epoch);
+        wait_ms(f, 500, 0xA);
+        assert_int_equal(partner_of_one(f), 3);
+        epoch = group0(f)->epoch;
+        struct msg formed = {.type = MSG_FORMED, .formed = {.term_epoch = epoch}};
+        say(f, 3, &formed);
+        formed.formed.status = cases[i].formed;
+        say(f, 1, &formed);
+        spare.hello.instance = 104; /* as good a choice, were it not for the shard */
+        say(f, 4, &spare);
+        struct msg trouble = {.type = MSG_COMM_ERROR, .comm_error = {.term_epoch = epoch}};
+        say(f, 1, &trouble);
+        box_clear(f);
+        say_aborted(f, 1, epoch);
+        say_aborted(f, 3, epoch);
+        wait_ms(f, 1000, 0x1A);
+        assert_int_equal(partner_of_one(f), cases[i].want);
+        fixture_free(f);
+    }
+}
+
 static void the_smallest_rank_bounds_the_blocks(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -432,6 +483,7 @@ int main(void)
         cmocka_unit_test(different_configurations_do_not_mix),
         cmocka_unit_test(another_configuration_waits_until_the_first_has_gone),
         cmocka_unit_test(ordinals_choose_group_and_rank),
+        cmocka_unit_test(a_spare_that_took_a_shard_is_asked_for_it_again),
         cmocka_unit_test(the_smallest_rank_bounds_the_blocks),
         cmocka_unit_test(a_drained_rank_is_replaced_by_a_spare_at_once),
         cmocka_unit_test(a_worker_that_wishes_to_go_is_let_go_when_free),
