@@ -44,14 +44,21 @@ static uint32_t add_weight(struct program *p, const struct op_weight *w)
     return p->n_weights++;
 }
 
-static uint32_t whole(struct program *p, struct tensor_name name, uint32_t n, uint32_t k)
+/* This rank's rows of a matrix that has one for each id. */
+static uint32_t add_vocab_weight(struct program *p, struct tensor_name name)
 {
-    return add_weight(p, &(struct op_weight){.name = name, .n = n, .k = k, .n_len = n, .k_len = k});
+    struct vocab_part part = program_vocab_part(p, p->rank);
+    return add_weight(p, &(struct op_weight){.name = name,
+                                             .n = p->config->vocab_size,
+                                             .n0 = part.first,
+                                             .n_len = part.n,
+                                             .k = p->config->hidden,
+                                             .k_len = p->config->hidden});
 }
 
 void build_embedding(struct program *p, struct tensor_name name, float scale)
 {
-    p->i_embedding = whole(p, name, p->config->vocab_size, p->config->hidden);
+    p->i_embedding = add_vocab_weight(p, name);
     p->embed_scale = scale;
 }
 
@@ -232,7 +239,5 @@ void build_head(struct program *p, struct tensor_name norm, bool plus_one, struc
     p->final_norm.norm.n_parts = 1;
     p->final_norm.norm.dim = p->config->hidden;
     p->final_norm.norm.plus_one = plus_one;
-    p->i_head = p->config->tied_embedding
-                    ? p->i_embedding
-                    : whole(p, head, p->config->vocab_size, p->config->hidden);
+    p->i_head = p->config->tied_embedding ? p->i_embedding : add_vocab_weight(p, head);
 }

@@ -5,6 +5,7 @@
 
 #define TENSOR(hf_name, gguf_name) ((struct tensor_name){hf_name, gguf_name})
 
+/* Cut by vocabulary, as the head is. */
 void build_embedding(struct program *p, struct tensor_name name, float scale);
 /* out = norm(in) over the hidden size. */
 void build_norm(struct program *p, uint32_t layer, enum reg out, enum reg in,

@@ -77,6 +77,13 @@ static enum status measure_weight(const struct program *p, const struct weights 
     if (!t)
         return missing(name, err);
     TRY(check_shape(t, name, 2, (const uint32_t[]){x->n, x->k}, err));
+    uint32_t block = dtype_traits(t->dtype).block_elems;
+    if (block > 1 && x->k % block == 0 && x->k_len % block != 0)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "--tp %u: tensor %s is %s, in blocks of %u, and a rank's %u of its %u "
+                         "inputs are no whole number of them: take fewer ranks, or a model in "
+                         "another format (blocks of Q8_0 and Q4_0: 32; BF16, F16: none)",
+                         p->tp, name, dtype_traits(t->dtype).name, block, x->k_len, x->k);
     uint64_t n = d->ops->weight_bytes(d, t->dtype, x->n_len, x->k_len), skipped;
     if (n == 0 || !dtype_bytes(t->dtype, x->k0, 1, &skipped))
         return error_set(err, STATUS_UNSUPPORTED,

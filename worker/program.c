@@ -38,6 +38,16 @@ static void place_layers(struct program *p)
     }
 }
 
+/* Whole panels of outputs for each rank: nothing is padded but the end, and every piece is aligned
+ * to a cache line. */
+enum { VOCAB_UNIT = 16 };
+
+static uint32_t cut_vocab(uint32_t vocab_size, uint32_t tp)
+{
+    uint64_t share = ((uint64_t)vocab_size + tp - 1) / tp;
+    return tp == 1 ? vocab_size : (uint32_t)((share + VOCAB_UNIT - 1) / VOCAB_UNIT * VOCAB_UNIT);
+}
+
 static enum status check_cut(const struct model_config *c, uint32_t tp, struct error *err)
 {
     bool kv_ok = c->n_kv_heads % tp == 0 || tp % c->n_kv_heads == 0;
@@ -46,7 +56,18 @@ static enum status check_cut(const struct model_config *c, uint32_t tp, struct e
                          "--tp %u: %u heads, %u KV heads and %u inner dimensions cannot be cut "
                          "into %u equal parts",
                          tp, c->n_heads, c->n_kv_heads, c->intermediate, tp);
+    if ((uint64_t)cut_vocab(c->vocab_size, tp) * (tp - 1) >= c->vocab_size)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "--tp %u: a vocabulary of %u, cut into equal multiples of %d, leaves "
+                         "nothing for rank %u: take fewer ranks",
+                         tp, c->vocab_size, VOCAB_UNIT, tp - 1);
     return STATUS_OK;
+}
+
+struct vocab_part program_vocab_part(const struct program *p, uint32_t rank)
+{
+    uint32_t first = rank * p->vocab_per_rank, left = p->config->vocab_size - first;
+    return (struct vocab_part){first, left < p->vocab_per_rank ? left : p->vocab_per_rank};
 }
 
 enum status program_build(const struct model_config *config, uint32_t tp, uint32_t rank,
@@ -65,6 +86,7 @@ enum status program_build(const struct model_config *config, uint32_t tp, uint32
     p->rank = rank;
     p->n_heads = config->n_heads / tp;
     p->n_kv_heads = config->n_kv_heads > tp ? config->n_kv_heads / tp : 1;
+    p->vocab_per_rank = cut_vocab(config->vocab_size, tp);
     p->widths[REG_X] = p->widths[REG_H] = config->hidden;
     p->widths[REG_Q] = p->widths[REG_A] = p->n_heads * config->head_dim;
     p->widths[REG_K] = p->widths[REG_V] = p->n_kv_heads * config->head_dim;

@@ -79,6 +79,11 @@ struct kv_layers {
     uint32_t window, n_layers;
 };
 
+/* Rows of the vocabulary that one rank has, of the embedding and of the head alike. */
+struct vocab_part {
+    uint32_t first, n;
+};
+
 #define PROGRAM_MAX_ROPES     4u
 #define PROGRAM_MAX_KV_GROUPS 2u
 struct program {
@@ -91,6 +96,7 @@ struct program {
     struct op_weight *weights;
     uint32_t n_weights, weights_cap;
     uint32_t i_embedding, i_head; /* of weights; the same when they are tied */
+    uint32_t vocab_per_rank;      /* the last rank may have less: program_vocab_part */
     float embed_scale;
     struct op final_norm;
     struct rope_freqs ropes[PROGRAM_MAX_ROPES];
@@ -104,4 +110,7 @@ struct program {
  * its shape cannot be cut into tp parts. program_free is due after success only. */
 MUST_USE enum status program_build(const struct model_config *config, uint32_t tp, uint32_t rank,
                                    struct program **out, struct error *err);
+/* Of any rank of the program's group: the parts lie side by side and are the whole vocabulary, and
+ * each begins at a multiple of 16. */
+struct vocab_part program_vocab_part(const struct program *p, uint32_t rank);
 void program_free(struct program *p); /* NULL is fine; not what the loader filled */

@@ -190,6 +190,7 @@ enum status runner_forward(struct runner *r, const struct row_batch *b, struct e
                                                       .w = &p->weights[p->i_embedding].w,
                                                       .ids = b->ids,
                                                       .n_rows = b->n_rows,
+                                                      .first = program_vocab_part(p, p->rank).first,
                                                       .scale = p->embed_scale});
     for (uint32_t i = 0; i < p->n_ropes; i++)
         r->ops->rope_table(r->s.device, &(struct rope_table_params){.positions = b->positions,

@@ -159,7 +159,11 @@ static void cpu_weight_pack(struct device *device, struct weight *w, const struc
 static void embed_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
 {
     const struct embed_params *p = params;
-    d->kernels->embed_row(p->w, p->ids[i], p->scale, row_of(p->out, i));
+    uint32_t id = p->ids[i];
+    if (id >= p->first && id - p->first < p->w->n)
+        d->kernels->embed_row(p->w, id - p->first, p->scale, row_of(p->out, i));
+    else
+        memset(row_of(p->out, i), 0, p->w->k * sizeof(float));
 }
 static void cpu_embed(struct device *d, const struct embed_params *p)
 {

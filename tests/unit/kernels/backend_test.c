@@ -172,21 +172,35 @@ static void test_weight_bytes_refuses(void **state)
                                                                                         << 2);
 }
 
+/* The whole table, and parts of it as ranks have them: an id of another rank is a row of zeros. */
 static void test_embed(void **state)
 {
     enum { N = 50, K = 640, ROWS = 60 };
+    static const struct {
+        uint32_t first, n;
+    } parts[] = {{0, N}, {0, 16}, {16, 16}, {48, 2}};
     struct rng r = {2};
     float *table = random_floats(N * K, &r), *out = mem_array(ROWS * K, sizeof *out);
-    uint32_t ids[ROWS];
-    for (uint32_t i = 0; i < ROWS; i++)
+    uint32_t ids[ROWS] = {UINT32_MAX, 15, 16, 31, 32, 47, 48, 49, 50};
+    for (uint32_t i = 9; i < ROWS; i++)
         ids[i] = (uint32_t)rng_below(&r, N);
-    for (uint32_t i = 0; i < N_DEVICES; i++) {
-        struct device *d = devices[i];
-        struct weight w = weight_new(d, DTYPE_F32, N, K, (const uint8_t *)table, K * 4);
-        d->ops->embed(d, &(struct embed_params){
-                             .out = {out, K}, .w = &w, .ids = ids, .n_rows = ROWS, .scale = 2.5f});
-        for (uint32_t j = 0; j < ROWS * K; j++)
-            assert_true(out[j] == 2.5f * table[ids[j / K] * K + j % K]);
+    for (uint32_t i = 0; i < N_DEVICES * 4; i++) {
+        struct device *d = devices[i / 4];
+        uint32_t first = parts[i % 4].first, n = parts[i % 4].n;
+        struct weight w =
+            weight_new(d, DTYPE_F32, n, K, (const uint8_t *)(table + (size_t)first * K), K * 4);
+        memset(out, 0xff, ROWS * K * sizeof *out);
+        d->ops->embed(d, &(struct embed_params){.out = {out, K},
+                                                .w = &w,
+                                                .ids = ids,
+                                                .n_rows = ROWS,
+                                                .first = first,
+                                                .scale = 2.5f});
+        for (uint32_t j = 0; j < ROWS * K; j++) {
+            uint32_t id = ids[j / K];
+            bool here = id >= first && id < first + n;
+            assert_true(out[j] == (here ? 2.5f * table[id * K + j % K] : 0.0f));
+        }
         d->ops->release(d, w.data, w.n_bytes);
     }
     mem_free(table);

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "common/base/mem.h"
+#include "tests/unit/model/gguf_writer.c"
 #include "tests/unit/model/put_file.c"
 
 /* A llama of one layer: hidden 16, 2 heads of 8, 1 KV head, inner 32, vocabulary 48. */
@@ -113,6 +114,14 @@ static const struct ops plain_ops = {.weight_bytes = plain_bytes,
                                      .release = plain_release,
                                      .weight_pack = plain_pack};
 
+/* As a real one answers: whole blocks only. */
+static uint64_t blocks_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k)
+{
+    uint64_t bytes;
+    return dtype_bytes(dtype, k, n, &bytes) ? bytes : 0;
+}
+static const struct ops blocks_ops = {.weight_bytes = blocks_bytes};
+
 struct fixture {
     char folder[32];
     struct model_info info;
@@ -209,7 +218,8 @@ static void test_parts(void **state)
                 for (uint32_t c = 0; c < w->k_len; c++)
                     assert_true(at[r * w->k_len + c] == (float)((w->n0 + r) * w->k + w->k0 + c));
         }
-        assert_int_equal(n_cut, 5); /* q, o, gate, up, down; one KV head is everybody's */
+        assert_int_equal(n_cut,
+                         7); /* embedding, head, q, o, gate, up, down; the KV head is all's */
         for (uint32_t i = 0; i < 16; i++)
             assert_true(p->final_norm.norm.w[i] == (float)i);
         assert_int_equal(loader_main_dtype(p, f.weights), DTYPE_F32);
@@ -219,9 +229,78 @@ static void test_parts(void **state)
     close_fixture(&f);
 }
 
+/* Inputs are cut between blocks of a quantised row only. The file ends after the projection whose
+ * inputs are cut: a shape that fits gets as far as the first tensor that is missing. */
+static void test_blocks_are_not_cut(void **state)
+{
+    static const struct {
+        uint32_t tp, n_heads;
+        enum status want;
+        const char *texts[4];
+    } cases[] = {
+        {2,
+         2,
+         STATUS_UNSUPPORTED,
+         {"--tp 2", "blk.0.attn_output.weight is Q8_0", "16 of its 32", "fewer ranks"}},
+        {4, 4, STATUS_UNSUPPORTED, {"--tp 4", "blocks of 32", "16 of its 64", "Q4_0: 32"}},
+        {2, 4, STATUS_INVALID, {"blk.0.ffn_gate.weight is missing", "", "", ""}},
+        {1, 2, STATUS_INVALID, {"blk.0.ffn_gate.weight is missing", "", "", ""}},
+    };
+    char folder[] = "/tmp/cox-loader-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/x.gguf", folder);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const uint32_t heads = cases[i].n_heads * 16, tensors_n[] = {64, heads, heads, heads, 64};
+        static const char *const names[] = {"token_embd.weight", "blk.0.attn_q.weight",
+                                            "blk.0.attn_k.weight", "blk.0.attn_v.weight",
+                                            "blk.0.attn_output.weight"};
+        struct model_config c = {.family = "llama",
+                                 .format = MODEL_GGUF,
+                                 .n_layers = 1,
+                                 .hidden = 64,
+                                 .n_heads = cases[i].n_heads,
+                                 .n_kv_heads = cases[i].n_heads,
+                                 .head_dim = 16,
+                                 .intermediate = 128,
+                                 .vocab_size = 64,
+                                 .tied_embedding = true,
+                                 .rope = {.theta = 10000}};
+        struct model_info m = {.format = MODEL_GGUF, .path = path, .name = path};
+        struct device device = {&blocks_ops};
+        struct strbuf b;
+        struct weights *w;
+        struct program *p;
+        struct error err = {0};
+        uint64_t n = 0;
+        strbuf_init(&b, 0);
+        put_header(&b, 3, 5, 0);
+        for (uint32_t t = 0; t < 5; t++) {
+            uint64_t k = t == 4 ? heads : 64;
+            put_tensor(&b, names[t], DTYPE_Q8_0, k, tensors_n[t], n);
+            n += k / 32 * 34 * tensors_n[t]; /* of alignment 32 already */
+        }
+        put_padding(&b, 32);
+        put_data(&b, n);
+        put_file(folder, "x.gguf", strbuf_str(&b));
+        if (weights_open(&m, &w, &err) != STATUS_OK)
+            fail_msg("%s", err.text);
+        assert_int_equal(program_build(&c, cases[i].tp, cases[i].tp - 1, &p, &err), STATUS_OK);
+        assert_int_equal(loader_measure(p, w, &device, &n, &err), cases[i].want);
+        for (int t = 0; t < 4; t++)
+            if (!strstr(err.text, cases[i].texts[t]))
+                fail_msg("no \"%s\" in \"%s\"", cases[i].texts[t], err.text);
+        program_free(p);
+        weights_close(w);
+        strbuf_fini(&b);
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_files_that_do_not_fit),
-                                       cmocka_unit_test(test_parts)};
+                                       cmocka_unit_test(test_parts),
+                                       cmocka_unit_test(test_blocks_are_not_cut)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,6 +66,7 @@ static void test_cuts(void **state)
                  {16, 16, 16, 1, STATUS_OK}, {16, 16, 64, 0, STATUS_UNSUPPORTED}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct model_config c = llama(cases[i].n_heads, cases[i].n_kv_heads);
+        c.vocab_size = 3000; /* something for each of 16 ranks */
         uint32_t covered[128][128] = {{0}};
         for (uint32_t rank = 0; rank < cases[i].tp; rank++) {
             struct program *p;
@@ -91,6 +92,53 @@ static void test_cuts(void **state)
         const uint32_t want[] = {64, kv, kv, 8 * cases[i].n_heads, 64, 64, 128};
         for (uint32_t w = 0; w < 7; w++)
             assert_int_equal(covered[1 + w][0], want[w]);
+    }
+}
+
+/* Every row of the embedding and of the head is one rank's, and every rank knows whose. */
+static void test_vocabulary(void **state)
+{
+    static const struct {
+        uint32_t vocab_size, tp, per_rank; /* 0: refused */
+    } cases[] = {{300, 1, 300},      {300, 2, 160},    {300, 4, 80},  {256000, 2, 128000},
+                 {262144, 4, 65536}, {32000, 4, 8000}, {511, 2, 256}, {513, 2, 272},
+                 {17, 2, 16},        {16, 2, 0},       {64, 4, 16},   {49, 4, 16},
+                 {48, 4, 0},         {65, 4, 0},       {1, 1, 1}};
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
+        uint32_t vocab_size = cases[i / 2].vocab_size, tp = cases[i / 2].tp, at = 0;
+        struct model_config c = llama(8, 8);
+        c.vocab_size = vocab_size;
+        c.tied_embedding = i % 2;
+        for (uint32_t rank = 0; rank < tp; rank++) {
+            struct program *p;
+            struct error err = {0};
+            enum status s = program_build(&c, tp, rank, &p, &err);
+            if (cases[i / 2].per_rank == 0) {
+                assert_int_equal(s, STATUS_UNSUPPORTED);
+                assert_non_null(strstr(err.text, "vocabulary"));
+                continue;
+            }
+            assert_int_equal(s, STATUS_OK);
+            assert_int_equal(p->vocab_per_rank, cases[i / 2].per_rank);
+            assert_int_equal(p->i_head == p->i_embedding, c.tied_embedding);
+            const uint32_t both[] = {p->i_embedding, p->i_head};
+            for (uint32_t k = 0; k < 2; k++) {
+                const struct op_weight *w = &p->weights[both[k]];
+                assert_int_equal(w->n, vocab_size);
+                assert_int_equal(w->n0, at);
+                assert_true(w->n_len > 0 && w->n0 % 16 == 0 && w->k0 == 0 && w->k_len == w->k);
+            }
+            uint32_t covered = 0;
+            for (uint32_t other = 0; other < tp; other++) {
+                struct vocab_part part = program_vocab_part(p, other);
+                assert_int_equal(part.first, covered);
+                covered += part.n;
+            }
+            assert_int_equal(covered, vocab_size);
+            at += p->weights[p->i_head].n_len;
+            program_free(p);
+        }
+        assert_int_equal(at, cases[i / 2].per_rank ? vocab_size : 0);
     }
 }
 
@@ -129,6 +177,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names), cmocka_unit_test(test_unknown_family),
-        cmocka_unit_test(test_cuts), cmocka_unit_test(test_rope_frequencies)};
+        cmocka_unit_test(test_cuts), cmocka_unit_test(test_vocabulary),
+        cmocka_unit_test(test_rope_frequencies)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
