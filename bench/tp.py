@@ -1,0 +1,70 @@
+"""bench/tp: see there. Both clusters stay up through a round and only one of them works at a time, so
+that a machine whose speed drifts does the same to both."""
+import argparse
+import asyncio
+import os
+import platform
+import statistics
+import time
+from pathlib import Path
+
+from cluster import Cluster
+from serving import load, prefill, spread
+
+TOKENS = 64
+
+
+def start(model, tp, threads):
+    c = Cluster("--device", "cpu", *(["--threads", threads] if threads else []), model=model, workers=tp, tp=tp)
+    begin = time.perf_counter()
+    c.start()
+    return c, time.perf_counter() - begin
+
+
+def one_round(options, rows):
+    """Each shape started, all measured in turns, all ended. Ready times are taken on an idle machine."""
+    clusters = {}
+    try:
+        for tp in options.tp:
+            clusters[tp], seconds = start(options.model, tp, options.threads)
+            rows[tp].setdefault("ready, s", []).append(seconds)
+        for c in clusters.values():  # memory that is used for the first time
+            asyncio.run(load(c.ports[0], max(options.streams), 16))
+        for n in options.streams:
+            for tp, c in clusters.items():
+                rate, first = asyncio.run(load(c.ports[0], n, TOKENS))
+                rows[tp].setdefault(f"{n} streams, tokens/s in all", []).append(rate)
+                rows[tp].setdefault(f"{n} streams, first token, ms", []).append(first)
+        for tp, c in clusters.items():
+            rows[tp].setdefault("a prompt of 500 words, prompt tokens/s", []).extend(prefill(c, 1))
+    finally:
+        for c in clusters.values():
+            c.stop()
+
+
+def main():
+    def numbers(text):
+        return [int(part) for part in text.split(",")]
+
+    parser = argparse.ArgumentParser(prog="bench/tp", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--model", default="demo")
+    parser.add_argument("--tp", type=numbers, default=[1, 2])
+    parser.add_argument("--streams", type=numbers, default=[1, 8])
+    parser.add_argument("--threads", type=int, help="of each worker; default: this machine's cores, shared out")
+    options = parser.parse_args()
+    cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                if line.startswith("model name")), platform.machine())
+    print(f"{time.strftime('%Y-%m-%d')}, {cpu}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {options.model}, "
+          f"{options.rounds} rounds: median (least … most)")
+    rows = {tp: {} for tp in options.tp}
+    for _ in range(options.rounds):
+        one_round(options, rows)
+    print("\n| | " + " | ".join(f"`--tp {tp}`" for tp in options.tp) + " |\n|---" + "|---" * len(options.tp) + "|")
+    for name in rows[options.tp[0]]:
+        form = "%.2f" if name.startswith("ready") else "%.0f"
+        print(f"| {name} | " + " | ".join(spread(rows[tp][name], form) for tp in options.tp) + " |")
+
+
+if __name__ == "__main__":
+    main()
