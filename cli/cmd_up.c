@@ -170,8 +170,8 @@ static enum status check_machine(struct up *u, struct error *err)
     strbuf_fini(&warnings);
     if (u->plan.n_workers < u->o.tp * u->o.pp)
         fprintf(stderr,
-                "cox up: warning: %u workers for a group of %lld x %lld ranks: nothing is served "
-                "until other machines' workers join\n",
+                "cox up: warning: --workers %u for a group of %lld x %lld ranks: nothing is served "
+                "until other machines' workers join; without --workers there are enough\n",
                 u->plan.n_workers, (long long)u->o.tp, (long long)u->o.pp);
     for (uint32_t i = 0; i < u->plan.n_children; i++) {
         const struct up_child *c = &u->plan.children[i];

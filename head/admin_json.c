@@ -236,15 +236,21 @@ static json_t *recent_failures(const struct head_core *h)
 
 static json_t *warnings(const struct head_core *h, const struct head_stats *s)
 {
-    char line[160];
+    char line[200];
     json_t *a = json_array();
+    uint32_t world = h->cluster.world;
     if (h->config.peers.insecure)
         json_array_append_new(a, json_string("links are not encrypted (--insecure)"));
     if (h->draining)
         json_array_append_new(a, json_string("the cluster is draining: new requests are refused"));
     if (s->n_groups_ready == 0) {
-        snprintf(line, sizeof line, "no group serves: %u workers are here, a group needs %u",
-                 s->n_workers, h->cluster.world);
+        int n =
+            snprintf(line, sizeof line, "no group serves: %u of the %u workers of a group %s here",
+                     s->n_workers, world, s->n_workers == 1 ? "is" : "are");
+        if (s->n_workers < world)
+            snprintf(line + n, sizeof line - (size_t)n,
+                     "; start more: `cox up --workers %u`, or `cox worker --join` elsewhere",
+                     world);
         json_array_append_new(a, json_string(line));
     }
     uint32_t n_other = 0;

@@ -20,8 +20,11 @@ def test_health_is_503_until_a_group_serves():
         code = wait_for("the gateway answers", lambda: get(c.url + "/health")[0])
         assert code == 503
         wait_for("the one worker is known", lambda: get(c.admin + "/api/status")[0] == 200 and c.status()["workers"])
-        assert get(c.url + "/health")[0] == 503 and not c.status()["healthy"]
+        status = c.status()
+        assert get(c.url + "/health")[0] == 503 and not status["healthy"]
         assert get(c.url + "/livez")[0] == 200
+        assert any("1 of the 2 workers" in w and "--workers 2" in w for w in status["warnings"]), status["warnings"]
+        assert "--workers 1 for a group of 2 x 1" in c.log()
     finally:
         c.stop()
 
