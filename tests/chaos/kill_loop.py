@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """Kills, stops and drains the processes of a real cluster while streams run, and checks every token.
 
-2 gateways, 1 head, 3 workers (tensor parallel 2 and a spare). Each stream must end with exactly the
-oracle's text: through the loss of workers and of the head it only pauses; when its gateway dies it
+2 gateways, 1 head, 3 workers (tensor parallel 2 and a spare). Each stream must end with exactly what
+the oracle says: through the loss of workers and of the head it only pauses; when its gateway dies it
 gets a connection error, and the retry gives the right answer. Afterwards nothing may be left: no
 request, no KV block, no memory growth. Victims, times and requests come from --seed.
 
+The null device's oracle is a formula. That of a model is the same cluster before the first strike: what
+each of a few dozen requests gets there alone.
+
 Usage: kill_loop.py [--seconds 60] [--seed N] [--streams 12] [--step-us 3000]
+       kill_loop.py --model PATH [--device cpu] [--workers 3] [--tp 2] ...
 """
 import argparse
 import asyncio
@@ -22,36 +26,74 @@ from pathlib import Path
 import httpx
 import null_oracle as oracle
 from cluster import BIN, SANITIZED, SLOW, Cluster, alive, get
-from sse import Collected
+from sse import Collected, collect
 
 STALL_S = 20.0 * SLOW
 VICTIMS = [("worker", 5), ("head", 3), ("gateway", 2)]
 ACTIONS = [("kill", 6), ("stop", 2), ("term", 2)]
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "term": signal.SIGTERM}
+N_QUIET = 24
 PREFIXES = ["", "A common beginning shared by many requests. " * 3, "Another one, " * 20]
 
 
 def make_body(rng):
-    """A request and what must come out of it: (body, {index: (text, finish_reason)})."""
     prompt = rng.choice(PREFIXES) + f"request {rng.randrange(10**6)}"
     n_tokens, temperature, seed = rng.randrange(10, 400), rng.choice([0, 1]), rng.randrange(2**40)
-    n = rng.choice([1, 1, 1, 2, 4])
-    body = {"model": "null", "prompt": prompt, "max_tokens": n_tokens, "temperature": temperature, "seed": seed,
-            "n": n, "stream": True}
-    answers = [oracle.text(prompt, n_tokens, seed=seed, i_choice=i, temperature=temperature) for i in range(n)]
-    if rng.random() < 0.3:
-        at = rng.randrange(n_tokens)
-        body["stop"] = [answers[0][at:at + 3], "NEVER"]
-    want = {}
-    for i, answer in enumerate(answers):
-        text, _, matched = oracle.cut(answer, body.get("stop", []))
-        want[i] = (text, "stop" if matched else "length")
-    return body, want
+    return {"model": "m", "prompt": prompt, "max_tokens": n_tokens, "temperature": temperature, "seed": seed,
+            "n": rng.choice([1, 1, 1, 2, 4]), "stream": True}
+
+
+def add_stop(rng, body, text):
+    """Sometimes: to end at a piece of what would come."""
+    if rng.random() < 0.3 and text:
+        at = rng.randrange(len(text))
+        body["stop"] = [text[at:at + 3], "NEVER"]
+    return body
+
+
+class Formula:
+    """docs/null-worker.md: every request is a new one."""
+
+    def draw(self, rng):
+        """A request and what must come out of it: (body, {index: (text, finish_reason)})."""
+        body = make_body(rng)
+        answers = [oracle.text(body["prompt"], body["max_tokens"], seed=body["seed"], i_choice=i,
+                               temperature=body["temperature"]) for i in range(body["n"])]
+        add_stop(rng, body, answers[0])
+        want = {}
+        for i, answer in enumerate(answers):
+            text, _, matched = oracle.cut(answer, body.get("stop", []))
+            want[i] = (text, "stop" if matched else "length")
+        return body, want
+
+    def have(self, got):
+        return {i: (got.texts.get(i, ""), finish) for i, finish in got.finish.items()}
+
+
+class Quiet:
+    """What a quiet cluster answers to N_QUIET requests, one at a time; {index: (text, finish_reason, ids)}."""
+
+    def __init__(self, cluster, seed):
+        rng = random.Random(f"{seed}/quiet")
+        self.known = []
+        with httpx.Client(base_url=cluster.url, timeout=120 * SLOW) as client:
+            for _ in range(N_QUIET):
+                body = {**make_body(rng), "return_token_ids": True, "ignore_eos": True}
+                got = collect(client, "/v1/completions", body)
+                if "stop" in add_stop(rng, body, got.texts[0]):
+                    got = collect(client, "/v1/completions", body)
+                self.known.append((body, self.have(got)))
+
+    def draw(self, rng):
+        return rng.choice(self.known)
+
+    def have(self, got):
+        return {i: (got.texts[i], finish, got.ids[i]) for i, finish in got.finish.items()}
 
 
 class Loop:
-    def __init__(self, options, cluster):
-        self.options, self.cluster = options, cluster
+    def __init__(self, options, cluster, oracle):
+        self.options, self.cluster, self.oracle = options, cluster, oracle
         self.strikes = []       # (when, name, action)
         self.pauses = []        # the longest gap of each stream, seconds
         self.counts = Counter()
@@ -104,7 +146,7 @@ class Loop:
         rng = random.Random(f"{self.options.seed}/{i_client}")
         async with httpx.AsyncClient(timeout=httpx.Timeout(STALL_S + 5, connect=5)) as client:
             while not self.stopping:
-                body, want = make_body(rng)
+                body, want = self.oracle.draw(rng)
                 deadline, retried = time.monotonic() + 60 * SLOW, False
                 while (got := await self.attempt(client, rng.randrange(2), body)) is None:
                     retried = True
@@ -114,9 +156,9 @@ class Loop:
                     await asyncio.sleep(0.2)
                 self.counts["streams"] += 1
                 self.counts["streams retried on another connection"] += retried
-                self.counts["tokens"] += sum(map(len, got.texts.values()))
-                have = {i: (got.texts.get(i, ""), got.finish.get(i)) for i in want}
-                if have != want or set(got.finish) != set(want):
+                self.counts["characters"] += sum(map(len, got.texts.values()))
+                have = self.oracle.have(got)
+                if have != want:
                     self.fail(f"wrong answer to {json.dumps(body)[:160]}\n  want {want}\n  got  {have}")
 
     # ---- strikes --------------------------------------------------------------------------------
@@ -185,7 +227,7 @@ class Loop:
                 status = self.cluster.status() if healthy else None
             except AssertionError:
                 status = None
-            if status and status["healthy"] and len(status["workers"]) == 3 and not left_over(status):
+            if status and status["healthy"] and len(status["workers"]) == self.options.workers and not left_over(status):
                 self.counts["seconds to settle"] = round(time.monotonic() - begin, 1)
                 return
             time.sleep(0.1)
@@ -195,7 +237,7 @@ class Loop:
         """Two equal loads: the second may not cost the head memory."""
         sizes = []
         for _ in range(3):
-            quiet = Loop(argparse.Namespace(seed="memory", streams=8, seconds=0), self.cluster)
+            quiet = Loop(argparse.Namespace(seed="memory", streams=8, seconds=0), self.cluster, self.oracle)
             quiet.names = self.names
 
             async def load():
@@ -231,11 +273,12 @@ def percentile(values, p):
 
 
 def report(loop):
-    print(f"\nkill loop: seed {loop.options.seed}, {loop.options.seconds:g} s")
+    o = loop.options
+    print(f"\nkill loop: {o.model}, {o.workers} workers, tp {o.tp}, seed {o.seed}, {o.seconds:g} s")
     for kind, _ in VICTIMS:
         row = "  ".join(f"{action} {loop.counts[f'{action} {kind}']:3d}" for action, _ in ACTIONS)
         print(f"  {kind:8s} {row}")
-    for name in ("streams", "tokens", "streams retried on another connection", "connection errors",
+    for name in ("streams", "characters", "streams retried on another connection", "connection errors",
                  "refused while away", "strikes that found nobody", "seconds to settle", "head RSS, MiB"):
         print(f"  {name}: {loop.counts[name]}")
     p = loop.pauses
@@ -246,15 +289,27 @@ def report(loop):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=float(os.environ.get("COX_CHAOS_SECONDS", 60)))
+    parser.add_argument("--seconds", type=float, help="default: COX_CHAOS_SECONDS or 60; of a model a third, at least 20")
     parser.add_argument("--seed", type=int, default=int(os.environ.get("COX_CHAOS_SEED", 1)))
     parser.add_argument("--streams", type=int, default=12)
     parser.add_argument("--step-us", type=int, default=3000)
     parser.add_argument("--keep-log", metavar="FILE", help="the cluster's log, also when nothing fails")
+    parser.add_argument("--model", default="null", help="null, or the path of a model")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--tp", type=int, default=2)
     options = parser.parse_args()
-    cluster = Cluster("--null-step-us", options.step_us, workers=3, tp=2, gateways=2)
+    is_null = options.model == "null"
+    if not is_null and options.model != "demo" and not Path(options.model).exists():
+        print(f"SKIPPED: no {options.model}; scripts/make-goldens makes small models")
+        sys.exit(77)
+    if options.seconds is None:
+        options.seconds = float(os.environ.get("COX_CHAOS_SECONDS", 60))
+        options.seconds = options.seconds if is_null else max(20.0, options.seconds / 3)
+    cluster = Cluster("--null-step-us", options.step_us, "--device", options.device, "--served-model-name", "m",
+                      model=options.model, workers=options.workers, tp=options.tp, gateways=2)
     with cluster:
-        loop = Loop(options, cluster)
+        loop = Loop(options, cluster, Formula() if is_null else Quiet(cluster, options.seed))
         asyncio.run(loop.run())
         if not loop.failures:
             loop.settle()
