@@ -2,6 +2,7 @@
 /* A byte stream to one peer rank, in both directions, non-blocking: over TCP (link_tcp.c) or
  * through memory that two processes of one host share (link_shm.c). Compute thread only. The peer
  * is authenticated before a link exists, and its bytes are checked all the same. */
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "common/base/status.h"
@@ -15,8 +16,8 @@ struct comm_link_ops {
                         struct error *err);
     enum status (*recv)(struct comm_link *l, void *data, size_t n, size_t *moved,
                         struct error *err);
-    /* Before a sleep in poll(fd): the events to wait for, or 0 when something can move already.
-     * From then on the peer rings when something can. */
+    /* Before a sleep in poll(fd), on a link that wants one or both: the events to wait for, or 0
+     * when something can move already. From then on the peer rings when something can. */
     short (*before_sleep)(struct comm_link *l, bool wants_send, bool wants_recv);
     /* After it, always, with what poll said. */
     enum status (*after_sleep)(struct comm_link *l, short revents, struct error *err);
