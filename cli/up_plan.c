@@ -150,6 +150,13 @@ static enum status build_gateway(struct builder *b, struct up_child *c, uint32_t
     return STATUS_OK; /* --api-key goes through the environment: a command line is public */
 }
 
+/* Spares wait: the cores belong to those that are in a group. */
+static uint32_t n_computing(const struct builder *b)
+{
+    uint32_t world = (uint32_t)(b->o->tp * b->o->pp), spares = b->n_workers % world;
+    return b->n_workers > spares ? b->n_workers - spares : b->n_workers;
+}
+
 /* Where a CPU may compute: every worker gets its share of the cores, so that ranks of one machine
  * do not fight for them. */
 static void flags_of_cpu(struct builder *b, struct up_child *c)
@@ -158,7 +165,7 @@ static void flags_of_cpu(struct builder *b, struct up_child *c)
     bool automatic = o->device == UP_DEVICE_AUTO && strcmp(b->model, "null") != 0;
     if (o->device != UP_DEVICE_CPU && !automatic)
         return;
-    int64_t share = b->place->n_cores / b->n_workers;
+    int64_t share = b->place->n_cores / n_computing(b);
     share = share < 1 ? 1 : share > WORKER_MAX_THREADS ? WORKER_MAX_THREADS : share;
     flag_int(b, c, "--threads", o->threads > 0 ? o->threads : share);
     if (o->cpu_isa)

@@ -132,6 +132,8 @@ static void test_cores_are_shared_out(void **state)
         {"demo", {"--tp", "2", "--dp", "4", "--device", "cpu"}, "1"},
         {"demo", {"--workers", "5"}, "2"},
         {"demo", {"--workers", "100"}, "1"},
+        {"demo", {"--workers", "3", "--tp", "2"}, "6"}, /* a spare has nothing to compute */
+        {"demo", {"--workers", "3", "--tp", "4"}, "4"}, /* more may come from elsewhere */
         {"demo", {"--workers", "2", "--threads", "12"}, "12"},
         {"demo", {"--device", "null"}, NULL},
         {"demo", {"--device", "cuda"}, NULL},
