@@ -16,6 +16,7 @@
 
 #include "common/base/status.h"
 #include "common/base/str.h"
+#include "proto/messages.h"
 
 #define COMM_ID_BYTES    32u
 #define COMM_MAX_RANKS   64u

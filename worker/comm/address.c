@@ -1,0 +1,95 @@
+#include "worker/comm/address.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+static enum status refuse(struct str text, struct error *err)
+{
+    return error_set(err, STATUS_INVALID,
+                     "\"%.*s\" is no address of a rank: want a numeric HOST:PORT or [HOST]:PORT",
+                     (int)(text.len > COMM_ADDRESS_MAX ? COMM_ADDRESS_MAX : text.len), text.ptr);
+}
+
+/* One address of a numeric host or a name, the first that the resolver gives. */
+static int look_up(const char *host, const char *port, int flags, struct address *out)
+{
+    struct addrinfo *found = NULL, hints = {.ai_family = AF_UNSPEC,
+                                            .ai_socktype = SOCK_STREAM,
+                                            .ai_flags = flags | AI_NUMERICSERV};
+    int rc = getaddrinfo(host, port, &hints, &found);
+    if (rc != 0)
+        return rc;
+    memset(out, 0, sizeof *out);
+    memcpy(&out->sa, found->ai_addr, found->ai_addrlen);
+    out->n = found->ai_addrlen;
+    freeaddrinfo(found);
+    return 0;
+}
+
+enum status address_parse(struct str text, struct address *out, struct error *err)
+{
+    char host[COMM_ADDRESS_MAX], port[8];
+    uint64_t number;
+    memset(out, 0, sizeof *out);
+    if (text.len == 0 || text.len >= COMM_ADDRESS_MAX || memchr(text.ptr, 0, text.len))
+        return refuse(text, err);
+    const char *colon = memrchr(text.ptr, ':', text.len);
+    size_t n = colon ? (size_t)(colon - text.ptr) : 0;
+    struct str h = {text.ptr, n}, p = {text.ptr + n + 1, colon ? text.len - n - 1 : 0};
+    bool brackets = h.len >= 2 && h.ptr[0] == '[' && h.ptr[h.len - 1] == ']';
+    if (brackets)
+        h = (struct str){h.ptr + 1, h.len - 2};
+    if (h.len == 0 || brackets != (memchr(h.ptr, ':', h.len) != NULL) || p.len > 5 ||
+        str_to_u64(p, &number) != STATUS_OK || number == 0 || number > UINT16_MAX)
+        return refuse(text, err);
+    snprintf(host, sizeof host, STR_FMT, STR_ARG(h));
+    snprintf(port, sizeof port, "%u", (unsigned)number);
+    if (look_up(host, port, AI_NUMERICHOST, out) != 0)
+        return refuse(text, err);
+    return STATUS_OK;
+}
+
+static bool is_wildcard(const struct address *a)
+{
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)&a->sa;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&a->sa;
+    if (a->sa.ss_family == AF_INET)
+        return v4->sin_addr.s_addr == htonl(INADDR_ANY);
+    return a->sa.ss_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
+}
+
+enum status address_resolve(const char *host, struct address *out, struct error *err)
+{
+    int rc = look_up(host, "0", 0, out);
+    if (rc != 0)
+        return error_set(err, STATUS_INVALID, "--comm-host %.200s: %s", host,
+                         rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc));
+    if (is_wildcard(out))
+        return error_set(
+            err, STATUS_INVALID,
+            "--comm-host %.200s stands for all addresses, and the other ranks need one "
+            "that they can connect to: name one of this host",
+            host);
+    return STATUS_OK;
+}
+
+enum status address_format(const struct address *a, char out[COMM_ADDRESS_MAX], struct error *err)
+{
+    char host[NI_MAXHOST], port[NI_MAXSERV];
+    int rc = getnameinfo((const struct sockaddr *)&a->sa, a->n, host, sizeof host, port,
+                         sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
+    out[0] = '\0';
+    if (rc != 0)
+        return error_set(err, STATUS_INVALID, "an address that cannot be written: %s",
+                         gai_strerror(rc));
+    int n = snprintf(out, COMM_ADDRESS_MAX, strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+    if (n < 0 || (size_t)n >= COMM_ADDRESS_MAX) {
+        out[0] = '\0';
+        return error_set(err, STATUS_INVALID, "an address longer than %u characters",
+                         COMM_ADDRESS_MAX - 1);
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,399 @@
+/* Life of a communicator and its collectives in terms of exchange. A sum of few numbers is sent by
+ * everybody to everybody; one of many goes in blocks that are cut by rank: each rank adds its cut
+ * and sends it round. Every element is added by one chain ((x0 + x1) + x2) + ... either way. */
+#include <errno.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/host.h"
+#include "common/base/mem.h"
+#include "common/base/random.h"
+#include "worker/comm/join.h"
+
+enum { TIMEOUT_MS = 60000, JOIN_TIMEOUT_MS = 20000 };
+enum { SPIN_US = 50 };
+enum { DIRECT_BYTES = 32 << 10 };                         /* all to all up to here */
+enum { BLOCK_FLOATS = (256 << 10) / (int)sizeof(float) }; /* of scratch for each rank */
+enum { ADD_FLOATS = 256 };
+_Static_assert(DIRECT_BYTES / sizeof(float) <= BLOCK_FLOATS, "a direct sum is one block");
+
+/* ---- life ---- */
+
+enum status comm_open(const struct comm_options *o, struct comm **out, struct error *err)
+{
+    if (sodium_init() < 0)
+        return error_set(err, STATUS_INTERNAL, "libsodium cannot be initialised");
+    struct comm *c = mem_zalloc(sizeof *c);
+    pthread_mutex_init(&c->mutex, NULL);
+    c->exchange.waiter = &c->waiter;
+    c->exchange.n_ranks = 1;
+    c->waiter.progress = o->progress;
+    c->listener_fd = -1;
+    c->no_shared_memory = o->no_shared_memory;
+    c->timeout_ms = o->timeout_ms ? o->timeout_ms : TIMEOUT_MS;
+    c->n_cpus = host_cpus();
+    c->waiter.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    enum status s = STATUS_OK;
+    if (c->waiter.wake_fd < 0)
+        s = error_set(err, STATUS_LIMIT, "an eventfd for the communicator: %s", strerror(errno));
+    if (s == STATUS_OK && o->host)
+        s = join_listen(o->host, &c->listener_fd, c->address, err);
+    if (s != STATUS_OK) {
+        comm_close(c);
+        return s;
+    }
+    *out = c;
+    return STATUS_OK;
+}
+
+/* The group as it was before; an interrupt stays. */
+static void forget_group(struct comm *c)
+{
+    struct exchange *x = &c->exchange;
+    for (uint32_t r = 0; x->peers && r < x->n_ranks; r++)
+        if (x->peers[r].link)
+            x->peers[r].link->ops->close(x->peers[r].link);
+    mem_free(x->peers);
+    mem_free(c->scratch);
+    x->peers = NULL;
+    c->scratch = NULL;
+    x->rank = 0;
+    x->n_ranks = 1;
+    x->counter = 0;
+    c->transport[0] = '\0';
+}
+
+void comm_close(struct comm *c)
+{
+    if (!c)
+        return;
+    forget_group(c);
+    if (c->waiter.wake_fd >= 0)
+        close(c->waiter.wake_fd);
+    if (c->listener_fd >= 0)
+        close(c->listener_fd);
+    pthread_mutex_destroy(&c->mutex);
+    mem_free(c);
+}
+
+const char *comm_address(const struct comm *c)
+{
+    return c->address;
+}
+
+void comm_make_id(uint8_t out[COMM_ID_BYTES])
+{
+    random_secure(out, COMM_ID_BYTES);
+}
+
+void comm_interrupt(struct comm *c)
+{
+    uint64_t one = 1;
+    pthread_mutex_lock(&c->mutex);
+    atomic_store_explicit(&c->waiter.interrupted, true, memory_order_release);
+    ssize_t rc = write(c->waiter.wake_fd, &one, sizeof one); /* EAGAIN: it is readable anyway */
+    (void)rc;
+    pthread_mutex_unlock(&c->mutex);
+}
+
+void comm_leave(struct comm *c)
+{
+    uint64_t count;
+    forget_group(c);
+    c->failed = STATUS_OK;
+    pthread_mutex_lock(&c->mutex);
+    atomic_store_explicit(&c->waiter.interrupted, false, memory_order_release);
+    ssize_t rc = read(c->waiter.wake_fd, &count, sizeof count);
+    (void)rc;
+    pthread_mutex_unlock(&c->mutex);
+}
+
+uint32_t comm_rank(const struct comm *c)
+{
+    return c->exchange.rank;
+}
+
+uint32_t comm_n_ranks(const struct comm *c)
+{
+    return c->exchange.n_ranks;
+}
+
+const char *comm_transport(const struct comm *c)
+{
+    return c->transport;
+}
+
+/* ---- joining ---- */
+
+static enum status check_group(const struct comm *c, const struct comm_group *g, struct error *err)
+{
+    if (g->n_ranks == 0 || g->n_ranks > COMM_MAX_RANKS || g->rank >= g->n_ranks)
+        return error_set(err, STATUS_INVALID, "rank %u of %u: a group has 1 to %u ranks", g->rank,
+                         g->n_ranks, COMM_MAX_RANKS);
+    if (g->n_ranks > 1 && g->id.n != COMM_ID_BYTES)
+        return error_set(err, STATUS_INVALID, "a communicator's id of %u bytes, not %u", g->id.n,
+                         COMM_ID_BYTES);
+    if (g->n_ranks > 1 && c->listener_fd < 0)
+        return error_set(err, STATUS_INVALID,
+                         "a group of %u ranks, and this one listens nowhere: give it --comm-host",
+                         g->n_ranks);
+    return STATUS_OK;
+}
+
+/* How the links go, in words; and whether waiting by spinning takes a CPU from a peer. */
+static void describe_links(struct comm *c)
+{
+    struct exchange *x = &c->exchange;
+    uint32_t n_here = 1, n_shared = 0, n_peers = x->n_ranks - 1;
+    for (uint32_t r = 0; r < x->n_ranks; r++) {
+        if (r == x->rank)
+            continue;
+        n_here += x->peers[r].same_host;
+        n_shared += strcmp(x->peers[r].link->ops->name, "TCP") != 0;
+    }
+    x->spin_ns = n_here > c->n_cpus ? 0 : SPIN_US * NS_PER_US;
+    if (n_shared == 0 || n_shared == n_peers)
+        snprintf(c->transport, sizeof c->transport, "%s", n_shared ? "shared memory" : "TCP");
+    else
+        snprintf(c->transport, sizeof c->transport, "shared memory to %u of %u ranks, TCP",
+                 n_shared, n_peers);
+}
+
+static enum status link_group(struct comm *c, const struct comm_group *g, struct error *err)
+{
+    struct exchange *x = &c->exchange;
+    uint32_t timeout_ms = g->timeout_ms ? g->timeout_ms : JOIN_TIMEOUT_MS;
+    x->rank = g->rank;
+    x->n_ranks = g->n_ranks;
+    x->timeout_ns = c->timeout_ms * NS_PER_MS;
+    if (g->n_ranks == 1)
+        return STATUS_OK;
+    x->peers = mem_try_array(g->n_ranks, sizeof *x->peers);
+    c->scratch = mem_try_array((size_t)g->n_ranks * BLOCK_FLOATS, sizeof(float));
+    if (!x->peers || !c->scratch)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for the links of %u ranks", g->n_ranks);
+    TRY(join_peers(c, g, clock_mono_ns() + timeout_ms * NS_PER_MS, err));
+    describe_links(c);
+    return STATUS_OK;
+}
+
+enum status comm_join(struct comm *c, const struct comm_group *g, struct error *err)
+{
+    forget_group(c);
+    c->failed = STATUS_OK;
+    enum status s = waiter_interrupted(&c->waiter) ? waiter_closed(err) : check_group(c, g, err);
+    if (s == STATUS_OK)
+        s = link_group(c, g, err);
+    if (s != STATUS_OK) {
+        forget_group(c);
+        c->failed = s; /* no group of one meanwhile, that would add nothing and say it went well */
+    }
+    return s;
+}
+
+/* ---- collectives ---- */
+
+/* One that follows an error would meet peers in the middle of something else. */
+static enum status begin(struct comm *c, struct error *err)
+{
+    if (waiter_interrupted(&c->waiter))
+        return waiter_closed(err);
+    if (c->failed != STATUS_OK)
+        return error_set(err, c->failed,
+                         "the group's collectives failed before (%s): it has to be formed anew",
+                         status_name(c->failed));
+    c->exchange.counter++;
+    return STATUS_OK;
+}
+
+static enum status end(struct comm *c, enum status s)
+{
+    c->failed = s;
+    return s;
+}
+
+static enum status check_root(const struct comm *c, uint32_t root, struct error *err)
+{
+    if (root < c->exchange.n_ranks)
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID, "root %u in a group of %u ranks", root,
+                     c->exchange.n_ranks);
+}
+
+enum status comm_all_gather(struct comm *c, const struct comm_part *parts, struct error *err)
+{
+    struct exchange_part e[COMM_MAX_RANKS] = {{0}};
+    const struct comm_part *own = &parts[c->exchange.rank];
+    TRY(begin(c, err));
+    for (uint32_t r = 0; r < c->exchange.n_ranks; r++)
+        e[r] = (struct exchange_part){.sends = true,
+                                      .receives = true,
+                                      .send = own->data,
+                                      .n_send = own->n_bytes,
+                                      .send_bytes = own->n_bytes,
+                                      .recv = parts[r].data,
+                                      .n_recv = parts[r].n_bytes,
+                                      .recv_bytes = parts[r].n_bytes};
+    return end(c, exchange_run(&c->exchange,
+                               (struct exchange_what){COLLECTIVE_ALL_GATHER, 0, false}, e, err));
+}
+
+enum status comm_gather(struct comm *c, uint32_t root, const struct comm_part *parts,
+                        struct error *err)
+{
+    struct exchange_part e[COMM_MAX_RANKS] = {{0}};
+    uint32_t rank = c->exchange.rank;
+    TRY(check_root(c, root, err));
+    TRY(begin(c, err));
+    for (uint32_t r = 0; r < c->exchange.n_ranks; r++)
+        if (rank == root)
+            e[r] = (struct exchange_part){.receives = true,
+                                          .recv = parts[r].data,
+                                          .n_recv = parts[r].n_bytes,
+                                          .recv_bytes = parts[r].n_bytes};
+        else
+            e[r] = (struct exchange_part){.sends = r == root,
+                                          .send = parts[rank].data,
+                                          .n_send = parts[rank].n_bytes,
+                                          .send_bytes = parts[rank].n_bytes};
+    return end(c, exchange_run(&c->exchange, (struct exchange_what){COLLECTIVE_GATHER, root, false},
+                               e, err));
+}
+
+enum status comm_broadcast(struct comm *c, uint32_t root, void *data, size_t n_bytes,
+                           struct error *err)
+{
+    struct exchange_part e[COMM_MAX_RANKS] = {{0}};
+    TRY(check_root(c, root, err));
+    TRY(begin(c, err));
+    for (uint32_t r = 0; r < c->exchange.n_ranks; r++)
+        e[r] = (struct exchange_part){.sends = c->exchange.rank == root,
+                                      .receives = r == root,
+                                      .send = data,
+                                      .n_send = n_bytes,
+                                      .send_bytes = n_bytes,
+                                      .recv = data,
+                                      .n_recv = n_bytes,
+                                      .recv_bytes = n_bytes};
+    return end(c, exchange_run(&c->exchange,
+                               (struct exchange_what){COLLECTIVE_BROADCAST, root, false}, e, err));
+}
+
+/* ---- sums ---- */
+
+static void add_full(float *restrict sum, const float *restrict x)
+{
+    for (size_t i = 0; i < ADD_FLOATS; i++)
+        sum[i] += x[i];
+}
+
+/* x[0 .. n) becomes the sum over the ranks in their order: their shares are in scratch, this one's
+ * is x itself. */
+static void add_in_order(const struct comm *c, float *x, size_t n)
+{
+    const struct exchange *e = &c->exchange;
+    float sum[ADD_FLOATS];
+    for (size_t at = 0; at < n; at += ADD_FLOATS) {
+        size_t m = n - at < ADD_FLOATS ? n - at : ADD_FLOATS;
+        for (uint32_t r = 0; r < e->n_ranks; r++) {
+            const float *share = r == e->rank ? x + at : c->scratch + r * (size_t)BLOCK_FLOATS + at;
+            if (r == 0)
+                memcpy(sum, share, m * sizeof *sum);
+            else if (m == ADD_FLOATS)
+                add_full(sum, share);
+            else
+                for (size_t i = 0; i < m; i++)
+                    sum[i] += share[i];
+        }
+        memcpy(x + at, sum, m * sizeof *sum);
+    }
+}
+
+/* Elements of slice r when n of them are cut among the ranks. */
+static size_t slice_begin(size_t n, uint32_t r, uint32_t n_ranks)
+{
+    return n / n_ranks * r + (r < n % n_ranks ? r : n % n_ranks);
+}
+
+/* Everybody's n <= BLOCK_FLOATS to everybody. */
+static enum status reduce_direct(struct comm *c, struct exchange_what what, float *x, size_t n,
+                                 uint64_t total_bytes, struct error *err)
+{
+    struct exchange_part e[COMM_MAX_RANKS] = {{0}};
+    for (uint32_t r = 0; r < c->exchange.n_ranks; r++)
+        e[r] = (struct exchange_part){.sends = true,
+                                      .receives = true,
+                                      .send = x,
+                                      .n_send = n * sizeof *x,
+                                      .send_bytes = total_bytes,
+                                      .recv = c->scratch + r * (size_t)BLOCK_FLOATS,
+                                      .n_recv = n * sizeof *x,
+                                      .recv_bytes = total_bytes};
+    TRY(exchange_run(&c->exchange, what, e, err));
+    add_in_order(c, x, n);
+    return STATUS_OK;
+}
+
+/* Slice r of everybody's to rank r, which adds, then the sums to everybody. The slices are at most
+ * BLOCK_FLOATS long. */
+static enum status reduce_cut(struct comm *c, struct exchange_what what, float *x, size_t n,
+                              uint64_t total_bytes, struct error *err)
+{
+    struct exchange_part e[COMM_MAX_RANKS] = {{0}};
+    uint32_t rank = c->exchange.rank, n_ranks = c->exchange.n_ranks;
+    float *own = x + slice_begin(n, rank, n_ranks);
+    size_t n_own = slice_begin(n, rank + 1, n_ranks) - slice_begin(n, rank, n_ranks);
+    for (uint32_t r = 0; r < n_ranks; r++) {
+        size_t from = slice_begin(n, r, n_ranks), to = slice_begin(n, r + 1, n_ranks);
+        e[r] = (struct exchange_part){.sends = true,
+                                      .receives = true,
+                                      .send = x + from,
+                                      .n_send = (to - from) * sizeof *x,
+                                      .send_bytes = total_bytes,
+                                      .recv = c->scratch + r * (size_t)BLOCK_FLOATS,
+                                      .n_recv = n_own * sizeof *x,
+                                      .recv_bytes = total_bytes};
+    }
+    TRY(exchange_run(&c->exchange, what, e, err));
+    add_in_order(c, own, n_own);
+    for (uint32_t r = 0; r < n_ranks; r++) { /* what went out as ours comes back as the sum */
+        e[r].recv = x + slice_begin(n, r, n_ranks);
+        e[r].n_recv = e[r].n_send;
+    }
+    for (uint32_t r = 0; r < n_ranks; r++) {
+        e[r].send = own;
+        e[r].n_send = n_own * sizeof *x;
+    }
+    what.goes_on = true;
+    return exchange_run(&c->exchange, what, e, err);
+}
+
+/* With two ranks, cutting saves no bytes and costs a second exchange. */
+static enum status reduce(struct comm *c, float *x, size_t n, struct error *err)
+{
+    struct exchange_what what = {COLLECTIVE_ALL_REDUCE, 0, false};
+    uint32_t n_ranks = c->exchange.n_ranks;
+    uint64_t total_bytes = n * sizeof *x;
+    bool direct = n_ranks <= 2 || total_bytes <= DIRECT_BYTES;
+    size_t block = direct ? BLOCK_FLOATS : (size_t)BLOCK_FLOATS * n_ranks;
+    size_t at = 0;
+    do {
+        size_t m = n - at < block ? n - at : block;
+        TRY((direct ? reduce_direct : reduce_cut)(c, what, x + at, m, total_bytes, err));
+        what.goes_on = true;
+        at += m;
+    } while (at < n);
+    return STATUS_OK;
+}
+
+enum status comm_all_reduce(struct comm *c, float *x, size_t n, struct error *err)
+{
+    if (n > SIZE_MAX / sizeof *x)
+        return error_set(err, STATUS_INVALID, "an all-reduce of %zu numbers", n);
+    TRY(begin(c, err));
+    return end(c, c->exchange.n_ranks == 1 ? STATUS_OK : reduce(c, x, n, err));
+}

@@ -1,0 +1,22 @@
+#pragma once
+/* What a comm is, for the files of this folder. */
+#include <pthread.h>
+
+#include "worker/comm/address.h"
+#include "worker/comm/comm.h"
+#include "worker/comm/exchange.h"
+#include "worker/comm/wait.h"
+
+struct comm {
+    struct exchange exchange; /* rank, n_ranks, peers; n_ranks 1 outside a group */
+    struct waiter waiter;     /* interrupt and progress, for every wait */
+    pthread_mutex_t mutex;    /* the flag and the eventfd of an interrupt change together */
+    int listener_fd;          /* -1 without a host */
+    bool no_shared_memory;
+    uint32_t timeout_ms, n_cpus;
+    char address[COMM_ADDRESS_MAX];
+    char transport[64];
+    enum status failed; /* of this group: whoever goes on reads this until comm_leave */
+    float *scratch;     /* [n_ranks][block_floats], what the others put into a sum */
+    size_t block_floats;
+};

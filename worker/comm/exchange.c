@@ -1,0 +1,304 @@
+#include "worker/comm/exchange.h"
+
+#include <endian.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+
+/* Both ends of a link may be of different machines: bytes in a fixed order. */
+struct header {
+    uint32_t counter;
+    uint8_t kind, root;
+    uint16_t zero;
+    uint64_t n_bytes;
+};
+_Static_assert(sizeof(struct header) == 16, "no padding: it crosses the wire");
+_Static_assert(COMM_MAX_RANKS <= UINT8_MAX, "a root fits its field");
+
+static const char *const kind_names[COLLECTIVE_COUNT] = {"all-reduce", "all-gather", "gather",
+                                                         "broadcast"};
+
+static void cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#else
+    atomic_signal_fence(memory_order_seq_cst);
+#endif
+}
+
+static size_t flow_left(const struct exchange_flow f[2])
+{
+    return f[0].left + f[1].left;
+}
+
+/* ---- set-up of one exchange ---- */
+
+static void put_header(const struct exchange *x, struct exchange_what what, uint64_t n_bytes,
+                       uint8_t *out)
+{
+    struct header h = {.counter = htole32(x->counter),
+                       .kind = (uint8_t)what.kind,
+                       .root = (uint8_t)what.root,
+                       .n_bytes = htole64(n_bytes)};
+    memcpy(out, &h, sizeof h);
+}
+
+static void set_up_send(const struct exchange *x, struct exchange_what what,
+                        const struct exchange_part *part, struct exchange_peer *p)
+{
+    size_t n_header = what.goes_on ? 0 : sizeof(struct header);
+    bool staged = n_header && part->n_send <= EXCHANGE_STAGE_BYTES - n_header;
+    if (n_header)
+        put_header(x, what, part->send_bytes, p->stage_out);
+    if (staged && part->n_send > 0)
+        memcpy(p->stage_out + n_header, part->send, part->n_send);
+    p->send[0] = (struct exchange_flow){p->stage_out, n_header + (staged ? part->n_send : 0)};
+    /* a flow that is only read; one type of flow for both ways */
+    p->send[1] = (struct exchange_flow){(uint8_t *)part->send, staged ? 0 : part->n_send};
+}
+
+static void set_up_recv(struct exchange_what what, const struct exchange_part *part,
+                        struct exchange_peer *p)
+{
+    size_t n_header = what.goes_on ? 0 : sizeof(struct header);
+    bool staged = n_header && part->n_recv <= EXCHANGE_STAGE_BYTES - n_header;
+    p->header_due = n_header > 0;
+    p->expect_bytes = part->recv_bytes;
+    p->unstage = staged && part->n_recv > 0 ? part->recv : NULL;
+    p->n_unstage = staged ? part->n_recv : 0;
+    p->recv[0] = (struct exchange_flow){p->stage_in, n_header + p->n_unstage};
+    p->recv[1] = (struct exchange_flow){part->recv, staged ? 0 : part->n_recv};
+}
+
+static void set_up(struct exchange *x, struct exchange_what what, const struct exchange_part *parts)
+{
+    for (uint32_t r = 0; r < x->n_ranks; r++) {
+        struct exchange_peer *p = &x->peers[r];
+        memset(p->send, 0, sizeof p->send);
+        memset(p->recv, 0, sizeof p->recv);
+        p->header_due = false;
+        p->unstage = NULL;
+        if (r != x->rank && parts[r].sends)
+            set_up_send(x, what, &parts[r], p);
+        if (r != x->rank && parts[r].receives)
+            set_up_recv(what, &parts[r], p);
+    }
+}
+
+/* ---- moving ---- */
+
+static void describe(const struct header *h, char *out, size_t out_size)
+{
+    int n;
+    if (h->kind >= COLLECTIVE_COUNT) {
+        snprintf(out, out_size, "something unknown (kind %u)", h->kind);
+        return;
+    }
+    n = snprintf(out, out_size, "%s %u of %llu bytes", kind_names[h->kind], h->counter,
+                 (unsigned long long)h->n_bytes);
+    if ((h->kind == COLLECTIVE_BROADCAST || h->kind == COLLECTIVE_GATHER) && n > 0 &&
+        (size_t)n < out_size)
+        snprintf(out + n, out_size - (size_t)n, " %s rank %u",
+                 h->kind == COLLECTIVE_GATHER ? "to" : "from", h->root);
+}
+
+static enum status check_header(const struct exchange *x, struct exchange_what what, uint32_t rank,
+                                struct error *err)
+{
+    struct exchange_peer *p = &x->peers[rank];
+    struct header theirs, ours = {.counter = x->counter,
+                                  .kind = (uint8_t)what.kind,
+                                  .root = (uint8_t)what.root,
+                                  .n_bytes = p->expect_bytes};
+    char they_are[96], we_are[96];
+    memcpy(&theirs, p->stage_in, sizeof theirs);
+    theirs.counter = le32toh(theirs.counter);
+    theirs.n_bytes = le64toh(theirs.n_bytes);
+    p->header_due = false;
+    if (memcmp(&theirs, &ours, sizeof ours) == 0)
+        return STATUS_OK;
+    describe(&theirs, they_are, sizeof they_are);
+    describe(&ours, we_are, sizeof we_are);
+    return error_set(err, STATUS_INVALID,
+                     "rank %u is in %s, this rank in %s: the ranks ran different steps", rank,
+                     they_are, we_are);
+}
+
+static enum status gone(const struct exchange *x, uint32_t rank, struct error *err)
+{
+    return error_prefix(err, STATUS_IO, "rank %u at %s is gone", rank, x->peers[rank].address);
+}
+
+static enum status send_some(struct exchange *x, uint32_t rank, bool *moved, struct error *err)
+{
+    struct exchange_peer *p = &x->peers[rank];
+    for (int i = 0; i < 2; i++) {
+        struct exchange_flow *f = &p->send[i];
+        size_t n = 0;
+        if (f->left == 0)
+            continue;
+        enum status s = p->link->ops->send(p->link, f->ptr, f->left, &n, err);
+        if (s != STATUS_OK)
+            return s;
+        f->ptr += n;
+        f->left -= n;
+        *moved |= n > 0;
+        if (f->left > 0)
+            break;
+    }
+    return STATUS_OK;
+}
+
+static enum status recv_some(struct exchange *x, struct exchange_what what, uint32_t rank,
+                             bool *moved, struct error *err)
+{
+    struct exchange_peer *p = &x->peers[rank];
+    for (int i = 0; i < 2; i++) {
+        struct exchange_flow *f = &p->recv[i];
+        size_t n = 0;
+        if (f->left == 0)
+            continue;
+        if (p->link->ops->recv(p->link, f->ptr, f->left, &n, err) != STATUS_OK)
+            return gone(x, rank, err);
+        f->ptr += n;
+        f->left -= n;
+        *moved |= n > 0;
+        if (p->header_due && f->ptr >= p->stage_in + sizeof(struct header))
+            TRY(check_header(x, what, rank, err));
+        if (f->left > 0)
+            break;
+    }
+    if (p->unstage && flow_left(p->recv) == 0) {
+        memcpy(p->unstage, p->stage_in + sizeof(struct header), p->n_unstage);
+        p->unstage = NULL;
+    }
+    return STATUS_OK;
+}
+
+/* A peer that found out first that the ranks run different steps has said what it does, and left:
+ * its words are better than "connection reset". */
+static enum status send_failed(struct exchange *x, struct exchange_what what, uint32_t rank,
+                               struct error *err)
+{
+    struct error theirs;
+    bool moved;
+    if (x->peers[rank].header_due && recv_some(x, what, rank, &moved, &theirs) == STATUS_INVALID) {
+        *err = theirs;
+        return STATUS_INVALID;
+    }
+    return gone(x, rank, err);
+}
+
+/* One round over all links. Everything is sent before anything is looked at: a rank that finds a
+ * mismatch has told the others what it does. */
+static enum status move_some(struct exchange *x, struct exchange_what what, bool *moved, bool *done,
+                             struct error *err)
+{
+    *moved = false;
+    *done = true;
+    for (uint32_t r = 0; r < x->n_ranks; r++)
+        if (flow_left(x->peers[r].send) > 0 && send_some(x, r, moved, err) != STATUS_OK)
+            return send_failed(x, what, r, err);
+    for (uint32_t r = 0; r < x->n_ranks; r++) {
+        if (flow_left(x->peers[r].recv) > 0)
+            TRY(recv_some(x, what, r, moved, err));
+        *done &= flow_left(x->peers[r].send) + flow_left(x->peers[r].recv) == 0;
+    }
+    return STATUS_OK;
+}
+
+/* ---- sleeping ---- */
+
+static enum status say_timeout(const struct exchange *x, struct exchange_what what,
+                               struct error *err)
+{
+    char who[160];
+    size_t n = 0;
+    who[0] = '\0';
+    for (uint32_t r = 0; r < x->n_ranks && n < sizeof who; r++)
+        if (flow_left(x->peers[r].send) + flow_left(x->peers[r].recv) > 0)
+            n += (size_t)snprintf(who + n, sizeof who - n, "%s%u at %s", n ? ", " : "", r,
+                                  x->peers[r].address);
+    return error_set(
+        err, STATUS_TIMEOUT,
+        "nothing moved for %llu s in %s %u; waiting for rank(s) %s: look at their logs",
+        (unsigned long long)(x->timeout_ns / NS_PER_S), kind_names[what.kind], x->counter, who);
+}
+
+/* Until some link can move, an interrupt, or a slice of time. */
+static enum status sleep_once(struct exchange *x, uint64_t deadline_ns, struct error *err)
+{
+    struct pollfd fds[COMM_MAX_RANKS + 1];
+    uint32_t rank_of[COMM_MAX_RANKS];
+    size_t n = 0;
+    bool ready = false;
+    for (uint32_t r = 0; r < x->n_ranks; r++) {
+        struct exchange_peer *p = &x->peers[r];
+        bool wants_send = flow_left(p->send) > 0, wants_recv = flow_left(p->recv) > 0;
+        if (!wants_send && !wants_recv)
+            continue;
+        short events = p->link->ops->before_sleep(p->link, wants_send, wants_recv);
+        ready |= events == 0;
+        rank_of[n] = r;
+        fds[n++] = (struct pollfd){.fd = p->link->fd, .events = events};
+    }
+    enum status s = STATUS_OK;
+    if (ready && clock_mono_ns() >= deadline_ns)
+        s = STATUS_TIMEOUT;
+    else if (!ready)
+        s = waiter_poll(x->waiter, fds, n, deadline_ns, err);
+    for (size_t i = 0; i < n; i++) {
+        struct comm_link *l = x->peers[rank_of[i]].link;
+        struct error e;
+        enum status after = l->ops->after_sleep(l, fds[i].revents, &e);
+        if (after != STATUS_OK && s == STATUS_OK) {
+            *err = e;
+            s = gone(x, rank_of[i], err);
+        }
+    }
+    return s;
+}
+
+static enum status run(struct exchange *x, struct exchange_what what, struct error *err)
+{
+    uint64_t last_moved = clock_mono_ns();
+    for (;;) {
+        bool moved, done;
+        TRY(move_some(x, what, &moved, &done, err));
+        if (done)
+            return STATUS_OK;
+        if (waiter_interrupted(x->waiter))
+            return waiter_closed(err);
+        uint64_t now = clock_mono_ns();
+        if (moved) {
+            last_moved = now;
+        } else if (now - last_moved < x->spin_ns) {
+            cpu_relax();
+        } else {
+            enum status s = sleep_once(x, last_moved + x->timeout_ns, err);
+            if (s == STATUS_TIMEOUT)
+                return say_timeout(x, what, err);
+            if (s != STATUS_OK)
+                return s;
+        }
+    }
+}
+
+enum status exchange_run(struct exchange *x, struct exchange_what what,
+                         const struct exchange_part *parts, struct error *err)
+{
+    struct error own;
+    if (waiter_interrupted(x->waiter))
+        return waiter_closed(err);
+    waiter_bump(x->waiter);
+    if (x->n_ranks == 1)
+        return STATUS_OK;
+    set_up(x, what, parts);
+    own.text[0] = '\0';
+    enum status s = run(x, what, &own);
+    if (s != STATUS_OK && err)
+        *err = own;
+    return s;
+}

@@ -1,0 +1,208 @@
+#include "worker/comm/handshake.h"
+
+#include <fcntl.h>
+#include <sodium.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/random.h"
+
+_Static_assert(PROOF_BYTES <= crypto_generichash_BYTES_MAX, "one hash is a proof");
+_Static_assert(COMM_ID_BYTES <= crypto_generichash_KEYBYTES_MAX, "the id is a key");
+
+static const uint8_t magic[4] = {'C', 'O', 'X', 'R'};
+enum { FLAG_SHARES_MEMORY = 1 };
+enum { BOOT_ID_MAX = 64 };
+
+static void put(uint8_t **p, uint64_t v, unsigned n_bytes)
+{
+    for (unsigned i = 0; i < n_bytes; i++)
+        *(*p)++ = (uint8_t)(v >> (8 * i));
+}
+
+static uint64_t get(const uint8_t **p, unsigned n_bytes)
+{
+    uint64_t v = 0;
+    for (unsigned i = 0; i < n_bytes; i++)
+        v |= (uint64_t) * (*p)++ << (8 * i);
+    return v;
+}
+
+/* `what` keeps the proofs of different messages apart: none can be sent back as another. */
+static void prove(const char *what, const uint8_t id[COMM_ID_BYTES], const struct bytes parts[2],
+                  uint8_t out[PROOF_BYTES])
+{
+    crypto_generichash_state state;
+    crypto_generichash_init(&state, id, COMM_ID_BYTES, PROOF_BYTES);
+    crypto_generichash_update(&state, (const uint8_t *)what, strlen(what) + 1);
+    for (int i = 0; i < 2; i++)
+        if (parts[i].n > 0)
+            crypto_generichash_update(&state, parts[i].ptr, parts[i].n);
+    crypto_generichash_final(&state, out, PROOF_BYTES);
+    sodium_memzero(&state, sizeof state);
+}
+
+static void put_end(uint8_t **p, const struct handshake_end *e)
+{
+    memcpy(*p, e->nonce, NONCE_BYTES);
+    memcpy(*p + NONCE_BYTES, e->host_id, HOST_ID_BYTES);
+    *p += NONCE_BYTES + HOST_ID_BYTES;
+}
+
+static void get_end(const uint8_t **p, struct handshake_end *e)
+{
+    memcpy(e->nonce, *p, NONCE_BYTES);
+    memcpy(e->host_id, *p + NONCE_BYTES, HOST_ID_BYTES);
+    *p += NONCE_BYTES + HOST_ID_BYTES;
+}
+
+static void prove_hello(const uint8_t *hello, const uint8_t *id, uint8_t out[PROOF_BYTES])
+{
+    prove("hello", id, (const struct bytes[2]){{hello, HELLO_BYTES - PROOF_BYTES}, {NULL, 0}}, out);
+}
+
+void hello_encode(const struct hello *h, const uint8_t id[COMM_ID_BYTES], uint8_t out[HELLO_BYTES])
+{
+    uint8_t *p = out;
+    memcpy(p, magic, sizeof magic);
+    p += sizeof magic;
+    put(&p, HANDSHAKE_VERSION, 2);
+    put(&p, h->end.shares_memory ? FLAG_SHARES_MEMORY : 0, 2);
+    put(&p, h->term_epoch, 8);
+    put(&p, h->from, 4);
+    put(&p, h->to, 4);
+    put(&p, h->n_ranks, 4);
+    put_end(&p, &h->end);
+    prove_hello(out, id, p);
+}
+
+enum status hello_decode(const uint8_t in[HELLO_BYTES], const uint8_t id[COMM_ID_BYTES],
+                         struct hello *out, struct error *err)
+{
+    uint8_t proof[PROOF_BYTES];
+    const uint8_t *p = in + sizeof magic;
+    memset(out, 0, sizeof *out);
+    if (memcmp(in, magic, sizeof magic) != 0)
+        return error_set(err, STATUS_PROTOCOL, "what it sent is no rank's hello");
+    prove_hello(in, id, proof);
+    if (sodium_memcmp(proof, in + HELLO_BYTES - PROOF_BYTES, PROOF_BYTES) != 0)
+        return error_set(err, STATUS_DENIED,
+                         "its hello does not prove that it knows this formation's id");
+    unsigned version = (unsigned)get(&p, 2);
+    if (version != HANDSHAKE_VERSION)
+        return error_set(err, STATUS_VERSION,
+                         "it speaks version %u between ranks, this one %u: run the same release "
+                         "on all workers of a group",
+                         version, HANDSHAKE_VERSION);
+    out->end.shares_memory = get(&p, 2) & FLAG_SHARES_MEMORY;
+    out->term_epoch = get(&p, 8);
+    out->from = (uint32_t)get(&p, 4);
+    out->to = (uint32_t)get(&p, 4);
+    out->n_ranks = (uint32_t)get(&p, 4);
+    get_end(&p, &out->end);
+    return STATUS_OK;
+}
+
+static void prove_reply(const struct transcript *t, const uint8_t *id, uint8_t out[PROOF_BYTES])
+{
+    prove("reply", id,
+          (const struct bytes[2]){{t->hello, HELLO_BYTES}, {t->reply, REPLY_BYTES - PROOF_BYTES}},
+          out);
+}
+
+void reply_encode(const struct handshake_end *e, const uint8_t id[COMM_ID_BYTES],
+                  struct transcript *t)
+{
+    uint8_t *p = t->reply;
+    put(&p, e->shares_memory ? FLAG_SHARES_MEMORY : 0, 4);
+    put_end(&p, e);
+    prove_reply(t, id, p);
+}
+
+enum status reply_decode(const struct transcript *t, const uint8_t id[COMM_ID_BYTES],
+                         struct handshake_end *out, struct error *err)
+{
+    uint8_t proof[PROOF_BYTES];
+    const uint8_t *p = t->reply;
+    memset(out, 0, sizeof *out);
+    prove_reply(t, id, proof);
+    if (sodium_memcmp(proof, t->reply + REPLY_BYTES - PROOF_BYTES, PROOF_BYTES) != 0)
+        return error_set(err, STATUS_DENIED,
+                         "its answer does not prove that it knows this formation's id: something "
+                         "else listens there");
+    out->shares_memory = get(&p, 4) & FLAG_SHARES_MEMORY;
+    get_end(&p, out);
+    return STATUS_OK;
+}
+
+static void prove_both(const char *what, const struct transcript *t, const uint8_t *id,
+                       uint8_t out[PROOF_BYTES])
+{
+    prove(what, id, (const struct bytes[2]){{t->hello, HELLO_BYTES}, {t->reply, REPLY_BYTES}}, out);
+}
+
+void confirm_encode(const struct transcript *t, const uint8_t id[COMM_ID_BYTES],
+                    uint8_t out[CONFIRM_BYTES])
+{
+    prove_both("confirm", t, id, out);
+}
+
+enum status confirm_check(const uint8_t in[CONFIRM_BYTES], const struct transcript *t,
+                          const uint8_t id[COMM_ID_BYTES], struct error *err)
+{
+    uint8_t proof[PROOF_BYTES];
+    prove_both("confirm", t, id, proof);
+    if (sodium_memcmp(proof, in, PROOF_BYTES) != 0)
+        return error_set(err, STATUS_DENIED, "its confirmation is wrong: an old hello, replayed?");
+    return STATUS_OK;
+}
+
+void token_make(const struct transcript *t, const uint8_t id[COMM_ID_BYTES],
+                uint8_t out[TOKEN_BYTES])
+{
+    prove_both("shared memory", t, id, out);
+}
+
+bool token_equal(const uint8_t a[TOKEN_BYTES], const uint8_t b[TOKEN_BYTES])
+{
+    return sodium_memcmp(a, b, TOKEN_BYTES) == 0;
+}
+
+bool handshake_same_host(const struct handshake_end *a, const struct handshake_end *b)
+{
+    static const uint8_t unknown[HOST_ID_BYTES];
+    return a->shares_memory && b->shares_memory &&
+           memcmp(a->host_id, unknown, HOST_ID_BYTES) != 0 &&
+           memcmp(a->host_id, b->host_id, HOST_ID_BYTES) == 0;
+}
+
+/* A container has its own network namespace and, mostly, its machine's boot: abstract Unix sockets
+ * reach as far as the namespace. */
+static void host_id(uint8_t out[HOST_ID_BYTES])
+{
+    struct {
+        char boot[BOOT_ID_MAX];
+        uint64_t dev, ino, uid;
+    } who;
+    struct stat st;
+    memset(&who, 0, sizeof who);
+    memset(out, 0, HOST_ID_BYTES);
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, who.boot, sizeof who.boot - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0 || stat("/proc/self/ns/net", &st) != 0)
+        return;
+    who.dev = st.st_dev;
+    who.ino = st.st_ino;
+    who.uid = geteuid();
+    crypto_generichash(out, HOST_ID_BYTES, (const uint8_t *)&who, sizeof who, NULL, 0);
+}
+
+void handshake_end_fill(struct handshake_end *e, bool shares_memory)
+{
+    e->shares_memory = shares_memory;
+    random_secure(e->nonce, NONCE_BYTES);
+    host_id(e->host_id);
+}

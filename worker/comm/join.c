@@ -1,0 +1,383 @@
+/* Strangers: the listener takes anybody's connection, so whoever comes is put into a small set of
+ * pending ones and heard without waiting for it. The first message has a fixed size and proves that
+ * its sender knows this formation's id; what is not, or not yet, proven can hold nothing but a
+ * place that the next one takes. A rank that lost its place comes again. */
+#include "worker/comm/join.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "worker/comm/handshake.h"
+
+enum { BACKLOG = 128, PENDING_MAX = 16, RETRY_FIRST_MS = 10, RETRY_MAX_MS = 200 };
+enum { WELCOME_BYTES = 8 };
+
+enum pending_state { PENDING_HELLO, PENDING_CONFIRM };
+/* A connection that somebody made to us. */
+struct pending {
+    int fd; /* -1: free */
+    enum pending_state state;
+    uint64_t since; /* in order of arrival */
+    size_t n_got;
+    uint8_t confirm[CONFIRM_BYTES];
+    struct transcript transcript;
+    struct hello hello;
+    struct handshake_end self;
+};
+
+struct join {
+    struct comm *c;
+    const struct comm_group *g;
+    uint64_t deadline_ns;
+    struct address addresses[COMM_MAX_RANKS];
+    struct pending pending[PENDING_MAX];
+    uint64_t n_arrived;
+    uint32_t n_strangers;
+    struct error stranger; /* why the last one was sent away */
+};
+
+static void set_no_delay(int fd)
+{
+    int on = 1; /* a courtesy: without it things are slow, not wrong */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+enum status join_listen(const char *host, int *fd, char address[COMM_ADDRESS_MAX],
+                        struct error *err)
+{
+    struct address a;
+    *fd = -1;
+    TRY(address_resolve(host, &a, err));
+    int s = socket(a.sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (s < 0 || bind(s, (const struct sockaddr *)&a.sa, a.n) != 0 || listen(s, BACKLOG) != 0 ||
+        getsockname(s, (struct sockaddr *)&a.sa, &a.n) != 0) {
+        int error = errno;
+        if (s >= 0)
+            close(s);
+        return error_set(err, STATUS_IO, "listening for other ranks on --comm-host %.200s: %s%s",
+                         host, strerror(error),
+                         error == EADDRNOTAVAIL ? "; name an address of this host" : "");
+    }
+    enum status status = address_format(&a, address, err);
+    if (status != STATUS_OK) {
+        close(s);
+        return status;
+    }
+    *fd = s;
+    return STATUS_OK;
+}
+
+/* Both ends have proven themselves. Takes the socket. */
+static enum status link_up(struct join *j, uint32_t rank, int fd, bool same_host, struct error *err)
+{
+    struct exchange_peer *p = &j->c->exchange.peers[rank];
+    p->same_host = same_host;
+    return link_tcp_new(fd, &p->link, err);
+}
+
+/* ---- to the ranks below ---- */
+
+static enum status connect_socket(struct join *j, uint32_t rank, int *out, struct error *err)
+{
+    const struct address *a = &j->addresses[rank];
+    int error = 0;
+    socklen_t n = sizeof error;
+    int fd = socket(a->sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    *out = fd;
+    if (fd < 0)
+        return error_set(err, STATUS_LIMIT, "a socket for it: %s", strerror(errno));
+    if (connect(fd, (const struct sockaddr *)&a->sa, a->n) != 0) {
+        error = errno;
+        struct pollfd fds[2] = {{.fd = fd, .events = POLLOUT}};
+        while (error == EINPROGRESS && !fds[0].revents)
+            TRY(waiter_poll(&j->c->waiter, fds, 1, j->deadline_ns, err));
+        if (error == EINPROGRESS && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) != 0)
+            error = errno;
+    }
+    if (error != 0)
+        return error_set(err, STATUS_IO,
+                         "%s; is --comm-host of that worker an address this host can reach?",
+                         error == ECONNREFUSED ? "connection refused" : strerror(error));
+    set_no_delay(fd);
+    return STATUS_OK;
+}
+
+/* *closed: the other end did not want us, perhaps because it is still in another formation. */
+static enum status shake_hands(struct join *j, uint32_t rank, int fd, bool *same_host, bool *closed,
+                               struct error *err)
+{
+    struct waiter *w = &j->c->waiter;
+    const uint8_t *id = j->g->id.ptr;
+    struct transcript t;
+    struct handshake_end theirs;
+    uint8_t confirm[CONFIRM_BYTES], welcome[WELCOME_BYTES];
+    struct hello h = {
+        .term_epoch = j->g->term_epoch, .from = j->g->rank, .to = rank, .n_ranks = j->g->n_ranks};
+    handshake_end_fill(&h.end, !j->c->no_shared_memory);
+    hello_encode(&h, id, t.hello);
+    enum status s = waiter_send(w, fd, t.hello, sizeof t.hello, j->deadline_ns, err);
+    if (s == STATUS_OK)
+        s = waiter_recv(w, fd, t.reply, sizeof t.reply, j->deadline_ns, err);
+    *closed = s == STATUS_IO;
+    if (s != STATUS_OK)
+        return s;
+    TRY(reply_decode(&t, id, &theirs, err));
+    confirm_encode(&t, id, confirm);
+    s = waiter_send(w, fd, confirm, sizeof confirm, j->deadline_ns, err);
+    if (s == STATUS_OK)
+        s = waiter_recv(w, fd, welcome, sizeof welcome, j->deadline_ns, err);
+    *closed = s == STATUS_IO;
+    *same_host = handshake_same_host(&h.end, &theirs);
+    return s;
+}
+
+static enum status try_connect(struct join *j, uint32_t rank, bool *closed, struct error *err)
+{
+    int fd = -1;
+    bool same_host = false;
+    *closed = false;
+    enum status s = connect_socket(j, rank, &fd, err);
+    if (s == STATUS_OK)
+        s = shake_hands(j, rank, fd, &same_host, closed, err);
+    if (s == STATUS_OK)
+        return link_up(j, rank, fd, same_host, err);
+    if (fd >= 0)
+        close(fd);
+    return s;
+}
+
+static enum status pause_before_retry(struct join *j, uint32_t ms, struct error *err)
+{
+    struct pollfd fds[1]; /* the waiter's own */
+    uint64_t until = clock_mono_ns() + ms * NS_PER_MS;
+    if (until >= j->deadline_ns)
+        return error_set(err, STATUS_TIMEOUT,
+                         "it closes the connection again and again; it is in another formation, or "
+                         "its time for joining is over");
+    enum status s;
+    do
+        s = waiter_poll(&j->c->waiter, fds, 0, until, err);
+    while (s == STATUS_OK);
+    return s == STATUS_TIMEOUT ? STATUS_OK : s;
+}
+
+static enum status connect_to(struct join *j, uint32_t rank, struct error *err)
+{
+    const char *address = j->c->exchange.peers[rank].address;
+    uint32_t pause_ms = RETRY_FIRST_MS;
+    bool closed;
+    enum status s;
+    while ((s = try_connect(j, rank, &closed, err)) != STATUS_OK && closed) {
+        if ((s = pause_before_retry(j, pause_ms, err)) != STATUS_OK)
+            break;
+        pause_ms = pause_ms < RETRY_MAX_MS ? 2 * pause_ms : RETRY_MAX_MS;
+    }
+    return s == STATUS_OK ? s : error_prefix(err, s, "rank %u at %s", rank, address);
+}
+
+/* ---- from the ranks above ---- */
+
+static void drop(struct join *j, struct pending *p)
+{
+    close(p->fd);
+    p->fd = -1;
+}
+
+static void turn_away(struct join *j, struct pending *p, const struct error *why)
+{
+    j->n_strangers++;
+    j->stranger = *why;
+    drop(j, p);
+}
+
+static enum status check_hello(const struct join *j, const struct hello *h, struct error *err)
+{
+    const struct comm_group *g = j->g;
+    if (h->term_epoch != g->term_epoch || h->n_ranks != g->n_ranks || h->to != g->rank)
+        return error_set(err, STATUS_DENIED,
+                         "it looks for rank %u of %u of epoch %llu, this is rank %u of %u of %llu",
+                         h->to, h->n_ranks, (unsigned long long)h->term_epoch, g->rank, g->n_ranks,
+                         (unsigned long long)g->term_epoch);
+    if (h->from <= g->rank || h->from >= g->n_ranks)
+        return error_set(err, STATUS_DENIED, "it says it is rank %u, which does not connect here",
+                         h->from);
+    if (j->c->exchange.peers[h->from].link)
+        return error_set(err, STATUS_DENIED, "rank %u is here already", h->from);
+    return STATUS_OK;
+}
+
+static enum status on_hello(struct join *j, struct pending *p, struct error *err)
+{
+    const uint8_t *id = j->g->id.ptr;
+    TRY(hello_decode(p->transcript.hello, id, &p->hello, err));
+    TRY(check_hello(j, &p->hello, err));
+    handshake_end_fill(&p->self, !j->c->no_shared_memory);
+    reply_encode(&p->self, id, &p->transcript);
+    /* A fresh connection has room for this; one that has not is nobody's we know. */
+    if (send(p->fd, p->transcript.reply, REPLY_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT) != REPLY_BYTES)
+        return error_set(err, STATUS_IO, "it does not take an answer");
+    p->state = PENDING_CONFIRM;
+    p->n_got = 0;
+    return STATUS_OK;
+}
+
+/* The peer has proven itself: from here on the two wait for each other. STATUS_IO: it went away
+ * meanwhile, and may come again. */
+static enum status on_confirm(struct join *j, struct pending *p, struct error *err)
+{
+    uint8_t welcome[WELCOME_BYTES] = {0};
+    uint32_t rank = p->hello.from;
+    TRY(confirm_check(p->confirm, &p->transcript, j->g->id.ptr, err));
+    TRY(check_hello(j, &p->hello, err)); /* two at once said they were this rank: the first is */
+    TRY(waiter_send(&j->c->waiter, p->fd, welcome, sizeof welcome, j->deadline_ns, err));
+    int fd = p->fd;
+    p->fd = -1;
+    return link_up(j, rank, fd, handshake_same_host(&p->self, &p->hello.end), err);
+}
+
+/* Takes what has come. STATUS_AGAIN: not all of a message yet. Errors are those of this one. */
+static enum status hear(struct join *j, struct pending *p, struct error *err)
+{
+    bool hello = p->state == PENDING_HELLO;
+    uint8_t *to = hello ? p->transcript.hello : p->confirm;
+    size_t n = hello ? HELLO_BYTES : CONFIRM_BYTES;
+    ssize_t rc = recv(p->fd, to + p->n_got, n - p->n_got, MSG_DONTWAIT);
+    if (rc < 0 && (errno == EAGAIN || errno == EINTR))
+        return STATUS_AGAIN;
+    if (rc <= 0)
+        return error_set(err, STATUS_IO, "it went away in the middle of its hello");
+    p->n_got += (size_t)rc;
+    if (p->n_got < n)
+        return STATUS_AGAIN;
+    return hello ? on_hello(j, p, err) : on_confirm(j, p, err);
+}
+
+static enum status advance(struct join *j, struct pending *p, struct error *err)
+{
+    struct error why;
+    enum status s = STATUS_OK;
+    while (p->fd >= 0 && s == STATUS_OK)
+        s = hear(j, p, &why);
+    if (s == STATUS_OK || s == STATUS_AGAIN)
+        return STATUS_OK;
+    if (s == STATUS_CLOSED || s == STATUS_TIMEOUT) { /* this join's end, not a stranger's */
+        *err = why;
+        return s;
+    }
+    if (p->fd >= 0)
+        turn_away(j, p, &why);
+    return STATUS_OK;
+}
+
+/* A free place, or that of whoever has been silent for the longest; one that has said a good hello
+ * goes last. */
+static struct pending *place(struct join *j)
+{
+    struct pending *best = &j->pending[0];
+    for (int i = 0; i < PENDING_MAX; i++) {
+        struct pending *p = &j->pending[i];
+        if (p->fd < 0)
+            return p;
+        if (p->state < best->state || (p->state == best->state && p->since < best->since))
+            best = p;
+    }
+    turn_away(j, best,
+              &(struct error){STATUS_LIMIT, "it said nothing and others wanted its place"});
+    return best;
+}
+
+/* One connection; *more: there may be another. */
+static enum status accept_one(struct join *j, bool *more, struct error *err)
+{
+    int fd = accept4(j->c->listener_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    *more = fd >= 0;
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+            return error_set(err, STATUS_LIMIT, "taking the connection of another rank: %s",
+                             strerror(errno));
+        return STATUS_OK; /* nobody, or one that has gone already */
+    }
+    set_no_delay(fd);
+    struct pending *p = place(j);
+    *p = (struct pending){.fd = fd, .since = j->n_arrived++};
+    return advance(j, p, err);
+}
+
+static bool all_linked(const struct join *j)
+{
+    for (uint32_t r = j->g->rank + 1; r < j->g->n_ranks; r++)
+        if (!j->c->exchange.peers[r].link)
+            return false;
+    return true;
+}
+
+static enum status say_missing(const struct join *j, struct error *err)
+{
+    char who[200];
+    size_t n = 0;
+    who[0] = '\0';
+    for (uint32_t r = j->g->rank + 1; r < j->g->n_ranks && n < sizeof who; r++)
+        if (!j->c->exchange.peers[r].link)
+            n += (size_t)snprintf(who + n, sizeof who - n, "%s%u at %s", n ? ", " : "", r,
+                                  j->c->exchange.peers[r].address);
+    return error_set(err, STATUS_TIMEOUT,
+                     "rank(s) %s did not come to %s in time: can they reach this address "
+                     "(--comm-host)?",
+                     who, j->c->address);
+}
+
+static enum status accept_peers(struct join *j, struct error *err)
+{
+    while (!all_linked(j)) {
+        struct pollfd fds[PENDING_MAX + 2] = {{.fd = j->c->listener_fd, .events = POLLIN}};
+        for (int i = 0; i < PENDING_MAX; i++) /* poll skips what is -1 */
+            fds[i + 1] = (struct pollfd){.fd = j->pending[i].fd, .events = POLLIN};
+        enum status s = waiter_poll(&j->c->waiter, fds, PENDING_MAX + 1, j->deadline_ns, err);
+        if (s == STATUS_TIMEOUT)
+            return say_missing(j, err);
+        if (s != STATUS_OK)
+            return s;
+        for (int i = 0; i < PENDING_MAX; i++)
+            if (fds[i + 1].revents && j->pending[i].fd >= 0)
+                TRY(advance(j, &j->pending[i], err));
+        bool more = fds[0].revents != 0;
+        for (int i = 0; i < PENDING_MAX && more && !all_linked(j); i++)
+            TRY(accept_one(j, &more, err));
+    }
+    return STATUS_OK;
+}
+
+enum status join_peers(struct comm *c, const struct comm_group *g, uint64_t deadline_ns,
+                       struct error *err)
+{
+    struct join j = {.c = c, .g = g, .deadline_ns = deadline_ns};
+    enum status s = STATUS_OK;
+    for (int i = 0; i < PENDING_MAX; i++)
+        j.pending[i].fd = -1;
+    for (uint32_t r = 0; r < g->n_ranks && s == STATUS_OK; r++)
+        if (r != g->rank) {
+            s = address_parse(g->addresses[r], &j.addresses[r], err);
+            if (s != STATUS_OK)
+                s = error_prefix(err, s, "rank %u", r);
+            else
+                snprintf(c->exchange.peers[r].address, COMM_ADDRESS_MAX, STR_FMT,
+                         STR_ARG(g->addresses[r]));
+        }
+    for (uint32_t r = 0; r < g->rank && s == STATUS_OK; r++)
+        s = connect_to(&j, r, err);
+    if (s == STATUS_OK)
+        s = accept_peers(&j, err);
+    for (int i = 0; i < PENDING_MAX; i++)
+        if (j.pending[i].fd >= 0)
+            drop(&j, &j.pending[i]);
+    if (j.n_strangers > 0)
+        log_info("comm_strangers", "n=%u last=%s", j.n_strangers, log_quote(j.stranger.text));
+    return s;
+}
