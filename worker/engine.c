@@ -1,5 +1,8 @@
 #include "worker/engine.h"
 
+#include <assert.h>
+#include <string.h>
+
 #include "common/base/host.h"
 #include "common/base/mem.h"
 #include "kernels/cpu/cpu.h"
@@ -20,6 +23,7 @@ static enum status open_files(struct engine *e, const struct engine_setup *s, st
 {
     TRY(model_info_open(s->model, s->cache_dir, &e->info, err));
     TRY(model_config_read(&e->info, &e->config, err));
+    e->tp = s->tp;
     TRY(program_build(&e->config, s->tp, s->rank, &e->program, err));
     TRY(weights_open(&e->info, &e->files, err));
     if (s->max_model_len > e->info.max_model_len)
@@ -40,18 +44,25 @@ static enum status in_files(const struct engine *e, enum status s, struct error 
     return s == STATUS_OK ? s : error_prefix(err, s, "%s", e->info.path);
 }
 
-/* The memory table, from shapes alone. */
-static enum status size_all(struct engine *e, const struct engine_setup *s, struct error *err)
+/* The shard's part of the memory table, from shapes alone. *fixed: what is not the KV cache's. */
+static enum status size_shard(struct engine *e, uint64_t available, uint64_t *fixed,
+                              struct error *err)
 {
-    uint64_t available = host_available_bytes();
     TRY(in_files(e, loader_measure(e->program, e->files, e->device, &e->weights_bytes, err), err));
     e->activation_bytes = runner_measure(e->program, e->device, e->pass_rows);
-    uint64_t fixed = e->weights_bytes + e->activation_bytes + RESERVED_BYTES;
-    if (fixed > available)
+    *fixed = e->weights_bytes + e->activation_bytes + RESERVED_BYTES;
+    if (*fixed > available)
         return error_set(err, STATUS_NO_MEMORY,
                          "the weights take %.1f MiB and the activations %.1f MiB; %.1f MiB are "
                          "free: free some, take a smaller or more quantised model, or more ranks",
                          mib(e->weights_bytes), mib(e->activation_bytes), mib(available));
+    return STATUS_OK;
+}
+
+static enum status size_all(struct engine *e, const struct engine_setup *s, struct error *err)
+{
+    uint64_t available = host_available_bytes(), fixed = 0;
+    TRY(size_shard(e, available, &fixed, err));
     const struct kv_shape shape = {.dtype = e->kv_dtype,
                                    .block_tokens = s->block_tokens,
                                    .max_model_len = e->max_model_len,
@@ -71,6 +82,29 @@ static enum status size_all(struct engine *e, const struct engine_setup *s, stru
     return STATUS_OK;
 }
 
+/* What the device runs of the shard that was measured. */
+static enum status load_shard(struct engine *e, struct error *err)
+{
+    TRY(in_files(e, loader_load(e->program, e->files, e->device, &e->loaded, err), err));
+    e->runner_setup.program = e->program;
+    TRY(runner_new(&e->runner_setup, &e->runner, err));
+    weights_close(e->files); /* everything is in our own memory now */
+    e->files = NULL;
+    return STATUS_OK;
+}
+
+static void drop_shard(struct engine *e)
+{
+    runner_free(e->runner);
+    if (e->device)
+        loader_unload(e->device, &e->loaded);
+    weights_close(e->files);
+    program_free(e->program);
+    e->runner = NULL;
+    e->files = NULL;
+    e->program = NULL;
+}
+
 static uint32_t default_threads(void)
 {
     uint32_t n = host_cpus();
@@ -86,15 +120,14 @@ static enum status open_all(struct engine *e, const struct engine_setup *s, stru
         &(struct cpu_device_options){.n_threads = e->n_threads, .isa_level = s->isa_level},
         &e->device, err));
     TRY(size_all(e, s, err));
-    TRY(in_files(e, loader_load(e->program, e->files, e->device, &e->loaded, err), err));
     TRY(kv_store_new(e->program, e->device, e->kv_dtype, e->kv_groups, &e->kv, err));
-    return runner_new(&(struct runner_setup){.program = e->program,
-                                             .device = e->device,
-                                             .kv = e->kv,
-                                             .pass_rows = e->pass_rows,
-                                             .progress = s->progress,
-                                             .interrupt = s->interrupt},
-                      &e->runner, err);
+    e->runner_setup = (struct runner_setup){.device = e->device,
+                                            .kv = e->kv,
+                                            .comm = s->comm,
+                                            .pass_rows = e->pass_rows,
+                                            .progress = s->progress,
+                                            .interrupt = s->interrupt};
+    return load_shard(e, err);
 }
 
 enum status engine_open(const struct engine_setup *s, struct engine **out, struct error *err)
@@ -105,24 +138,52 @@ enum status engine_open(const struct engine_setup *s, struct engine **out, struc
         engine_close(e);
         return st;
     }
-    weights_close(e->files); /* everything is in our own memory now */
-    e->files = NULL;
     *out = e;
     return STATUS_OK;
+}
+
+/* Files that changed since would be another model in one of its ranks. */
+static enum status open_same_files(struct engine *e, struct error *err)
+{
+    uint8_t identity[sizeof e->identity];
+    TRY(weights_open(&e->info, &e->files, err));
+    weights_identity(e->files, identity);
+    if (memcmp(identity, e->identity, sizeof identity) != 0)
+        return error_set(err, STATUS_INVALID,
+                         "%s changed since this worker started: restart all of its workers",
+                         e->info.path);
+    return STATUS_OK;
+}
+
+static enum status take_shard(struct engine *e, uint32_t rank, struct error *err)
+{
+    uint64_t fixed;
+    TRY(open_same_files(e, err));
+    TRY(program_build(&e->config, e->tp, rank, &e->program, err));
+    assert(kv_store_layer(e->kv, 0)->n_kv_heads == e->program->n_kv_heads); /* as every rank's */
+    TRY(size_shard(e, host_available_bytes(), &fixed, err));
+    return load_shard(e, err);
+}
+
+enum status engine_take_rank(struct engine *e, uint32_t rank, struct error *err)
+{
+    if (rank >= e->tp)
+        return error_set(err, STATUS_INVALID, "rank %u of a group of %u", rank, e->tp);
+    drop_shard(e); /* there may not be room for two */
+    enum status s = take_shard(e, rank, err);
+    if (s != STATUS_OK)
+        drop_shard(e);
+    return s;
 }
 
 void engine_close(struct engine *e)
 {
     if (!e)
         return;
-    runner_free(e->runner);
+    drop_shard(e);
     kv_store_free(e->kv);
-    if (e->device) {
-        loader_unload(e->device, &e->loaded);
+    if (e->device)
         e->device->ops->close(e->device);
-    }
-    weights_close(e->files);
-    program_free(e->program);
     model_info_fini(&e->info);
     mem_free(e);
 }

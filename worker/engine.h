@@ -27,8 +27,8 @@ struct engine_setup {
 struct engine {
     struct model_info info;
     struct model_config config;
-    struct weights *files;
-    struct program *program;
+    struct weights *files;   /* NULL but while they are read */
+    struct program *program; /* program, runner: NULL after engine_take_rank failed */
     struct device *device;
     struct loaded loaded;
     struct kv_store *kv;
@@ -38,6 +38,8 @@ struct engine {
     uint64_t weights_bytes, activation_bytes, kv_bytes; /* the memory table */
     struct kv_group kv_groups[PROGRAM_MAX_KV_GROUPS];
     uint8_t identity[16]; /* of the files */
+    uint32_t tp;
+    struct runner_setup runner_setup; /* program: of the shard that was loaded last */
 };
 
 /* STATUS_NO_MEMORY with the table's numbers when it cannot fit, before anything is allocated. */
@@ -46,5 +48,6 @@ MUST_USE enum status engine_open(const struct engine_setup *s, struct engine **o
 void engine_close(struct engine *e); /* NULL is fine */
 /* Puts another rank's shard in the place of this one, from the files, which are opened again;
  * device, KV cache and its sizes stay. Takes as long as opening did. After an error there is no
- * shard at all and the engine can only take a rank again or be closed. */
+ * shard at all and the engine can only take a rank again or be closed; but STATUS_INVALID for a
+ * rank that the group does not have changes nothing. STATUS_NO_MEMORY as engine_open. */
 MUST_USE enum status engine_take_rank(struct engine *e, uint32_t rank, struct error *err);

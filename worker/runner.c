@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
+#include "worker/comm/comm.h"
 
 /* One piece of device memory, cut up once. */
 struct runner {
@@ -11,8 +12,9 @@ struct runner {
     uint8_t *memory;
     uint64_t n_bytes;
     void *regs[REG_COUNT];
-    void *gathered;                   /* [RUNNER_LOGITS_ROWS][hidden] */
-    float *logits;                    /* [RUNNER_LOGITS_ROWS][vocab] */
+    void *gathered;        /* [RUNNER_LOGITS_ROWS][hidden] */
+    float *logits;         /* [RUNNER_LOGITS_ROWS][logits_width] */
+    uint32_t logits_width; /* the vocabulary on rank 0, elsewhere the rank's part of it */
     float *angles[PROGRAM_MAX_ROPES]; /* [pass_rows][n][2] */
     uint32_t n_rows;                  /* of the last forward */
 };
@@ -35,7 +37,8 @@ static uint64_t lay_out(struct runner *r, const struct program *p, const struct 
     r->gathered = r->memory + used;
     used += aligned(e * c->hidden * RUNNER_LOGITS_ROWS);
     r->logits = (float *)(void *)(r->memory + used);
-    used += aligned(sizeof(float) * c->vocab_size * RUNNER_LOGITS_ROWS);
+    r->logits_width = p->rank == 0 ? c->vocab_size : program_vocab_part(p, p->rank).n;
+    used += aligned(sizeof(float) * r->logits_width * RUNNER_LOGITS_ROWS);
     for (uint32_t i = 0; i < p->n_ropes; i++) {
         r->angles[i] = (float *)(void *)(r->memory + used);
         used += aligned(2 * sizeof(float) * p->ropes[i].n * pass_rows);
@@ -91,7 +94,27 @@ static void run_norm(struct runner *r, const struct op *o)
     r->ops->norm(r->s.device, &p);
 }
 
-static void run_linear(struct runner *r, const struct op *o)
+/* The ranks' parts of the last forward's rows of reg, which follow each other without a gap. */
+static enum status add_ranks(struct runner *r, enum reg reg, struct error *err)
+{
+    size_t n = (size_t)r->n_rows * r->s.program->widths[reg];
+    return r->s.program->tp > 1 ? comm_all_reduce(r->s.comm, r->regs[reg], n, err) : STATUS_OK;
+}
+
+/* Sums of other ranks than the program was cut for would be numbers like any others. */
+static enum status check_ranks(const struct runner *r, struct error *err)
+{
+    const struct program *p = r->s.program;
+    uint32_t rank = r->s.comm ? comm_rank(r->s.comm) : 0;
+    uint32_t n_ranks = r->s.comm ? comm_n_ranks(r->s.comm) : 1;
+    if (p->tp == 1 || (rank == p->rank && n_ranks == p->tp))
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID,
+                     "the shard is rank %u of %u, the communicator rank %u of %u", p->rank, p->tp,
+                     rank, n_ranks);
+}
+
+static enum status run_linear(struct runner *r, const struct op *o, struct error *err)
 {
     struct linear_params p = {.x = view_of(r, o->in), .n_rows = r->n_rows, .n_parts = o->linear.n};
     for (uint32_t i = 0; i < o->linear.n; i++) {
@@ -99,6 +122,10 @@ static void run_linear(struct runner *r, const struct op *o)
         p.parts[i] = (struct linear_part){&w->w, w->bias, view_of(r, w->out)};
     }
     r->ops->linear(r->s.device, &p);
+    if (!o->linear.add_ranks)
+        return STATUS_OK;
+    enum status s = add_ranks(r, r->s.program->weights[o->linear.first].out, err);
+    return s == STATUS_OK ? s : error_prefix(err, s, "layer %u", o->layer);
 }
 
 static void run_rope(struct runner *r, const struct op *o)
@@ -139,15 +166,15 @@ static void run_attention(struct runner *r, const struct op *o, const struct row
     r->ops->attention(r->s.device, &p);
 }
 
-static void run_op(struct runner *r, const struct op *o, const struct row_batch *b)
+static enum status run_op(struct runner *r, const struct op *o, const struct row_batch *b,
+                          struct error *err)
 {
     switch (o->kind) {
     case OP_NORM:
         run_norm(r, o);
         break;
     case OP_LINEAR:
-        run_linear(r, o);
-        break;
+        return run_linear(r, o, err);
     case OP_ROPE:
         run_rope(r, o);
         break;
@@ -174,6 +201,7 @@ static void run_op(struct runner *r, const struct op *o, const struct row_batch 
     case OP_KIND_COUNT:
         break;
     }
+    return STATUS_OK;
 }
 
 static bool interrupted(const struct runner *r)
@@ -182,16 +210,25 @@ static bool interrupted(const struct runner *r)
     return atomic_load_explicit(r->s.interrupt, memory_order_relaxed);
 }
 
-enum status runner_forward(struct runner *r, const struct row_batch *b, struct error *err)
+static enum status embed(struct runner *r, const struct row_batch *b, struct error *err)
 {
     const struct program *p = r->s.program;
-    r->n_rows = b->n_rows;
     r->ops->embed(r->s.device, &(struct embed_params){.out = view_of(r, REG_X),
                                                       .w = &p->weights[p->i_embedding].w,
                                                       .ids = b->ids,
                                                       .n_rows = b->n_rows,
                                                       .first = program_vocab_part(p, p->rank).first,
                                                       .scale = p->embed_scale});
+    enum status s = add_ranks(r, REG_X, err);
+    return s == STATUS_OK ? s : error_prefix(err, s, "embedding");
+}
+
+enum status runner_forward(struct runner *r, const struct row_batch *b, struct error *err)
+{
+    const struct program *p = r->s.program;
+    TRY(check_ranks(r, err));
+    r->n_rows = b->n_rows;
+    TRY(embed(r, b, err));
     for (uint32_t i = 0; i < p->n_ropes; i++)
         r->ops->rope_table(r->s.device, &(struct rope_table_params){.positions = b->positions,
                                                                     .n_rows = b->n_rows,
@@ -202,9 +239,35 @@ enum status runner_forward(struct runner *r, const struct row_batch *b, struct e
     for (uint32_t i = 0; i < p->n_ops; i++) {
         if (interrupted(r))
             return error_set(err, STATUS_CLOSED, "interrupted");
-        run_op(r, &p->ops[i], b);
+        TRY(run_op(r, &p->ops[i], b, err));
     }
     return r->ops->sync(r->s.device, err);
+}
+
+struct view runner_hidden(const struct runner *r)
+{
+    return view_of(r, REG_X);
+}
+
+/* Every rank's part of each row to rank 0, which has its own at its place: the first columns. */
+static enum status gather_logits(struct runner *r, uint32_t n, struct error *err)
+{
+    const struct program *p = r->s.program;
+    enum status s = STATUS_OK;
+    for (uint32_t i = 0; i < n && s == STATUS_OK; i++) {
+        struct comm_part parts[COMM_MAX_RANKS] = {{0}};
+        float *row = r->logits + (size_t)i * r->logits_width;
+        for (uint32_t rank = 0; rank < p->tp; rank++) {
+            struct vocab_part v = program_vocab_part(p, rank);
+            parts[rank].n_bytes = v.n * sizeof *row;
+            if (p->rank == 0)
+                parts[rank].data = row + v.first;
+            else if (p->rank == rank)
+                parts[rank].data = row;
+        }
+        s = comm_gather(r->s.comm, 0, parts, err);
+    }
+    return s == STATUS_OK ? s : error_prefix(err, s, "logits");
 }
 
 enum status runner_logits(struct runner *r, const uint32_t *rows, uint32_t n, float **out,
@@ -214,12 +277,15 @@ enum status runner_logits(struct runner *r, const uint32_t *rows, uint32_t n, fl
     const struct model_config *c = p->config;
     uint64_t row_bytes = (uint64_t)r->ops->activation_bytes * c->hidden;
     const uint8_t *x = r->regs[REG_X];
+    uint32_t n_own = program_vocab_part(p, p->rank).n;
+    *out = NULL;
+    TRY(check_ranks(r, err));
     if (interrupted(r))
         return error_set(err, STATUS_CLOSED, "interrupted");
     for (uint32_t i = 0; i < n; i++)
         memcpy((uint8_t *)r->gathered + i * row_bytes, x + rows[i] * row_bytes, row_bytes);
     const struct view g = {r->gathered, c->hidden};
-    const struct view logits = {r->logits, c->vocab_size};
+    const struct view logits = {r->logits, r->logits_width};
     r->ops->norm(r->s.device, &(struct norm_params){.out = g,
                                                     .x = g,
                                                     .w = p->final_norm.norm.w,
@@ -233,7 +299,11 @@ enum status runner_logits(struct runner *r, const uint32_t *rows, uint32_t n, fl
                                            .n_parts = 1,
                                            .parts = {{&p->weights[p->i_head].w, NULL, logits}}});
     if (c->final_softcap > 0)
-        r->ops->softcap(r->s.device, logits, n, c->vocab_size, c->final_softcap);
-    *out = r->logits;
-    return r->ops->sync(r->s.device, err);
+        r->ops->softcap(r->s.device, logits, n, n_own, c->final_softcap);
+    TRY(r->ops->sync(r->s.device, err));
+    if (p->tp > 1)
+        TRY(gather_logits(r, n, err));
+    if (p->rank == 0)
+        *out = r->logits;
+    return STATUS_OK;
 }

@@ -33,9 +33,13 @@ struct runner;
 MUST_USE enum status runner_new(const struct runner_setup *s, struct runner **out,
                                 struct error *err);
 void runner_free(struct runner *r); /* NULL is fine */
-/* The rows' hidden states, kept until the next call. STATUS_CLOSED: interrupted. */
+/* The rows' hidden states, kept until the next call: the same bits on every rank. STATUS_CLOSED:
+ * interrupted. With several ranks also what comm_all_reduce says, and STATUS_INVALID when comm is
+ * not joined as the program's rank. */
 MUST_USE enum status runner_forward(struct runner *r, const struct row_batch *b, struct error *err);
+/* They themselves, before the final norm: [n_rows][hidden] of the device. */
+struct view runner_hidden(const struct runner *r);
 /* Logits of n <= RUNNER_LOGITS_ROWS of those rows: [n][vocab_size], valid until the next call. All
- * ranks call it; rank 0 gets them, the others NULL. */
+ * ranks call it; rank 0 gets them, the others NULL. Errors as runner_forward. */
 MUST_USE enum status runner_logits(struct runner *r, const uint32_t *rows, uint32_t n, float **out,
                                    struct error *err);

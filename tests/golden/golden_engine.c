@@ -1,5 +1,6 @@
 #include "tests/golden/golden_engine.h"
 
+#include "common/base/host.h"
 #include "common/base/mem.h"
 #include "tests/golden/golden_file.h"
 
@@ -8,23 +9,32 @@ enum { BLOCK = 16, PASS_ROWS = 256 };
 static _Atomic uint64_t progress;
 static const _Atomic bool interrupt;
 
-enum status golden_engine_open(struct golden_engine *e, const char *model, enum cpu_isa isa,
-                               enum dtype kv_dtype, uint32_t max_len, struct error *err)
+/* The ranks share the cores out, as cox up has them do. */
+static uint32_t threads_of_rank(uint32_t tp)
 {
-    uint32_t n_blocks = max_len / BLOCK + 1;
-    *e = (struct golden_engine){.max_len = max_len};
-    TRY(engine_open(&(struct engine_setup){.model = model,
-                                           .tp = 1,
-                                           .isa_level = (int32_t)isa,
-                                           .kv_dtype_set = true,
-                                           .kv_dtype = kv_dtype,
-                                           .block_tokens = BLOCK,
-                                           .max_model_len = max_len,
-                                           .pass_rows = PASS_ROWS,
-                                           .n_kv_blocks = n_blocks,
-                                           .progress = &progress,
-                                           .interrupt = &interrupt},
-                    &e->engine, err));
+    uint32_t n = host_cpus() / tp;
+    return tp == 1 ? 0 : n > 0 ? n : 1;
+}
+
+enum status golden_engine_open(struct golden_engine *e, const char *model,
+                               const struct golden_engine_options *o, struct error *err)
+{
+    uint32_t n_blocks = o->max_len / BLOCK + 1;
+    *e = (struct golden_engine){.max_len = o->max_len};
+    TRY(golden_ranks_open(&(struct engine_setup){.model = model,
+                                                 .tp = o->tp,
+                                                 .n_threads = threads_of_rank(o->tp),
+                                                 .isa_level = (int32_t)o->isa,
+                                                 .kv_dtype_set = true,
+                                                 .kv_dtype = o->kv_dtype,
+                                                 .block_tokens = BLOCK,
+                                                 .max_model_len = o->max_len,
+                                                 .pass_rows = PASS_ROWS,
+                                                 .n_kv_blocks = n_blocks,
+                                                 .progress = &progress,
+                                                 .interrupt = &interrupt},
+                          o->sockets, &e->ranks, err));
+    e->vocab_size = golden_ranks_engine(e->ranks, 0)->config.vocab_size;
     e->table = mem_array(n_blocks, sizeof *e->table);
     for (uint32_t i = 0; i < n_blocks; i++)
         e->table[i] = n_blocks - 1 - i;
@@ -36,7 +46,7 @@ enum status golden_engine_open(struct golden_engine *e, const char *model, enum 
 
 void golden_engine_close(struct golden_engine *e)
 {
-    engine_close(e->engine);
+    golden_ranks_close(e->ranks);
     mem_free(e->table);
     mem_free(e->ids);
     mem_free(e->positions);
@@ -61,10 +71,10 @@ static void give_logits(struct golden_engine *e, uint32_t first, uint32_t n, uin
             rows[k] = first + k;
             k++;
         }
-        if (runner_logits(e->engine->runner, rows, k, &logits, &err) != STATUS_OK)
+        if (golden_ranks_logits(e->ranks, rows, k, &logits, &err) != STATUS_OK)
             golden_die("logits: %s", err.text);
         for (uint32_t i = 0; i < k; i++)
-            fn(ctx, i_base + rows[i], logits + (size_t)i * e->engine->config.vocab_size);
+            fn(ctx, i_base + rows[i], logits + (size_t)i * e->vocab_size);
         first += k;
     }
 }
@@ -79,15 +89,15 @@ void golden_engine_feed(struct golden_engine *e, const uint32_t *ids, uint32_t n
         uint32_t n_rows = n - base < PASS_ROWS ? n - base : PASS_ROWS;
         struct row_batch b = {.n_rows = n_rows, .ids = e->ids, .positions = e->positions};
         for (uint32_t i = 0; i < n_rows; i++, e->n_done++) {
-            if (ids[base + i] >= e->engine->config.vocab_size)
+            if (ids[base + i] >= e->vocab_size)
                 golden_die("id %u is not one of the model's", ids[base + i]);
             e->ids[i] = ids[base + i];
             e->positions[i] = e->n_done;
             e->rows[i] = (struct kv_row){.blocks = e->table, .position = e->n_done};
         }
-        for (uint32_t g = 0; g < e->engine->program->n_kv_groups; g++)
+        for (uint32_t g = 0; g < PROGRAM_MAX_KV_GROUPS; g++) /* those that the model has */
             b.kv_rows[g] = e->rows;
-        if (runner_forward(e->engine->runner, &b, &err) != STATUS_OK)
+        if (golden_ranks_forward(e->ranks, &b, &err) != STATUS_OK)
             golden_die("forward: %s", err.text);
         give_logits(e, from > base ? from - base : 0, n_rows, base, fn, ctx);
         base += n_rows;

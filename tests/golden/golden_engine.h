@@ -2,10 +2,11 @@
 /* One sequence through a whole model: ids in, logits out. Fed piece by piece, so that its KV cache
  * is what it is in a worker. Blocks lie in no order. */
 #include "kernels/cpu/cpu.h"
-#include "worker/engine.h"
+#include "tests/golden/golden_ranks.h"
 
 struct golden_engine {
-    struct engine *engine;
+    struct golden_ranks *ranks;
+    uint32_t vocab_size;
     uint32_t max_len, n_done; /* positions fed */
     uint32_t *table;
     uint32_t *ids, *positions; /* [pass_rows] */
@@ -15,9 +16,15 @@ struct golden_engine {
 /* logits [vocab_size] of row i of what was fed; valid during the call. */
 typedef void golden_row_fn(void *ctx, uint32_t i, const float *logits);
 
+struct golden_engine_options {
+    enum cpu_isa isa;
+    enum dtype kv_dtype;
+    uint32_t max_len;
+    uint32_t tp;
+    bool sockets; /* between the ranks, not shared memory */
+};
 MUST_USE enum status golden_engine_open(struct golden_engine *e, const char *model,
-                                        enum cpu_isa isa, enum dtype kv_dtype, uint32_t max_len,
-                                        struct error *err);
+                                        const struct golden_engine_options *o, struct error *err);
 void golden_engine_close(struct golden_engine *e);
 void golden_engine_begin(struct golden_engine *e); /* a new sequence */
 /* The next n ids; fn gets rows from, from + 1, .. n - 1. */

@@ -1,6 +1,7 @@
 /* Whole models against what others say of them: logits, log-probabilities, greedy tokens, and for
  * the demo model its perplexity.
- *   model_golden [--isa LEVEL,..|all|best] [--kv f32|f16] SET|FOLDER...
+ *   model_golden [--isa LEVEL,..|all|best] [--kv f32|f16] [--tp N] [--sockets] SET|FOLDER...
+ * --tp: over so many ranks; --sockets: which do not share memory.
  *     own        build/goldens, by scripts/make-goldens
  *     reference  $COX_GOLDENS/models, made with transformers (default ../shared/goldens)
  *     demo       $COX_GOLDENS/real/gemma3-270m with the demo model of the cache
@@ -39,6 +40,8 @@ struct options {
     bool isa[CPU_ISA_COUNT];
     bool kv_set;
     enum dtype kv;
+    uint32_t tp;
+    bool sockets;
 };
 
 /* One model at one level. */
@@ -186,18 +189,21 @@ static void check_perplexity(struct check *c)
 }
 
 /* Returns the number of failures. */
-static uint32_t check_model(const char *model, const struct golden_file *want, enum cpu_isa isa,
-                            enum dtype kv, const struct tolerance *t, uint32_t max_len)
+static uint32_t check_model(const char *model, const struct golden_file *want,
+                            const struct golden_engine_options *o, const struct tolerance *t)
 {
     struct golden_engine engine;
     struct error err;
-    char title[PATH_MAX];
+    char title[PATH_MAX], ranks[32] = "";
     uint64_t began_ns = clock_mono_ns();
-    snprintf(title, sizeof title, "%s, %s, KV %s", model, cpu_isa_name(isa), dtype_traits(kv).name);
-    if (golden_engine_open(&engine, model, isa, kv, max_len, &err) != STATUS_OK)
+    if (o->tp > 1)
+        snprintf(ranks, sizeof ranks, ", tp %u%s", o->tp, o->sockets ? " over sockets" : "");
+    snprintf(title, sizeof title, "%s, %s, KV %s%s", model, cpu_isa_name(o->isa),
+             dtype_traits(o->kv_dtype).name, ranks);
+    if (golden_engine_open(&engine, model, o, &err) != STATUS_OK)
         golden_die("%s: %s", title, err.text);
-    if (engine.engine->config.vocab_size != want->vocab_size)
-        golden_die("%s: a vocabulary of %u, expected %u", title, engine.engine->config.vocab_size,
+    if (engine.vocab_size != want->vocab_size)
+        golden_die("%s: a vocabulary of %u, expected %u", title, engine.vocab_size,
                    want->vocab_size);
     struct check c = {.engine = &engine, .want = want, .tolerance = *t, .title = title};
     c.last = mem_array(want->vocab_size, sizeof *c.last);
@@ -217,6 +223,18 @@ static uint32_t check_model(const char *model, const struct golden_file *want, e
 
 /* ---- sets ---- */
 
+/* At every level that was asked for. */
+static void check_levels(const struct options *o, const char *model, const struct golden_file *want,
+                         enum dtype kv, const struct tolerance *t, uint32_t max_len,
+                         uint32_t *n_failed)
+{
+    struct golden_engine_options e = {
+        .kv_dtype = kv, .max_len = max_len, .tp = o->tp, .sockets = o->sockets};
+    for (e.isa = 0; e.isa <= cpu_isa_best(); e.isa++)
+        if (o->isa[e.isa])
+            *n_failed += check_model(model, want, &e, t);
+}
+
 /* Folder with expected.json → 1 when it is there. */
 static uint32_t check_folder(const struct options *o, const char *folder, uint32_t *n_failed)
 {
@@ -227,10 +245,7 @@ static uint32_t check_folder(const struct options *o, const char *folder, uint32
     snprintf(model, sizeof model, "%s/model.gguf", folder);
     if (access(model, R_OK) != 0)
         snprintf(model, sizeof model, "%s", folder);
-    for (enum cpu_isa isa = 0; isa <= cpu_isa_best(); isa++)
-        if (o->isa[isa])
-            *n_failed +=
-                check_model(model, &want, isa, o->kv_set ? o->kv : DTYPE_F32, &tiny, TINY_MAX_LEN);
+    check_levels(o, model, &want, o->kv_set ? o->kv : DTYPE_F32, &tiny, TINY_MAX_LEN, n_failed);
     golden_file_close(&want);
     return 1;
 }
@@ -295,10 +310,7 @@ static uint32_t check_demo(const struct options *o, uint32_t *n_failed)
         return 0;
     }
     enum dtype kv = o->kv_set ? o->kv : DTYPE_F16;
-    for (enum cpu_isa isa = 0; isa <= cpu_isa_best(); isa++)
-        if (o->isa[isa])
-            *n_failed += check_model(model, &want, isa, kv, kv == DTYPE_F32 ? &demo : &demo_f16,
-                                     DEMO_MAX_LEN);
+    check_levels(o, model, &want, kv, kv == DTYPE_F32 ? &demo : &demo_f16, DEMO_MAX_LEN, n_failed);
     golden_file_close(&want);
     return 1;
 }
@@ -321,9 +333,13 @@ static void read_isa(struct options *o, const char *text)
 
 static void read_options(struct options *o, int argc, char **argv)
 {
-    static const struct option known[] = {
-        {"isa", required_argument, NULL, 'i'}, {"kv", required_argument, NULL, 'k'}, {0}};
+    static const struct option known[] = {{"isa", required_argument, NULL, 'i'},
+                                          {"kv", required_argument, NULL, 'k'},
+                                          {"tp", required_argument, NULL, 't'},
+                                          {"sockets", no_argument, NULL, 's'},
+                                          {0}};
     int c;
+    o->tp = 1;
     read_isa(o, "best");
     while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {
         if (c == 'i') {
@@ -331,9 +347,13 @@ static void read_options(struct options *o, int argc, char **argv)
         } else if (c == 'k' && (strcmp(optarg, "f32") == 0 || strcmp(optarg, "f16") == 0)) {
             o->kv_set = true;
             o->kv = strcmp(optarg, "f32") == 0 ? DTYPE_F32 : DTYPE_F16;
+        } else if (c == 't' && atoi(optarg) > 0) {
+            o->tp = (uint32_t)atoi(optarg);
+        } else if (c == 's') {
+            o->sockets = true;
         } else {
-            golden_die("usage: model_golden [--isa LEVEL,..|all|best] [--kv f32|f16] "
-                       "own|reference|demo|FOLDER...");
+            golden_die("usage: model_golden [--isa LEVEL,..|all|best] [--kv f32|f16] [--tp N] "
+                       "[--sockets] own|reference|demo|FOLDER...");
         }
     }
 }

@@ -1,9 +1,12 @@
 /* "At one TP the bits of every logit row are equal for any batch, chunking and thread count"
  * (docs/protocol.md, Invariance), on a whole model: the same sequences alone in one piece with one
  * thread, and then together, in chunks, in passes, over scattered blocks, with more threads. Also
- * AVX2 against AVX-512. Usage: model_invariance MODEL...; "demo" is the cached one; exit 77: no
- * MODEL is there. */
+ * AVX2 against AVX-512. With --tp N the same over N ranks, over shared memory and sockets and after
+ * the ranks have changed places; the distance from one rank is printed, and bounded.
+ * Usage: model_invariance [--tp N] MODEL...; "demo" is the cached one; exit 77: no MODEL is there.
+ */
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +15,12 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "kernels/cpu/cpu.h"
-#include "worker/engine.h"
+#include "tests/golden/golden_ranks.h"
 
 enum { N_SEQUENCES = 5, MAX_LEN = 700, BLOCK = 16, TABLE = MAX_LEN / BLOCK + 1 };
+
+/* Random ids, keys and values of half precision: a wrong cut is off by whole logits. */
+#define MAX_DISTANCE 0.1
 
 /* One of them is longer than the demo model's window. */
 static const uint32_t lengths[N_SEQUENCES] = {1, 7, 65, 200, MAX_LEN};
@@ -24,10 +30,14 @@ struct way {
     uint32_t n_threads, pass_rows, chunk; /* chunk 0: whole */
     bool together;
     enum cpu_isa isa;
+    uint32_t tp;
+    bool sockets;   /* the ranks share no memory */
+    uint32_t turns; /* 1: every engine has taken the next one's rank; 2: and its own again */
 };
 
 struct run {
-    struct engine *engine;
+    struct golden_ranks *ranks;
+    const struct engine *engine; /* the first */
     uint32_t ids[N_SEQUENCES][MAX_LEN];
     uint32_t tables[N_SEQUENCES][TABLE];
     uint32_t done[N_SEQUENCES];
@@ -89,10 +99,10 @@ static void pass(struct run *r, const uint32_t n[N_SEQUENCES])
     struct row_batch b = {.n_rows = n_rows, .ids = ids, .positions = positions};
     for (uint32_t g = 0; g < r->engine->program->n_kv_groups; g++)
         b.kv_rows[g] = rows;
-    if (runner_forward(r->engine->runner, &b, &err) != STATUS_OK)
+    if (golden_ranks_forward(r->ranks, &b, &err) != STATUS_OK)
         die("forward", &err);
     float *logits;
-    if (n_ends > 0 && runner_logits(r->engine->runner, ends, n_ends, &logits, &err) != STATUS_OK)
+    if (n_ends > 0 && golden_ranks_logits(r->ranks, ends, n_ends, &logits, &err) != STATUS_OK)
         die("logits", &err);
     for (uint32_t i = 0; i < n_ends; i++) {
         uint32_t vocab = r->engine->config.vocab_size;
@@ -125,7 +135,7 @@ static void open_run(struct run *r, const char *model, const struct way *w)
 {
     struct error err = {0};
     const struct engine_setup s = {.model = model,
-                                   .tp = 1,
+                                   .tp = w->tp,
                                    .n_threads = w->n_threads,
                                    .isa_level = w->isa,
                                    .block_tokens = BLOCK,
@@ -134,15 +144,18 @@ static void open_run(struct run *r, const char *model, const struct way *w)
                                    .n_kv_blocks = N_SEQUENCES * TABLE,
                                    .progress = &progress,
                                    .interrupt = &interrupt};
-    if (engine_open(&s, &r->engine, &err) != STATUS_OK)
+    if (golden_ranks_open(&s, w->sockets, &r->ranks, &err) != STATUS_OK ||
+        (w->turns > 0 && golden_ranks_turn(r->ranks, 1, &err) != STATUS_OK) ||
+        (w->turns > 1 && golden_ranks_turn(r->ranks, 0, &err) != STATUS_OK))
         die(model, &err);
+    r->engine = golden_ranks_engine(r->ranks, 0);
     for (uint32_t i = 0; i < N_SEQUENCES; i++)
         r->logits[i] = mem_array(r->engine->config.vocab_size, sizeof(float));
 }
 
 static void close_run(struct run *r)
 {
-    engine_close(r->engine);
+    golden_ranks_close(r->ranks);
     for (uint32_t i = 0; i < N_SEQUENCES; i++)
         mem_free(r->logits[i]);
 }
@@ -162,38 +175,61 @@ static uint32_t compare(const struct run *a, const struct run *b, const struct w
     return n_bad;
 }
 
-static uint32_t check_isa(const char *model, enum cpu_isa isa, struct run *base)
+/* Two numbers of ranks add in two orders: other bits, the same numbers. */
+static uint32_t check_distance(const struct run *a, const struct run *b)
 {
-    const struct way ways[] = {{"another place in memory", 1, 1024, 0, false, isa},
-                               {"two threads", 2, 1024, 0, false, isa},
-                               {"three threads, together", 3, 2048, 0, true, isa},
-                               {"chunks of 1", 2, 64, 1, true, isa},
-                               {"chunks of 5", 1, 64, 5, true, isa},
-                               {"chunks of 64, passes of 48", 2, 48, 64, true, isa}};
-    const struct way one = {"alone, whole", 1, 1024, 0, false, isa};
-    uint32_t n_bad = 0;
-    open_run(base, model, &one);
-    begin(base, 1);
-    run_sequences(base, &one);
-    for (uint32_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        struct run r = {0};
-        open_run(&r, model, &ways[i]);
-        begin(&r, 100 + i);
-        run_sequences(&r, &ways[i]);
-        n_bad += compare(base, &r, &ways[i]);
-        close_run(&r);
-    }
-    printf("%s: %s: %u ways, %u differences\n", model, cpu_isa_name(isa),
-           (uint32_t)(sizeof ways / sizeof ways[0]), n_bad);
+    double worst = 0, largest = 0;
+    for (uint32_t s = 0; s < N_SEQUENCES; s++)
+        for (uint32_t i = 0; i < a->engine->config.vocab_size; i++) {
+            double d = fabs((double)a->logits[s][i] - (double)b->logits[s][i]);
+            worst = !(d <= worst) ? d : worst; /* NaN is further than anything */
+            largest = fmax(largest, fabs((double)a->logits[s][i]));
+        }
+    printf("  largest distance of a logit from one rank: %.2g (logits up to %.3g)\n", worst,
+           largest);
+    return !(worst <= MAX_DISTANCE);
+}
+
+static uint32_t check_way(const char *model, const struct way *w, uint64_t seed,
+                          const struct run *base)
+{
+    struct run r = {0};
+    open_run(&r, model, w);
+    begin(&r, seed);
+    run_sequences(&r, w);
+    uint32_t n_bad = base->engine->tp == w->tp ? compare(base, &r, w) : check_distance(base, &r);
+    close_run(&r);
     return n_bad;
 }
 
-static uint32_t check_model(const char *model, bool scalar)
+static uint32_t check_isa(const char *model, enum cpu_isa isa, uint32_t tp, struct run *base)
+{
+    const struct way ways[] = {{"another place in memory", 1, 1024, 0, false, isa, tp, false, 0},
+                               {"two threads", 2, 1024, 0, false, isa, tp, true, 0},
+                               {"three threads, together", 3, 2048, 0, true, isa, tp, false, 0},
+                               {"chunks of 1", 2, 64, 1, true, isa, tp, false, 0},
+                               {"chunks of 5", 1, 64, 5, true, isa, tp, true, 0},
+                               {"chunks of 64, passes of 48", 2, 48, 64, true, isa, tp, false, 0},
+                               {"ranks turned", 1, 64, 0, true, isa, tp, true, 1},
+                               {"ranks turned back", 2, 1024, 0, true, isa, tp, false, 2},
+                               {"one rank", 1, 1024, 0, false, isa, 1, false, 0}};
+    const struct way one = {"alone, whole", 1, 1024, 0, false, isa, tp, false, 0};
+    uint32_t n_bad = 0, n_ways = sizeof ways / sizeof ways[0] - (tp == 1 ? 3 : 0);
+    open_run(base, model, &one);
+    begin(base, 1);
+    run_sequences(base, &one);
+    for (uint32_t i = 0; i < n_ways; i++)
+        n_bad += check_way(model, &ways[i], 100 + i, base);
+    printf("%s: %s, tp %u: %u ways, %u differences\n", model, cpu_isa_name(isa), tp, n_ways, n_bad);
+    return n_bad;
+}
+
+static uint32_t check_model(const char *model, bool scalar, uint32_t tp)
 {
     uint32_t n_bad = 0;
     struct run runs[CPU_ISA_COUNT] = {0};
     for (enum cpu_isa isa = scalar ? CPU_ISA_SCALAR : CPU_ISA_AVX2; isa <= cpu_isa_best(); isa++)
-        n_bad += check_isa(model, isa, &runs[isa]);
+        n_bad += check_isa(model, isa, tp, &runs[isa]);
     if (cpu_isa_best() >= CPU_ISA_AVX512) {
         const struct way w = {.name = "AVX-512 against AVX2"};
         n_bad += compare(&runs[CPU_ISA_AVX2], &runs[CPU_ISA_AVX512], &w);
@@ -206,11 +242,15 @@ static uint32_t check_model(const char *model, bool scalar)
 
 int main(int argc, char **argv)
 {
-    uint32_t n_models = 0, n_bad = 0;
+    uint32_t n_models = 0, n_bad = 0, tp = 1;
     char cache[PATH_MAX], demo[PATH_MAX * 2];
     model_cache_dir(getenv("COX_CACHE"), getenv("HOME"), cache, sizeof cache);
     snprintf(demo, sizeof demo, "%s/models/demo/gemma-3-270m-q4_k_m.gguf", cache);
     for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--tp") == 0 && i + 1 < argc) {
+            tp = (uint32_t)strtoul(argv[++i], NULL, 10);
+            continue;
+        }
         bool is_demo = strcmp(argv[i], "demo") == 0;
         const char *model = is_demo ? demo : argv[i];
         if (access(model, R_OK) != 0) {
@@ -218,7 +258,7 @@ int main(int argc, char **argv)
             continue;
         }
         /* the scalar level of a large model takes minutes and shares its source with the others */
-        n_bad += check_model(model, !is_demo);
+        n_bad += check_model(model, !is_demo, tp);
         n_models++;
     }
     if (n_models == 0)

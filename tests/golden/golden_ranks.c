@@ -1,0 +1,262 @@
+#include "tests/golden/golden_ranks.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "worker/comm/comm.h"
+
+struct rank;
+typedef enum status rank_fn(struct rank *r, struct error *err);
+
+struct rank {
+    struct golden_ranks *group;
+    uint32_t i, rank; /* i: its place here, rank: in the communicator */
+    struct engine *engine;
+    struct comm *comm;
+    pthread_t thread;
+    bool has_thread;
+    float *logits;
+};
+
+struct golden_ranks {
+    struct engine_setup setup;
+    uint32_t n;
+    bool sockets;
+    struct rank ranks[COMM_MAX_RANKS];
+    /* What all of them do now. */
+    pthread_mutex_t mutex;
+    pthread_cond_t begin, end;
+    rank_fn *fn; /* NULL: the threads end */
+    uint64_t n_begun;
+    uint32_t n_running;
+    enum status status; /* of the first that failed */
+    struct error error;
+    /* What it is about. */
+    uint64_t term_epoch;
+    uint8_t id[COMM_ID_BYTES];
+    struct str addresses[COMM_MAX_RANKS]; /* by rank */
+    const struct row_batch *batch;
+    const uint32_t *rows;
+    uint32_t n_rows;
+};
+
+/* The others wait for one that failed: they end too. */
+static void give_up(struct golden_ranks *g, enum status s, const struct error *err)
+{
+    if (g->status == STATUS_OK) {
+        g->status = s;
+        g->error = *err;
+    }
+    for (uint32_t i = 0; i < g->n; i++)
+        if (g->ranks[i].comm)
+            comm_interrupt(g->ranks[i].comm);
+}
+
+static void *rank_thread(void *arg)
+{
+    struct rank *r = arg;
+    struct golden_ranks *g = r->group;
+    pthread_mutex_lock(&g->mutex);
+    for (uint64_t n_seen = 0;; n_seen++) {
+        while (g->n_begun == n_seen)
+            pthread_cond_wait(&g->begin, &g->mutex);
+        rank_fn *fn = g->fn;
+        if (!fn)
+            break;
+        struct error err = {0};
+        pthread_mutex_unlock(&g->mutex);
+        enum status s = fn(r, &err);
+        pthread_mutex_lock(&g->mutex);
+        if (s != STATUS_OK)
+            give_up(g, s, &err);
+        if (--g->n_running == 0)
+            pthread_cond_signal(&g->end);
+    }
+    pthread_mutex_unlock(&g->mutex);
+    return NULL;
+}
+
+static void begin(struct golden_ranks *g, rank_fn *fn)
+{
+    g->fn = fn;
+    g->n_running = g->n;
+    g->n_begun++;
+    g->status = STATUS_OK;
+    pthread_cond_broadcast(&g->begin);
+}
+
+static enum status on_all(struct golden_ranks *g, rank_fn *fn, struct error *err)
+{
+    if (g->n == 1)
+        return fn(&g->ranks[0], err);
+    pthread_mutex_lock(&g->mutex);
+    begin(g, fn);
+    while (g->n_running > 0)
+        pthread_cond_wait(&g->end, &g->mutex);
+    enum status s = g->status;
+    if (s != STATUS_OK)
+        *err = g->error;
+    pthread_mutex_unlock(&g->mutex);
+    return s;
+}
+
+/* ---- what a rank does ---- */
+
+static enum status open_rank(struct rank *r, struct error *err)
+{
+    struct engine_setup s = r->group->setup;
+    s.rank = r->rank;
+    s.comm = r->comm;
+    return engine_open(&s, &r->engine, err);
+}
+
+static enum status join_rank(struct rank *r, struct error *err)
+{
+    struct golden_ranks *g = r->group;
+    comm_leave(r->comm);
+    return comm_join(r->comm,
+                     &(struct comm_group){.term_epoch = g->term_epoch,
+                                          .rank = r->rank,
+                                          .n_ranks = g->n,
+                                          .addresses = g->addresses,
+                                          .id = {g->id, sizeof g->id}},
+                     err);
+}
+
+static enum status take_rank(struct rank *r, struct error *err)
+{
+    return engine_take_rank(r->engine, r->rank, err);
+}
+
+static enum status forward(struct rank *r, struct error *err)
+{
+    return runner_forward(r->engine->runner, r->group->batch, err);
+}
+
+static enum status logits(struct rank *r, struct error *err)
+{
+    const struct golden_ranks *g = r->group;
+    return runner_logits(r->engine->runner, g->rows, g->n_rows, &r->logits, err);
+}
+
+/* ---- the group ---- */
+
+static enum status join_all(struct golden_ranks *g, struct error *err)
+{
+    if (g->n == 1)
+        return STATUS_OK;
+    comm_make_id(g->id);
+    g->term_epoch++;
+    for (uint32_t i = 0; i < g->n; i++)
+        g->addresses[g->ranks[i].rank] = str_from(comm_address(g->ranks[i].comm));
+    return on_all(g, join_rank, err);
+}
+
+static enum status open_all(struct golden_ranks *g, struct error *err)
+{
+    for (uint32_t i = 0; i < g->n; i++) {
+        struct rank *r = &g->ranks[i];
+        *r = (struct rank){.group = g, .i = i, .rank = i};
+        if (g->n == 1)
+            continue;
+        const struct comm_options o = {
+            .host = "127.0.0.1", .progress = g->setup.progress, .no_shared_memory = g->sockets};
+        TRY(comm_open(&o, &r->comm, err));
+        if (pthread_create(&r->thread, NULL, rank_thread, r) != 0)
+            __builtin_trap();
+        r->has_thread = true;
+    }
+    TRY(on_all(g, open_rank, err));
+    return join_all(g, err);
+}
+
+enum status golden_ranks_open(const struct engine_setup *setup, bool sockets,
+                              struct golden_ranks **out, struct error *err)
+{
+    if (setup->tp > COMM_MAX_RANKS)
+        return error_set(err, STATUS_LIMIT, "--tp %u", setup->tp);
+    struct golden_ranks *g = mem_zalloc(sizeof *g);
+    g->setup = *setup;
+    g->n = setup->tp;
+    g->sockets = sockets;
+    pthread_mutex_init(&g->mutex, NULL);
+    pthread_cond_init(&g->begin, NULL);
+    pthread_cond_init(&g->end, NULL);
+    enum status s = open_all(g, err);
+    if (s != STATUS_OK) {
+        golden_ranks_close(g);
+        return s;
+    }
+    *out = g;
+    return STATUS_OK;
+}
+
+void golden_ranks_close(struct golden_ranks *g)
+{
+    if (!g)
+        return;
+    pthread_mutex_lock(&g->mutex);
+    begin(g, NULL);
+    pthread_mutex_unlock(&g->mutex);
+    for (uint32_t i = 0; i < g->n; i++) {
+        if (g->ranks[i].has_thread)
+            pthread_join(g->ranks[i].thread, NULL);
+        engine_close(g->ranks[i].engine);
+        comm_close(g->ranks[i].comm);
+    }
+    pthread_mutex_destroy(&g->mutex);
+    pthread_cond_destroy(&g->begin);
+    pthread_cond_destroy(&g->end);
+    mem_free(g);
+}
+
+struct engine *golden_ranks_engine(const struct golden_ranks *g, uint32_t i)
+{
+    return g->ranks[i].engine;
+}
+
+struct comm *golden_ranks_comm(const struct golden_ranks *g, uint32_t i)
+{
+    return g->ranks[i].comm;
+}
+
+enum status golden_ranks_forward(struct golden_ranks *g, const struct row_batch *b,
+                                 struct error *err)
+{
+    g->batch = b;
+    TRY(on_all(g, forward, err));
+    struct view x = runner_hidden(g->ranks[0].engine->runner);
+    for (uint32_t i = 1; i < g->n; i++) {
+        struct view y = runner_hidden(g->ranks[i].engine->runner);
+        if (memcmp(x.data, y.data, (size_t)b->n_rows * x.stride * sizeof(float)) != 0)
+            return error_set(err, STATUS_INTERNAL, "rank %u has other hidden states than rank %u",
+                             g->ranks[i].rank, g->ranks[0].rank);
+    }
+    return STATUS_OK;
+}
+
+enum status golden_ranks_logits(struct golden_ranks *g, const uint32_t *rows, uint32_t n,
+                                float **out, struct error *err)
+{
+    g->rows = rows;
+    g->n_rows = n;
+    TRY(on_all(g, logits, err));
+    for (uint32_t i = 0; i < g->n; i++) {
+        struct rank *r = &g->ranks[i];
+        if ((r->logits != NULL) != (r->rank == 0))
+            return error_set(err, STATUS_INTERNAL, "rank %u of %u has %s logits", r->rank, g->n,
+                             r->logits ? "" : "no");
+        if (r->logits)
+            *out = r->logits;
+    }
+    return STATUS_OK;
+}
+
+enum status golden_ranks_turn(struct golden_ranks *g, uint32_t by, struct error *err)
+{
+    for (uint32_t i = 0; i < g->n; i++)
+        g->ranks[i].rank = (i + by) % g->n;
+    TRY(on_all(g, take_rank, err));
+    return join_all(g, err);
+}

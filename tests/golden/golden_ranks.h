@@ -1,0 +1,26 @@
+#pragma once
+/* The engines of all ranks of a group in one process, a thread each, joined over 127.0.0.1: what
+ * several workers do, without their messages. One rank: its engine alone, on the caller's thread.
+ * Not for several callers at once. */
+#include "worker/engine.h"
+
+struct golden_ranks;
+
+/* setup as for one engine: rank and comm are filled in for each. n_threads are of each rank.
+ * sockets: no shared memory between the ranks. */
+MUST_USE enum status golden_ranks_open(const struct engine_setup *setup, bool sockets,
+                                       struct golden_ranks **out, struct error *err);
+void golden_ranks_close(struct golden_ranks *g); /* NULL is fine */
+/* Of the engine that was opened as rank i. */
+struct engine *golden_ranks_engine(const struct golden_ranks *g, uint32_t i);
+struct comm *golden_ranks_comm(const struct golden_ranks *g, uint32_t i); /* NULL at one rank */
+
+/* On every rank. STATUS_INTERNAL: the ranks' hidden states are not the same to the bit. */
+MUST_USE enum status golden_ranks_forward(struct golden_ranks *g, const struct row_batch *b,
+                                          struct error *err);
+/* On every rank; *out is rank 0's. STATUS_INTERNAL: another rank has logits too. */
+MUST_USE enum status golden_ranks_logits(struct golden_ranks *g, const uint32_t *rows, uint32_t n,
+                                         float **out, struct error *err);
+/* Engine i takes rank (i + by) % tp, and all join anew. KV caches stay as they are: between
+ * sequences only. */
+MUST_USE enum status golden_ranks_turn(struct golden_ranks *g, uint32_t by, struct error *err);
