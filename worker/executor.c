@@ -42,8 +42,8 @@ static enum status open_device(const struct worker_options *o, struct executor *
     case WORKER_DEVICE_CPU:
         return executor_cpu_open(o, out, err);
     case WORKER_DEVICE_AUTO:
-        return str_eq_c(str_from(o->model), "null") ? executor_null_open(o, out, err)
-                                                    : executor_cpu_open(o, out, err);
+        return worker_options_are_null(o) ? executor_null_open(o, out, err)
+                                          : executor_cpu_open(o, out, err);
     case WORKER_DEVICE_NULL:
         return executor_null_open(o, out, err);
     }

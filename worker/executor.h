@@ -15,14 +15,15 @@
 
 #define COMM_ID_MAX_BYTES 512u
 
-/* What Hello says and the start-up memory table prints. Strings are owned by the executor. */
+/* What Hello says and the start-up memory table prints: never changes, the sizes are those of the
+ * shard it started with. Strings are owned by the executor. */
 struct executor_info {
     enum device_kind device;
     struct str device_name, model;
     uint64_t memory_bytes; /* of the device */
     uint32_t isa_level;
     uint8_t config_hash[32];
-    int32_t shard_rank, shard_stage;
+    struct str comm_address; /* where other ranks reach this one; "": they need not */
     uint64_t weights_bytes, activation_bytes, kv_bytes;
     struct sequences_limits limits; /* model length, vocabulary, KV groups */
 };
@@ -57,6 +58,9 @@ struct executor_ops {
 struct executor {
     const struct executor_ops *ops;
     _Atomic uint64_t progress; /* bumped per operator: "alive but stuck" differs from "slow" */
+    /* Whose weights are here, or being loaded: join_comm may change it. -1: none. Any thread reads.
+     */
+    _Atomic int32_t shard_rank, shard_stage;
 };
 
 static inline void executor_bump(struct executor *e)

@@ -1,5 +1,5 @@
-/* The CPU device: plans executed with a model's weights (docs/runner.md). */
-#include <math.h>
+/* The CPU device: plans executed with a model's weights (docs/runner.md), alone or as one of a
+ * tensor-parallel group's ranks (docs/comm.md). All ranks execute the same plans; rank 0 draws. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,37 +7,9 @@
 #include "common/base/host.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
-#include "common/base/random.h"
-#include "kernels/cpu/cpu.h"
-#include "worker/batch.h"
-#include "worker/engine.h"
-#include "worker/executor.h"
-#include "worker/sampler.h"
+#include "worker/executor_cpu_internal.h"
 
-enum { ID_BYTES = 16, HEX_BYTES = 2 * 16 + 1 };
-
-struct executor_cpu {
-    struct executor base;
-    struct executor_info info;
-    struct engine *engine;
-    struct sequences *sequences;
-    struct batch batch;
-    struct sampler **samplers; /* [n_samplers], one of the threads each */
-    uint32_t n_samplers;
-    struct sampling *samplings; /* [RUNNER_LOGITS_ROWS] */
-    char *served_name;
-    char device_name[160];
-    uint8_t made_id[ID_BYTES];
-    bool has_made_id;
-    bool warned_not_finite;
-    _Atomic bool interrupted;
-};
-
-/* One sampled row, for whichever thread takes it. */
-struct sampling {
-    struct sampler_row row;
-    struct sampler_choice choice;
-};
+enum { HEX_BYTES = 2 * 16 + 1 };
 
 static struct executor_cpu *of(struct executor *e)
 {
@@ -49,18 +21,89 @@ static const struct executor_info *cpu_info(const struct executor *e)
     return &((const struct executor_cpu *)e)->info;
 }
 
-/* ---- communicator: one rank has nobody to talk to ---- */
+/* ---- communicator ---- */
 
 static enum status cpu_make_comm_id(struct executor *e, uint8_t *out, uint32_t *n,
                                     struct error *err)
 {
     struct executor_cpu *x = of(e);
-    if (*n < ID_BYTES)
+    if (*n < COMM_ID_BYTES)
         return error_set(err, STATUS_LIMIT, "no room for a communicator id");
-    random_secure(x->made_id, ID_BYTES);
+    comm_make_id(x->made_id);
     x->has_made_id = true;
-    memcpy(out, x->made_id, ID_BYTES);
-    *n = ID_BYTES;
+    memcpy(out, x->made_id, COMM_ID_BYTES);
+    *n = COMM_ID_BYTES;
+    return STATUS_OK;
+}
+
+static enum status check_join(struct executor_cpu *x, const struct executor_comm *c,
+                              struct error *err)
+{
+    if (c->tp != x->tp || c->pp != 1 || c->rank >= c->tp || c->stage != 0)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "rank %u of %u, stage %u of %u: this worker was started with --tp %u "
+                         "--pp 1",
+                         c->rank, c->tp, c->stage, c->pp, x->tp);
+    if (x->comm && c->n_addresses != c->tp)
+        return error_set(err, STATUS_INVALID, "addresses of %u ranks for a group of %u",
+                         c->n_addresses, c->tp);
+    if (c->id.n != COMM_ID_BYTES)
+        return error_set(err, STATUS_INVALID, "communicator id of %u bytes, want %u", c->id.n,
+                         COMM_ID_BYTES);
+    if (c->rank == 0 && (!x->has_made_id || memcmp(c->id.ptr, x->made_id, COMM_ID_BYTES) != 0))
+        return error_set(err, STATUS_INVALID, "this is not the communicator id that rank 0 made");
+    return STATUS_OK;
+}
+
+/* Not to be interrupted: a disk slower than a formation may take has to get to the end once; the
+ * next formation finds the shard here. */
+static enum status take_shard(struct executor_cpu *x, uint32_t rank, struct error *err)
+{
+    int32_t held = atomic_load(&x->base.shard_rank);
+    if (held == (int32_t)rank)
+        return STATUS_OK;
+    uint64_t begin_ns = clock_mono_ns();
+    log_info("shard_changes", "from=%d to=%u model=%s", held, rank,
+             log_quote(x->engine->info.path));
+    atomic_store(&x->base.shard_rank, (int32_t)rank);
+    enum status s = engine_take_rank(x->engine, rank, err);
+    if (s != STATUS_OK) {
+        atomic_store(&x->base.shard_rank, -1);
+        return s;
+    }
+    log_info("shard_changed", "rank=%u/%u weights_bytes=%llu seconds=%.2f", rank, x->tp,
+             (unsigned long long)x->engine->weights_bytes,
+             (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S);
+    return STATUS_OK;
+}
+
+static enum status follow_rank(struct executor_cpu *x, uint32_t rank, struct error *err)
+{
+    TRY(take_shard(x, rank, err));
+    if (rank != 0)
+        cpu_samplers_close(x);
+    else if (!x->samplers)
+        TRY(cpu_samplers_open(x, err));
+    if (atomic_load(&x->interrupted))
+        return error_set(err, STATUS_CLOSED, "interrupted");
+    return STATUS_OK;
+}
+
+static enum status join_ranks(struct executor_cpu *x, const struct executor_comm *c,
+                              struct error *err)
+{
+    const struct comm_group g = {.term_epoch = c->term_epoch,
+                                 .rank = c->rank,
+                                 .n_ranks = c->tp,
+                                 .addresses = c->addresses,
+                                 .id = c->id};
+    enum status s = comm_join(x->comm, &g, err);
+    if (s != STATUS_OK) {
+        comm_leave(x->comm);
+        return s;
+    }
+    log_info("joined", "rank=%u/%u transport=%s", c->rank, c->tp,
+             log_quote(comm_transport(x->comm)));
     return STATUS_OK;
 }
 
@@ -68,22 +111,22 @@ static enum status cpu_join_comm(struct executor *e, const struct executor_comm 
                                  struct error *err)
 {
     struct executor_cpu *x = of(e);
-    if (c->tp != 1 || c->pp != 1)
-        return error_set(err, STATUS_UNSUPPORTED, "a group of %u x %u ranks: this runner is alone",
-                         c->tp, c->pp);
-    if (!x->has_made_id || c->id.n != ID_BYTES || memcmp(c->id.ptr, x->made_id, ID_BYTES) != 0)
-        return error_set(err, STATUS_INVALID, "this is not the communicator id that rank 0 made");
-    x->has_made_id = false;
     struct device *d = x->engine->device;
+    TRY(check_join(x, c, err));
+    x->has_made_id = false;
+    TRY(follow_rank(x, c->rank, err));
     TRY(d->ops->set_isa_level(d, c->isa_level, err));
+    TRY(sequences_reset(x->sequences, c->n_blocks, err));
     executor_bump(e);
-    return sequences_reset(x->sequences, c->n_blocks, err);
+    return x->comm ? join_ranks(x, c, err) : STATUS_OK;
 }
 
 static void cpu_abort_comm(struct executor *e)
 {
     struct executor_cpu *x = of(e);
     struct error err;
+    if (x->comm)
+        comm_leave(x->comm);
     if (sequences_reset(x->sequences, (struct u32_span){0}, &err) != STATUS_OK)
         log_error("abort_failed", "error=%s", log_quote(err.text));
     atomic_store(&x->interrupted, false);
@@ -96,119 +139,10 @@ static enum status cpu_reset(struct executor *e, struct error *err)
 
 static void cpu_interrupt(struct executor *e)
 {
-    atomic_store(&of(e)->interrupted, true);
-}
-
-/* ---- sampling ---- */
-
-struct share {
-    struct executor_cpu *x;
-    uint32_t n, n_shares;
-};
-
-static bool wants_logprobs(const struct sampling *s)
-{
-    return s->row.params->n_logprobs >= 0;
-}
-
-/* Share i of the rows that need no memory of the step; one sampler each. */
-static void sample_share(void *ctx, uint32_t i_share)
-{
-    const struct share *h = ctx;
-    for (uint32_t i = i_share; i < h->n; i += h->n_shares) {
-        struct sampling *s = &h->x->samplings[i];
-        /* without log-probabilities there is nothing that could fail */
-        if (!wants_logprobs(s))
-            (void)!sampler_choose(h->x->samplers[i_share], &s->row, NULL, &s->choice, NULL, NULL);
-    }
-}
-
-/* The weights are broken, or the prompt drove them out of range: said once, answered all the same.
- */
-static void warn_not_finite(struct executor_cpu *x, const struct sequence *q)
-{
-    if (!x->warned_not_finite)
-        log_warn("logits_not_finite", "slot=%u position=%u model=%s", q->slot, q->n_ids,
-                 log_quote(x->engine->info.path));
-    x->warned_not_finite = true;
-}
-
-/* What the device says of each row before a sampler looks at it. */
-static void look_at_logits(struct executor_cpu *x, const struct batch_sample *from, float *logits,
-                           uint32_t n)
-{
-    const struct engine *e = x->engine;
-    struct view view = {logits, e->config.vocab_size};
-    struct logits_top top[RUNNER_LOGITS_ROWS];
-    float shift[RUNNER_LOGITS_ROWS];
-    double sums[RUNNER_LOGITS_ROWS] = {0};
-    bool wanted = false;
-    e->device->ops->logits_top(e->device, view, n, view.stride, top);
-    for (uint32_t i = 0; i < n; i++) {
-        const struct sequence *q = from[i].sequence;
-        x->samplings[i].row = (struct sampler_row){.params = &q->sampling,
-                                                   .ids = q->ids,
-                                                   .n_ids = q->n_ids,
-                                                   .n_prompt = q->n_prompt,
-                                                   .logits = logits + (size_t)i * view.stride,
-                                                   .best_id = top[i].id,
-                                                   .best = top[i].best,
-                                                   .second = top[i].second};
-        shift[i] = top[i].best;
-        if (!isfinite(top[i].best))
-            warn_not_finite(x, q);
-        wanted = wanted || wants_logprobs(&x->samplings[i]);
-    }
-    if (wanted)
-        e->device->ops->sum_exp(e->device, view, n, view.stride, shift, sums);
-    for (uint32_t i = 0; i < n; i++)
-        x->samplings[i].row.sum_exp = sums[i];
-}
-
-static enum status finish_sample(struct executor_cpu *x, struct sampling *s, struct sequence *q,
-                                 struct arena *arena, struct result_item *item, struct error *err)
-{
-    struct logprob_row *row = NULL;
-    if (wants_logprobs(s)) {
-        row = arena_try_array(arena, 1, sizeof *row);
-        if (!row)
-            return error_set(err, STATUS_NO_MEMORY, "no memory for log-probabilities");
-        TRY(sampler_choose(x->samplers[0], &s->row, arena, &s->choice, row, err));
-    }
-    uint32_t *id = arena_try_alloc(arena, sizeof *id);
-    if (!id || !sequence_push(q, s->choice.id, x->info.limits.max_model_len))
-        return error_set(err, STATUS_NO_MEMORY, "no memory for the result of slot %u", q->slot);
-    *id = s->choice.id;
-    *item = (struct result_item){.slot = q->slot,
-                                 .ids = {id, 1},
-                                 .logprobs = row,
-                                 .n_logprobs = row != NULL,
-                                 .gap = s->choice.gap};
-    return STATUS_OK;
-}
-
-/* The tokens of a pass's sampled rows, RUNNER_LOGITS_ROWS at a time. */
-static enum status sample_pass(struct executor_cpu *x, struct arena *arena,
-                               struct result_item *items, struct error *err)
-{
-    const struct batch *b = &x->batch;
-    for (uint32_t done = 0; done < b->n_samples;) {
-        uint32_t rows[RUNNER_LOGITS_ROWS], n = b->n_samples - done;
-        float *logits;
-        n = n < RUNNER_LOGITS_ROWS ? n : RUNNER_LOGITS_ROWS;
-        for (uint32_t i = 0; i < n; i++)
-            rows[i] = b->samples[done + i].row;
-        TRY(runner_logits(x->engine->runner, rows, n, &logits, err));
-        look_at_logits(x, b->samples + done, logits, n);
-        struct share share = {x, n, x->n_samplers};
-        cpu_parallel_for(x->engine->device, share.n_shares, sample_share, &share);
-        for (uint32_t i = 0; i < n; i++)
-            TRY(finish_sample(x, &x->samplings[i], b->samples[done + i].sequence, arena,
-                              &items[done + i], err));
-        executor_bump(&x->base);
-        done += n;
-    }
-    return STATUS_OK;
+    struct executor_cpu *x = of(e);
+    atomic_store(&x->interrupted, true);
+    if (x->comm)
+        comm_interrupt(x->comm);
 }
 
 /* ---- step ---- */
@@ -219,24 +153,26 @@ static enum status cpu_step(struct executor *e, const struct msg_plan *p, struct
     struct executor_cpu *x = of(e);
     uint64_t started_ns = clock_mono_ns();
     TRY(sequences_apply(x->sequences, p, err));
-    struct result_item *items = arena_try_array(arena, p->n_runs ? p->n_runs : 1, sizeof *items);
-    if (!items)
+    uint32_t n_max = p->n_runs ? p->n_runs : 1;
+    struct drawn drawn = {.ids = arena_try_array(arena, n_max, sizeof *drawn.ids),
+                          .items = arena_try_array(arena, n_max, sizeof *drawn.items)};
+    if (!drawn.ids || !drawn.items)
         return error_set(err, STATUS_NO_MEMORY, "no memory for %u results", p->n_runs);
     for (uint32_t i = 0; i < p->n_copies; i++)
         kv_store_copy(x->engine->kv, &p->copies[i]);
-    uint32_t n_items = 0;
     batch_begin(&x->batch, p);
     while (batch_next(&x->batch, x->sequences)) {
         TRY(runner_forward(x->engine->runner, &x->batch.rows, err));
-        TRY(sample_pass(x, arena, items + n_items, err));
-        n_items += x->batch.n_samples;
+        TRY(cpu_sample_pass(x, arena, &drawn, err));
     }
+    TRY(cpu_append_drawn(x, p, &drawn, err));
     executor_bump(e);
-    *out = (struct msg_result){.term_epoch = p->term_epoch,
-                               .step = p->step,
-                               .items = items,
-                               .n_items = n_items,
-                               .execute_ns = clock_mono_ns() - started_ns};
+    *out = (struct msg_result){
+        .term_epoch = p->term_epoch, .step = p->step, .execute_ns = clock_mono_ns() - started_ns};
+    if (atomic_load(&e->shard_rank) == 0) {
+        out->items = drawn.items;
+        out->n_items = drawn.n;
+    }
     return STATUS_OK;
 }
 
@@ -245,13 +181,11 @@ static enum status cpu_step(struct executor *e, const struct msg_plan *p, struct
 static void cpu_close(struct executor *e)
 {
     struct executor_cpu *x = of(e);
-    for (uint32_t i = 0; x->samplers && i < x->n_samplers; i++)
-        sampler_free(x->samplers[i]);
-    mem_free(x->samplers);
-    mem_free(x->samplings);
+    cpu_samplers_close(x);
     batch_fini(&x->batch);
     sequences_free(x->sequences);
     engine_close(x->engine);
+    comm_close(x->comm);
     mem_free(x->served_name);
     mem_free(x);
 }
@@ -267,12 +201,29 @@ static const struct executor_ops cpu_executor_ops = {
     .close = cpu_close,
 };
 
+static enum status open_comm(struct executor_cpu *x, const struct worker_options *o,
+                             struct error *err)
+{
+    if (x->tp == 1)
+        return STATUS_OK;
+    if (!o->comm_host)
+        return error_set(err, STATUS_INVALID, "--tp %u: --comm-host has to be given", x->tp);
+    const struct comm_options co = {.host = o->comm_host,
+                                    .progress = &x->base.progress,
+                                    .no_shared_memory = o->no_shared_memory};
+    TRY(comm_open(&co, &x->comm, err));
+    log_info("comm_listening", "address=%s", comm_address(x->comm));
+    return STATUS_OK;
+}
+
 static enum status open_engine(struct executor_cpu *x, const struct worker_options *o,
                                struct error *err)
 {
     const struct engine_setup s = {.model = o->model,
                                    .cache_dir = o->cache_dir,
-                                   .tp = 1,
+                                   .tp = x->tp,
+                                   .rank = (uint32_t)atomic_load(&x->base.shard_rank),
+                                   .comm = x->comm,
                                    .n_threads = (uint32_t)o->threads,
                                    .isa_level = o->cpu_isa - 1, /* 0 is auto */
                                    .kv_dtype_set = o->kv_cache_dtype != WORKER_KV_AUTO,
@@ -286,27 +237,13 @@ static enum status open_engine(struct executor_cpu *x, const struct worker_optio
                                    .interrupt = &x->interrupted};
     uint64_t begin_ns = clock_mono_ns();
     TRY(engine_open(&s, &x->engine, err));
-    log_info("model_loaded", "model=%s dtype=%s isa=%s threads=%u weights_bytes=%llu seconds=%.2f",
-             log_quote(x->engine->info.path), dtype_traits(x->engine->main_dtype).name,
+    log_info("model_loaded",
+             "model=%s shard=%u/%u dtype=%s isa=%s threads=%u weights_bytes=%llu seconds=%.2f",
+             log_quote(x->engine->info.path), s.rank, s.tp,
+             dtype_traits(x->engine->main_dtype).name,
              x->engine->device->ops->isa_name(x->engine->device), x->engine->n_threads,
              (unsigned long long)x->engine->weights_bytes,
              (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S);
-    return STATUS_OK;
-}
-
-/* No more rows than RUNNER_LOGITS_ROWS are sampled at once. */
-static enum status open_samplers(struct executor_cpu *x, struct error *err)
-{
-    uint32_t n = x->engine->n_threads, vocab_size = x->engine->config.vocab_size;
-    x->n_samplers = n < RUNNER_LOGITS_ROWS ? n : RUNNER_LOGITS_ROWS;
-    x->samplings = mem_array(RUNNER_LOGITS_ROWS, sizeof *x->samplings);
-    x->samplers = mem_array(x->n_samplers, sizeof(struct sampler *));
-    for (uint32_t i = 0; i < x->n_samplers; i++) {
-        x->samplers[i] = sampler_new(vocab_size);
-        if (!x->samplers[i])
-            return error_set(err, STATUS_NO_MEMORY, "no memory for %u samplers of %llu bytes each",
-                             x->n_samplers, (unsigned long long)sampler_bytes(vocab_size));
-    }
     return STATUS_OK;
 }
 
@@ -348,12 +285,9 @@ static void fill_info(struct executor_cpu *x, const struct worker_options *o)
                                 .model = str_from(x->served_name),
                                 .memory_bytes = host_memory_bytes(),
                                 .isa_level = e->device->ops->isa_level(e->device),
-                                .shard_rank = 0,
-                                .shard_stage = 0,
+                                .comm_address = str_from(x->comm ? comm_address(x->comm) : ""),
                                 .weights_bytes = e->weights_bytes,
-                                .activation_bytes =
-                                    e->activation_bytes +
-                                    x->n_samplers * sampler_bytes(e->config.vocab_size),
+                                .activation_bytes = e->activation_bytes + cpu_samplers_bytes(x),
                                 .kv_bytes = e->kv_bytes};
     i->limits = (struct sequences_limits){.max_model_len = e->max_model_len,
                                           .vocab_size = e->config.vocab_size,
@@ -365,16 +299,24 @@ static void fill_info(struct executor_cpu *x, const struct worker_options *o)
 enum status executor_cpu_open(const struct worker_options *o, struct executor **out,
                               struct error *err)
 {
-    if (o->tp > 1 || o->pp > 1)
+    if (o->pp > 1)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "--tp %lld --pp %lld: the CPU runner does not yet run a model over "
-                         "several ranks; start it with --tp 1 --pp 1",
-                         (long long)o->tp, (long long)o->pp);
+                         "--pp %lld: the CPU runner does not yet run a model in stages; start it "
+                         "with --pp 1 (--tp shares every layer among ranks)",
+                         (long long)o->pp);
+    if (o->tp > COMM_MAX_RANKS)
+        return error_set(err, STATUS_UNSUPPORTED, "--tp %lld: at most %u ranks share a model",
+                         (long long)o->tp, COMM_MAX_RANKS);
     struct executor_cpu *x = mem_zalloc(sizeof *x);
     x->base.ops = &cpu_executor_ops;
-    enum status s = open_engine(x, o, err);
+    x->tp = (uint32_t)o->tp;
+    /* Where the head will most likely place this rank: it loads before its peers are there. */
+    x->base.shard_rank = o->ordinal >= 0 ? (int32_t)(o->ordinal % o->tp) : 0;
+    enum status s = open_comm(x, o, err);
     if (s == STATUS_OK)
-        s = open_samplers(x, err);
+        s = open_engine(x, o, err);
+    if (s == STATUS_OK && x->base.shard_rank == 0)
+        s = cpu_samplers_open(x, err);
     if (s != STATUS_OK) {
         cpu_close(&x->base);
         return s;

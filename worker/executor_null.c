@@ -328,7 +328,6 @@ static enum status fill_info(struct executor_null *x, const struct worker_option
     info->device_name = STR("null");
     info->model = str_from(x->served_name);
     info->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    info->shard_rank = info->shard_stage = -1;
     executor_config_hash(&(struct config_identity){.model_hashes = str_from(x->model.name),
                                                    .dtype = "null",
                                                    .quantisation = "none",
@@ -355,6 +354,7 @@ enum status executor_null_open(const struct worker_options *o, struct executor *
 {
     struct executor_null *x = mem_zalloc(sizeof *x);
     x->base.ops = &null_ops;
+    x->base.shard_rank = x->base.shard_stage = -1;
     pthread_mutex_init(&x->mutex, NULL);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);

@@ -84,20 +84,19 @@ static enum status start(struct program *p, struct error *err)
 {
     TRY(worker_options_check(&p->o, err));
     TRY(startup_prepare(&p->o, &p->startup, err));
+    if (p->startup.comm_host[0])
+        p->o.comm_host = p->startup.comm_host;
     TRY(executor_open(&p->o, &p->executor, err));
     print_memory(p->executor);
     TRY(loop_new(&p->loop, err));
     p->metrics = metrics_new();
     TRY(start_http(p, err));
-    const char *comm_host = p->o.comm_host ? p->o.comm_host : p->o.http_host;
-    snprintf(p->startup.comm_address, sizeof p->startup.comm_address, "%.255s:0", comm_host);
     const struct worker_setup setup = {.loop = p->loop,
                                        .options = &p->o,
                                        .executor = p->executor,
                                        .metrics = p->metrics,
                                        .link = p->startup.link,
                                        .node = p->startup.node,
-                                       .comm_address = p->startup.comm_address,
                                        .http_address = p->http_address};
     TRY(worker_start(&setup, &p->worker, err));
     TRY(loop_on_signal(p->loop, SIGTERM, on_signal, p));

@@ -47,7 +47,10 @@ const struct option_spec worker_option_specs[] = {
      .help = "pipeline parallel size this rank is started for"},
     OPT_STRING(S, zone, "zone", NULL, "where this host is, for placement (rack, zone)"),
     OPT_STRING(S, comm_host, "comm-host", NULL,
-               "address other ranks reach this one at; default: the HTTP host"),
+               "address other ranks reach this one at; default: the one that this host's way to "
+               "the head leaves from"),
+    OPT_BOOL(S, no_shared_memory, "no-shared-memory", NULL,
+             "sockets between ranks of one host too, instead of shared memory"),
     OPT_INT(S, block_size, "block-size", 16, 1024, "16", "tokens of a KV block, a multiple of 16"),
     OPT_INT(S, num_gpu_blocks_override, "num-gpu-blocks-override", 0, 1 << 30, "0",
             "KV blocks; 0: from the memory"),
@@ -84,6 +87,12 @@ const struct option_spec worker_option_specs[] = {
 #undef S
 
 const size_t worker_n_option_specs = sizeof worker_option_specs / sizeof worker_option_specs[0];
+
+bool worker_options_are_null(const struct worker_options *o)
+{
+    return o->device == WORKER_DEVICE_NULL ||
+           (o->device == WORKER_DEVICE_AUTO && str_eq_c(str_from(o->model), "null"));
+}
 
 enum status worker_options_check(const struct worker_options *o, struct error *err)
 {

@@ -17,7 +17,9 @@ struct worker_options {
     const char *head, *keys_dir, *join;
     bool insecure, allow_remote_insecure;
     int64_t ordinal, tp, pp;
-    const char *zone, *comm_host;
+    const char *zone;
+    const char *comm_host; /* NULL: main puts in what startup.h says when ranks have to talk */
+    bool no_shared_memory;
     int64_t block_size, num_gpu_blocks_override, kv_cache_memory_bytes, max_model_len, vocab_size;
     int64_t threads;    /* 0: the CPUs this process may use */
     int cpu_isa;        /* 0: the best; else enum cpu_isa + 1 */
@@ -35,5 +37,7 @@ struct worker_options {
 extern const struct option_spec worker_option_specs[];
 extern const size_t worker_n_option_specs;
 
+/* Does the null device answer? It needs no way to the other ranks. */
+bool worker_options_are_null(const struct worker_options *o);
 /* What one row cannot say: combinations. */
 MUST_USE enum status worker_options_check(const struct worker_options *o, struct error *err);

@@ -1,18 +1,19 @@
 #pragma once
 /* What main needs from the options before the worker can run: keys, addresses, the memory table. */
+#include "common/net/route.h"
 #include "worker/executor.h"
 #include "worker/head_link.h"
 
 struct startup {
     char node[256];
     char endpoint[300];
-    char comm_address[300];
+    char comm_host[ROUTE_ADDRESS_MAX]; /* the default of --comm-host; "": not needed */
     char head_public_key[41];
     char admin_key[512]; /* "": none */
     struct head_link_options link;
 };
 
-/* Fills everything but comm_address's port, from keys folder, join token or --insecure. */
+/* From keys folder, join token or --insecure. */
 MUST_USE enum status startup_prepare(const struct worker_options *o, struct startup *out,
                                      struct error *err);
 /* weights, activations, KV, total: what this process will hold. */

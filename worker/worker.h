@@ -16,8 +16,7 @@ struct worker_setup {
     struct executor *executor;
     struct metrics *metrics;
     struct head_link_options link;
-    const char *node;         /* host or pod name */
-    const char *comm_address; /* "host:port" for Hello */
+    const char *node; /* host or pod name */
     const char *http_address;
 };
 MUST_USE enum status worker_start(const struct worker_setup *s, struct worker **out,

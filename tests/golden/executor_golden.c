@@ -1,7 +1,9 @@
 /* The CPU device behind its executor, plan by plan, against folders with expectations: every prompt
  * several times at once, in chunks and whole, in steps of more rows than a pass and more samples
- * than logits are computed at once; then one that enters with KV blocks copied from another.
+ * than logits are computed at once; then one that enters with KV blocks copied from another. Alone
+ * and as two ranks, which are threads here; those twice, the second time in each other's place.
  * Usage: executor_golden FOLDER...; exit 77: a FOLDER is not there. */
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +11,14 @@
 #include "worker/executor.h"
 #include "worker/runner.h"
 
-enum { MAX_STREAMS = 24, STREAM_BLOCKS = 16, BLOCK = 16, N_BLOCKS = 401, N_COPIED = 4 };
+enum {
+    MAX_STREAMS = 24,
+    MAX_RANKS = 2,
+    STREAM_BLOCKS = 16,
+    BLOCK = 16,
+    N_BLOCKS = 401,
+    N_COPIED = 4
+};
 /* Tokens of a prompt in one step, for each time that it is there. */
 static const uint32_t chunks[] = {1000, 1000, 1000, 64, 7};
 enum { TIMES = sizeof chunks / sizeof chunks[0] };
@@ -21,12 +30,22 @@ struct stream {
     struct plan_blocks tables[PROGRAM_MAX_KV_GROUPS];
     uint32_t blocks[PROGRAM_MAX_KV_GROUPS][STREAM_BLOCKS];
 };
-struct job {
+/* One rank and what its thread is to do. */
+struct rank {
     struct executor *executor;
+    const struct executor_comm *comm; /* to join; else: a step */
+    const struct msg_plan *plan;
+    struct arena arena;
+    struct msg_result result;
+    struct error err;
+    enum status status;
+};
+struct job {
+    struct rank ranks[MAX_RANKS];
+    uint32_t tp;
     struct stream streams[MAX_STREAMS];
     uint32_t n_streams, n_groups;
-    uint64_t step;
-    struct arena arena;
+    uint64_t step, epoch;
 };
 
 /* Scattered, no two alike, other ones in each group: N_BLOCKS is a prime. */
@@ -82,6 +101,42 @@ static void check_item(struct stream *s, const struct result_item *item)
         golden_die("%s: slot %u: log-probabilities of another row", s->prompt->name, s->slot);
 }
 
+static void *run_rank(void *arg)
+{
+    struct rank *r = arg;
+    const struct executor_ops *ops = r->executor->ops;
+    r->status = r->comm ? ops->join_comm(r->executor, r->comm, &r->err)
+                        : ops->step(r->executor, r->plan, &r->arena, &r->result, &r->err);
+    return NULL;
+}
+
+static void run_ranks(struct job *j, const char *what)
+{
+    pthread_t threads[MAX_RANKS];
+    for (uint32_t i = 0; i < j->tp; i++)
+        if (pthread_create(&threads[i], NULL, run_rank, &j->ranks[i]) != 0)
+            golden_die("no thread");
+    for (uint32_t i = 0; i < j->tp; i++) {
+        pthread_join(threads[i], NULL);
+        if (j->ranks[i].status != STATUS_OK)
+            golden_die("%s: rank %u of %u: %s", what, i, j->tp, j->ranks[i].err.text);
+    }
+}
+
+static const struct msg_result *step_all(struct job *j, const struct msg_plan *p)
+{
+    for (uint32_t i = 0; i < j->tp; i++) {
+        arena_reset(&j->ranks[i].arena);
+        j->ranks[i].comm = NULL;
+        j->ranks[i].plan = p;
+    }
+    run_ranks(j, "step");
+    for (uint32_t i = 1; i < j->tp; i++)
+        if (j->ranks[i].result.n_items != 0)
+            golden_die("rank %u answers", i);
+    return &j->ranks[0].result;
+}
+
 /* One step of all streams that are not done. False: there was none. */
 static bool run_step(struct job *j, const struct plan_copy *copies, uint32_t n_copies)
 {
@@ -115,17 +170,13 @@ static bool run_step(struct job *j, const struct plan_copy *copies, uint32_t n_c
         if (r->sample)
             sampled[n_sampled++] = s;
     }
-    struct msg_result result;
-    struct error err = {0};
-    arena_reset(&j->arena);
     if (p.n_runs == 0)
         return false;
-    if (j->executor->ops->step(j->executor, &p, &j->arena, &result, &err) != STATUS_OK)
-        golden_die("step %llu: %s", (unsigned long long)p.step, err.text);
-    if (result.n_items != n_sampled)
-        golden_die("%u items, %u runs were sampled", result.n_items, n_sampled);
+    const struct msg_result *result = step_all(j, &p);
+    if (result->n_items != n_sampled)
+        golden_die("%u items, %u runs were sampled", result->n_items, n_sampled);
     for (uint32_t i = 0; i < n_sampled; i++)
-        check_item(sampled[i], &result.items[i]);
+        check_item(sampled[i], &result->items[i]);
     for (uint32_t i = 0; i < p.n_runs; i++)
         for (uint32_t g = 0; g < j->n_groups; g++)
             j->streams[runs[i].slot].tables[g].ids.n = 0; /* the rank has them now */
@@ -149,58 +200,101 @@ static void enter_with_copies(struct job *j, const struct stream *from)
     }
 }
 
-static void open_executor(struct job *j, const char *folder)
+static void open_ranks(struct job *j, const char *folder)
 {
-    const struct worker_options o = {.model = folder,
-                                     .tp = 1,
-                                     .pp = 1,
-                                     .threads = 2,
-                                     .block_size = BLOCK,
-                                     .num_gpu_blocks_override = N_BLOCKS,
-                                     .kv_cache_dtype = WORKER_KV_FLOAT32};
-    uint8_t id[64];
-    uint32_t n = sizeof id, n_blocks[PROGRAM_MAX_KV_GROUPS];
-    struct error err = {0};
-    if (executor_cpu_open(&o, &j->executor, &err) != STATUS_OK)
-        golden_die("%s: %s", folder, err.text);
-    const struct executor_ops *ops = j->executor->ops;
-    const struct executor_info *info = ops->info(j->executor);
-    j->n_groups = info->limits.n_kv_groups;
-    for (uint32_t g = 0; g < j->n_groups; g++)
-        n_blocks[g] = N_BLOCKS;
-    if (ops->make_comm_id(j->executor, id, &n, &err) != STATUS_OK)
-        golden_die("%s: %s", folder, err.text);
-    const struct executor_comm comm = {.term_epoch = 1,
-                                       .tp = 1,
-                                       .pp = 1,
-                                       .isa_level = info->isa_level,
-                                       .n_blocks = {n_blocks, j->n_groups},
-                                       .id = {id, n}};
-    if (ops->join_comm(j->executor, &comm, &err) != STATUS_OK)
-        golden_die("%s: %s", folder, err.text);
+    for (uint32_t i = 0; i < j->tp; i++) {
+        const struct worker_options o = {.model = folder,
+                                         .tp = j->tp,
+                                         .pp = 1,
+                                         .ordinal = i,
+                                         .comm_host = "127.0.0.1",
+                                         .threads = j->tp == 1 ? 2 : 1,
+                                         .block_size = BLOCK,
+                                         .num_gpu_blocks_override = N_BLOCKS,
+                                         .kv_cache_dtype = WORKER_KV_FLOAT32};
+        struct error err = {0};
+        arena_init(&j->ranks[i].arena, 0);
+        if (executor_cpu_open(&o, &j->ranks[i].executor, &err) != STATUS_OK)
+            golden_die("%s: rank %u of %u: %s", folder, i, j->tp, err.text);
+    }
+    const struct executor *e = j->ranks[0].executor;
+    j->n_groups = e->ops->info(e)->limits.n_kv_groups;
 }
 
-static bool check_folder(const char *folder)
+static void join_ranks(struct job *j)
+{
+    uint8_t id[COMM_ID_MAX_BYTES];
+    uint32_t n = sizeof id, n_blocks[PROGRAM_MAX_KV_GROUPS];
+    struct executor_comm comms[MAX_RANKS];
+    struct str addresses[MAX_RANKS];
+    struct error err = {0};
+    struct executor *first = j->ranks[0].executor;
+    if (first->ops->make_comm_id(first, id, &n, &err) != STATUS_OK)
+        golden_die("%s", err.text);
+    for (uint32_t g = 0; g < j->n_groups; g++)
+        n_blocks[g] = N_BLOCKS;
+    j->epoch++;
+    for (uint32_t i = 0; i < j->tp; i++) {
+        const struct executor_info *info = first->ops->info(j->ranks[i].executor);
+        addresses[i] = info->comm_address;
+        comms[i] = (struct executor_comm){.term_epoch = j->epoch,
+                                          .tp = j->tp,
+                                          .pp = 1,
+                                          .rank = i,
+                                          .isa_level = info->isa_level,
+                                          .addresses = addresses,
+                                          .n_addresses = j->tp,
+                                          .n_blocks = {n_blocks, j->n_groups},
+                                          .id = {id, n}};
+        j->ranks[i].comm = &comms[i];
+    }
+    run_ranks(j, "join");
+}
+
+static void leave_ranks(struct job *j)
+{
+    for (uint32_t i = 0; i < j->tp; i++)
+        j->ranks[i].executor->ops->abort_comm(j->ranks[i].executor);
+    j->n_streams = 0;
+    j->step = 0;
+}
+
+static void run_prompts(struct job *j, const struct golden_file *f)
+{
+    uint32_t i_long = 0;
+    for (uint32_t t = 0; t < TIMES; t++)
+        for (uint32_t i = 0; i < f->n_prompts; i++) {
+            i_long = f->prompts[i].n_ids > N_COPIED * BLOCK ? j->n_streams : i_long;
+            (void)add_stream(j, &f->prompts[i], chunks[t]);
+        }
+    while (run_step(j, NULL, 0)) {
+    }
+    enter_with_copies(j, &j->streams[i_long]);
+}
+
+static bool check_folder(const char *folder, uint32_t tp)
 {
     static struct job j;
     struct golden_file f;
-    uint32_t i_long = 0;
     if (!golden_file_open(&f, folder, NULL))
         return false;
-    j = (struct job){0};
-    arena_init(&j.arena, 0);
-    open_executor(&j, folder);
-    for (uint32_t t = 0; t < TIMES; t++)
-        for (uint32_t i = 0; i < f.n_prompts; i++) {
-            i_long = f.prompts[i].n_ids > N_COPIED * BLOCK ? j.n_streams : i_long;
-            (void)add_stream(&j, &f.prompts[i], chunks[t]);
-        }
-    while (run_step(&j, NULL, 0)) {
+    j = (struct job){.tp = tp};
+    open_ranks(&j, folder);
+    for (uint32_t t = 0; t < tp; t++) {
+        join_ranks(&j);
+        run_prompts(&j, &f);
+        printf("%s: %u ranks, %u streams, %llu steps\n", folder, tp, j.n_streams,
+               (unsigned long long)j.step);
+        leave_ranks(&j);
+        struct rank first = j.ranks[0]; /* and now in each other's place */
+        for (uint32_t i = 0; i + 1 < tp; i++)
+            j.ranks[i] = j.ranks[i + 1];
+        j.ranks[tp - 1] = first;
     }
-    enter_with_copies(&j, &j.streams[i_long]);
-    printf("%s: %u streams, %llu steps\n", folder, j.n_streams, (unsigned long long)j.step);
-    j.executor->ops->close(j.executor);
-    arena_fini(&j.arena);
+    for (uint32_t i = 0; i < tp; i++) {
+        j.ranks[i].executor->ops->close(j.ranks[i].executor);
+        arena_fini(&j.ranks[i].arena);
+    }
     golden_file_close(&f);
     return true;
 }
@@ -208,7 +302,7 @@ static bool check_folder(const char *folder)
 int main(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++)
-        if (!check_folder(argv[i])) {
+        if (!check_folder(argv[i], 1) || !check_folder(argv[i], MAX_RANKS)) {
             fprintf(stderr, "skipped: no %s; scripts/make-goldens makes it\n", argv[i]);
             return 77;
         }

@@ -218,7 +218,7 @@ static void test_options(void **state)
         {"default", WORKER_DEVICE_NULL, "null", 0, 0, 0, 0, STATUS_OK, 8192},
         {"long model", WORKER_DEVICE_NULL, "null", 0, 0, 1 << 20, 0, STATUS_OK, 131072},
         {"auto is null for null", WORKER_DEVICE_AUTO, "null", 0, 0, 0, 0, STATUS_OK, 8192},
-        {"auto has no device", WORKER_DEVICE_AUTO, "demo", 0, 0, 0, 0, STATUS_UNSUPPORTED, 0},
+        {"auto is cpu for others", WORKER_DEVICE_AUTO, "/no/such", 0, 0, 0, 0, STATUS_NOT_FOUND, 0},
         {"cpu", WORKER_DEVICE_CPU, "null", 0, 0, 0, 0, STATUS_UNSUPPORTED, 0},
         {"cuda", WORKER_DEVICE_CUDA, "null", 0, 0, 0, 0, STATUS_UNSUPPORTED, 0},
         {"bytes", WORKER_DEVICE_NULL, "null", 6400, 0, 0, 0, STATUS_OK, 100},
@@ -235,6 +235,7 @@ static void test_options(void **state)
         struct worker_options o = options();
         struct executor *e = NULL;
         struct error err = {0};
+        o.comm_host = "127.0.0.1"; /* the cpu's */
         o.device = cases[i].device;
         o.model = cases[i].model;
         o.kv_cache_memory_bytes = cases[i].kv_bytes;

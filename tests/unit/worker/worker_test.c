@@ -162,7 +162,6 @@ static void start(struct fixture *f)
                                                     .hwm = 1000},
                                             .window_bytes = 4096},
                                    .node = "here",
-                                   .comm_address = "127.0.0.1:0",
                                    .http_address = "127.0.0.1:1"};
     if (worker_start(&s, &f->worker, &err) != STATUS_OK)
         fail_msg("%s", err.text);

@@ -1,0 +1,52 @@
+#pragma once
+/* Between executor_cpu.c and executor_cpu_sample.c. */
+#include "worker/batch.h"
+#include "worker/comm/comm.h"
+#include "worker/engine.h"
+#include "worker/executor.h"
+#include "worker/sampler.h"
+
+/* One sampled row, for whichever thread takes it. */
+struct sampling {
+    struct sampler_row row;
+    struct sampler_choice choice;
+};
+
+struct executor_cpu {
+    struct executor base; /* shard_rank: written by the compute thread */
+    struct executor_info info;
+    uint32_t tp;
+    struct comm *comm; /* NULL: tp is 1 */
+    struct engine *engine;
+    struct sequences *sequences;
+    struct batch batch;
+    /* Rank 0's, which alone draws: */
+    struct sampler **samplers; /* [n_samplers], one of the threads each; NULL: another rank */
+    uint32_t n_samplers;
+    struct sampling *samplings; /* [RUNNER_LOGITS_ROWS] */
+    bool warned_not_finite;
+    char *served_name;
+    char device_name[160];
+    uint8_t made_id[COMM_ID_BYTES]; /* by this rank; the loop's thread writes before Join */
+    bool has_made_id;
+    _Atomic bool interrupted;
+};
+
+/* The samplers come and go with the rank. */
+MUST_USE enum status cpu_samplers_open(struct executor_cpu *x, struct error *err);
+void cpu_samplers_close(struct executor_cpu *x); /* NULL is fine */
+uint64_t cpu_samplers_bytes(const struct executor_cpu *x);
+
+/* What a step draws, in the order of the plan's runs. */
+struct drawn {
+    uint32_t *ids;
+    struct result_item *items; /* rank 0's; their ids point into ids */
+    uint32_t n;
+};
+/* Adds the tokens of x->batch's sampled rows. Every rank calls it; the others' ids stay as they
+ * are. */
+MUST_USE enum status cpu_sample_pass(struct executor_cpu *x, struct arena *arena,
+                                     struct drawn *drawn, struct error *err);
+/* After the last pass: all ranks append the ids that rank 0 drew. */
+MUST_USE enum status cpu_append_drawn(struct executor_cpu *x, const struct msg_plan *p,
+                                      const struct drawn *drawn, struct error *err);
