@@ -183,7 +183,7 @@ static enum status send_failed(struct exchange *x, struct exchange_what what, ui
                                struct error *err)
 {
     struct error theirs;
-    bool moved;
+    bool moved = false;
     if (x->peers[rank].header_due && recv_some(x, what, rank, &moved, &theirs) == STATUS_INVALID) {
         *err = theirs;
         return STATUS_INVALID;

@@ -14,10 +14,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "worker/comm/handshake.h"
+#include "worker/comm/share.h"
 
 enum { BACKLOG = 128, PENDING_MAX = 16, RETRY_FIRST_MS = 10, RETRY_MAX_MS = 200 };
-enum { WELCOME_BYTES = 8 };
 
 enum pending_state { PENDING_HELLO, PENDING_CONFIRM };
 /* A connection that somebody made to us. */
@@ -74,12 +73,41 @@ enum status join_listen(const char *host, int *fd, char address[COMM_ADDRESS_MAX
     return STATUS_OK;
 }
 
-/* Both ends have proven themselves. Takes the socket. */
-static enum status link_up(struct join *j, uint32_t rank, int fd, bool same_host, struct error *err)
+/* What both ends of a connection agree on when they have proven themselves. */
+struct met {
+    int fd;
+    uint32_t rank;
+    bool accepted, same_host;
+    uint8_t token[TOKEN_BYTES];
+};
+
+static struct met meet(const struct join *j, uint32_t rank, int fd, const struct transcript *t,
+                       const struct handshake_end ends[2])
 {
-    struct exchange_peer *p = &j->c->exchange.peers[rank];
-    p->same_host = same_host;
-    return link_tcp_new(fd, &p->link, err);
+    struct met m = {.fd = fd, .rank = rank, .same_host = handshake_same_host(&ends[0], &ends[1])};
+    token_make(t, j->g->id.ptr, m.token);
+    return m;
+}
+
+/* Takes the socket when it goes well; otherwise it stays the caller's. From here on the two wait
+ * for each other. */
+static enum status link_up(struct join *j, const struct met *m, struct error *err)
+{
+    struct exchange_peer *p = &j->c->exchange.peers[m->rank];
+    struct share share = {.waiter = &j->c->waiter,
+                          .tcp_fd = m->fd,
+                          .deadline_ns = j->deadline_ns,
+                          .same_host = m->same_host};
+    struct comm_link *link = NULL;
+    memcpy(share.token, m->token, sizeof share.token);
+    TRY((m->accepted ? share_accept : share_connect)(&share, &link, err));
+    if (link)
+        close(m->fd);
+    else
+        TRY(link_tcp_new(m->fd, &link, err));
+    p->link = link;
+    p->same_host = m->same_host;
+    return STATUS_OK;
 }
 
 /* ---- to the ranks below ---- */
@@ -110,14 +138,14 @@ static enum status connect_socket(struct join *j, uint32_t rank, int *out, struc
 }
 
 /* *closed: the other end did not want us, perhaps because it is still in another formation. */
-static enum status shake_hands(struct join *j, uint32_t rank, int fd, bool *same_host, bool *closed,
+static enum status shake_hands(struct join *j, uint32_t rank, int fd, bool *closed,
                                struct error *err)
 {
     struct waiter *w = &j->c->waiter;
     const uint8_t *id = j->g->id.ptr;
     struct transcript t;
-    struct handshake_end theirs;
-    uint8_t confirm[CONFIRM_BYTES], welcome[WELCOME_BYTES];
+    struct handshake_end ends[2];
+    uint8_t confirm[CONFIRM_BYTES];
     struct hello h = {
         .term_epoch = j->g->term_epoch, .from = j->g->rank, .to = rank, .n_ranks = j->g->n_ranks};
     handshake_end_fill(&h.end, !j->c->no_shared_memory);
@@ -128,27 +156,26 @@ static enum status shake_hands(struct join *j, uint32_t rank, int fd, bool *same
     *closed = s == STATUS_IO;
     if (s != STATUS_OK)
         return s;
-    TRY(reply_decode(&t, id, &theirs, err));
+    ends[0] = h.end;
+    TRY(reply_decode(&t, id, &ends[1], err));
     confirm_encode(&t, id, confirm);
     s = waiter_send(w, fd, confirm, sizeof confirm, j->deadline_ns, err);
-    if (s == STATUS_OK)
-        s = waiter_recv(w, fd, welcome, sizeof welcome, j->deadline_ns, err);
+    if (s == STATUS_OK) {
+        struct met m = meet(j, rank, fd, &t, ends);
+        s = link_up(j, &m, err);
+    }
     *closed = s == STATUS_IO;
-    *same_host = handshake_same_host(&h.end, &theirs);
     return s;
 }
 
 static enum status try_connect(struct join *j, uint32_t rank, bool *closed, struct error *err)
 {
     int fd = -1;
-    bool same_host = false;
     *closed = false;
     enum status s = connect_socket(j, rank, &fd, err);
     if (s == STATUS_OK)
-        s = shake_hands(j, rank, fd, &same_host, closed, err);
-    if (s == STATUS_OK)
-        return link_up(j, rank, fd, same_host, err);
-    if (fd >= 0)
+        s = shake_hands(j, rank, fd, closed, err);
+    if (s != STATUS_OK && fd >= 0)
         close(fd);
     return s;
 }
@@ -228,18 +255,19 @@ static enum status on_hello(struct join *j, struct pending *p, struct error *err
     return STATUS_OK;
 }
 
-/* The peer has proven itself: from here on the two wait for each other. STATUS_IO: it went away
- * meanwhile, and may come again. */
+/* STATUS_IO: it went away in the middle of it, and may come again. */
 static enum status on_confirm(struct join *j, struct pending *p, struct error *err)
 {
-    uint8_t welcome[WELCOME_BYTES] = {0};
-    uint32_t rank = p->hello.from;
     TRY(confirm_check(p->confirm, &p->transcript, j->g->id.ptr, err));
     TRY(check_hello(j, &p->hello, err)); /* two at once said they were this rank: the first is */
-    TRY(waiter_send(&j->c->waiter, p->fd, welcome, sizeof welcome, j->deadline_ns, err));
-    int fd = p->fd;
+    struct handshake_end ends[2] = {p->hello.end, p->self};
+    struct met m = meet(j, p->hello.from, p->fd, &p->transcript, ends);
+    m.accepted = true;
+    enum status s = link_up(j, &m, err);
+    if (s != STATUS_OK)
+        return error_prefix(err, s, "rank %u at %s", m.rank, j->c->exchange.peers[m.rank].address);
     p->fd = -1;
-    return link_up(j, rank, fd, handshake_same_host(&p->self, &p->hello.end), err);
+    return STATUS_OK;
 }
 
 /* Takes what has come. STATUS_AGAIN: not all of a message yet. Errors are those of this one. */
