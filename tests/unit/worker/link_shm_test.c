@@ -6,9 +6,11 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -206,6 +208,95 @@ static void test_no_lost_wake_up(void **state)
         assert_ends_well(pid);
         close_pair(&p);
     }
+}
+
+/* The same proved step by step, where the processor can be stepped: one process goes through its
+ * call one instruction at a time, and after the nth of them the other makes the opposite call as a
+ * whole, for every n. sleeper_steps: it falls asleep while the other moves; else the other way
+ * round. of_room: sleeping for room and reading, not sleeping for bytes and writing. */
+struct stepped {
+    struct comm_link *sleeper, *mover;
+    bool sleeper_steps, of_room;
+};
+static void fall_asleep(const struct stepped *s, short *events)
+{
+    *events = s->sleeper->ops->before_sleep(s->sleeper, s->of_room, !s->of_room);
+}
+static void move_all(const struct stepped *s)
+{
+    size_t n;
+    char c = 'x';
+    (void)!(s->of_room ? s->mover->ops->recv(s->mover, &c, 1, &n, NULL)
+                       : s->mover->ops->send(s->mover, &c, 1, &n, NULL));
+}
+/* In the sleeper's process, when nothing else happens any more: does the sleep end? */
+static bool awakes(const struct stepped *s, short events)
+{
+    struct pollfd p = {.fd = s->sleeper->fd, .events = events};
+    return events == 0 || poll(&p, 1, 0) == 1;
+}
+/* n instructions of the child's call, or fewer when it is over. */
+static void step_child(pid_t pid, int n, const _Atomic int *over)
+{
+    for (int status; n > 0 && !atomic_load(over); n--) {
+        assert_int_equal(ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL), 0);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFSTOPPED(status));
+    }
+}
+/* false: n is beyond the call's end. */
+static bool meet_after(int n, bool sleeper_steps, bool of_room)
+{
+    struct pair p = open_pair(LINK_SHM_RING_MIN_BYTES);
+    uint8_t bytes[LINK_SHM_RING_MIN_BYTES] = {0};
+    size_t moved;
+    if (of_room)
+        assert_int_equal(p.takes->ops->send(p.takes, bytes, sizeof bytes, &moved, NULL), STATUS_OK);
+    struct stepped s = {p.takes, p.offers, sleeper_steps, of_room};
+    _Atomic int *over =
+        mmap(NULL, sizeof *over, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(over != MAP_FAILED);
+    pid_t pid = fork();
+    short events = 0;
+    if (pid == 0) {
+        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
+            _exit(77);
+        raise(SIGSTOP);
+        if (sleeper_steps)
+            fall_asleep(&s, &events);
+        else
+            move_all(&s);
+        atomic_store(over, 1);
+        raise(SIGSTOP); /* until the other call is done */
+        _exit(!sleeper_steps || awakes(&s, events) ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (!WIFSTOPPED(status))
+        skip(); /* a sandbox that allows no ptrace */
+    step_child(pid, n, over);
+    bool beyond = atomic_load(over);
+    if (sleeper_steps)
+        move_all(&s);
+    else
+        fall_asleep(&s, &events);
+    for (; WIFSTOPPED(status); assert_int_equal(waitpid(pid, &status, 0), pid))
+        assert_int_equal(ptrace(PTRACE_CONT, pid, NULL, NULL), 0);
+    if (status != 0 || (!sleeper_steps && !awakes(&s, events)))
+        fail_msg("after %d instructions of the one that %s, for %s: a wake-up is lost", n,
+                 sleeper_steps ? "sleeps" : "moves", of_room ? "room" : "bytes");
+    munmap(over, sizeof *over);
+    close_pair(&p);
+    return !beyond;
+}
+static void test_every_moment(void **state)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* thousands of the sanitizer's own instructions */
+#endif
+    for (int i = 0; i < 4; i++)
+        for (int n = 0; meet_after(n, i & 1, i & 2); n++)
+            ;
 }
 
 /* One way only: the writer finds the ring full again and again, the reader finds it empty. */
@@ -453,15 +544,11 @@ int main(void)
 {
     alarm(WATCHDOG_S);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages_both_ways),
-        cmocka_unit_test(test_no_lost_wake_up),
-        cmocka_unit_test(test_writer_and_reader_sleep),
-        cmocka_unit_test(test_killed_peer),
-        cmocka_unit_test(test_last_words),
-        cmocka_unit_test(test_full_bell),
-        cmocka_unit_test(test_broken_peer),
-        cmocka_unit_test(test_memory_is_sealed),
-        cmocka_unit_test(test_refused_memory),
+        cmocka_unit_test(test_messages_both_ways), cmocka_unit_test(test_no_lost_wake_up),
+        cmocka_unit_test(test_every_moment),       cmocka_unit_test(test_writer_and_reader_sleep),
+        cmocka_unit_test(test_killed_peer),        cmocka_unit_test(test_last_words),
+        cmocka_unit_test(test_full_bell),          cmocka_unit_test(test_broken_peer),
+        cmocka_unit_test(test_memory_is_sealed),   cmocka_unit_test(test_refused_memory),
         cmocka_unit_test(test_refused_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -284,6 +284,74 @@ static void test_flags(void **state)
     unmap(m);
 }
 
+/* A move by one end and the falling asleep of the other at the same moment, again and again: the
+ * one that moves sees the flag, or the other sees what moved. With less than sequential consistency
+ * both may miss. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { MEETINGS = 50000 };
+#else
+enum { MEETINGS = 600000 };
+#endif
+struct meeting {
+    struct ring w, r;
+    _Atomic uint64_t arrived[2];
+    bool awake[2]; /* of the round: the sleeper was told, or saw for itself */
+};
+static void meet(struct meeting *m, int me, uint64_t n)
+{
+    atomic_store(&m->arrived[me], n);
+    for (int spins = 0; atomic_load(&m->arrived[!me]) < n; spins++)
+        if (spins > 1000)
+            sched_yield();
+    struct rng r = {n * 2 + (uint64_t)me};
+    for (volatile uint64_t i = rng_below(&r, 2) * rng_below(&r, 24); i > 0; i--)
+        ;
+}
+static void *move_often(void *arg)
+{
+    struct meeting *m = arg;
+    size_t n;
+    char c = 'x';
+    for (uint64_t i = 0; i < MEETINGS; i++) {
+        meet(m, 0, 2 * i + 1);
+        (void)!(i % 2 == 0 ? ring_write(&m->w, &c, 1, &n, NULL)
+                           : ring_read(&m->r, &c, 1, &n, NULL));
+        m->awake[0] = i % 2 == 0 ? ring_reader_woken(&m->w) : ring_writer_woken(&m->r);
+        meet(m, 0, 2 * i + 2);
+    }
+    return NULL;
+}
+static void test_sleep_or_see(void **state)
+{
+    struct memory memory = map();
+    struct meeting m = {0};
+    ring_init(&m.w, memory.shared, memory.bytes, 1);
+    ring_init(&m.r, memory.shared, memory.bytes, 1);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, move_often, &m), 0);
+    uint64_t n_lost = 0;
+    for (uint64_t i = 0; i < MEETINGS; i++) { /* into the empty ring, out of the full one */
+        struct ring own = i % 2 == 0 ? m.r : m.w;
+        meet(&m, 1, 2 * i + 1);
+        if (i % 2 == 0) {
+            ring_reader_sleeps(&own, true);
+            m.awake[1] = ring_can_read(&own);
+        } else {
+            ring_writer_sleeps(&own, true);
+            m.awake[1] = ring_can_write(&own);
+        }
+        meet(&m, 1, 2 * i + 2);
+        n_lost += !m.awake[0] && !m.awake[1];
+        if (i % 2 == 0)
+            ring_reader_sleeps(&own, false);
+        else
+            ring_writer_sleeps(&own, false);
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(n_lost, 0);
+    unmap(memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +362,7 @@ int main(void)
         cmocka_unit_test(test_impossible_index),
         cmocka_unit_test(test_random_index),
         cmocka_unit_test(test_flags),
+        cmocka_unit_test(test_sleep_or_see),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
