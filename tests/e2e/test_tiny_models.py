@@ -1,5 +1,6 @@
 """Another implementation's greedy tokens through the whole cluster, for models small enough to be made
-here (scripts/make-goldens): in safetensors and GGUF, from their text and from ids."""
+here (scripts/make-goldens): in safetensors and GGUF, from their text and from ids, on one rank and on
+several."""
 import json
 
 import pytest
@@ -7,15 +8,21 @@ from cluster import ROOT, Cluster
 from completions import body_of, ids, run
 
 OWN_GOLDENS = ROOT / "build/goldens"
-TINY = ["llama_tiny", "gemma3_tiny", "llama_tiny_gguf_q4_k", "gemma3_tiny_gguf_q8_0"]
+TINY = [("llama_tiny", 1), ("gemma3_tiny", 1), ("llama_tiny_gguf_q4_k", 1), ("gemma3_tiny_gguf_q8_0", 1),
+        ("llama_tiny", 2),              # 8 heads over 2 of keys
+        ("llama_tiny_gguf_q8_0", 2),
+        ("llama_bias", 2),              # biases, a tied head, 6 heads over 2 of keys
+        ("gemma3_tiny_gguf_q4_0", 2),   # windows, one head of keys: both ranks hold it
+        ("gemma3_caps", 2),
+        ("llama_tiny", 4)]              # two ranks for each head of keys
 
 
 @pytest.mark.skipif(not OWN_GOLDENS.exists(), reason=f"no tiny checkpoints in {OWN_GOLDENS}: scripts/make-goldens")
-@pytest.mark.parametrize("name", TINY)
-def test_tiny_checkpoints(name):
+@pytest.mark.parametrize("name,tp", TINY, ids=[f"{name}-tp{tp}" for name, tp in TINY])
+def test_tiny_checkpoints(name, tp):
     folder = OWN_GOLDENS / name
     gguf = folder / "model.gguf"
-    with Cluster("--device", "cpu", "--kv-cache-dtype", "float32", "--served-model-name", "m", workers=1, tp=1,
+    with Cluster("--device", "cpu", "--kv-cache-dtype", "float32", "--served-model-name", "m", workers=tp, tp=tp,
                  model=str(gguf if gguf.exists() else folder)) as c:
         prompts = json.loads((folder / "expected.json").read_text())["prompts"]
         bodies = [body_of(p["text"] or p["ids"], max_tokens=len(p["greedy"])) for p in prompts]

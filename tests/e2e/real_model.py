@@ -1,0 +1,69 @@
+"""What the tests of a real model share: the demo model, prompts, and what each request gets alone."""
+import json
+import os
+from pathlib import Path
+
+import pytest
+from cluster import ROOT, SANITIZED, Cluster
+from completions import body_of, run
+
+CACHE = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain")
+MODEL = CACHE / "models/demo/gemma-3-270m-q4_k_m.gguf"
+GOLDENS = Path(os.environ.get("COX_GOLDENS") or ROOT.parent / "shared/goldens")
+N_CROWD = 4 if SANITIZED else 100
+WINDOW = 512  # of the demo model's sliding layers
+
+needs_model = pytest.mark.skipif(not MODEL.exists(), reason=f"no demo model at {MODEL}: scripts/fetch-demo-model")
+
+SENTENCES = ["The harbour was quiet that morning, and only one boat had left before the sun rose over the hills. ",
+             "Nobody in the village remembered who had built the lighthouse, or why its lamp burned blue. ",
+             "She counted 17 gulls, 4 nets and 1 very old anchor, and wrote all of it down. "]
+OPENINGS = ["The capital of France is", "Once upon a time", "def fibonacci(n):\n", "Photosynthesis is",
+            "Die Hauptstadt von Deutschland", "1, 2, 4, 8, 16,", "{\"name\": \"Alice\",", "Dear Sir or Madam,"]
+PROMPTS = [(f"({i}) " + SENTENCES[i % 3] if i >= 8 else "") + OPENINGS[i % 8] for i in range(N_CROWD)]
+LONG = "".join(f"{i}. " + SENTENCES[i % 3] for i in range(32)) + "In the end"  # more than the window
+
+GREEDY = [body_of(p) for p in PROMPTS]
+DRAWN = [body_of(p, temperature=1, seed=100 + i, top_p=0.95 if i % 2 else 1) for i, p in enumerate(PROMPTS)]
+
+
+def cpu_cluster(*args, tp=1, workers=None, **kwargs):
+    length = [] if "--max-model-len" in args else ["--max-model-len", "2048"]
+    return Cluster("--device", "cpu", "--served-model-name", "m", *length, *args, tp=tp, workers=workers or tp,
+                   **{"model": "demo", **kwargs})
+
+
+def answer(got):
+    """Ids and text of each choice."""
+    return {i: (got.ids[i], got.texts[i]) for i in got.ids}
+
+
+class Alone:
+    """The answer to a request that ran by itself, asked for once."""
+
+    def __init__(self, cluster):
+        self.cluster, self.known = cluster, {}
+
+    def __getitem__(self, body):
+        key = json.dumps(body, sort_keys=True)
+        if key not in self.known:
+            got = run(self.cluster, [body])[0]
+            assert all(len(got.ids[i]) == body["max_tokens"] for i in got.ids)
+            self.known[key] = answer(got)
+        return self.known[key]
+
+
+def check(cluster, bodies, alone, on_event=None):
+    """All of them at once, each against what it gets alone."""
+    for body, got in zip(bodies, run(cluster, bodies, on_event)):
+        assert answer(got) == alone[body], body["prompt"][:60]
+
+
+def reference_prompts():
+    """Prompts with another implementation's greedy tokens; none where they are not at hand (COX_GOLDENS)."""
+    path = GOLDENS / "real/gemma3-270m/expected.json"
+    return json.loads(path.read_text())["gguf_f32"]["prompts"] if path.exists() else []
+
+
+def text_or_ids(p):
+    return p["ids"] if p["text"].startswith("<bos>") else p["text"]
