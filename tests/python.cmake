@@ -27,6 +27,12 @@ foreach(t ${chaos_tests})
   set_tests_properties(chaos_${n} PROPERTIES LABELS chaos TIMEOUT 3000 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
                        ENVIRONMENT "${e2e_environment}")
 endforeach()
+# The same on a model that computes; its ranks talk to each other in every step.
+add_test(NAME chaos_kill_loop_model
+         COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python ${CMAKE_CURRENT_SOURCE_DIR}/chaos/kill_loop.py
+                 --model ${CMAKE_SOURCE_DIR}/build/goldens/gemma3_tiny_gguf_q4_0/model.gguf --device cpu)
+set_tests_properties(chaos_kill_loop_model PROPERTIES LABELS chaos TIMEOUT 3000 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
+                     ENVIRONMENT "${e2e_environment}")
 
 # Against files made by Hugging Face's own libraries; skipped where they are absent (COX_GOLDENS).
 foreach(part tokenizers chat gguf)
