@@ -40,7 +40,7 @@ struct compute {
     pthread_mutex_t mutex;     /* of what follows */
     pthread_cond_t wake;
     struct job_list queue, done;
-    bool stop;
+    bool stop, ended;
 };
 
 static void list_push(struct job_list *l, struct job *j)
@@ -154,6 +154,8 @@ static void *compute_main(void *arg)
         list_push(&c->done, j);
         loop_wake(c->wakeup);
     }
+    c->ended = true;
+    pthread_cond_broadcast(&c->wake);
     pthread_mutex_unlock(&c->mutex);
     return NULL;
 }
@@ -226,7 +228,11 @@ enum status compute_start(struct loop *l, const struct compute_options *o, struc
     struct compute *c = mem_zalloc(sizeof *c);
     c->o = *o;
     pthread_mutex_init(&c->mutex, NULL);
-    pthread_cond_init(&c->wake, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->wake, &attr);
+    pthread_condattr_destroy(&attr);
     c->wakeup = loop_wakeup_new(l, on_wake, c);
     int rc = pthread_create(&c->thread, NULL, compute_main, c);
     if (rc != 0) {
@@ -313,18 +319,32 @@ bool compute_busy(const struct compute *c)
     return atomic_load(&c->busy);
 }
 
+bool compute_end(struct compute *c, uint32_t timeout_ms)
+{
+    uint64_t until = clock_mono_ns() + timeout_ms * NS_PER_MS;
+    const struct timespec t = {(time_t)(until / NS_PER_S), (long)(until % NS_PER_S)};
+    if (!c->started)
+        return true;
+    pthread_mutex_lock(&c->mutex);
+    c->stop = true;
+    pthread_cond_broadcast(&c->wake);
+    pthread_mutex_unlock(&c->mutex);
+    c->o.executor->ops->interrupt(c->o.executor);
+    pthread_mutex_lock(&c->mutex);
+    while (!c->ended && clock_mono_ns() < until)
+        pthread_cond_timedwait(&c->wake, &c->mutex, &t);
+    bool ended = c->ended;
+    pthread_mutex_unlock(&c->mutex);
+    return ended;
+}
+
 void compute_stop(struct compute *c)
 {
     if (!c)
         return;
-    pthread_mutex_lock(&c->mutex);
-    c->stop = true;
-    pthread_cond_signal(&c->wake);
-    pthread_mutex_unlock(&c->mutex);
-    if (c->started) {
-        c->o.executor->ops->interrupt(c->o.executor);
+    (void)compute_end(c, 0);
+    if (c->started)
         pthread_join(c->thread, NULL);
-    }
     list_free(&c->queue);
     list_free(&c->done);
     list_free(&c->free_jobs);

@@ -43,5 +43,8 @@ void compute_push_reset(struct compute *c, uint64_t term_epoch);
  * when nothing of the old epoch can run any more. */
 void compute_push_abort(struct compute *c);
 bool compute_busy(const struct compute *c); /* a plan is executing now */
-/* Interrupts and joins the thread. NULL is fine. */
+/* Interrupts what runs and waits for the thread's end: no job begins any more. False: it has not
+ * ended, because it reads a shard, which nothing interrupts. Only compute_stop may follow. */
+bool compute_end(struct compute *c, uint32_t timeout_ms);
+/* The same for as long as it takes, then joins the thread. NULL is fine. */
 void compute_stop(struct compute *c);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/log.h"
 #include "common/base/version.h"
@@ -140,6 +141,10 @@ static int run(struct program *p)
         log_info("worker_started", "version=%s head=%s http=%s", COX_VERSION, p->startup.endpoint,
                  p->http_address);
         loop_run(p->loop);
+        if (!worker_end(p->worker)) {
+            log_warn("ends_while_loading", "model=%s", log_quote(p->o.model));
+            _exit(0); /* told to: a second signal, or the end of --drain-timeout */
+        }
     }
     finish(p);
     if (s == STATUS_OK)

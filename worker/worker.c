@@ -9,7 +9,7 @@
 #include "proto/codec.h"
 #include "worker/compute.h"
 
-enum { GOODBYE_MS = 30, DRAIN_CHECK_MS = 50, FORM_ARENA_LIMIT = 4 << 20 };
+enum { GOODBYE_MS = 30, END_MS = 2000, DRAIN_CHECK_MS = 50, FORM_ARENA_LIMIT = 4 << 20 };
 
 struct worker_metrics {
     struct metric *steps, *tokens_drawn, *step_seconds, *wait_seconds, *gaps, *stale, *busy, *queue,
@@ -522,6 +522,11 @@ enum status worker_start(const struct worker_setup *s, struct worker **out, stru
 bool worker_is_ready(const struct worker *w)
 {
     return head_link_is_open(w->link) && !w->draining && !w->drained_by_head;
+}
+
+bool worker_end(struct worker *w)
+{
+    return compute_end(w->compute, END_MS);
 }
 
 void worker_free(struct worker *w)

@@ -24,4 +24,7 @@ MUST_USE enum status worker_start(const struct worker_setup *s, struct worker **
 /* First call: hand the work over, then stop the loop. Second: stop at once. */
 void worker_stop(struct worker *w);
 bool worker_is_ready(const struct worker *w); /* the link is open and no drain is on */
-void worker_free(struct worker *w);           /* NULL is fine */
+/* After the loop has ended. False: a shard is being read and nothing interrupts that; the process
+ * should end without worker_free, which waits for it. */
+bool worker_end(struct worker *w);
+void worker_free(struct worker *w); /* NULL is fine */

@@ -20,6 +20,7 @@ struct fake {
     pthread_mutex_t mutex;
     pthread_cond_t wake;
     bool gate, interrupted; /* gate: steps wait until it opens or an interrupt comes */
+    bool deaf;              /* a reset waits for the gate and hears no interrupt */
     uint32_t n_steps, n_aborts, n_resets, n_joins;
     char id[8];
 };
@@ -59,7 +60,13 @@ static enum status fake_join(struct executor *e, const struct executor_comm *c, 
 
 static enum status fake_reset(struct executor *e, struct error *err)
 {
-    ((struct fake *)e)->n_resets++;
+    struct fake *f = (struct fake *)e;
+    pthread_mutex_lock(&f->mutex);
+    f->n_resets++;
+    pthread_cond_broadcast(&f->wake);
+    while (f->deaf && !f->gate)
+        pthread_cond_wait(&f->wake, &f->mutex);
+    pthread_mutex_unlock(&f->mutex);
     return STATUS_OK;
 }
 
@@ -240,12 +247,31 @@ static void test_queue_is_bounded(void **state)
     compute_push_abort(f->compute); /* stopping with a full queue and a hanging step is fine too */
 }
 
+/* What reads a shard: the process may end without it. */
+static void test_what_hears_no_interrupt(void **state)
+{
+    struct fixture *f = *state;
+    f->fake.deaf = true;
+    compute_push_reset(f->compute, 1);
+    pthread_mutex_lock(&f->fake.mutex);
+    while (f->fake.n_resets == 0)
+        pthread_cond_wait(&f->fake.wake, &f->fake.mutex);
+    pthread_mutex_unlock(&f->fake.mutex);
+    compute_push_reset(f->compute, 2);
+    assert_false(compute_end(f->compute, 0));
+    assert_false(compute_end(f->compute, 10));
+    open_gate(f);
+    assert_true(compute_end(f->compute, 60000));
+    assert_int_equal(f->fake.n_resets, 1); /* nothing more began */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_abort_drops_and_interrupts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_queue_is_bounded, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_hears_no_interrupt, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
