@@ -5,6 +5,7 @@
 
 #include "common/base/mem.h"
 #include "worker/build.h"
+#include "worker/comm/comm.h"
 
 static const struct {
     const char *name;
@@ -48,14 +49,31 @@ static uint32_t cut_vocab(uint32_t vocab_size, uint32_t tp)
     return tp == 1 ? vocab_size : (uint32_t)((share + VOCAB_UNIT - 1) / VOCAB_UNIT * VOCAB_UNIT);
 }
 
-static enum status check_cut(const struct model_config *c, uint32_t tp, struct error *err)
+static bool cut_is_even(const struct model_config *c, uint32_t tp)
 {
     bool kv_ok = c->n_kv_heads % tp == 0 || tp % c->n_kv_heads == 0;
-    if (c->n_heads % tp != 0 || c->intermediate % tp != 0 || !kv_ok)
+    return kv_ok && c->n_heads % tp == 0 && c->intermediate % tp == 0;
+}
+
+/* "1, 2, 4": for who asked for another number. */
+static void even_cuts(const struct model_config *c, char out[64])
+{
+    size_t n = 0;
+    out[0] = '\0';
+    for (uint32_t tp = 1; tp <= COMM_MAX_RANKS && n + 4 < 64; tp++)
+        if (cut_is_even(c, tp))
+            n += (size_t)snprintf(out + n, 64 - n, "%s%u", n ? ", " : "", tp);
+}
+
+static enum status check_cut(const struct model_config *c, uint32_t tp, struct error *err)
+{
+    char possible[64];
+    even_cuts(c, possible);
+    if (!cut_is_even(c, tp))
         return error_set(err, STATUS_UNSUPPORTED,
                          "--tp %u: %u heads, %u KV heads and %u inner dimensions cannot be cut "
-                         "into %u equal parts",
-                         tp, c->n_heads, c->n_kv_heads, c->intermediate, tp);
+                         "into %u equal parts, but into %s",
+                         tp, c->n_heads, c->n_kv_heads, c->intermediate, tp, possible);
     if ((uint64_t)cut_vocab(c->vocab_size, tp) * (tp - 1) >= c->vocab_size)
         return error_set(err, STATUS_UNSUPPORTED,
                          "--tp %u: a vocabulary of %u, cut into equal multiples of %d, leaves "

@@ -74,6 +74,8 @@ static void test_cuts(void **state)
             enum status s = program_build(&c, cases[i].tp, rank, &p, &err);
             assert_int_equal(s, cases[i].want);
             if (s != STATUS_OK)
+                assert_non_null(strstr(err.text, "equal parts, but into 1, 2"));
+            if (s != STATUS_OK)
                 break;
             for (uint32_t w = 0; w < p->n_weights; w++) {
                 const struct op_weight *x = &p->weights[w];
