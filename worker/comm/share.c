@@ -130,7 +130,7 @@ enum status share_accept(const struct share *s, struct comm_link **out, struct e
 {
     uint8_t welcome[WELCOME_BYTES] = {0}, verdict = VERDICT_NO;
     *out = NULL;
-    int fd = s->same_host ? listen_somewhere(welcome) : -1;
+    int fd = s->wanted ? listen_somewhere(welcome) : -1;
     enum status st =
         waiter_send(s->waiter, s->tcp_fd, welcome, sizeof welcome, s->deadline_ns, err);
     if (fd < 0)
@@ -226,7 +226,7 @@ enum status share_connect(const struct share *s, struct comm_link **out, struct 
     if (welcome[0] == 0)
         return STATUS_OK;
     enum status st = STATUS_OK;
-    if (s->same_host)
+    if (s->wanted)
         st = take_memory(s, welcome, out, err);
     uint8_t verdict = *out ? VERDICT_YES : VERDICT_NO;
     if (st == STATUS_OK)

@@ -49,7 +49,7 @@ static void end_start(struct end *e, bool accepts)
     e->share = (struct share){.waiter = &e->waiter,
                               .tcp_fd = fds[0],
                               .deadline_ns = clock_mono_ns() + 20 * NS_PER_S,
-                              .same_host = true,
+                              .wanted = true,
                               .token = "the token of this test's meeting"};
     e->other_fd = fds[1];
     assert_int_equal(pthread_create(&e->thread, NULL, end_main, e), 0);
