@@ -44,7 +44,7 @@ def one_round(options, rows):
 
 def main():
     def numbers(text):
-        return [int(part) for part in text.split(",")]
+        return sorted({int(part) for part in text.split(",")})
 
     parser = argparse.ArgumentParser(prog="bench/tp", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)

@@ -26,7 +26,7 @@ struct exchange_flow {
 };
 struct exchange_peer {
     struct comm_link *link; /* NULL: this rank, or nobody yet */
-    bool same_host;
+    bool same_host;         /* it and this rank share the CPUs */
     char address[COMM_ADDRESS_MAX];
     /* the exchange under way: a header (or all of a short part), then the part */
     struct exchange_flow send[2], recv[2];

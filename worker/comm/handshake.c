@@ -172,9 +172,13 @@ bool token_equal(const uint8_t a[TOKEN_BYTES], const uint8_t b[TOKEN_BYTES])
 bool handshake_same_host(const struct handshake_end *a, const struct handshake_end *b)
 {
     static const uint8_t unknown[HOST_ID_BYTES];
-    return a->shares_memory && b->shares_memory &&
-           memcmp(a->host_id, unknown, HOST_ID_BYTES) != 0 &&
+    return memcmp(a->host_id, unknown, HOST_ID_BYTES) != 0 &&
            memcmp(a->host_id, b->host_id, HOST_ID_BYTES) == 0;
+}
+
+bool handshake_share_memory(const struct handshake_end *a, const struct handshake_end *b)
+{
+    return a->shares_memory && b->shares_memory && handshake_same_host(a, b);
 }
 
 /* A container has its own network namespace and, mostly, its machine's boot: abstract Unix sockets

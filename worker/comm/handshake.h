@@ -55,7 +55,9 @@ void token_make(const struct transcript *t, const uint8_t id[COMM_ID_BYTES],
                 uint8_t out[TOKEN_BYTES]);
 bool token_equal(const uint8_t a[TOKEN_BYTES], const uint8_t b[TOKEN_BYTES]);
 
-/* Both are on one boot of one machine, in one network namespace, of one user, and may. */
+/* Both are on one boot of one machine, in one network namespace, of one user. */
 bool handshake_same_host(const struct handshake_end *a, const struct handshake_end *b);
+/* And neither was told not to. */
+bool handshake_share_memory(const struct handshake_end *a, const struct handshake_end *b);
 /* A fresh nonce, and this process's host_id. */
 void handshake_end_fill(struct handshake_end *e, bool shares_memory);

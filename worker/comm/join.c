@@ -77,14 +77,17 @@ enum status join_listen(const char *host, int *fd, char address[COMM_ADDRESS_MAX
 struct met {
     int fd;
     uint32_t rank;
-    bool accepted, same_host;
+    bool accepted, same_host, share_memory;
     uint8_t token[TOKEN_BYTES];
 };
 
 static struct met meet(const struct join *j, uint32_t rank, int fd, const struct transcript *t,
                        const struct handshake_end ends[2])
 {
-    struct met m = {.fd = fd, .rank = rank, .same_host = handshake_same_host(&ends[0], &ends[1])};
+    struct met m = {.fd = fd,
+                    .rank = rank,
+                    .same_host = handshake_same_host(&ends[0], &ends[1]),
+                    .share_memory = handshake_share_memory(&ends[0], &ends[1])};
     token_make(t, j->g->id.ptr, m.token);
     return m;
 }
@@ -97,7 +100,7 @@ static enum status link_up(struct join *j, const struct met *m, struct error *er
     struct share share = {.waiter = &j->c->waiter,
                           .tcp_fd = m->fd,
                           .deadline_ns = j->deadline_ns,
-                          .same_host = m->same_host};
+                          .wanted = m->share_memory};
     struct comm_link *link = NULL;
     memcpy(share.token, m->token, sizeof share.token);
     TRY((m->accepted ? share_accept : share_connect)(&share, &link, err));

@@ -130,7 +130,7 @@ enum status share_accept(const struct share *s, struct comm_link **out, struct e
 {
     uint8_t welcome[WELCOME_BYTES] = {0}, verdict = VERDICT_NO;
     *out = NULL;
-    int fd = s->same_host ? listen_somewhere(welcome) : -1;
+    int fd = s->wanted ? listen_somewhere(welcome) : -1;
     enum status st =
         waiter_send(s->waiter, s->tcp_fd, welcome, sizeof welcome, s->deadline_ns, err);
     if (fd < 0)
@@ -149,7 +149,7 @@ enum status share_accept(const struct share *s, struct comm_link **out, struct e
 
 /* ---- the connecting end ---- */
 
-/* One descriptor, or -1. What else came with it is closed. */
+/* The one descriptor that came, or -1. */
 static int recv_memory(int fd)
 {
     union {
@@ -161,7 +161,8 @@ static int recv_memory(int fd)
     struct msghdr m = {.msg_iov = &data,
                        .msg_iovlen = 1,
                        .msg_control = control.bytes,
-                       .msg_controllen = sizeof control.bytes};
+                       /* not CMSG_SPACE: its padding has room for a second one */
+                       .msg_controllen = CMSG_LEN(sizeof(int))};
     int memory_fd = -1;
     if (recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != 1)
         return -1;
@@ -169,7 +170,11 @@ static int recv_memory(int fd)
     if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
         c->cmsg_len == CMSG_LEN(sizeof(int)))
         memcpy(&memory_fd, CMSG_DATA(c), sizeof memory_fd);
-    return memory_fd; /* there is room for one only: the kernel keeps the rest */
+    if (memory_fd >= 0 && m.msg_flags & MSG_CTRUNC) { /* there were more; the kernel kept them */
+        close(memory_fd);
+        memory_fd = -1;
+    }
+    return memory_fd;
 }
 
 /* The abstract socket of that name; -1: somebody else's, or nobody's. A name in the file system is
@@ -221,7 +226,7 @@ enum status share_connect(const struct share *s, struct comm_link **out, struct 
     if (welcome[0] == 0)
         return STATUS_OK;
     enum status st = STATUS_OK;
-    if (s->same_host)
+    if (s->wanted)
         st = take_memory(s, welcome, out, err);
     uint8_t verdict = *out ? VERDICT_YES : VERDICT_NO;
     if (st == STATUS_OK)

@@ -14,7 +14,7 @@ struct share {
     struct waiter *waiter;
     int tcp_fd; /* stays the caller's */
     uint64_t deadline_ns;
-    bool same_host; /* otherwise there is a welcome and nothing else */
+    bool wanted; /* otherwise there is a welcome and nothing else */
     uint8_t token[TOKEN_BYTES];
 };
 /* *out: a link through memory, or NULL: use the TCP connection. Both ends come to the same. Errors

@@ -125,13 +125,13 @@ static void test_hosts(void **state)
     handshake_end_fill(&a, true);
     handshake_end_fill(&b, true);
     assert_memory_equal(a.host_id, b.host_id, HOST_ID_BYTES);
-    assert_true(handshake_same_host(&a, &b));
+    assert_true(handshake_same_host(&a, &b) && handshake_share_memory(&a, &b));
     b.shares_memory = false;
-    assert_false(handshake_same_host(&a, &b));
-    assert_false(handshake_same_host(&b, &a));
+    assert_true(handshake_same_host(&a, &b));
+    assert_false(handshake_share_memory(&a, &b) || handshake_share_memory(&b, &a));
     b.shares_memory = true;
     b.host_id[0] ^= 1;
-    assert_false(handshake_same_host(&a, &b));
+    assert_false(handshake_same_host(&a, &b) || handshake_share_memory(&a, &b));
     memset(a.host_id, 0, sizeof a.host_id); /* unknown is nobody's equal */
     memset(b.host_id, 0, sizeof b.host_id);
     assert_false(handshake_same_host(&a, &b));
