@@ -17,6 +17,5 @@ struct comm {
     char address[COMM_ADDRESS_MAX];
     char transport[64];
     enum status failed; /* of this group: whoever goes on reads this until comm_leave */
-    float *scratch;     /* [n_ranks][block_floats], what the others put into a sum */
-    size_t block_floats;
+    float *scratch;     /* [n_ranks][a block], what the others put into a sum */
 };

@@ -115,6 +115,12 @@ static enum status link_up(struct join *j, const struct met *m, struct error *er
 
 /* ---- to the ranks below ---- */
 
+/* What waits does not know what for. */
+static enum status say_late(enum status s, const char *why, struct error *err)
+{
+    return s == STATUS_TIMEOUT ? error_set(err, s, "%s", why) : s;
+}
+
 static enum status connect_socket(struct join *j, uint32_t rank, int *out, struct error *err)
 {
     const struct address *a = &j->addresses[rank];
@@ -128,7 +134,10 @@ static enum status connect_socket(struct join *j, uint32_t rank, int *out, struc
         error = errno;
         struct pollfd fds[2] = {{.fd = fd, .events = POLLOUT}};
         while (error == EINPROGRESS && !fds[0].revents)
-            TRY(waiter_poll(&j->c->waiter, fds, 1, j->deadline_ns, err));
+            TRY(say_late(waiter_poll(&j->c->waiter, fds, 1, j->deadline_ns, err),
+                         "no connection in time; is --comm-host of that worker an address this "
+                         "host can reach?",
+                         err));
         if (error == EINPROGRESS && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) != 0)
             error = errno;
     }
@@ -158,7 +167,10 @@ static enum status shake_hands(struct join *j, uint32_t rank, int fd, bool *clos
         s = waiter_recv(w, fd, t.reply, sizeof t.reply, j->deadline_ns, err);
     *closed = s == STATUS_IO;
     if (s != STATUS_OK)
-        return s;
+        return say_late(s,
+                        "it does not answer; it is in another formation, or has not come to this "
+                        "one",
+                        err);
     ends[0] = h.end;
     TRY(reply_decode(&t, id, &ends[1], err));
     confirm_encode(&t, id, confirm);
@@ -214,7 +226,7 @@ static enum status connect_to(struct join *j, uint32_t rank, struct error *err)
 
 /* ---- from the ranks above ---- */
 
-static void drop(struct join *j, struct pending *p)
+static void drop(struct pending *p)
 {
     close(p->fd);
     p->fd = -1;
@@ -224,7 +236,7 @@ static void turn_away(struct join *j, struct pending *p, const struct error *why
 {
     j->n_strangers++;
     j->stranger = *why;
-    drop(j, p);
+    drop(p);
 }
 
 static enum status check_hello(const struct join *j, const struct hello *h, struct error *err)
@@ -407,7 +419,7 @@ enum status join_peers(struct comm *c, const struct comm_group *g, uint64_t dead
         s = accept_peers(&j, err);
     for (int i = 0; i < PENDING_MAX; i++)
         if (j.pending[i].fd >= 0)
-            drop(&j, &j.pending[i]);
+            drop(&j.pending[i]);
     if (j.n_strangers > 0)
         log_info("comm_strangers", "n=%u last=%s", j.n_strangers, log_quote(j.stranger.text));
     return s;

@@ -332,6 +332,21 @@ static void test_refused(void **state)
     assert_int_equal(count_fds(), n_fds);
 }
 
+/* Its process is there and listens, and does not join. */
+static void test_silent(void **state)
+{
+    struct rank ranks[2];
+    ranks_open(ranks, 2, &memory);
+    ranks_form(ranks, 2, 1);
+    ranks[1].join_timeout_ms = 50;
+    ranks_start(ranks + 1, 1, NULL, NULL);
+    ranks_wait(ranks + 1, 1);
+    assert_int_equal(ranks[1].joined, STATUS_TIMEOUT);
+    assert_non_null(strstr(ranks[1].err.text, "rank 0 at 127.0.0.1:"));
+    assert_non_null(strstr(ranks[1].err.text, "it does not answer; it is in another formation"));
+    ranks_close(ranks, 2);
+}
+
 static void test_interrupted(void **state)
 {
     struct rank ranks[3];
@@ -502,6 +517,7 @@ int main(void)
         cmocka_unit_test(test_another_formation),
         cmocka_unit_test(test_early),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_silent),
         cmocka_unit_test(test_interrupted),
         cmocka_unit_test(test_again_and_again),
         cmocka_unit_test(test_no_descriptors)};
