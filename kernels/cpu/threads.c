@@ -16,6 +16,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/base/spin.h"
 #include "kernels/cpu/cpu.h"
 
 /* Long enough for the pieces of a step that run in the caller alone (a norm, a rope), short against
@@ -60,15 +61,6 @@ static void futex_wake(atomic_uint *word, uint32_t n)
     (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n > INT_MAX ? INT_MAX : n, NULL, NULL, 0);
 }
 
-static void cpu_relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#else
-    atomic_signal_fence(memory_order_seq_cst);
-#endif
-}
-
 /* Spins until word is no longer (or, with until, has become) value; false when the time is up. */
 static bool spin(atomic_uint *word, uint32_t value, bool until)
 {
@@ -76,7 +68,7 @@ static bool spin(atomic_uint *word, uint32_t value, bool until)
     for (uint32_t i = 0;; i++) {
         if ((atomic_load_explicit(word, memory_order_acquire) == value) == until)
             return true;
-        cpu_relax();
+        spin_pause();
         if (i % SPINS_PER_CLOCK == 0) {
             uint64_t now = clock_mono_ns();
             if (end == 0)

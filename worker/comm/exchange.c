@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/spin.h"
 
 /* Both ends of a link may be of different machines: bytes in a fixed order. */
 struct header {
@@ -18,15 +19,6 @@ _Static_assert(COMM_MAX_RANKS <= UINT8_MAX, "a root fits its field");
 
 static const char *const kind_names[COLLECTIVE_COUNT] = {"all-reduce", "all-gather", "gather",
                                                          "broadcast"};
-
-static void cpu_relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#else
-    atomic_signal_fence(memory_order_seq_cst);
-#endif
-}
 
 static size_t flow_left(const struct exchange_flow f[2])
 {
@@ -275,7 +267,7 @@ static enum status run(struct exchange *x, struct exchange_what what, struct err
         if (moved) {
             last_moved = now;
         } else if (now - last_moved < x->spin_ns) {
-            cpu_relax();
+            spin_pause();
         } else {
             enum status s = sleep_once(x, last_moved + x->timeout_ns, err);
             if (s == STATUS_TIMEOUT)

@@ -1,0 +1,14 @@
+#pragma once
+/* Waiting without sleeping. */
+#include <stdatomic.h>
+
+/* Between two looks at what another thread or process will change: lets the core's other half work
+ * and the wait end sooner. */
+static inline void spin_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#else
+    atomic_signal_fence(memory_order_seq_cst);
+#endif
+}
