@@ -11,7 +11,7 @@ typedef enum status rank_fn(struct rank *r, struct error *err);
 
 struct rank {
     struct golden_ranks *group;
-    uint32_t i, rank; /* i: its place here, rank: in the communicator */
+    uint32_t rank; /* in the communicator; not always its place here */
     struct engine *engine;
     struct comm *comm;
     pthread_t thread;
@@ -157,7 +157,7 @@ static enum status open_all(struct golden_ranks *g, struct error *err)
 {
     for (uint32_t i = 0; i < g->n; i++) {
         struct rank *r = &g->ranks[i];
-        *r = (struct rank){.group = g, .i = i, .rank = i};
+        *r = (struct rank){.group = g, .rank = i};
         if (g->n == 1)
             continue;
         const struct comm_options o = {
