@@ -10,6 +10,7 @@
 #include "bench/comm/bench_comm.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/base/spin.h"
 #include "worker/comm/link_shm.h"
 
 enum { MAX_ROUNDS = 31, N_SAMPLES = 60, MAX_BYTES = 1310720 };
@@ -31,10 +32,8 @@ static bool exchange(struct comm_link *l, const uint8_t *out, uint8_t *in, uint6
             return false;
         sent += a;
         received += b;
-#if defined(__x86_64__)
         if (a + b == 0)
-            __builtin_ia32_pause();
-#endif
+            spin_pause();
     }
     return true;
 }

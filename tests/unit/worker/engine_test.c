@@ -13,87 +13,20 @@
 
 #include <cmocka.h>
 
-#include "common/base/mem.h"
-#include "common/base/random.h"
 #include "tests/golden/golden_ranks.c"
-#include "tests/unit/model/put_file.c"
+#include "tests/unit/worker/tiny_model.c"
 
-enum { VOCAB = 100, HIDDEN = 64, N_ROWS = 40, N_SAMPLED = 3, BLOCK = 16, N_BLOCKS = 4 };
-
-/* Layers are filled in; k 0: a vector. */
-static const struct {
-    const char *name;
-    uint32_t n, k;
-} tensors[] = {
-    {"model.embed_tokens.weight", VOCAB, HIDDEN},
-    {"lm_head.weight", VOCAB, HIDDEN},
-    {"model.norm.weight", HIDDEN, 0},
-    {"model.layers.%u.input_layernorm.weight", HIDDEN, 0},
-    {"model.layers.%u.post_attention_layernorm.weight", HIDDEN, 0},
-    {"model.layers.%u.self_attn.q_proj.weight", 64, HIDDEN},
-    {"model.layers.%u.self_attn.k_proj.weight", 32, HIDDEN},
-    {"model.layers.%u.self_attn.v_proj.weight", 32, HIDDEN},
-    {"model.layers.%u.self_attn.o_proj.weight", HIDDEN, 64},
-    {"model.layers.%u.mlp.gate_proj.weight", 128, HIDDEN},
-    {"model.layers.%u.mlp.up_proj.weight", 128, HIDDEN},
-    {"model.layers.%u.mlp.down_proj.weight", HIDDEN, 128},
-};
-enum { N_TENSORS = sizeof tensors / sizeof tensors[0] };
+enum { N_ROWS = 40, N_SAMPLED = 3, BLOCK = 16, N_BLOCKS = 4 };
 
 static char folder[] = "/tmp/cox-engine-XXXXXX";
 static _Atomic uint64_t progress;
 static _Atomic bool interrupt;
 
-static void add_tensor(struct strbuf *header, struct strbuf *data, uint32_t i, uint32_t layer,
-                       struct rng *rng)
-{
-    char name[TENSOR_NAME_MAX], shape[32];
-    uint32_t n = tensors[i].n, k = tensors[i].k;
-    size_t begin = data->len;
-    const struct tensor_name tn = {.hf = tensors[i].name};
-    tensor_name_format(&tn, MODEL_HF, layer, name);
-    for (uint32_t e = 0; e < n * (k ? k : 1); e++) {
-        float v = (float)rng_below(rng, 2001) / 1000 - 1;
-        v = k ? v * 0.2f : 1 + v / 4;
-        strbuf_append(data, &v, sizeof v);
-    }
-    snprintf(shape, sizeof shape, k ? "%u,%u" : "%u", n, k);
-    strbuf_printf(header, "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
-                  header->len ? "," : "{", name, shape, begin, data->len);
-}
-
-static void write_model(uint64_t seed)
-{
-    struct strbuf header, data, file;
-    struct rng rng = {seed};
-    strbuf_init(&header, 0);
-    strbuf_init(&data, 0);
-    strbuf_init(&file, 0);
-    for (uint32_t layer = 0; layer < 2; layer++)
-        for (uint32_t i = 0; i < N_TENSORS; i++)
-            if (layer == 0 || strstr(tensors[i].name, "%u"))
-                add_tensor(&header, &data, i, layer, &rng);
-    strbuf_append_c(&header, "}");
-    uint64_t n = header.len;
-    strbuf_append(&file, &n, sizeof n);
-    strbuf_append(&file, header.ptr, header.len);
-    strbuf_append(&file, data.ptr, data.len);
-    put_file(folder, "model.safetensors", strbuf_str(&file));
-    put_file(folder, "config.json",
-             str_from("{\"model_type\":\"llama\",\"hidden_size\":64,\"num_attention_heads\":4,"
-                      "\"num_key_value_heads\":2,\"num_hidden_layers\":2,\"intermediate_size\":128,"
-                      "\"vocab_size\":100,\"max_position_embeddings\":64,\"rms_norm_eps\":1e-5,"
-                      "\"hidden_act\":\"silu\",\"rope_theta\":10000}"));
-    strbuf_fini(&header);
-    strbuf_fini(&data);
-    strbuf_fini(&file);
-}
-
 static int make_folder(void **state)
 {
     if (!mkdtemp(folder))
         return -1;
-    write_model(7);
+    tiny_model_write(folder, 7);
     return 0;
 }
 
@@ -127,7 +60,7 @@ static struct row_batch rows_of_a_sequence(void)
     static const uint32_t blocks[N_BLOCKS] = {2, 0, 3, 1};
     static struct kv_row rows[N_ROWS];
     for (uint32_t i = 0; i < N_ROWS; i++) {
-        ids[i] = i * 37 % VOCAB;
+        ids[i] = i * 37 % TINY_VOCAB;
         positions[i] = i;
         rows[i] = (struct kv_row){.blocks = blocks, .position = i};
     }
@@ -136,7 +69,7 @@ static struct row_batch rows_of_a_sequence(void)
 }
 
 struct answer {
-    float logits[N_SAMPLED][VOCAB];
+    float logits[N_SAMPLED][TINY_VOCAB];
 };
 
 static void ask(struct golden_ranks *g, struct answer *a)
@@ -178,7 +111,7 @@ static void test_ranks_say_what_one_says(void **state)
     assert_memory_equal(&two[0], &two[1], sizeof two[0]);
     double largest = 0;
     for (uint32_t i = 0; i < N_SAMPLED; i++)
-        for (uint32_t j = 0; j < VOCAB; j++) {
+        for (uint32_t j = 0; j < TINY_VOCAB; j++) {
             double want = (double)one.logits[i][j];
             largest = fmax(largest, fabs(want));
             assert_true(fabs((double)two[0].logits[i][j] - want) < 1e-4);
@@ -195,15 +128,15 @@ static void test_sizes(void **state)
     const struct engine *first = golden_ranks_engine(g, 0);
     for (uint32_t i = 0; i < 4; i++) {
         const struct engine *e = golden_ranks_engine(g, i);
-        uint64_t width = i == 0 ? VOCAB : parts[i];
+        uint64_t width = i == 0 ? TINY_VOCAB : parts[i];
         assert_int_equal(program_vocab_part(e->program, i).n, parts[i]);
         assert_int_equal(first->activation_bytes - e->activation_bytes,
-                         RUNNER_LOGITS_ROWS * sizeof(float) * (VOCAB - width));
+                         RUNNER_LOGITS_ROWS * sizeof(float) * (TINY_VOCAB - width));
         assert_memory_equal(e->kv_groups, first->kv_groups, sizeof e->kv_groups);
         assert_int_equal(e->kv_bytes, first->kv_bytes);
         /* panels of 16 outputs, embedding and head */
         assert_int_equal(first->weights_bytes - e->weights_bytes,
-                         i == 3 ? 2 * 16 * HIDDEN * sizeof(float) : 0);
+                         i == 3 ? 2 * 16 * TINY_HIDDEN * sizeof(float) : 0);
     }
     golden_ranks_close(g);
 }
@@ -235,14 +168,14 @@ static void test_files_that_changed(void **state)
     struct golden_ranks *g = open_ranks(2, false);
     struct engine *e = golden_ranks_engine(g, 1);
     ask(g, &first);
-    write_model(8);
+    tiny_model_write(folder, 8);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(engine_take_rank(e, 0, &err), STATUS_INVALID);
         assert_non_null(strstr(err.text, "changed since"));
         assert_non_null(strstr(err.text, folder));
         assert_true(!e->program && !e->runner && !e->files && !e->loaded.memory);
     }
-    write_model(7);
+    tiny_model_write(folder, 7);
     assert_int_equal(golden_ranks_turn(g, 0, &err), STATUS_OK);
     ask(g, &other);
     assert_memory_equal(&first, &other, sizeof first);

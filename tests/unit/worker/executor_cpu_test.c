@@ -491,8 +491,8 @@ static enum status pretend(struct impostor *p)
     for (uint32_t i = 0; i < 1 + 2 * TINY_LAYERS; i++)
         TRY(comm_all_reduce(p->comm, sums, (size_t)p->n_rows * TINY_HIDDEN, &err));
     for (uint32_t i = 0; i < p->n_sampled; i++) {
-        const struct comm_part parts[N_RANKS] = {{logits, sizeof logits / 2},
-                                                 {logits + TINY_VOCAB / 2, sizeof logits / 2}};
+        const size_t own = 64 * sizeof *logits; /* the half, in whole panels of 16 */
+        const struct comm_part parts[N_RANKS] = {{logits, own}, {logits + 64, sizeof logits - own}};
         TRY(comm_gather(p->comm, 0, parts, &err));
     }
     return comm_broadcast(p->comm, 0, ids, p->n_sampled * sizeof *ids, &err);

@@ -1,12 +1,13 @@
 /* A llama small enough for a test to write, whose numbers mean nothing: two layers, 4 heads of 8
- * over 2 of keys, so that two ranks can share it. Included as a file by the tests. */
+ * over 2 of keys, so that two ranks can share it and four must repeat the keys; of the vocabulary
+ * the last rank has less than the others. Included as a file by the tests. */
 #include <stdint.h>
 #include <stdio.h>
 
 #include "common/base/random.h"
 #include "tests/unit/model/put_file.c"
 
-enum { TINY_HIDDEN = 32, TINY_LAYERS = 2, TINY_VOCAB = 96, TINY_LENGTH = 128 };
+enum { TINY_HIDDEN = 32, TINY_LAYERS = 2, TINY_VOCAB = 100, TINY_LENGTH = 128 };
 
 struct tiny_file {
     struct strbuf header, data;
@@ -20,7 +21,8 @@ static void tiny_tensor(struct tiny_file *f, const char *name, uint32_t n, uint3
     char shape[32];
     snprintf(shape, sizeof shape, k ? "%u,%u" : "%u", n, k);
     for (uint32_t i = 0; i < n * (k ? k : 1); i++) {
-        float v = k ? (float)rng_below(&f->rng, 2001) / 2000.0f - 0.5f : 1.0f;
+        float v = (float)rng_below(&f->rng, 2001) / 2000.0f - 0.5f;
+        v = k ? v : 1 + v / 2;
         strbuf_append(&f->data, (const char *)&v, sizeof v);
     }
     strbuf_printf(&f->header,
