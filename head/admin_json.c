@@ -251,6 +251,8 @@ static json_t *warnings(const struct head_core *h, const struct head_stats *s)
             snprintf(line + n, sizeof line - (size_t)n,
                      "; start more: `cox up --workers %u`, or `cox worker --join` elsewhere",
                      world);
+        else if (placement_unlike(&h->cluster, h->cluster.workers))
+            snprintf(line + n, sizeof line - (size_t)n, "; they differ: " PLACEMENT_ALIKE);
         json_array_append_new(a, json_string(line));
     }
     uint32_t n_other = 0;

@@ -223,6 +223,22 @@ static void on_hello_again(struct cluster *c, struct worker *w, const struct wor
     cluster_dissolve(c, g, "a rank's session was replaced and messages may be lost", false);
 }
 
+/* Such workers never meet in a group; without a word about it the cluster would just not serve. */
+static void warn_if_unlike(struct cluster *c, const struct worker *w)
+{
+    const struct worker *other = placement_unlike(c, w);
+    if (!other)
+        return;
+    events_add(c->events, c->now_ns, LOG_WARN, "worker_unlike",
+               "node=%s instance=%016llx model=%s max_model_len=%u other=%016llx other_model=%s "
+               "other_max_model_len=%u text=%s",
+               log_quote(w->peer->node), (unsigned long long)w->peer->instance,
+               log_quote(w->desc.model), w->desc.max_model_len,
+               (unsigned long long)other->peer->instance, log_quote(other->desc.model),
+               other->desc.max_model_len,
+               log_quote("these two cannot share a group: " PLACEMENT_ALIKE));
+}
+
 void cluster_on_hello(struct cluster *c, struct peer *peer, const struct msg_hello *h)
 {
     const struct worker_info *i = &h->worker;
@@ -251,6 +267,7 @@ void cluster_on_hello(struct cluster *c, struct peer *peer, const struct msg_hel
                log_quote(peer->node), (unsigned long long)peer->instance, i->ordinal,
                log_quote(w->desc.device_name), epoch, (unsigned long long)i->step_received,
                (unsigned long long)i->step_executed);
+    warn_if_unlike(c, w);
     if (again)
         on_hello_again(c, w, i);
     else

@@ -180,5 +180,10 @@ void worker_abort_alone(struct cluster *c, struct worker *w, uint64_t term_epoch
 void worker_set_free(struct cluster *c, struct worker *w);
 void adoption_tick(struct cluster *c);
 void placement_run(struct cluster *c);
+/* What workers that share a group have alike, in the words of whoever starts them. */
+#define PLACEMENT_ALIKE                                                                            \
+    "model file, device, --max-model-len, --block-size and --kv-cache-dtype have to be the same"
+/* A worker that can be in no group with w, or NULL: all could. */
+const struct worker *placement_unlike(const struct cluster *c, const struct worker *w);
 /* Were g dissolved now, could a group form without its draining members? */
 bool placement_could_replace(const struct cluster *c, const struct group *g);

@@ -36,6 +36,15 @@ static bool same_kind(const struct worker *a, const struct worker *b)
     return true;
 }
 
+const struct worker *placement_unlike(const struct cluster *c, const struct worker *w)
+{
+    for (const struct worker *other = c->workers; other; other = other->next) {
+        if (!same_kind(w, other))
+            return other;
+    }
+    return NULL;
+}
+
 bool placement_could_replace(const struct cluster *c, const struct group *g)
 {
     const struct worker *like = NULL;

@@ -58,7 +58,13 @@ static bool is_wildcard(const struct address *a)
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&a->sa;
     if (a->sa.ss_family == AF_INET)
         return v4->sin_addr.s_addr == htonl(INADDR_ANY);
-    return a->sa.ss_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
+    if (a->sa.ss_family != AF_INET6)
+        return false;
+    const struct in6_addr *six = &v6->sin6_addr;
+    uint32_t last;
+    memcpy(&last, six->s6_addr + 12, sizeof last);
+    /* ::ffff:0.0.0.0, too, is every address: those of IPv4 */
+    return IN6_IS_ADDR_UNSPECIFIED(six) || (IN6_IS_ADDR_V4MAPPED(six) && last == 0);
 }
 
 enum status address_resolve(const char *host, struct address *out, struct error *err)

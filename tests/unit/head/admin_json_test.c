@@ -38,6 +38,32 @@ static void status_has_every_field_of_its_page(void **state)
     fixture_free(f);
 }
 
+/* Enough workers, and none of them fit together: both pages say so. */
+static void workers_that_differ_are_told(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    struct msg a = worker_hello(101, 0), b = worker_hello(102, 1);
+    b.hello.worker.max_model_len = 256;
+    b.hello.worker.config_hash[0] = 1;
+    say(f, 1, &a);
+    json_t *before = admin_json_events(f->core, 0);
+    say(f, 2, &b);
+    json_t *after = admin_json_events(f->core, 0), *status = admin_json_status(f->core);
+    char *texts[] = {json_dumps(before, 0), json_dumps(after, 0),
+                     json_dumps(json_object_get(status, "warnings"), 0)};
+    assert_null(strstr(texts[0], "worker_unlike"));
+    assert_non_null(strstr(texts[1], "worker_unlike"));
+    assert_non_null(strstr(texts[1], "\"other_max_model_len\": \"512\""));
+    assert_non_null(strstr(texts[1], "these two cannot share a group"));
+    assert_non_null(strstr(texts[2], "2 of the 2 workers of a group are here; they differ: model"));
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        free(texts[i]);
+    json_decref(before);
+    json_decref(after);
+    json_decref(status);
+    fixture_free(f);
+}
+
 static void fields_are_read_back_from_logfmt(void **state)
 {
     static const struct {
@@ -112,6 +138,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(status_has_every_field_of_its_page),
         cmocka_unit_test(fields_are_read_back_from_logfmt),
+        cmocka_unit_test(workers_that_differ_are_told),
         cmocka_unit_test(events_are_numbered_and_bounded),
         cmocka_unit_test(options_need_keys_where_others_reach),
     };

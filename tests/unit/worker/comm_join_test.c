@@ -96,6 +96,8 @@ static void test_hosts(void **state)
                  {"localhost", NULL},
                  {"0.0.0.0", "stands for all addresses"},
                  {"::", "stands for all addresses"},
+                 {"::ffff:0.0.0.0", "stands for all addresses"},
+                 {"::ffff:127.0.0.1", NULL},
                  {"192.0.2.77", "name an address of this host"},
                  {"no such name", "--comm-host no such name"}};
     int n_fds = count_fds();
