@@ -17,7 +17,7 @@ foreach(t ${e2e_tests})
   get_filename_component(n ${t} NAME_WE)
   string(REPLACE test_ "" n ${n})
   add_test(NAME e2e_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -p no:cacheprovider ${t})
-  set_tests_properties(e2e_${n} PROPERTIES LABELS e2e TIMEOUT 600 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
+  set_tests_properties(e2e_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
                        ENVIRONMENT "${e2e_environment}")
 endforeach()
 file(GLOB chaos_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/chaos/*_loop.py)

@@ -21,17 +21,44 @@ pytestmark = pytest.mark.skipif(not OWN_GOLDENS.exists(),
                                 reason=f"no tiny checkpoints in {OWN_GOLDENS}: scripts/make-goldens")
 
 
-@pytest.mark.parametrize("name,tp", TINY, ids=[f"{name}-tp{tp}" for name, tp in TINY])
-def test_tiny_checkpoints(name, tp):
+def start(name, tp, *args):
     folder = OWN_GOLDENS / name
     gguf = folder / "model.gguf"
-    with Cluster("--device", "cpu", "--kv-cache-dtype", "float32", "--served-model-name", "m", workers=tp, tp=tp,
-                 model=str(gguf if gguf.exists() else folder)) as c:
-        prompts = json.loads((folder / "expected.json").read_text())["prompts"]
-        bodies = [body_of(p["text"] or p["ids"], max_tokens=len(p["greedy"])) for p in prompts]
-        for p, got in zip(prompts, run(c, bodies)):
+    return Cluster("--device", "cpu", "--kv-cache-dtype", "float32", "--served-model-name", "m", *args, workers=tp, tp=tp,
+                   model=str(gguf if gguf.exists() else folder))
+
+
+def prompts_of(name):
+    """Each with the request whose answer is known."""
+    prompts = json.loads((OWN_GOLDENS / name / "expected.json").read_text())["prompts"]
+    return [(p, body_of(p["text"] or p["ids"], max_tokens=len(p["greedy"]))) for p in prompts]
+
+
+@pytest.mark.parametrize("name,tp", TINY, ids=[f"{name}-tp{tp}" for name, tp in TINY])
+def test_tiny_checkpoints(name, tp):
+    known = prompts_of(name)
+    with start(name, tp) as c:
+        for (p, _), got in zip(known, run(c, [body for _, body in known])):
             assert ids(got) == p["greedy"], p["name"]
-        assert any(p["text"] for p in prompts)
+    assert any(p["text"] for p, _ in known)
+
+
+@pytest.mark.parametrize("name", ["llama_tiny", "gemma3_caps"])
+def test_two_ranks_in_small_chunks(name):
+    known = prompts_of(name) * 3
+    with start(name, 2, "--max-num-batched-tokens", 48, "--max-num-seqs", 16, "--long-prefill-token-threshold",
+               16, "--step-target-ms", 0) as c:
+        for (p, _), got in zip(known, run(c, [body for _, body in known])):
+            assert ids(got) == p["greedy"], p["name"]
+
+
+def test_two_ranks_out_of_blocks():
+    """Blocks for all prompts, not for all that they grow to: some are thrown out and computed again."""
+    p, body = next((p, body) for p, body in prompts_of("llama_tiny") if p["name"] == "p7")
+    with start("llama_tiny", 2, "--max-model-len", 256, "--num-gpu-blocks-override", 16, "--step-target-ms", 0) as c:
+        for got in run(c, [body] * 12):
+            assert ids(got) == p["greedy"]
+        assert c.status()["requests"]["preemptions"] > 0
 
 
 @pytest.mark.parametrize("name,words", [("llama_tiny", "8 heads, 2 KV heads and 256 inner dimensions"),
