@@ -36,9 +36,9 @@ N_QUIET = 24
 PREFIXES = ["", "A common beginning shared by many requests. " * 3, "Another one, " * 20]
 
 
-def make_body(rng):
+def make_body(rng, most=400):
     prompt = rng.choice(PREFIXES) + f"request {rng.randrange(10**6)}"
-    n_tokens, temperature, seed = rng.randrange(10, 400), rng.choice([0, 1]), rng.randrange(2**40)
+    n_tokens, temperature, seed = rng.randrange(10, most), rng.choice([0, 1]), rng.randrange(2**40)
     return {"model": "m", "prompt": prompt, "max_tokens": n_tokens, "temperature": temperature, "seed": seed,
             "n": rng.choice([1, 1, 1, 2, 4]), "stream": True}
 
@@ -78,7 +78,7 @@ class Quiet:
         self.known = []
         with httpx.Client(base_url=cluster.url, timeout=120 * SLOW) as client:
             for _ in range(N_QUIET):
-                body = {**make_body(rng), "return_token_ids": True, "ignore_eos": True}
+                body = {**make_body(rng, 60 if SANITIZED else 400), "return_token_ids": True, "ignore_eos": True}
                 got = collect(client, "/v1/completions", body)
                 if "stop" in add_stop(rng, body, got.texts[0]):
                     got = collect(client, "/v1/completions", body)
