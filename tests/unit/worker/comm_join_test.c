@@ -54,27 +54,40 @@ static bool hear(int fd, void *data, size_t n)
     return recv(fd, data, n, MSG_WAITALL) == (ssize_t)n;
 }
 
-/* A connection as a rank makes it, by hand; the fd, or -1 when it was turned away. */
-static int play_rank(const struct rank *to, uint32_t from)
+/* The first half of a rank's connection, by hand; the fd, or -1 when it was turned away. */
+static int play_hello(const struct rank *to, uint32_t from, struct transcript *t)
 {
-    struct transcript t;
     struct handshake_end end;
-    uint8_t confirm[CONFIRM_BYTES], welcome[8];
     struct error err;
     struct hello h = {
         .term_epoch = to->term_epoch, .from = from, .to = to->rank, .n_ranks = to->n_ranks};
     handshake_end_fill(&h.end, false);
-    hello_encode(&h, to->id, t.hello);
+    hello_encode(&h, to->id, t->hello);
     int fd = visit(to->addresses[to->rank]);
-    say(fd, t.hello, sizeof t.hello);
-    if (!hear(fd, t.reply, sizeof t.reply)) {
+    say(fd, t->hello, sizeof t->hello);
+    if (!hear(fd, t->reply, sizeof t->reply)) {
         close(fd);
         return -1;
     }
-    assert_int_equal(reply_decode(&t, to->id, &end, &err), STATUS_OK);
-    confirm_encode(&t, to->id, confirm);
+    assert_int_equal(reply_decode(t, to->id, &end, &err), STATUS_OK);
+    return fd;
+}
+
+/* The second half; false when it was turned away. */
+static bool play_confirm(const struct rank *to, const struct transcript *t, int fd)
+{
+    uint8_t confirm[CONFIRM_BYTES], welcome[8];
+    confirm_encode(t, to->id, confirm);
     say(fd, confirm, sizeof confirm);
-    assert_true(hear(fd, welcome, sizeof welcome));
+    return hear(fd, welcome, sizeof welcome);
+}
+
+static int play_rank(const struct rank *to, uint32_t from)
+{
+    struct transcript t;
+    int fd = play_hello(to, from, &t);
+    if (fd >= 0)
+        assert_true(play_confirm(to, &t, fd));
     return fd;
 }
 
@@ -249,14 +262,25 @@ static void test_duplicates(void **state)
     ranks_open(ranks, 3, &sockets);
     ranks_form(ranks, 3, 9);
     ranks_start(ranks, 1, NULL, NULL);
-    int one = play_rank(&ranks[0], 1);
-    assert_true(one >= 0);
+    struct transcript t[2];
+    int one = play_hello(&ranks[0], 1, &t[0]), late = play_hello(&ranks[0], 1, &t[1]);
+    assert_true(one >= 0 && late >= 0); /* the place is whose confirmation is the first */
+    assert_true(play_confirm(&ranks[0], &t[0], one));
+    assert_false(play_confirm(&ranks[0], &t[1], late));
+    close(late);
     assert_int_equal(play_rank(&ranks[0], 1), -1);
     assert_int_equal(play_rank(&ranks[0], 0), -1);
     assert_int_equal(play_rank(&ranks[0], 3), -1);
     struct rank later = ranks[0];
     later.term_epoch++;
     assert_int_equal(play_rank(&later, 2), -1);
+    struct rank larger = ranks[0];
+    larger.n_ranks++;
+    assert_int_equal(play_rank(&larger, 2), -1);
+    struct rank other = ranks[0]; /* rank 1 it takes this one for */
+    other.rank = 1;
+    other.addresses[1] = ranks[0].addresses[0];
+    assert_int_equal(play_rank(&other, 2), -1);
     int two = play_rank(&ranks[0], 2);
     assert_true(two >= 0);
     assert_true(ranks_wait(ranks, 1));

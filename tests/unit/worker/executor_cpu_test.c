@@ -17,6 +17,7 @@
 #include "common/base/log.h"
 #include "tests/unit/worker/tiny_model.c"
 #include "worker/comm/comm.h"
+#include "worker/executor_cpu_internal.h"
 
 enum { N_RANKS = 2, N_PROMPT = 20, N_STEPS = 12, N_SLOTS = 3, N_BLOCKS = 16 };
 
@@ -412,6 +413,59 @@ static void test_joins_that_are_refused(void **state)
     run_steps(f, out);
 }
 
+/* Rank 0 makes an id for one formation: a Join that comes again later does not bring the old one
+ * back.
+ */
+static void test_an_id_is_of_one_formation(void **state)
+{
+    struct fixture *f = *state;
+    open_ranks(f, in_place);
+    join_all(f);
+    abort_all(f);
+    begin(&f->ranks[0]); /* the same Join */
+    assert_int_equal(end(&f->ranks[0]), STATUS_INVALID);
+    assert_non_null(strstr(f->ranks[0].err.text, "not the communicator id"));
+    join_all(f);
+}
+
+/* The lowest of the group is everybody's, and for as long as this group lasts. */
+static void test_a_formation_sets_blocks_and_instructions(void **state)
+{
+    static const uint32_t few[] = {2 * N_SLOTS - 1};
+    struct fixture *f = *state;
+    struct steps steps;
+    uint32_t out[N_STEPS][N_SLOTS];
+    open_ranks(f, in_place);
+    for (int round = 0; round < 2; round++) {
+        prepare_join(f);
+        for (uint32_t i = 0; i < N_RANKS; i++) {
+            f->ranks[i].comm.isa_level = 0;
+            f->ranks[i].comm.n_blocks.ptr = few;
+            begin(&f->ranks[i]);
+        }
+        for (uint32_t i = 0; i < N_RANKS; i++) {
+            struct rank *r = &f->ranks[i];
+            struct device *d = ((struct executor_cpu *)r->executor)->engine->device;
+            assert_int_equal(end(r), STATUS_OK);
+            assert_int_equal(d->ops->isa_level(d), 0);
+        }
+        for (uint32_t i = 0; i < N_RANKS; i++) { /* the plan names one block more */
+            prepare_step(&f->ranks[i], &steps, 1);
+            begin(&f->ranks[i]);
+            assert_int_equal(end(&f->ranks[i]), STATUS_PROTOCOL);
+        }
+        abort_all(f);
+        join_all(f);
+        for (uint32_t i = 0; i < N_RANKS; i++) {
+            struct executor *e = f->ranks[i].executor;
+            struct device *d = ((struct executor_cpu *)e)->engine->device;
+            assert_int_equal(d->ops->isa_level(d), e->ops->info(e)->isa_level);
+        }
+        run_steps(f, out);
+        abort_all(f);
+    }
+}
+
 static void wait_for_progress(struct executor *e, uint64_t from)
 {
     while (atomic_load(&e->progress) == from)
@@ -560,6 +614,8 @@ int main(void)
         TEST(test_an_interrupted_rank_has_its_shard_all_the_same),
         TEST(test_a_shard_that_cannot_be_read),
         TEST(test_joins_that_are_refused),
+        TEST(test_an_id_is_of_one_formation),
+        TEST(test_a_formation_sets_blocks_and_instructions),
         TEST(test_an_interrupt_ends_a_join_and_a_step),
         TEST(test_a_peer_that_leaves_fails_the_step),
         TEST(test_ids_outside_the_vocabulary),

@@ -97,6 +97,21 @@ static void test_cuts(void **state)
     }
 }
 
+/* Heads that could be cut are not enough. */
+static void test_inner_width(void **state)
+{
+    struct model_config c = llama(8, 8);
+    struct program *p;
+    struct error err = {0};
+    c.intermediate = 100;
+    assert_int_equal(program_build(&c, 8, 0, &p, &err), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "100 inner dimensions"));
+    assert_non_null(strstr(err.text, "but into 1, 2, 4"));
+    assert_int_equal(program_build(&c, 4, 3, &p, &err), STATUS_OK);
+    assert_int_equal(p->widths[REG_GATE], 25);
+    program_free(p);
+}
+
 /* Every row of the embedding and of the head is one rank's, and every rank knows whose. */
 static void test_vocabulary(void **state)
 {
@@ -178,8 +193,8 @@ static void test_rope_frequencies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names), cmocka_unit_test(test_unknown_family),
-        cmocka_unit_test(test_cuts), cmocka_unit_test(test_vocabulary),
-        cmocka_unit_test(test_rope_frequencies)};
+        cmocka_unit_test(test_names),      cmocka_unit_test(test_unknown_family),
+        cmocka_unit_test(test_cuts),       cmocka_unit_test(test_inner_width),
+        cmocka_unit_test(test_vocabulary), cmocka_unit_test(test_rope_frequencies)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
