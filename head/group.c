@@ -259,11 +259,12 @@ static void on_formed(struct cluster *c, struct group *g, struct worker *w,
 static void on_trouble(struct cluster *c, struct group *g, struct worker *w, const char *what,
                        struct str text)
 {
-    char why[200];
-    snprintf(why, sizeof why, "rank %u: %s: " STR_FMT, w->position, what,
-             (int)(text.len > 120 ? 120 : text.len), text.ptr ? text.ptr : "");
+    char why[200], reason[220];
+    snprintf(why, sizeof why, "rank %u: " STR_FMT, w->position,
+             (int)(text.len > 180 ? 180 : text.len), text.ptr ? text.ptr : "");
+    snprintf(reason, sizeof reason, "%s: %s", what, why);
     cluster_add_failure(c, w->peer->node, what, why);
-    cluster_dissolve(c, g, why, true);
+    cluster_dissolve(c, g, reason, true);
 }
 
 void group_on_msg(struct cluster *c, struct group *g, struct worker *w, const struct msg *m)

@@ -237,9 +237,7 @@ static enum status sleep_once(struct exchange *x, uint64_t deadline_ns, struct e
         fds[n++] = (struct pollfd){.fd = p->link->fd, .events = events};
     }
     enum status s = STATUS_OK;
-    if (ready && clock_mono_ns() >= deadline_ns)
-        s = STATUS_TIMEOUT;
-    else if (!ready)
+    if (!ready)
         s = waiter_poll(x->waiter, fds, n, deadline_ns, err);
     for (size_t i = 0; i < n; i++) {
         struct comm_link *l = x->peers[rank_of[i]].link;
@@ -266,13 +264,13 @@ static enum status run(struct exchange *x, struct exchange_what what, struct err
         uint64_t now = clock_mono_ns();
         if (moved) {
             last_moved = now;
+        } else if (now - last_moved >= x->timeout_ns) { /* also where something keeps poll busy */
+            return say_timeout(x, what, err);
         } else if (now - last_moved < x->spin_ns) {
             spin_pause();
         } else {
             enum status s = sleep_once(x, last_moved + x->timeout_ns, err);
-            if (s == STATUS_TIMEOUT)
-                return say_timeout(x, what, err);
-            if (s != STATUS_OK)
+            if (s != STATUS_OK && s != STATUS_TIMEOUT)
                 return s;
         }
     }
