@@ -5,13 +5,13 @@
 
 enum up_device { UP_DEVICE_AUTO, UP_DEVICE_NULL, UP_DEVICE_CPU, UP_DEVICE_CUDA };
 struct up_options {
-    const char *host, *head_host, *admin_host, *cache_dir, *chat_template;
+    const char *host, *head_host, *admin_host, *comm_host, *cache_dir, *chat_template;
     int device; /* enum up_device */
     int64_t port, head_port, admin_port, worker_http_port;
     int64_t workers, gateways, tp, pp, dp;
     struct option_list served_model_names, api_keys;
     const char *api_key_file, *admin_key_file, *keys_dir, *print_pids;
-    bool metrics_public, enable_prefix_caching, async_scheduling;
+    bool metrics_public, enable_prefix_caching, async_scheduling, no_shared_memory;
     int64_t max_model_len, max_num_seqs, max_num_batched_tokens, max_waiting;
     int64_t long_prefill_token_threshold, step_target_ms, block_size, num_gpu_blocks_override;
     int64_t kv_cache_memory_bytes, vocab_size;

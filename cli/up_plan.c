@@ -170,6 +170,9 @@ static void flags_of_cpu(struct builder *b, struct up_child *c)
     flag_int(b, c, "--threads", o->threads > 0 ? o->threads : share);
     if (o->cpu_isa)
         flag(c, "--cpu-isa", cpu_isas[o->cpu_isa]);
+    flag(c, "--comm-host", o->comm_host);
+    if (o->no_shared_memory)
+        arg(c, "--no-shared-memory");
 }
 
 static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
