@@ -60,9 +60,10 @@ enum status join_listen(const char *host, int *fd, char address[COMM_ADDRESS_MAX
         int error = errno;
         if (s >= 0)
             close(s);
-        return error_set(err, STATUS_IO, "listening for other ranks on --comm-host %.200s: %s%s",
-                         host, strerror(error),
-                         error == EADDRNOTAVAIL ? "; name an address of this host" : "");
+        bool elsewhere = error == EADDRNOTAVAIL; /* a mistake that starting again does not mend */
+        return error_set(err, elsewhere ? STATUS_INVALID : STATUS_IO,
+                         "listening for other ranks on --comm-host %.200s: %s%s", host,
+                         strerror(error), elsewhere ? "; name an address of this host" : "");
     }
     enum status status = address_format(&a, address, err);
     if (status != STATUS_OK) {

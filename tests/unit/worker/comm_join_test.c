@@ -126,6 +126,9 @@ static void test_hosts(void **state)
             comm_close(c);
         } else if (!strstr(err.text, cases[i].text)) {
             fail_msg("%s: %s", cases[i].host, err.text);
+        } else if (s != STATUS_INVALID && !strchr(cases[i].host, ' ')) {
+            /* starting again would not help; only a name may be known later */
+            fail_msg("%s: %s", cases[i].host, status_name(s));
         }
     }
     assert_int_equal(count_fds(), n_fds);
