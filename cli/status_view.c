@@ -53,6 +53,25 @@ static void render_head(const json_t *s, struct strbuf *b)
                   json_is_true(json_object_get(s, "draining")) ? "   DRAINING" : "");
 }
 
+/* "ready", or "loading 34 %": a rank that reads its shard says how far it is. */
+static void state_text(const json_t *worker, char *out, size_t size)
+{
+    const json_t *loaded = json_object_get(worker, "loaded");
+    if (json_is_number(loaded))
+        snprintf(out, size, "%s %.0f %%", text(worker, "state"), 100 * json_number_value(loaded));
+    else
+        snprintf(out, size, "%s", text(worker, "state"));
+}
+
+static bool is_pending(const json_t *worker)
+{
+    static const char *const states[] = {"forming", "loading", "aborting", "suspect"};
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
+        if (state_is(worker, states[i]))
+            return true;
+    return false;
+}
+
 static void render_nodes(const json_t *s, struct strbuf *b)
 {
     const json_t *nodes = json_object_get(s, "nodes"), *workers = json_object_get(s, "workers");
@@ -68,11 +87,12 @@ static void render_nodes(const json_t *s, struct strbuf *b)
     strbuf_append_c(b, "Pending:\n");
     json_array_foreach(workers, i, o)
     {
-        if (!state_is(o, "forming") && !state_is(o, "aborting") && !state_is(o, "suspect"))
+        char state[40];
+        if (!is_pending(o))
             continue;
         n_pending++;
-        strbuf_printf(b, "  worker %s on %s: %s\n", text(o, "instance"), text(o, "node"),
-                      text(o, "state"));
+        state_text(o, state, sizeof state);
+        strbuf_printf(b, "  worker %s on %s: %s\n", text(o, "instance"), text(o, "node"), state);
     }
     if (n_pending == 0)
         strbuf_append_c(b, "  (no pending workers)\n");
@@ -89,6 +109,21 @@ static void render_nodes(const json_t *s, struct strbuf *b)
         strbuf_append_c(b, "  (no failures)\n");
 }
 
+/* Who is in no group: a spare of one that serves, or the beginning of the first. */
+static void render_free(const json_t *s, size_t n_free, size_t n_ready, struct strbuf *b)
+{
+    long long world = integer(s, "tp") * integer(s, "pp");
+    long long missing = world - (long long)json_array_size(json_object_get(s, "workers"));
+    const char *verb = n_free == 1 ? "waits" : "wait";
+    if (n_ready > 0 || n_free == 0 || world <= 0)
+        strbuf_printf(b, "%zu spare\n", n_free);
+    else if (missing > 0)
+        strbuf_printf(b, "%zu %s for %lld more to make a group of %lld\n", n_free, verb, missing,
+                      world);
+    else
+        strbuf_printf(b, "%zu %s to be put into a group of %lld\n", n_free, verb, world);
+}
+
 static void render_usage(const json_t *s, struct strbuf *b)
 {
     const json_t *workers = json_object_get(s, "workers"), *kv = json_object_get(s, "kv"), *o;
@@ -99,8 +134,8 @@ static void render_usage(const json_t *s, struct strbuf *b)
         n_ready += state_is(o, "ready");
         n_free += state_is(o, "free");
     }
-    strbuf_printf(b, "\nUsage\n  %zu/%zu workers serve, %zu spare\n", n_ready,
-                  json_array_size(workers), n_free);
+    strbuf_printf(b, "\nUsage\n  %zu/%zu workers serve, ", n_ready, json_array_size(workers));
+    render_free(s, n_free, n_ready, b);
     strbuf_printf(b, "  %lld/%lld KV blocks used (%.1f %%), prefix hits %.1f %%\n",
                   integer(kv, "blocks_used"), integer(kv, "blocks_total"),
                   100 * number(kv, "usage"), 100 * number(kv, "prefix_hit_rate"));
@@ -128,16 +163,17 @@ static void render_groups(const json_t *s, struct strbuf *b)
                       integer(o, "running"), integer(o, "waiting"), blocks, integer(o, "steps"),
                       integer(o, "recoveries"));
     }
-    strbuf_printf(b, "\n%-16s %-10s %-5s %-5s %-5s %-6s %-20s %8s\n", "worker", "state", "group",
+    strbuf_printf(b, "\n%-16s %-13s %-5s %-5s %-5s %-6s %-20s %8s\n", "worker", "state", "group",
                   "stage", "rank", "device", "node", "seen");
     json_array_foreach(json_object_get(s, "workers"), i, o)
     {
-        char group[24];
+        char group[24], state[40];
         bool placed = json_is_number(json_object_get(o, "group"));
         snprintf(group, sizeof group, "%lld", integer(o, "group"));
-        strbuf_printf(b, "%-16s %-10s %-5s %-5lld %-5lld %-6s %-20s %5lld ms\n",
-                      text(o, "instance"), text(o, "state"), placed ? group : "-",
-                      integer(o, "stage"), integer(o, "rank"), text(o, "device"), text(o, "node"),
+        state_text(o, state, sizeof state);
+        strbuf_printf(b, "%-16s %-13s %-5s %-5lld %-5lld %-6s %-20s %5lld ms\n",
+                      text(o, "instance"), state, placed ? group : "-", integer(o, "stage"),
+                      integer(o, "rank"), text(o, "device"), text(o, "node"),
                       integer(o, "last_seen_ms"));
     }
     strbuf_printf(b, "\n%-16s %-20s %8s %8s\n", "gateway", "node", "requests", "seen");

@@ -102,6 +102,8 @@ static json_t *worker(const struct head_core *h, const struct worker *w)
     json_object_set_new(o, "device_name", text(w->desc.device_name));
     json_object_set_new(o, "memory_bytes", integer(w->desc.memory_bytes));
     json_object_set_new(o, "state", json_string(worker_state_name(w)));
+    json_object_set_new(o, "loaded",
+                        w->load_permille ? json_real(w->load_permille / 1000.0) : json_null());
     json_object_set_new(o, "draining", json_boolean(w->draining));
     json_object_set_new(o, "group", g ? integer(g->id) : json_null());
     json_object_set_new(o, "rank", g ? json_integer(w->position % tp) : json_null());
@@ -249,7 +251,8 @@ static json_t *warnings(const struct head_core *h, const struct head_stats *s)
                      s->n_workers, world, s->n_workers == 1 ? "is" : "are");
         if (s->n_workers < world)
             snprintf(line + n, sizeof line - (size_t)n,
-                     "; start more: `cox up --workers %u`, or `cox worker --join` elsewhere",
+                     "; those that still read their model join after that; for more: `cox up "
+                     "--workers %u`, or `cox worker --join` elsewhere",
                      world);
         else if (placement_unlike(&h->cluster, h->cluster.workers))
             snprintf(line + n, sizeof line - (size_t)n, "; they differ: " PLACEMENT_ALIKE);
@@ -278,6 +281,8 @@ json_t *admin_json_status(const struct head_core *h)
     json_object_set_new(o, "uptime_s", json_real(seconds(s.uptime_ns)));
     json_object_set_new(o, "healthy", json_boolean(s.n_groups_ready > 0));
     json_object_set_new(o, "draining", json_boolean(h->draining));
+    json_object_set_new(o, "tp", json_integer(h->config.cluster.tp));
+    json_object_set_new(o, "pp", json_integer(h->config.cluster.pp));
     json_object_set_new(o, "model", model(h));
     json_object_set_new(o, "nodes", nodes(h));
     json_object_set_new(o, "workers", workers(h));

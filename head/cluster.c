@@ -259,6 +259,7 @@ void cluster_on_hello(struct cluster *c, struct peer *peer, const struct msg_hel
     w->step_executed = i->step_executed;
     w->progress_ns = c->now_ns;
     w->busy = false;
+    w->load_permille = 0; /* its next heartbeat says */
     w->drain_told = false;
     char epoch[32];
     cluster_epoch_text(i->term_epoch, epoch);
@@ -304,6 +305,10 @@ void cluster_lose(struct cluster *c, struct worker *w, const char *why)
 
 static void on_heartbeat(struct cluster *c, struct worker *w, const struct msg_heartbeat *m)
 {
+    uint32_t permille = m->load_permille < 1000 ? m->load_permille : 1000;
+    if (permille != w->load_permille)
+        w->load_moved_ns = c->now_ns;
+    w->load_permille = permille;
     if (!m->busy || m->progress != w->progress)
         w->progress_ns = c->now_ns;
     w->progress = m->progress;
@@ -381,6 +386,12 @@ static void drain_tick(struct cluster *c, struct group *g)
 
 static void worker_tick(struct cluster *c, struct worker *w)
 {
+    if (w->load_permille != 0) { /* it answers when the shard is there: real ones take minutes */
+        w->abort_since_ns = c->now_ns;
+        if (c->now_ns - w->load_moved_ns >= c->config.load_stuck_ns)
+            cluster_lose(c, w, "stuck: its shard is loaded no further");
+        return;
+    }
     if (w->abort_epoch != 0 && c->now_ns - w->abort_since_ns >= c->config.abort_timeout_ns) {
         cluster_lose(c, w, "it does not answer Abort");
         return;
@@ -460,6 +471,8 @@ const char *worker_state_name(const struct worker *w)
 {
     if (w->peer->suspect || !w->peer->open)
         return "suspect";
+    if (w->load_permille != 0)
+        return "loading";
     if (w->abort_epoch != 0)
         return "aborting";
     if (w->draining)

@@ -44,6 +44,8 @@ struct worker {
     uint64_t held_since_ns;
     uint64_t step_received, step_executed, progress, progress_ns;
     bool busy;
+    uint32_t load_permille; /* of a shard it reads, as its last heartbeat says; 0: none */
+    uint64_t load_moved_ns;
     bool plan_unsent; /* the dispatcher's: the pending plan has not gone to this rank yet */
     bool draining, drain_wish, drain_told;
     uint64_t free_since_ns;
@@ -94,6 +96,7 @@ struct cluster_config {
     uint32_t tp, pp, max_groups;
     uint64_t formation_timeout_ns, adoption_window_ns, abort_timeout_ns, settle_ns, stuck_ns;
     uint64_t retry_first_ns, retry_max_ns, drain_timeout_ns, surplus_ns;
+    uint64_t load_stuck_ns;    /* a rank that reads a shard and gets nowhere for so long is lost */
     uint64_t config_linger_ns; /* how long a configuration without workers stays in force */
 };
 

@@ -27,6 +27,7 @@ void head_core_config_init(struct head_core_config *c)
                     .abort_timeout_ns = 30 * NS_PER_S,
                     .settle_ns = 300 * NS_PER_MS,
                     .stuck_ns = 10 * NS_PER_S,
+                    .load_stuck_ns = 300 * NS_PER_S,
                     .retry_first_ns = 200 * NS_PER_MS,
                     .retry_max_ns = 5 * NS_PER_S,
                     .drain_timeout_ns = 10 * NS_PER_S,

@@ -233,6 +233,27 @@ static void on_comm_id(struct cluster *c, struct group *g, struct worker *w,
     enter(c, g, GROUP_JOINING);
 }
 
+/* No failure, only slow: the ranks that wait for its shard give up meanwhile and are asked again.
+ */
+static const struct worker *who_loads(const struct cluster *c, const struct group *g,
+                                      const struct worker *but)
+{
+    for (uint32_t i = 0; i < c->world; i++) {
+        const struct worker *w = g->members[i];
+        if (w && w != but && w->load_permille != 0)
+            return w;
+    }
+    return NULL;
+}
+
+static void dissolve_loading(struct cluster *c, struct group *g, const struct worker *w)
+{
+    char why[96];
+    snprintf(why, sizeof why, "rank %u loads its shard, %u %% are there: formed again after that",
+             w->position, w->load_permille / 10);
+    cluster_dissolve(c, g, why, false);
+}
+
 static void on_formed(struct cluster *c, struct group *g, struct worker *w,
                       const struct msg_formed *m)
 {
@@ -241,6 +262,11 @@ static void on_formed(struct cluster *c, struct group *g, struct worker *w,
     if (!under_way || m->term_epoch != g->epoch)
         return;
     if (m->status != STATUS_OK || g->state == GROUP_FORMING) {
+        const struct worker *slow = who_loads(c, g, w);
+        if (slow) {
+            dissolve_loading(c, g, slow);
+            return;
+        }
         char why[200];
         snprintf(why, sizeof why, "rank %u could not join: %s: " STR_FMT, w->position,
                  status_name(m->status), (int)(m->text.len > 120 ? 120 : m->text.len), m->text.ptr);
@@ -293,9 +319,13 @@ void group_tick(struct cluster *c, struct group *g)
 {
     bool under_way =
         g->state == GROUP_FORMING || g->state == GROUP_JOINING || g->state == GROUP_RESETTING;
-    if (under_way && c->now_ns >= g->deadline_ns)
-        cluster_dissolve(c, g, "the formation took too long", true);
-    else if (g->state == GROUP_WAITING && c->now_ns - g->waiting_since_ns >= c->config.surplus_ns)
+    if (under_way && c->now_ns >= g->deadline_ns) {
+        const struct worker *slow = who_loads(c, g, NULL);
+        if (slow)
+            dissolve_loading(c, g, slow);
+        else
+            cluster_dissolve(c, g, "the formation took too long", true);
+    } else if (g->state == GROUP_WAITING && c->now_ns - g->waiting_since_ns >= c->config.surplus_ns)
         group_free(c, g);
 }
 

@@ -169,14 +169,16 @@ static ProtobufCMessage *put_heartbeat(struct wire *w, const struct msg *m)
     p->step_received = m->heartbeat.step_received;
     p->step_executed = m->heartbeat.step_executed;
     p->busy = m->heartbeat.busy;
+    p->load_permille = m->heartbeat.load_permille;
     return &p->base;
 }
 
 static void get_heartbeat(struct wire *w, const ProtobufCMessage *base, struct msg *m)
 {
     const Cox__Heartbeat *p = (const Cox__Heartbeat *)base;
-    m->heartbeat = (struct msg_heartbeat){p->time_ns,       p->progress,      p->term_epoch,
-                                          p->step_received, p->step_executed, p->busy != 0};
+    m->heartbeat =
+        (struct msg_heartbeat){p->time_ns,       p->progress,  p->term_epoch,   p->step_received,
+                               p->step_executed, p->busy != 0, p->load_permille};
 }
 
 static ProtobufCMessage *put_credit(struct wire *w, const struct msg *m)

@@ -131,7 +131,8 @@ struct msg_heartbeat {
     uint64_t time_ns;  /* sender's monotonic clock, for humans */
     uint64_t progress; /* bumped per operator: "alive but stuck" differs from "slow" */
     uint64_t term_epoch, step_received, step_executed;
-    bool busy; /* a step is executing now */
+    bool busy;              /* a step is executing now */
+    uint32_t load_permille; /* of the shard that is being read, 1 .. 1000; 0: none is */
 };
 
 struct msg_credit {

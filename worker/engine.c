@@ -24,6 +24,7 @@ static enum status open_files(struct engine *e, const struct engine_setup *s, st
     TRY(model_info_open(s->model, s->cache_dir, &e->info, err));
     TRY(model_config_read(&e->info, &e->config, err));
     e->tp = s->tp;
+    e->load_permille = s->load_permille;
     TRY(program_build(&e->config, s->tp, s->rank, &e->program, err));
     TRY(weights_open(&e->info, &e->files, err));
     if (s->max_model_len > e->info.max_model_len)
@@ -85,7 +86,8 @@ static enum status size_all(struct engine *e, const struct engine_setup *s, stru
 /* What the device runs of the shard that was measured. */
 static enum status load_shard(struct engine *e, struct error *err)
 {
-    TRY(in_files(e, loader_load(e->program, e->files, e->device, &e->loaded, err), err));
+    TRY(in_files(e, loader_load(e->program, e->files, e->device, &e->loaded, e->load_permille, err),
+                 err));
     e->runner_setup.program = e->program;
     TRY(runner_new(&e->runner_setup, &e->runner, err));
     weights_close(e->files); /* everything is in our own memory now */

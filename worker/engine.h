@@ -22,6 +22,7 @@ struct engine_setup {
     uint32_t n_kv_blocks;
     _Atomic uint64_t *progress;
     const _Atomic bool *interrupt;
+    _Atomic uint32_t *load_permille; /* loader_load writes it; NULL: nobody asks */
 };
 
 struct engine {
@@ -39,6 +40,7 @@ struct engine {
     struct kv_group kv_groups[PROGRAM_MAX_KV_GROUPS];
     uint8_t identity[16]; /* of the files */
     uint32_t tp;
+    _Atomic uint32_t *load_permille;
     struct runner_setup runner_setup; /* program: of the shard that was loaded last */
 };
 

@@ -66,7 +66,9 @@ static enum status take_shard(struct executor_cpu *x, uint32_t rank, struct erro
     log_info("shard_changes", "from=%d to=%u model=%s", held, rank,
              log_quote(x->engine->info.path));
     atomic_store(&x->base.shard_rank, (int32_t)rank);
+    atomic_store(&x->base.load_permille, 1); /* opening the files takes its time too */
     enum status s = engine_take_rank(x->engine, rank, err);
+    atomic_store(&x->base.load_permille, 0);
     if (s != STATUS_OK) {
         atomic_store(&x->base.shard_rank, -1);
         return s;
@@ -234,9 +236,12 @@ static enum status open_engine(struct executor_cpu *x, const struct worker_optio
                                    .kv_memory_bytes = (uint64_t)o->kv_cache_memory_bytes,
                                    .n_kv_blocks = (uint32_t)o->num_gpu_blocks_override,
                                    .progress = &x->base.progress,
-                                   .interrupt = &x->interrupted};
+                                   .interrupt = &x->interrupted,
+                                   .load_permille = &x->base.load_permille};
     uint64_t begin_ns = clock_mono_ns();
+    log_info("model_loading", "model=%s shard=%u/%u", log_quote(o->model), s.rank, s.tp);
     TRY(engine_open(&s, &x->engine, err));
+    atomic_store(&x->base.load_permille, 0);
     log_info("model_loaded",
              "model=%s shard=%u/%u dtype=%s isa=%s threads=%u weights_bytes=%llu seconds=%.2f",
              log_quote(x->engine->info.path), s.rank, s.tp,

@@ -17,7 +17,12 @@
  * compared with what this rank made. The first two failures a rank can show, a join that fails and
  * a step that hangs, can be asked for, so that recovery is tested on the shipped binary. */
 
-enum { NULL_ID_BYTES = 16, NULL_BLOCKS_DEFAULT = 8192, NULL_BYTES_PER_TOKEN = 4 };
+enum {
+    NULL_ID_BYTES = 16,
+    NULL_BLOCKS_DEFAULT = 8192,
+    NULL_BYTES_PER_TOKEN = 4,
+    NULL_LOAD_PIECE_US = 1000
+};
 #define NULL_SLEEP_PIECE_NS (100 * NS_PER_MS)
 #define NULL_LOGPROBS_MAX   64u
 
@@ -34,7 +39,7 @@ struct executor_null {
     uint8_t made_id[NULL_ID_BYTES]; /* by this rank; loop thread writes before Join */
     bool has_made_id;
     uint64_t step_ns, token_ns, debt_ns;
-    uint64_t fail_joins, stall_after, n_steps;
+    uint64_t fail_joins, load_ms, stall_after, n_steps;
     pthread_mutex_t mutex; /* of interrupted */
     pthread_cond_t wake;
     bool interrupted;
@@ -63,10 +68,22 @@ static enum status null_make_comm_id(struct executor *e, uint8_t *out, uint32_t 
     return STATUS_OK;
 }
 
+/* As a real rank reads a shard: whatever happens meanwhile waits for the end. */
+static void load(struct executor_null *x)
+{
+    uint64_t begin_ns = clock_mono_ns(), all_ns = x->load_ms * NS_PER_MS, done_ns = 0;
+    for (; done_ns < all_ns; done_ns = clock_mono_ns() - begin_ns) {
+        atomic_store(&x->base.load_permille, 1 + (uint32_t)(999 * done_ns / all_ns));
+        usleep(NULL_LOAD_PIECE_US);
+    }
+    atomic_store(&x->base.load_permille, 0);
+}
+
 static enum status null_join_comm(struct executor *e, const struct executor_comm *c,
                                   struct error *err)
 {
     struct executor_null *x = of(e);
+    load(x);
     if (x->fail_joins > 0) {
         x->fail_joins--;
         return error_set(err, STATUS_IO, "--null-fail-join: this join was asked to fail");
@@ -364,6 +381,7 @@ enum status executor_null_open(const struct worker_options *o, struct executor *
     x->step_ns = (uint64_t)o->null_step_us * NS_PER_US;
     x->token_ns = (uint64_t)o->null_token_us * NS_PER_US;
     x->fail_joins = (uint64_t)o->null_fail_join;
+    x->load_ms = (uint64_t)o->null_load_ms;
     x->stall_after = (uint64_t)o->null_stall_after_step;
     enum status s = open_model(x, o, err);
     if (s != STATUS_OK) {

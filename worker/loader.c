@@ -192,10 +192,18 @@ static enum status load_divisors(const struct program *p, const struct weights *
                           f->gguf_divisors);
 }
 
+static void say_share(_Atomic uint32_t *permille, uint64_t done, uint64_t all)
+{
+    uint64_t share = done / (all / 1000 + 1);
+    if (permille)
+        atomic_store_explicit(permille, share < 1 ? 1 : (uint32_t)share, memory_order_relaxed);
+}
+
 enum status loader_load(struct program *p, const struct weights *w, struct device *d,
-                        struct loaded *out, struct error *err)
+                        struct loaded *out, _Atomic uint32_t *permille, struct error *err)
 {
     uint64_t used = 0;
+    say_share(permille, 0, 1);
     TRY(loader_measure(p, w, d, &out->n_bytes, err));
     for (uint32_t i = 0; i < p->n_ropes; i++)
         TRY(load_divisors(p, w, &p->ropes[i], err));
@@ -203,8 +211,10 @@ enum status loader_load(struct program *p, const struct weights *w, struct devic
     if (!out->memory)
         return error_set(err, STATUS_NO_MEMORY, "no memory for %llu bytes of weights",
                          (unsigned long long)out->n_bytes);
-    for (uint32_t i = 0; i < p->n_weights; i++)
+    for (uint32_t i = 0; i < p->n_weights; i++) {
         load_weight(p, w, d, &p->weights[i], out, &used);
+        say_share(permille, used, out->n_bytes);
+    }
     for (uint32_t i = 0; i < p->n_ops; i++)
         if (p->ops[i].kind == OP_NORM)
             load_norm(p, w, &p->ops[i], out, &used);

@@ -2,6 +2,8 @@
 /* Brings the weights that a program names from the model's files into the device's memory. The file
  * is hostile: every tensor's presence, dtype and shape are checked by loader_measure, before a byte
  * is allocated. */
+#include <stdatomic.h>
+
 #include "common/model/weights.h"
 #include "worker/program.h"
 
@@ -14,10 +16,10 @@ struct loaded {
 /* Bytes that loader_load will take. Errors name the tensor, what it is and what it should be. */
 MUST_USE enum status loader_measure(const struct program *p, const struct weights *w,
                                     const struct device *d, uint64_t *out, struct error *err);
-/* Measures again. STATUS_NO_MEMORY; STATUS_INVALID when divisors of rotary angles are not positive.
- */
+/* Measures again. *permille (NULL: nobody asks) is the share that is done, 1 .. 1000, while it
+ * runs. STATUS_NO_MEMORY; STATUS_INVALID when divisors of rotary angles are not positive. */
 MUST_USE enum status loader_load(struct program *p, const struct weights *w, struct device *d,
-                                 struct loaded *out, struct error *err);
+                                 struct loaded *out, _Atomic uint32_t *permille, struct error *err);
 void loader_unload(struct device *d, struct loaded *l);
 /* The dtype that most bytes of the weights have, for the configuration hash and for people. */
 enum dtype loader_main_dtype(const struct program *p, const struct weights *w);

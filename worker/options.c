@@ -81,6 +81,8 @@ const struct option_spec worker_option_specs[] = {
             "null device: time of each token run"),
     OPT_INT(S, null_fail_join, "null-fail-join", 0, 1 << 20, "0",
             "test: the first N joins of a communicator fail"),
+    OPT_INT(S, null_load_ms, "null-load-ms", 0, 1 << 30, "0",
+            "test: every join loads a shard for so long, interrupted by nothing"),
     OPT_INT(S, null_stall_after_step, "null-stall-after-step", 0, 1 << 30, "0",
             "test: after N steps the next one hangs, once"),
 };

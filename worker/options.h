@@ -31,7 +31,7 @@ struct worker_options {
     const char *admin_key_file;
     int log_level, log_format;
     int64_t drain_timeout_s;
-    int64_t null_step_us, null_token_us, null_fail_join, null_stall_after_step;
+    int64_t null_step_us, null_token_us, null_fail_join, null_load_ms, null_stall_after_step;
 };
 
 extern const struct option_spec worker_option_specs[];

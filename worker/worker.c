@@ -85,7 +85,8 @@ static void fill_heartbeat(void *ctx, struct msg_heartbeat *h)
         .term_epoch = r->comm_epoch,
         .step_received = r->step_received,
         .step_executed = r->step_executed,
-        .busy = compute_busy(w->compute)};
+        .busy = compute_busy(w->compute),
+        .load_permille = atomic_load_explicit(&w->s.executor->load_permille, memory_order_relaxed)};
     metric_set(w->m.busy, h->busy);
     metric_set(w->m.queue, (double)(r->step_received - r->step_executed));
 }

@@ -77,6 +77,42 @@ static void test_order(void **state)
     json_decref(j);
 }
 
+static const struct {
+    const char *label, *status, *want;
+} waits[] = {
+    {"half a group",
+     "{\"tp\":4,\"pp\":1,\"workers\":[{\"state\":\"free\"},{\"state\":\"suspect\"}]}",
+     "0/2 workers serve, 1 waits for 2 more to make a group of 4\n"},
+    {"stages", "{\"tp\":2,\"pp\":2,\"workers\":[{\"state\":\"free\"},{\"state\":\"free\"}]}",
+     "0/2 workers serve, 2 wait for 2 more to make a group of 4\n"},
+    {"a back-off", "{\"tp\":2,\"pp\":1,\"workers\":[{\"state\":\"free\"},{\"state\":\"free\"}]}",
+     "0/2 workers serve, 2 wait to be put into a group of 2\n"},
+    {"a group and a spare",
+     "{\"tp\":1,\"pp\":1,\"workers\":[{\"state\":\"ready\"},{\"state\":\"free\"}]}",
+     "1/2 workers serve, 1 spare\n"},
+    {"nobody", "{\"tp\":2,\"pp\":1,\"workers\":[]}", "0/0 workers serve, 0 spare\n"},
+    {"a head that does not say", "{\"workers\":[{\"state\":\"free\"}]}",
+     "0/1 workers serve, 1 spare\n"},
+    {"a shard that is read",
+     "{\"workers\":[{\"state\":\"loading\",\"loaded\":0.342,\"node\":\"n1\"}]}",
+     " on n1: loading 34 %\n"},
+};
+
+static void test_who_waits(void **state)
+{
+    for (size_t i = 0; i < sizeof waits / sizeof waits[0]; i++) {
+        json_t *j = json_loads(waits[i].status, 0, NULL);
+        struct strbuf b;
+        assert_non_null(j);
+        strbuf_init(&b, 0);
+        status_view_render(j, &b);
+        if (!strstr(b.ptr, waits[i].want))
+            fail_msg("%s: want \"%s\" in:\n%s", waits[i].label, waits[i].want, b.ptr);
+        strbuf_fini(&b);
+        json_decref(j);
+    }
+}
+
 static void test_strange_answers(void **state)
 {
     static const char *const cases[] = {
@@ -101,6 +137,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order),
+        cmocka_unit_test(test_who_waits),
         cmocka_unit_test(test_strange_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

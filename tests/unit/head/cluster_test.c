@@ -181,6 +181,60 @@ static void a_formation_has_thirty_seconds(void **state)
     fixture_free(f);
 }
 
+static void beats_loading(struct fixture *f, uint32_t seconds, uint32_t first, uint32_t add)
+{
+    for (uint32_t s = 0; s < seconds; s++) {
+        struct msg loads = {.type = MSG_HEARTBEAT, .heartbeat = {.load_permille = first + s * add}};
+        say(f, 2, &loads);
+        wait_ms(f, 1000, 0x2);
+        box_clear(f);
+    }
+}
+
+/* Rank 1 was told to join and reads another shard first: for minutes, while its peer gives up. */
+static void a_rank_that_loads_is_waited_for(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    for (uint8_t i = 1; i <= 2; i++) {
+        struct msg hello = worker_hello(100 + i, i - 1);
+        say(f, i, &hello);
+    }
+    uint64_t epoch = group0(f)->epoch;
+    struct msg id = {.type = MSG_COMM_ID,
+                     .comm_id = {.term_epoch = epoch, .id = {(const uint8_t *)"id", 2}}};
+    say(f, 1, &id);
+    beats_loading(f, 20, 1, 3);
+    const struct worker *slow = cluster_find_worker(&f->core->cluster, 102);
+    assert_string_equal(worker_state_name(slow), "loading");
+    struct msg formed = {.type = MSG_FORMED, .formed = {.term_epoch = epoch, .status = STATUS_IO}};
+    say(f, 1, &formed);
+    assert_int_equal(group0(f)->state, GROUP_ABORTING);
+    say_aborted(f, 1, epoch);
+    beats_loading(f, 240, 60, 1);
+    assert_int_equal(f->core->cluster.n_workers, 2);
+    assert_int_equal(f->core->cluster.n_failures, 0); /* nothing went wrong */
+    beat(f, 2);
+    say_aborted(f, 2, epoch);
+    assert_int_equal(group0(f)->state, GROUP_FORMING); /* at once: no back-off */
+    fixture_free(f);
+}
+
+static void a_formation_that_outlasts_its_time_waits_for_a_rank_that_loads(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    for (uint8_t i = 1; i <= 2; i++) {
+        struct msg hello = worker_hello(100 + i, i - 1);
+        say(f, i, &hello);
+    }
+    beats_loading(f, 31, 1, 1);
+    assert_int_equal(group0(f)->state, GROUP_ABORTING);
+    assert_int_equal(f->core->cluster.n_formation_failures, 0);
+    say_aborted(f, 1, group0(f)->epoch);
+    beats_loading(f, 310, 40, 0); /* no byte more for five minutes */
+    assert_int_equal(f->core->cluster.n_workers, 1);
+    fixture_free(f);
+}
+
 static void a_stuck_rank_is_lost_and_a_slow_one_is_not(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -475,6 +529,8 @@ int main(void)
         cmocka_unit_test(a_lost_rank_waits_for_the_other_ones_aborted),
         cmocka_unit_test(a_failed_join_backs_off_and_doubles),
         cmocka_unit_test(a_formation_has_thirty_seconds),
+        cmocka_unit_test(a_rank_that_loads_is_waited_for),
+        cmocka_unit_test(a_formation_that_outlasts_its_time_waits_for_a_rank_that_loads),
         cmocka_unit_test(a_stuck_rank_is_lost_and_a_slow_one_is_not),
         cmocka_unit_test(an_idle_whole_group_is_adopted),
         cmocka_unit_test(ranks_at_different_steps_are_aborted_after_the_window),

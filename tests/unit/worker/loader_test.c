@@ -185,13 +185,15 @@ static void test_files_that_do_not_fit(void **state)
         struct error err = {0};
         struct loaded l = {0};
         uint64_t n = 0;
+        _Atomic uint32_t permille = 0;
         open_fixture(&f, &bends[i]);
         assert_int_equal(program_build(&f.config, 1, 0, &p, &err), STATUS_OK);
         enum status s = loader_measure(p, f.weights, &f.device, &n, &err);
         if (s != bends[i].want || !strstr(err.text, bends[i].text))
             fail_msg("%s: %s \"%s\"", bends[i].label, status_name(s), err.text);
-        assert_int_equal(loader_load(p, f.weights, &f.device, &l, &err), s);
+        assert_int_equal(loader_load(p, f.weights, &f.device, &l, &permille, &err), s);
         assert_true(s != STATUS_OK || l.n_bytes == n);
+        assert_true(permille >= 1 && permille <= 1000 && (s != STATUS_OK || permille > 500));
         loader_unload(&f.device, &l);
         program_free(p);
         close_fixture(&f);
@@ -208,7 +210,7 @@ static void test_parts(void **state)
         struct error err = {0};
         struct loaded l = {0};
         assert_int_equal(program_build(&f.config, 2, rank, &p, &err), STATUS_OK);
-        assert_int_equal(loader_load(p, f.weights, &f.device, &l, &err), STATUS_OK);
+        assert_int_equal(loader_load(p, f.weights, &f.device, &l, NULL, &err), STATUS_OK);
         uint32_t n_cut = 0;
         for (uint32_t i = 0; i < p->n_weights; i++) {
             const struct op_weight *w = &p->weights[i];

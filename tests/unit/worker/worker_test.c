@@ -374,6 +374,30 @@ static void test_abort_interrupts_a_stall(void **state)
     expect_token(f, EPOCH(2), 1);
 }
 
+/* Reading a shard is not interrupted: the head hears how far it is, and Aborted when it is there.
+ */
+static void test_loading_is_told(void **state)
+{
+    struct fixture *f = *state;
+    f->o.null_load_ms = 300;
+    start(f);
+    (void)expect(f, MSG_HELLO);
+    form(f, EPOCH(1));
+    (void)expect(f, MSG_COMM_ID);
+    assert_int_equal(f->beat.load_permille, 0);
+    join(f, EPOCH(1));
+    do
+        (void)expect(f, MSG_HEARTBEAT);
+    while (f->beat.load_permille == 0);
+    send_abort(f, EPOCH(1));
+    uint64_t n = f->n_heartbeat;
+    expect_aborted(f, EPOCH(1));
+    assert_true(f->n_heartbeat > n);
+    (void)expect(f, MSG_HEARTBEAT);
+    assert_int_equal(f->beat.load_permille, 0);
+    become_ready(f, EPOCH(2));
+}
+
 static void test_lost_link_and_adoption(void **state)
 {
     struct fixture *f = *state;
@@ -437,6 +461,7 @@ int main(void)
         T(test_invalid_plan_is_a_gap),
         T(test_insane_form_and_wrong_id),
         T(test_abort_interrupts_a_stall),
+        T(test_loading_is_told),
         T(test_lost_link_and_adoption),
         T(test_silent_head),
         T(test_drain),
