@@ -19,8 +19,9 @@ const struct option_spec up_specs[] = {
     OPT_SIZE(dp, "dp", "data-parallel-size", "groups that serve side by side"),
     OPT_ENUM(S, device, "device", "auto|null|cpu|cuda", "auto",
              "what computes; auto: cpu, and null for the model null"),
-    OPT_LIST(S, served_model_names, "served-model-name",
-             "name in /v1/models and in requests; repeatable"),
+    OPT_WORDS(
+        S, served_model_names, "served-model-name", WORDS_ARE_VALUES_BUT_ONE,
+        "names in /v1/models and in requests, the first one in answers; several, or repeated"),
     OPT_STRING(S, chat_template, "chat-template", NULL, "file, or name of a built-in template"),
     OPT_INT(S, max_model_len, "max-model-len", 0, 1 << 30, "0", "0: the model's own"),
     OPT_INT(S, max_num_seqs, "max-num-seqs", 0, 65536, "0", "sequence budget of one step"),

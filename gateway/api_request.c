@@ -96,20 +96,15 @@ static void reject(struct api_request *r, const struct api_error *e)
     api_request_retire(r, OUTCOME_COUNT);
 }
 
-/* The name to answer with, or false when it is none of ours. */
+/* The name to answer with, the first of ours as in vLLM, or false when none was asked for. */
 static bool find_model(struct api_request *r, struct str *out)
 {
     struct str want = r->prepared.params.model;
-    if (want.len == 0) {
-        *out = str_from(r->s->o.served_names[0]);
-        return true;
-    }
-    for (size_t i = 0; i < r->s->o.n_served_names; i++)
-        if (str_eq_c(want, r->s->o.served_names[i])) {
-            *out = want;
-            return true;
-        }
-    return false;
+    bool ours = want.len == 0;
+    *out = str_from(r->s->o.served_names[0]);
+    for (size_t i = 0; i < r->s->o.n_served_names && !ours; i++)
+        ours = str_eq_c(want, r->s->o.served_names[i]);
+    return ours;
 }
 
 static void make_id(struct api_request *r)

@@ -141,10 +141,7 @@ static void append_legacy_logprobs(struct strbuf *out, const struct openai_reply
     strbuf_append_c(out, "],\"top_logprobs\":[");
     for (uint32_t i = 0; i < d->n_ids; i++) {
         strbuf_append_c(out, i ? "," : "");
-        if (r->params->logprobs > 0)
-            append_top_object(out, r, &d->logprobs[i]);
-        else
-            strbuf_append_c(out, "null");
+        append_top_object(out, r, &d->logprobs[i]);
     }
     strbuf_append_c(out, "]}");
 }

@@ -3,8 +3,10 @@
 const struct option_spec gateway_options[] = {
     OPT_STRING(gateway_config, model, "model", NULL,
                "demo, null, a GGUF file, or a Hugging Face folder"),
-    OPT_LIST(gateway_config, served_model_names, "served-model-name",
-             "name in /v1/models and in requests; repeatable; default: the model's own"),
+    OPT_WORDS(
+        gateway_config, served_model_names, "served-model-name", WORDS_ARE_VALUES,
+        "names in /v1/models and in requests, the first one in answers; several, or repeated; "
+        "default: the model's own"),
     OPT_STRING(gateway_config, chat_template, "chat-template", NULL,
                "file, or name of a built-in template; default: the model's own"),
     {.name = "cache-dir",

@@ -284,7 +284,7 @@ static void fill_info(struct executor_cpu *x, const struct worker_options *o)
     const struct engine *e = x->engine;
     struct executor_info *i = &x->info;
     name_device(x);
-    x->served_name = mem_strdup(o->served_model_name ? o->served_model_name : e->info.name);
+    x->served_name = mem_strdup(worker_options_name(o, e->info.name));
     *i = (struct executor_info){.device = DEVICE_CPU,
                                 .device_name = str_from(x->device_name),
                                 .model = str_from(x->served_name),

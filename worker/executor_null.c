@@ -362,7 +362,7 @@ static enum status open_model(struct executor_null *x, const struct worker_optio
                               struct error *err)
 {
     TRY(model_info_open(o->model, o->cache_dir, &x->model, err));
-    x->served_name = mem_strdup(o->served_model_name ? o->served_model_name : x->model.name);
+    x->served_name = mem_strdup(worker_options_name(o, x->model.name));
     return fill_info(x, o, err);
 }
 

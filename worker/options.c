@@ -8,8 +8,8 @@
 
 const struct option_spec worker_option_specs[] = {
     OPT_STRING(S, model, "model", "null", "null, demo, a GGUF file or a model folder"),
-    OPT_STRING(S, served_model_name, "served-model-name", NULL,
-               "name shown in status; default: the model's own"),
+    OPT_WORDS(S, served_model_names, "served-model-name", WORDS_ARE_VALUES,
+              "the first one is the name shown in status; default: the model's own"),
     {.name = "cache-dir",
      .aliases = "cache", /* so that COX_CACHE names it, as for every other program */
      .type = OPTION_STRING,
@@ -89,6 +89,11 @@ const struct option_spec worker_option_specs[] = {
 #undef S
 
 const size_t worker_n_option_specs = sizeof worker_option_specs / sizeof worker_option_specs[0];
+
+const char *worker_options_name(const struct worker_options *o, const char *own)
+{
+    return o->served_model_names.n_items > 0 ? o->served_model_names.items[0] : own;
+}
 
 bool worker_options_are_null(const struct worker_options *o)
 {

@@ -12,7 +12,8 @@ enum worker_device {
 enum worker_kv_dtype { WORKER_KV_AUTO, WORKER_KV_FLOAT32, WORKER_KV_FLOAT16 };
 
 struct worker_options {
-    const char *model, *served_model_name, *cache_dir;
+    const char *model, *cache_dir;
+    struct option_list served_model_names;
     int device; /* enum worker_device */
     const char *head, *keys_dir, *join;
     bool insecure, allow_remote_insecure;
@@ -37,6 +38,8 @@ struct worker_options {
 extern const struct option_spec worker_option_specs[];
 extern const size_t worker_n_option_specs;
 
+/* The first of the names given, else the model's own. */
+const char *worker_options_name(const struct worker_options *o, const char *own);
 /* Does the null device answer? It needs no way to the other ranks. */
 bool worker_options_are_null(const struct worker_options *o);
 /* What one row cannot say: combinations. */

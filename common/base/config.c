@@ -405,6 +405,8 @@ struct argv_scan {
     struct setting *settings;
     size_t n_settings;
     const char *config_file;
+    const struct option_spec *words; /* whose values bare words are at this place, or NULL */
+    size_t i_lent;                   /* 1 + the last setting that may be an argument; 0: none */
 };
 
 /* The value of the option at hand: after '=', or the next argument when that is not an option. */
@@ -463,9 +465,34 @@ static enum status scan_option(struct config_parser *p, struct argv_scan *a)
             a->i++;
     } else {
         TRY(take_value(p, a, equals, p->specs[i].name, &value));
+        if (p->specs[i].words != WORDS_ARE_ARGUMENTS && !equals)
+            a->words = &p->specs[i];
     }
     add_setting(a, i, value);
     return STATUS_OK;
+}
+
+static void scan_word(struct config_parser *p, struct argv_scan *a, const char *word)
+{
+    if (!a->words) {
+        list_add(p, &p->res->positional, own_bytes(p, word, strlen(word)));
+        return;
+    }
+    if (a->words->words == WORDS_ARE_VALUES_BUT_ONE)
+        a->i_lent = a->n_settings + 1;
+    add_setting(a, (size_t)(a->words - p->specs), str_from(word));
+}
+
+/* "--served-model-name a b MODEL": nobody else can be the MODEL. */
+static void give_back(struct config_parser *p, struct argv_scan *a)
+{
+    if (a->i_lent == 0 || p->res->positional.n_items > 0)
+        return;
+    struct str word = a->settings[a->i_lent - 1].value;
+    list_add(p, &p->res->positional, own_bytes(p, word.ptr, word.len));
+    a->n_settings--;
+    for (size_t i = a->i_lent - 1; i < a->n_settings; i++)
+        a->settings[i] = a->settings[i + 1];
 }
 
 static enum status scan_argv(struct config_parser *p, struct argv_scan *a)
@@ -473,13 +500,17 @@ static enum status scan_argv(struct config_parser *p, struct argv_scan *a)
     bool options_ended = false;
     for (a->i = 1; a->i < a->argc && !p->res->help && !p->res->version; a->i++) {
         const char *arg = a->argv[a->i];
-        if (!options_ended && strcmp(arg, "--") == 0)
-            options_ended = true;
-        else if (!options_ended && arg[0] == '-' && arg[1] != '\0')
+        bool ends = !options_ended && strcmp(arg, "--") == 0;
+        bool option = !ends && !options_ended && arg[0] == '-' && arg[1] != '\0';
+        if (ends || option)
+            a->words = NULL;
+        options_ended = options_ended || ends;
+        if (option)
             TRY(scan_option(p, a));
-        else
-            list_add(p, &p->res->positional, own_bytes(p, arg, strlen(arg)));
+        else if (!ends)
+            scan_word(p, a, arg);
     }
+    give_back(p, a);
     return STATUS_OK;
 }
 

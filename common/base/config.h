@@ -24,6 +24,10 @@ enum option_type {
     OPTION_TYPE_COUNT
 };
 
+/* Bare words after a list's value: arguments of the program; values too, as vLLM takes them; or
+ * values, but the last one, when the program would have no argument otherwise. */
+enum option_words { WORDS_ARE_ARGUMENTS, WORDS_ARE_VALUES, WORDS_ARE_VALUES_BUT_ONE };
+
 struct option_list {
     const char **items; /* owned by the config */
     size_t n_items;
@@ -33,12 +37,13 @@ struct option_spec {
     const char *name;    /* "max-num-seqs" */
     const char *aliases; /* other spellings, comma separated: "tensor-parallel-size"; or NULL */
     enum option_type type;
-    size_t offset;       /* into the config struct; unused for OPTION_IGNORED */
-    double min, max;     /* OPTION_INT, OPTION_FLOAT */
-    const char *def;     /* as it would be typed; NULL = zero */
-    const char *choices; /* OPTION_ENUM: "auto|cpu|cuda" */
-    const char *help;    /* one line; NULL hides the row from --help */
-    bool secret;         /* never printed or logged */
+    size_t offset;           /* into the config struct; unused for OPTION_IGNORED */
+    double min, max;         /* OPTION_INT, OPTION_FLOAT */
+    const char *def;         /* as it would be typed; NULL = zero */
+    const char *choices;     /* OPTION_ENUM: "auto|cpu|cuda" */
+    const char *help;        /* one line; NULL hides the row from --help */
+    bool secret;             /* never printed or logged */
+    enum option_words words; /* OPTION_LIST */
 };
 
 #define OPT_INT(S, field, nm, lo, hi, d, h)                                                        \
@@ -68,6 +73,11 @@ struct option_spec {
 #define OPT_LIST(S, field, nm, h)                                                                  \
     {                                                                                              \
         .name = nm, .type = OPTION_LIST, .offset = offsetof(struct S, field), .help = h            \
+    }
+#define OPT_WORDS(S, field, nm, w, h)                                                              \
+    {                                                                                              \
+        .name = nm, .type = OPTION_LIST, .offset = offsetof(struct S, field), .words = w,          \
+        .help = h                                                                                  \
     }
 #define OPT_IGNORED(nm)                                                                            \
     {                                                                                              \

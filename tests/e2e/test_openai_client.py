@@ -11,7 +11,7 @@ KEY = "sk-e2e-test"
 def cluster():
     # 20 ms a step: slow enough for a client's time-out to strike inside an answer.
     with Cluster("--api-key", KEY, "--null-step-us", "20000", "--served-model-name", "null",
-                 "--served-model-name", "org/null") as c:
+                 "org/null") as c:
         yield c
 
 
@@ -38,6 +38,13 @@ def test_completions(client):
     got = client.completions.create(model="null", prompt="Once", max_tokens=10, temperature=0)
     assert got.choices[0].text == oracle.text("Once", 10, temperature=0)
     assert got.usage.completion_tokens == 10
+
+
+def test_every_name_is_served_and_the_first_one_answers(client):
+    for name in ("null", "org/null"):
+        assert client.completions.create(model=name, prompt="Once", max_tokens=2).model == "null"
+    with pytest.raises(openai.NotFoundError):
+        client.completions.create(model="other", prompt="Once", max_tokens=2)
 
 
 def test_chat(client):

@@ -16,7 +16,7 @@ struct sample {
     const char *model, *key;
     bool caching, eager;
     int device;
-    struct option_list names;
+    struct option_list names, aliases, roots;
 };
 
 static const struct option_spec specs[] = {
@@ -37,6 +37,8 @@ static const struct option_spec specs[] = {
     OPT_BOOL(sample, eager, "no-wait", NULL, "a name that starts with no-"),
     OPT_ENUM(sample, device, "device", "auto|cpu|cuda", "auto", "where to run"),
     OPT_LIST(sample, names, "served-model-name", "names"),
+    OPT_WORDS(sample, aliases, "alias", WORDS_ARE_VALUES, "more names"),
+    OPT_WORDS(sample, roots, "root", WORDS_ARE_VALUES_BUT_ONE, "folders"),
     OPT_IGNORED("swap-space"),
 };
 enum { N_SPECS = sizeof specs / sizeof *specs };
@@ -187,6 +189,49 @@ static void test_lists_positionals_ignored(void **state)
     config_fini(&p.res);
 }
 
+/* Joined with commas, for comparison. */
+static void join(const struct option_list *l, char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < l->n_items; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? "," : "", l->items[i]);
+}
+
+static void test_bare_words_after_a_list(void **state)
+{
+    static const struct {
+        const char *args, *aliases, *roots, *positional;
+    } cases[] = {
+        {"--alias a b c", "a,b,c", "", ""},
+        {"x --alias a b --max-num-seqs 3 y", "a,b", "", "x,y"},
+        {"--alias a b --alias c d", "a,b,c,d", "", ""},
+        {"--alias=a b", "a", "", "b"}, /* as argparse has it */
+        {"--alias a -- b", "a", "", "b"},
+        {"M --root a b", "", "a,b", "M"},
+        {"--root a b M", "", "a,b", "M"},
+        {"--root a M --max-num-seqs 3", "", "a", "M"},
+        {"--root a b --max-num-seqs 3 M", "", "a,b", "M"},
+        {"--root a M --root c", "", "a,c", "M"},
+        {"--root a M --alias x y", "x,y", "a", "M"},
+        {"--root a", "", "a", ""},
+        {"--root a -- M", "", "a", "M"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char aliases[64], roots[64], positional[64];
+        struct parsed p = parse(cases[i].args, "");
+        assert_int_equal(p.s, STATUS_OK);
+        join(&p.c.aliases, aliases, sizeof aliases);
+        join(&p.c.roots, roots, sizeof roots);
+        join(&p.res.positional, positional, sizeof positional);
+        if (strcmp(aliases, cases[i].aliases) != 0 || strcmp(roots, cases[i].roots) != 0 ||
+            strcmp(positional, cases[i].positional) != 0)
+            fail_msg("%s: aliases %s, roots %s, arguments %s", cases[i].args, aliases, roots,
+                     positional);
+        config_fini(&p.res);
+    }
+}
+
 static void test_help_and_version(void **state)
 {
     static const char *const help[] = {"--help", "-h", "x --help --nonsense"};
@@ -325,6 +370,7 @@ int main(void)
         cmocka_unit_test(test_spellings),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_lists_positionals_ignored),
+        cmocka_unit_test(test_bare_words_after_a_list),
         cmocka_unit_test(test_help_and_version),
         cmocka_unit_test(test_yaml),
         cmocka_unit_test(test_yaml_refused),
