@@ -6,6 +6,7 @@
 #include "common/base/host.h"
 #include "common/base/mem.h"
 #include "kernels/cpu/cpu.h"
+#include "worker/comm/comm.h"
 
 /* Rows of one pass: enough that a prompt's weights are read few times, few enough that its
  * activations stay small. Any number gives the same bits. */
@@ -51,12 +52,15 @@ static enum status size_shard(struct engine *e, uint64_t available, uint64_t *fi
 {
     TRY(in_files(e, loader_measure(e->program, e->files, e->device, &e->weights_bytes, err), err));
     e->activation_bytes = runner_measure(e->program, e->device, e->pass_rows);
-    *fixed = e->weights_bytes + e->activation_bytes + RESERVED_BYTES;
+    e->comm_bytes = comm_memory_bytes(e->tp);
+    *fixed = e->weights_bytes + e->activation_bytes + e->comm_bytes + RESERVED_BYTES;
     if (*fixed > available)
         return error_set(err, STATUS_NO_MEMORY,
-                         "the weights take %.1f MiB and the activations %.1f MiB; %.1f MiB are "
-                         "free: free some, take a smaller or more quantised model, or more ranks",
-                         mib(e->weights_bytes), mib(e->activation_bytes), mib(available));
+                         "the weights take %.1f MiB, the activations %.1f MiB and the collectives "
+                         "%.1f MiB; %.1f MiB are free: free some, take a smaller or more quantised "
+                         "model, or more ranks",
+                         mib(e->weights_bytes), mib(e->activation_bytes), mib(e->comm_bytes),
+                         mib(available));
     return STATUS_OK;
 }
 
@@ -74,12 +78,13 @@ static enum status size_all(struct engine *e, const struct engine_setup *s, stru
     for (uint32_t i = 0; i < e->program->n_kv_groups; i++)
         e->kv_bytes += e->kv_groups[i].n_blocks * e->kv_groups[i].bytes_per_block;
     if (e->kv_bytes > available - fixed)
-        return error_set(err, STATUS_NO_MEMORY,
-                         "weights %.1f MiB + activations %.1f MiB + KV cache %.1f MiB do not fit "
-                         "in the %.1f MiB that are free: ask for less with "
-                         "--kv-cache-memory-bytes or --num-gpu-blocks-override",
-                         mib(e->weights_bytes), mib(e->activation_bytes), mib(e->kv_bytes),
-                         mib(available));
+        return error_set(
+            err, STATUS_NO_MEMORY,
+            "weights %.1f MiB + activations %.1f MiB + collectives %.1f MiB + KV cache "
+            "%.1f MiB do not fit in the %.1f MiB that are free: ask for less with "
+            "--kv-cache-memory-bytes or --num-gpu-blocks-override",
+            mib(e->weights_bytes), mib(e->activation_bytes), mib(e->comm_bytes), mib(e->kv_bytes),
+            mib(available));
     return STATUS_OK;
 }
 

@@ -36,7 +36,7 @@ struct engine {
     struct runner *runner;
     uint32_t max_model_len, pass_rows, n_threads;
     enum dtype kv_dtype, main_dtype;
-    uint64_t weights_bytes, activation_bytes, kv_bytes; /* the memory table */
+    uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes; /* the memory table */
     struct kv_group kv_groups[PROGRAM_MAX_KV_GROUPS];
     uint8_t identity[16]; /* of the files */
     uint32_t tp;

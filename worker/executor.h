@@ -24,7 +24,7 @@ struct executor_info {
     uint32_t isa_level;
     uint8_t config_hash[32];
     struct str comm_address; /* where other ranks reach this one; "": they need not */
-    uint64_t weights_bytes, activation_bytes, kv_bytes;
+    uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes;
     struct sequences_limits limits; /* model length, vocabulary, KV groups */
 };
 

@@ -81,16 +81,10 @@ uint16_t startup_http_port(const struct worker_options *o)
     return (uint16_t)(7001 + (o->ordinal > 0 ? o->ordinal : 0));
 }
 
+/* One unit for all, so that they can be compared and added up. */
 static void row(struct strbuf *b, const char *name, uint64_t bytes)
 {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    double v = (double)bytes;
-    size_t u = 0;
-    while (v >= 1024 && u + 1 < sizeof units / sizeof units[0]) {
-        v /= 1024;
-        u++;
-    }
-    strbuf_printf(b, "%-12s %10.1f %s", name, v, units[u]);
+    strbuf_printf(b, "%-12s %10.1f MiB", name, (double)bytes / (1 << 20));
 }
 
 void startup_memory_table(const struct executor_info *info, struct strbuf *out)
@@ -99,11 +93,14 @@ void startup_memory_table(const struct executor_info *info, struct strbuf *out)
     strbuf_append_c(out, "\n");
     row(out, "activations", info->activation_bytes);
     strbuf_append_c(out, "\n");
+    row(out, "collectives", info->comm_bytes);
+    strbuf_append_c(out, "\n");
     row(out, "KV cache", info->kv_bytes);
     for (uint32_t i = 0; i < info->limits.n_kv_groups; i++)
         strbuf_printf(out, "   %u blocks of %u tokens", info->limits.kv_groups[i].n_blocks,
                       info->limits.kv_groups[i].block_tokens);
     strbuf_append_c(out, "\n");
-    row(out, "total", info->weights_bytes + info->activation_bytes + info->kv_bytes);
+    row(out, "total",
+        info->weights_bytes + info->activation_bytes + info->comm_bytes + info->kv_bytes);
     strbuf_append_c(out, "\n");
 }

@@ -16,7 +16,7 @@ struct startup {
 /* From keys folder, join token or --insecure. */
 MUST_USE enum status startup_prepare(const struct worker_options *o, struct startup *out,
                                      struct error *err);
-/* weights, activations, KV, total: what this process will hold. */
+/* weights, activations, collectives, KV, total: what this process will hold. */
 void startup_memory_table(const struct executor_info *info, struct strbuf *out);
 /* The port of /livez, /readyz, /metrics. */
 uint16_t startup_http_port(const struct worker_options *o);

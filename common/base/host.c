@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* cgroup v2; inside a container /sys/fs/cgroup is the container's own. Under v1, or outside a
@@ -66,9 +67,24 @@ uint64_t host_available_bytes_at(const char *root)
     return left < available ? left : available;
 }
 
+uint64_t host_address_space_left_at(const char *root, uint64_t limit)
+{
+    char text[128];
+    unsigned long long pages;
+    if (limit == UINT64_MAX || !read_file(root, "/proc/self/statm", text, sizeof text) ||
+        sscanf(text, "%llu", &pages) != 1)
+        return limit;
+    uint64_t used = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    return limit > used ? limit - used : 0;
+}
+
 uint64_t host_available_bytes(void)
 {
-    return host_available_bytes_at("");
+    struct rlimit space;
+    uint64_t available = host_available_bytes_at(""), left = UINT64_MAX;
+    if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
+        left = host_address_space_left_at("", space.rlim_cur);
+    return left < available ? left : available;
 }
 
 uint64_t host_memory_bytes(void)

@@ -6,7 +6,7 @@
 
 uint64_t host_memory_bytes(void); /* of the machine, or of the cgroup */
 /* What could be allocated now without swapping: MemAvailable, and below the cgroup's limit, whose
- * usage is taken without idle pages of files. */
+ * usage is taken without idle pages of files; and this process's address space (ulimit -v). */
 uint64_t host_available_bytes(void);
 /* CPUs in this process's affinity mask, and not more than the cgroup's quota pays for; >= 1. */
 uint32_t host_cpus(void);
@@ -15,4 +15,5 @@ void host_cpu_name(char *out, size_t out_size);
 
 /* The same over a folder that looks like / (tests). */
 uint64_t host_available_bytes_at(const char *root);
+uint64_t host_address_space_left_at(const char *root, uint64_t limit); /* UINT64_MAX: no limit */
 uint32_t host_cpus_at(const char *root, uint32_t n_affinity);

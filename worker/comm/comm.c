@@ -80,6 +80,16 @@ void comm_close(struct comm *c)
     mem_free(c);
 }
 
+/* As link_group and the links allocate it. Links over TCP map nothing, but take about as much in
+ * the kernel; and which way each goes is known only when the group is formed. */
+uint64_t comm_memory_bytes(uint32_t n_ranks)
+{
+    if (n_ranks <= 1)
+        return 0;
+    uint64_t for_each = sizeof(struct exchange_peer) + BLOCK_FLOATS * sizeof(float);
+    return n_ranks * for_each + (n_ranks - 1) * link_shm_bytes();
+}
+
 const char *comm_address(const struct comm *c)
 {
     return c->address;

@@ -36,6 +36,9 @@ struct comm_options {
 /* STATUS_INVALID, STATUS_IO: no such address here; the text names it. */
 MUST_USE enum status comm_open(const struct comm_options *o, struct comm **out, struct error *err);
 void comm_close(struct comm *c); /* NULL is fine */
+/* What a comm holds in a group of n_ranks: scratch, and what its links map (docs/comm.md,
+ * "Memory"). 0 for one rank. */
+uint64_t comm_memory_bytes(uint32_t n_ranks);
 /* Numeric HOST:PORT that peers connect to; "" without a host. Valid until comm_close. */
 const char *comm_address(const struct comm *c);
 

@@ -4,6 +4,7 @@
  * is authenticated before a link exists, and its bytes are checked all the same. */
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/base/status.h"
 
@@ -39,3 +40,5 @@ MUST_USE enum status link_shm_offer(int bell_fd, int *memory_fd, struct comm_lin
                                     struct error *err);
 MUST_USE enum status link_shm_take(int bell_fd, int memory_fd, struct comm_link **out,
                                    struct error *err);
+/* What either side maps of what link_shm_offer made. */
+uint64_t link_shm_bytes(void);

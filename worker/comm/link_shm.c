@@ -283,6 +283,11 @@ enum status link_shm_offer(int bell_fd, int *memory_fd, struct comm_link **out, 
     return link_shm_offer_sized(bell_fd, LINK_SHM_RING_BYTES, memory_fd, out, err);
 }
 
+uint64_t link_shm_bytes(void)
+{
+    return memory_bytes(LINK_SHM_RING_BYTES);
+}
+
 /* What a descriptor from somebody else has to be before it is mapped. */
 static enum status check_memory(int memory_fd, uint64_t *n_bytes, struct error *err)
 {

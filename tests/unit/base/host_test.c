@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -94,6 +95,38 @@ static void test_limits(void **state)
         drop(root, made[i]);
 }
 
+static void test_address_space(void **state)
+{
+    char root[] = "/tmp/cox-host-XXXXXX";
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    assert_non_null(mkdtemp(root));
+    assert_int_equal(host_address_space_left_at(root, 5), 5); /* nothing is said of its use */
+    put(root, "/proc/self/statm", "1000 300 20 1 0 70 0\n");
+    assert_int_equal(host_address_space_left_at(root, 1500 * page), 500 * page);
+    assert_int_equal(host_address_space_left_at(root, 1000 * page), 0);
+    assert_int_equal(host_address_space_left_at(root, 7), 0);
+    assert_true(host_address_space_left_at(root, UINT64_MAX) == UINT64_MAX);
+    static const char *const made[] = {"/proc/self/statm", "/proc/self", "/proc", ""};
+    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++)
+        drop(root, made[i]);
+}
+
+/* What is mapped already is not left: under a sanitizer that is terabytes. */
+static void test_address_space_of_this_process(void **state)
+{
+    const uint64_t room = 32ull << 20, limit = 1ull << 60;
+    uint64_t used = limit - host_address_space_left_at("", limit);
+    struct rlimit was;
+    assert_int_equal(getrlimit(RLIMIT_AS, &was), 0);
+    struct rlimit less = {.rlim_cur = used + room, .rlim_max = was.rlim_max};
+    if (less.rlim_cur > was.rlim_max)
+        skip();
+    assert_int_equal(setrlimit(RLIMIT_AS, &less), 0);
+    uint64_t left = host_available_bytes();
+    assert_int_equal(setrlimit(RLIMIT_AS, &was), 0);
+    assert_true(left > 0 && left <= room);
+}
+
 static void test_this_machine(void **state)
 {
     char name[96];
@@ -106,7 +139,8 @@ static void test_this_machine(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_limits),
-                                       cmocka_unit_test(test_this_machine)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_limits), cmocka_unit_test(test_address_space),
+        cmocka_unit_test(test_address_space_of_this_process), cmocka_unit_test(test_this_machine)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,8 +131,8 @@ static bool ranks_wait(struct rank *ranks, uint32_t n)
 }
 
 /* One group of n for one body. */
-static bool ranks_run(uint32_t n, const struct comm_options *o, void (*body)(struct rank *r),
-                      void *ctx)
+static inline bool ranks_run(uint32_t n, const struct comm_options *o, void (*body)(struct rank *r),
+                             void *ctx)
 {
     struct rank ranks[COMM_MAX_RANKS];
     ranks_open(ranks, n, o);
