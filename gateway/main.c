@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include "common/base/log.h"
+#include "common/base/mem.h"
 #include "common/base/version.h"
 #include "common/model/file_guard.h"
 #include "common/model/model_info.h"
@@ -78,6 +79,7 @@ int main(int argc, char **argv)
     struct config_result res = {0};
     struct error err = {0};
     int rc = 0;
+    mem_give_back_large(); /* bodies of 10 MB come in bursts */
     if (config_parse(gateway_options, n_gateway_options, argc, argv, environ, &config, &res,
                      &err) != STATUS_OK) {
         fprintf(stderr, "cox-gateway: %s\n", err.text);
