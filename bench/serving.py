@@ -21,10 +21,10 @@ from pathlib import Path
 
 import httpx
 from cluster import Cluster
+from footprint import MIB, sizes, tables
 
 COUNTS = {"null": {1: 500, 8: 500, 64: 200}, "cpu": {1: 64, 8: 64}}  # streams: tokens each
 PROMPT_WORDS = 500
-MIB = {"B": 1 / (1 << 20), "KiB": 1 / 1024, "MiB": 1, "GiB": 1024, "TiB": 1 << 20}
 
 
 def spread(values, form):
@@ -35,13 +35,6 @@ def processes(c):
     return {**c.pids(), "cox": c.process.pid}
 
 
-def pss_mb(pid):
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) / 1024
-    return 0.0
-
-
 def cpu_ns(pid):
     return sum(int(p.read_text().split()[0]) for p in Path(f"/proc/{pid}/task").glob("*/schedstat"))
 
@@ -50,12 +43,6 @@ def memory(pid):
     """What /proc says of a process, in MiB, by the kernel's names."""
     rows = re.findall(r"^((?:Vm|Rss)\w+):\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     return {name: int(kib) / 1024 for name, kib in rows}
-
-
-def table(log):
-    """The worker's own table of what it needs, MiB: the lines it prints at its start."""
-    rows = re.findall(r"(weights|activations|KV cache|total) +([0-9.]+) ([KMGT]?i?B)", log)
-    return {name: float(value) * MIB[unit] for name, value, unit in rows}
 
 
 async def stream(port, i, tokens, prompt=None, gaps=None):
@@ -138,7 +125,7 @@ async def beside_a_prompt(port):
 
 
 def report_memory(c):
-    want = table(c.log())
+    want = {name: n / MIB for name, n in tables(c)["worker-0"].items()}
     have = memory(c.pid("worker-0"))
     print("- the worker's own table, MiB: " + ", ".join(f"{k} {v:.1f}" for k, v in want.items()))
     print("- what it holds, MiB: " + ", ".join(f"{k} {have[k]:.1f}" for k in ("VmRSS", "RssAnon", "RssFile", "VmHWM")) +
@@ -162,7 +149,7 @@ def measure(model, rounds, idle_seconds, device, more):
     time.sleep(2)
     print(f"\n## {model}\n")
     print(f"- ready after: {spread(ready[1:] or ready, '%.2f')} s, the first {ready[0]:.2f} s")
-    print("- memory, PSS in MB: " + ", ".join(f"{n} {pss_mb(p):.1f}" for n, p in processes(c).items()))
+    print("- memory, PSS in MB: " + ", ".join(f"{n} {s.pss / MIB:.1f}" for n, s in sizes(c).items()))
     before = {n: cpu_ns(p) for n, p in processes(c).items()}
     time.sleep(idle_seconds)
     share = {n: (cpu_ns(p) - before[n]) / idle_seconds / 1e7 for n, p in processes(c).items()}

@@ -1,0 +1,52 @@
+"""No process is larger than it may be: with nothing to do, and after work that has used every KV block.
+Times and shares of a CPU are bench/sizes' business."""
+import asyncio
+import json
+
+import httpx
+import pytest
+from cluster import SANITIZED
+from completions import run
+from footprint import bounds, sizes, tables
+from real_model import body_of, cpu_cluster, needs_model
+
+pytestmark = [needs_model, pytest.mark.skipif(SANITIZED, reason="sanitizers change sizes")]
+
+KV_BYTES = 32 << 20  # few, so that a crowd uses all of them and the worker's bound is close
+SEA = "The sea was calm and the boat went out. "
+
+
+def check(cluster, **how):
+    for name, what, n_bytes, bound in bounds(cluster, **how):
+        assert n_bytes <= bound, f"{name}: {what} is {n_bytes >> 10} KiB, {bound >> 10} may be"
+
+
+@pytest.mark.parametrize("tp", [1, 2])
+def test_sizes(tp):
+    with cpu_cluster("--max-model-len", 512, "--kv-cache-memory-bytes", KV_BYTES, tp=tp) as c:
+        table = tables(c)
+        assert set(table) == {f"worker-{i}" for i in range(tp)}
+        for rows in table.values():
+            assert (rows["collectives"] > 0) == (tp > 1)
+            assert 0 < rows["KV cache"] <= KV_BYTES
+        check(c, kv_used=False)
+        run(c, [body_of(f"{i}. " + 10 * SEA) for i in range(16)])
+        c.wait_idle()
+        check(c)
+        assert sizes(c)["cox"].rss < 25 * 10**6
+
+
+def test_what_a_burst_took_goes_back():
+    """Bodies near the limit (10 MB), all at once: what they took is not kept for the next time."""
+    with cpu_cluster("--kv-cache-memory-bytes", KV_BYTES, "--max-model-len", 512) as c:
+        before = sizes(c)["gateway-0"]
+
+        async def all_at_once():
+            body = json.dumps({"model": "m", "prompt": SEA * 220_000})
+            async with httpx.AsyncClient(base_url=c.url, timeout=60) as client:
+                return await asyncio.gather(*(client.post("/v1/completions", content=body) for _ in range(8)))
+
+        assert {r.status_code for r in asyncio.run(all_at_once())} == {400}
+        after = sizes(c)["gateway-0"]
+        assert after.peak > before.peak + (20 << 20)
+        assert after.rss < before.rss + (10 << 20)
