@@ -8,6 +8,7 @@ struct up_options {
     const char *host, *head_host, *admin_host, *comm_host, *cache_dir, *chat_template;
     int device; /* enum up_device */
     int64_t port, head_port, admin_port, worker_http_port;
+    int64_t comm_port; /* of worker 0, the next one of worker 1, ...; 0: any */
     int64_t workers, gateways, tp, pp, dp;
     struct option_list served_model_names, api_keys;
     const char *api_key_file, *admin_key_file, *keys_dir, *print_pids;

@@ -51,6 +51,8 @@ const struct option_spec up_specs[] = {
              "CPU: instructions to use; auto: the best that it has"),
     OPT_STRING(S, comm_host, "comm-host", NULL,
                "this machine's address for ranks elsewhere; default: that of the way to the head"),
+    OPT_INT(S, comm_port, "comm-port", 0, 65535, "0",
+            "port for ranks elsewhere, of the first worker, then counting up; 0: any"),
     OPT_BOOL(S, no_shared_memory, "no-shared-memory", NULL,
              "ranks of this machine talk through sockets too"),
     {.name = "api-key",

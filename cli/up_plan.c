@@ -159,7 +159,7 @@ static uint32_t n_computing(const struct builder *b)
 
 /* Where a CPU may compute: every worker gets its share of the cores, so that ranks of one machine
  * do not fight for them. */
-static void flags_of_cpu(struct builder *b, struct up_child *c)
+static void flags_of_cpu(struct builder *b, struct up_child *c, uint32_t i)
 {
     const struct up_options *o = b->o;
     bool automatic = o->device == UP_DEVICE_AUTO && strcmp(b->model, "null") != 0;
@@ -171,6 +171,8 @@ static void flags_of_cpu(struct builder *b, struct up_child *c)
     if (o->cpu_isa)
         flag(c, "--cpu-isa", cpu_isas[o->cpu_isa]);
     flag(c, "--comm-host", o->comm_host);
+    if (o->comm_port > 0)
+        flag_int(b, c, "--comm-port", o->comm_port + i);
     if (o->no_shared_memory)
         arg(c, "--no-shared-memory");
 }
@@ -203,7 +205,7 @@ static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
         flag(c, "--kv-cache-dtype", kv_cache_dtypes[o->kv_cache_dtype]);
     if (o->dtype)
         flag(c, "--dtype", dtypes[o->dtype]);
-    flags_of_cpu(b, c);
+    flags_of_cpu(b, c, i);
     flag_if(b, c, "--vocab-size", o->vocab_size);
     if (o->null_step_us >= 0)
         flag_int(b, c, "--null-step-us", o->null_step_us);
@@ -221,10 +223,11 @@ static enum status check(const struct up_options *o, int64_t n_workers, struct e
         return error_set(
             err, STATUS_INVALID, "--workers %lld is too few for %lld groups of %lld x %lld ranks",
             (long long)n_workers, (long long)o->dp, (long long)o->tp, (long long)o->pp);
-    if (o->port + o->gateways > 65536 || o->worker_http_port + n_workers > 65536)
+    if (o->port + o->gateways > 65536 || o->worker_http_port + n_workers > 65536 ||
+        o->comm_port + n_workers > 65536)
         return error_set(err, STATUS_INVALID,
-                         "ports end at 65535: choose a lower --port or "
-                         "--worker-http-port");
+                         "ports end at 65535: choose a lower --port, --worker-http-port or "
+                         "--comm-port");
     return STATUS_OK;
 }
 

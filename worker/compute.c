@@ -125,6 +125,9 @@ static void run_job(struct compute *c, struct job *j, uint64_t wait_ns)
     case JOB_RESET:
         j->status = e->ops->reset(e, &j->error);
         break;
+    case JOB_CHECK:
+        j->status = e->ops->check(e, &j->error);
+        break;
     case JOB_ABORT:
         e->ops->abort_comm(e);
         j->status = STATUS_OK;
@@ -295,6 +298,13 @@ enum status compute_push_join(struct compute *c, const struct executor_comm *com
 void compute_push_reset(struct compute *c, uint64_t term_epoch)
 {
     struct job *j = job_take(c, JOB_RESET);
+    j->term_epoch = term_epoch;
+    push(c, j);
+}
+
+void compute_push_check(struct compute *c, uint64_t term_epoch)
+{
+    struct job *j = job_take(c, JOB_CHECK);
     j->term_epoch = term_epoch;
     push(c, j);
 }

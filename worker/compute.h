@@ -1,21 +1,22 @@
 #pragma once
 /* The compute thread: executes jobs in order, one at a time, on the executor. A job is a plan, a
- * join, a reset or the end of a communicator; it goes in from the loop and comes back as done, with
- * its result, in the order it went in. Jobs are recycled with their arenas: a steady state
- * allocates nothing. Bounded: compute_push_plan refuses above COMPUTE_QUEUE_MAX (the head never has
- * more than two steps in flight, but a rank without collectives may lag behind rank 0 by more). All
- * functions on the loop's thread; on_done runs there too. */
+ * join, a reset, a look at the peers or the end of a communicator; it goes in from the loop and
+ * comes back as done, with its result, in the order it went in. Jobs are recycled with their
+ * arenas: a steady state allocates nothing. Bounded: compute_push_plan refuses above
+ * COMPUTE_QUEUE_MAX (the head never has more than two steps in flight, but a rank without
+ * collectives may lag behind rank 0 by more). All functions on the loop's thread; on_done runs
+ * there too. */
 #include "common/net/loop.h"
 #include "worker/executor.h"
 
 #define COMPUTE_QUEUE_MAX 1024u
 
-enum job_kind { JOB_PLAN, JOB_JOIN, JOB_RESET, JOB_ABORT, JOB_KIND_COUNT };
+enum job_kind { JOB_PLAN, JOB_JOIN, JOB_RESET, JOB_CHECK, JOB_ABORT, JOB_KIND_COUNT };
 
 /* A job that is done. Everything in it is valid only during on_done. */
 struct job_done {
     enum job_kind kind;
-    bool dropped; /* a plan that an abort threw out of the queue: never begun */
+    bool dropped; /* a plan or check that an abort threw out of the queue: never begun */
     uint64_t term_epoch, step;
     uint64_t session, frame_bytes; /* of the plan's frame: for credit */
     enum status status;
@@ -39,6 +40,8 @@ MUST_USE enum status compute_push_plan(struct compute *c, const struct msg_plan 
 MUST_USE enum status compute_push_join(struct compute *c, const struct executor_comm *comm,
                                        struct error *err);
 void compute_push_reset(struct compute *c, uint64_t term_epoch);
+/* Are the peers within reach? For an executor with a check. */
+void compute_push_check(struct compute *c, uint64_t term_epoch);
 /* Drops the queued plans, interrupts what runs, then ends the communicator: JOB_ABORT comes back
  * when nothing of the old epoch can run any more. */
 void compute_push_abort(struct compute *c);

@@ -2,10 +2,10 @@
 /* One device behind one vtable: what turns a plan into tokens. The null device is executor_null.c;
  * the CPU and CUDA runners fill the same table. `struct executor` is embedded first.
  *
- * Threads: open, info, make_comm_id, interrupt and close are called on the loop's thread (close
- * with the compute thread gone); join_comm, abort_comm, reset and step on the compute thread, one
- * at a time, and may block. interrupt makes whatever blocks there return soon with STATUS_CLOSED;
- * abort_comm follows and clears it. */
+ * Threads: open, info, listen, make_comm_id, interrupt and close are called on the loop's thread
+ * (close with the compute thread gone); join_comm, abort_comm, reset, step and check on the compute
+ * thread, one at a time, and may block. interrupt makes whatever blocks there return soon with
+ * STATUS_CLOSED; abort_comm follows and clears it. */
 #include <stdatomic.h>
 
 #include "common/base/arena.h"
@@ -15,15 +15,15 @@
 
 #define COMM_ID_MAX_BYTES 512u
 
-/* What Hello says and the start-up memory table prints: never changes, the sizes are those of the
- * shard it started with. Strings are owned by the executor. */
+/* What Hello says and the start-up memory table prints: never changes but for comm_address
+ * (listen), the sizes are those of the shard it started with. Strings are owned by the executor. */
 struct executor_info {
     enum device_kind device;
     struct str device_name, model;
     uint64_t memory_bytes; /* of the device */
     uint32_t isa_level;
     uint8_t config_hash[32];
-    struct str comm_address; /* where other ranks reach this one; "": they need not */
+    struct str comm_address; /* where other ranks reach this one; "": they need not, or not yet */
     uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes;
     struct sequences_limits limits; /* model length, vocabulary, KV groups */
 };
@@ -41,6 +41,8 @@ struct executor_comm {
 struct executor;
 struct executor_ops {
     const struct executor_info *(*info)(const struct executor *e);
+    /* Other ranks reach this host there from the next join_comm on. NULL: they need not. */
+    enum status (*listen)(struct executor *e, const char *host, struct error *err);
     /* Rank 0: an id that every rank gets in Join. *n: room, then bytes used. */
     enum status (*make_comm_id)(struct executor *e, uint8_t *out, uint32_t *n, struct error *err);
     enum status (*join_comm)(struct executor *e, const struct executor_comm *c, struct error *err);
@@ -51,6 +53,8 @@ struct executor_ops {
      * Anything else: the communicator or the device failed. */
     enum status (*step)(struct executor *e, const struct msg_plan *p, struct arena *arena,
                         struct msg_result *out, struct error *err);
+    /* Between steps of a group: STATUS_IO when a peer is out of reach. NULL: there are none. */
+    enum status (*check)(struct executor *e, struct error *err);
     void (*interrupt)(struct executor *e);
     void (*close)(struct executor *e);
 };

@@ -23,6 +23,23 @@ static const struct executor_info *cpu_info(const struct executor *e)
 
 /* ---- communicator ---- */
 
+static enum status cpu_listen(struct executor *e, const char *host, struct error *err)
+{
+    struct executor_cpu *x = of(e);
+    if (!x->comm)
+        return STATUS_OK;
+    TRY(comm_listen(x->comm, host, err));
+    x->info.comm_address = str_from(comm_address(x->comm));
+    log_info("comm_listening", "address=%s", comm_address(x->comm));
+    return STATUS_OK;
+}
+
+static enum status cpu_check(struct executor *e, struct error *err)
+{
+    struct executor_cpu *x = of(e);
+    return x->comm ? comm_check(x->comm, err) : STATUS_OK;
+}
+
 static enum status cpu_make_comm_id(struct executor *e, uint8_t *out, uint32_t *n,
                                     struct error *err)
 {
@@ -194,11 +211,13 @@ static void cpu_close(struct executor *e)
 
 static const struct executor_ops cpu_executor_ops = {
     .info = cpu_info,
+    .listen = cpu_listen,
     .make_comm_id = cpu_make_comm_id,
     .join_comm = cpu_join_comm,
     .abort_comm = cpu_abort_comm,
     .reset = cpu_reset,
     .step = cpu_step,
+    .check = cpu_check,
     .interrupt = cpu_interrupt,
     .close = cpu_close,
 };
@@ -208,13 +227,13 @@ static enum status open_comm(struct executor_cpu *x, const struct worker_options
 {
     if (x->tp == 1)
         return STATUS_OK;
-    if (!o->comm_host)
-        return error_set(err, STATUS_INVALID, "--tp %u: --comm-host has to be given", x->tp);
-    const struct comm_options co = {.host = o->comm_host,
+    const struct comm_options co = {.host = o->comm_host, /* NULL: the worker finds out */
+                                    .port = (uint16_t)o->comm_port,
                                     .progress = &x->base.progress,
                                     .no_shared_memory = o->no_shared_memory};
     TRY(comm_open(&co, &x->comm, err));
-    log_info("comm_listening", "address=%s", comm_address(x->comm));
+    if (o->comm_host)
+        log_info("comm_listening", "address=%s", comm_address(x->comm));
     return STATUS_OK;
 }
 

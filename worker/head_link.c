@@ -21,7 +21,7 @@ enum {
 
 enum head_link_state {
     LINK_DOWN,       /* waits for its back-off */
-    LINK_CONNECTING, /* Hello could not be sent yet */
+    LINK_CONNECTING, /* no connection, or Hello could not be sent yet */
     LINK_HELLO,      /* waits for Welcome */
     LINK_OPEN,
     LINK_STATE_COUNT
@@ -48,7 +48,7 @@ struct head_link {
     struct outbox_item *out_first, *out_last;
     uint32_t n_out;
     char last_refusal[256]; /* logged once, not at every attempt */
-    bool was_told_down;
+    bool is_connected, was_told_down;
 };
 
 static uint64_t now_ns(const struct head_link *k)
@@ -182,10 +182,12 @@ static void say_hello(struct head_link *k)
 {
     link_init(&k->link, k->o.window_bytes);
     struct msg m = {.type = MSG_HELLO};
-    k->h.fill_hello(k->h.ctx, &m.hello);
-    m.hello.version = STR(COX_VERSION);
-    m.hello.credit_bytes = k->o.window_bytes;
-    enum status s = transmit(k, &m);
+    enum status s = STATUS_AGAIN;
+    if (k->is_connected && k->h.fill_hello(k->h.ctx, &m.hello)) {
+        m.hello.version = STR(COX_VERSION);
+        m.hello.credit_bytes = k->o.window_bytes;
+        s = transmit(k, &m);
+    }
     if (s == STATUS_OK) {
         k->state = LINK_HELLO;
         loop_timer_again(k->timer, SILENT_MS);
@@ -197,6 +199,7 @@ static void say_hello(struct head_link *k)
 static void connect_again(struct head_link *k)
 {
     struct error err;
+    k->is_connected = false; /* until the new connection says so */
     if (bus_reconnect(k->bus, &err) != STATUS_OK) {
         log_error("reconnect_failed", "error=%s", log_quote(err.text));
         loop_timer_again(k->timer, BACKOFF_MAX_MS);
@@ -335,6 +338,7 @@ static void on_frame(void *ctx, struct bus_peer from, enum peer_role role, const
 static void on_link(void *ctx, bool up, const char *why)
 {
     struct head_link *k = ctx;
+    k->is_connected = up;
     if (up) {
         k->was_told_down = false;
         if (k->state == LINK_CONNECTING)

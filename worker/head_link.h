@@ -8,8 +8,9 @@
 struct head_link;
 struct head_link_handlers {
     void *ctx;
-    /* Everything but credit and session fields; spans stay valid for the call. */
-    void (*fill_hello)(void *ctx, struct msg_hello *h);
+    /* Everything but credit and session fields; spans stay valid for the call. Called when the head
+     * is connected. False: not yet, ask again. */
+    bool (*fill_hello)(void *ctx, struct msg_hello *h);
     void (*fill_heartbeat)(void *ctx, struct msg_heartbeat *h);
     void (*on_open)(void *ctx, const struct msg_welcome *w);
     void (*on_lost)(void *ctx);

@@ -85,8 +85,6 @@ static enum status start(struct program *p, struct error *err)
 {
     TRY(worker_options_check(&p->o, err));
     TRY(startup_prepare(&p->o, &p->startup, err));
-    if (p->startup.comm_host[0])
-        p->o.comm_host = p->startup.comm_host;
     TRY(executor_open(&p->o, &p->executor, err));
     print_memory(p->executor);
     TRY(loop_new(&p->loop, err));

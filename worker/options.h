@@ -19,7 +19,8 @@ struct worker_options {
     bool insecure, allow_remote_insecure;
     int64_t ordinal, tp, pp;
     const char *zone;
-    const char *comm_host; /* NULL: main puts in what startup.h says when ranks have to talk */
+    const char *comm_host; /* NULL: where the way to the head leaves from */
+    int64_t comm_port;     /* 0: any */
     bool no_shared_memory;
     int64_t block_size, num_gpu_blocks_override, kv_cache_memory_bytes, max_model_len, vocab_size;
     int64_t threads;    /* 0: the CPUs this process may use */

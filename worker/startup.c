@@ -44,18 +44,6 @@ static enum status find_keys(const struct worker_options *o, struct startup *s, 
     return STATUS_OK;
 }
 
-/* Where the head sees this host, other ranks will too: in most networks. */
-static enum status find_comm_host(const struct worker_options *o, struct startup *s,
-                                  struct error *err)
-{
-    if (o->comm_host || o->tp == 1 || worker_options_are_null(o))
-        return STATUS_OK;
-    enum status st = route_local_address(s->endpoint + sizeof "tcp://" - 1, s->comm_host, err);
-    if (st != STATUS_OK)
-        return error_prefix(err, st, "--tp %lld: --comm-host has to be given", (long long)o->tp);
-    return STATUS_OK;
-}
-
 enum status startup_prepare(const struct worker_options *o, struct startup *out, struct error *err)
 {
     *out = (struct startup){.link = {.window_bytes = WINDOW_BYTES}};
@@ -64,7 +52,6 @@ enum status startup_prepare(const struct worker_options *o, struct startup *out,
     if (o->admin_key_file)
         TRY(read_key_file(o->admin_key_file, out->admin_key, sizeof out->admin_key, err));
     TRY(find_keys(o, out, err));
-    TRY(find_comm_host(o, out, err));
     out->link.bus.endpoint = out->endpoint;
     out->link.bus.insecure = o->insecure;
     out->link.bus.allow_remote_insecure = o->allow_remote_insecure;

@@ -1,13 +1,11 @@
 #pragma once
 /* What main needs from the options before the worker can run: keys, addresses, the memory table. */
-#include "common/net/route.h"
 #include "worker/executor.h"
 #include "worker/head_link.h"
 
 struct startup {
     char node[256];
     char endpoint[300];
-    char comm_host[ROUTE_ADDRESS_MAX]; /* the default of --comm-host; "": not needed */
     char head_public_key[41];
     char admin_key[512]; /* "": none */
     struct head_link_options link;

@@ -6,9 +6,12 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
+#include "common/net/route.h"
 #include "proto/codec.h"
 #include "worker/compute.h"
 
+/* A group without steps looks whether its ranks still reach each other. */
+enum { CHECK_MS = 1000 };
 enum { GOODBYE_MS = 30, END_MS = 2000, DRAIN_CHECK_MS = 50, FORM_ARENA_LIMIT = 4 << 20 };
 
 struct worker_metrics {
@@ -29,15 +32,42 @@ struct worker {
     uint64_t failed_epoch; /* an epoch whose trouble has been told: Gap or CommError go out once */
     bool draining, stopping, drained_by_head;
     uint64_t drain_deadline_ns;
-    struct loop_timer *drain_timer;
+    struct loop_timer *drain_timer, *check_timer;
+    char comm_host[ROUTE_ADDRESS_MAX]; /* found out; "": not yet, or not to be */
+    bool comm_host_warned;
     struct worker_metrics m;
 };
 
 /* ---- what the head hears ---- */
 
-static void fill_hello(void *ctx, struct msg_hello *h)
+/* Where the head sees this host, other ranks will too: in most networks. Looked up for each Hello:
+ * a name may not be known at the start, and a host's address may change. False: there is none. */
+static bool find_comm_host(struct worker *w)
+{
+    const struct worker_options *o = w->s.options;
+    struct executor *e = w->s.executor;
+    char host[ROUTE_ADDRESS_MAX];
+    struct error err;
+    if (o->comm_host || o->tp == 1 || !e->ops->listen)
+        return true;
+    enum status s = route_local_address(w->s.link.bus.endpoint + sizeof "tcp://" - 1, host, &err);
+    if (s == STATUS_OK && strcmp(host, w->comm_host) == 0)
+        return true;
+    if (s == STATUS_OK)
+        s = e->ops->listen(e, host, &err);
+    if (s == STATUS_OK)
+        memcpy(w->comm_host, host, sizeof w->comm_host);
+    else if (!w->comm_host_warned)
+        log_warn("comm_host_unknown", "error=%s hint=\"give --comm-host\"", log_quote(err.text));
+    w->comm_host_warned = s != STATUS_OK;
+    return s == STATUS_OK;
+}
+
+static bool fill_hello(void *ctx, struct msg_hello *h)
 {
     struct worker *w = ctx;
+    if (!find_comm_host(w))
+        return false;
     const struct executor_info *i = w->s.executor->ops->info(w->s.executor);
     const struct rank_state *r = &w->rank;
     bool holds = r->comm_epoch != 0;
@@ -74,6 +104,7 @@ static void fill_hello(void *ctx, struct msg_hello *h)
         .stage = holds ? r->stage : 0,
     };
     memcpy(h->worker.config_hash, i->config_hash, sizeof h->worker.config_hash);
+    return true;
 }
 
 static void fill_heartbeat(void *ctx, struct msg_heartbeat *h)
@@ -397,6 +428,13 @@ static void on_lost(void *ctx)
 
 /* ---- the compute thread's reports ---- */
 
+static void send_comm_error(struct worker *w, uint64_t term_epoch, uint64_t step, const char *text)
+{
+    w->failed_epoch = term_epoch;
+    head_link_send(w->link, &(struct msg){.type = MSG_COMM_ERROR,
+                                          .comm_error = {term_epoch, step, str_from(text)}});
+}
+
 static void on_plan_done(struct worker *w, const struct job_done *d)
 {
     head_link_consumed(w->link, d->session, d->frame_bytes);
@@ -413,16 +451,32 @@ static void on_plan_done(struct worker *w, const struct job_done *d)
             head_link_send(w->link, &(struct msg){.type = MSG_RESULT, .result = *d->result});
         return;
     }
-    w->failed_epoch = d->term_epoch;
     if (d->status == STATUS_PROTOCOL) {
+        w->failed_epoch = d->term_epoch;
         send_gap(w, d->step, d->error->text);
         return;
     }
     log_error("step_failed", "step=%llu status=%s error=%s", (unsigned long long)d->step,
               status_name(d->status), log_quote(d->error->text));
-    head_link_send(w->link,
-                   &(struct msg){.type = MSG_COMM_ERROR,
-                                 .comm_error = {d->term_epoch, d->step, str_from(d->error->text)}});
+    send_comm_error(w, d->term_epoch, d->step, d->error->text);
+}
+
+static void on_check_done(struct worker *w, const struct job_done *d)
+{
+    if (d->dropped || d->status == STATUS_OK || w->rank.phase != RANK_READY ||
+        d->term_epoch != w->rank.term_epoch || d->term_epoch == w->failed_epoch)
+        return;
+    log_error("peer_out_of_reach", "status=%s error=%s", status_name(d->status),
+              log_quote(d->error->text));
+    send_comm_error(w, d->term_epoch, w->rank.step_executed, d->error->text);
+}
+
+static void check_peers(void *ctx)
+{
+    struct worker *w = ctx;
+    const struct rank_state *r = &w->rank;
+    if (r->phase == RANK_READY && r->step_received == r->step_executed && !w->stopping)
+        compute_push_check(w->compute, r->term_epoch);
 }
 
 static void on_join_done(struct worker *w, const struct job_done *d)
@@ -458,6 +512,9 @@ static void on_done(void *ctx, const struct job_done *d)
     case JOB_RESET:
         if (!d->dropped && d->term_epoch == w->rank.term_epoch && w->rank.phase == RANK_READY)
             send_formed(w, d->term_epoch, d->status, d->status == STATUS_OK ? "" : d->error->text);
+        break;
+    case JOB_CHECK:
+        on_check_done(w, d);
         break;
     case JOB_ABORT:
         on_abort_done(w);
@@ -516,6 +573,8 @@ enum status worker_start(const struct worker_setup *s, struct worker **out, stru
         worker_free(w);
         return st;
     }
+    if (s->executor->ops->check && s->options->tp > 1)
+        w->check_timer = loop_timer_start(s->loop, CHECK_MS, CHECK_MS, check_peers, w);
     *out = w;
     return STATUS_OK;
 }
@@ -535,6 +594,7 @@ void worker_free(struct worker *w)
     if (!w)
         return;
     loop_timer_stop(w->drain_timer);
+    loop_timer_stop(w->check_timer);
     compute_stop(w->compute);
     head_link_close(w->link);
     arena_fini(&w->form_arena);

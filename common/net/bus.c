@@ -266,7 +266,7 @@ static void on_monitor_event(struct bus *b, uint16_t event)
 {
     static const char up[] = "connected";
     static const char lost[] = "the connection was lost";
-    static const char nobody[] = "nobody answers at this address";
+    static const char nobody[] = "nobody answers at this address, or its name is not known here";
     static const char refused[] = "the head refused our key: it is not in its authorized file";
     static const char not_ours[] = "the other side ended the handshake: a wrong public key of the "
                                    "head, a key it does not know, or no coxswain head";

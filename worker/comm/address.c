@@ -67,12 +67,22 @@ static bool is_wildcard(const struct address *a)
     return IN6_IS_ADDR_UNSPECIFIED(six) || (IN6_IS_ADDR_V4MAPPED(six) && last == 0);
 }
 
-enum status address_resolve(const char *host, struct address *out, struct error *err)
+enum status address_resolve(const char *host, uint16_t port, struct address *out, struct error *err)
 {
-    int rc = look_up(host, "0", 0, out);
+    char name[NI_MAXHOST], number[8];
+    size_t n = strlen(host);
+    if (n == 0)
+        return error_set(err, STATUS_INVALID,
+                         "--comm-host is empty: name an address of this host, or leave it out");
+    bool brackets = n > 2 && host[0] == '[' && host[n - 1] == ']';
+    snprintf(name, sizeof name, "%.*s", (int)(brackets ? n - 2 : n), host + brackets);
+    snprintf(number, sizeof number, "%u", port);
+    int rc = look_up(name, number, 0, out);
     if (rc != 0)
-        return error_set(err, STATUS_INVALID, "--comm-host %.200s: %s", host,
-                         rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc));
+        return error_set(err, STATUS_INVALID, "--comm-host %.200s: %s%s", host,
+                         rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc),
+                         strchr(host, ':') ? "; an address is wanted, without a port (--comm-port)"
+                                           : "");
     if (is_wildcard(out))
         return error_set(
             err, STATUS_INVALID,

@@ -2,6 +2,7 @@
  * everybody to everybody; one of many goes in blocks that are cut by rank: each rank adds its cut
  * and sends it round. Every element is added by one chain ((x0 + x1) + x2) + ... either way. */
 #include <errno.h>
+#include <fcntl.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +33,8 @@ enum status comm_open(const struct comm_options *o, struct comm **out, struct er
     c->exchange.waiter = &c->waiter;
     c->exchange.n_ranks = 1;
     c->waiter.progress = o->progress;
-    c->listener_fd = -1;
+    c->listener_fd = c->next_fd = -1;
+    c->port = o->port;
     c->no_shared_memory = o->no_shared_memory;
     c->timeout_ms = o->timeout_ms ? o->timeout_ms : TIMEOUT_MS;
     c->n_cpus = host_cpus();
@@ -41,13 +43,61 @@ enum status comm_open(const struct comm_options *o, struct comm **out, struct er
     if (c->waiter.wake_fd < 0)
         s = error_set(err, STATUS_LIMIT, "an eventfd for the communicator: %s", strerror(errno));
     if (s == STATUS_OK && o->host)
-        s = join_listen(o->host, &c->listener_fd, c->address, err);
+        s = comm_listen(c, o->host, err);
     if (s != STATUS_OK) {
         comm_close(c);
         return s;
     }
     *out = c;
     return STATUS_OK;
+}
+
+/* With a fixed port the way back to an address that is still listened on is no new listener: *fd,
+ * or -1 where it is another address. */
+static enum status same_listener(struct comm *c, const char *host, int *fd,
+                                 char address[COMM_ADDRESS_MAX], struct error *err)
+{
+    struct address a;
+    *fd = -1;
+    TRY(address_resolve(host, c->port, &a, err));
+    TRY(address_format(&a, address, err));
+    pthread_mutex_lock(&c->mutex);
+    if (c->listener_fd >= 0 && strcmp(address, c->listens_at) == 0)
+        *fd = fcntl(c->listener_fd, F_DUPFD_CLOEXEC, 0);
+    pthread_mutex_unlock(&c->mutex);
+    return STATUS_OK;
+}
+
+enum status comm_listen(struct comm *c, const char *host, struct error *err)
+{
+    char address[COMM_ADDRESS_MAX];
+    int fd;
+    TRY(same_listener(c, host, &fd, address, err));
+    if (fd < 0)
+        TRY(join_listen(host, c->port, &fd, address, err));
+    pthread_mutex_lock(&c->mutex);
+    int unused = c->next_fd;
+    c->next_fd = fd;
+    memcpy(c->next_at, address, sizeof address);
+    pthread_mutex_unlock(&c->mutex);
+    if (unused >= 0)
+        close(unused);
+    memcpy(c->address, address, sizeof address);
+    return STATUS_OK;
+}
+
+/* The newest listener becomes the one that a join hears. */
+static void take_listener(struct comm *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    if (c->next_fd >= 0) {
+        if (c->listener_fd >= 0)
+            close(c->listener_fd);
+        c->listener_fd = c->next_fd;
+        memcpy(c->listens_at, c->next_at, sizeof c->listens_at);
+        c->next_fd = -1;
+    }
+    pthread_mutex_unlock(&c->mutex);
 }
 
 /* The group as it was before; an interrupt stays. */
@@ -76,6 +126,8 @@ void comm_close(struct comm *c)
         close(c->waiter.wake_fd);
     if (c->listener_fd >= 0)
         close(c->listener_fd);
+    if (c->next_fd >= 0)
+        close(c->next_fd);
     pthread_mutex_destroy(&c->mutex);
     mem_free(c);
 }
@@ -194,6 +246,7 @@ static enum status link_group(struct comm *c, const struct comm_group *g, struct
 enum status comm_join(struct comm *c, const struct comm_group *g, struct error *err)
 {
     forget_group(c);
+    take_listener(c);
     c->failed = STATUS_OK;
     enum status s = waiter_interrupted(&c->waiter) ? waiter_closed(err) : check_group(c, g, err);
     if (s == STATUS_OK)
@@ -206,6 +259,19 @@ enum status comm_join(struct comm *c, const struct comm_group *g, struct error *
 }
 
 /* ---- collectives ---- */
+
+enum status comm_check(struct comm *c, struct error *err)
+{
+    struct exchange *x = &c->exchange;
+    for (uint32_t r = 0; x->peers && r < x->n_ranks; r++) {
+        struct comm_link *l = x->peers[r].link;
+        if (!l || !l->ops->check_idle || l->ops->check_idle(l, err) == STATUS_OK)
+            continue;
+        c->failed = STATUS_IO;
+        return exchange_gone(x, r, err);
+    }
+    return STATUS_OK;
+}
 
 /* One that follows an error would meet peers in the middle of something else. */
 static enum status begin(struct comm *c, struct error *err)

@@ -1,13 +1,13 @@
 #pragma once
 /* Collectives between the ranks of a tensor-parallel group on CPUs (docs/comm.md). A rank opens one
- * comm for its life: it listens where the others will reach it. Each formation joins anew; leaving
- * closes every link and keeps the listener.
+ * comm for its life: it listens where the others will reach it, from the start or from comm_listen
+ * on. Each formation joins anew; leaving closes every link and keeps the listener.
  *
  * Sums are added in the order of ranks 0, 1, ... for every element, whatever the size and whatever
  * the way it goes, so every rank has the same bits and a rank's row does not depend on its batch.
  *
- * Threads: open, address, make_id, interrupt and close on the loop's thread (close when nothing
- * else runs); all else on the compute thread, one call at a time. Every rank calls the same
+ * Threads: open, listen, address, make_id, interrupt and close on the loop's thread (close when
+ * nothing else runs); all else on the compute thread, one call at a time. Every rank calls the same
  * collectives in the same order with the same sizes; one that does not is told apart
  * (STATUS_INVALID), not answered with other numbers. After any error but one of arguments,
  * comm_leave is due. */
@@ -25,7 +25,8 @@
 struct comm;
 
 struct comm_options {
-    const char *host; /* a numeric address of this host, or a name of one; NULL: a group of one */
+    const char *host; /* a numeric address of this host, or a name of one; NULL: nowhere yet */
+    uint16_t port;    /* to listen on; 0: any that is free */
     _Atomic uint64_t
         *progress;         /* bumped while a peer is waited for: this rank is not stuck. Or NULL */
     uint32_t timeout_ms;   /* a collective in which no peer moves a byte for so long has failed; 0:
@@ -39,7 +40,11 @@ void comm_close(struct comm *c); /* NULL is fine */
 /* What a comm holds in a group of n_ranks: scratch, and what its links map (docs/comm.md,
  * "Memory"). 0 for one rank. */
 uint64_t comm_memory_bytes(uint32_t n_ranks);
-/* Numeric HOST:PORT that peers connect to; "" without a host. Valid until comm_close. */
+/* Listens there instead, from the next comm_join on: a host's address is known late, or changes.
+ * The group there is goes on as it was. Errors as of comm_open, and everything is as before. */
+MUST_USE enum status comm_listen(struct comm *c, const char *host, struct error *err);
+/* Numeric HOST:PORT that peers connect to; "" without a host. Valid until comm_listen, comm_close.
+ */
 const char *comm_address(const struct comm *c);
 
 /* A communicator's secret id, for rank 0 to make. */
@@ -56,6 +61,8 @@ struct comm_group {
 MUST_USE enum status comm_join(struct comm *c, const struct comm_group *g, struct error *err);
 /* Closes the links and clears an interrupt. Fine when there is no group. */
 void comm_leave(struct comm *c);
+/* Between collectives: STATUS_IO when a peer cannot be reached any more, though no byte says so. */
+MUST_USE enum status comm_check(struct comm *c, struct error *err);
 /* Whatever blocks returns STATUS_CLOSED soon, and so does every later call until comm_leave. Any
  * thread, any time between open and close. */
 void comm_interrupt(struct comm *c);

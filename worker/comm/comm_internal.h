@@ -11,10 +11,14 @@ struct comm {
     struct exchange exchange; /* rank, n_ranks, peers; n_ranks 1 outside a group */
     struct waiter waiter;     /* interrupt and progress, for every wait */
     pthread_mutex_t mutex;    /* the flag and the eventfd of an interrupt change together */
-    int listener_fd;          /* -1 without a host */
+    int listener_fd;          /* the compute thread's; -1: none yet */
+    int next_fd;              /* under the mutex: takes its place at the next join; -1: none */
+    uint16_t port;            /* 0: any */
     bool no_shared_memory;
     uint32_t timeout_ms, n_cpus;
-    char address[COMM_ADDRESS_MAX];
+    char address[COMM_ADDRESS_MAX];    /* the loop thread's */
+    char listens_at[COMM_ADDRESS_MAX]; /* of listener_fd; written under the mutex */
+    char next_at[COMM_ADDRESS_MAX];    /* of next_fd */
     char transport[64];
     enum status failed; /* of this group: whoever goes on reads this until comm_leave */
     float *scratch;     /* [n_ranks][a block], what the others put into a sum */

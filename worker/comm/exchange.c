@@ -118,7 +118,7 @@ static enum status check_header(const struct exchange *x, struct exchange_what w
                      they_are, we_are);
 }
 
-static enum status gone(const struct exchange *x, uint32_t rank, struct error *err)
+enum status exchange_gone(const struct exchange *x, uint32_t rank, struct error *err)
 {
     return error_prefix(err, STATUS_IO, "rank %u at %s is gone", rank, x->peers[rank].address);
 }
@@ -153,7 +153,7 @@ static enum status recv_some(struct exchange *x, struct exchange_what what, uint
         if (f->left == 0)
             continue;
         if (p->link->ops->recv(p->link, f->ptr, f->left, &n, err) != STATUS_OK)
-            return gone(x, rank, err);
+            return exchange_gone(x, rank, err);
         f->ptr += n;
         f->left -= n;
         *moved |= n > 0;
@@ -180,7 +180,7 @@ static enum status send_failed(struct exchange *x, struct exchange_what what, ui
         *err = theirs;
         return STATUS_INVALID;
     }
-    return gone(x, rank, err);
+    return exchange_gone(x, rank, err);
 }
 
 /* One round over all links. Everything is sent before anything is looked at: a rank that finds a
@@ -245,7 +245,7 @@ static enum status sleep_once(struct exchange *x, uint64_t deadline_ns, struct e
         enum status after = l->ops->after_sleep(l, fds[i].revents, &e);
         if (after != STATUS_OK && s == STATUS_OK) {
             *err = e;
-            s = gone(x, rank_of[i], err);
+            s = exchange_gone(x, rank_of[i], err);
         }
     }
     return s;

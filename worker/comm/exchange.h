@@ -60,6 +60,8 @@ struct exchange_what {
     uint32_t root;
     bool goes_on; /* a later exchange of the same collective: no headers */
 };
+/* Puts who it was in front of what a link said: STATUS_IO. */
+enum status exchange_gone(const struct exchange *x, uint32_t rank, struct error *err);
 /* parts[n_ranks], that of this rank ignored. STATUS_IO: a peer is gone, STATUS_INVALID: one does
  * something else, STATUS_TIMEOUT, STATUS_CLOSED: interrupted. After an error the links are of no
  * more use. */

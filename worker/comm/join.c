@@ -48,22 +48,35 @@ static void set_no_delay(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-enum status join_listen(const char *host, int *fd, char address[COMM_ADDRESS_MAX],
+/* A mistake that starting again does not mend is STATUS_INVALID. */
+static enum status cannot_listen(const char *host, uint16_t port, int error, struct error *err)
+{
+    bool elsewhere = error == EADDRNOTAVAIL;
+    const char *hint = elsewhere                     ? "; name an address of this host"
+                       : error == EADDRINUSE && port ? "; choose another --comm-port"
+                       : error == EACCES && port     ? "; --comm-port below 1024 is for root"
+                                                     : "";
+    return error_set(err, elsewhere ? STATUS_INVALID : STATUS_IO,
+                     "listening for other ranks on --comm-host %.200s, port %u: %s%s", host, port,
+                     strerror(error), hint);
+}
+
+enum status join_listen(const char *host, uint16_t port, int *fd, char address[COMM_ADDRESS_MAX],
                         struct error *err)
 {
     struct address a;
+    int on = 1;
     *fd = -1;
-    TRY(address_resolve(host, &a, err));
+    TRY(address_resolve(host, port, &a, err));
     int s = socket(a.sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (s >= 0 && port) /* connections of the process before this one may linger there */
+        (void)setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (s < 0 || bind(s, (const struct sockaddr *)&a.sa, a.n) != 0 || listen(s, BACKLOG) != 0 ||
         getsockname(s, (struct sockaddr *)&a.sa, &a.n) != 0) {
         int error = errno;
         if (s >= 0)
             close(s);
-        bool elsewhere = error == EADDRNOTAVAIL; /* a mistake that starting again does not mend */
-        return error_set(err, elsewhere ? STATUS_INVALID : STATUS_IO,
-                         "listening for other ranks on --comm-host %.200s: %s%s", host,
-                         strerror(error), elsewhere ? "; name an address of this host" : "");
+        return cannot_listen(host, port, error, err);
     }
     enum status status = address_format(&a, address, err);
     if (status != STATUS_OK) {
@@ -374,7 +387,7 @@ static enum status say_missing(const struct join *j, struct error *err)
     return error_set(err, STATUS_TIMEOUT,
                      "rank(s) %s did not come to %s in time: can they reach this address "
                      "(--comm-host)?",
-                     who, j->c->address);
+                     who, j->c->listens_at);
 }
 
 static enum status accept_peers(struct join *j, struct error *err)

@@ -22,6 +22,9 @@ struct comm_link_ops {
     short (*before_sleep)(struct comm_link *l, bool wants_send, bool wants_recv);
     /* After it, always, with what poll said. */
     enum status (*after_sleep)(struct comm_link *l, short revents, struct error *err);
+    /* Between collectives, now and then; or NULL. STATUS_IO: the peer cannot be reached any more.
+     */
+    enum status (*check_idle)(struct comm_link *l, struct error *err);
     void (*close)(struct comm_link *l); /* frees l; the peer notices */
 };
 struct comm_link {

@@ -1,5 +1,12 @@
-/* A link over a TCP socket: what the kernel takes and has. */
+/* A link over a TCP socket: what the kernel takes and has.
+ *
+ * A network that swallows packets looks like a peer that computes for long: no error, no byte. What
+ * tells them apart is the peer's kernel, which acknowledges data and probes whatever its process
+ * does (slow, stopped, its buffers full). TCP_USER_TIMEOUT would not do: it also ends connections
+ * whose peer answers every probe with "no room yet". */
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -7,6 +14,27 @@
 
 #include "common/base/mem.h"
 #include "worker/comm/link.h"
+
+/* Three segments in a row without an answer, and no sign of the peer's kernel for five seconds:
+ * above any pause of a network that works, far below the limit of a collective. */
+enum { SILENT_MS = 5000, UNANSWERED_MIN = 3 };
+enum { PROBE_SECONDS = 1, PROBES_MAX = 60 }; /* of a connection on which nothing is under way */
+
+static enum status check_path(int fd, struct error *err)
+{
+    struct tcp_info i = {0};
+    socklen_t n = sizeof i;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &n) != 0)
+        return STATUS_OK; /* a kernel that does not say */
+    bool unanswered = i.tcpi_retransmits >= UNANSWERED_MIN || i.tcpi_probes >= UNANSWERED_MIN;
+    if (!unanswered || i.tcpi_last_ack_recv < SILENT_MS)
+        return STATUS_OK;
+    return error_set(
+        err, STATUS_IO,
+        "its host has not answered for %u s: is the network between the two hosts cut, "
+        "or a firewall in the way?",
+        i.tcpi_last_ack_recv / 1000);
+}
 
 static bool is_for_later(int error)
 {
@@ -43,10 +71,15 @@ static short tcp_before_sleep(struct comm_link *l, bool wants_send, bool wants_r
     return (short)((wants_send ? POLLOUT : 0) | (wants_recv ? POLLIN : 0));
 }
 
-/* Errors are told by the next send or recv, with their reason. */
+/* Errors are told by the next send or recv, with their reason; silence only here. */
 static enum status tcp_after_sleep(struct comm_link *l, short revents, struct error *err)
 {
-    return STATUS_OK;
+    return revents ? STATUS_OK : check_path(l->fd, err);
+}
+
+static enum status tcp_check_idle(struct comm_link *l, struct error *err)
+{
+    return check_path(l->fd, err);
 }
 
 static void tcp_close(struct comm_link *l)
@@ -60,11 +93,22 @@ static const struct comm_link_ops tcp_ops = {.name = "TCP",
                                              .recv = tcp_recv,
                                              .before_sleep = tcp_before_sleep,
                                              .after_sleep = tcp_after_sleep,
+                                             .check_idle = tcp_check_idle,
                                              .close = tcp_close};
 
 enum status link_tcp_new(int fd, struct comm_link **out, struct error *err)
 {
+    static const struct {
+        int option, value;
+    } probing[] = {
+        {TCP_KEEPIDLE, PROBE_SECONDS}, {TCP_KEEPINTVL, PROBE_SECONDS}, {TCP_KEEPCNT, PROBES_MAX}};
+    int on = 1;
     struct comm_link *l = mem_zalloc(sizeof *l);
+    /* Without them a silent network costs the limit of a collective: slow, not wrong. */
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    for (size_t i = 0; i < sizeof probing / sizeof probing[0]; i++)
+        (void)setsockopt(fd, IPPROTO_TCP, probing[i].option, &probing[i].value,
+                         sizeof probing[i].value);
     *l = (struct comm_link){.ops = &tcp_ops, .fd = fd};
     *out = l;
     return STATUS_OK;

@@ -99,6 +99,7 @@ static void test_everything_is_passed_on(void **state)
         {"--threads", "3", UP_WORKER, "--threads", "3"},
         {"--cpu-isa", "avx2", UP_WORKER, "--cpu-isa", "avx2"},
         {"--comm-host", "10.0.0.1", UP_WORKER, "--comm-host", "10.0.0.1"},
+        {"--comm-port", "7100", UP_WORKER, "--comm-port", "7100"},
         {"--no-shared-memory", NULL, UP_WORKER, "--no-shared-memory", ""},
         {"--kv-cache-dtype", "float16", UP_WORKER, "--kv-cache-dtype", "float16"},
         {"--dtype", "float32", UP_WORKER, "--dtype", "float32"},

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -111,6 +112,10 @@ static void test_hosts(void **state)
                  {"::", "stands for all addresses"},
                  {"::ffff:0.0.0.0", "stands for all addresses"},
                  {"::ffff:127.0.0.1", NULL},
+                 {"[127.0.0.1]", NULL},
+                 {"", "--comm-host is empty"},
+                 {"[]", "--comm-host []"},
+                 {"127.0.0.1:7100", "an address is wanted, without a port (--comm-port)"},
                  {"192.0.2.77", "name an address of this host"},
                  {"no such name", "--comm-host no such name"}};
     int n_fds = count_fds();
@@ -144,6 +149,47 @@ static void test_ipv6(void **state)
     comm_close(c);
     struct comm_options o = {.host = "::1", .no_shared_memory = true};
     assert_true(ranks_run(3, &o, sum_of_ones, NULL));
+}
+
+/* A host's address is known late, and changes under a group, and back: whatever joins next meets
+ * at the newest one. */
+static void test_listening_elsewhere(void **state)
+{
+    static const char *const hosts[] = {"127.0.0.1", "127.0.0.2", "127.0.0.1", "127.0.0.3"};
+    struct rank ranks[2];
+    struct error err;
+    struct comm *taken;
+    int n_fds = count_fds();
+    ranks_open(ranks, 2, &sockets);
+    uint16_t port = (uint16_t)atoi(strrchr(comm_address(ranks[0].comm), ':') + 1);
+    assert_int_equal(
+        comm_open(&(struct comm_options){.host = "127.0.0.1", .port = port}, &taken, &err),
+        STATUS_IO);
+    assert_non_null(strstr(err.text, "choose another --comm-port"));
+    for (int fixed = 0; fixed < 2; fixed++) {
+        comm_close(ranks[0].comm); /* with `fixed` the port, free again */
+        const struct comm_options o = {.port = fixed ? port : 0, .no_shared_memory = true};
+        assert_int_equal(comm_open(&o, &ranks[0].comm, &err), STATUS_OK);
+        assert_string_equal(comm_address(ranks[0].comm), "");
+        for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
+            char want[COMM_ADDRESS_MAX];
+            snprintf(want, sizeof want, "%s:%u", hosts[i], port);
+            assert_int_equal(comm_listen(ranks[0].comm, "192.0.2.77", &err), STATUS_INVALID);
+            if (i == 3) /* one that nothing joined at */
+                assert_int_equal(comm_listen(ranks[0].comm, "127.0.0.2", &err), STATUS_OK);
+            if (comm_listen(ranks[0].comm, hosts[i], &err) != STATUS_OK)
+                fail_msg("%s: %s", hosts[i], err.text);
+            const char *address = comm_address(ranks[0].comm);
+            assert_int_equal(strncmp(address, want, fixed ? strlen(want) + 1 : strlen(hosts[i])),
+                             0);
+            ranks[0].addresses[0] = ranks[1].addresses[0] = str_from(address);
+            ranks_form(ranks, 2, 10 * (uint64_t)fixed + i + 1);
+            ranks_start(ranks, 2, sum_of_ones, NULL);
+            assert_true(ranks_wait(ranks, 2));
+        }
+    }
+    ranks_close(ranks, 2);
+    assert_int_equal(count_fds(), n_fds);
 }
 
 static void test_groups_refused(void **state)
@@ -539,6 +585,7 @@ int main(void)
         cmocka_unit_test(test_killed_peer), /* forks: before there are threads */
         cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_ipv6),
+        cmocka_unit_test(test_listening_elsewhere),
         cmocka_unit_test(test_groups_refused),
         cmocka_unit_test(test_transports),
         cmocka_unit_test(test_strangers),

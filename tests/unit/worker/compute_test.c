@@ -88,9 +88,15 @@ static void fake_interrupt(struct executor *e)
     pthread_mutex_unlock(&f->mutex);
 }
 
+static enum status fake_check(struct executor *e, struct error *err)
+{
+    return error_set(err, STATUS_IO, "nobody there");
+}
+
 static const struct executor_ops fake_ops = {.step = fake_step,
                                              .join_comm = fake_join,
                                              .reset = fake_reset,
+                                             .check = fake_check,
                                              .abort_comm = fake_abort,
                                              .interrupt = fake_interrupt};
 
@@ -107,8 +113,13 @@ struct fixture {
 static void on_done(void *ctx, const struct job_done *d)
 {
     struct fixture *f = ctx;
-    const char kinds[] = "pjra";
+    const char kinds[] = "pjrca";
     char kind = kinds[d->kind];
+    if (d->kind == JOB_CHECK) {
+        assert_int_equal(d->status, STATUS_IO);
+        assert_string_equal(d->error->text, "nobody there");
+        assert_true(d->term_epoch == (1ull << 32 | 2));
+    }
     if (d->kind == JOB_PLAN) {
         f->bytes += d->frame_bytes;
         assert_int_equal(d->session, 9);
@@ -207,8 +218,9 @@ static void test_order(void **state)
     compute_push_reset(f->compute, 1ull << 32 | 2);
     assert_int_equal(push(f, 13, &bytes), STATUS_OK);
     assert_int_equal(push(f, 14, &bytes), STATUS_OK);
-    run_until(f, 7);
-    assert_string_equal(f->log, "j0 p1 p2 p3 r0 x13 p14 ");
+    compute_push_check(f->compute, 1ull << 32 | 2);
+    run_until(f, 8);
+    assert_string_equal(f->log, "j0 p1 p2 p3 r0 x13 p14 c0 ");
     assert_string_equal(f->fake.id, "xyz");
     assert_int_equal(f->bytes, bytes); /* every byte comes back as credit */
 }

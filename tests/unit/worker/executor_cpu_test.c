@@ -284,7 +284,6 @@ static void test_what_cannot_be_opened(void **state)
     } cases[] = {
         {1, 2, "127.0.0.1", STATUS_UNSUPPORTED, "--pp 2"},
         {65, 1, "127.0.0.1", STATUS_UNSUPPORTED, "at most 64"},
-        {2, 1, NULL, STATUS_INVALID, "--comm-host"},
         {2, 1, "0.0.0.0", STATUS_INVALID, "0.0.0.0"},
         {2, 1, "203.0.113.1", STATUS_INVALID, "203.0.113.1"}, /* another host's */
         {3, 1, "127.0.0.1", STATUS_UNSUPPORTED, "3"},         /* 4 heads */

@@ -39,6 +39,9 @@ struct fixture {
     enum msg_type wait_for;
     uint8_t comm_id[64];
     uint32_t n_comm_id;
+    char comm_address[64]; /* the newest Hello's */
+    bool has_peers;        /* the executor is one that other ranks have to reach */
+    uint32_t n_listen, n_listen_failures, n_check;
     bool mute; /* the head sends no heartbeats */
 };
 
@@ -56,6 +59,7 @@ static void welcome(struct fixture *f, const struct msg_hello *h)
 {
     f->n_hello++;
     f->hello = *h;
+    snprintf(f->comm_address, sizeof f->comm_address, STR_FMT, STR_ARG(h->worker.comm_address));
     if (f->instance)
         assert_true(f->instance == h->instance); /* the same worker, whatever the session */
     f->instance = h->instance;
@@ -146,11 +150,53 @@ static int set_up(void **state)
     return 0;
 }
 
+/* ---- the null device as one whose ranks talk to each other ---- */
+
+static struct {
+    struct fixture *f;
+    const struct executor_ops *null;
+    struct executor_ops ops;
+    struct executor_info info;
+} peers;
+
+static enum status peers_listen(struct executor *e, const char *host, struct error *err)
+{
+    assert_string_equal(host, "127.0.0.1"); /* where the way to this head leaves from */
+    if (peers.f->n_listen++ < peers.f->n_listen_failures)
+        return error_set(err, STATUS_IO, "not yet");
+    peers.info.comm_address = STR("127.0.0.1:4711");
+    return STATUS_OK;
+}
+
+static const struct executor_info *peers_info(const struct executor *e)
+{
+    return &peers.info;
+}
+
+static enum status peers_check(struct executor *e, struct error *err)
+{
+    return ++peers.f->n_check == 1 ? STATUS_OK : error_set(err, STATUS_IO, "rank 1 is gone");
+}
+
+static void give_peers(struct fixture *f)
+{
+    peers.f = f;
+    peers.null = f->executor->ops;
+    peers.info = *peers.null->info(f->executor);
+    peers.ops = *peers.null;
+    peers.ops.listen = peers_listen;
+    peers.ops.info = peers_info;
+    peers.ops.check = peers_check;
+    f->executor->ops = &peers.ops;
+}
+
 static void start(struct fixture *f)
 {
     struct error err = {0};
     if (executor_open(&f->o, &f->executor, &err) != STATUS_OK)
         fail_msg("%s", err.text);
+    if (f->has_peers)
+        give_peers(f);
     const struct worker_setup s = {.loop = f->loop,
                                    .options = &f->o,
                                    .executor = f->executor,
@@ -435,6 +481,53 @@ static void test_silent_head(void **state)
     become_ready(f, EPOCH(1));
 }
 
+/* Its address for other ranks is known when the head can be reached, and not before: no Hello
+ * without one. */
+static void test_address_found_late(void **state)
+{
+    struct fixture *f = *state;
+    f->has_peers = true;
+    f->n_listen_failures = 3;
+    start(f);
+    (void)expect(f, MSG_HELLO);
+    assert_string_equal(f->comm_address, "127.0.0.1:4711");
+    assert_int_equal(f->n_listen, 4);
+    f->mute = true;
+    (void)expect(f, MSG_HELLO); /* the same address: nothing to do anew */
+    assert_string_equal(f->comm_address, "127.0.0.1:4711");
+    assert_int_equal(f->n_listen, 4);
+}
+
+static void test_address_given(void **state)
+{
+    struct fixture *f = *state;
+    f->has_peers = true;
+    f->o.comm_host = "192.0.2.1";
+    start(f);
+    (void)expect(f, MSG_HELLO);
+    assert_int_equal(f->n_listen, 0);
+}
+
+/* Nobody sends anything, and the ranks cannot reach each other any more: told once an epoch. */
+static void test_idle_peer_is_gone(void **state)
+{
+    struct fixture *f = *state;
+    f->has_peers = true;
+    start(f);
+    (void)expect(f, MSG_HELLO);
+    become_ready(f, EPOCH(1));
+    plan(f, EPOCH(1), 1);
+    expect_token(f, EPOCH(1), 1);
+    const struct msg *m = expect(f, MSG_COMM_ERROR);
+    assert_true(m->comm_error.term_epoch == EPOCH(1) && m->comm_error.step == 1);
+    assert_true(str_eq_c(m->comm_error.text, "rank 1 is gone"));
+    assert_int_equal(f->n_check, 2);
+    send_abort(f, EPOCH(1));
+    expect_aborted(f, EPOCH(1));
+    become_ready(f, EPOCH(2));
+    assert_true(expect(f, MSG_COMM_ERROR)->comm_error.term_epoch == EPOCH(2));
+}
+
 static void test_drain(void **state)
 {
     struct fixture *f = *state;
@@ -456,15 +549,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
-        T(test_hello_says_what_it_is),
-        T(test_steps_gap_abort),
-        T(test_invalid_plan_is_a_gap),
-        T(test_insane_form_and_wrong_id),
-        T(test_abort_interrupts_a_stall),
-        T(test_loading_is_told),
-        T(test_lost_link_and_adoption),
-        T(test_silent_head),
-        T(test_drain),
+        T(test_hello_says_what_it_is),    T(test_steps_gap_abort),
+        T(test_invalid_plan_is_a_gap),    T(test_insane_form_and_wrong_id),
+        T(test_abort_interrupts_a_stall), T(test_loading_is_told),
+        T(test_lost_link_and_adoption),   T(test_silent_head),
+        T(test_address_found_late),       T(test_address_given),
+        T(test_idle_peer_is_gone),        T(test_drain),
 #undef T
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
