@@ -232,13 +232,17 @@ enum status keys_load(const char *dir, enum peer_role role, struct curve_keys *o
     char path[PATH_BYTES], public_key[KEY_CHARS + 1];
     struct stat st;
     TRY(key_path(path, dir, peer_role_name(role), ".key", err));
-    TRY(read_key(path, out->secret_key, err));
+    enum status s = read_key(path, out->secret_key, err);
+    if (s == STATUS_NOT_FOUND)
+        return error_set(
+            err, s, "%s: no such file; `cox keys --keys-dir %s` makes a cluster's keys", path, dir);
+    TRY(s);
     /* a Kubernetes secret is read through its group; anybody else has no business here */
     if (stat(path, &st) == 0 && (st.st_mode & 0007))
         log_warn("key_readable_by_all", "path=%s mode=%o", log_quote(path),
                  (unsigned)st.st_mode & 0777);
     zmq_curve_public(out->public_key, out->secret_key);
-    enum status s = keys_load_public(dir, role, public_key, err);
+    s = keys_load_public(dir, role, public_key, err);
     if (s == STATUS_NOT_FOUND)
         return STATUS_OK;
     if (s == STATUS_OK && strcmp(public_key, out->public_key) != 0)

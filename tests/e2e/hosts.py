@@ -1,0 +1,302 @@
+"""Hosts for a test: network namespaces with names of their own, cables between them, programs inside.
+
+A namespace here has no name in /run/netns: it lives as long as the processes inside, and those die
+with the test's process (PR_SET_PDEATHSIG), however that ends. So nothing is ever left behind.
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cluster import BIN, SLOW
+
+HEAD_PORT, ADMIN_PORT, HTTP_PORT = 7000, 8265, 8000
+
+
+def why_not():
+    """What keeps this machine from making hosts, and what to do about it; None: nothing."""
+    if os.geteuid() != 0:
+        return "network namespaces need root: run the tests as root (sudo scripts/test), or in a container of yours"
+    for program, package in (("ip", "iproute2"), ("nsenter", "util-linux"), ("setpriv", "util-linux"), ("curl", "curl")):
+        if not shutil.which(program):
+            return f"no {program}: apt-get install {package}"
+    # what the hosts are made of: a namespace, a veth pair, its address
+    tried = subprocess.run(["unshare", "--net", "--uts", "--mount", "sh", "-c",
+                            "ip link add v0 type veth peer name v1 && ip addr add 10.0.0.1/24 dev v0"],
+                           capture_output=True, text=True)
+    if tried.returncode != 0:
+        return ("root without the right to make network namespaces (CAP_SYS_ADMIN, CAP_NET_ADMIN; docker run --privileged): "
+                + (tried.stderr.strip().splitlines() or ["unshare failed"])[-1])
+    return None
+
+
+def skip_without_hosts():
+    reason = why_not()
+    return pytest.mark.skipif(reason is not None, reason=f"SKIPPED: {reason}")
+
+
+def bracketed(address):
+    return f"[{address}]" if ":" in address else address
+
+
+class Host:
+    """A network, a host name and an /etc/hosts of its own (names: that file, here); all else is this machine's."""
+
+    def __init__(self, name, folder):
+        self.name, self.names = name, Path(folder) / f"{name}.hosts"
+        self.names.write_text("127.0.0.1 localhost\n::1 localhost\n")
+        nobody = Path(folder) / "resolv.conf"  # asked for a name, it says no at once
+        nobody.write_text("nameserver 127.0.0.1\n")
+        make = (f"hostname {name} && ip link set lo up && mount --bind {self.names} /etc/hosts && "
+                f"mount --bind {nobody} /etc/resolv.conf && echo made && exec sleep infinity")
+        self.holder = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--uts", "--mount",
+                                        "sh", "-c", make], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        assert self.holder.stdout.readline() == "made\n", f"no namespaces for {name}"
+
+    def know(self, name, address):
+        with open(self.names, "a") as f:
+            f.write(f"{address} {name}\n")
+
+    def inside(self, *args):
+        ns = f"/proc/{self.holder.pid}/ns"
+        return ["setpriv", "--pdeathsig", "KILL", "nsenter", f"--net={ns}/net", f"--uts={ns}/uts", f"--mount={ns}/mnt",
+                f"--wd={os.getcwd()}", *map(str, args)]
+
+    def run(self, *args, check=True, timeout=60):
+        done = subprocess.run(self.inside(*args), capture_output=True, text=True, timeout=timeout * SLOW)
+        assert not check or done.returncode == 0, f"{self.name}: {' '.join(map(str, args))}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def ip(self, *args):
+        return self.run("ip", *args)
+
+    def address(self, dev, *addresses):
+        for a in addresses:
+            self.ip("addr", "add", a, "dev", dev, *(["nodad"] if ":" in a else []))
+        self.ip("link", "set", dev, "up")
+
+    def curl(self, url, *args):
+        return self.run("curl", "-sS", "-g", "-m", "60", *args, url, check=False)
+
+    def end(self):
+        self.holder.kill()
+        self.holder.wait()
+        self.holder.stdout.close()
+
+
+class Hosts:
+    """All of a test's hosts and programs."""
+
+    def __init__(self, folder):
+        self.folder, self.hosts, self.processes = Path(folder), {}, {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for p in self.processes.values():
+            if p.poll() is None:
+                p.send_signal(signal.SIGCONT)
+                p.terminate()
+        end = time.monotonic() + 3
+        for p in self.processes.values():
+            try:
+                p.wait(max(0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                p.kill()
+                p.wait()
+            if p.stdout:
+                p.stdout.close()
+        for h in self.hosts.values():
+            h.end()
+
+    def add(self, *names):
+        for n in names:
+            self.hosts[n] = Host(n, self.folder)
+        return [self.hosts[n] for n in names]
+
+    def cable(self, a, b, dev_a, dev_b, mtu=1500):
+        """A veth pair: dev_a on host a, dev_b on host b."""
+        a.ip("link", "add", dev_a, "mtu", mtu, "type", "veth", "peer", "name", dev_b, "mtu", mtu,
+             "netns", str(b.holder.pid))
+
+    def start(self, host, name, *args, env=None):
+        """A program of ours on a host; its log is NAME.log. A name that is used again replaces the process."""
+        with open(self.folder / f"{name}.log", "ab") as log:
+            p = subprocess.Popen(host.inside(BIN / args[0], *args[1:]), stdin=subprocess.DEVNULL, stdout=log,
+                                 stderr=subprocess.STDOUT, env={**os.environ, **(env or {})})
+        old = self.processes.get(name)
+        assert old is None or old.poll() is not None, f"{name} runs"
+        self.processes[name] = p
+        return p
+
+    def kill(self, name):
+        self.processes[name].kill()
+        self.processes[name].wait()
+
+    def log(self, name):
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def logs(self):
+        return "\n".join(f"-- {p.name}\n{p.read_text(errors='replace')[-3000:]}" for p in sorted(self.folder.glob("*.log")))
+
+    def wait(self, what, condition, seconds=20):
+        end = time.monotonic() + seconds * SLOW
+        while True:
+            value = condition()
+            if value:
+                return value
+            assert time.monotonic() < end, f"not within {seconds * SLOW} s: {what}\n{self.logs()}"
+            time.sleep(0.05)
+
+
+class HostCluster(Hosts):
+    """Hosts `head`, `one` and `two`, each worker's host on a cable of its own to the head's (a router between them):
+    10.78.I.2 and fd78::I:2, the head's side ends in 1. The commands are those of docs/getting-started.md."""
+
+    def __init__(self, folder, model="null", of_worker=(), ipv6=False):
+        super().__init__(folder)
+        self.model, self.of_worker, self.ipv6 = model, list(of_worker), ipv6
+        self.keys, self.insecure = self.folder / "keys", False
+        self.n_asked = 0
+
+    def __enter__(self):
+        try:
+            self.head, *self.workers = self.add("head", "one", "two")
+            for i, w in enumerate(self.workers):
+                self.connect(i)
+            self.head.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward; "
+                                      "echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def address(self, i, end):
+        return f"fd78:{i}::{end}" if self.ipv6 else f"10.78.{i}.{end}"
+
+    def connect(self, i, mtu=1500, end=2):
+        """The cable between worker i and the head, anew after disconnect."""
+        w, bits = self.workers[i], 64 if self.ipv6 else 24
+        self.cable(w, self.head, "up0", f"down{i}", mtu)
+        self.head.address(f"down{i}", f"{self.address(i, 1)}/{bits}")
+        w.address("up0", f"{self.address(i, end)}/{bits}")
+        w.ip("route", "add", "default", "via", self.address(i, 1))
+
+    def disconnect(self, i):
+        self.head.ip("link", "del", f"down{i}")
+
+    def head_at(self, i):
+        return f"{bracketed(self.address(i, 1))}:{HEAD_PORT}"
+
+    def with_keys(self):
+        return ["--insecure", "--allow-remote-insecure"] if self.insecure else ["--keys-dir", self.keys]
+
+    def start_head(self, *args):
+        self.head.run(BIN / "cox", "keys", "--keys-dir", self.keys)
+        self.start(self.head, "head", "cox", "head", "--host", "::" if self.ipv6 else "0.0.0.0", "--port", HEAD_PORT,
+                   "--admin-host", "127.0.0.1", "--admin-port", ADMIN_PORT, *self.with_keys(), "--tp", 2,
+                   "--model", "m", *args)
+
+    def start_gateway(self, *args):
+        self.start(self.head, "gateway", "cox", "gateway", "--model", self.model, "--served-model-name", "m", "--head",
+                   self.head_at(0), *self.with_keys(), "--host", "127.0.0.1", "--port", HTTP_PORT, *args)
+
+    def token(self, i, head=None):
+        return self.head.run(BIN / "cox", "join-token", "--keys-dir", self.keys, "--head",
+                             head or self.head_at(i)).strip().splitlines()[-1]
+
+    def start_worker(self, i, *args, token=None, env=None):
+        way = self.with_keys() + ["--head", self.head_at(i)] if self.insecure else ["--join", token or self.token(i)]
+        return self.start(self.workers[i], f"worker{i}", "cox", "worker", *way, "--model", self.model,
+                          "--served-model-name", "m", "--tp", 2, "--ordinal", i, *self.of_worker, *args, env=env)
+
+    def start_all(self, *of_worker):
+        """of_worker(i), if given, are the options of worker i."""
+        self.start_head()
+        self.start_gateway()
+        for i in range(2):
+            self.start_worker(i, *(of_worker[0](i) if of_worker else ()))
+        self.wait_serves()
+
+    def status(self):
+        body = self.head.curl(f"http://127.0.0.1:{ADMIN_PORT}/api/status")
+        return json.loads(body) if body.startswith("{") else {"healthy": False, "workers": [], "groups": []}
+
+    def healthy(self):
+        return self.status()["healthy"]
+
+    def cox(self, *args):
+        """A command line on the head's host, as its user types it."""
+        return self.head.run(BIN / "cox", *args, check=False)
+
+    def wait_serves(self, seconds=20):
+        self.wait("the group is ready", self.healthy, seconds)
+        self.wait("the gateway serves", lambda: "200" == self.head.curl(
+            f"http://127.0.0.1:{HTTP_PORT}/health", "-o", "/dev/null", "-w", "%{http_code}"))
+
+    def ask(self, prompt, n, **body):
+        """A request under way: a curl on the head's host."""
+        request = {"model": "m", "prompt": prompt, "max_tokens": n, "return_token_ids": True, "ignore_eos": True, **body}
+        p = subprocess.Popen(self.head.inside("curl", "-sS", "-m", 90 * SLOW, "-d", json.dumps(request), "-H",
+                                              "content-type: application/json",
+                                              f"http://127.0.0.1:{HTTP_PORT}/v1/completions"),
+                             stdout=subprocess.PIPE, text=True)
+        self.n_asked += 1
+        self.processes[f"ask{self.n_asked}"] = p
+        return p
+
+    def answer(self, p):
+        """Its first choice."""
+        out, _ = p.communicate(timeout=90 * SLOW)
+        assert '"choices"' in out, f"{out}\n{self.logs()}"
+        return json.loads(out)["choices"][0]
+
+    def ids(self, p):
+        return self.answer(p)["token_ids"]
+
+    def complete(self, prompt, n, **body):
+        return self.answer(self.ask(prompt, n, **body))
+
+    def wait_running(self, n=1):
+        self.wait(f"{n} requests run", lambda: self.status()["requests"]["running"] == n)
+
+
+SCRIPT = Path(__file__).with_name("wire.py")
+
+
+def run_wire(hosts, host, name, *args):
+    p = subprocess.Popen(host.inside(sys.executable, SCRIPT, *args), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    hosts.processes[name] = p
+    assert p.stdout.readline() == "ready\n"
+    return p
+
+
+class Wire:
+    """A cable between two hosts with a hand on it: `say("drop")`, `say("pass")`, `say("delay", ms, jitter_ms)`,
+    and say("find", hex): in how many frames these bytes were, and how many frames there were."""
+
+    def __init__(self, hosts, a, b, dev, mtu=1500):
+        self.host, = hosts.add("wire")
+        for i, h in enumerate((a, b)):
+            hosts.cable(h, self.host, dev, f"port{i}", mtu)
+            self.host.ip("link", "set", f"port{i}", "up")
+            h.run(sys.executable, SCRIPT, "--plain", dev)
+        self.process = run_wire(hosts, self.host, "wire", "port0", "port1")
+
+    def say(self, *words):
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+
+class Listener(Wire):
+    """Hears what goes over a host's devices, for `find`."""
+
+    def __init__(self, hosts, host, *devices):
+        self.process = run_wire(hosts, host, "listener", "--listen", *devices)
