@@ -18,6 +18,7 @@
 #include "common/base/host.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "common/model/model_info.h"
 #include "common/net/http_client.h"
 #include "common/net/keys.h"
 
@@ -146,14 +147,36 @@ static enum status find_bin_dir(char *out, size_t size, struct error *err)
     return STATUS_OK;
 }
 
-/* What is in the files is the children's business; a model that is not there is said at once. */
-static enum status check_model(const char *model, struct error *err)
+/* ORG/NAME, as Hugging Face's hub names its models. */
+static bool looks_like_hub_id(const char *model)
 {
+    const char *slash = strchr(model, '/');
+    return slash && slash != model && slash[1] && !strchr(slash + 1, '/') && model[0] != '.' &&
+           model[0] != '~';
+}
+
+/* A model that is not there, or none at all, is said at once and once, before any process says it;
+ * what its tensors are is the workers' business. */
+static enum status check_model(const struct up_options *o, const char *model, struct error *err)
+{
+    char cache_dir[PATH_BYTES];
+    struct model_info info;
     struct stat st;
     if (strcmp(model, "null") != 0 && strcmp(model, "demo") != 0 && stat(model, &st) != 0)
-        return error_set(err, STATUS_NOT_FOUND,
-                         "model \"%s\": %s; MODEL is null, demo, a GGUF file or a model folder",
-                         model, strerror(errno));
+        return error_set(
+            err, STATUS_NOT_FOUND,
+            "model \"%s\": %s; MODEL is null, demo, a GGUF file or a model folder%s%s%s", model,
+            strerror(errno),
+            looks_like_hub_id(model) ? "; nothing is fetched from the hub: `hf download " : "",
+            looks_like_hub_id(model) ? model : "",
+            looks_like_hub_id(model) ? " --local-dir DIR` first, then `cox up DIR`" : "");
+    if (o->cache_dir)
+        snprintf(cache_dir, sizeof cache_dir, "%s", o->cache_dir);
+    else
+        model_cache_dir(NULL, getenv("HOME"), cache_dir, sizeof cache_dir);
+    if (model_info_open(model, cache_dir, &info, err) != STATUS_OK)
+        return err->status == STATUS_IO ? (err->status = STATUS_INVALID) : err->status;
+    model_info_fini(&info);
     return STATUS_OK;
 }
 
@@ -211,7 +234,7 @@ static enum status export_api_keys(const struct up_options *o, struct error *err
 static enum status prepare(struct up *u, struct error *err)
 {
     const char *tmp_dir = getenv("TMPDIR");
-    TRY(check_model(u->model, err));
+    TRY(check_model(&u->o, u->model, err));
     TRY(export_api_keys(&u->o, err));
     (void)unsetenv("COX_CONFIG"); /* it holds this command's options, which the children lack */
     TRY(find_bin_dir(u->bin_dir, sizeof u->bin_dir, err));

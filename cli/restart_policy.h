@@ -8,12 +8,13 @@
 #define RESTART_GOOD_LIFE_MS   10000u /* after this long the back-off starts over */
 #define RESTART_AT_ONCE_MS     5000u  /* a death this early is one "at once" */
 #define RESTART_CONFIG_EXIT    2      /* exit code of a configuration error */
-#define RESTART_CONFIG_MAX     3      /* this many of them at once, in a row: give up */
+#define RESTART_CONFIG_MAX     3      /* this many at once, in a row, or the very first: give up */
 
 struct restart_policy {
     uint32_t next_ms;           /* 0: never died */
     uint32_t n_config_failures; /* in a row */
-    bool has_run;               /* had a good life once: never given up */
+    bool has_died;
+    bool has_run; /* had a good life once: never given up */
 };
 
 struct restart_verdict {

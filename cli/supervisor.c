@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/last_words.h"
 #include "cli/restart_policy.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -24,6 +25,7 @@ struct child {
     uint64_t started_ns;
     bool started_before;
     char last_words[LAST_WORDS_MAX]; /* its last line on stderr */
+    bool held;                       /* not written yet: that it could not start */
 };
 
 struct supervisor {
@@ -34,6 +36,7 @@ struct supervisor {
     struct loop_timer *stop_timer;
     int stop_step;
     char failure[LAST_WORDS_MAX + 64];
+    char sentence[LAST_WORDS_MAX]; /* of the failure */
 };
 
 /* One write(2) a line, so that lines of children and ours do not mix. */
@@ -103,9 +106,23 @@ static void on_line(void *ctx, struct loop_child *process, const char *line, siz
                     bool is_stderr)
 {
     struct child *c = ctx;
-    write_line(c->s, c->plan->name, c->i + 1, line, n);
     if (is_stderr && n > 0)
         snprintf(c->last_words, sizeof c->last_words, "%.*s", (int)n, line);
+    c->held = is_stderr && n > 0 && last_words_is_failure(c->last_words);
+    if (!c->held)
+        write_line(c->s, c->plan->name, c->i + 1, line, n);
+}
+
+/* What several children say alike, and the end says again, is for one reading. */
+static void write_held(struct child *c)
+{
+    char sentence[LAST_WORDS_MAX];
+    if (!c->held)
+        return;
+    c->held = false;
+    last_words_sentence(c->last_words, sentence, sizeof sentence);
+    if (strcmp(sentence, c->s->sentence) != 0)
+        write_line(c->s, c->plan->name, c->i + 1, c->last_words, strlen(c->last_words));
 }
 
 static void on_exit_of(void *ctx, struct loop_child *process, int64_t status, int term_signal);
@@ -125,7 +142,8 @@ static enum status start(struct child *c, struct error *err)
     return STATUS_OK;
 }
 
-static void schedule_restart(struct child *c, uint64_t life_ms, int status, int term_signal);
+static void schedule_restart(struct child *c, int pid, uint64_t life_ms, int status,
+                             int term_signal);
 
 static void on_restart(void *ctx)
 {
@@ -137,21 +155,28 @@ static void on_restart(void *ctx)
         return;
     if (start(c, &err) != STATUS_OK) {
         say(c->s, "%s: %s", c->plan->name, err.text);
-        schedule_restart(c, 0, -1, 0);
+        schedule_restart(c, 0, 0, -1, 0); /* there was no process */
     }
     write_pids(c->s);
 }
 
-static void schedule_restart(struct child *c, uint64_t life_ms, int status, int term_signal)
+static void schedule_restart(struct child *c, int pid, uint64_t life_ms, int status,
+                             int term_signal)
 {
     struct supervisor *s = c->s;
     struct restart_verdict v = restart_policy_on_exit(&c->policy, life_ms, status, term_signal);
     if (v.give_up) {
-        snprintf(s->failure, sizeof s->failure, "%s cannot start: %s", c->plan->name,
-                 c->last_words[0] ? c->last_words : "configuration error");
+        last_words_sentence(c->last_words[0] ? c->last_words : "configuration error", s->sentence,
+                            sizeof s->sentence);
+        snprintf(s->failure, sizeof s->failure, "%s cannot start: %s", c->plan->name, s->sentence);
         supervisor_stop(s);
         return;
     }
+    write_held(c);
+    if (term_signal)
+        log_warn("process_ended", "name=%s pid=%d signal=%d", c->plan->name, pid, term_signal);
+    else if (pid > 0)
+        log_warn("process_ended", "name=%s pid=%d status=%d", c->plan->name, pid, status);
     c->restart = loop_timer_start(s->o.loop, v.wait_ms, 0, on_restart, c);
 }
 
@@ -171,15 +196,11 @@ static void on_exit_of(void *ctx, struct loop_child *process, int64_t status, in
     c->process = NULL;
     s->n_alive--;
     if (s->stopping) {
+        write_held(c);
         finish_if_last(s);
         return;
     }
-    if (term_signal)
-        log_warn("process_ended", "name=%s pid=%d signal=%d", c->plan->name, pid, term_signal);
-    else
-        log_warn("process_ended", "name=%s pid=%d status=%lld", c->plan->name, pid,
-                 (long long)status);
-    schedule_restart(c, life_ms, (int)status, term_signal);
+    schedule_restart(c, pid, life_ms, (int)status, term_signal);
     write_pids(s);
 }
 

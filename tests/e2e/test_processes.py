@@ -205,12 +205,34 @@ def test_idle_cluster_is_quiet():
     (["up", "null", "--tp", "nonsense"], ["tp"]),
     (["status", "--address", "127.0.0.1:1"], ["127.0.0.1:1"]),
     (["up", "/no/such/model"], ["/no/such/model"]),
+    (["up", "google/gemma-3-270m"], ["hf download google/gemma-3-270m"]),
 ])
 def test_bad_command_lines(args, words):
     done = run_cox(*args)
     assert done.returncode != 0
     for word in words:
         assert word in (done.stderr + done.stdout).lower(), done.stderr
+
+
+@pytest.mark.parametrize("how", ["logfmt", "json"])
+def test_what_every_worker_says_is_read_once(how):
+    c = Cluster("--block-size", 24, "--log-format", how, workers=3, tp=3)
+    c.start(wait=False)
+    try:
+        c.process.wait(10 * SLOW)
+        assert c.process.returncode == 2 and c.log().count("must be a multiple of 16") == 1, c.log()
+        assert "cannot start: --block-size 24" in c.log().splitlines()[-1]
+    finally:
+        c.kill()
+
+
+@pytest.mark.parametrize("name,content,words", [("x.gguf", b"no model", "not a GGUF file"),
+                                                ("folder", None, "config.json")])
+def test_what_is_no_model_starts_nothing(tmp_path, name, content, words):
+    model = tmp_path / name
+    model.mkdir() if content is None else model.write_bytes(content)
+    r = run_cox("up", model, "--tp", 3, "--port", free_ports(1)[0])
+    assert r.returncode == 2 and words in r.stderr and len(r.stderr.splitlines()) == 1
 
 
 def test_version_and_help():

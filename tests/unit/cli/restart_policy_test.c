@@ -44,11 +44,14 @@ static void test_good_life_starts_over(void **state)
 
 static void test_configuration_errors(void **state)
 {
-    CHECK({5, 2, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, true});
-    CHECK({5, 2, 0, 100, false}, {5, 2, 0, 200, false}, {5, 1, 0, 400, false},
-          {5, 2, 0, 800, false}); /* not in a row */
-    CHECK({5, 2, 0, 100, false}, {5, 2, 0, 200, false}, {6000, 2, 0, 400, false}); /* not at once */
-    CHECK({5, 2, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 9, 400, false});    /* a signal */
+    CHECK({5, 2, 0, 100, true}); /* nothing has changed since the command was typed */
+    CHECK({50, 1, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
+          {5, 2, 0, 800, true});
+    CHECK({50, 1, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
+          {5, 1, 0, 800, false}, {5, 2, 0, 1600, false}); /* not in a row */
+    CHECK({50, 1, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
+          {6000, 2, 0, 800, false}); /* not at once */
+    CHECK({5, 2, 9, 100, false});    /* a signal */
 }
 
 /* What has run is no configuration error: the file was moved, the memory was short for a while. The
