@@ -127,11 +127,15 @@ class Hosts:
 
     def start(self, host, name, *args, env=None):
         """A program of ours on a host; its log is NAME.log. A name that is used again replaces the process."""
-        with open(self.folder / f"{name}.log", "ab") as log:
-            p = subprocess.Popen(host.inside(BIN / args[0], *args[1:]), stdin=subprocess.DEVNULL, stdout=log,
-                                 stderr=subprocess.STDOUT, env={**os.environ, **(env or {})})
+        return self.start_shell(host, name, f'exec "{BIN}/$0" "$@"', *args, env=env)
+
+    def start_shell(self, host, name, script, *args, env=None):
+        """The same for what a shell makes of script."""
         old = self.processes.get(name)
         assert old is None or old.poll() is not None, f"{name} runs"
+        with open(self.folder / f"{name}.log", "ab") as log:
+            p = subprocess.Popen(host.inside("sh", "-c", script, *args), stdin=subprocess.DEVNULL, stdout=log,
+                                 stderr=subprocess.STDOUT, env={**os.environ, **(env or {})})
         self.processes[name] = p
         return p
 

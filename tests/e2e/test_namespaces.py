@@ -2,13 +2,14 @@
 commands of docs/getting-started.md and nothing but a join token. What they answer is what one host answers."""
 import ipaddress
 import json
+import re
 
 import null_oracle as oracle
 import pytest
-from cluster import ROOT, SANITIZED, Cluster
+from cluster import BIN, ROOT, SANITIZED, Cluster
 from completions import ids, run
-from hosts import HEAD_PORT, HostCluster, Listener, bracketed, skip_without_hosts
-from real_model import MODEL, SENTENCES
+from hosts import HEAD_PORT, HostCluster, Hosts, Listener, bracketed, skip_without_hosts
+from real_model import CACHE, MODEL, SENTENCES
 
 TINY = ROOT / "build/goldens/llama_tiny"
 OF_TINY = ["--device", "cpu", "--threads", 1, "--kv-cache-dtype", "float32"]
@@ -16,6 +17,8 @@ OF_DEMO = ["--device", "cpu", "--threads", 1, "--max-model-len", 512]
 NULL = ["--device", "null", "--null-step-us", 5000]
 
 pytestmark = skip_without_hosts()
+needs_demo = pytest.mark.skipif(not MODEL.exists() or SANITIZED, reason=f"no demo model at {MODEL}: "
+                                "scripts/fetch-demo-model; or a sanitizer's pace")
 needs_tiny = pytest.mark.skipif(not TINY.exists(), reason=f"no {TINY}: scripts/make-goldens")
 
 
@@ -49,8 +52,7 @@ def test_two_hosts_serve(tmp_path, ipv6):
             assert hosts.complete("across hosts", 40, **body)["text"] == oracle.text("across hosts", 40, **body)
 
 
-@pytest.mark.parametrize("which", [pytest.param("tiny", marks=needs_tiny), pytest.param("demo", marks=pytest.mark.skipif(
-    not MODEL.exists() or SANITIZED, reason=f"no demo model at {MODEL}: scripts/fetch-demo-model; or a sanitizer's pace"))])
+@pytest.mark.parametrize("which", [pytest.param("tiny", marks=needs_tiny), pytest.param("demo", marks=needs_demo)])
 def test_joined_by_a_veth_pair(tmp_path, which):
     """The two workers' hosts have a cable of their own besides those to the head, and `--comm-host` puts the model's data
     on it: 8 streams at once, token by token what one host says."""
@@ -95,6 +97,43 @@ def test_by_way_of_the_head(tmp_path, ipv6):
         for i in range(2):
             own = bracketed(str(ipaddress.ip_address(hosts.address(i, 2))))
             assert f"comm_listening address={own}:" in hosts.log(f"worker{i}")
+
+
+def commands_of(section):
+    """[(host, command line)] of docs/getting-started.md."""
+    text = (ROOT / "docs/getting-started.md").read_text().split(f"## {section}\n")[1].split("\n## ")[0]
+    return re.findall(r"^(first|second)\$ (.*)$", text, re.M)
+
+
+@needs_demo
+def test_the_recipe_of_getting_started(tmp_path):
+    """Line by line as a newcomer types it."""
+    path = f"PATH={BIN}:$PATH; export PATH HOME={tmp_path} COX_CACHE={CACHE}; "
+    with Hosts(tmp_path) as hosts:
+        first, second = hosts.add("first", "second")
+        hosts.cable(first, second, "net", "net")
+        first.address("net", "10.0.0.1/24")
+        second.address("net", "10.0.0.2/24")
+        typed = commands_of("A second machine")
+        assert [c.split()[1] for _, c in typed if c.startswith("cox")] == ["up", "join-token", "worker", "status"]
+        said = {}
+        for host, line in typed:
+            h = first if host == "first" else second
+            line = line.replace("cox1....", said.get("join-token", ""))
+            what = line.split()[1]
+            if what in ("up", "worker"):
+                hosts.start_shell(h, what, f"{path}exec {line}")
+            else:
+                if what == "join-token":
+                    hosts.wait("cox up has made its keys", (tmp_path / "cox-keys/worker.key").exists)
+                elif what == "-s":
+                    hosts.wait("ready", lambda: "ready" in hosts.log("up") and "200" == first.curl(
+                        "http://127.0.0.1:8000/health", "-o", "/dev/null", "-w", "%{http_code}"), 30)
+                said[what] = h.run("sh", "-c", path + line).strip()
+        assert json.loads(said["-s"])["usage"]["completion_tokens"] == 32
+        assert "2/2 workers serve" in said["status"] and "healthy" in said["status"], said["status"]
+        for host, name, own in (("first", "up", 1), ("second", "worker", 2)):
+            assert f"comm_listening address=10.0.0.{own}:7100" in hosts.log(name), host
 
 
 def varints(ids):
