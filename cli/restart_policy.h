@@ -6,9 +6,9 @@
 #define RESTART_BACKOFF_MIN_MS 100u
 #define RESTART_BACKOFF_MAX_MS 5000u
 #define RESTART_GOOD_LIFE_MS   10000u /* after this long the back-off starts over */
-#define RESTART_AT_ONCE_MS     5000u  /* a death this early is one "at once" */
+#define RESTART_START_MS       60000u /* longer no start takes, also of a large model */
 #define RESTART_CONFIG_EXIT    2      /* exit code of a configuration error */
-#define RESTART_CONFIG_MAX     3      /* this many at once, in a row, or the very first: give up */
+#define RESTART_CONFIG_MAX     3      /* this many, in a row, or the very first: give up */
 
 struct restart_policy {
     uint32_t next_ms;           /* 0: never died */

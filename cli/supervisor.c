@@ -13,7 +13,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 
-enum { STOP_AGAIN_MS = 300, STOP_KILL_MS = 1500, NAME_WIDTH = 10, LAST_WORDS_MAX = 400 };
+enum { STOP_AGAIN_MS = 300, STOP_KILL_MS = 1500, NAME_WIDTH = 10, LAST_WORDS_MAX = 700 };
 
 struct child {
     struct supervisor *s;

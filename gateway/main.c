@@ -62,10 +62,7 @@ static int run(const struct gateway_config *config)
     enum status s = gateway_new(config, cache_dir, &g, &err);
     if (s != STATUS_OK) {
         log_error("start_failed", "status=%s error=%s", status_name(s), log_quote(err.text));
-        return s == STATUS_INVALID || s == STATUS_NOT_FOUND || s == STATUS_DENIED ||
-                       s == STATUS_UNSUPPORTED
-                   ? 2
-                   : 1;
+        return status_is_configuration(s) ? 2 : 1;
     }
     gateway_run(g);
     gateway_free(g);

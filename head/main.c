@@ -20,7 +20,7 @@ static void on_signal(void *ctx, int signum)
 
 static int fail(const struct error *err, int code)
 {
-    log_error("head_failed", "text=%s", log_quote(err->text));
+    log_error("start_failed", "status=%s error=%s", status_name(err->status), log_quote(err->text));
     return code;
 }
 
@@ -42,7 +42,9 @@ static int run(const struct head_options *o)
     head_free(head);
     if (loop)
         loop_free(loop);
-    return s == STATUS_OK ? 0 : fail(&err, EXIT_RUNTIME);
+    if (s == STATUS_OK)
+        return 0;
+    return fail(&err, status_is_configuration(s) ? EXIT_CONFIG : EXIT_RUNTIME);
 }
 
 static int print(struct strbuf *b)

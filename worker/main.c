@@ -114,12 +114,6 @@ static void finish(struct program *p)
     metrics_free(p->metrics);
 }
 
-static bool is_configuration(enum status s)
-{
-    return s == STATUS_INVALID || s == STATUS_UNSUPPORTED || s == STATUS_NOT_FOUND ||
-           s == STATUS_DENIED || s == STATUS_EXISTS || s == STATUS_NO_MEMORY;
-}
-
 static int run(struct program *p)
 {
     struct error err = {0};
@@ -148,7 +142,7 @@ static int run(struct program *p)
     if (s == STATUS_OK)
         return 0;
     log_error("start_failed", "status=%s error=%s", status_name(s), log_quote(err.text));
-    return is_configuration(s) ? 2 : 1;
+    return status_is_configuration(s) ? 2 : 1;
 }
 
 static void print_help(void)

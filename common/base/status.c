@@ -27,6 +27,12 @@ const char *status_name(enum status s)
     return (unsigned)s < STATUS_COUNT ? names[s] : "unknown";
 }
 
+bool status_is_configuration(enum status s)
+{
+    return s == STATUS_INVALID || s == STATUS_UNSUPPORTED || s == STATUS_NOT_FOUND ||
+           s == STATUS_DENIED || s == STATUS_EXISTS || s == STATUS_NO_MEMORY || s == STATUS_LIMIT;
+}
+
 enum status error_set(struct error *err, enum status s, const char *fmt, ...)
 {
     if (!err)

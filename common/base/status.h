@@ -4,6 +4,7 @@
  * values; layers between add context in front (error_prefix) or pass it on; the top logs it once.
  * A text says what happened, where, and what to do next. STATUS_AGAIN is not an error. */
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #define MUST_USE          __attribute__((warn_unused_result))
@@ -34,6 +35,9 @@ struct error {
 };
 
 const char *status_name(enum status s);
+/* Of a program that could not start: what it was given is wrong, so that it ends with exit code 2
+ * and nobody starts it again and again. */
+bool status_is_configuration(enum status s);
 
 /* Fills err (may be NULL) and returns s, so that `return error_set(err, STATUS_IO, ...)` reads
  * well. */

@@ -50,8 +50,10 @@ static void test_configuration_errors(void **state)
     CHECK({50, 1, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
           {5, 1, 0, 800, false}, {5, 2, 0, 1600, false}); /* not in a row */
     CHECK({50, 1, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
-          {6000, 2, 0, 800, false}); /* not at once */
-    CHECK({5, 2, 9, 100, false});    /* a signal */
+          {6000, 2, 0, 800, true}); /* a slow start */
+    CHECK({6000, 2, 0, 100, true});
+    CHECK({60000, 2, 0, 100, false}); /* that was no start */
+    CHECK({5, 2, 9, 100, false});     /* a signal */
 }
 
 /* What has run is no configuration error: the file was moved, the memory was short for a while. The
@@ -62,8 +64,9 @@ static void test_what_ran_is_never_given_up(void **state)
           {5, 2, 0, 800, false}, {5, 2, 0, 1600, false}, {5, 2, 0, 3200, false},
           {5, 2, 0, 5000, false}, {5, 2, 0, 5000, false});
     /* slow to find out is not having run */
-    CHECK({12000, 2, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
-          {5, 2, 0, 800, true});
+    CHECK({12000, 2, 0, 100, true});
+    CHECK({50, 1, 0, 100, false}, {12000, 2, 0, 100, false}, {5, 2, 0, 200, false},
+          {5, 2, 0, 400, true});
 }
 
 int main(void)
