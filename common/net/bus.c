@@ -345,6 +345,16 @@ static struct str host_of(const char *endpoint)
     return (struct str){host, colon ? (size_t)(colon - host) : 0};
 }
 
+/* A listener may leave the port to the system. */
+static bool port_is_good(const char *endpoint, bool is_router)
+{
+    const char *port = strrchr(endpoint, ':') + 1;
+    uint64_t n;
+    if (is_router && strcmp(port, "*") == 0)
+        return true;
+    return str_to_u64(str_from(port), &n) == STATUS_OK && n <= UINT16_MAX && (n > 0 || is_router);
+}
+
 static bool is_loopback(struct str host)
 {
     return str_eq_c(host, "localhost") || str_eq_c(host, "::1") || str_eq_c(host, "[::1]") ||
@@ -405,7 +415,8 @@ static enum status attach(struct bus *b, void *s, struct error *err)
             return error_set(err, STATUS_EXISTS,
                              "port %s is in use (%s): end the other process or choose another port",
                              colon ? colon + 1 : "?", b->endpoint);
-        return error_set(err, STATUS_IO, "cannot listen on %s: %s", b->endpoint, zmq_strerror(e));
+        return error_set(err, STATUS_INVALID, "cannot listen on %s: %s", b->endpoint,
+                         zmq_strerror(e));
     }
     if (zmq_getsockopt(s, ZMQ_LAST_ENDPOINT, real, &size) == 0)
         memcpy(b->endpoint, real, size);
@@ -440,8 +451,10 @@ static enum status open_bus(struct loop *l, const struct bus_options *o,
                             struct error *err)
 {
     struct str host = host_of(o->endpoint);
-    if (strlen(o->endpoint) >= sizeof((struct bus *)0)->endpoint || host.len == 0)
-        return error_set(err, STATUS_INVALID, "\"%.100s\" is no address: tcp://HOST:PORT is wanted",
+    if (strlen(o->endpoint) >= sizeof((struct bus *)0)->endpoint || host.len == 0 ||
+        !port_is_good(o->endpoint, is_router))
+        return error_set(err, STATUS_INVALID,
+                         "\"%.100s\" is no address: tcp://HOST:PORT is wanted, PORT up to 65535",
                          o->endpoint);
     if (o->insecure && !o->allow_remote_insecure && !is_loopback(host))
         return error_set(err, STATUS_DENIED,

@@ -122,7 +122,7 @@ static enum status listen_on(struct http_server *s, const struct http_options *o
                          "port %u on %s is in use: stop what listens there, or choose another port",
                          o->port, o->host);
     if (rc != 0)
-        return error_set(err, STATUS_IO, "cannot listen on %s port %u: %s", o->host, o->port,
+        return error_set(err, STATUS_INVALID, "cannot listen on %s port %u: %s", o->host, o->port,
                          uv_strerror(rc));
     uv_tcp_getsockname(&s->listener, (struct sockaddr *)&a, &len);
     s->port = ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port

@@ -79,8 +79,11 @@ static enum status read_text(const char *path, struct strbuf *out, struct error 
     ssize_t n = -1;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO, "%s: %s", path,
-                         strerror(errno));
+        return error_set(err,
+                         errno == ENOENT   ? STATUS_NOT_FOUND
+                         : errno == EACCES ? STATUS_DENIED
+                                           : STATUS_IO,
+                         "%s: %s", path, strerror(errno));
     while ((n = read(fd, chunk, sizeof chunk)) > 0 && strbuf_append(out, chunk, (size_t)n)) {
     }
     int e = errno;
@@ -97,6 +100,12 @@ static enum status read_key(const char *path, char out[KEY_CHARS + 1], struct er
     uint8_t raw[KEY_BYTES];
     strbuf_init(&text, 4096);
     enum status s = read_text(path, &text, err);
+    if (s == STATUS_NOT_FOUND)
+        s = error_set(
+            err, s,
+            "%s: there is no such key; `cox keys --keys-dir DIR` makes them, once for all "
+            "machines of a cluster",
+            path);
     if (s == STATUS_OK) {
         struct str key = trimmed(strbuf_str(&text));
         if (key_decode(key, raw)) {

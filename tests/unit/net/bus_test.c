@@ -257,6 +257,10 @@ static void test_refused_options(void **state)
         {"127.0.0.1:0", false, STATUS_INVALID},
         {"tcp://", false, STATUS_INVALID},
         {"", false, STATUS_INVALID},
+        {"tcp://127.0.0.1:", false, STATUS_INVALID},
+        {"tcp://127.0.0.1:65536", false, STATUS_INVALID},
+        {"tcp://127.0.0.1:http", false, STATUS_INVALID},
+        {"tcp://192.0.2.1:0", true, STATUS_INVALID}, /* no address of this machine */
         {"udp://127.0.0.1:1", false, STATUS_INVALID},
     };
     struct loop *l;
@@ -273,6 +277,16 @@ static void test_refused_options(void **state)
             print_error("case %zu: %s %s\n", i, status_name(s), err.text);
         assert_int_equal(s, cases[i].want);
         bus_close(b);
+    }
+    static const char *const nowhere[] = {"tcp://127.0.0.1:0", "tcp://127.0.0.1:*",
+                                          "tcp://127.0.0.1:99999", "tcp://127.0.0.1"};
+    for (size_t i = 0; i < sizeof nowhere / sizeof *nowhere; i++) {
+        struct bus *b = NULL;
+        struct error err = {0};
+        struct bus_handlers h = {.on_frame = on_frame};
+        struct bus_options o = {.endpoint = nowhere[i], .insecure = true};
+        assert_int_equal(bus_connect(l, &o, &h, &b, &err), STATUS_INVALID);
+        assert_non_null(strstr(err.text, nowhere[i]));
     }
     struct bus_options no_keys = {.endpoint = "tcp://127.0.0.1:0"};
     struct bus_handlers h = {.on_frame = on_frame};
