@@ -1,0 +1,177 @@
+"""Model files that are wrong, made from the tiny models of scripts/make-goldens: each with words that
+must be in the one sentence that is said about it."""
+import json
+import os
+import shutil
+import struct
+
+from cluster import ROOT
+
+GGUF = ROOT / "build/goldens/llama_tiny_gguf_q8_0/model.gguf"
+FOLDER = ROOT / "build/goldens/llama_tiny"
+
+
+def _u32(at, value):
+    return lambda b: b[:at] + struct.pack("<I", value) + b[at + 4:]
+
+
+def _u64(at, value):
+    return lambda b: b[:at] + struct.pack("<Q", value) + b[at + 8:]
+
+
+def _after(text, fmt, value, skip=0):
+    """Overwrites what stands behind the first `text`."""
+    def change(b):
+        at = b.index(text) + len(text) + skip
+        return b[:at] + struct.pack(fmt, value) + b[at + struct.calcsize(fmt):]
+    return change
+
+
+def _replace(old, new):
+    def change(b):
+        assert old in b and len(old) == len(new)
+        return b.replace(old, new)
+    return change
+
+
+def _cut(n):
+    return lambda b: b[:n]
+
+
+TENSOR = b"blk.0.attn_q.weight"  # behind it: u32 dims, dims x u64, u32 type, u64 offset
+GGUFS = {
+    "empty": (_cut(0), "not a GGUF"),
+    "another-magic": (_replace(b"GGUF", b"GGML"), "not a GGUF"),
+    "cut-in-header": (_cut(20), "ends in the middle of its header"),
+    "cut-in-keys": (_cut(100), "metadata entries"),
+    "cut-in-tensors": (lambda b: b[:b.index(TENSOR) + 30], "claims 22 tensors"),
+    "cut-in-data": (lambda b: b[:len(b) // 2], "is the download complete?"),
+    "last-byte-missing": (lambda b: b[:-1], "is the download complete?"),
+    "version-99": (_u32(4, 99), "version 99"),
+    "big-endian": (lambda b: b[:4] + b[4:8][::-1] + b[8:], "big-endian"),
+    "tensors-2^63": (_u64(8, 1 << 63), "claims 9223372036854775808 tensors"),
+    "keys-2^63": (_u64(16, 1 << 63), "metadata entries"),
+    "keys-2^32": (_u64(16, 1 << 32), "metadata entries"),
+    "string-2^64": (_u64(24, (1 << 64) - 1), "a string of 18446744073709551615 bytes"),
+    "array-2^60": (_after(b"tokenizer.ggml.tokens", "<Q", 1 << 60, skip=8), "tokenizer.ggml.tokens has 1152921504606846976 elements"),
+    "array-of-arrays": (_after(b"tokenizer.ggml.tokens", "<I", 9, skip=4), "an array of arrays"),
+    "value-type-77": (_after(b"general.architecture", "<I", 77), "unknown type 77"),
+    **{f"alignment-{n}": (lambda b, n=n: _after(b"general.alignment", "<I", n, skip=4)(
+        b.replace(b"llama.block_count", b"general.alignment")), "alignment") for n in (0, 3)},
+    "dims-9": (_after(TENSOR, "<I", 9), "attn_q.weight has 9 dimensions"),
+    "dim-0": (_after(TENSOR, "<Q", 0, skip=4), "is impossible for Q8_0"),
+    "dim-2^62": (_after(TENSOR, "<Q", 1 << 62, skip=4), "is impossible for Q8_0"),
+    "tensor-type-255": (_after(TENSOR, "<I", 255, skip=20), "unknown (255)"),
+    "offset-outside": (_after(TENSOR, "<Q", 1 << 40, skip=24), "ends beyond the file"),
+    "offset-2^64": (_after(TENSOR, "<Q", (1 << 64) - 32, skip=24), "ends beyond the file"),
+    "offset-odd": (_after(TENSOR, "<Q", 33, skip=24), "is not aligned to 32"),
+    "name-twice": (_replace(b"blk.0.attn_q.weight", b"blk.1.attn_q.weight"), "blk.1.attn_q.weight"),
+    "name-unknown": (_replace(b"blk.0.attn_q.weight", b"blk.0.attn_Q.weight"), "blk.0.attn_q.weight"),
+    "architecture": (_replace(b"general.architecture\x08\0\0\0\x05\0\0\0\0\0\0\0llama",
+                              b"general.architecture\x08\0\0\0\x05\0\0\0\0\0\0\0mamba"), "mamba"),
+    "no-layers": (_after(b"llama.block_count", "<I", 0, skip=4), "block_count"),
+    "layers-2^31": (_after(b"llama.block_count", "<I", 1 << 31, skip=4), "block_count"),
+    "heads-7": (_after(b"llama.attention.head_count\x04", "<I", 7, skip=3), "head"),
+    "tokenizer": (_after(b"tokenizer.ggml.model\x08\0\0\0\x04\0\0\0\0\0\0\0", "<4s", b"what"), "what"),
+}
+
+
+def make_gguf(folder, name):
+    path = folder / f"{name}.gguf"
+    path.write_bytes(GGUFS[name][0](GGUF.read_bytes()))
+    return path
+
+
+# ---- a folder ----
+
+def _write(name, change):
+    """change: from the file's bytes to new ones."""
+    def apply(folder):
+        path = folder / name
+        path.write_bytes(change(path.read_bytes()))
+    return apply
+
+
+def _config(**values):
+    def change(b):
+        config = {**json.loads(b), **values}
+        return json.dumps({k: v for k, v in config.items() if v is not None}).encode()
+    return _write("config.json", change)
+
+
+def _header(change):
+    """Of model.safetensors: change(json) in place; the header's length fits again."""
+    def rewrite(b):
+        n, = struct.unpack("<Q", b[:8])
+        header = json.loads(b[8:8 + n])
+        text = json.dumps(change(header) or header).encode()
+        return struct.pack("<Q", len(text)) + text + b[8 + n:]
+    return _write("model.safetensors", rewrite)
+
+
+Q = "model.layers.0.self_attn.q_proj.weight"
+
+
+def _tensor(**values):
+    return _header(lambda h: h[Q].update(values))
+
+
+def _index(shard):
+    def apply(folder):
+        os.rename(folder / "model.safetensors", folder / "model-00001-of-00001.safetensors")
+        text = json.dumps({"metadata": {}, "weight_map": {Q: shard}})
+        (folder / "model.safetensors.index.json").write_text(text)
+    return apply
+
+
+FOLDERS = {
+    "empty": (_write("model.safetensors", _cut(0)), "not a safetensors file (0 bytes)"),
+    "cut-in-length": (_write("model.safetensors", _cut(5)), "not a safetensors file (5 bytes)"),
+    "cut-in-header": (_write("model.safetensors", _cut(900)), "cut short"),
+    "cut-in-data": (_write("model.safetensors", lambda b: b[:len(b) // 2]), "is the download complete?"),
+    "longer": (_write("model.safetensors", lambda b: b + b"\0" * 64), "its tensors take"),
+    "header-2^63": (_write("model.safetensors", _u64(0, 1 << 63)), "a header of 9223372036854775808 bytes"),
+    "header-0": (_write("model.safetensors", _u64(0, 0)), "not a safetensors file"),
+    "no-json": (_write("model.safetensors", lambda b: b[:9] + b"\xff" + b[10:]), "its header, at byte"),
+    "deep-json": (_write("model.safetensors", lambda b: struct.pack("<Q", 100000) + b'{"a":' * 20000 + b),
+                  "its header"),
+    "no-object": (_header(lambda h: [h]), "its header does not begin with {"),
+    "overlap": (_header(lambda h: h[Q].update(data_offsets=h["model.layers.1.self_attn.q_proj.weight"]
+                                                        ["data_offsets"])), "leaving a hole"),
+    "offsets-backwards": (_header(lambda h: h[Q].update(data_offsets=h[Q]["data_offsets"][::-1])), Q),
+    "offset-2^63": (_tensor(data_offsets=[0, 1 << 63]), "its header"),
+    "offset-negative": (_tensor(data_offsets=[-4, 0]), Q),
+    "offset-1e999": (_write("model.safetensors", lambda b: b.replace(b'"shape":[', b'"shape":[1e999,', 1)), "its header"),
+    "dtype": (_tensor(dtype="F99"), Q),
+    "shape": (_tensor(shape=[1 << 40, 1 << 40]), Q),
+    "shape-of-another": (_tensor(shape=[32, 128]), Q),
+    "tensor-missing": (_header(lambda h: {k.replace("layers.0.self_attn.q_", "x_"): v for k, v in h.items()}), Q),
+    "architecture": (_config(model_type="mamba", architectures=["MambaForCausalLM"]), "mamba"),
+    "no-model-type": (_config(model_type=None, architectures=None), "model_type"),
+    "layers-99": (_config(num_hidden_layers=99), "layers.2"),
+    "hidden-0": (_config(hidden_size=0), "hidden_size"),
+    "heads-7": (_config(num_attention_heads=7), "head"),
+    "vocabulary": (_config(vocab_size=1 << 40), "vocab_size"),
+    "config-cut": (_write("config.json", _cut(60)), "config.json"),
+    "config-utf8": (_write("config.json", lambda b: b.replace(b'"model_type"', b'"model_t\xffpe"')), "config.json"),
+    "config-1e999": (_write("config.json", lambda b: b.replace(b'"hidden_size":', b'"hidden_size": 1e999, "x":', 1)),
+                     "config.json"),
+    "config-missing": (lambda f: (f / "config.json").unlink(), "config.json"),
+    "config-is-a-folder": (lambda f: ((f / "config.json").unlink(), (f / "config.json").mkdir()), "config.json"),
+    "weights-missing": (lambda f: (f / "model.safetensors").unlink(), "safetensors"),
+    "tokenizer-cut": (_write("tokenizer.json", _cut(5000)), "tokenizer.json"),
+    "tokenizer-missing": (lambda f: (f / "tokenizer.json").unlink(), "tokenizer"),
+    "template": (_write("tokenizer_config.json", lambda b: b.replace(b'"chat_template": "', b'"chat_template": "{% if', 1)),
+                 "template"),
+    "shard-outside": (_index("../../../etc/passwd"), "index.json"),
+    "shard-missing": (_index("model-00002-of-00002.safetensors"), "model-00002-of-00002"),
+}
+
+
+def make_folder(folder, name):
+    path = folder / name
+    path.mkdir()
+    for file in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(FOLDER / file, path / file)
+    FOLDERS[name][0](path)
+    return path
