@@ -102,7 +102,7 @@ struct cluster_config {
 
 struct cluster_failure {
     uint64_t wall_ns;
-    char node[65], what[24], reason[160];
+    char node[65], what[24], reason[240];
 };
 #define CLUSTER_FAILURES 32u
 

@@ -267,9 +267,9 @@ static void on_formed(struct cluster *c, struct group *g, struct worker *w,
             dissolve_loading(c, g, slow);
             return;
         }
-        char why[200];
+        char why[240];
         snprintf(why, sizeof why, "rank %u could not join: %s: " STR_FMT, w->position,
-                 status_name(m->status), (int)(m->text.len > 120 ? 120 : m->text.len), m->text.ptr);
+                 status_name(m->status), (int)(m->text.len > 190 ? 190 : m->text.len), m->text.ptr);
         cluster_add_failure(c, w->peer->node, "join_failed", why);
         cluster_dissolve(c, g, why, g->state != GROUP_RESETTING);
         return;
@@ -285,9 +285,9 @@ static void on_formed(struct cluster *c, struct group *g, struct worker *w,
 static void on_trouble(struct cluster *c, struct group *g, struct worker *w, const char *what,
                        struct str text)
 {
-    char why[200], reason[220];
+    char why[240], reason[260];
     snprintf(why, sizeof why, "rank %u: " STR_FMT, w->position,
-             (int)(text.len > 180 ? 180 : text.len), text.ptr ? text.ptr : "");
+             (int)(text.len > 220 ? 220 : text.len), text.ptr ? text.ptr : "");
     snprintf(reason, sizeof reason, "%s: %s", what, why);
     cluster_add_failure(c, w->peer->node, what, why);
     cluster_dissolve(c, g, reason, true);

@@ -55,10 +55,12 @@ static bool find_comm_host(struct worker *w)
         return true;
     if (s == STATUS_OK)
         s = e->ops->listen(e, host, &err);
+    else
+        s = error_prefix(&err, s, "no address for other ranks to come to (--comm-host)");
     if (s == STATUS_OK)
         memcpy(w->comm_host, host, sizeof w->comm_host);
     else if (!w->comm_host_warned)
-        log_warn("comm_host_unknown", "error=%s hint=\"give --comm-host\"", log_quote(err.text));
+        log_warn("comm_not_listening", "error=%s", log_quote(err.text));
     w->comm_host_warned = s != STATUS_OK;
     return s == STATUS_OK;
 }

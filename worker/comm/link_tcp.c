@@ -29,11 +29,10 @@ static enum status check_path(int fd, struct error *err)
     bool unanswered = i.tcpi_retransmits >= UNANSWERED_MIN || i.tcpi_probes >= UNANSWERED_MIN;
     if (!unanswered || i.tcpi_last_ack_recv < SILENT_MS)
         return STATUS_OK;
-    return error_set(
-        err, STATUS_IO,
-        "its host has not answered for %u s: is the network between the two hosts cut, "
-        "or a firewall in the way?",
-        i.tcpi_last_ack_recv / 1000);
+    return error_set(err, STATUS_IO,
+                     "its host has not answered for %u s: is the network between them cut, or a "
+                     "firewall or a smaller MTU in the way?",
+                     i.tcpi_last_ack_recv / 1000);
 }
 
 static bool is_for_later(int error)
