@@ -70,13 +70,15 @@ def work(c, model):
 
 
 def soak(c, model, seconds):
-    """Nothing grows once everything has been used."""
+    """Nothing grows once everything has been used. Each half is a round of work at least."""
     begin, half, rounds = time.monotonic(), None, 0
     while time.monotonic() - begin < seconds or half is None:
         work(c, model)
         rounds += 1
         if half is None and time.monotonic() - begin >= seconds / 2:
             half = sizes(c)
+            work(c, model)
+            rounds += 1
     end = sizes(c)
     print(f"- {rounds} rounds of work in {time.monotonic() - begin:.0f} s; growth in the second half, MiB: " + ", ".join(
         f"{n} " + verdict(f"soak: {n}", end[n].rss - half[n].rss, GROWTH_BOUND, mib) for n in end))
