@@ -7,9 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* cgroup v2; inside a container /sys/fs/cgroup is the container's own. Under v1, or outside a
- * container, the files are not there and nothing is limited. */
-#define CGROUP "/sys/fs/cgroup/"
+#include "common/base/cgroup.h"
 
 static bool read_file(const char *root, const char *path, char *out, size_t size)
 {
@@ -24,15 +22,6 @@ static bool read_file(const char *root, const char *path, char *out, size_t size
     return true;
 }
 
-/* UINT64_MAX: no such file, or "max". */
-static uint64_t read_bytes(const char *root, const char *path)
-{
-    char text[64];
-    unsigned long long v;
-    return read_file(root, path, text, sizeof text) && sscanf(text, "%llu", &v) == 1 ? v
-                                                                                     : UINT64_MAX;
-}
-
 static uint64_t meminfo(const char *root, const char *key)
 {
     char text[8192];
@@ -43,28 +32,12 @@ static uint64_t meminfo(const char *root, const char *key)
     return at && sscanf(at + strlen(key), ": %llu kB", &kib) == 1 ? kib * 1024 : 0;
 }
 
-/* Pages of files that nobody used lately: the cgroup's usage counts them, and the kernel gives them
- * up for an allocation. A model that was just read or fetched is one. */
-static uint64_t reclaimable(const char *root)
-{
-    char text[8192];
-    unsigned long long n;
-    if (!read_file(root, CGROUP "memory.stat", text, sizeof text))
-        return 0;
-    const char *at = strstr(text, "\ninactive_file ");
-    return at && sscanf(at, " inactive_file %llu", &n) == 1 ? n : 0;
-}
-
 uint64_t host_available_bytes_at(const char *root)
 {
+    struct cgroup_memory group;
     uint64_t available = meminfo(root, "MemAvailable");
-    uint64_t limit = read_bytes(root, CGROUP "memory.max");
-    uint64_t used = read_bytes(root, CGROUP "memory.current"), files = reclaimable(root);
-    if (limit == UINT64_MAX || used == UINT64_MAX)
-        return available;
-    used -= files < used ? files : used;
-    uint64_t left = limit > used ? limit - used : 0;
-    return left < available ? left : available;
+    cgroup_memory(root, &group);
+    return group.left_bytes < available ? group.left_bytes : available;
 }
 
 uint64_t host_address_space_left_at(const char *root, uint64_t limit)
@@ -89,21 +62,16 @@ uint64_t host_available_bytes(void)
 
 uint64_t host_memory_bytes(void)
 {
+    struct cgroup_memory group;
     uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    uint64_t limit = read_bytes("", CGROUP "memory.max");
-    return limit < machine ? limit : machine;
+    cgroup_memory("", &group);
+    return group.limit_bytes < machine ? group.limit_bytes : machine;
 }
 
 uint32_t host_cpus_at(const char *root, uint32_t n_affinity)
 {
-    char text[64];
-    unsigned long long quota, period;
-    uint32_t n = n_affinity > 0 ? n_affinity : 1;
-    if (!read_file(root, CGROUP "cpu.max", text, sizeof text) ||
-        sscanf(text, "%llu %llu", &quota, &period) != 2 || quota == 0 || period == 0)
-        return n;
-    uint64_t paid = quota / period; /* a thread more would only be throttled with the others */
-    return paid < 1 ? 1 : paid < n ? (uint32_t)paid : n;
+    uint32_t n = n_affinity > 0 ? n_affinity : 1, quota = cgroup_cpus(root);
+    return quota < n ? quota : n;
 }
 
 uint32_t host_cpus(void)

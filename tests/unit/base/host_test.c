@@ -127,6 +127,70 @@ static void test_address_space_of_this_process(void **state)
     assert_true(left > 0 && left <= room);
 }
 
+#define SELF "/proc/self/cgroup"
+#define V2   "/sys/fs/cgroup/"
+#define V1   "/sys/fs/cgroup/memory/"
+#define CPU1 "/sys/fs/cgroup/cpu/"
+
+/* Files of a made-up machine with 8 CPUs and 4000 MB free; NULL ends them. */
+static const struct {
+    const char *name, *files[16]; /* path, content, … */
+    uint64_t want_bytes;
+    uint32_t want_cpus;
+} places[] = {
+    {"version 2, in a slice",
+     {SELF, "0::/user.slice/job\n", V2 "user.slice/job/memory.max", "3000000\n",
+      V2 "user.slice/job/memory.current", "1000000\n", V2 "user.slice/job/cpu.max",
+      "300000 100000\n"},
+     2000000,
+     3},
+    {"the slice around it is tighter",
+     {SELF, "0::/user.slice/job\n", V2 "user.slice/job/memory.max", "3000000\n",
+      V2 "user.slice/job/memory.current", "1000000\n", V2 "user.slice/memory.max", "5000000\n",
+      V2 "user.slice/memory.current", "4500000\n", V2 "user.slice/cpu.max", "200000 100000\n"},
+     500000,
+     2},
+    {"a container that sees the host's path",
+     {SELF, "0::/docker/0123\n", V2 "memory.max", "3000000\n", V2 "memory.current", "1\n"},
+     2999999,
+     8},
+    {"a path outside of the mount",
+     {SELF, "0::/../other\n", V2 "memory.max", "3000000\n", V2 "memory.current", "0\n"},
+     3000000,
+     8},
+    {"version 1",
+     {SELF, "11:cpu,cpuacct:/a\n4:memory:/a/b\n0::/\n", V1 "a/b/memory.limit_in_bytes", "7000000\n",
+      V1 "a/b/memory.usage_in_bytes", "5000000\n", V1 "a/b/memory.stat",
+      "cache 1\ninactive_file 9\ntotal_inactive_file 1000000\n", CPU1 "a/cpu.cfs_quota_us",
+      "150000\n", CPU1 "a/cpu.cfs_period_us", "50000\n"},
+     3000000,
+     3},
+    {"version 1 without limits",
+     {SELF, "4:memory:/\n3:cpu:/\n", V1 "memory.limit_in_bytes", "9223372036854771712\n",
+      V1 "memory.usage_in_bytes", "5000000\n", CPU1 "cpu.cfs_quota_us", "-1\n",
+      CPU1 "cpu.cfs_period_us", "100000\n"},
+     4096000ull * 1024,
+     8},
+    {"nonsense", {SELF, ":\n\n9:\n::\n4:memory\n0::"}, 4096000ull * 1024, 8},
+};
+
+static void test_where_this_process_is(void **state)
+{
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        char root[] = "/tmp/cox-host-XXXXXX", command[64];
+        assert_non_null(mkdtemp(root));
+        put(root, "/proc/meminfo", "MemTotal: 8192000 kB\nMemAvailable:    4096000 kB\n");
+        for (size_t k = 0; places[i].files[k]; k += 2)
+            put(root, places[i].files[k], places[i].files[k + 1]);
+        if (host_available_bytes_at(root) != places[i].want_bytes ||
+            host_cpus_at(root, 8) != places[i].want_cpus)
+            fail_msg("%s: %llu bytes, %u CPUs", places[i].name,
+                     (unsigned long long)host_available_bytes_at(root), host_cpus_at(root, 8));
+        snprintf(command, sizeof command, "rm -r %s", root);
+        assert_int_equal(system(command), 0);
+    }
+}
+
 static void test_this_machine(void **state)
 {
     char name[96];
@@ -141,6 +205,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_limits), cmocka_unit_test(test_address_space),
-        cmocka_unit_test(test_address_space_of_this_process), cmocka_unit_test(test_this_machine)};
+        cmocka_unit_test(test_address_space_of_this_process),
+        cmocka_unit_test(test_where_this_process_is), cmocka_unit_test(test_this_machine)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
