@@ -263,6 +263,12 @@ static void on_welcome(struct head_link *k, const struct frame_header *h,
     k->h.on_open(k->h.ctx, w);
 }
 
+static bool is_final(enum status s)
+{
+    return s == STATUS_VERSION || s == STATUS_DENIED || s == STATUS_INVALID ||
+           s == STATUS_UNSUPPORTED;
+}
+
 static void on_refused(struct head_link *k, const struct msg_refused *r)
 {
     char text[sizeof k->last_refusal];
@@ -274,6 +280,8 @@ static void on_refused(struct head_link *k, const struct msg_refused *r)
     memcpy(k->last_refusal, text, n + 1);
     k->backoff_ms = BACKOFF_MAX_MS;
     go_down(k, "refused");
+    if (is_final(r->status))
+        k->h.on_refused(k->h.ctx, r->status, text);
 }
 
 /* ---- frames ---- */
@@ -326,9 +334,12 @@ static void on_frame(void *ctx, struct bus_peer from, enum peer_role role, const
         s = codec_decode(frame, &h, &k->decode, &m, &err);
     if (s != STATUS_OK) {
         log_error("bad_frame", "status=%s error=%s", status_name(s), log_quote(err.text));
+        bool final = k->state == LINK_HELLO && s == STATUS_VERSION;
         if (k->state == LINK_HELLO)
             k->backoff_ms = BACKOFF_MAX_MS;
         go_down(k, err.text);
+        if (final) /* not even its Refused can be read */
+            k->h.on_refused(k->h.ctx, s, err.text);
         return;
     }
     k->heard_ns = now_ns(k);

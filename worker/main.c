@@ -114,6 +114,12 @@ static void finish(struct program *p)
     metrics_free(p->metrics);
 }
 
+static int fail(enum status s, const struct error *err)
+{
+    log_error("start_failed", "status=%s error=%s", status_name(s), log_quote(err->text));
+    return status_is_configuration(s) ? 2 : 1;
+}
+
 static int run(struct program *p)
 {
     struct error err = {0};
@@ -133,16 +139,25 @@ static int run(struct program *p)
         log_info("worker_started", "version=%s head=%s http=%s", COX_VERSION, p->startup.endpoint,
                  p->http_address);
         loop_run(p->loop);
+        const char *refusal = worker_refusal(p->worker);
+        bool refused = refusal[0] != '\0';
+        if (refused)
+            s = error_set(
+                &err, STATUS_DENIED,
+                "the head at %s refuses this worker for good: %s: start it as the head is "
+                "started, or with another --head",
+                p->startup.endpoint, refusal);
         if (!worker_end(p->worker)) {
             log_warn("ends_while_loading", "model=%s", log_quote(p->o.model));
-            _exit(0); /* told to: a second signal, or the end of --drain-timeout */
+            if (refused)
+                (void)fail(s, &err);
+            _exit(refused ? 2 : 0); /* told to: a second signal, or the end of --drain-timeout */
         }
     }
     finish(p);
     if (s == STATUS_OK)
         return 0;
-    log_error("start_failed", "status=%s error=%s", status_name(s), log_quote(err.text));
-    return status_is_configuration(s) ? 2 : 1;
+    return fail(s, &err);
 }
 
 static void print_help(void)

@@ -1,5 +1,6 @@
 #include "worker/worker.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/clock.h"
@@ -32,6 +33,7 @@ struct worker {
     uint64_t failed_epoch; /* an epoch whose trouble has been told: Gap or CommError go out once */
     bool draining, stopping, drained_by_head;
     uint64_t drain_deadline_ns;
+    char refusal[256]; /* why the head takes this worker never; "": it may */
     struct loop_timer *drain_timer, *check_timer;
     char comm_host[ROUTE_ADDRESS_MAX]; /* found out; "": not yet, or not to be */
     bool comm_host_warned;
@@ -428,6 +430,14 @@ static void on_lost(void *ctx)
     rank_state_on_link_lost(&w->rank);
 }
 
+static void on_refused(void *ctx, enum status status, const char *text)
+{
+    struct worker *w = ctx;
+    snprintf(w->refusal, sizeof w->refusal, "%s: %s", status_name(status), text);
+    w->stopping = true;
+    loop_stop(w->s.loop);
+}
+
 /* ---- the compute thread's reports ---- */
 
 static void send_comm_error(struct worker *w, uint64_t term_epoch, uint64_t step, const char *text)
@@ -567,6 +577,7 @@ enum status worker_start(const struct worker_setup *s, struct worker **out, stru
                                           .fill_heartbeat = fill_heartbeat,
                                           .on_open = on_open,
                                           .on_lost = on_lost,
+                                          .on_refused = on_refused,
                                           .on_message = on_message};
     enum status st = compute_start(s->loop, &co, &w->compute, err);
     if (st == STATUS_OK)
@@ -584,6 +595,11 @@ enum status worker_start(const struct worker_setup *s, struct worker **out, stru
 bool worker_is_ready(const struct worker *w)
 {
     return head_link_is_open(w->link) && !w->draining && !w->drained_by_head;
+}
+
+const char *worker_refusal(const struct worker *w)
+{
+    return w->refusal;
 }
 
 bool worker_end(struct worker *w)

@@ -24,6 +24,8 @@ MUST_USE enum status worker_start(const struct worker_setup *s, struct worker **
 /* First call: hand the work over, then stop the loop. Second: stop at once. */
 void worker_stop(struct worker *w);
 bool worker_is_ready(const struct worker *w); /* the link is open and no drain is on */
+/* Why the loop was stopped though nobody asked: the head takes this worker never. "": it does. */
+const char *worker_refusal(const struct worker *w);
 /* After the loop has ended. False: a shard is being read and nothing interrupts that; the process
  * should end without worker_free, which waits for it. */
 bool worker_end(struct worker *w);

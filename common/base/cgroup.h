@@ -1,6 +1,6 @@
 #pragma once
-/* The limits of the cgroup this process is in, and of those around it: version 2, version 1, or none
- * (then nothing is limited). root: a folder that looks like /; "" is the machine. */
+/* The limits of the cgroup this process is in, and of those around it: version 2, version 1, or
+ * none (then nothing is limited). root: a folder that looks like /; "" is the machine. */
 #include <stdint.h>
 
 struct cgroup_memory {

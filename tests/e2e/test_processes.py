@@ -121,6 +121,14 @@ def test_no_unencrypted_link_beyond_this_machine(program, args):
     assert p.returncode in (1, 2) and "no unencrypted link beyond this machine" in p.stdout + p.stderr
 
 
+def test_a_worker_for_another_tp_ends_and_says_why():
+    with Cluster() as c:
+        p = subprocess.run([str(BIN / "cox-worker"), "--model", "null", "--head", f"127.0.0.1:{c.head_port}", "--keys-dir",
+                            str(keys_dirs(c)[0]), "--tp", "3", "--http-port", "0"], capture_output=True, text=True,
+                           timeout=20 * SLOW)
+        assert p.returncode == 2 and "refuses this worker for good" in p.stderr and "--tp 3" in p.stderr, p.stderr
+
+
 def test_garbage_on_the_head_port():
     """Bytes that are no ZeroMQ, and a half handshake, do not disturb a running cluster."""
     with Cluster() as c:

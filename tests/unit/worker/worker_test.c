@@ -42,7 +42,8 @@ struct fixture {
     char comm_address[64]; /* the newest Hello's */
     bool has_peers;        /* the executor is one that other ranks have to reach */
     uint32_t n_listen, n_listen_failures, n_check;
-    bool mute; /* the head sends no heartbeats */
+    bool mute;          /* the head sends no heartbeats */
+    enum status refuse; /* the head answers Hello so */
 };
 
 static void send_msg(struct fixture *f, const struct msg *m)
@@ -72,6 +73,14 @@ static void welcome(struct fixture *f, const struct msg_hello *h)
                                           .heartbeat_ms = 20}});
 }
 
+static void refuse(struct fixture *f)
+{
+    f->n_hello++;
+    link_init(&f->link, 1 << 20);
+    send_msg(f, &(struct msg){.type = MSG_REFUSED,
+                              .refused = {.status = f->refuse, .text = STR("not you")}});
+}
+
 static void on_frame(void *ctx, struct bus_peer from, enum peer_role role, const char *key,
                      struct str frame)
 {
@@ -86,7 +95,10 @@ static void on_frame(void *ctx, struct bus_peer from, enum peer_role role, const
     if (h.type == MSG_HELLO) {
         assert_int_equal(h.session, 0);
         f->peer = from;
-        welcome(f, &m.hello);
+        if (f->refuse)
+            refuse(f);
+        else
+            welcome(f, &m.hello);
     } else if (link_received(&f->link, &h, &err) != STATUS_OK) {
         fail_msg("%s", err.text);
     }
@@ -469,6 +481,19 @@ static void test_lost_link_and_adoption(void **state)
     expect_token(f, 2ull << 32 | 2, 1);
 }
 
+static void test_refused_for_good(void **state)
+{
+    struct fixture *f = *state;
+    f->refuse = STATUS_LIMIT; /* may pass */
+    start(f);
+    (void)expect(f, MSG_HELLO);
+    (void)expect(f, MSG_HELLO);
+    assert_string_equal(worker_refusal(f->worker), "");
+    f->refuse = STATUS_VERSION;
+    (void)expect(f, MSG_NONE); /* the worker ends the loop */
+    assert_string_equal(worker_refusal(f->worker), "version: not you");
+}
+
 static void test_silent_head(void **state)
 {
     struct fixture *f = *state;
@@ -549,12 +574,19 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
-        T(test_hello_says_what_it_is),    T(test_steps_gap_abort),
-        T(test_invalid_plan_is_a_gap),    T(test_insane_form_and_wrong_id),
-        T(test_abort_interrupts_a_stall), T(test_loading_is_told),
-        T(test_lost_link_and_adoption),   T(test_silent_head),
-        T(test_address_found_late),       T(test_address_given),
-        T(test_idle_peer_is_gone),        T(test_drain),
+        T(test_hello_says_what_it_is),
+        T(test_steps_gap_abort),
+        T(test_invalid_plan_is_a_gap),
+        T(test_insane_form_and_wrong_id),
+        T(test_abort_interrupts_a_stall),
+        T(test_loading_is_told),
+        T(test_lost_link_and_adoption),
+        T(test_refused_for_good),
+        T(test_silent_head),
+        T(test_address_found_late),
+        T(test_address_given),
+        T(test_idle_peer_is_gone),
+        T(test_drain),
 #undef T
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
