@@ -1,12 +1,16 @@
 /* The blocking client against our own server, which runs on a thread. */
 #include "common/net/http_client.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -146,10 +150,24 @@ static void test_stream(void **state)
     }
 }
 
+/* A port that is taken and refuses: bound here, listened on by nobody. Returns its socket. */
+static int refusing_url(char *url, size_t size)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, len), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
+    snprintf(url, size, "http://127.0.0.1:%u/", ntohs(a.sin_port));
+    return fd;
+}
+
 static void test_failures(void **state)
 {
     const struct served *s = *state;
-    char silent[128], missing[128];
+    char silent[128], missing[128], refusing[64];
+    int refusing_fd = refusing_url(refusing, sizeof refusing);
     snprintf(silent, sizeof silent, "%s/silent", s->url);
     snprintf(missing, sizeof missing, "%s/", s->url);
     const struct {
@@ -158,7 +176,7 @@ static void test_failures(void **state)
         size_t limit;
     } cases[] = {
         {{.url = silent, .timeout_ms = 50}, STATUS_TIMEOUT, 0},
-        {{.url = "http://127.0.0.1:1/"}, STATUS_IO, 0}, /* tcpmux: nobody listens */
+        {{.url = refusing}, STATUS_IO, 0},
         {{.url = "file:///etc/passwd"}, STATUS_INVALID, 0},
         {{.url = "http://"}, STATUS_INVALID, 0},
         {{.url = missing, .bearer = "a\r\nX: y"}, STATUS_INVALID, 0},
@@ -176,6 +194,7 @@ static void test_failures(void **state)
         assert_true(strlen(err.text) > 0);
         strbuf_fini(&answer);
     }
+    close(refusing_fd);
 }
 
 int main(void)
