@@ -204,6 +204,7 @@ static void a_rank_that_loads_is_waited_for(void **state)
                      .comm_id = {.term_epoch = epoch, .id = {(const uint8_t *)"id", 2}}};
     say(f, 1, &id);
     beats_loading(f, 20, 1, 3);
+    say(f, 2, &(struct msg){.type = MSG_HEARTBEAT, .heartbeat = {.load_permille = 61}});
     const struct worker *slow = cluster_find_worker(&f->core->cluster, 102);
     assert_string_equal(worker_state_name(slow), "loading");
     struct msg formed = {.type = MSG_FORMED, .formed = {.term_epoch = epoch, .status = STATUS_IO}};
