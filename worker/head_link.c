@@ -14,6 +14,7 @@ enum {
     BACKOFF_MIN_MS = 50,
     BACKOFF_MAX_MS = 500,
     HEARTBEAT_MS = 250,
+    REFUSED_MAX = 3, /* one may be a frame that was spoiled on its way */
     OUTBOX_MAX = 256,
     DECODE_LIMIT = 512 << 20,
     SCRATCH_LIMIT = 256 << 20
@@ -49,6 +50,7 @@ struct head_link {
     uint32_t n_out;
     char last_refusal[256]; /* logged once, not at every attempt */
     bool is_connected, was_told_down;
+    uint32_t n_refused; /* in a row, with words that mean for good */
 };
 
 static uint64_t now_ns(const struct head_link *k)
@@ -254,6 +256,7 @@ static void on_welcome(struct head_link *k, const struct frame_header *h,
     k->state = LINK_OPEN;
     k->backoff_ms = BACKOFF_MIN_MS;
     k->last_refusal[0] = '\0';
+    k->n_refused = 0;
     k->heartbeat_ms =
         w->heartbeat_ms >= 10 && w->heartbeat_ms <= 1000 ? w->heartbeat_ms : HEARTBEAT_MS;
     loop_timer_again(k->timer, k->heartbeat_ms);
@@ -269,6 +272,13 @@ static bool is_final(enum status s)
            s == STATUS_UNSUPPORTED;
 }
 
+static void give_up_if_final(struct head_link *k, enum status s, const char *text)
+{
+    k->n_refused = is_final(s) ? k->n_refused + 1 : 0;
+    if (k->n_refused >= REFUSED_MAX)
+        k->h.on_refused(k->h.ctx, s, text);
+}
+
 static void on_refused(struct head_link *k, const struct msg_refused *r)
 {
     char text[sizeof k->last_refusal];
@@ -280,8 +290,7 @@ static void on_refused(struct head_link *k, const struct msg_refused *r)
     memcpy(k->last_refusal, text, n + 1);
     k->backoff_ms = BACKOFF_MAX_MS;
     go_down(k, "refused");
-    if (is_final(r->status))
-        k->h.on_refused(k->h.ctx, r->status, text);
+    give_up_if_final(k, r->status, text);
 }
 
 /* ---- frames ---- */
@@ -339,7 +348,7 @@ static void on_frame(void *ctx, struct bus_peer from, enum peer_role role, const
             k->backoff_ms = BACKOFF_MAX_MS;
         go_down(k, err.text);
         if (final) /* not even its Refused can be read */
-            k->h.on_refused(k->h.ctx, s, err.text);
+            give_up_if_final(k, s, err.text);
         return;
     }
     k->heard_ns = now_ns(k);

@@ -14,8 +14,8 @@ struct head_link_handlers {
     void (*fill_heartbeat)(void *ctx, struct msg_heartbeat *h);
     void (*on_open)(void *ctx, const struct msg_welcome *w);
     void (*on_lost)(void *ctx);
-    /* The head said no and would say it again: another protocol version, key, --tp. A refusal that
-     * may pass (the head is full) is only logged and asked again. */
+    /* The head said no three times and would say it again: another protocol version, key, --tp. A
+     * refusal that may pass (the head is full) is only logged and asked again. */
     void (*on_refused)(void *ctx, enum status status, const char *text);
     /* Every message of an open session but heartbeats and credits. True: the frame is not consumed
      * yet (its plan is queued); head_link_consumed is called for it later. */
