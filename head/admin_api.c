@@ -3,12 +3,12 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/base/loopback.h"
 #include "common/base/mem.h"
 #include "common/net/admin.h"
 #include "head/admin_json.h"
 #include "head/dashboard.h"
 #include "head/head_metrics.h"
-#include "head/options.h"
 
 struct admin_api {
     struct loop *loop;
@@ -17,7 +17,7 @@ struct admin_api {
     struct head_metrics *metrics;
     struct admin_options common;
     const char *key;
-    char host[256];
+    bool metrics_public;
 };
 
 /* ---- answers ---- */
@@ -137,28 +137,28 @@ static const struct route {
 
 /* Without a key the loopback bind is the guard, and a web page in a browser on this machine must
  * not get round it by a name of its own that resolves to 127.0.0.1. */
-static bool host_is_ours(const struct admin_api *a, const struct http_request *r)
+static bool host_is_ours(const struct http_request *r)
 {
-    struct str h = http_header(r, "host");
-    char name[256];
-    if (h.len == 0)
-        return true; /* HTTP/1.0 tools; browsers always send one */
-    if (h.len >= sizeof name)
-        return false;
-    memcpy(name, h.ptr, h.len);
-    name[h.len] = '\0';
-    char *port = name[0] == '[' ? strchr(name, ']') : strchr(name, ':');
-    if (port)
-        port[name[0] == '['] = '\0';
-    return host_is_loopback(name) || strcmp(name, a->host) == 0;
+    struct str authority = http_header(r, "host");
+    return authority.len == 0 || /* HTTP/1.0 tools; browsers always send one */
+           host_is_loopback(authority_host(authority));
 }
 
-static bool may_ask(struct admin_api *a, struct http_request *r, bool is_open)
+static bool names_us(const struct admin_api *a, struct http_request *r)
 {
-    if (!a->key && !host_is_ours(a, r)) {
-        answer_error(r, 403, "this name is not the admin API's");
+    if (!a->key && !host_is_ours(r)) {
+        answer_error(r, 403,
+                     "without an admin key requests must name this machine: ask for 127.0.0.1 or "
+                     "localhost, or give cox-head --admin-key-file");
         return false;
     }
+    return true;
+}
+
+static bool may_ask(const struct admin_api *a, struct http_request *r, bool is_open)
+{
+    if (!names_us(a, r))
+        return false;
     if (!is_open && !admin_key_ok(r, a->key)) {
         answer_error(r, 401, "the admin key is wanted: Authorization: Bearer KEY");
         return false;
@@ -169,6 +169,8 @@ static bool may_ask(struct admin_api *a, struct http_request *r, bool is_open)
 static void on_request(void *ctx, struct http_request *r)
 {
     struct admin_api *a = ctx;
+    if (str_eq_c(http_path(r), "/metrics") && !a->metrics_public && !names_us(a, r))
+        return;
     if (admin_handle(&a->common, r))
         return;
     bool path_known = false;
@@ -211,7 +213,7 @@ enum status admin_api_start(struct loop *l, const struct admin_api_options *o,
     a->loop = l;
     a->core = core;
     a->key = o->key;
-    snprintf(a->host, sizeof a->host, "%s", o->host);
+    a->metrics_public = o->metrics_public;
     a->metrics = head_metrics_new(o->model ? o->model : "");
     a->common = (struct admin_options){.loop = l,
                                        .metrics = head_metrics_registry(a->metrics),

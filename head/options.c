@@ -1,6 +1,6 @@
 #include "head/options.h"
 
-#include <string.h>
+#include "common/base/loopback.h"
 
 #define S head_options
 
@@ -54,12 +54,6 @@ const struct option_spec head_option_specs[] = {
 
 const size_t head_n_option_specs = sizeof head_option_specs / sizeof head_option_specs[0];
 
-bool host_is_loopback(const char *host)
-{
-    return strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 ||
-           strcmp(host, "::1") == 0 || strcmp(host, "[::1]") == 0;
-}
-
 enum status head_options_check(const struct head_options *o, struct error *err)
 {
     if (!o->keys_dir && !o->insecure)
@@ -68,7 +62,7 @@ enum status head_options_check(const struct head_options *o, struct error *err)
                          "for a cluster on this machine");
     if (o->keys_dir && o->insecure)
         return error_set(err, STATUS_INVALID, "--keys-dir and --insecure exclude each other");
-    if (!o->admin_key_file && !host_is_loopback(o->admin_host))
+    if (!o->admin_key_file && !host_is_loopback(str_from(o->admin_host)))
         return error_set(err, STATUS_INVALID,
                          "--admin-host %s can be reached by others: give --admin-key-file",
                          o->admin_host);

@@ -19,5 +19,3 @@ extern const size_t head_n_option_specs;
 /* What the table cannot say: keys or --insecure, an admin key for an admin API that others reach.
  */
 MUST_USE enum status head_options_check(const struct head_options *o, struct error *err);
-/* "127.0.0.1", "::1", "localhost" and the like. */
-bool host_is_loopback(const char *host);

@@ -17,6 +17,7 @@
 #include <zmq.h>
 
 #include "common/base/log.h"
+#include "common/base/loopback.h"
 #include "common/base/mem.h"
 #include "common/net/bus_zap.h"
 #include "common/net/loop_internal.h"
@@ -355,12 +356,6 @@ static bool port_is_good(const char *endpoint, bool is_router)
     return str_to_u64(str_from(port), &n) == STATUS_OK && n <= UINT16_MAX && (n > 0 || is_router);
 }
 
-static bool is_loopback(struct str host)
-{
-    return str_eq_c(host, "localhost") || str_eq_c(host, "::1") || str_eq_c(host, "[::1]") ||
-           (str_starts(host, STR("127.")) && strspn(host.ptr, "0123456789.") == host.len);
-}
-
 static bool set_int(void *socket, int option, int value)
 {
     return zmq_setsockopt(socket, option, &value, sizeof value) == 0;
@@ -456,7 +451,7 @@ static enum status open_bus(struct loop *l, const struct bus_options *o,
         return error_set(err, STATUS_INVALID,
                          "\"%.100s\" is no address: tcp://HOST:PORT is wanted, PORT up to 65535",
                          o->endpoint);
-    if (o->insecure && !o->allow_remote_insecure && !is_loopback(host))
+    if (o->insecure && !o->allow_remote_insecure && !host_is_loopback(host))
         return error_set(err, STATUS_DENIED,
                          "%s: no unencrypted link beyond this machine; use keys, or bind a "
                          "loopback address",

@@ -2,6 +2,7 @@
 import json
 import time
 
+import httpx
 import null_oracle as oracle
 import pytest
 from sse import collect
@@ -263,3 +264,26 @@ def test_unknown_routes_and_methods(http):
 def test_unknown_fields_are_ignored(http):
     got = complete(http, max_tokens=3, temperature=0, user="me", metadata={"a": 1}, some_new_field=[1])
     assert got["choices"][0]["text"] == oracle.text(PROMPT, 3, temperature=0)
+
+
+FOREIGN = ["evil.example", "127.evil.example:8265", "127.0.0.1.evil.example", "localhost.evil.example", "[::1].evil.example",
+           "[::1]evil.example:80", "localhost:80.evil.example", "0.0.0.0:8265", "127.0.0.1@evil.example"]
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_admin_api_without_a_key_answers_loopback_names_only(cluster, name):
+    """DNS rebinding: a page of the web whose name resolves to 127.0.0.1 sends that name as its Host."""
+    with httpx.Client(base_url=cluster.admin, headers={"Host": name}) as web:
+        for path in ("/", "/api/status", "/api/events", "/metrics"):
+            answer = web.get(path)
+            assert answer.status_code == 403 and "admin-key-file" in answer.text, (path, answer.text)
+        assert web.post("/api/drain", json={"worker": "all", "on": True}).status_code == 403
+        assert web.get("/livez").status_code == 200
+    assert not cluster.status()["draining"]
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1:1", "LOCALHOST", "[::1]:8265", "127.9.9.9"])
+def test_admin_api_takes_every_loopback_name(cluster, name):
+    with httpx.Client(base_url=cluster.admin, headers={"Host": name}) as local:
+        assert local.get("/api/status").status_code == 200
+        assert local.get("/metrics").status_code == 200
