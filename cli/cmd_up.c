@@ -237,6 +237,7 @@ static enum status prepare(struct up *u, struct error *err)
     TRY(check_model(&u->o, u->model, err));
     TRY(export_api_keys(&u->o, err));
     (void)unsetenv("COX_CONFIG"); /* it holds this command's options, which the children lack */
+    (void)unsetenv("COX_MODEL");  /* the head would take it for a name */
     TRY(find_bin_dir(u->bin_dir, sizeof u->bin_dir, err));
     /* Before the keys are written: a Ctrl-C from here on waits for the loop, which ends at once and
      * removes them, instead of killing us and leaving private keys behind. */
@@ -255,8 +256,11 @@ static enum status prepare(struct up *u, struct error *err)
 static enum status run(struct up *u, struct error *err)
 {
     bool color = u->o.color == 1 || (u->o.color == 0 && isatty(STDERR_FILENO));
-    const struct supervisor_options so = {
-        .loop = u->loop, .plan = &u->plan, .pids_file = u->o.print_pids, .color = color};
+    const struct supervisor_options so = {.loop = u->loop,
+                                          .plan = &u->plan,
+                                          .pids_file = u->o.print_pids,
+                                          .drain_ms = (uint32_t)(u->o.shutdown_timeout_s * 1000),
+                                          .color = color};
     enum status s = supervisor_start(&so, &u->supervisor, err);
     if (s != STATUS_OK)
         supervisor_stop(u->supervisor);

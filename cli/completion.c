@@ -19,9 +19,10 @@ static bool takes_value(const struct option_spec *s)
     return s->type != OPTION_BOOL;
 }
 
+/* Ours, with a line in --help; vLLM's flags that we lack have a table of their own. */
 static bool is_listed(const struct option_spec *s)
 {
-    return s->help && s->type != OPTION_IGNORED;
+    return s->help != NULL;
 }
 
 static void write_bash(struct strbuf *b)
@@ -122,25 +123,66 @@ bool completion_write(const char *shell, struct strbuf *out)
 
 /* ---- docs/flags.md ---- */
 
+static void write_choices(struct strbuf *b, const char *choices)
+{
+    for (const char *c = choices; *c; c++)
+        strbuf_printf(b, "%s%c", *c == '|' ? "\\" : "", *c);
+}
+
+/* "`--name`, `--alias`, `-x`" */
+static void write_names(struct strbuf *b, const struct option_spec *s)
+{
+    strbuf_printf(b, "`--%s`", s->name);
+    for (const char *a = s->aliases; a && *a; a += strcspn(a, ",") + (strchr(a, ',') != NULL)) {
+        int n = (int)strcspn(a, ",");
+        bool is_short = n <= 3 && (s->type == OPTION_IGNORED || s->type == OPTION_REFUSED);
+        strbuf_printf(b, ", `%s%.*s`", is_short ? "-" : "--", n, a);
+    }
+}
+
 static void write_row(struct strbuf *b, const struct option_spec *s)
 {
-    strbuf_printf(b, "| `--%s`", s->name);
-    if (s->aliases)
-        strbuf_printf(b, ", `--%s`", s->aliases);
+    strbuf_append_c(b, "| ");
+    write_names(b, s);
     strbuf_printf(b, " | %s | ", s->def ? s->def : "");
     if (s->type == OPTION_ENUM)
-        for (const char *c = s->choices; *c; c++)
-            strbuf_printf(b, "%s%c", *c == '|' ? "\\" : "", *c);
+        write_choices(b, s->choices);
     else if ((s->type == OPTION_INT || s->type == OPTION_FLOAT) && s->max > s->min)
         strbuf_printf(b, "%.15g … %.15g", s->min, s->max);
     strbuf_printf(b, " | %s |\n", s->help);
+}
+
+static void write_flags_of_vllm(struct strbuf *b)
+{
+    strbuf_append_c(
+        b,
+        "\n## vLLM's flags that are not here\n\nA command line of `vllm serve` works with `cox up` "
+        "and `cox serve`. What is not in the table of `cox up` above is in this one: *ignored* "
+        "flags have no meaning here, are taken as vLLM takes them and warned about once; *refused* "
+        "ones would change what is served, and end the start with what to do instead, unless "
+        "their value (last column) asks for what is done anyway. The same holds in a `--config` "
+        "file. Any other unknown flag is an error that names the nearest known one.\n\n"
+        "| flag | here | instead, or why | taken with |\n|---|---|---|---|\n");
+    const struct command *up = command_find("up");
+    for (size_t k = 0; k < *up->n_specs; k++) {
+        const struct option_spec *s = &up->specs[k];
+        if (s->type != OPTION_IGNORED && s->type != OPTION_REFUSED)
+            continue;
+        strbuf_append_c(b, "| ");
+        write_names(b, s);
+        strbuf_printf(b, " | %s | %s | ", s->type == OPTION_IGNORED ? "ignored" : "refused",
+                      s->instead ? s->instead : "");
+        if (s->type == OPTION_REFUSED && s->choices)
+            write_choices(b, s->choices);
+        strbuf_append_c(b, " |\n");
+    }
 }
 
 void flags_write_markdown(struct strbuf *b)
 {
     strbuf_append_c(b,
                     "# Flags\n\nWritten by `cox flags` from the option tables; "
-                    "tests/unit/cli/completion_test.c compares. Every option is also "
+                    "tests/unit/cli/command_test.c compares. Every option is also "
                     "`COX_<OPTION>` in the environment and a key of the YAML file given with "
                     "`--config` (underscores for dashes); the command line wins, then the "
                     "environment, then the file. `cox-head`, `cox-gateway` and `cox-worker` list "
@@ -157,13 +199,7 @@ void flags_write_markdown(struct strbuf *b)
             if (is_listed(&c->specs[k]))
                 write_row(b, &c->specs[k]);
     }
-    strbuf_append_c(b, "\n## vLLM's flags without a meaning here\n\n`cox up` and `cox serve` take "
-                       "them, with or without a value, and say once that they do nothing. Any "
-                       "other unknown flag is an error that names the nearest known one.\n\n");
-    const struct command *up = command_find("up");
-    for (size_t k = 0; k < *up->n_specs; k++)
-        if (up->specs[k].type == OPTION_IGNORED)
-            strbuf_printf(b, "- `--%s`\n", up->specs[k].name);
+    write_flags_of_vllm(b);
 }
 
 /* ---- commands ---- */

@@ -32,7 +32,7 @@ struct supervisor {
     struct supervisor_options o;
     struct child *children;
     uint32_t n_alive;
-    bool stopping;
+    bool stopping, draining; /* draining: the gateways end their requests, nobody else stops yet */
     struct loop_timer *stop_timer;
     int stop_step;
     char failure[LAST_WORDS_MAX + 64];
@@ -180,6 +180,20 @@ static void schedule_restart(struct child *c, int pid, uint64_t life_ms, int sta
     c->restart = loop_timer_start(s->o.loop, v.wait_ms, 0, on_restart, c);
 }
 
+static void stop_all(struct supervisor *s);
+
+static uint32_t signal_role(struct supervisor *s, enum up_role role, int signum)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->o.plan->n_children; i++)
+        if (s->children[i].process && s->children[i].plan->role == role) {
+            n++;
+            if (signum != 0)
+                loop_child_kill(s->children[i].process, signum);
+        }
+    return n;
+}
+
 static void finish_if_last(struct supervisor *s)
 {
     if (s->stopping && s->n_alive == 0)
@@ -197,7 +211,10 @@ static void on_exit_of(void *ctx, struct loop_child *process, int64_t status, in
     s->n_alive--;
     if (s->stopping) {
         write_held(c);
-        finish_if_last(s);
+        if (s->draining && signal_role(s, UP_GATEWAY, 0) == 0)
+            stop_all(s);
+        else
+            finish_if_last(s);
         return;
     }
     schedule_restart(c, pid, life_ms, (int)status, term_signal);
@@ -216,12 +233,23 @@ static void signal_all(struct supervisor *s, int signum)
 static void on_stop_timer(void *ctx)
 {
     struct supervisor *s = ctx;
-    if (s->stop_step++ == 0) {
+    if (s->draining) {
+        stop_all(s);
+    } else if (s->stop_step++ == 0) {
         signal_all(s, SIGTERM);
         loop_timer_again(s->stop_timer, STOP_KILL_MS - STOP_AGAIN_MS);
     } else {
         signal_all(s, SIGKILL);
     }
+}
+
+static void stop_all(struct supervisor *s)
+{
+    s->draining = false;
+    loop_timer_stop(s->stop_timer);
+    signal_all(s, SIGTERM);
+    s->stop_timer = loop_timer_start(s->o.loop, STOP_AGAIN_MS, 0, on_stop_timer, s);
+    finish_if_last(s);
 }
 
 void supervisor_stop(struct supervisor *s)
@@ -235,9 +263,11 @@ void supervisor_stop(struct supervisor *s)
         loop_timer_stop(s->children[i].restart);
         s->children[i].restart = NULL;
     }
-    signal_all(s, SIGTERM);
-    s->stop_timer = loop_timer_start(s->o.loop, STOP_AGAIN_MS, 0, on_stop_timer, s);
-    finish_if_last(s);
+    s->draining = s->o.drain_ms > 0 && !s->failure[0] && signal_role(s, UP_GATEWAY, SIGTERM) > 0;
+    if (s->draining)
+        s->stop_timer = loop_timer_start(s->o.loop, s->o.drain_ms, 0, on_stop_timer, s);
+    else
+        stop_all(s);
 }
 
 enum status supervisor_start(const struct supervisor_options *o, struct supervisor **out,

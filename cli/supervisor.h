@@ -9,6 +9,7 @@ struct supervisor_options {
     struct loop *loop;
     const struct up_plan *plan; /* borrowed */
     const char *pids_file;      /* NULL: none */
+    uint32_t drain_ms;          /* what open requests may take at the end */
     bool color;
 };
 
@@ -16,8 +17,9 @@ struct supervisor_options {
  */
 MUST_USE enum status supervisor_start(const struct supervisor_options *o, struct supervisor **out,
                                       struct error *err);
-/* SIGTERM to all; again after 0.3 s (a worker's "at once"); SIGKILL after 1.5 s. When the last one
- * is gone the loop is stopped. A second call kills at once. */
+/* With drain_ms SIGTERM to the gateways first, until they have ended their requests or that time is
+ * over. Then SIGTERM to all; again after 0.3 s (a worker's "at once"); SIGKILL after 1.5 s. When
+ * the last one is gone the loop is stopped. A second call kills at once. */
 void supervisor_stop(struct supervisor *s);
 /* Why it gave up: the last words of a child that cannot start; "" otherwise. */
 const char *supervisor_failure(const struct supervisor *s);

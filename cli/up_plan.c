@@ -129,7 +129,7 @@ static enum status build_gateway(struct builder *b, struct up_child *c, uint32_t
 {
     const struct up_options *o = b->o;
     uint32_t n_names = (uint32_t)o->served_model_names.n_items;
-    if (n_names * 2 + 30 > UP_ARGV_MAX)
+    if (n_names * 2 + 34 > UP_ARGV_MAX)
         return error_set(err, STATUS_INVALID,
                          "more --served-model-name than a command line holds here");
     c->role = UP_GATEWAY;
@@ -145,6 +145,9 @@ static enum status build_gateway(struct builder *b, struct up_child *c, uint32_t
     flag(c, "--cache-dir", o->cache_dir);
     flag(c, "--chat-template", o->chat_template);
     flag(c, "--api-key-file", o->api_key_file);
+    if (o->shutdown_timeout_s > 0)
+        flag(c, "--shutdown-timeout", text(b, "%.15g", o->shutdown_timeout_s));
+    flag(c, "--sse-keep-alive-interval", text(b, "%.15g", o->keep_alive_s));
     for (uint32_t k = 0; k < n_names; k++)
         flag(c, "--served-model-name", o->served_model_names.items[k]);
     return STATUS_OK; /* --api-key goes through the environment: a command line is public */

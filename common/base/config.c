@@ -1,6 +1,6 @@
 /* Parsing in four passes of ascending precedence: defaults, file, environment, flags. argv is split
- * into settings first, since it names the file. Every string that reaches the config struct is a
- * copy in one arena, freed by config_fini.
+ * into settings first (config_argv.c), since it names the file. Every string that reaches the
+ * config struct is a copy in one arena, freed by config_fini.
  *
  * An unknown COX_ variable is no error: the programs of one cluster share their environment, and
  * Kubernetes adds variables of its own for a Service called cox. One that looks like a misspelling
@@ -10,16 +10,12 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/base/config_internal.h"
 #include "common/base/mem.h"
 
 enum { NAME_MAX_LEN = 64 };
-
-struct setting {
-    size_t i_spec;
-    struct str value;
-};
 
 /* The arena has no limit, so NULL is plain out of memory: ends as mem_alloc would. */
 static void *or_abort(void *p)
@@ -35,7 +31,7 @@ static char *own_bytes(struct config_parser *p, const void *bytes, size_t n)
     return copy;
 }
 
-static void list_add(struct config_parser *p, struct option_list *l, const char *owned_item)
+void config_list_add(struct config_parser *p, struct option_list *l, struct str item)
 {
     /* full at each power of two: the old array stays in the arena until config_fini */
     if ((l->n_items & (l->n_items - 1)) == 0) {
@@ -45,7 +41,7 @@ static void list_add(struct config_parser *p, struct option_list *l, const char 
             memcpy(items, l->items, l->n_items * sizeof *items);
         l->items = items;
     }
-    l->items[l->n_items++] = owned_item;
+    l->items[l->n_items++] = own_bytes(p, item.ptr, item.len);
 }
 
 static void warn(struct config_parser *p, const char *fmt, ...) PRINTF_LIKE(2, 3);
@@ -56,7 +52,7 @@ static void warn(struct config_parser *p, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    list_add(p, &p->res->warnings, own_bytes(p, text, strlen(text)));
+    config_list_add(p, &p->res->warnings, str_from(text));
 }
 
 /* ---- names ---- */
@@ -147,10 +143,11 @@ const char *config_origin_text(struct config_parser *p, const char *name, struct
     char text[512];
     size_t n = 0;
     bool env = from.source == CONFIG_FROM_ENV, file = from.source == CONFIG_FROM_FILE;
+    const char *dashes = from.one_dash ? "-" : "--";
     if (file)
         n = (size_t)snprintf(text, sizeof text, "%.300s:%zu: ", from.file, from.line);
     else
-        n = (size_t)snprintf(text, sizeof text, "%s", env ? "COX_" : "--");
+        n = (size_t)snprintf(text, sizeof text, "%s", env ? "COX_" : dashes);
     for (; *name && n + 1 < sizeof text; name++) {
         char c = *name == '-' && (env || file) ? '_' : *name;
         text[n++] = env && c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
@@ -174,6 +171,7 @@ enum status config_unknown(struct config_parser *p, struct str name, struct conf
     char typed[NAME_MAX_LEN];
     snprintf(typed, sizeof typed, STR_FMT, STR_ARG(name));
     const char *where = config_origin_text(p, typed, from);
+    from.one_dash = false; /* the names that are suggested have two */
     if (near.len && distance <= 2 + near.len / 6)
         return error_set(p->err, STATUS_INVALID, "%s: unknown option; did you mean %s?", where,
                          spelled(p, near, from));
@@ -193,11 +191,12 @@ struct str config_choice(const char *choices, size_t i)
     return (struct str){"", 0};
 }
 
-static bool parse_bool(struct str v, bool *out)
+/* Case does not count: a file written for Python says True. */
+bool config_parse_bool(struct str v, bool *out)
 {
     static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (str_eq_c(v, words[i])) {
+        if (v.len == strlen(words[i]) && strncasecmp(v.ptr, words[i], v.len) == 0) {
             *out = i % 2;
             return true;
         }
@@ -235,7 +234,7 @@ static bool set_value(struct config_parser *p, const struct option_spec *s, stru
     char *field = (char *)p->out + s->offset;
     switch (s->type) {
     case OPTION_BOOL:
-        return parse_bool(v, (bool *)(void *)field);
+        return config_parse_bool(v, (bool *)(void *)field);
     case OPTION_INT: {
         int64_t i;
         if (parse_int(v, &i) != STATUS_OK || !in_range(s, (double)i))
@@ -264,10 +263,12 @@ static bool set_value(struct config_parser *p, const struct option_spec *s, stru
         struct option_list *l = (void *)field;
         if (l->n_items >= CONFIG_ITEMS_MAX)
             return false;
-        list_add(p, l, own_bytes(p, v.ptr, v.len));
+        config_list_add(p, l, v);
         return true;
     }
+    case OPTION_ARGUMENT:
     case OPTION_IGNORED:
+    case OPTION_REFUSED:
     case OPTION_TYPE_COUNT:
         break;
     }
@@ -290,30 +291,75 @@ static const char *allowed_text(const struct option_spec *s, char *buf, size_t s
     return buf;
 }
 
+bool config_is_foreign(const struct option_spec *s)
+{
+    return s->type == OPTION_IGNORED || s->type == OPTION_REFUSED;
+}
+
+/* Does this value of a refused option ask for what is done anyway? */
+static bool is_harmless(const struct option_spec *s, struct str value)
+{
+    bool on;
+    if (s->takes == TAKES_NOTHING)
+        return config_parse_bool(value, &on) && !on;
+    for (size_t i = 0; value.len && config_choice(s->choices, i).len; i++)
+        if (str_eq(config_choice(s->choices, i), value))
+            return true;
+    return false;
+}
+
+static enum status set_foreign(struct config_parser *p, size_t i_spec, struct str value,
+                               struct config_origin from)
+{
+    const struct option_spec *s = &p->specs[i_spec];
+    const char *where = config_origin_text(p, s->name, from);
+    bool again = p->set_by[i_spec] != CONFIG_FROM_DEFAULT;
+    p->set_by[i_spec] = from.source;
+    if (s->type == OPTION_IGNORED) {
+        if (!again)
+            warn(p, "%s has no meaning here and is ignored%s%s", where, s->instead ? ": " : "",
+                 s->instead ? s->instead : "");
+        return STATUS_OK;
+    }
+    if (!is_harmless(s, value))
+        return error_set(p->err, STATUS_INVALID, "%s is not supported: %s", where, s->instead);
+    if (!again)
+        warn(p, "%s asks for what is done here anyway and is ignored", where);
+    return STATUS_OK;
+}
+
+/* What was typed bare wins; of file and environment the later one, which is the environment. */
+static void set_argument(struct config_parser *p, struct str value)
+{
+    if (p->argument_typed)
+        return;
+    p->res->positional = (struct option_list){0};
+    config_list_add(p, &p->res->positional, value);
+}
+
 enum status config_set(struct config_parser *p, size_t i_spec, struct str value,
                        struct config_origin from)
 {
     const struct option_spec *s = &p->specs[i_spec];
     char allowed[256];
-    if (s->type == OPTION_IGNORED) {
-        if (p->set_by[i_spec] == CONFIG_FROM_DEFAULT)
-            warn(p, "%s has no meaning here and is ignored", config_origin_text(p, s->name, from));
-        p->set_by[i_spec] = from.source;
-        return STATUS_OK;
-    }
+    if (config_is_foreign(s))
+        return set_foreign(p, i_spec, value, from);
     if (value.len > CONFIG_VALUE_MAX || memchr(value.ptr, '\0', value.len))
         return error_set(p->err, STATUS_INVALID, "%s: too long, or holds a NUL byte",
                          config_origin_text(p, s->name, from));
+    if (s->type == OPTION_ARGUMENT)
+        set_argument(p, value);
     if (s->type == OPTION_LIST && from.source > p->set_by[i_spec])
         *(struct option_list *)(void *)((char *)p->out + s->offset) = (struct option_list){0};
     if (!set_value(p, s, value)) {
         /* a Service named cox makes Kubernetes set COX_PORT=tcp://10.0.0.1:8000 in every pod */
         bool service_link =
             from.source == CONFIG_FROM_ENV && str_starts(value, STR("tcp://")) && !s->secret;
-        return error_set(p->err, STATUS_INVALID, "%s: \"%.*s\" is not allowed; it must be %s%s",
+        return error_set(p->err, STATUS_INVALID, "%s: \"%.*s\" is not allowed; it must be %s%s%s%s",
                          config_origin_text(p, s->name, from),
                          s->secret ? 3 : (int)(value.len > 100 ? 100 : value.len),
                          s->secret ? "***" : value.ptr, allowed_text(s, allowed, sizeof allowed),
+                         s->instead ? ": " : "", s->instead ? s->instead : "",
                          service_link ? " (set enableServiceLinks: false in the pod)" : "");
     }
     p->set_by[i_spec] = from.source;
@@ -337,7 +383,7 @@ static enum status apply_defaults(struct config_parser *p)
     struct config_origin from = {.source = CONFIG_FROM_DEFAULT};
     for (size_t i = 0; i < p->n_specs; i++) {
         const struct option_spec *s = &p->specs[i];
-        if (!s->def || s->type == OPTION_IGNORED)
+        if (!s->def || config_is_foreign(s))
             continue;
         if (s->type == OPTION_LIST)
             TRY(set_comma_list(p, i, s->def, from));
@@ -375,6 +421,8 @@ static enum status apply_environment(struct config_parser *p, char *const *envir
         if (!env_split(*environ_, name, &value))
             continue;
         size_t i = config_find(p->specs, p->n_specs, str_from(name));
+        if (i < p->n_specs && config_is_foreign(&p->specs[i]))
+            continue; /* flags of another program: their names are free in our environment */
         if (i < p->n_specs && p->specs[i].type == OPTION_LIST) {
             TRY(set_comma_list(p, i, value, from));
         } else if (i < p->n_specs) {
@@ -399,124 +447,9 @@ static const char *find_config_in_env(char *const *environ_)
     return NULL;
 }
 
-struct argv_scan {
-    int argc, i;
-    char *const *argv;
-    struct setting *settings;
-    size_t n_settings;
-    const char *config_file;
-    const struct option_spec *words; /* whose values bare words are at this place, or NULL */
-    size_t i_lent;                   /* 1 + the last setting that may be an argument; 0: none */
-};
-
-/* The value of the option at hand: after '=', or the next argument when that is not an option. */
-static enum status take_value(struct config_parser *p, struct argv_scan *a, const char *equals,
-                              const char *name, struct str *out)
-{
-    if (equals) {
-        *out = str_from(equals + 1);
-        return STATUS_OK;
-    }
-    if (a->i + 1 >= a->argc || strncmp(a->argv[a->i + 1], "--", 2) == 0)
-        return error_set(p->err, STATUS_INVALID, "--%s needs a value", name);
-    *out = str_from(a->argv[++a->i]);
-    return STATUS_OK;
-}
-
-static void add_setting(struct argv_scan *a, size_t i_spec, struct str value)
-{
-    a->settings[a->n_settings++] = (struct setting){i_spec, value};
-}
-
-/* One argument that starts with a dash. */
-static enum status scan_option(struct config_parser *p, struct argv_scan *a)
-{
-    const char *arg = a->argv[a->i] + (a->argv[a->i][1] == '-' ? 2 : 1);
-    const char *equals = strchr(arg, '=');
-    struct str name = {arg, equals ? (size_t)(equals - arg) : strlen(arg)}, value = STR("true");
-    size_t i = config_find(p->specs, p->n_specs, name);
-    if (i == p->n_specs) {
-        if (str_eq_c(name, "config")) {
-            TRY(take_value(p, a, equals, "config", &value));
-            a->config_file = value.ptr;
-            return STATUS_OK;
-        }
-        p->res->help |= str_eq_c(name, "help") || str_eq_c(name, "h");
-        p->res->version |= str_eq_c(name, "version");
-        if (p->res->help || p->res->version)
-            return STATUS_OK;
-        struct str positive = {name.ptr + 3, name.len > 3 ? name.len - 3 : 0};
-        bool negated = str_starts(name, STR("no-")) || str_starts(name, STR("no_"));
-        i = negated ? config_find(p->specs, p->n_specs, positive) : p->n_specs;
-        if (i < p->n_specs && p->specs[i].type == OPTION_IGNORED) {
-            add_setting(a, i, value);
-            return STATUS_OK;
-        }
-        if (i == p->n_specs || p->specs[i].type != OPTION_BOOL || equals)
-            return config_unknown(p, name, (struct config_origin){.source = CONFIG_FROM_FLAG});
-        add_setting(a, i, STR("false"));
-        return STATUS_OK;
-    }
-    if (p->specs[i].type == OPTION_BOOL) {
-        if (equals)
-            value = str_from(equals + 1);
-    } else if (p->specs[i].type == OPTION_IGNORED) {
-        if (!equals && a->i + 1 < a->argc && a->argv[a->i + 1][0] != '-')
-            a->i++;
-    } else {
-        TRY(take_value(p, a, equals, p->specs[i].name, &value));
-        if (p->specs[i].words != WORDS_ARE_ARGUMENTS && !equals)
-            a->words = &p->specs[i];
-    }
-    add_setting(a, i, value);
-    return STATUS_OK;
-}
-
-static void scan_word(struct config_parser *p, struct argv_scan *a, const char *word)
-{
-    if (!a->words) {
-        list_add(p, &p->res->positional, own_bytes(p, word, strlen(word)));
-        return;
-    }
-    if (a->words->words == WORDS_ARE_VALUES_BUT_ONE)
-        a->i_lent = a->n_settings + 1;
-    add_setting(a, (size_t)(a->words - p->specs), str_from(word));
-}
-
-/* "--served-model-name a b MODEL": nobody else can be the MODEL. */
-static void give_back(struct config_parser *p, struct argv_scan *a)
-{
-    if (a->i_lent == 0 || p->res->positional.n_items > 0)
-        return;
-    struct str word = a->settings[a->i_lent - 1].value;
-    list_add(p, &p->res->positional, own_bytes(p, word.ptr, word.len));
-    a->n_settings--;
-    for (size_t i = a->i_lent - 1; i < a->n_settings; i++)
-        a->settings[i] = a->settings[i + 1];
-}
-
-static enum status scan_argv(struct config_parser *p, struct argv_scan *a)
-{
-    bool options_ended = false;
-    for (a->i = 1; a->i < a->argc && !p->res->help && !p->res->version; a->i++) {
-        const char *arg = a->argv[a->i];
-        bool ends = !options_ended && strcmp(arg, "--") == 0;
-        bool option = !ends && !options_ended && arg[0] == '-' && arg[1] != '\0';
-        if (ends || option)
-            a->words = NULL;
-        options_ended = options_ended || ends;
-        if (option)
-            TRY(scan_option(p, a));
-        else if (!ends)
-            scan_word(p, a, arg);
-    }
-    give_back(p, a);
-    return STATUS_OK;
-}
-
 static enum status parse_all(struct config_parser *p, struct argv_scan *a, char *const *environ_)
 {
-    TRY(scan_argv(p, a));
+    TRY(config_scan_argv(p, a));
     TRY(apply_defaults(p));
     if (p->res->help || p->res->version)
         return STATUS_OK;
@@ -524,6 +457,7 @@ static enum status parse_all(struct config_parser *p, struct argv_scan *a, char 
     if (file)
         TRY(config_read_file(p, file));
     TRY(apply_environment(p, environ_));
+    config_give_back(p, a);
     for (size_t i = 0; i < a->n_settings; i++)
         TRY(config_set(p, a->settings[i].i_spec, a->settings[i].value,
                        (struct config_origin){.source = CONFIG_FROM_FLAG}));
@@ -537,7 +471,8 @@ enum status config_parse(const struct option_spec *specs, size_t n_specs, int ar
     struct arena *strings = mem_zalloc(sizeof *strings);
     arena_init(strings, 0);
     *res = (struct config_result){.owned = strings};
-    struct config_parser p = {specs, n_specs, out, res, strings, NULL, err};
+    struct config_parser p = {
+        .specs = specs, .n_specs = n_specs, .out = out, .res = res, .strings = strings, .err = err};
     p.set_by = mem_array(n_specs, sizeof *p.set_by);
     struct argv_scan a = {.argc = argc, .argv = argv};
     a.settings = mem_array((size_t)(argc > 0 ? argc : 0), sizeof *a.settings);

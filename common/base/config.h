@@ -20,13 +20,18 @@ enum option_type {
     OPTION_STRING, /* const char *, owned by the config; NULL when there is no default */
     OPTION_ENUM,   /* int, index into choices "a|b|c" */
     OPTION_LIST, /* struct option_list, repeatable flag; YAML list; comma list in the environment */
-    OPTION_IGNORED, /* a vLLM flag with no meaning here: accepted (0 or 1 value), one warning */
+    OPTION_ARGUMENT, /* the bare argument by name ("--model X"): goes to positional */
+    OPTION_IGNORED,  /* a vLLM flag with no meaning here: accepted, one warning */
+    OPTION_REFUSED, /* a vLLM flag that would change what is served: an error that says `instead` */
     OPTION_TYPE_COUNT
 };
 
 /* Bare words after a list's value: arguments of the program; values too, as vLLM takes them; or
  * values, but the last one, when the program would have no argument otherwise. */
 enum option_words { WORDS_ARE_ARGUMENTS, WORDS_ARE_VALUES, WORDS_ARE_VALUES_BUT_ONE };
+
+/* What follows a flag of vLLM's. A switch may have true or false behind it, as older ones took. */
+enum option_takes { TAKES_NOTHING, TAKES_ONE, TAKES_PERHAPS_ONE, TAKES_MANY };
 
 struct option_list {
     const char **items; /* owned by the config */
@@ -40,10 +45,12 @@ struct option_spec {
     size_t offset;           /* into the config struct; unused for OPTION_IGNORED */
     double min, max;         /* OPTION_INT, OPTION_FLOAT */
     const char *def;         /* as it would be typed; NULL = zero */
-    const char *choices;     /* OPTION_ENUM: "auto|cpu|cuda" */
+    const char *choices;     /* OPTION_ENUM: "auto|cpu|cuda"; OPTION_REFUSED: values that pass */
     const char *help;        /* one line; NULL hides the row from --help */
     bool secret;             /* never printed or logged */
     enum option_words words; /* OPTION_LIST */
+    enum option_takes takes; /* OPTION_IGNORED, OPTION_REFUSED */
+    const char *instead; /* what to do instead: vLLM's flags; of others, when a value is wrong */
 };
 
 #define OPT_INT(S, field, nm, lo, hi, d, h)                                                        \
@@ -79,9 +86,13 @@ struct option_spec {
         .name = nm, .type = OPTION_LIST, .offset = offsetof(struct S, field), .words = w,          \
         .help = h                                                                                  \
     }
-#define OPT_IGNORED(nm)                                                                            \
+#define OPT_IGNORED(nm, t, i)                                                                      \
     {                                                                                              \
-        .name = nm, .type = OPTION_IGNORED                                                         \
+        .name = nm, .type = OPTION_IGNORED, .takes = t, .instead = i                               \
+    }
+#define OPT_REFUSED(nm, t, ok, i)                                                                  \
+    {                                                                                              \
+        .name = nm, .type = OPTION_REFUSED, .takes = t, .choices = ok, .instead = i                \
     }
 
 struct config_result {
@@ -92,7 +103,7 @@ struct config_result {
 };
 
 /* Fills *out (a zeroed config struct) from argv[1..], the environment and --config. environ_ is a
- * NULL-terminated NAME=VALUE list (pass `environ`). */
+ * NULL-terminated NAME=VALUE list (pass `environ`); vLLM's flags have no form there. */
 MUST_USE enum status config_parse(const struct option_spec *specs, size_t n_specs, int argc,
                                   char *const *argv, char *const *environ_, void *out,
                                   struct config_result *res, struct error *err);

@@ -22,6 +22,7 @@ struct config_parser {
     struct config_result *res;
     struct arena *strings;      /* res->owned */
     enum config_source *set_by; /* per row: the highest source that has set it */
+    bool argument_typed;        /* the command line has a bare argument */
     struct error *err;
 };
 
@@ -29,7 +30,30 @@ struct config_origin {
     enum config_source source;
     const char *file; /* CONFIG_FROM_FILE */
     size_t line;
+    bool one_dash; /* CONFIG_FROM_FLAG: typed as -x */
 };
+
+/* One value of the command line, until its turn comes. */
+struct setting {
+    size_t i_spec;
+    struct str value;
+};
+
+/* argv on its way into settings; settings has room for argc of them. */
+struct argv_scan {
+    int argc, i;
+    char *const *argv;
+    struct setting *settings;
+    size_t n_settings;
+    const char *config_file;         /* of --config, or NULL */
+    const struct option_spec *words; /* whose values bare words are at this place, or NULL */
+    size_t i_lent;                   /* 1 + the last setting that may be an argument; 0: none */
+};
+
+/* Splits argv into settings and positional arguments. */
+MUST_USE enum status config_scan_argv(struct config_parser *p, struct argv_scan *a);
+/* "--served-model-name a b MODEL": the last word becomes the argument when there is no other. */
+void config_give_back(struct config_parser *p, struct argv_scan *a);
 
 /* Row of a name as typed (dashes or underscores, alias or not); n_specs when there is none. */
 size_t config_find(const struct option_spec *specs, size_t n_specs, struct str name);
@@ -42,6 +66,10 @@ MUST_USE enum status config_unknown(struct config_parser *p, struct str name,
  */
 const char *config_origin_text(struct config_parser *p, const char *name,
                                struct config_origin from);
+void config_list_add(struct config_parser *p, struct option_list *l, struct str item);
+bool config_parse_bool(struct str v, bool *out);
+/* vLLM's option, not ours: ignored or refused. */
+bool config_is_foreign(const struct option_spec *s);
 /* Reads a YAML file: a mapping of option names to scalars or lists of scalars. */
 MUST_USE enum status config_read_file(struct config_parser *p, const char *path);
 /* i-th alternative of "a|b|c"; an empty str past the end. */

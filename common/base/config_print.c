@@ -13,12 +13,14 @@ static const char *value_word(const struct option_spec *s)
     case OPTION_FLOAT:
         return " N";
     case OPTION_STRING:
+    case OPTION_ARGUMENT:
         return " TEXT";
     case OPTION_LIST:
         return " TEXT...";
     case OPTION_ENUM:
     case OPTION_BOOL:
     case OPTION_IGNORED:
+    case OPTION_REFUSED:
     case OPTION_TYPE_COUNT:
         break;
     }
@@ -68,7 +70,7 @@ void config_print_help(struct strbuf *b, const char *usage, const struct option_
     };
     strbuf_printf(b, "Usage: %s\n\n", usage);
     for (size_t i = 0; i < n_specs; i++)
-        if (specs[i].help && specs[i].type != OPTION_IGNORED)
+        if (specs[i].help && !config_is_foreign(&specs[i]))
             print_option(b, &specs[i]);
     for (size_t i = 0; i < sizeof built_in / sizeof *built_in; i++)
         print_option(b, &built_in[i]);
@@ -111,7 +113,9 @@ static void print_value(struct strbuf *b, const struct option_spec *s, const voi
         }
         strbuf_append_c(b, "]");
         break;
+    case OPTION_ARGUMENT:
     case OPTION_IGNORED:
+    case OPTION_REFUSED:
     case OPTION_TYPE_COUNT:
         break;
     }
@@ -121,7 +125,7 @@ void config_print_yaml(struct strbuf *b, const struct option_spec *specs, size_t
                        const void *config)
 {
     for (size_t i = 0; i < n_specs; i++) {
-        if (specs[i].type == OPTION_IGNORED)
+        if (config_is_foreign(&specs[i]) || specs[i].type == OPTION_ARGUMENT)
             continue;
         for (const char *c = specs[i].name; *c; c++)
             strbuf_append(b, *c == '-' ? "_" : c, 1);

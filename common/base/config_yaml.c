@@ -45,14 +45,31 @@ static bool is_null(const struct yaml_reader *r)
            (v.len == 0 || str_eq_c(v, "~") || str_eq_c(v, "null"));
 }
 
+/* The whole of a value that may be nested: another program's, of no interest here. */
+static enum status skip_value(struct yaml_reader *r)
+{
+    size_t depth = 0;
+    for (;;) {
+        yaml_event_type_t t = r->event.type;
+        depth += t == YAML_SEQUENCE_START_EVENT || t == YAML_MAPPING_START_EVENT;
+        depth -= t == YAML_SEQUENCE_END_EVENT || t == YAML_MAPPING_END_EVENT;
+        if (depth == 0)
+            return STATUS_OK;
+        TRY(next(r));
+    }
+}
+
 static enum status read_value(struct yaml_reader *r, size_t i_spec, struct config_origin from)
 {
     TRY(next(r));
     bool wants_list = r->p->specs[i_spec].type == OPTION_LIST;
-    bool ignored = r->p->specs[i_spec].type == OPTION_IGNORED;
     if (r->event.type == YAML_SCALAR_EVENT)
         return is_null(r) ? STATUS_OK : config_set(r->p, i_spec, scalar(r), from);
-    if (r->event.type != YAML_SEQUENCE_START_EVENT || (!wants_list && !ignored))
+    if (config_is_foreign(&r->p->specs[i_spec])) {
+        TRY(skip_value(r));
+        return config_set(r->p, i_spec, STR(""), from);
+    }
+    if (r->event.type != YAML_SEQUENCE_START_EVENT || !wants_list)
         return complain(r, wants_list ? "a list of plain values is wanted here"
                                       : "a plain value is wanted here");
     enum status s;
@@ -72,7 +89,8 @@ static enum status read_mapping(struct yaml_reader *r, bool *seen)
     while ((s = next(r)) == STATUS_OK && r->event.type != YAML_MAPPING_END_EVENT) {
         if (r->event.type != YAML_SCALAR_EVENT)
             return complain(r, "an option's name is wanted here");
-        struct config_origin from = {CONFIG_FROM_FILE, r->path, r->event.start_mark.line + 1};
+        struct config_origin from = {
+            .source = CONFIG_FROM_FILE, .file = r->path, .line = r->event.start_mark.line + 1};
         size_t i = config_find(p->specs, p->n_specs, scalar(r));
         if (i == p->n_specs)
             return config_unknown(p, scalar(r), from);

@@ -1,10 +1,13 @@
 """The commands that talk to a running cluster, as a person types them."""
 import json
 import re
+import signal
 
+import httpx
 import null_oracle as oracle
 import pytest
 from cluster import Cluster, run_cox
+from sse import Collected, events
 
 KEY = "sk-cli-test"
 
@@ -61,3 +64,17 @@ def test_join_token_says_when_it_makes_keys(tmp_path):
     again = run_cox("join-token", "--keys-dir", tmp_path / "k", "--head", "a:1")
     assert first.returncode == again.returncode == 0 and first.stdout == again.stdout
     assert "made new keys" in first.stderr and again.stderr == ""
+
+
+def test_a_stop_may_wait_for_open_requests():
+    """--shutdown-timeout: a stream that has begun ends with all its tokens although cox up is told to stop."""
+    body = {"prompt": "hi", "max_tokens": 60, "temperature": 0, "stream": True}
+    with Cluster("--shutdown-timeout", 60, "--null-step-us", 20000) as c:
+        got = Collected()
+        with httpx.stream("POST", c.url + "/v1/completions", json=body, timeout=60) as r:
+            for i, event in enumerate(events(r.iter_lines())):
+                if i == 0:
+                    c.process.send_signal(signal.SIGTERM)
+                got.add(event)
+        assert (got.texts[0], got.finish[0]) == (oracle.text("hi", 60, temperature=0), "length")
+        assert c.process.wait(30) == 0

@@ -27,7 +27,10 @@ static const struct option_spec specs[] = {
     OPT_BOOL(sample, flag, "flag", "true", "a flag"),
     OPT_ENUM(sample, choice, "choice", "one|two|three", "two", "a choice"),
     OPT_LIST(sample, list, "list", "a list"),
-    OPT_IGNORED("ignored"),
+    OPT_IGNORED("ignored", TAKES_MANY, "nothing"),
+    OPT_IGNORED("O", TAKES_ONE, NULL),
+    OPT_REFUSED("refused", TAKES_NOTHING, NULL, "another"),
+    {.name = "argument", .type = OPTION_ARGUMENT},
 };
 enum { N_SPECS = sizeof specs / sizeof *specs, N_WORDS = 16 };
 

@@ -39,7 +39,14 @@ static const struct option_spec specs[] = {
     OPT_LIST(sample, names, "served-model-name", "names"),
     OPT_WORDS(sample, aliases, "alias", WORDS_ARE_VALUES, "more names"),
     OPT_WORDS(sample, roots, "root", WORDS_ARE_VALUES_BUT_ONE, "folders"),
-    OPT_IGNORED("swap-space"),
+    OPT_IGNORED("swap-space", TAKES_ONE, "there is none"),
+    OPT_IGNORED("eager", TAKES_NOTHING, NULL),
+    OPT_IGNORED("token", TAKES_PERHAPS_ONE, NULL),
+    OPT_IGNORED("sizes", TAKES_MANY, NULL),
+    {.name = "level", .aliases = "O", .type = OPTION_IGNORED, .takes = TAKES_ONE},
+    OPT_REFUSED("adapters", TAKES_NOTHING, NULL, "there are none yet"),
+    OPT_REFUSED("nodes", TAKES_ONE, "1|one", "join them"),
+    {.name = "main", .type = OPTION_ARGUMENT, .help = "the same as a bare word"},
 };
 enum { N_SPECS = sizeof specs / sizeof *specs };
 
@@ -164,10 +171,96 @@ static void test_refused(void **state)
     }
 }
 
+/* What a vLLM command line does here: what is left as arguments, how many warnings, or the error.
+ */
+static void test_flags_of_vllm(void **state)
+{
+    static const struct {
+        const char *args, *positional, *error;
+        size_t n_warnings;
+    } cases[] = {
+        {"--eager m", "m", NULL, 1},
+        {"--no-eager m --eager", "m", NULL, 1},
+        {"--eager false m", "m", NULL, 1},
+        {"--eager=True m", "m", NULL, 1},
+        {"m --swap-space -1 --swap-space 4", "m", NULL, 1},
+        {"--swap_space=4 m", "m", NULL, 1},
+        {"--swap-space.key 4 m", "m", NULL, 1},
+        {"--swap-space", NULL, "--swap-space needs a value", 0},
+        {"--swap-space --eager", NULL, "--swap-space needs a value", 0},
+        {"m --no-swap-space", NULL, "--no-swap-space: unknown option", 0},
+        {"-O3 m", "m", NULL, 1},
+        {"-O 3 m", "m", NULL, 1},
+        {"-O=3 m", "m", NULL, 1},
+        {"-O.mode=3 m", "m", NULL, 1},
+        {"-O.mode 3 m", "m", NULL, 1},
+        {"-Z3 m", NULL, "-Z3: unknown option", 0},
+        {"m --token", "m", NULL, 1},
+        {"m --token x --eager", "m", NULL, 2},
+        {"--sizes 1 2 4 --eager m", "m", NULL, 2},
+        {"--sizes 1 2 4 m", "m", NULL, 1},
+        {"m --sizes 1 2 4", "m", NULL, 1},
+        {"m --adapters", NULL, "--adapters is not supported: there are none yet", 0},
+        {"m --no-adapters", "m", NULL, 1},
+        {"m --adapters=false", "m", NULL, 1},
+        {"m --nodes 2", NULL, "--nodes is not supported: join them", 0},
+        {"m --nodes one --nodes 1", "m", NULL, 1},
+        {"m --nodes.x 1", "m", NULL, 1},
+        {"--main m --eager", "m", NULL, 1},
+        {"--main=m --root a b", "m", NULL, 0},
+        {"--main m n", "m n", NULL, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct parsed p = parse(cases[i].args, "COX_ADAPTERS=1 COX_SWAP_SPACE=4");
+        char got[256] = "";
+        for (size_t k = 0; k < p.res.positional.n_items; k++)
+            snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", k ? " " : "",
+                     p.res.positional.items[k]);
+        if (cases[i].error ? p.s == STATUS_OK || !strstr(p.err.text, cases[i].error)
+                           : p.s != STATUS_OK || strcmp(got, cases[i].positional) != 0 ||
+                                 p.res.warnings.n_items != cases[i].n_warnings)
+            fail_msg("%s: \"%s\", %zu warnings, %s", cases[i].args, got, p.res.warnings.n_items,
+                     p.err.text);
+        config_fini(&p.res);
+    }
+}
+
+/* The argument by name: what is typed wins, then the environment, then the file. */
+static void test_argument_by_name(void **state)
+{
+    char path[] = "/tmp/cox-config-XXXXXX", args[128];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    static const char text[] = "main: from_file\nsizes: [1, {a: [2]}]\nswap_space: {a: 1}\n"
+                               "adapters: False\nprefix_caching: False\n";
+    assert_int_equal(write(fd, text, sizeof text - 1), sizeof text - 1);
+    close(fd);
+    static const struct {
+        const char *args, *env, *want;
+    } cases[] = {
+        {"", "", "from_file"},
+        {"", "COX_MAIN=from_env", "from_env"},
+        {"typed", "COX_MAIN=from_env", "typed"},
+        {"--main typed", "COX_MAIN=from_env", "typed"},
+        {"--root a b", "", "from_file"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(args, sizeof args, "--config %s %s", path, cases[i].args);
+        struct parsed p = parse(args, cases[i].env);
+        if (p.s != STATUS_OK || p.res.positional.n_items != 1 ||
+            strcmp(p.res.positional.items[0], cases[i].want) != 0)
+            fail_msg("%s %s: %s", cases[i].args, cases[i].env, p.err.text);
+        assert_false(p.c.caching);
+        assert_int_equal(p.res.warnings.n_items, 3);
+        config_fini(&p.res);
+    }
+    unlink(path);
+}
+
 static void test_lists_positionals_ignored(void **state)
 {
     struct parsed p = parse("serve --served-model-name a --served-model-name=b,c --swap-space 4 "
-                            "-m path --no-swap-space -- --x -",
+                            "-m path --swap-space=5 -- --x -",
                             "COX_SERVED_MODEL_NAME=e1,e2");
     assert_int_equal(p.s, STATUS_OK);
     assert_int_equal(p.c.names.n_items, 2);
@@ -369,6 +462,8 @@ int main(void)
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_spellings),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_flags_of_vllm),
+        cmocka_unit_test(test_argument_by_name),
         cmocka_unit_test(test_lists_positionals_ignored),
         cmocka_unit_test(test_bare_words_after_a_list),
         cmocka_unit_test(test_help_and_version),

@@ -14,6 +14,7 @@
 #include "cli/completion.h"
 #include "cli/preflight.h"
 #include "cli/sse_reader.h"
+#include "cli/tables.h"
 
 static void test_nearest(void **state)
 {
@@ -65,6 +66,78 @@ static void test_flags_page_is_current(void **state)
         fail_msg("docs/flags.md is old: cox flags > docs/flags.md");
     free(have);
     strbuf_fini(&want);
+}
+
+/* Command lines of `vllm serve` as people have them: taken with so many warnings, or refused in one
+ * sentence that names the flag. */
+static void test_command_lines_of_vllm(void **state)
+{
+    static const struct {
+        const char *line, *error;
+        size_t n_warnings;
+    } cases[] = {
+        {"MODEL --max-model-len 65536 --disable-frontend-multiprocessing", NULL, 1},
+        {"--model MODEL --served-model-name a b --host 0.0.0.0 --port 8000 --seed -1", NULL, 1},
+        {"--host 0.0.0.0 --dtype auto --gpu-memory-utilization 0.9 --trust-remote-code "
+         "--enforce-eager MODEL",
+         NULL, 3},
+        {"MODEL -tp 4 -pp 2 -dp 2 --distributed-executor-backend ray --swap-space 4 "
+         "--max-num-queued-reqs 100 --disable-log-requests --api-key k",
+         NULL, 3},
+        {"-O3 --cudagraph-capture-sizes 1 2 4 8 MODEL --compilation-config "
+         "{\"cudagraph_mode\":\"PIECEWISE\"}",
+         NULL, 3},
+        {"MODEL --speculative-config {\"method\":\"ngram\"} --speculative-config.k 4", NULL, 1},
+        {"MODEL --load-format safetensors --quantization None --revision main --nnodes 1 "
+         "--generation-config vllm --runner generate",
+         NULL, 6},
+        {"MODEL --enable-chunked-prefill False --no-enable-prefix-caching "
+         "--max_num_batched_tokens 8k --scheduling-policy fcfs --shutdown-timeout 30",
+         NULL, 2},
+        {"MODEL --enable-auto-tool-choice --tool-call-parser hermes", "--enable-auto-tool-choice",
+         0},
+        {"MODEL --reasoning-parser deepseek_r1", "--reasoning-parser", 0},
+        {"MODEL --enable-lora --lora-modules sql=/x", "--enable-lora", 0},
+        {"MODEL --quantization awq", "--quantization", 0},
+        {"MODEL -q awq", "--quantization", 0},
+        {"MODEL --tokenizer other/model", "--tokenizer", 0},
+        {"MODEL -tp 8 --nnodes 2 --node-rank 0 --master-addr 10.0.0.1", "cox join-token", 0},
+        {"MODEL --dtype half", "float32", 0},
+        {"MODEL --kv-cache-dtype fp8", "float16", 0},
+        {"MODEL --ssl-keyfile k --ssl-certfile c", "TLS", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct up_options o = {0};
+        struct config_result res;
+        struct error err = {0};
+        char text[512], *argv[32] = {(char[]){"serve"}}, *save, *no_env[] = {NULL};
+        int argc = 1;
+        snprintf(text, sizeof text, "%s", cases[i].line);
+        for (char *w = strtok_r(text, " ", &save); w; w = strtok_r(NULL, " ", &save))
+            argv[argc++] = w;
+        enum status s = config_parse(up_specs, up_n_specs, argc, argv, no_env, &o, &res, &err);
+        bool right = s == STATUS_OK && !cases[i].error &&
+                     res.warnings.n_items == cases[i].n_warnings && res.positional.n_items == 1 &&
+                     strcmp(res.positional.items[0], "MODEL") == 0;
+        if (cases[i].error)
+            right = s != STATUS_OK && strstr(err.text, cases[i].error);
+        if (!right)
+            fail_msg("%s: %zu warnings, %s", cases[i].line, res.warnings.n_items, err.text);
+        config_fini(&res);
+    }
+}
+
+/* Every row says how it is taken; a refused one says what to do instead. */
+static void test_rows_of_vllm(void **state)
+{
+    for (size_t i = 0; i < up_n_specs; i++) {
+        const struct option_spec *s = &up_specs[i];
+        if (s->type == OPTION_REFUSED && (!s->instead || (s->takes == TAKES_NOTHING && s->choices)))
+            fail_msg("--%s: what instead?", s->name);
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(s->name, up_specs[k].name) == 0)
+                fail_msg("--%s: twice", s->name);
+    }
 }
 
 static void append_line(void *ctx, struct str data)
@@ -124,6 +197,8 @@ int main(void)
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_completion),
         cmocka_unit_test(test_flags_page_is_current),
+        cmocka_unit_test(test_command_lines_of_vllm),
+        cmocka_unit_test(test_rows_of_vllm),
         cmocka_unit_test(test_sse),
         cmocka_unit_test(test_limits),
     };
