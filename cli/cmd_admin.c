@@ -100,10 +100,10 @@ int cmd_status(int argc, char **argv)
 static void print_event(const json_t *e)
 {
     double seconds = json_number_value(json_object_get(e, "time")); /* Unix time */
-    time_t whole = (time_t)seconds;
+    time_t whole = seconds > 0 && seconds < 1e11 ? (time_t)seconds : 0;
     char time[64] = "-", when[32];
     struct tm tm;
-    if (seconds > 0 && seconds < 1e11 && gmtime_r(&whole, &tm) &&
+    if (whole > 0 && gmtime_r(&whole, &tm) &&
         strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &tm) > 0)
         snprintf(time, sizeof time, "%s.%03dZ", when, (int)((seconds - (double)whole) * 1000));
     const char *event = json_string_value(json_object_get(e, "event"));

@@ -1,10 +1,12 @@
 #include "cli/status_view.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #define RECENT_FAILURES_SHOWN 5
+#define INTEGER_MAX           9007199254740992.0 /* a larger one is of no head */
 
 static const char *text(const json_t *o, const char *key)
 {
@@ -14,7 +16,8 @@ static const char *text(const json_t *o, const char *key)
 
 static long long integer(const json_t *o, const char *key)
 {
-    return (long long)json_number_value(json_object_get(o, key));
+    double v = json_number_value(json_object_get(o, key));
+    return (long long)(v > INTEGER_MAX ? INTEGER_MAX : v < -INTEGER_MAX ? -INTEGER_MAX : v);
 }
 
 static double number(const json_t *o, const char *key)
@@ -112,7 +115,8 @@ static void render_nodes(const json_t *s, struct strbuf *b)
 /* Who is in no group: a spare of one that serves, or the beginning of the first. */
 static void render_free(const json_t *s, size_t n_free, size_t n_ready, struct strbuf *b)
 {
-    long long world = integer(s, "tp") * integer(s, "pp");
+    double ranks = number(s, "tp") * number(s, "pp");
+    long long world = ranks > 0 && ranks < UINT32_MAX ? (long long)ranks : 0;
     long long missing = world - (long long)json_array_size(json_object_get(s, "workers"));
     const char *verb = n_free == 1 ? "waits" : "wait";
     if (n_ready > 0 || n_free == 0 || world <= 0)
@@ -182,8 +186,17 @@ static void render_groups(const json_t *s, struct strbuf *b)
                       integer(o, "open_requests"), integer(o, "last_seen_ms"));
 }
 
+/* Names come from whoever joined, and this goes to a terminal. */
+static void hide_controls(struct strbuf *b, size_t from)
+{
+    for (size_t i = from; i < b->len; i++)
+        if (((uint8_t)b->ptr[i] < 0x20 && b->ptr[i] != '\n') || b->ptr[i] == 0x7F)
+            b->ptr[i] = '?';
+}
+
 void status_view_render(const json_t *s, struct strbuf *b)
 {
+    size_t from = b->len;
     const json_t *t = json_object_get(s, "throughput"), *o;
     size_t i;
     render_head(s, b);
@@ -194,4 +207,5 @@ void status_view_render(const json_t *s, struct strbuf *b)
                   number(t, "prompt_tokens_per_s"), number(t, "generation_tokens_per_s"));
     json_array_foreach(json_object_get(s, "warnings"), i, o) strbuf_printf(
         b, "%sWARNING: %s\n", i == 0 ? "\n" : "", json_is_string(o) ? json_string_value(o) : "-");
+    hide_controls(b, from);
 }
