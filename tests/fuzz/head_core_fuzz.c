@@ -1,0 +1,275 @@
+/* Peers with good keys that say anything: a gateway and two workers that have formed a group and
+ * run a request, and then frames whose bodies come from the input. Session and numbers are made
+ * right, so that what the messages say is what is looked at; the frames that were not understood
+ * close the session, and a Hello from the input opens another. After every input the head's
+ * invariants hold. Input: frames one after the other, of which byte 5 picks the connection and byte
+ * 7 what is done. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "head/core.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum {
+    N_CONNECTIONS = 5, /* 0, 4: gateways; 1, 2, 3: workers */
+    N_FRAMES = 24,
+    MAX_ITEMS = 64,
+    PROMPT = 40,
+    AT_TYPE = 4,
+    AT_CONNECTION = 5,
+    AT_WHAT = 7,
+    AT_BODY_BYTES = 24
+};
+
+enum what { WHAT_FRAME, WHAT_AS_IT_IS, WHAT_HONEST_RESULT, WHAT_TIME, WHAT_TURN, WHAT_COUNT };
+
+static struct world {
+    struct head_core *core;
+    uint64_t now_ns, epoch;
+    struct link links[N_CONNECTIONS];
+    struct arena scratch;
+    struct strbuf frame;
+    uint64_t last_step; /* of the last plan to the first worker */
+    uint32_t sampled[MAX_ITEMS], n_sampled;
+} w;
+
+static struct bus_peer address(uint8_t connection)
+{
+    return (struct bus_peer){.n = 2, .id = {9, connection}};
+}
+
+static bool is_gateway(uint8_t connection)
+{
+    return connection == 0 || connection == 4;
+}
+
+static void see_plan(const struct msg_plan *p)
+{
+    w.last_step = p->step;
+    w.n_sampled = 0;
+    for (uint32_t i = 0; i < p->n_runs && w.n_sampled < MAX_ITEMS; i++)
+        if (p->runs[i].sample)
+            w.sampled[w.n_sampled++] = p->runs[i].slot;
+}
+
+static enum status on_send(void *ctx, struct bus_peer to, struct str frame)
+{
+    struct frame_header h;
+    struct msg m;
+    struct arena a;
+    arena_init(&a, 0);
+    if (frame_parse_header(frame, &h, NULL) != STATUS_OK ||
+        codec_decode(frame, &h, &a, &m, NULL) != STATUS_OK)
+        abort(); /* whatever came in, what goes out is well-formed */
+    if (m.type == MSG_WELCOME)
+        link_open(&w.links[to.id[1]], h.session, m.welcome.credit_bytes);
+    if (m.type == MSG_FORM)
+        w.epoch = m.form.term_epoch;
+    if (m.type == MSG_PLAN && to.id[1] == 1)
+        see_plan(&m.plan);
+    arena_fini(&a);
+    return STATUS_OK;
+}
+
+static void deliver(uint8_t connection, struct str frame)
+{
+    static const char *const keys[] = {"gateway-key", "worker-key"};
+    bool g = is_gateway(connection);
+    head_core_on_frame(w.core, address(connection), g ? ROLE_GATEWAY : ROLE_WORKER, keys[!g], frame,
+                       w.now_ns);
+    head_core_turn(w.core, w.now_ns);
+}
+
+static void say(uint8_t connection, const struct msg *m)
+{
+    struct link *l = &w.links[connection];
+    if (m->type == MSG_HELLO)
+        link_init(l, 1 << 20);
+    strbuf_reset(&w.frame);
+    uint64_t seq = link_next_seq(l);
+    if (codec_encode(m, m->type == MSG_HELLO ? 0 : l->session, seq, &w.scratch, &w.frame) !=
+        STATUS_OK)
+        return;
+    link_sent(l, m->type, 0);
+    deliver(connection, strbuf_str(&w.frame));
+}
+
+/* ---- what honest peers do ---- */
+
+static void hello(uint8_t connection)
+{
+    static const struct kv_group kv = {.block_tokens = 16, .n_blocks = 32};
+    struct msg m = {.type = MSG_HELLO,
+                    .hello = {.node = STR("n"),
+                              .instance = 100u + connection,
+                              .role = is_gateway(connection) ? ROLE_GATEWAY : ROLE_WORKER,
+                              .credit_bytes = 1 << 20,
+                              .has_worker = !is_gateway(connection)}};
+    m.hello.worker = (struct worker_info){.host = STR("h"),
+                                          .ordinal = connection - 1,
+                                          .tp = 2,
+                                          .pp = 1,
+                                          .shard_rank = -1,
+                                          .shard_stage = -1,
+                                          .model = STR("m"),
+                                          .max_model_len = 256,
+                                          .vocab_size = 1000,
+                                          .kv_groups = &kv,
+                                          .n_kv_groups = 1};
+    say(connection, &m);
+}
+
+static void form(void)
+{
+    struct msg id = {.type = MSG_COMM_ID,
+                     .comm_id = {.term_epoch = w.epoch, .id = {(const uint8_t *)"id", 2}}};
+    struct msg formed = {.type = MSG_FORMED, .formed = {.term_epoch = w.epoch}};
+    say(1, &id);
+    say(1, &formed);
+    say(2, &formed);
+}
+
+static void submit(uint64_t id)
+{
+    static uint32_t ids[PROMPT];
+    struct msg m = {.type = MSG_SUBMIT,
+                    .submit = {.id = {1, id},
+                               .attempt = 1,
+                               .n_prompt = PROMPT,
+                               .ids = {ids, PROMPT},
+                               .sampling = {.top_p = 1,
+                                            .repetition_penalty = 1,
+                                            .n_logprobs = -1,
+                                            .n_prompt_logprobs = -1,
+                                            .max_tokens = 20}}};
+    say(0, &m);
+}
+
+static void honest_result(void)
+{
+    static const uint32_t ids[1] = {5};
+    struct result_item items[MAX_ITEMS];
+    for (uint32_t i = 0; i < w.n_sampled; i++)
+        items[i] = (struct result_item){.slot = w.sampled[i], .ids = {ids, 1}, .gap = 1};
+    struct msg m = {
+        .type = MSG_RESULT,
+        .result = {
+            .term_epoch = w.epoch, .step = w.last_step, .items = items, .n_items = w.n_sampled}};
+    struct msg beat = {.type = MSG_HEARTBEAT,
+                       .heartbeat = {.term_epoch = w.epoch,
+                                     .step_received = w.last_step,
+                                     .step_executed = w.last_step}};
+    say(1, &m);
+    say(1, &beat);
+    say(2, &beat);
+}
+
+static void pass_time(uint8_t ticks)
+{
+    for (unsigned i = 0; i < 1u + ticks % 64; i++) {
+        w.now_ns += HEAD_TICK_MS * NS_PER_MS;
+        head_core_tick(w.core, w.now_ns);
+    }
+}
+
+/* ---- the input ---- */
+
+static void from_input(const uint8_t *data, size_t n)
+{
+    uint8_t connection = data[AT_CONNECTION] % N_CONNECTIONS;
+    struct link *l = &w.links[connection];
+    enum msg_type type = (enum msg_type)(1 + data[AT_TYPE] % (MSG_TYPE_COUNT - 1));
+    struct frame_header h = {.type = type};
+    if (type == MSG_HELLO)
+        link_init(l, 1 << 20);
+    /* an empty message gives the header, the input the body */
+    struct msg empty = {.type = MSG_HEARTBEAT};
+    strbuf_reset(&w.frame);
+    if (codec_encode(&empty, type == MSG_HELLO ? 0 : l->session, link_next_seq(l), &w.scratch,
+                     &w.frame) != STATUS_OK)
+        abort();
+    w.frame.len = FRAME_HEADER_BYTES;
+    strbuf_append(&w.frame, (const char *)data + FRAME_HEADER_BYTES, n - FRAME_HEADER_BYTES);
+    w.frame.ptr[AT_TYPE] = (char)type;
+    for (int i = 0; i < 4; i++)
+        w.frame.ptr[AT_BODY_BYTES + i] = (char)(uint8_t)((n - FRAME_HEADER_BYTES) >> 8 * i);
+    if (frame_parse_header(strbuf_str(&w.frame), &h, NULL) != STATUS_OK)
+        abort();
+    link_sent(l, type, 0);
+    deliver(connection, strbuf_str(&w.frame));
+}
+
+static void take(const uint8_t *data, size_t n)
+{
+    switch ((enum what)(data[AT_WHAT] % WHAT_COUNT)) {
+    case WHAT_FRAME:
+        from_input(data, n);
+        break;
+    case WHAT_AS_IT_IS:
+        deliver(data[AT_CONNECTION] % N_CONNECTIONS, (struct str){(const char *)data, n});
+        break;
+    case WHAT_HONEST_RESULT:
+        honest_result();
+        break;
+    case WHAT_TIME:
+        pass_time(data[AT_TYPE]);
+        break;
+    default:
+        head_core_turn(w.core, w.now_ns);
+        break;
+    }
+}
+
+static void start(void)
+{
+    struct head_core_config c;
+    const struct head_io io = {.send = on_send};
+    memset(w.links, 0, sizeof w.links);
+    w.now_ns = 100 * NS_PER_S;
+    w.epoch = w.last_step = w.n_sampled = 0;
+    head_core_config_init(&c);
+    c.cluster.tp = 2;
+    c.cluster.max_groups = 2;
+    c.peers.max_peers = 6;
+    c.max_waiting = 4;
+    c.max_requests = 16;
+    w.core = head_core_new(&c, &io, w.now_ns);
+    hello(0);
+    hello(1);
+    hello(2);
+    form();
+    submit(1);
+    submit(2);
+    if (!head_core_is_ready(w.core) || w.last_step == 0)
+        abort(); /* or this fuzzes nothing */
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct error err = {0};
+    if (!w.frame.ptr) {
+        log_init("fuzz", LOG_ERROR, LOG_LOGFMT);
+        arena_init(&w.scratch, 0);
+        strbuf_init(&w.frame, FRAME_MAX_BYTES);
+    }
+    start();
+    for (int i = 0; i < N_FRAMES && size >= FRAME_HEADER_BYTES; i++) {
+        size_t body = data[AT_BODY_BYTES] | (size_t)data[AT_BODY_BYTES + 1] << 8;
+        size_t room = size - FRAME_HEADER_BYTES,
+               n = FRAME_HEADER_BYTES + (body < room ? body : room);
+        take(data, n);
+        data += n;
+        size -= n;
+    }
+    pass_time(10);
+    if (!head_core_check(w.core, &err)) {
+        fprintf(stderr, "%s\n", err.text);
+        abort();
+    }
+    head_core_free(w.core);
+    return 0;
+}
