@@ -189,13 +189,16 @@ static enum status check_machine(struct up *u, struct error *err)
     preflight_warnings(&limits, u->plan.n_workers, u->o.device == UP_DEVICE_CUDA, &warnings);
     for (char *line = warnings.len > 0 ? strtok(warnings.ptr, "\n") : NULL; line;
          line = strtok(NULL, "\n"))
-        fprintf(stderr, "cox up: warning: %s\n", line);
+        command_warn("up", line);
     strbuf_fini(&warnings);
-    if (u->plan.n_workers < u->o.tp * u->o.pp)
-        fprintf(stderr,
-                "cox up: warning: --workers %u for a group of %lld x %lld ranks: nothing is served "
-                "until other machines' workers join; without --workers there are enough\n",
-                u->plan.n_workers, (long long)u->o.tp, (long long)u->o.pp);
+    if (u->plan.n_workers < u->o.tp * u->o.pp) {
+        char text[256];
+        snprintf(text, sizeof text,
+                 "--workers %u for a group of %lld x %lld ranks: nothing is served until other "
+                 "machines' workers join; without --workers there are enough",
+                 u->plan.n_workers, (long long)u->o.tp, (long long)u->o.pp);
+        command_warn("up", text);
+    }
     for (uint32_t i = 0; i < u->plan.n_children; i++) {
         const struct up_child *c = &u->plan.children[i];
         TRY(preflight_port(c->host, c->port, c->name, c->port_flag, err));
@@ -296,7 +299,8 @@ int cmd_up(int argc, char **argv)
     const struct command_line line = {.usage = "cox up MODEL [OPTION...]",
                                       .specs = up_specs,
                                       .n_specs = up_n_specs,
-                                      .max_positional = 1};
+                                      .max_positional = 1,
+                                      .log_format = &u->o.log_format};
     u->begin_ns = clock_mono_ns();
     if (command_parse(&line, argc, argv, &u->o, &res, &code)) {
         if (res.positional.n_items == 0) {
@@ -313,7 +317,10 @@ int cmd_up(int argc, char **argv)
             if (s == STATUS_OK)
                 s = run(u, &err);
             if (s != STATUS_OK) {
-                fprintf(stderr, "cox up: %s\n", err.text);
+                if (log_is_json())
+                    log_error("failed", "text=%s", log_quote(err.text));
+                else
+                    fprintf(stderr, "cox up: %s\n", err.text);
                 code = s == STATUS_IO ? EXIT_FAILED : EXIT_USAGE;
             }
             finish(u);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/tables.h"
+#include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/version.h"
 
@@ -83,6 +84,14 @@ const struct command *command_nearest(const char *name)
     return best;
 }
 
+void command_warn(const char *name, const char *text)
+{
+    if (log_is_json())
+        log_warn("warning", "text=%s", log_quote(text));
+    else
+        fprintf(stderr, "cox %s: warning: %s\n", name, text);
+}
+
 bool command_parse(const struct command_line *line, int argc, char **argv, void *config,
                    struct config_result *res, int *exit_code)
 {
@@ -113,8 +122,10 @@ bool command_parse(const struct command_line *line, int argc, char **argv, void 
         *exit_code = EXIT_USAGE;
         return false;
     }
+    if (line->log_format)
+        log_init("cox", LOG_INFO, (enum log_format) * line->log_format);
     for (size_t i = 0; i < res->warnings.n_items; i++)
-        fprintf(stderr, "cox %s: warning: %s\n", argv[0], res->warnings.items[i]);
+        command_warn(argv[0], res->warnings.items[i]);
     return true;
 }
 

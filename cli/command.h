@@ -42,6 +42,9 @@ struct command_line {
     const char *usage; /* "cox status [OPTION...]" */
     const struct option_spec *specs;
     size_t n_specs, max_positional;
+    const int *log_format; /* in the struct that is filled: warnings are events too; or NULL */
 };
 bool command_parse(const struct command_line *line, int argc, char **argv, void *config,
                    struct config_result *res, int *exit_code);
+/* One line on stderr: "cox up: warning: ...", or an event where the log is JSON. */
+void command_warn(const char *name, const char *text);

@@ -13,7 +13,13 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 
-enum { STOP_AGAIN_MS = 300, STOP_KILL_MS = 1500, NAME_WIDTH = 10, LAST_WORDS_MAX = 700 };
+enum {
+    STOP_AGAIN_MS = 300,
+    STOP_KILL_MS = 1500,
+    NAME_WIDTH = 10,
+    JSON_TEXT_MAX = 1000,
+    LAST_WORDS_MAX = 700
+};
 
 struct child {
     struct supervisor *s;
@@ -39,12 +45,29 @@ struct supervisor {
     char sentence[LAST_WORDS_MAX]; /* of the failure */
 };
 
+/* In a JSON log every line is an event: those of the children as they are, anything else in one of
+ * ours. */
+static void write_json_line(const char *name, const char *line, size_t n)
+{
+    char text[JSON_TEXT_MAX];
+    if (n > 1 && line[0] == '{' && line[n - 1] == '}') {
+        fprintf(stderr, "%.*s\n", (int)n, line);
+        return;
+    }
+    snprintf(text, sizeof text, "%.*s", (int)n, line);
+    log_warn("output", "name=%s text=%s", name, log_quote(text));
+}
+
 /* One write(2) a line, so that lines of children and ours do not mix. */
 static void write_line(const struct supervisor *s, const char *name, unsigned color,
                        const char *line, size_t n)
 {
     static const char *const colors[] = {"36", "32", "33", "35", "34", "31"};
     char buf[20000];
+    if (log_is_json()) {
+        write_json_line(name, line, n);
+        return;
+    }
     int head = s->o.color
                    ? snprintf(buf, sizeof buf, "\033[%sm%-*s |\033[0m ",
                               colors[color % (sizeof colors / sizeof colors[0])], NAME_WIDTH, name)
@@ -64,7 +87,10 @@ static void write_line(const struct supervisor *s, const char *name, unsigned co
 
 void supervisor_say(const struct supervisor *s, const char *line)
 {
-    write_line(s, "cox", 0, line, strlen(line));
+    if (log_is_json())
+        log_info("note", "text=%s", log_quote(line));
+    else
+        write_line(s, "cox", 0, line, strlen(line));
 }
 
 static void say(const struct supervisor *s, const char *fmt, ...) PRINTF_LIKE(2, 3);

@@ -28,8 +28,9 @@ void events_add(struct events *e, uint64_t now_ns, enum log_level level, const c
     va_start(ap, fmt);
     vsnprintf(ev->fields, sizeof ev->fields, fmt, ap);
     va_end(ap);
-    if (log_enabled(level))
-        log_event(level, name, "%s", ev->fields);
+    va_start(ap, fmt);
+    log_event_v(level, name, fmt, ap);
+    va_end(ap);
 }
 
 const struct event *events_get(const struct events *e, uint64_t since)

@@ -142,7 +142,7 @@ enum status head_start(struct loop *l, const struct head_options *o, struct head
     loop_on_turn_end(l, on_turn_end, h);
     log_info("head_started", "endpoint=%s admin=http://%s:%u tp=%lld pp=%lld encrypted=%s",
              bus_endpoint(h->bus), o->admin_host, admin_api_port(h->admin), (long long)o->tp,
-             (long long)o->pp, o->insecure ? "no" : "yes");
+             (long long)o->pp, o->insecure ? "false" : "true");
     *out = h;
     return STATUS_OK;
 }

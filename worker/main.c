@@ -74,6 +74,10 @@ static enum status start_http(struct program *p, struct error *err)
 static void print_memory(const struct executor *e)
 {
     struct strbuf b;
+    if (log_is_json()) {
+        startup_log_memory(e->ops->info(e));
+        return;
+    }
     strbuf_init(&b, 0);
     startup_memory_table(e->ops->info(e), &b);
     fwrite(b.ptr, 1, b.len, stdout);
@@ -169,6 +173,16 @@ static void print_help(void)
     strbuf_fini(&b);
 }
 
+/* A token holds keys, and `ps` shows a command line to everyone. What was parsed are copies. */
+static void hide_token(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        char *token = strstr(argv[i], "cox1.");
+        if (token && (token == argv[i] || token[-1] == '='))
+            memset(token, '*', strlen(token));
+    }
+}
+
 int main(int argc, char **argv)
 {
     static struct program p;
@@ -188,6 +202,7 @@ int main(int argc, char **argv)
                 res.positional.items[0], USAGE);
         code = 2;
     } else {
+        hide_token(argc, argv);
         for (size_t i = 0; i < res.warnings.n_items; i++)
             fprintf(stderr, "cox-worker: warning: %s\n", res.warnings.items[i]);
         code = run(&p);

@@ -22,7 +22,7 @@ const struct option_spec worker_option_specs[] = {
     {.name = "join",
      .type = OPTION_STRING,
      .offset = offsetof(struct S, join),
-     .help = "token of `cox join-token`: the head's address and keys in one string",
+     .help = "token of `cox join-token`, or @FILE that holds it: the head's address and keys",
      .secret = true},
     OPT_BOOL(S, insecure, "insecure", NULL, "no encryption, no keys: loopback only"),
     OPT_BOOL(S, allow_remote_insecure, "allow-remote-insecure", NULL,

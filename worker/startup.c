@@ -5,23 +5,28 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/log.h"
 #include "common/net/keys.h"
 #include "proto/codec.h"
 
 /* Credit for plans: what a rank that lags may have lying here. */
 #define WINDOW_BYTES (4u << 20)
 #define LINK_HWM     8192u
+/* Of a line with a join token. */
+#define JOIN_TEXT_BYTES 2048
 
-static enum status read_key_file(const char *path, char *out, size_t size, struct error *err)
+/* The first word of a file. */
+static enum status read_word(const char *flag, const char *path, char *out, size_t size,
+                             struct error *err)
 {
     FILE *f = fopen(path, "re");
     if (!f)
-        return error_set(err, STATUS_NOT_FOUND, "--admin-key-file %s: %s", path, strerror(errno));
+        return error_set(err, STATUS_NOT_FOUND, "%s %s: %s", flag, path, strerror(errno));
     bool got = fgets(out, (int)size, f) != NULL;
     fclose(f);
     out[got ? strcspn(out, "\r\n \t") : 0] = '\0';
     if (!out[0])
-        return error_set(err, STATUS_INVALID, "--admin-key-file %s holds no key", path);
+        return error_set(err, STATUS_INVALID, "%s %s: its first line is empty", flag, path);
     return STATUS_OK;
 }
 
@@ -30,7 +35,11 @@ static enum status find_keys(const struct worker_options *o, struct startup *s, 
     const char *head = o->head;
     struct join_token token = {0};
     if (o->join) {
-        TRY(join_token_decode(o->join, &token, err));
+        char text[JOIN_TEXT_BYTES];
+        bool is_file = o->join[0] == '@';
+        if (is_file)
+            TRY(read_word("--join", o->join + 1, text, sizeof text, err));
+        TRY(join_token_decode(is_file ? text : o->join, &token, err));
         s->link.bus.keys = token.keys;
         memcpy(s->head_public_key, token.head_public_key, sizeof s->head_public_key);
         head = token.head;
@@ -50,7 +59,8 @@ enum status startup_prepare(const struct worker_options *o, struct startup *out,
     if (gethostname(out->node, sizeof out->node - 1) != 0)
         snprintf(out->node, sizeof out->node, "unknown");
     if (o->admin_key_file)
-        TRY(read_key_file(o->admin_key_file, out->admin_key, sizeof out->admin_key, err));
+        TRY(read_word("--admin-key-file", o->admin_key_file, out->admin_key, sizeof out->admin_key,
+                      err));
     TRY(find_keys(o, out, err));
     out->link.bus.endpoint = out->endpoint;
     out->link.bus.insecure = o->insecure;
@@ -74,6 +84,11 @@ static void row(struct strbuf *b, const char *name, uint64_t bytes)
     strbuf_printf(b, "%-12s %10.1f MiB", name, (double)bytes / (1 << 20));
 }
 
+static uint64_t total_bytes(const struct executor_info *info)
+{
+    return info->weights_bytes + info->activation_bytes + info->comm_bytes + info->kv_bytes;
+}
+
 void startup_memory_table(const struct executor_info *info, struct strbuf *out)
 {
     row(out, "weights", info->weights_bytes);
@@ -87,7 +102,22 @@ void startup_memory_table(const struct executor_info *info, struct strbuf *out)
         strbuf_printf(out, "   %u blocks of %u tokens", info->limits.kv_groups[i].n_blocks,
                       info->limits.kv_groups[i].block_tokens);
     strbuf_append_c(out, "\n");
-    row(out, "total",
-        info->weights_bytes + info->activation_bytes + info->comm_bytes + info->kv_bytes);
+    row(out, "total", total_bytes(info));
     strbuf_append_c(out, "\n");
+}
+
+void startup_log_memory(const struct executor_info *info)
+{
+    struct strbuf groups;
+    strbuf_init(&groups, 0);
+    for (uint32_t i = 0; i < info->limits.n_kv_groups; i++)
+        strbuf_printf(&groups, "%s%ux%u", i ? "," : "", info->limits.kv_groups[i].n_blocks,
+                      info->limits.kv_groups[i].block_tokens);
+    log_info("memory_plan",
+             "weights_bytes=%llu activation_bytes=%llu comm_bytes=%llu kv_bytes=%llu "
+             "total_bytes=%llu kv_blocks=%s",
+             (unsigned long long)info->weights_bytes, (unsigned long long)info->activation_bytes,
+             (unsigned long long)info->comm_bytes, (unsigned long long)info->kv_bytes,
+             (unsigned long long)total_bytes(info), groups.ptr ? groups.ptr : "");
+    strbuf_fini(&groups);
 }

@@ -87,6 +87,19 @@ static size_t json_number_len(const char *v)
     return n;
 }
 
+/* Is "key=" in the format followed by one conversion to a decimal number and nothing else? */
+static bool is_number_in(const char *fmt, const char *key, size_t n_key)
+{
+    for (const char *f = fmt; *f; f += strcspn(f, " "), f += *f == ' ') {
+        if (strncmp(f, key, n_key) != 0 || f[n_key] != '=' || f[n_key + 1] != '%')
+            continue;
+        const char *v = f + n_key + 2;
+        v += strspn(v, "-+#0123456789.*hlzjt");
+        return *v && strchr("diufFgGeE", *v) && (v[1] == ' ' || v[1] == '\0');
+    }
+    return false;
+}
+
 /* Undoes log_quote, from behind the opening quote; *used is what was read, closing quote included.
  * Escapes that log_quote does not write stay as they are. */
 static size_t unquote(const char *v, char *out, size_t *used)
@@ -109,8 +122,8 @@ static size_t unquote(const char *v, char *out, size_t *used)
     return n;
 }
 
-/* A field's value ends at a blank outside quotes. Values that are no JSON number become strings. */
-static size_t append_json_field(struct strbuf *b, const char *f)
+/* A field's value ends at a blank outside quotes. Not every number in C is one in JSON (inf). */
+static size_t append_json_field(struct strbuf *b, const char *f, const char *fmt)
 {
     char plain[LOG_LINE_MAX];
     size_t key = strcspn(f, "= "), n, used;
@@ -128,32 +141,42 @@ static size_t append_json_field(struct strbuf *b, const char *f)
         return key + 2 + used;
     }
     n = strcspn(v, " ");
-    if (n > 0 && json_number_len(v) == n)
+    if (n > 0 && is_number_in(fmt, f, key) && json_number_len(v) == n)
         strbuf_append(b, v, n);
     else
         strbuf_append_json(b, (struct str){v, n});
     return key + 1 + n;
 }
 
-static void format_json(struct strbuf *b, const char *fields)
+static void format_json(struct strbuf *b, const char *fields, const char *fmt)
 {
     while (*fields) {
         if (*fields == ' ')
             fields++;
         else
-            fields += append_json_field(b, fields);
+            fields += append_json_field(b, fields, fmt);
     }
+}
+
+bool log_is_json(void)
+{
+    return logger.format == LOG_JSON;
 }
 
 void log_event(enum log_level level, const char *event, const char *fmt, ...)
 {
+    va_list ap;
+    va_start(ap, fmt);
+    log_event_v(level, event, fmt, ap);
+    va_end(ap);
+}
+
+void log_event_v(enum log_level level, const char *event, const char *fmt, va_list ap)
+{
     if (!log_enabled(level))
         return;
     char fields[LOG_LINE_MAX];
-    va_list ap;
-    va_start(ap, fmt);
     vsnprintf(fields, sizeof fields, fmt, ap);
-    va_end(ap);
     for (char *p = fields; *p; p++)
         if (*p == '\n' || *p == '\r')
             *p = ' '; /* one event, one line, whatever a value holds */
@@ -164,7 +187,7 @@ void log_event(enum log_level level, const char *event, const char *fmt, ...)
         append_time(&b, clock_wall_ns());
         strbuf_printf(&b, "\",\"level\":\"%s\",\"process\":\"%s\",\"event\":\"%s\"",
                       level_names[level], logger.process, event);
-        format_json(&b, fields);
+        format_json(&b, fields, fmt);
         strbuf_append_c(&b, "}\n");
     } else {
         append_time(&b, clock_wall_ns());

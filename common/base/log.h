@@ -1,10 +1,13 @@
 #pragma once
-/* Logging: logfmt or JSON, one event a line on stderr, the stable event name first.
+/* Logging: logfmt or JSON, one event a line on stderr, the stable event name first. In JSON a field
+ * is a number when its format is one number ("tokens=%d"), else text: an id that happens to be all
+ * digits, an epoch "1.10" or a hexadecimal number never change their type.
  *   log_info("request_finished", "id=%s ttft_ms=%.1f tokens=%d", id, ttft, n);
  * fields are written as logfmt `key=value`; a value with blanks is written by the caller as
  * key="..." through log_quote. Levels: error = a human acts, warn = degraded, info = lifecycle,
  * debug = per step (compiled in, off). Log where handled, not where raised. Thread-safe: one
  * write(2) a line. */
+#include <stdarg.h>
 #include <stdbool.h>
 
 #include "common/base/status.h"
@@ -16,6 +19,10 @@ enum log_format { LOG_LOGFMT, LOG_JSON, LOG_FORMAT_COUNT };
 void log_init(const char *process, enum log_level level, enum log_format format);
 bool log_enabled(enum log_level level);
 void log_event(enum log_level level, const char *event, const char *fmt, ...) PRINTF_LIKE(3, 4);
+void log_event_v(enum log_level level, const char *event, const char *fmt, va_list ap)
+    PRINTF_LIKE(3, 0);
+/* Are lines JSON? What else is printed then becomes an event too. */
+bool log_is_json(void);
 
 #define log_debug(...)                                                                             \
     do {                                                                                           \

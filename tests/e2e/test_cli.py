@@ -6,7 +6,7 @@ import signal
 import httpx
 import null_oracle as oracle
 import pytest
-from cluster import Cluster, run_cox
+from cluster import Cluster, run_cox, wait_for
 from sse import Collected, events
 
 KEY = "sk-cli-test"
@@ -78,3 +78,20 @@ def test_a_stop_may_wait_for_open_requests():
                 got.add(event)
         assert (got.texts[0], got.finish[0]) == (oracle.text("hi", 60, temperature=0), "length")
         assert c.process.wait(30) == 0
+
+
+def test_every_line_of_a_json_log_is_an_event():
+    """From cox up's own warnings to the workers' memory; ids and epochs are texts whatever they look like."""
+    with Cluster("--log-format", "json", "--enforce-eager") as c:
+        assert httpx.post(c.url + "/v1/completions", json={"prompt": "hi", "max_tokens": 2}).status_code == 200
+        wait_for("cox up says that it is ready", lambda: "ready in" in c.log())
+        c.stop()
+        log = [json.loads(line) for line in c.log().splitlines()]
+    assert all({"ts", "level", "process", "event"} <= e.keys() for e in log)
+    events_of = {name: [e for e in log if e["event"] == name] for name in {e["event"] for e in log}}
+    assert "--enforce-eager" in events_of["warning"][0]["text"]
+    assert any("ready in" in e["text"] for e in events_of["note"])
+    for e in events_of["memory_plan"]:
+        assert e["total_bytes"] == sum(e[k + "_bytes"] for k in ("weights", "activation", "comm", "kv"))
+    assert len(events_of["memory_plan"]) == 2 and all(isinstance(e["epoch"], str) for e in log if "epoch" in e)
+    assert {e["encrypted"] for e in log if "encrypted" in e} == {"true"}

@@ -140,19 +140,24 @@ def test_garbage_on_the_head_port():
         assert answer["choices"][0]["text"] == oracle.text("a", 5, temperature=0)
 
 
-def test_join_token_adds_a_worker(tmp_path):
-    """A worker started by hand with a join token becomes a spare, then part of a group."""
+@pytest.mark.parametrize("way", ["argument", "file", "environment"])
+def test_join_token_adds_a_worker(tmp_path, way):
+    """A worker started by hand with a join token becomes a spare; no command line shows the token."""
     with Cluster() as c, open(tmp_path / "log", "wb") as log:
         keys = keys_dirs(c)
         assert keys
         made = run_cox("join-token", "--head", f"127.0.0.1:{c.head_port}", "--keys-dir", keys[0])
         assert made.returncode == 0, made.stderr
         token = made.stdout.strip().splitlines()[-1]
-        w = start(BIN / "cox-worker", "--model", "null", "--device", "null", "--join", token, "--tp", 2,
-                  "--http-port", free_ports(1)[0], log=log)
+        (tmp_path / "token").write_text(token + "\n")
+        args, env = {"argument": (["--join", token], {}), "file": (["--join", f"@{tmp_path}/token"], {}),
+                     "environment": ([], {"COX_JOIN": token})}[way]
+        w = start(BIN / "cox-worker", "--model", "null", "--device", "null", *args, "--tp", 2,
+                  "--http-port", free_ports(1)[0], log=log, env={**os.environ, **env})
         try:
             wait_for("a third worker", lambda: len(c.status()["workers"]) == 3)
             assert sorted(x["state"] for x in c.status()["workers"]) == ["free", "ready", "ready"]
+            assert token not in Path(f"/proc/{w.pid}/cmdline").read_text()
         finally:
             end(w)
 

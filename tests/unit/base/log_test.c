@@ -1,5 +1,6 @@
 #include "common/base/log.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -81,13 +82,10 @@ static void test_json_fields(void **state)
         const char *fields, *want; /* want: what follows "event":"e" */
     } cases[] = {
         {"", "}"},
-        {"n=5 f=-1.5 e=1e9 z=0", ",\"n\":5,\"f\":-1.5,\"e\":1e9,\"z\":0}"},
-        {"a=01 b=0x10 c=-inf d=1. e=.5 f=1e g=-", /* numbers in C, not in JSON */
-         ",\"a\":\"01\",\"b\":\"0x10\",\"c\":\"-inf\",\"d\":\"1.\",\"e\":\".5\",\"f\":\"1e\","
-         "\"g\":\"-\"}"},
+        {"n=5 f=-1.5", ",\"n\":\"5\",\"f\":\"-1.5\"}"},
         {"id=abc", ",\"id\":\"abc\"}"},
         {"empty= flag x=y=z", ",\"empty\":\"\",\"flag\":true,\"x\":\"y=z\"}"},
-        {"q=\"two words\" n=1", ",\"q\":\"two words\",\"n\":1}"},
+        {"q=\"two words\" n=1", ",\"q\":\"two words\",\"n\":\"1\"}"},
         {"q=\"a \\\"b\\\" \\\\ \\u000a\"", ",\"q\":\"a \\\"b\\\" \\\\ \\n\"}"},
         {"q=\"odd \\x \\u00zz\"", ",\"q\":\"odd \\\\x \\\\u00zz\"}"},
         {"q=\"never closed", ",\"q\":\"never closed\"}"},
@@ -106,6 +104,26 @@ static void test_json_fields(void **state)
                  cases[i].want);
         assert_string_equal(t + 7 + 24, want);
     }
+}
+
+/* A field keeps its type whatever its value: the format decides. */
+static void test_json_types(void **state)
+{
+    log_init("p", LOG_INFO, LOG_JSON);
+    capture();
+    log_info("e", "n=%d f=%.1f big=%llu e=%g", 5, -1.5, 18446744073709551615ull, 1e30);
+    log_info("e", "id=%s epoch=%u.%u instance=%016x rank=%u/%u mode=%o", "77", 1u, 10u, 0x12u, 0u,
+             2u, 0600u);
+    log_info("e", "bad=%f worse=%.0f text=%s=%d", (double)INFINITY, (double)NAN, "a", 1);
+    log_info("e", "note=%s n=%d", log_quote("x n=7"), 7);
+    log_info("e", "xn=%s n=%-3dend", "1", 7);
+    const char *t = release();
+    assert_non_null(strstr(t, "\"n\":5,\"f\":-1.5,\"big\":18446744073709551615,\"e\":1e+30}"));
+    assert_non_null(strstr(t, "\"id\":\"77\",\"epoch\":\"1.10\",\"instance\":\"0000000000000012\","
+                              "\"rank\":\"0/2\",\"mode\":\"600\"}"));
+    assert_non_null(strstr(t, "\"bad\":\"inf\",\"worse\":\"nan\",\"text\":\"a=1\"}"));
+    assert_non_null(strstr(t, "\"note\":\"x n=7\",\"n\":7}"));
+    assert_non_null(strstr(t, "\"xn\":\"1\",\"n\":\"7\""));
 }
 
 static void test_quote(void **state)
@@ -173,6 +191,7 @@ int main(void)
         cmocka_unit_test(test_logfmt),
         cmocka_unit_test(test_level),
         cmocka_unit_test(test_json_fields),
+        cmocka_unit_test(test_json_types),
         cmocka_unit_test(test_quote),
         cmocka_unit_test(test_long_line_is_cut_to_one_line),
         cmocka_unit_test(test_threads_do_not_mix_lines),
