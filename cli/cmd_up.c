@@ -14,6 +14,7 @@
 #include "cli/preflight.h"
 #include "cli/supervisor.h"
 #include "cli/tables.h"
+#include "cli/throw_away.h"
 #include "common/base/clock.h"
 #include "common/base/host.h"
 #include "common/base/log.h"
@@ -32,7 +33,7 @@ struct up {
     struct loop *loop;
     struct supervisor *supervisor;
     char bin_dir[PATH_BYTES], keys_dir[PATH_BYTES];
-    bool own_keys; /* keys_dir is ours to remove */
+    struct throw_away throw_away; /* keys_dir, when it is ours to remove */
     uint64_t begin_ns;
     struct loop_wakeup *ready;
     pthread_t prober;
@@ -43,34 +44,14 @@ struct up {
 
 /* ---- keys ---- */
 
-static void remove_keys(struct up *u)
-{
-    static const char *const files[] = {"head.key",     "head.pub",     "gateway.key",
-                                        "gateway.pub",  "worker.key",   "worker.pub",
-                                        "operator.key", "operator.pub", "authorized"};
-    if (!u->own_keys)
-        return;
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        char path[PATH_BYTES + 32];
-        snprintf(path, sizeof path, "%s/%s", u->keys_dir, files[i]);
-        (void)unlink(path);
-    }
-    if (rmdir(u->keys_dir) != 0)
-        fprintf(stderr, "cox up: %s stays behind: %s\n", u->keys_dir, strerror(errno));
-    u->own_keys = false;
-}
-
 static enum status make_keys(struct up *u, const char *tmp_dir, struct error *err)
 {
     if (u->o.keys_dir) {
         snprintf(u->keys_dir, sizeof u->keys_dir, "%s", u->o.keys_dir);
         return keys_make_dir(u->keys_dir, err);
     }
-    int n = snprintf(u->keys_dir, sizeof u->keys_dir, "%s/cox-keys-XXXXXX", tmp_dir);
-    if (n < 0 || (size_t)n >= sizeof u->keys_dir || !mkdtemp(u->keys_dir))
-        return error_set(err, STATUS_IO, "cannot make a folder for keys in %s: %s", tmp_dir,
-                         strerror(errno));
-    u->own_keys = true;
+    TRY(throw_away_make(&u->throw_away, tmp_dir, err));
+    snprintf(u->keys_dir, sizeof u->keys_dir, "%s", u->throw_away.path);
     return keys_make_dir(u->keys_dir, err);
 }
 
@@ -127,8 +108,10 @@ static void on_ready(void *ctx)
         "c = openai.OpenAI(base_url=\"%s/v1\", api_key=\"%s\"); "
         "print(c.completions.create(model=\"%s\", prompt=\"Once upon a time\").choices[0].text)'",
         u->url, key ? key : "none", u->plan.model_name);
-    say(u, "dashboard: http://%s/   (or: cox status)",
-        up_plan_reachable(&u->arena, u->o.admin_host, u->o.admin_port));
+    const char *admin = up_plan_reachable(&u->arena, u->o.admin_host, u->o.admin_port);
+    bool usual = strcmp(admin, "127.0.0.1:8265") == 0; /* where cox status looks by itself */
+    say(u, "dashboard: http://%s/   (or: cox status%s%s)", admin, usual ? "" : " --address ",
+        usual ? "" : admin);
 }
 
 /* ---- start ---- */
@@ -286,7 +269,7 @@ static void finish(struct up *u)
             loop_wakeup_free(u->ready);
         loop_free(u->loop);
     }
-    remove_keys(u);
+    throw_away_remove(&u->throw_away);
     arena_fini(&u->arena);
 }
 

@@ -2,6 +2,7 @@
 """Prints one streamed completion as its tokens arrive. Standard library only."""
 import argparse
 import json
+import os
 import sys
 import time
 import urllib.error
@@ -9,8 +10,10 @@ import urllib.request
 
 
 def stream(url, body):
-    request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode(),
-                                     {"Content-Type": "application/json"})
+    headers = {"Content-Type": "application/json"}
+    if os.environ.get("COX_API_KEY"):  # the gateway has it too; the first of several does
+        headers["Authorization"] = "Bearer " + os.environ["COX_API_KEY"].split(",")[0]
+    request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request, timeout=120) as response:
         for line in response:
             if line.startswith(b"data: {"):

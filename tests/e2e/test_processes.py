@@ -80,6 +80,32 @@ def test_children_die_with_a_killed_cox_up():
         c.kill()
 
 
+def test_the_keys_of_a_killed_cox_up_go_at_the_next_start():
+    with Cluster() as lives:
+        killed = Cluster(env={"TMPDIR": str(lives.tmp)}).start()
+        try:
+            other = {d.name for d in lives.tmp.iterdir()}
+            killed.process.kill()
+            killed.process.wait()
+        finally:
+            killed.kill()
+        assert len(other) == 2
+        mine = [lives.tmp / n for n in other if f"-{lives.process.pid}-" in n][0]
+        for d in lives.tmp.iterdir():
+            os.utime(d, (1, 1))
+        (lives.tmp / "cox-keys-1-open").mkdir()
+        (lives.tmp / "cox-keys-1-open").chmod(0o755)  # nobody's throw-away keys
+        (lives.tmp / "cox-keys-1-link").symlink_to(mine)
+        for d in ("cox-keys-1-open", "cox-keys-1-link"):
+            os.utime(lives.tmp / d, (1, 1), follow_symlinks=False)
+        with Cluster(env={"TMPDIR": str(lives.tmp)}) as third:
+            left = {d.name for d in lives.tmp.iterdir()}
+            assert f"-{killed.process.pid}-" not in " ".join(left) and mine.name in left and (mine / "head.key").exists()
+            assert f"-{third.process.pid}-" in " ".join(left) and {"cox-keys-1-open", "cox-keys-1-link"} <= left
+        (lives.tmp / "cox-keys-1-link").unlink()
+        (lives.tmp / "cox-keys-1-open").rmdir()
+
+
 @pytest.mark.parametrize("which", ["gateway", "head", "admin"])
 def test_port_in_use(which):
     c = Cluster()

@@ -1,0 +1,104 @@
+#include "cli/throw_away.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PREFIX "cox-keys-"
+#define OWNER  "owner" /* the file that is locked; the folder is, by whoever makes keys in it */
+
+enum { YOUNG_S = 60 };
+
+static const char *const files[] = {"head.key",   "head.pub",   "gateway.key",  "gateway.pub",
+                                    "worker.key", "worker.pub", "operator.key", "operator.pub",
+                                    "authorized", OWNER};
+
+static bool remove_files(int dir_fd, int parent_fd, const char *name)
+{
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        (void)unlinkat(dir_fd, files[i], 0);
+    return unlinkat(parent_fd, name, AT_REMOVEDIR) == 0;
+}
+
+/* Also when there is no such file: its owner did not get so far. */
+static bool is_dead(int dir_fd)
+{
+    int fd = openat(dir_fd, OWNER, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    bool dead = fd < 0 ? errno == ENOENT : flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (fd >= 0)
+        close(fd);
+    return dead;
+}
+
+/* Ours, private, no link, unlocked. A young one may be about to be locked: it is left alone. */
+static void sweep_one(int parent_fd, const char *name)
+{
+    struct stat st;
+    int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    bool ours = fstat(fd, &st) == 0 && st.st_uid == geteuid() && (st.st_mode & 0077) == 0;
+    if (ours && time(NULL) - st.st_mtime >= YOUNG_S && is_dead(fd))
+        (void)remove_files(fd, parent_fd, name);
+    close(fd);
+}
+
+/* "cox-keys-PID-XXXXXX"; the number is for people, the lock says whether its owner lives. */
+static bool is_throw_away(const char *name)
+{
+    int pid = 0;
+    char rest = '\0';
+    return sscanf(name, PREFIX "%d-%c", &pid, &rest) == 2 && pid > 0;
+}
+
+void throw_away_sweep(const char *parent)
+{
+    DIR *d = opendir(parent);
+    if (!d)
+        return;
+    for (const struct dirent *e; (e = readdir(d));)
+        if (is_throw_away(e->d_name))
+            sweep_one(dirfd(d), e->d_name);
+    closedir(d);
+}
+
+enum status throw_away_make(struct throw_away *t, const char *parent, struct error *err)
+{
+    *t = (struct throw_away){.dir_fd = -1, .lock_fd = -1};
+    throw_away_sweep(parent);
+    int n = snprintf(t->path, sizeof t->path, "%s/" PREFIX "%d-XXXXXX", parent, (int)getpid());
+    if (n < 0 || (size_t)n >= sizeof t->path || !mkdtemp(t->path)) {
+        enum status s = error_set(err, STATUS_IO, "cannot make a folder for keys in %s: %s", parent,
+                                  strerror(errno));
+        t->path[0] = '\0';
+        return s;
+    }
+    t->dir_fd = open(t->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    t->lock_fd = t->dir_fd < 0
+                     ? -1
+                     : openat(t->dir_fd, OWNER, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    if (t->lock_fd < 0 || flock(t->lock_fd, LOCK_EX | LOCK_NB) != 0)
+        return error_set(err, STATUS_IO, "%s/" OWNER ": %s", t->path, strerror(errno));
+    return STATUS_OK;
+}
+
+void throw_away_remove(struct throw_away *t)
+{
+    if (!t->path[0])
+        return;
+    if (!remove_files(t->dir_fd, AT_FDCWD, t->path))
+        fprintf(stderr, "cox up: %s stays behind: %s\n", t->path, strerror(errno));
+    if (t->lock_fd >= 0)
+        close(t->lock_fd);
+    if (t->dir_fd >= 0)
+        close(t->dir_fd);
+    *t = (struct throw_away){.dir_fd = -1, .lock_fd = -1};
+}
