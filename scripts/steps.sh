@@ -20,8 +20,12 @@ step() {
     shift 2
     log="$COX_LOGS/$(printf '%s' "$title" | tr -cs 'a-zA-Z0-9' '-' | sed 's/-$//').log"
     say "$title ..."
+    # In a process group of its own, which a Ctrl-C ends with us: left alone, a build would go on beside the next one.
+    set -m
     "$@" >"$log" 2>&1 </dev/null &
     pid=$!
+    set +m
+    trap 'say "$title: stopped"; kill -TERM -- -$pid 2>/dev/null; trap - INT; kill -INT $$' INT
     while kill -0 $pid 2>/dev/null; do
         sleep 0.2
         tick=$((tick + 1))
@@ -30,6 +34,7 @@ step() {
         fi
     done
     wait $pid || rc=$?
+    trap - INT
     if [ $rc -ne 0 ]; then
         printf -- '---- the last lines of %s\n' "${log#"$COX_ROOT"/}" >&2
         tail -n 40 "$log" >&2
