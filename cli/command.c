@@ -4,9 +4,13 @@
 #include <string.h>
 
 #include "cli/tables.h"
+#include "common/base/distance.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/version.h"
+#include "common/options/gateway.h"
+#include "common/options/head.h"
+#include "common/options/worker.h"
 
 extern char **environ;
 
@@ -15,9 +19,12 @@ extern char **environ;
 const struct command commands[] = {
     {"up", "MODEL [OPTION...]", "a whole cluster on this machine, supervised", cmd_up, TABLE(up)},
     {"serve", "MODEL [OPTION...]", "the same as up, by vLLM's name", cmd_up, TABLE(up)},
-    {"head", "[OPTION...]", "one head (cox-head)", cmd_head, NULL, NULL},
-    {"worker", "[OPTION...]", "one worker (cox-worker)", cmd_worker, NULL, NULL},
-    {"gateway", "[OPTION...]", "one gateway (cox-gateway)", cmd_gateway, NULL, NULL},
+    {"head", "[OPTION...]", "one head (cox-head)", cmd_head, head_option_specs,
+     &head_n_option_specs},
+    {"worker", "[OPTION...]", "one worker (cox-worker)", cmd_worker, worker_option_specs,
+     &worker_n_option_specs},
+    {"gateway", "[OPTION...]", "one gateway (cox-gateway)", cmd_gateway, gateway_options,
+     &n_gateway_options},
     {"status", "[OPTION...]", "nodes, groups, KV blocks, requests of a running cluster", cmd_status,
      TABLE(status)},
     {"chat", "[OPTION...]", "talk to a model, streamed", cmd_chat, TABLE(chat)},
@@ -44,38 +51,13 @@ const struct command *command_find(const char *name)
     return NULL;
 }
 
-/* Edits of one character, with neighbours swapped as one (optimal string alignment). */
-static size_t distance(const char *a, const char *b)
-{
-    enum { LONGEST = 24 };
-    size_t n = strlen(a), m = strlen(b), d[LONGEST + 1][LONGEST + 1];
-    if (n > LONGEST || m > LONGEST)
-        return LONGEST;
-    for (size_t i = 0; i <= n; i++)
-        for (size_t j = 0; j <= m; j++) {
-            if (i == 0 || j == 0) {
-                d[i][j] = i + j;
-                continue;
-            }
-            size_t best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-            if (d[i - 1][j] + 1 < best)
-                best = d[i - 1][j] + 1;
-            if (d[i][j - 1] + 1 < best)
-                best = d[i][j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-                d[i - 2][j - 2] + 1 < best)
-                best = d[i - 2][j - 2] + 1;
-            d[i][j] = best;
-        }
-    return d[n][m];
-}
-
 const struct command *command_nearest(const char *name)
 {
     const struct command *best = NULL;
     size_t best_distance = strlen(name) / 3 + 2;
     for (size_t i = 0; i < n_commands; i++) {
-        size_t d = commands[i].help ? distance(name, commands[i].name) : best_distance;
+        size_t d = commands[i].help ? str_distance(str_from(name), str_from(commands[i].name))
+                                    : best_distance;
         if (d < best_distance) {
             best_distance = d;
             best = &commands[i];

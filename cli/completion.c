@@ -14,42 +14,132 @@ static void append_quoted(struct strbuf *b, const char *s)
     }
 }
 
-static bool takes_value(const struct option_spec *s)
-{
-    return s->type != OPTION_BOOL;
-}
-
 /* Ours, with a line in --help; vLLM's flags that we lack have a table of their own. */
 static bool is_listed(const struct option_spec *s)
 {
     return s->help != NULL;
 }
 
+/* One spelling of an option: "tp", "tensor-parallel-size", "no-async-scheduling". */
+struct spelling {
+    const struct option_spec *s;
+    char name[64];
+    bool negated;
+};
+
+/* What every command has besides its table. */
+static const struct option_spec built_in[] = {
+    {.name = "config", .type = OPTION_STRING, .help = "YAML file with options"},
+    {.name = "help", .type = OPTION_BOOL, .help = "show the options"},
+};
+enum { N_BUILT_IN = sizeof built_in / sizeof built_in[0] };
+
+/* The i-th spelling of a command's options; false when there are no more. */
+static bool spelling_at(const struct command *c, size_t i, struct spelling *out)
+{
+    for (size_t k = 0; k < *c->n_specs + N_BUILT_IN; k++) {
+        const struct option_spec *s = k < *c->n_specs ? &c->specs[k] : &built_in[k - *c->n_specs];
+        if (!is_listed(s))
+            continue;
+        for (const char *a = s->name; a; a = a == s->name ? s->aliases : strchr(a, ',')) {
+            a += *a == ',';
+            if (i-- == 0) {
+                *out = (struct spelling){.s = s};
+                snprintf(out->name, sizeof out->name, "%.*s", (int)strcspn(a, ","), a);
+                return true;
+            }
+        }
+        bool on = s->type == OPTION_BOOL && s->def && strcmp(s->def, "true") == 0;
+        if (on && i-- == 0) {
+            *out = (struct spelling){.s = s, .negated = true};
+            snprintf(out->name, sizeof out->name, "no-%s", s->name);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool takes_value(const struct option_spec *s)
+{
+    return s->type != OPTION_BOOL;
+}
+
+static bool takes_number(const struct option_spec *s)
+{
+    return s->type == OPTION_INT || s->type == OPTION_FLOAT;
+}
+
+/* "auto cpu cuda" */
+static void append_words(struct strbuf *b, const char *choices)
+{
+    for (const char *c = choices; *c; c++)
+        strbuf_append(b, *c == '|' ? " " : c, 1);
+}
+
+static void write_bash_command(struct strbuf *b, const struct command *c)
+{
+    struct spelling x;
+    strbuf_printf(b, "        %s)\n            case $prev in\n", c->name);
+    for (size_t k = 0; spelling_at(c, k, &x); k++) {
+        if (!takes_value(x.s))
+            continue;
+        strbuf_printf(b, "            --%s) ", x.name);
+        if (x.s->type == OPTION_ENUM) {
+            strbuf_append_c(b, "words='");
+            append_words(b, x.s->choices);
+            strbuf_append_c(b, "' ;;\n");
+        } else {
+            strbuf_append_c(b, "return ;;\n"); /* files, by -o default */
+        }
+    }
+    strbuf_append_c(b, "            *) words='");
+    for (size_t k = 0; spelling_at(c, k, &x); k++)
+        strbuf_printf(b, "%s--%s", k ? " " : "", x.name);
+    strbuf_append_c(b, "' ;;\n            esac ;;\n");
+}
+
 static void write_bash(struct strbuf *b)
 {
     strbuf_append_c(b, "# cox completion bash; use: source <(cox completion bash)\n_cox() {\n"
-                       "    local cur=${COMP_WORDS[COMP_CWORD]} words=\n    COMPREPLY=()\n"
+                       "    local cur=${COMP_WORDS[COMP_CWORD]} words= i=$COMP_CWORD\n"
+                       "    # bash splits --flag=value at the =\n"
+                       "    if [ \"$cur\" = = ]; then cur=; i=$((i + 1)); fi\n"
+                       "    local prev=${COMP_WORDS[i - 1]}\n"
+                       "    if [ \"$prev\" = = ]; then prev=${COMP_WORDS[i - 2]}; fi\n"
+                       "    COMPREPLY=()\n"
                        "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        words='");
     for (size_t i = 0; i < n_commands; i++)
         if (commands[i].help)
             strbuf_printf(b, "%s ", commands[i].name);
     strbuf_append_c(b, "'\n    else\n        case ${COMP_WORDS[1]} in\n");
-    for (size_t i = 0; i < n_commands; i++) {
-        if (!commands[i].specs)
-            continue;
-        strbuf_printf(b, "        %s) words='", commands[i].name);
-        for (size_t k = 0; k < *commands[i].n_specs; k++)
-            if (is_listed(&commands[i].specs[k]))
-                strbuf_printf(b, "--%s ", commands[i].specs[k].name);
-        strbuf_append_c(b, "--help' ;;\n");
-    }
+    for (size_t i = 0; i < n_commands; i++)
+        if (commands[i].specs)
+            write_bash_command(b, &commands[i]);
     strbuf_append_c(b, "        completion) words='bash zsh fish' ;;\n        esac\n    fi\n"
                        "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\n"
                        "complete -o default -F _cox cox\n");
 }
 
+static void write_zsh_option(struct strbuf *b, const struct spelling *x)
+{
+    const struct option_spec *s = x->s;
+    strbuf_printf(b, " \\\n        '%s--%s%s[%s", s->type == OPTION_LIST ? "*" : "", x->name,
+                  takes_value(s) ? "=" : "", x->negated ? "not: " : "");
+    append_quoted(b, s->help);
+    strbuf_append_c(b, "]");
+    if (s->type == OPTION_ENUM) {
+        strbuf_append_c(b, ":value:(");
+        append_words(b, s->choices);
+        strbuf_append_c(b, ")");
+    } else if (takes_value(s)) {
+        strbuf_append_c(b, takes_number(s) ? ":number: " : ":value:_files");
+    }
+    strbuf_append_c(b, "'");
+}
+
 static void write_zsh(struct strbuf *b)
 {
+    struct spelling x;
     strbuf_append_c(b, "#compdef cox\n# cox completion zsh > a folder of $fpath/_cox\n_cox() {\n"
                        "    local -a list\n    if (( CURRENT == 2 )); then\n        list=(\n");
     for (size_t i = 0; i < n_commands; i++) {
@@ -65,14 +155,8 @@ static void write_zsh(struct strbuf *b)
         if (!commands[i].specs)
             continue;
         strbuf_printf(b, "    %s) _arguments", commands[i].name);
-        for (size_t k = 0; k < *commands[i].n_specs; k++) {
-            const struct option_spec *s = &commands[i].specs[k];
-            if (!is_listed(s))
-                continue;
-            strbuf_printf(b, " '--%s[", s->name);
-            append_quoted(b, s->help);
-            strbuf_printf(b, "]%s'", takes_value(s) ? ":value:_files" : "");
-        }
+        for (size_t k = 0; spelling_at(&commands[i], k, &x); k++)
+            write_zsh_option(b, &x);
         strbuf_append_c(b, " '*:file:_files' ;;\n");
     }
     strbuf_append_c(b,
@@ -83,8 +167,25 @@ static void write_zsh(struct strbuf *b)
                     "    compdef _cox cox\nfi\n");
 }
 
+static void write_fish_option(struct strbuf *b, const struct command *c, const struct spelling *x)
+{
+    const struct option_spec *s = x->s;
+    strbuf_printf(b, "complete -c cox -n '__fish_seen_subcommand_from %s' -l %s", c->name, x->name);
+    if (s->type == OPTION_ENUM) {
+        strbuf_append_c(b, " -x -a '");
+        append_words(b, s->choices);
+        strbuf_append_c(b, "'");
+    } else if (takes_value(s)) {
+        strbuf_append_c(b, takes_number(s) ? " -x" : " -r");
+    }
+    strbuf_printf(b, " -d '%s", x->negated ? "not: " : "");
+    append_quoted(b, s->help);
+    strbuf_append_c(b, "'\n");
+}
+
 static void write_fish(struct strbuf *b)
 {
+    struct spelling x;
     strbuf_append_c(b, "# cox completion fish | source\n");
     for (size_t i = 0; i < n_commands; i++) {
         const struct command *c = &commands[i];
@@ -93,15 +194,8 @@ static void write_fish(struct strbuf *b)
         strbuf_printf(b, "complete -c cox -n __fish_use_subcommand -f -a %s -d '", c->name);
         append_quoted(b, c->help);
         strbuf_append_c(b, "'\n");
-        for (size_t k = 0; c->specs && k < *c->n_specs; k++) {
-            const struct option_spec *s = &c->specs[k];
-            if (!is_listed(s))
-                continue;
-            strbuf_printf(b, "complete -c cox -n '__fish_seen_subcommand_from %s' -l %s%s -d '",
-                          c->name, s->name, takes_value(s) ? " -r" : "");
-            append_quoted(b, s->help);
-            strbuf_append_c(b, "'\n");
-        }
+        for (size_t k = 0; c->specs && spelling_at(c, k, &x); k++)
+            write_fish_option(b, c, &x);
     }
     strbuf_append_c(b, "complete -c cox -n '__fish_seen_subcommand_from completion' -f "
                        "-a 'bash zsh fish'\n");
@@ -180,13 +274,13 @@ static void write_flags_of_vllm(struct strbuf *b)
 
 void flags_write_markdown(struct strbuf *b)
 {
-    strbuf_append_c(b,
-                    "# Flags\n\nWritten by `cox flags` from the option tables; "
-                    "tests/unit/cli/command_test.c compares. Every option is also "
-                    "`COX_<OPTION>` in the environment and a key of the YAML file given with "
-                    "`--config` (underscores for dashes); the command line wins, then the "
-                    "environment, then the file. `cox-head`, `cox-gateway` and `cox-worker` list "
-                    "theirs with `--help`.\n");
+    strbuf_append_c(
+        b, "# Flags\n\nWritten by `cox flags` from the option tables; "
+           "tests/unit/cli/command_test.c compares. Every option is also "
+           "`COX_<OPTION>` in the environment and a key of the YAML file given with "
+           "`--config` (underscores for dashes); the command line wins, then the "
+           "environment, then the file. `cox head`, `cox worker` and `cox gateway` are the "
+           "programs `cox-head`, `cox-worker` and `cox-gateway`.\n");
     for (size_t i = 0; i < n_commands; i++) {
         const struct command *c = &commands[i];
         if (!c->specs || !c->help || strcmp(c->name, "serve") == 0)

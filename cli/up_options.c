@@ -1,12 +1,7 @@
 #include "cli/tables.h"
+#include "common/options/rows.h"
 
 #define S up_options
-
-#define OPT_SIZE(field, nm, alias, h)                                                              \
-    {                                                                                              \
-        .name = nm, .aliases = alias, .type = OPTION_INT, .offset = offsetof(struct S, field),     \
-        .min = 1, .max = 1024, .def = "1", .help = h                                               \
-    }
 
 /* vLLM's flags that we lack: those that change nothing here are ignored, those whose absence would
  * change what is served are refused. With each what to do instead. */
@@ -47,9 +42,9 @@ const struct option_spec up_specs[] = {
     OPT_INT(S, port, "port", 1, 65535, "8000", "HTTP port; further gateways take the next ones"),
     OPT_INT(S, gateways, "gateways", 1, 64, "1", "gateways to start"),
     OPT_INT(S, workers, "workers", 0, 1024, "0", "workers to start; 0: TP x PP x DP"),
-    OPT_SIZE(tp, "tp", "tensor-parallel-size", "ranks that share every layer"),
-    OPT_SIZE(pp, "pp", "pipeline-parallel-size", "stages that share the layers out"),
-    OPT_SIZE(dp, "dp", "data-parallel-size", "groups that serve side by side"),
+    ROW_SIZE(S, tp, "tp", "tensor-parallel-size", "ranks that share every layer"),
+    ROW_SIZE(S, pp, "pp", "pipeline-parallel-size", "stages that share the layers out"),
+    ROW_SIZE(S, dp, "dp", "data-parallel-size", "groups that serve side by side"),
     OPT_ENUM(S, device, "device", "auto|null|cpu|cuda", "auto",
              "what computes; auto: cpu, and null for the model null"),
     OPT_WORDS(
@@ -66,14 +61,10 @@ const struct option_spec up_specs[] = {
     OPT_INT(S, max_num_seqs, "max-num-seqs", 0, 65536, "0", "sequence budget of one step"),
     OPT_INT(S, max_num_batched_tokens, "max-num-batched-tokens", 0, 1 << 20, "0",
             "token budget of one step"),
-    OPT_INT(S, long_prefill_token_threshold, "long-prefill-token-threshold", 0, 1 << 20, "0",
-            "most tokens of one prompt in one step; 0: the budget, on a CPU 256"),
-    OPT_INT(S, step_target_ms, "step-target-ms", 0, 60000, "250",
-            "CPU groups: prompts are cut so that a step takes about this long; 0: off"),
-    OPT_BOOL(S, enable_prefix_caching, "enable-prefix-caching", "true",
-             "keep the KV blocks of prompts for later requests"),
-    OPT_BOOL(S, async_scheduling, "async-scheduling", "true",
-             "send step k+1 before the result of step k"),
+    ROW_LONG_PREFILL(S),
+    ROW_STEP_TARGET(S),
+    ROW_PREFIX_CACHING(S),
+    ROW_ASYNC_SCHEDULING(S),
     {.name = "max-waiting",
      .aliases = "max-num-queued-reqs",
      .type = OPTION_INT,
@@ -105,16 +96,11 @@ const struct option_spec up_specs[] = {
             "port for ranks elsewhere, of the first worker, then counting up; 0: any"),
     OPT_BOOL(S, no_shared_memory, "no-shared-memory", NULL,
              "ranks of this machine talk through sockets too"),
-    {.name = "api-key",
-     .type = OPTION_LIST,
-     .offset = offsetof(struct S, api_keys),
-     .help = "key that requests must carry; repeatable",
-     .secret = true},
+    ROW_API_KEY(S),
     OPT_FLOAT(S, shutdown_timeout_s, "shutdown-timeout", 0, 86400, "0",
               "seconds that a stop waits for open requests; a second signal ends at once"),
-    OPT_FLOAT(S, keep_alive_s, "sse-keep-alive-interval", 0, 3600, "15",
-              "seconds of silence after which a stream gets a comment line; 0: none"),
-    OPT_STRING(S, api_key_file, "api-key-file", NULL, "file with a \"key tenant\" line per key"),
+    ROW_KEEP_ALIVE(S),
+    ROW_API_KEY_FILE(S),
     OPT_STRING(S, head_host, "head-host", "127.0.0.1", "address workers and gateways connect to"),
     OPT_INT(S, head_port, "head-port", 1, 65535, "7000", "its port"),
     OPT_STRING(S, admin_host, "admin-host", "127.0.0.1", "address of the dashboard and admin API"),
@@ -125,15 +111,11 @@ const struct option_spec up_specs[] = {
             "HTTP port of worker 0; the others take the next ones"),
     OPT_STRING(S, keys_dir, "keys-dir", NULL,
                "folder of the cluster's keys; default: throw-away keys, removed at the end"),
-    {.name = "cache-dir",
-     .aliases = "cache",
-     .type = OPTION_STRING,
-     .offset = offsetof(struct S, cache_dir),
-     .help = "models and compiled tokenizers; default: ~/.cache/coxswain (COX_CACHE)"},
+    ROW_CACHE_DIR(S),
     OPT_STRING(S, print_pids, "print-pids", NULL,
                "file with a \"name pid\" line per process, kept up to date"),
-    OPT_ENUM(S, log_level, "log-level", "debug|info|warn|error", "info", "least level logged"),
-    OPT_ENUM(S, log_format, "log-format", "logfmt|json", "logfmt", "one event a line"),
+    ROW_LOG_LEVEL(S),
+    ROW_LOG_FORMAT(S),
     OPT_ENUM(S, color, "color", "auto|always|never", "auto", "coloured names before log lines"),
     OPT_INT(S, vocab_size, "vocab-size", 0, 1 << 24, "0", "null device: vocabulary"),
     OPT_INT(S, null_step_us, "null-step-us", -1, 60000000, "-1",

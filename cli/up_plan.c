@@ -4,14 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/options/worker.h"
+
 static const char *const log_levels[] = {"debug", "info", "warn", "error"};
 static const char *const log_formats[] = {"logfmt", "json"};
 static const char *const devices[] = {"auto", "null", "cpu", "cuda"};
 static const char *const cpu_isas[] = {"auto", "scalar", "avx2", "avx512"};
 static const char *const kv_cache_dtypes[] = {"auto", "float32", "float16"};
 static const char *const dtypes[] = {"auto", "float32"};
-
-enum { WORKER_MAX_THREADS = 256 }; /* what its table takes */
 
 struct builder {
     const struct up_options *o;

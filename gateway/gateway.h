@@ -2,7 +2,7 @@
 /* The gateway process: owns the HTTP server, the link to the head, the model's text side, and the
  * order in which they start and stop. One loop, one thread, plus the tokenizer pool. */
 #include "common/base/status.h"
-#include "gateway/options.h"
+#include "common/options/gateway.h"
 
 struct gateway;
 /* config is borrowed for the gateway's life. cache_dir: resolved. */

@@ -1,20 +1,6 @@
 #pragma once
-/* cox-head's options: one table for flags, environment, YAML and --help. */
-#include "common/base/config.h"
-
-struct head_options {
-    const char *host, *admin_host, *keys_dir, *admin_key_file, *model;
-    int64_t port, admin_port;
-    bool insecure, allow_remote_insecure, metrics_public;
-    int64_t tp, pp;
-    int64_t max_num_seqs, max_num_batched_tokens, max_waiting, long_prefill_token_threshold;
-    int64_t step_target_ms;
-    bool enable_prefix_caching, async_scheduling;
-    int log_level, log_format;
-};
-
-extern const struct option_spec head_option_specs[];
-extern const size_t head_n_option_specs;
+/* What cox-head's option table cannot say. */
+#include "common/options/head.h"
 
 /* What the table cannot say: keys or --insecure, an admin key for an admin API that others reach.
  */

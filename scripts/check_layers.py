@@ -23,7 +23,7 @@ WRAPPED = {
     r"yaml\.h|argp\.h": ["common/base"],
 }
 LIBRARY_FOLDERS = {  # CMake target → folder of the table
-    "base": "common/base", "net": "common/net", "model": "common/model", "proto": "proto", "text": "text",
+    "base": "common/base", "net": "common/net", "model": "common/model", "options": "common/options", "proto": "proto", "text": "text",
     "kernels": "kernels", "gateway": "gateway", "head": "head", "worker": "worker", "cli": "cli",
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)

@@ -1,43 +1,6 @@
 #pragma once
-/* cox-worker's options: one table (options.c), parsed once in main, const afterwards. */
-#include "common/base/config.h"
-
-enum worker_device {
-    WORKER_DEVICE_AUTO,
-    WORKER_DEVICE_NULL,
-    WORKER_DEVICE_CPU,
-    WORKER_DEVICE_CUDA
-};
-
-enum worker_kv_dtype { WORKER_KV_AUTO, WORKER_KV_FLOAT32, WORKER_KV_FLOAT16 };
-
-struct worker_options {
-    const char *model, *cache_dir;
-    struct option_list served_model_names;
-    int device; /* enum worker_device */
-    const char *head, *keys_dir, *join;
-    bool insecure, allow_remote_insecure;
-    int64_t ordinal, tp, pp;
-    const char *zone;
-    const char *comm_host; /* NULL: where the way to the head leaves from */
-    int64_t comm_port;     /* 0: any */
-    bool no_shared_memory;
-    int64_t block_size, num_gpu_blocks_override, kv_cache_memory_bytes, max_model_len, vocab_size;
-    int64_t threads;    /* 0: the CPUs this process may use */
-    int cpu_isa;        /* 0: the best; else enum cpu_isa + 1 */
-    int kv_cache_dtype; /* enum worker_kv_dtype */
-    int dtype;          /* float32 is what the CPU computes in */
-    const char *http_host;
-    int64_t http_port; /* -1: 7001 + ordinal */
-    bool metrics_public;
-    const char *admin_key_file;
-    int log_level, log_format;
-    int64_t drain_timeout_s;
-    int64_t null_step_us, null_token_us, null_fail_join, null_load_ms, null_stall_after_step;
-};
-
-extern const struct option_spec worker_option_specs[];
-extern const size_t worker_n_option_specs;
+/* What cox-worker's option table cannot say. */
+#include "common/options/worker.h"
 
 /* The first of the names given, else the model's own. */
 const char *worker_options_name(const struct worker_options *o, const char *own);

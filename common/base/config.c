@@ -13,6 +13,7 @@
 #include <strings.h>
 
 #include "common/base/config_internal.h"
+#include "common/base/distance.h"
 #include "common/base/mem.h"
 
 enum { NAME_MAX_LEN = 64 };
@@ -93,30 +94,6 @@ size_t config_find(const struct option_spec *specs, size_t n_specs, struct str n
     return n_specs;
 }
 
-/* Levenshtein distance, both at most NAME_MAX_LEN long. */
-static size_t edit_distance(struct str a, struct str b)
-{
-    size_t row[NAME_MAX_LEN + 1];
-    if (a.len >= NAME_MAX_LEN || b.len >= NAME_MAX_LEN)
-        return NAME_MAX_LEN;
-    for (size_t j = 0; j <= b.len; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= a.len; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= b.len; j++) {
-            size_t best = diagonal + (a.ptr[i - 1] != b.ptr[j - 1]);
-            diagonal = row[j];
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            row[j] = best;
-        }
-    }
-    return row[b.len];
-}
-
 static struct str nearest_name(const struct config_parser *p, struct str name, size_t *distance)
 {
     static const char *const built_in[] = {"config", "help", "version"};
@@ -128,7 +105,7 @@ static struct str nearest_name(const struct config_parser *p, struct str name, s
         const char *rest = i < p->n_specs ? p->specs[i].aliases : NULL;
         struct str known = str_from(i < p->n_specs ? p->specs[i].name : built_in[i - p->n_specs]);
         do {
-            size_t d = edit_distance(name, known);
+            size_t d = str_distance(name, known);
             if (d < *distance) {
                 *distance = d;
                 best = known;

@@ -1,7 +1,9 @@
 """The commands that talk to a running cluster, as a person types them."""
 import json
 import re
+import shutil
 import signal
+import subprocess
 
 import httpx
 import null_oracle as oracle
@@ -95,3 +97,32 @@ def test_every_line_of_a_json_log_is_an_event():
         assert e["total_bytes"] == sum(e[k + "_bytes"] for k in ("weights", "activation", "comm", "kv"))
     assert len(events_of["memory_plan"]) == 2 and all(isinstance(e["epoch"], str) for e in log if "epoch" in e)
     assert {e["encrypted"] for e in log if "encrypted" in e} == {"true"}
+
+
+COMPLETED = [("cox wo", {"worker"}), ("cox worker --device ", {"auto", "null", "cpu", "cuda"}),
+             ("cox up --no-", {"--no-enable-prefix-caching", "--no-async-scheduling", "--no-shared-memory"}),
+             ("cox serve --tens", {"--tensor-parallel-size"}), ("cox head --conf", {"--config"}),
+             ("cox gateway --log-format j", {"json"}), ("cox completion ", {"bash", "zsh", "fish"})]
+
+
+@pytest.mark.parametrize("shell", ["bash", "fish"])
+def test_completion(shell, tmp_path):
+    """What Tab gives, from the shell itself: commands, options by each of their names, values."""
+    if not shutil.which(shell):
+        pytest.skip(f"no {shell} here")
+    script = tmp_path / "completion"
+    script.write_text(run_cox("completion", shell).stdout)
+    for line, want in COMPLETED:
+        words = " ".join(f"'{w}'" for w in line.split(" "))
+        ask = {"bash": f"source {script}; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _cox; "
+                       "printf '%s\\n' \"${COMPREPLY[@]}\"",
+               "fish": f"source {script}; complete -C '{line}'"}[shell]
+        r = subprocess.run([shell, "-c", ask], capture_output=True, text=True, timeout=20)
+        assert {x.split("\t")[0] for x in r.stdout.splitlines()} == want, (line, r.stdout, r.stderr)
+
+
+def test_completion_of_zsh_is_a_script(tmp_path):
+    if not shutil.which("zsh"):
+        pytest.skip("no zsh here")
+    (tmp_path / "_cox").write_text(run_cox("completion", "zsh").stdout)
+    assert subprocess.run(["zsh", "-n", tmp_path / "_cox"], timeout=20).returncode == 0

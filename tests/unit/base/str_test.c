@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "common/base/distance.h"
+
 static void test_compare(void **state)
 {
     assert_true(str_eq(STR("ab"), STR("ab")));
@@ -212,10 +214,31 @@ static void test_strbuf_limit_is_exact_and_sticky(void **state)
     strbuf_fini(&b);
 }
 
+static void test_distance(void **state)
+{
+    static const struct {
+        const char *a, *b;
+        size_t want;
+    } cases[] = {
+        {"", "", 0},       {"", "abc", 3},        {"abc", "", 3},           {"abc", "abc", 0},
+        {"abc", "axc", 1}, {"abc", "acb", 1},     {"abc", "abcd", 1},       {"abcd", "bcd", 1},
+        {"ca", "abc", 3},  {"drian", "drain", 1}, {"kitten", "sitting", 3}, {"ab", "ba", 1},
+    };
+    char big[80];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(str_distance(str_from(cases[i].a), str_from(cases[i].b)), cases[i].want);
+        assert_int_equal(str_distance(str_from(cases[i].b), str_from(cases[i].a)), cases[i].want);
+    }
+    memset(big, 'x', sizeof big);
+    assert_int_equal(str_distance((struct str){big, 64}, (struct str){big, 60}), 4);
+    assert_true(str_distance((struct str){big, 65}, STR("x")) == SIZE_MAX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_compare),
+        cmocka_unit_test(test_distance),
         cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_json_escapes),
         cmocka_unit_test(test_whole_numbers),

@@ -44,7 +44,9 @@ static void test_completion(void **state)
         strbuf_reset(&b);
         assert_true(completion_write(shells[i], &b));
         assert_non_null(strstr(b.ptr, "status"));
-        assert_non_null(strstr(b.ptr, "tp"));
+        assert_non_null(strstr(b.ptr, "tensor-parallel-size"));
+        assert_non_null(strstr(b.ptr, "no-async-scheduling"));
+        assert_non_null(strstr(b.ptr, "null-stall-after-step")); /* the worker's */
         assert_null(strstr(b.ptr, "gpu-memory-utilization"));
     }
     assert_false(completion_write("tcsh", &b));

@@ -1,5 +1,5 @@
 #pragma once
-/* cox-gateway's options: one table (options.c), parsed once in main, const afterwards. */
+/* cox-gateway's options: one table, parsed once in main, const afterwards. */
 #include "common/base/config.h"
 
 struct gateway_config {

@@ -1,0 +1,50 @@
+#include "common/options/gateway.h"
+
+#include "common/options/rows.h"
+
+#define S gateway_config
+
+const struct option_spec gateway_options[] = {
+    OPT_STRING(S, model, "model", NULL, "demo, null, a GGUF file, or a Hugging Face folder"),
+    OPT_WORDS(
+        S, served_model_names, "served-model-name", WORDS_ARE_VALUES,
+        "names in /v1/models and in requests, the first one in answers; several, or repeated; "
+        "default: the model's own"),
+    OPT_STRING(S, chat_template, "chat-template", NULL,
+               "file, or name of a built-in template; default: the model's own"),
+    ROW_CACHE_DIR(S),
+    OPT_STRING(S, head, "head", "127.0.0.1:7000", "address of the head, HOST:PORT"),
+    OPT_STRING(S, keys_dir, "keys-dir", NULL, "folder with gateway.key, gateway.pub and head.pub"),
+    OPT_BOOL(S, insecure, "insecure", NULL, "no encryption, no keys: a head on this machine only"),
+    OPT_BOOL(S, allow_remote_insecure, "allow-remote-insecure", NULL,
+             "--insecure to a head on another machine"),
+    OPT_STRING(S, host, "host", "127.0.0.1", "address to listen on"),
+    OPT_INT(S, port, "port", 0, 65535, "8000", "HTTP port; 0: any free one"),
+    ROW_API_KEY(S),
+    ROW_API_KEY_FILE(S),
+    OPT_BOOL(S, metrics_public, "metrics-public", NULL,
+             "/metrics needs no key even when requests do"),
+    OPT_INT(S, max_body_bytes, "max-body-bytes", 1024, 1 << 30, "16Mi",
+            "larger request bodies get 413"),
+    OPT_INT(S, max_connections, "max-connections", 1, 1 << 20, "4096",
+            "further HTTP connections get 503"),
+    OPT_INT(S, max_open_choices, "max-open-choices", 1, 1 << 20, "16384",
+            "further requests get 503; a request with n=4 counts four"),
+    OPT_INT(S, tokenizer_threads, "tokenizer-threads", 1, 64, "2", "threads for long prompts"),
+    OPT_INT(S, tokenizer_queue, "tokenizer-queue", 1, 1 << 16, "256",
+            "long prompts waiting for them; further ones get 503"),
+    OPT_FLOAT(S, queue_timeout_s, "queue-timeout", 0, 86400, "60",
+              "seconds a request waits for a ready group of workers"),
+    OPT_FLOAT(S, head_timeout_s, "head-timeout", 0, 86400, "30",
+              "seconds a request waits for the head"),
+    OPT_FLOAT(S, pause_timeout_s, "pause-timeout", 0, 86400, "300",
+              "seconds a stream that has begun is kept open while head or workers are away"),
+    OPT_FLOAT(S, shutdown_timeout_s, "shutdown-timeout", 0, 86400, "30",
+              "seconds for open requests after SIGTERM"),
+    ROW_KEEP_ALIVE(S),
+    ROW_LOG_LEVEL(S),
+    ROW_LOG_FORMAT(S),
+};
+#undef S
+
+const size_t n_gateway_options = sizeof gateway_options / sizeof *gateway_options;

@@ -1,0 +1,37 @@
+#include "common/options/head.h"
+
+#include "common/options/rows.h"
+
+#define S head_options
+
+const struct option_spec head_option_specs[] = {
+    OPT_STRING(S, host, "host", "127.0.0.1", "address workers and gateways connect to"),
+    OPT_INT(S, port, "port", 0, 65535, "7000", "its port; 0: any free one"),
+    OPT_STRING(S, admin_host, "admin-host", "127.0.0.1",
+               "address of the dashboard, the admin API and /metrics"),
+    OPT_INT(S, admin_port, "admin-port", 0, 65535, "8265", "its port; 0: any free one"),
+    OPT_STRING(S, admin_key_file, "admin-key-file", NULL,
+               "file with the key of the admin API; needed beyond loopback"),
+    OPT_BOOL(S, metrics_public, "metrics-public", NULL, "/metrics without the admin key"),
+    OPT_STRING(S, keys_dir, "keys-dir", NULL, "folder with head.key and authorized"),
+    OPT_BOOL(S, insecure, "insecure", NULL, "no encryption, no keys: loopback only"),
+    OPT_BOOL(S, allow_remote_insecure, "allow-remote-insecure", NULL,
+             "--insecure on an address that others reach"),
+    OPT_STRING(S, model, "model", NULL, "served name shown to humans; default: the workers'"),
+    ROW_SIZE(S, tp, "tp", "tensor-parallel-size", "ranks that share every layer"),
+    ROW_SIZE(S, pp, "pp", "pipeline-parallel-size", "stages that share the layers out"),
+    OPT_INT(S, max_num_seqs, "max-num-seqs", 1, 65536, "256", "sequence budget of one step"),
+    OPT_INT(S, max_num_batched_tokens, "max-num-batched-tokens", 1, 1 << 20, "8192",
+            "token budget of one step"),
+    OPT_INT(S, max_waiting, "max-waiting", 1, 1 << 20, "4096",
+            "requests that may wait; more are answered 429"),
+    ROW_LONG_PREFILL(S),
+    ROW_STEP_TARGET(S),
+    ROW_PREFIX_CACHING(S),
+    ROW_ASYNC_SCHEDULING(S),
+    ROW_LOG_LEVEL(S),
+    ROW_LOG_FORMAT(S),
+};
+#undef S
+
+const size_t head_n_option_specs = sizeof head_option_specs / sizeof head_option_specs[0];

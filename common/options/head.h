@@ -1,0 +1,18 @@
+#pragma once
+/* cox-head's options: one table for flags, environment, YAML and --help; what it cannot say
+ * is checked in head/options.c. */
+#include "common/base/config.h"
+
+struct head_options {
+    const char *host, *admin_host, *keys_dir, *admin_key_file, *model;
+    int64_t port, admin_port;
+    bool insecure, allow_remote_insecure, metrics_public;
+    int64_t tp, pp;
+    int64_t max_num_seqs, max_num_batched_tokens, max_waiting, long_prefill_token_threshold;
+    int64_t step_target_ms;
+    bool enable_prefix_caching, async_scheduling;
+    int log_level, log_format;
+};
+
+extern const struct option_spec head_option_specs[];
+extern const size_t head_n_option_specs;

@@ -1,0 +1,45 @@
+#pragma once
+/* Rows that several programs' option tables share, so that a flag means and says the same in all of
+ * them. S is the struct that the table fills. */
+#include "common/base/config.h"
+
+/* --tp and --pp: at most 1024, by vLLM's long name too. */
+#define ROW_SIZE(S, field, nm, alias, h)                                                           \
+    {                                                                                              \
+        .name = nm, .aliases = alias, .type = OPTION_INT, .offset = offsetof(struct S, field),     \
+        .min = 1, .max = 1024, .def = "1", .help = h                                               \
+    }
+/* The alias is there so that COX_CACHE names the folder for every program. */
+#define ROW_CACHE_DIR(S)                                                                           \
+    {                                                                                              \
+        .name = "cache-dir", .aliases = "cache", .type = OPTION_STRING,                            \
+        .offset = offsetof(struct S, cache_dir),                                                   \
+        .help = "models and compiled tokenizers; default: ~/.cache/coxswain (COX_CACHE)"           \
+    }
+#define ROW_API_KEY(S)                                                                             \
+    {                                                                                              \
+        .name = "api-key", .type = OPTION_LIST, .offset = offsetof(struct S, api_keys),            \
+        .help = "key that requests must carry; repeatable", .secret = true                         \
+    }
+#define ROW_API_KEY_FILE(S)                                                                        \
+    OPT_STRING(S, api_key_file, "api-key-file", NULL,                                              \
+               "file with a \"key tenant\" line per key; # begins a comment")
+#define ROW_LONG_PREFILL(S)                                                                        \
+    OPT_INT(S, long_prefill_token_threshold, "long-prefill-token-threshold", 0, 1 << 20, "0",      \
+            "most tokens of one prompt in one step; 0: the budget, on a CPU 256")
+#define ROW_STEP_TARGET(S)                                                                         \
+    OPT_INT(S, step_target_ms, "step-target-ms", 0, 60000, "250",                                  \
+            "CPU groups: prompts are cut so that a step takes about this long; 0: off")
+#define ROW_PREFIX_CACHING(S)                                                                      \
+    OPT_BOOL(S, enable_prefix_caching, "enable-prefix-caching", "true",                            \
+             "keep the KV blocks of prompts for later requests")
+#define ROW_ASYNC_SCHEDULING(S)                                                                    \
+    OPT_BOOL(S, async_scheduling, "async-scheduling", "true",                                      \
+             "send step k+1 before the result of step k")
+#define ROW_KEEP_ALIVE(S)                                                                          \
+    OPT_FLOAT(S, keep_alive_s, "sse-keep-alive-interval", 0, 3600, "15",                           \
+              "seconds of silence after which a stream gets a comment line; 0: none")
+#define ROW_LOG_LEVEL(S)                                                                           \
+    OPT_ENUM(S, log_level, "log-level", "debug|info|warn|error", "info", "least level logged")
+#define ROW_LOG_FORMAT(S)                                                                          \
+    OPT_ENUM(S, log_format, "log-format", "logfmt|json", "logfmt", "one event a line")
