@@ -95,6 +95,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "cox-gateway: what is \"%s\"? Usage: " USAGE "\n", res.positional.items[0]);
         rc = 2;
     } else {
+        config_log(gateway_options, n_gateway_options, &config);
         rc = run(&config);
     }
     config_fini(&res);

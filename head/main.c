@@ -68,6 +68,7 @@ static int with_config(const struct head_options *o, const struct config_result 
         return print(&b);
     }
     log_init("head", (enum log_level)o->log_level, (enum log_format)o->log_format);
+    config_log(head_option_specs, head_n_option_specs, o);
     for (size_t i = 0; i < res->warnings.n_items; i++)
         log_warn("option_warning", "text=%s", log_quote(res->warnings.items[i]));
     if (res->positional.n_items > 0) {

@@ -133,6 +133,7 @@ static int run(struct program *p)
     else
         snprintf(name, sizeof name, "worker");
     log_init(name, (enum log_level)p->o.log_level, (enum log_format)p->o.log_format);
+    config_log(worker_option_specs, worker_n_option_specs, &p->o);
     file_guard_install();
     if (!p->o.cache_dir) {
         model_cache_dir(NULL, getenv("HOME"), cache_dir, sizeof cache_dir);

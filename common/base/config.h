@@ -111,6 +111,8 @@ void config_fini(struct config_result *res);
 /* usage is the first line ("cox-head [OPTION...]"). */
 void config_print_help(struct strbuf *b, const char *usage, const struct option_spec *specs,
                        size_t n_specs);
-/* Every value in force as YAML, secrets masked: what a process logs at start (debug). */
+/* Every value in force as YAML, a line each, secrets masked. */
 void config_print_yaml(struct strbuf *b, const struct option_spec *specs, size_t n_specs,
                        const void *config);
+/* The same into the log, at level debug: after log_init, when a process starts. */
+void config_log(const struct option_spec *specs, size_t n_specs, const void *config);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/config_internal.h"
+#include "common/base/log.h"
 
 enum { HELP_COLUMN = 34 };
 
@@ -133,4 +134,17 @@ void config_print_yaml(struct strbuf *b, const struct option_spec *specs, size_t
         print_value(b, &specs[i], config);
         strbuf_append_c(b, "\n");
     }
+}
+
+void config_log(const struct option_spec *specs, size_t n_specs, const void *config)
+{
+    struct strbuf b;
+    if (!log_enabled(LOG_DEBUG))
+        return;
+    strbuf_init(&b, 0);
+    config_print_yaml(&b, specs, n_specs, config);
+    char *rest = b.ptr;
+    for (char *line; rest && (line = strsep(&rest, "\n")) && line[0];)
+        log_debug("option", "yaml=%s", log_quote(line));
+    strbuf_fini(&b);
 }
