@@ -80,38 +80,30 @@ static void *probe(void *arg)
     return NULL;
 }
 
-static void say(const struct up *u, const char *fmt, ...) PRINTF_LIKE(2, 3);
-static void say(const struct up *u, const char *fmt, ...)
-{
-    char line[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
-    va_end(ap);
-    supervisor_say(u->supervisor, line);
-}
-
 static void on_ready(void *ctx)
 {
     struct up *u = ctx;
     const char *key = u->o.api_keys.n_items > 0 || u->o.api_key_file ? "YOUR-KEY" : NULL;
     if (!atomic_load(&u->serves))
         return;
-    say(u, "ready in %llu ms", (unsigned long long)((clock_mono_ns() - u->begin_ns) / NS_PER_MS));
-    say(u,
+    supervisor_say(u->supervisor, "ready in %llu ms",
+                   (unsigned long long)((clock_mono_ns() - u->begin_ns) / NS_PER_MS));
+    supervisor_say(
+        u->supervisor,
         "curl:      curl -N %s/v1/completions %s%s%s-H 'Content-Type: application/json' -d "
         "'{\"model\":\"%s\",\"prompt\":\"Once upon a time\",\"max_tokens\":32,\"stream\":true}'",
         u->url, key ? "-H 'Authorization: Bearer " : "", key ? key : "", key ? "' " : "",
         u->plan.model_name);
-    say(u,
+    supervisor_say(
+        u->supervisor,
         "python:    python3 -c 'import openai; "
         "c = openai.OpenAI(base_url=\"%s/v1\", api_key=\"%s\"); "
         "print(c.completions.create(model=\"%s\", prompt=\"Once upon a time\").choices[0].text)'",
         u->url, key ? key : "none", u->plan.model_name);
     const char *admin = up_plan_reachable(&u->arena, u->o.admin_host, u->o.admin_port);
     bool usual = strcmp(admin, "127.0.0.1:8265") == 0; /* where cox status looks by itself */
-    say(u, "dashboard: http://%s/   (or: cox status%s%s)", admin, usual ? "" : " --address ",
-        usual ? "" : admin);
+    supervisor_say(u->supervisor, "dashboard: http://%s/   (or: cox status%s%s)", admin,
+                   usual ? "" : " --address ", usual ? "" : admin);
 }
 
 /* ---- start ---- */

@@ -85,23 +85,17 @@ static void write_line(const struct supervisor *s, const char *name, unsigned co
     }
 }
 
-void supervisor_say(const struct supervisor *s, const char *line)
-{
-    if (log_is_json())
-        log_info("note", "text=%s", log_quote(line));
-    else
-        write_line(s, "cox", 0, line, strlen(line));
-}
-
-static void say(const struct supervisor *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
-static void say(const struct supervisor *s, const char *fmt, ...)
+void supervisor_say(const struct supervisor *s, const char *fmt, ...)
 {
     char line[1024];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    supervisor_say(s, line);
+    if (log_is_json())
+        log_info("note", "text=%s", log_quote(line));
+    else
+        write_line(s, "cox", 0, line, strlen(line));
 }
 
 /* ---- the pid file ---- */
@@ -123,7 +117,7 @@ static void write_pids(const struct supervisor *s)
     if (f)
         ok = fclose(f) == 0 && ok;
     if (!ok || rename(path, s->o.pids_file) != 0)
-        say(s, "warning: cannot write %s: %s", s->o.pids_file, strerror(errno));
+        supervisor_say(s, "warning: cannot write %s: %s", s->o.pids_file, strerror(errno));
 }
 
 /* ---- children ---- */
@@ -180,7 +174,7 @@ static void on_restart(void *ctx)
     if (c->s->stopping)
         return;
     if (start(c, &err) != STATUS_OK) {
-        say(c->s, "%s: %s", c->plan->name, err.text);
+        supervisor_say(c->s, "%s: %s", c->plan->name, err.text);
         schedule_restart(c, 0, 0, -1, 0); /* there was no process */
     }
     write_pids(c->s);

@@ -24,5 +24,5 @@ void supervisor_stop(struct supervisor *s);
 /* Why it gave up: the last words of a child that cannot start; "" otherwise. */
 const char *supervisor_failure(const struct supervisor *s);
 /* A line of our own, in the children's form. */
-void supervisor_say(const struct supervisor *s, const char *line);
+void supervisor_say(const struct supervisor *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void supervisor_free(struct supervisor *s); /* children must have ended; NULL is fine */

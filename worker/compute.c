@@ -83,19 +83,8 @@ static void list_free(struct job_list *l)
 
 static void run_join(struct executor *e, struct job *j)
 {
-    const struct msg_form *f = &j->msg.form;
-    j->status = e->ops->join_comm(e,
-                                  &(struct executor_comm){.term_epoch = f->term_epoch,
-                                                          .tp = f->tp,
-                                                          .pp = f->pp,
-                                                          .rank = f->rank,
-                                                          .stage = f->stage,
-                                                          .isa_level = f->isa_level,
-                                                          .addresses = f->comm_addresses,
-                                                          .n_addresses = f->n_comm_addresses,
-                                                          .n_blocks = f->n_blocks,
-                                                          .id = j->id},
-                                  &j->error);
+    const struct executor_comm comm = executor_comm_of(&j->msg.form, j->id);
+    j->status = e->ops->join_comm(e, &comm, &j->error);
 }
 
 static void run_plan(struct executor *e, struct job *j)

@@ -5,6 +5,20 @@
 #include "kernels/cuda/cuda_ops.h"
 #include "proto/limits.h"
 
+struct executor_comm executor_comm_of(const struct msg_form *f, struct bytes id)
+{
+    return (struct executor_comm){.term_epoch = f->term_epoch,
+                                  .tp = f->tp,
+                                  .pp = f->pp,
+                                  .rank = f->rank,
+                                  .stage = f->stage,
+                                  .isa_level = f->isa_level,
+                                  .addresses = f->comm_addresses,
+                                  .n_addresses = f->n_comm_addresses,
+                                  .n_blocks = f->n_blocks,
+                                  .id = id};
+}
+
 /* Keys in alphabetical order, no blanks: the text, not only its meaning, is the identity. */
 void executor_config_hash(const struct config_identity *c, uint8_t out[32])
 {

@@ -37,6 +37,8 @@ struct executor_comm {
     struct u32_span n_blocks; /* per KV group, agreed */
     struct bytes id;
 };
+/* What a Form says; id: the communicator's. Borrows what f and id borrow. */
+struct executor_comm executor_comm_of(const struct msg_form *f, struct bytes id);
 
 struct executor;
 struct executor_ops {

@@ -228,16 +228,7 @@ static void make_comm_id(struct worker *w)
 static void join_comm(struct worker *w)
 {
     const struct msg_form *f = &w->form.form;
-    const struct executor_comm comm = {.term_epoch = f->term_epoch,
-                                       .tp = f->tp,
-                                       .pp = f->pp,
-                                       .rank = f->rank,
-                                       .stage = f->stage,
-                                       .isa_level = f->isa_level,
-                                       .addresses = f->comm_addresses,
-                                       .n_addresses = f->n_comm_addresses,
-                                       .n_blocks = f->n_blocks,
-                                       .id = {w->join_id, w->n_join_id}};
+    const struct executor_comm comm = executor_comm_of(f, (struct bytes){w->join_id, w->n_join_id});
     struct error err = {0};
     enum status s = compute_push_join(w->compute, &comm, &err);
     if (s != STATUS_OK) {
