@@ -15,7 +15,8 @@ bool api_error_set(struct api_error *e, int http_status, const char *param, cons
     return false;
 }
 
-const char *api_error_type(int http_status)
+/* "BadRequestError" for 400, as vLLM names them. */
+static const char *type_name(int http_status)
 {
     static const struct {
         int status;
@@ -35,7 +36,7 @@ void api_error_json(const struct api_error *e, struct strbuf *out)
 {
     strbuf_append_c(out, "{\"error\":{\"message\":");
     strbuf_append_json(out, str_from(e->message));
-    strbuf_printf(out, ",\"type\":\"%s\",\"param\":", api_error_type(e->http_status));
+    strbuf_printf(out, ",\"type\":\"%s\",\"param\":", type_name(e->http_status));
     if (e->param[0])
         strbuf_append_json(out, str_from(e->param));
     else

@@ -17,6 +17,4 @@ struct api_error {
  * the first error: later ones are usually its consequence. */
 bool api_error_set(struct api_error *e, int http_status, const char *param, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
-/* "BadRequestError" for 400, as vLLM names them. */
-const char *api_error_type(int http_status);
 void api_error_json(const struct api_error *e, struct strbuf *out);

@@ -91,11 +91,6 @@ void auth_fini(struct auth *a)
     *a = (struct auth){0};
 }
 
-bool auth_required(const struct auth *a)
-{
-    return a->n_entries > 0;
-}
-
 bool auth_check(const struct auth *a, struct str header, uint64_t *tenant)
 {
     uint8_t digest[32];

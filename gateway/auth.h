@@ -18,7 +18,6 @@ struct auth {
 MUST_USE enum status auth_init(struct auth *a, const struct option_list *keys, const char *file,
                                struct error *err);
 void auth_fini(struct auth *a);
-bool auth_required(const struct auth *a);
 /* header: the value of Authorization. */
 bool auth_check(const struct auth *a, struct str header, uint64_t *tenant);
 /* A tenant's number from its name: the same in every gateway. */

@@ -62,7 +62,7 @@ uint64_t cluster_next_epoch(struct cluster *c)
     return cluster_need_term(c) << 32 | (++c->n_epochs & 0xFFFFFFFFu);
 }
 
-bool cluster_owns_term(const struct cluster *c, uint64_t term_epoch)
+static bool owns_term(const struct cluster *c, uint64_t term_epoch)
 {
     uint32_t n = c->n_own_terms < CLUSTER_TERMS ? c->n_own_terms : CLUSTER_TERMS;
     for (uint32_t i = 0; i < n; i++) {
@@ -188,7 +188,7 @@ static void take_reported_epoch(struct cluster *c, struct worker *w, const struc
     uint32_t position = i->stage * c->config.tp + i->rank;
     struct group *g = group_find(c, i->group_id);
     bool fits = i->rank < c->config.tp && i->stage < c->config.pp &&
-                (!g || g->state == GROUP_WAITING) && !cluster_owns_term(c, i->term_epoch);
+                (!g || g->state == GROUP_WAITING) && !owns_term(c, i->term_epoch);
     if (!fits) {
         worker_abort_alone(c, w, i->term_epoch, "its epoch is over");
         return;

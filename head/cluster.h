@@ -165,7 +165,6 @@ void cluster_epoch_text(uint64_t term_epoch, char out[32]); /* "1.3" */
 
 /* ---- between cluster.c, group.c, adoption.c and placement.c ---- */
 uint64_t cluster_next_epoch(struct cluster *c);
-bool cluster_owns_term(const struct cluster *c, uint64_t term_epoch);
 void cluster_add_failure(struct cluster *c, const char *node, const char *what, const char *reason);
 struct group *group_new(struct cluster *c, uint64_t id);
 struct group *group_find(const struct cluster *c, uint64_t id);

@@ -164,11 +164,6 @@ void prefix_cache_forget(struct prefix_cache *c, uint32_t block)
     c->count--;
 }
 
-uint32_t prefix_cache_count(const struct prefix_cache *c)
-{
-    return c->count;
-}
-
 bool prefix_cache_check(const struct prefix_cache *c, struct error *err)
 {
     uint32_t n_chained = 0, n_registered = 0;

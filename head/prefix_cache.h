@@ -44,5 +44,4 @@ uint64_t prefix_cache_content(const struct prefix_cache *c, uint32_t block);
 uint64_t prefix_cache_register(struct prefix_cache *c, uint32_t block, const struct prefix_key *k);
 bool prefix_cache_holds(const struct prefix_cache *c, uint32_t block);
 void prefix_cache_forget(struct prefix_cache *c, uint32_t block); /* not registered: fine */
-uint32_t prefix_cache_count(const struct prefix_cache *c);
 bool prefix_cache_check(const struct prefix_cache *c, struct error *err);

@@ -22,16 +22,6 @@ static const uint32_t next_states[REQUEST_STATE_COUNT] = {
                           1u << REQUEST_CANCELLED,
 };
 
-const char *request_state_name(enum request_state s)
-{
-    static const char *const names[REQUEST_STATE_COUNT] = {
-        [REQUEST_QUEUED] = "queued",       [REQUEST_RUNNING] = "running",
-        [REQUEST_PREEMPTED] = "preempted", [REQUEST_FINISHED] = "finished",
-        [REQUEST_FAILED] = "failed",       [REQUEST_CANCELLED] = "cancelled",
-    };
-    return (unsigned)s < REQUEST_STATE_COUNT ? names[s] : "?";
-}
-
 void request_enter(struct request *r, enum request_state next)
 {
     assert(next_states[r->state] & 1u << next);

@@ -55,7 +55,6 @@ static inline uint32_t request_n_generated(const struct request *r)
 {
     return r->n_ids - r->n_prompt;
 }
-const char *request_state_name(enum request_state s);
 /* Asserts that the transition is allowed. */
 void request_enter(struct request *r, enum request_state next);
 /* Copies what the message holds. max_model_len bounds n_prompt + max_tokens (max_tokens is clipped;

@@ -32,7 +32,7 @@ void seq_list_insert(struct seq_list *l, struct seq *x)
     l->n++;
 }
 
-void seq_list_remove(struct seq_list *l, struct seq *x)
+static void seq_list_remove(struct seq_list *l, struct seq *x)
 {
     if (x->prev)
         x->prev->next = x->next;

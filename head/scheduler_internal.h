@@ -138,7 +138,6 @@ static inline struct step_record *scheduler_record(const struct scheduler *s, ui
 
 /* scheduler.c */
 void seq_list_insert(struct seq_list *l, struct seq *x); /* in order of seq_before */
-void seq_list_remove(struct seq_list *l, struct seq *x);
 /* Running → waiting; its blocks are released, tokens in flight will still be accepted. */
 void scheduler_preempt(struct scheduler *s, struct seq *x);
 /* Takes it out of its list, slot, blocks and the steps in flight; it still counts. */

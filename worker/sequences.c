@@ -90,11 +90,6 @@ struct sequence *sequences_find(const struct sequences *s, uint32_t slot)
     return slot < s->n_slots ? s->slots[slot] : NULL;
 }
 
-uint32_t sequences_count(const struct sequences *s)
-{
-    return s->n_live;
-}
-
 /* ---- growing arrays: sized by a peer, so an allocation may fail ---- */
 
 static bool grow_u32(uint32_t **array, uint32_t *cap, uint32_t need)

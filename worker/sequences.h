@@ -47,5 +47,4 @@ MUST_USE enum status sequences_apply(struct sequences *s, const struct msg_plan 
 struct sequence *sequences_find(const struct sequences *s, uint32_t slot);
 /* Appends a drawn token. False at the model's length: the head must not have asked. */
 bool sequence_push(struct sequence *q, uint32_t id, uint32_t max_model_len);
-uint32_t sequences_count(const struct sequences *s);
 uint64_t sequences_digest(const struct sequences *s);

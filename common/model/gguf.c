@@ -403,16 +403,6 @@ const char *gguf_path(const struct gguf *g)
     return g->path;
 }
 
-uint32_t gguf_version(const struct gguf *g)
-{
-    return g->version;
-}
-
-uint32_t gguf_alignment(const struct gguf *g)
-{
-    return g->alignment;
-}
-
 uint64_t gguf_file_bytes(const struct gguf *g)
 {
     return g->n_bytes;
@@ -558,16 +548,6 @@ uint64_t gguf_array_u64(const struct gguf_array *a, uint64_t i)
         return 0;
     const uint8_t *p = a->ptr + i * types[a->type].size;
     return is_signed(a->type) ? (uint64_t)load_signed(a->type, p) : load_bits(a->type, p);
-}
-
-double gguf_array_f64(const struct gguf_array *a, uint64_t i)
-{
-    if (i >= a->n || a->type == GGUF_STRING)
-        return 0;
-    const uint8_t *p = a->ptr + i * types[a->type].size;
-    if (a->type == GGUF_F32 || a->type == GGUF_F64)
-        return load_real(a->type, p);
-    return is_signed(a->type) ? (double)load_signed(a->type, p) : (double)load_bits(a->type, p);
 }
 
 bool gguf_array_next_str(const struct gguf_array *a, const uint8_t **cursor, struct str *out)

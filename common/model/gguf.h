@@ -52,7 +52,7 @@ struct gguf_tensor {
     uint32_t n_dims;
     uint64_t shape[GGUF_MAX_DIMS]; /* shape[0] is contiguous; 1 beyond n_dims */
     uint64_t offset, n_bytes;      /* in the file */
-    const uint8_t *data;           /* aligned to gguf_alignment */
+    const uint8_t *data;           /* aligned as the file says (general.alignment) */
 };
 
 struct gguf;
@@ -63,8 +63,6 @@ MUST_USE enum status gguf_open_memory(const void *bytes, size_t n, const char *n
 void gguf_close(struct gguf *g); /* NULL is fine */
 
 const char *gguf_path(const struct gguf *g);
-uint32_t gguf_version(const struct gguf *g);
-uint32_t gguf_alignment(const struct gguf *g);
 uint64_t gguf_file_bytes(const struct gguf *g);
 /* Magic, metadata and the table of tensors, as they are in the file. */
 struct str gguf_header(const struct gguf *g);
@@ -87,7 +85,6 @@ MUST_USE enum status gguf_get_array(const struct gguf *g, const char *key, enum 
                                     struct gguf_array *out, struct error *err);
 /* Element i < n of an array of numbers (or bools), converted; F32/F64 only through _f64. */
 uint64_t gguf_array_u64(const struct gguf_array *a, uint64_t i); /* signed: sign-extended */
-double gguf_array_f64(const struct gguf_array *a, uint64_t i);
 /* Strings come in order: start with *cursor NULL; false at the end. */
 bool gguf_array_next_str(const struct gguf_array *a, const uint8_t **cursor, struct str *out);
 

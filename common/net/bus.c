@@ -67,11 +67,6 @@ struct bus {
     uint64_t n_dropped;
 };
 
-bool bus_peer_eq(struct bus_peer a, struct bus_peer b)
-{
-    return a.n == b.n && memcmp(a.id, b.id, a.n) == 0;
-}
-
 const char *bus_endpoint(const struct bus *b)
 {
     return b->endpoint;

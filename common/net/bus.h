@@ -15,7 +15,6 @@
 struct bus_peer {
     uint8_t n, id[BUS_ID_MAX];
 };
-bool bus_peer_eq(struct bus_peer a, struct bus_peer b);
 
 struct bus;
 struct bus_handlers {

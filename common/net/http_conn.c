@@ -294,11 +294,6 @@ void http_stream_end(struct http_request *r)
         after_flush(c);
 }
 
-void http_stream_abort(struct http_request *r)
-{
-    conn_close(conn_of(r)); /* no terminating chunk: the client sees that the answer is cut */
-}
-
 /* ---- errors of our own ---- */
 
 static void refuse(struct conn *c, int status, const char *text)
@@ -446,23 +441,6 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 
 /* ---- begin ---- */
 
-static void set_remote(struct conn *c)
-{
-    struct sockaddr_storage a;
-    int len = sizeof a;
-    char host[48] = "?";
-    unsigned port = 0;
-    if (uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&a, &len) == 0 && a.ss_family == AF_INET6) {
-        uv_ip6_name((struct sockaddr_in6 *)&a, host, sizeof host);
-        port = ntohs(((struct sockaddr_in6 *)&a)->sin6_port);
-    } else if (a.ss_family == AF_INET) {
-        uv_ip4_name((struct sockaddr_in *)&a, host, sizeof host);
-        port = ntohs(((struct sockaddr_in *)&a)->sin_port);
-    }
-    snprintf(c->request.remote, sizeof c->request.remote, strchr(host, ':') ? "[%s]:%u" : "%s:%u",
-             host, port);
-}
-
 void conn_accept(struct http_server *s, bool over_limit)
 {
     struct conn *c = mem_zalloc(sizeof *c);
@@ -487,7 +465,6 @@ void conn_accept(struct http_server *s, bool over_limit)
         return;
     }
     uv_tcp_nodelay(&c->tcp, 1);
-    set_remote(c);
     if (over_limit)
         refuse(c, 503, "Too many connections; try again in a moment");
     else
@@ -524,11 +501,6 @@ struct str http_header(const struct http_request *r, const char *name)
         if (m->fields[i].name.len == len && strncasecmp(m->fields[i].name.ptr, name, len) == 0)
             return m->fields[i].value;
     return STR("");
-}
-
-struct str http_remote(const struct http_request *r)
-{
-    return str_from(r->remote);
 }
 
 void http_set_user(struct http_request *r, void *user)

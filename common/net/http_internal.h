@@ -26,7 +26,6 @@ enum conn_state {
 
 struct http_request { /* embedded: its address is the connection's while it has a request */
     void *user;
-    char remote[64];
 };
 
 struct conn {

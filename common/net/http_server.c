@@ -158,11 +158,6 @@ uint16_t http_server_port(const struct http_server *s)
     return s->port;
 }
 
-uint32_t http_server_connections(const struct http_server *s)
-{
-    return s->n_conns;
-}
-
 static void close_listener(struct http_server *s)
 {
     if (!s->listening)

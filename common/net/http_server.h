@@ -41,7 +41,6 @@ MUST_USE enum status http_server_start(struct loop *l, const struct http_options
                                        const struct http_handlers *h, struct http_server **out,
                                        struct error *err);
 uint16_t http_server_port(const struct http_server *s);
-uint32_t http_server_connections(const struct http_server *s);
 void http_server_stop_accepting(struct http_server *s); /* drain: idle connections are closed */
 void http_server_close(struct http_server *s);
 
@@ -52,7 +51,6 @@ struct str http_query(const struct http_request *r);
 struct str http_header(const struct http_request *r,
                        const char *name); /* case-insensitive, or "" */
 struct str http_body(const struct http_request *r);
-struct str http_remote(const struct http_request *r);   /* "127.0.0.1:5123" */
 void http_set_user(struct http_request *r, void *user); /* the handler's own state */
 void *http_get_user(const struct http_request *r);
 
@@ -67,5 +65,4 @@ void http_stream_begin(struct http_request *r, int status, const char *content_t
                        const struct http_header_kv *extra, size_t n_extra);
 size_t http_stream_room(const struct http_request *r);
 void http_stream_write(struct http_request *r, struct str chunk); /* copies */
-void http_stream_end(struct http_request *r);   /* last chunk; the pointer is dead afterwards */
-void http_stream_abort(struct http_request *r); /* cuts the connection: an error mid-stream */
+void http_stream_end(struct http_request *r); /* last chunk; the pointer is dead afterwards */

@@ -24,7 +24,7 @@ static void read_value(const struct gguf *g, const struct gguf_value *v)
         if (v->array.type == GGUF_STRING && n != v->array.n)
             abort();
         for (uint64_t i = 0; i < v->array.n; i++)
-            sink += gguf_array_u64(&v->array, i) + (gguf_array_f64(&v->array, i) > 0);
+            sink += gguf_array_u64(&v->array, i);
     }
     if (v->key.len < sizeof key && !memchr(v->key.ptr, 0, v->key.len)) {
         memcpy(key, v->key.ptr, v->key.len);

@@ -102,7 +102,7 @@ static void check_arrays(const struct gguf *g)
     assert_int_equal(gguf_array_u64(&a, 0), 0);
     assert_int_equal(gguf_get_array(g, "i16s", GGUF_I16, &a, &err), STATUS_OK);
     assert_int_equal((int64_t)gguf_array_u64(&a, 0), -2);
-    assert_true(gguf_array_f64(&a, 1) == 300);
+    assert_int_equal(gguf_array_u64(&a, 1), 300);
     assert_int_equal(gguf_array_u64(&a, 2), 0);
     assert_int_equal(gguf_get_array(g, "none", GGUF_F32, &a, &err), STATUS_OK);
     assert_int_equal(a.n, 0);
@@ -120,8 +120,6 @@ static void test_reads_every_type(void **state)
         put_every_type(&b, version);
         if (open_buf(&b, &g, &err) != STATUS_OK)
             fail_msg("%s", err.text);
-        assert_int_equal(gguf_version(g), version);
-        assert_int_equal(gguf_alignment(g), 64);
         assert_int_equal(gguf_file_bytes(g), b.len);
         assert_ptr_equal(gguf_header(g).ptr, b.ptr);
         assert_int_equal((gguf_header(g).len + 63) / 64 * 64, b.len - 64 - 3 * 144);

@@ -159,8 +159,6 @@ static void test_right_key_brings_its_role(void **state)
     assert_int_equal(p.peer.peer.n, 0);
     struct bus_peer nobody = {.n = 3, .id = "abc"};
     assert_int_equal(bus_send(p.head.bus, nobody, STR("x")), STATUS_NOT_FOUND);
-    assert_true(bus_peer_eq(p.head.peer, p.head.peer));
-    assert_false(bus_peer_eq(p.head.peer, nobody));
     pair_fini(&p);
 }
 
@@ -343,7 +341,7 @@ static void test_reconnect_is_a_new_peer(void **state)
     p.head.want_frames = 2;
     assert_int_equal(peer_send(&p, "two"), STATUS_OK);
     loop_run(p.loop);
-    assert_false(bus_peer_eq(before, p.head.peer));
+    assert_true(before.n != p.head.peer.n || memcmp(before.id, p.head.peer.id, before.n) != 0);
     assert_string_equal(p.head.text, "two");
     assert_int_equal(p.peer.n_up, 2);
     pair_fini(&p);
