@@ -27,6 +27,13 @@ COUNTS = {"null": {1: 500, 8: 500, 64: 200}, "cpu": {1: 64, 8: 64}}  # streams: 
 PROMPT_WORDS = 500
 
 
+def machine():
+    """Date, machine, load: the head line of every table."""
+    cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                if line.startswith("model name")), platform.machine())
+    return f"{time.strftime('%Y-%m-%d')}, {cpu}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+
+
 def spread(values, form):
     return f"{form % statistics.median(values)} ({form % min(values)} … {form % max(values)})"
 
@@ -182,9 +189,7 @@ def main():
     a.add_argument("--device", choices=("null", "cpu"), default="null")
     a.add_argument("--threads", type=int)
     o = a.parse_args()
-    cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-                if line.startswith("model name")), platform.machine())
-    print(f"{time.strftime('%Y-%m-%d')}, {cpu}, {os.cpu_count()} cores")
+    print(machine())
     for model in o.models.split(","):
         measure(model, o.rounds, o.idle_seconds, o.device, ["--threads", o.threads] if o.threads else [])
 

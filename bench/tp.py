@@ -2,14 +2,10 @@
 that a machine whose speed drifts does the same to both."""
 import argparse
 import asyncio
-import os
-import platform
-import statistics
 import time
-from pathlib import Path
 
 from cluster import Cluster
-from serving import load, prefill, spread
+from serving import load, machine, prefill, spread
 
 TOKENS = 64
 
@@ -53,10 +49,7 @@ def main():
     parser.add_argument("--streams", type=numbers, default=[1, 8])
     parser.add_argument("--threads", type=int, help="of each worker; default: this machine's cores, shared out")
     options = parser.parse_args()
-    cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-                if line.startswith("model name")), platform.machine())
-    print(f"{time.strftime('%Y-%m-%d')}, {cpu}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {options.model}, "
-          f"{options.rounds} rounds: median (least … most)")
+    print(f"{machine()}; {options.model}, {options.rounds} rounds: median (least … most)")
     rows = {tp: {} for tp in options.tp}
     for _ in range(options.rounds):
         one_round(options, rows)
