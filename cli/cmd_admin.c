@@ -178,8 +178,9 @@ int cmd_drain(int argc, char **argv)
             fprintf(stderr, "cox drain: which worker? Its 16 digits from `cox status`, or all\n");
             code = EXIT_USAGE;
         } else {
-            json_t *answer, *ask = json_pack("{s:s,s:b}", "worker", res.positional.items[0], "on",
-                                             o.undo ? 0 : 1);
+            json_t *answer = NULL;
+            json_t *ask =
+                json_pack("{s:s,s:b}", "worker", res.positional.items[0], "on", o.undo ? 0 : 1);
             char *body = ask ? json_dumps(ask, JSON_COMPACT) : NULL;
             enum status s = body ? admin_call(&o, "POST", "/api/drain", body, &answer, &err)
                                  : error_set(&err, STATUS_INVALID, "the name is not UTF-8");

@@ -23,9 +23,10 @@ static enum status make_token(const struct keys_options *o, char *out, size_t si
                               struct error *err)
 {
     struct join_token t = {0};
-    if (strlen(o->head) >= sizeof t.head)
+    size_t n_head = strlen(o->head);
+    if (n_head >= sizeof t.head)
         return error_set(err, STATUS_INVALID, "--head is too long");
-    strcpy(t.head, o->head);
+    memcpy(t.head, o->head, n_head + 1);
     char head_key[4096];
     int n = snprintf(head_key, sizeof head_key, "%s/head.pub", o->keys_dir);
     bool fresh = n > 0 && (size_t)n < sizeof head_key && access(head_key, F_OK) != 0;

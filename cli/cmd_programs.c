@@ -20,7 +20,7 @@ static int become(const char *program, char **argv)
         fprintf(stderr, "cox %s: /proc/self/exe: %s\n", argv[0], strerror(errno));
         return EXIT_FAILED;
     }
-    strcpy(slash + 1, program);
+    memcpy(slash + 1, program, strlen(program) + 1);
     const char *name = argv[0];
     argv[0] = path;
     execv(path, argv);

@@ -26,7 +26,7 @@ static void append_usage(struct strbuf *out, const struct openai_usage *u)
                   "{\"prompt_tokens\":%llu,\"total_tokens\":%llu,\"completion_tokens\":%llu,"
                   "\"prompt_tokens_details\":{\"cached_tokens\":%llu}}",
                   (unsigned long long)u->prompt_tokens,
-                  (unsigned long long)(u->prompt_tokens + u->completion_tokens),
+                  (unsigned long long)u->prompt_tokens + u->completion_tokens,
                   (unsigned long long)u->completion_tokens, (unsigned long long)u->cached_tokens);
 }
 

@@ -71,8 +71,8 @@ static bool check_length(const struct prepare_model *m, const struct params *p,
                          "This model's maximum context length is %u tokens. However, you requested "
                          "%llu tokens (%u in the %s, %u in the completion). Please reduce the "
                          "length of the %s or completion.",
-                         m->max_model_len, (unsigned long long)(prompt->n_ids + want),
-                         prompt->n_ids, field, p->max_tokens, field);
+                         m->max_model_len, (unsigned long long)prompt->n_ids + want, prompt->n_ids,
+                         field, p->max_tokens, field);
 }
 
 static bool prepare_prompts(const struct prepare_model *m, struct prepared *out)

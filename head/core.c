@@ -9,7 +9,7 @@
 #include "head/core_internal.h"
 
 /* A tick that comes this late means that the head stood still: peers are not to blame for it. */
-#define LATE_TICK_NS (10 * HEAD_TICK_MS * NS_PER_MS)
+#define LATE_TICK_NS (10ull * HEAD_TICK_MS * NS_PER_MS)
 
 void head_core_config_init(struct head_core_config *c)
 {

@@ -4,6 +4,7 @@
  * set: ordinal, then the shard held, then one host before several. */
 #include "head/cluster.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "common/base/clock.h"
@@ -163,6 +164,7 @@ static bool id_is_held(const struct cluster *c, uint64_t id)
 static bool try_new(struct pick *p)
 {
     struct cluster *c = p->c;
+    assert(c->world > 0); /* tp and pp are at least 1 each */
     for (struct worker *w = c->workers; w; w = w->next) {
         if (!may_place(c, w))
             continue;

@@ -74,7 +74,8 @@ static bool may_exceed(uint32_t bits, double t)
                                    66,         25,         9,         4,         2,        1};
     if (!(t > 0.0))
         return true;
-    return t < (double)(sizeof cut / sizeof *cut) && UINT32_MAX - bits <= cut[(int)t];
+    const size_t n_cuts = sizeof cut / sizeof *cut;
+    return t < (double)n_cuts && UINT32_MAX - bits <= cut[(int)t];
 }
 
 void draw_consider(struct draw *d, uint32_t id, double value)

@@ -167,7 +167,8 @@ static enum status take_shard(struct engine *e, uint32_t rank, struct error *err
     uint64_t fixed;
     TRY(open_same_files(e, err));
     TRY(program_build(&e->config, e->tp, rank, &e->program, err));
-    assert(kv_store_layer(e->kv, 0)->n_kv_heads == e->program->n_kv_heads); /* as every rank's */
+    /* every rank has as many as the cache was made for */
+    assert(e->program && kv_store_layer(e->kv, 0)->n_kv_heads == e->program->n_kv_heads);
     TRY(size_shard(e, host_available_bytes(), &fixed, err));
     return load_shard(e, err);
 }

@@ -284,7 +284,7 @@ static void hash_config(struct executor_cpu *x, const struct worker_options *o)
 {
     const struct engine *e = x->engine;
     char hex[HEX_BYTES];
-    for (int i = 0; i < 16; i++)
+    for (size_t i = 0; i < 16; i++)
         snprintf(hex + 2 * i, 3, "%02x", e->identity[i]);
     executor_config_hash(&(struct config_identity){.model_hashes = str_from(hex),
                                                    .dtype = "float32",

@@ -27,7 +27,7 @@ struct program {
     struct http_server *http;
     struct admin_options admin;
     struct worker *worker;
-    char http_address[300];
+    char http_address[300], cache_dir[4096];
 };
 
 static bool is_ready(void *ctx)
@@ -127,7 +127,7 @@ static int fail(enum status s, const struct error *err)
 static int run(struct program *p)
 {
     struct error err = {0};
-    char name[32], cache_dir[4096];
+    char name[32];
     if (p->o.ordinal >= 0)
         snprintf(name, sizeof name, "worker-%lld", (long long)p->o.ordinal);
     else
@@ -136,8 +136,8 @@ static int run(struct program *p)
     config_log(worker_option_specs, worker_n_option_specs, &p->o);
     file_guard_install();
     if (!p->o.cache_dir) {
-        model_cache_dir(NULL, getenv("HOME"), cache_dir, sizeof cache_dir);
-        p->o.cache_dir = cache_dir;
+        model_cache_dir(NULL, getenv("HOME"), p->cache_dir, sizeof p->cache_dir);
+        p->o.cache_dir = p->cache_dir;
     }
     enum status s = start(p, &err);
     if (s == STATUS_OK) {

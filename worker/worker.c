@@ -1,5 +1,6 @@
 #include "worker/worker.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -253,6 +254,7 @@ static void act(struct worker *w, enum rank_action action, const struct msg *m)
         join_comm(w);
         break;
     case RANK_SEND_GAP:
+        assert(m); /* only a plan leaves a gap */
         send_gap(w, m->plan.step, "the step does not follow");
         break;
     case RANK_RESET:

@@ -64,7 +64,7 @@ static struct str dashed(struct str name, char out[NAME_MAX_LEN])
     if (name.len >= NAME_MAX_LEN)
         return (struct str){"", 0};
     for (size_t i = 0; i < name.len; i++)
-        out[i] = name.ptr[i] == '_' ? '-' : name.ptr[i];
+        out[i] = (char)(name.ptr[i] == '_' ? '-' : name.ptr[i]);
     return (struct str){out, name.len};
 }
 
@@ -126,8 +126,8 @@ const char *config_origin_text(struct config_parser *p, const char *name, struct
     else
         n = (size_t)snprintf(text, sizeof text, "%s", env ? "COX_" : dashes);
     for (; *name && n + 1 < sizeof text; name++) {
-        char c = *name == '-' && (env || file) ? '_' : *name;
-        text[n++] = env && c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
+        char c = (char)(*name == '-' && (env || file) ? '_' : *name);
+        text[n++] = (char)(env && c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
     }
     return own_bytes(p, text, n);
 }
@@ -381,7 +381,7 @@ static bool env_split(const char *entry, char name[NAME_MAX_LEN], const char **v
         return false;
     for (size_t i = 0; i < n; i++) {
         char c = entry[4 + i];
-        name[i] = c == '_' ? '-' : c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+        name[i] = (char)(c == '_' ? '-' : c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
     }
     name[n] = '\0';
     *value = entry + 4 + n + 1;

@@ -97,7 +97,7 @@ static enum status scan_foreign(struct config_parser *p, struct argv_scan *a,
 static enum status scan_built_in(struct config_parser *p, struct argv_scan *a,
                                  const struct typed *t)
 {
-    struct str value;
+    struct str value = {0};
     if (str_eq_c(t->name, "config")) {
         TRY(take_value(p, a, t->equals, "config", &value));
         a->config_file = value.ptr;

@@ -181,7 +181,7 @@ void log_event_v(enum log_level level, const char *event, const char *fmt, va_li
         if (*p == '\n' || *p == '\r')
             *p = ' '; /* one event, one line, whatever a value holds */
     struct strbuf b;
-    strbuf_init(&b, 4 * LOG_LINE_MAX);
+    strbuf_init(&b, 4ul * LOG_LINE_MAX);
     if (logger.format == LOG_JSON) {
         strbuf_append_c(&b, "{\"ts\":\"");
         append_time(&b, clock_wall_ns());

@@ -185,7 +185,7 @@ static void hash_header(XXH3_state_t *h, uint64_t n_file_bytes, struct str heade
 
 static void hash_samples(XXH3_state_t *h, const struct tensor *t)
 {
-    if (t->n_bytes <= 3 * SAMPLE_BYTES) {
+    if (t->n_bytes <= 3ul * SAMPLE_BYTES) {
         XXH3_128bits_update(h, t->data, t->n_bytes);
         return;
     }

@@ -369,9 +369,9 @@ enum status join_token_encode(const struct join_token *t, char *out, size_t out_
                          "a join token needs HOST:PORT of the head, not \"%s\"", t->head);
     if (!key_decode(str_from(t->head_public_key), raw) ||
         !key_decode(str_from(t->keys.public_key), raw + KEY_BYTES) ||
-        !key_decode(str_from(t->keys.secret_key), raw + 2 * KEY_BYTES))
+        !key_decode(str_from(t->keys.secret_key), raw + 2ul * KEY_BYTES))
         return error_set(err, STATUS_INVALID, "a join token needs three keys of 40 Z85 characters");
-    size_t n = 3 * KEY_BYTES;
+    size_t n = 3ul * KEY_BYTES;
     memcpy(raw + n, head.ptr, head.len);
     n += head.len;
     token_sum(raw, n, raw + n);
@@ -396,14 +396,14 @@ static bool token_parse(const uint8_t *raw, size_t n, struct join_token *out)
         return false;
     n -= TOKEN_SUM_BYTES;
     token_sum(raw, n, sum);
-    struct str head = {(const char *)raw + 3 * KEY_BYTES, n - 3 * KEY_BYTES};
+    struct str head = {(const char *)raw + 3ul * KEY_BYTES, n - 3ul * KEY_BYTES};
     if (memcmp(sum, raw + n, sizeof sum) != 0 || !head_is_valid(head))
         return false;
     memcpy(out->head, head.ptr, head.len);
     out->head[head.len] = '\0';
     zmq_z85_encode(out->head_public_key, raw, KEY_BYTES);
     zmq_z85_encode(out->keys.public_key, raw + KEY_BYTES, KEY_BYTES);
-    zmq_z85_encode(out->keys.secret_key, raw + 2 * KEY_BYTES, KEY_BYTES);
+    zmq_z85_encode(out->keys.secret_key, raw + 2ul * KEY_BYTES, KEY_BYTES);
     return zmq_curve_public(derived, out->keys.secret_key) == 0 &&
            strcmp(derived, out->keys.public_key) == 0;
 }
