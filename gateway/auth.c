@@ -45,7 +45,7 @@ static enum status add_file(struct auth *a, const char *path, struct error *err)
 {
     char line[LINE_BYTES];
     enum status s = STATUS_OK;
-    FILE *f = fopen(path, "r");
+    FILE *f = fopen(path, "re");
     if (!f)
         return error_set(err, errno == EACCES ? STATUS_DENIED : STATUS_NOT_FOUND,
                          "API key file %s: %s", path, strerror(errno));

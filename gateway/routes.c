@@ -163,29 +163,30 @@ enum route_result routes_find(struct str method, struct str path, const struct r
     return known ? ROUTE_METHOD_NOT_ALLOWED : ROUTE_NOT_FOUND;
 }
 
-static void answer_not_allowed(struct gateway *g, struct http_request *r, const char *allow)
+static void answer_with(struct http_request *r, const struct api_error *e, const char *header,
+                        const char *value)
+{
+    const struct http_header_kv extra = {header, value};
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    api_error_json(e, &b);
+    http_respond(r, e->http_status, JSON_TYPE, strbuf_str(&b), &extra, 1);
+    strbuf_fini(&b);
+}
+
+static void answer_not_allowed(struct http_request *r, const char *allow)
 {
     struct api_error e = {0};
-    struct strbuf b;
-    struct http_header_kv header = {"Allow", allow};
     api_error_set(&e, 405, NULL, "Method Not Allowed");
-    strbuf_init(&b, 0);
-    api_error_json(&e, &b);
-    http_respond(r, 405, JSON_TYPE, strbuf_str(&b), &header, 1);
-    strbuf_fini(&b);
+    answer_with(r, &e, "Allow", allow);
 }
 
 static void answer_unauthorized(struct http_request *r)
 {
     struct api_error e = {.code = "invalid_api_key"};
-    struct strbuf b;
-    struct http_header_kv header = {"WWW-Authenticate", "Bearer"};
     api_error_set(&e, 401, NULL,
                   "Incorrect or missing API key: send it as \"Authorization: Bearer KEY\".");
-    strbuf_init(&b, 0);
-    api_error_json(&e, &b);
-    http_respond(r, 401, JSON_TYPE, strbuf_str(&b), &header, 1);
-    strbuf_fini(&b);
+    answer_with(r, &e, "WWW-Authenticate", "Bearer");
 }
 
 void routes_dispatch(struct gateway *g, struct http_request *r)
@@ -199,7 +200,7 @@ void routes_dispatch(struct gateway *g, struct http_request *r)
         return;
     }
     if (found == ROUTE_METHOD_NOT_ALLOWED) {
-        answer_not_allowed(g, r, allow);
+        answer_not_allowed(r, allow);
         return;
     }
     bool needs_key =

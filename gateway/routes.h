@@ -1,7 +1,7 @@
 #pragma once
 /* Method and path to handler, in one table (routes.c). Unknown paths are 404, known ones with
  * another method 405 with Allow, both as OpenAI's JSON; a row says whether it needs an API key.
- * Paths are matched exactly, byte by byte. */
+ * Paths are matched byte by byte, as they were sent. */
 #include "common/base/str.h"
 
 struct gateway;
@@ -14,7 +14,7 @@ enum route_access {
 };
 
 struct route {
-    const char *method, *path; /* a path that ends in slash-star stands for one more segment */
+    const char *method, *path; /* a path that ends in slash-star: whatever follows */
     enum route_access access;
     void (*handle)(struct gateway *g, struct http_request *r, uint64_t tenant);
 };

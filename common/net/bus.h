@@ -30,7 +30,7 @@ struct bus_handlers {
 
 struct bus_options {
     const char *endpoint; /* "tcp://0.0.0.0:7000"; port 0 = any free one */
-    bool insecure;        /* no CURVE: refused for a non-loopback endpoint unless allow_remote */
+    bool insecure; /* no CURVE: refused for a non-loopback endpoint unless the next says so */
     bool allow_remote_insecure;
     struct curve_keys keys;              /* ours */
     const char *server_public_key;       /* DEALER: the head's */
