@@ -25,7 +25,7 @@ from pathlib import Path
 
 import httpx
 import null_oracle as oracle
-from cluster import BIN, SANITIZED, SLOW, Cluster, alive, get
+from cluster import BIN, SANITIZED, SHORT, SLOW, Cluster, alive, get
 from sse import Collected, collect
 
 STALL_S = 20.0 * SLOW
@@ -78,7 +78,7 @@ class Quiet:
         self.known = []
         with httpx.Client(base_url=cluster.url, timeout=120 * SLOW) as client:
             for _ in range(N_QUIET):
-                body = {**make_body(rng, 60 if SANITIZED else 400), "return_token_ids": True, "ignore_eos": True}
+                body = {**make_body(rng, 60 if SHORT else 400), "return_token_ids": True, "ignore_eos": True}
                 got = collect(client, "/v1/completions", body)
                 if "stop" in add_stop(rng, body, got.texts[0]):
                     got = collect(client, "/v1/completions", body)

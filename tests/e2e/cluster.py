@@ -11,10 +11,15 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import findings
+from findings import SANITIZED
+
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("COX_BIN", ROOT / "build/release/bin"))
-SANITIZED = bool(os.environ.get("COX_SANITIZE"))
 SLOW = 4 if SANITIZED else 1  # how much longer a deadline may be
+# Sanitizers run the long tests on less; COX_WHOLE on all of it (scripts/test --long).
+SHORT = SANITIZED and not os.environ.get("COX_WHOLE")
+findings.install()
 
 
 def free_ports(n):
@@ -170,7 +175,9 @@ class Cluster:
         for pid in pids:
             if alive(pid) and "cox" in Path(f"/proc/{pid}/comm").read_text():
                 os.kill(pid, signal.SIGKILL)
-        self.log_file.close()
+        if not self.log_file.closed:
+            self.log_file.close()
+            findings.look_at_log(self.log())
 
     def __enter__(self):
         try:

@@ -3,10 +3,10 @@ import asyncio
 import json
 
 import httpx
-from cluster import SANITIZED, SLOW
+from cluster import SHORT, SLOW
 from sse import Collected
 
-N_TOKENS = 6 if SANITIZED else 16
+N_TOKENS = 6 if SHORT else 16
 
 
 def body_of(prompt, **more):

@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+import findings  # noqa: E402
 from cluster import BIN, SLOW, Cluster  # noqa: E402
 
 outcomes = []
@@ -30,6 +31,15 @@ def pytest_runtest_logreport(report):
 def pytest_sessionfinish(session, exitstatus):
     if exitstatus == 0 and outcomes and set(outcomes) == {"skipped"}:
         session.exitstatus = 77
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item):
+    """The outermost of all that ends a test: a module's cluster has ended too when its last test has."""
+    yield
+    found = findings.take()
+    if found:
+        pytest.fail(f"a process crashed or has a sanitizer's report:\n{found}", pytrace=False)
 
 
 @pytest.hookimpl(hookwrapper=True)

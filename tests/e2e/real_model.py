@@ -4,13 +4,13 @@ import os
 from pathlib import Path
 
 import pytest
-from cluster import ROOT, SANITIZED, Cluster
+from cluster import ROOT, SHORT, Cluster
 from completions import body_of, run
 
 CACHE = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain")
 MODEL = CACHE / "models/demo/gemma-3-270m-q4_k_m.gguf"
 GOLDENS = Path(os.environ.get("COX_GOLDENS") or ROOT.parent / "shared/goldens")
-N_CROWD = 4 if SANITIZED else 100
+N_CROWD = 4 if SHORT else 100
 WINDOW = 512  # of the demo model's sliding layers
 
 needs_model = pytest.mark.skipif(not MODEL.exists(), reason=f"no demo model at {MODEL}: scripts/fetch-demo-model")

@@ -8,18 +8,18 @@ import threading
 import time
 
 import pytest
-from cluster import ROOT, SANITIZED, SLOW, get, wait_for
+from cluster import ROOT, SHORT, SLOW, get, wait_for
 from completions import body_of, run
 from real_model import DRAWN, GREEDY, LONG, MODEL, Alone, answer, cpu_cluster
 
 TINY = ROOT / "build/goldens/gemma3_tiny_gguf_q4_0/model.gguf"
-USED = TINY if SANITIZED else MODEL
+USED = TINY if SHORT else MODEL
 pytestmark = pytest.mark.skipif(not USED.exists(),
                                 reason=f"no {USED}: scripts/make-goldens, scripts/fetch-demo-model")
 
-N_EACH, N_TOKENS = (2, 300) if SANITIZED else (3, 96)
+N_EACH, N_TOKENS = (2, 300) if SHORT else (3, 96)
 BODIES = [{**b, "max_tokens": N_TOKENS} for b in GREEDY[:N_EACH] + DRAWN[:N_EACH]]
-BODIES += [] if SANITIZED else [body_of(LONG, max_tokens=32)]
+BODIES += [] if SHORT else [body_of(LONG, max_tokens=32)]
 
 
 def start(*args, **kwargs):
