@@ -13,13 +13,12 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 
-enum {
-    STOP_AGAIN_MS = 300,
-    STOP_KILL_MS = 1500,
-    NAME_WIDTH = 10,
-    JSON_TEXT_MAX = 1000,
-    LAST_WORDS_MAX = 700
-};
+#ifdef COX_SANITIZED
+enum { STOP_KILL_MS = 6000 }; /* a leak check is let finish */
+#else
+enum { STOP_KILL_MS = 1500 };
+#endif
+enum { STOP_AGAIN_MS = 300, NAME_WIDTH = 10, JSON_TEXT_MAX = 1000, LAST_WORDS_MAX = 700 };
 
 struct child {
     struct supervisor *s;
@@ -231,6 +230,8 @@ static void on_exit_of(void *ctx, struct loop_child *process, int64_t status, in
     s->n_alive--;
     if (s->stopping) {
         write_held(c);
+        if (term_signal != 0 && term_signal != SIGTERM) /* not as it was told to */
+            log_warn("process_ended", "name=%s pid=%d signal=%d", c->plan->name, pid, term_signal);
         if (s->draining && signal_role(s, UP_GATEWAY, 0) == 0)
             stop_all(s);
         else

@@ -7,6 +7,7 @@ endif()
 if(COX_SANITIZE)
   add_compile_options(-fsanitize=${COX_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${COX_SANITIZE})
+  add_compile_definitions(COX_SANITIZED=1) # ends of processes take a leak check longer
   string(REPLACE "," ";" COX_SANITIZE_LIST "${COX_SANITIZE}")
 endif()
 if(COX_FUZZ)

@@ -24,6 +24,7 @@ from collections import Counter
 from pathlib import Path
 
 import httpx
+import findings
 import null_oracle as oracle
 from cluster import BIN, SANITIZED, SHORT, SLOW, Cluster, alive, get
 from sse import Collected, collect
@@ -322,7 +323,10 @@ def main():
             path = Path(options.keep_log or BIN.parent / "kill_loop.log")
             path.write_text(cluster.log())
             print(f"  log of the cluster: {path}")
-    sys.exit(1 if loop.failures else 0)
+    found = findings.take()  # with the reports that the ends of the processes wrote
+    if found:
+        print(f"FAILED: a process crashed or has a sanitizer's report:\n{found}")
+    sys.exit(1 if loop.failures or found else 0)
 
 
 if __name__ == "__main__":

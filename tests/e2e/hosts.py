@@ -6,14 +6,14 @@ with the test's process (PR_SET_PDEATHSIG), however that ends. So nothing is eve
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import findings
 import pytest
-from cluster import BIN, SLOW
+from cluster import BIN, SLOW, end_all
 
 HEAD_PORT, ADMIN_PORT, HTTP_PORT = 7000, 8265, 8000
 
@@ -99,19 +99,12 @@ class Hosts:
         return self
 
     def __exit__(self, *_):
+        end_all(self.processes.values())
         for p in self.processes.values():
-            if p.poll() is None:
-                p.send_signal(signal.SIGCONT)
-                p.terminate()
-        end = time.monotonic() + 3
-        for p in self.processes.values():
-            try:
-                p.wait(max(0, end - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                p.kill()
-                p.wait()
             if p.stdout:
                 p.stdout.close()
+        for log in self.folder.glob("*.log"):
+            findings.look_at_log(log.read_text(errors="replace"))
         for h in self.hosts.values():
             h.end()
 

@@ -6,10 +6,11 @@ import subprocess
 import time
 from pathlib import Path
 
+import findings
 import httpx
 import null_oracle as oracle
 import pytest
-from cluster import BIN, SLOW, Cluster, free_ports, get, run_cox, wait_for
+from cluster import BIN, SLOW, Cluster, end_all, free_ports, get, run_cox, wait_for
 from completions import run
 
 RELAY = BIN.parent / "tests/frame_relay"
@@ -63,11 +64,10 @@ class Processes:
         return httpx.get(self.admin + "/api/status").json()
 
     def end(self):
-        for p in self.started.values():
-            p.kill()
-        for p in self.started.values():
-            p.wait()
+        end_all(self.started.values())
+        for name, p in self.started.items():
             p.stdin.close()
+            findings.look_at_log(self.log(name))
 
     def __enter__(self):
         return self

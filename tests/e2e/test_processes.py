@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import null_oracle as oracle
 import pytest
-from cluster import BIN, SLOW, Cluster, alive, free_ports, get, run_cox, wait_for
+from cluster import BIN, SLOW, Cluster, alive, end_all, free_ports, get, run_cox, wait_for
 
 
 def test_health_is_503_until_a_group_serves():
@@ -128,9 +128,7 @@ def start(*args, log, **kwargs):
 
 
 def end(process):
-    if process.poll() is None:
-        process.kill()
-    process.wait()
+    end_all([process])
 
 
 def keys_dirs(c):
