@@ -246,8 +246,8 @@ enum status loop_on_signal(struct loop *l, int signum, loop_signal_fn *fn, void 
 
 /* ---- end ---- */
 
-/* Restores what the signal did before. Under sanitizers a second SIGTERM must not end the process in
- * its leak check, or nobody would hear of what leaked. */
+/* Restores what the signal did before. Under sanitizers a second SIGTERM must not end the process
+ * in its leak check, or nobody would hear of what leaked. */
 static void close_signal(struct loop_signal *s)
 {
     int signum = s->uv.signum;

@@ -255,6 +255,12 @@ def test_version_and_help():
         assert done.returncode == 0 and "--keys-dir" in done.stdout
 
 
+def signals_as_from_a_terminal():
+    """Under nohup or in a shell's background some are ignored until cox up asks for them."""
+    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(s, signal.SIG_DFL)
+
+
 def test_an_early_end_leaves_no_private_keys(tmp_path):
     """Whenever the signal comes: before the keys are written, while, and after."""
     ports = free_ports(4)
@@ -262,10 +268,13 @@ def test_an_early_end_leaves_no_private_keys(tmp_path):
     command = [str(BIN / "cox"), "up", "null", *(x for pair in zip(names, map(str, ports)) for x in pair)]
     for i in range(24):
         p = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(tmp_path)}, stdout=subprocess.DEVNULL,
-                             stderr=subprocess.DEVNULL)
+                             stderr=subprocess.DEVNULL, preexec_fn=signals_as_from_a_terminal)
         time.sleep(0.0025 * i * SLOW)
         p.send_signal([signal.SIGINT, signal.SIGTERM, signal.SIGHUP][i % 3])
-        p.wait(10 * SLOW)
+        try:
+            p.wait(10 * SLOW)
+        finally:
+            p.kill()
         assert list(tmp_path.iterdir()) == [], f"after {2.5 * i} ms"
 
 
