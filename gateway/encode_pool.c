@@ -6,12 +6,20 @@
 
 enum { MAX_THREADS = 64 };
 
+struct job_list {
+    struct encode_job *first, **last;
+};
+
+enum { SMALL, LARGE, N_SIZES };
+
 struct encode_pool {
     pthread_mutex_t lock;
     pthread_cond_t work;
-    struct encode_job *first, **last;           /* waiting */
-    struct encode_job *done_first, **done_last; /* finished, not yet given back */
-    uint32_t n_jobs, max_jobs;                  /* waiting or running */
+    struct job_list waiting[N_SIZES];
+    struct job_list done; /* not yet given back */
+    uint64_t last_seq;
+    uint32_t n_large;          /* running */
+    uint32_t n_jobs, max_jobs; /* waiting or running */
     uint64_t n_bytes, max_bytes;
     bool stop;
     struct loop_wakeup *wakeup;
@@ -19,24 +27,54 @@ struct encode_pool {
     pthread_t threads[MAX_THREADS];
 };
 
+static void list_init(struct job_list *l)
+{
+    *l = (struct job_list){.last = &l->first};
+}
+
+static void list_add(struct job_list *l, struct encode_job *j)
+{
+    j->next = NULL;
+    *l->last = j;
+    l->last = &j->next;
+}
+
+static int size_of(const struct encode_job *j)
+{
+    return j->bytes > ENCODE_LARGE_BYTES ? LARGE : SMALL;
+}
+
+/* The oldest job that may run now, or NULL. */
+static struct encode_job *next_job(struct encode_pool *p)
+{
+    struct encode_job *small = p->waiting[SMALL].first, *large = p->waiting[LARGE].first;
+    if (large && p->n_large > 0 && p->n_large + 1 >= p->n_threads)
+        large = NULL; /* the last thread is for small ones */
+    struct encode_job *j = !large || (small && small->seq < large->seq) ? small : large;
+    if (j) {
+        struct job_list *l = &p->waiting[size_of(j)];
+        if (!(l->first = j->next))
+            l->last = &l->first;
+    }
+    return j;
+}
+
 static void *thread_main(void *ctx)
 {
     struct encode_pool *p = ctx;
     pthread_mutex_lock(&p->lock);
     for (;;) {
-        while (!p->first && !p->stop)
+        struct encode_job *j = NULL;
+        while (!p->stop && !(j = next_job(p)))
             pthread_cond_wait(&p->work, &p->lock);
         if (p->stop)
             break;
-        struct encode_job *j = p->first;
-        if (!(p->first = j->next))
-            p->last = &p->first;
+        p->n_large += size_of(j) == LARGE;
         pthread_mutex_unlock(&p->lock);
         j->run(j);
         pthread_mutex_lock(&p->lock);
-        j->next = NULL;
-        *p->done_last = j;
-        p->done_last = &j->next;
+        p->n_large -= size_of(j) == LARGE; /* this thread looks next for one that waited for that */
+        list_add(&p->done, j);
         p->n_jobs--;
         p->n_bytes -= j->bytes;
         loop_wake(p->wakeup);
@@ -49,9 +87,8 @@ static void give_back(void *ctx)
 {
     struct encode_pool *p = ctx;
     pthread_mutex_lock(&p->lock);
-    struct encode_job *j = p->done_first;
-    p->done_first = NULL;
-    p->done_last = &p->done_first;
+    struct encode_job *j = p->done.first;
+    list_init(&p->done);
     pthread_mutex_unlock(&p->lock);
     for (struct encode_job *next; j; j = next) {
         next = j->next;
@@ -63,8 +100,9 @@ enum status encode_pool_new(struct loop *l, uint32_t n_threads, uint32_t max_job
                             uint64_t max_bytes, struct encode_pool **out, struct error *err)
 {
     struct encode_pool *p = mem_zalloc(sizeof *p);
-    p->last = &p->first;
-    p->done_last = &p->done_first;
+    for (int size = 0; size < N_SIZES; size++)
+        list_init(&p->waiting[size]);
+    list_init(&p->done);
     p->max_jobs = max_jobs;
     p->max_bytes = max_bytes;
     pthread_mutex_init(&p->lock, NULL);
@@ -90,9 +128,8 @@ enum status encode_pool_submit(struct encode_pool *p, struct encode_job *j)
     } else {
         p->n_jobs++;
         p->n_bytes += j->bytes;
-        j->next = NULL;
-        *p->last = j;
-        p->last = &j->next;
+        j->seq = ++p->last_seq;
+        list_add(&p->waiting[size_of(j)], j);
         pthread_cond_signal(&p->work);
     }
     pthread_mutex_unlock(&p->lock);
@@ -109,7 +146,13 @@ void encode_pool_free(struct encode_pool *p)
     pthread_mutex_unlock(&p->lock);
     for (uint32_t i = 0; i < p->n_threads; i++)
         pthread_join(p->threads[i], NULL);
-    *p->done_last = p->first; /* never run: their owners still have to drop them */
+    for (int size = 0; size < N_SIZES;
+         size++) { /* never run: their owners still have to drop them */
+        if (!p->waiting[size].first)
+            continue;
+        *p->done.last = p->waiting[size].first;
+        p->done.last = p->waiting[size].last;
+    }
     give_back(p);
     loop_wakeup_free(p->wakeup);
     pthread_cond_destroy(&p->work);

@@ -1,14 +1,20 @@
 #pragma once
 /* A few threads for long prompts: parsing, templates and tokenizing must not hold up the loop. The
  * queue is bounded by jobs and by bytes. run executes on a pool thread and touches only its job;
- * done executes on the loop's thread, also for jobs that nobody waits for any more. */
+ * done executes on the loop's thread, also for jobs that nobody waits for any more.
+ *
+ * Jobs begin in the order they came, but one thread is kept free of large ones, so that a prompt
+ * waits behind those of its size and not behind a book. A single thread takes all in turn. */
 #include "common/net/loop.h"
+
+enum { ENCODE_LARGE_BYTES = 128 << 10 }; /* jobs of more are large */
 
 struct encode_job {
     void (*run)(struct encode_job *j);
     void (*done)(struct encode_job *j);
     size_t bytes; /* what it holds while queued */
     struct encode_job *next;
+    uint64_t seq; /* the pool's */
 };
 
 struct encode_pool;

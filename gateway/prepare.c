@@ -13,9 +13,9 @@ static bool encode_prompt(const struct prepare_model *m, const struct params *p,
     char why[TEXT_ERR_MAX] = "";
     uint32_t *ids = NULL;
     size_t n = 0;
-    /* One id more than fits, so that "too long" is told from "just fits"; a text far beyond the
-     * limit stops here and its exact length stays unknown. */
-    size_t limit = (size_t)m->max_model_len * 4 + 1;
+    /* Up to twice what fits the answer says by how much a text is too long; more is refused by its
+     * beginning, and its exact length stays unknown. */
+    size_t limit = (size_t)m->max_model_len * 2;
     int s = text_encode(m->tokenizer, out->text.ptr, out->text.len, p->add_special_tokens, limit,
                         &ids, &n, why);
     if (s == TEXT_LIMIT) {
@@ -25,7 +25,7 @@ static bool encode_prompt(const struct prepare_model *m, const struct params *p,
             "This model's maximum context length is %u tokens. However, you "
             "requested more than %zu tokens in the %s. Please reduce the length of "
             "the %s.",
-            m->max_model_len, limit - 1, field, field);
+            m->max_model_len, limit, field, field);
     }
     if (s != TEXT_OK)
         return api_error_set(e, s == TEXT_INTERNAL ? 500 : 400, field, "%s cannot be tokenized: %s",

@@ -7,7 +7,7 @@ Face tokenizers and transformers. They need two things that are not in this repo
 Without them the test says what is missing and exits 77 (skipped). Usage:
   text_golden.py [--lib build/text/release/libcoxtext.a] [tokenizers] [chat] [gguf] [bench]
 """
-import argparse, calendar, ctypes as C, gzip, hashlib, json, os, resource, shutil, subprocess, sys, tempfile, time
+import argparse, calendar, ctypes as C, gzip, hashlib, json, os, random, resource, shutil, subprocess, sys, tempfile, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 GOLDENS = os.environ.get("COX_GOLDENS", os.path.join(ROOT, "..", "shared", "goldens"))
@@ -136,6 +136,26 @@ def check_rows(r, name, t, rows, skips=True):
         r.check(tag + " stream_skip", t.stream(ids, True), (row["stream"], row["stream_flush"]) if same else (row["stream_skip"], row["stream_skip_flush"]))
 
 
+def check_limits(r, name, t, rows):
+    """A text is refused when it has more ids than may be, and never otherwise: also where a look at its
+    beginning decides, which is the case for many bytes an id."""
+    rng, n = random.Random(name), C.c_size_t()
+    tokens = [C.string_at(t.lib.c.text_token_bytes(t.h, C.c_uint32(i), C.byref(n)) or b"", n.value)
+              for i in range(t.lib.c.text_vocab_size(t.h))]
+    longest = [b.decode("utf-8", "ignore") for b in sorted(tokens, key=len)[-500:]]
+    texts = {"long tokens": "".join(rng.choices(longest, k=12000)), "blanks": " " * 200000, "lines": "\n" * 200000,
+             "one letter": "a" * 200000, "no blanks": "".join(x.strip() for x in rng.choices(longest, k=12000)),
+             "ordinary": "".join(row["text"] or "" for row in rows)[:300000]}
+    for what, text in texts.items():
+        n_ids = len(t.encode(text, True))
+        for limit in {n_ids, n_ids - 1, n_ids // 2, n_ids // 20}:
+            try:
+                got = len(t.encode(text, True, limit)) <= limit
+            except TextError as e:
+                got = e.code != 3  # TEXT_LIMIT
+            r.check(f"{name} {what}: {n_ids} ids, {limit} allowed", got, limit >= n_ids)
+
+
 def read_rows(name):
     with gzip.open(os.path.join(GOLDENS, "tokenizers", name + ".jsonl.gz"), "rt") as f:
         return [json.loads(line) for line in f]
@@ -151,6 +171,8 @@ def run_tokenizers(lib, cache):
             t = Tokenizer(lib, path, cache)
             opened = time.monotonic() - start
             check_rows(r, name, t, rows)
+            if how == "from the cache":
+                check_limits(r, name, t, rows)
             t.close()
             print(f"{name} ({how}): {len(rows)} rows, {r.passed} checks passed, {r.failed} failed, open {opened * 1e3:.0f} ms")
             total.passed += r.passed

@@ -3,6 +3,7 @@
 //! compiled form (`compiled`) that `tokenizer_json` and `gguf_vocab` are read into.
 #![allow(clippy::missing_safety_doc)] // text.h is the contract of the extern functions
 
+mod borders;
 mod bpe;
 mod compiled;
 mod decoder;

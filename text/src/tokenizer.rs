@@ -1,6 +1,7 @@
 //! One opened tokenizer: the crate's pipeline over a compiled (or the crate's own) model, the table of
 //! added tokens, the special ids, and the rule of streaming. Immutable after opening.
 
+use crate::borders::Borders;
 use crate::bpe::{self, AnyModel};
 use crate::compiled::Compiled;
 use crate::error::{fail, invalid, Code, Result, TextError};
@@ -9,7 +10,7 @@ use crate::source;
 use crate::vocab::NONE;
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokenizers::{
     AddedToken, DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, TokenizerImpl,
 };
@@ -33,6 +34,8 @@ pub struct Tokenizer {
     pub pieces: Pieces,
     n_ids: u32,
     max_token_bytes: usize,
+    /// made when the first text comes that is far longer than its limit
+    borders: OnceLock<Option<Borders>>,
     pub bos: u32,
     pub eos: u32,
 }
@@ -41,9 +44,25 @@ pub const BYTES: &str = "builtin:bytes";
 const BYTES_SPECIAL: [&str; 3] = ["<bos>", "<eos>", "<pad>"];
 /// Texts longer than this are refused: positions are kept in 32 bits.
 const MAX_TEXT: usize = 1 << 30;
+/// A text of more bytes than this for each id it may have is looked at from its beginning: most texts
+/// have half as many.
+const PROBE_BYTES_PER_ID: usize = 8;
+const PROBE_MIN: usize = 1 << 16;
 
 fn crate_error(e: tokenizers::Error) -> TextError {
     TextError { code: Code::Invalid, message: e.to_string() }
+}
+
+/// The ids of a text; None when it has more than max_ids.
+fn within(p: &Pipeline, text: &str, add_special: bool, max_ids: usize) -> Result<Option<Vec<u32>>> {
+    bpe::set_budget(max_ids);
+    let encoded = p.encode_fast(text, add_special);
+    bpe::set_budget(usize::MAX);
+    match encoded {
+        Ok(e) => Ok((e.get_ids().len() <= max_ids).then(|| e.get_ids().to_vec())),
+        Err(e) if e.to_string() == bpe::OVER_BUDGET => Ok(None),
+        Err(e) => Err(crate_error(e)),
+    }
 }
 
 impl Tokenizer {
@@ -84,6 +103,7 @@ impl Tokenizer {
             pieces: Pieces::ByteLevel,
             n_ids: 259,
             max_token_bytes: 1,
+            borders: OnceLock::new(),
             bos: 256,
             eos: 257,
         }
@@ -154,6 +174,7 @@ impl Tokenizer {
             pieces,
             n_ids,
             max_token_bytes,
+            borders: OnceLock::new(),
             bos: NONE,
             eos: NONE,
         })
@@ -206,15 +227,47 @@ impl Tokenizer {
             }
             return Ok(text.bytes().map(u32::from).collect());
         };
-        bpe::set_budget(max_ids);
-        let encoded = p.encode_fast(text, add_special);
-        bpe::set_budget(usize::MAX);
-        match encoded {
-            Ok(e) if e.get_ids().len() > max_ids => over(),
-            Ok(e) => Ok(e.get_ids().to_vec()),
-            Err(e) if e.to_string() == bpe::OVER_BUDGET => over(),
-            Err(e) => Err(crate_error(e)),
+        if self.begins_with_more(p, text, max_ids) {
+            return over();
         }
+        match within(p, text, add_special, max_ids)? {
+            Some(ids) => Ok(ids),
+            None => over(),
+        }
+    }
+
+    /// True when the beginning of the text alone has more ids than this, so that the rest needs no
+    /// look: the pipeline holds some 60 bytes for each byte of its text. Ever longer beginnings, for
+    /// a text may begin with long tokens.
+    fn begins_with_more(&self, p: &Pipeline, text: &str, max_ids: usize) -> bool {
+        let mut take = max_ids.saturating_mul(PROBE_BYTES_PER_ID).max(PROBE_MIN);
+        let most = text.len() / 4 * 3;
+        if take > most {
+            return false;
+        }
+        let Some(borders) = self.borders(p) else { return false };
+        if borders.least_ids(text) > max_ids {
+            return true;
+        }
+        // What a pre-tokenizer's pattern does at the end of a text costs a few ids at most.
+        let limit = max_ids.saturating_add(max_ids / 8 + 16);
+        while take <= most {
+            let begin = borders.before(text, take).map_or("", |cut| &text[..cut]);
+            if matches!(within(p, begin, false, limit), Ok(None)) {
+                return true;
+            }
+            take *= 2;
+        }
+        false
+    }
+
+    fn borders(&self, p: &Pipeline) -> Option<&Borders> {
+        let make = || {
+            let added: Vec<_> =
+                p.get_added_vocabulary().get_added_tokens_decoder().values().cloned().collect();
+            Borders::new(self.compiled.as_ref()?, &self.pieces, &added)
+        };
+        self.borders.get_or_init(make).as_ref()
     }
 
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {

@@ -102,12 +102,52 @@ static void test_free_gives_back(void **state)
     assert_int_equal(n_done, N_JOBS);
 }
 
+static void run_at_once(struct encode_job *j)
+{
+    ((struct job *)j)->has_run = true;
+}
+
+/* Large jobs that do not end hold up large ones only: one thread stays free of them. */
+static void test_small_ones_do_not_wait_for_large_ones(void **state)
+{
+    struct encode_pool *p;
+    struct error err;
+    for (uint32_t n_threads = 2; n_threads <= 4; n_threads++) {
+        n_done = 0;
+        pthread_mutex_lock(&gate);
+        assert_int_equal(encode_pool_new(loop, n_threads, N_JOBS, 1 << 30, &p, &err), STATUS_OK);
+        for (int i = 0; i < 8; i++) {
+            jobs[i].has_run = false;
+            jobs[i].job.bytes = ENCODE_LARGE_BYTES + 1;
+            assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
+        }
+        for (int i = 8; i < 12; i++) { /* each after the one before it has come back */
+            jobs[i].job.bytes = ENCODE_LARGE_BYTES;
+            jobs[i].job.run = run_at_once;
+            stop_at = n_done + 1;
+            assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
+            loop_run(loop);
+            assert_true(jobs[i].has_run);
+        }
+        for (int i = 0; i < 8; i++)
+            assert_false(jobs[i].has_run);
+        pthread_mutex_unlock(&gate);
+        stop_at = 12;
+        loop_run(loop);
+        for (int i = 0; i < 8; i++)
+            assert_true(jobs[i].has_run);
+        encode_pool_free(p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_all_come_back, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bounds, setup, teardown),
         cmocka_unit_test_setup_teardown(test_free_gives_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_small_ones_do_not_wait_for_large_ones, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

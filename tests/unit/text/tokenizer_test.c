@@ -2,6 +2,8 @@
 #include "text_fixture.h"
 
 #include <dirent.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 static struct text_tokenizer *open_spm(const char *cache)
 {
@@ -151,6 +153,43 @@ static void limits_and_bad_input(void **state)
     text_tokenizer_free(t);
 }
 
+static long peak_kib(void)
+{
+    struct rusage use;
+    assert_int_equal(getrusage(RUSAGE_SELF, &use), 0);
+    return use.ru_maxrss;
+}
+
+/* What a text far over its limit costs is that of its beginning: less memory than a copy of it. */
+static void a_text_far_too_long_is_refused_by_its_beginning(void **state)
+{
+    static const struct {
+        const char *name, *unit;
+    } texts[] = {{"words", "hello "}, {"one letter", "l"}, {"blanks", " "}, {"bytes", "\xC3\xA9"}};
+    enum { BIG = 16 << 20 };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        pid_t child = fork(); /* the peak of memory is that of a process */
+        assert_true(child >= 0);
+        if (child > 0) {
+            int status;
+            assert_int_equal(waitpid(child, &status, 0), child);
+            if (status != 0)
+                fail_msg("%s: exit status %d", texts[i].name, status);
+            continue;
+        }
+        char err[TEXT_ERR_MAX];
+        uint32_t *ids;
+        size_t n, n_unit = strlen(texts[i].unit), len = BIG / n_unit * n_unit;
+        struct text_tokenizer *t = open_spm(NULL);
+        char *text = malloc(len);
+        for (size_t at = 0; at < len; at += n_unit)
+            memcpy(text + at, texts[i].unit, n_unit);
+        long before = peak_kib();
+        int got = text_encode(t, text, len, true, 1000, &ids, &n, err);
+        _exit(got != TEXT_LIMIT ? 1 : peak_kib() - before > BIG / 1024 ? 2 : 0);
+    }
+}
+
 static void broken_files_are_refused(void **state)
 {
     static const struct {
@@ -249,6 +288,7 @@ int main(void)
         cmocka_unit_test(damaged_cache_is_rebuilt),
         cmocka_unit_test(unwritable_cache_is_no_error),
         cmocka_unit_test(limits_and_bad_input),
+        cmocka_unit_test(a_text_far_too_long_is_refused_by_its_beginning),
         cmocka_unit_test(broken_files_are_refused),
         cmocka_unit_test(other_models_work),
         cmocka_unit_test(builtin_bytes),
