@@ -296,6 +296,15 @@ void http_stream_end(struct http_request *r)
 
 /* ---- errors of our own ---- */
 
+/* As in vLLM and in the gateway's own answers (gateway/api_error.c). */
+static const char *error_type(int status)
+{
+    return status < 500    ? "BadRequestError"
+           : status == 501 ? "NotImplementedError"
+           : status == 503 ? "ServiceUnavailableError"
+                           : "InternalServerError";
+}
+
 static void refuse(struct conn *c, int status, const char *text)
 {
     struct strbuf body, head;
@@ -303,8 +312,8 @@ static void refuse(struct conn *c, int status, const char *text)
     strbuf_init(&head, 0);
     strbuf_append_c(&body, "{\"error\":{\"message\":");
     strbuf_append_json(&body, str_from(text));
-    strbuf_printf(&body, ",\"type\":\"%s\",\"param\":null,\"code\":%d}}",
-                  status >= 500 ? "server_error" : "invalid_request_error", status);
+    strbuf_printf(&body, ",\"type\":\"%s\",\"param\":null,\"code\":%d}}", error_type(status),
+                  status);
     c->keep_alive = false;
     append_head(c, &head, status, "application/json");
     if (status == 503)

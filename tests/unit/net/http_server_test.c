@@ -173,7 +173,7 @@ static void raw_requests_get_the_right_answer(void **state)
         {"http/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP/1.1 ", "\"error\""},
         {"connect", "CONNECT a:1" H "\r\n", "HTTP/1.1 405", "CONNECT"},
         {"body too large", "POST /e" H "Content-Length: 999999\r\n\r\n", "HTTP/1.1 413",
-         "\"code\":413"},
+         "\"type\":\"BadRequestError\",\"param\":null,\"code\":413"},
         {"chunk too large", "POST /e" H "Transfer-Encoding: chunked\r\n\r\nfffff\r\n",
          "HTTP/1.1 413", "\"code\":413"},
         {"expect", "POST /e" H "Expect: 100-continue\r\nContent-Length: 1\r\n\r\na", "HTTP/1.1 ",
