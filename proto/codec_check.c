@@ -194,6 +194,7 @@ static void check_result(struct check *c, const struct msg_result *r)
         const struct result_item *it = &r->items[i];
         at_most(c, "ids", it->ids.n, PROTO_MAX_ITEMS);
         must(c, it->n_logprobs == 0 || it->n_logprobs == it->ids.n, "logprobs not for every token");
+        must(c, it->gaps.n == it->ids.n, "as many gaps as tokens are needed");
         check_rows(c, it->logprobs, it->n_logprobs, PROTO_MAX_ROWS);
         check_rows(c, it->prompt_logprobs, it->n_prompt_logprobs, PROTO_MAX_ROWS);
     }

@@ -120,8 +120,7 @@ static ProtobufCMessage *put_result(struct wire *w, const struct msg *m)
     p->execute_ns = r->execute_ns;
     p->wait_ns = r->wait_ns;
     p->items = wire_new_array(w, &cox__result_item__descriptor, r->n_items);
-    p->gaps = wire_array(w, r->n_items, sizeof *p->gaps);
-    p->n_items = p->n_gaps = r->n_items;
+    p->n_items = r->n_items;
     for (uint32_t i = 0; w->status == STATUS_OK && i < r->n_items; i++) {
         const struct result_item *it = &r->items[i];
         Cox__ResultItem *q = p->items[i];
@@ -131,7 +130,7 @@ static ProtobufCMessage *put_result(struct wire *w, const struct msg *m)
         q->n_logprobs = it->n_logprobs;
         q->prompt_logprobs = wire_put_rows(w, it->prompt_logprobs, it->n_prompt_logprobs);
         q->n_prompt_logprobs = it->n_prompt_logprobs;
-        p->gaps[i] = it->gap;
+        WIRE_PUT_SPAN(q, gaps, it->gaps);
     }
     return &p->base;
 }
@@ -139,10 +138,6 @@ static ProtobufCMessage *put_result(struct wire *w, const struct msg *m)
 static void get_result(struct wire *w, const ProtobufCMessage *base, struct msg *m)
 {
     const Cox__Result *p = (const Cox__Result *)base;
-    if (p->n_gaps != p->n_items) {
-        wire_fail(w, STATUS_PROTOCOL, "as many gaps as items are needed");
-        return;
-    }
     struct result_item *items = wire_array(w, p->n_items, sizeof *items);
     for (size_t i = 0; items && i < p->n_items; i++) {
         const Cox__ResultItem *q = p->items[i];
@@ -153,7 +148,7 @@ static void get_result(struct wire *w, const ProtobufCMessage *base, struct msg 
             .n_logprobs = (uint32_t)q->n_logprobs,
             .prompt_logprobs = wire_get_rows(w, q->prompt_logprobs, q->n_prompt_logprobs),
             .n_prompt_logprobs = (uint32_t)q->n_prompt_logprobs,
-            .gap = p->gaps[i]};
+            .gaps = {q->gaps, (uint32_t)q->n_gaps}};
     }
     m->result = (struct msg_result){p->term_epoch,        p->step,       items,
                                     (uint32_t)p->n_items, p->execute_ns, p->wait_ns};

@@ -152,7 +152,14 @@ struct logit_bias {
     uint32_t token;
     float bias;
 };
-enum grammar_kind { GRAMMAR_NONE, GRAMMAR_JSON_SCHEMA, GRAMMAR_REGEX, GRAMMAR_LARK, GRAMMAR_COUNT };
+enum grammar_kind {
+    GRAMMAR_NONE,
+    GRAMMAR_JSON_SCHEMA,
+    GRAMMAR_REGEX,
+    GRAMMAR_LARK,
+    GRAMMAR_STRUCTURAL_TAG, /* JSON: which schema begins at which text */
+    GRAMMAR_COUNT
+};
 
 struct sampling_params {
     float temperature;                                             /* 0: greedy */
@@ -346,7 +353,7 @@ struct result_item {
     uint32_t n_logprobs;
     const struct logprob_row *prompt_logprobs;
     uint32_t n_prompt_logprobs;
-    float gap; /* top-1 minus top-2 logit of the first id */
+    struct f32_span gaps; /* one per id: the distance of the two best scores at its place */
 };
 struct msg_result {
     uint64_t term_epoch, step;

@@ -174,8 +174,9 @@ static enum status cpu_step(struct executor *e, const struct msg_plan *p, struct
     TRY(sequences_apply(x->sequences, p, err));
     uint32_t n_max = p->n_runs ? p->n_runs : 1;
     struct drawn drawn = {.ids = arena_try_array(arena, n_max, sizeof *drawn.ids),
+                          .gaps = arena_try_array(arena, n_max, sizeof *drawn.gaps),
                           .items = arena_try_array(arena, n_max, sizeof *drawn.items)};
-    if (!drawn.ids || !drawn.items)
+    if (!drawn.ids || !drawn.gaps || !drawn.items)
         return error_set(err, STATUS_NO_MEMORY, "no memory for %u results", p->n_runs);
     for (uint32_t i = 0; i < p->n_copies; i++)
         kv_store_copy(x->engine->kv, &p->copies[i]);

@@ -40,7 +40,8 @@ uint64_t cpu_samplers_bytes(const struct executor_cpu *x);
 /* What a step draws, in the order of the plan's runs. */
 struct drawn {
     uint32_t *ids;
-    struct result_item *items; /* rank 0's; their ids point into ids */
+    float *gaps;               /* rank 0's, one per id */
+    struct result_item *items; /* rank 0's; they point into ids and gaps */
     uint32_t n;
 };
 /* Adds the tokens of x->batch's sampled rows. Every rank calls it; the others' ids stay as they

@@ -111,8 +111,8 @@ static void look_at_logits(struct executor_cpu *x, const struct batch_sample *fr
 }
 
 static enum status finish_sample(struct executor_cpu *x, struct sampling *s,
-                                 const struct sequence *q, struct arena *arena, uint32_t *id,
-                                 struct result_item *item, struct error *err)
+                                 const struct sequence *q, struct arena *arena, struct drawn *drawn,
+                                 uint32_t at, struct error *err)
 {
     struct logprob_row *row = NULL;
     if (wants_logprobs(s)) {
@@ -121,12 +121,13 @@ static enum status finish_sample(struct executor_cpu *x, struct sampling *s,
             return error_set(err, STATUS_NO_MEMORY, "no memory for log-probabilities");
         TRY(sampler_choose(x->samplers[0], &s->row, arena, &s->choice, row, err));
     }
-    *id = s->choice.id;
-    *item = (struct result_item){.slot = q->slot,
-                                 .ids = {id, 1},
-                                 .logprobs = row,
-                                 .n_logprobs = row != NULL,
-                                 .gap = s->choice.gap};
+    drawn->ids[at] = s->choice.id;
+    drawn->gaps[at] = s->choice.gap;
+    drawn->items[at] = (struct result_item){.slot = q->slot,
+                                            .ids = {&drawn->ids[at], 1},
+                                            .logprobs = row,
+                                            .n_logprobs = row != NULL,
+                                            .gaps = {&drawn->gaps[at], 1}};
     return STATUS_OK;
 }
 
@@ -138,8 +139,7 @@ static enum status draw_rows(struct executor_cpu *x, const struct batch_sample *
     struct share share = {x, n, x->n_samplers};
     cpu_parallel_for(x->engine->device, share.n_shares, sample_share, &share);
     for (uint32_t i = 0; i < n; i++)
-        TRY(finish_sample(x, &x->samplings[i], from[i].sequence, arena, &drawn->ids[drawn->n + i],
-                          &drawn->items[drawn->n + i], err));
+        TRY(finish_sample(x, &x->samplings[i], from[i].sequence, arena, drawn, drawn->n + i, err));
     return STATUS_OK;
 }
 

@@ -232,7 +232,8 @@ static enum status answer_run(struct executor_null *x, const struct plan_run *r,
     *id = draw(x, q);
     if (!sequence_push(q, *id, x->info.limits.max_model_len))
         return error_set(err, STATUS_NO_MEMORY, "no memory for the ids of slot %u", r->slot);
-    *item = (struct result_item){.slot = r->slot, .ids = {id, 1}, .gap = 1.0f};
+    static const float gap = 1.0f;
+    *item = (struct result_item){.slot = r->slot, .ids = {id, 1}, .gaps = {&gap, 1}};
     int32_t k = q->sampling.n_logprobs;
     if (k >= 0 && !fill_logprobs(x, *id, k, arena, item))
         return error_set(err, STATUS_NO_MEMORY, "no memory for log-probabilities");

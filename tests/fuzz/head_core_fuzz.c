@@ -152,9 +152,10 @@ static void submit(uint64_t id)
 static void honest_result(void)
 {
     static const uint32_t ids[1] = {5};
+    static const float gap = 1;
     struct result_item items[MAX_ITEMS];
     for (uint32_t i = 0; i < w.n_sampled; i++)
-        items[i] = (struct result_item){.slot = w.sampled[i], .ids = {ids, 1}, .gap = 1};
+        items[i] = (struct result_item){.slot = w.sampled[i], .ids = {ids, 1}, .gaps = {&gap, 1}};
     struct msg m = {
         .type = MSG_RESULT,
         .result = {

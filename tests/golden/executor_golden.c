@@ -89,7 +89,7 @@ static struct stream *add_stream(struct job *j, const struct golden_prompt *p, u
 static void check_item(struct stream *s, const struct result_item *item)
 {
     uint32_t want = s->prompt->greedy[s->n_drawn++];
-    if (item->slot != s->slot || item->ids.n != 1 || item->ids.ptr[0] != want)
+    if (item->slot != s->slot || item->ids.n != 1 || item->ids.ptr[0] != want || item->gaps.n != 1)
         golden_die("%s: slot %u token %u: slot %u says %u, expected %u", s->prompt->name, s->slot,
                    s->n_drawn - 1, item->slot, item->ids.ptr[0], want);
     if (item->n_logprobs != (s->sampling.n_logprobs >= 0))

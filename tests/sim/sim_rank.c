@@ -285,6 +285,7 @@ static uint64_t digest(const struct sim_rank *rank)
 
 static bool run_plan(struct sim_rank *rank, const struct msg_plan *plan, struct msg_result *out)
 {
+    static const float gap = 1;
     struct result_item *items = rank->items[rank->step % N_RESULTS];
     uint32_t *tokens = rank->tokens[rank->step % N_RESULTS];
     for (uint32_t i = 0; i < plan->n_runs; i++) {
@@ -298,8 +299,8 @@ static bool run_plan(struct sim_rank *rank, const struct msg_plan *plan, struct 
             continue;
         tokens[out->n_items] = null_hash_token(&x->hash, rank->c.vocab_size);
         push_id(x, tokens[out->n_items]);
-        items[out->n_items] =
-            (struct result_item){.slot = run->slot, .ids = {&tokens[out->n_items], 1}};
+        items[out->n_items] = (struct result_item){
+            .slot = run->slot, .ids = {&tokens[out->n_items], 1}, .gaps = {&gap, 1}};
         out->n_items++;
     }
     out->items = items;

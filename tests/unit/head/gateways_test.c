@@ -31,7 +31,8 @@ static void answer_plan(struct fixture *f, uint32_t token)
 {
     const struct msg *p = box_find(f, 1, MSG_PLAN);
     assert_non_null(p);
-    struct result_item item = {.slot = p->plan.runs[0].slot, .ids = {&token, 1}};
+    static const float gap = 1;
+    struct result_item item = {.slot = p->plan.runs[0].slot, .ids = {&token, 1}, .gaps = {&gap, 1}};
     struct msg m = {.type = MSG_RESULT,
                     .result = {.term_epoch = p->plan.term_epoch,
                                .step = p->plan.step,

@@ -246,7 +246,8 @@ static void test_values_refused_on_decode(void **state)
         {"string past the end", MSG_GOODBYE, 3, "\x0A\x05x"},
         {"varint without end", MSG_CREDIT, 3, "\x08\xFF\xFF"},
         {"wrong wire type", MSG_CREDIT, 3, "\x0A\x01x"},
-        {"gaps without items", MSG_RESULT, 6, "\x32\x04\0\0\0\0"},
+        {"a gap without a token", MSG_RESULT, 8, "\x1A\x06\x2A\x04\0\0\0\0"},
+        {"a token without a gap", MSG_RESULT, 5, "\x1A\x03\x12\x01\x05"},
         {"i_group", MSG_PLAN, 4, "\x2A\x02\x08\x08"},
         {"start + n_tokens", MSG_PLAN, 12, "\x3A\x0A\x10\xFF\xFF\xFF\xFF\x0F\x18\x01\x08\x00"},
     };

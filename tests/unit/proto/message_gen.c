@@ -303,13 +303,16 @@ static void fix_result_item(struct rng *r, void *p)
     t->n_logprobs = n;
     if (n > 0)
         t->ids.n = n;
+    t->ids.n = t->gaps.n = t->ids.n < t->gaps.n ? t->ids.n : t->gaps.n;
+    if (t->n_logprobs > t->ids.n)
+        t->n_logprobs = t->ids.n;
 }
 TABLE(result_item, fix_result_item, X(result_item, slot, F_U32),
       X_SPAN(result_item, ids, F_U32_SPAN, 4),
       X_ARRAY(result_item, logprobs, n_logprobs, table_logprob_row, 4),
       X(result_item, n_logprobs, F_COUNT),
       X_ARRAY(result_item, prompt_logprobs, n_prompt_logprobs, table_logprob_row, 3),
-      X(result_item, n_prompt_logprobs, F_COUNT), X(result_item, gap, F_F32));
+      X(result_item, n_prompt_logprobs, F_COUNT), X_SPAN(result_item, gaps, F_F32_SPAN, 4));
 TABLE(msg_result, fix_none, X(msg_result, term_epoch, F_U64), X(msg_result, step, F_U64),
       X_ARRAY(msg_result, items, n_items, table_result_item, 8), X(msg_result, n_items, F_COUNT),
       X(msg_result, execute_ns, F_U64), X(msg_result, wait_ns, F_U64));

@@ -316,6 +316,7 @@ static void expect_token(struct fixture *f, uint64_t epoch, uint64_t step)
     assert_true(m->result.term_epoch == epoch && m->result.step == step);
     assert_int_equal(m->result.n_items, 1);
     assert_int_equal(m->result.items[0].ids.ptr[0], rule(step));
+    assert_int_equal(m->result.items[0].gaps.n, 1);
 }
 
 static void expect_aborted(struct fixture *f, uint64_t epoch)
