@@ -9,6 +9,10 @@ function(cox_require name module debian)
   endif()
 endfunction()
 cox_require(ZMQ "libzmq>=4.3.4" libzmq3-dev)
+# libzmq.pc names folders of headers that zmq.h does not include, one as "-isystem FOLDER", which
+# pkg_check_modules reads in another way the second time: a second configure compiled everything again.
+set_target_properties(PkgConfig::ZMQ PROPERTIES
+  INTERFACE_COMPILE_OPTIONS "" INTERFACE_INCLUDE_DIRECTORIES "${ZMQ_INCLUDEDIR}")
 cox_require(UV "libuv>=1.44" libuv1-dev)
 cox_require(PROTOBUFC "libprotobuf-c>=1.4" libprotobuf-c-dev)
 cox_require(HIREDIS "hiredis>=0.14" libhiredis-dev)
