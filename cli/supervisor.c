@@ -37,7 +37,8 @@ struct supervisor {
     struct supervisor_options o;
     struct child *children;
     uint32_t n_alive;
-    bool stopping, draining; /* draining: the gateways end their requests, nobody else stops yet */
+    /* draining: the gateways end their requests; nobody else stops yet, and who dies comes back */
+    bool stopping, draining;
     struct loop_timer *stop_timer;
     int stop_step;
     char failure[LAST_WORDS_MAX + 64];
@@ -163,6 +164,7 @@ static enum status start(struct child *c, struct error *err)
 
 static void schedule_restart(struct child *c, int pid, uint64_t life_ms, int status,
                              int term_signal);
+static void stop_all(struct supervisor *s);
 
 static void on_restart(void *ctx)
 {
@@ -170,8 +172,6 @@ static void on_restart(void *ctx)
     struct error err = {0};
     loop_timer_stop(c->restart);
     c->restart = NULL;
-    if (c->s->stopping)
-        return;
     if (start(c, &err) != STATUS_OK) {
         supervisor_say(c->s, "%s: %s", c->plan->name, err.text);
         schedule_restart(c, 0, 0, -1, 0); /* there was no process */
@@ -188,7 +188,10 @@ static void schedule_restart(struct child *c, int pid, uint64_t life_ms, int sta
         last_words_sentence(c->last_words[0] ? c->last_words : "configuration error", s->sentence,
                             sizeof s->sentence);
         snprintf(s->failure, sizeof s->failure, "%s cannot start: %s", c->plan->name, s->sentence);
-        supervisor_stop(s);
+        if (s->draining) /* what is open cannot end without it */
+            stop_all(s);
+        else
+            supervisor_stop(s);
         return;
     }
     write_held(c);
@@ -198,8 +201,6 @@ static void schedule_restart(struct child *c, int pid, uint64_t life_ms, int sta
         log_warn("process_ended", "name=%s pid=%d status=%d", c->plan->name, pid, status);
     c->restart = loop_timer_start(s->o.loop, v.wait_ms, 0, on_restart, c);
 }
-
-static void stop_all(struct supervisor *s);
 
 static uint32_t signal_role(struct supervisor *s, enum up_role role, int signum)
 {
@@ -228,7 +229,9 @@ static void on_exit_of(void *ctx, struct loop_child *process, int64_t status, in
     loop_child_free(process);
     c->process = NULL;
     s->n_alive--;
-    if (s->stopping) {
+    /* open requests want head and workers until they end */
+    bool is_wanted = !s->stopping || (s->draining && c->plan->role != UP_GATEWAY);
+    if (!is_wanted) {
         write_held(c);
         if (term_signal != 0 && term_signal != SIGTERM) /* not as it was told to */
             log_warn("process_ended", "name=%s pid=%d signal=%d", c->plan->name, pid, term_signal);
@@ -264,9 +267,20 @@ static void on_stop_timer(void *ctx)
     }
 }
 
+static void cancel_restarts(struct supervisor *s)
+{
+    for (uint32_t i = 0; i < s->o.plan->n_children; i++) {
+        if (s->draining && s->children[i].plan->role != UP_GATEWAY)
+            continue;
+        loop_timer_stop(s->children[i].restart);
+        s->children[i].restart = NULL;
+    }
+}
+
 static void stop_all(struct supervisor *s)
 {
     s->draining = false;
+    cancel_restarts(s);
     loop_timer_stop(s->stop_timer);
     signal_all(s, SIGTERM);
     s->stop_timer = loop_timer_start(s->o.loop, STOP_AGAIN_MS, 0, on_stop_timer, s);
@@ -276,15 +290,14 @@ static void stop_all(struct supervisor *s)
 void supervisor_stop(struct supervisor *s)
 {
     if (s->stopping) {
+        s->draining = false;
+        cancel_restarts(s);
         signal_all(s, SIGKILL);
         return;
     }
     s->stopping = true;
-    for (uint32_t i = 0; i < s->o.plan->n_children; i++) {
-        loop_timer_stop(s->children[i].restart);
-        s->children[i].restart = NULL;
-    }
     s->draining = s->o.drain_ms > 0 && !s->failure[0] && signal_role(s, UP_GATEWAY, SIGTERM) > 0;
+    cancel_restarts(s);
     if (s->draining)
         s->stop_timer = loop_timer_start(s->o.loop, s->o.drain_ms, 0, on_stop_timer, s);
     else

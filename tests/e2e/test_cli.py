@@ -1,5 +1,6 @@
 """The commands that talk to a running cluster, as a person types them."""
 import json
+import os
 import re
 import shutil
 import signal
@@ -77,6 +78,23 @@ def test_a_stop_may_wait_for_open_requests():
             for i, event in enumerate(events(r.iter_lines())):
                 if i == 0:
                     c.process.send_signal(signal.SIGTERM)
+                got.add(event)
+        assert (got.texts[0], got.finish[0]) == (oracle.text("hi", 60, temperature=0), "length")
+        assert c.process.wait(30) == 0
+
+
+@pytest.mark.parametrize("name", ["worker-1", "head"])
+def test_who_dies_while_a_stop_waits_comes_back(name):
+    """The open stream cannot end without it."""
+    body = {"prompt": "hi", "max_tokens": 60, "temperature": 0, "stream": True}
+    with Cluster("--shutdown-timeout", 60, "--null-step-us", 20000) as c:
+        got = Collected()
+        with httpx.stream("POST", c.url + "/v1/completions", json=body, timeout=90) as r:
+            for i, event in enumerate(events(r.iter_lines())):
+                if i == 0:
+                    c.process.send_signal(signal.SIGTERM)
+                    wait_for("the gateway drains", lambda: " draining " in c.log())
+                    os.kill(c.pid(name), signal.SIGKILL)
                 got.add(event)
         assert (got.texts[0], got.finish[0]) == (oracle.text("hi", 60, temperature=0), "length")
         assert c.process.wait(30) == 0
