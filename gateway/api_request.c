@@ -532,6 +532,9 @@ void api_request_retire(struct api_request *r, enum serving_outcome rest)
                 metric_add(s->metrics.requests[rest], 1);
         }
     }
+    if (r->on_pool)
+        encode_pool_drop(s->pool,
+                         &r->job); /* who has hung up must not hold up the prompts behind */
     enter(r, API_DONE);
     leave_table(r);
     unlink_request(r);

@@ -136,6 +136,24 @@ enum status encode_pool_submit(struct encode_pool *p, struct encode_job *j)
     return s;
 }
 
+void encode_pool_drop(struct encode_pool *p, struct encode_job *j)
+{
+    pthread_mutex_lock(&p->lock);
+    struct job_list *l = &p->waiting[size_of(j)];
+    struct encode_job **at = &l->first;
+    while (*at && *at != j)
+        at = &(*at)->next;
+    if (*at) {
+        if (!(*at = j->next))
+            l->last = at;
+        list_add(&p->done, j);
+        p->n_jobs--;
+        p->n_bytes -= j->bytes;
+        loop_wake(p->wakeup);
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
 void encode_pool_free(struct encode_pool *p)
 {
     if (!p)

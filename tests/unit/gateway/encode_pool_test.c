@@ -140,12 +140,41 @@ static void test_small_ones_do_not_wait_for_large_ones(void **state)
     }
 }
 
+/* Whose client has gone: not run, and its room is free for the next, wherever in the queue it
+ * stood. */
+static void test_dropped(void **state)
+{
+    static const int drops[] = {2, 4, 1, 3}; /* in the middle, the last, the first, the only one */
+    struct encode_pool *p;
+    struct error err;
+    pthread_mutex_lock(&gate);
+    assert_int_equal(encode_pool_new(loop, 1, 5, 1 << 20, &p, &err), STATUS_OK);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
+    /* The thread may or may not have taken job 0 by now: that one is left to its course. */
+    for (int i = 0; i < 4; i++)
+        encode_pool_drop(p, &jobs[drops[i]].job);
+    for (int i = 0; i < 4; i++)
+        encode_pool_drop(p, &jobs[drops[i]].job); /* done already: nothing happens */
+    for (int i = 5; i < 9; i++)
+        assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
+    assert_int_equal(encode_pool_submit(p, &jobs[9].job), STATUS_LIMIT);
+    pthread_mutex_unlock(&gate);
+    stop_at = 9;
+    loop_run(loop);
+    for (int i = 0; i < 9; i++)
+        assert_int_equal(jobs[i].has_run, i == 0 || i >= 5);
+    encode_pool_free(p);
+    assert_int_equal(n_done, 9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_all_come_back, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bounds, setup, teardown),
         cmocka_unit_test_setup_teardown(test_free_gives_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_dropped, setup, teardown),
         cmocka_unit_test_setup_teardown(test_small_ones_do_not_wait_for_large_ones, setup,
                                         teardown),
     };
