@@ -75,6 +75,11 @@ static bool is_pending(const json_t *worker)
     return false;
 }
 
+static const char *plural(long long n)
+{
+    return n == 1 ? "" : "s";
+}
+
 static void render_nodes(const json_t *s, struct strbuf *b)
 {
     const json_t *nodes = json_object_get(s, "nodes"), *workers = json_object_get(s, "workers");
@@ -83,8 +88,9 @@ static void render_nodes(const json_t *s, struct strbuf *b)
     strbuf_append_c(b, "\nNode status\n");
     strbuf_append_c(b, "Active:\n");
     json_array_foreach(nodes, i, o)
-        strbuf_printf(b, "  %-24s %-16s %lld workers, %lld gateways\n", text(o, "node"),
-                      text(o, "host"), integer(o, "workers"), integer(o, "gateways"));
+        strbuf_printf(b, "  %-24s %-16s %lld worker%s, %lld gateway%s\n", text(o, "node"),
+                      text(o, "host"), integer(o, "workers"), plural(integer(o, "workers")),
+                      integer(o, "gateways"), plural(integer(o, "gateways")));
     if (json_array_size(nodes) == 0)
         strbuf_append_c(b, "  (no nodes)\n");
     strbuf_append_c(b, "Pending:\n");

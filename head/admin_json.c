@@ -246,9 +246,8 @@ static json_t *warnings(const struct head_core *h, const struct head_stats *s)
     if (h->draining)
         json_array_append_new(a, json_string("the cluster is draining: new requests are refused"));
     if (s->n_groups_ready == 0) {
-        int n =
-            snprintf(line, sizeof line, "no group serves: %u of the %u workers of a group %s here",
-                     s->n_workers, world, s->n_workers == 1 ? "is" : "are");
+        int n = snprintf(line, sizeof line, "no group serves: %u worker%s here, a group takes %u",
+                         s->n_workers, s->n_workers == 1 ? " is" : "s are", world);
         if (s->n_workers < world)
             snprintf(line + n, sizeof line - (size_t)n,
                      "; those that still read their model join after that; for more: `cox up "

@@ -55,11 +55,26 @@ static void workers_that_differ_are_told(void **state)
     assert_non_null(strstr(texts[1], "worker_unlike"));
     assert_non_null(strstr(texts[1], "\"other_max_model_len\": \"512\""));
     assert_non_null(strstr(texts[1], "these two cannot share a group"));
-    assert_non_null(strstr(texts[2], "2 of the 2 workers of a group are here; they differ: model"));
+    assert_non_null(strstr(texts[2], "2 workers are here, a group takes 2; they differ: model"));
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     json_decref(before);
     json_decref(after);
+    json_decref(status);
+    fixture_free(f);
+}
+
+/* More workers than a group takes, and none serves: the counts are not told as parts of a group. */
+static void spares_are_not_members(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    for (uint8_t i = 1; i <= 3; i++) {
+        struct msg m = worker_hello(100u + i, i - 1);
+        say(f, i, &m);
+    }
+    json_t *status = admin_json_status(f->core), *list = json_object_get(status, "warnings");
+    const char *last = json_string_value(json_array_get(list, json_array_size(list) - 1));
+    assert_string_equal(last, "no group serves: 3 workers are here, a group takes 2");
     json_decref(status);
     fixture_free(f);
 }
@@ -139,6 +154,7 @@ int main(void)
         cmocka_unit_test(status_has_every_field_of_its_page),
         cmocka_unit_test(fields_are_read_back_from_logfmt),
         cmocka_unit_test(workers_that_differ_are_told),
+        cmocka_unit_test(spares_are_not_members),
         cmocka_unit_test(events_are_numbered_and_bounded),
         cmocka_unit_test(options_need_keys_where_others_reach),
     };
