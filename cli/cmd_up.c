@@ -32,6 +32,7 @@ struct up {
     struct up_plan plan;
     struct loop *loop;
     struct supervisor *supervisor;
+    const char *name; /* as it was called: up or serve */
     char bin_dir[PATH_BYTES], keys_dir[PATH_BYTES];
     struct throw_away throw_away; /* keys_dir, when it is ours to remove */
     uint64_t begin_ns;
@@ -164,7 +165,7 @@ static enum status check_machine(struct up *u, struct error *err)
     preflight_warnings(&limits, u->plan.n_workers, u->o.device == UP_DEVICE_CUDA, &warnings);
     for (char *line = warnings.len > 0 ? strtok(warnings.ptr, "\n") : NULL; line;
          line = strtok(NULL, "\n"))
-        command_warn("up", line);
+        command_warn(u->name, line);
     strbuf_fini(&warnings);
     if (u->plan.n_workers < u->o.tp * u->o.pp) {
         char text[256];
@@ -172,7 +173,7 @@ static enum status check_machine(struct up *u, struct error *err)
                  "--workers %u for a group of %lld x %lld ranks: nothing is served until other "
                  "machines' workers join; without --workers there are enough",
                  u->plan.n_workers, (long long)u->o.tp, (long long)u->o.pp);
-        command_warn("up", text);
+        command_warn(u->name, text);
     }
     for (uint32_t i = 0; i < u->plan.n_children; i++) {
         const struct up_child *c = &u->plan.children[i];
@@ -276,6 +277,7 @@ int cmd_up(int argc, char **argv)
                                       .n_specs = up_n_specs,
                                       .max_positional = 1,
                                       .log_format = &u->o.log_format};
+    u->name = argv[0];
     u->begin_ns = clock_mono_ns();
     if (command_parse(&line, argc, argv, &u->o, &res, &code)) {
         if (res.positional.n_items == 0) {
@@ -295,7 +297,7 @@ int cmd_up(int argc, char **argv)
                 if (log_is_json())
                     log_error("failed", "text=%s", log_quote(err.text));
                 else
-                    fprintf(stderr, "cox up: %s\n", err.text);
+                    fprintf(stderr, "cox %s: %s\n", u->name, err.text);
                 code = s == STATUS_IO ? EXIT_FAILED : EXIT_USAGE;
             }
             finish(u);

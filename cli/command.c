@@ -124,7 +124,7 @@ int cmd_help(int argc, char **argv)
     if (argc > 1) {
         const struct command *c = command_find(argv[1]);
         if (!c || c->run == cmd_help) {
-            fprintf(stderr, "cox help: no command \"%s\"\n", argv[1]);
+            fprintf(stderr, "cox help: no command \"%s\"; `cox help` lists them\n", argv[1]);
             return EXIT_USAGE;
         }
         char name[32], help[] = "--help";

@@ -83,7 +83,7 @@ enum status preflight_port(const char *host, uint16_t port, const char *what, co
     snprintf(service, sizeof service, "%u", port);
     int rc = getaddrinfo(name, service, &hints, &list);
     if (rc != 0)
-        return error_set(err, STATUS_INVALID, "address \"%s\" of the %s: %s", host, what,
+        return error_set(err, STATUS_INVALID, "address \"%s\" of %s: %s", host, what,
                          gai_strerror(rc));
     enum status s = STATUS_OK;
     int fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
@@ -92,7 +92,7 @@ enum status preflight_port(const char *host, uint16_t port, const char *what, co
         if (bind(fd, list->ai_addr, list->ai_addrlen) != 0)
             s = errno == EADDRINUSE
                     ? error_set(err, STATUS_EXISTS,
-                                "port %u, wanted by the %s, is in use on %s: end what listens "
+                                "port %u, wanted by %s, is in use on %s: end what listens "
                                 "there (`ss -ltnp`), or choose another with %s",
                                 port, what, host, flag)
                     : error_set(err, STATUS_INVALID, "%s cannot listen on %s port %u: %s", what,
