@@ -242,7 +242,7 @@ static void write_row(struct strbuf *b, const struct option_spec *s)
     if (s->type == OPTION_ENUM)
         write_choices(b, s->choices);
     else if ((s->type == OPTION_INT || s->type == OPTION_FLOAT) && s->max > s->min)
-        strbuf_printf(b, "%.15g … %.15g", s->min, s->max);
+        strbuf_printf(b, "%.16g … %.16g", s->min, s->max);
     strbuf_printf(b, " | %s |\n", s->help);
 }
 

@@ -261,7 +261,7 @@ static const char *allowed_text(const struct option_spec *s, char *buf, size_t s
     else if (s->type == OPTION_LIST)
         snprintf(buf, size, "at most %d items", CONFIG_ITEMS_MAX);
     else if (s->min < s->max)
-        snprintf(buf, size, "%s from %.15g to %.15g",
+        snprintf(buf, size, "%s from %.16g to %.16g",
                  s->type == OPTION_INT ? "a whole number" : "a number", s->min, s->max);
     else
         snprintf(buf, size, "%s", s->type == OPTION_INT ? "a whole number" : "a number");

@@ -47,7 +47,7 @@ static void print_option(struct strbuf *b, const struct option_spec *s)
         sep = ", ";
     }
     if (range) {
-        strbuf_printf(b, "%s%.10g to %.10g", sep, s->min, s->max);
+        strbuf_printf(b, "%s%.16g to %.16g", sep, s->min, s->max);
         sep = ", ";
     }
     if (s->aliases) {
