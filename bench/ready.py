@@ -1,12 +1,11 @@
 """bench/ready: see there."""
-import argparse
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from cluster import Cluster
-from serving import cold_cache, machine, spread
+from serving import cold_cache, machine, option_parser, spread
 
 FIRST_S, LATER_S = 3.0, 1.0
 
@@ -22,7 +21,7 @@ def seconds_to_ready(model, tp, env):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="bench/ready", description=__doc__)
+    parser = option_parser("ready")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--model", default="demo")
     parser.add_argument("--tp", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2])

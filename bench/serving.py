@@ -9,6 +9,7 @@ The client (asyncio, raw bytes) runs on the same cores and is part of what is me
 stream counts are interleaved; medians are printed, with the least and the most."""
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import platform
@@ -25,6 +26,14 @@ from footprint import MIB, sizes, tables
 
 COUNTS = {"null": {1: 500, 8: 500, 64: 200}, "cpu": {1: 64, 8: 64}}  # streams: tokens each
 PROMPT_WORDS = 500
+
+
+def option_parser(program):
+    """Of bench/PROGRAM, whose --help begins with the comment at its top."""
+    lines = (Path(__file__).parent / program).read_text().splitlines()[1:]
+    about = "\n".join(line[2:] for line in itertools.takewhile(lambda line: line.startswith("#"), lines))
+    return argparse.ArgumentParser(prog=f"bench/{program}", description=about,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def machine():

@@ -1,5 +1,4 @@
 """bench/sizes: see there."""
-import argparse
 import asyncio
 import os
 import platform
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from cluster import Cluster
 from footprint import MIB, bounds, sizes, tables
-from serving import cold_cache, cpu_ns, load, long_prompt, processes, stream
+from serving import cold_cache, cpu_ns, load, long_prompt, option_parser, processes, stream
 
 STREAMS, TOKENS = 16, 256
 CPU_BOUND = 1.0  # % of a core, all processes of an idle cluster together
@@ -106,7 +105,7 @@ def measure(model, tp, options, env=None):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="bench/sizes", description=__doc__)
+    parser = option_parser("sizes")
     parser.add_argument("--models", default="null,demo")
     parser.add_argument("--tp", type=lambda text: [int(part) for part in text.split(",")], default=[1, 2])
     parser.add_argument("--idle-seconds", type=float, default=20)

@@ -1,11 +1,10 @@
 """bench/tp: see there. Both clusters stay up through a round and only one of them works at a time, so
 that a machine whose speed drifts does the same to both."""
-import argparse
 import asyncio
 import time
 
 from cluster import Cluster
-from serving import load, machine, prefill, spread
+from serving import load, machine, option_parser, prefill, spread
 
 TOKENS = 64
 
@@ -42,7 +41,7 @@ def main():
     def numbers(text):
         return sorted({int(part) for part in text.split(",")})
 
-    parser = argparse.ArgumentParser(prog="bench/tp", description=__doc__)
+    parser = option_parser("tp")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--model", default="demo")
     parser.add_argument("--tp", type=numbers, default=[1, 2])
