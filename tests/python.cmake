@@ -16,14 +16,14 @@ file(GLOB e2e_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_*.py)
 foreach(t ${e2e_tests})
   get_filename_component(n ${t} NAME_WE)
   string(REPLACE test_ "" n ${n})
-  add_test(NAME e2e_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -p no:cacheprovider ${t})
+  add_test(NAME e2e_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider ${t})
   set_tests_properties(e2e_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
                        ENVIRONMENT "${e2e_environment}")
 endforeach()
 # Whole, what sanitizers do in part: the demo model on two ranks, crowds of 100 (e2e/cluster.py, SHORT).
 if(COX_SANITIZE)
   foreach(n model model_recovery)
-    add_test(NAME e2e_${n}_whole COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -p no:cacheprovider
+    add_test(NAME e2e_${n}_whole COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
                                          ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_${n}.py)
     set_tests_properties(e2e_${n}_whole PROPERTIES LABELS long TIMEOUT 14400 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
                          ENVIRONMENT "${e2e_environment};COX_WHOLE=1")
