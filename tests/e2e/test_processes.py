@@ -275,7 +275,8 @@ def test_an_early_end_leaves_no_private_keys(tmp_path):
             p.wait(10 * SLOW)
         finally:
             p.kill()
-        assert list(tmp_path.iterdir()) == [], f"after {2.5 * i} ms"
+        # TSan has a file of its own there while it starts
+        assert [f for f in tmp_path.iterdir() if not f.name.startswith("tsan.rodata")] == [], f"after {2.5 * i} ms"
 
 
 def test_a_fifo_as_model_is_refused(tmp_path):
