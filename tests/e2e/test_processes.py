@@ -23,7 +23,8 @@ def test_health_is_503_until_a_group_serves():
         status = c.status()
         assert get(c.url + "/health")[0] == 503 and not status["healthy"]
         assert get(c.url + "/livez")[0] == 200
-        assert any("1 of the 2 workers" in w and "--workers 2" in w for w in status["warnings"]), status["warnings"]
+        warnings = status["warnings"]
+        assert any("1 worker is here, a group takes 2" in w and "--workers 2" in w for w in warnings), warnings
         assert "--workers 1 for a group of 2 x 1" in c.log()
     finally:
         c.stop()

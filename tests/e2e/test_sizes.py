@@ -5,7 +5,7 @@ import json
 
 import httpx
 import pytest
-from cluster import SANITIZED
+from cluster import SANITIZED, wait_for
 from completions import run
 from footprint import bounds, sizes, tables
 from real_model import body_of, cpu_cluster, needs_model
@@ -47,6 +47,6 @@ def test_what_a_burst_took_goes_back():
                 return await asyncio.gather(*(client.post("/v1/completions", content=body) for _ in range(8)))
 
         assert {r.status_code for r in asyncio.run(all_at_once())} == {400}
-        after = sizes(c)["gateway-0"]
-        assert after.peak > before.peak + (20 << 20)
-        assert after.rss < before.rss + (10 << 20)
+        assert sizes(c)["gateway-0"].peak > before.peak + (20 << 20)
+        # the last answers reach the client before the gateway has let go of what they answer
+        wait_for("the gateway is small again", lambda: sizes(c)["gateway-0"].rss < before.rss + (10 << 20))
