@@ -313,7 +313,6 @@ void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request
     s->next_deadline_ns = UINT64_MAX;
     s->term_epoch = term_epoch;
     s->step_sent = s->step_done = 0;
-    s->full_next = false;
     forget_ranks(s);
     for (uint32_t i = 0; i < s->c.n_kv_groups; i++) {
         block_pool_reset(s->groups[i].pool, 0);
@@ -327,30 +326,6 @@ void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request
             fn(ctx, r); /* may add it again, to this scheduler too */
     }
     mem_free(all);
-}
-
-void scheduler_resync(struct scheduler *s, uint64_t last_step)
-{
-    for (uint32_t i = 0; i < SCHEDULER_MAX_DEPTH; i++) {
-        for (uint32_t k = 0; k < s->records[i].n; k++) {
-            struct seq *x = s->records[i].entries[k].seq;
-            if (x && x->entry[i] == k) {
-                x->entry[i] = ENTRY_NONE;
-                x->n_pending = 0;
-            }
-        }
-        s->records[i].n = 0;
-    }
-    /* Recompute is simple and cheap: what was computed is in the prefix cache. */
-    while (s->running.tail)
-        scheduler_preempt(s, s->running.tail);
-    s->step_sent = s->step_done = last_step;
-    for (uint32_t i = 0; i < s->c.n_kv_groups; i++)
-        block_pool_on_done(s->groups[i].pool, UINT64_MAX);
-    for (uint32_t i = 0; i < s->c.n_kv_groups; i++)
-        block_pool_on_done(s->groups[i].pool, last_step);
-    forget_ranks(s);
-    s->full_next = true;
 }
 
 /* ---- what others ask ---- */

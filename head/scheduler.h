@@ -13,9 +13,12 @@ struct scheduler_config {
     uint32_t max_num_batched_tokens;       /* token budget of one step */
     uint32_t max_num_seqs;                 /* sequence budget of one step */
     uint32_t max_waiting;                  /* bound of the queue */
-    uint32_t long_prefill_token_threshold; /* 0: off */
+    uint32_t long_prefill_token_threshold; /* tokens of one prompt per step; 0: off */
+    uint32_t max_partial_prefills;         /* prompts that are partly computed at once; 0: any */
     uint32_t max_model_len;
     uint32_t depth;          /* steps in flight, 1 or 2 */
+    uint32_t n_draft;        /* tokens the ranks may guess per sequence and step; 0: none */
+    uint32_t draft_max_seqs; /* no drafts in steps of more sequences; 0: always */
     uint64_t step_target_ns; /* prompts are cut so that a step takes about this long; 0: off */
     bool enable_prefix_caching;
     uint32_t n_kv_groups;
@@ -27,6 +30,9 @@ struct scheduler_stats {
     uint32_t n_blocks, n_blocks_used;
     uint64_t n_preemptions, n_steps, n_prompt_tokens, n_generated_tokens;
     uint64_t prefix_hit_tokens, prefix_query_tokens;
+    uint64_t n_evictions;     /* cached blocks that were handed out again */
+    uint64_t n_copied_blocks; /* copy-on-write of a shared prompt's last block */
+    uint64_t n_draft_steps, n_drafted, n_accepted; /* runs with drafts; guesses run, kept */
 };
 
 /* What a result did to a request: scheduler_on_result fills these. The tokens themselves have been
@@ -49,7 +55,8 @@ MUST_USE enum status scheduler_new(const struct scheduler_config *c, struct sche
                                    struct error *err);
 void scheduler_free(struct scheduler *s);
 
-/* Into the waiting queue (priority, resubmitted first, then arrival). STATUS_LIMIT: queue full.
+/* Into the waiting queue. Order: priority class, in it what came back or was preempted, then fair
+ * shares per tenant, for one tenant arrival (scheduler_queue.h). STATUS_LIMIT: queue full.
  * STATUS_NO_MEMORY: the request can never fit into this pool, even alone. */
 MUST_USE enum status scheduler_add(struct scheduler *s, struct request *r);
 /* Takes the request out, whatever it is doing; its results still in flight are discarded. */
@@ -74,11 +81,9 @@ MUST_USE enum status scheduler_on_result(struct scheduler *s, const struct msg_r
  */
 typedef void scheduler_request_fn(void *ctx, struct request *r);
 void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request_fn *fn, void *ctx);
-/* After a Gap: the next plan carries everything (full), the steps in flight are forgotten. */
-void scheduler_resync(struct scheduler *s, uint64_t last_step);
 
 void scheduler_get_stats(const struct scheduler *s, struct scheduler_stats *out);
-/* Tokens of r's prompt that this group's prefix cache holds: for routing. */
+/* Tokens of r's prompt that this group's prefix cache holds or is about to: for routing. */
 uint32_t scheduler_cached_tokens(const struct scheduler *s, const struct request *r);
 /* Tokens queued and running: the load that routing weighs. */
 uint64_t scheduler_load_tokens(const struct scheduler *s);

@@ -96,7 +96,6 @@ struct scheduler {
     struct scheduler_config c;
     uint32_t hit_align; /* a hit ends on a block border of every group */
     uint64_t term_epoch, step_sent, step_done;
-    bool full_next;
     uint64_t n_added, next_deadline_ns;
     uint64_t load_tokens;
     uint32_t n_seqs;

@@ -49,8 +49,7 @@ static void hand_back_slots(struct scheduler *s)
 {
     while (s->n_left_slots) {
         uint32_t slot = s->left_slots[--s->n_left_slots];
-        if (!s->full_next) /* a full plan drops all: it names none */
-            s->p.finished[s->p.n_finished++] = slot;
+        s->p.finished[s->p.n_finished++] = slot;
         s->free_slots[s->n_free_slots++] = slot;
     }
 }
@@ -184,18 +183,17 @@ static void admit_waiting(struct scheduler *s, uint32_t budget, uint64_t now_ns)
 
 static uint64_t digest(const struct scheduler *s)
 {
-    uint64_t h = plan_digest_begin(s->running.n);
+    uint64_t sum = 0;
     for (uint32_t slot = 0; slot < s->c.max_num_seqs; slot++) {
         const struct seq *x = s->slots[slot];
         if (!x)
             continue;
-        h = plan_digest_sequence(h, slot, x->n_scheduled);
-        for (uint32_t i = 0; i < s->c.n_kv_groups; i++) {
-            const struct kv_table *t = &x->tables[i];
-            h = plan_digest_table(h, i, t->first, t->ids + t->first, t->n - t->first);
-        }
+        sum += plan_digest_sequence(slot, x->n_scheduled);
+        for (uint32_t i = 0; i < s->c.n_kv_groups; i++)
+            for (uint32_t k = x->tables[i].first; k < x->tables[i].n; k++)
+                sum += plan_digest_block(slot, i, k, x->tables[i].ids[k]);
     }
-    return plan_digest_end(h);
+    return plan_digest_end(sum);
 }
 
 /* Decodes stand in place already; prompts follow them. */
@@ -211,7 +209,6 @@ static const struct msg_plan *finish_plan(struct scheduler *s)
         rec->entries[i].seq->entry[rec->step % s->c.depth] = i;
     p->plan = (struct msg_plan){.term_epoch = s->term_epoch,
                                 .step = s->step_sent,
-                                .full = s->full_next,
                                 .finished = {p->finished, p->n_finished},
                                 .admits = p->admits,
                                 .n_admits = p->n_admits,
@@ -219,7 +216,6 @@ static const struct msg_plan *finish_plan(struct scheduler *s)
                                 .n_runs = rec->n};
     if (s->step_sent % PLAN_DIGEST_EVERY == 0)
         p->plan.digest = digest(s);
-    s->full_next = false;
     s->stats.n_steps++;
     return &p->plan;
 }

@@ -42,6 +42,8 @@ static Cox__WorkerInfo *put_worker(struct wire *w, const struct worker_info *i)
     p->model = wire_put_str(i->model);
     p->max_model_len = i->max_model_len;
     p->vocab_size = i->vocab_size;
+    p->n_draft = i->n_draft;
+    p->draft_max_seqs = i->draft_max_seqs;
     put_kv_groups(w, i, p);
     p->term_epoch = i->term_epoch;
     p->group_id = i->group_id;
@@ -81,6 +83,8 @@ static void get_worker(struct wire *w, const Cox__WorkerInfo *p, struct worker_i
         .model = wire_get_str(p->model),
         .max_model_len = p->max_model_len,
         .vocab_size = p->vocab_size,
+        .n_draft = p->n_draft,
+        .draft_max_seqs = p->draft_max_seqs,
         .kv_groups = groups,
         .n_kv_groups = (uint32_t)p->n_kv_groups,
         .term_epoch = p->term_epoch,

@@ -10,6 +10,7 @@ static void put_run(struct wire *w, const struct plan_run *r, Cox__PlanRun *p)
     p->n_tokens = r->n_tokens;
     p->n_draft = r->n_draft;
     p->sample = r->sample;
+    p->follows = r->follows;
     p->blocks = wire_new_array(w, &cox__plan_blocks__descriptor, r->n_blocks);
     if (!p->blocks)
         return;
@@ -32,6 +33,7 @@ static void get_run(struct wire *w, const Cox__PlanRun *p, struct plan_run *r)
                            .n_tokens = p->n_tokens,
                            .n_draft = p->n_draft,
                            .sample = p->sample != 0,
+                           .follows = p->follows != 0,
                            .blocks = blocks,
                            .n_blocks = (uint32_t)p->n_blocks};
 }
@@ -119,6 +121,7 @@ static ProtobufCMessage *put_result(struct wire *w, const struct msg *m)
     p->step = r->step;
     p->execute_ns = r->execute_ns;
     p->wait_ns = r->wait_ns;
+    p->n_drafted = r->n_drafted;
     p->items = wire_new_array(w, &cox__result_item__descriptor, r->n_items);
     p->n_items = r->n_items;
     for (uint32_t i = 0; w->status == STATUS_OK && i < r->n_items; i++) {
@@ -150,8 +153,13 @@ static void get_result(struct wire *w, const ProtobufCMessage *base, struct msg 
             .n_prompt_logprobs = (uint32_t)q->n_prompt_logprobs,
             .gaps = {q->gaps, (uint32_t)q->n_gaps}};
     }
-    m->result = (struct msg_result){p->term_epoch,        p->step,       items,
-                                    (uint32_t)p->n_items, p->execute_ns, p->wait_ns};
+    m->result = (struct msg_result){.term_epoch = p->term_epoch,
+                                    .step = p->step,
+                                    .items = items,
+                                    .n_items = (uint32_t)p->n_items,
+                                    .execute_ns = p->execute_ns,
+                                    .wait_ns = p->wait_ns,
+                                    .n_drafted = p->n_drafted};
 }
 
 static ProtobufCMessage *put_gap(struct wire *w, const struct msg *m)

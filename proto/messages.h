@@ -94,6 +94,8 @@ struct worker_info {
     struct str http_address;         /* /livez /readyz /metrics */
     struct str model;                /* served model's name, for humans */
     uint32_t max_model_len, vocab_size;
+    uint32_t n_draft;        /* tokens it can guess per sequence and step; 0: no speculation */
+    uint32_t draft_max_seqs; /* and with how many sequences in a step it pays; 0: always */
     const struct kv_group *kv_groups;
     uint32_t n_kv_groups;
     /* what it was doing, for adoption by a restarted head; term_epoch 0: nothing */
@@ -318,12 +320,18 @@ struct plan_admit {
 };
 
 /* One sequence's work in this step: run n_tokens positions from start; with sample, draw the token
- * at position start + n_tokens. A token not yet known to the head is the one the rank drew last. */
+ * at position start + n_tokens. A token not yet known to the head is the one the rank drew last.
+ * start may be beyond what the rank has computed: other sequences have, or do earlier in this plan,
+ * and the blocks up to it are in the table or come with this run (a prefix hit on the way).
+ * n_draft (with sample and n_tokens 1): the rank may guess up to so many tokens that follow, run
+ * them too, and keep those that it draws itself; there is room for them in the table. */
 struct plan_run {
     uint32_t slot;
     uint32_t start, n_tokens;
     uint32_t n_draft; /* speculative slots granted */
     bool sample;
+    bool follows; /* drafts of this sequence are in flight, so start is only the least place: run
+                     the last id the rank has; where max_tokens is reached already, nothing */
     const struct plan_blocks *blocks; /* new ones only */
     uint32_t n_blocks;
 };
@@ -342,10 +350,11 @@ struct msg_plan {
     uint32_t n_admits;
     const struct plan_run *runs;
     uint32_t n_runs;
-    uint64_t digest; /* every 256th step, of (sequences, lengths, block tables); else 0 */
+    uint64_t
+        digest; /* every 256th step (plan_digest.h), never while drafts are in flight; else 0 */
 };
 
-/* What one sequence got: 1 .. n_draft + 1 ids. */
+/* What one sequence got: 1 .. n_draft + 1 ids; none where a run that `follows` found the end. */
 struct result_item {
     uint32_t slot;
     struct u32_span ids;
@@ -360,6 +369,7 @@ struct msg_result {
     const struct result_item *items; /* in the order of the plan's runs with sample */
     uint32_t n_items;
     uint64_t execute_ns, wait_ns; /* device time of the step; time it waited for its plan */
+    uint32_t n_drafted;           /* guesses run in this step, accepted or not */
 };
 /* "I hold step last; what you sent does not follow": nothing was executed. */
 struct msg_gap {

@@ -386,16 +386,16 @@ enum status sequences_apply(struct sequences *s, const struct msg_plan *p, struc
 
 uint64_t sequences_digest(const struct sequences *s)
 {
-    uint64_t h = plan_digest_begin(s->n_live);
+    uint64_t sum = 0;
     for (uint32_t i = 0; i < s->n_slots; i++) {
         const struct sequence *q = s->slots[i];
         if (!q)
             continue;
-        h = plan_digest_sequence(h, q->slot, q->n_computed);
-        for (uint32_t g = 0; g < s->limits.n_kv_groups; g++) {
-            const struct block_table *t = &q->tables[g];
-            h = plan_digest_table(h, g, t->n_dropped, t->ids, t->n);
-        }
+        sum += plan_digest_sequence(q->slot, q->n_computed);
+        for (uint32_t g = 0; g < s->limits.n_kv_groups; g++)
+            for (uint32_t k = 0; k < q->tables[g].n; k++)
+                sum += plan_digest_block(q->slot, g, q->tables[g].n_dropped + k,
+                                         q->tables[g].ids[k]);
     }
-    return plan_digest_end(h);
+    return plan_digest_end(sum);
 }

@@ -439,17 +439,6 @@ static bool lose_rank(struct world *w)
     return h.ok;
 }
 
-/* A gap: the rank has executed all plans, or all but the last. It answers none of them. */
-static void lose_results(struct world *w)
-{
-    struct scheduler_stats stats;
-    scheduler_get_stats(w->scheduler, &stats);
-    uint64_t last = w->in_flight[w->n_in_flight - 1].step;
-    w->report->n_resyncs++;
-    w->n_in_flight = 0;
-    scheduler_resync(w->scheduler, last);
-}
-
 static bool turn(struct world *w, bool arrivals)
 {
     struct error err;
@@ -462,12 +451,8 @@ static bool turn(struct world *w, bool arrivals)
         if (w->clients[i].live && below(w, 1000) < w->cancel_permille &&
             !disturb(w, &w->clients[i]))
             return false;
-    if (arrivals && below(w, 1000) < w->reset_permille) {
-        if (w->n_in_flight && percent(w, 70))
-            lose_results(w);
-        else if (!lose_rank(w))
-            return false;
-    }
+    if (arrivals && below(w, 1000) < w->reset_permille && !lose_rank(w))
+        return false;
     if (!step(w))
         return false;
     if (!scheduler_check(w->scheduler, &err))

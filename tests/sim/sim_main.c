@@ -17,10 +17,10 @@ static void print_report(const struct sim_report *r, uint64_t elapsed_ns)
            (unsigned long long)r->n_cancelled, (unsigned long long)r->n_timeouts,
            (unsigned long long)r->n_refused, (unsigned long long)r->n_resubmitted,
            (unsigned long long)r->n_preemptions);
-    printf("resets=%llu resyncs=%llu discarded=%llu digests=%llu hit_tokens=%llu of %llu\n",
-           (unsigned long long)r->n_resets, (unsigned long long)r->n_resyncs,
-           (unsigned long long)r->n_discarded, (unsigned long long)r->n_digests,
-           (unsigned long long)r->hit_tokens, (unsigned long long)r->query_tokens);
+    printf("resets=%llu discarded=%llu digests=%llu hit_tokens=%llu of %llu\n",
+           (unsigned long long)r->n_resets, (unsigned long long)r->n_discarded,
+           (unsigned long long)r->n_digests, (unsigned long long)r->hit_tokens,
+           (unsigned long long)r->query_tokens);
     printf("elapsed_s=%.1f\n", (double)elapsed_ns / 1e9);
 }
 

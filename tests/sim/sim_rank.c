@@ -269,18 +269,17 @@ static bool run_group(struct sim_rank *rank, struct slot *x, const struct plan_r
 
 static uint64_t digest(const struct sim_rank *rank)
 {
-    uint64_t h = plan_digest_begin(sim_rank_n_active(rank));
+    uint64_t sum = 0;
     for (uint32_t s = 0; s < rank->c.max_num_seqs; s++) {
         const struct slot *x = &rank->slots[s];
         if (!x->active)
             continue;
-        h = plan_digest_sequence(h, s, x->length);
-        for (uint32_t i = 0; i < rank->c.n_kv_groups; i++) {
-            const struct table *t = &x->tables[i];
-            h = plan_digest_table(h, i, t->first, t->ids + t->first, t->n - t->first);
-        }
+        sum += plan_digest_sequence(s, x->length);
+        for (uint32_t i = 0; i < rank->c.n_kv_groups; i++)
+            for (uint32_t k = x->tables[i].first; k < x->tables[i].n; k++)
+                sum += plan_digest_block(s, i, k, x->tables[i].ids[k]);
     }
-    return plan_digest_end(h);
+    return plan_digest_end(sum);
 }
 
 static bool run_plan(struct sim_rank *rank, const struct msg_plan *plan, struct msg_result *out)

@@ -103,7 +103,8 @@ struct answer {
 static void answer(const struct msg_plan *plan, uint32_t token, struct answer *a)
 {
     a->token = token;
-    a->m = (struct msg_result){plan->term_epoch, plan->step, a->items, 0, 0, 0};
+    a->m =
+        (struct msg_result){.term_epoch = plan->term_epoch, .step = plan->step, .items = a->items};
     for (uint32_t i = 0; i < plan->n_runs; i++)
         if (plan->runs[i].sample)
             a->items[a->m.n_items++] =
@@ -597,28 +598,6 @@ static void a_reset_hands_everything_back_in_order(void **state)
     close_bed(&b);
 }
 
-static void after_a_gap_comes_a_full_plan(void **state)
-{
-    struct bed b;
-    struct scheduler_config c = config(64);
-    c.depth = 2;
-    open_bed(&b, &c);
-    add(&b, 4, 50);
-    add(&b, 4, 50);
-    turn(&b, OTHER_ID);
-    step(&b);
-    step(&b);
-    scheduler_resync(b.s, 1); /* the rank never saw steps 2 and 3 */
-    const struct msg_plan *p = step(&b);
-    assert_true(p->full && p->step == 2 && p->n_admits == 2 && p->finished.n == 0);
-    assert_int_equal(p->admits[0].ids.n, 5);
-    struct answer a;
-    answer(p, OTHER_ID, &a);
-    give(&b, &a);
-    assert_false(step(&b)->full);
-    close_bed(&b);
-}
-
 static void a_window_group_drops_what_nobody_sees(void **state)
 {
     struct bed b;
@@ -707,7 +686,6 @@ int main(void)
         cmocka_unit_test(a_resubmission_that_has_ended_is_answered),
         cmocka_unit_test(a_request_leaves_at_any_time),
         cmocka_unit_test(a_reset_hands_everything_back_in_order),
-        cmocka_unit_test(after_a_gap_comes_a_full_plan),
         cmocka_unit_test(a_window_group_drops_what_nobody_sees),
         cmocka_unit_test(stepping_allocates_nothing),
     };

@@ -112,6 +112,7 @@ TABLE(worker_info, fix_worker_info, X_ENUM(worker_info, device, DEVICE_COUNT),
       X(worker_info, shard_stage, F_I32), X(worker_info, comm_address, F_STR),
       X(worker_info, http_address, F_STR), X(worker_info, model, F_STR),
       X(worker_info, max_model_len, F_U32), X(worker_info, vocab_size, F_U32),
+      X(worker_info, n_draft, F_U32), X(worker_info, draft_max_seqs, F_U32),
       X_ARRAY(worker_info, kv_groups, n_kv_groups, table_kv_group, PROTO_MAX_KV_GROUPS),
       X(worker_info, n_kv_groups, F_COUNT), X(worker_info, term_epoch, F_U64),
       X(worker_info, group_id, F_U64), X(worker_info, step_received, F_U64),
@@ -281,7 +282,8 @@ static void fix_run(struct rng *r, void *p)
 }
 TABLE(plan_run, fix_run, X(plan_run, slot, F_U32), X(plan_run, start, F_U32),
       X(plan_run, n_tokens, F_U32), X(plan_run, n_draft, F_U32), X(plan_run, sample, F_BOOL),
-      X_ARRAY(plan_run, blocks, n_blocks, table_plan_blocks, 3), X(plan_run, n_blocks, F_COUNT));
+      X(plan_run, follows, F_BOOL), X_ARRAY(plan_run, blocks, n_blocks, table_plan_blocks, 3),
+      X(plan_run, n_blocks, F_COUNT));
 
 static void fix_copy(struct rng *r, void *p)
 {
@@ -315,7 +317,8 @@ TABLE(result_item, fix_result_item, X(result_item, slot, F_U32),
       X(result_item, n_prompt_logprobs, F_COUNT), X_SPAN(result_item, gaps, F_F32_SPAN, 4));
 TABLE(msg_result, fix_none, X(msg_result, term_epoch, F_U64), X(msg_result, step, F_U64),
       X_ARRAY(msg_result, items, n_items, table_result_item, 8), X(msg_result, n_items, F_COUNT),
-      X(msg_result, execute_ns, F_U64), X(msg_result, wait_ns, F_U64));
+      X(msg_result, execute_ns, F_U64), X(msg_result, wait_ns, F_U64),
+      X(msg_result, n_drafted, F_U32));
 TABLE(msg_gap, fix_none, X(msg_gap, term_epoch, F_U64), X(msg_gap, last_step, F_U64),
       X(msg_gap, got_step, F_U64), X(msg_gap, text, F_TEXT));
 
