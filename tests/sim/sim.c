@@ -24,6 +24,8 @@ enum {
 /* What the test knows of a request: who it is and what its stream must be. */
 struct client {
     bool live, came_back; /* came_back: as it was when the scheduler got the request */
+    uint64_t i_request;   /* all choices of a request share it */
+    uint64_t tenant;
     struct request *r;
     struct null_hash oracle;                                /* of prompt and the n_seen tokens */
     uint32_t n_seen, n_prompt, max_tokens, stop_id, eos_id; /* ids 0: none */
@@ -32,10 +34,11 @@ struct client {
 };
 
 struct world {
-    uint64_t seed, now_ns, arrivals;
+    uint64_t seed, now_ns, arrivals, n_requests;
     struct rng rng;
     struct scheduler_config c;
     uint32_t arrival_percent, burst, cancel_permille, reset_permille, deliver_percent;
+    uint32_t n_tenants, choices_percent; /* requests that want several answers to one prompt */
     uint32_t longest_prompt, longest_answer, stop_percent;
     struct scheduler *scheduler;
     struct sim_rank *rank;
@@ -107,11 +110,16 @@ static void draw_world(struct world *w)
         w->c.max_num_seqs + (percent(w, 30) ? below(w, 8) : between(w, 16, 400));
     w->c.max_waiting = between(w, 2, 40);
     w->c.long_prefill_token_threshold = percent(w, 50) ? 0 : between(w, 1, 64);
+    w->c.max_partial_prefills = percent(w, 50) ? 0 : between(w, 1, 4);
+    w->c.n_draft = percent(w, 50) ? 0 : between(w, 1, 4);
+    w->c.draft_max_seqs = percent(w, 50) ? 0 : between(w, 1, w->c.max_num_seqs);
     w->c.enable_prefix_caching = percent(w, 80);
     w->c.step_target_ns = percent(w, 30) ? STEP_TARGET_NS : 0;
     draw_groups(w);
     w->arrival_percent = percent(w, 50) ? between(w, 1, 6) : between(w, 6, 50);
     w->burst = percent(w, 30) ? 12 : 1;
+    w->n_tenants = percent(w, 50) ? 1 : between(w, 2, 4);
+    w->choices_percent = percent(w, 50) ? 30 : 0;
     w->cancel_permille = percent(w, 50) ? between(w, 1, 30) : 0;
     w->reset_permille = percent(w, 40) ? between(w, 1, 10) : 0;
     w->deliver_percent = between(w, 30, 100);
@@ -146,7 +154,7 @@ static void draw_prompt(struct world *w, struct client *c)
 
 static void draw_client(struct world *w, struct client *c)
 {
-    *c = (struct client){.live = true};
+    *c = (struct client){.tenant = 1 + below(w, w->n_tenants)};
     draw_prompt(w, c);
     c->max_tokens = between(w, 1, w->longest_answer);
     c->stop_id = percent(w, w->stop_percent) ? letter(w) : 0;
@@ -155,31 +163,31 @@ static void draw_client(struct world *w, struct client *c)
         .temperature = percent(w, 50) ? 0.0f : 1.0f,
         .top_p = 1.0f,
         .seed = below(w, 1000),
-        .i_choice = below(w, 3),
         .n_logprobs = -1,
         .n_prompt_logprobs = percent(w, 5) ? 0 : -1,
         .max_tokens = c->max_tokens,
         .min_tokens = percent(w, 20) ? below(w, 20) : 0,
         .lora = percent(w, 10) ? STR("an-adapter") : (struct str){0},
     };
+    c->i_request = ++w->n_requests;
+}
+
+static void begin_oracle(struct client *c)
+{
     null_hash_init(&c->oracle, c->sampling.seed, c->sampling.i_prompt, c->sampling.i_choice,
                    c->sampling.temperature);
     for (uint32_t i = 0; i < c->n_prompt; i++)
         null_hash_push(&c->oracle, c->ids[i]);
 }
 
-static uint32_t index_of(const struct world *w, const struct client *c)
-{
-    return (uint32_t)(c - w->clients);
-}
-
 /* Makes the request of what the client has so far and gives it to table and scheduler. */
 static bool submit(struct world *w, struct client *c, uint32_t attempt)
 {
     struct msg_submit m = {
-        .id = {.hi = 1, .lo = index_of(w, c)},
+        .id = {.hi = 1, .lo = c->i_request},
+        .i_choice = c->sampling.i_choice,
         .attempt = attempt,
-        .tenant = 7,
+        .tenant = c->tenant,
         .priority = (int32_t)below(w, 3),
         .n_prompt = c->n_prompt,
         .ids = {c->ids, c->n_prompt + c->n_seen},
@@ -217,15 +225,31 @@ static bool to_scheduler(struct world *w, struct client *c)
     return true;
 }
 
+static struct client *free_client(struct world *w)
+{
+    for (uint32_t i = 0; i < MAX_LIVE; i++)
+        if (!w->clients[i].live)
+            return &w->clients[i];
+    return NULL;
+}
+
+/* One request: a prompt and some answers to it. */
 static bool arrive(struct world *w)
 {
-    for (uint32_t i = 0; i < MAX_LIVE; i++) {
-        struct client *c = &w->clients[i];
-        if (c->live)
-            continue;
-        draw_client(w, c);
+    struct client *c = free_client(w), first;
+    if (!c)
+        return true;
+    draw_client(w, c);
+    first = *c;
+    uint32_t n_choices = percent(w, w->choices_percent) ? between(w, 2, 5) : 1;
+    for (uint32_t i = 0; i < n_choices && (c = free_client(w)) != NULL; i++) {
+        *c = first;
+        c->live = true;
+        c->sampling.i_choice = i;
+        begin_oracle(c);
         w->report->n_requests++;
-        return submit(w, c, 1) && to_scheduler(w, c);
+        if (!submit(w, c, 1) || !to_scheduler(w, c))
+            return false;
     }
     return true;
 }
@@ -267,21 +291,29 @@ static enum finish_reason expected_end(const struct client *c)
 
 static struct client *client_of(struct world *w, const struct request *r)
 {
-    struct client *c = &w->clients[r->id.lo];
-    return c->live && c->r == r ? c : NULL;
+    for (uint32_t i = 0; i < MAX_LIVE; i++)
+        if (w->clients[i].live && w->clients[i].r == r)
+            return &w->clients[i];
+    return NULL;
 }
 
 static bool take_event(struct world *w, const struct scheduler_event *e)
 {
     struct client *c = client_of(w, e->request);
-    if (!c || e->n_new != 1)
-        return fail(w, "an event of a request that is not live, or without one token");
-    uint32_t want = null_hash_token(&c->oracle, VOCAB_SIZE);
-    null_hash_push(&c->oracle, want);
-    c->ids[c->n_prompt + c->n_seen++] = want;
-    w->report->n_tokens++;
-    if (request_n_generated(c->r) != c->n_seen || c->r->ids[c->r->n_ids - 1] != want)
-        return fail(w, "a token differs from the null rule");
+    if (!c || e->n_new == 0)
+        return fail(w, "an event of a request that is not live, or without a token");
+    if (request_n_generated(c->r) != c->n_seen + e->n_new)
+        return fail(w, "an event counts its tokens wrongly");
+    for (uint32_t i = 0; i < e->n_new; i++) {
+        if (c->n_seen && expected_end(c) != FINISH_NONE)
+            return fail(w, "tokens beyond the end");
+        uint32_t want = null_hash_token(&c->oracle, VOCAB_SIZE);
+        if (c->r->ids[c->n_prompt + c->n_seen] != want)
+            return fail(w, "a token differs from the null rule");
+        null_hash_push(&c->oracle, want);
+        c->ids[c->n_prompt + c->n_seen++] = want;
+    }
+    w->report->n_tokens += e->n_new;
     if (c->r->finish != expected_end(c) || e->ended != (c->r->finish != FINISH_NONE))
         return fail(w, "the request ends wrongly, or does not end");
     if (!e->ended)
@@ -350,10 +382,12 @@ static bool worker_agrees(struct world *w, const struct msg_plan *plan, const st
 {
     if (sequences_apply(w->worker, plan, w->err) != STATUS_OK)
         return false;
-    for (uint32_t i = 0; i < m->n_items; i++)
-        if (!sequence_push(sequences_find(w->worker, m->items[i].slot), m->items[i].ids.ptr[0],
-                           MAX_MODEL_LEN))
-            return fail(w, "a token is drawn beyond the model's length");
+    for (uint32_t i = 0; i < m->n_items; i++) {
+        struct sequence *q = sequences_find(w->worker, m->items[i].slot);
+        for (uint32_t k = 0; k < m->items[i].ids.n; k++)
+            if (!sequence_push(q, m->items[i].ids.ptr[k], MAX_MODEL_LEN))
+                return fail(w, "a token is drawn beyond the model's length");
+    }
     return true;
 }
 
@@ -507,7 +541,10 @@ bool sim_run(uint64_t seed, uint32_t n_turns, struct sim_report *report, struct 
                                  .max_model_len = MAX_MODEL_LEN,
                                  .vocab_size = VOCAB_SIZE,
                                  .kv_groups = w->c.kv_groups,
-                                 .n_kv_groups = w->c.n_kv_groups};
+                                 .n_kv_groups = w->c.n_kv_groups,
+                                 .n_draft = w->c.n_draft,
+                                 .draft_max_seqs = w->c.draft_max_seqs,
+                                 .draft_percent = between(w, 0, 4) * 25};
     w->rank = sim_rank_new(&rc);
     struct sequences_limits limits = {
         .max_model_len = MAX_MODEL_LEN, .vocab_size = VOCAB_SIZE, .n_kv_groups = w->c.n_kv_groups};

@@ -15,10 +15,13 @@ struct table {
 
 struct slot {
     bool active, ran, admitted; /* the last two: in this plan */
-    uint32_t n_ids, n_computed, length;
-    uint32_t *ids;
-    uint64_t *prefix; /* prefix[p]: hash of ids[0 .. p], what KV memory must hold at p */
-    uint64_t adapter; /* where the hash of an adapter's KV starts */
+    uint64_t serial;            /* of its admission: who writes into a block */
+    uint64_t draft_step;        /* the last step in which it was granted drafts; 0: none */
+    uint32_t n_ids, max_ids;    /* max_ids: prompt and max_tokens */
+    uint32_t length;            /* positions computed, by itself or by others */
+    bool whole_prompt;          /* logprobs of the prompt are wanted: no position may be skipped */
+    uint64_t *prefix;           /* prefix[p]: hash of ids[0 .. p], what KV memory must hold at p */
+    uint64_t adapter;           /* where the hash of an adapter's KV starts */
     struct null_hash hash;
     struct table tables[MAX_GROUPS];
 };
@@ -26,6 +29,8 @@ struct slot {
 struct block {
     uint32_t n_owners;   /* active tables that hold it */
     uint64_t last_owned; /* last step in which an active table held it */
+    uint64_t writer;     /* the sequence that got it fresh: nobody else may write */
+    uint64_t copied_to;  /* the last step that copied into it, from another block */
     uint64_t *content;   /* per position in the block; 0: never written */
 };
 
@@ -39,9 +44,10 @@ struct sim_rank {
     struct sim_rank_config c;
     struct group groups[MAX_GROUPS];
     struct slot *slots;
-    uint64_t term_epoch, step, step_done;
+    uint64_t term_epoch, step, step_done, n_admitted;
     struct result_item *items[N_RESULTS];
-    uint32_t *tokens[N_RESULTS];
+    uint32_t *tokens[N_RESULTS]; /* [max_num_seqs * (n_draft + 1)] */
+    float *gaps;
     struct error *err;
 };
 
@@ -57,6 +63,7 @@ static bool legal(struct sim_rank *rank, bool ok, const char *text, int line)
 
 struct sim_rank *sim_rank_new(const struct sim_rank_config *c)
 {
+    assert(c->n_draft <= SIM_RANK_MAX_DRAFT);
     struct sim_rank *rank = mem_zalloc(sizeof *rank);
     rank->c = *c;
     rank->slots = mem_array(c->max_num_seqs, sizeof *rank->slots);
@@ -69,16 +76,19 @@ struct sim_rank *sim_rank_new(const struct sim_rank_config *c)
             g->blocks[b].content = g->content + (size_t)b * g->k.block_tokens;
     }
     for (uint32_t s = 0; s < c->max_num_seqs; s++) {
-        rank->slots[s].ids = mem_array(c->max_model_len + 1, sizeof *rank->slots[s].ids);
         rank->slots[s].prefix = mem_array(c->max_model_len + 1, sizeof *rank->slots[s].prefix);
         for (uint32_t i = 0; i < c->n_kv_groups; i++)
             rank->slots[s].tables[i].ids =
                 mem_array(c->max_model_len / rank->groups[i].k.block_tokens + 1, sizeof(uint32_t));
     }
+    size_t n_tokens = (size_t)c->max_num_seqs * (c->n_draft + 1);
     for (int i = 0; i < N_RESULTS; i++) {
         rank->items[i] = mem_array(c->max_num_seqs, sizeof *rank->items[i]);
-        rank->tokens[i] = mem_array(c->max_num_seqs, sizeof *rank->tokens[i]);
+        rank->tokens[i] = mem_array(n_tokens, sizeof *rank->tokens[i]);
     }
+    rank->gaps = mem_array(c->n_draft + 1, sizeof *rank->gaps);
+    for (uint32_t i = 0; i <= c->n_draft; i++)
+        rank->gaps[i] = 1;
     return rank;
 }
 
@@ -87,7 +97,6 @@ void sim_rank_free(struct sim_rank *rank)
     if (!rank)
         return;
     for (uint32_t s = 0; s < rank->c.max_num_seqs; s++) {
-        mem_free(rank->slots[s].ids);
         mem_free(rank->slots[s].prefix);
         for (uint32_t i = 0; i < rank->c.n_kv_groups; i++)
             mem_free(rank->slots[s].tables[i].ids);
@@ -100,6 +109,7 @@ void sim_rank_free(struct sim_rank *rank)
         mem_free(rank->items[i]);
         mem_free(rank->tokens[i]);
     }
+    mem_free(rank->gaps);
     mem_free(rank->slots);
     mem_free(rank);
 }
@@ -124,7 +134,7 @@ void sim_rank_reset(struct sim_rank *rank, uint64_t term_epoch)
         struct group *g = &rank->groups[i];
         memset(g->content, 0, (size_t)g->k.n_blocks * g->k.block_tokens * sizeof *g->content);
         for (uint32_t b = 0; b < g->k.n_blocks; b++)
-            g->blocks[b].last_owned = 0;
+            g->blocks[b].last_owned = g->blocks[b].copied_to = 0;
     }
     rank->term_epoch = term_epoch;
     rank->step = 0;
@@ -137,8 +147,7 @@ static void push_id(struct slot *x, uint32_t id)
     struct null_hash prefix = {x->n_ids ? x->prefix[x->n_ids - 1] : x->adapter};
     null_hash_push(&prefix, id);
     null_hash_push(&x->hash, id);
-    x->prefix[x->n_ids] = prefix.h;
-    x->ids[x->n_ids++] = id;
+    x->prefix[x->n_ids++] = prefix.h;
 }
 
 static bool apply_finished(struct sim_rank *rank, const struct msg_plan *plan)
@@ -163,9 +172,13 @@ static bool apply_admit(struct sim_rank *rank, const struct plan_admit *a)
         return false;
     struct slot *x = &rank->slots[a->slot];
     x->active = x->admitted = true;
+    x->serial = ++rank->n_admitted;
+    x->draft_step = 0;
     x->adapter = 1 + a->sampling.lora.len;
     x->n_ids = 0;
-    x->n_computed = x->length = a->n_computed;
+    x->max_ids = a->n_prompt + a->sampling.max_tokens;
+    x->length = a->n_computed;
+    x->whole_prompt = a->sampling.n_prompt_logprobs >= 0;
     null_hash_init(&x->hash, a->sampling.seed, a->sampling.i_prompt, a->sampling.i_choice,
                    a->sampling.temperature);
     for (uint32_t i = 0; i < a->ids.n; i++)
@@ -173,7 +186,45 @@ static bool apply_admit(struct sim_rank *rank, const struct plan_admit *a)
     return true;
 }
 
-static bool append_block(struct sim_rank *rank, struct slot *x, uint32_t i_group, uint32_t id)
+/* Blocks are copied before anything runs, possibly all at once: nothing that is written here may be
+ * read here. Whether what is copied is right shows when somebody attends to it. */
+static bool apply_copies(struct sim_rank *rank, const struct msg_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n_copies; i++) {
+        const struct plan_copy *c = &plan->copies[i];
+        if (!LEGAL(rank, c->i_group < rank->c.n_kv_groups))
+            return false;
+        struct group *g = &rank->groups[c->i_group];
+        if (!LEGAL(rank, c->from < g->k.n_blocks) || !LEGAL(rank, c->to < g->k.n_blocks) ||
+            !LEGAL(rank, g->blocks[c->to].copied_to != rank->step))
+            return false;
+        g->blocks[c->to].copied_to = rank->step;
+    }
+    for (uint32_t i = 0; i < plan->n_copies; i++) {
+        const struct plan_copy *c = &plan->copies[i];
+        struct group *g = &rank->groups[c->i_group];
+        if (!LEGAL(rank, g->blocks[c->from].copied_to != rank->step))
+            return false;
+        memcpy(g->blocks[c->to].content, g->blocks[c->from].content,
+               g->k.block_tokens * sizeof(uint64_t));
+    }
+    return true;
+}
+
+/* Who gets a copy gets it fresh and alone, in this plan. */
+static bool copies_have_owners(struct sim_rank *rank, const struct msg_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n_copies; i++) {
+        const struct plan_copy *c = &plan->copies[i];
+        const struct block *b = &rank->groups[c->i_group].blocks[c->to];
+        if (!LEGAL(rank, b->n_owners == 1) || !LEGAL(rank, b->last_owned <= rank->step_done))
+            return false;
+    }
+    return true;
+}
+
+static bool append_block(struct sim_rank *rank, struct slot *x, const struct plan_run *run,
+                         uint32_t i_group, uint32_t id)
 {
     struct group *g = &rank->groups[i_group];
     struct table *t = &x->tables[i_group];
@@ -183,12 +234,15 @@ static bool append_block(struct sim_rank *rank, struct slot *x, uint32_t i_group
     for (uint32_t k = t->first; k < t->n; k++)
         if (!LEGAL(rank, t->ids[k] != id))
             return false;
-    bool found_in_cache = (t->n + 1) * g->k.block_tokens <= x->n_computed && x->admitted;
     struct block *b = &g->blocks[id];
-    /* a fresh block: nobody holds it, and no step that is in flight may still use it */
-    if (!found_in_cache &&
+    /* wholly before what runs: found in the cache, so others may hold it and have written it */
+    bool found = (t->n + 1) * g->k.block_tokens <= run->start && b->copied_to != rank->step;
+    /* else it is fresh: nobody holds it, and no step that is in flight may still use it */
+    if (!found &&
         (!LEGAL(rank, b->n_owners == 0) || !LEGAL(rank, b->last_owned <= rank->step_done)))
         return false;
+    if (!found)
+        b->writer = x->serial;
     b->n_owners++;
     t->ids[t->n++] = id;
     return true;
@@ -222,7 +276,7 @@ static bool apply_appends(struct sim_rank *rank, struct slot *x, const struct pl
 {
     for (uint32_t i = 0; i < run->n_blocks; i++)
         for (uint32_t k = 0; k < run->blocks[i].ids.n; k++)
-            if (!append_block(rank, x, run->blocks[i].i_group, run->blocks[i].ids.ptr[k]))
+            if (!append_block(rank, x, run, run->blocks[i].i_group, run->blocks[i].ids.ptr[k]))
                 return false;
     return true;
 }
@@ -233,81 +287,181 @@ static bool check_run(struct sim_rank *rank, const struct plan_run *run)
         !LEGAL(rank, rank->slots[run->slot].active) || !LEGAL(rank, !rank->slots[run->slot].ran))
         return false;
     struct slot *x = &rank->slots[run->slot];
+    bool place_unknown =
+        x->draft_step > rank->step_done; /* to the head: its drafts are in flight */
     x->ran = true;
-    if (!LEGAL(rank, run->start == x->length) || !LEGAL(rank, run->n_tokens >= 1) ||
-        !LEGAL(rank, run->n_tokens <= x->n_ids - run->start) ||
-        !LEGAL(rank, run->sample == (run->start + run->n_tokens == x->n_ids)) ||
-        !LEGAL(rank, run->start + run->n_tokens < rank->c.max_model_len) ||
-        !LEGAL(rank, run->n_draft == 0))
+    if (!LEGAL(rank, run->n_tokens >= 1) || !LEGAL(rank, run->follows == place_unknown) ||
+        !LEGAL(rank, run->start < rank->c.max_model_len) ||
+        !LEGAL(rank, run->n_tokens < rank->c.max_model_len - run->start) ||
+        !LEGAL(rank, run->n_draft <= rank->c.n_draft) ||
+        !LEGAL(rank, !run->n_draft || (run->sample && run->n_tokens == 1)))
         return false;
+    if (run->follows) {
+        if (!LEGAL(rank, run->sample && run->n_tokens == 1) ||
+            !LEGAL(rank, run->start + 1 <= x->n_ids))
+            return false;
+    } else {
+        if (!LEGAL(rank, run->start >= x->length) ||
+            !LEGAL(rank, !x->whole_prompt || run->start == x->length) ||
+            !LEGAL(rank, run->start + run->n_tokens <= x->n_ids) ||
+            !LEGAL(rank, run->sample == (run->start + run->n_tokens == x->n_ids)) ||
+            !LEGAL(rank, !run->sample || x->n_ids < x->max_ids))
+            return false;
+        x->length = run->start + run->n_tokens; /* drafts will add to it */
+    }
+    if (run->n_draft)
+        x->draft_step = rank->step;
     return apply_drops(rank, x, run);
 }
 
-/* ---- running ---- */
-
-static bool run_group(struct sim_rank *rank, struct slot *x, const struct plan_run *run,
-                      uint32_t i_group)
+static bool check_drafts(struct sim_rank *rank, const struct msg_plan *plan)
 {
-    struct group *g = &rank->groups[i_group];
-    const struct table *t = &x->tables[i_group];
-    uint32_t end = run->start + run->n_tokens, bt = g->k.block_tokens, from = 0;
-    if (g->k.kind == KV_WINDOW && run->start >= g->k.window_tokens)
-        from = run->start - g->k.window_tokens + 1;
-    if (!LEGAL(rank, t->first * bt <= from) || !LEGAL(rank, t->n * bt >= end))
-        return false;
-    for (uint32_t p = from; p < run->start; p++)
-        if (!LEGAL(rank, g->blocks[t->ids[p / bt]].content[p % bt] == x->prefix[p]))
-            return false;
-    for (uint32_t p = run->start; p < end; p++) {
-        struct block *b = &g->blocks[t->ids[p / bt]];
-        if (!LEGAL(rank, b->n_owners == 1)) /* nobody writes what another one reads */
-            return false;
-        b->content[p % bt] = x->prefix[p];
+    uint32_t n_decodes = 0, n_drafting = 0;
+    for (uint32_t i = 0; i < plan->n_runs; i++) {
+        n_decodes += plan->runs[i].sample && plan->runs[i].n_tokens == 1;
+        n_drafting += plan->runs[i].n_draft > 0;
     }
-    return true;
+    return LEGAL(rank, n_drafting == 0 || rank->c.draft_max_seqs == 0 ||
+                           n_decodes <= rank->c.draft_max_seqs);
 }
 
-static uint64_t digest(const struct sim_rank *rank)
+/* Lengths count what this plan runs, not what its drafts will add. */
+static bool check_digest(struct sim_rank *rank, const struct msg_plan *plan)
 {
     uint64_t sum = 0;
+    if (rank->step % PLAN_DIGEST_EVERY != 0)
+        return LEGAL(rank, plan->digest == 0);
+    for (uint32_t i = 0; i < plan->n_runs; i++)
+        if (!LEGAL(rank, !plan->runs[i].follows)) /* the head could not know the lengths */
+            return false;
     for (uint32_t s = 0; s < rank->c.max_num_seqs; s++) {
         const struct slot *x = &rank->slots[s];
         if (!x->active)
             continue;
+        if (!LEGAL(rank, x->ran || x->draft_step <= rank->step_done))
+            return false;
         sum += plan_digest_sequence(s, x->length);
         for (uint32_t i = 0; i < rank->c.n_kv_groups; i++)
             for (uint32_t k = x->tables[i].first; k < x->tables[i].n; k++)
                 sum += plan_digest_block(s, i, k, x->tables[i].ids[k]);
     }
-    return plan_digest_end(sum);
+    return LEGAL(rank, plan->digest == plan_digest_end(sum));
 }
 
+/* ---- running ---- */
+
+/* What a run does in the end: positions start .. end - 1, of which n_guessed are guesses. */
+struct work {
+    uint32_t start, end, n_guessed, n_right;
+    uint64_t prefix[SIM_RANK_MAX_DRAFT + 1]; /* of the last id and the guesses */
+};
+
+static bool run_group(struct sim_rank *rank, struct slot *x, const struct work *k, uint32_t i_group)
+{
+    struct group *g = &rank->groups[i_group];
+    const struct table *t = &x->tables[i_group];
+    uint32_t bt = g->k.block_tokens, from = 0, n_known = k->end - k->n_guessed;
+    if (g->k.kind == KV_WINDOW && k->start >= g->k.window_tokens)
+        from = k->start - g->k.window_tokens + 1;
+    if (!LEGAL(rank, t->first * bt <= from) || !LEGAL(rank, t->n * bt >= k->end))
+        return false;
+    for (uint32_t p = from; p < k->start; p++)
+        if (!LEGAL(rank, g->blocks[t->ids[p / bt]].content[p % bt] == x->prefix[p]))
+            return false;
+    for (uint32_t p = k->start; p < k->end; p++) {
+        struct block *b = &g->blocks[t->ids[p / bt]];
+        /* nobody writes what another one may read: others took it from the cache or wait for us */
+        if (!LEGAL(rank, b->writer == x->serial))
+            return false;
+        b->content[p % bt] = p < n_known ? x->prefix[p] : k->prefix[p - n_known + 1];
+    }
+    return true;
+}
+
+/* How many guesses there is room for. The head has granted blocks for the furthest place. */
+static bool clamp_guesses(struct sim_rank *rank, const struct slot *x, const struct plan_run *run,
+                          uint32_t *out)
+{
+    uint32_t n = run->n_draft, left = x->max_ids - x->n_ids - 1; /* after the token drawn anyway */
+    n = n < left ? n : left;
+    left = rank->c.max_model_len - x->n_ids - 1;
+    n = n < left ? n : left;
+    for (uint32_t i = 0; i < rank->c.n_kv_groups; i++)
+        if (!LEGAL(rank, x->tables[i].n * rank->groups[i].k.block_tokens >= x->n_ids + n))
+            return false;
+    *out = n;
+    return true;
+}
+
+static uint32_t throw_dice(struct null_hash *h, uint32_t n_sides)
+{
+    null_hash_push(h, n_sides);
+    return (uint32_t)((h->h ^ h->h >> 32) * 0x9E3779B97F4A7C15ull >> 33) % n_sides;
+}
+
+/* Guesses up to n ids. Which are right, and how many are made at all, is a hash of the history. */
+static void guess(const struct sim_rank *rank, const struct slot *x, uint32_t n, struct work *k)
+{
+    struct null_hash truth = x->hash, prefix = {x->prefix[x->n_ids - 1]};
+    struct null_hash dice = x->hash;
+    k->n_guessed = throw_dice(&dice, n + 1);
+    k->n_right = 0;
+    for (uint32_t i = 1; i <= k->n_guessed; i++) {
+        uint32_t id = null_hash_token(&truth, rank->c.vocab_size);
+        null_hash_push(&truth, id);
+        bool right = throw_dice(&dice, 100) < rank->c.draft_percent;
+        if (right && k->n_right == i - 1)
+            k->n_right = i;
+        null_hash_push(&prefix, right ? id : UINT32_MAX);
+        k->prefix[i] = prefix.h;
+    }
+    k->end += k->n_guessed;
+}
+
+static bool run_one(struct sim_rank *rank, const struct plan_run *run, struct msg_result *out)
+{
+    struct slot *x = &rank->slots[run->slot];
+    struct work k = {.start = run->start, .end = run->start + run->n_tokens};
+    uint32_t n_room, i_result = rank->step % N_RESULTS, n_drawn = 0;
+    uint32_t *tokens =
+        rank->tokens[i_result] + (size_t)out->n_items * (rank->c.n_draft + 1); /* of this item */
+    bool nothing = run->follows && x->n_ids == x->max_ids;
+    if (run->follows)
+        k.start = x->n_ids - 1, k.end = x->n_ids;
+    if (run->sample && !nothing) {
+        if (!clamp_guesses(rank, x, run, &n_room))
+            return false;
+        guess(rank, x, n_room, &k);
+        n_drawn = 1 + k.n_right;
+    }
+    for (uint32_t g = 0; g < rank->c.n_kv_groups && !nothing; g++)
+        if (!run_group(rank, x, &k, g))
+            return false;
+    for (uint32_t i = 0; i < n_drawn; i++) {
+        tokens[i] = null_hash_token(&x->hash, rank->c.vocab_size);
+        push_id(x, tokens[i]);
+    }
+    if (!run->sample)
+        return true;
+    x->length = x->n_ids - 1;
+    out->n_drafted += k.n_guessed;
+    rank->items[i_result][out->n_items++] = (struct result_item){
+        .slot = run->slot, .ids = {tokens, n_drawn}, .gaps = {rank->gaps, n_drawn}};
+    return true;
+}
+
+/* Run after run, as the plan has them: one may use what an earlier one writes. */
 static bool run_plan(struct sim_rank *rank, const struct msg_plan *plan, struct msg_result *out)
 {
-    static const float gap = 1;
-    struct result_item *items = rank->items[rank->step % N_RESULTS];
-    uint32_t *tokens = rank->tokens[rank->step % N_RESULTS];
-    for (uint32_t i = 0; i < plan->n_runs; i++) {
-        const struct plan_run *run = &plan->runs[i];
-        struct slot *x = &rank->slots[run->slot];
-        for (uint32_t g = 0; g < rank->c.n_kv_groups; g++)
-            if (!run_group(rank, x, run, g))
-                return false;
-        x->length += run->n_tokens;
-        if (!run->sample)
-            continue;
-        tokens[out->n_items] = null_hash_token(&x->hash, rank->c.vocab_size);
-        push_id(x, tokens[out->n_items]);
-        items[out->n_items] = (struct result_item){
-            .slot = run->slot, .ids = {&tokens[out->n_items], 1}, .gaps = {&gap, 1}};
-        out->n_items++;
-    }
-    out->items = items;
+    out->items = rank->items[rank->step % N_RESULTS];
+    for (uint32_t i = 0; i < plan->n_runs; i++)
+        if (!run_one(rank, &plan->runs[i], out))
+            return false;
     return true;
 }
 
 /* Every active table holds its blocks through this step; admits and runs come in pairs. */
-static bool close_plan(struct sim_rank *rank, const struct msg_plan *plan)
+static bool close_plan(struct sim_rank *rank)
 {
     for (uint32_t s = 0; s < rank->c.max_num_seqs; s++) {
         struct slot *x = &rank->slots[s];
@@ -318,8 +472,7 @@ static bool close_plan(struct sim_rank *rank, const struct msg_plan *plan)
             for (uint32_t k = x->tables[i].first; k < x->tables[i].n; k++)
                 rank->groups[i].blocks[x->tables[i].ids[k]].last_owned = rank->step;
     }
-    bool due = rank->step % PLAN_DIGEST_EVERY == 0;
-    return LEGAL(rank, plan->digest == (due ? digest(rank) : 0));
+    return true;
 }
 
 bool sim_rank_execute(struct sim_rank *rank, const struct msg_plan *plan, uint64_t step_done,
@@ -331,12 +484,12 @@ bool sim_rank_execute(struct sim_rank *rank, const struct msg_plan *plan, uint64
     rank->step++;
     if (!LEGAL(rank, plan->term_epoch == rank->term_epoch) ||
         !LEGAL(rank, plan->step == rank->step) || !LEGAL(rank, plan->n_runs >= 1) ||
-        !LEGAL(rank, plan->n_runs <= rank->c.max_num_seqs) || !LEGAL(rank, plan->n_copies == 0))
+        !LEGAL(rank, plan->n_runs <= rank->c.max_num_seqs))
         return false;
     for (uint32_t s = 0; plan->full && s < rank->c.max_num_seqs; s++)
         if (rank->slots[s].active)
             drop_slot(rank, &rank->slots[s]);
-    if (!apply_finished(rank, plan))
+    if (!apply_finished(rank, plan) || !apply_copies(rank, plan))
         return false;
     for (uint32_t i = 0; i < plan->n_admits; i++)
         if (!apply_admit(rank, &plan->admits[i]))
@@ -344,14 +497,15 @@ bool sim_rank_execute(struct sim_rank *rank, const struct msg_plan *plan, uint64
     for (uint32_t i = 0; i < plan->n_runs; i++) {
         if (!check_run(rank, &plan->runs[i]))
             return false;
-        n_tokens += plan->runs[i].n_tokens;
+        n_tokens += plan->runs[i].n_tokens + plan->runs[i].n_draft;
     }
     for (uint32_t i = 0; i < plan->n_runs; i++)
         if (!apply_appends(rank, &rank->slots[plan->runs[i].slot], &plan->runs[i]))
             return false;
     *out = (struct msg_result){.term_epoch = rank->term_epoch, .step = rank->step};
-    return LEGAL(rank, n_tokens <= rank->c.max_num_batched_tokens) && run_plan(rank, plan, out) &&
-           close_plan(rank, plan);
+    return LEGAL(rank, n_tokens <= rank->c.max_num_batched_tokens) && check_drafts(rank, plan) &&
+           copies_have_owners(rank, plan) && check_digest(rank, plan) &&
+           run_plan(rank, plan, out) && close_plan(rank);
 }
 
 uint32_t sim_rank_n_active(const struct sim_rank *rank)

@@ -2,18 +2,24 @@
 /* A simulated rank: keeps sequences by slot, checks every plan as a hostile reader would, and runs
  * it with the null worker's token rule. It shares no code with the scheduler. Its KV memory is real
  * in one respect: each position holds a hash of the tokens up to it, and a run checks every
- * position it would attend to, so that a block that was reused too early, shared wrongly, or found
- * wrongly in the prefix cache is seen at once. A violation fills err and the rank is dead. */
+ * position it would attend to at the moment it runs, so that a block that was reused too early,
+ * shared wrongly, copied before it was written, or found wrongly in the prefix cache is seen at
+ * once. Guesses are right as often as draft_percent says (a function of the ids, so that all ranks
+ * guess alike); wrong ones leave wrong KV behind. A violation fills err and the rank is dead. */
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "proto/messages.h"
 #include "proto/null_tokens.h"
 
+#define SIM_RANK_MAX_DRAFT 16u
+
 struct sim_rank_config {
     uint32_t max_num_seqs, max_num_batched_tokens, max_model_len, vocab_size;
     const struct kv_group *kv_groups;
     uint32_t n_kv_groups;
+    uint32_t n_draft, draft_max_seqs; /* what the scheduler may grant (scheduler.h) */
+    uint32_t draft_percent;           /* how often a guess is right */
 };
 
 struct sim_rank;
