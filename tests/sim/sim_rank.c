@@ -30,6 +30,7 @@ struct block {
     uint32_t n_owners;   /* active tables that hold it */
     uint64_t last_owned; /* last step in which an active table held it */
     uint64_t writer;     /* the sequence that got it fresh: nobody else may write */
+    uint64_t fresh_in;   /* the step that handed it to the writer */
     uint64_t copied_to;  /* the last step that copied into it, from another block */
     uint64_t *content;   /* per position in the block; 0: never written */
 };
@@ -134,7 +135,7 @@ void sim_rank_reset(struct sim_rank *rank, uint64_t term_epoch)
         struct group *g = &rank->groups[i];
         memset(g->content, 0, (size_t)g->k.n_blocks * g->k.block_tokens * sizeof *g->content);
         for (uint32_t b = 0; b < g->k.n_blocks; b++)
-            g->blocks[b].last_owned = g->blocks[b].copied_to = 0;
+            g->blocks[b].last_owned = g->blocks[b].fresh_in = g->blocks[b].copied_to = 0;
     }
     rank->term_epoch = term_epoch;
     rank->step = 0;
@@ -217,7 +218,7 @@ static bool copies_have_owners(struct sim_rank *rank, const struct msg_plan *pla
     for (uint32_t i = 0; i < plan->n_copies; i++) {
         const struct plan_copy *c = &plan->copies[i];
         const struct block *b = &rank->groups[c->i_group].blocks[c->to];
-        if (!LEGAL(rank, b->n_owners == 1) || !LEGAL(rank, b->last_owned <= rank->step_done))
+        if (!LEGAL(rank, b->n_owners == 1) || !LEGAL(rank, b->fresh_in == rank->step))
             return false;
     }
     return true;
@@ -241,8 +242,10 @@ static bool append_block(struct sim_rank *rank, struct slot *x, const struct pla
     if (!found &&
         (!LEGAL(rank, b->n_owners == 0) || !LEGAL(rank, b->last_owned <= rank->step_done)))
         return false;
-    if (!found)
+    if (!found) {
         b->writer = x->serial;
+        b->fresh_in = rank->step;
+    }
     b->n_owners++;
     t->ids[t->n++] = id;
     return true;
