@@ -1,0 +1,73 @@
+#pragma once
+/* What the files of scheduler_bench share: the trace (who arrives, who ends) and the two things
+ * that are put under it. */
+#include "common/base/random.h"
+#include "proto/messages.h"
+
+enum {
+    BLOCK_TOKENS = 16,
+    MODEL_LEN = 16384,
+    VOCABULARY = 128256,
+    DEPTH = 2,
+};
+
+/* ---- trace ---- */
+
+/* A running sequence's place. Whoever ends is replaced by a newcomer in the same seat. */
+struct seat {
+    uint64_t generation;
+    bool is_newcomer;
+};
+
+struct trace {
+    struct rng rng;
+    uint32_t n; /* seats */
+    struct seat *seats;
+    uint32_t *ended; /* seats whose request has ended since it was last emptied */
+    uint32_t n_ended;
+    bool ends; /* sequences end */
+    double owed_ends;
+    uint32_t *prefixes, *ids;
+    bool *slot_ended; /* the end of who has the slot was drawn already */
+    struct result_item *items;
+    uint32_t *drawn;
+    float *gaps;
+    bool counts; /* the plans of these steps are counted: */
+    uint64_t n_plans, n_runs, n_blocks, n_admits, n_hit_tokens, n_ends;
+};
+
+void trace_init(struct trace *t, uint32_t n, uint64_t seed);
+void trace_fini(struct trace *t);
+/* The request that takes the seat now; its spans are valid until the next call. */
+void trace_submit(struct trace *t, uint32_t i_seat, bool newcomer, struct msg_submit *out);
+/* What a rank would answer; valid until the next call. */
+void trace_answer(struct trace *t, const struct msg_plan *p, struct msg_result *out);
+uint32_t trace_n_blocks(uint32_t n);      /* of the pool */
+uint32_t trace_budget_tokens(uint32_t n); /* of a step */
+
+/* ---- what is measured ---- */
+
+enum phase { SCHEDULE, PLAN, RESULT, APPLY, TOKENS, N_PHASES };
+
+/* One step: a plan made and the result of the plan before it applied. */
+struct step_cost {
+    uint64_t ns[N_PHASES]; /* of a turn: all in SCHEDULE */
+    unsigned long n_mallocs;
+    uint32_t n_sampled; /* sequences that drew a token, by the plan */
+};
+
+struct rig {
+    void *state;
+    void (*submit)(void *state, const struct msg_submit *m); /* the arrival, as the head has it */
+    void (*cancel)(void *state, struct request_id id);
+    void (*step)(void *state, struct step_cost *out);
+    void (*free)(void *state);
+};
+
+/* scheduler.h and the codec, called as dispatch.c and gateways.c call them. */
+struct rig rig_alone(struct trace *t);
+/* The whole head core with one rank and one gateway behind it, whose frames stay in memory. */
+struct rig rig_turn(struct trace *t);
+
+unsigned long bench_mallocs(void);
+_Noreturn void bench_die(const char *fmt, ...) PRINTF_LIKE(1, 2);
