@@ -106,7 +106,9 @@ struct kv_write_params {
 };
 
 /* Causal attention of each row over positions first .. rows[i].position of its sequence, where
- * first = window ? max(0, position - window + 1) : 0. The KV of the row itself is written already.
+ * first = window ? max(0, position - window + 1) : 0. The KV of all rows of the call is written
+ * already (kv_write): rows may attend to each other's, of one sequence or, in a shared block, of
+ * two. Positions behind a row's own are not looked at: a wrong guess may have left its KV there.
  * Head h reads KV head h / (n_heads / n_kv_heads). score = scale * q.k, then softcap * tanh(score /
  * softcap) when softcap > 0. */
 #define ATTENTION_SPLIT 256u

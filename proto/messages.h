@@ -303,8 +303,9 @@ struct msg_drain_wish {
  * appended. Table entry i holds block n_dropped + i of the sequence, i.e. positions (n_dropped + i)
  * * block_tokens and on. In the plan that admits a sequence the table is empty and drop_leading
  * says how many blocks in front were never there (a prefix hit in a window group). Elsewhere it is
- * at most the table's length. The drops of all runs of a plan come before the appends of any, so a
- * block may go from one sequence to another; a run names each group at most once. */
+ * at most the table's length or, where a run begins beyond what the table covers (a hit on the
+ * way), as many as lie wholly before start. The drops of all runs of a plan come before the appends
+ * of any, so a block may go from one sequence to another; a run names each group at most once. */
 struct plan_blocks {
     uint32_t i_group, drop_leading;
     struct u32_span ids;

@@ -22,9 +22,9 @@ void batch_fini(struct batch *b)
     *b = (struct batch){0};
 }
 
-void batch_begin(struct batch *b, const struct msg_plan *plan)
+void batch_begin(struct batch *b, struct sequence_runs runs)
 {
-    b->plan = plan;
+    b->runs = runs;
     b->i_run = b->i_token = 0;
 }
 
@@ -38,21 +38,26 @@ static void add_row(struct batch *b, const struct sequence *q, uint32_t position
             .blocks = q->tables[g].ids, .n_dropped = q->tables[g].n_dropped, .position = position};
 }
 
-bool batch_next(struct batch *b, const struct sequences *s)
+static void add_token(struct batch *b, const struct sequence_run *r, uint32_t i)
+{
+    if (r->sample && i + 1 >= r->n_tokens)
+        b->samples[b->n_samples++] = (struct batch_sample){b->rows.n_rows, r, i + 1 - r->n_tokens};
+    add_row(b, r->q, r->start + i);
+}
+
+bool batch_next(struct batch *b)
 {
     b->rows = (struct row_batch){.ids = b->ids, .positions = b->positions};
     b->n_samples = 0;
     for (uint32_t g = 0; g < b->n_kv_groups; g++)
         b->rows.kv_rows[g] = b->kv_rows[g];
-    while (b->i_run < b->plan->n_runs && b->rows.n_rows < b->pass_rows) {
-        const struct plan_run *r = &b->plan->runs[b->i_run];
-        struct sequence *q = sequences_find(s, r->slot);
-        while (b->i_token < r->n_tokens && b->rows.n_rows < b->pass_rows)
-            add_row(b, q, r->start + b->i_token++);
-        if (b->i_token < r->n_tokens)
+    while (b->i_run < b->runs.n && b->rows.n_rows < b->pass_rows) {
+        const struct sequence_run *r = &b->runs.ptr[b->i_run];
+        uint32_t n = r->n_tokens + r->n_guessed;
+        while (b->i_token < n && b->rows.n_rows < b->pass_rows)
+            add_token(b, r, b->i_token++);
+        if (b->i_token < n)
             break;
-        if (r->sample)
-            b->samples[b->n_samples++] = (struct batch_sample){b->rows.n_rows - 1, q};
         b->i_run++;
         b->i_token = 0;
     }

@@ -1,14 +1,16 @@
 #pragma once
 /* A plan's runs as rows, in the plan's order, and which of them are sampled. Cut into passes of a
  * bounded number of rows: a sequence may begin in one pass and end in the next, since its earlier
- * rows' KV is written by then. */
+ * rows' KV is written by then. For the same reason a run may attend to what an earlier run of the
+ * plan computes, in a block that both have in their tables. */
 #include "worker/runner.h"
 #include "worker/sequences.h"
 
-/* A row whose logits are wanted: the last of a run with `sample`. */
+/* A row whose logits are wanted: the last id of a run with `sample`, and each guess behind it. */
 struct batch_sample {
     uint32_t row; /* of the pass */
-    struct sequence *sequence;
+    const struct sequence_run *run;
+    uint32_t i_draw; /* guesses before the place that is drawn: 0 .. run->n_guessed */
 };
 
 struct batch {
@@ -16,7 +18,7 @@ struct batch {
     struct batch_sample *samples; /* [n_samples] of this pass */
     uint32_t n_samples;
     /* where the next pass begins */
-    const struct msg_plan *plan;
+    struct sequence_runs runs;
     uint32_t i_run, i_token;
     /* owned, [pass_rows] */
     uint32_t pass_rows, n_kv_groups;
@@ -26,7 +28,7 @@ struct batch {
 
 void batch_init(struct batch *b, uint32_t pass_rows, uint32_t n_kv_groups);
 void batch_fini(struct batch *b);
-/* plan was applied to the sequences. */
-void batch_begin(struct batch *b, const struct msg_plan *plan);
+/* Guesses have been made. */
+void batch_begin(struct batch *b, struct sequence_runs runs);
 /* The next pass; false: there is none. */
-bool batch_next(struct batch *b, const struct sequences *s);
+bool batch_next(struct batch *b);

@@ -172,26 +172,25 @@ static enum status cpu_step(struct executor *e, const struct msg_plan *p, struct
     struct executor_cpu *x = of(e);
     uint64_t started_ns = clock_mono_ns();
     TRY(sequences_apply(x->sequences, p, err));
-    uint32_t n_max = p->n_runs ? p->n_runs : 1;
-    struct drawn drawn = {.ids = arena_try_array(arena, n_max, sizeof *drawn.ids),
-                          .gaps = arena_try_array(arena, n_max, sizeof *drawn.gaps),
-                          .items = arena_try_array(arena, n_max, sizeof *drawn.items)};
-    if (!drawn.ids || !drawn.gaps || !drawn.items)
-        return error_set(err, STATUS_NO_MEMORY, "no memory for %u results", p->n_runs);
+    struct sequence_runs runs = sequences_runs(x->sequences);
+    struct drawn drawn;
+    TRY(cpu_drawn_init(&drawn, runs, arena, err));
     for (uint32_t i = 0; i < p->n_copies; i++)
         kv_store_copy(x->engine->kv, &p->copies[i]);
-    batch_begin(&x->batch, p);
-    while (batch_next(&x->batch, x->sequences)) {
+    batch_begin(&x->batch, runs);
+    while (batch_next(&x->batch)) {
         TRY(runner_forward(x->engine->runner, &x->batch.rows, err));
         TRY(cpu_sample_pass(x, arena, &drawn, err));
     }
-    TRY(cpu_append_drawn(x, p, &drawn, err));
+    TRY(cpu_append_drawn(x, &drawn, err));
     executor_bump(e);
     *out = (struct msg_result){
         .term_epoch = p->term_epoch, .step = p->step, .execute_ns = clock_mono_ns() - started_ns};
+    for (uint32_t i = 0; i < runs.n; i++)
+        out->n_drafted += runs.ptr[i].n_guessed;
     if (atomic_load(&e->shard_rank) == 0) {
         out->items = drawn.items;
-        out->n_items = drawn.n;
+        out->n_items = drawn.n_items;
     }
     return STATUS_OK;
 }

@@ -37,17 +37,24 @@ MUST_USE enum status cpu_samplers_open(struct executor_cpu *x, struct error *err
 void cpu_samplers_close(struct executor_cpu *x); /* NULL is fine */
 uint64_t cpu_samplers_bytes(const struct executor_cpu *x);
 
-/* What a step draws, in the order of the plan's runs. */
+/* What a step draws: a place behind the last id of each run with `sample`, and one behind each of
+ * its guesses. A run's places lie side by side, runs in the order of the plan. */
 struct drawn {
-    uint32_t *ids;
-    float *gaps;               /* rank 0's, one per id */
-    struct result_item *items; /* rank 0's; they point into ids and gaps */
-    uint32_t n;
+    uint32_t n_places, n_items; /* what there is room for: places, runs with `sample` */
+    uint32_t *ids; /* [n_places + n_items]: behind the ids how many of each run count */
+    float *gaps;   /* [n_places] rank 0's, as all that follows */
+    struct logprob_row *logprobs; /* [n_places]; NULL: nobody asked */
+    uint32_t n_done;              /* places sampled so far */
+    struct result_item *items;    /* [n_items] */
 };
+/* Room for runs' draws, on the arena. */
+MUST_USE enum status cpu_drawn_init(struct drawn *d, struct sequence_runs runs, struct arena *arena,
+                                    struct error *err);
 /* Adds the tokens of x->batch's sampled rows. Every rank calls it; the others' ids stay as they
  * are. */
 MUST_USE enum status cpu_sample_pass(struct executor_cpu *x, struct arena *arena,
                                      struct drawn *drawn, struct error *err);
-/* After the last pass: all ranks append the ids that rank 0 drew. */
-MUST_USE enum status cpu_append_drawn(struct executor_cpu *x, const struct msg_plan *p,
-                                      const struct drawn *drawn, struct error *err);
+/* After the last pass: what rank 0 drew counts as far as the guesses were right, all ranks append
+ * it, and rank 0 has the items. */
+MUST_USE enum status cpu_append_drawn(struct executor_cpu *x, struct drawn *drawn,
+                                      struct error *err);

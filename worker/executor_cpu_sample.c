@@ -90,10 +90,10 @@ static void look_at_logits(struct executor_cpu *x, const struct batch_sample *fr
     bool wanted = false;
     e->device->ops->logits_top(e->device, view, n, view.stride, top);
     for (uint32_t i = 0; i < n; i++) {
-        const struct sequence *q = from[i].sequence;
+        const struct sequence *q = from[i].run->q;
         x->samplings[i].row = (struct sampler_row){.params = &q->sampling,
                                                    .ids = q->ids,
-                                                   .n_ids = q->n_ids,
+                                                   .n_ids = q->n_ids + from[i].i_draw,
                                                    .n_prompt = q->n_prompt,
                                                    .logits = logits + (size_t)i * view.stride,
                                                    .best_id = top[i].id,
@@ -110,36 +110,39 @@ static void look_at_logits(struct executor_cpu *x, const struct batch_sample *fr
         x->samplings[i].row.sum_exp = sums[i];
 }
 
-static enum status finish_sample(struct executor_cpu *x, struct sampling *s,
-                                 const struct sequence *q, struct arena *arena, struct drawn *drawn,
-                                 uint32_t at, struct error *err)
+/* A place counts when all guesses before it were right: the rows behind a wrong one have seen it.
+ */
+static bool counts(const struct drawn *d, const struct batch_sample *from, uint32_t at)
 {
-    struct logprob_row *row = NULL;
-    if (wants_logprobs(s)) {
-        row = arena_try_array(arena, 1, sizeof *row);
-        if (!row)
-            return error_set(err, STATUS_NO_MEMORY, "no memory for log-probabilities");
-        TRY(sampler_choose(x->samplers[0], &s->row, arena, &s->choice, row, err));
-    }
-    drawn->ids[at] = s->choice.id;
-    drawn->gaps[at] = s->choice.gap;
-    drawn->items[at] = (struct result_item){.slot = q->slot,
-                                            .ids = {&drawn->ids[at], 1},
-                                            .logprobs = row,
-                                            .n_logprobs = row != NULL,
-                                            .gaps = {&drawn->gaps[at], 1}};
+    const struct sequence *q = from->run->q;
+    for (uint32_t i = 0; i < from->i_draw; i++)
+        if (d->ids[at - from->i_draw + i] != q->ids[q->n_ids + i])
+            return false;
+    return true;
+}
+
+static enum status finish_sample(struct executor_cpu *x, struct sampling *s, struct arena *arena,
+                                 struct drawn *d, uint32_t at, struct error *err)
+{
+    if (wants_logprobs(s))
+        TRY(sampler_choose(x->samplers[0], &s->row, arena, &s->choice, &d->logprobs[at], err));
+    d->ids[at] = s->choice.id;
+    d->gaps[at] = s->choice.gap;
     return STATUS_OK;
 }
 
 static enum status draw_rows(struct executor_cpu *x, const struct batch_sample *from, float *logits,
-                             uint32_t n, struct arena *arena, struct drawn *drawn,
-                             struct error *err)
+                             uint32_t n, struct arena *arena, struct drawn *d, struct error *err)
 {
     look_at_logits(x, from, logits, n);
     struct share share = {x, n, x->n_samplers};
     cpu_parallel_for(x->engine->device, share.n_shares, sample_share, &share);
-    for (uint32_t i = 0; i < n; i++)
-        TRY(finish_sample(x, &x->samplings[i], from[i].sequence, arena, drawn, drawn->n + i, err));
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t at = d->n_done + i;
+        d->ids[at] = 0;
+        if (counts(d, &from[i], at))
+            TRY(finish_sample(x, &x->samplings[i], arena, d, at, err));
+    }
     return STATUS_OK;
 }
 
@@ -158,7 +161,7 @@ enum status cpu_sample_pass(struct executor_cpu *x, struct arena *arena, struct 
         if (logits) /* rank 0 */
             TRY(draw_rows(x, b->samples + done, logits, n, arena, drawn, err));
         executor_bump(&x->base);
-        drawn->n += n;
+        drawn->n_done += n;
         done += n;
     }
     return STATUS_OK;
@@ -166,23 +169,120 @@ enum status cpu_sample_pass(struct executor_cpu *x, struct arena *arena, struct 
 
 /* ---- what was drawn ---- */
 
-/* Rank 0 appends what it sends, at the same place in code: the ranks cannot come to differ. */
-enum status cpu_append_drawn(struct executor_cpu *x, const struct msg_plan *p,
-                             const struct drawn *drawn, struct error *err)
+static uint32_t n_places(const struct sequence_run *r)
 {
-    const struct sequences_limits *limits = &x->info.limits;
-    if (x->comm && drawn->n > 0)
-        TRY(comm_broadcast(x->comm, 0, drawn->ids, drawn->n * sizeof *drawn->ids, err));
-    for (uint32_t i = 0, n = 0; i < p->n_runs; i++) {
-        if (!p->runs[i].sample)
+    return r->n_tokens > 0 ? r->n_guessed + 1 : 0;
+}
+
+enum status cpu_drawn_init(struct drawn *d, struct sequence_runs runs, struct arena *arena,
+                           struct error *err)
+{
+    bool logprobs = false;
+    *d = (struct drawn){0};
+    for (uint32_t i = 0; i < runs.n; i++) {
+        const struct sequence_run *r = &runs.ptr[i];
+        if (!r->sample)
             continue;
-        uint32_t slot = p->runs[i].slot, id = drawn->ids[n++];
-        if (id >= limits->vocab_size)
+        d->n_items++;
+        d->n_places += n_places(r);
+        logprobs = logprobs || r->q->sampling.n_logprobs >= 0;
+    }
+    uint32_t n = d->n_places + d->n_items;
+    if (n == 0)
+        return STATUS_OK;
+    d->ids = arena_try_array(arena, n, sizeof *d->ids);
+    d->gaps = arena_try_array(arena, n, sizeof *d->gaps);
+    d->items = arena_try_array(arena, d->n_items, sizeof *d->items);
+    if (logprobs)
+        d->logprobs = arena_try_array(arena, n, sizeof *d->logprobs);
+    if (d->ids && d->gaps && d->items && (!logprobs || d->logprobs))
+        return STATUS_OK;
+    return error_set(err, STATUS_NO_MEMORY, "no memory for %u results", d->n_items);
+}
+
+/* How many of a run's places count: one more than its guesses that are what was drawn. */
+static uint32_t n_right(const struct sequence_run *r, const uint32_t *ids)
+{
+    const uint32_t *guesses = r->q->ids + r->q->n_ids;
+    uint32_t n = 0;
+    while (n < r->n_guessed && ids[n] == guesses[n])
+        n++;
+    return n_places(r) > 0 ? n + 1 : 0;
+}
+
+static void count_right(struct drawn *d, struct sequence_runs runs)
+{
+    uint32_t *ids = d->ids, *counts = d->ids + d->n_places;
+    for (uint32_t i = 0; i < runs.n; i++) {
+        const struct sequence_run *r = &runs.ptr[i];
+        if (!r->sample)
+            continue;
+        *counts++ = n_right(r, ids);
+        ids += n_places(r);
+    }
+}
+
+/* The ranks guess by themselves, from the same ids: what rank 0 took over, this one guessed too. */
+static enum status check_taken(const struct executor_cpu *x, const struct sequence_run *r,
+                               const uint32_t *ids, uint32_t n, struct error *err)
+{
+    uint32_t vocab_size = x->info.limits.vocab_size, slot = r->q->slot;
+    if (n > n_places(r) || (n == 0 && n_places(r) > 0) || n > n_right(r, ids))
+        return error_set(err, STATUS_INVALID,
+                         "rank 0 drew %u tokens for slot %u, behind %u guesses, of which here %u "
+                         "are right",
+                         n, slot, r->n_guessed, n_right(r, ids));
+    for (uint32_t i = 0; i < n; i++)
+        if (ids[i] >= vocab_size)
             return error_set(err, STATUS_INVALID,
-                             "rank 0 drew token %u for slot %u, of a vocabulary of %u", id, slot,
-                             limits->vocab_size);
-        if (!sequence_push(sequences_find(x->sequences, slot), id, limits->max_model_len))
-            return error_set(err, STATUS_NO_MEMORY, "no memory for the token of slot %u", slot);
+                             "rank 0 drew token %u for slot %u, of a vocabulary of %u", ids[i],
+                             slot, vocab_size);
+    return STATUS_OK;
+}
+
+/* Rank 0 appends what it sends, at the same place in code: the ranks cannot come to differ. */
+static enum status append(struct executor_cpu *x, struct sequence_run *r, const uint32_t *ids,
+                          uint32_t n, struct error *err)
+{
+    TRY(check_taken(x, r, ids, n, err));
+    for (uint32_t i = 0; i < n; i++)
+        if (!sequence_push(r->q, ids[i], x->info.limits.max_model_len))
+            return error_set(err, STATUS_NO_MEMORY, "no memory for the token of slot %u",
+                             r->q->slot);
+    return STATUS_OK;
+}
+
+static struct result_item item_of(const struct drawn *d, const struct sequence_run *r, uint32_t at,
+                                  uint32_t n)
+{
+    bool logprobs = r->q->sampling.n_logprobs >= 0 && n > 0;
+    return (struct result_item){.slot = r->q->slot,
+                                .ids = {d->ids + at, n},
+                                .logprobs = logprobs ? d->logprobs + at : NULL,
+                                .n_logprobs = logprobs ? n : 0,
+                                .gaps = {d->gaps + at, n}};
+}
+
+/* Without guesses every run has one token, and nobody needs to be told how many. */
+enum status cpu_append_drawn(struct executor_cpu *x, struct drawn *d, struct error *err)
+{
+    struct sequence_runs runs = sequences_runs(x->sequences);
+    bool guessed = d->n_places > d->n_items;
+    if (d->n_items == 0)
+        return STATUS_OK;
+    if (!x->comm || comm_rank(x->comm) == 0 || !guessed)
+        count_right(d, runs);
+    uint32_t n_sent = d->n_places + (guessed ? d->n_items : 0);
+    if (x->comm && n_sent > 0)
+        TRY(comm_broadcast(x->comm, 0, d->ids, n_sent * sizeof *d->ids, err));
+    for (uint32_t i = 0, n = 0, at = 0; i < runs.n; i++) {
+        struct sequence_run *r = &runs.ptr[i];
+        if (!r->sample)
+            continue;
+        uint32_t n_taken = d->ids[d->n_places + n], places = n_places(r);
+        TRY(append(x, r, d->ids + at, n_taken, err));
+        d->items[n++] = item_of(d, r, at, n_taken);
+        at += places;
     }
     return STATUS_OK;
 }

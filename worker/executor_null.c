@@ -146,11 +146,11 @@ static bool sleep_until(struct executor_null *x, uint64_t deadline_ns, bool show
 }
 
 /* A step shorter than a sleep can be is paid for by later steps: the mean is right. */
-static bool spend_time(struct executor_null *x, const struct msg_plan *p, uint64_t started_ns)
+static bool spend_time(struct executor_null *x, struct sequence_runs runs, uint64_t started_ns)
 {
     uint64_t n_tokens = 0;
-    for (uint32_t i = 0; i < p->n_runs; i++)
-        n_tokens += p->runs[i].n_tokens;
+    for (uint32_t i = 0; i < runs.n; i++)
+        n_tokens += runs.ptr[i].n_tokens + runs.ptr[i].n_guessed;
     uint64_t cost_ns = x->step_ns + x->token_ns * n_tokens + x->debt_ns;
     uint64_t now = clock_mono_ns();
     x->debt_ns = 0;
@@ -203,13 +203,12 @@ static uint32_t draw(struct executor_null *x, const struct sequence *q)
 
 /* docs/null-worker.md: log(1/(k+1)) for every candidate; the candidates follow the chosen id. */
 static bool fill_logprobs(const struct executor_null *x, uint32_t token, int32_t k_asked,
-                          struct arena *arena, struct result_item *item)
+                          struct arena *arena, struct logprob_row *row)
 {
     uint32_t k = (uint32_t)k_asked > NULL_LOGPROBS_MAX ? NULL_LOGPROBS_MAX : (uint32_t)k_asked;
-    struct logprob_row *row = arena_try_array(arena, 1, sizeof *row);
     uint32_t *ids = arena_try_array(arena, k + 1, sizeof *ids);
     float *values = arena_try_array(arena, k + 1, sizeof *values);
-    if (!row || !ids || !values)
+    if (!ids || !values)
         return false;
     for (uint32_t i = 0; i <= k; i++) {
         /* the chosen one first, then the top k, of which it is the best */
@@ -217,26 +216,61 @@ static bool fill_logprobs(const struct executor_null *x, uint32_t token, int32_t
         values[i] = -logf((float)(k + 1));
     }
     *row = (struct logprob_row){.ids = {ids, k + 1}, .values = {values, k + 1}, .chosen_rank = 1};
-    item->logprobs = row;
-    item->n_logprobs = 1;
     return true;
 }
 
-static enum status answer_run(struct executor_null *x, const struct plan_run *r,
+/* Tokens until one is not what was guessed. */
+static enum status answer_run(struct executor_null *x, const struct sequence_run *r,
                               struct arena *arena, struct result_item *item, struct error *err)
 {
-    struct sequence *q = sequences_find(x->sequences, r->slot);
-    uint32_t *id = arena_try_alloc(arena, sizeof *id);
-    if (!id)
-        return error_set(err, STATUS_NO_MEMORY, "no memory for a result");
-    *id = draw(x, q);
-    if (!sequence_push(q, *id, x->info.limits.max_model_len))
-        return error_set(err, STATUS_NO_MEMORY, "no memory for the ids of slot %u", r->slot);
-    static const float gap = 1.0f;
-    *item = (struct result_item){.slot = r->slot, .ids = {id, 1}, .gaps = {&gap, 1}};
+    struct sequence *q = r->q;
+    uint32_t n_max = r->n_guessed + 1, n = 0;
     int32_t k = q->sampling.n_logprobs;
-    if (k >= 0 && !fill_logprobs(x, *id, k, arena, item))
-        return error_set(err, STATUS_NO_MEMORY, "no memory for log-probabilities");
+    uint32_t *ids = arena_try_array(arena, n_max, sizeof *ids);
+    float *gaps = arena_try_array(arena, n_max, sizeof *gaps);
+    struct logprob_row *rows = k >= 0 ? arena_try_array(arena, n_max, sizeof *rows) : NULL;
+    if (!ids || !gaps || (k >= 0 && !rows))
+        return error_set(err, STATUS_NO_MEMORY, "no memory for a result");
+    for (bool right = true; right && n < n_max; n++) {
+        ids[n] = draw(x, q);
+        gaps[n] = 1.0f;
+        right = n < r->n_guessed && q->ids[q->n_ids] == ids[n];
+        if (!sequence_push(q, ids[n], x->info.limits.max_model_len))
+            return error_set(err, STATUS_NO_MEMORY, "no memory for the ids of slot %u", q->slot);
+        if (rows && !fill_logprobs(x, ids[n], k, arena, &rows[n]))
+            return error_set(err, STATUS_NO_MEMORY, "no memory for log-probabilities");
+    }
+    *item = (struct result_item){.slot = q->slot,
+                                 .ids = {ids, n},
+                                 .logprobs = rows,
+                                 .n_logprobs = rows ? n : 0,
+                                 .gaps = {gaps, n}};
+    return STATUS_OK;
+}
+
+/* Every run with sample has its item, in the plan's order; one that found the end has no ids. */
+static enum status answer_runs(struct executor_null *x, struct sequence_runs runs,
+                               struct arena *arena, struct msg_result *out, struct error *err)
+{
+    struct result_item *items = arena_try_array(arena, runs.n ? runs.n : 1, sizeof *items);
+    if (!items)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for %u results", runs.n);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < runs.n; i++) {
+        const struct sequence_run *r = &runs.ptr[i];
+        executor_bump(&x->base);
+        out->n_drafted += r->n_guessed;
+        if (!r->sample)
+            continue;
+        items[n] = (struct result_item){.slot = r->q->slot};
+        if (r->n_tokens > 0)
+            TRY(answer_run(x, r, arena, &items[n], err));
+        n++;
+    }
+    if (x->answers) {
+        out->items = items;
+        out->n_items = n;
+    }
     return STATUS_OK;
 }
 
@@ -256,25 +290,14 @@ static enum status null_step(struct executor *e, const struct msg_plan *p, struc
         log_warn("null_stall", "step=%llu", (unsigned long long)p->step);
         (void)sleep_until(x, UINT64_MAX / 2, false);
     }
-    struct result_item *items = arena_try_array(arena, p->n_runs ? p->n_runs : 1, sizeof *items);
-    if (!items)
-        return error_set(err, STATUS_NO_MEMORY, "no memory for %u results", p->n_runs);
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < p->n_runs; i++) {
-        executor_bump(e);
-        if (p->runs[i].sample)
-            TRY(answer_run(x, &p->runs[i], arena, &items[n++], err));
-    }
-    if (!spend_time(x, p, started_ns))
+    struct sequence_runs runs = sequences_runs(x->sequences);
+    *out = (struct msg_result){.term_epoch = p->term_epoch, .step = p->step};
+    TRY(answer_runs(x, runs, arena, out, err));
+    if (!spend_time(x, runs, started_ns))
         return error_set(err, STATUS_CLOSED, "interrupted");
     x->n_steps++;
     executor_bump(e);
-    *out = (struct msg_result){
-        .term_epoch = p->term_epoch, .step = p->step, .execute_ns = clock_mono_ns() - started_ns};
-    if (x->answers) {
-        out->items = items;
-        out->n_items = n;
-    }
+    out->execute_ns = clock_mono_ns() - started_ns;
     return STATUS_OK;
 }
 

@@ -15,6 +15,8 @@ struct sequences {
     uint32_t n_slots, n_live;
     struct sequence *free_list;
     uint32_t n_free;
+    struct sequence_run *runs; /* [n_runs] of the last plan */
+    uint32_t n_runs, runs_cap;
     bool broken;
 };
 
@@ -46,6 +48,7 @@ void sequences_free(struct sequences *s)
         next = q->next_free;
         sequence_free(q);
     }
+    mem_free(s->runs);
     mem_free(s->slots);
     mem_free(s);
 }
@@ -74,6 +77,7 @@ static void release_all(struct sequences *s)
 enum status sequences_reset(struct sequences *s, struct u32_span n_blocks, struct error *err)
 {
     release_all(s);
+    s->n_runs = 0;
     s->broken = false;
     if (n_blocks.n == 0)
         return STATUS_OK;
@@ -88,6 +92,11 @@ enum status sequences_reset(struct sequences *s, struct u32_span n_blocks, struc
 struct sequence *sequences_find(const struct sequences *s, uint32_t slot)
 {
     return slot < s->n_slots ? s->slots[slot] : NULL;
+}
+
+struct sequence_runs sequences_runs(const struct sequences *s)
+{
+    return (struct sequence_runs){s->runs, s->n_runs};
 }
 
 /* ---- growing arrays: sized by a peer, so an allocation may fail ---- */
@@ -128,10 +137,27 @@ static bool grow_slots(struct sequences *s, uint32_t need)
     return true;
 }
 
+static bool grow_runs(struct sequences *s, uint32_t need)
+{
+    if (need <= s->runs_cap)
+        return true;
+    uint64_t want = s->runs_cap ? (uint64_t)s->runs_cap * 2 : 64;
+    if (want < need)
+        want = need;
+    struct sequence_run *fresh = mem_try_array(want, sizeof *fresh);
+    if (!fresh)
+        return false;
+    mem_free(s->runs); /* what it held was the last plan's */
+    s->runs = fresh;
+    s->runs_cap = (uint32_t)want;
+    return true;
+}
+
 bool sequence_push(struct sequence *q, uint32_t id, uint32_t max_model_len)
 {
     if (q->n_ids >= max_model_len || !grow_u32(&q->ids, &q->ids_cap, q->n_ids + 1))
         return false;
+    q->n_computed = q->n_ids;
     q->ids[q->n_ids++] = id;
     return true;
 }
@@ -166,8 +192,10 @@ static struct sequence *take_free(struct sequences *s)
     s->free_list = q->next_free;
     s->n_free--;
     arena_reset(&q->arena);
-    for (uint32_t i = 0; i < SEQUENCES_MAX_KV_GROUPS; i++)
+    for (uint32_t i = 0; i < SEQUENCES_MAX_KV_GROUPS; i++) {
         q->tables[i].n = q->tables[i].n_dropped = 0;
+        q->tables[i].digest = 0;
+    }
     q->n_ids = 0;
     q->ran_in_step = 0;
     return q;
@@ -250,54 +278,121 @@ static enum status admit(struct sequences *s, const struct plan_admit *a, struct
     return STATUS_OK;
 }
 
-/* A sequence that has just entered has an empty table: what it drops was never there (a prefix hit
- * in a window group), and cannot be more than what the prefix covers. */
-static enum status check_drop(const struct sequence *q, const struct plan_blocks *b,
-                              const struct kv_group *g, bool entered, struct error *err)
+/* What a table may drop: its blocks; and, where a run begins beyond them (a prefix hit, when the
+ * sequence enters or on the way), blocks in front of it that were never there. */
+static enum status check_drop(const struct sequence *q, const struct plan_run *r,
+                              const struct plan_blocks *b, const struct kv_group *g,
+                              struct error *err)
 {
-    uint32_t n = entered ? q->n_computed / g->block_tokens : q->tables[b->i_group].n;
+    const struct block_table *t = &q->tables[b->i_group];
+    uint64_t passed = r->start / g->block_tokens;
+    uint64_t n = passed > t->n_dropped ? passed - t->n_dropped : 0;
+    n = n > t->n ? n : t->n;
     if (b->drop_leading <= n)
         return STATUS_OK;
     return error_set(err, STATUS_PROTOCOL, "slot %u: %u blocks to drop, the table has %u", q->slot,
-                     b->drop_leading, n);
+                     b->drop_leading, t->n);
+}
+
+static void drop_leading(struct sequence *q, uint32_t i_group, uint32_t n)
+{
+    struct block_table *t = &q->tables[i_group];
+    uint32_t n_held = n < t->n ? n : t->n;
+    for (uint32_t i = 0; i < n_held; i++)
+        t->digest -= plan_digest_block(q->slot, i_group, t->n_dropped + i, t->ids[i]);
+    if (n_held > 0)
+        memmove(t->ids, t->ids + n_held, (t->n - n_held) * sizeof *t->ids);
+    t->n -= n_held;
+    t->n_dropped += n;
 }
 
 static enum status extend_table(const struct sequences *s, struct sequence *q,
-                                const struct plan_blocks *b, bool entered, struct error *err)
+                                const struct plan_run *r, const struct plan_blocks *b,
+                                struct error *err)
 {
     if (b->i_group >= s->limits.n_kv_groups)
         return error_set(err, STATUS_PROTOCOL, "slot %u: blocks of KV group %u of %u", q->slot,
                          b->i_group, s->limits.n_kv_groups);
     const struct kv_group *g = &s->limits.kv_groups[b->i_group];
     struct block_table *t = &q->tables[b->i_group];
-    TRY(check_drop(q, b, g, entered, err));
-    uint32_t n_kept = entered ? t->n : t->n - b->drop_leading; /* drops come before appends */
-    if (b->ids.n > g->n_blocks || n_kept + b->ids.n > g->n_blocks)
+    TRY(check_drop(q, r, b, g, err));
+    drop_leading(q, b->i_group, b->drop_leading); /* drops come before appends */
+    if (b->ids.n > g->n_blocks || t->n + b->ids.n > g->n_blocks)
         return error_set(err, STATUS_PROTOCOL, "slot %u: a table of %u + %u blocks, %u exist",
-                         q->slot, n_kept, b->ids.n, g->n_blocks);
-    for (uint32_t i = 0; i < b->ids.n; i++)
-        if (b->ids.ptr[i] >= g->n_blocks)
-            return error_set(err, STATUS_PROTOCOL, "slot %u: block %u, %u exist", q->slot,
-                             b->ids.ptr[i], g->n_blocks);
+                         q->slot, t->n, b->ids.n, g->n_blocks);
     if (!grow_u32(&t->ids, &t->cap, t->n + b->ids.n))
         return error_set(err, STATUS_NO_MEMORY, "no memory for a block table");
-    if (entered) {
-        t->n_dropped = b->drop_leading;
-    } else if (b->drop_leading > 0) {
-        memmove(t->ids, t->ids + b->drop_leading, (t->n - b->drop_leading) * sizeof *t->ids);
-        t->n -= b->drop_leading;
-        t->n_dropped += b->drop_leading;
+    for (uint32_t i = 0; i < b->ids.n; i++) {
+        uint32_t id = b->ids.ptr[i];
+        if (id >= g->n_blocks)
+            return error_set(err, STATUS_PROTOCOL, "slot %u: block %u, %u exist", q->slot, id,
+                             g->n_blocks);
+        t->digest += plan_digest_block(q->slot, b->i_group, t->n_dropped + t->n, id);
+        t->ids[t->n++] = id;
     }
-    if (b->ids.n > 0)
-        memcpy(t->ids + t->n, b->ids.ptr, b->ids.n * sizeof *t->ids);
-    t->n += b->ids.n;
     return STATUS_OK;
 }
 
+/* No sequence has more ids than this: the length that was asked for, or the model's. */
+static uint64_t last_length(const struct sequences *s, const struct sequence *q)
+{
+    uint64_t asked = (uint64_t)q->n_prompt + q->sampling.max_tokens;
+    return asked < s->limits.max_model_len ? asked : s->limits.max_model_len;
+}
+
+/* Where a group's table ends. */
+static uint64_t table_end(const struct sequences *s, const struct sequence *q, uint32_t i_group)
+{
+    const struct block_table *t = &q->tables[i_group];
+    return ((uint64_t)t->n_dropped + t->n) * s->limits.kv_groups[i_group].block_tokens;
+}
+
+/* Guesses that a run may make: their tokens count towards the length, their KV needs room. */
+static uint32_t draft_room(const struct sequences *s, const struct sequence *q,
+                           const struct plan_run *r)
+{
+    uint64_t n = r->n_draft < SEQUENCES_MAX_DRAFT ? r->n_draft : SEQUENCES_MAX_DRAFT;
+    uint64_t length = last_length(s, q), drawn = (uint64_t)q->n_ids + 1;
+    uint64_t left = length > drawn ? length - drawn : 0;
+    n = n < left ? n : left;
+    for (uint32_t g = 0; g < s->limits.n_kv_groups && n > 0; g++) {
+        left = table_end(s, q, g) - q->n_ids; /* the ids themselves have room */
+        n = n < left ? n : left;
+    }
+    return (uint32_t)n;
+}
+
+/* The run lies in what the tables cover, and so does what it attends to. */
+static enum status check_tables(const struct sequences *s, const struct sequence_run *r,
+                                struct error *err)
+{
+    const struct sequence *q = r->q;
+    uint64_t end = (uint64_t)r->start + r->n_tokens;
+    for (uint32_t g = 0; g < s->limits.n_kv_groups; g++) {
+        const struct kv_group *k = &s->limits.kv_groups[g];
+        uint64_t dropped = (uint64_t)q->tables[g].n_dropped * k->block_tokens;
+        uint64_t first = k->kind == KV_WINDOW && r->start >= k->window_tokens
+                             ? r->start - k->window_tokens + 1
+                             : 0;
+        if (dropped > first)
+            return error_set(err, STATUS_PROTOCOL,
+                             "slot %u: KV group %u begins at position %llu, position %u still "
+                             "needs position %llu",
+                             q->slot, g, (unsigned long long)dropped, r->start,
+                             (unsigned long long)first);
+        if (end > table_end(s, q, g))
+            return error_set(err, STATUS_PROTOCOL,
+                             "slot %u: run to position %llu, KV group %u ends at %llu", q->slot,
+                             (unsigned long long)end, g, (unsigned long long)table_end(s, q, g));
+    }
+    return STATUS_OK;
+}
+
+/* start may be beyond what this sequence has computed: others have, or do earlier in this plan. */
 static enum status check_positions(const struct sequences *s, const struct sequence *q,
                                    const struct plan_run *r, struct error *err)
 {
-    if (r->start != q->n_computed || r->n_tokens == 0)
+    if (r->start < q->n_computed || r->n_tokens == 0)
         return error_set(err, STATUS_PROTOCOL, "slot %u: run of %u from position %u, %u computed",
                          q->slot, r->n_tokens, r->start, q->n_computed);
     uint64_t end = (uint64_t)r->start + r->n_tokens;
@@ -308,26 +403,46 @@ static enum status check_positions(const struct sequences *s, const struct seque
         return error_set(err, STATUS_PROTOCOL,
                          "slot %u: sample at position %llu, %u ids known, length %u", q->slot,
                          (unsigned long long)end, q->n_ids, s->limits.max_model_len);
-    for (uint32_t g = 0; g < s->limits.n_kv_groups; g++) {
-        const struct block_table *t = &q->tables[g];
-        const struct kv_group *k = &s->limits.kv_groups[g];
-        uint64_t dropped = (uint64_t)t->n_dropped * k->block_tokens;
-        uint64_t first = k->kind == KV_WINDOW && r->start >= k->window_tokens
-                             ? r->start - k->window_tokens + 1
-                             : 0;
-        if (dropped > first)
-            return error_set(err, STATUS_PROTOCOL,
-                             "slot %u: KV group %u begins at position %llu, position %u still "
-                             "needs position %llu",
-                             q->slot, g, (unsigned long long)dropped, r->start,
-                             (unsigned long long)first);
-        uint64_t room = dropped + (uint64_t)t->n * k->block_tokens;
-        if (end + r->n_draft > room)
-            return error_set(err, STATUS_PROTOCOL,
-                             "slot %u: run to position %llu + %u drafts, KV group %u ends at %llu",
-                             q->slot, (unsigned long long)end, r->n_draft, g,
-                             (unsigned long long)room);
+    return STATUS_OK;
+}
+
+/* The head does not know how many guesses were right: the place is ours to find. */
+static enum status check_follows(const struct sequence *q, const struct plan_run *r,
+                                 struct error *err)
+{
+    if (r->n_tokens != 1 || !r->sample)
+        return error_set(err, STATUS_PROTOCOL, "slot %u: a run of %u that follows %s sample",
+                         q->slot, r->n_tokens, r->sample ? "with" : "without");
+    if (r->start >= q->n_ids || q->n_computed + 1 != q->n_ids)
+        return error_set(err, STATUS_PROTOCOL,
+                         "slot %u: a run follows, from position %u on; %u ids known, %u computed",
+                         q->slot, r->start, q->n_ids, q->n_computed);
+    return STATUS_OK;
+}
+
+static enum status resolve_run(struct sequences *s, struct sequence *q, const struct plan_run *r,
+                               struct sequence_run *out, struct error *err)
+{
+    *out = (struct sequence_run){
+        .q = q, .start = r->start, .n_tokens = r->n_tokens, .sample = r->sample};
+    if (r->n_draft > 0 && (r->n_tokens != 1 || !r->sample))
+        return error_set(err, STATUS_PROTOCOL, "slot %u: %u guesses behind a run of %u %s sample",
+                         q->slot, r->n_draft, r->n_tokens, r->sample ? "with" : "without");
+    if (r->follows) {
+        TRY(check_follows(q, r, err));
+        out->start = q->n_ids - 1;
+        if (q->n_ids >= last_length(s, q)) {
+            out->n_tokens = 0;
+            return STATUS_OK;
+        }
+    } else {
+        TRY(check_positions(s, q, r, err));
     }
+    TRY(check_tables(s, out, err));
+    q->n_computed = out->start + out->n_tokens;
+    out->n_draft = r->n_draft > 0 ? draft_room(s, q, r) : 0;
+    if (!grow_u32(&q->ids, &q->ids_cap, q->n_ids + out->n_draft))
+        return error_set(err, STATUS_NO_MEMORY, "no memory for %u guesses", out->n_draft);
     return STATUS_OK;
 }
 
@@ -339,17 +454,15 @@ static enum status apply_run(struct sequences *s, const struct msg_plan *p,
         return error_set(err, STATUS_PROTOCOL, "run of slot %u, which is empty", r->slot);
     if (q->ran_in_step == p->step)
         return error_set(err, STATUS_PROTOCOL, "slot %u runs twice", r->slot);
-    bool entered = q->ran_in_step == 0;
     q->ran_in_step = p->step;
     for (uint32_t i = 0; i < r->n_blocks; i++)
-        TRY(extend_table(s, q, &r->blocks[i], entered, err));
-    TRY(check_positions(s, q, r, err));
-    q->n_computed = r->start + r->n_tokens;
-    return STATUS_OK;
+        TRY(extend_table(s, q, r, &r->blocks[i], err));
+    return resolve_run(s, q, r, &s->runs[s->n_runs++], err);
 }
 
 static enum status apply(struct sequences *s, const struct msg_plan *p, struct error *err)
 {
+    s->n_runs = 0;
     if (p->full)
         release_all(s);
     for (uint32_t i = 0; i < p->finished.n; i++) {
@@ -361,6 +474,8 @@ static enum status apply(struct sequences *s, const struct msg_plan *p, struct e
     TRY(check_copies(s, p, err));
     for (uint32_t i = 0; i < p->n_admits; i++)
         TRY(admit(s, &p->admits[i], err));
+    if (!grow_runs(s, p->n_runs))
+        return error_set(err, STATUS_NO_MEMORY, "no memory for %u runs", p->n_runs);
     for (uint32_t i = 0; i < p->n_runs; i++)
         TRY(apply_run(s, p, &p->runs[i], err));
     if (p->digest == 0)
@@ -387,15 +502,14 @@ enum status sequences_apply(struct sequences *s, const struct msg_plan *p, struc
 uint64_t sequences_digest(const struct sequences *s)
 {
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < s->n_slots; i++) {
+    for (uint32_t i = 0, n = 0; i < s->n_slots && n < s->n_live; i++) {
         const struct sequence *q = s->slots[i];
         if (!q)
             continue;
+        n++;
         sum += plan_digest_sequence(q->slot, q->n_computed);
         for (uint32_t g = 0; g < s->limits.n_kv_groups; g++)
-            for (uint32_t k = 0; k < q->tables[g].n; k++)
-                sum += plan_digest_block(q->slot, g, q->tables[g].n_dropped + k,
-                                         q->tables[g].ids[k]);
+            sum += q->tables[g].digest;
     }
     return plan_digest_end(sum);
 }

@@ -105,8 +105,8 @@ static void test_passes_of_any_size(void **state)
         struct batch b;
         uint32_t done = 0;
         batch_init(&b, pass_rows, limits.n_kv_groups);
-        batch_begin(&b, &plan);
-        while (batch_next(&b, s)) {
+        batch_begin(&b, sequences_runs(s));
+        while (batch_next(&b)) {
             uint32_t left = N_ROWS - done, i_sample = 0;
             assert_int_equal(b.rows.n_rows, left < pass_rows ? left : pass_rows);
             for (uint32_t i = 0; i < b.rows.n_rows; i++, done++) {
@@ -115,8 +115,7 @@ static void test_passes_of_any_size(void **state)
                     continue;
                 assert_true(i_sample < b.n_samples);
                 assert_int_equal(b.samples[i_sample].row, i);
-                assert_ptr_equal(b.samples[i_sample++].sequence,
-                                 sequences_find(s, want[done].slot));
+                assert_ptr_equal(b.samples[i_sample++].run->q, sequences_find(s, want[done].slot));
             }
             assert_int_equal(b.n_samples, i_sample);
         }

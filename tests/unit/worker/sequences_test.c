@@ -99,10 +99,17 @@ static void bend_run_empty_slot(struct draft *d)
 {
     d->runs[0].slot = 5;
 }
-static void bend_run_hole(struct draft *d)
+static void bend_run_again(struct draft *d)
 {
+    d->admits[0].n_computed = 2;
     d->runs[0].start = 1;
     d->runs[0].n_tokens = 19;
+}
+/* Others have computed what lies before. */
+static void bend_run_behind_a_hit(struct draft *d)
+{
+    d->runs[0].start = 16;
+    d->runs[0].n_tokens = 4;
 }
 static void bend_run_none(struct draft *d)
 {
@@ -137,9 +144,37 @@ static void bend_table_short(struct draft *d)
 {
     d->blocks[0][1].ids.n = 1;
 }
-static void bend_table_short_draft(struct draft *d)
+static void bend_guesses_behind_a_prompt(struct draft *d)
 {
-    d->runs[0].n_draft = 13;
+    d->runs[0].n_draft = 1;
+}
+static void bend_guesses_without_sample(struct draft *d)
+{
+    d->runs[0].n_tokens = 1;
+    d->runs[0].sample = false;
+    d->runs[0].n_draft = 1;
+}
+static void bend_follows_with_many(struct draft *d)
+{
+    d->runs[0].follows = true;
+}
+static void bend_follows_without_sample(struct draft *d)
+{
+    d->runs[0].follows = true;
+    d->runs[0].n_tokens = 1;
+    d->runs[0].sample = false;
+}
+static void bend_follows_nothing(struct draft *d)
+{
+    d->runs[0].follows = true;
+    d->runs[0].n_tokens = 1;
+}
+static void bend_follows_the_unknown(struct draft *d)
+{
+    d->admits[0].n_computed = 19;
+    d->runs[0].follows = true;
+    d->runs[0].start = 20;
+    d->runs[0].n_tokens = 1;
 }
 static void bend_drop_too_many(struct draft *d)
 {
@@ -193,7 +228,8 @@ static const struct {
     {"nothing left to compute", bend_all_cached, "computed 20"},
     {"id outside the vocabulary", bend_vocabulary, "id 300 at position 19"},
     {"run of an empty slot", bend_run_empty_slot, "slot 5, which is empty"},
-    {"positions with a hole", bend_run_hole, "from position 1, 0 computed"},
+    {"positions again", bend_run_again, "from position 1, 2 computed"},
+    {"positions behind a prefix hit", bend_run_behind_a_hit, NULL},
     {"run of nothing", bend_run_none, "run of 0"},
     {"run beyond the ids", bend_run_beyond, "20 ids known"},
     {"run length overflows", bend_run_overflow, "20 ids known"},
@@ -202,7 +238,12 @@ static const struct {
     {"block out of range", bend_block_range, "block 8"},
     {"KV group out of range", bend_block_group, "KV group 2"},
     {"table too short", bend_table_short, "KV group 1 ends at 16"},
-    {"table too short for drafts", bend_table_short_draft, "13 drafts"},
+    {"guesses behind a prompt", bend_guesses_behind_a_prompt, "1 guesses behind a run of 20"},
+    {"guesses without sample", bend_guesses_without_sample, "without sample"},
+    {"a prompt follows", bend_follows_with_many, "run of 20 that follows with sample"},
+    {"follows without sample", bend_follows_without_sample, "follows without sample"},
+    {"follows what was not run", bend_follows_nothing, "20 ids known, 0 computed"},
+    {"follows beyond the ids", bend_follows_the_unknown, "from position 20 on; 20 ids"},
     {"drops a block that the window still sees", bend_drop_in_window, "still needs position 1"},
     {"drops a block of a group without a window", bend_drop_full, "still needs position 0"},
     {"drops blocks that are not there", bend_drop_too_many, "1 blocks to drop"},
@@ -301,6 +342,127 @@ static void test_history(void **state)
     sequences_free(s);
 }
 
+/* The sum as it would be if the tables were walked. */
+static uint64_t walk_digest(const struct sequences *s)
+{
+    uint64_t sum = 0;
+    for (uint32_t slot = 0; slot < 16; slot++) {
+        const struct sequence *q = sequences_find(s, slot);
+        if (!q)
+            continue;
+        sum += plan_digest_sequence(slot, q->n_computed);
+        for (uint32_t g = 0; g < limits.n_kv_groups; g++)
+            for (uint32_t i = 0; i < q->tables[g].n; i++)
+                sum += plan_digest_block(slot, g, q->tables[g].n_dropped + i, q->tables[g].ids[i]);
+    }
+    return plan_digest_end(sum);
+}
+
+static void must_apply(struct sequences *s, const struct msg_plan *p, const char *name)
+{
+    struct error err = {0};
+    if (sequences_apply(s, p, &err) != STATUS_OK)
+        fail_msg("%s: %s", name, err.text);
+    assert_true(sequences_digest(s) == walk_digest(s));
+}
+
+/* 20 ids, both tables end at 32; then n_drawn tokens were drawn, and a second plan's run comes. */
+static void test_runs_are_resolved(void **state)
+{
+    static const struct {
+        const char *name;
+        uint32_t max_tokens, n_drawn;
+        struct plan_run run;
+        uint32_t start, n_tokens, n_draft; /* wanted */
+    } table[] = {
+        {"no guesses", 40, 1, {.start = 20}, 20, 1, 0},
+        {"as many as granted", 40, 1, {.start = 20, .n_draft = 4}, 20, 1, 4},
+        {"as many as the tables hold", 40, 1, {.start = 20, .n_draft = 16}, 20, 1, 11},
+        {"never more", 40, 1, {.start = 20, .n_draft = UINT32_MAX}, 20, 1, 11},
+        {"the table is full", 40, 12, {.start = 31, .n_draft = 4}, 31, 1, 0},
+        {"as many as may be drawn", 4, 1, {.start = 20, .n_draft = 9}, 20, 1, 2},
+        {"the last one", 2, 1, {.start = 20, .n_draft = 9}, 20, 1, 0},
+        {"one more than asked for", 1, 1, {.start = 20, .n_draft = 9}, 20, 1, 0},
+        {"no length", 0, 1, {.start = 20, .n_draft = 9}, 20, 1, 0},
+        {"a length that overflows", UINT32_MAX, 1, {.start = 20, .n_draft = 9}, 20, 1, 9},
+        {"follows", 40, 1, {.start = 20, .follows = true}, 20, 1, 0},
+        {"follows two", 40, 3, {.start = 20, .follows = true, .n_draft = 3}, 22, 1, 3},
+        {"follows to the end", 4, 3, {.start = 20, .follows = true, .n_draft = 3}, 22, 1, 0},
+        {"follows the end", 3, 3, {.start = 20, .follows = true, .n_draft = 3}, 22, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        struct draft d;
+        struct sequences *s = sequences_new(&limits);
+        draft_init(&d, 1);
+        d.admits[0].sampling.max_tokens = table[i].max_tokens;
+        must_apply(s, &d.plan, table[i].name);
+        struct sequence *q = sequences_find(s, 3);
+        for (uint32_t k = 0; k < table[i].n_drawn; k++)
+            assert_true(sequence_push(q, k, limits.max_model_len));
+        assert_int_equal(q->n_computed + 1, q->n_ids);
+        d.plan = (struct msg_plan){.step = 2, .runs = d.runs, .n_runs = 1};
+        d.runs[0] = table[i].run;
+        d.runs[0].slot = 3;
+        d.runs[0].n_tokens = 1;
+        d.runs[0].sample = true;
+        must_apply(s, &d.plan, table[i].name);
+        struct sequence_runs runs = sequences_runs(s);
+        const struct sequence_run *got = runs.ptr;
+        assert_int_equal(runs.n, 1);
+        assert_ptr_equal(got->q, q);
+        if (got->start != table[i].start || got->n_tokens != table[i].n_tokens || !got->sample ||
+            got->n_draft != table[i].n_draft || got->n_guessed != 0)
+            fail_msg("%s: %u tokens from %u, %u guesses", table[i].name, got->n_tokens, got->start,
+                     got->n_draft);
+        assert_int_equal(q->n_computed, table[i].start + table[i].n_tokens);
+        sequences_free(s);
+    }
+}
+
+/* The first block of a prompt is computed, the next two are another sequence's; the window needs
+ * the second of them only. */
+static void test_hit_on_the_way(void **state)
+{
+    static const struct {
+        const char *name;
+        uint32_t n_drop, n_window;
+        const char *want; /* NULL: accepted */
+    } table[] = {
+        {"what the window needs", 2, 2, NULL},
+        {"all of it", 0, 3, NULL},
+        {"what it needs is missing", 3, 1, "still needs position 33"},
+        {"beyond where the run begins", 4, 1, "4 blocks to drop"},
+        {"too few", 2, 1, "ends at 48"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        struct draft d;
+        struct error err = {0};
+        struct sequences *s = sequences_new(&limits);
+        draft_init(&d, 1);
+        d.admits[0].n_prompt = d.admits[0].ids.n = 60;
+        d.blocks[0][0].ids.n = d.blocks[0][1].ids.n = 1;
+        d.runs[0].n_tokens = 16;
+        d.runs[0].sample = false;
+        must_apply(s, &d.plan, table[i].name);
+        d.plan = (struct msg_plan){.step = 2, .runs = d.runs, .n_runs = 1};
+        d.blocks[0][0].ids = (struct u32_span){d.full_ids + 1, 3};
+        d.blocks[0][1].drop_leading = table[i].n_drop;
+        d.blocks[0][1].ids = (struct u32_span){d.window_ids + 1, table[i].n_window};
+        d.runs[0].start = 48;
+        d.runs[0].n_tokens = 12;
+        d.runs[0].sample = true;
+        if (table[i].want) {
+            assert_int_equal(sequences_apply(s, &d.plan, &err), STATUS_PROTOCOL);
+            if (!strstr(err.text, table[i].want))
+                fail_msg("%s: %s", table[i].name, err.text);
+        } else {
+            must_apply(s, &d.plan, table[i].name);
+            assert_int_equal(sequences_find(s, 3)->n_computed, 60);
+        }
+        sequences_free(s);
+    }
+}
+
 static void test_sampling_is_kept(void **state)
 {
     struct draft d;
@@ -332,8 +494,8 @@ static void test_sampling_is_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_history),
+        cmocka_unit_test(test_hostile),           cmocka_unit_test(test_history),
+        cmocka_unit_test(test_runs_are_resolved), cmocka_unit_test(test_hit_on_the_way),
         cmocka_unit_test(test_sampling_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,13 +1,14 @@
 /* A llama small enough for a test to write, whose numbers mean nothing: two layers, 4 heads of 8
  * over 2 of keys, so that two ranks can share it and four must repeat the keys; of the vocabulary
- * the last rank has less than the others. Included as a file by the tests. */
+ * the last rank has less than the others. Or a gemma 3 of the same shape, whose first layer sees a
+ * window. Included as a file by the tests. */
 #include <stdint.h>
 #include <stdio.h>
 
 #include "common/base/random.h"
 #include "tests/unit/model/put_file.c"
 
-enum { TINY_HIDDEN = 32, TINY_LAYERS = 2, TINY_VOCAB = 100, TINY_LENGTH = 128 };
+enum { TINY_HIDDEN = 32, TINY_LAYERS = 2, TINY_VOCAB = 100, TINY_LENGTH = 128, TINY_WINDOW = 20 };
 
 struct tiny_file {
     struct strbuf header, data;
@@ -30,27 +31,34 @@ static void tiny_tensor(struct tiny_file *f, const char *name, uint32_t n, uint3
                   f->header.len ? "," : "{", name, shape, begin, f->data.len);
 }
 
-static void tiny_layer(struct tiny_file *f, uint32_t layer)
+static void tiny_layer(struct tiny_file *f, uint32_t layer, bool window)
 {
     static const struct {
         const char *name;
         uint32_t n, k;
     } tensors[] = {
-        {"input_layernorm", TINY_HIDDEN, 0},   {"post_attention_layernorm", TINY_HIDDEN, 0},
-        {"self_attn.q_proj", 32, TINY_HIDDEN}, {"self_attn.k_proj", 16, TINY_HIDDEN},
-        {"self_attn.v_proj", 16, TINY_HIDDEN}, {"self_attn.o_proj", TINY_HIDDEN, 32},
-        {"mlp.gate_proj", 64, TINY_HIDDEN},    {"mlp.up_proj", 64, TINY_HIDDEN},
+        {"self_attn.q_norm", 8, 0},
+        {"self_attn.k_norm", 8, 0},
+        {"pre_feedforward_layernorm", TINY_HIDDEN, 0},
+        {"post_feedforward_layernorm", TINY_HIDDEN, 0},
+        {"input_layernorm", TINY_HIDDEN, 0},
+        {"post_attention_layernorm", TINY_HIDDEN, 0},
+        {"self_attn.q_proj", 32, TINY_HIDDEN},
+        {"self_attn.k_proj", 16, TINY_HIDDEN},
+        {"self_attn.v_proj", 16, TINY_HIDDEN},
+        {"self_attn.o_proj", TINY_HIDDEN, 32},
+        {"mlp.gate_proj", 64, TINY_HIDDEN},
+        {"mlp.up_proj", 64, TINY_HIDDEN},
         {"mlp.down_proj", TINY_HIDDEN, 64},
     };
-    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
+    for (size_t i = window ? 0 : 4; i < sizeof tensors / sizeof tensors[0]; i++) {
         char name[96];
         snprintf(name, sizeof name, "model.layers.%u.%s.weight", layer, tensors[i].name);
         tiny_tensor(f, name, tensors[i].n, tensors[i].k);
     }
 }
 
-/* config.json and model.safetensors; another seed makes another model. */
-static void tiny_model_write(const char *folder, uint64_t seed)
+static void tiny_write(const char *folder, uint64_t seed, bool window)
 {
     struct tiny_file f = {.rng = {seed}};
     struct strbuf file;
@@ -61,7 +69,7 @@ static void tiny_model_write(const char *folder, uint64_t seed)
     tiny_tensor(&f, "lm_head.weight", TINY_VOCAB, TINY_HIDDEN);
     tiny_tensor(&f, "model.norm.weight", TINY_HIDDEN, 0);
     for (uint32_t i = 0; i < TINY_LAYERS; i++)
-        tiny_layer(&f, i);
+        tiny_layer(&f, i, window);
     strbuf_append_c(&f.header, "}");
     uint64_t n = f.header.len;
     strbuf_append(&file, (const char *)&n, sizeof n);
@@ -70,13 +78,33 @@ static void tiny_model_write(const char *folder, uint64_t seed)
     put_file(folder, "model.safetensors", strbuf_str(&file));
     strbuf_reset(&file);
     strbuf_printf(&file,
-                  "{\"model_type\":\"llama\",\"hidden_size\":%d,\"num_attention_heads\":4,"
+                  "{\"hidden_size\":%d,\"num_attention_heads\":4,"
                   "\"num_key_value_heads\":2,\"num_hidden_layers\":%d,\"intermediate_size\":64,"
                   "\"vocab_size\":%d,\"max_position_embeddings\":%d,\"rms_norm_eps\":1e-5,"
-                  "\"hidden_act\":\"silu\",\"rope_theta\":10000}",
+                  "\"rope_theta\":10000,",
                   TINY_HIDDEN, TINY_LAYERS, TINY_VOCAB, TINY_LENGTH);
+    if (window)
+        strbuf_printf(&file,
+                      "\"model_type\":\"gemma3_text\",\"hidden_activation\":\"gelu_pytorch_tanh\","
+                      "\"head_dim\":8,\"query_pre_attn_scalar\":8,\"sliding_window\":%d,"
+                      "\"tie_word_embeddings\":false,"
+                      "\"layer_types\":[\"sliding_attention\",\"full_attention\"]}",
+                      TINY_WINDOW);
+    else
+        strbuf_append_c(&file, "\"model_type\":\"llama\",\"hidden_act\":\"silu\"}");
     put_file(folder, "config.json", strbuf_str(&file));
     strbuf_fini(&f.header);
     strbuf_fini(&f.data);
     strbuf_fini(&file);
+}
+
+/* config.json and model.safetensors; another seed makes another model. */
+static void tiny_model_write(const char *folder, uint64_t seed)
+{
+    tiny_write(folder, seed, false);
+}
+
+static inline void tiny_window_model_write(const char *folder, uint64_t seed)
+{
+    tiny_write(folder, seed, true);
 }
