@@ -169,15 +169,22 @@ static bool reserve(struct strbuf *b, size_t more)
     return true;
 }
 
-bool strbuf_append(struct strbuf *b, const void *bytes, size_t n)
+char *strbuf_extend(struct strbuf *b, size_t n)
 {
     if (!reserve(b, n))
-        return false;
-    if (n)
-        memcpy(b->ptr + b->len, bytes, n);
+        return NULL;
+    char *p = b->ptr + b->len;
     b->len += n;
     b->ptr[b->len] = '\0';
-    return true;
+    return p;
+}
+
+bool strbuf_append(struct strbuf *b, const void *bytes, size_t n)
+{
+    char *p = strbuf_extend(b, n);
+    if (p && n)
+        memcpy(p, bytes, n);
+    return p != NULL;
 }
 
 bool strbuf_append_str(struct strbuf *b, struct str s)

@@ -39,6 +39,7 @@ void strbuf_fini(struct strbuf *b);
 void strbuf_reset(struct strbuf *b);                   /* keeps the memory */
 void strbuf_trim(struct strbuf *b, size_t keep_bytes); /* reset; gives back more than that */
 bool strbuf_append(struct strbuf *b, const void *bytes, size_t n); /* false at the limit */
+char *strbuf_extend(struct strbuf *b, size_t n); /* n bytes more, for the caller to fill; or NULL */
 bool strbuf_append_str(struct strbuf *b, struct str s);
 bool strbuf_append_c(struct strbuf *b, const char *c_string);
 bool strbuf_printf(struct strbuf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
