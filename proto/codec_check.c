@@ -104,6 +104,7 @@ static void check_worker(struct check *c, const struct worker_info *w)
          "ordinal or shard below -1");
     must(c, w->tp >= 1 && w->pp >= 1, "tp and pp are at least 1");
     at_most(c, "tp * pp", (uint64_t)w->tp * w->pp, PROTO_MAX_RANKS);
+    at_most(c, "n_draft", w->n_draft, PROTO_MAX_DRAFT);
     at_most(c, "KV groups", w->n_kv_groups, PROTO_MAX_KV_GROUPS);
     for (uint32_t i = 0; c->status == STATUS_OK && i < w->n_kv_groups; i++) {
         const struct kv_group *g = &w->kv_groups[i];
@@ -146,18 +147,56 @@ static void check_submit(struct check *c, const struct msg_submit *s)
     check_sampling(c, &s->sampling);
 }
 
+/* A step has thousands of runs and items of which nearly all are plain: what obeys each rule for
+ * want of anything that could break one is told apart by one test. */
+static bool plain_tokens(const struct tokens_item *it)
+{
+    return (it->n_logprobs | it->n_prompt_logprobs | (uint32_t)it->finish | (uint32_t)it->status) ==
+               0 &&
+           it->text.len == 0 && it->ids.n <= PROTO_MAX_IDS;
+}
+
+static bool plain_run(const struct plan_run *r)
+{
+    return r->start <= UINT32_MAX - r->n_tokens && (r->n_draft | r->n_blocks) == 0 && !r->follows;
+}
+
+static bool plain_result(const struct result_item *it)
+{
+    return it->ids.n <= PROTO_MAX_DRAFT + 1 && it->gaps.n == it->ids.n &&
+           (it->n_logprobs | it->n_prompt_logprobs) == 0;
+}
+
+static void check_tokens_item(struct check *c, const struct tokens_item *it)
+{
+    at_most(c, "ids", it->ids.n, PROTO_MAX_IDS);
+    must(c, it->n_logprobs == 0 || it->n_logprobs == it->ids.n, "logprobs not for every token");
+    check_rows(c, it->logprobs, it->n_logprobs, PROTO_MAX_ROWS);
+    check_rows(c, it->prompt_logprobs, it->n_prompt_logprobs, PROTO_MAX_ROWS);
+    in_enum(c, "finish", (int)it->finish, FINISH_REASON_COUNT);
+    in_enum(c, "status", (int)it->status, STATUS_COUNT);
+    text(c, it->text);
+}
+
 static void check_tokens(struct check *c, const struct msg_tokens *t)
 {
     at_most(c, "items", t->n_items, PROTO_MAX_ITEMS);
-    for (uint32_t i = 0; c->status == STATUS_OK && i < t->n_items; i++) {
-        const struct tokens_item *it = &t->items[i];
-        at_most(c, "ids", it->ids.n, PROTO_MAX_IDS);
-        must(c, it->n_logprobs == 0 || it->n_logprobs == it->ids.n, "logprobs not for every token");
-        check_rows(c, it->logprobs, it->n_logprobs, PROTO_MAX_ROWS);
-        check_rows(c, it->prompt_logprobs, it->n_prompt_logprobs, PROTO_MAX_ROWS);
-        in_enum(c, "finish", (int)it->finish, FINISH_REASON_COUNT);
-        in_enum(c, "status", (int)it->status, STATUS_COUNT);
-        text(c, it->text);
+    for (uint32_t i = 0; c->status == STATUS_OK && i < t->n_items; i++)
+        if (!plain_tokens(&t->items[i]))
+            check_tokens_item(c, &t->items[i]);
+}
+
+static void check_run(struct check *c, const struct plan_run *r)
+{
+    at_most(c, "n_draft", r->n_draft, PROTO_MAX_DRAFT);
+    at_most(c, "start + n_tokens + n_draft", (uint64_t)r->start + r->n_tokens + r->n_draft,
+            UINT32_MAX);
+    must(c, (r->n_draft == 0 && !r->follows) || (r->sample && r->n_tokens == 1),
+         "a run with drafts, or that follows some, is not of one token and sample");
+    at_most(c, "KV groups", r->n_blocks, PROTO_MAX_KV_GROUPS);
+    for (uint32_t k = 0; c->status == STATUS_OK && k < r->n_blocks; k++) {
+        at_most(c, "i_group", r->blocks[k].i_group, PROTO_MAX_KV_GROUPS - 1);
+        at_most(c, "blocks", r->blocks[k].ids.n, PROTO_MAX_IDS);
     }
 }
 
@@ -176,28 +215,26 @@ static void check_plan(struct check *c, const struct msg_plan *p)
         at_most(c, "n_computed", a->n_computed, a->ids.n);
         check_sampling(c, &a->sampling);
     }
-    for (uint32_t i = 0; c->status == STATUS_OK && i < p->n_runs; i++) {
-        const struct plan_run *r = &p->runs[i];
-        at_most(c, "start + n_tokens", (uint64_t)r->start + r->n_tokens, UINT32_MAX);
-        at_most(c, "KV groups", r->n_blocks, PROTO_MAX_KV_GROUPS);
-        for (uint32_t k = 0; c->status == STATUS_OK && k < r->n_blocks; k++) {
-            at_most(c, "i_group", r->blocks[k].i_group, PROTO_MAX_KV_GROUPS - 1);
-            at_most(c, "blocks", r->blocks[k].ids.n, PROTO_MAX_IDS);
-        }
-    }
+    for (uint32_t i = 0; c->status == STATUS_OK && i < p->n_runs; i++)
+        if (!plain_run(&p->runs[i]))
+            check_run(c, &p->runs[i]);
+}
+
+static void check_result_item(struct check *c, const struct result_item *it)
+{
+    at_most(c, "ids", it->ids.n, PROTO_MAX_DRAFT + 1);
+    must(c, it->n_logprobs == 0 || it->n_logprobs == it->ids.n, "logprobs not for every token");
+    must(c, it->gaps.n == it->ids.n, "as many gaps as tokens are needed");
+    check_rows(c, it->logprobs, it->n_logprobs, PROTO_MAX_ROWS);
+    check_rows(c, it->prompt_logprobs, it->n_prompt_logprobs, PROTO_MAX_ROWS);
 }
 
 static void check_result(struct check *c, const struct msg_result *r)
 {
     at_most(c, "items", r->n_items, PROTO_MAX_ITEMS);
-    for (uint32_t i = 0; c->status == STATUS_OK && i < r->n_items; i++) {
-        const struct result_item *it = &r->items[i];
-        at_most(c, "ids", it->ids.n, PROTO_MAX_ITEMS);
-        must(c, it->n_logprobs == 0 || it->n_logprobs == it->ids.n, "logprobs not for every token");
-        must(c, it->gaps.n == it->ids.n, "as many gaps as tokens are needed");
-        check_rows(c, it->logprobs, it->n_logprobs, PROTO_MAX_ROWS);
-        check_rows(c, it->prompt_logprobs, it->n_prompt_logprobs, PROTO_MAX_ROWS);
-    }
+    for (uint32_t i = 0; c->status == STATUS_OK && i < r->n_items; i++)
+        if (!plain_result(&r->items[i]))
+            check_result_item(c, &r->items[i]);
 }
 
 static void check_by_type(struct check *c, const struct msg *m)

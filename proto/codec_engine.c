@@ -68,65 +68,137 @@ static void get_finish(struct wire *w, const ProtobufCMessage *base, struct msg 
     m->finish = (struct msg_finish){{p->id_hi, p->id_lo}, p->i_choice, p->attempt, p->n_tokens};
 }
 
-static void put_tokens_item(struct wire *w, const struct tokens_item *t, Cox__TokensItem *p)
+static bool has_extra(const struct tokens_item *t)
 {
-    p->id_hi = t->id.hi;
-    p->id_lo = t->id.lo;
-    p->i_choice = t->i_choice;
-    p->attempt = t->attempt;
-    p->start = t->start;
-    WIRE_PUT_SPAN(p, ids, t->ids);
+    return t->n_logprobs > 0 || t->n_prompt_logprobs > 0 || t->status != STATUS_OK ||
+           t->retry_after_s > 0 || t->text.len > 0;
+}
+
+static void put_extra(struct wire *w, const struct tokens_item *t, uint32_t i_item,
+                      Cox__TokensExtra *p)
+{
+    p->i_item = i_item;
     p->logprobs = wire_put_rows(w, t->logprobs, t->n_logprobs);
     p->n_logprobs = t->n_logprobs;
     p->prompt_logprobs = wire_put_rows(w, t->prompt_logprobs, t->n_prompt_logprobs);
     p->n_prompt_logprobs = t->n_prompt_logprobs;
-    p->finish = (Cox__FinishReason)t->finish;
-    p->stop_id_plus_1 = t->stop_id + 1; /* UINT32_MAX wraps to 0 */
-    p->n_cached = t->n_cached;
     p->status = (uint32_t)t->status;
     p->retry_after_s = t->retry_after_s;
     p->text = wire_put_text(t->text);
 }
 
-static void get_tokens_item(struct wire *w, const Cox__TokensItem *p, struct tokens_item *t)
+static void new_columns(struct wire *w, const struct msg_tokens *t, Cox__Tokens *p)
 {
-    *t = (struct tokens_item){
-        .id = {p->id_hi, p->id_lo},
-        .i_choice = p->i_choice,
-        .attempt = p->attempt,
-        .start = p->start,
-        .ids = WIRE_GET_U32(p, ids),
-        .logprobs = wire_get_rows(w, p->logprobs, p->n_logprobs),
-        .n_logprobs = (uint32_t)p->n_logprobs,
-        .prompt_logprobs = wire_get_rows(w, p->prompt_logprobs, p->n_prompt_logprobs),
-        .n_prompt_logprobs = (uint32_t)p->n_prompt_logprobs,
-        .finish = (enum finish_reason)p->finish,
-        .stop_id = p->stop_id_plus_1 - 1,
-        .n_cached = p->n_cached,
-        .status = (enum status)p->status,
-        .retry_after_s = p->retry_after_s,
-        .text = wire_get_str(p->text),
-    };
+    size_t n = t->n_items, n_ids = 0, n_extras = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_ids += t->items[i].ids.n;
+        n_extras += has_extra(&t->items[i]);
+    }
+    WIRE_NEW_COLUMN(w, p, item_id_hi, n);
+    WIRE_NEW_COLUMN(w, p, item_id_lo, n);
+    WIRE_NEW_COLUMN(w, p, item_i_choice, n);
+    WIRE_NEW_COLUMN(w, p, item_attempt, n);
+    WIRE_NEW_COLUMN(w, p, item_start, n);
+    WIRE_NEW_COLUMN(w, p, item_n_cached, n);
+    WIRE_NEW_COLUMN(w, p, item_finish, n);
+    WIRE_NEW_COLUMN(w, p, item_stop_id, n);
+    WIRE_NEW_COLUMN(w, p, item_n_ids, n);
+    WIRE_NEW_COLUMN(w, p, item_ids, n_ids);
+    p->extras = wire_new_array(w, &cox__tokens_extra__descriptor, n_extras);
+}
+
+static void put_items(struct wire *w, const struct msg_tokens *t, Cox__Tokens *p)
+{
+    uint32_t choices = 0, odd_attempts = 0, cached = 0, finishes = 0, stops = 0, odd_n_ids = 0;
+    uint32_t *end = p->item_ids;
+    for (uint32_t i = 0; w->status == STATUS_OK && i < t->n_items; i++) {
+        const struct tokens_item *it = &t->items[i];
+        p->item_id_hi[i] = it->id.hi;
+        p->item_id_lo[i] = it->id.lo;
+        p->item_start[i] = it->start;
+        choices |= p->item_i_choice[i] = it->i_choice;
+        odd_attempts |= (p->item_attempt[i] = it->attempt) ^ 1;
+        cached |= p->item_n_cached[i] = it->n_cached;
+        finishes |= p->item_finish[i] = (uint32_t)it->finish;
+        stops |= p->item_stop_id[i] = it->stop_id;
+        odd_n_ids |= (p->item_n_ids[i] = it->ids.n) ^ 1;
+        end = wire_put_words(end, it->ids);
+        if (has_extra(it))
+            put_extra(w, it, i, p->extras[p->n_extras++]);
+    }
+    WIRE_DROP_COLUMN(p, item_i_choice, choices == 0);
+    WIRE_DROP_COLUMN(p, item_attempt, odd_attempts == 0);
+    WIRE_DROP_COLUMN(p, item_n_cached, cached == 0);
+    WIRE_DROP_COLUMN(p, item_finish, finishes == 0);
+    WIRE_DROP_COLUMN(p, item_stop_id, stops == 0);
+    WIRE_DROP_COLUMN(p, item_n_ids, odd_n_ids == 0);
+}
+
+static void get_extras(struct wire *w, const Cox__Tokens *p, struct tokens_item *items)
+{
+    size_t least = 0;
+    for (size_t i = 0; w->status == STATUS_OK && i < p->n_extras; i++) {
+        const Cox__TokensExtra *q = p->extras[i];
+        if (q->i_item < least || q->i_item >= p->n_item_id_hi) {
+            wire_fail(w, STATUS_PROTOCOL, "i_item does not rise, or there is no such item");
+            return;
+        }
+        least = (size_t)q->i_item + 1;
+        struct tokens_item *it = &items[q->i_item];
+        it->logprobs = wire_get_rows(w, q->logprobs, q->n_logprobs);
+        it->n_logprobs = (uint32_t)q->n_logprobs;
+        it->prompt_logprobs = wire_get_rows(w, q->prompt_logprobs, q->n_prompt_logprobs);
+        it->n_prompt_logprobs = (uint32_t)q->n_prompt_logprobs;
+        it->status = (enum status)q->status;
+        it->retry_after_s = q->retry_after_s;
+        it->text = wire_get_str(q->text);
+    }
 }
 
 static ProtobufCMessage *put_tokens(struct wire *w, const struct msg *m)
 {
     WIRE_PUT(Tokens, tokens);
     p->term_epoch = m->tokens.term_epoch;
-    p->items = wire_new_array(w, &cox__tokens_item__descriptor, m->tokens.n_items);
-    p->n_items = m->tokens.n_items;
-    for (uint32_t i = 0; p->items && i < m->tokens.n_items; i++)
-        put_tokens_item(w, &m->tokens.items[i], p->items[i]);
+    new_columns(w, &m->tokens, p);
+    put_items(w, &m->tokens, p);
     return &p->base;
+}
+
+static struct tokens_item *get_items(struct wire *w, const Cox__Tokens *p)
+{
+    size_t n = p->n_item_id_hi;
+    struct wire_column i_choice = WIRE_GET_COLUMN(w, p, item_i_choice, n, WIRE_USUAL_0);
+    struct wire_column attempt = WIRE_GET_COLUMN(w, p, item_attempt, n, WIRE_USUAL_1);
+    struct wire_column start = WIRE_GET_COLUMN(w, p, item_start, n, WIRE_ALWAYS);
+    struct wire_column n_cached = WIRE_GET_COLUMN(w, p, item_n_cached, n, WIRE_USUAL_0);
+    struct wire_column finish = WIRE_GET_COLUMN(w, p, item_finish, n, WIRE_USUAL_0);
+    struct wire_column stop_id = WIRE_GET_COLUMN(w, p, item_stop_id, n, WIRE_USUAL_0);
+    struct wire_column n_ids = WIRE_GET_COLUMN(w, p, item_n_ids, n, WIRE_USUAL_1);
+    struct wire_rest ids = wire_get_rest(p->item_ids, p->n_item_ids);
+    struct tokens_item *items = wire_uncleared(w, n, sizeof *items);
+    if (p->n_item_id_lo != n) {
+        wire_fail(w, STATUS_PROTOCOL, "item_id_lo is not one per item");
+        return NULL;
+    }
+    for (size_t i = 0; items && i < n; i++)
+        items[i] = (struct tokens_item){.id = {p->item_id_hi[i], p->item_id_lo[i]},
+                                        .i_choice = wire_at(i_choice, i),
+                                        .attempt = wire_at(attempt, i),
+                                        .start = wire_at(start, i),
+                                        .ids = wire_take(&ids, wire_at(n_ids, i)),
+                                        .finish = (enum finish_reason)wire_at(finish, i),
+                                        .stop_id = wire_at(stop_id, i),
+                                        .n_cached = wire_at(n_cached, i),
+                                        .text = {"", 0}};
+    wire_must(w, !ids.missing && ids.n == 0, "item_n_ids do not add up to item_ids");
+    get_extras(w, p, items);
+    return items;
 }
 
 static void get_tokens(struct wire *w, const ProtobufCMessage *base, struct msg *m)
 {
     const Cox__Tokens *p = (const Cox__Tokens *)base;
-    struct tokens_item *items = wire_array(w, p->n_items, sizeof *items);
-    for (size_t i = 0; items && i < p->n_items; i++)
-        get_tokens_item(w, p->items[i], &items[i]);
-    m->tokens = (struct msg_tokens){p->term_epoch, items, (uint32_t)p->n_items};
+    m->tokens = (struct msg_tokens){p->term_epoch, get_items(w, p), (uint32_t)p->n_item_id_hi};
 }
 
 static ProtobufCMessage *put_cluster(struct wire *w, const struct msg *m)

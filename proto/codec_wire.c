@@ -41,8 +41,19 @@ void *wire_new_array(struct wire *w, const ProtobufCMessageDescriptor *d, size_t
 
 void *wire_array(struct wire *w, size_t n, size_t size)
 {
-    void *p = n ? arena_try_array(w->arena, n, size) : NULL;
-    if (n && !p)
+    void *p = wire_uncleared(w, n, size);
+    if (p)
+        memset(p, 0, n * size);
+    return p;
+}
+
+void *wire_uncleared(struct wire *w, size_t n, size_t size)
+{
+    size_t total;
+    if (n == 0)
+        return NULL;
+    void *p = __builtin_mul_overflow(n, size, &total) ? NULL : arena_try_alloc(w->arena, total);
+    if (!p)
         wire_fail(w, STATUS_NO_MEMORY, "more items than its size or the arena allows");
     return p;
 }

@@ -8,7 +8,7 @@
 
 #include "common/base/str.h"
 
-#define PROTOCOL_MAJOR 1u
+#define PROTOCOL_MAJOR 2u
 #define PROTOCOL_MINOR 0u
 
 enum msg_type {

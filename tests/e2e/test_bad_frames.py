@@ -108,7 +108,7 @@ def test_another_version_is_refused_by_name(tmp_path):
         c.start_gateway(c.head_port)
         wait_for("/health is 200", lambda: get(c.url + "/health")[0] == 200)
         c.start_worker("later", c.start_relay(1, 1000, "another-version"), tp=1)
-        said = "protocol 2.0 is spoken there, 1.0 here"
+        said = "protocol 3.0 is spoken there, 2.0 here"
         wait_for("the worker says why", lambda: "head_refused" in c.log("later") and said in c.log("later"))
         wait_for("the head does", lambda: "peer_refused" in c.log("head") and said in c.log("head"))
         wait_for("the worker ends", lambda: c.started["later"].poll() == 2)  # asking again would change nothing

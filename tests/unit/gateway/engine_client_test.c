@@ -266,7 +266,7 @@ static void test_refused(void **state)
     pass(50);
     h.link.session = 0;
     struct msg m = {.type = MSG_REFUSED,
-                    .refused = {.status = STATUS_VERSION, .text = STR("2.0 is spoken here")}};
+                    .refused = {.status = STATUS_VERSION, .text = STR("3.0 is spoken here")}};
     head_send(&m);
     assert_int_equal(h.n_reconnects, 1);
     assert_int_equal(h.link_ups, 0);
@@ -276,10 +276,8 @@ static void test_refused(void **state)
 
 static void test_credit(void **state)
 {
-    static uint32_t ids[1500]; /* about 1.5 KB each: two fit the half window, not three */
-    struct msg m = submit(ids, 1500);
-    for (uint32_t i = 0; i < 1500; i++)
-        ids[i] = 100;
+    static uint32_t ids[375]; /* about 1.5 KB each: two fit the half window, not three */
+    struct msg m = submit(ids, 375);
     pass(50);
     welcome();
     assert_int_equal(engine_client_send(&h.c, &m), STATUS_OK);
@@ -290,7 +288,7 @@ static void test_credit(void **state)
     assert_int_equal(h.n_writable, 1);
     assert_int_equal(engine_client_send(&h.c, &m), STATUS_OK);
     /* and the other way: every half window of Tokens is given back */
-    struct tokens_item item = {.id = {1, 2}, .attempt = 1, .ids = {ids, 300}};
+    struct tokens_item item = {.id = {1, 2}, .attempt = 1, .ids = {ids, 75}};
     struct msg tokens = {.type = MSG_TOKENS, .tokens = {.items = &item, .n_items = 1}};
     head_send(&tokens);
     assert_int_equal(h.n_credits, 0);

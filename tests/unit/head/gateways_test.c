@@ -139,6 +139,8 @@ static void a_large_backlog_goes_in_pieces(void **state)
     m.submit.attempt = 2;
     m.submit.ids.n = 3;
     say(f, 4, &m);
+    struct msg credit = {.type = MSG_CREDIT, .credit = {1 << 20}};
+    say(f, 4, &credit); /* for the first of them */
     uint32_t at = 0, n_messages = 0;
     for (uint32_t i = 0; i < f->n_box; i++) {
         if (f->box[i].m.type != MSG_TOKENS)

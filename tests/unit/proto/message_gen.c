@@ -103,6 +103,7 @@ static void fix_worker_info(struct rng *r, void *p)
     w->shard_stage = (int32_t)rng_below(r, 5) - 1;
     w->tp = 1 + (uint32_t)rng_below(r, 32);
     w->pp = 1 + (uint32_t)rng_below(r, 32);
+    w->n_draft = (uint32_t)rng_below(r, PROTO_MAX_DRAFT + 1);
 }
 TABLE(worker_info, fix_worker_info, X_ENUM(worker_info, device, DEVICE_COUNT),
       X(worker_info, device_name, F_STR), X(worker_info, host, F_STR), X(worker_info, zone, F_STR),
@@ -274,11 +275,20 @@ TABLE(plan_admit, fix_admit, X(plan_admit, slot, F_U32), X(plan_admit, n_prompt,
       X(plan_admit, n_computed, F_U32), X_SPAN(plan_admit, ids, F_U32_SPAN, 100),
       X_SUB(plan_admit, sampling, table_sampling_params));
 
+/* Half of them decode: one token, drawn, perhaps with drafts. */
 static void fix_run(struct rng *r, void *p)
 {
     struct plan_run *run = p;
-    if (run->start > UINT32_MAX - run->n_tokens)
-        run->start = UINT32_MAX - run->n_tokens;
+    if (rng_below(r, 2)) {
+        run->sample = true;
+        run->n_tokens = 1;
+        run->n_draft = rng_below(r, 2) ? (uint32_t)rng_below(r, PROTO_MAX_DRAFT + 1) : 0;
+    } else {
+        run->follows = false;
+        run->n_draft = 0;
+    }
+    if (run->start > UINT32_MAX - run->n_draft - run->n_tokens)
+        run->start = UINT32_MAX - run->n_draft - run->n_tokens;
 }
 TABLE(plan_run, fix_run, X(plan_run, slot, F_U32), X(plan_run, start, F_U32),
       X(plan_run, n_tokens, F_U32), X(plan_run, n_draft, F_U32), X(plan_run, sample, F_BOOL),
