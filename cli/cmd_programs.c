@@ -1,4 +1,5 @@
-/* `cox head`, `cox worker`, `cox gateway`: become the program that lies next to this one. */
+/* `cox head`, `cox worker`, `cox gateway`, `cox replay`: become the program that lies next to this
+ * one. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -6,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "common/base/mem.h"
 
 static int become(const char *program, char **argv)
 {
@@ -31,6 +33,20 @@ static int become(const char *program, char **argv)
 int cmd_head(int argc, char **argv)
 {
     return become("cox-head", argv);
+}
+
+/* The scheduler is in cox-head: it replays, too. */
+int cmd_replay(int argc, char **argv)
+{
+    char program[] = "cox", mode[] = "replay";
+    char **args = mem_array((size_t)argc + 2, sizeof *args);
+    args[0] = program;
+    args[1] = mode;
+    for (int i = 1; i < argc; i++)
+        args[i + 1] = argv[i];
+    int code = become("cox-head", args);
+    mem_free(args);
+    return code;
 }
 
 int cmd_worker(int argc, char **argv)

@@ -10,6 +10,7 @@
 #include "common/base/version.h"
 #include "common/options/gateway.h"
 #include "common/options/head.h"
+#include "common/options/replay.h"
 #include "common/options/worker.h"
 
 extern char **environ;
@@ -35,6 +36,8 @@ const struct command commands[] = {
      TABLE(keys)},
     {"join-token", "--keys-dir DIR --head HOST:PORT", "one string that a worker can join with",
      cmd_join_token, TABLE(join_token)},
+    {"replay", "FILE [OPTION...]", "run a head's --step-log again and compare every plan",
+     cmd_replay, TABLE(replay)},
     {"version", "", "the version of this build", cmd_version, NULL, NULL},
     {"completion", "bash|zsh|fish", "a script for the shell's completion", cmd_completion, NULL,
      NULL},

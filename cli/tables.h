@@ -19,6 +19,8 @@ struct up_options {
     int64_t kv_cache_memory_bytes, vocab_size;
     int64_t threads, null_step_us, null_token_us;
     int cpu_isa, kv_cache_dtype, dtype; /* as cox-worker has them; 0: auto */
+    const char *step_log;
+    int64_t step_log_max_bytes;
     int log_level, log_format, color;
 };
 extern const struct option_spec up_specs[];

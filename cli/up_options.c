@@ -66,6 +66,8 @@ const struct option_spec up_specs[] = {
     ROW_STEP_TARGET(S),
     ROW_PREFIX_CACHING(S),
     ROW_ASYNC_SCHEDULING(S),
+    ROW_STEP_LOG(S),
+    ROW_STEP_LOG_MAX(S),
     {.name = "max-waiting",
      .aliases = "max-num-queued-reqs",
      .type = OPTION_INT,

@@ -122,6 +122,8 @@ static void build_head(struct builder *b, struct up_child *c)
         arg(c, "--no-enable-prefix-caching");
     if (!o->async_scheduling)
         arg(c, "--no-async-scheduling");
+    flag(c, "--step-log", o->step_log);
+    flag_int(b, c, "--step-log-max-bytes", o->step_log_max_bytes);
 }
 
 static enum status build_gateway(struct builder *b, struct up_child *c, uint32_t i,

@@ -69,11 +69,20 @@ struct head_core *head_core_new(const struct head_core_config *c, const struct h
     return h;
 }
 
+static void flush_step_log(struct head_core *h)
+{
+    struct error why;
+    if (!step_log_flush(h->config.step_log, &why))
+        events_add(&h->events, h->now_ns, LOG_WARN, "step_log_stopped", "reason=%s",
+                   log_quote(why.text));
+}
+
 void head_core_free(struct head_core *h)
 {
     if (!h)
         return;
     dispatch_free(h);
+    flush_step_log(h);
     request_table_free(h->requests);
     gateways_free(h);
     cluster_fini(&h->cluster);
@@ -198,6 +207,7 @@ void head_core_turn(struct head_core *h, uint64_t now_ns)
     struct scheduler_stats x;
     dispatch_totals(h, &x);
     h->n_waiting = h->n_held + x.waiting;
+    flush_step_log(h);
 }
 
 /* ---- operators ---- */

@@ -9,6 +9,7 @@
  *
  * One thread. Frames are borrowed for the call. */
 #include "head/cluster.h"
+#include "head/step_log.h"
 
 #define HEAD_TICK_MS 50u
 
@@ -22,8 +23,9 @@ struct head_core_config {
     bool enable_prefix_caching;
     const char *model; /* served name, for humans; borrowed; NULL: the workers' */
     uint64_t gateway_grace_ns, stall_ns;
-    uint64_t seed;           /* of session numbers: random in cox-head, fixed in tests */
-    uint64_t wall_offset_ns; /* wall clock minus the clock of now_ns */
+    uint64_t seed;             /* of session numbers: random in cox-head, fixed in tests */
+    uint64_t wall_offset_ns;   /* wall clock minus the clock of now_ns */
+    struct step_log *step_log; /* what the schedulers are told and answer; borrowed; NULL: none */
 };
 
 struct head_core;

@@ -86,6 +86,7 @@ void dispatch_on_ready(void *core, struct group *g)
         cluster_dissolve(&h->cluster, g, err.text, true);
         return;
     }
+    step_log_group(h->config.step_log, g->index, g->id, g->epoch, &c);
     scheduler_reset(l->scheduler, g->epoch, ignore_request, NULL);
     l->group = g;
     h->served = router_model(h);
@@ -106,10 +107,12 @@ static void take_ended(struct head_core *h, struct request *r)
     outbox_add(h, r);
 }
 
-static void pop_ended(struct head_core *h, struct scheduler *s)
+static void pop_ended(struct head_core *h, struct lane *l)
 {
-    for (struct request *r; (r = scheduler_pop_ended(s)) != NULL;)
+    for (struct request *r; (r = scheduler_pop_ended(l->scheduler)) != NULL;) {
+        step_log_ended(h->config.step_log, l->group->index, r);
         take_ended(h, r);
+    }
 }
 
 static void hold_again(void *ctx, struct request *r)
@@ -123,7 +126,8 @@ void dispatch_on_down(void *core, struct group *g)
     struct lane *l = lane_of(h, g);
     if (!l->scheduler)
         return; /* it never got one */
-    pop_ended(h, l->scheduler);
+    pop_ended(h, l);
+    step_log_down(h->config.step_log, g->index);
     scheduler_reset(l->scheduler, g->epoch, hold_again, h);
     count_retired(h, l->scheduler);
     scheduler_free(l->scheduler);
@@ -179,7 +183,9 @@ static bool send_pending(struct head_core *h, struct lane *l)
 static void pump(struct head_core *h, struct lane *l)
 {
     while (!l->plan_pending || send_pending(h, l)) {
+        step_log_step(h->config.step_log, l->group->index, h->now_ns);
         const struct msg_plan *plan = scheduler_step(l->scheduler, h->now_ns);
+        step_log_plan(h->config.step_log, l->group->index, plan);
         if (!plan)
             return;
         struct msg m = {.type = MSG_PLAN, .plan = *plan};
@@ -202,7 +208,7 @@ void dispatch_turn(struct head_core *h)
         if (h->lanes[i].scheduler)
             pump(h, &h->lanes[i]);
         if (h->lanes[i].scheduler) /* pump may have dissolved the group */
-            pop_ended(h, h->lanes[i].scheduler);
+            pop_ended(h, &h->lanes[i]);
     }
 }
 
@@ -231,11 +237,15 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
     const struct scheduler_event *events = NULL;
     uint32_t n_events = 0;
     struct error err = {0};
-    enum status s =
-        tokens_exist(m, g->vocab_size)
-            ? scheduler_on_result(l->scheduler, m, h->now_ns, &events, &n_events, &err)
-            : error_set(&err, STATUS_PROTOCOL, "result of step %llu: a token of %u or above",
-                        (unsigned long long)m->step, g->vocab_size);
+    enum status s = STATUS_OK;
+    if (!tokens_exist(m, g->vocab_size)) {
+        s = error_set(&err, STATUS_PROTOCOL, "result of step %llu: a token of %u or above",
+                      (unsigned long long)m->step, g->vocab_size);
+    } else {
+        step_log_result(h->config.step_log, g->index, m, h->now_ns);
+        s = scheduler_on_result(l->scheduler, m, h->now_ns, &events, &n_events, &err);
+        step_log_done(h->config.step_log, g->index, s, events, n_events);
+    }
     if (s != STATUS_OK) {
         cluster_add_failure(&h->cluster, w->peer->node, "bad_result", err.text);
         cluster_dissolve(&h->cluster, g, err.text, true);
@@ -282,6 +292,7 @@ void dispatch_free(struct head_core *h)
     for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
         struct lane *l = &h->lanes[i];
         if (l->scheduler) {
+            step_log_down(h->config.step_log, l->group->index);
             scheduler_reset(l->scheduler, 0, ignore_request, NULL);
             scheduler_free(l->scheduler);
         }

@@ -8,6 +8,7 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "head/admin_api.h"
+#include "head/step_log_file.h"
 
 #define BUS_HWM 4096u
 
@@ -17,6 +18,8 @@ struct head {
     struct head_core *core;
     struct admin_api *admin;
     struct loop_timer *tick;
+    struct step_log_file *step_log_file;
+    struct step_log *step_log; /* NULL: none is wanted */
     struct authorized authorized;
     char admin_key[256];
     bool dirty; /* frames came since the last turn */
@@ -88,6 +91,11 @@ static void make_core(struct head *h, const struct head_options *o)
     c.seed = random_secure_u64();
     uint64_t now = loop_now_ns(h->loop);
     c.wall_offset_ns = clock_wall_ns() - now;
+    if (h->step_log_file) {
+        struct step_log_sink sink = step_log_file_sink(h->step_log_file);
+        c.step_log = h->step_log = step_log_new(&sink, c.wall_offset_ns);
+        step_log_file_guard(h->step_log_file, h->step_log);
+    }
     struct head_io io = {.ctx = h, .send = on_send};
     h->core = head_core_new(&c, &io, now);
 }
@@ -123,6 +131,9 @@ enum status head_start(struct loop *l, const struct head_options *o, struct head
         s = read_admin_key(o->admin_key_file, h->admin_key, sizeof h->admin_key, err);
     if (s == STATUS_OK)
         s = bind_bus(h, o, err);
+    if (s == STATUS_OK && o->step_log)
+        s = step_log_file_open(o->step_log, (uint64_t)o->step_log_max_bytes, &h->step_log_file,
+                               err);
     if (s != STATUS_OK) {
         head_free(h);
         return s;
@@ -155,6 +166,8 @@ void head_free(struct head *h)
     admin_api_free(h->admin);
     bus_close(h->bus);
     head_core_free(h->core);
+    step_log_file_close(h->step_log_file); /* the last to look at the log */
+    step_log_free(h->step_log);
     authorized_fini(&h->authorized);
     mem_free(h);
 }

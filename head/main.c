@@ -1,12 +1,15 @@
-/* cox-head: options, loop, run. SIGTERM and SIGINT end it at once: workers and gateways notice by
- * its silence, keep what they have, and say Hello to its successor. */
+/* cox-head: options, loop, run; `cox-head replay` is `cox replay`. SIGTERM and SIGINT end it at
+ * once: workers and gateways notice by its silence, keep what they have, and say Hello to its
+ * successor. */
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/version.h"
 #include "head/head.h"
+#include "head/replay.h"
 
 extern char **environ;
 
@@ -87,6 +90,8 @@ int main(int argc, char **argv)
     struct config_result res = {0};
     struct error err = {0};
     mem_give_back_large();
+    if (argc > 1 && strcmp(argv[1], "replay") == 0)
+        return replay_main(argc - 1, argv + 1);
     log_init("head", LOG_INFO, LOG_LOGFMT);
     enum status s =
         config_parse(head_option_specs, head_n_option_specs, argc, argv, environ, &o, &res, &err);

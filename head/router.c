@@ -70,10 +70,12 @@ static bool is_live(const struct request *r)
  * which the scheduler has ended it and scheduler_pop_ended has not yet said so. */
 static void withdraw(struct head_core *h, struct request *r)
 {
-    if (r->sched)
+    if (r->sched) {
+        step_log_remove(h->config.step_log, r->i_group, r);
         scheduler_remove(h->lanes[r->i_group].scheduler, r);
-    else if (is_live(r) && r->i_group == NO_GROUP)
+    } else if (is_live(r) && r->i_group == NO_GROUP) {
         unhold(h, r);
+    }
     r->i_group = NO_GROUP;
 }
 
@@ -166,11 +168,13 @@ static void place(struct head_core *h, struct request *r, struct lane *l)
     if (!fit_to_model(h, r, l->group))
         return;
     unhold(h, r);
+    step_log_add(h->config.step_log, l->group->index, r, h->now_ns);
     enum status s = scheduler_add(l->scheduler, r);
     if (s == STATUS_OK) {
         r->i_group = l->group->index;
         return;
     }
+    step_log_refused(h->config.step_log, l->group->index, s);
     router_hold(h, r);
     if (s == STATUS_NO_MEMORY) {
         snprintf(text, sizeof text,

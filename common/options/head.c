@@ -29,6 +29,8 @@ const struct option_spec head_option_specs[] = {
     ROW_STEP_TARGET(S),
     ROW_PREFIX_CACHING(S),
     ROW_ASYNC_SCHEDULING(S),
+    ROW_STEP_LOG(S),
+    ROW_STEP_LOG_MAX(S),
     ROW_LOG_LEVEL(S),
     ROW_LOG_FORMAT(S),
 };

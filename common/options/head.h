@@ -11,6 +11,8 @@ struct head_options {
     int64_t max_num_seqs, max_num_batched_tokens, max_waiting, long_prefill_token_threshold;
     int64_t step_target_ms;
     bool enable_prefix_caching, async_scheduling;
+    const char *step_log;
+    int64_t step_log_max_bytes;
     int log_level, log_format;
 };
 

@@ -36,6 +36,13 @@
 #define ROW_ASYNC_SCHEDULING(S)                                                                    \
     OPT_BOOL(S, async_scheduling, "async-scheduling", "true",                                      \
              "send step k+1 before the result of step k")
+#define ROW_STEP_LOG(S)                                                                            \
+    OPT_STRING(S, step_log, "step-log", NULL,                                                      \
+               "file for all that the schedulers are told and plan, for cox replay: it holds the " \
+               "token ids of all texts")
+#define ROW_STEP_LOG_MAX(S)                                                                        \
+    OPT_INT(S, step_log_max_bytes, "step-log-max-bytes", 0, INT64_MAX, "1073741824",               \
+            "the step log ends at this size; 0: no bound")
 #define ROW_KEEP_ALIVE(S)                                                                          \
     OPT_FLOAT(S, keep_alive_s, "sse-keep-alive-interval", 0, 3600, "15",                           \
               "seconds of silence after which a stream gets a comment line; 0: none")

@@ -16,6 +16,7 @@ REPORT_LIMIT = 12000  # characters of one report that are shown
 
 folder = None
 crashes = []
+own = set()  # processes that a test ends as if they had crashed
 
 
 def install():
@@ -34,8 +35,8 @@ def install():
 def look_at_log(log):
     """Notes the children of cox up that crashed, and what gcc's UBSan beside ASan says: it knows no log_path."""
     for line in log.splitlines():
-        found = re.search(r"\bprocess_ended\b.*\bsignal=(\d+)", line)
-        if found and int(found[1]) in CRASHES or ": runtime error: " in line:
+        found = re.search(r"\bprocess_ended\b.*\bpid=(\d+) signal=(\d+)", line)
+        if found and int(found[2]) in CRASHES and int(found[1]) not in own or ": runtime error: " in line:
             crashes.append(line)
 
 

@@ -1,0 +1,11 @@
+#pragma once
+/* The options of `cox replay FILE`: for cox-head, which runs it, and for cox's help. */
+#include "common/base/config.h"
+
+struct replay_options {
+    bool print, check;
+    int64_t from, to, group;
+};
+
+extern const struct option_spec replay_specs[];
+extern const size_t replay_n_specs;

@@ -1,0 +1,411 @@
+/* Events are written into the payload of a chunk that is open until the turn ends. A step that
+ * gives no plan, the usual end of a turn, leaves no bytes: it is counted, and said before the next
+ * event of its group. */
+#include "head/step_log.h"
+
+#include <assert.h>
+
+#include "common/base/mem.h"
+#include "common/base/version.h"
+#include "head/step_log_format.h"
+
+enum {
+    V = STEP_LOG_VARINT_MAX,
+    EVENT_BYTES = 1 + 6 * V,
+    GROUP_BYTES = 16 * V,
+    KV_GROUP_BYTES = 5 * V,
+    REQUEST_BYTES = 32 * V,
+    RESULT_BYTES = 7 * V,
+    ITEM_BYTES = 3 * V,
+    ID_BYTES = 5,
+    KEEP_BYTES = 1 << 20, /* a burst's buffer is given back */
+};
+
+struct group_log {
+    bool up;
+    uint64_t n_idle, idle_ns;
+    /* where the last step_log_step began, and what was true then */
+    size_t step_at;
+    uint64_t step_ns, before_step_ns, before_step_n_idle, before_step_idle_ns;
+};
+
+struct step_log {
+    struct step_log_sink sink;
+    struct step_log_out out; /* from the chunk's head on */
+    struct group_log *groups;
+    uint32_t n_groups, n_up;
+    uint64_t i_chunk, wall_offset_ns, last_ns;
+    bool ended, told; /* the sink takes no more; the owner knows */
+    struct error why;
+};
+
+/* ---- chunks ---- */
+
+static void open_chunk(struct step_log *l)
+{
+    step_log_room(&l->out, STEP_LOG_HEAD_BYTES);
+    l->out.n += STEP_LOG_HEAD_BYTES;
+}
+
+static void begin(struct step_log *l)
+{
+    const char version[] = COX_VERSION;
+    l->out.n = 0;
+    l->i_chunk = l->last_ns = 0;
+    l->ended = l->told = false;
+    memcpy(step_log_room(&l->out, STEP_LOG_MAGIC_BYTES), STEP_LOG_MAGIC, STEP_LOG_MAGIC_BYTES);
+    l->out.n += STEP_LOG_MAGIC_BYTES;
+    open_chunk(l);
+    uint8_t *p = step_log_room(&l->out, EVENT_BYTES + sizeof version);
+    *p++ = STEP_LOG_START;
+    p = step_log_put_varint(p, sizeof version - 1);
+    memcpy(p, version, sizeof version - 1);
+    p = step_log_put_varint(p + sizeof version - 1, l->wall_offset_ns);
+    l->out.n = (size_t)(p - l->out.bytes);
+}
+
+/* The magic stands before the first chunk. */
+static size_t head_at(const struct step_log *l)
+{
+    return l->i_chunk == 0 ? STEP_LOG_MAGIC_BYTES : 0;
+}
+
+static void seal(struct step_log *l)
+{
+    size_t at = head_at(l);
+    step_log_seal(l->out.bytes + at, (uint32_t)(l->out.n - at - STEP_LOG_HEAD_BYTES), l->i_chunk);
+}
+
+struct step_log *step_log_new(const struct step_log_sink *sink, uint64_t wall_offset_ns)
+{
+    struct step_log *l = mem_zalloc(sizeof *l);
+    l->sink = *sink;
+    l->wall_offset_ns = wall_offset_ns;
+    begin(l);
+    return l;
+}
+
+void step_log_free(struct step_log *l)
+{
+    if (!l)
+        return;
+    step_log_out_fini(&l->out);
+    mem_free(l->groups);
+    mem_free(l);
+}
+
+static void hand_over(struct step_log *l)
+{
+    if (l->ended || l->out.n == head_at(l) + STEP_LOG_HEAD_BYTES)
+        return;
+    seal(l);
+    struct str bytes = {(const char *)l->out.bytes, l->out.n};
+    l->ended = l->sink.write(l->sink.ctx, bytes, &l->why) != STATUS_OK;
+    if (l->out.cap > KEEP_BYTES)
+        step_log_out_fini(&l->out);
+    l->out.n = 0;
+    l->i_chunk++;
+    open_chunk(l);
+}
+
+bool step_log_flush(struct step_log *l, struct error *err)
+{
+    if (!l)
+        return true;
+    hand_over(l);
+    if (!l->ended || l->told)
+        return true;
+    l->told = true;
+    *err = l->why;
+    return false;
+}
+
+struct str step_log_last_words(struct step_log *l)
+{
+    size_t at = head_at(l);
+    if (l->ended || l->out.n <= at + STEP_LOG_HEAD_BYTES)
+        return (struct str){"", 0};
+    seal(l);
+    return (struct str){(const char *)l->out.bytes, l->out.n};
+}
+
+/* ---- events ---- */
+
+static struct group_log *group_of(struct step_log *l, uint32_t i_group)
+{
+    assert(i_group < STEP_LOG_MAX_GROUPS);
+    if (i_group >= l->n_groups) {
+        uint32_t n = i_group + 1;
+        l->groups = mem_realloc(l->groups, n * sizeof *l->groups);
+        memset(l->groups + l->n_groups, 0, (n - l->n_groups) * sizeof *l->groups);
+        l->n_groups = n;
+    }
+    return &l->groups[i_group];
+}
+
+static uint8_t *put_time(struct step_log *l, uint8_t *p, uint64_t now_ns)
+{
+    p = step_log_put_varint(p, step_log_zigzag((int64_t)(now_ns - l->last_ns)));
+    l->last_ns = now_ns;
+    return p;
+}
+
+/* Room for an event of a group: kind and group are written, idle steps said. */
+static uint8_t *put_event(struct step_log *l, uint32_t i_group, enum step_log_kind kind, size_t n)
+{
+    struct group_log *g = group_of(l, i_group);
+    uint8_t *p = step_log_room(&l->out, 2 * EVENT_BYTES + n);
+    if (g->n_idle > 0) {
+        *p++ = STEP_LOG_IDLE;
+        p = step_log_put_varint(p, i_group);
+        p = step_log_put_varint(p, g->n_idle);
+        p = put_time(l, p, g->idle_ns);
+        g->n_idle = 0;
+    }
+    *p++ = (uint8_t)kind;
+    return step_log_put_varint(p, i_group);
+}
+
+static void end_event(struct step_log *l, const uint8_t *p)
+{
+    l->out.n = (size_t)(p - l->out.bytes);
+    assert(l->out.n <= l->out.cap);
+}
+
+static uint8_t *put_config(uint8_t *p, const struct scheduler_config *c)
+{
+    const uint64_t fields[] = {c->max_num_batched_tokens,
+                               c->max_num_seqs,
+                               c->max_waiting,
+                               c->long_prefill_token_threshold,
+                               c->max_partial_prefills,
+                               c->max_model_len,
+                               c->depth,
+                               c->n_draft,
+                               c->draft_max_seqs,
+                               c->step_target_ns,
+                               c->enable_prefix_caching ? STEP_LOG_PREFIX_CACHING : 0,
+                               c->n_kv_groups};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        p = step_log_put_varint(p, fields[i]);
+    for (uint32_t i = 0; i < c->n_kv_groups; i++) {
+        const struct kv_group *k = &c->kv_groups[i];
+        p = step_log_put_varint(p, k->kind);
+        p = step_log_put_varint(p, k->window_tokens);
+        p = step_log_put_varint(p, k->block_tokens);
+        p = step_log_put_varint(p, k->bytes_per_block);
+        p = step_log_put_varint(p, k->n_blocks);
+    }
+    return p;
+}
+
+void step_log_group(struct step_log *l, uint32_t i_group, uint64_t id, uint64_t term_epoch,
+                    const struct scheduler_config *c)
+{
+    if (!l)
+        return;
+    if (l->n_up == 0) {
+        hand_over(l);
+        if (l->sink.restart && l->sink.restart(l->sink.ctx))
+            begin(l);
+    }
+    struct group_log *g = group_of(l, i_group);
+    l->n_up += !g->up;
+    *g = (struct group_log){.up = true};
+    if (l->ended)
+        return;
+    uint8_t *p = put_event(l, i_group, STEP_LOG_GROUP,
+                           GROUP_BYTES + SCHEDULER_MAX_KV_GROUPS * KV_GROUP_BYTES);
+    p = step_log_put_varint(p, id);
+    p = step_log_put_varint(p, term_epoch);
+    end_event(l, put_config(p, c));
+}
+
+static uint8_t *put_u64(uint8_t *p, uint64_t v)
+{
+    memcpy(p, &v, sizeof v);
+    return p + sizeof v;
+}
+
+static uint8_t *put_ids(uint8_t *p, struct u32_span ids)
+{
+    p = step_log_put_varint(p, ids.n);
+    for (uint32_t i = 0; i < ids.n; i++)
+        p = step_log_put_varint(p, ids.ptr[i]);
+    return p;
+}
+
+/* What a scheduler can look at: how tokens are drawn, but not the lists and texts of that. */
+static uint8_t *put_sampling(uint8_t *p, const struct sampling_params *s)
+{
+    const float floats[] = {
+        s->temperature,       s->top_p, s->min_p, s->presence_penalty, s->frequency_penalty,
+        s->repetition_penalty};
+    memcpy(p, floats, sizeof floats);
+    p = put_u64(p + sizeof floats, s->seed);
+    p = step_log_put_varint(p, step_log_zigzag(s->top_k));
+    p = step_log_put_varint(p, s->i_prompt);
+    p = step_log_put_varint(p, s->i_choice);
+    p = step_log_put_varint(p, step_log_zigzag(s->n_logprobs));
+    p = step_log_put_varint(p, step_log_zigzag(s->n_prompt_logprobs));
+    p = step_log_put_varint(p, s->max_tokens);
+    p = step_log_put_varint(p, s->min_tokens);
+    p = step_log_put_varint(p, s->grammar_kind);
+    p = put_ids(p, s->eos_ids);
+    p = put_ids(p, s->stop_ids);
+    uint32_t n = s->lora.len < STEP_LOG_MAX_NAME ? (uint32_t)s->lora.len : STEP_LOG_MAX_NAME;
+    p = step_log_put_varint(p, n);
+    if (n > 0)
+        memcpy(p, s->lora.ptr, n);
+    return p + n;
+}
+
+void step_log_add(struct step_log *l, uint32_t i_group, const struct request *r, uint64_t now_ns)
+{
+    if (!l || l->ended)
+        return;
+    const struct sampling_params *s = &r->sampling;
+    size_t n_ids = (size_t)r->n_ids + s->eos_ids.n + s->stop_ids.n;
+    uint8_t *p =
+        put_event(l, i_group, STEP_LOG_ADD, REQUEST_BYTES + STEP_LOG_MAX_NAME + n_ids * ID_BYTES);
+    p = put_time(l, p, now_ns);
+    const uint64_t fixed[] = {r->id.hi, r->id.lo, r->tenant, r->salt};
+    memcpy(p, fixed, sizeof fixed);
+    p += sizeof fixed;
+    const uint64_t fields[] = {r->arrival_seq,
+                               r->i_choice,
+                               step_log_zigzag(r->priority),
+                               (r->resubmitted ? STEP_LOG_RESUBMITTED : 0) |
+                                   (r->state == REQUEST_PREEMPTED ? STEP_LOG_PREEMPTED : 0),
+                               r->arrival_ns,
+                               r->deadline_ns,
+                               r->first_token_ns,
+                               r->scheduled_ns,
+                               r->n_prompt,
+                               r->ids_cap,
+                               r->n_cached,
+                               r->finish,
+                               r->stop_id};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        p = step_log_put_varint(p, fields[i]);
+    p = put_ids(p, (struct u32_span){r->ids, r->n_ids});
+    end_event(l, put_sampling(p, s));
+}
+
+void step_log_refused(struct step_log *l, uint32_t i_group, enum status status)
+{
+    if (!l || l->ended)
+        return;
+    uint8_t *p = put_event(l, i_group, STEP_LOG_REFUSED, V);
+    end_event(l, step_log_put_varint(p, status));
+}
+
+void step_log_remove(struct step_log *l, uint32_t i_group, const struct request *r)
+{
+    if (!l || l->ended)
+        return;
+    uint8_t *p = put_event(l, i_group, STEP_LOG_REMOVE, V);
+    end_event(l, step_log_put_varint(p, r->arrival_seq));
+}
+
+void step_log_step(struct step_log *l, uint32_t i_group, uint64_t now_ns)
+{
+    if (!l || l->ended)
+        return;
+    struct group_log *g = group_of(l, i_group);
+    g->step_at = l->out.n;
+    g->before_step_ns = l->last_ns;
+    g->before_step_n_idle = g->n_idle;
+    g->before_step_idle_ns = g->idle_ns;
+    g->step_ns = now_ns;
+    uint8_t *p = put_event(l, i_group, STEP_LOG_STEP, V);
+    end_event(l, put_time(l, p, now_ns));
+}
+
+void step_log_plan(struct step_log *l, uint32_t i_group, const struct msg_plan *plan)
+{
+    if (!l || l->ended)
+        return;
+    struct group_log *g = group_of(l, i_group);
+    if (!plan) {
+        l->out.n = g->step_at;
+        l->last_ns = g->before_step_ns;
+        g->n_idle = g->before_step_n_idle + 1;
+        g->idle_ns = g->step_ns;
+        return;
+    }
+    uint8_t *p = put_event(l, i_group, STEP_LOG_PLAN, sizeof(uint32_t));
+    end_event(l, p + sizeof(uint32_t));
+    size_t begins = l->out.n;
+    step_log_put_plan(&l->out, plan);
+    uint32_t n = (uint32_t)(l->out.n - begins);
+    memcpy(l->out.bytes + begins - sizeof n, &n, sizeof n);
+}
+
+static size_t result_bytes(const struct msg_result *m)
+{
+    size_t n = RESULT_BYTES;
+    for (uint32_t i = 0; i < m->n_items; i++)
+        n += ITEM_BYTES + (size_t)m->items[i].ids.n * ID_BYTES;
+    return n;
+}
+
+void step_log_result(struct step_log *l, uint32_t i_group, const struct msg_result *m,
+                     uint64_t now_ns)
+{
+    if (!l || l->ended)
+        return;
+    uint8_t *p = put_event(l, i_group, STEP_LOG_RESULT, result_bytes(m));
+    p = put_time(l, p, now_ns);
+    p = step_log_put_varint(p, m->term_epoch);
+    p = step_log_put_varint(p, m->step);
+    p = step_log_put_varint(p, m->execute_ns);
+    p = step_log_put_varint(p, m->wait_ns);
+    p = step_log_put_varint(p, m->n_drafted);
+    p = step_log_put_varint(p, m->n_items);
+    int64_t before = -1;
+    for (uint32_t i = 0; i < m->n_items; before = m->items[i++].slot) {
+        const struct result_item *x = &m->items[i];
+        uint64_t slot = step_log_zigzag((int64_t)x->slot - before - 1);
+        p = step_log_put_varint(p, slot << 1 | (x->ids.n != 1));
+        if (x->ids.n != 1)
+            p = step_log_put_varint(p, x->ids.n);
+        for (uint32_t k = 0; k < x->ids.n; k++)
+            p = step_log_put_varint(p, x->ids.ptr[k]);
+    }
+    end_event(l, p);
+}
+
+void step_log_done(struct step_log *l, uint32_t i_group, enum status status,
+                   const struct scheduler_event *events, uint32_t n_events)
+{
+    if (!l || l->ended)
+        return;
+    uint32_t n_ended = 0;
+    for (uint32_t i = 0; i < n_events; i++)
+        n_ended += events[i].ended;
+    uint8_t *p = put_event(l, i_group, STEP_LOG_DONE, 3 * V);
+    p = step_log_put_varint(p, status);
+    p = step_log_put_varint(p, n_events);
+    end_event(l, step_log_put_varint(p, n_ended));
+}
+
+void step_log_ended(struct step_log *l, uint32_t i_group, const struct request *r)
+{
+    if (!l || l->ended)
+        return;
+    uint8_t *p = put_event(l, i_group, STEP_LOG_ENDED, 2 * V);
+    p = step_log_put_varint(p, r->arrival_seq);
+    end_event(l, step_log_put_varint(p, r->finish));
+}
+
+void step_log_down(struct step_log *l, uint32_t i_group)
+{
+    if (!l)
+        return;
+    if (!l->ended)
+        end_event(l, put_event(l, i_group, STEP_LOG_DOWN, 0));
+    struct group_log *g = group_of(l, i_group);
+    l->n_up -= g->up;
+    *g = (struct group_log){0};
+}

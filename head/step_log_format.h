@@ -1,0 +1,104 @@
+#pragma once
+/* The step log's bytes, shared by its writer and its reader.
+ *
+ *   file    magic (8 bytes) chunk...
+ *   chunk   n_bytes, sum of the head, sum of the payload (3 x u32), payload
+ *   payload event...     event  kind (1 byte) fields
+ *
+ * Numbers are little endian; "varint" is base 128, low bits first; "signed" is a varint of a
+ * zigzag; times are signed differences to the time before in the file. The sums are XXH3, seeded
+ * with the chunk's number, so that a lost or doubled chunk is found as well as a flipped byte; a
+ * file that ends inside a chunk was cut off by a crash and is good up to there. A group is named by
+ * its index i, as varint, a request by its arrival number. */
+#include <string.h>
+#include <xxhash.h>
+
+#include "common/base/str.h"
+
+#define STEP_LOG_MAGIC       "coxstep\x01"
+#define STEP_LOG_MAGIC_BYTES 8u
+#define STEP_LOG_HEAD_BYTES  12u
+#define STEP_LOG_CHUNK_MAX   (256u << 20) /* one event never comes near it */
+#define STEP_LOG_MAX_GROUPS  4096u
+#define STEP_LOG_VARINT_MAX  10u
+#define STEP_LOG_MAX_NAME    128u
+
+enum step_log_kind {
+    STEP_LOG_START = 1, /* the writer's version, wall clock minus the clock of the times */
+    STEP_LOG_GROUP,     /* i, id, term_epoch, the scheduler's configuration */
+    STEP_LOG_ADD,       /* i, now, the request as it was */
+    STEP_LOG_REFUSED,   /* i, status: the last add was not taken */
+    STEP_LOG_REMOVE,    /* i, arrival */
+    STEP_LOG_IDLE,      /* i, n, now: n steps, the last one now, that gave no plan */
+    STEP_LOG_STEP,      /* i, now; without a PLAN behind it the process died in it */
+    STEP_LOG_PLAN,      /* i, n_bytes (u32), the plan: of the STEP before */
+    STEP_LOG_RESULT,    /* i, now, the result without log-probabilities */
+    STEP_LOG_DONE,      /* i, status, n_events, n_ended: of the RESULT before */
+    STEP_LOG_ENDED,     /* i, arrival, finish reason: left without a result */
+    STEP_LOG_DOWN,      /* i */
+    STEP_LOG_KIND_COUNT
+};
+
+enum step_log_request_flags {
+    STEP_LOG_RESUBMITTED = 1,
+    STEP_LOG_PREEMPTED = 2, /* else queued */
+};
+
+enum step_log_group_flags { STEP_LOG_PREFIX_CACHING = 1 };
+
+/* Of a run that is not plain: one token, sampled, nothing else. */
+enum step_log_run_flags { STEP_LOG_SAMPLE = 1, STEP_LOG_FOLLOWS = 2, STEP_LOG_RUN_BITS = 2 };
+
+enum step_log_plan_flags { STEP_LOG_FULL = 1, STEP_LOG_DIGEST = 2 };
+
+static inline uint8_t *step_log_put_varint(uint8_t *p, uint64_t v)
+{
+    for (; v >= 0x80; v >>= 7)
+        *p++ = (uint8_t)(v | 0x80);
+    *p++ = (uint8_t)v;
+    return p;
+}
+
+static inline uint64_t step_log_zigzag(int64_t v)
+{
+    return (uint64_t)v << 1 ^ (uint64_t)(v >> 63);
+}
+
+static inline int64_t step_log_unzigzag(uint64_t v)
+{
+    return (int64_t)(v >> 1 ^ (0 - (v & 1)));
+}
+
+static inline uint32_t step_log_sum(const void *bytes, size_t n, uint64_t i_chunk)
+{
+    return (uint32_t)XXH3_64bits_withSeed(bytes, n, i_chunk);
+}
+
+/* All bytes of a chunk's head, for a payload that lies behind it. */
+static inline void step_log_seal(uint8_t *head, uint32_t n_payload, uint64_t i_chunk)
+{
+    uint32_t sum = step_log_sum(head + STEP_LOG_HEAD_BYTES, n_payload, i_chunk);
+    memcpy(head, &n_payload, 4);
+    memcpy(head + 8, &sum, 4);
+    uint32_t head_sum = step_log_sum(head, 4, i_chunk) ^ sum;
+    memcpy(head + 4, &head_sum, 4);
+}
+
+/* Ids of an admission are those of the request; the plan has only this of them. */
+static inline uint32_t step_log_ids_sum(const uint32_t *ids, uint32_t n)
+{
+    return (uint32_t)XXH3_64bits(ids, (size_t)n * sizeof *ids);
+}
+
+/* A growing buffer. Memory is as much as one turn's events need. */
+struct step_log_out {
+    uint8_t *bytes;
+    size_t n, cap;
+};
+/* Where n more bytes may be written; the caller moves out->n. */
+uint8_t *step_log_room(struct step_log_out *out, size_t n);
+void step_log_out_fini(struct step_log_out *out);
+
+/* One plan as the log has it: equal plans have equal bytes. */
+struct msg_plan;
+void step_log_put_plan(struct step_log_out *out, const struct msg_plan *plan);
