@@ -2,6 +2,7 @@
 /* The option tables of the commands and the structs they fill. Each table lives with its command.
  */
 #include "common/base/config.h"
+#include "common/options/speculation.h"
 
 enum up_device { UP_DEVICE_AUTO, UP_DEVICE_NULL, UP_DEVICE_CPU, UP_DEVICE_CUDA };
 struct up_options {
@@ -18,7 +19,8 @@ struct up_options {
     int64_t long_prefill_token_threshold, step_target_ms, block_size, num_gpu_blocks_override;
     int64_t kv_cache_memory_bytes, vocab_size;
     int64_t threads, null_step_us, null_token_us;
-    int cpu_isa, kv_cache_dtype, dtype; /* as cox-worker has them; 0: auto */
+    struct speculation_options speculation; /* the workers' */
+    int cpu_isa, kv_cache_dtype, dtype;     /* as cox-worker has them; 0: auto */
     const char *step_log;
     int64_t step_log_max_bytes;
     int log_level, log_format, color;

@@ -30,7 +30,8 @@
 #define PROXY      "put a reverse proxy in front"
 #define SAMPLING                                                                                   \
     "requests say what they want; generation_config.json gives only the ids that end a text"
-#define SPEC   "no speculative decoding yet; the tokens are the same without it"
+#define SPEC                                                                                       \
+    "there are no draft models; --spec-method ngram guesses without one, the tokens are the same"
 #define SPREAD "the head schedules all groups"
 #define TLS    "put a reverse proxy that speaks TLS in front"
 #define TOOLS  "there are no tool calls yet"
@@ -89,6 +90,7 @@ const struct option_spec up_specs[] = {
      .def = "auto",
      .help = "numbers of the activations",
      .instead = "a CPU computes in float32 whatever the file holds; leave the flag out"},
+    ROWS_SPECULATION(S),
     OPT_INT(S, threads, "threads", 0, 256, "0",
             "CPU: kernel threads of each worker; 0: this machine's cores, shared out"),
     OPT_ENUM(S, cpu_isa, "cpu-isa", "auto|scalar|avx2|avx512", "auto",
@@ -314,14 +316,11 @@ const struct option_spec up_specs[] = {
     IGNORED("model-loader-extra-config", NULL, ONE, LOCAL),
     IGNORED("moe-backend", NULL, ONE, EXPERTS),
     IGNORED("multi-step-stream-outputs", NULL, NOTHING, "every token is sent as it comes"),
-    IGNORED("ngram-prompt-lookup-max", NULL, ONE, SPEC),
-    IGNORED("ngram-prompt-lookup-min", NULL, ONE, SPEC),
     REFUSED("nnodes", "n", ONE, "1", HOSTS),
     REFUSED("node-rank", "r", ONE, "0", HOSTS),
     IGNORED("num-lookahead-slots", NULL, ONE, SPEC),
     IGNORED("num-redundant-experts", NULL, ONE, EXPERTS),
     IGNORED("num-scheduler-steps", NULL, ONE, "every token is sent as it comes"),
-    IGNORED("num-speculative-tokens", NULL, ONE, SPEC),
     IGNORED("numa-bind", NULL, NOTHING, "--threads and taskset place the kernels"),
     IGNORED("numa-bind-cpus", NULL, MANY, "--threads and taskset place the kernels"),
     IGNORED("numa-bind-nodes", NULL, MANY, "--threads and taskset place the kernels"),
@@ -370,13 +369,9 @@ const struct option_spec up_specs[] = {
     IGNORED("skip-mm-profiling", NULL, NOTHING, MEDIA),
     REFUSED("skip-tokenizer-init", NULL, NOTHING, NULL,
             "the gateway needs the tokenizer; requests may send prompts as token ids"),
-    IGNORED("spec-method", NULL, ONE, SPEC),
     IGNORED("spec-model", NULL, ONE, SPEC),
-    IGNORED("spec-tokens", NULL, ONE, SPEC),
     IGNORED("specialize-active-lora", NULL, NOTHING, ADAPTERS),
-    IGNORED("speculative-config", "sc", ONE, SPEC),
     IGNORED("speculative-draft-tensor-parallel-size", NULL, ONE, SPEC),
-    IGNORED("speculative-model", NULL, ONE, SPEC),
     REFUSED("ssl-ca-certs", NULL, ONE, NULL, TLS),
     REFUSED("ssl-cert-reqs", NULL, ONE, NULL, TLS),
     REFUSED("ssl-certfile", NULL, ONE, NULL, TLS),

@@ -182,6 +182,17 @@ static void flags_of_cpu(struct builder *b, struct up_child *c, uint32_t i)
         arg(c, "--no-shared-memory");
 }
 
+static void flags_of_speculation(struct builder *b, struct up_child *c)
+{
+    const struct speculation_options *s = &b->o->speculation;
+    flag(c, "--speculative-config", s->config);
+    flag(c, "--spec-method", s->method);
+    flag_if(b, c, "--num-speculative-tokens", s->n_tokens);
+    flag_if(b, c, "--ngram-prompt-lookup-max", s->lookup_max);
+    flag_if(b, c, "--ngram-prompt-lookup-min", s->lookup_min);
+    flag_if(b, c, "--speculative-disable-by-batch-size", s->disable_by_batch_size);
+}
+
 static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
 {
     const struct up_options *o = b->o;
@@ -210,6 +221,7 @@ static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
         flag(c, "--kv-cache-dtype", kv_cache_dtypes[o->kv_cache_dtype]);
     if (o->dtype)
         flag(c, "--dtype", dtypes[o->dtype]);
+    flags_of_speculation(b, c);
     flags_of_cpu(b, c, i);
     flag_if(b, c, "--vocab-size", o->vocab_size);
     if (o->null_step_us >= 0)
@@ -221,6 +233,8 @@ static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
 static enum status check(const struct up_options *o, int64_t n_workers, struct error *err)
 {
     int64_t group = o->tp * o->pp;
+    struct speculation speculation;
+    TRY(speculation_read(&o->speculation, &speculation, err)); /* said once, not by each worker */
     if (n_workers > 1024)
         return error_set(err, STATUS_INVALID, "%lld workers on one machine: at most 1024",
                          (long long)n_workers);

@@ -29,9 +29,12 @@ void executor_config_hash(const struct config_identity *c, uint8_t out[32])
                   c->block_size, c->dtype, c->kv_dtype, c->max_model_len);
     strbuf_append_c(&b, "\"model\":");
     strbuf_append_json(&b, c->model_hashes);
-    strbuf_printf(&b, ",\"pp\":%u,\"protocol\":%u,\"quantisation\":\"%s\",\"tp\":%u,", c->pp,
-                  PROTOCOL_MAJOR, c->quantisation, c->tp);
-    strbuf_printf(&b, "\"vocab_size\":%u}", c->vocab_size);
+    strbuf_printf(&b, ",\"pp\":%u,\"protocol\":%u,\"quantisation\":\"%s\",", c->pp, PROTOCOL_MAJOR,
+                  c->quantisation);
+    if (c->speculation.n_tokens > 0)
+        strbuf_printf(&b, "\"speculation\":\"ngram %u %u %u\",", c->speculation.n_tokens,
+                      c->speculation.lookup_max, c->speculation.lookup_min);
+    strbuf_printf(&b, "\"tp\":%u,\"vocab_size\":%u}", c->tp, c->vocab_size);
     crypto_hash_sha256(out, (const unsigned char *)b.ptr, b.len);
     strbuf_fini(&b);
 }

@@ -10,6 +10,7 @@
 
 #include "common/base/arena.h"
 #include "proto/messages.h"
+#include "worker/draft.h"
 #include "worker/options.h"
 #include "worker/sequences.h"
 
@@ -25,7 +26,8 @@ struct executor_info {
     uint8_t config_hash[32];
     struct str comm_address; /* where other ranks reach this one; "": they need not, or not yet */
     uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes;
-    struct sequences_limits limits; /* model length, vocabulary, KV groups */
+    struct sequences_limits limits;   /* model length, vocabulary, KV groups */
+    uint32_t n_draft, draft_max_seqs; /* as Hello says them */
 };
 
 /* What a Form says, as the communicator needs it. Borrowed for the call. */
@@ -88,5 +90,6 @@ struct config_identity {
     struct str model_hashes; /* of the model's files; the null device: its name */
     const char *dtype, *quantisation, *kv_dtype;
     uint32_t block_size, tp, pp, max_model_len, vocab_size;
+    struct speculation speculation; /* guesses are made on every rank: the same ones */
 };
 void executor_config_hash(const struct config_identity *c, uint8_t out[32]);

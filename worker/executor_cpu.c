@@ -11,6 +11,9 @@
 
 enum { HEX_BYTES = 2 * 16 + 1 };
 
+/* A guess is a row more, and on a CPU rows cost: docs/performance.md, "Speculation". */
+enum { DRAFT_MAX_SEQS = 4 };
+
 static struct executor_cpu *of(struct executor *e)
 {
     return (struct executor_cpu *)e;
@@ -174,6 +177,7 @@ static enum status cpu_step(struct executor *e, const struct msg_plan *p, struct
     TRY(sequences_apply(x->sequences, p, err));
     struct sequence_runs runs = sequences_runs(x->sequences);
     struct drawn drawn;
+    TRY(draft_runs(&x->speculation, runs, err));
     TRY(cpu_drawn_init(&drawn, runs, arena, err));
     for (uint32_t i = 0; i < p->n_copies; i++)
         kv_store_copy(x->engine->kv, &p->copies[i]);
@@ -294,7 +298,8 @@ static void hash_config(struct executor_cpu *x, const struct worker_options *o)
                                                    .tp = (uint32_t)o->tp,
                                                    .pp = (uint32_t)o->pp,
                                                    .max_model_len = e->max_model_len,
-                                                   .vocab_size = e->config.vocab_size},
+                                                   .vocab_size = e->config.vocab_size,
+                                                   .speculation = x->speculation},
                          x->info.config_hash);
 }
 
@@ -318,6 +323,9 @@ static void fill_info(struct executor_cpu *x, const struct worker_options *o)
                                           .vocab_size = e->config.vocab_size,
                                           .n_kv_groups = e->program->n_kv_groups};
     memcpy(i->limits.kv_groups, e->kv_groups, sizeof e->kv_groups);
+    i->n_draft = x->speculation.n_tokens;
+    if (i->n_draft > 0)
+        i->draft_max_seqs = x->speculation.max_seqs ? x->speculation.max_seqs : DRAFT_MAX_SEQS;
     hash_config(x, o);
 }
 
@@ -337,7 +345,9 @@ enum status executor_cpu_open(const struct worker_options *o, struct executor **
     x->tp = (uint32_t)o->tp;
     /* Where the head will most likely place this rank: it loads before its peers are there. */
     x->base.shard_rank = o->ordinal >= 0 ? (int32_t)(o->ordinal % o->tp) : 0;
-    enum status s = open_comm(x, o, err);
+    enum status s = speculation_read(&o->speculation, &x->speculation, err);
+    if (s == STATUS_OK)
+        s = open_comm(x, o, err);
     if (s == STATUS_OK)
         s = open_engine(x, o, err);
     if (s == STATUS_OK && x->base.shard_rank == 0)

@@ -18,6 +18,7 @@ struct executor_cpu {
     uint32_t tp;
     struct comm *comm; /* NULL: tp is 1 */
     struct engine *engine;
+    struct speculation speculation;
     struct sequences *sequences;
     struct batch batch;
     /* Rank 0's, which alone draws: */

@@ -21,7 +21,8 @@ enum {
     NULL_ID_BYTES = 16,
     NULL_BLOCKS_DEFAULT = 8192,
     NULL_BYTES_PER_TOKEN = 4,
-    NULL_LOAD_PIECE_US = 1000
+    NULL_LOAD_PIECE_US = 1000,
+    NULL_DICE = 1 << 20, /* a vocabulary of 10000 tokens: a multiple of 100 */
 };
 #define NULL_SLEEP_PIECE_NS (100 * NS_PER_MS)
 #define NULL_LOGPROBS_MAX   64u
@@ -40,6 +41,8 @@ struct executor_null {
     bool has_made_id;
     uint64_t step_ns, token_ns, debt_ns;
     uint64_t fail_joins, load_ms, stall_after, n_steps;
+    struct speculation speculation;
+    uint32_t draft_percent;
     pthread_mutex_t mutex; /* of interrupted */
     pthread_cond_t wake;
     bool interrupted;
@@ -189,7 +192,8 @@ static bool grow_hashes(struct executor_null *x, uint32_t slot)
     return true;
 }
 
-static uint32_t draw(struct executor_null *x, const struct sequence *q)
+/* Of all ids that the sequence has. */
+static const struct null_hash *hash_of(struct executor_null *x, const struct sequence *q)
 {
     struct null_hash *h = &x->hashes[q->slot];
     const struct sampling_params *sp = &q->sampling;
@@ -198,7 +202,35 @@ static uint32_t draw(struct executor_null *x, const struct sequence *q)
     for (uint32_t i = x->hashed[q->slot]; i < q->n_ids; i++)
         null_hash_push(h, q->ids[i]);
     x->hashed[q->slot] = q->n_ids;
-    return null_hash_token(h, x->info.limits.vocab_size);
+    return h;
+}
+
+/* A hash repeats nothing, so n-grams would guess nothing: with --null-draft-percent guesses are the
+ * tokens to come, and some of them, by a hash again, the token's neighbour. */
+static void guess_by_rule(struct executor_null *x, struct sequence_run *r)
+{
+    struct sequence *q = r->q;
+    struct null_hash h = *hash_of(x, q);
+    uint32_t k = x->speculation.n_tokens;
+    r->n_guessed = r->n_draft < k ? r->n_draft : k;
+    for (uint32_t i = 0; i < r->n_guessed; i++) {
+        uint32_t id = null_hash_token(&h, x->info.limits.vocab_size);
+        null_hash_push(&h, id);
+        struct null_hash dice = h;
+        null_hash_push(&dice, UINT32_MAX);
+        bool right = null_hash_token(&dice, NULL_DICE) % 100 < x->draft_percent;
+        q->ids[q->n_ids + i] = right ? id : id ^ 1;
+    }
+}
+
+static enum status guess(struct executor_null *x, struct sequence_runs runs, struct error *err)
+{
+    if (x->draft_percent == 0 || x->speculation.n_tokens == 0)
+        return draft_runs(&x->speculation, runs, err);
+    for (uint32_t i = 0; i < runs.n; i++)
+        if (runs.ptr[i].n_draft > 0)
+            guess_by_rule(x, &runs.ptr[i]);
+    return STATUS_OK;
 }
 
 /* docs/null-worker.md: log(1/(k+1)) for every candidate; the candidates follow the chosen id. */
@@ -232,7 +264,7 @@ static enum status answer_run(struct executor_null *x, const struct sequence_run
     if (!ids || !gaps || (k >= 0 && !rows))
         return error_set(err, STATUS_NO_MEMORY, "no memory for a result");
     for (bool right = true; right && n < n_max; n++) {
-        ids[n] = draw(x, q);
+        ids[n] = null_hash_token(hash_of(x, q), x->info.limits.vocab_size);
         gaps[n] = 1.0f;
         right = n < r->n_guessed && q->ids[q->n_ids] == ids[n];
         if (!sequence_push(q, ids[n], x->info.limits.max_model_len))
@@ -292,6 +324,7 @@ static enum status null_step(struct executor *e, const struct msg_plan *p, struc
     }
     struct sequence_runs runs = sequences_runs(x->sequences);
     *out = (struct msg_result){.term_epoch = p->term_epoch, .step = p->step};
+    TRY(guess(x, runs, err));
     TRY(answer_runs(x, runs, arena, out, err));
     if (!spend_time(x, runs, started_ns))
         return error_set(err, STATUS_CLOSED, "interrupted");
@@ -367,6 +400,8 @@ static enum status fill_info(struct executor_null *x, const struct worker_option
                          (unsigned long long)l->kv_groups[0].bytes_per_block);
     info->device = DEVICE_NULL;
     info->device_name = STR("null");
+    info->n_draft = x->speculation.n_tokens;
+    info->draft_max_seqs = x->speculation.max_seqs;
     info->model = str_from(x->served_name);
     info->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     executor_config_hash(&(struct config_identity){.model_hashes = str_from(x->model.name),
@@ -377,7 +412,8 @@ static enum status fill_info(struct executor_null *x, const struct worker_option
                                                    .tp = (uint32_t)o->tp,
                                                    .pp = (uint32_t)o->pp,
                                                    .max_model_len = l->max_model_len,
-                                                   .vocab_size = l->vocab_size},
+                                                   .vocab_size = l->vocab_size,
+                                                   .speculation = x->speculation},
                          info->config_hash);
     return STATUS_OK;
 }
@@ -407,7 +443,10 @@ enum status executor_null_open(const struct worker_options *o, struct executor *
     x->fail_joins = (uint64_t)o->null_fail_join;
     x->load_ms = (uint64_t)o->null_load_ms;
     x->stall_after = (uint64_t)o->null_stall_after_step;
-    enum status s = open_model(x, o, err);
+    x->draft_percent = (uint32_t)o->null_draft_percent;
+    enum status s = speculation_read(&o->speculation, &x->speculation, err);
+    if (s == STATUS_OK)
+        s = open_model(x, o, err);
     if (s != STATUS_OK) {
         null_close(&x->base);
         return s;

@@ -34,6 +34,7 @@ static void sequence_free(struct sequence *q)
     for (uint32_t i = 0; i < SEQUENCES_MAX_KV_GROUPS; i++)
         mem_free(q->tables[i].ids);
     mem_free(q->ids);
+    draft_ngram_fini(&q->draft);
     arena_fini(&q->arena);
     mem_free(q);
 }
@@ -192,6 +193,7 @@ static struct sequence *take_free(struct sequences *s)
     s->free_list = q->next_free;
     s->n_free--;
     arena_reset(&q->arena);
+    draft_ngram_reset(&q->draft);
     for (uint32_t i = 0; i < SEQUENCES_MAX_KV_GROUPS; i++) {
         q->tables[i].n = q->tables[i].n_dropped = 0;
         q->tables[i].digest = 0;

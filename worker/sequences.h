@@ -6,6 +6,7 @@
  * all it holds; compute thread only. */
 #include "common/base/arena.h"
 #include "proto/messages.h"
+#include "worker/draft_ngram.h"
 
 #define SEQUENCES_MAX_KV_GROUPS 8u
 #define SEQUENCES_MAX_SLOTS     65536u
@@ -26,6 +27,7 @@ struct sequence {
     struct sampling_params sampling; /* spans point into arena */
     struct arena arena;
     struct block_table tables[SEQUENCES_MAX_KV_GROUPS];
+    struct draft_ngram draft;
     struct sequence *next_free;
 };
 

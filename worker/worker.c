@@ -17,8 +17,8 @@ enum { CHECK_MS = 1000 };
 enum { GOODBYE_MS = 30, END_MS = 2000, DRAIN_CHECK_MS = 50, FORM_ARENA_LIMIT = 4 << 20 };
 
 struct worker_metrics {
-    struct metric *steps, *tokens_drawn, *step_seconds, *wait_seconds, *gaps, *stale, *busy, *queue,
-        *reconnects, *epochs;
+    struct metric *steps, *tokens_drawn, *drafted, *accepted, *step_seconds, *wait_seconds, *gaps,
+        *stale, *busy, *queue, *reconnects, *epochs;
 };
 
 struct worker {
@@ -99,6 +99,8 @@ static bool fill_hello(void *ctx, struct msg_hello *h)
         .model = i->model,
         .max_model_len = i->limits.max_model_len,
         .vocab_size = i->limits.vocab_size,
+        .n_draft = i->n_draft,
+        .draft_max_seqs = i->draft_max_seqs,
         .kv_groups = i->limits.kv_groups,
         .n_kv_groups = i->limits.n_kv_groups,
         .term_epoch = r->comm_epoch,
@@ -440,6 +442,21 @@ static void send_comm_error(struct worker *w, uint64_t term_epoch, uint64_t step
                                           .comm_error = {term_epoch, step, str_from(text)}});
 }
 
+/* A run with n tokens kept n - 1 guesses. Rank 0 alone has items. */
+static void count_tokens(struct worker *w, const struct msg_result *r)
+{
+    uint64_t n_drawn = 0, n_runs = 0;
+    for (uint32_t i = 0; i < r->n_items; i++) {
+        n_drawn += r->items[i].ids.n;
+        n_runs += r->items[i].ids.n > 0;
+    }
+    metric_add(w->m.tokens_drawn, (double)n_drawn);
+    if (r->n_items > 0) {
+        metric_add(w->m.drafted, r->n_drafted);
+        metric_add(w->m.accepted, (double)(n_drawn - n_runs));
+    }
+}
+
 static void on_plan_done(struct worker *w, const struct job_done *d)
 {
     head_link_consumed(w->link, d->session, d->frame_bytes);
@@ -449,7 +466,7 @@ static void on_plan_done(struct worker *w, const struct job_done *d)
     if (d->status == STATUS_OK) {
         rank_state_on_executed(&w->rank, d->term_epoch, d->step);
         metric_add(w->m.steps, 1);
-        metric_add(w->m.tokens_drawn, d->result->n_items);
+        count_tokens(w, d->result);
         metric_observe(w->m.step_seconds, (double)d->result->execute_ns / (double)NS_PER_S);
         metric_observe(w->m.wait_seconds, (double)d->result->wait_ns / (double)NS_PER_S);
         if (w->rank.rank == 0 && w->rank.stage + 1 == w->rank.pp)
@@ -540,6 +557,10 @@ static void make_metrics(struct worker *w)
         .steps = metrics_counter(r, "coxswain_worker_steps_total", "", "steps executed"),
         .tokens_drawn = metrics_counter(r, "coxswain_worker_tokens_drawn_total", "",
                                         "tokens returned to the head"),
+        .drafted = metrics_counter(r, "coxswain_worker_draft_tokens_total", "",
+                                   "tokens guessed ahead and run"),
+        .accepted = metrics_counter(r, "coxswain_worker_draft_tokens_accepted_total", "",
+                                    "of these, tokens that were right"),
         .step_seconds = metrics_histogram(r, "coxswain_worker_step_seconds", "",
                                           "device time of a step", bounds, n),
         .wait_seconds = metrics_histogram(r, "coxswain_worker_wait_seconds", "",

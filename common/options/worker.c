@@ -50,6 +50,7 @@ const struct option_spec worker_option_specs[] = {
             "longest sequence; 0: the model's own"),
     OPT_INT(S, vocab_size, "vocab-size", 0, 1 << 24, "0",
             "null device: vocabulary to answer from; 0: the model's"),
+    ROWS_SPECULATION(S),
     OPT_STRING(S, http_host, "http-host", "127.0.0.1", "address of /livez, /readyz, /metrics"),
     OPT_INT(S, http_port, "http-port", -1, 65535, "-1", "its port; -1: 7001 + ordinal; 0: any"),
     OPT_BOOL(S, metrics_public, "metrics-public", NULL, "/metrics without the admin key"),
@@ -68,6 +69,8 @@ const struct option_spec worker_option_specs[] = {
             "test: every join loads a shard for so long, interrupted by nothing"),
     OPT_INT(S, null_stall_after_step, "null-stall-after-step", 0, 1 << 30, "0",
             "test: after N steps the next one hangs, once"),
+    OPT_INT(S, null_draft_percent, "null-draft-percent", 0, 100, "0",
+            "test: so many of the null device's guesses are right; 0: they are n-grams' too"),
 };
 #undef S
 

@@ -1,6 +1,7 @@
 #pragma once
 /* cox-worker's options: one table, parsed once in main, const afterwards. */
 #include "common/base/config.h"
+#include "common/options/speculation.h"
 
 #define WORKER_MAX_THREADS 256
 
@@ -28,7 +29,8 @@ struct worker_options {
     int64_t threads;    /* 0: the CPUs this process may use */
     int cpu_isa;        /* 0: the best; else enum cpu_isa + 1 */
     int kv_cache_dtype; /* enum worker_kv_dtype */
-    int dtype;          /* float32 is what the CPU computes in */
+    struct speculation_options speculation;
+    int dtype; /* float32 is what the CPU computes in */
     const char *http_host;
     int64_t http_port; /* -1: 7001 + ordinal */
     bool metrics_public;
@@ -36,6 +38,7 @@ struct worker_options {
     int log_level, log_format;
     int64_t drain_timeout_s;
     int64_t null_step_us, null_token_us, null_fail_join, null_load_ms, null_stall_after_step;
+    int64_t null_draft_percent;
 };
 
 extern const struct option_spec worker_option_specs[];

@@ -1,8 +1,8 @@
 /* The CPU device behind its executor, plan by plan, against folders with expectations: every prompt
  * several times at once, in chunks and whole, in steps of more rows than a pass and more samples
- * than logits are computed at once; then one that enters with KV blocks copied from another. Alone
- * and as two ranks, which are threads here; those twice, the second time in each other's place.
- * Usage: executor_golden FOLDER...; exit 77: a FOLDER is not there. */
+ * than logits are computed at once, with guesses for most; then one that enters with KV blocks
+ * copied from another. Alone and as two ranks, which are threads here; those twice, the second time
+ * in each other's place. Usage: executor_golden FOLDER...; exit 77: a FOLDER is not there. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,8 @@ enum {
     STREAM_BLOCKS = 16,
     BLOCK = 16,
     N_BLOCKS = 401,
-    N_COPIED = 4
+    N_COPIED = 4,
+    MAX_DRAFT = 4
 };
 /* Tokens of a prompt in one step, for each time that it is there. */
 static const uint32_t chunks[] = {1000, 1000, 1000, 64, 7};
@@ -45,7 +46,7 @@ struct job {
     uint32_t tp;
     struct stream streams[MAX_STREAMS];
     uint32_t n_streams, n_groups;
-    uint64_t step, epoch;
+    uint64_t step, epoch, n_guessed, n_right;
 };
 
 /* Scattered, no two alike, other ones in each group: N_BLOCKS is a prime. */
@@ -77,6 +78,7 @@ static struct stream *add_stream(struct job *j, const struct golden_prompt *p, u
     struct stream *s = &j->streams[j->n_streams];
     *s = (struct stream){.prompt = p, .slot = j->n_streams++, .chunk = chunk};
     s->sampling.n_logprobs = s->slot % 2 ? 3 : -1;
+    s->sampling.max_tokens = p->n_greedy;
     forbid_until_due(s);
     for (uint32_t g = 0; g < j->n_groups; g++) {
         for (uint32_t i = 0; i < STREAM_BLOCKS; i++)
@@ -86,19 +88,32 @@ static struct stream *add_stream(struct job *j, const struct golden_prompt *p, u
     return s;
 }
 
-static void check_item(struct stream *s, const struct result_item *item)
+static void check_token(struct stream *s, const struct result_item *item, uint32_t i)
 {
     uint32_t want = s->prompt->greedy[s->n_drawn++];
-    if (item->slot != s->slot || item->ids.n != 1 || item->ids.ptr[0] != want || item->gaps.n != 1)
-        golden_die("%s: slot %u token %u: slot %u says %u, expected %u", s->prompt->name, s->slot,
-                   s->n_drawn - 1, item->slot, item->ids.ptr[0], want);
-    if (item->n_logprobs != (s->sampling.n_logprobs >= 0))
-        golden_die("%s: slot %u: %u rows of log-probabilities", s->prompt->name, s->slot,
-                   item->n_logprobs);
-    if (item->n_logprobs &&
-        (item->logprobs->ids.ptr[0] != want || item->logprobs->chosen_rank != 1 ||
-         item->logprobs->ids.ptr[1] != want))
+    if (item->ids.ptr[i] != want)
+        golden_die("%s: slot %u token %u: %u, expected %u", s->prompt->name, s->slot,
+                   s->n_drawn - 1, item->ids.ptr[i], want);
+    if (s->sampling.n_logprobs < 0)
+        return;
+    const struct logprob_row *row = &item->logprobs[i];
+    if (row->ids.ptr[0] != want || row->chosen_rank != 1 || row->ids.ptr[1] != want)
         golden_die("%s: slot %u: log-probabilities of another row", s->prompt->name, s->slot);
+}
+
+static void check_item(struct job *j, struct stream *s, uint32_t n_draft,
+                       const struct result_item *item)
+{
+    uint32_t n = item->ids.n;
+    if (item->slot != s->slot || n < 1 || n > n_draft + 1 || item->gaps.n != n ||
+        item->n_logprobs != (s->sampling.n_logprobs >= 0 ? n : 0) ||
+        s->n_drawn + n > s->prompt->n_greedy)
+        golden_die("%s: slot %u: an item of slot %u with %u ids and %u log-probabilities",
+                   s->prompt->name, s->slot, item->slot, n, item->n_logprobs);
+    for (uint32_t i = 0; i < n; i++)
+        check_token(s, item, i);
+    s->n_done = s->prompt->n_ids + s->n_drawn - 1;
+    j->n_right += n - 1;
 }
 
 static void *run_rank(void *arg)
@@ -143,6 +158,7 @@ static bool run_step(struct job *j, const struct plan_copy *copies, uint32_t n_c
     struct plan_admit admits[MAX_STREAMS];
     struct plan_run runs[MAX_STREAMS];
     struct stream *sampled[MAX_STREAMS];
+    uint32_t drafts[MAX_STREAMS];
     struct msg_plan p = {
         .step = ++j->step, .copies = copies, .n_copies = n_copies, .admits = admits, .runs = runs};
     uint32_t n_sampled = 0;
@@ -164,11 +180,14 @@ static bool run_step(struct job *j, const struct plan_copy *copies, uint32_t n_c
                                .start = s->n_done,
                                .n_tokens = left < s->chunk ? left : s->chunk,
                                .sample = left <= s->chunk,
+                               .n_draft = s->n_drawn > 0 ? s->slot % (MAX_DRAFT + 1) : 0,
                                .blocks = s->tables,
                                .n_blocks = enters ? j->n_groups : 0};
         s->n_done += r->n_tokens;
-        if (r->sample)
-            sampled[n_sampled++] = s;
+        if (!r->sample)
+            continue;
+        drafts[n_sampled] = r->n_draft;
+        sampled[n_sampled++] = s;
     }
     if (p.n_runs == 0)
         return false;
@@ -176,7 +195,8 @@ static bool run_step(struct job *j, const struct plan_copy *copies, uint32_t n_c
     if (result->n_items != n_sampled)
         golden_die("%u items, %u runs were sampled", result->n_items, n_sampled);
     for (uint32_t i = 0; i < n_sampled; i++)
-        check_item(sampled[i], &result->items[i]);
+        check_item(j, sampled[i], drafts[i], &result->items[i]);
+    j->n_guessed += result->n_drafted;
     for (uint32_t i = 0; i < p.n_runs; i++)
         for (uint32_t g = 0; g < j->n_groups; g++)
             j->streams[runs[i].slot].tables[g].ids.n = 0; /* the rank has them now */
@@ -211,6 +231,7 @@ static void open_ranks(struct job *j, const char *folder)
                                          .threads = j->tp == 1 ? 2 : 1,
                                          .block_size = BLOCK,
                                          .num_gpu_blocks_override = N_BLOCKS,
+                                         .speculation = {.n_tokens = MAX_DRAFT, .lookup_min = 1},
                                          .kv_cache_dtype = WORKER_KV_FLOAT32};
         struct error err = {0};
         arena_init(&j->ranks[i].arena, 0);
@@ -256,7 +277,7 @@ static void leave_ranks(struct job *j)
     for (uint32_t i = 0; i < j->tp; i++)
         j->ranks[i].executor->ops->abort_comm(j->ranks[i].executor);
     j->n_streams = 0;
-    j->step = 0;
+    j->step = j->n_guessed = j->n_right = 0;
 }
 
 static void run_prompts(struct job *j, const struct golden_file *f)
@@ -283,8 +304,11 @@ static bool check_folder(const char *folder, uint32_t tp)
     for (uint32_t t = 0; t < tp; t++) {
         join_ranks(&j);
         run_prompts(&j, &f);
-        printf("%s: %u ranks, %u streams, %llu steps\n", folder, tp, j.n_streams,
-               (unsigned long long)j.step);
+        printf("%s: %u ranks, %u streams, %llu steps, %llu of %llu guesses right\n", folder, tp,
+               j.n_streams, (unsigned long long)j.step, (unsigned long long)j.n_right,
+               (unsigned long long)j.n_guessed);
+        if (j.n_guessed == 0 || j.n_right == 0 || j.n_right == j.n_guessed)
+            golden_die("%s: guesses that are all of one kind", folder);
         leave_ranks(&j);
         struct rank first = j.ranks[0]; /* and now in each other's place */
         for (uint32_t i = 0; i + 1 < tp; i++)

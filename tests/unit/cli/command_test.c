@@ -89,7 +89,12 @@ static void test_command_lines_of_vllm(void **state)
         {"-O3 --cudagraph-capture-sizes 1 2 4 8 MODEL --compilation-config "
          "{\"cudagraph_mode\":\"PIECEWISE\"}",
          NULL, 3},
-        {"MODEL --speculative-config {\"method\":\"ngram\"} --speculative-config.k 4", NULL, 1},
+        {"MODEL --speculative-config {\"method\":\"ngram\",\"num_speculative_tokens\":3}", NULL, 0},
+        {"MODEL -sc {\"method\":\"ngram\"} --spec-tokens 5 --ngram-prompt-lookup-max 4", NULL, 0},
+        {"MODEL --speculative-model [ngram] --num-speculative-tokens 5 --num-lookahead-slots 5",
+         NULL, 1},
+        {"MODEL --num-speculative-tokens 17", "--num-speculative-tokens", 0},
+        {"MODEL --speculative-config.method ngram", "--speculative-config", 0},
         {"MODEL --load-format safetensors --quantization None --revision main --nnodes 1 "
          "--generation-config vllm --runner generate",
          NULL, 6},

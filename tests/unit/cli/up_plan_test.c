@@ -70,6 +70,7 @@ static void test_default(void **state)
     assert_string_equal(value(worker, "--null-step-us"), "0");
     assert_null(value(worker, "--null-token-us"));
     assert_int_equal(worker->port, 7002);
+    assert_null(value(worker, "--num-speculative-tokens"));
     for (uint32_t i = 0; i < p.plan.n_children; i++)
         assert_null(p.plan.children[i].argv[p.plan.children[i].n_args]);
     fini(&p);
@@ -167,6 +168,8 @@ static void test_counts_and_refusals(void **state)
         {{"--tp", "2", "--workers", "3"}, 3, ""},
         {{"--tp", "2", "--workers", "1"}, 1, ""}, /* the rest may come from another machine */
         {{"--tp", "2", "--dp", "2", "--workers", "3"}, 0, "too few"},
+        {{"--spec-method", "eagle"}, 0, "\"eagle\": there is ngram"},
+        {{"--speculative-config", "{}"}, 1, ""},
         {{"--tp", "1024", "--dp", "2"}, 0, "at most 1024"},
         {{"--port", "65530", "--gateways", "10"}, 0, "65535"},
         {{"--worker-http-port", "65535", "--workers", "2"}, 0, "65535"},

@@ -26,7 +26,7 @@ static const struct {
 static struct driver d;
 static char folder[64];
 
-static void open_model(size_t i)
+static void open_model(size_t i, struct speculation_options speculation)
 {
     strcpy(folder, "/tmp/cox-plans-XXXXXX");
     assert_non_null(mkdtemp(folder));
@@ -35,7 +35,8 @@ static void open_model(size_t i)
                                              .device = WORKER_DEVICE_CPU,
                                              .tp = models[i].tp,
                                              .pp = 1,
-                                             .threads = 2});
+                                             .threads = 2,
+                                             .speculation = speculation});
 }
 
 static void close_model(void)
@@ -116,7 +117,7 @@ static void test_runs_share_what_a_plan_computes(void **state)
     };
     static struct stream want[DRIVER_STREAMS];
     for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
-        open_model(m);
+        open_model(m, (struct speculation_options){0});
         add_sharing_streams();
         driver_run(&d, &(struct way){.n_flight = 1, .one_by_one = true});
         memcpy(want, d.streams, sizeof want);
@@ -128,11 +129,106 @@ static void test_runs_share_what_a_plan_computes(void **state)
     }
 }
 
+/* ---- guesses ---- */
+
+/* What n-grams guess well and badly, and every rule of the sampler that looks at what was generated
+ * before: a guess counts as generated for those behind it. */
+static void add_guessed_streams(void)
+{
+    static const uint32_t eos[] = {1}, few[] = {11, 12, 13}, bad[] = {11, 12, UINT32_MAX, 5};
+    static const struct logit_bias bias[] = {{20, 60}, {21, 60}, {22, 58}};
+    static const struct sampling_params params[DRIVER_STREAMS] = {
+        {.repetition_penalty = 1, .max_tokens = 40, .n_logprobs = -1},
+        {.temperature = 1,
+         .top_p = 1,
+         .repetition_penalty = 1,
+         .allowed_ids = {few, 3},
+         .max_tokens = 40,
+         .n_logprobs = 2},
+        {.temperature = 0.7f,
+         .top_p = 0.9f,
+         .top_k = 4,
+         .repetition_penalty = 1.1f,
+         .frequency_penalty = 0.5f,
+         .presence_penalty = 0.2f,
+         .logit_bias = bias,
+         .n_logit_bias = 3,
+         .max_tokens = 33,
+         .n_logprobs = 0},
+        {.repetition_penalty = 1,
+         .allowed_ids = {few, 3},
+         .bad_words = {bad, 4},
+         .eos_ids = {eos, 1},
+         .min_tokens = 20,
+         .max_tokens = 25,
+         .n_logprobs = -1},
+        {.temperature = 1,
+         .min_p = 0.5f,
+         .top_p = 1,
+         .repetition_penalty = 1,
+         .max_tokens = 1,
+         .n_logprobs = -1},
+        {.repetition_penalty = 1, .max_tokens = 1000, .n_logprobs = 1}, /* to the model's length */
+    };
+    d.n_streams = DRIVER_STREAMS;
+    for (uint32_t i = 0; i < d.n_streams; i++) {
+        struct stream *s = &d.streams[i];
+        *s = (struct stream){.n_prompt = i == 5 ? TINY_LENGTH - 30 : 20 + 9 * i,
+                             .sampling = params[i]};
+        for (uint32_t k = 0; k < s->n_prompt; k++)
+            s->ids[k] = i == 4 ? k * 11 % TINY_VOCAB : 11 + k % (3 + i);
+        s->sampling.seed = 77 + i;
+        s->sampling.i_choice = i;
+    }
+}
+
+static void test_guesses_change_nothing(void **state)
+{
+    static const struct {
+        const char *name;
+        uint32_t pass_rows;
+        struct way way;
+    } ways[] = {
+        {"none granted", 0, {.n_flight = 1, .seed = 1}},
+        {"up to one", 0, {.n_flight = 1, .max_draft = 1, .seed = 2}},
+        {"up to four, two in flight", 0, {.n_flight = 2, .max_draft = 4, .seed = 3}},
+        {"as many as there are", 0, {.n_flight = 1, .max_draft = 16, .seed = 4}},
+        {"more, two in flight", 0, {.n_flight = 2, .max_draft = 30, .chunk = 30, .seed = 5}},
+        {"in passes", 5, {.n_flight = 2, .max_draft = 8, .chunk = 7, .seed = 6}},
+        {"row by row", 1, {.n_flight = 2, .max_draft = 8, .seed = 7}},
+        {"alone", 0, {.n_flight = 2, .max_draft = 6, .one_by_one = true, .seed = 8}},
+    };
+    static struct stream want[DRIVER_STREAMS];
+    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
+        open_model(m, (struct speculation_options){0});
+        add_guessed_streams();
+        driver_run(&d, &(struct way){.n_flight = 1, .one_by_one = true, .max_draft = 3});
+        assert_int_equal(d.n_drafted, 0); /* granted, but this rank does not guess */
+        memcpy(want, d.streams, sizeof want);
+        close_model();
+        open_model(m, (struct speculation_options){.n_tokens = 16, .lookup_min = 1});
+        uint64_t n_drafted = 0, n_empty = 0;
+        for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+            add_guessed_streams();
+            set_pass_rows(ways[i].pass_rows);
+            must_be(models[m].name, ways[i].name, &ways[i].way, want);
+            n_drafted += d.n_drafted;
+            for (uint32_t k = 0; k < d.n_streams; k++)
+                n_empty += d.streams[k].n_empty;
+            if (ways[i].way.max_draft > 1)
+                assert_true(d.n_accepted > 0 && d.n_accepted < d.n_drafted);
+        }
+        assert_true(n_drafted > 0 && n_empty > 0);
+        close_model();
+    }
+}
+
 int main(void)
 {
     log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_runs_share_what_a_plan_computes),
+        cmocka_unit_test(test_guesses_change_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "proto/null_tokens.h"
+#include "tests/unit/worker/plan_driver.c"
 
 static struct worker_options options(void)
 {
@@ -205,6 +206,61 @@ static void test_interrupt_ends_a_stall(void **state)
     e->ops->close(e);
 }
 
+/* Guesses by rule or by n-grams, granted or not, one step at a time or two: the rule's tokens. */
+static void test_guesses_change_nothing(void **state)
+{
+    static const struct {
+        int64_t n_tokens, percent;
+        struct way way;
+        uint32_t least, most; /* of 100 guesses so many are right */
+    } cases[] = {
+        {0, 100, {.n_flight = 2, .max_draft = 4, .seed = 1}, 0, 0},
+        {4, 0, {.n_flight = 2, .max_draft = 4, .seed = 2}, 0, 30},
+        {4, 50, {.n_flight = 1, .max_draft = 4, .seed = 3}, 15, 60},
+        {4, 80, {.n_flight = 2, .max_draft = 9, .seed = 4}, 40, 90},
+        {16, 100, {.n_flight = 2, .max_draft = 16, .seed = 5}, 100, 100},
+        {3, 100, {.n_flight = 1, .max_draft = 16, .chunk = 7, .seed = 6}, 100, 100},
+    };
+    static struct driver d;
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        struct worker_options o = options();
+        o.tp = 1;
+        o.max_model_len = 200;
+        o.speculation.n_tokens = cases[c].n_tokens;
+        o.null_draft_percent = cases[c].percent;
+        driver_open(&d, &o);
+        assert_int_equal(d.ranks[0].executor->ops->info(d.ranks[0].executor)->n_draft,
+                         cases[c].n_tokens);
+        d.n_streams = DRIVER_STREAMS;
+        for (uint32_t i = 0; i < d.n_streams; i++) {
+            struct stream *s = &d.streams[i];
+            *s = (struct stream){.n_prompt = 20 + 32 * i,
+                                 .sampling = {.temperature = (float)(i % 2),
+                                              .seed = 5,
+                                              .i_choice = i,
+                                              .max_tokens = 60,
+                                              .n_logprobs = (int32_t)i - 1}};
+            for (uint32_t k = 0; k < s->n_prompt; k++)
+                s->ids[k] = 97 + k % 9;
+        }
+        driver_run(&d, &cases[c].way);
+        for (uint32_t i = 0; i < d.n_streams; i++) {
+            const struct stream *s = &d.streams[i];
+            uint32_t want[DRIVER_OUT], n = 200 - s->n_prompt;
+            n = n < 60 ? n : 60;
+            oracle(&s->sampling, s->ids, s->n_prompt, d.limits.vocab_size, want, n);
+            assert_int_equal(s->n_ids, s->n_prompt + n);
+            assert_memory_equal(s->ids + s->n_prompt, want, n * sizeof *want);
+        }
+        if (d.n_accepted * 100 < d.n_drafted * cases[c].least ||
+            d.n_accepted * 100 > d.n_drafted * cases[c].most ||
+            (cases[c].n_tokens > 0) != (d.n_drafted > 0))
+            fail_msg("case %zu: %llu of %llu guesses were right", c,
+                     (unsigned long long)d.n_accepted, (unsigned long long)d.n_drafted);
+        driver_close(&d);
+    }
+}
+
 static void test_options(void **state)
 {
     static const struct {
@@ -269,17 +325,35 @@ static void test_config_hash(void **state)
     executor_config_hash(&a, h1);
     executor_config_hash(&a, h2);
     assert_memory_equal(h1, h2, 32);
-    a.tp = 1;
+    a.speculation.max_seqs = 7; /* the head's matter, and nobody guesses */
     executor_config_hash(&a, h2);
+    assert_memory_equal(h1, h2, 32);
+    a.speculation = (struct speculation){4, 16, 2, 0};
+    executor_config_hash(&a, h2);
+    assert_memory_not_equal(h1, h2, 32);
+    memcpy(h1, h2, 32);
+    a.speculation.max_seqs = 7;
+    executor_config_hash(&a, h2);
+    assert_memory_equal(h1, h2, 32);
+    a.speculation.lookup_min = 3;
+    executor_config_hash(&a, h2);
+    assert_memory_not_equal(h1, h2, 32);
+    a.speculation = (struct speculation){0};
+    a.tp = 1;
+    executor_config_hash(&a, h1);
     assert_memory_not_equal(h1, h2, 32);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tokens),  cmocka_unit_test(test_other_rank_is_silent),
-        cmocka_unit_test(test_join),    cmocka_unit_test(test_interrupt_ends_a_stall),
-        cmocka_unit_test(test_options), cmocka_unit_test(test_config_hash),
+        cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_other_rank_is_silent),
+        cmocka_unit_test(test_join),
+        cmocka_unit_test(test_interrupt_ends_a_stall),
+        cmocka_unit_test(test_guesses_change_nothing),
+        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_config_hash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

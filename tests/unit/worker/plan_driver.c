@@ -77,7 +77,7 @@ struct driver {
     struct sequences_limits limits;
     struct stream streams[DRIVER_STREAMS];
     uint32_t n_streams;
-    uint64_t step, epoch, n_drafted;
+    uint64_t step, epoch, n_drafted, n_accepted;
     struct rng rng;
 };
 
@@ -288,6 +288,7 @@ static void driver_take_item(struct driver *d, struct flight *f, uint32_t i,
     if (item->ids.n == 0 && s->n_ids < driver_limit(d, s))
         driver_die("result", "no ids before the end");
     s->n_empty += item->ids.n == 0;
+    d->n_accepted += item->ids.n > 0 ? item->ids.n - 1 : 0;
     for (uint32_t k = 0; k < item->ids.n; k++) {
         struct drawn_token *t = &s->out[s->n_ids - s->n_prompt];
         if (s->n_ids == driver_limit(d, s))
@@ -326,7 +327,7 @@ static void driver_run(struct driver *d, const struct way *w)
     for (uint32_t i = 0; i < d->tp; i++)
         if (d->ranks[i].executor->ops->reset(d->ranks[i].executor, &err) != STATUS_OK)
             driver_die("reset", err.text);
-    d->step = d->n_drafted = 0;
+    d->step = d->n_drafted = d->n_accepted = 0;
     d->rng.state = w->seed;
     for (uint32_t i = 0; i < d->n_streams; i++) {
         struct stream *s = &d->streams[i];

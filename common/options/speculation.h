@@ -1,0 +1,64 @@
+#pragma once
+/* Speculative decoding as vLLM's flags ask for it: one JSON text, or a flag for each of its keys.
+ * `cox up` takes them for its workers, cox-worker for itself; both read them here. */
+#include "common/base/config.h"
+
+#define SPECULATION_MAX_TOKENS 16
+#define SPECULATION_MAX_LOOKUP 64
+
+/* What was given; embedded in a program's options as `speculation`. */
+struct speculation_options {
+    const char *config;                                              /* JSON; NULL: none */
+    const char *method;                                              /* NULL: not said */
+    int64_t n_tokens, lookup_max, lookup_min, disable_by_batch_size; /* 0: not said */
+};
+
+/* S is the struct that the table fills. */
+#define ROWS_SPECULATION(S)                                                                        \
+    {.name = "speculative-config",                                                                 \
+     .aliases = "sc",                                                                              \
+     .type = OPTION_STRING,                                                                        \
+     .offset = offsetof(struct S, speculation.config),                                             \
+     .help = "guess tokens ahead: {\"method\":\"ngram\",\"num_speculative_tokens\":4}, as vLLM "   \
+             "takes it"},                                                                          \
+        {.name = "spec-method",                                                                    \
+         .aliases = "speculative-model",                                                           \
+         .type = OPTION_STRING,                                                                    \
+         .offset = offsetof(struct S, speculation.method),                                         \
+         .help = "of speculation: ngram, what followed the same words before"},                    \
+        {.name = "num-speculative-tokens",                                                         \
+         .aliases = "spec-tokens",                                                                 \
+         .type = OPTION_INT,                                                                       \
+         .offset = offsetof(struct S, speculation.n_tokens),                                       \
+         .max = SPECULATION_MAX_TOKENS,                                                            \
+         .def = "0",                                                                               \
+         .help = "tokens guessed per sequence and step; 0: none, or what --speculative-config "    \
+                 "says"},                                                                          \
+        {.name = "ngram-prompt-lookup-max",                                                        \
+         .type = OPTION_INT,                                                                       \
+         .offset = offsetof(struct S, speculation.lookup_max),                                     \
+         .max = SPECULATION_MAX_LOOKUP,                                                            \
+         .def = "0",                                                                               \
+         .help = "ngram: longest run of tokens looked for; 0: 16"},                                \
+        {.name = "ngram-prompt-lookup-min",                                                        \
+         .type = OPTION_INT,                                                                       \
+         .offset = offsetof(struct S, speculation.lookup_min),                                     \
+         .max = SPECULATION_MAX_LOOKUP,                                                            \
+         .def = "0",                                                                               \
+         .help = "ngram: shortest one; 0: 2, or the longest if that is less"},                     \
+    {                                                                                              \
+        .name = "speculative-disable-by-batch-size", .type = OPTION_INT,                           \
+        .offset = offsetof(struct S, speculation.disable_by_batch_size), .max = 65536, .def = "0", \
+        .help = "no guesses in steps of more sequences; 0: as the device gains by it"              \
+    }
+
+/* What is in force. */
+struct speculation {
+    uint32_t n_tokens; /* 0: off, and nothing else counts */
+    uint32_t lookup_max, lookup_min;
+    uint32_t max_seqs; /* 0: not said */
+};
+
+/* Flags go before the JSON's keys. STATUS_INVALID, STATUS_UNSUPPORTED name what is wrong. */
+MUST_USE enum status speculation_read(const struct speculation_options *o, struct speculation *out,
+                                      struct error *err);
