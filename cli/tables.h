@@ -22,7 +22,9 @@ struct up_options {
     struct speculation_options speculation; /* the workers' */
     int cpu_isa, kv_cache_dtype, dtype;     /* as cox-worker has them; 0: auto */
     const char *step_log;
-    int64_t step_log_max_bytes;
+    int64_t step_log_max_bytes, max_partial_prefills;
+    double stats_interval_s;
+    int stats_format;
     int log_level, log_format, color;
 };
 extern const struct option_spec up_specs[];

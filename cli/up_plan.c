@@ -8,6 +8,7 @@
 
 static const char *const log_levels[] = {"debug", "info", "warn", "error"};
 static const char *const log_formats[] = {"logfmt", "json"};
+static const char *const stats_formats[] = {"vllm", "vllm0"};
 static const char *const devices[] = {"auto", "null", "cpu", "cuda"};
 static const char *const cpu_isas[] = {"auto", "scalar", "avx2", "avx512"};
 static const char *const kv_cache_dtypes[] = {"auto", "float32", "float16"};
@@ -122,6 +123,9 @@ static void build_head(struct builder *b, struct up_child *c)
         arg(c, "--no-enable-prefix-caching");
     if (!o->async_scheduling)
         arg(c, "--no-async-scheduling");
+    flag_int(b, c, "--max-num-partial-prefills", o->max_partial_prefills);
+    flag(c, "--stats-interval", text(b, "%.15g", o->stats_interval_s));
+    flag(c, "--stats-format", stats_formats[o->stats_format]);
     flag(c, "--step-log", o->step_log);
     flag_int(b, c, "--step-log-max-bytes", o->step_log_max_bytes);
 }

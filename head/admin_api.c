@@ -215,6 +215,7 @@ enum status admin_api_start(struct loop *l, const struct admin_api_options *o,
     a->key = o->key;
     a->metrics_public = o->metrics_public;
     a->metrics = head_metrics_new(o->model ? o->model : "");
+    head_metrics_attach(a->metrics, a->core);
     a->common = (struct admin_options){.loop = l,
                                        .metrics = head_metrics_registry(a->metrics),
                                        .ready = is_ready,
@@ -246,6 +247,7 @@ void admin_api_free(struct admin_api *a)
         return;
     if (a->server)
         http_server_close(a->server);
+    head_core_set_rank_wait(a->core, NULL);
     head_metrics_free(a->metrics);
     mem_free(a);
 }

@@ -201,6 +201,7 @@ static void set_counts(json_t *o, const struct head_stats *s)
     double hits =
         s->prefix_query_tokens ? (double)s->prefix_hit_tokens / (double)s->prefix_query_tokens : 0;
     json_t *requests = json_object(), *kv = json_object(), *throughput = json_object();
+    json_t *speculation = json_object();
     json_object_set_new(requests, "running", json_integer(s->running));
     json_object_set_new(requests, "waiting", json_integer(s->waiting));
     json_object_set_new(requests, "finished", integer(s->n_finished));
@@ -211,11 +212,18 @@ static void set_counts(json_t *o, const struct head_stats *s)
     json_object_set_new(kv, "blocks_used", integer(s->n_blocks_used));
     json_object_set_new(kv, "usage", json_real(usage));
     json_object_set_new(kv, "prefix_hit_rate", json_real(hits));
+    json_object_set_new(kv, "evictions", integer(s->n_evictions));
+    json_object_set_new(kv, "copied_blocks", integer(s->n_copied_blocks));
+    json_object_set_new(speculation, "drafts", integer(s->n_draft_steps));
+    json_object_set_new(speculation, "draft_tokens", integer(s->n_drafted));
+    json_object_set_new(speculation, "accepted_tokens", integer(s->n_accepted));
+    json_object_set_new(throughput, "rank_wait_s", json_real(s->rank_wait_s));
     json_object_set_new(throughput, "prompt_tokens_per_s", json_real(s->prompt_tokens_per_s));
     json_object_set_new(throughput, "generation_tokens_per_s",
                         json_real(s->generation_tokens_per_s));
     json_object_set_new(o, "requests", requests);
     json_object_set_new(o, "kv", kv);
+    json_object_set_new(o, "speculation", speculation);
     json_object_set_new(o, "throughput", throughput);
 }
 

@@ -128,6 +128,8 @@ static void describe(struct worker_desc *d, const struct worker_info *i)
                               .pp = i->pp,
                               .max_model_len = i->max_model_len,
                               .vocab_size = i->vocab_size,
+                              .n_draft = i->n_draft,
+                              .draft_max_seqs = i->draft_max_seqs,
                               .ordinal = i->ordinal,
                               .shard_rank = i->shard_rank,
                               .shard_stage = i->shard_stage,

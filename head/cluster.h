@@ -19,7 +19,7 @@ struct worker_desc {
     enum device_kind device;
     char device_name[65], host[65], zone[65], comm_address[257], http_address[257], model[129];
     uint64_t memory_bytes;
-    uint32_t isa_level, tp, pp, max_model_len, vocab_size;
+    uint32_t isa_level, tp, pp, max_model_len, vocab_size, n_draft, draft_max_seqs;
     uint8_t config_hash[32];
     int32_t ordinal, shard_rank, shard_stage;
     struct kv_group kv_groups[CLUSTER_MAX_KV_GROUPS];
@@ -76,6 +76,7 @@ struct group {
     uint32_t n_failures; /* in a row: back-off */
     uint32_t n_recoveries;
     uint32_t isa_level, max_model_len, vocab_size, n_kv_groups;
+    uint32_t n_draft, draft_max_seqs;                 /* what every rank can */
     struct kv_group kv_groups[CLUSTER_MAX_KV_GROUPS]; /* n_blocks = minimum over the ranks */
     uint8_t *comm_id;
     uint32_t n_comm_id;

@@ -36,6 +36,7 @@ void head_core_config_init(struct head_core_config *c)
         .max_num_batched_tokens = 8192,
         .max_num_seqs = 256,
         .max_waiting = 4096,
+        .max_partial_prefills = 8,
         .max_requests = 16384,
         .depth = 2,
         .step_target_ns = 250 * NS_PER_MS,
@@ -177,8 +178,12 @@ static void sample_throughput(struct head_core *h)
         return;
     struct scheduler_stats x;
     dispatch_totals(h, &x);
-    h->samples[h->n_samples++ % THROUGHPUT_SAMPLES] = (struct throughput_sample){
-        .at_ns = h->now_ns, .prompt = x.n_prompt_tokens, .generated = x.n_generated_tokens};
+    h->samples[h->n_samples++ % THROUGHPUT_SAMPLES] =
+        (struct throughput_sample){.at_ns = h->now_ns,
+                                   .prompt = x.n_prompt_tokens,
+                                   .generated = x.n_generated_tokens,
+                                   .n_rank_waits = h->n_rank_waits,
+                                   .rank_wait_ns = h->rank_wait_ns};
 }
 
 void head_core_tick(struct head_core *h, uint64_t now_ns)
@@ -248,6 +253,14 @@ static void fill_throughput(const struct head_core *h, struct head_stats *out)
         return;
     out->prompt_tokens_per_s = (double)(b->prompt - a->prompt) / s;
     out->generation_tokens_per_s = (double)(b->generated - a->generated) / s;
+    if (b->n_rank_waits > a->n_rank_waits)
+        out->rank_wait_s = (double)(b->rank_wait_ns - a->rank_wait_ns) / (double)NS_PER_S /
+                           (double)(b->n_rank_waits - a->n_rank_waits);
+}
+
+void head_core_set_rank_wait(struct head_core *h, struct metric *histogram)
+{
+    h->rank_wait = histogram;
 }
 
 void head_core_get_stats(const struct head_core *h, struct head_stats *out)
@@ -272,6 +285,11 @@ void head_core_get_stats(const struct head_core *h, struct head_stats *out)
         .prefix_query_tokens = x.prefix_query_tokens,
         .n_blocks = x.n_blocks,
         .n_blocks_used = x.n_blocks_used,
+        .n_evictions = x.n_evictions,
+        .n_copied_blocks = x.n_copied_blocks,
+        .n_draft_steps = x.n_draft_steps,
+        .n_drafted = x.n_drafted,
+        .n_accepted = x.n_accepted,
         .n_formations = h->cluster.n_formations,
         .n_formation_failures = h->cluster.n_formation_failures,
         .n_worker_losses = h->cluster.n_worker_losses,

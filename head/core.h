@@ -17,6 +17,7 @@ struct head_core_config {
     struct peers_config peers;
     struct cluster_config cluster;
     uint32_t max_num_batched_tokens, max_num_seqs, max_waiting, long_prefill_token_threshold;
+    uint32_t max_partial_prefills;
     uint32_t max_requests;   /* live ones, waiting or not */
     uint32_t depth;          /* steps in flight per group */
     uint64_t step_target_ns; /* of groups whose device is a CPU; 0: off */
@@ -54,8 +55,13 @@ struct head_stats {
     uint64_t n_prompt_tokens, n_generated_tokens, prefix_hit_tokens, prefix_query_tokens;
     uint64_t n_blocks, n_blocks_used;
     uint64_t n_formations, n_formation_failures, n_worker_losses, n_adoptions, n_recoveries;
+    uint64_t n_evictions, n_copied_blocks, n_draft_steps, n_drafted, n_accepted;
     double prompt_tokens_per_s, generation_tokens_per_s; /* over the last seconds */
+    double rank_wait_s;                                  /* mean of the last seconds */
 };
 void head_core_get_stats(const struct head_core *h, struct head_stats *out);
+/* A histogram of how long ranks wait for their next plan, filled from now on; borrowed. */
+struct metric;
+void head_core_set_rank_wait(struct head_core *h, struct metric *histogram);
 /* Every invariant that spans modules: for tests. */
 bool head_core_check(const struct head_core *h, struct error *err);

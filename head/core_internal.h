@@ -1,6 +1,7 @@
 #pragma once
 /* What core.c, gateways.c, router.c and dispatch.c share; the admin API reads it. Private to head/
  * and to the tests that look inside. */
+#include "common/base/metrics.h"
 #include "head/core.h"
 #include "head/request.h"
 #include "head/scheduler.h"
@@ -44,6 +45,8 @@ struct lane {
     uint64_t last_step; /* of the last plan made */
     uint64_t last_result;
     uint64_t activity_ns;
+    bool idle; /* nothing is in flight, and there was nothing to plan */
+    uint64_t step_after_idle;
 };
 
 /* What the groups that serve have in common: the shortest limit. */
@@ -53,7 +56,7 @@ struct served_model {
 };
 
 struct throughput_sample {
-    uint64_t at_ns, prompt, generated;
+    uint64_t at_ns, prompt, generated, n_rank_waits, rank_wait_ns;
 };
 
 struct head_core {
@@ -74,6 +77,8 @@ struct head_core {
     struct lane *lanes;             /* [max_groups] */
     struct scheduler_stats retired; /* sums over schedulers that are gone */
     uint64_t n_finished, n_failed, n_cancelled;
+    uint64_t n_rank_waits, rank_wait_ns;
+    struct metric *rank_wait;   /* NULL: nobody asks for a histogram */
     struct served_model served; /* as it was when a group last became ready */
     struct throughput_sample samples[THROUGHPUT_SAMPLES]; /* ring */
     uint64_t n_samples;

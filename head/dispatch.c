@@ -13,16 +13,27 @@ static struct lane *lane_of(const struct head_core *h, const struct group *g)
     return &h->lanes[g->index];
 }
 
+/* What counts up; the rest is of the moment. */
+static void add_counters(struct scheduler_stats *to, const struct scheduler_stats *x)
+{
+    to->n_preemptions += x->n_preemptions;
+    to->n_steps += x->n_steps;
+    to->n_prompt_tokens += x->n_prompt_tokens;
+    to->n_generated_tokens += x->n_generated_tokens;
+    to->prefix_hit_tokens += x->prefix_hit_tokens;
+    to->prefix_query_tokens += x->prefix_query_tokens;
+    to->n_evictions += x->n_evictions;
+    to->n_copied_blocks += x->n_copied_blocks;
+    to->n_draft_steps += x->n_draft_steps;
+    to->n_drafted += x->n_drafted;
+    to->n_accepted += x->n_accepted;
+}
+
 static void count_retired(struct head_core *h, const struct scheduler *s)
 {
     struct scheduler_stats x;
     scheduler_get_stats(s, &x);
-    h->retired.n_preemptions += x.n_preemptions;
-    h->retired.n_steps += x.n_steps;
-    h->retired.n_prompt_tokens += x.n_prompt_tokens;
-    h->retired.n_generated_tokens += x.n_generated_tokens;
-    h->retired.prefix_hit_tokens += x.prefix_hit_tokens;
-    h->retired.prefix_query_tokens += x.prefix_query_tokens;
+    add_counters(&h->retired, &x);
 }
 
 void dispatch_totals(const struct head_core *h, struct scheduler_stats *out)
@@ -38,12 +49,7 @@ void dispatch_totals(const struct head_core *h, struct scheduler_stats *out)
         out->in_flight += x.in_flight;
         out->n_blocks += x.n_blocks;
         out->n_blocks_used += x.n_blocks_used;
-        out->n_preemptions += x.n_preemptions;
-        out->n_steps += x.n_steps;
-        out->n_prompt_tokens += x.n_prompt_tokens;
-        out->n_generated_tokens += x.n_generated_tokens;
-        out->prefix_hit_tokens += x.prefix_hit_tokens;
-        out->prefix_query_tokens += x.prefix_query_tokens;
+        add_counters(out, &x);
     }
 }
 
@@ -75,8 +81,11 @@ void dispatch_on_ready(void *core, struct group *g)
         .max_num_seqs = h->config.max_num_seqs,
         .max_waiting = h->config.max_requests,
         .long_prefill_token_threshold = h->config.long_prefill_token_threshold,
+        .max_partial_prefills = h->config.max_partial_prefills,
         .max_model_len = g->max_model_len,
         .depth = h->config.depth,
+        .n_draft = g->n_draft,
+        .draft_max_seqs = g->draft_max_seqs,
         .enable_prefix_caching = h->config.enable_prefix_caching,
         .n_kv_groups = g->n_kv_groups,
     };
@@ -92,6 +101,7 @@ void dispatch_on_ready(void *core, struct group *g)
     h->served = router_model(h);
     l->plan_pending = false;
     l->last_step = l->last_result = 0;
+    l->idle = true;
     l->activity_ns = h->now_ns;
 }
 
@@ -186,8 +196,13 @@ static void pump(struct head_core *h, struct lane *l)
         step_log_step(h->config.step_log, l->group->index, h->now_ns);
         const struct msg_plan *plan = scheduler_step(l->scheduler, h->now_ns);
         step_log_plan(h->config.step_log, l->group->index, plan);
-        if (!plan)
+        if (!plan) {
+            l->idle = l->last_result == l->last_step;
             return;
+        }
+        if (l->idle)
+            l->step_after_idle = plan->step;
+        l->idle = false;
         struct msg m = {.type = MSG_PLAN, .plan = *plan};
         if (peers_encode(&h->peers, &m, &l->plan) != STATUS_OK) {
             cluster_dissolve(&h->cluster, l->group, "a plan could not be encoded", true);
@@ -227,6 +242,16 @@ static bool tokens_exist(const struct msg_result *m, uint32_t vocab_size)
     return true;
 }
 
+/* How long the rank, done with the step before, stood still for this one: a step that begins after
+ * nothing was to be done says nothing of that. */
+static void count_wait(struct head_core *h, uint64_t wait_ns)
+{
+    h->n_rank_waits++;
+    h->rank_wait_ns += wait_ns;
+    if (h->rank_wait)
+        metric_observe(h->rank_wait, (double)wait_ns / (double)NS_PER_S);
+}
+
 void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_result *m)
 {
     struct group *g = w->group;
@@ -253,6 +278,8 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
     }
     l->last_result = m->step;
     l->activity_ns = h->now_ns;
+    if (m->step != l->step_after_idle)
+        count_wait(h, m->wait_ns);
     g->n_failures = 0; /* it works: the next trouble starts with a short wait again */
     for (uint32_t i = 0; i < n_events; i++) {
         struct request *r = events[i].request;

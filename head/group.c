@@ -75,12 +75,18 @@ static void take_limits(struct cluster *c, struct group *g)
     g->max_model_len = first->max_model_len;
     g->vocab_size = first->vocab_size;
     g->n_kv_groups = first->n_kv_groups;
+    g->n_draft = first->n_draft;
+    g->draft_max_seqs = first->draft_max_seqs;
     memcpy(g->kv_groups, first->kv_groups, sizeof g->kv_groups);
     for (uint32_t i = 1; i < c->world; i++) {
         const struct worker_desc *d = &g->members[i]->desc;
         g->isa_level = d->isa_level < g->isa_level ? d->isa_level : g->isa_level;
         if (d->max_model_len < g->max_model_len)
             g->max_model_len = d->max_model_len;
+        g->n_draft = d->n_draft < g->n_draft ? d->n_draft : g->n_draft;
+        if (d->draft_max_seqs > 0 &&
+            (g->draft_max_seqs == 0 || d->draft_max_seqs < g->draft_max_seqs))
+            g->draft_max_seqs = d->draft_max_seqs; /* 0: no bound */
         for (uint32_t k = 0; k < g->n_kv_groups; k++) {
             if (d->kv_groups[k].n_blocks < g->kv_groups[k].n_blocks)
                 g->kv_groups[k].n_blocks = d->kv_groups[k].n_blocks;

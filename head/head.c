@@ -8,6 +8,7 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "head/admin_api.h"
+#include "head/stats_line.h"
 #include "head/step_log_file.h"
 
 #define BUS_HWM 4096u
@@ -18,6 +19,7 @@ struct head {
     struct head_core *core;
     struct admin_api *admin;
     struct loop_timer *tick;
+    struct stats_line stats_line;
     struct step_log_file *step_log_file;
     struct step_log *step_log; /* NULL: none is wanted */
     struct authorized authorized;
@@ -51,8 +53,14 @@ static void on_turn_end(void *ctx)
 static void on_tick(void *ctx)
 {
     struct head *h = ctx;
+    uint64_t now = loop_now_ns(h->loop);
     h->dirty = false;
-    head_core_tick(h->core, loop_now_ns(h->loop));
+    head_core_tick(h->core, now);
+    if (stats_line_is_due(&h->stats_line, now)) {
+        struct head_stats s;
+        head_core_get_stats(h->core, &s);
+        stats_line_log(&h->stats_line, &s, now);
+    }
 }
 
 /* The file's first line, without blanks around it. */
@@ -85,6 +93,7 @@ static void make_core(struct head *h, const struct head_options *o)
     c.max_requests = 4 * c.max_waiting < c.max_requests ? c.max_requests : 4 * c.max_waiting;
     c.long_prefill_token_threshold = (uint32_t)o->long_prefill_token_threshold;
     c.step_target_ns = (uint64_t)o->step_target_ms * NS_PER_MS;
+    c.max_partial_prefills = (uint32_t)o->max_partial_prefills;
     c.depth = o->async_scheduling ? 2 : 1;
     c.enable_prefix_caching = o->enable_prefix_caching;
     c.model = o->model;
@@ -149,6 +158,8 @@ enum status head_start(struct loop *l, const struct head_options *o, struct head
         head_free(h);
         return s;
     }
+    stats_line_init(&h->stats_line, (enum stats_format)o->stats_format, o->stats_interval_s,
+                    loop_now_ns(l));
     h->tick = loop_timer_start(l, HEAD_TICK_MS, HEAD_TICK_MS, on_tick, h);
     loop_on_turn_end(l, on_turn_end, h);
     log_info("head_started", "endpoint=%s admin=http://%s:%u tp=%lld pp=%lld encrypted=%s",

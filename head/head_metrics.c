@@ -34,12 +34,20 @@ static const struct row {
               "Prompt tokens looked up in the prefix cache."),
     COUNTER64(prefix_hit_tokens, "vllm:prefix_cache_hits_total",
               "Prompt tokens found in the prefix cache."),
+    COUNTER64(n_draft_steps, "vllm:spec_decode_num_drafts_total",
+              "Sequences run with guesses, counted once a step."),
+    COUNTER64(n_drafted, "vllm:spec_decode_num_draft_tokens_total", "Tokens guessed and run."),
+    COUNTER64(n_accepted, "vllm:spec_decode_num_accepted_tokens_total", "Guesses kept."),
     COUNTER64(n_finished, "coxswain_requests_finished_total", "Requests that reached their end."),
     COUNTER64(n_failed, "coxswain_requests_failed_total", "Requests that failed or were refused."),
     COUNTER64(n_cancelled, "coxswain_requests_cancelled_total", "Requests that were cancelled."),
     COUNTER64(n_steps, "coxswain_steps_total", "Steps planned."),
     GAUGE64(n_blocks, "coxswain_kv_blocks", "KV blocks of all ready groups."),
     GAUGE64(n_blocks_used, "coxswain_kv_blocks_used", "KV blocks in use."),
+    COUNTER64(n_evictions, "coxswain_kv_evictions_total",
+              "Blocks of the prefix cache that were used for something else."),
+    COUNTER64(n_copied_blocks, "coxswain_kv_copied_blocks_total",
+              "Blocks copied because a shared prompt ends inside one."),
     GAUGE32(n_workers, "coxswain_workers", "Workers with a session."),
     GAUGE32(n_gateways, "coxswain_gateways", "Gateways known."),
     GAUGE32(n_groups, "coxswain_groups", "Groups, ready or not."),
@@ -57,7 +65,7 @@ static const struct row {
 
 struct head_metrics {
     struct metrics *registry;
-    struct metric *values[N_ROWS], *kv_usage, *uptime;
+    struct metric *values[N_ROWS], *kv_usage, *uptime, *rank_wait;
 };
 
 struct head_metrics *head_metrics_new(const char *model_name)
@@ -79,8 +87,19 @@ struct head_metrics *head_metrics_new(const char *model_name)
     }
     m->kv_usage = metrics_gauge(m->registry, "vllm:kv_cache_usage_perc", labels,
                                 "KV blocks in use; 1 is all of them.");
+    static const double bounds[] = {1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4,
+                                    5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 1e-1, 1};
+    m->rank_wait = metrics_histogram(
+        m->registry, "coxswain_rank_wait_seconds", "",
+        "How long a rank that had finished a step stood still for the plan of the next one.",
+        bounds, sizeof bounds / sizeof *bounds);
     m->uptime = metrics_gauge(m->registry, "coxswain_uptime_seconds", "", "Since the start.");
     return m;
+}
+
+void head_metrics_attach(struct head_metrics *m, struct head_core *core)
+{
+    head_core_set_rank_wait(core, m->rank_wait);
 }
 
 void head_metrics_update(struct head_metrics *m, const struct head_core *core)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
+#include "proto/limits.h"
 
 enum { MAX_SEQS = 1 << 16, MAX_BLOCKS = 1 << 26, MAX_STOP_IDS = 1 << 16 };
 
@@ -153,7 +154,7 @@ static void get_config(struct step_log_reader *r, struct scheduler_config *c)
         if (!r->bad)
             r->bad = scheduler_check_kv_group(k, i, &ignored) != STATUS_OK;
     }
-    r->bad = r->bad || c->max_num_seqs > MAX_SEQS || c->n_draft > c->max_num_batched_tokens;
+    r->bad = r->bad || c->max_num_seqs > MAX_SEQS || c->n_draft > PROTO_MAX_DRAFT;
 }
 
 static void get_sampling(struct step_log_reader *r, struct sampling_params *s)

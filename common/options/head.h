@@ -3,13 +3,17 @@
  * is checked in head/options.c. */
 #include "common/base/config.h"
 
+enum stats_format { STATS_VLLM, STATS_VLLM0 };
+
 struct head_options {
     const char *host, *admin_host, *keys_dir, *admin_key_file, *model;
     int64_t port, admin_port;
     bool insecure, allow_remote_insecure, metrics_public;
     int64_t tp, pp;
     int64_t max_num_seqs, max_num_batched_tokens, max_waiting, long_prefill_token_threshold;
-    int64_t step_target_ms;
+    int64_t step_target_ms, max_partial_prefills;
+    double stats_interval_s;
+    int stats_format; /* enum stats_format */
     bool enable_prefix_caching, async_scheduling;
     const char *step_log;
     int64_t step_log_max_bytes;

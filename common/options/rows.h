@@ -27,6 +27,16 @@
 #define ROW_LONG_PREFILL(S)                                                                        \
     OPT_INT(S, long_prefill_token_threshold, "long-prefill-token-threshold", 0, 1 << 20, "0",      \
             "most tokens of one prompt in one step; 0: the budget, on a CPU 256")
+#define ROW_PARTIAL_PREFILLS(S)                                                                    \
+    OPT_INT(S, max_partial_prefills, "max-num-partial-prefills", 0, 65536, "8",                    \
+            "prompts that are partly computed at once; 0: as many as there is room for")
+#define ROW_STATS_INTERVAL(S)                                                                      \
+    OPT_FLOAT(S, stats_interval_s, "stats-interval", -1, 86400, "-1",                              \
+              "seconds between stats lines in the log while something runs; 0: none; -1: 10, "     \
+              "with vllm0 5")
+#define ROW_STATS_FORMAT(S)                                                                        \
+    OPT_ENUM(S, stats_format, "stats-format", "vllm|vllm0", "vllm",                                \
+             "words of the stats line: vLLM's, or those of its first engine")
 #define ROW_STEP_TARGET(S)                                                                         \
     OPT_INT(S, step_target_ms, "step-target-ms", 0, 60000, "250",                                  \
             "CPU groups: prompts are cut so that a step takes about this long; 0: off")

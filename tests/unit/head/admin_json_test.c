@@ -6,10 +6,10 @@
 
 static void status_has_every_field_of_its_page(void **state)
 {
-    static const char *const top[] = {
-        "version", "term",     "uptime_s", "healthy",    "draining",
-        "model",   "nodes",    "workers",  "groups",     "gateways",
-        "kv",      "requests", "warnings", "throughput", "recent_failures"};
+    static const char *const top[] = {"version",  "term",       "uptime_s",    "healthy",
+                                      "draining", "model",      "nodes",       "workers",
+                                      "groups",   "gateways",   "kv",          "requests",
+                                      "warnings", "throughput", "speculation", "recent_failures"};
     static const char *const worker[] = {
         "instance",   "node",          "device",        "device_name",  "memory_bytes",
         "state",      "group",         "rank",          "stage",        "ordinal",

@@ -25,8 +25,9 @@ struct letter {
 struct fixture {
     struct head_core *core;
     struct head_core_config config;
-    uint64_t now;
-    enum device_kind device;    /* of the workers */
+    uint64_t now, wait_ns;   /* wait: of the next result */
+    enum device_kind device; /* of the workers */
+    uint32_t n_draft[2], draft_max_seqs[2];
     struct letter box[BOX_MAX]; /* what the head sent, oldest first */
     uint32_t n_box;
     struct link links[16]; /* of connection i */
@@ -67,10 +68,9 @@ static inline void box_clear(struct fixture *f)
 /* The oldest message of this type to conn, or NULL; heartbeats are never looked at otherwise. */
 static inline const struct msg *box_find(const struct fixture *f, uint8_t conn, enum msg_type type)
 {
-    for (uint32_t i = 0; i < f->n_box; i++) {
+    for (uint32_t i = 0; i < f->n_box; i++)
         if (f->box[i].to == conn && f->box[i].m.type == type)
             return &f->box[i].m;
-    }
     return NULL;
 }
 
@@ -158,8 +158,7 @@ static inline void say_gateway_hello(struct fixture *f, uint8_t conn, uint64_t i
 
 static inline void beat(struct fixture *f, uint8_t conn)
 {
-    struct msg m = {.type = MSG_HEARTBEAT};
-    say(f, conn, &m);
+    say(f, conn, &(struct msg){.type = MSG_HEARTBEAT});
 }
 
 /* Time passes in ticks; the connections named in alive (bit i) send heartbeats meanwhile. */
@@ -181,6 +180,8 @@ static inline uint64_t form_pair(struct fixture *f)
     for (uint8_t i = 1; i <= 2; i++) {
         struct msg hello = worker_hello(100 + i, i - 1);
         hello.hello.worker.device = f->device;
+        hello.hello.worker.n_draft = f->n_draft[i - 1];
+        hello.hello.worker.draft_max_seqs = f->draft_max_seqs[i - 1];
         say(f, i, &hello);
     }
     const struct msg *form = box_find(f, 1, MSG_FORM);
@@ -191,8 +192,7 @@ static inline uint64_t form_pair(struct fixture *f)
     say(f, 1, &id);
     for (uint8_t i = 1; i <= 2; i++) {
         assert_non_null(box_find(f, i, MSG_JOIN));
-        struct msg formed = {.type = MSG_FORMED, .formed = {.term_epoch = epoch}};
-        say(f, i, &formed);
+        say(f, i, &(struct msg){.type = MSG_FORMED, .formed = {.term_epoch = epoch}});
     }
     assert_true(head_core_is_ready(f->core));
     box_clear(f);

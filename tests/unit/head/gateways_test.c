@@ -36,6 +36,7 @@ static void answer_plan(struct fixture *f, uint32_t token)
     struct msg m = {.type = MSG_RESULT,
                     .result = {.term_epoch = p->plan.term_epoch,
                                .step = p->plan.step,
+                               .wait_ns = f->wait_ns,
                                .items = &item,
                                .n_items = p->plan.runs[0].sample}};
     /* everything up to that plan is dropped, later ones are kept */
@@ -107,6 +108,56 @@ static void groups_on_cpus_have_short_steps(void **state)
         assert_int_equal(p->plan.runs[0].n_tokens, cases[i].want);
         fixture_free(f);
     }
+}
+
+/* What one rank cannot the group cannot. */
+static void a_group_guesses_as_its_least_rank(void **state)
+{
+    static const struct {
+        uint32_t n_draft[2], max_seqs[2], want_draft, want_max_seqs;
+    } cases[] = {
+        {{4, 2}, {0, 0}, 2, 0},
+        {{2, 4}, {0, 8}, 2, 8},
+        {{3, 3}, {6, 8}, 3, 6},
+        {{0, 4}, {8, 0}, 0, 8},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fixture *f = fixture_new(2);
+        memcpy(f->n_draft, cases[i].n_draft, sizeof f->n_draft);
+        memcpy(f->draft_max_seqs, cases[i].max_seqs, sizeof f->draft_max_seqs);
+        form_pair(f);
+        const struct group *g = f->core->lanes[0].group;
+        assert_int_equal(g->n_draft, cases[i].want_draft);
+        assert_int_equal(g->draft_max_seqs, cases[i].want_max_seqs);
+        fixture_free(f);
+    }
+}
+
+/* A step that comes after nothing was to be done waited for the request, not for the head. */
+static void ranks_wait_counts_where_there_was_work(void **state)
+{
+    struct fixture *f = ready_cluster();
+    struct metrics *m = metrics_new();
+    static const double bounds[] = {0.001, 1};
+    struct metric *histogram = metrics_histogram(m, "w", "", "", bounds, 2);
+    head_core_set_rank_wait(f->core, histogram);
+    f->core->config.depth = 1;
+    for (uint32_t round = 1; round <= 2; round++) {
+        struct msg s = submit_of(round, 1, 3);
+        say(f, 3, &s);
+        for (uint32_t i = 0; i < 4; i++) {
+            f->wait_ns = i == 0 ? 900 * MS : 2 * MS;
+            answer_plan(f, 1000 + i);
+        }
+        assert_int_equal(f->core->n_rank_waits, 3 * round);
+        assert_int_equal(f->core->rank_wait_ns, 6 * MS * round);
+        f->now += 1000 * MS;
+        box_clear(f);
+    }
+    assert_true(metric_value(histogram) > 0.011 && metric_value(histogram) < 0.013);
+    head_core_set_rank_wait(f->core, NULL);
+    metrics_free(m);
+    fixture_free(f);
 }
 
 static void a_token_beyond_the_vocabulary_dissolves_the_group(void **state)
@@ -399,6 +450,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_ranks_get_the_same_plan),
         cmocka_unit_test(groups_on_cpus_have_short_steps),
+        cmocka_unit_test(a_group_guesses_as_its_least_rank),
+        cmocka_unit_test(ranks_wait_counts_where_there_was_work),
         cmocka_unit_test(a_token_beyond_the_vocabulary_dissolves_the_group),
         cmocka_unit_test(a_large_backlog_goes_in_pieces),
         cmocka_unit_test(tokens_survive_the_end_of_an_epoch),
