@@ -1,57 +1,9 @@
-#include "tests/sim/sim.h"
+#include "tests/sim/sim_internal.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
-#include "common/base/random.h"
-#include "head/scheduler.h"
-#include "proto/plan_digest.h"
-#include "tests/sim/sim_rank.h"
-#include "worker/sequences.h"
-
-enum {
-    MAX_LIVE = 48,
-    N_PREFIXES = 6,
-    MAX_MODEL_LEN = 512,
-    VOCAB_SIZE = 259, /* letters: 26 tokens, so that stop ids come up */
-    FIRST_LETTER = 97,
-    N_LETTERS = 26,
-    STEP_TARGET_NS = 250000000,
-};
-
-/* What the test knows of a request: who it is and what its stream must be. */
-struct client {
-    bool live, came_back; /* came_back: as it was when the scheduler got the request */
-    uint64_t i_request;   /* all choices of a request share it */
-    uint64_t tenant;
-    struct request *r;
-    struct null_hash oracle;                                /* of prompt and the n_seen tokens */
-    uint32_t n_seen, n_prompt, max_tokens, stop_id, eos_id; /* ids 0: none */
-    uint32_t ids[MAX_MODEL_LEN];
-    struct sampling_params sampling;
-};
-
-struct world {
-    uint64_t seed, now_ns, arrivals, n_requests;
-    struct rng rng;
-    struct scheduler_config c;
-    uint32_t arrival_percent, burst, cancel_permille, reset_permille, deliver_percent;
-    uint32_t n_tenants, choices_percent; /* requests that want several answers to one prompt */
-    uint32_t longest_prompt, longest_answer, stop_percent;
-    struct scheduler *scheduler;
-    struct sim_rank *rank;
-    struct sequences *worker; /* the real worker's bookkeeping reads every plan too */
-    struct request_table *table;
-    uint64_t term_epoch;
-    struct msg_result in_flight[2];
-    uint32_t n_in_flight;
-    struct client clients[MAX_LIVE];
-    uint32_t prefixes[N_PREFIXES][MAX_MODEL_LEN];
-    struct sim_report *report;
-    struct error *err;
-};
 
 static bool fail(struct world *w, const char *what)
 {
@@ -59,118 +11,7 @@ static bool fail(struct world *w, const char *what)
     return false;
 }
 
-static uint32_t below(struct world *w, uint32_t n)
-{
-    return (uint32_t)rng_below(&w->rng, n);
-}
-
-static uint32_t between(struct world *w, uint32_t low, uint32_t high)
-{
-    return low + below(w, high - low + 1);
-}
-
-static bool percent(struct world *w, uint32_t p)
-{
-    return below(w, 100) < p;
-}
-
-static uint32_t letter(struct world *w)
-{
-    return FIRST_LETTER + below(w, N_LETTERS);
-}
-
-/* ---- the shape of the world ---- */
-
-static void draw_groups(struct world *w)
-{
-    uint32_t size = below(w, 3); /* tiny: one long sequence fits; small; roomy */
-    w->c.n_kv_groups = percent(w, 50) ? 1 : between(w, 2, 3);
-    for (uint32_t i = 0; i < w->c.n_kv_groups; i++) {
-        struct kv_group *g = &w->c.kv_groups[i];
-        g->block_tokens = percent(w, 70) ? 16 : 32;
-        g->kind = i > 0 && percent(w, 60) ? KV_WINDOW : i == 2 ? KV_LATENT : KV_FULL;
-        g->window_tokens = g->kind == KV_WINDOW ? between(w, 1, 100) : 0;
-        g->bytes_per_block = 1;
-        uint32_t whole = MAX_MODEL_LEN / g->block_tokens + 8;
-        uint32_t low[] = {whole / 4, whole, whole * 4}, high[] = {whole, whole * 2, whole * 16};
-        g->n_blocks = between(w, low[size], high[size]);
-    }
-    if (w->c.n_kv_groups == 1 && percent(w, 20)) { /* a model of windows only */
-        w->c.kv_groups[0].kind = KV_WINDOW;
-        w->c.kv_groups[0].window_tokens = between(w, 1, 60);
-    }
-}
-
-static void draw_world(struct world *w)
-{
-    w->c.max_model_len = MAX_MODEL_LEN;
-    w->c.depth = between(w, 1, 2);
-    w->c.max_num_seqs = between(w, 1, 24);
-    w->c.max_num_batched_tokens =
-        w->c.max_num_seqs + (percent(w, 30) ? below(w, 8) : between(w, 16, 400));
-    w->c.max_waiting = between(w, 2, 40);
-    w->c.long_prefill_token_threshold = percent(w, 50) ? 0 : between(w, 1, 64);
-    w->c.max_partial_prefills = percent(w, 50) ? 0 : between(w, 1, 4);
-    w->c.n_draft = percent(w, 50) ? 0 : between(w, 1, 4);
-    w->c.draft_max_seqs = percent(w, 50) ? 0 : between(w, 1, w->c.max_num_seqs);
-    w->c.enable_prefix_caching = percent(w, 80);
-    w->c.step_target_ns = percent(w, 30) ? STEP_TARGET_NS : 0;
-    draw_groups(w);
-    w->arrival_percent = percent(w, 50) ? between(w, 1, 6) : between(w, 6, 50);
-    w->burst = percent(w, 30) ? 12 : 1;
-    w->n_tenants = percent(w, 50) ? 1 : between(w, 2, 4);
-    w->choices_percent = percent(w, 50) ? 30 : 0;
-    w->cancel_permille = percent(w, 50) ? between(w, 1, 30) : 0;
-    w->reset_permille = percent(w, 40) ? between(w, 1, 10) : 0;
-    w->deliver_percent = between(w, 30, 100);
-    w->stop_percent = percent(w, 50) ? 30 : 2;
-    w->longest_prompt = between(w, 2, 300);
-    w->longest_answer = between(w, 1, MAX_MODEL_LEN - 301);
-    if (percent(w, 30)) { /* short prompts that grow long in a small pool: preemptions */
-        w->longest_prompt = between(w, 2, 40);
-        w->longest_answer = between(w, 150, MAX_MODEL_LEN - 41);
-        w->c.max_num_seqs = between(w, 8, 24);
-        w->c.max_num_batched_tokens = w->c.max_num_seqs + between(w, 1, 100);
-        w->arrival_percent = between(w, 6, 50);
-        w->stop_percent = 2;
-        for (uint32_t i = 0; i < w->c.n_kv_groups; i++)
-            w->c.kv_groups[i].n_blocks = between(w, 1, 3) * MAX_MODEL_LEN / 16;
-    }
-    for (uint32_t i = 0; i < N_PREFIXES; i++)
-        for (uint32_t k = 0; k < MAX_MODEL_LEN; k++)
-            w->prefixes[i][k] = letter(w);
-}
-
 /* ---- clients ---- */
-
-static void draw_prompt(struct world *w, struct client *c)
-{
-    uint32_t shared = percent(w, 70) ? below(w, w->longest_prompt) : 0;
-    const uint32_t *prefix = w->prefixes[below(w, N_PREFIXES)];
-    c->n_prompt = between(w, 1, w->longest_prompt);
-    for (uint32_t i = 0; i < c->n_prompt; i++)
-        c->ids[i] = i < shared ? prefix[i] : letter(w);
-}
-
-static void draw_client(struct world *w, struct client *c)
-{
-    *c = (struct client){.tenant = 1 + below(w, w->n_tenants)};
-    draw_prompt(w, c);
-    c->max_tokens = between(w, 1, w->longest_answer);
-    c->stop_id = percent(w, w->stop_percent) ? letter(w) : 0;
-    c->eos_id = percent(w, w->stop_percent) ? letter(w) : 0;
-    c->sampling = (struct sampling_params){
-        .temperature = percent(w, 50) ? 0.0f : 1.0f,
-        .top_p = 1.0f,
-        .seed = below(w, 1000),
-        .n_logprobs = -1,
-        .n_prompt_logprobs = percent(w, 5) ? 0 : -1,
-        .max_tokens = c->max_tokens,
-        .min_tokens = percent(w, 20) ? below(w, 20) : 0,
-        .lora = percent(w, 10) ? STR("an-adapter") : (struct str){0},
-    };
-    c->i_request = ++w->n_requests;
-}
 
 static void begin_oracle(struct client *c)
 {
@@ -199,6 +40,7 @@ static bool submit(struct world *w, struct client *c, uint32_t attempt)
     if (request_new(&m, MAX_MODEL_LEN, w->now_ns, &c->r, w->err) != STATUS_OK)
         return false;
     c->r->arrival_seq = ++w->arrivals;
+    c->r->i_gateway = (uint32_t)(c - w->clients);
     if (request_table_add(w->table, c->r) != STATUS_OK)
         return fail(w, "the request table refuses a new request");
     return true;
@@ -227,7 +69,7 @@ static bool to_scheduler(struct world *w, struct client *c)
 
 static struct client *free_client(struct world *w)
 {
-    for (uint32_t i = 0; i < MAX_LIVE; i++)
+    for (uint32_t i = 0; i < w->n_clients; i++)
         if (!w->clients[i].live)
             return &w->clients[i];
     return NULL;
@@ -291,10 +133,8 @@ static enum finish_reason expected_end(const struct client *c)
 
 static struct client *client_of(struct world *w, const struct request *r)
 {
-    for (uint32_t i = 0; i < MAX_LIVE; i++)
-        if (w->clients[i].live && w->clients[i].r == r)
-            return &w->clients[i];
-    return NULL;
+    struct client *c = &w->clients[r->i_gateway];
+    return c->live && c->r == r ? c : NULL;
 }
 
 static bool take_event(struct world *w, const struct scheduler_event *e)
@@ -365,7 +205,7 @@ static bool pop_ended(struct world *w)
 static struct request *oldest_running(const struct world *w)
 {
     const struct client *best = NULL;
-    for (uint32_t i = 0; i < MAX_LIVE; i++) {
+    for (uint32_t i = 0; i < w->n_clients; i++) {
         const struct client *c = &w->clients[i];
         if (!c->live || c->r->state != REQUEST_RUNNING)
             continue;
@@ -380,15 +220,22 @@ static struct request *oldest_running(const struct world *w)
 
 static bool worker_agrees(struct world *w, const struct msg_plan *plan, const struct msg_result *m)
 {
+    uint32_t i_item = 0;
     if (sequences_apply(w->worker, plan, w->err) != STATUS_OK)
         return false;
-    for (uint32_t i = 0; i < m->n_items; i++) {
-        struct sequence *q = sequences_find(w->worker, m->items[i].slot);
-        for (uint32_t k = 0; k < m->items[i].ids.n; k++)
-            if (!sequence_push(q, m->items[i].ids.ptr[k], MAX_MODEL_LEN))
+    struct sequence_runs runs = sequences_runs(w->worker);
+    for (uint32_t i = 0; i < runs.n; i++) {
+        const struct sequence_run *run = &runs.ptr[i];
+        if (!run->sample)
+            continue;
+        struct u32_span ids = m->items[i_item++].ids;
+        if ((run->n_tokens == 0) != (ids.n == 0) || ids.n > 1 + run->n_draft)
+            return fail(w, "the worker would have drawn another number of tokens");
+        for (uint32_t k = 0; k < ids.n; k++)
+            if (!sequence_push(run->q, ids.ptr[k], MAX_MODEL_LEN))
                 return fail(w, "a token is drawn beyond the model's length");
     }
-    return true;
+    return i_item == m->n_items || fail(w, "the worker would have drawn for others");
 }
 
 static bool step(struct world *w)
@@ -405,6 +252,7 @@ static bool step(struct world *w)
         if (stats.in_flight > w->c.depth)
             return fail(w, "more steps in flight than the depth");
         w->report->n_steps++;
+        w->n_steps++;
         w->report->n_digests += plan->digest != 0;
         struct msg_result *m = &w->in_flight[w->n_in_flight++];
         if (!sim_rank_execute(w->rank, plan, plan->step - stats.in_flight, m, w->err) ||
@@ -415,7 +263,7 @@ static bool step(struct world *w)
         return fail(w, "the scheduler counts its steps in flight wrongly");
     if (!pop_ended(w))
         return false;
-    for (uint32_t i = 0; i < MAX_LIVE; i++)
+    for (uint32_t i = 0; i < w->n_clients; i++)
         if (w->clients[i].live && w->clients[i].r->deadline_ns &&
             w->clients[i].r->deadline_ns <= w->now_ns)
             return fail(w, "a request outlives its deadline");
@@ -431,6 +279,9 @@ static void add_stats(struct world *w)
     w->report->n_preemptions += stats.n_preemptions;
     w->report->hit_tokens += stats.prefix_hit_tokens;
     w->report->query_tokens += stats.prefix_query_tokens;
+    w->report->n_drafted += stats.n_drafted;
+    w->report->n_accepted += stats.n_accepted;
+    w->report->n_copied += stats.n_copied_blocks;
 }
 
 struct handed {
@@ -473,15 +324,23 @@ static bool lose_rank(struct world *w)
     return h.ok;
 }
 
-static bool turn(struct world *w, bool arrivals)
+static bool check(struct world *w)
 {
     struct error err;
+    if (w->large && ++w->n_unchecked < CHECK_EVERY_LARGE)
+        return true;
+    w->n_unchecked = 0;
+    return scheduler_check(w->scheduler, &err) || fail(w, err.text);
+}
+
+static bool turn(struct world *w, bool arrivals)
+{
     w->now_ns += between(w, 1, 20) * NS_PER_MS;
     if (arrivals && percent(w, w->arrival_percent))
         for (uint32_t n = between(w, 1, w->burst); n; n--)
             if (!arrive(w))
                 return false;
-    for (uint32_t i = 0; i < MAX_LIVE && arrivals; i++)
+    for (uint32_t i = 0; i < w->n_clients && arrivals; i++)
         if (w->clients[i].live && below(w, 1000) < w->cancel_permille &&
             !disturb(w, &w->clients[i]))
             return false;
@@ -489,13 +348,13 @@ static bool turn(struct world *w, bool arrivals)
         return false;
     if (!step(w))
         return false;
-    if (!scheduler_check(w->scheduler, &err))
-        return fail(w, err.text);
+    if (!check(w))
+        return false;
     while (w->n_in_flight && percent(w, w->deliver_percent))
         if (!deliver(w))
             return false;
-    if (!scheduler_check(w->scheduler, &err))
-        return fail(w, err.text);
+    if (!check(w))
+        return false;
     w->report->n_turns++;
     return true;
 }
@@ -511,26 +370,27 @@ static bool all_free(struct world *w)
     return true;
 }
 
-static bool run_world(struct world *w, uint32_t n_turns, uint32_t *i_turn)
+static bool run_world(struct world *w, uint64_t n_steps, uint64_t *i_turn)
 {
     /* by recompute, work can be lost again and again, but each turn serves the oldest one */
-    uint32_t patience = n_turns + MAX_LIVE * 40 * MAX_MODEL_LEN;
+    uint64_t patience = n_steps * IDLE_TURNS_PER_STEP + (uint64_t)w->n_clients * 40 * MAX_MODEL_LEN;
     if (scheduler_new(&w->c, &w->scheduler, w->err) != STATUS_OK || !lose_rank(w))
         return false;
     for (*i_turn = 0; *i_turn < patience; (*i_turn)++) {
-        if (*i_turn >= n_turns && request_table_count(w->table) == 0 && w->n_in_flight == 0)
+        bool arrivals = w->n_steps < n_steps;
+        if (!arrivals && request_table_count(w->table) == 0 && w->n_in_flight == 0)
             return all_free(w);
-        if (!turn(w, *i_turn < n_turns))
+        if (!turn(w, arrivals))
             return false;
     }
     return fail(w, "the group does not drain");
 }
 
-bool sim_run(uint64_t seed, uint32_t n_turns, struct sim_report *report, struct error *err)
+bool sim_run(uint64_t seed, uint64_t n_steps, struct sim_report *report, struct error *err)
 {
     struct world *w = mem_zalloc(sizeof *w);
     struct error inner = {0};
-    uint32_t i_turn = 0;
+    uint64_t i_turn = 0;
     w->seed = seed;
     w->rng.state = seed;
     w->report = report;
@@ -550,15 +410,18 @@ bool sim_run(uint64_t seed, uint32_t n_turns, struct sim_report *report, struct 
         .max_model_len = MAX_MODEL_LEN, .vocab_size = VOCAB_SIZE, .n_kv_groups = w->c.n_kv_groups};
     memcpy(limits.kv_groups, w->c.kv_groups, sizeof limits.kv_groups);
     w->worker = sequences_new(&limits);
-    w->table = request_table_new(MAX_LIVE);
-    bool ok = run_world(w, n_turns, &i_turn);
+    w->n_clients = w->large ? MAX_LIVE_LARGE : MAX_LIVE;
+    w->clients = mem_array(w->n_clients, sizeof *w->clients);
+    w->table = request_table_new(w->n_clients);
+    bool ok = run_world(w, n_steps, &i_turn);
     if (!ok)
-        error_set(err, STATUS_INTERNAL, "seed %llu, turn %u: %s", (unsigned long long)seed, i_turn,
-                  inner.text);
+        error_set(err, STATUS_INTERNAL, "seed %llu, turn %llu: %s", (unsigned long long)seed,
+                  (unsigned long long)i_turn, inner.text);
     scheduler_free(w->scheduler);
     request_table_free(w->table);
     sim_rank_free(w->rank);
     sequences_free(w->worker);
+    mem_free(w->clients);
     mem_free(w);
     return ok;
 }

@@ -1,4 +1,4 @@
-/* sim [--seeds N] [--steps N] [--first SEED]: long runs of the simulator. */
+/* sim [--seeds N] [--steps N] [--first SEED]: long runs of the simulator; N steps in each seed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,10 @@ static void print_report(const struct sim_report *r, uint64_t elapsed_ns)
            (unsigned long long)r->n_resets, (unsigned long long)r->n_discarded,
            (unsigned long long)r->n_digests, (unsigned long long)r->hit_tokens,
            (unsigned long long)r->query_tokens);
-    printf("elapsed_s=%.1f\n", (double)elapsed_ns / 1e9);
+    printf("drafted=%llu accepted=%llu copied_blocks=%llu\n", (unsigned long long)r->n_drafted,
+           (unsigned long long)r->n_accepted, (unsigned long long)r->n_copied);
+    printf("elapsed_s=%.1f steps_per_s=%.0f\n", (double)elapsed_ns / 1e9,
+           (double)r->n_steps * 1e9 / (double)elapsed_ns);
 }
 
 int main(int argc, char **argv)
@@ -46,7 +49,7 @@ int main(int argc, char **argv)
     uint64_t start_ns = clock_mono_ns();
     for (uint64_t seed = first; seed < first + n_seeds; seed++) {
         struct error err;
-        if (!sim_run(seed, (uint32_t)n_steps, &report, &err)) {
+        if (!sim_run(seed, n_steps, &report, &err)) {
             printf("FAILED %s\n", err.text);
             return 1;
         }

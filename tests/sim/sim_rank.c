@@ -263,14 +263,15 @@ static bool apply_drops(struct sim_rank *rank, struct slot *x, const struct plan
             return false;
         seen |= 1u << pb->i_group;
         struct table *t = &x->tables[pb->i_group];
-        if (x->admitted) {
-            t->first = t->n = pb->drop_leading;
-            continue;
-        }
-        if (!LEGAL(rank, pb->drop_leading <= t->n - t->first))
+        uint32_t bt = rank->groups[pb->i_group].k.block_tokens;
+        if (!LEGAL(rank, pb->drop_leading <= t->n - t->first ||
+                             t->first + pb->drop_leading <= run->start / bt))
             return false;
-        for (uint32_t k = 0; k < pb->drop_leading; k++)
+        uint32_t held = t->n - t->first, drop = pb->drop_leading;
+        for (uint32_t k = 0; k < drop && k < held; k++)
             rank->groups[pb->i_group].blocks[t->ids[t->first++]].n_owners--;
+        if (drop > held) /* a hit on the way, beyond what the table covers */
+            t->first = t->n = t->first + (drop - held);
     }
     return true;
 }

@@ -9,14 +9,14 @@
 
 #include "tests/sim/sim.h"
 
-enum { N_SEEDS = 100, N_TURNS = 500 };
+enum { N_SEEDS = 100, N_STEPS = 500 };
 
 static void every_seed_holds(void **state)
 {
     struct sim_report r = {0};
     struct error err;
     for (uint64_t seed = 1; seed <= N_SEEDS; seed++)
-        if (!sim_run(seed, N_TURNS, &r, &err))
+        if (!sim_run(seed, N_STEPS, &r, &err))
             fail_msg("%s", err.text);
     /* about a third of what is usual; each world begins with one reset */
     assert_true(r.n_tokens > 100000);

@@ -1,0 +1,79 @@
+#pragma once
+/* The world of one seed, for sim.c, which runs it, and sim_draw.c, which draws what it is like. */
+#include "common/base/random.h"
+#include "head/scheduler.h"
+#include "tests/sim/sim.h"
+#include "tests/sim/sim_rank.h"
+#include "worker/sequences.h"
+
+enum {
+    MAX_LIVE = 48, /* requests; in a large world: */
+    MAX_LIVE_LARGE = 600,
+    CHECK_EVERY_LARGE = 64, /* turns */
+    IDLE_TURNS_PER_STEP = 200,
+    N_PREFIXES = 6,
+    MAX_MODEL_LEN = 512,
+    VOCAB_SIZE = 259, /* letters: 26 tokens, so that stop ids come up */
+    FIRST_LETTER = 97,
+    N_LETTERS = 26,
+    STEP_TARGET_NS = 250000000,
+};
+
+/* What the test knows of a request: who it is and what its stream must be. */
+struct client {
+    bool live, came_back; /* came_back: as it was when the scheduler got the request */
+    uint64_t i_request;   /* all choices of a request share it */
+    uint64_t tenant;
+    struct request *r;
+    struct null_hash oracle;                                /* of prompt and the n_seen tokens */
+    uint32_t n_seen, n_prompt, max_tokens, stop_id, eos_id; /* ids 0: none */
+    uint32_t ids[MAX_MODEL_LEN];
+    struct sampling_params sampling;
+};
+
+struct world {
+    uint64_t seed, now_ns, arrivals, n_requests, n_steps;
+    struct rng rng;
+    struct scheduler_config c;
+    uint32_t arrival_percent, burst, cancel_permille, reset_permille, deliver_percent;
+    uint32_t n_tenants, choices_percent; /* requests that want several answers to one prompt */
+    uint32_t longest_prompt, longest_answer, stop_percent;
+    struct scheduler *scheduler;
+    struct sim_rank *rank;
+    struct sequences *worker; /* the real worker's bookkeeping reads every plan too */
+    struct request_table *table;
+    uint64_t term_epoch;
+    struct msg_result in_flight[2];
+    uint32_t n_in_flight;
+    struct client *clients; /* [n_clients] */
+    uint32_t n_clients, n_unchecked;
+    bool large;
+    uint32_t prefixes[N_PREFIXES][MAX_MODEL_LEN];
+    struct sim_report *report;
+    struct error *err;
+};
+
+static inline uint32_t below(struct world *w, uint32_t n)
+{
+    return (uint32_t)rng_below(&w->rng, n);
+}
+
+static inline uint32_t between(struct world *w, uint32_t low, uint32_t high)
+{
+    return low + below(w, high - low + 1);
+}
+
+static inline bool percent(struct world *w, uint32_t p)
+{
+    return below(w, 100) < p;
+}
+
+static inline uint32_t letter(struct world *w)
+{
+    return FIRST_LETTER + below(w, N_LETTERS);
+}
+
+/* The shape of the world: budgets, pools, KV groups, arrivals, what goes wrong. */
+void draw_world(struct world *w);
+/* A request that is not live yet: prompt, lengths, ends, sampling. */
+void draw_client(struct world *w, struct client *c);
