@@ -6,9 +6,11 @@
  * request made, hashed, queued) are outside of a step, as they are for vLLM, and measured by
  * themselves.
  *
- *   scheduler_bench [--turn] [--steps N] [--seed N] COUNT...      a line of JSON per count
+ *   scheduler_bench [--turn [--step-log FILE]] [--steps N] [--seed N] COUNT...   a line of JSON
+ * each
  *
- * --turn: the whole head core with frames in memory instead: on_frame(result) and turn.
+ * --turn: the whole head core with frames in memory instead: on_frame(result) and turn; with a step
+ * log, of which a thread writes FILE.
  * Exit status 1: a step called malloc (without --turn: those are head core's to answer for). */
 #include <getopt.h>
 #include <stdarg.h>
@@ -160,11 +162,11 @@ static bool print_figures(struct run *r)
     return n_mallocs_in_steps == 0;
 }
 
-static bool measure(uint32_t n, uint32_t n_steps, uint64_t seed, bool turn)
+static bool measure(uint32_t n, uint32_t n_steps, uint64_t seed, bool turn, const char *step_log)
 {
     struct run r = {.n_steps = n_steps};
     trace_init(&r.t, n, seed);
-    r.rig = turn ? rig_turn(&r.t) : rig_alone(&r.t);
+    r.rig = turn ? rig_turn(&r.t, step_log) : rig_alone(&r.t);
     r.costs = mem_array(n_steps, sizeof *r.costs);
     r.arrivals = mem_array(ARRIVALS, sizeof *r.arrivals);
     for (uint32_t i = 0; i < n; i++)
@@ -200,6 +202,7 @@ int main(int argc, char **argv)
 {
     static const struct option options[] = {
         {"turn", no_argument, NULL, 't'},
+        {"step-log", required_argument, NULL, 'l'},
         {"steps", required_argument, NULL, 'n'},
         {"seed", required_argument, NULL, 's'},
         {0},
@@ -207,10 +210,13 @@ int main(int argc, char **argv)
     uint32_t n_steps = 640;
     uint64_t seed = 1;
     bool turn = false, ok = true;
+    const char *step_log = NULL;
     log_init("scheduler_bench", LOG_WARN, LOG_LOGFMT);
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (c == 't')
             turn = true;
+        else if (c == 'l')
+            step_log = optarg;
         else if (c == 'n')
             n_steps = (uint32_t)number(optarg, 1, 1 << 24);
         else if (c == 's')
@@ -219,6 +225,6 @@ int main(int argc, char **argv)
             return 2;
     }
     for (int i = optind; i < argc; i++)
-        ok &= measure((uint32_t)number(argv[i], 1, 65536), n_steps, seed, turn);
+        ok &= measure((uint32_t)number(argv[i], 1, 65536), n_steps, seed, turn, step_log);
     return ok || turn ? 0 : 1;
 }

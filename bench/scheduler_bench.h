@@ -66,8 +66,9 @@ struct rig {
 
 /* scheduler.h and the codec, called as dispatch.c and gateways.c call them. */
 struct rig rig_alone(struct trace *t);
-/* The whole head core with one rank and one gateway behind it, whose frames stay in memory. */
-struct rig rig_turn(struct trace *t);
+/* The whole head core with one rank and one gateway behind it, whose frames stay in memory.
+ * step_log: the file of one, NULL: none. */
+struct rig rig_turn(struct trace *t, const char *step_log);
 
 unsigned long bench_mallocs(void);
 _Noreturn void bench_die(const char *fmt, ...) PRINTF_LIKE(1, 2);

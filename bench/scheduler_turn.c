@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "head/core.h"
+#include "head/step_log_file.h"
 #include "proto/link.h"
 
 enum { RANK = 1, GATEWAY = 2, BOX_FRAMES = 256, MAX_RESULTS = DEPTH };
@@ -17,6 +18,8 @@ enum { RANK = 1, GATEWAY = 2, BOX_FRAMES = 256, MAX_RESULTS = DEPTH };
 struct turn {
     struct trace *t;
     struct head_core *core;
+    struct step_log_file *step_log_file;
+    struct step_log *step_log;
     struct link links[3];
     struct strbuf box[BOX_FRAMES]; /* what the head has sent, oldest first */
     uint8_t to[BOX_FRAMES];
@@ -175,6 +178,8 @@ static void turn_free(void *state)
     if (!head_core_check(x->core, &err))
         bench_die("head_core_check: %s", err.text);
     head_core_free(x->core);
+    step_log_file_close(x->step_log_file);
+    step_log_free(x->step_log);
     for (int i = 0; i < BOX_FRAMES; i++)
         strbuf_fini(&x->box[i]);
     for (int i = 0; i < MAX_RESULTS; i++)
@@ -218,7 +223,16 @@ static void say_hellos(struct turn *x)
         bench_die("no group formed");
 }
 
-struct rig rig_turn(struct trace *t)
+static void open_step_log(struct turn *x, const char *path)
+{
+    struct error err;
+    if (step_log_file_open(path, 0, &x->step_log_file, &err) != STATUS_OK)
+        bench_die("%s", err.text);
+    struct step_log_sink sink = step_log_file_sink(x->step_log_file);
+    x->step_log = step_log_new(&sink, 0);
+}
+
+struct rig rig_turn(struct trace *t, const char *step_log)
 {
     struct turn *x = mem_zalloc(sizeof *x);
     struct head_core_config c;
@@ -230,6 +244,9 @@ struct rig rig_turn(struct trace *t)
     c.max_num_batched_tokens = trace_budget_tokens(t->n);
     c.max_waiting = c.max_requests = 2 * t->n + 16;
     c.depth = DEPTH;
+    if (step_log)
+        open_step_log(x, step_log);
+    c.step_log = x->step_log;
     for (int i = 0; i < BOX_FRAMES; i++)
         strbuf_init(&x->box[i], FRAME_MAX_BYTES);
     for (int i = 0; i < MAX_RESULTS; i++)

@@ -16,7 +16,7 @@ enum {
     KV_GROUP_BYTES = 5 * V,
     REQUEST_BYTES = 32 * V,
     RESULT_BYTES = 7 * V,
-    ITEM_BYTES = 3 * V,
+    ITEM_BYTES = 2 * V, /* STEP_LOG_PAIR_ROOM and more */
     ID_BYTES = 5,
     KEEP_BYTES = 1 << 20, /* a burst's buffer is given back */
 };
@@ -342,12 +342,15 @@ void step_log_plan(struct step_log *l, uint32_t i_group, const struct msg_plan *
     memcpy(l->out.bytes + begins - sizeof n, &n, sizeof n);
 }
 
-static size_t result_bytes(const struct msg_result *m)
+/* Ids beyond one for each item, and those that are no pairs, get their room when they come. */
+static uint8_t *put_other(struct step_log *l, uint8_t *p, const struct result_item *x,
+                          uint32_t n_left)
 {
-    size_t n = RESULT_BYTES;
-    for (uint32_t i = 0; i < m->n_items; i++)
-        n += ITEM_BYTES + (size_t)m->items[i].ids.n * ID_BYTES;
-    return n;
+    end_event(l, p);
+    p = step_log_room(&l->out, (size_t)n_left * ITEM_BYTES + (size_t)x->ids.n * ID_BYTES);
+    *p++ = STEP_LOG_OTHER;
+    p = step_log_put_varint(p, x->slot);
+    return put_ids(p, x->ids);
 }
 
 void step_log_result(struct step_log *l, uint32_t i_group, const struct msg_result *m,
@@ -355,7 +358,8 @@ void step_log_result(struct step_log *l, uint32_t i_group, const struct msg_resu
 {
     if (!l || l->ended)
         return;
-    uint8_t *p = put_event(l, i_group, STEP_LOG_RESULT, result_bytes(m));
+    uint8_t *p =
+        put_event(l, i_group, STEP_LOG_RESULT, RESULT_BYTES + (size_t)m->n_items * ITEM_BYTES);
     p = put_time(l, p, now_ns);
     p = step_log_put_varint(p, m->term_epoch);
     p = step_log_put_varint(p, m->step);
@@ -363,15 +367,12 @@ void step_log_result(struct step_log *l, uint32_t i_group, const struct msg_resu
     p = step_log_put_varint(p, m->wait_ns);
     p = step_log_put_varint(p, m->n_drafted);
     p = step_log_put_varint(p, m->n_items);
-    int64_t before = -1;
-    for (uint32_t i = 0; i < m->n_items; before = m->items[i++].slot) {
+    for (uint32_t i = 0; i < m->n_items; i++) {
         const struct result_item *x = &m->items[i];
-        uint64_t slot = step_log_zigzag((int64_t)x->slot - before - 1);
-        p = step_log_put_varint(p, slot << 1 | (x->ids.n != 1));
-        if (x->ids.n != 1)
-            p = step_log_put_varint(p, x->ids.n);
-        for (uint32_t k = 0; k < x->ids.n; k++)
-            p = step_log_put_varint(p, x->ids.ptr[k]);
+        if (x->ids.n == 1 && step_log_is_pair(x->slot, x->ids.ptr[0]))
+            p = step_log_put_pair(p, x->slot, x->ids.ptr[0]);
+        else
+            p = put_other(l, p, x, m->n_items - i);
     }
     end_event(l, p);
 }

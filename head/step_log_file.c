@@ -1,4 +1,5 @@
-/* Two buffers: the loop appends to one, the thread writes the other. Every write names its place in
+/* Two buffers: the loop appends to one, the thread writes the other, ten times a second or when
+ * there is much: waking it costs more than what a turn has to say. Every write names its place in
  * the file, so that the signal handler, which knows nothing of how far the thread has come, may
  * write the same bytes again. */
 #include "head/step_log_file.h"
@@ -11,11 +12,14 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/mem.h"
 
-enum { KEEP_BYTES = 1 << 20, WRITE_MAX = 1 << 20 };
+enum { KEEP_BYTES = 1 << 20, WRITE_MAX = 1 << 20, MUCH_BYTES = 256 << 10 };
+#define NAP_NS (100 * NS_PER_MS)
 
 static const int fatal_signals[] = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL};
 enum { N_FATAL = sizeof fatal_signals / sizeof *fatal_signals };
@@ -81,6 +85,16 @@ static int write_at(int fd, const char *bytes, size_t n, uint64_t at)
 
 /* ---- the thread ---- */
 
+/* More is likely to come at once. A signal ends it: there is much, or nothing more comes. */
+static void nap(struct step_log_file *f)
+{
+    uint64_t until = clock_mono_ns() + NAP_NS;
+    struct timespec t = {(time_t)(until / NS_PER_S), (long)(until % NS_PER_S)};
+    while (!f->stop && f->front.len < MUCH_BYTES &&
+           pthread_cond_timedwait(&f->wake, &f->mutex, &t) != ETIMEDOUT)
+        ;
+}
+
 static void *writer_main(void *arg)
 {
     struct step_log_file *f = arg;
@@ -91,6 +105,7 @@ static void *writer_main(void *arg)
             pthread_cond_wait(&f->wake, &f->mutex);
         if (f->front.len == 0)
             break;
+        nap(f);
         struct strbuf swap = f->back;
         f->back = f->front;
         f->front = swap;
@@ -101,7 +116,6 @@ static void *writer_main(void *arg)
         strbuf_trim(&f->back, KEEP_BYTES);
         if (e != 0 && f->write_errno == 0)
             f->write_errno = e;
-        pthread_cond_broadcast(&f->wake); /* restart waits for an empty back */
     }
     pthread_mutex_unlock(&f->mutex);
     return NULL;
@@ -114,6 +128,7 @@ static enum status on_write(void *ctx, struct str bytes, struct error *err)
     struct step_log_file *f = ctx;
     enum status s = STATUS_OK;
     pthread_mutex_lock(&f->mutex);
+    size_t before = f->front.len;
     if (f->max_bytes > 0 && f->n_bytes + bytes.len > f->max_bytes)
         s = error_set(err, STATUS_LIMIT, "it is as large as --step-log-max-bytes allows");
     else if (f->write_errno != 0)
@@ -122,7 +137,7 @@ static enum status on_write(void *ctx, struct str bytes, struct error *err)
              !strbuf_append(&f->front, bytes.ptr, bytes.len))
         s = error_set(err, STATUS_LIMIT, "the disk is too slow: %zu bytes wait for it",
                       f->front.len);
-    else
+    else if (before == 0 || (before < MUCH_BYTES && f->front.len >= MUCH_BYTES))
         pthread_cond_signal(&f->wake);
     f->ended = s != STATUS_OK;
     f->n_bytes += s == STATUS_OK ? bytes.len : 0;
@@ -202,7 +217,11 @@ enum status step_log_file_open(const char *path, uint64_t max_bytes, struct step
     strbuf_init(&f->front, STEP_LOG_BACKLOG_MAX + 1);
     strbuf_init(&f->back, STEP_LOG_BACKLOG_MAX + 1);
     pthread_mutex_init(&f->mutex, NULL);
-    pthread_cond_init(&f->wake, NULL);
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&f->wake, &clock);
+    pthread_condattr_destroy(&clock);
     if (pthread_create(&f->thread, NULL, writer_main, f) != 0) {
         close(f->fd);
         mem_free(f);

@@ -46,7 +46,25 @@ enum step_log_request_flags {
 
 enum step_log_group_flags { STEP_LOG_PREFIX_CACHING = 1 };
 
-/* Of a run that is not plain: one token, sampled, nothing else. */
+/* What there is most of, decodes in plans and their tokens in results, is a slot and a number. As a
+ * pair it is one store of 8 bytes, of which 5 or 6 stay: the first byte says which, or that this
+ * slot has something else, in varints. */
+enum step_log_pair { STEP_LOG_PAIR, STEP_LOG_PAIR_WIDE, STEP_LOG_OTHER };
+#define STEP_LOG_PAIR_ROOM 8u
+
+static inline bool step_log_is_pair(uint32_t slot, uint32_t v)
+{
+    return slot < 1u << 16 && v < 1u << 24;
+}
+
+static inline uint8_t *step_log_put_pair(uint8_t *p, uint32_t slot, uint32_t v)
+{
+    unsigned wide = v >= 1u << 16;
+    uint64_t x = wide | slot << 8 | (uint64_t)v << 24;
+    memcpy(p, &x, sizeof x);
+    return p + 5 + wide;
+}
+
 enum step_log_run_flags { STEP_LOG_SAMPLE = 1, STEP_LOG_FOLLOWS = 2, STEP_LOG_RUN_BITS = 2 };
 
 enum step_log_plan_flags { STEP_LOG_FULL = 1, STEP_LOG_DIGEST = 2 };

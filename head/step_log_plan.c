@@ -1,8 +1,9 @@
-/* A plan's bytes in the step log. This runs for every step: a plain decode costs two varints.
+/* A plan's bytes in the step log. This runs for every step, so a plain decode (one token, sampled,
+ * nothing else) costs a store.
  *
  *   step flags [digest] finished copies admits runs      each list begins with its length
- *   run: varint(signed(slot - slot before - 1) << 1 | not plain) start
- *        [n_tokens << 2 | flags, n_draft, blocks] */
+ *   run     the pair (slot, start) of a plain one, else STEP_LOG_OTHER slot start
+ *           n_tokens << 2 | flags, n_draft, blocks */
 #include "common/base/mem.h"
 #include "head/step_log_format.h"
 #include "proto/messages.h"
@@ -12,7 +13,7 @@ enum {
     PLAN_BYTES = 2 * STEP_LOG_VARINT_MAX + 8 + 4 * VARINT32,
     ADMIT_BYTES = 4 * VARINT32 + 4,
     COPY_BYTES = 3 * VARINT32,
-    RUN_BYTES = 3 * VARINT32 + STEP_LOG_VARINT_MAX,
+    RUN_BYTES = 1 + 4 * VARINT32 + STEP_LOG_VARINT_MAX, /* STEP_LOG_PAIR_ROOM and more */
     BLOCKS_BYTES = 3 * VARINT32,
 };
 
@@ -100,32 +101,36 @@ static void put_blocks(struct step_log_out *out, const struct plan_run *run)
 
 static bool is_plain(const struct plan_run *r)
 {
-    return r->n_tokens == 1 && r->sample && !r->follows && r->n_draft == 0 && r->n_blocks == 0;
+    return r->n_tokens == 1 && r->sample && !r->follows && r->n_draft == 0 && r->n_blocks == 0 &&
+           step_log_is_pair(r->slot, r->start);
+}
+
+static uint8_t *put_other(uint8_t *p, const struct plan_run *r)
+{
+    unsigned flags = (r->sample ? STEP_LOG_SAMPLE : 0) | (r->follows ? STEP_LOG_FOLLOWS : 0);
+    *p++ = STEP_LOG_OTHER;
+    p = step_log_put_varint(p, r->slot);
+    p = step_log_put_varint(p, r->start);
+    p = step_log_put_varint(p, (uint64_t)r->n_tokens << STEP_LOG_RUN_BITS | flags);
+    p = step_log_put_varint(p, r->n_draft);
+    return step_log_put_varint(p, r->n_blocks);
 }
 
 static void put_runs(struct step_log_out *out, const struct msg_plan *plan)
 {
-    uint8_t *p = step_log_room(out, VARINT32);
+    uint8_t *p = step_log_room(out, VARINT32 + (size_t)plan->n_runs * RUN_BYTES);
     p = step_log_put_varint(p, plan->n_runs);
-    moved(out, p);
-    int64_t before = -1;
-    for (uint32_t i = 0; i < plan->n_runs; before = plan->runs[i++].slot) {
+    for (uint32_t i = 0; i < plan->n_runs; i++) {
         const struct plan_run *r = &plan->runs[i];
-        bool plain = is_plain(r);
-        p = step_log_room(out, RUN_BYTES);
-        p = step_log_put_varint(p, step_from(before, r->slot) << 1 | !plain);
-        p = step_log_put_varint(p, r->start);
-        if (!plain) {
-            unsigned flags =
-                (r->sample ? STEP_LOG_SAMPLE : 0) | (r->follows ? STEP_LOG_FOLLOWS : 0);
-            p = step_log_put_varint(p, (uint64_t)r->n_tokens << STEP_LOG_RUN_BITS | flags);
-            p = step_log_put_varint(p, r->n_draft);
-            p = step_log_put_varint(p, r->n_blocks);
+        if (is_plain(r)) {
+            p = step_log_put_pair(p, r->slot, r->start);
+            continue;
         }
-        moved(out, p);
-        if (r->n_blocks > 0)
-            put_blocks(out, r);
+        moved(out, put_other(p, r));
+        put_blocks(out, r);
+        p = step_log_room(out, (size_t)(plan->n_runs - i) * RUN_BYTES);
     }
+    moved(out, p);
 }
 
 void step_log_put_plan(struct step_log_out *out, const struct msg_plan *plan)

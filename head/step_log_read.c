@@ -114,6 +114,21 @@ static void *get_room(struct step_log_reader *r, uint32_t n, size_t size)
     return room;
 }
 
+/* False: something else follows. */
+static bool get_pair(struct step_log_reader *r, uint32_t *slot, uint32_t *v)
+{
+    uint8_t kind, bytes[5] = {0};
+    (void)get_bytes(r, &kind, 1);
+    if (kind >= STEP_LOG_OTHER) {
+        r->bad = r->bad || kind > STEP_LOG_OTHER;
+        return false;
+    }
+    (void)get_bytes(r, bytes, kind == STEP_LOG_PAIR_WIDE ? 5 : 4);
+    *slot = bytes[0] | (uint32_t)bytes[1] << 8;
+    *v = bytes[2] | (uint32_t)bytes[3] << 8 | (uint32_t)bytes[4] << 16;
+    return true;
+}
+
 static struct u32_span get_ids(struct step_log_reader *r, uint32_t max)
 {
     uint32_t n = get_count(r, max);
@@ -221,18 +236,14 @@ static void get_result(struct step_log_reader *r, struct msg_result *m)
     m->n_drafted = get_u32(r);
     uint32_t n = get_count(r, MAX_SEQS);
     struct result_item *items = get_room(r, n, sizeof *items);
-    int64_t before = -1;
+    uint32_t *plain_ids = get_room(r, n, sizeof *plain_ids);
     for (uint32_t i = 0; i < n && !r->bad; i++) {
-        uint64_t head = get_at_most(r, 1ull << 34);
-        int64_t slot = before + 1 + step_log_unzigzag(head >> 1);
-        uint32_t n_ids = head & 1 ? get_count(r, MAX_SEQS) : 1;
-        uint32_t *ids = get_room(r, n_ids, sizeof *ids);
-        for (uint32_t k = 0; k < n_ids && !r->bad; k++)
-            ids[k] = get_u32(r);
-        r->bad = r->bad || slot < 0 || slot >= MAX_SEQS;
-        if (!r->bad)
-            items[i] = (struct result_item){.slot = (uint32_t)slot, .ids = {ids, n_ids}};
-        before = slot;
+        if (get_pair(r, &items[i].slot, &plain_ids[i])) {
+            items[i].ids = (struct u32_span){&plain_ids[i], 1};
+        } else {
+            items[i].slot = get_u32(r);
+            items[i].ids = get_ids(r, MAX_SEQS);
+        }
     }
     m->items = items;
     m->n_items = n;
@@ -422,15 +433,12 @@ static void get_runs(struct step_log_reader *r, struct msg_plan *plan)
 {
     plan->n_runs = get_count(r, MAX_SEQS);
     struct plan_run *runs = get_room(r, plan->n_runs, sizeof *runs);
-    int64_t slot = -1;
     for (uint32_t i = 0; i < plan->n_runs && !r->bad; i++) {
-        uint64_t head = get_at_most(r, 1ull << 34);
-        slot += 1 + step_log_unzigzag(head >> 1);
-        runs[i] = (struct plan_run){.slot = (uint32_t)slot, .start = get_u32(r)};
-        runs[i].n_tokens = 1;
-        runs[i].sample = true;
-        if (!(head & 1))
+        runs[i] = (struct plan_run){.n_tokens = 1, .sample = true};
+        if (get_pair(r, &runs[i].slot, &runs[i].start))
             continue;
+        runs[i].slot = get_u32(r);
+        runs[i].start = get_u32(r);
         uint64_t tokens = get_at_most(r, (uint64_t)UINT32_MAX << STEP_LOG_RUN_BITS | 3);
         runs[i].n_tokens = (uint32_t)(tokens >> STEP_LOG_RUN_BITS);
         runs[i].sample = tokens & STEP_LOG_SAMPLE;
