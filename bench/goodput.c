@@ -172,7 +172,9 @@ static bool run_one(const struct scenario *s, const struct policy_ops *policy, u
     return true;
 }
 
-static bool run_scenario(const struct scenario *s, uint64_t first, uint64_t n_seeds)
+/* *worse is counted up when fewer requests of ours meet the limits. */
+static bool run_scenario(const struct scenario *s, uint64_t first, uint64_t n_seeds,
+                         uint32_t *worse)
 {
     static const struct policy_ops *policies[] = {&policy_cox, &policy_vllm};
     struct times times[2][1 + LOAD_MAX_TENANTS] = {0};
@@ -182,6 +184,7 @@ static bool run_scenario(const struct scenario *s, uint64_t first, uint64_t n_se
         for (int p = 0; p < 2 && ok; p++)
             ok = run_one(s, policies[p], seed, times[p], &n_preemptions[p]);
     if (ok) {
+        *worse += times[0][0].n_good < times[1][0].n_good;
         print_row(s->name, &times[0][0], &times[1][0]);
         printf("  %6llu /%6llu   %s\n", (unsigned long long)n_preemptions[0],
                (unsigned long long)n_preemptions[1], s->says);
@@ -227,8 +230,11 @@ int main(int argc, char **argv)
     printf("%-18s %7s  %14s  %18s  %18s  %18s  %18s  %14s\n", "ours / vLLM's", "requests",
            "goodput %", "TTFT p50 ms", "TTFT p99 ms", "TPOT p50 ms", "TPOT p99 ms", "preemptions");
     bool ok = true;
+    uint32_t worse = 0;
     for (size_t k = 0; k < sizeof scenarios / sizeof *scenarios && ok; k++)
         if (wanted(&scenarios[k], argc - i, argv + i))
-            ok = run_scenario(&scenarios[k], first, n_seeds);
-    return ok ? 0 : 1;
+            ok = run_scenario(&scenarios[k], first, n_seeds, &worse);
+    if (ok)
+        printf("scenarios in which ours is worse: %u\n", worse);
+    return ok && worse == 0 ? 0 : 1;
 }
