@@ -31,6 +31,14 @@ struct bench {
 static void make_step(struct bench *b, uint32_t step, uint32_t n, bool replace)
 {
     static const uint32_t eos = 128001;
+    const struct sampling_params sampling = {.temperature = 1,
+                                             .top_p = 1,
+                                             .repetition_penalty = 1,
+                                             .seed = ~(uint64_t)step,
+                                             .n_logprobs = -1,
+                                             .n_prompt_logprobs = -1,
+                                             .max_tokens = 512,
+                                             .eos_ids = {&eos, 1}};
     uint32_t n_admits = 0;
     uint64_t due = replace ? (uint64_t)n * (step + 1) / 50 - (uint64_t)n * step / 50 : 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -54,13 +62,7 @@ static void make_step(struct bench *b, uint32_t step, uint32_t n, bool replace)
                                                     .n_prompt = PROMPT,
                                                     .n_computed = PROMPT / 2,
                                                     .ids = {b->prompt, PROMPT},
-                                                    .sampling = {.temperature = 1,
-                                                                 .top_p = 1,
-                                                                 .seed = step,
-                                                                 .max_tokens = 512,
-                                                                 .n_logprobs = -1,
-                                                                 .n_prompt_logprobs = -1,
-                                                                 .eos_ids = {&eos, 1}}};
+                                                    .sampling = sampling};
         b->runs[i].start = PROMPT / 2;
         b->runs[i].n_tokens = PROMPT / 2;
         b->tokens[i].finish = FINISH_LENGTH;

@@ -123,7 +123,7 @@ static void put_items(struct wire *w, const struct msg_tokens *t, Cox__Tokens *p
         stops |= p->item_stop_id[i] = it->stop_id;
         odd_n_ids |= (p->item_n_ids[i] = it->ids.n) ^ 1;
         end = wire_put_words(end, it->ids);
-        if (has_extra(it))
+        if (p->extras && has_extra(it))
             put_extra(w, it, i, p->extras[p->n_extras++]);
     }
     WIRE_DROP_COLUMN(p, item_i_choice, choices == 0);

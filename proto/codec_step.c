@@ -246,7 +246,7 @@ static void put_items(struct wire *w, const struct msg_result *r, Cox__Result *p
             p->item_ids[at] = it->ids.ptr[k];
             p->item_gaps[at] = it->gaps.ptr[k];
         }
-        if (has_logprobs(it))
+        if (p->logprobs && has_logprobs(it))
             put_result_logprobs(w, it, i, p->logprobs[p->n_logprobs++]);
     }
     WIRE_DROP_COLUMN(p, item_n_ids, odd_n_ids == 0);

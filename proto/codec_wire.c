@@ -78,27 +78,35 @@ struct str wire_get_str(ProtobufCBinaryData d)
     return d.len ? (struct str){(const char *)d.data, d.len} : (struct str){"", 0};
 }
 
+/* What the .proto file has as default is not sent; the others as they are, -0.0 too. */
+#define PUT_UNUSUAL(field, value)                                                                  \
+    do {                                                                                           \
+        p->field = (value);                                                                        \
+        p->has_##field = memcmp(&p->field, &usual.field, sizeof p->field) != 0;                    \
+    } while (0)
+
 Cox__Sampling *wire_put_sampling(struct wire *w, const struct sampling_params *s)
 {
+    static const Cox__Sampling usual = COX__SAMPLING__INIT;
     Cox__Sampling *p = wire_new(w, &cox__sampling__descriptor);
     uint32_t *tokens = wire_array(w, s->n_logit_bias, sizeof *tokens);
     float *values = wire_array(w, s->n_logit_bias, sizeof *values);
     if (w->status != STATUS_OK)
         return NULL;
-    p->temperature = s->temperature;
-    p->top_p = s->top_p;
-    p->min_p = s->min_p;
-    p->top_k = s->top_k;
-    p->presence_penalty = s->presence_penalty;
-    p->frequency_penalty = s->frequency_penalty;
-    p->repetition_penalty = s->repetition_penalty;
-    p->seed = s->seed;
-    p->i_prompt = s->i_prompt;
-    p->i_choice = s->i_choice;
-    p->n_logprobs_plus_1 = (uint32_t)(s->n_logprobs + 1);
-    p->n_prompt_logprobs_plus_1 = (uint32_t)(s->n_prompt_logprobs + 1);
-    p->max_tokens = s->max_tokens;
-    p->min_tokens = s->min_tokens;
+    PUT_UNUSUAL(temperature, s->temperature);
+    PUT_UNUSUAL(top_p, s->top_p);
+    PUT_UNUSUAL(min_p, s->min_p);
+    PUT_UNUSUAL(top_k, s->top_k);
+    PUT_UNUSUAL(presence_penalty, s->presence_penalty);
+    PUT_UNUSUAL(frequency_penalty, s->frequency_penalty);
+    PUT_UNUSUAL(repetition_penalty, s->repetition_penalty);
+    PUT_UNUSUAL(seed, s->seed);
+    PUT_UNUSUAL(i_prompt, s->i_prompt);
+    PUT_UNUSUAL(i_choice, s->i_choice);
+    PUT_UNUSUAL(n_logprobs_plus_1, (uint32_t)(s->n_logprobs + 1));
+    PUT_UNUSUAL(n_prompt_logprobs_plus_1, (uint32_t)(s->n_prompt_logprobs + 1));
+    PUT_UNUSUAL(max_tokens, s->max_tokens);
+    PUT_UNUSUAL(min_tokens, s->min_tokens);
     WIRE_PUT_SPAN(p, eos_ids, s->eos_ids);
     WIRE_PUT_SPAN(p, stop_ids, s->stop_ids);
     WIRE_PUT_SPAN(p, allowed_ids, s->allowed_ids);
@@ -110,7 +118,7 @@ Cox__Sampling *wire_put_sampling(struct wire *w, const struct sampling_params *s
     p->n_logit_bias_tokens = p->n_logit_bias_values = s->n_logit_bias;
     p->logit_bias_tokens = tokens;
     p->logit_bias_values = values;
-    p->grammar_kind = (Cox__GrammarKind)s->grammar_kind;
+    PUT_UNUSUAL(grammar_kind, (Cox__GrammarKind)s->grammar_kind);
     p->has_grammar = s->grammar.len > 0;
     p->grammar = wire_put_str(s->grammar);
     p->has_lora = s->lora.len > 0;

@@ -191,7 +191,6 @@ static void test_values_refused_on_decode(void **state)
          "\x18\x02\x3A\x05\x3A\x03"
          "abc"},
         {"no sampling", MSG_SUBMIT, 2, "\x18\x01"},
-        {"sampling without required fields", MSG_SUBMIT, 2, "\x5A\x00"},
         {"no session", MSG_WELCOME, 0, ""},
         {"text is no UTF-8", MSG_GOODBYE, 3, "\x0A\x01\xFF"},
         {"string past the end", MSG_GOODBYE, 3, "\x0A\x05x"},
