@@ -116,8 +116,9 @@ enum status draft_ngram_guess(struct draft_ngram *d, const struct draft_ngram_co
     uint32_t from = find(d, c, ids, last);
     if (from == 0)
         return STATUS_OK;
-    for (uint32_t i = 0; i < n_max; i++)
+    uint32_t n_sure = common_suffix(ids, from - 1, last, 2 * n_max) / 2;
+    *n = n_sure > n_max ? n_max : n_sure > 1 ? n_sure : n_max > 0;
+    for (uint32_t i = 0; i < *n; i++)
         ids[n_ids + i] = ids[from + i];
-    *n = n_max;
     return STATUS_OK;
 }

@@ -531,24 +531,24 @@ static void test_a_peer_that_leaves_fails_the_step(void **state)
 struct impostor {
     struct fixture *f;
     struct comm *comm;
-    uint32_t n_rows, n_sampled, id;
+    uint32_t n_steps, n_rows[2], n_sampled[2]; /* of each step */
+    uint32_t sent[2][6], n_sent[2];            /* its last words: ids, counts */
     enum status joined, status;
 };
 
-static enum status pretend(struct impostor *p)
+static enum status pretend(struct impostor *p, uint32_t step)
 {
     static float sums[N_PROMPT * N_SLOTS * TINY_HIDDEN], logits[TINY_VOCAB];
-    uint32_t ids[N_SLOTS] = {p->id, p->id, p->id};
     struct error err = {0};
     memset(sums, 0, sizeof sums);
     for (uint32_t i = 0; i < 1 + 2 * TINY_LAYERS; i++)
-        TRY(comm_all_reduce(p->comm, sums, (size_t)p->n_rows * TINY_HIDDEN, &err));
-    for (uint32_t i = 0; i < p->n_sampled; i++) {
+        TRY(comm_all_reduce(p->comm, sums, (size_t)p->n_rows[step] * TINY_HIDDEN, &err));
+    for (uint32_t i = 0; i < p->n_sampled[step]; i++) {
         const size_t own = 64 * sizeof *logits; /* the half, in whole panels of 16 */
         const struct comm_part parts[N_RANKS] = {{logits, own}, {logits + 64, sizeof logits - own}};
         TRY(comm_gather(p->comm, 0, parts, &err));
     }
-    return comm_broadcast(p->comm, 0, ids, p->n_sampled * sizeof *ids, &err);
+    return comm_broadcast(p->comm, 0, p->sent[step], p->n_sent[step] * sizeof(uint32_t), &err);
 }
 
 static void *run_impostor(void *arg)
@@ -561,8 +561,39 @@ static void *run_impostor(void *arg)
                                  .addresses = p->f->addresses,
                                  .id = {p->f->id, p->f->n_id}};
     p->joined = comm_join(p->comm, &g, &err);
-    p->status = p->joined == STATUS_OK ? pretend(p) : p->joined;
+    p->status = p->joined;
+    for (uint32_t step = 0; p->status == STATUS_OK && step < p->n_steps; step++)
+        p->status = pretend(p, step);
     return NULL;
+}
+
+static void impostor_open(struct impostor *p, struct fixture *f)
+{
+    struct error err = {0};
+    const struct comm_options co = {.host = "127.0.0.1"};
+    *p = (struct impostor){.f = f};
+    assert_int_equal(comm_open(&co, &p->comm, &err), STATUS_OK);
+}
+
+/* Rank 1 joins the impostor, who then goes through its steps by itself. */
+static pthread_t impostor_begin(struct impostor *p)
+{
+    struct fixture *f = p->f;
+    pthread_t thread;
+    prepare_join(f);
+    f->addresses[0] = str_from(comm_address(p->comm));
+    assert_int_equal(pthread_create(&thread, NULL, run_impostor, p), 0);
+    begin(&f->ranks[1]);
+    assert_int_equal(end(&f->ranks[1]), STATUS_OK);
+    return thread;
+}
+
+static void impostor_end(struct impostor *p, pthread_t thread)
+{
+    pthread_join(thread, NULL);
+    assert_int_equal(p->status, STATUS_OK);
+    comm_leave(p->comm);
+    p->f->ranks[1].executor->ops->abort_comm(p->f->ranks[1].executor);
 }
 
 static void test_ids_outside_the_vocabulary(void **state)
@@ -573,30 +604,92 @@ static void test_ids_outside_the_vocabulary(void **state)
     } cases[] = {
         {TINY_VOCAB - 1, STATUS_OK}, {TINY_VOCAB, STATUS_INVALID}, {UINT32_MAX, STATUS_INVALID}};
     struct fixture *f = *state;
-    struct error err = {0};
+    struct impostor p;
     open_ranks(f, in_place);
-    const struct comm_options co = {.host = "127.0.0.1"};
-    struct impostor p = {.f = f, .n_rows = 3 * N_PROMPT - 3, .n_sampled = N_SLOTS};
-    assert_int_equal(comm_open(&co, &p.comm, &err), STATUS_OK);
+    impostor_open(&p, f);
     struct rank *r = &f->ranks[1];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct steps steps;
-        pthread_t thread;
-        prepare_join(f);
-        f->addresses[0] = str_from(comm_address(p.comm));
-        p.id = cases[i].id;
-        assert_int_equal(pthread_create(&thread, NULL, run_impostor, &p), 0);
-        begin(r);
-        assert_int_equal(end(r), STATUS_OK);
+        p.n_steps = 1;
+        p.n_rows[0] = 3 * N_PROMPT - 3;
+        p.n_sampled[0] = p.n_sent[0] = N_SLOTS;
+        for (uint32_t k = 0; k < N_SLOTS; k++)
+            p.sent[0][k] = cases[i].id;
+        pthread_t thread = impostor_begin(&p);
         prepare_step(r, &steps, 1);
         begin(r);
         enum status s = end(r);
-        pthread_join(thread, NULL);
-        assert_int_equal(p.status, STATUS_OK);
+        impostor_end(&p, thread);
         if (s != cases[i].want)
             fail_msg("id %u: %s: %s", cases[i].id, status_name(s), r->err.text);
-        comm_leave(p.comm);
-        r->executor->ops->abort_comm(r->executor);
+    }
+    comm_close(p.comm);
+}
+
+/* The prompt's last ids are those before AT, whose id the first step "draws": the second step has
+ * two guesses, the ids behind it. */
+static void test_what_rank_0_says_of_guesses(void **state)
+{
+    enum {
+        AT = 6,
+        GUESS = ((AT + 1) * 7 + 3) % TINY_VOCAB,
+        NEXT = ((AT + 2) * 7 + 3) % TINY_VOCAB
+    };
+    static const struct {
+        const char *name;
+        uint32_t ids[3], count;
+        enum status want;
+    } cases[] = {
+        {"both right", {GUESS, NEXT, 7}, 3, STATUS_OK},
+        {"one right", {GUESS, 7, 0}, 2, STATUS_OK},
+        {"none right", {7, 0, 0}, 1, STATUS_OK},
+        {"none counts", {GUESS, NEXT, 7}, 0, STATUS_INVALID},
+        {"more than there are places", {GUESS, NEXT, 7}, 4, STATUS_INVALID},
+        {"far more", {GUESS, NEXT, 7}, UINT32_MAX, STATUS_INVALID},
+        {"what was not guessed here", {7, 8, 0}, 2, STATUS_INVALID},
+        {"no id", {GUESS, TINY_VOCAB, 0}, 2, STATUS_INVALID},
+    };
+    struct fixture *f = *state;
+    struct impostor p;
+    for (uint32_t i = 0; i < N_RANKS; i++) {
+        struct worker_options o = options(f, i);
+        o.speculation = (struct speculation_options){.n_tokens = 2, .lookup_min = 1};
+        arena_init(&f->ranks[i].arena, 0);
+        f->ranks[i].executor = open_cpu(&o);
+    }
+    impostor_open(&p, f);
+    struct rank *r = &f->ranks[1];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct steps steps;
+        p.n_steps = 2;
+        p.n_rows[0] = N_PROMPT;
+        p.n_sampled[0] = p.n_sent[0] = 1;
+        p.sent[0][0] = (AT * 7 + 3) % TINY_VOCAB;
+        p.n_rows[1] = p.n_sampled[1] = 3;
+        p.n_sent[1] = 4;
+        memcpy(p.sent[1], cases[i].ids, sizeof cases[i].ids);
+        p.sent[1][3] = cases[i].count;
+        pthread_t thread = impostor_begin(&p);
+        for (uint32_t step = 1; step <= 2; step++) {
+            prepare_step(r, &steps, step);
+            r->plan.n_runs = 1;
+            r->plan.n_admits = step == 1;
+            steps.admits[0].sampling.max_tokens = 8;
+            memcpy(steps.ids + N_PROMPT - 4, steps.ids + AT - 4, 4 * sizeof *steps.ids);
+            steps.runs[0].n_draft = step == 1 ? 0 : 2;
+            begin(r);
+            enum status s = end(r);
+            if (s != (step == 1 ? STATUS_OK : cases[i].want))
+                fail_msg("%s, step %u: %s: %s", cases[i].name, step, status_name(s), r->err.text);
+        }
+        const struct sequences *all = ((struct executor_cpu *)r->executor)->sequences;
+        const struct sequence *q = sequences_find(all, 0);
+        if (cases[i].want == STATUS_OK) {
+            assert_int_equal(q->n_ids, N_PROMPT + 1 + cases[i].count);
+            assert_int_equal(q->n_computed, N_PROMPT + cases[i].count);
+            assert_memory_equal(q->ids + N_PROMPT + 1, cases[i].ids, cases[i].count * 4);
+        }
+        impostor_end(&p, thread);
     }
     comm_close(p.comm);
 }
@@ -618,6 +711,7 @@ int main(void)
         TEST(test_an_interrupt_ends_a_join_and_a_step),
         TEST(test_a_peer_that_leaves_fails_the_step),
         TEST(test_ids_outside_the_vocabulary),
+        TEST(test_what_rank_0_says_of_guesses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
