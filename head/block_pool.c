@@ -4,48 +4,58 @@
 
 #include "common/base/mem.h"
 
-enum place { PLACE_OWNED, PLACE_FREE, PLACE_QUARANTINE, PLACE_COUNT };
+enum { LIST_EMPTY, LIST_KEPT, LIST_COUNT };
 
+/* 16 bytes, four to a cache line: the tables of a step's sequences touch thousands of them. */
 struct block {
-    uint32_t owners, next, prev;
-    uint8_t place;
-    bool keep;
-    uint64_t last_step; /* in quarantine: the last step that was sent while it was owned */
+    uint32_t next, prev;  /* in a list, when it has no owner */
+    uint64_t step : 40;   /* the last step that was sent while it was owned */
+    uint64_t owners : 22; /* at most as many as a group has slots */
+    uint64_t keep : 1;
+    uint64_t list : 1; /* which, when it has no owner */
 };
 
 struct list {
     uint32_t head, tail, n;
+    uint32_t n_quarantined;                 /* the last so many */
+    uint32_t by_step[BLOCK_POOL_MAX_DEPTH]; /* of these, by step % depth */
 };
 
 struct block_pool {
     uint32_t n_blocks;
     uint64_t step_done;
-    struct list lists[PLACE_COUNT]; /* OWNED is not used */
+    struct list lists[LIST_COUNT];
     struct block *blocks;
 };
 
-static void list_insert(struct block_pool *p, enum place place, uint32_t id, bool at_tail)
+static bool is_quarantined(const struct block_pool *p, const struct block *b)
 {
-    struct list *l = &p->lists[place];
-    struct block *b = &p->blocks[id];
-    b->place = (uint8_t)place;
-    b->prev = at_tail ? l->tail : BLOCK_NONE;
-    b->next = at_tail ? BLOCK_NONE : l->head;
-    if (b->prev != BLOCK_NONE)
-        p->blocks[b->prev].next = id;
-    else
-        l->head = id;
-    if (b->next != BLOCK_NONE)
-        p->blocks[b->next].prev = id;
-    else
-        l->tail = id;
-    l->n++;
+    return b->step > p->step_done;
 }
 
-static void list_remove(struct block_pool *p, uint32_t id)
+static void list_append(struct block_pool *p, uint32_t id, uint64_t step_sent)
 {
     struct block *b = &p->blocks[id];
-    struct list *l = &p->lists[b->place];
+    struct list *l = &p->lists[b->keep];
+    b->list = b->keep;
+    b->step = step_sent;
+    b->prev = l->tail;
+    b->next = BLOCK_NONE;
+    if (l->tail != BLOCK_NONE)
+        p->blocks[l->tail].next = id;
+    else
+        l->head = id;
+    l->tail = id;
+    l->n++;
+    if (is_quarantined(p, b)) {
+        l->n_quarantined++;
+        l->by_step[step_sent % BLOCK_POOL_MAX_DEPTH]++;
+    }
+}
+
+static void list_remove(struct block_pool *p, struct block *b)
+{
+    struct list *l = &p->lists[b->list];
     if (b->prev != BLOCK_NONE)
         p->blocks[b->prev].next = b->next;
     else
@@ -55,7 +65,10 @@ static void list_remove(struct block_pool *p, uint32_t id)
     else
         l->tail = b->prev;
     l->n--;
-    b->place = PLACE_OWNED;
+    if (is_quarantined(p, b)) {
+        l->n_quarantined--;
+        l->by_step[b->step % BLOCK_POOL_MAX_DEPTH]--;
+    }
 }
 
 struct block_pool *block_pool_new(uint32_t n_blocks)
@@ -82,59 +95,70 @@ void block_pool_free(struct block_pool *p)
 void block_pool_reset(struct block_pool *p, uint64_t step_done)
 {
     p->step_done = step_done;
-    for (int i = 0; i < PLACE_COUNT; i++)
-        p->lists[i] = (struct list){BLOCK_NONE, BLOCK_NONE, 0};
+    for (int i = 0; i < LIST_COUNT; i++)
+        p->lists[i] = (struct list){.head = BLOCK_NONE, .tail = BLOCK_NONE};
     for (uint32_t id = 0; id < p->n_blocks; id++) {
         p->blocks[id] = (struct block){0};
-        list_insert(p, PLACE_FREE, id, true);
+        list_append(p, id, step_done);
     }
 }
 
-uint32_t block_pool_alloc(struct block_pool *p)
+static bool can_give(const struct list *l)
 {
-    uint32_t id = p->lists[PLACE_FREE].head;
-    if (id == BLOCK_NONE)
+    return l->n > l->n_quarantined;
+}
+
+uint32_t block_pool_alloc(struct block_pool *p, bool *was_kept)
+{
+    struct list *l = &p->lists[LIST_EMPTY];
+    if (!can_give(l))
+        l = &p->lists[LIST_KEPT];
+    if (!can_give(l))
         return BLOCK_NONE;
-    list_remove(p, id);
-    p->blocks[id].owners = 1;
+    uint32_t id = l->head;
+    struct block *b = &p->blocks[id];
+    *was_kept = b->keep;
+    list_remove(p, b);
+    b->owners = 1;
+    b->keep = false;
     return id;
 }
 
 void block_pool_acquire(struct block_pool *p, uint32_t id)
 {
     assert(id < p->n_blocks);
-    if (p->blocks[id].owners++ == 0)
-        list_remove(p, id);
-}
-
-static void to_free_list(struct block_pool *p, uint32_t id)
-{
-    list_insert(p, PLACE_FREE, id, p->blocks[id].keep);
-}
-
-void block_pool_release(struct block_pool *p, uint32_t id, uint64_t step_sent, bool keep)
-{
-    assert(id < p->n_blocks && p->blocks[id].owners > 0);
     struct block *b = &p->blocks[id];
-    if (--b->owners > 0)
-        return;
-    b->keep = keep;
-    b->last_step = step_sent;
-    if (step_sent > p->step_done)
-        list_insert(p, PLACE_QUARANTINE, id, true); /* steps only grow: the list stays sorted */
-    else
-        to_free_list(p, id);
+    if (b->owners == 0)
+        list_remove(p, b);
+    b->owners++;
+}
+
+void block_pool_release(struct block_pool *p, const uint32_t *ids, uint32_t n, uint64_t step_sent)
+{
+    assert(step_sent <= p->step_done + BLOCK_POOL_MAX_DEPTH);
+    while (n-- > 0) {
+        struct block *b = &p->blocks[ids[n]];
+        assert(ids[n] < p->n_blocks && b->owners > 0);
+        if (--b->owners == 0)
+            list_append(p, ids[n], step_sent);
+    }
+}
+
+void block_pool_keep(struct block_pool *p, uint32_t id, bool keep)
+{
+    assert(id < p->n_blocks);
+    p->blocks[id].keep = keep;
 }
 
 void block_pool_on_done(struct block_pool *p, uint64_t step)
 {
-    p->step_done = step;
-    const struct list *q = &p->lists[PLACE_QUARANTINE];
-    while (q->head != BLOCK_NONE && p->blocks[q->head].last_step <= step) {
-        uint32_t id = q->head;
-        list_remove(p, id);
-        to_free_list(p, id);
-    }
+    for (; p->step_done < step; p->step_done++)
+        for (int i = 0; i < LIST_COUNT; i++) {
+            struct list *l = &p->lists[i];
+            uint32_t *n = &l->by_step[(p->step_done + 1) % BLOCK_POOL_MAX_DEPTH];
+            l->n_quarantined -= *n;
+            *n = 0;
+        }
 }
 
 uint32_t block_pool_size(const struct block_pool *p)
@@ -144,60 +168,68 @@ uint32_t block_pool_size(const struct block_pool *p)
 
 uint32_t block_pool_n_free(const struct block_pool *p)
 {
-    return p->lists[PLACE_FREE].n;
+    uint32_t n = 0;
+    for (int i = 0; i < LIST_COUNT; i++)
+        n += p->lists[i].n - p->lists[i].n_quarantined;
+    return n;
 }
 
 uint32_t block_pool_n_quarantined(const struct block_pool *p)
 {
-    return p->lists[PLACE_QUARANTINE].n;
+    return p->lists[LIST_EMPTY].n_quarantined + p->lists[LIST_KEPT].n_quarantined;
 }
 
 uint32_t block_pool_owners(const struct block_pool *p, uint32_t id)
 {
     assert(id < p->n_blocks);
-    return p->blocks[id].owners;
+    return (uint32_t)p->blocks[id].owners;
 }
 
 bool block_pool_is_free(const struct block_pool *p, uint32_t id)
 {
     assert(id < p->n_blocks);
-    return p->blocks[id].place == PLACE_FREE;
+    const struct block *b = &p->blocks[id];
+    return b->owners == 0 && !is_quarantined(p, b);
 }
 
-static bool check_list(const struct block_pool *p, enum place place, struct error *err)
+static bool check_list(const struct block_pool *p, int i, struct error *err)
 {
-    const struct list *l = &p->lists[place];
-    uint32_t n = 0, prev = BLOCK_NONE;
-    uint64_t last_step = 0;
+    const struct list *l = &p->lists[i];
+    uint32_t n = 0, prev = BLOCK_NONE, by_step[BLOCK_POOL_MAX_DEPTH] = {0}, n_quarantined = 0;
+    uint64_t step = 0;
     for (uint32_t id = l->head; id != BLOCK_NONE; id = p->blocks[id].next) {
         const struct block *b = &p->blocks[id];
-        bool in_order =
-            place != PLACE_QUARANTINE || (b->last_step >= last_step && b->last_step > p->step_done);
-        if (b->place != place || b->prev != prev || b->owners || !in_order || ++n > p->n_blocks) {
-            error_set(err, STATUS_INTERNAL, "block %u is wrong in list %d", id, (int)place);
+        if (b->list != (uint64_t)i || b->prev != prev || b->owners || b->step < step ||
+            ++n > p->n_blocks) {
+            error_set(err, STATUS_INTERNAL, "block %u is wrong in list %d", id, i);
             return false;
         }
-        last_step = b->last_step;
+        step = b->step;
         prev = id;
+        if (is_quarantined(p, b)) {
+            n_quarantined++;
+            by_step[step % BLOCK_POOL_MAX_DEPTH]++;
+        }
     }
-    if (n != l->n || l->tail != prev) {
-        error_set(err, STATUS_INTERNAL, "list %d has %u blocks, counts %u", (int)place, n, l->n);
-        return false;
-    }
-    return true;
+    bool ok = n == l->n && l->tail == prev && n_quarantined == l->n_quarantined;
+    for (uint32_t k = 0; k < BLOCK_POOL_MAX_DEPTH; k++)
+        ok = ok && by_step[k] == l->by_step[k];
+    if (!ok)
+        error_set(err, STATUS_INTERNAL, "list %d has %u blocks, %u in quarantine; counts %u, %u", i,
+                  n, n_quarantined, l->n, l->n_quarantined);
+    return ok;
 }
 
 bool block_pool_check(const struct block_pool *p, struct error *err)
 {
-    if (!check_list(p, PLACE_FREE, err) || !check_list(p, PLACE_QUARANTINE, err))
+    uint32_t n_owned = 0, n_listed = p->lists[LIST_EMPTY].n + p->lists[LIST_KEPT].n;
+    if (!check_list(p, LIST_EMPTY, err) || !check_list(p, LIST_KEPT, err))
         return false;
-    uint32_t n_owned = 0;
     for (uint32_t id = 0; id < p->n_blocks; id++)
-        n_owned += p->blocks[id].place == PLACE_OWNED && p->blocks[id].owners > 0;
-    if (n_owned + p->lists[PLACE_FREE].n + p->lists[PLACE_QUARANTINE].n != p->n_blocks) {
-        error_set(err, STATUS_INTERNAL, "%u owned + %u free + %u in quarantine of %u blocks",
-                  n_owned, p->lists[PLACE_FREE].n, p->lists[PLACE_QUARANTINE].n, p->n_blocks);
-        return false;
-    }
-    return true;
+        n_owned += p->blocks[id].owners > 0;
+    if (n_owned + n_listed == p->n_blocks)
+        return true;
+    error_set(err, STATUS_INTERNAL, "%u owned + %u listed of %u blocks", n_owned, n_listed,
+              p->n_blocks);
+    return false;
 }

@@ -7,19 +7,33 @@
 #include "common/base/mem.h"
 #include "head/block_pool.h"
 
+enum { LINE_BYTES = 64, SLOTS = 8 };
+
+/* Two cache lines for blocks of 16 tokens. */
 struct entry {
     struct block_hash hash, parent_hash;
     uint64_t content, parent_content; /* content 0: not registered */
-    uint32_t next;                    /* in its bucket */
+    uint32_t n;                       /* tokens in ids */
+    uint32_t ids[];                   /* [block_tokens] */
 };
 
-struct prefix_cache {
-    uint32_t n_blocks, block_tokens, n_buckets, count;
-    uint64_t last_content;
-    uint32_t *buckets; /* block id + 1, so that zeroed memory is an empty table */
-    struct entry *entries;
-    uint32_t *ids; /* [n_blocks, block_tokens] */
+/* A slot points to a block that has, or had, a hash with this tag and this bucket. */
+struct bucket {
+    uint32_t tags[SLOTS];
+    uint32_t blocks[SLOTS]; /* id + 1; 0: never used */
 };
+_Static_assert(sizeof(struct bucket) == LINE_BYTES, "a lookup touches one line");
+
+struct prefix_cache {
+    uint32_t n_blocks, block_tokens, n_buckets;
+    uint64_t last_content;
+    struct bucket *buckets;
+    size_t stride; /* of an entry, bytes */
+    char *entries; /* [n_blocks] */
+    void *owned_buckets, *owned_entries;
+};
+
+/* ---- hashes ---- */
 
 static struct block_hash from_xxh(XXH128_hash_t h)
 {
@@ -48,22 +62,33 @@ struct block_hash prefix_hash_block(struct block_hash parent, const uint32_t *id
     return from_xxh(XXH3_128bits(&in, sizeof in.parent + (size_t)n * sizeof *ids));
 }
 
+/* ---- life ---- */
+
+static void *aligned(void *p)
+{
+    uintptr_t at = (uintptr_t)p + LINE_BYTES - 1;
+    return (void *)(at - at % LINE_BYTES);
+}
+
 struct prefix_cache *prefix_cache_new(uint32_t n_blocks, uint32_t block_tokens)
 {
     assert(block_tokens <= PREFIX_MAX_BLOCK_TOKENS);
     struct prefix_cache *c = mem_zalloc(sizeof *c);
     c->n_blocks = n_blocks;
     c->block_tokens = block_tokens;
-    c->n_buckets = 16;
-    while (c->n_buckets < n_blocks && c->n_buckets < 1u << 31)
+    c->n_buckets = 4;
+    while (c->n_buckets < n_blocks / 2) /* two live ones in each at most, on average */
         c->n_buckets *= 2;
-    c->buckets = mem_try_array(c->n_buckets, sizeof *c->buckets);
-    c->entries = mem_try_array(n_blocks, sizeof *c->entries);
-    c->ids = mem_try_array((size_t)n_blocks * block_tokens, sizeof *c->ids);
-    if (!c->buckets || !c->entries || !c->ids) {
+    c->stride = sizeof(struct entry) + block_tokens * sizeof(uint32_t);
+    c->stride = (c->stride + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+    c->owned_buckets = mem_try_array((size_t)c->n_buckets + 1, sizeof *c->buckets);
+    c->owned_entries = mem_try_array((size_t)n_blocks + 1, c->stride);
+    if (!c->owned_buckets || !c->owned_entries) {
         prefix_cache_free(c);
         return NULL;
     }
+    c->buckets = aligned(c->owned_buckets);
+    c->entries = aligned(c->owned_entries);
     c->last_content = PREFIX_CONTENT_ROOT;
     return c;
 }
@@ -72,9 +97,8 @@ void prefix_cache_free(struct prefix_cache *c)
 {
     if (!c)
         return;
-    mem_free(c->buckets);
-    mem_free(c->entries);
-    mem_free(c->ids);
+    mem_free(c->owned_buckets);
+    mem_free(c->owned_entries);
     mem_free(c);
 }
 
@@ -84,42 +108,88 @@ void prefix_cache_reset(struct prefix_cache *c)
         prefix_cache_forget(c, b);
 }
 
-static uint32_t *bucket_of(const struct prefix_cache *c, struct block_hash h)
+/* ---- lookup ---- */
+
+static struct entry *entry_of(const struct prefix_cache *c, uint32_t block)
+{
+    return (struct entry *)(c->entries + block * c->stride);
+}
+
+static struct bucket *bucket_of(const struct prefix_cache *c, struct block_hash h)
 {
     return &c->buckets[h.lo & (c->n_buckets - 1)];
 }
 
-static const uint32_t *ids_of(const struct prefix_cache *c, uint32_t block)
+static uint32_t tag_of(struct block_hash h)
 {
-    return c->ids + (size_t)block * c->block_tokens;
+    return (uint32_t)h.hi;
 }
 
-static uint32_t find_hash(const struct prefix_cache *c, struct block_hash h)
+/* Bit i: slot i may be it. */
+static uint32_t candidates(const struct bucket *b, struct block_hash h)
 {
-    uint32_t b = *bucket_of(c, h) - 1;
-    while (b != BLOCK_NONE && !hash_eq(c->entries[b].hash, h))
-        b = c->entries[b].next;
-    return b;
+    uint32_t tag = tag_of(h), mask = 0;
+    for (uint32_t i = 0; i < SLOTS; i++)
+        mask |= (uint32_t)(b->tags[i] == tag && b->blocks[i] != 0) << i;
+    return mask;
 }
 
-static bool confirmed(const struct prefix_cache *c, uint32_t block, const struct prefix_key *k)
+static bool is_alive(const struct entry *e, struct block_hash h)
 {
-    const struct entry *e = &c->entries[block];
-    return hash_eq(e->parent_hash, k->parent_hash) &&
+    return e->content != 0 && hash_eq(e->hash, h);
+}
+
+/* The slot of a live entry with this hash; SLOTS: none. */
+static uint32_t find_slot(const struct prefix_cache *c, const struct bucket *b, struct block_hash h)
+{
+    for (uint32_t mask = candidates(b, h); mask; mask &= mask - 1) {
+        uint32_t i = (uint32_t)__builtin_ctz(mask);
+        if (is_alive(entry_of(c, b->blocks[i] - 1), h))
+            return i;
+    }
+    return SLOTS;
+}
+
+static bool confirmed(const struct entry *e, const struct prefix_key *k)
+{
+    return hash_eq(e->parent_hash, k->parent_hash) && e->n == k->n &&
            (k->parent_content == PREFIX_CONTENT_ANY || e->parent_content == k->parent_content) &&
-           memcmp(ids_of(c, block), k->ids, c->block_tokens * sizeof *k->ids) == 0;
+           memcmp(e->ids, k->ids, k->n * sizeof *k->ids) == 0;
 }
 
 uint32_t prefix_cache_find(const struct prefix_cache *c, const struct prefix_key *k)
 {
-    uint32_t b = find_hash(c, k->hash);
-    return b != BLOCK_NONE && confirmed(c, b, k) ? b : BLOCK_NONE;
+    const struct bucket *b = bucket_of(c, k->hash);
+    uint32_t i = find_slot(c, b, k->hash);
+    if (i == SLOTS || !confirmed(entry_of(c, b->blocks[i] - 1), k))
+        return BLOCK_NONE;
+    return b->blocks[i] - 1;
+}
+
+void prefix_cache_prefetch_entry(const struct prefix_cache *c, uint32_t block)
+{
+    const char *e = (const char *)entry_of(c, block);
+    __builtin_prefetch(e, 1);
+    __builtin_prefetch(e + LINE_BYTES, 1);
+}
+
+void prefix_cache_prefetch_bucket(const struct prefix_cache *c, struct block_hash hash)
+{
+    __builtin_prefetch(bucket_of(c, hash));
+}
+
+void prefix_cache_prefetch_hit(const struct prefix_cache *c, struct block_hash hash)
+{
+    const struct bucket *b = bucket_of(c, hash);
+    uint32_t mask = candidates(b, hash);
+    if (mask)
+        prefix_cache_prefetch_entry(c, b->blocks[__builtin_ctz(mask)] - 1);
 }
 
 uint64_t prefix_cache_content(const struct prefix_cache *c, uint32_t block)
 {
     assert(block < c->n_blocks);
-    return c->entries[block].content;
+    return entry_of(c, block)->content;
 }
 
 bool prefix_cache_holds(const struct prefix_cache *c, uint32_t block)
@@ -127,59 +197,95 @@ bool prefix_cache_holds(const struct prefix_cache *c, uint32_t block)
     return prefix_cache_content(c, block) != 0;
 }
 
-uint64_t prefix_cache_register(struct prefix_cache *c, uint32_t block, const struct prefix_key *k)
+/* ---- change ---- */
+
+/* Does slot i still say what its block holds? */
+static bool is_stale(const struct prefix_cache *c, const struct bucket *b, uint32_t i)
 {
-    assert(block < c->n_blocks && !c->entries[block].content);
-    uint32_t same = find_hash(c, k->hash);
-    if (same != BLOCK_NONE) {
-        if (confirmed(c, same, k))
-            return c->entries[same].content;
-        prefix_cache_forget(c, same); /* its parent is gone, or the hash collides: the newer wins */
+    const struct entry *e = entry_of(c, b->blocks[i] - 1);
+    return e->content == 0 || tag_of(e->hash) != b->tags[i] || bucket_of(c, e->hash) != b;
+}
+
+/* A slot that may be overwritten. All stale ones are emptied when there is none: their entries are
+ * cold, and one such look at all of them pays for several registrations. */
+static uint32_t free_slot(const struct prefix_cache *c, struct bucket *b)
+{
+    uint32_t at = SLOTS;
+    for (uint32_t i = 0; i < SLOTS && at == SLOTS; i++)
+        if (b->blocks[i] == 0)
+            at = i;
+    if (at < SLOTS)
+        return at;
+    for (uint32_t i = 0; i < SLOTS; i++)
+        __builtin_prefetch(entry_of(c, b->blocks[i] - 1));
+    for (uint32_t i = 0; i < SLOTS; i++)
+        if (is_stale(c, b, i)) {
+            b->blocks[i] = 0;
+            at = i;
+        }
+    return at;
+}
+
+static void write_entry(struct prefix_cache *c, uint32_t block, const struct prefix_key *k)
+{
+    struct entry *e = entry_of(c, block);
+    e->hash = k->hash;
+    e->parent_hash = k->parent_hash;
+    e->content = ++c->last_content;
+    e->parent_content = k->parent_content;
+    e->n = k->n;
+    memcpy(e->ids, k->ids, k->n * sizeof *k->ids);
+}
+
+struct prefix_registered prefix_cache_register(struct prefix_cache *c, uint32_t block,
+                                               const struct prefix_key *k)
+{
+    assert(block < c->n_blocks && k->n >= 1 && k->n <= c->block_tokens);
+    struct prefix_registered out = {.displaced = BLOCK_NONE};
+    struct bucket *b = bucket_of(c, k->hash);
+    uint32_t i = find_slot(c, b, k->hash);
+    if (i < SLOTS && b->blocks[i] - 1 != block) {
+        struct entry *same = entry_of(c, b->blocks[i] - 1);
+        if (confirmed(same, k)) {
+            prefix_cache_forget(c, block);
+            out.content = same->content;
+            return out;
+        }
+        same->content = 0; /* its parent is gone, or the hash collides: the newer wins */
+        out.displaced = b->blocks[i] - 1;
     }
-    uint32_t *bucket = bucket_of(c, k->hash);
-    c->entries[block] =
-        (struct entry){k->hash, k->parent_hash, ++c->last_content, k->parent_content, *bucket - 1};
-    *bucket = block + 1;
-    memcpy(c->ids + (size_t)block * c->block_tokens, k->ids, c->block_tokens * sizeof *k->ids);
-    c->count++;
-    return c->last_content;
+    if (i == SLOTS)
+        i = free_slot(c, b);
+    if (i == SLOTS) { /* eight live ones */
+        i = tag_of(k->hash) % SLOTS;
+        out.displaced = b->blocks[i] - 1;
+        prefix_cache_forget(c, out.displaced);
+    }
+    write_entry(c, block, k);
+    b->tags[i] = tag_of(k->hash);
+    b->blocks[i] = block + 1;
+    out.content = c->last_content;
+    out.is_new = true;
+    return out;
 }
 
 void prefix_cache_forget(struct prefix_cache *c, uint32_t block)
 {
     assert(block < c->n_blocks);
-    struct entry *e = &c->entries[block];
-    if (!e->content)
-        return;
-    uint32_t *bucket = bucket_of(c, e->hash);
-    if (*bucket == block + 1) {
-        *bucket = e->next + 1;
-    } else {
-        uint32_t b = *bucket - 1;
-        while (c->entries[b].next != block)
-            b = c->entries[b].next;
-        c->entries[b].next = e->next;
-    }
-    *e = (struct entry){0};
-    c->count--;
+    entry_of(c, block)->content = 0;
 }
 
 bool prefix_cache_check(const struct prefix_cache *c, struct error *err)
 {
-    uint32_t n_chained = 0, n_registered = 0;
-    for (uint32_t i = 0; i < c->n_buckets; i++)
-        for (uint32_t b = c->buckets[i] - 1; b != BLOCK_NONE; b = c->entries[b].next)
-            if (!c->entries[b].content || ++n_chained > c->count ||
-                find_hash(c, c->entries[b].hash) != b) {
-                error_set(err, STATUS_INTERNAL, "prefix cache: block %u is wrong in bucket %u", b,
-                          i);
-                return false;
-            }
-    for (uint32_t b = 0; b < c->n_blocks; b++)
-        n_registered += c->entries[b].content != 0;
-    if (n_chained != c->count || n_registered != c->count) {
-        error_set(err, STATUS_INTERNAL, "prefix cache: %u chained, %u registered, counts %u",
-                  n_chained, n_registered, c->count);
+    for (uint32_t k = 0; k < c->n_blocks; k++) {
+        const struct entry *e = entry_of(c, k);
+        if (!e->content)
+            continue;
+        const struct bucket *b = bucket_of(c, e->hash);
+        uint32_t i = find_slot(c, b, e->hash);
+        if (i < SLOTS && b->blocks[i] - 1 == k && e->n >= 1 && e->n <= c->block_tokens)
+            continue;
+        error_set(err, STATUS_INTERNAL, "prefix cache: block %u cannot be found by its hash", k);
         return false;
     }
     return true;

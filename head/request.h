@@ -42,6 +42,7 @@ struct request {
 
     struct arena arena;          /* everything of this request; dropped whole */
     void *sched;                 /* the scheduler's own sequence, NULL when in none */
+    struct prefix_chain *chains; /* the block table's: hashes of the ids, on the arena */
     struct request *next, *prev; /* list links of whoever holds it */
 
     /* the head core's own: table and scheduler never touch these */

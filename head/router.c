@@ -110,7 +110,7 @@ void router_end(struct head_core *h, struct request *r, enum finish_reason why, 
 
 /* ---- routing ---- */
 
-static struct lane *best_lane(const struct head_core *h, const struct request *r)
+static struct lane *best_lane(const struct head_core *h, struct request *r)
 {
     struct lane *best = NULL;
     uint64_t best_cost = UINT64_MAX;

@@ -9,41 +9,54 @@
 enum {
     MAX_SEQS = 1 << 16,
     MAX_BATCHED_TOKENS = 1 << 24,
+    TENANT_QUANTUM = 64, /* tokens: small, so that tenants take turns by the request */
 };
 
-/* ---- lists ---- */
+/* ---- who runs: an array in order of service, with holes until the next step ---- */
 
-/* From the tail: who comes is nearly always younger than who runs. */
-void seq_list_insert(struct seq_list *l, struct seq *x)
+static void running_set(struct scheduler *s, uint32_t i, struct seq *x)
 {
-    struct seq *before = l->tail;
-    while (before && seq_before(x, before))
-        before = before->prev;
-    x->prev = before;
-    x->next = before ? before->next : l->head;
-    if (x->prev)
-        x->prev->next = x;
-    else
-        l->head = x;
-    if (x->next)
-        x->next->prev = x;
-    else
-        l->tail = x;
-    l->n++;
+    s->running[i] = x;
+    x->i_running = i;
 }
 
-static void seq_list_remove(struct seq_list *l, struct seq *x)
+static void running_compact(struct scheduler *s)
 {
-    if (x->prev)
-        x->prev->next = x->next;
-    else
-        l->head = x->next;
-    if (x->next)
-        x->next->prev = x->prev;
-    else
-        l->tail = x->prev;
-    x->next = x->prev = NULL;
-    l->n--;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->running_end; i++)
+        if (s->running[i])
+            running_set(s, n++, s->running[i]);
+    s->running_end = n;
+}
+
+struct seq *running_last(struct scheduler *s)
+{
+    while (s->running_end && !s->running[s->running_end - 1])
+        s->running_end--;
+    return s->running_end ? s->running[s->running_end - 1] : NULL;
+}
+
+/* From the end: who comes is nearly always younger than who runs. */
+void running_insert(struct scheduler *s, struct seq *x)
+{
+    if (s->running_end == s->c.max_num_seqs)
+        running_compact(s);
+    uint32_t i = s->running_end++;
+    for (; i > 0 && (!s->running[i - 1] || seq_before(x, s->running[i - 1])); i--) {
+        s->running[i] = s->running[i - 1];
+        if (s->running[i])
+            s->running[i]->i_running = i;
+    }
+    running_set(s, i, x);
+    s->n_running++;
+}
+
+static void running_remove(struct scheduler *s, struct seq *x)
+{
+    assert(s->running[x->i_running] == x);
+    s->running[x->i_running] = NULL;
+    s->n_running--;
+    (void)running_last(s);
 }
 
 /* ---- life ---- */
@@ -58,6 +71,7 @@ static enum status check_config(const struct scheduler_config *c, struct error *
         {"max_num_batched_tokens", c->max_num_batched_tokens, c->max_num_seqs, MAX_BATCHED_TOKENS},
         {"max_model_len", c->max_model_len, SCHEDULER_MIN_MODEL_LEN, SCHEDULER_MAX_MODEL_LEN},
         {"depth", c->depth, 1, SCHEDULER_MAX_DEPTH},
+        {"n_draft", c->n_draft, 0, SCHEDULER_MAX_DRAFT},
         {"number of KV groups", c->n_kv_groups, 1, SCHEDULER_MAX_KV_GROUPS},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
@@ -73,6 +87,7 @@ static void alloc_space(struct scheduler *s)
     s->slots = mem_array(n, sizeof *s->slots);
     s->free_slots = mem_array(n, sizeof *s->free_slots);
     s->left_slots = mem_array(n, sizeof *s->left_slots);
+    s->running = mem_array(n, sizeof *s->running);
     s->events = mem_array(n, sizeof *s->events);
     for (uint32_t i = 0; i < SCHEDULER_MAX_DEPTH; i++)
         s->records[i].entries = mem_array(n, sizeof *s->records[i].entries);
@@ -94,6 +109,14 @@ static void forget_ranks(struct scheduler *s)
     }
 }
 
+static uint32_t largest_chunk(const struct scheduler_config *c)
+{
+    uint32_t n = c->max_num_batched_tokens;
+    if (c->long_prefill_token_threshold && c->long_prefill_token_threshold < n)
+        n = c->long_prefill_token_threshold;
+    return n > c->n_draft + 1 ? n : c->n_draft + 1;
+}
+
 enum status scheduler_new(const struct scheduler_config *c, struct scheduler **out,
                           struct error *err)
 {
@@ -103,7 +126,14 @@ enum status scheduler_new(const struct scheduler_config *c, struct scheduler **o
     s->c = *c;
     s->next_deadline_ns = UINT64_MAX;
     step_budget_init(&s->budget, c->step_target_ns);
-    enum status st = kv_open(s, err);
+    seq_queue_init(&s->waiting, TENANT_QUANTUM);
+    struct blocks_config bc = {.n_groups = c->n_kv_groups,
+                               .groups = c->kv_groups,
+                               .max_model_len = c->max_model_len,
+                               .max_chunk = largest_chunk(c),
+                               .max_seqs = c->max_num_seqs,
+                               .caching = c->enable_prefix_caching};
+    enum status st = blocks_new(&bc, &s->blocks, err);
     if (st != STATUS_OK) {
         scheduler_free(s);
         return st;
@@ -114,34 +144,39 @@ enum status scheduler_new(const struct scheduler_config *c, struct scheduler **o
     return STATUS_OK;
 }
 
+static void all_append(struct scheduler *s, struct seq *x)
+{
+    x->prev = s->last;
+    x->next = NULL;
+    *(s->last ? &s->last->next : &s->first) = x;
+    s->last = x;
+    s->n_seqs++;
+}
+
+static void all_remove(struct scheduler *s, struct seq *x)
+{
+    *(x->prev ? &x->prev->next : &s->first) = x->next;
+    *(x->next ? &x->next->prev : &s->last) = x->prev;
+    s->n_seqs--;
+}
+
 static void seq_free(struct seq *x)
 {
     x->r->sched = NULL;
     mem_free(x);
 }
 
-static void free_all_seqs(struct scheduler *s)
-{
-    while (s->waiting.n) {
-        struct seq *x = s->waiting.heap[--s->waiting.n];
-        seq_free(x);
-    }
-    struct seq_list *lists[] = {&s->running, &s->ended};
-    for (int i = 0; i < 2; i++)
-        while (lists[i]->head) {
-            struct seq *x = lists[i]->head;
-            seq_list_remove(lists[i], x);
-            seq_free(x);
-        }
-}
-
 void scheduler_free(struct scheduler *s)
 {
     if (!s)
         return;
-    free_all_seqs(s);
+    for (struct seq *x = s->first, *next; x; x = next) {
+        next = x->next;
+        seq_free(x);
+    }
     seq_queue_fini(&s->waiting);
-    kv_close(s);
+    blocks_free(s->blocks);
+    mem_free(s->running);
     mem_free(s->slots);
     mem_free(s->free_slots);
     mem_free(s->left_slots);
@@ -157,39 +192,36 @@ void scheduler_free(struct scheduler *s)
     mem_free(s);
 }
 
-static bool fits_alone(const struct scheduler *s, const struct request *r)
-{
-    if (r->ids_cap > s->c.max_model_len)
-        return false;
-    for (uint32_t i = 0; i < s->c.n_kv_groups; i++) /* the last token is never run */
-        if (kv_blocks_at_once(&s->groups[i], r->ids_cap - 1) > block_pool_size(s->groups[i].pool))
-            return false;
-    return true;
-}
-
 /* One allocation: the sequence, then the tables of its groups, long enough for its whole life. */
 static struct seq *seq_new(const struct scheduler *s, struct request *r)
 {
-    size_t n_ids = 0;
-    for (uint32_t i = 0; i < s->c.n_kv_groups; i++)
-        n_ids += blocks_for(r->ids_cap, s->groups[i].block_tokens);
-    size_t tables_bytes = s->c.n_kv_groups * sizeof(struct kv_table);
+    size_t tables_bytes = s->c.n_kv_groups * sizeof(struct block_table);
+    size_t n_ids = blocks_ids_needed(s->blocks, r->ids_cap);
     struct seq *x = mem_try_array(1, sizeof *x + tables_bytes + n_ids * sizeof(uint32_t));
     if (!x)
         return NULL;
-    uint32_t *ids = (uint32_t *)((char *)x + sizeof *x + tables_bytes);
-    for (uint32_t i = 0; i < s->c.n_kv_groups; i++) {
-        x->tables[i].ids = ids;
-        ids += blocks_for(r->ids_cap, s->groups[i].block_tokens);
-    }
+    blocks_init_tables(s->blocks, x->tables, (uint32_t *)((char *)x + sizeof *x + tables_bytes),
+                       r->ids_cap);
     x->r = r;
+    x->n_total = r->n_ids;
+    x->n_cap = r->ids_cap;
     x->priority = r->priority;
     x->resubmitted = r->resubmitted;
+    x->again = r->resubmitted || r->state == REQUEST_PREEMPTED;
     x->arrival_seq = r->arrival_seq;
+    x->tenant = r->tenant;
     x->slot = SLOT_NONE;
     for (uint32_t i = 0; i < SCHEDULER_MAX_DEPTH; i++)
         x->entry[i] = ENTRY_NONE;
     return x;
+}
+
+static void end_list_append(struct scheduler *s, struct seq *x)
+{
+    struct seq **at = &s->ended;
+    while (*at)
+        at = &(*at)->next_ended;
+    *at = x;
 }
 
 enum status scheduler_add(struct scheduler *s, struct request *r)
@@ -197,19 +229,21 @@ enum status scheduler_add(struct scheduler *s, struct request *r)
     assert(!r->sched);
     if (!r->resubmitted && r->finish == FINISH_NONE && s->waiting.n >= s->c.max_waiting)
         return STATUS_LIMIT;
-    if (!fits_alone(s, r))
+    /* the last token is never run */
+    if (r->ids_cap > s->c.max_model_len || !blocks_fit_alone(s->blocks, r->ids_cap - 1) ||
+        !blocks_hash(s->blocks, r))
         return STATUS_NO_MEMORY;
     struct seq *x = seq_new(s, r);
     if (!x)
         return STATUS_NO_MEMORY;
     x->add_seq = ++s->n_added;
     r->sched = x;
-    s->n_seqs++;
+    all_append(s, x);
     s->load_tokens += r->n_ids;
-    seq_queue_reserve(&s->waiting, s->n_seqs);
+    seq_queue_enter(&s->waiting, x);
     if (r->finish != FINISH_NONE) {
         x->place = SEQ_ENDED;
-        seq_list_insert(&s->ended, x);
+        end_list_append(s, x);
         request_enter(r, REQUEST_FINISHED);
         return STATUS_OK;
     }
@@ -220,6 +254,14 @@ enum status scheduler_add(struct scheduler *s, struct request *r)
     return STATUS_OK;
 }
 
+void seq_set_prompt(struct scheduler *s, struct seq *x, bool is_prompt)
+{
+    if (x->is_prompt == is_prompt)
+        return;
+    x->is_prompt = is_prompt;
+    s->n_prompts += is_prompt ? 1 : -1u;
+}
+
 static void leave_slot(struct scheduler *s, struct seq *x)
 {
     s->slots[x->slot] = NULL;
@@ -227,19 +269,32 @@ static void leave_slot(struct scheduler *s, struct seq *x)
     x->slot = SLOT_NONE;
 }
 
+/* Out of those that run: blocks, slot and place in the order are free. */
+static void stop_running(struct scheduler *s, struct seq *x)
+{
+    seq_set_prompt(s, x, false);
+    blocks_release(s->blocks, x->tables);
+    leave_slot(s, x);
+    running_remove(s, x);
+    x->n_scheduled = 0;
+    x->covered = x->enter_at = x->n_untold = 0;
+    x->tail_shared = false;
+    if (s->stuck.seq)
+        s->stuck.seq = NULL;
+}
+
 void scheduler_preempt(struct scheduler *s, struct seq *x)
 {
     assert(x->place == SEQ_RUNNING);
-    kv_release(s, x);
-    leave_slot(s, x);
-    seq_list_remove(&s->running, x);
+    stop_running(s, x);
     x->place = SEQ_WAITING;
+    x->again = true;
     seq_queue_push(&s->waiting, x);
     request_enter(x->r, REQUEST_PREEMPTED);
     s->stats.n_preemptions++;
 }
 
-void scheduler_detach(struct scheduler *s, struct seq *x)
+static void forget_entries(struct scheduler *s, struct seq *x)
 {
     for (uint32_t i = 0; i < SCHEDULER_MAX_DEPTH; i++)
         if (x->entry[i] != ENTRY_NONE) {
@@ -247,21 +302,43 @@ void scheduler_detach(struct scheduler *s, struct seq *x)
             x->entry[i] = ENTRY_NONE;
         }
     x->n_pending = 0;
+    x->n_ahead = 0;
+    x->n_total = x->r->n_ids;
+}
+
+/* Out of its list, slot, blocks and the steps in flight; it still counts. */
+static void detach(struct scheduler *s, struct seq *x)
+{
+    forget_entries(s, x);
     if (x->place == SEQ_WAITING) {
         seq_queue_remove(&s->waiting, x);
-    } else if (x->place == SEQ_ENDED) {
-        seq_list_remove(&s->ended, x);
+        if (s->stuck.seq == x)
+            s->stuck.seq = NULL;
+    } else if (x->place == SEQ_RUNNING) {
+        stop_running(s, x);
     } else {
-        kv_release(s, x);
-        leave_slot(s, x);
-        seq_list_remove(&s->running, x);
+        struct seq **at = &s->ended;
+        while (*at != x)
+            at = &(*at)->next_ended;
+        *at = x->next_ended;
     }
+}
+
+void scheduler_end(struct scheduler *s, struct seq *x, enum finish_reason why)
+{
+    detach(s, x);
+    x->place = SEQ_ENDED;
+    x->next_ended = NULL;
+    end_list_append(s, x);
+    x->r->finish = why;
+    request_enter(x->r, REQUEST_FINISHED);
 }
 
 void scheduler_drop(struct scheduler *s, struct seq *x)
 {
-    scheduler_detach(s, x);
-    s->n_seqs--;
+    detach(s, x);
+    seq_queue_leave(&s->waiting, x);
+    all_remove(s, x);
     s->load_tokens -= x->r->n_ids;
     seq_free(x);
 }
@@ -275,7 +352,7 @@ void scheduler_remove(struct scheduler *s, struct request *r)
 
 struct request *scheduler_pop_ended(struct scheduler *s)
 {
-    struct seq *x = s->ended.head;
+    struct seq *x = s->ended;
     if (!x)
         return NULL;
     struct request *r = x->r;
@@ -297,28 +374,24 @@ void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request
 {
     struct seq **all = mem_array(s->n_seqs, sizeof *all);
     uint32_t n = 0;
-    for (uint32_t i = 0; i < s->waiting.n; i++)
-        all[n++] = s->waiting.heap[i];
-    for (struct seq *x = s->running.head; x; x = x->next) {
-        request_enter(x->r, REQUEST_PREEMPTED);
-        all[n++] = x;
+    for (struct seq *x = s->first; x; x = x->next) {
+        if (x->place == SEQ_RUNNING)
+            request_enter(x->r, REQUEST_PREEMPTED);
+        all[n++] = x; /* finished ones are handed back all the same, so that none is forgotten */
     }
-    for (struct seq *x = s->ended.head; x; x = x->next)
-        all[n++] = x; /* finished: handed back all the same, so that none is forgotten */
     assert(n == s->n_seqs);
     qsort(all, n, sizeof *all, by_arrival);
-    s->waiting.n = s->n_seqs = 0;
-    s->running = s->ended = (struct seq_list){0};
+    seq_queue_fini(&s->waiting);
+    seq_queue_init(&s->waiting, TENANT_QUANTUM);
+    s->first = s->last = s->ended = NULL;
+    s->n_seqs = s->n_running = s->running_end = s->n_prompts = s->n_ahead = 0;
     s->load_tokens = 0;
     s->next_deadline_ns = UINT64_MAX;
     s->term_epoch = term_epoch;
     s->step_sent = s->step_done = 0;
+    s->stuck = (struct stuck){0};
     forget_ranks(s);
-    for (uint32_t i = 0; i < s->c.n_kv_groups; i++) {
-        block_pool_reset(s->groups[i].pool, 0);
-        if (s->groups[i].cache)
-            prefix_cache_reset(s->groups[i].cache);
-    }
+    blocks_reset(s->blocks);
     for (uint32_t i = 0; i < n; i++) {
         struct request *r = all[i]->r;
         seq_free(all[i]);
@@ -332,26 +405,33 @@ void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request
 
 void scheduler_get_stats(const struct scheduler *s, struct scheduler_stats *out)
 {
+    struct blocks_stats b;
+    blocks_get_stats(s->blocks, &b);
     *out = s->stats;
-    out->running = s->running.n;
+    out->running = s->n_running;
     out->waiting = s->waiting.n;
     out->in_flight = scheduler_in_flight(s);
-    out->n_blocks = out->n_blocks_used = 0;
-    for (uint32_t i = 0; i < s->c.n_kv_groups; i++) {
-        const struct block_pool *p = s->groups[i].pool;
-        out->n_blocks += block_pool_size(p);
-        out->n_blocks_used += block_pool_size(p) - block_pool_n_free(p);
-    }
+    out->n_blocks = b.n_blocks;
+    out->n_blocks_used = b.n_used;
+    out->n_evictions = b.n_evictions;
+    out->n_copied_blocks = b.n_copies;
 }
 
-uint32_t scheduler_cached_tokens(const struct scheduler *s, const struct request *r)
+uint32_t scheduler_cached_tokens(const struct scheduler *s, struct request *r)
 {
-    struct kv_hit hit;
-    kv_find_hit(s, r, &hit);
+    struct blocks_hit hit;
+    if (!s->c.enable_prefix_caching || r->n_ids > s->c.max_model_len || !blocks_hash(s->blocks, r))
+        return 0;
+    blocks_find(s->blocks, r, &hit);
     return hit.n_tokens;
 }
 
 uint64_t scheduler_load_tokens(const struct scheduler *s)
 {
     return s->load_tokens;
+}
+
+enum status scheduler_check_kv_group(const struct kv_group *k, uint32_t i, struct error *err)
+{
+    return blocks_check_group(k, i, err);
 }

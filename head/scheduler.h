@@ -8,6 +8,7 @@
 #include "proto/messages.h"
 
 #define SCHEDULER_MAX_KV_GROUPS 8
+#define SCHEDULER_MAX_DRAFT     16u
 
 struct scheduler_config {
     uint32_t max_num_batched_tokens;       /* token budget of one step */
@@ -84,7 +85,7 @@ void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request
 
 void scheduler_get_stats(const struct scheduler *s, struct scheduler_stats *out);
 /* Tokens of r's prompt that this group's prefix cache holds or is about to: for routing. */
-uint32_t scheduler_cached_tokens(const struct scheduler *s, const struct request *r);
+uint32_t scheduler_cached_tokens(const struct scheduler *s, struct request *r);
 /* Tokens queued and running: the load that routing weighs. */
 uint64_t scheduler_load_tokens(const struct scheduler *s);
 /* Checks every invariant (blocks conserved, refcounts equal owners, lists consistent): for tests.

@@ -1,24 +1,54 @@
 #pragma once
-/* Who is next: the waiting queue of one scheduler. Order: priority class (lower is sooner), then
- * resubmitted and preempted-before work by its arrival. Behind this interface so that the order
- * inside a class can become fair share per tenant without touching the scheduler. Pushing never
- * allocates: capacity is reserved when a sequence enters the scheduler. */
+/* Who is next: the waiting sequences of one scheduler, in classes by priority (lower is sooner).
+ * Inside a class first those that came back (resubmitted, or preempted), by age; then fair shares
+ * per tenant: deficit round robin over tokens (Shreedhar and Varghese, SIGCOMM 1995), with the
+ * deficit allowed to go below zero, because nobody knows beforehand how long an answer becomes. A
+ * tenant's turn gives it a quantum; it is served, oldest first, while its deficit is above zero;
+ * what its sequences take of the KV cache is charged as they take it. Nobody saves more than one
+ * quantum, and who has nothing here any more is forgotten, debts and all.
+ *
+ * Tenants and classes live as long as a sequence of theirs is in the scheduler, waiting or running.
+ * Stepping never allocates: room is reserved when a sequence enters. First, push and remove are
+ * O(log n) in the sequences of a tenant and O(1) in their number for all the rest; first is linear
+ * in the classes and tenants that have something here, of which there are few. */
 #include <stdbool.h>
 #include <stdint.h>
 
 struct seq;
+struct tenant;
+struct priority_class;
+
 struct seq_queue {
-    struct seq **heap; /* binary heap; each sequence knows its place in it */
-    uint32_t n, cap;
+    uint32_t n;        /* waiting */
+    uint32_t n_inside; /* entered and not left */
+    int64_t quantum;   /* tokens */
+    struct tenant *tenants;
+    struct priority_class *classes;
+    uint32_t *order; /* classes in use, by priority */
+    uint32_t cap, n_classes, free_tenant, free_class;
+    uint32_t *buckets, n_buckets; /* (priority, tenant) → tenant + 1 */
 };
 
-/* a goes before b: a total order, also the order in which running sequences are served; the last
- * one in it is preempted first. */
+/* Links of a sequence in the pairing heap of those that wait with it (Fredman, Sedgewick, Sleator,
+ * Tarjan 1986): intrusive, so that pushing allocates nothing. */
+struct seq_heap_node {
+    struct seq *child, *next, *prev; /* prev: the elder sibling, or of the eldest the parent */
+};
+
+/* a goes before b: a total order of age in class, also the order in which running sequences are
+ * served; the last one in it is preempted first. */
 bool seq_before(const struct seq *a, const struct seq *b);
 
+void seq_queue_init(struct seq_queue *q, int64_t quantum);
 void seq_queue_fini(struct seq_queue *q);
-void seq_queue_reserve(struct seq_queue *q, uint32_t cap);
-void seq_queue_push(struct seq_queue *q, struct seq *x);
-struct seq *seq_queue_first(const struct seq_queue *q); /* NULL: empty */
+void seq_queue_enter(struct seq_queue *q, struct seq *x); /* into the scheduler; not waiting yet */
+void seq_queue_leave(struct seq_queue *q, struct seq *x); /* out of the scheduler; not waiting */
+void seq_queue_push(struct seq_queue *q, struct seq *x);  /* waits */
 void seq_queue_remove(struct seq_queue *q, struct seq *x);
-bool seq_queue_check(const struct seq_queue *q);
+/* The one to serve next; NULL: nobody waits. The same one until something changes. */
+struct seq *seq_queue_first(struct seq_queue *q);
+/* The class of the next one; INT32_MAX when nobody waits. */
+int32_t seq_queue_first_priority(const struct seq_queue *q);
+/* x took n_tokens of KV cache. */
+void seq_queue_charge(struct seq_queue *q, const struct seq *x, uint32_t n_tokens);
+bool seq_queue_check(const struct seq_queue *q); /* for tests */

@@ -218,6 +218,15 @@ static struct request *oldest_running(const struct world *w)
     return best ? best->r : NULL;
 }
 
+/* A better class may take the place of whoever runs. */
+static bool has_better_class(const struct world *w, const struct request *r)
+{
+    for (uint32_t i = 0; i < MAX_LIVE; i++)
+        if (w->clients[i].live && w->clients[i].r->priority < r->priority)
+            return true;
+    return false;
+}
+
 static bool worker_agrees(struct world *w, const struct msg_plan *plan, const struct msg_result *m)
 {
     uint32_t i_item = 0;
@@ -244,7 +253,7 @@ static bool step(struct world *w)
     for (;;) {
         struct request *oldest = oldest_running(w);
         const struct msg_plan *plan = scheduler_step(w->scheduler, w->now_ns);
-        if (oldest && oldest->state == REQUEST_PREEMPTED)
+        if (oldest && oldest->state == REQUEST_PREEMPTED && !has_better_class(w, oldest))
             return fail(w, "the oldest running sequence was preempted");
         scheduler_get_stats(w->scheduler, &stats);
         if (!plan)

@@ -320,13 +320,10 @@ static bool check_run(struct sim_rank *rank, const struct plan_run *run)
 
 static bool check_drafts(struct sim_rank *rank, const struct msg_plan *plan)
 {
-    uint32_t n_decodes = 0, n_drafting = 0;
-    for (uint32_t i = 0; i < plan->n_runs; i++) {
-        n_decodes += plan->runs[i].sample && plan->runs[i].n_tokens == 1;
+    uint32_t n_drafting = 0;
+    for (uint32_t i = 0; i < plan->n_runs; i++)
         n_drafting += plan->runs[i].n_draft > 0;
-    }
-    return LEGAL(rank, n_drafting == 0 || rank->c.draft_max_seqs == 0 ||
-                           n_decodes <= rank->c.draft_max_seqs);
+    return LEGAL(rank, rank->c.draft_max_seqs == 0 || n_drafting <= rank->c.draft_max_seqs);
 }
 
 /* Lengths count what this plan runs, not what its drafts will add. */

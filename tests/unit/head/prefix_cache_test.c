@@ -28,7 +28,12 @@ static void fill(uint32_t *ids, uint32_t first)
 static struct prefix_key key_of(struct block_hash parent, uint64_t parent_content,
                                 const uint32_t *ids)
 {
-    return (struct prefix_key){prefix_hash_block(parent, ids, BT), parent, parent_content, ids};
+    return (struct prefix_key){prefix_hash_block(parent, ids, BT), parent, parent_content, ids, BT};
+}
+
+static uint64_t enter(struct prefix_cache *c, uint32_t block, const struct prefix_key *k)
+{
+    return prefix_cache_register(c, block, k).content;
 }
 
 static void hashes_depend_on_salt_adapter_parent_and_ids(void **state)
@@ -57,7 +62,7 @@ static void a_hit_is_confirmed_by_ids_and_parent(void **state)
     fill(a, 0);
     fill(b, 100);
     struct prefix_key first = key_of(root, PREFIX_CONTENT_ROOT, a);
-    uint64_t content = prefix_cache_register(c, 3, &first);
+    uint64_t content = enter(c, 3, &first);
     assert_int_equal(prefix_cache_find(c, &first), 3);
     assert_true(prefix_cache_content(c, 3) == content);
 
@@ -66,7 +71,7 @@ static void a_hit_is_confirmed_by_ids_and_parent(void **state)
     assert_int_equal(prefix_cache_find(c, &collision), BLOCK_NONE);
 
     struct prefix_key second = key_of(first.hash, content, b);
-    prefix_cache_register(c, 5, &second);
+    enter(c, 5, &second);
     assert_int_equal(prefix_cache_find(c, &second), 5);
     second.parent_content = content + 100; /* the same hash below another parent */
     assert_int_equal(prefix_cache_find(c, &second), BLOCK_NONE);
@@ -84,11 +89,11 @@ static void equal_content_is_registered_once_and_a_new_parent_wins(void **state)
     uint32_t a[BT];
     fill(a, 7);
     struct prefix_key k = key_of(prefix_hash_root(0, STR("")), PREFIX_CONTENT_ROOT, a);
-    uint64_t content = prefix_cache_register(c, 0, &k);
-    assert_true(prefix_cache_register(c, 1, &k) == content);
+    uint64_t content = enter(c, 0, &k);
+    assert_true(enter(c, 1, &k) == content);
     assert_false(prefix_cache_holds(c, 1));
     k.parent_content = 55; /* the old parent's block was reused: the old entry cannot be reached */
-    assert_true(prefix_cache_register(c, 2, &k) != content);
+    assert_true(enter(c, 2, &k) != content);
     assert_int_equal(prefix_cache_find(c, &k), 2);
     assert_false(prefix_cache_holds(c, 0));
     check(c);
@@ -117,7 +122,7 @@ static void random_operations_agree_with_a_model(void **state)
             prefix_cache_forget(c, block);
             held[block] = -1;
         } else if (held[block] == -1) {
-            prefix_cache_register(c, block, &k);
+            enter(c, block, &k);
             held[block] = want == BLOCK_NONE ? (int)kind : -1;
         }
         if (i % 100 == 0)

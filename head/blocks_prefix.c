@@ -1,0 +1,337 @@
+/* What sequences share: hashes of their ids, hits, what they enter into the caches, copies. */
+#include <assert.h>
+#include <string.h>
+
+#include "head/blocks_internal.h"
+
+enum { PREFETCH_NEAR = 3, PREFETCH_FAR = 8 }; /* blocks ahead in a walk */
+
+/* ---- hashes ---- */
+
+static struct prefix_chain *chain_of(const struct request *r, uint32_t block_tokens)
+{
+    struct prefix_chain *c = r->chains;
+    while (c && c->block_tokens != block_tokens)
+        c = c->next;
+    return c;
+}
+
+/* Without caching between requests only those of one request, its choices, have the same root. */
+static struct block_hash root_of(const struct blocks *b, const struct request *r)
+{
+    if (b->caching)
+        return prefix_hash_root(r->salt, r->sampling.lora);
+    return prefix_hash_root(r->sampling.i_prompt, (struct str){(const char *)&r->id, sizeof r->id});
+}
+
+static struct prefix_chain *chain_new(const struct blocks *b, struct request *r,
+                                      uint32_t block_tokens)
+{
+    size_t n = r->ids_cap / block_tokens + 1;
+    struct prefix_chain *c = arena_try_alloc(&r->arena, sizeof *c + n * sizeof *c->hashes);
+    if (!c)
+        return NULL;
+    *c = (struct prefix_chain){.block_tokens = block_tokens, .next = r->chains};
+    c->hashes[0] = root_of(b, r);
+    return r->chains = c;
+}
+
+/* Hashes of the first n blocks are there after this. */
+static void chain_extend(struct prefix_chain *c, const struct request *r, uint32_t n)
+{
+    for (; c->n < n; c->n++)
+        c->hashes[c->n + 1] = prefix_hash_block(
+            c->hashes[c->n], r->ids + (size_t)c->n * c->block_tokens, c->block_tokens);
+}
+
+bool blocks_hash(const struct blocks *b, struct request *r)
+{
+    for (uint32_t i = 0; i < b->n_groups; i++) {
+        uint32_t block_tokens = b->groups[i].block_tokens;
+        struct prefix_chain *c = chain_of(r, block_tokens);
+        if (!c)
+            c = chain_new(b, r, block_tokens);
+        if (!c)
+            return false;
+        chain_extend(c, r, r->n_ids / block_tokens);
+    }
+    return true;
+}
+
+/* ---- hits ---- */
+
+static struct prefix_key key_of(const struct prefix_chain *c, const struct request *r, uint32_t i,
+                                uint64_t parent_content)
+{
+    return (struct prefix_key){.hash = c->hashes[i + 1],
+                               .parent_hash = c->hashes[i],
+                               .parent_content = parent_content,
+                               .ids = r->ids + (size_t)i * c->block_tokens,
+                               .n = c->block_tokens};
+}
+
+/* Walks on from block i, whose parent has this content, while blocks are there, to at most n.
+ * Returns where it ends. */
+static uint32_t walk(struct blocks_group *g, const struct request *r, uint32_t i, uint32_t n,
+                     uint64_t parent_content)
+{
+    const struct prefix_chain *c = chain_of(r, g->block_tokens);
+    bool any = parent_content == PREFIX_CONTENT_ANY;
+    for (; i < n; i++) {
+        if (i + PREFETCH_FAR < n)
+            prefix_cache_prefetch_bucket(g->cache, c->hashes[i + PREFETCH_FAR + 1]);
+        if (i + PREFETCH_NEAR < n)
+            prefix_cache_prefetch_hit(g->cache, c->hashes[i + PREFETCH_NEAR + 1]);
+        struct prefix_key k = key_of(c, r, i, parent_content);
+        uint32_t block = prefix_cache_find(g->cache, &k);
+        if (block == BLOCK_NONE)
+            break;
+        g->hit_blocks[i] = block;
+        if (!any)
+            parent_content = prefix_cache_content(g->cache, block);
+    }
+    return i;
+}
+
+/* The longest hit of at most n_tokens that a window group allows: its last window must be there. */
+static uint32_t longest_window_hit(struct blocks_group *g, const struct request *r,
+                                   uint32_t n_tokens, uint32_t align)
+{
+    const struct prefix_chain *c = chain_of(r, g->block_tokens);
+    uint32_t end = n_tokens - n_tokens % align;
+    while (end > 0) {
+        uint32_t first = first_needed(g, end), i = end / g->block_tokens;
+        for (; i > first; i--) {
+            struct prefix_key k = key_of(c, r, i - 1, PREFIX_CONTENT_ANY);
+            uint32_t block = prefix_cache_find(g->cache, &k);
+            if (block == BLOCK_NONE)
+                break;
+            g->hit_blocks[i - 1] = block;
+        }
+        if (i == first)
+            return end;
+        end = (i - 1) * g->block_tokens; /* block i - 1 is not there: end before it */
+        end -= end % align;
+    }
+    return 0;
+}
+
+/* Shortens the hit until every window group agrees; each round makes it shorter. */
+static uint32_t agree_on_windows(struct blocks *b, const struct request *r, uint32_t n_tokens)
+{
+    uint32_t before;
+    do {
+        before = n_tokens;
+        for (uint32_t i = 0; i < b->n_groups; i++)
+            if (b->groups[i].window)
+                n_tokens = longest_window_hit(&b->groups[i], r, n_tokens, b->align);
+    } while (n_tokens != before);
+    return n_tokens;
+}
+
+static uint64_t content_before(const struct blocks_group *g, uint32_t i)
+{
+    if (g->window)
+        return PREFIX_CONTENT_ANY;
+    return i == 0 ? PREFIX_CONTENT_ROOT : prefix_cache_content(g->cache, g->hit_blocks[i - 1]);
+}
+
+/* All full blocks are there: is the partly filled one that r's last id stands in? */
+static void find_tail(const struct blocks *b, const struct request *r, struct blocks_hit *hit)
+{
+    uint32_t block_tokens = b->groups[0].block_tokens;
+    uint32_t i = hit->n_tokens / block_tokens, n = r->n_ids - 1 - hit->n_tokens;
+    if (!b->same_size || n == 0 || n >= block_tokens)
+        return;
+    const struct prefix_chain *c = chain_of(r, block_tokens);
+    struct prefix_key k = {
+        .parent_hash = c->hashes[i], .ids = r->ids + (size_t)i * block_tokens, .n = n};
+    k.hash = prefix_hash_block(k.parent_hash, k.ids, n);
+    for (uint32_t g = 0; g < b->n_groups; g++) {
+        k.parent_content = content_before(&b->groups[g], i);
+        hit->tail[g] = prefix_cache_find(b->groups[g].cache, &k);
+        if (hit->tail[g] == BLOCK_NONE)
+            return;
+    }
+    hit->n_tail = n;
+}
+
+/* Log-probabilities of the prompt need every position computed. */
+static bool may_share(const struct request *r)
+{
+    return r->sampling.n_prompt_logprobs < 0;
+}
+
+void blocks_find(struct blocks *b, const struct request *r, struct blocks_hit *out)
+{
+    *out = (struct blocks_hit){0};
+    if (!may_share(r))
+        return;
+    uint32_t n_tokens = r->n_ids - 1; /* at least one is computed: its logits are needed */
+    n_tokens -= n_tokens % b->align;
+    for (uint32_t i = 0; i < b->n_groups; i++) {
+        struct blocks_group *g = &b->groups[i];
+        if (g->window)
+            continue;
+        n_tokens = g->block_tokens * walk(g, r, 0, n_tokens / g->block_tokens, PREFIX_CONTENT_ROOT);
+        n_tokens -= n_tokens % b->align;
+    }
+    out->n_tokens = agree_on_windows(b, r, n_tokens);
+    for (uint32_t i = 0; i < b->n_groups; i++) {
+        const struct blocks_group *g = &b->groups[i];
+        out->n[i] = out->n_tokens / g->block_tokens;
+        out->first[i] = first_needed(g, out->n_tokens);
+    }
+    find_tail(b, r, out);
+}
+
+/* ---- taking ---- */
+
+/* hit_blocks[t->n .. n) become the table's; they count as entered. */
+static void take_blocks(struct blocks_group *g, struct block_table *t, uint32_t n)
+{
+    for (uint32_t k = t->n; k < n; k++) {
+        t->ids[k] = g->hit_blocks[k];
+        block_pool_acquire(g->pool, t->ids[k]);
+    }
+    t->content =
+        t->first < n ? prefix_cache_content(g->cache, t->ids[n - 1]) : PREFIX_CONTENT_UNKNOWN;
+    t->n = t->n_entered = n;
+}
+
+static void copy_tail(struct blocks *b, uint32_t i_group, struct block_table *t, uint32_t from)
+{
+    struct blocks_group *g = &b->groups[i_group];
+    bool was_kept = false;
+    block_pool_acquire(g->pool, from); /* first: it may be free, and the next one handed out */
+    uint32_t to = block_pool_alloc(g->pool, &was_kept);
+    assert(to != BLOCK_NONE && b->n_copies < b->max_copies);
+    if (was_kept || !b->caching)
+        prefix_cache_forget(g->cache, to);
+    b->n_evictions += was_kept;
+    b->n_all_copies++;
+    t->ids[t->n++] = to;
+    b->copies[b->n_copies++] = (struct plan_copy){i_group, from, to};
+}
+
+uint32_t blocks_take(struct blocks *b, struct block_table *tables, const struct request *r,
+                     const struct blocks_hit *hit)
+{
+    for (uint32_t i = 0; i < b->n_groups; i++) {
+        struct blocks_group *g = &b->groups[i];
+        struct block_table *t = &tables[i];
+        t->first = t->n = t->n_told = hit->first[i];
+        t->first_told = 0;
+        t->content = PREFIX_CONTENT_ROOT;
+        if (hit->n[i] > 0)
+            take_blocks(g, t, hit->n[i]);
+        t->n_wanted = blocks_for(r->n_ids, g->block_tokens);
+        t->n_wanted = t->n_wanted < g->max_held ? t->n_wanted : g->max_held;
+    }
+    for (uint32_t i = 0; hit->n_tail && i < b->n_groups; i++)
+        copy_tail(b, i, &tables[i], hit->tail[i]);
+    return hit->n_tokens + hit->n_tail;
+}
+
+/* Blocks that a window group may take on the way: no more than one sequence is to hold. */
+static uint32_t most_taken(const struct blocks_group *g, const struct block_table *t)
+{
+    uint32_t held = t->n - t->first;
+    return g->max_held > held ? g->max_held - held : 0;
+}
+
+uint32_t blocks_advance(struct blocks *b, struct block_table *tables, const struct request *r,
+                        uint32_t position)
+{
+    uint32_t end = r->n_ids - 1;
+    if (!may_share(r) || position % b->align != 0)
+        return position;
+    end -= end % b->align;
+    for (uint32_t i = 0; i < b->n_groups && end > position; i++) {
+        struct blocks_group *g = &b->groups[i];
+        const struct block_table *t = &tables[i];
+        uint32_t n = end / g->block_tokens;
+        if (t->n != position / g->block_tokens || t->n_entered != t->n)
+            return position;
+        if (g->window && n - t->n > most_taken(g, t))
+            n = t->n + most_taken(g, t);
+        end = g->block_tokens * walk(g, r, t->n, n, g->window ? PREFIX_CONTENT_ANY : t->content);
+        end -= end % b->align;
+    }
+    if (end <= position)
+        return position;
+    for (uint32_t i = 0; i < b->n_groups; i++)
+        take_blocks(&b->groups[i], &tables[i], end / b->groups[i].block_tokens);
+    return end;
+}
+
+/* ---- entering ---- */
+
+/* Returns the content under which the tokens are known from now on. */
+static uint64_t enter_block(const struct blocks *b, struct blocks_group *g, uint32_t block,
+                            const struct prefix_key *k)
+{
+    struct prefix_registered r = prefix_cache_register(g->cache, block, k);
+    block_pool_keep(g->pool, block, b->caching && r.is_new);
+    if (r.displaced != BLOCK_NONE)
+        block_pool_keep(g->pool, r.displaced, false);
+    return r.content;
+}
+
+static void prefetch_entering(const struct blocks_group *g, const struct block_table *t,
+                              const struct prefix_chain *c, uint32_t k, uint32_t n_full)
+{
+    if (k + PREFETCH_FAR >= n_full)
+        return;
+    prefix_cache_prefetch_bucket(g->cache, c->hashes[k + PREFETCH_FAR + 1]);
+    if (k + PREFETCH_FAR >= t->first)
+        prefix_cache_prefetch_entry(g->cache, t->ids[k + PREFETCH_FAR]);
+}
+
+uint32_t blocks_enter(struct blocks *b, struct block_table *tables, const struct request *r,
+                      uint32_t n_known)
+{
+    uint32_t next = UINT32_MAX;
+    for (uint32_t i = 0; i < b->n_groups; i++) {
+        struct blocks_group *g = &b->groups[i];
+        struct block_table *t = &tables[i];
+        struct prefix_chain *c = chain_of(r, g->block_tokens);
+        uint32_t n_full = n_known / g->block_tokens;
+        chain_extend(c, r, n_full);
+        for (; t->n_entered < n_full; t->n_entered++) {
+            uint32_t k = t->n_entered;
+            if (k < t->first) { /* already out of the window */
+                t->content = PREFIX_CONTENT_UNKNOWN;
+                continue;
+            }
+            prefetch_entering(g, t, c, k, n_full);
+            struct prefix_key key = key_of(c, r, k, t->content);
+            t->content = enter_block(b, g, t->ids[k], &key);
+        }
+        uint32_t border = (t->n_entered + 1) * g->block_tokens;
+        next = border < next ? border : next;
+    }
+    return next;
+}
+
+void blocks_enter_tail(struct blocks *b, struct block_table *tables, const struct request *r)
+{
+    uint32_t block_tokens = b->groups[0].block_tokens;
+    uint32_t i = (r->n_prompt - 1) / block_tokens, n = (r->n_prompt - 1) % block_tokens;
+    if (!b->same_size || n == 0)
+        return;
+    const struct prefix_chain *c = chain_of(r, block_tokens);
+    for (uint32_t g = 0; g < b->n_groups; g++) {
+        struct blocks_group *group = &b->groups[g];
+        struct block_table *t = &tables[g];
+        if (t->n_entered != i || t->first > i || t->n <= i ||
+            block_pool_owners(group->pool, t->ids[i]) != 1)
+            return;
+        struct prefix_key k = {.parent_hash = c->hashes[i],
+                               .parent_content = t->content,
+                               .ids = r->ids + (size_t)i * block_tokens,
+                               .n = n};
+        k.hash = prefix_hash_block(k.parent_hash, k.ids, n);
+        enter_block(b, group, t->ids[i], &k);
+    }
+}

@@ -1,0 +1,106 @@
+/* Who comes in. In order, without overtaking: a big request is not starved by small ones behind it;
+ * only a better class may take places from those that run. */
+#include "head/scheduler_internal.h"
+
+enum { STUCK_STEPS = 16 }; /* after so many another look: more of the prefix may be cached now */
+
+static uint64_t n_free_blocks(const struct scheduler *s)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < s->c.n_kv_groups; i++)
+        n += block_pool_n_free(blocks_pool(s->blocks, i));
+    return n;
+}
+
+/* Looking for a long prompt's prefix costs more than the rest of a step; while nothing was freed
+ * the answer would be the same. */
+static bool is_stuck(struct scheduler *s, const struct seq *x)
+{
+    if (s->stuck.seq != x || n_free_blocks(s) > s->stuck.n_free || s->stuck.patience == 0)
+        return false;
+    s->stuck.patience--;
+    return true;
+}
+
+static void set_stuck(struct scheduler *s, const struct seq *x)
+{
+    s->stuck = (struct stuck){x, n_free_blocks(s), STUCK_STEPS};
+}
+
+static void take_in(struct scheduler *s, struct seq *x, uint64_t now_ns)
+{
+    struct request *r = x->r;
+    seq_queue_remove(&s->waiting, x);
+    x->place = SEQ_RUNNING;
+    x->incarnation++;
+    x->slot = s->free_slots[--s->n_free_slots];
+    s->slots[x->slot] = x;
+    running_insert(s, x);
+    uint32_t n_cached = blocks_take(s->blocks, x->tables, r, &s->hit);
+    x->n_scheduled = x->covered = n_cached;
+    request_enter(r, REQUEST_RUNNING);
+    s->p.admits[s->p.n_admits++] = (struct plan_admit){.slot = x->slot,
+                                                       .n_prompt = r->n_prompt,
+                                                       .n_computed = n_cached,
+                                                       .ids = {r->ids, r->n_ids},
+                                                       .sampling = r->sampling};
+    if (!r->scheduled_ns) {
+        r->scheduled_ns = now_ns;
+        if (s->c.enable_prefix_caching)
+            r->n_cached = n_cached < r->n_prompt ? n_cached : r->n_prompt;
+    }
+    if (!s->c.enable_prefix_caching)
+        return;
+    s->stats.prefix_query_tokens += r->n_ids;
+    s->stats.prefix_hit_tokens += n_cached;
+}
+
+/* A prompt that would be done in parts is one too many. */
+static bool too_many_parts(const struct scheduler *s, const struct seq *x, uint32_t chunk)
+{
+    uint32_t n = x->r->n_ids - s->hit.n_tokens - s->hit.n_tail;
+    return s->c.max_partial_prefills && chunk < n && s->n_prompts >= s->c.max_partial_prefills;
+}
+
+void scheduler_admit(struct scheduler *s, uint32_t budget, uint64_t now_ns)
+{
+    while (budget && s->waiting.n && s->n_free_slots) {
+        struct seq *x = seq_queue_first(&s->waiting);
+        if (x->n_pending) /* tokens drawn before its preemption are still to come */
+            return;
+        if (is_stuck(s, x))
+            return;
+        blocks_find(s->blocks, x->r, &s->hit);
+        if (!blocks_fit_admit(s->blocks, &s->hit, x->r->n_ids, s->n_running, false)) {
+            set_stuck(s, x);
+            return;
+        }
+        uint32_t n_left = x->r->n_ids - s->hit.n_tokens - s->hit.n_tail;
+        struct run_size size = {scheduler_chunk(s, n_left, budget), 0};
+        if (too_many_parts(s, x, size.n_tokens))
+            return;
+        take_in(s, x, now_ns);
+        scheduler_add_run(s, x, size, true);
+        budget -= size.n_tokens;
+    }
+}
+
+/* Preempts the last in order, while it is of a worse class than who waits, until that one has a
+ * slot and, when the steps in flight are done, blocks. */
+void scheduler_make_way(struct scheduler *s)
+{
+    int32_t priority = seq_queue_first_priority(&s->waiting);
+    struct seq *last = running_last(s);
+    if (!last || last->priority <= priority)
+        return;
+    struct seq *x = seq_queue_first(&s->waiting);
+    if (x->n_pending)
+        return;
+    blocks_find(s->blocks, x->r, &s->hit);
+    while (last && last->priority > priority &&
+           (s->n_free_slots + s->n_left_slots == 0 ||
+            !blocks_fit_admit(s->blocks, &s->hit, x->r->n_ids, s->n_running, true))) {
+        scheduler_preempt(s, last);
+        last = running_last(s);
+    }
+}
