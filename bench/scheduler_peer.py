@@ -180,7 +180,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="coxbench-") as folder:
         (Path(folder) / "config.json").write_text(json.dumps(CONFIG))
         for n in counts:
-            measure(n, min(n_steps, max(2 * WINDOW_STEPS, (1 << 16) // n)), bool(is_async), seed, folder)
+            measure(n, min(n_steps, max(2 * WINDOW_STEPS, (1 << 14) // n)), bool(is_async), seed, folder)
 
 
 if __name__ == "__main__":
