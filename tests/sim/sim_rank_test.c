@@ -12,9 +12,12 @@
 
 enum { N_PROMPT = 40, MAX_TOKENS = 20, N_DRAFT = 4 };
 
-static struct sim_rank *new_rank(uint32_t draft_percent)
+static struct sim_rank *new_rank(uint32_t draft_percent, uint32_t window)
 {
-    static const struct kv_group kv = {.kind = KV_FULL, .block_tokens = 16, .n_blocks = 12};
+    struct kv_group kv = {.kind = window ? KV_WINDOW : KV_FULL,
+                          .window_tokens = window,
+                          .block_tokens = 16,
+                          .n_blocks = 12};
     struct sim_rank_config c = {.max_num_seqs = 4,
                                 .max_num_batched_tokens = 96,
                                 .max_model_len = 128,
@@ -35,7 +38,7 @@ struct line {
     const uint32_t *prompt;
     uint32_t start, n_tokens, n_draft;
     bool no_sample, follows;
-    uint32_t blocks[4], n_blocks;
+    uint32_t blocks[4], n_blocks, drop;
     uint64_t seed;
     uint32_t max_tokens; /* 0: MAX_TOKENS */
 };
@@ -43,7 +46,7 @@ struct line {
 struct hand_made {
     struct line lines[3];
     struct plan_copy copies[2];
-    uint32_t n_copies;
+    uint32_t n_copies, window;
 };
 
 static bool execute(struct sim_rank *rank, uint64_t step, uint64_t done, const struct hand_made *h,
@@ -60,7 +63,7 @@ static bool execute(struct sim_rank *rank, uint64_t step, uint64_t done, const s
                             .runs = runs};
     for (uint32_t i = 0; i < 3 && h->lines[i].n_tokens; i++) {
         const struct line *l = &h->lines[i];
-        blocks[i] = (struct plan_blocks){.ids = {l->blocks, l->n_blocks}};
+        blocks[i] = (struct plan_blocks){.drop_leading = l->drop, .ids = {l->blocks, l->n_blocks}};
         runs[plan.n_runs++] = (struct plan_run){.slot = l->slot,
                                                 .start = l->start,
                                                 .n_tokens = l->n_tokens,
@@ -135,6 +138,24 @@ static const struct {
      {{.lines = {{1, prompt, 0, 16, .no_sample = true, .blocks = {0, 1, 2}, .n_blocks = 3}}},
       {.lines = {{.slot = 1, .start = 15, .n_tokens = 25}}}},
      "start >= x->length"},
+    {"a window jumps over what fell out of it",
+     {{.lines = {FIRST(0), {1, prompt, 0, 16, .no_sample = true, .blocks = {3}, .n_blocks = 1}},
+       .window = 1},
+      {.lines =
+           {{.slot = 1, .start = 32, .n_tokens = 8, .blocks = {4}, .n_blocks = 1, .drop = 2}}}},
+     NULL},
+    {"and over more than that",
+     {{.lines = {FIRST(0), {1, prompt, 0, 16, .no_sample = true, .blocks = {3}, .n_blocks = 1}},
+       .window = 1},
+      {.lines =
+           {{.slot = 1, .start = 32, .n_tokens = 8, .blocks = {4}, .n_blocks = 1, .drop = 3}}}},
+     "pb->drop_leading"},
+    {"and over what the window still needs",
+     {{.lines = {FIRST(0), {1, prompt, 0, 16, .no_sample = true, .blocks = {3}, .n_blocks = 1}},
+       .window = 2},
+      {.lines =
+           {{.slot = 1, .start = 32, .n_tokens = 8, .blocks = {4}, .n_blocks = 1, .drop = 2}}}},
+     "t->first * bt <= from"},
     {"a copied block",
      {{.lines = {FIRST(0)}},
       {.lines = {{1, prompt, 39, 1, .blocks = {0, 1, 3}, .n_blocks = 3}},
@@ -166,7 +187,7 @@ static const struct {
 static void blocks_are_shared_only_when_their_content_is_right(void **state)
 {
     for (uint32_t i = 0; i < sizeof sharing / sizeof *sharing; i++) {
-        struct sim_rank *rank = new_rank(0);
+        struct sim_rank *rank = new_rank(0, sharing[i].plans[0].window);
         struct msg_result result;
         struct error err;
         bool ok = true;
@@ -204,7 +225,7 @@ static void drafts_have_room_and_a_known_place(void **state)
         bool ok = true;
         struct error err;
         for (uint64_t seed = 1; seed < 50 && ok; seed++) { /* some seeds guess all, some nothing */
-            struct sim_rank *rank = new_rank(100);
+            struct sim_rank *rank = new_rank(100, 0);
             struct msg_result result;
             for (uint32_t k = 0; k < 3 && ok && plans[k].lines[0].n_tokens; k++) {
                 struct hand_made h = plans[k];
@@ -224,7 +245,7 @@ static void guesses_change_no_token(void **state)
 {
     uint32_t n_several = 0, n_nothing = 0;
     for (uint64_t seed = 1; seed < 200; seed++) {
-        struct sim_rank *rank = new_rank((uint32_t)(seed % 5 * 25));
+        struct sim_rank *rank = new_rank((uint32_t)(seed % 5 * 25), 0);
         struct msg_result results[3];
         struct error err;
         struct null_hash want;
