@@ -213,6 +213,42 @@ static void the_other_policy_ends_everything_too(void **state)
     }
 }
 
+/* One tenant sends hundreds of requests at once, others one now and then. While somebody waits,
+ * nobody of its class gets more beyond it than what the slots hold when it comes and a few turns
+ * of the queue. Under one queue for all it gets what it has asked for first: the flood. */
+static struct timed_config draw_flood(uint64_t seed)
+{
+    struct timed_config c = small_world(seed);
+    struct load_tenant *t = c.load.tenants;
+    uint32_t longest = 100 + (uint32_t)seed * 20;
+    c.load.n_tenants = 2 + (uint32_t)seed % 3;
+    for (uint32_t i = 0; i < c.load.n_tenants; i++)
+        t[i] = (struct load_tenant){.per_second = 0.5,
+                                    .prompt = {longest / 4.0, 1.0, longest / 2},
+                                    .answer = {longest / 4.0, 1.0, longest / 2}};
+    t[0].burst_every_ns = 5 * NS_PER_S;
+    t[0].burst = 400;
+    c.scheduler.max_num_seqs = 4 + (uint32_t)seed % 7;
+    c.scheduler.depth = 1 + (uint32_t)seed % 2;
+    c.check_every = 256; /* it looks at all that wait */
+    c.fair_share_tokens = (uint64_t)(c.scheduler.max_num_seqs + 4) * longest;
+    return c;
+}
+
+static void a_flood_starves_nobody(void **state)
+{
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct timed_config c = draw_flood(seed);
+        struct timed_report r;
+        run(&c, &policy_cox, &r);
+        timed_report_fini(&r);
+        c.fair_share_tokens = 0;
+        run(&c, &policy_vllm, &r);
+        assert_true(r.worst_share_tokens > 5 * draw_flood(seed).fair_share_tokens);
+        timed_report_fini(&r);
+    }
+}
+
 static void a_seed_repeats(void **state)
 {
     for (uint64_t seed = 7; seed < 10; seed++) {
@@ -235,6 +271,7 @@ int main(void)
         cmocka_unit_test(a_pool_for_one_sequence_serves_many),
         cmocka_unit_test(requests_end_in_time_below_capacity),
         cmocka_unit_test(the_other_policy_ends_everything_too),
+        cmocka_unit_test(a_flood_starves_nobody),
         cmocka_unit_test(a_seed_repeats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
