@@ -21,7 +21,7 @@
 #define STEP_LOG_CHUNK_MAX   (256u << 20) /* one event never comes near it */
 #define STEP_LOG_MAX_GROUPS  4096u
 #define STEP_LOG_VARINT_MAX  10u
-#define STEP_LOG_MAX_NAME    128u
+#define STEP_LOG_MAX_NAME    4096u
 
 enum step_log_kind {
     STEP_LOG_START = 1, /* the writer's version, wall clock minus the clock of the times */
