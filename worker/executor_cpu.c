@@ -12,7 +12,7 @@
 enum { HEX_BYTES = 2 * 16 + 1 };
 
 /* A guess is a row more, and on a CPU rows cost: docs/performance.md, "Speculation". */
-enum { DRAFT_MAX_SEQS = 4 };
+enum { DRAFT_MAX_SEQS = 2 };
 
 static struct executor_cpu *of(struct executor *e)
 {
