@@ -221,7 +221,7 @@ static struct request *oldest_running(const struct world *w)
 /* A better class may take the place of whoever runs. */
 static bool has_better_class(const struct world *w, const struct request *r)
 {
-    for (uint32_t i = 0; i < MAX_LIVE; i++)
+    for (uint32_t i = 0; i < w->n_clients; i++)
         if (w->clients[i].live && w->clients[i].r->priority < r->priority)
             return true;
     return false;
