@@ -69,7 +69,8 @@ class Run:
     def arrive(self, seat, newcomer):
         own = (2 * seat + 1) * (LONGEST - SHORTEST) // (2 * self.n)
         n = SHORTEST + seat % BLOCK + (0 if newcomer else own)
-        ids = self.rng.choice(self.prefixes) + self.random_ids(n - PREFIX)
+        prefix = self.rng.choice(self.prefixes[:self.n]) if newcomer else self.prefixes[seat % PREFIXES]
+        ids = prefix + self.random_ids(n - PREFIX)
         self.n_made += 1
         name = f"{seat}.{self.n_made}"
         self.seats[seat] = (name, newcomer)

@@ -69,7 +69,9 @@ void trace_submit(struct trace *t, uint32_t i_seat, bool newcomer, struct msg_su
 {
     struct seat *seat = &t->seats[i_seat];
     uint32_t n = prompt_tokens(t, i_seat, newcomer);
-    uint32_t i_prefix = (uint32_t)rng_below(&t->rng, N_PREFIXES);
+    /* A newcomer's prefix is one that seats have, so that the cache has it. */
+    uint32_t n_prefixes = t->n < N_PREFIXES ? t->n : N_PREFIXES;
+    uint32_t i_prefix = newcomer ? (uint32_t)rng_below(&t->rng, n_prefixes) : i_seat % N_PREFIXES;
     *seat = (struct seat){.generation = seat->generation + 1, .is_newcomer = newcomer};
     memcpy(t->ids, t->prefixes + (size_t)i_prefix * PREFIX_TOKENS, PREFIX_TOKENS * sizeof *t->ids);
     for (uint32_t i = PREFIX_TOKENS; i < n; i++)
