@@ -86,6 +86,11 @@ bool blocks_hash(const struct blocks *b, struct request *r);
 /* What is cached of r's ids; at least the last of them is left to be run. r is hashed. The blocks
  * themselves stay in b until the next find or advance. */
 void blocks_find(struct blocks *b, const struct request *r, struct blocks_hit *out);
+/* About as many tokens as blocks_find would find, by looking at O(log n) blocks: where one is
+ * cached, those before it are taken to be. r is hashed. */
+uint32_t blocks_probe(struct blocks *b, const struct request *r);
+/* Tokens in full blocks that can be computed once for both, but the last of r. Both are hashed. */
+uint32_t blocks_common(const struct blocks *b, const struct request *q, const struct request *r);
 /* Is there room for a sequence of n_ids with this hit, besides what was promised to others and some
  * for the growth of n_running sequences? soon: counts blocks that steps in flight still hold. */
 bool blocks_fit_admit(const struct blocks *b, const struct blocks_hit *hit, uint32_t n_ids,

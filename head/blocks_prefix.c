@@ -185,6 +185,58 @@ void blocks_find(struct blocks *b, const struct request *r, struct blocks_hit *o
     find_tail(b, r, out);
 }
 
+/* The first of n blocks that is not cached, if those that are stand before those that are not. */
+static uint32_t probe_group(const struct blocks_group *g, const struct request *r, uint32_t n)
+{
+    const struct prefix_chain *c = chain_of(r, g->block_tokens);
+    uint32_t low = 0, high = n;
+    for (uint32_t i = 0; low < high; i = low + (high - low) / 2) { /* the first one first */
+        struct prefix_key k = key_of(c, r, i, PREFIX_CONTENT_ANY);
+        if (prefix_cache_find(g->cache, &k) == BLOCK_NONE)
+            high = i;
+        else
+            low = i + 1;
+    }
+    return low;
+}
+
+uint32_t blocks_probe(struct blocks *b, const struct request *r)
+{
+    if (!may_share(r))
+        return 0;
+    uint32_t n_tokens = r->n_ids - 1;
+    n_tokens -= n_tokens % b->align;
+    for (uint32_t i = 0; i < b->n_groups; i++) {
+        const struct blocks_group *g = &b->groups[i];
+        if (g->window)
+            continue;
+        n_tokens = g->block_tokens * probe_group(g, r, n_tokens / g->block_tokens);
+        n_tokens -= n_tokens % b->align;
+    }
+    return agree_on_windows(b, r, n_tokens);
+}
+
+uint32_t blocks_common(const struct blocks *b, const struct request *q, const struct request *r)
+{
+    uint32_t block_tokens = b->groups[0].block_tokens;
+    const struct prefix_chain *x = chain_of(q, block_tokens), *y = chain_of(r, block_tokens);
+    if (!may_share(q) || !may_share(r))
+        return 0;
+    uint32_t low = 0, high = x->n < y->n ? x->n : y->n; /* hashes 0, the roots, to high */
+    if (x->hashes[0].lo != y->hashes[0].lo || x->hashes[0].hi != y->hashes[0].hi)
+        return 0;
+    while (low < high) {
+        uint32_t i = low + (high - low + 1) / 2;
+        if (x->hashes[i].lo == y->hashes[i].lo && x->hashes[i].hi == y->hashes[i].hi)
+            low = i;
+        else
+            high = i - 1;
+    }
+    uint32_t n = low * block_tokens;
+    n = n < r->n_ids ? n : r->n_ids - 1;
+    return n - n % b->align;
+}
+
 /* ---- taking ---- */
 
 /* hit_blocks[t->n .. n) become the table's; they count as entered. */

@@ -120,6 +120,7 @@ struct cluster {
     struct worker *workers;
     uint32_t n_workers;
     struct group **groups; /* [max_groups], NULL: free slot */
+    uint32_t n_groups;
     bool place_dirty;
     /* The configuration in force: the first that formed a group, as long as a worker has it. One
      * head serves one model, so workers of another one are never given its requests. */

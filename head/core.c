@@ -65,6 +65,8 @@ struct head_core *head_core_new(const struct head_core_config *c, const struct h
     h->cluster.now_ns = now_ns;
     h->requests = request_table_new(c->max_requests);
     h->lanes = mem_array(c->cluster.max_groups, sizeof *h->lanes);
+    h->live = mem_array(c->cluster.max_groups, sizeof *h->live);
+    h->routes = mem_array(c->cluster.max_groups, sizeof *h->routes);
     for (uint32_t i = 0; i < c->cluster.max_groups; i++)
         strbuf_init(&h->lanes[i].plan, FRAME_MAX_BYTES);
     return h;
@@ -208,10 +210,8 @@ void head_core_turn(struct head_core *h, uint64_t now_ns)
     cluster_turn(&h->cluster, now_ns);
     router_place(h);
     dispatch_turn(h);
+    h->n_waiting = h->n_held + h->n_queued;
     gateways_flush(h);
-    struct scheduler_stats x;
-    dispatch_totals(h, &x);
-    h->n_waiting = h->n_held + x.waiting;
     flush_step_log(h);
 }
 
@@ -339,6 +339,29 @@ static bool check_group(const struct head_core *h, const struct group *g, struct
     return !l->scheduler || scheduler_check(l->scheduler, err);
 }
 
+/* The sums are those of the lanes; a lane that is not due has said what it has. */
+static bool check_live(const struct head_core *h, struct error *err)
+{
+    uint32_t n_running = 0, n_queued = 0, n_live = 0;
+    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+        const struct lane *l = &h->lanes[i];
+        struct scheduler_stats x;
+        if (!l->scheduler)
+            continue;
+        if (n_live == h->n_live || h->live[n_live++] != i)
+            return error_set(err, STATUS_INTERNAL, "group %u is not in the list of live ones", i),
+                   false;
+        scheduler_get_stats(l->scheduler, &x);
+        if (!l->due && (x.running != l->n_running || x.waiting != l->n_queued))
+            return error_set(err, STATUS_INTERNAL, "group %u: counts are old", i), false;
+        n_running += l->n_running;
+        n_queued += l->n_queued;
+    }
+    if (n_live != h->n_live || n_running != h->n_running || n_queued != h->n_queued)
+        return error_set(err, STATUS_INTERNAL, "sums over live groups are wrong"), false;
+    return true;
+}
+
 bool head_core_check(const struct head_core *h, struct error *err)
 {
     uint32_t n_held = 0, n_open = 0;
@@ -358,9 +381,15 @@ bool head_core_check(const struct head_core *h, struct error *err)
         return error_set(err, STATUS_INTERNAL, "gateways count %u requests, the table %u", n_open,
                          request_table_count(h->requests)),
                false;
+    uint32_t n_groups = 0;
     for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+        n_groups += h->cluster.groups[i] != NULL;
         if (h->cluster.groups[i] && !check_group(h, h->cluster.groups[i], err))
             return false;
     }
-    return true;
+    if (n_groups != h->cluster.n_groups)
+        return error_set(err, STATUS_INTERNAL, "%u groups, counted %u", n_groups,
+                         h->cluster.n_groups),
+               false;
+    return check_live(h, err);
 }

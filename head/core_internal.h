@@ -5,12 +5,14 @@
 #include "head/core.h"
 #include "head/request.h"
 #include "head/scheduler.h"
+#include "head/step_time.h"
 
 #define NO_GROUP           UINT32_MAX
 #define GATEWAYS_MAX       256u
 #define REFUSALS_MAX       4096u
 #define TOKENS_ITEMS_MAX   512u
 #define THROUGHPUT_SAMPLES 8u
+#define LANE_STEPS         4u /* more than can be in flight */
 
 /* An answer to a Submit that never became a request. */
 struct refusal {
@@ -46,7 +48,29 @@ struct lane {
     uint64_t last_result;
     uint64_t activity_ns;
     bool idle; /* nothing is in flight, and there was nothing to plan */
+    bool due;  /* something happened since it was last asked for a plan */
     uint64_t step_after_idle;
+    uint32_t n_running, n_queued; /* as they count in the core's sums */
+    struct step_time time;
+    uint32_t n_tokens[LANE_STEPS]; /* of the steps in flight, by step % LANE_STEPS */
+    uint64_t placed_seq;           /* order of the last request that was routed here */
+};
+
+/* What routing knows of a lane while it chooses. */
+struct route {
+    struct lane *lane;
+    struct scheduler_load load;
+    struct step_speed speed;
+    double flight_ns; /* until the steps in flight are done */
+    double cost_ns;   /* at least, or when it is known exactly, until the first token */
+};
+
+/* Where the last request went: the other choices of the same prompt follow it. */
+struct last_route {
+    struct request_id id;
+    uint32_t i_prompt;
+    uint64_t epoch; /* 0: none */
+    uint32_t i_group;
 };
 
 /* What the groups that serve have in common: the shortest limit. */
@@ -74,12 +98,18 @@ struct head_core {
     uint32_t n_held;
     uint32_t n_waiting; /* held and queued in schedulers; refreshed each turn */
     uint64_t arrival_seq;
-    struct lane *lanes;             /* [max_groups] */
+    struct lane *lanes; /* [max_groups] */
+    uint32_t *live;     /* [max_groups] indices of those with a scheduler, ascending */
+    uint32_t n_live;
+    uint32_t n_running, n_queued; /* sums over live lanes, as of their last plan */
+    struct route *routes;         /* [max_groups] scratch of routing */
+    struct last_route last_route;
+    uint64_t n_placed;
     struct scheduler_stats retired; /* sums over schedulers that are gone */
     uint64_t n_finished, n_failed, n_cancelled;
     uint64_t n_rank_waits, rank_wait_ns;
     struct metric *rank_wait;   /* NULL: nobody asks for a histogram */
-    struct served_model served; /* as it was when a group last became ready */
+    struct served_model served; /* by the groups that are ready, or that last were */
     struct throughput_sample samples[THROUGHPUT_SAMPLES]; /* ring */
     uint64_t n_samples;
     struct tokens_item items[TOKENS_ITEMS_MAX];
@@ -104,9 +134,18 @@ void router_drop(struct head_core *h, struct request *r);
 void router_end(struct head_core *h, struct request *r, enum finish_reason why, enum status status,
                 const char *text);
 void router_tick(struct head_core *h);
-/* All zeros and "" before any worker has said what its model can do. Every group that has a
- * scheduler is whole. */
+/* All zeros and "" before any worker has said what its model can do. */
 struct served_model router_model(const struct head_core *h);
+/* The list of live lanes has changed; every group in it is whole. */
+void router_set_model(struct head_core *h);
+
+/* route.c: which group takes a request */
+
+/* NULL: none now. r->n_hit is set. */
+struct lane *route_find(struct head_core *h, struct request *r);
+void route_placed(struct head_core *h, const struct request *r, struct lane *l);
+/* Mean of the groups that have results of late; zeros: there are none. */
+struct step_speed route_mean_speed(const struct head_core *h);
 
 /* dispatch.c: plans out, results in */
 void dispatch_on_ready(void *core, struct group *g);

@@ -39,11 +39,9 @@ static void count_retired(struct head_core *h, const struct scheduler *s)
 void dispatch_totals(const struct head_core *h, struct scheduler_stats *out)
 {
     *out = h->retired;
-    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+    for (uint32_t i = 0; i < h->n_live; i++) {
         struct scheduler_stats x;
-        if (!h->lanes[i].scheduler)
-            continue;
-        scheduler_get_stats(h->lanes[i].scheduler, &x);
+        scheduler_get_stats(h->lanes[h->live[i]].scheduler, &x);
         out->running += x.running;
         out->waiting += x.waiting;
         out->in_flight += x.in_flight;
@@ -51,6 +49,36 @@ void dispatch_totals(const struct head_core *h, struct scheduler_stats *out)
         out->n_blocks_used += x.n_blocks_used;
         add_counters(out, &x);
     }
+}
+
+/* What the lane holds, in the core's sums. */
+static void count_lane(struct head_core *h, struct lane *l)
+{
+    struct scheduler_stats x = {0};
+    if (l->scheduler)
+        scheduler_get_stats(l->scheduler, &x);
+    h->n_running += x.running - l->n_running;
+    h->n_queued += x.waiting - l->n_queued;
+    l->n_running = x.running;
+    l->n_queued = x.waiting;
+}
+
+static void live_add(struct head_core *h, uint32_t index)
+{
+    uint32_t i = h->n_live++;
+    for (; i > 0 && h->live[i - 1] > index; i--)
+        h->live[i] = h->live[i - 1];
+    h->live[i] = index;
+}
+
+static void live_remove(struct head_core *h, uint32_t index)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        if (h->live[i] != index)
+            h->live[n++] = h->live[i];
+    }
+    h->n_live = n;
 }
 
 static void ignore_request(void *ctx, struct request *r)
@@ -98,7 +126,11 @@ void dispatch_on_ready(void *core, struct group *g)
     step_log_group(h->config.step_log, g->index, g->id, g->epoch, &c);
     scheduler_reset(l->scheduler, g->epoch, ignore_request, NULL);
     l->group = g;
-    h->served = router_model(h);
+    l->n_running = l->n_queued = 0;
+    step_time_init(&l->time, route_mean_speed(h));
+    live_add(h, g->index);
+    router_set_model(h);
+    l->due = true;
     l->plan_pending = false;
     l->last_step = l->last_result = 0;
     l->idle = true;
@@ -144,6 +176,9 @@ void dispatch_on_down(void *core, struct group *g)
     l->scheduler = NULL;
     l->group = NULL;
     l->plan_pending = false;
+    live_remove(h, g->index);
+    count_lane(h, l);
+    router_set_model(h);
 }
 
 bool dispatch_may_go_on(void *core, const struct group *g, const struct worker *w,
@@ -190,6 +225,14 @@ static bool send_pending(struct head_core *h, struct lane *l)
     return all;
 }
 
+static uint32_t count_tokens(const struct msg_plan *p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_runs; i++)
+        n += p->runs[i].n_tokens + p->runs[i].n_draft;
+    return n;
+}
+
 static void pump(struct head_core *h, struct lane *l)
 {
     while (!l->plan_pending || send_pending(h, l)) {
@@ -211,6 +254,7 @@ static void pump(struct head_core *h, struct lane *l)
         if (l->last_result == l->last_step)
             l->activity_ns = h->now_ns;
         l->last_step = plan->step;
+        l->n_tokens[plan->step % LANE_STEPS] = count_tokens(plan);
         l->plan_pending = true;
         for (uint32_t i = 0; i < h->cluster.world; i++)
             l->group->members[i]->plan_unsent = true;
@@ -219,11 +263,18 @@ static void pump(struct head_core *h, struct lane *l)
 
 void dispatch_turn(struct head_core *h)
 {
-    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
-        if (h->lanes[i].scheduler)
-            pump(h, &h->lanes[i]);
-        if (h->lanes[i].scheduler) /* pump may have dissolved the group */
-            pop_ended(h, &h->lanes[i]);
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        struct lane *l = &h->lanes[h->live[i]];
+        if (!l->due && !l->plan_pending)
+            continue;
+        l->due = false;
+        pump(h, l);
+        if (!l->scheduler) { /* pump has dissolved the group: another one is at i now */
+            i--;
+            continue;
+        }
+        pop_ended(h, l);
+        count_lane(h, l);
     }
 }
 
@@ -276,10 +327,16 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
         cluster_dissolve(&h->cluster, g, err.text, true);
         return;
     }
+    l->due = true;
     l->last_result = m->step;
     l->activity_ns = h->now_ns;
     if (m->step != l->step_after_idle)
         count_wait(h, m->wait_ns);
+    uint32_t n_ended = 0;
+    for (uint32_t i = 0; i < n_events; i++)
+        n_ended += events[i].ended;
+    step_time_on_result(&l->time, l->n_tokens[m->step % LANE_STEPS], n_ended, m->execute_ns,
+                        h->now_ns);
     g->n_failures = 0; /* it works: the next trouble starts with a short wait again */
     for (uint32_t i = 0; i < n_events; i++) {
         struct request *r = events[i].request;
@@ -306,11 +363,13 @@ static bool is_stalled(const struct head_core *h, const struct lane *l)
 
 void dispatch_tick(struct head_core *h)
 {
-    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
-        struct lane *l = &h->lanes[i];
-        if (l->scheduler && is_stalled(h, l))
-            cluster_dissolve(&h->cluster, l->group, "every rank is idle and a result is missing",
-                             true);
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        struct lane *l = &h->lanes[h->live[i]];
+        l->due = true; /* deadlines */
+        if (!is_stalled(h, l))
+            continue;
+        cluster_dissolve(&h->cluster, l->group, "every rank is idle and a result is missing", true);
+        i -= !l->scheduler;
     }
 }
 
@@ -326,4 +385,6 @@ void dispatch_free(struct head_core *h)
         strbuf_fini(&l->plan);
     }
     mem_free(h->lanes);
+    mem_free(h->live);
+    mem_free(h->routes);
 }

@@ -397,25 +397,25 @@ static void tell_cluster(struct head_core *h, struct gateway *g, const struct ms
 
 void gateways_flush(struct head_core *h)
 {
-    struct head_stats s;
-    if (h->n_gateways == 0)
+    uint32_t n_left = h->n_gateways;
+    if (n_left == 0)
         return;
-    head_core_get_stats(h, &s);
     struct served_model model = router_model(h);
     struct msg_cluster now = {
-        .term = s.term,
-        .n_groups_ready = s.n_groups_ready,
-        .n_groups = s.n_groups,
-        .n_workers = s.n_workers,
+        .term = h->cluster.term,
+        .n_groups_ready = h->n_live,
+        .n_groups = h->cluster.n_groups,
+        .n_workers = h->cluster.n_workers,
         .model = str_from(model.name),
         .max_model_len = model.max_model_len,
         .vocab_size = model.vocab_size,
-        .running = s.running,
-        .waiting = s.waiting,
+        .running = h->n_running,
+        .waiting = h->n_waiting,
         .draining = h->draining,
     };
-    for (uint32_t i = 0; i < GATEWAYS_MAX; i++) {
+    for (uint32_t i = 0; n_left > 0; i++) {
         struct gateway *g = h->gateways[i];
+        n_left -= g != NULL;
         if (!g || !g->peer || !g->peer->open)
             continue;
         tell_cluster(h, g, &now);

@@ -56,12 +56,14 @@ struct group *group_new(struct cluster *c, uint64_t id)
     g->comm_id = mem_zalloc(CLUSTER_ID_BYTES_MAX);
     g->waiting_since_ns = c->now_ns;
     c->groups[slot] = g;
+    c->n_groups++;
     return g;
 }
 
 void group_free(struct cluster *c, struct group *g)
 {
     c->groups[g->index] = NULL;
+    c->n_groups--;
     mem_free(g->members);
     mem_free(g->comm_id);
     mem_free(g);

@@ -35,6 +35,7 @@ struct request {
     uint32_t n_delivered;         /* generated tokens handed to the gateway's link so far */
     struct logprob_row *logprobs; /* per generated token, or NULL; rows on arena */
     uint32_t n_cached;            /* prompt tokens found in the prefix cache at first admission */
+    uint32_t n_hit; /* ids that routing saw in its group's cache: no load to that group */
     enum finish_reason finish;
     uint32_t stop_id;
     enum status status; /* with FINISH_ERROR */

@@ -1,42 +1,56 @@
 /* A request is in one of three places: held here (no group can take it yet), in the scheduler of
- * lane i_group, or ended and waiting in its gateway's outbox. Routing takes the group that has to
- * compute least before this request's first token: the tokens queued there plus those of the
- * request that its prefix cache does not hold. */
+ * lane i_group, or ended and waiting in its gateway's outbox. Which group: route.c. */
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/clock.h"
 #include "head/core_internal.h"
 
+/* ---- the model ---- */
+
+static void set_name(const struct head_core *h, const struct worker_desc *first,
+                     struct served_model *m)
+{
+    if (h->config.model)
+        snprintf(m->name, sizeof m->name, "%s", h->config.model);
+    else
+        memcpy(m->name, first->model, sizeof m->name);
+}
+
 /* What serves decides, and what served last while nothing does: a worker that joins with another
  * model's limits and finds no group must not change the answers of those that work. */
+void router_set_model(struct head_core *h)
+{
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        const struct group *g = h->lanes[h->live[i]].group;
+        const struct worker_desc *first = &g->members[0]->desc;
+        if (i == 0) {
+            h->served = (struct served_model){.max_model_len = g->max_model_len,
+                                              .vocab_size = first->vocab_size};
+            set_name(h, first, &h->served);
+        } else if (g->max_model_len < h->served.max_model_len) {
+            h->served.max_model_len = g->max_model_len;
+        }
+    }
+}
+
 struct served_model router_model(const struct head_core *h)
 {
     struct served_model m = {0};
-    const struct worker_desc *first = NULL;
-    uint32_t len = 0;
-    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
-        const struct lane *l = &h->lanes[i];
-        if (!l->scheduler)
-            continue;
-        first = first ? first : &l->group->members[0]->desc;
-        len = len == 0 || l->group->max_model_len < len ? l->group->max_model_len : len;
-    }
-    bool knows = first || h->served.max_model_len > 0;
-    for (const struct worker *w = h->cluster.workers; w && !knows; w = w->next) {
-        first = first ? first : &w->desc;
-        len = len == 0 || w->desc.max_model_len < len ? w->desc.max_model_len : len;
-    }
-    if (!first)
+    if (h->served.max_model_len > 0)
         return h->served;
-    m.max_model_len = len;
-    m.vocab_size = first->vocab_size;
-    if (h->config.model)
-        snprintf(m.name, sizeof m.name, "%s", h->config.model);
-    else
-        memcpy(m.name, first->model, sizeof m.name);
+    for (const struct worker *w = h->cluster.workers; w; w = w->next) {
+        if (m.max_model_len == 0) {
+            m.vocab_size = w->desc.vocab_size;
+            set_name(h, &w->desc, &m);
+        }
+        if (m.max_model_len == 0 || w->desc.max_model_len < m.max_model_len)
+            m.max_model_len = w->desc.max_model_len;
+    }
     return m;
 }
+
+/* ---- requests in no group ---- */
 
 void router_hold(struct head_core *h, struct request *r)
 {
@@ -73,6 +87,7 @@ static void withdraw(struct head_core *h, struct request *r)
     if (r->sched) {
         step_log_remove(h->config.step_log, r->i_group, r);
         scheduler_remove(h->lanes[r->i_group].scheduler, r);
+        h->lanes[r->i_group].due = true;
     } else if (is_live(r) && r->i_group == NO_GROUP) {
         unhold(h, r);
     }
@@ -108,25 +123,7 @@ void router_end(struct head_core *h, struct request *r, enum finish_reason why, 
     outbox_add(h, r);
 }
 
-/* ---- routing ---- */
-
-static struct lane *best_lane(const struct head_core *h, struct request *r)
-{
-    struct lane *best = NULL;
-    uint64_t best_cost = UINT64_MAX;
-    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
-        struct lane *l = &h->lanes[i];
-        if (!l->scheduler || l->group->draining)
-            continue;
-        uint32_t cached = scheduler_cached_tokens(l->scheduler, r);
-        uint64_t cost = scheduler_load_tokens(l->scheduler) + (r->n_ids - cached);
-        if (cost < best_cost) {
-            best_cost = cost;
-            best = l;
-        }
-    }
-    return best;
-}
+/* ---- into a group ---- */
 
 /* The model's limit may not have been known when the request came. False: it has ended by it. */
 static bool fit_to_model(struct head_core *h, struct request *r, const struct group *g)
@@ -172,6 +169,8 @@ static void place(struct head_core *h, struct request *r, struct lane *l)
     enum status s = scheduler_add(l->scheduler, r);
     if (s == STATUS_OK) {
         r->i_group = l->group->index;
+        l->due = true;
+        route_placed(h, r, l);
         return;
     }
     step_log_refused(h->config.step_log, l->group->index, s);
@@ -187,9 +186,11 @@ static void place(struct head_core *h, struct request *r, struct lane *l)
 void router_place(struct head_core *h)
 {
     uint32_t n = h->n_held; /* what a full queue sends back comes to the end: not again this turn */
+    if (n == 0 || h->n_live == 0)
+        return;
     for (struct request *r = h->held_first, *next; r && n > 0; r = next, n--) {
         next = r->next;
-        struct lane *l = best_lane(h, r);
+        struct lane *l = route_find(h, r);
         if (!l)
             return;
         place(h, r, l);

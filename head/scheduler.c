@@ -10,6 +10,7 @@ enum {
     MAX_SEQS = 1 << 16,
     MAX_BATCHED_TOKENS = 1 << 24,
     TENANT_QUANTUM = 64, /* tokens: small, so that tenants take turns by the request */
+    LOOK_BACK = 8,       /* who waits and may share a prefix with who comes */
 };
 
 /* ---- who runs: an array in order of service, with holes until the next step ---- */
@@ -192,6 +193,12 @@ void scheduler_free(struct scheduler *s)
     mem_free(s);
 }
 
+static void set_left(struct scheduler *s, struct seq *x, uint32_t n)
+{
+    s->n_prompt_tokens_left += n - (uint64_t)x->n_left;
+    x->n_left = n;
+}
+
 /* One allocation: the sequence, then the tables of its groups, long enough for its whole life. */
 static struct seq *seq_new(const struct scheduler *s, struct request *r)
 {
@@ -239,7 +246,6 @@ enum status scheduler_add(struct scheduler *s, struct request *r)
     x->add_seq = ++s->n_added;
     r->sched = x;
     all_append(s, x);
-    s->load_tokens += r->n_ids;
     seq_queue_enter(&s->waiting, x);
     if (r->finish != FINISH_NONE) {
         x->place = SEQ_ENDED;
@@ -248,6 +254,7 @@ enum status scheduler_add(struct scheduler *s, struct request *r)
         return STATUS_OK;
     }
     x->place = SEQ_WAITING;
+    set_left(s, x, r->n_hit < r->n_ids ? r->n_ids - r->n_hit : 1);
     seq_queue_push(&s->waiting, x);
     if (r->deadline_ns && r->deadline_ns < s->next_deadline_ns)
         s->next_deadline_ns = r->deadline_ns;
@@ -256,6 +263,7 @@ enum status scheduler_add(struct scheduler *s, struct request *r)
 
 void seq_set_prompt(struct scheduler *s, struct seq *x, bool is_prompt)
 {
+    set_left(s, x, is_prompt ? x->n_total - x->n_scheduled : 0);
     if (x->is_prompt == is_prompt)
         return;
     x->is_prompt = is_prompt;
@@ -289,6 +297,7 @@ void scheduler_preempt(struct scheduler *s, struct seq *x)
     stop_running(s, x);
     x->place = SEQ_WAITING;
     x->again = true;
+    set_left(s, x, x->r->n_ids);
     seq_queue_push(&s->waiting, x);
     request_enter(x->r, REQUEST_PREEMPTED);
     s->stats.n_preemptions++;
@@ -311,6 +320,7 @@ static void detach(struct scheduler *s, struct seq *x)
 {
     forget_entries(s, x);
     if (x->place == SEQ_WAITING) {
+        set_left(s, x, 0);
         seq_queue_remove(&s->waiting, x);
         if (s->stuck.seq == x)
             s->stuck.seq = NULL;
@@ -339,7 +349,6 @@ void scheduler_drop(struct scheduler *s, struct seq *x)
     detach(s, x);
     seq_queue_leave(&s->waiting, x);
     all_remove(s, x);
-    s->load_tokens -= x->r->n_ids;
     seq_free(x);
 }
 
@@ -385,7 +394,7 @@ void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request
     seq_queue_init(&s->waiting, TENANT_QUANTUM);
     s->first = s->last = s->ended = NULL;
     s->n_seqs = s->n_running = s->running_end = s->n_prompts = s->n_ahead = 0;
-    s->load_tokens = 0;
+    s->n_prompt_tokens_left = 0;
     s->next_deadline_ns = UINT64_MAX;
     s->term_epoch = term_epoch;
     s->step_sent = s->step_done = 0;
@@ -419,16 +428,30 @@ void scheduler_get_stats(const struct scheduler *s, struct scheduler_stats *out)
 
 uint32_t scheduler_cached_tokens(const struct scheduler *s, struct request *r)
 {
-    struct blocks_hit hit;
-    if (!s->c.enable_prefix_caching || r->n_ids > s->c.max_model_len || !blocks_hash(s->blocks, r))
+    if (r->n_ids > s->c.max_model_len || !blocks_hash(s->blocks, r))
         return 0;
-    blocks_find(s->blocks, r, &hit);
-    return hit.n_tokens;
+    uint32_t n = s->c.enable_prefix_caching ? blocks_probe(s->blocks, r) : 0;
+    const struct seq *x = s->last;
+    for (uint32_t i = 0; i < LOOK_BACK && x && x->place == SEQ_WAITING; i++, x = x->prev) {
+        uint32_t common = x->r != r ? blocks_common(s->blocks, x->r, r) : 0;
+        n = common > n ? common : n;
+    }
+    return n;
 }
 
-uint64_t scheduler_load_tokens(const struct scheduler *s)
+void scheduler_get_load(const struct scheduler *s, struct scheduler_load *out)
 {
-    return s->load_tokens;
+    *out = (struct scheduler_load){.n_prompt_tokens = s->n_prompt_tokens_left,
+                                   .running = s->n_running,
+                                   .waiting = s->waiting.n,
+                                   .n_free_slots = s->n_free_slots + s->n_left_slots,
+                                   .n_free_tokens = UINT64_MAX};
+    for (uint32_t i = 0; i < s->c.n_kv_groups; i++) {
+        uint64_t n =
+            (uint64_t)block_pool_n_free(blocks_pool(s->blocks, i)) * blocks_tokens(s->blocks, i);
+        if (s->c.kv_groups[i].kind != KV_WINDOW && n < out->n_free_tokens)
+            out->n_free_tokens = n;
+    }
 }
 
 enum status scheduler_check_kv_group(const struct kv_group *k, uint32_t i, struct error *err)

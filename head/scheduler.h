@@ -84,10 +84,17 @@ typedef void scheduler_request_fn(void *ctx, struct request *r);
 void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request_fn *fn, void *ctx);
 
 void scheduler_get_stats(const struct scheduler *s, struct scheduler_stats *out);
-/* Tokens of r's prompt that this group's prefix cache holds or is about to: for routing. */
+/* Tokens of r that need not be computed here: this group's prefix cache holds them, or one of the
+ * last that wait begins with them. For routing: an estimate, which costs O(log n). */
 uint32_t scheduler_cached_tokens(const struct scheduler *s, struct request *r);
-/* Tokens queued and running: the load that routing weighs. */
-uint64_t scheduler_load_tokens(const struct scheduler *s);
+/* What stands between a new request and its first token. */
+struct scheduler_load {
+    uint64_t n_prompt_tokens;  /* of prompts, waiting or half done, that are still to be computed */
+    uint32_t running, waiting; /* sequences */
+    uint32_t n_free_slots;
+    uint64_t n_free_tokens; /* room in the KV cache */
+};
+void scheduler_get_load(const struct scheduler *s, struct scheduler_load *out);
 /* Checks every invariant (blocks conserved, refcounts equal owners, lists consistent): for tests.
  * Returns false and a text at the first violation. */
 bool scheduler_check(const struct scheduler *s, struct error *err);

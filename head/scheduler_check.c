@@ -124,14 +124,16 @@ static bool check_places(const struct scheduler *s, struct error *err)
         if (!(HOLDS(x->next ? x->next->prev == x : s->last == x) && check_seq(s, x, err)))
             return false;
         n[x->place]++;
-        load += x->r->n_ids;
+        load += x->n_left;
+        if (!HOLDS(x->place != SEQ_ENDED || x->n_left == 0))
+            return false;
     }
     for (const struct seq *x = s->ended; x; x = x->next_ended)
         n_ended++;
     return HOLDS(seq_queue_check(&s->waiting)) && HOLDS(n[SEQ_WAITING] == s->waiting.n) &&
            HOLDS(n[SEQ_RUNNING] == s->n_running && n[SEQ_ENDED] == n_ended) &&
            HOLDS(n[SEQ_WAITING] + n[SEQ_RUNNING] + n_ended == s->n_seqs) &&
-           HOLDS(s->waiting.n_inside == s->n_seqs && load == s->load_tokens);
+           HOLDS(s->waiting.n_inside == s->n_seqs && load == s->n_prompt_tokens_left);
 }
 
 static bool check_records(const struct scheduler *s, struct error *err)

@@ -44,6 +44,7 @@ struct seq {
     bool again; /* resubmitted, or was preempted */
     uint64_t arrival_seq;
     uint64_t add_seq; /* order of scheduler_add: breaks ties of arrival */
+    uint32_t n_left;  /* tokens of its prompt that are still to be computed: load */
     uint64_t tenant;
     uint32_t i_tenant; /* of the queue */
     struct seq_heap_node wait;
@@ -89,8 +90,8 @@ struct scheduler {
     struct scheduler_config c;
     uint64_t term_epoch, step_sent, step_done;
     uint64_t n_added, next_deadline_ns;
-    uint64_t load_tokens;
-    struct seq *first, *last; /* all */
+    uint64_t n_prompt_tokens_left; /* sum of n_left */
+    struct seq *first, *last;      /* all */
     struct seq *ended;
     uint32_t n_seqs;
     struct seq **running; /* in order of seq_before; NULL: left since the last step */
@@ -134,7 +135,7 @@ struct seq *running_last(struct scheduler *s);
 /* Ends it where it is: ours until it is popped. */
 void scheduler_end(struct scheduler *s, struct seq *x, enum finish_reason why);
 void scheduler_drop(struct scheduler *s, struct seq *x); /* out of everything, and freed */
-/* After n_scheduled or n_total moved: does it still compute its prompt? */
+/* After n_scheduled or n_total moved: does it still compute its prompt, and how much of it? */
 void seq_set_prompt(struct scheduler *s, struct seq *x, bool is_prompt);
 
 /* scheduler_step.c */

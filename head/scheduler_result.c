@@ -58,7 +58,6 @@ static uint32_t push_tokens(struct scheduler *s, struct request *r, const struct
         request_push_token(r, item->ids.ptr[n], item->n_logprobs ? &item->logprobs[n] : NULL);
         n++;
     }
-    s->load_tokens += n;
     s->stats.n_generated_tokens += n;
     return n;
 }

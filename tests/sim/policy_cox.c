@@ -206,9 +206,11 @@ static bool cox_drained(void *p, struct error *err)
 {
     struct cox *x = p;
     struct scheduler_stats stats;
+    struct scheduler_load load;
     scheduler_get_stats(x->scheduler, &stats);
+    scheduler_get_load(x->scheduler, &load);
     if (!stats.running && !stats.waiting && !stats.in_flight && !stats.n_blocks_used &&
-        !scheduler_load_tokens(x->scheduler))
+        !load.n_prompt_tokens)
         return scheduler_check(x->scheduler, err);
     error_set(err, STATUS_INTERNAL, "drained, but the scheduler still holds something");
     return false;

@@ -371,10 +371,12 @@ static bool turn(struct world *w, bool arrivals)
 static bool all_free(struct world *w)
 {
     struct scheduler_stats stats;
+    struct scheduler_load load;
     scheduler_get_stats(w->scheduler, &stats);
+    scheduler_get_load(w->scheduler, &load);
     add_stats(w);
     if (stats.running || stats.waiting || stats.in_flight || stats.n_blocks_used ||
-        scheduler_load_tokens(w->scheduler))
+        load.n_prompt_tokens)
         return fail(w, "drained, but the scheduler still holds something");
     return true;
 }

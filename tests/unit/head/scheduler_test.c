@@ -161,7 +161,9 @@ static void admission_is_bounded(void **state)
     assert_int_equal(scheduler_add(b.s, make(&b, &m)), STATUS_LIMIT);
     m.attempt = 2;
     assert_int_equal(scheduler_add(b.s, make(&b, &m)), STATUS_OK);
-    assert_true(scheduler_load_tokens(b.s) == 60 + 4 + 4);
+    struct scheduler_load load;
+    scheduler_get_load(b.s, &load);
+    assert_true(load.n_prompt_tokens == 60 + 4 + 4 && load.waiting == 3);
     close_bed(&b);
 }
 

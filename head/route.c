@@ -1,0 +1,162 @@
+/* Which group takes a request: the one from which its first token is expected soonest. Until then
+ * the group has to finish the steps in flight, compute the prompts that are queued there and what
+ * its prefix cache does not hold of this one, all beside the sequences that decode; and when its
+ * slots or its KV cache are full, some sequences have to end first. How long each of these takes
+ * comes from the results of the group's own steps (step_time.h), so a group that slows down gets
+ * less, and a step that is overdue counts before its result is in.
+ *
+ * So requests stick to the cache that holds their prefix, as long as computing it elsewhere would
+ * not be sooner; then it is in two caches, and both serve it. */
+#include "common/base/clock.h"
+#include "head/core_internal.h"
+
+/* What was last measured so long ago says little of a group that had nothing to do since: it is
+ * taken for one of the mean speed, so that who was slow once is tried again. */
+#define STALE_NS (10 * NS_PER_S)
+/* Costs as close as this are the same: then who has waited longest for a request gets it, and the
+ * caches of all are used. */
+#define SAME_COST 1.05
+
+static bool is_fresh(const struct head_core *h, const struct lane *l)
+{
+    return l->time.measured_ns && h->now_ns - l->time.measured_ns < STALE_NS;
+}
+
+struct step_speed route_mean_speed(const struct head_core *h)
+{
+    struct step_speed sum = {0};
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        const struct lane *l = &h->lanes[h->live[i]];
+        if (!is_fresh(h, l))
+            continue;
+        struct step_speed s = step_time_speed(&l->time);
+        sum.base_ns += s.base_ns;
+        sum.token_ns += s.token_ns;
+        n++;
+    }
+    return n ? (struct step_speed){sum.base_ns / n, sum.token_ns / n} : sum;
+}
+
+/* What is left of the steps in flight. Who is late by some time is expected to need as much again.
+ */
+static double in_flight_ns(const struct head_core *h, const struct lane *l, struct step_speed s)
+{
+    double want = 0, passed = (double)(h->now_ns - l->activity_ns);
+    if (l->last_result == l->last_step)
+        return 0;
+    for (uint64_t step = l->last_result + 1; step <= l->last_step; step++) {
+        double ns = s.base_ns + s.token_ns * l->n_tokens[step % LANE_STEPS];
+        if (want == 0 && passed > ns) /* the oldest is overdue */
+            ns = 2 * passed - ns;
+        want += ns;
+    }
+    return want - passed;
+}
+
+/* Sequences that have to end before one more, with n_new tokens to compute, can run. */
+static uint32_t ends_before(const struct scheduler_load *l, uint32_t n_new)
+{
+    uint32_t n = l->waiting + 1;
+    if (l->n_prompt_tokens + n_new > l->n_free_tokens)
+        return n;
+    return n > l->n_free_slots ? n - l->n_free_slots : 0;
+}
+
+/* Until the first token, when n_new tokens of the prompt are to be computed; grows with n_new. */
+static double cost_ns(const struct head_core *h, const struct route *x, uint32_t n_new)
+{
+    const struct scheduler_load *l = &x->load;
+    uint64_t n_tokens = l->n_prompt_tokens + n_new;
+    uint64_t n_steps = 1 + n_tokens / h->config.max_num_batched_tokens;
+    uint64_t n_rows = (uint64_t)l->running + l->waiting;
+    double ns = x->flight_ns + x->speed.base_ns * (double)n_steps +
+                x->speed.token_ns * ((double)n_tokens + (double)n_steps * (double)n_rows);
+    uint32_t n_ends = ends_before(l, n_new);
+    if (n_ends > 0)
+        ns += n_ends * step_time_between_ends_ns(&x->lane->time, l->running);
+    return ns;
+}
+
+/* Every lane that takes requests, with what it costs at least. */
+static uint32_t list_routes(struct head_core *h)
+{
+    struct step_speed mean = route_mean_speed(h);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        struct lane *l = &h->lanes[h->live[i]];
+        if (l->group->draining)
+            continue;
+        struct route *x = &h->routes[n++];
+        bool stale = mean.token_ns > 0 && !is_fresh(h, l) && l->last_result == l->last_step;
+        *x = (struct route){.lane = l, .speed = stale ? mean : step_time_speed(&l->time)};
+        scheduler_get_load(l->scheduler, &x->load);
+        x->flight_ns = in_flight_ns(h, l, x->speed);
+        x->cost_ns = cost_ns(h, x, 1);
+    }
+    return n;
+}
+
+static double look_up(struct head_core *h, struct request *r, struct route *x)
+{
+    uint32_t n_hit = scheduler_cached_tokens(x->lane->scheduler, r);
+    return x->cost_ns = cost_ns(h, x, r->n_ids - n_hit);
+}
+
+/* The other choices of a prompt come together, before anything of it is planned. */
+static struct lane *lane_of_last(struct head_core *h, const struct request *r)
+{
+    const struct last_route *last = &h->last_route;
+    if (!last->epoch || last->id.lo != r->id.lo || last->id.hi != r->id.hi ||
+        last->i_prompt != r->sampling.i_prompt)
+        return NULL;
+    struct lane *l = &h->lanes[last->i_group];
+    if (!l->scheduler || l->group->epoch != last->epoch || l->group->draining)
+        return NULL;
+    struct scheduler_load load;
+    scheduler_get_load(l->scheduler, &load);
+    return ends_before(&load, 1) == 0 ? l : NULL;
+}
+
+/* The prefix is looked for only where the load alone does not say that another is sooner. */
+static struct lane *soonest(struct head_core *h, struct request *r)
+{
+    uint32_t n = list_routes(h), i_first = 0;
+    if (n < 2)
+        return n ? h->routes[0].lane : NULL;
+    for (uint32_t i = 1; i < n; i++)
+        i_first = h->routes[i].cost_ns < h->routes[i_first].cost_ns ? i : i_first;
+    double least = look_up(h, r, &h->routes[i_first]);
+    for (uint32_t i = 0; i < n; i++) {
+        if (i == i_first || h->routes[i].cost_ns > least * SAME_COST)
+            continue;
+        double cost = look_up(h, r, &h->routes[i]);
+        least = cost < least ? cost : least;
+    }
+    struct lane *best = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct route *x = &h->routes[i];
+        if (x->cost_ns <= least * SAME_COST && (!best || x->lane->placed_seq < best->placed_seq))
+            best = x->lane;
+    }
+    return best;
+}
+
+struct lane *route_find(struct head_core *h, struct request *r)
+{
+    struct lane *l = lane_of_last(h, r);
+    if (!l)
+        l = soonest(h, r);
+    if (l)
+        r->n_hit = scheduler_cached_tokens(l->scheduler, r);
+    return l;
+}
+
+void route_placed(struct head_core *h, const struct request *r, struct lane *l)
+{
+    h->last_route = (struct last_route){.id = r->id,
+                                        .i_prompt = r->sampling.i_prompt,
+                                        .epoch = l->group->epoch,
+                                        .i_group = l->group->index};
+    l->placed_seq = ++h->n_placed;
+}
