@@ -51,7 +51,7 @@
                "file for all that the schedulers are told and plan, for cox replay: it holds the " \
                "token ids of all texts")
 #define ROW_STEP_LOG_MAX(S)                                                                        \
-    OPT_INT(S, step_log_max_bytes, "step-log-max-bytes", 0, INT64_MAX, "1073741824",               \
+    OPT_INT(S, step_log_max_bytes, "step-log-max-bytes", 0, 1ll << 50, "1073741824",               \
             "the step log ends at this size; 0: no bound")
 #define ROW_KEEP_ALIVE(S)                                                                          \
     OPT_FLOAT(S, keep_alive_s, "sse-keep-alive-interval", 0, 3600, "15",                           \
