@@ -104,7 +104,7 @@ void blocks_reset(struct blocks *b)
         g->claimed = 0;
         g->promised = 0;
     }
-    b->step_sent = 0;
+    b->step_sent = b->step_done = 0;
     b->n_copies = b->n_copied_from = 0;
 }
 
@@ -159,17 +159,10 @@ void blocks_init_tables(const struct blocks *b, struct block_table *tables, uint
     }
 }
 
-/* Blocks that a sequence of this many positions needs at once, at most. */
-static uint32_t at_once(const struct blocks_group *g, uint32_t n_positions)
-{
-    uint32_t n = blocks_for(n_positions, g->block_tokens);
-    return n < g->max_held ? n : g->max_held;
-}
-
 bool blocks_fit_alone(const struct blocks *b, uint32_t n_positions)
 {
     for (uint32_t i = 0; i < b->n_groups; i++)
-        if (at_once(&b->groups[i], n_positions) > block_pool_size(b->groups[i].pool))
+        if (blocks_at_once(&b->groups[i], n_positions) > block_pool_size(b->groups[i].pool))
             return false;
     return true;
 }
@@ -198,7 +191,7 @@ bool blocks_fit_admit(const struct blocks *b, const struct blocks_hit *hit, uint
     for (uint32_t i = 0; i < b->n_groups; i++) {
         const struct blocks_group *g = &b->groups[i];
         uint32_t n_held = hit->n[i] - hit->first[i];
-        uint32_t whole = at_once(g, n_ids);
+        uint32_t whole = blocks_at_once(g, n_ids);
         uint64_t need = whole > n_held ? whole - n_held : 0;
         uint64_t room = block_pool_n_free(g->pool);
         if (soon)

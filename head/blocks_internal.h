@@ -40,6 +40,13 @@ static inline uint32_t blocks_for(uint32_t n_tokens, uint32_t block_tokens)
     return n_tokens / block_tokens + (n_tokens % block_tokens != 0);
 }
 
+/* Blocks that a sequence of this many positions needs at once, at most. */
+static inline uint32_t blocks_at_once(const struct blocks_group *g, uint32_t n_positions)
+{
+    uint32_t n = blocks_for(n_positions, g->block_tokens);
+    return n < g->max_held ? n : g->max_held;
+}
+
 /* The first block a run at position start needs. One token more than the window is kept: cheap, and
  * right for both ways of counting a window. */
 static inline uint32_t first_needed(const struct blocks_group *g, uint32_t start)

@@ -148,9 +148,12 @@ static void find_tail(const struct blocks *b, const struct request *r, struct bl
         .parent_hash = c->hashes[i], .ids = r->ids + (size_t)i * block_tokens, .n = n};
     k.hash = prefix_hash_block(k.parent_hash, k.ids, n);
     for (uint32_t g = 0; g < b->n_groups; g++) {
-        k.parent_content = content_before(&b->groups[g], i);
-        hit->tail[g] = prefix_cache_find(b->groups[g].cache, &k);
-        if (hit->tail[g] == BLOCK_NONE)
+        const struct blocks_group *group = &b->groups[g];
+        k.parent_content = content_before(group, i);
+        hit->tail[g] = prefix_cache_find(group->cache, &k);
+        /* what is copied is one block more: who needs all there are would never come in */
+        if (hit->tail[g] == BLOCK_NONE ||
+            blocks_at_once(group, r->n_ids) >= block_pool_size(group->pool))
             return;
     }
     hit->n_tail = n;
@@ -324,9 +327,9 @@ static uint64_t enter_block(const struct blocks *b, struct blocks_group *g, uint
                             const struct prefix_key *k)
 {
     struct prefix_registered r = prefix_cache_register(g->cache, block, k);
-    block_pool_keep(g->pool, block, b->caching && r.is_new);
-    if (r.displaced != BLOCK_NONE)
+    if (r.displaced != BLOCK_NONE) /* it may be this one, as what it was known for until now */
         block_pool_keep(g->pool, r.displaced, false);
+    block_pool_keep(g->pool, block, b->caching && r.is_new);
     return r.content;
 }
 
