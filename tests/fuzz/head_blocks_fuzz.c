@@ -1,0 +1,19 @@
+/* The block table against a model of plain arrays (unit/head/blocks_model.h): the input says which
+ * requests come, which of them run how far in which step, who leaves, and how late results are. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/unit/head/blocks_model.c"
+#include "tests/unit/head/blocks_play.c"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct error err;
+    if (!blocks_play(data, size, NULL, &err)) {
+        fprintf(stderr, "%s\n", err.text);
+        abort();
+    }
+    return 0;
+}
