@@ -66,6 +66,7 @@ struct head_core *head_core_new(const struct head_core_config *c, const struct h
     h->requests = request_table_new(c->max_requests);
     h->lanes = mem_array(c->cluster.max_groups, sizeof *h->lanes);
     h->live = mem_array(c->cluster.max_groups, sizeof *h->live);
+    h->mean_generated = ROUTE_ANSWER_TOKENS;
     h->routes = mem_array(c->cluster.max_groups, sizeof *h->routes);
     for (uint32_t i = 0; i < c->cluster.max_groups; i++)
         strbuf_init(&h->lanes[i].plan, FRAME_MAX_BYTES);

@@ -7,12 +7,13 @@
 #include "head/scheduler.h"
 #include "head/step_time.h"
 
-#define NO_GROUP           UINT32_MAX
-#define GATEWAYS_MAX       256u
-#define REFUSALS_MAX       4096u
-#define TOKENS_ITEMS_MAX   512u
-#define THROUGHPUT_SAMPLES 8u
-#define LANE_STEPS         4u /* more than can be in flight */
+#define NO_GROUP            UINT32_MAX
+#define GATEWAYS_MAX        256u
+#define REFUSALS_MAX        4096u
+#define TOKENS_ITEMS_MAX    512u
+#define THROUGHPUT_SAMPLES  8u
+#define ROUTE_ANSWER_TOKENS 64.0 /* of an answer: so many count for routing at most */
+#define LANE_STEPS          4u   /* more than can be in flight */
 
 /* An answer to a Submit that never became a request. */
 struct refusal {
@@ -62,7 +63,8 @@ struct route {
     struct scheduler_load load;
     struct step_speed speed;
     double flight_ns; /* until the steps in flight are done */
-    double cost_ns;   /* at least, or when it is known exactly, until the first token */
+    double answer_ns; /* for the part of the answer that counts */
+    double cost_ns;   /* at least, or when it is known exactly */
 };
 
 /* Where the last request went: the other choices of the same prompt follow it. */
@@ -105,6 +107,7 @@ struct head_core {
     struct route *routes;         /* [max_groups] scratch of routing */
     struct last_route last_route;
     uint64_t n_placed;
+    double mean_generated;          /* tokens of a request, of those that ended of late */
     struct scheduler_stats retired; /* sums over schedulers that are gone */
     uint64_t n_finished, n_failed, n_cancelled;
     uint64_t n_rank_waits, rank_wait_ns;
@@ -144,6 +147,7 @@ void router_set_model(struct head_core *h);
 /* NULL: none now. r->n_hit is set. */
 struct lane *route_find(struct head_core *h, struct request *r);
 void route_placed(struct head_core *h, const struct request *r, struct lane *l);
+void route_ended(struct head_core *h, const struct request *r);
 /* Mean of the groups that have results of late; zeros: there are none. */
 struct step_speed route_mean_speed(const struct head_core *h);
 

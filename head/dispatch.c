@@ -342,6 +342,7 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
         struct request *r = events[i].request;
         if (events[i].ended) {
             r->i_group = NO_GROUP;
+            route_ended(h, r);
             *(r->state == REQUEST_FINISHED ? &h->n_finished : &h->n_failed) += 1;
         }
         outbox_add(h, r);

@@ -1,9 +1,10 @@
-/* Which group takes a request: the one from which its first token is expected soonest. Until then
- * the group has to finish the steps in flight, compute the prompts that are queued there and what
- * its prefix cache does not hold of this one, all beside the sequences that decode; and when its
- * slots or its KV cache are full, some sequences have to end first. How long each of these takes
- * comes from the results of the group's own steps (step_time.h), so a group that slows down gets
- * less, and a step that is overdue counts before its result is in.
+/* Which group takes a request: the one from which its first token, and then the beginning of its
+ * answer, is expected soonest. Until the first token the group has to finish the steps in flight,
+ * compute the prompts that are queued there and what its prefix cache does not hold of this one,
+ * all beside the sequences that decode; and when its slots or its KV cache are full, some sequences
+ * have to end first. How long each of these takes comes from the results of the group's own steps
+ * (step_time.h), so a group that slows down gets less, and a step that is overdue counts before its
+ * result is in.
  *
  * So requests stick to the cache that holds their prefix, as long as computing it elsewhere would
  * not be sooner; then it is in two caches, and both serve it. */
@@ -16,6 +17,8 @@
 /* Costs as close as this are the same: then who has waited longest for a request gets it, and the
  * caches of all are used. */
 #define SAME_COST 1.05
+
+enum { ENDS_REMEMBERED = 64 };
 
 static bool is_fresh(const struct head_core *h, const struct lane *l)
 {
@@ -63,14 +66,14 @@ static uint32_t ends_before(const struct scheduler_load *l, uint32_t n_new)
     return n > l->n_free_slots ? n - l->n_free_slots : 0;
 }
 
-/* Until the first token, when n_new tokens of the prompt are to be computed; grows with n_new. */
+/* When n_new tokens of the prompt are to be computed; grows with n_new. */
 static double cost_ns(const struct head_core *h, const struct route *x, uint32_t n_new)
 {
     const struct scheduler_load *l = &x->load;
     uint64_t n_tokens = l->n_prompt_tokens + n_new;
     uint64_t n_steps = 1 + n_tokens / h->config.max_num_batched_tokens;
     uint64_t n_rows = (uint64_t)l->running + l->waiting;
-    double ns = x->flight_ns + x->speed.base_ns * (double)n_steps +
+    double ns = x->flight_ns + x->answer_ns + x->speed.base_ns * (double)n_steps +
                 x->speed.token_ns * ((double)n_tokens + (double)n_steps * (double)n_rows);
     uint32_t n_ends = ends_before(l, n_new);
     if (n_ends > 0)
@@ -78,9 +81,19 @@ static double cost_ns(const struct head_core *h, const struct route *x, uint32_t
     return ns;
 }
 
-/* Every lane that takes requests, with what it costs at least. */
-static uint32_t list_routes(struct head_core *h)
+/* One token of an answer in each step, beside those of all others. */
+static double answer_ns(const struct route *x, double n_tokens)
 {
+    double n_rows = 1.0 + x->load.running + x->load.waiting;
+    return n_tokens * (x->speed.base_ns + x->speed.token_ns * n_rows);
+}
+
+/* Every lane that takes requests, with what it costs at least. */
+static uint32_t list_routes(struct head_core *h, const struct request *r)
+{
+    double n_answer = r->ids_cap - r->n_ids;
+    n_answer = n_answer < h->mean_generated ? n_answer : h->mean_generated;
+    n_answer = n_answer < ROUTE_ANSWER_TOKENS ? n_answer : ROUTE_ANSWER_TOKENS;
     struct step_speed mean = route_mean_speed(h);
     uint32_t n = 0;
     for (uint32_t i = 0; i < h->n_live; i++) {
@@ -92,6 +105,7 @@ static uint32_t list_routes(struct head_core *h)
         *x = (struct route){.lane = l, .speed = stale ? mean : step_time_speed(&l->time)};
         scheduler_get_load(l->scheduler, &x->load);
         x->flight_ns = in_flight_ns(h, l, x->speed);
+        x->answer_ns = answer_ns(x, n_answer);
         x->cost_ns = cost_ns(h, x, 1);
     }
     return n;
@@ -121,7 +135,7 @@ static struct lane *lane_of_last(struct head_core *h, const struct request *r)
 /* The prefix is looked for only where the load alone does not say that another is sooner. */
 static struct lane *soonest(struct head_core *h, struct request *r)
 {
-    uint32_t n = list_routes(h), i_first = 0;
+    uint32_t n = list_routes(h, r), i_first = 0;
     if (n < 2)
         return n ? h->routes[0].lane : NULL;
     for (uint32_t i = 1; i < n; i++)
@@ -159,4 +173,9 @@ void route_placed(struct head_core *h, const struct request *r, struct lane *l)
                                         .epoch = l->group->epoch,
                                         .i_group = l->group->index};
     l->placed_seq = ++h->n_placed;
+}
+
+void route_ended(struct head_core *h, const struct request *r)
+{
+    h->mean_generated += (request_n_generated(r) - h->mean_generated) / ENDS_REMEMBERED;
 }
