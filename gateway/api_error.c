@@ -24,7 +24,7 @@ static const char *type_name(int http_status)
     } types[] = {
         {400, "BadRequestError"},       {401, "invalid_request_error"},   {404, "NotFoundError"},
         {405, "MethodNotAllowedError"}, {413, "BadRequestError"},         {429, "RateLimitError"},
-        {501, "NotImplementedError"},   {503, "ServiceUnavailableError"},
+        {501, "NotImplementedError"},   {503, "ServiceUnavailableError"}, {504, "TimeoutError"},
     };
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (types[i].status == http_status)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
@@ -34,6 +35,11 @@ static uint64_t now(const struct api_request *r)
 static double seconds(uint64_t ns)
 {
     return (double)ns / 1e9;
+}
+
+bool api_request_is_late(const struct api_request *r, uint64_t now_ns)
+{
+    return r->deadline_ns && now_ns >= r->deadline_ns;
 }
 
 bool api_request_has_tokens(const struct api_request *r)
@@ -125,17 +131,17 @@ static void make_choices(struct api_request *r)
         .skip_special = p->skip_special_tokens,
         .include_stop = p->include_stop_str_in_output,
         .min_tokens = p->sampling.min_tokens,
-        .want_logprobs = p->sampling.n_logprobs >= 0,
+        .want_logprobs = p->want_logprobs || (p->kind == API_COMPLETIONS && p->logprobs >= 0),
     };
     r->shape.id = r->id_text;
     r->shape.created_s = r->created_s;
     r->shape.params = p;
     r->shape.prompts = &r->prepared.prompts;
     r->shape.tokenizer = r->s->o.model.tokenizer;
-    r->n_choices = r->prepared.prompts.n * p->n;
+    r->n_choices = r->prepared.prompts.n * p->n_generated;
     r->choices = mem_array(r->n_choices, sizeof *r->choices);
     for (uint32_t i = 0; i < r->n_choices; i++) {
-        const struct prompt *prompt = &r->prepared.prompts.items[i / p->n];
+        const struct prompt *prompt = &r->prepared.prompts.items[i / p->n_generated];
         r->choices[i].owner = r;
         r->choices[i].i_choice = i;
         generation_init(&r->choices[i].g, &r->rules, prompt->ids, prompt->n_ids);
@@ -155,8 +161,8 @@ static void on_prepared(struct api_request *r)
                           (int)(p->model.len < 200 ? p->model.len : 200), p->model.ptr);
         }
     }
-    if (e.http_status == 0 &&
-        s->n_open_choices + (uint64_t)r->prepared.prompts.n * p->n > s->o.max_open_choices) {
+    if (e.http_status == 0 && s->n_open_choices + (uint64_t)r->prepared.prompts.n * p->n_generated >
+                                  s->o.max_open_choices) {
         e.retry_after_s = 1;
         api_error_set(&e, 503, NULL, "The server has too many open requests: try again later.");
     }
@@ -164,6 +170,8 @@ static void on_prepared(struct api_request *r)
         reject(r, &e);
         return;
     }
+    if (p->timeout_s > 0)
+        r->deadline_ns = r->arrival_ns + (uint64_t)(p->timeout_s * 1e9);
     make_choices(r);
     enter_table(r);
     enter(r, API_RUNNING);
@@ -258,12 +266,21 @@ static struct u32_span submit_ids(struct api_choice *c, const struct prompt *p)
     return (struct u32_span){s->scratch_ids, (uint32_t)n};
 }
 
+/* Of the time-out, at least one: 0 would be none. */
+static uint64_t ms_left(const struct api_request *r)
+{
+    uint64_t t = now(r);
+    if (!r->deadline_ns)
+        return 0;
+    return t + 2 * NS_PER_MS <= r->deadline_ns ? (r->deadline_ns - t) / NS_PER_MS : 1;
+}
+
 enum status api_choice_submit(struct api_choice *c)
 {
     struct api_request *r = c->owner;
     struct serving *s = r->s;
     const struct params *params = &r->prepared.params;
-    const struct prompt *p = &r->prepared.prompts.items[c->i_choice / params->n];
+    const struct prompt *p = &r->prepared.prompts.items[c->i_choice / params->n_generated];
     struct msg_submit m = {
         .id = r->id,
         .i_choice = c->i_choice,
@@ -271,12 +288,13 @@ enum status api_choice_submit(struct api_choice *c)
         .tenant = r->tenant,
         .cache_salt = params->cache_salt,
         .priority = (int32_t)params->priority,
+        .deadline_ms = ms_left(r),
         .n_prompt = p->n_ids,
         .ids = submit_ids(c, p),
         .sampling = params->sampling,
     };
-    m.sampling.i_prompt = c->i_choice / params->n;
-    m.sampling.i_choice = c->i_choice % params->n;
+    m.sampling.i_prompt = c->i_choice / params->n_generated;
+    m.sampling.i_choice = c->i_choice % params->n_generated;
     if (m.sampling.max_tokens == 0)
         m.sampling.max_tokens = r->prepared.max_tokens_room;
     if (!params->ignore_eos)
@@ -366,7 +384,7 @@ static struct openai_usage usage_of(const struct api_request *r)
         u.prompt_tokens += r->prepared.prompts.items[i].n_ids;
     for (uint32_t i = 0; i < r->n_choices; i++) {
         u.completion_tokens += r->choices[i].g.n_ids;
-        if (i % r->prepared.params.n == 0)
+        if (i % r->prepared.params.n_generated == 0)
             u.cached_tokens += r->choices[i].g.n_cached;
     }
     return u;
@@ -454,6 +472,27 @@ static void flush_stream(struct api_request *r)
         finish_stream(r);
 }
 
+/* A prompt's choices: all in order, or the n best, best first, by log-probability per token. */
+static void respond_prompt(struct api_request *r, uint32_t i_prompt)
+{
+    const struct params *p = &r->prepared.params;
+    const struct generation *ranked[PARAMS_MAX_CHOICES];
+    for (uint32_t i = 0; i < p->n_generated; i++) {
+        const struct generation *g = &r->choices[i_prompt * p->n_generated + i].g;
+        uint32_t at = i;
+        for (; p->n_generated > p->n && at > 0 &&
+               generation_mean_logprob(ranked[at - 1]) < generation_mean_logprob(g);
+             at--)
+            ranked[at] = ranked[at - 1];
+        ranked[at] = g;
+    }
+    for (uint32_t i = 0; i < p->n; i++) {
+        struct generation_delta d;
+        generation_delta(ranked[i], &r->rules, true, &d);
+        openai_reply_choice(&r->s->out, &r->shape, i_prompt * p->n + i, ranked[i], &d);
+    }
+}
+
 static void respond_whole(struct api_request *r)
 {
     struct serving *s = r->s;
@@ -461,11 +500,8 @@ static void respond_whole(struct api_request *r)
     struct openai_usage usage = usage_of(r);
     strbuf_reset(out);
     openai_reply_begin(out, &r->shape);
-    for (uint32_t i = 0; i < r->n_choices; i++) {
-        struct generation_delta d;
-        generation_delta(&r->choices[i].g, &r->rules, true, &d);
-        openai_reply_choice(out, &r->shape, i, &r->choices[i].g, &d);
-    }
+    for (uint32_t i = 0; i < r->prepared.prompts.n; i++)
+        respond_prompt(r, i);
     openai_reply_end(out, &r->shape, &usage);
     s->reply->respond(r->reply, 200, strbuf_str(out), 0);
     r->reply = NULL;

@@ -31,7 +31,8 @@ struct api_request {
     char *owned_body; /* with body and model: what the pool reads */
     struct str body;
     struct prepare_model model;
-    uint64_t tenant, arrival_ns, created_s, last_write_ns, last_progress_ns;
+    uint64_t tenant, arrival_ns, deadline_ns /* 0: none */, created_s, last_write_ns,
+        last_progress_ns;
     struct prepared prepared;
     struct request_id id;
     char id_text[48];
@@ -56,6 +57,8 @@ void api_request_fail(struct api_request *r, const struct api_error *e);
 /* Cancels what still runs, leaves every list but the dead's. The reply is not touched. */
 void api_request_retire(struct api_request *r, enum serving_outcome rest);
 void api_request_free(struct api_request *r);
+/* Its time-out has passed. */
+bool api_request_is_late(const struct api_request *r, uint64_t now_ns);
 bool api_request_has_tokens(const struct api_request *r);
 
 /* The list of choices to be submitted (serving.c). */

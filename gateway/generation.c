@@ -1,11 +1,13 @@
 #include "gateway/generation.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/mem.h"
 
 enum { DECODER_LOOK_BACK = 32 };
+#define NO_LOGPROB (-9999.0f) /* as in vLLM: JSON has no -inf */
 
 void generation_init(struct generation *g, const struct generation_rules *r, const uint32_t *prompt,
                      uint32_t n_prompt)
@@ -32,6 +34,11 @@ bool generation_ended(const struct generation *g)
     return g->stream.phase == STREAM_ENDED;
 }
 
+double generation_mean_logprob(const struct generation *g)
+{
+    return g->n_ids ? g->logprob_sum / g->n_ids : (double)NO_LOGPROB;
+}
+
 static void push_id(struct generation *g, uint32_t id)
 {
     if (g->n_ids == g->cap_ids) {
@@ -48,7 +55,7 @@ static void push_logprobs(struct generation *g, uint32_t id, const struct logpro
         g->logprobs = mem_realloc(g->logprobs, g->cap_logprobs * sizeof *g->logprobs);
     }
     struct token_logprobs *out = &g->logprobs[g->n_logprobs++];
-    *out = (struct token_logprobs){.n = 1, .ids = {id}, .values = {-9999.0f}};
+    *out = (struct token_logprobs){.n = 1, .ids = {id}, .values = {NO_LOGPROB}};
     if (!row || row->ids.n == 0 || row->values.n != row->ids.n)
         return;
     out->n = row->ids.n < GENERATION_MAX_LOGPROBS ? row->ids.n : GENERATION_MAX_LOGPROBS;
@@ -92,7 +99,7 @@ static enum generation_event end_by_head(struct generation *g, const struct toke
         return GENERATION_PROGRESS;
     }
     if (t->finish == FINISH_TIMEOUT)
-        return fail(g, 503, "The request's deadline passed before it was finished.");
+        return fail(g, 504, GENERATION_LATE);
     if (t->finish == FINISH_CANCELLED)
         return fail(g, 503, "The request was cancelled by the cluster.");
     snprintf(text, sizeof text, STR_FMT, (int)(t->text.len < 255 ? t->text.len : 255), t->text.ptr);
@@ -149,9 +156,11 @@ enum generation_event generation_on_tokens(struct generation *g, const struct ge
     for (uint32_t i = skip; i < t->ids.n; i++) {
         bool last = i + 1 == t->ids.n;
         bool hidden = last && t->finish == FINISH_STOP && !r->include_stop;
+        const struct logprob_row *row = i < t->n_logprobs && t->logprobs ? &t->logprobs[i] : NULL;
         if (r->want_logprobs)
-            push_logprobs(g, t->ids.ptr[i],
-                          i < t->n_logprobs && t->logprobs ? &t->logprobs[i] : NULL);
+            push_logprobs(g, t->ids.ptr[i], row);
+        if (row && row->values.n > 0)
+            g->logprob_sum += (double)fmaxf(row->values.ptr[0], NO_LOGPROB);
         enum generation_event e = push_token(g, r, t->ids.ptr[i], hidden);
         if (e == GENERATION_FAILED)
             return e;

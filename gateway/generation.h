@@ -8,6 +8,7 @@
 #include "gateway/stream_state.h"
 #include "text/text.h"
 
+#define GENERATION_LATE         "The request's timeout passed before it was finished."
 #define GENERATION_MAX_LOGPROBS 21u /* the chosen token and the top 20 */
 
 struct generation_rules { /* shared by the choices of a request; borrowed */
@@ -15,7 +16,7 @@ struct generation_rules { /* shared by the choices of a request; borrowed */
     const struct stop_set *stops;
     bool skip_special, include_stop;
     uint32_t min_tokens;
-    bool want_logprobs;
+    bool want_logprobs; /* to be given; the sum is kept whenever rows come */
 };
 
 /* The chosen token first, then the top ones, best first. */
@@ -33,6 +34,7 @@ struct generation {
     struct stop_matcher stop;
     struct token_logprobs *logprobs; /* of ids[n_given_ids ..] when wanted */
     uint32_t n_logprobs, cap_logprobs;
+    double logprob_sum;   /* of all ids */
     struct strbuf text;   /* decoded, not yet given to the client; its end may be held back */
     uint32_t n_given_ids; /* ids the client's deltas cover */
     uint32_t text_offset; /* code points of the tokens given: where the next one's text begins */
@@ -75,5 +77,7 @@ bool generation_delta(const struct generation *g, const struct generation_rules 
 void generation_given(struct generation *g, const struct generation_rules *r,
                       const struct generation_delta *d);
 bool generation_ended(const struct generation *g);
+/* Mean log-probability of its tokens, when the head sends them. */
+double generation_mean_logprob(const struct generation *g);
 /* Code points of valid UTF-8. */
 uint32_t generation_count_chars(struct str s);

@@ -7,7 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/random.h"
 
-enum { PARAMS_ARENA_LIMIT = 1 << 20, MAX_REPETITION_PENALTY = 10000 };
+enum { PARAMS_ARENA_LIMIT = 1 << 20, MAX_REPETITION_PENALTY = 10000, MAX_TIMEOUT_S = 86400 };
 
 /* A double above 0 may be 0 as a float, which would mean something else. */
 #define SMALLEST_FACTOR 1e-6f
@@ -323,6 +323,12 @@ static const struct field fields[] = {
     ROW_BOOL(continue_final_message, API_CHAT),
     ROW_BOOL(return_token_ids, BOTH),
     ROW_INT("priority", priority, BOTH, INT_MIN, INT_MAX),
+    {.name = "timeout",
+     .type = FIELD_FLOAT,
+     .kinds = BOTH,
+     .offset = AT(timeout_s),
+     .max = MAX_TIMEOUT_S,
+     .above_min = true},
     ROW_STR("cache_salt", cache_salt, BOTH, 128),
     ROW_CUSTOM(response_format, BOTH),
     ROW_CUSTOM(tools, API_CHAT),
@@ -437,9 +443,13 @@ static void log_unknown_fields(const json_t *body)
 
 static bool check_together(struct params *p, struct api_error *e)
 {
-    if (p->best_of && p->best_of != p->n)
-        return api_error_set(e, 400, "best_of", "best_of must equal n (%u) on this server, got %u.",
+    if (p->best_of && p->best_of < p->n)
+        return api_error_set(e, 400, "best_of",
+                             "best_of must be greater than or equal to n, got n=%u and best_of=%u.",
                              p->n, p->best_of);
+    if (p->best_of > p->n && p->stream)
+        return api_error_set(e, 400, "best_of",
+                             "Cannot stream results with best_of greater than n.");
     if (p->max_tokens && p->min_tokens > (int64_t)p->max_tokens)
         return api_error_set(e, 400, "min_tokens",
                              "min_tokens must be less than or equal to max_tokens=%u, got %lld.",
@@ -478,6 +488,9 @@ static void fill_sampling(struct params *p)
     s->max_tokens = p->max_tokens;
     s->n_prompt_logprobs = -1;
     s->n_logprobs = (int32_t)p->logprobs;
+    p->n_generated = p->best_of ? p->best_of : p->n;
+    if (p->n_generated > p->n && s->n_logprobs < 0)
+        s->n_logprobs = 0; /* of the chosen tokens: what they are ranked by */
     if (p->kind == API_CHAT)
         s->n_logprobs = !p->want_logprobs ? -1 : p->logprobs < 0 ? 0 : (int32_t)p->logprobs;
 }

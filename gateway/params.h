@@ -29,6 +29,7 @@ struct params {
         sampling; /* without eos_ids, i_prompt, i_choice, lora; the seed is set */
     uint32_t n;
     uint32_t best_of;           /* 0: not given */
+    uint32_t n_generated;       /* sequences per prompt, of which n are answered: best_of, or n */
     uint32_t max_tokens;        /* 0: not given */
     bool max_tokens_is_default; /* ours, so it bends to the room there is */
     int64_t seed;               /* -1: not given */
@@ -42,6 +43,7 @@ struct params {
     double presence_penalty, frequency_penalty, repetition_penalty;
     struct str stops[STOP_MAX_STRINGS];
     uint32_t n_stops;
+    double timeout_s; /* 0: not given */
     struct str cache_salt;
     json_t *prompt, *messages, *template_kwargs; /* NULL: not given */
 };

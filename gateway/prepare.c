@@ -84,9 +84,10 @@ static bool prepare_prompts(const struct prepare_model *m, struct prepared *out)
                   : openai_completions_prompts(p, m->vocab_size, &out->prompts, e);
     if (!ok)
         return false;
-    if ((uint64_t)out->prompts.n * p->n > m->max_choices)
-        return api_error_set(e, 400, "n", "%u prompts with n=%u are more than %u choices.",
-                             out->prompts.n, p->n, m->max_choices);
+    if ((uint64_t)out->prompts.n * p->n_generated > m->max_choices)
+        return api_error_set(e, 400, p->n_generated > p->n ? "best_of" : "n",
+                             "%u prompts with %u choices each are more than %u choices.",
+                             out->prompts.n, p->n_generated, m->max_choices);
     uint32_t longest = 0;
     for (uint32_t i = 0; i < out->prompts.n; i++) {
         struct prompt *prompt = &out->prompts.items[i];

@@ -213,6 +213,10 @@ static bool waited_too_long(const struct serving *s, const struct api_request *r
 {
     if (r->state == API_PREPARING)
         return false;
+    if (api_request_is_late(r, t)) {
+        e->retry_after_s = 0;
+        return !api_error_set(e, 504, NULL, GENERATION_LATE);
+    }
     bool begun = api_request_has_tokens(r);
     uint64_t since = begun ? r->last_progress_ns : r->arrival_ns;
     if (!s->link_up) {

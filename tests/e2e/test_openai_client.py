@@ -2,7 +2,7 @@
 import null_oracle as oracle
 import openai
 import pytest
-from cluster import SLOW, Cluster
+from cluster import SLOW, Cluster, wait_for
 
 KEY = "sk-e2e-test"
 
@@ -74,6 +74,35 @@ def test_several_choices(client):
     got = client.chat.completions.create(model="null", messages=[{"role": "user", "content": "Hi"}], max_tokens=20,
                                          n=4, temperature=1)
     assert len({c.message.content for c in got.choices}) == 4
+
+
+def test_best_of(client):
+    """The n best by log-probability per token; what was thrown away is counted."""
+    body = {"model": "null", "prompt": "Once", "max_tokens": 6, "seed": 5, "temperature": 1}
+    every = client.completions.create(**body, n=5, logprobs=0)
+    ranked = sorted(every.choices, key=lambda c: -sum(c.logprobs.token_logprobs) / len(c.logprobs.token_logprobs))
+    got = client.completions.create(**body, n=2, best_of=5)
+    assert [c.text for c in got.choices] == [c.text for c in ranked[:2]]
+    assert [c.index for c in got.choices] == [0, 1] and got.choices[0].logprobs is None
+    assert got.usage.completion_tokens == every.usage.completion_tokens == 30
+    for more in {"n": 3, "best_of": 2}, {"best_of": 2, "stream": True}:
+        with pytest.raises(openai.BadRequestError) as e:
+            client.completions.create(**body, **more)
+        assert e.value.param == "best_of"
+
+
+def test_timeout_of_the_server(client, cluster):
+    """An answer of 40 s with half a second of time: it ends with 504, and everything is free again."""
+    with pytest.raises(openai.APIStatusError) as e:
+        client.completions.create(model="null", prompt="x" * 100, n=3, max_tokens=2000, extra_body={"timeout": 0.5})
+    assert e.value.status_code == 504 and e.value.type == "TimeoutError"
+    cluster.wait_idle()
+    wait_for("its blocks are free", lambda: cluster.status()["kv"]["blocks_used"] == 0)
+    with pytest.raises(openai.APIError, match="timeout passed"):
+        for _ in client.completions.create(model="null", prompt="x", max_tokens=2000, stream=True,
+                                           extra_body={"timeout": 0.5}):
+            pass
+    cluster.wait_idle()
 
 
 def test_errors(client, cluster):

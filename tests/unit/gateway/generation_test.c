@@ -193,7 +193,7 @@ static void test_errors(void **state)
     static const struct error_case errors[] = {
         {FINISH_ERROR, STATUS_INVALID, 400},  {FINISH_ERROR, STATUS_LIMIT, 429},
         {FINISH_ERROR, STATUS_INTERNAL, 500}, {FINISH_ERROR, STATUS_CLOSED, 503},
-        {FINISH_TIMEOUT, STATUS_OK, 503},     {FINISH_CANCELLED, STATUS_OK, 503},
+        {FINISH_TIMEOUT, STATUS_OK, 504},     {FINISH_CANCELLED, STATUS_OK, 503},
     };
     struct stop_set stops = {0};
     struct generation_rules r = {.tokenizer = tokenizer, .stops = &stops};

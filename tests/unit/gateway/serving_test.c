@@ -35,6 +35,8 @@ struct world {
         struct request_id id;
         uint32_t i_choice, attempt, n_prompt, n_ids, last_id;
         struct sampling_params sampling;
+        int32_t priority;
+        uint64_t deadline_ms;
     } submits[MAX_SUBMITS];
     uint32_t n_submits, n_cancels, n_finishes;
     struct msg_finish last_finish;
@@ -100,6 +102,8 @@ static enum status fake_submit(void *ctx, const struct msg_submit *m)
     w.submits[w.n_submits].n_ids = m->ids.n;
     w.submits[w.n_submits].last_id = m->ids.ptr[m->ids.n - 1];
     w.submits[w.n_submits].sampling = m->sampling;
+    w.submits[w.n_submits].priority = m->priority;
+    w.submits[w.n_submits].deadline_ms = m->deadline_ms;
     w.n_submits++;
     return STATUS_OK;
 }
@@ -486,6 +490,84 @@ static void test_logprobs_and_ids(void **state)
                      "\"prompt_tokens_details\":{\"cached_tokens\":0}}}");
 }
 
+/* Tokens of submit i, each with this log-probability, and the end. */
+static void scored_tokens(uint32_t i, const char *text, float logprob)
+{
+    uint32_t ids[8], n = 0;
+    struct logprob_row rows[8];
+    for (; text[n]; n++) {
+        ids[n] = (uint8_t)text[n];
+        rows[n] = (struct logprob_row){{&ids[n], 1}, {&logprob, 1}, 1};
+    }
+    struct tokens_item t = {.id = w.submits[i].id,
+                            .i_choice = w.submits[i].i_choice,
+                            .attempt = 1,
+                            .ids = {ids, n},
+                            .logprobs = rows,
+                            .n_logprobs = n,
+                            .finish = FINISH_LENGTH};
+    struct msg_tokens m = {.items = &t, .n_items = 1};
+    serving_on_tokens(&w.s, &m);
+}
+
+/* Two prompts, the best two of three each: by the token, not by the sum. */
+static void test_best_of(void **state)
+{
+#define CHOICE(i, text)                                                                            \
+    "{\"index\":" #i ",\"text\":\"" text                                                           \
+    "\",\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null}"
+    post("{\"prompt\":[\"hi\",\"you\"],\"n\":2,\"best_of\":3,\"max_tokens\":4}");
+    assert_int_equal(w.n_submits, 6);
+    for (uint32_t i = 0; i < 6; i++) {
+        assert_int_equal(w.submits[i].sampling.i_prompt, i / 3);
+        assert_int_equal(w.submits[i].sampling.i_choice, i % 3);
+        assert_int_equal(w.submits[i].sampling.n_logprobs, 0);
+    }
+    scored_tokens(0, "a", -1.0f);
+    scored_tokens(1, "bbbb", -0.5f);
+    scored_tokens(2, "cc", -0.75f);
+    scored_tokens(5, "f", -0.5f);
+    scored_tokens(4, "e", -INFINITY);
+    assert_int_equal(w.client.status, 0);
+    scored_tokens(3, "d", -0.5f); /* as good as f, and before it */
+    assert_body(HEAD ",\"choices\":[" CHOICE(0, "bbbb") "," CHOICE(1, "cc") "," CHOICE(
+        2, "d") "," CHOICE(3, "f") "],\"usage\":{\"prompt_tokens\":5,\"total_tokens\":15,"
+                                   "\"completion_tokens\":10,"
+                                   "\"prompt_tokens_details\":{\"cached_tokens\":0}}}");
+    assert_int_equal(w.s.n_open_choices, 0);
+}
+
+/* Both count from when the request came; what is left of the time-out goes with each Submit. */
+static void test_priority_and_timeout(void **state)
+{
+    post("{\"prompt\":\"hi\",\"priority\":-7,\"timeout\":2.5}");
+    assert_int_equal(w.submits[0].priority, -7);
+    assert_true(w.submits[0].deadline_ms == 2500);
+    serving_on_link(&w.s, false);
+    w.now_ns += 1500000000ull;
+    serving_on_link(&w.s, true);
+    assert_true(w.submits[1].deadline_ms == 1000);
+    w.now_ns += 999000000ull;
+    serving_tick(&w.s);
+    assert_int_equal(w.client.status, 0);
+    w.now_ns += 1000000ull; /* the head has not said so: it may be gone */
+    serving_tick(&w.s);
+    assert_int_equal(w.client.status, 504);
+    assert_int_equal(w.n_cancels, 1);
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "\"type\":\"TimeoutError\""));
+}
+
+static void test_timeout_from_the_head(void **state)
+{
+    post("{\"prompt\":\"hi\",\"n\":2,\"timeout\":2.5}");
+    tokens(0, 0, "ab", FINISH_NONE);
+    tokens(1, 0, "", FINISH_TIMEOUT);
+    assert_int_equal(w.client.status, 504);
+    assert_int_equal(w.client.retry_after_s, 0);
+    assert_int_equal(w.n_cancels, 1);
+    assert_int_equal(w.s.n_open_choices, 0);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -503,6 +585,9 @@ int main(void)
         TEST(test_stream_survives_a_long_pause),
         TEST(test_no_credit),
         TEST(test_logprobs_and_ids),
+        TEST(test_best_of),
+        TEST(test_priority_and_timeout),
+        TEST(test_timeout_from_the_head),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
