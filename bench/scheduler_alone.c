@@ -75,17 +75,7 @@ static void tell_gateway(struct alone *a, const struct scheduler_event *events, 
     uint32_t n = 0;
     for (uint32_t i = 0; i < n_events; i++) {
         struct request *r = events[i].request;
-        a->items[n++] = (struct tokens_item){
-            .id = r->id,
-            .i_choice = r->i_choice,
-            .attempt = r->attempt,
-            .start = r->n_delivered,
-            .ids = {r->ids + r->n_prompt + r->n_delivered, request_n_generated(r) - r->n_delivered},
-            .finish = r->finish,
-            .stop_id = r->stop_id,
-            .n_cached = r->n_cached,
-            .status = r->status,
-            .text = str_from(r->text)};
+        request_fill_tokens(r, request_n_generated(r) - r->n_delivered, &a->items[n++]);
         r->n_delivered = request_n_generated(r);
         if (n == TOKENS_ITEMS) {
             send_tokens(a, n);

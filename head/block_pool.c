@@ -5,18 +5,31 @@
 #include "common/base/mem.h"
 
 enum { LIST_EMPTY, LIST_KEPT, LIST_COUNT };
+enum { NODE_IDS = 13, SLOT_BITS = 4, PREFETCH = 12 }; /* blocks ahead in a table */
+#define NODE_NONE UINT32_MAX
 
 /* 16 bytes, four to a cache line: the tables of a step's sequences touch thousands of them. */
 struct block {
-    uint32_t next, prev;  /* in a list, when it has no owner */
     uint64_t step : 40;   /* the last step that was sent while it was owned */
     uint64_t owners : 22; /* at most as many as a group has slots */
     uint64_t keep : 1;
-    uint64_t list : 1; /* which, when it has no owner */
+    uint64_t list : 1; /* which, when it has no owner, and where: */
+    uint32_t place;    /* node << SLOT_BITS | slot */
 };
 
+/* Lists are unrolled: a cache line of ids in order of release. So who takes blocks reads ids, not
+ * one block to find the next, and can ask for several at once. */
+struct node {
+    uint32_t next, prev;
+    uint16_t live; /* bit i: ids[i] is in the list */
+    uint16_t n;    /* ids used, live or not */
+    uint32_t ids[NODE_IDS];
+};
+_Static_assert(sizeof(struct node) == 64, "a cache line");
+
 struct list {
-    uint32_t head, tail, n;
+    uint32_t head, tail;                    /* nodes; each has a live id */
+    uint32_t n;                             /* blocks */
     uint32_t n_quarantined;                 /* the last so many */
     uint32_t by_step[BLOCK_POOL_MAX_DEPTH]; /* of these, by step % depth */
 };
@@ -26,6 +39,9 @@ struct block_pool {
     uint64_t step_done;
     struct list lists[LIST_COUNT];
     struct block *blocks;
+    struct node *nodes;
+    uint32_t free_node, n_nodes; /* nodes at and above n_nodes were never used */
+    struct mem_table block_table, node_table;
 };
 
 static bool is_quarantined(const struct block_pool *p, const struct block *b)
@@ -33,19 +49,47 @@ static bool is_quarantined(const struct block_pool *p, const struct block *b)
     return b->step > p->step_done;
 }
 
+/* ---- nodes ---- */
+
+static uint32_t node_append(struct block_pool *p, struct list *l)
+{
+    uint32_t i = p->free_node;
+    if (i != NODE_NONE)
+        p->free_node = p->nodes[i].next;
+    else
+        i = p->n_nodes++;
+    struct node *x = &p->nodes[i];
+    x->next = NODE_NONE;
+    x->prev = l->tail;
+    x->live = x->n = 0;
+    *(l->tail != NODE_NONE ? &p->nodes[l->tail].next : &l->head) = i;
+    return l->tail = i;
+}
+
+static void node_remove(struct block_pool *p, struct list *l, uint32_t i)
+{
+    struct node *x = &p->nodes[i];
+    *(x->prev != NODE_NONE ? &p->nodes[x->prev].next : &l->head) = x->next;
+    *(x->next != NODE_NONE ? &p->nodes[x->next].prev : &l->tail) = x->prev;
+    x->next = p->free_node;
+    p->free_node = i;
+}
+
+/* ---- lists ---- */
+
 static void list_append(struct block_pool *p, uint32_t id, uint64_t step_sent)
 {
     struct block *b = &p->blocks[id];
     struct list *l = &p->lists[b->keep];
+    uint32_t i = l->tail;
+    if (i == NODE_NONE || p->nodes[i].n == NODE_IDS)
+        i = node_append(p, l);
+    struct node *x = &p->nodes[i];
     b->list = b->keep;
     b->step = step_sent;
-    b->prev = l->tail;
-    b->next = BLOCK_NONE;
-    if (l->tail != BLOCK_NONE)
-        p->blocks[l->tail].next = id;
-    else
-        l->head = id;
-    l->tail = id;
+    b->place = i << SLOT_BITS | x->n;
+    x->live |= (uint16_t)(1u << x->n);
+    x->ids[x->n++] = id;
     l->n++;
     if (is_quarantined(p, b)) {
         l->n_quarantined++;
@@ -53,33 +97,54 @@ static void list_append(struct block_pool *p, uint32_t id, uint64_t step_sent)
     }
 }
 
-static void list_remove(struct block_pool *p, struct block *b)
+static void list_take(struct block_pool *p, struct list *l, uint32_t i_node, uint32_t slot)
+{
+    struct node *x = &p->nodes[i_node];
+    x->live &= (uint16_t) ~(1u << slot);
+    l->n--;
+    if (!x->live)
+        node_remove(p, l, i_node);
+}
+
+static void list_remove(struct block_pool *p, const struct block *b)
 {
     struct list *l = &p->lists[b->list];
-    if (b->prev != BLOCK_NONE)
-        p->blocks[b->prev].next = b->next;
-    else
-        l->head = b->next;
-    if (b->next != BLOCK_NONE)
-        p->blocks[b->next].prev = b->prev;
-    else
-        l->tail = b->prev;
-    l->n--;
+    list_take(p, l, b->place >> SLOT_BITS, b->place & ((1u << SLOT_BITS) - 1));
     if (is_quarantined(p, b)) {
         l->n_quarantined--;
         l->by_step[b->step % BLOCK_POOL_MAX_DEPTH]--;
     }
 }
 
+/* The first of the list; what will be asked for soon is on its way. */
+static uint32_t list_pop(struct block_pool *p, struct list *l)
+{
+    const struct node *x = &p->nodes[l->head];
+    uint32_t slot = (uint32_t)__builtin_ctz(x->live), id = x->ids[slot];
+    __builtin_prefetch(&p->blocks[x->ids[slot + 6 < x->n ? slot + 6 : slot]], 1);
+    if (slot == 0 && x->next != NODE_NONE) {
+        const struct node *next = &p->nodes[x->next];
+        __builtin_prefetch(next);
+    } else if (slot >= NODE_IDS - 6 && x->next != NODE_NONE) {
+        __builtin_prefetch(&p->blocks[p->nodes[x->next].ids[slot - (NODE_IDS - 6)]], 1);
+    }
+    list_take(p, l, l->head, slot);
+    return id;
+}
+
+/* ---- the pool ---- */
+
 struct block_pool *block_pool_new(uint32_t n_blocks)
 {
     struct block_pool *p = mem_zalloc(sizeof *p);
     p->n_blocks = n_blocks;
-    p->blocks = mem_try_array(n_blocks, sizeof *p->blocks);
-    if (!p->blocks) {
+    if (!mem_table_open(&p->block_table, n_blocks, sizeof *p->blocks) ||
+        !mem_table_open(&p->node_table, (size_t)n_blocks + LIST_COUNT, sizeof *p->nodes)) {
         block_pool_free(p);
         return NULL;
     }
+    p->blocks = p->block_table.at;
+    p->nodes = p->node_table.at;
     block_pool_reset(p, 0);
     return p;
 }
@@ -88,7 +153,8 @@ void block_pool_free(struct block_pool *p)
 {
     if (!p)
         return;
-    mem_free(p->blocks);
+    mem_table_close(&p->block_table);
+    mem_table_close(&p->node_table);
     mem_free(p);
 }
 
@@ -96,7 +162,9 @@ void block_pool_reset(struct block_pool *p, uint64_t step_done)
 {
     p->step_done = step_done;
     for (int i = 0; i < LIST_COUNT; i++)
-        p->lists[i] = (struct list){.head = BLOCK_NONE, .tail = BLOCK_NONE};
+        p->lists[i] = (struct list){.head = NODE_NONE, .tail = NODE_NONE};
+    p->free_node = NODE_NONE;
+    p->n_nodes = 0;
     for (uint32_t id = 0; id < p->n_blocks; id++) {
         p->blocks[id] = (struct block){0};
         list_append(p, id, step_done);
@@ -115,10 +183,9 @@ uint32_t block_pool_alloc(struct block_pool *p, bool *was_kept)
         l = &p->lists[LIST_KEPT];
     if (!can_give(l))
         return BLOCK_NONE;
-    uint32_t id = l->head;
+    uint32_t id = list_pop(p, l);
     struct block *b = &p->blocks[id];
     *was_kept = b->keep;
-    list_remove(p, b);
     b->owners = 1;
     b->keep = false;
     return id;
@@ -137,6 +204,8 @@ void block_pool_release(struct block_pool *p, const uint32_t *ids, uint32_t n, u
 {
     assert(step_sent <= p->step_done + BLOCK_POOL_MAX_DEPTH);
     while (n-- > 0) {
+        if (n >= PREFETCH)
+            __builtin_prefetch(&p->blocks[ids[n - PREFETCH]], 1);
         struct block *b = &p->blocks[ids[n]];
         assert(ids[n] < p->n_blocks && b->owners > 0);
         if (--b->owners == 0)
@@ -192,31 +261,43 @@ bool block_pool_is_free(const struct block_pool *p, uint32_t id)
     return b->owners == 0 && !is_quarantined(p, b);
 }
 
+struct tally {
+    uint32_t n, n_quarantined, by_step[BLOCK_POOL_MAX_DEPTH];
+    uint64_t step;
+};
+
+/* A node's blocks are where they say, and in order of release. */
+static bool check_node(const struct block_pool *p, int i_list, uint32_t i_node, struct tally *t)
+{
+    const struct node *x = &p->nodes[i_node];
+    bool ok = x->live != 0 && x->n <= NODE_IDS && x->live < 1u << x->n;
+    for (uint32_t slot = 0; ok && slot < x->n; slot++) {
+        const struct block *b = &p->blocks[x->ids[slot]];
+        if (!(x->live & 1u << slot))
+            continue;
+        ok = b->list == (uint64_t)i_list && b->place == (i_node << SLOT_BITS | slot) &&
+             b->owners == 0 && b->step >= t->step && ++t->n <= p->n_blocks;
+        t->step = b->step;
+        t->n_quarantined += is_quarantined(p, b);
+        t->by_step[b->step % BLOCK_POOL_MAX_DEPTH] += is_quarantined(p, b);
+    }
+    return ok;
+}
+
 static bool check_list(const struct block_pool *p, int i, struct error *err)
 {
     const struct list *l = &p->lists[i];
-    uint32_t n = 0, prev = BLOCK_NONE, by_step[BLOCK_POOL_MAX_DEPTH] = {0}, n_quarantined = 0;
-    uint64_t step = 0;
-    for (uint32_t id = l->head; id != BLOCK_NONE; id = p->blocks[id].next) {
-        const struct block *b = &p->blocks[id];
-        if (b->list != (uint64_t)i || b->prev != prev || b->owners || b->step < step ||
-            ++n > p->n_blocks) {
-            error_set(err, STATUS_INTERNAL, "block %u is wrong in list %d", id, i);
-            return false;
-        }
-        step = b->step;
-        prev = id;
-        if (is_quarantined(p, b)) {
-            n_quarantined++;
-            by_step[step % BLOCK_POOL_MAX_DEPTH]++;
-        }
-    }
-    bool ok = n == l->n && l->tail == prev && n_quarantined == l->n_quarantined;
+    struct tally t = {0};
+    uint32_t prev = NODE_NONE;
+    bool ok = true;
+    for (uint32_t k = l->head; ok && k != NODE_NONE; prev = k, k = p->nodes[k].next)
+        ok = p->nodes[k].prev == prev && check_node(p, i, k, &t);
+    ok = ok && t.n == l->n && l->tail == prev && t.n_quarantined == l->n_quarantined;
     for (uint32_t k = 0; k < BLOCK_POOL_MAX_DEPTH; k++)
-        ok = ok && by_step[k] == l->by_step[k];
+        ok = ok && t.by_step[k] == l->by_step[k];
     if (!ok)
-        error_set(err, STATUS_INTERNAL, "list %d has %u blocks, %u in quarantine; counts %u, %u", i,
-                  n, n_quarantined, l->n, l->n_quarantined);
+        error_set(err, STATUS_INTERNAL, "list %d: %u blocks found, %u in quarantine; counts %u, %u",
+                  i, t.n, t.n_quarantined, l->n, l->n_quarantined);
     return ok;
 }
 

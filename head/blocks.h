@@ -39,8 +39,9 @@ struct block_table {
     uint32_t n_wanted;   /* blocks that the known ids will need at once; 0: nobody counts */
     uint32_t n_promised; /* of these, still to come */
 
-    uint64_t content; /* its content in the cache */
-    uint64_t digest;  /* sum of plan_digest_block over what the ranks know */
+    uint64_t content;           /* of block n_entered - 1 in the cache, or the root's */
+    struct prefix_chain *chain; /* the request's hashes for blocks of this size */
+    uint64_t digest;            /* sum of plan_digest_block over what the ranks know */
 };
 
 /* A prefix that is there: tokens [0, n_tokens); in KV group g blocks [first[g], n[g]), and the
@@ -122,6 +123,11 @@ uint32_t blocks_covered(const struct blocks *b, const struct block_table *tables
  * next n_known at which there will be something to enter. */
 uint32_t blocks_enter(struct blocks *b, struct block_table *tables, const struct request *r,
                       uint32_t n_known);
+/* For several that will enter one after the other: bring into the CPU's cache the tables, then what
+ * enter will touch. */
+void blocks_prefetch(const struct blocks *b, const struct block_table *tables);
+void blocks_prefetch_enter(const struct blocks *b, const struct block_table *tables,
+                           const struct request *r);
 /* The whole prompt is computed: its last, partly filled block can be copied from now on. */
 void blocks_enter_tail(struct blocks *b, struct block_table *tables, const struct request *r);
 /* The known ids are all planned: nothing more is promised. */

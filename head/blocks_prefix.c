@@ -278,6 +278,7 @@ uint32_t blocks_take(struct blocks *b, struct block_table *tables, const struct 
         t->first = t->n = t->n_told = hit->first[i];
         t->first_told = 0;
         t->content = PREFIX_CONTENT_ROOT;
+        t->chain = chain_of(r, g->block_tokens);
         if (hit->n[i] > 0)
             take_blocks(g, t, hit->n[i]);
         t->n_wanted = blocks_for(r->n_ids, g->block_tokens);
@@ -350,7 +351,7 @@ uint32_t blocks_enter(struct blocks *b, struct block_table *tables, const struct
     for (uint32_t i = 0; i < b->n_groups; i++) {
         struct blocks_group *g = &b->groups[i];
         struct block_table *t = &tables[i];
-        struct prefix_chain *c = chain_of(r, g->block_tokens);
+        struct prefix_chain *c = t->chain;
         uint32_t n_full = n_known / g->block_tokens;
         chain_extend(c, r, n_full);
         for (; t->n_entered < n_full; t->n_entered++) {
@@ -367,6 +368,31 @@ uint32_t blocks_enter(struct blocks *b, struct block_table *tables, const struct
         next = border < next ? border : next;
     }
     return next;
+}
+
+void blocks_prefetch(const struct blocks *b, const struct block_table *tables)
+{
+    for (uint32_t i = 0; i < b->n_groups; i++) {
+        const char *t = (const char *)&tables[i];
+        __builtin_prefetch(t, 1);
+        __builtin_prefetch(t + sizeof *tables - 1, 1);
+    }
+}
+
+/* The hash is made here, so that its bucket can be asked for; enter finds it made. */
+void blocks_prefetch_enter(const struct blocks *b, const struct block_table *tables,
+                           const struct request *r)
+{
+    for (uint32_t i = 0; i < b->n_groups; i++) {
+        const struct blocks_group *g = &b->groups[i];
+        const struct block_table *t = &tables[i];
+        uint32_t k = t->n_entered;
+        if ((k + 1) * g->block_tokens > r->n_ids || k < t->first || k >= t->n)
+            continue;
+        chain_extend(t->chain, r, k + 1);
+        prefix_cache_prefetch_bucket(g->cache, t->chain->hashes[k + 1]);
+        prefix_cache_prefetch_entry(g->cache, t->ids[k]);
+    }
 }
 
 void blocks_enter_tail(struct blocks *b, struct block_table *tables, const struct request *r)

@@ -286,25 +286,6 @@ static uint32_t tokens_that_fit(const struct request *r, uint64_t *budget)
     return n;
 }
 
-static void fill_item(struct tokens_item *x, const struct request *r, uint32_t n)
-{
-    bool all = n == request_n_generated(r) - r->n_delivered;
-    *x = (struct tokens_item){.id = r->id,
-                              .i_choice = r->i_choice,
-                              .attempt = r->attempt,
-                              .start = r->n_delivered,
-                              .ids = {r->ids + r->n_prompt + r->n_delivered, n},
-                              .finish = all ? r->finish : FINISH_NONE,
-                              .stop_id = r->stop_id,
-                              .n_cached = r->n_cached,
-                              .status = r->status,
-                              .text = str_from(r->text)};
-    if (r->logprobs && n > 0) {
-        x->logprobs = r->logprobs + r->n_delivered;
-        x->n_logprobs = n;
-    }
-}
-
 static uint32_t fill_refusals(struct head_core *h, const struct gateway *g)
 {
     uint32_t n = g->n_refusals < TOKENS_ITEMS_MAX ? g->n_refusals : TOKENS_ITEMS_MAX;
@@ -339,7 +320,7 @@ static bool flush_tokens(struct head_core *h, struct gateway *g)
     for (; r && n < TOKENS_ITEMS_MAX && budget >= ITEM_BYTES; r = r->outbox_next) {
         budget -= ITEM_BYTES;
         h->item_requests[n] = r;
-        fill_item(&h->items[n++], r, tokens_that_fit(r, &budget));
+        request_fill_tokens(r, tokens_that_fit(r, &budget), &h->items[n++]);
     }
     if (n == 0)
         return false;

@@ -17,12 +17,14 @@ struct entry {
     uint32_t ids[];                   /* [block_tokens] */
 };
 
-/* A slot points to a block that has, or had, a hash with this tag and this bucket. */
+/* A slot points to a block that has, or had, a hash with this tag and this bucket. Tags are
+ * compared eight at once, as the bytes of a word. */
 struct bucket {
-    uint32_t tags[SLOTS];
-    uint32_t blocks[SLOTS]; /* id + 1; 0: never used */
+    uint64_t tags; /* slot i: bits 8 i and on, 1 .. 255; 0: free */
+    uint32_t blocks[SLOTS];
 };
-_Static_assert(sizeof(struct bucket) == LINE_BYTES, "a lookup touches one line");
+enum { TAG_BITS = 8 };
+#define EACH_SLOT 0x0101010101010101ull
 
 struct prefix_cache {
     uint32_t n_blocks, block_tokens, n_buckets;
@@ -30,7 +32,7 @@ struct prefix_cache {
     struct bucket *buckets;
     size_t stride; /* of an entry, bytes */
     char *entries; /* [n_blocks] */
-    void *owned_buckets, *owned_entries;
+    struct mem_table bucket_table, entry_table;
 };
 
 /* ---- hashes ---- */
@@ -64,12 +66,6 @@ struct block_hash prefix_hash_block(struct block_hash parent, const uint32_t *id
 
 /* ---- life ---- */
 
-static void *aligned(void *p)
-{
-    uintptr_t at = (uintptr_t)p + LINE_BYTES - 1;
-    return (void *)(at - at % LINE_BYTES);
-}
-
 struct prefix_cache *prefix_cache_new(uint32_t n_blocks, uint32_t block_tokens)
 {
     assert(block_tokens <= PREFIX_MAX_BLOCK_TOKENS);
@@ -81,14 +77,13 @@ struct prefix_cache *prefix_cache_new(uint32_t n_blocks, uint32_t block_tokens)
         c->n_buckets *= 2;
     c->stride = sizeof(struct entry) + block_tokens * sizeof(uint32_t);
     c->stride = (c->stride + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
-    c->owned_buckets = mem_try_array((size_t)c->n_buckets + 1, sizeof *c->buckets);
-    c->owned_entries = mem_try_array((size_t)n_blocks + 1, c->stride);
-    if (!c->owned_buckets || !c->owned_entries) {
+    if (!mem_table_open(&c->bucket_table, c->n_buckets, sizeof *c->buckets) ||
+        !mem_table_open(&c->entry_table, n_blocks, c->stride)) {
         prefix_cache_free(c);
         return NULL;
     }
-    c->buckets = aligned(c->owned_buckets);
-    c->entries = aligned(c->owned_entries);
+    c->buckets = c->bucket_table.at;
+    c->entries = c->entry_table.at;
     c->last_content = PREFIX_CONTENT_ROOT;
     return c;
 }
@@ -97,15 +92,17 @@ void prefix_cache_free(struct prefix_cache *c)
 {
     if (!c)
         return;
-    mem_free(c->owned_buckets);
-    mem_free(c->owned_entries);
+    mem_table_close(&c->bucket_table);
+    mem_table_close(&c->entry_table);
     mem_free(c);
 }
 
 void prefix_cache_reset(struct prefix_cache *c)
 {
-    for (uint32_t b = 0; b < c->n_blocks; b++)
-        prefix_cache_forget(c, b);
+    /* pages that nobody has written stay unmapped */
+    for (uint32_t b = 0; b < c->n_blocks && c->last_content > PREFIX_CONTENT_ROOT; b++)
+        if (prefix_cache_holds(c, b))
+            prefix_cache_forget(c, b);
 }
 
 /* ---- lookup ---- */
@@ -120,18 +117,38 @@ static struct bucket *bucket_of(const struct prefix_cache *c, struct block_hash 
     return &c->buckets[h.lo & (c->n_buckets - 1)];
 }
 
-static uint32_t tag_of(struct block_hash h)
+static uint64_t tag_of(struct block_hash h)
 {
-    return (uint32_t)h.hi;
+    return 1 + (h.hi >> 32) % 255;
 }
 
-/* Bit i: slot i may be it. */
-static uint32_t candidates(const struct bucket *b, struct block_hash h)
+/* Bit 8 i + 7 for each zero byte i; above a zero byte there may be one bit too many (Warren,
+ * Hacker's Delight, 6-1): who asks looks at the lowest, or checks. */
+static uint64_t zero_bytes(uint64_t x)
 {
-    uint32_t tag = tag_of(h), mask = 0;
-    for (uint32_t i = 0; i < SLOTS; i++)
-        mask |= (uint32_t)(b->tags[i] == tag && b->blocks[i] != 0) << i;
-    return mask;
+    return (x - EACH_SLOT) & ~x & EACH_SLOT << (TAG_BITS - 1);
+}
+
+/* Slots that may hold h. */
+static uint64_t candidates(const struct bucket *b, struct block_hash h)
+{
+    return zero_bytes(b->tags ^ tag_of(h) * EACH_SLOT);
+}
+
+static uint32_t lowest_slot(uint64_t mask)
+{
+    return (uint32_t)__builtin_ctzll(mask) / TAG_BITS;
+}
+
+static uint64_t tag_at(const struct bucket *b, uint32_t i)
+{
+    return b->tags >> TAG_BITS * i & 0xFF;
+}
+
+static void set_slot(struct bucket *b, uint32_t i, uint64_t tag, uint32_t block)
+{
+    b->tags = (b->tags & ~(0xFFull << TAG_BITS * i)) | tag << TAG_BITS * i;
+    b->blocks[i] = block;
 }
 
 static bool is_alive(const struct entry *e, struct block_hash h)
@@ -142,9 +159,9 @@ static bool is_alive(const struct entry *e, struct block_hash h)
 /* The slot of a live entry with this hash; SLOTS: none. */
 static uint32_t find_slot(const struct prefix_cache *c, const struct bucket *b, struct block_hash h)
 {
-    for (uint32_t mask = candidates(b, h); mask; mask &= mask - 1) {
-        uint32_t i = (uint32_t)__builtin_ctz(mask);
-        if (is_alive(entry_of(c, b->blocks[i] - 1), h))
+    for (uint64_t mask = candidates(b, h); mask; mask &= mask - 1) {
+        uint32_t i = lowest_slot(mask);
+        if (tag_at(b, i) == tag_of(h) && is_alive(entry_of(c, b->blocks[i]), h))
             return i;
     }
     return SLOTS;
@@ -161,9 +178,7 @@ uint32_t prefix_cache_find(const struct prefix_cache *c, const struct prefix_key
 {
     const struct bucket *b = bucket_of(c, k->hash);
     uint32_t i = find_slot(c, b, k->hash);
-    if (i == SLOTS || !confirmed(entry_of(c, b->blocks[i] - 1), k))
-        return BLOCK_NONE;
-    return b->blocks[i] - 1;
+    return i < SLOTS && confirmed(entry_of(c, b->blocks[i]), k) ? b->blocks[i] : BLOCK_NONE;
 }
 
 void prefix_cache_prefetch_entry(const struct prefix_cache *c, uint32_t block)
@@ -181,9 +196,9 @@ void prefix_cache_prefetch_bucket(const struct prefix_cache *c, struct block_has
 void prefix_cache_prefetch_hit(const struct prefix_cache *c, struct block_hash hash)
 {
     const struct bucket *b = bucket_of(c, hash);
-    uint32_t mask = candidates(b, hash);
+    uint64_t mask = candidates(b, hash);
     if (mask)
-        prefix_cache_prefetch_entry(c, b->blocks[__builtin_ctz(mask)] - 1);
+        prefix_cache_prefetch_entry(c, b->blocks[lowest_slot(mask)]);
 }
 
 uint64_t prefix_cache_content(const struct prefix_cache *c, uint32_t block)
@@ -202,25 +217,23 @@ bool prefix_cache_holds(const struct prefix_cache *c, uint32_t block)
 /* Does slot i still say what its block holds? */
 static bool is_stale(const struct prefix_cache *c, const struct bucket *b, uint32_t i)
 {
-    const struct entry *e = entry_of(c, b->blocks[i] - 1);
-    return e->content == 0 || tag_of(e->hash) != b->tags[i] || bucket_of(c, e->hash) != b;
+    const struct entry *e = entry_of(c, b->blocks[i]);
+    return e->content == 0 || tag_of(e->hash) != tag_at(b, i) || bucket_of(c, e->hash) != b;
 }
 
 /* A slot that may be overwritten. All stale ones are emptied when there is none: their entries are
  * cold, and one such look at all of them pays for several registrations. */
 static uint32_t free_slot(const struct prefix_cache *c, struct bucket *b)
 {
-    uint32_t at = SLOTS;
-    for (uint32_t i = 0; i < SLOTS && at == SLOTS; i++)
-        if (b->blocks[i] == 0)
-            at = i;
-    if (at < SLOTS)
-        return at;
+    uint64_t mask = zero_bytes(b->tags);
+    if (mask)
+        return lowest_slot(mask);
     for (uint32_t i = 0; i < SLOTS; i++)
-        __builtin_prefetch(entry_of(c, b->blocks[i] - 1));
+        __builtin_prefetch(entry_of(c, b->blocks[i]));
+    uint32_t at = SLOTS;
     for (uint32_t i = 0; i < SLOTS; i++)
         if (is_stale(c, b, i)) {
-            b->blocks[i] = 0;
+            set_slot(b, i, 0, 0);
             at = i;
         }
     return at;
@@ -244,26 +257,25 @@ struct prefix_registered prefix_cache_register(struct prefix_cache *c, uint32_t 
     struct prefix_registered out = {.displaced = BLOCK_NONE};
     struct bucket *b = bucket_of(c, k->hash);
     uint32_t i = find_slot(c, b, k->hash);
-    if (i < SLOTS && b->blocks[i] - 1 != block) {
-        struct entry *same = entry_of(c, b->blocks[i] - 1);
+    if (i < SLOTS && b->blocks[i] != block) {
+        struct entry *same = entry_of(c, b->blocks[i]);
         if (confirmed(same, k)) {
             prefix_cache_forget(c, block);
             out.content = same->content;
             return out;
         }
         same->content = 0; /* its parent is gone, or the hash collides: the newer wins */
-        out.displaced = b->blocks[i] - 1;
+        out.displaced = b->blocks[i];
     }
     if (i == SLOTS)
         i = free_slot(c, b);
     if (i == SLOTS) { /* eight live ones */
-        i = tag_of(k->hash) % SLOTS;
-        out.displaced = b->blocks[i] - 1;
+        i = (uint32_t)tag_of(k->hash) % SLOTS;
+        out.displaced = b->blocks[i];
         prefix_cache_forget(c, out.displaced);
     }
     write_entry(c, block, k);
-    b->tags[i] = tag_of(k->hash);
-    b->blocks[i] = block + 1;
+    set_slot(b, i, tag_of(k->hash), block);
     out.content = c->last_content;
     out.is_new = true;
     return out;
@@ -283,7 +295,7 @@ bool prefix_cache_check(const struct prefix_cache *c, struct error *err)
             continue;
         const struct bucket *b = bucket_of(c, e->hash);
         uint32_t i = find_slot(c, b, e->hash);
-        if (i < SLOTS && b->blocks[i] - 1 == k && e->n >= 1 && e->n <= c->block_tokens)
+        if (i < SLOTS && b->blocks[i] == k && e->n >= 1 && e->n <= c->block_tokens)
             continue;
         error_set(err, STATUS_INTERNAL, "prefix cache: block %u cannot be found by its hash", k);
         return false;

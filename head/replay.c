@@ -56,7 +56,7 @@ static enum status remember(struct group_replay *g, const struct request *logged
     if (*at)
         return error_set(err, STATUS_INVALID, "request %" PRIu64 " is added twice",
                          logged->arrival_seq);
-    struct request *r = mem_alloc(sizeof *r);
+    struct request *r = request_alloc();
     *r = *logged;
     arena_init(&r->arena, 0);
     const struct sampling_params *s = &logged->sampling;
@@ -79,6 +79,7 @@ static enum status remember(struct group_replay *g, const struct request *logged
     r->sampling.eos_ids.ptr = ids + r->ids_cap;
     r->sampling.stop_ids.ptr = ids + r->ids_cap + s->eos_ids.n;
     r->sampling.lora.ptr = lora;
+    request_keep_stops(r);
     r->outbox_next = NULL;
     *at = *out = r;
     return STATUS_OK;

@@ -11,6 +11,8 @@ enum {
     MAX_LOGPROBS = 128,  /* alternatives per position; vLLM's default is 20 */
     MAX_STOP_IDS = 1024, /* searched once per token */
     MIN_LOGPROB_ROWS = 16,
+    LINE_BYTES = 64,
+    NO_STOP = UINT16_MAX, /* more than two spans of MAX_STOP_IDS */
 };
 
 static const uint32_t next_states[REQUEST_STATE_COUNT] = {
@@ -112,6 +114,30 @@ static bool span_has(struct u32_span span, uint32_t id)
     return false;
 }
 
+/* Which of the ids that end it this is; EOS ids come first. */
+static uint32_t stop_of(const struct request *r, uint32_t id)
+{
+    if (r->n_stops <= REQUEST_STOPS) {
+        for (uint32_t i = 0; i < r->n_stops; i++)
+            if (r->stops[i] == id)
+                return i;
+        return NO_STOP;
+    }
+    if (span_has(r->sampling.eos_ids, id))
+        return 0;
+    return span_has(r->sampling.stop_ids, id) ? r->n_eos : NO_STOP;
+}
+
+void request_keep_stops(struct request *r)
+{
+    const struct sampling_params *p = &r->sampling;
+    r->n_stoppable = r->n_prompt + p->min_tokens;
+    r->n_eos = (uint16_t)p->eos_ids.n;
+    r->n_stops = (uint16_t)(p->eos_ids.n + p->stop_ids.n);
+    for (uint32_t i = 0; i < r->n_stops && r->n_stops <= REQUEST_STOPS; i++)
+        r->stops[i] = i < r->n_eos ? p->eos_ids.ptr[i] : p->stop_ids.ptr[i - r->n_eos];
+}
+
 /* Whether the request ends with the token it has last. A stop counts only from min_tokens on; the
  * rank masks stops before, so this matters only for ids that it was not told to mask. */
 static enum finish_reason finish_after_last(struct request *r)
@@ -119,18 +145,12 @@ static enum finish_reason finish_after_last(struct request *r)
     uint32_t n = request_n_generated(r);
     if (n == 0)
         return FINISH_NONE;
-    uint32_t id = r->ids[r->n_ids - 1];
-    if (n >= r->sampling.min_tokens) {
-        if (span_has(r->sampling.eos_ids, id)) {
-            r->stop_id = UINT32_MAX;
-            return FINISH_STOP;
-        }
-        if (span_has(r->sampling.stop_ids, id)) {
-            r->stop_id = id;
-            return FINISH_STOP;
-        }
-    }
-    return r->n_ids == r->ids_cap ? FINISH_LENGTH : FINISH_NONE;
+    uint32_t id = r->ids[r->n_ids - 1],
+             stop = r->n_ids >= r->n_stoppable ? stop_of(r, id) : NO_STOP;
+    if (stop == NO_STOP)
+        return r->n_ids == r->ids_cap ? FINISH_LENGTH : FINISH_NONE;
+    r->stop_id = stop < r->n_eos ? UINT32_MAX : id;
+    return FINISH_STOP;
 }
 
 static enum status copy_ids_and_sampling(struct request *r, const struct msg_submit *m,
@@ -144,6 +164,14 @@ static enum status copy_ids_and_sampling(struct request *r, const struct msg_sub
     return STATUS_OK;
 }
 
+/* At a cache line: the struct says what belongs together. */
+struct request *request_alloc(void)
+{
+    struct request *r = mem_aligned(LINE_BYTES, sizeof *r);
+    *r = (struct request){0};
+    return r;
+}
+
 enum status request_new(const struct msg_submit *m, uint32_t max_model_len, uint64_t now_ns,
                         struct request **out, struct error *err)
 {
@@ -155,7 +183,7 @@ enum status request_new(const struct msg_submit *m, uint32_t max_model_len, uint
     if (m->ids.n - m->n_prompt > max_tokens)
         return error_set(err, STATUS_INVALID, "%u tokens came with the request, max_tokens is %u",
                          m->ids.n - m->n_prompt, max_tokens);
-    struct request *r = mem_zalloc(sizeof *r);
+    struct request *r = request_alloc();
     arena_init(&r->arena, 0); /* bounded by the message and by ids_cap */
     r->id = m->id;
     r->i_choice = m->i_choice;
@@ -178,6 +206,7 @@ enum status request_new(const struct msg_submit *m, uint32_t max_model_len, uint
         request_free(r);
         return s;
     }
+    request_keep_stops(r);
     r->finish = finish_after_last(r);
     *out = r;
     return STATUS_OK;
@@ -227,7 +256,28 @@ enum finish_reason request_push_token(struct request *r, uint32_t id,
     uint32_t i = request_n_generated(r);
     r->ids[r->n_ids++] = id;
     /* once rows have begun every token needs one, even if empty: readers index by token */
-    if (r->sampling.n_logprobs >= 0 && (logprobs || r->logprobs))
+    if ((logprobs || r->logprobs) && r->sampling.n_logprobs >= 0)
         push_logprobs(r, i, logprobs ? logprobs : &(struct logprob_row){0});
     return r->finish = finish_after_last(r);
+}
+
+void request_fill_tokens(const struct request *r, uint32_t n, struct tokens_item *out)
+{
+    bool all = n == request_n_generated(r) - r->n_delivered;
+    *out = (struct tokens_item){.id = r->id,
+                                .i_choice = r->i_choice,
+                                .attempt = r->attempt,
+                                .start = r->n_delivered,
+                                .ids = {r->ids + r->n_prompt + r->n_delivered, n},
+                                .n_cached = r->n_cached};
+    if (r->logprobs && n > 0) {
+        out->logprobs = r->logprobs + r->n_delivered;
+        out->n_logprobs = n;
+    }
+    if (!all || r->finish == FINISH_NONE)
+        return;
+    out->finish = r->finish;
+    out->stop_id = r->stop_id;
+    out->status = r->status;
+    out->text = str_from(r->text);
 }

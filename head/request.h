@@ -5,6 +5,8 @@
  *
  *   QUEUED ⇄ RUNNING → FINISHED | FAILED | CANCELLED      RUNNING → PREEMPTED → RUNNING
  */
+#include <stddef.h>
+
 #include "common/base/arena.h"
 #include "proto/messages.h"
 
@@ -18,40 +20,48 @@ enum request_state {
     REQUEST_STATE_COUNT
 };
 
+#define REQUEST_STOPS 4u /* ids that end it and fit beside what every token needs */
+
 struct request {
+    /* Every token touches this cache line, */
+    uint32_t *ids; /* prompt + generated, [n_ids], cap n_prompt + max_tokens */
+    uint32_t n_prompt, n_ids, ids_cap;
+    uint32_t n_delivered;         /* generated tokens handed to the gateway's link so far */
+    struct logprob_row *logprobs; /* per generated token, or NULL; rows on arena */
+    enum finish_reason finish;
+    uint32_t stop_id;
+    uint32_t n_stoppable;          /* ids it has when a stop counts for the first time */
+    uint16_t n_eos, n_stops;       /* EOS ids, and all that end it; */
+    uint32_t stops[REQUEST_STOPS]; /* these, EOS first, if there are no more than fit */
+
+    /* its way to the gateway this one. The outbox, i_group and gateway_session are the head core's
+     * own: table and scheduler never touch them. */
     struct request_id id;
     uint32_t i_choice, attempt;
+    uint32_t i_gateway; /* whose it is: index into the head's gateway table */
+    uint32_t n_cached;  /* prompt tokens found in the prefix cache at first admission */
+    struct request *outbox_next, *outbox_prev;
+    bool in_outbox;   /* has something to deliver */
+    uint32_t i_group; /* whose scheduler has it; UINT32_MAX: held by the core */
+    void *sched;      /* the scheduler's own sequence, NULL when in none */
+
     enum request_state state;
-    uint32_t i_gateway;    /* whose it is: index into the head's gateway table */
-    uint64_t tenant, salt; /* salt: of tenant and cache_salt, for the prefix cache */
+    uint64_t gateway_session; /* of the last Submit: tokens go to that session only */
+    uint64_t tenant, salt;    /* salt: of tenant and cache_salt, for the prefix cache */
     int32_t priority;
     bool resubmitted;     /* outranks new requests, is never refused for load */
     uint64_t arrival_seq; /* order of arrival, unique */
     uint64_t arrival_ns, deadline_ns, first_token_ns, scheduled_ns; /* 0: none / not yet */
     struct sampling_params sampling;                                /* spans point into arena */
-
-    uint32_t *ids; /* prompt + generated, [n_ids], cap n_prompt + max_tokens */
-    uint32_t n_prompt, n_ids, ids_cap;
-    uint32_t n_delivered;         /* generated tokens handed to the gateway's link so far */
-    struct logprob_row *logprobs; /* per generated token, or NULL; rows on arena */
-    uint32_t n_cached;            /* prompt tokens found in the prefix cache at first admission */
-    uint32_t n_hit; /* ids that routing saw in its group's cache: no load to that group */
-    enum finish_reason finish;
-    uint32_t stop_id;
+    uint32_t n_hit;     /* ids that routing saw in its group's cache: no load to that group */
     enum status status; /* with FINISH_ERROR */
     char text[160];
-
     struct arena arena;          /* everything of this request; dropped whole */
-    void *sched;                 /* the scheduler's own sequence, NULL when in none */
     struct prefix_chain *chains; /* the block table's: hashes of the ids, on the arena */
     struct request *next, *prev; /* list links of whoever holds it */
-
-    /* the head core's own: table and scheduler never touch these */
-    uint32_t i_group;         /* whose scheduler has it; UINT32_MAX: held by the core */
-    uint64_t gateway_session; /* of the last Submit: tokens go to that session only */
-    bool in_outbox;           /* has something to deliver */
-    struct request *outbox_next, *outbox_prev;
 };
+_Static_assert(offsetof(struct request, id) == 64 && offsetof(struct request, state) == 128,
+               "cache lines");
 
 static inline uint32_t request_n_generated(const struct request *r)
 {
@@ -65,11 +75,29 @@ void request_enter(struct request *r, enum request_state next);
  */
 MUST_USE enum status request_new(const struct msg_submit *m, uint32_t max_model_len,
                                  uint64_t now_ns, struct request **out, struct error *err);
+/* For who fills a request by hand (replay): an empty one, and what sampling implies for each token.
+ */
+struct request *request_alloc(void);
+void request_keep_stops(struct request *r);
 void request_free(struct request *r);
 /* Appends one generated token and decides whether the request ends with it (EOS, stop id, length).
  */
 enum finish_reason request_push_token(struct request *r, uint32_t id,
                                       const struct logprob_row *logprobs);
+
+/* The same for what nearly every token is: no row comes with it. */
+static inline enum finish_reason request_push_id(struct request *r, uint32_t id)
+{
+    bool plain = r->n_ids + 1 < r->ids_cap && !r->logprobs && r->n_stops <= REQUEST_STOPS;
+    for (uint32_t i = 0; i < REQUEST_STOPS; i++)
+        plain = plain && (r->stops[i] != id || i >= r->n_stops);
+    if (!plain)
+        return request_push_token(r, id, NULL);
+    r->ids[r->n_ids++] = id;
+    return FINISH_NONE;
+}
+/* n of the tokens that its gateway does not have, with the end if these are the last. */
+void request_fill_tokens(const struct request *r, uint32_t n, struct tokens_item *out);
 
 /* All live requests by (id, choice). Bounded: STATUS_LIMIT. */
 struct request_table;

@@ -90,6 +90,7 @@ static void alloc_space(struct scheduler *s)
     s->left_slots = mem_array(n, sizeof *s->left_slots);
     s->running = mem_array(n, sizeof *s->running);
     s->events = mem_array(n, sizeof *s->events);
+    s->entering = mem_array(n, sizeof *s->entering);
     for (uint32_t i = 0; i < SCHEDULER_MAX_DEPTH; i++)
         s->records[i].entries = mem_array(n, sizeof *s->records[i].entries);
     s->p.finished = mem_array(n, sizeof *s->p.finished);
@@ -182,6 +183,7 @@ void scheduler_free(struct scheduler *s)
     mem_free(s->free_slots);
     mem_free(s->left_slots);
     mem_free(s->events);
+    mem_free(s->entering);
     for (uint32_t i = 0; i < SCHEDULER_MAX_DEPTH; i++)
         mem_free(s->records[i].entries);
     mem_free(s->p.finished);

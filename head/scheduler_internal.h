@@ -55,8 +55,9 @@ struct seq {
 _Static_assert(offsetof(struct seq, priority) <= 64, "one cache line");
 
 struct step_entry {
-    struct seq *seq; /* NULL: left; its token is discarded */
-    uint32_t slot, start, n_tokens, incarnation;
+    struct seq *seq;   /* NULL: left; its token is discarded */
+    struct request *r; /* to be prefetched only: it may be gone */
+    uint32_t slot, n_tokens, incarnation;
     uint16_t n_draft;
     bool sample, follows;
 };
@@ -104,6 +105,8 @@ struct scheduler {
     uint32_t n_ahead;                                /* entries in flight that have drafts */
     struct scheduler_event *events;                  /* of the last result */
     uint32_t n_events;
+    struct seq **entering; /* [max_num_seqs]: have a full block to enter after this result */
+    uint32_t n_entering;
     struct plan_space p;
     struct blocks *blocks;
     struct blocks_hit hit; /* of the one that is being looked at */
@@ -116,6 +119,11 @@ struct scheduler {
 static inline uint32_t seq_n_ready(const struct seq *x)
 {
     return x->n_total < x->n_cap ? x->n_total - x->n_scheduled : 0;
+}
+/* Positions that are planned and have known ids. */
+static inline uint32_t seq_n_known(const struct seq *x)
+{
+    return x->n_scheduled < x->r->n_ids ? x->n_scheduled : x->r->n_ids;
 }
 static inline uint32_t scheduler_in_flight(const struct scheduler *s)
 {

@@ -4,7 +4,7 @@
 
 #include "head/scheduler_internal.h"
 
-enum { PREFETCH_SEQ = 8, PREFETCH_REQUEST = 4, PREFETCH_IDS = 2 }; /* entries ahead */
+enum { PREFETCH_FAR = 12, PREFETCH_NEAR = 5 }; /* entries ahead */
 
 /* A run that follows drafts may have found the end: then the request has ended by an earlier
  * result, and nobody waits for this one. */
@@ -51,57 +51,76 @@ static void on_first_token(struct scheduler *s, struct seq *x, uint64_t now_ns)
     x->tail_shared = true;
 }
 
-static uint32_t push_tokens(struct scheduler *s, struct request *r, const struct result_item *item)
+static uint32_t push_tokens(struct request *r, const struct result_item *item)
 {
     uint32_t n = 0;
     while (n < item->ids.n && r->finish == FINISH_NONE) {
-        request_push_token(r, item->ids.ptr[n], item->n_logprobs ? &item->logprobs[n] : NULL);
+        if (item->n_logprobs)
+            request_push_token(r, item->ids.ptr[n], &item->logprobs[n]);
+        else
+            request_push_id(r, item->ids.ptr[n]);
         n++;
     }
-    s->stats.n_generated_tokens += n;
     return n;
+}
+
+/* What a result does to a sequence that goes on, besides its tokens: seldom anything. */
+static void move_on(struct scheduler *s, struct seq *x, uint64_t now_ns)
+{
+    if (!x->tail_shared)
+        on_first_token(s, x, now_ns);
+    if (seq_n_known(x) >= x->enter_at && s->c.enable_prefix_caching) {
+        s->entering[s->n_entering++] = x; /* it is cold: asked for now, entered in the end */
+        blocks_prefetch(s->blocks, x->tables);
+    }
+}
+
+/* Nobody has left since: who ends in a result is not asked to enter anything by it. */
+static void enter_blocks(struct scheduler *s)
+{
+    for (uint32_t i = 0; i < s->n_entering; i++)
+        blocks_prefetch_enter(s->blocks, s->entering[i]->tables, s->entering[i]->r);
+    for (uint32_t i = 0; i < s->n_entering; i++) {
+        struct seq *x = s->entering[i];
+        x->enter_at = blocks_enter(s->blocks, x->tables, x->r, seq_n_known(x));
+    }
 }
 
 /* The tokens of one run; x is still there. */
 static void take_tokens(struct scheduler *s, struct seq *x, const struct step_entry *e,
                         const struct result_item *item, uint64_t now_ns)
 {
-    bool current = x->place == SEQ_RUNNING && e->incarnation == x->incarnation;
+    struct request *r = x->r;
     uint32_t n_more = item->ids.n - 1; /* accepted guesses */
-    struct scheduler_event *event = &s->events[s->n_events++];
-    *event = (struct scheduler_event){.request = x->r};
-    event->n_new = push_tokens(s, x->r, item);
-    event->ended = x->r->finish != FINISH_NONE;
+    uint32_t n_new = push_tokens(r, item);
+    bool ended = r->finish != FINISH_NONE;
+    s->events[s->n_events++] =
+        (struct scheduler_event){.request = r, .n_new = n_new, .ended = ended};
+    s->stats.n_generated_tokens += n_new;
+    s->stats.n_accepted += n_more;
     x->n_pending--;
     x->n_ahead -= e->n_draft;
     x->n_total += n_more;
-    s->stats.n_accepted += n_more;
-    if (event->ended) {
-        request_enter(x->r, REQUEST_FINISHED);
+    if (ended) {
+        request_enter(r, REQUEST_FINISHED);
         scheduler_drop(s, x);
-        return;
+    } else if (x->place == SEQ_RUNNING && e->incarnation == x->incarnation) {
+        x->n_scheduled += n_more;
+        move_on(s, x, now_ns);
     }
-    if (!current)
-        return;
-    x->n_scheduled += n_more;
-    if (!x->tail_shared)
-        on_first_token(s, x, now_ns);
-    uint32_t n_known = x->n_scheduled < x->r->n_ids ? x->n_scheduled : x->r->n_ids;
-    if (n_known >= x->enter_at && s->c.enable_prefix_caching)
-        x->enter_at = blocks_enter(s->blocks, x->tables, x->r, n_known);
 }
 
 static void prefetch(const struct step_record *rec, uint32_t i)
 {
-    const struct seq *x;
-    if (i + PREFETCH_SEQ < rec->n)
-        __builtin_prefetch(rec->entries[i + PREFETCH_SEQ].seq, 1);
-    if (i + PREFETCH_REQUEST < rec->n && (x = rec->entries[i + PREFETCH_REQUEST].seq) != NULL) {
-        __builtin_prefetch(x->r, 1);
-        __builtin_prefetch((const char *)x->r + 64, 1);
-    }
-    if (i + PREFETCH_IDS < rec->n && (x = rec->entries[i + PREFETCH_IDS].seq) != NULL)
-        __builtin_prefetch(x->r->ids + x->r->n_ids, 1);
+    if (i + PREFETCH_FAR >= rec->n)
+        return;
+    const struct step_entry *e = &rec->entries[i + PREFETCH_FAR];
+    __builtin_prefetch(e->seq, 1);
+    __builtin_prefetch(e->r, 1);
+    __builtin_prefetch((const char *)e->r + 64, 1); /* who reads the event touches it */
+    e = &rec->entries[i + PREFETCH_NEAR];
+    if (e->seq)
+        __builtin_prefetch(e->r->ids + e->r->n_ids, 1);
 }
 
 enum status scheduler_on_result(struct scheduler *s, const struct msg_result *m, uint64_t now_ns,
@@ -109,7 +128,7 @@ enum status scheduler_on_result(struct scheduler *s, const struct msg_result *m,
                                 struct error *err)
 {
     *events = s->events;
-    *n_events = s->n_events = 0;
+    *n_events = s->n_events = s->n_entering = 0;
     TRY(check_result(s, m, err));
     struct step_record *rec = scheduler_record(s, m->step);
     uint32_t i_record = (uint32_t)(m->step % s->c.depth), i_item = 0;
@@ -130,6 +149,7 @@ enum status scheduler_on_result(struct scheduler *s, const struct msg_result *m,
             take_tokens(s, e->seq, e, item, now_ns);
     }
     rec->n = 0;
+    enter_blocks(s);
     *n_events = s->n_events;
     step_budget_on_result(&s->budget, load, m->execute_ns);
     blocks_on_done(s->blocks, m->step);

@@ -85,8 +85,8 @@ static struct plan_run *put_run(struct scheduler *s, struct seq *x, struct run_s
                              .sample = sample,
                              .follows = follows};
     *e = (struct step_entry){.seq = x,
+                             .r = x->r,
                              .slot = x->slot,
-                             .start = x->n_scheduled,
                              .n_tokens = size.n_tokens,
                              .incarnation = x->incarnation,
                              .n_draft = (uint16_t)size.n_draft,
@@ -101,9 +101,8 @@ static struct plan_run *put_run(struct scheduler *s, struct seq *x, struct run_s
 static void plan_prompt(struct scheduler *s, struct seq *x)
 {
     x->n_untold = 0;
-    uint32_t n_known = x->n_scheduled < x->r->n_ids ? x->n_scheduled : x->r->n_ids;
     bool more = x->n_total - x->n_scheduled > 1;
-    x->enter_at = blocks_enter(s->blocks, x->tables, x->r, n_known);
+    x->enter_at = blocks_enter(s->blocks, x->tables, x->r, seq_n_known(x));
     seq_set_prompt(s, x, more);
     if (!more)
         blocks_settle(s->blocks, x->tables);

@@ -11,7 +11,30 @@
 
 #define PLAN_DIGEST_EVERY 256u
 
-uint64_t plan_digest_sequence(uint32_t slot, uint32_t length);
-uint64_t plan_digest_block(uint32_t slot, uint32_t i_group, uint32_t index, uint32_t id);
+/* The finalizer of MurmurHash3 (Appleby, public domain): terms that are added must differ in all
+ * their bits when their inputs differ in one. */
+static inline uint64_t plan_digest_mix(uint64_t x)
+{
+    x = (x ^ x >> 33) * 0xFF51AFD7ED558CCDull;
+    x = (x ^ x >> 33) * 0xC4CEB9FE1A85EC53ull;
+    return x ^ x >> 33;
+}
+
+static inline uint64_t plan_digest_sequence(uint32_t slot, uint32_t length)
+{
+    return plan_digest_mix(((uint64_t)slot << 32 | length) * 0x9E3779B97F4A7C15ull + 1);
+}
+
+static inline uint64_t plan_digest_block(uint32_t slot, uint32_t i_group, uint32_t index,
+                                         uint32_t id)
+{
+    uint64_t where = ((uint64_t)slot << 32 | index) * 0xD6E8FEB86659FD93ull;
+    uint64_t what = ((uint64_t)i_group << 32 | id) * 0xA0761D6478BD642Full;
+    return plan_digest_mix(where ^ (what << 29 | what >> 35));
+}
+
 /* The sum as a plan carries it: never 0, because 0 in a plan means "no digest". */
-uint64_t plan_digest_end(uint64_t sum);
+static inline uint64_t plan_digest_end(uint64_t sum)
+{
+    return sum ? sum : 1;
+}
