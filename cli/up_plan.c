@@ -117,6 +117,7 @@ static void build_head(struct builder *b, struct up_child *c)
     flag_if(b, c, "--max-num-seqs", o->max_num_seqs);
     flag_if(b, c, "--max-num-batched-tokens", o->max_num_batched_tokens);
     flag_if(b, c, "--max-waiting", o->max_waiting);
+    flag_if(b, c, "--max-waiting-per-key", o->max_waiting_per_key);
     flag_if(b, c, "--long-prefill-token-threshold", o->long_prefill_token_threshold);
     flag_int(b, c, "--step-target-ms", o->step_target_ms);
     if (!o->enable_prefix_caching)

@@ -18,9 +18,10 @@ struct head_core_config {
     struct cluster_config cluster;
     uint32_t max_num_batched_tokens, max_num_seqs, max_waiting, long_prefill_token_threshold;
     uint32_t max_partial_prefills;
-    uint32_t max_requests;   /* live ones, waiting or not */
-    uint32_t depth;          /* steps in flight per group */
-    uint64_t step_target_ns; /* of groups whose device is a CPU; 0: off */
+    uint32_t max_waiting_per_tenant; /* 0: no bound of its own */
+    uint32_t max_requests;           /* live ones, waiting or not */
+    uint32_t depth;                  /* steps in flight per group */
+    uint64_t step_target_ns;         /* of groups whose device is a CPU; 0: off */
     bool enable_prefix_caching;
     const char *model; /* served name, for humans; borrowed; NULL: the workers' */
     uint64_t gateway_grace_ns, stall_ns;

@@ -172,6 +172,36 @@ static bool submit_to_open(struct head_core *h, struct gateway *g, const struct 
     return true;
 }
 
+/* Requests of a tenant that wait. Those that came since the last plan and will find a free slot do
+ * not: a burst that an idle cluster can take is no queue. */
+static uint32_t tenant_waiting(const struct head_core *h, uint64_t tenant)
+{
+    uint64_t n_slots = (uint64_t)h->n_live * h->config.max_num_seqs;
+    uint32_t n = 0, n_held = 0;
+    for (uint32_t i = 0; i < h->n_live; i++)
+        n += scheduler_n_waiting(h->lanes[h->live[i]].scheduler, tenant);
+    for (const struct request *r = h->held_first; r; r = r->next)
+        n_held += r->tenant == tenant;
+    uint64_t n_taken = (uint64_t)h->n_running + h->n_queued;
+    uint64_t n_free = n_slots > n_taken ? n_slots - n_taken : 0;
+    return n + (n_held > n_free ? n_held - (uint32_t)n_free : 0);
+}
+
+/* Whether a new request may wait here; false: why. */
+static bool may_wait(const struct head_core *h, const struct request *r, struct error *err)
+{
+    uint32_t most = h->config.max_waiting_per_tenant;
+    if (h->draining)
+        error_set(err, STATUS_LIMIT, "the cluster is draining");
+    else if (h->n_waiting >= h->config.max_waiting)
+        error_set(err, STATUS_LIMIT, "the cluster is overloaded: the queue is full");
+    else if (most && tenant_waiting(h, r->tenant) >= most)
+        error_set(err, STATUS_LIMIT, "this API key has as many requests waiting as it may");
+    else
+        return true;
+    return false;
+}
+
 static void on_submit(struct head_core *h, struct gateway *g, const struct msg_submit *m)
 {
     if (submit_to_open(h, g, m))
@@ -185,10 +215,8 @@ static void on_submit(struct head_core *h, struct gateway *g, const struct msg_s
         refuse(h, g, m, s, err.text);
         return;
     }
-    if (!r->resubmitted && (h->draining || h->n_waiting >= h->config.max_waiting))
-        s = error_set(&err, STATUS_LIMIT,
-                      h->draining ? "the cluster is draining"
-                                  : "the cluster is overloaded: the queue is full");
+    if (!r->resubmitted && !may_wait(h, r, &err))
+        s = STATUS_LIMIT;
     if (s == STATUS_OK) {
         s = request_table_add(h->requests, r);
         if (s != STATUS_OK)

@@ -441,6 +441,11 @@ uint32_t scheduler_cached_tokens(const struct scheduler *s, struct request *r)
     return n;
 }
 
+uint32_t scheduler_n_waiting(const struct scheduler *s, uint64_t tenant)
+{
+    return seq_queue_n_waiting(&s->waiting, tenant);
+}
+
 void scheduler_get_load(const struct scheduler *s, struct scheduler_load *out)
 {
     *out = (struct scheduler_load){.n_prompt_tokens = s->n_prompt_tokens_left,

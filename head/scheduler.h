@@ -94,6 +94,8 @@ struct scheduler_load {
     uint32_t n_free_slots;
     uint64_t n_free_tokens; /* room in the KV cache */
 };
+/* Sequences of this tenant that wait. */
+uint32_t scheduler_n_waiting(const struct scheduler *s, uint64_t tenant);
 void scheduler_get_load(const struct scheduler *s, struct scheduler_load *out);
 /* Checks every invariant (blocks conserved, refcounts equal owners, lists consistent): for tests.
  * Returns false and a text at the first violation. */

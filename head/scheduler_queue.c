@@ -11,7 +11,7 @@ struct tenant {
     uint64_t id;
     int64_t deficit;
     uint32_t i_class;
-    uint32_t n_inside;             /* its sequences, waiting or not */
+    uint32_t n_inside, n_waiting;  /* its sequences, and those of them that wait */
     struct seq *heap;              /* those that wait for the first time, by age */
     uint32_t ring_next, ring_prev; /* of its class; free list by ring_next */
     uint32_t next_in_bucket;
@@ -193,14 +193,22 @@ static void class_free(struct seq_queue *q, uint32_t i)
     q->free_class = i;
 }
 
+static uint32_t tenant_find(const struct seq_queue *q, uint32_t i_class, uint64_t id)
+{
+    uint32_t i = *bucket_of(q, q->classes[i_class].priority, id) - 1;
+    while (i != NONE && (q->tenants[i].id != id || q->tenants[i].i_class != i_class))
+        i = q->tenants[i].next_in_bucket;
+    return i;
+}
+
 static uint32_t tenant_get(struct seq_queue *q, uint32_t i_class, uint64_t id)
 {
     struct priority_class *c = &q->classes[i_class];
     uint32_t *bucket = bucket_of(q, c->priority, id);
-    for (uint32_t i = *bucket - 1; i != NONE; i = q->tenants[i].next_in_bucket)
-        if (q->tenants[i].id == id && q->tenants[i].i_class == i_class)
-            return i;
-    uint32_t i = q->free_tenant;
+    uint32_t i = tenant_find(q, i_class, id);
+    if (i != NONE)
+        return i;
+    i = q->free_tenant;
     struct tenant *t = &q->tenants[i];
     q->free_tenant = t->ring_next;
     *t = (struct tenant){
@@ -270,6 +278,7 @@ static struct seq **heap_of(const struct seq_queue *q, const struct seq *x)
 void seq_queue_push(struct seq_queue *q, struct seq *x)
 {
     heap_push(heap_of(q, x), x);
+    q->tenants[x->i_tenant].n_waiting++;
     q->classes[q->tenants[x->i_tenant].i_class].n_waiting++;
     q->n++;
 }
@@ -277,8 +286,19 @@ void seq_queue_push(struct seq_queue *q, struct seq *x)
 void seq_queue_remove(struct seq_queue *q, struct seq *x)
 {
     heap_remove(heap_of(q, x), x);
+    q->tenants[x->i_tenant].n_waiting--;
     q->classes[q->tenants[x->i_tenant].i_class].n_waiting--;
     q->n--;
+}
+
+uint32_t seq_queue_n_waiting(const struct seq_queue *q, uint64_t tenant)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < q->n_classes; i++) {
+        uint32_t k = tenant_find(q, q->order[i], tenant);
+        n += k == NONE ? 0 : q->tenants[k].n_waiting;
+    }
+    return n;
 }
 
 static void grant(const struct seq_queue *q, struct tenant *t, int64_t tokens)
@@ -367,6 +387,7 @@ bool seq_queue_check(const struct seq_queue *q)
     for (uint32_t i = 0; i < q->n_classes; i++) {
         const struct priority_class *c = &q->classes[q->order[i]];
         uint32_t n_class = count(c->again, NULL, &ok), k = c->turn, n_of_tenants = 0;
+        uint32_t n_waiting = 0;
         ok = ok && (i == 0 || q->classes[q->order[i - 1]].priority < c->priority) && k != NONE;
         do {
             const struct tenant *t = &q->tenants[k];
@@ -374,9 +395,10 @@ bool seq_queue_check(const struct seq_queue *q)
                  q->tenants[t->ring_next].ring_prev == k;
             n_class += count(t->heap, NULL, &ok);
             n_of_tenants += t->n_inside;
+            n_waiting += t->n_waiting;
             k = t->ring_next;
         } while (ok && k != c->turn);
-        ok = ok && n_class == c->n_waiting && n_of_tenants == c->n_inside;
+        ok = ok && n_class == c->n_waiting && n_waiting == n_class && n_of_tenants == c->n_inside;
         n += n_class;
         n_inside += n_of_tenants;
     }

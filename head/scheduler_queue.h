@@ -49,6 +49,8 @@ void seq_queue_remove(struct seq_queue *q, struct seq *x);
 struct seq *seq_queue_first(struct seq_queue *q);
 /* The class of the next one; INT32_MAX when nobody waits. */
 int32_t seq_queue_first_priority(const struct seq_queue *q);
+/* How many of this tenant's sequences wait; linear in the classes. */
+uint32_t seq_queue_n_waiting(const struct seq_queue *q, uint64_t tenant);
 /* x took n_tokens of KV cache. */
 void seq_queue_charge(struct seq_queue *q, const struct seq *x, uint32_t n_tokens);
 bool seq_queue_check(const struct seq_queue *q); /* for tests */

@@ -25,6 +25,8 @@ const struct option_spec head_option_specs[] = {
             "token budget of one step"),
     OPT_INT(S, max_waiting, "max-waiting", 1, 1 << 20, "4096",
             "requests that may wait; more are answered 429"),
+    OPT_INT(S, max_waiting_per_key, "max-waiting-per-key", 0, 1 << 20, "0",
+            "the same for each API key; 0: one key may fill the queue"),
     ROW_LONG_PREFILL(S),
     ROW_PARTIAL_PREFILLS(S),
     ROW_STEP_TARGET(S),

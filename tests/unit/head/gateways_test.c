@@ -430,6 +430,45 @@ static void a_rank_without_credit_holds_the_group_back(void **state)
     fixture_free(f);
 }
 
+static bool is_refused(struct fixture *f, const struct msg *m)
+{
+    box_clear(f);
+    say(f, 3, m);
+    const struct msg *t = box_find(f, 3, MSG_TOKENS);
+    if (!t)
+        return false;
+    assert_int_equal(t->tokens.items[0].status, STATUS_LIMIT);
+    assert_int_equal(t->tokens.items[0].retry_after_s, 1);
+    return true;
+}
+
+/* Two slots and two places in the queue for each key, with and without a group. */
+static void a_key_cannot_fill_the_queue(void **state)
+{
+    for (int with_group = 0; with_group < 2; with_group++) {
+        struct fixture *f = fixture_new(2);
+        f->core->config.max_waiting_per_tenant = 2;
+        f->core->config.max_num_seqs = 2;
+        if (with_group)
+            form_pair(f);
+        say_gateway_hello(f, 3, 9);
+        uint32_t n_fit = with_group ? 4 : 2, k = 0;
+        for (; k < n_fit + 2; k++) {
+            struct msg m = submit_of(100 + k, 1, 3);
+            m.submit.tenant = 5;
+            m.submit.priority = (int32_t)k; /* no way around it */
+            assert_int_equal(is_refused(f, &m), k >= n_fit);
+        }
+        struct msg m = submit_of(200, 1, 3);
+        m.submit.tenant = 6;
+        assert_false(is_refused(f, &m));
+        struct msg again = submit_of(300, 2, 4); /* what comes back is never refused */
+        again.submit.tenant = 5;
+        assert_false(is_refused(f, &again));
+        fixture_free(f);
+    }
+}
+
 static void a_draining_cluster_takes_nothing_new(void **state)
 {
     struct fixture *f = ready_cluster();
@@ -466,6 +505,7 @@ int main(void)
         cmocka_unit_test(a_deadline_ends_a_waiting_request),
         cmocka_unit_test(without_credit_tokens_wait_and_come_together),
         cmocka_unit_test(a_rank_without_credit_holds_the_group_back),
+        cmocka_unit_test(a_key_cannot_fill_the_queue),
         cmocka_unit_test(a_draining_cluster_takes_nothing_new),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
