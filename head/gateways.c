@@ -172,19 +172,18 @@ static bool submit_to_open(struct head_core *h, struct gateway *g, const struct 
     return true;
 }
 
-/* Requests of a tenant that wait. Those that came since the last plan and will find a free slot do
- * not: a burst that an idle cluster can take is no queue. */
+/* Requests of a tenant that wait, beyond those for which slots are free: a burst that an idle
+ * cluster can take is no queue, and who only waits for the next plan is not in one. */
 static uint32_t tenant_waiting(const struct head_core *h, uint64_t tenant)
 {
     uint64_t n_slots = (uint64_t)h->n_live * h->config.max_num_seqs;
-    uint32_t n = 0, n_held = 0;
+    uint64_t n_free = n_slots > h->n_running ? n_slots - h->n_running : 0;
+    uint32_t n = 0;
     for (uint32_t i = 0; i < h->n_live; i++)
         n += scheduler_n_waiting(h->lanes[h->live[i]].scheduler, tenant);
     for (const struct request *r = h->held_first; r; r = r->next)
-        n_held += r->tenant == tenant;
-    uint64_t n_taken = (uint64_t)h->n_running + h->n_queued;
-    uint64_t n_free = n_slots > n_taken ? n_slots - n_taken : 0;
-    return n + (n_held > n_free ? n_held - (uint32_t)n_free : 0);
+        n += r->tenant == tenant;
+    return n > n_free ? n - (uint32_t)n_free : 0;
 }
 
 /* Whether a new request may wait here; false: why. */
