@@ -8,14 +8,20 @@ enum { LIST_EMPTY, LIST_KEPT, LIST_COUNT };
 enum { NODE_IDS = 13, SLOT_BITS = 4, PREFETCH = 12 }; /* blocks ahead in a table */
 #define NODE_NONE UINT32_MAX
 
-/* 16 bytes, four to a cache line: the tables of a step's sequences touch thousands of them. */
+/* 16 bytes, four to a cache line: the tables of a step's sequences touch thousands of them. One
+ * word holds the last step that was sent while it was owned (40 bits), owners (at most as many as a
+ * group has slots), whether its content is worth keeping, and in which list it is, when it has no
+ * owner. */
 struct block {
-    uint64_t step : 40;   /* the last step that was sent while it was owned */
-    uint64_t owners : 22; /* at most as many as a group has slots */
-    uint64_t keep : 1;
-    uint64_t list : 1; /* which, when it has no owner, and where: */
-    uint32_t place;    /* node << SLOT_BITS | slot */
+    uint64_t word;
+    uint32_t place; /* in its list: node << SLOT_BITS | slot */
 };
+#define STEP_BITS  40
+#define STEP_MASK  ((UINT64_C(1) << STEP_BITS) - 1)
+#define ONE_OWNER  (UINT64_C(1) << STEP_BITS)
+#define OWNER_MASK (((UINT64_C(1) << 22) - 1) << STEP_BITS)
+#define KEEP_BIT   62
+#define LIST_BIT   63
 
 /* Lists are unrolled: a cache line of ids in order of release. So who takes blocks reads ids, not
  * one block to find the next, and can ask for several at once. */
@@ -44,9 +50,29 @@ struct block_pool {
     struct mem_table block_table, node_table;
 };
 
+static uint64_t owners_of(const struct block *b)
+{
+    return (b->word & OWNER_MASK) >> STEP_BITS;
+}
+
+static uint32_t keep_of(const struct block *b)
+{
+    return (uint32_t)(b->word >> KEEP_BIT & 1);
+}
+
+static uint32_t list_of(const struct block *b)
+{
+    return (uint32_t)(b->word >> LIST_BIT);
+}
+
+static uint64_t step_of(const struct block *b)
+{
+    return b->word & STEP_MASK;
+}
+
 static bool is_quarantined(const struct block_pool *p, const struct block *b)
 {
-    return b->step > p->step_done;
+    return step_of(b) > p->step_done;
 }
 
 /* ---- nodes ---- */
@@ -77,24 +103,29 @@ static void node_remove(struct block_pool *p, struct list *l, uint32_t i)
 
 /* ---- lists ---- */
 
-static void list_append(struct block_pool *p, uint32_t id, uint64_t step_sent)
+/* Where the block stands; who appends several counts them once (list_count). */
+static void list_put(struct block_pool *p, uint32_t id, uint64_t step_sent)
 {
     struct block *b = &p->blocks[id];
-    struct list *l = &p->lists[b->keep];
+    uint64_t keep = keep_of(b);
+    struct list *l = &p->lists[keep];
     uint32_t i = l->tail;
     if (i == NODE_NONE || p->nodes[i].n == NODE_IDS)
         i = node_append(p, l);
     struct node *x = &p->nodes[i];
-    b->list = b->keep;
-    b->step = step_sent;
+    b->word = step_sent | keep << KEEP_BIT | keep << LIST_BIT;
     b->place = i << SLOT_BITS | x->n;
     x->live |= (uint16_t)(1u << x->n);
     x->ids[x->n++] = id;
-    l->n++;
-    if (is_quarantined(p, b)) {
-        l->n_quarantined++;
-        l->by_step[step_sent % BLOCK_POOL_MAX_DEPTH]++;
-    }
+}
+
+static void list_count(struct block_pool *p, struct list *l, uint32_t n, uint64_t step_sent)
+{
+    l->n += n;
+    if (step_sent <= p->step_done)
+        return;
+    l->n_quarantined += n;
+    l->by_step[step_sent % BLOCK_POOL_MAX_DEPTH] += n;
 }
 
 static void list_take(struct block_pool *p, struct list *l, uint32_t i_node, uint32_t slot)
@@ -108,11 +139,11 @@ static void list_take(struct block_pool *p, struct list *l, uint32_t i_node, uin
 
 static void list_remove(struct block_pool *p, const struct block *b)
 {
-    struct list *l = &p->lists[b->list];
+    struct list *l = &p->lists[list_of(b)];
     list_take(p, l, b->place >> SLOT_BITS, b->place & ((1u << SLOT_BITS) - 1));
     if (is_quarantined(p, b)) {
         l->n_quarantined--;
-        l->by_step[b->step % BLOCK_POOL_MAX_DEPTH]--;
+        l->by_step[step_of(b) % BLOCK_POOL_MAX_DEPTH]--;
     }
 }
 
@@ -167,8 +198,9 @@ void block_pool_reset(struct block_pool *p, uint64_t step_done)
     p->n_nodes = 0;
     for (uint32_t id = 0; id < p->n_blocks; id++) {
         p->blocks[id] = (struct block){0};
-        list_append(p, id, step_done);
+        list_put(p, id, step_done);
     }
+    list_count(p, &p->lists[LIST_EMPTY], p->n_blocks, step_done);
 }
 
 static bool can_give(const struct list *l)
@@ -185,9 +217,8 @@ uint32_t block_pool_alloc(struct block_pool *p, bool *was_kept)
         return BLOCK_NONE;
     uint32_t id = list_pop(p, l);
     struct block *b = &p->blocks[id];
-    *was_kept = b->keep;
-    b->owners = 1;
-    b->keep = false;
+    *was_kept = keep_of(b);
+    b->word = ONE_OWNER;
     return id;
 }
 
@@ -195,28 +226,35 @@ void block_pool_acquire(struct block_pool *p, uint32_t id)
 {
     assert(id < p->n_blocks);
     struct block *b = &p->blocks[id];
-    if (b->owners == 0)
+    if (owners_of(b) == 0)
         list_remove(p, b);
-    b->owners++;
+    b->word += ONE_OWNER;
 }
 
 void block_pool_release(struct block_pool *p, const uint32_t *ids, uint32_t n, uint64_t step_sent)
 {
+    uint32_t n_put[LIST_COUNT] = {0};
     assert(step_sent <= p->step_done + BLOCK_POOL_MAX_DEPTH);
     while (n-- > 0) {
         if (n >= PREFETCH)
             __builtin_prefetch(&p->blocks[ids[n - PREFETCH]], 1);
         struct block *b = &p->blocks[ids[n]];
-        assert(ids[n] < p->n_blocks && b->owners > 0);
-        if (--b->owners == 0)
-            list_append(p, ids[n], step_sent);
+        assert(ids[n] < p->n_blocks && (b->word & OWNER_MASK) != 0);
+        b->word -= ONE_OWNER;
+        if (b->word & OWNER_MASK)
+            continue;
+        n_put[keep_of(b)]++;
+        list_put(p, ids[n], step_sent);
     }
+    for (int i = 0; i < LIST_COUNT; i++)
+        list_count(p, &p->lists[i], n_put[i], step_sent);
 }
 
 void block_pool_keep(struct block_pool *p, uint32_t id, bool keep)
 {
     assert(id < p->n_blocks);
-    p->blocks[id].keep = keep;
+    uint64_t *word = &p->blocks[id].word;
+    *word = (*word & ~(UINT64_C(1) << KEEP_BIT)) | (uint64_t)keep << KEEP_BIT;
 }
 
 void block_pool_on_done(struct block_pool *p, uint64_t step)
@@ -228,6 +266,11 @@ void block_pool_on_done(struct block_pool *p, uint64_t step)
             l->n_quarantined -= *n;
             *n = 0;
         }
+}
+
+void block_pool_prefetch(const struct block_pool *p, uint32_t id)
+{
+    __builtin_prefetch(&p->blocks[id], 1);
 }
 
 uint32_t block_pool_size(const struct block_pool *p)
@@ -251,14 +294,14 @@ uint32_t block_pool_n_quarantined(const struct block_pool *p)
 uint32_t block_pool_owners(const struct block_pool *p, uint32_t id)
 {
     assert(id < p->n_blocks);
-    return (uint32_t)p->blocks[id].owners;
+    return (uint32_t)owners_of(&p->blocks[id]);
 }
 
 bool block_pool_is_free(const struct block_pool *p, uint32_t id)
 {
     assert(id < p->n_blocks);
     const struct block *b = &p->blocks[id];
-    return b->owners == 0 && !is_quarantined(p, b);
+    return owners_of(b) == 0 && !is_quarantined(p, b);
 }
 
 struct tally {
@@ -275,11 +318,11 @@ static bool check_node(const struct block_pool *p, int i_list, uint32_t i_node, 
         const struct block *b = &p->blocks[x->ids[slot]];
         if (!(x->live & 1u << slot))
             continue;
-        ok = b->list == (uint64_t)i_list && b->place == (i_node << SLOT_BITS | slot) &&
-             b->owners == 0 && b->step >= t->step && ++t->n <= p->n_blocks;
-        t->step = b->step;
+        ok = list_of(b) == (uint32_t)i_list && b->place == (i_node << SLOT_BITS | slot) &&
+             owners_of(b) == 0 && step_of(b) >= t->step && ++t->n <= p->n_blocks;
+        t->step = step_of(b);
         t->n_quarantined += is_quarantined(p, b);
-        t->by_step[b->step % BLOCK_POOL_MAX_DEPTH] += is_quarantined(p, b);
+        t->by_step[step_of(b) % BLOCK_POOL_MAX_DEPTH] += is_quarantined(p, b);
     }
     return ok;
 }
@@ -307,7 +350,7 @@ bool block_pool_check(const struct block_pool *p, struct error *err)
     if (!check_list(p, LIST_EMPTY, err) || !check_list(p, LIST_KEPT, err))
         return false;
     for (uint32_t id = 0; id < p->n_blocks; id++)
-        n_owned += p->blocks[id].owners > 0;
+        n_owned += owners_of(&p->blocks[id]) > 0;
     if (n_owned + n_listed == p->n_blocks)
         return true;
     error_set(err, STATUS_INTERNAL, "%u owned + %u listed of %u blocks", n_owned, n_listed,

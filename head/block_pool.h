@@ -40,6 +40,8 @@ void block_pool_keep(struct block_pool *p, uint32_t id, bool keep);
 /* The results of all steps up to this one are in. */
 void block_pool_on_done(struct block_pool *p, uint64_t step);
 
+void block_pool_prefetch(const struct block_pool *p, uint32_t id); /* acquire will follow */
+
 uint32_t block_pool_size(const struct block_pool *p);
 uint32_t block_pool_n_free(const struct block_pool *p); /* that can be handed out */
 uint32_t block_pool_n_quarantined(const struct block_pool *p);

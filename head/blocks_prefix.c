@@ -87,6 +87,7 @@ static uint32_t walk(struct blocks_group *g, const struct request *r, uint32_t i
         if (block == BLOCK_NONE)
             break;
         g->hit_blocks[i] = block;
+        block_pool_prefetch(g->pool, block);
         if (!any)
             parent_content = prefix_cache_content(g->cache, block);
     }
