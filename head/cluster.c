@@ -243,6 +243,7 @@ static void warn_if_unlike(struct cluster *c, const struct worker *w)
 
 void cluster_on_hello(struct cluster *c, struct peer *peer, const struct msg_hello *h)
 {
+    c->stirred = true;
     const struct worker_info *i = &h->worker;
     struct worker *w = peer->owner;
     bool again = w != NULL;
@@ -289,6 +290,7 @@ void cluster_add_failure(struct cluster *c, const char *node, const char *what, 
 
 void cluster_lose(struct cluster *c, struct worker *w, const char *why)
 {
+    c->stirred = true;
     c->n_worker_losses++;
     events_add(c->events, c->now_ns, LOG_WARN, "worker_lost", "node=%s instance=%016llx reason=%s",
                log_quote(w->peer->node), (unsigned long long)w->peer->instance, log_quote(why));
@@ -324,6 +326,7 @@ static void on_heartbeat(struct cluster *c, struct worker *w, const struct msg_h
 
 void cluster_on_msg(struct cluster *c, struct worker *w, const struct msg *m)
 {
+    c->stirred = true;
     switch (m->type) {
     case MSG_HEARTBEAT:
         on_heartbeat(c, w, &m->heartbeat);
@@ -356,6 +359,7 @@ void cluster_on_msg(struct cluster *c, struct worker *w, const struct msg *m)
 
 void cluster_drain(struct cluster *c, struct worker *w, bool on)
 {
+    c->stirred = true;
     if (w->draining == on && w->drain_told)
         return;
     w->draining = on;
@@ -420,6 +424,7 @@ static void config_tick(struct cluster *c)
 
 void cluster_tick(struct cluster *c, uint64_t now_ns)
 {
+    c->stirred = true;
     c->now_ns = now_ns;
     config_tick(c);
     for (struct worker *w = c->workers, *next; w; w = next) {
@@ -452,12 +457,17 @@ void cluster_turn(struct cluster *c, uint64_t now_ns)
     c->now_ns = now_ns;
     if (c->place_dirty) {
         c->place_dirty = false;
+        c->stirred = true;
         placement_run(c);
     }
+    if (!c->stirred)
+        return;
+    c->stirred = false;
     for (struct worker *w = c->workers; w; w = w->next) {
         if (w->todo != TODO_NONE)
             group_send_todo(c, w);
         send_drain(c, w);
+        c->stirred |= w->todo != TODO_NONE; /* no credit: again in the next turn */
     }
 }
 

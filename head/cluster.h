@@ -122,6 +122,7 @@ struct cluster {
     struct group **groups; /* [max_groups], NULL: free slot */
     uint32_t n_groups;
     bool place_dirty;
+    bool stirred; /* a worker may be owed something: results and tokens change nothing of that */
     /* The configuration in force: the first that formed a group, as long as a worker has it. One
      * head serves one model, so workers of another one are never given its requests. */
     bool has_config;

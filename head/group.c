@@ -177,6 +177,7 @@ void group_check_aborted(struct cluster *c, struct group *g)
 
 void cluster_dissolve(struct cluster *c, struct group *g, const char *why, bool is_failure)
 {
+    c->stirred = true;
     if (g->state == GROUP_ABORTING || g->state == GROUP_WAITING)
         return;
     char epoch[32];
