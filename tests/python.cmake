@@ -29,6 +29,14 @@ if(COX_SANITIZE)
                          ENVIRONMENT "${e2e_environment};COX_WHOLE=1")
   endforeach()
 endif()
+# With the demo model (scripts/acceptance b3, b4): a quarter of an hour each on two cores.
+foreach(n invariance overload)
+  string(TOUPPER COX_${n}_MODEL variable)
+  add_test(NAME e2e_${n}_demo COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
+                                      ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_${n}.py)
+  set_tests_properties(e2e_${n}_demo PROPERTIES LABELS long TIMEOUT 7200 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
+                       ENVIRONMENT "${e2e_environment};${variable}=demo")
+endforeach()
 file(GLOB chaos_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/chaos/*_loop.py)
 foreach(t ${chaos_tests})
   get_filename_component(n ${t} NAME_WE)

@@ -1,0 +1,74 @@
+"""However the scheduler deals with a request, its tokens are those it gets alone on an idle cluster: in a
+crowd, in chunks, thrown out and computed again, with blocks shared, copied or neither, with guesses or
+without, one choice of several; greedy or drawn. Tiny checkpoints; with COX_INVARIANCE_MODEL=demo the
+demo model (scripts/acceptance b3)."""
+import os
+
+import pytest
+from cluster import ROOT, Cluster
+from completions import body_of, run
+from real_model import MODEL, OPENINGS, SENTENCES, Alone, answer
+
+WANTED = os.environ.get("COX_INVARIANCE_MODEL", "tiny")
+MODELS = {"demo": MODEL, "windows": ROOT / "build/goldens/gemma3_tiny_gguf_q4_0/model.gguf",
+          "full": ROOT / "build/goldens/llama_tiny"}
+SHAPES = {"demo": [("demo", 1), ("demo", 2)],
+          "tiny": [("windows", 1), ("full", 2)]}
+LENGTH, BLOCK = 320, 16
+
+CHUNKS = ["--long-prefill-token-threshold", 16, "--max-num-batched-tokens", 48, "--max-num-seqs", 8,
+          "--max-num-partial-prefills", 3, "--step-target-ms", 0]
+TIGHT = ["--num-gpu-blocks-override", LENGTH // BLOCK + 2]
+UNCACHED = ["--no-enable-prefix-caching"]
+GUESSES = ["--speculative-config", '{"method":"ngram","num_speculative_tokens":4}',
+           "--speculative-disable-by-batch-size", 64]
+SETTINGS = {"crowd": [], "chunks": CHUNKS, "preempted": TIGHT, "uncached": UNCACHED, "guesses": GUESSES,
+            "uncached and preempted": UNCACHED + TIGHT, "guesses, preempted": GUESSES + TIGHT,
+            "all of it": GUESSES + TIGHT + CHUNKS}
+
+
+def cluster_of(name, tp, *args):
+    return Cluster("--device", "cpu", "--served-model-name", "m", "--max-model-len", LENGTH, "--block-size", BLOCK,
+                   *args, model=str(MODELS[name]), workers=tp, tp=tp)
+
+
+def bodies():
+    """Beginnings in common, twins, texts that repeat themselves and so can be guessed, several choices."""
+    prefix = SENTENCES[0] + SENTENCES[1]
+    prompts = [prefix + o for o in OPENINGS[:4]] + [SENTENCES[2] * 2 + SENTENCES[2][:30]] * 2 + ["1 2 3 4 " * 12, prefix]
+    n = 36
+    greedy = [body_of(p, max_tokens=n) for p in prompts]
+    drawn = [body_of(p, max_tokens=n, temperature=1, seed=i) for i, p in enumerate(prompts[2:7])]
+    return greedy + drawn + [body_of(prefix, max_tokens=n, n=3), body_of(prompts[0], max_tokens=n, n=3, temperature=1, seed=7)]
+
+
+@pytest.fixture(scope="module", params=SHAPES[WANTED], ids=lambda p: f"{p[0]}-tp{p[1]}")
+def shape(request):
+    if not MODELS[request.param[0]].exists():
+        pytest.skip(f"no {MODELS[request.param[0]]}: scripts/fetch-demo-model, scripts/make-goldens")
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def expected(shape):
+    with cluster_of(*shape) as c:
+        alone = Alone(c)
+        found = [alone[b] for b in bodies()]
+    assert len({str(a) for a in found}) > len(found) / 2
+    return found
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_tokens_are_those_it_gets_alone(shape, expected, name):
+    args = SETTINGS[name]
+    with cluster_of(*shape, *args) as c:
+        got = run(c, bodies() * 2)
+        status = c.status()
+        c.wait_idle()
+    for body, want, one, other in zip(bodies(), expected, got, got[len(expected):]):
+        assert answer(one) == want and answer(other) == want, (name, body)
+    kv, speculation = status["kv"], status["speculation"]
+    if "--num-gpu-blocks-override" in args:
+        assert status["requests"]["preemptions"] > 0
+    assert (kv["prefix_hit_rate"] > 0) == ("--no-enable-prefix-caching" not in args)
+    assert (speculation["accepted_tokens"] > 0) == ("--speculative-config" in args)

@@ -1,0 +1,129 @@
+"""Far more requests than the KV blocks can hold, many of them cancelled: whoever stays gets exactly its
+tokens, and when all are gone nothing of them is left in the head, block by block and byte by byte. On null
+workers; with COX_OVERLOAD_MODEL=demo on the demo model (scripts/acceptance b4)."""
+import asyncio
+import json
+import os
+import random
+import re
+import resource
+
+import null_oracle
+import pytest
+from cluster import SHORT, Cluster, get, wait_for
+from footprint import size_of
+from real_model import SENTENCES, needs_model
+
+DEMO = os.environ.get("COX_OVERLOAD_MODEL") == "demo"
+pytestmark = needs_model if DEMO else []
+N = 300 if SHORT else 2000
+BLOCKS, BLOCK = (24, 16) if DEMO else (96, 16)
+ON = {"model": "demo", "workers": 1, "tp": 1} if DEMO else {"model": "null"}
+LIMITS = (["--max-model-len", 128, "--max-num-seqs", 64, "--device", "cpu", "--served-model-name", "null"] if DEMO else
+          ["--max-model-len", 512, "--max-num-seqs", 64, "--max-num-batched-tokens", 256, "--null-step-us", 200])
+MAX_ROUNDS = 10
+SLACK = 1 << 19  # what an allocator may move about: less than 300 bytes of each request
+
+
+@pytest.fixture(scope="module", params=[[], ["--num-speculative-tokens", 4]], ids=["plain", "drafts"])
+def cluster(request):
+    """One stream takes up to a quarter of the blocks."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # the gateway's too
+    try:
+        with Cluster("--num-gpu-blocks-override", BLOCKS, "--block-size", BLOCK, "--max-waiting", 2 * N, *LIMITS,
+                     *request.param, **ON) as c:
+            yield c
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def draw_request(rng):
+    """Beginnings of a few texts, so that blocks are shared, and some texts as they are, so that ends are."""
+    text = "abcdefgh"[rng.randrange(8)] * 300
+    prompt = text[:rng.choice([40, 100, 250])] + rng.choice(["", "", str(rng.randrange(1000))])
+    body = {"model": "null", "prompt": prompt, "max_tokens": rng.randint(4, 120), "seed": rng.randrange(100),
+            "n": rng.choice([1, 1, 1, 2])}
+    if DEMO:
+        prompt = SENTENCES[0][:rng.choice([20, 40, 80])] + rng.choice(["", "Then", "But"])
+        body |= {"prompt": prompt, "max_tokens": rng.choice([4, 16, 40]), "temperature": 0, "ignore_eos": True}
+    return body, rng.choice([None, None, "waiting", "streaming"])
+
+
+async def ask(port, body, stream, opening):
+    text = json.dumps({**body, "stream": stream}).encode()
+    async with opening:  # few at once: who connects and is silent for long is hung up on
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
+        writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: application/json\r\n"
+                     b"Content-Length: %d\r\n\r\n" % len(text) + text)
+        await writer.drain()
+    return reader, writer
+
+
+def expected(body, i_choice, got, known={}):
+    """Of a real model: what it said to the same before."""
+    if DEMO:
+        return known.setdefault((body["prompt"], body["max_tokens"]), got)
+    return null_oracle.text(body["prompt"], body["max_tokens"], seed=body["seed"], i_choice=i_choice)
+
+
+async def stay(port, body, opening):
+    reader, writer = await ask(port, body, False, opening)
+    head, _, answer = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    assert head.startswith(b"HTTP/1.1 200"), (head, answer)
+    choices = sorted(json.loads(answer)["choices"], key=lambda c: c["index"])
+    for i, choice in enumerate(choices):
+        assert choice["text"] == expected(body, i, choice["text"])
+    return len(choices)
+
+
+async def leave(port, body, opening, how, rng):
+    """Hangs up: somewhere in the queue, or after some of the events."""
+    reader, writer = await ask(port, body, how == "streaming", opening)
+    if how == "waiting":
+        await asyncio.sleep(rng.random() / 2)
+    else:
+        for _ in range(rng.randrange(1, 40)):
+            if not await reader.readline():
+                break
+    writer.transport.abort()
+    return 0
+
+
+async def one_round(cluster, seed):
+    """Choices that were answered in full."""
+    rng, port, opening, tasks = random.Random(seed), cluster.ports[0], asyncio.Semaphore(32), []
+    for _ in range(N):
+        body, how = draw_request(rng)
+        tasks.append(asyncio.create_task(leave(port, body, opening, how, rng) if how else stay(port, body, opening)))
+    return sum(await asyncio.gather(*tasks))
+
+
+def metrics(cluster, name):
+    return sum(float(v) for v in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", get(cluster.admin + "/metrics")[1], re.M))
+
+
+def is_flat(sizes):
+    """One of the last two rounds left no more than some round before them did: what leaks would add up. How
+    much an allocator gives back depends on how long the queue was."""
+    return len(sizes) >= 3 and min(sizes[-2:]) <= max(sizes[:-2]) + SLACK
+
+
+def test_nothing_is_left_of_them(cluster):
+    n_answered, sizes = 0, []
+    before = cluster.status()["requests"]
+    while not is_flat(sizes):
+        assert len(sizes) < MAX_ROUNDS, f"the head grows: {sizes}"
+        n_answered += asyncio.run(one_round(cluster, len(sizes)))
+        wait_for("all are gone", lambda: cluster.running() == 0, 600 if DEMO else 60)
+        wait_for("all blocks are free", lambda: cluster.status()["kv"]["blocks_used"] == 0)
+        assert metrics(cluster, "coxswain_kv_blocks_used") == 0
+        assert metrics(cluster, "vllm:num_requests_running") == metrics(cluster, "vllm:num_requests_waiting") == 0
+        sizes.append(size_of(cluster.pid("head")).rss)
+    status = cluster.status()
+    requests = status["requests"]
+    assert requests["failed"] == before["failed"] and requests["preemptions"] > 0
+    assert requests["finished"] >= n_answered > 0 and requests["cancelled"] > 0
+    assert status["kv"]["evictions"] > 0 and status["kv"]["prefix_hit_rate"] > 0
+    print(f"{len(sizes)} rounds of {N}: {requests}; rss of the head after each: {[s >> 10 for s in sizes]} KiB")
