@@ -42,6 +42,7 @@ uint64_t cpu_samplers_bytes(const struct executor_cpu *x);
  * its guesses. A run's places lie side by side, runs in the order of the plan. */
 struct drawn {
     uint32_t n_places, n_items; /* what there is room for: places, runs with `sample` */
+    bool guessed;               /* some place is behind a guess; a run may have none at all */
     uint32_t *ids; /* [n_places + n_items]: behind the ids how many of each run count */
     float *gaps;   /* [n_places] rank 0's, as all that follows */
     struct logprob_row *logprobs; /* [n_places]; NULL: nobody asked */

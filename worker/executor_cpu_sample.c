@@ -185,6 +185,7 @@ enum status cpu_drawn_init(struct drawn *d, struct sequence_runs runs, struct ar
             continue;
         d->n_items++;
         d->n_places += n_places(r);
+        d->guessed = d->guessed || r->n_guessed > 0;
         logprobs = logprobs || r->q->sampling.n_logprobs >= 0;
     }
     uint32_t n = d->n_places + d->n_items;
@@ -263,16 +264,16 @@ static struct result_item item_of(const struct drawn *d, const struct sequence_r
                                 .gaps = {d->gaps + at, n}};
 }
 
-/* Without guesses every run has one token, and nobody needs to be told how many. */
+/* Without guesses every run has one token, or none at its end, and nobody needs to be told how
+ * many. */
 enum status cpu_append_drawn(struct executor_cpu *x, struct drawn *d, struct error *err)
 {
     struct sequence_runs runs = sequences_runs(x->sequences);
-    bool guessed = d->n_places > d->n_items;
     if (d->n_items == 0)
         return STATUS_OK;
-    if (!x->comm || comm_rank(x->comm) == 0 || !guessed)
+    if (!x->comm || comm_rank(x->comm) == 0 || !d->guessed)
         count_right(d, runs);
-    uint32_t n_sent = d->n_places + (guessed ? d->n_items : 0);
+    uint32_t n_sent = d->n_places + (d->guessed ? d->n_items : 0);
     if (x->comm && n_sent > 0)
         TRY(comm_broadcast(x->comm, 0, d->ids, n_sent * sizeof *d->ids, err));
     for (uint32_t i = 0, n = 0, at = 0; i < runs.n; i++) {
