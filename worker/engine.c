@@ -1,6 +1,7 @@
 #include "worker/engine.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/host.h"
@@ -46,45 +47,63 @@ static enum status in_files(const struct engine *e, enum status s, struct error 
     return s == STATUS_OK ? s : error_prefix(err, s, "%s", e->info.path);
 }
 
-/* The shard's part of the memory table, from shapes alone. *fixed: what is not the KV cache's. */
-static enum status size_shard(struct engine *e, uint64_t available, uint64_t *fixed,
-                              struct error *err)
+/* The shard's part of the memory table, from shapes alone. */
+static enum status measure_shard(struct engine *e, struct error *err)
 {
     TRY(in_files(e, loader_measure(e->program, e->files, e->device, &e->weights_bytes, err), err));
     e->activation_bytes = runner_measure(e->program, e->device, e->pass_rows);
     e->comm_bytes = comm_memory_bytes(e->tp);
-    *fixed = e->weights_bytes + e->activation_bytes + e->comm_bytes + RESERVED_BYTES;
-    if (*fixed > available)
-        return error_set(err, STATUS_NO_MEMORY,
-                         "the weights take %.1f MiB, the activations %.1f MiB and the collectives "
-                         "%.1f MiB; %.1f MiB are free: free some, take a smaller or more quantised "
-                         "model, or more ranks",
-                         mib(e->weights_bytes), mib(e->activation_bytes), mib(e->comm_bytes),
-                         mib(available));
     return STATUS_OK;
 }
 
-static enum status size_all(struct engine *e, const struct engine_setup *s, struct error *err)
+/* A draft model's part of a sentence, where there is one. */
+struct draft_text {
+    char text[48];
+};
+static struct draft_text say_draft(const char *words, uint64_t n_bytes)
 {
-    uint64_t available = host_available_bytes(), fixed = 0;
-    TRY(size_shard(e, available, &fixed, err));
-    const struct kv_shape shape = {.dtype = e->kv_dtype,
-                                   .block_tokens = s->block_tokens,
-                                   .max_model_len = e->max_model_len,
-                                   .memory_bytes = s->kv_memory_bytes,
-                                   .n_blocks = s->n_kv_blocks,
-                                   .available_bytes = available - fixed};
-    TRY(kv_store_size(e->program, &shape, e->kv_groups, err));
-    for (uint32_t i = 0; i < e->program->n_kv_groups; i++)
-        e->kv_bytes += e->kv_groups[i].n_blocks * e->kv_groups[i].bytes_per_block;
-    if (e->kv_bytes > available - fixed)
+    struct draft_text t = {""};
+    if (n_bytes > 0)
+        snprintf(t.text, sizeof t.text, "%s %.1f MiB", words, mib(n_bytes));
+    return t;
+}
+
+/* *fixed: what is not the KV cache's. */
+static enum status fit_shard(const struct engine *e, uint64_t beside, uint64_t available,
+                             uint64_t *fixed, struct error *err)
+{
+    *fixed = e->weights_bytes + e->activation_bytes + e->comm_bytes + beside + RESERVED_BYTES;
+    if (*fixed > available)
+        return error_set(err, STATUS_NO_MEMORY,
+                         "the weights take %.1f MiB, the activations %.1f MiB and the collectives "
+                         "%.1f MiB%s; %.1f MiB are free: free some, take a smaller or more "
+                         "quantised model, or more ranks",
+                         mib(e->weights_bytes), mib(e->activation_bytes), mib(e->comm_bytes),
+                         say_draft(", the draft model", beside).text, mib(available));
+    return STATUS_OK;
+}
+
+static enum status size_kv(struct engine *e, const struct engine_beside *b, struct error *err)
+{
+    uint64_t available = host_available_bytes(), fixed = 0, beside = b->fixed_bytes;
+    TRY(fit_shard(e, beside, available, &fixed, err));
+    e->kv_shape.available_bytes = available - fixed;
+    e->kv_shape.twin_block_bytes = b->block_bytes;
+    TRY(kv_store_size(e->program, &e->kv_shape, e->kv_groups, err));
+    for (uint32_t i = 0; i < e->program->n_kv_groups; i++) {
+        const struct kv_group *g = &e->kv_groups[i];
+        e->kv_bytes += g->n_blocks * g->bytes_per_block;
+        if (g->kind == KV_FULL)
+            beside += g->n_blocks * b->block_bytes;
+    }
+    if (e->kv_bytes + (beside - b->fixed_bytes) > available - fixed)
         return error_set(
             err, STATUS_NO_MEMORY,
             "weights %.1f MiB + activations %.1f MiB + collectives %.1f MiB + KV cache "
-            "%.1f MiB do not fit in the %.1f MiB that are free: ask for less with "
+            "%.1f MiB%s do not fit in the %.1f MiB that are free: ask for less with "
             "--kv-cache-memory-bytes or --num-gpu-blocks-override",
             mib(e->weights_bytes), mib(e->activation_bytes), mib(e->comm_bytes), mib(e->kv_bytes),
-            mib(available));
+            say_draft(" + draft model", beside).text, mib(available));
     return STATUS_OK;
 }
 
@@ -118,29 +137,62 @@ static uint32_t default_threads(void)
     return n < CPU_MAX_THREADS ? n : CPU_MAX_THREADS;
 }
 
-static enum status open_all(struct engine *e, const struct engine_setup *s, struct error *err)
+static enum status open_device(struct engine *e, const struct engine_setup *s, struct error *err)
+{
+    e->device = s->device;
+    if (e->device)
+        return STATUS_OK;
+    TRY(cpu_device_open(
+        &(struct cpu_device_options){.n_threads = e->n_threads, .isa_level = s->isa_level},
+        &e->device, err));
+    e->owns_device = true;
+    return STATUS_OK;
+}
+
+static enum status measure(struct engine *e, const struct engine_setup *s, struct error *err)
 {
     TRY(open_files(e, s, err));
     e->n_threads = s->n_threads ? s->n_threads : default_threads();
     e->pass_rows = s->pass_rows ? s->pass_rows : PASS_ROWS;
-    TRY(cpu_device_open(
-        &(struct cpu_device_options){.n_threads = e->n_threads, .isa_level = s->isa_level},
-        &e->device, err));
-    TRY(size_all(e, s, err));
-    TRY(kv_store_new(e->program, e->device, e->kv_dtype, e->kv_groups, &e->kv, err));
+    TRY(open_device(e, s, err));
+    e->kv_shape = (struct kv_shape){.dtype = e->kv_dtype,
+                                    .block_tokens = s->block_tokens,
+                                    .max_model_len = e->max_model_len,
+                                    .memory_bytes = s->kv_memory_bytes,
+                                    .n_blocks = s->n_kv_blocks};
     e->runner_setup = (struct runner_setup){.device = e->device,
-                                            .kv = e->kv,
                                             .comm = s->comm,
                                             .pass_rows = e->pass_rows,
                                             .progress = s->progress,
                                             .interrupt = s->interrupt};
+    return measure_shard(e, err);
+}
+
+enum status engine_measure(const struct engine_setup *s, struct engine **out, struct error *err)
+{
+    struct engine *e = mem_zalloc(sizeof *e);
+    enum status st = measure(e, s, err);
+    if (st != STATUS_OK) {
+        engine_close(e);
+        return st;
+    }
+    *out = e;
+    return STATUS_OK;
+}
+
+enum status engine_load(struct engine *e, const struct engine_beside *beside, struct error *err)
+{
+    TRY(size_kv(e, beside, err));
+    TRY(kv_store_new(e->program, e->device, e->kv_dtype, e->kv_groups, &e->kv, err));
+    e->runner_setup.kv = e->kv;
     return load_shard(e, err);
 }
 
 enum status engine_open(const struct engine_setup *s, struct engine **out, struct error *err)
 {
-    struct engine *e = mem_zalloc(sizeof *e);
-    enum status st = open_all(e, s, err);
+    struct engine *e;
+    TRY(engine_measure(s, &e, err));
+    enum status st = engine_load(e, &(struct engine_beside){0}, err);
     if (st != STATUS_OK) {
         engine_close(e);
         return st;
@@ -169,7 +221,8 @@ static enum status take_shard(struct engine *e, uint32_t rank, struct error *err
     TRY(program_build(&e->config, e->tp, rank, &e->program, err));
     /* every rank has as many as the cache was made for */
     assert(e->program && kv_store_layer(e->kv, 0)->n_kv_heads == e->program->n_kv_heads);
-    TRY(size_shard(e, host_available_bytes(), &fixed, err));
+    TRY(measure_shard(e, err));
+    TRY(fit_shard(e, 0, host_available_bytes(), &fixed, err));
     return load_shard(e, err);
 }
 
@@ -190,7 +243,7 @@ void engine_close(struct engine *e)
         return;
     drop_shard(e);
     kv_store_free(e->kv);
-    if (e->device)
+    if (e->owns_device)
         e->device->ops->close(e->device);
     model_info_fini(&e->info);
     mem_free(e);

@@ -10,9 +10,10 @@
 struct engine_setup {
     const char *model, *cache_dir; /* as model_info_open takes them */
     uint32_t tp, rank;
-    struct comm *comm;  /* between the ranks; NULL when tp is 1. Borrowed; joined before a step */
-    uint32_t n_threads; /* 0: host_cpus(), at most CPU_MAX_THREADS */
-    int32_t isa_level;  /* enum cpu_isa; -1: the best */
+    struct comm *comm; /* between the ranks; NULL when tp is 1. Borrowed; joined before a step */
+    struct device *device; /* borrowed: of an engine that is closed later; NULL: one of its own */
+    uint32_t n_threads;    /* 0: host_cpus(), at most CPU_MAX_THREADS */
+    int32_t isa_level;     /* enum cpu_isa; -1: the best */
     bool kv_dtype_set;
     enum dtype kv_dtype;    /* F32 or F16; otherwise F32 for a float32 model, else F16 */
     uint32_t block_tokens;  /* a multiple of 16 */
@@ -31,11 +32,13 @@ struct engine {
     struct weights *files;   /* NULL but while they are read */
     struct program *program; /* program, runner: NULL after engine_take_rank failed */
     struct device *device;
+    bool owns_device;
     struct loaded loaded;
     struct kv_store *kv;
     struct runner *runner;
     uint32_t max_model_len, pass_rows, n_threads;
     enum dtype kv_dtype, main_dtype;
+    struct kv_shape kv_shape; /* what was asked for; available_bytes: known when it is loaded */
     uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes; /* the memory table */
     struct kv_group kv_groups[PROGRAM_MAX_KV_GROUPS];
     uint8_t identity[16]; /* of the files */
@@ -44,7 +47,20 @@ struct engine {
     struct runner_setup runner_setup; /* program: of the shard that was loaded last */
 };
 
-/* STATUS_NO_MEMORY with the table's numbers when it cannot fit, before anything is allocated. */
+/* What another model of this process is going to take: once, and for each block of the layers that
+ * see everything, whose tables it shares. */
+struct engine_beside {
+    uint64_t fixed_bytes, block_bytes;
+};
+
+/* Files, program and device: all of the memory table but the KV cache. Allocates nothing large. */
+MUST_USE enum status engine_measure(const struct engine_setup *s, struct engine **out,
+                                    struct error *err);
+/* Sizes the KV cache and reads the weights, once. STATUS_NO_MEMORY with the table's numbers when it
+ * cannot fit, before anything is allocated. After an error only engine_close. */
+MUST_USE enum status engine_load(struct engine *e, const struct engine_beside *beside,
+                                 struct error *err);
+/* Both, with nothing beside it. */
 MUST_USE enum status engine_open(const struct engine_setup *s, struct engine **out,
                                  struct error *err);
 void engine_close(struct engine *e); /* NULL is fine */

@@ -35,6 +35,11 @@ static uint64_t layer_block_bytes(const struct program *p, enum dtype dtype, uin
            dtype_traits(dtype).block_bytes;
 }
 
+uint64_t kv_store_block_bytes(const struct program *p, const struct kv_shape *s, uint32_t i_group)
+{
+    return p->kv_groups[i_group].n_layers * layer_block_bytes(p, s->dtype, s->block_tokens);
+}
+
 /* Tokens of one sequence of full length that a group must hold at once. */
 static uint64_t sequence_tokens(const struct kv_layers *l, uint32_t max_model_len)
 {
@@ -87,13 +92,13 @@ enum status kv_store_size(const struct program *p, const struct kv_shape *s,
     uint64_t one = 0, wanted = 0, limit = s->memory_bytes;
     for (uint32_t i = 0; i < p->n_kv_groups; i++) {
         const struct kv_layers *l = &p->kv_groups[i];
-        groups[i] = (struct kv_group){
-            .kind = l->window ? KV_WINDOW : KV_FULL,
-            .window_tokens = l->window,
-            .block_tokens = s->block_tokens,
-            .bytes_per_block = l->n_layers * layer_block_bytes(p, s->dtype, s->block_tokens)};
-        one += least_blocks(l, s) * groups[i].bytes_per_block;
-        wanted += default_blocks(l, s) * groups[i].bytes_per_block;
+        groups[i] = (struct kv_group){.kind = l->window ? KV_WINDOW : KV_FULL,
+                                      .window_tokens = l->window,
+                                      .block_tokens = s->block_tokens,
+                                      .bytes_per_block = kv_store_block_bytes(p, s, i)};
+        uint64_t bytes = groups[i].bytes_per_block + (l->window ? 0 : s->twin_block_bytes);
+        one += least_blocks(l, s) * bytes;
+        wanted += default_blocks(l, s) * bytes;
     }
     if (limit == 0) {
         uint64_t quarter = s->available_bytes / 4;

@@ -10,12 +10,17 @@ struct kv_shape {
     uint64_t memory_bytes;    /* asked for; 0: not said */
     uint32_t n_blocks;        /* asked for; 0: not said. Wins over memory_bytes */
     uint64_t available_bytes; /* of the device, after weights and activations */
+    /* Taken elsewhere for each block of the layers that see everything: it counts like theirs. */
+    uint64_t twin_block_bytes;
 };
 
 /* Fills groups[0..p->n_kv_groups). STATUS_NO_MEMORY when one sequence of max_model_len does not fit
  * in what was asked for or is there; the text says what to do. */
 MUST_USE enum status kv_store_size(const struct program *p, const struct kv_shape *s,
                                    struct kv_group *groups, struct error *err);
+
+/* Of one block of a group: all of its layers. */
+uint64_t kv_store_block_bytes(const struct program *p, const struct kv_shape *s, uint32_t i_group);
 
 struct kv_store;
 /* groups as sized; program and device are borrowed. */
