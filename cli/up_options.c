@@ -30,8 +30,7 @@
 #define PROXY      "put a reverse proxy in front"
 #define SAMPLING                                                                                   \
     "requests say what they want; generation_config.json gives only the ids that end a text"
-#define SPEC                                                                                       \
-    "there are no draft models; --spec-method ngram guesses without one, the tokens are the same"
+#define SPEC   "a draft model runs whole, on the first rank of each group"
 #define SPREAD "the head schedules all groups"
 #define TLS    "put a reverse proxy that speaks TLS in front"
 #define TOOLS  "there are no tool calls yet"
@@ -322,7 +321,7 @@ const struct option_spec up_specs[] = {
     IGNORED("multi-step-stream-outputs", NULL, NOTHING, "every token is sent as it comes"),
     REFUSED("nnodes", "n", ONE, "1", HOSTS),
     REFUSED("node-rank", "r", ONE, "0", HOSTS),
-    IGNORED("num-lookahead-slots", NULL, ONE, SPEC),
+    IGNORED("num-lookahead-slots", NULL, ONE, "the head grants the slots of guesses"),
     IGNORED("num-redundant-experts", NULL, ONE, EXPERTS),
     IGNORED("num-scheduler-steps", NULL, ONE, "every token is sent as it comes"),
     IGNORED("numa-bind", NULL, NOTHING, "--threads and taskset place the kernels"),
@@ -373,7 +372,6 @@ const struct option_spec up_specs[] = {
     IGNORED("skip-mm-profiling", NULL, NOTHING, MEDIA),
     REFUSED("skip-tokenizer-init", NULL, NOTHING, NULL,
             "the gateway needs the tokenizer; requests may send prompts as token ids"),
-    IGNORED("spec-model", NULL, ONE, SPEC),
     IGNORED("specialize-active-lora", NULL, NOTHING, ADAPTERS),
     IGNORED("speculative-draft-tensor-parallel-size", NULL, ONE, SPEC),
     REFUSED("ssl-ca-certs", NULL, ONE, NULL, TLS),

@@ -192,6 +192,7 @@ static void flags_of_speculation(struct builder *b, struct up_child *c)
     const struct speculation_options *s = &b->o->speculation;
     flag(c, "--speculative-config", s->config);
     flag(c, "--spec-method", s->method);
+    flag(c, "--spec-model", s->model);
     flag_if(b, c, "--num-speculative-tokens", s->n_tokens);
     flag_if(b, c, "--ngram-prompt-lookup-max", s->lookup_max);
     flag_if(b, c, "--ngram-prompt-lookup-min", s->lookup_min);

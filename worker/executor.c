@@ -31,7 +31,10 @@ void executor_config_hash(const struct config_identity *c, uint8_t out[32])
     strbuf_append_json(&b, c->model_hashes);
     strbuf_printf(&b, ",\"pp\":%u,\"protocol\":%u,\"quantisation\":\"%s\",", c->pp, PROTOCOL_MAJOR,
                   c->quantisation);
-    if (c->speculation.n_tokens > 0)
+    if (c->speculation.n_tokens > 0 && c->speculation.method == SPECULATION_DRAFT_MODEL)
+        strbuf_printf(&b, "\"speculation\":\"draft_model %u %.*s\",", c->speculation.n_tokens,
+                      (int)c->draft_hashes.len, c->draft_hashes.ptr);
+    else if (c->speculation.n_tokens > 0)
         strbuf_printf(&b, "\"speculation\":\"ngram %u %u %u\",", c->speculation.n_tokens,
                       c->speculation.lookup_max, c->speculation.lookup_min);
     strbuf_printf(&b, "\"tp\":%u,\"vocab_size\":%u}", c->tp, c->vocab_size);

@@ -26,8 +26,9 @@ struct executor_info {
     uint8_t config_hash[32];
     struct str comm_address; /* where other ranks reach this one; "": they need not, or not yet */
     uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes;
-    struct sequences_limits limits;   /* model length, vocabulary, KV groups */
-    uint32_t n_draft, draft_max_seqs; /* as Hello says them */
+    uint64_t draft_bytes, draft_kv_bytes; /* of a draft model: weights and activations, KV cache */
+    struct sequences_limits limits;       /* model length, vocabulary, KV groups */
+    uint32_t n_draft, draft_max_seqs;     /* as Hello says them */
 };
 
 /* What a Form says, as the communicator needs it. Borrowed for the call. */
@@ -88,8 +89,9 @@ MUST_USE enum status executor_cpu_open(const struct worker_options *o, struct ex
 /* SHA-256 over the canonical JSON of docs/protocol.md, "Configuration hash". */
 struct config_identity {
     struct str model_hashes; /* of the model's files; the null device: its name */
+    struct str draft_hashes; /* of the draft model's, where one guesses */
     const char *dtype, *quantisation, *kv_dtype;
     uint32_t block_size, tp, pp, max_model_len, vocab_size;
-    struct speculation speculation; /* guesses are made on every rank: the same ones */
+    struct speculation speculation; /* the ranks guess, or expect guesses: the same ones */
 };
 void executor_config_hash(const struct config_identity *c, uint8_t out[32]);

@@ -177,10 +177,10 @@ static enum status cpu_step(struct executor *e, const struct msg_plan *p, struct
     TRY(sequences_apply(x->sequences, p, err));
     struct sequence_runs runs = sequences_runs(x->sequences);
     struct drawn drawn;
-    TRY(draft_runs(&x->speculation, runs, err));
-    TRY(cpu_drawn_init(&drawn, runs, arena, err));
     for (uint32_t i = 0; i < p->n_copies; i++)
         kv_store_copy(x->engine->kv, &p->copies[i]);
+    TRY(cpu_guess(x, p, runs, arena, err));
+    TRY(cpu_drawn_init(&drawn, runs, arena, err));
     batch_begin(&x->batch, runs);
     while (batch_next(&x->batch)) {
         TRY(runner_forward(x->engine->runner, &x->batch.rows, err));
@@ -207,6 +207,7 @@ static void cpu_close(struct executor *e)
     cpu_samplers_close(x);
     batch_fini(&x->batch);
     sequences_free(x->sequences);
+    draft_model_close(x->draft_model);
     engine_close(x->engine);
     comm_close(x->comm);
     mem_free(x->served_name);
@@ -241,6 +242,32 @@ static enum status open_comm(struct executor_cpu *x, const struct worker_options
     return STATUS_OK;
 }
 
+/* The target is sized with the draft in mind: each of its blocks has a twin there. */
+static enum status open_models(struct executor_cpu *x, const struct engine_setup *s,
+                               struct error *err)
+{
+    struct engine_beside beside = {0};
+    bool draft = x->speculation.method == SPECULATION_DRAFT_MODEL;
+    TRY(engine_measure(s, &x->engine, err));
+    if (draft) {
+        TRY(draft_model_open(x->speculation.model, s, x->engine, &x->draft_model, err));
+        beside = draft_model_needs(x->draft_model);
+    }
+    TRY(engine_load(x->engine, &beside, err));
+    return draft ? draft_model_load(x->draft_model, x->engine, err) : STATUS_OK;
+}
+
+static void log_loaded(const struct engine *e, const char *role, uint32_t rank, uint64_t begin_ns)
+{
+    log_info("model_loaded",
+             "model=%s role=%s shard=%u/%u dtype=%s isa=%s threads=%u weights_bytes=%llu "
+             "seconds=%.2f",
+             log_quote(e->info.path), role, rank, e->tp, dtype_traits(e->main_dtype).name,
+             e->device->ops->isa_name(e->device), e->n_threads,
+             (unsigned long long)e->weights_bytes,
+             (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S);
+}
+
 static enum status open_engine(struct executor_cpu *x, const struct worker_options *o,
                                struct error *err)
 {
@@ -263,15 +290,11 @@ static enum status open_engine(struct executor_cpu *x, const struct worker_optio
                                    .load_permille = &x->base.load_permille};
     uint64_t begin_ns = clock_mono_ns();
     log_info("model_loading", "model=%s shard=%u/%u", log_quote(o->model), s.rank, s.tp);
-    TRY(engine_open(&s, &x->engine, err));
+    TRY(open_models(x, &s, err));
     atomic_store(&x->base.load_permille, 0);
-    log_info("model_loaded",
-             "model=%s shard=%u/%u dtype=%s isa=%s threads=%u weights_bytes=%llu seconds=%.2f",
-             log_quote(x->engine->info.path), s.rank, s.tp,
-             dtype_traits(x->engine->main_dtype).name,
-             x->engine->device->ops->isa_name(x->engine->device), x->engine->n_threads,
-             (unsigned long long)x->engine->weights_bytes,
-             (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S);
+    log_loaded(x->engine, "target", s.rank, begin_ns);
+    if (x->draft_model)
+        log_loaded(draft_model_engine(x->draft_model), "draft", 0, begin_ns);
     return STATUS_OK;
 }
 
@@ -284,13 +307,21 @@ static void name_device(struct executor_cpu *x)
              x->engine->n_threads);
 }
 
+static void write_hex(const struct engine *e, char out[HEX_BYTES])
+{
+    out[0] = '\0';
+    for (size_t i = 0; e && i < 16; i++)
+        snprintf(out + 2 * i, 3, "%02x", e->identity[i]);
+}
+
 static void hash_config(struct executor_cpu *x, const struct worker_options *o)
 {
     const struct engine *e = x->engine;
-    char hex[HEX_BYTES];
-    for (size_t i = 0; i < 16; i++)
-        snprintf(hex + 2 * i, 3, "%02x", e->identity[i]);
+    char hex[HEX_BYTES], draft_hex[HEX_BYTES];
+    write_hex(e, hex);
+    write_hex(x->draft_model ? draft_model_engine(x->draft_model) : NULL, draft_hex);
     executor_config_hash(&(struct config_identity){.model_hashes = str_from(hex),
+                                                   .draft_hashes = str_from(draft_hex),
                                                    .dtype = "float32",
                                                    .quantisation = dtype_traits(e->main_dtype).name,
                                                    .kv_dtype = dtype_traits(e->kv_dtype).name,
@@ -323,6 +354,11 @@ static void fill_info(struct executor_cpu *x, const struct worker_options *o)
                                           .vocab_size = e->config.vocab_size,
                                           .n_kv_groups = e->program->n_kv_groups};
     memcpy(i->limits.kv_groups, e->kv_groups, sizeof e->kv_groups);
+    if (x->draft_model) {
+        const struct engine *d = draft_model_engine(x->draft_model);
+        i->draft_bytes = d->weights_bytes + d->activation_bytes;
+        i->draft_kv_bytes = d->kv_bytes;
+    }
     i->n_draft = x->speculation.n_tokens;
     if (i->n_draft > 0)
         i->draft_max_seqs = x->speculation.max_seqs ? x->speculation.max_seqs : DRAFT_MAX_SEQS;

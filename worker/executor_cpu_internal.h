@@ -1,7 +1,8 @@
 #pragma once
-/* Between executor_cpu.c and executor_cpu_sample.c. */
+/* Between executor_cpu.c, executor_cpu_draft.c and executor_cpu_sample.c. */
 #include "worker/batch.h"
 #include "worker/comm/comm.h"
+#include "worker/draft_model.h"
 #include "worker/engine.h"
 #include "worker/executor.h"
 #include "worker/sampler.h"
@@ -19,6 +20,7 @@ struct executor_cpu {
     struct comm *comm; /* NULL: tp is 1 */
     struct engine *engine;
     struct speculation speculation;
+    struct draft_model *draft_model; /* NULL: n-grams, or no guesses */
     struct sequences *sequences;
     struct batch batch;
     /* Rank 0's, which alone draws: */
@@ -37,6 +39,11 @@ struct executor_cpu {
 MUST_USE enum status cpu_samplers_open(struct executor_cpu *x, struct error *err);
 void cpu_samplers_close(struct executor_cpu *x); /* NULL is fine */
 uint64_t cpu_samplers_bytes(const struct executor_cpu *x);
+
+/* Guesses behind the runs of p, the plan that was applied, on all ranks the same. The arena is the
+ * step's. Errors as runner_forward and comm_broadcast have them; STATUS_NO_MEMORY. */
+MUST_USE enum status cpu_guess(struct executor_cpu *x, const struct msg_plan *p,
+                               struct sequence_runs runs, struct arena *arena, struct error *err);
 
 /* What a step draws: a place behind the last id of each run with `sample`, and one behind each of
  * its guesses. A run's places lie side by side, runs in the order of the plan. */

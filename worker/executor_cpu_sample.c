@@ -250,6 +250,7 @@ static enum status append(struct executor_cpu *x, struct sequence_run *r, const 
         if (!sequence_push(r->q, ids[i], x->info.limits.max_model_len))
             return error_set(err, STATUS_NO_MEMORY, "no memory for the token of slot %u",
                              r->q->slot);
+    r->q->draft_lacks = r->n_guessed > 0 && n > r->n_guessed;
     return STATUS_OK;
 }
 

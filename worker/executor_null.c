@@ -445,6 +445,11 @@ enum status executor_null_open(const struct worker_options *o, struct executor *
     x->stall_after = (uint64_t)o->null_stall_after_step;
     x->draft_percent = (uint32_t)o->null_draft_percent;
     enum status s = speculation_read(&o->speculation, &x->speculation, err);
+    if (s == STATUS_OK && x->speculation.method == SPECULATION_DRAFT_MODEL)
+        s = error_set(err, STATUS_UNSUPPORTED,
+                      "draft model %s: the null device runs no model; --spec-method ngram guesses "
+                      "there too",
+                      x->speculation.model);
     if (s == STATUS_OK)
         s = open_model(x, o, err);
     if (s != STATUS_OK) {

@@ -28,6 +28,9 @@ struct sequence {
     struct arena arena;
     struct block_table tables[SEQUENCES_MAX_KV_GROUPS];
     struct draft_ngram draft;
+    /* 1: the position in front of the last id was a draft model's last guess, and it was right:
+     * the draft has not run it (draft_model.c). Else 0. */
+    uint32_t draft_lacks;
     struct sequence *next_free;
 };
 

@@ -29,12 +29,12 @@ static enum status unknown_key(const char *key, struct error *err)
                      key);
 }
 
-/* One key; a flag that was given stays. *model: a JSON's, which names a method too. */
-static enum status read_key(struct speculation_options *o, const char **model, const char *key,
-                            const json_t *value, struct error *err)
+/* One key; a flag that was given stays. */
+static enum status read_key(struct speculation_options *o, const char *key, const json_t *value,
+                            struct error *err)
 {
     if (strcmp(key, "method") == 0 || strcmp(key, "model") == 0) {
-        const char **out = key[1] == 'e' ? &o->method : model;
+        const char **out = key[1] == 'e' ? &o->method : &o->model;
         if (!json_is_string(value) && !json_is_null(value))
             return error_set(err, STATUS_INVALID, "--speculative-config: %s is no text", key);
         if (!*out)
@@ -61,34 +61,49 @@ static enum status read_key(struct speculation_options *o, const char **model, c
 
 static enum status read_keys(struct speculation_options *o, json_t *json, struct error *err)
 {
-    const char *model = NULL, *key;
+    const char *key;
     json_t *value;
     if (!json_is_object(json))
         return error_set(err, STATUS_INVALID,
                          "--speculative-config: want a JSON object, like {\"method\":\"ngram\","
                          "\"num_speculative_tokens\":4}");
-    json_object_foreach(json, key, value) TRY(read_key(o, &model, key, value, err));
-    o->method = o->method ? o->method : model;
+    json_object_foreach(json, key, value) TRY(read_key(o, key, value, err));
     return STATUS_OK;
 }
 
-static enum status check_method(const char *method, struct error *err)
+static bool means_ngram(const char *text)
 {
-    if (!method || strcmp(method, "ngram") == 0 || strcmp(method, "[ngram]") == 0)
-        return STATUS_OK;
-    return error_set(err, STATUS_UNSUPPORTED,
-                     "speculative method \"%.60s\": there is ngram only, which needs no second "
-                     "model",
-                     method);
+    return text && (strcmp(text, "ngram") == 0 || strcmp(text, "[ngram]") == 0);
 }
 
-/* o is complete: what is 0 was said nowhere. */
-static enum status decide(const struct speculation_options *o, struct speculation *out,
-                          struct error *err)
+/* As vLLM: a model without a method is a draft model, but for the name of the other method. */
+static enum status decide_method(const struct speculation_options *o, struct speculation *out,
+                                 struct error *err)
 {
-    TRY(check_method(o->method, err));
-    out->n_tokens = o->n_tokens ? (uint32_t)o->n_tokens : DEFAULT_TOKENS;
-    out->max_seqs = (uint32_t)o->disable_by_batch_size;
+    const char *model = means_ngram(o->model) ? NULL : o->model;
+    if (means_ngram(o->method) || (!o->method && !model))
+        return STATUS_OK;
+    if (o->method && strcmp(o->method, "draft_model") != 0)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "speculative method \"%.60s\": there are ngram and draft_model",
+                         o->method);
+    if (!model || !model[0])
+        return error_set(
+            err, STATUS_INVALID,
+            "speculation: method draft_model needs a model: --spec-model, or \"model\" "
+            "in --speculative-config");
+    if (strlen(model) >= sizeof out->model)
+        return error_set(err, STATUS_INVALID,
+                         "speculation: a draft model of %zu bytes of name, at most %zu are taken",
+                         strlen(model), sizeof out->model - 1);
+    out->method = SPECULATION_DRAFT_MODEL;
+    strcpy(out->model, model);
+    return STATUS_OK;
+}
+
+static enum status decide_lookup(const struct speculation_options *o, struct speculation *out,
+                                 struct error *err)
+{
     out->lookup_max = (uint32_t)o->lookup_max;
     out->lookup_min = (uint32_t)o->lookup_min;
     if (out->lookup_max == 0)
@@ -104,12 +119,22 @@ static enum status decide(const struct speculation_options *o, struct speculatio
     return STATUS_OK;
 }
 
+/* o is complete: what is 0 was said nowhere. */
+static enum status decide(const struct speculation_options *o, struct speculation *out,
+                          struct error *err)
+{
+    TRY(decide_method(o, out, err));
+    out->n_tokens = o->n_tokens ? (uint32_t)o->n_tokens : DEFAULT_TOKENS;
+    out->max_seqs = (uint32_t)o->disable_by_batch_size;
+    return out->method == SPECULATION_NGRAM ? decide_lookup(o, out, err) : STATUS_OK;
+}
+
 enum status speculation_read(const struct speculation_options *given, struct speculation *out,
                              struct error *err)
 {
     struct speculation_options o = *given;
     *out = (struct speculation){0};
-    if (!o.config && !o.method && o.n_tokens == 0)
+    if (!o.config && !o.method && !o.model && o.n_tokens == 0)
         return STATUS_OK;
     json_error_t e;
     json_t *json = o.config ? json_loads(o.config, JSON_REJECT_DUPLICATES, &e) : NULL;

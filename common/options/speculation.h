@@ -3,13 +3,14 @@
  * `cox up` takes them for its workers, cox-worker for itself; both read them here. */
 #include "common/base/config.h"
 
-#define SPECULATION_MAX_TOKENS 16
-#define SPECULATION_MAX_LOOKUP 64
+#define SPECULATION_MAX_TOKENS  16
+#define SPECULATION_MAX_LOOKUP  64
+#define SPECULATION_MODEL_BYTES 1024
 
 /* What was given; embedded in a program's options as `speculation`. */
 struct speculation_options {
     const char *config;                                              /* JSON; NULL: none */
-    const char *method;                                              /* NULL: not said */
+    const char *method, *model;                                      /* NULL: not said */
     int64_t n_tokens, lookup_max, lookup_min, disable_by_batch_size; /* 0: not said */
 };
 
@@ -22,10 +23,14 @@ struct speculation_options {
      .help = "guess tokens ahead: {\"method\":\"ngram\",\"num_speculative_tokens\":4}, as vLLM "   \
              "takes it"},                                                                          \
         {.name = "spec-method",                                                                    \
-         .aliases = "speculative-model",                                                           \
          .type = OPTION_STRING,                                                                    \
          .offset = offsetof(struct S, speculation.method),                                         \
-         .help = "of speculation: ngram, what followed the same words before"},                    \
+         .help = "of speculation: ngram, what followed the same words before, or draft_model"},    \
+        {.name = "spec-model",                                                                     \
+         .aliases = "speculative-model",                                                           \
+         .type = OPTION_STRING,                                                                    \
+         .offset = offsetof(struct S, speculation.model),                                          \
+         .help = "a small model of the same vocabulary, which guesses: as --model takes it"},      \
         {.name = "num-speculative-tokens",                                                         \
          .aliases = "spec-tokens",                                                                 \
          .type = OPTION_INT,                                                                       \
@@ -52,11 +57,15 @@ struct speculation_options {
         .help = "no guesses in steps of more sequences; 0: as the device gains by it"              \
     }
 
+enum speculation_method { SPECULATION_NGRAM, SPECULATION_DRAFT_MODEL };
+
 /* What is in force. */
 struct speculation {
-    uint32_t n_tokens; /* 0: off, and nothing else counts */
-    uint32_t lookup_max, lookup_min;
-    uint32_t max_seqs; /* 0: not said */
+    uint32_t n_tokens;               /* 0: off, and nothing else counts */
+    uint32_t lookup_max, lookup_min; /* of n-grams; 0 with another method */
+    uint32_t max_seqs;               /* 0: not said */
+    enum speculation_method method;
+    char model[SPECULATION_MODEL_BYTES]; /* the draft model; "": another method */
 };
 
 /* Flags go before the JSON's keys. STATUS_INVALID, STATUS_UNSUPPORTED name what is wrong. */

@@ -93,6 +93,9 @@ static void test_command_lines_of_vllm(void **state)
         {"MODEL -sc {\"method\":\"ngram\"} --spec-tokens 5 --ngram-prompt-lookup-max 4", NULL, 0},
         {"MODEL --speculative-model [ngram] --num-speculative-tokens 5 --num-lookahead-slots 5",
          NULL, 1},
+        {"MODEL --spec-model SMALL --spec-method draft_model --spec-tokens 5 "
+         "--speculative-draft-tensor-parallel-size 1",
+         NULL, 1},
         {"MODEL --num-speculative-tokens 17", "--num-speculative-tokens", 0},
         {"MODEL --speculative-config.method ngram", "--speculative-config", 0},
         {"MODEL --load-format safetensors --quantization None --revision main --nnodes 1 "

@@ -98,6 +98,8 @@ static void test_everything_is_passed_on(void **state)
         {"--max-model-len", "4k", UP_WORKER, "--max-model-len", "4000"},
         {"--device", "cpu", UP_WORKER, "--device", "cpu"},
         {"--threads", "3", UP_WORKER, "--threads", "3"},
+        {"--spec-model", "/small", UP_WORKER, "--spec-model", "/small"},
+        {"--speculative-model", "/small", UP_WORKER, "--spec-model", "/small"},
         {"--cpu-isa", "avx2", UP_WORKER, "--cpu-isa", "avx2"},
         {"--comm-host", "10.0.0.1", UP_WORKER, "--comm-host", "10.0.0.1"},
         {"--comm-port", "7100", UP_WORKER, "--comm-port", "7100"},
@@ -168,7 +170,7 @@ static void test_counts_and_refusals(void **state)
         {{"--tp", "2", "--workers", "3"}, 3, ""},
         {{"--tp", "2", "--workers", "1"}, 1, ""}, /* the rest may come from another machine */
         {{"--tp", "2", "--dp", "2", "--workers", "3"}, 0, "too few"},
-        {{"--spec-method", "eagle"}, 0, "\"eagle\": there is ngram"},
+        {{"--spec-method", "eagle"}, 0, "\"eagle\": there are ngram"},
         {{"--speculative-config", "{}"}, 1, ""},
         {{"--tp", "1024", "--dp", "2"}, 0, "at most 1024"},
         {{"--port", "65530", "--gateways", "10"}, 0, "65535"},

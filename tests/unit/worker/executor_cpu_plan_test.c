@@ -60,21 +60,6 @@ static void set_pass_rows(uint32_t n)
     }
 }
 
-/* What comes out of w must be what is in want. */
-static void must_be(const char *model, const char *way, const struct way *w,
-                    const struct stream want[DRIVER_STREAMS])
-{
-    driver_run(&d, w);
-    for (uint32_t i = 0; i < d.n_streams; i++) {
-        const struct stream *s = &d.streams[i];
-        for (uint32_t k = 0; k < want[i].n_ids - want[i].n_prompt; k++)
-            if (s->n_ids != want[i].n_ids ||
-                memcmp(&s->out[k], &want[i].out[k], sizeof s->out[k]) != 0)
-                fail_msg("%s, %s: stream %u of %u ids, token %u is %u, not %u", model, way, i,
-                         s->n_ids, k, s->out[k].id, want[i].out[k].id);
-    }
-}
-
 /* ---- a prefix that several runs of a plan have in common ---- */
 
 /* Prompts of 70 ids and more; all but the first have 48 of stream 0's in front, and of these they
@@ -123,7 +108,7 @@ static void test_runs_share_what_a_plan_computes(void **state)
         memcpy(want, d.streams, sizeof want);
         for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
             set_pass_rows(ways[i].pass_rows);
-            must_be(models[m].name, ways[i].name, &ways[i].way, want);
+            driver_must_give(&d, models[m].name, ways[i].name, &ways[i].way, want);
         }
         close_model();
     }
@@ -211,7 +196,7 @@ static void test_guesses_change_nothing(void **state)
         for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
             add_guessed_streams();
             set_pass_rows(ways[i].pass_rows);
-            must_be(models[m].name, ways[i].name, &ways[i].way, want);
+            driver_must_give(&d, models[m].name, ways[i].name, &ways[i].way, want);
             n_drafted += d.n_drafted;
             for (uint32_t k = 0; k < d.n_streams; k++)
                 n_empty += d.streams[k].n_empty;

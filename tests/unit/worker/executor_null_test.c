@@ -310,6 +310,16 @@ static void test_options(void **state)
     }
 }
 
+static void test_there_is_no_draft_model(void **state)
+{
+    struct worker_options o = options();
+    struct executor *e = NULL;
+    struct error err = {0};
+    o.speculation.model = "null";
+    assert_int_equal(executor_open(&o, &e, &err), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "the null device runs no model"));
+}
+
 static void test_config_hash(void **state)
 {
     struct config_identity a = {.model_hashes = STR("null"),
@@ -328,7 +338,7 @@ static void test_config_hash(void **state)
     a.speculation.max_seqs = 7; /* the head's matter, and nobody guesses */
     executor_config_hash(&a, h2);
     assert_memory_equal(h1, h2, 32);
-    a.speculation = (struct speculation){4, 16, 2, 0};
+    a.speculation = (struct speculation){.n_tokens = 4, .lookup_max = 16, .lookup_min = 2};
     executor_config_hash(&a, h2);
     assert_memory_not_equal(h1, h2, 32);
     memcpy(h1, h2, 32);
@@ -336,6 +346,13 @@ static void test_config_hash(void **state)
     executor_config_hash(&a, h2);
     assert_memory_equal(h1, h2, 32);
     a.speculation.lookup_min = 3;
+    executor_config_hash(&a, h2);
+    assert_memory_not_equal(h1, h2, 32);
+    a.speculation = (struct speculation){.n_tokens = 4, .method = SPECULATION_DRAFT_MODEL};
+    a.draft_hashes = STR("11");
+    executor_config_hash(&a, h1);
+    assert_memory_not_equal(h1, h2, 32);
+    a.draft_hashes = STR("12"); /* another draft */
     executor_config_hash(&a, h2);
     assert_memory_not_equal(h1, h2, 32);
     a.speculation = (struct speculation){0};
@@ -353,6 +370,7 @@ int main(void)
         cmocka_unit_test(test_interrupt_ends_a_stall),
         cmocka_unit_test(test_guesses_change_nothing),
         cmocka_unit_test(test_options),
+        cmocka_unit_test(test_there_is_no_draft_model),
         cmocka_unit_test(test_config_hash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

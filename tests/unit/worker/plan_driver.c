@@ -102,6 +102,7 @@ static void *driver_thread(void *arg)
 static void driver_run_ranks(struct driver *d, const char *what)
 {
     pthread_t threads[DRIVER_RANKS];
+    bool failed = false;
     for (uint32_t i = 0; i < d->tp; i++)
         if (pthread_create(&threads[i], NULL, driver_thread, &d->ranks[i]) != 0)
             driver_die(what, "no thread");
@@ -109,7 +110,9 @@ static void driver_run_ranks(struct driver *d, const char *what)
         pthread_join(threads[i], NULL);
     for (uint32_t i = 0; i < d->tp; i++)
         if (d->ranks[i].status != STATUS_OK)
-            driver_die(what, d->ranks[i].err.text);
+            failed = fprintf(stderr, "rank %u: %s\n", i, d->ranks[i].err.text) > 0;
+    if (failed) /* each with its own words: a peer's may be the first cause */
+        driver_die(what, "failed");
 }
 
 static void driver_join(struct driver *d)
@@ -355,6 +358,24 @@ static void driver_run(struct driver *d, const struct way *w)
                     b->ids.ptr = flights[0].block_ids[i][b->i_group];
                 }
             }
+        }
+    }
+}
+
+/* What comes out of w must be what is in want, to the bit. */
+static inline void driver_must_give(struct driver *d, const char *model, const char *way,
+                                    const struct way *w, const struct stream want[DRIVER_STREAMS])
+{
+    driver_run(d, w);
+    for (uint32_t i = 0; i < d->n_streams; i++) {
+        const struct stream *s = &d->streams[i];
+        for (uint32_t k = 0; k < want[i].n_ids - want[i].n_prompt; k++) {
+            if (s->n_ids == want[i].n_ids &&
+                memcmp(&s->out[k], &want[i].out[k], sizeof s->out[k]) == 0)
+                continue;
+            fprintf(stderr, "stream %u of %u ids: token %u is %u, not %u\n", i, s->n_ids, k,
+                    s->out[k].id, want[i].out[k].id);
+            driver_die(model, way);
         }
     }
 }

@@ -24,6 +24,17 @@ static const struct {
      "collectives         2.5 MiB\n"
      "KV cache         2048.0 MiB   100 blocks of 16 tokens   7 blocks of 32 tokens\n"
      "total            2055.0 MiB\n"},
+    {{.weights_bytes = 3ull << 20,
+      .kv_bytes = 2ull << 20,
+      .draft_bytes = 1ull << 20,
+      .draft_kv_bytes = 1ull << 19},
+     "weights             3.0 MiB\n"
+     "activations         0.0 MiB\n"
+     "collectives         0.0 MiB\n"
+     "KV cache            2.0 MiB\n"
+     "draft model         1.0 MiB\n"
+     "its KV cache        0.5 MiB\n"
+     "total               6.5 MiB\n"},
     {{.kv_bytes = 1ull << 19},
      "weights             0.0 MiB\n"
      "activations         0.0 MiB\n"

@@ -58,15 +58,21 @@ static void tiny_layer(struct tiny_file *f, uint32_t layer, bool window)
     }
 }
 
-static void tiny_write(const char *folder, uint64_t seed, bool window)
+struct tiny_shape {
+    uint32_t vocab, length;
+    bool window;
+};
+
+static void tiny_write(const char *folder, uint64_t seed, const struct tiny_shape *shape)
 {
+    bool window = shape->window;
     struct tiny_file f = {.rng = {seed}};
     struct strbuf file;
     strbuf_init(&f.header, 0);
     strbuf_init(&f.data, 0);
     strbuf_init(&file, 0);
-    tiny_tensor(&f, "model.embed_tokens.weight", TINY_VOCAB, TINY_HIDDEN);
-    tiny_tensor(&f, "lm_head.weight", TINY_VOCAB, TINY_HIDDEN);
+    tiny_tensor(&f, "model.embed_tokens.weight", shape->vocab, TINY_HIDDEN);
+    tiny_tensor(&f, "lm_head.weight", shape->vocab, TINY_HIDDEN);
     tiny_tensor(&f, "model.norm.weight", TINY_HIDDEN, 0);
     for (uint32_t i = 0; i < TINY_LAYERS; i++)
         tiny_layer(&f, i, window);
@@ -80,9 +86,9 @@ static void tiny_write(const char *folder, uint64_t seed, bool window)
     strbuf_printf(&file,
                   "{\"hidden_size\":%d,\"num_attention_heads\":4,"
                   "\"num_key_value_heads\":2,\"num_hidden_layers\":%d,\"intermediate_size\":64,"
-                  "\"vocab_size\":%d,\"max_position_embeddings\":%d,\"rms_norm_eps\":1e-5,"
+                  "\"vocab_size\":%u,\"max_position_embeddings\":%u,\"rms_norm_eps\":1e-5,"
                   "\"rope_theta\":10000,",
-                  TINY_HIDDEN, TINY_LAYERS, TINY_VOCAB, TINY_LENGTH);
+                  TINY_HIDDEN, TINY_LAYERS, shape->vocab, shape->length);
     if (window)
         strbuf_printf(&file,
                       "\"model_type\":\"gemma3_text\",\"hidden_activation\":\"gelu_pytorch_tanh\","
@@ -99,12 +105,12 @@ static void tiny_write(const char *folder, uint64_t seed, bool window)
 }
 
 /* config.json and model.safetensors; another seed makes another model. */
-static void tiny_model_write(const char *folder, uint64_t seed)
+static inline void tiny_model_write(const char *folder, uint64_t seed)
 {
-    tiny_write(folder, seed, false);
+    tiny_write(folder, seed, &(struct tiny_shape){TINY_VOCAB, TINY_LENGTH, false});
 }
 
 static inline void tiny_window_model_write(const char *folder, uint64_t seed)
 {
-    tiny_write(folder, seed, true);
+    tiny_write(folder, seed, &(struct tiny_shape){TINY_VOCAB, TINY_LENGTH, true});
 }
