@@ -5,7 +5,7 @@ import json
 
 import pytest
 from cluster import ROOT, Cluster, free_ports, run_cox
-from completions import body_of, ids, run
+from completions import body_of, complete, ids, run
 
 OWN_GOLDENS = ROOT / "build/goldens"
 TINY = [("llama_tiny", 1), ("gemma3_tiny", 1), ("llama_tiny_gguf_q4_k", 1), ("gemma3_tiny_gguf_q8_0", 1),
@@ -59,6 +59,42 @@ def test_two_ranks_out_of_blocks():
         for got in run(c, [body] * 12):
             assert ids(got) == p["greedy"]
         assert c.status()["requests"]["preemptions"] > 0
+
+
+def path_of(name):
+    gguf = OWN_GOLDENS / name / "model.gguf"
+    return gguf if gguf.exists() else OWN_GOLDENS / name
+
+
+@pytest.mark.parametrize("name,tp,draft", [("llama_tiny", 1, "llama_tiny"), ("llama_tiny", 2, "llama_tiny_gguf_q4_k"),
+                                           ("gemma3_tiny", 1, "gemma3_caps")])
+def test_a_draft_model_changes_nothing(name, tp, draft):
+    """Greedy, drawn, several choices of a prompt, with log-probabilities, and too few blocks for all."""
+    known = prompts_of(name)
+    drawn = [body_of("Once upon a time", temperature=1, seed=5 + i, n=2, logprobs=2) for i in range(3)]
+    bodies = [body for _, body in known] + drawn
+    args = ("--max-model-len", 256, "--num-gpu-blocks-override", 32, "--step-target-ms", 0)
+    with start(name, tp, *args) as c:
+        want, want_whole = run(c, drawn), complete(c, **drawn[0])["choices"]
+    with start(name, tp, *args, "--spec-model", path_of(draft), "--spec-tokens", 3,
+               "--speculative-disable-by-batch-size", 64) as c:
+        got = run(c, bodies * 2)
+        got_whole, counts = complete(c, **drawn[0])["choices"], c.status()["speculation"]
+    for half in got[:len(bodies)], got[len(bodies):]:
+        for (p, _), g in zip(known, half):
+            assert ids(g) == p["greedy"], p["name"]
+        for w, g in zip(want, half[len(known):]):
+            assert g.ids == w.ids
+    assert got_whole == want_whole and len(got_whole) == 2 and got_whole[0]["logprobs"]["top_logprobs"]
+    assert counts["draft_tokens"] > counts["accepted_tokens"] > 0  # what is drawn is not what is likeliest
+
+
+def test_a_draft_model_of_other_tokens():
+    ports = free_ports(4)
+    r = run_cox("up", OWN_GOLDENS / "llama_tiny", "--spec-model", OWN_GOLDENS / "gemma3_tiny", "--port", ports[0],
+                "--head-port", ports[1], "--admin-port", ports[2], "--worker-http-port", ports[3])
+    assert r.returncode == 2
+    assert "a vocabulary of 384 tokens, llama_tiny has 320" in r.stderr.splitlines()[-1], r.stderr
 
 
 @pytest.mark.parametrize("name,words", [("llama_tiny", "8 heads, 2 KV heads and 256 inner dimensions"),
