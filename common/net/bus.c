@@ -1,10 +1,10 @@
 /* One zmq context, one socket, and its ZMQ_FD in the loop.
  *
  * ZMQ_FD is edge-triggered and also signals commands that are no messages, and a send can eat the
- * edge that announced a received message. So after every wake-up and every send the socket's
- * ZMQ_EVENTS decide: what is readable is drained, BUS_DRAIN_MAX frames a turn, the rest next turn
- * through an idle handle. A send never drains by itself: a handler would be called inside its own
- * send.
+ * edge that announced a received message. So after every wake-up, and once after the sends of a
+ * turn, the socket is read until it says EAGAIN, BUS_DRAIN_MAX frames a turn, the rest next turn
+ * through an idle handle. Asking for ZMQ_EVENTS instead would be a system call for each frame. A
+ * send never drains by itself: a handler would be called inside its own send.
  *
  * bus_reconnect opens a new socket in the same context, since zmq_disconnect leaves what was
  * received from the old connection in the queue. */
@@ -44,7 +44,7 @@ enum {
 struct bus_port {
     struct bus *bus;
     void *socket;
-    void (*on_readable)(struct bus_port *p); /* takes one message; a handler may close the bus */
+    bool (*take)(struct bus_port *p); /* one message; false: none. A handler may close the bus */
     uv_poll_t poll;
     uv_idle_t idle; /* runs while there is more to drain */
     unsigned open_handles;
@@ -74,27 +74,20 @@ const char *bus_endpoint(const struct bus *b)
 
 /* ---- a socket in the loop ---- */
 
-static bool has_input(void *socket)
-{
-    int events = 0;
-    size_t size = sizeof events;
-    return zmq_getsockopt(socket, ZMQ_EVENTS, &events, &size) == 0 && (events & ZMQ_POLLIN);
-}
-
 static void on_idle(uv_idle_t *h);
 
 static void drain(struct bus_port *p)
 {
-    int n = 0;
-    while (p->bus && has_input(p->socket)) {
-        if (n++ == BUS_DRAIN_MAX) {
+    for (int n = 0; p->bus; n++) {
+        if (n == BUS_DRAIN_MAX) {
             uv_idle_start(&p->idle, on_idle);
             return;
         }
-        p->on_readable(p);
+        if (!p->take(p)) {
+            uv_idle_stop(&p->idle);
+            return;
+        }
     }
-    if (p->bus)
-        uv_idle_stop(&p->idle);
 }
 
 static void on_idle(uv_idle_t *h)
@@ -128,9 +121,8 @@ static void port_close(struct bus_port **port)
 }
 
 /* Takes the socket in any case. */
-static enum status port_open(struct bus *b, void *owned_socket,
-                             void (*on_readable)(struct bus_port *), struct bus_port **out,
-                             struct error *err)
+static enum status port_open(struct bus *b, void *owned_socket, bool (*take)(struct bus_port *),
+                             struct bus_port **out, struct error *err)
 {
     int fd = -1, rc;
     size_t size = sizeof fd;
@@ -138,7 +130,7 @@ static enum status port_open(struct bus *b, void *owned_socket,
     uv_loop_t *uv = loop_uv(b->loop);
     p->bus = b;
     p->socket = owned_socket;
-    p->on_readable = on_readable;
+    p->take = take;
     p->poll.data = p->idle.data = p;
     rc = zmq_getsockopt(owned_socket, ZMQ_FD, &fd, &size) ? UV_EBADF
                                                           : uv_poll_init(uv, &p->poll, fd);
@@ -179,7 +171,7 @@ static enum peer_role role_of(zmq_msg_t *m, char key[41])
     return ROLE_NONE;
 }
 
-static void on_data(struct bus_port *p)
+static bool take_data(struct bus_port *p)
 {
     struct bus *b = p->bus;
     struct bus_peer from = {0};
@@ -188,7 +180,11 @@ static void on_data(struct bus_port *p)
     zmq_msg_t m;
     zmq_msg_init(&m);
     bool ok = zmq_msg_recv(&m, p->socket, ZMQ_DONTWAIT) >= 0;
-    if (ok && b->is_router) {
+    if (!ok) {
+        zmq_msg_close(&m);
+        return false;
+    }
+    if (b->is_router) {
         size_t n = zmq_msg_size(&m);
         ok = n <= BUS_ID_MAX && zmq_msg_more(&m);
         from.n = ok ? (uint8_t)n : 0;
@@ -211,6 +207,7 @@ static void on_data(struct bus_port *p)
         log_debug("bus_message_dropped", "dropped_total=%llu", (unsigned long long)b->n_dropped);
     }
     zmq_msg_close(&m);
+    return true;
 }
 
 static enum status send_part(struct bus *b, const void *bytes, size_t n, int flags)
@@ -241,8 +238,7 @@ enum status bus_send(struct bus *b, struct bus_peer to, struct str frame)
         /* with ROUTER_MANDATORY the first part has checked the peer and its high-water mark */
         assert(!b->is_router || s == STATUS_OK);
     }
-    if (has_input(b->data->socket))
-        uv_idle_start(&b->data->idle, on_idle); /* the send may have taken the edge */
+    uv_idle_start(&b->data->idle, on_idle); /* the send may have taken the edge */
     return s;
 }
 
@@ -300,16 +296,20 @@ static void on_monitor_event(struct bus *b, uint16_t event)
 }
 
 /* An event is two parts: 16 bits event and 32 bits value, then the address. */
-static void on_monitor(struct bus_port *p)
+static bool take_event(struct bus_port *p)
 {
     uint16_t event = 0;
     zmq_msg_t m;
     zmq_msg_init(&m);
-    if (zmq_msg_recv(&m, p->socket, ZMQ_DONTWAIT) >= 0 && zmq_msg_size(&m) >= sizeof event)
+    bool any = zmq_msg_recv(&m, p->socket, ZMQ_DONTWAIT) >= 0;
+    if (any && zmq_msg_size(&m) >= sizeof event)
         memcpy(&event, zmq_msg_data(&m), sizeof event);
-    skip_parts(p->socket, &m);
+    if (any)
+        skip_parts(p->socket, &m);
     zmq_msg_close(&m);
-    on_monitor_event(p->bus, event);
+    if (any)
+        on_monitor_event(p->bus, event);
+    return any;
 }
 
 static enum status monitor_open(struct bus *b, void *watched, struct error *err)
@@ -326,7 +326,7 @@ static enum status monitor_open(struct bus *b, void *watched, struct error *err)
         zmq_close(socket);
         return error_set(err, STATUS_IO, "bus: monitor: %s", zmq_strerror(e));
     }
-    return port_open(b, socket, on_monitor, &b->monitor, err);
+    return port_open(b, socket, take_event, &b->monitor, err);
 }
 
 /* ---- open and close ---- */
@@ -433,7 +433,7 @@ static enum status open_socket(struct bus *b, struct error *err)
         zmq_close(s);
         return st;
     }
-    return port_open(b, s, on_data, &b->data, err);
+    return port_open(b, s, take_data, &b->data, err);
 }
 
 static enum status open_bus(struct loop *l, const struct bus_options *o,

@@ -2,9 +2,9 @@
 /* ZeroMQ on the loop: a ROUTER for the head, a DEALER for everybody else. Frames in, frames out; no
  * session logic (proto/link.h has that). CURVE always, unless insecure; the ZAP handler admits only
  * authorized keys, runs before bind, and gives each frame's peer its role. All calls and callbacks
- * on the loop's thread. ZMQ_FD is edge-triggered: it is drained on every wake-up and after every
- * send, capped per turn and re-armed. Sends never block and never drop silently: STATUS_AGAIN = the
- * high-water mark, STATUS_NOT_FOUND = no such peer any more. */
+ * on the loop's thread. ZMQ_FD is edge-triggered: it is drained on every wake-up and after the
+ * sends of a turn, capped per turn and re-armed. Sends never block and never drop silently:
+ * STATUS_AGAIN = the high-water mark, STATUS_NOT_FOUND = no such peer any more. */
 #include "common/base/str.h"
 #include "common/net/keys.h"
 #include "common/net/loop.h"
