@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
@@ -138,6 +139,7 @@ static void describe(struct worker_desc *d, const struct worker_info *i)
     memcpy(d->kv_groups, i->kv_groups, i->n_kv_groups * sizeof d->kv_groups[0]);
     copy_str(d->device_name, sizeof d->device_name, i->device_name);
     copy_str(d->host, sizeof d->host, i->host);
+    d->host_hash = XXH3_64bits(d->host, strlen(d->host));
     copy_str(d->zone, sizeof d->zone, i->zone);
     copy_str(d->comm_address, sizeof d->comm_address, i->comm_address);
     copy_str(d->http_address, sizeof d->http_address, i->http_address);

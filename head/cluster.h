@@ -17,6 +17,7 @@ struct group;
  * since. */
 struct worker_desc {
     enum device_kind device;
+    uint64_t host_hash; /* of host: compared first */
     char device_name[65], host[65], zone[65], comm_address[257], http_address[257], model[129];
     uint64_t memory_bytes;
     uint32_t isa_level, tp, pp, max_model_len, vocab_size, n_draft, draft_max_seqs;
@@ -96,6 +97,7 @@ struct cluster_fns {
 struct cluster_config {
     uint32_t tp, pp, max_groups;
     uint64_t formation_timeout_ns, adoption_window_ns, abort_timeout_ns, settle_ns, stuck_ns;
+    uint64_t settle_max_ns; /* who has been free for so long waits for no others that come */
     uint64_t retry_first_ns, retry_max_ns, drain_timeout_ns, surplus_ns;
     uint64_t load_stuck_ns;    /* a rank that reads a shard and gets nowhere for so long is lost */
     uint64_t config_linger_ns; /* how long a configuration without workers stays in force */

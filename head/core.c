@@ -26,6 +26,7 @@ void head_core_config_init(struct head_core_config *c)
                     .adoption_window_ns = 3 * NS_PER_S,
                     .abort_timeout_ns = 30 * NS_PER_S,
                     .settle_ns = 300 * NS_PER_MS,
+                    .settle_max_ns = 3 * NS_PER_S,
                     .stuck_ns = 10 * NS_PER_S,
                     .load_stuck_ns = 300 * NS_PER_S,
                     .retry_first_ns = 200 * NS_PER_MS,

@@ -364,6 +364,36 @@ static void different_configurations_do_not_mix(void **state)
     fixture_free(f);
 }
 
+static void who_keeps_coming_is_not_mixed(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    for (uint8_t i = 1; i <= 5; i++) { /* one a group: a thousand that come slowly, in small */
+        struct msg m = worker_hello(100 + i, 2 * i);
+        say(f, i, &m);
+        wait_ms(f, 250, 0x3E);
+        assert_int_equal(f->core->cluster.n_groups, 0);
+    }
+    wait_ms(f, 100, 0x3E);
+    assert_int_equal(f->core->cluster.n_groups, 2);
+    fixture_free(f);
+}
+
+static void who_has_been_free_for_long_waits_for_nobody(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    f->core->cluster.config.settle_max_ns = 1000 * MS;
+    for (uint8_t i = 1; i <= 6; i++) {
+        struct msg m = worker_hello(100 + i, 2 * i);
+        say(f, i, &m);
+        assert_null(box_find(f, 1, MSG_FORM));
+        wait_ms(f, 200, 0x7E);
+    }
+    assert_non_null(box_find(f, 1, MSG_FORM)); /* at 1.2 s, with the second */
+    assert_non_null(box_find(f, 2, MSG_FORM));
+    assert_null(box_find(f, 3, MSG_FORM));
+    fixture_free(f);
+}
+
 static void another_configuration_waits_until_the_first_has_gone(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -538,6 +568,8 @@ int main(void)
         cmocka_unit_test(the_adoption_window_is_three_seconds),
         cmocka_unit_test(a_new_worker_in_the_missing_seat_ends_the_wait),
         cmocka_unit_test(different_configurations_do_not_mix),
+        cmocka_unit_test(who_keeps_coming_is_not_mixed),
+        cmocka_unit_test(who_has_been_free_for_long_waits_for_nobody),
         cmocka_unit_test(another_configuration_waits_until_the_first_has_gone),
         cmocka_unit_test(ordinals_choose_group_and_rank),
         cmocka_unit_test(a_spare_that_took_a_shard_is_asked_for_it_again),
