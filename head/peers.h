@@ -26,7 +26,8 @@ struct peer {
     uint64_t told_term; /* the highest term we told it: its term_seen may be ours */
     char key[41], node[65], version[33];
     struct link link;
-    uint64_t opened_ns, heard_ns, heartbeat_ns;
+    uint64_t opened_ns, heard_ns;
+    uint64_t sent_ns;     /* anything: a heartbeat is owed only to who was told nothing */
     uint64_t credit_owed; /* consumed bytes that could not be returned yet */
     void *owner;
     struct peer *next_in_bucket;
@@ -46,6 +47,7 @@ struct peers {
     struct head_io io;
     struct events *events;
     struct rng *rng;       /* session numbers */
+    uint64_t now_ns;       /* of the last frame or tick */
     uint64_t term;         /* the head's, for Welcome; kept up to date by the cluster */
     struct peer **all;     /* [n] */
     struct peer **buckets; /* by address, [n_buckets], a power of two */

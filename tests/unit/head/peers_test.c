@@ -214,6 +214,24 @@ static void heartbeats_go_out_four_times_a_second(void **state)
     fixture_free(f);
 }
 
+static void who_hears_of_us_anyway_gets_no_heartbeat(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    say_gateway_hello(f, 3, 9);
+    struct peer *gateway = peers_find_instance(&f->core->peers, ROLE_GATEWAY, 9);
+    assert_non_null(gateway);
+    box_clear(f);
+    for (int i = 0; i < 10; i++) {
+        struct msg m = {.type = MSG_CREDIT, .credit = {.bytes = 1}};
+        assert_int_equal(peers_send(&f->core->peers, gateway, &m), STATUS_OK);
+        wait_ms(f, 200, 1u << 3);
+    }
+    assert_null(box_find(f, 3, MSG_HEARTBEAT));
+    wait_ms(f, 100, 1u << 3);
+    assert_non_null(box_find(f, 3, MSG_HEARTBEAT));
+    fixture_free(f);
+}
+
 int main(void)
 {
     log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
@@ -232,6 +250,7 @@ int main(void)
         cmocka_unit_test(silence_makes_suspect_then_lost),
         cmocka_unit_test(nobody_is_blamed_while_the_head_stood_still),
         cmocka_unit_test(heartbeats_go_out_four_times_a_second),
+        cmocka_unit_test(who_hears_of_us_anyway_gets_no_heartbeat),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
