@@ -2,8 +2,8 @@
  * configuration. */
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
+#include "common/base/host.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/version.h"
@@ -33,20 +33,12 @@ static void print_help(void)
     strbuf_fini(&b);
 }
 
-/* A connection is a file descriptor, and the usual soft limit of 1024 is below --max-connections.
- */
 static void raise_file_limit(int64_t max_connections)
 {
-    struct rlimit l;
-    if (getrlimit(RLIMIT_NOFILE, &l) != 0)
-        return;
-    if (l.rlim_cur != RLIM_INFINITY && l.rlim_cur < l.rlim_max) {
-        l.rlim_cur = l.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &l);
-    }
-    if (l.rlim_cur != RLIM_INFINITY && l.rlim_cur < (rlim_t)max_connections + 64)
+    uint64_t limit = host_raise_file_limit();
+    if (limit < (uint64_t)max_connections + 64)
         log_warn("few_file_descriptors", "limit=%llu max_connections=%lld",
-                 (unsigned long long)l.rlim_cur, (long long)max_connections);
+                 (unsigned long long)limit, (long long)max_connections);
 }
 
 static int run(const struct gateway_config *config)

@@ -5,13 +5,15 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/host.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "head/admin_api.h"
 #include "head/stats_line.h"
 #include "head/step_log_file.h"
 
-#define BUS_HWM 4096u
+#define BUS_HWM     4096u
+#define OTHER_FILES 128u /* than peers' connections: the admin port's among them */
 
 struct head {
     struct loop *loop;
@@ -79,10 +81,19 @@ static enum status read_admin_key(const char *path, char *out, size_t size, stru
     return STATUS_OK;
 }
 
+static void raise_file_limit(uint32_t max_peers)
+{
+    uint64_t limit = host_raise_file_limit();
+    if (limit < max_peers + OTHER_FILES)
+        log_warn("few_file_descriptors", "limit=%llu max_peers=%u", (unsigned long long)limit,
+                 max_peers);
+}
+
 static void make_core(struct head *h, const struct head_options *o)
 {
     struct head_core_config c;
     head_core_config_init(&c);
+    raise_file_limit(c.peers.max_peers);
     c.peers.insecure = o->insecure;
     c.peers.head_instance = random_secure_u64();
     c.cluster.tp = (uint32_t)o->tp;

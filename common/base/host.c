@@ -98,3 +98,17 @@ void host_cpu_name(char *out, size_t out_size)
     }
     fclose(f);
 }
+
+uint64_t host_raise_file_limit(void)
+{
+    struct rlimit l;
+    if (getrlimit(RLIMIT_NOFILE, &l) != 0)
+        return UINT64_MAX;
+    if (l.rlim_cur != RLIM_INFINITY && l.rlim_cur < l.rlim_max) {
+        rlim_t was = l.rlim_cur;
+        l.rlim_cur = l.rlim_max;
+        if (setrlimit(RLIMIT_NOFILE, &l) != 0)
+            l.rlim_cur = was;
+    }
+    return l.rlim_cur == RLIM_INFINITY ? UINT64_MAX : (uint64_t)l.rlim_cur;
+}
