@@ -14,7 +14,7 @@ from serving import machine, option_parser
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / "build/release/bin"
-WARM_S = 8
+WARM_S = 6
 
 
 def arguments():
