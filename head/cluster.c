@@ -328,7 +328,7 @@ static void on_heartbeat(struct cluster *c, struct worker *w, const struct msg_h
 
 void cluster_on_msg(struct cluster *c, struct worker *w, const struct msg *m)
 {
-    c->stirred = true;
+    c->stirred |= m->type != MSG_HEARTBEAT; /* those come from a thousand, four times a second */
     switch (m->type) {
     case MSG_HEARTBEAT:
         on_heartbeat(c, w, &m->heartbeat);
