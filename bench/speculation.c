@@ -1,8 +1,10 @@
 /* Tokens a second of one rank with and without guesses, by streams and guesses: plans go straight
  * to the executor, one step at a time, so that nothing but the device is measured; one kernel
  * thread and its CPU time, so that it may be a busy machine. Two kinds of prompt: a file to be
- * written again, whose text is a good guess, and prose, where n-grams are mostly wrong.
- * Usage, from the source folder: bench_speculation [MODEL [ROUNDS]] */
+ * written again, whose text is a good guess, and prose, where n-grams are mostly wrong. With DRAFT
+ * that model guesses: the same as MODEL is always right, and shows what its passes cost; what there
+ * is to gain only a much smaller one of MODEL's vocabulary can say.
+ * Usage, from the source folder: bench_speculation [MODEL [ROUNDS [DRAFT]]] */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -210,15 +212,16 @@ static void measure(bool repeats, uint32_t rounds, struct arena *arena)
 
 int main(int argc, char **argv)
 {
-    const struct worker_options o = {.model = argc > 1 ? argv[1] : "demo",
-                                     .device = WORKER_DEVICE_CPU,
-                                     .tp = 1,
-                                     .pp = 1,
-                                     .threads = 1,
-                                     .block_size = BLOCK,
-                                     .num_gpu_blocks_override = MAX_STREAMS * TABLE,
-                                     .max_model_len = TABLE * BLOCK,
-                                     .speculation = {.n_tokens = SPECULATION_MAX_TOKENS}};
+    const struct worker_options o = {
+        .model = argc > 1 ? argv[1] : "demo",
+        .device = WORKER_DEVICE_CPU,
+        .tp = 1,
+        .pp = 1,
+        .threads = 1,
+        .block_size = BLOCK,
+        .num_gpu_blocks_override = MAX_STREAMS * TABLE,
+        .max_model_len = TABLE * BLOCK,
+        .speculation = {.n_tokens = SPECULATION_MAX_TOKENS, .model = argc > 3 ? argv[3] : NULL}};
     struct worker_options own = o;
     uint32_t rounds = argc > 2 ? (uint32_t)atoi(argv[2]) : 3, n_id = 512;
     char cache[4096], err_text[TEXT_ERR_MAX];
