@@ -24,7 +24,7 @@ struct up_options {
     const char *step_log;
     int64_t step_log_max_bytes, max_partial_prefills;
     double stats_interval_s;
-    int stats_format;
+    int stats_format, scheduling_policy;
     int log_level, log_format, color;
 };
 extern const struct option_spec up_specs[];

@@ -9,6 +9,7 @@
 static const char *const log_levels[] = {"debug", "info", "warn", "error"};
 static const char *const log_formats[] = {"logfmt", "json"};
 static const char *const stats_formats[] = {"vllm", "vllm0"};
+static const char *const scheduling_policies[] = {"fcfs", "priority"};
 static const char *const devices[] = {"auto", "null", "cpu", "cuda"};
 static const char *const cpu_isas[] = {"auto", "scalar", "avx2", "avx512"};
 static const char *const kv_cache_dtypes[] = {"auto", "float32", "float16"};
@@ -124,6 +125,7 @@ static void build_head(struct builder *b, struct up_child *c)
         arg(c, "--no-enable-prefix-caching");
     if (!o->async_scheduling)
         arg(c, "--no-async-scheduling");
+    flag(c, "--scheduling-policy", scheduling_policies[o->scheduling_policy]);
     flag_int(b, c, "--max-num-partial-prefills", o->max_partial_prefills);
     flag(c, "--stats-interval", text(b, "%.15g", o->stats_interval_s));
     flag(c, "--stats-format", stats_formats[o->stats_format]);

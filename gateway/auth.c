@@ -18,12 +18,21 @@ uint64_t auth_tenant_id(struct str name)
     return name.len == 0 ? 0 : h ? h : 1;
 }
 
-static enum status add_key(struct auth *a, struct str key, uint64_t tenant, struct error *err)
+/* A key without a tenant's name is a tenant of its own. */
+static uint64_t tenant_of_key(const uint8_t digest[32])
 {
-    struct auth_entry e = {.tenant = tenant};
+    uint64_t h;
+    memcpy(&h, digest, sizeof h);
+    return h ? h : 1;
+}
+
+static enum status add_key(struct auth *a, struct str key, struct str tenant, struct error *err)
+{
+    struct auth_entry e = {0};
     if (a->n_entries >= MAX_KEYS)
         return error_set(err, STATUS_INVALID, "more than %d API keys", MAX_KEYS);
     crypto_hash_sha256(e.digest, (const unsigned char *)key.ptr, key.len);
+    e.tenant = tenant.len ? auth_tenant_id(tenant) : tenant_of_key(e.digest);
     for (uint32_t i = 0; i < a->n_entries; i++)
         if (memcmp(a->entries[i].digest, e.digest, sizeof e.digest) == 0)
             return error_set(err, STATUS_INVALID, "the same API key is given twice");
@@ -57,7 +66,7 @@ static enum status add_file(struct auth *a, const char *path, struct error *err)
         if (rest.len > 0 || strlen(line) + 1 >= sizeof line)
             s = error_set(err, STATUS_INVALID, "line %d: want \"key tenant\"", n);
         else
-            s = add_key(a, key, auth_tenant_id(tenant), err);
+            s = add_key(a, key, tenant, err);
     }
     sodium_memzero(line, sizeof line);
     if (s == STATUS_OK && ferror(f))
@@ -74,7 +83,7 @@ enum status auth_init(struct auth *a, const struct option_list *keys, const char
         return error_set(err, STATUS_INTERNAL, "libsodium cannot be initialised");
     enum status s = STATUS_OK;
     for (size_t i = 0; i < keys->n_items && s == STATUS_OK; i++)
-        s = keys->items[i][0] ? add_key(a, str_from(keys->items[i]), 0, err)
+        s = keys->items[i][0] ? add_key(a, str_from(keys->items[i]), STR(""), err)
                               : error_set(err, STATUS_INVALID, "--api-key must not be empty");
     if (s == STATUS_OK && file)
         s = add_file(a, file, err);

@@ -185,24 +185,61 @@ void blocks_settle(struct blocks *b, struct block_table *tables)
 
 /* ---- room ---- */
 
+/* Blocks that were free and will not be. A hit's block that only those have who are about to go
+ * will be free by then: counted too. */
+static uint64_t admit_needs(const struct blocks *b, const struct blocks_hit *hit, uint32_t i,
+                            uint32_t n_ids, bool others_go)
+{
+    const struct blocks_group *g = &b->groups[i];
+    uint32_t n_held = hit->n[i] - hit->first[i], whole = blocks_at_once(g, n_ids);
+    uint64_t need = whole > n_held ? whole - n_held : 0;
+    for (uint32_t k = hit->first[i]; k < hit->n[i]; k++)
+        need += block_pool_owners(g->pool, g->hit_blocks[k]) <= others_go;
+    if (hit->n_tail)
+        need += block_pool_owners(g->pool, hit->tail[i]) <= others_go;
+    return need;
+}
+
+static uint64_t spare_for_others(const struct blocks_group *g, uint32_t n_running)
+{
+    return n_running == 0 ? 0
+                          : block_pool_size(g->pool) / WATERMARK_SHARE + n_running + g->promised;
+}
+
 bool blocks_fit_admit(const struct blocks *b, const struct blocks_hit *hit, uint32_t n_ids,
                       uint32_t n_running, bool soon)
 {
     for (uint32_t i = 0; i < b->n_groups; i++) {
         const struct blocks_group *g = &b->groups[i];
-        uint32_t n_held = hit->n[i] - hit->first[i];
-        uint32_t whole = blocks_at_once(g, n_ids);
-        uint64_t need = whole > n_held ? whole - n_held : 0;
+        uint64_t need = admit_needs(b, hit, i, n_ids, false) + spare_for_others(g, n_running);
         uint64_t room = block_pool_n_free(g->pool);
         if (soon)
             room += block_pool_n_quarantined(g->pool);
-        for (uint32_t k = hit->first[i]; k < hit->n[i]; k++)
-            need += block_pool_owners(g->pool, g->hit_blocks[k]) == 0;
-        if (hit->n_tail)
-            need += block_pool_owners(g->pool, hit->tail[i]) == 0;
-        if (n_running > 0)
-            need += block_pool_size(g->pool) / WATERMARK_SHARE + n_running + g->promised;
         if (need + g->claimed > room)
+            return false;
+    }
+    return true;
+}
+
+void blocks_count_gain(const struct blocks *b, const struct block_table *tables,
+                       struct blocks_gain *gain)
+{
+    for (uint32_t i = 0; i < b->n_groups; i++) {
+        const struct block_table *t = &tables[i];
+        for (uint32_t k = t->first; k < t->n; k++)
+            gain->n[i] += block_pool_owners(b->groups[i].pool, t->ids[k]) == 1;
+        gain->n[i] += t->n_promised;
+    }
+}
+
+bool blocks_fit_after(const struct blocks *b, const struct blocks_hit *hit, uint32_t n_ids,
+                      uint32_t n_running, const struct blocks_gain *gain)
+{
+    for (uint32_t i = 0; i < b->n_groups; i++) {
+        const struct blocks_group *g = &b->groups[i];
+        uint64_t need = admit_needs(b, hit, i, n_ids, true) + spare_for_others(g, n_running);
+        uint64_t room = block_pool_n_free(g->pool) + block_pool_n_quarantined(g->pool);
+        if (need + g->claimed > room + gain->n[i])
             return false;
     }
     return true;

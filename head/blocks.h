@@ -96,6 +96,16 @@ uint32_t blocks_common(const struct blocks *b, const struct request *q, const st
  * for the growth of n_running sequences? soon: counts blocks that steps in flight still hold. */
 bool blocks_fit_admit(const struct blocks *b, const struct blocks_hit *hit, uint32_t n_ids,
                       uint32_t n_running, bool soon);
+/* What could be given away, were some sequences gone: their own blocks, and what is promised them.
+ */
+struct blocks_gain {
+    uint64_t n[BLOCKS_MAX_GROUPS];
+};
+void blocks_count_gain(const struct blocks *b, const struct block_table *tables,
+                       struct blocks_gain *gain);
+/* blocks_fit_admit, soon, with that gain. */
+bool blocks_fit_after(const struct blocks *b, const struct blocks_hit *hit, uint32_t n_ids,
+                      uint32_t n_running, const struct blocks_gain *gain);
 /* Takes the hit, which blocks_fit_admit has accepted, into empty tables; what the other of the
  * n_ids need is promised. Returns the positions that need not be run. */
 uint32_t blocks_take(struct blocks *b, struct block_table *tables, const struct request *r,

@@ -19,6 +19,7 @@ struct head_core_config {
     uint32_t max_num_batched_tokens, max_num_seqs, max_waiting, long_prefill_token_threshold;
     uint32_t max_partial_prefills;
     uint32_t max_waiting_per_tenant; /* 0: no bound of its own */
+    bool priorities;                 /* requests may say how urgent they are */
     uint32_t max_requests;           /* live ones, waiting or not */
     uint32_t depth;                  /* steps in flight per group */
     uint64_t step_target_ns;         /* of groups whose device is a CPU; 0: off */

@@ -207,6 +207,14 @@ static void on_submit(struct head_core *h, struct gateway *g, const struct msg_s
         return;
     struct request *r = NULL;
     struct error err = {0};
+    if (m->priority != 0 && !h->config.priorities) {
+        error_set(&err, STATUS_INVALID,
+                  "Got priority %d but priority scheduling is not enabled: start the cluster with "
+                  "--scheduling-policy priority",
+                  (int)m->priority);
+        refuse(h, g, m, STATUS_INVALID, err.text);
+        return;
+    }
     uint32_t max_model_len = router_model(h).max_model_len;
     enum status s =
         request_new(m, max_model_len ? max_model_len : UNKNOWN_MODEL_LEN, h->now_ns, &r, &err);

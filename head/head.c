@@ -105,6 +105,7 @@ static void make_core(struct head *h, const struct head_options *o)
     c.max_requests = 4 * c.max_waiting < c.max_requests ? c.max_requests : 4 * c.max_waiting;
     c.long_prefill_token_threshold = (uint32_t)o->long_prefill_token_threshold;
     c.step_target_ns = (uint64_t)o->step_target_ms * NS_PER_MS;
+    c.priorities = o->scheduling_policy == SCHEDULING_PRIORITY;
     c.max_partial_prefills = (uint32_t)o->max_partial_prefills;
     c.depth = o->async_scheduling ? 2 : 1;
     c.enable_prefix_caching = o->enable_prefix_caching;

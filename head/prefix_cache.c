@@ -47,9 +47,11 @@ static bool hash_eq(struct block_hash a, struct block_hash b)
     return a.lo == b.lo && a.hi == b.hi;
 }
 
-struct block_hash prefix_hash_root(uint64_t salt, struct str lora)
+struct block_hash prefix_hash_root(struct block_hash salt, struct str lora)
 {
-    return from_xxh(XXH3_128bits_withSeed(lora.ptr, lora.len, salt));
+    XXH128_hash_t h = XXH3_128bits(lora.ptr, lora.len);
+    uint64_t in[4] = {salt.lo, salt.hi, h.low64, h.high64};
+    return from_xxh(XXH3_128bits(in, sizeof in));
 }
 
 struct block_hash prefix_hash_block(struct block_hash parent, const uint32_t *ids, uint32_t n)

@@ -26,7 +26,7 @@
 struct block_hash {
     uint64_t lo, hi;
 };
-struct block_hash prefix_hash_root(uint64_t salt, struct str lora);
+struct block_hash prefix_hash_root(struct block_hash salt, struct str lora);
 struct block_hash prefix_hash_block(struct block_hash parent, const uint32_t *ids, uint32_t n);
 
 /* What a block holds: n tokens, 1 .. block_tokens. ids is borrowed. */

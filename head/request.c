@@ -1,8 +1,8 @@
 #include "head/request.h"
 
 #include <assert.h>
+#include <sodium.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
@@ -164,6 +164,17 @@ static enum status copy_ids_and_sampling(struct request *r, const struct msg_sub
     return STATUS_OK;
 }
 
+static struct request_salt salt_of(uint64_t tenant, struct str cache_salt)
+{
+    struct request_salt salt;
+    crypto_generichash_state h;
+    crypto_generichash_init(&h, NULL, 0, sizeof salt);
+    crypto_generichash_update(&h, (const unsigned char *)&tenant, sizeof tenant);
+    crypto_generichash_update(&h, (const unsigned char *)cache_salt.ptr, cache_salt.len);
+    crypto_generichash_final(&h, (unsigned char *)&salt, sizeof salt);
+    return salt;
+}
+
 /* At a cache line: the struct says what belongs together. */
 struct request *request_alloc(void)
 {
@@ -189,7 +200,7 @@ enum status request_new(const struct msg_submit *m, uint32_t max_model_len, uint
     r->i_choice = m->i_choice;
     r->attempt = m->attempt;
     r->tenant = m->tenant;
-    r->salt = XXH3_64bits_withSeed(m->cache_salt.ptr, m->cache_salt.len, m->tenant);
+    r->salt = salt_of(m->tenant, m->cache_salt);
     r->priority = m->priority;
     r->resubmitted = m->attempt > 1 || m->ids.n > m->n_prompt;
     r->arrival_ns = now_ns;

@@ -20,6 +20,12 @@ enum request_state {
     REQUEST_STATE_COUNT
 };
 
+/* What requests that may share a prefix have alike: 128 bits of BLAKE2b, so that nobody finds a
+ * cache_salt that opens another tenant's part of the cache. */
+struct request_salt {
+    uint64_t lo, hi;
+};
+
 #define REQUEST_STOPS 4u /* ids that end it and fit beside what every token needs */
 
 struct request {
@@ -47,7 +53,8 @@ struct request {
 
     enum request_state state;
     uint64_t gateway_session; /* of the last Submit: tokens go to that session only */
-    uint64_t tenant, salt;    /* salt: of tenant and cache_salt, for the prefix cache */
+    uint64_t tenant;          /* whose fair share it takes */
+    struct request_salt salt; /* of tenant and cache_salt, for the prefix cache */
     int32_t priority;
     bool resubmitted;     /* outranks new requests, is never refused for load */
     uint64_t arrival_seq; /* order of arrival, unique */

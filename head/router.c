@@ -197,12 +197,12 @@ void router_place(struct head_core *h)
     }
 }
 
+/* Those in schedulers are ended there (scheduler_step). */
 void router_tick(struct head_core *h)
 {
-    struct request *r = request_table_next(h->requests, NULL), *next;
-    for (; r; r = next) {
-        next = request_table_next(h->requests, r);
-        if (is_live(r) && r->deadline_ns != 0 && h->now_ns >= r->deadline_ns)
+    for (struct request *r = h->held_first, *next; r; r = next) {
+        next = r->next;
+        if (r->deadline_ns != 0 && h->now_ns >= r->deadline_ns)
             router_end(h, r, FINISH_TIMEOUT, STATUS_TIMEOUT, "the request's deadline has passed");
     }
 }

@@ -227,10 +227,21 @@ static struct seq *seq_new(const struct scheduler *s, struct request *r)
 
 static void end_list_append(struct scheduler *s, struct seq *x)
 {
-    struct seq **at = &s->ended;
-    while (*at)
-        at = &(*at)->next_ended;
-    *at = x;
+    *(s->ended ? &s->last_ended->next_ended : &s->ended) = x;
+    s->last_ended = x;
+}
+
+/* They are popped in order: it is nearly always the first. */
+static void end_list_remove(struct scheduler *s, struct seq *x)
+{
+    struct seq **at = &s->ended, *before = NULL;
+    while (*at != x) {
+        before = *at;
+        at = &before->next_ended;
+    }
+    *at = x->next_ended;
+    if (s->last_ended == x)
+        s->last_ended = before;
 }
 
 enum status scheduler_add(struct scheduler *s, struct request *r)
@@ -329,10 +340,7 @@ static void detach(struct scheduler *s, struct seq *x)
     } else if (x->place == SEQ_RUNNING) {
         stop_running(s, x);
     } else {
-        struct seq **at = &s->ended;
-        while (*at != x)
-            at = &(*at)->next_ended;
-        *at = x->next_ended;
+        end_list_remove(s, x);
     }
 }
 
@@ -394,7 +402,7 @@ void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request
     qsort(all, n, sizeof *all, by_arrival);
     seq_queue_fini(&s->waiting);
     seq_queue_init(&s->waiting, TENANT_QUANTUM);
-    s->first = s->last = s->ended = NULL;
+    s->first = s->last = s->ended = s->last_ended = NULL;
     s->n_seqs = s->n_running = s->running_end = s->n_prompts = s->n_ahead = 0;
     s->n_prompt_tokens_left = 0;
     s->next_deadline_ns = UINT64_MAX;

@@ -44,13 +44,12 @@ static void take_in(struct scheduler *s, struct seq *x, uint64_t now_ns)
                                                        .n_computed = n_cached,
                                                        .ids = {r->ids, r->n_ids},
                                                        .sampling = r->sampling};
-    if (!r->scheduled_ns) {
+    x->counts_hits = s->c.enable_prefix_caching && !r->scheduled_ns;
+    if (!r->scheduled_ns)
         r->scheduled_ns = now_ns;
-        if (s->c.enable_prefix_caching)
-            r->n_cached = n_cached < r->n_prompt ? n_cached : r->n_prompt;
-    }
-    if (!s->c.enable_prefix_caching)
+    if (!x->counts_hits) /* vLLM counts a request once too: what comes back finds its own blocks */
         return;
+    r->n_cached = n_cached < r->n_prompt ? n_cached : r->n_prompt;
     s->stats.prefix_query_tokens += r->n_ids;
     s->stats.prefix_hit_tokens += n_cached;
 }
@@ -85,8 +84,22 @@ void scheduler_admit(struct scheduler *s, uint32_t budget, uint64_t now_ns)
     }
 }
 
+/* Is there any way for x to come in by taking places of worse classes, given its hit? */
+static bool can_make_way(struct scheduler *s, const struct seq *x)
+{
+    uint32_t n_left = x->r->n_ids - s->hit.n_tokens - s->hit.n_tail, n_worse = 0;
+    struct blocks_gain gain = {0};
+    if (too_many_parts(s, x, scheduler_chunk(s, n_left, s->c.max_num_batched_tokens)))
+        return false;
+    for (uint32_t i = s->running_end; i-- > 0 && s->running[i]->priority > x->priority;) {
+        blocks_count_gain(s->blocks, s->running[i]->tables, &gain);
+        n_worse++;
+    }
+    return blocks_fit_after(s->blocks, &s->hit, x->r->n_ids, s->n_running - n_worse, &gain);
+}
+
 /* Preempts the last in order, while it is of a worse class than who waits, until that one has a
- * slot and, when the steps in flight are done, blocks. */
+ * slot and, when the steps in flight are done, blocks. Nobody goes in vain. */
 void scheduler_make_way(struct scheduler *s)
 {
     int32_t priority = seq_queue_first_priority(&s->waiting);
@@ -97,6 +110,8 @@ void scheduler_make_way(struct scheduler *s)
     if (x->n_pending)
         return;
     blocks_find(s->blocks, x->r, &s->hit);
+    if (!can_make_way(s, x))
+        return;
     while (last && last->priority > priority &&
            (s->n_free_slots + s->n_left_slots == 0 ||
             !blocks_fit_admit(s->blocks, &s->hit, x->r->n_ids, s->n_running, true))) {

@@ -35,6 +35,7 @@ struct seq {
     uint8_t place;
     bool is_prompt;    /* it runs, and more than its newest id is left to be planned */
     bool tail_shared;  /* or not to be: blocks_enter_tail has been called */
+    bool counts_hits;  /* admitted for the first time in its life */
     uint32_t n_untold; /* positions that advance skipped and no plan has said yet */
 
     /* The order of service, as it was at scheduler_add: the request's owner may change its copy
@@ -93,7 +94,7 @@ struct scheduler {
     uint64_t n_added, next_deadline_ns;
     uint64_t n_prompt_tokens_left; /* sum of n_left */
     struct seq *first, *last;      /* all */
-    struct seq *ended;
+    struct seq *ended, *last_ended;
     uint32_t n_seqs;
     struct seq **running; /* in order of seq_before; NULL: left since the last step */
     uint32_t n_running, running_end, n_prompts; /* prompts: those of them that are is_prompt */

@@ -26,8 +26,9 @@ static enum status check_result(const struct scheduler *s, const struct msg_resu
                          (unsigned long long)m->step, (unsigned long long)s->step_done + 1,
                          scheduler_in_flight(s));
     const struct step_record *rec = scheduler_record(s, m->step);
-    uint32_t n = 0;
+    uint32_t n = 0, n_draft = 0;
     for (uint32_t i = 0; i < rec->n; i++) {
+        n_draft += rec->entries[i].n_draft;
         if (!rec->entries[i].sample)
             continue;
         if (n >= m->n_items || !answers(&m->items[n], &rec->entries[i]))
@@ -36,6 +37,9 @@ static enum status check_result(const struct scheduler *s, const struct msg_resu
                              (unsigned long long)m->step, n, rec->entries[i].slot);
         n++;
     }
+    if (m->n_drafted > n_draft)
+        return error_set(err, STATUS_PROTOCOL, "step %llu: %u guesses, %u were granted",
+                         (unsigned long long)m->step, m->n_drafted, n_draft);
     if (n != m->n_items)
         return error_set(err, STATUS_PROTOCOL, "step %llu: %u items, want %u",
                          (unsigned long long)m->step, m->n_items, n);

@@ -155,9 +155,9 @@ static void advance(struct scheduler *s, struct seq *x)
     if (position == x->n_scheduled)
         return;
     uint32_t n_prompt = x->r->n_prompt;
-    if (s->c.enable_prefix_caching) {
+    if (x->counts_hits) {
         s->stats.prefix_hit_tokens += position - x->n_scheduled;
-        if (x->n_scheduled < n_prompt && x->incarnation == 1)
+        if (x->n_scheduled < n_prompt)
             x->r->n_cached += (position < n_prompt ? position : n_prompt) - x->n_scheduled;
     }
     x->n_untold += position - x->n_scheduled;

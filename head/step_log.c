@@ -14,7 +14,7 @@ enum {
     EVENT_BYTES = 1 + 6 * V,
     GROUP_BYTES = 16 * V,
     KV_GROUP_BYTES = 5 * V,
-    REQUEST_BYTES = 32 * V,
+    REQUEST_BYTES = 33 * V,
     RESULT_BYTES = 7 * V,
     ITEM_BYTES = 2 * V, /* STEP_LOG_PAIR_ROOM and more */
     ID_BYTES = 5,
@@ -269,7 +269,7 @@ void step_log_add(struct step_log *l, uint32_t i_group, const struct request *r,
     uint8_t *p =
         put_event(l, i_group, STEP_LOG_ADD, REQUEST_BYTES + STEP_LOG_MAX_NAME + n_ids * ID_BYTES);
     p = put_time(l, p, now_ns);
-    const uint64_t fixed[] = {r->id.hi, r->id.lo, r->tenant, r->salt};
+    const uint64_t fixed[] = {r->id.hi, r->id.lo, r->tenant, r->salt.lo, r->salt.hi};
     memcpy(p, fixed, sizeof fixed);
     p += sizeof fixed;
     const uint64_t fields[] = {r->arrival_seq,

@@ -202,7 +202,8 @@ static void get_request(struct step_log_reader *r, struct request *x)
     x->id.hi = get_u64(r);
     x->id.lo = get_u64(r);
     x->tenant = get_u64(r);
-    x->salt = get_u64(r);
+    x->salt.lo = get_u64(r);
+    x->salt.hi = get_u64(r);
     x->arrival_seq = get_varint(r);
     x->i_choice = get_u32(r);
     x->priority = get_i32(r);

@@ -32,6 +32,7 @@ const struct option_spec head_option_specs[] = {
     ROW_STEP_TARGET(S),
     ROW_PREFIX_CACHING(S),
     ROW_ASYNC_SCHEDULING(S),
+    ROW_SCHEDULING_POLICY(S),
     ROW_STATS_INTERVAL(S),
     ROW_STATS_FORMAT(S),
     ROW_STEP_LOG(S),

@@ -4,6 +4,7 @@
 #include "common/base/config.h"
 
 enum stats_format { STATS_VLLM, STATS_VLLM0 };
+enum scheduling_policy { SCHEDULING_FCFS, SCHEDULING_PRIORITY };
 
 struct head_options {
     const char *host, *admin_host, *keys_dir, *admin_key_file, *model;
@@ -14,7 +15,8 @@ struct head_options {
         long_prefill_token_threshold;
     int64_t step_target_ms, max_partial_prefills;
     double stats_interval_s;
-    int stats_format; /* enum stats_format */
+    int stats_format;      /* enum stats_format */
+    int scheduling_policy; /* enum scheduling_policy */
     bool enable_prefix_caching, async_scheduling;
     const char *step_log;
     int64_t step_log_max_bytes;

@@ -43,6 +43,9 @@
 #define ROW_PREFIX_CACHING(S)                                                                      \
     OPT_BOOL(S, enable_prefix_caching, "enable-prefix-caching", "true",                            \
              "keep the KV blocks of prompts for later requests")
+#define ROW_SCHEDULING_POLICY(S)                                                                   \
+    OPT_ENUM(S, scheduling_policy, "scheduling-policy", "fcfs|priority", "fcfs",                   \
+             "priority: requests may say theirs, lower is sooner; fcfs: they may not")
 #define ROW_ASYNC_SCHEDULING(S)                                                                    \
     OPT_BOOL(S, async_scheduling, "async-scheduling", "true",                                      \
              "send step k+1 before the result of step k")

@@ -59,7 +59,7 @@ def log(tmp_path_factory):
     """The log of a cluster that lost a worker under load."""
     path = tmp_path_factory.mktemp("log") / "steps"
     with Cluster("--null-step-us", "1000", "--step-log", path, "--num-gpu-blocks-override", "48",
-                 "--max-num-seqs", "12") as c:
+                 "--max-num-seqs", "12", "--scheduling-policy", "priority") as c:
         load(c, lambda: os.kill(c.pid("worker-1"), signal.SIGKILL))
         assert c.status()["requests"]["preemptions"] > 0
         assert c.stop()[0] == 0

@@ -103,7 +103,7 @@ static void test_command_lines_of_vllm(void **state)
          NULL, 6},
         {"MODEL --enable-chunked-prefill False --no-enable-prefix-caching "
          "--max_num_batched_tokens 8k --scheduling-policy fcfs --shutdown-timeout 30",
-         NULL, 2},
+         NULL, 1},
         {"MODEL --enable-auto-tool-choice --tool-call-parser hermes", "--enable-auto-tool-choice",
          0},
         {"MODEL --reasoning-parser deepseek_r1", "--reasoning-parser", 0},

@@ -28,31 +28,32 @@ static void test_keys(void **state)
         bool ok;
         const char *tenant;
     } cases[] = {
-        {"Bearer flag-key", true, ""},
-        {"bearer  flag-key ", true, ""},
-        {"Bearer key-a", true, "acme"},
-        {"Bearer key-b", true, ""},
-        {"Bearer key-c", false, ""},
-        {"Bearer ", false, ""},
-        {"Bearer key-", false, ""},
-        {"Bearer key-aa", false, ""},
-        {"Basic flag-key", false, ""},
-        {"flag-key", false, ""},
-        {"", false, ""},
+        {"Bearer flag-key", true, NULL}, {"bearer  flag-key ", true, NULL},
+        {"Bearer key-a", true, "acme"},  {"Bearer key-a2", true, "acme"},
+        {"Bearer key-b", true, NULL},    {"Bearer key-c", false, ""},
+        {"Bearer ", false, ""},          {"Bearer key-", false, ""},
+        {"Bearer key-aa", false, ""},    {"Basic flag-key", false, ""},
+        {"flag-key", false, ""},         {"", false, ""},
         {"Bearer # comment", false, ""},
     };
     struct auth a;
     struct error err = {0};
+    uint64_t tenants[sizeof cases / sizeof *cases];
     const char *flag[] = {"flag-key"};
     struct option_list keys = {flag, 1};
-    write_file("# comment\n\nkey-a acme\n  key-b\n");
+    write_file("# comment\n\nkey-a acme\nkey-a2 acme\n  key-b\n");
     assert_int_equal(auth_init(&a, &keys, path, &err), STATUS_OK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint64_t tenant = 99;
         bool ok = auth_check(&a, str_from(cases[i].header), &tenant);
-        if (ok != cases[i].ok || tenant != auth_tenant_id(str_from(cases[i].tenant)))
+        uint64_t want = auth_tenant_id(str_from(cases[i].tenant ? cases[i].tenant : ""));
+        if (ok != cases[i].ok || (cases[i].tenant && tenant != want))
             fail_msg("\"%s\": %d", cases[i].header, ok);
+        tenants[i] = tenant;
     }
+    /* a key without a name is a tenant of its own */
+    assert_true(tenants[0] == tenants[1] && tenants[0] != 0 && tenants[4] != 0);
+    assert_true(tenants[0] != tenants[4] && tenants[0] != tenants[2] && tenants[4] != tenants[2]);
     auth_fini(&a);
 }
 

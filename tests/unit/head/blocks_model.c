@@ -174,7 +174,7 @@ static uint64_t mix(uint64_t h, uint64_t v)
 static uint64_t root_of(const struct model *m, const struct request *r)
 {
     if (m->c.caching)
-        return mix(mix(1, r->salt), r->sampling.lora.len);
+        return mix(mix(1, r->salt.lo), r->sampling.lora.len);
     return mix(mix(mix(2, r->id.lo), r->id.hi), r->sampling.i_prompt);
 }
 

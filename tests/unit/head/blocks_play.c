@@ -69,7 +69,7 @@ static void new_request(struct model *m, struct input *in)
     uint32_t room = MODEL_LEN - p->n;
     *x = (struct model_seq){.used = true, .slot = (uint32_t)(x - m->seqs)};
     x->r = (struct request){.id = {1, m->n_requests},
-                            .salt = p->salt,
+                            .salt = {p->salt, 0},
                             .sampling = {.n_prompt_logprobs = (about & 0x70) == 0x70 ? 0 : -1,
                                          .lora = p->lora ? STR("a") : STR("")},
                             .ids = x->ids,

@@ -194,7 +194,7 @@ static void who_may_not_share_does_not(void **state)
     for (int i = 0; i < 4; i++) {
         open_life(b, &y[i], 100, MAX_LEN, 0);
         y[i].r.chains = NULL;
-        y[i].r.salt = i == 1;
+        y[i].r.salt.hi = i == 1;
         y[i].r.sampling.lora = i == 2 ? STR("a") : STR("");
         y[i].r.sampling.n_prompt_logprobs = i == 3 ? 0 : -1;
         assert_true(blocks_hash(b, &y[i].r));

@@ -449,6 +449,7 @@ static void a_key_cannot_fill_the_queue(void **state)
         struct fixture *f = fixture_new(2);
         f->core->config.max_waiting_per_tenant = 2;
         f->core->config.max_num_seqs = 2;
+        f->core->config.priorities = true;
         if (with_group)
             form_pair(f);
         say_gateway_hello(f, 3, 9);
@@ -466,6 +467,23 @@ static void a_key_cannot_fill_the_queue(void **state)
         struct msg again = submit_of(300, 2, 4); /* what comes back is never refused */
         again.submit.tenant = 5;
         assert_false(is_refused(f, &again));
+        fixture_free(f);
+    }
+}
+
+/* Who could say how urgent he is would be served before all others: not unless that is wanted. */
+static void a_priority_is_refused_unless_there_are_some(void **state)
+{
+    for (int wanted = 0; wanted < 2; wanted++) {
+        struct fixture *f = fixture_new(2);
+        f->core->config.priorities = wanted;
+        say_gateway_hello(f, 3, 9);
+        struct msg m = submit_of(100, 1, 3);
+        m.submit.priority = -1;
+        uint64_t before = f->core->n_failed;
+        gateways_on_msg(f->core, f->core->gateways[0], &m);
+        assert_int_equal(f->core->n_failed - before, !wanted);
+        assert_int_equal(request_table_count(f->core->requests), wanted);
         fixture_free(f);
     }
 }
@@ -508,6 +526,7 @@ int main(void)
         cmocka_unit_test(a_rank_without_credit_holds_the_group_back),
         cmocka_unit_test(a_key_cannot_fill_the_queue),
         cmocka_unit_test(a_draining_cluster_takes_nothing_new),
+        cmocka_unit_test(a_priority_is_refused_unless_there_are_some),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,7 +109,7 @@ static void it_keeps_nothing_of_the_message(void **state)
     assert_int_equal(r->ids[2], 3);
     assert_int_equal(r->sampling.stop_ids.ptr[0], 9);
     assert_true(str_eq_c(r->sampling.lora, "adapter"));
-    assert_true(r->salt != other->salt);
+    assert_true(r->salt.lo != other->salt.lo && r->salt.hi != other->salt.hi);
     assert_true(r->deadline_ns == 1000 + 10 * 1000000ull && other->deadline_ns == 0);
     request_free(r);
     request_free(other);

@@ -136,6 +136,83 @@ static void a_better_class_takes_a_place(void **state)
     close_bed(&b);
 }
 
+/* Who cannot come in whoever goes takes nobody's place: two low ones hold too little. */
+static void nobody_is_preempted_in_vain(void **state)
+{
+    struct bed b;
+    struct scheduler_config c = config(20);
+    c.max_num_batched_tokens = 512;
+    open_bed(&b, &c);
+    struct msg_submit m = submit(&b, 150, 40);
+    struct request *same = make(&b, &m);
+    assert_int_equal(scheduler_add(b.s, same), STATUS_OK);
+    turn(&b, OTHER_ID);
+    m = submit(&b, 30, 40);
+    m.priority = 5;
+    struct request *low = make(&b, &m);
+    assert_int_equal(scheduler_add(b.s, low), STATUS_OK);
+    turn(&b, OTHER_ID);
+    m = submit(&b, 200, 4);
+    struct request *big = make(&b, &m);
+    assert_int_equal(scheduler_add(b.s, big), STATUS_OK);
+    turn(&b, OTHER_ID);
+    assert_true(low->state == REQUEST_RUNNING && big->state == REQUEST_QUEUED);
+    close_bed(&b);
+}
+
+/* Nor who would have to wait for a place among the prompts that are half done. */
+static void nobody_is_preempted_for_one_prompt_too_many(void **state)
+{
+    struct bed b;
+    struct scheduler_config c = config(64);
+    c.max_num_seqs = 2;
+    c.max_partial_prefills = 1;
+    c.long_prefill_token_threshold = 4;
+    open_bed(&b, &c);
+    add(&b, 60, 2);
+    turn(&b, OTHER_ID);
+    struct msg_submit m = submit(&b, 4, 40);
+    m.priority = 5;
+    struct request *low = make(&b, &m);
+    assert_int_equal(scheduler_add(b.s, low), STATUS_OK);
+    turn(&b, OTHER_ID);
+    assert_int_equal(low->state, REQUEST_RUNNING);
+    add(&b, 60, 2);
+    turn(&b, OTHER_ID);
+    assert_int_equal(low->state, REQUEST_RUNNING);
+    close_bed(&b);
+}
+
+static void keep(void *ctx, struct request *r)
+{
+}
+
+/* A request counts its hits once, whatever becomes of its group. */
+static void cached_tokens_never_exceed_the_prompt(void **state)
+{
+    struct bed b;
+    struct scheduler_stats stats;
+    struct scheduler_config c = sharing(64);
+    c.long_prefill_token_threshold = 32;
+    open_bed(&b, &c);
+    for (int round = 0; round < 3; round++) {
+        for (uint32_t i = 0; i < 3; i++)
+            if (round == 0)
+                add(&b, 100, 40);
+            else
+                assert_int_equal(scheduler_add(b.s, b.requests[i]), STATUS_OK);
+        for (int i = 0; i < 3; i++)
+            turn(&b, OTHER_ID);
+        for (uint32_t i = 0; i < 3; i++)
+            assert_true(b.requests[i]->n_cached < 100);
+        scheduler_get_stats(b.s, &stats);
+        assert_int_equal(stats.prefix_query_tokens, 300);
+        scheduler_reset(b.s, EPOCH + 1, keep, NULL);
+        scheduler_reset(b.s, EPOCH, keep, NULL);
+    }
+    close_bed(&b);
+}
+
 /* ---- drafts ---- */
 
 static void answer_drafts(const struct msg_plan *p, const uint32_t *ids, uint32_t n,
@@ -178,6 +255,10 @@ static void accepted_guesses_move_a_sequence_on(void **state)
     assert_int_equal(scheduler_on_result(b.s, &first.m, 1, &b.events, &b.n_events, &err),
                      STATUS_PROTOCOL);
     static const uint32_t many[5] = {1, 1, 1, 1, 1};
+    answer_drafts(p, many, 1, &first);
+    first.m.n_drafted = 4; /* of three */
+    assert_int_equal(scheduler_on_result(b.s, &first.m, 1, &b.events, &b.n_events, &err),
+                     STATUS_PROTOCOL);
     answer_drafts(p, many, 5, &first);
     assert_int_equal(scheduler_on_result(b.s, &first.m, 1, &b.events, &b.n_events, &err),
                      STATUS_PROTOCOL);
@@ -240,6 +321,9 @@ int main(void)
         cmocka_unit_test(choices_share_without_a_cache),
         cmocka_unit_test(only_so_many_prompts_are_half_done),
         cmocka_unit_test(a_better_class_takes_a_place),
+        cmocka_unit_test(nobody_is_preempted_in_vain),
+        cmocka_unit_test(nobody_is_preempted_for_one_prompt_too_many),
+        cmocka_unit_test(cached_tokens_never_exceed_the_prompt),
         cmocka_unit_test(accepted_guesses_move_a_sequence_on),
         cmocka_unit_test(a_run_after_the_end_gives_nothing),
         cmocka_unit_test(many_sequences_get_no_drafts),
