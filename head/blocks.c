@@ -372,11 +372,6 @@ void blocks_get_stats(const struct blocks *b, struct blocks_stats *out)
     }
 }
 
-uint32_t blocks_n_groups(const struct blocks *b)
-{
-    return b->n_groups;
-}
-
 uint32_t blocks_tokens(const struct blocks *b, uint32_t i_group)
 {
     return b->groups[i_group].block_tokens;

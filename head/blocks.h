@@ -147,7 +147,6 @@ void blocks_release(struct blocks *b, struct block_table *tables);
 uint64_t blocks_digest(const struct blocks *b, const struct block_table *tables);
 
 void blocks_get_stats(const struct blocks *b, struct blocks_stats *out);
-uint32_t blocks_n_groups(const struct blocks *b);
 uint32_t blocks_tokens(const struct blocks *b, uint32_t i_group); /* of one block */
 const struct block_pool *blocks_pool(const struct blocks *b, uint32_t i_group);
 /* What prompts that are partly computed will still need; for tests. */

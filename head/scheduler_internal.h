@@ -12,10 +12,14 @@
 #include "head/scheduler.h"
 #include "head/scheduler_queue.h"
 #include "head/step_budget.h"
+#include "proto/limits.h"
 
 #define SCHEDULER_MAX_DEPTH 2u
-#define SLOT_NONE           UINT32_MAX
-#define ENTRY_NONE          UINT32_MAX
+_Static_assert(SCHEDULER_MAX_KV_GROUPS == BLOCKS_MAX_GROUPS, "the same groups");
+_Static_assert(SCHEDULER_MAX_DEPTH <= BLOCK_POOL_MAX_DEPTH, "quarantine counts per step");
+_Static_assert(SCHEDULER_MAX_DRAFT <= PROTO_MAX_DRAFT, "a plan can say it");
+#define SLOT_NONE  UINT32_MAX
+#define ENTRY_NONE UINT32_MAX
 
 enum seq_place { SEQ_WAITING, SEQ_RUNNING, SEQ_ENDED };
 
