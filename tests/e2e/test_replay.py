@@ -15,7 +15,7 @@ PREFIX = "A beginning that all of them share, long enough for a few blocks of th
 
 
 def bodies():
-    return [{"prompt": PREFIX + "more " * (i % 23), "max_tokens": 30 + i % 17, "temperature": 0, "priority": i % 3}
+    return [{"prompt": PREFIX + "more " * (i % 23), "max_tokens": 90 + i % 17, "temperature": 0, "priority": i % 3}
             for i in range(N)]
 
 
@@ -109,7 +109,7 @@ def test_what_is_no_log(tmp_path):
 def test_a_head_that_dies(tmp_path):
     """What was logged until then is in FILE.1, and the head that comes after it has a log of its own."""
     path = tmp_path / "steps"
-    with Cluster("--null-step-us", "1000", "--step-log", path) as c:
+    with Cluster("--null-step-us", "1000", "--step-log", path, "--scheduling-policy", "priority") as c:
         before = c.pid("head")
         findings.own.add(before)
         load(c, lambda: os.kill(before, signal.SIGABRT))
@@ -120,7 +120,8 @@ def test_a_head_that_dies(tmp_path):
 
 def test_a_log_that_is_full(tmp_path):
     path = tmp_path / "steps"
-    with Cluster("--null-step-us", "1000", "--step-log", path, "--step-log-max-bytes", "20000") as c:
+    with Cluster("--null-step-us", "1000", "--step-log", path, "--scheduling-policy", "priority",
+                 "--step-log-max-bytes", "20000") as c:
         load(c)
         assert c.log().count("step_log_stopped") == 1
     assert 0 < path.stat().st_size <= 20000
