@@ -134,9 +134,10 @@ static void measure(struct bench *b, uint32_t n, bool replace)
         bytes[2] = b->frame.len;
     }
     printf("%9" PRIu32, n);
+    size_t middle = n_steps / 2;
     for (int p = 0; p < PHASE_COUNT; p++) {
         qsort(b->ns[p], n_steps, sizeof b->ns[p][0], by_value);
-        printf("  %13.2f", (double)b->ns[p][n_steps / 2] / 1e3);
+        printf("  %13.2f", (double)b->ns[p][middle] / 1e3);
     }
     printf("  %zu %zu %zu\n", bytes[0], bytes[1], bytes[2]);
 }

@@ -154,7 +154,7 @@ static uint8_t *put_time(struct step_log *l, uint8_t *p, uint64_t now_ns)
 static uint8_t *put_event(struct step_log *l, uint32_t i_group, enum step_log_kind kind, size_t n)
 {
     struct group_log *g = group_of(l, i_group);
-    uint8_t *p = step_log_room(&l->out, 2 * EVENT_BYTES + n);
+    uint8_t *p = step_log_room(&l->out, (size_t)2 * EVENT_BYTES + n);
     if (g->n_idle > 0) {
         *p++ = STEP_LOG_IDLE;
         p = step_log_put_varint(p, i_group);
@@ -385,7 +385,7 @@ void step_log_done(struct step_log *l, uint32_t i_group, enum status status,
     uint32_t n_ended = 0;
     for (uint32_t i = 0; i < n_events; i++)
         n_ended += events[i].ended;
-    uint8_t *p = put_event(l, i_group, STEP_LOG_DONE, 3 * V);
+    uint8_t *p = put_event(l, i_group, STEP_LOG_DONE, (size_t)3 * V);
     p = step_log_put_varint(p, status);
     p = step_log_put_varint(p, n_events);
     end_event(l, step_log_put_varint(p, n_ended));
@@ -395,7 +395,7 @@ void step_log_ended(struct step_log *l, uint32_t i_group, const struct request *
 {
     if (!l || l->ended)
         return;
-    uint8_t *p = put_event(l, i_group, STEP_LOG_ENDED, 2 * V);
+    uint8_t *p = put_event(l, i_group, STEP_LOG_ENDED, (size_t)2 * V);
     p = step_log_put_varint(p, r->arrival_seq);
     end_event(l, step_log_put_varint(p, r->finish));
 }

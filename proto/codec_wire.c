@@ -82,7 +82,8 @@ struct str wire_get_str(ProtobufCBinaryData d)
 #define PUT_UNUSUAL(field, value)                                                                  \
     do {                                                                                           \
         p->field = (value);                                                                        \
-        p->has_##field = memcmp(&p->field, &usual.field, sizeof p->field) != 0;                    \
+        p->has_##field =                                                                           \
+            memcmp((const char *)&p->field, (const char *)&usual.field, sizeof p->field) != 0;     \
     } while (0)
 
 Cox__Sampling *wire_put_sampling(struct wire *w, const struct sampling_params *s)
