@@ -3,6 +3,7 @@ commands of docs/getting-started.md and nothing but a join token. What they answ
 import ipaddress
 import json
 import re
+import struct
 
 import null_oracle as oracle
 import pytest
@@ -136,15 +137,9 @@ def test_the_recipe_of_getting_started(tmp_path):
             assert f"comm_listening address=10.0.0.{own}:7100" in hosts.log(name), host
 
 
-def varints(ids):
-    """As protobuf packs them."""
-    out = bytearray()
-    for i in ids:
-        while i > 127:
-            out.append(i & 127 | 128)
-            i >>= 7
-        out.append(i)
-    return bytes(out)
+def as_on_the_wire(ids):
+    """A packed column of fixed32 (proto/)."""
+    return struct.pack(f"<{len(ids)}I", *ids)
 
 
 @pytest.mark.parametrize("encrypted", [True, False], ids=["keys", "insecure"])
@@ -157,7 +152,7 @@ def test_prompts_are_encrypted_between_hosts(tmp_path, encrypted):
         hosts.insecure = not encrypted
         hosts.start_all()
         assert len(hosts.complete(prompt, 4)["token_ids"]) == 4
-        as_sent, n = map(int, listener.say("find", varints(prompt[:32]).hex()).split())
+        as_sent, n = map(int, listener.say("find", as_on_the_wire(prompt[:32]).hex()).split())
         as_json, _ = map(int, listener.say("find", json.dumps(prompt)[:100].encode().hex()).split())
         assert as_json > 0 and n > 100, "the listener is deaf: curl's request is in the clear"
         assert (as_sent == 0) == encrypted
