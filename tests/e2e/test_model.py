@@ -6,14 +6,13 @@ import math
 
 import httpx
 import pytest
-from cluster import SHORT, SLOW, run_cox
+from cluster import SLOW, run_cox
 from completions import N_TOKENS, body_of, complete, ids, run
-from real_model import (DRAWN, GOLDENS, GREEDY, LONG, N_CROWD, OPENINGS, SENTENCES, WINDOW, Alone, answer, check,
+from real_model import (DRAWN, EVERY, GOLDENS, GREEDY, LONG, N_CROWD, OPENINGS, SENTENCES, WINDOW, Alone, answer, check,
                         cpu_cluster, needs_model, reference_prompts, text_or_ids)
 
 
-# Sanitizers see two ranks with models that take seconds: test_tiny_models.py, test_model_recovery.py.
-@pytest.fixture(scope="module", params=[1] if SHORT else [1, 2], ids=lambda tp: f"tp{tp}")
+@pytest.fixture(scope="module", params=[1, 2], ids=lambda tp: f"tp{tp}")
 def tp(request):
     return request.param
 
@@ -51,7 +50,7 @@ def test_the_reference_tokens(cluster):
     # up to the first step that the rounding of a float16 cache could decide
     clear = [p for p in prompts if p["stable_prefix_gap_0.05"] >= 10]
     assert len(clear) >= 6
-    for p in clear[:2] if SHORT else clear:
+    for p in clear:
         n = min(p["stable_prefix_gap_0.05"], N_TOKENS)
         got = run(cluster, [body_of(text_or_ids(p), max_tokens=n)])[0]
         assert ids(got) == p["greedy"][:n], p["text"]
@@ -68,18 +67,19 @@ def test_it_speaks(cluster):
 
 
 @needs_model
-@pytest.mark.parametrize("n", [1, N_CROWD] if SHORT else [1, 16, N_CROWD])
+@pytest.mark.parametrize("n", [1, 16, N_CROWD])
 def test_a_crowd_gets_what_each_gets_alone(cluster, alone, n):
     bodies = GREEDY[:n]
-    check(cluster, bodies, alone)
-    assert len({alone[b][0][1] for b in bodies}) > len(bodies) / 4
+    every = EVERY if n > 16 else 1
+    check(cluster, bodies, alone, every)
+    assert len({alone[b][0][1] for b in bodies[::every]}) > n / every / 4
     cluster.wait_idle()
 
 
 @needs_model
 def test_drawn_tokens_in_a_crowd(cluster, alone):
     n = (len(DRAWN) + 1) // 2
-    check(cluster, DRAWN[:n] + GREEDY[n:], alone)
+    check(cluster, DRAWN[:n] + GREEDY[n:], alone, EVERY)
     again = {**DRAWN[0], "seed": 999}
     assert alone[again] != alone[DRAWN[0]] != alone[GREEDY[0]]
 
@@ -137,14 +137,14 @@ def test_beyond_the_window_whole_chunked_and_cached(cluster, alone, tp):
     want = alone[body]  # its prompt is in the cache by now
     with cpu_cluster("--long-prefill-token-threshold", "16", "--max-num-batched-tokens", "40", "--max-num-seqs", "16",
                      "--step-target-ms", "0", tp=tp) as chunked:
-        check(chunked, [body] + ([] if SHORT else GREEDY[:8] + DRAWN[:8]), alone)
+        check(chunked, [body] + GREEDY[:8] + DRAWN[:8], alone)
         assert answer(run(chunked, [body])[0]) == want
 
 
 @needs_model
 def test_preemption_changes_nothing(alone, tp):
     """Blocks for all prompts, not for all that they grow to: some are thrown out and computed again."""
-    n = 5 if SHORT else 8
+    n = 8
     bodies = [body_of(SENTENCES[i % 3], max_tokens=36, temperature=i % 2, seed=i) for i in range(n)]
     with cpu_cluster("--num-gpu-blocks-override", 3 * n - 2, "--max-model-len", "96", "--no-enable-prefix-caching",
                      "--step-target-ms", "0", tp=tp) as tight:

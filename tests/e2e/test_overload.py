@@ -10,7 +10,7 @@ import resource
 
 import null_oracle
 import pytest
-from cluster import SHORT, Cluster, get, wait_for
+from cluster import SANITIZED, SHORT, Cluster, get, wait_for
 from footprint import size_of
 from real_model import SENTENCES, needs_model
 
@@ -106,8 +106,9 @@ def metrics(cluster, name):
 
 def is_flat(sizes):
     """One of the last two rounds left no more than some round before them did: what leaks would add up. How
-    much an allocator gives back depends on how long the queue was."""
-    return len(sizes) >= 3 and min(sizes[-2:]) <= max(sizes[:-2]) + SLACK
+    much an allocator gives back depends on how long the queue was. AddressSanitizer keeps what is freed, so
+    there LeakSanitizer tells at the head's end."""
+    return len(sizes) >= 3 and (SANITIZED or min(sizes[-2:]) <= max(sizes[:-2]) + SLACK)
 
 
 def test_nothing_is_left_of_them(cluster):
