@@ -1,6 +1,20 @@
 #include "common/base/clock.h"
 #include "tests/sim/sim_internal.h"
 
+uint32_t below(struct world *w, uint32_t n)
+{
+    uint32_t x = 0;
+    if (!w->from_bytes)
+        return (uint32_t)rng_below(&w->rng, n);
+    if (n <= 1)
+        return 0;
+    if (w->at == w->end)
+        return n - 1;
+    for (uint32_t room = 1; room < n && w->at < w->end; room *= 256)
+        x = x << 8 | *w->at++;
+    return x % n;
+}
+
 /* ---- the shape of the world ---- */
 
 static void draw_groups(struct world *w)
@@ -26,7 +40,7 @@ static void draw_groups(struct world *w)
 /* Hundreds of sequences: what is O(sequences) or O(blocks) in the scheduler gets long lists. */
 static void draw_large(struct world *w)
 {
-    w->c.max_num_seqs = between(w, 64, 256);
+    w->c.max_num_seqs = between(w, 64, MAX_SEQS_LARGE);
     w->c.max_num_batched_tokens = w->c.max_num_seqs + between(w, 100, 2000);
     w->c.max_waiting = MAX_LIVE_LARGE;
     w->arrival_percent = between(w, 50, 100);
@@ -35,9 +49,20 @@ static void draw_large(struct world *w)
         w->c.kv_groups[i].n_blocks *= 16;
 }
 
+/* Of bytes: what a look at everything after every operation leaves time for. */
+static void draw_small(struct world *w)
+{
+    w->c.max_num_seqs = between(w, 1, 8);
+    w->c.max_num_batched_tokens = w->c.max_num_seqs + between(w, 0, 100);
+    w->longest_prompt = between(w, 2, 100);
+    w->longest_answer = between(w, 1, 60);
+    for (uint32_t i = 0; i < w->c.n_kv_groups; i++)
+        w->c.kv_groups[i].n_blocks = between(w, 4, 40);
+}
+
 void draw_world(struct world *w)
 {
-    w->large = percent(w, 5);
+    w->large = !w->from_bytes && percent(w, 5);
     w->c.max_model_len = MAX_MODEL_LEN;
     w->c.depth = between(w, 1, 2);
     w->c.max_num_seqs = between(w, 1, 24);
@@ -58,6 +83,7 @@ void draw_world(struct world *w)
     w->cancel_permille = percent(w, 50) ? between(w, 1, 30) : 0;
     w->reset_permille = percent(w, 40) ? between(w, 1, 10) : 0;
     w->deliver_percent = between(w, 30, 100);
+    w->lie_percent = percent(w, 30) ? between(w, 1, 20) : 0;
     w->stop_percent = percent(w, 50) ? 30 : 2;
     w->longest_prompt = between(w, 2, 300);
     w->longest_answer = between(w, 1, MAX_MODEL_LEN - 301);
@@ -73,6 +99,8 @@ void draw_world(struct world *w)
     }
     if (w->large)
         draw_large(w);
+    if (w->from_bytes)
+        draw_small(w);
     for (uint32_t i = 0; i < N_PREFIXES; i++)
         for (uint32_t k = 0; k < MAX_MODEL_LEN; k++)
             w->prefixes[i][k] = letter(w);

@@ -1,5 +1,8 @@
 #pragma once
-/* The world of one seed, for sim.c, which runs it, and sim_draw.c, which draws what it is like. */
+/* A world: one group of a simulated cluster and its clients.
+ *   sim_draw.c   what it is like
+ *   sim_world.c  what happens in it, and what must hold when it does
+ *   sim.c        turns of it, drawn from a seed (tests/fuzz/head_scheduler_fuzz.c: from bytes) */
 #include "common/base/random.h"
 #include "head/scheduler.h"
 #include "tests/sim/sim.h"
@@ -9,6 +12,7 @@
 enum {
     MAX_LIVE = 48, /* requests; in a large world: */
     MAX_LIVE_LARGE = 600,
+    MAX_SEQS_LARGE = 256,
     CHECK_EVERY_LARGE = 64, /* turns */
     IDLE_TURNS_PER_STEP = 200,
     N_PREFIXES = 6,
@@ -31,11 +35,18 @@ struct client {
     struct sampling_params sampling;
 };
 
+struct flight {
+    struct msg_result result; /* to come */
+    bool follows;             /* some run of it stands at a place that the head does not know */
+};
+
 struct world {
-    uint64_t seed, now_ns, arrivals, n_requests, n_steps;
+    uint64_t now_ns, arrivals, n_requests, n_steps;
     struct rng rng;
+    bool from_bytes; /* what is drawn, but for letters, comes from here: */
+    const uint8_t *at, *end;
     struct scheduler_config c;
-    uint32_t arrival_percent, burst, cancel_permille, reset_permille, deliver_percent;
+    uint32_t arrival_percent, burst, cancel_permille, reset_permille, deliver_percent, lie_percent;
     uint32_t n_tenants, choices_percent; /* requests that want several answers to one prompt */
     uint32_t longest_prompt, longest_answer, stop_percent;
     struct scheduler *scheduler;
@@ -43,7 +54,7 @@ struct world {
     struct sequences *worker; /* the real worker's bookkeeping reads every plan too */
     struct request_table *table;
     uint64_t term_epoch;
-    struct msg_result in_flight[2];
+    struct flight in_flight[2];
     uint32_t n_in_flight;
     struct client *clients; /* [n_clients] */
     uint32_t n_clients, n_unchecked;
@@ -53,10 +64,9 @@ struct world {
     struct error *err;
 };
 
-static inline uint32_t below(struct world *w, uint32_t n)
-{
-    return (uint32_t)rng_below(&w->rng, n);
-}
+/* From bytes: one, or two when n wants them; after the last the largest, so that nothing rare
+ * happens any more. */
+uint32_t below(struct world *w, uint32_t n);
 
 static inline uint32_t between(struct world *w, uint32_t low, uint32_t high)
 {
@@ -70,10 +80,32 @@ static inline bool percent(struct world *w, uint32_t p)
 
 static inline uint32_t letter(struct world *w)
 {
-    return FIRST_LETTER + below(w, N_LETTERS);
+    return FIRST_LETTER + (uint32_t)rng_below(&w->rng, N_LETTERS);
 }
 
 /* The shape of the world: budgets, pools, KV groups, arrivals, what goes wrong. */
 void draw_world(struct world *w);
 /* A request that is not live yet: prompt, lengths, ends, sampling. */
 void draw_client(struct world *w, struct client *c);
+
+/* Seed, bytes, report and err have been set; the rest is drawn. Functions return false when a
+ * property is violated: err says which. */
+bool world_open(struct world *w);
+void world_close(struct world *w);
+/* A request: a prompt and some answers to it. */
+bool world_arrive(struct world *w);
+void world_cancel(struct world *w, struct client *c);
+/* The client goes away, or its gateway comes back with what it has: to a head that forgot it, or to
+ * one that goes on with it. */
+bool world_disturb(struct world *w, struct client *c);
+/* One more plan, which the rank and a worker read at once; *made false: there is none to make. */
+bool world_step(struct world *w, bool *made);
+/* The result of the oldest plan in flight. */
+bool world_deliver(struct world *w);
+/* An answer that nobody asked for: refused, and the scheduler is as it was. */
+bool world_lie(struct world *w);
+/* A rank was lost: new epoch, results in flight never come. */
+bool world_lose_rank(struct world *w);
+bool world_check(struct world *w);
+/* Nobody is left: nor is anything of them. */
+bool world_is_empty(struct world *w);

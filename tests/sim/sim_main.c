@@ -21,8 +21,9 @@ static void print_report(const struct sim_report *r, uint64_t elapsed_ns)
            (unsigned long long)r->n_resets, (unsigned long long)r->n_discarded,
            (unsigned long long)r->n_digests, (unsigned long long)r->hit_tokens,
            (unsigned long long)r->query_tokens);
-    printf("drafted=%llu accepted=%llu copied_blocks=%llu\n", (unsigned long long)r->n_drafted,
-           (unsigned long long)r->n_accepted, (unsigned long long)r->n_copied);
+    printf("drafted=%llu accepted=%llu copied_blocks=%llu wrong_results=%llu\n",
+           (unsigned long long)r->n_drafted, (unsigned long long)r->n_accepted,
+           (unsigned long long)r->n_copied, (unsigned long long)r->n_lies);
     printf("elapsed_s=%.1f steps_per_s=%.0f\n", (double)elapsed_ns / 1e9,
            (double)r->n_steps * 1e9 / (double)elapsed_ns);
 }
