@@ -25,14 +25,18 @@ struct scenario {
     struct scheduler_config scheduler;
     struct load_tenant tenants[LOAD_MAX_TENANTS];
     bool by_priority; /* vLLM with --scheduling-policy priority */
+    uint64_t loss_every_ns;
 };
 
 /* An H200 with 128 KiB of KV a token: 110 GB of 141 are left for 52,000 blocks. */
-#define H200(blocks)                                                                               \
-    .cost = &cost_h200_8b, .limits = {500 * NS_PER_MS, 25 * NS_PER_MS},                            \
+#define H200_WITH(model, drafts, blocks)                                                           \
+    .cost = (model), .limits = {500 * NS_PER_MS, 25 * NS_PER_MS},                                  \
     .scheduler = {.max_num_batched_tokens = 8192,                                                  \
                   .max_num_seqs = 256,                                                             \
+                  .n_draft = (drafts),                                                             \
                   .kv_groups = {{.kind = KV_FULL, .block_tokens = 16, .n_blocks = (blocks)}}}
+#define H200(blocks)       H200_WITH(&cost_h200_8b, 0, blocks)
+#define H200_DRAFT(blocks) H200_WITH(&cost_h200_8b_draft, 3, blocks)
 #define CHAT(who, rate)                                                                            \
     .name = (who), .per_second = (rate), .prompt = LOAD_SHAREGPT_PROMPT,                           \
     .answer = LOAD_SHAREGPT_ANSWER
@@ -76,6 +80,16 @@ static const struct scenario scenarios[] = {
      .tenants = {{CHAT("chat", 16)}}},
     {"choices", "4/s that want up to 8 answers each", H200(52000),
      .tenants = {{CHAT("chat", 4), .n_choices = 8}}},
+    {"lost ranks", "15/s; a rank is lost every 15 s, which takes 1.5 s; vLLM's requests fail",
+     H200(52000), .loss_every_ns = 15 * NS_PER_S, .tenants = {{CHAT("chat", 15)}}},
+    {"timeouts", "12/s, 300 at once every 20 s; half give up after 5 s, 1 of 10 hangs up",
+     H200(52000),
+     .tenants = {{CHAT("chat", 12), .burst_every_ns = 20 * NS_PER_S, .burst = 300,
+                  .deadline_permille = 500, .deadline_ms = 5000, .cancel_permille = 100}}},
+    {"speculation", "40/s, 3 guesses of a 1B model, each right 7 times of 10", H200_DRAFT(52000),
+     .tenants = {{CHAT("chat", 40)}}},
+    {"guesses, tight KV", "the same, 24/s, 800 blocks", H200_DRAFT(800),
+     .tenants = {{CHAT("chat", 24)}}},
     {"cpu demo", "1.2/s on two CPU cores", .cost = &cost_cpu_demo,
      .limits = {2 * NS_PER_S, 100 * NS_PER_MS},
      .scheduler = {.max_num_batched_tokens = 256,
@@ -146,7 +160,8 @@ static bool run_one(const struct scenario *s, const struct policy_ops *policy, u
         .load = {.seed = seed, .duration_ns = SECONDS * NS_PER_S, .max_model_len = MAX_LEN},
         .cost = *s->cost,
         .scheduler = s->scheduler,
-        .by_priority = s->by_priority};
+        .by_priority = s->by_priority,
+        .loss_every_ns = s->loss_every_ns};
     struct timed_report r;
     struct error err;
     memcpy(c.load.tenants, s->tenants, sizeof c.load.tenants);

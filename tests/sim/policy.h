@@ -10,6 +10,8 @@
 #include "tests/sim/cost.h"
 #include "tests/sim/load.h"
 
+#define POLICY_VOCAB 262144u /* tokens are drawn by the null rule, seeded by request and choice */
+
 /* Called by a policy while it takes a result: n_new tokens were drawn; ended: these were the last.
  */
 typedef void policy_tokens_fn(void *ctx, uint32_t i, uint32_t n_new, bool ended);
@@ -20,14 +22,16 @@ struct policy_config {
     const struct load *load;
     policy_tokens_fn *on_tokens;
     void *ctx;
-    bool by_priority;     /* vLLM's --scheduling-policy priority; ours always knows classes */
-    uint32_t check_every; /* plans between two checks of every invariant; 0: never */
+    bool by_priority;        /* vLLM's --scheduling-policy priority; ours always knows classes */
+    uint32_t accept_percent; /* of guesses: cost.h */
+    uint32_t check_every;    /* plans between two checks of every invariant; 0: never */
 };
 
 /* What a plan runs, for its cost. Functions return false when a property is violated: err says
  * which. */
 struct policy_ops {
     const char *name;
+    bool deadlines; /* it knows them; else clients hang up when they pass */
     void *(*open)(const struct policy_config *c, struct error *err);
     void (*close)(void *p);
     bool (*add)(void *p, uint32_t i, uint64_t now_ns, bool *refused, struct error *err);
@@ -36,10 +40,11 @@ struct policy_ops {
     bool (*step)(void *p, uint64_t now_ns, bool *made, struct cost_work *work, struct error *err);
     /* The oldest plan in flight has run. */
     bool (*on_result)(void *p, uint64_t now_ns, uint64_t execute_ns, struct error *err);
-    /* The ranks were lost with all they had, plans in flight too. */
+    /* The ranks were lost with all they had, plans in flight too. Who does not outlive that is
+     * popped. */
     bool (*lose)(void *p, struct error *err);
-    /* Requests that ended without a token: a deadline. UINT32_MAX: no more. */
-    uint32_t (*pop_ended)(void *p);
+    /* Requests that ended without a token: a deadline, or *lost. UINT32_MAX: no more. */
+    uint32_t (*pop_ended)(void *p, bool *lost);
     /* Whether request i, which has not ended, waits for its first admission; and, when it does not
      * any more, how many tokens of its prompt are computed for it (and not found in a cache). */
     bool (*waits)(void *p, uint32_t i);

@@ -6,7 +6,7 @@
 #include "common/base/mem.h"
 #include "tests/sim/sim_rank.h"
 
-enum { VOCAB_SIZE = 262144, DEPTH_MAX = 2 };
+enum { DEPTH_MAX = 2 };
 
 struct cox {
     struct policy_config c;
@@ -69,12 +69,13 @@ static void *cox_open(const struct policy_config *c, struct error *err)
     struct sim_rank_config rank = {.max_num_seqs = s->max_num_seqs,
                                    .max_num_batched_tokens = s->max_num_batched_tokens,
                                    .max_model_len = s->max_model_len,
-                                   .vocab_size = VOCAB_SIZE,
+                                   .vocab_size = POLICY_VOCAB,
                                    .kv_groups = s->kv_groups,
                                    .n_kv_groups = s->n_kv_groups,
                                    .n_draft = s->n_draft,
                                    .draft_max_seqs = s->draft_max_seqs,
-                                   .draft_percent = 50};
+                                   .draft_percent = c->accept_percent,
+                                   .guesses_all = true};
     x->c = *c;
     x->requests = mem_array(c->load->n + 1, sizeof(struct request *));
     x->rank = sim_rank_new(&rank);
@@ -153,6 +154,7 @@ static bool cox_step(void *p, uint64_t now_ns, bool *made, struct cost_work *wor
         work->n_decodes += decodes ? 1 + run->n_draft : 0;
         work->n_prompt += decodes ? 0 : run->n_tokens;
         work->n_context += run->start + run->n_tokens;
+        work->n_guesses = run->n_draft > work->n_guesses ? run->n_draft : work->n_guesses;
     }
     return sim_rank_execute(x->rank, plan, step_done, &x->in_flight[x->n_in_flight++], err) &&
            check(x, err);
@@ -179,9 +181,10 @@ static bool cox_on_result(void *p, uint64_t now_ns, uint64_t execute_ns, struct 
     return check(x, err);
 }
 
-static uint32_t cox_pop_ended(void *p)
+static uint32_t cox_pop_ended(void *p, bool *lost)
 {
     struct cox *x = p;
+    *lost = false;
     struct request *r = scheduler_pop_ended(x->scheduler);
     if (!r)
         return UINT32_MAX;
@@ -218,6 +221,7 @@ static bool cox_drained(void *p, struct error *err)
 
 const struct policy_ops policy_cox = {
     .name = "cox",
+    .deadlines = true,
     .open = cox_open,
     .close = cox_close,
     .add = cox_add,

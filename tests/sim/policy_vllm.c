@@ -4,7 +4,10 @@
  * room for its whole prompt. Who lacks a block preempts the last of the running ones (by priority:
  * the worst, then the youngest); a preempted one loses its blocks and stands first in the queue. No
  * fair shares: the queue is one, by arrival. Hits of the prefix cache are looked for once, at
- * admission. With asynchronous scheduling the next step is made before the result of this one.
+ * admission. With asynchronous scheduling the next step is made before the result of this one, with
+ * guesses too: they are taken to be right until the result says otherwise. It knows no deadlines
+ * (a client hangs up), and when a rank is lost the engine fails every request that it has; that it
+ * is back as soon as we are is in its favour: the whole server has to be started again.
  * Only its decisions are modelled, not what they cost it. */
 #include "tests/sim/policy.h"
 
@@ -12,6 +15,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
+#include "tests/sim/sim_rank.h"
 #include "tests/sim/vllm_blocks.h"
 
 enum { DEPTH_MAX = 2 };
@@ -19,7 +23,8 @@ enum { DEPTH_MAX = 2 };
 struct item {
     bool in, waits_first, preempted; /* waits_first: was never admitted */
     uint32_t n_generated;            /* tokens known */
-    uint32_t n_pending;              /* drawn in plans in flight */
+    uint32_t n_pending;              /* drawn in plans in flight, whatever becomes of guesses */
+    uint32_t n_ahead;                /* guesses in flight */
     uint32_t n_computed, n_cached;
     uint32_t n_blocks, n_entered;
     uint32_t *blocks;
@@ -27,10 +32,11 @@ struct item {
     uint32_t n_hashes;
     uint32_t incarnation; /* results of an older one are dropped */
     uint64_t arrival;
+    struct null_hash hash; /* of the ids known: what guesses are right is a function of it */
 };
 
 struct flight {
-    uint32_t i, incarnation;
+    uint32_t i, incarnation, n_draft;
 };
 
 struct vllm {
@@ -43,6 +49,7 @@ struct vllm {
     struct flight *flights[DEPTH_MAX];
     uint32_t n_flights[DEPTH_MAX], n_in_flight;
     uint64_t n_preemptions;
+    uint32_t *lost, n_lost; /* not popped yet */
 };
 
 static uint32_t blocks_for(const struct vllm *v, uint32_t n_tokens)
@@ -105,7 +112,7 @@ static bool allocate(struct vllm *v, uint32_t i, uint32_t end)
 static void release(struct vllm *v, struct item *x)
 {
     vllm_blocks_release(v->blocks, x->blocks, x->n_blocks);
-    x->n_blocks = x->n_entered = x->n_computed = x->n_pending = 0;
+    x->n_blocks = x->n_entered = x->n_computed = x->n_pending = x->n_ahead = 0;
     x->incarnation++;
 }
 
@@ -188,11 +195,13 @@ static void preempt(struct vllm *v, struct plan *p, uint32_t i)
 static uint32_t wanted(const struct vllm *v, const struct plan *p, uint32_t i)
 {
     const struct item *x = &v->items[i];
-    uint32_t n = n_known(v, i) + x->n_pending - x->n_computed;
+    uint32_t n = n_known(v, i) + x->n_pending + x->n_ahead - x->n_computed;
     uint32_t threshold = v->c.scheduler.long_prefill_token_threshold;
     if (x->n_generated + x->n_pending >= v->c.load->requests[i].n_answer)
         return 0; /* the last token is in flight */
     n = threshold && n > threshold ? threshold : n;
+    if (n == 1 && x->n_generated + x->n_pending > 0) /* it decodes */
+        n += v->c.scheduler.n_draft;
     return n < p->budget ? n : p->budget;
 }
 
@@ -263,22 +272,42 @@ static bool vllm_step(void *state, uint64_t now_ns, bool *made, struct cost_work
     *n_flights = 0;
     for (uint32_t k = 0; k < p.n; k++) {
         struct item *x = &v->items[p.runs[k]];
+        uint32_t n_left = n_known(v, p.runs[k]) + x->n_pending + x->n_ahead - x->n_computed;
+        uint32_t n_draft = p.n_tokens[k] > n_left ? p.n_tokens[k] - n_left : 0;
+        bool draws = p.n_tokens[k] >= n_left, decodes = draws && n_left == 1;
         x->n_computed += p.n_tokens[k];
-        bool draws = x->n_computed == n_known(v, p.runs[k]) + x->n_pending;
-        bool decodes = draws && p.n_tokens[k] == 1;
-        work->n_decodes += decodes;
+        work->n_decodes += decodes ? p.n_tokens[k] : 0;
         work->n_prompt += decodes ? 0 : p.n_tokens[k];
-        work->n_context += x->n_computed;
+        work->n_context += x->n_computed - n_draft;
+        work->n_guesses = n_draft > work->n_guesses ? n_draft : work->n_guesses;
         if (!draws)
             continue;
         x->n_pending++;
-        v->flights[v->n_in_flight][(*n_flights)++] = (struct flight){p.runs[k], x->incarnation};
+        x->n_ahead += n_draft;
+        v->flights[v->n_in_flight][(*n_flights)++] =
+            (struct flight){p.runs[k], x->incarnation, n_draft};
     }
     *made = p.n > 0;
     v->n_in_flight += *made;
     mem_free(p.runs);
     mem_free(p.n_tokens);
     return true;
+}
+
+/* One token, and the guesses that are right; tokens beyond the end are dropped. */
+static uint32_t take_tokens(struct vllm *v, uint32_t i, uint32_t n_draft)
+{
+    struct item *x = &v->items[i];
+    uint32_t n_left = v->c.load->requests[i].n_answer - x->n_generated;
+    uint32_t n_kept = sim_rank_n_kept(&x->hash, n_draft, v->c.accept_percent);
+    uint32_t n_new = 1 + n_kept < n_left ? 1 + n_kept : n_left;
+    x->n_pending--;
+    x->n_ahead -= n_draft;
+    x->n_computed -= n_draft - n_kept;
+    x->n_generated += n_new;
+    for (uint32_t k = 0; k < n_new; k++)
+        null_hash_push(&x->hash, null_hash_token(&x->hash, POLICY_VOCAB));
+    return n_new;
 }
 
 static bool vllm_on_result(void *state, uint64_t now_ns, uint64_t execute_ns, struct error *err)
@@ -290,10 +319,9 @@ static bool vllm_on_result(void *state, uint64_t now_ns, uint64_t execute_ns, st
         struct item *x = &v->items[i];
         if (!x->in || x->incarnation != flights[k].incarnation)
             continue;
-        x->n_generated++;
-        x->n_pending--;
+        uint32_t n_new = take_tokens(v, i, flights[k].n_draft);
         bool ended = x->n_generated == v->c.load->requests[i].n_answer;
-        v->c.on_tokens(v->c.ctx, i, 1, ended);
+        v->c.on_tokens(v->c.ctx, i, n_new, ended);
         if (!ended)
             continue;
         take_out(v->running, &v->n_running, i);
@@ -320,6 +348,7 @@ static void vllm_close(void *state)
     mem_free(v->items);
     mem_free(v->running);
     mem_free(v->waiting);
+    mem_free(v->lost);
     for (int k = 0; k < DEPTH_MAX; k++)
         mem_free(v->flights[k]);
     mem_free(v);
@@ -337,6 +366,7 @@ static void *vllm_open(const struct policy_config *c, struct error *err)
     v->blocks = vllm_blocks_new(c->scheduler.kv_groups[0].n_blocks);
     v->items = mem_array(c->load->n + 1, sizeof *v->items);
     v->waiting = mem_array(c->load->n + 1, sizeof *v->waiting);
+    v->lost = mem_array(c->load->n + 1, sizeof *v->lost);
     v->running = mem_array(c->scheduler.max_num_seqs, sizeof *v->running);
     for (int k = 0; k < DEPTH_MAX; k++)
         v->flights[k] = mem_array(c->scheduler.max_num_seqs, sizeof *v->flights[k]);
@@ -347,12 +377,16 @@ static bool vllm_add(void *state, uint32_t i, uint64_t now_ns, bool *refused, st
 {
     struct vllm *v = state;
     const struct load_request *r = &v->c.load->requests[i];
-    uint32_t n_blocks = blocks_for(v, r->n_prompt + r->n_answer);
+    uint32_t n_ahead = (1 + v->c.scheduler.n_draft) * v->c.scheduler.depth;
+    uint32_t n_blocks = blocks_for(v, r->n_prompt + r->n_answer + n_ahead);
     v->items[i] = (struct item){.in = true,
                                 .waits_first = true,
                                 .arrival = now_ns,
                                 .blocks = mem_array(n_blocks + 1, sizeof(uint32_t)),
                                 .hashes = mem_array(n_blocks + 1, sizeof(uint64_t))};
+    null_hash_init(&v->items[i].hash, r->i_request, 0, r->i_choice, 1);
+    for (uint32_t k = 0; k < r->n_prompt; k++)
+        null_hash_push(&v->items[i].hash, r->ids[k]);
     enqueue(v, i, false);
     return true;
 }
@@ -368,13 +402,23 @@ static void vllm_remove(void *state, uint32_t i)
 
 static bool vllm_lose(void *state, struct error *err)
 {
-    error_set(err, STATUS_INVALID, "vLLM's engine ends when a worker does: nothing to compare");
-    return false;
+    struct vllm *v = state;
+    while (v->n_running + v->n_waiting > 0) {
+        uint32_t i = v->n_running ? v->running[0] : v->waiting[0];
+        vllm_remove(v, i);
+        v->lost[v->n_lost++] = i;
+    }
+    vllm_blocks_free(v->blocks); /* with what the prefix cache held */
+    v->blocks = vllm_blocks_new(v->c.scheduler.kv_groups[0].n_blocks);
+    v->n_in_flight = 0;
+    return true;
 }
 
-static uint32_t vllm_pop_ended(void *state)
+static uint32_t vllm_pop_ended(void *state, bool *lost)
 {
-    return UINT32_MAX; /* it knows no deadlines */
+    struct vllm *v = state;
+    *lost = true;
+    return v->n_lost ? v->lost[--v->n_lost] : UINT32_MAX;
 }
 
 static bool vllm_waits(void *state, uint32_t i)

@@ -405,7 +405,7 @@ static void guess(const struct sim_rank *rank, const struct slot *x, uint32_t n,
 {
     struct null_hash truth = x->hash, prefix = {x->prefix[x->n_ids - 1]};
     struct null_hash dice = x->hash;
-    k->n_guessed = throw_dice(&dice, n + 1);
+    k->n_guessed = rank->c.guesses_all ? n : throw_dice(&dice, n + 1);
     k->n_right = 0;
     for (uint32_t i = 1; i <= k->n_guessed; i++) {
         uint32_t id = null_hash_token(&truth, rank->c.vocab_size);
@@ -417,6 +417,15 @@ static void guess(const struct sim_rank *rank, const struct slot *x, uint32_t n,
         k->prefix[i] = prefix.h;
     }
     k->end += k->n_guessed;
+}
+
+uint32_t sim_rank_n_kept(const struct null_hash *before, uint32_t n, uint32_t draft_percent)
+{
+    struct null_hash dice = *before;
+    uint32_t i = 0;
+    while (i < n && throw_dice(&dice, 100) < draft_percent)
+        i++;
+    return i;
 }
 
 static bool run_one(struct sim_rank *rank, const struct plan_run *run, struct msg_result *out)

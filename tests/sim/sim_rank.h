@@ -20,6 +20,7 @@ struct sim_rank_config {
     uint32_t n_kv_groups;
     uint32_t n_draft, draft_max_seqs; /* what the scheduler may grant (scheduler.h) */
     uint32_t draft_percent;           /* how often a guess is right */
+    bool guesses_all; /* that it is granted, as a draft model does; else some, as a lookup does */
 };
 
 struct sim_rank;
@@ -31,4 +32,6 @@ void sim_rank_reset(struct sim_rank *rank, uint64_t term_epoch);
  * until two more plans have been executed. step_done: the last step whose result the head has. */
 bool sim_rank_execute(struct sim_rank *rank, const struct msg_plan *plan, uint64_t step_done,
                       struct msg_result *out, struct error *err);
+/* Of n guesses of a rank that guesses all, how many are kept; before: of the ids up to them. */
+uint32_t sim_rank_n_kept(const struct null_hash *before, uint32_t n, uint32_t draft_percent);
 uint32_t sim_rank_n_active(const struct sim_rank *rank);

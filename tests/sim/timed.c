@@ -18,6 +18,7 @@ struct tenant {
 struct cancel {
     uint64_t at_ns;
     uint32_t i;
+    enum timed_end end;
 };
 
 struct timed {
@@ -116,7 +117,7 @@ static void take_cancels(struct timed *t)
         if (t->out->outcomes[i].end != TIMED_OPEN)
             continue;
         t->ops->remove(t->policy, i);
-        end(t, i, TIMED_CANCELLED);
+        end(t, i, t->cancels[t->i_cancel].end);
     }
 }
 
@@ -130,6 +131,17 @@ static bool take_loss(struct timed *t)
     return t->ops->lose(t->policy, t->err);
 }
 
+static bool take_ended(struct timed *t)
+{
+    bool lost;
+    for (uint32_t i; (i = t->ops->pop_ended(t->policy, &lost)) != UINT32_MAX;) {
+        if (t->out->outcomes[i].end != TIMED_OPEN)
+            return fail(t, "ended twice", i);
+        end(t, i, lost ? TIMED_LOST : TIMED_TIMEOUT);
+    }
+    return true;
+}
+
 static bool make_plans(struct timed *t)
 {
     while (t->n_in_flight < t->c->scheduler.depth) {
@@ -137,11 +149,8 @@ static bool make_plans(struct timed *t)
         bool made = false;
         if (!t->ops->step(t->policy, t->now_ns, &made, &work, t->err))
             return false;
-        for (uint32_t i; (i = t->ops->pop_ended(t->policy)) != UINT32_MAX;) {
-            if (t->out->outcomes[i].end != TIMED_OPEN)
-                return fail(t, "ended twice", i);
-            end(t, i, TIMED_TIMEOUT);
-        }
+        if (!take_ended(t))
+            return false;
         if (!made)
             break;
         uint64_t takes = cost_step_ns(&t->c->cost, &work);
@@ -245,7 +254,7 @@ static void prepare(struct timed *t)
     t->load = load_new(&t->c->load);
     t->live = mem_array(t->load->n + 1, sizeof *t->live);
     t->waits = mem_array(t->load->n + 1, sizeof *t->waits);
-    t->cancels = mem_array(t->load->n + 1, sizeof *t->cancels);
+    t->cancels = mem_array(2 * t->load->n + 1, sizeof *t->cancels);
     t->out->outcomes = mem_array(t->load->n + 1, sizeof *t->out->outcomes);
     t->out->n = t->load->n;
     for (uint32_t i = 0; i < t->load->n; i++) {
@@ -253,7 +262,10 @@ static void prepare(struct timed *t)
         t->out->outcomes[i] =
             (struct timed_outcome){.i_tenant = r->i_tenant, .arrival_ns = r->arrival_ns};
         if (r->cancel_ns != UINT64_MAX)
-            t->cancels[t->n_cancels++] = (struct cancel){r->cancel_ns, i};
+            t->cancels[t->n_cancels++] = (struct cancel){r->cancel_ns, i, TIMED_CANCELLED};
+        if (r->deadline_ms && !t->ops->deadlines)
+            t->cancels[t->n_cancels++] =
+                (struct cancel){r->arrival_ns + r->deadline_ms * NS_PER_MS, i, TIMED_TIMEOUT};
     }
     qsort(t->cancels, t->n_cancels, sizeof *t->cancels, by_time);
 }
@@ -272,6 +284,7 @@ bool timed_run(const struct timed_config *c, const struct policy_ops *policy,
                                .on_tokens = on_tokens,
                                .ctx = &t,
                                .by_priority = c->by_priority,
+                               .accept_percent = c->cost.accept_percent,
                                .check_every = c->check_every};
     t.policy = policy->open(&pc, &inner);
     bool ok = t.policy && run(&t);

@@ -20,7 +20,14 @@ struct timed_config {
     uint64_t loss_every_ns;     /* a rank is lost so often while requests arrive; 0: never */
 };
 
-enum timed_end { TIMED_OPEN, TIMED_DONE, TIMED_CANCELLED, TIMED_TIMEOUT, TIMED_REFUSED };
+enum timed_end {
+    TIMED_OPEN,
+    TIMED_DONE,
+    TIMED_CANCELLED,
+    TIMED_TIMEOUT,
+    TIMED_LOST,
+    TIMED_REFUSED
+};
 
 struct timed_outcome {
     enum timed_end end;

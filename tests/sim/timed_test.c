@@ -36,6 +36,7 @@ static struct timed_config small_world(uint64_t seed)
                                      .n_blocks = 2000}}},
         .check_every = 1,
     };
+    c.cost.accept_percent = 50;
     return c;
 }
 
@@ -197,20 +198,84 @@ static void requests_end_in_time_below_capacity(void **state)
     }
 }
 
-/* The same arrivals and costs under vLLM's policy: it has no deadlines and does not outlive a rank.
- */
+/* The same arrivals, costs, deadlines and losses under vLLM's policy. */
 static void the_other_policy_ends_everything_too(void **state)
 {
+    uint32_t n_ends[TIMED_REFUSED + 1] = {0};
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct timed_config c = draw_world(seed);
         struct timed_report r;
-        for (uint32_t i = 0; i < c.load.n_tenants; i++)
-            c.load.tenants[i].deadline_permille = 0;
-        c.loss_every_ns = 0;
         c.by_priority = seed % 2;
         run(&c, &policy_vllm, &r);
+        for (uint32_t i = 0; i < r.n; i++)
+            n_ends[r.outcomes[i].end]++;
         timed_report_fini(&r);
     }
+    assert_int_equal(n_ends[TIMED_OPEN], 0);
+    assert_true(n_ends[TIMED_DONE] > 1000 && n_ends[TIMED_TIMEOUT] > 10 && n_ends[TIMED_LOST] > 10);
+}
+
+/* Ours go on after a loss with the tokens they have. What vLLM's policy has then is lost, and
+ * nothing of it later. */
+static void requests_outlive_a_rank(void **state)
+{
+    static const struct policy_ops *const policies[] = {&policy_cox, &policy_vllm};
+    for (int p = 0; p < 2; p++) {
+        struct timed_config c = small_world(3);
+        struct timed_report r;
+        uint32_t n_lost = 0;
+        c.loss_every_ns = 5 * NS_PER_S;
+        run(&c, policies[p], &r);
+        for (uint32_t i = 0; i < r.n; i++) {
+            assert_true(r.outcomes[i].end == TIMED_DONE || r.outcomes[i].end == TIMED_LOST);
+            n_lost += r.outcomes[i].end == TIMED_LOST;
+        }
+        assert_true(p == 0 ? n_lost == 0 : n_lost > 5 && n_lost < r.n / 2);
+        timed_report_fini(&r);
+    }
+}
+
+/* Each of a group's requests under a deadline that none can meet, and under one that all do: the
+ * client of a policy that knows none hangs up. */
+static void deadlines_end_requests_in_time(void **state)
+{
+    static const struct policy_ops *const policies[] = {&policy_cox, &policy_vllm};
+    static const uint32_t deadlines_ms[] = {20, 100000};
+    for (int k = 0; k < 4; k++) {
+        struct timed_config c = small_world(4);
+        struct timed_report r;
+        uint32_t n_late = 0;
+        c.load.tenants[0].deadline_permille = 1000;
+        c.load.tenants[0].deadline_ms = deadlines_ms[k / 2];
+        c.load.tenants[0].answer = (struct load_lengths){50, 0, 50};
+        run(&c, policies[k % 2], &r);
+        for (uint32_t i = 0; i < r.n; i++)
+            n_late += r.outcomes[i].end == TIMED_TIMEOUT;
+        assert_int_equal(n_late, k < 2 ? r.n : 0);
+        timed_report_fini(&r);
+    }
+}
+
+/* Where nobody stands in another's way both policies run the same steps, with guesses too: as many
+ * are right for both. (Arrivals in the same step may be counted to the next one.) */
+static void guesses_are_right_for_both_alike(void **state)
+{
+    static const uint32_t percents[] = {0, 60, 100};
+    uint64_t n_steps[3];
+    for (int k = 0; k < 3; k++) {
+        struct timed_config c = small_world(5);
+        struct timed_report a, b;
+        c.cost.accept_percent = percents[k];
+        c.scheduler.n_draft = 3;
+        c.load.tenants[0].per_second = 1;
+        run(&c, &policy_cox, &a);
+        run(&c, &policy_vllm, &b);
+        n_steps[k] = a.n_steps;
+        assert_in_range(a.n_steps, b.n_steps - 2, b.n_steps + 2);
+        timed_report_fini(&a);
+        timed_report_fini(&b);
+    }
+    assert_true(n_steps[1] < n_steps[0] * 3 / 4 && n_steps[2] < n_steps[0] / 2);
 }
 
 /* One tenant sends hundreds of requests at once, others one now and then. While somebody waits,
@@ -271,6 +336,9 @@ int main(void)
         cmocka_unit_test(a_pool_for_one_sequence_serves_many),
         cmocka_unit_test(requests_end_in_time_below_capacity),
         cmocka_unit_test(the_other_policy_ends_everything_too),
+        cmocka_unit_test(requests_outlive_a_rank),
+        cmocka_unit_test(deadlines_end_requests_in_time),
+        cmocka_unit_test(guesses_are_right_for_both_alike),
         cmocka_unit_test(a_flood_starves_nobody),
         cmocka_unit_test(a_seed_repeats),
     };
