@@ -303,8 +303,11 @@ void head_core_get_stats(const struct head_core *h, struct head_stats *out)
             continue;
         out->n_groups++;
         out->n_groups_ready += g->state == GROUP_READY;
+        if (g->state == GROUP_READY && g->n_draft > out->n_draft)
+            out->n_draft = g->n_draft;
         out->n_recoveries += g->n_recoveries;
     }
+    dispatch_accepted(h, out->n_accepted_at);
     fill_throughput(h, out);
 }
 

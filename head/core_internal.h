@@ -109,6 +109,7 @@ struct head_core {
     uint64_t n_placed;
     double mean_generated;          /* tokens of a request, of those that ended of late */
     struct scheduler_stats retired; /* sums over schedulers that are gone */
+    uint64_t retired_accepted_at[SCHEDULER_MAX_DRAFT];
     uint64_t n_finished, n_failed, n_cancelled;
     uint64_t n_rank_waits, rank_wait_ns;
     struct metric *rank_wait;   /* NULL: nobody asks for a histogram */
@@ -162,3 +163,4 @@ void dispatch_turn(struct head_core *h);
 void dispatch_tick(struct head_core *h);
 void dispatch_free(struct head_core *h);
 void dispatch_totals(const struct head_core *h, struct scheduler_stats *out);
+void dispatch_accepted(const struct head_core *h, uint64_t *out); /* [SCHEDULER_MAX_DRAFT] */

@@ -34,6 +34,7 @@ static void count_retired(struct head_core *h, const struct scheduler *s)
     struct scheduler_stats x;
     scheduler_get_stats(s, &x);
     add_counters(&h->retired, &x);
+    scheduler_add_accepted(s, h->retired_accepted_at);
 }
 
 void dispatch_totals(const struct head_core *h, struct scheduler_stats *out)
@@ -49,6 +50,13 @@ void dispatch_totals(const struct head_core *h, struct scheduler_stats *out)
         out->n_blocks_used += x.n_blocks_used;
         add_counters(out, &x);
     }
+}
+
+void dispatch_accepted(const struct head_core *h, uint64_t *out)
+{
+    memcpy(out, h->retired_accepted_at, sizeof h->retired_accepted_at);
+    for (uint32_t i = 0; i < h->n_live; i++)
+        scheduler_add_accepted(h->lanes[h->live[i]].scheduler, out);
 }
 
 /* What the lane holds, in the core's sums. */

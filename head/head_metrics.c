@@ -66,19 +66,21 @@ static const struct row {
 struct head_metrics {
     struct metrics *registry;
     struct metric *values[N_ROWS], *kv_usage, *uptime, *rank_wait;
+    struct metric *accepted_at[SCHEDULER_MAX_DRAFT]; /* NULL: no group guesses so far ahead */
+    char model_label[256];
 };
 
 struct head_metrics *head_metrics_new(const char *model_name)
 {
     struct head_metrics *m = mem_zalloc(sizeof *m);
     m->registry = metrics_new();
-    char labels[256];
+    char *labels = m->model_label;
     struct strbuf quoted;
     strbuf_init(&quoted, 0);
     /* Prometheus escapes label values as JSON does, for what a name may hold */
     strbuf_append_json(&quoted, str_from(model_name));
-    snprintf(labels, sizeof labels, "model_name=%s",
-             quoted.len < sizeof labels - 16 ? quoted.ptr : "\"\"");
+    snprintf(labels, sizeof m->model_label, "model_name=%s",
+             quoted.len < sizeof m->model_label - 16 ? quoted.ptr : "\"\"");
     strbuf_fini(&quoted);
     for (size_t i = 0; i < N_ROWS; i++) {
         m->values[i] = rows[i].is_counter
@@ -102,6 +104,28 @@ void head_metrics_attach(struct head_metrics *m, struct head_core *core)
     head_core_set_rank_wait(core, m->rank_wait);
 }
 
+static void count_to(struct metric *m, double v)
+{
+    if (v > metric_value(m))
+        metric_add(m, v - metric_value(m));
+}
+
+/* What groups may guess is known when they form; from then on each place has its series. */
+static void update_accepted(struct head_metrics *m, const struct head_stats *s)
+{
+    for (uint32_t i = 0; i < SCHEDULER_MAX_DRAFT; i++) {
+        char labels[sizeof m->model_label + 32];
+        if (!m->accepted_at[i] && i < s->n_draft) {
+            snprintf(labels, sizeof labels, "%s,position=\"%u\"", m->model_label, i);
+            m->accepted_at[i] = metrics_counter(
+                m->registry, "vllm:spec_decode_num_accepted_tokens_per_pos_total", labels,
+                "Guesses kept, by their place in a sequence's step; 0 is the first.");
+        }
+        if (m->accepted_at[i])
+            count_to(m->accepted_at[i], (double)s->n_accepted_at[i]);
+    }
+}
+
 void head_metrics_update(struct head_metrics *m, const struct head_core *core)
 {
     struct head_stats s;
@@ -115,9 +139,10 @@ void head_metrics_update(struct head_metrics *m, const struct head_core *core)
         double v = (double)(rows[i].type == VALUE_U32 ? u32 : u64);
         if (!rows[i].is_counter)
             metric_set(m->values[i], v);
-        else if (v > metric_value(m->values[i]))
-            metric_add(m->values[i], v - metric_value(m->values[i]));
+        else
+            count_to(m->values[i], v);
     }
+    update_accepted(m, &s);
     metric_set(m->kv_usage, s.n_blocks ? (double)s.n_blocks_used / (double)s.n_blocks : 0);
     metric_set(m->uptime, (double)s.uptime_ns / 1e9);
 }

@@ -436,6 +436,12 @@ void scheduler_get_stats(const struct scheduler *s, struct scheduler_stats *out)
     out->n_copied_blocks = b.n_copies;
 }
 
+void scheduler_add_accepted(const struct scheduler *s, uint64_t *sums)
+{
+    for (uint32_t i = 0; i < SCHEDULER_MAX_DRAFT; i++)
+        sums[i] += s->accepted_at[i];
+}
+
 uint32_t scheduler_cached_tokens(const struct scheduler *s, struct request *r)
 {
     if (r->n_ids > s->c.max_model_len || !blocks_hash(s->blocks, r))

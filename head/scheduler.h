@@ -84,6 +84,8 @@ typedef void scheduler_request_fn(void *ctx, struct request *r);
 void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request_fn *fn, void *ctx);
 
 void scheduler_get_stats(const struct scheduler *s, struct scheduler_stats *out);
+/* Guesses kept, by their place in a run ([0]: the first), added to sums[SCHEDULER_MAX_DRAFT]. */
+void scheduler_add_accepted(const struct scheduler *s, uint64_t *sums);
 /* Tokens of r that need not be computed here: this group's prefix cache holds them, or one of the
  * last that wait begins with them. For routing: an estimate, which costs O(log n). */
 uint32_t scheduler_cached_tokens(const struct scheduler *s, struct request *r);

@@ -117,6 +117,7 @@ struct scheduler {
     struct blocks_hit hit; /* of the one that is being looked at */
     struct stuck stuck;
     struct scheduler_stats stats;
+    uint64_t accepted_at[SCHEDULER_MAX_DRAFT]; /* beside stats, which are copied in each turn */
     struct step_budget budget;
 };
 

@@ -90,6 +90,13 @@ static void enter_blocks(struct scheduler *s)
     }
 }
 
+static void count_accepted(struct scheduler *s, uint32_t n)
+{
+    s->stats.n_accepted += n;
+    for (uint32_t i = 0; i < n; i++)
+        s->accepted_at[i]++;
+}
+
 /* The tokens of one run; x is still there. */
 static void take_tokens(struct scheduler *s, struct seq *x, const struct step_entry *e,
                         const struct result_item *item, uint64_t now_ns)
@@ -101,7 +108,8 @@ static void take_tokens(struct scheduler *s, struct seq *x, const struct step_en
     s->events[s->n_events++] =
         (struct scheduler_event){.request = r, .n_new = n_new, .ended = ended};
     s->stats.n_generated_tokens += n_new;
-    s->stats.n_accepted += n_more;
+    if (n_more)
+        count_accepted(s, n_more);
     x->n_pending--;
     x->n_ahead -= e->n_draft;
     x->n_total += n_more;

@@ -45,3 +45,19 @@ def test_the_line_as_json_and_its_silence():
     waits = int(re.search(r"^coxswain_rank_wait_seconds_count (\d+)$", metrics, re.M)[1])
     steps = int(re.search(r"^coxswain_steps_total\{.*\} (\d+)$", metrics, re.M)[1])
     assert status == 200 and 0.8 * steps < waits < steps
+
+
+def test_guesses_kept_by_their_place():
+    """vLLM's counters of speculation: there from the start, and of each place no more than of the one before."""
+    def counts(cluster, name):
+        pattern = rf'^vllm:spec_decode_num_{name}_total{{model_name="[^"]*"(?:,position="(\d+)")?}} (\S+)$'
+        return [(place, float(n)) for place, n in re.findall(pattern, get(cluster.admin + "/metrics")[1], re.M)]
+
+    with Cluster("--num-speculative-tokens", "3") as c:
+        assert counts(c, "accepted_tokens_per_pos") == [("0", 0), ("1", 0), ("2", 0)]
+        load(c)
+        wait_for("nothing runs", lambda: c.running() == 0)
+        kept = [n for _, n in counts(c, "accepted_tokens_per_pos")]
+        (_, drafts), (_, drafted), (_, accepted) = (counts(c, n)[0] for n in ("drafts", "draft_tokens", "accepted_tokens"))
+    assert drafts >= kept[0] >= kept[1] >= kept[2] >= 0 and sum(kept) == accepted
+    assert drafted >= accepted > 0

@@ -250,6 +250,9 @@ static void accepted_guesses_move_a_sequence_on(void **state)
     assert_true(!p->runs[0].follows && p->runs[0].start == 18);
     scheduler_get_stats(b.s, &stats);
     assert_true(stats.n_draft_steps == 3 && stats.n_drafted == 6 && stats.n_accepted == 2);
+    uint64_t accepted_at[SCHEDULER_MAX_DRAFT] = {10};
+    scheduler_add_accepted(b.s, accepted_at);
+    assert_true(accepted_at[0] == 11 && accepted_at[1] == 1 && accepted_at[2] == 0);
     /* more than was granted, or nothing where there was something to run, is no answer */
     answer_drafts(p, ids, 0, &first);
     assert_int_equal(scheduler_on_result(b.s, &first.m, 1, &b.events, &b.n_events, &err),
