@@ -8,9 +8,10 @@ import random
 import re
 import resource
 
+import httpx
 import null_oracle
 import pytest
-from cluster import SANITIZED, SHORT, Cluster, get, wait_for
+from cluster import SANITIZED, SHORT, SLOW, Cluster, get, wait_for
 from footprint import size_of
 from real_model import SENTENCES, needs_model
 
@@ -128,3 +129,46 @@ def test_nothing_is_left_of_them(cluster):
     assert requests["finished"] >= n_answered > 0 and requests["cancelled"] > 0
     assert status["kv"]["evictions"] > 0 and status["kv"]["prefix_hit_rate"] > 0
     print(f"{len(sizes)} rounds of {N}: {requests}; rss of the head after each: {[s >> 10 for s in sizes]} KiB")
+
+
+async def fill(cluster, n):
+    """One runs, the others wait; their connections, which nobody reads."""
+    body, opened = {"model": "null", "prompt": "long", "max_tokens": 400, "temperature": 0}, []
+    for i in range(n):
+        opened.append(await ask(cluster.ports[0], body, True, asyncio.Semaphore(1)))
+        await asyncio.to_thread(wait_for, "it runs or waits", lambda: cluster.running() == i + 1)
+    requests = cluster.status()["requests"]
+    assert (requests["running"], requests["waiting"]) == (1, n - 1)
+    return opened
+
+
+async def refusals(cluster, n_waiting):
+    opened = await fill(cluster, 1 + n_waiting)
+    async with httpx.AsyncClient(base_url=cluster.url, timeout=30 * SLOW) as client:
+        chat = {"messages": [{"role": "user", "content": "short"}]}
+        answers = [await client.post(path, json={"model": "null", "max_tokens": 4, "stream": stream, **body})
+                   for stream in (False, True)
+                   for path, body in (("/v1/completions", {"prompt": "short"}), ("/v1/chat/completions", chat))]
+        for _, writer in opened:
+            writer.transport.abort()
+        await asyncio.to_thread(cluster.wait_idle)
+        again = await client.post("/v1/completions", json={"model": "null", "prompt": "short", "max_tokens": 4,
+                                                           "temperature": 0})
+    return answers, again
+
+
+@pytest.mark.skipif(DEMO, reason="the model does not matter")
+def test_who_is_refused_is_told_when_to_come_back():
+    """A full queue answers 429 at once, streams too, as OpenAI does and with Retry-After; those in it are not
+    disturbed, and when it is empty everybody is served."""
+    with Cluster("--max-num-seqs", 1, "--max-waiting", 2, "--null-step-us", 50000, workers=1, tp=1) as c:
+        before = c.status()["requests"]["failed"]
+        answers, again = asyncio.run(refusals(c, 2))
+        assert c.status()["requests"]["failed"] == before + len(answers)
+    for r in answers:
+        assert r.status_code == 429, (r.status_code, r.text)
+        assert 1 <= int(r.headers["retry-after"]) <= 60
+        error = r.json()["error"]
+        assert r.headers["content-type"] == "application/json" and error["message"] and error["code"] == 429
+    assert again.status_code == 200
+    assert again.json()["choices"][0]["text"] == null_oracle.text("short", 4, temperature=0)
