@@ -4,6 +4,7 @@
 #include "bench/scheduler_bench.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/base/slab.h"
 #include "head/scheduler.h"
 #include "proto/codec.h"
 
@@ -14,6 +15,7 @@ enum { TOKENS_ITEMS = 512 }; /* of one frame, as in gateways.c */
 struct alone {
     struct trace *t;
     struct scheduler *scheduler;
+    struct slab slab;
     struct request **requests; /* of the seats */
     struct strbuf plan, tokens, results[DEPTH];
     uint64_t n_planned, n_applied, n_arrived, n_token_frames;
@@ -32,7 +34,7 @@ static void submit(void *state, const struct msg_submit *m)
     struct alone *a = state;
     struct error err = {0};
     struct request *r = NULL;
-    must(request_new(m, MODEL_LEN, NOW_NS, &r, &err), "request_new", &err);
+    must(request_new(&a->slab, m, MODEL_LEN, NOW_NS, &r, &err), "request_new", &err);
     r->arrival_seq = ++a->n_arrived;
     a->requests[m->id.lo] = r;
     must(scheduler_add(a->scheduler, r), "scheduler_add", NULL);
@@ -165,6 +167,7 @@ static void alone_free(void *state)
         if (a->requests[i])
             cancel(a, a->requests[i]->id);
     scheduler_free(a->scheduler);
+    slab_fini(&a->slab);
     mem_free(a->requests);
     strbuf_fini(&a->plan);
     strbuf_fini(&a->tokens);
@@ -190,6 +193,7 @@ struct rig rig_alone(struct trace *t)
         .kv_groups = {{.block_tokens = BLOCK_TOKENS, .n_blocks = trace_n_blocks(t->n)}},
     };
     a->t = t;
+    slab_init(&a->slab, sizeof(struct request), t->n);
     a->requests = mem_array(t->n, sizeof(struct request *));
     strbuf_init(&a->plan, FRAME_MAX_BYTES);
     strbuf_init(&a->tokens, FRAME_MAX_BYTES);

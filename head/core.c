@@ -64,6 +64,7 @@ struct head_core *head_core_new(const struct head_core_config *c, const struct h
                               .is_idle = dispatch_is_idle};
     cluster_init(&h->cluster, &c->cluster, &fns, &h->peers, &h->events);
     h->cluster.now_ns = now_ns;
+    slab_init(&h->request_slab, sizeof(struct request), c->max_num_seqs);
     h->requests = request_table_new(c->max_requests);
     h->lanes = mem_array(c->cluster.max_groups, sizeof *h->lanes);
     h->live = mem_array(c->cluster.max_groups, sizeof *h->live);
@@ -89,6 +90,7 @@ void head_core_free(struct head_core *h)
     dispatch_free(h);
     flush_step_log(h);
     request_table_free(h->requests);
+    slab_fini(&h->request_slab);
     gateways_free(h);
     cluster_fini(&h->cluster);
     peers_fini(&h->peers);

@@ -2,6 +2,7 @@
 /* What core.c, gateways.c, router.c and dispatch.c share; the admin API reads it. Private to head/
  * and to the tests that look inside. */
 #include "common/base/metrics.h"
+#include "common/base/slab.h"
 #include "head/core.h"
 #include "head/request.h"
 #include "head/scheduler.h"
@@ -95,6 +96,7 @@ struct head_core {
     struct cluster cluster;
     struct gateway *gateways[GATEWAYS_MAX];
     uint32_t n_gateways;
+    struct slab request_slab;
     struct request_table *requests;
     struct request *held_first, *held_last; /* in no scheduler; by next and prev */
     uint32_t n_held;

@@ -217,7 +217,8 @@ static void on_submit(struct head_core *h, struct gateway *g, const struct msg_s
     }
     uint32_t max_model_len = router_model(h).max_model_len;
     enum status s =
-        request_new(m, max_model_len ? max_model_len : UNKNOWN_MODEL_LEN, h->now_ns, &r, &err);
+        request_new(&h->request_slab, m, max_model_len ? max_model_len : UNKNOWN_MODEL_LEN,
+                    h->now_ns, &r, &err);
     if (s != STATUS_OK) {
         refuse(h, g, m, s, err.text);
         return;

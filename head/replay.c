@@ -56,7 +56,7 @@ static enum status remember(struct group_replay *g, const struct request *logged
     if (*at)
         return error_set(err, STATUS_INVALID, "request %" PRIu64 " is added twice",
                          logged->arrival_seq);
-    struct request *r = request_alloc();
+    struct request *r = request_alloc(NULL);
     *r = *logged;
     arena_init(&r->arena, 0);
     const struct sampling_params *s = &logged->sampling;

@@ -6,13 +6,15 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/base/slab.h"
 
 enum {
     MAX_LOGPROBS = 128,  /* alternatives per position; vLLM's default is 20 */
     MAX_STOP_IDS = 1024, /* searched once per token */
     MIN_LOGPROB_ROWS = 16,
     LINE_BYTES = 64,
-    NO_STOP = UINT16_MAX, /* more than two spans of MAX_STOP_IDS */
+    ARENA_REST_BYTES = 512, /* sampling, nearly always */
+    NO_STOP = UINT16_MAX,   /* more than two spans of MAX_STOP_IDS */
 };
 
 static const uint32_t next_states[REQUEST_STATE_COUNT] = {
@@ -153,10 +155,17 @@ static enum finish_reason finish_after_last(struct request *r)
     return FINISH_STOP;
 }
 
+/* For its ids, and 16 bytes of hash for every 16 of them. */
+static bool reserve_arena(struct request *r)
+{
+    return arena_reserve(&r->arena, (size_t)r->ids_cap * (sizeof *r->ids + 1) + ARENA_REST_BYTES);
+}
+
 static enum status copy_ids_and_sampling(struct request *r, const struct msg_submit *m,
                                          struct error *err)
 {
-    r->ids = arena_try_alloc(&r->arena, (size_t)r->ids_cap * sizeof *r->ids);
+    r->ids =
+        reserve_arena(r) ? arena_try_alloc(&r->arena, (size_t)r->ids_cap * sizeof *r->ids) : NULL;
     if (!r->ids || !copy_sampling(&r->arena, &r->sampling))
         return error_set(err, STATUS_NO_MEMORY, "no memory for a request of %u tokens", r->ids_cap);
     memcpy(r->ids, m->ids.ptr, (size_t)m->ids.n * sizeof *r->ids);
@@ -176,15 +185,16 @@ static struct request_salt salt_of(uint64_t tenant, struct str cache_salt)
 }
 
 /* At a cache line: the struct says what belongs together. */
-struct request *request_alloc(void)
+struct request *request_alloc(struct slab *slab)
 {
-    struct request *r = mem_aligned(LINE_BYTES, sizeof *r);
-    *r = (struct request){0};
+    struct request *r = slab ? slab_try_alloc(slab) : mem_aligned(LINE_BYTES, sizeof *r);
+    if (r)
+        *r = (struct request){.slab = slab};
     return r;
 }
 
-enum status request_new(const struct msg_submit *m, uint32_t max_model_len, uint64_t now_ns,
-                        struct request **out, struct error *err)
+enum status request_new(struct slab *slab, const struct msg_submit *m, uint32_t max_model_len,
+                        uint64_t now_ns, struct request **out, struct error *err)
 {
     *out = NULL;
     TRY(check_lengths(m, max_model_len, err));
@@ -194,7 +204,9 @@ enum status request_new(const struct msg_submit *m, uint32_t max_model_len, uint
     if (m->ids.n - m->n_prompt > max_tokens)
         return error_set(err, STATUS_INVALID, "%u tokens came with the request, max_tokens is %u",
                          m->ids.n - m->n_prompt, max_tokens);
-    struct request *r = request_alloc();
+    struct request *r = request_alloc(slab);
+    if (!r)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for a request");
     arena_init(&r->arena, 0); /* bounded by the message and by ids_cap */
     r->id = m->id;
     r->i_choice = m->i_choice;
@@ -229,7 +241,10 @@ void request_free(struct request *r)
         return;
     assert(!r->sched);
     arena_fini(&r->arena);
-    mem_free(r);
+    if (r->slab)
+        slab_free(r->slab, r);
+    else
+        mem_free(r);
 }
 
 /* Rows that are held for n tokens: a power of two, so that the array's size needs no field. */

@@ -28,6 +28,7 @@ struct request_salt {
 
 #define REQUEST_STOPS 4u /* ids that end it and fit beside what every token needs */
 
+struct slab;
 struct request {
     /* Every token touches this cache line, */
     uint32_t *ids; /* prompt + generated, [n_ids], cap n_prompt + max_tokens */
@@ -66,6 +67,7 @@ struct request {
     struct arena arena;          /* everything of this request; dropped whole */
     struct prefix_chain *chains; /* the block table's: hashes of the ids, on the arena */
     struct request *next, *prev; /* list links of whoever holds it */
+    struct slab *slab;           /* its own memory is from; NULL: the heap */
 };
 _Static_assert(offsetof(struct request, id) == 64 && offsetof(struct request, state) == 128,
                "cache lines");
@@ -80,11 +82,12 @@ void request_enter(struct request *r, enum request_state next);
  * a prompt that leaves no room is STATUS_INVALID with vLLM's wording). Sets resubmitted; the caller
  * sets i_gateway and arrival_seq. A resubmission whose last token already ends it has finish set.
  */
-MUST_USE enum status request_new(const struct msg_submit *m, uint32_t max_model_len,
-                                 uint64_t now_ns, struct request **out, struct error *err);
+MUST_USE enum status request_new(struct slab *slab, const struct msg_submit *m,
+                                 uint32_t max_model_len, uint64_t now_ns, struct request **out,
+                                 struct error *err);
 /* For who fills a request by hand (replay): an empty one, and what sampling implies for each token.
  */
-struct request *request_alloc(void);
+struct request *request_alloc(struct slab *slab);
 void request_keep_stops(struct request *r);
 void request_free(struct request *r);
 /* Appends one generated token and decides whether the request ends with it (EOS, stop id, length).

@@ -129,6 +129,8 @@ enum status scheduler_new(const struct scheduler_config *c, struct scheduler **o
     s->next_deadline_ns = UINT64_MAX;
     step_budget_init(&s->budget, c->step_target_ns);
     seq_queue_init(&s->waiting, TENANT_QUANTUM);
+    slab_init(&s->seq_slab, sizeof(struct seq) + c->n_kv_groups * sizeof(struct block_table),
+              c->max_num_seqs);
     struct blocks_config bc = {.n_groups = c->n_kv_groups,
                                .groups = c->kv_groups,
                                .max_model_len = c->max_model_len,
@@ -162,10 +164,11 @@ static void all_remove(struct scheduler *s, struct seq *x)
     s->n_seqs--;
 }
 
-static void seq_free(struct seq *x)
+static void seq_free(struct scheduler *s, struct seq *x)
 {
     x->r->sched = NULL;
-    mem_free(x);
+    mem_free(x->tables[0].ids);
+    slab_free(&s->seq_slab, x);
 }
 
 void scheduler_free(struct scheduler *s)
@@ -174,8 +177,9 @@ void scheduler_free(struct scheduler *s)
         return;
     for (struct seq *x = s->first, *next; x; x = next) {
         next = x->next;
-        seq_free(x);
+        seq_free(s, x);
     }
+    slab_fini(&s->seq_slab);
     seq_queue_fini(&s->waiting);
     blocks_free(s->blocks);
     mem_free(s->running);
@@ -201,16 +205,20 @@ static void set_left(struct scheduler *s, struct seq *x, uint32_t n)
     x->n_left = n;
 }
 
-/* One allocation: the sequence, then the tables of its groups, long enough for its whole life. */
-static struct seq *seq_new(const struct scheduler *s, struct request *r)
+/* The sequence with its tables from the slab, one allocation for the ids of all tables, long enough
+ * for its whole life. */
+static struct seq *seq_new(struct scheduler *s, struct request *r)
 {
-    size_t tables_bytes = s->c.n_kv_groups * sizeof(struct block_table);
-    size_t n_ids = blocks_ids_needed(s->blocks, r->ids_cap);
-    struct seq *x = mem_try_array(1, sizeof *x + tables_bytes + n_ids * sizeof(uint32_t));
-    if (!x)
+    struct seq *x = slab_try_alloc(&s->seq_slab);
+    uint32_t *ids = mem_try_alloc(blocks_ids_needed(s->blocks, r->ids_cap) * sizeof *ids);
+    if (!x || !ids) {
+        if (x)
+            slab_free(&s->seq_slab, x);
+        mem_free(ids);
         return NULL;
-    blocks_init_tables(s->blocks, x->tables, (uint32_t *)((char *)x + sizeof *x + tables_bytes),
-                       r->ids_cap);
+    }
+    *x = (struct seq){0};
+    blocks_init_tables(s->blocks, x->tables, ids, r->ids_cap);
     x->r = r;
     x->n_total = r->n_ids;
     x->n_cap = r->ids_cap;
@@ -359,7 +367,7 @@ void scheduler_drop(struct scheduler *s, struct seq *x)
     detach(s, x);
     seq_queue_leave(&s->waiting, x);
     all_remove(s, x);
-    seq_free(x);
+    seq_free(s, x);
 }
 
 void scheduler_remove(struct scheduler *s, struct request *r)
@@ -413,7 +421,7 @@ void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request
     blocks_reset(s->blocks);
     for (uint32_t i = 0; i < n; i++) {
         struct request *r = all[i]->r;
-        seq_free(all[i]);
+        seq_free(s, all[i]);
         if (fn)
             fn(ctx, r); /* may add it again, to this scheduler too */
     }

@@ -8,6 +8,7 @@
  * Positions of a sequence: [0, n_scheduled) are planned; [n_scheduled, n_total) can be run next,
  * where n_total = known ids + n_pending drawn in flight. While drafts of it are in flight the ranks
  * may be up to n_ahead further than these say. */
+#include "common/base/slab.h"
 #include "head/blocks.h"
 #include "head/scheduler.h"
 #include "head/scheduler_queue.h"
@@ -55,7 +56,7 @@ struct seq {
     struct seq_heap_node wait;
     struct seq *next, *prev; /* of all in the scheduler, in order of add */
     struct seq *next_ended;
-    struct block_table tables[];
+    _Alignas(64) struct block_table tables[]; /* one a line */
 };
 _Static_assert(offsetof(struct seq, priority) <= 64, "one cache line");
 
@@ -99,6 +100,7 @@ struct scheduler {
     uint64_t n_prompt_tokens_left; /* sum of n_left */
     struct seq *first, *last;      /* all */
     struct seq *ended, *last_ended;
+    struct slab seq_slab;
     uint32_t n_seqs;
     struct seq **running; /* in order of seq_before; NULL: left since the last step */
     uint32_t n_running, running_end, n_prompts; /* prompts: those of them that are is_prompt */

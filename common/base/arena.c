@@ -1,5 +1,6 @@
 #include "common/base/arena.h"
 
+#include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -46,6 +47,17 @@ void arena_trim(struct arena *a, size_t keep_bytes)
         arena_reset(a);
 }
 
+/* Not zeroed: a request's is larger than a CPU's cache, and most of it is written much later. */
+static struct arena_chunk *add_chunk(struct arena *a, struct arena_chunk *after, size_t size)
+{
+    struct arena_chunk *fresh = size < SIZE_MAX / 4 ? mem_try_alloc(sizeof *fresh + size) : NULL;
+    if (!fresh)
+        return NULL;
+    *fresh = (struct arena_chunk){.size = size};
+    *(after ? &after->next : &a->first) = fresh;
+    return a->current = fresh;
+}
+
 static struct arena_chunk *chunk_with_room(struct arena *a, size_t size)
 {
     struct arena_chunk *c = a->current;
@@ -56,15 +68,13 @@ static struct arena_chunk *chunk_with_room(struct arena *a, size_t size)
     size_t want = c ? c->size * 2 : ARENA_MIN_CHUNK;
     if (want < size)
         want = size;
-    struct arena_chunk *fresh = mem_try_array(1, sizeof *fresh + want);
-    if (!fresh)
-        return NULL;
-    fresh->size = want;
-    if (c)
-        c->next = fresh;
-    else
-        a->first = fresh;
-    return a->current = fresh;
+    return add_chunk(a, c, want);
+}
+
+bool arena_reserve(struct arena *a, size_t n_bytes)
+{
+    assert(!a->first);
+    return add_chunk(a, NULL, n_bytes) != NULL;
 }
 
 void *arena_try_alloc(struct arena *a, size_t size)

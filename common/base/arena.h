@@ -14,6 +14,9 @@ struct arena {
 
 void arena_init(struct arena *a, size_t limit_bytes);
 void arena_fini(struct arena *a);
+/* Of an empty arena: so many bytes will be asked for, in all; one chunk then holds them. False: no
+ * memory. */
+bool arena_reserve(struct arena *a, size_t n_bytes);
 void arena_reset(struct arena *a);
 /* The same, and gives the memory back when it is more than keep_bytes. */
 void arena_trim(struct arena *a, size_t keep_bytes);

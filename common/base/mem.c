@@ -59,6 +59,11 @@ void *mem_try_array(size_t n, size_t size)
     return calloc(n ? n : 1, size ? size : 1);
 }
 
+void *mem_try_alloc(size_t size)
+{
+    return malloc(size ? size : 1);
+}
+
 char *mem_strdup(const char *s)
 {
     return mem_strndup(s, strlen(s));

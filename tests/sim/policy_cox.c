@@ -106,7 +106,7 @@ static bool cox_add(void *p, uint32_t i, uint64_t now_ns, bool *refused, struct 
                                         .n_prompt_logprobs = -1,
                                         .max_tokens = from->n_answer}};
     struct request *r;
-    if (request_new(&m, x->c.scheduler.max_model_len, now_ns, &r, err) != STATUS_OK)
+    if (request_new(NULL, &m, x->c.scheduler.max_model_len, now_ns, &r, err) != STATUS_OK)
         return false;
     r->arrival_seq = i + 1;
     r->i_gateway = i;

@@ -37,7 +37,7 @@ static bool submit(struct world *w, struct client *c, uint32_t attempt)
     };
     m.sampling.eos_ids = (struct u32_span){&c->eos_id, c->eos_id != 0};
     m.sampling.stop_ids = (struct u32_span){&c->stop_id, c->stop_id != 0};
-    if (request_new(&m, MAX_MODEL_LEN, w->now_ns, &c->r, w->err) != STATUS_OK)
+    if (request_new(NULL, &m, MAX_MODEL_LEN, w->now_ns, &c->r, w->err) != STATUS_OK)
         return false;
     c->r->arrival_seq = ++w->arrivals;
     c->r->i_gateway = (uint32_t)(c - w->clients);

@@ -56,6 +56,20 @@ static void test_reset_keeps_the_memory(void **state)
     arena_fini(&a);
 }
 
+static void test_what_is_reserved_is_one_piece(void **state)
+{
+    struct arena a;
+    arena_init(&a, 0);
+    assert_true(arena_reserve(&a, 64 * 1000));
+    char *first = arena_try_alloc(&a, 1000);
+    for (int i = 1; i < 60; i++)
+        assert_ptr_equal(arena_try_alloc(&a, 1000), first + i * 1008);
+    assert_non_null(arena_try_alloc(&a, 64 * 1000)); /* more than was said */
+    arena_fini(&a);
+    assert_false(arena_reserve(&a, SIZE_MAX));
+    arena_fini(&a);
+}
+
 static void test_trim_gives_back_what_is_too_much(void **state)
 {
     struct arena a;
@@ -148,6 +162,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pieces_are_aligned_and_apart),
         cmocka_unit_test(test_reset_keeps_the_memory),
+        cmocka_unit_test(test_what_is_reserved_is_one_piece),
         cmocka_unit_test(test_trim_gives_back_what_is_too_much),
         cmocka_unit_test(test_limit),
         cmocka_unit_test(test_reused_memory_is_zeroed_for_arrays),

@@ -52,7 +52,7 @@ static void lengths_are_checked_and_max_tokens_clipped(void **state)
         struct msg_submit m = submit_of(cases[i].n_prompt, cases[i].n_ids, cases[i].max_tokens);
         struct request *r;
         struct error err;
-        assert_int_equal(request_new(&m, MAX_LEN, 5, &r, &err), cases[i].want);
+        assert_int_equal(request_new(NULL, &m, MAX_LEN, 5, &r, &err), cases[i].want);
         if (cases[i].want != STATUS_OK) {
             assert_null(r);
             assert_true(err.text[0] != '\0');
@@ -84,7 +84,7 @@ static void hostile_numbers_are_refused(void **state)
     for (size_t i = 0; i < 9; i++) {
         struct request *r;
         struct error err;
-        assert_int_equal(request_new(&cases[i], MAX_LEN, 0, &r, &err), STATUS_INVALID);
+        assert_int_equal(request_new(NULL, &cases[i], MAX_LEN, 0, &r, &err), STATUS_INVALID);
     }
 }
 
@@ -99,10 +99,10 @@ static void it_keeps_nothing_of_the_message(void **state)
     m.cache_salt = str_from(salt_a);
     m.deadline_ms = 10;
     struct request *r, *other;
-    assert_int_equal(request_new(&m, MAX_LEN, 1000, &r, NULL), STATUS_OK);
+    assert_int_equal(request_new(NULL, &m, MAX_LEN, 1000, &r, NULL), STATUS_OK);
     m.cache_salt = str_from(salt_b);
     m.deadline_ms = UINT64_MAX; /* beyond the end of time: none */
-    assert_int_equal(request_new(&m, MAX_LEN, 1000, &other, NULL), STATUS_OK);
+    assert_int_equal(request_new(NULL, &m, MAX_LEN, 1000, &other, NULL), STATUS_OK);
     memset(ids, 0, sizeof ids);
     memset(stop, 0, sizeof stop);
     memset(lora, 0, sizeof lora);
@@ -135,7 +135,7 @@ static void tokens_end_a_request(void **state)
         m.sampling.stop_ids = (struct u32_span){&stop_id, 1};
         m.sampling.eos_ids = (struct u32_span){&eos_id, 1};
         struct request *r;
-        assert_int_equal(request_new(&m, MAX_LEN, 0, &r, NULL), STATUS_OK);
+        assert_int_equal(request_new(NULL, &m, MAX_LEN, 0, &r, NULL), STATUS_OK);
         for (int k = 0; k < 4 && r->finish == FINISH_NONE; k++)
             assert_int_equal(request_push_token(r, cases[i].tokens[k], NULL), cases[i].want[k]);
         assert_int_not_equal(r->finish, FINISH_NONE);
@@ -149,7 +149,7 @@ static void log_probabilities_stay_with_their_token(void **state)
     struct msg_submit m = submit_of(5, 7, 90); /* two tokens came with it */
     m.sampling.n_logprobs = 1;
     struct request *r;
-    assert_int_equal(request_new(&m, MAX_LEN, 0, &r, NULL), STATUS_OK);
+    assert_int_equal(request_new(NULL, &m, MAX_LEN, 0, &r, NULL), STATUS_OK);
     for (uint32_t i = 2; i < 80; i++) {
         uint32_t ids[2] = {i, i + 1};
         float values[2] = {-(float)i, -(float)i - 1};
@@ -172,7 +172,7 @@ static struct request *with_id(uint64_t lo, uint32_t i_choice)
     m.id = (struct request_id){7, lo};
     m.i_choice = i_choice;
     struct request *r;
-    assert_int_equal(request_new(&m, MAX_LEN, 0, &r, NULL), STATUS_OK);
+    assert_int_equal(request_new(NULL, &m, MAX_LEN, 0, &r, NULL), STATUS_OK);
     return r;
 }
 

@@ -77,7 +77,7 @@ static inline struct msg_submit submit(struct bed *b, uint32_t n_prompt, uint32_
 static inline struct request *make(struct bed *b, const struct msg_submit *m)
 {
     struct request *r;
-    assert_int_equal(request_new(m, 1024, b->now_ns, &r, NULL), STATUS_OK);
+    assert_int_equal(request_new(NULL, m, 1024, b->now_ns, &r, NULL), STATUS_OK);
     r->arrival_seq = b->n_requests + 1;
     b->requests[b->n_requests++] = r;
     return r;

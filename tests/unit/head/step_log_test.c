@@ -158,7 +158,7 @@ static void add(struct life *x, uint32_t g)
                                         .stop_ids = {stops + 1, 1},
                                         .lora = STR("adapter")}};
     struct request *r;
-    assert_int_equal(request_new(&m, config.max_model_len, x->now_ns, &r, NULL), STATUS_OK);
+    assert_int_equal(request_new(NULL, &m, config.max_model_len, x->now_ns, &r, NULL), STATUS_OK);
     r->arrival_seq = ++x->n_requests;
     x->requests[r->arrival_seq - 1] = r;
     x->in_group[r->arrival_seq - 1] = g;
