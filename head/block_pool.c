@@ -5,28 +5,25 @@
 #include "common/base/mem.h"
 
 enum { LIST_EMPTY, LIST_KEPT, LIST_COUNT };
-enum { NODE_IDS = 13, SLOT_BITS = 4, PREFETCH = 12 }; /* blocks ahead in a table */
+enum { NODE_IDS = 11, SLOT_BITS = 4, PREFETCH = 12 }; /* blocks ahead in a table */
 #define NODE_NONE UINT32_MAX
 
-/* 16 bytes, four to a cache line: the tables of a step's sequences touch thousands of them. One
- * word holds the last step that was sent while it was owned (40 bits), owners (at most as many as a
- * group has slots), whether its content is worth keeping, and in which list it is, when it has no
- * owner. */
+/* One word, sixteen to a cache line: the tables of a step's sequences touch thousands of them. Of
+ * an owned block its owners (at most as many as a group has slots), of a free one its place in a
+ * list (node << SLOT_BITS | slot), and in which; and whether its content is worth keeping. */
 struct block {
-    uint64_t word;
-    uint32_t place; /* in its list: node << SLOT_BITS | slot */
+    uint32_t word;
 };
-#define STEP_BITS  40
-#define STEP_MASK  ((UINT64_C(1) << STEP_BITS) - 1)
-#define ONE_OWNER  (UINT64_C(1) << STEP_BITS)
-#define OWNER_MASK (((UINT64_C(1) << 22) - 1) << STEP_BITS)
-#define KEEP_BIT   62
-#define LIST_BIT   63
+#define FREE_BIT   (1u << 31)
+#define KEEP_BIT   (1u << 30)
+#define KEPT_LIST  (1u << 29) /* of a free one */
+#define COUNT_MASK (KEPT_LIST - 1)
 
-/* Lists are unrolled: a cache line of ids in order of release. So who takes blocks reads ids, not
- * one block to find the next, and can ask for several at once. */
+/* Lists are unrolled: a cache line of ids that were let go in one step, in order. So who takes
+ * blocks reads ids, not one block to find the next, and can ask for several at once. */
 struct node {
     uint32_t next, prev;
+    uint64_t step; /* the last that was sent while these were owned */
     uint16_t live; /* bit i: ids[i] is in the list */
     uint16_t n;    /* ids used, live or not */
     uint32_t ids[NODE_IDS];
@@ -50,34 +47,44 @@ struct block_pool {
     struct mem_table block_table, node_table;
 };
 
-static uint64_t owners_of(const struct block *b)
+static bool is_free(const struct block *b)
 {
-    return (b->word & OWNER_MASK) >> STEP_BITS;
+    return b->word & FREE_BIT;
+}
+
+static uint32_t owners_of(const struct block *b)
+{
+    return is_free(b) ? 0 : b->word & COUNT_MASK;
 }
 
 static uint32_t keep_of(const struct block *b)
 {
-    return (uint32_t)(b->word >> KEEP_BIT & 1);
+    return b->word & KEEP_BIT ? LIST_KEPT : LIST_EMPTY;
 }
 
 static uint32_t list_of(const struct block *b)
 {
-    return (uint32_t)(b->word >> LIST_BIT);
+    return b->word & KEPT_LIST ? LIST_KEPT : LIST_EMPTY;
 }
 
-static uint64_t step_of(const struct block *b)
+static uint32_t node_of(const struct block *b)
 {
-    return b->word & STEP_MASK;
+    return (b->word & COUNT_MASK) >> SLOT_BITS;
 }
 
-static bool is_quarantined(const struct block_pool *p, const struct block *b)
+static uint32_t slot_of(const struct block *b)
 {
-    return step_of(b) > p->step_done;
+    return b->word & ((1u << SLOT_BITS) - 1);
+}
+
+static bool is_quarantined(const struct block_pool *p, const struct node *x)
+{
+    return x->step > p->step_done;
 }
 
 /* ---- nodes ---- */
 
-static uint32_t node_append(struct block_pool *p, struct list *l)
+static uint32_t node_append(struct block_pool *p, struct list *l, uint64_t step)
 {
     uint32_t i = p->free_node;
     if (i != NODE_NONE)
@@ -87,6 +94,7 @@ static uint32_t node_append(struct block_pool *p, struct list *l)
     struct node *x = &p->nodes[i];
     x->next = NODE_NONE;
     x->prev = l->tail;
+    x->step = step;
     x->live = x->n = 0;
     *(l->tail != NODE_NONE ? &p->nodes[l->tail].next : &l->head) = i;
     return l->tail = i;
@@ -103,18 +111,17 @@ static void node_remove(struct block_pool *p, struct list *l, uint32_t i)
 
 /* ---- lists ---- */
 
-/* Where the block stands; who appends several counts them once (list_count). */
+/* Who appends several counts them once (list_count). */
 static void list_put(struct block_pool *p, uint32_t id, uint64_t step_sent)
 {
     struct block *b = &p->blocks[id];
-    uint64_t keep = keep_of(b);
-    struct list *l = &p->lists[keep];
+    bool keep = b->word & KEEP_BIT;
+    struct list *l = &p->lists[keep ? LIST_KEPT : LIST_EMPTY];
     uint32_t i = l->tail;
-    if (i == NODE_NONE || p->nodes[i].n == NODE_IDS)
-        i = node_append(p, l);
+    if (i == NODE_NONE || p->nodes[i].n == NODE_IDS || p->nodes[i].step != step_sent)
+        i = node_append(p, l, step_sent);
     struct node *x = &p->nodes[i];
-    b->word = step_sent | keep << KEEP_BIT | keep << LIST_BIT;
-    b->place = i << SLOT_BITS | x->n;
+    b->word = FREE_BIT | (keep ? KEEP_BIT | KEPT_LIST : 0) | i << SLOT_BITS | x->n;
     x->live |= (uint16_t)(1u << x->n);
     x->ids[x->n++] = id;
 }
@@ -140,11 +147,12 @@ static void list_take(struct block_pool *p, struct list *l, uint32_t i_node, uin
 static void list_remove(struct block_pool *p, const struct block *b)
 {
     struct list *l = &p->lists[list_of(b)];
-    list_take(p, l, b->place >> SLOT_BITS, b->place & ((1u << SLOT_BITS) - 1));
-    if (is_quarantined(p, b)) {
+    const struct node *x = &p->nodes[node_of(b)];
+    if (is_quarantined(p, x)) {
         l->n_quarantined--;
-        l->by_step[step_of(b) % BLOCK_POOL_MAX_DEPTH]--;
+        l->by_step[x->step % BLOCK_POOL_MAX_DEPTH]--;
     }
+    list_take(p, l, node_of(b), slot_of(b));
 }
 
 /* The first of the list; what will be asked for soon is on its way. */
@@ -167,6 +175,7 @@ static uint32_t list_pop(struct block_pool *p, struct list *l)
 
 struct block_pool *block_pool_new(uint32_t n_blocks)
 {
+    assert((uint64_t)n_blocks + LIST_COUNT <= COUNT_MASK >> SLOT_BITS);
     struct block_pool *p = mem_zalloc(sizeof *p);
     p->n_blocks = n_blocks;
     if (!mem_table_open(&p->block_table, n_blocks, sizeof *p->blocks) ||
@@ -217,8 +226,8 @@ uint32_t block_pool_alloc(struct block_pool *p, bool *was_kept)
         return BLOCK_NONE;
     uint32_t id = list_pop(p, l);
     struct block *b = &p->blocks[id];
-    *was_kept = keep_of(b);
-    b->word = ONE_OWNER;
+    *was_kept = b->word & KEEP_BIT;
+    b->word = 1;
     return id;
 }
 
@@ -226,9 +235,11 @@ void block_pool_acquire(struct block_pool *p, uint32_t id)
 {
     assert(id < p->n_blocks);
     struct block *b = &p->blocks[id];
-    if (owners_of(b) == 0)
+    if (is_free(b)) {
         list_remove(p, b);
-    b->word += ONE_OWNER;
+        b->word &= KEEP_BIT;
+    }
+    b->word++;
 }
 
 void block_pool_release(struct block_pool *p, const uint32_t *ids, uint32_t n, uint64_t step_sent)
@@ -239,9 +250,9 @@ void block_pool_release(struct block_pool *p, const uint32_t *ids, uint32_t n, u
         if (n >= PREFETCH)
             __builtin_prefetch(&p->blocks[ids[n - PREFETCH]], 1);
         struct block *b = &p->blocks[ids[n]];
-        assert(ids[n] < p->n_blocks && (b->word & OWNER_MASK) != 0);
-        b->word -= ONE_OWNER;
-        if (b->word & OWNER_MASK)
+        assert(ids[n] < p->n_blocks && owners_of(b) != 0);
+        b->word--;
+        if (b->word & COUNT_MASK)
             continue;
         n_put[keep_of(b)]++;
         list_put(p, ids[n], step_sent);
@@ -253,8 +264,8 @@ void block_pool_release(struct block_pool *p, const uint32_t *ids, uint32_t n, u
 void block_pool_keep(struct block_pool *p, uint32_t id, bool keep)
 {
     assert(id < p->n_blocks);
-    uint64_t *word = &p->blocks[id].word;
-    *word = (*word & ~(UINT64_C(1) << KEEP_BIT)) | (uint64_t)keep << KEEP_BIT;
+    uint32_t *word = &p->blocks[id].word;
+    *word = (*word & ~KEEP_BIT) | (keep ? KEEP_BIT : 0);
 }
 
 void block_pool_on_done(struct block_pool *p, uint64_t step)
@@ -294,14 +305,14 @@ uint32_t block_pool_n_quarantined(const struct block_pool *p)
 uint32_t block_pool_owners(const struct block_pool *p, uint32_t id)
 {
     assert(id < p->n_blocks);
-    return (uint32_t)owners_of(&p->blocks[id]);
+    return owners_of(&p->blocks[id]);
 }
 
 bool block_pool_is_free(const struct block_pool *p, uint32_t id)
 {
     assert(id < p->n_blocks);
     const struct block *b = &p->blocks[id];
-    return owners_of(b) == 0 && !is_quarantined(p, b);
+    return is_free(b) && !is_quarantined(p, &p->nodes[node_of(b)]);
 }
 
 struct tally {
@@ -313,16 +324,16 @@ struct tally {
 static bool check_node(const struct block_pool *p, int i_list, uint32_t i_node, struct tally *t)
 {
     const struct node *x = &p->nodes[i_node];
-    bool ok = x->live != 0 && x->n <= NODE_IDS && x->live < 1u << x->n;
+    bool ok = x->live != 0 && x->n <= NODE_IDS && x->live < 1u << x->n && x->step >= t->step;
+    t->step = x->step;
     for (uint32_t slot = 0; ok && slot < x->n; slot++) {
         const struct block *b = &p->blocks[x->ids[slot]];
         if (!(x->live & 1u << slot))
             continue;
-        ok = list_of(b) == (uint32_t)i_list && b->place == (i_node << SLOT_BITS | slot) &&
-             owners_of(b) == 0 && step_of(b) >= t->step && ++t->n <= p->n_blocks;
-        t->step = step_of(b);
-        t->n_quarantined += is_quarantined(p, b);
-        t->by_step[step_of(b) % BLOCK_POOL_MAX_DEPTH] += is_quarantined(p, b);
+        ok = is_free(b) && list_of(b) == (uint32_t)i_list && node_of(b) == i_node &&
+             slot_of(b) == slot && ++t->n <= p->n_blocks;
+        t->n_quarantined += is_quarantined(p, x);
+        t->by_step[x->step % BLOCK_POOL_MAX_DEPTH] += is_quarantined(p, x);
     }
     return ok;
 }

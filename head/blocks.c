@@ -9,8 +9,8 @@
 
 enum {
     BLOCK_TOKENS_STEP = 16,
-    MAX_BLOCKS = 1 << 24,  /* what a worker may claim to hold */
-    WATERMARK_SHARE = 100, /* one block in a hundred stays free of new sequences */
+    MAX_BLOCKS = PREFIX_MAX_BLOCKS, /* what a worker may claim to hold */
+    WATERMARK_SHARE = 100,          /* one block in a hundred stays free of new sequences */
 };
 
 /* ---- life ---- */
@@ -295,15 +295,17 @@ static void drop_left_of_window(struct blocks *b, struct blocks_group *g, struct
     t->first = first;
 }
 
-static uint32_t alloc_block(struct blocks *b, struct blocks_group *g)
+void blocks_alloc(struct blocks *b, struct blocks_group *g, uint32_t *ids, uint32_t n)
 {
-    bool was_kept = false;
-    uint32_t id = block_pool_alloc(g->pool, &was_kept);
-    assert(id != BLOCK_NONE); /* blocks_fit or blocks_fit_admit said so */
-    if (was_kept || !b->caching)
-        prefix_cache_forget(g->cache, id);
-    b->n_evictions += was_kept;
-    return id;
+    for (uint32_t i = 0; i < n; i++) {
+        bool was_kept = false;
+        ids[i] = block_pool_alloc(g->pool, &was_kept);
+        assert(ids[i] != BLOCK_NONE); /* blocks_fit or blocks_fit_admit said so */
+        b->n_evictions += was_kept;
+        prefix_cache_prefetch_entry(g->cache, ids[i], n > 1);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        prefix_cache_forget(g->cache, ids[i]);
 }
 
 uint32_t blocks_extend(struct blocks *b, struct block_table *tables, uint32_t slot,
@@ -314,10 +316,11 @@ uint32_t blocks_extend(struct blocks *b, struct block_table *tables, uint32_t sl
         struct blocks_group *g = &b->groups[i];
         struct block_table *t = &tables[i];
         uint32_t n_after = blocks_for(end, g->block_tokens);
-        if (n_after > t->n)
+        if (n_after > t->n) {
             drop_left_of_window(b, g, t, i, slot, position);
-        while (t->n < n_after)
-            t->ids[t->n++] = alloc_block(b, g);
+            blocks_alloc(b, g, t->ids + t->n, n_after - t->n);
+            t->n = n_after;
+        }
         if (t->first == t->first_told && t->n == t->n_told)
             continue;
         for (uint32_t k = t->n_told; k < t->n; k++)

@@ -35,6 +35,9 @@ struct blocks {
     struct blocks_group groups[BLOCKS_MAX_GROUPS];
 };
 
+/* Blocks that were free; what they held is forgotten. Several are a prompt's, and entered soon. */
+void blocks_alloc(struct blocks *b, struct blocks_group *g, uint32_t *ids, uint32_t n);
+
 static inline uint32_t blocks_for(uint32_t n_tokens, uint32_t block_tokens)
 {
     return n_tokens / block_tokens + (n_tokens % block_tokens != 0);

@@ -71,6 +71,17 @@ static struct prefix_key key_of(const struct prefix_chain *c, const struct reque
                                .n = c->block_tokens};
 }
 
+/* The buckets of the first blocks of a walk from i to n; it asks for the others on its way. Returns
+ * the first that was not asked for. */
+static uint32_t prefetch_first(const struct blocks_group *g, const struct prefix_chain *c,
+                               uint32_t i, uint32_t n)
+{
+    uint32_t end = n - i < PREFETCH_FAR ? n : i + PREFETCH_FAR;
+    for (; i < end; i++)
+        prefix_cache_prefetch_bucket(g->cache, c->hashes[i + 1]);
+    return end;
+}
+
 /* Walks on from block i, whose parent has this content, while blocks are there, to at most n.
  * Returns where it ends. */
 static uint32_t walk(struct blocks_group *g, const struct request *r, uint32_t i, uint32_t n,
@@ -78,9 +89,10 @@ static uint32_t walk(struct blocks_group *g, const struct request *r, uint32_t i
 {
     const struct prefix_chain *c = chain_of(r, g->block_tokens);
     bool any = parent_content == PREFIX_CONTENT_ANY;
+    uint32_t n_asked = i < n ? prefetch_first(g, c, i, n) : n;
     for (; i < n; i++) {
-        if (i + PREFETCH_FAR < n)
-            prefix_cache_prefetch_bucket(g->cache, c->hashes[i + PREFETCH_FAR + 1]);
+        if (n_asked < n)
+            prefix_cache_prefetch_bucket(g->cache, c->hashes[++n_asked]);
         if (i + PREFETCH_NEAR < n)
             prefix_cache_prefetch_hit(g->cache, c->hashes[i + PREFETCH_NEAR + 1]);
         struct prefix_key k = key_of(c, r, i, parent_content);
@@ -259,16 +271,11 @@ static void take_blocks(struct blocks_group *g, struct block_table *t, uint32_t 
 static void copy_tail(struct blocks *b, uint32_t i_group, struct block_table *t, uint32_t from)
 {
     struct blocks_group *g = &b->groups[i_group];
-    bool was_kept = false;
     block_pool_acquire(g->pool, from); /* first: it may be free, and the next one handed out */
-    uint32_t to = block_pool_alloc(g->pool, &was_kept);
-    assert(to != BLOCK_NONE && b->n_copies < b->max_copies);
-    if (was_kept || !b->caching)
-        prefix_cache_forget(g->cache, to);
-    b->n_evictions += was_kept;
+    assert(b->n_copies < b->max_copies);
+    blocks_alloc(b, g, &t->ids[t->n], 1);
     b->n_all_copies++;
-    t->ids[t->n++] = to;
-    b->copies[b->n_copies++] = (struct plan_copy){i_group, from, to};
+    b->copies[b->n_copies++] = (struct plan_copy){i_group, from, t->ids[t->n++]};
 }
 
 uint32_t blocks_take(struct blocks *b, struct block_table *tables, const struct request *r,
@@ -336,16 +343,6 @@ static uint64_t enter_block(const struct blocks *b, struct blocks_group *g, uint
     return r.content;
 }
 
-static void prefetch_entering(const struct blocks_group *g, const struct block_table *t,
-                              const struct prefix_chain *c, uint32_t k, uint32_t n_full)
-{
-    if (k + PREFETCH_FAR >= n_full)
-        return;
-    prefix_cache_prefetch_bucket(g->cache, c->hashes[k + PREFETCH_FAR + 1]);
-    if (k + PREFETCH_FAR >= t->first)
-        prefix_cache_prefetch_entry(g->cache, t->ids[k + PREFETCH_FAR]);
-}
-
 uint32_t blocks_enter(struct blocks *b, struct block_table *tables, const struct request *r,
                       uint32_t n_known)
 {
@@ -356,13 +353,16 @@ uint32_t blocks_enter(struct blocks *b, struct block_table *tables, const struct
         struct prefix_chain *c = t->chain;
         uint32_t n_full = n_known / g->block_tokens;
         chain_extend(c, r, n_full);
+        uint32_t n_asked =
+            t->n_entered < n_full ? prefetch_first(g, c, t->n_entered, n_full) : n_full;
         for (; t->n_entered < n_full; t->n_entered++) {
             uint32_t k = t->n_entered;
             if (k < t->first) { /* already out of the window */
                 t->content = PREFIX_CONTENT_UNKNOWN;
                 continue;
             }
-            prefetch_entering(g, t, c, k, n_full);
+            if (n_asked < n_full)
+                prefix_cache_prefetch_bucket(g->cache, c->hashes[++n_asked]);
             struct prefix_key key = key_of(c, r, k, t->content);
             t->content = enter_block(b, g, t->ids[k], &key);
         }
@@ -393,7 +393,8 @@ void blocks_prefetch_enter(const struct blocks *b, const struct block_table *tab
             continue;
         chain_extend(t->chain, r, k + 1);
         prefix_cache_prefetch_bucket(g->cache, t->chain->hashes[k + 1]);
-        prefix_cache_prefetch_entry(g->cache, t->ids[k]);
+        prefix_cache_prefetch_entry(g->cache, t->ids[k], true);
+        block_pool_prefetch(g->pool, t->ids[k]);
     }
 }
 

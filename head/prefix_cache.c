@@ -7,32 +7,32 @@
 #include "common/base/mem.h"
 #include "head/block_pool.h"
 
-enum { LINE_BYTES = 64, SLOTS = 8 };
+enum { LINE_BYTES = 64, SLOTS = 8, TAG_BITS = 8, BLOCK_BITS = 24 };
+#define BLOCK_MASK ((1u << BLOCK_BITS) - 1)
+_Static_assert(PREFIX_MAX_BLOCKS == 1u << BLOCK_BITS, "a slot can name each");
 
 /* Two cache lines for blocks of 16 tokens. */
 struct entry {
     struct block_hash hash, parent_hash;
-    uint64_t content, parent_content; /* content 0: not registered */
-    uint32_t n;                       /* tokens in ids */
-    uint32_t ids[];                   /* [block_tokens] */
+    uint64_t content, parent_content;
+    uint32_t n;     /* tokens in ids */
+    uint32_t ids[]; /* [block_tokens] */
 };
 
-/* A slot points to a block that has, or had, a hash with this tag and this bucket. Tags are
- * compared eight at once, as the bytes of a word. */
+/* A slot points to a block that has, or had, a hash with this tag and this bucket: tag <<
+ * BLOCK_BITS | block, tags are 1 .. 255; 0: free. Two to a cache line. */
 struct bucket {
-    uint64_t tags; /* slot i: bits 8 i and on, 1 .. 255; 0: free */
-    uint32_t blocks[SLOTS];
+    uint32_t slots[SLOTS];
 };
-enum { TAG_BITS = 8 };
-#define EACH_SLOT 0x0101010101010101ull
 
 struct prefix_cache {
     uint32_t n_blocks, block_tokens, n_buckets;
     uint64_t last_content;
     struct bucket *buckets;
-    size_t stride; /* of an entry, bytes */
-    char *entries; /* [n_blocks] */
-    struct mem_table bucket_table, entry_table;
+    uint32_t *places; /* [n_blocks] bucket << TAG_BITS | tag; 0: not registered */
+    size_t stride;    /* of an entry, bytes */
+    char *entries;    /* [n_blocks]; say something while there is a place */
+    struct mem_table bucket_table, place_table, entry_table;
 };
 
 /* ---- hashes ---- */
@@ -70,7 +70,7 @@ struct block_hash prefix_hash_block(struct block_hash parent, const uint32_t *id
 
 struct prefix_cache *prefix_cache_new(uint32_t n_blocks, uint32_t block_tokens)
 {
-    assert(block_tokens <= PREFIX_MAX_BLOCK_TOKENS);
+    assert(block_tokens <= PREFIX_MAX_BLOCK_TOKENS && n_blocks <= PREFIX_MAX_BLOCKS);
     struct prefix_cache *c = mem_zalloc(sizeof *c);
     c->n_blocks = n_blocks;
     c->block_tokens = block_tokens;
@@ -80,11 +80,13 @@ struct prefix_cache *prefix_cache_new(uint32_t n_blocks, uint32_t block_tokens)
     c->stride = sizeof(struct entry) + block_tokens * sizeof(uint32_t);
     c->stride = (c->stride + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
     if (!mem_table_open(&c->bucket_table, c->n_buckets, sizeof *c->buckets) ||
+        !mem_table_open(&c->place_table, n_blocks, sizeof *c->places) ||
         !mem_table_open(&c->entry_table, n_blocks, c->stride)) {
         prefix_cache_free(c);
         return NULL;
     }
     c->buckets = c->bucket_table.at;
+    c->places = c->place_table.at;
     c->entries = c->entry_table.at;
     c->last_content = PREFIX_CONTENT_ROOT;
     return c;
@@ -95,16 +97,14 @@ void prefix_cache_free(struct prefix_cache *c)
     if (!c)
         return;
     mem_table_close(&c->bucket_table);
+    mem_table_close(&c->place_table);
     mem_table_close(&c->entry_table);
     mem_free(c);
 }
 
 void prefix_cache_reset(struct prefix_cache *c)
 {
-    /* pages that nobody has written stay unmapped */
-    for (uint32_t b = 0; b < c->n_blocks && c->last_content > PREFIX_CONTENT_ROOT; b++)
-        if (prefix_cache_holds(c, b))
-            prefix_cache_forget(c, b);
+    memset(c->places, 0, c->n_blocks * sizeof *c->places);
 }
 
 /* ---- lookup ---- */
@@ -114,56 +114,49 @@ static struct entry *entry_of(const struct prefix_cache *c, uint32_t block)
     return (struct entry *)(c->entries + block * c->stride);
 }
 
-static struct bucket *bucket_of(const struct prefix_cache *c, struct block_hash h)
+/* Bucket and tag of a hash. */
+static uint32_t place_of(const struct prefix_cache *c, struct block_hash h)
 {
-    return &c->buckets[h.lo & (c->n_buckets - 1)];
+    uint32_t bucket = (uint32_t)h.lo & (c->n_buckets - 1), tag = 1 + (uint32_t)(h.hi >> 32) % 255;
+    return bucket << TAG_BITS | tag;
 }
 
-static uint64_t tag_of(struct block_hash h)
+static struct bucket *bucket_of(const struct prefix_cache *c, uint32_t place)
 {
-    return 1 + (h.hi >> 32) % 255;
+    return &c->buckets[place >> TAG_BITS];
 }
 
-/* Bit 8 i + 7 for each zero byte i; above a zero byte there may be one bit too many (Warren,
- * Hacker's Delight, 6-1): who asks looks at the lowest, or checks. */
-static uint64_t zero_bytes(uint64_t x)
+static uint32_t tag_of(uint32_t place)
 {
-    return (x - EACH_SLOT) & ~x & EACH_SLOT << (TAG_BITS - 1);
+    return place & ((1u << TAG_BITS) - 1);
 }
 
-/* Slots that may hold h. */
-static uint64_t candidates(const struct bucket *b, struct block_hash h)
+static uint32_t block_at(const struct bucket *b, uint32_t i)
 {
-    return zero_bytes(b->tags ^ tag_of(h) * EACH_SLOT);
+    return b->slots[i] & BLOCK_MASK;
 }
 
-static uint32_t lowest_slot(uint64_t mask)
+/* Slots with this tag, a bit each; tag 0: the free ones. */
+static uint32_t slots_with(const struct bucket *b, uint32_t tag)
 {
-    return (uint32_t)__builtin_ctzll(mask) / TAG_BITS;
+    uint32_t mask = 0;
+    for (uint32_t i = 0; i < SLOTS; i++)
+        mask |= (uint32_t)(b->slots[i] >> BLOCK_BITS == tag) << i;
+    return mask;
 }
 
-static uint64_t tag_at(const struct bucket *b, uint32_t i)
+static uint32_t lowest_slot(uint32_t mask)
 {
-    return b->tags >> TAG_BITS * i & 0xFF;
+    return (uint32_t)__builtin_ctz(mask);
 }
 
-static void set_slot(struct bucket *b, uint32_t i, uint64_t tag, uint32_t block)
+/* The slot of a block that is registered with this hash; SLOTS: none. */
+static uint32_t find_slot(const struct prefix_cache *c, uint32_t place, struct block_hash h)
 {
-    b->tags = (b->tags & ~(0xFFull << TAG_BITS * i)) | tag << TAG_BITS * i;
-    b->blocks[i] = block;
-}
-
-static bool is_alive(const struct entry *e, struct block_hash h)
-{
-    return e->content != 0 && hash_eq(e->hash, h);
-}
-
-/* The slot of a live entry with this hash; SLOTS: none. */
-static uint32_t find_slot(const struct prefix_cache *c, const struct bucket *b, struct block_hash h)
-{
-    for (uint64_t mask = candidates(b, h); mask; mask &= mask - 1) {
-        uint32_t i = lowest_slot(mask);
-        if (tag_at(b, i) == tag_of(h) && is_alive(entry_of(c, b->blocks[i]), h))
+    const struct bucket *b = bucket_of(c, place);
+    for (uint32_t mask = slots_with(b, tag_of(place)); mask; mask &= mask - 1) {
+        uint32_t i = lowest_slot(mask), block = block_at(b, i);
+        if (c->places[block] == place && hash_eq(entry_of(c, block)->hash, h))
             return i;
     }
     return SLOTS;
@@ -178,67 +171,65 @@ static bool confirmed(const struct entry *e, const struct prefix_key *k)
 
 uint32_t prefix_cache_find(const struct prefix_cache *c, const struct prefix_key *k)
 {
-    const struct bucket *b = bucket_of(c, k->hash);
-    uint32_t i = find_slot(c, b, k->hash);
-    return i < SLOTS && confirmed(entry_of(c, b->blocks[i]), k) ? b->blocks[i] : BLOCK_NONE;
+    uint32_t place = place_of(c, k->hash), i = find_slot(c, place, k->hash);
+    if (i == SLOTS)
+        return BLOCK_NONE;
+    uint32_t block = block_at(bucket_of(c, place), i);
+    return confirmed(entry_of(c, block), k) ? block : BLOCK_NONE;
 }
 
-void prefix_cache_prefetch_entry(const struct prefix_cache *c, uint32_t block)
+void prefix_cache_prefetch_entry(const struct prefix_cache *c, uint32_t block, bool registered)
 {
     const char *e = (const char *)entry_of(c, block);
+    __builtin_prefetch(&c->places[block], 1);
+    if (!registered)
+        return;
     __builtin_prefetch(e, 1);
     __builtin_prefetch(e + LINE_BYTES, 1);
 }
 
 void prefix_cache_prefetch_bucket(const struct prefix_cache *c, struct block_hash hash)
 {
-    __builtin_prefetch(bucket_of(c, hash));
+    __builtin_prefetch(bucket_of(c, place_of(c, hash)));
 }
 
 void prefix_cache_prefetch_hit(const struct prefix_cache *c, struct block_hash hash)
 {
-    const struct bucket *b = bucket_of(c, hash);
-    uint64_t mask = candidates(b, hash);
-    if (mask)
-        prefix_cache_prefetch_entry(c, b->blocks[lowest_slot(mask)]);
-}
-
-uint64_t prefix_cache_content(const struct prefix_cache *c, uint32_t block)
-{
-    assert(block < c->n_blocks);
-    return entry_of(c, block)->content;
+    uint32_t place = place_of(c, hash);
+    uint32_t mask = slots_with(bucket_of(c, place), tag_of(place));
+    if (!mask)
+        return;
+    uint32_t block = block_at(bucket_of(c, place), lowest_slot(mask));
+    prefix_cache_prefetch_entry(c, block, true);
 }
 
 bool prefix_cache_holds(const struct prefix_cache *c, uint32_t block)
 {
-    return prefix_cache_content(c, block) != 0;
+    assert(block < c->n_blocks);
+    return c->places[block] != 0;
+}
+
+uint64_t prefix_cache_content(const struct prefix_cache *c, uint32_t block)
+{
+    return prefix_cache_holds(c, block) ? entry_of(c, block)->content : 0;
 }
 
 /* ---- change ---- */
 
-/* Does slot i still say what its block holds? */
-static bool is_stale(const struct prefix_cache *c, const struct bucket *b, uint32_t i)
+/* A slot that may be overwritten; SLOTS: none. All that are stale are emptied when there is none:
+ * one such look at all their blocks pays for several registrations. */
+static uint32_t free_slot(const struct prefix_cache *c, uint32_t place)
 {
-    const struct entry *e = entry_of(c, b->blocks[i]);
-    return e->content == 0 || tag_of(e->hash) != tag_at(b, i) || bucket_of(c, e->hash) != b;
-}
-
-/* A slot that may be overwritten. All stale ones are emptied when there is none: their entries are
- * cold, and one such look at all of them pays for several registrations. */
-static uint32_t free_slot(const struct prefix_cache *c, struct bucket *b)
-{
-    uint64_t mask = zero_bytes(b->tags);
+    struct bucket *b = bucket_of(c, place);
+    uint32_t mask = slots_with(b, 0), bucket_bits = place - tag_of(place);
     if (mask)
         return lowest_slot(mask);
-    for (uint32_t i = 0; i < SLOTS; i++)
-        __builtin_prefetch(entry_of(c, b->blocks[i]));
-    uint32_t at = SLOTS;
-    for (uint32_t i = 0; i < SLOTS; i++)
-        if (is_stale(c, b, i)) {
-            set_slot(b, i, 0, 0);
-            at = i;
-        }
-    return at;
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        uint32_t said = bucket_bits | b->slots[i] >> BLOCK_BITS;
+        b->slots[i] = c->places[block_at(b, i)] == said ? b->slots[i] : 0;
+    }
+    mask = slots_with(b, 0);
+    return mask ? lowest_slot(mask) : SLOTS;
 }
 
 static void write_entry(struct prefix_cache *c, uint32_t block, const struct prefix_key *k)
@@ -257,27 +248,28 @@ struct prefix_registered prefix_cache_register(struct prefix_cache *c, uint32_t 
 {
     assert(block < c->n_blocks && k->n >= 1 && k->n <= c->block_tokens);
     struct prefix_registered out = {.displaced = BLOCK_NONE};
-    struct bucket *b = bucket_of(c, k->hash);
-    uint32_t i = find_slot(c, b, k->hash);
-    if (i < SLOTS && b->blocks[i] != block) {
-        struct entry *same = entry_of(c, b->blocks[i]);
+    uint32_t place = place_of(c, k->hash), i = find_slot(c, place, k->hash);
+    struct bucket *b = bucket_of(c, place);
+    if (i < SLOTS && block_at(b, i) != block) {
+        const struct entry *same = entry_of(c, block_at(b, i));
         if (confirmed(same, k)) {
             prefix_cache_forget(c, block);
             out.content = same->content;
             return out;
         }
-        same->content = 0; /* its parent is gone, or the hash collides: the newer wins */
-        out.displaced = b->blocks[i];
+        out.displaced = block_at(b, i); /* its parent is gone, or the hash collides: newer wins */
     }
     if (i == SLOTS)
-        i = free_slot(c, b);
+        i = free_slot(c, place);
     if (i == SLOTS) { /* eight live ones */
-        i = (uint32_t)tag_of(k->hash) % SLOTS;
-        out.displaced = b->blocks[i];
-        prefix_cache_forget(c, out.displaced);
+        i = tag_of(place) % SLOTS;
+        out.displaced = block_at(b, i);
     }
+    if (out.displaced != BLOCK_NONE)
+        prefix_cache_forget(c, out.displaced);
     write_entry(c, block, k);
-    set_slot(b, i, tag_of(k->hash), block);
+    c->places[block] = place;
+    b->slots[i] = tag_of(place) << BLOCK_BITS | block;
     out.content = c->last_content;
     out.is_new = true;
     return out;
@@ -286,18 +278,19 @@ struct prefix_registered prefix_cache_register(struct prefix_cache *c, uint32_t 
 void prefix_cache_forget(struct prefix_cache *c, uint32_t block)
 {
     assert(block < c->n_blocks);
-    entry_of(c, block)->content = 0;
+    c->places[block] = 0;
 }
 
 bool prefix_cache_check(const struct prefix_cache *c, struct error *err)
 {
     for (uint32_t k = 0; k < c->n_blocks; k++) {
-        const struct entry *e = entry_of(c, k);
-        if (!e->content)
+        uint32_t place = c->places[k];
+        if (!place)
             continue;
-        const struct bucket *b = bucket_of(c, e->hash);
-        uint32_t i = find_slot(c, b, e->hash);
-        if (i < SLOTS && b->blocks[i] == k && e->n >= 1 && e->n <= c->block_tokens)
+        const struct entry *e = entry_of(c, k);
+        uint32_t i = find_slot(c, place, e->hash);
+        if (place == place_of(c, e->hash) && i < SLOTS && block_at(bucket_of(c, place), i) == k &&
+            e->n >= 1 && e->n <= c->block_tokens)
             continue;
         error_set(err, STATUS_INTERNAL, "prefix cache: block %u cannot be found by its hash", k);
         return false;

@@ -8,10 +8,11 @@
  * the middle and compares the parent's hash instead. The cache owns no blocks: the pool decides
  * which live; whoever hands out a block says prefix_cache_forget first.
  *
- * Memory latency is what it costs: a pool's entries do not fit a CPU's cache. Buckets are cache
- * lines of eight (tag, block) pairs, so that a lookup touches one line and then only the entry it
- * wants; forgetting is one blind store, and slots that point to forgotten or newer content are
- * found stale, and used again, when their bucket is full. Should all eight be alive, one loses its
+ * Memory latency is what it costs: a pool's entries do not fit a CPU's cache. Buckets are half
+ * cache lines of eight (tag, block) pairs, so that a lookup touches one line and then only the
+ * entry it wants. Where a block is registered, bucket and tag, stands in an array of one word per
+ * block: forgetting is one store, and slots that point to forgotten or newer content are found
+ * stale there, and used again, when their bucket is full. Should all eight be alive, one loses its
  * registration: it is a cache. O(1), allocates nothing after new. One thread. */
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,6 +20,7 @@
 #include "common/base/str.h"
 
 #define PREFIX_MAX_BLOCK_TOKENS 1024u
+#define PREFIX_MAX_BLOCKS       (1u << 24)
 #define PREFIX_CONTENT_ROOT     1ull       /* parent of a first block */
 #define PREFIX_CONTENT_UNKNOWN  0ull       /* parent was not registered: reachable by hash only */
 #define PREFIX_CONTENT_ANY      UINT64_MAX /* in find: compare the parent's hash only */
@@ -38,7 +40,7 @@ struct prefix_key {
 };
 
 struct prefix_cache;
-/* NULL: no memory. block_tokens <= PREFIX_MAX_BLOCK_TOKENS. */
+/* NULL: no memory. block_tokens <= PREFIX_MAX_BLOCK_TOKENS, n_blocks <= PREFIX_MAX_BLOCKS. */
 struct prefix_cache *prefix_cache_new(uint32_t n_blocks, uint32_t block_tokens);
 void prefix_cache_free(struct prefix_cache *c);
 void prefix_cache_reset(struct prefix_cache *c);
@@ -64,6 +66,6 @@ void prefix_cache_forget(struct prefix_cache *c, uint32_t block); /* not registe
  * hash will touch first (the bucket), then what find will (the entry; when the bucket is there). */
 void prefix_cache_prefetch_bucket(const struct prefix_cache *c, struct block_hash hash);
 void prefix_cache_prefetch_hit(const struct prefix_cache *c, struct block_hash hash);
-/* This block's entry will be written. */
-void prefix_cache_prefetch_entry(const struct prefix_cache *c, uint32_t block);
+/* This block will be forgotten, and, if so, registered. */
+void prefix_cache_prefetch_entry(const struct prefix_cache *c, uint32_t block, bool registered);
 bool prefix_cache_check(const struct prefix_cache *c, struct error *err);
