@@ -7,9 +7,7 @@
 #include "common/base/mem.h"
 #include "head/block_pool.h"
 
-enum { LINE_BYTES = 64, SLOTS = 8, TAG_BITS = 8, BLOCK_BITS = 24 };
-#define BLOCK_MASK ((1u << BLOCK_BITS) - 1)
-_Static_assert(PREFIX_MAX_BLOCKS == 1u << BLOCK_BITS, "a slot can name each");
+enum { LINE_BYTES = 64, SLOTS = 8, TAG_BITS = 8 };
 
 /* Two cache lines for blocks of 16 tokens. */
 struct entry {
@@ -19,11 +17,15 @@ struct entry {
     uint32_t ids[]; /* [block_tokens] */
 };
 
-/* A slot points to a block that has, or had, a hash with this tag and this bucket: tag <<
- * BLOCK_BITS | block, tags are 1 .. 255; 0: free. Two to a cache line. */
+/* A slot points to a block that has, or had, a hash with this tag and this bucket. Tags are
+ * compared eight at once, as the bytes of a word. Two buckets to a cache line. */
 struct bucket {
-    uint32_t slots[SLOTS];
+    uint64_t tags; /* slot i: bits 8 i and on, 1 .. 255; 0: free */
+    uint16_t blocks_low[SLOTS];
+    uint8_t blocks_high[SLOTS];
 };
+_Static_assert(sizeof(struct bucket) == 32, "half a cache line");
+#define EACH_SLOT 0x0101010101010101ull
 
 struct prefix_cache {
     uint32_t n_blocks, block_tokens, n_buckets;
@@ -133,30 +135,42 @@ static uint32_t tag_of(uint32_t place)
 
 static uint32_t block_at(const struct bucket *b, uint32_t i)
 {
-    return b->slots[i] & BLOCK_MASK;
+    return b->blocks_low[i] | (uint32_t)b->blocks_high[i] << 16;
 }
 
-/* Slots with this tag, a bit each; tag 0: the free ones. */
-static uint32_t slots_with(const struct bucket *b, uint32_t tag)
+static uint32_t tag_at(const struct bucket *b, uint32_t i)
 {
-    uint32_t mask = 0;
-    for (uint32_t i = 0; i < SLOTS; i++)
-        mask |= (uint32_t)(b->slots[i] >> BLOCK_BITS == tag) << i;
-    return mask;
+    return (uint32_t)(b->tags >> TAG_BITS * i) & 0xFF;
 }
 
-static uint32_t lowest_slot(uint32_t mask)
+static void set_slot(struct bucket *b, uint32_t i, uint32_t tag, uint32_t block)
 {
-    return (uint32_t)__builtin_ctz(mask);
+    b->tags = (b->tags & ~(0xFFull << TAG_BITS * i)) | (uint64_t)tag << TAG_BITS * i;
+    b->blocks_low[i] = (uint16_t)block;
+    b->blocks_high[i] = (uint8_t)(block >> 16);
+}
+
+/* Slots that may have this tag, bit 8 i + 7 for slot i; tag 0: the free ones. The lowest has it,
+ * above it there may be one too many (zero bytes of a word: Warren, Hacker's Delight, 6-1). */
+static uint64_t slots_with(const struct bucket *b, uint32_t tag)
+{
+    uint64_t x = b->tags ^ tag * EACH_SLOT;
+    return (x - EACH_SLOT) & ~x & EACH_SLOT << (TAG_BITS - 1);
+}
+
+static uint32_t lowest_slot(uint64_t mask)
+{
+    return (uint32_t)__builtin_ctzll(mask) / TAG_BITS;
 }
 
 /* The slot of a block that is registered with this hash; SLOTS: none. */
 static uint32_t find_slot(const struct prefix_cache *c, uint32_t place, struct block_hash h)
 {
     const struct bucket *b = bucket_of(c, place);
-    for (uint32_t mask = slots_with(b, tag_of(place)); mask; mask &= mask - 1) {
+    for (uint64_t mask = slots_with(b, tag_of(place)); mask; mask &= mask - 1) {
         uint32_t i = lowest_slot(mask), block = block_at(b, i);
-        if (c->places[block] == place && hash_eq(entry_of(c, block)->hash, h))
+        if (tag_at(b, i) == tag_of(place) && c->places[block] == place &&
+            hash_eq(entry_of(c, block)->hash, h))
             return i;
     }
     return SLOTS;
@@ -196,7 +210,7 @@ void prefix_cache_prefetch_bucket(const struct prefix_cache *c, struct block_has
 void prefix_cache_prefetch_hit(const struct prefix_cache *c, struct block_hash hash)
 {
     uint32_t place = place_of(c, hash);
-    uint32_t mask = slots_with(bucket_of(c, place), tag_of(place));
+    uint64_t mask = slots_with(bucket_of(c, place), tag_of(place));
     if (!mask)
         return;
     uint32_t block = block_at(bucket_of(c, place), lowest_slot(mask));
@@ -221,14 +235,12 @@ uint64_t prefix_cache_content(const struct prefix_cache *c, uint32_t block)
 static uint32_t free_slot(const struct prefix_cache *c, uint32_t place)
 {
     struct bucket *b = bucket_of(c, place);
-    uint32_t mask = slots_with(b, 0), bucket_bits = place - tag_of(place);
-    if (mask)
-        return lowest_slot(mask);
-    for (uint32_t i = 0; i < SLOTS; i++) {
-        uint32_t said = bucket_bits | b->slots[i] >> BLOCK_BITS;
-        b->slots[i] = c->places[block_at(b, i)] == said ? b->slots[i] : 0;
-    }
-    mask = slots_with(b, 0);
+    uint32_t bucket_bits = place - tag_of(place);
+    if (slots_with(b, 0) == 0)
+        for (uint32_t i = 0; i < SLOTS; i++)
+            if (c->places[block_at(b, i)] != bucket_bits + tag_at(b, i))
+                set_slot(b, i, 0, 0);
+    uint64_t mask = slots_with(b, 0);
     return mask ? lowest_slot(mask) : SLOTS;
 }
 
@@ -269,7 +281,7 @@ struct prefix_registered prefix_cache_register(struct prefix_cache *c, uint32_t 
         prefix_cache_forget(c, out.displaced);
     write_entry(c, block, k);
     c->places[block] = place;
-    b->slots[i] = tag_of(place) << BLOCK_BITS | block;
+    set_slot(b, i, tag_of(place), block);
     out.content = c->last_content;
     out.is_new = true;
     return out;
