@@ -77,6 +77,10 @@ static void tell_gateway(struct alone *a, const struct scheduler_event *events, 
     uint32_t n = 0;
     for (uint32_t i = 0; i < n_events; i++) {
         struct request *r = events[i].request;
+        if (i + REQUEST_PREFETCH_FAR < n_events)
+            request_prefetch(events[i + REQUEST_PREFETCH_FAR].request);
+        if (i + REQUEST_PREFETCH_NEAR < n_events)
+            request_prefetch_ids(events[i + REQUEST_PREFETCH_NEAR].request);
         request_fill_tokens(r, request_n_generated(r) - r->n_delivered, &a->items[n++]);
         r->n_delivered = request_n_generated(r);
         if (n == TOKENS_ITEMS) {

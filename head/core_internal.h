@@ -32,8 +32,9 @@ struct gateway {
     char node[65];
     uint64_t lost_ns, hello_ns;
     uint32_t index, n_open;
-    struct request *outbox_first, *outbox_last;
-    struct refusal *refusals; /* [refusals_cap] */
+    struct request **outbox; /* [outbox_cap] who has something to deliver: [begin, end), oldest */
+    uint32_t outbox_begin, outbox_end, outbox_cap; /* first; NULL: dropped meanwhile */
+    struct refusal *refusals;                      /* [refusals_cap] */
     uint32_t n_refusals, refusals_cap;
     struct msg_cluster told;  /* last Cluster sent; its model is not kept */
     bool was_told, was_swept; /* swept: what was not submitted again is cancelled */
@@ -130,6 +131,7 @@ void gateways_tick(struct head_core *h);
 void gateways_flush(struct head_core *h);
 void gateways_free(struct head_core *h);
 void outbox_add(struct head_core *h, struct request *r);
+void outbox_remove(struct head_core *h, struct request *r); /* not in it: fine */
 
 /* router.c: requests that are in no group, and the way into one */
 void router_hold(struct head_core *h, struct request *r);

@@ -348,6 +348,8 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
     g->n_failures = 0; /* it works: the next trouble starts with a short wait again */
     for (uint32_t i = 0; i < n_events; i++) {
         struct request *r = events[i].request;
+        if (i + REQUEST_PREFETCH_FAR < n_events)
+            request_prefetch(events[i + REQUEST_PREFETCH_FAR].request);
         if (events[i].ended) {
             r->i_group = NO_GROUP;
             route_ended(h, r);

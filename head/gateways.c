@@ -12,6 +12,58 @@
 /* Before any worker has said what its model can do. */
 #define UNKNOWN_MODEL_LEN (1u << 20)
 
+enum { OUTBOX_MIN = 64 };
+
+/* ---- the outbox: an array, so that who walks it can ask for what comes ---- */
+
+/* In place; more room only when that has not made half of it free. */
+static void outbox_make_room(struct gateway *g)
+{
+    uint32_t n = 0;
+    for (uint32_t i = g->outbox_begin; i < g->outbox_end; i++) {
+        if (!g->outbox[i])
+            continue;
+        g->outbox[n] = g->outbox[i];
+        g->outbox[n]->i_outbox = n + 1;
+        n++;
+    }
+    g->outbox_begin = 0;
+    g->outbox_end = n;
+    if (n < g->outbox_cap / 2)
+        return;
+    g->outbox_cap = g->outbox_cap ? 2 * g->outbox_cap : OUTBOX_MIN;
+    g->outbox = mem_realloc(g->outbox, g->outbox_cap * sizeof(struct request *));
+}
+
+/* What belongs to an older session is not sent: its Submit comes again. */
+void outbox_add(struct head_core *h, struct request *r)
+{
+    struct gateway *g = h->gateways[r->i_gateway];
+    if (r->i_outbox || r->gateway_session != g->session)
+        return;
+    if (g->outbox_end == g->outbox_cap)
+        outbox_make_room(g);
+    g->outbox[g->outbox_end++] = r;
+    r->i_outbox = g->outbox_end;
+}
+
+void outbox_remove(struct head_core *h, struct request *r)
+{
+    if (r->i_outbox)
+        h->gateways[r->i_gateway]->outbox[r->i_outbox - 1] = NULL;
+    r->i_outbox = 0;
+}
+
+static void outbox_clear(struct gateway *g)
+{
+    for (uint32_t i = g->outbox_begin; i < g->outbox_end; i++)
+        if (g->outbox[i])
+            g->outbox[i]->i_outbox = 0;
+    g->outbox_begin = g->outbox_end = 0;
+}
+
+/* ---- life ---- */
+
 static struct gateway *find_instance(const struct head_core *h, uint64_t instance)
 {
     for (uint32_t i = 0; i < GATEWAYS_MAX; i++) {
@@ -50,6 +102,7 @@ void gateways_on_hello(struct head_core *h, struct peer *peer)
     }
     g->peer = peer;
     peer->owner = g;
+    outbox_clear(g); /* of the session before */
     g->session = peer->link.session;
     g->hello_ns = h->now_ns;
     g->was_told = g->was_swept = false;
@@ -76,6 +129,7 @@ static void gateway_remove(struct head_core *h, struct gateway *g)
     h->gateways[g->index] = NULL;
     h->n_gateways--;
     mem_free(g->refusals);
+    mem_free(g->outbox);
     mem_free(g);
 }
 
@@ -112,6 +166,7 @@ void gateways_free(struct head_core *h)
     for (uint32_t i = 0; i < GATEWAYS_MAX; i++) {
         if (h->gateways[i]) {
             mem_free(h->gateways[i]->refusals);
+            mem_free(h->gateways[i]->outbox);
             mem_free(h->gateways[i]);
         }
     }
@@ -278,27 +333,6 @@ void gateways_on_msg(struct head_core *h, struct gateway *g, const struct msg *m
 
 /* ---- tokens out ---- */
 
-void outbox_add(struct head_core *h, struct request *r)
-{
-    struct gateway *g = h->gateways[r->i_gateway];
-    if (r->in_outbox)
-        return;
-    r->in_outbox = true;
-    r->outbox_next = NULL;
-    r->outbox_prev = g->outbox_last;
-    *(g->outbox_last ? &g->outbox_last->outbox_next : &g->outbox_first) = r;
-    g->outbox_last = r;
-}
-
-static void outbox_pop(struct gateway *g)
-{
-    struct request *r = g->outbox_first;
-    g->outbox_first = r->outbox_next;
-    *(r->outbox_next ? &r->outbox_next->outbox_prev : &g->outbox_last) = NULL;
-    r->in_outbox = false;
-    r->outbox_next = r->outbox_prev = NULL;
-}
-
 /* What one message may weigh on the wire, roughly: a gateway that was away gets much at once, and a
  * frame has a size that it must not pass. */
 #define TOKENS_BYTES (1u << 20)
@@ -347,50 +381,48 @@ static enum status send_items(struct head_core *h, struct gateway *g, uint32_t n
     return peers_send(&h->peers, g->peer, &m);
 }
 
+static void prefetch(const struct gateway *g, uint32_t i)
+{
+    const struct request *far = NULL, *near = NULL;
+    if (i + REQUEST_PREFETCH_FAR < g->outbox_end)
+        far = g->outbox[i + REQUEST_PREFETCH_FAR];
+    if (i + REQUEST_PREFETCH_NEAR < g->outbox_end)
+        near = g->outbox[i + REQUEST_PREFETCH_NEAR];
+    if (far)
+        request_prefetch(far);
+    if (near)
+        request_prefetch_ids(near);
+}
+
 /* One message from the outbox's head; false: nothing more can go now. */
 static bool flush_tokens(struct head_core *h, struct gateway *g)
 {
     uint32_t n = 0;
     uint64_t budget = TOKENS_BYTES;
-    struct request *r = g->outbox_first;
-    for (; r && n < TOKENS_ITEMS_MAX && budget >= ITEM_BYTES; r = r->outbox_next) {
+    while (g->outbox_begin < g->outbox_end && !g->outbox[g->outbox_begin])
+        g->outbox_begin++;
+    for (uint32_t i = g->outbox_begin;
+         i < g->outbox_end && n < TOKENS_ITEMS_MAX && budget >= ITEM_BYTES; i++) {
+        struct request *r = g->outbox[i];
+        prefetch(g, i);
+        if (!r)
+            continue;
         budget -= ITEM_BYTES;
         h->item_requests[n] = r;
         request_fill_tokens(r, tokens_that_fit(r, &budget), &h->items[n++]);
     }
-    if (n == 0)
-        return false;
-    if (send_items(h, g, n) != STATUS_OK)
+    if (n == 0 || send_items(h, g, n) != STATUS_OK)
         return false;
     for (uint32_t i = 0; i < n; i++) {
-        r = h->item_requests[i];
+        struct request *r = h->item_requests[i];
         r->n_delivered += h->items[i].ids.n;
-        outbox_pop(g);
+        outbox_remove(h, r);
         if (r->n_delivered < request_n_generated(r))
             outbox_add(h, r); /* the rest goes in a later message */
         else if (r->finish != FINISH_NONE)
             router_drop(h, r);
     }
     return true;
-}
-
-/* Entries of an older session leave the outbox unsent: their Submit comes again. */
-static void forget_old_session(struct gateway *g)
-{
-    struct request *r = g->outbox_first, *next;
-    g->outbox_first = g->outbox_last = NULL;
-    for (; r; r = next) {
-        next = r->outbox_next;
-        r->outbox_next = NULL;
-        if (r->gateway_session != g->session) {
-            r->in_outbox = false;
-            r->outbox_prev = NULL;
-            continue;
-        }
-        r->outbox_prev = g->outbox_last;
-        *(g->outbox_last ? &g->outbox_last->outbox_next : &g->outbox_first) = r;
-        g->outbox_last = r;
-    }
 }
 
 static void tell_cluster(struct head_core *h, struct gateway *g, const struct msg_cluster *now)
@@ -441,7 +473,6 @@ void gateways_flush(struct head_core *h)
             g->n_refusals -= n;
             memmove(g->refusals, g->refusals + n, g->n_refusals * sizeof *g->refusals);
         }
-        forget_old_session(g);
         while (flush_tokens(h, g))
             ;
     }

@@ -11,8 +11,7 @@ enum { N_BUCKETS = 4096, DETAIL_BYTES = 384 };
 struct group_replay {
     struct scheduler *scheduler; /* NULL: down */
     uint64_t id, term_epoch;
-    struct request
-        *buckets[N_BUCKETS]; /* by arrival, chained by outbox_next: the core's own link */
+    struct request *buckets[N_BUCKETS]; /* by arrival, chained by next */
     struct request *last_added;
     enum status last_add, last_result;
     const struct msg_plan *plan; /* of the last step; its PLAN is still to come */
@@ -37,13 +36,13 @@ static struct request **find(struct group_replay *g, uint64_t arrival_seq)
 {
     struct request **at = &g->buckets[arrival_seq % N_BUCKETS];
     while (*at && (*at)->arrival_seq != arrival_seq)
-        at = &(*at)->outbox_next;
+        at = &(*at)->next;
     return at;
 }
 
 static void forget(struct group_replay *g, struct request *r)
 {
-    *find(g, r->arrival_seq) = r->outbox_next;
+    *find(g, r->arrival_seq) = r->next;
     if (g->last_added == r)
         g->last_added = NULL;
     request_free(r);
@@ -80,7 +79,7 @@ static enum status remember(struct group_replay *g, const struct request *logged
     r->sampling.stop_ids.ptr = ids + r->ids_cap + s->eos_ids.n;
     r->sampling.lora.ptr = lora;
     request_keep_stops(r);
-    r->outbox_next = NULL;
+    r->next = NULL;
     *at = *out = r;
     return STATUS_OK;
 }

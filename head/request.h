@@ -41,19 +41,18 @@ struct request {
     uint16_t n_eos, n_stops;       /* EOS ids, and all that end it; */
     uint32_t stops[REQUEST_STOPS]; /* these, EOS first, if there are no more than fit */
 
-    /* its way to the gateway this one. The outbox, i_group and gateway_session are the head core's
+    /* its way to the gateway this one. i_outbox, i_group and gateway_session are the head core's
      * own: table and scheduler never touch them. */
     struct request_id id;
     uint32_t i_choice, attempt;
-    uint32_t i_gateway; /* whose it is: index into the head's gateway table */
-    uint32_t n_cached;  /* prompt tokens found in the prefix cache at first admission */
-    struct request *outbox_next, *outbox_prev;
-    bool in_outbox;   /* has something to deliver */
-    uint32_t i_group; /* whose scheduler has it; UINT32_MAX: held by the core */
-    void *sched;      /* the scheduler's own sequence, NULL when in none */
-
-    enum request_state state;
+    uint32_t i_gateway;       /* whose it is: index into the head's gateway table */
+    uint32_t n_cached;        /* prompt tokens found in the prefix cache at first admission */
     uint64_t gateway_session; /* of the last Submit: tokens go to that session only */
+    uint32_t i_outbox; /* its place in its gateway's outbox, and 1; 0: has nothing to deliver */
+    uint32_t i_group;  /* whose scheduler has it; UINT32_MAX: held by the core */
+    void *sched;       /* the scheduler's own sequence, NULL when in none */
+    enum request_state state;
+
     uint64_t tenant;          /* whose fair share it takes */
     struct request_salt salt; /* of tenant and cache_salt, for the prefix cache */
     int32_t priority;
@@ -69,13 +68,25 @@ struct request {
     struct request *next, *prev; /* list links of whoever holds it */
     struct slab *slab;           /* its own memory is from; NULL: the heap */
 };
-_Static_assert(offsetof(struct request, id) == 64 && offsetof(struct request, state) == 128,
+_Static_assert(offsetof(struct request, id) == 64 && offsetof(struct request, tenant) == 128,
                "cache lines");
 
 static inline uint32_t request_n_generated(const struct request *r)
 {
     return r->n_ids - r->n_prompt;
 }
+/* For who walks over many: the two lines, then, when they are there, the newest id. */
+static inline void request_prefetch(const struct request *r)
+{
+    __builtin_prefetch(r, 1);
+    __builtin_prefetch(&r->id, 1);
+}
+static inline void request_prefetch_ids(const struct request *r)
+{
+    __builtin_prefetch(r->ids + r->n_ids, 1);
+}
+enum { REQUEST_PREFETCH_FAR = 12, REQUEST_PREFETCH_NEAR = 5 }; /* requests ahead */
+
 /* Asserts that the transition is allowed. */
 void request_enter(struct request *r, enum request_state next);
 /* Copies what the message holds. max_model_len bounds n_prompt + max_tokens (max_tokens is clipped;

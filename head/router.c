@@ -96,16 +96,11 @@ static void withdraw(struct head_core *h, struct request *r)
 
 void router_drop(struct head_core *h, struct request *r)
 {
-    struct gateway *g = h->gateways[r->i_gateway];
     withdraw(h, r);
     if (is_live(r))
         h->n_cancelled++;
-    if (r->in_outbox) {
-        *(r->outbox_prev ? &r->outbox_prev->outbox_next : &g->outbox_first) = r->outbox_next;
-        *(r->outbox_next ? &r->outbox_next->outbox_prev : &g->outbox_last) = r->outbox_prev;
-        r->in_outbox = false;
-    }
-    g->n_open--;
+    outbox_remove(h, r);
+    h->gateways[r->i_gateway]->n_open--;
     request_table_remove(h->requests, r);
     request_free(r);
 }

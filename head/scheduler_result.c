@@ -4,8 +4,6 @@
 
 #include "head/scheduler_internal.h"
 
-enum { PREFETCH_FAR = 12, PREFETCH_NEAR = 5 }; /* entries ahead */
-
 /* A run that follows drafts may have found the end: then the request has ended by an earlier
  * result, and nobody waits for this one. */
 static bool answers(const struct result_item *item, const struct step_entry *e)
@@ -124,15 +122,14 @@ static void take_tokens(struct scheduler *s, struct seq *x, const struct step_en
 
 static void prefetch(const struct step_record *rec, uint32_t i)
 {
-    if (i + PREFETCH_FAR >= rec->n)
+    if (i + REQUEST_PREFETCH_FAR >= rec->n)
         return;
-    const struct step_entry *e = &rec->entries[i + PREFETCH_FAR];
+    const struct step_entry *e = &rec->entries[i + REQUEST_PREFETCH_FAR];
     __builtin_prefetch(e->seq, 1);
-    __builtin_prefetch(e->r, 1);
-    __builtin_prefetch((const char *)e->r + 64, 1); /* who reads the event touches it */
-    e = &rec->entries[i + PREFETCH_NEAR];
+    request_prefetch(e->r);
+    e = &rec->entries[i + REQUEST_PREFETCH_NEAR];
     if (e->seq)
-        __builtin_prefetch(e->r->ids + e->r->n_ids, 1);
+        request_prefetch_ids(e->r);
 }
 
 enum status scheduler_on_result(struct scheduler *s, const struct msg_result *m, uint64_t now_ns,

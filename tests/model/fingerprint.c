@@ -137,7 +137,7 @@ static void put_core(struct mix *m, const struct world *w)
         put(m, r->n_ids);
         put(m, r->n_delivered);
         put(m, r->i_group);
-        put(m, r->in_outbox);
+        put(m, r->i_outbox != 0);
         const struct gateway *g = h->gateways[r->i_gateway];
         put(m, g && r->gateway_session == g->session);
     }
