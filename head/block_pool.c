@@ -112,7 +112,7 @@ static void node_remove(struct block_pool *p, struct list *l, uint32_t i)
 /* ---- lists ---- */
 
 /* Who appends several counts them once (list_count). */
-static void list_put(struct block_pool *p, uint32_t id, uint64_t step_sent)
+static inline void list_put(struct block_pool *p, uint32_t id, uint64_t step_sent)
 {
     struct block *b = &p->blocks[id];
     bool keep = b->word & KEEP_BIT;
@@ -135,7 +135,7 @@ static void list_count(struct block_pool *p, struct list *l, uint32_t n, uint64_
     l->by_step[step_sent % BLOCK_POOL_MAX_DEPTH] += n;
 }
 
-static void list_take(struct block_pool *p, struct list *l, uint32_t i_node, uint32_t slot)
+static inline void list_take(struct block_pool *p, struct list *l, uint32_t i_node, uint32_t slot)
 {
     struct node *x = &p->nodes[i_node];
     x->live &= (uint16_t) ~(1u << slot);
