@@ -1,4 +1,5 @@
 """Fixtures, and the rule that a file of which every test was skipped counts as skipped in ctest."""
+import os
 import sys
 from pathlib import Path
 
@@ -9,12 +10,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 import findings  # noqa: E402
 from cluster import BIN, SLOW, Cluster  # noqa: E402
 
+# Tests that take the demo model in place of a tiny or null one (label long): minutes each.
+ON_DEMO = "demo" in (os.environ.get("COX_INVARIANCE_MODEL"), os.environ.get("COX_OVERLOAD_MODEL"))
 outcomes = []
 
 
 def pytest_configure(config):
     if config.pluginmanager.hasplugin("timeout") and not config.getoption("timeout", None):
-        config.option.timeout = 120 * SLOW
+        config.option.timeout = 7200 if ON_DEMO else 120 * SLOW
 
 
 def pytest_sessionstart(session):

@@ -47,7 +47,7 @@ def draw_request(rng):
             "n": rng.choice([1, 1, 1, 2])}
     if DEMO:
         prompt = SENTENCES[0][:rng.choice([20, 40, 80])] + rng.choice(["", "Then", "But"])
-        body |= {"prompt": prompt, "max_tokens": rng.choice([4, 16, 40]), "temperature": 0, "ignore_eos": True}
+        body |= {"prompt": prompt, "max_tokens": rng.choice([2, 4, 8, 40]), "temperature": 0, "ignore_eos": True}
     return body, rng.choice([None, None, "waiting", "streaming"])
 
 
