@@ -47,12 +47,15 @@ struct embed_params {
 };
 
 /* RMS norm (Zhang & Sennrich 2019) of n_parts vectors of dim elements in each row, side by side:
- * out = x / sqrt(mean(x^2) + eps) * w. out may be x. */
+ * out = x / sqrt(mean(x^2) + eps) * w. out may be x. With sums the vector is a part of one of
+ * `whole` elements whose squares were added up elsewhere: mean = sums[row] / whole, n_parts 1. */
 struct norm_params {
     struct view out, x;
     const float *w; /* [dim] */
     uint32_t n_rows, n_parts, dim;
     float eps;
+    const float *sums; /* [n_rows] or NULL */
+    uint32_t whole;
 };
 
 /* Up to LINEAR_MAX_PARTS matrices over the same input: out_i = w_i x (+ bias_i). */
@@ -99,9 +102,9 @@ struct kv_row {
     uint32_t n_dropped, position;
 };
 struct kv_write_params {
-    struct view k, v;          /* [n_rows][n_kv_heads * head_dim] */
+    struct view k, v;          /* [n_rows][n_heads * head_dim] */
     const struct kv_row *rows; /* [n_rows] */
-    uint32_t n_rows;
+    uint32_t n_rows, n_heads;  /* n_heads <= kv->n_kv_heads */
     const struct kv_cache *kv;
 };
 
@@ -109,13 +112,13 @@ struct kv_write_params {
  * first = window ? max(0, position - window + 1) : 0. The KV of all rows of the call is written
  * already (kv_write): rows may attend to each other's, of one sequence or, in a shared block, of
  * two. Positions behind a row's own are not looked at: a wrong guess may have left its KV there.
- * Head h reads KV head h / (n_heads / n_kv_heads). score = scale * q.k, then softcap * tanh(score /
- * softcap) when softcap > 0. */
+ * Query head h reads KV head (first_in_group + h) / group: a rank's heads may begin and end inside
+ * a KV head's group. score = scale * q.k, then softcap * tanh(score / softcap) when softcap > 0. */
 #define ATTENTION_SPLIT 256u
 struct attention_params {
     struct view q, out; /* [n_rows][n_heads * head_dim] */
     const struct kv_row *rows;
-    uint32_t n_rows, n_heads, window;
+    uint32_t n_rows, n_heads, group, first_in_group, window;
     float scale, softcap;
     const struct kv_cache *kv;
 };
@@ -159,6 +162,9 @@ struct ops {
 
     void (*embed)(struct device *d, const struct embed_params *p);
     void (*norm)(struct device *d, const struct norm_params *p);
+    /* out[i] = sum of the squares of the first dim elements of row i. */
+    void (*sum_squares)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim, float *out);
+    void (*clear)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim); /* zeros */
     void (*linear)(struct device *d, const struct linear_params *p);
     void (*rope_table)(struct device *d, const struct rope_table_params *p);
     void (*rope)(struct device *d, const struct rope_params *p);

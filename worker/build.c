@@ -1,8 +1,7 @@
 #include "worker/build.h"
 
-#include <math.h>
-
 #include "common/base/mem.h"
+#include "worker/rope.h"
 
 const struct qkv_names usual_qkv = {
     .q = {"model.layers.%u.self_attn.q_proj.weight", "blk.%u.attn_q.weight"},
@@ -19,6 +18,11 @@ const struct mlp_names usual_mlp = {
     .gate_bias = {"model.layers.%u.mlp.gate_proj.bias", "blk.%u.ffn_gate.bias"},
     .up_bias = {"model.layers.%u.mlp.up_proj.bias", "blk.%u.ffn_up.bias"},
     .down_bias = {"model.layers.%u.mlp.down_proj.bias", "blk.%u.ffn_down.bias"},
+};
+
+const struct output_names usual_output = {
+    .weight = {"model.layers.%u.self_attn.o_proj.weight", "blk.%u.attn_output.weight"},
+    .bias = {"model.layers.%u.self_attn.o_proj.bias", "blk.%u.attn_output.bias"},
 };
 
 static const struct tensor_name no_tensor;
@@ -44,10 +48,21 @@ static uint32_t add_weight(struct program *p, const struct op_weight *w)
     return p->n_weights++;
 }
 
+/* One of a linear operator's matrices; of nothing there is none. */
+static void add_part(struct program *p, struct op *o, const struct op_weight *w)
+{
+    o->out = w->out;
+    if (w->n_len == 0 || w->k_len == 0)
+        return;
+    uint32_t i = add_weight(p, w);
+    if (o->linear.n++ == 0)
+        o->linear.first = i;
+}
+
 /* This rank's rows of a matrix that has one for each id. */
 static uint32_t add_vocab_weight(struct program *p, struct tensor_name name)
 {
-    struct vocab_part part = program_vocab_part(p, p->rank);
+    struct cut_range part = program_vocab_part(p, p->rank);
     return add_weight(p, &(struct op_weight){.name = name,
                                              .n = p->config->vocab_size,
                                              .n0 = part.first,
@@ -79,69 +94,67 @@ void build_head_norm(struct program *p, uint32_t layer, enum reg reg, struct ten
 {
     build_norm(p, layer, reg, reg, name, plus_one);
     struct op *o = &p->ops[p->n_ops - 1];
-    o->norm.n_parts = reg == REG_Q ? p->n_heads : p->n_kv_heads;
+    o->norm.n_parts = reg == REG_Q ? p->heads.q.n : p->heads.kv.n;
     o->norm.dim = p->config->head_dim;
+}
+
+/* A KV head may be on several ranks: the one that has its first query head counts its squares. */
+void build_whole_norm(struct program *p, uint32_t layer, enum reg reg, struct tensor_name name,
+                      bool plus_one)
+{
+    const struct model_config *c = p->config;
+    uint32_t d = c->head_dim;
+    struct cut_range part = reg == REG_Q ? p->heads.q : p->heads.kv;
+    uint32_t not_own = reg == REG_K && p->heads.first_in_group > 0;
+    build_norm(p, layer, reg, reg, name, plus_one);
+    struct op *o = &p->ops[p->n_ops - 1];
+    o->norm.dim = part.n * d;
+    if (p->tp == 1)
+        return;
+    if (reg == REG_K && p->heads.q.n == 0)
+        not_own = part.n;
+    o->norm.whole = (reg == REG_Q ? c->n_heads : c->n_kv_heads) * d;
+    o->norm.first = part.first * d;
+    o->norm.own_first = not_own * d;
+    o->norm.own = (part.n - not_own) * d;
 }
 
 void build_qkv(struct program *p, uint32_t layer, enum reg in, const struct qkv_names *names)
 {
     const struct model_config *c = p->config;
-    uint32_t d = c->head_dim, kv_head = p->rank * p->n_kv_heads;
-    if (c->n_kv_heads < p->tp) /* replicated: tp / n_kv_heads ranks share one */
-        kv_head = p->rank / (p->tp / c->n_kv_heads);
+    uint32_t d = c->head_dim, n_q = c->n_heads * d, n_kv = c->n_kv_heads * d;
     struct op_weight w[3] = {
-        {.name = names->q, .bias_name = names->q_bias, .out = REG_Q, .n = c->n_heads * d},
-        {.name = names->k, .bias_name = names->k_bias, .out = REG_K, .n = c->n_kv_heads * d},
-        {.name = names->v, .bias_name = names->v_bias, .out = REG_V, .n = c->n_kv_heads * d},
+        {.name = names->q, .bias_name = names->q_bias, .out = REG_Q, .n = n_q},
+        {.name = names->k, .bias_name = names->k_bias, .out = REG_K, .n = n_kv},
+        {.name = names->v, .bias_name = names->v_bias, .out = REG_V, .n = n_kv},
     };
     struct op *o = add_op(p, OP_LINEAR, layer);
     o->in = in;
-    o->linear.first = p->n_weights;
-    o->linear.n = 3;
     for (int i = 0; i < 3; i++) {
+        struct cut_range heads = i == 0 ? p->heads.q : p->heads.kv;
         w[i].layer = layer;
         w[i].k = w[i].k_len = c->hidden;
-        w[i].n0 = i == 0 ? p->rank * p->n_heads * d : kv_head * d;
-        w[i].n_len = (i == 0 ? p->n_heads : p->n_kv_heads) * d;
+        w[i].n0 = heads.first * d;
+        w[i].n_len = heads.n * d;
+        if (names->fused) {
+            w[i].n_tensor = n_q + 2 * n_kv;
+            w[i].first_in_tensor = i == 0 ? 0 : n_q + (uint32_t)(i - 1) * n_kv;
+        }
         if (!c->attention_bias)
             w[i].bias_name = no_tensor;
-        add_weight(p, &w[i]);
+        add_part(p, o, &w[i]);
     }
-}
-
-/* HF transformers, modeling_rope_utils.py, "llama3": long waves are stretched by the factor, short
- * ones kept, those between blended. */
-static double scale_llama3(const struct rope_config *r, double inv)
-{
-    double wave = 2.0 * M_PI / inv;
-    double low = r->original_max_len / r->low_freq_factor;
-    double high = r->original_max_len / r->high_freq_factor;
-    if (wave < high)
-        return inv;
-    if (wave > low)
-        return inv / r->factor;
-    double smooth = (r->original_max_len / wave - r->low_freq_factor) /
-                    (r->high_freq_factor - r->low_freq_factor);
-    return (1 - smooth) * inv / r->factor + smooth * inv;
 }
 
 uint32_t build_rope_freqs(struct program *p, const struct rope_config *r, bool interleaved,
                           const char *gguf_divisors)
 {
     struct rope_freqs *f = &p->ropes[p->n_ropes];
-    uint32_t dim = p->config->head_dim;
-    *f = (struct rope_freqs){.n = dim / 2,
-                             .inv = mem_array(dim / 2, sizeof *f->inv),
+    *f = (struct rope_freqs){.n = r->n_rot / 2,
+                             .inv = mem_array(r->n_rot / 2, sizeof *f->inv),
                              .interleaved = interleaved,
                              .gguf_divisors = gguf_divisors};
-    for (uint32_t i = 0; i < f->n; i++) {
-        double inv = pow(r->theta, -2.0 * i / dim);
-        if (r->scaling == ROPE_LINEAR)
-            inv /= r->factor;
-        else if (r->scaling == ROPE_LLAMA3)
-            inv = scale_llama3(r, inv);
-        f->inv[i] = (float)inv;
-    }
+    rope_frequencies(r, p->max_model_len, f->inv, &f->scale);
     return p->n_ropes++;
 }
 
@@ -151,7 +164,7 @@ void build_rope(struct program *p, uint32_t layer, uint32_t i_table)
         struct op *o = add_op(p, OP_ROPE, layer);
         o->out = o->in = reg;
         o->rope.i_table = i_table;
-        o->rope.n_heads = reg == REG_Q ? p->n_heads : p->n_kv_heads;
+        o->rope.n_heads = reg == REG_Q ? p->heads.q.n : p->heads.kv.n;
     }
 }
 
@@ -169,52 +182,59 @@ static void add_output(struct program *p, uint32_t layer, enum reg in, struct op
 {
     w.layer = layer;
     w.n = w.n_len = p->config->hidden;
-    w.k_len = w.k / p->tp;
-    w.k0 = p->rank * w.k_len;
     if (p->rank > 0)
         w.bias_name = no_tensor;
     struct op *o = add_op(p, OP_LINEAR, layer);
     o->in = in;
-    o->linear.first = add_weight(p, &w);
-    o->linear.n = 1;
     o->linear.add_ranks = p->tp > 1;
+    add_part(p, o, &w);
 }
 
 void build_attention_output(struct program *p, uint32_t layer, enum reg out,
-                            struct tensor_name name, struct tensor_name bias)
+                            const struct output_names *names)
 {
     const struct model_config *c = p->config;
     add_output(p, layer, REG_A,
-               (struct op_weight){.name = name,
-                                  .bias_name = c->attention_bias ? bias : no_tensor,
+               (struct op_weight){.name = names->weight,
+                                  .bias_name = c->attention_out_bias ? names->bias : no_tensor,
                                   .k = c->n_heads * c->head_dim,
+                                  .k0 = p->heads.q.first * c->head_dim,
+                                  .k_len = p->heads.q.n * c->head_dim,
                                   .out = out});
+}
+
+static void add_gate_and_up(struct program *p, uint32_t layer, enum reg in,
+                            const struct mlp_names *names)
+{
+    const struct model_config *c = p->config;
+    struct op *o = add_op(p, OP_LINEAR, layer);
+    o->in = in;
+    for (int i = 0; i < 2; i++) {
+        struct op_weight w = {.name = i == 0 ? names->gate : names->up,
+                              .bias_name = i == 0 ? names->gate_bias : names->up_bias,
+                              .layer = layer,
+                              .n = c->intermediate,
+                              .n0 = p->inner.first,
+                              .n_len = p->inner.n,
+                              .k = c->hidden,
+                              .k_len = c->hidden,
+                              .out = i == 0 ? REG_GATE : REG_UP};
+        if (names->fused) {
+            w.n_tensor = 2 * c->intermediate;
+            w.first_in_tensor = i == 0 ? 0 : c->intermediate;
+        }
+        if (!c->mlp_bias)
+            w.bias_name = no_tensor;
+        add_part(p, o, &w);
+    }
 }
 
 void build_gated_mlp(struct program *p, uint32_t layer, enum reg out, enum reg in,
                      const struct mlp_names *names)
 {
     const struct model_config *c = p->config;
-    struct op *o = add_op(p, OP_LINEAR, layer);
-    o->in = in;
-    o->linear.first = p->n_weights;
-    o->linear.n = 2;
-    for (int i = 0; i < 2; i++) {
-        uint32_t n = c->intermediate / p->tp;
-        struct op_weight w = {.name = i == 0 ? names->gate : names->up,
-                              .bias_name = i == 0 ? names->gate_bias : names->up_bias,
-                              .layer = layer,
-                              .n = c->intermediate,
-                              .n0 = p->rank * n,
-                              .n_len = n,
-                              .k = c->hidden,
-                              .k_len = c->hidden,
-                              .out = i == 0 ? REG_GATE : REG_UP};
-        if (!c->mlp_bias)
-            w.bias_name = no_tensor;
-        add_weight(p, &w);
-    }
-    o = add_op(p, OP_GATED, layer);
+    add_gate_and_up(p, layer, in, names);
+    struct op *o = add_op(p, OP_GATED, layer);
     o->out = REG_GATE;
     o->in = REG_UP;
     o->act = c->activation == MODEL_SILU ? ACT_SILU : ACT_GELU_TANH;
@@ -222,6 +242,8 @@ void build_gated_mlp(struct program *p, uint32_t layer, enum reg out, enum reg i
                (struct op_weight){.name = names->down,
                                   .bias_name = c->mlp_bias ? names->down_bias : no_tensor,
                                   .k = c->intermediate,
+                                  .k0 = p->inner.first,
+                                  .k_len = p->inner.n,
                                   .out = out});
 }
 

@@ -13,10 +13,14 @@ void build_norm(struct program *p, uint32_t layer, enum reg out, enum reg in,
 /* Every head of reg (REG_Q or REG_K) alone, with one weight of head_dim. */
 void build_head_norm(struct program *p, uint32_t layer, enum reg reg, struct tensor_name name,
                      bool plus_one);
-/* Q, K, V = their projections of in; heads are cut over the ranks, KV heads are replicated when
- * there are fewer than ranks. Biases only when the configuration says attention_bias. */
+/* Q or K normed as one vector of all heads, which the ranks share. */
+void build_whole_norm(struct program *p, uint32_t layer, enum reg reg, struct tensor_name name,
+                      bool plus_one);
+/* Q, K, V = their projections of in; heads are cut over the ranks, a KV head is on every rank that
+ * has a query head of its. Biases only when the configuration says attention_bias. */
 struct qkv_names {
     struct tensor_name q, k, v, q_bias, k_bias, v_bias;
+    bool fused; /* one tensor, three times: Q's outputs, K's, V's */
 };
 extern const struct qkv_names usual_qkv; /* what most families call them */
 void build_qkv(struct program *p, uint32_t layer, enum reg in, const struct qkv_names *names);
@@ -27,11 +31,17 @@ uint32_t build_rope_freqs(struct program *p, const struct rope_config *r, bool i
 void build_rope(struct program *p, uint32_t layer, uint32_t i_table);
 /* Stores K and V, A = attention(Q). The layer's window comes from the configuration. */
 void build_attention(struct program *p, uint32_t layer);
-/* out = w in: the projection after attention, cut by inputs; the ranks' results are added. */
+/* out = w in: the projection after attention, cut by inputs; the ranks' results are added. Bias
+ * only when the configuration says attention_out_bias. */
+struct output_names {
+    struct tensor_name weight, bias;
+};
+extern const struct output_names usual_output;
 void build_attention_output(struct program *p, uint32_t layer, enum reg out,
-                            struct tensor_name name, struct tensor_name bias);
+                            const struct output_names *names);
 struct mlp_names {
     struct tensor_name gate, up, down, gate_bias, up_bias, down_bias;
+    bool fused; /* gate and up are one tensor, gate's outputs first */
 };
 extern const struct mlp_names usual_mlp;
 /* out = down(act(gate in) * up in); biases only when the configuration says mlp_bias. */
@@ -44,4 +54,8 @@ void build_head(struct program *p, struct tensor_name norm, bool plus_one, struc
 
 /* The families (worker/families/). */
 void family_llama(struct program *p);
+void family_qwen3(struct program *p);
+void family_gemma2(struct program *p);
 void family_gemma3(struct program *p);
+void family_olmo2(struct program *p);
+void family_phi3(struct program *p);

@@ -21,18 +21,27 @@ static double mib(uint64_t n)
     return (double)n / (1 << 20);
 }
 
+static enum status build_program(struct engine *e, uint32_t rank, struct error *err)
+{
+    const struct program_setup s = {.tp = e->tp,
+                                    .rank = rank,
+                                    .max_model_len = e->max_model_len,
+                                    .inner_unit = loader_inner_unit(&e->config, e->files)};
+    return program_build(&e->config, &s, &e->program, err);
+}
+
 static enum status open_files(struct engine *e, const struct engine_setup *s, struct error *err)
 {
     TRY(model_info_open(s->model, s->cache_dir, &e->info, err));
     TRY(model_config_read(&e->info, &e->config, err));
     e->tp = s->tp;
     e->load_permille = s->load_permille;
-    TRY(program_build(&e->config, s->tp, s->rank, &e->program, err));
-    TRY(weights_open(&e->info, &e->files, err));
     if (s->max_model_len > e->info.max_model_len)
         return error_set(err, STATUS_INVALID, "--max-model-len %u: the model was made for %u",
                          s->max_model_len, e->info.max_model_len);
     e->max_model_len = s->max_model_len ? s->max_model_len : e->info.max_model_len;
+    TRY(weights_open(&e->info, &e->files, err));
+    TRY(build_program(e, s->rank, err));
     e->main_dtype = loader_main_dtype(e->program, e->files);
     e->kv_dtype = s->kv_dtype_set              ? s->kv_dtype
                   : e->main_dtype == DTYPE_F32 ? DTYPE_F32
@@ -218,9 +227,9 @@ static enum status take_shard(struct engine *e, uint32_t rank, struct error *err
 {
     uint64_t fixed;
     TRY(open_same_files(e, err));
-    TRY(program_build(&e->config, e->tp, rank, &e->program, err));
+    TRY(build_program(e, rank, err));
     /* every rank has as many as the cache was made for */
-    assert(e->program && kv_store_layer(e->kv, 0)->n_kv_heads == e->program->n_kv_heads);
+    assert(e->program && kv_store_layer(e->kv, 0)->n_kv_heads == e->program->most_kv_heads);
     TRY(measure_shard(e, err));
     TRY(fit_shard(e, 0, host_available_bytes(), &fixed, err));
     return load_shard(e, err);

@@ -31,7 +31,7 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
 /* Keys and values of one block in one layer. */
 static uint64_t layer_block_bytes(const struct program *p, enum dtype dtype, uint32_t block_tokens)
 {
-    return 2ull * p->n_kv_heads * p->config->head_dim * block_tokens *
+    return 2ull * p->most_kv_heads * p->config->head_dim * block_tokens *
            dtype_traits(dtype).block_bytes;
 }
 
@@ -154,7 +154,7 @@ enum status kv_store_new(const struct program *p, struct device *d, enum dtype d
                                          .v = k + half,
                                          .block_stride = g->bytes_per_block,
                                          .dtype = dtype,
-                                         .n_kv_heads = p->n_kv_heads,
+                                         .n_kv_heads = p->most_kv_heads,
                                          .head_dim = p->config->head_dim,
                                          .block_tokens = g->block_tokens};
         in_block[i_group] += 2 * half;

@@ -13,6 +13,19 @@ static uint64_t aligned(uint64_t n)
     return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
+uint32_t loader_inner_unit(const struct model_config *c, const struct weights *w)
+{
+    uint32_t unit = 16;
+    for (uint64_t i = 0; i < weights_n_tensors(w); i++) {
+        const struct tensor *t = weights_tensor_at(w, i);
+        uint32_t block = dtype_traits(t->dtype).block_elems;
+        bool inner = t->n_dims >= 2 && t->shape[t->n_dims - 1] == c->intermediate;
+        if (inner && block > unit && c->intermediate % block == 0)
+            unit = block;
+    }
+    return unit;
+}
+
 static const struct tensor *find(const struct program *p, const struct weights *w,
                                  const struct tensor_name *name, uint32_t layer,
                                  char text[TENSOR_NAME_MAX])
@@ -76,7 +89,7 @@ static enum status measure_weight(const struct program *p, const struct weights 
     const struct tensor *t = find(p, w, &x->name, x->layer, name);
     if (!t)
         return missing(name, err);
-    TRY(check_shape(t, name, 2, (const uint32_t[]){x->n, x->k}, err));
+    TRY(check_shape(t, name, 2, (const uint32_t[]){x->n_tensor ? x->n_tensor : x->n, x->k}, err));
     uint32_t block = dtype_traits(t->dtype).block_elems;
     if (block > 1 && x->k % block == 0 && x->k_len % block != 0)
         return error_set(err, STATUS_UNSUPPORTED,
@@ -100,7 +113,8 @@ static enum status measure_norm(const struct program *p, const struct weights *w
                                 const struct op *o, uint64_t *bytes, struct error *err)
 {
     *bytes += aligned(o->norm.dim * sizeof(float));
-    return check_vector(p, w, &o->norm.name, o->layer, o->norm.dim, err);
+    return check_vector(p, w, &o->norm.name, o->layer, o->norm.whole ? o->norm.whole : o->norm.dim,
+                        err);
 }
 
 enum status loader_measure(const struct program *p, const struct weights *w, const struct device *d,
@@ -151,7 +165,7 @@ static void load_weight(const struct program *p, const struct weights *w, struct
                            .k = x->k_len,
                            .n_bytes = n_bytes,
                            .data = take(l, used, n_bytes)};
-    const uint8_t *from = t->data + x->n0 * stride;
+    const uint8_t *from = t->data + (x->first_in_tensor + x->n0) * stride;
     d->ops->weight_pack(d, &x->w, &(struct weight_rows){from + skip, stride});
     weights_done(w, from, x->n_len * stride);
     if (x->bias_name.hf)
@@ -162,7 +176,7 @@ static void load_weight(const struct program *p, const struct weights *w, struct
 static void load_norm(const struct program *p, const struct weights *w, struct op *o,
                       struct loaded *l, uint64_t *used)
 {
-    o->norm.w = load_vector(p, w, &o->norm.name, o->layer, 0, o->norm.dim,
+    o->norm.w = load_vector(p, w, &o->norm.name, o->layer, o->norm.first, o->norm.dim,
                             take(l, used, o->norm.dim * sizeof(float)));
     if (o->norm.plus_one)
         for (uint32_t i = 0; i < o->norm.dim; i++)

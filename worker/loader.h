@@ -13,6 +13,9 @@ struct loaded {
     uint64_t n_bytes;
 };
 
+/* The MLP's width can be cut between so many: a panel, or a block of the widest format of the
+ * matrices that have this many inputs. */
+uint32_t loader_inner_unit(const struct model_config *c, const struct weights *w);
 /* Bytes that loader_load will take. Errors name the tensor, what it is and what it should be. */
 MUST_USE enum status loader_measure(const struct program *p, const struct weights *w,
                                     const struct device *d, uint64_t *out, struct error *err);

@@ -5,12 +5,15 @@
 
 #include "common/base/mem.h"
 #include "worker/build.h"
-#include "worker/comm/comm.h"
 
 static const struct {
     const char *name;
     void (*write)(struct program *p);
-} families[] = {{"llama", family_llama}, {"gemma3", family_gemma3}};
+} families[] = {
+    {"llama", family_llama}, {"mistral", family_llama}, {"qwen2", family_llama},
+    {"qwen3", family_qwen3}, {"gemma2", family_gemma2}, {"gemma3", family_gemma3},
+    {"olmo2", family_olmo2}, {"phi3", family_phi3},
+};
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
 
 void tensor_name_format(const struct tensor_name *t, enum model_format format, uint32_t layer,
@@ -39,56 +42,42 @@ static void place_layers(struct program *p)
     }
 }
 
-/* Whole panels of outputs for each rank: nothing is padded but the end, and every piece is aligned
- * to a cache line. */
+/* Whole panels of outputs: nothing is padded but the end, and every part is aligned to a cache
+ * line.
+ */
 enum { VOCAB_UNIT = 16 };
 
-static uint32_t cut_vocab(uint32_t vocab_size, uint32_t tp)
+struct cut_range program_vocab_part(const struct program *p, uint32_t rank)
 {
-    uint64_t share = ((uint64_t)vocab_size + tp - 1) / tp;
-    return tp == 1 ? vocab_size : (uint32_t)((share + VOCAB_UNIT - 1) / VOCAB_UNIT * VOCAB_UNIT);
-}
-
-static bool cut_is_even(const struct model_config *c, uint32_t tp)
-{
-    bool kv_ok = c->n_kv_heads % tp == 0 || tp % c->n_kv_heads == 0;
-    return kv_ok && c->n_heads % tp == 0 && c->intermediate % tp == 0;
-}
-
-/* "1, 2, 4": for who asked for another number. */
-static void even_cuts(const struct model_config *c, char out[64])
-{
-    size_t n = 0;
-    out[0] = '\0';
-    for (uint32_t tp = 1; tp <= COMM_MAX_RANKS && n + 4 < 64; tp++)
-        if (cut_is_even(c, tp))
-            n += (size_t)snprintf(out + n, 64 - n, "%s%u", n ? ", " : "", tp);
+    return cut_units(p->config->vocab_size, VOCAB_UNIT, p->tp, rank);
 }
 
 static enum status check_cut(const struct model_config *c, uint32_t tp, struct error *err)
 {
-    char possible[64];
-    even_cuts(c, possible);
-    if (!cut_is_even(c, tp))
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "--tp %u: %u heads, %u KV heads and %u inner dimensions cannot be cut "
-                         "into %u equal parts, but into %s",
-                         tp, c->n_heads, c->n_kv_heads, c->intermediate, tp, possible);
-    if ((uint64_t)cut_vocab(c->vocab_size, tp) * (tp - 1) >= c->vocab_size)
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "--tp %u: a vocabulary of %u, cut into equal multiples of %d, leaves "
-                         "nothing for rank %u: take fewer ranks",
-                         tp, c->vocab_size, VOCAB_UNIT, tp - 1);
-    return STATUS_OK;
+    if (cut_units(c->vocab_size, VOCAB_UNIT, tp, tp - 1).n > 0)
+        return STATUS_OK;
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "--tp %u: a vocabulary of %u, cut into multiples of %d, leaves nothing for "
+                     "rank %u: take fewer ranks",
+                     tp, c->vocab_size, VOCAB_UNIT, tp - 1);
 }
 
-struct vocab_part program_vocab_part(const struct program *p, uint32_t rank)
+static void cut(struct program *p, const struct program_setup *s)
 {
-    uint32_t first = rank * p->vocab_per_rank, left = p->config->vocab_size - first;
-    return (struct vocab_part){first, left < p->vocab_per_rank ? left : p->vocab_per_rank};
+    const struct model_config *c = p->config;
+    p->tp = s->tp;
+    p->rank = s->rank;
+    p->max_model_len = s->max_model_len;
+    p->heads = cut_heads(c->n_heads, c->n_kv_heads, s->tp, s->rank);
+    p->most_kv_heads = cut_most_kv_heads(c->n_heads, c->n_kv_heads, s->tp);
+    p->inner = cut_units(c->intermediate, s->inner_unit, s->tp, s->rank);
+    p->widths[REG_X] = p->widths[REG_H] = c->hidden;
+    p->widths[REG_Q] = p->widths[REG_A] = p->heads.q.n * c->head_dim;
+    p->widths[REG_K] = p->widths[REG_V] = p->heads.kv.n * c->head_dim;
+    p->widths[REG_GATE] = p->widths[REG_UP] = p->inner.n;
 }
 
-enum status program_build(const struct model_config *config, uint32_t tp, uint32_t rank,
+enum status program_build(const struct model_config *config, const struct program_setup *s,
                           struct program **out, struct error *err)
 {
     int i = 0;
@@ -97,18 +86,10 @@ enum status program_build(const struct model_config *config, uint32_t tp, uint32
     if (i == N_FAMILIES)
         return error_set(err, STATUS_UNSUPPORTED, "no runner for models of the family %s",
                          config->family);
-    TRY(check_cut(config, tp, err));
+    TRY(check_cut(config, s->tp, err));
     struct program *p = mem_zalloc(sizeof *p);
     p->config = config;
-    p->tp = tp;
-    p->rank = rank;
-    p->n_heads = config->n_heads / tp;
-    p->n_kv_heads = config->n_kv_heads > tp ? config->n_kv_heads / tp : 1;
-    p->vocab_per_rank = cut_vocab(config->vocab_size, tp);
-    p->widths[REG_X] = p->widths[REG_H] = config->hidden;
-    p->widths[REG_Q] = p->widths[REG_A] = p->n_heads * config->head_dim;
-    p->widths[REG_K] = p->widths[REG_V] = p->n_kv_heads * config->head_dim;
-    p->widths[REG_GATE] = p->widths[REG_UP] = config->intermediate / tp;
+    cut(p, s);
     place_layers(p);
     families[i].write(p);
     *out = p;

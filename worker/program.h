@@ -5,6 +5,7 @@
  * on any backend. Names are static strings; what the loader fills is freed by loader_unload. */
 #include "common/model/model_config.h"
 #include "kernels/ops.h"
+#include "worker/cut.h"
 
 /* Activation buffers, [rows][width]; a program says how wide each is on this rank. */
 enum reg { REG_X, REG_H, REG_Q, REG_K, REG_V, REG_A, REG_GATE, REG_UP, REG_COUNT };
@@ -19,11 +20,13 @@ void tensor_name_format(const struct tensor_name *t, enum model_format format, u
                         char out[TENSOR_NAME_MAX]);
 
 /* A matrix [n][k], of which this rank holds outputs n0 .. n0 + n_len and inputs k0 .. k0 + k_len.
+ * It may be a part of a tensor of n_tensor outputs that holds several: from output first_in_tensor.
  */
 struct op_weight {
     struct tensor_name name, bias_name; /* bias_name.hf NULL: no bias */
     uint32_t layer;
     uint32_t n, k, n0, n_len, k0, k_len;
+    uint32_t first_in_tensor, n_tensor; /* n_tensor 0: the tensor is this matrix */
     enum reg out;
     /* by the loader */
     struct weight w;
@@ -44,16 +47,19 @@ enum op_kind {
 struct op {
     enum op_kind kind;
     uint32_t layer;
-    enum reg out, in; /* ADD: out += in. LINEAR: each weight names its own out */
+    enum reg out, in; /* ADD: out += in. LINEAR: each weight names its own out, as well */
     union {
         struct {
             struct tensor_name name;
             uint32_t n_parts, dim;
             bool plus_one; /* the file holds w - 1 */
-            float *w;      /* [dim], by the loader */
+            /* Of a vector that the ranks share: its length, 0 for one that is this rank's own;
+             * where dim stands in it; and the elements whose squares no other rank counts. */
+            uint32_t whole, first, own_first, own;
+            float *w; /* [dim], by the loader */
         } norm;
         struct {
-            uint32_t first, n; /* of program.weights */
+            uint32_t first, n; /* of program.weights; 0: this rank has nothing, its part is zeros */
             bool add_ranks;    /* cut by inputs: the ranks' results are added up */
         } linear;
         struct {
@@ -68,8 +74,9 @@ struct op {
 
 /* Angles of one kind of rotary embedding. */
 struct rope_freqs {
-    uint32_t n;
-    float *inv; /* [n] */
+    uint32_t n;  /* pairs: the first 2 n dimensions of a head turn */
+    float *inv;  /* [n] */
+    float scale; /* of cos and sin */
     bool interleaved;
     const char *gguf_divisors; /* a tensor that divides inv, when the file has it; or NULL */
 };
@@ -79,24 +86,20 @@ struct kv_layers {
     uint32_t window, n_layers;
 };
 
-/* Rows of the vocabulary that one rank has, of the embedding and of the head alike. */
-struct vocab_part {
-    uint32_t first, n;
-};
-
 #define PROGRAM_MAX_ROPES     4u
 #define PROGRAM_MAX_KV_GROUPS 2u
 struct program {
     const struct model_config *config; /* borrowed */
-    uint32_t tp, rank;
-    uint32_t n_heads, n_kv_heads; /* of this rank */
+    uint32_t tp, rank, max_model_len;
+    struct cut_heads heads; /* of this rank */
+    struct cut_range inner; /* of the MLP's width */
+    uint32_t most_kv_heads; /* of any rank: what the KV cache of each has room for */
     uint32_t widths[REG_COUNT];
     struct op *ops;
     uint32_t n_ops, ops_cap;
     struct op_weight *weights;
     uint32_t n_weights, weights_cap;
     uint32_t i_embedding, i_head; /* of weights; the same when they are tied */
-    uint32_t vocab_per_rank;      /* the last rank may have less: program_vocab_part */
     float embed_scale;
     struct op final_norm;
     struct rope_freqs ropes[PROGRAM_MAX_ROPES];
@@ -106,11 +109,16 @@ struct program {
     uint32_t n_kv_groups;
 };
 
-/* Writes the program of config's family for one rank of tp. STATUS_UNSUPPORTED: no such family, or
- * its shape cannot be cut into tp parts. program_free is due after success only. */
-MUST_USE enum status program_build(const struct model_config *config, uint32_t tp, uint32_t rank,
+struct program_setup {
+    uint32_t tp, rank;
+    uint32_t max_model_len; /* that is served: some rotary embeddings depend on it */
+    uint32_t inner_unit;    /* the MLP's width is cut between so many: a block of its format */
+};
+/* Writes the program of config's family for one rank. STATUS_UNSUPPORTED: no such family, or fewer
+ * parts of the vocabulary than ranks. program_free is due after success only. */
+MUST_USE enum status program_build(const struct model_config *config, const struct program_setup *s,
                                    struct program **out, struct error *err);
-/* Of any rank of the program's group: the parts lie side by side and are the whole vocabulary, and
- * each begins at a multiple of 16. */
-struct vocab_part program_vocab_part(const struct program *p, uint32_t rank);
+/* Rows of the vocabulary that a rank of the group has, of the embedding and of the head alike; they
+ * begin at a multiple of 16. */
+struct cut_range program_vocab_part(const struct program *p, uint32_t rank);
 void program_free(struct program *p); /* NULL is fine; not what the loader filled */

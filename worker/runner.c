@@ -16,6 +16,7 @@ struct runner {
     float *logits;         /* [RUNNER_LOGITS_ROWS][logits_width] */
     uint32_t logits_width; /* the vocabulary on rank 0, elsewhere the rank's part of it */
     float *angles[PROGRAM_MAX_ROPES]; /* [pass_rows][n][2] */
+    float *sums;                      /* [pass_rows] of squares, of a norm that the ranks share */
     uint32_t n_rows;                  /* of the last forward */
 };
 
@@ -43,6 +44,8 @@ static uint64_t lay_out(struct runner *r, const struct program *p, const struct 
         r->angles[i] = (float *)(void *)(r->memory + used);
         used += aligned(2 * sizeof(float) * p->ropes[i].n * pass_rows);
     }
+    r->sums = (float *)(void *)(r->memory + used);
+    used += aligned(sizeof(float) * pass_rows);
     return used;
 }
 
@@ -82,16 +85,31 @@ static struct view view_of(const struct runner *r, enum reg reg)
     return (struct view){r->regs[reg], r->s.program->widths[reg]};
 }
 
-static void run_norm(struct runner *r, const struct op *o)
+/* The squares of a vector that the ranks share, each element's once. */
+static enum status sum_squares(struct runner *r, const struct op *o, struct error *err)
 {
+    struct view own = view_of(r, o->in);
+    own.data = (uint8_t *)own.data + (size_t)o->norm.own_first * r->ops->activation_bytes;
+    r->ops->sum_squares(r->s.device, own, r->n_rows, o->norm.own, r->sums);
+    enum status s = comm_all_reduce(r->s.comm, r->sums, r->n_rows, err);
+    return s == STATUS_OK ? s : error_prefix(err, s, "layer %u", o->layer);
+}
+
+static enum status run_norm(struct runner *r, const struct op *o, struct error *err)
+{
+    if (o->norm.whole)
+        TRY(sum_squares(r, o, err));
     const struct norm_params p = {.out = view_of(r, o->out),
                                   .x = view_of(r, o->in),
                                   .w = o->norm.w,
                                   .n_rows = r->n_rows,
                                   .n_parts = o->norm.n_parts,
                                   .dim = o->norm.dim,
-                                  .eps = r->s.program->config->norm_eps};
+                                  .eps = r->s.program->config->norm_eps,
+                                  .sums = o->norm.whole ? r->sums : NULL,
+                                  .whole = o->norm.whole};
     r->ops->norm(r->s.device, &p);
+    return STATUS_OK;
 }
 
 /* The ranks' parts of the last forward's rows of reg, which follow each other without a gap. */
@@ -121,10 +139,13 @@ static enum status run_linear(struct runner *r, const struct op *o, struct error
         const struct op_weight *w = &r->s.program->weights[o->linear.first + i];
         p.parts[i] = (struct linear_part){&w->w, w->bias, view_of(r, w->out)};
     }
-    r->ops->linear(r->s.device, &p);
+    if (p.n_parts > 0)
+        r->ops->linear(r->s.device, &p);
+    else
+        r->ops->clear(r->s.device, view_of(r, o->out), r->n_rows, r->s.program->widths[o->out]);
     if (!o->linear.add_ranks)
         return STATUS_OK;
-    enum status s = add_ranks(r, r->s.program->weights[o->linear.first].out, err);
+    enum status s = add_ranks(r, o->out, err);
     return s == STATUS_OK ? s : error_prefix(err, s, "layer %u", o->layer);
 }
 
@@ -147,6 +168,7 @@ static void run_kv_write(struct runner *r, const struct op *o, const struct row_
                                       .v = view_of(r, REG_V),
                                       .rows = b->kv_rows[r->s.program->kv_group_of[o->layer]],
                                       .n_rows = r->n_rows,
+                                      .n_heads = r->s.program->heads.kv.n,
                                       .kv = kv_store_layer(r->s.kv, o->layer)};
     r->ops->kv_write(r->s.device, &p);
 }
@@ -158,7 +180,9 @@ static void run_attention(struct runner *r, const struct op *o, const struct row
                                        .out = view_of(r, o->out),
                                        .rows = b->kv_rows[g->kv_group_of[o->layer]],
                                        .n_rows = r->n_rows,
-                                       .n_heads = g->n_heads,
+                                       .n_heads = g->heads.q.n,
+                                       .group = g->config->n_heads / g->config->n_kv_heads,
+                                       .first_in_group = g->heads.first_in_group,
                                        .window = o->attention.window,
                                        .scale = g->config->attention_scale,
                                        .softcap = g->config->attention_softcap,
@@ -171,8 +195,7 @@ static enum status run_op(struct runner *r, const struct op *o, const struct row
 {
     switch (o->kind) {
     case OP_NORM:
-        run_norm(r, o);
-        break;
+        return run_norm(r, o, err);
     case OP_LINEAR:
         return run_linear(r, o, err);
     case OP_ROPE:
@@ -234,7 +257,7 @@ enum status runner_forward(struct runner *r, const struct row_batch *b, struct e
                                                                     .n_rows = b->n_rows,
                                                                     .n_freqs = p->ropes[i].n,
                                                                     .inv_freqs = p->ropes[i].inv,
-                                                                    .scale = 1.0f,
+                                                                    .scale = p->ropes[i].scale,
                                                                     .out = r->angles[i]});
     for (uint32_t i = 0; i < p->n_ops; i++) {
         if (interrupted(r))
@@ -258,7 +281,7 @@ static enum status gather_logits(struct runner *r, uint32_t n, struct error *err
         struct comm_part parts[COMM_MAX_RANKS] = {{0}};
         float *row = r->logits + (size_t)i * r->logits_width;
         for (uint32_t rank = 0; rank < p->tp; rank++) {
-            struct vocab_part v = program_vocab_part(p, rank);
+            struct cut_range v = program_vocab_part(p, rank);
             parts[rank].n_bytes = v.n * sizeof *row;
             if (p->rank == 0)
                 parts[rank].data = row + v.first;

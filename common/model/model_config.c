@@ -6,12 +6,53 @@
 #include "common/model/hf_json_internal.h"
 #include "common/model/model_config_internal.h"
 
+#define SWIGLU .activation = MODEL_SILU, .activation_key = "hidden_act"
 static const struct config_family families[] = {
-    {.name = "llama",
-     .activation = MODEL_SILU,
-     .activation_key = "hidden_act",
+    {.name = "llama", SWIGLU, .norm_eps = 1e-6, .theta = 10000},
+    {.name = "mistral",
+     SWIGLU,
      .norm_eps = 1e-6,
-     .theta = 10000},
+     .theta = 10000,
+     .n_kv_heads = 8,
+     .windows = WINDOWS_ALL,
+     .window = 4096},
+    {.name = "qwen2",
+     SWIGLU,
+     .norm_eps = 1e-6,
+     .theta = 10000,
+     .n_kv_heads = 32,
+     .qkv_bias = true,
+     .windows = WINDOWS_IF_USED,
+     .window = 4096},
+    {.name = "qwen3",
+     SWIGLU,
+     .norm_eps = 1e-6,
+     .theta = 10000,
+     .n_kv_heads = 32,
+     .head_dim = 128,
+     .windows = WINDOWS_IF_USED,
+     .window = 4096},
+    {.name = "phi3", SWIGLU, .norm_eps = 1e-5, .theta = 10000, .windows = WINDOWS_ALL},
+    {.name = "olmo2", SWIGLU, .norm_eps = 1e-5, .theta = 10000},
+    {.name = "gemma2",
+     .hidden = 2304,
+     .intermediate = 9216,
+     .n_layers = 26,
+     .n_heads = 8,
+     .n_kv_heads = 4,
+     .head_dim = 256,
+     .activation = MODEL_GELU_TANH,
+     .activation_key = "hidden_activation",
+     .norm_eps = 1e-6,
+     .theta = 10000,
+     .tied_embedding = true,
+     .windows = WINDOWS_LAYERS,
+     .window = 4096,
+     .full_every = 2,
+     .query_pre_attn_scalar = 256,
+     .attention_softcap = 50,
+     .final_softcap = 30,
+     .gguf_odd_hidden = 4608},
     {.name = "gemma3",
      .hidden = 2304,
      .intermediate = 9216,
@@ -24,10 +65,12 @@ static const struct config_family families[] = {
      .norm_eps = 1e-6,
      .theta = 1e6,
      .tied_embedding = true,
+     .windows = WINDOWS_LAYERS,
      .window = 4096,
      .full_every = 6,
      .local_theta = 10000,
-     .query_pre_attn_scalar = 256},
+     .query_pre_attn_scalar = 256,
+     .gguf_odd_hidden = 5376},
 };
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
@@ -65,13 +108,18 @@ void model_config_set_pattern(struct model_config *c, uint32_t full_every)
 }
 
 /* A frequency is at most 1 / factor, or theta to the minus nearly one: neither may leave float. */
-static enum status check_rope(const struct model_info *m, const struct rope_config *r,
-                              struct error *err)
+static enum status check_rope(const struct model_info *m, const struct model_config *c,
+                              const struct rope_config *r, struct error *err)
 {
+    if (r->n_rot < 2 || r->n_rot % 2 != 0 || r->n_rot > c->head_dim)
+        return error_set(err, STATUS_INVALID,
+                         "%s: %u of the %u dimensions of a head turn: an even number is needed",
+                         m->path, r->n_rot, c->head_dim);
     if (r->theta < 1)
         return error_set(err, STATUS_INVALID, "%s: a rope theta of %g, want at least 1", m->path,
                          r->theta);
-    if (r->scaling != ROPE_PLAIN && r->factor < CONFIG_MIN_FACTOR)
+    bool by_factor = r->scaling != ROPE_PLAIN && r->scaling != ROPE_LONGROPE;
+    if (by_factor && r->factor < CONFIG_MIN_FACTOR)
         return error_set(err, STATUS_INVALID, "%s: a rope scaling factor of %g, want at least %g",
                          m->path, r->factor, CONFIG_MIN_FACTOR);
     if (r->scaling == ROPE_LLAMA3 && r->high_freq_factor <= r->low_freq_factor)
@@ -79,6 +127,17 @@ static enum status check_rope(const struct model_info *m, const struct rope_conf
                          "%s: rope scaling llama3: high_freq_factor %g is not above "
                          "low_freq_factor %g",
                          m->path, r->high_freq_factor, r->low_freq_factor);
+    if (r->scaling == ROPE_YARN && r->theta <= 1)
+        return error_set(err, STATUS_INVALID, "%s: rope scaling yarn over a theta of %g", m->path,
+                         r->theta);
+    if (r->scaling == ROPE_LONGROPE && r->n_rot > MODEL_MAX_ROT)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "%s: rope scaling longrope over %u dimensions of a head, at most %u are "
+                         "known",
+                         m->path, r->n_rot, MODEL_MAX_ROT);
+    if (!isfinite(r->attention_factor))
+        return error_set(err, STATUS_INVALID, "%s: the rope scaling's attention factor is %g",
+                         m->path, r->attention_factor);
     return STATUS_OK;
 }
 
@@ -89,16 +148,12 @@ enum status model_config_check(const struct model_info *m, const struct model_co
         return error_set(err, STATUS_INVALID,
                          "%s: %u attention heads can not share %u key-value heads evenly", m->path,
                          c->n_heads, c->n_kv_heads);
-    if (c->head_dim % 2 != 0)
-        return error_set(err, STATUS_INVALID,
-                         "%s: heads of %u dimensions: an even number is needed", m->path,
-                         c->head_dim);
     if (!(c->norm_eps > 0) || !(c->attention_scale > 0) || !isfinite(c->attention_scale))
         return error_set(err, STATUS_INVALID,
                          "%s: a norm epsilon of %g and an attention scale of %g", m->path,
                          (double)c->norm_eps, (double)c->attention_scale);
-    TRY(check_rope(m, &c->rope, err));
-    return check_rope(m, &c->rope_local, err);
+    TRY(check_rope(m, c, &c->rope, err));
+    return check_rope(m, c, &c->rope_local, err);
 }
 
 static enum status read_json(const struct model_info *m, const struct config_family *f,

@@ -5,14 +5,28 @@
 #include "common/model/model_info.h"
 
 #define MODEL_MAX_LAYERS 1024u
+#define MODEL_MAX_ROT    512u /* dimensions of a head that have factors of their own (longrope) */
 
-enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_SCALING_COUNT };
+enum rope_scaling {
+    ROPE_PLAIN,
+    ROPE_LINEAR,
+    ROPE_DYNAMIC,
+    ROPE_LLAMA3,
+    ROPE_YARN,
+    ROPE_LONGROPE,
+    ROPE_SCALING_COUNT
+};
 struct rope_config {
     double theta;
+    uint32_t n_rot; /* the first so many dimensions of a head turn; even */
     enum rope_scaling scaling;
-    double factor;                            /* linear, llama3 */
+    double factor;                            /* linear, dynamic, llama3, yarn */
     double low_freq_factor, high_freq_factor; /* llama3 */
-    double original_max_len;                  /* llama3 */
+    double original_max_len;                  /* of the model before it was stretched */
+    double beta_fast, beta_slow;              /* yarn, and whether its bounds are whole numbers */
+    bool truncate;
+    double attention_factor; /* of cos and sin: yarn, longrope; 0: 1 */
+    float short_factors[MODEL_MAX_ROT / 2], long_factors[MODEL_MAX_ROT / 2]; /* longrope */
 };
 
 enum model_activation { MODEL_SILU, MODEL_GELU_TANH, MODEL_ACTIVATION_COUNT };
@@ -28,7 +42,8 @@ struct model_config {
     float attention_softcap, final_softcap; /* 0: none */
     uint32_t window;                        /* of window layers; 0: there are none */
     uint8_t layer_is_window[MODEL_MAX_LAYERS];
-    bool tied_embedding, attention_bias, mlp_bias;
+    bool tied_embedding;
+    bool attention_bias, attention_out_bias, mlp_bias; /* of Q, K, V; of what follows attention */
 };
 
 /* STATUS_UNSUPPORTED names what this build does not run (a rope scaling, an activation, ...). */

@@ -8,8 +8,6 @@
 #include "common/model/model_config_internal.h"
 #include "common/model/model_info_internal.h"
 
-enum { GEMMA3_27B_HIDDEN = 5376 };
-
 struct reader {
     const struct gguf *g;
     struct str arch;
@@ -105,11 +103,26 @@ static enum status read_sizes(const struct reader *r, struct model_config *out)
     if (out->head_dim < 1 || out->head_dim > CONFIG_MAX_HEAD_DIM)
         return error_set(r->err, STATUS_INVALID, "%s: heads of %u dimensions, allowed is 1 to %d",
                          gguf_path(r->g), out->head_dim, CONFIG_MAX_HEAD_DIM);
-    if (value_dim != out->head_dim || n_rot != out->head_dim)
-        return error_set(r->err, STATUS_UNSUPPORTED,
-                         "%s: heads of %u dimensions with values of %u and a rotation of %u: this "
-                         "build needs them equal",
-                         gguf_path(r->g), out->head_dim, value_dim, n_rot);
+    if (value_dim != out->head_dim)
+        return error_set(
+            r->err, STATUS_UNSUPPORTED,
+            "%s: heads of %u dimensions with values of %u: this build needs them equal",
+            gguf_path(r->g), out->head_dim, value_dim);
+    out->rope.n_rot = n_rot;
+    return STATUS_OK;
+}
+
+/* The factors themselves are tensors (struct rope_freqs). */
+static enum status read_longrope(const struct reader *r, struct rope_config *out)
+{
+    uint32_t original;
+    TRY(get_u32(r, "rope.scaling.original_context_length", UINT32_MAX, &original));
+    TRY(get_positive_or(r, "rope.scaling.attn_factor", 1, CONFIG_MAX_FACTOR,
+                        &out->attention_factor));
+    out->scaling = ROPE_LONGROPE;
+    out->original_max_len = original;
+    for (uint32_t i = 0; i < MODEL_MAX_ROT / 2; i++)
+        out->short_factors[i] = out->long_factors[i] = 1;
     return STATUS_OK;
 }
 
@@ -123,9 +136,9 @@ static enum status read_rope(const struct reader *r, const struct config_family 
         gguf_get_str(r->g, model_arch_key(r->arch, "rope.scaling.type").text, &type, r->err);
     if (s != STATUS_OK && s != STATUS_NOT_FOUND)
         return s;
-    if (!str_eq_c(type, "linear") && !str_eq_c(type, "none"))
+    if (!str_eq_c(type, "linear") && !str_eq_c(type, "none") && !str_eq_c(type, "longrope"))
         return error_set(r->err, STATUS_UNSUPPORTED,
-                         "%s: rope scaling \"%.*s\": this build runs only none, linear",
+                         "%s: rope scaling \"%.*s\": this build runs only none, linear, longrope",
                          gguf_path(r->g), (int)(type.len > 64 ? 64 : type.len), type.ptr);
     TRY(get_positive_or(r, "rope.scale_linear", 1, CONFIG_MAX_FACTOR, &factor)); /* of old files */
     TRY(get_positive_or(r, "rope.scaling.factor", factor, CONFIG_MAX_FACTOR, &factor));
@@ -134,10 +147,12 @@ static enum status read_rope(const struct reader *r, const struct config_family 
         out->rope.scaling = ROPE_LINEAR;
         out->rope.factor = factor;
     }
+    if (str_eq_c(type, "longrope"))
+        TRY(read_longrope(r, &out->rope));
     out->rope_local = out->rope;
-    if (f->window == 0)
+    if (f->local_theta == 0)
         return STATUS_OK;
-    out->rope_local = (struct rope_config){.scaling = ROPE_PLAIN};
+    out->rope_local = (struct rope_config){.scaling = ROPE_PLAIN, .n_rot = out->rope.n_rot};
     return get_positive_or(r, "rope.freq_base_swa", f->local_theta, CONFIG_MAX_THETA,
                            &out->rope_local.theta);
 }
@@ -162,27 +177,29 @@ static enum status read_windows(const struct reader *r, const struct config_fami
                              gguf_path(r->g), key.text, out->n_layers);
         for (uint32_t i = 0; i < out->n_layers; i++)
             out->layer_is_window[i] = gguf_array_u64(&v->array, i) != 0;
-    } else {
+    } else if (f->windows == WINDOWS_LAYERS) {
         TRY(get_u32_or(r, "attention.sliding_window_pattern", f->full_every, MODEL_MAX_LAYERS,
                        &every));
         model_config_set_pattern(out, every);
+    } else if (f->windows == WINDOWS_ALL) {
+        memset(out->layer_is_window, 1, out->n_layers);
     }
     if (memchr(out->layer_is_window, 1, out->n_layers))
         out->window = (uint32_t)window;
     return STATUS_OK;
 }
 
-/* GGUF has no query_pre_attn_scalar: it is head_dim but in the largest model. */
-static enum status read_gemma(const struct reader *r, const struct config_family *f,
-                              struct model_config *out)
+/* GGUF has no query_pre_attn_scalar: it is head_dim but in the largest model of a family. */
+static enum status read_scores(const struct reader *r, const struct config_family *f,
+                               struct model_config *out)
 {
-    double cap;
-    TRY(read_windows(r, f, out));
-    if (out->hidden == GEMMA3_27B_HIDDEN)
-        out->attention_scale = (float)(1 / sqrt((double)out->hidden / out->n_heads));
-    TRY(get_positive_or(r, "attn_logit_softcapping", 0, 1e6, &cap));
+    double cap, scalar = out->head_dim;
+    if (f->gguf_odd_hidden && out->hidden == f->gguf_odd_hidden)
+        scalar = (double)out->hidden / out->n_heads;
+    out->attention_scale = (float)(1 / sqrt(scalar));
+    TRY(get_positive_or(r, "attn_logit_softcapping", f->attention_softcap, 1e6, &cap));
     out->attention_softcap = (float)cap;
-    TRY(get_positive_or(r, "final_logit_softcapping", 0, 1e6, &cap));
+    TRY(get_positive_or(r, "final_logit_softcapping", f->final_softcap, 1e6, &cap));
     out->final_softcap = (float)cap;
     return STATUS_OK;
 }
@@ -199,9 +216,11 @@ enum status model_config_from_gguf(const struct model_info *m, const struct gguf
     TRY(get_positive_or(&r, "attention.layer_norm_rms_epsilon", f->norm_eps, 1, &eps));
     out->norm_eps = (float)eps;
     out->activation = f->activation;
-    out->attention_scale = (float)(1 / sqrt((double)out->head_dim));
     out->tied_embedding = !gguf_find_tensor(g, "output.weight");
     out->attention_bias = gguf_find_tensor(g, "blk.0.attn_q.bias") != NULL;
+    out->attention_out_bias = gguf_find_tensor(g, "blk.0.attn_output.bias") != NULL;
     out->mlp_bias = gguf_find_tensor(g, "blk.0.ffn_gate.bias") != NULL;
-    return f->window > 0 ? read_gemma(&r, f, out) : STATUS_OK;
+    if (f->windows != WINDOWS_NONE)
+        TRY(read_windows(&r, f, out));
+    return read_scores(&r, f, out);
 }

@@ -1,89 +1,16 @@
-/* model_config from config.json, as transformers 4 and 5 write it: rotary embeddings are described
- * by rope_theta and rope_scaling, by rope_parameters, or by one of these per kind of layer. */
+/* model_config from config.json, as transformers 4 and 5 write it. */
 #include <math.h>
 #include <string.h>
 
 #include "common/model/hf_json_internal.h"
 #include "common/model/model_config_internal.h"
 
-static enum status unsupported(struct hf_config c, const char *key, const char *value,
-                               const char *runs, struct error *err)
+enum status model_config_unsupported(const struct hf_config *c, const char *key, const char *value,
+                                     const char *runs, struct error *err)
 {
     return error_set(err, STATUS_UNSUPPORTED,
-                     "%s/config.json: %s \"%.64s\": this build runs only %s", c.folder, key, value,
+                     "%s/config.json: %s \"%.64s\": this build runs only %s", c->folder, key, value,
                      runs);
-}
-
-/* ---- rotary embeddings ---- */
-
-static enum status read_scaling(struct hf_config rope, const char *type, struct rope_config *out,
-                                struct error *err)
-{
-    if (!type || strcmp(type, "default") == 0) {
-        out->scaling = ROPE_PLAIN;
-        return STATUS_OK;
-    }
-    if (strcmp(type, "linear") != 0 && strcmp(type, "llama3") != 0)
-        return unsupported(rope, "rope scaling", type, "default, linear, llama3", err);
-    TRY(hf_config_positive(rope, "factor", 0, CONFIG_MAX_FACTOR, &out->factor, err));
-    out->scaling = ROPE_LINEAR;
-    if (strcmp(type, "linear") == 0)
-        return STATUS_OK;
-    out->scaling = ROPE_LLAMA3;
-    TRY(hf_config_positive(rope, "low_freq_factor", 0, CONFIG_MAX_FACTOR, &out->low_freq_factor,
-                           err));
-    TRY(hf_config_positive(rope, "high_freq_factor", 0, CONFIG_MAX_FACTOR, &out->high_freq_factor,
-                           err));
-    return hf_config_positive(rope, "original_max_position_embeddings", 0, 1e9,
-                              &out->original_max_len, err);
-}
-
-/* rope.o: an object that describes one rotary embedding, NULL for none; theta: without it. */
-static enum status read_rope(struct hf_config rope, double theta, struct rope_config *out,
-                             struct error *err)
-{
-    const char *type;
-    double part;
-    TRY(hf_config_text(rope, "rope_type", &type, err));
-    if (!type)
-        TRY(hf_config_text(rope, "type", &type, err));
-    TRY(hf_config_positive(rope, "rope_theta", theta, CONFIG_MAX_THETA, &out->theta, err));
-    TRY(hf_config_positive(rope, "partial_rotary_factor", 1, 1, &part, err));
-    if (part < 1)
-        return unsupported(rope, "partial_rotary_factor", "below 1", "whole heads", err);
-    return read_scaling(rope, type, out, err);
-}
-
-static enum status read_ropes(struct hf_config c, const struct config_family *f,
-                              struct model_config *out, struct error *err)
-{
-    const json_t *rope = hf_json_get(c.o, "rope_scaling");
-    double theta, local_theta, part;
-    TRY(hf_config_positive(c, "rope_theta", f->theta, CONFIG_MAX_THETA, &theta, err));
-    TRY(hf_config_positive(c, "partial_rotary_factor", 1, 1, &part, err));
-    if (part < 1)
-        return unsupported(c, "partial_rotary_factor", "below 1", "whole heads", err);
-    if (!rope || (json_is_object(rope) && json_object_size(rope) == 0))
-        rope = hf_json_get(c.o, "rope_parameters");
-    if (rope && !json_is_object(rope))
-        return error_set(err, STATUS_INVALID, "%s/config.json: its rope scaling is no object",
-                         c.folder);
-    if (f->window == 0) {
-        TRY(read_rope((struct hf_config){c.folder, rope}, theta, &out->rope, err));
-        out->rope_local = out->rope;
-        return STATUS_OK;
-    }
-    TRY(hf_config_positive(c, "rope_local_base_freq", f->local_theta, CONFIG_MAX_THETA,
-                           &local_theta, err));
-    const json_t *full = hf_json_get(rope, "full_attention");
-    const json_t *local = hf_json_get(rope, "sliding_attention");
-    if ((full && !json_is_object(full)) || (local && !json_is_object(local)))
-        return error_set(err, STATUS_INVALID, "%s/config.json: a layer's rope is no object",
-                         c.folder);
-    if (!full && !local)
-        full = rope; /* the windows' layers are never scaled then */
-    TRY(read_rope((struct hf_config){c.folder, full}, theta, &out->rope, err));
-    return read_rope((struct hf_config){c.folder, local}, local_theta, &out->rope_local, err);
 }
 
 /* ---- windows ---- */
@@ -99,54 +26,100 @@ static enum status read_layer_types(struct hf_config c, const json_t *types,
         const char *type = json_string_value(json_array_get(types, i));
         bool is_window = type && strcmp(type, "sliding_attention") == 0;
         if (!is_window && (!type || strcmp(type, "full_attention") != 0))
-            return unsupported(c, "layer type", type ? type : "no text",
-                               "full_attention, sliding_attention", err);
+            return model_config_unsupported(&c, "layer type", type ? type : "no text",
+                                            "full_attention, sliding_attention", err);
         out->layer_is_window[i] = is_window;
     }
     return STATUS_OK;
 }
 
+/* What layer_types would say, from the keys before it. */
+static enum status read_pattern(struct hf_config c, const struct config_family *f,
+                                struct model_config *out, struct error *err)
+{
+    uint32_t every, first;
+    bool used;
+    switch (f->windows) {
+    case WINDOWS_LAYERS:
+        TRY(hf_config_u32(c, "sliding_window_pattern", f->full_every, MODEL_MAX_LAYERS, &every,
+                          err));
+        model_config_set_pattern(out, every);
+        return STATUS_OK;
+    case WINDOWS_ALL:
+        memset(out->layer_is_window, 1, out->n_layers);
+        return STATUS_OK;
+    case WINDOWS_IF_USED:
+        TRY(hf_config_bool(c, "use_sliding_window", false, &used, err));
+        if (!used)
+            return STATUS_OK;
+        TRY(hf_config_u32(c, "max_window_layers", 28, 1u << 16, &first, err));
+        for (uint32_t i = first; i < out->n_layers; i++)
+            out->layer_is_window[i] = 1;
+        return STATUS_OK;
+    default:
+        return STATUS_OK;
+    }
+}
+
+/* A window that is null, or absent where the family has none by default, is none: only layer_types
+ * can contradict that. */
 static enum status read_windows(struct hf_config c, const struct config_family *f,
                                 struct model_config *out, struct error *err)
 {
     const json_t *types = hf_json_get(c.o, "layer_types");
-    uint32_t every;
-    TRY(hf_config_u32(c, "sliding_window_pattern", f->full_every, MODEL_MAX_LAYERS, &every, err));
+    bool is_null = json_is_null(json_object_get(c.o, "sliding_window"));
+    bool has_window = hf_json_get(c.o, "sliding_window") || (f->window && !is_null);
+    if (f->windows == WINDOWS_NONE)
+        return STATUS_OK;
     if (types)
         TRY(read_layer_types(c, types, out, err));
-    else
-        model_config_set_pattern(out, every);
+    else if (has_window || f->windows == WINDOWS_LAYERS)
+        TRY(read_pattern(c, f, out, err));
     if (!memchr(out->layer_is_window, 1, out->n_layers))
         return STATUS_OK;
-    /* null is not the default here: such a layer without a window is nothing */
-    bool is_null = json_is_null(json_object_get(c.o, "sliding_window"));
     return hf_config_u32(c, "sliding_window", is_null ? 0 : f->window, CONFIG_MAX_WINDOW,
                          &out->window, err);
 }
 
-static enum status read_softcap(struct hf_config c, const char *key, float *out, struct error *err)
+/* null is none, whatever the family's default. */
+static enum status read_softcap(struct hf_config c, const char *key, double def, float *out,
+                                struct error *err)
 {
-    double cap = 0;
+    double cap = json_is_null(json_object_get(c.o, key)) ? 0 : def;
     if (hf_json_get(c.o, key))
         TRY(hf_config_positive(c, key, 0, 1e6, &cap, err));
     *out = (float)cap;
     return STATUS_OK;
 }
 
-static enum status read_gemma(struct hf_config c, const struct config_family *f,
-                              struct model_config *out, struct error *err)
+static enum status read_scores(struct hf_config c, const struct config_family *f,
+                               struct model_config *out, struct error *err)
 {
-    double scalar;
+    double scalar = out->head_dim;
     bool both_ways;
-    TRY(hf_config_bool(c, "use_bidirectional_attention", false, &both_ways, err));
-    if (both_ways)
-        return unsupported(c, "use_bidirectional_attention", "true", "causal attention", err);
-    TRY(read_windows(c, f, out, err));
-    TRY(hf_config_positive(c, "query_pre_attn_scalar", f->query_pre_attn_scalar, 1e6, &scalar,
-                           err));
+    if (f->query_pre_attn_scalar > 0) {
+        TRY(hf_config_bool(c, "use_bidirectional_attention", false, &both_ways, err));
+        if (both_ways)
+            return model_config_unsupported(&c, "use_bidirectional_attention", "true",
+                                            "causal attention", err);
+        TRY(hf_config_positive(c, "query_pre_attn_scalar", f->query_pre_attn_scalar, 1e6, &scalar,
+                               err));
+        TRY(read_softcap(c, "attn_logit_softcapping", f->attention_softcap, &out->attention_softcap,
+                         err));
+        TRY(read_softcap(c, "final_logit_softcapping", f->final_softcap, &out->final_softcap, err));
+    }
     out->attention_scale = (float)(1 / sqrt(scalar));
-    TRY(read_softcap(c, "attn_logit_softcapping", &out->attention_softcap, err));
-    return read_softcap(c, "final_logit_softcapping", &out->final_softcap, err);
+    return STATUS_OK;
+}
+
+static enum status read_biases(struct hf_config c, const struct config_family *f,
+                               struct model_config *out, struct error *err)
+{
+    TRY(hf_config_bool(c, "attention_bias", false, &out->attention_out_bias, err));
+    if (f->qkv_bias)
+        out->attention_out_bias = false;
+    out->attention_bias = f->qkv_bias || out->attention_out_bias;
+    return hf_config_bool(c, "mlp_bias", false, &out->mlp_bias, err);
 }
 
 /* ---- the rest ---- */
@@ -164,7 +137,7 @@ static enum status read_activation(struct hf_config c, const struct config_famil
     else if (strcmp(act, "gelu_pytorch_tanh") == 0)
         out->activation = MODEL_GELU_TANH;
     else
-        return unsupported(c, f->activation_key, act, "silu, gelu_pytorch_tanh", err);
+        return model_config_unsupported(&c, f->activation_key, act, "silu, gelu_pytorch_tanh", err);
     return STATUS_OK;
 }
 
@@ -207,8 +180,8 @@ static enum status check_quantisation(struct hf_config c, const json_t *root, st
     if (!q)
         return STATUS_OK;
     const char *method = json_string_value(hf_json_get(q, "quant_method"));
-    return unsupported(c, "quantization_config", method ? method : "?",
-                       "weights that are not quantised, and GGUF", err);
+    return model_config_unsupported(&c, "quantization_config", method ? method : "?",
+                                    "weights that are not quantised, and GGUF", err);
 }
 
 enum status model_config_from_json(const struct model_info *m, const json_t *root,
@@ -222,12 +195,9 @@ enum status model_config_from_json(const struct model_info *m, const json_t *roo
     TRY(read_activation(c, f, out, err));
     TRY(read_tied(c, root, f, out, err));
     TRY(hf_config_positive(c, "rms_norm_eps", f->norm_eps, 1, &eps, err));
-    TRY(hf_config_bool(c, "attention_bias", false, &out->attention_bias, err));
-    TRY(hf_config_bool(c, "mlp_bias", false, &out->mlp_bias, err));
-    TRY(read_ropes(c, f, out, err));
     out->norm_eps = (float)eps;
-    if (f->window > 0)
-        return read_gemma(c, f, out, err);
-    out->attention_scale = (float)(1 / sqrt((double)out->head_dim));
-    return STATUS_OK;
+    TRY(read_biases(c, f, out, err));
+    TRY(model_config_ropes(&c, f, m->max_model_len, out, err));
+    TRY(read_windows(c, f, out, err));
+    return read_scores(c, f, out, err);
 }

@@ -17,6 +17,14 @@ enum {
 #define CONFIG_MAX_FACTOR 1e6
 #define CONFIG_MIN_FACTOR 1e-3
 
+/* Which layers have a window. */
+enum window_rule {
+    WINDOWS_NONE,
+    WINDOWS_ALL,     /* all, when there is one */
+    WINDOWS_LAYERS,  /* layer_types, or a period */
+    WINDOWS_IF_USED, /* use_sliding_window: those from max_window_layers on */
+};
+
 /* What a family's configuration is when config.json leaves it out (transformers' defaults); 0: it
  * must be there, but for n_kv_heads (as many as heads) and head_dim (hidden / heads). */
 struct config_family {
@@ -25,12 +33,24 @@ struct config_family {
     enum model_activation activation;
     const char *activation_key;
     double norm_eps, theta;
-    bool tied_embedding;
-    /* Window layers: what follows is of families that have them (window > 0). */
-    uint32_t window, full_every; /* every full_every-th layer sees everything */
-    double local_theta, query_pre_attn_scalar;
+    bool tied_embedding, qkv_bias; /* qkv_bias: whatever attention_bias says */
+    enum window_rule windows;
+    uint32_t window;     /* when config.json does not say; null there is none */
+    uint32_t full_every; /* LAYERS: every full_every-th layer sees everything */
+    double local_theta;  /* of the window layers' own rotary embedding; 0: they have none */
+    /* Of families that scale by another number than head_dim (0: not so), and cap. */
+    double query_pre_attn_scalar, attention_softcap, final_softcap;
+    uint32_t gguf_odd_hidden; /* the size whose GGUF has a scale that nothing in it tells */
 };
 
+/* Both rotary embeddings of a config.json (model_config_rope.c). max_len: the model's own. */
+struct hf_config;
+MUST_USE enum status model_config_ropes(const struct hf_config *c, const struct config_family *f,
+                                        uint32_t max_len, struct model_config *out,
+                                        struct error *err);
+MUST_USE enum status model_config_unsupported(const struct hf_config *c, const char *key,
+                                              const char *value, const char *runs,
+                                              struct error *err);
 MUST_USE enum status model_config_from_json(const struct model_info *m, const json_t *root,
                                             const struct config_family *f, struct model_config *out,
                                             struct error *err);

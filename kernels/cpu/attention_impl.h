@@ -79,7 +79,8 @@ static void merge(float *acc, const float *part, uint32_t width)
 static struct att att_init(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
                            float *scratch)
 {
-    uint32_t n = p->n_heads / p->kv->n_kv_heads, dim = p->kv->head_dim;
+    const struct attention_heads heads = attention_heads_of(p, i_kv_head);
+    uint32_t n = heads.end - heads.begin, dim = p->kv->head_dim;
     struct att a = {.p = p,
                     .row = &p->rows[i_row],
                     .i_kv_head = i_kv_head,
@@ -91,7 +92,7 @@ static struct att att_init(const struct attention_params *p, uint32_t i_row, uin
     a.q = a.scores + (size_t)n * ATTENTION_SPLIT;
     a.part = a.q + (size_t)n * a.width;
     const float *q =
-        (const float *)p->q.data + (size_t)i_row * p->q.stride + (size_t)i_kv_head * n * dim;
+        (const float *)p->q.data + (size_t)i_row * p->q.stride + (size_t)heads.begin * dim;
     memset(a.q, 0, (size_t)n * a.width * sizeof(float));
     for (uint32_t h = 0; h < n; h++)
         memcpy(a.q + (size_t)h * a.width, q + (size_t)h * dim, dim * sizeof(float));
@@ -138,7 +139,7 @@ void ISA_FN(attention_finish)(const struct attention_params *p, uint32_t i_row, 
                               uint32_t i_head, const float *acc)
 {
     uint32_t dim = p->kv->head_dim, width = attention_width(dim);
-    uint32_t head = i_kv_head * (p->n_heads / p->kv->n_kv_heads) + i_head;
+    uint32_t head = attention_heads_of(p, i_kv_head).begin + i_head;
     float *out = (float *)p->out.data + (size_t)i_row * p->out.stride + (size_t)head * dim;
     acc += (size_t)i_head * (width + ATTENTION_PART_EXTRA);
     const float sum = acc[width + 1];

@@ -243,13 +243,38 @@ static void norm_unit(struct cpu_device *d, const void *params, uint32_t i, uint
 {
     const struct norm_params *p = params;
     for (uint32_t part = 0; part < p->n_parts; part++) {
-        size_t at = (size_t)part * p->dim;
-        d->kernels->norm(row_of(p->out, i) + at, row_of(p->x, i) + at, p->w, p->dim, p->eps);
+        const float *x = row_of(p->x, i) + (size_t)part * p->dim;
+        float mean = p->sums ? p->sums[i] / (float)p->whole
+                             : d->kernels->sum_squares(x, p->dim) / (float)p->dim;
+        d->kernels->norm(row_of(p->out, i) + (size_t)part * p->dim, x, p->w, p->dim, mean + p->eps);
     }
 }
 static void cpu_norm(struct device *d, const struct norm_params *p)
 {
     cpu_run_units(cpu_of(d), p->n_rows, (uint64_t)p->n_parts * p->dim, norm_unit, p);
+}
+
+struct squares_params {
+    struct view x;
+    uint32_t dim;
+    float *out;
+};
+static void squares_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
+{
+    const struct squares_params *p = params;
+    p->out[i] = d->kernels->sum_squares(row_of(p->x, i), p->dim);
+}
+static void cpu_sum_squares(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
+                            float *out)
+{
+    const struct squares_params p = {x, dim, out};
+    cpu_run_units(cpu_of(d), n_rows, dim, squares_unit, &p);
+}
+
+static void cpu_clear(struct device *d, struct view x, uint32_t n_rows, uint32_t dim)
+{
+    for (uint32_t i = 0; i < n_rows; i++)
+        memset(row_of(x, i), 0, dim * sizeof(float));
 }
 
 static void rope_table_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
@@ -433,6 +458,8 @@ static const struct ops cpu_ops = {
     .weight_pack = cpu_weight_pack,
     .embed = cpu_embed,
     .norm = cpu_norm,
+    .sum_squares = cpu_sum_squares,
+    .clear = cpu_clear,
     .linear = cpu_linear,
     .rope_table = cpu_rope_table,
     .rope = cpu_rope,

@@ -15,7 +15,7 @@ static void kv_write_unit(struct cpu_device *d, const void *params, uint32_t i, 
     size_t block_at =
         row->blocks[row->position / kv->block_tokens - row->n_dropped] * kv->block_stride;
     size_t token_bytes = kv->head_dim * kv_elem_bytes(kv);
-    for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
+    for (uint32_t h = 0; h < p->n_heads; h++) {
         size_t token = (size_t)h * kv->block_tokens + row->position % kv->block_tokens;
         size_t at = block_at + token * token_bytes, from = (size_t)h * kv->head_dim;
         d->kernels->kv_store((uint8_t *)kv->k + at, kv->dtype, row_of(p->k, i) + from,
@@ -26,8 +26,8 @@ static void kv_write_unit(struct cpu_device *d, const void *params, uint32_t i, 
 }
 void cpu_kv_write(struct device *d, const struct kv_write_params *p)
 {
-    cpu_run_units(cpu_of(d), p->n_rows, 2 * (uint64_t)p->kv->n_kv_heads * p->kv->head_dim,
-                  kv_write_unit, p);
+    cpu_run_units(cpu_of(d), p->n_rows, 2 * (uint64_t)p->n_heads * p->kv->head_dim, kv_write_unit,
+                  p);
 }
 
 /* Rows of one KV head follow each other: neighbours are often of one sequence and read the same
@@ -80,6 +80,9 @@ static void merge_unit(struct cpu_device *d, const void *ctx, uint32_t i, uint32
     const struct split_job *job = ctx;
     const struct attention_params *p = job->p;
     uint32_t unit = i / job->per_kv, head = i % job->per_kv;
+    const struct attention_heads heads = attention_heads_of(p, unit / p->n_rows);
+    if (head >= heads.end - heads.begin)
+        return;
     float *merged = job->merged + unit * job->part_floats;
     uint64_t first = 0;
     for (uint32_t u = 0; u < unit; u++)
@@ -95,9 +98,9 @@ static void merge_unit(struct cpu_device *d, const void *ctx, uint32_t i, uint32
 static void attention_by_splits(struct cpu_device *d, const struct attention_params *p)
 {
     uint32_t n_threads = pool_n_threads(d->pool), n_parts = n_threads * PARTS_PER_THREAD;
-    uint32_t per_kv = p->n_heads / p->kv->n_kv_heads;
+    uint32_t per_kv = p->group;
     struct split_job job = {.d = d, .p = p, .per_kv = per_kv};
-    job.n_units = p->n_rows * p->kv->n_kv_heads;
+    job.n_units = p->n_rows * attention_n_kv(p);
     job.part_floats = attention_part_floats(per_kv, p->kv->head_dim);
     cpu_scratch_grow(&d->parts,
                      job.part_floats * n_threads * (PARTS_PER_THREAD + UNITS_PER_THREAD));
@@ -118,10 +121,10 @@ static void attention_by_splits(struct cpu_device *d, const struct attention_par
 void cpu_attention(struct device *device, const struct attention_params *p)
 {
     struct cpu_device *d = cpu_of(device);
-    uint32_t per_kv = p->n_heads / p->kv->n_kv_heads, n_units = p->n_rows * p->kv->n_kv_heads;
+    uint32_t per_kv = p->group, n_units = p->n_rows * attention_n_kv(p);
     uint32_t n_threads = pool_n_threads(d->pool);
     uint64_t n_positions = 0;
-    if (p->n_rows == 0)
+    if (p->n_rows == 0 || p->n_heads == 0)
         return;
     cpu_scratch_reserve(d, attention_scratch_floats(per_kv, p->kv->head_dim));
     for (uint32_t i = 0; i < p->n_rows; i++)

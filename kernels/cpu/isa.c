@@ -9,6 +9,7 @@
     const struct cpu_kernels cpu_kernels_##isa_ = {.isa = #isa_,                                   \
                                                    .linear = linear_##isa_,                        \
                                                    .embed_row = embed_row_##isa_,                  \
+                                                   .sum_squares = row_sum_squares_##isa_,          \
                                                    .norm = row_norm_##isa_,                        \
                                                    .rope = row_rope_##isa_,                        \
                                                    .gated = row_gated_##isa_,                      \

@@ -29,7 +29,8 @@ struct cpu_kernels {
     void (*linear)(const struct linear_task *t);
     void (*embed_row)(const struct weight *w, uint32_t id, float scale, float *out);
     /* row_*.c: one row */
-    void (*norm)(float *out, const float *x, const float *w, uint32_t dim, float eps);
+    float (*sum_squares)(const float *x, uint32_t dim);
+    void (*norm)(float *out, const float *x, const float *w, uint32_t dim, float mean_square);
     void (*rope)(float *x, const float *cos_sin, uint32_t n_rot, bool interleaved); /* one head */
     void (*gated)(float *out, const float *gate, const float *up, uint32_t dim,
                   enum activation act);
@@ -61,6 +62,24 @@ static inline uint32_t attention_first(const struct attention_params *p, uint32_
 {
     return p->window && position >= p->window ? position - p->window + 1 : 0;
 }
+/* The query heads that read a KV head: some of a group, at either end. */
+struct attention_heads {
+    uint32_t begin, end;
+};
+static inline struct attention_heads attention_heads_of(const struct attention_params *p,
+                                                        uint32_t i_kv_head)
+{
+    uint32_t begin = i_kv_head * p->group, end = begin + p->group, skip = p->first_in_group;
+    begin = begin > skip ? begin - skip : 0;
+    end = end > skip ? end - skip : 0;
+    end = end < p->n_heads ? end : p->n_heads;
+    return (struct attention_heads){begin < end ? begin : end, end};
+}
+/* KV heads that are read. */
+static inline uint32_t attention_n_kv(const struct attention_params *p)
+{
+    return (p->first_in_group + p->n_heads + p->group - 1) / p->group;
+}
 /* head_dim in whole vectors. A part is, for each query head of a KV head, that many values and the
  * maximum and sum of its scores; a cache line for these keeps the rest aligned. */
 #define ATTENTION_PART_EXTRA 16u
@@ -72,7 +91,7 @@ static inline uint64_t attention_part_floats(uint32_t heads_per_kv, uint32_t hea
 {
     return (uint64_t)heads_per_kv * (attention_width(head_dim) + ATTENTION_PART_EXTRA);
 }
-/* Floats of scratch that attention wants for n_heads / n_kv_heads query heads of head_dim: the
+/* Floats of scratch that attention wants for so many query heads of head_dim to a KV head: the
  * queries and scores of a split, its part and the merged one. */
 static inline uint64_t attention_scratch_floats(uint32_t heads_per_kv, uint32_t head_dim)
 {

@@ -8,7 +8,9 @@
 #define ISA_FN(name)         ISA_JOIN(name, ISA)
 
 #define ROW_DECLARE(isa)                                                                           \
-    void row_norm_##isa(float *out, const float *x, const float *w, uint32_t dim, float eps);      \
+    float row_sum_squares_##isa(const float *x, uint32_t dim);                                     \
+    void row_norm_##isa(float *out, const float *x, const float *w, uint32_t dim,                  \
+                        float mean_square);                                                        \
     void row_rope_##isa(float *x, const float *cos_sin, uint32_t n_rot, bool interleaved);         \
     void row_gated_##isa(float *out, const float *gate, const float *up, uint32_t dim,             \
                          enum activation act);                                                     \

@@ -32,14 +32,19 @@ static inline vf row_load_inf(const float *p, uint32_t n)
     return vf_load(padded);
 }
 
-void ISA_FN(row_norm)(float *out, const float *x, const float *w, uint32_t dim, float eps)
+float ISA_FN(row_sum_squares)(const float *x, uint32_t dim)
 {
     vf sum = vf_zero();
     for (uint32_t i = 0; i < dim; i += LANES) {
         vf v = row_load(x + i, dim - i);
         sum = vf_fma(v, v, sum);
     }
-    vf inv = vf_set1(1.0f / sqrtf(vf_sum(sum) / (float)dim + eps));
+    return vf_sum(sum);
+}
+
+void ISA_FN(row_norm)(float *out, const float *x, const float *w, uint32_t dim, float mean_square)
+{
+    vf inv = vf_set1(1.0f / sqrtf(mean_square));
     for (uint32_t i = 0; i < dim; i += LANES) {
         vf v = vf_mul(vf_mul(row_load(x + i, dim - i), inv), row_load(w + i, dim - i));
         row_store(out + i, v, dim - i);

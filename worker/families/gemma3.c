@@ -28,10 +28,7 @@ void family_gemma3(struct program *p)
             plus_one);
         build_rope(p, l, c->layer_is_window[l] ? rope_local : rope);
         build_attention(p, l);
-        build_attention_output(
-            p, l, REG_H,
-            TENSOR("model.layers.%u.self_attn.o_proj.weight", "blk.%u.attn_output.weight"),
-            TENSOR("model.layers.%u.self_attn.o_proj.bias", "blk.%u.attn_output.bias"));
+        build_attention_output(p, l, REG_H, &usual_output);
         build_norm(p, l, REG_H, REG_H,
                    TENSOR("model.layers.%u.post_attention_layernorm.weight",
                           "blk.%u.post_attention_norm.weight"),

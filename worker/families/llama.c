@@ -1,13 +1,18 @@
+#include <string.h>
+
 #include "worker/build.h"
 
-/* Llama 1 to 3.3 and what is built like it (Touvron et al. 2023): norms before, SwiGLU, rotary
- * embedding. A GGUF has the rows of Q and K permuted so that rotated pairs are neighbours, and
- * Llama 3's frequency scaling as a tensor of divisors. */
+/* Llama 1 to 3.3 (Touvron et al. 2023) and what is built like it: Vicuna, OpenLLaMA, Mistral with
+ * its windows (Jiang et al. 2023), Qwen 2 with its biases (Yang et al. 2024). Norms before, SwiGLU,
+ * rotary embedding. A GGUF of the first three has the rows of Q and K permuted so that rotated
+ * pairs are neighbours, and Llama 3's frequency scaling as a tensor of divisors. */
 void family_llama(struct program *p)
 {
     const struct model_config *c = p->config;
     build_embedding(p, TENSOR("model.embed_tokens.weight", "token_embd.weight"), 1.0f);
-    uint32_t rope = build_rope_freqs(p, &c->rope, c->format == MODEL_GGUF, "rope_freqs.weight");
+    uint32_t rope =
+        build_rope_freqs(p, &c->rope, c->format == MODEL_GGUF && strcmp(c->family, "qwen2") != 0,
+                         "rope_freqs.weight");
     for (uint32_t l = 0; l < c->n_layers; l++) {
         build_norm(p, l, REG_H, REG_X,
                    TENSOR("model.layers.%u.input_layernorm.weight", "blk.%u.attn_norm.weight"),
@@ -15,10 +20,7 @@ void family_llama(struct program *p)
         build_qkv(p, l, REG_H, &usual_qkv);
         build_rope(p, l, rope);
         build_attention(p, l);
-        build_attention_output(
-            p, l, REG_H,
-            TENSOR("model.layers.%u.self_attn.o_proj.weight", "blk.%u.attn_output.weight"),
-            TENSOR("model.layers.%u.self_attn.o_proj.bias", "blk.%u.attn_output.bias"));
+        build_attention_output(p, l, REG_H, &usual_output);
         build_residual(p, l);
         build_norm(
             p, l, REG_H, REG_X,

@@ -158,6 +158,7 @@ static struct attention_params params_of(const struct sequence_kv *t, const stru
                                      .rows = row,
                                      .n_rows = 1,
                                      .n_heads = n_heads,
+                                     .group = t->s.group,
                                      .window = t->s.window,
                                      .scale = scale,
                                      .softcap = t->s.softcap,

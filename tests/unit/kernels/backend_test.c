@@ -218,9 +218,32 @@ typedef void (*rows_fn)(struct device *d, struct rows_case *c);
 
 static void do_norm(struct device *d, struct rows_case *c)
 {
-    d->ops->norm(
-        d, &(struct norm_params){
-               {c->out, c->stride}, {c->out, c->stride}, c->w, c->n_rows, 4, c->dim / 4, 1e-6f});
+    d->ops->norm(d, &(struct norm_params){.out = {c->out, c->stride},
+                                          .x = {c->out, c->stride},
+                                          .w = c->w,
+                                          .n_rows = c->n_rows,
+                                          .n_parts = 4,
+                                          .dim = c->dim / 4,
+                                          .eps = 1e-6f});
+}
+/* A vector of which the row is a half, by the squares of both. */
+static void do_shared_norm(struct device *d, struct rows_case *c)
+{
+    float *sums = mem_array(c->n_rows, sizeof *sums);
+    struct view x = {c->out, c->stride};
+    d->ops->sum_squares(d, x, c->n_rows, c->dim, sums);
+    for (uint32_t i = 0; i < c->n_rows; i++)
+        sums[i] *= 2;
+    d->ops->norm(d, &(struct norm_params){.out = x,
+                                          .x = x,
+                                          .w = c->w,
+                                          .n_rows = c->n_rows,
+                                          .n_parts = 1,
+                                          .dim = c->dim,
+                                          .eps = 1e-6f,
+                                          .sums = sums,
+                                          .whole = 2 * c->dim});
+    mem_free(sums);
 }
 static void do_gated(struct device *d, struct rows_case *c)
 {
@@ -273,8 +296,9 @@ static void test_rows(void **state)
     static const struct {
         const char *name;
         rows_fn fn;
-    } ops[] = {{"norm", do_norm}, {"gated", do_gated},     {"add", do_add},
-               {"rope", do_rope}, {"softcap", do_softcap}, {"logits", do_logits}};
+    } ops[] = {
+        {"norm", do_norm}, {"shared norm", do_shared_norm}, {"gated", do_gated},  {"add", do_add},
+        {"rope", do_rope}, {"softcap", do_softcap},         {"logits", do_logits}};
     static const struct {
         uint32_t n_rows, dim;
     } shapes[] = {{1, 8}, {1, 20000}, {2, 9004}, {7, 4096}, {MAX_ROWS, 1236}, {3, 40960}};
@@ -340,6 +364,7 @@ enum {
     LENGTH = 300,
     HEADS = 6,
     KV_HEADS = 2,
+    GROUP = HEADS / KV_HEADS,
     DIM = 32,
     BT = 16,
     SEQ_BLOCKS = LENGTH / BT + 1,
@@ -351,7 +376,7 @@ static void fill_kv(struct device *d, const struct kv_cache *kv, const float *k,
                     const struct kv_row *rows)
 {
     struct view vk = {(void *)(uintptr_t)k, KV_ROW}, vv = {(void *)(uintptr_t)v, KV_ROW};
-    d->ops->kv_write(d, &(struct kv_write_params){vk, vv, rows, SEQS * LENGTH, kv});
+    d->ops->kv_write(d, &(struct kv_write_params){vk, vv, rows, SEQS * LENGTH, KV_HEADS, kv});
 }
 
 static void test_attention(void **state)
@@ -380,8 +405,15 @@ static void test_attention(void **state)
                               DIM,
                               BT};
         fill_kv(d, &kv, k, v, rows);
-        struct attention_params p = {{q, Q_ROW}, {out, Q_ROW}, rows, N_ROWS, HEADS,
-                                     100,        0.3f,         0,    &kv};
+        struct attention_params p = {.q = {q, Q_ROW},
+                                     .out = {out, Q_ROW},
+                                     .rows = rows,
+                                     .n_rows = N_ROWS,
+                                     .n_heads = HEADS,
+                                     .group = GROUP,
+                                     .window = 100,
+                                     .scale = 0.3f,
+                                     .kv = &kv};
         memset(out, 0, (size_t)N_ROWS * Q_ROW * sizeof *out);
         d->ops->attention(d, &p);
         if (i == 0) {
@@ -415,6 +447,24 @@ static void test_attention(void **state)
     mem_free(out);
 }
 
+/* Heads first .. first + 2 of p as a rank has them: its KV heads alone, and at either end some of a
+ * KV head's group. */
+enum { HEADS_OF_RANK = 2 };
+static void attend_part(struct device *d, struct attention_params p, uint32_t first)
+{
+    struct kv_cache kv = *p.kv;
+    size_t skip = (size_t)(first / GROUP) * BT * DIM;
+    kv.k = (float *)kv.k + skip;
+    kv.v = (float *)kv.v + skip;
+    kv.n_kv_heads = (first + HEADS_OF_RANK - 1) / GROUP - first / GROUP + 1;
+    p.kv = &kv;
+    p.q.data = (float *)p.q.data + (size_t)first * DIM;
+    p.out.data = (float *)p.out.data + (size_t)first * DIM;
+    p.n_heads = HEADS_OF_RANK;
+    p.first_in_group = first % GROUP;
+    d->ops->attention(d, &p);
+}
+
 /* Few rows far into their sequences: cut into splits on more than one thread, in several waves. */
 static void test_attention_by_splits(void **state)
 {
@@ -441,19 +491,25 @@ static void test_attention_by_splits(void **state)
             for (uint32_t j = 0; j < 3; j++)
                 rows[j] = (struct kv_row){blocks, 0, cases[c].positions[j]};
             memset(out, 0, sizeof out);
-            devices[i]->ops->attention(devices[i], &(struct attention_params){{q, Q_ROW},
-                                                                              {out, Q_ROW},
-                                                                              rows,
-                                                                              cases[c].n_rows,
-                                                                              HEADS,
-                                                                              cases[c].window,
-                                                                              3.0f,
-                                                                              0,
-                                                                              &kv});
+            struct attention_params p = {.q = {q, Q_ROW},
+                                         .out = {out, Q_ROW},
+                                         .rows = rows,
+                                         .n_rows = cases[c].n_rows,
+                                         .n_heads = HEADS,
+                                         .group = GROUP,
+                                         .window = cases[c].window,
+                                         .scale = 3.0f,
+                                         .kv = &kv};
+            devices[i]->ops->attention(devices[i], &p);
             if (i == 0)
                 memcpy(want, out, sizeof want);
             if (memcmp(out, want, sizeof out) != 0)
                 fail_msg("case %u, device %u: bits differ", c, i);
+            memset(out, 0, sizeof out);
+            for (uint32_t first = 0; first < HEADS; first += HEADS_OF_RANK)
+                attend_part(devices[i], p, first);
+            if (memcmp(out, want, (size_t)cases[c].n_rows * Q_ROW * sizeof *out) != 0)
+                fail_msg("case %u, device %u: bits of a rank's heads differ", c, i);
         }
     mem_free(k);
     mem_free(v);

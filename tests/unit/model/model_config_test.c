@@ -38,6 +38,7 @@ static enum status read_bytes(enum model_format format, const char *family, cons
     struct model_info m = {.format = format,
                            .path = format == MODEL_HF ? dir : path,
                            .family = (char *)family,
+                           .max_model_len = 2048,
                            .vocab_size = 512};
     enum status s = model_config_read(&m, c, err);
     assert_int_equal(unlink(path), 0);
@@ -62,9 +63,21 @@ static enum status read_json(const char *family, const char *text, struct model_
     return s;
 }
 
-static void put_rope(struct strbuf *b, const char *name, const struct rope_config *r)
+static void put_rope(struct strbuf *b, const char *name, const struct rope_config *r,
+                     uint32_t head_dim)
 {
     strbuf_printf(b, " %s %g", name, r->theta);
+    if (r->n_rot != head_dim)
+        strbuf_printf(b, " over %u", r->n_rot);
+    if (r->scaling == ROPE_DYNAMIC)
+        strbuf_printf(b, " dynamic %g of %g", r->factor, r->original_max_len);
+    if (r->scaling == ROPE_YARN)
+        strbuf_printf(b, " yarn %g of %g %g %g%s", r->factor, r->original_max_len, r->beta_fast,
+                      r->beta_slow, r->truncate ? "" : " exact");
+    if (r->scaling == ROPE_LONGROPE)
+        strbuf_printf(b, " longrope of %g %g", r->original_max_len, (double)r->long_factors[7]);
+    if (r->attention_factor > 0)
+        strbuf_printf(b, " *%g", r->attention_factor);
     if (r->scaling == ROPE_LINEAR)
         strbuf_printf(b, " linear %g", r->factor);
     if (r->scaling == ROPE_LLAMA3)
@@ -78,8 +91,8 @@ static void describe(struct strbuf *b, const struct model_config *c)
     strbuf_printf(b, "%s L%u %u/%u h%u/%u*%u v%u eps %g %s", c->family, c->n_layers, c->hidden,
                   c->intermediate, c->n_heads, c->n_kv_heads, c->head_dim, c->vocab_size,
                   (double)c->norm_eps, c->activation == MODEL_SILU ? "silu" : "gelu");
-    put_rope(b, "rope", &c->rope);
-    put_rope(b, "local", &c->rope_local);
+    put_rope(b, "rope", &c->rope, c->head_dim);
+    put_rope(b, "local", &c->rope_local, c->head_dim);
     strbuf_printf(b, " 1/scale^2 %.4g",
                   1 / ((double)c->attention_scale * (double)c->attention_scale));
     if (c->attention_softcap > 0 || c->final_softcap > 0)
@@ -89,8 +102,9 @@ static void describe(struct strbuf *b, const struct model_config *c)
         for (uint32_t i = 0; i < c->n_layers; i++)
             strbuf_append_c(b, c->layer_is_window[i] ? "w" : "F");
     }
-    strbuf_printf(b, "%s%s%s", c->tied_embedding ? " tied" : "",
-                  c->attention_bias ? " attention_bias" : "", c->mlp_bias ? " mlp_bias" : "");
+    strbuf_printf(b, "%s%s%s%s", c->tied_embedding ? " tied" : "",
+                  c->attention_bias ? " attention_bias" : "",
+                  c->attention_out_bias ? " out_bias" : "", c->mlp_bias ? " mlp_bias" : "");
 }
 
 #define LLAMA                                                                                      \
@@ -102,9 +116,59 @@ static void describe(struct strbuf *b, const struct model_config *c)
 #define LLAMA_LINE(rest) "llama L3 128/256 h8/8*16 v512 eps 1e-05 silu " rest " 1/scale^2 16"
 #define GEMMA_LINE(rest) "gemma3 L4 96/192 h4/1*32 v512 eps 1e-06 gelu " rest
 
+#define FACTORS "'short_factor':[1,1,1,1,1,1,1,1],'long_factor':[1,2,3,4,5,6,7,8]"
+
 static const struct {
     const char *name, *family, *config, *want;
 } good_json[] = {
+    {"dynamic", "llama", "{" LLAMA ",'rope_scaling':{'type':'dynamic','factor':2}}",
+     LLAMA_LINE("rope 10000 dynamic 2 of 2048 local 10000 dynamic 2 of 2048")},
+    {"yarn", "llama",
+     "{" LLAMA ",'rope_scaling':{'type':'yarn','factor':4,'original_max_position_embeddings':64,"
+     "'beta_fast':16,'truncate':false}}",
+     LLAMA_LINE("rope 10000 yarn 4 of 64 16 1 exact *1.13863 "
+                "local 10000 yarn 4 of 64 16 1 exact *1.13863")},
+    {"yarn of deepseek", "llama",
+     "{" LLAMA ",'rope_scaling':{'type':'yarn','factor':40,'original_max_position_embeddings':64,"
+     "'mscale':1.0,'mscale_all_dim':0.5}}",
+     LLAMA_LINE("rope 10000 yarn 40 of 64 32 1 *1.15572 local 10000 yarn 40 of 64 32 1 *1.15572")},
+    {"mistral as it was first", "mistral", "{" LLAMA ",'sliding_window':16}",
+     "mistral L3 128/256 h8/8*16 v512 eps 1e-05 silu rope 10000 local 10000 1/scale^2 16 "
+     "window 16 www"},
+    {"mistral without a window", "mistral",
+     "{" LLAMA ",'sliding_window':null,'num_key_value_heads':2}",
+     "mistral L3 128/256 h8/2*16 v512 eps 1e-05 silu rope 10000 local 10000 1/scale^2 16"},
+    {"qwen 2, whose window is not used", "qwen2",
+     "{" LLAMA ",'num_key_value_heads':2,'sliding_window':16,'use_sliding_window':false,"
+     "'max_window_layers':1}",
+     "qwen2 L3 128/256 h8/2*16 v512 eps 1e-05 silu rope 10000 local 10000 1/scale^2 16 "
+     "attention_bias"},
+    {"qwen 2, whose window is used", "qwen2",
+     "{" LLAMA ",'num_key_value_heads':2,'sliding_window':16,'use_sliding_window':true,"
+     "'max_window_layers':1}",
+     "qwen2 L3 128/256 h8/2*16 v512 eps 1e-05 silu rope 10000 local 10000 1/scale^2 16 "
+     "window 16 Fww attention_bias"},
+    {"qwen 3", "qwen3", "{" LLAMA ",'num_key_value_heads':2,'tie_word_embeddings':true}",
+     "qwen3 L3 128/256 h8/2*128 v512 eps 1e-05 silu rope 10000 local 10000 1/scale^2 128 tied"},
+    {"phi 3, long", "phi3",
+     "{" LLAMA ",'original_max_position_embeddings':128,'sliding_window':null,"
+     "'rope_scaling':{'type':'longrope'," FACTORS "}}",
+     "phi3 L3 128/256 h8/8*16 v512 eps 1e-05 silu rope 10000 longrope of 128 8 *1.25357 "
+     "local 10000 longrope of 128 8 *1.25357 1/scale^2 16"},
+    {"phi 3, a part of each head", "phi3",
+     "{" LLAMA ",'partial_rotary_factor':0.75,'sliding_window':32}",
+     "phi3 L3 128/256 h8/8*16 v512 eps 1e-05 silu rope 10000 over 12 local 10000 over 12 "
+     "1/scale^2 16 window 32 www"},
+    {"gemma 2, nearly all left out", "gemma2", "{'num_hidden_layers':4}",
+     "gemma2 L4 2304/9216 h8/4*256 v512 eps 1e-06 gelu rope 10000 local 10000 1/scale^2 256 "
+     "cap 50 30 window 4096 wFwF tied"},
+    {"gemma 2 without caps", "gemma2",
+     "{'num_hidden_layers':4,'attn_logit_softcapping':null,'final_logit_softcapping':null}",
+     "gemma2 L4 2304/9216 h8/4*256 v512 eps 1e-06 gelu rope 10000 local 10000 1/scale^2 256 "
+     "window 4096 wFwF tied"},
+    {"olmo 2, of transformers 5", "olmo2",
+     "{" LLAMA ",'rope_parameters':{'rope_theta':500000.0,'rope_type':'default'}}",
+     "olmo2 L3 128/256 h8/8*16 v512 eps 1e-05 silu rope 500000 local 500000 1/scale^2 16"},
     {"llama 2", "llama",
      "{'model_type':'llama','attention_bias':false,'mlp_bias':false,'hidden_act':'silu',"
      "'hidden_size':128,'intermediate_size':256,'num_hidden_layers':3,'num_attention_heads':4,"
@@ -158,7 +222,7 @@ static const struct {
     {"biases, ties, another activation", "llama",
      "{" LLAMA ",'attention_bias':true,'mlp_bias':true,'tie_word_embeddings':true,"
      "'hidden_act':'swish','quantization_config':null,'num_key_value_heads':null}",
-     LLAMA_LINE("rope 10000 local 10000") " tied attention_bias mlp_bias"},
+     LLAMA_LINE("rope 10000 local 10000") " tied attention_bias out_bias mlp_bias"},
     {"gelu", "llama", "{" LLAMA ",'hidden_act':'gelu_pytorch_tanh'}",
      "llama L3 128/256 h8/8*16 v512 eps 1e-05 gelu rope 10000 local 10000 1/scale^2 16"},
     {"head_dim of its own", "llama",
@@ -240,14 +304,25 @@ static const struct {
     {"factor tiny", "llama", "{" LLAMA ",'rope_scaling':{'rope_type':'linear','factor':1e-30}}",
      STATUS_INVALID, "1e-30"},
     {"theta huge", "llama", "{" LLAMA ",'rope_theta':1e300}", STATUS_INVALID, "1e+300"},
-    {"part of a head", "llama", "{" LLAMA ",'partial_rotary_factor':0.5}", STATUS_UNSUPPORTED,
-     "partial_rotary_factor"},
-    {"part of a head, new", "llama", "{" LLAMA ",'rope_parameters':{'partial_rotary_factor':0.5}}",
-     STATUS_UNSUPPORTED, "partial_rotary_factor"},
+    {"an odd part of a head", "llama", "{" LLAMA ",'partial_rotary_factor':0.33}", STATUS_INVALID,
+     "5 of the 16 dimensions"},
+    {"nothing of a head", "llama", "{" LLAMA ",'rope_parameters':{'partial_rotary_factor':0.01}}",
+     STATUS_INVALID, "0 of the 16 dimensions"},
     {"scaling text", "llama", "{" LLAMA ",'rope_scaling':'linear'}", STATUS_INVALID, "no object"},
     {"parameters text", "llama", "{" LLAMA ",'rope_parameters':'linear'}", STATUS_INVALID,
      "no object"},
-    {"yarn", "llama", ROPE("'rope_type':'yarn','factor':4"), STATUS_UNSUPPORTED, "\"yarn\""},
+    {"unknown", "llama", ROPE("'rope_type':'spiral','factor':4"), STATUS_UNSUPPORTED, "\"spiral\""},
+    {"yarn of nothing", "llama", ROPE("'rope_type':'yarn'"), STATUS_INVALID, "factor is missing"},
+    {"yarn over no base", "llama",
+     "{" LLAMA ",'rope_theta':1,'rope_scaling':{'type':'yarn','factor':4}}", STATUS_INVALID,
+     "yarn"},
+    {"longrope without factors", "phi3", ROPE("'type':'longrope'"), STATUS_INVALID,
+     "short_factor is no list of 8"},
+    {"longrope with few", "phi3", ROPE("'type':'su','short_factor':[1,1,1]"), STATUS_INVALID,
+     "short_factor is no list of 8"},
+    {"longrope from nothing", "phi3",
+     ROPE("'type':'longrope','original_max_position_embeddings':1," FACTORS), STATUS_INVALID,
+     "attention factor"},
     {"type number", "llama", ROPE("'type':3"), STATUS_INVALID, "type is not a text"},
     {"no factor", "llama", ROPE("'type':'linear'"), STATUS_INVALID, "factor is missing"},
     {"factor 0", "llama", ROPE("'type':'linear','factor':0"), STATUS_INVALID, "factor is 0"},
@@ -519,7 +594,8 @@ static const struct {
     {{"attention.head_count_kv", LIST, 0, "12"}, STATUS_UNSUPPORTED, "head_count_kv varies"},
     {{"attention.key_length", GGUF_U32, 1025, NULL}, STATUS_INVALID, "1025"},
     {{"attention.value_length", GGUF_U32, 8, NULL}, STATUS_UNSUPPORTED, "values of 8"},
-    {{"rope.dimension_count", GGUF_U32, 8, NULL}, STATUS_UNSUPPORTED, "rotation of 8"},
+    {{"rope.dimension_count", GGUF_U32, 5, NULL}, STATUS_INVALID, "5 of the 16 dimensions"},
+    {{"rope.dimension_count", GGUF_U32, 18, NULL}, STATUS_INVALID, "18 of the 16 dimensions"},
     {{"attention.layer_norm_rms_epsilon", GGUF_F32, 0, NULL}, STATUS_INVALID, "epsilon is 0"},
     {{"attention.layer_norm_rms_epsilon", GGUF_F32, (double)NAN, NULL}, STATUS_INVALID, "finite"},
     {{"rope.freq_base", GGUF_F32, -1, NULL}, STATUS_INVALID, "freq_base is -1"},

@@ -187,7 +187,8 @@ static void test_files_that_do_not_fit(void **state)
         uint64_t n = 0;
         _Atomic uint32_t permille = 0;
         open_fixture(&f, &bends[i]);
-        assert_int_equal(program_build(&f.config, 1, 0, &p, &err), STATUS_OK);
+        assert_int_equal(
+            program_build(&f.config, &(struct program_setup){1, 0, 1024, 16}, &p, &err), STATUS_OK);
         enum status s = loader_measure(p, f.weights, &f.device, &n, &err);
         if (s != bends[i].want || !strstr(err.text, bends[i].text))
             fail_msg("%s: %s \"%s\"", bends[i].label, status_name(s), err.text);
@@ -209,7 +210,9 @@ static void test_parts(void **state)
         struct program *p;
         struct error err = {0};
         struct loaded l = {0};
-        assert_int_equal(program_build(&f.config, 2, rank, &p, &err), STATUS_OK);
+        assert_int_equal(
+            program_build(&f.config, &(struct program_setup){2, rank, 1024, 16}, &p, &err),
+            STATUS_OK);
         assert_int_equal(loader_load(p, f.weights, &f.device, &l, NULL, &err), STATUS_OK);
         uint32_t n_cut = 0;
         for (uint32_t i = 0; i < p->n_weights; i++) {
@@ -286,7 +289,10 @@ static void test_blocks_are_not_cut(void **state)
         put_file(folder, "x.gguf", strbuf_str(&b));
         if (weights_open(&m, &w, &err) != STATUS_OK)
             fail_msg("%s", err.text);
-        assert_int_equal(program_build(&c, cases[i].tp, cases[i].tp - 1, &p, &err), STATUS_OK);
+        assert_int_equal(
+            program_build(&c, &(struct program_setup){cases[i].tp, cases[i].tp - 1, 1024, 16}, &p,
+                          &err),
+            STATUS_OK);
         assert_int_equal(loader_measure(p, w, &device, &n, &err), cases[i].want);
         for (int t = 0; t < 4; t++)
             if (!strstr(err.text, cases[i].texts[t]))

@@ -20,7 +20,7 @@ static struct model_config llama(uint32_t n_heads, uint32_t n_kv_heads)
                                  .intermediate = 128,
                                  .vocab_size = 300,
                                  .norm_eps = 1e-5f,
-                                 .rope = {.theta = 10000}};
+                                 .rope = {.theta = 10000, .n_rot = 8}};
 }
 
 static void test_names(void **state)
@@ -48,68 +48,69 @@ static void test_unknown_family(void **state)
     struct program *p;
     struct error err = {0};
     c.family = "sphinx";
-    assert_int_equal(program_build(&c, 1, 0, &p, &err), STATUS_UNSUPPORTED);
+    assert_int_equal(program_build(&c, &(struct program_setup){1, 0, 1024, 16}, &p, &err),
+                     STATUS_UNSUPPORTED);
     assert_non_null(strstr(err.text, "sphinx"));
 }
 
-/* The parts of the ranks are the whole, once; KV heads are shared when there are fewer than ranks.
- */
+/* The parts of the ranks are the whole, once; but K and V of a head are wherever a query head reads
+ * them. Ranks that have nothing have no matrix. */
 static void test_cuts(void **state)
 {
     static const struct {
-        uint32_t n_heads, n_kv_heads, tp, kv_copies;
-        enum status want;
-    } cases[] = {{8, 8, 1, 1, STATUS_OK},    {8, 8, 4, 1, STATUS_OK},
-                 {8, 2, 2, 1, STATUS_OK},    {8, 2, 4, 2, STATUS_OK},
-                 {8, 1, 8, 8, STATUS_OK},    {8, 8, 3, 0, STATUS_UNSUPPORTED},
-                 {6, 4, 2, 1, STATUS_OK},    {12, 4, 6, 0, STATUS_UNSUPPORTED},
-                 {16, 16, 16, 1, STATUS_OK}, {16, 16, 64, 0, STATUS_UNSUPPORTED}};
+        uint32_t n_heads, n_kv_heads, intermediate, tp, kv_copies;
+    } cases[] = {{8, 8, 128, 1, 8}, {8, 8, 128, 4, 8},    {8, 2, 128, 2, 2}, {8, 2, 128, 4, 4},
+                 {8, 1, 128, 8, 8}, {8, 8, 128, 3, 8},    {6, 3, 100, 2, 4}, {12, 4, 40, 6, 8},
+                 {3, 3, 16, 4, 4},  {16, 16, 128, 16, 16}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct model_config c = llama(cases[i].n_heads, cases[i].n_kv_heads);
         c.vocab_size = 3000; /* something for each of 16 ranks */
-        uint32_t covered[128][128] = {{0}};
+        c.intermediate = cases[i].intermediate;
+        uint64_t covered[7] = {0}; /* of layer 0: q k v o gate up down */
+        static const char *const names[7] = {"q_proj", "k_proj",    "v_proj",   "o_proj",
+                                             "gate_",  "mlp.up_pr", "down_proj"};
         for (uint32_t rank = 0; rank < cases[i].tp; rank++) {
+            const struct program_setup setup = {cases[i].tp, rank, 1024, 16};
             struct program *p;
             struct error err = {0};
-            enum status s = program_build(&c, cases[i].tp, rank, &p, &err);
-            assert_int_equal(s, cases[i].want);
-            if (s != STATUS_OK)
-                assert_non_null(strstr(err.text, "equal parts, but into 1, 2"));
-            if (s != STATUS_OK)
-                break;
+            assert_int_equal(program_build(&c, &setup, &p, &err), STATUS_OK);
             for (uint32_t w = 0; w < p->n_weights; w++) {
                 const struct op_weight *x = &p->weights[w];
                 assert_true(x->n_len > 0 && x->n0 + x->n_len <= x->n);
                 assert_true(x->k_len > 0 && x->k0 + x->k_len <= x->k);
-                for (uint32_t n = x->n0; w < 128 && n < x->n0 + x->n_len; n += 8)
-                    covered[w][n / 8 % 128] += x->k_len;
+                for (int k = 0; k < 7; k++)
+                    if (x->layer == 0 && strstr(x->name.hf, names[k]))
+                        covered[k] += (uint64_t)x->n_len * x->k_len;
             }
-            assert_int_equal(p->widths[REG_Q], cases[i].n_heads / cases[i].tp * 8);
+            assert_true(p->heads.kv.n <= p->most_kv_heads);
             program_free(p);
         }
-        if (cases[i].want != STATUS_OK)
-            continue;
-        /* weights 1 to 7 of layer 0: q k v o gate up down; inputs of each output, summed */
-        const uint32_t kv = 64 * cases[i].kv_copies;
-        const uint32_t want[] = {64, kv, kv, 8 * cases[i].n_heads, 64, 64, 128};
-        for (uint32_t w = 0; w < 7; w++)
-            assert_int_equal(covered[1 + w][0], want[w]);
+        const uint64_t q = 64ull * 8 * cases[i].n_heads, kv = 64ull * 8 * cases[i].kv_copies;
+        const uint64_t mlp = 64ull * cases[i].intermediate, want[] = {q, kv, kv, q, mlp, mlp, mlp};
+        for (int k = 0; k < 7; k++)
+            if (covered[k] != want[k])
+                fail_msg("case %zu, %s: %llu, want %llu", i, names[k],
+                         (unsigned long long)covered[k], (unsigned long long)want[k]);
     }
 }
 
-/* Heads that could be cut are not enough. */
+/* A width is cut between whole blocks of its format. */
 static void test_inner_width(void **state)
 {
-    struct model_config c = llama(8, 8);
-    struct program *p;
-    struct error err = {0};
-    c.intermediate = 100;
-    assert_int_equal(program_build(&c, 8, 0, &p, &err), STATUS_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "100 inner dimensions"));
-    assert_non_null(strstr(err.text, "but into 1, 2, 4"));
-    assert_int_equal(program_build(&c, 4, 3, &p, &err), STATUS_OK);
-    assert_int_equal(p->widths[REG_GATE], 25);
-    program_free(p);
+    static const struct {
+        uint32_t width, unit, want[3];
+    } cases[] = {{768, 256, {256, 256, 256}}, {512, 256, {256, 256, 0}}, {100, 16, {48, 32, 20}}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            struct model_config c = llama(9, 9);
+            const struct program_setup setup = {3, rank, 1024, cases[i].unit};
+            struct program *p;
+            struct error err = {0};
+            c.intermediate = cases[i].width;
+            assert_int_equal(program_build(&c, &setup, &p, &err), STATUS_OK);
+            assert_int_equal(p->widths[REG_GATE], cases[i].want[rank]);
+            program_free(p);
+        }
 }
 
 /* Every row of the embedding and of the head is one rank's, and every rank knows whose. */
@@ -120,7 +121,7 @@ static void test_vocabulary(void **state)
     } cases[] = {{300, 1, 300},      {300, 2, 160},    {300, 4, 80},  {256000, 2, 128000},
                  {262144, 4, 65536}, {32000, 4, 8000}, {511, 2, 256}, {513, 2, 272},
                  {17, 2, 16},        {16, 2, 0},       {64, 4, 16},   {49, 4, 16},
-                 {48, 4, 0},         {65, 4, 0},       {1, 1, 1}};
+                 {48, 4, 0},         {65, 4, 32},      {1, 1, 1}};
     for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
         uint32_t vocab_size = cases[i / 2].vocab_size, tp = cases[i / 2].tp, at = 0;
         struct model_config c = llama(8, 8);
@@ -129,14 +130,15 @@ static void test_vocabulary(void **state)
         for (uint32_t rank = 0; rank < tp; rank++) {
             struct program *p;
             struct error err = {0};
-            enum status s = program_build(&c, tp, rank, &p, &err);
+            enum status s =
+                program_build(&c, &(struct program_setup){tp, rank, 1024, 16}, &p, &err);
             if (cases[i / 2].per_rank == 0) {
                 assert_int_equal(s, STATUS_UNSUPPORTED);
                 assert_non_null(strstr(err.text, "vocabulary"));
                 continue;
             }
             assert_int_equal(s, STATUS_OK);
-            assert_int_equal(p->vocab_per_rank, cases[i / 2].per_rank);
+            assert_int_equal(program_vocab_part(p, 0).n, cases[i / 2].per_rank);
             assert_int_equal(p->i_head == p->i_embedding, c.tied_embedding);
             const uint32_t both[] = {p->i_embedding, p->i_head};
             for (uint32_t k = 0; k < 2; k++) {
@@ -147,7 +149,7 @@ static void test_vocabulary(void **state)
             }
             uint32_t covered = 0;
             for (uint32_t other = 0; other < tp; other++) {
-                struct vocab_part part = program_vocab_part(p, other);
+                struct cut_range part = program_vocab_part(p, other);
                 assert_int_equal(part.first, covered);
                 covered += part.n;
             }
@@ -168,12 +170,14 @@ static void test_rope_frequencies(void **state)
     struct error err = {0};
     c.head_dim = 16;
     c.rope = (struct rope_config){.theta = 500000,
+                                  .n_rot = 16,
                                   .scaling = ROPE_LLAMA3,
                                   .factor = 8,
                                   .low_freq_factor = 1,
                                   .high_freq_factor = 4,
                                   .original_max_len = 64};
-    assert_int_equal(program_build(&c, 1, 0, &p, &err), STATUS_OK);
+    assert_int_equal(program_build(&c, &(struct program_setup){1, 0, 1024, 16}, &p, &err),
+                     STATUS_OK);
     for (uint32_t i = 0; i < 8; i++) {
         double inv = pow(500000, -(double)i / 8), wave = 2 * M_PI / inv, want = inv;
         if (wave > 64)
@@ -185,7 +189,8 @@ static void test_rope_frequencies(void **state)
     assert_false(p->ropes[0].interleaved);
     program_free(p);
     c.format = MODEL_GGUF;
-    assert_int_equal(program_build(&c, 1, 0, &p, &err), STATUS_OK);
+    assert_int_equal(program_build(&c, &(struct program_setup){1, 0, 1024, 16}, &p, &err),
+                     STATUS_OK);
     assert_true(p->ropes[0].interleaved);
     program_free(p);
 }

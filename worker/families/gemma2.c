@@ -1,0 +1,41 @@
+#include <math.h>
+
+#include "worker/build.h"
+
+/* Gemma 2 (Gemma Team 2024): norms before and after each part, every second layer a window, capped
+ * scores and logits, embeddings scaled by sqrt(hidden). Checkpoints hold the norms' weights minus
+ * one; GGUFs the weights. */
+void family_gemma2(struct program *p)
+{
+    const struct model_config *c = p->config;
+    bool plus_one = c->format != MODEL_GGUF;
+    build_embedding(p, TENSOR("model.embed_tokens.weight", "token_embd.weight"),
+                    sqrtf((float)c->hidden));
+    uint32_t rope = build_rope_freqs(p, &c->rope, false, NULL);
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        build_norm(p, l, REG_H, REG_X,
+                   TENSOR("model.layers.%u.input_layernorm.weight", "blk.%u.attn_norm.weight"),
+                   plus_one);
+        build_qkv(p, l, REG_H, &usual_qkv);
+        build_rope(p, l, rope);
+        build_attention(p, l);
+        build_attention_output(p, l, REG_H, &usual_output);
+        build_norm(p, l, REG_H, REG_H,
+                   TENSOR("model.layers.%u.post_attention_layernorm.weight",
+                          "blk.%u.post_attention_norm.weight"),
+                   plus_one);
+        build_residual(p, l);
+        build_norm(
+            p, l, REG_H, REG_X,
+            TENSOR("model.layers.%u.pre_feedforward_layernorm.weight", "blk.%u.ffn_norm.weight"),
+            plus_one);
+        build_gated_mlp(p, l, REG_H, REG_H, &usual_mlp);
+        build_norm(p, l, REG_H, REG_H,
+                   TENSOR("model.layers.%u.post_feedforward_layernorm.weight",
+                          "blk.%u.post_ffw_norm.weight"),
+                   plus_one);
+        build_residual(p, l);
+    }
+    build_head(p, TENSOR("model.norm.weight", "output_norm.weight"), plus_one,
+               TENSOR("lm_head.weight", "output.weight"));
+}
