@@ -12,6 +12,8 @@
  * Every sum has a fixed order: over K it is sequential; over a head's dimension lane by lane (lane
  * l sums elements l, l+16, ... and the 16 lanes are added as a fixed tree); attention works in
  * splits of ATTENTION_SPLIT positions that begin at its multiples and are merged in order. */
+#include <stdbool.h>
+
 #include "common/base/dtype.h"
 #include "common/base/status.h"
 
@@ -71,8 +73,9 @@ struct linear_params {
     struct linear_part parts[LINEAR_MAX_PARTS];
 };
 
-/* Rotary embedding (Su et al. 2021) of the first n_rot dimensions of each of n_heads heads. Pairs
- * are (i, i + n_rot / 2), or (2i, 2i + 1) when interleaved. */
+/* Rotary embedding (Su et al. 2021) of the first n_rot dimensions of each of n_heads heads, which
+ * lie head_dim apart from where x begins. Pairs are (i, i + n_rot / 2), or (2i, 2i + 1) when
+ * interleaved. */
 struct rope_params {
     struct view x;
     uint32_t n_rows, n_heads, head_dim, n_rot;
@@ -88,12 +91,13 @@ struct rope_table_params {
 };
 
 /* One layer's keys and values: [kv head][token][head_dim] of a block each, block b at b *
- * block_stride bytes. What lies between is other layers': a block is one piece for all of them. */
+ * block_stride bytes. What lies between is other layers': a block is one piece for all of them. A
+ * latent (MLA) is a key whose first v_dim elements are the value: v is k then, and stored once. */
 struct kv_cache {
     void *k, *v; /* of block 0 */
     uint64_t block_stride;
     enum dtype dtype; /* F32 or F16; values beyond F16's range are stored as its largest */
-    uint32_t n_kv_heads, head_dim, block_tokens;
+    uint32_t n_kv_heads, head_dim, v_dim, block_tokens; /* v_dim <= head_dim */
 };
 /* Where a row's sequence keeps the KV of this group: entry i of blocks covers positions from
  * (n_dropped + i) * block_tokens. */
@@ -102,7 +106,7 @@ struct kv_row {
     uint32_t n_dropped, position;
 };
 struct kv_write_params {
-    struct view k, v;          /* [n_rows][n_heads * head_dim] */
+    struct view k, v;          /* [n_rows][n_heads * head_dim]; v: not of a latent */
     const struct kv_row *rows; /* [n_rows] */
     uint32_t n_rows, n_heads;  /* n_heads <= kv->n_kv_heads */
     const struct kv_cache *kv;
@@ -113,22 +117,73 @@ struct kv_write_params {
  * already (kv_write): rows may attend to each other's, of one sequence or, in a shared block, of
  * two. Positions behind a row's own are not looked at: a wrong guess may have left its KV there.
  * Query head h reads KV head (first_in_group + h) / group: a rank's heads may begin and end inside
- * a KV head's group. score = scale * q.k, then softcap * tanh(score / softcap) when softcap > 0. */
+ * a KV head's group. score = scale * q.k, then softcap * tanh(score / softcap) when softcap > 0. A
+ * sink is one more score of a head, whose value is zeros. */
 #define ATTENTION_SPLIT 256u
 struct attention_params {
-    struct view q, out; /* [n_rows][n_heads * head_dim] */
+    struct view q, out; /* [n_rows][n_heads * head_dim], [n_rows][n_heads * v_dim] */
     const struct kv_row *rows;
     uint32_t n_rows, n_heads, group, first_in_group, window;
     float scale, softcap;
+    const float *sinks; /* [n_heads] or NULL */
     const struct kv_cache *kv;
 };
 
-enum activation { ACT_SILU, ACT_GELU_TANH, ACT_COUNT };
+/* SWIGLU_LIMITED (gpt_oss): with g = min(gate, limit) and u = up within -limit .. limit,
+ * g * sigmoid(1.702 g) * (u + 1). */
+enum activation { ACT_SILU, ACT_GELU_TANH, ACT_SWIGLU_LIMITED, ACT_COUNT };
 /* out = act(gate) * up, element by element; out may be gate. */
 struct gated_params {
     struct view gate, up, out;
     uint32_t n_rows, dim;
     enum activation act;
+    float limit;
+};
+
+/* Which experts a row goes to, and its share of each: n_chosen of the best by score (and bias), the
+ * lower number first among equals, from the n_groups_chosen best groups when n_groups > 0. ids are
+ * in ascending order. */
+enum route_scores {
+    ROUTE_SOFTMAX,           /* over all experts */
+    ROUTE_SOFTMAX_OF_CHOSEN, /* over the logits of those that are chosen */
+    ROUTE_SIGMOID            /* of each logit */
+};
+#define ROUTE_MAX_GROUPS 256u
+struct route_params {
+    struct view logits; /* [n_rows][n_experts] */
+    const float *bias;  /* [n_experts], for the choice alone; or NULL */
+    uint32_t n_rows, n_experts, n_chosen, n_groups, n_groups_chosen;
+    enum route_scores scores;
+    bool groups_by_two; /* a group's score is the sum of its two best, not its best */
+    bool normalise;     /* shares add up to one, before the factor */
+    float factor;
+    uint32_t *ids; /* [n_rows][n_chosen] */
+    float *shares;
+};
+
+/* out = sum over a row's experts of share * down(act(gate x) * up x), in ascending order of the
+ * experts; those that are not here (below first, or from first + n on) are another rank's. */
+struct moe_expert {
+    const struct weight *gate, *up, *down;
+    const float *gate_bias, *up_bias, *down_bias; /* or NULL */
+};
+struct moe_params {
+    struct view x, out; /* [n_rows][dim] */
+    uint32_t n_rows, dim, n_chosen, first, n;
+    const uint32_t *ids; /* [n_rows][n_chosen] */
+    const float *shares;
+    const struct moe_expert *experts; /* [n] */
+    enum activation act;
+    float limit;
+    struct view gathered, gate, up, result; /* room for n_rows rows */
+    uint32_t *list;                         /* [n_rows] */
+};
+
+/* A slice of each head to another buffer: to[h][i] = from[h][i] for i < n, heads stride apart; the
+ * views begin at the first head's slice. */
+struct copy_heads_params {
+    struct view from, to;
+    uint32_t n_rows, n_heads, from_stride, to_stride, n;
 };
 /* x += y */
 struct add_params {
@@ -173,6 +228,12 @@ struct ops {
     void (*attention)(struct device *d, const struct attention_params *p);
     void (*gated)(struct device *d, const struct gated_params *p);
     void (*add)(struct device *d, const struct add_params *p);
+    void (*route)(struct device *d, const struct route_params *p);
+    void (*moe)(struct device *d, const struct moe_params *p);
+    void (*copy_heads)(struct device *d, const struct copy_heads_params *p);
+    /* x = x * sigmoid(gate), gate the first element of its row. */
+    void (*gate_rows)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
+                      struct view gate);
     /* x = cap * tanh(x / cap) */
     void (*softcap)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim, float cap);
     /* out[i] of row i of x[n_rows][dim]. */

@@ -27,7 +27,7 @@ const struct output_names usual_output = {
 
 static const struct tensor_name no_tensor;
 
-static struct op *add_op(struct program *p, enum op_kind kind, uint32_t layer)
+struct op *build_op(struct program *p, enum op_kind kind, uint32_t layer)
 {
     if (p->n_ops == p->ops_cap) {
         p->ops_cap = p->ops_cap ? 2 * p->ops_cap : 256;
@@ -38,7 +38,7 @@ static struct op *add_op(struct program *p, enum op_kind kind, uint32_t layer)
     return o;
 }
 
-static uint32_t add_weight(struct program *p, const struct op_weight *w)
+uint32_t build_weight(struct program *p, const struct op_weight *w)
 {
     if (p->n_weights == p->weights_cap) {
         p->weights_cap = p->weights_cap ? 2 * p->weights_cap : 128;
@@ -48,13 +48,12 @@ static uint32_t add_weight(struct program *p, const struct op_weight *w)
     return p->n_weights++;
 }
 
-/* One of a linear operator's matrices; of nothing there is none. */
-static void add_part(struct program *p, struct op *o, const struct op_weight *w)
+void build_part(struct program *p, struct op *o, const struct op_weight *w)
 {
     o->out = w->out;
     if (w->n_len == 0 || w->k_len == 0)
         return;
-    uint32_t i = add_weight(p, w);
+    uint32_t i = build_weight(p, w);
     if (o->linear.n++ == 0)
         o->linear.first = i;
 }
@@ -63,12 +62,12 @@ static void add_part(struct program *p, struct op *o, const struct op_weight *w)
 static uint32_t add_vocab_weight(struct program *p, struct tensor_name name)
 {
     struct cut_range part = program_vocab_part(p, p->rank);
-    return add_weight(p, &(struct op_weight){.name = name,
-                                             .n = p->config->vocab_size,
-                                             .n0 = part.first,
-                                             .n_len = part.n,
-                                             .k = p->config->hidden,
-                                             .k_len = p->config->hidden});
+    return build_weight(p, &(struct op_weight){.name = name,
+                                               .n = p->config->vocab_size,
+                                               .n0 = part.first,
+                                               .n_len = part.n,
+                                               .k = p->config->hidden,
+                                               .k_len = p->config->hidden});
 }
 
 void build_embedding(struct program *p, struct tensor_name name, float scale)
@@ -80,7 +79,7 @@ void build_embedding(struct program *p, struct tensor_name name, float scale)
 void build_norm(struct program *p, uint32_t layer, enum reg out, enum reg in,
                 struct tensor_name name, bool plus_one)
 {
-    struct op *o = add_op(p, OP_NORM, layer);
+    struct op *o = build_op(p, OP_NORM, layer);
     o->out = out;
     o->in = in;
     o->norm.name = name;
@@ -128,7 +127,7 @@ void build_qkv(struct program *p, uint32_t layer, enum reg in, const struct qkv_
         {.name = names->k, .bias_name = names->k_bias, .out = REG_K, .n = n_kv},
         {.name = names->v, .bias_name = names->v_bias, .out = REG_V, .n = n_kv},
     };
-    struct op *o = add_op(p, OP_LINEAR, layer);
+    struct op *o = build_op(p, OP_LINEAR, layer);
     o->in = in;
     for (int i = 0; i < 3; i++) {
         struct cut_range heads = i == 0 ? p->heads.q : p->heads.kv;
@@ -137,12 +136,12 @@ void build_qkv(struct program *p, uint32_t layer, enum reg in, const struct qkv_
         w[i].n0 = heads.first * d;
         w[i].n_len = heads.n * d;
         if (names->fused) {
-            w[i].n_tensor = n_q + 2 * n_kv;
-            w[i].first_in_tensor = i == 0 ? 0 : n_q + (uint32_t)(i - 1) * n_kv;
+            w[i].part = (struct tensor_part){.n_rows = n_q + 2 * n_kv,
+                                             .first = i == 0 ? 0 : n_q + (uint32_t)(i - 1) * n_kv};
         }
         if (!c->attention_bias)
             w[i].bias_name = no_tensor;
-        add_part(p, o, &w[i]);
+        build_part(p, o, &w[i]);
     }
 }
 
@@ -161,97 +160,112 @@ uint32_t build_rope_freqs(struct program *p, const struct rope_config *r, bool i
 void build_rope(struct program *p, uint32_t layer, uint32_t i_table)
 {
     for (enum reg reg = REG_Q; reg <= REG_K; reg++) {
-        struct op *o = add_op(p, OP_ROPE, layer);
+        struct op *o = build_op(p, OP_ROPE, layer);
         o->out = o->in = reg;
         o->rope.i_table = i_table;
         o->rope.n_heads = reg == REG_Q ? p->heads.q.n : p->heads.kv.n;
+        o->rope.head_dim = p->config->head_dim;
     }
+}
+
+void build_attention_of(struct program *p, uint32_t layer, enum reg queries,
+                        struct tensor_name sinks)
+{
+    build_op(p, OP_KV_WRITE, layer);
+    struct op *o = build_op(p, OP_ATTENTION, layer);
+    o->in = queries;
+    o->out = REG_A;
+    o->attention.window = p->config->layer_is_window[layer] ? p->config->window : 0;
+    o->attention.sinks_name = sinks;
 }
 
 void build_attention(struct program *p, uint32_t layer)
 {
-    add_op(p, OP_KV_WRITE, layer);
-    struct op *o = add_op(p, OP_ATTENTION, layer);
-    o->in = REG_Q;
-    o->out = REG_A;
-    o->attention.window = p->config->layer_is_window[layer] ? p->config->window : 0;
+    build_attention_of(p, layer, REG_Q, no_tensor);
 }
 
-/* A matrix cut by inputs: every rank has its part of the sum; the bias is rank 0's. */
-static void add_output(struct program *p, uint32_t layer, enum reg in, struct op_weight w)
+/* The bias is rank 0's. */
+void build_output(struct program *p, uint32_t layer, enum reg in, struct op_weight w,
+                  bool add_ranks)
 {
     w.layer = layer;
     w.n = w.n_len = p->config->hidden;
     if (p->rank > 0)
         w.bias_name = no_tensor;
-    struct op *o = add_op(p, OP_LINEAR, layer);
+    struct op *o = build_op(p, OP_LINEAR, layer);
     o->in = in;
-    o->linear.add_ranks = p->tp > 1;
-    add_part(p, o, &w);
+    o->linear.add_ranks = add_ranks && p->tp > 1;
+    build_part(p, o, &w);
 }
 
 void build_attention_output(struct program *p, uint32_t layer, enum reg out,
                             const struct output_names *names)
 {
     const struct model_config *c = p->config;
-    add_output(p, layer, REG_A,
-               (struct op_weight){.name = names->weight,
-                                  .bias_name = c->attention_out_bias ? names->bias : no_tensor,
-                                  .k = c->n_heads * c->head_dim,
-                                  .k0 = p->heads.q.first * c->head_dim,
-                                  .k_len = p->heads.q.n * c->head_dim,
-                                  .out = out});
+    uint32_t d = c->mla.kv_rank ? c->mla.v : c->head_dim;
+    build_output(p, layer, c->mla.kv_rank ? REG_V : REG_A,
+                 (struct op_weight){.name = names->weight,
+                                    .bias_name = c->attention_out_bias ? names->bias : no_tensor,
+                                    .k = c->n_heads * d,
+                                    .k0 = p->heads.q.first * d,
+                                    .k_len = p->heads.q.n * d,
+                                    .out = out},
+                 true);
 }
 
-static void add_gate_and_up(struct program *p, uint32_t layer, enum reg in,
-                            const struct mlp_names *names)
+void build_gate_and_up(struct program *p, uint32_t layer, enum reg in,
+                       const struct mlp_names *names, uint32_t width, struct cut_range part)
 {
     const struct model_config *c = p->config;
-    struct op *o = add_op(p, OP_LINEAR, layer);
+    struct op *o = build_op(p, OP_LINEAR, layer);
     o->in = in;
     for (int i = 0; i < 2; i++) {
         struct op_weight w = {.name = i == 0 ? names->gate : names->up,
                               .bias_name = i == 0 ? names->gate_bias : names->up_bias,
                               .layer = layer,
-                              .n = c->intermediate,
-                              .n0 = p->inner.first,
-                              .n_len = p->inner.n,
+                              .n = width,
+                              .n0 = part.first,
+                              .n_len = part.n,
                               .k = c->hidden,
                               .k_len = c->hidden,
                               .out = i == 0 ? REG_GATE : REG_UP};
-        if (names->fused) {
-            w.n_tensor = 2 * c->intermediate;
-            w.first_in_tensor = i == 0 ? 0 : c->intermediate;
-        }
+        if (names->fused)
+            w.part = (struct tensor_part){.n_rows = 2 * width, .first = i == 0 ? 0 : width};
         if (!c->mlp_bias)
             w.bias_name = no_tensor;
-        add_part(p, o, &w);
+        build_part(p, o, &w);
     }
+    o = build_op(p, OP_GATED, layer);
+    o->out = REG_GATE;
+    o->in = REG_UP;
+    o->act = c->activation == MODEL_SILU ? ACT_SILU : ACT_GELU_TANH;
 }
 
 void build_gated_mlp(struct program *p, uint32_t layer, enum reg out, enum reg in,
                      const struct mlp_names *names)
 {
     const struct model_config *c = p->config;
-    add_gate_and_up(p, layer, in, names);
-    struct op *o = add_op(p, OP_GATED, layer);
-    o->out = REG_GATE;
-    o->in = REG_UP;
-    o->act = c->activation == MODEL_SILU ? ACT_SILU : ACT_GELU_TANH;
-    add_output(p, layer, REG_GATE,
-               (struct op_weight){.name = names->down,
-                                  .bias_name = c->mlp_bias ? names->down_bias : no_tensor,
-                                  .k = c->intermediate,
-                                  .k0 = p->inner.first,
-                                  .k_len = p->inner.n,
-                                  .out = out});
+    build_gate_and_up(p, layer, in, names, c->intermediate, p->inner);
+    build_output(p, layer, REG_GATE,
+                 (struct op_weight){.name = names->down,
+                                    .bias_name = c->mlp_bias ? names->down_bias : no_tensor,
+                                    .k = c->intermediate,
+                                    .k0 = p->inner.first,
+                                    .k_len = p->inner.n,
+                                    .out = out},
+                 true);
+}
+
+void build_residual_of(struct program *p, uint32_t layer, enum reg from)
+{
+    struct op *o = build_op(p, OP_ADD, layer);
+    o->out = REG_X;
+    o->in = from;
 }
 
 void build_residual(struct program *p, uint32_t layer)
 {
-    struct op *o = add_op(p, OP_ADD, layer);
-    o->out = REG_X;
-    o->in = REG_H;
+    build_residual_of(p, layer, REG_H);
 }
 
 void build_head(struct program *p, struct tensor_name norm, bool plus_one, struct tensor_name head)

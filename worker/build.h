@@ -31,6 +31,8 @@ uint32_t build_rope_freqs(struct program *p, const struct rope_config *r, bool i
 void build_rope(struct program *p, uint32_t layer, uint32_t i_table);
 /* Stores K and V, A = attention(Q). The layer's window comes from the configuration. */
 void build_attention(struct program *p, uint32_t layer);
+void build_attention_of(struct program *p, uint32_t layer, enum reg queries,
+                        struct tensor_name sinks);
 /* out = w in: the projection after attention, cut by inputs; the ranks' results are added. Bias
  * only when the configuration says attention_out_bias. */
 struct output_names {
@@ -47,8 +49,27 @@ extern const struct mlp_names usual_mlp;
 /* out = down(act(gate in) * up in); biases only when the configuration says mlp_bias. */
 void build_gated_mlp(struct program *p, uint32_t layer, enum reg out, enum reg in,
                      const struct mlp_names *names);
-/* X += H */
+/* X += H, or E of a mixture */
 void build_residual(struct program *p, uint32_t layer);
+void build_residual_of(struct program *p, uint32_t layer, enum reg from);
+
+/* build_moe.c: E = the router's experts over H (which is lost), the shared one among them. */
+struct moe_names {
+    struct tensor_name router, router_bias, choice_bias;
+    struct tensor_name gate, up, down; /* of each expert; or of all, stacked: */
+    struct tensor_name gate_bias, up_bias, down_bias;
+    bool stacked;
+    /* Stacked as [inputs][outputs], gate and up in turns (gpt_oss). */
+    bool transposed, in_turns;
+    struct mlp_names shared;
+    struct tensor_name shared_gate;
+};
+void build_moe(struct program *p, uint32_t layer, const struct moe_names *names);
+
+/* build_mla.c: A = attention of H through one latent vector for all heads; OUT is then the usual
+ * output over heads of mla.v. */
+void build_mla_widths(struct program *p); /* before the layers */
+void build_mla(struct program *p, uint32_t layer, uint32_t i_rope);
 /* The norm before the logits, and their matrix: the embedding's when it is tied. */
 void build_head(struct program *p, struct tensor_name norm, bool plus_one, struct tensor_name head);
 
@@ -59,3 +80,19 @@ void family_gemma2(struct program *p);
 void family_gemma3(struct program *p);
 void family_olmo2(struct program *p);
 void family_phi3(struct program *p);
+void family_mixtral(struct program *p);
+void family_qwen_moe(struct program *p);
+void family_gpt_oss(struct program *p);
+void family_deepseek(struct program *p);
+
+/* For build*.c. */
+struct op *build_op(struct program *p, enum op_kind kind, uint32_t layer);
+uint32_t build_weight(struct program *p, const struct op_weight *w);
+/* One of a linear operator's matrices; of nothing there is none. */
+void build_part(struct program *p, struct op *o, const struct op_weight *w);
+/* out = w in over this rank's inputs; with add_ranks the ranks' results are added here. */
+void build_output(struct program *p, uint32_t layer, enum reg in, struct op_weight w,
+                  bool add_ranks);
+/* Gate, up and activation of an MLP of this width, of which the rank has a part: GATE. */
+void build_gate_and_up(struct program *p, uint32_t layer, enum reg in,
+                       const struct mlp_names *names, uint32_t width, struct cut_range part);

@@ -102,7 +102,7 @@ static enum status size_kv(struct engine *e, const struct engine_beside *b, stru
     for (uint32_t i = 0; i < e->program->n_kv_groups; i++) {
         const struct kv_group *g = &e->kv_groups[i];
         e->kv_bytes += g->n_blocks * g->bytes_per_block;
-        if (g->kind == KV_FULL)
+        if (g->kind != KV_WINDOW)
             beside += g->n_blocks * b->block_bytes;
     }
     if (e->kv_bytes + (beside - b->fixed_bytes) > available - fixed)

@@ -28,16 +28,22 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
-/* Keys and values of one block in one layer. */
-static uint64_t layer_block_bytes(const struct program *p, enum dtype dtype, uint32_t block_tokens)
+/* Keys of one block in one layer; the values take as much again, but those of a latent nothing. */
+static uint64_t layer_keys_bytes(const struct program *p, enum dtype dtype, uint32_t block_tokens)
 {
-    return 2ull * p->most_kv_heads * p->config->head_dim * block_tokens *
+    return (uint64_t)p->most_kv_heads * p->config->head_dim * block_tokens *
            dtype_traits(dtype).block_bytes;
+}
+
+static bool is_latent(const struct program *p)
+{
+    return p->config->mla.kv_rank > 0;
 }
 
 uint64_t kv_store_block_bytes(const struct program *p, const struct kv_shape *s, uint32_t i_group)
 {
-    return p->kv_groups[i_group].n_layers * layer_block_bytes(p, s->dtype, s->block_tokens);
+    return p->kv_groups[i_group].n_layers * layer_keys_bytes(p, s->dtype, s->block_tokens) *
+           (is_latent(p) ? 1 : 2);
 }
 
 /* Tokens of one sequence of full length that a group must hold at once. */
@@ -92,7 +98,9 @@ enum status kv_store_size(const struct program *p, const struct kv_shape *s,
     uint64_t one = 0, wanted = 0, limit = s->memory_bytes;
     for (uint32_t i = 0; i < p->n_kv_groups; i++) {
         const struct kv_layers *l = &p->kv_groups[i];
-        groups[i] = (struct kv_group){.kind = l->window ? KV_WINDOW : KV_FULL,
+        groups[i] = (struct kv_group){.kind = l->window      ? KV_WINDOW
+                                              : is_latent(p) ? KV_LATENT
+                                                             : KV_FULL,
                                       .window_tokens = l->window,
                                       .block_tokens = s->block_tokens,
                                       .bytes_per_block = kv_store_block_bytes(p, s, i)};
@@ -148,16 +156,19 @@ enum status kv_store_new(const struct program *p, struct device *d, enum dtype d
     for (uint32_t l = 0; l < p->config->n_layers; l++) {
         uint32_t i_group = p->kv_group_of[l];
         const struct kv_group *g = &groups[i_group];
-        uint64_t half = layer_block_bytes(p, dtype, g->block_tokens) / 2;
+        uint64_t keys = layer_keys_bytes(p, dtype, g->block_tokens);
+        uint64_t values = is_latent(p) ? 0 : keys;
         uint8_t *k = s->groups[i_group].ptr + in_block[i_group];
-        s->layers[l] = (struct kv_cache){.k = k,
-                                         .v = k + half,
-                                         .block_stride = g->bytes_per_block,
-                                         .dtype = dtype,
-                                         .n_kv_heads = p->most_kv_heads,
-                                         .head_dim = p->config->head_dim,
-                                         .block_tokens = g->block_tokens};
-        in_block[i_group] += 2 * half;
+        s->layers[l] =
+            (struct kv_cache){.k = k,
+                              .v = k + values,
+                              .block_stride = g->bytes_per_block,
+                              .dtype = dtype,
+                              .n_kv_heads = p->most_kv_heads,
+                              .head_dim = p->config->head_dim,
+                              .v_dim = is_latent(p) ? p->config->mla.kv_rank : p->config->head_dim,
+                              .block_tokens = g->block_tokens};
+        in_block[i_group] += keys + values;
     }
     *out = s;
     return STATUS_OK;

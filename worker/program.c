@@ -10,21 +10,28 @@ static const struct {
     const char *name;
     void (*write)(struct program *p);
 } families[] = {
-    {"llama", family_llama}, {"mistral", family_llama}, {"qwen2", family_llama},
-    {"qwen3", family_qwen3}, {"gemma2", family_gemma2}, {"gemma3", family_gemma3},
-    {"olmo2", family_olmo2}, {"phi3", family_phi3},
+    {"llama", family_llama},          {"mistral", family_llama},
+    {"qwen2", family_llama},          {"qwen3", family_qwen3},
+    {"gemma2", family_gemma2},        {"gemma3", family_gemma3},
+    {"olmo2", family_olmo2},          {"phi3", family_phi3},
+    {"mixtral", family_mixtral},      {"qwen2_moe", family_qwen_moe},
+    {"qwen3_moe", family_qwen_moe},   {"gpt_oss", family_gpt_oss},
+    {"deepseek_v2", family_deepseek}, {"deepseek_v3", family_deepseek},
 };
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
 
 void tensor_name_format(const struct tensor_name *t, enum model_format format, uint32_t layer,
-                        char out[TENSOR_NAME_MAX])
+                        uint32_t expert, char out[TENSOR_NAME_MAX])
 {
-    const char *pattern = format == MODEL_GGUF ? t->gguf : t->hf;
-    const char *at = pattern ? strstr(pattern, "%u") : NULL;
-    if (!at)
-        snprintf(out, TENSOR_NAME_MAX, "%s", pattern ? pattern : "");
-    else
-        snprintf(out, TENSOR_NAME_MAX, "%.*s%u%s", (int)(at - pattern), pattern, layer, at + 2);
+    const uint32_t numbers[] = {layer, expert};
+    const char *p = format == MODEL_GGUF ? t->gguf : t->hf;
+    size_t used = 0, i = 0;
+    out[0] = '\0';
+    for (const char *at; p && used < TENSOR_NAME_MAX && (at = strstr(p, "%u")) && i < 2; p = at + 2)
+        used += (size_t)snprintf(out + used, TENSOR_NAME_MAX - used, "%.*s%u", (int)(at - p), p,
+                                 numbers[i++]);
+    if (p && used < TENSOR_NAME_MAX)
+        (void)snprintf(out + used, TENSOR_NAME_MAX - used, "%s", p);
 }
 
 /* One group for the layers that see everything, one for the window's. */
@@ -62,6 +69,28 @@ static enum status check_cut(const struct model_config *c, uint32_t tp, struct e
                      tp, c->vocab_size, VOCAB_UNIT, tp - 1);
 }
 
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Whole experts for each rank, or a part of each of them. */
+static void cut_mixture(struct program *p, const struct program_setup *s)
+{
+    const struct moe_config *m = &p->config->moe;
+    bool whole = s->expert_parallel;
+    p->experts =
+        whole ? cut_units(m->n_experts, 1, s->tp, s->rank) : (struct cut_range){0, m->n_experts};
+    p->expert_inner = whole ? (struct cut_range){0, m->width}
+                            : cut_units(m->width, s->inner_unit, s->tp, s->rank);
+    p->shared_inner = cut_units(m->shared_width, s->inner_unit, s->tp, s->rank);
+    uint32_t widest = larger(p->inner.n, larger(p->expert_inner.n, p->shared_inner.n));
+    p->widths[REG_GATE] = p->widths[REG_UP] = widest;
+    p->widths[REG_ROUTER] = m->n_experts;
+    p->widths[REG_SHARE] = m->shared_gate;
+    p->widths[REG_E] = p->widths[REG_PICKED] = p->widths[REG_MADE] = p->config->hidden;
+}
+
 static void cut(struct program *p, const struct program_setup *s)
 {
     const struct model_config *c = p->config;
@@ -75,6 +104,8 @@ static void cut(struct program *p, const struct program_setup *s)
     p->widths[REG_Q] = p->widths[REG_A] = p->heads.q.n * c->head_dim;
     p->widths[REG_K] = p->widths[REG_V] = p->heads.kv.n * c->head_dim;
     p->widths[REG_GATE] = p->widths[REG_UP] = p->inner.n;
+    if (c->moe.n_experts > 0)
+        cut_mixture(p, s);
 }
 
 enum status program_build(const struct model_config *config, const struct program_setup *s,

@@ -8,25 +8,49 @@
 #include "worker/cut.h"
 
 /* Activation buffers, [rows][width]; a program says how wide each is on this rank. */
-enum reg { REG_X, REG_H, REG_Q, REG_K, REG_V, REG_A, REG_GATE, REG_UP, REG_COUNT };
+enum reg {
+    REG_X, /* the residual stream */
+    REG_H,
+    REG_Q,
+    REG_K,
+    REG_V,
+    REG_A, /* of the attention */
+    REG_GATE,
+    REG_UP,
+    REG_LATENT, /* MLA: a compressed Q; then Q in the latent's space */
+    REG_ROUTER, /* a mixture's logits */
+    REG_SHARE,  /* and what its shared expert is scaled by */
+    REG_E,      /* its result */
+    REG_PICKED, /* rows of one expert, and what becomes of them */
+    REG_MADE,
+    REG_COUNT
+};
 
-/* A tensor by its name in each kind of file; %u is the layer. */
+/* A tensor by its name in each kind of file; the first %u is the layer, the second the expert. */
 struct tensor_name {
     const char *hf, *gguf;
 };
 #define TENSOR_NAME_MAX 128u
 /* The name in a file of this format, into out. */
 void tensor_name_format(const struct tensor_name *t, enum model_format format, uint32_t layer,
-                        char out[TENSOR_NAME_MAX]);
+                        uint32_t expert, char out[TENSOR_NAME_MAX]);
+
+/* Where a matrix [n][k] stands in its tensor, when that holds more than it: output i of the matrix
+ * is row first + i * step of n_rows, input j column first_in + j of n_columns; of [rows][columns],
+ * of [columns][rows] when it is transposed, or of one such for each expert. All zeros: the tensor
+ * is the matrix. A bias is such a vector of n_rows, too. */
+struct tensor_part {
+    uint32_t n_rows, n_columns, first, step, first_in;
+    bool transposed, of_experts;
+};
 
 /* A matrix [n][k], of which this rank holds outputs n0 .. n0 + n_len and inputs k0 .. k0 + k_len.
- * It may be a part of a tensor of n_tensor outputs that holds several: from output first_in_tensor.
  */
 struct op_weight {
     struct tensor_name name, bias_name; /* bias_name.hf NULL: no bias */
-    uint32_t layer;
+    uint32_t layer, expert, n_experts;
     uint32_t n, k, n0, n_len, k0, k_len;
-    uint32_t first_in_tensor, n_tensor; /* n_tensor 0: the tensor is this matrix */
+    struct tensor_part part;
     enum reg out;
     /* by the loader */
     struct weight w;
@@ -41,6 +65,12 @@ enum op_kind {
     OP_ATTENTION,
     OP_GATED,
     OP_ADD,
+    OP_HEADS,      /* MLA: a small matrix of each head */
+    OP_COPY_HEADS, /* a slice of each head */
+    OP_ROUTE,
+    OP_MOE,
+    OP_GATE_ROWS, /* out *= sigmoid(in) */
+    OP_ADD_RANKS,
     OP_KIND_COUNT
 };
 
@@ -63,12 +93,28 @@ struct op {
             bool add_ranks;    /* cut by inputs: the ranks' results are added up */
         } linear;
         struct {
-            uint32_t i_table, n_heads;
+            uint32_t i_table, n_heads, head_dim, first; /* of a head's dimensions */
         } rope;
         struct {
             uint32_t window;
+            struct tensor_name sinks_name; /* hf NULL: there are none */
+            float *sinks;                  /* [heads.q.n], by the loader */
         } attention;
         enum activation act; /* GATED: out = act(out) * in */
+        /* Head h of out, of n_out, is the matrix first + h times n_in of in's head. */
+        struct {
+            uint32_t first, n, in_stride, in_first, out_stride;
+        } heads;
+        struct {
+            uint32_t n, n_heads, in_stride, in_first, out_stride, out_first;
+        } copy;
+        struct {
+            struct tensor_name bias_name; /* hf NULL: there is none */
+            float *bias;                  /* [n_experts], by the loader */
+        } route;
+        struct {
+            uint32_t first; /* of program.weights: gate, up and down of each expert of this rank */
+        } moe;
     };
 };
 
@@ -91,8 +137,9 @@ struct kv_layers {
 struct program {
     const struct model_config *config; /* borrowed */
     uint32_t tp, rank, max_model_len;
-    struct cut_heads heads; /* of this rank */
-    struct cut_range inner; /* of the MLP's width */
+    struct cut_heads heads;                               /* of this rank */
+    struct cut_range inner;                               /* of the MLP's width */
+    struct cut_range experts, expert_inner, shared_inner; /* of a mixture */
     uint32_t most_kv_heads; /* of any rank: what the KV cache of each has room for */
     uint32_t widths[REG_COUNT];
     struct op *ops;
@@ -113,6 +160,7 @@ struct program_setup {
     uint32_t tp, rank;
     uint32_t max_model_len; /* that is served: some rotary embeddings depend on it */
     uint32_t inner_unit;    /* the MLP's width is cut between so many: a block of its format */
+    bool expert_parallel;   /* ranks have experts of their own, not a part of each */
 };
 /* Writes the program of config's family for one rank. STATUS_UNSUPPORTED: no such family, or fewer
  * parts of the vocabulary than ranks. program_free is due after success only. */

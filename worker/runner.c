@@ -1,24 +1,9 @@
-#include "worker/runner.h"
+#include "worker/runner_internal.h"
 
 #include <string.h>
 
 #include "common/base/mem.h"
 #include "worker/comm/comm.h"
-
-/* One piece of device memory, cut up once. */
-struct runner {
-    struct runner_setup s;
-    const struct ops *ops;
-    uint8_t *memory;
-    uint64_t n_bytes;
-    void *regs[REG_COUNT];
-    void *gathered;        /* [RUNNER_LOGITS_ROWS][hidden] */
-    float *logits;         /* [RUNNER_LOGITS_ROWS][logits_width] */
-    uint32_t logits_width; /* the vocabulary on rank 0, elsewhere the rank's part of it */
-    float *angles[PROGRAM_MAX_ROPES]; /* [pass_rows][n][2] */
-    float *sums;                      /* [pass_rows] of squares, of a norm that the ranks share */
-    uint32_t n_rows;                  /* of the last forward */
-};
 
 static uint64_t aligned(uint64_t n)
 {
@@ -46,6 +31,13 @@ static uint64_t lay_out(struct runner *r, const struct program *p, const struct 
     }
     r->sums = (float *)(void *)(r->memory + used);
     used += aligned(sizeof(float) * pass_rows);
+    uint64_t n_chosen = (uint64_t)pass_rows * c->moe.n_chosen;
+    r->expert_ids = (uint32_t *)(void *)(r->memory + used);
+    used += aligned(sizeof(uint32_t) * n_chosen);
+    r->expert_shares = (float *)(void *)(r->memory + used);
+    used += aligned(sizeof(float) * n_chosen);
+    r->expert_list = (uint32_t *)(void *)(r->memory + used);
+    used += aligned(c->moe.n_experts ? sizeof(uint32_t) * pass_rows : 0);
     return used;
 }
 
@@ -68,6 +60,7 @@ enum status runner_new(const struct runner_setup *s, struct runner **out, struct
     r->memory = memory;
     r->n_bytes = n;
     (void)lay_out(r, s->program, r->ops, s->pass_rows);
+    r->experts = mem_array(s->program->experts.n, sizeof *r->experts);
     *out = r;
     return STATUS_OK;
 }
@@ -77,46 +70,8 @@ void runner_free(struct runner *r)
     if (!r)
         return;
     r->ops->release(r->s.device, r->memory, r->n_bytes);
+    mem_free(r->experts);
     mem_free(r);
-}
-
-static struct view view_of(const struct runner *r, enum reg reg)
-{
-    return (struct view){r->regs[reg], r->s.program->widths[reg]};
-}
-
-/* The squares of a vector that the ranks share, each element's once. */
-static enum status sum_squares(struct runner *r, const struct op *o, struct error *err)
-{
-    struct view own = view_of(r, o->in);
-    own.data = (uint8_t *)own.data + (size_t)o->norm.own_first * r->ops->activation_bytes;
-    r->ops->sum_squares(r->s.device, own, r->n_rows, o->norm.own, r->sums);
-    enum status s = comm_all_reduce(r->s.comm, r->sums, r->n_rows, err);
-    return s == STATUS_OK ? s : error_prefix(err, s, "layer %u", o->layer);
-}
-
-static enum status run_norm(struct runner *r, const struct op *o, struct error *err)
-{
-    if (o->norm.whole)
-        TRY(sum_squares(r, o, err));
-    const struct norm_params p = {.out = view_of(r, o->out),
-                                  .x = view_of(r, o->in),
-                                  .w = o->norm.w,
-                                  .n_rows = r->n_rows,
-                                  .n_parts = o->norm.n_parts,
-                                  .dim = o->norm.dim,
-                                  .eps = r->s.program->config->norm_eps,
-                                  .sums = o->norm.whole ? r->sums : NULL,
-                                  .whole = o->norm.whole};
-    r->ops->norm(r->s.device, &p);
-    return STATUS_OK;
-}
-
-/* The ranks' parts of the last forward's rows of reg, which follow each other without a gap. */
-static enum status add_ranks(struct runner *r, enum reg reg, struct error *err)
-{
-    size_t n = (size_t)r->n_rows * r->s.program->widths[reg];
-    return r->s.program->tp > 1 ? comm_all_reduce(r->s.comm, r->regs[reg], n, err) : STATUS_OK;
 }
 
 /* Sums of other ranks than the program was cut for would be numbers like any others. */
@@ -132,101 +87,6 @@ static enum status check_ranks(const struct runner *r, struct error *err)
                      rank, n_ranks);
 }
 
-static enum status run_linear(struct runner *r, const struct op *o, struct error *err)
-{
-    struct linear_params p = {.x = view_of(r, o->in), .n_rows = r->n_rows, .n_parts = o->linear.n};
-    for (uint32_t i = 0; i < o->linear.n; i++) {
-        const struct op_weight *w = &r->s.program->weights[o->linear.first + i];
-        p.parts[i] = (struct linear_part){&w->w, w->bias, view_of(r, w->out)};
-    }
-    if (p.n_parts > 0)
-        r->ops->linear(r->s.device, &p);
-    else
-        r->ops->clear(r->s.device, view_of(r, o->out), r->n_rows, r->s.program->widths[o->out]);
-    if (!o->linear.add_ranks)
-        return STATUS_OK;
-    enum status s = add_ranks(r, o->out, err);
-    return s == STATUS_OK ? s : error_prefix(err, s, "layer %u", o->layer);
-}
-
-static void run_rope(struct runner *r, const struct op *o)
-{
-    const struct rope_freqs *f = &r->s.program->ropes[o->rope.i_table];
-    const struct rope_params p = {.x = view_of(r, o->in),
-                                  .n_rows = r->n_rows,
-                                  .n_heads = o->rope.n_heads,
-                                  .head_dim = r->s.program->config->head_dim,
-                                  .n_rot = 2 * f->n,
-                                  .interleaved = f->interleaved,
-                                  .cos_sin = r->angles[o->rope.i_table]};
-    r->ops->rope(r->s.device, &p);
-}
-
-static void run_kv_write(struct runner *r, const struct op *o, const struct row_batch *b)
-{
-    const struct kv_write_params p = {.k = view_of(r, REG_K),
-                                      .v = view_of(r, REG_V),
-                                      .rows = b->kv_rows[r->s.program->kv_group_of[o->layer]],
-                                      .n_rows = r->n_rows,
-                                      .n_heads = r->s.program->heads.kv.n,
-                                      .kv = kv_store_layer(r->s.kv, o->layer)};
-    r->ops->kv_write(r->s.device, &p);
-}
-
-static void run_attention(struct runner *r, const struct op *o, const struct row_batch *b)
-{
-    const struct program *g = r->s.program;
-    const struct attention_params p = {.q = view_of(r, o->in),
-                                       .out = view_of(r, o->out),
-                                       .rows = b->kv_rows[g->kv_group_of[o->layer]],
-                                       .n_rows = r->n_rows,
-                                       .n_heads = g->heads.q.n,
-                                       .group = g->config->n_heads / g->config->n_kv_heads,
-                                       .first_in_group = g->heads.first_in_group,
-                                       .window = o->attention.window,
-                                       .scale = g->config->attention_scale,
-                                       .softcap = g->config->attention_softcap,
-                                       .kv = kv_store_layer(r->s.kv, o->layer)};
-    r->ops->attention(r->s.device, &p);
-}
-
-static enum status run_op(struct runner *r, const struct op *o, const struct row_batch *b,
-                          struct error *err)
-{
-    switch (o->kind) {
-    case OP_NORM:
-        return run_norm(r, o, err);
-    case OP_LINEAR:
-        return run_linear(r, o, err);
-    case OP_ROPE:
-        run_rope(r, o);
-        break;
-    case OP_KV_WRITE:
-        run_kv_write(r, o, b);
-        break;
-    case OP_ATTENTION:
-        run_attention(r, o, b);
-        break;
-    case OP_GATED:
-        r->ops->gated(r->s.device, &(struct gated_params){.gate = view_of(r, o->out),
-                                                          .up = view_of(r, o->in),
-                                                          .out = view_of(r, o->out),
-                                                          .n_rows = r->n_rows,
-                                                          .dim = r->s.program->widths[o->out],
-                                                          .act = o->act});
-        break;
-    case OP_ADD:
-        r->ops->add(r->s.device, &(struct add_params){.x = view_of(r, o->out),
-                                                      .y = view_of(r, o->in),
-                                                      .n_rows = r->n_rows,
-                                                      .dim = r->s.program->widths[o->out]});
-        break;
-    case OP_KIND_COUNT:
-        break;
-    }
-    return STATUS_OK;
-}
-
 static bool interrupted(const struct runner *r)
 {
     atomic_fetch_add_explicit(r->s.progress, 1, memory_order_relaxed);
@@ -236,13 +96,13 @@ static bool interrupted(const struct runner *r)
 static enum status embed(struct runner *r, const struct row_batch *b, struct error *err)
 {
     const struct program *p = r->s.program;
-    r->ops->embed(r->s.device, &(struct embed_params){.out = view_of(r, REG_X),
+    r->ops->embed(r->s.device, &(struct embed_params){.out = runner_view(r, REG_X),
                                                       .w = &p->weights[p->i_embedding].w,
                                                       .ids = b->ids,
                                                       .n_rows = b->n_rows,
                                                       .first = program_vocab_part(p, p->rank).first,
                                                       .scale = p->embed_scale});
-    enum status s = add_ranks(r, REG_X, err);
+    enum status s = runner_add_ranks(r, REG_X, err);
     return s == STATUS_OK ? s : error_prefix(err, s, "embedding");
 }
 
@@ -262,14 +122,14 @@ enum status runner_forward(struct runner *r, const struct row_batch *b, struct e
     for (uint32_t i = 0; i < p->n_ops; i++) {
         if (interrupted(r))
             return error_set(err, STATUS_CLOSED, "interrupted");
-        TRY(run_op(r, &p->ops[i], b, err));
+        TRY(runner_run_op(r, &p->ops[i], b, err));
     }
     return r->ops->sync(r->s.device, err);
 }
 
 struct view runner_hidden(const struct runner *r)
 {
-    return view_of(r, REG_X);
+    return runner_view(r, REG_X);
 }
 
 /* Every rank's part of each row to rank 0, which has its own at its place: the first columns. */

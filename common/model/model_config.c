@@ -34,6 +34,51 @@ static const struct config_family families[] = {
      .window = 4096},
     {.name = "phi3", SWIGLU, .norm_eps = 1e-5, .theta = 10000, .windows = WINDOWS_ALL},
     {.name = "olmo2", SWIGLU, .norm_eps = 1e-5, .theta = 10000},
+    {.name = "mixtral",
+     SWIGLU,
+     .norm_eps = 1e-5,
+     .theta = 1e6,
+     .n_kv_heads = 8,
+     .windows = WINDOWS_ALL,
+     .more = model_config_mixtral},
+    {.name = "qwen2_moe",
+     SWIGLU,
+     .norm_eps = 1e-6,
+     .theta = 10000,
+     .n_kv_heads = 16,
+     .qkv_bias = true,
+     .windows = WINDOWS_IF_USED,
+     .window = 4096,
+     .more = model_config_qwen2_moe},
+    {.name = "qwen3_moe",
+     SWIGLU,
+     .norm_eps = 1e-6,
+     .theta = 10000,
+     .n_kv_heads = 4,
+     .windows = WINDOWS_IF_USED,
+     .window = 4096,
+     .more = model_config_qwen3_moe},
+    {.name = "gpt_oss",
+     SWIGLU,
+     .norm_eps = 1e-5,
+     .theta = 150000,
+     .n_kv_heads = 8,
+     .head_dim = 64,
+     .qkv_bias = true,
+     .windows = WINDOWS_LAYERS,
+     .window = 128,
+     .full_every = 2,
+     .more = model_config_gpt_oss},
+    {.name = "deepseek_v2",
+     SWIGLU,
+     .norm_eps = 1e-6,
+     .theta = 10000,
+     .more = model_config_deepseek},
+    {.name = "deepseek_v3",
+     SWIGLU,
+     .norm_eps = 1e-6,
+     .theta = 10000,
+     .more = model_config_deepseek},
     {.name = "gemma2",
      .hidden = 2304,
      .intermediate = 9216,
@@ -141,9 +186,27 @@ static enum status check_rope(const struct model_info *m, const struct model_con
     return STATUS_OK;
 }
 
+static enum status check_experts(const struct model_info *m, const struct moe_config *x,
+                                 struct error *err)
+{
+    if (x->n_experts == 0)
+        return STATUS_OK;
+    if (x->n_chosen == 0 || x->n_chosen > x->n_experts || x->width == 0)
+        return error_set(err, STATUS_INVALID, "%s: %u of %u experts of %u inner dimensions",
+                         m->path, x->n_chosen, x->n_experts, x->width);
+    uint32_t n = x->n_groups, per_group = n ? x->n_experts / n : 0;
+    if (n > 0 && (x->n_experts % n != 0 || x->n_groups_chosen == 0 || x->n_groups_chosen > n ||
+                  n > CONFIG_MAX_GROUPS || per_group * x->n_groups_chosen < x->n_chosen))
+        return error_set(err, STATUS_INVALID,
+                         "%s: %u of %u experts out of %u of %u groups: that does not go", m->path,
+                         x->n_chosen, x->n_experts, x->n_groups_chosen, n);
+    return STATUS_OK;
+}
+
 enum status model_config_check(const struct model_info *m, const struct model_config *c,
                                struct error *err)
 {
+    TRY(check_experts(m, &c->moe, err));
     if (c->n_heads % c->n_kv_heads != 0)
         return error_set(err, STATUS_INVALID,
                          "%s: %u attention heads can not share %u key-value heads evenly", m->path,

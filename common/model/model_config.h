@@ -31,6 +31,35 @@ struct rope_config {
 
 enum model_activation { MODEL_SILU, MODEL_GELU_TANH, MODEL_ACTIVATION_COUNT };
 
+/* A mixture of experts: a router gives each token a share of some of them. */
+enum moe_scores {
+    MOE_SOFTMAX,           /* over all experts */
+    MOE_SOFTMAX_OF_CHOSEN, /* over the logits of those that are chosen */
+    MOE_SIGMOID            /* of each logit */
+};
+struct moe_config {
+    uint32_t n_experts;                 /* 0: there are none */
+    uint32_t n_chosen;                  /* of each token */
+    uint32_t width;                     /* inner, of one expert */
+    uint32_t shared_width;              /* of the expert that every token has; 0: none */
+    uint32_t n_groups, n_groups_chosen; /* experts are chosen from the best groups; 0: from all */
+    enum moe_scores scores;
+    bool groups_by_two; /* a group is as good as its two best together, not as its best */
+    bool normalise;     /* shares add up to one, before the factor */
+    bool choice_bias;   /* added to the scores for the choice alone */
+    bool router_bias, shared_gate;
+    float factor; /* of the shares */
+    uint8_t layer_has[MODEL_MAX_LAYERS];
+};
+
+/* Multi-head latent attention (DeepSeek-AI 2024): heads of nope + rope dimensions, values of v;
+ * keys and values of all heads come from one vector of kv_rank, beside a rotated key of rope. */
+struct mla_config {
+    uint32_t q_rank;  /* 0: Q is not compressed */
+    uint32_t kv_rank; /* 0: not this kind of attention */
+    uint32_t nope, rope, v;
+};
+
 struct model_config {
     const char *family; /* static: a name of the family table */
     enum model_format format;
@@ -40,7 +69,11 @@ struct model_config {
     struct rope_config rope, rope_local;    /* local: the window layers of gemma3 */
     float attention_scale;                  /* 1 / sqrt(head_dim), or of query_pre_attn_scalar */
     float attention_softcap, final_softcap; /* 0: none */
-    uint32_t window;                        /* of window layers; 0: there are none */
+    bool sinks;         /* a score of its own for each head, that takes a share of the softmax */
+    float swiglu_limit; /* gpt_oss's activation, capped there; 0: not so */
+    struct moe_config moe;
+    struct mla_config mla; /* then n_kv_heads is 1 and head_dim that of the latent key */
+    uint32_t window;       /* of window layers; 0: there are none */
     uint8_t layer_is_window[MODEL_MAX_LAYERS];
     bool tied_embedding;
     bool attention_bias, attention_out_bias, mlp_bias; /* of Q, K, V; of what follows attention */

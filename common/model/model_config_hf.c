@@ -197,7 +197,9 @@ enum status model_config_from_json(const struct model_info *m, const json_t *roo
     TRY(hf_config_positive(c, "rms_norm_eps", f->norm_eps, 1, &eps, err));
     out->norm_eps = (float)eps;
     TRY(read_biases(c, f, out, err));
-    TRY(model_config_ropes(&c, f, m->max_model_len, out, err));
     TRY(read_windows(c, f, out, err));
-    return read_scores(c, f, out, err);
+    TRY(read_scores(c, f, out, err));
+    if (f->more)
+        TRY(f->more(&c, out, err));
+    return model_config_ropes(&c, f, m->max_model_len, out, err);
 }

@@ -12,6 +12,8 @@ enum {
     CONFIG_MAX_HEADS = 4096,
     CONFIG_MAX_HEAD_DIM = 1024,
     CONFIG_MAX_WINDOW = 1 << 27,
+    CONFIG_MAX_EXPERTS = 4096,
+    CONFIG_MAX_GROUPS = 256,
 };
 #define CONFIG_MAX_THETA  1e15
 #define CONFIG_MAX_FACTOR 1e6
@@ -24,6 +26,8 @@ enum window_rule {
     WINDOWS_LAYERS,  /* layer_types, or a period */
     WINDOWS_IF_USED, /* use_sliding_window: those from max_window_layers on */
 };
+
+struct hf_config;
 
 /* What a family's configuration is when config.json leaves it out (transformers' defaults); 0: it
  * must be there, but for n_kv_heads (as many as heads) and head_dim (hidden / heads). */
@@ -40,11 +44,23 @@ struct config_family {
     double local_theta;  /* of the window layers' own rotary embedding; 0: they have none */
     /* Of families that scale by another number than head_dim (0: not so), and cap. */
     double query_pre_attn_scalar, attention_softcap, final_softcap;
+    /* What else a family has in config.json: experts, latent attention, ...; NULL: nothing. */
+    enum status (*more)(const struct hf_config *c, struct model_config *out, struct error *err);
     uint32_t gguf_odd_hidden; /* the size whose GGUF has a scale that nothing in it tells */
 };
 
+/* model_config_moe.c: what these families have besides. */
+MUST_USE enum status model_config_mixtral(const struct hf_config *c, struct model_config *out,
+                                          struct error *err);
+MUST_USE enum status model_config_qwen2_moe(const struct hf_config *c, struct model_config *out,
+                                            struct error *err);
+MUST_USE enum status model_config_qwen3_moe(const struct hf_config *c, struct model_config *out,
+                                            struct error *err);
+MUST_USE enum status model_config_gpt_oss(const struct hf_config *c, struct model_config *out,
+                                          struct error *err);
+MUST_USE enum status model_config_deepseek(const struct hf_config *c, struct model_config *out,
+                                           struct error *err);
 /* Both rotary embeddings of a config.json (model_config_rope.c). max_len: the model's own. */
-struct hf_config;
 MUST_USE enum status model_config_ropes(const struct hf_config *c, const struct config_family *f,
                                         uint32_t max_len, struct model_config *out,
                                         struct error *err);

@@ -146,7 +146,8 @@ enum status model_config_ropes(const struct hf_config *c, const struct config_fa
     if (rope && !json_is_object(rope))
         return error_set(err, STATUS_INVALID, "%s/config.json: its rope scaling is no object",
                          c->folder);
-    struct rope_reader x = {*c, {c->folder, rope}, max_len, out->head_dim};
+    uint32_t dim = out->mla.kv_rank ? out->mla.rope : out->head_dim;
+    struct rope_reader x = {*c, {c->folder, rope}, max_len, dim};
     if (f->local_theta == 0) {
         TRY(read_rope(&x, theta, part, &out->rope, err));
         out->rope_local = out->rope;

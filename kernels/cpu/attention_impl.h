@@ -87,8 +87,9 @@ static struct att att_init(const struct attention_params *p, uint32_t i_row, uin
                     .n_heads = n,
                     .dim = dim,
                     .width = attention_width(dim),
+                    .v_dim = p->kv->v_dim,
                     .scores = scratch};
-    a.part_width = a.width + ATTENTION_PART_EXTRA;
+    a.part_width = attention_width(a.v_dim) + ATTENTION_PART_EXTRA;
     a.q = a.scores + (size_t)n * ATTENTION_SPLIT;
     a.part = a.q + (size_t)n * a.width;
     const float *q =
@@ -109,7 +110,7 @@ static void split(const struct att *a, uint32_t i_split)
     memset(a->part, 0, (size_t)a->n_heads * a->part_width * sizeof(float));
     split_runs(a, begin, end, false);
     for (uint32_t h = 0; h < a->n_heads; h++) {
-        float *max = a->part + (size_t)h * a->part_width + a->width;
+        float *max = a->part + (size_t)(h + 1) * a->part_width - ATTENTION_PART_EXTRA;
         split_softmax(a, a->scores + (size_t)h * ATTENTION_SPLIT, end - begin, max, max + 1);
     }
     split_runs(a, begin, end, true);
@@ -126,7 +127,7 @@ void ISA_FN(attention_split)(const struct attention_params *p, uint32_t i_row, u
 void ISA_FN(attention_merge)(const struct attention_params *p, uint32_t i_head, bool first,
                              float *acc, const float *part)
 {
-    uint32_t width = attention_width(p->kv->head_dim);
+    uint32_t width = attention_width(p->kv->v_dim);
     acc += (size_t)i_head * (width + ATTENTION_PART_EXTRA);
     if (first) {
         memset(acc, 0, (width + ATTENTION_PART_EXTRA) * sizeof(float));
@@ -138,13 +139,18 @@ void ISA_FN(attention_merge)(const struct attention_params *p, uint32_t i_head, 
 void ISA_FN(attention_finish)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
                               uint32_t i_head, const float *acc)
 {
-    uint32_t dim = p->kv->head_dim, width = attention_width(dim);
+    uint32_t dim = p->kv->v_dim, width = attention_width(dim);
     uint32_t head = attention_heads_of(p, i_kv_head).begin + i_head;
     float *out = (float *)p->out.data + (size_t)i_row * p->out.stride + (size_t)head * dim;
     acc += (size_t)i_head * (width + ATTENTION_PART_EXTRA);
-    const float sum = acc[width + 1];
+    float sum = acc[width + 1], old = 1.0f;
+    if (p->sinks) {
+        float max = acc[width], sink = p->sinks[head], both = sink > max ? sink : max;
+        old = exp_one(max - both);
+        sum = sum * old + exp_one(sink - both);
+    }
     for (uint32_t i = 0; i < dim; i++)
-        out[i] = acc[i] / sum;
+        out[i] = acc[i] * old / sum;
 }
 
 void ISA_FN(attention)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,

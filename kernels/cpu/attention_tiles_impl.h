@@ -13,12 +13,12 @@ enum { TILE_VECTORS = 1 }; /* a vector is two registers, or four: more would spi
 enum { ATT_LANES = 16, TILE_HEADS = 4 };
 #define INLINE static inline __attribute__((always_inline))
 
-/* What a row and KV head need, and the pieces of the thread's scratch. width is head_dim with zeros
- * up to a whole vector. */
+/* What a row and KV head need, and the pieces of the thread's scratch. dim: of keys, width the same
+ * with zeros up to a whole vector; v_dim: of values, which lie dim apart like the keys. */
 struct att {
     const struct attention_params *p;
     const struct kv_row *row;
-    uint32_t i_kv_head, n_heads, dim, width;
+    uint32_t i_kv_head, n_heads, dim, width, v_dim;
     float *q, *scores; /* [n_heads][width], [n_heads][ATTENTION_SPLIT] */
     float *part;       /* [n_heads][part_width]: the split's values, maximum, sum */
     uint32_t part_width;
@@ -92,7 +92,7 @@ INLINE void values_tile(const struct att *a, const struct att_run *run, uint32_t
         vf v[TILE_VECTORS];
         for (uint32_t c = 0; c < n_vectors; c++)
             v[c] = n_whole ? kv_load(token, half, i + c * ATT_LANES)
-                           : kv_load_n(token, half, i, a->dim - i);
+                           : kv_load_n(token, half, i, a->v_dim - i);
         for (uint32_t h = 0; h < n; h++) {
             vf w = vf_set1(scores[h * ATTENTION_SPLIT + t]);
             for (uint32_t c = 0; c < n_vectors; c++)
@@ -108,13 +108,13 @@ INLINE void values_tile_all(const struct att *a, const struct att_run *run, uint
                             uint32_t n, bool half)
 {
     uint32_t i = 0;
-    for (; i + TILE_VECTORS * ATT_LANES <= a->dim; i += TILE_VECTORS * ATT_LANES)
+    for (; i + TILE_VECTORS * ATT_LANES <= a->v_dim; i += TILE_VECTORS * ATT_LANES)
         values_tile(a, run, i_head, n, i, TILE_VECTORS, half);
-    if (TILE_VECTORS > 1 && i + ATT_LANES <= a->dim) {
+    if (TILE_VECTORS > 1 && i + ATT_LANES <= a->v_dim) {
         values_tile(a, run, i_head, n, i, 1, half);
         i += ATT_LANES;
     }
-    if (i < a->dim)
+    if (i < a->v_dim)
         values_tile(a, run, i_head, n, i, 0, half);
 }
 

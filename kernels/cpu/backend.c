@@ -330,7 +330,7 @@ static void gated_unit(struct cpu_device *d, const void *params, uint32_t i, uin
     const struct gated_params *p = params;
     struct piece s = piece_of(i, p->dim);
     d->kernels->gated(row_of(p->out, s.i_row) + s.begin, row_of(p->gate, s.i_row) + s.begin,
-                      row_of(p->up, s.i_row) + s.begin, s.n, p->act);
+                      row_of(p->up, s.i_row) + s.begin, s.n, p->act, p->limit);
 }
 static void cpu_gated(struct device *d, const struct gated_params *p)
 {
@@ -468,6 +468,10 @@ static const struct ops cpu_ops = {
     .attention = cpu_attention,
     .gated = cpu_gated,
     .add = cpu_add,
+    .route = cpu_route,
+    .moe = cpu_moe,
+    .copy_heads = cpu_copy_heads,
+    .gate_rows = cpu_gate_rows,
     .softcap = cpu_softcap,
     .logits_top = cpu_logits_top,
     .sum_exp = cpu_sum_exp,

@@ -20,14 +20,23 @@ static void kv_write_unit(struct cpu_device *d, const void *params, uint32_t i, 
         size_t at = block_at + token * token_bytes, from = (size_t)h * kv->head_dim;
         d->kernels->kv_store((uint8_t *)kv->k + at, kv->dtype, row_of(p->k, i) + from,
                              kv->head_dim);
-        d->kernels->kv_store((uint8_t *)kv->v + at, kv->dtype, row_of(p->v, i) + from,
-                             kv->head_dim);
+        if (kv->v != kv->k)
+            d->kernels->kv_store((uint8_t *)kv->v + at, kv->dtype, row_of(p->v, i) + from,
+                                 kv->head_dim);
     }
 }
 void cpu_kv_write(struct device *d, const struct kv_write_params *p)
 {
     cpu_run_units(cpu_of(d), p->n_rows, 2 * (uint64_t)p->n_heads * p->kv->head_dim, kv_write_unit,
                   p);
+}
+
+void cpu_copy_heads(struct device *d, const struct copy_heads_params *p)
+{
+    for (uint32_t i = 0; i < p->n_rows; i++)
+        for (uint32_t h = 0; h < p->n_heads; h++)
+            memcpy(row_of(p->to, i) + (size_t)h * p->to_stride,
+                   row_of(p->from, i) + (size_t)h * p->from_stride, p->n * sizeof(float));
 }
 
 /* Rows of one KV head follow each other: neighbours are often of one sequence and read the same
@@ -101,7 +110,7 @@ static void attention_by_splits(struct cpu_device *d, const struct attention_par
     uint32_t per_kv = p->group;
     struct split_job job = {.d = d, .p = p, .per_kv = per_kv};
     job.n_units = p->n_rows * attention_n_kv(p);
-    job.part_floats = attention_part_floats(per_kv, p->kv->head_dim);
+    job.part_floats = attention_part_floats(per_kv, p->kv->v_dim);
     cpu_scratch_grow(&d->parts,
                      job.part_floats * n_threads * (PARTS_PER_THREAD + UNITS_PER_THREAD));
     job.parts = d->parts.floats;
@@ -126,7 +135,7 @@ void cpu_attention(struct device *device, const struct attention_params *p)
     uint64_t n_positions = 0;
     if (p->n_rows == 0 || p->n_heads == 0)
         return;
-    cpu_scratch_reserve(d, attention_scratch_floats(per_kv, p->kv->head_dim));
+    cpu_scratch_reserve(d, attention_scratch_floats(per_kv, p->kv));
     for (uint32_t i = 0; i < p->n_rows; i++)
         n_positions += p->rows[i].position - attention_first(p, p->rows[i].position) + 1;
     uint64_t cost = n_positions * per_kv * p->kv->head_dim / 8 / p->n_rows;

@@ -47,6 +47,13 @@ typedef void (*unit_fn)(struct cpu_device *d, const void *p, uint32_t i, uint32_
 /* n units of about the same cost, on the threads when that is worth it. */
 void cpu_run_units(struct cpu_device *d, uint32_t n, uint64_t cost, unit_fn fn, const void *p);
 
+/* backend_moe.c */
+void cpu_route(struct device *d, const struct route_params *p);
+void cpu_moe(struct device *d, const struct moe_params *p);
+void cpu_gate_rows(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
+                   struct view gate);
+
 /* backend_attention.c */
+void cpu_copy_heads(struct device *d, const struct copy_heads_params *p);
 void cpu_kv_write(struct device *d, const struct kv_write_params *p);
 void cpu_attention(struct device *d, const struct attention_params *p);

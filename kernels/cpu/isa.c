@@ -14,6 +14,8 @@
                                                    .rope = row_rope_##isa_,                        \
                                                    .gated = row_gated_##isa_,                      \
                                                    .add = row_add_##isa_,                          \
+                                                   .add_scaled = row_add_scaled_##isa_,            \
+                                                   .scale = row_scale_##isa_,                      \
                                                    .softcap = row_softcap_##isa_,                  \
                                                    .logits_top = row_logits_top_##isa_,            \
                                                    .sum_exp = row_sum_exp_##isa_,                  \

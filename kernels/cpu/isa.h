@@ -32,9 +32,11 @@ struct cpu_kernels {
     float (*sum_squares)(const float *x, uint32_t dim);
     void (*norm)(float *out, const float *x, const float *w, uint32_t dim, float mean_square);
     void (*rope)(float *x, const float *cos_sin, uint32_t n_rot, bool interleaved); /* one head */
-    void (*gated)(float *out, const float *gate, const float *up, uint32_t dim,
-                  enum activation act);
+    void (*gated)(float *out, const float *gate, const float *up, uint32_t dim, enum activation act,
+                  float limit);
     void (*add)(float *x, const float *y, uint32_t dim);
+    void (*add_scaled)(float *x, const float *y, uint32_t dim, float share); /* x += share y */
+    void (*scale)(float *x, uint32_t dim, float share);
     void (*softcap)(float *x, uint32_t dim, float cap);
     struct logits_top (*logits_top)(const float *x, uint32_t dim);
     double (*sum_exp)(const float *x, uint32_t dim, float shift);
@@ -87,14 +89,14 @@ static inline uint32_t attention_width(uint32_t head_dim)
 {
     return (head_dim + 15) / 16 * 16;
 }
-static inline uint64_t attention_part_floats(uint32_t heads_per_kv, uint32_t head_dim)
+static inline uint64_t attention_part_floats(uint32_t heads_per_kv, uint32_t v_dim)
 {
-    return (uint64_t)heads_per_kv * (attention_width(head_dim) + ATTENTION_PART_EXTRA);
+    return (uint64_t)heads_per_kv * (attention_width(v_dim) + ATTENTION_PART_EXTRA);
 }
 /* Floats of scratch that attention wants for so many query heads of head_dim to a KV head: the
  * queries and scores of a split, its part and the merged one. */
-static inline uint64_t attention_scratch_floats(uint32_t heads_per_kv, uint32_t head_dim)
+static inline uint64_t attention_scratch_floats(uint32_t heads_per_kv, const struct kv_cache *kv)
 {
-    return (uint64_t)heads_per_kv * (attention_width(head_dim) + ATTENTION_SPLIT) +
-           2 * attention_part_floats(heads_per_kv, head_dim);
+    return (uint64_t)heads_per_kv * (attention_width(kv->head_dim) + ATTENTION_SPLIT) +
+           2 * attention_part_floats(heads_per_kv, kv->v_dim);
 }

@@ -13,8 +13,10 @@
                         float mean_square);                                                        \
     void row_rope_##isa(float *x, const float *cos_sin, uint32_t n_rot, bool interleaved);         \
     void row_gated_##isa(float *out, const float *gate, const float *up, uint32_t dim,             \
-                         enum activation act);                                                     \
+                         enum activation act, float limit);                                        \
     void row_add_##isa(float *x, const float *y, uint32_t dim);                                    \
+    void row_add_scaled_##isa(float *x, const float *y, uint32_t dim, float share);                \
+    void row_scale_##isa(float *x, uint32_t dim, float share);                                     \
     void row_softcap_##isa(float *x, uint32_t dim, float cap);                                     \
     struct logits_top row_logits_top_##isa(const float *x, uint32_t dim);                          \
     double row_sum_exp_##isa(const float *x, uint32_t dim, float shift)

@@ -102,9 +102,26 @@ void ISA_FN(row_rope)(float *x, const float *cos_sin, uint32_t n_rot, bool inter
         rotate(x + i, x + i + half, cos_sin + 2 * i, half - i);
 }
 
-void ISA_FN(row_gated)(float *out, const float *gate, const float *up, uint32_t dim,
-                       enum activation act)
+/* x * sigmoid(1.702 x) is silu(1.702 x) / 1.702. */
+static void gated_limited(float *out, const float *gate, const float *up, uint32_t dim, float limit)
 {
+    const vf high = vf_set1(limit), low = vf_set1(-limit), one = vf_set1(1.0f);
+    const vf alpha = vf_set1(1.702f), inverse = vf_set1(1.0f / 1.702f);
+    for (uint32_t i = 0; i < dim; i += LANES) {
+        vf g = vf_min(row_load(gate + i, dim - i), high);
+        vf u = vf_max(vf_min(row_load(up + i, dim - i), high), low);
+        g = vf_mul(math_silu(vf_mul(g, alpha)), inverse);
+        row_store(out + i, vf_mul(g, vf_add(u, one)), dim - i);
+    }
+}
+
+void ISA_FN(row_gated)(float *out, const float *gate, const float *up, uint32_t dim,
+                       enum activation act, float limit)
+{
+    if (act == ACT_SWIGLU_LIMITED) {
+        gated_limited(out, gate, up, dim, limit);
+        return;
+    }
     if (act == ACT_SILU) {
         for (uint32_t i = 0; i < dim; i += LANES) {
             vf g = math_silu(row_load(gate + i, dim - i));
@@ -122,6 +139,20 @@ void ISA_FN(row_add)(float *x, const float *y, uint32_t dim)
 {
     for (uint32_t i = 0; i < dim; i += LANES)
         row_store(x + i, vf_add(row_load(x + i, dim - i), row_load(y + i, dim - i)), dim - i);
+}
+
+void ISA_FN(row_add_scaled)(float *x, const float *y, uint32_t dim, float share)
+{
+    const vf s = vf_set1(share);
+    for (uint32_t i = 0; i < dim; i += LANES)
+        row_store(x + i, vf_fma(row_load(y + i, dim - i), s, row_load(x + i, dim - i)), dim - i);
+}
+
+void ISA_FN(row_scale)(float *x, uint32_t dim, float share)
+{
+    const vf s = vf_set1(share);
+    for (uint32_t i = 0; i < dim; i += LANES)
+        row_store(x + i, vf_mul(row_load(x + i, dim - i), s), dim - i);
 }
 
 void ISA_FN(row_softcap)(float *x, uint32_t dim, float cap)

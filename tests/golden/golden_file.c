@@ -127,7 +127,7 @@ bool golden_file_open(struct golden_file *f, const char *folder, const char *sec
     snprintf(path, sizeof path, "%s/expected.json", folder);
     if (access(path, R_OK) != 0)
         return false;
-    f->json = json_load_file(path, 0, &why);
+    f->json = json_load_file(path, JSON_ALLOW_NUL, &why);
     if (!f->json)
         golden_die("%s:%d: %s", path, why.line, why.text);
     snprintf(path, sizeof path, "%s/expected.safetensors", folder);

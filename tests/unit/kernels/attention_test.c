@@ -83,6 +83,7 @@ static void sequence_init(struct sequence_kv *t, const struct shape *s, struct r
                               .dtype = s->dtype,
                               .n_kv_heads = s->n_kv_heads,
                               .head_dim = s->head_dim,
+                              .v_dim = s->head_dim,
                               .block_tokens = s->block_tokens};
     memset(t->kv.k, 0xff, t->cache_bytes);
     memset(t->kv.v, 0xff, t->cache_bytes);
@@ -169,7 +170,7 @@ static void run(const struct set *set, const struct sequence_kv *t, float *out)
 {
     struct kv_row row = {t->blocks, t->n_dropped, t->s.position};
     struct attention_params p = params_of(t, &row, out);
-    uint64_t n = attention_scratch_floats(t->s.group, t->s.head_dim);
+    uint64_t n = attention_scratch_floats(t->s.group, &t->kv);
     float *scratch = mem_array(n, sizeof(float)); /* exactly: a sanitizer sees one more */
     memset(scratch, 0xff, n * sizeof(float));     /* what it holds before must not matter */
     for (uint32_t h = 0; h < t->s.n_kv_heads; h++)

@@ -248,7 +248,7 @@ static void do_shared_norm(struct device *d, struct rows_case *c)
 static void do_gated(struct device *d, struct rows_case *c)
 {
     struct view up = {(void *)(uintptr_t)c->y, c->stride}, x = {c->out, c->stride};
-    d->ops->gated(d, &(struct gated_params){x, up, x, c->n_rows, c->dim, ACT_GELU_TANH});
+    d->ops->gated(d, &(struct gated_params){x, up, x, c->n_rows, c->dim, ACT_GELU_TANH, 0});
 }
 static void do_add(struct device *d, struct rows_case *c)
 {
@@ -403,6 +403,7 @@ static void test_attention(void **state)
                               DTYPE_F16,
                               KV_HEADS,
                               DIM,
+                              DIM,
                               BT};
         fill_kv(d, &kv, k, v, rows);
         struct attention_params p = {.q = {q, Q_ROW},
@@ -481,7 +482,7 @@ static void test_attention_by_splits(void **state)
     struct rng r = {6};
     float *k = random_floats(CACHE, &r), *v = random_floats(CACHE, &r);
     float *q = random_floats(3 * Q_ROW, &r), want[3 * Q_ROW], out[3 * Q_ROW];
-    struct kv_cache kv = {k, v, sizeof(float) * BT * KV_ROW, DTYPE_F32, KV_HEADS, DIM, BT};
+    struct kv_cache kv = {k, v, sizeof(float) * BT * KV_ROW, DTYPE_F32, KV_HEADS, DIM, DIM, BT};
     static uint32_t blocks[N_BLOCKS];
     for (uint32_t i = 0; i < N_BLOCKS; i++)
         blocks[i] = i * 7 % N_BLOCKS;

@@ -33,11 +33,12 @@ static void test_names(void **state)
         {{"model.layers.%u.a.weight", "blk.%u.b"}, MODEL_HF, "model.layers.17.a.weight"},
         {{"model.layers.%u.a.weight", "blk.%u.b"}, MODEL_GGUF, "blk.17.b"},
         {{"plain", "other"}, MODEL_HF, "plain"},
+        {{"l.%u.experts.%u.w", NULL}, MODEL_HF, "l.17.experts.4.w"},
         {{"plain", NULL}, MODEL_GGUF, ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char name[TENSOR_NAME_MAX];
-        tensor_name_format(&cases[i].name, cases[i].format, 17, name);
+        tensor_name_format(&cases[i].name, cases[i].format, 17, 4, name);
         assert_string_equal(name, cases[i].want);
     }
 }
@@ -48,7 +49,7 @@ static void test_unknown_family(void **state)
     struct program *p;
     struct error err = {0};
     c.family = "sphinx";
-    assert_int_equal(program_build(&c, &(struct program_setup){1, 0, 1024, 16}, &p, &err),
+    assert_int_equal(program_build(&c, &(struct program_setup){1, 0, 1024, 16, false}, &p, &err),
                      STATUS_UNSUPPORTED);
     assert_non_null(strstr(err.text, "sphinx"));
 }
@@ -70,7 +71,7 @@ static void test_cuts(void **state)
         static const char *const names[7] = {"q_proj", "k_proj",    "v_proj",   "o_proj",
                                              "gate_",  "mlp.up_pr", "down_proj"};
         for (uint32_t rank = 0; rank < cases[i].tp; rank++) {
-            const struct program_setup setup = {cases[i].tp, rank, 1024, 16};
+            const struct program_setup setup = {cases[i].tp, rank, 1024, 16, false};
             struct program *p;
             struct error err = {0};
             assert_int_equal(program_build(&c, &setup, &p, &err), STATUS_OK);
@@ -103,7 +104,7 @@ static void test_inner_width(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (uint32_t rank = 0; rank < 3; rank++) {
             struct model_config c = llama(9, 9);
-            const struct program_setup setup = {3, rank, 1024, cases[i].unit};
+            const struct program_setup setup = {3, rank, 1024, cases[i].unit, false};
             struct program *p;
             struct error err = {0};
             c.intermediate = cases[i].width;
@@ -131,7 +132,7 @@ static void test_vocabulary(void **state)
             struct program *p;
             struct error err = {0};
             enum status s =
-                program_build(&c, &(struct program_setup){tp, rank, 1024, 16}, &p, &err);
+                program_build(&c, &(struct program_setup){tp, rank, 1024, 16, false}, &p, &err);
             if (cases[i / 2].per_rank == 0) {
                 assert_int_equal(s, STATUS_UNSUPPORTED);
                 assert_non_null(strstr(err.text, "vocabulary"));
@@ -176,7 +177,7 @@ static void test_rope_frequencies(void **state)
                                   .low_freq_factor = 1,
                                   .high_freq_factor = 4,
                                   .original_max_len = 64};
-    assert_int_equal(program_build(&c, &(struct program_setup){1, 0, 1024, 16}, &p, &err),
+    assert_int_equal(program_build(&c, &(struct program_setup){1, 0, 1024, 16, false}, &p, &err),
                      STATUS_OK);
     for (uint32_t i = 0; i < 8; i++) {
         double inv = pow(500000, -(double)i / 8), wave = 2 * M_PI / inv, want = inv;
@@ -189,7 +190,7 @@ static void test_rope_frequencies(void **state)
     assert_false(p->ropes[0].interleaved);
     program_free(p);
     c.format = MODEL_GGUF;
-    assert_int_equal(program_build(&c, &(struct program_setup){1, 0, 1024, 16}, &p, &err),
+    assert_int_equal(program_build(&c, &(struct program_setup){1, 0, 1024, 16, false}, &p, &err),
                      STATUS_OK);
     assert_true(p->ropes[0].interleaved);
     program_free(p);

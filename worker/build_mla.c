@@ -1,0 +1,130 @@
+/* Multi-head latent attention (DeepSeek-AI 2024), with the projections of keys and values absorbed:
+ * queries go into the latent space, where the cache is, and what attention gives comes out of it.
+ */
+#include "worker/build.h"
+
+#define ATTN "model.layers.%u.self_attn."
+static const struct tensor_name no_tensor;
+
+void build_mla_widths(struct program *p)
+{
+    const struct mla_config *m = &p->config->mla;
+    uint32_t n = p->heads.q.n;
+    p->widths[REG_Q] = n * (m->nope + m->rope);
+    p->widths[REG_LATENT] = n * (m->kv_rank + m->rope);
+    if (p->widths[REG_LATENT] < m->q_rank)
+        p->widths[REG_LATENT] = m->q_rank;
+    p->widths[REG_K] = m->kv_rank + m->rope;
+    p->widths[REG_A] = n * m->kv_rank;
+    p->widths[REG_V] = n * m->v;
+}
+
+/* A projection of the whole hidden state or of Q's compressed form; heads 0: every rank has it. */
+static void project(struct program *p, uint32_t layer, enum reg in, uint32_t k, enum reg out,
+                    struct tensor_name name, uint32_t n, struct cut_range part)
+{
+    struct op *o = build_op(p, OP_LINEAR, layer);
+    o->in = in;
+    build_part(p, o,
+               &(struct op_weight){.name = name,
+                                   .layer = layer,
+                                   .n = n,
+                                   .n0 = part.first,
+                                   .n_len = part.n,
+                                   .k = k,
+                                   .k_len = k,
+                                   .out = out});
+}
+
+static void add_queries(struct program *p, uint32_t layer)
+{
+    const struct model_config *c = p->config;
+    const struct mla_config *m = &c->mla;
+    uint32_t d = m->nope + m->rope, n = c->n_heads * d;
+    struct cut_range part = {p->heads.q.first * d, p->heads.q.n * d};
+    if (m->q_rank == 0) {
+        project(p, layer, REG_H, c->hidden, REG_Q, TENSOR(ATTN "q_proj.weight", NULL), n, part);
+        return;
+    }
+    project(p, layer, REG_H, c->hidden, REG_LATENT, TENSOR(ATTN "q_a_proj.weight", NULL), m->q_rank,
+            (struct cut_range){0, m->q_rank});
+    build_norm(p, layer, REG_LATENT, REG_LATENT, TENSOR(ATTN "q_a_layernorm.weight", NULL), false);
+    p->ops[p->n_ops - 1].norm.dim = m->q_rank;
+    project(p, layer, REG_LATENT, m->q_rank, REG_Q, TENSOR(ATTN "q_b_proj.weight", NULL), n, part);
+}
+
+/* The latent and the key that all heads share. */
+static void add_latent(struct program *p, uint32_t layer)
+{
+    const struct model_config *c = p->config;
+    uint32_t n = c->mla.kv_rank + c->mla.rope;
+    project(p, layer, REG_H, c->hidden, REG_K, TENSOR(ATTN "kv_a_proj_with_mqa.weight", NULL), n,
+            (struct cut_range){0, n});
+    build_norm(p, layer, REG_K, REG_K, TENSOR(ATTN "kv_a_layernorm.weight", NULL), false);
+    p->ops[p->n_ops - 1].norm.dim = c->mla.kv_rank;
+}
+
+static void rotate(struct program *p, uint32_t layer, enum reg reg, uint32_t i_rope,
+                   uint32_t n_heads, uint32_t head_dim, uint32_t first)
+{
+    struct op *o = build_op(p, OP_ROPE, layer);
+    o->out = o->in = reg;
+    o->rope.i_table = i_rope;
+    o->rope.n_heads = n_heads;
+    o->rope.head_dim = head_dim;
+    o->rope.first = first;
+}
+
+/* Head by head through kv_b_proj's part for keys, which is [nope][kv_rank] there, or for values. */
+static void add_heads(struct program *p, uint32_t layer, bool keys, enum reg in, enum reg out)
+{
+    const struct model_config *c = p->config;
+    const struct mla_config *m = &c->mla;
+    uint32_t per_head = m->nope + m->v;
+    struct op *o = build_op(p, OP_HEADS, layer);
+    o->in = in;
+    o->out = out;
+    o->heads.first = p->n_weights;
+    o->heads.n = p->heads.q.n;
+    o->heads.in_stride = keys ? m->nope + m->rope : m->kv_rank;
+    o->heads.out_stride = keys ? m->kv_rank + m->rope : m->v;
+    for (uint32_t h = p->heads.q.first; h < p->heads.q.first + p->heads.q.n; h++) {
+        struct op_weight w = {.name = TENSOR(ATTN "kv_b_proj.weight", NULL),
+                              .layer = layer,
+                              .n = keys ? m->kv_rank : m->v,
+                              .k = keys ? m->nope : m->kv_rank,
+                              .out = out};
+        w.n_len = w.n;
+        w.k_len = w.k;
+        w.part = keys ? (struct tensor_part){.n_rows = m->kv_rank,
+                                             .n_columns = c->n_heads * per_head,
+                                             .first_in = h * per_head,
+                                             .transposed = true}
+                      : (struct tensor_part){.n_rows = c->n_heads * per_head,
+                                             .n_columns = m->kv_rank,
+                                             .first = h * per_head + m->nope};
+        (void)build_weight(p, &w);
+    }
+}
+
+void build_mla(struct program *p, uint32_t layer, uint32_t i_rope)
+{
+    const struct mla_config *m = &p->config->mla;
+    uint32_t n = p->heads.q.n, latent = m->kv_rank + m->rope;
+    add_queries(p, layer);
+    add_latent(p, layer);
+    rotate(p, layer, REG_Q, i_rope, n, m->nope + m->rope, m->nope);
+    rotate(p, layer, REG_K, i_rope, 1, latent, m->kv_rank);
+    add_heads(p, layer, true, REG_Q, REG_LATENT);
+    struct op *o = build_op(p, OP_COPY_HEADS, layer);
+    o->in = REG_Q;
+    o->out = REG_LATENT;
+    o->copy.n = m->rope;
+    o->copy.n_heads = n;
+    o->copy.in_stride = m->nope + m->rope;
+    o->copy.in_first = m->nope;
+    o->copy.out_stride = latent;
+    o->copy.out_first = m->kv_rank;
+    build_attention_of(p, layer, REG_LATENT, no_tensor);
+    add_heads(p, layer, false, REG_A, REG_V);
+}

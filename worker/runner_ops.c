@@ -1,0 +1,240 @@
+/* One operator of a program over the rows of a pass. */
+#include "worker/comm/comm.h"
+#include "worker/runner_internal.h"
+
+/* Of each row from this element on. */
+static struct view slice(const struct runner *r, enum reg reg, uint32_t first)
+{
+    struct view v = runner_view(r, reg);
+    v.data = (uint8_t *)v.data + (size_t)first * r->ops->activation_bytes;
+    return v;
+}
+
+/* The squares of a vector that the ranks share, each element's once. */
+static enum status sum_squares(struct runner *r, const struct op *o, struct error *err)
+{
+    struct view own = runner_view(r, o->in);
+    own.data = (uint8_t *)own.data + (size_t)o->norm.own_first * r->ops->activation_bytes;
+    r->ops->sum_squares(r->s.device, own, r->n_rows, o->norm.own, r->sums);
+    enum status s = comm_all_reduce(r->s.comm, r->sums, r->n_rows, err);
+    return s == STATUS_OK ? s : error_prefix(err, s, "layer %u", o->layer);
+}
+
+static enum status run_norm(struct runner *r, const struct op *o, struct error *err)
+{
+    if (o->norm.whole)
+        TRY(sum_squares(r, o, err));
+    const struct norm_params p = {.out = runner_view(r, o->out),
+                                  .x = runner_view(r, o->in),
+                                  .w = o->norm.w,
+                                  .n_rows = r->n_rows,
+                                  .n_parts = o->norm.n_parts,
+                                  .dim = o->norm.dim,
+                                  .eps = r->s.program->config->norm_eps,
+                                  .sums = o->norm.whole ? r->sums : NULL,
+                                  .whole = o->norm.whole};
+    r->ops->norm(r->s.device, &p);
+    return STATUS_OK;
+}
+
+/* The ranks' parts of the last forward's rows of reg, which follow each other without a gap. */
+enum status runner_add_ranks(struct runner *r, enum reg reg, struct error *err)
+{
+    size_t n = (size_t)r->n_rows * r->s.program->widths[reg];
+    return r->s.program->tp > 1 ? comm_all_reduce(r->s.comm, r->regs[reg], n, err) : STATUS_OK;
+}
+
+static enum status run_linear(struct runner *r, const struct op *o, struct error *err)
+{
+    struct linear_params p = {
+        .x = runner_view(r, o->in), .n_rows = r->n_rows, .n_parts = o->linear.n};
+    for (uint32_t i = 0; i < o->linear.n; i++) {
+        const struct op_weight *w = &r->s.program->weights[o->linear.first + i];
+        p.parts[i] = (struct linear_part){&w->w, w->bias, runner_view(r, w->out)};
+    }
+    if (p.n_parts > 0)
+        r->ops->linear(r->s.device, &p);
+    else
+        r->ops->clear(r->s.device, runner_view(r, o->out), r->n_rows, r->s.program->widths[o->out]);
+    if (!o->linear.add_ranks)
+        return STATUS_OK;
+    enum status s = runner_add_ranks(r, o->out, err);
+    return s == STATUS_OK ? s : error_prefix(err, s, "layer %u", o->layer);
+}
+
+static void run_rope(struct runner *r, const struct op *o)
+{
+    const struct rope_freqs *f = &r->s.program->ropes[o->rope.i_table];
+    const struct rope_params p = {.x = slice(r, o->in, o->rope.first),
+                                  .n_rows = r->n_rows,
+                                  .n_heads = o->rope.n_heads,
+                                  .head_dim = o->rope.head_dim,
+                                  .n_rot = 2 * f->n,
+                                  .interleaved = f->interleaved,
+                                  .cos_sin = r->angles[o->rope.i_table]};
+    r->ops->rope(r->s.device, &p);
+}
+
+static void run_kv_write(struct runner *r, const struct op *o, const struct row_batch *b)
+{
+    const struct kv_write_params p = {.k = runner_view(r, REG_K),
+                                      .v = runner_view(r, REG_V),
+                                      .rows = b->kv_rows[r->s.program->kv_group_of[o->layer]],
+                                      .n_rows = r->n_rows,
+                                      .n_heads = r->s.program->heads.kv.n,
+                                      .kv = kv_store_layer(r->s.kv, o->layer)};
+    r->ops->kv_write(r->s.device, &p);
+}
+
+static void run_attention(struct runner *r, const struct op *o, const struct row_batch *b)
+{
+    const struct program *g = r->s.program;
+    const struct attention_params p = {.q = runner_view(r, o->in),
+                                       .out = runner_view(r, o->out),
+                                       .rows = b->kv_rows[g->kv_group_of[o->layer]],
+                                       .n_rows = r->n_rows,
+                                       .n_heads = g->heads.q.n,
+                                       .group = g->config->n_heads / g->config->n_kv_heads,
+                                       .first_in_group = g->heads.first_in_group,
+                                       .window = o->attention.window,
+                                       .scale = g->config->attention_scale,
+                                       .softcap = g->config->attention_softcap,
+                                       .sinks = o->attention.sinks,
+                                       .kv = kv_store_layer(r->s.kv, o->layer)};
+    r->ops->attention(r->s.device, &p);
+}
+
+static void run_heads(struct runner *r, const struct op *o)
+{
+    for (uint32_t h = 0; h < o->heads.n; h++) {
+        const struct weight *w = &r->s.program->weights[o->heads.first + h].w;
+        struct view x = slice(r, o->in, o->heads.in_first + h * o->heads.in_stride);
+        struct view out = slice(r, o->out, h * o->heads.out_stride);
+        r->ops->linear(r->s.device,
+                       &(struct linear_params){
+                           .x = x, .n_rows = r->n_rows, .n_parts = 1, .parts = {{w, NULL, out}}});
+    }
+}
+
+static void run_copy_heads(struct runner *r, const struct op *o)
+{
+    r->ops->copy_heads(r->s.device,
+                       &(struct copy_heads_params){.from = slice(r, o->in, o->copy.in_first),
+                                                   .to = slice(r, o->out, o->copy.out_first),
+                                                   .n_rows = r->n_rows,
+                                                   .n_heads = o->copy.n_heads,
+                                                   .from_stride = o->copy.in_stride,
+                                                   .to_stride = o->copy.out_stride,
+                                                   .n = o->copy.n});
+}
+
+static void run_route(struct runner *r, const struct op *o)
+{
+    static const enum route_scores scores[] = {
+        [MOE_SOFTMAX] = ROUTE_SOFTMAX,
+        [MOE_SOFTMAX_OF_CHOSEN] = ROUTE_SOFTMAX_OF_CHOSEN,
+        [MOE_SIGMOID] = ROUTE_SIGMOID,
+    };
+    const struct moe_config *m = &r->s.program->config->moe;
+    r->ops->route(r->s.device, &(struct route_params){.logits = runner_view(r, o->in),
+                                                      .bias = o->route.bias,
+                                                      .n_rows = r->n_rows,
+                                                      .n_experts = m->n_experts,
+                                                      .n_chosen = m->n_chosen,
+                                                      .n_groups = m->n_groups,
+                                                      .n_groups_chosen = m->n_groups_chosen,
+                                                      .scores = scores[m->scores],
+                                                      .groups_by_two = m->groups_by_two,
+                                                      .normalise = m->normalise,
+                                                      .factor = m->factor,
+                                                      .ids = r->expert_ids,
+                                                      .shares = r->expert_shares});
+}
+
+static void run_moe(struct runner *r, const struct op *o)
+{
+    const struct program *p = r->s.program;
+    const struct model_config *c = p->config;
+    bool empty = p->expert_inner.n == 0;
+    for (uint32_t e = 0; e < p->experts.n && !empty; e++) {
+        const struct op_weight *w = &p->weights[o->moe.first + 3 * e];
+        r->experts[e] =
+            (struct moe_expert){&w[0].w, &w[1].w, &w[2].w, w[0].bias, w[1].bias, w[2].bias};
+    }
+    enum activation act = c->activation == MODEL_SILU ? ACT_SILU : ACT_GELU_TANH;
+    r->ops->moe(r->s.device,
+                &(struct moe_params){.x = runner_view(r, o->in),
+                                     .out = runner_view(r, o->out),
+                                     .n_rows = r->n_rows,
+                                     .dim = c->hidden,
+                                     .n_chosen = c->moe.n_chosen,
+                                     .first = p->experts.first,
+                                     .n = empty ? 0 : p->experts.n,
+                                     .ids = r->expert_ids,
+                                     .shares = r->expert_shares,
+                                     .experts = r->experts,
+                                     .act = c->swiglu_limit > 0 ? ACT_SWIGLU_LIMITED : act,
+                                     .limit = c->swiglu_limit,
+                                     .gathered = runner_view(r, REG_PICKED),
+                                     .gate = runner_view(r, REG_GATE),
+                                     .up = runner_view(r, REG_UP),
+                                     .result = runner_view(r, REG_MADE),
+                                     .list = r->expert_list});
+}
+
+enum status runner_run_op(struct runner *r, const struct op *o, const struct row_batch *b,
+                          struct error *err)
+{
+    switch (o->kind) {
+    case OP_NORM:
+        return run_norm(r, o, err);
+    case OP_LINEAR:
+        return run_linear(r, o, err);
+    case OP_ROPE:
+        run_rope(r, o);
+        break;
+    case OP_KV_WRITE:
+        run_kv_write(r, o, b);
+        break;
+    case OP_ATTENTION:
+        run_attention(r, o, b);
+        break;
+    case OP_GATED:
+        r->ops->gated(r->s.device,
+                      &(struct gated_params){.gate = runner_view(r, o->out),
+                                             .up = runner_view(r, o->in),
+                                             .out = runner_view(r, o->out),
+                                             .n_rows = r->n_rows,
+                                             .dim = r->s.program->widths[o->out],
+                                             .act = o->act,
+                                             .limit = r->s.program->config->swiglu_limit});
+        break;
+    case OP_ADD:
+        r->ops->add(r->s.device, &(struct add_params){.x = runner_view(r, o->out),
+                                                      .y = runner_view(r, o->in),
+                                                      .n_rows = r->n_rows,
+                                                      .dim = r->s.program->widths[o->out]});
+        break;
+    case OP_HEADS:
+        run_heads(r, o);
+        break;
+    case OP_COPY_HEADS:
+        run_copy_heads(r, o);
+        break;
+    case OP_ROUTE:
+        run_route(r, o);
+        break;
+    case OP_MOE:
+        run_moe(r, o);
+        break;
+    case OP_GATE_ROWS:
+        r->ops->gate_rows(r->s.device, runner_view(r, o->out), r->n_rows,
+                          r->s.program->config->hidden, runner_view(r, o->in));
+        break;
+    case OP_ADD_RANKS:
+        return runner_add_ranks(r, o->out, err);
+    case OP_KIND_COUNT:
+        break;
+    }
+    return STATUS_OK;
+}
