@@ -6,6 +6,7 @@
 
 #include "common/base/mem.h"
 #include "kernels/cpu/pack.h"
+#include "worker/source.h"
 
 #define ALIGN 64u /* a cache line; vectors never straddle two */
 
@@ -16,7 +17,7 @@ static uint64_t aligned(uint64_t n)
 
 uint32_t loader_inner_unit(const struct model_config *c, const struct weights *w)
 {
-    uint32_t unit = 16;
+    uint32_t unit = c->quant.method == QUANT_NONE ? 16 : 32;
     for (uint64_t i = 0; i < weights_n_tensors(w); i++) {
         const struct tensor *t = weights_tensor_at(w, i);
         uint32_t block = dtype_traits(t->dtype).block_elems;
@@ -36,37 +37,6 @@ static const struct tensor *find(const struct program *p, const struct weights *
     return weights_find(w, text);
 }
 
-static void shape_text(const uint64_t *shape, uint32_t n_dims, char *out, size_t size)
-{
-    size_t used = (size_t)snprintf(out, size, "[");
-    for (uint32_t i = 0; i < n_dims && used < size; i++)
-        used += (size_t)snprintf(out + used, size - used, "%s%llu", i ? ", " : "",
-                                 (unsigned long long)shape[i]);
-    if (used < size)
-        (void)snprintf(out + used, size - used, "]");
-}
-
-static enum status check_shape(const struct tensor *t, const char *name, uint32_t n_dims,
-                               const uint32_t *want, struct error *err)
-{
-    bool same = t->n_dims == n_dims;
-    for (uint32_t i = 0; i < n_dims && same; i++)
-        same = t->shape[i] == want[i];
-    if (same)
-        return STATUS_OK;
-    char have[128], wanted[64];
-    uint64_t w[3] = {want[0], n_dims > 1 ? want[1] : 0, n_dims > 2 ? want[2] : 0};
-    shape_text(t->shape, t->n_dims, have, sizeof have);
-    shape_text(w, n_dims, wanted, sizeof wanted);
-    return error_set(err, STATUS_INVALID, "tensor %s has shape %s; the configuration wants %s",
-                     name, have, wanted);
-}
-
-static enum status missing(const char *name, struct error *err)
-{
-    return error_set(err, STATUS_INVALID, "tensor %s is missing from the model's files", name);
-}
-
 /* n numbers, or so many for each of n_experts (0: one vector). */
 static enum status check_vectors(const struct program *p, const struct weights *w,
                                  const struct tensor_name *tn, uint32_t layer, uint32_t n_experts,
@@ -76,8 +46,8 @@ static enum status check_vectors(const struct program *p, const struct weights *
     const struct tensor *t = find(p, w, tn, layer, 0, name);
     const uint32_t shape[] = {n_experts ? n_experts : n, n};
     if (!t)
-        return missing(name, err);
-    TRY(check_shape(t, name, n_experts ? 2 : 1, shape, err));
+        return source_missing(name, err);
+    TRY(source_check_shape(t, name, n_experts ? 2 : 1, shape, err));
     if (t->dtype != DTYPE_F32 && t->dtype != DTYPE_F16 && t->dtype != DTYPE_BF16)
         return error_set(err, STATUS_UNSUPPORTED, "tensor %s is %s; want F32, F16 or BF16", name,
                          dtype_traits(t->dtype).name);
@@ -92,61 +62,38 @@ static enum status check_vector(const struct program *p, const struct weights *w
     return check_vectors(p, w, tn, layer, 0, n, err);
 }
 
-/* The tensor that a matrix is in, as it lies there: one expert's, when there are several. */
-struct place {
-    uint32_t n_rows, n_columns;
-};
-static struct place place_of(const struct op_weight *x)
+/* A cut through a block of the file's format: no rank could read its half. */
+static enum status check_blocks(const struct program *p, const struct source *s,
+                                const struct op_weight *x, struct error *err)
 {
-    return (struct place){x->part.n_rows ? x->part.n_rows : x->n,
-                          x->part.n_columns ? x->part.n_columns : x->k};
-}
-
-static enum status check_matrix(const struct tensor *t, const char *name, const struct op_weight *x,
-                                struct error *err)
-{
-    struct place at = place_of(x);
-    uint32_t shape[3] = {x->n_experts, at.n_rows, at.n_columns}, skip = !x->part.of_experts;
-    if (x->part.transposed) {
-        shape[1] = at.n_columns;
-        shape[2] = at.n_rows;
-    }
-    TRY(check_shape(t, name, 3 - skip, shape + skip, err));
-    if (x->part.transposed && dtype_traits(t->dtype).block_elems != 1)
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "tensor %s is %s and would have to be transposed, which this build does "
-                         "for F32, F16 and BF16 alone",
-                         name, dtype_traits(t->dtype).name);
-    return STATUS_OK;
+    uint32_t block = dtype_traits(s->dtype).block_elems;
+    if (block <= 1 || x->k % block != 0 || (x->k_len % block == 0 && x->k0 % block == 0))
+        return STATUS_OK;
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "--tp %u: tensor %s is %s, in blocks of %u, and a rank's %u of its %u inputs "
+                     "are no whole number of them: take fewer ranks, or a model in another format "
+                     "(blocks of Q8_0 and Q4_0: 32; BF16, F16: none)",
+                     p->tp, s->name, dtype_traits(s->dtype).name, block, x->k_len, x->k);
 }
 
 static enum status measure_weight(const struct program *p, const struct weights *w,
                                   const struct device *d, const struct op_weight *x,
                                   uint64_t *bytes, struct error *err)
 {
-    char name[TENSOR_NAME_MAX];
-    const struct tensor *t = find(p, w, &x->name, x->layer, x->expert, name);
-    if (!t)
-        return missing(name, err);
-    TRY(check_matrix(t, name, x, err));
-    uint32_t block = dtype_traits(t->dtype).block_elems;
-    if (block > 1 && x->k % block == 0 && x->k_len % block != 0)
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "--tp %u: tensor %s is %s, in blocks of %u, and a rank's %u of its %u "
-                         "inputs are no whole number of them: take fewer ranks, or a model in "
-                         "another format (blocks of Q8_0 and Q4_0: 32; BF16, F16: none)",
-                         p->tp, name, dtype_traits(t->dtype).name, block, x->k_len, x->k);
-    uint64_t n = d->ops->weight_bytes(d, t->dtype, x->n_len, x->k_len), skipped;
-    if (n == 0 || !dtype_bytes(t->dtype, x->k0, 1, &skipped))
+    struct source s;
+    TRY(source_find(p, w, x, &s, err));
+    TRY(check_blocks(p, &s, x, err));
+    uint64_t n = d->ops->weight_bytes(d, s.dtype, x->n_len, x->k_len), skipped;
+    if (n == 0 || !dtype_bytes(s.dtype, x->k0, 1, &skipped))
         return error_set(err, STATUS_UNSUPPORTED,
                          "tensor %s is %s, %u to %u of %u inputs: this build has no kernel for it",
-                         name, dtype_traits(t->dtype).name, x->k0, x->k0 + x->k_len, x->k);
+                         s.name, dtype_traits(s.dtype).name, x->k0, x->k0 + x->k_len, x->k);
     *bytes += aligned(n);
     if (!x->bias_name.hf)
         return STATUS_OK;
     *bytes += aligned(x->n_len * sizeof(float));
     return check_vectors(p, w, &x->bias_name, x->layer, x->part.of_experts ? x->n_experts : 0,
-                         place_of(x).n_rows, err);
+                         source_place(x).n_rows, err);
 }
 
 /* Vectors that operators have beside their matrices. */
@@ -189,82 +136,98 @@ static void *take(struct loaded *l, uint64_t *used, uint64_t n)
     return at;
 }
 
-/* n elements of a vector from first on, step apart, as floats. */
+/* n elements of a vector, from first on, step apart. */
+struct tensor_elements {
+    uint64_t first;
+    uint32_t step, n;
+};
 static float *load_elements(const struct program *p, const struct weights *w,
-                            const struct tensor_name *tn, uint32_t layer, uint64_t first,
-                            uint32_t step, uint32_t n, float *to)
+                            const struct tensor_name *tn, uint32_t layer, struct tensor_elements e,
+                            float *to)
 {
     char name[TENSOR_NAME_MAX];
     const struct tensor *t = find(p, w, tn, layer, 0, name);
     uint64_t bytes = dtype_traits(t->dtype).block_bytes;
-    for (uint32_t i = 0; i < n; i++)
-        (void)dequantize_row(t->dtype, t->data + (first + (uint64_t)i * step) * bytes, 1, to + i);
+    for (uint32_t i = 0; i < e.n; i++)
+        (void)dequantize_row(t->dtype, t->data + (e.first + (uint64_t)i * e.step) * bytes, 1,
+                             to + i);
     return to;
 }
 
 static float *load_vector(const struct program *p, const struct weights *w,
-                          const struct tensor_name *tn, uint32_t layer, uint32_t first, uint32_t n,
+                          const struct tensor_name *tn, uint32_t layer, struct cut_range part,
                           float *to)
 {
-    return load_elements(p, w, tn, layer, first, 1, n, to);
-}
-
-static uint32_t step_of(const struct op_weight *x)
-{
-    return x->part.step ? x->part.step : 1;
+    return load_elements(p, w, tn, layer, (struct tensor_elements){part.first, 1, part.n}, to);
 }
 
 static float *load_bias(const struct program *p, const struct weights *w, const struct op_weight *x,
                         float *to)
 {
-    uint64_t skip = x->part.of_experts ? (uint64_t)x->expert * place_of(x).n_rows : 0;
-    uint64_t first = skip + x->part.first + (uint64_t)x->n0 * step_of(x);
-    return load_elements(p, w, &x->bias_name, x->layer, first, step_of(x), x->n_len, to);
+    uint64_t skip = x->part.of_experts ? (uint64_t)x->expert * source_place(x).n_rows : 0;
+    struct tensor_elements e = {
+        .first = skip + source_row(x, 0), .step = x->part.step ? x->part.step : 1, .n = x->n_len};
+    return load_elements(p, w, &x->bias_name, x->layer, e, to);
 }
 
 /* This rank's part of a matrix whose inputs are rows in the file, the right way round. */
-static uint8_t *turn(const struct op_weight *x, const uint8_t *from, uint32_t bytes)
+static void turn(const struct op_weight *x, const uint8_t *from, uint32_t bytes, uint8_t *to)
 {
-    uint8_t *to = mem_array((size_t)x->n_len * x->k_len, bytes);
-    uint64_t stride = (uint64_t)place_of(x).n_rows * bytes;
+    uint64_t stride = (uint64_t)source_place(x).n_rows * bytes;
     for (uint32_t k = 0; k < x->k_len; k++) {
         const uint8_t *row = from + (x->part.first_in + x->k0 + k) * stride;
         for (uint32_t n = 0; n < x->n_len; n++)
-            memcpy(to + ((size_t)n * x->k_len + k) * bytes,
-                   row + (x->part.first + (uint64_t)(x->n0 + n) * step_of(x)) * bytes, bytes);
+            memcpy(to + ((size_t)n * x->k_len + k) * bytes, row + source_row(x, n) * bytes, bytes);
     }
-    return to;
+}
+
+/* Rows that are made, not read: of this rank's part alone. */
+static void pack_made(struct device *d, struct op_weight *x, const struct source *s,
+                      const uint8_t *from)
+{
+    uint64_t stride = 0;
+    (void)dtype_bytes(s->dtype, x->k_len, 1, &stride);
+    uint8_t *rows = mem_array(x->n_len, stride);
+    if (s->kind == SOURCE_ROWS)
+        turn(x, from, dtype_traits(s->dtype).block_bytes, rows);
+    else
+        source_make_rows(s, x, rows);
+    d->ops->weight_pack(d, &x->w, &(struct weight_rows){rows, stride});
+    mem_free(rows);
+}
+
+static void pack_rows(const struct weights *w, struct device *d, struct op_weight *x,
+                      const struct source *s, const uint8_t *from)
+{
+    uint64_t stride = 0, skip = 0, step = x->part.step ? x->part.step : 1;
+    (void)dtype_bytes(s->dtype, source_place(x).n_columns, 1, &stride);
+    (void)dtype_bytes(s->dtype, x->part.first_in + x->k0, 1, &skip);
+    from += source_row(x, 0) * stride;
+    d->ops->weight_pack(d, &x->w, &(struct weight_rows){from + skip, step * stride});
+    if (step == 1)
+        weights_done(w, from, x->n_len * stride);
 }
 
 static void load_weight(const struct program *p, const struct weights *w, struct device *d,
                         struct op_weight *x, struct loaded *l, uint64_t *used)
 {
-    char name[TENSOR_NAME_MAX];
-    const struct tensor *t = find(p, w, &x->name, x->layer, x->expert, name);
-    struct place at = place_of(x);
-    uint64_t stride = 0, skip = 0, of_expert = 0;
-    (void)dtype_bytes(t->dtype, at.n_columns, 1, &stride);
-    (void)dtype_bytes(t->dtype, x->part.first_in + x->k0, 1, &skip);
-    if (x->part.of_experts)
-        of_expert = x->expert * stride * at.n_rows;
-    uint64_t n_bytes = d->ops->weight_bytes(d, t->dtype, x->n_len, x->k_len);
-    x->w = (struct weight){.dtype = t->dtype,
+    struct source s;
+    struct error err;
+    if (source_find(p, w, x, &s, &err) != STATUS_OK)
+        return; /* it was there when it was measured */
+    uint64_t n_bytes = d->ops->weight_bytes(d, s.dtype, x->n_len, x->k_len);
+    x->w = (struct weight){.dtype = s.dtype,
                            .n = x->n_len,
                            .k = x->k_len,
                            .n_bytes = n_bytes,
                            .data = take(l, used, n_bytes)};
-    if (x->part.transposed) {
-        uint32_t bytes = dtype_traits(t->dtype).block_bytes;
-        uint8_t *rows = turn(x, t->data + of_expert, bytes);
-        d->ops->weight_pack(d, &x->w, &(struct weight_rows){rows, (uint64_t)x->k_len * bytes});
-        mem_free(rows);
-    } else {
-        uint64_t step = step_of(x) * stride;
-        const uint8_t *from = t->data + of_expert + x->part.first * stride + (uint64_t)x->n0 * step;
-        d->ops->weight_pack(d, &x->w, &(struct weight_rows){from + skip, step});
-        if (step == stride)
-            weights_done(w, from, x->n_len * stride);
-    }
+    const uint8_t *from = s.values->data;
+    if (s.kind == SOURCE_ROWS && x->part.of_experts)
+        from += s.values->n_bytes / x->n_experts * x->expert;
+    if (s.kind == SOURCE_ROWS && !x->part.transposed)
+        pack_rows(w, d, x, &s, from);
+    else
+        pack_made(d, x, &s, from);
     if (x->bias_name.hf)
         x->bias = load_bias(p, w, x, take(l, used, x->n_len * sizeof(float)));
 }
@@ -275,15 +238,17 @@ static void load_op(const struct program *p, const struct weights *w, struct op 
     struct cut_range q = p->heads.q;
     uint32_t n_experts = p->config->moe.n_experts;
     if (o->kind == OP_ATTENTION && o->attention.sinks_name.hf)
-        o->attention.sinks = load_vector(p, w, &o->attention.sinks_name, o->layer, q.first, q.n,
+        o->attention.sinks = load_vector(p, w, &o->attention.sinks_name, o->layer, q,
                                          take(l, used, q.n * sizeof(float)));
     if (o->kind == OP_ROUTE && o->route.bias_name.hf)
-        o->route.bias = load_vector(p, w, &o->route.bias_name, o->layer, 0, n_experts,
-                                    take(l, used, n_experts * sizeof(float)));
+        o->route.bias =
+            load_vector(p, w, &o->route.bias_name, o->layer, (struct cut_range){0, n_experts},
+                        take(l, used, n_experts * sizeof(float)));
     if (o->kind != OP_NORM)
         return;
-    o->norm.w = load_vector(p, w, &o->norm.name, o->layer, o->norm.first, o->norm.dim,
-                            take(l, used, o->norm.dim * sizeof(float)));
+    o->norm.w =
+        load_vector(p, w, &o->norm.name, o->layer, (struct cut_range){o->norm.first, o->norm.dim},
+                    take(l, used, o->norm.dim * sizeof(float)));
     if (o->norm.plus_one)
         for (uint32_t i = 0; i < o->norm.dim; i++)
             o->norm.w[i] += 1.0f;
@@ -298,7 +263,7 @@ static enum status load_divisors(const struct program *p, const struct weights *
         return STATUS_OK;
     TRY(check_vector(p, w, &name, 0, f->n, err));
     float *divisors = mem_array(f->n, sizeof *divisors);
-    load_vector(p, w, &name, 0, 0, f->n, divisors);
+    load_vector(p, w, &name, 0, (struct cut_range){0, f->n}, divisors);
     bool ok = true;
     for (uint32_t i = 0; i < f->n; i++) {
         f->inv[i] /= divisors[i];
@@ -350,14 +315,15 @@ void loader_unload(struct device *d, struct loaded *l)
 
 enum dtype loader_main_dtype(const struct program *p, const struct weights *w)
 {
-    uint64_t bytes[DTYPE_COUNT] = {0};
+    uint64_t elems[DTYPE_COUNT] = {0};
     enum dtype best = DTYPE_F32;
     for (uint32_t i = 0; i < p->n_weights; i++) {
-        char name[TENSOR_NAME_MAX];
-        const struct tensor *t =
-            find(p, w, &p->weights[i].name, p->weights[i].layer, p->weights[i].expert, name);
-        if (t && t->dtype < DTYPE_COUNT && (bytes[t->dtype] += t->n_bytes) > bytes[best])
-            best = t->dtype;
+        const struct op_weight *x = &p->weights[i];
+        struct source s;
+        struct error err;
+        if (source_find(p, w, x, &s, &err) == STATUS_OK && s.dtype < DTYPE_COUNT &&
+            (elems[s.dtype] += (uint64_t)x->n * x->k) > elems[best])
+            best = s.dtype;
     }
     return best;
 }

@@ -31,6 +31,14 @@ struct rope_config {
 
 enum model_activation { MODEL_SILU, MODEL_GELU_TANH, MODEL_ACTIVATION_COUNT };
 
+/* How weights are stored that are not numbers of their own. Which are, the files say. */
+enum quant_method { QUANT_NONE, QUANT_AWQ, QUANT_GPTQ, QUANT_FP8, QUANT_MXFP4 };
+struct quant_config {
+    enum quant_method method;
+    uint32_t group;                     /* AWQ, GPTQ: inputs that share a scale; 0: all */
+    uint32_t block_rows, block_columns; /* FP8: of a scale; 0: of the tensor, or of an output */
+};
+
 /* A mixture of experts: a router gives each token a share of some of them. */
 enum moe_scores {
     MOE_SOFTMAX,           /* over all experts */
@@ -71,6 +79,7 @@ struct model_config {
     float attention_softcap, final_softcap; /* 0: none */
     bool sinks;         /* a score of its own for each head, that takes a share of the softmax */
     float swiglu_limit; /* gpt_oss's activation, capped there; 0: not so */
+    struct quant_config quant;
     struct moe_config moe;
     struct mla_config mla; /* then n_kv_heads is 1 and head_dim that of the latent key */
     uint32_t window;       /* of window layers; 0: there are none */

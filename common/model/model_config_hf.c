@@ -172,25 +172,13 @@ static enum status read_tied(struct hf_config c, const json_t *root, const struc
     return hf_config_bool(c, "tie_word_embeddings", tied, &out->tied_embedding, err);
 }
 
-static enum status check_quantisation(struct hf_config c, const json_t *root, struct error *err)
-{
-    const json_t *q = hf_json_get(c.o, "quantization_config");
-    if (!q)
-        q = hf_json_get(root, "quantization_config");
-    if (!q)
-        return STATUS_OK;
-    const char *method = json_string_value(hf_json_get(q, "quant_method"));
-    return model_config_unsupported(&c, "quantization_config", method ? method : "?",
-                                    "weights that are not quantised, and GGUF", err);
-}
-
 enum status model_config_from_json(const struct model_info *m, const json_t *root,
                                    const struct config_family *f, struct model_config *out,
                                    struct error *err)
 {
     struct hf_config c = {m->path, hf_json_text_config(root)};
     double eps;
-    TRY(check_quantisation(c, root, err));
+    TRY(model_config_quant(&c, root, out, err));
     TRY(read_sizes(c, f, out, err));
     TRY(read_activation(c, f, out, err));
     TRY(read_tied(c, root, f, out, err));

@@ -49,6 +49,9 @@ struct config_family {
     uint32_t gguf_odd_hidden; /* the size whose GGUF has a scale that nothing in it tells */
 };
 
+/* model_config_quant.c: how the weights are stored. root: all of config.json. */
+MUST_USE enum status model_config_quant(const struct hf_config *c, const json_t *root,
+                                        struct model_config *out, struct error *err);
 /* model_config_moe.c: what these families have besides. */
 MUST_USE enum status model_config_mixtral(const struct hf_config *c, struct model_config *out,
                                           struct error *err);

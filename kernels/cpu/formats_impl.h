@@ -3,6 +3,7 @@
  * take the dtype as a constant: inlined, one of the branches stays. A stream is read a block, a
  * group of one scale, eight k, a pair of k at a time. */
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/pack.h"
 
 #define KERNEL_INLINE static inline __attribute__((always_inline))
 /* Before a loop whose index must become a constant: shifts and registers depend on it. */
@@ -16,6 +17,7 @@
 struct fmt_scales {
     vf d, neg_dmin; /* of the block */
     vf scale, neg_min;
+    vb zero; /* INT4 */
 };
 
 KERNEL_INLINE bool fmt_is_plain(enum dtype t)
@@ -45,6 +47,7 @@ KERNEL_INLINE uint32_t fmt_bytes_8k(enum dtype t)
     case DTYPE_BF16:
         return 256;
     case DTYPE_Q8_0:
+    case DTYPE_FP8:
         return 128;
     case DTYPE_Q6_K:
         return 96;
@@ -61,8 +64,20 @@ KERNEL_INLINE const uint8_t *fmt_begin_block(enum dtype t, const uint8_t *p, str
 {
     if (fmt_is_plain(t))
         return p;
+    if (t == DTYPE_FP8) {
+        s->d = vf_load((const float *)p);
+        return p + 4 * PANEL_N;
+    }
+    if (t == DTYPE_MXFP4) { /* the table holds twice the values */
+        s->d = vf_mul(vf_from_e8m0(vb_load(p)), vf_set1(0.5f));
+        return p + PANEL_N;
+    }
     s->d = vf_load_f16((const uint16_t *)p);
     p += 2 * PANEL_N;
+    if (t == DTYPE_INT4) {
+        s->zero = vb_load(p);
+        return p + PANEL_N;
+    }
     if (fmt_has_mins(t)) {
         s->neg_dmin = vf_sub(vf_zero(), vf_load_f16((const uint16_t *)p));
         p += 2 * PANEL_N;
@@ -118,6 +133,11 @@ KERNEL_INLINE void fmt_pair(enum dtype t, const uint8_t *p, uint32_t i, const st
         w[1] = vf_mul(s->scale, vf_from_i8(vb_load(p + (2 * i + 1) * PANEL_N)));
         return;
     }
+    if (t == DTYPE_FP8) {
+        w[0] = vf_mul(s->scale, vf_from_e4m3(vb_load(p + 2 * i * PANEL_N)));
+        w[1] = vf_mul(s->scale, vf_from_e4m3(vb_load(p + (2 * i + 1) * PANEL_N)));
+        return;
+    }
     vb nibbles = vb_load(p + i * PANEL_N);
     vb q0 = nibbles & 15, q1 = fmt_bits(nibbles, 4, 0, 15);
     if (t == DTYPE_Q5_0 || t == DTYPE_Q5_K) {
@@ -129,6 +149,17 @@ KERNEL_INLINE void fmt_pair(enum dtype t, const uint8_t *p, uint32_t i, const st
         vb high = vb_load(p + (4 + i / 2) * PANEL_N);
         q0 |= fmt_bits(high, i % 2 * 4, 4, 0x30);
         q1 |= fmt_bits(high, i % 2 * 4 + 2, 4, 0x30);
+    }
+    if (t == DTYPE_MXFP4) {
+        const vb table = vb_load((const uint8_t *)mxfp4_values);
+        w[0] = vf_mul(s->scale, vf_from_i8(vb_lookup(table, q0)));
+        w[1] = vf_mul(s->scale, vf_from_i8(vb_lookup(table, q1)));
+        return;
+    }
+    if (t == DTYPE_INT4) {
+        w[0] = vf_mul(s->scale, vf_from_i8(q0 - s->zero));
+        w[1] = vf_mul(s->scale, vf_from_i8(q1 - s->zero));
+        return;
     }
     if (fmt_has_mins(t)) {
         w[0] = vf_fma(s->scale, vf_from_u8(q0), s->neg_min);

@@ -3,6 +3,7 @@
  * for k = 0 .. K - 1 in order: acc = fma(x[k], w[k], acc); then the bias is added. w[k] is
  *
  *   Q8_0 d * q   Q4_0 d * (q - 8)   Q5_0 d * (q - 16)   Q6_K (d * sc) * (q - 32)
+ *   INT4 d * (q - zero)   FP8 d * value   MXFP4 2^(e - 128) * (2 value)
  *   Q4_K, Q5_K   fma(d * sc, q, -(dmin * m))
  *
  * with each product rounded as written. So a row's bits depend neither on the other rows nor on how

@@ -311,6 +311,15 @@ static void linear_any(const struct linear_task *t)
     case DTYPE_Q6_K:
         linear_of(DTYPE_Q6_K, t);
         break;
+    case DTYPE_INT4:
+        linear_of(DTYPE_INT4, t);
+        break;
+    case DTYPE_FP8:
+        linear_of(DTYPE_FP8, t);
+        break;
+    case DTYPE_MXFP4:
+        linear_of(DTYPE_MXFP4, t);
+        break;
     default:
         assert(!"weight_bytes is 0 for other types");
     }
@@ -345,6 +354,15 @@ static void embed_any(const struct weight *w, uint32_t id, float scale, float *o
         break;
     case DTYPE_Q6_K:
         embed_of(DTYPE_Q6_K, w, id, scale, out);
+        break;
+    case DTYPE_INT4:
+        embed_of(DTYPE_INT4, w, id, scale, out);
+        break;
+    case DTYPE_FP8:
+        embed_of(DTYPE_FP8, w, id, scale, out);
+        break;
+    case DTYPE_MXFP4:
+        embed_of(DTYPE_MXFP4, w, id, scale, out);
         break;
     default:
         assert(!"weight_bytes is 0 for other types");

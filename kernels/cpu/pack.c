@@ -4,6 +4,7 @@
  * block_q4_0 and its like). */
 #include "kernels/cpu/pack.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/f16.h"
@@ -14,6 +15,8 @@ typedef uint8_t vb __attribute__((vector_size(16)));
 
 struct block {
     uint16_t d, dmin;
+    float d32;                                    /* FP8 */
+    uint8_t zero;                                 /* INT4; the exponent of MXFP4 */
     uint8_t scales[MAX_GROUPS], mins[MAX_GROUPS]; /* of each group of k */
     uint8_t codes[MAX_BLOCK];
 };
@@ -25,6 +28,7 @@ struct format {
     uint8_t offset;       /* value = code - offset */
     bool signed_codes;    /* codes are i8 */
     bool signed_scales;   /* scales are i8 */
+    uint32_t head_bytes;  /* of an output's block in a panel, before scales and codes */
     uint32_t block_bytes; /* in the file */
     void (*unpack)(struct block *b, const uint8_t *p);
 };
@@ -116,19 +120,54 @@ static void unpack_q6_k(struct block *b, const uint8_t *p)
     b->d = read_u16(p + 208);
 }
 
+static void unpack_int4(struct block *b, const uint8_t *p)
+{
+    b->d = read_u16(p);
+    b->zero = p[2];
+    for (int i = 0; i < 16; i++) {
+        b->codes[2 * i] = p[4 + i] & 15;
+        b->codes[2 * i + 1] = p[4 + i] >> 4;
+    }
+}
+
+static void unpack_fp8(struct block *b, const uint8_t *p)
+{
+    memcpy(&b->d32, p, sizeof b->d32);
+    memcpy(b->codes, p + sizeof b->d32, 32);
+}
+
+static void unpack_mxfp4(struct block *b, const uint8_t *p)
+{
+    b->zero = p[0];
+    for (int i = 0; i < 16; i++) {
+        b->codes[i] = p[1 + i] & 15;
+        b->codes[i + 16] = p[1 + i] >> 4;
+    }
+}
+
+const int8_t mxfp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
 static const struct format *format_of(enum dtype dtype)
 {
     static const struct format formats[DTYPE_COUNT] = {
         [DTYPE_F32] = {.block_elems = 1, .block_bytes = 4},
         [DTYPE_F16] = {.block_elems = 1, .block_bytes = 2},
         [DTYPE_BF16] = {.block_elems = 1, .block_bytes = 2},
-        [DTYPE_Q8_0] = {32, 32, 8, .signed_codes = true, .block_bytes = 34, .unpack = unpack_q8_0},
-        [DTYPE_Q4_0] = {32, 32, 4, .offset = 8, .block_bytes = 18, .unpack = unpack_q4_0},
-        [DTYPE_Q5_0] = {32, 32, 5, .offset = 16, .block_bytes = 22, .unpack = unpack_q5_0},
-        [DTYPE_Q4_K] = {256, 32, 4, true, true, .block_bytes = 144, .unpack = unpack_q4_k},
-        [DTYPE_Q5_K] = {256, 32, 5, true, true, .block_bytes = 176, .unpack = unpack_q5_k},
-        [DTYPE_Q6_K] = {256, 16, 6, true, .offset = 32, .signed_scales = true, .block_bytes = 210,
-                        .unpack = unpack_q6_k},
+        [DTYPE_Q8_0] = {32, 32, 8, .signed_codes = true, .head_bytes = 2, .block_bytes = 34,
+                        .unpack = unpack_q8_0},
+        [DTYPE_Q4_0] = {32, 32, 4, .offset = 8, .head_bytes = 2, .block_bytes = 18,
+                        .unpack = unpack_q4_0},
+        [DTYPE_Q5_0] = {32, 32, 5, .offset = 16, .head_bytes = 2, .block_bytes = 22,
+                        .unpack = unpack_q5_0},
+        [DTYPE_Q4_K] = {256, 32, 4, true, true, .head_bytes = 4, .block_bytes = 144,
+                        .unpack = unpack_q4_k},
+        [DTYPE_Q5_K] = {256, 32, 5, true, true, .head_bytes = 4, .block_bytes = 176,
+                        .unpack = unpack_q5_k},
+        [DTYPE_Q6_K] = {256, 16, 6, true, .offset = 32, .signed_scales = true, .head_bytes = 2,
+                        .block_bytes = 210, .unpack = unpack_q6_k},
+        [DTYPE_INT4] = {32, 32, 4, .head_bytes = 3, .block_bytes = 20, .unpack = unpack_int4},
+        [DTYPE_FP8] = {32, 32, 8, .head_bytes = 4, .block_bytes = 36, .unpack = unpack_fp8},
+        [DTYPE_MXFP4] = {32, 32, 4, .head_bytes = 1, .block_bytes = 17, .unpack = unpack_mxfp4},
     };
     if ((uint32_t)dtype >= DTYPE_COUNT || formats[dtype].block_elems == 0)
         return NULL;
@@ -140,7 +179,7 @@ static uint64_t panel_block_bytes(const struct format *f)
     if (f->code_bits == 0)
         return (uint64_t)f->block_bytes * PANEL_N;
     uint32_t n_groups = f->block_elems / f->group_elems;
-    return PANEL_N * (2u * (1u + f->has_mins) + n_groups * (f->has_scales + f->has_mins)) +
+    return PANEL_N * (f->head_bytes + n_groups * (f->has_scales + f->has_mins)) +
            2ull * f->block_elems * f->code_bits;
 }
 
@@ -203,14 +242,25 @@ static uint8_t *put_codes(uint8_t *to, const vb c[8], uint32_t code_bits)
     return to;
 }
 
-static void pack_block(const struct format *f, const struct block rows[PANEL_N], uint8_t *to)
+/* head_bytes: 1 exponents, 2 d, 3 d and zero, 4 d and dmin or, where there is none, a float. */
+static void put_head(const struct format *f, const struct block rows[PANEL_N], uint8_t *to)
 {
     for (uint32_t i = 0; i < PANEL_N; i++) {
-        memcpy(to + 2 * i, &rows[i].d, 2);
+        if (f->head_bytes == 4 && !f->has_mins)
+            memcpy(to + 4 * i, &rows[i].d32, 4);
+        else if (f->head_bytes > 1)
+            memcpy(to + 2 * i, &rows[i].d, 2);
         if (f->has_mins)
             memcpy(to + 2 * PANEL_N + 2 * i, &rows[i].dmin, 2);
+        if (f->head_bytes % 2 == 1)
+            to[(f->head_bytes - 1) * PANEL_N + i] = rows[i].zero;
     }
-    to += 2 * PANEL_N * (1u + f->has_mins);
+}
+
+static void pack_block(const struct format *f, const struct block rows[PANEL_N], uint8_t *to)
+{
+    put_head(f, rows, to);
+    to += f->head_bytes * PANEL_N;
     for (uint32_t i_group = 0; i_group < f->block_elems / f->group_elems; i_group++) {
         for (uint32_t i = 0; f->has_scales && i < PANEL_N; i++)
             *to++ = rows[i].scales[i_group];
@@ -268,8 +318,33 @@ void pack_panel(struct weight *w, const struct weight_rows *rows, uint32_t i_pan
     }
 }
 
+static float value_of_e4m3(uint8_t code)
+{
+    uint32_t bits = (uint32_t)(code & 0x7f) << 20 | (uint32_t)(code & 0x80) << 24;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f * 0x1p120f;
+}
+
+static void dequantize_ours(const struct format *f, const struct block *b, float *out)
+{
+    float d = f32_from_f16(b->d);
+    for (uint32_t i = 0; i < f->block_elems; i++) {
+        if (f->head_bytes == 4)
+            out[i] = b->d32 * value_of_e4m3(b->codes[i]);
+        else if (f->head_bytes == 1)
+            out[i] = ldexpf((float)mxfp4_values[b->codes[i]], b->zero - 128);
+        else
+            out[i] = d * (float)(b->codes[i] - b->zero);
+    }
+}
+
 static void dequantize_block(const struct format *f, const struct block *b, float *out)
 {
+    if (f->head_bytes != 2 && !f->has_mins) {
+        dequantize_ours(f, b, out);
+        return;
+    }
     float d = f32_from_f16(b->d), dmin = f32_from_f16(b->dmin);
     for (uint32_t i = 0; i < f->block_elems; i++) {
         uint32_t g = i / f->group_elems;

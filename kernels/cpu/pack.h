@@ -10,12 +10,18 @@
  *                    j, low half k = 2i, high half k = 2i + 1), 5 bits: + u8[16], bit b = k b
  *   Q4_K, Q5_K       per 256 k: d f16[16], dmin f16[16], then 8 times: scale u8[16], min u8[16],
  *                    and codes of 32 k as above
+ *   INT4             per 32 k: d f16[16], zero u8[16], then nibbles as above
+ *   FP8              per 32 k: d f32[16], then codes u8[32][16]
+ *   MXFP4            per 32 k: exponents u8[16], then nibbles as above
  *   Q6_K             per 256 k: d f16[16], then 16 times: scale i8[16] and 16 k: per 8 k nibbles
  *                    u8[4][16] and two high bits u8[2][16] (4 k a byte, low bits first)
  *
  * Outputs beyond n are zeros. The values are GGML's (w = d * (q - 8), (d * sc) * q - (dmin * m),
  * ...), bit for bit but for the last fused step. */
 #include "kernels/cpu/isa.h"
+
+/* Twice the values of e2m1, the codes of MXFP4. */
+extern const int8_t mxfp4_values[16];
 
 /* Bytes of one panel; 0: no kernel for this dtype, or k is no whole number of its blocks. */
 uint64_t pack_panel_bytes(enum dtype dtype, uint32_t k);

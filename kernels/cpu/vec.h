@@ -14,5 +14,7 @@
  *   vf_sqrt(a)  vf_round(a): to nearest even integer    vf_pow2(a): 2^a of an integer in -126..127
  *   vf_load_f16(const uint16_t *) vf_load_bf16(const uint16_t *) vf_store_f16(uint16_t *, vf)
  *   vb_load(const uint8_t *)  vf_from_u8(vb)  vf_from_i8(vb)
+ *   vb_lookup(table, i): byte i[l] of the table in lane l, i < 16
+ *   vf_from_e4m3(vb): OCP FP8, its NaN as 480      vf_from_e8m0(vb): 2^(i - 127)
  *   vf_sum(a): the fixed tree ((0+8)+(4+12)) + ((2+10)+(6+14)) and so on: halves are added first
  *   vf_hmax(a): the largest lane; vf_max and vf_hmax treat NaN as maxps does: callers have none */

@@ -133,6 +133,40 @@ static inline vf vf_from_i8(vb a)
                 _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(b, b)))};
 }
 
+static inline vb vb_lookup(vb table, vb i)
+{
+    return (vb)_mm_shuffle_epi8((__m128i)table, (__m128i)i);
+}
+/* The bits of a float whose exponent is 120 too small; 2^120 mends it, also below the normal ones.
+ */
+static inline __m256 vec_from_e4m3(__m256i a)
+{
+    __m256i sign = _mm256_slli_epi32(_mm256_and_si256(a, _mm256_set1_epi32(0x80)), 24);
+    __m256i rest = _mm256_slli_epi32(_mm256_and_si256(a, _mm256_set1_epi32(0x7f)), 20);
+    return _mm256_mul_ps(_mm256_castsi256_ps(_mm256_or_si256(sign, rest)),
+                         _mm256_set1_ps(0x1p120f));
+}
+static inline vf vf_from_e4m3(vb a)
+{
+    __m128i b = (__m128i)a;
+    return (vf){vec_from_e4m3(_mm256_cvtepu8_epi32(b)),
+                vec_from_e4m3(_mm256_cvtepu8_epi32(_mm_unpackhi_epi64(b, b)))};
+}
+/* 2^-127, of 0, is below the normal numbers. */
+static inline __m256 vec_from_e8m0(__m256i a)
+{
+    __m256i bits = _mm256_max_epi32(_mm256_slli_epi32(a, 23), _mm256_set1_epi32(0x00400000));
+    __m256i large = _mm256_cmpgt_epi32(a, _mm256_setzero_si256());
+    bits = _mm256_blendv_epi8(bits, _mm256_slli_epi32(a, 23), large);
+    return _mm256_castsi256_ps(bits);
+}
+static inline vf vf_from_e8m0(vb a)
+{
+    __m128i b = (__m128i)a;
+    return (vf){vec_from_e8m0(_mm256_cvtepu8_epi32(b)),
+                vec_from_e8m0(_mm256_cvtepu8_epi32(_mm_unpackhi_epi64(b, b)))};
+}
+
 static inline float vf_sum(vf a)
 {
     __m256 s8 = _mm256_add_ps(a.lo, a.hi);

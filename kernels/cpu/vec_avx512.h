@@ -105,6 +105,28 @@ static inline vf vf_from_i8(vb a)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32((__m128i)a));
 }
 
+static inline vb vb_lookup(vb table, vb i)
+{
+    return (vb)_mm_shuffle_epi8((__m128i)table, (__m128i)i);
+}
+/* The bits of a float whose exponent is 120 too small; 2^120 mends it, also below the normal ones.
+ */
+static inline vf vf_from_e4m3(vb a)
+{
+    __m512i b = _mm512_cvtepu8_epi32((__m128i)a);
+    __m512i sign = _mm512_slli_epi32(_mm512_and_si512(b, _mm512_set1_epi32(0x80)), 24);
+    __m512i rest = _mm512_slli_epi32(_mm512_and_si512(b, _mm512_set1_epi32(0x7f)), 20);
+    return _mm512_mul_ps(_mm512_castsi512_ps(_mm512_or_si512(sign, rest)),
+                         _mm512_set1_ps(0x1p120f));
+}
+/* 2^-127, of 0, is below the normal numbers. */
+static inline vf vf_from_e8m0(vb a)
+{
+    __m512i b = _mm512_cvtepu8_epi32((__m128i)a);
+    __mmask16 zero = _mm512_testn_epi32_mask(b, b);
+    return _mm512_castsi512_ps(_mm512_mask_set1_epi32(_mm512_slli_epi32(b, 23), zero, 0x00400000));
+}
+
 static inline float vf_sum(vf a)
 {
     __m256 s8 = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));

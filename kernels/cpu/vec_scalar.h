@@ -163,6 +163,35 @@ static inline vf vf_from_i8(vb a)
     return vf_load(f);
 }
 
+static inline vb vb_lookup(vb table, vb i)
+{
+    vb r = {0};
+    for (int l = 0; l < 16; l++)
+        r[l] = table[i[l] & 15];
+    return r;
+}
+/* The bits of a float whose exponent is 120 too small; 2^120 mends it, also below the normal ones.
+ */
+static inline vf vf_from_e4m3(vb a)
+{
+    float f[16];
+    for (int i = 0; i < 16; i++) {
+        uint32_t bits = (uint32_t)(a[i] & 0x7f) << 20 | (uint32_t)(a[i] & 0x80) << 24;
+        memcpy(&f[i], &bits, sizeof f[i]);
+        f[i] *= 0x1p120f;
+    }
+    return vf_load(f);
+}
+static inline vf vf_from_e8m0(vb a)
+{
+    float f[16];
+    for (int i = 0; i < 16; i++) {
+        uint32_t bits = a[i] ? (uint32_t)a[i] << 23 : 0x00400000u;
+        memcpy(&f[i], &bits, sizeof f[i]);
+    }
+    return vf_load(f);
+}
+
 static inline float vf_sum(vf a)
 {
     vec_f4 s = (a.q[0] + a.q[2]) + (a.q[1] + a.q[3]);

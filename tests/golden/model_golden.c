@@ -315,12 +315,29 @@ static uint32_t check_reference(const struct options *o, uint32_t *n_failed)
     static const struct {
         const char *name;
         uint32_t short_len;
-    } models[] = {{"llama2_mha", 0},  {"llama31_gqa", 0},      {"llama32_tied_hd", 0},
-                  {"mistral_swa", 0}, {"qwen2_bias", 0},       {"qwen3_qknorm", 0},
-                  {"gemma2", 0},      {"gemma3_text", 0},      {"olmo2", 0},
-                  {"phi3", 0},        {"phi3_longrope", 128},  {"mixtral", 0},
-                  {"qwen3_moe", 0},   {"deepseek_v2_lite", 0}, {"deepseek_v2_qlora", 0},
-                  {"deepseek_v3", 0}, {"gpt_oss_bf16", 0}};
+    } models[] = {{"llama2_mha", 0},
+                  {"llama31_gqa", 0},
+                  {"llama32_tied_hd", 0},
+                  {"mistral_swa", 0},
+                  {"qwen2_bias", 0},
+                  {"qwen3_qknorm", 0},
+                  {"gemma2", 0},
+                  {"gemma3_text", 0},
+                  {"olmo2", 0},
+                  {"phi3", 0},
+                  {"phi3_longrope", 128},
+                  {"mixtral", 0},
+                  {"qwen3_moe", 0},
+                  {"deepseek_v2_lite", 0},
+                  {"deepseek_v2_qlora", 0},
+                  {"deepseek_v3", 0},
+                  {"gpt_oss_bf16", 0},
+                  {"llama_awq", 0},
+                  {"llama_gptq", 0},
+                  {"llama_fp8_ct", 0},
+                  {"qwen3_fp8_block", 0},
+                  {"qwen3_fp8_partial", 0},
+                  {"gpt_oss_mxfp4", 0}};
     char path[PATH_MAX];
     uint32_t n_checked = 0;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {

@@ -2,6 +2,7 @@
  * against a reader written from pack.h's words. */
 #include "kernels/cpu/pack.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,6 +60,9 @@ static const uint8_t *panel_block(const struct matrix *m, uint32_t i_panel, uint
         [DTYPE_Q4_K] = 64 + 8 * (32 + 4 * 64),
         [DTYPE_Q5_K] = 64 + 8 * (32 + 4 * 80),
         [DTYPE_Q6_K] = 32 + 16 * (16 + 2 * 96),
+        [DTYPE_INT4] = 48 + 4 * 64,
+        [DTYPE_FP8] = 64 + 32 * 16,
+        [DTYPE_MXFP4] = 16 + 4 * 64,
     };
     uint32_t n_blocks = m->w.k / dtype_traits(m->w.dtype).block_elems;
     return (const uint8_t *)m->w.data +
@@ -81,6 +85,22 @@ static int code_at(enum dtype dtype, const uint8_t *p, uint32_t k, uint32_t j)
     if (dtype == DTYPE_Q6_K)
         code |= (p[64 + k / 4 * 16 + j] >> (k % 4 * 2) & 3) << 4;
     return code;
+}
+
+/* OCP 8-bit floating point, E4M3: sign, four bits of exponent with bias 7, three of mantissa. */
+static float e4m3_value(uint8_t code)
+{
+    int exponent = code >> 3 & 15, mantissa = code & 7;
+    float f = exponent ? ldexpf(8 + (float)mantissa, exponent - 10) : ldexpf((float)mantissa, -9);
+    return code & 0x80 ? -f : f;
+}
+
+/* OCP microscaling, E2M1: sign, two bits of exponent with bias 1, one of mantissa. */
+static float e2m1_value(int code)
+{
+    int exponent = code >> 1 & 3, mantissa = code & 1;
+    float f = exponent ? ldexpf(2 + (float)mantissa, exponent - 2) : 0.5f * (float)mantissa;
+    return code & 8 ? -f : f;
 }
 
 /* Weight k of output j of the panel. */
@@ -116,6 +136,17 @@ static float packed_value(const struct matrix *m, uint32_t i_panel, uint32_t k, 
         group = p + 32 + k % 256 / 16 * (16 + 2 * 96);
         return half_at(p, j) * (float)(int8_t)group[j] *
                (float)(code_at(dtype, group + 16 + k % 16 / 8 * 96, k % 8, j) - 32);
+    case DTYPE_INT4:
+        p = panel_block(m, i_panel, k / 32);
+        return half_at(p, j) *
+               (float)(code_at(dtype, p + 48 + k % 32 / 8 * 64, k % 8, j) - p[32 + j]);
+    case DTYPE_FP8:
+        p = panel_block(m, i_panel, k / 32);
+        memcpy(&f, p + 4 * j, sizeof f);
+        return f * e4m3_value(p[64 + k % 32 * 16 + j]);
+    case DTYPE_MXFP4:
+        p = panel_block(m, i_panel, k / 32);
+        return ldexpf(e2m1_value(code_at(dtype, p + 16 + k % 32 / 8 * 64, k % 8, j)), p[j] - 127);
     default: /* Q4_K, Q5_K */
         bits = dtype == DTYPE_Q4_K ? 64 : 80;
         p = panel_block(m, i_panel, k / 256);
@@ -157,13 +188,23 @@ static void test_bytes(void **state)
         uint32_t k;
         uint64_t n_bytes;
     } cases[] = {
-        {DTYPE_F32, 5, 320},      {DTYPE_F16, 5, 160},
-        {DTYPE_BF16, 1, 32},      {DTYPE_Q8_0, 640, 20 * 544},
-        {DTYPE_Q8_0, 48, 0},      {DTYPE_Q4_0, 32, 288},
-        {DTYPE_Q5_0, 64, 704},    {DTYPE_Q4_K, 256, 2368},
-        {DTYPE_Q4_K, 128, 0},     {DTYPE_Q5_K, 512, 5760},
-        {DTYPE_Q6_K, 256, 3360},  {DTYPE_Q4_1, 32, 0},
-        {(enum dtype)9999, 1, 0}, {DTYPE_Q8_0, UINT32_MAX - 31, (UINT32_MAX / 32) * 544ull},
+        {DTYPE_F32, 5, 320},
+        {DTYPE_F16, 5, 160},
+        {DTYPE_BF16, 1, 32},
+        {DTYPE_Q8_0, 640, 20 * 544},
+        {DTYPE_Q8_0, 48, 0},
+        {DTYPE_Q4_0, 32, 288},
+        {DTYPE_Q5_0, 64, 704},
+        {DTYPE_Q4_K, 256, 2368},
+        {DTYPE_Q4_K, 128, 0},
+        {DTYPE_Q5_K, 512, 5760},
+        {DTYPE_Q6_K, 256, 3360},
+        {DTYPE_Q4_1, 32, 0},
+        {DTYPE_INT4, 64, 608},
+        {DTYPE_FP8, 32, 576},
+        {DTYPE_MXFP4, 32, 272},
+        {(enum dtype)9999, 1, 0},
+        {DTYPE_Q8_0, UINT32_MAX - 31, (UINT32_MAX / 32) * 544ull},
     };
     for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(pack_panel_bytes(cases[i].dtype, cases[i].k), cases[i].n_bytes);

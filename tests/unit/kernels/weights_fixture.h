@@ -9,8 +9,8 @@
 #include "kernels/cpu/pack.h"
 
 static const enum dtype packed_dtypes[] = {
-    DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0,
-    DTYPE_Q5_0, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K,
+    DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q5_0,
+    DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_INT4, DTYPE_FP8,  DTYPE_MXFP4,
 };
 enum { N_PACKED_DTYPES = sizeof packed_dtypes / sizeof *packed_dtypes };
 
@@ -51,6 +51,17 @@ static void random_block(struct rng *r, enum dtype dtype, uint8_t *p)
         break;
     case DTYPE_Q6_K:
         random_f16(r, p + 208);
+        break;
+    case DTYPE_INT4:
+        random_f16(r, p);
+        p[2] %= 17;
+        break;
+    case DTYPE_FP8:
+        f *= 0x1p-12f;
+        memcpy(p, &f, 4);
+        break;
+    case DTYPE_MXFP4:
+        p[0] = (uint8_t)(118 + p[0] % 6);
         break;
     default:
         random_f16(r, p);

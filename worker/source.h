@@ -1,0 +1,44 @@
+#pragma once
+/* What stands behind a matrix's name in a model's files: rows of one tensor, or codes with scales
+ * in several (AutoAWQ, GPTQ, FP8 by transformers or compressed-tensors, MXFP4). The latter are made
+ * into rows of one of our own formats, 32 inputs a block, which every backend packs as it packs
+ * others. */
+#include "common/model/weights.h"
+#include "worker/program.h"
+
+enum source_kind { SOURCE_ROWS, SOURCE_AWQ, SOURCE_GPTQ, SOURCE_FP8, SOURCE_MXFP4 };
+struct source {
+    enum source_kind kind;
+    enum dtype dtype;                             /* of the rows */
+    const struct tensor *values, *scales, *zeros; /* the last two: NULL where there are none */
+    char name[TENSOR_NAME_MAX];                   /* of values */
+    uint32_t group;                               /* inputs that share a scale */
+    uint32_t scale_rows; /* FP8: outputs that share one; 0: the whole tensor does */
+};
+
+/* Checks names, dtypes and shapes. STATUS_INVALID: something is missing, or not as the
+ * configuration says; STATUS_UNSUPPORTED: a number format that this build does not take apart. */
+MUST_USE enum status source_find(const struct program *p, const struct weights *w,
+                                 const struct op_weight *x, struct source *out, struct error *err);
+/* Of all but SOURCE_ROWS: this rank's outputs, [n_len] rows of k_len inputs each. */
+void source_make_rows(const struct source *s, const struct op_weight *x, uint8_t *to);
+
+/* Where a matrix lies in its tensor: one expert's, when there are several. */
+struct source_place {
+    uint32_t n_rows, n_columns;
+};
+static inline struct source_place source_place(const struct op_weight *x)
+{
+    return (struct source_place){x->part.n_rows ? x->part.n_rows : x->n,
+                                 x->part.n_columns ? x->part.n_columns : x->k};
+}
+/* The row of its tensor that output i of this rank's is. */
+static inline uint64_t source_row(const struct op_weight *x, uint32_t i)
+{
+    uint32_t step = x->part.step ? x->part.step : 1;
+    return x->part.first + (uint64_t)(x->n0 + i) * step;
+}
+
+MUST_USE enum status source_check_shape(const struct tensor *t, const char *name, uint32_t n_dims,
+                                        const uint32_t *want, struct error *err);
+MUST_USE enum status source_missing(const char *name, struct error *err);
