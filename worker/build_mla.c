@@ -19,51 +19,60 @@ void build_mla_widths(struct program *p)
     p->widths[REG_V] = n * m->v;
 }
 
-/* A projection of the whole hidden state or of Q's compressed form; heads 0: every rank has it. */
-static void project(struct program *p, uint32_t layer, enum reg in, uint32_t k, enum reg out,
-                    struct tensor_name name, uint32_t n, struct cut_range part)
+/* out = name in, over all k inputs. */
+static void project(struct program *p, uint32_t layer, enum reg in, struct op_weight w)
 {
     struct op *o = build_op(p, OP_LINEAR, layer);
     o->in = in;
-    build_part(p, o,
-               &(struct op_weight){.name = name,
-                                   .layer = layer,
-                                   .n = n,
-                                   .n0 = part.first,
-                                   .n_len = part.n,
-                                   .k = k,
-                                   .k_len = k,
-                                   .out = out});
+    w.layer = layer;
+    w.k_len = w.k;
+    build_part(p, o, &w);
 }
 
 static void add_queries(struct program *p, uint32_t layer)
 {
     const struct model_config *c = p->config;
     const struct mla_config *m = &c->mla;
-    uint32_t d = m->nope + m->rope, n = c->n_heads * d;
-    struct cut_range part = {p->heads.q.first * d, p->heads.q.n * d};
+    uint32_t d = m->nope + m->rope;
+    struct op_weight w = {.name = TENSOR(ATTN "q_proj.weight", NULL),
+                          .n = c->n_heads * d,
+                          .n0 = p->heads.q.first * d,
+                          .n_len = p->heads.q.n * d,
+                          .k = c->hidden,
+                          .out = REG_Q};
     if (m->q_rank == 0) {
-        project(p, layer, REG_H, c->hidden, REG_Q, TENSOR(ATTN "q_proj.weight", NULL), n, part);
+        project(p, layer, REG_H, w);
         return;
     }
-    project(p, layer, REG_H, c->hidden, REG_LATENT, TENSOR(ATTN "q_a_proj.weight", NULL), m->q_rank,
-            (struct cut_range){0, m->q_rank});
+    project(p, layer, REG_H,
+            (struct op_weight){.name = TENSOR(ATTN "q_a_proj.weight", NULL),
+                               .n = m->q_rank,
+                               .n_len = m->q_rank,
+                               .k = c->hidden,
+                               .out = REG_LATENT});
     build_norm(p, layer, REG_LATENT, REG_LATENT, TENSOR(ATTN "q_a_layernorm.weight", NULL), false);
     p->ops[p->n_ops - 1].norm.dim = m->q_rank;
-    project(p, layer, REG_LATENT, m->q_rank, REG_Q, TENSOR(ATTN "q_b_proj.weight", NULL), n, part);
+    w.name = TENSOR(ATTN "q_b_proj.weight", NULL);
+    w.k = m->q_rank;
+    project(p, layer, REG_LATENT, w);
 }
 
-/* The latent and the key that all heads share. */
+/* The latent and the key that all heads share: every rank has them whole. */
 static void add_latent(struct program *p, uint32_t layer)
 {
     const struct model_config *c = p->config;
     uint32_t n = c->mla.kv_rank + c->mla.rope;
-    project(p, layer, REG_H, c->hidden, REG_K, TENSOR(ATTN "kv_a_proj_with_mqa.weight", NULL), n,
-            (struct cut_range){0, n});
+    project(p, layer, REG_H,
+            (struct op_weight){.name = TENSOR(ATTN "kv_a_proj_with_mqa.weight", NULL),
+                               .n = n,
+                               .n_len = n,
+                               .k = c->hidden,
+                               .out = REG_K});
     build_norm(p, layer, REG_K, REG_K, TENSOR(ATTN "kv_a_layernorm.weight", NULL), false);
     p->ops[p->n_ops - 1].norm.dim = c->mla.kv_rank;
 }
 
+/* n_rot dimensions of each head, from first on. */
 static void rotate(struct program *p, uint32_t layer, enum reg reg, uint32_t i_rope,
                    uint32_t n_heads, uint32_t head_dim, uint32_t first)
 {

@@ -165,30 +165,24 @@ static inline vf vf_from_i8(vb a)
 
 static inline vb vb_lookup(vb table, vb i)
 {
-    vb r = {0};
     for (int l = 0; l < 16; l++)
-        r[l] = table[i[l] & 15];
-    return r;
+        i[l] = table[i[l] & 15];
+    return i;
 }
-/* The bits of a float whose exponent is 120 too small; 2^120 mends it, also below the normal ones.
- */
 static inline vf vf_from_e4m3(vb a)
 {
     float f[16];
     for (int i = 0; i < 16; i++) {
-        uint32_t bits = (uint32_t)(a[i] & 0x7f) << 20 | (uint32_t)(a[i] & 0x80) << 24;
-        memcpy(&f[i], &bits, sizeof f[i]);
-        f[i] *= 0x1p120f;
+        int e = a[i] >> 3 & 15, m = a[i] & 7;
+        f[i] = ldexpf((float)(e ? 8 + m : m), e ? e - 10 : -9) * (a[i] & 0x80 ? -1.0f : 1.0f);
     }
     return vf_load(f);
 }
 static inline vf vf_from_e8m0(vb a)
 {
     float f[16];
-    for (int i = 0; i < 16; i++) {
-        uint32_t bits = a[i] ? (uint32_t)a[i] << 23 : 0x00400000u;
-        memcpy(&f[i], &bits, sizeof f[i]);
-    }
+    for (int i = 0; i < 16; i++)
+        f[i] = ldexpf(1.0f, a[i] - 127);
     return vf_load(f);
 }
 
