@@ -91,5 +91,5 @@ struct model_config {
 /* STATUS_UNSUPPORTED names what this build does not run (a rope scaling, an activation, ...). */
 MUST_USE enum status model_config_read(const struct model_info *m, struct model_config *out,
                                        struct error *err);
-/* "llama, gemma3": the families that this build runs. */
+/* "llama, mistral, ...": the families that this build runs. */
 void model_config_families(struct strbuf *out);

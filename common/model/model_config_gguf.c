@@ -211,6 +211,10 @@ enum status model_config_from_gguf(const struct model_info *m, const struct gguf
     struct reader r = {.g = g, .err = err};
     double eps;
     TRY(gguf_get_str(g, "general.architecture", &r.arch, err));
+    if (f->more) /* experts, latent attention */
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "%s: of the family %s this build runs safetensors, and no GGUF yet",
+                         gguf_path(g), f->name);
     TRY(read_sizes(&r, out));
     TRY(read_rope(&r, f, out));
     TRY(get_positive_or(&r, "attention.layer_norm_rms_epsilon", f->norm_eps, 1, &eps));

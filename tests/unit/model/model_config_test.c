@@ -85,6 +85,20 @@ static void put_rope(struct strbuf *b, const char *name, const struct rope_confi
                       r->original_max_len);
 }
 
+static void describe_moe(struct strbuf *b, const struct moe_config *m, uint32_t n_layers)
+{
+    static const char *const scores[] = {"softmax", "of chosen", "sigmoid"};
+    strbuf_printf(b, " moe %u of %u*%u +%u", m->n_chosen, m->n_experts, m->width, m->shared_width);
+    if (m->n_groups > 0)
+        strbuf_printf(b, " groups %u of %u%s", m->n_groups_chosen, m->n_groups,
+                      m->groups_by_two ? " by two" : "");
+    strbuf_printf(b, " %s *%g%s%s%s%s ", scores[m->scores], (double)m->factor,
+                  m->normalise ? " normalised" : "", m->choice_bias ? " choice_bias" : "",
+                  m->router_bias ? " router_bias" : "", m->shared_gate ? " shared_gate" : "");
+    for (uint32_t i = 0; i < n_layers; i++)
+        strbuf_append_c(b, m->layer_has[i] ? "m" : "d");
+}
+
 /* All of a configuration as one line. */
 static void describe(struct strbuf *b, const struct model_config *c)
 {
@@ -102,7 +116,15 @@ static void describe(struct strbuf *b, const struct model_config *c)
         for (uint32_t i = 0; i < c->n_layers; i++)
             strbuf_append_c(b, c->layer_is_window[i] ? "w" : "F");
     }
-    strbuf_printf(b, "%s%s%s%s", c->tied_embedding ? " tied" : "",
+    if (c->moe.n_experts > 0)
+        describe_moe(b, &c->moe, c->n_layers);
+    if (c->mla.kv_rank > 0)
+        strbuf_printf(b, " mla %u %u %u+%u %u", c->mla.q_rank, c->mla.kv_rank, c->mla.nope,
+                      c->mla.rope, c->mla.v);
+    if (c->quant.method != QUANT_NONE)
+        strbuf_printf(b, " quant %d g%u %ux%u", c->quant.method, c->quant.group,
+                      c->quant.block_rows, c->quant.block_columns);
+    strbuf_printf(b, "%s%s%s%s%s", c->sinks ? " sinks" : "", c->tied_embedding ? " tied" : "",
                   c->attention_bias ? " attention_bias" : "",
                   c->attention_out_bias ? " out_bias" : "", c->mlp_bias ? " mlp_bias" : "");
 }
@@ -132,6 +154,50 @@ static const struct {
      "{" LLAMA ",'rope_scaling':{'type':'yarn','factor':40,'original_max_position_embeddings':64,"
      "'mscale':1.0,'mscale_all_dim':0.5}}",
      LLAMA_LINE("rope 10000 yarn 40 of 64 32 1 *1.15572 local 10000 yarn 40 of 64 32 1 *1.15572")},
+    {"mixtral", "mixtral",
+     "{" LLAMA ",'num_key_value_heads':2,'num_local_experts':4,'sliding_window':null}",
+     "mixtral L3 128/256 h8/2*16 v512 eps 1e-05 silu rope 1e+06 local 1e+06 1/scale^2 16 "
+     "moe 2 of 4*256 +0 softmax *1 normalised mmm"},
+    {"qwen 2 of experts", "qwen2_moe",
+     "{" LLAMA
+     ",'num_key_value_heads':2,'decoder_sparse_step':2,'shared_expert_intermediate_size':96}",
+     "qwen2_moe L3 128/256 h8/2*16 v512 eps 1e-05 silu rope 10000 local 10000 1/scale^2 16 "
+     "moe 4 of 60*1408 +96 softmax *1 shared_gate dmd attention_bias"},
+    {"qwen 3 of experts", "qwen3_moe",
+     "{" LLAMA ",'num_key_value_heads':2,'num_experts':8,'num_experts_per_tok':3,"
+     "'moe_intermediate_size':64,'norm_topk_prob':true,'mlp_only_layers':[1]}",
+     "qwen3_moe L3 128/256 h8/2*16 v512 eps 1e-05 silu rope 10000 local 10000 1/scale^2 16 "
+     "moe 3 of 8*64 +0 softmax *1 normalised mdm"},
+    {"gpt-oss", "gpt_oss",
+     "{" LLAMA ",'num_key_value_heads':2,'num_local_experts':6,'num_experts_per_tok':2,"
+     "'sliding_window':16,'quantization_config':{'quant_method':'mxfp4'}}",
+     "gpt_oss L3 128/256 h8/2*64 v512 eps 1e-05 silu rope 150000 local 150000 1/scale^2 64 "
+     "window 16 wFw moe 2 of 6*256 +0 of chosen *1 router_bias mmm quant 4 g0 0x0 sinks "
+     "attention_bias out_bias"},
+    {"deepseek 2, lite", "deepseek_v2",
+     "{" LLAMA ",'q_lora_rank':null,'kv_lora_rank':32,'qk_nope_head_dim':24,'qk_rope_head_dim':16,"
+     "'v_head_dim':32,'n_routed_experts':8,'num_experts_per_tok':3,'moe_intermediate_size':48,"
+     "'n_shared_experts':2,'first_k_dense_replace':1,'topk_method':'greedy','n_group':1}",
+     "deepseek_v2 L3 128/256 h8/1*48 v512 eps 1e-05 silu rope 10000 over 16 local 10000 over 16 "
+     "1/scale^2 40 moe 3 of 8*48 +96 softmax *1 dmm mla 0 32 24+16 32"},
+    {"deepseek 3, stretched", "deepseek_v3",
+     "{" LLAMA ",'q_lora_rank':48,'kv_lora_rank':32,'qk_nope_head_dim':32,'qk_rope_head_dim':16,"
+     "'v_head_dim':24,'n_routed_experts':16,'num_experts_per_tok':4,'moe_intermediate_size':48,"
+     "'n_group':4,'topk_group':2,'rope_scaling':{'type':'yarn','factor':40,'mscale':1.0,"
+     "'mscale_all_dim':1.0,'original_max_position_embeddings':64}}",
+     "deepseek_v3 L3 128/256 h8/1*48 v512 eps 1e-05 silu rope 10000 over 16 yarn 40 of 64 32 1 *1 "
+     "local 10000 over 16 yarn 40 of 64 32 1 *1 1/scale^2 13.67 moe 4 of 16*48 +48 "
+     "groups 2 of 4 by two sigmoid *2.5 normalised choice_bias ddd mla 48 32 32+16 24"},
+    {"awq", "llama",
+     "{" LLAMA ",'quantization_config':{'quant_method':'awq','bits':4,'group_size':64,"
+     "'version':'gemm','zero_point':true}}",
+     LLAMA_LINE("rope 10000 local 10000") " quant 1 g64 0x0"},
+    {"gptq over whole rows", "llama",
+     "{" LLAMA ",'quantization_config':{'quant_method':'gptq','bits':4,'group_size':-1}}",
+     LLAMA_LINE("rope 10000 local 10000") " quant 2 g0 0x0"},
+    {"fp8 in blocks", "llama",
+     "{" LLAMA ",'quantization_config':{'quant_method':'fp8','weight_block_size':[128,64]}}",
+     LLAMA_LINE("rope 10000 local 10000") " quant 3 g0 128x64"},
     {"mistral as it was first", "mistral", "{" LLAMA ",'sliding_window':16}",
      "mistral L3 128/256 h8/8*16 v512 eps 1e-05 silu rope 10000 local 10000 1/scale^2 16 "
      "window 16 www"},
@@ -261,7 +327,7 @@ static const struct {
     enum status want;
     const char *text;
 } bad_json[] = {
-    {"known, not run", "qwen3_moe", "{}", STATUS_UNSUPPORTED, "qwen3_moe is known, but this"},
+    {"known, not run", "sphinx", "{}", STATUS_UNSUPPORTED, "sphinx is known, but this"},
     {"not JSON", "llama", "{", STATUS_INVALID, "config.json:1"},
     {"no hidden size", "llama", "{}", STATUS_INVALID, "hidden_size is missing"},
     {"no heads", "llama", "{'hidden_size':1,'intermediate_size':1,'num_hidden_layers':1}",
@@ -294,11 +360,39 @@ static const struct {
     {"activation number", "llama", "{" LLAMA ",'hidden_act':1}", STATUS_INVALID, "hidden_act"},
     {"tie text", "llama", "{" LLAMA ",'tie_word_embeddings':'yes'}", STATUS_INVALID,
      "tie_word_embeddings"},
-    {"quantised", "llama", "{" LLAMA ",'quantization_config':{'quant_method':'gptq'}}",
-     STATUS_UNSUPPORTED, "\"gptq\""},
+    {"no experts of many", "mixtral", "{" LLAMA ",'num_local_experts':2,'num_experts_per_tok':3}",
+     STATUS_INVALID, "3 of 2 experts"},
+    {"groups that do not go", "deepseek_v3", "{" LLAMA ",'n_routed_experts':16,'n_group':3}",
+     STATUS_INVALID, "out of 4 of 3 groups"},
+    {"groups too small", "deepseek_v3",
+     "{" LLAMA ",'n_routed_experts':16,'n_group':8,'topk_group':1}", STATUS_INVALID,
+     "out of 1 of 8 groups"},
+    {"another choice", "deepseek_v2", "{" LLAMA ",'n_routed_experts':16,'topk_method':'lottery'}",
+     STATUS_UNSUPPORTED, "\"lottery\""},
+    {"a dense layer that is none", "qwen3_moe",
+     "{" LLAMA ",'num_key_value_heads':2,'mlp_only_layers':[3]}", STATUS_INVALID,
+     "mlp_only_layers names no layer of 3"},
+    {"awq of three bits", "llama",
+     "{" LLAMA ",'quantization_config':{'quant_method':'awq','bits':3}}", STATUS_UNSUPPORTED,
+     "bits is 3"},
+    {"another awq", "llama",
+     "{" LLAMA ",'quantization_config':{'quant_method':'awq','version':'gemv'}}",
+     STATUS_UNSUPPORTED, "\"gemv\""},
+    {"gptq of two bits", "llama",
+     "{" LLAMA ",'quantization_config':{'quant_method':'gptq','bits':2}}", STATUS_UNSUPPORTED,
+     "bits is 2"},
+    {"integers compressed", "llama",
+     "{" LLAMA
+     ",'quantization_config':{'quant_method':'compressed-tensors','format':'pack-quantized'}}",
+     STATUS_UNSUPPORTED, "\"pack-quantized\""},
+    {"blocks of nothing", "llama",
+     "{" LLAMA ",'quantization_config':{'quant_method':'fp8','weight_block_size':[128]}}",
+     STATUS_INVALID, "weight_block_size"},
+    {"quantised", "llama", "{" LLAMA ",'quantization_config':{'quant_method':'bar'}}",
+     STATUS_UNSUPPORTED, "\"bar\""},
     {"quantised beside the text", "gemma3",
-     "{'text_config':{},'quantization_config':{'quant_method':'fp8'}}", STATUS_UNSUPPORTED,
-     "\"fp8\""},
+     "{'text_config':{},'quantization_config':{'quant_method':'baz'}}", STATUS_UNSUPPORTED,
+     "\"baz\""},
     {"theta 0", "llama", "{" LLAMA ",'rope_theta':0}", STATUS_INVALID, "rope_theta"},
     {"theta tiny", "llama", "{" LLAMA ",'rope_theta':1e-30}", STATUS_INVALID, "at least 1"},
     {"factor tiny", "llama", "{" LLAMA ",'rope_scaling':{'rope_type':'linear','factor':1e-30}}",

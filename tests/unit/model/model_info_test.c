@@ -186,7 +186,7 @@ static const struct {
      "duplicate"},
     {"no type", "{}", NULL, NULL, STATUS_INVALID, "model_type"},
     {"unknown", "{\"model_type\":\"rwkv7\"}", NULL, NULL, STATUS_UNSUPPORTED,
-     "these are: llama, gemma3"},
+     "these are: llama, mistral, qwen2, qwen3,"},
     {"no length", "{\"model_type\":\"llama\",\"vocab_size\":5}", NULL, NULL, STATUS_INVALID,
      "max_position_embeddings is missing"},
     {"negative length",

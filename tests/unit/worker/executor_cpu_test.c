@@ -286,7 +286,7 @@ static void test_what_cannot_be_opened(void **state)
         {65, 1, "127.0.0.1", STATUS_UNSUPPORTED, "at most 64"},
         {2, 1, "0.0.0.0", STATUS_INVALID, "0.0.0.0"},
         {2, 1, "203.0.113.1", STATUS_INVALID, "203.0.113.1"}, /* another host's */
-        {3, 1, "127.0.0.1", STATUS_UNSUPPORTED, "3"},         /* 4 heads */
+        {33, 1, "127.0.0.1", STATUS_UNSUPPORTED, "leaves nothing for rank 32"},
     };
     struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
