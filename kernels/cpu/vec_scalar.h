@@ -162,7 +162,6 @@ static inline vf vf_from_i8(vb a)
         f[i] = (float)(int8_t)a[i];
     return vf_load(f);
 }
-
 static inline vb vb_lookup(vb table, vb i)
 {
     for (int l = 0; l < 16; l++)
