@@ -5,7 +5,7 @@ demo model (scripts/acceptance b3)."""
 import os
 
 import pytest
-from cluster import ROOT, Cluster
+from cluster import ROOT, SHORT, Cluster
 from completions import body_of, run
 from real_model import MODEL, OPENINGS, SENTENCES, Alone, answer
 
@@ -25,6 +25,8 @@ GUESSES = ["--speculative-config", '{"method":"ngram","num_speculative_tokens":4
 SETTINGS = {"crowd": [], "chunks": CHUNKS, "preempted": TIGHT, "uncached": UNCACHED, "guesses": GUESSES,
             "uncached and preempted": UNCACHED + TIGHT, "guesses, preempted": GUESSES + TIGHT,
             "all of it": GUESSES + TIGHT + CHUNKS}
+if SHORT:
+    SETTINGS = {name: SETTINGS[name] for name in ("crowd", "guesses, preempted", "all of it")}
 
 
 def cluster_of(name, tp, *args):
