@@ -33,6 +33,8 @@ enum { N_SETS = sizeof sets / sizeof sets[0], FUSED = 1 };
 
 struct shape {
     uint32_t n_kv_heads, group, head_dim, block_tokens, window, position;
+    uint32_t v_dim; /* of a latent, whose beginning is the value; 0: values of their own */
+    bool sinks;
     float softcap;
     enum dtype dtype;
 };
@@ -63,7 +65,8 @@ static void store_all(struct sequence_kv *t, const struct set *set)
             size_t at = block * t->kv.block_stride + ((size_t)h * bt + pos % bt) * dim * elem;
             size_t from = ((size_t)pos * t->s.n_kv_heads + h) * dim;
             set->kv_store((uint8_t *)t->kv.k + at, t->s.dtype, t->k + from, dim);
-            set->kv_store((uint8_t *)t->kv.v + at, t->s.dtype, t->v + from, dim);
+            if (t->kv.v != t->kv.k)
+                set->kv_store((uint8_t *)t->kv.v + at, t->s.dtype, t->v + from, dim);
         }
 }
 
@@ -83,8 +86,12 @@ static void sequence_init(struct sequence_kv *t, const struct shape *s, struct r
                               .dtype = s->dtype,
                               .n_kv_heads = s->n_kv_heads,
                               .head_dim = s->head_dim,
-                              .v_dim = s->head_dim,
+                              .v_dim = s->v_dim ? s->v_dim : s->head_dim,
                               .block_tokens = s->block_tokens};
+    if (s->v_dim) {
+        mem_free(t->kv.v);
+        t->kv.v = t->kv.k;
+    }
     memset(t->kv.k, 0xff, t->cache_bytes);
     memset(t->kv.v, 0xff, t->cache_bytes);
     uint32_t *all = mem_array(n_cache, sizeof *all);
@@ -115,7 +122,8 @@ static void sequence_init(struct sequence_kv *t, const struct shape *s, struct r
 static void sequence_fini(struct sequence_kv *t)
 {
     mem_free(t->kv.k);
-    mem_free(t->kv.v);
+    if (!t->s.v_dim)
+        mem_free(t->kv.v);
     mem_free(t->blocks);
     mem_free(t->k);
     mem_free(t->v);
@@ -123,6 +131,7 @@ static void sequence_fini(struct sequence_kv *t)
 }
 
 static const float scale = 0.37f;
+static const float sinks[] = {3, -2, 30, 0, 1, -50, 2, 8, 0.5f, 1, 7, 2, 4, 3, 2, 1, 5, 6};
 
 static void plain_attention(const struct sequence_kv *t, uint32_t head, double *out)
 {
@@ -143,8 +152,10 @@ static void plain_attention(const struct sequence_kv *t, uint32_t head, double *
         w[p] = exp(w[p] - max);
         sum += w[p];
         for (uint32_t i = 0; i < dim; i++)
-            out[i] += w[p] * (double)t->v[p * row + kv_head * dim + i];
+            out[i] += w[p] * (double)(t->s.v_dim ? t->k : t->v)[p * row + kv_head * dim + i];
     }
+    if (t->s.sinks)
+        sum += exp((double)sinks[head] - max);
     for (uint32_t i = 0; i < dim; i++)
         out[i] /= sum;
     mem_free(w);
@@ -155,11 +166,12 @@ static struct attention_params params_of(const struct sequence_kv *t, const stru
 {
     uint32_t n_heads = t->s.n_kv_heads * t->s.group;
     return (struct attention_params){.q = {t->q, n_heads * t->s.head_dim},
-                                     .out = {out, n_heads * t->s.head_dim},
+                                     .out = {out, n_heads * t->kv.v_dim},
                                      .rows = row,
                                      .n_rows = 1,
                                      .n_heads = n_heads,
                                      .group = t->s.group,
+                                     .sinks = t->s.sinks ? sinks : NULL,
                                      .window = t->s.window,
                                      .scale = scale,
                                      .softcap = t->s.softcap,
@@ -182,7 +194,8 @@ static void check_shape(const struct shape *s, struct rng *r)
 {
     struct sequence_kv t;
     sequence_init(&t, s, r);
-    size_t n_out = (size_t)s->n_kv_heads * s->group * s->head_dim;
+    uint32_t v_dim = t.kv.v_dim;
+    size_t n_out = (size_t)s->n_kv_heads * s->group * v_dim;
     float *out = mem_array(n_out + 1, sizeof *out), *fused = mem_array(n_out, sizeof *fused);
     double *want = mem_array(s->head_dim, sizeof *want);
     for (uint32_t i_set = 0; i_set < N_SETS; i_set++) {
@@ -194,9 +207,9 @@ static void check_shape(const struct shape *s, struct rng *r)
         assert_true(out[n_out] == 77.0f);
         for (uint32_t h = 0; h < s->n_kv_heads * s->group; h++) {
             plain_attention(&t, h, want);
-            for (uint32_t i = 0; i < s->head_dim; i++) {
+            for (uint32_t i = 0; i < v_dim; i++) {
                 /* scores of tens, so e^score is off by some 1e-6 of values of at most 2 */
-                double got = (double)out[(size_t)h * s->head_dim + i];
+                double got = (double)out[(size_t)h * v_dim + i];
                 if (!(fabs(got - want[i]) <= 2e-5))
                     fail_msg("%s dim %u group %u kv %u bt %u window %u pos %u cap %g dtype %u: "
                              "head %u [%u] %.8g, want %.8g",
@@ -228,6 +241,25 @@ static void test_dims_and_groups(void **state)
                               .block_tokens = 16u << (group % 3),
                               .position = (uint32_t)rng_below(&r, 80),
                               .dtype = (d + group) % 2 ? DTYPE_F16 : DTYPE_F32};
+            check_shape(&s, &r);
+        }
+}
+
+/* A latent of all heads, and sinks, which take nearly all, half or nothing. */
+static void test_latents_and_sinks(void **state)
+{
+    static const uint32_t v_dims[] = {8, 16, 24, 40, 64};
+    struct rng r = {9};
+    for (uint32_t i = 0; i < sizeof v_dims / sizeof v_dims[0]; i++)
+        for (uint32_t position = 0; position < 600; position += 1 + 299 * (position > 0)) {
+            struct shape s = {.n_kv_heads = 1,
+                              .group = 3 + i,
+                              .head_dim = v_dims[i] + 8,
+                              .v_dim = i % 2 ? v_dims[i] : 0,
+                              .sinks = i != 1,
+                              .block_tokens = 16,
+                              .position = position,
+                              .dtype = i % 3 ? DTYPE_F16 : DTYPE_F32};
             check_shape(&s, &r);
         }
 }
@@ -354,6 +386,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dims_and_groups),
         cmocka_unit_test(test_positions_windows_softcap),
+        cmocka_unit_test(test_latents_and_sinks),
         cmocka_unit_test(test_bits_do_not_depend_on_blocks),
         cmocka_unit_test(test_splits_far_apart),
         cmocka_unit_test(test_kv_store),
