@@ -1,0 +1,333 @@
+/* Matrices that are codes and scales in several tensors: what is made of them, by the formats' own
+ * rules, and what is refused. */
+#include "worker/source.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/base/mem.h"
+#include "kernels/cpu/pack.h"
+#include "tests/unit/model/put_file.c"
+#include "tests/unit/model/safetensors_writer.c"
+
+/* Byte i of a file's data is i * 7 + 1; tensors lie one after the other. */
+static uint8_t byte_at(uint64_t i)
+{
+    return (uint8_t)(i * 7 + 1);
+}
+static uint32_t word_at(uint64_t at, uint64_t i)
+{
+    uint32_t w = 0;
+    for (uint32_t b = 0; b < 4; b++)
+        w |= (uint32_t)byte_at(at + 4 * i + b) << 8 * b;
+    return w;
+}
+
+struct fixture {
+    char folder[32], path[64];
+    struct model_config config;
+    struct program program;
+    struct weights *weights;
+};
+
+static void open_fixture(struct fixture *f, const struct quant_config *q, const char *header,
+                         size_t n_data)
+{
+    struct error err;
+    struct strbuf b;
+    *f = (struct fixture){.folder = "/tmp/cox-source-XXXXXX"};
+    f->config = (struct model_config){.format = MODEL_HF, .quant = *q};
+    f->program = (struct program){.config = &f->config, .tp = 1};
+    assert_non_null(mkdtemp(f->folder));
+    strbuf_init(&b, 0);
+    put_safetensors(&b, header, 0, n_data);
+    put_file(f->folder, "model.safetensors", strbuf_str(&b));
+    put_file(f->folder, "config.json", STR("{}"));
+    strbuf_fini(&b);
+    const struct model_info m = {.format = MODEL_HF, .path = f->folder, .name = f->folder};
+    if (weights_open(&m, &f->weights, &err) != STATUS_OK)
+        fail_msg("%s: %s", header, err.text);
+}
+
+static void close_fixture(struct fixture *f)
+{
+    static const char *const files[] = {"model.safetensors", "config.json"};
+    weights_close(f->weights);
+    for (int i = 0; i < 2; i++) {
+        snprintf(f->path, sizeof f->path, "%s/%s", f->folder, files[i]);
+        assert_int_equal(unlink(f->path), 0);
+    }
+    assert_int_equal(rmdir(f->folder), 0);
+}
+
+/* 16 outputs of 64 inputs; this rank: outputs 8 on, inputs 32 on. */
+static struct op_weight matrix(void)
+{
+    return (struct op_weight){
+        .name = {"m.weight", NULL}, .n = 16, .k = 64, .n0 = 8, .n_len = 8, .k0 = 32, .k_len = 32};
+}
+
+static float *values_of(const struct fixture *f, const struct op_weight *x, enum source_kind kind)
+{
+    struct source s;
+    struct error err;
+    uint64_t stride;
+    if (source_find(&f->program, f->weights, x, &s, &err) != STATUS_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(s.kind, kind);
+    assert_true(dtype_bytes(s.dtype, x->k_len, 1, &stride));
+    uint8_t *rows = mem_array(x->n_len, stride);
+    float *values = mem_array((size_t)x->n_len * x->k_len, sizeof *values);
+    source_make_rows(&s, x, rows);
+    for (uint32_t i = 0; i < x->n_len; i++)
+        assert_true(
+            dequantize_row(s.dtype, rows + i * stride, x->k_len, values + (size_t)i * x->k_len));
+    mem_free(rows);
+    return values;
+}
+
+static float half(uint64_t at, uint64_t i)
+{
+    uint16_t h = (uint16_t)(byte_at(at + 2 * i) | byte_at(at + 2 * i + 1) << 8);
+    float f;
+    assert_true(dequantize_row(DTYPE_F16, &h, 1, &f));
+    return f;
+}
+
+#define AWQ                                                                                        \
+    "{'m.qweight':{'dtype':'I32','shape':[64,2],'data_offsets':[0,512]},"                          \
+    "'m.qzeros':{'dtype':'I32','shape':[2,2],'data_offsets':[512,528]},"                           \
+    "'m.scales':{'dtype':'F16','shape':[2,16],'data_offsets':[528,592]}}"
+#define GPTQ_VALUES "{'m.qweight':{'dtype':'I32','shape':[8,16],'data_offsets':[0,512]},"
+#define GPTQ                                                                                       \
+    GPTQ_VALUES "'m.qzeros':{'dtype':'I32','shape':[2,2],'data_offsets':[512,528]},"               \
+                "'m.scales':{'dtype':'F16','shape':[2,16],'data_offsets':[528,592]}"
+
+/* AutoAWQ: nibble i of a word is column [0, 2, 4, 6, 1, 3, 5, 7][i]. GPTQ: eight inputs in a word,
+ * zeros less one. */
+static void int4_is_made(void **state)
+{
+    static const uint32_t order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
+    for (int awq = 0; awq < 2; awq++) {
+        struct fixture f;
+        struct op_weight x = matrix();
+        const struct quant_config q = {.method = awq ? QUANT_AWQ : QUANT_GPTQ, .group = 32};
+        open_fixture(&f, &q, awq ? AWQ : GPTQ "}", 592);
+        float *got = values_of(&f, &x, awq ? SOURCE_AWQ : SOURCE_GPTQ);
+        for (uint32_t n = 8; n < 16; n++)
+            for (uint32_t k = 32; k < 64; k++) {
+                uint32_t nibble = n % 8, zero, code;
+                for (uint32_t i = 0; awq && i < 8; i++)
+                    nibble = order[i] == n % 8 ? i : nibble;
+                zero = (word_at(512, 2 + n / 8) >> 4 * nibble & 15) + !awq;
+                code = awq ? word_at(0, k * 2 + n / 8) >> 4 * nibble & 15
+                           : word_at(0, k / 8 * 16 + n) >> 4 * (k % 8) & 15;
+                float want = half(528, 16 + n) * ((float)code - (float)zero);
+                float have = got[(n - 8) * 32 + k - 32];
+                assert_true(have == want || (isnan(have) && isnan(want)));
+            }
+        mem_free(got);
+        close_fixture(&f);
+    }
+}
+
+#define F8(scales)                                                                                 \
+    "{'m.weight':{'dtype':'F8_E4M3','shape':[16,64],'data_offsets':[0,1024]}," scales "}"
+
+static void fp8_has_the_scale_of_its_place(void **state)
+{
+    static const struct {
+        const char *scales;
+        size_t n_data;
+        uint32_t block_rows, block_columns, per_row; /* scales of a row of them */
+        uint32_t rows, columns;                      /* that share one */
+    } cases[] = {
+        {"'m.weight_scale':{'dtype':'F32','shape':[1],'data_offsets':[1024,1028]}", 1028, 0, 0, 1,
+         16, 64},
+        {"'m.weight_scale':{'dtype':'F32','shape':[],'data_offsets':[1024,1028]}", 1028, 0, 0, 1,
+         16, 64},
+        {"'m.weight_scale':{'dtype':'F32','shape':[16,1],'data_offsets':[1024,1088]}", 1088, 0, 0,
+         1, 1, 64},
+        {"'m.weight_scale_inv':{'dtype':'F32','shape':[2,2],'data_offsets':[1024,1040]}", 1040, 12,
+         32, 2, 12, 32},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char header[256];
+        struct fixture f;
+        struct op_weight x = matrix();
+        const struct quant_config q = {.method = QUANT_FP8,
+                                       .block_rows = cases[i].block_rows,
+                                       .block_columns = cases[i].block_columns};
+        snprintf(header, sizeof header, F8("%s"), cases[i].scales);
+        open_fixture(&f, &q, header, cases[i].n_data);
+        float *got = values_of(&f, &x, SOURCE_FP8);
+        for (uint32_t n = 8; n < 16; n++)
+            for (uint32_t k = 32; k < 64; k++) {
+                uint8_t code = byte_at(n * 64 + k);
+                int exponent = code >> 3 & 15, mantissa = code & 7;
+                float value = ldexpf((float)(exponent ? 8 + mantissa : mantissa),
+                                     exponent ? exponent - 10 : -9);
+                uint32_t i_scale =
+                    n / cases[i].rows * cases[i].per_row + k / cases[i].columns % cases[i].per_row;
+                uint32_t bits = word_at(1024, i_scale);
+                float scale;
+                memcpy(&scale, &bits, sizeof scale);
+                float want = scale * (code & 0x80 ? -value : value);
+                float have = got[(n - 8) * 32 + k - 32];
+                assert_true(have == want || (isnan(have) && isnan(want)));
+            }
+        mem_free(got);
+        close_fixture(&f);
+    }
+}
+
+static void mxfp4_is_ordered_anew(void **state)
+{
+    static const float values[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    struct fixture f;
+    const struct quant_config q = {.method = QUANT_MXFP4};
+    struct op_weight x = matrix();
+    x.name.hf = "m";
+    x.n_experts = 2;
+    x.expert = 1;
+    x.n = 8;
+    x.n0 = 0;
+    x.part = (struct tensor_part){
+        .n_rows = 16, .first = 1, .step = 2, .of_experts = true, .transposed = true};
+    open_fixture(&f, &q,
+                 "{'m_blocks':{'dtype':'U8','shape':[2,16,2,16],'data_offsets':[0,1024]},"
+                 "'m_scales':{'dtype':'U8','shape':[2,16,2],'data_offsets':[1024,1088]}}",
+                 1088);
+    float *got = values_of(&f, &x, SOURCE_MXFP4);
+    for (uint32_t n = 0; n < 8; n++)
+        for (uint32_t k = 32; k < 64; k++) {
+            uint32_t block = (16 + 1 + 2 * n) * 2 + 1;
+            uint32_t code = byte_at(block * 16 + (k - 32) / 2) >> 4 * (k % 2) & 15;
+            float value = values[code & 7] * (code & 8 ? -1.0f : 1.0f);
+            assert_true(got[n * 32 + k - 32] == ldexpf(value, byte_at(1024 + block) - 127));
+        }
+    mem_free(got);
+    close_fixture(&f);
+}
+
+static const struct {
+    const char *name;
+    struct quant_config q;
+    const char *header;
+    size_t n_data;
+    enum status want;
+    const char *text;
+} refused[] = {
+    {"nothing",
+     {.method = QUANT_AWQ},
+     "{'x':{'dtype':'U8','shape':[1],'data_offsets':[0,1]}}",
+     1,
+     STATUS_INVALID,
+     "m.weight is missing"},
+    {"codes without a method",
+     {.method = QUANT_NONE},
+     AWQ,
+     592,
+     STATUS_INVALID,
+     "m.weight is missing"},
+    {"no zeros",
+     {.method = QUANT_AWQ, .group = 32},
+     "{'m.qweight':{'dtype':'I32','shape':[64,2],'data_offsets':[0,512]}}",
+     512,
+     STATUS_INVALID,
+     "m.qzeros is missing"},
+    {"another layout",
+     {.method = QUANT_GPTQ, .group = 32},
+     AWQ,
+     592,
+     STATUS_INVALID,
+     "m.qweight has shape [64, 2]; the configuration wants [8, 16]"},
+    {"another group",
+     {.method = QUANT_AWQ, .group = 64},
+     AWQ,
+     592,
+     STATUS_INVALID,
+     "m.qzeros has shape [2, 2]; the configuration wants [1, 2]"},
+    {"a group of 16",
+     {.method = QUANT_AWQ, .group = 16},
+     AWQ,
+     592,
+     STATUS_UNSUPPORTED,
+     "in groups of 16"},
+    {"a group of more",
+     {.method = QUANT_AWQ, .group = 96},
+     AWQ,
+     592,
+     STATUS_UNSUPPORTED,
+     "in groups of 96"},
+    {"out of order",
+     {.method = QUANT_GPTQ, .group = 32},
+     GPTQ ",'m.g_idx':{'dtype':'I32','shape':[64],'data_offsets':[592,848]}}",
+     848,
+     STATUS_UNSUPPORTED,
+     "desc_act"},
+    {"few in order",
+     {.method = QUANT_GPTQ, .group = 32},
+     GPTQ ",'m.g_idx':{'dtype':'I32','shape':[63],'data_offsets':[592,844]}}",
+     844,
+     STATUS_INVALID,
+     "m.g_idx has shape [63]"},
+    {"no scale",
+     {.method = QUANT_FP8},
+     "{'m.weight':{'dtype':'F8_E4M3','shape':[16,64],'data_offsets':[0,1024]}}",
+     1024,
+     STATUS_INVALID,
+     "m.weight_scale is missing"},
+    {"scales of integers",
+     {.method = QUANT_FP8},
+     F8("'m.weight_scale':{'dtype':'I32','shape':[1],'data_offsets':[1024,1028]}"),
+     1028,
+     STATUS_UNSUPPORTED,
+     "m.weight_scale is I32"},
+    {"scales of blocks that nobody told",
+     {.method = QUANT_FP8},
+     F8("'m.weight_scale_inv':{'dtype':'F32','shape':[2,2],'data_offsets':[1024,1040]}"),
+     1040,
+     STATUS_UNSUPPORTED,
+     "blocks of 0 x 0"},
+    {"too few scales",
+     {.method = QUANT_FP8, .block_rows = 8, .block_columns = 32},
+     F8("'m.weight_scale_inv':{'dtype':'F32','shape':[2,1],'data_offsets':[1024,1032]}"),
+     1032,
+     STATUS_INVALID,
+     "has shape [2, 1]; the configuration wants [2, 2]"},
+};
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        struct fixture f;
+        struct source s;
+        struct error err = {0};
+        struct op_weight x = matrix();
+        open_fixture(&f, &refused[i].q, refused[i].header, refused[i].n_data);
+        enum status got = source_find(&f.program, f.weights, &x, &s, &err);
+        if (got != refused[i].want || !strstr(err.text, refused[i].text))
+            fail_msg("%s: %s: %s", refused[i].name, status_name(got), err.text);
+        close_fixture(&f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(int4_is_made),
+        cmocka_unit_test(fp8_has_the_scale_of_its_place),
+        cmocka_unit_test(mxfp4_is_ordered_anew),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
