@@ -6,6 +6,7 @@ import json
 import pytest
 from cluster import ROOT, Cluster, free_ports, run_cox
 from completions import body_of, complete, ids, run
+from real_model import GOLDENS
 
 OWN_GOLDENS = ROOT / "build/goldens"
 TINY = [("llama_tiny", 1), ("gemma3_tiny", 1), ("llama_tiny_gguf_q4_k", 1), ("gemma3_tiny_gguf_q8_0", 1),
@@ -51,6 +52,22 @@ def test_two_ranks_in_small_chunks(name):
                16, "--step-target-ms", 0) as c:
         for (p, _), got in zip(known, run(c, [body for _, body in known])):
             assert ids(got) == p["greedy"], p["name"]
+
+
+@pytest.mark.parametrize("name,tp", [("deepseek_v2_lite", 1), ("deepseek_v3", 2), ("gpt_oss_mxfp4", 2), ("mixtral", 4),
+                                     ("llama_awq", 2), ("phi3", 2)])
+def test_reference_checkpoints(name, tp):
+    """Families and formats that are not made here, in chunks, twice: the second time their prefixes are cached."""
+    folder = GOLDENS / "models" / name
+    if not (folder / "expected.json").exists():
+        pytest.skip(f"no {folder} (COX_GOLDENS)")
+    prompts = json.loads((folder / "expected.json").read_text())["prompts"]
+    bodies = [body_of(p["ids"], max_tokens=len(p["greedy"])) for p in prompts]
+    with Cluster("--device", "cpu", "--kv-cache-dtype", "float32", "--served-model-name", "m", "--max-model-len", 512,
+                 "--long-prefill-token-threshold", 48, model=str(folder), workers=tp, tp=tp) as c:
+        for got, p in list(zip(run(c, bodies), prompts)) + list(zip(run(c, bodies), prompts)):
+            assert ids(got) == p["greedy"], p["name"]
+        assert c.status()["kv"]["prefix_hit_rate"] > 0
 
 
 def test_two_ranks_out_of_blocks():
