@@ -16,7 +16,7 @@
     }
 #define ADAPTERS   "there are no LoRA adapters yet"
 #define CONFIG     "the model is read as its own files describe it"
-#define EXPERTS    "there are no mixture-of-experts models yet"
+#define EXPERTS    "experts stay where they are, and are computed one way"
 #define FRONT      "the gateway is one event loop; --gateways starts more of them"
 #define GPU        "it tunes a GPU or a compiler; there are CPU ranks here"
 #define GRAMMAR    "no constrained output yet; requests that ask for it are refused"
@@ -104,6 +104,11 @@ const struct option_spec up_specs[] = {
                "this machine's address for ranks elsewhere; default: that of the way to the head"),
     OPT_INT(S, comm_port, "comm-port", 0, 65535, "0",
             "port for ranks elsewhere, of the first worker, then counting up; 0: any"),
+    {.name = "enable-expert-parallel",
+     .aliases = "ep",
+     .type = OPTION_BOOL,
+     .offset = offsetof(struct S, enable_expert_parallel),
+     .help = "ranks have whole experts of a mixture, not a part of each"},
     OPT_BOOL(S, no_shared_memory, "no-shared-memory", NULL,
              "ranks of this machine talk through sockets too"),
     ROW_API_KEY(S),
@@ -206,7 +211,6 @@ const struct option_spec up_specs[] = {
             "start another cluster with other sizes instead"),
     IGNORED("enable-ep-weight-filter", NULL, NOTHING, EXPERTS),
     IGNORED("enable-eplb", NULL, NOTHING, EXPERTS),
-    IGNORED("enable-expert-parallel", "ep", NOTHING, EXPERTS),
     IGNORED("enable-flashinfer-autotune", NULL, NOTHING, GPU),
     REFUSED("enable-force-include-usage", NULL, NOTHING, NULL,
             "put \"stream_options\": {\"include_usage\": true} into the request"),

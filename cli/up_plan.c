@@ -187,6 +187,8 @@ static void flags_of_cpu(struct builder *b, struct up_child *c, uint32_t i)
         flag_int(b, c, "--comm-port", o->comm_port + i);
     if (o->no_shared_memory)
         arg(c, "--no-shared-memory");
+    if (o->enable_expert_parallel)
+        arg(c, "--enable-expert-parallel");
 }
 
 static void flags_of_speculation(struct builder *b, struct up_child *c)

@@ -26,7 +26,8 @@ static enum status build_program(struct engine *e, uint32_t rank, struct error *
     const struct program_setup s = {.tp = e->tp,
                                     .rank = rank,
                                     .max_model_len = e->max_model_len,
-                                    .inner_unit = loader_inner_unit(&e->config, e->files)};
+                                    .inner_unit = loader_inner_unit(&e->config, e->files),
+                                    .expert_parallel = e->expert_parallel};
     return program_build(&e->config, &s, &e->program, err);
 }
 
@@ -35,6 +36,7 @@ static enum status open_files(struct engine *e, const struct engine_setup *s, st
     TRY(model_info_open(s->model, s->cache_dir, &e->info, err));
     TRY(model_config_read(&e->info, &e->config, err));
     e->tp = s->tp;
+    e->expert_parallel = s->expert_parallel;
     e->load_permille = s->load_permille;
     if (s->max_model_len > e->info.max_model_len)
         return error_set(err, STATUS_INVALID, "--max-model-len %u: the model was made for %u",

@@ -10,7 +10,8 @@
 struct engine_setup {
     const char *model, *cache_dir; /* as model_info_open takes them */
     uint32_t tp, rank;
-    struct comm *comm; /* between the ranks; NULL when tp is 1. Borrowed; joined before a step */
+    bool expert_parallel; /* ranks have whole experts */
+    struct comm *comm;    /* between the ranks; NULL when tp is 1. Borrowed; joined before a step */
     struct device *device; /* borrowed: of an engine that is closed later; NULL: one of its own */
     uint32_t n_threads;    /* 0: host_cpus(), at most CPU_MAX_THREADS */
     int32_t isa_level;     /* enum cpu_isa; -1: the best */
@@ -43,6 +44,7 @@ struct engine {
     struct kv_group kv_groups[PROGRAM_MAX_KV_GROUPS];
     uint8_t identity[16]; /* of the files */
     uint32_t tp;
+    bool expert_parallel;
     _Atomic uint32_t *load_permille;
     struct runner_setup runner_setup; /* program: of the shard that was loaded last */
 };

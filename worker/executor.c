@@ -27,6 +27,8 @@ void executor_config_hash(const struct config_identity *c, uint8_t out[32])
     strbuf_printf(&b,
                   "{\"block_size\":%u,\"dtype\":\"%s\",\"kv_dtype\":\"%s\",\"max_model_len\":%u,",
                   c->block_size, c->dtype, c->kv_dtype, c->max_model_len);
+    if (c->expert_parallel)
+        strbuf_append_c(&b, "\"experts\":\"whole\",");
     strbuf_append_c(&b, "\"model\":");
     strbuf_append_json(&b, c->model_hashes);
     strbuf_printf(&b, ",\"pp\":%u,\"protocol\":%u,\"quantisation\":\"%s\",", c->pp, PROTOCOL_MAJOR,

@@ -92,6 +92,7 @@ struct config_identity {
     struct str draft_hashes; /* of the draft model's, where one guesses */
     const char *dtype, *quantisation, *kv_dtype;
     uint32_t block_size, tp, pp, max_model_len, vocab_size;
+    bool expert_parallel;
     struct speculation speculation; /* the ranks guess, or expect guesses: the same ones */
 };
 void executor_config_hash(const struct config_identity *c, uint8_t out[32]);

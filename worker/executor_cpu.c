@@ -275,6 +275,7 @@ static enum status open_engine(struct executor_cpu *x, const struct worker_optio
                                    .cache_dir = o->cache_dir,
                                    .tp = x->tp,
                                    .rank = (uint32_t)atomic_load(&x->base.shard_rank),
+                                   .expert_parallel = o->enable_expert_parallel,
                                    .comm = x->comm,
                                    .n_threads = (uint32_t)o->threads,
                                    .isa_level = o->cpu_isa - 1, /* 0 is auto */
@@ -330,6 +331,7 @@ static void hash_config(struct executor_cpu *x, const struct worker_options *o)
                                                    .pp = (uint32_t)o->pp,
                                                    .max_model_len = e->max_model_len,
                                                    .vocab_size = e->config.vocab_size,
+                                                   .expert_parallel = e->expert_parallel,
                                                    .speculation = x->speculation},
                          x->info.config_hash);
 }

@@ -32,6 +32,8 @@ const struct option_spec worker_option_specs[] = {
                "the head leaves from"),
     OPT_INT(S, comm_port, "comm-port", 0, 65535, "0",
             "port other ranks reach this one at, one for each worker of a host; 0: any"),
+    OPT_BOOL(S, enable_expert_parallel, "enable-expert-parallel", NULL,
+             "ranks have whole experts of a mixture, not a part of each"),
     OPT_BOOL(S, no_shared_memory, "no-shared-memory", NULL,
              "sockets between ranks of one host too, instead of shared memory"),
     OPT_INT(S, block_size, "block-size", 16, 1024, "16", "tokens of a KV block, a multiple of 16"),

@@ -24,7 +24,7 @@ struct worker_options {
     const char *zone;
     const char *comm_host; /* NULL: where the way to the head leaves from */
     int64_t comm_port;     /* 0: any */
-    bool no_shared_memory;
+    bool no_shared_memory, enable_expert_parallel;
     int64_t block_size, num_gpu_blocks_override, kv_cache_memory_bytes, max_model_len, vocab_size;
     int64_t threads;    /* 0: the CPUs this process may use */
     int cpu_isa;        /* 0: the best; else enum cpu_isa + 1 */

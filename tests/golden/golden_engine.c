@@ -22,6 +22,7 @@ enum status golden_engine_open(struct golden_engine *e, const char *model,
     uint32_t n_blocks = o->max_len / BLOCK + 1;
     *e = (struct golden_engine){.max_len = o->max_len};
     TRY(golden_ranks_open(&(struct engine_setup){.model = model,
+                                                 .expert_parallel = o->expert_parallel,
                                                  .tp = o->tp,
                                                  .n_threads = threads_of_rank(o->tp),
                                                  .isa_level = (int32_t)o->isa,

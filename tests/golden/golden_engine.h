@@ -21,6 +21,7 @@ struct golden_engine_options {
     enum dtype kv_dtype;
     uint32_t max_len;
     uint32_t tp;
+    bool expert_parallel;
     bool sockets; /* between the ranks, not shared memory */
 };
 MUST_USE enum status golden_engine_open(struct golden_engine *e, const char *model,

@@ -1,12 +1,12 @@
 /* Whole models against what others say of them: logits, log-probabilities, greedy tokens, and for
  * the demo model its perplexity.
- *   model_golden [--isa LEVEL,..|all|best] [--kv f32|f16] [--tp N] [--sockets] SET|FOLDER...
- * --tp: over so many ranks; --sockets: which do not share memory.
- *     own        build/goldens, by scripts/make-goldens
- *     reference  $COX_GOLDENS/models, made with transformers (default ../shared/goldens)
- *     demo       $COX_GOLDENS/real/gemma3-270m with the demo model of the cache
- *     FOLDER     one that has expected.json
- * Exit status 77: a set that was asked for is not there (and nothing failed). */
+ *   model_golden [--isa LEVEL,..|all|best] [--kv f32|f16] [--tp N] [--sockets] [--expert-parallel]
+ *                SET|FOLDER...
+ * --tp: over so many ranks; --sockets: which do not share memory; --expert-parallel: with experts
+ * of their own. own        build/goldens, by scripts/make-goldens reference  $COX_GOLDENS/models,
+ * made with transformers (default ../shared/goldens) demo       $COX_GOLDENS/real/gemma3-270m with
+ * the demo model of the cache FOLDER     one that has expected.json Exit status 77: a set that was
+ * asked for is not there (and nothing failed). */
 #include <dirent.h>
 #include <getopt.h>
 #include <limits.h>
@@ -41,7 +41,7 @@ struct options {
     bool kv_set;
     enum dtype kv;
     uint32_t tp;
-    bool sockets;
+    bool sockets, expert_parallel;
 };
 
 /* One model at one level. */
@@ -244,8 +244,11 @@ static uint32_t check_model(const struct target *t, const struct golden_engine_o
 /* At every level that was asked for. */
 static void check_levels(const struct options *o, const struct target *t, uint32_t *n_failed)
 {
-    struct golden_engine_options e = {
-        .kv_dtype = t->kv, .max_len = t->max_len, .tp = o->tp, .sockets = o->sockets};
+    struct golden_engine_options e = {.kv_dtype = t->kv,
+                                      .max_len = t->max_len,
+                                      .tp = o->tp,
+                                      .sockets = o->sockets,
+                                      .expert_parallel = o->expert_parallel};
     for (e.isa = 0; e.isa <= cpu_isa_best(); e.isa++)
         if (o->isa[e.isa])
             *n_failed += check_model(t, &e);
@@ -394,11 +397,10 @@ static void read_isa(struct options *o, const char *text)
 
 static void read_options(struct options *o, int argc, char **argv)
 {
-    static const struct option known[] = {{"isa", required_argument, NULL, 'i'},
-                                          {"kv", required_argument, NULL, 'k'},
-                                          {"tp", required_argument, NULL, 't'},
-                                          {"sockets", no_argument, NULL, 's'},
-                                          {0}};
+    static const struct option known[] = {
+        {"isa", required_argument, NULL, 'i'},       {"kv", required_argument, NULL, 'k'},
+        {"tp", required_argument, NULL, 't'},        {"sockets", no_argument, NULL, 's'},
+        {"expert-parallel", no_argument, NULL, 'e'}, {0}};
     int c;
     o->tp = 1;
     read_isa(o, "best");
@@ -412,9 +414,11 @@ static void read_options(struct options *o, int argc, char **argv)
             o->tp = (uint32_t)atoi(optarg);
         } else if (c == 's') {
             o->sockets = true;
+        } else if (c == 'e') {
+            o->expert_parallel = true;
         } else {
             golden_die("usage: model_golden [--isa LEVEL,..|all|best] [--kv f32|f16] [--tp N] "
-                       "[--sockets] own|reference|demo|FOLDER...");
+                       "[--sockets] [--expert-parallel] own|reference|demo|FOLDER...");
         }
     }
 }

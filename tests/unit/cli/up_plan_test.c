@@ -104,6 +104,7 @@ static void test_everything_is_passed_on(void **state)
         {"--comm-host", "10.0.0.1", UP_WORKER, "--comm-host", "10.0.0.1"},
         {"--comm-port", "7100", UP_WORKER, "--comm-port", "7100"},
         {"--no-shared-memory", NULL, UP_WORKER, "--no-shared-memory", ""},
+        {"--enable-expert-parallel", NULL, UP_WORKER, "--enable-expert-parallel", ""},
         {"--kv-cache-dtype", "float16", UP_WORKER, "--kv-cache-dtype", "float16"},
         {"--dtype", "float32", UP_WORKER, "--dtype", "float32"},
         {"--log-format", "json", UP_WORKER, "--log-format", "json"},
