@@ -18,7 +18,7 @@ from real_model import SENTENCES, needs_model
 DEMO = os.environ.get("COX_OVERLOAD_MODEL") == "demo"
 pytestmark = needs_model if DEMO else []
 N = 300 if SHORT else 2000
-BLOCKS, BLOCK = (24, 16) if DEMO else (96, 16)
+BLOCKS, BLOCK = (48, 16) if DEMO else (96, 16)
 ON = {"model": "demo", "workers": 1, "tp": 1} if DEMO else {"model": "null"}
 LIMITS = (["--max-model-len", 128, "--max-num-seqs", 64, "--device", "cpu", "--served-model-name", "null"] if DEMO else
           ["--max-model-len", 512, "--max-num-seqs", 64, "--max-num-batched-tokens", 256, "--null-step-us", 200])
@@ -26,7 +26,8 @@ MAX_ROUNDS = 10
 SLACK = 1 << 19  # what an allocator may move about: less than 300 bytes of each request
 
 
-@pytest.fixture(scope="module", params=[[], ["--num-speculative-tokens", 4]], ids=["plain", "drafts"])
+@pytest.fixture(scope="module", params=([[]] if DEMO else [[], ["--num-speculative-tokens", 4]]),
+                ids=lambda args: "drafts" if args else "plain")
 def cluster(request):
     """One stream takes up to a quarter of the blocks."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
