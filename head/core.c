@@ -329,6 +329,25 @@ static bool check_request(const struct head_core *h, const struct request *r, st
     return true;
 }
 
+/* Every entry knows its place, and nobody has one who is not there. */
+static bool check_outbox(const struct head_core *h, const struct gateway *g, uint32_t n_with_place,
+                         struct error *err)
+{
+    uint32_t n = 0;
+    bool ok = g->outbox_begin <= g->outbox_end && g->outbox_end <= g->outbox_cap;
+    for (uint32_t i = g->outbox_begin; ok && i < g->outbox_end; i++) {
+        const struct request *r = g->outbox[i];
+        n += r != NULL;
+        ok = !r || (r->i_outbox == i + 1 && r->i_gateway == g->index &&
+                    request_table_find(h->requests, r->id, r->i_choice) == r);
+    }
+    if (ok && n == n_with_place)
+        return true;
+    return error_set(err, STATUS_INTERNAL, "gateway %u: its outbox has %u entries for %u requests",
+                     g->index, n, n_with_place),
+           false;
+}
+
 static bool check_group(const struct head_core *h, const struct group *g, struct error *err)
 {
     const struct lane *l = &h->lanes[g->index];
@@ -371,7 +390,7 @@ static bool check_live(const struct head_core *h, struct error *err)
 
 bool head_core_check(const struct head_core *h, struct error *err)
 {
-    uint32_t n_held = 0, n_open = 0;
+    uint32_t n_held = 0, n_open = 0, n_with_place[GATEWAYS_MAX] = {0};
     for (const struct request *r = h->held_first; r; r = r->next)
         n_held++;
     if (n_held != h->n_held)
@@ -381,9 +400,14 @@ bool head_core_check(const struct head_core *h, struct error *err)
          r = request_table_next(h->requests, r)) {
         if (!check_request(h, r, err))
             return false;
+        n_with_place[r->i_gateway] += r->i_outbox > 0;
     }
-    for (uint32_t i = 0; i < GATEWAYS_MAX; i++)
-        n_open += h->gateways[i] ? h->gateways[i]->n_open : 0;
+    for (uint32_t i = 0; i < GATEWAYS_MAX; i++) {
+        const struct gateway *g = h->gateways[i];
+        n_open += g ? g->n_open : 0;
+        if (g && !check_outbox(h, g, n_with_place[i], err))
+            return false;
+    }
     if (n_open != request_table_count(h->requests))
         return error_set(err, STATUS_INTERNAL, "gateways count %u requests, the table %u", n_open,
                          request_table_count(h->requests)),

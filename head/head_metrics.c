@@ -110,7 +110,7 @@ static void count_to(struct metric *m, double v)
         metric_add(m, v - metric_value(m));
 }
 
-/* What groups may guess is known when they form; from then on each place has its series. */
+/* A place has its series from the first look on while a group is ready that may guess so far. */
 static void update_accepted(struct head_metrics *m, const struct head_stats *s)
 {
     for (uint32_t i = 0; i < SCHEDULER_MAX_DRAFT; i++) {

@@ -4,8 +4,14 @@
 
 #include "common/base/mem.h"
 
-/* An object that was given back is as good as freed memory. */
-#ifdef __SANITIZE_ADDRESS__
+/* AddressSanitizer sees whoever reads an object that was given back, until it is handed out again.
+ * gcc says that it is there by a macro, clang by a feature. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SLAB_POISONS 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(SLAB_POISONS)
 #include <sanitizer/asan_interface.h>
 #else
 #define ASAN_POISON_MEMORY_REGION(at, size)   ((void)0)

@@ -1,8 +1,8 @@
 #pragma once
 /* Objects of one size, close together and each at a cache line: who walks over thousands of them
  * touches few pages, where a heap would put each beside whatever was allocated with it, and every
- * one would cost a page walk. Memory comes in regions, each as large as all before it, and goes
- * back all at once. One thread. */
+ * one would cost a page walk. Memory comes in regions, each twice as large as the one before, and
+ * goes back all at once: what was needed once stays. One thread. */
 #include <stddef.h>
 
 struct slab_region;

@@ -108,8 +108,8 @@ def metrics(cluster, name):
 
 def is_flat(sizes):
     """One of the last two rounds left no more than some round before them did: what leaks would add up. How
-    much an allocator gives back depends on how long the queue was. AddressSanitizer keeps what is freed, so
-    there LeakSanitizer tells at the head's end."""
+    much an allocator gives back depends on how long the queue was. AddressSanitizer keeps what is freed: there
+    only what nobody holds at the head's end is found, by LeakSanitizer."""
     return len(sizes) >= 3 and (SANITIZED or min(sizes[-2:]) <= max(sizes[:-2]) + SLACK)
 
 

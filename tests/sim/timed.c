@@ -246,7 +246,9 @@ static int by_time(const void *a, const void *b)
     const struct cancel *x = a, *y = b;
     if (x->at_ns != y->at_ns)
         return x->at_ns < y->at_ns ? -1 : 1;
-    return x->i < y->i ? -1 : 1;
+    if (x->i != y->i)
+        return x->i < y->i ? -1 : 1;
+    return (int)x->end - (int)y->end; /* who hangs up when its time is over */
 }
 
 static void prepare(struct timed *t)

@@ -138,9 +138,88 @@ static void random_operations_agree_with_a_model(void **state)
     prefix_cache_free(c);
 }
 
+/* ---- beside a naive model, in crowded buckets ---- */
+
+enum { MODEL_BLOCKS = 40 };
+struct model_block {
+    bool registered;
+    struct prefix_key key;
+    uint32_t ids[2];
+};
+
+static bool same_key(const struct model_block *m, const struct prefix_key *k)
+{
+    return m->registered && m->key.hash.lo == k->hash.lo && m->key.hash.hi == k->hash.hi &&
+           m->key.n == k->n && m->key.parent_content == k->parent_content &&
+           memcmp(m->ids, k->ids, k->n * sizeof *k->ids) == 0;
+}
+
+/* A key of few hashes, so that buckets fill up, tags agree and hashes collide. */
+static struct prefix_key draw_key(struct rng *r, const uint32_t spread[2], uint32_t ids[2])
+{
+    struct prefix_key k = {.ids = ids, .n = 1 + (uint32_t)rng_below(r, 2)};
+    k.hash.lo = rng_below(r, spread[0]);
+    k.hash.hi = rng_below(r, spread[1]) << 32 | rng_below(r, 3);
+    k.parent_content = 1 + rng_below(r, 2);
+    ids[0] = rng_below(r, 3) ? (uint32_t)k.hash.lo : (uint32_t)rng_below(r, 2);
+    ids[1] = 0;
+    return k;
+}
+
+static void model_register(struct prefix_cache *c, struct model_block *m, uint32_t block,
+                           const struct prefix_key *k, uint32_t *n_displaced)
+{
+    struct prefix_registered got = prefix_cache_register(c, block, k);
+    if (got.displaced != BLOCK_NONE)
+        m[got.displaced].registered = false;
+    *n_displaced += got.displaced != BLOCK_NONE;
+    m[block].registered = got.is_new;
+    m[block].key = *k;
+    memcpy(m[block].ids, k->ids, sizeof m[block].ids);
+    assert_int_equal(prefix_cache_content(c, block), got.is_new ? got.content : 0);
+}
+
+static uint32_t model_find(const struct model_block *m, uint32_t n, const struct prefix_key *k)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (same_key(&m[i], k))
+            return i;
+    return BLOCK_NONE;
+}
+
+static void crowded_buckets_do_as_the_model_does(void **state)
+{
+    struct rng r = {17};
+    uint32_t n_displaced = 0;
+    for (uint32_t world = 0; world < 60; world++) {
+        struct model_block m[MODEL_BLOCKS] = {{0}};
+        uint32_t n = 1 + (uint32_t)rng_below(&r, MODEL_BLOCKS);
+        const uint32_t spread[2] = {1 + (uint32_t)rng_below(&r, 4), 1 + (uint32_t)rng_below(&r, 4)};
+        struct prefix_cache *c = prefix_cache_new(n, 16);
+        for (uint32_t i = 0; i < 1000; i++) {
+            uint32_t ids[2], block = (uint32_t)rng_below(&r, n), op = (uint32_t)rng_below(&r, 10);
+            const struct prefix_key k = draw_key(&r, spread, ids);
+            if (op < 3) {
+                prefix_cache_forget(c, block);
+                m[block].registered = false;
+            } else if (op < 6) {
+                assert_int_equal(prefix_cache_find(c, &k), model_find(m, n, &k));
+            } else {
+                model_register(c, m, block, &k, &n_displaced);
+            }
+            for (uint32_t b = 0; b < n; b++)
+                assert_int_equal(prefix_cache_holds(c, b), m[b].registered);
+            check(c);
+        }
+        prefix_cache_free(c);
+    }
+    assert_true(n_displaced > 1000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(crowded_buckets_do_as_the_model_does),
         cmocka_unit_test(hashes_depend_on_salt_adapter_parent_and_ids),
         cmocka_unit_test(a_hit_is_confirmed_by_ids_and_parent),
         cmocka_unit_test(equal_content_is_registered_once_and_a_new_parent_wins),
