@@ -12,8 +12,9 @@
  * cache lines of eight (tag, block) pairs, so that a lookup touches one line and then only the
  * entry it wants. Where a block is registered, bucket and tag, stands in an array of one word per
  * block: forgetting is one store, and slots that point to forgotten content, or to newer content
- * elsewhere, are found stale there, and used again, when their bucket is full. Should all eight be alive, one loses its
- * registration: it is a cache. O(1), allocates nothing after new. One thread. */
+ * elsewhere, are found stale there, and used again, when their bucket is full. Should all eight be
+ * alive, one loses its registration: it is a cache. O(1), allocates nothing after new. One thread.
+ */
 #include <stdbool.h>
 #include <stdint.h>
 
