@@ -29,6 +29,14 @@ static void project(struct program *p, uint32_t layer, enum reg in, struct op_we
     build_part(p, o, &w);
 }
 
+/* The norm that was just built: of the first dim elements, with the epsilon that transformers has
+ * in these two whatever the configuration says. */
+static void narrow_norm(struct program *p, uint32_t dim)
+{
+    p->ops[p->n_ops - 1].norm.dim = dim;
+    p->ops[p->n_ops - 1].norm.eps = 1e-6f;
+}
+
 static void add_queries(struct program *p, uint32_t layer)
 {
     const struct model_config *c = p->config;
@@ -51,7 +59,7 @@ static void add_queries(struct program *p, uint32_t layer)
                                .k = c->hidden,
                                .out = REG_LATENT});
     build_norm(p, layer, REG_LATENT, REG_LATENT, TENSOR(ATTN "q_a_layernorm.weight", NULL), false);
-    p->ops[p->n_ops - 1].norm.dim = m->q_rank;
+    narrow_norm(p, m->q_rank);
     w.name = TENSOR(ATTN "q_b_proj.weight", NULL);
     w.k = m->q_rank;
     project(p, layer, REG_LATENT, w);
@@ -69,7 +77,7 @@ static void add_latent(struct program *p, uint32_t layer)
                                .k = c->hidden,
                                .out = REG_K});
     build_norm(p, layer, REG_K, REG_K, TENSOR(ATTN "kv_a_layernorm.weight", NULL), false);
-    p->ops[p->n_ops - 1].norm.dim = c->mla.kv_rank;
+    narrow_norm(p, c->mla.kv_rank);
 }
 
 /* n_rot dimensions of each head, from first on. */

@@ -22,7 +22,8 @@ uint32_t loader_inner_unit(const struct model_config *c, const struct weights *w
         const struct tensor *t = weights_tensor_at(w, i);
         uint32_t block = dtype_traits(t->dtype).block_elems;
         uint64_t k = t->n_dims >= 2 ? t->shape[t->n_dims - 1] : 0;
-        bool inner = k == c->intermediate || k == c->moe.width || k == c->moe.shared_width;
+        bool inner =
+            k > 0 && (k == c->intermediate || k == c->moe.width || k == c->moe.shared_width);
         if (inner && block > unit && k % block == 0)
             unit = block;
     }
@@ -228,6 +229,8 @@ static void load_weight(const struct program *p, const struct weights *w, struct
         pack_rows(w, d, x, &s, from);
     else
         pack_made(d, x, &s, from);
+    if (s.kind != SOURCE_ROWS && !x->part.of_experts && x->part.n_rows == 0)
+        weights_done(w, from, s.values->n_bytes);
     if (x->bias_name.hf)
         x->bias = load_bias(p, w, x, take(l, used, x->n_len * sizeof(float)));
 }

@@ -86,7 +86,8 @@ struct op {
             /* Of a vector that the ranks share: its length, 0 for one that is this rank's own;
              * where dim stands in it; and the elements whose squares no other rank counts. */
             uint32_t whole, first, own_first, own;
-            float *w; /* [dim], by the loader */
+            float eps; /* 0: the configuration's */
+            float *w;  /* [dim], by the loader */
         } norm;
         struct {
             uint32_t first, n; /* of program.weights; 0: this rank has nothing, its part is zeros */

@@ -30,7 +30,8 @@ static enum status run_norm(struct runner *r, const struct op *o, struct error *
                                   .n_rows = r->n_rows,
                                   .n_parts = o->norm.n_parts,
                                   .dim = o->norm.dim,
-                                  .eps = r->s.program->config->norm_eps,
+                                  .eps = o->norm.eps > 0 ? o->norm.eps
+                                                         : r->s.program->config->norm_eps,
                                   .sums = o->norm.whole ? r->sums : NULL,
                                   .whole = o->norm.whole};
     r->ops->norm(r->s.device, &p);

@@ -83,6 +83,12 @@ static enum status find_int4(const struct program *p, const struct weights *w,
     struct beside scales = find_beside(w, s->name, ".scales");
     struct beside order = find_beside(w, s->name, ".g_idx");
     bool awq = q->method == QUANT_AWQ;
+    if (x->part.transposed || x->part.of_experts)
+        return error_set(
+            err, STATUS_UNSUPPORTED,
+            "tensor %s: this build does not take %s weights apart head by head, or out "
+            "of a stack of experts",
+            values.name, awq ? "AWQ" : "GPTQ");
     s->group = q->group ? q->group : at.n_columns;
     if (at.n_columns % s->group != 0 || s->group % BLOCK != 0 || at.n_rows % 8 != 0)
         return error_set(

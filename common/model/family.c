@@ -5,6 +5,7 @@ static const struct family families[] = {
     {"mistral", "mistral", NULL, 0, 0, {NULL}},
     {"mixtral", "mixtral", NULL, 0, 0, {NULL}},
     {"qwen2", "qwen2", "qwen2", 0, 0, {"<|im_end|>", "<|endoftext|>"}},
+    {"qwen2_moe", "qwen2_moe", "qwen2moe", 0, 0, {"<|im_end|>", "<|endoftext|>"}},
     {"qwen3", "qwen3", "qwen3", 0, 0, {"<|im_end|>", "<|endoftext|>"}},
     {"qwen3_moe", "qwen3_moe", "qwen3moe", 0, 0, {"<|im_end|>", "<|endoftext|>"}},
     {"gemma2", "gemma2", "gemma2", 0, 0, {"<end_of_turn>"}},

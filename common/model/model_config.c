@@ -32,7 +32,12 @@ static const struct config_family families[] = {
      .head_dim = 128,
      .windows = WINDOWS_IF_USED,
      .window = 4096},
-    {.name = "phi3", SWIGLU, .norm_eps = 1e-5, .theta = 10000, .windows = WINDOWS_ALL},
+    {.name = "phi3",
+     SWIGLU,
+     .norm_eps = 1e-5,
+     .theta = 10000,
+     .original_len = 4096,
+     .windows = WINDOWS_ALL},
     {.name = "olmo2", SWIGLU, .norm_eps = 1e-5, .theta = 10000},
     {.name = "mixtral",
      SWIGLU,
@@ -47,7 +52,7 @@ static const struct config_family families[] = {
      .theta = 10000,
      .n_kv_heads = 16,
      .qkv_bias = true,
-     .windows = WINDOWS_IF_USED,
+     .windows = WINDOWS_IF_USED_EVEN,
      .window = 4096,
      .more = model_config_qwen2_moe},
     {.name = "qwen3_moe",
@@ -55,7 +60,7 @@ static const struct config_family families[] = {
      .norm_eps = 1e-6,
      .theta = 10000,
      .n_kv_heads = 4,
-     .windows = WINDOWS_IF_USED,
+     .windows = WINDOWS_IF_USED_ALL,
      .window = 4096,
      .more = model_config_qwen3_moe},
     {.name = "gpt_oss",
@@ -97,7 +102,8 @@ static const struct config_family families[] = {
      .query_pre_attn_scalar = 256,
      .attention_softcap = 50,
      .final_softcap = 30,
-     .gguf_odd_hidden = 4608},
+     .gguf_odd_hidden = 4608,
+     .gguf_window = 4096},
     {.name = "gemma3",
      .hidden = 2304,
      .intermediate = 9216,
@@ -186,9 +192,20 @@ static enum status check_rope(const struct model_info *m, const struct model_con
     return STATUS_OK;
 }
 
-static enum status check_experts(const struct model_info *m, const struct moe_config *x,
+/* What a program has of each layer is an array in memory before a tensor is looked at. */
+enum { MAX_PARTS = 1 << 18 };
+
+static enum status check_experts(const struct model_info *m, const struct model_config *c,
                                  struct error *err)
 {
+    const struct moe_config *x = &c->moe;
+    uint64_t n_heads = c->mla.kv_rank ? c->n_heads : 0;
+    if (c->n_layers * (n_heads + x->n_experts) > MAX_PARTS)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "%s: %u layers of %u experts and %llu latent heads: more than %d are none "
+                         "of any model",
+                         m->path, c->n_layers, x->n_experts, (unsigned long long)n_heads,
+                         MAX_PARTS);
     if (x->n_experts == 0)
         return STATUS_OK;
     if (x->n_chosen == 0 || x->n_chosen > x->n_experts || x->width == 0)
@@ -206,7 +223,7 @@ static enum status check_experts(const struct model_info *m, const struct moe_co
 enum status model_config_check(const struct model_info *m, const struct model_config *c,
                                struct error *err)
 {
-    TRY(check_experts(m, &c->moe, err));
+    TRY(check_experts(m, c, err));
     if (c->n_heads % c->n_kv_heads != 0)
         return error_set(err, STATUS_INVALID,
                          "%s: %u attention heads can not share %u key-value heads evenly", m->path,

@@ -112,20 +112,6 @@ static enum status read_sizes(const struct reader *r, struct model_config *out)
     return STATUS_OK;
 }
 
-/* The factors themselves are tensors (struct rope_freqs). */
-static enum status read_longrope(const struct reader *r, struct rope_config *out)
-{
-    uint32_t original;
-    TRY(get_u32(r, "rope.scaling.original_context_length", UINT32_MAX, &original));
-    TRY(get_positive_or(r, "rope.scaling.attn_factor", 1, CONFIG_MAX_FACTOR,
-                        &out->attention_factor));
-    out->scaling = ROPE_LONGROPE;
-    out->original_max_len = original;
-    for (uint32_t i = 0; i < MODEL_MAX_ROT / 2; i++)
-        out->short_factors[i] = out->long_factors[i] = 1;
-    return STATUS_OK;
-}
-
 /* A factor without a type is a linear one, as in llama.cpp. */
 static enum status read_rope(const struct reader *r, const struct config_family *f,
                              struct model_config *out)
@@ -136,9 +122,11 @@ static enum status read_rope(const struct reader *r, const struct config_family 
         gguf_get_str(r->g, model_arch_key(r->arch, "rope.scaling.type").text, &type, r->err);
     if (s != STATUS_OK && s != STATUS_NOT_FOUND)
         return s;
-    if (!str_eq_c(type, "linear") && !str_eq_c(type, "none") && !str_eq_c(type, "longrope"))
+    if (gguf_find_tensor(r->g, "rope_factors_long.weight"))
+        type = STR("longrope"); /* which some files do not say */
+    if (!str_eq_c(type, "linear") && !str_eq_c(type, "none"))
         return error_set(r->err, STATUS_UNSUPPORTED,
-                         "%s: rope scaling \"%.*s\": this build runs only none, linear, longrope",
+                         "%s: rope scaling \"%.*s\": of GGUFs this build runs only none, linear",
                          gguf_path(r->g), (int)(type.len > 64 ? 64 : type.len), type.ptr);
     TRY(get_positive_or(r, "rope.scale_linear", 1, CONFIG_MAX_FACTOR, &factor)); /* of old files */
     TRY(get_positive_or(r, "rope.scaling.factor", factor, CONFIG_MAX_FACTOR, &factor));
@@ -147,8 +135,6 @@ static enum status read_rope(const struct reader *r, const struct config_family 
         out->rope.scaling = ROPE_LINEAR;
         out->rope.factor = factor;
     }
-    if (str_eq_c(type, "longrope"))
-        TRY(read_longrope(r, &out->rope));
     out->rope_local = out->rope;
     if (f->local_theta == 0)
         return STATUS_OK;
@@ -167,7 +153,9 @@ static enum status read_windows(const struct reader *r, const struct config_fami
     uint64_t window = 0;
     enum status s = gguf_get_u64(r->g, model_arch_key(r->arch, "attention.sliding_window").text, 0,
                                  CONFIG_MAX_WINDOW, &window, r->err);
-    if (s != STATUS_OK && s != STATUS_NOT_FOUND)
+    if (s == STATUS_NOT_FOUND)
+        window = f->gguf_window;
+    else if (s != STATUS_OK)
         return s;
     if (window == 0)
         return STATUS_OK; /* every layer sees everything */

@@ -33,12 +33,31 @@ static enum status read_layer_types(struct hf_config c, const json_t *types,
     return STATUS_OK;
 }
 
+/* transformers' rules for Qwen: max_window_layers may be 0, and is not looked at where all have
+ * one. */
+static enum status read_used(struct hf_config c, const struct config_family *f,
+                             struct model_config *out, struct error *err)
+{
+    const json_t *v = hf_json_get(c.o, "max_window_layers");
+    uint32_t n = 0;
+    bool used;
+    TRY(hf_config_bool(c, "use_sliding_window", false, &used, err));
+    if (!used)
+        return STATUS_OK;
+    if (!json_is_integer(v) || json_integer_value(v) != 0)
+        TRY(hf_config_u32(c, "max_window_layers", 28, 1u << 16, &n, err));
+    for (uint32_t i = 0; i < out->n_layers; i++)
+        out->layer_is_window[i] = f->windows == WINDOWS_IF_USED_ALL    ? 1
+                                  : f->windows == WINDOWS_IF_USED_EVEN ? i % 2 == 0 && i < n
+                                                                       : i >= n;
+    return STATUS_OK;
+}
+
 /* What layer_types would say, from the keys before it. */
 static enum status read_pattern(struct hf_config c, const struct config_family *f,
                                 struct model_config *out, struct error *err)
 {
-    uint32_t every, first;
-    bool used;
+    uint32_t every;
     switch (f->windows) {
     case WINDOWS_LAYERS:
         TRY(hf_config_u32(c, "sliding_window_pattern", f->full_every, MODEL_MAX_LAYERS, &every,
@@ -49,13 +68,9 @@ static enum status read_pattern(struct hf_config c, const struct config_family *
         memset(out->layer_is_window, 1, out->n_layers);
         return STATUS_OK;
     case WINDOWS_IF_USED:
-        TRY(hf_config_bool(c, "use_sliding_window", false, &used, err));
-        if (!used)
-            return STATUS_OK;
-        TRY(hf_config_u32(c, "max_window_layers", 28, 1u << 16, &first, err));
-        for (uint32_t i = first; i < out->n_layers; i++)
-            out->layer_is_window[i] = 1;
-        return STATUS_OK;
+    case WINDOWS_IF_USED_EVEN:
+    case WINDOWS_IF_USED_ALL:
+        return read_used(c, f, out, err);
     default:
         return STATUS_OK;
     }

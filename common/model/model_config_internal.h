@@ -22,9 +22,11 @@ enum {
 /* Which layers have a window. */
 enum window_rule {
     WINDOWS_NONE,
-    WINDOWS_ALL,     /* all, when there is one */
-    WINDOWS_LAYERS,  /* layer_types, or a period */
-    WINDOWS_IF_USED, /* use_sliding_window: those from max_window_layers on */
+    WINDOWS_ALL,          /* all, when there is one */
+    WINDOWS_LAYERS,       /* layer_types, or a period */
+    WINDOWS_IF_USED,      /* use_sliding_window: those from max_window_layers on; */
+    WINDOWS_IF_USED_EVEN, /* the even ones below max_window_layers; */
+    WINDOWS_IF_USED_ALL   /* all */
 };
 
 struct hf_config;
@@ -46,6 +48,8 @@ struct config_family {
     double query_pre_attn_scalar, attention_softcap, final_softcap;
     /* What else a family has in config.json: experts, latent attention, ...; NULL: nothing. */
     enum status (*more)(const struct hf_config *c, struct model_config *out, struct error *err);
+    uint32_t original_len; /* of a stretched rope, when config.json does not say; 0: the model's */
+    uint32_t gguf_window;  /* when a GGUF does not say */
     uint32_t gguf_odd_hidden; /* the size whose GGUF has a scale that nothing in it tells */
 };
 

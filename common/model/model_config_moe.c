@@ -89,9 +89,12 @@ enum status model_config_gpt_oss(const struct hf_config *c, struct model_config 
                                  struct error *err)
 {
     struct moe_config *m = &out->moe;
-    double limit;
+    double limit, alpha;
     TRY(read_experts(c, "num_local_experts", 128, 4, m, err));
     TRY(hf_config_positive(*c, "swiglu_limit", 7, 1e6, &limit, err));
+    TRY(hf_config_positive(*c, "swiglu_alpha", 1.702, 1e6, &alpha, err));
+    if (alpha != 1.702)
+        return model_config_unsupported(c, "swiglu_alpha", "another", "1.702", err);
     m->width = out->intermediate;
     m->scores = MOE_SOFTMAX_OF_CHOSEN;
     m->router_bias = true;
@@ -111,6 +114,12 @@ static enum status read_latent(const struct hf_config *c, struct model_config *o
                                struct error *err)
 {
     struct mla_config *m = &out->mla;
+    bool interleaved;
+    TRY(hf_config_bool(*c, "rope_interleave", true, &interleaved, err));
+    if (!interleaved)
+        return model_config_unsupported(c, "rope_interleave", "false", "true", err);
+    if (out->attention_bias)
+        return model_config_unsupported(c, "attention_bias", "true", "false, for this family", err);
     TRY(read_count(c, "q_lora_rank", 0, CONFIG_MAX_HIDDEN, &m->q_rank, err));
     TRY(hf_config_u32(*c, "kv_lora_rank", 512, CONFIG_MAX_HIDDEN, &m->kv_rank, err));
     TRY(hf_config_u32(*c, "qk_nope_head_dim", 128, CONFIG_MAX_HEAD_DIM, &m->nope, err));

@@ -13,18 +13,26 @@
 struct rope_reader {
     struct hf_config root, rope; /* config.json; the object that describes it, o NULL: none */
     uint32_t max_len, head_dim;
+    double original; /* length before stretching, where nothing says it; 0: it must be said */
 };
 
-/* The length before stretching stands beside the factor, in the model's own part, or is its
- * length. */
+/* The length before stretching: the model's own part of config.json has the last word, then what
+ * stands beside the factor. */
 static enum status read_original(const struct rope_reader *x, struct rope_config *out,
                                  struct error *err)
 {
-    double of_root;
-    TRY(hf_config_positive(x->root, "original_max_position_embeddings", x->max_len, 1e9, &of_root,
+    double beside;
+    TRY(hf_config_positive(x->rope, "original_max_position_embeddings", x->original, 1e9, &beside,
                            err));
-    return hf_config_positive(x->rope, "original_max_position_embeddings", of_root, 1e9,
+    return hf_config_positive(x->root, "original_max_position_embeddings", beside, 1e9,
                               &out->original_max_len, err);
+}
+
+static enum status read_dynamic(const struct rope_reader *x, struct rope_config *out,
+                                struct error *err)
+{
+    out->original_max_len = x->max_len;
+    return STATUS_OK;
 }
 
 static enum status read_llama3(const struct rope_reader *x, struct rope_config *out,
@@ -34,8 +42,9 @@ static enum status read_llama3(const struct rope_reader *x, struct rope_config *
                            err));
     TRY(hf_config_positive(x->rope, "high_freq_factor", 0, CONFIG_MAX_FACTOR,
                            &out->high_freq_factor, err));
-    return hf_config_positive(x->rope, "original_max_position_embeddings", 0, 1e9,
-                              &out->original_max_len, err);
+    struct rope_reader no_default = *x;
+    no_default.original = 0;
+    return read_original(&no_default, out, err);
 }
 
 static double yarn_scale(double factor, double mscale)
@@ -102,13 +111,11 @@ static enum status read_scaling(const struct rope_reader *x, const char *type,
         const char *name;
         enum rope_scaling scaling;
         enum status (*read)(const struct rope_reader *, struct rope_config *, struct error *);
-    } kinds[] = {{"default", ROPE_PLAIN, NULL},
-                 {"linear", ROPE_LINEAR, NULL},
-                 {"dynamic", ROPE_DYNAMIC, read_original},
-                 {"llama3", ROPE_LLAMA3, read_llama3},
-                 {"yarn", ROPE_YARN, read_yarn},
-                 {"longrope", ROPE_LONGROPE, read_longrope},
-                 {"su", ROPE_LONGROPE, read_longrope}}; /* its first name, in early Phi-3 */
+    } kinds[] = {
+        {"default", ROPE_PLAIN, NULL},           {"linear", ROPE_LINEAR, NULL},
+        {"dynamic", ROPE_DYNAMIC, read_dynamic}, {"llama3", ROPE_LLAMA3, read_llama3},
+        {"yarn", ROPE_YARN, read_yarn},          {"longrope", ROPE_LONGROPE, read_longrope},
+        {"su", ROPE_LONGROPE, read_longrope}}; /* its first name, in early Phi-3 */
     size_t i = 0, n = sizeof kinds / sizeof *kinds;
     while (i < n && type && strcmp(kinds[i].name, type) != 0)
         i++;
@@ -147,7 +154,8 @@ enum status model_config_ropes(const struct hf_config *c, const struct config_fa
         return error_set(err, STATUS_INVALID, "%s/config.json: its rope scaling is no object",
                          c->folder);
     uint32_t dim = out->mla.kv_rank ? out->mla.rope : out->head_dim;
-    struct rope_reader x = {*c, {c->folder, rope}, max_len, dim};
+    double original = f->original_len ? f->original_len : max_len;
+    struct rope_reader x = {*c, {c->folder, rope}, max_len, dim, original};
     if (f->local_theta == 0) {
         TRY(read_rope(&x, theta, part, &out->rope, err));
         out->rope_local = out->rope;

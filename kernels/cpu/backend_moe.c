@@ -1,5 +1,6 @@
 /* Mixtures of experts: which experts a row goes to, and their sum. A row's result depends on that
  * row alone: its experts are added in ascending order, whoever else goes to them. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -82,6 +83,9 @@ static void score(const struct choice *c, const float *logits)
         c->ranked[i] = c->scores[i] + (p->bias ? p->bias[i] : 0);
     if (p->n_groups > 1)
         leave_groups_out(c);
+    /* Above -infinity, which is who is chosen already: NaN must not be chosen twice. */
+    for (uint32_t i = 0; i < p->n_experts; i++)
+        c->ranked[i] = c->ranked[i] > -FLT_MAX ? c->ranked[i] : -FLT_MAX;
 }
 
 static void sort_ids(uint32_t *ids, uint32_t n)
@@ -141,6 +145,7 @@ static uint32_t gather(const struct moe_params *p, uint32_t e)
             if (p->ids[(size_t)i * p->n_chosen + k] == e) {
                 memcpy(row_of(p->gathered, n), row_of(p->x, i), p->dim * sizeof(float));
                 p->list[n++] = i;
+                break;
             }
     return n;
 }

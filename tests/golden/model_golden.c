@@ -227,6 +227,8 @@ static uint32_t check_model(const struct target *t, const struct golden_engine_o
         n_prompts++;
         check_prompt(&c, &want->prompts[i]);
     }
+    if (n_prompts == 0)
+        golden_die("%s: no prompt is %u to %u tokens long", title, t->shortest, t->longest);
     if (want->n_text_ids > 0)
         check_perplexity(&c);
     printf("%s: largest distance %.2g; %u of %u continuations the same, %u part where they may; "

@@ -1,5 +1,6 @@
 /* Mixtures of experts: the choice against numbers worked out by hand, the sum against plain C, and
  * a row's bits whoever is beside it. */
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -109,6 +110,32 @@ static void choices_are_these(void **state)
                              ids[k], (double)shares[k], choices[i].ids[k], (double)want);
             }
         }
+    }
+}
+
+/* Whatever a damaged model says: different experts, in order, and all that are there. */
+static void numbers_that_are_none_choose_each_once(void **state)
+{
+    static const float odd[] = {NAN, -INFINITY, INFINITY, -FLT_MAX};
+    for (uint32_t i = 0; i < 4 * 3 * 2; i++) {
+        uint32_t ids[N_EXPERTS];
+        float shares[N_EXPERTS], logits[N_EXPERTS], bias[N_EXPERTS] = {0};
+        for (uint32_t k = 0; k < N_EXPERTS; k++)
+            logits[k] = k % 2 || i >= 12 ? odd[i % 4] : (float)k;
+        bias[1] = odd[i % 4];
+        device->ops->route(device, &(struct route_params){.logits = {logits, N_EXPERTS},
+                                                          .bias = bias,
+                                                          .n_rows = 1,
+                                                          .n_experts = N_EXPERTS,
+                                                          .n_chosen = 4,
+                                                          .n_groups = i % 2 ? 3 : 0,
+                                                          .n_groups_chosen = 2,
+                                                          .scores = i / 4 % 3,
+                                                          .factor = 1,
+                                                          .ids = ids,
+                                                          .shares = shares});
+        for (uint32_t k = 0; k < 4; k++)
+            assert_true(ids[k] < N_EXPERTS && (k == 0 || ids[k] > ids[k - 1]));
     }
 }
 
@@ -262,6 +289,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choices_are_these),
+        cmocka_unit_test(numbers_that_are_none_choose_each_once),
         cmocka_unit_test(the_sum_is_that_of_plain_c),
         cmocka_unit_test(a_gate_scales_its_row),
         cmocka_unit_test(slices_of_heads_are_copied),

@@ -7,10 +7,12 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "common/model/family.h"
 #include "common/model/model_config.h"
 #include "tests/unit/model/gguf_writer.c"
 #include "tests/unit/model/put_file.c"
@@ -168,6 +170,25 @@ static const struct {
      "'moe_intermediate_size':64,'norm_topk_prob':true,'mlp_only_layers':[1]}",
      "qwen3_moe L3 128/256 h8/2*16 v512 eps 1e-05 silu rope 10000 local 10000 1/scale^2 16 "
      "moe 3 of 8*64 +0 softmax *1 normalised mdm"},
+    {"qwen 2 of experts, whose window is used", "qwen2_moe",
+     "{" LLAMA ",'num_key_value_heads':2,'use_sliding_window':true,'sliding_window':16,'max_window_"
+     "layers':2}",
+     "qwen2_moe L3 128/256 h8/2*16 v512 eps 1e-05 silu rope 10000 local 10000 1/scale^2 16 "
+     "window 16 wFF moe 4 of 60*1408 +5632 softmax *1 shared_gate mmm attention_bias"},
+    {"qwen 3 of experts, whose window is used", "qwen3_moe",
+     "{" LLAMA ",'num_key_value_heads':2,'use_sliding_window':true,'sliding_window':16,'max_window_"
+     "layers':0}",
+     "qwen3_moe L3 128/256 h8/2*16 v512 eps 1e-05 silu rope 10000 local 10000 1/scale^2 16 "
+     "window 16 www moe 8 of 128*768 +0 softmax *1 mmm"},
+    {"qwen 3, all of whose layers have a window", "qwen3",
+     "{" LLAMA ",'num_key_value_heads':2,'use_sliding_window':true,'sliding_window':16,'max_window_"
+     "layers':0}",
+     "qwen3 L3 128/256 h8/2*128 v512 eps 1e-05 silu rope 10000 local 10000 1/scale^2 128 window 16 "
+     "www"},
+    {"a length in two places", "llama",
+     "{" LLAMA ",'original_max_position_embeddings':32,'rope_scaling':{'type':'yarn','factor':4,"
+     "'original_max_position_embeddings':64}}",
+     LLAMA_LINE("rope 10000 yarn 4 of 32 32 1 *1.13863 local 10000 yarn 4 of 32 32 1 *1.13863")},
     {"gpt-oss", "gpt_oss",
      "{" LLAMA ",'num_key_value_heads':2,'num_local_experts':6,'num_experts_per_tok':2,"
      "'sliding_window':16,'quantization_config':{'quant_method':'mxfp4'}}",
@@ -308,6 +329,21 @@ static void check_line(const char *name, const struct model_config *c, const cha
     strbuf_fini(&got);
 }
 
+/* A family that is run is one that is known. */
+static void test_families_are_known(void **state)
+{
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    model_config_families(&b);
+    for (char *rest = b.ptr, *name; (name = strtok_r(rest, ", ", &rest));) {
+        const char *type = strcmp(name, "gemma3") == 0 ? "gemma3_text" : name;
+        const struct family *f = family_by_hf_type(str_from(type));
+        if (!f || strcmp(f->name, name) != 0)
+            fail_msg("%s is in no row of family.c", name);
+    }
+    strbuf_fini(&b);
+}
+
 static void test_json(void **state)
 {
     for (size_t i = 0; i < N_GOOD_JSON; i++) {
@@ -360,6 +396,16 @@ static const struct {
     {"activation number", "llama", "{" LLAMA ",'hidden_act':1}", STATUS_INVALID, "hidden_act"},
     {"tie text", "llama", "{" LLAMA ",'tie_word_embeddings':'yes'}", STATUS_INVALID,
      "tie_word_embeddings"},
+    {"experts without end", "mixtral",
+     "{'hidden_size':128,'intermediate_size':256,'num_hidden_layers':1024,'num_attention_heads':8,"
+     "'num_local_experts':4096}",
+     STATUS_UNSUPPORTED, "1024 layers of 4096 experts"},
+    {"halves of a latent head", "deepseek_v3", "{" LLAMA ",'rope_interleave':false}",
+     STATUS_UNSUPPORTED, "rope_interleave"},
+    {"biases of a latent", "deepseek_v3", "{" LLAMA ",'attention_bias':true}", STATUS_UNSUPPORTED,
+     "attention_bias"},
+    {"another curve", "gpt_oss", "{" LLAMA ",'swiglu_alpha':1.5}", STATUS_UNSUPPORTED,
+     "swiglu_alpha"},
     {"no experts of many", "mixtral", "{" LLAMA ",'num_local_experts':2,'num_experts_per_tok':3}",
      STATUS_INVALID, "3 of 2 experts"},
     {"groups that do not go", "deepseek_v3", "{" LLAMA ",'n_routed_experts':16,'n_group':3}",
@@ -766,6 +812,7 @@ static void write_corpus(const char *folder)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_families_are_known),
         cmocka_unit_test_setup_teardown(test_json, setup, teardown),
         cmocka_unit_test_setup_teardown(test_json_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gguf, setup, teardown),
