@@ -97,6 +97,16 @@ void build_head_norm(struct program *p, uint32_t layer, enum reg reg, struct ten
     o->norm.dim = p->config->head_dim;
 }
 
+void build_head_norms(struct program *p, uint32_t layer, bool plus_one)
+{
+    build_head_norm(p, layer, REG_Q,
+                    TENSOR("model.layers.%u.self_attn.q_norm.weight", "blk.%u.attn_q_norm.weight"),
+                    plus_one);
+    build_head_norm(p, layer, REG_K,
+                    TENSOR("model.layers.%u.self_attn.k_norm.weight", "blk.%u.attn_k_norm.weight"),
+                    plus_one);
+}
+
 /* A KV head may be on several ranks: the one that has its first query head counts its squares. */
 void build_whole_norm(struct program *p, uint32_t layer, enum reg reg, struct tensor_name name,
                       bool plus_one)
@@ -238,7 +248,8 @@ void build_gate_and_up(struct program *p, uint32_t layer, enum reg in,
     o = build_op(p, OP_GATED, layer);
     o->out = REG_GATE;
     o->in = REG_UP;
-    o->act = c->activation == MODEL_SILU ? ACT_SILU : ACT_GELU_TANH;
+    o->gated.act = c->activation == MODEL_SILU ? ACT_SILU : ACT_GELU_TANH;
+    o->gated.dim = part.n;
 }
 
 void build_gated_mlp(struct program *p, uint32_t layer, enum reg out, enum reg in,

@@ -13,6 +13,8 @@ void build_norm(struct program *p, uint32_t layer, enum reg out, enum reg in,
 /* Every head of reg (REG_Q or REG_K) alone, with one weight of head_dim. */
 void build_head_norm(struct program *p, uint32_t layer, enum reg reg, struct tensor_name name,
                      bool plus_one);
+/* Both, by their usual names. */
+void build_head_norms(struct program *p, uint32_t layer, bool plus_one);
 /* Q or K normed as one vector of all heads, which the ranks share. */
 void build_whole_norm(struct program *p, uint32_t layer, enum reg reg, struct tensor_name name,
                       bool plus_one);
@@ -72,6 +74,18 @@ void build_mla_widths(struct program *p); /* before the layers */
 void build_mla(struct program *p, uint32_t layer, uint32_t i_rope);
 /* The norm before the logits, and their matrix: the embedding's when it is tied. */
 void build_head(struct program *p, struct tensor_name norm, bool plus_one, struct tensor_name head);
+
+/* build_llama.c: a whole model of Llama's layers (norm, attention, norm, MLP), from these parts. */
+struct llama_parts {
+    const struct qkv_names *qkv; /* NULL: latent attention */
+    bool head_norms;             /* of Q and K */
+    struct tensor_name sinks;
+    const struct mlp_names *mlp; /* of layers without experts */
+    const struct moe_names *moe; /* of those that have some; NULL: there are none */
+    bool interleaved;            /* rotated pairs are neighbours */
+    const char *gguf_divisors;   /* struct rope_freqs */
+};
+void build_like_llama(struct program *p, const struct llama_parts *x);
 
 /* The families (worker/families/). */
 void family_llama(struct program *p);

@@ -101,7 +101,10 @@ struct op {
             struct tensor_name sinks_name; /* hf NULL: there are none */
             float *sinks;                  /* [heads.q.n], by the loader */
         } attention;
-        enum activation act; /* GATED: out = act(out) * in */
+        struct {
+            enum activation act;
+            uint32_t dim; /* the buffer may be wider: of an MLP and of experts */
+        } gated;          /* out = act(out) * in */
         /* Head h of out, of n_out, is the matrix first + h times n_in of in's head. */
         struct {
             uint32_t first, n, in_stride, in_first, out_stride;

@@ -206,8 +206,8 @@ enum status runner_run_op(struct runner *r, const struct op *o, const struct row
                                              .up = runner_view(r, o->in),
                                              .out = runner_view(r, o->out),
                                              .n_rows = r->n_rows,
-                                             .dim = r->s.program->widths[o->out],
-                                             .act = o->act,
+                                             .dim = o->gated.dim,
+                                             .act = o->gated.act,
                                              .limit = r->s.program->config->swiglu_limit});
         break;
     case OP_ADD:
