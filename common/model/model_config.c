@@ -228,6 +228,10 @@ enum status model_config_check(const struct model_info *m, const struct model_co
         return error_set(err, STATUS_INVALID,
                          "%s: %u attention heads can not share %u key-value heads evenly", m->path,
                          c->n_heads, c->n_kv_heads);
+    if (c->head_dim < 2 || c->head_dim % 2 != 0)
+        return error_set(err, STATUS_INVALID,
+                         "%s: an attention head of %u dimensions: an even number is needed",
+                         m->path, c->head_dim);
     if (!(c->norm_eps > 0) || !(c->attention_scale > 0) || !isfinite(c->attention_scale))
         return error_set(err, STATUS_INVALID,
                          "%s: a norm epsilon of %g and an attention scale of %g", m->path,
