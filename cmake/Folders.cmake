@@ -1,13 +1,14 @@
-# cox_folder(NAME DEPS ... FOLDERS ...): the static library of one folder: every *.c but main.c, and
-# those of the subfolders named.
+# cox_folder(NAME [IN SUBFOLDER] DEPS ... FOLDERS ...): the static library of one folder (this one, or
+# the one below it that is named): every *.c but main.c, and those of its subfolders in FOLDERS.
 function(cox_folder name)
-  cmake_parse_arguments(F "" "" "DEPS;FOLDERS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.c)
+  cmake_parse_arguments(F "" "IN" "DEPS;FOLDERS" ${ARGN})
+  set(at ${CMAKE_CURRENT_SOURCE_DIR}/${F_IN})
+  file(GLOB sources CONFIGURE_DEPENDS ${at}/*.c)
   foreach(folder ${F_FOLDERS})
-    file(GLOB more CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.c)
+    file(GLOB more CONFIGURE_DEPENDS ${at}/${folder}/*.c)
     list(APPEND sources ${more})
   endforeach()
-  list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/main.c)
+  list(REMOVE_ITEM sources ${at}/main.c)
   if(NOT sources)
     file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/empty.c "typedef int empty_folder;\n")
     set(sources ${CMAKE_CURRENT_BINARY_DIR}/empty.c)
