@@ -1,5 +1,5 @@
-/* `cox head`, `cox worker`, `cox gateway`, `cox replay`: become the program that lies next to this
- * one. */
+/* `cox head`, `cox worker`, `cox gateway`, `cox replay`, `cox plan`: become the program that lies
+ * next to this one. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -35,18 +35,32 @@ int cmd_head(int argc, char **argv)
     return become("cox-head", argv);
 }
 
-/* The scheduler is in cox-head: it replays, too. */
-int cmd_replay(int argc, char **argv)
+/* A mode of a program that is no command line of its own. */
+static int become_mode(const char *file, char *mode, int argc, char **argv)
 {
-    char program[] = "cox", mode[] = "replay";
+    char program[] = "cox";
     char **args = mem_array((size_t)argc + 2, sizeof *args);
     args[0] = program;
     args[1] = mode;
     for (int i = 1; i < argc; i++)
         args[i + 1] = argv[i];
-    int code = become("cox-head", args);
+    int code = become(file, args);
     mem_free(args);
     return code;
+}
+
+/* The scheduler is in cox-head: it replays, too. */
+int cmd_replay(int argc, char **argv)
+{
+    char mode[] = "replay";
+    return become_mode("cox-head", mode, argc, argv);
+}
+
+/* And what a rank takes is measured by cox-worker. */
+int cmd_plan(int argc, char **argv)
+{
+    char mode[] = "plan";
+    return become_mode("cox-worker", mode, argc, argv);
 }
 
 int cmd_worker(int argc, char **argv)

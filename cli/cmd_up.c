@@ -19,7 +19,7 @@
 #include "common/base/host.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
-#include "common/model/model_info.h"
+#include "common/model/model_config.h"
 #include "common/net/http_client.h"
 #include "common/net/keys.h"
 
@@ -131,8 +131,8 @@ static bool looks_like_hub_id(const char *model)
            model[0] != '~';
 }
 
-/* A model that is not there, or none at all, is said at once and once, before any process says it;
- * what its tensors are is the workers' business. */
+/* A model that is not there, none at all, or one that is not supported is said at once and once,
+ * before any process says it; what its tensors are is the workers' business. */
 static enum status check_model(const struct up_options *o, const char *model, struct error *err)
 {
     char cache_dir[PATH_BYTES];
@@ -152,8 +152,13 @@ static enum status check_model(const struct up_options *o, const char *model, st
         model_cache_dir(NULL, getenv("HOME"), cache_dir, sizeof cache_dir);
     if (model_info_open(model, cache_dir, &info, err) != STATUS_OK)
         return err->status == STATUS_IO ? (err->status = STATUS_INVALID) : err->status;
+    enum status s = STATUS_OK;
+    struct model_config *config = mem_alloc(sizeof *config); /* tens of KiB */
+    if (info.format != MODEL_NULL && o->device != UP_DEVICE_NULL)
+        s = model_config_read(&info, config, err);
+    mem_free(config);
     model_info_fini(&info);
-    return STATUS_OK;
+    return s;
 }
 
 static enum status check_machine(struct up *u, struct error *err)

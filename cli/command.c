@@ -10,6 +10,7 @@
 #include "common/base/version.h"
 #include "common/options/gateway.h"
 #include "common/options/head.h"
+#include "common/options/plan.h"
 #include "common/options/replay.h"
 #include "common/options/worker.h"
 
@@ -36,6 +37,8 @@ const struct command commands[] = {
      TABLE(keys)},
     {"join-token", "--keys-dir DIR --head HOST:PORT", "one string that a worker can join with",
      cmd_join_token, TABLE(join_token)},
+    {"plan", "MODEL [OPTION...]", "what each rank of a model takes, and whether it fits", cmd_plan,
+     TABLE(plan)},
     {"replay", "FILE [OPTION...]", "run a head's --step-log again and compare every plan",
      cmd_replay, TABLE(replay)},
     {"version", "", "the version of this build", cmd_version, NULL, NULL},

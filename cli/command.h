@@ -31,6 +31,7 @@ int cmd_drain(int argc, char **argv);
 int cmd_chat(int argc, char **argv);
 int cmd_keys(int argc, char **argv);
 int cmd_join_token(int argc, char **argv);
+int cmd_plan(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 int cmd_completion(int argc, char **argv);

@@ -14,6 +14,8 @@ static const char *const devices[] = {"auto", "null", "cpu", "cuda"};
 static const char *const cpu_isas[] = {"auto", "scalar", "avx2", "avx512"};
 static const char *const kv_cache_dtypes[] = {"auto", "float32", "float16"};
 static const char *const dtypes[] = {"auto", "float32"};
+static const char *const load_formats[] = {"auto", "dummy", "safetensors", "gguf"};
+enum { N_LOAD_FORMATS = sizeof load_formats / sizeof *load_formats };
 
 struct builder {
     const struct up_options *o;
@@ -231,6 +233,8 @@ static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
         flag(c, "--kv-cache-dtype", kv_cache_dtypes[o->kv_cache_dtype]);
     if (o->dtype)
         flag(c, "--dtype", dtypes[o->dtype]);
+    if (o->load_format > 0 && o->load_format < N_LOAD_FORMATS)
+        flag(c, "--load-format", load_formats[o->load_format]);
     flags_of_speculation(b, c);
     flags_of_cpu(b, c, i);
     flag_if(b, c, "--vocab-size", o->vocab_size);

@@ -31,6 +31,22 @@ static enum status build_program(struct engine *e, uint32_t rank, struct error *
     return program_build(&e->config, &s, &e->program, err);
 }
 
+/* And which model they are. */
+static enum status open_weights(struct engine *e, uint8_t identity[16], struct error *err)
+{
+    static const char *const names[] = {"auto", "dummy", "safetensors", "gguf"};
+    enum model_format want = e->load_format == WORKER_LOAD_GGUF ? MODEL_GGUF : MODEL_HF;
+    if (e->load_format != WORKER_LOAD_AUTO && e->info.format != want)
+        return error_set(err, STATUS_INVALID, "--load-format %s: %s is %s", names[e->load_format],
+                         e->info.path,
+                         want == MODEL_HF ? "no folder with a config.json" : "no GGUF file");
+    if (e->load_format == WORKER_LOAD_DUMMY)
+        return weights_config_identity(&e->info, identity, err);
+    TRY(weights_open(&e->info, &e->files, err));
+    weights_identity(e->files, identity);
+    return STATUS_OK;
+}
+
 static enum status open_files(struct engine *e, const struct engine_setup *s, struct error *err)
 {
     TRY(model_info_open(s->model, s->cache_dir, &e->info, err));
@@ -42,13 +58,13 @@ static enum status open_files(struct engine *e, const struct engine_setup *s, st
         return error_set(err, STATUS_INVALID, "--max-model-len %u: the model was made for %u",
                          s->max_model_len, e->info.max_model_len);
     e->max_model_len = s->max_model_len ? s->max_model_len : e->info.max_model_len;
-    TRY(weights_open(&e->info, &e->files, err));
+    e->load_format = s->load_format;
+    TRY(open_weights(e, e->identity, err));
     TRY(build_program(e, s->rank, err));
     e->main_dtype = loader_main_dtype(e->program, e->files);
     e->kv_dtype = s->kv_dtype_set              ? s->kv_dtype
                   : e->main_dtype == DTYPE_F32 ? DTYPE_F32
                                                : DTYPE_F16;
-    weights_identity(e->files, e->identity);
     return STATUS_OK;
 }
 
@@ -94,9 +110,10 @@ static enum status fit_shard(const struct engine *e, uint64_t beside, uint64_t a
     return STATUS_OK;
 }
 
-static enum status size_kv(struct engine *e, const struct engine_beside *b, struct error *err)
+enum status engine_size_kv(struct engine *e, const struct engine_beside *b, uint64_t available,
+                           struct error *err)
 {
-    uint64_t available = host_available_bytes(), fixed = 0, beside = b->fixed_bytes;
+    uint64_t fixed = 0, beside = b->fixed_bytes;
     TRY(fit_shard(e, beside, available, &fixed, err));
     e->kv_shape.available_bytes = available - fixed;
     e->kv_shape.twin_block_bytes = b->block_bytes;
@@ -193,7 +210,7 @@ enum status engine_measure(const struct engine_setup *s, struct engine **out, st
 
 enum status engine_load(struct engine *e, const struct engine_beside *beside, struct error *err)
 {
-    TRY(size_kv(e, beside, err));
+    TRY(engine_size_kv(e, beside, host_available_bytes(), err));
     TRY(kv_store_new(e->program, e->device, e->kv_dtype, e->kv_groups, &e->kv, err));
     e->runner_setup.kv = e->kv;
     return load_shard(e, err);
@@ -216,8 +233,7 @@ enum status engine_open(const struct engine_setup *s, struct engine **out, struc
 static enum status open_same_files(struct engine *e, struct error *err)
 {
     uint8_t identity[sizeof e->identity];
-    TRY(weights_open(&e->info, &e->files, err));
-    weights_identity(e->files, identity);
+    TRY(open_weights(e, identity, err));
     if (memcmp(identity, e->identity, sizeof identity) != 0)
         return error_set(err, STATUS_INVALID,
                          "%s changed since this worker started: restart all of its workers",

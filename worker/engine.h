@@ -3,12 +3,14 @@
  * that was true before anything was allocated. What plans and sequences are is the executor's
  * matter; the golden tests drive this one directly. */
 #include "common/model/model_info.h"
+#include "common/options/worker.h"
 #include "proto/messages.h"
 #include "worker/loader.h"
 #include "worker/runner.h"
 
 struct engine_setup {
     const char *model, *cache_dir; /* as model_info_open takes them */
+    enum worker_load_format load_format;
     uint32_t tp, rank;
     bool expert_parallel; /* ranks have whole experts */
     struct comm *comm;    /* between the ranks; NULL when tp is 1. Borrowed; joined before a step */
@@ -30,7 +32,8 @@ struct engine_setup {
 struct engine {
     struct model_info info;
     struct model_config config;
-    struct weights *files;   /* NULL but while they are read */
+    enum worker_load_format load_format;
+    struct weights *files;   /* NULL but while they are read, and for dummy weights */
     struct program *program; /* program, runner: NULL after engine_take_rank failed */
     struct device *device;
     bool owns_device;
@@ -58,6 +61,10 @@ struct engine_beside {
 /* Files, program and device: all of the memory table but the KV cache. Allocates nothing large. */
 MUST_USE enum status engine_measure(const struct engine_setup *s, struct engine **out,
                                     struct error *err);
+/* Blocks of the KV cache, of a device that has so much left, into kv_groups and kv_bytes. Sizes
+ * alone, once; engine_load does it with what is free. STATUS_NO_MEMORY with the table's numbers. */
+MUST_USE enum status engine_size_kv(struct engine *e, const struct engine_beside *beside,
+                                    uint64_t available_bytes, struct error *err);
 /* Sizes the KV cache and reads the weights, once. STATUS_NO_MEMORY with the table's numbers when it
  * cannot fit, before anything is allocated. After an error only engine_close. */
 MUST_USE enum status engine_load(struct engine *e, const struct engine_beside *beside,

@@ -268,27 +268,33 @@ static void log_loaded(const struct engine *e, const char *role, uint32_t rank, 
              (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S);
 }
 
+struct engine_setup executor_cpu_setup(const struct worker_options *o)
+{
+    return (struct engine_setup){.model = o->model,
+                                 .cache_dir = o->cache_dir,
+                                 .load_format = (enum worker_load_format)o->load_format,
+                                 .tp = (uint32_t)o->tp,
+                                 .expert_parallel = o->enable_expert_parallel,
+                                 .n_threads = (uint32_t)o->threads,
+                                 .isa_level = o->cpu_isa - 1, /* 0 is auto */
+                                 .kv_dtype_set = o->kv_cache_dtype != WORKER_KV_AUTO,
+                                 .kv_dtype =
+                                     o->kv_cache_dtype == WORKER_KV_FLOAT32 ? DTYPE_F32 : DTYPE_F16,
+                                 .block_tokens = (uint32_t)o->block_size,
+                                 .max_model_len = (uint32_t)o->max_model_len,
+                                 .kv_memory_bytes = (uint64_t)o->kv_cache_memory_bytes,
+                                 .n_kv_blocks = (uint32_t)o->num_gpu_blocks_override};
+}
+
 static enum status open_engine(struct executor_cpu *x, const struct worker_options *o,
                                struct error *err)
 {
-    const struct engine_setup s = {.model = o->model,
-                                   .cache_dir = o->cache_dir,
-                                   .tp = x->tp,
-                                   .rank = (uint32_t)atomic_load(&x->base.shard_rank),
-                                   .expert_parallel = o->enable_expert_parallel,
-                                   .comm = x->comm,
-                                   .n_threads = (uint32_t)o->threads,
-                                   .isa_level = o->cpu_isa - 1, /* 0 is auto */
-                                   .kv_dtype_set = o->kv_cache_dtype != WORKER_KV_AUTO,
-                                   .kv_dtype = o->kv_cache_dtype == WORKER_KV_FLOAT32 ? DTYPE_F32
-                                                                                      : DTYPE_F16,
-                                   .block_tokens = (uint32_t)o->block_size,
-                                   .max_model_len = (uint32_t)o->max_model_len,
-                                   .kv_memory_bytes = (uint64_t)o->kv_cache_memory_bytes,
-                                   .n_kv_blocks = (uint32_t)o->num_gpu_blocks_override,
-                                   .progress = &x->base.progress,
-                                   .interrupt = &x->interrupted,
-                                   .load_permille = &x->base.load_permille};
+    struct engine_setup s = executor_cpu_setup(o);
+    s.rank = (uint32_t)atomic_load(&x->base.shard_rank);
+    s.comm = x->comm;
+    s.progress = &x->base.progress;
+    s.interrupt = &x->interrupted;
+    s.load_permille = &x->base.load_permille;
     uint64_t begin_ns = clock_mono_ns();
     log_info("model_loading", "model=%s shard=%u/%u", log_quote(o->model), s.rank, s.tp);
     TRY(open_models(x, &s, err));
@@ -367,8 +373,7 @@ static void fill_info(struct executor_cpu *x, const struct worker_options *o)
     hash_config(x, o);
 }
 
-enum status executor_cpu_open(const struct worker_options *o, struct executor **out,
-                              struct error *err)
+enum status executor_cpu_check(const struct worker_options *o, struct error *err)
 {
     if (o->pp > 1)
         return error_set(err, STATUS_UNSUPPORTED,
@@ -378,6 +383,13 @@ enum status executor_cpu_open(const struct worker_options *o, struct executor **
     if (o->tp > COMM_MAX_RANKS)
         return error_set(err, STATUS_UNSUPPORTED, "--tp %lld: at most %u ranks share a model",
                          (long long)o->tp, COMM_MAX_RANKS);
+    return STATUS_OK;
+}
+
+enum status executor_cpu_open(const struct worker_options *o, struct executor **out,
+                              struct error *err)
+{
+    TRY(executor_cpu_check(o, err));
     struct executor_cpu *x = mem_zalloc(sizeof *x);
     x->base.ops = &cpu_executor_ops;
     x->tp = (uint32_t)o->tp;

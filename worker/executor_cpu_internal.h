@@ -1,5 +1,5 @@
 #pragma once
-/* Between executor_cpu.c, executor_cpu_draft.c and executor_cpu_sample.c. */
+/* Between executor_cpu.c, executor_cpu_draft.c, executor_cpu_sample.c and plan.c. */
 #include "worker/batch.h"
 #include "worker/comm/comm.h"
 #include "worker/draft_model.h"
@@ -39,6 +39,12 @@ struct executor_cpu {
 MUST_USE enum status cpu_samplers_open(struct executor_cpu *x, struct error *err);
 void cpu_samplers_close(struct executor_cpu *x); /* NULL is fine */
 uint64_t cpu_samplers_bytes(const struct executor_cpu *x);
+/* The same before there are any: of a rank with so many threads that draws. */
+uint64_t cpu_samplers_measure(uint32_t n_threads, uint32_t vocab_size);
+
+/* What an option says of the engine, and what this device does not do of what options ask for. */
+struct engine_setup executor_cpu_setup(const struct worker_options *o);
+MUST_USE enum status executor_cpu_check(const struct worker_options *o, struct error *err);
 
 /* Guesses behind the runs of p, the plan that was applied, on all ranks the same. The arena is the
  * step's. Errors as runner_forward and comm_broadcast have them; STATUS_NO_MEMORY. */

@@ -9,10 +9,15 @@
 /* ---- samplers ---- */
 
 /* No more rows than RUNNER_LOGITS_ROWS are sampled at once. */
+static uint32_t n_samplers(uint32_t n_threads)
+{
+    return n_threads < RUNNER_LOGITS_ROWS ? n_threads : RUNNER_LOGITS_ROWS;
+}
+
 enum status cpu_samplers_open(struct executor_cpu *x, struct error *err)
 {
     uint32_t n = x->engine->n_threads, vocab_size = x->engine->config.vocab_size;
-    x->n_samplers = n < RUNNER_LOGITS_ROWS ? n : RUNNER_LOGITS_ROWS;
+    x->n_samplers = n_samplers(n);
     x->samplings = mem_array(RUNNER_LOGITS_ROWS, sizeof *x->samplings);
     x->samplers = mem_array(x->n_samplers, sizeof(struct sampler *));
     for (uint32_t i = 0; i < x->n_samplers; i++) {
@@ -42,6 +47,11 @@ void cpu_samplers_close(struct executor_cpu *x)
 uint64_t cpu_samplers_bytes(const struct executor_cpu *x)
 {
     return x->n_samplers * sampler_bytes(x->engine->config.vocab_size);
+}
+
+uint64_t cpu_samplers_measure(uint32_t n_threads, uint32_t vocab_size)
+{
+    return n_samplers(n_threads) * sampler_bytes(vocab_size);
 }
 
 /* ---- drawing ---- */

@@ -6,7 +6,7 @@
 
 #include "common/base/mem.h"
 #include "kernels/cpu/pack.h"
-#include "worker/source.h"
+#include "worker/dummy.h"
 
 #define ALIGN 64u /* a cache line; vectors never straddle two */
 
@@ -18,7 +18,7 @@ static uint64_t aligned(uint64_t n)
 uint32_t loader_inner_unit(const struct model_config *c, const struct weights *w)
 {
     uint32_t unit = c->quant.method == QUANT_NONE ? 16 : 32;
-    for (uint64_t i = 0; i < weights_n_tensors(w); i++) {
+    for (uint64_t i = 0; w && i < weights_n_tensors(w); i++) {
         const struct tensor *t = weights_tensor_at(w, i);
         uint32_t block = dtype_traits(t->dtype).block_elems;
         uint64_t k = t->n_dims >= 2 ? t->shape[t->n_dims - 1] : 0;
@@ -44,6 +44,8 @@ static enum status check_vectors(const struct program *p, const struct weights *
                                  uint32_t n, struct error *err)
 {
     char name[TENSOR_NAME_MAX];
+    if (!w)
+        return STATUS_OK;
     const struct tensor *t = find(p, w, tn, layer, 0, name);
     const uint32_t shape[] = {n_experts ? n_experts : n, n};
     if (!t)
@@ -147,6 +149,8 @@ static float *load_elements(const struct program *p, const struct weights *w,
                             float *to)
 {
     char name[TENSOR_NAME_MAX];
+    if (!w)
+        return to; /* zeros */
     const struct tensor *t = find(p, w, tn, layer, 0, name);
     uint64_t bytes = dtype_traits(t->dtype).block_bytes;
     for (uint32_t i = 0; i < e.n; i++)
@@ -209,30 +213,40 @@ static void pack_rows(const struct weights *w, struct device *d, struct op_weigh
         weights_done(w, from, x->n_len * stride);
 }
 
-static void load_weight(const struct program *p, const struct weights *w, struct device *d,
-                        struct op_weight *x, struct loaded *l, uint64_t *used)
+/* This rank's part of the matrix that s is, from the files. */
+static void pack_source(const struct weights *w, struct device *d, struct op_weight *x,
+                        const struct source *s)
+{
+    const uint8_t *from = s->values->data;
+    if (s->kind == SOURCE_ROWS && x->part.of_experts)
+        from += s->values->n_bytes / x->n_experts * x->expert;
+    if (s->kind == SOURCE_ROWS && !x->part.transposed)
+        pack_rows(w, d, x, s, from);
+    else
+        pack_made(d, x, s, from);
+    if (s->kind != SOURCE_ROWS && !x->part.of_experts && x->part.n_rows == 0)
+        weights_done(w, from, s->values->n_bytes);
+}
+
+static enum status load_weight(const struct program *p, const struct weights *w, struct device *d,
+                               struct op_weight *x, struct loaded *l, uint64_t *used,
+                               struct error *err)
 {
     struct source s;
-    struct error err;
-    if (source_find(p, w, x, &s, &err) != STATUS_OK)
-        return; /* it was there when it was measured */
+    TRY(source_find(p, w, x, &s, err));
     uint64_t n_bytes = d->ops->weight_bytes(d, s.dtype, x->n_len, x->k_len);
     x->w = (struct weight){.dtype = s.dtype,
                            .n = x->n_len,
                            .k = x->k_len,
                            .n_bytes = n_bytes,
                            .data = take(l, used, n_bytes)};
-    const uint8_t *from = s.values->data;
-    if (s.kind == SOURCE_ROWS && x->part.of_experts)
-        from += s.values->n_bytes / x->n_experts * x->expert;
-    if (s.kind == SOURCE_ROWS && !x->part.transposed)
-        pack_rows(w, d, x, &s, from);
+    if (s.kind == SOURCE_DUMMY)
+        TRY(dummy_pack(d, x, &s, err));
     else
-        pack_made(d, x, &s, from);
-    if (s.kind != SOURCE_ROWS && !x->part.of_experts && x->part.n_rows == 0)
-        weights_done(w, from, s.values->n_bytes);
+        pack_source(w, d, x, &s);
     if (x->bias_name.hf)
         x->bias = load_bias(p, w, x, take(l, used, x->n_len * sizeof(float)));
+    return STATUS_OK;
 }
 
 static void load_op(const struct program *p, const struct weights *w, struct op *o,
@@ -252,7 +266,7 @@ static void load_op(const struct program *p, const struct weights *w, struct op 
     o->norm.w =
         load_vector(p, w, &o->norm.name, o->layer, (struct cut_range){o->norm.first, o->norm.dim},
                     take(l, used, o->norm.dim * sizeof(float)));
-    if (o->norm.plus_one)
+    if (o->norm.plus_one || !w) /* a norm that nobody trained is ones */
         for (uint32_t i = 0; i < o->norm.dim; i++)
             o->norm.w[i] += 1.0f;
 }
@@ -300,7 +314,7 @@ enum status loader_load(struct program *p, const struct weights *w, struct devic
         return error_set(err, STATUS_NO_MEMORY, "no memory for %llu bytes of weights",
                          (unsigned long long)out->n_bytes);
     for (uint32_t i = 0; i < p->n_weights; i++) {
-        load_weight(p, w, d, &p->weights[i], out, &used);
+        TRY(load_weight(p, w, d, &p->weights[i], out, &used, err));
         say_share(permille, used, out->n_bytes);
     }
     for (uint32_t i = 0; i < p->n_ops; i++)

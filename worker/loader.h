@@ -1,7 +1,7 @@
 #pragma once
 /* Brings the weights that a program names from the model's files into the device's memory. The file
  * is hostile: every tensor's presence, dtype and shape are checked by loader_measure, before a byte
- * is allocated. */
+ * is allocated. weights NULL: there are no files, and numbers are made up (worker/dummy.h). */
 #include <stdatomic.h>
 
 #include "common/model/weights.h"

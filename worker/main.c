@@ -1,5 +1,5 @@
-/* cox-worker: options, executor, loop, worker, until SIGTERM. Exit codes: 0 fine, 1 failed while
- * running, 2 usage or configuration. */
+/* cox-worker: options, executor, loop, worker, until SIGTERM; `cox-worker plan` is `cox plan`. Exit
+ * codes: 0 fine, 1 failed while running, 2 usage or configuration. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "common/model/file_guard.h"
 #include "common/model/model_info.h"
 #include "common/net/admin.h"
+#include "worker/plan.h"
 #include "worker/startup.h"
 #include "worker/worker.h"
 
@@ -18,7 +19,7 @@ extern char **environ;
 
 #define USAGE "cox-worker --head HOST:PORT --keys-dir DIR [OPTION...]"
 
-struct program {
+struct process {
     struct worker_options o;
     struct startup startup;
     struct loop *loop;
@@ -32,13 +33,13 @@ struct program {
 
 static bool is_ready(void *ctx)
 {
-    const struct program *p = ctx;
+    const struct process *p = ctx;
     return p->worker && worker_is_ready(p->worker);
 }
 
 static void on_request(void *ctx, struct http_request *r)
 {
-    struct program *p = ctx;
+    struct process *p = ctx;
     if (!admin_handle(&p->admin, r))
         http_respond(r, 404, "application/json",
                      STR("{\"error\":{\"message\":\"a worker answers /livez, /readyz, /metrics\","
@@ -48,12 +49,12 @@ static void on_request(void *ctx, struct http_request *r)
 
 static void on_signal(void *ctx, int signum)
 {
-    struct program *p = ctx;
+    struct process *p = ctx;
     log_info("signal", "number=%d", signum);
     worker_stop(p->worker);
 }
 
-static enum status start_http(struct program *p, struct error *err)
+static enum status start_http(struct process *p, struct error *err)
 {
     const struct http_options o = {
         .host = p->o.http_host, .port = startup_http_port(&p->o), .server_name = "cox-worker"};
@@ -85,7 +86,7 @@ static void print_memory(const struct executor *e)
     strbuf_fini(&b);
 }
 
-static enum status start(struct program *p, struct error *err)
+static enum status start(struct process *p, struct error *err)
 {
     TRY(worker_options_check(&p->o, err));
     TRY(startup_prepare(&p->o, &p->startup, err));
@@ -106,7 +107,7 @@ static enum status start(struct program *p, struct error *err)
     return loop_on_signal(p->loop, SIGINT, on_signal, p);
 }
 
-static void finish(struct program *p)
+static void finish(struct process *p)
 {
     worker_free(p->worker);
     if (p->http)
@@ -124,7 +125,7 @@ static int fail(enum status s, const struct error *err)
     return status_is_configuration(s) ? 2 : 1;
 }
 
-static int run(struct program *p)
+static int run(struct process *p)
 {
     struct error err = {0};
     char name[32];
@@ -186,7 +187,9 @@ static void hide_token(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    static struct program p;
+    if (argc > 1 && strcmp(argv[1], "plan") == 0)
+        return plan_main(argc - 1, argv + 1);
+    static struct process p;
     struct config_result res = {0};
     struct error err = {0};
     int code = 0;

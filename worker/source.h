@@ -6,7 +6,8 @@
 #include "common/model/weights.h"
 #include "worker/program.h"
 
-enum source_kind { SOURCE_ROWS, SOURCE_AWQ, SOURCE_GPTQ, SOURCE_FP8, SOURCE_MXFP4 };
+/* DUMMY: in no file (worker/dummy.h). */
+enum source_kind { SOURCE_ROWS, SOURCE_AWQ, SOURCE_GPTQ, SOURCE_FP8, SOURCE_MXFP4, SOURCE_DUMMY };
 struct source {
     enum source_kind kind;
     enum dtype dtype;                             /* of the rows */
@@ -16,8 +17,9 @@ struct source {
     uint32_t scale_rows; /* FP8: outputs that share one; 0: the whole tensor does */
 };
 
-/* Checks names, dtypes and shapes. STATUS_INVALID: something is missing, or not as the
- * configuration says; STATUS_UNSUPPORTED: a number format that this build does not take apart. */
+/* Checks names, dtypes and shapes; w NULL: by the configuration alone. STATUS_INVALID: something is
+ * missing, or not as the configuration says; STATUS_UNSUPPORTED: a number format that this build
+ * does not take apart. */
 MUST_USE enum status source_find(const struct program *p, const struct weights *w,
                                  const struct op_weight *x, struct source *out, struct error *err);
 /* Of all but SOURCE_ROWS: this rank's outputs, [n_len] rows of k_len inputs each. */

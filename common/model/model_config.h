@@ -2,6 +2,7 @@
 /* The shape of a model: what a family's description is written from. Read from config.json or from
  * a GGUF's metadata, both into the same fields; every value is checked (the file is hostile until
  * then), and what the two leave out has the value that transformers assumes. */
+#include "common/base/dtype.h"
 #include "common/model/model_info.h"
 
 #define MODEL_MAX_LAYERS 1024u
@@ -85,6 +86,9 @@ struct model_config {
     uint32_t window;       /* of window layers; 0: there are none */
     uint8_t layer_is_window[MODEL_MAX_LAYERS];
     bool tied_embedding;
+    /* Of numbers that are stored as they are, by config.json alone (torch_dtype); files may say
+     * otherwise. DTYPE_OPAQUE: one that is not known. */
+    enum dtype stored_dtype;
     bool attention_bias, attention_out_bias, mlp_bias; /* of Q, K, V; of what follows attention */
 };
 

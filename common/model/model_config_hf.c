@@ -187,12 +187,30 @@ static enum status read_tied(struct hf_config c, const json_t *root, const struc
     return hf_config_bool(c, "tie_word_embeddings", tied, &out->tied_embedding, err);
 }
 
+/* Older files say torch_dtype; nobody needs it where there are tensors. */
+static void read_dtype(struct hf_config c, const json_t *root, struct model_config *out)
+{
+    static const struct {
+        const char *name;
+        enum dtype dtype;
+    } known[] = {{"float32", DTYPE_F32}, {"float16", DTYPE_F16}, {"bfloat16", DTYPE_BF16}};
+    static const char *const keys[] = {"dtype", "torch_dtype"};
+    const char *name = NULL;
+    for (int i = 0; i < 4 && !name; i++)
+        name = json_string_value(hf_json_get(i < 2 ? c.o : root, keys[i % 2]));
+    out->stored_dtype = name ? DTYPE_OPAQUE : DTYPE_F32;
+    for (size_t i = 0; name && i < sizeof known / sizeof *known; i++)
+        if (strcmp(name, known[i].name) == 0)
+            out->stored_dtype = known[i].dtype;
+}
+
 enum status model_config_from_json(const struct model_info *m, const json_t *root,
                                    const struct config_family *f, struct model_config *out,
                                    struct error *err)
 {
     struct hf_config c = {m->path, hf_json_text_config(root)};
     double eps;
+    read_dtype(c, root, out);
     TRY(model_config_quant(&c, root, out, err));
     TRY(read_sizes(c, f, out, err));
     TRY(read_activation(c, f, out, err));

@@ -57,10 +57,9 @@ enum status model_info_unknown(const struct model_info *m, struct str arch, stru
     model_config_families(&known);
     if (arch.len > 64)
         arch.len = 64;
-    enum status s =
-        error_set(err, STATUS_UNSUPPORTED,
-                  "%s: the architecture \"" STR_FMT "\" is not supported; these are: %s", m->path,
-                  STR_ARG(arch), known.ptr);
+    enum status s = error_set(err, STATUS_UNSUPPORTED,
+                              "%s: architecture " STR_FMT " is not supported; supported: %s",
+                              m->path, STR_ARG(arch), known.ptr);
     strbuf_fini(&known);
     return s;
 }

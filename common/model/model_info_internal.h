@@ -12,7 +12,7 @@ MUST_USE enum status model_info_read_hf(struct model_info *m, struct error *err)
 
 /* Adds an id once; INVALID when it is no id of the vocabulary or there are too many. */
 MUST_USE enum status model_info_add_eos(struct model_info *m, uint64_t id, struct error *err);
-/* "architecture "x" is not supported; these are: ..." */
+/* "architecture x is not supported; supported: ..." */
 enum status model_info_unknown(const struct model_info *m, struct str arch, struct error *err);
 
 /* "<arch>.<name>", the key of a GGUF's metadata. */

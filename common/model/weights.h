@@ -24,3 +24,6 @@ void weights_done(const struct weights *w, const void *data, uint64_t n);
  * all of a 140 GB model in each rank would cost minutes; two models that differ only between those
  * pages and in no header are taken for one (docs/decisions/0009-model-hash.md). */
 void weights_identity(const struct weights *w, uint8_t out[16]);
+/* The same of a folder whose weight files are not looked at (--load-format dummy): config.json. */
+MUST_USE enum status weights_config_identity(const struct model_info *m, uint8_t out[16],
+                                             struct error *err);

@@ -181,22 +181,27 @@ static enum status open_all(struct weights *w, struct error *err)
                          w->path);
     if (w->n_shards == 0)
         return error_set(err, STATUS_NOT_FOUND,
-                         "%s: has no model.safetensors, no %s and no other .safetensors file",
+                         "%s: has no model.safetensors, no %s and no other .safetensors file "
+                         "(--load-format dummy runs it with random weights)",
                          w->path, index_file);
     TRY(open_shards(w, err));
     return collect(w, NULL, err);
 }
 
 /* What the tensors mean is in config.json: the same weights with another one are another model. */
-static enum status digest_config(struct weights *w, struct error *err)
+enum status weights_config_identity(const struct model_info *m, uint8_t out[16], struct error *err)
 {
     char path[PATH_MAX];
-    struct file_map m;
-    TRY(path_of(w, "config.json", path, err));
-    TRY(file_map_open(path, &m, err));
-    XXH128_hash_t h = XXH3_128bits(m.bytes ? m.bytes : (const uint8_t *)"", m.n_bytes);
-    XXH128_canonicalFromHash((XXH128_canonical_t *)w->config_digest, h);
-    file_map_close(&m);
+    struct file_map f;
+    int n = snprintf(path, sizeof path, "%s/config.json", m->path);
+    if (m->format != MODEL_HF || n < 0 || n >= (int)sizeof path)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "%s: no folder with a config.json, which says alone what weights are like",
+                         m->path);
+    TRY(file_map_open(path, &f, err));
+    XXH128_hash_t h = XXH3_128bits(f.bytes ? f.bytes : (const uint8_t *)"", f.n_bytes);
+    XXH128_canonicalFromHash((XXH128_canonical_t *)out, h);
+    file_map_close(&f);
     return STATUS_OK;
 }
 
@@ -205,7 +210,8 @@ enum status weights_open_folder(struct weights *w, struct error *err)
     char path[PATH_MAX];
     struct file_map single;
     json_t *root;
-    TRY(digest_config(w, err));
+    TRY(weights_config_identity(&(struct model_info){.format = MODEL_HF, .path = w->path},
+                                w->config_digest, err));
     TRY(path_of(w, "model.safetensors", path, err));
     enum status s = file_map_open(path, &single, err);
     file_map_close(&single);

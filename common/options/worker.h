@@ -12,6 +12,14 @@ enum worker_device {
     WORKER_DEVICE_CUDA
 };
 
+/* auto: what is there. dummy: random weights, by config.json alone. */
+enum worker_load_format {
+    WORKER_LOAD_AUTO,
+    WORKER_LOAD_DUMMY,
+    WORKER_LOAD_SAFETENSORS,
+    WORKER_LOAD_GGUF
+};
+
 enum worker_kv_dtype { WORKER_KV_AUTO, WORKER_KV_FLOAT32, WORKER_KV_FLOAT16 };
 
 struct worker_options {
@@ -30,7 +38,8 @@ struct worker_options {
     int cpu_isa;        /* 0: the best; else enum cpu_isa + 1 */
     int kv_cache_dtype; /* enum worker_kv_dtype */
     struct speculation_options speculation;
-    int dtype; /* float32 is what the CPU computes in */
+    int load_format; /* enum worker_load_format */
+    int dtype;       /* float32 is what the CPU computes in */
     const char *http_host;
     int64_t http_port; /* -1: 7001 + ordinal */
     bool metrics_public;

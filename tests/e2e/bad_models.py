@@ -146,7 +146,7 @@ FOLDERS = {
     "shape": (_tensor(shape=[1 << 40, 1 << 40]), Q),
     "shape-of-another": (_tensor(shape=[32, 128]), Q),
     "tensor-missing": (_header(lambda h: {k.replace("layers.0.self_attn.q_", "x_"): v for k, v in h.items()}), Q),
-    "architecture": (_config(model_type="mamba", architectures=["MambaForCausalLM"]), "mamba"),
+    "architecture": (_config(model_type="architecture MambaForCausalLM", architectures=["MambaForCausalLM"]), "mamba"),
     "no-model-type": (_config(model_type=None, architectures=None), "model_type"),
     "layers-99": (_config(num_hidden_layers=99), "layers.2"),
     "hidden-0": (_config(hidden_size=0), "hidden_size"),

@@ -1,0 +1,35 @@
+#include "common/options/plan.h"
+
+#include "common/options/rows.h"
+
+#define S plan_options
+
+const struct option_spec plan_specs[] = {
+    ROW_SIZE(S, worker.tp, "tp", "tensor-parallel-size", "ranks that share every layer"),
+    ROW_SIZE(S, worker.pp, "pp", "pipeline-parallel-size", "stages that share the layers out"),
+    OPT_BOOL(S, worker.enable_expert_parallel, "enable-expert-parallel", NULL,
+             "ranks have whole experts of a mixture, not a part of each"),
+    OPT_INT(S, worker.max_model_len, "max-model-len", 0, 1 << 30, "0",
+            "longest sequence; 0: the model's own"),
+    OPT_INT(S, worker.block_size, "block-size", 16, 1024, "16",
+            "tokens of a KV block, a multiple of 16"),
+    OPT_ENUM(S, worker.kv_cache_dtype, "kv-cache-dtype", "auto|float32|float16", "auto",
+             "numbers of the KV cache; auto: float16, float32 for a float32 model"),
+    OPT_INT(S, worker.num_gpu_blocks_override, "num-gpu-blocks-override", 0, 1 << 30, "0",
+            "KV blocks of a rank; 0: from the memory"),
+    OPT_INT(S, worker.kv_cache_memory_bytes, "kv-cache-memory-bytes", 0, (double)(1ull << 50), "0",
+            "memory for the KV cache of a rank; 0: the device's default"),
+    OPT_INT(S, worker.threads, "threads", 0, WORKER_MAX_THREADS, "0",
+            "kernel threads of each rank; 0: this machine's cores, shared out"),
+    OPT_INT(S, memory_bytes, "memory-bytes", 0, (double)(1ull << 50), "0",
+            "memory that each rank has; 0: what is free on this machine, shared out"),
+    {.name = "cache-dir",
+     .aliases = "cache",
+     .type = OPTION_STRING,
+     .offset = offsetof(struct S, worker.cache_dir),
+     .help = "where the demo model is; default: ~/.cache/coxswain (COX_CACHE)"},
+    OPT_BOOL(S, json, "json", NULL, "one JSON object"),
+};
+#undef S
+
+const size_t plan_n_specs = sizeof plan_specs / sizeof plan_specs[0];

@@ -1,0 +1,90 @@
+"""`cox plan` against the tables of the workers that it is about, models without weights, and models that
+are not supported: named by every command before a weight is read."""
+import json
+import shutil
+import subprocess
+
+import pytest
+from cluster import BIN, ROOT, Cluster, run_cox
+from completions import body_of, ids, run
+from real_model import GOLDENS
+
+OWN = ROOT / "build/goldens"
+MODELS = sorted([p for p in OWN.glob("*") if (p / "expected.json").exists()] +
+                [p for p in (GOLDENS / "models").glob("*") if (p / "config.json").exists()])
+SIZES = ["--num-gpu-blocks-override", "64", "--threads", "2"]
+
+pytestmark = pytest.mark.skipif(not OWN.exists(), reason=f"no tiny checkpoints in {OWN}: scripts/make-goldens")
+
+
+def table_of(model, tp, rank):
+    """What a worker counts before it loads; None: it refuses the cut."""
+    command = [BIN / "cox-worker", "--model", model, "--device", "cpu", "--tp", tp, "--ordinal", rank, *SIZES, "--insecure",
+               "--head", "127.0.0.1:1", "--http-port", "0", "--log-format", "json"]
+    with subprocess.Popen([str(a) for a in command], stderr=subprocess.PIPE, text=True) as p:
+        for line in p.stderr:
+            event = json.loads(line)
+            if event["event"] in ("memory_plan", "start_failed"):
+                p.kill()
+                return event if event["event"] == "memory_plan" else None
+    raise AssertionError(f"{command}: no table")
+
+
+@pytest.mark.parametrize("folder", MODELS, ids=lambda p: p.name)
+def test_the_table_of_its_workers(folder):
+    model = folder / "model.gguf" if (folder / "model.gguf").exists() else folder
+    done, table = run_cox("plan", model, "--tp", 2, "--json", *SIZES), table_of(model, 2, 1)
+    if table is None:
+        assert done.returncode == 2, done.stdout
+        return
+    want = {name: table[name] for name in ("weights_bytes", "activation_bytes", "comm_bytes", "kv_bytes", "total_bytes")}
+    planned = json.loads(done.stdout)["ranks"][1]
+    assert {name: planned[name] for name in want} == want
+
+
+def without_weights(tmp_path, name="llama_tiny", **changed):
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(OWN / name / file, tmp_path)
+    config = json.loads((OWN / name / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **changed}))
+    return tmp_path
+
+
+AWQ = {"quant_method": "awq", "bits": 4, "group_size": 32, "version": "gemm", "zero_point": True}
+
+
+@pytest.mark.parametrize("quantised", [None, AWQ], ids=["plain", "awq"])
+def test_random_weights_are_served(tmp_path, quantised):
+    model = without_weights(tmp_path, quantization_config=quantised)
+    assert "--load-format" not in run_cox("plan", model).stderr
+    answers = []
+    for tp in (1, 2):
+        with Cluster("--device", "cpu", "--load-format", "dummy", "--served-model-name", "m", "--max-model-len", "128",
+                     model=str(model), tp=tp, workers=tp) as c:
+            answers.append([ids(got) for got in run(c, [body_of([5 + i, 6, 7]) for i in range(3)])])
+    assert answers[0] == answers[1]  # the same model, however it is cut
+    assert len({tuple(a) for a in answers[0]}) == 3
+
+
+def test_no_weights_no_worker(tmp_path):
+    done = run_cox("worker", "--model", without_weights(tmp_path), "--device", "cpu", "--insecure")
+    assert done.returncode == 2 and "model.safetensors" in done.stderr and "--load-format dummy" in done.stderr
+
+
+@pytest.mark.parametrize("changed,words", [
+    ({"model_type": "foo", "architectures": ["FooForCausalLM"]}, "architecture FooForCausalLM is not supported; supported: llama"),
+    ({"quantization_config": {"quant_method": "bar"}}, 'quant_method "bar"'),
+], ids=["architecture", "quant_method"])
+@pytest.mark.parametrize("command", [("plan",), ("up", "--device", "cpu"), ("worker", "--device", "cpu", "--insecure", "--model")],
+                         ids=["plan", "up", "worker"])
+def test_what_is_not_supported_is_named(tmp_path, command, changed, words):
+    done = run_cox(*command, without_weights(tmp_path, **changed))
+    said = done.stderr.replace('\\"', '"')
+    assert done.returncode == 2 and words in said, said
+    assert command[0] == "worker" or "start_failed" not in said  # cox says it before it starts anything
+
+
+def test_too_large_is_said(tmp_path):
+    done = run_cox("plan", without_weights(tmp_path), "--memory-bytes", 1 << 20)
+    assert done.returncode == 1 and "fits         no" in done.stdout and "are free" in done.stdout
+    assert run_cox("plan", "null").returncode == run_cox("plan").returncode == run_cox("plan", "/nowhere").returncode == 2

@@ -1,0 +1,164 @@
+/* A matrix is a window on one long line of random blocks: row r begins r blocks behind the line's
+ * beginning. So the line is short (rows + columns / 32 blocks), is made as fast as memory is
+ * written, and any part of any row is found without what is before it. */
+#include "worker/dummy.h"
+
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "common/base/random.h"
+
+enum { BLOCK = 32 };
+
+/* ---- which format ---- */
+
+/* Routers, embeddings and heads stay as they are in every published checkpoint, and so does the
+ * matrix that is taken apart head by head. */
+static bool is_quantised(const struct program *p, const struct op_weight *x)
+{
+    bool vocabulary = x == &p->weights[p->i_embedding] || x == &p->weights[p->i_head];
+    bool plain = vocabulary || x->out == REG_ROUTER || x->out == REG_SHARE || x->part.transposed;
+    return p->config->quant.method == QUANT_MXFP4 ? x->part.of_experts : !plain;
+}
+
+static enum dtype dtype_of(const struct program *p, const struct op_weight *x)
+{
+    static const enum dtype made[] = {[QUANT_AWQ] = DTYPE_INT4,
+                                      [QUANT_GPTQ] = DTYPE_INT4,
+                                      [QUANT_FP8] = DTYPE_FP8,
+                                      [QUANT_MXFP4] = DTYPE_MXFP4};
+    enum quant_method method = p->config->quant.method;
+    if (method == QUANT_NONE || !is_quantised(p, x))
+        return p->config->stored_dtype;
+    return method < sizeof made / sizeof *made ? made[method] : DTYPE_OPAQUE;
+}
+
+/* ---- small numbers ---- */
+
+static void keep(uint8_t *p, uint16_t mask, uint16_t set)
+{
+    uint16_t v;
+    memcpy(&v, p, sizeof v);
+    v = (v & mask) | set;
+    memcpy(p, &v, sizeof v);
+}
+
+/* Each has its exponent fixed: 2^-7 to 2^-6, either sign. */
+static void tame_f32(uint8_t *p)
+{
+    for (int i = 0; i < BLOCK; i++)
+        keep(p + 4 * i + 2, 0x807f, 0x3c00);
+}
+
+static void tame_f16(uint8_t *p)
+{
+    for (int i = 0; i < BLOCK; i++)
+        keep(p + 2 * i, 0x83ff, 0x2000);
+}
+
+static void tame_bf16(uint8_t *p)
+{
+    for (int i = 0; i < BLOCK; i++)
+        keep(p + 2 * i, 0x807f, 0x3c00);
+}
+
+/* d = 2^-9, zero 8 */
+static void tame_int4(uint8_t *p)
+{
+    keep(p, 0, 0x1800);
+    keep(p + 2, 0, 8);
+}
+
+/* Codes below 2 (of the others two are no numbers), d = 2^-7. */
+static void tame_fp8(uint8_t *p)
+{
+    const float d = 0x1p-7f;
+    memcpy(p, &d, sizeof d);
+    for (int i = 0; i < BLOCK; i++)
+        p[4 + i] &= 0xbf;
+}
+
+static void tame_mxfp4(uint8_t *p)
+{
+    p[0] = 120; /* 2^-7 */
+}
+
+struct dummy_format {
+    enum dtype dtype;
+    void (*tame)(uint8_t *block); /* 32 elements of random bits */
+};
+static const struct dummy_format formats[] = {
+    {DTYPE_F32, tame_f32},   {DTYPE_F16, tame_f16}, {DTYPE_BF16, tame_bf16},
+    {DTYPE_INT4, tame_int4}, {DTYPE_FP8, tame_fp8}, {DTYPE_MXFP4, tame_mxfp4},
+};
+
+static const struct dummy_format *format_of(enum dtype dtype)
+{
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (formats[i].dtype == dtype)
+            return &formats[i];
+    return NULL;
+}
+
+/* ---- answers ---- */
+
+enum status dummy_find(const struct program *p, const struct op_weight *x, struct source *out,
+                       struct error *err)
+{
+    struct source s = {.kind = SOURCE_DUMMY, .dtype = dtype_of(p, x)};
+    tensor_name_format(&x->name, p->config->format, x->layer, x->expert, s.name);
+    *out = s;
+    if (!format_of(s.dtype))
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "tensor %s: config.json's torch_dtype or quantization_config says of it "
+                         "what no weights can be made up for",
+                         s.name);
+    uint32_t block = dtype_traits(s.dtype).block_elems;
+    if (x->k % block == 0 && x->k0 % block == 0 && x->k_len % block == 0)
+        return STATUS_OK;
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "tensor %s is %s, in blocks of %u, and a rank's inputs %u to %u of %u are no "
+                     "whole number of them",
+                     s.name, dtype_traits(s.dtype).name, block, x->k0, x->k0 + x->k_len, x->k);
+}
+
+static uint64_t seed_of(const struct source *s, const struct op_weight *x)
+{
+    uint64_t h = 0xcbf29ce484222325u ^ x->expert; /* FNV-1a */
+    for (const char *c = s->name; *c; c++)
+        h = (h ^ (uint8_t)*c) * 0x100000001b3u;
+    return h;
+}
+
+/* Blocks begin .. begin + n of the line; to has room for 8 bytes more than they take. */
+static void make_line(const struct dummy_format *f, uint64_t seed, uint64_t begin, uint64_t n,
+                      uint32_t block_bytes, uint8_t *to)
+{
+    for (uint64_t i = begin; i < begin + n; i++, to += block_bytes) {
+        struct rng rng = {seed + i * 0xd1342543de82ef95u};
+        for (uint32_t at = 0; at < block_bytes; at += 8) {
+            uint64_t word = rng_next(&rng);
+            memcpy(to + at, &word, sizeof word);
+        }
+        f->tame(to);
+    }
+}
+
+enum status dummy_pack(struct device *d, struct op_weight *x, const struct source *s,
+                       struct error *err)
+{
+    uint32_t step = x->part.step ? x->part.step : 1, input = x->part.first_in + x->k0;
+    uint64_t first = source_row(x, 0), block_bytes = 0, skip = 0;
+    (void)dtype_bytes(s->dtype, BLOCK, 1, &block_bytes);
+    (void)dtype_bytes(s->dtype, input % BLOCK, 1, &skip);
+    uint64_t n = (uint64_t)(x->n_len - 1) * step + x->k_len / BLOCK + 2;
+    uint8_t *line = mem_try_alloc((n + 1) * block_bytes);
+    if (!line)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for the random numbers of tensor %s",
+                         s->name);
+    make_line(format_of(s->dtype), seed_of(s, x), first + input / BLOCK, n, (uint32_t)block_bytes,
+              line);
+    d->ops->weight_pack(d, &x->w, &(struct weight_rows){line + skip, step * block_bytes});
+    mem_free(line);
+    return STATUS_OK;
+}

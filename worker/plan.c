@@ -1,0 +1,137 @@
+/* The sizes behind `cox plan`: an engine for each rank, measured and not loaded. */
+#include "worker/plan.h"
+
+#include <string.h>
+
+#include "common/base/host.h"
+#include "common/base/mem.h"
+#include "worker/executor_cpu_internal.h"
+
+/* ---- one rank ---- */
+
+static uint64_t total_of(const struct plan_rank *r)
+{
+    return r->weights_bytes + r->activation_bytes + r->comm_bytes + r->kv_bytes;
+}
+
+/* Blocks that a worker with so much memory takes by itself, and the most that it could be given. */
+static void size_kv(struct plan_rank *r, struct engine *e, uint64_t memory_bytes)
+{
+    struct kv_group most[PROGRAM_MAX_KV_GROUPS];
+    struct error err;
+    uint64_t samplers = r->activation_bytes - e->activation_bytes;
+    uint64_t available = memory_bytes > samplers ? memory_bytes - samplers : 0;
+    r->n_kv_groups = e->program->n_kv_groups;
+    r->fits = engine_size_kv(e, &(struct engine_beside){0}, available, &r->reason) == STATUS_OK;
+    memcpy(r->kv_groups, e->kv_groups, sizeof r->kv_groups);
+    r->kv_bytes = r->fits ? e->kv_bytes : 0;
+    for (uint32_t i = 0; i < r->n_kv_groups && !r->fits; i++) /* what blocks are like is known */
+        r->kv_groups[i] =
+            (struct kv_group){.window_tokens = e->program->kv_groups[i].window,
+                              .block_tokens = e->kv_shape.block_tokens,
+                              .bytes_per_block = kv_store_block_bytes(e->program, &e->kv_shape, i)};
+    struct kv_shape all = e->kv_shape;
+    all.memory_bytes = all.available_bytes; /* 0 when the rest alone does not fit */
+    all.n_blocks = 0;
+    if (all.memory_bytes == 0)
+        return;
+    bool one = kv_store_size(e->program, &all, most, &err) == STATUS_OK;
+    for (uint32_t i = 0; i < r->n_kv_groups; i++)
+        if (one)
+            r->most_blocks[i] = most[i].n_blocks;
+        else if (r->n_kv_groups == 1) /* less than one sequence of full length */
+            r->most_blocks[i] = (uint32_t)(all.memory_bytes / r->kv_groups[i].bytes_per_block);
+}
+
+static enum status plan_one(struct plan *p, const struct engine_setup *s, struct plan_rank *r,
+                            struct error *err)
+{
+    struct engine *e;
+    TRY(engine_measure(s, &e, err));
+    r->rank = s->rank;
+    r->weights_bytes = e->weights_bytes;
+    r->activation_bytes = e->activation_bytes;
+    if (s->rank == 0)
+        r->activation_bytes += cpu_samplers_measure(p->n_threads, e->config.vocab_size);
+    r->comm_bytes = e->comm_bytes;
+    size_kv(r, e, p->memory_bytes);
+    r->total_bytes = total_of(r);
+    p->dtype = dtype_traits(e->main_dtype).name;
+    p->kv_dtype = dtype_traits(e->kv_dtype).name;
+    p->max_model_len = e->max_model_len;
+    engine_close(e);
+    return STATUS_OK;
+}
+
+/* ---- all ---- */
+
+static uint32_t threads_of(const struct plan_options *o, uint32_t n_ranks)
+{
+    uint32_t share = host_cpus() / n_ranks;
+    if (o->worker.threads > 0)
+        return (uint32_t)o->worker.threads;
+    return share < 1 ? 1 : share > WORKER_MAX_THREADS ? WORKER_MAX_THREADS : share;
+}
+
+static enum status check(const struct plan_options *o, struct error *err)
+{
+    if (o->worker.block_size % 16 != 0)
+        return error_set(err, STATUS_INVALID, "--block-size %lld: must be a multiple of 16",
+                         (long long)o->worker.block_size);
+    return executor_cpu_check(&o->worker, err);
+}
+
+/* What it is, and whether it is supported at all. */
+static enum status look_at(const char *model, const char *cache_dir, struct plan *p,
+                           struct error *err)
+{
+    struct model_info info;
+    TRY(model_info_open(model, cache_dir, &info, err));
+    p->model = mem_strdup(info.path);
+    p->family = mem_strdup(info.family);
+    p->is_gguf = info.format == MODEL_GGUF;
+    enum status s = info.format == MODEL_NULL
+                        ? error_set(err, STATUS_INVALID, "the model null has no weights to plan")
+                        : STATUS_OK;
+    model_info_fini(&info);
+    return s;
+}
+
+enum status plan_make(const char *model, const struct plan_options *o, struct plan *out,
+                      struct error *err)
+{
+    struct engine_setup s = executor_cpu_setup(&o->worker);
+    *out = (struct plan){.tp = s.tp,
+                         .block_tokens = s.block_tokens,
+                         .n_ranks = s.tp,
+                         .memory_bytes = (uint64_t)o->memory_bytes,
+                         .memory_found = o->memory_bytes == 0};
+    TRY(check(o, err));
+    TRY(look_at(model, o->worker.cache_dir, out, err));
+    if (out->memory_found)
+        out->memory_bytes = host_available_bytes() / out->n_ranks;
+    out->n_threads = threads_of(o, out->n_ranks);
+    out->ranks = mem_array(out->n_ranks, sizeof *out->ranks);
+    s.model = model;
+    s.load_format = out->is_gguf ? WORKER_LOAD_AUTO : WORKER_LOAD_DUMMY;
+    s.n_threads = 1; /* nothing is computed */
+    for (s.rank = 0; s.rank < s.tp; s.rank++)
+        TRY(plan_one(out, &s, &out->ranks[s.rank], err));
+    return STATUS_OK;
+}
+
+void plan_fini(struct plan *p)
+{
+    mem_free(p->model);
+    mem_free(p->family);
+    mem_free(p->ranks);
+    *p = (struct plan){0};
+}
+
+bool plan_fits(const struct plan *p)
+{
+    for (uint32_t i = 0; i < p->n_ranks; i++)
+        if (!p->ranks[i].fits)
+            return false;
+    return true;
+}
