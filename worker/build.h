@@ -60,9 +60,9 @@ struct moe_names {
     struct tensor_name router, router_bias, choice_bias;
     struct tensor_name gate, up, down; /* of each expert; or of all, stacked: */
     struct tensor_name gate_bias, up_bias, down_bias;
-    bool stacked;
-    /* Stacked as [inputs][outputs], gate and up in turns (gpt_oss). */
-    bool transposed, in_turns;
+    /* Stacked (in a GGUF all are) as [inputs][outputs], gate and up in turns: gpt_oss. A GGUF has
+     * neither of these. */
+    bool stacked, transposed, in_turns;
     struct mlp_names shared;
     struct tensor_name shared_gate;
 };
@@ -84,6 +84,7 @@ struct llama_parts {
     const struct moe_names *moe; /* of those that have some; NULL: there are none */
     bool interleaved;            /* rotated pairs are neighbours */
     const char *gguf_divisors;   /* struct rope_freqs */
+    const char *gguf_mlp_norm;   /* the norm before the MLP; NULL: as most call it */
 };
 void build_like_llama(struct program *p, const struct llama_parts *x);
 

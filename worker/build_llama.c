@@ -18,6 +18,7 @@ static void add_attention(struct program *p, uint32_t layer, const struct llama_
 void build_like_llama(struct program *p, const struct llama_parts *x)
 {
     const struct model_config *c = p->config;
+    const char *mlp_norm = x->gguf_mlp_norm ? x->gguf_mlp_norm : "blk.%u.ffn_norm.weight";
     if (!x->qkv)
         build_mla_widths(p);
     build_embedding(p, TENSOR("model.embed_tokens.weight", "token_embd.weight"), 1.0f);
@@ -30,10 +31,8 @@ void build_like_llama(struct program *p, const struct llama_parts *x)
         add_attention(p, l, x, rope);
         build_attention_output(p, l, REG_H, &usual_output);
         build_residual_of(p, l, REG_H);
-        build_norm(
-            p, l, REG_H, REG_X,
-            TENSOR("model.layers.%u.post_attention_layernorm.weight", "blk.%u.ffn_norm.weight"),
-            false);
+        build_norm(p, l, REG_H, REG_X,
+                   TENSOR("model.layers.%u.post_attention_layernorm.weight", mlp_norm), false);
         if (experts)
             build_moe(p, l, x->moe);
         else

@@ -42,7 +42,7 @@ static void add_queries(struct program *p, uint32_t layer)
     const struct model_config *c = p->config;
     const struct mla_config *m = &c->mla;
     uint32_t d = m->nope + m->rope;
-    struct op_weight w = {.name = TENSOR(ATTN "q_proj.weight", NULL),
+    struct op_weight w = {.name = TENSOR(ATTN "q_proj.weight", "blk.%u.attn_q.weight"),
                           .n = c->n_heads * d,
                           .n0 = p->heads.q.first * d,
                           .n_len = p->heads.q.n * d,
@@ -53,14 +53,15 @@ static void add_queries(struct program *p, uint32_t layer)
         return;
     }
     project(p, layer, REG_H,
-            (struct op_weight){.name = TENSOR(ATTN "q_a_proj.weight", NULL),
+            (struct op_weight){.name = TENSOR(ATTN "q_a_proj.weight", "blk.%u.attn_q_a.weight"),
                                .n = m->q_rank,
                                .n_len = m->q_rank,
                                .k = c->hidden,
                                .out = REG_LATENT});
-    build_norm(p, layer, REG_LATENT, REG_LATENT, TENSOR(ATTN "q_a_layernorm.weight", NULL), false);
+    build_norm(p, layer, REG_LATENT, REG_LATENT,
+               TENSOR(ATTN "q_a_layernorm.weight", "blk.%u.attn_q_a_norm.weight"), false);
     narrow_norm(p, m->q_rank);
-    w.name = TENSOR(ATTN "q_b_proj.weight", NULL);
+    w.name = TENSOR(ATTN "q_b_proj.weight", "blk.%u.attn_q_b.weight");
     w.k = m->q_rank;
     project(p, layer, REG_LATENT, w);
 }
@@ -71,12 +72,14 @@ static void add_latent(struct program *p, uint32_t layer)
     const struct model_config *c = p->config;
     uint32_t n = c->mla.kv_rank + c->mla.rope;
     project(p, layer, REG_H,
-            (struct op_weight){.name = TENSOR(ATTN "kv_a_proj_with_mqa.weight", NULL),
-                               .n = n,
-                               .n_len = n,
-                               .k = c->hidden,
-                               .out = REG_K});
-    build_norm(p, layer, REG_K, REG_K, TENSOR(ATTN "kv_a_layernorm.weight", NULL), false);
+            (struct op_weight){
+                .name = TENSOR(ATTN "kv_a_proj_with_mqa.weight", "blk.%u.attn_kv_a_mqa.weight"),
+                .n = n,
+                .n_len = n,
+                .k = c->hidden,
+                .out = REG_K});
+    build_norm(p, layer, REG_K, REG_K,
+               TENSOR(ATTN "kv_a_layernorm.weight", "blk.%u.attn_kv_a_norm.weight"), false);
     narrow_norm(p, c->mla.kv_rank);
 }
 
@@ -106,13 +109,21 @@ static void add_heads(struct program *p, uint32_t layer, bool keys, enum reg in,
     o->heads.in_stride = keys ? m->nope + m->rope : m->kv_rank;
     o->heads.out_stride = keys ? m->kv_rank + m->rope : m->v;
     for (uint32_t h = p->heads.q.first; h < p->heads.q.first + p->heads.q.n; h++) {
-        struct op_weight w = {.name = TENSOR(ATTN "kv_b_proj.weight", NULL),
+        struct op_weight w = {.name = TENSOR(ATTN "kv_b_proj.weight", "blk.%u.attn_kv_b.weight"),
                               .layer = layer,
                               .n = keys ? m->kv_rank : m->v,
                               .k = keys ? m->nope : m->kv_rank,
                               .out = out};
         w.n_len = w.n;
         w.k_len = w.k;
+        if (m->split_kv_b) { /* already as they are needed */
+            w.name.gguf = keys ? "blk.%u.attn_k_b.weight" : "blk.%u.attn_v_b.weight";
+            w.part.of_experts = true;
+            w.expert = h;
+            w.n_experts = c->n_heads;
+            (void)build_weight(p, &w);
+            continue;
+        }
         w.part = keys ? (struct tensor_part){.n_rows = m->kv_rank,
                                              .n_columns = c->n_heads * per_head,
                                              .first_in = h * per_head,

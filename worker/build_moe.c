@@ -36,7 +36,7 @@ static struct op_weight inner_matrix(const struct program *p, const struct moe_n
                           .k = c->hidden,
                           .k_len = c->hidden,
                           .out = i == 0 ? REG_GATE : REG_UP};
-    if (names->in_turns)
+    if (names->in_turns && c->format != MODEL_GGUF)
         w.part = (struct tensor_part){.n_rows = 2 * width, .first = (uint32_t)i, .step = 2};
     return w;
 }
@@ -62,6 +62,7 @@ static void add_experts(struct program *p, uint32_t layer, const struct moe_name
     o->in = REG_H;
     o->out = REG_E;
     o->moe.first = p->n_weights;
+    bool gguf = p->config->format == MODEL_GGUF;
     if (p->expert_inner.n == 0) /* its part is zeros */
         return;
     for (uint32_t e = 0; e < p->experts.n; e++)
@@ -70,8 +71,8 @@ static void add_experts(struct program *p, uint32_t layer, const struct moe_name
             w.layer = layer;
             w.expert = p->experts.first + e;
             w.n_experts = p->config->moe.n_experts;
-            w.part.of_experts = names->stacked;
-            w.part.transposed = names->transposed;
+            w.part.of_experts = names->stacked || gguf;
+            w.part.transposed = names->transposed && !gguf;
             (void)build_weight(p, &w);
         }
 }

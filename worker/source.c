@@ -199,6 +199,9 @@ static enum status check_rows(const struct source *s, const struct op_weight *x,
         shape[1] = at.n_columns;
         shape[2] = at.n_rows;
     }
+    bool is_vector = skip && at.n_rows == 1 && s->values->n_dims == 1; /* of a GGUF */
+    if (is_vector)
+        skip = 2;
     TRY(source_check_shape(s->values, s->name, 3 - skip, shape + skip, err));
     if (!x->part.transposed || is_plain_float(s->values))
         return STATUS_OK;

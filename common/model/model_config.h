@@ -67,6 +67,7 @@ struct mla_config {
     uint32_t q_rank;  /* 0: Q is not compressed */
     uint32_t kv_rank; /* 0: not this kind of attention */
     uint32_t nope, rope, v;
+    bool split_kv_b; /* a GGUF that has kv_b's parts for keys and for values apart, head by head */
 };
 
 struct model_config {

@@ -5,16 +5,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/model/model_config_internal.h"
-#include "common/model/model_info_internal.h"
+#include "common/model/model_config_gguf_internal.h"
 
-struct reader {
-    const struct gguf *g;
-    struct str arch;
-    struct error *err;
-};
-
-static enum status get_u32(const struct reader *r, const char *name, uint32_t max, uint32_t *out)
+enum status gguf_reader_u32(const struct gguf_reader *r, const char *name, uint32_t max,
+                            uint32_t *out)
 {
     uint64_t v = 0;
     TRY(gguf_get_u64(r->g, model_arch_key(r->arch, name).text, 1, max, &v, r->err));
@@ -22,39 +16,47 @@ static enum status get_u32(const struct reader *r, const char *name, uint32_t ma
     return STATUS_OK;
 }
 
-static enum status get_u32_or(const struct reader *r, const char *name, uint32_t def, uint32_t max,
-                              uint32_t *out)
+enum status gguf_reader_u32_or(const struct gguf_reader *r, const char *name, uint32_t def,
+                               uint32_t max, uint32_t *out)
 {
-    enum status s = get_u32(r, name, max, out);
+    enum status s = gguf_reader_u32(r, name, max, out);
     if (s != STATUS_NOT_FOUND)
         return s;
     *out = def;
     return STATUS_OK;
 }
 
-/* Above 0 and at most max. */
-static enum status get_positive_or(const struct reader *r, const char *name, double def, double max,
-                                   double *out)
+enum status gguf_reader_bool_or(const struct gguf_reader *r, const char *name, bool def, bool *out)
+{
+    enum status s = gguf_get_bool(r->g, model_arch_key(r->arch, name).text, out, r->err);
+    if (s != STATUS_NOT_FOUND)
+        return s;
+    *out = def;
+    return STATUS_OK;
+}
+
+enum status gguf_reader_positive_or(const struct gguf_reader *r, const char *name, double def,
+                                    double max, double *out)
 {
     struct model_arch_key key = model_arch_key(r->arch, name);
     *out = def;
     enum status s = gguf_get_f64(r->g, key.text, out, r->err);
     if (s == STATUS_NOT_FOUND)
         return STATUS_OK;
-    if (s == STATUS_OK && (*out <= 0 || *out > max))
+    if (s == STATUS_OK && !(*out > 0 && *out <= max))
         return error_set(r->err, STATUS_INVALID, "%s: %s is %g, allowed is above 0 and at most %g",
                          gguf_path(r->g), key.text, *out, max);
     return s;
 }
 
 /* One number, or one per layer, all the same. */
-static enum status get_u32_of_layers(const struct reader *r, const char *name, uint32_t n_layers,
-                                     uint32_t max, uint32_t *out)
+static enum status get_u32_of_layers(const struct gguf_reader *r, const char *name,
+                                     uint32_t n_layers, uint32_t max, uint32_t *out)
 {
     struct model_arch_key key = model_arch_key(r->arch, name);
     const struct gguf_value *v = gguf_find(r->g, key.text);
     if (!v || v->type != GGUF_ARRAY)
-        return get_u32(r, name, max, out);
+        return gguf_reader_u32(r, name, max, out);
     uint64_t first = gguf_array_u64(&v->array, 0);
     if (v->array.n != n_layers || (v->array.type != GGUF_U32 && v->array.type != GGUF_I32))
         return error_set(r->err, STATUS_INVALID, "%s: %s is no list of %u integers",
@@ -73,29 +75,30 @@ static enum status get_u32_of_layers(const struct reader *r, const char *name, u
     return STATUS_OK;
 }
 
-static enum status read_sizes(const struct reader *r, struct model_config *out)
+static enum status read_sizes(const struct gguf_reader *r, struct model_config *out)
 {
-    uint32_t value_dim, n_rot, n = 0;
-    if (get_u32(&(struct reader){r->g, r->arch, NULL}, "expert_count", UINT32_MAX, &n) == STATUS_OK)
-        return error_set(r->err, STATUS_UNSUPPORTED,
-                         "%s: is a mixture of %u experts, which this build can not run yet",
-                         gguf_path(r->g), n);
-    TRY(get_u32(r, "block_count", MODEL_MAX_LAYERS, &n));
+    uint32_t n = 0;
+    TRY(gguf_reader_u32(r, "block_count", MODEL_MAX_LAYERS, &n));
     out->n_layers = n;
-    TRY(get_u32(r, "embedding_length", CONFIG_MAX_HIDDEN, &out->hidden));
+    TRY(gguf_reader_u32(r, "embedding_length", CONFIG_MAX_HIDDEN, &out->hidden));
     TRY(get_u32_of_layers(r, "feed_forward_length", n, CONFIG_MAX_INTERMEDIATE,
                           &out->intermediate));
     TRY(get_u32_of_layers(r, "attention.head_count", n, CONFIG_MAX_HEADS, &out->n_heads));
     enum status s =
         get_u32_of_layers(r, "attention.head_count_kv", n, CONFIG_MAX_HEADS, &out->n_kv_heads);
-    if (s == STATUS_NOT_FOUND)
-        out->n_kv_heads = out->n_heads;
-    else if (s != STATUS_OK)
+    if (s != STATUS_NOT_FOUND)
         return s;
-    TRY(get_u32_or(r, "attention.key_length", out->hidden / out->n_heads, CONFIG_MAX_HEAD_DIM,
-                   &out->head_dim));
-    TRY(get_u32_or(r, "attention.value_length", out->head_dim, CONFIG_MAX_HEAD_DIM, &value_dim));
-    TRY(get_u32_or(r, "rope.dimension_count", out->head_dim, CONFIG_MAX_HEAD_DIM, &n_rot));
+    out->n_kv_heads = out->n_heads;
+    return STATUS_OK;
+}
+
+static enum status read_head_dim(const struct gguf_reader *r, struct model_config *out)
+{
+    uint32_t value_dim;
+    TRY(gguf_reader_u32_or(r, "attention.key_length", out->hidden / out->n_heads,
+                           CONFIG_MAX_HEAD_DIM, &out->head_dim));
+    TRY(gguf_reader_u32_or(r, "attention.value_length", out->head_dim, CONFIG_MAX_HEAD_DIM,
+                           &value_dim));
     bool is_given = gguf_find(r->g, model_arch_key(r->arch, "attention.key_length").text) != NULL;
     if (!is_given && out->hidden % out->n_heads != 0)
         return error_set(r->err, STATUS_INVALID, "%s: %u dimensions over %u attention heads",
@@ -108,43 +111,11 @@ static enum status read_sizes(const struct reader *r, struct model_config *out)
             r->err, STATUS_UNSUPPORTED,
             "%s: heads of %u dimensions with values of %u: this build needs them equal",
             gguf_path(r->g), out->head_dim, value_dim);
-    out->rope.n_rot = n_rot;
     return STATUS_OK;
 }
 
-/* A factor without a type is a linear one, as in llama.cpp. */
-static enum status read_rope(const struct reader *r, const struct config_family *f,
-                             struct model_config *out)
-{
-    struct str type = STR("linear");
-    double factor;
-    enum status s =
-        gguf_get_str(r->g, model_arch_key(r->arch, "rope.scaling.type").text, &type, r->err);
-    if (s != STATUS_OK && s != STATUS_NOT_FOUND)
-        return s;
-    if (gguf_find_tensor(r->g, "rope_factors_long.weight"))
-        type = STR("longrope"); /* which some files do not say */
-    if (!str_eq_c(type, "linear") && !str_eq_c(type, "none"))
-        return error_set(r->err, STATUS_UNSUPPORTED,
-                         "%s: rope scaling \"%.*s\": of GGUFs this build runs only none, linear",
-                         gguf_path(r->g), (int)(type.len > 64 ? 64 : type.len), type.ptr);
-    TRY(get_positive_or(r, "rope.scale_linear", 1, CONFIG_MAX_FACTOR, &factor)); /* of old files */
-    TRY(get_positive_or(r, "rope.scaling.factor", factor, CONFIG_MAX_FACTOR, &factor));
-    TRY(get_positive_or(r, "rope.freq_base", f->theta, CONFIG_MAX_THETA, &out->rope.theta));
-    if (str_eq_c(type, "linear") && factor != 1) {
-        out->rope.scaling = ROPE_LINEAR;
-        out->rope.factor = factor;
-    }
-    out->rope_local = out->rope;
-    if (f->local_theta == 0)
-        return STATUS_OK;
-    out->rope_local = (struct rope_config){.scaling = ROPE_PLAIN, .n_rot = out->rope.n_rot};
-    return get_positive_or(r, "rope.freq_base_swa", f->local_theta, CONFIG_MAX_THETA,
-                           &out->rope_local.theta);
-}
-
 /* The pattern is a period, or a flag of each layer. */
-static enum status read_windows(const struct reader *r, const struct config_family *f,
+static enum status read_windows(const struct gguf_reader *r, const struct config_family *f,
                                 struct model_config *out)
 {
     struct model_arch_key key = model_arch_key(r->arch, "attention.sliding_window_pattern");
@@ -166,8 +137,8 @@ static enum status read_windows(const struct reader *r, const struct config_fami
         for (uint32_t i = 0; i < out->n_layers; i++)
             out->layer_is_window[i] = gguf_array_u64(&v->array, i) != 0;
     } else if (f->windows == WINDOWS_LAYERS) {
-        TRY(get_u32_or(r, "attention.sliding_window_pattern", f->full_every, MODEL_MAX_LAYERS,
-                       &every));
+        TRY(gguf_reader_u32_or(r, "attention.sliding_window_pattern", f->full_every,
+                               MODEL_MAX_LAYERS, &every));
         model_config_set_pattern(out, every);
     } else if (f->windows == WINDOWS_ALL) {
         memset(out->layer_is_window, 1, out->n_layers);
@@ -178,41 +149,48 @@ static enum status read_windows(const struct reader *r, const struct config_fami
 }
 
 /* GGUF has no query_pre_attn_scalar: it is head_dim but in the largest model of a family. */
-static enum status read_scores(const struct reader *r, const struct config_family *f,
+static enum status read_scores(const struct gguf_reader *r, const struct config_family *f,
                                struct model_config *out)
 {
     double cap, scalar = out->head_dim;
     if (f->gguf_odd_hidden && out->hidden == f->gguf_odd_hidden)
         scalar = (double)out->hidden / out->n_heads;
     out->attention_scale = (float)(1 / sqrt(scalar));
-    TRY(get_positive_or(r, "attn_logit_softcapping", f->attention_softcap, 1e6, &cap));
+    TRY(gguf_reader_positive_or(r, "attn_logit_softcapping", f->attention_softcap, 1e6, &cap));
     out->attention_softcap = (float)cap;
-    TRY(get_positive_or(r, "final_logit_softcapping", f->final_softcap, 1e6, &cap));
+    TRY(gguf_reader_positive_or(r, "final_logit_softcapping", f->final_softcap, 1e6, &cap));
     out->final_softcap = (float)cap;
     return STATUS_OK;
+}
+
+static void read_what_tensors_say(const struct gguf *g, struct model_config *out)
+{
+    out->tied_embedding = !gguf_find_tensor(g, "output.weight");
+    out->attention_bias = gguf_find_tensor(g, "blk.0.attn_q.bias") != NULL;
+    out->attention_out_bias = gguf_find_tensor(g, "blk.0.attn_output.bias") != NULL;
+    out->mlp_bias = gguf_find_tensor(g, "blk.0.ffn_gate.bias") != NULL;
 }
 
 enum status model_config_from_gguf(const struct model_info *m, const struct gguf *g,
                                    const struct config_family *f, struct model_config *out,
                                    struct error *err)
 {
-    struct reader r = {.g = g, .err = err};
+    struct gguf_reader r = {.g = g, .max_len = m->max_model_len, .err = err};
     double eps;
     TRY(gguf_get_str(g, "general.architecture", &r.arch, err));
-    if (f->more) /* experts, latent attention */
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "%s: of the family %s this build runs safetensors, and no GGUF yet",
-                         gguf_path(g), f->name);
     TRY(read_sizes(&r, out));
-    TRY(read_rope(&r, f, out));
-    TRY(get_positive_or(&r, "attention.layer_norm_rms_epsilon", f->norm_eps, 1, &eps));
+    if (!f->latent)
+        TRY(read_head_dim(&r, out));
+    TRY(gguf_reader_u32_or(&r, "rope.dimension_count", out->head_dim, CONFIG_MAX_HEAD_DIM,
+                           &out->rope.n_rot));
+    TRY(model_config_gguf_ropes(&r, f, out));
+    TRY(gguf_reader_positive_or(&r, "attention.layer_norm_rms_epsilon", f->norm_eps, 1, &eps));
     out->norm_eps = (float)eps;
     out->activation = f->activation;
-    out->tied_embedding = !gguf_find_tensor(g, "output.weight");
-    out->attention_bias = gguf_find_tensor(g, "blk.0.attn_q.bias") != NULL;
-    out->attention_out_bias = gguf_find_tensor(g, "blk.0.attn_output.bias") != NULL;
-    out->mlp_bias = gguf_find_tensor(g, "blk.0.ffn_gate.bias") != NULL;
+    read_what_tensors_say(g, out);
     if (f->windows != WINDOWS_NONE)
         TRY(read_windows(&r, f, out));
-    return read_scores(&r, f, out);
+    if (!f->latent)
+        TRY(read_scores(&r, f, out));
+    return f->gguf_more ? f->gguf_more(&r, out) : STATUS_OK;
 }

@@ -30,6 +30,7 @@ enum window_rule {
 };
 
 struct hf_config;
+struct gguf_reader;
 
 /* What a family's configuration is when config.json leaves it out (transformers' defaults); 0: it
  * must be there, but for n_kv_heads (as many as heads) and head_dim (hidden / heads). */
@@ -48,6 +49,8 @@ struct config_family {
     double query_pre_attn_scalar, attention_softcap, final_softcap;
     /* What else a family has in config.json: experts, latent attention, ...; NULL: nothing. */
     enum status (*more)(const struct hf_config *c, struct model_config *out, struct error *err);
+    enum status (*gguf_more)(const struct gguf_reader *r, struct model_config *out);
+    bool latent;           /* attention through one latent vector */
     uint32_t original_len; /* of a stretched rope, when config.json does not say; 0: the model's */
     uint32_t gguf_window;  /* when a GGUF does not say */
     uint32_t gguf_odd_hidden; /* the size whose GGUF has a scale that nothing in it tells */
@@ -56,7 +59,17 @@ struct config_family {
 /* model_config_quant.c: how the weights are stored. root: all of config.json. */
 MUST_USE enum status model_config_quant(const struct hf_config *c, const json_t *root,
                                         struct model_config *out, struct error *err);
-/* model_config_moe.c: what these families have besides. */
+/* model_config_gguf_moe.c, model_config_moe.c: what these families have besides. */
+MUST_USE enum status model_config_gguf_mixtral(const struct gguf_reader *r,
+                                               struct model_config *out);
+MUST_USE enum status model_config_gguf_qwen2_moe(const struct gguf_reader *r,
+                                                 struct model_config *out);
+MUST_USE enum status model_config_gguf_qwen3_moe(const struct gguf_reader *r,
+                                                 struct model_config *out);
+MUST_USE enum status model_config_gguf_gpt_oss(const struct gguf_reader *r,
+                                               struct model_config *out);
+MUST_USE enum status model_config_gguf_deepseek(const struct gguf_reader *r,
+                                                struct model_config *out);
 MUST_USE enum status model_config_mixtral(const struct hf_config *c, struct model_config *out,
                                           struct error *err);
 MUST_USE enum status model_config_qwen2_moe(const struct hf_config *c, struct model_config *out,

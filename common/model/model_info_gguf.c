@@ -20,7 +20,7 @@ static enum status arch_u64(const struct gguf *g, struct str arch, const char *n
     return gguf_get_u64(g, model_arch_key(arch, name).text, min, max, out, err);
 }
 
-/* Both DeepSeeks are "deepseek2" here. */
+/* Both DeepSeeks are "deepseek2" here, and Mixtral is a "llama" that has experts. */
 static enum status find_family(const struct gguf *g, struct model_info *m, struct str arch,
                                const struct family **out, struct error *err)
 {
@@ -31,6 +31,8 @@ static enum status find_family(const struct gguf *g, struct model_info *m, struc
     if (str_eq_c(arch, "deepseek2") && arch_u64(g, arch, "expert_gating_func", SIGMOID_GATING,
                                                 SIGMOID_GATING, &gating, NULL) == STATUS_OK)
         *out = family_by_hf_type(STR("deepseek_v3"));
+    if (str_eq_c(arch, "llama") && gguf_find(g, "llama.expert_count"))
+        *out = family_by_hf_type(STR("mixtral"));
     return STATUS_OK;
 }
 

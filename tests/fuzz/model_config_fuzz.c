@@ -61,9 +61,10 @@ static enum status read_json(const struct model_info *m, const uint8_t *data, si
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const families[] = {"llama", "gemma3"};
+    static const char *const families[] = {"llama",     "gemma3",  "phi3",       "mixtral",
+                                           "qwen2_moe", "gpt_oss", "deepseek_v3"};
     bool is_gguf = size > 4 && memcmp(data, "GGUF", 4) == 0;
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         struct model_info m = {.path = "fuzz", .family = (char *)families[i], .vocab_size = 9};
         struct model_config c = {.family = families[i], .vocab_size = 9};
         struct error err = {0};

@@ -8,14 +8,15 @@
 void family_deepseek(struct program *p)
 {
     static const struct moe_names names = {
-        .router = {MLP "gate.weight", NULL},
-        .choice_bias = {MLP "gate.e_score_correction_bias", NULL},
-        .gate = {MLP "experts.%u.gate_proj.weight", NULL},
-        .up = {MLP "experts.%u.up_proj.weight", NULL},
-        .down = {MLP "experts.%u.down_proj.weight", NULL},
-        .shared = {.gate = {MLP "shared_experts.gate_proj.weight", NULL},
-                   .up = {MLP "shared_experts.up_proj.weight", NULL},
-                   .down = {MLP "shared_experts.down_proj.weight", NULL}}};
+        .router = {MLP "gate.weight", "blk.%u.ffn_gate_inp.weight"},
+        .choice_bias = {MLP "gate.e_score_correction_bias", "blk.%u.exp_probs_b.bias"},
+        .gate = {MLP "experts.%u.gate_proj.weight", "blk.%u.ffn_gate_exps.weight"},
+        .up = {MLP "experts.%u.up_proj.weight", "blk.%u.ffn_up_exps.weight"},
+        .down = {MLP "experts.%u.down_proj.weight", "blk.%u.ffn_down_exps.weight"},
+        .shared = {
+            .gate = {MLP "shared_experts.gate_proj.weight", "blk.%u.ffn_gate_shexp.weight"},
+            .up = {MLP "shared_experts.up_proj.weight", "blk.%u.ffn_up_shexp.weight"},
+            .down = {MLP "shared_experts.down_proj.weight", "blk.%u.ffn_down_shexp.weight"}}};
     build_like_llama(p,
                      &(struct llama_parts){.mlp = &usual_mlp, .moe = &names, .interleaved = true});
 }

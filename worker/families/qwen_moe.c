@@ -9,14 +9,14 @@
 void family_qwen_moe(struct program *p)
 {
     static const struct moe_names names = {
-        .router = {MLP "gate.weight", NULL},
-        .gate = {MLP "experts.%u.gate_proj.weight", NULL},
-        .up = {MLP "experts.%u.up_proj.weight", NULL},
-        .down = {MLP "experts.%u.down_proj.weight", NULL},
-        .shared = {.gate = {MLP "shared_expert.gate_proj.weight", NULL},
-                   .up = {MLP "shared_expert.up_proj.weight", NULL},
-                   .down = {MLP "shared_expert.down_proj.weight", NULL}},
-        .shared_gate = {MLP "shared_expert_gate.weight", NULL}};
+        .router = {MLP "gate.weight", "blk.%u.ffn_gate_inp.weight"},
+        .gate = {MLP "experts.%u.gate_proj.weight", "blk.%u.ffn_gate_exps.weight"},
+        .up = {MLP "experts.%u.up_proj.weight", "blk.%u.ffn_up_exps.weight"},
+        .down = {MLP "experts.%u.down_proj.weight", "blk.%u.ffn_down_exps.weight"},
+        .shared = {.gate = {MLP "shared_expert.gate_proj.weight", "blk.%u.ffn_gate_shexp.weight"},
+                   .up = {MLP "shared_expert.up_proj.weight", "blk.%u.ffn_up_shexp.weight"},
+                   .down = {MLP "shared_expert.down_proj.weight", "blk.%u.ffn_down_shexp.weight"}},
+        .shared_gate = {MLP "shared_expert_gate.weight", "blk.%u.ffn_gate_inp_shexp.weight"}};
     build_like_llama(
         p, &(struct llama_parts){.qkv = &usual_qkv,
                                  .head_norms = strcmp(p->config->family, "qwen3_moe") == 0,

@@ -1,5 +1,5 @@
-/* The shapes of models out of config.json and out of a GGUF's metadata: what real files say, what
- * they leave out, and what is refused. COX_WRITE_CORPUS=DIR writes the fuzzer's seeds. */
+/* The shapes of models out of config.json: what real files say, what they leave out, and what is
+ * refused. COX_WRITE_CORPUS=DIR writes the fuzzer's seeds. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,39 +13,7 @@
 #include <cmocka.h>
 
 #include "common/model/family.h"
-#include "common/model/model_config.h"
-#include "tests/unit/model/gguf_writer.c"
-#include "tests/unit/model/put_file.c"
-
-static char dir[64];
-
-static int setup(void **state)
-{
-    snprintf(dir, sizeof dir, "/tmp/cox-config-test-XXXXXX");
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    return rmdir(dir);
-}
-
-/* Opens bytes as dir/name, as a model of this format and family. */
-static enum status read_bytes(enum model_format format, const char *family, const char *name,
-                              struct str bytes, struct model_config *c, struct error *err)
-{
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    put_file(dir, name, bytes);
-    struct model_info m = {.format = format,
-                           .path = format == MODEL_HF ? dir : path,
-                           .family = (char *)family,
-                           .max_model_len = 2048,
-                           .vocab_size = 512};
-    enum status s = model_config_read(&m, c, err);
-    assert_int_equal(unlink(path), 0);
-    return s;
-}
+#include "tests/unit/model/config_line.c"
 
 /* In text ' stands for ". */
 static void quote(struct strbuf *b, const char *text)
@@ -63,72 +31,6 @@ static enum status read_json(const char *family, const char *text, struct model_
     enum status s = read_bytes(MODEL_HF, family, "config.json", strbuf_str(&b), c, err);
     strbuf_fini(&b);
     return s;
-}
-
-static void put_rope(struct strbuf *b, const char *name, const struct rope_config *r,
-                     uint32_t head_dim)
-{
-    strbuf_printf(b, " %s %g", name, r->theta);
-    if (r->n_rot != head_dim)
-        strbuf_printf(b, " over %u", r->n_rot);
-    if (r->scaling == ROPE_DYNAMIC)
-        strbuf_printf(b, " dynamic %g of %g", r->factor, r->original_max_len);
-    if (r->scaling == ROPE_YARN)
-        strbuf_printf(b, " yarn %g of %g %g %g%s", r->factor, r->original_max_len, r->beta_fast,
-                      r->beta_slow, r->truncate ? "" : " exact");
-    if (r->scaling == ROPE_LONGROPE)
-        strbuf_printf(b, " longrope of %g %g", r->original_max_len, (double)r->long_factors[7]);
-    if (r->attention_factor > 0)
-        strbuf_printf(b, " *%g", r->attention_factor);
-    if (r->scaling == ROPE_LINEAR)
-        strbuf_printf(b, " linear %g", r->factor);
-    if (r->scaling == ROPE_LLAMA3)
-        strbuf_printf(b, " llama3 %g %g %g %g", r->factor, r->low_freq_factor, r->high_freq_factor,
-                      r->original_max_len);
-}
-
-static void describe_moe(struct strbuf *b, const struct moe_config *m, uint32_t n_layers)
-{
-    static const char *const scores[] = {"softmax", "of chosen", "sigmoid"};
-    strbuf_printf(b, " moe %u of %u*%u +%u", m->n_chosen, m->n_experts, m->width, m->shared_width);
-    if (m->n_groups > 0)
-        strbuf_printf(b, " groups %u of %u%s", m->n_groups_chosen, m->n_groups,
-                      m->groups_by_two ? " by two" : "");
-    strbuf_printf(b, " %s *%g%s%s%s%s ", scores[m->scores], (double)m->factor,
-                  m->normalise ? " normalised" : "", m->choice_bias ? " choice_bias" : "",
-                  m->router_bias ? " router_bias" : "", m->shared_gate ? " shared_gate" : "");
-    for (uint32_t i = 0; i < n_layers; i++)
-        strbuf_append_c(b, m->layer_has[i] ? "m" : "d");
-}
-
-/* All of a configuration as one line. */
-static void describe(struct strbuf *b, const struct model_config *c)
-{
-    strbuf_printf(b, "%s L%u %u/%u h%u/%u*%u v%u eps %g %s", c->family, c->n_layers, c->hidden,
-                  c->intermediate, c->n_heads, c->n_kv_heads, c->head_dim, c->vocab_size,
-                  (double)c->norm_eps, c->activation == MODEL_SILU ? "silu" : "gelu");
-    put_rope(b, "rope", &c->rope, c->head_dim);
-    put_rope(b, "local", &c->rope_local, c->head_dim);
-    strbuf_printf(b, " 1/scale^2 %.4g",
-                  1 / ((double)c->attention_scale * (double)c->attention_scale));
-    if (c->attention_softcap > 0 || c->final_softcap > 0)
-        strbuf_printf(b, " cap %g %g", (double)c->attention_softcap, (double)c->final_softcap);
-    if (c->window > 0) {
-        strbuf_printf(b, " window %u ", c->window);
-        for (uint32_t i = 0; i < c->n_layers; i++)
-            strbuf_append_c(b, c->layer_is_window[i] ? "w" : "F");
-    }
-    if (c->moe.n_experts > 0)
-        describe_moe(b, &c->moe, c->n_layers);
-    if (c->mla.kv_rank > 0)
-        strbuf_printf(b, " mla %u %u %u+%u %u", c->mla.q_rank, c->mla.kv_rank, c->mla.nope,
-                      c->mla.rope, c->mla.v);
-    if (c->quant.method != QUANT_NONE)
-        strbuf_printf(b, " quant %d g%u %ux%u", c->quant.method, c->quant.group,
-                      c->quant.block_rows, c->quant.block_columns);
-    strbuf_printf(b, "%s%s%s%s%s", c->sinks ? " sinks" : "", c->tied_embedding ? " tied" : "",
-                  c->attention_bias ? " attention_bias" : "",
-                  c->attention_out_bias ? " out_bias" : "", c->mlp_bias ? " mlp_bias" : "");
 }
 
 #define LLAMA                                                                                      \
@@ -319,16 +221,6 @@ static const struct {
 };
 enum { N_GOOD_JSON = sizeof good_json / sizeof *good_json };
 
-static void check_line(const char *name, const struct model_config *c, const char *want)
-{
-    struct strbuf got;
-    strbuf_init(&got, 0);
-    describe(&got, c);
-    if (strcmp(got.ptr, want) != 0)
-        fail_msg("%s:\n got %s\nwant %s", name, got.ptr, want);
-    strbuf_fini(&got);
-}
-
 /* A family that is run is one that is known. */
 static void test_families_are_known(void **state)
 {
@@ -505,293 +397,6 @@ static void test_json_refused(void **state)
     }
 }
 
-/* ---- GGUF ---- */
-
-enum { LIST = 100, BOOLS, ABSENT, TENSOR }; /* kinds beside GGUF's types */
-struct kv {
-    const char *key; /* without the architecture */
-    uint32_t kind;
-    double number;
-    const char *text; /* of lists: a number per digit */
-};
-enum { MAX_KV = 20, MAX_CHANGES = 3 };
-
-/* gemma-3-270m-q4_k_m.gguf, smaller */
-static const struct kv gemma_kv[] = {
-    {"context_length", GGUF_U32, 32768, NULL},
-    {"embedding_length", GGUF_U32, 640, NULL},
-    {"block_count", GGUF_U32, 8, NULL},
-    {"feed_forward_length", GGUF_U32, 2048, NULL},
-    {"attention.head_count", GGUF_U32, 4, NULL},
-    {"attention.layer_norm_rms_epsilon", GGUF_F32, 1e-6, NULL},
-    {"attention.key_length", GGUF_U32, 256, NULL},
-    {"attention.value_length", GGUF_U32, 256, NULL},
-    {"rope.freq_base", GGUF_F32, 1e6, NULL},
-    {"attention.sliding_window", GGUF_U32, 512, NULL},
-    {"attention.head_count_kv", GGUF_U32, 1, NULL},
-    {NULL, 0, 0, NULL},
-};
-/* Llama-3.2-1B-Instruct-Q4_K_M.gguf, smaller */
-static const struct kv llama_kv[] = {
-    {"block_count", GGUF_U32, 2, NULL},
-    {"context_length", GGUF_U32, 131072, NULL},
-    {"embedding_length", GGUF_U32, 64, NULL},
-    {"feed_forward_length", GGUF_U32, 256, NULL},
-    {"attention.head_count", GGUF_U32, 4, NULL},
-    {"attention.head_count_kv", GGUF_U32, 2, NULL},
-    {"rope.freq_base", GGUF_F32, 500000, NULL},
-    {"attention.layer_norm_rms_epsilon", GGUF_F32, 1e-5, NULL},
-    {"vocab_size", GGUF_U32, 512, NULL},
-    {"rope.dimension_count", GGUF_U32, 16, NULL},
-    {NULL, 0, 0, NULL},
-};
-
-static void put_list(struct strbuf *b, const char *digits, bool bools)
-{
-    put_u32(b, bools ? GGUF_BOOL : GGUF_I32);
-    put_u64(b, strlen(digits));
-    for (const char *p = digits; *p; p++) {
-        char flag = (char)(*p - '0');
-        if (bools)
-            put_bytes(b, &flag, 1);
-        else
-            put_u32(b, (uint32_t)flag);
-    }
-}
-
-static void put_kv(struct strbuf *b, const char *arch, const struct kv *kv)
-{
-    char key[128];
-    float f = (float)kv->number;
-    snprintf(key, sizeof key, "%s.%s", arch, kv->key);
-    put_key(b, key, kv->kind == LIST || kv->kind == BOOLS ? GGUF_ARRAY : kv->kind);
-    if (kv->kind == LIST || kv->kind == BOOLS)
-        put_list(b, kv->text, kv->kind == BOOLS);
-    else if (kv->kind == GGUF_STRING)
-        put_str(b, kv->text);
-    else if (kv->kind == GGUF_F32)
-        put_bytes(b, &f, sizeof f);
-    else
-        put_u32(b, (uint32_t)(int32_t)kv->number);
-}
-
-/* base with changes: each replaces a key, takes it away, or comes on top. */
-static void put_config(struct strbuf *b, const char *arch, const struct kv *base,
-                       const struct kv *changes)
-{
-    struct kv all[MAX_KV];
-    const char *tensors[MAX_CHANGES] = {NULL};
-    uint32_t n = 0, n_tensors = 0;
-    while (base[n].key) {
-        all[n] = base[n];
-        n++;
-    }
-    for (int i = 0; i < MAX_CHANGES && changes[i].key; i++) {
-        uint32_t at = 0;
-        if (changes[i].kind == TENSOR) {
-            tensors[n_tensors++] = changes[i].key;
-            continue;
-        }
-        while (at < n && strcmp(all[at].key, changes[i].key) != 0)
-            at++;
-        n += at == n;
-        assert_true(n <= MAX_KV);
-        all[at] = changes[i];
-        if (changes[i].kind == ABSENT)
-            all[at] = all[--n];
-    }
-    put_header(b, 3, n_tensors, n + 1);
-    put_kv_str(b, "general.architecture", arch);
-    for (uint32_t i = 0; i < n; i++)
-        put_kv(b, arch, &all[i]);
-    for (uint32_t i = 0; i < n_tensors; i++)
-        put_tensor(b, tensors[i], DTYPE_F32, 1, 1, 0);
-    put_padding(b, 32);
-    put_data(b, 32);
-}
-
-#define GEMMA_GGUF(rest) "gemma3 L8 640/2048 h4/1*256 v512 eps 1e-06 gelu rope 1e+06" rest
-#define LLAMA_GGUF(rest) "llama L2 64/256 h4/2*16 v512 eps 1e-05 silu " rest " 1/scale^2 16"
-static const struct {
-    const char *name, *arch;
-    const struct kv *base;
-    struct kv changes[MAX_CHANGES];
-    const char *want;
-} good_gguf[] = {
-    {"demo",
-     "gemma3",
-     gemma_kv,
-     {{0}},
-     GEMMA_GGUF(" local 10000 1/scale^2 256 window 512 wwwwwFww tied")},
-    {"its own head, caps",
-     "gemma3",
-     gemma_kv,
-     {{"output.weight", TENSOR, 0, NULL},
-      {"attn_logit_softcapping", GGUF_F32, 50, NULL},
-      {"final_logit_softcapping", GGUF_F32, 30, NULL}},
-     GEMMA_GGUF(" local 10000 1/scale^2 256 cap 50 30 window 512 wwwwwFww")},
-    {"linear, as 4B and up",
-     "gemma3",
-     gemma_kv,
-     {{"rope.scaling.type", GGUF_STRING, 0, "linear"}, {"rope.scaling.factor", GGUF_F32, 8, NULL}},
-     GEMMA_GGUF(" linear 8 local 10000 1/scale^2 256 window 512 wwwwwFww tied")},
-    {"no windows",
-     "gemma3",
-     gemma_kv,
-     {{"attention.sliding_window", ABSENT, 0, NULL}},
-     GEMMA_GGUF(" local 10000 1/scale^2 256 tied")},
-    {"period and local base",
-     "gemma3",
-     gemma_kv,
-     {{"attention.sliding_window_pattern", GGUF_U32, 2, NULL},
-      {"rope.freq_base_swa", GGUF_F32, 5000, NULL}},
-     GEMMA_GGUF(" local 5000 1/scale^2 256 window 512 wFwFwFwF tied")},
-    {"flags",
-     "gemma3",
-     gemma_kv,
-     {{"attention.sliding_window_pattern", BOOLS, 0, "10000001"}},
-     GEMMA_GGUF(" local 10000 1/scale^2 256 window 512 wFFFFFFw tied")},
-    {"27B",
-     "gemma3",
-     gemma_kv,
-     {{"embedding_length", GGUF_U32, 5376, NULL}, {"attention.head_count", GGUF_U32, 32, NULL}},
-     "gemma3 L8 5376/2048 h32/1*256 v512 eps 1e-06 gelu rope 1e+06 local 10000 1/scale^2 168 "
-     "window 512 wwwwwFww tied"},
-    {"llama", "llama", llama_kv, {{0}}, LLAMA_GGUF("rope 500000 local 500000") " tied"},
-    {"biases",
-     "llama",
-     llama_kv,
-     {{"output.weight", TENSOR, 0, NULL},
-      {"blk.0.attn_q.bias", TENSOR, 0, NULL},
-      {"blk.0.ffn_gate.bias", TENSOR, 0, NULL}},
-     LLAMA_GGUF("rope 500000 local 500000") " attention_bias mlp_bias"},
-    {"no kv heads, no base",
-     "llama",
-     llama_kv,
-     {{"attention.head_count_kv", ABSENT, 0, NULL}, {"rope.freq_base", ABSENT, 0, NULL}},
-     "llama L2 64/256 h4/4*16 v512 eps 1e-05 silu rope 10000 local 10000 1/scale^2 16 tied"},
-    {"lists of equals",
-     "llama",
-     llama_kv,
-     {{"attention.head_count_kv", LIST, 0, "11"}, {"feed_forward_length", LIST, 0, "88"}},
-     "llama L2 64/8 h4/1*16 v512 eps 1e-05 silu rope 500000 local 500000 1/scale^2 16 tied"},
-    {"a factor without a type",
-     "llama",
-     llama_kv,
-     {{"rope.scaling.factor", GGUF_F32, 4, NULL}},
-     LLAMA_GGUF("rope 500000 linear 4 local 500000 linear 4") " tied"},
-    {"the old name of the factor",
-     "llama",
-     llama_kv,
-     {{"rope.scale_linear", GGUF_F32, 2, NULL}},
-     LLAMA_GGUF("rope 500000 linear 2 local 500000 linear 2") " tied"},
-    {"a factor that is not used",
-     "llama",
-     llama_kv,
-     {{"rope.scaling.type", GGUF_STRING, 0, "none"}, {"rope.scaling.factor", GGUF_F32, 8, NULL}},
-     LLAMA_GGUF("rope 500000 local 500000") " tied"},
-};
-enum { N_GOOD_GGUF = sizeof good_gguf / sizeof *good_gguf };
-
-static void test_gguf(void **state)
-{
-    for (size_t i = 0; i < N_GOOD_GGUF; i++) {
-        struct model_config c;
-        struct error err = {0};
-        struct strbuf b;
-        strbuf_init(&b, 0);
-        put_config(&b, good_gguf[i].arch, good_gguf[i].base, good_gguf[i].changes);
-        if (read_bytes(MODEL_GGUF, good_gguf[i].arch, "x.gguf", strbuf_str(&b), &c, &err) !=
-            STATUS_OK)
-            fail_msg("%s: %s", good_gguf[i].name, err.text);
-        check_line(good_gguf[i].name, &c, good_gguf[i].want);
-        assert_true(c.format == MODEL_GGUF);
-        strbuf_fini(&b);
-    }
-}
-
-static const struct {
-    struct kv change;
-    enum status want;
-    const char *text;
-} bad_gguf[] = {
-    {{"block_count", ABSENT, 0, NULL}, STATUS_INVALID, "incomplete GGUF"},
-    {{"block_count", GGUF_U32, 0, NULL}, STATUS_INVALID, "block_count is 0"},
-    {{"block_count", GGUF_U32, 1025, NULL}, STATUS_INVALID, "1025"},
-    {{"block_count", GGUF_I32, -1, NULL}, STATUS_INVALID, "block_count is -1"},
-    {{"block_count", GGUF_F32, 2, NULL}, STATUS_INVALID, "block_count is f32"},
-    {{"embedding_length", GGUF_U32, 65537, NULL}, STATUS_INVALID, "65537"},
-    {{"embedding_length", GGUF_U32, 66, NULL}, STATUS_INVALID, "66 dimensions over 4"},
-    {{"embedding_length", GGUF_U32, 2, NULL}, STATUS_INVALID, "2 dimensions over 4"},
-    {{"embedding_length", GGUF_U32, 8192, NULL}, STATUS_INVALID, "2048 dimensions"},
-    {{"feed_forward_length", LIST, 0, "89"}, STATUS_UNSUPPORTED, "varies by layer"},
-    {{"feed_forward_length", LIST, 0, "888"}, STATUS_INVALID, "list of 2"},
-    {{"feed_forward_length", LIST, 0, ""}, STATUS_INVALID, "list of 2"},
-    {{"feed_forward_length", LIST, 0, "00"}, STATUS_INVALID, "feed_forward_length is 0"},
-    {{"feed_forward_length", BOOLS, 0, "11"}, STATUS_INVALID, "list of 2"},
-    {{"attention.head_count", GGUF_U32, 0, NULL}, STATUS_INVALID, "head_count is 0"},
-    {{"attention.head_count_kv", GGUF_U32, 3, NULL}, STATUS_INVALID, "share 3"},
-    {{"attention.head_count_kv", LIST, 0, "12"}, STATUS_UNSUPPORTED, "head_count_kv varies"},
-    {{"attention.key_length", GGUF_U32, 1025, NULL}, STATUS_INVALID, "1025"},
-    {{"attention.value_length", GGUF_U32, 8, NULL}, STATUS_UNSUPPORTED, "values of 8"},
-    {{"rope.dimension_count", GGUF_U32, 5, NULL}, STATUS_INVALID, "5 of the 16 dimensions"},
-    {{"rope.dimension_count", GGUF_U32, 18, NULL}, STATUS_INVALID, "18 of the 16 dimensions"},
-    {{"attention.layer_norm_rms_epsilon", GGUF_F32, 0, NULL}, STATUS_INVALID, "epsilon is 0"},
-    {{"attention.layer_norm_rms_epsilon", GGUF_F32, (double)NAN, NULL}, STATUS_INVALID, "finite"},
-    {{"rope.freq_base", GGUF_F32, -1, NULL}, STATUS_INVALID, "freq_base is -1"},
-    {{"rope.scaling.type", GGUF_STRING, 0, "yarn"}, STATUS_UNSUPPORTED, "\"yarn\""},
-    {{"rope.scaling.type", GGUF_U32, 0, NULL}, STATUS_INVALID, "rope.scaling.type is u32"},
-    {{"rope.scaling.factor", GGUF_F32, 0, NULL}, STATUS_INVALID, "factor is 0"},
-    {{"expert_count", GGUF_U32, 8, NULL}, STATUS_UNSUPPORTED, "mixture of 8"},
-};
-static const struct {
-    struct kv change;
-    enum status want;
-    const char *text;
-} bad_gemma_gguf[] = {
-    {{"attention.sliding_window_pattern", BOOLS, 0, "1"}, STATUS_INVALID, "8 bools"},
-    {{"attention.sliding_window_pattern", LIST, 0, "11111111"}, STATUS_INVALID, "8 bools"},
-    {{"attention.sliding_window_pattern", GGUF_U32, 0, NULL}, STATUS_INVALID, "pattern is 0"},
-    {{"attention.sliding_window", GGUF_U32, 1 << 28, NULL}, STATUS_INVALID, "268435456"},
-    {{"attention.key_length", GGUF_U32, 255, NULL}, STATUS_UNSUPPORTED, "values of 256"},
-    {{"final_logit_softcapping", GGUF_F32, -1, NULL}, STATUS_INVALID, "softcapping is -1"},
-};
-enum {
-    N_BAD_GGUF = sizeof bad_gguf / sizeof *bad_gguf,
-    N_BAD_GEMMA_GGUF = sizeof bad_gemma_gguf / sizeof *bad_gemma_gguf
-};
-
-static void check_refused(const char *arch, const struct kv *base, const struct kv *change,
-                          enum status want, const char *text)
-{
-    struct model_config c;
-    struct error err = {0};
-    struct strbuf b;
-    struct kv changes[MAX_CHANGES] = {*change};
-    strbuf_init(&b, 0);
-    put_config(&b, arch, base, changes);
-    enum status got = read_bytes(MODEL_GGUF, arch, "x.gguf", strbuf_str(&b), &c, &err);
-    if (got != want || !strstr(err.text, text))
-        fail_msg("%s: %s: %s", change->key, status_name(got), err.text);
-    strbuf_fini(&b);
-}
-
-static void test_gguf_refused(void **state)
-{
-    for (size_t i = 0; i < N_BAD_GGUF; i++)
-        check_refused("llama", llama_kv, &bad_gguf[i].change, bad_gguf[i].want, bad_gguf[i].text);
-    for (size_t i = 0; i < N_BAD_GEMMA_GGUF; i++)
-        check_refused("gemma3", gemma_kv, &bad_gemma_gguf[i].change, bad_gemma_gguf[i].want,
-                      bad_gemma_gguf[i].text);
-}
-
-static void write_seed(const char *folder, const char *kind, size_t i, const struct strbuf *b)
-{
-    char name[64];
-    snprintf(name, sizeof name, "%s_%02zu", kind, i);
-    put_file(folder, name, strbuf_str(b));
-}
-
 static void write_corpus(const char *folder)
 {
     struct strbuf b;
@@ -800,11 +405,6 @@ static void write_corpus(const char *folder)
         strbuf_reset(&b);
         quote(&b, good_json[i].config);
         write_seed(folder, "json", i, &b);
-    }
-    for (size_t i = 0; i < N_GOOD_GGUF; i++) {
-        strbuf_reset(&b);
-        put_config(&b, good_gguf[i].arch, good_gguf[i].base, good_gguf[i].changes);
-        write_seed(folder, "gguf", i, &b);
     }
     strbuf_fini(&b);
 }
@@ -815,8 +415,6 @@ int main(void)
         cmocka_unit_test(test_families_are_known),
         cmocka_unit_test_setup_teardown(test_json, setup, teardown),
         cmocka_unit_test_setup_teardown(test_json_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_gguf, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_gguf_refused, setup, teardown),
     };
     const char *corpus = getenv("COX_WRITE_CORPUS");
     if (corpus) {
