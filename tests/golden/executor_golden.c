@@ -2,12 +2,16 @@
  * several times at once, in chunks and whole, in steps of more rows than a pass and more samples
  * than logits are computed at once, with guesses for most; then one that enters with KV blocks
  * copied from another. Alone and as two ranks, which are threads here; those twice, the second time
- * in each other's place. Usage: executor_golden FOLDER...; exit 77: a FOLDER is not there. */
+ * in each other's place. Usage: executor_golden own|reference|FOLDER...; exit 77: of one of them
+ * there is no model. */
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "golden_file.h"
+#include "tests/golden/golden_file.h"
+#include "tests/golden/golden_models.h"
 #include "worker/executor.h"
 #include "worker/runner.h"
 
@@ -18,7 +22,8 @@ enum {
     BLOCK = 16,
     N_BLOCKS = 401,
     N_COPIED = 4,
-    MAX_DRAFT = 4
+    MAX_DRAFT = 4,
+    MAX_LEN = STREAM_BLOCKS * BLOCK
 };
 /* Tokens of a prompt in one step, for each time that it is there. */
 static const uint32_t chunks[] = {1000, 1000, 1000, 64, 7};
@@ -47,6 +52,7 @@ struct job {
     struct stream streams[MAX_STREAMS];
     uint32_t n_streams, n_groups;
     uint64_t step, epoch, n_guessed, n_right;
+    uint32_t shortest, longest; /* prompts that are run */
 };
 
 /* Scattered, no two alike, other ones in each group: N_BLOCKS is a prime. */
@@ -220,10 +226,11 @@ static void enter_with_copies(struct job *j, const struct stream *from)
     }
 }
 
-static void open_ranks(struct job *j, const char *folder)
+static void open_ranks(struct job *j, const char *model)
 {
     for (uint32_t i = 0; i < j->tp; i++) {
-        const struct worker_options o = {.model = folder,
+        const struct worker_options o = {.model = model,
+                                         .max_model_len = j->longest < MAX_LEN ? j->longest : 0,
                                          .tp = j->tp,
                                          .pp = 1,
                                          .ordinal = i,
@@ -236,7 +243,7 @@ static void open_ranks(struct job *j, const char *folder)
         struct error err = {0};
         arena_init(&j->ranks[i].arena, 0);
         if (executor_cpu_open(&o, &j->ranks[i].executor, &err) != STATUS_OK)
-            golden_die("%s: rank %u of %u: %s", folder, i, j->tp, err.text);
+            golden_die("%s: rank %u of %u: %s", model, i, j->tp, err.text);
     }
     const struct executor *e = j->ranks[0].executor;
     j->n_groups = e->ops->info(e)->limits.n_kv_groups;
@@ -285,50 +292,73 @@ static void run_prompts(struct job *j, const struct golden_file *f)
     uint32_t i_long = 0;
     for (uint32_t t = 0; t < TIMES; t++)
         for (uint32_t i = 0; i < f->n_prompts; i++) {
-            i_long = f->prompts[i].n_ids > N_COPIED * BLOCK ? j->n_streams : i_long;
-            (void)add_stream(j, &f->prompts[i], chunks[t]);
+            const struct golden_prompt *p = &f->prompts[i];
+            if (p->n_ids + p->n_greedy < j->shortest || p->n_ids + p->n_greedy > j->longest)
+                continue;
+            i_long = p->n_ids > N_COPIED * BLOCK ? j->n_streams : i_long;
+            (void)add_stream(j, p, chunks[t]);
         }
     while (run_step(j, NULL, 0)) {
     }
     enter_with_copies(j, &j->streams[i_long]);
 }
 
-static bool check_folder(const char *folder, uint32_t tp)
+/* Of the guesses of a run, and of all runs of the program. */
+static uint64_t all_guessed, all_right;
+
+static void check_model(const char *folder, struct job *j, const struct golden_file *f)
+{
+    char model[PATH_MAX];
+    snprintf(model, sizeof model, "%s/model.gguf", folder);
+    open_ranks(j, access(model, R_OK) == 0 ? model : folder);
+    for (uint32_t t = 0; t < j->tp; t++) {
+        join_ranks(j);
+        run_prompts(j, f);
+        printf("%s: %u ranks, %u streams, %llu steps, %llu of %llu guesses right\n", folder, j->tp,
+               j->n_streams, (unsigned long long)j->step, (unsigned long long)j->n_right,
+               (unsigned long long)j->n_guessed);
+        all_guessed += j->n_guessed;
+        all_right += j->n_right;
+        leave_ranks(j);
+        struct rank first = j->ranks[0]; /* and now in each other's place */
+        for (uint32_t i = 0; i + 1 < j->tp; i++)
+            j->ranks[i] = j->ranks[i + 1];
+        j->ranks[j->tp - 1] = first;
+    }
+    for (uint32_t i = 0; i < j->tp; i++) {
+        j->ranks[i].executor->ops->close(j->ranks[i].executor);
+        arena_fini(&j->ranks[i].arena);
+    }
+}
+
+static void check_folder(const struct golden_model *m, uint32_t tp)
 {
     static struct job j;
     struct golden_file f;
-    if (!golden_file_open(&f, folder, NULL))
-        return false;
-    j = (struct job){.tp = tp};
-    open_ranks(&j, folder);
-    for (uint32_t t = 0; t < tp; t++) {
-        join_ranks(&j);
-        run_prompts(&j, &f);
-        printf("%s: %u ranks, %u streams, %llu steps, %llu of %llu guesses right\n", folder, tp,
-               j.n_streams, (unsigned long long)j.step, (unsigned long long)j.n_right,
-               (unsigned long long)j.n_guessed);
-        if (j.n_guessed == 0 || j.n_right == 0 || j.n_right == j.n_guessed)
-            golden_die("%s: guesses that are all of one kind", folder);
-        leave_ranks(&j);
-        struct rank first = j.ranks[0]; /* and now in each other's place */
-        for (uint32_t i = 0; i + 1 < tp; i++)
-            j.ranks[i] = j.ranks[i + 1];
-        j.ranks[tp - 1] = first;
-    }
-    for (uint32_t i = 0; i < tp; i++) {
-        j.ranks[i].executor->ops->close(j.ranks[i].executor);
-        arena_fini(&j.ranks[i].arena);
+    if (!golden_file_open(&f, m->path, NULL))
+        golden_die("%s has no expected.json", m->path);
+    j = (struct job){.tp = tp, .shortest = m->short_len + 1, .longest = MAX_LEN};
+    check_model(m->path, &j, &f);
+    if (m->short_len > 0) {
+        j = (struct job){.tp = tp, .longest = m->short_len};
+        check_model(m->path, &j, &f);
     }
     golden_file_close(&f);
-    return true;
 }
 
 int main(int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++)
-        if (!check_folder(argv[i], 1) || !check_folder(argv[i], MAX_RANKS)) {
-            fprintf(stderr, "skipped: no %s; scripts/make-goldens makes it\n", argv[i]);
-            return 77;
-        }
-    return argc > 1 ? 0 : 2;
+    uint32_t n_missing = 0;
+    for (int i = 1; i < argc; i++) {
+        uint32_t n;
+        struct golden_model *models = golden_models_find(argv[i], &n);
+        for (uint32_t m = 0; m < n; m++)
+            for (uint32_t tp = 1; tp <= MAX_RANKS; tp++)
+                check_folder(&models[m], tp);
+        free(models);
+        n_missing += n == 0;
+    }
+    if (n_missing == 0 && (all_guessed == 0 || all_right == 0 || all_right == all_guessed))
+        golden_die("guesses that are all of one kind");
+    return argc == 1 ? 2 : n_missing > 0 ? 77 : 0;
 }

@@ -20,6 +20,7 @@
 #include "common/base/mem.h"
 #include "tests/golden/golden_engine.h"
 #include "tests/golden/golden_file.h"
+#include "tests/golden/golden_models.h"
 
 enum { SKIPPED = 77, TINY_MAX_LEN = 256, DEMO_MAX_LEN = 640, PERPLEXITY_WINDOW = 512 };
 
@@ -256,15 +257,13 @@ static void check_levels(const struct options *o, const struct target *t, uint32
             *n_failed += check_model(t, &e);
 }
 
-/* Folder with expected.json → 1 when it is there. short_len: texts of at most so many tokens are
- * asked of an engine that serves no longer ones; 0: all are asked of one. */
-static uint32_t check_folder(const struct options *o, const char *folder, uint32_t short_len,
-                             uint32_t *n_failed)
+static void check_folder(const struct options *o, const char *folder, uint32_t short_len,
+                         uint32_t *n_failed)
 {
     struct golden_file want;
     char model[PATH_MAX];
     if (!golden_file_open(&want, folder, NULL))
-        return 0;
+        golden_die("%s has no expected.json", folder);
     snprintf(model, sizeof model, "%s/model.gguf", folder);
     if (access(model, R_OK) != 0)
         snprintf(model, sizeof model, "%s", folder);
@@ -282,76 +281,16 @@ static uint32_t check_folder(const struct options *o, const char *folder, uint32
         check_levels(o, &t, n_failed);
     }
     golden_file_close(&want);
-    return 1;
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b)
+static uint32_t check_set(const struct options *o, const char *set, uint32_t *n_failed)
 {
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
-static uint32_t check_own(const struct options *o, uint32_t *n_failed)
-{
-    const char *folder = "build/goldens";
-    struct dirent **names;
-    char path[PATH_MAX];
-    uint32_t n_checked = 0;
-    int n = scandir(folder, &names, NULL, by_name);
-    for (int i = 0; i < n; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]->d_name);
-        n_checked += check_folder(o, path, 0, n_failed);
-        free(names[i]);
-    }
-    if (n >= 0)
-        free(names);
-    if (n_checked == 0)
-        printf("SKIPPED: no models in %s; scripts/make-goldens makes them\n", folder);
-    return n_checked;
-}
-
-static const char *goldens_folder(void)
-{
-    const char *folder = getenv("COX_GOLDENS");
-    return folder && *folder ? folder : "../shared/goldens";
-}
-
-static uint32_t check_reference(const struct options *o, uint32_t *n_failed)
-{
-    static const struct {
-        const char *name;
-        uint32_t short_len;
-    } models[] = {{"llama2_mha", 0},
-                  {"llama31_gqa", 0},
-                  {"llama32_tied_hd", 0},
-                  {"mistral_swa", 0},
-                  {"qwen2_bias", 0},
-                  {"qwen3_qknorm", 0},
-                  {"gemma2", 0},
-                  {"gemma3_text", 0},
-                  {"olmo2", 0},
-                  {"phi3", 0},
-                  {"phi3_longrope", 128},
-                  {"mixtral", 0},
-                  {"qwen3_moe", 0},
-                  {"deepseek_v2_lite", 0},
-                  {"deepseek_v2_qlora", 0},
-                  {"deepseek_v3", 0},
-                  {"gpt_oss_bf16", 0},
-                  {"llama_awq", 0},
-                  {"llama_gptq", 0},
-                  {"llama_fp8_ct", 0},
-                  {"qwen3_fp8_block", 0},
-                  {"qwen3_fp8_partial", 0},
-                  {"gpt_oss_mxfp4", 0}};
-    char path[PATH_MAX];
-    uint32_t n_checked = 0;
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        snprintf(path, sizeof path, "%s/models/%s", goldens_folder(), models[i].name);
-        n_checked += check_folder(o, path, models[i].short_len, n_failed);
-    }
-    if (n_checked == 0)
-        printf("SKIPPED: none of the models is in %s (COX_GOLDENS)\n", goldens_folder());
-    return n_checked;
+    uint32_t n;
+    struct golden_model *models = golden_models_find(set, &n);
+    for (uint32_t i = 0; i < n; i++)
+        check_folder(o, models[i].path, models[i].short_len, n_failed);
+    free(models);
+    return n;
 }
 
 static uint32_t check_demo(const struct options *o, uint32_t *n_failed)
@@ -359,7 +298,7 @@ static uint32_t check_demo(const struct options *o, uint32_t *n_failed)
     struct golden_file want;
     char folder[PATH_MAX], cache[PATH_MAX], model[PATH_MAX * 2];
     model_cache_dir(getenv("COX_CACHE"), getenv("HOME"), cache, sizeof cache);
-    snprintf(folder, sizeof folder, "%s/real/gemma3-270m", goldens_folder());
+    snprintf(folder, sizeof folder, "%s/real/gemma3-270m", golden_models_folder());
     snprintf(model, sizeof model, "%s/models/demo/gemma-3-270m-q4_k_m.gguf", cache);
     if (access(model, R_OK) != 0) {
         printf("SKIPPED: the demo model is not at %s; scripts/fetch-demo-model\n", model);
@@ -432,10 +371,8 @@ int main(int argc, char **argv)
     read_options(&o, argc, argv);
     for (int i = optind; i < argc; i++) {
         const char *set = argv[i];
-        uint32_t n = strcmp(set, "own") == 0         ? check_own(&o, &n_failed)
-                     : strcmp(set, "reference") == 0 ? check_reference(&o, &n_failed)
-                     : strcmp(set, "demo") == 0      ? check_demo(&o, &n_failed)
-                                                     : check_folder(&o, set, 0, &n_failed);
+        uint32_t n =
+            strcmp(set, "demo") == 0 ? check_demo(&o, &n_failed) : check_set(&o, set, &n_failed);
         n_missing += n == 0;
     }
     if (optind == argc)
