@@ -179,6 +179,17 @@ struct add_params {
     struct view x, y;
     uint32_t n_rows, dim;
 };
+/* What an adapter adds (Hu et al. 2021): out[r] += scale * (b (a x[r])) for the rows r of a list.
+ * Rows go through the rooms LORA_CHUNK_ROWS at a time. */
+#define LORA_CHUNK_ROWS 64u
+struct lora_params {
+    struct view x, out;
+    const uint32_t *rows; /* [n_rows] */
+    uint32_t n_rows;
+    const struct weight *a, *b; /* [rank][inputs], [outputs][rank] */
+    float scale;
+    struct view gathered, low, high; /* rooms: of inputs, rank and outputs */
+};
 
 /* One row of logits, looked at whole. */
 struct logits_top {

@@ -41,6 +41,7 @@ struct ops {
     void (*sum_squares)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim, float *out);
     void (*clear)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim); /* zeros */
     void (*linear)(struct device *d, const struct linear_params *p);
+    void (*lora)(struct device *d, const struct lora_params *p);
     void (*rope_table)(struct device *d, const struct rope_table_params *p);
     void (*rope)(struct device *d, const struct rope_params *p);
     void (*kv_write)(struct device *d, const struct kv_write_params *p);

@@ -80,16 +80,16 @@ static enum status measure_shard(struct engine *e, struct error *err)
     TRY(in_files(e, loader_measure(e->program, e->files, e->device, &e->weights_bytes, err), err));
     e->activation_bytes = runner_measure(e->program, e->device, e->pass_rows);
     e->comm_bytes = comm_memory_bytes(e->tp);
-    return STATUS_OK;
+    return e->loras ? lora_set_measure(e->loras, e->program, &e->lora_bytes, err) : STATUS_OK;
 }
 
-/* A draft model's part of a sentence, where there is one. */
-struct draft_text {
+/* Part of a sentence on what not every worker has. */
+struct part_text {
     char text[48];
 };
-static struct draft_text say_draft(const char *words, uint64_t n_bytes)
+static struct part_text say_part(const char *words, uint64_t n_bytes)
 {
-    struct draft_text t = {""};
+    struct part_text t = {""};
     if (n_bytes > 0)
         snprintf(t.text, sizeof t.text, "%s %.1f MiB", words, mib(n_bytes));
     return t;
@@ -99,14 +99,16 @@ static struct draft_text say_draft(const char *words, uint64_t n_bytes)
 static enum status fit_shard(const struct engine *e, uint64_t beside, uint64_t available,
                              uint64_t *fixed, struct error *err)
 {
-    *fixed = e->weights_bytes + e->activation_bytes + e->comm_bytes + beside + RESERVED_BYTES;
+    *fixed = e->weights_bytes + e->activation_bytes + e->comm_bytes + e->lora_bytes + beside +
+             RESERVED_BYTES;
     if (*fixed > available)
         return error_set(err, STATUS_NO_MEMORY,
                          "the weights take %.1f MiB, the activations %.1f MiB and the collectives "
-                         "%.1f MiB%s; %.1f MiB are free: free some, take a smaller or more "
+                         "%.1f MiB%s%s; %.1f MiB are free: free some, take a smaller or more "
                          "quantised model, or more ranks",
                          mib(e->weights_bytes), mib(e->activation_bytes), mib(e->comm_bytes),
-                         say_draft(", the draft model", beside).text, mib(available));
+                         say_part(", the adapters", e->lora_bytes).text,
+                         say_part(", the draft model", beside).text, mib(available));
     return STATUS_OK;
 }
 
@@ -128,10 +130,11 @@ enum status engine_size_kv(struct engine *e, const struct engine_beside *b, uint
         return error_set(
             err, STATUS_NO_MEMORY,
             "weights %.1f MiB + activations %.1f MiB + collectives %.1f MiB + KV cache "
-            "%.1f MiB%s do not fit in the %.1f MiB that are free: ask for less with "
+            "%.1f MiB%s%s do not fit in the %.1f MiB that are free: ask for less with "
             "--kv-cache-memory-bytes or --num-gpu-blocks-override",
             mib(e->weights_bytes), mib(e->activation_bytes), mib(e->comm_bytes), mib(e->kv_bytes),
-            say_draft(" + draft model", beside).text, mib(available));
+            say_part(" + adapters", e->lora_bytes).text, say_part(" + draft model", beside).text,
+            mib(available));
     return STATUS_OK;
 }
 
@@ -140,6 +143,8 @@ static enum status load_shard(struct engine *e, struct error *err)
 {
     TRY(in_files(e, loader_load(e->program, e->files, e->device, &e->loaded, e->load_permille, err),
                  err));
+    if (e->loras)
+        TRY(lora_set_take(e->loras, e->program, err));
     e->runner_setup.program = e->program;
     TRY(runner_new(&e->runner_setup, &e->runner, err));
     weights_close(e->files); /* everything is in our own memory now */
@@ -150,6 +155,7 @@ static enum status load_shard(struct engine *e, struct error *err)
 static void drop_shard(struct engine *e)
 {
     runner_free(e->runner);
+    lora_set_drop(e->loras);
     if (e->device)
         loader_unload(e->device, &e->loaded);
     weights_close(e->files);
@@ -177,12 +183,24 @@ static enum status open_device(struct engine *e, const struct engine_setup *s, s
     return STATUS_OK;
 }
 
+static enum status open_loras(struct engine *e, const struct engine_setup *s, struct error *err)
+{
+    const struct lora_setup l = {.max_loras = s->max_loras,
+                                 .max_rank = s->max_lora_rank,
+                                 .root = s->lora_root,
+                                 .pass_rows = e->pass_rows,
+                                 .device = e->device,
+                                 .config = &e->config};
+    return s->max_loras > 0 ? lora_set_new(&l, &e->loras, err) : STATUS_OK;
+}
+
 static enum status measure(struct engine *e, const struct engine_setup *s, struct error *err)
 {
     TRY(open_files(e, s, err));
     e->n_threads = s->n_threads ? s->n_threads : default_threads();
     e->pass_rows = s->pass_rows ? s->pass_rows : PASS_ROWS;
     TRY(open_device(e, s, err));
+    TRY(open_loras(e, s, err));
     e->kv_shape = (struct kv_shape){.dtype = e->kv_dtype,
                                     .block_tokens = s->block_tokens,
                                     .max_model_len = e->max_model_len,
@@ -190,6 +208,7 @@ static enum status measure(struct engine *e, const struct engine_setup *s, struc
                                     .n_blocks = s->n_kv_blocks};
     e->runner_setup = (struct runner_setup){.device = e->device,
                                             .comm = s->comm,
+                                            .loras = e->loras,
                                             .pass_rows = e->pass_rows,
                                             .progress = s->progress,
                                             .interrupt = s->interrupt};
@@ -269,6 +288,7 @@ void engine_close(struct engine *e)
     if (!e)
         return;
     drop_shard(e);
+    lora_set_free(e->loras);
     kv_store_free(e->kv);
     if (e->owns_device)
         e->device->ops->close(e->device);

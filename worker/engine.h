@@ -24,6 +24,8 @@ struct engine_setup {
     uint32_t pass_rows;     /* 0: the default */
     uint64_t kv_memory_bytes;
     uint32_t n_kv_blocks;
+    uint32_t max_loras, max_lora_rank; /* adapters; 0: none can be loaded */
+    const char *lora_root;             /* as lora_set_new takes it; borrowed for good */
     _Atomic uint64_t *progress;
     const _Atomic bool *interrupt;
     _Atomic uint32_t *load_permille; /* loader_load writes it; NULL: nobody asks */
@@ -40,10 +42,12 @@ struct engine {
     struct loaded loaded;
     struct kv_store *kv;
     struct runner *runner;
+    struct lora_set *loras; /* NULL: none can be loaded */
     uint32_t max_model_len, pass_rows, n_threads;
     enum dtype kv_dtype, main_dtype;
     struct kv_shape kv_shape; /* what was asked for; available_bytes: known when it is loaded */
-    uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes; /* the memory table */
+    uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes, lora_bytes; /* the memory table
+                                                                                 */
     struct kv_group kv_groups[PROGRAM_MAX_KV_GROUPS];
     uint8_t identity[16]; /* of the files */
     uint32_t tp;

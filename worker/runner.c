@@ -111,6 +111,9 @@ enum status runner_forward(struct runner *r, const struct row_batch *b, struct e
     const struct program *p = r->s.program;
     TRY(check_ranks(r, err));
     r->n_rows = b->n_rows;
+    r->has_adapters = r->s.loras && b->adapters;
+    if (r->has_adapters)
+        lora_set_begin(r->s.loras, b->adapters, b->n_rows);
     TRY(embed(r, b, err));
     for (uint32_t i = 0; i < p->n_ropes; i++)
         r->ops->rope_table(r->s.device, &(struct rope_table_params){.positions = b->positions,

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "worker/kv_store.h"
+#include "worker/lora.h"
 #include "worker/program.h"
 
 #define RUNNER_LOGITS_ROWS 16u
@@ -14,12 +15,14 @@ struct row_batch {
     uint32_t n_rows;                                     /* <= pass_rows */
     const uint32_t *ids, *positions;                     /* [n_rows] */
     const struct kv_row *kv_rows[PROGRAM_MAX_KV_GROUPS]; /* each [n_rows] */
+    const uint32_t *adapters; /* [n_rows] as lora_set_find says, 0: none; NULL: no row has one */
 };
 
 struct runner_setup {
     struct program *program;
     struct device *device;
     struct kv_store *kv;
+    struct lora_set *loras; /* of the program; NULL: rows have no adapters */
     struct comm *comm; /* of the program's ranks, which all run the same passes; NULL: one rank */
     uint32_t pass_rows;
     _Atomic uint64_t *progress;    /* bumped per operator */

@@ -18,6 +18,7 @@ struct runner {
     float *expert_shares;               /* [pass_rows][n_chosen] */
     struct moe_expert *experts;         /* [n_experts] of the mixture that is run */
     uint32_t n_rows;                    /* of the last forward */
+    bool has_adapters;                  /* some of its rows */
 };
 
 static inline struct view runner_view(const struct runner *r, enum reg reg)

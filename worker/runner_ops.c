@@ -45,6 +45,14 @@ enum status runner_add_ranks(struct runner *r, enum reg reg, struct error *err)
     return r->s.program->tp > 1 ? comm_all_reduce(r->s.comm, r->regs[reg], n, err) : STATUS_OK;
 }
 
+/* Before the ranks' parts are added up: an adapter of a matrix that is cut by inputs is, too. */
+static void add_adapters(struct runner *r, const struct op *o)
+{
+    for (uint32_t i = o->linear.first; i < o->linear.first + o->linear.n; i++)
+        lora_set_add(r->s.loras, i, runner_view(r, o->in),
+                     runner_view(r, r->s.program->weights[i].out));
+}
+
 static enum status run_linear(struct runner *r, const struct op *o, struct error *err)
 {
     struct linear_params p = {
@@ -57,6 +65,8 @@ static enum status run_linear(struct runner *r, const struct op *o, struct error
         r->ops->linear(r->s.device, &p);
     else
         r->ops->clear(r->s.device, runner_view(r, o->out), r->n_rows, r->s.program->widths[o->out]);
+    if (r->has_adapters)
+        add_adapters(r, o);
     if (!o->linear.add_ranks)
         return STATUS_OK;
     enum status s = runner_add_ranks(r, o->out, err);

@@ -461,6 +461,7 @@ static const struct ops cpu_ops = {
     .sum_squares = cpu_sum_squares,
     .clear = cpu_clear,
     .linear = cpu_linear,
+    .lora = cpu_lora,
     .rope_table = cpu_rope_table,
     .rope = cpu_rope,
     .kv_write = cpu_kv_write,

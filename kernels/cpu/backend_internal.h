@@ -53,6 +53,9 @@ void cpu_moe(struct device *d, const struct moe_params *p);
 void cpu_gate_rows(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
                    struct view gate);
 
+/* backend_lora.c */
+void cpu_lora(struct device *d, const struct lora_params *p);
+
 /* backend_attention.c */
 void cpu_copy_heads(struct device *d, const struct copy_heads_params *p);
 void cpu_kv_write(struct device *d, const struct kv_write_params *p);

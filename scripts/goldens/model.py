@@ -16,6 +16,8 @@ LLAMA = {
 }
 # Three query heads for each of keys; heads that together are wider than a row.
 LLAMA_BIAS = LLAMA | {"hidden": 192, "intermediate": 224, "n_heads": 6, "head_dim": 48, "tied": True, "biases": True}
+# Llama's layers in Phi-3's checkpoints, whose projections share tensors; plain rope, three heads more than 2 ranks.
+PHI3 = LLAMA | {"family": "phi3", "n_heads": 6, "n_kv_heads": 6, "hidden": 192, "scaling": {"rope_type": "linear", "factor": 1.0}}
 # Every sixth layer sees everything: the only pattern that GGUF files of Gemma 3 can mean.
 GEMMA3 = {
     "family": "gemma3", "hidden": 256, "intermediate": 256, "n_layers": 6, "n_heads": 4, "n_kv_heads": 1, "head_dim": 64,
@@ -180,7 +182,8 @@ def altered(m):
                    "sliding_window_off_by_one": {"window": c["window"] + 1}, "one_rope_base": {"theta_local": c["theta"]}}
     else:
         changes = {}
-    changes["no_rope_scaling"] = {"scaling": {"rope_type": "linear", "factor": 1.0}}
+    if c["scaling"].get("factor") != 1:
+        changes["no_rope_scaling"] = {"scaling": {"rope_type": "linear", "factor": 1.0}}
     changes["rope_theta_x2"] = {"theta": 2 * c["theta"]}
     if c.get("attention_cap"):
         changes["no_attention_softcap"] = {"attention_cap": None}

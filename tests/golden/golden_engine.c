@@ -4,7 +4,7 @@
 #include "common/base/mem.h"
 #include "tests/golden/golden_file.h"
 
-enum { BLOCK = 16, PASS_ROWS = 256 };
+enum { BLOCK = 16, PASS_ROWS = 256, LORA_RANK = 16 };
 
 static _Atomic uint64_t progress;
 static const _Atomic bool interrupt;
@@ -32,15 +32,20 @@ enum status golden_engine_open(struct golden_engine *e, const char *model,
                                                  .max_model_len = o->max_len,
                                                  .pass_rows = PASS_ROWS,
                                                  .n_kv_blocks = n_blocks,
+                                                 .max_loras = o->lora != NULL,
+                                                 .max_lora_rank = LORA_RANK,
                                                  .progress = &progress,
                                                  .interrupt = &interrupt},
                           o->sockets, &e->ranks, err));
+    if (o->lora)
+        TRY(golden_ranks_load(e->ranks, 1, o->lora, &e->adapter, err));
     e->vocab_size = golden_ranks_engine(e->ranks, 0)->config.vocab_size;
     e->table = mem_array(n_blocks, sizeof *e->table);
     for (uint32_t i = 0; i < n_blocks; i++)
         e->table[i] = n_blocks - 1 - i;
     e->ids = mem_array(PASS_ROWS, sizeof *e->ids);
     e->positions = mem_array(PASS_ROWS, sizeof *e->positions);
+    e->adapters = mem_array(PASS_ROWS, sizeof *e->adapters);
     e->rows = mem_array(PASS_ROWS, sizeof *e->rows);
     return STATUS_OK;
 }
@@ -51,6 +56,7 @@ void golden_engine_close(struct golden_engine *e)
     mem_free(e->table);
     mem_free(e->ids);
     mem_free(e->positions);
+    mem_free(e->adapters);
     mem_free(e->rows);
     *e = (struct golden_engine){0};
 }
@@ -88,12 +94,14 @@ void golden_engine_feed(struct golden_engine *e, const uint32_t *ids, uint32_t n
         golden_die("%u more tokens than the %u there is room for", n, e->max_len - e->n_done);
     for (uint32_t base = 0; base < n;) {
         uint32_t n_rows = n - base < PASS_ROWS ? n - base : PASS_ROWS;
-        struct row_batch b = {.n_rows = n_rows, .ids = e->ids, .positions = e->positions};
+        struct row_batch b = {
+            .n_rows = n_rows, .ids = e->ids, .positions = e->positions, .adapters = e->adapters};
         for (uint32_t i = 0; i < n_rows; i++, e->n_done++) {
             if (ids[base + i] >= e->vocab_size)
                 golden_die("id %u is not one of the model's", ids[base + i]);
             e->ids[i] = ids[base + i];
             e->positions[i] = e->n_done;
+            e->adapters[i] = e->adapter;
             e->rows[i] = (struct kv_row){.blocks = e->table, .position = e->n_done};
         }
         for (uint32_t g = 0; g < PROGRAM_MAX_KV_GROUPS; g++) /* those that the model has */

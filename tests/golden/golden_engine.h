@@ -9,7 +9,8 @@ struct golden_engine {
     uint32_t vocab_size;
     uint32_t max_len, n_done; /* positions fed */
     uint32_t *table;
-    uint32_t *ids, *positions; /* [pass_rows] */
+    uint32_t *ids, *positions, *adapters; /* [pass_rows] */
+    uint32_t adapter;                     /* of every row; 0: none */
     struct kv_row *rows;
 };
 
@@ -22,7 +23,8 @@ struct golden_engine_options {
     uint32_t max_len;
     uint32_t tp;
     bool expert_parallel;
-    bool sockets; /* between the ranks, not shared memory */
+    bool sockets;     /* between the ranks, not shared memory */
+    const char *lora; /* folder of the adapter that every row has; NULL: none */
 };
 MUST_USE enum status golden_engine_open(struct golden_engine *e, const char *model,
                                         const struct golden_engine_options *o, struct error *err);

@@ -221,6 +221,15 @@ struct comm *golden_ranks_comm(const struct golden_ranks *g, uint32_t i)
     return g->ranks[i].comm;
 }
 
+enum status golden_ranks_load(struct golden_ranks *g, uint64_t id, const char *folder,
+                              uint32_t *adapter, struct error *err)
+{
+    for (uint32_t i = 0; i < g->n; i++)
+        TRY(lora_set_load(g->ranks[i].engine->loras, id, folder, err));
+    *adapter = lora_set_find(g->ranks[0].engine->loras, id);
+    return STATUS_OK;
+}
+
 enum status golden_ranks_forward(struct golden_ranks *g, const struct row_batch *b,
                                  struct error *err)
 {

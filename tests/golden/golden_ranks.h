@@ -15,6 +15,9 @@ void golden_ranks_close(struct golden_ranks *g); /* NULL is fine */
 struct engine *golden_ranks_engine(const struct golden_ranks *g, uint32_t i);
 struct comm *golden_ranks_comm(const struct golden_ranks *g, uint32_t i); /* NULL at one rank */
 
+/* The adapter in a folder, on every rank; *adapter: what its rows carry. setup has max_loras. */
+MUST_USE enum status golden_ranks_load(struct golden_ranks *g, uint64_t id, const char *folder,
+                                       uint32_t *adapter, struct error *err);
 /* On every rank. STATUS_INTERNAL: the ranks' hidden states are not the same to the bit. */
 MUST_USE enum status golden_ranks_forward(struct golden_ranks *g, const struct row_batch *b,
                                           struct error *err);

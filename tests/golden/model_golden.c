@@ -3,7 +3,8 @@
  *   model_golden [--isa LEVEL,..|all|best] [--kv f32|f16] [--tp N] [--sockets] [--expert-parallel]
  *                SET|FOLDER...
  * --tp: over so many ranks; --sockets: which do not share memory; --expert-parallel: with experts
- * of their own. own        build/goldens, by scripts/make-goldens reference  $COX_GOLDENS/models,
+ * of their own. Adapters below a model's folder (loras/NAME) are models of their own.
+ * own        build/goldens, by scripts/make-goldens reference  $COX_GOLDENS/models,
  * made with transformers (default ../shared/goldens) demo       $COX_GOLDENS/real/gemma3-270m with
  * the demo model of the cache FOLDER     one that has expected.json Exit status 77: a set that was
  * asked for is not there (and nothing failed). */
@@ -191,7 +192,7 @@ static void check_perplexity(struct check *c)
 
 /* A model, what it must say, and how. */
 struct target {
-    const char *model;
+    const char *model, *lora; /* lora NULL: without an adapter */
     const struct golden_file *want;
     const struct tolerance *tolerance;
     enum dtype kv;
@@ -208,11 +209,12 @@ static uint32_t check_model(const struct target *t, const struct golden_engine_o
     struct golden_engine engine;
     struct error err;
     char title[PATH_MAX], ranks[32] = "";
+    const char *adapter = t->lora ? strrchr(t->lora, '/') : NULL;
     uint64_t began_ns = clock_mono_ns();
     if (o->tp > 1)
         snprintf(ranks, sizeof ranks, ", tp %u%s", o->tp, o->sockets ? " over sockets" : "");
-    snprintf(title, sizeof title, "%s, %s, KV %s%s", model, cpu_isa_name(o->isa),
-             dtype_traits(o->kv_dtype).name, ranks);
+    snprintf(title, sizeof title, "%s%s%s, %s, KV %s%s", model, adapter ? " with" : "",
+             adapter ? adapter : "", cpu_isa_name(o->isa), dtype_traits(o->kv_dtype).name, ranks);
     if (golden_engine_open(&engine, model, o, &err) != STATUS_OK)
         golden_die("%s: %s", title, err.text);
     if (engine.vocab_size != want->vocab_size)
@@ -249,12 +251,41 @@ static void check_levels(const struct options *o, const struct target *t, uint32
 {
     struct golden_engine_options e = {.kv_dtype = t->kv,
                                       .max_len = t->max_len,
+                                      .lora = t->lora,
                                       .tp = o->tp,
                                       .sockets = o->sockets,
                                       .expert_parallel = o->expert_parallel};
     for (e.isa = 0; e.isa <= cpu_isa_best(); e.isa++)
         if (o->isa[e.isa])
             *n_failed += check_model(t, &e);
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* The model of t with each of the adapters in its folder. */
+static void check_adapters(const struct options *o, const char *folder, struct target t,
+                           uint32_t *n_failed)
+{
+    struct golden_file want;
+    struct dirent **names;
+    char loras[PATH_MAX - 2], path[2 * PATH_MAX];
+    snprintf(loras, sizeof loras, "%s/loras", folder);
+    int n = scandir(loras, &names, NULL, by_name);
+    for (int i = 0; i < n; i++) {
+        snprintf(path, sizeof path, "%s/%s", loras, names[i]->d_name);
+        if (names[i]->d_name[0] != '.' && golden_file_open(&want, path, NULL)) {
+            t.want = &want;
+            t.lora = path;
+            check_levels(o, &t, n_failed);
+            golden_file_close(&want);
+        }
+        free(names[i]);
+    }
+    if (n >= 0)
+        free(names);
 }
 
 static void check_folder(const struct options *o, const char *folder, uint32_t short_len,
@@ -281,6 +312,7 @@ static void check_folder(const struct options *o, const char *folder, uint32_t s
         check_levels(o, &t, n_failed);
     }
     golden_file_close(&want);
+    check_adapters(o, folder, t, n_failed);
 }
 
 static uint32_t check_set(const struct options *o, const char *set, uint32_t *n_failed)

@@ -2,8 +2,10 @@
  * (docs/protocol.md, Invariance), on a whole model: the same sequences alone in one piece with one
  * thread, and then together, in chunks, in passes, over scattered blocks, with more threads. Also
  * AVX2 against AVX-512. With --tp N the same over N ranks, over shared memory and sockets and after
- * the ranks have changed places; the distance from one rank is printed, and bounded.
- * Usage: model_invariance [--tp N] MODEL...; "demo" is the cached one; exit 77: no MODEL is there.
+ * the ranks have changed places; the distance from one rank is printed, and bounded. Where the
+ * model has adapters (loras/NAME in its folder) two of three sequences have one, and the others get
+ * the bits of an engine that knows of no adapters. Usage: model_invariance [--tp N] MODEL...;
+ * "demo" is the cached one; exit 77: no MODEL is there.
  */
 #include <limits.h>
 #include <math.h>
@@ -32,12 +34,14 @@ struct way {
     enum cpu_isa isa;
     uint32_t tp;
     bool sockets;   /* the ranks share no memory */
+    bool no_loras;  /* the sequences without an adapter alone are compared */
     uint32_t turns; /* 1: every engine has taken the next one's rank; 2: and its own again */
 };
 
 struct run {
     struct golden_ranks *ranks;
     const struct engine *engine; /* the first */
+    uint32_t adapters[N_SEQUENCES];
     uint32_t ids[N_SEQUENCES][MAX_LEN];
     uint32_t tables[N_SEQUENCES][TABLE];
     uint32_t done[N_SEQUENCES];
@@ -79,7 +83,7 @@ static void begin(struct run *r, uint64_t seed)
 /* One pass: n[s] further rows of each sequence. Keeps the logits of those that end. */
 static void pass(struct run *r, const uint32_t n[N_SEQUENCES])
 {
-    static uint32_t ids[4096], positions[4096];
+    static uint32_t ids[4096], positions[4096], adapters[4096];
     static struct kv_row rows[4096];
     uint32_t n_rows = 0, ends[N_SEQUENCES], which[N_SEQUENCES], n_ends = 0;
     struct error err = {0};
@@ -88,6 +92,7 @@ static void pass(struct run *r, const uint32_t n[N_SEQUENCES])
             uint32_t at = r->done[s]++;
             ids[n_rows] = r->ids[s][at];
             positions[n_rows] = at;
+            adapters[n_rows] = r->adapters[s];
             rows[n_rows] = (struct kv_row){.blocks = r->tables[s], .position = at};
         }
         if (n[s] > 0 && r->done[s] == lengths[s]) {
@@ -96,7 +101,8 @@ static void pass(struct run *r, const uint32_t n[N_SEQUENCES])
         }
     }
     /* every KV group has the same tables here: there are blocks enough in each */
-    struct row_batch b = {.n_rows = n_rows, .ids = ids, .positions = positions};
+    struct row_batch b = {
+        .n_rows = n_rows, .ids = ids, .positions = positions, .adapters = adapters};
     for (uint32_t g = 0; g < r->engine->program->n_kv_groups; g++)
         b.kv_rows[g] = rows;
     if (golden_ranks_forward(r->ranks, &b, &err) != STATUS_OK)
@@ -131,6 +137,22 @@ static void run_sequences(struct run *r, const struct way *w)
     }
 }
 
+/* Sequence s has adapter s % 3 - 1. */
+static void load_adapters(struct run *r, const char *model, struct error *err)
+{
+    static const char *const names[] = {"every", "some"};
+    char folder[PATH_MAX];
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t adapter = 0;
+        snprintf(folder, sizeof folder, "%s/loras/%s", model, names[i]);
+        if (access(folder, R_OK) == 0 &&
+            golden_ranks_load(r->ranks, 1 + i, folder, &adapter, err) != STATUS_OK)
+            die(folder, err);
+        for (uint32_t s = 1 + i; s < N_SEQUENCES; s += 3)
+            r->adapters[s] = adapter;
+    }
+}
+
 static void open_run(struct run *r, const char *model, const struct way *w)
 {
     struct error err = {0};
@@ -142,10 +164,15 @@ static void open_run(struct run *r, const char *model, const struct way *w)
                                    .max_model_len = MAX_LEN,
                                    .pass_rows = w->pass_rows,
                                    .n_kv_blocks = N_SEQUENCES * TABLE,
+                                   .max_loras = w->no_loras ? 0 : 2,
+                                   .max_lora_rank = 16,
                                    .progress = &progress,
                                    .interrupt = &interrupt};
-    if (golden_ranks_open(&s, w->sockets, &r->ranks, &err) != STATUS_OK ||
-        (w->turns > 0 && golden_ranks_turn(r->ranks, 1, &err) != STATUS_OK) ||
+    if (golden_ranks_open(&s, w->sockets, &r->ranks, &err) != STATUS_OK)
+        die(model, &err);
+    if (!w->no_loras)
+        load_adapters(r, model, &err);
+    if ((w->turns > 0 && golden_ranks_turn(r->ranks, 1, &err) != STATUS_OK) ||
         (w->turns > 1 && golden_ranks_turn(r->ranks, 0, &err) != STATUS_OK))
         die(model, &err);
     r->engine = golden_ranks_engine(r->ranks, 0);
@@ -165,6 +192,8 @@ static uint32_t compare(const struct run *a, const struct run *b, const struct w
     uint32_t n_bad = 0;
     for (uint32_t s = 0; s < N_SEQUENCES; s++) {
         uint32_t n = 0, vocab = a->engine->config.vocab_size;
+        if (w->no_loras && a->adapters[s] > 0)
+            continue;
         for (uint32_t i = 0; i < vocab; i++)
             n += memcmp(&a->logits[s][i], &b->logits[s][i], sizeof(float)) != 0;
         if (n > 0)
@@ -204,16 +233,18 @@ static uint32_t check_way(const char *model, const struct way *w, uint64_t seed,
 
 static uint32_t check_isa(const char *model, enum cpu_isa isa, uint32_t tp, struct run *base)
 {
-    const struct way ways[] = {{"another place in memory", 1, 1024, 0, false, isa, tp, false, 0},
-                               {"two threads", 2, 1024, 0, false, isa, tp, true, 0},
-                               {"three threads, together", 3, 2048, 0, true, isa, tp, false, 0},
-                               {"chunks of 1", 2, 64, 1, true, isa, tp, false, 0},
-                               {"chunks of 5", 1, 64, 5, true, isa, tp, true, 0},
-                               {"chunks of 64, passes of 48", 2, 48, 64, true, isa, tp, false, 0},
-                               {"ranks turned", 1, 64, 0, true, isa, tp, true, 1},
-                               {"ranks turned back", 2, 1024, 0, true, isa, tp, false, 2},
-                               {"one rank", 1, 1024, 0, false, isa, 1, false, 0}};
-    const struct way one = {"alone, whole", 1, 1024, 0, false, isa, tp, false, 0};
+    const struct way one = {"alone, whole", 1, 1024, 0, false, isa, tp, false, false, 0};
+    const struct way ways[] = {
+        {"another place in memory", 1, 1024, 0, false, isa, tp, false, false, 0},
+        {"two threads", 2, 1024, 0, false, isa, tp, true, false, 0},
+        {"three threads, together", 3, 2048, 0, true, isa, tp, false, false, 0},
+        {"chunks of 1", 2, 64, 1, true, isa, tp, false, false, 0},
+        {"chunks of 5", 1, 64, 5, true, isa, tp, true, false, 0},
+        {"chunks of 64, passes of 48", 2, 48, 64, true, isa, tp, false, false, 0},
+        {"without adapters", 1, 1024, 0, true, isa, tp, false, true, 0},
+        {"ranks turned", 1, 64, 0, true, isa, tp, true, false, 1},
+        {"ranks turned back", 2, 1024, 0, true, isa, tp, false, false, 2},
+        {"one rank", 1, 1024, 0, false, isa, 1, false, false, 0}};
     uint32_t n_bad = 0, n_ways = sizeof ways / sizeof ways[0] - (tp == 1 ? 3 : 0);
     open_run(base, model, &one);
     begin(base, 1);

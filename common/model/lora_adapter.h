@@ -1,0 +1,34 @@
+#pragma once
+/* A LoRA adapter (Hu et al. 2021) as PEFT saves one: a folder with adapter_config.json and
+ * adapter_model.safetensors. The folder is hostile: whatever the configuration says that would
+ * change the numbers and is not run here is refused by its name, and every number of every tensor
+ * is looked at. Which modules a model has, and their shapes, is the caller's matter. Immutable. */
+#include "common/model/tensor.h"
+
+#define LORA_MODULE_MAX 192u /* bytes of a module's name */
+
+struct lora_adapter;
+/* STATUS_NOT_FOUND, STATUS_INVALID or STATUS_UNSUPPORTED, with folder, file, and key or tensor. */
+MUST_USE enum status lora_adapter_open(const char *folder, struct lora_adapter **out,
+                                       struct error *err);
+void lora_adapter_close(struct lora_adapter *a); /* NULL is fine */
+
+/* y += scale * B (A x): a [rank][inputs], b [outputs][rank], which are F32, F16 or BF16. */
+struct lora_module {
+    char name[LORA_MODULE_MAX]; /* "model.layers.0.self_attn.q_proj" */
+    const struct tensor *a, *b;
+    uint32_t rank;
+    float scale;
+};
+/* In no order; each has both tensors, of this rank. */
+uint32_t lora_adapter_n_modules(const struct lora_adapter *a);
+const struct lora_module *lora_adapter_module_at(const struct lora_adapter *a, uint32_t i);
+const struct lora_module *lora_adapter_find(const struct lora_adapter *a, const char *name);
+/* Does the configuration say that a module of this name has an adapter? False where it names
+ * modules in a way that is not read (an expression, some of the layers). */
+bool lora_adapter_targets(const struct lora_adapter *a, const char *name);
+/* Of target_modules, when it is a list. */
+uint32_t lora_adapter_n_targets(const struct lora_adapter *a);
+const char *lora_adapter_target_at(const struct lora_adapter *a, uint32_t i);
+/* Does target name this module: is it its name, or the end of it after a dot? */
+bool lora_name_matches(const char *target, const char *module);

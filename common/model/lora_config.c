@@ -1,0 +1,171 @@
+/* adapter_config.json. Keys that change nothing about the numbers (init_lora_weights, lora_dropout,
+ * task_type, ...) are not looked at. */
+#include <math.h>
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "common/model/hf_json_internal.h"
+#include "common/model/lora_internal.h"
+
+enum { MAX_TARGETS = 4096 };
+#define MAX_RANK  (1u << 16)
+#define MAX_ALPHA 1e9
+
+static const char file[] = "adapter_config.json";
+
+/* Null, false, "none", nothing in it: as if it were not there. */
+static bool says_nothing(const json_t *v)
+{
+    const char *text = json_string_value(v);
+    return !v || json_is_null(v) || json_is_false(v) || (text && strcmp(text, "none") == 0) ||
+           (json_is_array(v) && json_array_size(v) == 0) ||
+           (json_is_object(v) && json_object_size(v) == 0);
+}
+
+/* What PEFT can do besides and this build does not. */
+static enum status check_unsupported(const struct lora_config *c, struct error *err)
+{
+    static const struct {
+        const char *key, *what;
+    } keys[] = {
+        {"use_dora", "DoRA"},
+        {"lora_bias", "a bias of B"},
+        {"bias", "biases of the modules"},
+        {"modules_to_save", "whole modules beside the adapter (embeddings, the head)"},
+        {"trainable_token_indices", "token embeddings beside the adapter"},
+        {"fan_in_fan_out", "transposed weights"},
+        {"layer_replication", "layers that are repeated"},
+        {"target_parameters", "adapters of parameters (experts' stacks)"},
+        {"alora_invocation_tokens", "activated LoRA"},
+        {"use_qalora", "QALoRA"},
+        {"use_bdlora", "BD-LoRA"},
+        {"megatron_config", "Megatron's modules"},
+    };
+    const char *type = json_string_value(json_object_get(c->root, "peft_type"));
+    if (!type || strcmp(type, "LORA") != 0)
+        return error_set(err, STATUS_UNSUPPORTED, "%s/%s: peft_type is %.64s; want LORA", c->folder,
+                         file, type ? type : "missing");
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (!says_nothing(json_object_get(c->root, keys[i].key)))
+            return error_set(err, STATUS_UNSUPPORTED, "%s/%s: %s: %s: this build does not run that",
+                             c->folder, file, keys[i].key, keys[i].what);
+    return STATUS_OK;
+}
+
+static enum status to_rank(const struct lora_config *c, const char *key, const json_t *v,
+                           uint32_t *out, struct error *err)
+{
+    json_int_t i = json_integer_value(v);
+    if (!json_is_integer(v) || i < 1 || i > (json_int_t)MAX_RANK)
+        return error_set(err, STATUS_INVALID, "%s/%s: %.96s: a rank of 1 to %u is wanted",
+                         c->folder, file, key, MAX_RANK);
+    *out = (uint32_t)i;
+    return STATUS_OK;
+}
+
+static enum status to_alpha(const struct lora_config *c, const char *key, const json_t *v,
+                            double *out, struct error *err)
+{
+    double x = json_number_value(v);
+    if (!json_is_number(v) || !isfinite(x) || fabs(x) > MAX_ALPHA)
+        return error_set(err, STATUS_INVALID, "%s/%s: %.96s: a number within %g is wanted",
+                         c->folder, file, key, MAX_ALPHA);
+    *out = x;
+    return STATUS_OK;
+}
+
+/* PEFT reads keys as expressions. What is plain text but for its dots means itself; an expression
+ * of a stranger is not run. */
+static enum status check_pattern(const struct lora_config *c, const char *key, const json_t *v,
+                                 struct error *err)
+{
+    const char *name;
+    json_t *value;
+    uint32_t rank;
+    double alpha;
+    if (!says_nothing(v) && !json_is_object(v))
+        return error_set(err, STATUS_INVALID, "%s/%s: %s is no object", c->folder, file, key);
+    json_object_foreach((json_t *)v, name, value)
+    {
+        if (name[0] == '\0' || strpbrk(name, "^$*+?()[]{}|\\"))
+            return error_set(err, STATUS_UNSUPPORTED,
+                             "%s/%s: %s: \"%.96s\" is an expression: this build takes names of "
+                             "modules only",
+                             c->folder, file, key, name);
+        TRY(key[0] == 'r' ? to_rank(c, name, value, &rank, err)
+                          : to_alpha(c, name, value, &alpha, err));
+    }
+    return STATUS_OK;
+}
+
+static enum status read_targets(struct lora_config *c, struct error *err)
+{
+    const json_t *v = json_object_get(c->root, "target_modules");
+    c->some_layers = !says_nothing(json_object_get(c->root, "layers_to_transform")) ||
+                     !says_nothing(json_object_get(c->root, "exclude_modules"));
+    if (json_is_string(v) || json_is_null(v) || !v)
+        return STATUS_OK; /* an expression: the tensors say it */
+    if (!json_is_array(v) || json_array_size(v) > MAX_TARGETS)
+        return error_set(err, STATUS_INVALID, "%s/%s: target_modules: a list of names is wanted",
+                         c->folder, file);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const char *name = json_string_value(json_array_get(v, i));
+        if (!name || !name[0])
+            return error_set(err, STATUS_INVALID,
+                             "%s/%s: target_modules: a list of names is wanted", c->folder, file);
+    }
+    c->targets = v;
+    return STATUS_OK;
+}
+
+enum status lora_config_read(const char *folder, struct lora_config *c, struct error *err)
+{
+    *c = (struct lora_config){.folder = folder};
+    TRY(hf_json_load(folder, file, 0, &c->root, err));
+    TRY(check_unsupported(c, err));
+    TRY(to_rank(c, "r", json_object_get(c->root, "r"), &c->rank, err));
+    TRY(to_alpha(c, "lora_alpha", json_object_get(c->root, "lora_alpha"), &c->alpha, err));
+    c->ranks = json_object_get(c->root, "rank_pattern");
+    c->alphas = json_object_get(c->root, "alpha_pattern");
+    TRY(check_pattern(c, "rank_pattern", c->ranks, err));
+    TRY(check_pattern(c, "alpha_pattern", c->alphas, err));
+    const json_t *root_of_rank = json_object_get(c->root, "use_rslora");
+    if (root_of_rank && !json_is_boolean(root_of_rank) && !json_is_null(root_of_rank))
+        return error_set(err, STATUS_INVALID, "%s/%s: use_rslora is not true or false", folder,
+                         file);
+    c->rslora = json_is_true(root_of_rank);
+    return read_targets(c, err);
+}
+
+void lora_config_fini(struct lora_config *c)
+{
+    json_decref(c->root);
+    *c = (struct lora_config){0};
+}
+
+/* The first key of the pattern that names the module, as PEFT takes it. */
+static const json_t *of_pattern(const json_t *pattern, const char *module)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)pattern, name, value)
+    {
+        if (lora_name_matches(name, module))
+            return value;
+    }
+    return NULL;
+}
+
+void lora_config_of(const struct lora_config *c, const char *module, uint32_t *rank, float *scale)
+{
+    const json_t *r = of_pattern(c->ranks, module), *a = of_pattern(c->alphas, module);
+    *rank = r ? (uint32_t)json_integer_value(r) : c->rank;
+    double alpha = a ? json_number_value(a) : c->alpha;
+    *scale = (float)(alpha / (c->rslora ? sqrt((double)*rank) : (double)*rank));
+}
+
+bool lora_name_matches(const char *target, const char *module)
+{
+    size_t n = strlen(target), m = strlen(module);
+    return n <= m && strcmp(module + m - n, target) == 0 && (n == m || module[m - n - 1] == '.');
+}

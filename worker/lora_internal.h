@@ -1,0 +1,28 @@
+#pragma once
+/* What lora.c and lora_run.c share. */
+#include "worker/lora.h"
+
+struct lora_pair {
+    struct weight a, b; /* a.n 0: this matrix has none */
+    float scale;
+};
+
+struct lora_slot {
+    uint64_t id; /* 0: free */
+    char *path;
+    struct lora_pair *pairs; /* [n_weights] of the shard */
+};
+
+struct lora_set {
+    struct lora_setup s;
+    struct model_config config; /* as if the model were a checkpoint, which adapters are made for */
+    struct program *whole; /* of one rank: what the model's modules are called, and their shapes */
+    const struct program *p; /* the shard; NULL: there is none */
+    uint8_t *memory;
+    uint64_t n_bytes, slot_bytes;
+    struct lora_slot slots[LORA_MAX_SLOTS];
+    /* of the pass: rows of slot i are list[first[i]] .. list[first[i + 1] - 1] */
+    uint32_t first[LORA_MAX_SLOTS + 1];
+    uint32_t *list; /* [pass_rows] */
+    struct view gathered, low, high;
+};
