@@ -106,10 +106,8 @@ void weights_close(struct weights *w)
 {
     if (!w)
         return;
-    for (uint64_t i = 0; i < w->n_shards; i++) {
-        safetensors_close(w->shards[i].file);
-        mem_free(w->shards[i].name);
-    }
+    for (uint64_t i = 0; i < w->n_shards; i++)
+        shard_close(&w->shards[i]);
     mem_free(w->shards);
     gguf_close(w->gguf);
     mem_free(w->tensors);
@@ -143,17 +141,18 @@ uint64_t weights_file_bytes(const struct weights *w)
     return w->n_file_bytes;
 }
 
-static bool is_ours(const struct weights *w, const uint8_t *data, uint64_t n)
+static bool is_inside(struct str file, const char *data, uint64_t n)
 {
-    if (w->gguf) {
-        const uint8_t *file = (const uint8_t *)gguf_header(w->gguf).ptr;
-        return data >= file && data + n <= file + gguf_file_bytes(w->gguf);
-    }
-    for (uint64_t i = 0; i < w->n_shards; i++) {
-        const uint8_t *file = (const uint8_t *)safetensors_header(w->shards[i].file).ptr;
-        if (data >= file && data + n <= file + safetensors_file_bytes(w->shards[i].file))
+    return data >= file.ptr && data + n <= file.ptr + file.len;
+}
+
+static bool is_ours(const struct weights *w, const void *data, uint64_t n)
+{
+    if (w->gguf)
+        return is_inside((struct str){gguf_header(w->gguf).ptr, gguf_file_bytes(w->gguf)}, data, n);
+    for (uint64_t i = 0; i < w->n_shards; i++)
+        if (is_inside(shard_bytes(&w->shards[i]), data, n))
             return true;
-    }
     return false;
 }
 
@@ -203,10 +202,9 @@ void weights_identity(const struct weights *w, uint8_t out[16])
         hash_header(&h, gguf_file_bytes(w->gguf), gguf_header(w->gguf));
     } else {
         XXH3_128bits_update(&h, w->config_digest, sizeof w->config_digest);
-        for (uint64_t i = 0; i < w->n_shards; i++) {
-            const struct safetensors *file = w->shards[i].file;
-            hash_header(&h, safetensors_file_bytes(file), safetensors_header(file));
-        }
+        for (uint64_t i = 0; i < w->n_shards; i++)
+            for (int k = 0; k < SHARD_HEADERS; k++)
+                hash_header(&h, shard_bytes(&w->shards[i]).len, shard_header(&w->shards[i], k));
     }
     for (uint64_t i = 0; i < w->n_tensors; i++)
         hash_samples(&h, &w->tensors[i]);

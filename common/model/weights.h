@@ -1,13 +1,14 @@
 #pragma once
-/* The tensors of a model, from a GGUF or from a folder with model.safetensors or its shards
- * (model.safetensors.index.json; without an index, all *.safetensors). Everything is mapped,
- * nothing is read before it is asked for. Immutable but for weights_done: any thread. */
+/* The tensors of a model, from a GGUF or from a folder: model.safetensors, or the files that
+ * model.safetensors.index.json names; else pytorch_model.bin, or those of its index; else all
+ * *.safetensors, *.bin, or *.pt and *.pth. Everything is mapped, nothing is read before it is asked
+ * for. Immutable but for weights_done: any thread. */
 #include "common/model/model_info.h"
 #include "common/model/tensor.h"
 
 struct weights;
 /* STATUS_NOT_FOUND names what is missing and where, STATUS_UNSUPPORTED what this build does not
- * read (a GGUF in several files, PyTorch's .bin). */
+ * read (a GGUF in several files, PyTorch's older format). */
 MUST_USE enum status weights_open(const struct model_info *m, struct weights **out,
                                   struct error *err);
 void weights_close(struct weights *w); /* NULL is fine */

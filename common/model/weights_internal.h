@@ -1,13 +1,28 @@
 #pragma once
-/* Private to common/model: the object behind weights.h, and how the safetensors of a folder are
- * found and opened (weights_folder.c). */
-#include "common/model/safetensors.h"
+/* Private to common/model: the object behind weights.h, how the files of a folder are found
+ * (weights_folder.c), and one of them, of whatever kind (weights_shard.c). */
 #include "common/model/weights.h"
+
+enum shard_kind { SHARD_SAFETENSORS, SHARD_TORCH };
 
 struct shard {
     char *name; /* in the folder */
-    struct safetensors *file;
+    enum shard_kind kind;
+    union { /* NULL: not open */
+        struct safetensors *safetensors;
+        struct torch_file *torch;
+    };
 };
+
+MUST_USE enum status shard_open(struct shard *s, const char *path, struct error *err);
+void shard_close(struct shard *s); /* one that is not open is fine */
+uint64_t shard_n_tensors(const struct shard *s);
+const struct tensor *shard_tensor_at(const struct shard *s, uint64_t i); /* i < shard_n_tensors */
+bool shard_holds(const struct shard *s, const char *name);
+struct str shard_bytes(const struct shard *s); /* the whole file */
+/* Part i of what describes its tensors, of SHARD_HEADERS; one may be empty. */
+#define SHARD_HEADERS 2
+struct str shard_header(const struct shard *s, int i);
 
 struct weights {
     char *path;

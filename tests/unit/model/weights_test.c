@@ -16,12 +16,13 @@
 #include "tests/unit/model/gguf_writer.c"
 #include "tests/unit/model/put_file.c"
 #include "tests/unit/model/safetensors_writer.c"
+#include "tests/unit/model/torch_writer.c"
 
 enum { MAX_FILES = 5 };
 static char dir[64];
 
-/* text: a safetensors header with n_data bytes behind it, or, when n_data is -1, the file itself
- * with ' for ". */
+/* text: a safetensors header with n_data bytes behind it; or, when n_data is -1, the file itself
+ * with ' for "; or, when it is -2, the letters that name a PyTorch file's tensors. */
 struct file {
     const char *name, *text;
     int n_data;
@@ -32,8 +33,12 @@ static void write_files(const struct file *files)
     for (int i = 0; i < MAX_FILES && files[i].name; i++) {
         struct strbuf b;
         strbuf_init(&b, 0);
-        put_safetensors(&b, files[i].text, 0, files[i].n_data > 0 ? (size_t)files[i].n_data : 0);
-        size_t skip = files[i].n_data < 0 ? 8 : 0;
+        if (files[i].n_data == -2)
+            put_torch(&b, files[i].text);
+        else
+            put_safetensors(&b, files[i].text, 0,
+                            files[i].n_data > 0 ? (size_t)files[i].n_data : 0);
+        size_t skip = files[i].n_data == -1 ? 8 : 0;
         put_file(dir, files[i].name, (struct str){b.ptr + skip, b.len - skip});
         strbuf_fini(&b);
     }
@@ -63,7 +68,8 @@ static int teardown(void **state)
     {                                                                                              \
         "config.json", "{}", -1                                                                    \
     }
-#define INDEX "model.safetensors.index.json"
+#define INDEX       "model.safetensors.index.json"
+#define TORCH_INDEX "pytorch_model.bin.index.json"
 #define ONE(name, begin, end)                                                                      \
     "'" name "':{'dtype':'U8','shape':[4],'data_offsets':[" #begin "," #end "]}"
 #define MAP(text) "{'metadata':{'total_size':1},'weight_map':{" text "}}"
@@ -89,7 +95,7 @@ static const struct {
       {"2.safetensors", "{" ONE("c", 0, 4) "}", 4},
       {"1.safetensors", A_B},
       {".3.safetensors", "junk", -1},
-      {"pytorch_model.bin", "junk", -1}},
+      {"more.bin", "junk", -1}},
      "a0 b4 c0 "},
     {"five dimensions, named by the index",
      {CONFIG,
@@ -97,6 +103,39 @@ static const struct {
       {"1.safetensors",
        "{" ONE("a", 0, 4) ",'five':{'dtype':'U8','shape':[1,1,1,1,1],'data_offsets':[4,5]}}", 5}},
      "a0 "},
+    {"one file of PyTorch's", {CONFIG, {"pytorch_model.bin", "abc", -2}}, "a0 b4 c8 "},
+    {"one file of PyTorch's before an index and others",
+     {CONFIG,
+      {"pytorch_model.bin", "ab", -2},
+      {TORCH_INDEX, "[", -1},
+      {"more.bin", "c", -2},
+      {"x.pt", "d", -2}},
+     "a0 b4 "},
+    {"an index of PyTorch's",
+     {CONFIG,
+      {TORCH_INDEX, MAP("'c':'2.bin','a':'1.bin','b':'2.bin'"), -1},
+      {"1.bin", "ab", -2},
+      {"2.bin", "bac", -2}},
+     "a0 b0 c8 "},
+    {"all of PyTorch's but what trainers leave",
+     {CONFIG,
+      {"2.bin", "c", -2},
+      {"1.bin", "ab", -2},
+      {"training_args.bin", "junk", -1},
+      {"x.pt", "junk", -1}},
+     "a0 b4 c0 "},
+    {"consolidated.pth",
+     {CONFIG, {"consolidated.00.pth", "ab", -2}, {"optimizer.pt", "junk", -1}},
+     "a0 b4 "},
+    {"a name that says so before others",
+     {CONFIG, {"pytorch_model.bin", "ab", -2}, {"adapter.safetensors", "{" ONE("x", 0, 4) "}", 4}},
+     "a0 b4 "},
+    {"safetensors before PyTorch's, by name",
+     {CONFIG, {"model.safetensors", A_B}, {"pytorch_model.bin", "xy", -2}},
+     "a0 b4 "},
+    {"safetensors before PyTorch's",
+     {CONFIG, {"one.bin", "xy", -2}, {"one.safetensors", A_B}},
+     "a0 b4 "},
 };
 
 static void test_folders(void **state)
@@ -133,7 +172,42 @@ static const struct {
 } bad[] = {
     {"no config", {{"model.safetensors", A_B}}, STATUS_NOT_FOUND, "config.json"},
     {"nothing", {CONFIG}, STATUS_NOT_FOUND, "has no model.safetensors"},
-    {"PyTorch", {CONFIG, {"pytorch_model.bin", "x", -1}}, STATUS_UNSUPPORTED, "PyTorch .bin"},
+    {"junk",
+     {CONFIG, {"pytorch_model.bin", "x", -1}},
+     STATUS_INVALID,
+     "/pytorch_model.bin: is not"},
+    {"of an old PyTorch",
+     {CONFIG, {"pytorch_model.bin", "\x80\2\x8A\nl", -1}},
+     STATUS_UNSUPPORTED,
+     "/pytorch_model.bin: is a PyTorch file in the format from before 1.6"},
+    {"only what trainers leave",
+     {CONFIG, {"training_args.bin", "x", -1}},
+     STATUS_NOT_FOUND,
+     "no other .safetensors file, and no pytorch_model.bin"},
+    {"two of PyTorch's have it",
+     {CONFIG, {"1.bin", "ab", -2}, {"2.bin", "cb", -2}},
+     STATUS_INVALID,
+     "two files have the tensor b"},
+    {"PyTorch's index is no JSON",
+     {CONFIG, {TORCH_INDEX, "{", -1}, {"1.bin", "a", -2}},
+     STATUS_INVALID,
+     TORCH_INDEX},
+    {"PyTorch's index: up",
+     {CONFIG, {TORCH_INDEX, MAP("'a':'../1.bin'"), -1}},
+     STATUS_INVALID,
+     "not the plain name of a .bin file"},
+    {"PyTorch's index: no safetensors",
+     {CONFIG, {TORCH_INDEX, MAP("'a':'1.safetensors'"), -1}, {"1.bin", "a", -2}},
+     STATUS_INVALID,
+     "not the plain name of a .bin file"},
+    {"PyTorch's index: a missing file",
+     {CONFIG, {TORCH_INDEX, MAP("'a':'1.bin','c':'2.bin'"), -1}, {"1.bin", "a", -2}},
+     STATUS_NOT_FOUND,
+     "/2.bin"},
+    {"PyTorch's index: not in the file",
+     {CONFIG, {TORCH_INDEX, MAP("'a':'1.bin','c':'1.bin'"), -1}, {"1.bin", "ab", -2}},
+     STATUS_INVALID,
+     "1.bin has no tensor c, " TORCH_INDEX " says it has"},
     {"broken file", {CONFIG, {"model.safetensors", "{}", 3}}, STATUS_INVALID, "model.safetensors"},
     {"empty file", {CONFIG, {"model.safetensors", "{}", 0}}, STATUS_NOT_FOUND, "no tensors"},
     {"two have it",
@@ -301,6 +375,28 @@ static void test_identity(void **state)
     }
 }
 
+/* Another file of the same tensors is another model. */
+static void test_identity_of_torch(void **state)
+{
+    static const char *const letters[] = {"ab", "ab", "ba", "abc"};
+    uint8_t first[16], other[16];
+    for (size_t i = 0; i < 4; i++) {
+        struct file files[] = {CONFIG, {"pytorch_model.bin", letters[i], -2}, {0}};
+        struct model_info m = {.format = MODEL_HF, .path = dir, .name = dir};
+        struct weights *w;
+        struct error err = {0};
+        write_files(files);
+        if (weights_open(&m, &w, &err) != STATUS_OK)
+            fail_msg("%s", err.text);
+        weights_done(w, weights_tensor_at(w, 0)->data, 4);
+        weights_identity(w, i == 0 ? first : other);
+        if (i > 0)
+            assert_true((memcmp(first, other, 16) == 0) == (i == 1));
+        weights_close(w);
+        remove_files(files);
+    }
+}
+
 static size_t resident_pages(const uint8_t *page, size_t n_pages)
 {
     char line[256];
@@ -358,6 +454,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_gguf, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gguf_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_identity, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_identity_of_torch, setup, teardown),
         cmocka_unit_test_setup_teardown(test_done, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
