@@ -72,7 +72,8 @@ static uint32_t add_vocab_weight(struct program *p, struct tensor_name name)
 
 void build_embedding(struct program *p, struct tensor_name name, float scale)
 {
-    p->i_embedding = add_vocab_weight(p, name);
+    if (program_is_first(p) || (program_is_last(p) && p->config->tied_embedding))
+        p->i_embedding = add_vocab_weight(p, name);
     p->embed_scale = scale;
 }
 
@@ -281,6 +282,8 @@ void build_residual(struct program *p, uint32_t layer)
 
 void build_head(struct program *p, struct tensor_name norm, bool plus_one, struct tensor_name head)
 {
+    if (!program_is_last(p))
+        return;
     p->final_norm = (struct op){.kind = OP_NORM, .out = REG_H, .in = REG_X};
     p->final_norm.norm.name = norm;
     p->final_norm.norm.n_parts = 1;

@@ -1,11 +1,13 @@
 #pragma once
 /* What families are written in. Each call appends operators for one layer; weights are named by
- * their tensors and cut for this rank here, so that a family says nothing of ranks. */
+ * their tensors and cut for this rank here, so that a family says nothing of ranks; of stages it
+ * knows that it writes the layers p->layer_begin .. p->layer_end - 1. */
 #include "worker/program.h"
 
 #define TENSOR(hf_name, gguf_name) ((struct tensor_name){hf_name, gguf_name})
 
-/* Cut by vocabulary, as the head is. */
+/* Cut by vocabulary, as the head is. The first stage's; where it is tied, the last one's as well.
+ */
 void build_embedding(struct program *p, struct tensor_name name, float scale);
 /* out = norm(in) over the hidden size. */
 void build_norm(struct program *p, uint32_t layer, enum reg out, enum reg in,
@@ -72,7 +74,8 @@ void build_moe(struct program *p, uint32_t layer, const struct moe_names *names)
  * output over heads of mla.v. */
 void build_mla_widths(struct program *p); /* before the layers */
 void build_mla(struct program *p, uint32_t layer, uint32_t i_rope);
-/* The norm before the logits, and their matrix: the embedding's when it is tied. */
+/* The norm before the logits, and their matrix: the embedding's when it is tied. The last stage's.
+ */
 void build_head(struct program *p, struct tensor_name norm, bool plus_one, struct tensor_name head);
 
 /* build_llama.c: a whole model of Llama's layers (norm, attention, norm, MLP), from these parts. */

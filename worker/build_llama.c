@@ -23,7 +23,7 @@ void build_like_llama(struct program *p, const struct llama_parts *x)
         build_mla_widths(p);
     build_embedding(p, TENSOR("model.embed_tokens.weight", "token_embd.weight"), 1.0f);
     uint32_t rope = build_rope_freqs(p, &c->rope, x->interleaved, x->gguf_divisors);
-    for (uint32_t l = 0; l < c->n_layers; l++) {
+    for (uint32_t l = p->layer_begin; l < p->layer_end; l++) {
         bool experts = x->moe && c->moe.layer_has[l];
         build_norm(p, l, REG_H, REG_X,
                    TENSOR("model.layers.%u.input_layernorm.weight", "blk.%u.attn_norm.weight"),

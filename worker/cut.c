@@ -1,5 +1,7 @@
 #include "worker/cut.h"
 
+#include <stdbool.h>
+
 static uint32_t least(uint64_t a, uint32_t b)
 {
     return a < b ? (uint32_t)a : b;
@@ -28,6 +30,15 @@ struct cut_heads cut_heads(uint32_t n_heads, uint32_t n_kv_heads, uint32_t n_ran
     uint32_t first = q.first / group, end = (q.first + q.n + group - 1) / group;
     return (struct cut_heads){
         .q = q, .kv = {first, end - first}, .first_in_group = q.first % group};
+}
+
+struct cut_range cut_layers(uint32_t n_layers, uint32_t n_stages, uint32_t stage)
+{
+    uint32_t each = n_layers / n_stages, n_longer = n_layers % n_stages;
+    uint32_t first_longer = n_stages - 1 - n_longer;
+    uint32_t n_before = stage > first_longer ? least(stage - first_longer, n_longer) : 0;
+    bool longer = stage >= first_longer && stage + 1 < n_stages;
+    return (struct cut_range){stage * each + n_before, each + longer};
 }
 
 uint32_t cut_most_kv_heads(uint32_t n_heads, uint32_t n_kv_heads, uint32_t n_ranks)

@@ -1,5 +1,5 @@
 #pragma once
-/* How the ranks of a tensor-parallel group share a model: ranges that lie side by side and are the
+/* How the ranks of a group share a model: ranges that lie side by side and are the
  * whole. As even as they go: a rank may have one more than another, and the last ones nothing, when
  * there are more ranks than parts. Rank 0 always has something. Pure. */
 #include <stdint.h>
@@ -19,5 +19,8 @@ struct cut_heads {
     uint32_t first_in_group; /* query heads of KV head kv.first before q.first */
 };
 struct cut_heads cut_heads(uint32_t n_heads, uint32_t n_kv_heads, uint32_t n_ranks, uint32_t rank);
+/* Layers of a stage: as many for each; what is left over goes to the stages before the last one,
+ * which has the head, one each. n_stages <= n_layers. */
+struct cut_range cut_layers(uint32_t n_layers, uint32_t n_stages, uint32_t stage);
 /* KV heads of the rank that holds most of them. */
 uint32_t cut_most_kv_heads(uint32_t n_heads, uint32_t n_kv_heads, uint32_t n_ranks);

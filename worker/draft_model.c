@@ -54,7 +54,9 @@ static enum status open_engine(struct draft_model *m, const char *model,
     own.n_threads = target->n_threads;
     own.tp = 1;
     own.rank = 0;
-    own.comm = NULL;
+    own.pp = 1;
+    own.stage = 0;
+    own.comm = own.before = own.after = NULL;
     own.max_model_len = 0; /* its own: positions beyond have no guesses */
     own.n_kv_blocks = 0;
     own.kv_memory_bytes = 0;

@@ -7,11 +7,13 @@
 #include "common/base/host.h"
 #include "common/base/mem.h"
 #include "kernels/cpu/cpu.h"
-#include "worker/comm/comm.h"
+#include "worker/comm/stages.h"
 
 /* Rows of one pass: enough that a prompt's weights are read few times, few enough that its
  * activations stay small. Any number gives the same bits. */
 enum { PASS_ROWS = 512 };
+/* In stages a pass is what one works on while the next has the one before. */
+enum { STAGE_PASS_ROWS = 128 };
 
 /* Left to the process itself: sequences, queues, stacks. */
 #define RESERVED_BYTES (64ull << 20)
@@ -21,14 +23,36 @@ static double mib(uint64_t n)
     return (double)n / (1 << 20);
 }
 
-static enum status build_program(struct engine *e, uint32_t rank, struct error *err)
+static enum status build_part(const struct engine *e, struct comm_place at, struct program **out,
+                              struct error *err)
 {
-    const struct program_setup s = {.tp = e->tp,
-                                    .rank = rank,
+    const struct program_setup s = {.tp = at.tp,
+                                    .rank = at.rank,
+                                    .pp = at.pp,
+                                    .stage = at.stage,
                                     .max_model_len = e->max_model_len,
                                     .inner_unit = loader_inner_unit(&e->config, e->files),
                                     .expert_parallel = e->expert_parallel};
-    return program_build(&e->config, &s, &e->program, err);
+    return program_build(&e->config, &s, out, err);
+}
+
+static enum status build_program(struct engine *e, uint32_t rank, uint32_t stage, struct error *err)
+{
+    return build_part(e, (struct comm_place){e->tp, e->pp, rank, stage}, &e->program, err);
+}
+
+/* Of the whole model: what it decides is to be the same in every stage. */
+static enum status find_main_dtype(struct engine *e, struct error *err)
+{
+    struct program *whole;
+    if (e->pp == 1) {
+        e->main_dtype = loader_main_dtype(e->program, e->files);
+        return STATUS_OK;
+    }
+    TRY(build_part(e, (struct comm_place){1, 1, 0, 0}, &whole, err));
+    e->main_dtype = loader_main_dtype(whole, e->files);
+    program_free(whole);
+    return STATUS_OK;
 }
 
 /* And which model they are. */
@@ -52,6 +76,7 @@ static enum status open_files(struct engine *e, const struct engine_setup *s, st
     TRY(model_info_open(s->model, s->cache_dir, &e->info, err));
     TRY(model_config_read(&e->info, &e->config, err));
     e->tp = s->tp;
+    e->pp = s->pp ? s->pp : 1;
     e->expert_parallel = s->expert_parallel;
     e->load_permille = s->load_permille;
     if (s->max_model_len > e->info.max_model_len)
@@ -60,8 +85,8 @@ static enum status open_files(struct engine *e, const struct engine_setup *s, st
     e->max_model_len = s->max_model_len ? s->max_model_len : e->info.max_model_len;
     e->load_format = s->load_format;
     TRY(open_weights(e, e->identity, err));
-    TRY(build_program(e, s->rank, err));
-    e->main_dtype = loader_main_dtype(e->program, e->files);
+    TRY(build_program(e, s->rank, s->stage, err));
+    TRY(find_main_dtype(e, err));
     e->kv_dtype = s->kv_dtype_set              ? s->kv_dtype
                   : e->main_dtype == DTYPE_F32 ? DTYPE_F32
                                                : DTYPE_F16;
@@ -79,7 +104,8 @@ static enum status measure_shard(struct engine *e, struct error *err)
 {
     TRY(in_files(e, loader_measure(e->program, e->files, e->device, &e->weights_bytes, err), err));
     e->activation_bytes = runner_measure(e->program, e->device, e->pass_rows);
-    e->comm_bytes = comm_memory_bytes(e->tp);
+    e->comm_bytes =
+        comm_stages_bytes(&(struct comm_place){e->tp, e->pp, e->program->rank, e->program->stage});
     return e->loras ? lora_set_measure(e->loras, e->program, &e->lora_bytes, err) : STATUS_OK;
 }
 
@@ -112,6 +138,25 @@ static enum status fit_shard(const struct engine *e, uint64_t beside, uint64_t a
     return STATUS_OK;
 }
 
+/* The cache as it is sized, and twins of its blocks: beside is with them. */
+static enum status fit_kv(struct engine *e, uint64_t beside, uint64_t twins, uint64_t available,
+                          uint64_t fixed, struct error *err)
+{
+    e->kv_bytes = 0;
+    for (uint32_t i = 0; i < e->program->n_kv_groups; i++)
+        e->kv_bytes += e->kv_groups[i].n_blocks * e->kv_groups[i].bytes_per_block;
+    if (e->kv_bytes + twins > available - fixed)
+        return error_set(
+            err, STATUS_NO_MEMORY,
+            "weights %.1f MiB + activations %.1f MiB + collectives %.1f MiB + KV cache "
+            "%.1f MiB%s%s do not fit in the %.1f MiB that are free: ask for less with "
+            "--kv-cache-memory-bytes or --num-gpu-blocks-override",
+            mib(e->weights_bytes), mib(e->activation_bytes), mib(e->comm_bytes), mib(e->kv_bytes),
+            say_part(" + adapters", e->lora_bytes).text, say_part(" + draft model", beside).text,
+            mib(available));
+    return STATUS_OK;
+}
+
 enum status engine_size_kv(struct engine *e, const struct engine_beside *b, uint64_t available,
                            struct error *err)
 {
@@ -122,20 +167,10 @@ enum status engine_size_kv(struct engine *e, const struct engine_beside *b, uint
     TRY(kv_store_size(e->program, &e->kv_shape, e->kv_groups, err));
     for (uint32_t i = 0; i < e->program->n_kv_groups; i++) {
         const struct kv_group *g = &e->kv_groups[i];
-        e->kv_bytes += g->n_blocks * g->bytes_per_block;
         if (g->kind != KV_WINDOW)
             beside += g->n_blocks * b->block_bytes;
     }
-    if (e->kv_bytes + (beside - b->fixed_bytes) > available - fixed)
-        return error_set(
-            err, STATUS_NO_MEMORY,
-            "weights %.1f MiB + activations %.1f MiB + collectives %.1f MiB + KV cache "
-            "%.1f MiB%s%s do not fit in the %.1f MiB that are free: ask for less with "
-            "--kv-cache-memory-bytes or --num-gpu-blocks-override",
-            mib(e->weights_bytes), mib(e->activation_bytes), mib(e->comm_bytes), mib(e->kv_bytes),
-            say_part(" + adapters", e->lora_bytes).text, say_part(" + draft model", beside).text,
-            mib(available));
-    return STATUS_OK;
+    return fit_kv(e, beside, beside - b->fixed_bytes, available, fixed, err);
 }
 
 /* What the device runs of the shard that was measured. */
@@ -198,7 +233,8 @@ static enum status measure(struct engine *e, const struct engine_setup *s, struc
 {
     TRY(open_files(e, s, err));
     e->n_threads = s->n_threads ? s->n_threads : default_threads();
-    e->pass_rows = s->pass_rows ? s->pass_rows : PASS_ROWS;
+    e->pass_rows = s->pass_rows ? s->pass_rows : e->pp > 1 ? STAGE_PASS_ROWS : PASS_ROWS;
+    e->kv_stage = s->stage;
     TRY(open_device(e, s, err));
     TRY(open_loras(e, s, err));
     e->kv_shape = (struct kv_shape){.dtype = e->kv_dtype,
@@ -209,6 +245,8 @@ static enum status measure(struct engine *e, const struct engine_setup *s, struc
     e->runner_setup = (struct runner_setup){.device = e->device,
                                             .comm = s->comm,
                                             .loras = e->loras,
+                                            .before = s->before,
+                                            .after = s->after,
                                             .pass_rows = e->pass_rows,
                                             .progress = s->progress,
                                             .interrupt = s->interrupt};
@@ -260,24 +298,43 @@ static enum status open_same_files(struct engine *e, struct error *err)
     return STATUS_OK;
 }
 
-static enum status take_shard(struct engine *e, uint32_t rank, struct error *err)
+/* Other layers, in as many blocks. */
+static enum status renew_kv(struct engine *e, uint64_t available, uint64_t fixed, struct error *err)
 {
-    uint64_t fixed;
+    for (uint32_t i = 0; i < e->program->n_kv_groups; i++)
+        e->kv_groups[i].bytes_per_block = kv_store_block_bytes(e->program, &e->kv_shape, i);
+    TRY(fit_kv(e, 0, 0, available, fixed, err));
+    TRY(kv_store_new(e->program, e->device, e->kv_dtype, e->kv_groups, &e->kv, err));
+    e->runner_setup.kv = e->kv;
+    return STATUS_OK;
+}
+
+static enum status take_shard(struct engine *e, uint32_t rank, uint32_t stage, struct error *err)
+{
+    uint64_t fixed, available = host_available_bytes();
     TRY(open_same_files(e, err));
-    TRY(build_program(e, rank, err));
-    /* every rank has as many as the cache was made for */
-    assert(e->program && kv_store_layer(e->kv, 0)->n_kv_heads == e->program->most_kv_heads);
+    TRY(build_program(e, rank, stage, err));
     TRY(measure_shard(e, err));
-    TRY(fit_shard(e, 0, host_available_bytes(), &fixed, err));
+    TRY(fit_shard(e, 0, available, &fixed, err));
+    if (!e->kv)
+        TRY(renew_kv(e, available, fixed, err));
+    /* every rank has as many as the cache was made for */
+    assert(kv_store_layer(e->kv, e->program->layer_begin)->n_kv_heads == e->program->most_kv_heads);
     return load_shard(e, err);
 }
 
-enum status engine_take_rank(struct engine *e, uint32_t rank, struct error *err)
+enum status engine_take_rank(struct engine *e, uint32_t rank, uint32_t stage, struct error *err)
 {
-    if (rank >= e->tp)
-        return error_set(err, STATUS_INVALID, "rank %u of a group of %u", rank, e->tp);
+    if (rank >= e->tp || stage >= e->pp)
+        return error_set(err, STATUS_INVALID, "rank %u of %u, stage %u of %u", rank, e->tp, stage,
+                         e->pp);
     drop_shard(e); /* there may not be room for two */
-    enum status s = take_shard(e, rank, err);
+    if (e->kv_stage != stage) {
+        kv_store_free(e->kv);
+        e->kv = NULL;
+        e->kv_stage = stage;
+    }
+    enum status s = take_shard(e, rank, stage, err);
     if (s != STATUS_OK)
         drop_shard(e);
     return s;

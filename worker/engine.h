@@ -12,8 +12,11 @@ struct engine_setup {
     const char *model, *cache_dir; /* as model_info_open takes them */
     enum worker_load_format load_format;
     uint32_t tp, rank;
+    uint32_t pp, stage;   /* pp 0: 1 */
     bool expert_parallel; /* ranks have whole experts */
-    struct comm *comm;    /* between the ranks; NULL when tp is 1. Borrowed; joined before a step */
+    /* Between the ranks of a stage (tp 1: NULL), and with its neighbours (pp 1: NULL). Borrowed;
+     * joined before a step. */
+    struct comm *comm, *before, *after;
     struct device *device; /* borrowed: of an engine that is closed later; NULL: one of its own */
     uint32_t n_threads;    /* 0: host_cpus(), at most CPU_MAX_THREADS */
     int32_t isa_level;     /* enum cpu_isa; -1: the best */
@@ -40,7 +43,8 @@ struct engine {
     struct device *device;
     bool owns_device;
     struct loaded loaded;
-    struct kv_store *kv;
+    struct kv_store *kv; /* NULL after engine_take_rank failed, perhaps */
+    uint32_t kv_stage;   /* whose layers are in it */
     struct runner *runner;
     struct lora_set *loras; /* NULL: none can be loaded */
     uint32_t max_model_len, pass_rows, n_threads;
@@ -50,7 +54,7 @@ struct engine {
                                                                                  */
     struct kv_group kv_groups[PROGRAM_MAX_KV_GROUPS];
     uint8_t identity[16]; /* of the files */
-    uint32_t tp;
+    uint32_t tp, pp;
     bool expert_parallel;
     _Atomic uint32_t *load_permille;
     struct runner_setup runner_setup; /* program: of the shard that was loaded last */
@@ -78,7 +82,9 @@ MUST_USE enum status engine_open(const struct engine_setup *s, struct engine **o
                                  struct error *err);
 void engine_close(struct engine *e); /* NULL is fine */
 /* Puts another rank's shard in the place of this one, from the files, which are opened again;
- * device, KV cache and its sizes stay. Takes as long as opening did. After an error there is no
+ * device and numbers of blocks stay, and the KV cache within a stage. Takes as long as opening
+ * did. After an error there is no
  * shard at all and the engine can only take a rank again or be closed; but STATUS_INVALID for a
  * rank that the group does not have changes nothing. STATUS_NO_MEMORY as engine_open. */
-MUST_USE enum status engine_take_rank(struct engine *e, uint32_t rank, struct error *err);
+MUST_USE enum status engine_take_rank(struct engine *e, uint32_t rank, uint32_t stage,
+                                      struct error *err);

@@ -1,5 +1,6 @@
 /* The CPU device: plans executed with a model's weights (docs/runner.md), alone or as one of a
- * tensor-parallel group's ranks (docs/comm.md). All ranks execute the same plans; rank 0 draws. */
+ * group's ranks (docs/comm.md). All ranks execute the same plans; rank 0 of the last stage draws.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -59,50 +60,58 @@ static enum status cpu_make_comm_id(struct executor *e, uint8_t *out, uint32_t *
 static enum status check_join(struct executor_cpu *x, const struct executor_comm *c,
                               struct error *err)
 {
-    if (c->tp != x->tp || c->pp != 1 || c->rank >= c->tp || c->stage != 0)
+    uint32_t world = comm_place_world(&x->place);
+    if (c->tp != x->place.tp || c->pp != x->place.pp || c->rank >= c->tp || c->stage >= c->pp)
         return error_set(err, STATUS_UNSUPPORTED,
                          "rank %u of %u, stage %u of %u: this worker was started with --tp %u "
-                         "--pp 1",
-                         c->rank, c->tp, c->stage, c->pp, x->tp);
-    if (x->comm && c->n_addresses != c->tp)
+                         "--pp %u",
+                         c->rank, c->tp, c->stage, c->pp, x->place.tp, x->place.pp);
+    if (x->comm && c->n_addresses != world)
         return error_set(err, STATUS_INVALID, "addresses of %u ranks for a group of %u",
-                         c->n_addresses, c->tp);
+                         c->n_addresses, world);
     if (c->id.n != COMM_ID_BYTES)
         return error_set(err, STATUS_INVALID, "communicator id of %u bytes, want %u", c->id.n,
                          COMM_ID_BYTES);
-    if (c->rank == 0 && (!x->has_made_id || memcmp(c->id.ptr, x->made_id, COMM_ID_BYTES) != 0))
+    bool makes_id = c->rank == 0 && c->stage == 0;
+    if (makes_id && (!x->has_made_id || memcmp(c->id.ptr, x->made_id, COMM_ID_BYTES) != 0))
         return error_set(err, STATUS_INVALID, "this is not the communicator id that rank 0 made");
     return STATUS_OK;
 }
 
 /* Not to be interrupted: a disk slower than a formation may take has to get to the end once; the
  * next formation finds the shard here. */
-static enum status take_shard(struct executor_cpu *x, uint32_t rank, struct error *err)
+static enum status take_shard(struct executor_cpu *x, uint32_t rank, uint32_t stage,
+                              struct error *err)
 {
-    int32_t held = atomic_load(&x->base.shard_rank);
-    if (held == (int32_t)rank)
+    int32_t held = atomic_load(&x->base.shard_rank), held_stage = atomic_load(&x->base.shard_stage);
+    if (held == (int32_t)rank && held_stage == (int32_t)stage)
         return STATUS_OK;
     uint64_t begin_ns = clock_mono_ns();
-    log_info("shard_changes", "from=%d to=%u model=%s", held, rank,
-             log_quote(x->engine->info.path));
+    log_info("shard_changes", "from=%d to=%u from_stage=%d to_stage=%u model=%s", held, rank,
+             held_stage, stage, log_quote(x->engine->info.path));
     atomic_store(&x->base.shard_rank, (int32_t)rank);
+    atomic_store(&x->base.shard_stage, (int32_t)stage);
     atomic_store(&x->base.load_permille, 1); /* opening the files takes its time too */
-    enum status s = engine_take_rank(x->engine, rank, err);
+    enum status s = engine_take_rank(x->engine, rank, stage, err);
     atomic_store(&x->base.load_permille, 0);
     if (s != STATUS_OK) {
         atomic_store(&x->base.shard_rank, -1);
+        atomic_store(&x->base.shard_stage, -1);
         return s;
     }
-    log_info("shard_changed", "rank=%u/%u weights_bytes=%llu seconds=%.2f", rank, x->tp,
-             (unsigned long long)x->engine->weights_bytes,
+    log_info("shard_changed", "rank=%u/%u stage=%u/%u weights_bytes=%llu seconds=%.2f", rank,
+             x->place.tp, stage, x->place.pp, (unsigned long long)x->engine->weights_bytes,
              (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S);
     return STATUS_OK;
 }
 
-static enum status follow_rank(struct executor_cpu *x, uint32_t rank, struct error *err)
+static enum status follow_seat(struct executor_cpu *x, const struct executor_comm *c,
+                               struct error *err)
 {
-    TRY(take_shard(x, rank, err));
-    if (rank != 0)
+    TRY(take_shard(x, c->rank, c->stage, err));
+    x->place.rank = c->rank;
+    x->place.stage = c->stage;
+    if (!cpu_draws(x))
         cpu_samplers_close(x);
     else if (!x->samplers)
         TRY(cpu_samplers_open(x, err));
@@ -115,16 +124,16 @@ static enum status join_ranks(struct executor_cpu *x, const struct executor_comm
                               struct error *err)
 {
     const struct comm_group g = {.term_epoch = c->term_epoch,
-                                 .rank = c->rank,
-                                 .n_ranks = c->tp,
+                                 .rank = comm_place_position(&x->place),
+                                 .n_ranks = comm_place_world(&x->place),
                                  .addresses = c->addresses,
                                  .id = c->id};
-    enum status s = comm_join(x->comm, &g, err);
+    enum status s = comm_stages_join(&x->comms, &x->place, &g, err);
     if (s != STATUS_OK) {
         comm_leave(x->comm);
         return s;
     }
-    log_info("joined", "rank=%u/%u transport=%s", c->rank, c->tp,
+    log_info("joined", "rank=%u/%u stage=%u/%u transport=%s", c->rank, c->tp, c->stage, c->pp,
              log_quote(comm_transport(x->comm)));
     return STATUS_OK;
 }
@@ -136,7 +145,7 @@ static enum status cpu_join_comm(struct executor *e, const struct executor_comm 
     struct device *d = x->engine->device;
     TRY(check_join(x, c, err));
     x->has_made_id = false;
-    TRY(follow_rank(x, c->rank, err));
+    TRY(follow_seat(x, c, err));
     TRY(d->ops->set_isa_level(d, c->isa_level, err));
     TRY(sequences_reset(x->sequences, c->n_blocks, err));
     executor_bump(e);
@@ -147,6 +156,7 @@ static void cpu_abort_comm(struct executor *e)
 {
     struct executor_cpu *x = of(e);
     struct error err;
+    cpu_ahead_drop(x);
     if (x->comm)
         comm_leave(x->comm);
     if (sequences_reset(x->sequences, (struct u32_span){0}, &err) != STATUS_OK)
@@ -154,8 +164,10 @@ static void cpu_abort_comm(struct executor *e)
     atomic_store(&x->interrupted, false);
 }
 
+/* The head resets ranks that have all executed the same steps: what is to come is on its way. */
 static enum status cpu_reset(struct executor *e, struct error *err)
 {
+    TRY(cpu_settle(of(e), err));
     return sequences_reset(of(e)->sequences, (struct u32_span){0}, err);
 }
 
@@ -174,6 +186,8 @@ static enum status cpu_step(struct executor *e, const struct msg_plan *p, struct
 {
     struct executor_cpu *x = of(e);
     uint64_t started_ns = clock_mono_ns();
+    bool last = program_is_last(x->engine->program);
+    TRY(cpu_settle_for(x, p, err));
     TRY(sequences_apply(x->sequences, p, err));
     struct sequence_runs runs = sequences_runs(x->sequences);
     struct drawn drawn;
@@ -184,15 +198,16 @@ static enum status cpu_step(struct executor *e, const struct msg_plan *p, struct
     batch_begin(&x->batch, runs);
     while (batch_next(&x->batch)) {
         TRY(runner_forward(x->engine->runner, &x->batch.rows, err));
-        TRY(cpu_sample_pass(x, arena, &drawn, err));
+        if (last)
+            TRY(cpu_sample_pass(x, arena, &drawn, err));
     }
-    TRY(cpu_append_drawn(x, &drawn, err));
+    TRY((last ? cpu_append_drawn : cpu_run_ahead)(x, runs, &drawn, err));
     executor_bump(e);
     *out = (struct msg_result){
         .term_epoch = p->term_epoch, .step = p->step, .execute_ns = clock_mono_ns() - started_ns};
     for (uint32_t i = 0; i < runs.n; i++)
         out->n_drafted += runs.ptr[i].n_guessed;
-    if (atomic_load(&e->shard_rank) == 0) {
+    if (cpu_draws(x)) {
         out->items = drawn.items;
         out->n_items = drawn.n_items;
     }
@@ -205,6 +220,7 @@ static void cpu_close(struct executor *e)
 {
     struct executor_cpu *x = of(e);
     cpu_samplers_close(x);
+    cpu_ahead_fini(x);
     batch_fini(&x->batch);
     sequences_free(x->sequences);
     draft_model_close(x->draft_model);
@@ -230,7 +246,7 @@ static const struct executor_ops cpu_executor_ops = {
 static enum status open_comm(struct executor_cpu *x, const struct worker_options *o,
                              struct error *err)
 {
-    if (x->tp == 1)
+    if (comm_place_world(&x->place) == 1)
         return STATUS_OK;
     const struct comm_options co = {.host = o->comm_host, /* NULL: the worker finds out */
                                     .port = (uint16_t)o->comm_port,
@@ -239,7 +255,7 @@ static enum status open_comm(struct executor_cpu *x, const struct worker_options
     TRY(comm_open(&co, &x->comm, err));
     if (o->comm_host)
         log_info("comm_listening", "address=%s", comm_address(x->comm));
-    return STATUS_OK;
+    return comm_stages_open(x->comm, x->place.tp, x->place.pp, &x->comms, err);
 }
 
 /* The target is sized with the draft in mind: each of its blocks has a twin there. */
@@ -257,13 +273,13 @@ static enum status open_models(struct executor_cpu *x, const struct engine_setup
     return draft ? draft_model_load(x->draft_model, x->engine, err) : STATUS_OK;
 }
 
-static void log_loaded(const struct engine *e, const char *role, uint32_t rank, uint64_t begin_ns)
+static void log_loaded(const struct engine *e, const char *role, uint64_t begin_ns)
 {
     log_info("model_loaded",
-             "model=%s role=%s shard=%u/%u dtype=%s isa=%s threads=%u weights_bytes=%llu "
-             "seconds=%.2f",
-             log_quote(e->info.path), role, rank, e->tp, dtype_traits(e->main_dtype).name,
-             e->device->ops->isa_name(e->device), e->n_threads,
+             "model=%s role=%s shard=%u/%u stage=%u/%u dtype=%s isa=%s threads=%u "
+             "weights_bytes=%llu seconds=%.2f",
+             log_quote(e->info.path), role, e->program->rank, e->tp, e->program->stage, e->pp,
+             dtype_traits(e->main_dtype).name, e->device->ops->isa_name(e->device), e->n_threads,
              (unsigned long long)e->weights_bytes,
              (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S);
 }
@@ -274,6 +290,7 @@ struct engine_setup executor_cpu_setup(const struct worker_options *o)
                                  .cache_dir = o->cache_dir,
                                  .load_format = (enum worker_load_format)o->load_format,
                                  .tp = (uint32_t)o->tp,
+                                 .pp = (uint32_t)o->pp,
                                  .expert_parallel = o->enable_expert_parallel,
                                  .n_threads = (uint32_t)o->threads,
                                  .isa_level = o->cpu_isa - 1, /* 0 is auto */
@@ -290,18 +307,22 @@ static enum status open_engine(struct executor_cpu *x, const struct worker_optio
                                struct error *err)
 {
     struct engine_setup s = executor_cpu_setup(o);
-    s.rank = (uint32_t)atomic_load(&x->base.shard_rank);
-    s.comm = x->comm;
+    s.rank = x->place.rank;
+    s.stage = x->place.stage;
+    s.comm = x->comms.stage;
+    s.before = x->comms.before;
+    s.after = x->comms.after;
     s.progress = &x->base.progress;
     s.interrupt = &x->interrupted;
     s.load_permille = &x->base.load_permille;
     uint64_t begin_ns = clock_mono_ns();
-    log_info("model_loading", "model=%s shard=%u/%u", log_quote(o->model), s.rank, s.tp);
+    log_info("model_loading", "model=%s shard=%u/%u stage=%u/%u", log_quote(o->model), s.rank, s.tp,
+             s.stage, s.pp);
     TRY(open_models(x, &s, err));
     atomic_store(&x->base.load_permille, 0);
-    log_loaded(x->engine, "target", s.rank, begin_ns);
+    log_loaded(x->engine, "target", begin_ns);
     if (x->draft_model)
-        log_loaded(draft_model_engine(x->draft_model), "draft", 0, begin_ns);
+        log_loaded(draft_model_engine(x->draft_model), "draft", begin_ns);
     return STATUS_OK;
 }
 
@@ -375,14 +396,10 @@ static void fill_info(struct executor_cpu *x, const struct worker_options *o)
 
 enum status executor_cpu_check(const struct worker_options *o, struct error *err)
 {
-    if (o->pp > 1)
+    if (o->tp > COMM_MAX_RANKS || o->pp > COMM_MAX_RANKS || o->tp * o->pp > COMM_MAX_RANKS)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "--pp %lld: the CPU runner does not yet run a model in stages; start it "
-                         "with --pp 1 (--tp shares every layer among ranks)",
-                         (long long)o->pp);
-    if (o->tp > COMM_MAX_RANKS)
-        return error_set(err, STATUS_UNSUPPORTED, "--tp %lld: at most %u ranks share a model",
-                         (long long)o->tp, COMM_MAX_RANKS);
+                         "--tp %lld --pp %lld: at most %u ranks share a model", (long long)o->tp,
+                         (long long)o->pp, COMM_MAX_RANKS);
     return STATUS_OK;
 }
 
@@ -392,15 +409,19 @@ enum status executor_cpu_open(const struct worker_options *o, struct executor **
     TRY(executor_cpu_check(o, err));
     struct executor_cpu *x = mem_zalloc(sizeof *x);
     x->base.ops = &cpu_executor_ops;
-    x->tp = (uint32_t)o->tp;
     /* Where the head will most likely place this rank: it loads before its peers are there. */
-    x->base.shard_rank = o->ordinal >= 0 ? (int32_t)(o->ordinal % o->tp) : 0;
+    uint32_t at = o->ordinal >= 0 ? (uint32_t)(o->ordinal % (o->tp * o->pp)) : 0;
+    uint32_t tp = (uint32_t)o->tp;
+    x->place = (struct comm_place){tp, (uint32_t)o->pp, at % tp, at / tp};
+    x->base.shard_rank = (int32_t)x->place.rank;
+    x->base.shard_stage = (int32_t)x->place.stage;
+    cpu_ahead_init(x);
     enum status s = speculation_read(&o->speculation, &x->speculation, err);
     if (s == STATUS_OK)
         s = open_comm(x, o, err);
     if (s == STATUS_OK)
         s = open_engine(x, o, err);
-    if (s == STATUS_OK && x->base.shard_rank == 0)
+    if (s == STATUS_OK && cpu_draws(x))
         s = cpu_samplers_open(x, err);
     if (s != STATUS_OK) {
         cpu_close(&x->base);

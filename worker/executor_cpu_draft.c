@@ -1,7 +1,7 @@
 /* The CPU device's guesses. N-grams follow from the ids, so every rank finds them by itself; a
- * draft model runs on rank 0, which tells the others. All stand in the sequences' ids when the
- * target's passes begin. A third kind (heads of the target that look further ahead) would keep what
- * it needs of a row's hidden state when the row was run, and guess here. */
+ * draft model runs on the rank that draws, which tells the others. All stand in the sequences' ids
+ * when the target's passes begin. A third kind (heads of the target that look further ahead) would
+ * keep what it needs of a row's hidden state when the row was run, and guess here. */
 #include <string.h>
 
 #include "worker/executor_cpu_internal.h"
@@ -11,7 +11,7 @@ static enum status tell_ranks(struct executor_cpu *x, struct sequence_runs runs,
                               struct arena *arena, struct error *err)
 {
     uint32_t n = 0, vocab_size = x->info.limits.vocab_size;
-    bool tells = comm_rank(x->comm) == 0;
+    bool tells = cpu_draws(x);
     for (uint32_t i = 0; i < runs.n; i++)
         n += runs.ptr[i].n_guessed;
     if (n == 0)
@@ -21,11 +21,11 @@ static enum status tell_ranks(struct executor_cpu *x, struct sequence_runs runs,
         return error_set(err, STATUS_NO_MEMORY, "no memory for %u guesses", n);
     for (uint32_t i = 0; tells && i < runs.n; at += runs.ptr[i].n_guessed, i++)
         memcpy(at, runs.ptr[i].q->ids + runs.ptr[i].q->n_ids, runs.ptr[i].n_guessed * sizeof *at);
-    TRY(comm_broadcast(x->comm, 0, all, n * sizeof *all, err));
+    TRY(comm_broadcast(x->comms.ids, x->comms.drawer, all, n * sizeof *all, err));
     for (uint32_t i = 0; i < n; i++)
         if (all[i] >= vocab_size)
-            return error_set(err, STATUS_INVALID, "rank 0 guessed token %u, of a vocabulary of %u",
-                             all[i], vocab_size);
+            return error_set(err, STATUS_INVALID, "rank %u guessed token %u, of a vocabulary of %u",
+                             x->comms.drawer, all[i], vocab_size);
     at = all;
     for (uint32_t i = 0; !tells && i < runs.n; at += runs.ptr[i].n_guessed, i++)
         memcpy(runs.ptr[i].q->ids + runs.ptr[i].q->n_ids, at, runs.ptr[i].n_guessed * sizeof *at);
@@ -38,7 +38,7 @@ enum status cpu_guess(struct executor_cpu *x, const struct msg_plan *p, struct s
     if (!x->draft_model)
         return draft_runs(&x->speculation, runs, err);
     draft_model_plan(x->draft_model, runs, x->speculation.n_tokens);
-    if (!x->comm || comm_rank(x->comm) == 0) {
+    if (cpu_draws(x)) {
         draft_model_copy(x->draft_model, p->copies, p->n_copies);
         enum status s = draft_model_run(x->draft_model, runs, err);
         if (s != STATUS_OK)

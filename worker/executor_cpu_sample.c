@@ -1,4 +1,4 @@
-/* The CPU device's tokens: drawn by rank 0, appended by all ranks. */
+/* The CPU device's tokens: drawn by rank 0 of the last stage, appended by all ranks. */
 #include <math.h>
 
 #include "common/base/log.h"
@@ -168,7 +168,7 @@ enum status cpu_sample_pass(struct executor_cpu *x, struct arena *arena, struct 
         for (uint32_t i = 0; i < n; i++)
             rows[i] = b->samples[done + i].row;
         TRY(runner_logits(x->engine->runner, rows, n, &logits, err));
-        if (logits) /* rank 0 */
+        if (logits) /* the one that draws */
             TRY(draw_rows(x, b->samples + done, logits, n, arena, drawn, err));
         executor_bump(&x->base);
         drawn->n_done += n;
@@ -233,25 +233,27 @@ static void count_right(struct drawn *d, struct sequence_runs runs)
     }
 }
 
-/* The ranks guess by themselves, from the same ids: what rank 0 took over, this one guessed too. */
+/* The ranks guess by themselves, from the same ids: what the drawing one took over, this one
+ * guessed too. */
 static enum status check_taken(const struct executor_cpu *x, const struct sequence_run *r,
                                const uint32_t *ids, uint32_t n, struct error *err)
 {
     uint32_t vocab_size = x->info.limits.vocab_size, slot = r->q->slot;
     if (n > n_places(r) || (n == 0 && n_places(r) > 0) || n > n_right(r, ids))
         return error_set(err, STATUS_INVALID,
-                         "rank 0 drew %u tokens for slot %u, behind %u guesses, of which here %u "
+                         "rank %u drew %u tokens for slot %u, behind %u guesses, of which here %u "
                          "are right",
-                         n, slot, r->n_guessed, n_right(r, ids));
+                         x->comms.drawer, n, slot, r->n_guessed, n_right(r, ids));
     for (uint32_t i = 0; i < n; i++)
         if (ids[i] >= vocab_size)
             return error_set(err, STATUS_INVALID,
-                             "rank 0 drew token %u for slot %u, of a vocabulary of %u", ids[i],
-                             slot, vocab_size);
+                             "rank %u drew token %u for slot %u, of a vocabulary of %u",
+                             x->comms.drawer, ids[i], slot, vocab_size);
     return STATUS_OK;
 }
 
-/* Rank 0 appends what it sends, at the same place in code: the ranks cannot come to differ. */
+/* The drawing rank appends what it sends, at the same place in code: the ranks cannot come to
+ * differ. */
 static enum status append(struct executor_cpu *x, struct sequence_run *r, const uint32_t *ids,
                           uint32_t n, struct error *err)
 {
@@ -277,16 +279,16 @@ static struct result_item item_of(const struct drawn *d, const struct sequence_r
 
 /* Without guesses every run has one token, or none at its end, and nobody needs to be told how
  * many. */
-enum status cpu_append_drawn(struct executor_cpu *x, struct drawn *d, struct error *err)
+enum status cpu_append_drawn(struct executor_cpu *x, struct sequence_runs runs, struct drawn *d,
+                             struct error *err)
 {
-    struct sequence_runs runs = sequences_runs(x->sequences);
     if (d->n_items == 0)
         return STATUS_OK;
-    if (!x->comm || comm_rank(x->comm) == 0 || !d->guessed)
+    if (cpu_draws(x) || !d->guessed)
         count_right(d, runs);
     uint32_t n_sent = d->n_places + (d->guessed ? d->n_items : 0);
     if (x->comm && n_sent > 0)
-        TRY(comm_broadcast(x->comm, 0, d->ids, n_sent * sizeof *d->ids, err));
+        TRY(comm_broadcast(x->comms.ids, x->comms.drawer, d->ids, n_sent * sizeof *d->ids, err));
     for (uint32_t i = 0, n = 0, at = 0; i < runs.n; i++) {
         struct sequence_run *r = &runs.ptr[i];
         if (!r->sample)

@@ -40,10 +40,14 @@ static bool is_latent(const struct program *p)
     return p->config->mla.kv_rank > 0;
 }
 
+static uint64_t layer_bytes(const struct program *p, const struct kv_shape *s)
+{
+    return layer_keys_bytes(p, s->dtype, s->block_tokens) * (is_latent(p) ? 1 : 2);
+}
+
 uint64_t kv_store_block_bytes(const struct program *p, const struct kv_shape *s, uint32_t i_group)
 {
-    return p->kv_groups[i_group].n_layers * layer_keys_bytes(p, s->dtype, s->block_tokens) *
-           (is_latent(p) ? 1 : 2);
+    return p->kv_groups[i_group].n_layers * layer_bytes(p, s);
 }
 
 /* Tokens of one sequence of full length that a group must hold at once. */
@@ -104,7 +108,8 @@ enum status kv_store_size(const struct program *p, const struct kv_shape *s,
                                       .window_tokens = l->window,
                                       .block_tokens = s->block_tokens,
                                       .bytes_per_block = kv_store_block_bytes(p, s, i)};
-        uint64_t bytes = groups[i].bytes_per_block + (l->window ? 0 : s->twin_block_bytes);
+        uint64_t most = l->most_layers * layer_bytes(p, s);
+        uint64_t bytes = most + (l->window ? 0 : s->twin_block_bytes);
         one += least_blocks(l, s) * bytes;
         wanted += default_blocks(l, s) * bytes;
     }
@@ -153,7 +158,7 @@ enum status kv_store_new(const struct program *p, struct device *d, enum dtype d
         at += groups[i].n_blocks * groups[i].bytes_per_block;
     }
     uint64_t in_block[PROGRAM_MAX_KV_GROUPS] = {0}; /* where the next layer of a group begins */
-    for (uint32_t l = 0; l < p->config->n_layers; l++) {
+    for (uint32_t l = p->layer_begin; l < p->layer_end; l++) {
         uint32_t i_group = p->kv_group_of[l];
         const struct kv_group *g = &groups[i_group];
         uint64_t keys = layer_keys_bytes(p, dtype, g->block_tokens);

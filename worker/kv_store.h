@@ -14,12 +14,14 @@ struct kv_shape {
     uint64_t twin_block_bytes;
 };
 
-/* Fills groups[0..p->n_kv_groups). STATUS_NO_MEMORY when one sequence of max_model_len does not fit
- * in what was asked for or is there; the text says what to do. */
+/* Fills groups[0..p->n_kv_groups). A group has the blocks that fit where a stage has most of its
+ * layers: in the same memory all stages find room for the same number. STATUS_NO_MEMORY when one
+ * sequence of max_model_len does not fit in what was asked for or is there; the text says what to
+ * do. */
 MUST_USE enum status kv_store_size(const struct program *p, const struct kv_shape *s,
                                    struct kv_group *groups, struct error *err);
 
-/* Of one block of a group: all of its layers. */
+/* Of one block of a group: all of its layers that are this stage's. */
 uint64_t kv_store_block_bytes(const struct program *p, const struct kv_shape *s, uint32_t i_group);
 
 struct kv_store;
@@ -28,6 +30,7 @@ MUST_USE enum status kv_store_new(const struct program *p, struct device *d, enu
                                   const struct kv_group *groups, struct kv_store **out,
                                   struct error *err);
 void kv_store_free(struct kv_store *s); /* NULL is fine */
+/* Of this stage. */
 const struct kv_cache *kv_store_layer(const struct kv_store *s, uint32_t layer);
 /* Copies a block of every layer of a group. */
 void kv_store_copy(struct kv_store *s, const struct plan_copy *c);

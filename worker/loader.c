@@ -127,7 +127,7 @@ enum status loader_measure(const struct program *p, const struct weights *w, con
         TRY(measure_weight(p, w, d, &p->weights[i], out, err));
     for (uint32_t i = 0; i < p->n_ops; i++)
         TRY(measure_op(p, w, &p->ops[i], out, err));
-    return measure_op(p, w, &p->final_norm, out, err);
+    return program_is_last(p) ? measure_op(p, w, &p->final_norm, out, err) : STATUS_OK;
 }
 
 /* ---- loading: what was measured is there and right ---- */
@@ -319,7 +319,8 @@ enum status loader_load(struct program *p, const struct weights *w, struct devic
     }
     for (uint32_t i = 0; i < p->n_ops; i++)
         load_op(p, w, &p->ops[i], out, &used);
-    load_op(p, w, &p->final_norm, out, &used);
+    if (program_is_last(p))
+        load_op(p, w, &p->final_norm, out, &used);
     return STATUS_OK;
 }
 

@@ -49,9 +49,10 @@ static enum status plan_one(struct plan *p, const struct engine_setup *s, struct
     struct engine *e;
     TRY(engine_measure(s, &e, err));
     r->rank = s->rank;
+    r->stage = s->stage;
     r->weights_bytes = e->weights_bytes;
     r->activation_bytes = e->activation_bytes;
-    if (s->rank == 0)
+    if (comm_place_draws(&(struct comm_place){s->tp, s->pp, s->rank, s->stage}))
         r->activation_bytes += cpu_samplers_measure(p->n_threads, e->config.vocab_size);
     r->comm_bytes = e->comm_bytes;
     size_kv(r, e, p->memory_bytes);
@@ -102,8 +103,9 @@ enum status plan_make(const char *model, const struct plan_options *o, struct pl
 {
     struct engine_setup s = executor_cpu_setup(&o->worker);
     *out = (struct plan){.tp = s.tp,
+                         .pp = s.pp,
                          .block_tokens = s.block_tokens,
-                         .n_ranks = s.tp,
+                         .n_ranks = s.tp * s.pp,
                          .memory_bytes = (uint64_t)o->memory_bytes,
                          .memory_found = o->memory_bytes == 0};
     TRY(check(o, err));
@@ -115,8 +117,11 @@ enum status plan_make(const char *model, const struct plan_options *o, struct pl
     s.model = model;
     s.load_format = out->is_gguf ? WORKER_LOAD_AUTO : WORKER_LOAD_DUMMY;
     s.n_threads = 1; /* nothing is computed */
-    for (s.rank = 0; s.rank < s.tp; s.rank++)
-        TRY(plan_one(out, &s, &out->ranks[s.rank], err));
+    for (uint32_t i = 0; i < out->n_ranks; i++) {
+        s.rank = i % s.tp;
+        s.stage = i / s.tp;
+        TRY(plan_one(out, &s, &out->ranks[i], err));
+    }
     return STATUS_OK;
 }
 

@@ -8,7 +8,7 @@
 #include "worker/program.h"
 
 struct plan_rank {
-    uint32_t rank;
+    uint32_t rank, stage; /* rank 0 .. tp - 1 of the stage */
     uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes, total_bytes;
     uint32_t n_kv_groups;
     struct kv_group kv_groups[PROGRAM_MAX_KV_GROUPS]; /* as many blocks as a worker takes */
@@ -21,7 +21,7 @@ struct plan {
     char *model, *family;
     bool is_gguf;
     const char *dtype, *kv_dtype; /* of most weights; static */
-    uint32_t tp, max_model_len, block_tokens, n_threads, n_ranks;
+    uint32_t tp, pp, max_model_len, block_tokens, n_threads, n_ranks;
     uint64_t memory_bytes; /* of each rank */
     bool memory_found;     /* here, not given */
     struct plan_rank *ranks;

@@ -31,9 +31,19 @@ static uint32_t least(const struct plan *p, uint32_t i_group, bool most)
     return n;
 }
 
-static void print_group(const struct plan *p, uint32_t i_group, struct strbuf *out)
+/* Of the stage that has most of the group's layers. */
+static const struct kv_group *largest(const struct plan *p, uint32_t i_group)
 {
     const struct kv_group *g = &p->ranks[0].kv_groups[i_group];
+    for (uint32_t i = 1; i < p->n_ranks; i++)
+        if (p->ranks[i].kv_groups[i_group].bytes_per_block > g->bytes_per_block)
+            g = &p->ranks[i].kv_groups[i_group];
+    return g;
+}
+
+static void print_group(const struct plan *p, uint32_t i_group, struct strbuf *out)
+{
+    const struct kv_group *g = largest(p, i_group);
     uint32_t n = least(p, i_group, false), most = least(p, i_group, true);
     strbuf_printf(out, "KV cache     %s, %llu bytes a token, %llu a block of %u tokens",
                   p->kv_dtype, (unsigned long long)(g->bytes_per_block / g->block_tokens),
@@ -53,10 +63,12 @@ void plan_print(const struct plan *p, struct strbuf *out)
     strbuf_printf(out, "model        %s, most weights %s, up to %u tokens a sequence (by %s)\n\n",
                   p->family, p->dtype, p->max_model_len,
                   p->is_gguf ? "the file's header" : "config.json alone");
-    strbuf_printf(out, "%4s %12s %12s %12s %12s %12s   MiB\n", "rank", "weights", "activations",
-                  "collectives", "KV cache", "total");
+    strbuf_printf(out, "%s%4s %12s %12s %12s %12s %12s   MiB\n", p->pp > 1 ? "stage " : "", "rank",
+                  "weights", "activations", "collectives", "KV cache", "total");
     for (uint32_t i = 0; i < p->n_ranks; i++) {
         const struct plan_rank *r = &p->ranks[i];
+        if (p->pp > 1)
+            strbuf_printf(out, "%5u ", r->stage);
         strbuf_printf(out, "%4u %12.1f %12.1f %12.1f %12.1f %12.1f\n", r->rank,
                       mib(r->weights_bytes), mib(r->activation_bytes), mib(r->comm_bytes),
                       mib(r->kv_bytes), mib(r->total_bytes));
@@ -69,7 +81,7 @@ void plan_print(const struct plan *p, struct strbuf *out)
     strbuf_printf(out, "fits         %s\n", plan_fits(p) ? "yes" : "no");
     for (uint32_t i = 0; i < p->n_ranks; i++)
         if (!p->ranks[i].fits)
-            strbuf_printf(out, "  rank %u: %s\n", p->ranks[i].rank, p->ranks[i].reason.text);
+            strbuf_printf(out, "  rank %u: %s\n", i, p->ranks[i].reason.text);
 }
 
 /* ---- JSON ---- */
@@ -77,9 +89,9 @@ void plan_print(const struct plan *p, struct strbuf *out)
 static void print_rank_json(const struct plan_rank *r, struct strbuf *out)
 {
     strbuf_printf(out,
-                  "{\"rank\":%u,\"weights_bytes\":%llu,\"activation_bytes\":%llu,"
+                  "{\"rank\":%u,\"stage\":%u,\"weights_bytes\":%llu,\"activation_bytes\":%llu,"
                   "\"comm_bytes\":%llu,\"kv_bytes\":%llu,\"total_bytes\":%llu,\"kv_groups\":[",
-                  r->rank, (unsigned long long)r->weights_bytes,
+                  r->rank, r->stage, (unsigned long long)r->weights_bytes,
                   (unsigned long long)r->activation_bytes, (unsigned long long)r->comm_bytes,
                   (unsigned long long)r->kv_bytes, (unsigned long long)r->total_bytes);
     for (uint32_t i = 0; i < r->n_kv_groups; i++) {
@@ -105,9 +117,10 @@ void plan_print_json(const struct plan *p, struct strbuf *out)
     strbuf_append_json(out, str_from(p->model));
     strbuf_printf(out,
                   ",\"family\":\"%s\",\"dtype\":\"%s\",\"kv_cache_dtype\":\"%s\","
-                  "\"tensor_parallel_size\":%u,\"max_model_len\":%u,\"block_size\":%u,"
+                  "\"tensor_parallel_size\":%u,\"pipeline_parallel_size\":%u,\"max_model_len\":%u,"
+                  "\"block_size\":%u,"
                   "\"threads\":%u,\"memory_bytes\":%llu,\"fits\":%s,\"ranks\":[",
-                  p->family, p->dtype, p->kv_dtype, p->tp, p->max_model_len, p->block_tokens,
+                  p->family, p->dtype, p->kv_dtype, p->tp, p->pp, p->max_model_len, p->block_tokens,
                   p->n_threads, (unsigned long long)p->memory_bytes,
                   plan_fits(p) ? "true" : "false");
     for (uint32_t i = 0; i < p->n_ranks; i++) {

@@ -1,5 +1,6 @@
 #include "worker/program.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,6 +35,20 @@ void tensor_name_format(const struct tensor_name *t, enum model_format format, u
         (void)snprintf(out + used, TENSOR_NAME_MAX - used, "%s", p);
 }
 
+static void count_layers(struct program *p, uint32_t stage)
+{
+    struct cut_range r = cut_layers(p->config->n_layers, p->pp, stage);
+    uint32_t n[PROGRAM_MAX_KV_GROUPS] = {0};
+    for (uint32_t l = r.first; l < r.first + r.n; l++)
+        n[p->kv_group_of[l]]++;
+    for (uint32_t g = 0; g < p->n_kv_groups; g++) {
+        struct kv_layers *k = &p->kv_groups[g];
+        k->most_layers = n[g] > k->most_layers ? n[g] : k->most_layers;
+        if (stage == p->stage)
+            k->n_layers = n[g];
+    }
+}
+
 /* One group for the layers that see everything, one for the window's. */
 static void place_layers(struct program *p)
 {
@@ -45,8 +60,9 @@ static void place_layers(struct program *p)
         if (g == p->n_kv_groups)
             p->kv_groups[p->n_kv_groups++] = (struct kv_layers){.window = window};
         p->kv_group_of[l] = g;
-        p->kv_groups[g].n_layers++;
     }
+    for (uint32_t stage = 0; stage < p->pp; stage++)
+        count_layers(p, stage);
 }
 
 /* Whole panels of outputs: nothing is padded but the end, and every part is aligned to a cache
@@ -59,14 +75,25 @@ struct cut_range program_vocab_part(const struct program *p, uint32_t rank)
     return cut_units(p->config->vocab_size, VOCAB_UNIT, p->tp, rank);
 }
 
-static enum status check_cut(const struct model_config *c, uint32_t tp, struct error *err)
+static enum status check_cut(const struct model_config *c, uint32_t tp, uint32_t pp,
+                             struct error *err)
 {
+    if (pp > c->n_layers)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "--pp %u: the model has %u layers, and a stage has at least one of them: "
+                         "take fewer stages",
+                         pp, c->n_layers);
     if (cut_units(c->vocab_size, VOCAB_UNIT, tp, tp - 1).n > 0)
         return STATUS_OK;
     return error_set(err, STATUS_UNSUPPORTED,
                      "--tp %u: a vocabulary of %u, cut into multiples of %d, leaves nothing for "
                      "rank %u: take fewer ranks",
                      tp, c->vocab_size, VOCAB_UNIT, tp - 1);
+}
+
+static uint32_t n_stages(const struct program_setup *s)
+{
+    return s->pp ? s->pp : 1;
 }
 
 static uint32_t larger(uint32_t a, uint32_t b)
@@ -96,6 +123,11 @@ static void cut(struct program *p, const struct program_setup *s)
     const struct model_config *c = p->config;
     p->tp = s->tp;
     p->rank = s->rank;
+    p->pp = n_stages(s);
+    p->stage = s->stage;
+    struct cut_range layers = cut_layers(c->n_layers, p->pp, p->stage);
+    p->layer_begin = layers.first;
+    p->layer_end = layers.first + layers.n;
     p->max_model_len = s->max_model_len;
     p->heads = cut_heads(c->n_heads, c->n_kv_heads, s->tp, s->rank);
     p->most_kv_heads = cut_most_kv_heads(c->n_heads, c->n_kv_heads, s->tp);
@@ -117,12 +149,14 @@ enum status program_build(const struct model_config *config, const struct progra
     if (i == N_FAMILIES)
         return error_set(err, STATUS_UNSUPPORTED, "no runner for models of the family %s",
                          config->family);
-    TRY(check_cut(config, s->tp, err));
+    TRY(check_cut(config, s->tp, n_stages(s), err));
     struct program *p = mem_zalloc(sizeof *p);
     p->config = config;
     cut(p, s);
     place_layers(p);
     families[i].write(p);
+    for (uint32_t o = 0; o < p->n_ops; o++) /* the family writes this stage's layers, no others */
+        assert(p->ops[o].layer >= p->layer_begin && p->ops[o].layer < p->layer_end);
     *out = p;
     return STATUS_OK;
 }

@@ -131,9 +131,11 @@ struct rope_freqs {
     const char *gguf_divisors; /* a tensor that divides inv, when the file has it; or NULL */
 };
 
-/* The layers of one kind: they share block tables. window 0: they see everything. */
+/* The layers of one kind: they share block tables. window 0: they see everything. Every stage has
+ * the same groups, perhaps without a layer of its own in one. */
 struct kv_layers {
     uint32_t window, n_layers;
+    uint32_t most_layers; /* of any stage: all are to have the same number of blocks */
 };
 
 #define PROGRAM_MAX_ROPES     4u
@@ -141,6 +143,8 @@ struct kv_layers {
 struct program {
     const struct model_config *config; /* borrowed */
     uint32_t tp, rank, max_model_len;
+    uint32_t pp, stage;
+    uint32_t layer_begin, layer_end;                      /* of this stage */
     struct cut_heads heads;                               /* of this rank */
     struct cut_range inner;                               /* of the MLP's width */
     struct cut_range experts, expert_inner, shared_inner; /* of a mixture */
@@ -150,7 +154,7 @@ struct program {
     uint32_t n_ops, ops_cap;
     struct op_weight *weights;
     uint32_t n_weights, weights_cap;
-    uint32_t i_embedding, i_head; /* of weights; the same when they are tied */
+    uint32_t i_embedding, i_head; /* of weights; the same when they are tied and both are here */
     float embed_scale;
     struct op final_norm;
     struct rope_freqs ropes[PROGRAM_MAX_ROPES];
@@ -160,14 +164,26 @@ struct program {
     uint32_t n_kv_groups;
 };
 
+/* The first stage has the embedding, the last one the head. */
+static inline bool program_is_first(const struct program *p)
+{
+    return p->stage == 0;
+}
+static inline bool program_is_last(const struct program *p)
+{
+    return p->stage + 1 == p->pp;
+}
+
 struct program_setup {
     uint32_t tp, rank;
     uint32_t max_model_len; /* that is served: some rotary embeddings depend on it */
     uint32_t inner_unit;    /* the MLP's width is cut between so many: a block of its format */
     bool expert_parallel;   /* ranks have experts of their own, not a part of each */
+    uint32_t pp, stage;     /* pp 0: 1 */
 };
-/* Writes the program of config's family for one rank. STATUS_UNSUPPORTED: no such family, or fewer
- * parts of the vocabulary than ranks. program_free is due after success only. */
+/* Writes the program of config's family for one rank. STATUS_UNSUPPORTED: no such family, fewer
+ * parts of the vocabulary than ranks, or fewer layers than stages. program_free is due after
+ * success only. */
 MUST_USE enum status program_build(const struct model_config *config, const struct program_setup *s,
                                    struct program **out, struct error *err);
 /* Rows of the vocabulary that a rank of the group has, of the embedding and of the head alike; they

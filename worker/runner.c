@@ -10,6 +10,13 @@ static uint64_t aligned(uint64_t n)
     return (n + 63) / 64 * 64;
 }
 
+static uint32_t logits_width(const struct program *p)
+{
+    if (!program_is_last(p))
+        return 0;
+    return p->rank == 0 ? p->config->vocab_size : program_vocab_part(p, p->rank).n;
+}
+
 /* Where everything lies; memory NULL: only how much it is. */
 static uint64_t lay_out(struct runner *r, const struct program *p, const struct ops *ops,
                         uint32_t pass_rows)
@@ -21,9 +28,9 @@ static uint64_t lay_out(struct runner *r, const struct program *p, const struct 
         used += aligned(e * p->widths[i] * pass_rows);
     }
     r->gathered = r->memory + used;
-    used += aligned(e * c->hidden * RUNNER_LOGITS_ROWS);
+    used += program_is_last(p) ? aligned(e * c->hidden * RUNNER_LOGITS_ROWS) : 0;
     r->logits = (float *)(void *)(r->memory + used);
-    r->logits_width = p->rank == 0 ? c->vocab_size : program_vocab_part(p, p->rank).n;
+    r->logits_width = logits_width(p);
     used += aligned(sizeof(float) * r->logits_width * RUNNER_LOGITS_ROWS);
     for (uint32_t i = 0; i < p->n_ropes; i++) {
         r->angles[i] = (float *)(void *)(r->memory + used);
@@ -74,17 +81,28 @@ void runner_free(struct runner *r)
     mem_free(r);
 }
 
+/* A pair with a neighbour, where there is one. */
+static bool is_side(const struct comm *pair, bool wanted, uint32_t rank)
+{
+    return !wanted || (pair && comm_n_ranks(pair) == 2 && comm_rank(pair) == rank);
+}
+
 /* Sums of other ranks than the program was cut for would be numbers like any others. */
 static enum status check_ranks(const struct runner *r, struct error *err)
 {
     const struct program *p = r->s.program;
     uint32_t rank = r->s.comm ? comm_rank(r->s.comm) : 0;
     uint32_t n_ranks = r->s.comm ? comm_n_ranks(r->s.comm) : 1;
-    if (p->tp == 1 || (rank == p->rank && n_ranks == p->tp))
-        return STATUS_OK;
-    return error_set(err, STATUS_INVALID,
-                     "the shard is rank %u of %u, the communicator rank %u of %u", p->rank, p->tp,
-                     rank, n_ranks);
+    if (p->tp > 1 && (rank != p->rank || n_ranks != p->tp))
+        return error_set(err, STATUS_INVALID,
+                         "the shard is rank %u of %u, the communicator rank %u of %u", p->rank,
+                         p->tp, rank, n_ranks);
+    if (!is_side(r->s.before, !program_is_first(p), 1) ||
+        !is_side(r->s.after, !program_is_last(p), 0))
+        return error_set(err, STATUS_INVALID,
+                         "the shard is stage %u of %u, and no stage before or behind it is linked",
+                         p->stage, p->pp);
+    return STATUS_OK;
 }
 
 static bool interrupted(const struct runner *r)
@@ -106,6 +124,29 @@ static enum status embed(struct runner *r, const struct row_batch *b, struct err
     return s == STATUS_OK ? s : error_prefix(err, s, "embedding");
 }
 
+static size_t hidden_bytes(const struct runner *r)
+{
+    return (size_t)r->ops->activation_bytes * r->s.program->config->hidden * r->n_rows;
+}
+
+/* Whole, to each rank of this stage from the one of its number: every rank there has all of it, and
+ * a rank that had taken a slice would wait for the others' once more. */
+static enum status take_hidden(struct runner *r, struct error *err)
+{
+    enum status s = comm_broadcast(r->s.before, 0, r->regs[REG_X], hidden_bytes(r), err);
+    return s == STATUS_OK
+               ? s
+               : error_prefix(err, s, "hidden states of stage %u", r->s.program->stage - 1);
+}
+
+static enum status give_hidden(struct runner *r, struct error *err)
+{
+    enum status s = comm_broadcast(r->s.after, 0, r->regs[REG_X], hidden_bytes(r), err);
+    return s == STATUS_OK
+               ? s
+               : error_prefix(err, s, "hidden states for stage %u", r->s.program->stage + 1);
+}
+
 enum status runner_forward(struct runner *r, const struct row_batch *b, struct error *err)
 {
     const struct program *p = r->s.program;
@@ -114,7 +155,7 @@ enum status runner_forward(struct runner *r, const struct row_batch *b, struct e
     r->has_adapters = r->s.loras && b->adapters;
     if (r->has_adapters)
         lora_set_begin(r->s.loras, b->adapters, b->n_rows);
-    TRY(embed(r, b, err));
+    TRY((program_is_first(p) ? embed(r, b, err) : take_hidden(r, err)));
     for (uint32_t i = 0; i < p->n_ropes; i++)
         r->ops->rope_table(r->s.device, &(struct rope_table_params){.positions = b->positions,
                                                                     .n_rows = b->n_rows,
@@ -127,7 +168,8 @@ enum status runner_forward(struct runner *r, const struct row_batch *b, struct e
             return error_set(err, STATUS_CLOSED, "interrupted");
         TRY(runner_run_op(r, &p->ops[i], b, err));
     }
-    return r->ops->sync(r->s.device, err);
+    TRY(r->ops->sync(r->s.device, err));
+    return program_is_last(p) ? STATUS_OK : give_hidden(r, err);
 }
 
 struct view runner_hidden(const struct runner *r)

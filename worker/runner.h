@@ -23,7 +23,8 @@ struct runner_setup {
     struct device *device;
     struct kv_store *kv;
     struct lora_set *loras; /* of the program; NULL: rows have no adapters */
-    struct comm *comm; /* of the program's ranks, which all run the same passes; NULL: one rank */
+    struct comm *comm; /* of the stage's ranks, which all run the same passes; NULL: one rank */
+    struct comm *before, *after; /* of a pair, with this rank of the stages next to this one */
     uint32_t pass_rows;
     _Atomic uint64_t *progress;    /* bumped per operator */
     const _Atomic bool *interrupt; /* true: give up between two operators */
@@ -36,13 +37,14 @@ struct runner;
 MUST_USE enum status runner_new(const struct runner_setup *s, struct runner **out,
                                 struct error *err);
 void runner_free(struct runner *r); /* NULL is fine */
-/* The rows' hidden states, kept until the next call: the same bits on every rank. STATUS_CLOSED:
- * interrupted. With several ranks also what comm_all_reduce says, and STATUS_INVALID when comm is
- * not joined as the program's rank. */
+/* The rows' hidden states, kept until the next call: the same bits on every rank of a stage. They
+ * come from the stage before and go to the one behind, which may not have taken all of them when
+ * this returns. STATUS_CLOSED: interrupted. With several ranks also what comm_all_reduce and
+ * comm_broadcast say, and STATUS_INVALID when comm is not joined as the program's rank. */
 MUST_USE enum status runner_forward(struct runner *r, const struct row_batch *b, struct error *err);
 /* They themselves, before the final norm: [n_rows][hidden] of the device. */
 struct view runner_hidden(const struct runner *r);
 /* Logits of n <= RUNNER_LOGITS_ROWS of those rows: [n][vocab_size], valid until the next call. All
- * ranks call it; rank 0 gets them, the others NULL. Errors as runner_forward. */
+ * ranks of the last stage call it; rank 0 gets them, the others NULL. Errors as runner_forward. */
 MUST_USE enum status runner_logits(struct runner *r, const uint32_t *rows, uint32_t n, float **out,
                                    struct error *err);

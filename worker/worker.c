@@ -51,7 +51,7 @@ static bool find_comm_host(struct worker *w)
     struct executor *e = w->s.executor;
     char host[ROUTE_ADDRESS_MAX];
     struct error err;
-    if (o->comm_host || o->tp == 1 || !e->ops->listen)
+    if (o->comm_host || o->tp * o->pp == 1 || !e->ops->listen)
         return true;
     enum status s = route_local_address(w->s.link.bus.endpoint + sizeof "tcp://" - 1, host, &err);
     if (s == STATUS_OK && strcmp(host, w->comm_host) == 0)
@@ -600,7 +600,7 @@ enum status worker_start(const struct worker_setup *s, struct worker **out, stru
         worker_free(w);
         return st;
     }
-    if (s->executor->ops->check && s->options->tp > 1)
+    if (s->executor->ops->check && s->options->tp * s->options->pp > 1)
         w->check_timer = loop_timer_start(s->loop, CHECK_MS, CHECK_MS, check_peers, w);
     *out = w;
     return STATUS_OK;

@@ -17,9 +17,9 @@ SIZES = ["--num-gpu-blocks-override", "64", "--threads", "2"]
 pytestmark = pytest.mark.skipif(not OWN.exists(), reason=f"no tiny checkpoints in {OWN}: scripts/make-goldens")
 
 
-def table_of(model, tp, rank):
+def table_of(model, tp, rank, pp=1):
     """What a worker counts before it loads; None: it refuses the cut."""
-    command = [BIN / "cox-worker", "--model", model, "--device", "cpu", "--tp", tp, "--ordinal", rank, *SIZES, "--insecure",
+    command = [BIN / "cox-worker", "--model", model, "--device", "cpu", "--tp", tp, "--pp", pp, "--ordinal", rank, *SIZES, "--insecure",
                "--head", "127.0.0.1:1", "--http-port", "0", "--log-format", "json"]
     with subprocess.Popen([str(a) for a in command], stderr=subprocess.PIPE, text=True) as p:
         for line in p.stderr:
@@ -40,6 +40,16 @@ def test_the_table_of_its_workers(folder):
     want = {name: table[name] for name in ("weights_bytes", "activation_bytes", "comm_bytes", "kv_bytes", "total_bytes")}
     planned = json.loads(done.stdout)["ranks"][1]
     assert {name: planned[name] for name in want} == want
+
+
+@pytest.mark.parametrize("name,tp,pp", [("llama_tiny", 2, 2), ("gemma3_tiny", 1, 3)])
+def test_the_tables_of_stages(name, tp, pp):
+    done = run_cox("plan", OWN / name, "--tp", tp, "--pp", pp, "--json", *SIZES)
+    for i, planned in enumerate(json.loads(done.stdout)["ranks"]):
+        table = table_of(OWN / name, tp, i, pp)
+        assert (planned["stage"], planned["rank"]) == divmod(i, tp)
+        for key in ("weights_bytes", "activation_bytes", "comm_bytes", "kv_bytes", "total_bytes"):
+            assert planned[key] == table[key], (i, key)
 
 
 def without_weights(tmp_path, name="llama_tiny", **changed):

@@ -1,9 +1,9 @@
 /* The CPU device behind its executor, plan by plan, against folders with expectations: every prompt
  * several times at once, in chunks and whole, in steps of more rows than a pass and more samples
  * than logits are computed at once, with guesses for most; then one that enters with KV blocks
- * copied from another. Alone and as two ranks, which are threads here; those twice, the second time
- * in each other's place. Usage: executor_golden own|reference|FOLDER...; exit 77: of one of them
- * there is no model. */
+ * copied from another. Alone, as two ranks, which are threads here, and as two stages of
+ * two; those twice, the second time in each other's place. Usage: executor_golden
+ * own|reference|FOLDER...; exit 77: of one of them there is no model. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,8 @@
 
 enum {
     MAX_STREAMS = 24,
-    MAX_RANKS = 2,
+    MAX_RANKS = 4,
+    MAX_TURNS = 2,
     STREAM_BLOCKS = 16,
     BLOCK = 16,
     N_BLOCKS = 401,
@@ -48,7 +49,7 @@ struct rank {
 };
 struct job {
     struct rank ranks[MAX_RANKS];
-    uint32_t tp;
+    uint32_t tp, pp, n_ranks;
     struct stream streams[MAX_STREAMS];
     uint32_t n_streams, n_groups;
     uint64_t step, epoch, n_guessed, n_right;
@@ -134,28 +135,29 @@ static void *run_rank(void *arg)
 static void run_ranks(struct job *j, const char *what)
 {
     pthread_t threads[MAX_RANKS];
-    for (uint32_t i = 0; i < j->tp; i++)
+    for (uint32_t i = 0; i < j->n_ranks; i++)
         if (pthread_create(&threads[i], NULL, run_rank, &j->ranks[i]) != 0)
             golden_die("no thread");
-    for (uint32_t i = 0; i < j->tp; i++) {
+    for (uint32_t i = 0; i < j->n_ranks; i++) {
         pthread_join(threads[i], NULL);
         if (j->ranks[i].status != STATUS_OK)
-            golden_die("%s: rank %u of %u: %s", what, i, j->tp, j->ranks[i].err.text);
+            golden_die("%s: rank %u of %u: %s", what, i, j->n_ranks, j->ranks[i].err.text);
     }
 }
 
 static const struct msg_result *step_all(struct job *j, const struct msg_plan *p)
 {
-    for (uint32_t i = 0; i < j->tp; i++) {
+    for (uint32_t i = 0; i < j->n_ranks; i++) {
         arena_reset(&j->ranks[i].arena);
         j->ranks[i].comm = NULL;
         j->ranks[i].plan = p;
     }
     run_ranks(j, "step");
-    for (uint32_t i = 1; i < j->tp; i++)
-        if (j->ranks[i].result.n_items != 0)
+    uint32_t answers = (j->pp - 1) * j->tp;
+    for (uint32_t i = 0; i < j->n_ranks; i++)
+        if (i != answers && j->ranks[i].result.n_items != 0)
             golden_die("rank %u answers", i);
-    return &j->ranks[0].result;
+    return &j->ranks[answers].result;
 }
 
 /* One step of all streams that are not done. False: there was none. */
@@ -228,14 +230,14 @@ static void enter_with_copies(struct job *j, const struct stream *from)
 
 static void open_ranks(struct job *j, const char *model)
 {
-    for (uint32_t i = 0; i < j->tp; i++) {
+    for (uint32_t i = 0; i < j->n_ranks; i++) {
         const struct worker_options o = {.model = model,
                                          .max_model_len = j->longest < MAX_LEN ? j->longest : 0,
                                          .tp = j->tp,
-                                         .pp = 1,
+                                         .pp = j->pp,
                                          .ordinal = i,
                                          .comm_host = "127.0.0.1",
-                                         .threads = j->tp == 1 ? 2 : 1,
+                                         .threads = j->n_ranks == 1 ? 2 : 1,
                                          .block_size = BLOCK,
                                          .num_gpu_blocks_override = N_BLOCKS,
                                          .speculation = {.n_tokens = MAX_DRAFT, .lookup_min = 1},
@@ -243,7 +245,7 @@ static void open_ranks(struct job *j, const char *model)
         struct error err = {0};
         arena_init(&j->ranks[i].arena, 0);
         if (executor_cpu_open(&o, &j->ranks[i].executor, &err) != STATUS_OK)
-            golden_die("%s: rank %u of %u: %s", model, i, j->tp, err.text);
+            golden_die("%s: rank %u of %u: %s", model, i, j->n_ranks, err.text);
     }
     const struct executor *e = j->ranks[0].executor;
     j->n_groups = e->ops->info(e)->limits.n_kv_groups;
@@ -262,16 +264,17 @@ static void join_ranks(struct job *j)
     for (uint32_t g = 0; g < j->n_groups; g++)
         n_blocks[g] = N_BLOCKS;
     j->epoch++;
-    for (uint32_t i = 0; i < j->tp; i++) {
+    for (uint32_t i = 0; i < j->n_ranks; i++) {
         const struct executor_info *info = first->ops->info(j->ranks[i].executor);
         addresses[i] = info->comm_address;
         comms[i] = (struct executor_comm){.term_epoch = j->epoch,
                                           .tp = j->tp,
-                                          .pp = 1,
-                                          .rank = i,
+                                          .pp = j->pp,
+                                          .rank = i % j->tp,
+                                          .stage = i / j->tp,
                                           .isa_level = info->isa_level,
                                           .addresses = addresses,
-                                          .n_addresses = j->tp,
+                                          .n_addresses = j->n_ranks,
                                           .n_blocks = {n_blocks, j->n_groups},
                                           .id = {id, n}};
         j->ranks[i].comm = &comms[i];
@@ -281,7 +284,7 @@ static void join_ranks(struct job *j)
 
 static void leave_ranks(struct job *j)
 {
-    for (uint32_t i = 0; i < j->tp; i++)
+    for (uint32_t i = 0; i < j->n_ranks; i++)
         j->ranks[i].executor->ops->abort_comm(j->ranks[i].executor);
     j->n_streams = 0;
     j->step = j->n_guessed = j->n_right = 0;
@@ -311,36 +314,37 @@ static void check_model(const char *folder, struct job *j, const struct golden_f
     char model[PATH_MAX];
     snprintf(model, sizeof model, "%s/model.gguf", folder);
     open_ranks(j, access(model, R_OK) == 0 ? model : folder);
-    for (uint32_t t = 0; t < j->tp; t++) {
+    for (uint32_t t = 0; t < MAX_TURNS && t < j->n_ranks; t++) {
         join_ranks(j);
         run_prompts(j, f);
-        printf("%s: %u ranks, %u streams, %llu steps, %llu of %llu guesses right\n", folder, j->tp,
-               j->n_streams, (unsigned long long)j->step, (unsigned long long)j->n_right,
-               (unsigned long long)j->n_guessed);
+        printf("%s: tp %u, pp %u, %u streams, %llu steps, %llu of %llu guesses right\n", folder,
+               j->tp, j->pp, j->n_streams, (unsigned long long)j->step,
+               (unsigned long long)j->n_right, (unsigned long long)j->n_guessed);
         all_guessed += j->n_guessed;
         all_right += j->n_right;
         leave_ranks(j);
         struct rank first = j->ranks[0]; /* and now in each other's place */
-        for (uint32_t i = 0; i + 1 < j->tp; i++)
+        for (uint32_t i = 0; i + 1 < j->n_ranks; i++)
             j->ranks[i] = j->ranks[i + 1];
-        j->ranks[j->tp - 1] = first;
+        j->ranks[j->n_ranks - 1] = first;
     }
-    for (uint32_t i = 0; i < j->tp; i++) {
+    for (uint32_t i = 0; i < j->n_ranks; i++) {
         j->ranks[i].executor->ops->close(j->ranks[i].executor);
         arena_fini(&j->ranks[i].arena);
     }
 }
 
-static void check_folder(const struct golden_model *m, uint32_t tp)
+static void check_folder(const struct golden_model *m, uint32_t tp, uint32_t pp)
 {
     static struct job j;
     struct golden_file f;
     if (!golden_file_open(&f, m->path, NULL))
         golden_die("%s has no expected.json", m->path);
-    j = (struct job){.tp = tp, .shortest = m->short_len + 1, .longest = MAX_LEN};
+    j = (struct job){
+        .tp = tp, .pp = pp, .n_ranks = tp * pp, .shortest = m->short_len + 1, .longest = MAX_LEN};
     check_model(m->path, &j, &f);
     if (m->short_len > 0) {
-        j = (struct job){.tp = tp, .longest = m->short_len};
+        j = (struct job){.tp = tp, .pp = pp, .n_ranks = tp * pp, .longest = m->short_len};
         check_model(m->path, &j, &f);
     }
     golden_file_close(&f);
@@ -348,13 +352,14 @@ static void check_folder(const struct golden_model *m, uint32_t tp)
 
 int main(int argc, char **argv)
 {
+    static const uint32_t shapes[][2] = {{1, 1}, {2, 1}, {2, 2}};
     uint32_t n_missing = 0;
     for (int i = 1; i < argc; i++) {
         uint32_t n;
         struct golden_model *models = golden_models_find(argv[i], &n);
         for (uint32_t m = 0; m < n; m++)
-            for (uint32_t tp = 1; tp <= MAX_RANKS; tp++)
-                check_folder(&models[m], tp);
+            for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
+                check_folder(&models[m], shapes[k][0], shapes[k][1]);
         free(models);
         n_missing += n == 0;
     }

@@ -10,10 +10,10 @@ static _Atomic uint64_t progress;
 static const _Atomic bool interrupt;
 
 /* The ranks share the cores out, as cox up has them do. */
-static uint32_t threads_of_rank(uint32_t tp)
+static uint32_t threads_of_rank(uint32_t n_ranks)
 {
-    uint32_t n = host_cpus() / tp;
-    return tp == 1 ? 0 : n > 0 ? n : 1;
+    uint32_t n = host_cpus() / n_ranks;
+    return n_ranks == 1 ? 0 : n > 0 ? n : 1;
 }
 
 enum status golden_engine_open(struct golden_engine *e, const char *model,
@@ -21,22 +21,24 @@ enum status golden_engine_open(struct golden_engine *e, const char *model,
 {
     uint32_t n_blocks = o->max_len / BLOCK + 1;
     *e = (struct golden_engine){.max_len = o->max_len};
-    TRY(golden_ranks_open(&(struct engine_setup){.model = model,
-                                                 .expert_parallel = o->expert_parallel,
-                                                 .tp = o->tp,
-                                                 .n_threads = threads_of_rank(o->tp),
-                                                 .isa_level = (int32_t)o->isa,
-                                                 .kv_dtype_set = true,
-                                                 .kv_dtype = o->kv_dtype,
-                                                 .block_tokens = BLOCK,
-                                                 .max_model_len = o->max_len,
-                                                 .pass_rows = PASS_ROWS,
-                                                 .n_kv_blocks = n_blocks,
-                                                 .max_loras = o->lora != NULL,
-                                                 .max_lora_rank = LORA_RANK,
-                                                 .progress = &progress,
-                                                 .interrupt = &interrupt},
-                          o->sockets, &e->ranks, err));
+    TRY(golden_ranks_open(
+        &(struct engine_setup){.model = model,
+                               .pp = o->pp,
+                               .expert_parallel = o->expert_parallel,
+                               .tp = o->tp,
+                               .n_threads = threads_of_rank(o->tp * (o->pp ? o->pp : 1)),
+                               .isa_level = (int32_t)o->isa,
+                               .kv_dtype_set = true,
+                               .kv_dtype = o->kv_dtype,
+                               .block_tokens = BLOCK,
+                               .max_model_len = o->max_len,
+                               .pass_rows = PASS_ROWS,
+                               .n_kv_blocks = n_blocks,
+                               .max_loras = o->lora != NULL,
+                               .max_lora_rank = LORA_RANK,
+                               .progress = &progress,
+                               .interrupt = &interrupt},
+        o->sockets, &e->ranks, err));
     if (o->lora)
         TRY(golden_ranks_load(e->ranks, 1, o->lora, &e->adapter, err));
     e->vocab_size = golden_ranks_engine(e->ranks, 0)->config.vocab_size;

@@ -21,7 +21,7 @@ struct golden_engine_options {
     enum cpu_isa isa;
     enum dtype kv_dtype;
     uint32_t max_len;
-    uint32_t tp;
+    uint32_t tp, pp; /* pp 0: 1 */
     bool expert_parallel;
     bool sockets;     /* between the ranks, not shared memory */
     const char *lora; /* folder of the adapter that every row has; NULL: none */

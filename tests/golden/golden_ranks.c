@@ -4,16 +4,17 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "worker/comm/comm.h"
+#include "worker/comm/stages.h"
 
 struct rank;
 typedef enum status rank_fn(struct rank *r, struct error *err);
 
 struct rank {
     struct golden_ranks *group;
-    uint32_t rank; /* in the communicator; not always its place here */
+    struct comm_place place; /* in the communicator; not always as it is here */
     struct engine *engine;
     struct comm *comm;
+    struct comm_stages comms;
     pthread_t thread;
     bool has_thread;
     float *logits;
@@ -21,7 +22,7 @@ struct rank {
 
 struct golden_ranks {
     struct engine_setup setup;
-    uint32_t n;
+    uint32_t n, tp, pp;
     bool sockets;
     struct rank ranks[COMM_MAX_RANKS];
     /* What all of them do now. */
@@ -106,8 +107,11 @@ static enum status on_all(struct golden_ranks *g, rank_fn *fn, struct error *err
 static enum status open_rank(struct rank *r, struct error *err)
 {
     struct engine_setup s = r->group->setup;
-    s.rank = r->rank;
-    s.comm = r->comm;
+    s.rank = r->place.rank;
+    s.stage = r->place.stage;
+    s.comm = r->comms.stage;
+    s.before = r->comms.before;
+    s.after = r->comms.after;
     return engine_open(&s, &r->engine, err);
 }
 
@@ -115,18 +119,18 @@ static enum status join_rank(struct rank *r, struct error *err)
 {
     struct golden_ranks *g = r->group;
     comm_leave(r->comm);
-    return comm_join(r->comm,
-                     &(struct comm_group){.term_epoch = g->term_epoch,
-                                          .rank = r->rank,
-                                          .n_ranks = g->n,
-                                          .addresses = g->addresses,
-                                          .id = {g->id, sizeof g->id}},
-                     err);
+    return comm_stages_join(&r->comms, &r->place,
+                            &(struct comm_group){.term_epoch = g->term_epoch,
+                                                 .rank = comm_place_position(&r->place),
+                                                 .n_ranks = g->n,
+                                                 .addresses = g->addresses,
+                                                 .id = {g->id, sizeof g->id}},
+                            err);
 }
 
 static enum status take_rank(struct rank *r, struct error *err)
 {
-    return engine_take_rank(r->engine, r->rank, err);
+    return engine_take_rank(r->engine, r->place.rank, r->place.stage, err);
 }
 
 static enum status forward(struct rank *r, struct error *err)
@@ -137,6 +141,9 @@ static enum status forward(struct rank *r, struct error *err)
 static enum status logits(struct rank *r, struct error *err)
 {
     const struct golden_ranks *g = r->group;
+    r->logits = NULL;
+    if (r->place.stage + 1 < g->pp)
+        return STATUS_OK;
     return runner_logits(r->engine->runner, g->rows, g->n_rows, &r->logits, err);
 }
 
@@ -149,7 +156,8 @@ static enum status join_all(struct golden_ranks *g, struct error *err)
     comm_make_id(g->id);
     g->term_epoch++;
     for (uint32_t i = 0; i < g->n; i++)
-        g->addresses[g->ranks[i].rank] = str_from(comm_address(g->ranks[i].comm));
+        g->addresses[comm_place_position(&g->ranks[i].place)] =
+            str_from(comm_address(g->ranks[i].comm));
     return on_all(g, join_rank, err);
 }
 
@@ -157,12 +165,13 @@ static enum status open_all(struct golden_ranks *g, struct error *err)
 {
     for (uint32_t i = 0; i < g->n; i++) {
         struct rank *r = &g->ranks[i];
-        *r = (struct rank){.group = g, .rank = i};
+        *r = (struct rank){.group = g, .place = {g->tp, g->pp, i % g->tp, i / g->tp}};
         if (g->n == 1)
             continue;
         const struct comm_options o = {
             .host = "127.0.0.1", .progress = g->setup.progress, .no_shared_memory = g->sockets};
         TRY(comm_open(&o, &r->comm, err));
+        TRY(comm_stages_open(r->comm, g->tp, g->pp, &r->comms, err));
         if (pthread_create(&r->thread, NULL, rank_thread, r) != 0)
             __builtin_trap();
         r->has_thread = true;
@@ -174,11 +183,14 @@ static enum status open_all(struct golden_ranks *g, struct error *err)
 enum status golden_ranks_open(const struct engine_setup *setup, bool sockets,
                               struct golden_ranks **out, struct error *err)
 {
-    if (setup->tp > COMM_MAX_RANKS)
-        return error_set(err, STATUS_LIMIT, "--tp %u", setup->tp);
+    uint32_t pp = setup->pp ? setup->pp : 1;
+    if (setup->tp > COMM_MAX_RANKS / pp)
+        return error_set(err, STATUS_LIMIT, "--tp %u --pp %u", setup->tp, pp);
     struct golden_ranks *g = mem_zalloc(sizeof *g);
     g->setup = *setup;
-    g->n = setup->tp;
+    g->tp = setup->tp;
+    g->pp = pp;
+    g->n = g->tp * g->pp;
     g->sockets = sockets;
     pthread_mutex_init(&g->mutex, NULL);
     pthread_cond_init(&g->begin, NULL);
@@ -235,12 +247,14 @@ enum status golden_ranks_forward(struct golden_ranks *g, const struct row_batch 
 {
     g->batch = b;
     TRY(on_all(g, forward, err));
-    struct view x = runner_hidden(g->ranks[0].engine->runner);
     for (uint32_t i = 1; i < g->n; i++) {
+        uint32_t first = i / g->tp * g->tp;
+        struct view x = runner_hidden(g->ranks[first].engine->runner);
         struct view y = runner_hidden(g->ranks[i].engine->runner);
         if (memcmp(x.data, y.data, (size_t)b->n_rows * x.stride * sizeof(float)) != 0)
             return error_set(err, STATUS_INTERNAL, "rank %u has other hidden states than rank %u",
-                             g->ranks[i].rank, g->ranks[0].rank);
+                             comm_place_position(&g->ranks[i].place),
+                             comm_place_position(&g->ranks[first].place));
     }
     return STATUS_OK;
 }
@@ -253,19 +267,27 @@ enum status golden_ranks_logits(struct golden_ranks *g, const uint32_t *rows, ui
     TRY(on_all(g, logits, err));
     for (uint32_t i = 0; i < g->n; i++) {
         struct rank *r = &g->ranks[i];
-        if ((r->logits != NULL) != (r->rank == 0))
-            return error_set(err, STATUS_INTERNAL, "rank %u of %u has %s logits", r->rank, g->n,
-                             r->logits ? "" : "no");
+        if ((r->logits != NULL) != comm_place_draws(&r->place))
+            return error_set(err, STATUS_INTERNAL, "rank %u of %u has %s logits",
+                             comm_place_position(&r->place), g->n, r->logits ? "" : "no");
         if (r->logits)
             *out = r->logits;
     }
     return STATUS_OK;
 }
 
+enum status golden_ranks_turn_stages(struct golden_ranks *g, uint32_t by, struct error *err)
+{
+    for (uint32_t i = 0; i < g->n; i++)
+        g->ranks[i].place.stage = (i / g->tp + by) % g->pp;
+    TRY(on_all(g, take_rank, err));
+    return join_all(g, err);
+}
+
 enum status golden_ranks_turn(struct golden_ranks *g, uint32_t by, struct error *err)
 {
     for (uint32_t i = 0; i < g->n; i++)
-        g->ranks[i].rank = (i + by) % g->n;
+        g->ranks[i].place.rank = (i + by) % g->tp;
     TRY(on_all(g, take_rank, err));
     return join_all(g, err);
 }

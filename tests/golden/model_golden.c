@@ -1,13 +1,13 @@
 /* Whole models against what others say of them: logits, log-probabilities, greedy tokens, and for
  * the demo model its perplexity.
- *   model_golden [--isa LEVEL,..|all|best] [--kv f32|f16] [--tp N] [--sockets] [--expert-parallel]
- *                SET|FOLDER...
- * --tp: over so many ranks; --sockets: which do not share memory; --expert-parallel: with experts
- * of their own. Adapters below a model's folder (loras/NAME) are models of their own.
- * own        build/goldens, by scripts/make-goldens reference  $COX_GOLDENS/models,
- * made with transformers (default ../shared/goldens) demo       $COX_GOLDENS/real/gemma3-270m with
- * the demo model of the cache FOLDER     one that has expected.json Exit status 77: a set that was
- * asked for is not there (and nothing failed). */
+ *   model_golden [--isa LEVEL,..|all|best] [--kv f32|f16] [--tp N] [--pp N] [--sockets]
+ *                [--expert-parallel] SET|FOLDER...
+ * --tp: over so many ranks; --pp: in so many stages of them; --sockets: which do not share memory;
+ * --expert-parallel: with experts of their own. Adapters below a model's folder (loras/NAME) are
+ * models of their own. own        build/goldens, by scripts/make-goldens
+ * reference  $COX_GOLDENS/models, made with transformers (default ../shared/goldens) demo
+ * $COX_GOLDENS/real/gemma3-270m with the demo model of the cache FOLDER     one that has
+ * expected.json Exit status 77: a set that was asked for is not there (and nothing failed). */
 #include <dirent.h>
 #include <getopt.h>
 #include <limits.h>
@@ -42,7 +42,7 @@ struct options {
     bool isa[CPU_ISA_COUNT];
     bool kv_set;
     enum dtype kv;
-    uint32_t tp;
+    uint32_t tp, pp;
     bool sockets, expert_parallel;
 };
 
@@ -208,11 +208,12 @@ static uint32_t check_model(const struct target *t, const struct golden_engine_o
     const struct golden_file *want = t->want;
     struct golden_engine engine;
     struct error err;
-    char title[PATH_MAX], ranks[32] = "";
+    char title[PATH_MAX], ranks[48] = "";
     const char *adapter = t->lora ? strrchr(t->lora, '/') : NULL;
     uint64_t began_ns = clock_mono_ns();
-    if (o->tp > 1)
-        snprintf(ranks, sizeof ranks, ", tp %u%s", o->tp, o->sockets ? " over sockets" : "");
+    if (o->tp * o->pp > 1)
+        snprintf(ranks, sizeof ranks, ", tp %u, pp %u%s", o->tp, o->pp,
+                 o->sockets ? " over sockets" : "");
     snprintf(title, sizeof title, "%s%s%s, %s, KV %s%s", model, adapter ? " with" : "",
              adapter ? adapter : "", cpu_isa_name(o->isa), dtype_traits(o->kv_dtype).name, ranks);
     if (golden_engine_open(&engine, model, o, &err) != STATUS_OK)
@@ -253,6 +254,7 @@ static void check_levels(const struct options *o, const struct target *t, uint32
                                       .max_len = t->max_len,
                                       .lora = t->lora,
                                       .tp = o->tp,
+                                      .pp = o->pp,
                                       .sockets = o->sockets,
                                       .expert_parallel = o->expert_parallel};
     for (e.isa = 0; e.isa <= cpu_isa_best(); e.isa++)
@@ -370,12 +372,15 @@ static void read_isa(struct options *o, const char *text)
 
 static void read_options(struct options *o, int argc, char **argv)
 {
-    static const struct option known[] = {
-        {"isa", required_argument, NULL, 'i'},       {"kv", required_argument, NULL, 'k'},
-        {"tp", required_argument, NULL, 't'},        {"sockets", no_argument, NULL, 's'},
-        {"expert-parallel", no_argument, NULL, 'e'}, {0}};
+    static const struct option known[] = {{"isa", required_argument, NULL, 'i'},
+                                          {"kv", required_argument, NULL, 'k'},
+                                          {"tp", required_argument, NULL, 't'},
+                                          {"pp", required_argument, NULL, 'p'},
+                                          {"sockets", no_argument, NULL, 's'},
+                                          {"expert-parallel", no_argument, NULL, 'e'},
+                                          {0}};
     int c;
-    o->tp = 1;
+    o->tp = o->pp = 1;
     read_isa(o, "best");
     while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {
         if (c == 'i') {
@@ -385,13 +390,15 @@ static void read_options(struct options *o, int argc, char **argv)
             o->kv = strcmp(optarg, "f32") == 0 ? DTYPE_F32 : DTYPE_F16;
         } else if (c == 't' && atoi(optarg) > 0) {
             o->tp = (uint32_t)atoi(optarg);
+        } else if (c == 'p' && atoi(optarg) > 0) {
+            o->pp = (uint32_t)atoi(optarg);
         } else if (c == 's') {
             o->sockets = true;
         } else if (c == 'e') {
             o->expert_parallel = true;
         } else {
             golden_die("usage: model_golden [--isa LEVEL,..|all|best] [--kv f32|f16] [--tp N] "
-                       "[--sockets] [--expert-parallel] own|reference|demo|FOLDER...");
+                       "[--pp N] [--sockets] [--expert-parallel] own|reference|demo|FOLDER...");
         }
     }
 }

@@ -17,10 +17,9 @@
 
 enum { TIMEOUT_MS = 60000, JOIN_TIMEOUT_MS = 20000 };
 enum { SPIN_US = 50 };
-enum { DIRECT_BYTES = 32 << 10 };                         /* all to all up to here */
-enum { BLOCK_FLOATS = (256 << 10) / (int)sizeof(float) }; /* of scratch for each rank */
+enum { DIRECT_BYTES = 32 << 10 }; /* all to all up to here */
 enum { ADD_FLOATS = 256 };
-_Static_assert(DIRECT_BYTES / sizeof(float) <= BLOCK_FLOATS, "a direct sum is one block");
+_Static_assert(DIRECT_BYTES / sizeof(float) <= COMM_BLOCK_FLOATS, "a direct sum is one block");
 
 /* ---- life ---- */
 
@@ -101,10 +100,12 @@ static void take_listener(struct comm *c)
 }
 
 /* The group as it was before; an interrupt stays. */
-static void forget_group(struct comm *c)
+void comm_forget_group(struct comm *c)
 {
     struct exchange *x = &c->exchange;
-    for (uint32_t r = 0; x->peers && r < x->n_ranks; r++)
+    for (uint32_t i = 0; i < c->n_parts; i++)
+        comm_forget_group(c->parts[i]);
+    for (uint32_t r = 0; !c->whole && x->peers && r < x->n_ranks; r++)
         if (x->peers[r].link)
             x->peers[r].link->ops->close(x->peers[r].link);
     mem_free(x->peers);
@@ -121,7 +122,9 @@ void comm_close(struct comm *c)
 {
     if (!c)
         return;
-    forget_group(c);
+    comm_forget_group(c);
+    for (uint32_t i = 0; i < c->n_parts; i++)
+        mem_free(c->parts[i]);
     if (c->waiter.wake_fd >= 0)
         close(c->waiter.wake_fd);
     if (c->listener_fd >= 0)
@@ -132,14 +135,22 @@ void comm_close(struct comm *c)
     mem_free(c);
 }
 
-/* As link_group and the links allocate it. Links over TCP map nothing, but take about as much in
- * the kernel; and which way each goes is known only when the group is formed. */
+/* As comm_make_room and the links allocate it. Links over TCP map nothing, but take about as much
+ * in the kernel; and which way each goes is known only when the group is formed. */
+uint64_t comm_link_bytes(void)
+{
+    return link_shm_bytes();
+}
+
+uint64_t comm_group_bytes(uint32_t n_ranks, bool sums)
+{
+    uint64_t scratch = sums ? COMM_BLOCK_FLOATS * sizeof(float) : 0;
+    return n_ranks > 1 ? n_ranks * (sizeof(struct exchange_peer) + scratch) : 0;
+}
+
 uint64_t comm_memory_bytes(uint32_t n_ranks)
 {
-    if (n_ranks <= 1)
-        return 0;
-    uint64_t for_each = sizeof(struct exchange_peer) + BLOCK_FLOATS * sizeof(float);
-    return n_ranks * for_each + (n_ranks - 1) * link_shm_bytes();
+    return n_ranks > 1 ? comm_group_bytes(n_ranks, true) + (n_ranks - 1) * comm_link_bytes() : 0;
 }
 
 const char *comm_address(const struct comm *c)
@@ -165,7 +176,7 @@ void comm_interrupt(struct comm *c)
 void comm_leave(struct comm *c)
 {
     uint64_t count;
-    forget_group(c);
+    comm_forget_group(c);
     c->failed = STATUS_OK;
     pthread_mutex_lock(&c->mutex);
     atomic_store_explicit(&c->waiter.interrupted, false, memory_order_release);
@@ -210,10 +221,11 @@ static enum status check_group(const struct comm *c, const struct comm_group *g,
 static void describe_links(struct comm *c)
 {
     struct exchange *x = &c->exchange;
-    uint32_t n_here = 1, n_shared = 0, n_peers = x->n_ranks - 1;
+    uint32_t n_here = 1, n_shared = 0, n_peers = 0;
     for (uint32_t r = 0; r < x->n_ranks; r++) {
-        if (r == x->rank)
+        if (!x->peers[r].link)
             continue;
+        n_peers++;
         n_here += x->peers[r].same_host;
         n_shared += strcmp(x->peers[r].link->ops->name, "TCP") != 0;
     }
@@ -225,6 +237,16 @@ static void describe_links(struct comm *c)
                  n_shared, n_peers);
 }
 
+enum status comm_make_room(struct comm *c, uint32_t n_ranks, bool sums, struct error *err)
+{
+    c->exchange.peers = mem_try_array(n_ranks, sizeof *c->exchange.peers);
+    if (sums)
+        c->scratch = mem_try_array(n_ranks * COMM_BLOCK_FLOATS, sizeof(float));
+    if (c->exchange.peers && (!sums || c->scratch))
+        return STATUS_OK;
+    return error_set(err, STATUS_NO_MEMORY, "no memory for the links of %u ranks", n_ranks);
+}
+
 static enum status link_group(struct comm *c, const struct comm_group *g, struct error *err)
 {
     struct exchange *x = &c->exchange;
@@ -234,10 +256,9 @@ static enum status link_group(struct comm *c, const struct comm_group *g, struct
     x->timeout_ns = c->timeout_ms * NS_PER_MS;
     if (g->n_ranks == 1)
         return STATUS_OK;
-    x->peers = mem_try_array(g->n_ranks, sizeof *x->peers);
-    c->scratch = mem_try_array((size_t)g->n_ranks * BLOCK_FLOATS, sizeof(float));
-    if (!x->peers || !c->scratch)
-        return error_set(err, STATUS_NO_MEMORY, "no memory for the links of %u ranks", g->n_ranks);
+    TRY(comm_make_room(c, g->n_ranks, !g->links, err));
+    for (uint32_t r = 0; r < g->n_ranks; r++)
+        snprintf(x->peers[r].name, sizeof x->peers[r].name, "rank %u", r);
     TRY(join_peers(c, g, clock_mono_ns() + timeout_ms * NS_PER_MS, err));
     describe_links(c);
     return STATUS_OK;
@@ -245,14 +266,14 @@ static enum status link_group(struct comm *c, const struct comm_group *g, struct
 
 enum status comm_join(struct comm *c, const struct comm_group *g, struct error *err)
 {
-    forget_group(c);
+    comm_forget_group(c);
     take_listener(c);
     c->failed = STATUS_OK;
     enum status s = waiter_interrupted(&c->waiter) ? waiter_closed(err) : check_group(c, g, err);
     if (s == STATUS_OK)
         s = link_group(c, g, err);
     if (s != STATUS_OK) {
-        forget_group(c);
+        comm_forget_group(c);
         c->failed = s; /* no group of one meanwhile, that would add nothing and say it went well */
     }
     return s;
@@ -273,22 +294,29 @@ enum status comm_check(struct comm *c, struct error *err)
     return STATUS_OK;
 }
 
+/* A part fails with its whole. */
+static enum status *failure_of(struct comm *c)
+{
+    return c->whole ? &c->whole->failed : &c->failed;
+}
+
 /* One that follows an error would meet peers in the middle of something else. */
 static enum status begin(struct comm *c, struct error *err)
 {
-    if (waiter_interrupted(&c->waiter))
+    if (waiter_interrupted(c->exchange.waiter))
         return waiter_closed(err);
-    if (c->failed != STATUS_OK)
-        return error_set(err, c->failed,
+    enum status failed = *failure_of(c);
+    if (failed != STATUS_OK)
+        return error_set(err, failed,
                          "the group's collectives failed before (%s): it has to be formed anew",
-                         status_name(c->failed));
+                         status_name(failed));
     c->exchange.counter++;
     return STATUS_OK;
 }
 
 static enum status end(struct comm *c, enum status s)
 {
-    c->failed = s;
+    *failure_of(c) = s;
     return s;
 }
 
@@ -376,7 +404,7 @@ static void add_in_order(const struct comm *c, float *x, size_t n)
     for (size_t at = 0; at < n; at += ADD_FLOATS) {
         size_t m = n - at < ADD_FLOATS ? n - at : ADD_FLOATS;
         for (uint32_t r = 0; r < e->n_ranks; r++) {
-            const float *share = r == e->rank ? x + at : c->scratch + r * (size_t)BLOCK_FLOATS + at;
+            const float *share = r == e->rank ? x + at : c->scratch + r * COMM_BLOCK_FLOATS + at;
             if (r == 0)
                 memcpy(sum, share, m * sizeof *sum);
             else if (m == ADD_FLOATS)
@@ -395,7 +423,7 @@ static size_t slice_begin(size_t n, uint32_t r, uint32_t n_ranks)
     return n / n_ranks * r + (r < n % n_ranks ? r : n % n_ranks);
 }
 
-/* Everybody's n <= BLOCK_FLOATS to everybody. */
+/* Everybody's n <= COMM_BLOCK_FLOATS to everybody. */
 static enum status reduce_direct(struct comm *c, struct exchange_what what, float *x, size_t n,
                                  uint64_t total_bytes, struct error *err)
 {
@@ -406,7 +434,7 @@ static enum status reduce_direct(struct comm *c, struct exchange_what what, floa
                                       .send = x,
                                       .n_send = n * sizeof *x,
                                       .send_bytes = total_bytes,
-                                      .recv = c->scratch + r * (size_t)BLOCK_FLOATS,
+                                      .recv = c->scratch + r * COMM_BLOCK_FLOATS,
                                       .n_recv = n * sizeof *x,
                                       .recv_bytes = total_bytes};
     TRY(exchange_run(&c->exchange, what, e, err));
@@ -415,7 +443,7 @@ static enum status reduce_direct(struct comm *c, struct exchange_what what, floa
 }
 
 /* Slice r of everybody's to rank r, which adds, then the sums to everybody. The slices are at most
- * BLOCK_FLOATS long. */
+ * COMM_BLOCK_FLOATS long. */
 static enum status reduce_cut(struct comm *c, struct exchange_what what, float *x, size_t n,
                               uint64_t total_bytes, struct error *err)
 {
@@ -430,7 +458,7 @@ static enum status reduce_cut(struct comm *c, struct exchange_what what, float *
                                       .send = x + from,
                                       .n_send = (to - from) * sizeof *x,
                                       .send_bytes = total_bytes,
-                                      .recv = c->scratch + r * (size_t)BLOCK_FLOATS,
+                                      .recv = c->scratch + r * COMM_BLOCK_FLOATS,
                                       .n_recv = n_own * sizeof *x,
                                       .recv_bytes = total_bytes};
     }
@@ -455,7 +483,7 @@ static enum status reduce(struct comm *c, float *x, size_t n, struct error *err)
     uint32_t n_ranks = c->exchange.n_ranks;
     uint64_t total_bytes = n * sizeof *x;
     bool direct = n_ranks <= 2 || total_bytes <= DIRECT_BYTES;
-    size_t block = direct ? BLOCK_FLOATS : (size_t)BLOCK_FLOATS * n_ranks;
+    size_t block = direct ? COMM_BLOCK_FLOATS : COMM_BLOCK_FLOATS * n_ranks;
     size_t at = 0;
     do {
         size_t m = n - at < block ? n - at : block;
@@ -470,6 +498,8 @@ enum status comm_all_reduce(struct comm *c, float *x, size_t n, struct error *er
 {
     if (n > SIZE_MAX / sizeof *x)
         return error_set(err, STATUS_INVALID, "an all-reduce of %zu numbers", n);
+    if (c->exchange.n_ranks > 1 && !c->scratch)
+        return error_set(err, STATUS_INVALID, "an all-reduce in a group that adds up nothing");
     TRY(begin(c, err));
     return end(c, c->exchange.n_ranks == 1 ? STATUS_OK : reduce(c, x, n, err));
 }

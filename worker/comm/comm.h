@@ -1,5 +1,5 @@
 #pragma once
-/* Collectives between the ranks of a tensor-parallel group on CPUs (docs/comm.md). A rank opens one
+/* Collectives between the ranks of a group on CPUs (docs/comm.md). A rank opens one
  * comm for its life: it listens where the others will reach it, from the start or from comm_listen
  * on. Each formation joins anew; leaving closes every link and keeps the listener.
  *
@@ -37,8 +37,8 @@ struct comm_options {
 /* STATUS_INVALID, STATUS_IO: no such address here; the text names it. */
 MUST_USE enum status comm_open(const struct comm_options *o, struct comm **out, struct error *err);
 void comm_close(struct comm *c); /* NULL is fine */
-/* What a comm holds in a group of n_ranks: scratch, and what its links map (docs/comm.md,
- * "Memory"). 0 for one rank. */
+/* What a comm holds in a group of n_ranks, linked with all: scratch, and what its links map
+ * (docs/comm.md, "Memory"). 0 for one rank. */
 uint64_t comm_memory_bytes(uint32_t n_ranks);
 /* Listens there instead, from the next comm_join on: a host's address is known late, or changes.
  * The group there is goes on as it was. Errors as of comm_open, and everything is as before. */
@@ -56,11 +56,35 @@ struct comm_group {
     const struct str *addresses; /* [n_ranks], as comm_address said there */
     struct bytes id;             /* COMM_ID_BYTES */
     uint32_t timeout_ms;         /* for all of it; 0: 20 s, less than a formation may take */
+    /* [n_ranks] whom this rank is to have a link with, who is to have one with it; NULL: all. With
+     * it the whole is there for its parts, and adds up nothing. */
+    const bool *links;
 };
 /* Links this rank with every other one. The error names the rank and the address that failed. */
 MUST_USE enum status comm_join(struct comm *c, const struct comm_group *g, struct error *err);
 /* Closes the links and clears an interrupt. Fine when there is no group. */
 void comm_leave(struct comm *c);
+
+/* A part: some ranks of a group, over the links of the whole, with ranks and collectives of its
+ * own. It is opened once, has members from comm_join_part until the whole leaves, and is
+ * interrupted and fails with it. What it sends is marked: with another mark than other parts
+ * between the same ranks, not 0, and the same one on all of them. STATUS_LIMIT: COMM_MAX_PARTS are
+ * open. */
+#define COMM_MAX_PARTS 4u
+MUST_USE enum status comm_open_part(struct comm *whole, uint8_t mark, struct comm **out,
+                                    struct error *err);
+/* members[n_members]: ranks of the whole, this one at `rank`; alike on all of them. sums: the part
+ * has comm_all_reduce. STATUS_INVALID for other members, STATUS_NO_MEMORY. */
+struct comm_members {
+    const uint32_t *ranks;
+    uint32_t n, rank;
+    bool sums;
+};
+MUST_USE enum status comm_join_part(struct comm *part, const struct comm_members *m,
+                                    struct error *err);
+/* What a group or a part of n_ranks holds beside its links; and one link. */
+uint64_t comm_group_bytes(uint32_t n_ranks, bool sums);
+uint64_t comm_link_bytes(void);
 /* Between collectives: STATUS_IO when a peer cannot be reached any more, though no byte says so. */
 MUST_USE enum status comm_check(struct comm *c, struct error *err);
 /* Whatever blocks returns STATUS_CLOSED soon, and so does every later call until comm_leave. Any

@@ -21,5 +21,15 @@ struct comm {
     char next_at[COMM_ADDRESS_MAX];    /* of next_fd */
     char transport[64];
     enum status failed; /* of this group: whoever goes on reads this until comm_leave */
-    float *scratch;     /* [n_ranks][a block], what the others put into a sum */
+    struct comm *whole; /* of a part, which has nothing of the above but exchange; or NULL */
+    struct comm *parts[COMM_MAX_PARTS];
+    uint32_t n_parts;
+    float *scratch; /* [n_ranks][a block], what the others put into a sum; NULL: no sums */
 };
+
+#define COMM_BLOCK_FLOATS ((256u << 10) / sizeof(float)) /* of scratch for each rank */
+
+/* Its members are gone; links of a whole are closed. */
+void comm_forget_group(struct comm *c);
+/* Peers and scratch of a group of n_ranks. */
+MUST_USE enum status comm_make_room(struct comm *c, uint32_t n_ranks, bool sums, struct error *err);

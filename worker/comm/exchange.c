@@ -10,8 +10,7 @@
 /* Both ends of a link may be of different machines: bytes in a fixed order. */
 struct header {
     uint32_t counter;
-    uint8_t kind, root;
-    uint16_t zero;
+    uint8_t kind, root, part, zero;
     uint64_t n_bytes;
 };
 _Static_assert(sizeof(struct header) == 16, "no padding: it crosses the wire");
@@ -33,6 +32,7 @@ static void put_header(const struct exchange *x, struct exchange_what what, uint
     struct header h = {.counter = htole32(x->counter),
                        .kind = (uint8_t)what.kind,
                        .root = (uint8_t)what.root,
+                       .part = x->part,
                        .n_bytes = htole64(n_bytes)};
     memcpy(out, &h, sizeof h);
 }
@@ -92,8 +92,10 @@ static void describe(const struct header *h, char *out, size_t out_size)
                  (unsigned long long)h->n_bytes);
     if ((h->kind == COLLECTIVE_BROADCAST || h->kind == COLLECTIVE_GATHER) && n > 0 &&
         (size_t)n < out_size)
-        snprintf(out + n, out_size - (size_t)n, " %s rank %u",
-                 h->kind == COLLECTIVE_GATHER ? "to" : "from", h->root);
+        n += snprintf(out + n, out_size - (size_t)n, " %s rank %u",
+                      h->kind == COLLECTIVE_GATHER ? "to" : "from", h->root);
+    if (h->part > 0 && n > 0 && (size_t)n < out_size)
+        snprintf(out + n, out_size - (size_t)n, " of part %u", h->part);
 }
 
 static enum status check_header(const struct exchange *x, struct exchange_what what, uint32_t rank,
@@ -103,6 +105,7 @@ static enum status check_header(const struct exchange *x, struct exchange_what w
     struct header theirs, ours = {.counter = x->counter,
                                   .kind = (uint8_t)what.kind,
                                   .root = (uint8_t)what.root,
+                                  .part = x->part,
                                   .n_bytes = p->expect_bytes};
     char they_are[96], we_are[96];
     memcpy(&theirs, p->stage_in, sizeof theirs);
@@ -114,13 +117,14 @@ static enum status check_header(const struct exchange *x, struct exchange_what w
     describe(&theirs, they_are, sizeof they_are);
     describe(&ours, we_are, sizeof we_are);
     return error_set(err, STATUS_INVALID,
-                     "rank %u is in %s, this rank in %s: the ranks ran different steps", rank,
+                     "%s is in %s, this rank in %s: the ranks ran different steps", p->name,
                      they_are, we_are);
 }
 
 enum status exchange_gone(const struct exchange *x, uint32_t rank, struct error *err)
 {
-    return error_prefix(err, STATUS_IO, "rank %u at %s is gone", rank, x->peers[rank].address);
+    return error_prefix(err, STATUS_IO, "%s at %s is gone", x->peers[rank].name,
+                        x->peers[rank].address);
 }
 
 static enum status send_some(struct exchange *x, uint32_t rank, bool *moved, struct error *err)
@@ -211,12 +215,12 @@ static enum status say_timeout(const struct exchange *x, struct exchange_what wh
     who[0] = '\0';
     for (uint32_t r = 0; r < x->n_ranks && n < sizeof who; r++)
         if (flow_left(x->peers[r].send) + flow_left(x->peers[r].recv) > 0)
-            n += (size_t)snprintf(who + n, sizeof who - n, "%s%u at %s", n ? ", " : "", r,
-                                  x->peers[r].address);
-    return error_set(
-        err, STATUS_TIMEOUT,
-        "nothing moved for %llu s in %s %u; waiting for rank(s) %s: look at their logs",
-        (unsigned long long)(x->timeout_ns / NS_PER_S), kind_names[what.kind], x->counter, who);
+            n += (size_t)snprintf(who + n, sizeof who - n, "%s%s at %s", n ? ", " : "",
+                                  x->peers[r].name, x->peers[r].address);
+    return error_set(err, STATUS_TIMEOUT,
+                     "nothing moved for %llu s in %s %u; waiting for %s: look at their logs",
+                     (unsigned long long)(x->timeout_ns / NS_PER_S), kind_names[what.kind],
+                     x->counter, who);
 }
 
 /* Until some link can move, an interrupt, or a slice of time. */

@@ -27,6 +27,7 @@ struct exchange_flow {
 struct exchange_peer {
     struct comm_link *link; /* NULL: this rank, or nobody yet */
     bool same_host;         /* it and this rank share the CPUs */
+    char name[16];          /* "rank 3": its number in the whole group */
     char address[COMM_ADDRESS_MAX];
     /* the exchange under way: a header (or all of a short part), then the part */
     struct exchange_flow send[2], recv[2];
@@ -40,6 +41,7 @@ struct exchange {
     struct waiter *waiter;
     uint32_t rank, n_ranks;
     uint32_t counter; /* of collectives in this group */
+    uint8_t part;     /* 0: the whole */
     uint64_t spin_ns, timeout_ns;
     struct exchange_peer *peers; /* [n_ranks], NULL in a group of one */
 };

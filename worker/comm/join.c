@@ -87,6 +87,11 @@ enum status join_listen(const char *host, uint16_t port, int *fd, char address[C
     return STATUS_OK;
 }
 
+static bool wants(const struct join *j, uint32_t rank)
+{
+    return !j->g->links || j->g->links[rank];
+}
+
 /* What both ends of a connection agree on when they have proven themselves. */
 struct met {
     int fd;
@@ -261,7 +266,7 @@ static enum status check_hello(const struct join *j, const struct hello *h, stru
                          "it looks for rank %u of %u of epoch %llu, this is rank %u of %u of %llu",
                          h->to, h->n_ranks, (unsigned long long)h->term_epoch, g->rank, g->n_ranks,
                          (unsigned long long)g->term_epoch);
-    if (h->from <= g->rank || h->from >= g->n_ranks)
+    if (h->from <= g->rank || h->from >= g->n_ranks || !wants(j, h->from))
         return error_set(err, STATUS_DENIED, "it says it is rank %u, which does not connect here",
                          h->from);
     if (j->c->exchange.peers[h->from].link)
@@ -370,7 +375,7 @@ static enum status accept_one(struct join *j, bool *more, struct error *err)
 static bool all_linked(const struct join *j)
 {
     for (uint32_t r = j->g->rank + 1; r < j->g->n_ranks; r++)
-        if (!j->c->exchange.peers[r].link)
+        if (wants(j, r) && !j->c->exchange.peers[r].link)
             return false;
     return true;
 }
@@ -381,7 +386,7 @@ static enum status say_missing(const struct join *j, struct error *err)
     size_t n = 0;
     who[0] = '\0';
     for (uint32_t r = j->g->rank + 1; r < j->g->n_ranks && n < sizeof who; r++)
-        if (!j->c->exchange.peers[r].link)
+        if (wants(j, r) && !j->c->exchange.peers[r].link)
             n += (size_t)snprintf(who + n, sizeof who - n, "%s%u at %s", n ? ", " : "", r,
                                   j->c->exchange.peers[r].address);
     return error_set(err, STATUS_TIMEOUT,
@@ -428,7 +433,8 @@ enum status join_peers(struct comm *c, const struct comm_group *g, uint64_t dead
                          STR_ARG(g->addresses[r]));
         }
     for (uint32_t r = 0; r < g->rank && s == STATUS_OK; r++)
-        s = connect_to(&j, r, err);
+        if (wants(&j, r))
+            s = connect_to(&j, r, err);
     if (s == STATUS_OK)
         s = accept_peers(&j, err);
     for (int i = 0; i < PENDING_MAX; i++)

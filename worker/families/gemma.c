@@ -12,7 +12,7 @@ static void gemma(struct program *p, bool head_norms)
                     sqrtf((float)c->hidden));
     uint32_t rope = build_rope_freqs(p, &c->rope, false, NULL);
     uint32_t rope_local = head_norms ? build_rope_freqs(p, &c->rope_local, false, NULL) : rope;
-    for (uint32_t l = 0; l < c->n_layers; l++) {
+    for (uint32_t l = p->layer_begin; l < p->layer_end; l++) {
         build_norm(p, l, REG_H, REG_X,
                    TENSOR("model.layers.%u.input_layernorm.weight", "blk.%u.attn_norm.weight"),
                    plus_one);

@@ -6,7 +6,7 @@ void family_olmo2(struct program *p)
     const struct model_config *c = p->config;
     build_embedding(p, TENSOR("model.embed_tokens.weight", "token_embd.weight"), 1.0f);
     uint32_t rope = build_rope_freqs(p, &c->rope, false, NULL);
-    for (uint32_t l = 0; l < c->n_layers; l++) {
+    for (uint32_t l = p->layer_begin; l < p->layer_end; l++) {
         build_qkv(p, l, REG_X, &usual_qkv);
         build_whole_norm(
             p, l, REG_Q,

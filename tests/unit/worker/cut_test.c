@@ -58,11 +58,33 @@ static void heads_have_what_they_read(void **state)
     assert_int_equal(cut_most_kv_heads(8, 2, 4), 1);
 }
 
+/* As vLLM has it: what is left over goes to the stages before the last one. */
+static void layers_are_shared_out(void **state)
+{
+    static const struct {
+        uint32_t n_layers, n_stages, want[5];
+    } cases[] = {
+        {8, 1, {8}},       {8, 2, {4, 4}},       {9, 2, {5, 4}},       {26, 4, {6, 7, 7, 6}},
+        {3, 3, {1, 1, 1}}, {5, 4, {1, 1, 2, 1}}, {7, 4, {2, 2, 2, 1}}, {9, 5, {2, 2, 2, 2, 1}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint32_t at = 0;
+        for (uint32_t stage = 0; stage < cases[i].n_stages; stage++) {
+            struct cut_range r = cut_layers(cases[i].n_layers, cases[i].n_stages, stage);
+            assert_int_equal(r.first, at);
+            assert_int_equal(r.n, cases[i].want[stage]);
+            at += r.n;
+        }
+        assert_int_equal(at, cases[i].n_layers);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(units_cover_everything),
         cmocka_unit_test(heads_have_what_they_read),
+        cmocka_unit_test(layers_are_shared_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,17 +24,19 @@ static const struct {
     const char *name;
     const struct tiny_shape *target, *draft;
     uint64_t draft_seed; /* 7: the target's */
-    uint32_t tp;
+    uint32_t tp, pp;
 } pairs[] = {
-    {"itself", &plain, &plain, 7, 1},
-    {"itself, two ranks", &plain, &plain, 7, 2},
-    {"itself, a window", &window, &window, 7, 1},
-    {"itself, two ranks, a window", &window, &window, 7, 2},
-    {"another", &plain, &plain, 8, 1},
-    {"another, two ranks", &plain, &plain, 8, 2},
-    {"one with a window", &plain, &window, 7, 1},
-    {"one without a window", &window, &plain, 7, 1},
-    {"a shorter one", &plain, &brief, 7, 1},
+    {"itself", &plain, &plain, 7, 1, 1},
+    {"itself, two ranks", &plain, &plain, 7, 2, 1},
+    {"itself, two stages", &plain, &plain, 7, 1, 2},
+    {"itself, a window", &window, &window, 7, 1, 1},
+    {"itself, two ranks, a window", &window, &window, 7, 2, 1},
+    {"another", &plain, &plain, 8, 1, 1},
+    {"another, two ranks", &plain, &plain, 8, 2, 1},
+    {"another, two stages of two ranks", &plain, &plain, 8, 2, 2},
+    {"one with a window", &plain, &window, 7, 1, 1},
+    {"one without a window", &window, &plain, 7, 1, 1},
+    {"a shorter one", &plain, &brief, 7, 1, 1},
 };
 
 static struct driver d;
@@ -57,13 +59,13 @@ static void remove_model(const char *folder)
     rmdir(folder);
 }
 
-static struct worker_options options_of(uint32_t tp, const char *draft)
+static struct worker_options options_of(uint32_t tp, uint32_t pp, const char *draft)
 {
     return (struct worker_options){
         .model = target_folder,
         .device = WORKER_DEVICE_CPU,
         .tp = tp,
-        .pp = 1,
+        .pp = pp,
         .threads = 2,
         .speculation = {.model = draft, .n_tokens = draft ? N_GUESSES : 0}};
 }
@@ -72,7 +74,8 @@ static void open_pair(size_t i, bool speculates)
 {
     write_model(target_folder, 7, pairs[i].target);
     write_model(draft_folder, pairs[i].draft_seed, pairs[i].draft);
-    const struct worker_options o = options_of(pairs[i].tp, speculates ? draft_folder : NULL);
+    const struct worker_options o =
+        options_of(pairs[i].tp, pairs[i].pp, speculates ? draft_folder : NULL);
     driver_open(&d, &o);
 }
 
@@ -92,7 +95,7 @@ static struct draft_model *draft_of(uint32_t rank)
 static void set_draft_rows(uint32_t n)
 {
     static uint32_t usual;
-    struct engine *e = (struct engine *)draft_model_engine(draft_of(0));
+    struct engine *e = (struct engine *)draft_model_engine(draft_of((d.pp - 1) * d.tp));
     usual = usual ? usual : e->pass_rows;
     e->pass_rows = n ? n : usual;
 }
@@ -313,7 +316,7 @@ static void test_what_does_not_fit(void **state)
         struct error err = {0};
         write_model(target_folder, 7, &plain);
         write_model(draft_folder, 8, cases[i].draft ? cases[i].draft : &plain);
-        struct worker_options o = options_of(1, cases[i].draft ? draft_folder : "/nowhere");
+        struct worker_options o = options_of(1, 1, cases[i].draft ? draft_folder : "/nowhere");
         o.block_size = DRIVER_BLOCK;
         o.kv_cache_memory_bytes = (int64_t)cases[i].kv_memory_bytes;
         assert_int_not_equal(executor_open(&o, &e, &err), STATUS_OK);
@@ -335,7 +338,7 @@ static void test_memory_and_hash(void **state)
     for (int i = 0; i < 3; i++) {
         struct error err = {0};
         const char *drafts[] = {NULL, draft_folder, target_folder};
-        struct worker_options o = options_of(1, drafts[i]);
+        struct worker_options o = options_of(1, 1, drafts[i]);
         o.block_size = DRIVER_BLOCK;
         o.kv_cache_memory_bytes = KV_BYTES;
         if (executor_open(&o, &executors[i], &err) != STATUS_OK)

@@ -40,10 +40,11 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
-static struct engine_setup setup_of(uint32_t tp)
+static struct engine_setup setup_of(uint32_t tp, uint32_t pp)
 {
     return (struct engine_setup){.model = folder,
                                  .tp = tp,
+                                 .pp = pp,
                                  .n_threads = 1,
                                  .isa_level = -1,
                                  .block_tokens = BLOCK,
@@ -84,14 +85,19 @@ static void ask(struct golden_ranks *g, struct answer *a)
     memcpy(a->logits, at, sizeof a->logits);
 }
 
-static struct golden_ranks *open_ranks(uint32_t tp, bool sockets)
+static struct golden_ranks *open_stages(uint32_t tp, uint32_t pp, bool sockets)
 {
     struct golden_ranks *g;
     struct error err = {0};
-    const struct engine_setup s = setup_of(tp);
+    const struct engine_setup s = setup_of(tp, pp);
     if (golden_ranks_open(&s, sockets, &g, &err) != STATUS_OK)
         fail_msg("%s", err.text);
     return g;
+}
+
+static struct golden_ranks *open_ranks(uint32_t tp, bool sockets)
+{
+    return open_stages(tp, 1, sockets);
 }
 
 static void test_ranks_say_what_one_says(void **state)
@@ -118,6 +124,75 @@ static void test_ranks_say_what_one_says(void **state)
             assert_true(fabs((double)four.logits[i][j] - want) < 1e-4);
         }
     assert_true(largest > 0.5); /* they say something */
+}
+
+/* The same operators in the same order: to the bit. */
+static void test_stages_say_what_one_says(void **state)
+{
+    static struct answer whole, staged;
+    for (uint32_t tp = 1; tp <= 2; tp++) {
+        struct golden_ranks *g = open_ranks(tp, false);
+        ask(g, &whole);
+        golden_ranks_close(g);
+        for (int sockets = 0; sockets < 2; sockets++) {
+            g = open_stages(tp, TINY_LAYERS, sockets);
+            ask(g, &staged);
+            golden_ranks_close(g);
+            assert_memory_equal(&whole, &staged, sizeof whole);
+        }
+    }
+}
+
+/* Embedding, head and logits are where they are needed, and a layer is in one stage. */
+static void test_sizes_of_stages(void **state)
+{
+    struct golden_ranks *g = open_ranks(1, false), *h = open_stages(1, TINY_LAYERS, false);
+    const struct engine *whole = golden_ranks_engine(g, 0);
+    uint64_t n_weights = 0, n_kv = 0;
+    for (uint32_t i = 0; i < TINY_LAYERS; i++) {
+        const struct engine *e = golden_ranks_engine(h, i);
+        n_weights += e->weights_bytes;
+        n_kv += e->kv_bytes;
+        assert_int_equal(e->kv_groups[0].n_blocks, N_BLOCKS);
+        assert_int_equal(e->kv_groups[0].bytes_per_block,
+                         whole->kv_groups[0].bytes_per_block / TINY_LAYERS);
+        assert_int_equal(whole->activation_bytes - e->activation_bytes,
+                         i + 1 == TINY_LAYERS
+                             ? 0
+                             : RUNNER_LOGITS_ROWS * sizeof(float) * (TINY_VOCAB + TINY_HIDDEN));
+        assert_true(e->comm_bytes > 0);
+    }
+    assert_int_equal(n_weights, whole->weights_bytes);
+    assert_int_equal(n_kv, whole->kv_bytes);
+    golden_ranks_close(g);
+    golden_ranks_close(h);
+}
+
+/* A stage takes the other's layers and a KV cache for them. */
+static void test_stages_change_places(void **state)
+{
+    static struct answer first, other;
+    struct error err = {0};
+    struct golden_ranks *g = open_stages(2, 2, false);
+    ask(g, &first);
+    for (uint32_t i = 0; i < 3; i++) {
+        if (golden_ranks_turn_stages(g, (i + 1) % 2, &err) != STATUS_OK)
+            fail_msg("%s", err.text);
+        memset(&other, 0, sizeof other);
+        ask(g, &other);
+        assert_memory_equal(&first, &other, sizeof first);
+    }
+    assert_int_equal(engine_take_rank(golden_ranks_engine(g, 0), 0, 2, &err), STATUS_INVALID);
+    golden_ranks_close(g);
+}
+
+static void test_stages_that_cannot_be(void **state)
+{
+    struct golden_ranks *g;
+    struct error err = {0};
+    const struct engine_setup s = setup_of(1, TINY_LAYERS + 1);
+    assert_int_equal(golden_ranks_open(&s, false, &g, &err), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "--pp 3: the model has 2 layers"));
 }
 
 /* What differs between ranks is the vocabulary's part; the KV cache must not. */
@@ -155,7 +230,7 @@ static void test_ranks_change_places(void **state)
         assert_memory_equal(&first, &other, sizeof first);
     }
     /* a rank that is none of the group's changes nothing */
-    assert_int_equal(engine_take_rank(golden_ranks_engine(g, 0), 2, &err), STATUS_INVALID);
+    assert_int_equal(engine_take_rank(golden_ranks_engine(g, 0), 2, 0, &err), STATUS_INVALID);
     ask(g, &other);
     assert_memory_equal(&first, &other, sizeof first);
     golden_ranks_close(g);
@@ -170,7 +245,7 @@ static void test_files_that_changed(void **state)
     ask(g, &first);
     tiny_model_write(folder, 8);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(engine_take_rank(e, 0, &err), STATUS_INVALID);
+        assert_int_equal(engine_take_rank(e, 0, 0, &err), STATUS_INVALID);
         assert_non_null(strstr(err.text, "changed since"));
         assert_non_null(strstr(err.text, folder));
         assert_true(!e->program && !e->runner && !e->files && !e->loaded.memory);
@@ -191,7 +266,7 @@ static void test_another_rank_than_joined(void **state)
     const uint32_t row = 0;
     struct golden_ranks *g = open_ranks(2, false);
     struct engine *e = golden_ranks_engine(g, 1);
-    assert_int_equal(engine_take_rank(e, 0, &err), STATUS_OK);
+    assert_int_equal(engine_take_rank(e, 0, 0, &err), STATUS_OK);
     assert_int_equal(runner_forward(e->runner, &b, &err), STATUS_INVALID);
     assert_string_equal(err.text, "the shard is rank 0 of 2, the communicator rank 1 of 2");
     assert_int_equal(runner_logits(e->runner, &row, 1, &logits, &err), STATUS_INVALID);
@@ -227,7 +302,11 @@ static void test_peers_that_do_not_answer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_ranks_say_what_one_says),
+                                       cmocka_unit_test(test_stages_say_what_one_says),
                                        cmocka_unit_test(test_sizes),
+                                       cmocka_unit_test(test_sizes_of_stages),
+                                       cmocka_unit_test(test_stages_change_places),
+                                       cmocka_unit_test(test_stages_that_cannot_be),
                                        cmocka_unit_test(test_ranks_change_places),
                                        cmocka_unit_test(test_files_that_changed),
                                        cmocka_unit_test(test_another_rank_than_joined),

@@ -1,5 +1,5 @@
 /* Plans that share work, on real executors: what comes out is, to the bit of every gap and
- * log-probability, what each sequence alone gets. */
+ * log-probability, what each sequence alone gets from one stage. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,18 +15,20 @@
 static const struct {
     const char *name;
     void (*write)(const char *folder, uint64_t seed);
-    uint32_t tp;
+    uint32_t tp, pp;
 } models[] = {
-    {"one rank", tiny_model_write, 1},
-    {"two ranks", tiny_model_write, 2},
-    {"one rank, a window", tiny_window_model_write, 1},
-    {"two ranks, a window", tiny_window_model_write, 2},
+    {"one rank", tiny_model_write, 1, 1},
+    {"two ranks", tiny_model_write, 2, 1},
+    {"two stages", tiny_model_write, 1, 2},
+    {"one rank, a window", tiny_window_model_write, 1, 1},
+    {"two ranks, a window", tiny_window_model_write, 2, 1},
+    {"two stages of two ranks, a window", tiny_window_model_write, 2, 2},
 };
 
 static struct driver d;
 static char folder[64];
 
-static void open_model(size_t i, struct speculation_options speculation)
+static void open_model(size_t i, uint32_t pp, struct speculation_options speculation)
 {
     strcpy(folder, "/tmp/cox-plans-XXXXXX");
     assert_non_null(mkdtemp(folder));
@@ -34,7 +36,7 @@ static void open_model(size_t i, struct speculation_options speculation)
     driver_open(&d, &(struct worker_options){.model = folder,
                                              .device = WORKER_DEVICE_CPU,
                                              .tp = models[i].tp,
-                                             .pp = 1,
+                                             .pp = pp,
                                              .threads = 2,
                                              .speculation = speculation});
 }
@@ -53,7 +55,7 @@ static void close_model(void)
 /* 0: as many as the executor takes. */
 static void set_pass_rows(uint32_t n)
 {
-    for (uint32_t i = 0; i < d.tp; i++) {
+    for (uint32_t i = 0; i < d.n_ranks; i++) {
         struct executor_cpu *x = (struct executor_cpu *)d.ranks[i].executor;
         batch_fini(&x->batch);
         batch_init(&x->batch, n ? n : x->engine->pass_rows, d.limits.n_kv_groups);
@@ -102,10 +104,13 @@ static void test_runs_share_what_a_plan_computes(void **state)
     };
     static struct stream want[DRIVER_STREAMS];
     for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
-        open_model(m, (struct speculation_options){0});
+        open_model(m, 1, (struct speculation_options){0});
         add_sharing_streams();
         driver_run(&d, &(struct way){.n_flight = 1, .one_by_one = true});
         memcpy(want, d.streams, sizeof want);
+        close_model();
+        open_model(m, models[m].pp, (struct speculation_options){0});
+        add_sharing_streams();
         for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
             set_pass_rows(ways[i].pass_rows);
             driver_must_give(&d, models[m].name, ways[i].name, &ways[i].way, want);
@@ -185,13 +190,13 @@ static void test_guesses_change_nothing(void **state)
     };
     static struct stream want[DRIVER_STREAMS];
     for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
-        open_model(m, (struct speculation_options){0});
+        open_model(m, 1, (struct speculation_options){0});
         add_guessed_streams();
         driver_run(&d, &(struct way){.n_flight = 1, .one_by_one = true, .max_draft = 3});
         assert_int_equal(d.n_drafted, 0); /* granted, but this rank does not guess */
         memcpy(want, d.streams, sizeof want);
         close_model();
-        open_model(m, (struct speculation_options){.n_tokens = 16, .lookup_min = 1});
+        open_model(m, models[m].pp, (struct speculation_options){.n_tokens = 16, .lookup_min = 1});
         uint64_t n_drafted = 0, n_empty = 0;
         for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
             add_guessed_streams();

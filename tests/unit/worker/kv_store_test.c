@@ -150,7 +150,11 @@ static void test_sizes(void **state)
         struct error err = {0};
         struct kv_group groups[PROGRAM_MAX_KV_GROUPS] = {0};
         assert_int_equal(
-            program_build(&c, &(struct program_setup){1, 0, 1024, 16, false}, &p, &err), STATUS_OK);
+            program_build(&c,
+                          &(struct program_setup){
+                              .tp = 1, .rank = 0, .max_model_len = 1024, .inner_unit = 16},
+                          &p, &err),
+            STATUS_OK);
         enum status s = kv_store_size(p, &cases[i].shape, groups, &err);
         if (s != cases[i].want)
             fail_msg("%s: %s %s", cases[i].name, status_name(s), err.text);
@@ -176,7 +180,10 @@ static void test_groups(void **state)
     struct kv_group g[PROGRAM_MAX_KV_GROUPS];
     const struct kv_shape s = {
         .dtype = DTYPE_F16, .block_tokens = 32, .max_model_len = 1024, .available_bytes = 1u << 30};
-    assert_int_equal(program_build(&c, &(struct program_setup){1, 0, 1024, 16, false}, &p, &err),
+    assert_int_equal(program_build(&c,
+                                   &(struct program_setup){
+                                       .tp = 1, .rank = 0, .max_model_len = 1024, .inner_unit = 16},
+                                   &p, &err),
                      STATUS_OK);
     assert_int_equal(kv_store_size(p, &s, g, &err), STATUS_OK);
     assert_int_equal(p->n_kv_groups, 2);
@@ -226,7 +233,10 @@ static void test_nothing_overlaps(void **state)
                                .max_model_len = 1024,
                                .n_blocks = N_BLOCKS,
                                .available_bytes = 1u << 30};
-    assert_int_equal(program_build(&c, &(struct program_setup){1, 0, 1024, 16, false}, &p, &err),
+    assert_int_equal(program_build(&c,
+                                   &(struct program_setup){
+                                       .tp = 1, .rank = 0, .max_model_len = 1024, .inner_unit = 16},
+                                   &p, &err),
                      STATUS_OK);
     assert_int_equal(kv_store_size(p, &s, g, &err), STATUS_OK);
     assert_int_equal(kv_store_new(p, &d, DTYPE_F16, g, &store, &err), STATUS_OK);

@@ -188,7 +188,10 @@ static void test_files_that_do_not_fit(void **state)
         _Atomic uint32_t permille = 0;
         open_fixture(&f, &bends[i]);
         assert_int_equal(
-            program_build(&f.config, &(struct program_setup){1, 0, 1024, 16, false}, &p, &err),
+            program_build(&f.config,
+                          &(struct program_setup){
+                              .tp = 1, .rank = 0, .max_model_len = 1024, .inner_unit = 16},
+                          &p, &err),
             STATUS_OK);
         enum status s = loader_measure(p, f.weights, &f.device, &n, &err);
         if (s != bends[i].want || !strstr(err.text, bends[i].text))
@@ -212,7 +215,10 @@ static void test_parts(void **state)
         struct error err = {0};
         struct loaded l = {0};
         assert_int_equal(
-            program_build(&f.config, &(struct program_setup){2, rank, 1024, 16, false}, &p, &err),
+            program_build(&f.config,
+                          &(struct program_setup){
+                              .tp = 2, .rank = rank, .max_model_len = 1024, .inner_unit = 16},
+                          &p, &err),
             STATUS_OK);
         assert_int_equal(loader_load(p, f.weights, &f.device, &l, NULL, &err), STATUS_OK);
         uint32_t n_cut = 0;
@@ -290,11 +296,13 @@ static void test_blocks_are_not_cut(void **state)
         put_file(folder, "x.gguf", strbuf_str(&b));
         if (weights_open(&m, &w, &err) != STATUS_OK)
             fail_msg("%s", err.text);
-        assert_int_equal(
-            program_build(&c,
-                          &(struct program_setup){cases[i].tp, cases[i].tp - 1, 1024, 16, false},
-                          &p, &err),
-            STATUS_OK);
+        assert_int_equal(program_build(&c,
+                                       &(struct program_setup){.tp = cases[i].tp,
+                                                               .rank = cases[i].tp - 1,
+                                                               .max_model_len = 1024,
+                                                               .inner_unit = 16},
+                                       &p, &err),
+                         STATUS_OK);
         assert_int_equal(loader_measure(p, w, &device, &n, &err), cases[i].want);
         for (int t = 0; t < 4; t++)
             if (!strstr(err.text, cases[i].texts[t]))

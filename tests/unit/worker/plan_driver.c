@@ -10,7 +10,7 @@
 #include "worker/executor.h"
 
 enum {
-    DRIVER_RANKS = 2,
+    DRIVER_RANKS = 4,
     DRIVER_STREAMS = 6,
     DRIVER_IDS = 512,
     DRIVER_OUT = 64,
@@ -72,7 +72,7 @@ struct flight {
 };
 
 struct driver {
-    uint32_t tp;
+    uint32_t tp, pp, n_ranks;
     struct driver_rank ranks[DRIVER_RANKS];
     struct sequences_limits limits;
     struct stream streams[DRIVER_STREAMS];
@@ -103,12 +103,12 @@ static void driver_run_ranks(struct driver *d, const char *what)
 {
     pthread_t threads[DRIVER_RANKS];
     bool failed = false;
-    for (uint32_t i = 0; i < d->tp; i++)
+    for (uint32_t i = 0; i < d->n_ranks; i++)
         if (pthread_create(&threads[i], NULL, driver_thread, &d->ranks[i]) != 0)
             driver_die(what, "no thread");
-    for (uint32_t i = 0; i < d->tp; i++)
+    for (uint32_t i = 0; i < d->n_ranks; i++)
         pthread_join(threads[i], NULL);
-    for (uint32_t i = 0; i < d->tp; i++)
+    for (uint32_t i = 0; i < d->n_ranks; i++)
         if (d->ranks[i].status != STATUS_OK)
             failed = fprintf(stderr, "rank %u: %s\n", i, d->ranks[i].err.text) > 0;
     if (failed) /* each with its own words: a peer's may be the first cause */
@@ -125,17 +125,18 @@ static void driver_join(struct driver *d)
     if (first->ops->make_comm_id(first, id, &n, &err) != STATUS_OK)
         driver_die("make_comm_id", err.text);
     d->epoch++;
-    for (uint32_t i = 0; i < d->tp; i++) {
+    for (uint32_t i = 0; i < d->n_ranks; i++) {
         const struct executor_info *info = first->ops->info(d->ranks[i].executor);
         addresses[i] = info->comm_address;
         d->ranks[i].plan = NULL;
         d->ranks[i].comm = (struct executor_comm){.term_epoch = d->epoch,
                                                   .tp = d->tp,
-                                                  .pp = 1,
-                                                  .rank = i,
+                                                  .pp = d->pp,
+                                                  .rank = i % d->tp,
+                                                  .stage = i / d->tp,
                                                   .isa_level = info->isa_level,
                                                   .addresses = addresses,
-                                                  .n_addresses = d->tp,
+                                                  .n_addresses = d->n_ranks,
                                                   .n_blocks = {n_blocks, d->limits.n_kv_groups},
                                                   .id = {id, n}};
     }
@@ -145,8 +146,9 @@ static void driver_join(struct driver *d)
 /* o: of rank 0; the others differ in their ordinal. */
 static void driver_open(struct driver *d, const struct worker_options *o)
 {
-    *d = (struct driver){.tp = (uint32_t)o->tp};
-    for (uint32_t i = 0; i < d->tp; i++) {
+    *d = (struct driver){
+        .tp = (uint32_t)o->tp, .pp = (uint32_t)o->pp, .n_ranks = (uint32_t)(o->tp * o->pp)};
+    for (uint32_t i = 0; i < d->n_ranks; i++) {
         struct worker_options own = *o;
         struct error err = {0};
         own.ordinal = i;
@@ -165,7 +167,7 @@ static void driver_open(struct driver *d, const struct worker_options *o)
 
 static void driver_close(struct driver *d)
 {
-    for (uint32_t i = 0; i < d->tp; i++) {
+    for (uint32_t i = 0; i < d->n_ranks; i++) {
         d->ranks[i].executor->ops->close(d->ranks[i].executor);
         arena_fini(&d->ranks[i].arena);
     }
@@ -278,6 +280,12 @@ static bool driver_plan(struct driver *d, const struct way *w, struct flight *f)
 
 /* ---- results ---- */
 
+/* Rank 0 of the last stage. */
+static inline struct driver_rank *driver_drawer(struct driver *d)
+{
+    return &d->ranks[(d->pp - 1) * d->tp];
+}
+
 static void driver_take_item(struct driver *d, struct flight *f, uint32_t i,
                              const struct result_item *item)
 {
@@ -310,12 +318,13 @@ static void driver_take_item(struct driver *d, struct flight *f, uint32_t i,
 
 static void driver_execute(struct driver *d, struct flight *f)
 {
-    for (uint32_t i = 0; i < d->tp; i++)
+    for (uint32_t i = 0; i < d->n_ranks; i++)
         d->ranks[i].plan = &f->plan;
     driver_run_ranks(d, "step");
-    const struct msg_result *r = &d->ranks[0].result;
-    if (r->n_items != f->n_drawing || (d->tp > 1 && d->ranks[1].result.n_items != 0))
-        driver_die("result", "not an item for each run that draws");
+    const struct msg_result *r = &driver_drawer(d)->result;
+    for (uint32_t i = 0; i < d->n_ranks; i++)
+        if (d->ranks[i].result.n_items != (&d->ranks[i].result == r ? f->n_drawing : 0))
+            driver_die("result", "not an item for each run that draws, from the rank that does");
     d->n_drafted += r->n_drafted;
     for (uint32_t i = 0; i < f->n_drawing; i++)
         driver_take_item(d, f, i, &r->items[i]);
@@ -327,7 +336,7 @@ static void driver_run(struct driver *d, const struct way *w)
     static struct flight flights[DRIVER_FLIGHT];
     uint32_t n = 0;
     struct error err = {0};
-    for (uint32_t i = 0; i < d->tp; i++)
+    for (uint32_t i = 0; i < d->n_ranks; i++)
         if (d->ranks[i].executor->ops->reset(d->ranks[i].executor, &err) != STATUS_OK)
             driver_die("reset", err.text);
     d->step = d->n_drafted = d->n_accepted = 0;

@@ -49,9 +49,57 @@ static void test_unknown_family(void **state)
     struct program *p;
     struct error err = {0};
     c.family = "sphinx";
-    assert_int_equal(program_build(&c, &(struct program_setup){1, 0, 1024, 16, false}, &p, &err),
+    assert_int_equal(program_build(&c,
+                                   &(struct program_setup){
+                                       .tp = 1, .rank = 0, .max_model_len = 1024, .inner_unit = 16},
+                                   &p, &err),
                      STATUS_UNSUPPORTED);
     assert_non_null(strstr(err.text, "sphinx"));
+}
+
+/* Every layer is in one stage, embedding and head are at the ends, and all have the same KV groups.
+ */
+static void test_stages(void **state)
+{
+    struct model_config c = llama(8, 8);
+    c.n_layers = 5;
+    c.window = 32;
+    c.layer_is_window[1] = c.layer_is_window[4] = true; /* the middle stage has no window */
+    for (uint32_t tied = 0; tied < 2; tied++) {
+        uint32_t n_layers[2] = {0}, n_vocab = 0;
+        c.tied_embedding = tied;
+        for (uint32_t stage = 0; stage < 3; stage++) {
+            const struct program_setup s = {
+                .tp = 1, .max_model_len = 1024, .inner_unit = 16, .pp = 3, .stage = stage};
+            struct program *p;
+            struct error err = {0};
+            assert_int_equal(program_build(&c, &s, &p, &err), STATUS_OK);
+            assert_int_equal(p->n_kv_groups, 2);
+            assert_int_equal(p->kv_groups[0].window, 0);
+            for (uint32_t g = 0; g < 2; g++) {
+                n_layers[g] += p->kv_groups[g].n_layers;
+                assert_int_equal(p->kv_groups[g].most_layers, g == 0 ? 2 : 1);
+            }
+            for (uint32_t i = 0; i < p->n_weights; i++)
+                n_vocab += p->weights[i].n == c.vocab_size;
+            assert_true((p->final_norm.norm.name.hf != NULL) == (stage == 2));
+            program_free(p);
+        }
+        assert_int_equal(n_layers[0], 3);
+        assert_int_equal(n_layers[1], 2);
+        assert_int_equal(n_vocab, 2); /* a tied one is at both ends */
+    }
+}
+
+static void test_more_stages_than_layers(void **state)
+{
+    struct model_config c = llama(8, 8);
+    struct program *p;
+    struct error err = {0};
+    const struct program_setup s = {
+        .tp = 1, .max_model_len = 1024, .inner_unit = 16, .pp = 3, .stage = 0};
+    assert_int_equal(program_build(&c, &s, &p, &err), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "--pp 3: the model has 2 layers"));
 }
 
 /* The parts of the ranks are the whole, once; but K and V of a head are wherever a query head reads
@@ -71,7 +119,8 @@ static void test_cuts(void **state)
         static const char *const names[7] = {"q_proj", "k_proj",    "v_proj",   "o_proj",
                                              "gate_",  "mlp.up_pr", "down_proj"};
         for (uint32_t rank = 0; rank < cases[i].tp; rank++) {
-            const struct program_setup setup = {cases[i].tp, rank, 1024, 16, false};
+            const struct program_setup setup = {
+                .tp = cases[i].tp, .rank = rank, .max_model_len = 1024, .inner_unit = 16};
             struct program *p;
             struct error err = {0};
             assert_int_equal(program_build(&c, &setup, &p, &err), STATUS_OK);
@@ -104,7 +153,8 @@ static void test_inner_width(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (uint32_t rank = 0; rank < 3; rank++) {
             struct model_config c = llama(9, 9);
-            const struct program_setup setup = {3, rank, 1024, cases[i].unit, false};
+            const struct program_setup setup = {
+                .tp = 3, .rank = rank, .max_model_len = 1024, .inner_unit = cases[i].unit};
             struct program *p;
             struct error err = {0};
             c.intermediate = cases[i].width;
@@ -132,7 +182,10 @@ static void test_vocabulary(void **state)
             struct program *p;
             struct error err = {0};
             enum status s =
-                program_build(&c, &(struct program_setup){tp, rank, 1024, 16, false}, &p, &err);
+                program_build(&c,
+                              &(struct program_setup){
+                                  .tp = tp, .rank = rank, .max_model_len = 1024, .inner_unit = 16},
+                              &p, &err);
             if (cases[i / 2].per_rank == 0) {
                 assert_int_equal(s, STATUS_UNSUPPORTED);
                 assert_non_null(strstr(err.text, "vocabulary"));
@@ -177,7 +230,10 @@ static void test_rope_frequencies(void **state)
                                   .low_freq_factor = 1,
                                   .high_freq_factor = 4,
                                   .original_max_len = 64};
-    assert_int_equal(program_build(&c, &(struct program_setup){1, 0, 1024, 16, false}, &p, &err),
+    assert_int_equal(program_build(&c,
+                                   &(struct program_setup){
+                                       .tp = 1, .rank = 0, .max_model_len = 1024, .inner_unit = 16},
+                                   &p, &err),
                      STATUS_OK);
     for (uint32_t i = 0; i < 8; i++) {
         double inv = pow(500000, -(double)i / 8), wave = 2 * M_PI / inv, want = inv;
@@ -190,7 +246,10 @@ static void test_rope_frequencies(void **state)
     assert_false(p->ropes[0].interleaved);
     program_free(p);
     c.format = MODEL_GGUF;
-    assert_int_equal(program_build(&c, &(struct program_setup){1, 0, 1024, 16, false}, &p, &err),
+    assert_int_equal(program_build(&c,
+                                   &(struct program_setup){
+                                       .tp = 1, .rank = 0, .max_model_len = 1024, .inner_unit = 16},
+                                   &p, &err),
                      STATUS_OK);
     assert_true(p->ropes[0].interleaved);
     program_free(p);
@@ -200,6 +259,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),      cmocka_unit_test(test_unknown_family),
+        cmocka_unit_test(test_stages),     cmocka_unit_test(test_more_stages_than_layers),
         cmocka_unit_test(test_cuts),       cmocka_unit_test(test_inner_width),
         cmocka_unit_test(test_vocabulary), cmocka_unit_test(test_rope_frequencies)};
     return cmocka_run_group_tests(tests, NULL, NULL);
