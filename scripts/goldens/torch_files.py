@@ -172,9 +172,9 @@ def read_safetensors(path):
 
 
 def rewrite_folder(source, folder, n_shards):
-    """A copy of a model's folder with PyTorch's shards in place of its model.safetensors."""
+    """A model's files with PyTorch's shards in place of its model.safetensors."""
     os.makedirs(folder)
     for name in os.listdir(source):
-        if name != "model.safetensors":
+        if name != "model.safetensors" and os.path.isfile(os.path.join(source, name)):
             shutil.copyfile(os.path.join(source, name), os.path.join(folder, name))
     write_shards(folder, read_safetensors(os.path.join(source, "model.safetensors")), n_shards)
