@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/cpu/f16.h"
+#include "kernels/cpu/pack_plain.h"
 
 enum { MAX_BLOCK = 256, MAX_GROUPS = 16 };
 
@@ -271,27 +272,6 @@ static void pack_block(const struct format *f, const struct block rows[PANEL_N],
             transpose_codes(codes, rows, i_group * f->group_elems + i_k);
             to = put_codes(to, codes, f->code_bits);
             to = put_codes(to, codes + 8, f->code_bits);
-        }
-    }
-}
-
-/* [row][k] to [k][16], 16 k at a time so that what is written is written whole. */
-static void pack_plain(uint8_t *to, const struct weight_rows *from, uint32_t n_rows, uint32_t k,
-                       uint32_t elem_bytes)
-{
-    for (uint32_t begin = 0; begin < k; begin += 16) {
-        uint32_t n = k - begin < 16 ? k - begin : 16;
-        uint8_t *tile = to + (uint64_t)begin * PANEL_N * elem_bytes;
-        if (n_rows < PANEL_N)
-            memset(tile, 0, (size_t)n * PANEL_N * elem_bytes);
-        for (uint32_t i = 0; i < n_rows; i++) {
-            const uint8_t *row = from->ptr + i * from->stride_bytes + (uint64_t)begin * elem_bytes;
-            for (uint32_t j = 0; j < n; j++) {
-                if (elem_bytes == 2)
-                    memcpy(tile + (j * PANEL_N + i) * 2, row + j * 2, 2);
-                else
-                    memcpy(tile + (j * PANEL_N + i) * 4, row + j * 4, 4);
-            }
         }
     }
 }
