@@ -32,7 +32,9 @@ struct ops {
     /* Bytes of a packed n x k matrix; 0: this backend has no kernel for the dtype, or k is no whole
      * number of its blocks. */
     uint64_t (*weight_bytes)(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k);
-    /* w->data has weight_bytes; rows holds w->n rows. */
+    /* w->data has weight_bytes; rows holds w->n rows. A matrix is packed in pieces of a multiple of
+     * 16 rows alike: the bytes of one follow those of the one before, and weight_bytes of 0 rows is
+     * 0. */
     void (*weight_pack)(struct device *d, struct weight *w, const struct weight_rows *rows);
 
     void (*embed)(struct device *d, const struct embed_params *p);

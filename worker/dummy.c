@@ -16,7 +16,8 @@ enum { BLOCK = 32 };
  * matrix that is taken apart head by head. */
 static bool is_quantised(const struct program *p, const struct op_weight *x)
 {
-    bool vocabulary = x == &p->weights[p->i_embedding] || x == &p->weights[p->i_head];
+    bool vocabulary = (program_is_first(p) && x == &p->weights[p->i_embedding]) ||
+                      (program_is_last(p) && x == &p->weights[p->i_head]);
     bool plain = vocabulary || x->out == REG_ROUTER || x->out == REG_SHARE || x->part.transposed;
     return p->config->quant.method == QUANT_MXFP4 ? x->part.of_experts : !plain;
 }

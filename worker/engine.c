@@ -176,8 +176,12 @@ enum status engine_size_kv(struct engine *e, const struct engine_beside *b, uint
 /* What the device runs of the shard that was measured. */
 static enum status load_shard(struct engine *e, struct error *err)
 {
-    TRY(in_files(e, loader_load(e->program, e->files, e->device, &e->loaded, e->load_permille, err),
-                 err));
+    struct load_progress progress = {
+        .permille = e->load_permille, .rank = e->program->rank, .n_ranks = e->tp};
+    load_progress_begin(&progress);
+    enum status s = loader_load(e->program, e->files, e->device, &e->loaded, &progress, err);
+    load_progress_end(&progress);
+    TRY(in_files(e, s, err));
     if (e->loras)
         TRY(lora_set_take(e->loras, e->program, err));
     e->runner_setup.program = e->program;

@@ -31,7 +31,7 @@ struct engine_setup {
     const char *lora_root;             /* as lora_set_new takes it; borrowed for good */
     _Atomic uint64_t *progress;
     const _Atomic bool *interrupt;
-    _Atomic uint32_t *load_permille; /* loader_load writes it; NULL: nobody asks */
+    _Atomic uint32_t *load_permille; /* what is read of a shard; NULL: nobody asks */
 };
 
 struct engine {

@@ -275,13 +275,14 @@ static enum status open_models(struct executor_cpu *x, const struct engine_setup
 
 static void log_loaded(const struct engine *e, const char *role, uint64_t begin_ns)
 {
+    uint64_t elapsed_ns = clock_mono_ns() - begin_ns;
     log_info("model_loaded",
              "model=%s role=%s shard=%u/%u stage=%u/%u dtype=%s isa=%s threads=%u "
-             "weights_bytes=%llu seconds=%.2f",
+             "weights_bytes=%llu seconds=%.2f gb_per_s=%.2f",
              log_quote(e->info.path), role, e->program->rank, e->tp, e->program->stage, e->pp,
              dtype_traits(e->main_dtype).name, e->device->ops->isa_name(e->device), e->n_threads,
-             (unsigned long long)e->weights_bytes,
-             (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S);
+             (unsigned long long)e->weights_bytes, (double)elapsed_ns / (double)NS_PER_S,
+             (double)e->weights_bytes / (double)(elapsed_ns + 1));
 }
 
 struct engine_setup executor_cpu_setup(const struct worker_options *o)

@@ -132,10 +132,20 @@ enum status loader_measure(const struct program *p, const struct weights *w, con
 
 /* ---- loading: what was measured is there and right ---- */
 
-static void *take(struct loaded *l, uint64_t *used, uint64_t n)
+enum { PIECE_BYTES = 16 << 20, PIECE_UNIT = 64 }; /* a unit is whole panels */
+
+struct loading {
+    const struct weights *files;
+    struct device *device;
+    uint8_t *memory;
+    uint64_t used;
+    struct load_progress *progress; /* or NULL */
+};
+
+static void *take(struct loading *l, uint64_t n)
 {
-    void *at = (uint8_t *)l->memory + *used;
-    *used += aligned(n);
+    void *at = l->memory + l->used;
+    l->used += aligned(n);
     return at;
 }
 
@@ -213,7 +223,7 @@ static void pack_rows(const struct weights *w, struct device *d, struct op_weigh
         weights_done(w, from, x->n_len * stride);
 }
 
-/* This rank's part of the matrix that s is, from the files. */
+/* Outputs of x, from the files. */
 static void pack_source(const struct weights *w, struct device *d, struct op_weight *x,
                         const struct source *s)
 {
@@ -224,48 +234,68 @@ static void pack_source(const struct weights *w, struct device *d, struct op_wei
         pack_rows(w, d, x, s, from);
     else
         pack_made(d, x, s, from);
-    if (s->kind != SOURCE_ROWS && !x->part.of_experts && x->part.n_rows == 0)
-        weights_done(w, from, s->values->n_bytes);
 }
 
-static enum status load_weight(const struct program *p, const struct weights *w, struct device *d,
-                               struct op_weight *x, struct loaded *l, uint64_t *used,
+/* Whole panels of about PIECE_BYTES at a time. What is packed of the file's pages, or lies about as
+ * rows that were made of codes, is never more than that. */
+static void pack_pieces(struct loading *l, struct op_weight *x, const struct source *s)
+{
+    uint64_t row_bytes = x->w.n_bytes / x->n_len + 1, done = l->used - aligned(x->w.n_bytes);
+    uint32_t n = (uint32_t)(PIECE_BYTES / row_bytes) / PIECE_UNIT * PIECE_UNIT;
+    n = n < PIECE_UNIT ? PIECE_UNIT : n;
+    for (uint32_t first = 0; first < x->n_len; first += n) {
+        struct op_weight piece = *x;
+        uint64_t before = l->device->ops->weight_bytes(l->device, x->w.dtype, first, x->k_len);
+        piece.n0 += first;
+        piece.n_len = x->n_len - first < n ? x->n_len - first : n;
+        piece.w.n = piece.n_len;
+        piece.w.data = (uint8_t *)x->w.data + before;
+        pack_source(l->files, l->device, &piece, s);
+        if (l->progress)
+            load_progress_at(l->progress, done + before);
+    }
+}
+
+static enum status load_weight(const struct program *p, struct loading *l, struct op_weight *x,
                                struct error *err)
 {
     struct source s;
-    TRY(source_find(p, w, x, &s, err));
-    uint64_t n_bytes = d->ops->weight_bytes(d, s.dtype, x->n_len, x->k_len);
+    TRY(source_find(p, l->files, x, &s, err));
+    uint64_t n_bytes = l->device->ops->weight_bytes(l->device, s.dtype, x->n_len, x->k_len);
     x->w = (struct weight){.dtype = s.dtype,
                            .n = x->n_len,
                            .k = x->k_len,
                            .n_bytes = n_bytes,
-                           .data = take(l, used, n_bytes)};
+                           .data = take(l, n_bytes)};
     if (s.kind == SOURCE_DUMMY)
-        TRY(dummy_pack(d, x, &s, err));
+        TRY(dummy_pack(l->device, x, &s, err));
     else
-        pack_source(w, d, x, &s);
+        pack_pieces(l, x, &s);
+    if (s.kind != SOURCE_ROWS && s.kind != SOURCE_DUMMY && !x->part.of_experts &&
+        x->part.n_rows == 0)
+        weights_done(l->files, s.values->data, s.values->n_bytes);
     if (x->bias_name.hf)
-        x->bias = load_bias(p, w, x, take(l, used, x->n_len * sizeof(float)));
+        x->bias = load_bias(p, l->files, x, take(l, x->n_len * sizeof(float)));
     return STATUS_OK;
 }
 
-static void load_op(const struct program *p, const struct weights *w, struct op *o,
-                    struct loaded *l, uint64_t *used)
+static void load_op(const struct program *p, struct loading *l, struct op *o)
 {
+    const struct weights *w = l->files;
     struct cut_range q = p->heads.q;
     uint32_t n_experts = p->config->moe.n_experts;
     if (o->kind == OP_ATTENTION && o->attention.sinks_name.hf)
-        o->attention.sinks = load_vector(p, w, &o->attention.sinks_name, o->layer, q,
-                                         take(l, used, q.n * sizeof(float)));
+        o->attention.sinks =
+            load_vector(p, w, &o->attention.sinks_name, o->layer, q, take(l, q.n * sizeof(float)));
     if (o->kind == OP_ROUTE && o->route.bias_name.hf)
         o->route.bias =
             load_vector(p, w, &o->route.bias_name, o->layer, (struct cut_range){0, n_experts},
-                        take(l, used, n_experts * sizeof(float)));
+                        take(l, n_experts * sizeof(float)));
     if (o->kind != OP_NORM)
         return;
     o->norm.w =
         load_vector(p, w, &o->norm.name, o->layer, (struct cut_range){o->norm.first, o->norm.dim},
-                    take(l, used, o->norm.dim * sizeof(float)));
+                    take(l, o->norm.dim * sizeof(float)));
     if (o->norm.plus_one || !w) /* a norm that nobody trained is ones */
         for (uint32_t i = 0; i < o->norm.dim; i++)
             o->norm.w[i] += 1.0f;
@@ -294,18 +324,9 @@ static enum status load_divisors(const struct program *p, const struct weights *
                           f->gguf_divisors);
 }
 
-static void say_share(_Atomic uint32_t *permille, uint64_t done, uint64_t all)
-{
-    uint64_t share = done / (all / 1000 + 1);
-    if (permille)
-        atomic_store_explicit(permille, share < 1 ? 1 : (uint32_t)share, memory_order_relaxed);
-}
-
 enum status loader_load(struct program *p, const struct weights *w, struct device *d,
-                        struct loaded *out, _Atomic uint32_t *permille, struct error *err)
+                        struct loaded *out, struct load_progress *progress, struct error *err)
 {
-    uint64_t used = 0;
-    say_share(permille, 0, 1);
     TRY(loader_measure(p, w, d, &out->n_bytes, err));
     for (uint32_t i = 0; i < p->n_ropes; i++)
         TRY(load_divisors(p, w, &p->ropes[i], err));
@@ -313,14 +334,18 @@ enum status loader_load(struct program *p, const struct weights *w, struct devic
     if (!out->memory)
         return error_set(err, STATUS_NO_MEMORY, "no memory for %llu bytes of weights",
                          (unsigned long long)out->n_bytes);
+    struct loading l = {.files = w, .device = d, .memory = out->memory, .progress = progress};
+    if (progress)
+        progress->n_bytes = out->n_bytes;
     for (uint32_t i = 0; i < p->n_weights; i++) {
-        TRY(load_weight(p, w, d, &p->weights[i], out, &used, err));
-        say_share(permille, used, out->n_bytes);
+        TRY(load_weight(p, &l, &p->weights[i], err));
+        if (progress)
+            load_progress_at(progress, l.used);
     }
     for (uint32_t i = 0; i < p->n_ops; i++)
-        load_op(p, w, &p->ops[i], out, &used);
+        load_op(p, &l, &p->ops[i]);
     if (program_is_last(p))
-        load_op(p, w, &p->final_norm, out, &used);
+        load_op(p, &l, &p->final_norm);
     return STATUS_OK;
 }
 

@@ -2,9 +2,8 @@
 /* Brings the weights that a program names from the model's files into the device's memory. The file
  * is hostile: every tensor's presence, dtype and shape are checked by loader_measure, before a byte
  * is allocated. weights NULL: there are no files, and numbers are made up (worker/dummy.h). */
-#include <stdatomic.h>
-
 #include "common/model/weights.h"
+#include "worker/load_progress.h"
 #include "worker/program.h"
 
 /* Everything loaded lies in one piece. */
@@ -19,10 +18,12 @@ uint32_t loader_inner_unit(const struct model_config *c, const struct weights *w
 /* Bytes that loader_load will take. Errors name the tensor, what it is and what it should be. */
 MUST_USE enum status loader_measure(const struct program *p, const struct weights *w,
                                     const struct device *d, uint64_t *out, struct error *err);
-/* Measures again. *permille (NULL: nobody asks) is the share that is done, 1 .. 1000, while it
- * runs. STATUS_NO_MEMORY; STATUS_INVALID when divisors of rotary angles are not positive. */
+/* Measures again. progress: NULL, or one that was begun. Files are read in pieces, and let go of
+ * piece by piece. STATUS_NO_MEMORY; STATUS_INVALID when divisors of rotary angles are not positive.
+ */
 MUST_USE enum status loader_load(struct program *p, const struct weights *w, struct device *d,
-                                 struct loaded *out, _Atomic uint32_t *permille, struct error *err);
+                                 struct loaded *out, struct load_progress *progress,
+                                 struct error *err);
 void loader_unload(struct device *d, struct loaded *l);
 /* The dtype that most bytes of the weights have, for the configuration hash and for people. */
 enum dtype loader_main_dtype(const struct program *p, const struct weights *w);
