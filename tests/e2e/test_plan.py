@@ -30,10 +30,11 @@ def table_of(model, tp, rank, pp=1):
     raise AssertionError(f"{command}: no table")
 
 
+@pytest.mark.parametrize("tp,pp", [(2, 1), (1, 2)])
 @pytest.mark.parametrize("folder", MODELS, ids=lambda p: p.name)
-def test_the_table_of_its_workers(folder):
+def test_the_table_of_its_workers(folder, tp, pp):
     model = folder / "model.gguf" if (folder / "model.gguf").exists() else folder
-    done, table = run_cox("plan", model, "--tp", 2, "--json", *SIZES), table_of(model, 2, 1)
+    done, table = run_cox("plan", model, "--tp", tp, "--pp", pp, "--json", *SIZES), table_of(model, tp, 1, pp)
     if table is None:
         assert done.returncode == 2, done.stdout
         return
