@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/model/model_info.h"
 #include "common/options/worker.h"
 
 static const char *const log_levels[] = {"debug", "info", "warn", "error"};
@@ -282,21 +283,13 @@ static enum status check_ports(const struct up_plan *plan, struct error *err)
     return STATUS_OK;
 }
 
-/* The served name: given, or the last part of a path without .gguf (as model_info does it). */
+/* The served name: given, or the model's own. */
 static const char *served_name(struct builder *b)
 {
+    struct str name = model_name_of(b->model);
     if (b->o->served_model_names.n_items > 0)
         return b->o->served_model_names.items[0];
-    size_t n = strlen(b->model);
-    while (n > 1 && b->model[n - 1] == '/')
-        n--;
-    const char *end = b->model + n, *begin = end;
-    while (begin > b->model && begin[-1] != '/')
-        begin--;
-    n = (size_t)(end - begin);
-    if (n > 5 && strncmp(end - 5, ".gguf", 5) == 0)
-        n -= 5;
-    return text(b, "%.*s", (int)n, begin);
+    return text(b, STR_FMT, STR_ARG(name));
 }
 
 enum status up_plan_build(const struct up_options *o, const char *model,

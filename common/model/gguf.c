@@ -1,20 +1,17 @@
 /* One pass over the header fills two tables (values, tensors); two arrays of pointers sorted by
  * name find duplicates and answer look-ups. A cursor that can only move forward inside the file is
  * the only way to read. */
-#include "common/model/gguf.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "common/model/file_map.h"
+#include "common/model/gguf_internal.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF is read as it lies");
 
 enum {
     MAX_VALUES = 1 << 16,
-    MAX_TENSORS = 1 << 18,
     MAX_NAME_BYTES = 1 << 12,    /* keys and tensor names */
     MAX_STRING_BYTES = 16 << 20, /* chat templates, grammars */
     MAX_ARRAY = 1 << 26,         /* elements: merges and scores of the largest vocabularies */
@@ -22,19 +19,6 @@ enum {
     DEFAULT_ALIGNMENT = 32,
     MIN_VALUE_BYTES = 8 + 4 + 1, /* smallest encodings: they bound a count by the file's size */
     MIN_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8,
-};
-
-struct gguf {
-    char *path;
-    struct file_map map; /* of nothing when the bytes are borrowed */
-    const uint8_t *bytes;
-    size_t n_bytes, n_header_bytes;
-    uint32_t version, alignment;
-    uint64_t n_values, n_tensors;
-    struct gguf_value *values;
-    struct gguf_tensor *tensors;
-    const struct gguf_value **values_by_key;
-    const struct gguf_tensor **tensors_by_name;
 };
 
 struct cursor {
@@ -245,6 +229,17 @@ static int compare_tensors(const void *a, const void *b)
                        (*(struct gguf_tensor *const *)b)->name);
 }
 
+const struct gguf_tensor *gguf_index_tensors(struct gguf *g)
+{
+    for (uint64_t i = 0; i < g->n_tensors; i++)
+        g->tensors_by_name[i] = &g->tensors[i];
+    qsort(g->tensors_by_name, g->n_tensors, sizeof *g->tensors_by_name, compare_tensors);
+    for (uint64_t i = 1; i < g->n_tensors; i++)
+        if (str_eq(g->tensors_by_name[i - 1]->name, g->tensors_by_name[i]->name))
+            return g->tensors_by_name[i];
+    return NULL;
+}
+
 static enum status check_count(struct cursor *c, const char *what, uint64_t n, uint64_t max,
                                uint64_t min_bytes)
 {
@@ -277,20 +272,17 @@ static enum status read_values(struct gguf *g, struct cursor *c)
 
 static enum status read_tensors(struct gguf *g, struct cursor *c)
 {
-    TRY(check_count(c, "tensors", g->n_tensors, MAX_TENSORS, MIN_TENSOR_BYTES));
+    TRY(check_count(c, "tensors", g->n_tensors, GGUF_MAX_TENSORS, MIN_TENSOR_BYTES));
     g->tensors = mem_try_array(g->n_tensors + 1, sizeof *g->tensors);
     g->tensors_by_name = mem_try_array(g->n_tensors + 1, sizeof *g->tensors_by_name);
     if (!g->tensors || !g->tensors_by_name)
         return error_set(c->err, STATUS_NO_MEMORY, "%s: no memory for its tensors", g->path);
-    for (uint64_t i = 0; i < g->n_tensors; i++) {
+    for (uint64_t i = 0; i < g->n_tensors; i++)
         TRY(take_tensor(c, &g->tensors[i]));
-        g->tensors_by_name[i] = &g->tensors[i];
-    }
-    qsort(g->tensors_by_name, g->n_tensors, sizeof *g->tensors_by_name, compare_tensors);
-    for (uint64_t i = 1; i < g->n_tensors; i++)
-        if (str_eq(g->tensors_by_name[i - 1]->name, g->tensors_by_name[i]->name))
-            return error_set(c->err, STATUS_INVALID, "%s: has the tensor " STR_FMT " twice",
-                             g->path, STR_ARG(g->tensors_by_name[i]->name));
+    const struct gguf_tensor *twice = gguf_index_tensors(g);
+    if (twice)
+        return error_set(c->err, STATUS_INVALID, "%s: has the tensor " STR_FMT " twice", g->path,
+                         STR_ARG(twice->name));
     return STATUS_OK;
 }
 
@@ -361,7 +353,7 @@ static enum status finish_open(struct gguf *g, enum status s, struct gguf **out,
     return STATUS_OK;
 }
 
-enum status gguf_open(const char *path, struct gguf **out, struct error *err)
+enum status gguf_open_part(const char *path, struct gguf **out, struct error *err)
 {
     struct gguf *g = mem_zalloc(sizeof *g);
     *out = NULL;
@@ -370,6 +362,17 @@ enum status gguf_open(const char *path, struct gguf **out, struct error *err)
     g->bytes = g->map.bytes;
     g->n_bytes = g->map.n_bytes;
     return finish_open(g, s, out, err);
+}
+
+enum status gguf_open(const char *path, struct gguf **out, struct error *err)
+{
+    TRY(gguf_open_part(path, out, err));
+    enum status s = gguf_join(*out, err);
+    if (s != STATUS_OK) {
+        gguf_close(*out);
+        *out = NULL;
+    }
+    return s;
 }
 
 enum status gguf_open_memory(const void *bytes, size_t n, const char *name, struct gguf **out,
@@ -387,6 +390,9 @@ void gguf_close(struct gguf *g)
 {
     if (!g)
         return;
+    for (uint32_t i = 1; i < g->n_parts; i++)
+        gguf_close(g->parts[i]);
+    mem_free(g->parts);
     file_map_close(&g->map);
     mem_free(g->values);
     mem_free(g->tensors);
@@ -411,6 +417,16 @@ uint64_t gguf_file_bytes(const struct gguf *g)
 struct str gguf_header(const struct gguf *g)
 {
     return (struct str){(const char *)g->bytes, g->n_header_bytes};
+}
+
+uint32_t gguf_n_parts(const struct gguf *g)
+{
+    return g->n_parts > 0 ? g->n_parts : 1;
+}
+
+const struct gguf *gguf_part(const struct gguf *g, uint32_t i)
+{
+    return i == 0 ? g : g->parts[i];
 }
 
 uint64_t gguf_n_values(const struct gguf *g)

@@ -56,16 +56,22 @@ struct gguf_tensor {
 };
 
 struct gguf;
+/* path: the file, or the first of a model in several (NAME-00001-of-0000N.gguf): then all are
+ * opened, and the tensors are those of all of them. A part that is missing, or of another
+ * model, is named. */
 MUST_USE enum status gguf_open(const char *path, struct gguf **out, struct error *err);
 /* bytes are borrowed until close; name is for error texts. */
 MUST_USE enum status gguf_open_memory(const void *bytes, size_t n, const char *name,
                                       struct gguf **out, struct error *err);
 void gguf_close(struct gguf *g); /* NULL is fine */
 
+/* Of one part: its file, the file's size, and its magic, metadata and table of tensors as they are
+ * in the file. The model itself is its first part. */
 const char *gguf_path(const struct gguf *g);
 uint64_t gguf_file_bytes(const struct gguf *g);
-/* Magic, metadata and the table of tensors, as they are in the file. */
 struct str gguf_header(const struct gguf *g);
+uint32_t gguf_n_parts(const struct gguf *g);                    /* 1: it is in one file */
+const struct gguf *gguf_part(const struct gguf *g, uint32_t i); /* i < gguf_n_parts */
 
 uint64_t gguf_n_values(const struct gguf *g);
 const struct gguf_value *gguf_value_at(const struct gguf *g, uint64_t i);  /* in file order */
@@ -91,3 +97,12 @@ bool gguf_array_next_str(const struct gguf_array *a, const uint8_t **cursor, str
 uint64_t gguf_n_tensors(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, uint64_t i); /* in file order */
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name);
+
+/* Names. Length of a model's name in the last component of its path: without .gguf, and without
+ * what says which part of a model it is. */
+size_t gguf_name_length(struct str base);
+/* The path of a part's first one into out[PATH_MAX]; false: path names no part. */
+bool gguf_first_part(const char *path, char *out);
+/* The GGUF of a folder (any part of it) into out[PATH_MAX]. NOT_FOUND, or INVALID when there are
+ * several models. */
+MUST_USE enum status gguf_find_in_folder(const char *folder, char *out, struct error *err);

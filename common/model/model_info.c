@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/mem.h"
+#include "common/model/gguf.h"
 #include "common/model/model_config.h"
 #include "common/model/model_info_internal.h"
 
@@ -78,38 +80,90 @@ static enum status open_null(struct model_info *m)
     return STATUS_OK;
 }
 
-/* Last path component without .gguf. */
-static enum status name_from_path(struct model_info *m, struct error *err)
+struct str model_name_of(const char *path)
 {
-    const char *slash = strrchr(m->path, '/'), *base = slash && slash[1] ? slash + 1 : m->path;
-    size_t n = strlen(base);
-    if (n > 5 && strcmp(base + n - 5, ".gguf") == 0)
-        n -= 5;
-    if (str_utf8_valid((struct str){base, n}) != n)
-        return error_set(err, STATUS_INVALID, "%s: the name is not UTF-8", m->path);
-    m->name = mem_strndup(base, n);
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    size_t begin = n;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    struct str base = {path + begin, n - begin};
+    return (struct str){base.ptr, gguf_name_length(base)};
+}
+
+static enum status name_from_path(struct model_info *m, const char *path, struct error *err)
+{
+    struct str name = model_name_of(path);
+    if (str_utf8_valid(name) != name.len)
+        return error_set(err, STATUS_INVALID, "%s: the name is not UTF-8", path);
+    m->name = mem_strndup(name.ptr, name.len);
     return STATUS_OK;
+}
+
+static bool has_config(const char *folder)
+{
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/config.json", folder);
+    return n > 0 && n < PATH_MAX && access(path, F_OK) == 0;
+}
+
+/* A folder without config.json may have a GGUF, and any part of a GGUF stands for its first. */
+static enum status find_file(struct model_info *m, const char *real, bool is_folder,
+                             struct error *err)
+{
+    char found[PATH_MAX], first[PATH_MAX];
+    enum status s = STATUS_NOT_FOUND;
+    m->format = is_folder ? MODEL_HF : MODEL_GGUF;
+    if (is_folder && !has_config(real))
+        s = gguf_find_in_folder(real, found, err);
+    if (s == STATUS_OK) {
+        m->format = MODEL_GGUF;
+        real = found;
+    } else if (s != STATUS_NOT_FOUND) {
+        return s;
+    }
+    if (m->format == MODEL_GGUF && gguf_first_part(real, first))
+        real = first;
+    m->path = mem_strdup(real);
+    m->tokenizer_path = mem_strdup(real);
+    return STATUS_OK;
+}
+
+/* Into out[PATH_MAX]. A file keeps its own name even where it is a link (a cache of downloads calls
+ * them by their checksums): it may say which part of a model it is. */
+static bool absolute_path(const char *path, bool is_folder, char *out)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = is_folder ? mem_strdup(path)
+                   : slash   ? mem_strndup(path, (size_t)(slash - path) + 1)
+                             : mem_strdup(".");
+    bool ok = realpath(folder, out) != NULL;
+    mem_free(folder);
+    size_t n = ok ? strlen(out) : 0;
+    if (is_folder || !ok)
+        return ok;
+    int length =
+        snprintf(out + n, PATH_MAX - n, "%s%s", n > 1 ? "/" : "", slash ? slash + 1 : path);
+    return length > 0 && (size_t)length < PATH_MAX - n;
 }
 
 static enum status open_path(struct model_info *m, const char *path, const char *name,
                              struct error *err)
 {
     struct stat st;
-    char *real = realpath(path, NULL);
-    if (!real || stat(real, &st) != 0) {
-        int saved = errno;
-        free(real);
+    char real[PATH_MAX];
+    errno = 0;
+    if (stat(path, &st) != 0 || !absolute_path(path, S_ISDIR(st.st_mode), real)) {
+        int saved = errno ? errno : ENAMETOOLONG;
         return error_set(err, saved == ENOENT || saved == ENOTDIR ? STATUS_NOT_FOUND : STATUS_IO,
                          "model %s: %s", path, strerror(saved));
     }
-    m->path = mem_strdup(real);
-    m->tokenizer_path = mem_strdup(real);
-    free(real);
     if (name)
         m->name = mem_strdup(name);
     else
-        TRY(name_from_path(m, err));
-    m->format = S_ISDIR(st.st_mode) ? MODEL_HF : MODEL_GGUF;
+        TRY(name_from_path(m, real, err));
+    TRY(find_file(m, real, S_ISDIR(st.st_mode), err));
     return m->format == MODEL_HF ? model_info_read_hf(m, err) : model_info_read_gguf(m, err);
 }
 
@@ -142,7 +196,7 @@ enum status model_info_open(const char *model, const char *cache_dir, struct mod
     if (s == STATUS_NOT_FOUND && strcmp(model, "demo") != 0)
         s = error_prefix(err, s,
                          "--model takes \"demo\", \"null\", a GGUF file, or a folder with "
-                         "config.json");
+                         "config.json or one GGUF");
     if (s != STATUS_OK)
         model_info_fini(out);
     return s;

@@ -11,19 +11,22 @@ enum model_format { MODEL_GGUF, MODEL_HF, MODEL_NULL, MODEL_FORMAT_COUNT };
 
 struct model_info {
     enum model_format format;
-    char *path;           /* absolute; the GGUF file or the folder */
+    char *path;           /* absolute; the GGUF (of several files the first) or the folder */
     char *tokenizer_path; /* what text_tokenizer_open takes */
-    char *name;   /* default served name: last path component without .gguf, "demo", "null" */
+    char *name;           /* default served name: model_name_of its path, "demo", "null" */
     char *family; /* "gemma3", "llama", … as the template's family and the runner use it */
     uint32_t max_model_len, vocab_size;
     uint32_t eos_ids[MODEL_MAX_EOS], n_eos_ids; /* generation_config and tokenizer together */
 };
 
 /* model: "demo" (the cached demo model under cache_dir), "null" (no weights; the built-in tokenizer
- * of bytes), a GGUF file, or a folder. STATUS_NOT_FOUND tells where it looked and how to get it,
+ * of bytes), a GGUF file (any part of one in several files), or a folder with config.json or with
+ * one GGUF. STATUS_NOT_FOUND tells where it looked and how to get it,
  * STATUS_UNSUPPORTED names the architecture and those that are supported. */
 MUST_USE enum status model_info_open(const char *model, const char *cache_dir,
                                      struct model_info *out, struct error *err);
 void model_info_fini(struct model_info *m);
+/* Last component of a path, without .gguf and without what says which part of a GGUF it is. */
+struct str model_name_of(const char *path);
 /* $COX_CACHE or ~/.cache/coxswain, from the values main read: both may be NULL. Into out. */
 void model_cache_dir(const char *cox_cache, const char *home, char *out, size_t out_size);

@@ -62,23 +62,15 @@ static struct tensor from_gguf(const struct gguf_tensor *g)
 
 static enum status open_gguf(struct weights *w, struct error *err)
 {
-    uint64_t n_files;
     TRY(gguf_open(w->path, &w->gguf, err));
-    enum status s = gguf_get_u64(w->gguf, "split.count", 0, UINT16_MAX, &n_files, err);
-    if (s == STATUS_OK && n_files > 1)
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "%s: is one of %llu files of a split GGUF: join them first "
-                         "(llama-gguf-split --merge)",
-                         w->path, (unsigned long long)n_files);
-    if (s != STATUS_OK && s != STATUS_NOT_FOUND)
-        return s;
     uint64_t n = gguf_n_tensors(w->gguf);
     if (n == 0)
         return error_set(err, STATUS_NOT_FOUND, "%s: has no tensors", w->path);
     TRY(weights_reserve(w, n, err));
     for (uint64_t i = 0; i < n; i++)
         w->tensors[w->n_tensors++] = from_gguf(gguf_tensor_at(w->gguf, i));
-    w->n_file_bytes = gguf_file_bytes(w->gguf);
+    for (uint32_t i = 0; i < gguf_n_parts(w->gguf); i++)
+        w->n_file_bytes += gguf_file_bytes(gguf_part(w->gguf, i));
     return STATUS_OK;
 }
 
@@ -148,8 +140,11 @@ static bool is_inside(struct str file, const char *data, uint64_t n)
 
 static bool is_ours(const struct weights *w, const void *data, uint64_t n)
 {
-    if (w->gguf)
-        return is_inside((struct str){gguf_header(w->gguf).ptr, gguf_file_bytes(w->gguf)}, data, n);
+    for (uint32_t i = 0; w->gguf && i < gguf_n_parts(w->gguf); i++) {
+        const struct gguf *g = gguf_part(w->gguf, i);
+        if (is_inside((struct str){gguf_header(g).ptr, gguf_file_bytes(g)}, data, n))
+            return true;
+    }
     for (uint64_t i = 0; i < w->n_shards; i++)
         if (is_inside(shard_bytes(&w->shards[i]), data, n))
             return true;
@@ -199,7 +194,10 @@ void weights_identity(const struct weights *w, uint8_t out[16])
     XXH3_state_t h;
     XXH3_128bits_reset(&h);
     if (w->gguf) {
-        hash_header(&h, gguf_file_bytes(w->gguf), gguf_header(w->gguf));
+        for (uint32_t i = 0; i < gguf_n_parts(w->gguf); i++) {
+            const struct gguf *g = gguf_part(w->gguf, i);
+            hash_header(&h, gguf_file_bytes(g), gguf_header(g));
+        }
     } else {
         XXH3_128bits_update(&h, w->config_digest, sizeof w->config_digest);
         for (uint64_t i = 0; i < w->n_shards; i++)

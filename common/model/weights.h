@@ -1,6 +1,7 @@
 #pragma once
-/* The tensors of a model, from a GGUF or from a folder: model.safetensors, or the files that
- * model.safetensors.index.json names; else pytorch_model.bin, or those of its index; else all
+/* The tensors of a model, from a GGUF (all of its parts) or from a folder: model.safetensors, or
+ * the files that model.safetensors.index.json names; else pytorch_model.bin, or those of its index;
+ * else all
  * *.safetensors, *.bin, or *.pt and *.pth. Everything is mapped, nothing is read before it is asked
  * for. Immutable but for weights_done: any thread. */
 #include "common/model/model_info.h"
@@ -8,7 +9,7 @@
 
 struct weights;
 /* STATUS_NOT_FOUND names what is missing and where, STATUS_UNSUPPORTED what this build does not
- * read (a GGUF in several files, PyTorch's older format). */
+ * read (PyTorch's older format). */
 MUST_USE enum status weights_open(const struct model_info *m, struct weights **out,
                                   struct error *err);
 void weights_close(struct weights *w); /* NULL is fine */

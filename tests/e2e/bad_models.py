@@ -1,9 +1,12 @@
 """Model files that are wrong, made from the tiny models of scripts/make-goldens: each with words that
 must be in the one sentence that is said about it."""
+import io
 import json
 import os
+import pickle
 import shutil
 import struct
+import zipfile
 
 from cluster import ROOT
 
@@ -174,4 +177,99 @@ def make_folder(folder, name):
     for file in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
         shutil.copy(FOLDER / file, path / file)
     FOLDERS[name][0](path)
+    return path
+
+
+# ---- folders of PyTorch's shards, and of the parts of a GGUF ----
+
+SHARD = "pytorch_model-00001-of-00003.bin"
+PART = "model-00002-of-00003.gguf"
+INDEX = "pytorch_model.bin.index.json"
+
+
+class Evil:
+    """What a pickle can be: a call of anything."""
+
+    def __init__(self, function, *args):
+        self.call = function, args
+
+    def __reduce__(self):
+        return self.call
+
+
+def _members(change, method=zipfile.ZIP_STORED):
+    """Of a shard: change(dict from names to bytes) in place, or into a new one."""
+    def rewrite(b):
+        with zipfile.ZipFile(io.BytesIO(b)) as old:
+            members = {i.filename: old.read(i) for i in old.infolist()}
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w", method) as new:
+            for name, data in (change(members) or members).items():
+                new.writestr(name, data)
+        return out.getvalue()
+    return _write(SHARD, rewrite)
+
+
+def _pickle(change):
+    def apply(members):
+        name = next(n for n in members if n.endswith("/data.pkl"))
+        members[name] = change(members[name])
+    return _members(apply)
+
+
+def _evil(*call):
+    return _pickle(lambda b: pickle.dumps({"w": Evil(*call)}, 2))
+
+
+def _all_in_one(folder):
+    """Every shard by its ending: two of them have the same tensors."""
+    (folder / INDEX).unlink()
+    shutil.copy(folder / SHARD, folder / "more.bin")
+
+
+TORCH = {
+    "empty": (_write(SHARD, _cut(0)), f"{SHARD}: is not a PyTorch checkpoint (0 bytes)"),
+    "html": (_write(SHARD, lambda b: b"<html>Not found"), "is not a PyTorch checkpoint"),
+    "legacy": (_write(SHARD, lambda b: b"\x80\2\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\2M\xe9\3."), "from before 1.6"),
+    "cut": (_write(SHARD, lambda b: b[:len(b) // 2]), "is the download complete?"),
+    "longer": (_write(SHARD, lambda b: b + b"\0"), "does not end as a zip archive does"),
+    "bomb": (_members(lambda m: {n: b"\0" * (64 << 20) if n.endswith("/data/0") else d for n, d in m.items()},
+                      zipfile.ZIP_DEFLATED), "is compressed (method 8)"),
+    "system": (_evil(os.system, "touch /tmp/cox-test-owned"), "names posix.system"),
+    "eval": (_evil(eval, "open('/tmp/cox-test-owned', 'w')"), "names __builtin__.eval"),
+    "getattr": (_evil(getattr, "", "join"), "names __builtin__.getattr"),
+    "hub": (_pickle(lambda b: b"\x80\2}ctorch.hub\nload\n)Rs."), "names torch.hub.load"),
+    "instance": (_pickle(lambda b: b"\x80\2(ios\nsystem\n."), "the opcode INST"),
+    "pickle-cut": (_pickle(lambda b: b[:-9]), "its pickle, at byte"),
+    "pickle-deep": (_pickle(lambda b: b"\x80\2" + b"(" * (1 << 20)), "more than 65536 values"),
+    "no-pickle": (_members(lambda m: {n: d for n, d in m.items() if not n.endswith("/data.pkl")}), "without data.pkl"),
+    "no-storage": (_members(lambda m: {n: d for n, d in m.items() if not n.endswith("/data/0")}),
+                   "tensor model.embed_tokens.weight: its storage data/0 is not in the archive"),
+    "short-storage": (_members(lambda m: {n: d[:-1] if n.endswith("/data/0") else d for n, d in m.items()}),
+                      "tensor model.embed_tokens.weight: its storage"),
+    "script": (_members(lambda m: m.update({next(iter(m)).split("/")[0] + "/constants.pkl": b""})), "TorchScript"),
+    "twice": (_all_in_one, "two files have the tensor"),
+    "shard-outside": (_write(INDEX, lambda b: b.replace(SHARD.encode(), b"../" + SHARD.encode())), "not the plain name"),
+    "shard-missing": (lambda f: (f / SHARD).unlink(), SHARD),
+    "index-names-more": (_write(INDEX, lambda b: b.replace(b'"model.norm.weight"', b'"model.norn.weight"')),
+                         "has no tensor model.norn.weight"),
+    "index-deep": (_write(INDEX, lambda b: b'{"weight_map":' + b"[" * 100000), "index.json"),
+    "index-huge": (_write(INDEX, lambda b: b" " * ((64 << 20) + 1) + b), "is larger than 67108864 bytes"),
+}
+SPLIT = {
+    "part-missing": (lambda f: (f / PART).unlink(), f"{PART}: is missing: part 2 of 3"),
+    "first-missing": (lambda f: (f / "model-00001-of-00003.gguf").unlink(), "model-00001-of-00003.gguf: No such file"),
+    "part-cut": (_write(PART, lambda b: b[:-1]), "is the download complete?"),
+    "part-twice": (lambda f: shutil.copy(f / PART, f / "model-00003-of-00003.gguf"), "should be part 3 of 3"),
+    "renamed": (lambda f: (f / "model-00001-of-00003.gguf").rename(f / "model-00001-of-00002.gguf"), "does not end in"),
+    "another-count": (_write(PART, _after(b"split.tensors.count", "<I", 99, skip=4)), "with 99"),
+    "tensor-twice": (_write(PART, _replace(b"blk.1.attn_q.weight", b"blk.0.attn_q.weight")), "both have the tensor blk.0.attn_q.weight"),
+    "two-models": (lambda f: shutil.copy(f / PART, f / "other.gguf"), "name the file, not the folder"),
+}
+
+
+def make_other(folder, source, cases, name):
+    path = folder / name
+    shutil.copytree(source, path, ignore=shutil.ignore_patterns("expected*"))
+    cases[name][0](path)
     return path

@@ -68,6 +68,17 @@ def test_bad_folders(tmp_path):
 
 
 @needs_goldens
+@pytest.mark.parametrize("source,cases", [("llama_tiny_torch", bad_models.TORCH), ("llama_tiny_gguf_split", bad_models.SPLIT)])
+def test_bad_shards(tmp_path, source, cases):
+    """PyTorch's pickles may call anything: none does."""
+    owned = Path("/tmp/cox-test-owned")
+    all_refused({name: (lambda ports, name=name: up(ports, bad_models.make_other(
+        tmp_path, bad_models.FOLDER.parent / source, cases, name), "--device", "cpu"), words)
+        for name, (_, words) in cases.items()})
+    assert not owned.exists()
+
+
+@needs_goldens
 @pytest.mark.parametrize("seed", [1, 2])
 def test_flipped_bits_of_a_header(tmp_path, seed):
     """It is refused, or it is a model: then it answers. Every position: the unit tests of the readers."""

@@ -302,7 +302,7 @@ static void test_gguf_refused(void **state)
         enum status want;
         const char *text;
     } cases[] = {
-        {1, 3, STATUS_UNSUPPORTED, "one of 3 files"},
+        {1, 3, STATUS_INVALID, "one of 3 parts"},
         {1, 1, STATUS_OK, ""},
         {1, 0, STATUS_OK, ""},
         {1, 65536, STATUS_INVALID, "split.count"},
