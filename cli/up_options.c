@@ -1,4 +1,5 @@
 #include "cli/tables.h"
+#include "common/options/kv_dtype.h"
 #include "common/options/rows.h"
 
 #define S up_options
@@ -86,8 +87,7 @@ const struct option_spec up_specs[] = {
             "KV blocks per worker; 0: from the memory"),
     OPT_INT(S, kv_cache_memory_bytes, "kv-cache-memory-bytes", 0, (double)(1ull << 50), "0",
             "memory for the KV cache per worker; 0: the device's default"),
-    OPT_ENUM(S, kv_cache_dtype, "kv-cache-dtype", "auto|float32|float16", "auto",
-             "numbers of the KV cache; auto: float16, of a float32 model float32"),
+    OPT_ENUM(S, kv_cache_dtype, "kv-cache-dtype", KV_CACHE_DTYPES, "auto", KV_CACHE_DTYPE_HELP),
     OPT_ENUM(S, load_format, "load-format",
              "auto|dummy|safetensors|gguf|hf|fastsafetensors|runai_streamer", "auto",
              "which weights are read; dummy: none, they are random, as config.json says they are; "

@@ -13,7 +13,15 @@ static const char *const stats_formats[] = {"vllm", "vllm0"};
 static const char *const scheduling_policies[] = {"fcfs", "priority"};
 static const char *const devices[] = {"auto", "null", "cpu", "cuda"};
 static const char *const cpu_isas[] = {"auto", "scalar", "avx2", "avx512"};
-static const char *const kv_cache_dtypes[] = {"auto", "float32", "float16"};
+static const char *const kv_cache_dtypes[] = {"auto",
+                                              "float32",
+                                              "float16",
+                                              "bfloat16",
+                                              "fp8",
+                                              "int8",
+                                              "fp8_e4m3",
+                                              "fp8_per_token_head",
+                                              "int8_per_token_head"};
 static const char *const dtypes[] = {"auto", "float32"};
 static const char *const load_formats[] = {"auto", "dummy", "safetensors", "gguf"};
 enum { N_LOAD_FORMATS = sizeof load_formats / sizeof *load_formats };

@@ -80,16 +80,18 @@ struct rope_table_params {
 };
 
 /* One layer's keys and values: [kv head][token][head_dim] of a block each, block b at b *
- * block_stride bytes. What lies between is other layers': a block is one piece for all of them. A
- * latent (MLA) is a key whose first v_dim elements are the value: v is k then, and stored once. */
+ * block_stride bytes, other layers' between them: a block is one piece for all of them. A latent
+ * (MLA) is a key whose first v_dim elements are the value: v is k then. F8_E4M3 and I8 are codes:
+ * value = scale * code, a scale for each token and KV head (of a latent: for its first v_dim
+ * elements, and for the rest) that follows from these alone (kv_layout.h). */
 struct kv_cache {
     void *k, *v; /* of block 0 */
     uint64_t block_stride;
-    enum dtype dtype; /* F32 or F16; values beyond F16's range are stored as its largest */
+    enum dtype dtype; /* F32, F16 (beyond its range: its largest), BF16, F8_E4M3, I8 */
     uint32_t n_kv_heads, head_dim, v_dim, block_tokens; /* v_dim <= head_dim */
+    float *k_scales, *v_scales;                         /* of block 0; NULL: no codes */
 };
-/* Where a row's sequence keeps the KV of this group: entry i of blocks covers positions from
- * (n_dropped + i) * block_tokens. */
+/* A row's sequence in this group: entry i covers positions from (n_dropped + i) * block_tokens. */
 struct kv_row {
     const uint32_t *blocks;
     uint32_t n_dropped, position;

@@ -21,7 +21,7 @@ struct engine_setup {
     uint32_t n_threads;    /* 0: host_cpus(), at most CPU_MAX_THREADS */
     int32_t isa_level;     /* enum cpu_isa; -1: the best */
     bool kv_dtype_set;
-    enum dtype kv_dtype;    /* F32 or F16; otherwise F32 for a float32 model, else F16 */
+    enum dtype kv_dtype;    /* as kv_cache has it; not set: F32 for a float32 model, else F16 */
     uint32_t block_tokens;  /* a multiple of 16 */
     uint32_t max_model_len; /* 0: the model's own */
     uint32_t pass_rows;     /* 0: the default */

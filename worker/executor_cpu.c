@@ -295,9 +295,8 @@ struct engine_setup executor_cpu_setup(const struct worker_options *o)
                                  .expert_parallel = o->enable_expert_parallel,
                                  .n_threads = (uint32_t)o->threads,
                                  .isa_level = o->cpu_isa - 1, /* 0 is auto */
-                                 .kv_dtype_set = o->kv_cache_dtype != WORKER_KV_AUTO,
-                                 .kv_dtype =
-                                     o->kv_cache_dtype == WORKER_KV_FLOAT32 ? DTYPE_F32 : DTYPE_F16,
+                                 .kv_dtype_set = o->kv_cache_dtype != KV_CACHE_AUTO,
+                                 .kv_dtype = worker_options_kv_dtype(o),
                                  .block_tokens = (uint32_t)o->block_size,
                                  .max_model_len = (uint32_t)o->max_model_len,
                                  .kv_memory_bytes = (uint64_t)o->kv_cache_memory_bytes,

@@ -1,6 +1,7 @@
 #include "worker/kv_store.h"
 
 #include "common/base/mem.h"
+#include "kernels/kv_layout.h"
 
 /* What the default has room for: a few sequences of full length; and, since the layers of a window
  * need little of each sequence, the windows of many. */
@@ -28,26 +29,21 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
-/* Keys of one block in one layer; the values take as much again, but those of a latent nothing. */
-static uint64_t layer_keys_bytes(const struct program *p, enum dtype dtype, uint32_t block_tokens)
-{
-    return (uint64_t)p->most_kv_heads * p->config->head_dim * block_tokens *
-           dtype_traits(dtype).block_bytes;
-}
-
 static bool is_latent(const struct program *p)
 {
     return p->config->mla.kv_rank > 0;
 }
 
-static uint64_t layer_bytes(const struct program *p, const struct kv_shape *s)
+/* Of a block. */
+static uint64_t layer_bytes(const struct program *p, enum dtype dtype, uint32_t block_tokens)
 {
-    return layer_keys_bytes(p, s->dtype, s->block_tokens) * (is_latent(p) ? 1 : 2);
+    return kv_keys_bytes(dtype, p->most_kv_heads, p->config->head_dim, block_tokens, is_latent(p)) *
+           (is_latent(p) ? 1 : 2);
 }
 
 uint64_t kv_store_block_bytes(const struct program *p, const struct kv_shape *s, uint32_t i_group)
 {
-    return p->kv_groups[i_group].n_layers * layer_bytes(p, s);
+    return p->kv_groups[i_group].n_layers * layer_bytes(p, s->dtype, s->block_tokens);
 }
 
 /* Tokens of one sequence of full length that a group must hold at once. */
@@ -108,7 +104,7 @@ enum status kv_store_size(const struct program *p, const struct kv_shape *s,
                                       .window_tokens = l->window,
                                       .block_tokens = s->block_tokens,
                                       .bytes_per_block = kv_store_block_bytes(p, s, i)};
-        uint64_t most = l->most_layers * layer_bytes(p, s);
+        uint64_t most = l->most_layers * layer_bytes(p, s->dtype, s->block_tokens);
         uint64_t bytes = most + (l->window ? 0 : s->twin_block_bytes);
         one += least_blocks(l, s) * bytes;
         wanted += default_blocks(l, s) * bytes;
@@ -161,19 +157,15 @@ enum status kv_store_new(const struct program *p, struct device *d, enum dtype d
     for (uint32_t l = p->layer_begin; l < p->layer_end; l++) {
         uint32_t i_group = p->kv_group_of[l];
         const struct kv_group *g = &groups[i_group];
-        uint64_t keys = layer_keys_bytes(p, dtype, g->block_tokens);
-        uint64_t values = is_latent(p) ? 0 : keys;
-        uint8_t *k = s->groups[i_group].ptr + in_block[i_group];
         s->layers[l] =
-            (struct kv_cache){.k = k,
-                              .v = k + values,
-                              .block_stride = g->bytes_per_block,
+            (struct kv_cache){.block_stride = g->bytes_per_block,
                               .dtype = dtype,
                               .n_kv_heads = p->most_kv_heads,
                               .head_dim = p->config->head_dim,
                               .v_dim = is_latent(p) ? p->config->mla.kv_rank : p->config->head_dim,
                               .block_tokens = g->block_tokens};
-        in_block[i_group] += keys + values;
+        kv_layout(&s->layers[l], s->groups[i_group].ptr + in_block[i_group], is_latent(p));
+        in_block[i_group] += layer_bytes(p, dtype, g->block_tokens);
     }
     *out = s;
     return STATUS_OK;

@@ -5,7 +5,7 @@
 #include "worker/program.h"
 
 struct kv_shape {
-    enum dtype dtype; /* F32 or F16 */
+    enum dtype dtype; /* as kv_cache has it */
     uint32_t block_tokens, max_model_len;
     uint64_t memory_bytes;    /* asked for; 0: not said */
     uint32_t n_blocks;        /* asked for; 0: not said. Wins over memory_bytes */

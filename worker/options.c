@@ -17,6 +17,27 @@ bool worker_options_are_null(const struct worker_options *o)
            (o->device == WORKER_DEVICE_AUTO && str_eq_c(str_from(o->model), "null"));
 }
 
+enum dtype worker_options_kv_dtype(const struct worker_options *o)
+{
+    switch ((enum kv_cache_dtype)o->kv_cache_dtype) {
+    case KV_CACHE_FLOAT32:
+        return DTYPE_F32;
+    case KV_CACHE_BFLOAT16:
+        return DTYPE_BF16;
+    case KV_CACHE_FP8:
+    case KV_CACHE_FP8_E4M3:
+    case KV_CACHE_FP8_PER_TOKEN_HEAD:
+        return DTYPE_F8_E4M3;
+    case KV_CACHE_INT8:
+    case KV_CACHE_INT8_PER_TOKEN_HEAD:
+        return DTYPE_I8;
+    case KV_CACHE_AUTO:
+    case KV_CACHE_FLOAT16:
+        break;
+    }
+    return DTYPE_F16;
+}
+
 enum status worker_options_check(const struct worker_options *o, struct error *err)
 {
     if (o->block_size % 16 != 0)

@@ -1,6 +1,7 @@
 #pragma once
 /* cox-worker's options: one table, parsed once in main, const afterwards. */
 #include "common/base/config.h"
+#include "common/options/kv_dtype.h"
 #include "common/options/speculation.h"
 
 #define WORKER_MAX_THREADS 256
@@ -20,8 +21,6 @@ enum worker_load_format {
     WORKER_LOAD_GGUF
 };
 
-enum worker_kv_dtype { WORKER_KV_AUTO, WORKER_KV_FLOAT32, WORKER_KV_FLOAT16 };
-
 struct worker_options {
     const char *model, *cache_dir;
     struct option_list served_model_names;
@@ -36,7 +35,7 @@ struct worker_options {
     int64_t block_size, num_gpu_blocks_override, kv_cache_memory_bytes, max_model_len, vocab_size;
     int64_t threads;    /* 0: the CPUs this process may use */
     int cpu_isa;        /* 0: the best; else enum cpu_isa + 1 */
-    int kv_cache_dtype; /* enum worker_kv_dtype */
+    int kv_cache_dtype; /* enum kv_cache_dtype */
     struct speculation_options speculation;
     int load_format; /* enum worker_load_format */
     int dtype;       /* float32 is what the CPU computes in */

@@ -9,11 +9,21 @@
 #include "kernels/cpu/attention_tiles_impl.h"
 #include "kernels/cpu/math_impl.h"
 
+/* weight * (scale * code) as (weight * scale) * code: once a token, not once an element. */
+static void scale_weights(const struct att *a, const struct att_run *run)
+{
+    for (uint32_t h = 0; h < a->n_heads; h++) {
+        float *w = a->scores + (size_t)h * ATTENTION_SPLIT + run->i_score;
+        for (uint32_t t = 0; t < run->n_tokens; t++)
+            w[t] *= run->scales[t];
+    }
+}
+
 /* Positions begin .. end of a split, block by block. */
 static void split_runs(const struct att *a, uint32_t begin, uint32_t end, bool values)
 {
     const struct kv_cache *kv = a->p->kv;
-    const size_t token_bytes = (size_t)a->dim * (kv->dtype == DTYPE_F16 ? 2 : 4);
+    const size_t token_bytes = (size_t)a->dim * kv_elem_bytes(kv->dtype);
     const uint8_t *base = values ? kv->v : kv->k;
     for (uint32_t pos = begin, n; pos < end; pos += n) {
         uint32_t at = pos % kv->block_tokens;
@@ -21,7 +31,12 @@ static void split_runs(const struct att *a, uint32_t begin, uint32_t end, bool v
         size_t block = a->row->blocks[pos / kv->block_tokens - a->row->n_dropped];
         size_t token = (size_t)a->i_kv_head * kv->block_tokens + at;
         const uint8_t *first = base + block * kv->block_stride + token * token_bytes;
-        run_heads(a, &(struct att_run){first, n, pos - begin}, values);
+        struct att_run run = {first, NULL, n, pos - begin};
+        if (kv->k_scales)
+            run.scales = kv_scales(kv, values, block, a->i_kv_head) + at;
+        if (values && run.scales)
+            scale_weights(a, &run);
+        run_heads(a, &run, values);
     }
 }
 
@@ -166,21 +181,4 @@ void ISA_FN(attention)(const struct attention_params *p, uint32_t i_row, uint32_
     }
     for (uint32_t h = 0; h < a.n_heads; h++)
         ISA_FN(attention_finish)(p, i_row, i_kv_head, h, acc);
-}
-
-void ISA_FN(kv_store)(void *to, enum dtype dtype, const float *from, uint32_t dim)
-{
-    if (dtype == DTYPE_F32) {
-        memcpy(to, from, dim * sizeof(float));
-        return;
-    }
-    uint16_t *out = to;
-    uint32_t i = 0;
-    for (; i + ATT_LANES <= dim; i += ATT_LANES)
-        vf_store_f16(out + i, vf_load(from + i));
-    if (i < dim) {
-        uint16_t padded[ATT_LANES];
-        vf_store_f16(padded, vf_load_n(from + i, dim - i));
-        memcpy(out + i, padded, (dim - i) * sizeof *padded);
-    }
 }

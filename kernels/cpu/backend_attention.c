@@ -1,10 +1,27 @@
 #include <string.h>
 
 #include "kernels/cpu/backend_internal.h"
+#include "kernels/kv_layout.h"
 
-static size_t kv_elem_bytes(const struct kv_cache *kv)
+/* One head's key or value: to begins at the head's first token in the block, and so do the scales.
+ */
+struct kv_place {
+    uint8_t *to;
+    float *scales;
+    uint32_t i_token;
+};
+
+static void store_token(const struct cpu_device *d, const struct kv_cache *kv,
+                        const struct kv_place *at, const float *from)
 {
-    return kv->dtype == DTYPE_F16 ? 2 : 4;
+    size_t elem = kv_elem_bytes(kv->dtype);
+    uint8_t *to = at->to + (size_t)at->i_token * kv->head_dim * elem;
+    float *scale = at->scales + (at->scales ? at->i_token : 0);
+    uint32_t end = at->scales ? kv_part_end(kv) : kv->head_dim;
+    d->kernels->kv_store(to, kv->dtype, scale, from, end);
+    if (end < kv->head_dim)
+        d->kernels->kv_store(to + end * elem, kv->dtype, scale + kv->block_tokens, from + end,
+                             kv->head_dim - end);
 }
 
 static void kv_write_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
@@ -12,18 +29,16 @@ static void kv_write_unit(struct cpu_device *d, const void *params, uint32_t i, 
     const struct kv_write_params *p = params;
     const struct kv_cache *kv = p->kv;
     const struct kv_row *row = &p->rows[i];
-    size_t block_at =
-        row->blocks[row->position / kv->block_tokens - row->n_dropped] * kv->block_stride;
-    size_t token_bytes = kv->head_dim * kv_elem_bytes(kv);
-    for (uint32_t h = 0; h < p->n_heads; h++) {
-        size_t token = (size_t)h * kv->block_tokens + row->position % kv->block_tokens;
-        size_t at = block_at + token * token_bytes, from = (size_t)h * kv->head_dim;
-        d->kernels->kv_store((uint8_t *)kv->k + at, kv->dtype, row_of(p->k, i) + from,
-                             kv->head_dim);
-        if (kv->v != kv->k)
-            d->kernels->kv_store((uint8_t *)kv->v + at, kv->dtype, row_of(p->v, i) + from,
-                                 kv->head_dim);
-    }
+    size_t block = row->blocks[row->position / kv->block_tokens - row->n_dropped];
+    size_t head_bytes = (size_t)kv->block_tokens * kv->head_dim * kv_elem_bytes(kv->dtype);
+    for (uint32_t h = 0; h < p->n_heads; h++)
+        for (int values = 0; values <= !kv_is_latent(kv); values++) {
+            struct kv_place at = {(uint8_t *)(values ? kv->v : kv->k) + block * kv->block_stride +
+                                      h * head_bytes,
+                                  kv->k_scales ? kv_scales(kv, values, block, h) : NULL,
+                                  row->position % kv->block_tokens};
+            store_token(d, kv, &at, row_of(values ? p->v : p->k, i) + (size_t)h * kv->head_dim);
+        }
 }
 void cpu_kv_write(struct device *d, const struct kv_write_params *p)
 {

@@ -41,7 +41,8 @@ struct cpu_kernels {
     struct logits_top (*logits_top)(const float *x, uint32_t dim);
     double (*sum_exp)(const float *x, uint32_t dim, float shift);
     /* attention_*.c */
-    void (*kv_store)(void *to, enum dtype dtype, const float *from, uint32_t dim);
+    /* dim numbers as the cache keeps them; *scale: of codes. A NaN makes the scale one. */
+    void (*kv_store)(void *to, enum dtype dtype, float *scale, const float *from, uint32_t dim);
     /* All query heads of one KV head of one row. scratch: attention_scratch_floats() of this
      * thread. */
     void (*attention)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,

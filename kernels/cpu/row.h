@@ -22,7 +22,8 @@
     double row_sum_exp_##isa(const float *x, uint32_t dim, float shift)
 
 #define ATTENTION_DECLARE(isa)                                                                     \
-    void kv_store_##isa(void *to, enum dtype dtype, const float *from, uint32_t dim);              \
+    void kv_store_##isa(void *to, enum dtype dtype, float *scale, const float *from,               \
+                        uint32_t dim);                                                             \
     void attention_##isa(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,     \
                          float *scratch);                                                          \
     void attention_split_##isa(const struct attention_params *p, uint32_t i_row,                   \

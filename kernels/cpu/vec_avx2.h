@@ -137,20 +137,15 @@ static inline vb vb_lookup(vb table, vb i)
 {
     return (vb)_mm_shuffle_epi8((__m128i)table, (__m128i)i);
 }
-/* The bits of a float whose exponent is 120 too small; 2^120 mends it, also below the normal ones.
- */
-static inline __m256 vec_from_e4m3(__m256i a)
-{
-    __m256i sign = _mm256_slli_epi32(_mm256_and_si256(a, _mm256_set1_epi32(0x80)), 24);
-    __m256i rest = _mm256_slli_epi32(_mm256_and_si256(a, _mm256_set1_epi32(0x7f)), 20);
-    return _mm256_mul_ps(_mm256_castsi256_ps(_mm256_or_si256(sign, rest)),
-                         _mm256_set1_ps(0x1p120f));
-}
+/* The bits of a half whose exponent is 8 too small; 2^8 mends it, also below the normal ones. */
 static inline vf vf_from_e4m3(vb a)
 {
-    __m128i b = (__m128i)a;
-    return (vf){vec_from_e4m3(_mm256_cvtepu8_epi32(b)),
-                vec_from_e4m3(_mm256_cvtepu8_epi32(_mm_unpackhi_epi64(b, b)))};
+    __m256i w = _mm256_slli_epi16(_mm256_cvtepi8_epi16((__m128i)a), 7);
+    w = _mm256_and_si256(w, _mm256_set1_epi16((short)0xbf80));
+    __m256 lo = _mm256_cvtph_ps(_mm256_castsi256_si128(w));
+    __m256 hi = _mm256_cvtph_ps(_mm256_extracti128_si256(w, 1));
+    const __m256 mend = _mm256_set1_ps(0x1p8f);
+    return (vf){_mm256_mul_ps(lo, mend), _mm256_mul_ps(hi, mend)};
 }
 /* 2^-127, of 0, is below the normal numbers. */
 static inline __m256 vec_from_e8m0(__m256i a)

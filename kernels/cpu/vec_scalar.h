@@ -168,14 +168,14 @@ static inline vb vb_lookup(vb table, vb i)
         i[l] = table[i[l] & 15];
     return i;
 }
-static inline vf vf_from_e4m3(vb a)
+static inline vf vf_from_e4m3(vb a) /* as floats whose exponent is 120 too small */
 {
-    float f[16];
-    for (int i = 0; i < 16; i++) {
-        int e = a[i] >> 3 & 15, m = a[i] & 7;
-        f[i] = ldexpf((float)(e ? 8 + m : m), e ? e - 10 : -9) * (a[i] & 0x80 ? -1.0f : 1.0f);
-    }
-    return vf_load(f);
+    uint32_t bits[16];
+    vf r;
+    for (int i = 0; i < 16; i++)
+        bits[i] = (a[i] & 0x80u) << 24 | (a[i] & 0x7fu) << 20;
+    memcpy(&r, bits, sizeof r);
+    return vf_mul(r, vf_set1(0x1p120f));
 }
 static inline vf vf_from_e8m0(vb a)
 {

@@ -25,10 +25,10 @@ pytestmark = pytest.mark.skipif(not OWN_GOLDENS.exists(),
                                 reason=f"no tiny checkpoints in {OWN_GOLDENS}: scripts/make-goldens")
 
 
-def start(name, tp, *args):
+def start(name, tp, *args, kv="float32"):
     folder = OWN_GOLDENS / name
     gguf = folder / "model.gguf"
-    return Cluster("--device", "cpu", "--kv-cache-dtype", "float32", "--served-model-name", "m", *args, workers=tp, tp=tp,
+    return Cluster("--device", "cpu", "--kv-cache-dtype", kv, "--served-model-name", "m", *args, workers=tp, tp=tp,
                    model=str(gguf if gguf.exists() else folder))
 
 
@@ -70,6 +70,19 @@ def test_reference_checkpoints(name, tp):
         for got, p in list(zip(run(c, bodies), prompts)) + list(zip(run(c, bodies), prompts)):
             assert ids(got) == p["greedy"], p["name"]
         assert c.status()["kv"]["prefix_hit_rate"] > 0
+
+
+@pytest.mark.parametrize("name,tp,dtype", [("llama_bias", 2, "int8"), ("gemma3_caps", 1, "fp8"), ("llama_tiny", 2, "bfloat16")])
+def test_kv_cache_dtypes(name, tp, dtype):
+    """The answers do not depend on chunks and prefix hits, to the bit of their log-probabilities."""
+    bodies = [{**body, "logprobs": 2} for _, body in prompts_of(name)]
+    answers = []
+    for chunk in (16, 512):
+        with start(name, tp, "--long-prefill-token-threshold", chunk, kv=dtype) as c:
+            for _ in range(2):
+                answers.append([[complete(c, **body)["choices"][0][k] for k in ("token_ids", "logprobs")] for body in bodies])
+            assert c.status()["kv"]["prefix_hit_rate"] > 0.4
+    assert all(a == answers[0] for a in answers[1:])
 
 
 def test_two_ranks_out_of_blocks():

@@ -241,7 +241,7 @@ static void open_ranks(struct job *j, const char *model)
                                          .block_size = BLOCK,
                                          .num_gpu_blocks_override = N_BLOCKS,
                                          .speculation = {.n_tokens = MAX_DRAFT, .lookup_min = 1},
-                                         .kv_cache_dtype = WORKER_KV_FLOAT32};
+                                         .kv_cache_dtype = KV_CACHE_FLOAT32};
         struct error err = {0};
         arena_init(&j->ranks[i].arena, 0);
         if (executor_cpu_open(&o, &j->ranks[i].executor, &err) != STATUS_OK)

@@ -23,8 +23,9 @@ struct golden_engine_options {
     uint32_t max_len;
     uint32_t tp, pp; /* pp 0: 1 */
     bool expert_parallel;
-    bool sockets;     /* between the ranks, not shared memory */
-    const char *lora; /* folder of the adapter that every row has; NULL: none */
+    bool sockets;          /* between the ranks, not shared memory */
+    const char *lora;      /* folder of the adapter that every row has; NULL: none */
+    struct device *device; /* of one rank; NULL: one of its own at isa. Borrowed */
 };
 MUST_USE enum status golden_engine_open(struct golden_engine *e, const char *model,
                                         const struct golden_engine_options *o, struct error *err);

@@ -1,7 +1,7 @@
 /* Whole models against what others say of them: logits, log-probabilities, greedy tokens, and for
  * the demo model its perplexity.
- *   model_golden [--isa LEVEL,..|all|best] [--kv f32|f16] [--tp N] [--pp N] [--sockets]
- *                [--expert-parallel] SET|FOLDER...
+ *   model_golden [--isa LEVEL,..|all|best] [--kv f32|f16|bf16|fp8|int8] [--tp N] [--pp N]
+ *                [--sockets] [--expert-parallel] SET|FOLDER...
  * --tp: over so many ranks; --pp: in so many stages of them; --sockets: which do not share memory;
  * --expert-parallel: with experts of their own. Adapters below a model's folder (loras/NAME) are
  * models of their own. own        build/goldens, by scripts/make-goldens
@@ -21,6 +21,7 @@
 #include "common/base/mem.h"
 #include "tests/golden/golden_engine.h"
 #include "tests/golden/golden_file.h"
+#include "tests/golden/golden_kv.h"
 #include "tests/golden/golden_models.h"
 
 enum { SKIPPED = 77, TINY_MAX_LEN = 256, DEMO_MAX_LEN = 640, PERPLEXITY_WINDOW = 512 };
@@ -37,6 +38,9 @@ static const struct tolerance tiny = {.logit = 1e-3, .greedy_gap = 0};
  * worker has by default. */
 static const struct tolerance demo = {.logit = 2e-3, .greedy_gap = 2e-3, .perplexity = 5e-4};
 static const struct tolerance demo_f16 = {.logit = 0.05, .greedy_gap = 0.05, .perplexity = 0.005};
+static const struct tolerance demo_bf16 = {.logit = 0.1, .greedy_gap = 0.1, .perplexity = 0.005};
+/* A byte each: 1.5 % of a number, or of the largest of its head. */
+static const struct tolerance demo_codes = {.logit = 1.2, .greedy_gap = 0.3, .perplexity = 0.01};
 
 struct options {
     bool isa[CPU_ISA_COUNT];
@@ -345,7 +349,10 @@ static uint32_t check_demo(const struct options *o, uint32_t *n_failed)
     enum dtype kv = o->kv_set ? o->kv : DTYPE_F16;
     const struct target t = {.model = model,
                              .want = &want,
-                             .tolerance = kv == DTYPE_F32 ? &demo : &demo_f16,
+                             .tolerance = kv == DTYPE_F32    ? &demo
+                                          : kv == DTYPE_F16  ? &demo_f16
+                                          : kv == DTYPE_BF16 ? &demo_bf16
+                                                             : &demo_codes,
                              .kv = kv,
                              .max_len = DEMO_MAX_LEN,
                              .longest = UINT32_MAX};
@@ -385,9 +392,9 @@ static void read_options(struct options *o, int argc, char **argv)
     while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {
         if (c == 'i') {
             read_isa(o, optarg);
-        } else if (c == 'k' && (strcmp(optarg, "f32") == 0 || strcmp(optarg, "f16") == 0)) {
+        } else if (c == 'k') {
             o->kv_set = true;
-            o->kv = strcmp(optarg, "f32") == 0 ? DTYPE_F32 : DTYPE_F16;
+            o->kv = golden_kv_dtype(optarg);
         } else if (c == 't' && atoi(optarg) > 0) {
             o->tp = (uint32_t)atoi(optarg);
         } else if (c == 'p' && atoi(optarg) > 0) {
@@ -397,8 +404,9 @@ static void read_options(struct options *o, int argc, char **argv)
         } else if (c == 'e') {
             o->expert_parallel = true;
         } else {
-            golden_die("usage: model_golden [--isa LEVEL,..|all|best] [--kv f32|f16] [--tp N] "
-                       "[--pp N] [--sockets] [--expert-parallel] own|reference|demo|FOLDER...");
+            golden_die("usage: model_golden [--isa LEVEL,..|all|best] [--kv f32|f16|bf16|fp8|int8] "
+                       "[--tp N] [--pp N] [--sockets] [--expert-parallel] "
+                       "own|reference|demo|FOLDER...");
         }
     }
 }

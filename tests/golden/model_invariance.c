@@ -4,8 +4,9 @@
  * AVX2 against AVX-512. With --tp N the same over N ranks, over shared memory and sockets and after
  * the ranks have changed places; the distance from one rank is printed, and bounded. Where the
  * model has adapters (loras/NAME in its folder) two of three sequences have one, and the others get
- * the bits of an engine that knows of no adapters. Usage: model_invariance [--tp N] MODEL...;
- * "demo" is the cached one; exit 77: no MODEL is there.
+ * the bits of an engine that knows of no adapters.
+ * Usage: model_invariance [--tp N] [--kv f32|f16|bf16|fp8|int8] MODEL...; "demo" is the cached one;
+ * exit 77: no MODEL is there.
  */
 #include <limits.h>
 #include <math.h>
@@ -17,6 +18,7 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "kernels/cpu/cpu.h"
+#include "tests/golden/golden_kv.h"
 #include "tests/golden/golden_ranks.h"
 
 enum { N_SEQUENCES = 5, MAX_LEN = 700, BLOCK = 16, TABLE = MAX_LEN / BLOCK + 1 };
@@ -48,6 +50,8 @@ struct run {
     float *logits[N_SEQUENCES]; /* [vocab], of the last position */
 };
 
+static bool kv_set; /* otherwise the model's own */
+static enum dtype kv_dtype;
 static _Atomic uint64_t progress;
 static _Atomic bool interrupt;
 
@@ -160,6 +164,8 @@ static void open_run(struct run *r, const char *model, const struct way *w)
                                    .tp = w->tp,
                                    .n_threads = w->n_threads,
                                    .isa_level = w->isa,
+                                   .kv_dtype_set = kv_set,
+                                   .kv_dtype = kv_dtype,
                                    .block_tokens = BLOCK,
                                    .max_model_len = MAX_LEN,
                                    .pass_rows = w->pass_rows,
@@ -280,6 +286,11 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--tp") == 0 && i + 1 < argc) {
             tp = (uint32_t)strtoul(argv[++i], NULL, 10);
+            continue;
+        }
+        if (strcmp(argv[i], "--kv") == 0 && i + 1 < argc) {
+            kv_dtype = golden_kv_dtype(argv[++i]);
+            kv_set = true;
             continue;
         }
         bool is_demo = strcmp(argv[i], "demo") == 0;

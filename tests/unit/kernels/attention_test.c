@@ -5,6 +5,7 @@
 #include "kernels/cpu/row.h"
 ATTENTION_DECLARE(scalar_fma);
 #include "kernels/cpu/attention_impl.h"
+#include "kernels/cpu/kv_store_impl.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,13 +16,14 @@ ATTENTION_DECLARE(scalar_fma);
 
 #include "common/base/mem.h"
 #include "common/base/random.h"
+#include "tests/unit/kernels/kv_plain.h"
 
 struct set {
     const char *name;
     enum cpu_isa needs;
     bool fused;
     void (*attention)(const struct attention_params *, uint32_t, uint32_t, float *);
-    void (*kv_store)(void *, enum dtype, const float *, uint32_t);
+    void (*kv_store)(void *, enum dtype, float *, const float *, uint32_t);
 };
 static const struct set sets[] = {
     {"scalar", CPU_ISA_SCALAR, false, attention_scalar, kv_store_scalar},
@@ -44,30 +46,42 @@ struct shape {
 struct sequence_kv {
     struct shape s;
     struct kv_cache kv;
+    uint8_t *memory;
     uint32_t *blocks, n_dropped;
     float *k, *v; /* [position + 1][n_kv_heads * head_dim] */
     float *q;
     size_t cache_bytes;
 };
 
+static const enum dtype kv_dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_F8_E4M3, DTYPE_I8};
+enum { N_DTYPES = sizeof kv_dtypes / sizeof *kv_dtypes };
+
 static float uniform(struct rng *r)
 {
     return (float)(rng_next(r) >> 40) * 0x1p-23f - 1.0f;
 }
 
+static void store_one(const struct sequence_kv *t, const struct set *set, bool values, uint32_t pos,
+                      uint32_t h)
+{
+    const struct kv_cache *kv = &t->kv;
+    uint32_t dim = t->s.head_dim, bt = t->s.block_tokens, at = pos % bt, end = kv_part_end(kv);
+    size_t elem = kv_elem_bytes(kv->dtype), block = t->blocks[pos / bt - t->n_dropped];
+    uint8_t *to = (uint8_t *)(values ? kv->v : kv->k) + block * kv->block_stride +
+                  ((size_t)h * bt + at) * dim * elem;
+    const float *from = (values ? t->v : t->k) + ((size_t)pos * t->s.n_kv_heads + h) * dim;
+    float *scale = kv->k_scales ? kv_scales(kv, values, block, h) + at : NULL;
+    set->kv_store(to, kv->dtype, scale, from, end);
+    if (end < dim)
+        set->kv_store(to + end * elem, kv->dtype, scale ? scale + bt : NULL, from + end, dim - end);
+}
+
 static void store_all(struct sequence_kv *t, const struct set *set)
 {
-    uint32_t dim = t->s.head_dim, bt = t->s.block_tokens;
-    size_t elem = t->s.dtype == DTYPE_F16 ? 2 : 4;
-    for (uint32_t pos = t->n_dropped * bt; pos <= t->s.position; pos++)
-        for (uint32_t h = 0; h < t->s.n_kv_heads; h++) {
-            size_t block = t->blocks[pos / bt - t->n_dropped];
-            size_t at = block * t->kv.block_stride + ((size_t)h * bt + pos % bt) * dim * elem;
-            size_t from = ((size_t)pos * t->s.n_kv_heads + h) * dim;
-            set->kv_store((uint8_t *)t->kv.k + at, t->s.dtype, t->k + from, dim);
-            if (t->kv.v != t->kv.k)
-                set->kv_store((uint8_t *)t->kv.v + at, t->s.dtype, t->v + from, dim);
-        }
+    for (uint32_t pos = t->n_dropped * t->s.block_tokens; pos <= t->s.position; pos++)
+        for (uint32_t h = 0; h < t->s.n_kv_heads; h++)
+            for (int values = 0; values <= !kv_is_latent(&t->kv); values++)
+                store_one(t, set, values, pos, h);
 }
 
 /* Unwritten cache is NaN: whatever reads beyond its tokens shows. */
@@ -78,22 +92,19 @@ static void sequence_init(struct sequence_kv *t, const struct shape *s, struct r
     uint32_t first = s->window && s->position + 1 > s->window ? s->position + 1 - s->window : 0;
     *t = (struct sequence_kv){.s = *s, .n_dropped = first / s->block_tokens};
     /* something of somebody else lies between two blocks */
-    size_t stride = row * s->block_tokens * (s->dtype == DTYPE_F16 ? 2 : 4) + 48;
+    bool latent = s->v_dim > 0;
+    size_t keys = kv_keys_bytes(s->dtype, s->n_kv_heads, s->head_dim, s->block_tokens, latent);
+    size_t stride = (latent ? 1 : 2) * keys + 48;
     t->cache_bytes = n_cache * stride;
-    t->kv = (struct kv_cache){.k = mem_alloc(t->cache_bytes),
-                              .v = mem_alloc(t->cache_bytes),
-                              .block_stride = stride,
+    t->memory = mem_alloc(t->cache_bytes);
+    t->kv = (struct kv_cache){.block_stride = stride,
                               .dtype = s->dtype,
                               .n_kv_heads = s->n_kv_heads,
                               .head_dim = s->head_dim,
                               .v_dim = s->v_dim ? s->v_dim : s->head_dim,
                               .block_tokens = s->block_tokens};
-    if (s->v_dim) {
-        mem_free(t->kv.v);
-        t->kv.v = t->kv.k;
-    }
-    memset(t->kv.k, 0xff, t->cache_bytes);
-    memset(t->kv.v, 0xff, t->cache_bytes);
+    kv_layout(&t->kv, t->memory, latent);
+    memset(t->memory, 0xff, t->cache_bytes);
     uint32_t *all = mem_array(n_cache, sizeof *all);
     for (uint32_t i = 0; i < n_cache; i++)
         all[i] = i;
@@ -109,21 +120,20 @@ static void sequence_init(struct sequence_kv *t, const struct shape *s, struct r
     for (size_t i = 0; i < n; i++) {
         t->k[i] = 2.0f * uniform(r);
         t->v[i] = 2.0f * uniform(r);
-        if (s->dtype == DTYPE_F16) { /* so that the plain version sees what the cache holds */
-            t->k[i] = f32_from_f16(f16_from_f32(t->k[i]));
-            t->v[i] = f32_from_f16(f16_from_f32(t->v[i]));
-        }
     }
     for (size_t i = 0; i < row * s->group; i++)
         t->q[i] = 2.0f * uniform(r);
     store_all(t, &sets[0]);
+    /* so that the plain version sees what the cache holds */
+    for (size_t i = 0; i < n; i += s->head_dim) {
+        kv_plain_head(t->k + i, &t->kv, s->dtype);
+        kv_plain_head(t->v + i, &t->kv, s->dtype);
+    }
 }
 
 static void sequence_fini(struct sequence_kv *t)
 {
-    mem_free(t->kv.k);
-    if (!t->s.v_dim)
-        mem_free(t->kv.v);
+    mem_free(t->memory);
     mem_free(t->blocks);
     mem_free(t->k);
     mem_free(t->v);
@@ -240,7 +250,7 @@ static void test_dims_and_groups(void **state)
                               .head_dim = dims[d],
                               .block_tokens = 16u << (group % 3),
                               .position = (uint32_t)rng_below(&r, 80),
-                              .dtype = (d + group) % 2 ? DTYPE_F16 : DTYPE_F32};
+                              .dtype = kv_dtypes[(d + group) % N_DTYPES]};
             check_shape(&s, &r);
         }
 }
@@ -259,7 +269,7 @@ static void test_latents_and_sinks(void **state)
                               .sinks = i != 1,
                               .block_tokens = 16,
                               .position = position,
-                              .dtype = i % 3 ? DTYPE_F16 : DTYPE_F32};
+                              .dtype = kv_dtypes[(i + position) % N_DTYPES]};
             check_shape(&s, &r);
         }
 }
@@ -283,7 +293,7 @@ static void test_positions_windows_softcap(void **state)
                               .window = cases[c].window,
                               .position = cases[c].position,
                               .softcap = variant ? 5.0f : 0.0f,
-                              .dtype = variant ? DTYPE_F32 : DTYPE_F16};
+                              .dtype = kv_dtypes[(c + 2 * variant) % N_DTYPES]};
             check_shape(&s, &r);
         }
 }
@@ -358,29 +368,6 @@ static void test_splits_far_apart(void **state)
     }
 }
 
-static void test_kv_store(void **state)
-{
-    struct rng r = {5};
-    for (uint32_t k = 0; k < N_SETS; k++) {
-        if (sets[k].needs > cpu_isa_best())
-            continue;
-        for (uint32_t dim = 1; dim <= 70; dim++) {
-            float in[70], f32[71];
-            uint16_t f16[71];
-            for (uint32_t i = 0; i < dim; i++)
-                in[i] = uniform(&r) * (i % 7 == 0 ? 1e5f : 3.0f);
-            f32[dim] = 77.0f;
-            f16[dim] = 0x1234;
-            sets[k].kv_store(f32, DTYPE_F32, in, dim);
-            sets[k].kv_store(f16, DTYPE_F16, in, dim);
-            assert_memory_equal(f32, in, dim * sizeof(float));
-            for (uint32_t i = 0; i < dim; i++)
-                assert_int_equal(f16[i], f16_from_f32(in[i]));
-            assert_true(f32[dim] == 77.0f && f16[dim] == 0x1234);
-        }
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -389,7 +376,6 @@ int main(void)
         cmocka_unit_test(test_latents_and_sinks),
         cmocka_unit_test(test_bits_do_not_depend_on_blocks),
         cmocka_unit_test(test_splits_far_apart),
-        cmocka_unit_test(test_kv_store),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

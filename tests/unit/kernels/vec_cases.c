@@ -220,6 +220,23 @@ static void test_to_f16(void **state)
     }
 }
 
+/* Every code; 0x7f and 0xff, its NaN, count as the number that they would be. */
+static void test_from_e4m3(void **state)
+{
+    for (int first = 0; first < 256; first += 16) {
+        uint8_t codes[16];
+        float got[16];
+        for (int l = 0; l < 16; l++)
+            codes[l] = (uint8_t)(first + l);
+        vf_store(got, vf_from_e4m3(vb_load(codes)));
+        for (int l = 0; l < 16; l++) {
+            int e = codes[l] >> 3 & 15, m = codes[l] & 7;
+            float want = ldexpf((float)(e ? 8 + m : m), e ? e - 10 : -9);
+            assert_same(got[l], codes[l] & 0x80 ? -want : want);
+        }
+    }
+}
+
 static void test_bytes(void **state)
 {
     uint8_t bytes[17];
@@ -246,6 +263,7 @@ static int run_cases(void)
         cmocka_unit_test(test_one_operand),  cmocka_unit_test(test_load_store),
         cmocka_unit_test(test_sums),         cmocka_unit_test(test_from_16_bits),
         cmocka_unit_test(test_to_f16),       cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_from_e4m3),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

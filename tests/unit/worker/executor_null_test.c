@@ -335,6 +335,10 @@ static void test_config_hash(void **state)
     executor_config_hash(&a, h1);
     executor_config_hash(&a, h2);
     assert_memory_equal(h1, h2, 32);
+    a.kv_dtype = "I8"; /* the other ranks' blocks would be of another size */
+    executor_config_hash(&a, h2);
+    assert_memory_not_equal(h1, h2, 32);
+    a.kv_dtype = "null";
     a.speculation.max_seqs = 7; /* the head's matter, and nobody guesses */
     executor_config_hash(&a, h2);
     assert_memory_equal(h1, h2, 32);

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "kernels/kv_layout.h"
+
 /* 18 layers, every sixth sees everything, the others 512; one KV head of 256. */
 static struct model_config config(bool windows)
 {
@@ -118,6 +120,15 @@ static const struct {
       .available_bytes = 16ull << 30},
      STATUS_OK,
      {256}},
+    {"a byte each, and a scale of a token and head",
+     false,
+     {.dtype = DTYPE_I8,
+      .block_tokens = 16,
+      .max_model_len = 4096,
+      .memory_bytes = 512ull * 18 * (256 + 4) * 16 * 2,
+      .available_bytes = 16ull << 30},
+     STATUS_OK,
+     {512}},
     {"too little for one sequence",
      false,
      {.dtype = DTYPE_F16,
@@ -211,16 +222,63 @@ static void fake_copy(struct device *d, void *to, const void *from, uint64_t n)
     memcpy(to, from, n);
 }
 
-enum { N_BLOCKS = 8, HALF = LAYER_BLOCK / 2 };
+enum { N_BLOCKS = 8 };
 
-static uint8_t *place(const struct kv_cache *kv, bool values, uint32_t block)
+/* A block's keys or values of a layer, or their scales, as bytes. */
+struct piece {
+    uint8_t *ptr;
+    size_t n_bytes;
+};
+static struct piece piece_of(const struct kv_cache *kv, uint32_t block, bool values, bool scales)
 {
-    return (uint8_t *)(values ? kv->v : kv->k) + block * kv->block_stride;
+    size_t tokens = (size_t)kv->n_kv_heads * kv->block_tokens;
+    uint8_t *at = (uint8_t *)(values ? kv->v : kv->k) + block * kv->block_stride;
+    if (!scales)
+        return (struct piece){at, tokens * kv->head_dim * kv_elem_bytes(kv->dtype)};
+    if (!kv->k_scales)
+        return (struct piece){NULL, 0};
+    return (struct piece){(uint8_t *)kv_scales(kv, values, block, 0), tokens * sizeof(float)};
 }
 
-/* Every (layer, keys or values, block) is filled with a number of its own, then all are read. */
+/* Every (layer, block, keys or values, numbers or scales) is filled with a number of its own, then
+ * all are read. */
+static void fill_or_check(const struct kv_store *store, uint32_t n_layers, bool check)
+{
+    for (uint32_t l = 0; l < n_layers; l++)
+        for (uint32_t i = 0; i < 4 * N_BLOCKS; i++) {
+            const struct piece x = piece_of(kv_store_layer(store, l), i / 4, i % 2, i / 2 % 2);
+            uint16_t own = (uint16_t)(l * 100 + i);
+            for (size_t e = 0; e < x.n_bytes; e += sizeof own)
+                if (check)
+                    assert_memory_equal(x.ptr + e, &own, sizeof own);
+                else
+                    memcpy(x.ptr + e, &own, sizeof own);
+        }
+}
+
+static void check_copy(struct kv_store *store, const struct program *p)
+{
+    kv_store_copy(store, &(struct plan_copy){.i_group = 1, .from = 3, .to = 5});
+    for (uint32_t l = 0; l < p->config->n_layers; l++)
+        for (uint32_t i = 0; i < 4; i++) {
+            const struct kv_cache *kv = kv_store_layer(store, l);
+            const struct piece from = piece_of(kv, 3, i % 2, i / 2);
+            const struct piece to = piece_of(kv, 5, i % 2, i / 2);
+            bool same = from.n_bytes > 0 && memcmp(from.ptr, to.ptr, from.n_bytes) == 0;
+            assert_int_equal(same, from.n_bytes > 0 && p->kv_group_of[l] == 1);
+        }
+}
+
 static void test_nothing_overlaps(void **state)
 {
+    static const struct {
+        enum dtype dtype;
+        uint32_t layer_bytes; /* of a block: keys and values of 16 tokens of 256 */
+    } dtypes[] = {{DTYPE_F32, 4 * 16 * 256 * 2},
+                  {DTYPE_F16, LAYER_BLOCK},
+                  {DTYPE_BF16, LAYER_BLOCK},
+                  {DTYPE_F8_E4M3, (256 + 4) * 16 * 2},
+                  {DTYPE_I8, (256 + 4) * 16 * 2}};
     const struct ops ops = {.alloc = fake_alloc, .release = fake_release, .copy = fake_copy};
     struct device d = {&ops};
     struct model_config c = config(true);
@@ -228,36 +286,25 @@ static void test_nothing_overlaps(void **state)
     struct kv_store *store;
     struct error err = {0};
     struct kv_group g[PROGRAM_MAX_KV_GROUPS];
-    const struct kv_shape s = {.dtype = DTYPE_F16,
-                               .block_tokens = 16,
-                               .max_model_len = 1024,
-                               .n_blocks = N_BLOCKS,
-                               .available_bytes = 1u << 30};
     assert_int_equal(program_build(&c,
                                    &(struct program_setup){
                                        .tp = 1, .rank = 0, .max_model_len = 1024, .inner_unit = 16},
                                    &p, &err),
                      STATUS_OK);
-    assert_int_equal(kv_store_size(p, &s, g, &err), STATUS_OK);
-    assert_int_equal(kv_store_new(p, &d, DTYPE_F16, g, &store, &err), STATUS_OK);
-    for (int check = 0; check < 2; check++)
-        for (uint32_t l = 0; l < c.n_layers; l++)
-            for (uint32_t i = 0; i < 2 * N_BLOCKS; i++) {
-                uint16_t *at = (void *)place(kv_store_layer(store, l), i % 2, i / 2);
-                for (uint32_t e = 0; e < HALF / sizeof *at; e++)
-                    if (check)
-                        assert_int_equal(at[e], l * 100 + i);
-                    else
-                        at[e] = (uint16_t)(l * 100 + i);
-            }
-    kv_store_copy(store, &(struct plan_copy){.i_group = 1, .from = 3, .to = 5});
-    for (uint32_t l = 0; l < c.n_layers; l++)
-        for (int values = 0; values < 2; values++) {
-            const struct kv_cache *kv = kv_store_layer(store, l);
-            bool same = memcmp(place(kv, values, 3), place(kv, values, 5), HALF) == 0;
-            assert_int_equal(same, p->kv_group_of[l] == 1);
-        }
-    kv_store_free(store);
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        const struct kv_shape s = {.dtype = dtypes[i].dtype,
+                                   .block_tokens = 16,
+                                   .max_model_len = 1024,
+                                   .n_blocks = N_BLOCKS,
+                                   .available_bytes = 1u << 30};
+        assert_int_equal(kv_store_size(p, &s, g, &err), STATUS_OK);
+        assert_int_equal(g[1].bytes_per_block, 3 * dtypes[i].layer_bytes);
+        assert_int_equal(kv_store_new(p, &d, dtypes[i].dtype, g, &store, &err), STATUS_OK);
+        fill_or_check(store, c.n_layers, false);
+        fill_or_check(store, c.n_layers, true);
+        check_copy(store, p);
+        kv_store_free(store);
+    }
     program_free(p);
 }
 
