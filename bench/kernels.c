@@ -19,7 +19,7 @@
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/threads.h"
 
-enum { MAX_THREADS = 2, MAX_ROUNDS = 15, MAX_ROWS = 512, MAX_CASES = 512, TASK_PANELS = 16 };
+enum { MAX_THREADS = 2, MAX_ROUNDS = 15, MAX_ROWS = 512, MAX_CASES = 1024, TASK_PANELS = 16 };
 static const uint64_t WORKING_SET = 192ull << 20;
 
 typedef void linear_fn(const struct linear_task *t);
@@ -177,10 +177,13 @@ static double measure(const struct bench *b, const struct bench_case *c)
     return (now_s(c->n_threads) - start) / n;
 }
 
+static const enum dtype dtypes[] = {DTYPE_Q8_0,   DTYPE_Q4_0,  DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1,
+                                    DTYPE_Q2_K,   DTYPE_Q3_K,  DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K,
+                                    DTYPE_IQ4_NL, DTYPE_MXFP4, DTYPE_INT2, DTYPE_INT3, DTYPE_INT4,
+                                    DTYPE_INT8,   DTYPE_FP8,   DTYPE_F16,  DTYPE_BF16, DTYPE_F32};
+
 static void add_cases(struct bench *b, const char *only_dtype)
 {
-    static const enum dtype dtypes[] = {DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q5_0, DTYPE_Q4_K, DTYPE_Q5_K,
-                                        DTYPE_Q6_K, DTYPE_F16,  DTYPE_BF16, DTYPE_F32};
     static const struct {
         uint32_t n, k;
     } shapes[] = {{2048, 640}, {640, 2048}, {262144, 640}, {4096, 1024}};
@@ -209,7 +212,7 @@ static void report(const struct bench *b)
         printf("%s, %u thread(s): reads %.1f GB/s, %.1f GFLOP/s of fused multiply-adds\n",
                b->isa->name, i + 1, median(b->read_gb[i], b->n_rounds),
                median(b->fma_gflop[i], b->n_rounds));
-    printf("%-5s %7s %5s %5s %8s %9s %7s %6s %9s %6s\n", "dtype", "n", "k", "rows", "threads", "us",
+    printf("%-6s %7s %5s %5s %8s %9s %7s %6s %9s %6s\n", "dtype", "n", "k", "rows", "threads", "us",
            "GB/s", "%read", "GFLOP/s", "%fma");
     for (uint32_t i = 0; i < b->n_cases; i++) {
         const struct bench_case *c = &b->cases[i];
@@ -218,7 +221,7 @@ static void report(const struct bench *b)
         double gflop = 2.0 * c->n * c->k * c->n_rows / s * 1e-9;
         double read = median(b->read_gb[c->n_threads - 1], b->n_rounds);
         double fma = median(b->fma_gflop[c->n_threads - 1], b->n_rounds);
-        printf("%-5s %7u %5u %5u %8u %9.1f %7.2f %6.0f %9.2f %6.0f\n", dtype_traits(c->dtype).name,
+        printf("%-6s %7u %5u %5u %8u %9.1f %7.2f %6.0f %9.2f %6.0f\n", dtype_traits(c->dtype).name,
                c->n, c->k, c->n_rows, c->n_threads, s * 1e6, gb, 100 * gb / read, gflop,
                fma > 0 ? 100 * gflop / fma : 0);
     }
@@ -227,8 +230,6 @@ static void report(const struct bench *b)
 /* Packing: one thread, each format, from memory to memory. */
 static void report_packing(const struct bench *b, const char *only_dtype)
 {
-    static const enum dtype dtypes[] = {DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q5_0, DTYPE_Q4_K, DTYPE_Q5_K,
-                                        DTYPE_Q6_K, DTYPE_F16,  DTYPE_BF16, DTYPE_F32};
     for (uint32_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         struct dtype_traits traits = dtype_traits(dtypes[i]);
         if (only_dtype && strcmp(only_dtype, traits.name) != 0)
@@ -240,7 +241,7 @@ static void report_packing(const struct bench *b, const char *only_dtype)
         double start = now_s(1);
         for (uint32_t j = 0; j < w.n / PANEL_N; j++)
             pack_panel(&w, &rows, j);
-        printf("packing %-5s %.2f GB/s\n", traits.name,
+        printf("packing %-6s %.2f GB/s\n", traits.name,
                (double)(w.n * stride) / (now_s(1) - start) * 1e-9);
     }
 }

@@ -41,7 +41,10 @@ static const struct dtype_traits table[] = {
     [DTYPE_F8_E4M3] = {"F8_E4M3", 1, 1},
     [DTYPE_F8_E5M2] = {"F8_E5M2", 1, 1},
     [DTYPE_OPAQUE] = {"an unknown type", 0, 0},
+    [DTYPE_INT2] = {"INT2", 32, 12},
+    [DTYPE_INT3] = {"INT3", 32, 16},
     [DTYPE_INT4] = {"INT4", 32, 20},
+    [DTYPE_INT8] = {"INT8", 32, 37},
     [DTYPE_FP8] = {"FP8", 32, 36},
 };
 _Static_assert(sizeof table / sizeof *table == DTYPE_COUNT, "a type has no row");

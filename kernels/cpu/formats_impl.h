@@ -17,46 +17,80 @@
 struct fmt_scales {
     vf d, neg_dmin; /* of the block */
     vf scale, neg_min;
-    vb zero; /* INT4 */
+    vb zero;   /* INT2, INT3, INT4 */
+    vf zero_f; /* INT8 */
 };
 
 KERNEL_INLINE bool fmt_is_plain(enum dtype t)
 {
     return t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16;
 }
+/* Of each block. */
+KERNEL_INLINE bool fmt_has_min(enum dtype t)
+{
+    return t == DTYPE_Q4_1 || t == DTYPE_Q5_1;
+}
+/* Of each group. */
 KERNEL_INLINE bool fmt_has_mins(enum dtype t)
 {
-    return t == DTYPE_Q4_K || t == DTYPE_Q5_K;
+    return t == DTYPE_Q2_K || t == DTYPE_Q4_K || t == DTYPE_Q5_K;
+}
+KERNEL_INLINE bool fmt_has_zero(enum dtype t)
+{
+    return t == DTYPE_INT2 || t == DTYPE_INT3 || t == DTYPE_INT4;
+}
+KERNEL_INLINE uint32_t fmt_code_bits(enum dtype t)
+{
+    switch (t) {
+    case DTYPE_Q2_K:
+    case DTYPE_INT2:
+        return 2;
+    case DTYPE_Q3_K:
+    case DTYPE_INT3:
+        return 3;
+    case DTYPE_Q5_0:
+    case DTYPE_Q5_1:
+    case DTYPE_Q5_K:
+        return 5;
+    case DTYPE_Q6_K:
+        return 6;
+    case DTYPE_Q8_0:
+    case DTYPE_INT8:
+    case DTYPE_FP8:
+        return 8;
+    case DTYPE_F16:
+    case DTYPE_BF16:
+        return 16;
+    case DTYPE_F32:
+        return 32;
+    default:
+        return 4;
+    }
 }
 /* Plain numbers are cut into blocks of eight; the last may be shorter. */
 KERNEL_INLINE uint32_t fmt_block_elems(enum dtype t)
 {
-    return fmt_is_plain(t) ? 8 : fmt_has_mins(t) || t == DTYPE_Q6_K ? 256 : 32;
+    bool is_k = fmt_has_mins(t) || t == DTYPE_Q3_K || t == DTYPE_Q6_K;
+    return fmt_is_plain(t) ? 8 : is_k ? 256 : 32;
 }
 KERNEL_INLINE uint32_t fmt_group_elems(enum dtype t)
 {
-    return fmt_is_plain(t) ? 8 : t == DTYPE_Q6_K ? 16 : 32;
+    bool small = t == DTYPE_Q2_K || t == DTYPE_Q3_K || t == DTYPE_Q6_K;
+    return fmt_is_plain(t) ? 8 : small ? 16 : 32;
 }
 /* Bytes of eight k. */
 KERNEL_INLINE uint32_t fmt_bytes_8k(enum dtype t)
 {
-    switch (t) {
-    case DTYPE_F32:
-        return 512;
-    case DTYPE_F16:
-    case DTYPE_BF16:
-        return 256;
-    case DTYPE_Q8_0:
-    case DTYPE_FP8:
-        return 128;
-    case DTYPE_Q6_K:
-        return 96;
-    case DTYPE_Q5_0:
-    case DTYPE_Q5_K:
-        return 80;
-    default:
-        return 64;
-    }
+    return fmt_code_bits(t) * PANEL_N;
+}
+
+/* The bits of mask, moved from bit `from` of each byte to bit `to`. Shifts of pairs of bytes: there
+ * are none of bytes, and what crosses over is outside the masks that are used. */
+KERNEL_INLINE vb fmt_bits(vb a, uint32_t from, uint32_t to, uint8_t mask)
+{
+    typedef uint16_t vec_u16 __attribute__((vector_size(16)));
+    vec_u16 pairs = (vec_u16)a;
+    return (vb)(from > to ? pairs >> (from - to) : pairs << (to - from)) & mask;
 }
 
 /* The two below return where the stream goes on. */
@@ -64,9 +98,13 @@ KERNEL_INLINE const uint8_t *fmt_begin_block(enum dtype t, const uint8_t *p, str
 {
     if (fmt_is_plain(t))
         return p;
-    if (t == DTYPE_FP8) {
+    if (t == DTYPE_FP8 || t == DTYPE_INT8) {
         s->d = vf_load((const float *)p);
-        return p + 4 * PANEL_N;
+        p += 4 * PANEL_N;
+        if (t == DTYPE_FP8)
+            return p;
+        s->zero_f = vf_from_i8(vb_load(p));
+        return p + PANEL_N;
     }
     if (t == DTYPE_MXFP4) { /* the table holds twice the values */
         s->d = vf_mul(vf_from_e8m0(vb_load(p)), vf_set1(0.5f));
@@ -74,7 +112,7 @@ KERNEL_INLINE const uint8_t *fmt_begin_block(enum dtype t, const uint8_t *p, str
     }
     s->d = vf_load_f16((const uint16_t *)p);
     p += 2 * PANEL_N;
-    if (t == DTYPE_INT4) {
+    if (fmt_has_zero(t)) {
         s->zero = vb_load(p);
         return p + PANEL_N;
     }
@@ -82,12 +120,22 @@ KERNEL_INLINE const uint8_t *fmt_begin_block(enum dtype t, const uint8_t *p, str
         s->neg_dmin = vf_sub(vf_zero(), vf_load_f16((const uint16_t *)p));
         p += 2 * PANEL_N;
     }
+    if (fmt_has_min(t)) {
+        s->neg_min = vf_load_f16((const uint16_t *)p);
+        p += 2 * PANEL_N;
+    }
     return p;
 }
 KERNEL_INLINE const uint8_t *fmt_begin_group(enum dtype t, const uint8_t *p, struct fmt_scales *s)
 {
-    if (t == DTYPE_Q6_K) {
+    if (t == DTYPE_Q3_K || t == DTYPE_Q6_K) {
         s->scale = vf_mul(s->d, vf_from_i8(vb_load(p)));
+        return p + PANEL_N;
+    }
+    if (t == DTYPE_Q2_K) {
+        vb both = vb_load(p);
+        s->scale = vf_mul(s->d, vf_from_u8(both & 15));
+        s->neg_min = vf_mul(s->neg_dmin, vf_from_u8(fmt_bits(both, 4, 0, 15)));
         return p + PANEL_N;
     }
     if (fmt_has_mins(t)) {
@@ -110,13 +158,44 @@ KERNEL_INLINE vf fmt_plain(enum dtype t, const uint8_t *p, uint32_t i)
     return vf_load((const float *)p + i * PANEL_N);
 }
 
-/* The bits of mask, moved from bit `from` of each byte to bit `to`. Shifts of pairs of bytes: there
- * are none of bytes, and what crosses over is outside the masks that are used. */
-KERNEL_INLINE vb fmt_bits(vb a, uint32_t from, uint32_t to, uint8_t mask)
+/* q[0], q[1]: codes of less than eight bits of k = 2i and 2i + 1. */
+KERNEL_INLINE void fmt_codes(uint32_t bits, const uint8_t *p, uint32_t i, vb q[2])
 {
-    typedef uint16_t vec_u16 __attribute__((vector_size(16)));
-    vec_u16 pairs = (vec_u16)a;
-    return (vb)(from > to ? pairs >> (from - to) : pairs << (to - from)) & mask;
+    if (bits < 4) {
+        vb low = vb_load(p + i / 2 * PANEL_N);
+        q[0] = fmt_bits(low, i % 2 * 4, 0, 3);
+        q[1] = fmt_bits(low, i % 2 * 4 + 2, 0, 3);
+    } else {
+        vb nibbles = vb_load(p + i * PANEL_N);
+        q[0] = nibbles & 15;
+        q[1] = fmt_bits(nibbles, 4, 0, 15);
+    }
+    if (bits == 3 || bits == 5) {
+        vb high = vb_load(p + (bits - 1) * PANEL_N);
+        q[0] |= fmt_bits(high, 2 * i, bits - 1, (uint8_t)(1u << (bits - 1)));
+        q[1] |= fmt_bits(high, 2 * i + 1, bits - 1, (uint8_t)(1u << (bits - 1)));
+    }
+    if (bits == 6) {
+        vb high = vb_load(p + (4 + i / 2) * PANEL_N);
+        q[0] |= fmt_bits(high, i % 2 * 4, 4, 0x30);
+        q[1] |= fmt_bits(high, i % 2 * 4 + 2, 4, 0x30);
+    }
+}
+
+/* A value of one byte. */
+KERNEL_INLINE vf fmt_byte(enum dtype t, const uint8_t *p, const struct fmt_scales *s)
+{
+    vb code = vb_load(p);
+    if (t == DTYPE_FP8)
+        return vf_mul(s->scale, vf_from_e4m3(code));
+    if (t == DTYPE_INT8)
+        return vf_mul(s->scale, vf_sub(vf_from_i8(code), s->zero_f));
+    return vf_mul(s->scale, vf_from_i8(code));
+}
+
+KERNEL_INLINE uint8_t fmt_offset(enum dtype t)
+{
+    return t == DTYPE_Q3_K ? 4 : t == DTYPE_Q4_0 ? 8 : t == DTYPE_Q5_0 ? 16 : 32;
 }
 
 /* w[0], w[1]: k = 2i and 2i + 1 of the eight that begin at p, i < 4. */
@@ -128,47 +207,32 @@ KERNEL_INLINE void fmt_pair(enum dtype t, const uint8_t *p, uint32_t i, const st
         w[1] = fmt_plain(t, p, 2 * i + 1);
         return;
     }
-    if (t == DTYPE_Q8_0) {
-        w[0] = vf_mul(s->scale, vf_from_i8(vb_load(p + 2 * i * PANEL_N)));
-        w[1] = vf_mul(s->scale, vf_from_i8(vb_load(p + (2 * i + 1) * PANEL_N)));
+    if (fmt_code_bits(t) == 8) {
+        w[0] = fmt_byte(t, p + 2 * i * PANEL_N, s);
+        w[1] = fmt_byte(t, p + (2 * i + 1) * PANEL_N, s);
         return;
     }
-    if (t == DTYPE_FP8) {
-        w[0] = vf_mul(s->scale, vf_from_e4m3(vb_load(p + 2 * i * PANEL_N)));
-        w[1] = vf_mul(s->scale, vf_from_e4m3(vb_load(p + (2 * i + 1) * PANEL_N)));
+    vb q[2];
+    fmt_codes(fmt_code_bits(t), p, i, q);
+    if (fmt_has_min(t) || fmt_has_mins(t)) {
+        w[0] = vf_fma(s->scale, vf_from_u8(q[0]), s->neg_min);
+        w[1] = vf_fma(s->scale, vf_from_u8(q[1]), s->neg_min);
         return;
     }
-    vb nibbles = vb_load(p + i * PANEL_N);
-    vb q0 = nibbles & 15, q1 = fmt_bits(nibbles, 4, 0, 15);
-    if (t == DTYPE_Q5_0 || t == DTYPE_Q5_K) {
-        vb high = vb_load(p + 4 * PANEL_N);
-        q0 |= fmt_bits(high, 2 * i, 4, 16);
-        q1 |= fmt_bits(high, 2 * i + 1, 4, 16);
+    if (t == DTYPE_MXFP4 || t == DTYPE_IQ4_NL) {
+        const vb table =
+            vb_load((const uint8_t *)(t == DTYPE_MXFP4 ? mxfp4_values : iq4_nl_values));
+        q[0] = vb_lookup(table, q[0]);
+        q[1] = vb_lookup(table, q[1]);
+    } else if (fmt_has_zero(t)) {
+        q[0] -= s->zero;
+        q[1] -= s->zero;
+    } else {
+        q[0] -= fmt_offset(t);
+        q[1] -= fmt_offset(t);
     }
-    if (t == DTYPE_Q6_K) {
-        vb high = vb_load(p + (4 + i / 2) * PANEL_N);
-        q0 |= fmt_bits(high, i % 2 * 4, 4, 0x30);
-        q1 |= fmt_bits(high, i % 2 * 4 + 2, 4, 0x30);
-    }
-    if (t == DTYPE_MXFP4) {
-        const vb table = vb_load((const uint8_t *)mxfp4_values);
-        w[0] = vf_mul(s->scale, vf_from_i8(vb_lookup(table, q0)));
-        w[1] = vf_mul(s->scale, vf_from_i8(vb_lookup(table, q1)));
-        return;
-    }
-    if (t == DTYPE_INT4) {
-        w[0] = vf_mul(s->scale, vf_from_i8(q0 - s->zero));
-        w[1] = vf_mul(s->scale, vf_from_i8(q1 - s->zero));
-        return;
-    }
-    if (fmt_has_mins(t)) {
-        w[0] = vf_fma(s->scale, vf_from_u8(q0), s->neg_min);
-        w[1] = vf_fma(s->scale, vf_from_u8(q1), s->neg_min);
-        return;
-    }
-    uint8_t offset = t == DTYPE_Q4_0 ? 8 : t == DTYPE_Q5_0 ? 16 : 32;
-    w[0] = vf_mul(s->scale, vf_from_i8(q0 - offset));
-    w[1] = vf_mul(s->scale, vf_from_i8(q1 - offset));
+    w[0] = vf_mul(s->scale, vf_from_i8(q[0]));
+    w[1] = vf_mul(s->scale, vf_from_i8(q[1]));
 }
 
 /* out[k][16] of k inputs from p on: a whole number of blocks. */

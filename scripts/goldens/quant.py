@@ -87,6 +87,49 @@ def q5_0(w):
     return packed, (d.astype(np.float64) * (q - 16)).reshape(w.shape)
 
 
+def with_min(w, levels):
+    """d and a least value of each block of 32; codes are steps above it."""
+    x = blocks(w, 32)
+    low = f16(x.min(-1, keepdims=True))
+    d = f16((x.max(-1, keepdims=True) - low) / levels)
+    q = np.clip(np.rint(divide(x - low, d)), 0, levels).astype(np.int64)
+    return d, low, q, (d.astype(np.float64) * q + low.astype(np.float64)).reshape(w.shape)
+
+
+def q4_1(w):
+    d, low, q, values = with_min(w, 15)
+    return join(len(w), to_bytes(d), to_bytes(low), nibbles(q)), values
+
+
+def q5_1(w):
+    d, low, q, values = with_min(w, 31)
+    high = ((q >> 4) << np.arange(32)).sum(-1, keepdims=True).astype(np.uint32)
+    return join(len(w), to_bytes(d), to_bytes(low), to_bytes(high), nibbles(q & 15)), values
+
+
+IQ4_NL = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113])
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def nearest(x, table):
+    return np.abs(x[..., None] - table).argmin(-1)
+
+
+def iq4_nl(w):
+    x = blocks(w, 32)
+    d = f16(extreme(x) / -127)
+    q = nearest(divide(x, d), IQ4_NL)
+    return join(len(w), to_bytes(d), nibbles(q)), (d.astype(np.float64) * IQ4_NL[q]).reshape(w.shape)
+
+
+def mxfp4(w):
+    """OCP microscaling: a power of two for 32 elements, so that the largest is near e2m1's."""
+    x = blocks(w, 32)
+    e = np.floor(np.log2(np.maximum(np.abs(x).max(-1, keepdims=True), 1e-30))) - 2
+    q = nearest(x / 2.0**e, E2M1)
+    return join(len(w), (e + 127).astype(np.uint8), nibbles(q)), (2.0**e * E2M1[q]).reshape(w.shape)
+
+
 def scales_and_mins(x, levels):
     """For Q4_K and Q5_K: 256 elements are 8 groups of 32; a value is d * scale * q - dmin * min."""
     low = np.maximum(-x.min(-1), 0)  # [n, super, 8]
@@ -132,6 +175,41 @@ def q5_k(w):
     return join(len(w), *head, high, pair_nibbles(q & 15)), values
 
 
+def pairs_of_bits(q):
+    """[n, super, 256] of two bits -> 64 bytes: of each half of 128, elements i, i + 32, ... in byte i."""
+    h = q.reshape(*q.shape[:2], 2, 4, 32)
+    return (h << 2 * np.arange(4)[:, None]).sum(-2).astype(np.uint8).reshape(*q.shape[:2], 64)
+
+
+def q2_k(w):
+    """16 groups of 16 with a scale and a min of four bits each."""
+    x = blocks(w, 256).reshape(w.shape[0], -1, 16, 16)
+    low = np.maximum(-x.min(-1), 0)
+    step = (x.max(-1) + low) / 3
+    d, dmin = f16(step.max(-1, keepdims=True) / 15), f16(low.max(-1, keepdims=True) / 15)
+    sc, mn = (np.clip(np.rint(divide(a, b)), 0, 15).astype(np.int64) for a, b in ((step, d), (low, dmin)))
+    full, least = d.astype(np.float64)[..., None] * sc[..., None], dmin.astype(np.float64)[..., None] * mn[..., None]
+    q = np.clip(np.rint(divide(x + least, full)), 0, 3).astype(np.int64)
+    packed = join(len(w), (sc | mn << 4).astype(np.uint8), pairs_of_bits(q.reshape(*q.shape[:2], 256)), to_bytes(d), to_bytes(dmin))
+    return packed, (full * q - least).reshape(w.shape)
+
+
+def q3_k(w):
+    """16 groups of 16 with a scale of six bits; a code's third bit lies apart, of element 32 g + i in bit g of byte i."""
+    x = blocks(w, 256).reshape(w.shape[0], -1, 16, 16)
+    step = extreme(x)[..., 0] / -4
+    d = f16(extreme(step) / -32)
+    sc = np.clip(np.rint(divide(step, d)), -32, 31).astype(np.int64)
+    full = d.astype(np.float64)[..., None] * sc[..., None]
+    q = np.clip(np.rint(divide(x, full)) + 4, 0, 7).astype(np.int64)
+    flat, u = q.reshape(*q.shape[:2], 256), sc + 32
+    high = ((flat >> 2).reshape(*q.shape[:2], 8, 32) << np.arange(8)[:, None]).sum(-2).astype(np.uint8)
+    low4 = (u[..., :8] & 15 | (u[..., 8:] & 15) << 4).astype(np.uint8)
+    high2 = ((u >> 4).reshape(*q.shape[:2], 4, 4) << 2 * np.arange(4)[:, None]).sum(-2).astype(np.uint8)
+    packed = join(len(w), high, pairs_of_bits(flat & 3), low4, high2, to_bytes(d))
+    return packed, (full * (q - 4)).reshape(w.shape)
+
+
 def q6_k(w):
     """16 groups of 16 with signed scales of eight bits. A half of 128 elements has 64 bytes of low
     halves (elements 0..63 low, 64..127 high) and 32 bytes with two high bits of four elements each."""
@@ -161,4 +239,13 @@ FORMATS = {
     "q4_k": (12, 14, q4_k),
     "q5_k": (13, 16, q5_k),
     "q6_k": (14, 18, q6_k),
+}
+# what is met seldom
+RARE = {
+    "q4_1": (3, 3, q4_1),
+    "q5_1": (7, 9, q5_1),
+    "q2_k": (10, 10, q2_k),
+    "q3_k": (11, 12, q3_k),
+    "iq4_nl": (20, 25, iq4_nl),
+    "mxfp4": (39, 38, mxfp4),
 }

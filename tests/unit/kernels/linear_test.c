@@ -4,6 +4,7 @@
 #define VEC_SCALAR_FMA
 #include "kernels/cpu/vec_scalar.h"
 /* after it */
+#include "kernels/cpu/linear_few_impl.h"
 #include "kernels/cpu/linear_impl.h"
 
 #include <setjmp.h>
@@ -12,8 +13,27 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/linear.h"
 #include "tests/unit/kernels/weights_fixture.h"
+
+/* Any number of rows through dequantize: what the others' gemv must equal, too. */
+#define FORMAT_SPEC(dtype)                                                                         \
+    FORMAT_DEQUANTIZE(dtype)                                                                       \
+    static const struct format_kernels format_##dtype = {0, NULL, dequantize_##dtype};
+#define ALL_FORMATS(do_)                                                                           \
+    FORMATS_PLAIN(do_)                                                                             \
+    FORMATS_BLOCKS(do_) FORMATS_K(do_) FORMATS_OURS(do_) FORMATS_RARE(do_)
+ALL_FORMATS(FORMAT_SPEC)
+static FORMAT_TABLE(formats_spec, ALL_FORMATS);
+static const format_table *const spec_tables[] = {&formats_spec};
+
+static void linear_spec(const struct linear_task *t)
+{
+    linear_of(format_find(spec_tables, 1, t->w->dtype), t);
+}
+static void embed_row_spec(const struct weight *w, uint32_t id, float scale, float *out)
+{
+    embed_of(format_find(spec_tables, 1, w->dtype), w, id, scale, out);
+}
 
 struct level {
     const char *name;
@@ -26,7 +46,7 @@ static uint32_t n_levels;
 
 static void find_levels(void)
 {
-    levels[n_levels++] = (struct level){"spec", linear_any, embed_any};
+    levels[n_levels++] = (struct level){"spec", linear_spec, embed_row_spec};
     levels[n_levels++] = (struct level){"scalar", linear_scalar, embed_row_scalar};
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         levels[n_levels++] = (struct level){"avx2", linear_avx2, embed_row_avx2};

@@ -19,11 +19,15 @@ static void test_values(void **state)
     static const struct {
         enum dtype dtype;
         uint64_t hash;
+        uint8_t high[2]; /* bytes with that bit */
     } cases[] = {
-        {DTYPE_F16, 0x3914a2d35947fdf5},  {DTYPE_BF16, 0x1032ab29c1a6672a},
-        {DTYPE_Q8_0, 0x69382dfa28a86315}, {DTYPE_Q4_0, 0x6b257c08f8d12c72},
-        {DTYPE_Q5_0, 0xdeecb039ecb8f9b6}, {DTYPE_Q4_K, 0xd59a016373dfbf81},
-        {DTYPE_Q5_K, 0x4ec2816f15f1b782}, {DTYPE_Q6_K, 0x9aadcce5694fcd41},
+        {DTYPE_F16, 0x3914a2d35947fdf5, {1}},       {DTYPE_BF16, 0x1032ab29c1a6672a, {1}},
+        {DTYPE_Q8_0, 0x69382dfa28a86315, {1}},      {DTYPE_Q4_0, 0x6b257c08f8d12c72, {1}},
+        {DTYPE_Q5_0, 0xdeecb039ecb8f9b6, {1}},      {DTYPE_Q4_K, 0xd59a016373dfbf81, {1, 3}},
+        {DTYPE_Q5_K, 0x4ec2816f15f1b782, {1, 3}},   {DTYPE_Q6_K, 0x9aadcce5694fcd41, {209}},
+        {DTYPE_Q4_1, 0xc45e3252af1a685c, {1, 3}},   {DTYPE_Q5_1, 0x79f73d5d3df30d4c, {1, 3}},
+        {DTYPE_Q2_K, 0xdfc2b58ec2c54b09, {81, 83}}, {DTYPE_Q3_K, 0x1e391e8aa9fbfd89, {109}},
+        {DTYPE_IQ4_NL, 0x70835799c6ef1a3a, {1}},    {DTYPE_MXFP4, 0x3092f906de0d3244, {0}},
     };
     for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         enum dtype dtype = cases[i].dtype;
@@ -36,9 +40,8 @@ static void test_values(void **state)
             uint8_t *p = blocks + (uint64_t)j * traits.block_bytes;
             for (uint32_t b = 0; b < traits.block_bytes; b++)
                 p[b] = (uint8_t)rng_next(&r);
-            p[dtype == DTYPE_Q6_K ? 209 : 1] &= 0xbf;
-            if (dtype == DTYPE_Q4_K || dtype == DTYPE_Q5_K)
-                p[3] &= 0xbf;
+            for (uint32_t b = 0; b < 2 && cases[i].high[b]; b++)
+                p[cases[i].high[b]] &= 0xbf;
         }
         assert_true(dequantize_row(dtype, blocks, 4096, values));
         uint64_t hash = 0xcbf29ce484222325;
@@ -60,7 +63,15 @@ static const uint8_t *panel_block(const struct matrix *m, uint32_t i_panel, uint
         [DTYPE_Q4_K] = 64 + 8 * (32 + 4 * 64),
         [DTYPE_Q5_K] = 64 + 8 * (32 + 4 * 80),
         [DTYPE_Q6_K] = 32 + 16 * (16 + 2 * 96),
+        [DTYPE_Q4_1] = 64 + 4 * 64,
+        [DTYPE_Q5_1] = 64 + 4 * 80,
+        [DTYPE_IQ4_NL] = 32 + 4 * 64,
+        [DTYPE_Q2_K] = 64 + 16 * (16 + 2 * 32),
+        [DTYPE_Q3_K] = 32 + 16 * (16 + 2 * 48),
+        [DTYPE_INT2] = 48 + 4 * 32,
+        [DTYPE_INT3] = 48 + 4 * 48,
         [DTYPE_INT4] = 48 + 4 * 64,
+        [DTYPE_INT8] = 80 + 32 * 16,
         [DTYPE_FP8] = 64 + 32 * 16,
         [DTYPE_MXFP4] = 16 + 4 * 64,
     };
@@ -79,8 +90,13 @@ static float half_at(const uint8_t *p, uint32_t i)
 /* Code of k < 8 in the eight at p. */
 static int code_at(enum dtype dtype, const uint8_t *p, uint32_t k, uint32_t j)
 {
+    int pair = p[k / 4 * 16 + j] >> (k % 4 * 2) & 3;
+    if (dtype == DTYPE_Q2_K || dtype == DTYPE_INT2)
+        return pair;
+    if (dtype == DTYPE_Q3_K || dtype == DTYPE_INT3)
+        return pair | (p[32 + j] >> k & 1) << 2;
     int code = p[k / 2 * 16 + j] >> (k % 2 * 4) & 15;
-    if (dtype == DTYPE_Q5_0 || dtype == DTYPE_Q5_K)
+    if (dtype == DTYPE_Q5_0 || dtype == DTYPE_Q5_1 || dtype == DTYPE_Q5_K)
         code |= (p[64 + j] >> k & 1) << 4;
     if (dtype == DTYPE_Q6_K)
         code |= (p[64 + k / 4 * 16 + j] >> (k % 4 * 2) & 3) << 4;
@@ -101,6 +117,13 @@ static float e2m1_value(int code)
     int exponent = code >> 1 & 3, mantissa = code & 1;
     float f = exponent ? ldexpf(2 + (float)mantissa, exponent - 2) : 0.5f * (float)mantissa;
     return code & 8 ? -f : f;
+}
+
+static float iq4_nl_value(int code)
+{
+    static const float values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                     1,    13,   25,  38,  53,  69,  89,  113};
+    return values[code];
 }
 
 /* Weight k of output j of the panel. */
@@ -136,10 +159,37 @@ static float packed_value(const struct matrix *m, uint32_t i_panel, uint32_t k, 
         group = p + 32 + k % 256 / 16 * (16 + 2 * 96);
         return half_at(p, j) * (float)(int8_t)group[j] *
                (float)(code_at(dtype, group + 16 + k % 16 / 8 * 96, k % 8, j) - 32);
+    case DTYPE_Q4_1:
+    case DTYPE_Q5_1:
+        bits = dtype == DTYPE_Q4_1 ? 64 : 80;
+        p = panel_block(m, i_panel, k / 32);
+        f = half_at(p, j) * (float)code_at(dtype, p + 64 + k % 32 / 8 * bits, k % 8, j);
+        return f + half_at(p + 32, j);
+    case DTYPE_IQ4_NL:
+        p = panel_block(m, i_panel, k / 32);
+        return half_at(p, j) * iq4_nl_value(code_at(dtype, p + 32 + k % 32 / 8 * 64, k % 8, j));
+    case DTYPE_Q2_K:
+        p = panel_block(m, i_panel, k / 256);
+        group = p + 64 + k % 256 / 16 * (16 + 2 * 32);
+        f = half_at(p, j) * (float)(group[j] & 15) *
+            (float)code_at(dtype, group + 16 + k % 16 / 8 * 32, k % 8, j);
+        return f - half_at(p + 32, j) * (float)(group[j] >> 4);
+    case DTYPE_Q3_K:
+        p = panel_block(m, i_panel, k / 256);
+        group = p + 32 + k % 256 / 16 * (16 + 2 * 48);
+        return half_at(p, j) * (float)(int8_t)group[j] *
+               (float)(code_at(dtype, group + 16 + k % 16 / 8 * 48, k % 8, j) - 4);
+    case DTYPE_INT2:
+    case DTYPE_INT3:
     case DTYPE_INT4:
+        bits = dtype == DTYPE_INT2 ? 32 : dtype == DTYPE_INT3 ? 48 : 64;
         p = panel_block(m, i_panel, k / 32);
         return half_at(p, j) *
-               (float)(code_at(dtype, p + 48 + k % 32 / 8 * 64, k % 8, j) - p[32 + j]);
+               (float)(code_at(dtype, p + 48 + k % 32 / 8 * bits, k % 8, j) - p[32 + j]);
+    case DTYPE_INT8:
+        p = panel_block(m, i_panel, k / 32);
+        memcpy(&f, p + 4 * j, sizeof f);
+        return f * (float)((int8_t)p[80 + k % 32 * 16 + j] - (int8_t)p[64 + j]);
     case DTYPE_FP8:
         p = panel_block(m, i_panel, k / 32);
         memcpy(&f, p + 4 * j, sizeof f);
@@ -188,29 +238,25 @@ static void test_bytes(void **state)
         uint32_t k;
         uint64_t n_bytes;
     } cases[] = {
-        {DTYPE_F32, 5, 320},
-        {DTYPE_F16, 5, 160},
-        {DTYPE_BF16, 1, 32},
-        {DTYPE_Q8_0, 640, 20 * 544},
-        {DTYPE_Q8_0, 48, 0},
-        {DTYPE_Q4_0, 32, 288},
-        {DTYPE_Q5_0, 64, 704},
-        {DTYPE_Q4_K, 256, 2368},
-        {DTYPE_Q4_K, 128, 0},
-        {DTYPE_Q5_K, 512, 5760},
-        {DTYPE_Q6_K, 256, 3360},
-        {DTYPE_Q4_1, 32, 0},
-        {DTYPE_INT4, 64, 608},
-        {DTYPE_FP8, 32, 576},
-        {DTYPE_MXFP4, 32, 272},
-        {(enum dtype)9999, 1, 0},
-        {DTYPE_Q8_0, UINT32_MAX - 31, (UINT32_MAX / 32) * 544ull},
+        {DTYPE_F32, 5, 320},      {DTYPE_F16, 5, 160},
+        {DTYPE_BF16, 1, 32},      {DTYPE_Q8_0, 640, 20 * 544},
+        {DTYPE_Q8_0, 48, 0},      {DTYPE_Q4_0, 32, 288},
+        {DTYPE_Q5_0, 64, 704},    {DTYPE_Q4_K, 256, 2368},
+        {DTYPE_Q4_K, 128, 0},     {DTYPE_Q5_K, 512, 5760},
+        {DTYPE_Q6_K, 256, 3360},  {DTYPE_Q4_1, 64, 640},
+        {DTYPE_Q5_1, 32, 384},    {DTYPE_IQ4_NL, 32, 288},
+        {DTYPE_Q2_K, 256, 1344},  {DTYPE_Q3_K, 256, 1824},
+        {DTYPE_Q3_K, 128, 0},     {DTYPE_F64, 32, 0},
+        {DTYPE_INT2, 32, 176},    {DTYPE_INT3, 32, 240},
+        {DTYPE_INT4, 64, 608},    {DTYPE_INT8, 32, 592},
+        {DTYPE_FP8, 32, 576},     {DTYPE_MXFP4, 32, 272},
+        {(enum dtype)9999, 1, 0}, {DTYPE_Q8_0, UINT32_MAX - 31, (UINT32_MAX / 32) * 544ull},
     };
     for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(pack_panel_bytes(cases[i].dtype, cases[i].k), cases[i].n_bytes);
     float out[32];
     uint8_t row[64] = {0};
-    assert_false(dequantize_row(DTYPE_Q4_1, row, 32, out));
+    assert_false(dequantize_row(DTYPE_F64, row, 32, out));
     assert_false(dequantize_row(DTYPE_Q8_0, row, 16, out));
     assert_false(dequantize_row((enum dtype)9999, row, 16, out));
 }

@@ -9,8 +9,9 @@
 #include "kernels/cpu/pack.h"
 
 static const enum dtype packed_dtypes[] = {
-    DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q5_0,
-    DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_INT4, DTYPE_FP8,  DTYPE_MXFP4,
+    DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q5_0,  DTYPE_Q4_1,
+    DTYPE_Q5_1, DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K,  DTYPE_IQ4_NL,
+    DTYPE_INT2, DTYPE_INT3, DTYPE_INT4, DTYPE_INT8, DTYPE_FP8,  DTYPE_MXFP4,
 };
 enum { N_PACKED_DTYPES = sizeof packed_dtypes / sizeof *packed_dtypes };
 
@@ -44,17 +45,32 @@ static void random_block(struct rng *r, enum dtype dtype, uint8_t *p)
     case DTYPE_BF16:
         memcpy(p, (uint8_t *)&f + 2, 2);
         break;
+    case DTYPE_Q4_1:
+    case DTYPE_Q5_1:
     case DTYPE_Q4_K:
     case DTYPE_Q5_K:
         random_f16(r, p + 2);
         random_f16(r, p);
         break;
+    case DTYPE_Q2_K:
+        random_f16(r, p + 80);
+        random_f16(r, p + 82);
+        break;
+    case DTYPE_Q3_K:
+        random_f16(r, p + 108);
+        break;
     case DTYPE_Q6_K:
         random_f16(r, p + 208);
         break;
+    case DTYPE_INT2:
+    case DTYPE_INT3:
     case DTYPE_INT4:
         random_f16(r, p);
         p[2] %= 17;
+        break;
+    case DTYPE_INT8:
+        f *= 0x1p-9f;
+        memcpy(p, &f, 4);
         break;
     case DTYPE_FP8:
         f *= 0x1p-12f;
