@@ -11,6 +11,15 @@
 
 enum { MAX_JSON_BYTES = 64 << 20 }; /* tokenizer_config.json lists every added token */
 
+/* Each value but the first of a file stands behind one of these. */
+bool json_is_bounded(const char *text, size_t n)
+{
+    size_t n_values = 1;
+    for (size_t i = 0; i < n; i++)
+        n_values += (text[i] == ',') | (text[i] == '[') | (text[i] == '{');
+    return n_values <= JSON_MAX_VALUES;
+}
+
 static enum status read_whole(const char *path, int fd, struct strbuf *out, struct error *err)
 {
     char chunk[16384];
@@ -42,6 +51,8 @@ enum status hf_json_load(const char *folder, const char *file, size_t flags, jso
     strbuf_init(&text, MAX_JSON_BYTES);
     enum status s = read_whole(path, fd, &text, err);
     close(fd);
+    if (s == STATUS_OK && !json_is_bounded(strbuf_str(&text).ptr, text.len))
+        s = error_set(err, STATUS_INVALID, "%s: has more than %d values", path, JSON_MAX_VALUES);
     if (s == STATUS_OK) {
         *out = json_loadb(strbuf_str(&text).ptr, text.len, flags | JSON_REJECT_DUPLICATES, &why);
         if (!*out)

@@ -7,8 +7,14 @@
 
 #include "common/base/status.h"
 
-/* folder/file as an object without duplicate keys, at most 64 MiB. NOT_FOUND when there is no such
- * file. *out is the caller's to json_decref, NULL on failure. flags: jansson's, for decoding. */
+/* A value takes up to 140 bytes of memory for two of text: so many are the most that is parsed. The
+ * headers of the largest models have a quarter of it. */
+#define JSON_MAX_VALUES (1 << 22)
+/* False: it may have more. Looks at no syntax, so it is soon done. */
+bool json_is_bounded(const char *text, size_t n);
+/* folder/file as an object without duplicate keys, at most 64 MiB and JSON_MAX_VALUES. NOT_FOUND
+ * when there is no such file. *out is the caller's to json_decref, NULL on failure. flags:
+ * jansson's, for decoding. */
 MUST_USE enum status hf_json_load(const char *folder, const char *file, size_t flags, json_t **out,
                                   struct error *err);
 

@@ -8,6 +8,7 @@
 
 #include "common/base/mem.h"
 #include "common/model/file_map.h"
+#include "common/model/hf_json_internal.h"
 
 enum {
     LENGTH_BYTES = 8,
@@ -243,6 +244,9 @@ static enum status parse(struct safetensors *s, struct error *err)
         return error_set(err, STATUS_INVALID,
                          "%s: is not a safetensors file: its header does not begin with {",
                          s->path);
+    if (!json_is_bounded(text, n))
+        return error_set(err, STATUS_INVALID, "%s: its header has more than %d values", s->path,
+                         JSON_MAX_VALUES);
     json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
     if (!root)
         return error_set(err, STATUS_INVALID, "%s: its header, at byte %d: %s", s->path,

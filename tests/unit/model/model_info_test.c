@@ -230,6 +230,43 @@ static void test_folder_refused(void **state)
     }
 }
 
+/* JSON that is deep, wide, or both too large to be read. */
+static void test_bombs(void **state)
+{
+    static const struct {
+        const char *begin, *again, *text;
+        size_t n;
+    } bombs[] = {
+        {"{\"model_type\":", "[", "maximum parsing depth", 1 << 20},
+        {"{\"model_type\":", "{\"a\":", "maximum parsing depth", 1 << 20},
+        {"{\"model_type\":[", "0,", "has more than 4194304 values", 1 << 22},
+        {"{\"model_type\":[", "[],", "has more than 4194304 values", 1 << 22},
+        {"{\"model_type\":", "                                ", "is larger than 67108864 bytes",
+         1 << 21},
+    };
+    static const char *const files[] = {"config.json", "generation_config.json",
+                                        "tokenizer_config.json"};
+    for (size_t i = 0; i < sizeof bombs / sizeof *bombs; i++) {
+        const char *again = bombs[i].again;
+        size_t n = strlen(bombs[i].begin), step = strlen(again);
+        char *text = malloc(n + bombs[i].n * step);
+        memcpy(text, bombs[i].begin, n);
+        for (size_t k = 0; k < bombs[i].n; k++, n += step)
+            memcpy(text + n, again, step);
+        const char *file = files[i % 3];
+        struct model_info m;
+        struct error err = {0};
+        remove_files();
+        write_text("config.json",
+                   "{\"model_type\":\"llama\",\"vocab_size\":50,\"max_position_embeddings\":9}");
+        put_file(dir, file, (struct str){text, n});
+        enum status got = model_info_open(dir, NULL, &m, &err);
+        if (got != STATUS_INVALID || !strstr(err.text, bombs[i].text) || !strstr(err.text, file))
+            fail_msg("%zu: %s: %s", i, status_name(got), err.text);
+        free(text);
+    }
+}
+
 static void test_demo(void **state)
 {
     char path[128];
@@ -310,6 +347,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_gguf, setup, teardown),
         cmocka_unit_test_setup_teardown(test_folder, setup, teardown),
         cmocka_unit_test_setup_teardown(test_folder_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_bombs, setup, teardown),
         cmocka_unit_test_setup_teardown(test_demo, setup, teardown),
         cmocka_unit_test(test_not_found),
         cmocka_unit_test(test_fifo),

@@ -261,6 +261,26 @@ static void test_deep(void **state)
     strbuf_fini(&b);
 }
 
+/* More values than any model has: refused before they take fifty times the file's memory. */
+static void test_wide(void **state)
+{
+    struct strbuf b;
+    struct safetensors *s;
+    struct error err = {0};
+    enum { N = 1 << 22 };
+    char *header = malloc(2 * N + 8);
+    memcpy(header, "{'w':[", 6);
+    for (size_t i = 0; i < N; i++)
+        memcpy(header + 6 + 2 * i, "0,", 2);
+    memcpy(header + 6 + 2 * N - 1, "]}", 3);
+    strbuf_init(&b, 0);
+    put_safetensors(&b, header, 0, 0);
+    assert_int_equal(safetensors_open_memory(b.ptr, b.len, "wide", &s, &err), STATUS_INVALID);
+    assert_string_equal(err.text, "wide: its header has more than 4194304 values");
+    free(header);
+    strbuf_fini(&b);
+}
+
 static void test_files(void **state)
 {
     char path[] = "/tmp/cox-safetensors-test-XXXXXX";
@@ -308,6 +328,7 @@ int main(void)
         cmocka_unit_test(test_flipped_bits),
         cmocka_unit_test(test_wrong_files),
         cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_wide),
         cmocka_unit_test(test_files),
     };
     const char *corpus = getenv("COX_WRITE_CORPUS");

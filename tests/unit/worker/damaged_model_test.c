@@ -150,9 +150,71 @@ static void every_byte_of_the_configuration(void **state)
     damage_file(d, "config.json", n);
 }
 
+/* Overwrites bytes of the file, which are refused with the tensor's name; then puts them back. */
+static void refuse_tensor(const struct damage *d, FILE *f, const struct str *tensor, long at,
+                          const char *bad)
+{
+    struct worker_options o = {.model = d->folder,
+                               .device = WORKER_DEVICE_CPU,
+                               .tp = 1,
+                               .pp = 1,
+                               .threads = 1,
+                               .block_size = 16,
+                               .num_gpu_blocks_override = 4};
+    struct executor *e = NULL;
+    struct error err = {0};
+    char good[8], name[128];
+    ssize_t n = (ssize_t)strlen(bad);
+    assert_int_equal(pread(fileno(f), good, (size_t)n, at), n);
+    assert_int_equal(pwrite(fileno(f), bad, (size_t)n, at), n);
+    snprintf(name, sizeof name, STR_FMT, STR_ARG(*tensor));
+    enum status s = executor_open(&o, &e, &err);
+    if (s == STATUS_OK || !status_is_configuration(s) || !strstr(err.text, d->folder) ||
+        !strstr(err.text, name))
+        fail_msg("%s, \"%s\" for \"%.*s\": %s: %s", name, bad, (int)n, good, status_name(s),
+                 err.text);
+    assert_int_equal(pwrite(fileno(f), good, (size_t)n, at), n);
+}
+
+/* Each tensor under another name, of numbers that no kernel reads, of an unknown dtype, of another
+ * size and elsewhere. */
+static void every_tensor(void **state)
+{
+    static const char *const dtypes[] = {"I32", "U32", "F99"};
+    struct damage *d = *state;
+    char path[128], header[8192];
+    uint64_t n;
+    int n_tensors = 0;
+    snprintf(path, sizeof path, "%s/model.safetensors", d->folder);
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(pread(fileno(f), &n, sizeof n, 0), sizeof n);
+    assert_true(n < sizeof header);
+    assert_int_equal(pread(fileno(f), header, n, sizeof n), n);
+    header[n] = '\0';
+    for (char *p = header; (p = strstr(p, "\":{\"dtype\":\"")) != NULL; p++, n_tensors++) {
+        char *begin = p, *dtype = p + strlen("\":{\"dtype\":\"");
+        while (begin[-1] != '"')
+            begin--;
+        struct str name = {begin, (size_t)(p - begin)};
+        char *shape = strchr(p, '[') + 1, *place = strchr(shape, '[') + 1;
+        long first = (long)sizeof n;
+        refuse_tensor(d, f, &name, first + (p - 1 - header), "x");
+        for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+            refuse_tensor(d, f, &name, first + (dtype - header), dtypes[i]);
+        refuse_tensor(d, f, &name, first + (shape - header), *shape == '9' ? "8" : "9");
+        refuse_tensor(d, f, &name, first + (place - header), *place == '9' ? "8" : "9");
+    }
+    fclose(f);
+    assert_int_equal(n_tensors, 3 + 9 * TINY_LAYERS);
+    try_it(d, 0); /* whole again */
+    assert_int_equal(d->n_opened, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_tensor, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_byte_of_the_header, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_byte_of_the_configuration, set_up, tear_down),
     };
