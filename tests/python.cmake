@@ -55,7 +55,7 @@ set_tests_properties(chaos_kill_loop_model PROPERTIES LABELS chaos TIMEOUT 3000 
                      ENVIRONMENT "${e2e_environment}")
 
 # Against files made by Hugging Face's own libraries; skipped where they are absent (COX_GOLDENS).
-foreach(part tokenizers chat gguf)
+foreach(part tokenizers chat gguf spm)
   add_test(NAME golden_text_${part} COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/golden/text_golden.py
                                             --lib ${TEXT_TARGET}/release/libcoxtext.a ${part})
   set_tests_properties(golden_text_${part} PROPERTIES LABELS golden TIMEOUT 300 SKIP_RETURN_CODE 77)

@@ -22,9 +22,10 @@ enum text_status {
 /* ---- tokenizer ---- */
 struct text_tokenizer;
 
-/* path: a tokenizer.json, a folder that has one (with tokenizer_config.json beside it), or a GGUF.
- * cache_dir: where compiled tokenizers are kept, by the file's hash (NULL: none). The compiled form
- * is memory-mapped; a damaged or stale one is rebuilt. */
+/* path: a tokenizer.json, a tokenizer.model (SentencePiece), a folder that has one of them (the
+ * first before the second, with tokenizer_config.json beside it), or a GGUF. cache_dir: where
+ * compiled tokenizers are kept, by the file's hash (NULL: none). The compiled form is
+ * memory-mapped; a damaged or stale one is rebuilt. */
 int text_tokenizer_open(const char *path, const char *cache_dir, struct text_tokenizer **out,
                         char err[TEXT_ERR_MAX]);
 void text_tokenizer_free(struct text_tokenizer *t);
@@ -40,7 +41,8 @@ const uint8_t *text_token_bytes(const struct text_tokenizer *t, uint32_t id, siz
 bool text_token_is_special(const struct text_tokenizer *t, uint32_t id);
 
 /* ids: *out is malloc'ed, the caller frees it with text_free. max_ids bounds the work: TEXT_LIMIT
- * with the limit in err. Equal to tokenizers' encode(text, add_special_tokens). */
+ * with the limit in err. Equal to tokenizers' encode(text, add_special_tokens); for a
+ * tokenizer.model to that of transformers' tokenizers on SentencePiece. */
 int text_encode(const struct text_tokenizer *t, const char *ptr, size_t len, bool add_special,
                 size_t max_ids, uint32_t **out, size_t *n_out, char err[TEXT_ERR_MAX]);
 /* Equal to tokenizers' decode(ids, skip_special). */

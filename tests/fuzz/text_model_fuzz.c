@@ -1,6 +1,7 @@
-/* A model's file as text/ reads it, tokenizer.json or GGUF: opened, a text encoded, every id
- * decoded. The library behind text.h is Rust and is not instrumented: inputs vary blindly around
- * the corpus, and what counts is that no panic (TEXT_INTERNAL) and no fault comes out. */
+/* A model's file as text/ reads it, tokenizer.json, tokenizer.model or GGUF: opened, a text
+ * encoded, every id decoded. The library behind text.h is Rust and is not instrumented: inputs vary
+ * blindly around the corpus, and what counts is that no panic (TEXT_INTERNAL) and no fault comes
+ * out. */
 #include "text/text.h"
 
 #include <stdint.h>

@@ -3,6 +3,7 @@
 //! The rest of the pipeline stays the crate's, so only this file can differ from it.
 
 use crate::compiled::Compiled;
+use crate::spm::Spm;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -12,10 +13,11 @@ use std::sync::Arc;
 use tokenizers::models::bpe::BpeTrainer;
 use tokenizers::{Model, ModelWrapper, Result, Token};
 
-/// Either model behind the crate's pipeline.
+/// The model behind the crate's pipeline.
 pub enum AnyModel {
     Compiled(Arc<Compiled>),
     Crate(Box<ModelWrapper>),
+    Spm(Box<Spm>),
 }
 
 thread_local! {
@@ -193,6 +195,12 @@ impl Model for AnyModel {
                 spend(tokens.len())?;
                 Ok(tokens)
             }
+            AnyModel::Spm(m) => {
+                let ids = m.encode(sequence).map_err(|e| e.message)?;
+                spend(ids.len())?;
+                // Its normalizer runs within: there are no offsets into the text.
+                Ok(ids.into_iter().map(|id| Token::new(id, String::new(), (0, 0))).collect())
+            }
         }
     }
 
@@ -200,6 +208,7 @@ impl Model for AnyModel {
         match self {
             AnyModel::Compiled(c) => c.id(token),
             AnyModel::Crate(m) => m.token_to_id(token),
+            AnyModel::Spm(m) => m.id(token),
         }
     }
 
@@ -207,6 +216,7 @@ impl Model for AnyModel {
         match self {
             AnyModel::Compiled(c) => c.text(id).map(str::to_owned),
             AnyModel::Crate(m) => m.id_to_token(id),
+            AnyModel::Spm(m) => m.text(id).map(str::to_owned),
         }
     }
 
@@ -216,6 +226,7 @@ impl Model for AnyModel {
                 (0..c.n_ids()).filter_map(|id| Some((c.text(id)?.to_owned(), id))).collect()
             }
             AnyModel::Crate(m) => m.get_vocab(),
+            AnyModel::Spm(m) => m.texts().map(|(t, id)| (t.to_owned(), id)).collect(),
         }
     }
 
@@ -223,6 +234,7 @@ impl Model for AnyModel {
         match self {
             AnyModel::Compiled(c) => c.n_tokens() as usize,
             AnyModel::Crate(m) => m.get_vocab_size(),
+            AnyModel::Spm(m) => m.n_ids(),
         }
     }
 

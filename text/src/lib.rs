@@ -1,6 +1,7 @@
 //! Coxswain's text library: tokenizers and chat templates behind text.h. `ffi` is the border;
 //! `tokenizer` and `decoder` are what it opens and streams with; `source` finds and caches the
-//! compiled form (`compiled`) that `tokenizer_json` and `gguf_vocab` are read into.
+//! compiled form (`compiled`) that `tokenizer_json` and `gguf_vocab` are read into; `spm` runs a
+//! tokenizer.model.
 #![allow(clippy::missing_safety_doc)] // text.h is the contract of the extern functions
 
 mod borders;
@@ -15,6 +16,7 @@ mod pieces;
 mod pre_tokenizers;
 mod python;
 mod source;
+mod spm;
 mod template;
 mod tokenizer;
 mod tokenizer_json;

@@ -5,6 +5,7 @@ use crate::compiled::{compile, write_atomically, Compiled};
 use crate::error::{fail, invalid, io, Code, Result};
 use crate::gguf::{self, Metadata};
 use crate::gguf_vocab;
+use crate::spm::{self, Frame, Spm};
 use crate::tokenizer_json::{self, Parsed};
 use serde_json::Value;
 use std::fs::File;
@@ -14,6 +15,7 @@ use xxhash_rust::xxh3::xxh3_128;
 pub enum Model {
     Compiled(Compiled),
     Crate { model: String, config: String },
+    Spm { model: Box<Spm>, config: String, frame: Frame },
 }
 
 #[derive(Clone, Debug, Default)]
@@ -98,13 +100,13 @@ fn special_of_folder(folder: &Path) -> Result<Special> {
 
 pub fn open(path: &Path, cache_dir: Option<&Path>) -> Result<Opened> {
     let file = match path.is_dir() {
-        true => path.join("tokenizer.json"),
+        true => tokenizer_of_folder(path)?,
         false => path.to_owned(),
     };
-    if path.is_dir() && !file.exists() {
-        return fail(Code::Unsupported, format!("{}: no tokenizer.json", path.display()));
-    }
     let map = map_file(&file)?;
+    if file.extension().is_some_and(|e| e == "model") || spm::is_model(&map) {
+        return open_spm(&file, &map);
+    }
     if gguf::is_gguf(&map) {
         let meta = Metadata::parse(&map)?;
         let hash = xxh3_128(&map[..meta.len]);
@@ -119,6 +121,26 @@ pub fn open(path: &Path, cache_dir: Option<&Path>) -> Result<Opened> {
     let hash = xxh3_128(&map);
     let model = cached(cache_dir, hash, || tokenizer_json::parse(&map))?;
     Ok(Opened { model, special: special_of_folder(&folder_of(&file))? })
+}
+
+/// tokenizer.json says it all; a tokenizer.model needs its neighbours.
+fn tokenizer_of_folder(folder: &Path) -> Result<PathBuf> {
+    let names = ["tokenizer.json", "tokenizer.model"];
+    match names.iter().map(|n| folder.join(n)).find(|f| f.exists()) {
+        Some(file) => Ok(file),
+        None => {
+            fail(Code::Unsupported, format!("{}: no tokenizer.json, no tokenizer.model", folder.display()))
+        }
+    }
+}
+
+fn open_spm(file: &Path, bytes: &[u8]) -> Result<Opened> {
+    if bytes.len() as u64 > MAX_SMALL_FILE {
+        return fail(Code::Limit, format!("{}: larger than {MAX_SMALL_FILE} bytes", file.display()));
+    }
+    let opened = spm::open(bytes, Some(&folder_of(file)))?;
+    let model = Model::Spm { model: Box::new(opened.spm), config: opened.config, frame: opened.frame };
+    Ok(Opened { model, special: opened.special })
 }
 
 fn cached(cache_dir: Option<&Path>, hash: u128, parse: impl FnOnce() -> Result<Parsed>) -> Result<Model> {

@@ -7,6 +7,7 @@ use crate::compiled::Compiled;
 use crate::error::{fail, invalid, Code, Result, TextError};
 use crate::pieces::{Pieces, Start};
 use crate::source;
+use crate::spm::Frame;
 use crate::vocab::NONE;
 use std::collections::HashMap;
 use std::path::Path;
@@ -34,6 +35,8 @@ pub struct Tokenizer {
     pub pieces: Pieces,
     n_ids: u32,
     max_token_bytes: usize,
+    /// tokenizer.model: what is put around a text
+    frame: Option<Frame>,
     /// made when the first text comes that is far longer than its limit
     borders: OnceLock<Option<Borders>>,
     pub bos: u32,
@@ -80,6 +83,11 @@ impl Tokenizer {
                 let model = serde_json::from_str(&model).map_err(|e| invalid(format!("model: {e}")))?;
                 Self::assemble(AnyModel::Crate(Box::new(model)), &config)?
             }
+            source::Model::Spm { model, config, frame } => {
+                let mut t = Self::assemble(AnyModel::Spm(model), &config)?;
+                t.frame = Some(frame);
+                t
+            }
         };
         let id = |name: Option<String>, number: Option<u32>| {
             name.map(|n| t.token_id(&n))
@@ -103,6 +111,7 @@ impl Tokenizer {
             pieces: Pieces::ByteLevel,
             n_ids: 259,
             max_token_bytes: 1,
+            frame: None,
             borders: OnceLock::new(),
             bos: 256,
             eos: 257,
@@ -122,7 +131,7 @@ impl Tokenizer {
         let c: Config = serde_json::from_str(config).map_err(|e| invalid(format!("tokenizer: {e}")))?;
         let compiled = match &model {
             AnyModel::Compiled(c) => Some(c.clone()),
-            AnyModel::Crate(_) => None,
+            AnyModel::Crate(_) | AnyModel::Spm(_) => None,
         };
         let mut pipeline = Pipeline::new(model);
         pipeline.with_normalizer(c.normalizer).map_err(crate_error)?;
@@ -174,6 +183,7 @@ impl Tokenizer {
             pieces,
             n_ids,
             max_token_bytes,
+            frame: None,
             borders: OnceLock::new(),
             bos: NONE,
             eos: NONE,
@@ -230,7 +240,13 @@ impl Tokenizer {
         if self.begins_with_more(p, text, max_ids) {
             return over();
         }
-        match within(p, text, add_special, max_ids)? {
+        let ids = match &self.frame {
+            None => within(p, text, add_special, max_ids)?,
+            Some(f) => within(p, &f.before(text), false, max_ids.saturating_add(1))?
+                .map(|ids| f.after(text, ids, add_special))
+                .filter(|ids| ids.len() <= max_ids),
+        };
+        match ids {
             Some(ids) => Ok(ids),
             None => over(),
         }

@@ -1,0 +1,258 @@
+/* A tokenizer.model through text.h: what the files beside it change, and broken ones. Its ids at
+ * length are in tests/golden (text_golden.py spm). */
+#include "text_fixture.h"
+
+/* A ModelProto being written. */
+struct proto {
+    uint8_t bytes[1 << 14];
+    size_t len;
+};
+
+static void put(struct proto *p, const void *bytes, size_t n)
+{
+    assert_true(p->len + n <= sizeof p->bytes);
+    memcpy(p->bytes + p->len, bytes, n);
+    p->len += n;
+}
+
+static void put_byte(struct proto *p, unsigned b)
+{
+    put(p, &(uint8_t){(uint8_t)b}, 1);
+}
+
+enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE };
+enum { UNIGRAM = 1, BPE };
+
+static void put_piece(struct proto *p, const char *text, float score, int kind)
+{
+    size_t n = strlen(text);
+    put_byte(p, 0x0a);
+    put_byte(p, (unsigned)(n + 9));
+    put_byte(p, 0x0a);
+    put_byte(p, (unsigned)n);
+    put(p, text, n);
+    put_byte(p, 0x15);
+    put(p, &score, 4);
+    put_byte(p, 0x18);
+    put_byte(p, (unsigned)kind);
+}
+
+/* trainer_spec, normalizer_spec: blanks are kept, one is put before the text */
+static void put_specs(struct proto *p, int algorithm, bool byte_fallback)
+{
+    const uint8_t trainer[] = {0x12, 5, 0x18, (uint8_t)algorithm, 0x98, 2, byte_fallback};
+    const uint8_t normalizer[] = {0x1a, 4, 0x18, 1, 0x20, 0};
+    put(p, trainer, sizeof trainer);
+    put(p, normalizer, sizeof normalizer);
+}
+
+static const struct {
+    const char *text;
+    float score;
+    int kind;
+} pieces[] = {{"<unk>", 0, UNKNOWN},       {"<s>", 0, CONTROL},    {"</s>", 0, CONTROL},
+              {"<tool>", 0, USER_DEFINED}, {"\u2581", -9, NORMAL}, {"h", -8, NORMAL},
+              {"e", -8, NORMAL},           {"l", -8, NORMAL},      {"he", -4, NORMAL},
+              {"ll", -2, NORMAL},          {"hell", -1, NORMAL},   {"\u2581hell", -0.5F, NORMAL},
+              {"\u2581\u2581", -3, NORMAL}};
+enum { BLANK = 4, H, E, L, HE, LL, HELL, B_HELL, BLANKS, FIRST_BYTE };
+
+static struct proto make(int algorithm, bool byte_fallback)
+{
+    struct proto p = {.len = 0};
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
+        put_piece(&p, pieces[i].text, pieces[i].score, pieces[i].kind);
+    for (unsigned b = 0; byte_fallback && b < 256; b++) {
+        char text[8];
+        snprintf(text, sizeof text, "<0x%02X>", b);
+        put_piece(&p, text, 0, BYTE);
+    }
+    put_specs(&p, algorithm, byte_fallback);
+    return p;
+}
+
+static const char *const small_files[] = {"tokenizer_config.json", "special_tokens_map.json",
+                                          "added_tokens.json"};
+
+/* A folder with the model and the small files that are not NULL. */
+static int open_folder(const struct proto *p, const char *const json[3],
+                       struct text_tokenizer **out, char err[TEXT_ERR_MAX])
+{
+    fixture_write("tokenizer.model", p->bytes, p->len);
+    for (int i = 0; i < 3; i++) {
+        remove(fixture_path(small_files[i]));
+        if (json[i])
+            fixture_write(small_files[i], json[i], strlen(json[i]));
+    }
+    *out = NULL;
+    return text_tokenizer_open(fixture_dir, NULL, out, err);
+}
+
+#define NAMED "\"tokenizer_class\":\"LlamaTokenizer\",\"bos_token\":\"<s>\",\"eos_token\":\"</s>\","
+
+static void ids_follow_the_files_beside_it(void **state)
+{
+    const struct {
+        const char *json[3], *text;
+        const uint32_t *ids;
+        size_t n;
+    } cases[] = {
+        /* nothing said: Llama's way of old */
+        {{NULL}, "hell<s> hell", IDS(1, B_HELL, 1, BLANKS, HELL)},
+        {{"{" NAMED "\"legacy\":true}"}, "hell<s>hell", IDS(1, B_HELL, 1, B_HELL)},
+        {{"{" NAMED "\"legacy\":false}"}, "hell<s>hell", IDS(1, B_HELL, 1, HELL)},
+        {{"{" NAMED "\"legacy\":false}"}, "hell<s> hell", IDS(1, B_HELL, 1, B_HELL)},
+        {{"{" NAMED "\"legacy\":false}"}, "<s>hell", IDS(1, 1, HELL)},
+        {{"{" NAMED "\"legacy\":false,\"add_prefix_space\":false}"}, "hell", IDS(1, HELL)},
+        {{"{" NAMED "\"add_bos_token\":false,\"add_eos_token\":true}"}, "hell", IDS(B_HELL, 2)},
+        {{"{\"tokenizer_class\":\"LlamaTokenizerFast\",\"bos_token\":{\"content\":\"<s>\"}}"},
+         "hell",
+         IDS(1, B_HELL)},
+        /* a user-defined symbol of the model's, within a part */
+        {{NULL}, "he<tool>he", IDS(1, BLANK, HE, 3, HE)},
+        {{"{" NAMED "\"added_tokens_decoder\":{\"20\":{\"content\":\"<new>\",\"special\":false,"
+          "\"rstrip\":true}}}"},
+         "he<new>  he",
+         IDS(1, BLANK, HE, 20, BLANK, HE)},
+        /* the older files; the map wins over the configuration */
+        {{"{" NAMED "\"legacy\":true}", "{\"bos_token\":\"</s>\"}", "{\"<new>\":13}"},
+         "he<new>",
+         IDS(2, BLANK, HE, 13)},
+        /* named, and not in the model: a new id behind all others */
+        {{"{" NAMED "\"pad_token\":\"<pad>\"}"}, "he<pad>", IDS(1, BLANK, HE, 13)},
+    };
+    struct proto p = make(BPE, false);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text_tokenizer *t;
+        char err[TEXT_ERR_MAX] = "";
+        if (open_folder(&p, cases[i].json, &t, err) != TEXT_OK)
+            fail_msg("case %zu: %s", i, err);
+        assert_encodes(t, cases[i].text, true, cases[i].ids, cases[i].n);
+        text_tokenizer_free(t);
+    }
+}
+
+static void both_algorithms_cut_their_way(void **state)
+{
+    const struct {
+        int algorithm;
+        bool byte_fallback;
+        const char *text;
+        const uint32_t *ids;
+        size_t n;
+        const char *back;
+    } cases[] = {
+        {BPE, false, "hellhell", IDS(B_HELL, HELL), "hellhell"},
+        {UNIGRAM, false, "hellhell", IDS(B_HELL, HELL), "hellhell"},
+        {BPE, false, "  hell", IDS(BLANKS, B_HELL), "  hell"},
+        /* unknown characters side by side are one */
+        {BPE, false, "heXYhe", IDS(BLANK, HE, 0, HE), "he<unk>he"},
+        {UNIGRAM, false, "heXYhe", IDS(BLANK, HE, 0, HE), "he<unk>he"},
+        {BPE, true, "\u00e9", IDS(BLANK, FIRST_BYTE + 0xc3, FIRST_BYTE + 0xa9), "\u00e9"},
+        {UNIGRAM, true, "\u00e9", IDS(BLANK, FIRST_BYTE + 0xc3, FIRST_BYTE + 0xa9), "\u00e9"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct proto p = make(cases[i].algorithm, cases[i].byte_fallback);
+        struct text_tokenizer *t;
+        char err[TEXT_ERR_MAX] = "";
+        if (open_folder(&p, (const char *[3]){NULL}, &t, err) != TEXT_OK)
+            fail_msg("case %zu: %s", i, err);
+        assert_encodes(t, cases[i].text, false, cases[i].ids, cases[i].n);
+        assert_decodes(t, cases[i].ids, cases[i].n, false, cases[i].back);
+        text_tokenizer_free(t);
+    }
+}
+
+/* Opening must fail with this in the text. */
+static void refused(const struct proto *p, const char *config, const char *words)
+{
+    struct text_tokenizer *t;
+    char err[TEXT_ERR_MAX] = "";
+    int rc = open_folder(p, (const char *[3]){config}, &t, err);
+    if (rc == TEXT_OK || rc == TEXT_INTERNAL || !strstr(err, words))
+        fail_msg("%d '%s', expected '%s'", rc, err, words);
+}
+
+static void broken_models_are_refused_by_name(void **state)
+{
+    struct proto good = make(BPE, true), p = good;
+    put_piece(&p, "h", 0, NORMAL);
+    refused(&p, NULL, "'h' is defined twice");
+    p = good;
+    put_piece(&p, "<unk2>", 0, UNKNOWN);
+    refused(&p, NULL, "'<unk2>' is defined twice");
+    p = good;
+    put_piece(&p, "", 0, NORMAL);
+    refused(&p, NULL, "piece 269 is empty");
+    p = good;
+    put_piece(&p, "x", 0, 7);
+    refused(&p, NULL, "piece 269 has type 7");
+    p = good;
+    put_piece(&p, "\xff", 0, NORMAL);
+    refused(&p, NULL, "not UTF-8");
+    p = make(BPE, false);
+    put_piece(&p, "<0x00>", 0, BYTE);
+    refused(&p, NULL, "no byte_fallback");
+    put_specs(&p, BPE, true);
+    refused(&p, NULL, "byte_fallback, but 1 bytes");
+    p = make(3, false);
+    refused(&p, NULL, "model_type 3 (word)");
+    p = (struct proto){.len = 0};
+    put_piece(&p, "x", 0, NORMAL);
+    refused(&p, NULL, "no piece of the type unknown");
+    refused(&good, "{\"tokenizer_class\":\"T5Tokenizer\"}", "'T5Tokenizer'");
+    refused(&good, "{\"added_tokens_decoder\":{\"4000000000\":{\"content\":\"x\"}}}",
+            "no id below");
+    refused(&good, "[", "tokenizer_config.json");
+    /* a charsmap whose array is longer than it: field 2 of normalizer_spec */
+    p = good;
+    put(&p, "\x1a\x06\x12\x04\xff\xff\xff\x7f", 8);
+    refused(&p, NULL, "precompiled_charsmap");
+}
+
+static void a_cut_model_never_opens_as_a_whole_one(void **state)
+{
+    struct proto good = make(UNIGRAM, true);
+    for (size_t len = 1; len < good.len; len += 7) {
+        struct proto p = good;
+        struct text_tokenizer *t;
+        char err[TEXT_ERR_MAX] = "";
+        p.len = len;
+        int rc = open_folder(&p, (const char *[3]){NULL}, &t, err);
+        assert_int_not_equal(rc, TEXT_INTERNAL);
+        /* a piece less is another model, not a broken file */
+        if (rc == TEXT_OK)
+            text_tokenizer_free(t);
+        else
+            assert_true(strlen(err) > 0);
+    }
+}
+
+static void the_limit_of_ids_holds(void **state)
+{
+    struct proto p = make(BPE, false);
+    struct text_tokenizer *t;
+    char err[TEXT_ERR_MAX];
+    uint32_t *ids;
+    size_t n;
+    assert_int_equal(open_folder(&p, (const char *[3]){NULL}, &t, err), TEXT_OK);
+    assert_int_equal(text_encode(t, "hellhell", 8, true, 3, &ids, &n, err), TEXT_OK);
+    assert_int_equal(n, 3);
+    text_free(ids);
+    assert_int_equal(text_encode(t, "hellhell", 8, true, 2, &ids, &n, err), TEXT_LIMIT);
+    assert_int_equal(text_bos_id(t), 1);
+    assert_int_equal(text_eos_id(t), 2);
+    text_tokenizer_free(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ids_follow_the_files_beside_it),
+        cmocka_unit_test(both_algorithms_cut_their_way),
+        cmocka_unit_test(broken_models_are_refused_by_name),
+        cmocka_unit_test(a_cut_model_never_opens_as_a_whole_one),
+        cmocka_unit_test(the_limit_of_ids_holds),
+    };
+    return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
+}

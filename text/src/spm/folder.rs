@@ -1,0 +1,260 @@
+//! A folder with a tokenizer.model and no tokenizer.json: what the small JSON files beside it say of
+//! special and added tokens, read as transformers' LlamaTokenizer and GemmaTokenizer read them
+//! (from_pretrained of the classes that run SentencePiece itself).
+
+use super::model::Model;
+use super::{proto, Frame, Spm};
+use crate::error::{fail, invalid, Code, Result};
+use crate::source::{read_json, token_text, Special};
+use crate::vocab::MAX_ID;
+use serde_json::{json, Value};
+use std::path::Path;
+
+/// In the order in which tokens that the model lacks get their ids.
+const NAMES: [&str; 7] =
+    ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
+const MORE: &str = "additional_special_tokens";
+
+struct Class {
+    name: &'static str,
+    /// its tokens where the files name none
+    defaults: &'static [(&'static str, &'static str)],
+    /// it puts a blank before the text, and knows legacy from not
+    is_llama: bool,
+}
+
+const CLASSES: [Class; 2] = [
+    Class {
+        name: "LlamaTokenizer",
+        defaults: &[("bos_token", "<s>"), ("eos_token", "</s>"), ("unk_token", "<unk>")],
+        is_llama: true,
+    },
+    Class {
+        name: "GemmaTokenizer",
+        defaults: &[
+            ("bos_token", "<bos>"),
+            ("eos_token", "<eos>"),
+            ("unk_token", "<unk>"),
+            ("pad_token", "<pad>"),
+        ],
+        is_llama: false,
+    },
+];
+
+/// A model, the light parts of a pipeline around it (a tokenizer.json's, as JSON), what is added to texts.
+pub struct Opened {
+    pub spm: Spm,
+    pub config: String,
+    pub frame: Frame,
+    pub special: Special,
+}
+
+struct Added {
+    text: String,
+    id: u32,
+    special: bool,
+    lstrip: bool,
+    rstrip: bool,
+    single_word: bool,
+}
+
+fn class_of(config: &Value) -> Result<Option<&'static Class>> {
+    let Some(name) = config["tokenizer_class"].as_str() else { return Ok(None) };
+    let plain = name.strip_suffix("Fast").unwrap_or(name);
+    match CLASSES.iter().find(|c| c.name == plain) {
+        Some(c) => Ok(Some(c)),
+        None => fail(
+            Code::Unsupported,
+            format!("tokenizer_config.json: tokenizer_class '{name}' with a tokenizer.model; supported: LlamaTokenizer, GemmaTokenizer"),
+        ),
+    }
+}
+
+fn flag(config: &Value, name: &str, default: bool) -> bool {
+    config[name].as_bool().unwrap_or(default)
+}
+
+/// folder None: the model alone, with what it says itself.
+pub fn open(bytes: &[u8], folder: Option<&Path>) -> Result<Opened> {
+    let read = |name: &str| match folder {
+        Some(f) => read_json(&f.join(name)),
+        None => Ok(None),
+    };
+    let proto = proto::parse(bytes)?;
+    let model = Model::new(&proto)?;
+    let mut config = read("tokenizer_config.json")?.unwrap_or_else(|| json!({}));
+    let class = class_of(&config)?;
+    let listed = config["added_tokens_decoder"].is_object();
+    if !listed {
+        // files of before 2023 say it here, and this file wins
+        if let Some(Value::Object(map)) = read("special_tokens_map.json")? {
+            map.into_iter().for_each(|(k, v)| config[k] = v);
+        }
+    }
+    let named = named_tokens(&config, class, &proto);
+    let mut added = match listed {
+        true => of_decoder(&config["added_tokens_decoder"])?,
+        false => of_added_json(read("added_tokens.json")?, &named)?,
+    };
+    add_named(&mut added, &named, &model)?;
+
+    let is_llama = class.is_none_or(|c| c.is_llama);
+    let legacy = !is_llama || flag(&config, "legacy", true);
+    let prefix_space = is_llama && flag(&config, "add_prefix_space", true);
+    let id_of = |name: &str| {
+        let text = &named.iter().find(|t| t.name == name)?.text;
+        added.iter().find(|a| a.text == *text).map(|a| a.id)
+    };
+    let frame = Frame {
+        bos: id_of("bos_token").filter(|_| flag(&config, "add_bos_token", true)),
+        eos: id_of("eos_token").filter(|_| flag(&config, "add_eos_token", false)),
+        legacy,
+        prefix_space: prefix_space && !legacy,
+        blank: model.id("▁"),
+        named: added
+            .iter()
+            .filter(|a| named.iter().any(|n| n.text == a.text))
+            .map(|a| (a.id, a.text.clone()))
+            .collect(),
+    };
+    let special = Special { bos_id: id_of("bos_token"), eos_id: id_of("eos_token"), ..Special::default() };
+    let strip = proto.normalizer.add_dummy_prefix || class.is_some_and(|c| c.is_llama) && prefix_space;
+    let unk = named.iter().find(|t| t.name == "unk_token").map_or("<unk>", |t| &t.text);
+    let extra = added.iter().map(|a| (a.text.clone(), a.id)).collect();
+    let config = pipeline(&added, strip, model.has_bytes());
+    Ok(Opened { spm: Spm::new(model, legacy, unk, extra)?, config, frame, special })
+}
+
+fn pipeline(added: &[Added], strip: bool, byte_fallback: bool) -> String {
+    let mut decoders = vec![json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "})];
+    if byte_fallback {
+        decoders.push(json!({"type": "ByteFallback"}));
+    }
+    decoders.push(json!({"type": "Fuse"}));
+    if strip {
+        decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
+    }
+    let added: Vec<Value> = added
+        .iter()
+        .map(|a| {
+            json!({"id": a.id, "content": a.text, "single_word": a.single_word, "lstrip": a.lstrip,
+                   "rstrip": a.rstrip, "normalized": false, "special": a.special})
+        })
+        .collect();
+    json!({"normalizer": null, "pre_tokenizer": null, "post_processor": null,
+           "decoder": {"type": "Sequence", "decoders": decoders}, "added_tokens": added})
+    .to_string()
+}
+
+struct Named {
+    name: &'static str,
+    text: String,
+    lstrip: bool,
+    rstrip: bool,
+    said: bool,
+}
+
+fn named_tokens(config: &Value, class: Option<&Class>, proto: &proto::ModelProto) -> Vec<Named> {
+    let mut all: Vec<Named> = vec![];
+    let mut add = |name: &'static str, text: String, v: &Value| {
+        if !text.is_empty() && !all.iter().any(|n| n.name == name && name != MORE) {
+            let (lstrip, rstrip) = (flag(v, "lstrip", false), flag(v, "rstrip", false));
+            all.push(Named { name, text, lstrip, rstrip, said: !v.is_null() });
+        }
+    };
+    for name in NAMES {
+        let said = config.get(name);
+        let default = match (name, class) {
+            (_, Some(c)) => c.defaults.iter().find(|(n, _)| *n == name).map(|(_, text)| *text),
+            ("bos_token", None) => Some(proto.bos),
+            ("eos_token", None) => Some(proto.eos),
+            ("unk_token", None) => Some("<unk>"),
+            _ => None,
+        };
+        match (said, default) {
+            (Some(v), _) => {
+                if let Some(text) = token_text(v) {
+                    add(name, text, v);
+                }
+            }
+            // nobody has said it: only what the model has
+            (None, Some(text)) if class.is_some() || proto.pieces.iter().any(|p| p.text == text) => {
+                add(name, text.to_owned(), &Value::Null);
+            }
+            _ => {}
+        }
+    }
+    for v in config[MORE].as_array().into_iter().flatten() {
+        if let Some(text) = token_text(v) {
+            add(MORE, text, v);
+        }
+    }
+    all
+}
+
+fn checked_id(v: Option<u64>, text: &str, file: &str) -> Result<u32> {
+    match v {
+        Some(id) if id < u64::from(MAX_ID) => Ok(id as u32),
+        _ => Err(invalid(format!("{file}: '{text}' has no id below {MAX_ID}"))),
+    }
+}
+
+fn of_decoder(list: &Value) -> Result<Vec<Added>> {
+    let file = "tokenizer_config.json: added_tokens_decoder";
+    let mut added = vec![];
+    for (id, v) in list.as_object().into_iter().flatten() {
+        let text = v["content"].as_str().ok_or_else(|| invalid(format!("{file}: {id} has no content")))?;
+        added.push(Added {
+            text: text.to_owned(),
+            id: checked_id(id.parse().ok(), text, file)?,
+            special: flag(v, "special", false),
+            lstrip: flag(v, "lstrip", false),
+            rstrip: flag(v, "rstrip", false),
+            single_word: flag(v, "single_word", false),
+        });
+    }
+    Ok(added)
+}
+
+fn of_added_json(list: Option<Value>, named: &[Named]) -> Result<Vec<Added>> {
+    let mut added = vec![];
+    for (text, id) in list.iter().filter_map(Value::as_object).flatten() {
+        added.push(Added {
+            text: text.clone(),
+            id: checked_id(id.as_u64(), text, "added_tokens.json")?,
+            special: named.iter().any(|n| n.text == *text),
+            lstrip: false,
+            rstrip: false,
+            single_word: false,
+        });
+    }
+    Ok(added)
+}
+
+/// Named tokens are special. Those that are not listed: the model's pieces, or new ones behind all others.
+fn add_named(added: &mut Vec<Added>, named: &[Named], model: &Model) -> Result<()> {
+    let beyond = added.iter().filter(|a| a.id >= model.n_pieces()).count() as u32;
+    let mut next = model.n_pieces() + beyond;
+    for n in named {
+        if let Some(a) = added.iter_mut().find(|a| a.text == n.text) {
+            a.special = true;
+            if !n.said {
+                (a.lstrip, a.rstrip, a.single_word) = (false, false, false);
+            }
+            continue;
+        }
+        let id = model.id(&n.text).unwrap_or_else(|| {
+            next += 1;
+            next - 1
+        });
+        added.push(Added {
+            text: n.text.clone(),
+            id,
+            special: true,
+            lstrip: n.lstrip,
+            rstrip: n.rstrip,
+            single_word: false,
+        });
+    }
+    Ok(())
+}
