@@ -35,6 +35,11 @@ def into_page_cache(file):
             pass
 
 
+def go_first(pid):
+    """Before all else that runs here: nice(1) alone weighs within a session only."""
+    Path(f"/proc/{pid}/autogroup").write_text("-20")
+
+
 class Round:
     """One start: seconds to ready, of the workers' loading, and the largest rss of all workers together."""
 
@@ -45,6 +50,8 @@ class Round:
         c = Cluster("--device", "cpu", "--max-model-len", "2048", model=str(folder), workers=options.tp, tp=options.tp)
         begin = time.perf_counter()
         c.start(wait=False)
+        if options.first:
+            go_first(c.process.pid)
         try:
             c.wait_ready(120)
             self.ready = time.perf_counter() - begin
@@ -63,6 +70,7 @@ def main():
     parser.add_argument("--shape", type=Path, default=ROOT / "bench/models/tinyllama_1b")
     parser.add_argument("--tokenizer", type=Path, default=ROOT / "build/goldens/llama_tiny")
     parser.add_argument("--cold-memory", action="store_true")
+    parser.add_argument("--first", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="coxbench-") as folder:
         n_bytes = checkpoint.write(options.shape, options.tokenizer, Path(folder))

@@ -23,7 +23,7 @@ static const char *const kv_cache_dtypes[] = {"auto",
                                               "fp8_per_token_head",
                                               "int8_per_token_head"};
 static const char *const dtypes[] = {"auto", "float32"};
-static const char *const load_formats[] = {"auto", "dummy", "safetensors", "gguf"};
+static const char *const load_formats[] = {"auto", "dummy", "safetensors", "gguf", "pt"};
 enum { N_LOAD_FORMATS = sizeof load_formats / sizeof *load_formats };
 
 struct builder {

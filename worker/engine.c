@@ -58,7 +58,7 @@ static enum status find_main_dtype(struct engine *e, struct error *err)
 /* And which model they are. */
 static enum status open_weights(struct engine *e, uint8_t identity[16], struct error *err)
 {
-    static const char *const names[] = {"auto", "dummy", "safetensors", "gguf"};
+    static const char *const names[] = {"auto", "dummy", "safetensors", "gguf", "pt"};
     enum model_format want = e->load_format == WORKER_LOAD_GGUF ? MODEL_GGUF : MODEL_HF;
     if (e->load_format != WORKER_LOAD_AUTO && e->info.format != want)
         return error_set(err, STATUS_INVALID, "--load-format %s: %s is %s", names[e->load_format],
@@ -66,7 +66,10 @@ static enum status open_weights(struct engine *e, uint8_t identity[16], struct e
                          want == MODEL_HF ? "no folder with a config.json" : "no GGUF file");
     if (e->load_format == WORKER_LOAD_DUMMY)
         return weights_config_identity(&e->info, identity, err);
-    TRY(weights_open(&e->info, &e->files, err));
+    enum weights_kind kind = e->load_format == WORKER_LOAD_SAFETENSORS ? WEIGHTS_SAFETENSORS
+                             : e->load_format == WORKER_LOAD_PT        ? WEIGHTS_TORCH
+                                                                       : WEIGHTS_ANY;
+    TRY(weights_open_kind(&e->info, kind, &e->files, err));
     weights_identity(e->files, identity);
     return STATUS_OK;
 }

@@ -377,6 +377,7 @@ static void fill_info(struct executor_cpu *x, const struct worker_options *o)
                                 .comm_address = str_from(x->comm ? comm_address(x->comm) : ""),
                                 .weights_bytes = e->weights_bytes,
                                 .activation_bytes = e->activation_bytes + cpu_samplers_bytes(x),
+                                .sampler_bytes = cpu_samplers_bytes(x),
                                 .comm_bytes = e->comm_bytes,
                                 .kv_bytes = e->kv_bytes};
     i->limits = (struct sequences_limits){.max_model_len = e->max_model_len,

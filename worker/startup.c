@@ -120,12 +120,14 @@ void startup_log_memory(const struct executor_info *info)
     for (uint32_t i = 0; i < info->limits.n_kv_groups; i++)
         strbuf_printf(&groups, "%s%ux%u", i ? "," : "", info->limits.kv_groups[i].n_blocks,
                       info->limits.kv_groups[i].block_tokens);
-    log_info("memory_plan",
-             "weights_bytes=%llu activation_bytes=%llu comm_bytes=%llu kv_bytes=%llu "
-             "draft_bytes=%llu draft_kv_bytes=%llu total_bytes=%llu kv_blocks=%s",
-             (unsigned long long)info->weights_bytes, (unsigned long long)info->activation_bytes,
-             (unsigned long long)info->comm_bytes, (unsigned long long)info->kv_bytes,
-             (unsigned long long)info->draft_bytes, (unsigned long long)info->draft_kv_bytes,
-             (unsigned long long)total_bytes(info), groups.ptr ? groups.ptr : "");
+    log_info(
+        "memory_plan",
+        "weights_bytes=%llu activation_bytes=%llu sampler_bytes=%llu comm_bytes=%llu kv_bytes=%llu "
+        "draft_bytes=%llu draft_kv_bytes=%llu total_bytes=%llu kv_blocks=%s",
+        (unsigned long long)info->weights_bytes, (unsigned long long)info->activation_bytes,
+        (unsigned long long)info->sampler_bytes, (unsigned long long)info->comm_bytes,
+        (unsigned long long)info->kv_bytes, (unsigned long long)info->draft_bytes,
+        (unsigned long long)info->draft_kv_bytes, (unsigned long long)total_bytes(info),
+        groups.ptr ? groups.ptr : "");
     strbuf_fini(&groups);
 }

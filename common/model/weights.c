@@ -78,12 +78,18 @@ static enum status open_gguf(struct weights *w, struct error *err)
 
 enum status weights_open(const struct model_info *m, struct weights **out, struct error *err)
 {
+    return weights_open_kind(m, WEIGHTS_ANY, out, err);
+}
+
+enum status weights_open_kind(const struct model_info *m, enum weights_kind kind,
+                              struct weights **out, struct error *err)
+{
     *out = NULL;
     if (m->format != MODEL_GGUF && m->format != MODEL_HF)
         return error_set(err, STATUS_UNSUPPORTED, "the model %s has no weights", m->name);
     struct weights *w = mem_zalloc(sizeof *w);
     w->path = mem_strdup(m->path);
-    enum status s = m->format == MODEL_GGUF ? open_gguf(w, err) : weights_open_folder(w, err);
+    enum status s = m->format == MODEL_GGUF ? open_gguf(w, err) : weights_open_folder(w, kind, err);
     if (s == STATUS_OK)
         s = index_names(w, err);
     if (s != STATUS_OK) {

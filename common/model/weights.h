@@ -7,11 +7,17 @@
 #include "common/model/model_info.h"
 #include "common/model/tensor.h"
 
+/* Of which kind the files of a folder must be; a GGUF is one by itself. */
+enum weights_kind { WEIGHTS_ANY, WEIGHTS_SAFETENSORS, WEIGHTS_TORCH };
+
 struct weights;
 /* STATUS_NOT_FOUND names what is missing and where, STATUS_UNSUPPORTED what this build does not
  * read (PyTorch's older format). */
 MUST_USE enum status weights_open(const struct model_info *m, struct weights **out,
                                   struct error *err);
+/* The others are not looked at. */
+MUST_USE enum status weights_open_kind(const struct model_info *m, enum weights_kind kind,
+                                       struct weights **out, struct error *err);
 void weights_close(struct weights *w); /* NULL is fine */
 /* NULL: there is none of that name. */
 const struct tensor *weights_find(const struct weights *w, const char *name);

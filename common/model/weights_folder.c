@@ -261,17 +261,28 @@ static enum status open_all(struct weights *w, const struct layout *l, bool *fou
     return collect(w, NULL, err);
 }
 
-enum status weights_open_folder(struct weights *w, struct error *err)
+static bool is_wanted(const struct layout *l, enum weights_kind kind)
+{
+    return kind == WEIGHTS_ANY || (kind == WEIGHTS_TORCH) == (l->kind == SHARD_TORCH);
+}
+
+enum status weights_open_folder(struct weights *w, enum weights_kind kind, struct error *err)
 {
     bool found = false;
     TRY(weights_config_identity(&(struct model_info){.format = MODEL_HF, .path = w->path},
                                 w->config_digest, err));
     for (int i = 0; i < N_LAYOUTS && !found; i++)
-        TRY(open_named(w, &layouts[i], &found, err));
+        if (is_wanted(&layouts[i], kind))
+            TRY(open_named(w, &layouts[i], &found, err));
     for (int i = 0; i < N_LAYOUTS && !found; i++)
-        TRY(open_all(w, &layouts[i], &found, err));
+        if (is_wanted(&layouts[i], kind))
+            TRY(open_all(w, &layouts[i], &found, err));
     if (found)
         return STATUS_OK;
+    if (kind != WEIGHTS_ANY)
+        return error_set(err, STATUS_NOT_FOUND, "%s: has no weights in %s", w->path,
+                         kind == WEIGHTS_TORCH ? "pytorch_model.bin, .bin, .pt or .pth files"
+                                               : "safetensors files");
     return error_set(err, STATUS_NOT_FOUND,
                      "%s: has no model.safetensors, no %s and no other .safetensors file, and no "
                      "pytorch_model.bin or other file of PyTorch's (--load-format dummy runs it "

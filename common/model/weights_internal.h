@@ -38,4 +38,5 @@ struct weights {
 /* Room for n tensors. */
 MUST_USE enum status weights_reserve(struct weights *w, uint64_t n, struct error *err);
 /* Fills shards, tensors, n_file_bytes and config_digest. */
-MUST_USE enum status weights_open_folder(struct weights *w, struct error *err);
+MUST_USE enum status weights_open_folder(struct weights *w, enum weights_kind kind,
+                                         struct error *err);

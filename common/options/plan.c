@@ -1,5 +1,6 @@
 #include "common/options/plan.h"
 
+#include "common/options/kv_dtype.h"
 #include "common/options/rows.h"
 
 #define S plan_options
@@ -13,8 +14,8 @@ const struct option_spec plan_specs[] = {
             "longest sequence; 0: the model's own"),
     OPT_INT(S, worker.block_size, "block-size", 16, 1024, "16",
             "tokens of a KV block, a multiple of 16"),
-    OPT_ENUM(S, worker.kv_cache_dtype, "kv-cache-dtype", "auto|float32|float16", "auto",
-             "numbers of the KV cache; auto: float16, float32 for a float32 model"),
+    OPT_ENUM(S, worker.kv_cache_dtype, "kv-cache-dtype", KV_CACHE_DTYPES, "auto",
+             KV_CACHE_DTYPE_HELP),
     OPT_INT(S, worker.num_gpu_blocks_override, "num-gpu-blocks-override", 0, 1 << 30, "0",
             "KV blocks of a rank; 0: from the memory"),
     OPT_INT(S, worker.kv_cache_memory_bytes, "kv-cache-memory-bytes", 0, (double)(1ull << 50), "0",

@@ -60,7 +60,7 @@
     OPT_FLOAT(S, keep_alive_s, "sse-keep-alive-interval", 0, 3600, "15",                           \
               "seconds of silence after which a stream gets a comment line; 0: none")
 #define ROW_LOAD_FORMAT(S)                                                                         \
-    OPT_ENUM(S, load_format, "load-format", "auto|dummy|safetensors|gguf", "auto",                 \
+    OPT_ENUM(S, load_format, "load-format", "auto|dummy|safetensors|gguf|pt", "auto",              \
              "which weights are read; dummy: none, they are random, as config.json says they are")
 #define ROW_LOG_LEVEL(S)                                                                           \
     OPT_ENUM(S, log_level, "log-level", "debug|info|warn|error", "info", "least level logged")

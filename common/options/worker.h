@@ -18,7 +18,8 @@ enum worker_load_format {
     WORKER_LOAD_AUTO,
     WORKER_LOAD_DUMMY,
     WORKER_LOAD_SAFETENSORS,
-    WORKER_LOAD_GGUF
+    WORKER_LOAD_GGUF,
+    WORKER_LOAD_PT
 };
 
 struct worker_options {

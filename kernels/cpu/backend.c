@@ -19,7 +19,8 @@ enum {
     MACS_TASK_MIN = 64 << 10,
     MACS_TASK_MAX = 4 << 20,
     MAX_K = 1 << 20, /* keeps the products of sizes in 64 bits */
-    CACHE_LINE = 64
+    CACHE_LINE = 64,
+    SMALL_PAGE = 4096
 };
 #define HUGE_PAGE ((uint64_t)2 << 20)
 
@@ -31,10 +32,16 @@ static const struct cpu_kernels *const kernels_of[CPU_ISA_COUNT] = {
 
 /* ---- memory ---- */
 
-/* Large pages from the first byte on: the mapping is one page longer and cut at both ends. */
+static uint64_t mapped_bytes(uint64_t n_bytes)
+{
+    return (n_bytes + SMALL_PAGE - 1) / SMALL_PAGE * SMALL_PAGE;
+}
+
+/* Large pages from the first byte on: the mapping is one page longer and cut at both ends, so that
+ * it takes what was asked for and not up to 2 MiB more. */
 static void *map_huge(uint64_t n_bytes)
 {
-    uint64_t n = (n_bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    uint64_t n = mapped_bytes(n_bytes);
     uint8_t *p =
         mmap(NULL, n + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
@@ -65,7 +72,7 @@ static void cpu_release(struct device *d, void *ptr, uint64_t n_bytes)
     if (!ptr)
         return;
     if (n_bytes >= HUGE_PAGE)
-        munmap(ptr, (n_bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+        munmap(ptr, mapped_bytes(n_bytes));
     else
         free(ptr);
 }

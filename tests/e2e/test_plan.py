@@ -17,9 +17,9 @@ SIZES = ["--num-gpu-blocks-override", "64", "--threads", "2"]
 pytestmark = pytest.mark.skipif(not OWN.exists(), reason=f"no tiny checkpoints in {OWN}: scripts/make-goldens")
 
 
-def table_of(model, tp, rank, pp=1):
+def table_of(model, tp, rank, pp=1, more=()):
     """What a worker counts before it loads; None: it refuses the cut."""
-    command = [BIN / "cox-worker", "--model", model, "--device", "cpu", "--tp", tp, "--pp", pp, "--ordinal", rank, *SIZES, "--insecure",
+    command = [BIN / "cox-worker", "--model", model, "--device", "cpu", "--tp", tp, "--pp", pp, "--ordinal", rank, *SIZES, *more, "--insecure",
                "--head", "127.0.0.1:1", "--http-port", "0", "--log-format", "json"]
     with subprocess.Popen([str(a) for a in command], stderr=subprocess.PIPE, text=True) as p:
         for line in p.stderr:
@@ -51,6 +51,14 @@ def test_the_tables_of_stages(name, tp, pp):
         assert (planned["stage"], planned["rank"]) == divmod(i, tp)
         for key in ("weights_bytes", "activation_bytes", "comm_bytes", "kv_bytes", "total_bytes"):
             assert planned[key] == table[key], (i, key)
+
+
+@pytest.mark.parametrize("more", [["--kv-cache-dtype", "int8"], ["--kv-cache-dtype", "float32", "--block-size", "32"]],
+                         ids=lambda words: words[1])
+def test_the_same_options(more):
+    planned = json.loads(run_cox("plan", OWN / "llama_tiny", "--tp", 2, "--json", *SIZES, *more).stdout)["ranks"][0]
+    assert planned["kv_bytes"] == table_of(OWN / "llama_tiny", 2, 0, more=more)["kv_bytes"]
+    assert planned["kv_bytes"] == 64 * planned["kv_groups"][0]["bytes_per_block"]
 
 
 def without_weights(tmp_path, name="llama_tiny", **changed):

@@ -257,6 +257,35 @@ static void test_folders_refused(void **state)
     }
 }
 
+/* --load-format: the same folder, the files that are asked for. */
+static void test_kinds(void **state)
+{
+    static const struct file both[MAX_FILES] = {
+        CONFIG, {"model.safetensors", A_B}, {"pytorch_model.bin", "xy", -2}};
+    static const struct file one[MAX_FILES] = {CONFIG, {"model.safetensors", A_B}};
+    static const struct {
+        const struct file *files;
+        enum weights_kind kind;
+        const char *first; /* NULL: refused */
+    } cases[] = {{both, WEIGHTS_ANY, "a"},
+                 {both, WEIGHTS_SAFETENSORS, "a"},
+                 {both, WEIGHTS_TORCH, "x"},
+                 {one, WEIGHTS_SAFETENSORS, "a"},
+                 {one, WEIGHTS_TORCH, NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model_info m = {.format = MODEL_HF, .path = dir, .name = dir};
+        struct weights *w;
+        struct error err = {0};
+        write_files(cases[i].files);
+        enum status s = weights_open_kind(&m, cases[i].kind, &w, &err);
+        assert_int_equal(s, cases[i].first ? STATUS_OK : STATUS_NOT_FOUND);
+        assert_true(s == STATUS_OK ? weights_find(w, cases[i].first) != NULL
+                                   : strstr(err.text, "no weights in pytorch_model.bin") != NULL);
+        weights_close(w);
+        remove_files(cases[i].files);
+    }
+}
+
 static enum status open_gguf(const struct strbuf *b, struct weights **w, struct error *err)
 {
     char path[128];
@@ -451,6 +480,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_folders, setup, teardown),
         cmocka_unit_test_setup_teardown(test_folders_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_kinds, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gguf, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gguf_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_identity, setup, teardown),
