@@ -151,7 +151,7 @@ static inline void put_torch(struct strbuf *b, const char *letters)
 {
     static const char begin[] = P_BEGIN, end[] = P_END;
     struct zip_part parts[ZIP_MAX_MEMBERS];
-    char names[ZIP_MAX_MEMBERS][16], data[4 * ZIP_MAX_MEMBERS];
+    char names[ZIP_MAX_MEMBERS][32], data[4 * ZIP_MAX_MEMBERS];
     struct strbuf pickle;
     size_t n = strlen(letters);
     strbuf_init(&pickle, 0);
