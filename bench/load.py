@@ -1,6 +1,4 @@
 """bench/load: see there."""
-import mmap
-import os
 import re
 import subprocess
 import sys
@@ -14,19 +12,6 @@ from footprint import MIB, size_of, tables
 from serving import machine, option_parser, spread
 
 READY_S, MEMORY_SHARE, MEMORY_MORE = 2.0, 1.05, 64 * MIB
-
-
-def touch(n_bytes):
-    """In a process of its own: what it leaves free was in use a moment ago."""
-    pid = os.fork()
-    if pid == 0:
-        m = mmap.mmap(-1, n_bytes)
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            m.madvise(mmap.MADV_HUGEPAGE)
-        for at in range(0, n_bytes, mmap.PAGESIZE):
-            m[at] = 1
-        os._exit(0)
-    os.waitpid(pid, 0)
 
 
 def into_page_cache(file):
@@ -45,8 +30,6 @@ class Round:
 
     def __init__(self, folder, options):
         into_page_cache(folder / "model.safetensors")
-        if not options.cold_memory:
-            touch(int((folder / "model.safetensors").stat().st_size * 1.15))
         c = Cluster("--device", "cpu", "--max-model-len", "2048", model=str(folder), workers=options.tp, tp=options.tp)
         begin = time.perf_counter()
         c.start(wait=False)
@@ -69,16 +52,19 @@ def main():
     parser.add_argument("--tp", type=int, default=2)
     parser.add_argument("--shape", type=Path, default=ROOT / "bench/models/tinyllama_1b")
     parser.add_argument("--tokenizer", type=Path, default=ROOT / "build/goldens/llama_tiny")
-    parser.add_argument("--cold-memory", action="store_true")
     parser.add_argument("--first", action="store_true")
     options = parser.parse_args()
+    if options.first:
+        go_first("self")
     with tempfile.TemporaryDirectory(prefix="coxbench-") as folder:
         n_bytes = checkpoint.write(options.shape, options.tokenizer, Path(folder))
         subprocess.run(["sync", "-f", folder], check=True)  # writing it back is not a part of loading it
         print(f"{machine()}; {n_bytes / 1e9:.2f} GB, --tp {options.tp}, {options.rounds} rounds: median (least … most)")
+        before = Round(Path(folder), options)
         rounds = [Round(Path(folder), options) for _ in range(options.rounds)]
     ready, peak = [r.ready for r in rounds], max(r.peak for r in rounds)
     bound = int(MEMORY_SHARE * rounds[0].table) + MEMORY_MORE
+    print(f"the round before these, not counted: {before.ready:.2f} s")
     print(f"ready after {spread(ready, '%.2f')} s (at most {READY_S:g}), of which the slowest rank loads "
           f"{spread([r.loading for r in rounds], '%.2f')} s")
     print(f"workers' peak rss {peak / MIB:.0f} MiB, their tables {rounds[0].table / MIB:.0f} MiB (at most {bound / MIB:.0f})")
