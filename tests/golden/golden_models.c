@@ -6,33 +6,36 @@
 #include <string.h>
 #include <unistd.h>
 
+static const char *const reference[] = {"llama2_mha",
+                                        "llama31_gqa",
+                                        "llama32_tied_hd",
+                                        "mistral_swa",
+                                        "qwen2_bias",
+                                        "qwen3_qknorm",
+                                        "gemma2",
+                                        "gemma3_text",
+                                        "olmo2",
+                                        "phi3",
+                                        "phi3_longrope",
+                                        "mixtral",
+                                        "qwen3_moe",
+                                        "deepseek_v2_lite",
+                                        "deepseek_v2_qlora",
+                                        "deepseek_v3",
+                                        "gpt_oss_bf16",
+                                        "llama_awq",
+                                        "llama_gptq",
+                                        "llama_fp8_ct",
+                                        "qwen3_fp8_block",
+                                        "qwen3_fp8_partial",
+                                        "gpt_oss_mxfp4"};
+enum { N_REFERENCE = sizeof reference / sizeof *reference };
+
+/* Models that are others for texts longer than this. */
 static const struct {
     const char *name;
     uint32_t short_len;
-} reference[] = {{"llama2_mha", 0},
-                 {"llama31_gqa", 0},
-                 {"llama32_tied_hd", 0},
-                 {"mistral_swa", 0},
-                 {"qwen2_bias", 0},
-                 {"qwen3_qknorm", 0},
-                 {"gemma2", 0},
-                 {"gemma3_text", 0},
-                 {"olmo2", 0},
-                 {"phi3", 0},
-                 {"phi3_longrope", 128},
-                 {"mixtral", 0},
-                 {"qwen3_moe", 0},
-                 {"deepseek_v2_lite", 0},
-                 {"deepseek_v2_qlora", 0},
-                 {"deepseek_v3", 0},
-                 {"gpt_oss_bf16", 0},
-                 {"llama_awq", 0},
-                 {"llama_gptq", 0},
-                 {"llama_fp8_ct", 0},
-                 {"qwen3_fp8_block", 0},
-                 {"qwen3_fp8_partial", 0},
-                 {"gpt_oss_mxfp4", 0}};
-enum { N_REFERENCE = sizeof reference / sizeof *reference };
+} stretched[] = {{"phi3_longrope", 128}, {"phi3_long64", 64}};
 
 const char *golden_models_folder(void)
 {
@@ -45,15 +48,25 @@ struct list {
     uint32_t n, cap;
 };
 
-/* A folder without expected.json is none. */
-static void add(struct list *l, const char *folder, const char *name, uint32_t short_len)
+static uint32_t short_len_of(const char *path)
 {
-    struct golden_model m = {.short_len = short_len};
+    const char *slash = strrchr(path, '/');
+    for (size_t i = 0; i < sizeof stretched / sizeof *stretched; i++)
+        if (strcmp(slash ? slash + 1 : path, stretched[i].name) == 0)
+            return stretched[i].short_len;
+    return 0;
+}
+
+/* A folder without expected.json is none. */
+static void add(struct list *l, const char *folder, const char *name)
+{
+    struct golden_model m = {.short_len = 0};
     char expected[PATH_MAX + 16];
     snprintf(m.path, sizeof m.path, "%s%s%s", folder, *name ? "/" : "", name);
     snprintf(expected, sizeof expected, "%s/expected.json", m.path);
     if (access(expected, R_OK) != 0)
         return;
+    m.short_len = short_len_of(m.path);
     if (l->n == l->cap) {
         l->cap = l->cap ? 2 * l->cap : 32;
         l->models = realloc(l->models, l->cap * sizeof *l->models);
@@ -73,7 +86,7 @@ static void add_own(struct list *l)
     struct dirent **names;
     int n = scandir("build/goldens", &names, NULL, by_name);
     for (int i = 0; i < n; i++) {
-        add(l, "build/goldens", names[i]->d_name, 0);
+        add(l, "build/goldens", names[i]->d_name);
         free(names[i]);
     }
     if (n >= 0)
@@ -91,11 +104,11 @@ struct golden_model *golden_models_find(const char *set, uint32_t *n)
     } else if (strcmp(set, "reference") == 0) {
         snprintf(folder, sizeof folder, "%s/models", golden_models_folder());
         for (int i = 0; i < N_REFERENCE; i++)
-            add(&l, folder, reference[i].name, reference[i].short_len);
+            add(&l, folder, reference[i]);
         if (l.n == 0)
             printf("SKIPPED: none of the models is in %s (COX_GOLDENS)\n", folder);
     } else {
-        add(&l, set, "", 0);
+        add(&l, set, "");
         if (l.n == 0)
             printf("SKIPPED: %s has no expected.json; scripts/make-goldens makes some\n", set);
     }

@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
-"""llama2_mha of $COX_GOLDENS (default ../shared/goldens), rewritten as pytorch_model-*.bin shards with
-an index, says what its safetensors say, at 1, 2 and 4 ranks: the same words of model_golden about both.
-  torch_golden.py MODEL_GOLDEN
+"""llama2_mha of $COX_GOLDENS (default ../shared/goldens), rewritten as Vicuna and open_llama were published:
+pytorch_model-*.bin shards with an index, a tokenizer.model and no tokenizer.json. It says what the original
+says: the same words of model_golden about both, at 1, 2 and 4 ranks, and the same ids of every text there.
+  torch_golden.py MODEL_GOLDEN LIBCOXTEXT
 """
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
 
+import text_golden
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "scripts", "goldens"))
+import spm  # noqa: E402
 import torch_files  # noqa: E402
 
 SOURCE = os.path.join(os.environ.get("COX_GOLDENS") or os.path.join(ROOT, "..", "shared", "goldens"), "models", "llama2_mha")
@@ -25,6 +30,24 @@ def says(program, folder, tp):
     return re.sub(r"[0-9.]+ s$", "", done.stdout.replace(folder, ""), flags=re.M)
 
 
+def check_texts(archive, folder):
+    """The same ids of every text, the same texts of the continuations, whole and piece by piece."""
+    lib = text_golden.Lib(archive)
+    one, other = text_golden.Tokenizer(lib, SOURCE), text_golden.Tokenizer(lib, folder)
+    with open(os.path.join(SOURCE, "expected.json"), encoding="utf-8") as f:
+        prompts = json.load(f)["prompts"]
+    texts = [row["text"] for row in text_golden.read_rows("llama2") if row["text"] is not None]
+    texts += [p["text"] for p in prompts if p["text"] is not None]
+    for text in texts:
+        ids = other.encode(text, True)
+        assert ids == one.encode(text, True), text
+        assert other.decode(ids, True) == one.decode(ids, True), text
+    for ids in [p[part] for p in prompts for part in ("ids", "greedy")]:
+        assert other.decode(ids, True) == one.decode(ids, True), ids
+        assert other.stream(ids, False) == one.stream(ids, False), ids
+    print(f"tokenizer.model: {len(texts)} texts have the same ids, {2 * len(prompts)} continuations the same text")
+
+
 def main():
     if not os.path.exists(SOURCE):
         print(f"SKIPPED: there is no {SOURCE} (COX_GOLDENS)")
@@ -32,10 +55,14 @@ def main():
     with tempfile.TemporaryDirectory(prefix="cox-torch-golden-") as temporary:
         folder = os.path.join(temporary, "llama2_mha")
         torch_files.rewrite_folder(SOURCE, folder, 3)
+        spm.of_tokenizer_json(os.path.join(SOURCE, "tokenizer.json")).write(os.path.join(folder, "tokenizer.model"))
+        os.remove(os.path.join(folder, "tokenizer.json"))
         assert not any(name.endswith(".safetensors") and name != "expected.safetensors" for name in os.listdir(folder))
+        check_texts(sys.argv[2], folder)
         for tp in (1, 2, 4):
             if says(sys.argv[1], folder, tp) != says(sys.argv[1], SOURCE, tp):
                 sys.exit(f"torch_golden: at {tp} ranks the two differ")
 
 
-main()
+if __name__ == "__main__":
+    main()
