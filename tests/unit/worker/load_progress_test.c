@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -53,8 +54,34 @@ static void test_share(void **state)
     load_progress_end(&p);
 }
 
+/* A log gets a line when its time has come, and not with every piece. */
+static void test_lines(void **state)
+{
+    struct load_progress p = {.rank = 1, .n_ranks = 2};
+    char text[512] = "";
+    int pipe_ends[2], stderr_was = dup(STDERR_FILENO);
+    assert_int_equal(pipe(pipe_ends), 0);
+    assert_true(dup2(pipe_ends[1], STDERR_FILENO) >= 0);
+    load_progress_begin(&p);
+    p.n_bytes = 8 * GB;
+    load_progress_at(&p, GB); /* too early */
+    p.next_ns = 0;
+    load_progress_at(&p, 2 * GB);
+    load_progress_at(&p, 3 * GB);
+    load_progress_end(&p);
+    assert_true(dup2(stderr_was, STDERR_FILENO) >= 0);
+    assert_true(read(pipe_ends[0], text, sizeof text - 1) > 0);
+    close(stderr_was);
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
+    assert_non_null(
+        strstr(text, "loading shard=1/2 percent=25 done_gb=2.00 all_gb=8.00 gb_per_s="));
+    assert_ptr_equal(strchr(text, '\n'), strrchr(text, '\n'));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bars), cmocka_unit_test(test_share)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bars), cmocka_unit_test(test_share),
+                                       cmocka_unit_test(test_lines)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
