@@ -9,8 +9,10 @@ from serving import load, machine, option_parser, prefill, spread
 TOKENS = 64
 
 
-def start(model, tp, threads):
-    c = Cluster("--device", "cpu", *(["--threads", threads] if threads else []), model=model, workers=tp, tp=tp)
+def start(model, shape, threads):
+    tp, pp = shape
+    c = Cluster("--device", "cpu", "--pp", pp, *(["--threads", threads] if threads else []), model=model,
+                workers=tp * pp, tp=tp)
     begin = time.perf_counter()
     c.start()
     return c, time.perf_counter() - begin
@@ -20,18 +22,18 @@ def one_round(options, rows):
     """Each shape started, all measured in turns, all ended. Ready times are taken on an idle machine."""
     clusters = {}
     try:
-        for tp in options.tp:
-            clusters[tp], seconds = start(options.model, tp, options.threads)
-            rows[tp].setdefault("ready, s", []).append(seconds)
+        for shape in rows:
+            clusters[shape], seconds = start(options.model, shape, options.threads)
+            rows[shape].setdefault("ready, s", []).append(seconds)
         for c in clusters.values():  # memory that is used for the first time
             asyncio.run(load(c.ports[0], max(options.streams), 16))
         for n in options.streams:
-            for tp, c in clusters.items():
+            for shape, c in clusters.items():
                 rate, first = asyncio.run(load(c.ports[0], n, TOKENS))
-                rows[tp].setdefault(f"{n} streams, tokens/s in all", []).append(rate)
-                rows[tp].setdefault(f"{n} streams, first token, ms", []).append(first)
-        for tp, c in clusters.items():
-            rows[tp].setdefault("a prompt of 500 words, prompt tokens/s", []).extend(prefill(c, 1))
+                rows[shape].setdefault(f"{n} streams, tokens/s in all", []).append(rate)
+                rows[shape].setdefault(f"{n} streams, first token, ms", []).append(first)
+        for shape, c in clusters.items():
+            rows[shape].setdefault("a prompt of 500 words, prompt tokens/s", []).extend(prefill(c, 1))
     finally:
         for c in clusters.values():
             c.stop()
@@ -45,17 +47,19 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--model", default="demo")
     parser.add_argument("--tp", type=numbers, default=[1, 2])
+    parser.add_argument("--pp", type=numbers, default=[2], help="stages of one rank each; 1: none")
     parser.add_argument("--streams", type=numbers, default=[1, 8])
     parser.add_argument("--threads", type=int, help="of each worker; default: this machine's cores, shared out")
     options = parser.parse_args()
     print(f"{machine()}; {options.model}, {options.rounds} rounds: median (least … most)")
-    rows = {tp: {} for tp in options.tp}
+    rows = {shape: {} for shape in [(tp, 1) for tp in options.tp] + [(1, pp) for pp in options.pp if pp > 1]}
     for _ in range(options.rounds):
         one_round(options, rows)
-    print("\n| | " + " | ".join(f"`--tp {tp}`" for tp in options.tp) + " |\n|---" + "|---" * len(options.tp) + "|")
-    for name in rows[options.tp[0]]:
+    titles = [f"`--pp {pp}`" if pp > 1 else f"`--tp {tp}`" for tp, pp in rows]
+    print("\n| | " + " | ".join(titles) + " |\n|---" + "|---" * len(titles) + "|")
+    for name in next(iter(rows.values())):
         form = "%.2f" if name.startswith("ready") else "%.0f"
-        print(f"| {name} | " + " | ".join(spread(rows[tp][name], form) for tp in options.tp) + " |")
+        print(f"| {name} | " + " | ".join(spread(r[name], form) for r in rows.values()) + " |")
 
 
 if __name__ == "__main__":

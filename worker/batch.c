@@ -8,6 +8,7 @@ void batch_init(struct batch *b, uint32_t pass_rows, uint32_t n_kv_groups)
     b->ids = mem_array(pass_rows, sizeof *b->ids);
     b->positions = mem_array(pass_rows, sizeof *b->positions);
     b->samples = mem_array(pass_rows, sizeof *b->samples);
+    b->late = mem_array(pass_rows, sizeof *b->late);
     for (uint32_t g = 0; g < n_kv_groups; g++)
         b->kv_rows[g] = mem_array(pass_rows, sizeof *b->kv_rows[g]);
 }
@@ -17,21 +18,41 @@ void batch_fini(struct batch *b)
     mem_free(b->ids);
     mem_free(b->positions);
     mem_free(b->samples);
+    mem_free(b->late);
     for (uint32_t g = 0; g < b->n_kv_groups; g++)
         mem_free(b->kv_rows[g]);
     *b = (struct batch){0};
+}
+
+/* On a CPU so many rows cost little more each than more of them do. */
+enum { LEAST_ROWS = 8 };
+
+static uint32_t rows_of_pass(const struct batch *b)
+{
+    uint64_t n_rows = 0, n_passes;
+    for (uint32_t i = 0; i < b->runs.n; i++)
+        n_rows += b->runs.ptr[i].n_tokens + b->runs.ptr[i].n_guessed;
+    if (b->n_stages <= 1 || n_rows == 0)
+        return b->pass_rows;
+    uint64_t wanted = n_rows / LEAST_ROWS < b->n_stages ? n_rows / LEAST_ROWS : b->n_stages;
+    n_passes = (n_rows + b->pass_rows - 1) / b->pass_rows;
+    n_passes = n_passes < wanted ? wanted : n_passes;
+    return (uint32_t)((n_rows + n_passes - 1) / n_passes);
 }
 
 void batch_begin(struct batch *b, struct sequence_runs runs)
 {
     b->runs = runs;
     b->i_run = b->i_token = 0;
+    b->rows_of_pass = rows_of_pass(b);
 }
 
 static void add_row(struct batch *b, const struct sequence *q, uint32_t position)
 {
     uint32_t i = b->rows.n_rows++;
     b->ids[i] = q->ids[position];
+    if (q->awaits && position + 1 == q->n_ids)
+        b->late[b->n_late++] = (struct batch_late){i, q};
     b->positions[i] = position;
     for (uint32_t g = 0; g < b->n_kv_groups; g++)
         b->kv_rows[g][i] = (struct kv_row){
@@ -48,13 +69,13 @@ static void add_token(struct batch *b, const struct sequence_run *r, uint32_t i)
 bool batch_next(struct batch *b)
 {
     b->rows = (struct row_batch){.ids = b->ids, .positions = b->positions};
-    b->n_samples = 0;
+    b->n_samples = b->n_late = 0;
     for (uint32_t g = 0; g < b->n_kv_groups; g++)
         b->rows.kv_rows[g] = b->kv_rows[g];
-    while (b->i_run < b->runs.n && b->rows.n_rows < b->pass_rows) {
+    while (b->i_run < b->runs.n && b->rows.n_rows < b->rows_of_pass) {
         const struct sequence_run *r = &b->runs.ptr[b->i_run];
         uint32_t n = r->n_tokens + r->n_guessed;
-        while (b->i_token < n && b->rows.n_rows < b->pass_rows)
+        while (b->i_token < n && b->rows.n_rows < b->rows_of_pass)
             add_token(b, r, b->i_token++);
         if (b->i_token < n)
             break;

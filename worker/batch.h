@@ -13,22 +13,37 @@ struct batch_sample {
     uint32_t i_draw; /* guesses before the place that is drawn: 0 .. run->n_guessed */
 };
 
+/* A row whose id another stage has drawn and this one does not know yet (sequence.awaits). */
+struct batch_late {
+    uint32_t row;
+    const struct sequence *q; /* its newest id */
+};
+
 struct batch {
     struct row_batch rows;
     struct batch_sample *samples; /* [n_samples] of this pass */
-    uint32_t n_samples;
+    struct batch_late *late;      /* [n_late] */
+    uint32_t n_samples, n_late;
     /* where the next pass begins */
     struct sequence_runs runs;
     uint32_t i_run, i_token;
+    uint32_t rows_of_pass;
     /* owned, [pass_rows] */
     uint32_t pass_rows, n_kv_groups;
+    uint32_t n_stages; /* 0, 1: passes are as long as they may be */
     uint32_t *ids, *positions;
     struct kv_row *kv_rows[PROGRAM_MAX_KV_GROUPS];
 };
 
 void batch_init(struct batch *b, uint32_t pass_rows, uint32_t n_kv_groups);
+/* In stages: rows are shared out evenly among passes, and among as many as there are stages when
+ * there are enough of them, so that every stage has one to work on. */
+static inline void batch_set_stages(struct batch *b, uint32_t n_stages)
+{
+    b->n_stages = n_stages;
+}
 void batch_fini(struct batch *b);
 /* Guesses have been made. */
 void batch_begin(struct batch *b, struct sequence_runs runs);
-/* The next pass; false: there is none. */
+/* The next pass; false: there is none. The ids of late rows are the caller's to fill in. */
 bool batch_next(struct batch *b);

@@ -181,12 +181,31 @@ static void cpu_interrupt(struct executor *e)
 
 /* ---- step ---- */
 
+static enum status run_passes(struct executor_cpu *x, struct sequence_runs runs,
+                              struct arena *arena, struct drawn *drawn, struct error *err)
+{
+    bool last = program_is_last(x->engine->program), by_pass = cpu_tells_by_pass(x, drawn);
+    batch_begin(&x->batch, runs);
+    while (batch_next(&x->batch)) {
+        TRY(cpu_find_late(x, err));
+        TRY(runner_forward(x->engine->runner, &x->batch.rows, err));
+        if (last)
+            TRY(cpu_sample_pass(x, arena, drawn, err));
+        if (by_pass)
+            TRY(cpu_end_pass(x, drawn, err));
+    }
+    if (!by_pass)
+        return cpu_append_drawn(x, runs, drawn, err);
+    if (cpu_draws(x))
+        cpu_put_items(drawn, runs);
+    return STATUS_OK;
+}
+
 static enum status cpu_step(struct executor *e, const struct msg_plan *p, struct arena *arena,
                             struct msg_result *out, struct error *err)
 {
     struct executor_cpu *x = of(e);
     uint64_t started_ns = clock_mono_ns();
-    bool last = program_is_last(x->engine->program);
     TRY(cpu_settle_for(x, p, err));
     TRY(sequences_apply(x->sequences, p, err));
     struct sequence_runs runs = sequences_runs(x->sequences);
@@ -195,13 +214,7 @@ static enum status cpu_step(struct executor *e, const struct msg_plan *p, struct
         kv_store_copy(x->engine->kv, &p->copies[i]);
     TRY(cpu_guess(x, p, runs, arena, err));
     TRY(cpu_drawn_init(&drawn, runs, arena, err));
-    batch_begin(&x->batch, runs);
-    while (batch_next(&x->batch)) {
-        TRY(runner_forward(x->engine->runner, &x->batch.rows, err));
-        if (last)
-            TRY(cpu_sample_pass(x, arena, &drawn, err));
-    }
-    TRY((last ? cpu_append_drawn : cpu_run_ahead)(x, runs, &drawn, err));
+    TRY(run_passes(x, runs, arena, &drawn, err));
     executor_bump(e);
     *out = (struct msg_result){
         .term_epoch = p->term_epoch, .step = p->step, .execute_ns = clock_mono_ns() - started_ns};
@@ -220,7 +233,6 @@ static void cpu_close(struct executor *e)
 {
     struct executor_cpu *x = of(e);
     cpu_samplers_close(x);
-    cpu_ahead_fini(x);
     batch_fini(&x->batch);
     sequences_free(x->sequences);
     draft_model_close(x->draft_model);
@@ -416,7 +428,6 @@ enum status executor_cpu_open(const struct worker_options *o, struct executor **
     x->place = (struct comm_place){tp, (uint32_t)o->pp, at % tp, at / tp};
     x->base.shard_rank = (int32_t)x->place.rank;
     x->base.shard_stage = (int32_t)x->place.stage;
-    cpu_ahead_init(x);
     enum status s = speculation_read(&o->speculation, &x->speculation, err);
     if (s == STATUS_OK)
         s = open_comm(x, o, err);
@@ -431,6 +442,7 @@ enum status executor_cpu_open(const struct worker_options *o, struct executor **
     fill_info(x, o);
     x->sequences = sequences_new(&x->info.limits);
     batch_init(&x->batch, x->engine->pass_rows, x->engine->program->n_kv_groups);
+    batch_set_stages(&x->batch, x->place.pp);
     *out = &x->base;
     return STATUS_OK;
 }

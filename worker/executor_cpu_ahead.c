@@ -1,105 +1,102 @@
-/* Stages in front of the last one run ahead of it: what a step drew is taken from the last stage
- * when a plan touches one of its sequences, not at the step's end. Until then the next plan's rows
- * that have nothing to do with them pass through.
+/* Ids on their way from the last stage to those in front of it. Without guesses each run draws one,
+ * so all ranks know how many come from each pass, and a stage goes on with a place in the sequence
+ * where the id is to be: it waits for an id when a row is it. So while the last stage has one half
+ * of a step's rows, the first runs the other half, and then the first half of the next step.
  *
  * Nobody waits in a circle: hidden states go forward and ids back, and a stage that waits to get
- * its hidden states rid does not take ids meanwhile. So it begins a step only when all ids that may
- * come until it has given its last row on are few enough to lie in a link by themselves. */
-#include <string.h>
+ * its hidden states rid takes no ids meanwhile. So it begins a pass only when the ids that may have
+ * come by its end are few enough to lie in a link by themselves. */
+#include <assert.h>
 
 #include "worker/executor_cpu_internal.h"
 
-/* A ring of shared memory and the buffers of any socket have room for it. */
-enum { AHEAD_MAX_BYTES = 16 << 10 };
-
-void cpu_ahead_init(struct executor_cpu *x)
-{
-    for (uint32_t i = 0; i < CPU_STEPS_AHEAD; i++)
-        arena_init(&x->ahead[i].arena, 0);
-}
-
-void cpu_ahead_fini(struct executor_cpu *x)
-{
-    for (uint32_t i = 0; i < CPU_STEPS_AHEAD; i++)
-        arena_fini(&x->ahead[i].arena);
-}
+/* A ring of shared memory and the buffers of any socket have room for 16 KiB and their headers. */
+_Static_assert(CPU_AHEAD_IDS * sizeof(uint32_t) + CPU_AHEAD_PASSES * 16 <= 20 << 10, "few enough");
 
 void cpu_ahead_drop(struct executor_cpu *x)
 {
-    x->n_ahead = 0;
-    x->ahead_bytes = 0;
+    x->ahead.n_ids = x->ahead.n_passes = 0;
 }
 
-static size_t bytes_of(const struct drawn *d)
+/* The ids of the oldest pass. */
+static enum status settle_pass(struct executor_cpu *x, struct error *err)
 {
-    return ((size_t)d->n_places + d->n_items) * sizeof *d->ids;
+    struct cpu_ahead *a = &x->ahead;
+    uint32_t ids[CPU_AHEAD_IDS], n = a->n_of[a->i_pass];
+    assert(a->n_passes > 0 && n <= a->n_ids); /* who awaits an id is in the line */
+    TRY(comm_broadcast(x->comms.ids, x->comms.drawer, ids, n * sizeof *ids, err));
+    for (uint32_t i = 0; i < n; i++) {
+        struct sequence *q = a->waiting[(a->i_id + i) % CPU_AHEAD_IDS];
+        if (ids[i] >= x->info.limits.vocab_size)
+            return error_set(err, STATUS_INVALID,
+                             "rank %u drew token %u for slot %u, of a vocabulary of %u",
+                             x->comms.drawer, ids[i], q->slot, x->info.limits.vocab_size);
+        q->ids[q->n_ids - 1] = ids[i];
+        q->awaits = false;
+    }
+    a->i_id = (a->i_id + n) % CPU_AHEAD_IDS;
+    a->n_ids -= n;
+    a->i_pass = (a->i_pass + 1) % CPU_AHEAD_PASSES;
+    a->n_passes--;
+    return STATUS_OK;
 }
 
 enum status cpu_settle(struct executor_cpu *x, struct error *err)
 {
-    while (x->n_ahead > 0) {
-        struct step_ahead *a = &x->ahead[x->i_ahead];
-        TRY(cpu_append_drawn(x, a->runs, &a->drawn, err));
-        for (uint32_t i = 0; i < a->runs.n; i++)
-            a->runs.ptr[i].q->awaits = false;
-        x->ahead_bytes -= bytes_of(&a->drawn);
-        x->i_ahead = (x->i_ahead + 1) % CPU_STEPS_AHEAD;
-        x->n_ahead--;
-    }
+    while (x->ahead.n_passes > 0)
+        TRY(settle_pass(x, err));
     return STATUS_OK;
-}
-
-static bool awaits(const struct executor_cpu *x, uint32_t slot)
-{
-    const struct sequence *q = sequences_find(x->sequences, slot);
-    return q && q->awaits;
-}
-
-/* A draft model's guesses come the same way as the ids, behind them. */
-static bool touches(const struct executor_cpu *x, const struct msg_plan *p)
-{
-    bool any = x->draft_model || p->full || p->digest != 0;
-    for (uint32_t i = 0; i < p->finished.n && !any; i++)
-        any = awaits(x, p->finished.ptr[i]);
-    for (uint32_t i = 0; i < p->n_runs && !any; i++)
-        any = awaits(x, p->runs[i].slot);
-    return any;
 }
 
 enum status cpu_settle_for(struct executor_cpu *x, const struct msg_plan *p, struct error *err)
 {
-    return x->n_ahead > 0 && touches(x, p) ? cpu_settle(x, err) : STATUS_OK;
-}
-
-/* A copy of the runs that draw, and room for what they do, in memory of its own. */
-static enum status keep(struct step_ahead *a, struct sequence_runs runs, uint32_t n_items,
-                        struct error *err)
-{
-    arena_reset(&a->arena);
-    a->runs = (struct sequence_runs){arena_try_array(&a->arena, n_items, sizeof *runs.ptr), 0};
-    if (!a->runs.ptr)
-        return error_set(err, STATUS_NO_MEMORY, "no memory for %u runs", n_items);
-    for (uint32_t i = 0; i < runs.n; i++)
-        if (runs.ptr[i].sample)
-            a->runs.ptr[a->runs.n++] = runs.ptr[i];
-    return cpu_drawn_init(&a->drawn, a->runs, &a->arena, err);
-}
-
-enum status cpu_run_ahead(struct executor_cpu *x, struct sequence_runs runs, struct drawn *drawn,
-                          struct error *err)
-{
-    size_t n_bytes = bytes_of(drawn);
-    if (drawn->n_items == 0)
-        return STATUS_OK;
-    if (x->n_ahead == CPU_STEPS_AHEAD || x->ahead_bytes + n_bytes > AHEAD_MAX_BYTES) {
-        TRY(cpu_settle(x, err));
-        return cpu_append_drawn(x, runs, drawn, err);
+    bool any = p->full;
+    for (uint32_t i = 0; i < p->finished.n && !any; i++) {
+        const struct sequence *q = sequences_find(x->sequences, p->finished.ptr[i]);
+        any = q && q->awaits;
     }
-    struct step_ahead *a = &x->ahead[(x->i_ahead + x->n_ahead) % CPU_STEPS_AHEAD];
-    TRY(keep(a, runs, drawn->n_items, err));
-    for (uint32_t i = 0; i < a->runs.n; i++)
-        a->runs.ptr[i].q->awaits = true;
-    x->ahead_bytes += n_bytes;
-    x->n_ahead++;
+    return any ? cpu_settle(x, err) : STATUS_OK;
+}
+
+enum status cpu_find_late(struct executor_cpu *x, struct error *err)
+{
+    const struct batch *b = &x->batch;
+    for (uint32_t i = 0; i < b->n_late; i++) {
+        const struct sequence *q = b->late[i].q;
+        while (q->awaits)
+            TRY(settle_pass(x, err));
+        b->ids[b->late[i].row] = q->ids[q->n_ids - 1];
+    }
+    while (x->ahead.n_passes == CPU_AHEAD_PASSES || x->ahead.n_ids + b->n_samples > CPU_AHEAD_IDS)
+        TRY(settle_pass(x, err));
+    return STATUS_OK;
+}
+
+/* What was drawn goes to all ranks, and those of this stage append it. */
+static enum status tell_pass(struct executor_cpu *x, const struct drawn *d, struct error *err)
+{
+    const struct batch *b = &x->batch;
+    uint32_t *ids = d->ids + (d->n_done - b->n_samples);
+    TRY(comm_broadcast(x->comms.ids, x->comms.drawer, ids, b->n_samples * sizeof *ids, err));
+    for (uint32_t i = 0; i < b->n_samples; i++)
+        TRY(cpu_append_id(x, b->samples[i].run->q, ids[i], err));
+    return STATUS_OK;
+}
+
+enum status cpu_end_pass(struct executor_cpu *x, struct drawn *drawn, struct error *err)
+{
+    const struct batch *b = &x->batch;
+    struct cpu_ahead *a = &x->ahead;
+    if (b->n_samples == 0)
+        return STATUS_OK;
+    if (program_is_last(x->engine->program))
+        return tell_pass(x, drawn, err);
+    for (uint32_t i = 0; i < b->n_samples; i++) {
+        struct sequence *q = b->samples[i].run->q;
+        TRY(cpu_append_id(x, q, 0, err));
+        q->awaits = true;
+        a->waiting[(a->i_id + a->n_ids++) % CPU_AHEAD_IDS] = q;
+    }
+    a->n_of[(a->i_pass + a->n_passes++) % CPU_AHEAD_PASSES] = b->n_samples;
     return STATUS_OK;
 }

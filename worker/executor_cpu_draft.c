@@ -35,6 +35,9 @@ static enum status tell_ranks(struct executor_cpu *x, struct sequence_runs runs,
 enum status cpu_guess(struct executor_cpu *x, const struct msg_plan *p, struct sequence_runs runs,
                       struct arena *arena, struct error *err)
 {
+    for (uint32_t i = 0; i < runs.n; i++)
+        if (runs.ptr[i].n_draft > 0)
+            TRY(cpu_settle(x, err)); /* guesses follow from ids, or come behind them */
     if (!x->draft_model)
         return draft_runs(&x->speculation, runs, err);
     draft_model_plan(x->draft_model, runs, x->speculation.n_tokens);

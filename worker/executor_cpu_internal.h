@@ -13,24 +13,14 @@ struct sampling {
     struct sampler_choice choice;
 };
 
-/* What a step draws: a place behind the last id of each run with `sample`, and one behind each of
- * its guesses. A run's places lie side by side, runs in the order of the plan. */
-struct drawn {
-    uint32_t n_places, n_items; /* what there is room for: places, runs with `sample` */
-    bool guessed;               /* some place is behind a guess; a run may have none at all */
-    uint32_t *ids; /* [n_places + n_items]: behind the ids how many of each run count */
-    float *gaps;   /* [n_places] the drawing rank's, as all that follows */
-    struct logprob_row *logprobs; /* [n_places]; NULL: nobody asked */
-    uint32_t n_done;              /* places sampled so far */
-    struct result_item *items;    /* [n_items] */
-};
-
-/* A step that this stage has run, and whose tokens the last one has not told it yet. */
-#define CPU_STEPS_AHEAD 4u
-struct step_ahead {
-    struct arena arena;
-    struct sequence_runs runs;
-    struct drawn drawn;
+/* Whose tokens are drawn, in the order in which they come to a stage in front of the last: pass by
+ * pass. */
+#define CPU_AHEAD_IDS    4096u
+#define CPU_AHEAD_PASSES 64u
+struct cpu_ahead {
+    struct sequence *waiting[CPU_AHEAD_IDS]; /* the oldest first, from i_id on */
+    uint32_t n_of[CPU_AHEAD_PASSES];         /* of a pass: from i_pass on */
+    uint32_t i_id, n_ids, i_pass, n_passes;
 };
 
 struct executor_cpu {
@@ -39,9 +29,7 @@ struct executor_cpu {
     struct comm_place place; /* rank and stage: the compute thread's */
     struct comm *comm;       /* NULL: one rank */
     struct comm_stages comms;
-    struct step_ahead ahead[CPU_STEPS_AHEAD]; /* the oldest first, from i_ahead on */
-    uint32_t i_ahead, n_ahead;
-    size_t ahead_bytes; /* of ids that are on their way */
+    struct cpu_ahead ahead;
     struct engine *engine;
     struct speculation speculation;
     struct draft_model *draft_model; /* NULL: n-grams, or no guesses */
@@ -81,6 +69,18 @@ MUST_USE enum status executor_cpu_check(const struct worker_options *o, struct e
 MUST_USE enum status cpu_guess(struct executor_cpu *x, const struct msg_plan *p,
                                struct sequence_runs runs, struct arena *arena, struct error *err);
 
+/* What a step draws: a place behind the last id of each run with `sample`, and one behind each of
+ * its guesses. A run's places lie side by side, runs in the order of the plan. */
+struct drawn {
+    uint32_t n_places, n_items; /* what there is room for: places, runs with `sample` */
+    bool guessed;               /* some place is behind a guess; a run may have none at all */
+    uint32_t *ids; /* [n_places + n_items]: behind the ids how many of each run count */
+    float *gaps;   /* [n_places] the drawing rank's, as all that follows */
+    struct logprob_row *logprobs; /* [n_places]; NULL: nobody asked */
+    uint32_t n_done;              /* places sampled so far */
+    struct result_item *items;    /* [n_items] */
+};
+
 /* Room for runs' draws, on the arena. */
 MUST_USE enum status cpu_drawn_init(struct drawn *d, struct sequence_runs runs, struct arena *arena,
                                     struct error *err);
@@ -92,17 +92,25 @@ MUST_USE enum status cpu_sample_pass(struct executor_cpu *x, struct arena *arena
  * and the drawing rank has the items. */
 MUST_USE enum status cpu_append_drawn(struct executor_cpu *x, struct sequence_runs runs,
                                       struct drawn *drawn, struct error *err);
+/* An id that came from the drawing rank. */
+MUST_USE enum status cpu_append_id(struct executor_cpu *x, struct sequence *q, uint32_t id,
+                                   struct error *err);
+/* The drawing rank's items, when all ids are appended. */
+void cpu_put_items(struct drawn *drawn, struct sequence_runs runs);
 
-/* The same in a stage in front of the last, which need not wait for it: the tokens are taken when a
- * plan asks for them. */
-MUST_USE enum status cpu_run_ahead(struct executor_cpu *x, struct sequence_runs runs,
-                                   struct drawn *drawn, struct error *err);
-/* Before p is applied, which has not been checked yet: takes the tokens of earlier steps if p has
- * to do with them. */
+/* In stages, and without guesses, ids go round after each pass and not after the last one. */
+static inline bool cpu_tells_by_pass(const struct executor_cpu *x, const struct drawn *d)
+{
+    return x->place.pp > 1 && !d->guessed;
+}
+/* Of the pass that has been run: the last stage appends what was drawn, the others a place for it.
+ */
+MUST_USE enum status cpu_end_pass(struct executor_cpu *x, struct drawn *drawn, struct error *err);
+/* Before a pass: waits for the ids of its rows. */
+MUST_USE enum status cpu_find_late(struct executor_cpu *x, struct error *err);
+/* Before p, which has not been checked, is applied: sequences that leave wait for nothing. */
 MUST_USE enum status cpu_settle_for(struct executor_cpu *x, const struct msg_plan *p,
                                     struct error *err);
-/* All of them. */
+/* Waits for all ids. */
 MUST_USE enum status cpu_settle(struct executor_cpu *x, struct error *err);
 void cpu_ahead_drop(struct executor_cpu *x); /* they will not come any more */
-void cpu_ahead_init(struct executor_cpu *x);
-void cpu_ahead_fini(struct executor_cpu *x);

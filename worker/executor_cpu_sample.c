@@ -277,6 +277,30 @@ static struct result_item item_of(const struct drawn *d, const struct sequence_r
                                 .gaps = {d->gaps + at, n}};
 }
 
+void cpu_put_items(struct drawn *d, struct sequence_runs runs)
+{
+    for (uint32_t i = 0, n = 0, at = 0; i < runs.n; i++) {
+        const struct sequence_run *r = &runs.ptr[i];
+        if (!r->sample)
+            continue;
+        d->items[n++] = item_of(d, r, at, n_places(r));
+        at += n_places(r);
+    }
+}
+
+enum status cpu_append_id(struct executor_cpu *x, struct sequence *q, uint32_t id,
+                          struct error *err)
+{
+    if (id >= x->info.limits.vocab_size)
+        return error_set(err, STATUS_INVALID,
+                         "rank %u drew token %u for slot %u, of a vocabulary of %u",
+                         x->comms.drawer, id, q->slot, x->info.limits.vocab_size);
+    if (!sequence_push(q, id, x->info.limits.max_model_len))
+        return error_set(err, STATUS_NO_MEMORY, "no memory for the token of slot %u", q->slot);
+    q->draft_lacks = 0;
+    return STATUS_OK;
+}
+
 /* Without guesses every run has one token, or none at its end, and nobody needs to be told how
  * many. */
 enum status cpu_append_drawn(struct executor_cpu *x, struct sequence_runs runs, struct drawn *d,

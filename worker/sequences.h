@@ -31,7 +31,7 @@ struct sequence {
     /* 1: the position in front of the last id was a draft model's last guess, and it was right:
      * the draft has not run it (draft_model.c). Else 0. */
     uint32_t draft_lacks;
-    bool awaits; /* a stage in front of the last: its newest token is drawn and not here yet */
+    bool awaits; /* a stage in front of the last: its newest id is only a place for it as yet */
     struct sequence *next_free;
 };
 

@@ -125,8 +125,62 @@ static void test_passes_of_any_size(void **state)
     }
 }
 
+/* A pass for each stage where there are rows enough, and none longer than it has to be. */
+static void test_passes_of_stages(void **state)
+{
+    static const struct {
+        uint32_t n_stages, pass_rows, n_rows, want[4];
+    } cases[] = {
+        {1, 16, 24, {16, 8}},    {2, 16, 24, {12, 12}},    {2, 100, 24, {12, 12}},
+        {2, 100, 15, {15}},      {2, 100, 16, {8, 8}},     {3, 100, 24, {8, 8, 8}},
+        {4, 100, 24, {8, 8, 8}}, {3, 7, 24, {6, 6, 6, 6}}, {2, 100, 17, {9, 8}},
+        {2, 100, 0, {0}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct plan_run runs[N_RUNS];
+        struct msg_plan plan;
+        struct sequences *s = apply_plan(&plan, runs);
+        struct sequence *q = sequences_find(s, 2);
+        struct sequence_run run = {.q = q, .n_tokens = cases[i].n_rows};
+        struct batch b;
+        uint32_t n = 0;
+        batch_init(&b, cases[i].pass_rows, limits.n_kv_groups);
+        batch_set_stages(&b, cases[i].n_stages);
+        batch_begin(&b, (struct sequence_runs){&run, 1});
+        for (; batch_next(&b); n++)
+            assert_int_equal(b.rows.n_rows, cases[i].want[n]);
+        assert_true(n == 4 || cases[i].want[n] == 0);
+        batch_fini(&b);
+        sequences_free(s);
+    }
+}
+
+/* The newest id, where it is only a place: told apart from the ids before it. */
+static void test_late_rows(void **state)
+{
+    struct plan_run runs[N_RUNS];
+    struct msg_plan plan;
+    struct sequences *s = apply_plan(&plan, runs);
+    struct batch b;
+    batch_init(&b, N_ROWS, limits.n_kv_groups);
+    for (uint32_t slot = 0; slot < 8; slot++)
+        if (sequences_find(s, slot))
+            sequences_find(s, slot)->awaits = true;
+    batch_begin(&b, sequences_runs(s));
+    assert_true(batch_next(&b));
+    assert_int_equal(b.n_late, 2); /* slot 2's run ends before its newest id */
+    assert_int_equal(b.late[0].row, shapes[0].n_tokens - 1);
+    assert_ptr_equal(b.late[0].q, sequences_find(s, 5));
+    assert_int_equal(b.late[1].row, N_ROWS - 1);
+    assert_ptr_equal(b.late[1].q, sequences_find(s, 7));
+    batch_fini(&b);
+    sequences_free(s);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_passes_of_any_size)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_passes_of_any_size),
+                                       cmocka_unit_test(test_passes_of_stages),
+                                       cmocka_unit_test(test_late_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

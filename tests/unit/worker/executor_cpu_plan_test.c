@@ -59,6 +59,7 @@ static void set_pass_rows(uint32_t n)
         struct executor_cpu *x = (struct executor_cpu *)d.ranks[i].executor;
         batch_fini(&x->batch);
         batch_init(&x->batch, n ? n : x->engine->pass_rows, d.limits.n_kv_groups);
+        batch_set_stages(&x->batch, d.pp);
     }
 }
 
