@@ -264,4 +264,17 @@ def of_tokenizer_json(path):
         kind = (UNKNOWN if t == whole["model"]["unk_token"] else CONTROL if t in control
                 else BYTE if len(t) == 6 and t.startswith("<0x") else NORMAL)
         pieces.append((t, -float(ranks.get(t, len(ranks) + len(pieces))) if kind == NORMAL else 0, kind))
-    return Model(BPE, pieces)
+    return Model(BPE, pieces, dummy_prefix="Prepend" in json.dumps(whole["normalizer"]))
+
+
+def replace_tokenizer(folder):
+    """A tokenizer.model in place of the tokenizer.json."""
+    source, config = (os.path.join(folder, name) for name in ("tokenizer.json", "tokenizer_config.json"))
+    m = of_tokenizer_json(source)
+    m.write(os.path.join(folder, "tokenizer.model"))
+    os.remove(source)
+    with open(config, encoding="utf-8") as f:
+        said = json.load(f)
+    said["tokenizer_class"] = "LlamaTokenizer" if m.dummy_prefix else "GemmaTokenizer"
+    with open(config, "w", encoding="ascii") as f:
+        json.dump(said, f)

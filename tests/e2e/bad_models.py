@@ -171,6 +171,8 @@ FOLDERS = {
     "weights-missing": (lambda f: (f / "model.safetensors").unlink(), "safetensors"),
     "tokenizer-cut": (_write("tokenizer.json", _cut(5000)), "tokenizer.json"),
     "tokenizer-missing": (lambda f: (f / "tokenizer.json").unlink(), "tokenizer"),
+    "tokenizer-model-cut": (lambda f: ((f / "tokenizer.json").unlink(), (f / "tokenizer.model").write_bytes(b"\x0a\x7f\x0a")),
+                            "tokenizer.model"),
     "template": (_write("tokenizer_config.json", lambda b: b.replace(b'"chat_template": "', b'"chat_template": "{% if', 1)),
                  "template"),
     "shard-outside": (_index("../../../etc/passwd"), "index.json"),

@@ -14,6 +14,8 @@ TINY = [("llama_tiny", 1), ("gemma3_tiny", 1), ("llama_tiny_gguf_q4_k", 1), ("ge
         ("llama_tiny_gguf_q8_0", 2),
         ("llama_tiny_torch", 2),        # PyTorch's shards
         ("llama_tiny_gguf_split", 1),
+        ("gemma3_tiny_published", 1),   # PyTorch's shards and a tokenizer.model
+        ("qwen2_moe", 2),
         ("llama_bias", 2),              # biases, a tied head, 6 heads over 2 of keys
         ("gemma3_tiny_gguf_q4_0", 2),   # windows, one head of keys: both ranks hold it
         ("gemma3_caps", 2),

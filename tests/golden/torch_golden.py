@@ -55,8 +55,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="cox-torch-golden-") as temporary:
         folder = os.path.join(temporary, "llama2_mha")
         torch_files.rewrite_folder(SOURCE, folder, 3)
-        spm.of_tokenizer_json(os.path.join(SOURCE, "tokenizer.json")).write(os.path.join(folder, "tokenizer.model"))
-        os.remove(os.path.join(folder, "tokenizer.json"))
+        spm.replace_tokenizer(folder)
         assert not any(name.endswith(".safetensors") and name != "expected.safetensors" for name in os.listdir(folder))
         check_texts(sys.argv[2], folder)
         for tp in (1, 2, 4):
