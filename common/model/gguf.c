@@ -309,6 +309,32 @@ static enum status place_data(struct gguf *g, struct error *err)
     return STATUS_OK;
 }
 
+static int compare_offsets(const void *a, const void *b)
+{
+    const struct gguf_tensor *x = *(struct gguf_tensor *const *)a,
+                             *y = *(struct gguf_tensor *const *)b;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* Holes are nobody's business; bytes that are two tensors' are. */
+static enum status check_overlaps(const struct gguf *g, struct error *err)
+{
+    const struct gguf_tensor **by_offset = mem_try_array(g->n_tensors + 1, sizeof *by_offset);
+    enum status s = STATUS_OK;
+    if (!by_offset)
+        return error_set(err, STATUS_NO_MEMORY, "%s: no memory for its tensors", g->path);
+    for (uint64_t i = 0; i < g->n_tensors; i++)
+        by_offset[i] = &g->tensors[i];
+    qsort(by_offset, g->n_tensors, sizeof *by_offset, compare_offsets);
+    for (uint64_t i = 1; i < g->n_tensors && s == STATUS_OK; i++)
+        if (by_offset[i]->offset < by_offset[i - 1]->offset + by_offset[i - 1]->n_bytes)
+            s = error_set(err, STATUS_INVALID,
+                          "%s: the tensors " STR_FMT " and " STR_FMT " overlap", g->path,
+                          STR_ARG(by_offset[i - 1]->name), STR_ARG(by_offset[i]->name));
+    mem_free(by_offset);
+    return s;
+}
+
 static enum status parse(struct gguf *g, struct error *err)
 {
     const uint8_t *magic;
@@ -336,7 +362,8 @@ static enum status parse(struct gguf *g, struct error *err)
     g->alignment = (uint32_t)alignment;
     TRY(read_tensors(g, &c));
     g->n_header_bytes = (size_t)(c.at - g->bytes);
-    return place_data(g, err);
+    TRY(place_data(g, err));
+    return check_overlaps(g, err);
 }
 
 /* ---- opening ---- */

@@ -67,6 +67,7 @@ GGUFS = {
     "tensor-type-255": (_after(TENSOR, "<I", 255, skip=20), "unknown (255)"),
     "offset-outside": (_after(TENSOR, "<Q", 1 << 40, skip=24), "ends beyond the file"),
     "offset-2^64": (_after(TENSOR, "<Q", (1 << 64) - 32, skip=24), "ends beyond the file"),
+    "overlap": (_after(TENSOR, "<Q", 0, skip=24), "overlap"),
     "offset-odd": (_after(TENSOR, "<Q", 33, skip=24), "is not aligned to 32"),
     "name-twice": (_replace(b"blk.0.attn_q.weight", b"blk.1.attn_q.weight"), "blk.1.attn_q.weight"),
     "name-unknown": (_replace(b"blk.0.attn_q.weight", b"blk.0.attn_Q.weight"), "blk.0.attn_q.weight"),

@@ -341,6 +341,14 @@ CASE(offset_beyond)
     put_tensor(b, "w", DTYPE_F32, 1, 1, UINT64_MAX - 31);
     put_data(b, 256);
 }
+CASE(overlap)
+{
+    put_header(b, 3, 3, 0);
+    put_tensor(b, "last", DTYPE_F32, 16, 1, 96);
+    put_tensor(b, "first", DTYPE_F32, 16, 1, 0);
+    put_tensor(b, "inside", DTYPE_F32, 16, 1, 32);
+    put_data(b, 256);
+}
 CASE(data_short)
 {
     put_header(b, 3, 1, 0);
@@ -381,6 +389,7 @@ static const struct {
     {"safetensors_dtype", safetensors_dtype, STATUS_UNSUPPORTED, "unknown (65)"},
     {"offset_unaligned", offset_unaligned, STATUS_INVALID, "not aligned"},
     {"offset_beyond", offset_beyond, STATUS_INVALID, "beyond the file"},
+    {"overlap", overlap, STATUS_INVALID, "the tensors first and inside overlap"},
     {"data_short", data_short, STATUS_INVALID, "beyond the file"},
 };
 enum { N_WRONG = sizeof wrong / sizeof *wrong };

@@ -135,9 +135,9 @@ static void put_config(struct strbuf *b, const char *arch, const struct kv *base
     for (uint32_t i = 0; i < n; i++)
         put_kv(b, arch, &all[i]);
     for (uint32_t i = 0; i < n_tensors; i++)
-        put_tensor(b, tensors[i], DTYPE_F32, 1, 1, 0);
+        put_tensor(b, tensors[i], DTYPE_F32, 1, 1, 32 * i);
     put_padding(b, 32);
-    put_data(b, 32);
+    put_data(b, n_tensors > 0 ? 32 * n_tensors : 32);
 }
 
 #define GEMMA_GGUF(rest) "gemma3 L8 640/2048 h4/1*256 v512 eps 1e-06 gelu rope 1e+06" rest
