@@ -24,6 +24,8 @@ static const char *const kv_cache_dtypes[] = {"auto",
                                               "int8_per_token_head"};
 static const char *const dtypes[] = {"auto", "float32"};
 static const char *const load_formats[] = {"auto", "dummy", "safetensors", "gguf", "pt"};
+static const char *const quantizations[] = {"none", "int8", "int4", "fp8"};
+enum { N_QUANTIZATIONS = sizeof quantizations / sizeof *quantizations };
 enum { N_LOAD_FORMATS = sizeof load_formats / sizeof *load_formats };
 
 struct builder {
@@ -244,6 +246,8 @@ static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
         flag(c, "--dtype", dtypes[o->dtype]);
     if (o->load_format > 0 && o->load_format < N_LOAD_FORMATS)
         flag(c, "--load-format", load_formats[o->load_format]);
+    if (o->quantization > 0 && o->quantization < N_QUANTIZATIONS)
+        flag(c, "--quantization", quantizations[o->quantization]);
     flags_of_speculation(b, c);
     flags_of_cpu(b, c, i);
     flag_if(b, c, "--vocab-size", o->vocab_size);

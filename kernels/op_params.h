@@ -5,26 +5,12 @@
 #include <stdint.h>
 
 #include "common/base/dtype.h"
+#include "kernels/weight.h"
 
 /* Rows of activations: row i begins at element i * stride of data. */
 struct view {
     void *data;
     uint32_t stride;
-};
-
-/* A matrix as the backend keeps it: n outputs by k inputs, y[n] = sum over k of w[n][k] * x[k].
- * dtype is that of the file: quantised weights stay quantised. */
-struct weight {
-    enum dtype dtype;
-    uint32_t n, k;
-    uint64_t n_bytes;
-    void *data; /* of the device; the layout is the backend's */
-};
-
-/* Rows of a matrix in the file's own layout: row i at ptr + i * stride_bytes. */
-struct weight_rows {
-    const uint8_t *ptr;
-    uint64_t stride_bytes;
 };
 
 /* out[i] = scale * row (ids[i] - first) of w, which has the ids first .. first + w->n - 1; zeros

@@ -60,7 +60,8 @@ static enum status open_engine(struct draft_model *m, const char *model,
     own.max_model_len = 0; /* its own: positions beyond have no guesses */
     own.n_kv_blocks = 0;
     own.kv_memory_bytes = 0;
-    own.max_loras = 0; /* it guesses as it does for the model itself */
+    own.max_loras = 0;                     /* it guesses as it does for the model itself */
+    own.quantization = QUANT_AT_LOAD_NONE; /* its files say what it is */
     TRY(engine_measure(&own, &m->engine, err));
     return check_pair(m->engine, target, err);
 }

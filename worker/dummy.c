@@ -3,6 +3,8 @@
  * written, and any part of any row is found without what is before it. */
 #include "worker/dummy.h"
 
+#include "worker/quantise.h"
+
 #include <string.h>
 
 #include "common/base/mem.h"
@@ -24,14 +26,16 @@ static bool is_quantised(const struct program *p, const struct op_weight *x)
 
 static enum dtype dtype_of(const struct program *p, const struct op_weight *x)
 {
-    static const enum dtype made[] = {[QUANT_AWQ] = DTYPE_INT4,
-                                      [QUANT_GPTQ] = DTYPE_INT4,
-                                      [QUANT_FP8] = DTYPE_FP8,
-                                      [QUANT_MXFP4] = DTYPE_MXFP4};
-    enum quant_method method = p->config->quant.method;
-    if (method == QUANT_NONE || !is_quantised(p, x))
+    static const enum dtype of_bits[] = {
+        [2] = DTYPE_INT2, [3] = DTYPE_INT3, [4] = DTYPE_INT4, [8] = DTYPE_INT8};
+    const struct quant_config *q = &p->config->quant;
+    if (q->at_load != QUANT_AT_LOAD_NONE)
+        return quantise_dtype(p, x, p->config->stored_dtype);
+    if (q->method == QUANT_NONE || !is_quantised(p, x))
         return p->config->stored_dtype;
-    return method < sizeof made / sizeof *made ? made[method] : DTYPE_OPAQUE;
+    if (q->method == QUANT_FP8 || q->method == QUANT_MXFP4)
+        return q->method == QUANT_FP8 ? DTYPE_FP8 : DTYPE_MXFP4;
+    return of_bits[q->bits]; /* 2, 3, 4 or 8 */
 }
 
 /* ---- small numbers ---- */
@@ -63,11 +67,40 @@ static void tame_bf16(uint8_t *p)
         keep(p + 2 * i, 0x807f, 0x3c00);
 }
 
-/* d = 2^-9, zero 8 */
+/* d = 2^-9, and a zero in the middle of the codes. */
+static void tame_int2(uint8_t *p)
+{
+    keep(p, 0, 0x1800);
+    keep(p + 2, 0, 2);
+}
+static void tame_int3(uint8_t *p)
+{
+    keep(p, 0, 0x1800);
+    keep(p + 2, 0, 4);
+}
 static void tame_int4(uint8_t *p)
 {
     keep(p, 0, 0x1800);
     keep(p + 2, 0, 8);
+}
+
+/* d = 2^-13 */
+static void tame_int8(uint8_t *p)
+{
+    const float d = 0x1p-13f;
+    memcpy(p, &d, sizeof d);
+    p[4] = 0;
+}
+
+/* d = 2^-13 */
+static void tame_q8_0(uint8_t *p)
+{
+    keep(p, 0, 0x0800);
+}
+/* d = 2^-9 */
+static void tame_q4_0(uint8_t *p)
+{
+    keep(p, 0, 0x1800);
 }
 
 /* Codes below 2 (of the others two are no numbers), d = 2^-7. */
@@ -89,8 +122,10 @@ struct dummy_format {
     void (*tame)(uint8_t *block); /* 32 elements of random bits */
 };
 static const struct dummy_format formats[] = {
-    {DTYPE_F32, tame_f32},   {DTYPE_F16, tame_f16}, {DTYPE_BF16, tame_bf16},
-    {DTYPE_INT4, tame_int4}, {DTYPE_FP8, tame_fp8}, {DTYPE_MXFP4, tame_mxfp4},
+    {DTYPE_F32, tame_f32},   {DTYPE_F16, tame_f16},     {DTYPE_BF16, tame_bf16},
+    {DTYPE_INT2, tame_int2}, {DTYPE_INT3, tame_int3},   {DTYPE_INT4, tame_int4},
+    {DTYPE_INT8, tame_int8}, {DTYPE_Q8_0, tame_q8_0},   {DTYPE_Q4_0, tame_q4_0},
+    {DTYPE_FP8, tame_fp8},   {DTYPE_MXFP4, tame_mxfp4},
 };
 
 static const struct dummy_format *format_of(enum dtype dtype)

@@ -74,10 +74,27 @@ static enum status open_weights(struct engine *e, uint8_t identity[16], struct e
     return STATUS_OK;
 }
 
+static enum status quantise_at_load(struct engine *e, enum quant_at_load how, struct error *err)
+{
+    static const char *const methods[] = {[QUANT_AWQ] = "awq",
+                                          [QUANT_GPTQ] = "gptq",
+                                          [QUANT_FP8] = "fp8",
+                                          [QUANT_MXFP4] = "mxfp4",
+                                          [QUANT_COMPRESSED] = "compressed-tensors"};
+    enum quant_method method = e->config.quant.method;
+    if (how != QUANT_AT_LOAD_NONE && method != QUANT_NONE)
+        return error_set(err, STATUS_INVALID,
+                         "--quantization: %s is quantised already (%s): leave the flag out",
+                         e->info.path, methods[method]);
+    e->config.quant.at_load = how;
+    return STATUS_OK;
+}
+
 static enum status open_files(struct engine *e, const struct engine_setup *s, struct error *err)
 {
     TRY(model_info_open(s->model, s->cache_dir, &e->info, err));
     TRY(model_config_read(&e->info, &e->config, err));
+    TRY(quantise_at_load(e, s->quantization, err));
     e->tp = s->tp;
     e->pp = s->pp ? s->pp : 1;
     e->expert_parallel = s->expert_parallel;

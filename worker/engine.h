@@ -11,6 +11,7 @@
 struct engine_setup {
     const char *model, *cache_dir; /* as model_info_open takes them */
     enum worker_load_format load_format;
+    enum quant_at_load quantization;
     uint32_t tp, rank;
     uint32_t pp, stage;   /* pp 0: 1 */
     bool expert_parallel; /* ranks have whole experts */

@@ -302,6 +302,7 @@ struct engine_setup executor_cpu_setup(const struct worker_options *o)
     return (struct engine_setup){.model = o->model,
                                  .cache_dir = o->cache_dir,
                                  .load_format = (enum worker_load_format)o->load_format,
+                                 .quantization = (enum quant_at_load)o->quantization,
                                  .tp = (uint32_t)o->tp,
                                  .pp = (uint32_t)o->pp,
                                  .expert_parallel = o->enable_expert_parallel,

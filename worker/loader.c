@@ -17,7 +17,8 @@ static uint64_t aligned(uint64_t n)
 
 uint32_t loader_inner_unit(const struct model_config *c, const struct weights *w)
 {
-    uint32_t unit = c->quant.method == QUANT_NONE ? 16 : 32;
+    bool plain = c->quant.method == QUANT_NONE && c->quant.at_load == QUANT_AT_LOAD_NONE;
+    uint32_t unit = plain ? 16 : 32;
     for (uint64_t i = 0; w && i < weights_n_tensors(w); i++) {
         const struct tensor *t = weights_tensor_at(w, i);
         uint32_t block = dtype_traits(t->dtype).block_elems;
@@ -86,12 +87,13 @@ static enum status measure_weight(const struct program *p, const struct weights 
     struct source s;
     TRY(source_find(p, w, x, &s, err));
     TRY(check_blocks(p, &s, x, err));
-    uint64_t n = d->ops->weight_bytes(d, s.dtype, x->n_len, x->k_len), skipped;
+    uint32_t n_inputs = source_n_inputs(&s, x);
+    uint64_t n = d->ops->weight_bytes(d, s.dtype, x->n_len, n_inputs), skipped;
     if (n == 0 || !dtype_bytes(s.dtype, x->k0, 1, &skipped))
         return error_set(err, STATUS_UNSUPPORTED,
                          "tensor %s is %s, %u to %u of %u inputs: this build has no kernel for it",
                          s.name, dtype_traits(s.dtype).name, x->k0, x->k0 + x->k_len, x->k);
-    *bytes += aligned(n);
+    *bytes += aligned(n) + (source_has_order(&s) ? aligned(n_inputs * sizeof(uint32_t)) : 0);
     if (!x->bias_name.hf)
         return STATUS_OK;
     *bytes += aligned(x->n_len * sizeof(float));
@@ -201,7 +203,7 @@ static void pack_made(struct device *d, struct op_weight *x, const struct source
                       const uint8_t *from)
 {
     uint64_t stride = 0;
-    (void)dtype_bytes(s->dtype, x->k_len, 1, &stride);
+    (void)dtype_bytes(s->dtype, x->w.k, 1, &stride);
     uint8_t *rows = mem_array(x->n_len, stride);
     if (s->kind == SOURCE_ROWS)
         turn(x, from, dtype_traits(s->dtype).block_bytes, rows);
@@ -245,7 +247,7 @@ static void pack_pieces(struct loading *l, struct op_weight *x, const struct sou
     n = n < PIECE_UNIT ? PIECE_UNIT : n;
     for (uint32_t first = 0; first < x->n_len; first += n) {
         struct op_weight piece = *x;
-        uint64_t before = l->device->ops->weight_bytes(l->device, x->w.dtype, first, x->k_len);
+        uint64_t before = l->device->ops->weight_bytes(l->device, x->w.dtype, first, x->w.k);
         piece.n0 += first;
         piece.n_len = x->n_len - first < n ? x->n_len - first : n;
         piece.w.n = piece.n_len;
@@ -261,12 +263,18 @@ static enum status load_weight(const struct program *p, struct loading *l, struc
 {
     struct source s;
     TRY(source_find(p, l->files, x, &s, err));
-    uint64_t n_bytes = l->device->ops->weight_bytes(l->device, s.dtype, x->n_len, x->k_len);
+    uint32_t n_inputs = source_n_inputs(&s, x), *order = NULL;
+    uint64_t n_bytes = l->device->ops->weight_bytes(l->device, s.dtype, x->n_len, n_inputs);
+    if (source_has_order(&s)) {
+        order = take(l, n_inputs * sizeof *order);
+        source_order(&s, x, order);
+    }
     x->w = (struct weight){.dtype = s.dtype,
                            .n = x->n_len,
-                           .k = x->k_len,
+                           .k = n_inputs,
                            .n_bytes = n_bytes,
-                           .data = take(l, n_bytes)};
+                           .data = take(l, n_bytes),
+                           .order = order};
     if (s.kind == SOURCE_DUMMY)
         TRY(dummy_pack(l->device, x, &s, err));
     else

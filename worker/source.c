@@ -3,10 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/mem.h"
 #include "kernels/cpu/pack.h"
 #include "worker/dummy.h"
+#include "worker/quantise.h"
+#include "worker/source_internal.h"
 
-enum { BLOCK = 32, INT4_BYTES = 20, FP8_BYTES = 36, MXFP4_BYTES = 17 };
+enum { BLOCK = SOURCE_BLOCK };
 
 /* ---- finding ---- */
 
@@ -43,19 +46,14 @@ enum status source_missing(const char *name, struct error *err)
     return error_set(err, STATUS_INVALID, "tensor %s is missing from the model's files", name);
 }
 
-static enum status wrong_dtype(const struct tensor *t, const char *name, const char *want,
+enum status source_wrong_dtype(const struct tensor *t, const char *name, const char *want,
                                struct error *err)
 {
     return error_set(err, STATUS_UNSUPPORTED, "tensor %s is %s; want %s", name,
                      dtype_traits(t->dtype).name, want);
 }
 
-/* A tensor beside the matrix: its name with another end for ".weight". */
-struct beside {
-    char name[TENSOR_NAME_MAX + 16];
-    const struct tensor *t;
-};
-static struct beside find_beside(const struct weights *w, const char *name, const char *end)
+struct beside source_beside(const struct weights *w, const char *name, const char *end)
 {
     struct beside b;
     size_t n = strlen(name), cut = n > 7 && strcmp(name + n - 7, ".weight") == 0 ? 7 : 0;
@@ -64,90 +62,43 @@ static struct beside find_beside(const struct weights *w, const char *name, cons
     return b;
 }
 
-static enum status check_beside(const struct beside *b, enum dtype dtype, uint32_t n_dims,
+enum status source_check_beside(const struct beside *b, enum dtype dtype, uint32_t n_dims,
                                 const uint32_t *shape, struct error *err)
 {
     if (!b->t)
         return source_missing(b->name, err);
     TRY(source_check_shape(b->t, b->name, n_dims, shape, err));
     return b->t->dtype == dtype ? STATUS_OK
-                                : wrong_dtype(b->t, b->name, dtype_traits(dtype).name, err);
+                                : source_wrong_dtype(b->t, b->name, dtype_traits(dtype).name, err);
 }
 
-static enum status find_int4(const struct program *p, const struct weights *w,
-                             const struct op_weight *x, struct source *s, struct error *err)
-{
-    const struct quant_config *q = &p->config->quant;
-    struct source_place at = source_place(x);
-    struct beside values = find_beside(w, s->name, ".qweight");
-    struct beside zeros = find_beside(w, s->name, ".qzeros");
-    struct beside scales = find_beside(w, s->name, ".scales");
-    struct beside order = find_beside(w, s->name, ".g_idx");
-    bool awq = q->method == QUANT_AWQ;
-    if (x->part.transposed || x->part.of_experts)
-        return error_set(
-            err, STATUS_UNSUPPORTED,
-            "tensor %s: this build does not take %s weights apart head by head, or out "
-            "of a stack of experts",
-            values.name, awq ? "AWQ" : "GPTQ");
-    s->group = q->group ? q->group : at.n_columns;
-    if (at.n_columns % s->group != 0 || s->group % BLOCK != 0 || at.n_rows % 8 != 0)
-        return error_set(
-            err, STATUS_UNSUPPORTED,
-            "tensor %s: %u outputs, %u inputs in groups of %u; want multiples of 8 and "
-            "of the group, which is one of %d",
-            values.name, at.n_rows, at.n_columns, s->group, BLOCK);
-    uint32_t n_groups = at.n_columns / s->group;
-    TRY(check_beside(&values, DTYPE_I32, 2,
-                     awq ? (const uint32_t[]){at.n_columns, at.n_rows / 8}
-                         : (const uint32_t[]){at.n_columns / 8, at.n_rows},
-                     err));
-    TRY(check_beside(&zeros, DTYPE_I32, 2, (const uint32_t[]){n_groups, at.n_rows / 8}, err));
-    TRY(check_beside(&scales, DTYPE_F16, 2, (const uint32_t[]){n_groups, at.n_rows}, err));
-    if (order.t && !awq) {
-        TRY(check_beside(&order, DTYPE_I32, 1, &at.n_columns, err));
-        for (uint32_t i = 0; i < at.n_columns; i++) {
-            uint32_t g;
-            memcpy(&g, order.t->data + 4ull * i, sizeof g);
-            if (g != i / s->group)
-                return error_set(err, STATUS_UNSUPPORTED,
-                                 "tensor %s is in another order (desc_act), which this build does "
-                                 "not run yet",
-                                 order.name);
-        }
-    }
-    *s = (struct source){.kind = awq ? SOURCE_AWQ : SOURCE_GPTQ,
-                         .dtype = DTYPE_INT4,
-                         .values = values.t,
-                         .zeros = zeros.t,
-                         .scales = scales.t,
-                         .group = s->group};
-    memcpy(s->name, values.name, sizeof s->name);
-    return STATUS_OK;
-}
-
-static bool is_plain_float(const struct tensor *t)
+bool source_is_plain_float(const struct tensor *t)
 {
     return t->dtype == DTYPE_F32 || t->dtype == DTYPE_F16 || t->dtype == DTYPE_BF16;
 }
 
+float source_float(const struct tensor *t, uint64_t i)
+{
+    float value = 0;
+    (void)dequantize_row(t->dtype, t->data + i * dtype_traits(t->dtype).block_bytes, 1, &value);
+    return value;
+}
+
 /* One scale for the tensor, one for each output, or one for each block. */
-static enum status find_fp8(const struct program *p, const struct weights *w,
-                            const struct op_weight *x, struct source *s, struct error *err)
+static enum status find_fp8_scales(const struct program *p, const struct weights *w,
+                                   const struct op_weight *x, struct source *s, struct error *err)
 {
     const struct quant_config *q = &p->config->quant;
-    struct source_place at = source_place(x);
-    struct beside scales = find_beside(w, s->name, ".weight_scale_inv");
+    struct source_place at = source_file_place(x);
+    struct beside scales = source_beside(w, s->name, ".weight_scale_inv");
     if (!scales.t)
-        scales = find_beside(w, s->name, ".weight_scale");
+        scales = source_beside(w, s->name, ".weight_scale");
     if (!scales.t)
         return source_missing(scales.name, err);
-    if (!is_plain_float(scales.t))
-        return wrong_dtype(scales.t, scales.name, "F32, F16 or BF16", err);
+    if (!source_is_plain_float(scales.t))
+        return source_wrong_dtype(scales.t, scales.name, "F32, F16 or BF16", err);
     const uint64_t *shape = scales.t->shape;
     uint32_t n_dims = scales.t->n_dims;
-    s->kind = SOURCE_FP8;
-    s->dtype = DTYPE_FP8;
     s->scales = scales.t;
     s->group = at.n_columns;
     if (n_dims == 0 || (n_dims == 1 && shape[0] == 1)) {
@@ -169,20 +120,33 @@ static enum status find_fp8(const struct program *p, const struct weights *w,
     return source_check_shape(scales.t, scales.name, 2, want, err);
 }
 
+/* Transposed, a block of ours is in a column of the file: one scale, if theirs are so tall. */
+static enum status find_fp8(const struct program *p, const struct weights *w,
+                            const struct op_weight *x, struct source *s, struct error *err)
+{
+    TRY(find_fp8_scales(p, w, x, s, err));
+    bool blocks =
+        x->k % BLOCK == 0 &&
+        (s->scale_rows == 0 || (s->scale_rows % BLOCK == 0 && x->part.first_in % BLOCK == 0));
+    s->kind = SOURCE_FP8;
+    s->dtype = x->part.transposed && !blocks ? DTYPE_F32 : DTYPE_FP8;
+    return STATUS_OK;
+}
+
 static enum status find_mxfp4(const struct weights *w, const struct op_weight *x, struct source *s,
                               struct error *err)
 {
     struct source_place at = source_place(x);
-    struct beside values = find_beside(w, s->name, "_blocks");
-    struct beside scales = find_beside(w, s->name, "_scales");
+    struct beside values = source_beside(w, s->name, "_blocks");
+    struct beside scales = source_beside(w, s->name, "_scales");
     uint32_t n_blocks = at.n_columns / BLOCK;
     if (at.n_columns % BLOCK != 0 || !x->part.of_experts)
         return error_set(err, STATUS_UNSUPPORTED, "tensor %s: %u inputs, want a multiple of %d",
                          values.name, at.n_columns, BLOCK);
-    TRY(check_beside(&values, DTYPE_U8, 4,
-                     (const uint32_t[]){x->n_experts, at.n_rows, n_blocks, BLOCK / 2}, err));
-    TRY(check_beside(&scales, DTYPE_U8, 3, (const uint32_t[]){x->n_experts, at.n_rows, n_blocks},
-                     err));
+    TRY(source_check_beside(&values, DTYPE_U8, 4,
+                            (const uint32_t[]){x->n_experts, at.n_rows, n_blocks, BLOCK / 2}, err));
+    TRY(source_check_beside(&scales, DTYPE_U8, 3,
+                            (const uint32_t[]){x->n_experts, at.n_rows, n_blocks}, err));
     s->kind = SOURCE_MXFP4;
     s->dtype = DTYPE_MXFP4;
     s->values = values.t;
@@ -203,12 +167,25 @@ static enum status check_rows(const struct source *s, const struct op_weight *x,
     if (is_vector)
         skip = 2;
     TRY(source_check_shape(s->values, s->name, 3 - skip, shape + skip, err));
-    if (!x->part.transposed || is_plain_float(s->values))
+    bool coded = s->dtype == DTYPE_F8_E4M3 || s->dtype == DTYPE_I8;
+    if (!x->part.transposed || coded || source_is_plain_float(s->values))
         return STATUS_OK;
     return error_set(err, STATUS_UNSUPPORTED,
                      "tensor %s is %s and would have to be transposed, which this build does for "
                      "F32, F16 and BF16 alone",
                      s->name, dtype_traits(s->values->dtype).name);
+}
+
+static enum status find_quantised(const struct program *p, const struct op_weight *x,
+                                  struct source *s, struct error *err)
+{
+    if (!source_is_plain_float(s->values))
+        return error_set(err, STATUS_INVALID,
+                         "--quantization: tensor %s is %s already; leave the flag out", s->name,
+                         dtype_traits(s->dtype).name);
+    s->kind = SOURCE_QUANTISED;
+    s->dtype = quantise_dtype(p, x, s->dtype);
+    return STATUS_OK;
 }
 
 enum status source_find(const struct program *p, const struct weights *w, const struct op_weight *x,
@@ -225,16 +202,22 @@ enum status source_find(const struct program *p, const struct weights *w, const 
         TRY(check_rows(&s, x, err));
         if (s.dtype == DTYPE_F8_E4M3)
             TRY(find_fp8(p, w, x, &s, err));
-    } else if ((method == QUANT_AWQ || method == QUANT_GPTQ) &&
-               find_beside(w, s.name, ".qweight").t) {
-        TRY(find_int4(p, w, x, &s, err));
-    } else if (method == QUANT_MXFP4 && find_beside(w, s.name, "_blocks").t) {
+        else if (quantise_dtype(p, x, s.dtype) != s.dtype)
+            TRY(find_quantised(p, x, &s, err));
+        else if (s.dtype == DTYPE_I8 && source_beside(w, s.name, ".weight_scale").t)
+            TRY(source_find_int(p, w, x, &s, err));
+    } else if (((method == QUANT_AWQ || method == QUANT_GPTQ) &&
+                source_beside(w, s.name, ".qweight").t) ||
+               (method == QUANT_COMPRESSED && source_beside(w, s.name, ".weight_packed").t)) {
+        TRY(source_find_int(p, w, x, &s, err));
+    } else if (method == QUANT_MXFP4 && source_beside(w, s.name, "_blocks").t) {
         TRY(find_mxfp4(w, x, &s, err));
     } else {
         return source_missing(s.name, err);
     }
     *out = s;
-    if (s.kind == SOURCE_ROWS || (x->k0 % BLOCK == 0 && x->k_len % BLOCK == 0))
+    bool whole = x->k0 % BLOCK == 0 && x->k_len % BLOCK == 0;
+    if (s.kind == SOURCE_ROWS || s.dtype == DTYPE_F32 || s.order || whole)
         return STATUS_OK;
     return error_set(err, STATUS_UNSUPPORTED,
                      "tensor %s is %s, in blocks of %d, and a rank's inputs %u to %u of %u are no "
@@ -242,60 +225,80 @@ enum status source_find(const struct program *p, const struct weights *w, const 
                      s.name, dtype_traits(s.dtype).name, BLOCK, x->k0, x->k0 + x->k_len, x->k);
 }
 
+/* ---- order ---- */
+
+static uint32_t in_group(const struct source *s, const struct op_weight *x, uint32_t g)
+{
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < x->k_len; k++)
+        n += source_word(s->order, x->part.first_in + x->k0 + k) == g;
+    return n;
+}
+
+static uint32_t padded(uint32_t n)
+{
+    return (n + BLOCK - 1) / BLOCK * BLOCK;
+}
+
+uint32_t source_n_inputs(const struct source *s, const struct op_weight *x)
+{
+    uint32_t n = 0;
+    for (uint32_t g = 0; source_has_order(s) && g < s->n_groups; g++)
+        n += padded(in_group(s, x, g));
+    return n > 0 ? n : x->k_len;
+}
+
+void source_order(const struct source *s, const struct op_weight *x, uint32_t *out)
+{
+    for (uint32_t g = 0; g < s->n_groups; g++) {
+        uint32_t n = 0;
+        for (uint32_t k = 0; k < x->k_len; k++)
+            if (source_word(s->order, x->part.first_in + x->k0 + k) == g)
+                out[n++] = k;
+        for (; n % BLOCK != 0; n++)
+            out[n] = UINT32_MAX;
+        out += n;
+    }
+}
+
 /* ---- rows ---- */
 
-static uint32_t word_at(const struct tensor *t, uint64_t i)
-{
-    uint32_t u;
-    memcpy(&u, t->data + 4 * i, sizeof u);
-    return u;
-}
-
-/* AutoAWQ's order of the eight outputs in a word. */
-static uint32_t awq_nibble(uint64_t output)
-{
-    return (uint32_t)(output % 2 == 0 ? output % 8 / 2 : 4 + output % 8 / 2);
-}
-
-static void make_int4_block(const struct source *s, const struct op_weight *x, uint64_t output,
-                            uint32_t input, uint8_t *to)
-{
-    uint64_t n = source_place(x).n_rows, g = input / s->group;
-    bool awq = s->kind == SOURCE_AWQ;
-    uint32_t nibble = awq ? awq_nibble(output) : (uint32_t)(output % 8);
-    uint32_t zero = word_at(s->zeros, g * (n / 8) + output / 8) >> 4 * nibble & 15;
-    memcpy(to, s->scales->data + 2 * (g * n + output), 2);
-    to[2] = (uint8_t)(awq ? zero : zero + 1); /* GPTQ stores one less */
-    to[3] = 0;
-    for (uint32_t i = 0; i < BLOCK; i++) {
-        uint64_t k = input + i;
-        uint32_t code = awq ? word_at(s->values, k * (n / 8) + output / 8) >> 4 * nibble
-                            : word_at(s->values, k / 8 * n + output) >> 4 * (k % 8);
-        uint8_t *byte = &to[4 + i / 2];
-        *byte = i % 2 == 0 ? code & 15 : (uint8_t)(*byte | (code & 15) << 4);
-    }
-}
-
-static float fp8_scale(const struct source *s, uint64_t output, uint32_t input)
+/* By its place in the file. */
+static float fp8_scale(const struct source *s, uint64_t row, uint32_t column)
 {
     uint64_t i = 0;
-    float scale = 0;
     if (s->scale_rows > 0) {
         uint64_t per_row = s->scales->n_dims == 2 ? s->scales->shape[1] : 1;
-        i = output / s->scale_rows * per_row + (per_row > 1 ? input / s->group : 0);
+        i = row / s->scale_rows * per_row + (per_row > 1 ? column / s->group : 0);
     }
-    (void)dequantize_row(s->scales->dtype,
-                         s->scales->data + i * dtype_traits(s->scales->dtype).block_bytes, 1,
-                         &scale);
-    return scale;
+    return source_float(s->scales, i);
 }
 
 static void make_fp8_block(const struct source *s, const struct op_weight *x, uint64_t output,
                            uint32_t input, uint8_t *to)
 {
-    float scale = fp8_scale(s, output, input);
+    uint64_t width = source_file_place(x).n_columns;
+    bool turned = x->part.transposed;
+    float scale = turned ? fp8_scale(s, input, (uint32_t)output) : fp8_scale(s, output, input);
     memcpy(to, &scale, sizeof scale);
-    memcpy(to + sizeof scale, s->values->data + output * source_place(x).n_columns + input, BLOCK);
+    if (!turned)
+        memcpy(to + sizeof scale, s->values->data + output * width + input, BLOCK);
+    for (uint32_t i = 0; turned && i < BLOCK; i++)
+        to[sizeof scale + i] = s->values->data[(input + i) * width + output];
+}
+
+/* One weight of codes that are transposed: row and column of the file. */
+static float value_of(const struct source *s, const struct op_weight *x, uint64_t row,
+                      uint32_t column)
+{
+    if (s->kind == SOURCE_INT)
+        return source_int_value(s, x, row, column);
+    uint8_t block[4 + BLOCK] = {0};
+    float scale = fp8_scale(s, row, column), values[BLOCK];
+    memcpy(block, &scale, sizeof scale);
+    block[4] = s->values->data[row * source_file_place(x).n_columns + column];
+    (void)dequantize_row(DTYPE_FP8, block, BLOCK, values);
+    return values[0];
 }
 
 /* Neighbours share a byte there, elements 16 apart in GGML's block. */
@@ -313,22 +316,48 @@ static void make_mxfp4_block(const struct source *s, const struct op_weight *x, 
     }
 }
 
+static void make_float_row(const struct source *s, const struct op_weight *x, uint64_t output,
+                           uint8_t *to)
+{
+    for (uint32_t k = 0; k < x->k_len; k++) {
+        float value = value_of(s, x, x->part.first_in + x->k0 + k, (uint32_t)output);
+        memcpy(to + k * sizeof value, &value, sizeof value);
+    }
+}
+
+static void make_block(const struct source *s, const struct op_weight *x, uint64_t output,
+                       uint32_t k, uint8_t *to)
+{
+    uint32_t first = x->part.first_in + x->k0, inputs[BLOCK];
+    if (s->kind == SOURCE_FP8) {
+        make_fp8_block(s, x, output, first + k, to);
+    } else if (s->kind == SOURCE_MXFP4) {
+        make_mxfp4_block(s, x, output, first + k, to);
+    } else {
+        for (uint32_t i = 0; i < BLOCK; i++) {
+            uint32_t at = s->order ? x->w.order[k + i] : k + i;
+            inputs[i] = at == UINT32_MAX ? at : first + at;
+        }
+        source_make_int_block(s, x, output, inputs, to);
+    }
+}
+
 void source_make_rows(const struct source *s, const struct op_weight *x, uint8_t *to)
 {
+    if (s->kind == SOURCE_QUANTISED) {
+        quantise_rows(s, x, to);
+        return;
+    }
+    uint32_t k = source_n_inputs(s, x);
+    uint64_t block_bytes = dtype_traits(s->dtype).block_bytes;
     for (uint32_t i = 0; i < x->n_len; i++) {
         uint64_t output = source_row(x, i);
-        for (uint32_t k = x->k0; k < x->k0 + x->k_len; k += BLOCK) {
-            uint32_t input = x->part.first_in + k;
-            if (s->kind == SOURCE_FP8) {
-                make_fp8_block(s, x, output, input, to);
-                to += FP8_BYTES;
-            } else if (s->kind == SOURCE_MXFP4) {
-                make_mxfp4_block(s, x, output, input, to);
-                to += MXFP4_BYTES;
-            } else {
-                make_int4_block(s, x, output, input, to);
-                to += INT4_BYTES;
-            }
+        if (s->dtype == DTYPE_F32) {
+            make_float_row(s, x, output, to);
+            to += k * sizeof(float);
+            continue;
         }
+        for (uint32_t at = 0; at < k; at += BLOCK, to += block_bytes)
+            make_block(s, x, output, at, to);
     }
 }

@@ -1,20 +1,36 @@
 #pragma once
 /* What stands behind a matrix's name in a model's files: rows of one tensor, or codes with scales
- * in several (AutoAWQ, GPTQ, FP8 by transformers or compressed-tensors, MXFP4). The latter are made
- * into rows of one of our own formats, 32 inputs a block, which every backend packs as it packs
- * others. */
+ * in several (AutoAWQ, GPTQ, integers and FP8 by compressed-tensors, FP8 by transformers, MXFP4).
+ * The latter are made into rows of one of our own formats, 32 inputs a block, which every backend
+ * packs as it packs others; or into floats where a block would have to be transposed. */
+#include <string.h>
+
 #include "common/model/weights.h"
 #include "worker/program.h"
 
-/* DUMMY: in no file (worker/dummy.h). */
-enum source_kind { SOURCE_ROWS, SOURCE_AWQ, SOURCE_GPTQ, SOURCE_FP8, SOURCE_MXFP4, SOURCE_DUMMY };
+/* QUANTISED: rows, in fewer bits than they have (worker/quantise.h). DUMMY: in no file
+ * (worker/dummy.h). */
+enum source_kind {
+    SOURCE_ROWS,
+    SOURCE_QUANTISED,
+    SOURCE_INT,
+    SOURCE_FP8,
+    SOURCE_MXFP4,
+    SOURCE_DUMMY
+};
+enum int_layout { INT_AWQ, INT_GPTQ, INT_PACKED, INT_BYTES }; /* worker/source_int.c */
 struct source {
     enum source_kind kind;
     enum dtype dtype;                             /* of the rows */
     const struct tensor *values, *scales, *zeros; /* the last two: NULL where there are none */
-    char name[TENSOR_NAME_MAX];                   /* of values */
+    char name[TENSOR_NAME_MAX + 16];              /* of values */
     uint32_t group;                               /* inputs that share a scale */
     uint32_t scale_rows; /* FP8: outputs that share one; 0: the whole tensor does */
+    /* INT */
+    enum int_layout layout;
+    uint32_t bits, n_groups;
+    bool zeros_less_one, one_scale;
+    const struct tensor *order; /* the group of each input, when they are in no order; or NULL */
 };
 
 /* Checks names, dtypes and shapes; w NULL: by the configuration alone. STATUS_INVALID: something is
@@ -22,7 +38,18 @@ struct source {
  * does not take apart. */
 MUST_USE enum status source_find(const struct program *p, const struct weights *w,
                                  const struct op_weight *x, struct source *out, struct error *err);
-/* Of all but SOURCE_ROWS: this rank's outputs, [n_len] rows of k_len inputs each. */
+/* Whether rows have their inputs in another order than the matrix. */
+static inline bool source_has_order(const struct source *s)
+{
+    return s->order && s->dtype != DTYPE_F32;
+}
+/* Inputs of the rows that are made: k_len, or more where inputs are in no order of groups. */
+uint32_t source_n_inputs(const struct source *s, const struct op_weight *x);
+/* Which of the matrix's k_len inputs each of those is, UINT32_MAX: none, its weights are zeros. A
+ * block has inputs of one group alone. Of a source with an order only. */
+void source_order(const struct source *s, const struct op_weight *x, uint32_t *out);
+/* Of all but SOURCE_ROWS: this rank's outputs, [n_len] rows of source_n_inputs each, which are
+ * x->w.order's where there is an order. */
 void source_make_rows(const struct source *s, const struct op_weight *x, uint8_t *to);
 
 /* Where a matrix lies in its tensor: one expert's, when there are several. */
@@ -44,3 +71,11 @@ static inline uint64_t source_row(const struct op_weight *x, uint32_t i)
 MUST_USE enum status source_check_shape(const struct tensor *t, const char *name, uint32_t n_dims,
                                         const uint32_t *want, struct error *err);
 MUST_USE enum status source_missing(const char *name, struct error *err);
+
+/* Word i of a tensor of such. */
+static inline uint32_t source_word(const struct tensor *t, uint64_t i)
+{
+    uint32_t u;
+    memcpy(&u, t->data + 4 * i, sizeof u);
+    return u;
+}

@@ -33,9 +33,26 @@ struct rope_config {
 enum model_activation { MODEL_SILU, MODEL_GELU_TANH, MODEL_ACTIVATION_COUNT };
 
 /* How weights are stored that are not numbers of their own. Which are, the files say. */
-enum quant_method { QUANT_NONE, QUANT_AWQ, QUANT_GPTQ, QUANT_FP8, QUANT_MXFP4 };
+enum quant_method {
+    QUANT_NONE,
+    QUANT_AWQ,
+    QUANT_GPTQ,
+    QUANT_FP8,
+    QUANT_MXFP4,
+    QUANT_COMPRESSED /* integers of compressed-tensors; its FP8 is QUANT_FP8 */
+};
+/* --quantization: what plain numbers are made into when they are loaded. */
+enum quant_at_load {
+    QUANT_AT_LOAD_NONE,
+    QUANT_AT_LOAD_INT8,
+    QUANT_AT_LOAD_INT4,
+    QUANT_AT_LOAD_FP8
+};
 struct quant_config {
     enum quant_method method;
+    enum quant_at_load at_load;         /* not the file's: set by who loads */
+    uint32_t bits;                      /* AWQ, GPTQ, COMPRESSED */
+    bool zeros_are_whole;               /* GPTQ: of version 2, where no one is taken off */
     uint32_t group;                     /* AWQ, GPTQ: inputs that share a scale; 0: all */
     uint32_t block_rows, block_columns; /* FP8: of a scale; 0: of the tensor, or of an output */
 };

@@ -32,6 +32,7 @@ static enum status read_awq(const struct hf_config *q, struct quant_config *out,
     const char *version;
     bool zeros;
     out->method = QUANT_AWQ;
+    out->bits = 4;
     TRY(must_be(q, "bits", 4, err));
     TRY(hf_config_text(*q, "version", &version, err));
     TRY(hf_config_bool(*q, "zero_point", true, &zeros, err));
@@ -46,10 +47,16 @@ static enum status read_gptq(const struct hf_config *q, struct quant_config *out
 {
     const char *format;
     out->method = QUANT_GPTQ;
-    TRY(must_be(q, "bits", 4, err));
+    TRY(hf_config_u32(*q, "bits", 4, 64, &out->bits, err));
+    if (out->bits != 2 && out->bits != 3 && out->bits != 4 && out->bits != 8)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "%s/config.json: quantization_config: bits is %u: this build runs only "
+                         "2, 3, 4 and 8",
+                         q->folder, out->bits);
     TRY(hf_config_text(*q, "checkpoint_format", &format, err));
-    if (format && strcmp(format, "gptq") != 0)
-        return model_config_unsupported(q, "checkpoint_format", format, "gptq", err);
+    out->zeros_are_whole = format && strcmp(format, "gptq_v2") == 0;
+    if (format && strcmp(format, "gptq") != 0 && !out->zeros_are_whole)
+        return model_config_unsupported(q, "checkpoint_format", format, "gptq, gptq_v2", err);
     return read_group(q, out, err);
 }
 
@@ -74,15 +81,40 @@ static enum status read_fp8(const struct hf_config *q, struct quant_config *out,
     return STATUS_OK;
 }
 
+/* Groups of layers, each with weights of so many bits. How scales lie, their shapes say; what
+ * activations are rounded to is not done: the products are those of the weights alone. */
+static enum status read_integers(const struct hf_config *q, struct quant_config *out,
+                                 struct error *err)
+{
+    json_t *groups = json_object_get(q->o, "config_groups"), *group;
+    const char *key;
+    out->method = QUANT_COMPRESSED;
+    out->bits = 8;
+    json_object_foreach(groups, key, group)
+    {
+        const json_t *bits = json_object_get(json_object_get(group, "weights"), "num_bits");
+        json_int_t n = json_integer_value(bits);
+        if (bits && n != 4 && n != 8)
+            return error_set(err, STATUS_UNSUPPORTED,
+                             "%s/config.json: quantization_config: num_bits of %s is %lld: this "
+                             "build runs only 4 and 8",
+                             q->folder, key, (long long)n);
+        out->bits = n == 4 ? 4 : out->bits;
+    }
+    return STATUS_OK;
+}
+
 static enum status read_compressed(const struct hf_config *q, struct quant_config *out,
                                    struct error *err)
 {
     const char *format;
     TRY(hf_config_text(*q, "format", &format, err));
-    if (!format || strcmp(format, "float-quantized") != 0)
+    if (format && strcmp(format, "float-quantized") == 0)
+        return read_fp8(q, out, err);
+    if (!format || (strcmp(format, "int-quantized") != 0 && strcmp(format, "pack-quantized") != 0))
         return model_config_unsupported(q, "compressed-tensors format", format ? format : "none",
-                                        "float-quantized", err);
-    return read_fp8(q, out, err);
+                                        "float-quantized, int-quantized, pack-quantized", err);
+    return read_integers(q, out, err);
 }
 
 enum status model_config_quant(const struct hf_config *c, const json_t *root,

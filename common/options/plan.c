@@ -16,6 +16,7 @@ const struct option_spec plan_specs[] = {
             "tokens of a KV block, a multiple of 16"),
     OPT_ENUM(S, worker.kv_cache_dtype, "kv-cache-dtype", KV_CACHE_DTYPES, "auto",
              KV_CACHE_DTYPE_HELP),
+    ROW_QUANTIZATION(S, worker.quantization),
     OPT_INT(S, worker.num_gpu_blocks_override, "num-gpu-blocks-override", 0, 1 << 30, "0",
             "KV blocks of a rank; 0: from the memory"),
     OPT_INT(S, worker.kv_cache_memory_bytes, "kv-cache-memory-bytes", 0, (double)(1ull << 50), "0",

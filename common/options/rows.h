@@ -62,6 +62,11 @@
 #define ROW_LOAD_FORMAT(S)                                                                         \
     OPT_ENUM(S, load_format, "load-format", "auto|dummy|safetensors|gguf|pt", "auto",              \
              "which weights are read; dummy: none, they are random, as config.json says they are")
+#define QUANTIZATION_HELP                                                                          \
+    "what the matrices of a model in float32, float16 or bfloat16 are made into when they are "    \
+    "loaded: int8 and int4 in blocks of 32, fp8 (e4m3) with a scale for each output"
+#define ROW_QUANTIZATION(S, field)                                                                 \
+    OPT_ENUM(S, field, "quantization", "none|int8|int4|fp8", "none", QUANTIZATION_HELP)
 #define ROW_LOG_LEVEL(S)                                                                           \
     OPT_ENUM(S, log_level, "log-level", "debug|info|warn|error", "info", "least level logged")
 #define ROW_LOG_FORMAT(S)                                                                          \

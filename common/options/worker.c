@@ -43,6 +43,7 @@ const struct option_spec worker_option_specs[] = {
             "memory for the KV cache; 0: the device's default"),
     OPT_ENUM(S, kv_cache_dtype, "kv-cache-dtype", KV_CACHE_DTYPES, "auto", KV_CACHE_DTYPE_HELP),
     ROW_LOAD_FORMAT(S),
+    ROW_QUANTIZATION(S, quantization),
     OPT_ENUM(S, dtype, "dtype", "auto|float32", "auto", "activations; a CPU computes in float32"),
     OPT_INT(S, threads, "threads", 0, WORKER_MAX_THREADS, "0",
             "kernel threads of a CPU rank; 0: the CPUs this process may use"),

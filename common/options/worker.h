@@ -38,8 +38,9 @@ struct worker_options {
     int cpu_isa;        /* 0: the best; else enum cpu_isa + 1 */
     int kv_cache_dtype; /* enum kv_cache_dtype */
     struct speculation_options speculation;
-    int load_format; /* enum worker_load_format */
-    int dtype;       /* float32 is what the CPU computes in */
+    int load_format;  /* enum worker_load_format */
+    int quantization; /* enum quant_at_load */
+    int dtype;        /* float32 is what the CPU computes in */
     const char *http_host;
     int64_t http_port; /* -1: 7001 + ordinal */
     bool metrics_public;

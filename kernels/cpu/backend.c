@@ -18,7 +18,8 @@ enum {
     MACS_PARALLEL = 50000,
     MACS_TASK_MIN = 64 << 10,
     MACS_TASK_MAX = 4 << 20,
-    MAX_K = 1 << 20, /* keeps the products of sizes in 64 bits */
+    MAX_K = 1 << 20,  /* keeps the products of sizes in 64 bits */
+    SORTED_ROWS = 64, /* that are brought into a matrix's order at a time */
     CACHE_LINE = 64,
     SMALL_PAGE = 4096
 };
@@ -159,6 +160,8 @@ static void pack_unit(struct cpu_device *d, const void *p, uint32_t i, uint32_t 
 static void cpu_weight_pack(struct device *device, struct weight *w, const struct weight_rows *rows)
 {
     struct cpu_device *d = cpu_of(device);
+    if (w->order) /* now, not in a step */
+        cpu_scratch_grow(&d->sorted, (uint64_t)w->k * SORTED_ROWS);
     cpu_run_units(d, div_up(w->n, PANEL_N), (uint64_t)w->k * PANEL_N, pack_unit,
                   &(struct pack){w, rows});
 }
@@ -223,11 +226,9 @@ static uint32_t panels_per_task(struct cpu_device *d, uint64_t n_panels, uint64_
     return div_up(n, side_by_side) * side_by_side;
 }
 
-static void cpu_linear(struct device *device, const struct linear_params *p)
+/* Inputs in the file's order. */
+static void linear_in_order(struct cpu_device *d, const struct linear_params *p)
 {
-    struct cpu_device *d = cpu_of(device);
-    if (p->n_rows == 0)
-        return;
     assert(p->n_parts > 0 && p->n_parts <= LINEAR_MAX_PARTS);
     uint64_t n_panels = 0;
     uint32_t k = p->parts[0].w->k, n_tasks = 0;
@@ -242,6 +243,59 @@ static void cpu_linear(struct device *device, const struct linear_params *p)
             linear_task(&job, i, 0);
     else
         pool_run(d->pool, n_tasks, linear_task, &job);
+}
+
+struct sorting {
+    struct view from, to;
+    const struct weight *w;
+};
+static void sort_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
+{
+    const struct sorting *s = params;
+    const float *from = row_of(s->from, i);
+    float *to = row_of(s->to, i);
+    for (uint32_t k = 0; k < s->w->k; k++)
+        to[k] = s->w->order[k] == WEIGHT_NO_INPUT ? 0 : from[s->w->order[k]];
+}
+
+/* One part, its inputs brought into its matrix's order, SORTED_ROWS rows at a time. */
+static void linear_sorted(struct cpu_device *d, const struct linear_params *p,
+                          const struct linear_part *part)
+{
+    const struct weight *w = part->w;
+    cpu_scratch_grow(&d->sorted, (uint64_t)w->k * SORTED_ROWS);
+    const struct view sorted = {d->sorted.floats, w->k};
+    for (uint32_t first = 0; first < p->n_rows; first += SORTED_ROWS) {
+        uint32_t n = p->n_rows - first < SORTED_ROWS ? p->n_rows - first : SORTED_ROWS;
+        const struct view from = {row_of(p->x, first), p->x.stride};
+        const struct view out = {row_of(part->out, first), part->out.stride};
+        cpu_run_units(d, n, w->k, sort_unit, &(struct sorting){from, sorted, w});
+        linear_in_order(
+            d, &(struct linear_params){
+                   .x = sorted, .n_rows = n, .n_parts = 1, .parts = {{w, part->bias, out}}});
+    }
+}
+
+static void cpu_linear(struct device *device, const struct linear_params *p)
+{
+    struct cpu_device *d = cpu_of(device);
+    bool in_order = true;
+    if (p->n_rows == 0)
+        return;
+    for (uint32_t i = 0; i < p->n_parts; i++)
+        in_order = in_order && !p->parts[i].w->order;
+    if (in_order) {
+        linear_in_order(d, p);
+        return;
+    }
+    for (uint32_t i = 0; i < p->n_parts; i++) {
+        struct linear_params one = {
+            .x = p->x, .n_rows = p->n_rows, .n_parts = 1, .parts = {p->parts[i]}};
+        if (p->parts[i].w->order)
+            linear_sorted(d, &one, &p->parts[i]);
+        else
+            linear_in_order(d, &one);
+    }
 }
 
 /* ---- operators on rows ---- */
@@ -448,6 +502,7 @@ static void cpu_close(struct device *device)
         mem_free(d->scratch[i].block);
     mem_free(d->scratch);
     mem_free(d->parts.block);
+    mem_free(d->sorted.block);
     pool_free(d->pool);
     mem_free(d);
 }

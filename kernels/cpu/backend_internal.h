@@ -21,6 +21,7 @@ struct cpu_device {
     enum cpu_isa isa;
     struct scratch *scratch; /* [threads] */
     struct scratch parts;    /* of attention, in splits */
+    struct scratch sorted;   /* rows of a product whose inputs are in another order */
 };
 
 static inline struct cpu_device *cpu_of(struct device *d)

@@ -16,6 +16,8 @@ TINY = [("llama_tiny", 1), ("gemma3_tiny", 1), ("llama_tiny_gguf_q4_k", 1), ("ge
         ("llama_tiny_gguf_split", 1),
         ("gemma3_tiny_published", 1),   # PyTorch's shards and a tokenizer.model
         ("qwen2_moe", 2),
+        ("llama_tiny_gptq4_act_order", 2),
+        ("llama_tiny_w8a8", 1),         # integers of compressed-tensors
         ("llama_bias", 2),              # biases, a tied head, 6 heads over 2 of keys
         ("gemma3_tiny_gguf_q4_0", 2),   # windows, one head of keys: both ranks hold it
         ("gemma3_caps", 2),
@@ -72,6 +74,17 @@ def test_reference_checkpoints(name, tp):
         for got, p in list(zip(run(c, bodies), prompts)) + list(zip(run(c, bodies), prompts)):
             assert ids(got) == p["greedy"], p["name"]
         assert c.status()["kv"]["prefix_hit_rate"] > 0
+
+
+@pytest.mark.parametrize("how,tp", [("int8", 2), ("int4", 1), ("fp8", 1)])
+def test_quantized_at_load(how, tp):
+    """The answers of the model with its weights rounded; one that is quantised already is refused."""
+    known = prompts_of(f"at_load/llama_tiny_{how}")
+    with start(f"at_load/llama_tiny_{how}", tp, "--quantization", how) as c:
+        for (p, _), got in zip(known, run(c, [body for _, body in known])):
+            assert ids(got) == p["greedy"], p["name"]
+    refused = run_cox("plan", OWN_GOLDENS / "llama_tiny_gptq3", "--quantization", how)
+    assert refused.returncode == 2 and "quantised already (gptq)" in refused.stderr
 
 
 @pytest.mark.parametrize("name,tp,dtype", [("llama_bias", 2, "int8"), ("gemma3_caps", 1, "fp8"), ("llama_tiny", 2, "bfloat16")])

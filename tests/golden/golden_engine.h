@@ -23,7 +23,8 @@ struct golden_engine_options {
     uint32_t max_len;
     uint32_t tp, pp; /* pp 0: 1 */
     bool expert_parallel;
-    bool sockets;          /* between the ranks, not shared memory */
+    bool sockets; /* between the ranks, not shared memory */
+    enum quant_at_load quantization;
     const char *lora;      /* folder of the adapter that every row has; NULL: none */
     struct device *device; /* of one rank; NULL: one of its own at isa. Borrowed */
 };

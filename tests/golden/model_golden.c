@@ -1,7 +1,7 @@
 /* Whole models against what others say of them: logits, log-probabilities, greedy tokens, and for
  * the demo model its perplexity.
  *   model_golden [--isa LEVEL,..|all|best] [--kv f32|f16|bf16|fp8|int8] [--tp N] [--pp N]
- *                [--sockets] [--expert-parallel] SET|FOLDER...
+ *                [--sockets] [--expert-parallel] [--quantization int8|int4|fp8] SET|FOLDER...
  * --tp: over so many ranks; --pp: in so many stages of them; --sockets: which do not share memory;
  * --expert-parallel: with experts of their own. Adapters below a model's folder (loras/NAME) are
  * models of their own. own        build/goldens, by scripts/make-goldens
@@ -48,6 +48,7 @@ struct options {
     enum dtype kv;
     uint32_t tp, pp;
     bool sockets, expert_parallel;
+    enum quant_at_load quantization;
 };
 
 /* One model at one level. */
@@ -260,7 +261,8 @@ static void check_levels(const struct options *o, const struct target *t, uint32
                                       .tp = o->tp,
                                       .pp = o->pp,
                                       .sockets = o->sockets,
-                                      .expert_parallel = o->expert_parallel};
+                                      .expert_parallel = o->expert_parallel,
+                                      .quantization = o->quantization};
     for (e.isa = 0; e.isa <= cpu_isa_best(); e.isa++)
         if (o->isa[e.isa])
             *n_failed += check_model(t, &e);
@@ -377,6 +379,15 @@ static void read_isa(struct options *o, const char *text)
     }
 }
 
+static enum quant_at_load quantization_of(const char *name)
+{
+    static const char *const names[] = {"none", "int8", "int4", "fp8"};
+    for (int i = 1; i < 4; i++)
+        if (strcmp(name, names[i]) == 0)
+            return (enum quant_at_load)i;
+    return QUANT_AT_LOAD_NONE;
+}
+
 static void read_options(struct options *o, int argc, char **argv)
 {
     static const struct option known[] = {{"isa", required_argument, NULL, 'i'},
@@ -385,6 +396,7 @@ static void read_options(struct options *o, int argc, char **argv)
                                           {"pp", required_argument, NULL, 'p'},
                                           {"sockets", no_argument, NULL, 's'},
                                           {"expert-parallel", no_argument, NULL, 'e'},
+                                          {"quantization", required_argument, NULL, 'q'},
                                           {0}};
     int c;
     o->tp = o->pp = 1;
@@ -403,9 +415,11 @@ static void read_options(struct options *o, int argc, char **argv)
             o->sockets = true;
         } else if (c == 'e') {
             o->expert_parallel = true;
+        } else if (c == 'q' && quantization_of(optarg) != QUANT_AT_LOAD_NONE) {
+            o->quantization = quantization_of(optarg);
         } else {
             golden_die("usage: model_golden [--isa LEVEL,..|all|best] [--kv f32|f16|bf16|fp8|int8] "
-                       "[--tp N] [--pp N] [--sockets] [--expert-parallel] "
+                       "[--tp N] [--pp N] [--sockets] [--expert-parallel] [--quantization Q] "
                        "own|reference|demo|FOLDER...");
         }
     }

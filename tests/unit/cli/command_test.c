@@ -100,7 +100,7 @@ static void test_command_lines_of_vllm(void **state)
         {"MODEL --speculative-config.method ngram", "--speculative-config", 0},
         {"MODEL --load-format safetensors --quantization None --revision main --nnodes 1 "
          "--generation-config vllm --runner generate",
-         NULL, 5},
+         NULL, 4},
         {"MODEL --load-format runai_streamer", NULL, 0},
         {"MODEL --load-format tensorizer", "dummy", 0},
         {"MODEL --enable-chunked-prefill False --no-enable-prefix-caching "

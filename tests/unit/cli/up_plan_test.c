@@ -107,6 +107,8 @@ static void test_everything_is_passed_on(void **state)
         {"--enable-expert-parallel", NULL, UP_WORKER, "--enable-expert-parallel", ""},
         {"--kv-cache-dtype", "float16", UP_WORKER, "--kv-cache-dtype", "float16"},
         {"--kv-cache-dtype", "fp8", UP_WORKER, "--kv-cache-dtype", "fp8"},
+        {"--quantization", "int8", UP_WORKER, "--quantization", "int8"},
+        {"--quantization", "fp8", UP_WORKER, "--quantization", "fp8"},
         {"--kv-cache-dtype", "int8", UP_WORKER, "--kv-cache-dtype", "int8"},
         {"--kv-cache-dtype", "int8_per_token_head", UP_WORKER, "--kv-cache-dtype",
          "int8_per_token_head"},

@@ -121,6 +121,15 @@ static const struct {
     {"fp8 in blocks", "llama",
      "{" LLAMA ",'quantization_config':{'quant_method':'fp8','weight_block_size':[128,64]}}",
      LLAMA_LINE("rope 10000 local 10000") " quant 3 g0 128x64"},
+    {"integers of four bits", "llama",
+     "{" LLAMA
+     ",'quantization_config':{'quant_method':'compressed-tensors','format':'pack-quantized',"
+     "'config_groups':{'group_0':{'weights':{'num_bits':4}}}}}",
+     LLAMA_LINE("rope 10000 local 10000") " quant 5 g0 0x0"},
+    {"gptq, version 2", "llama",
+     "{" LLAMA
+     ",'quantization_config':{'quant_method':'gptq','bits':3,'checkpoint_format':'gptq_v2'}}",
+     LLAMA_LINE("rope 10000 local 10000") " quant 2 g128 0x0"},
     {"mistral as it was first", "mistral", "{" LLAMA ",'sliding_window':16}",
      "mistral L3 128/256 h8/8*16 v512 eps 1e-05 silu rope 10000 local 10000 1/scale^2 16 "
      "window 16 www"},
@@ -316,13 +325,20 @@ static const struct {
     {"another awq", "llama",
      "{" LLAMA ",'quantization_config':{'quant_method':'awq','version':'gemv'}}",
      STATUS_UNSUPPORTED, "\"gemv\""},
-    {"gptq of two bits", "llama",
-     "{" LLAMA ",'quantization_config':{'quant_method':'gptq','bits':2}}", STATUS_UNSUPPORTED,
-     "bits is 2"},
-    {"integers compressed", "llama",
+    {"gptq of five bits", "llama",
+     "{" LLAMA ",'quantization_config':{'quant_method':'gptq','bits':5}}", STATUS_UNSUPPORTED,
+     "bits is 5"},
+    {"gptq for other kernels", "llama",
+     "{" LLAMA ",'quantization_config':{'quant_method':'gptq','checkpoint_format':'marlin'}}",
+     STATUS_UNSUPPORTED, "\"marlin\""},
+    {"compressed otherwise", "llama",
+     "{" LLAMA ",'quantization_config':{'quant_method':'compressed-tensors','format':'marlin-24'}}",
+     STATUS_UNSUPPORTED, "\"marlin-24\""},
+    {"integers of three bits", "llama",
      "{" LLAMA
-     ",'quantization_config':{'quant_method':'compressed-tensors','format':'pack-quantized'}}",
-     STATUS_UNSUPPORTED, "\"pack-quantized\""},
+     ",'quantization_config':{'quant_method':'compressed-tensors','format':'pack-quantized',"
+     "'config_groups':{'group_0':{'weights':{'num_bits':3}}}}}",
+     STATUS_UNSUPPORTED, "num_bits of group_0 is 3"},
     {"blocks of nothing", "llama",
      "{" LLAMA ",'quantization_config':{'quant_method':'fp8','weight_block_size':[128]}}",
      STATUS_INVALID, "weight_block_size"},

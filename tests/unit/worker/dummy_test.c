@@ -43,8 +43,9 @@ struct matrix {
 
 static void matrix_init(struct matrix *m, enum quant_method method, enum dtype stored)
 {
-    *m = (struct matrix){
-        .config = {.format = MODEL_HF, .quant = {.method = method}, .stored_dtype = stored}};
+    *m = (struct matrix){.config = {.format = MODEL_HF,
+                                    .quant = {.method = method, .bits = 4},
+                                    .stored_dtype = stored}};
     m->program =
         (struct program){.config = &m->config, .pp = 1, .weights = m->weights, .n_weights = 2};
     m->weights[1] = (struct op_weight){.name = {"layers.%u.up.weight", NULL},

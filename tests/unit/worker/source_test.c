@@ -38,8 +38,9 @@ struct fixture {
     struct weights *weights;
 };
 
-static void open_fixture(struct fixture *f, const struct quant_config *q, const char *header,
-                         size_t n_data)
+/* tail: what the data ends with instead. */
+static void open_with_tail(struct fixture *f, const struct quant_config *q, const char *header,
+                           size_t n_data, const void *tail, size_t n_tail)
 {
     struct error err;
     struct strbuf b;
@@ -49,12 +50,20 @@ static void open_fixture(struct fixture *f, const struct quant_config *q, const 
     assert_non_null(mkdtemp(f->folder));
     strbuf_init(&b, 0);
     put_safetensors(&b, header, 0, n_data);
+    if (n_tail > 0)
+        memcpy((char *)strbuf_str(&b).ptr + strbuf_str(&b).len - n_tail, tail, n_tail);
     put_file(f->folder, "model.safetensors", strbuf_str(&b));
     put_file(f->folder, "config.json", STR("{}"));
     strbuf_fini(&b);
     const struct model_info m = {.format = MODEL_HF, .path = f->folder, .name = f->folder};
     if (weights_open(&m, &f->weights, &err) != STATUS_OK)
         fail_msg("%s: %s", header, err.text);
+}
+
+static void open_fixture(struct fixture *f, const struct quant_config *q, const char *header,
+                         size_t n_data)
+{
+    open_with_tail(f, q, header, n_data, NULL, 0);
 }
 
 static void close_fixture(struct fixture *f)
@@ -119,9 +128,10 @@ static void int4_is_made(void **state)
     for (int awq = 0; awq < 2; awq++) {
         struct fixture f;
         struct op_weight x = matrix();
-        const struct quant_config q = {.method = awq ? QUANT_AWQ : QUANT_GPTQ, .group = 32};
+        const struct quant_config q = {
+            .method = awq ? QUANT_AWQ : QUANT_GPTQ, .bits = 4, .group = 32};
         open_fixture(&f, &q, awq ? AWQ : GPTQ "}", 592);
-        float *got = values_of(&f, &x, awq ? SOURCE_AWQ : SOURCE_GPTQ);
+        float *got = values_of(&f, &x, SOURCE_INT);
         for (uint32_t n = 8; n < 16; n++)
             for (uint32_t k = 32; k < 64; k++) {
                 uint32_t nibble = n % 8, zero, code;
@@ -218,6 +228,197 @@ static void mxfp4_is_ordered_anew(void **state)
     close_fixture(&f);
 }
 
+/* Bit by bit: code i of a line of words `stride` apart, 32 codes in `bits` words. */
+static int bits_at(uint64_t at, uint64_t first, uint64_t stride, uint32_t i, uint32_t bits)
+{
+    int code = 0;
+    for (uint32_t b = 0; b < bits; b++) {
+        uint32_t bit = i * bits + b;
+        code |= (int)(word_at(at, first + bit / 32 * stride) >> bit % 32 & 1) << b;
+    }
+    return code;
+}
+
+enum { N = 32, K = 64 }; /* of the matrices that follow; two groups of inputs */
+
+static struct op_weight wide_matrix(void)
+{
+    struct op_weight x = matrix();
+    x.n = N;
+    return x;
+}
+
+static void gptq_of_all_widths(void **state)
+{
+    static const uint32_t widths[] = {2, 3, 4, 8};
+    for (int i = 0; i < 8; i++) {
+        char header[512];
+        struct fixture f;
+        uint32_t b = widths[i / 2], codes = K * N * b / 8, zeros = codes + 2 * N * b / 8;
+        bool whole = i % 2;
+        struct op_weight x = wide_matrix();
+        const struct quant_config q = {
+            .method = QUANT_GPTQ, .bits = b, .group = 32, .zeros_are_whole = whole};
+        snprintf(header, sizeof header,
+                 "{'m.qweight':{'dtype':'I32','shape':[%u,32],'data_offsets':[0,%u]},"
+                 "'m.qzeros':{'dtype':'I32','shape':[2,%u],'data_offsets':[%u,%u]},"
+                 "'m.scales':{'dtype':'F16','shape':[2,32],'data_offsets':[%u,%u]}}",
+                 K * b / 32, codes, N * b / 32, codes, zeros, zeros, zeros + 4 * N);
+        open_fixture(&f, &q, header, zeros + 4 * N);
+        float *got = values_of(&f, &x, SOURCE_INT);
+        for (uint32_t n = 8; n < 16; n++)
+            for (uint32_t k = 32; k < 64; k++) {
+                int code = bits_at(0, n, N, k, b);
+                int zero = bits_at(codes, N * b / 32, 1, n, b) + !whole;
+                float want = half(zeros, N + n) * (float)(code - (b == 8 ? zero & 255 : zero));
+                float have = got[(n - 8) * 32 + k - 32];
+                assert_true(have == want || (isnan(have) && isnan(want)));
+            }
+        mem_free(got);
+        close_fixture(&f);
+    }
+}
+
+/* Codes less the middle of their range; zeros packed along outputs, or none. */
+static void compressed_integers(void **state)
+{
+    for (int i = 0; i < 4; i++) {
+        char header[512];
+        struct fixture f;
+        uint32_t b = i < 2 ? 4 : 8, codes = K * N * b / 8, zeros = codes + 2 * N * b / 8;
+        bool symmetric = i % 2;
+        struct op_weight x = wide_matrix();
+        const struct quant_config q = {.method = QUANT_COMPRESSED, .bits = b};
+        snprintf(header, sizeof header,
+                 "{'m.weight_packed':{'dtype':'I32','shape':[32,%u],'data_offsets':[0,%u]},"
+                 "'%s':{'dtype':'I32','shape':[%u,2],'data_offsets':[%u,%u]},"
+                 "'m.weight_scale':{'dtype':'F16','shape':[32,2],'data_offsets':[%u,%u]}}",
+                 K * b / 32, codes, symmetric ? "other" : "m.weight_zero_point", N * b / 32, codes,
+                 zeros, zeros, zeros + 4 * N);
+        open_fixture(&f, &q, header, zeros + 4 * N);
+        float *got = values_of(&f, &x, SOURCE_INT);
+        for (uint32_t n = 8; n < 16; n++)
+            for (uint32_t k = 32; k < 64; k++) {
+                int code = bits_at(0, n * K * b / 32, 1, k, b);
+                int zero = symmetric ? 1 << (b - 1) : bits_at(codes, 1, 2, n, b);
+                float want = half(zeros, n * 2 + 1) * (float)(code - zero);
+                float have = got[(n - 8) * 32 + k - 32];
+                assert_true(have == want || (isnan(have) && isnan(want)));
+            }
+        mem_free(got);
+        close_fixture(&f);
+    }
+}
+
+static void bytes_with_a_scale_of_each_output(void **state)
+{
+    struct fixture f;
+    const struct quant_config q = {.method = QUANT_COMPRESSED, .bits = 8};
+    struct op_weight x = matrix();
+    open_fixture(&f, &q,
+                 "{'m.weight':{'dtype':'I8','shape':[16,64],'data_offsets':[0,1024]},"
+                 "'m.weight_scale':{'dtype':'F16','shape':[16,1],'data_offsets':[1024,1056]}}",
+                 1056);
+    float *got = values_of(&f, &x, SOURCE_INT);
+    for (uint32_t n = 8; n < 16; n++)
+        for (uint32_t k = 32; k < 64; k++) {
+            float want = half(1024, n) * (float)(int8_t)byte_at(n * 64 + k);
+            float have = got[(n - 8) * 32 + k - 32];
+            assert_true(have == want || (isnan(have) && isnan(want)));
+        }
+    mem_free(got);
+    close_fixture(&f);
+}
+
+/* This rank's inputs, 32 to 63, are of two groups by turns: two blocks, half of each is nothing. */
+static void inputs_are_sorted_by_group(void **state)
+{
+    struct fixture f;
+    struct source s;
+    struct error err;
+    uint32_t groups[K], order[K];
+    struct op_weight x = matrix();
+    const struct quant_config q = {.method = QUANT_GPTQ, .bits = 4, .group = 32};
+    for (uint32_t i = 0; i < K; i++)
+        groups[i] = i % 2;
+    open_with_tail(&f, &q, GPTQ ",'m.g_idx':{'dtype':'I32','shape':[64],'data_offsets':[592,848]}}",
+                   848, groups, sizeof groups);
+    assert_int_equal(source_find(&f.program, f.weights, &x, &s, &err), STATUS_OK);
+    assert_true(source_has_order(&s));
+    assert_int_equal(source_n_inputs(&s, &x), K);
+    source_order(&s, &x, order);
+    for (uint32_t i = 0; i < K; i++)
+        assert_int_equal(order[i], i % 32 < 16 ? i % 32 * 2 + i / 32 : UINT32_MAX);
+    x.w.order = order;
+    uint8_t rows[8 * 2 * 20];
+    float values[K];
+    source_make_rows(&s, &x, rows);
+    for (uint32_t n = 8; n < 16; n++) {
+        assert_true(dequantize_row(s.dtype, rows + (n - 8) * 40, K, values));
+        for (uint32_t i = 0; i < K; i++) {
+            uint32_t k = 32 + order[i], g = i / 32;
+            int zero = (int)(word_at(512, g * 2 + n / 8) >> 4 * (n % 8) & 15) + 1;
+            int code = order[i] == UINT32_MAX
+                           ? zero
+                           : (int)(word_at(0, k / 8 * 16 + n) >> 4 * (k % 8) & 15);
+            float want = half(528, g * 16 + n) * (float)(code - zero);
+            assert_true(values[i] == want || (isnan(values[i]) && isnan(want)));
+        }
+    }
+    close_fixture(&f);
+}
+
+/* FP8 with tall blocks of scales stays FP8 when it is transposed, with a scale of each row not. */
+static void codes_are_transposed(void **state)
+{
+    static const struct {
+        const char *scales;
+        size_t n_data;
+        struct quant_config q;
+        enum dtype dtype;
+    } cases[] = {
+        {"'m.weight_scale_inv':{'dtype':'F32','shape':[2,1],'data_offsets':[1024,1032]}",
+         1032,
+         {.method = QUANT_FP8, .block_rows = 32, .block_columns = 32},
+         DTYPE_FP8},
+        {"'m.weight_scale':{'dtype':'F32','shape':[64,1],'data_offsets':[1024,1280]}",
+         1280,
+         {.method = QUANT_FP8},
+         DTYPE_F32},
+    };
+    for (size_t i = 0; i < 2; i++) {
+        char header[256];
+        struct fixture f;
+        struct source s;
+        struct error err;
+        uint8_t rows[8 * 32 * 4];
+        float values[8 * 32];
+        struct op_weight x = matrix(); /* the file: 64 inputs, each a row of 16 outputs */
+        x.part = (struct tensor_part){.n_rows = 16, .n_columns = 64, .transposed = true};
+        snprintf(header, sizeof header,
+                 "{'m.weight':{'dtype':'F8_E4M3','shape':[64,16],'data_offsets':[0,1024]},%s}",
+                 cases[i].scales);
+        open_fixture(&f, &cases[i].q, header, cases[i].n_data);
+        if (source_find(&f.program, f.weights, &x, &s, &err) != STATUS_OK)
+            fail_msg("%s", err.text);
+        assert_int_equal(s.dtype, cases[i].dtype);
+        source_make_rows(&s, &x, rows);
+        assert_true(dequantize_row(s.dtype, rows, 8 * 32, values));
+        for (uint32_t n = 8; n < 16; n++)
+            for (uint32_t k = 32; k < 64; k++) {
+                uint8_t block[36] = {0};
+                float one[32];
+                uint32_t bits = word_at(1024, i == 0 ? k / 32 : k);
+                memcpy(block, &bits, 4);
+                block[4] = byte_at(k * 16 + n);
+                assert_true(dequantize_row(DTYPE_FP8, block, 32, one));
+                float have = values[(n - 8) * 32 + k - 32];
+                assert_true(have == one[0] || (isnan(have) && isnan(one[0])));
+            }
+        close_fixture(&f);
+    }
+}
+
 static const struct {
     const char *name;
     struct quant_config q;
@@ -227,7 +428,7 @@ static const struct {
     const char *text;
 } refused[] = {
     {"nothing",
-     {.method = QUANT_AWQ},
+     {.method = QUANT_AWQ, .bits = 4},
      "{'x':{'dtype':'U8','shape':[1],'data_offsets':[0,1]}}",
      1,
      STATUS_INVALID,
@@ -239,43 +440,69 @@ static const struct {
      STATUS_INVALID,
      "m.weight is missing"},
     {"no zeros",
-     {.method = QUANT_AWQ, .group = 32},
+     {.method = QUANT_AWQ, .bits = 4, .group = 32},
      "{'m.qweight':{'dtype':'I32','shape':[64,2],'data_offsets':[0,512]}}",
      512,
      STATUS_INVALID,
      "m.qzeros is missing"},
     {"another layout",
-     {.method = QUANT_GPTQ, .group = 32},
+     {.method = QUANT_GPTQ, .bits = 4, .group = 32},
      AWQ,
      592,
      STATUS_INVALID,
      "m.qweight has shape [64, 2]; the configuration wants [8, 16]"},
     {"another group",
-     {.method = QUANT_AWQ, .group = 64},
+     {.method = QUANT_AWQ, .bits = 4, .group = 64},
      AWQ,
      592,
      STATUS_INVALID,
      "m.qzeros has shape [2, 2]; the configuration wants [1, 2]"},
     {"a group of 16",
-     {.method = QUANT_AWQ, .group = 16},
+     {.method = QUANT_AWQ, .bits = 4, .group = 16},
      AWQ,
      592,
      STATUS_UNSUPPORTED,
      "in groups of 16"},
     {"a group of more",
-     {.method = QUANT_AWQ, .group = 96},
+     {.method = QUANT_AWQ, .bits = 4, .group = 96},
      AWQ,
      592,
-     STATUS_UNSUPPORTED,
-     "in groups of 96"},
+     STATUS_INVALID,
+     "m.qzeros has shape [2, 2]; the configuration wants [1, 2]"},
     {"out of order",
-     {.method = QUANT_GPTQ, .group = 32},
+     {.method = QUANT_GPTQ, .bits = 4, .group = 32},
      GPTQ ",'m.g_idx':{'dtype':'I32','shape':[64],'data_offsets':[592,848]}}",
      848,
+     STATUS_INVALID,
+     "m.g_idx: input 0 is of group"},
+    {"packed in words of six bits",
+     {.method = QUANT_COMPRESSED, .bits = 4},
+     "{'m.weight_packed':{'dtype':'I32','shape':[16,12],'data_offsets':[0,768]},"
+     "'m.weight_scale':{'dtype':'F16','shape':[16,2],'data_offsets':[768,832]}}",
+     832,
+     STATUS_INVALID,
+     "m.weight_packed has shape [16, 12]"},
+    {"packed without a scale",
+     {.method = QUANT_COMPRESSED, .bits = 4},
+     "{'m.weight_packed':{'dtype':'I32','shape':[16,8],'data_offsets':[0,512]}}",
+     512,
+     STATUS_INVALID,
+     "m.weight_scale is missing"},
+    {"groups of 16",
+     {.method = QUANT_COMPRESSED, .bits = 4},
+     "{'m.weight_packed':{'dtype':'I32','shape':[16,8],'data_offsets':[0,512]},"
+     "'m.weight_scale':{'dtype':'F16','shape':[16,4],'data_offsets':[512,640]}}",
+     640,
      STATUS_UNSUPPORTED,
-     "desc_act"},
+     "4 scales of 64 inputs"},
+    {"codes at a loader that quantises",
+     {.at_load = QUANT_AT_LOAD_INT8},
+     "{'m.weight':{'dtype':'I16','shape':[16,64],'data_offsets':[0,2048]}}",
+     2048,
+     STATUS_INVALID,
+     "m.weight is I16 already"},
     {"few in order",
-     {.method = QUANT_GPTQ, .group = 32},
+     {.method = QUANT_GPTQ, .bits = 4, .group = 32},
      GPTQ ",'m.g_idx':{'dtype':'I32','shape':[63],'data_offsets':[592,844]}}",
      844,
      STATUS_INVALID,
@@ -325,6 +552,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(int4_is_made),
+        cmocka_unit_test(gptq_of_all_widths),
+        cmocka_unit_test(compressed_integers),
+        cmocka_unit_test(bytes_with_a_scale_of_each_output),
+        cmocka_unit_test(inputs_are_sorted_by_group),
+        cmocka_unit_test(codes_are_transposed),
         cmocka_unit_test(fp8_has_the_scale_of_its_place),
         cmocka_unit_test(mxfp4_is_ordered_anew),
         cmocka_unit_test(what_does_not_fit_is_refused),

@@ -1,0 +1,131 @@
+#include "worker/quantise.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "kernels/cpu/f16.h"
+#include "kernels/cpu/narrow.h"
+#include "kernels/cpu/pack.h"
+#include "worker/source_internal.h"
+
+enum { BLOCK = SOURCE_BLOCK };
+
+/* ---- which ---- */
+
+static bool stays(const struct program *p, const struct op_weight *x)
+{
+    bool vocabulary = (program_is_first(p) && x == &p->weights[p->i_embedding]) ||
+                      (program_is_last(p) && x == &p->weights[p->i_head]);
+    bool router = x->out == REG_ROUTER || x->out == REG_SHARE;
+    bool of_latent = p->config->mla.kv_rank > 0 &&
+                     (x->out == REG_V || (x->out == REG_LATENT && x->part.transposed));
+    return vocabulary || router || of_latent || x->k % BLOCK != 0;
+}
+
+enum dtype quantise_dtype(const struct program *p, const struct op_weight *x, enum dtype stored)
+{
+    static const enum dtype made[] = {[QUANT_AT_LOAD_INT8] = DTYPE_Q8_0,
+                                      [QUANT_AT_LOAD_INT4] = DTYPE_Q4_0,
+                                      [QUANT_AT_LOAD_FP8] = DTYPE_FP8};
+    enum quant_at_load how = p->config->quant.at_load;
+    return how == QUANT_AT_LOAD_NONE || stays(p, x) ? stored : made[how];
+}
+
+/* ---- codes ---- */
+
+/* The number farthest from zero, the first of such. */
+static float extreme(const float *x, uint32_t n)
+{
+    float most = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (fabsf(x[i]) > fabsf(most))
+            most = x[i];
+    return most;
+}
+
+/* x / d, to the nearest even integer. */
+static int nearest(float x, float d)
+{
+    return d != 0 ? (int)rint((double)x / (double)d) : 0;
+}
+
+static int clamp(int q, int low, int high)
+{
+    return q < low ? low : q > high ? high : q;
+}
+
+static float put_d(float d, uint8_t *to)
+{
+    uint16_t half = f16_from_f32(d);
+    memcpy(to, &half, sizeof half);
+    return f32_from_f16(half);
+}
+
+static void put_q8_0(const float *x, uint8_t *to)
+{
+    float d = put_d(fabsf(extreme(x, BLOCK)) / 127, to);
+    for (int i = 0; i < BLOCK; i++)
+        to[2 + i] = (uint8_t)clamp(nearest(x[i], d), -127, 127);
+}
+
+static void put_q4_0(const float *x, uint8_t *to)
+{
+    float d = put_d(extreme(x, BLOCK) / -8, to);
+    for (int i = 0; i < BLOCK / 2; i++) {
+        int low = clamp(nearest(x[i], d) + 8, 0, 15);
+        int high = clamp(nearest(x[i + BLOCK / 2], d) + 8, 0, 15);
+        to[2 + i] = (uint8_t)(low | high << 4);
+    }
+}
+
+static void put_fp8(const float *x, float scale, uint8_t *to)
+{
+    memcpy(to, &scale, sizeof scale);
+    for (int i = 0; i < BLOCK; i++) {
+        float y = scale > 0 ? x[i] / scale : 0;
+        y = y > 448 ? 448 : y < -448 ? -448 : y;
+        to[sizeof scale + i] = e4m3_from_f32(y);
+    }
+}
+
+/* ---- rows ---- */
+
+/* All k inputs of one output, NaN and infinities as zeros: no code stands for them. */
+static void read_row(const struct source *s, const struct op_weight *x, uint64_t output, float *to)
+{
+    struct source_place at = source_place(x);
+    enum dtype stored = s->values->dtype;
+    uint64_t bytes = dtype_traits(stored).block_bytes;
+    const uint8_t *from = s->values->data;
+    if (x->part.of_experts)
+        from += s->values->n_bytes / x->n_experts * x->expert;
+    if (!x->part.transposed)
+        (void)dequantize_row(stored, from + (output * at.n_columns + x->part.first_in) * bytes,
+                             x->k, to);
+    for (uint32_t k = 0; x->part.transposed && k < x->k; k++)
+        (void)dequantize_row(stored,
+                             from + ((x->part.first_in + k) * (uint64_t)at.n_rows + output) * bytes,
+                             1, to + k);
+    for (uint32_t k = 0; k < x->k; k++)
+        to[k] = isfinite(to[k]) ? to[k] : 0;
+}
+
+void quantise_rows(const struct source *s, const struct op_weight *x, uint8_t *to)
+{
+    uint32_t block_bytes = dtype_traits(s->dtype).block_bytes;
+    float *row = mem_array(x->k, sizeof *row);
+    for (uint32_t i = 0; i < x->n_len; i++) {
+        read_row(s, x, source_row(x, i), row);
+        float scale = s->dtype == DTYPE_FP8 ? fabsf(extreme(row, x->k)) / 448 : 0;
+        for (uint32_t k = x->k0; k < x->k0 + x->k_len; k += BLOCK, to += block_bytes) {
+            if (s->dtype == DTYPE_FP8)
+                put_fp8(row + k, scale, to);
+            else if (s->dtype == DTYPE_Q8_0)
+                put_q8_0(row + k, to);
+            else
+                put_q4_0(row + k, to);
+        }
+    }
+    mem_free(row);
+}
