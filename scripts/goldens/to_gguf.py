@@ -22,7 +22,7 @@ import quant
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MXFP4 = 39
-GGML_TYPES = {"F32": 0, "F16": 1, "BF16": 30}
+GGML_TYPES = {"F32": (0, quant.plain_f32), "F16": (1, quant.plain_f16), "BF16": (30, quant.plain_bf16), "Q8_0": (8, quant.q8_0)}
 ARCHITECTURES = {"mistral": "llama", "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
                  "gemma3_text": "gemma3", "gpt_oss": "gpt-oss", "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2"}
 PERMUTED = ("llama", "mistral", "mixtral")  # rotated pairs lie side by side
@@ -74,9 +74,10 @@ class Gguf:
         """Vectors are F32 in a GGUF."""
         dtype = "F32" if w.ndim == 1 else dtype
         rows = np.ascontiguousarray(w).reshape(-1, w.shape[-1])
-        data, seen = {"F32": quant.plain_f32, "F16": quant.plain_f16, "BF16": quant.plain_bf16}[dtype](rows)
+        number, pack = GGML_TYPES[dtype]
+        data, seen = pack(rows)
         assert (seen == rows).all(), name
-        self.tensors[name] = (GGML_TYPES[dtype], w.shape, data.tobytes())
+        self.tensors[name] = (number, w.shape, data.tobytes())
 
     def heads(self, part, w):
         n = {"self_attn.q_proj": self.c["num_attention_heads"], "self_attn.k_proj": self.c["num_key_value_heads"]}.get(part)
@@ -259,7 +260,16 @@ def unable(c):
         return "a GGUF has no query_pre_attn_scalar"
     if c["model_type"] == "mistral" and c.get("sliding_window"):
         return "a GGUF of Mistral calls itself Llama, which has no window"
+    if c.get("swiglu_limit", 7) != 7:
+        return "a GGUF has no swiglu_limit"
     return None
+
+
+def write(path, c, tensors, tokenizer_folder, joined=False):
+    """tensors: name -> (dtype name, array); their values must be such that dtype holds them."""
+    g = Gguf(c, joined)
+    g.add_all(tensors)
+    files.write_gguf(path, keys(c, joined, tokenizer_folder), g.tensors)
 
 
 def convert(source, target, joined=False):
@@ -268,10 +278,8 @@ def convert(source, target, joined=False):
     why = unable(c)
     if why:
         return why
-    g = Gguf(c, joined)
-    g.add_all(read_safetensors(source))
     os.makedirs(target, exist_ok=True)
-    files.write_gguf(os.path.join(target, "model.gguf"), keys(c, joined, source), g.tensors)
+    write(os.path.join(target, "model.gguf"), c, read_safetensors(source), source, joined)
     for name in ("expected.json", "expected.safetensors"):
         shutil.copyfile(os.path.join(source, name), os.path.join(target, name))
     return None
