@@ -212,7 +212,10 @@ def run_spm(lib):
         skip(f"no tokenizers in {own}; scripts/make-goldens makes them")
     for name in sorted(os.listdir(own)):
         r, t = Report(), Tokenizer(lib, os.path.join(own, name))
-        for case in json.load(open(os.path.join(own, name, "cases.json"))):
+        cases = json.load(open(os.path.join(own, name, "cases.json")))
+        if name == "unigram_bytes":
+            check_limits(r, name, t, cases)
+        for case in cases:
             r.check(f"{name} {case['text']!r} ids", t.encode(case["text"], True), case["ids"])
             text = t.decode(case["ids"], True)
             r.check(f"{name} {case['text']!r} text", text, case["decoded"])
@@ -246,7 +249,9 @@ def run_spm_llama2(lib, path):
         with open(os.path.join(folder, "tokenizer_config.json"), "w") as f:
             json.dump(SPM_CONFIG, f)
         t = Tokenizer(lib, folder)
-        check_rows(r, "tokenizer.model llama2", t, read_rows("llama2"))
+        rows = read_rows("llama2")
+        check_rows(r, "tokenizer.model llama2", t, rows)
+        check_limits(r, "tokenizer.model llama2", t, rows)
         t.close()
     return r
 

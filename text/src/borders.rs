@@ -8,6 +8,7 @@
 
 use crate::compiled::Compiled;
 use crate::pieces::Pieces;
+use crate::spm::Spm;
 use serde_json::Value;
 use tokenizers::AddedToken;
 
@@ -58,13 +59,33 @@ impl Borders {
             return None;
         }
         let by_bytes = matches!(pieces, Pieces::ByteLevel);
-        let mut b = Borders { joined: vec![0; BITS / 64], by_bytes, stable_only, longest: None };
+        let b = Borders { joined: vec![0; BITS / 64], by_bytes, stable_only, longest: None };
         let tokens = (0..model.n_ids()).filter_map(|id| model.bytes(id));
+        Some(b.with(tokens, added, !stable_only))
+    }
+
+    /// None for a model that replaces characters. Both of its algorithms end a token at a border; what
+    /// stands before it is cut as if nothing followed.
+    pub fn of_spm(spm: &Spm, added: &[AddedToken]) -> Option<Borders> {
+        if !spm.keeps_characters() {
+            return None;
+        }
+        let b = Borders { joined: vec![0; BITS / 64], by_bytes: false, stable_only: false, longest: None };
+        Some(b.with(spm.texts().map(|(text, _)| text.as_bytes()), added, spm.keeps_length()))
+    }
+
+    /// keeps_length: no character vanishes, and none is without an id.
+    fn with<'t>(
+        mut self,
+        tokens: impl Iterator<Item = &'t [u8]>,
+        added: &'t [AddedToken],
+        keeps_length: bool,
+    ) -> Borders {
         let added_texts = added.iter().map(|a| a.content.as_bytes());
-        let longest = tokens.chain(added_texts).map(|t| b.add(t)).max().unwrap_or(1).max(1);
+        let longest = tokens.chain(added_texts).map(|t| self.add(t)).max().unwrap_or(1).max(1);
         let eats_blanks = added.iter().any(|a| a.lstrip || a.rstrip);
-        b.longest = (!stable_only && !eats_blanks).then_some(longest);
-        Some(b)
+        self.longest = (keeps_length && !eats_blanks).then_some(longest);
+        self
     }
 
     /// Joins the neighbours in a token; its length.

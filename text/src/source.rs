@@ -104,7 +104,8 @@ pub fn open(path: &Path, cache_dir: Option<&Path>) -> Result<Opened> {
         false => path.to_owned(),
     };
     let map = map_file(&file)?;
-    if file.extension().is_some_and(|e| e == "model") || spm::is_model(&map) {
+    let ends = |e: &str| file.extension().is_some_and(|x| x == e);
+    if ends("model") || !ends("json") && spm::is_model(&map) {
         return open_spm(&file, &map);
     }
     if gguf::is_gguf(&map) {

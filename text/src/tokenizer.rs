@@ -281,7 +281,11 @@ impl Tokenizer {
         let make = || {
             let added: Vec<_> =
                 p.get_added_vocabulary().get_added_tokens_decoder().values().cloned().collect();
-            Borders::new(self.compiled.as_ref()?, &self.pieces, &added)
+            match p.get_model() {
+                AnyModel::Compiled(c) => Borders::new(c, &self.pieces, &added),
+                AnyModel::Spm(m) => Borders::of_spm(m, &added),
+                AnyModel::Crate(_) => None,
+            }
         };
         self.borders.get_or_init(make).as_ref()
     }

@@ -72,6 +72,16 @@ impl Spm {
         self.by_id.iter().map(|(&id, text)| (text.as_str(), id))
     }
 
+    /// Only blanks are changed before a text is cut.
+    pub fn keeps_characters(&self) -> bool {
+        self.model.normalizer.is_identity()
+    }
+
+    /// And none of them is dropped, and an unknown character is as many ids as it has bytes.
+    pub fn keeps_length(&self) -> bool {
+        self.keeps_characters() && !self.model.normalizer.remove_extra_whitespaces && self.model.has_bytes()
+    }
+
     pub fn n_ids(&self) -> usize {
         self.by_id.len()
     }

@@ -20,7 +20,7 @@ pub struct Normalizer {
     units: Vec<u32>,
     replacements: String,
     pub add_dummy_prefix: bool,
-    remove_extra_whitespaces: bool,
+    pub remove_extra_whitespaces: bool,
     escape_whitespaces: bool,
 }
 
@@ -54,6 +54,10 @@ impl Normalizer {
             remove_extra_whitespaces: spec.remove_extra_whitespaces,
             escape_whitespaces: spec.escape_whitespaces,
         })
+    }
+
+    pub fn is_identity(&self) -> bool {
+        self.units.is_empty()
     }
 
     /// What the text begins with, normalized, and how many bytes of it that is. `text` is not empty.
