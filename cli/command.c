@@ -32,6 +32,8 @@ const struct command commands[] = {
     {"chat", "[OPTION...]", "talk to a model, streamed", cmd_chat, TABLE(chat)},
     {"drain", "WORKER|all [OPTION...]", "take the work away from a worker", cmd_drain,
      TABLE(drain)},
+    {"lora", "list | load NAME=FOLDER | unload NAME [OPTION...]",
+     "adapters that are loaded, while the cluster runs", cmd_lora, TABLE(lora)},
     {"events", "[OPTION...]", "what happened in the cluster", cmd_events, TABLE(events)},
     {"keys", "--keys-dir DIR", "make the keys of a cluster, one pair per role", cmd_keys,
      TABLE(keys)},

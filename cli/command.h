@@ -28,6 +28,7 @@ int cmd_gateway(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_events(int argc, char **argv);
 int cmd_drain(int argc, char **argv);
+int cmd_lora(int argc, char **argv);
 int cmd_chat(int argc, char **argv);
 int cmd_keys(int argc, char **argv);
 int cmd_join_token(int argc, char **argv);

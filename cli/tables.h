@@ -28,18 +28,22 @@ struct up_options {
     double stats_interval_s;
     int stats_format, scheduling_policy;
     int log_level, log_format, color;
+    bool enable_lora;
+    int64_t max_loras, max_lora_rank;
+    const char *lora_root;
+    struct option_list lora_modules;
 };
 extern const struct option_spec up_specs[];
 extern const size_t up_n_specs;
 
-/* Where the admin API is: shared by status, drain, events. */
+/* Where the admin API is: shared by status, drain, events, lora. */
 struct admin_access {
     const char *address, *admin_key, *admin_key_file;
-    bool json, watch, undo;
-    int64_t since;
+    bool json, watch, undo, in_place;
+    int64_t since, timeout_s;
 };
-extern const struct option_spec status_specs[], drain_specs[], events_specs[];
-extern const size_t status_n_specs, drain_n_specs, events_n_specs;
+extern const struct option_spec status_specs[], drain_specs[], events_specs[], lora_specs[];
+extern const size_t status_n_specs, drain_n_specs, events_n_specs, lora_n_specs;
 
 struct chat_options {
     const char *url, *model, *system, *api_key;

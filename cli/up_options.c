@@ -15,7 +15,7 @@
         .name = nm, .aliases = al, .type = OPTION_REFUSED, .takes = TAKES_##t, .choices = ok,      \
         .instead = i                                                                               \
     }
-#define ADAPTERS   "there are no LoRA adapters yet"
+#define ADAPTERS   "adapters keep their files' numbers, and are of PEFT's usual kind"
 #define CONFIG     "the model is read as its own files describe it"
 #define EXPERTS    "experts stay where they are, and are computed one way"
 #define FRONT      "the gateway is one event loop; --gateways starts more of them"
@@ -71,6 +71,10 @@ const struct option_spec up_specs[] = {
     ROW_SCHEDULING_POLICY(S),
     ROW_STATS_INTERVAL(S),
     ROW_STATS_FORMAT(S),
+    ROW_ENABLE_LORA(S),
+    ROW_MAX_LORAS(S),
+    ROWS_LORA_ROOM(S),
+    ROW_LORA_MODULES(S, WORDS_ARE_VALUES_BUT_ONE),
     ROW_STEP_LOG(S),
     ROW_STEP_LOG_MAX(S),
     {.name = "max-waiting",
@@ -231,7 +235,6 @@ const struct option_spec up_specs[] = {
     IGNORED("enable-log-outputs", NULL, NOTHING, LOGS),
     IGNORED("enable-log-requests", NULL, NOTHING, LOGS),
     IGNORED("enable-logging-iteration-details", NULL, NOTHING, LOGS),
-    REFUSED("enable-lora", NULL, NOTHING, NULL, ADAPTERS),
     REFUSED("enable-lora-bias", NULL, NOTHING, NULL, ADAPTERS),
     IGNORED("enable-mfu-metrics", NULL, NOTHING, METRICS),
     IGNORED("enable-mm-embeds", NULL, NOTHING, MEDIA),
@@ -300,7 +303,6 @@ const struct option_spec up_specs[] = {
             "log-probabilities are those of the model, before temperature and penalties"),
     IGNORED("lora-dtype", NULL, ONE, ADAPTERS),
     IGNORED("lora-extra-vocab-size", NULL, ONE, ADAPTERS),
-    REFUSED("lora-modules", NULL, MANY, NULL, ADAPTERS),
     IGNORED("lora-target-modules", NULL, ONE, ADAPTERS),
     IGNORED("mamba-backend", NULL, ONE, GPU),
     IGNORED("mamba-block-size", NULL, ONE, GPU),
@@ -315,8 +317,6 @@ const struct option_spec up_specs[] = {
     IGNORED("max-log-len", NULL, ONE, LOGS),
     IGNORED("max-logprobs", NULL, ONE, "a request gets up to 20"),
     IGNORED("max-long-partial-prefills", NULL, ONE, "see --long-prefill-token-threshold"),
-    IGNORED("max-lora-rank", NULL, ONE, ADAPTERS),
-    IGNORED("max-loras", NULL, ONE, ADAPTERS),
     IGNORED("max-num-queued-tokens", NULL, ONE, "--max-waiting bounds the requests that wait"),
     IGNORED("max-parallel-loading-workers", NULL, ONE, LOCAL),
     IGNORED("max-seq-len-to-capture", NULL, ONE, GPU),

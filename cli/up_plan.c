@@ -109,6 +109,19 @@ static void common(struct builder *b, struct up_child *c, const char *program)
         arg(c, "--metrics-public");
 }
 
+static void flags_of_adapters(struct builder *b, struct up_child *c)
+{
+    const struct up_options *o = b->o;
+    if (!o->enable_lora)
+        return;
+    arg(c, "--enable-lora");
+    flag_int(b, c, "--max-loras", o->max_loras);
+    if (c->role != UP_WORKER)
+        return;
+    flag_int(b, c, "--max-lora-rank", o->max_lora_rank);
+    flag(c, "--lora-root", o->lora_root);
+}
+
 static void build_head(struct builder *b, struct up_child *c)
 {
     const struct up_options *o = b->o;
@@ -142,6 +155,9 @@ static void build_head(struct builder *b, struct up_child *c)
     flag_int(b, c, "--max-num-partial-prefills", o->max_partial_prefills);
     flag(c, "--stats-interval", text(b, "%.15g", o->stats_interval_s));
     flag(c, "--stats-format", stats_formats[o->stats_format]);
+    flags_of_adapters(b, c);
+    for (size_t i = 0; i < o->lora_modules.n_items; i++)
+        flag(c, "--lora-modules", o->lora_modules.items[i]);
     flag(c, "--step-log", o->step_log);
     flag_int(b, c, "--step-log-max-bytes", o->step_log_max_bytes);
 }
@@ -151,7 +167,7 @@ static enum status build_gateway(struct builder *b, struct up_child *c, uint32_t
 {
     const struct up_options *o = b->o;
     uint32_t n_names = (uint32_t)o->served_model_names.n_items;
-    if (n_names * 2 + 34 > UP_ARGV_MAX)
+    if (n_names * 2 + 36 > UP_ARGV_MAX)
         return error_set(err, STATUS_INVALID,
                          "more --served-model-name than a command line holds here");
     c->role = UP_GATEWAY;
@@ -167,6 +183,8 @@ static enum status build_gateway(struct builder *b, struct up_child *c, uint32_t
     flag(c, "--cache-dir", o->cache_dir);
     flag(c, "--chat-template", o->chat_template);
     flag(c, "--api-key-file", o->api_key_file);
+    if (o->enable_lora)
+        flag(c, "--admin-key-file", o->admin_key_file);
     if (o->shutdown_timeout_s > 0)
         flag(c, "--shutdown-timeout", text(b, "%.15g", o->shutdown_timeout_s));
     flag(c, "--sse-keep-alive-interval", text(b, "%.15g", o->keep_alive_s));
@@ -248,6 +266,7 @@ static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
         flag(c, "--load-format", load_formats[o->load_format]);
     if (o->quantization > 0 && o->quantization < N_QUANTIZATIONS)
         flag(c, "--quantization", quantizations[o->quantization]);
+    flags_of_adapters(b, c);
     flags_of_speculation(b, c);
     flags_of_cpu(b, c, i);
     flag_if(b, c, "--vocab-size", o->vocab_size);
@@ -262,6 +281,15 @@ static enum status check(const struct up_options *o, int64_t n_workers, struct e
     int64_t group = o->tp * o->pp;
     struct speculation speculation;
     TRY(speculation_read(&o->speculation, &speculation, err)); /* said once, not by each worker */
+    if (o->enable_lora && !o->lora_root)
+        return error_set(err, STATUS_INVALID,
+                         "--enable-lora: give --lora-root FOLDER: adapters are read from below it "
+                         "and from nowhere else");
+    if (o->lora_modules.n_items > (o->enable_lora ? (size_t)o->max_loras : 0))
+        return error_set(err, STATUS_INVALID,
+                         "--lora-modules names %zu adapters: --enable-lora and --max-loras say how "
+                         "many there may be",
+                         o->lora_modules.n_items);
     if (n_workers > 1024)
         return error_set(err, STATUS_INVALID, "%lld workers on one machine: at most 1024",
                          (long long)n_workers);

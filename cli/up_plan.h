@@ -4,7 +4,7 @@
 #include "cli/tables.h"
 #include "common/base/arena.h"
 
-#define UP_ARGV_MAX 80u
+#define UP_ARGV_MAX 224u
 
 enum up_role { UP_HEAD, UP_GATEWAY, UP_WORKER, UP_ROLE_COUNT };
 

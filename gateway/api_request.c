@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
+#include "gateway/adapters.h"
 #include "gateway/sse.h"
 
 enum { OUT_KEEP_BYTES = 1 << 20, MAX_ATTEMPTS = 100000 };
@@ -102,7 +103,8 @@ static void reject(struct api_request *r, const struct api_error *e)
     api_request_retire(r, OUTCOME_COUNT);
 }
 
-/* The name to answer with, the first of ours as in vLLM, or false when none was asked for. */
+/* The name to answer with, the first of ours or the adapter's as in vLLM, or false when none was
+ * asked for. */
 static bool find_model(struct api_request *r, struct str *out)
 {
     struct str want = r->prepared.params.model;
@@ -110,6 +112,10 @@ static bool find_model(struct api_request *r, struct str *out)
     *out = str_from(r->s->o.served_names[0]);
     for (size_t i = 0; i < r->s->o.n_served_names && !ours; i++)
         ours = str_eq_c(want, r->s->o.served_names[i]);
+    if (!ours && r->s->o.adapters && gateway_adapters_find(r->s->o.adapters, want)) {
+        *out = r->lora = want;
+        return true;
+    }
     return ours;
 }
 
@@ -295,6 +301,7 @@ enum status api_choice_submit(struct api_choice *c)
     };
     m.sampling.i_prompt = c->i_choice / params->n_generated;
     m.sampling.i_choice = c->i_choice % params->n_generated;
+    m.sampling.lora = r->lora;
     if (m.sampling.max_tokens == 0)
         m.sampling.max_tokens = r->prepared.max_tokens_room;
     if (!params->ignore_eos)

@@ -41,6 +41,7 @@ struct api_request {
     struct openai_reply shape;
     struct api_choice *choices;
     uint32_t n_choices, n_ended;
+    struct str lora;                  /* the adapter that was asked for; borrowed from params */
     bool counted;                     /* in the table and in n_open_choices */
     struct api_request *next, **link; /* all live ones, or the dead */
     struct api_request *next_bucket, **link_bucket;

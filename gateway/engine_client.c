@@ -127,6 +127,14 @@ static void on_open_message(struct engine_client *c, const struct msg *m)
             c->term_seen = m->cluster.term;
         c->events.on_cluster(c->events.ctx, &m->cluster);
         break;
+    case MSG_ADAPTERS:
+        if (c->events.on_adapters)
+            c->events.on_adapters(c->events.ctx, &m->adapters);
+        break;
+    case MSG_ADAPTER_ANSWER:
+        if (c->events.on_adapter_answer)
+            c->events.on_adapter_answer(c->events.ctx, &m->adapter_answer);
+        break;
     case MSG_CREDIT:
         link_credit(&c->link, m->credit.bytes);
         c->events.on_writable(c->events.ctx);

@@ -24,7 +24,9 @@ struct engine_events {
     void (*on_link)(void *ctx, bool up);
     void (*on_tokens)(void *ctx, const struct msg_tokens *m);
     void (*on_cluster)(void *ctx, const struct msg_cluster *m);
-    void (*on_writable)(void *ctx); /* credit came back */
+    void (*on_writable)(void *ctx);                               /* credit came back */
+    void (*on_adapters)(void *ctx, const struct msg_adapters *m); /* these two: NULL is fine */
+    void (*on_adapter_answer)(void *ctx, const struct msg_adapter_answer *m);
 };
 
 struct engine_options {

@@ -90,6 +90,8 @@ static void on_abort(void *ctx, struct http_request *r)
     struct api_request *a = http_get_user(r);
     if (a)
         serving_on_abort(&g->serving, a);
+    else
+        (void)gateway_adapters_on_abort(&g->adapters, r);
 }
 
 /* ---- the link to the head ---- */
@@ -124,6 +126,8 @@ static void on_connection(void *ctx, bool up, const char *why)
 
 static void on_link(void *ctx, bool up)
 {
+    if (!up)
+        gateway_adapters_on_link_lost(&((struct gateway *)ctx)->adapters);
     serving_on_link(&((struct gateway *)ctx)->serving, up);
 }
 
@@ -140,6 +144,22 @@ static void on_cluster(void *ctx, const struct msg_cluster *m)
 static void on_writable(void *ctx)
 {
     serving_pump(&((struct gateway *)ctx)->serving);
+}
+
+static void on_adapters(void *ctx, const struct msg_adapters *m)
+{
+    gateway_adapters_on_names(&((struct gateway *)ctx)->adapters, m);
+}
+
+static void on_adapter_answer(void *ctx, const struct msg_adapter_answer *m)
+{
+    gateway_adapters_on_answer(&((struct gateway *)ctx)->adapters, m);
+}
+
+static enum status engine_adapter_order(void *ctx, const struct msg_adapter_order *m)
+{
+    struct msg msg = {.type = MSG_ADAPTER_ORDER, .adapter_order = *m};
+    return engine_client_send(ctx, &msg);
 }
 
 static enum status engine_submit(void *ctx, const struct msg_submit *m)
@@ -188,6 +208,7 @@ static void on_serving_tick(void *ctx)
 {
     struct gateway *g = ctx;
     serving_tick(&g->serving);
+    gateway_adapters_tick(&g->adapters, clock_mono_ns());
     if (g->stopping && g->serving.n_requests == 0)
         stop_now(g);
 }
@@ -266,6 +287,7 @@ static void start_serving(struct gateway *g)
 {
     const struct gateway_config *c = g->config;
     struct serving_options o = {
+        .adapters = &g->adapters,
         .served_names = g->served_names,
         .n_served_names = g->n_served_names,
         .model = {.tokenizer = g->tokenizer,
@@ -321,7 +343,9 @@ static enum status start_bus(struct gateway *g, struct error *err)
                                .on_link = on_link,
                                .on_tokens = on_tokens,
                                .on_cluster = on_cluster,
-                               .on_writable = on_writable};
+                               .on_writable = on_writable,
+                               .on_adapters = on_adapters,
+                               .on_adapter_answer = on_adapter_answer};
     engine_client_init(&g->engine, &eo, &io, &ev, clock_mono_ns());
     g->has_engine = true;
     return bus_connect(g->loop, &o, &h, &g->bus, err);
@@ -344,10 +368,31 @@ static enum status start_server(struct gateway *g, struct error *err)
     return STATUS_OK;
 }
 
+/* The file's first word. */
+static enum status read_admin_key(const char *path, char *out, size_t size, struct error *err)
+{
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return error_set(err, STATUS_IO, "--admin-key-file %s: %m", path);
+    bool got = fgets(out, (int)size, f) != NULL;
+    fclose(f);
+    size_t n = got ? strcspn(out, " \t\r\n") : 0;
+    out[n] = '\0';
+    return n >= 8 && n < size - 1
+               ? STATUS_OK
+               : error_set(err, STATUS_INVALID,
+                           "--admin-key-file %s: a key has 8 to %zu characters", path, size - 2);
+}
+
 static enum status start(struct gateway *g, const char *cache_dir, struct error *err)
 {
     const struct gateway_config *c = g->config;
     TRY(auth_init(&g->auth, &c->api_keys, c->api_key_file, err));
+    if (c->admin_key_file)
+        TRY(read_admin_key(c->admin_key_file, g->admin_key, sizeof g->admin_key, err));
+    g->adapters.ops = &gateway_reply_ops;
+    g->adapters.engine = &g->engine;
+    g->adapters.send = engine_adapter_order;
     TRY(open_model(g, cache_dir, err));
     TRY(loop_new(&g->loop, err));
     TRY(encode_pool_new(g->loop, (uint32_t)c->tokenizer_threads, (uint32_t)c->tokenizer_queue,
@@ -407,6 +452,7 @@ void gateway_free(struct gateway *g)
         text_tokenizer_free(g->tokenizer);
     if (g->has_model)
         model_info_fini(&g->model);
+    gateway_adapters_fini(&g->adapters);
     auth_fini(&g->auth);
     metrics_free(g->metrics);
     mem_free(g);

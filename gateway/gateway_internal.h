@@ -5,6 +5,7 @@
 #include "common/net/bus.h"
 #include "common/net/http_server.h"
 #include "common/net/loop.h"
+#include "gateway/adapters.h"
 #include "gateway/api_request.h"
 #include "gateway/auth.h"
 #include "gateway/engine_client.h"
@@ -25,6 +26,8 @@ struct gateway {
     struct text_template *chat_template; /* NULL: none */
     struct auth auth;
     struct encode_pool *pool;
+    struct gateway_adapters adapters;
+    char admin_key[256]; /* of the calls that change adapters; "": nobody may */
     struct serving serving;
     bool has_serving;
     char node[256]; /* this host's name, for the head */

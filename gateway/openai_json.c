@@ -296,24 +296,17 @@ void openai_reply_end(struct strbuf *out, const struct openai_reply *r,
     strbuf_append_c(out, "}");
 }
 
-void openai_model(struct strbuf *out, const char *name, const char *root, uint64_t created_s,
-                  uint32_t max_model_len)
+void openai_model(struct strbuf *out, const struct openai_model *m)
 {
     strbuf_append_c(out, "{\"id\":");
-    strbuf_append_json(out, str_from(name));
+    strbuf_append_json(out, str_from(m->name));
     strbuf_printf(out, ",\"object\":\"model\",\"created\":%llu,\"owned_by\":\"coxswain\",\"root\":",
-                  (unsigned long long)created_s);
-    strbuf_append_json(out, str_from(root));
-    strbuf_printf(out, ",\"parent\":null,\"max_model_len\":%u}", max_model_len);
-}
-
-void openai_models(struct strbuf *out, const char *const *names, size_t n_names, uint64_t created_s,
-                   uint32_t max_model_len)
-{
-    strbuf_append_c(out, "{\"object\":\"list\",\"data\":[");
-    for (size_t i = 0; i < n_names; i++) {
-        strbuf_append_c(out, i ? "," : "");
-        openai_model(out, names[i], names[0], created_s, max_model_len);
-    }
-    strbuf_append_c(out, "]}");
+                  (unsigned long long)m->created_s);
+    strbuf_append_json(out, str_from(m->root));
+    strbuf_append_c(out, ",\"parent\":");
+    if (m->parent)
+        strbuf_append_json(out, str_from(m->parent));
+    else
+        strbuf_append_c(out, "null");
+    strbuf_printf(out, ",\"max_model_len\":%u}", m->max_model_len);
 }

@@ -35,7 +35,10 @@ void openai_reply_choice(struct strbuf *out, const struct openai_reply *r, uint3
 void openai_reply_end(struct strbuf *out, const struct openai_reply *r,
                       const struct openai_usage *usage);
 
-void openai_model(struct strbuf *out, const char *name, const char *root, uint64_t created_s,
-                  uint32_t max_model_len);
-void openai_models(struct strbuf *out, const char *const *names, size_t n_names, uint64_t created_s,
-                   uint32_t max_model_len);
+/* An entry of /v1/models. parent: of an adapter, the model's name; else NULL. */
+struct openai_model {
+    const char *name, *root, *parent;
+    uint64_t created_s;
+    uint32_t max_model_len;
+};
+void openai_model(struct strbuf *out, const struct openai_model *m);

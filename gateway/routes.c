@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "common/base/version.h"
 #include "common/net/admin.h"
 #include "gateway/gateway_internal.h"
@@ -53,12 +54,33 @@ static void get_version(struct gateway *g, struct http_request *r, uint64_t tena
     http_respond(r, 200, JSON_TYPE, STR("{\"version\":\"" COX_VERSION "\"}"), NULL, 0);
 }
 
+/* The served names, then the adapters. */
+static bool model_at(const struct gateway *g, size_t i, struct openai_model *out)
+{
+    const char *base = g->served_names[0];
+    bool own = i < g->n_served_names;
+    if (!own && i - g->n_served_names >= g->adapters.n_names)
+        return false;
+    const char *name = own ? g->served_names[i] : g->adapters.names[i - g->n_served_names];
+    *out = (struct openai_model){.name = name,
+                                 .root = own ? base : name,
+                                 .parent = own ? NULL : base,
+                                 .created_s = g->started_s,
+                                 .max_model_len = serving_max_model_len(&g->serving)};
+    return true;
+}
+
 static void get_models(struct gateway *g, struct http_request *r, uint64_t tenant)
 {
     struct strbuf b;
+    struct openai_model m;
     strbuf_init(&b, 0);
-    openai_models(&b, g->served_names, g->n_served_names, g->started_s,
-                  serving_max_model_len(&g->serving));
+    strbuf_append_c(&b, "{\"object\":\"list\",\"data\":[");
+    for (size_t i = 0; model_at(g, i, &m); i++) {
+        strbuf_append_c(&b, i ? "," : "");
+        openai_model(&b, &m);
+    }
+    strbuf_append_c(&b, "]}");
     answer_json(r, &b);
 }
 
@@ -90,13 +112,13 @@ static void get_model(struct gateway *g, struct http_request *r, uint64_t tenant
     char buf[512];
     struct str name =
         decode_name((struct str){path.ptr + prefix.len, path.len - prefix.len}, buf, sizeof buf);
-    for (size_t i = 0; i < g->n_served_names; i++) {
-        if (!str_eq_c(name, g->served_names[i]))
+    struct openai_model m;
+    for (size_t i = 0; model_at(g, i, &m); i++) {
+        if (!str_eq_c(name, m.name))
             continue;
         struct strbuf b;
         strbuf_init(&b, 0);
-        openai_model(&b, g->served_names[i], g->served_names[0], g->started_s,
-                     serving_max_model_len(&g->serving));
+        openai_model(&b, &m);
         answer_json(r, &b);
         return;
     }
@@ -116,6 +138,16 @@ static void post_chat(struct gateway *g, struct http_request *r, uint64_t tenant
     serving_on_request(&g->serving, r, API_CHAT, http_body(r), tenant);
 }
 
+static void post_load_adapter(struct gateway *g, struct http_request *r, uint64_t tenant)
+{
+    gateway_adapters_call(&g->adapters, r, true, http_body(r), clock_mono_ns());
+}
+
+static void post_unload_adapter(struct gateway *g, struct http_request *r, uint64_t tenant)
+{
+    gateway_adapters_call(&g->adapters, r, false, http_body(r), clock_mono_ns());
+}
+
 /* ---- the table ---- */
 
 static const struct route routes[] = {
@@ -123,6 +155,8 @@ static const struct route routes[] = {
     {"POST", "/v1/completions", ACCESS_KEY, post_completions},
     {"GET", "/v1/models", ACCESS_KEY, get_models},
     {"GET", "/v1/models/*", ACCESS_KEY, get_model},
+    {"POST", "/v1/load_lora_adapter", ACCESS_ADMIN, post_load_adapter},
+    {"POST", "/v1/unload_lora_adapter", ACCESS_ADMIN, post_unload_adapter},
     {"GET", "/health", ACCESS_OPEN, get_health},
     {"GET", "/ready", ACCESS_OPEN, get_health},
     {"GET", "/ping", ACCESS_OPEN, get_health},
@@ -189,6 +223,20 @@ static void answer_unauthorized(struct http_request *r)
     answer_with(r, &e, "WWW-Authenticate", "Bearer");
 }
 
+/* A user's key is none: whoever may ask for tokens may not have files read. False: answered. */
+static bool may_administrate(struct gateway *g, struct http_request *r)
+{
+    if (!g->admin_key[0])
+        answer_error(g, r, 403, NULL,
+                     "Adapters cannot be changed through this gateway: it was started without "
+                     "--admin-key-file. cox lora asks the head.");
+    else if (!admin_key_ok(r, g->admin_key))
+        answer_unauthorized(r);
+    else
+        return true;
+    return false;
+}
+
 void routes_dispatch(struct gateway *g, struct http_request *r)
 {
     const struct route *row = NULL;
@@ -203,6 +251,8 @@ void routes_dispatch(struct gateway *g, struct http_request *r)
         answer_not_allowed(r, allow);
         return;
     }
+    if (row->access == ACCESS_ADMIN && !may_administrate(g, r))
+        return;
     bool needs_key =
         row->access == ACCESS_KEY || (row->access == ACCESS_METRICS && !g->config->metrics_public);
     if (needs_key && !auth_check(&g->auth, http_header(r, "Authorization"), &tenant))

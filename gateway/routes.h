@@ -10,6 +10,7 @@ struct http_request;
 enum route_access {
     ACCESS_OPEN,
     ACCESS_KEY,
+    ACCESS_ADMIN,   /* with the admin key, and not at all where there is none */
     ACCESS_METRICS, /* as ACCESS_KEY, unless --metrics-public */
 };
 

@@ -30,8 +30,10 @@ struct engine_ops {
     enum status (*finish)(void *ctx, const struct msg_finish *m);
 };
 
+struct gateway_adapters;
 struct serving_options {
-    const char *const *served_names; /* borrowed; at least one */
+    const struct gateway_adapters *adapters; /* borrowed: names beside the served ones; or NULL */
+    const char *const *served_names;         /* borrowed; at least one */
     size_t n_served_names;
     struct prepare_model model;
     const uint32_t *eos_ids; /* borrowed */

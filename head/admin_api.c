@@ -73,6 +73,11 @@ static void get_events(struct admin_api *a, struct http_request *r)
         answer_json(r, 200, admin_json_events(a->core, since));
 }
 
+static void get_adapters(struct admin_api *a, struct http_request *r)
+{
+    answer_json(r, 200, admin_json_adapters(a->core));
+}
+
 static bool parse_instance(const char *text, uint64_t *out)
 {
     if (strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
@@ -80,16 +85,60 @@ static bool parse_instance(const char *text, uint64_t *out)
     return sscanf(text, "%16" SCNx64, out) == 1;
 }
 
-static void post_drain(struct admin_api *a, struct http_request *r)
+/* False, with the answer given: what is sent is not said to be JSON. */
+static bool wants_json(struct http_request *r)
 {
     struct str type = http_header(r, "content-type");
-    if (!str_starts(type, STR("application/json"))) { /* a browser asks before it sends this */
-        answer_error(r, 415, "Content-Type: application/json is wanted");
-        return;
-    }
+    if (str_starts(type, STR("application/json"))) /* a browser asks before it sends this */
+        return true;
+    answer_error(r, 415, "Content-Type: application/json is wanted");
+    return false;
+}
+
+static json_t *body_json(const struct http_request *r)
+{
     json_error_t err;
     struct str body = http_body(r);
-    json_t *in = json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES, &err);
+    return json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES, &err);
+}
+
+/* {"name": NAME, "path": FOLDER, "in_place": BOOL} loads, {"name": NAME, "on": false} unloads.
+ * Either takes its time: GET says how far it is. */
+static void post_adapters(struct admin_api *a, struct http_request *r)
+{
+    if (!wants_json(r))
+        return;
+    struct error err = {0};
+    json_t *in = body_json(r);
+    const char *name = json_string_value(json_object_get(in, "name"));
+    const char *path = json_string_value(json_object_get(in, "path"));
+    const json_t *on = json_object_get(in, "on"), *in_place = json_object_get(in, "in_place");
+    bool off = json_is_false(on);
+    bool sane = name && (off || path) && (!on || json_is_boolean(on)) &&
+                (!in_place || json_is_boolean(in_place));
+    uint64_t now = loop_now_ns(a->loop);
+    enum status s = STATUS_INVALID;
+    if (!sane)
+        error_set(&err, s,
+                  "wanted: {\"name\": NAME, \"path\": FOLDER}, and to unload one {\"name\": "
+                  "NAME, \"on\": false}");
+    else if (off)
+        s = head_core_unload_adapter(a->core, str_from(name), now, &err);
+    else
+        s = head_core_load_adapter(a->core, str_from(name), str_from(path), json_is_true(in_place),
+                                   now, &err);
+    if (s == STATUS_OK)
+        answer_json(r, 202, json_pack("{s:s, s:b}", "name", name, "on", !off));
+    else
+        answer_error(r, s == STATUS_NOT_FOUND ? 404 : s == STATUS_EXISTS ? 409 : 400, err.text);
+    json_decref(in);
+}
+
+static void post_drain(struct admin_api *a, struct http_request *r)
+{
+    if (!wants_json(r))
+        return;
+    json_t *in = body_json(r);
     const char *worker = json_string_value(json_object_get(in, "worker"));
     const json_t *on = json_object_get(in, "on");
     uint64_t instance = 0, now = loop_now_ns(a->loop);
@@ -131,6 +180,8 @@ static const struct route {
     {"GET", "/api/status", false, get_status},
     {"GET", "/api/events", false, get_events},
     {"POST", "/api/drain", false, post_drain},
+    {"GET", "/api/adapters", false, get_adapters},
+    {"POST", "/api/adapters", false, post_adapters},
 };
 
 /* ---- who may ask ---- */

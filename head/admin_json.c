@@ -355,3 +355,25 @@ json_t *admin_json_events(const struct head_core *h, uint64_t since)
     json_object_set_new(all, "next", integer(h->events.next_seq));
     return all;
 }
+
+json_t *admin_json_adapters(const struct head_core *h)
+{
+    const struct adapters *t = &h->cluster.adapters;
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < ADAPTERS_MAX; i++) {
+        const struct adapter *a = &t->all[i];
+        char id[17];
+        uint32_t n_have = 0;
+        if (a->state == ADAPTER_NONE)
+            continue;
+        for (const struct worker *w = h->cluster.workers; w; w = w->next)
+            n_have += (w->adapters.has >> i & 1) != 0;
+        snprintf(id, sizeof id, "%016llx", (unsigned long long)a->id);
+        json_array_append_new(list, json_pack("{s:o, s:o, s:s, s:s, s:i, s:o}", "name",
+                                              text(a->name), "path", text(a->path), "id", id,
+                                              "state", adapter_state_name(a->state), "workers",
+                                              (int)n_have, "text", text(a->text)));
+    }
+    return json_pack("{s:i, s:i, s:o}", "max_loras", (int)t->max_loras, "workers",
+                     (int)h->cluster.n_workers, "adapters", list);
+}

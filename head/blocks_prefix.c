@@ -20,9 +20,10 @@ static struct prefix_chain *chain_of(const struct request *r, uint32_t block_tok
 static struct block_hash root_of(const struct blocks *b, const struct request *r)
 {
     if (b->caching)
-        return prefix_hash_root((struct block_hash){r->salt.lo, r->salt.hi}, r->sampling.lora);
+        return prefix_hash_root((struct block_hash){r->salt.lo, r->salt.hi}, r->sampling.lora,
+                                r->sampling.lora_id);
     return prefix_hash_root((struct block_hash){r->id.lo, r->id.hi},
-                            (struct str){(const char *)&r->sampling.i_prompt, sizeof(uint32_t)});
+                            (struct str){(const char *)&r->sampling.i_prompt, sizeof(uint32_t)}, 0);
 }
 
 static struct prefix_chain *chain_new(const struct blocks *b, struct request *r,

@@ -260,6 +260,7 @@ void cluster_on_hello(struct cluster *c, struct peer *peer, const struct msg_hel
         c->n_workers++;
     }
     describe(&w->desc, i);
+    adapters_on_hello(c, w, i);
     w->step_received = i->step_received;
     w->step_executed = i->step_executed;
     w->progress_ns = c->now_ns;
@@ -336,6 +337,9 @@ void cluster_on_msg(struct cluster *c, struct worker *w, const struct msg *m)
     case MSG_DRAIN_WISH:
         w->drain_wish = true;
         cluster_drain(c, w, true);
+        return;
+    case MSG_ADAPTER_DONE:
+        adapters_on_done(c, w, &m->adapter_done);
         return;
     case MSG_GOODBYE: /* the caller's: it ends in cluster_lose */
         return;

@@ -4,6 +4,7 @@
  * adoption.c, the choice of workers placement.c. It knows nothing of requests: its owner is told
  * when a group becomes ready and when one goes down, and answers whether a rank that came back in a
  * new session may go on. Pure, time is an argument. Loop thread. */
+#include "head/adapters.h"
 #include "head/peers.h"
 
 #define CLUSTER_MAX_KV_GROUPS 8u
@@ -50,6 +51,7 @@ struct worker {
     bool plan_unsent; /* the dispatcher's: the pending plan has not gone to this rank yet */
     bool draining, drain_wish, drain_told;
     uint64_t free_since_ns;
+    struct worker_adapters adapters;
     struct worker *next; /* registry, in order of arrival */
 };
 
@@ -133,6 +135,7 @@ struct cluster {
     uint64_t n_formations, n_formation_failures, n_worker_losses, n_adoptions;
     struct cluster_failure failures[CLUSTER_FAILURES]; /* ring */
     uint64_t n_failures;
+    struct adapters adapters;
 };
 
 void cluster_init(struct cluster *c, const struct cluster_config *config,

@@ -64,6 +64,8 @@ struct head_core *head_core_new(const struct head_core_config *c, const struct h
                               .is_idle = dispatch_is_idle};
     cluster_init(&h->cluster, &c->cluster, &fns, &h->peers, &h->events);
     h->cluster.now_ns = now_ns;
+    h->cluster.adapters.max_loras = c->max_loras;
+    h->cluster.adapters.start_ns = now_ns;
     slab_init(&h->request_slab, sizeof(struct request), c->max_num_seqs);
     h->requests = request_table_new(c->max_requests);
     h->lanes = mem_array(c->cluster.max_groups, sizeof *h->lanes);
@@ -201,6 +203,7 @@ void head_core_tick(struct head_core *h, uint64_t now_ns)
     struct peers_tick_fns fns = {.ctx = h, .on_lost = on_lost};
     peers_tick(&h->peers, now_ns, &fns);
     cluster_tick(&h->cluster, now_ns);
+    adapters_tick(&h->cluster, core_adapter_in_use, h);
     dispatch_tick(h);
     gateways_tick(h);
     router_tick(h);
@@ -212,6 +215,7 @@ void head_core_turn(struct head_core *h, uint64_t now_ns)
 {
     set_now(h, now_ns);
     cluster_turn(&h->cluster, now_ns);
+    adapters_turn(&h->cluster);
     router_place(h);
     dispatch_turn(h);
     h->n_waiting = h->n_held + h->n_queued;

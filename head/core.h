@@ -24,7 +24,8 @@ struct head_core_config {
     uint32_t depth;                  /* steps in flight per group */
     uint64_t step_target_ns;         /* of groups whose device is a CPU; 0: off */
     bool enable_prefix_caching;
-    const char *model; /* served name, for humans; borrowed; NULL: the workers' */
+    uint32_t max_loras; /* adapters at once; 0: none */
+    const char *model;  /* served name, for humans; borrowed; NULL: the workers' */
     uint64_t gateway_grace_ns, stall_ns;
     uint64_t seed;             /* of session numbers: random in cox-head, fixed in tests */
     uint64_t wall_offset_ns;   /* wall clock minus the clock of now_ns */
@@ -47,6 +48,11 @@ void head_core_drain_all(struct head_core *h, bool on, uint64_t now_ns);
 /* STATUS_NOT_FOUND: no such worker. */
 MUST_USE enum status head_core_drain_worker(struct head_core *h, uint64_t instance, bool on,
                                             uint64_t now_ns);
+/* Adapters: as adapters.h has them. */
+MUST_USE enum status head_core_load_adapter(struct head_core *h, struct str name, struct str path,
+                                            bool in_place, uint64_t now_ns, struct error *err);
+MUST_USE enum status head_core_unload_adapter(struct head_core *h, struct str name, uint64_t now_ns,
+                                              struct error *err);
 bool head_core_is_ready(const struct head_core *h); /* a group serves */
 
 struct head_stats {

@@ -39,6 +39,7 @@ struct gateway {
     struct msg_cluster told;  /* last Cluster sent; its model is not kept */
     bool was_told, was_swept; /* swept: what was not submitted again is cancelled */
     uint64_t told_ns;
+    uint64_t told_adapters; /* adapters.n_changes + 1 when they were told; 0: never */
 };
 
 /* The scheduling of one READY group, at the group's index. */
@@ -146,6 +147,19 @@ void router_tick(struct head_core *h);
 struct served_model router_model(const struct head_core *h);
 /* The list of live lanes has changed; every group in it is whole. */
 void router_set_model(struct head_core *h);
+
+/* core_adapters.c: requests and gateways that have to do with adapters */
+
+/* What the request names is bound to what is loaded now. False: not yet, or it has ended, since
+ * there is no such adapter. */
+bool core_bind_adapter(struct head_core *h, struct request *r);
+/* Before it is a request: STATUS_INVALID when there is no such adapter and none is to come. */
+MUST_USE enum status core_check_adapter(struct head_core *h, const struct msg_submit *m,
+                                        struct error *err);
+bool core_adapter_in_use(const void *core, uint64_t id);
+void core_order_adapter(struct head_core *h, struct gateway *g, const struct msg_adapter_order *m);
+void core_tell_adapters(struct head_core *h, struct gateway *g);
+void core_send_answers(struct head_core *h);
 
 /* route.c: which group takes a request */
 

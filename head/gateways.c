@@ -106,6 +106,7 @@ void gateways_on_hello(struct head_core *h, struct peer *peer)
     g->session = peer->link.session;
     g->hello_ns = h->now_ns;
     g->was_told = g->was_swept = false;
+    g->told_adapters = 0;
     g->n_refusals = 0; /* their Submits come again */
     snprintf(g->node, sizeof g->node, "%s", peer->node);
     events_add(&h->events, h->now_ns, LOG_INFO, again ? "gateway_reconnected" : "gateway_joined",
@@ -270,6 +271,10 @@ static void on_submit(struct head_core *h, struct gateway *g, const struct msg_s
         refuse(h, g, m, STATUS_INVALID, err.text);
         return;
     }
+    if (core_check_adapter(h, m, &err) != STATUS_OK) {
+        refuse(h, g, m, err.status, err.text);
+        return;
+    }
     uint32_t max_model_len = router_model(h).max_model_len;
     enum status s =
         request_new(&h->request_slab, m, max_model_len ? max_model_len : UNKNOWN_MODEL_LEN,
@@ -290,6 +295,7 @@ static void on_submit(struct head_core *h, struct gateway *g, const struct msg_s
         request_free(r);
         return;
     }
+    r->sampling.lora_id = 0; /* what is loaded is our word */
     r->i_gateway = g->index;
     r->gateway_session = g->session;
     r->arrival_seq = ++h->arrival_seq;
@@ -325,6 +331,9 @@ void gateways_on_msg(struct head_core *h, struct gateway *g, const struct msg *m
         break;
     case MSG_FINISH:
         on_cancel(h, g, m->finish.id, m->finish.i_choice, m->finish.attempt, true);
+        break;
+    case MSG_ADAPTER_ORDER:
+        core_order_adapter(h, g, &m->adapter_order);
         break;
     default:
         break;
@@ -449,6 +458,7 @@ void gateways_flush(struct head_core *h)
     uint32_t n_left = h->n_gateways;
     if (n_left == 0)
         return;
+    core_send_answers(h);
     struct served_model model = router_model(h);
     struct msg_cluster now = {
         .term = h->cluster.term,
@@ -468,6 +478,7 @@ void gateways_flush(struct head_core *h)
         if (!g || !g->peer || !g->peer->open)
             continue;
         tell_cluster(h, g, &now);
+        core_tell_adapters(h, g);
         uint32_t n = fill_refusals(h, g);
         if (n > 0 && send_items(h, g, n) == STATUS_OK) {
             g->n_refusals -= n;

@@ -110,6 +110,7 @@ static void make_core(struct head *h, const struct head_options *o)
     c.depth = o->async_scheduling ? 2 : 1;
     c.enable_prefix_caching = o->enable_prefix_caching;
     c.model = o->model;
+    c.max_loras = o->enable_lora ? (uint32_t)o->max_loras : 0;
     c.seed = random_secure_u64();
     uint64_t now = loop_now_ns(h->loop);
     c.wall_offset_ns = clock_wall_ns() - now;
@@ -143,6 +144,19 @@ static enum status bind_bus(struct head *h, const struct head_options *o, struct
     return bus_bind(h->loop, &b, &handlers, &h->bus, err);
 }
 
+/* They are loaded when workers come. */
+static enum status load_adapters(struct head *h, const struct head_options *o, struct error *err)
+{
+    for (size_t i = 0; i < o->lora_modules.n_items; i++) {
+        const char *name = o->lora_modules.items[i], *is = strchr(name, '=');
+        enum status s = head_core_load_adapter(h->core, (struct str){name, (size_t)(is - name)},
+                                               str_from(is + 1), false, loop_now_ns(h->loop), err);
+        if (s != STATUS_OK)
+            return error_prefix(err, s, "--lora-modules %s", name);
+    }
+    return STATUS_OK;
+}
+
 enum status head_start(struct loop *l, const struct head_options *o, struct head **out,
                        struct error *err)
 {
@@ -166,7 +180,9 @@ enum status head_start(struct loop *l, const struct head_options *o, struct head
                                   .key = h->admin_key[0] ? h->admin_key : NULL,
                                   .metrics_public = o->metrics_public,
                                   .model = o->model};
-    s = admin_api_start(l, &a, h->core, &h->admin, err);
+    s = load_adapters(h, o, err);
+    if (s == STATUS_OK)
+        s = admin_api_start(l, &a, h->core, &h->admin, err);
     if (s != STATUS_OK) {
         head_free(h);
         return s;

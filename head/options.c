@@ -1,5 +1,7 @@
 #include "head/options.h"
 
+#include <string.h>
+
 #include "common/base/loopback.h"
 
 enum status head_options_check(const struct head_options *o, struct error *err)
@@ -20,6 +22,17 @@ enum status head_options_check(const struct head_options *o, struct error *err)
             "--max-num-batched-tokens %lld is less than --max-num-seqs %lld: a step has "
             "at least one token of every sequence",
             (long long)o->max_num_batched_tokens, (long long)o->max_num_seqs);
+    if (o->lora_modules.n_items > (o->enable_lora ? (size_t)o->max_loras : 0))
+        return error_set(err, STATUS_INVALID,
+                         "--lora-modules names %zu adapters: --enable-lora and --max-loras say how "
+                         "many there may be",
+                         o->lora_modules.n_items);
+    for (size_t i = 0; i < o->lora_modules.n_items; i++) {
+        const char *is = strchr(o->lora_modules.items[i], '=');
+        if (!is || is == o->lora_modules.items[i] || !is[1])
+            return error_set(err, STATUS_INVALID, "--lora-modules %s: NAME=FOLDER is wanted",
+                             o->lora_modules.items[i]);
+    }
     if (o->tp * o->pp > 1024)
         return error_set(err, STATUS_INVALID, "--tp %lld x --pp %lld: at most 1024 ranks a group",
                          (long long)o->tp, (long long)o->pp);

@@ -31,7 +31,7 @@ struct pick {
 static bool may_place(const struct cluster *c, const struct worker *w)
 {
     return worker_is_free(w) && !w->draining && !w->peer->suspect && w->peer->open &&
-           cluster_config_fits(c, w);
+           cluster_config_fits(c, w) && adapters_may_place(c, w);
 }
 
 static bool same_kind(const struct worker *a, const struct worker *b)

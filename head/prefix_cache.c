@@ -49,9 +49,9 @@ static bool hash_eq(struct block_hash a, struct block_hash b)
     return a.lo == b.lo && a.hi == b.hi;
 }
 
-struct block_hash prefix_hash_root(struct block_hash salt, struct str lora)
+struct block_hash prefix_hash_root(struct block_hash salt, struct str lora, uint64_t lora_id)
 {
-    XXH128_hash_t h = XXH3_128bits(lora.ptr, lora.len);
+    XXH128_hash_t h = XXH3_128bits_withSeed(lora.ptr, lora.len, lora_id);
     uint64_t in[4] = {salt.lo, salt.hi, h.low64, h.high64};
     return from_xxh(XXH3_128bits(in, sizeof in));
 }

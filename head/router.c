@@ -185,6 +185,8 @@ void router_place(struct head_core *h)
         return;
     for (struct request *r = h->held_first, *next; r && n > 0; r = next, n--) {
         next = r->next;
+        if (!core_bind_adapter(h, r))
+            continue; /* it waits for what is being loaded, or has ended */
         struct lane *l = route_find(h, r);
         if (!l)
             return;

@@ -4,6 +4,8 @@
 #include "head/step_log.h"
 
 #include <assert.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "common/base/mem.h"
 #include "common/base/version.h"
@@ -236,6 +238,21 @@ static uint8_t *put_ids(uint8_t *p, struct u32_span ids)
 }
 
 /* What a scheduler can look at: how tokens are drawn, but not the lists and texts of that. */
+/* The name, and behind a line break, which no name has, the id. */
+static uint8_t *put_adapter(uint8_t *p, const struct sampling_params *s)
+{
+    char id[STEP_LOG_LORA_ID_BYTES + 1] = "";
+    uint32_t most = STEP_LOG_MAX_NAME - STEP_LOG_LORA_ID_BYTES;
+    uint32_t n = s->lora.len < most ? (uint32_t)s->lora.len : most;
+    if (s->lora_id != 0)
+        snprintf(id, sizeof id, "\n%016llx", (unsigned long long)s->lora_id);
+    p = step_log_put_varint(p, n + strlen(id));
+    if (n > 0)
+        memcpy(p, s->lora.ptr, n);
+    memcpy(p + n, id, strlen(id));
+    return p + n + strlen(id);
+}
+
 static uint8_t *put_sampling(uint8_t *p, const struct sampling_params *s)
 {
     const float floats[] = {
@@ -253,11 +270,7 @@ static uint8_t *put_sampling(uint8_t *p, const struct sampling_params *s)
     p = step_log_put_varint(p, s->grammar_kind);
     p = put_ids(p, s->eos_ids);
     p = put_ids(p, s->stop_ids);
-    uint32_t n = s->lora.len < STEP_LOG_MAX_NAME ? (uint32_t)s->lora.len : STEP_LOG_MAX_NAME;
-    p = step_log_put_varint(p, n);
-    if (n > 0)
-        memcpy(p, s->lora.ptr, n);
-    return p + n;
+    return put_adapter(p, s);
 }
 
 void step_log_add(struct step_log *l, uint32_t i_group, const struct request *r, uint64_t now_ns)

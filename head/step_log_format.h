@@ -15,13 +15,14 @@
 
 #include "common/base/str.h"
 
-#define STEP_LOG_MAGIC       "coxstep\x01"
-#define STEP_LOG_MAGIC_BYTES 8u
-#define STEP_LOG_HEAD_BYTES  12u
-#define STEP_LOG_CHUNK_MAX   (256u << 20) /* one event never comes near it */
-#define STEP_LOG_MAX_GROUPS  4096u
-#define STEP_LOG_VARINT_MAX  10u
-#define STEP_LOG_MAX_NAME    4096u
+#define STEP_LOG_MAGIC         "coxstep\x01"
+#define STEP_LOG_MAGIC_BYTES   8u
+#define STEP_LOG_HEAD_BYTES    12u
+#define STEP_LOG_CHUNK_MAX     (256u << 20) /* one event never comes near it */
+#define STEP_LOG_MAX_GROUPS    4096u
+#define STEP_LOG_VARINT_MAX    10u
+#define STEP_LOG_MAX_NAME      4096u /* with the adapter's id: "NAME\n" and 16 digits */
+#define STEP_LOG_LORA_ID_BYTES 17u
 
 enum step_log_kind {
     STEP_LOG_START = 1, /* the writer's version, wall clock minus the clock of the times */

@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -172,6 +174,20 @@ static void get_config(struct step_log_reader *r, struct scheduler_config *c)
     r->bad = r->bad || c->max_num_seqs > MAX_SEQS || c->n_draft > PROTO_MAX_DRAFT;
 }
 
+/* What put_adapter of step_log.c wrote. */
+static uint64_t take_lora_id(struct str *name)
+{
+    char digits[STEP_LOG_LORA_ID_BYTES];
+    size_t n =
+        name->len - (name->len < STEP_LOG_LORA_ID_BYTES ? name->len : STEP_LOG_LORA_ID_BYTES);
+    if (n == 0 || name->ptr[n] != '\n')
+        return 0;
+    memcpy(digits, name->ptr + n + 1, sizeof digits - 1);
+    digits[sizeof digits - 1] = '\0';
+    name->len = n;
+    return strtoull(digits, NULL, 16);
+}
+
 static void get_sampling(struct step_log_reader *r, struct sampling_params *s)
 {
     float floats[6];
@@ -194,6 +210,7 @@ static void get_sampling(struct step_log_reader *r, struct sampling_params *s)
     s->eos_ids = get_ids(r, MAX_STOP_IDS);
     s->stop_ids = get_ids(r, MAX_STOP_IDS);
     s->lora = get_text(r, STEP_LOG_MAX_NAME);
+    s->lora_id = take_lora_id(&s->lora);
 }
 
 static void get_request(struct step_log_reader *r, struct request *x)

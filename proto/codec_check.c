@@ -91,6 +91,12 @@ static void check_sampling(struct check *c, const struct sampling_params *s)
     exact(c, "adapter name", s->lora, PROTO_MAX_MODEL_BYTES);
 }
 
+static void check_adapter(struct check *c, struct str name, struct str path)
+{
+    exact(c, "adapter name", name, PROTO_MAX_MODEL_BYTES);
+    exact(c, "adapter path", path, PROTO_MAX_PATH_BYTES);
+}
+
 static void check_worker(struct check *c, const struct worker_info *w)
 {
     in_enum(c, "device", (int)w->device, DEVICE_COUNT);
@@ -114,6 +120,9 @@ static void check_worker(struct check *c, const struct worker_info *w)
              "block_tokens is not a multiple of 16");
         must(c, g->kind != KV_WINDOW || g->window_tokens > 0, "a window group without a window");
     }
+    at_most(c, "adapters", w->n_adapters, PROTO_MAX_ADAPTERS);
+    for (uint32_t i = 0; c->status == STATUS_OK && i < w->n_adapters; i++)
+        check_adapter(c, w->adapters[i].name, w->adapters[i].path);
 }
 
 static void check_hello(struct check *c, const struct msg_hello *h)
@@ -237,6 +246,33 @@ static void check_result(struct check *c, const struct msg_result *r)
             check_result_item(c, &r->items[i]);
 }
 
+static void check_adapters(struct check *c, const struct msg *m)
+{
+    switch (m->type) {
+    case MSG_ADAPTER:
+        check_adapter(c, m->adapter.name, m->adapter.path);
+        break;
+    case MSG_ADAPTER_DONE:
+        in_enum(c, "status", (int)m->adapter_done.status, STATUS_COUNT);
+        text(c, m->adapter_done.text);
+        break;
+    case MSG_ADAPTERS:
+        at_most(c, "adapters", m->adapters.n_names, PROTO_MAX_ADAPTERS);
+        for (uint32_t i = 0; c->status == STATUS_OK && i < m->adapters.n_names; i++)
+            exact(c, "adapter name", m->adapters.names[i], PROTO_MAX_MODEL_BYTES);
+        break;
+    case MSG_ADAPTER_ORDER:
+        check_adapter(c, m->adapter_order.name, m->adapter_order.path);
+        break;
+    case MSG_ADAPTER_ANSWER:
+        in_enum(c, "status", (int)m->adapter_answer.status, STATUS_COUNT);
+        text(c, m->adapter_answer.text);
+        break;
+    default:
+        break;
+    }
+}
+
 static void check_by_type(struct check *c, const struct msg *m)
 {
     switch (m->type) {
@@ -293,6 +329,13 @@ static void check_by_type(struct check *c, const struct msg *m)
         break;
     case MSG_DRAIN_WISH:
         text(c, m->drain_wish.text);
+        break;
+    case MSG_ADAPTER:
+    case MSG_ADAPTER_DONE:
+    case MSG_ADAPTERS:
+    case MSG_ADAPTER_ORDER:
+    case MSG_ADAPTER_ANSWER:
+        check_adapters(c, m);
         break;
     case MSG_NONE:
     case MSG_HEARTBEAT:

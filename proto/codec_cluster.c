@@ -1,6 +1,7 @@
 /* cluster.proto <-> plain structs: opening, heartbeat, credit, formation. */
 #include <string.h>
 
+#include "proto/adapter.pb-c.h"
 #include "proto/cluster.pb-c.h"
 #include "proto/codec_internal.h"
 
@@ -19,6 +20,30 @@ static void put_kv_groups(struct wire *w, const struct worker_info *i, Cox__Work
         q->bytes_per_block = g->bytes_per_block;
         q->n_blocks = g->n_blocks;
     }
+}
+
+static void put_adapters(struct wire *w, const struct worker_info *i, Cox__WorkerInfo *p)
+{
+    p->adapters = wire_new_array(w, &cox__adapter__descriptor, i->n_adapters);
+    for (uint32_t k = 0; p->adapters && k < i->n_adapters; k++) {
+        p->adapters[k]->id = i->adapters[k].id;
+        p->adapters[k]->on = i->adapters[k].on;
+        p->adapters[k]->name = wire_put_str(i->adapters[k].name);
+        p->adapters[k]->path = wire_put_str(i->adapters[k].path);
+    }
+    p->n_adapters = p->adapters ? i->n_adapters : 0;
+}
+
+static void get_adapters(struct wire *w, const Cox__WorkerInfo *p, struct worker_info *i)
+{
+    struct msg_adapter *a = wire_array(w, p->n_adapters, sizeof *a);
+    for (size_t k = 0; a && k < p->n_adapters; k++)
+        a[k] = (struct msg_adapter){.id = p->adapters[k]->id,
+                                    .on = p->adapters[k]->on != 0,
+                                    .name = wire_get_str(p->adapters[k]->name),
+                                    .path = wire_get_str(p->adapters[k]->path)};
+    i->adapters = a;
+    i->n_adapters = (uint32_t)p->n_adapters;
 }
 
 static Cox__WorkerInfo *put_worker(struct wire *w, const struct worker_info *i)
@@ -51,6 +76,7 @@ static Cox__WorkerInfo *put_worker(struct wire *w, const struct worker_info *i)
     p->step_executed = i->step_executed;
     p->rank = i->rank;
     p->stage = i->stage;
+    put_adapters(w, i, p);
     return p;
 }
 
@@ -95,6 +121,7 @@ static void get_worker(struct wire *w, const Cox__WorkerInfo *p, struct worker_i
         .stage = p->stage,
     };
     memcpy(i->config_hash, p->config_hash.data, sizeof i->config_hash);
+    get_adapters(w, p, i);
 }
 
 static ProtobufCMessage *put_hello(struct wire *w, const struct msg *m)
@@ -371,7 +398,7 @@ static void get_drain_wish(struct wire *w, const ProtobufCMessage *base, struct 
 }
 
 const struct codec_ops codec_cluster_ops[MSG_TYPE_COUNT] = {
-    WIRE_ROW(HELLO, hello, CODEC_SMALL_BYTES),
+    WIRE_ROW(HELLO, hello, 512u << 10),
     WIRE_ROW(WELCOME, welcome, CODEC_SMALL_BYTES),
     WIRE_ROW(REFUSED, refused, CODEC_SMALL_BYTES),
     WIRE_ROW(HEARTBEAT, heartbeat, CODEC_SMALL_BYTES),

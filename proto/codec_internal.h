@@ -25,6 +25,7 @@ struct codec_ops {
 #define CODEC_SMALL_BYTES (16u << 10)
 #define CODEC_LARGE_BYTES (FRAME_MAX_BYTES - FRAME_HEADER_BYTES)
 
+extern const struct codec_ops codec_adapter_ops[MSG_TYPE_COUNT];
 extern const struct codec_ops codec_cluster_ops[MSG_TYPE_COUNT];
 extern const struct codec_ops codec_engine_ops[MSG_TYPE_COUNT];
 extern const struct codec_ops codec_step_ops[MSG_TYPE_COUNT];

@@ -124,6 +124,7 @@ Cox__Sampling *wire_put_sampling(struct wire *w, const struct sampling_params *s
     p->grammar = wire_put_str(s->grammar);
     p->has_lora = s->lora.len > 0;
     p->lora = wire_put_str(s->lora);
+    PUT_UNUSUAL(lora_id, s->lora_id);
     return p;
 }
 
@@ -168,6 +169,7 @@ void wire_get_sampling(struct wire *w, const Cox__Sampling *p, struct sampling_p
         .grammar_kind = (enum grammar_kind)p->grammar_kind,
         .grammar = wire_get_str(p->grammar),
         .lora = wire_get_str(p->lora),
+        .lora_id = p->lora_id,
     };
 }
 

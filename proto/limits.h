@@ -17,9 +17,12 @@
 #define PROTO_MAX_DRAFT       16u   /* guesses of one sequence in one step */
 #define PROTO_MAX_RANKS       1024u /* tp * pp */
 
+#define PROTO_MAX_ADAPTERS 64u
+
 #define PROTO_MAX_NAME_BYTES    256u /* host, zone, device, version */
 #define PROTO_MAX_ADDRESS_BYTES 512u
 #define PROTO_MAX_MODEL_BYTES   1024u /* model, adapter */
+#define PROTO_MAX_PATH_BYTES    4096u
 #define PROTO_MAX_SALT_BYTES    1024u
 #define PROTO_MAX_TEXT_BYTES    4096u /* for humans: cut there on the way out, not refused */
 #define PROTO_MAX_COMM_ID_BYTES 4096u

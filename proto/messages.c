@@ -37,6 +37,11 @@ static const struct {
     [MSG_GAP] = {"gap", BIT(ROLE_WORKER)},
     [MSG_COMM_ERROR] = {"comm_error", BIT(ROLE_WORKER)},
     [MSG_DRAIN_WISH] = {"drain_wish", BIT(ROLE_WORKER)},
+    [MSG_ADAPTER] = {"adapter", BIT(ROLE_HEAD)},
+    [MSG_ADAPTER_DONE] = {"adapter_done", BIT(ROLE_WORKER)},
+    [MSG_ADAPTERS] = {"adapters", BIT(ROLE_HEAD)},
+    [MSG_ADAPTER_ORDER] = {"adapter_order", BIT(ROLE_GATEWAY)},
+    [MSG_ADAPTER_ANSWER] = {"adapter_answer", BIT(ROLE_HEAD)},
 };
 _Static_assert(sizeof types / sizeof *types == MSG_TYPE_COUNT, "a message type has no row");
 

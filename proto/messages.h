@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "common/base/str.h"
+#include "proto/adapters.h"
 
 #define PROTOCOL_MAJOR 2u
 #define PROTOCOL_MINOR 0u
@@ -38,8 +39,13 @@ enum msg_type {
     MSG_ABORTED,
     MSG_RESULT,
     MSG_GAP,
-    MSG_COMM_ERROR, /* worker → head */
-    MSG_DRAIN_WISH, /* worker → head: SIGTERM came, take my work away */
+    MSG_COMM_ERROR,     /* worker → head */
+    MSG_DRAIN_WISH,     /* worker → head: SIGTERM came, take my work away */
+    MSG_ADAPTER,        /* head → worker */
+    MSG_ADAPTER_DONE,   /* worker → head */
+    MSG_ADAPTERS,       /* head → gateway: after Welcome and on every change */
+    MSG_ADAPTER_ORDER,  /* gateway → head */
+    MSG_ADAPTER_ANSWER, /* head → gateway */
     MSG_TYPE_COUNT
 };
 
@@ -101,6 +107,8 @@ struct worker_info {
     /* what it was doing, for adoption by a restarted head; term_epoch 0: nothing */
     uint64_t term_epoch, group_id, step_received, step_executed;
     uint32_t rank, stage;
+    const struct msg_adapter *adapters; /* that it holds */
+    uint32_t n_adapters;
 };
 
 struct msg_hello {
@@ -181,7 +189,8 @@ struct sampling_params {
     uint32_t n_logit_bias;
     enum grammar_kind grammar_kind;
     struct str grammar;
-    struct str lora; /* adapter's name; empty: none */
+    struct str lora;  /* adapter's name; empty: none */
+    uint64_t lora_id; /* of what is loaded under that name: the head's word; 0: none yet */
 };
 
 struct msg_submit {
@@ -405,6 +414,11 @@ struct msg {
         struct msg_gap gap;
         struct msg_comm_error comm_error;
         struct msg_drain_wish drain_wish;
+        struct msg_adapter adapter;
+        struct msg_adapter_done adapter_done;
+        struct msg_adapters adapters;
+        struct msg_adapter_order adapter_order;
+        struct msg_adapter_answer adapter_answer;
     };
 };
 

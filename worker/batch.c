@@ -7,6 +7,7 @@ void batch_init(struct batch *b, uint32_t pass_rows, uint32_t n_kv_groups)
     *b = (struct batch){.pass_rows = pass_rows, .n_kv_groups = n_kv_groups};
     b->ids = mem_array(pass_rows, sizeof *b->ids);
     b->positions = mem_array(pass_rows, sizeof *b->positions);
+    b->adapters = mem_array(pass_rows, sizeof *b->adapters);
     b->samples = mem_array(pass_rows, sizeof *b->samples);
     b->late = mem_array(pass_rows, sizeof *b->late);
     for (uint32_t g = 0; g < n_kv_groups; g++)
@@ -17,6 +18,7 @@ void batch_fini(struct batch *b)
 {
     mem_free(b->ids);
     mem_free(b->positions);
+    mem_free(b->adapters);
     mem_free(b->samples);
     mem_free(b->late);
     for (uint32_t g = 0; g < b->n_kv_groups; g++)
@@ -54,6 +56,9 @@ static void add_row(struct batch *b, const struct sequence *q, uint32_t position
     if (q->awaits && position + 1 == q->n_ids)
         b->late[b->n_late++] = (struct batch_late){i, q};
     b->positions[i] = position;
+    b->adapters[i] = q->adapter;
+    if (q->adapter > 0)
+        b->rows.adapters = b->adapters;
     for (uint32_t g = 0; g < b->n_kv_groups; g++)
         b->kv_rows[g][i] = (struct kv_row){
             .blocks = q->tables[g].ids, .n_dropped = q->tables[g].n_dropped, .position = position};

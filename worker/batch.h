@@ -31,7 +31,7 @@ struct batch {
     /* owned, [pass_rows] */
     uint32_t pass_rows, n_kv_groups;
     uint32_t n_stages; /* 0, 1: passes are as long as they may be */
-    uint32_t *ids, *positions;
+    uint32_t *ids, *positions, *adapters;
     struct kv_row *kv_rows[PROGRAM_MAX_KV_GROUPS];
 };
 

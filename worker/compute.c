@@ -117,6 +117,11 @@ static void run_job(struct compute *c, struct job *j, uint64_t wait_ns)
     case JOB_CHECK:
         j->status = e->ops->check(e, &j->error);
         break;
+    case JOB_ADAPTER:
+        j->status = e->ops->adapter
+                        ? e->ops->adapter(e, &j->msg.adapter, &j->error)
+                        : error_set(&j->error, STATUS_UNSUPPORTED, "this device takes no adapters");
+        break;
     case JOB_ABORT:
         e->ops->abort_comm(e);
         j->status = STATUS_OK;
@@ -198,18 +203,20 @@ static void on_wake(void *ctx)
         pthread_mutex_unlock(&c->mutex);
         if (!j)
             return;
-        c->o.on_done(c->o.ctx, &(struct job_done){.kind = j->kind,
-                                                  .dropped = j->dropped,
-                                                  .term_epoch = j->term_epoch,
-                                                  .step = j->step,
-                                                  .session = j->session,
-                                                  .frame_bytes = j->frame.len,
-                                                  .status = j->status,
-                                                  .error = &j->error,
-                                                  .result = j->kind == JOB_PLAN && !j->dropped &&
-                                                                    j->status == STATUS_OK
-                                                                ? &j->result
-                                                                : NULL});
+        c->o.on_done(c->o.ctx,
+                     &(struct job_done){
+                         .kind = j->kind,
+                         .dropped = j->dropped,
+                         .term_epoch = j->term_epoch,
+                         .step = j->step,
+                         .session = j->session,
+                         .frame_bytes = j->frame.len,
+                         .status = j->status,
+                         .error = &j->error,
+                         .result = j->kind == JOB_PLAN && !j->dropped && j->status == STATUS_OK
+                                       ? &j->result
+                                       : NULL,
+                         .adapter = j->kind == JOB_ADAPTER ? &j->msg.adapter : NULL});
         job_give_back(c, j);
     }
 }
@@ -284,6 +291,17 @@ enum status compute_push_join(struct compute *c, const struct executor_comm *com
     return STATUS_OK;
 }
 
+enum status compute_push_adapter(struct compute *c, const struct msg *m)
+{
+    struct job *j = job_take(c, JOB_ADAPTER);
+    enum status s = msg_copy(m, &j->arena, &j->msg);
+    if (s != STATUS_OK)
+        job_give_back(c, j);
+    else
+        push(c, j);
+    return s;
+}
+
 void compute_push_reset(struct compute *c, uint64_t term_epoch)
 {
     struct job *j = job_take(c, JOB_RESET);
@@ -300,11 +318,13 @@ void compute_push_check(struct compute *c, uint64_t term_epoch)
 
 void compute_push_abort(struct compute *c)
 {
+    struct job_list kept = {0};
     pthread_mutex_lock(&c->mutex);
     for (struct job *j; (j = list_pop(&c->queue));) {
-        j->dropped = true;
-        list_push(&c->done, j);
+        j->dropped = j->kind != JOB_ADAPTER;
+        list_push(j->dropped ? &c->done : &kept, j);
     }
+    c->queue = kept;
     pthread_mutex_unlock(&c->mutex);
     /* Before the job is in the queue: abort_comm clears the interrupt, which must not come later.
      */

@@ -11,7 +11,15 @@
 
 #define COMPUTE_QUEUE_MAX 1024u
 
-enum job_kind { JOB_PLAN, JOB_JOIN, JOB_RESET, JOB_CHECK, JOB_ABORT, JOB_KIND_COUNT };
+enum job_kind {
+    JOB_PLAN,
+    JOB_JOIN,
+    JOB_RESET,
+    JOB_CHECK,
+    JOB_ABORT,
+    JOB_ADAPTER, /* of no epoch: an abort does not throw it out */
+    JOB_KIND_COUNT
+};
 
 /* A job that is done. Everything in it is valid only during on_done. */
 struct job_done {
@@ -20,8 +28,9 @@ struct job_done {
     uint64_t term_epoch, step;
     uint64_t session, frame_bytes; /* of the plan's frame: for credit */
     enum status status;
-    const struct error *error;       /* when status is not OK */
-    const struct msg_result *result; /* JOB_PLAN that succeeded */
+    const struct error *error;         /* when status is not OK */
+    const struct msg_result *result;   /* JOB_PLAN that succeeded */
+    const struct msg_adapter *adapter; /* JOB_ADAPTER */
 };
 
 struct compute;
@@ -40,10 +49,12 @@ MUST_USE enum status compute_push_plan(struct compute *c, const struct msg_plan 
 MUST_USE enum status compute_push_join(struct compute *c, const struct executor_comm *comm,
                                        struct error *err);
 void compute_push_reset(struct compute *c, uint64_t term_epoch);
+/* Copies *m. Plans that came before it are executed before it. */
+MUST_USE enum status compute_push_adapter(struct compute *c, const struct msg *m);
 /* Are the peers within reach? For an executor with a check. */
 void compute_push_check(struct compute *c, uint64_t term_epoch);
-/* Drops the queued plans, interrupts what runs, then ends the communicator: JOB_ABORT comes back
- * when nothing of the old epoch can run any more. */
+/* Drops what is queued of the epoch, interrupts what runs, then ends the communicator: JOB_ABORT
+ * comes back when nothing of the old epoch can run any more. */
 void compute_push_abort(struct compute *c);
 bool compute_busy(const struct compute *c); /* a plan is executing now */
 /* Interrupts what runs and waits for the thread's end: no job begins any more. False: it has not

@@ -3,9 +3,9 @@
  * the CPU and CUDA runners fill the same table. `struct executor` is embedded first.
  *
  * Threads: open, info, listen, make_comm_id, interrupt and close are called on the loop's thread
- * (close with the compute thread gone); join_comm, abort_comm, reset, step and check on the compute
- * thread, one at a time, and may block. interrupt makes whatever blocks there return soon with
- * STATUS_CLOSED; abort_comm follows and clears it. */
+ * (close with the compute thread gone); join_comm, abort_comm, reset, step, check and adapter on
+ * the compute thread, one at a time, and may block. interrupt makes whatever blocks there return
+ * soon with STATUS_CLOSED; abort_comm follows and clears it. */
 #include <stdatomic.h>
 
 #include "common/base/arena.h"
@@ -27,6 +27,7 @@ struct executor_info {
     struct str comm_address; /* where other ranks reach this one; "": they need not, or not yet */
     uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes;
     uint64_t sampler_bytes;               /* of activation_bytes: rank 0's, on the heap */
+    uint64_t lora_bytes;                  /* room for adapters */
     uint64_t draft_bytes, draft_kv_bytes; /* of a draft model: weights and activations, KV cache */
     struct sequences_limits limits;       /* model length, vocabulary, KV groups */
     uint32_t n_draft, draft_max_seqs;     /* as Hello says them */
@@ -61,6 +62,10 @@ struct executor_ops {
                         struct msg_result *out, struct error *err);
     /* Between steps of a group: STATUS_IO when a peer is out of reach. NULL: there are none. */
     enum status (*check)(struct executor *e, struct error *err);
+    /* Between steps: loads an adapter of this rank's shard, or drops it. What is wrong with one is
+     * said with file and tensor, and changes nothing. STATUS_EXISTS: it is here. NULL: it takes
+     * none. */
+    enum status (*adapter)(struct executor *e, const struct msg_adapter *m, struct error *err);
     void (*interrupt)(struct executor *e);
     void (*close)(struct executor *e);
 };

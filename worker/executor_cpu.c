@@ -1,6 +1,7 @@
 /* The CPU device: plans executed with a model's weights (docs/runner.md), alone or as one of a
  * group's ranks (docs/comm.md). All ranks execute the same plans; rank 0 of the last stage draws.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -179,6 +180,49 @@ static void cpu_interrupt(struct executor *e)
         comm_interrupt(x->comm);
 }
 
+/* ---- adapters ---- */
+
+static enum status cpu_adapter(struct executor *e, const struct msg_adapter *m, struct error *err)
+{
+    struct lora_set *loras = of(e)->engine->loras;
+    char path[PATH_MAX];
+    if (!loras)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "this worker was started without --enable-lora: it takes no adapters");
+    executor_bump(e);
+    if (!m->on) {
+        lora_set_unload(loras, m->id);
+        return STATUS_OK;
+    }
+    int n = snprintf(path, sizeof path, STR_FMT, STR_ARG(m->path));
+    if (m->id == 0 || n < 0 || (size_t)n != m->path.len || strlen(path) != m->path.len)
+        return error_set(err, STATUS_INVALID, "an adapter's path of %zu bytes, id %llu",
+                         m->path.len, (unsigned long long)m->id);
+    return lora_set_load(loras, m->id, path, err);
+}
+
+/* Before anything of the plan is executed: rows of an adapter that is not here would be the base
+ * model's. */
+static enum status check_adapters(const struct executor_cpu *x, const struct msg_plan *p,
+                                  struct error *err)
+{
+    for (uint32_t i = 0; i < p->n_admits; i++) {
+        uint64_t id = p->admits[i].sampling.lora_id;
+        if (id != 0 && (!x->engine->loras || lora_set_find(x->engine->loras, id) == 0))
+            return error_set(err, STATUS_PROTOCOL,
+                             "admit to slot %u: adapter %016llx is not on this rank",
+                             p->admits[i].slot, (unsigned long long)id);
+    }
+    return STATUS_OK;
+}
+
+static void take_adapters(struct executor_cpu *x, const struct msg_plan *p)
+{
+    for (uint32_t i = 0; i < p->n_admits && x->engine->loras; i++)
+        sequences_find(x->sequences, p->admits[i].slot)->adapter =
+            lora_set_find(x->engine->loras, p->admits[i].sampling.lora_id);
+}
+
 /* ---- step ---- */
 
 static enum status run_passes(struct executor_cpu *x, struct sequence_runs runs,
@@ -206,8 +250,10 @@ static enum status cpu_step(struct executor *e, const struct msg_plan *p, struct
 {
     struct executor_cpu *x = of(e);
     uint64_t started_ns = clock_mono_ns();
+    TRY(check_adapters(x, p, err));
     TRY(cpu_settle_for(x, p, err));
     TRY(sequences_apply(x->sequences, p, err));
+    take_adapters(x, p);
     struct sequence_runs runs = sequences_runs(x->sequences);
     struct drawn drawn;
     for (uint32_t i = 0; i < p->n_copies; i++)
@@ -251,6 +297,7 @@ static const struct executor_ops cpu_executor_ops = {
     .reset = cpu_reset,
     .step = cpu_step,
     .check = cpu_check,
+    .adapter = cpu_adapter,
     .interrupt = cpu_interrupt,
     .close = cpu_close,
 };
@@ -313,7 +360,10 @@ struct engine_setup executor_cpu_setup(const struct worker_options *o)
                                  .block_tokens = (uint32_t)o->block_size,
                                  .max_model_len = (uint32_t)o->max_model_len,
                                  .kv_memory_bytes = (uint64_t)o->kv_cache_memory_bytes,
-                                 .n_kv_blocks = (uint32_t)o->num_gpu_blocks_override};
+                                 .n_kv_blocks = (uint32_t)o->num_gpu_blocks_override,
+                                 .max_loras = o->enable_lora ? (uint32_t)o->max_loras : 0,
+                                 .max_lora_rank = (uint32_t)o->max_lora_rank,
+                                 .lora_root = o->lora_root};
 }
 
 static enum status open_engine(struct executor_cpu *x, const struct worker_options *o,
@@ -392,7 +442,8 @@ static void fill_info(struct executor_cpu *x, const struct worker_options *o)
                                 .activation_bytes = e->activation_bytes + cpu_samplers_bytes(x),
                                 .sampler_bytes = cpu_samplers_bytes(x),
                                 .comm_bytes = e->comm_bytes,
-                                .kv_bytes = e->kv_bytes};
+                                .kv_bytes = e->kv_bytes,
+                                .lora_bytes = e->lora_bytes};
     i->limits = (struct sequences_limits){.max_model_len = e->max_model_len,
                                           .vocab_size = e->config.vocab_size,
                                           .n_kv_groups = e->program->n_kv_groups};

@@ -334,6 +334,13 @@ static enum status null_step(struct executor *e, const struct msg_plan *p, struc
     return STATUS_OK;
 }
 
+/* There is nothing to load: it is held. */
+static enum status null_adapter(struct executor *e, const struct msg_adapter *m, struct error *err)
+{
+    executor_bump(e);
+    return STATUS_OK;
+}
+
 static void null_close(struct executor *e)
 {
     struct executor_null *x = of(e);
@@ -354,6 +361,7 @@ static const struct executor_ops null_ops = {
     .abort_comm = null_abort_comm,
     .reset = null_reset,
     .step = null_step,
+    .adapter = null_adapter,
     .interrupt = null_interrupt,
     .close = null_close,
 };

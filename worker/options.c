@@ -52,6 +52,10 @@ enum status worker_options_check(const struct worker_options *o, struct error *e
             err, STATUS_INVALID,
             "no keys: give --join TOKEN (made by `cox join-token`), or --keys-dir DIR, "
             "or --insecure for a head on this machine");
+    if (o->enable_lora && !o->lora_root)
+        return error_set(err, STATUS_INVALID,
+                         "--enable-lora: give --lora-root FOLDER: adapters are read from below it "
+                         "and from nowhere else");
     if (o->ordinal + 7001 > 65535 && o->http_port < 0)
         return error_set(err, STATUS_INVALID, "--ordinal %lld: give --http-port",
                          (long long)o->ordinal);

@@ -32,6 +32,7 @@ struct sequence {
      * the draft has not run it (draft_model.c). Else 0. */
     uint32_t draft_lacks;
     bool awaits; /* a stage in front of the last: its newest id is only a place for it as yet */
+    uint32_t adapter; /* the executor's: of its rows; 0: none */
     struct sequence *next_free;
 };
 

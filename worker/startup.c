@@ -87,7 +87,7 @@ static void row(struct strbuf *b, const char *name, uint64_t bytes)
 static uint64_t total_bytes(const struct executor_info *info)
 {
     return info->weights_bytes + info->activation_bytes + info->comm_bytes + info->kv_bytes +
-           info->draft_bytes + info->draft_kv_bytes;
+           info->draft_bytes + info->draft_kv_bytes + info->lora_bytes;
 }
 
 void startup_memory_table(const struct executor_info *info, struct strbuf *out)
@@ -103,6 +103,10 @@ void startup_memory_table(const struct executor_info *info, struct strbuf *out)
         strbuf_printf(out, "   %u blocks of %u tokens", info->limits.kv_groups[i].n_blocks,
                       info->limits.kv_groups[i].block_tokens);
     strbuf_append_c(out, "\n");
+    if (info->lora_bytes > 0) {
+        row(out, "adapters", info->lora_bytes);
+        strbuf_append_c(out, "\n");
+    }
     if (info->draft_bytes > 0) {
         row(out, "draft model", info->draft_bytes);
         strbuf_append_c(out, "\n");
@@ -123,11 +127,11 @@ void startup_log_memory(const struct executor_info *info)
     log_info(
         "memory_plan",
         "weights_bytes=%llu activation_bytes=%llu sampler_bytes=%llu comm_bytes=%llu kv_bytes=%llu "
-        "draft_bytes=%llu draft_kv_bytes=%llu total_bytes=%llu kv_blocks=%s",
+        "lora_bytes=%llu draft_bytes=%llu draft_kv_bytes=%llu total_bytes=%llu kv_blocks=%s",
         (unsigned long long)info->weights_bytes, (unsigned long long)info->activation_bytes,
         (unsigned long long)info->sampler_bytes, (unsigned long long)info->comm_bytes,
-        (unsigned long long)info->kv_bytes, (unsigned long long)info->draft_bytes,
-        (unsigned long long)info->draft_kv_bytes, (unsigned long long)total_bytes(info),
-        groups.ptr ? groups.ptr : "");
+        (unsigned long long)info->kv_bytes, (unsigned long long)info->lora_bytes,
+        (unsigned long long)info->draft_bytes, (unsigned long long)info->draft_kv_bytes,
+        (unsigned long long)total_bytes(info), groups.ptr ? groups.ptr : "");
     strbuf_fini(&groups);
 }

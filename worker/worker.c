@@ -11,6 +11,7 @@
 #include "common/net/route.h"
 #include "proto/codec.h"
 #include "worker/compute.h"
+#include "worker/held_adapters.h"
 
 /* A group without steps looks whether its ranks still reach each other. */
 enum { CHECK_MS = 1000 };
@@ -36,6 +37,7 @@ struct worker {
     uint64_t drain_deadline_ns;
     char refusal[256]; /* why the head takes this worker never; "": it may */
     struct loop_timer *drain_timer, *check_timer;
+    struct held_adapters held;
     char comm_host[ROUTE_ADDRESS_MAX]; /* found out; "": not yet, or not to be */
     bool comm_host_warned;
     struct worker_metrics m;
@@ -109,6 +111,8 @@ static bool fill_hello(void *ctx, struct msg_hello *h)
         .step_executed = holds && same ? r->step_executed : 0,
         .rank = holds ? r->rank : 0,
         .stage = holds ? r->stage : 0,
+        .adapters = w->held.all,
+        .n_adapters = w->held.n,
     };
     memcpy(h->worker.config_hash, i->config_hash, sizeof h->worker.config_hash);
     return true;
@@ -366,6 +370,13 @@ static bool on_plan(struct worker *w, const struct msg *m, uint64_t session, str
     return false;
 }
 
+static void on_adapter(struct worker *w, const struct msg *m)
+{
+    enum status s = compute_push_adapter(w->compute, m);
+    if (s != STATUS_OK)
+        log_error("adapter_not_kept", "status=%s", status_name(s));
+}
+
 static void log_abort(const struct msg_abort *a)
 {
     char reason[256];
@@ -398,6 +409,9 @@ static bool on_message(void *ctx, const struct msg *m, uint64_t session, struct 
         break;
     case MSG_PLAN:
         return on_plan(w, m, session, frame);
+    case MSG_ADAPTER:
+        on_adapter(w, m);
+        break;
     case MSG_DRAIN:
         w->drained_by_head = m->drain.on;
         log_info("drain", "on=%d", m->drain.on);
@@ -521,6 +535,26 @@ static void on_abort_done(struct worker *w)
     act(w, action, NULL);
 }
 
+/* The head asks again after a lost session: that it is here is what was wanted. */
+static void on_adapter_done(struct worker *w, const struct job_done *d)
+{
+    const struct msg_adapter *a = d->adapter;
+    enum status s = d->status == STATUS_EXISTS ? STATUS_OK : d->status;
+    const char *text = s == STATUS_OK ? "" : d->error->text;
+    if (s == STATUS_OK)
+        held_adapters_set(&w->held, a);
+    char name[256];
+    snprintf(name, sizeof name, STR_FMT, (int)(a->name.len < 255 ? a->name.len : 255), a->name.ptr);
+    if (s == STATUS_OK)
+        log_info(a->on ? "adapter_loaded" : "adapter_unloaded", "id=%016llx name=%s",
+                 (unsigned long long)a->id, log_quote(name));
+    else
+        log_error("adapter_refused", "id=%016llx name=%s status=%s error=%s",
+                  (unsigned long long)a->id, log_quote(name), status_name(s), log_quote(text));
+    head_link_send(w->link, &(struct msg){.type = MSG_ADAPTER_DONE,
+                                          .adapter_done = {a->id, a->on, s, str_from(text)}});
+}
+
 static void on_done(void *ctx, const struct job_done *d)
 {
     struct worker *w = ctx;
@@ -537,6 +571,9 @@ static void on_done(void *ctx, const struct job_done *d)
         break;
     case JOB_CHECK:
         on_check_done(w, d);
+        break;
+    case JOB_ADAPTER:
+        on_adapter_done(w, d);
         break;
     case JOB_ABORT:
         on_abort_done(w);
@@ -629,6 +666,7 @@ void worker_free(struct worker *w)
     loop_timer_stop(w->check_timer);
     compute_stop(w->compute);
     head_link_close(w->link);
+    held_adapters_fini(&w->held);
     arena_fini(&w->form_arena);
     mem_free(w);
 }

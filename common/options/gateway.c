@@ -22,6 +22,9 @@ const struct option_spec gateway_options[] = {
     OPT_INT(S, port, "port", 0, 65535, "8000", "HTTP port; 0: any free one"),
     ROW_API_KEY(S),
     ROW_API_KEY_FILE(S),
+    OPT_STRING(S, admin_key_file, "admin-key-file", NULL,
+               "file with the key of the calls that load and unload adapters; without it there are "
+               "none"),
     OPT_BOOL(S, metrics_public, "metrics-public", NULL,
              "/metrics needs no key even when requests do"),
     OPT_INT(S, max_body_bytes, "max-body-bytes", 1024, 1 << 30, "16Mi",

@@ -17,6 +17,7 @@ struct gateway_config {
     double queue_timeout_s, head_timeout_s, pause_timeout_s, shutdown_timeout_s;
     double keep_alive_s;
     int log_level, log_format;
+    const char *admin_key_file;
 };
 
 extern const struct option_spec gateway_options[];

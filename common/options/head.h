@@ -21,6 +21,9 @@ struct head_options {
     const char *step_log;
     int64_t step_log_max_bytes;
     int log_level, log_format;
+    bool enable_lora;
+    int64_t max_loras;
+    struct option_list lora_modules;
 };
 
 extern const struct option_spec head_option_specs[];

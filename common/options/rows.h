@@ -67,6 +67,17 @@
     "loaded: int8 and int4 in blocks of 32, fp8 (e4m3) with a scale for each output"
 #define ROW_QUANTIZATION(S, field)                                                                 \
     OPT_ENUM(S, field, "quantization", "none|int8|int4|fp8", "none", QUANTIZATION_HELP)
+#define ROW_ENABLE_LORA(S)                                                                         \
+    OPT_BOOL(S, enable_lora, "enable-lora", NULL, "LoRA adapters can be loaded while it runs")
+#define ROW_MAX_LORAS(S)                                                                           \
+    OPT_INT(S, max_loras, "max-loras", 1, 64, "1", "adapters that are loaded at once")
+#define ROW_LORA_MODULES(S, words)                                                                 \
+    OPT_WORDS(S, lora_modules, "lora-modules", words,                                              \
+              "NAME=FOLDER of each adapter to load at the start")
+#define ROWS_LORA_ROOM(S)                                                                          \
+    OPT_INT(S, max_lora_rank, "max-lora-rank", 1, 512, "16", "largest rank of an adapter"),        \
+        OPT_STRING(S, lora_root, "lora-root", NULL,                                                \
+                   "folder below which adapters are read, and nowhere else")
 #define ROW_LOG_LEVEL(S)                                                                           \
     OPT_ENUM(S, log_level, "log-level", "debug|info|warn|error", "info", "least level logged")
 #define ROW_LOG_FORMAT(S)                                                                          \

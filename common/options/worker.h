@@ -49,6 +49,9 @@ struct worker_options {
     int64_t drain_timeout_s;
     int64_t null_step_us, null_token_us, null_fail_join, null_load_ms, null_stall_after_step;
     int64_t null_draft_percent;
+    bool enable_lora;
+    int64_t max_loras, max_lora_rank;
+    const char *lora_root;
 };
 
 extern const struct option_spec worker_option_specs[];

@@ -109,7 +109,7 @@ static void test_command_lines_of_vllm(void **state)
         {"MODEL --enable-auto-tool-choice --tool-call-parser hermes", "--enable-auto-tool-choice",
          0},
         {"MODEL --reasoning-parser deepseek_r1", "--reasoning-parser", 0},
-        {"MODEL --enable-lora --lora-modules sql=/x", "--enable-lora", 0},
+        {"MODEL --enable-lora --lora-root /x --max-loras 2 --lora-modules sql=/x/a b=c", NULL, 0},
         {"MODEL --quantization awq", "--quantization", 0},
         {"MODEL -q awq", "--quantization", 0},
         {"MODEL --tokenizer other/model", "--tokenizer", 0},

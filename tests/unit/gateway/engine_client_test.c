@@ -110,7 +110,10 @@ static int setup(void **state)
     h = (struct head){.connected = true, .window = 4096, .now_ns = 1000 * MS};
     struct engine_options o = {.node = "here", .instance = 7, .credit_bytes = 1000};
     struct engine_io io = {NULL, head_takes, count_reconnect};
-    struct engine_events ev = {NULL, on_link, on_tokens, on_cluster, on_writable};
+    struct engine_events ev = {.on_link = on_link,
+                               .on_tokens = on_tokens,
+                               .on_cluster = on_cluster,
+                               .on_writable = on_writable};
     arena_init(&h.arena, 0);
     arena_init(&h.scratch, 0);
     strbuf_init(&h.frame, 0);

@@ -41,14 +41,15 @@ static void hashes_depend_on_salt_adapter_parent_and_ids(void **state)
     uint32_t a[BT], b[BT];
     fill(a, 0);
     fill(b, 1);
-    struct block_hash root = prefix_hash_root((struct block_hash){1, 0}, STR("")),
+    struct block_hash root = prefix_hash_root((struct block_hash){1, 0}, STR(""), 0),
                       h[5] = {
                           prefix_hash_block(root, a, BT),
                           prefix_hash_block(root, b, BT),
-                          prefix_hash_block(prefix_hash_root((struct block_hash){2, 0}, STR("")), a,
-                                            BT),
+                          prefix_hash_block(prefix_hash_root((struct block_hash){2, 0}, STR(""), 0),
+                                            a, BT),
                           prefix_hash_block(
-                              prefix_hash_root((struct block_hash){1, 0}, STR("adapter")), a, BT),
+                              prefix_hash_root((struct block_hash){1, 0}, STR("adapter"), 0), a,
+                              BT),
                           prefix_hash_block(prefix_hash_block(root, b, BT), a, BT),
                       };
     for (int i = 0; i < 5; i++)
@@ -59,7 +60,7 @@ static void hashes_depend_on_salt_adapter_parent_and_ids(void **state)
 static void a_hit_is_confirmed_by_ids_and_parent(void **state)
 {
     struct prefix_cache *c = prefix_cache_new(8, BT);
-    struct block_hash root = prefix_hash_root((struct block_hash){0, 0}, STR(""));
+    struct block_hash root = prefix_hash_root((struct block_hash){0, 0}, STR(""), 0);
     uint32_t a[BT], b[BT];
     fill(a, 0);
     fill(b, 100);
@@ -91,7 +92,7 @@ static void equal_content_is_registered_once_and_a_new_parent_wins(void **state)
     uint32_t a[BT];
     fill(a, 7);
     struct prefix_key k =
-        key_of(prefix_hash_root((struct block_hash){0, 0}, STR("")), PREFIX_CONTENT_ROOT, a);
+        key_of(prefix_hash_root((struct block_hash){0, 0}, STR(""), 0), PREFIX_CONTENT_ROOT, a);
     uint64_t content = enter(c, 0, &k);
     assert_true(enter(c, 1, &k) == content);
     assert_false(prefix_cache_holds(c, 1));
@@ -107,7 +108,7 @@ static void random_operations_agree_with_a_model(void **state)
 {
     enum { N = 24, N_KINDS = 40 };
     struct prefix_cache *c = prefix_cache_new(N, BT);
-    struct block_hash root = prefix_hash_root((struct block_hash){9, 0}, STR(""));
+    struct block_hash root = prefix_hash_root((struct block_hash){9, 0}, STR(""), 0);
     struct rng rng = {4};
     uint32_t ids[N_KINDS][BT];
     int held[N]; /* which kind a block holds; -1: none */

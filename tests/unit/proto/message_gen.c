@@ -95,6 +95,18 @@ TABLE(kv_group, fix_kv_group, X_ENUM(kv_group, kind, KV_KIND_COUNT),
       X(kv_group, window_tokens, F_U32), X(kv_group, block_tokens, F_U32),
       X(kv_group, bytes_per_block, F_U64), X(kv_group, n_blocks, F_U32));
 
+TABLE(msg_adapter, fix_none, X(msg_adapter, id, F_U64), X(msg_adapter, on, F_BOOL),
+      X(msg_adapter, name, F_STR), X(msg_adapter, path, F_STR));
+TABLE(msg_adapter_done, fix_none, X(msg_adapter_done, id, F_U64), X(msg_adapter_done, on, F_BOOL),
+      X_ENUM(msg_adapter_done, status, STATUS_COUNT), X(msg_adapter_done, text, F_TEXT));
+TABLE(msg_adapters, fix_none, X_STRS(msg_adapters, names, n_names, 8),
+      X(msg_adapters, n_names, F_COUNT));
+TABLE(msg_adapter_order, fix_none, X(msg_adapter_order, ticket, F_U64),
+      X(msg_adapter_order, on, F_BOOL), X(msg_adapter_order, in_place, F_BOOL),
+      X(msg_adapter_order, name, F_STR), X(msg_adapter_order, path, F_STR));
+TABLE(msg_adapter_answer, fix_none, X(msg_adapter_answer, ticket, F_U64),
+      X_ENUM(msg_adapter_answer, status, STATUS_COUNT), X(msg_adapter_answer, text, F_TEXT));
+
 static void fix_worker_info(struct rng *r, void *p)
 {
     struct worker_info *w = p;
@@ -118,7 +130,9 @@ TABLE(worker_info, fix_worker_info, X_ENUM(worker_info, device, DEVICE_COUNT),
       X(worker_info, n_kv_groups, F_COUNT), X(worker_info, term_epoch, F_U64),
       X(worker_info, group_id, F_U64), X(worker_info, step_received, F_U64),
       X(worker_info, step_executed, F_U64), X(worker_info, rank, F_U32),
-      X(worker_info, stage, F_U32));
+      X(worker_info, stage, F_U32),
+      X_ARRAY(worker_info, adapters, n_adapters, table_msg_adapter, 4),
+      X(worker_info, n_adapters, F_COUNT));
 
 static void fix_hello(struct rng *r, void *p)
 {
@@ -180,7 +194,7 @@ TABLE(sampling_params, fix_sampling, X(sampling_params, temperature, F_F32),
       X_ARRAY(sampling_params, logit_bias, n_logit_bias, table_logit_bias, 5),
       X(sampling_params, n_logit_bias, F_COUNT),
       X_ENUM(sampling_params, grammar_kind, GRAMMAR_COUNT), X(sampling_params, grammar, F_STR),
-      X(sampling_params, lora, F_STR));
+      X(sampling_params, lora, F_STR), X(sampling_params, lora_id, F_U64));
 
 static void fix_submit(struct rng *r, void *p)
 {
@@ -361,6 +375,11 @@ static const struct {
     ROW(GAP, msg_gap, gap),
     ROW(COMM_ERROR, msg_comm_error, comm_error),
     ROW(DRAIN_WISH, msg_drain_wish, drain_wish),
+    ROW(ADAPTER, msg_adapter, adapter),
+    ROW(ADAPTER_DONE, msg_adapter_done, adapter_done),
+    ROW(ADAPTERS, msg_adapters, adapters),
+    ROW(ADAPTER_ORDER, msg_adapter_order, adapter_order),
+    ROW(ADAPTER_ANSWER, msg_adapter_answer, adapter_answer),
 #undef ROW
 };
 

@@ -93,7 +93,13 @@ static enum status fake_check(struct executor *e, struct error *err)
     return error_set(err, STATUS_IO, "nobody there");
 }
 
-static const struct executor_ops fake_ops = {.step = fake_step,
+static enum status fake_adapter(struct executor *e, const struct msg_adapter *m, struct error *err)
+{
+    return m->id == 7 && m->on && str_eq_c(m->name, "sql") ? STATUS_OK : STATUS_INVALID;
+}
+
+static const struct executor_ops fake_ops = {.adapter = fake_adapter,
+                                             .step = fake_step,
                                              .join_comm = fake_join,
                                              .reset = fake_reset,
                                              .check = fake_check,
@@ -113,13 +119,15 @@ struct fixture {
 static void on_done(void *ctx, const struct job_done *d)
 {
     struct fixture *f = ctx;
-    const char kinds[] = "pjrca";
+    const char kinds[] = "pjrcal";
     char kind = kinds[d->kind];
     if (d->kind == JOB_CHECK) {
         assert_int_equal(d->status, STATUS_IO);
         assert_string_equal(d->error->text, "nobody there");
         assert_true(d->term_epoch == (1ull << 32 | 2));
     }
+    if (d->kind == JOB_ADAPTER)
+        assert_true(d->status == STATUS_OK && d->adapter->id == 7);
     if (d->kind == JOB_PLAN) {
         f->bytes += d->frame_bytes;
         assert_int_equal(d->session, 9);
@@ -233,19 +241,22 @@ static void test_abort_drops_and_interrupts(void **state)
         assert_int_equal(push(f, i, &bytes), STATUS_OK);
     while (!compute_busy(f->compute)) /* step 1 hangs at the gate */
         sched_yield();
+    const struct msg load = {.type = MSG_ADAPTER, .adapter = {7, true, STR("sql"), STR("/sql")}};
+    assert_int_equal(compute_push_adapter(f->compute, &load), STATUS_OK);
     compute_push_abort(f->compute);
-    run_until(f, 5);
+    run_until(f, 6);
     /* dropped ones may be told before the interrupted one; the abort is always last */
     assert_non_null(strstr(f->log, "i1 "));
     assert_non_null(strstr(f->log, "d2 d3 d4 "));
-    assert_string_equal(f->log + strlen(f->log) - 3, "a0 ");
+    /* an adapter belongs to no epoch */
+    assert_string_equal(f->log + strlen(f->log) - 6, "l0 a0 ");
     assert_int_equal(f->fake.n_steps, 1);
     assert_int_equal(f->bytes, bytes);
     /* and the next epoch runs */
     open_gate(f);
     f->log[0] = '\0';
     assert_int_equal(push(f, 1, &bytes), STATUS_OK);
-    run_until(f, 6);
+    run_until(f, 7);
     assert_string_equal(f->log, "p1 ");
 }
 

@@ -366,12 +366,12 @@ static void test_another_rank(void **state)
     struct error err = {0};
     write_adapter(&right);
     assert_int_equal(lora_set_load(e->loras, 5, "a", &err), STATUS_OK);
-    assert_int_equal(engine_take_rank(e, 1, &err), STATUS_OK);
+    assert_int_equal(engine_take_rank(e, 1, 0, &err), STATUS_OK);
     assert_int_equal(lora_set_find(e->loras, 5), 1);
     write_adapter(&(struct bend){.tensor = "q_proj.lora_A", .missing = true});
-    assert_int_equal(engine_take_rank(e, 0, &err), STATUS_INVALID);
+    assert_int_equal(engine_take_rank(e, 0, 0, &err), STATUS_INVALID);
     write_adapter(&right);
-    assert_int_equal(engine_take_rank(e, 0, &err), STATUS_OK);
+    assert_int_equal(engine_take_rank(e, 0, 0, &err), STATUS_OK);
     engine_close(e);
 }
 

@@ -1,0 +1,130 @@
+/* Adapters as requests, gateways and operators meet them; the table is adapters.c. */
+#include <stdio.h>
+#include <string.h>
+
+#include "head/core_internal.h"
+
+/* ---- requests ---- */
+
+static struct error unknown(struct str name)
+{
+    struct error err;
+    (void)error_set(&err, STATUS_INVALID, "The model `%.*s` does not exist.",
+                    (int)(name.len < 80 ? name.len : 80), name.ptr);
+    return err;
+}
+
+enum status core_check_adapter(struct head_core *h, const struct msg_submit *m, struct error *err)
+{
+    uint64_t id;
+    struct str name = m->sampling.lora;
+    if (name.len == 0 || adapters_use(&h->cluster, name, &id) != ADAPTER_UNKNOWN)
+        return STATUS_OK;
+    *err = unknown(name);
+    return err->status;
+}
+
+bool core_bind_adapter(struct head_core *h, struct request *r)
+{
+    struct sampling_params *s = &r->sampling;
+    if (s->lora.len == 0 || s->lora_id != 0)
+        return true;
+    enum adapter_use use = adapters_use(&h->cluster, s->lora, &s->lora_id);
+    if (use == ADAPTER_UNKNOWN)
+        router_end(h, r, FINISH_ERROR, STATUS_INVALID, unknown(s->lora).text);
+    return use == ADAPTER_USABLE;
+}
+
+bool core_adapter_in_use(const void *core, uint64_t id)
+{
+    const struct head_core *h = core;
+    const struct request *r = request_table_next(h->requests, NULL);
+    while (r && (r->sampling.lora_id != id || r->finish != FINISH_NONE))
+        r = request_table_next(h->requests, r);
+    return r != NULL;
+}
+
+/* ---- orders ---- */
+
+static struct adapter_order order(struct str name, struct str path, const char *own)
+{
+    return (struct adapter_order){.name = name, .path = path, .taken = str_from(own)};
+}
+
+enum status head_core_load_adapter(struct head_core *h, struct str name, struct str path,
+                                   bool in_place, uint64_t now_ns, struct error *err)
+{
+    struct served_model model = router_model(h);
+    struct adapter_order o = order(name, path, model.name);
+    o.in_place = in_place;
+    h->now_ns = h->cluster.now_ns = now_ns;
+    return adapters_load(&h->cluster, &o, &h->rng, err);
+}
+
+enum status head_core_unload_adapter(struct head_core *h, struct str name, uint64_t now_ns,
+                                     struct error *err)
+{
+    struct adapter_order o = order(name, STR(""), "");
+    h->now_ns = h->cluster.now_ns = now_ns;
+    return adapters_unload(&h->cluster, &o, err);
+}
+
+static bool send_answer(struct head_core *h, const struct gateway *g,
+                        const struct adapter_answer *a)
+{
+    struct msg m = {.type = MSG_ADAPTER_ANSWER,
+                    .adapter_answer = {a->to.ticket, a->status, str_from(a->text)}};
+    return peers_send(&h->peers, g->peer, &m) == STATUS_OK;
+}
+
+void core_order_adapter(struct head_core *h, struct gateway *g, const struct msg_adapter_order *m)
+{
+    struct error err = {0};
+    struct served_model model = router_model(h);
+    struct adapter_order o = order(m->name, m->path, model.name);
+    o.in_place = m->in_place;
+    o.asker = (struct adapter_asker){g->instance, m->ticket};
+    enum status s = m->on ? adapters_load(&h->cluster, &o, &h->rng, &err)
+                          : adapters_unload(&h->cluster, &o, &err);
+    if (s == STATUS_OK)
+        return;
+    struct adapter_answer a = {.to = o.asker, .status = s};
+    snprintf(a.text, sizeof a.text, "%.*s", (int)sizeof a.text - 1, err.text);
+    (void)send_answer(h, g, &a); /* without credit it asks in vain, and gives up by itself */
+}
+
+static const struct gateway *find_gateway(const struct head_core *h, uint64_t instance)
+{
+    for (uint32_t i = 0; i < GATEWAYS_MAX; i++)
+        if (h->gateways[i] && h->gateways[i]->instance == instance)
+            return h->gateways[i];
+    return NULL;
+}
+
+/* Who is gone gets none; who has no credit waits for the next turn. */
+void core_send_answers(struct head_core *h)
+{
+    struct adapters *t = &h->cluster.adapters;
+    uint32_t n_left = 0;
+    for (uint32_t i = 0; i < t->n_answers; i++) {
+        const struct gateway *g = find_gateway(h, t->answers[i].to.gateway);
+        if (g && g->peer && !send_answer(h, g, &t->answers[i]))
+            t->answers[n_left++] = t->answers[i];
+    }
+    t->n_answers = n_left;
+}
+
+void core_tell_adapters(struct head_core *h, struct gateway *g)
+{
+    const struct adapters *t = &h->cluster.adapters;
+    struct str names[ADAPTERS_MAX];
+    uint32_t n = 0;
+    if (g->told_adapters == t->n_changes + 1)
+        return;
+    for (uint32_t i = 0; i < ADAPTERS_MAX; i++)
+        if (t->all[i].state == ADAPTER_READY)
+            names[n++] = str_from(t->all[i].name);
+    struct msg m = {.type = MSG_ADAPTERS, .adapters = {names, n}};
+    if (peers_send(&h->peers, g->peer, &m) == STATUS_OK)
+        g->told_adapters = t->n_changes + 1;
+}

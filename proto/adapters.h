@@ -1,0 +1,36 @@
+#pragma once
+/* Messages about LoRA adapters: a part of messages.h. The head says what ranks hold; gateways ask
+ * it to, when their own users may. */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/str.h"
+
+/* Load what is at path (on), or drop it. An id names one loading of one folder: the same name
+ * loaded again has another. Answered by AdapterDone, with the worker's word on what is wrong. */
+struct msg_adapter {
+    uint64_t id;
+    bool on;
+    struct str name, path;
+};
+struct msg_adapter_done {
+    uint64_t id;
+    bool on;
+    enum status status;
+    struct str text;
+};
+struct msg_adapters { /* that requests may name */
+    const struct str *names;
+    uint32_t n_names;
+};
+/* Answered once under its ticket: when all have it, or none; or why not. */
+struct msg_adapter_order {
+    uint64_t ticket;
+    bool on, in_place; /* in_place: it may take the place of one of that name */
+    struct str name, path;
+};
+struct msg_adapter_answer {
+    uint64_t ticket;
+    enum status status;
+    struct str text;
+};
