@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pack.h"
 #include "worker/dummy.h"
 
@@ -135,6 +136,7 @@ enum status loader_measure(const struct program *p, const struct weights *w, con
 /* ---- loading: what was measured is there and right ---- */
 
 enum { PIECE_BYTES = 16 << 20, PIECE_UNIT = 64 }; /* a unit is whole panels */
+enum { MADE_ROWS = 16 };                          /* that a thread makes at a time */
 
 struct loading {
     const struct weights *files;
@@ -198,6 +200,23 @@ static void turn(const struct op_weight *x, const uint8_t *from, uint32_t bytes,
     }
 }
 
+/* Rows of codes, or of fewer bits: some outputs at a time, on all threads. */
+struct making {
+    const struct source *s;
+    const struct op_weight *x;
+    uint8_t *rows;
+    uint64_t stride;
+};
+static void make_part(void *ctx, uint32_t i)
+{
+    const struct making *m = ctx;
+    struct op_weight part = *m->x;
+    uint32_t first = i * MADE_ROWS;
+    part.n0 += first;
+    part.n_len = part.n_len - first < MADE_ROWS ? part.n_len - first : MADE_ROWS;
+    source_make_rows(m->s, &part, m->rows + first * m->stride);
+}
+
 /* Rows that are made, not read: of this rank's part alone. */
 static void pack_made(struct device *d, struct op_weight *x, const struct source *s,
                       const uint8_t *from)
@@ -208,7 +227,8 @@ static void pack_made(struct device *d, struct op_weight *x, const struct source
     if (s->kind == SOURCE_ROWS)
         turn(x, from, dtype_traits(s->dtype).block_bytes, rows);
     else
-        source_make_rows(s, x, rows);
+        cpu_parallel_for(d, (x->n_len + MADE_ROWS - 1) / MADE_ROWS, make_part,
+                         &(struct making){s, x, rows, stride});
     d->ops->weight_pack(d, &x->w, &(struct weight_rows){rows, stride});
     mem_free(rows);
 }

@@ -44,15 +44,13 @@ static float extreme(const float *x, uint32_t n)
     return most;
 }
 
-/* x / d, to the nearest even integer. */
-static int nearest(float x, float d)
+/* x / d, to the nearest even integer within low .. high, which is small: adding 1.5 * 2^52 leaves
+ * no room for a fraction. */
+static int nearest(float x, float d, double low, double high)
 {
-    return d != 0 ? (int)rint((double)x / (double)d) : 0;
-}
-
-static int clamp(int q, int low, int high)
-{
-    return q < low ? low : q > high ? high : q;
+    double q = d != 0 ? (double)x / (double)d : 0;
+    q = q < low ? low : q > high ? high : q;
+    return (int)((q + 0x1.8p52) - 0x1.8p52);
 }
 
 static float put_d(float d, uint8_t *to)
@@ -66,15 +64,14 @@ static void put_q8_0(const float *x, uint8_t *to)
 {
     float d = put_d(fabsf(extreme(x, BLOCK)) / 127, to);
     for (int i = 0; i < BLOCK; i++)
-        to[2 + i] = (uint8_t)clamp(nearest(x[i], d), -127, 127);
+        to[2 + i] = (uint8_t)nearest(x[i], d, -127, 127);
 }
 
 static void put_q4_0(const float *x, uint8_t *to)
 {
     float d = put_d(extreme(x, BLOCK) / -8, to);
     for (int i = 0; i < BLOCK / 2; i++) {
-        int low = clamp(nearest(x[i], d) + 8, 0, 15);
-        int high = clamp(nearest(x[i + BLOCK / 2], d) + 8, 0, 15);
+        int low = nearest(x[i], d, -8, 7) + 8, high = nearest(x[i + BLOCK / 2], d, -8, 7) + 8;
         to[2 + i] = (uint8_t)(low | high << 4);
     }
 }

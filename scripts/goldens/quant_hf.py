@@ -93,6 +93,37 @@ def compressed(form, bits, strategy, symmetric=True):
             "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}}
 
 
+E4M3 = np.array([m * 2.0**-9 if e == 0 else (8 + m) * 2.0 ** (e - 10) for e in range(16) for m in range(8)][:127])
+
+
+def e4m3(y):
+    """Codes without their sign, to the nearest, of two the even one."""
+    high = np.clip(np.searchsorted(E4M3, np.abs(y).astype(np.float64)), 1, 126)
+    up, down = E4M3[high] - np.abs(y), np.abs(y) - E4M3[high - 1]
+    return np.where((up < down) | ((up == down) & (high % 2 == 0)), high, high - 1)
+
+
+def fp8(size):
+    """A scale for each block of size x size; 0: for each output."""
+    def write(w, rng):
+        n, k = w.shape
+        rows, columns = (np.arange(n) // size, np.arange(k) // size) if size else (np.arange(n), np.zeros(k, np.int64))
+        scale = np.zeros((rows[-1] + 1, columns[-1] + 1), np.float32)
+        np.maximum.at(scale, (rows[:, None], columns), np.abs(w) / np.float32(448))
+        full = scale[rows[:, None], columns]
+        y = w / full
+        code = e4m3(y)
+        name = "weight_scale_inv" if size else "weight_scale"
+        return ({"weight": ("F8_E4M3", w.shape, (code | np.where(y < 0, 128, 0)).astype(np.uint8).tobytes()), name: tensor("F32", scale)},
+                full.astype(np.float64) * E4M3[code] * np.sign(y))
+
+    if size:
+        return write, {"quant_method": "fp8", "weight_block_size": [size, size]}
+    return write, {"quant_method": "compressed-tensors", "format": "float-quantized"}
+
+
+# a kv_b_proj of DeepSeek's, which is taken apart and half of it transposed
+KV_B = {"fp8_blocks": fp8(32), "fp8_rows": fp8(0), "gptq4": gptq(4)}
 SCHEMES = {
     "gptq2": gptq(2),
     "gptq3": gptq(3),
@@ -107,9 +138,6 @@ SCHEMES = {
 
 
 # ---- what the loader makes of plain numbers (--quantization): in the roundings of its own ----
-
-E4M3 = np.array([m * 2.0**-9 if e == 0 else (8 + m) * 2.0 ** (e - 10) for e in range(16) for m in range(8)][:127])
-
 
 def half(x):
     """By way of a float32."""
@@ -131,10 +159,7 @@ def load_int4(w):
 def load_fp8(w):
     scale = np.abs(w).max(-1, keepdims=True) / np.float32(448)
     y = w / scale
-    high = np.clip(np.searchsorted(E4M3, np.abs(y).astype(np.float64)), 1, 126)
-    up, down = E4M3[high] - np.abs(y), np.abs(y) - E4M3[high - 1]
-    code = np.where((up < down) | ((up == down) & (high % 2 == 0)), high, high - 1)
-    return scale.astype(np.float64) * E4M3[code] * np.sign(y)
+    return scale.astype(np.float64) * E4M3[e4m3(y)] * np.sign(y)
 
 
 AT_LOAD = {"int8": load_int8, "int4": load_int4, "fp8": load_fp8}

@@ -145,6 +145,52 @@ static void check_linear(const struct linear_case *c, struct rng *r)
     mem_free(row);
 }
 
+/* A product whose inputs are sorted is that of the same weights over inputs that are sorted before,
+ * to the bit, beside one that is in order. */
+static void test_linear_in_another_order(void **state)
+{
+    enum { N = 40, INPUTS = 50, K = 64, ROWS = 70 };
+    struct rng r = {5};
+    uint32_t order[K];
+    float *x = random_floats(ROWS * INPUTS, &r), *sorted = mem_array(ROWS * K, sizeof *sorted),
+          *raw = random_floats(N * K, &r), *want = mem_array(ROWS * N, sizeof *want),
+          *got = mem_array(2 * ROWS * N, sizeof *got);
+    for (uint32_t k = 0; k < K; k++)
+        order[k] = k % 5 == 4 ? WEIGHT_NO_INPUT : (k * 7 + 3) % INPUTS;
+    for (uint32_t i = 0; i < ROWS * K; i++)
+        sorted[i] = order[i % K] == WEIGHT_NO_INPUT ? 0 : x[i / K * INPUTS + order[i % K]];
+    for (uint32_t i = 0; i < N_DEVICES; i++) {
+        struct device *d = devices[i];
+        struct weight w = weight_new(d, DTYPE_F32, N, K, (const uint8_t *)raw, K * 4);
+        struct weight plain = weight_new(d, DTYPE_F32, N, INPUTS, (const uint8_t *)raw, INPUTS * 4);
+        d->ops->linear(d, &(struct linear_params){.x = {sorted, K},
+                                                  .n_rows = ROWS,
+                                                  .n_parts = 1,
+                                                  .parts = {{&w, NULL, {want, N}}}});
+        w.order = order;
+        d->ops->linear(d, &(struct linear_params){.x = {x, INPUTS},
+                                                  .n_rows = ROWS,
+                                                  .n_parts = 2,
+                                                  .parts = {{&plain, NULL, {got + N, 2 * N}},
+                                                            {&w, NULL, {got, 2 * N}}}});
+        for (uint32_t row = 0; row < ROWS; row++)
+            assert_memory_equal(got + row * 2 * N, want + row * N, N * sizeof *want);
+        d->ops->linear(d, &(struct linear_params){.x = {x, INPUTS},
+                                                  .n_rows = ROWS,
+                                                  .n_parts = 1,
+                                                  .parts = {{&plain, NULL, {want, N}}}});
+        for (uint32_t row = 0; row < ROWS; row++)
+            assert_memory_equal(got + row * 2 * N + N, want + row * N, N * sizeof *want);
+        d->ops->release(d, w.data, w.n_bytes);
+        d->ops->release(d, plain.data, plain.n_bytes);
+    }
+    mem_free(x);
+    mem_free(sorted);
+    mem_free(raw);
+    mem_free(want);
+    mem_free(got);
+}
+
 static void test_linear(void **state)
 {
     static const struct linear_case cases[] = {
@@ -598,6 +644,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_linear_in_another_order),
         cmocka_unit_test(test_weight_bytes_refuses),
         cmocka_unit_test(test_embed),
         cmocka_unit_test(test_rows),
