@@ -186,6 +186,27 @@ static void test_stages_change_places(void **state)
     golden_ranks_close(g);
 }
 
+/* Whoever waits says for what, and of whom. */
+static void test_stages_that_do_not_answer(void **state)
+{
+    struct error err = {0};
+    struct row_batch b = rows_of_a_sequence();
+    struct golden_ranks *g = open_stages(1, 2, false);
+    struct runner *last = golden_ranks_engine(g, 1)->runner;
+    comm_interrupt(golden_ranks_comm(g, 1));
+    assert_int_equal(runner_forward(last, &b, &err), STATUS_CLOSED);
+    assert_ptr_equal(strstr(err.text, "hidden states of stage 0: "), err.text);
+    assert_int_equal(golden_ranks_turn(g, 0, &err), STATUS_OK);
+    last = golden_ranks_engine(g, 1)->runner;
+    comm_leave(golden_ranks_comm(g, 0));
+    assert_int_equal(runner_forward(last, &b, &err), STATUS_IO);
+    assert_ptr_equal(strstr(err.text, "hidden states of stage 0: rank 0 at "), err.text);
+    struct runner *first = golden_ranks_engine(g, 0)->runner;
+    assert_int_equal(runner_forward(first, &b, &err), STATUS_INVALID); /* it has left */
+    assert_non_null(strstr(err.text, "stage 0 of 2"));
+    golden_ranks_close(g);
+}
+
 static void test_stages_that_cannot_be(void **state)
 {
     struct golden_ranks *g;
@@ -306,6 +327,7 @@ int main(void)
                                        cmocka_unit_test(test_sizes),
                                        cmocka_unit_test(test_sizes_of_stages),
                                        cmocka_unit_test(test_stages_change_places),
+                                       cmocka_unit_test(test_stages_that_do_not_answer),
                                        cmocka_unit_test(test_stages_that_cannot_be),
                                        cmocka_unit_test(test_ranks_change_places),
                                        cmocka_unit_test(test_files_that_changed),
