@@ -177,7 +177,8 @@ class Model:
         return out
 
     def decode(self, ids):
-        """Without control symbols and unknown ones, and without the blank before the text."""
+        """Without control symbols and unknown ones, and without the blank before the text; without all of them where
+        the model drops blanks there."""
         raw = b""
         for i in ids:
             text, _, kind = self.pieces[i]
@@ -185,7 +186,9 @@ class Model:
                 raw += bytes([int(text[3:5], 16)])
             elif kind not in (CONTROL, UNKNOWN):
                 raw += text.replace(BLANK, " ").encode()
-        return raw[1:].decode() if self.dummy_prefix and raw.startswith(b" ") else raw.decode()
+        if self.remove_extra:
+            return raw.decode().lstrip(" ")
+        return raw.decode().removeprefix(" " if self.dummy_prefix else "")
 
     def cases(self, texts):
         """What transformers' LlamaTokenizer gives where nothing but the model is there: control symbols are looked

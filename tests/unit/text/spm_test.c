@@ -163,6 +163,28 @@ static void both_algorithms_cut_their_way(void **state)
     }
 }
 
+static void the_blank_before_a_text_goes_when_it_was_put_there(void **state)
+{
+    static const struct {
+        const char *config, *want;
+    } cases[] = {
+        {NULL, "hell hell"},
+        {"{" NAMED "\"legacy\":true}", "hell hell"},
+        {"{" NAMED "\"legacy\":false}", "hell hell"},
+        {"{" NAMED "\"legacy\":false,\"add_prefix_space\":false}", " hell hell"},
+        {"{\"tokenizer_class\":\"GemmaTokenizer\"}", "hell hell"},
+    };
+    struct proto p = make(BPE, false);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text_tokenizer *t;
+        char err[TEXT_ERR_MAX] = "";
+        if (open_folder(&p, (const char *[3]){cases[i].config}, &t, err) != TEXT_OK)
+            fail_msg("case %zu: %s", i, err);
+        assert_decodes(t, IDS(B_HELL, B_HELL), true, cases[i].want);
+        text_tokenizer_free(t);
+    }
+}
+
 /* Opening must fail with this in the text. */
 static void refused(const struct proto *p, const char *config, const char *words)
 {
@@ -250,6 +272,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_follow_the_files_beside_it),
         cmocka_unit_test(both_algorithms_cut_their_way),
+        cmocka_unit_test(the_blank_before_a_text_goes_when_it_was_put_there),
         cmocka_unit_test(broken_models_are_refused_by_name),
         cmocka_unit_test(a_cut_model_never_opens_as_a_whole_one),
         cmocka_unit_test(the_limit_of_ids_holds),

@@ -41,6 +41,9 @@ const CLASSES: [Class; 2] = [
     },
 ];
 
+/// A model that drops blanks at the beginning of a text does so there, too.
+const ALL_BLANKS: usize = 1 << 20;
+
 /// A model, the light parts of a pipeline around it (a tokenizer.json's, as JSON), what is added to texts.
 pub struct Opened {
     pub spm: Spm,
@@ -118,21 +121,28 @@ pub fn open(bytes: &[u8], folder: Option<&Path>) -> Result<Opened> {
             .collect(),
     };
     let special = Special { bos_id: id_of("bos_token"), eos_id: id_of("eos_token"), ..Special::default() };
-    let strip = proto.normalizer.add_dummy_prefix || class.is_some_and(|c| c.is_llama) && prefix_space;
+    let strip = match (proto.normalizer.remove_extra_whitespaces, legacy) {
+        (true, _) => ALL_BLANKS,
+        (_, true) => usize::from(
+            proto.normalizer.add_dummy_prefix || class.is_some_and(|c| c.is_llama) && prefix_space,
+        ),
+        (_, false) => usize::from(prefix_space),
+    };
     let unk = named.iter().find(|t| t.name == "unk_token").map_or("<unk>", |t| &t.text);
     let extra = added.iter().map(|a| (a.text.clone(), a.id)).collect();
     let config = pipeline(&added, strip, model.has_bytes());
     Ok(Opened { spm: Spm::new(model, legacy, unk, extra)?, config, frame, special })
 }
 
-fn pipeline(added: &[Added], strip: bool, byte_fallback: bool) -> String {
+/// strip: so many blanks go from the beginning of a text.
+fn pipeline(added: &[Added], strip: usize, byte_fallback: bool) -> String {
     let mut decoders = vec![json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "})];
     if byte_fallback {
         decoders.push(json!({"type": "ByteFallback"}));
     }
     decoders.push(json!({"type": "Fuse"}));
-    if strip {
-        decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
+    if strip > 0 {
+        decoders.push(json!({"type": "Strip", "content": " ", "start": strip, "stop": 0}));
     }
     let added: Vec<Value> = added
         .iter()
