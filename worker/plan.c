@@ -11,7 +11,7 @@
 
 static uint64_t total_of(const struct plan_rank *r)
 {
-    return r->weights_bytes + r->activation_bytes + r->comm_bytes + r->kv_bytes;
+    return r->weights_bytes + r->activation_bytes + r->comm_bytes + r->lora_bytes + r->kv_bytes;
 }
 
 /* Blocks that a worker with so much memory takes by itself, and the most that it could be given. */
@@ -55,6 +55,7 @@ static enum status plan_one(struct plan *p, const struct engine_setup *s, struct
     if (comm_place_draws(&(struct comm_place){s->tp, s->pp, s->rank, s->stage}))
         r->activation_bytes += cpu_samplers_measure(p->n_threads, e->config.vocab_size);
     r->comm_bytes = e->comm_bytes;
+    r->lora_bytes = e->lora_bytes;
     size_kv(r, e, p->memory_bytes);
     r->total_bytes = total_of(r);
     p->dtype = dtype_traits(e->main_dtype).name;

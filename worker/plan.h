@@ -9,7 +9,7 @@
 
 struct plan_rank {
     uint32_t rank, stage; /* rank 0 .. tp - 1 of the stage */
-    uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes, total_bytes;
+    uint64_t weights_bytes, activation_bytes, comm_bytes, lora_bytes, kv_bytes, total_bytes;
     uint32_t n_kv_groups;
     struct kv_group kv_groups[PROGRAM_MAX_KV_GROUPS]; /* as many blocks as a worker takes */
     uint32_t most_blocks[PROGRAM_MAX_KV_GROUPS];      /* as there is room for */

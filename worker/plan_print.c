@@ -63,15 +63,15 @@ void plan_print(const struct plan *p, struct strbuf *out)
     strbuf_printf(out, "model        %s, most weights %s, up to %u tokens a sequence (by %s)\n\n",
                   p->family, p->dtype, p->max_model_len,
                   p->is_gguf ? "the file's header" : "config.json alone");
-    strbuf_printf(out, "%s%4s %12s %12s %12s %12s %12s   MiB\n", p->pp > 1 ? "stage " : "", "rank",
-                  "weights", "activations", "collectives", "KV cache", "total");
+    strbuf_printf(out, "%s%4s %12s %12s %12s %12s %12s %12s   MiB\n", p->pp > 1 ? "stage " : "",
+                  "rank", "weights", "activations", "collectives", "adapters", "KV cache", "total");
     for (uint32_t i = 0; i < p->n_ranks; i++) {
         const struct plan_rank *r = &p->ranks[i];
         if (p->pp > 1)
             strbuf_printf(out, "%5u ", r->stage);
-        strbuf_printf(out, "%4u %12.1f %12.1f %12.1f %12.1f %12.1f\n", r->rank,
+        strbuf_printf(out, "%4u %12.1f %12.1f %12.1f %12.1f %12.1f %12.1f\n", r->rank,
                       mib(r->weights_bytes), mib(r->activation_bytes), mib(r->comm_bytes),
-                      mib(r->kv_bytes), mib(r->total_bytes));
+                      mib(r->lora_bytes), mib(r->kv_bytes), mib(r->total_bytes));
     }
     strbuf_append_c(out, "\n");
     for (uint32_t g = 0; g < p->ranks[0].n_kv_groups; g++)
@@ -90,10 +90,12 @@ static void print_rank_json(const struct plan_rank *r, struct strbuf *out)
 {
     strbuf_printf(out,
                   "{\"rank\":%u,\"stage\":%u,\"weights_bytes\":%llu,\"activation_bytes\":%llu,"
-                  "\"comm_bytes\":%llu,\"kv_bytes\":%llu,\"total_bytes\":%llu,\"kv_groups\":[",
+                  "\"comm_bytes\":%llu,\"lora_bytes\":%llu,\"kv_bytes\":%llu,\"total_bytes\":%llu,"
+                  "\"kv_groups\":[",
                   r->rank, r->stage, (unsigned long long)r->weights_bytes,
                   (unsigned long long)r->activation_bytes, (unsigned long long)r->comm_bytes,
-                  (unsigned long long)r->kv_bytes, (unsigned long long)r->total_bytes);
+                  (unsigned long long)r->lora_bytes, (unsigned long long)r->kv_bytes,
+                  (unsigned long long)r->total_bytes);
     for (uint32_t i = 0; i < r->n_kv_groups; i++) {
         const struct kv_group *g = &r->kv_groups[i];
         strbuf_printf(out,

@@ -53,12 +53,16 @@ def test_the_tables_of_stages(name, tp, pp):
             assert planned[key] == table[key], (i, key)
 
 
-@pytest.mark.parametrize("more", [["--kv-cache-dtype", "int8"], ["--kv-cache-dtype", "float32", "--block-size", "32"]],
-                         ids=lambda words: words[1])
+@pytest.mark.parametrize("more", [["--kv-cache-dtype", "int8"], ["--kv-cache-dtype", "float32", "--block-size", "32"],
+                                  ["--quantization", "int4"], ["--enable-lora", "--max-loras", "3", "--max-lora-rank", "8"]],
+                         ids=lambda words: words[0] + words[1])
 def test_the_same_options(more):
     planned = json.loads(run_cox("plan", OWN / "llama_tiny", "--tp", 2, "--json", *SIZES, *more).stdout)["ranks"][0]
-    assert planned["kv_bytes"] == table_of(OWN / "llama_tiny", 2, 0, more=more)["kv_bytes"]
+    table = table_of(OWN / "llama_tiny", 2, 0, more=more + ["--lora-root", OWN] * ("--enable-lora" in more))
+    for key in ("weights_bytes", "lora_bytes", "kv_bytes", "total_bytes"):
+        assert planned[key] == table[key], key
     assert planned["kv_bytes"] == 64 * planned["kv_groups"][0]["bytes_per_block"]
+    assert (planned["lora_bytes"] > 0) == ("--enable-lora" in more)
 
 
 def without_weights(tmp_path, name="llama_tiny", **changed):
