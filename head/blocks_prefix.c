@@ -174,10 +174,11 @@ static void find_tail(const struct blocks *b, const struct request *r, struct bl
     hit->n_tail = n;
 }
 
-/* Log-probabilities of the prompt need every position computed. */
+/* Log-probabilities of the prompt, and the mean of its hidden states, need every position computed.
+ */
 static bool may_share(const struct request *r)
 {
-    return r->sampling.n_prompt_logprobs < 0;
+    return r->sampling.n_prompt_logprobs < 0 && r->sampling.pooling != POOLING_MEAN;
 }
 
 void blocks_find(struct blocks *b, const struct request *r, struct blocks_hit *out)

@@ -354,6 +354,11 @@ void gateways_on_msg(struct head_core *h, struct gateway *g, const struct msg *m
 static uint32_t tokens_that_fit(const struct request *r, uint64_t *budget)
 {
     uint32_t n = 0, n_new = request_n_generated(r) - r->n_delivered;
+    if (request_pools(r)) { /* all of it: the next one waits for the next message */
+        uint64_t bytes = r->vector.n * sizeof *r->vector.ptr;
+        *budget -= bytes < *budget ? bytes : *budget;
+        return n_new;
+    }
     for (; n < n_new; n++) {
         uint64_t bytes = ID_BYTES;
         if (r->logprobs)
@@ -424,7 +429,7 @@ static bool flush_tokens(struct head_core *h, struct gateway *g)
         return false;
     for (uint32_t i = 0; i < n; i++) {
         struct request *r = h->item_requests[i];
-        r->n_delivered += h->items[i].ids.n;
+        r->n_delivered += request_pools(r) ? request_n_generated(r) : h->items[i].ids.n;
         outbox_remove(h, r);
         if (r->n_delivered < request_n_generated(r))
             outbox_add(h, r); /* the rest goes in a later message */

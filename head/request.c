@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <sodium.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/clock.h"
@@ -59,7 +60,7 @@ static enum status check_sampling(const struct sampling_params *p, struct error 
     if (p->eos_ids.n > MAX_STOP_IDS || p->stop_ids.n > MAX_STOP_IDS)
         return error_set(err, STATUS_INVALID, "stop_token_ids: at most %d ids, got %u.",
                          MAX_STOP_IDS, (unsigned)(p->stop_ids.n + p->eos_ids.n));
-    if (p->max_tokens == 0)
+    if (p->max_tokens == 0 && p->pooling == POOLING_NONE)
         return error_set(err, STATUS_INVALID, "max_tokens must be at least 1, got 0.");
     return STATUS_OK;
 }
@@ -72,6 +73,9 @@ static enum status check_lengths(const struct msg_submit *m, uint32_t max_model_
     if (m->ids.n < m->n_prompt)
         return error_set(err, STATUS_INVALID, "the prompt has %u tokens, but only %u came",
                          m->n_prompt, m->ids.n);
+    if (m->ids.n > m->n_prompt && m->sampling.pooling != POOLING_NONE)
+        return error_set(err, STATUS_INVALID, "%u tokens came with a request that makes none",
+                         m->ids.n - m->n_prompt);
     if (m->n_prompt >= max_model_len)
         return error_set(err, STATUS_INVALID,
                          "This model's maximum context length is %u tokens. However, your request "
@@ -193,6 +197,26 @@ struct request *request_alloc(struct slab *slab)
     return r;
 }
 
+/* A vector comes with one id, whatever it is; nothing else of how tokens are drawn matters. */
+static void keep_sampling(struct request *r, const struct sampling_params *s, uint32_t max_tokens)
+{
+    r->sampling = *s;
+    r->sampling.max_tokens = max_tokens;
+    if (r->sampling.min_tokens > max_tokens)
+        r->sampling.min_tokens = max_tokens;
+    if (!request_pools(r))
+        return;
+    r->sampling = (struct sampling_params){.top_p = 1,
+                                           .repetition_penalty = 1,
+                                           .n_logprobs = -1,
+                                           .n_prompt_logprobs = -1,
+                                           .max_tokens = max_tokens,
+                                           .lora = s->lora,
+                                           .lora_id = s->lora_id,
+                                           .pooling = s->pooling,
+                                           .pooling_normalise = s->pooling_normalise};
+}
+
 enum status request_new(struct slab *slab, const struct msg_submit *m, uint32_t max_model_len,
                         uint64_t now_ns, struct request **out, struct error *err)
 {
@@ -200,7 +224,8 @@ enum status request_new(struct slab *slab, const struct msg_submit *m, uint32_t 
     TRY(check_lengths(m, max_model_len, err));
     TRY(check_sampling(&m->sampling, err));
     uint32_t room = max_model_len - m->n_prompt;
-    uint32_t max_tokens = m->sampling.max_tokens < room ? m->sampling.max_tokens : room;
+    uint32_t wanted = m->sampling.pooling != POOLING_NONE ? 1 : m->sampling.max_tokens;
+    uint32_t max_tokens = wanted < room ? wanted : room;
     if (m->ids.n - m->n_prompt > max_tokens)
         return error_set(err, STATUS_INVALID, "%u tokens came with the request, max_tokens is %u",
                          m->ids.n - m->n_prompt, max_tokens);
@@ -218,10 +243,7 @@ enum status request_new(struct slab *slab, const struct msg_submit *m, uint32_t 
     r->arrival_ns = now_ns;
     if (m->deadline_ms && m->deadline_ms <= (UINT64_MAX - now_ns) / NS_PER_MS)
         r->deadline_ns = now_ns + m->deadline_ms * NS_PER_MS;
-    r->sampling = m->sampling;
-    r->sampling.max_tokens = max_tokens;
-    if (r->sampling.min_tokens > max_tokens)
-        r->sampling.min_tokens = max_tokens;
+    keep_sampling(r, &m->sampling, max_tokens);
     r->n_prompt = m->n_prompt;
     r->ids_cap = m->n_prompt + max_tokens;
     enum status s = copy_ids_and_sampling(r, m, err);
@@ -287,6 +309,25 @@ enum finish_reason request_push_token(struct request *r, uint32_t id,
     return r->finish = finish_after_last(r);
 }
 
+void request_take_vector(struct request *r, struct f32_span vector)
+{
+    r->vector = vector;
+    if (copy_bytes(&r->arena, (const void **)&r->vector.ptr, (size_t)vector.n * sizeof(float)))
+        return;
+    r->vector = (struct f32_span){0};
+    r->status = STATUS_NO_MEMORY;
+    snprintf(r->text, sizeof r->text, "no memory for a vector of %u numbers", vector.n);
+}
+
+/* Its id is nobody's business. */
+static void fill_vector(const struct request *r, struct tokens_item *out)
+{
+    out->ids.n = 0;
+    out->vector = r->vector;
+    if (r->finish == FINISH_LENGTH)
+        out->finish = r->status == STATUS_OK ? FINISH_STOP : FINISH_ERROR;
+}
+
 void request_fill_tokens(const struct request *r, uint32_t n, struct tokens_item *out)
 {
     bool all = n == request_n_generated(r) - r->n_delivered;
@@ -306,4 +347,6 @@ void request_fill_tokens(const struct request *r, uint32_t n, struct tokens_item
     out->stop_id = r->stop_id;
     out->status = r->status;
     out->text = str_from(r->text);
+    if (request_pools(r))
+        fill_vector(r, out);
 }

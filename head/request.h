@@ -60,8 +60,9 @@ struct request {
     uint64_t arrival_seq; /* order of arrival, unique */
     uint64_t arrival_ns, deadline_ns, first_token_ns, scheduled_ns; /* 0: none / not yet */
     struct sampling_params sampling;                                /* spans point into arena */
-    uint32_t n_hit;     /* ids that routing saw in its group's cache: no load to that group */
-    enum status status; /* with FINISH_ERROR */
+    struct f32_span vector; /* what a pooling request has been answered, on the arena */
+    uint32_t n_hit;         /* ids that routing saw in its group's cache: no load to that group */
+    enum status status;     /* with FINISH_ERROR */
     char text[160];
     struct arena arena;          /* everything of this request; dropped whole */
     struct prefix_chain *chains; /* the block table's: hashes of the ids, on the arena */
@@ -116,6 +117,13 @@ static inline enum finish_reason request_push_id(struct request *r, uint32_t id)
         return request_push_token(r, id, NULL);
     r->ids[r->n_ids++] = id;
     return FINISH_NONE;
+}
+/* Keeps a pooling request's answer, before the id that ends it. Without memory the request has
+ * failed. */
+void request_take_vector(struct request *r, struct f32_span vector);
+static inline bool request_pools(const struct request *r)
+{
+    return r->sampling.pooling != POOLING_NONE;
 }
 /* n of the tokens that its gateway does not have, with the end if these are the last. */
 void request_fill_tokens(const struct request *r, uint32_t n, struct tokens_item *out);

@@ -222,6 +222,7 @@ static struct seq *seq_new(struct scheduler *s, struct request *r)
     x->r = r;
     x->n_total = r->n_ids;
     x->n_cap = r->ids_cap;
+    x->pools = request_pools(r);
     x->priority = r->priority;
     x->resubmitted = r->resubmitted;
     x->again = r->resubmitted || r->state == REQUEST_PREEMPTED;

@@ -41,6 +41,7 @@ struct seq {
     bool is_prompt;    /* it runs, and more than its newest id is left to be planned */
     bool tail_shared;  /* or not to be: blocks_enter_tail has been called */
     bool counts_hits;  /* admitted for the first time in its life */
+    bool pools;        /* its prompt's vector is wanted, not a token */
     uint32_t n_untold; /* positions that advance skipped and no plan has said yet */
 
     /* The order of service, as it was at scheduler_add: the request's owner may change its copy
@@ -65,7 +66,7 @@ struct step_entry {
     struct request *r; /* to be prefetched only: it may be gone */
     uint32_t slot, n_tokens, incarnation;
     uint16_t n_draft;
-    bool sample, follows;
+    bool sample, follows, pools; /* pools: and a vector is asked for */
 };
 
 struct step_record {

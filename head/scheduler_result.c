@@ -10,7 +10,8 @@ static bool answers(const struct result_item *item, const struct step_entry *e)
 {
     return item->slot == e->slot && item->ids.n <= e->n_draft + 1u &&
            (item->ids.n >= 1 || (e->follows && !e->seq)) &&
-           (item->n_logprobs == 0 || item->n_logprobs == item->ids.n);
+           (item->n_logprobs == 0 || item->n_logprobs == item->ids.n) &&
+           e->pools == (item->vector.n > 0);
 }
 
 static enum status check_result(const struct scheduler *s, const struct msg_result *m,
@@ -101,6 +102,8 @@ static void take_tokens(struct scheduler *s, struct seq *x, const struct step_en
 {
     struct request *r = x->r;
     uint32_t n_more = item->ids.n - 1; /* accepted guesses */
+    if (e->pools)
+        request_take_vector(r, item->vector);
     uint32_t n_new = push_tokens(r, item);
     bool ended = r->finish != FINISH_NONE;
     s->events[s->n_events++] =

@@ -91,7 +91,8 @@ static struct plan_run *put_run(struct scheduler *s, struct seq *x, struct run_s
                              .incarnation = x->incarnation,
                              .n_draft = (uint16_t)size.n_draft,
                              .sample = sample,
-                             .follows = follows};
+                             .follows = follows,
+                             .pools = sample && x->pools};
     x->n_scheduled += size.n_tokens;
     x->n_total += sample;
     x->n_pending += sample;

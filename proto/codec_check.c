@@ -89,6 +89,7 @@ static void check_sampling(struct check *c, const struct sampling_params *s)
     must(c, (s->grammar_kind == GRAMMAR_NONE) == (s->grammar.len == 0),
          "grammar and its kind do not go together");
     exact(c, "adapter name", s->lora, PROTO_MAX_MODEL_BYTES);
+    in_enum(c, "pooling", (int)s->pooling, POOLING_COUNT);
 }
 
 static void check_adapter(struct check *c, struct str name, struct str path)
@@ -160,8 +161,8 @@ static void check_submit(struct check *c, const struct msg_submit *s)
  * want of anything that could break one is told apart by one test. */
 static bool plain_tokens(const struct tokens_item *it)
 {
-    return (it->n_logprobs | it->n_prompt_logprobs | (uint32_t)it->finish | (uint32_t)it->status) ==
-               0 &&
+    return (it->n_logprobs | it->n_prompt_logprobs | (uint32_t)it->finish | (uint32_t)it->status |
+            it->vector.n) == 0 &&
            it->text.len == 0 && it->ids.n <= PROTO_MAX_IDS;
 }
 
@@ -173,7 +174,7 @@ static bool plain_run(const struct plan_run *r)
 static bool plain_result(const struct result_item *it)
 {
     return it->ids.n <= PROTO_MAX_DRAFT + 1 && it->gaps.n == it->ids.n &&
-           (it->n_logprobs | it->n_prompt_logprobs) == 0;
+           (it->n_logprobs | it->n_prompt_logprobs | it->vector.n) == 0;
 }
 
 static void check_tokens_item(struct check *c, const struct tokens_item *it)
@@ -185,6 +186,7 @@ static void check_tokens_item(struct check *c, const struct tokens_item *it)
     in_enum(c, "finish", (int)it->finish, FINISH_REASON_COUNT);
     in_enum(c, "status", (int)it->status, STATUS_COUNT);
     text(c, it->text);
+    at_most(c, "floats of a vector", it->vector.n, PROTO_MAX_VECTOR);
 }
 
 static void check_tokens(struct check *c, const struct msg_tokens *t)
@@ -236,6 +238,7 @@ static void check_result_item(struct check *c, const struct result_item *it)
     must(c, it->gaps.n == it->ids.n, "as many gaps as tokens are needed");
     check_rows(c, it->logprobs, it->n_logprobs, PROTO_MAX_ROWS);
     check_rows(c, it->prompt_logprobs, it->n_prompt_logprobs, PROTO_MAX_ROWS);
+    at_most(c, "floats of a vector", it->vector.n, PROTO_MAX_VECTOR);
 }
 
 static void check_result(struct check *c, const struct msg_result *r)

@@ -71,7 +71,7 @@ static void get_finish(struct wire *w, const ProtobufCMessage *base, struct msg 
 static bool has_extra(const struct tokens_item *t)
 {
     return t->n_logprobs > 0 || t->n_prompt_logprobs > 0 || t->status != STATUS_OK ||
-           t->retry_after_s > 0 || t->text.len > 0;
+           t->retry_after_s > 0 || t->text.len > 0 || t->vector.n > 0;
 }
 
 static void put_extra(struct wire *w, const struct tokens_item *t, uint32_t i_item,
@@ -85,6 +85,7 @@ static void put_extra(struct wire *w, const struct tokens_item *t, uint32_t i_it
     p->status = (uint32_t)t->status;
     p->retry_after_s = t->retry_after_s;
     p->text = wire_put_text(t->text);
+    WIRE_PUT_SPAN(p, vector, t->vector);
 }
 
 static void new_columns(struct wire *w, const struct msg_tokens *t, Cox__Tokens *p)
@@ -152,6 +153,7 @@ static void get_extras(struct wire *w, const Cox__Tokens *p, struct tokens_item 
         it->status = (enum status)q->status;
         it->retry_after_s = q->retry_after_s;
         it->text = wire_get_str(q->text);
+        it->vector = WIRE_GET_F32(q, vector);
     }
 }
 

@@ -67,6 +67,7 @@ struct str wire_get_str(ProtobufCBinaryData d);
 #define WIRE_ROW(TYPE, type, max)                                                                  \
     [MSG_##TYPE] = {&cox__##type##__descriptor, max, put_##type, get_##type}
 #define WIRE_GET_U32(p, field) ((struct u32_span){(p)->field, (uint32_t)(p)->n_##field})
+#define WIRE_GET_F32(p, field) ((struct f32_span){(p)->field, (uint32_t)(p)->n_##field})
 
 /* ---- columns: one field of an array of structs as one packed array ---- */
 

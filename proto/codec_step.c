@@ -191,9 +191,9 @@ static void get_plan(struct wire *w, const ProtobufCMessage *base, struct msg *m
                                 .digest = p->digest};
 }
 
-static bool has_logprobs(const struct result_item *it)
+static bool has_more(const struct result_item *it)
 {
-    return it->n_logprobs > 0 || it->n_prompt_logprobs > 0;
+    return it->n_logprobs > 0 || it->n_prompt_logprobs > 0 || it->vector.n > 0;
 }
 
 static void put_result_logprobs(struct wire *w, const struct result_item *it, uint32_t i_item,
@@ -204,6 +204,7 @@ static void put_result_logprobs(struct wire *w, const struct result_item *it, ui
     p->n_logprobs = it->n_logprobs;
     p->prompt_logprobs = wire_put_rows(w, it->prompt_logprobs, it->n_prompt_logprobs);
     p->n_prompt_logprobs = it->n_prompt_logprobs;
+    WIRE_PUT_SPAN(p, vector, it->vector);
 }
 
 static void get_result_logprobs(struct wire *w, const Cox__Result *p, struct result_item *items)
@@ -221,6 +222,7 @@ static void get_result_logprobs(struct wire *w, const Cox__Result *p, struct res
         it->n_logprobs = (uint32_t)q->n_logprobs;
         it->prompt_logprobs = wire_get_rows(w, q->prompt_logprobs, q->n_prompt_logprobs);
         it->n_prompt_logprobs = (uint32_t)q->n_prompt_logprobs;
+        it->vector = WIRE_GET_F32(q, vector);
     }
 }
 
@@ -231,7 +233,7 @@ static void put_items(struct wire *w, const struct msg_result *r, Cox__Result *p
     size_t n_ids = 0, n_logprobs = 0, at = 0;
     for (uint32_t i = 0; i < n; i++) {
         n_ids += r->items[i].ids.n;
-        n_logprobs += has_logprobs(&r->items[i]);
+        n_logprobs += has_more(&r->items[i]);
     }
     WIRE_NEW_COLUMN(w, p, item_slot, n);
     WIRE_NEW_COLUMN(w, p, item_n_ids, n);
@@ -246,7 +248,7 @@ static void put_items(struct wire *w, const struct msg_result *r, Cox__Result *p
             p->item_ids[at] = it->ids.ptr[k];
             p->item_gaps[at] = it->gaps.ptr[k];
         }
-        if (p->logprobs && has_logprobs(it))
+        if (p->logprobs && has_more(it))
             put_result_logprobs(w, it, i, p->logprobs[p->n_logprobs++]);
     }
     WIRE_DROP_COLUMN(p, item_n_ids, odd_n_ids == 0);

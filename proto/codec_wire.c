@@ -125,6 +125,8 @@ Cox__Sampling *wire_put_sampling(struct wire *w, const struct sampling_params *s
     p->has_lora = s->lora.len > 0;
     p->lora = wire_put_str(s->lora);
     PUT_UNUSUAL(lora_id, s->lora_id);
+    PUT_UNUSUAL(pooling, (uint32_t)s->pooling);
+    PUT_UNUSUAL(pooling_normalise, s->pooling_normalise);
     return p;
 }
 
@@ -170,6 +172,8 @@ void wire_get_sampling(struct wire *w, const Cox__Sampling *p, struct sampling_p
         .grammar = wire_get_str(p->grammar),
         .lora = wire_get_str(p->lora),
         .lora_id = p->lora_id,
+        .pooling = (enum pooling_kind)p->pooling,
+        .pooling_normalise = p->pooling_normalise,
     };
 }
 

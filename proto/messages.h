@@ -171,6 +171,9 @@ enum grammar_kind {
     GRAMMAR_COUNT
 };
 
+/* A prompt as one vector of the model's hidden states behind the final norm, instead of tokens. */
+enum pooling_kind { POOLING_NONE, POOLING_LAST, POOLING_MEAN, POOLING_COUNT };
+
 struct sampling_params {
     float temperature;                                             /* 0: greedy */
     float top_p, min_p;                                            /* 1, 0: off */
@@ -191,6 +194,10 @@ struct sampling_params {
     struct str grammar;
     struct str lora;  /* adapter's name; empty: none */
     uint64_t lora_id; /* of what is loaded under that name: the head's word; 0: none yet */
+    /* Not NONE: the request ends with its prompt. One id comes with the vector and means nothing.
+     */
+    enum pooling_kind pooling;
+    bool pooling_normalise; /* to length 1 */
 };
 
 struct msg_submit {
@@ -239,7 +246,8 @@ struct tokens_item {
     uint32_t n_cached;  /* prompt tokens found in the prefix cache */
     enum status status; /* FINISH_ERROR: STATUS_LIMIT = 429/503, STATUS_INVALID = 400 */
     uint32_t retry_after_s;
-    struct str text; /* why, for FINISH_ERROR */
+    struct str text;        /* why, for FINISH_ERROR */
+    struct f32_span vector; /* of a pooling request, with its end, and no ids */
 };
 struct msg_tokens {
     uint64_t term_epoch;
@@ -372,7 +380,8 @@ struct result_item {
     uint32_t n_logprobs;
     const struct logprob_row *prompt_logprobs;
     uint32_t n_prompt_logprobs;
-    struct f32_span gaps; /* one per id: the distance of the two best scores at its place */
+    struct f32_span gaps;   /* one per id: the distance of the two best scores at its place */
+    struct f32_span vector; /* of a pooling request: [hidden] */
 };
 struct msg_result {
     uint64_t term_epoch, step;

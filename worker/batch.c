@@ -75,6 +75,8 @@ bool batch_next(struct batch *b)
 {
     b->rows = (struct row_batch){.ids = b->ids, .positions = b->positions};
     b->n_samples = b->n_late = 0;
+    b->i_first_run = b->i_run;
+    b->i_first_token = b->i_token;
     for (uint32_t g = 0; g < b->n_kv_groups; g++)
         b->rows.kv_rows[g] = b->kv_rows[g];
     while (b->i_run < b->runs.n && b->rows.n_rows < b->rows_of_pass) {

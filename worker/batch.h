@@ -24,9 +24,9 @@ struct batch {
     struct batch_sample *samples; /* [n_samples] of this pass */
     struct batch_late *late;      /* [n_late] */
     uint32_t n_samples, n_late;
-    /* where the next pass begins */
+    /* where the next pass begins, and where this one did */
     struct sequence_runs runs;
-    uint32_t i_run, i_token;
+    uint32_t i_run, i_token, i_first_run, i_first_token;
     uint32_t rows_of_pass;
     /* owned, [pass_rows] */
     uint32_t pass_rows, n_kv_groups;

@@ -233,6 +233,8 @@ static enum status run_passes(struct executor_cpu *x, struct sequence_runs runs,
     while (batch_next(&x->batch)) {
         TRY(cpu_find_late(x, err));
         TRY(runner_forward(x->engine->runner, &x->batch.rows, err));
+        if (cpu_draws(x))
+            TRY(cpu_pool_pass(x, arena, err));
         if (last)
             TRY(cpu_sample_pass(x, arena, drawn, err));
         if (by_pass)

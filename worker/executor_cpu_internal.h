@@ -84,6 +84,9 @@ struct drawn {
 /* Room for runs' draws, on the arena. */
 MUST_USE enum status cpu_drawn_init(struct drawn *d, struct sequence_runs runs, struct arena *arena,
                                     struct error *err);
+/* Adds what pooling requests have in the pass; the vectors of those that end are on the arena. On
+ * the drawing rank. Errors as runner_normed; STATUS_NO_MEMORY. */
+MUST_USE enum status cpu_pool_pass(struct executor_cpu *x, struct arena *arena, struct error *err);
 /* Adds the tokens of x->batch's sampled rows. Every rank of the last stage calls it; the others'
  * ids stay as they are. */
 MUST_USE enum status cpu_sample_pass(struct executor_cpu *x, struct arena *arena,

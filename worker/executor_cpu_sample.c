@@ -274,7 +274,8 @@ static struct result_item item_of(const struct drawn *d, const struct sequence_r
                                 .ids = {d->ids + at, n},
                                 .logprobs = logprobs ? d->logprobs + at : NULL,
                                 .n_logprobs = logprobs ? n : 0,
-                                .gaps = {d->gaps + at, n}};
+                                .gaps = {d->gaps + at, n},
+                                .vector = r->q->vector};
 }
 
 void cpu_put_items(struct drawn *d, struct sequence_runs runs)

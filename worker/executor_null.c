@@ -251,6 +251,22 @@ static bool fill_logprobs(const struct executor_null *x, uint32_t token, int32_t
     return true;
 }
 
+/* A vector by a rule: of each of eight bits, whether the last id has it, or in the mean all do. */
+static bool fill_vector(const struct sequence *q, struct arena *arena, struct f32_span *out)
+{
+    enum { N = 8 };
+    bool mean = q->sampling.pooling == POOLING_MEAN;
+    float *v = arena_try_array(arena, N, sizeof *v);
+    for (uint32_t k = 0; v && k < N; k++) {
+        uint32_t n = 0, first = mean ? 0 : q->n_prompt - 1;
+        for (uint32_t i = first; i < q->n_prompt; i++)
+            n += q->ids[i] >> k & 1;
+        v[k] = (float)n / (float)(q->n_prompt - first);
+    }
+    *out = (struct f32_span){v, N};
+    return v != NULL;
+}
+
 /* Tokens until one is not what was guessed. */
 static enum status answer_run(struct executor_null *x, const struct sequence_run *r,
                               struct arena *arena, struct result_item *item, struct error *err)
@@ -277,6 +293,8 @@ static enum status answer_run(struct executor_null *x, const struct sequence_run
                                  .logprobs = rows,
                                  .n_logprobs = rows ? n : 0,
                                  .gaps = {gaps, n}};
+    if (q->sampling.pooling != POOLING_NONE && !fill_vector(q, arena, &item->vector))
+        return error_set(err, STATUS_NO_MEMORY, "no memory for the vector of slot %u", q->slot);
     return STATUS_OK;
 }
 

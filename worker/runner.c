@@ -198,29 +198,50 @@ static enum status gather_logits(struct runner *r, uint32_t n, struct error *err
     return s == STATUS_OK ? s : error_prefix(err, s, "logits");
 }
 
-enum status runner_logits(struct runner *r, const uint32_t *rows, uint32_t n, float **out,
-                          struct error *err)
+/* Some of the last forward's rows behind the final norm, in r->gathered. */
+static struct view normed(struct runner *r, const uint32_t *rows, uint32_t n)
 {
     const struct program *p = r->s.program;
-    const struct model_config *c = p->config;
-    uint64_t row_bytes = (uint64_t)r->ops->activation_bytes * c->hidden;
+    uint32_t hidden = p->config->hidden;
+    uint64_t row_bytes = (uint64_t)r->ops->activation_bytes * hidden;
     const uint8_t *x = r->regs[REG_X];
-    uint32_t n_own = program_vocab_part(p, p->rank).n;
-    *out = NULL;
-    TRY(check_ranks(r, err));
-    if (interrupted(r))
-        return error_set(err, STATUS_CLOSED, "interrupted");
     for (uint32_t i = 0; i < n; i++)
         memcpy((uint8_t *)r->gathered + i * row_bytes, x + rows[i] * row_bytes, row_bytes);
-    const struct view g = {r->gathered, c->hidden};
-    const struct view logits = {r->logits, r->logits_width};
+    const struct view g = {r->gathered, hidden};
     r->ops->norm(r->s.device, &(struct norm_params){.out = g,
                                                     .x = g,
                                                     .w = p->final_norm.norm.w,
                                                     .n_rows = n,
                                                     .n_parts = 1,
-                                                    .dim = c->hidden,
-                                                    .eps = c->norm_eps});
+                                                    .dim = hidden,
+                                                    .eps = p->config->norm_eps});
+    return g;
+}
+
+enum status runner_normed(struct runner *r, const uint32_t *rows, uint32_t n, const float **out,
+                          struct error *err)
+{
+    *out = NULL;
+    if (interrupted(r))
+        return error_set(err, STATUS_CLOSED, "interrupted");
+    struct view g = normed(r, rows, n);
+    TRY(r->ops->sync(r->s.device, err));
+    *out = g.data;
+    return STATUS_OK;
+}
+
+enum status runner_logits(struct runner *r, const uint32_t *rows, uint32_t n, float **out,
+                          struct error *err)
+{
+    const struct program *p = r->s.program;
+    const struct model_config *c = p->config;
+    uint32_t n_own = program_vocab_part(p, p->rank).n;
+    *out = NULL;
+    TRY(check_ranks(r, err));
+    if (interrupted(r))
+        return error_set(err, STATUS_CLOSED, "interrupted");
+    const struct view g = normed(r, rows, n);
+    const struct view logits = {r->logits, r->logits_width};
     r->ops->linear(r->s.device,
                    &(struct linear_params){.x = g,
                                            .n_rows = n,

@@ -44,6 +44,11 @@ void runner_free(struct runner *r); /* NULL is fine */
 MUST_USE enum status runner_forward(struct runner *r, const struct row_batch *b, struct error *err);
 /* They themselves, before the final norm: [n_rows][hidden] of the device. */
 struct view runner_hidden(const struct runner *r);
+/* n <= RUNNER_LOGITS_ROWS of them behind the final norm: [n][hidden], of a device of the host,
+ * valid until the next call. In the last stage; the ranks need not all call it. STATUS_CLOSED, and
+ * what the device says. */
+MUST_USE enum status runner_normed(struct runner *r, const uint32_t *rows, uint32_t n,
+                                   const float **out, struct error *err);
 /* Logits of n <= RUNNER_LOGITS_ROWS of those rows: [n][vocab_size], valid until the next call. All
  * ranks of the last stage call it; rank 0 gets them, the others NULL. Errors as runner_forward. */
 MUST_USE enum status runner_logits(struct runner *r, const uint32_t *rows, uint32_t n, float **out,

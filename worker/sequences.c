@@ -255,6 +255,10 @@ static enum status check_admit(const struct sequences *s, const struct plan_admi
         return error_set(err, STATUS_PROTOCOL,
                          "admit to slot %u: %u ids, of these prompt %u, computed %u", a->slot,
                          a->ids.n, a->n_prompt, a->n_computed);
+    if (a->sampling.pooling == POOLING_MEAN && a->n_computed > 0)
+        return error_set(err, STATUS_PROTOCOL,
+                         "admit to slot %u: a mean of all positions, of which %u are computed",
+                         a->slot, a->n_computed);
     for (uint32_t i = 0; i < a->ids.n; i++)
         if (a->ids.ptr[i] >= s->limits.vocab_size)
             return error_set(err, STATUS_PROTOCOL,
@@ -274,6 +278,9 @@ static enum status admit(struct sequences *s, const struct plan_admit *a, struct
     q->slot = a->slot;
     q->n_prompt = a->n_prompt;
     q->n_computed = a->n_computed;
+    q->pooled = NULL;
+    q->n_pooled = 0;
+    q->vector = (struct f32_span){0};
     if (!grow_u32(&q->ids, &q->ids_cap, a->ids.n) || !keep_sampling(q, &a->sampling))
         return error_set(err, STATUS_NO_MEMORY, "no memory for the %u ids of slot %u", a->ids.n,
                          a->slot);
@@ -399,6 +406,10 @@ static enum status check_positions(const struct sequences *s, const struct seque
     if (r->start < q->n_computed || r->n_tokens == 0)
         return error_set(err, STATUS_PROTOCOL, "slot %u: run of %u from position %u, %u computed",
                          q->slot, r->n_tokens, r->start, q->n_computed);
+    if (q->sampling.pooling == POOLING_MEAN && r->start > q->n_computed)
+        return error_set(err, STATUS_PROTOCOL,
+                         "slot %u: run from position %u of a mean of all, %u computed", q->slot,
+                         r->start, q->n_computed);
     uint64_t end = (uint64_t)r->start + r->n_tokens;
     if (end > q->n_ids)
         return error_set(err, STATUS_PROTOCOL, "slot %u: run to position %llu, %u ids known",

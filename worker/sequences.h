@@ -31,6 +31,11 @@ struct sequence {
     /* 1: the position in front of the last id was a draft model's last guess, and it was right:
      * the draft has not run it (draft_model.c). Else 0. */
     uint32_t draft_lacks;
+    /* A pooling request's, on the rank that draws. [hidden] on the arena, the sum of n_pooled rows;
+     * vector is on the step's arena. */
+    double *pooled;
+    uint32_t n_pooled;
+    struct f32_span vector;
     bool awaits; /* a stage in front of the last: its newest id is only a place for it as yet */
     uint32_t adapter; /* the executor's: of its rows; 0: none */
     struct sequence *next_free;

@@ -205,6 +205,11 @@ class Decoder:
 
     def forward(self, ids, cache):
         """Logits [n, vocab] of ids at the positions after those that the cache has seen."""
+        head = self.w.get("lm_head.weight", self.w["model.embed_tokens.weight"])
+        return softcap(self.hidden(ids, cache) @ head.T, self.c.get("final_logit_softcapping"))
+
+    def hidden(self, ids, cache):
+        """The same positions' states behind the final norm, [n, hidden]."""
         c, w = self.c, self.w
         if "n" not in cache:
             n_rot = c["qk_rope_head_dim"] if "kv_lora_rank" in c else int(c["head_dim"] * c.get("partial_rotary_factor", 1))
@@ -217,5 +222,4 @@ class Decoder:
             x = x * math.sqrt(c["hidden_size"])
         for i in range(c["num_hidden_layers"]):
             x = self.layer(i, x, positions, cache, cache["rope"])
-        head = w.get("lm_head.weight", w["model.embed_tokens.weight"])
-        return softcap(self.norm("model.norm", x) @ head.T, c.get("final_logit_softcapping"))
+        return self.norm("model.norm", x)

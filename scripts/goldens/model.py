@@ -147,6 +147,11 @@ class Model:
 
     def forward(self, ids, cache):
         """Logits [n, vocab] of ids at the positions after those that the cache has seen."""
+        head = self.w.get("lm_head.weight", self.w["model.embed_tokens.weight"])
+        return softcap(self.hidden(ids, cache) @ head.T, self.c.get("final_cap"))
+
+    def hidden(self, ids, cache):
+        """The same positions' states behind the final norm, [n, hidden]."""
         w, eps = self.w, self.c["eps"]
         positions = cache.setdefault("n", 0) + np.arange(len(ids), dtype=np.float64)
         cache["n"] += len(ids)
@@ -164,8 +169,7 @@ class Model:
             else:
                 x = x + y
                 x = x + self.mlp(i, norm("post_attention", x))
-        head = w.get("lm_head.weight", w["model.embed_tokens.weight"])
-        return softcap(rms_norm(x, w["model.norm.weight"], eps) @ head.T, self.c.get("final_cap"))
+        return rms_norm(x, w["model.norm.weight"], eps)
 
 
 def log_softmax(x):

@@ -194,7 +194,9 @@ TABLE(sampling_params, fix_sampling, X(sampling_params, temperature, F_F32),
       X_ARRAY(sampling_params, logit_bias, n_logit_bias, table_logit_bias, 5),
       X(sampling_params, n_logit_bias, F_COUNT),
       X_ENUM(sampling_params, grammar_kind, GRAMMAR_COUNT), X(sampling_params, grammar, F_STR),
-      X(sampling_params, lora, F_STR), X(sampling_params, lora_id, F_U64));
+      X(sampling_params, lora, F_STR), X(sampling_params, lora_id, F_U64),
+      X_ENUM(sampling_params, pooling, POOLING_COUNT),
+      X(sampling_params, pooling_normalise, F_BOOL));
 
 static void fix_submit(struct rng *r, void *p)
 {
@@ -237,7 +239,7 @@ TABLE(tokens_item, fix_tokens_item, X_SUB(tokens_item, id, table_request_id),
       X(tokens_item, n_prompt_logprobs, F_COUNT), X_ENUM(tokens_item, finish, FINISH_REASON_COUNT),
       X(tokens_item, stop_id, F_U32), X(tokens_item, n_cached, F_U32),
       X_ENUM(tokens_item, status, STATUS_COUNT), X(tokens_item, retry_after_s, F_U32),
-      X(tokens_item, text, F_TEXT));
+      X(tokens_item, text, F_TEXT), X_SPAN(tokens_item, vector, F_F32_SPAN, 5));
 TABLE(msg_tokens, fix_none, X(msg_tokens, term_epoch, F_U64),
       X_ARRAY(msg_tokens, items, n_items, table_tokens_item, 6), X(msg_tokens, n_items, F_COUNT));
 TABLE(msg_cluster, fix_none, X(msg_cluster, term, F_U64), X(msg_cluster, n_groups_ready, F_U32),
@@ -338,7 +340,8 @@ TABLE(result_item, fix_result_item, X(result_item, slot, F_U32),
       X_ARRAY(result_item, logprobs, n_logprobs, table_logprob_row, 4),
       X(result_item, n_logprobs, F_COUNT),
       X_ARRAY(result_item, prompt_logprobs, n_prompt_logprobs, table_logprob_row, 3),
-      X(result_item, n_prompt_logprobs, F_COUNT), X_SPAN(result_item, gaps, F_F32_SPAN, 4));
+      X(result_item, n_prompt_logprobs, F_COUNT), X_SPAN(result_item, gaps, F_F32_SPAN, 4),
+      X_SPAN(result_item, vector, F_F32_SPAN, 7));
 TABLE(msg_result, fix_none, X(msg_result, term_epoch, F_U64), X(msg_result, step, F_U64),
       X_ARRAY(msg_result, items, n_items, table_result_item, 8), X(msg_result, n_items, F_COUNT),
       X(msg_result, execute_ns, F_U64), X(msg_result, wait_ns, F_U64),

@@ -111,6 +111,22 @@ static void bend_run_behind_a_hit(struct draft *d)
     d->runs[0].start = 16;
     d->runs[0].n_tokens = 4;
 }
+/* Of a mean they are missing. */
+static void bend_mean_behind_a_hit(struct draft *d)
+{
+    bend_run_behind_a_hit(d);
+    d->admits[0].sampling.pooling = POOLING_MEAN;
+}
+static void bend_mean_cached(struct draft *d)
+{
+    d->admits[0].n_computed = 16;
+    bend_mean_behind_a_hit(d);
+}
+static void bend_last_cached(struct draft *d)
+{
+    bend_mean_cached(d);
+    d->admits[0].sampling.pooling = POOLING_LAST;
+}
 static void bend_run_none(struct draft *d)
 {
     d->runs[0].n_tokens = 0;
@@ -230,6 +246,9 @@ static const struct {
     {"run of an empty slot", bend_run_empty_slot, "slot 5, which is empty"},
     {"positions again", bend_run_again, "from position 1, 2 computed"},
     {"positions behind a prefix hit", bend_run_behind_a_hit, NULL},
+    {"a mean behind a prefix hit", bend_mean_behind_a_hit, "run from position 16 of a mean"},
+    {"a mean of what is cached", bend_mean_cached, "of which 16 are computed"},
+    {"a last state behind what is cached", bend_last_cached, NULL},
     {"run of nothing", bend_run_none, "run of 0"},
     {"run beyond the ids", bend_run_beyond, "20 ids known"},
     {"run length overflows", bend_run_overflow, "20 ids known"},
