@@ -291,6 +291,40 @@ static void put_scale(const struct source *s, uint64_t i, uint8_t *to)
         memcpy(to, &half, sizeof half);
 }
 
+/* An AutoAWQ word has eight outputs of one input. */
+static void copy_awq(const struct source *s, uint64_t n, uint64_t output, uint32_t input,
+                     uint8_t *to)
+{
+    uint32_t shift = 4 * awq_nibble(output);
+    uint64_t stride = n / 8, first = input * stride + output / 8;
+    for (uint32_t i = 0; i < SOURCE_BLOCK; i += 2) {
+        uint32_t low = source_word(s->values, first + i * stride) >> shift & 15;
+        uint32_t high = source_word(s->values, first + (i + 1) * stride) >> shift & 15;
+        to[i / 2] = (uint8_t)(low | high << 4);
+    }
+}
+
+/* The 32 codes from input on, by words where the file has them as the block does. False: input is
+ * no multiple of 32. */
+static bool copy_run(const struct source *s, const struct source_place *at, uint64_t output,
+                     uint32_t input, uint8_t *to)
+{
+    uint64_t n = at->n_rows, k = at->n_columns, first = input / 32 * (uint64_t)s->bits;
+    if (input % SOURCE_BLOCK != 0)
+        return false;
+    if (s->layout == INT_AWQ)
+        copy_awq(s, n, output, input, to);
+    for (uint32_t i = 0; s->layout == INT_GPTQ && i < s->bits; i++)
+        memcpy(to + 4 * i, s->values->data + 4 * ((first + i) * n + output), 4);
+    if (s->layout == INT_PACKED)
+        memcpy(to, s->values->data + 4 * (output * (k / 32 * s->bits) + first), 4 * s->bits);
+    if (s->layout == INT_BYTES)
+        memcpy(to, s->values->data + output * k + input, SOURCE_BLOCK);
+    for (uint32_t i = 0; s->bits == 8 && s->layout != INT_BYTES && i < SOURCE_BLOCK; i++)
+        to[i] ^= 0x80; /* of unsigned bytes: less 128 */
+    return true;
+}
+
 void source_make_int_block(const struct source *s, const struct op_weight *x, uint64_t output,
                            const uint32_t inputs[SOURCE_BLOCK], uint8_t *to)
 {
@@ -299,6 +333,8 @@ void source_make_int_block(const struct source *s, const struct op_weight *x, ui
     memset(to, 0, dtype_traits(s->dtype).block_bytes);
     put_scale(s, scale_index(s, &at, output, g), to);
     to[s->bits == 8 ? 4 : 2] = (uint8_t)(s->bits == 8 ? zero - 128 : zero);
+    if (!s->order && copy_run(s, &at, output, inputs[0], to + (s->bits == 8 ? 5 : 4)))
+        return;
     for (uint32_t i = 0; i < SOURCE_BLOCK; i++) {
         uint32_t code = inputs[i] == UINT32_MAX ? zero : code_at(s, &at, output, inputs[i]);
         if (s->bits == 8)

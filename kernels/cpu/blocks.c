@@ -255,20 +255,15 @@ static float value_of_e4m3(uint8_t code)
     return f * 0x1p120f;
 }
 
-static float plain_value(enum dtype dtype, const uint8_t *p)
+static void plain_values(enum dtype dtype, const uint8_t *p, uint32_t k, float *out)
 {
-    uint32_t bits;
-    float value;
-    switch (dtype) {
-    case DTYPE_F16:
-        return f32_from_f16(read_u16(p));
-    case DTYPE_BF16:
-        bits = (uint32_t)read_u16(p) << 16;
-        memcpy(&value, &bits, sizeof value);
-        return value;
-    default:
-        memcpy(&value, p, sizeof value);
-        return value;
+    if (dtype == DTYPE_F32)
+        memcpy(out, p, k * sizeof *out);
+    for (uint32_t i = 0; dtype == DTYPE_F16 && i < k; i++)
+        out[i] = f32_from_f16(read_u16(p + 2 * i));
+    for (uint32_t i = 0; dtype == DTYPE_BF16 && i < k; i++) {
+        uint32_t bits = (uint32_t)read_u16(p + 2 * i) << 16;
+        memcpy(out + i, &bits, sizeof bits);
     }
 }
 
@@ -311,11 +306,11 @@ bool dequantize_row(enum dtype dtype, const void *row, uint32_t k, float *out)
         return false;
     const uint8_t *p = row;
     struct block b = {0};
+    if (f->values == VALUES_PLAIN) {
+        plain_values(dtype, row, k, out);
+        return true;
+    }
     for (uint32_t i = 0; i < k; i += f->block_elems, p += f->block_bytes) {
-        if (f->values == VALUES_PLAIN) {
-            out[i] = plain_value(dtype, p);
-            continue;
-        }
         f->unpack(&b, p);
         for (uint32_t j = 0; j < f->block_elems; j++)
             out[i + j] = block_value(f, &b, j);
