@@ -202,9 +202,8 @@ static enum status check_modules(struct fit *f, struct error *err)
         if (!f->seen[i])
             return error_set(
                 err, STATUS_UNSUPPORTED,
-                "%s/adapter_model.safetensors: tensor base_model.model.%s.lora_A.weight"
-                ": %s; this model's are %s",
-                f->folder, name,
+                "%s/%s: tensor base_model.model.%s.lora_A.weight: %s; this model's are %s",
+                f->folder, lora_adapter_file(a), name,
                 strstr(name, ".experts.") ? "adapters of experts are not run"
                                           : "no module of this name takes an adapter",
                 f->targets);

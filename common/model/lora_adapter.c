@@ -7,24 +7,43 @@
 #include "common/base/mem.h"
 #include "common/model/lora_internal.h"
 #include "common/model/safetensors.h"
+#include "common/model/torch_file.h"
 
 enum { MAX_MODULES = 1 << 16 };
 
 struct lora_adapter {
     char *folder;
     struct lora_config config;
-    struct safetensors *file;
+    struct safetensors *file; /* or */
+    struct torch_file *torch;
     struct lora_module *modules; /* [n], by name */
     uint32_t n_modules;
 };
 
-static const char tensors_file[] = "adapter_model.safetensors";
+/* PEFT's names; the first that is there. */
+static const char safetensors_name[] = "adapter_model.safetensors";
+static const char torch_name[] = "adapter_model.bin";
+
+const char *lora_adapter_file(const struct lora_adapter *a)
+{
+    return a->torch ? torch_name : safetensors_name;
+}
+
+static uint64_t n_tensors(const struct lora_adapter *a)
+{
+    return a->torch ? torch_file_n_tensors(a->torch) : safetensors_n_tensors(a->file);
+}
+
+static const struct tensor *tensor_at(const struct lora_adapter *a, uint64_t i)
+{
+    return a->torch ? torch_file_tensor_at(a->torch, i) : safetensors_tensor_at(a->file, i);
+}
 
 static enum status bad_tensor(const struct lora_adapter *a, const struct tensor *t, enum status s,
                               const char *what, struct error *err)
 {
-    return error_set(err, s, "%s/%s: tensor %.128s: %s", a->folder, tensors_file, t->name.ptr,
-                     what);
+    return error_set(err, s, "%s/%s: tensor %.128s: %s", a->folder, lora_adapter_file(a),
+                     t->name.ptr, what);
 }
 
 /* "base_model.model." MODULE ".lora_A.weight": the module's name, and whose of its two it is. */
@@ -97,7 +116,7 @@ static enum status check_module(const struct lora_adapter *a, struct lora_module
     if (!m->a || !m->b)
         return error_set(err, STATUS_INVALID,
                          "%s/%s: tensor base_model.model.%s.lora_%s.weight is missing", a->folder,
-                         tensors_file, m->name, m->a ? "B" : "A");
+                         lora_adapter_file(a), m->name, m->a ? "B" : "A");
     lora_config_of(&a->config, m->name, &m->rank, &m->scale);
     const struct tensor *wrong = m->a->shape[0] != m->rank   ? m->a
                                  : m->b->shape[1] != m->rank ? m->b
@@ -133,16 +152,16 @@ static enum status pair_up(struct lora_adapter *a, struct error *err)
 
 static enum status read_modules(struct lora_adapter *a, struct error *err)
 {
-    uint64_t n = safetensors_n_tensors(a->file);
+    uint64_t n = n_tensors(a);
     if (n == 0 || n > 2 * (uint64_t)MAX_MODULES)
         return error_set(err, STATUS_INVALID, "%s/%s: %llu tensors; 1 to %d are possible",
-                         a->folder, tensors_file, (unsigned long long)n, 2 * MAX_MODULES);
+                         a->folder, lora_adapter_file(a), (unsigned long long)n, 2 * MAX_MODULES);
     a->modules = mem_try_array(n, sizeof *a->modules);
     if (!a->modules)
         return error_set(err, STATUS_NO_MEMORY, "%s/%s: no memory for its %llu tensors", a->folder,
-                         tensors_file, (unsigned long long)n);
+                         lora_adapter_file(a), (unsigned long long)n);
     for (uint64_t i = 0; i < n; i++) {
-        const struct tensor *t = safetensors_tensor_at(a->file, i);
+        const struct tensor *t = tensor_at(a, i);
         struct lora_module *m = &a->modules[a->n_modules];
         bool is_a = false;
         TRY(take_name_apart(a, t, m->name, &is_a, err));
@@ -156,12 +175,20 @@ static enum status read_modules(struct lora_adapter *a, struct error *err)
 static enum status open_adapter(struct lora_adapter *a, struct error *err)
 {
     char path[PATH_MAX];
+    struct error none;
     TRY(lora_config_read(a->folder, &a->config, err));
-    int n = snprintf(path, sizeof path, "%s/%s", a->folder, tensors_file);
+    int n = snprintf(path, sizeof path, "%s/%s", a->folder, safetensors_name);
     if (n < 0 || (size_t)n >= sizeof path)
         return error_set(err, STATUS_INVALID, "%s: the path is too long", a->folder);
-    TRY(safetensors_open(path, &a->file, err));
-    return read_modules(a, err);
+    enum status s = safetensors_open(path, &a->file, err);
+    if (s == STATUS_NOT_FOUND) { /* the error is of the file that should be there */
+        snprintf(path, sizeof path, "%s/%s", a->folder, torch_name);
+        enum status torch = torch_file_open(path, &a->torch, &none);
+        if (torch != STATUS_OK && torch != STATUS_NOT_FOUND)
+            *err = none;
+        s = torch == STATUS_NOT_FOUND ? s : torch;
+    }
+    return s == STATUS_OK ? read_modules(a, err) : s;
 }
 
 enum status lora_adapter_open(const char *folder, struct lora_adapter **out, struct error *err)
@@ -184,6 +211,7 @@ void lora_adapter_close(struct lora_adapter *a)
         return;
     lora_config_fini(&a->config);
     safetensors_close(a->file);
+    torch_file_close(a->torch);
     mem_free(a->modules);
     mem_free(a->folder);
     mem_free(a);

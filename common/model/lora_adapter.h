@@ -1,8 +1,9 @@
 #pragma once
 /* A LoRA adapter (Hu et al. 2021) as PEFT saves one: a folder with adapter_config.json and
- * adapter_model.safetensors. The folder is hostile: whatever the configuration says that would
- * change the numbers and is not run here is refused by its name, and every number of every tensor
- * is looked at. Which modules a model has, and their shapes, is the caller's matter. Immutable. */
+ * adapter_model.safetensors, or adapter_model.bin. The folder is hostile: whatever the
+ * configuration says that would change the numbers and is not run here is refused by its name, and
+ * every number of every tensor is looked at. Which modules a model has, and their shapes, is the
+ * caller's matter. Immutable. */
 #include "common/model/tensor.h"
 
 #define LORA_MODULE_MAX 192u /* bytes of a module's name */
@@ -11,7 +12,8 @@ struct lora_adapter;
 /* STATUS_NOT_FOUND, STATUS_INVALID or STATUS_UNSUPPORTED, with folder, file, and key or tensor. */
 MUST_USE enum status lora_adapter_open(const char *folder, struct lora_adapter **out,
                                        struct error *err);
-void lora_adapter_close(struct lora_adapter *a); /* NULL is fine */
+void lora_adapter_close(struct lora_adapter *a);             /* NULL is fine */
+const char *lora_adapter_file(const struct lora_adapter *a); /* which of the two; static */
 
 /* y += scale * B (A x): a [rank][inputs], b [outputs][rank], which are F32, F16 or BF16. */
 struct lora_module {

@@ -7,8 +7,9 @@ import numpy as np
 import files
 import model
 import quant
+import torch_files
 
-# name -> what adapter_config.json says; dtype: of the stored tensors. Ranks that differ from module to
+# name -> what adapter_config.json says; dtype: of the stored tensors; torch: in PyTorch's file. Ranks that differ from module to
 # module, that are no multiple of anything, and that are as large as the tests allow.
 ADAPTERS = {
     "every": {"r": 4, "lora_alpha": 8, "dtype": "f32", "rank_pattern": {"k_proj": 7, "1.mlp.up_proj": 1},
@@ -18,7 +19,7 @@ ADAPTERS = {
              "target_modules": ["q_proj", "v_proj"]},
 }
 FUSED = {
-    "every": ADAPTERS["every"] | {"rank_pattern": {"qkv_proj": 5}, "dtype": "f16",
+    "every": ADAPTERS["every"] | {"rank_pattern": {"qkv_proj": 5}, "dtype": "f16", "torch": True,
                                   "target_modules": ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]},
 }
 
@@ -47,12 +48,15 @@ def factors(a, modules, rng):
 
 
 def write(folder, a, stored):
-    files.write_safetensors(os.path.join(folder, "adapter_model.safetensors"), stored)
+    if a.get("torch"):
+        torch_files.write_torch(os.path.join(folder, "adapter_model.bin"), stored)
+    else:
+        files.write_safetensors(os.path.join(folder, "adapter_model.safetensors"), stored)
     files.write_json(os.path.join(folder, "adapter_config.json"), {
         "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": None, "bias": "none",
         "fan_in_fan_out": False, "init_lora_weights": True, "inference_mode": True, "layers_to_transform": None,
         "lora_dropout": 0.0, "modules_to_save": None, "use_dora": False, "revision": None,
-        **{k: v for k, v in a.items() if k != "dtype"}})
+        **{k: v for k, v in a.items() if k not in ("dtype", "torch")}})
 
 
 def modules_of(c, weights, targets, fused):
