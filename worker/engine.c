@@ -41,14 +41,11 @@ static enum status build_program(struct engine *e, uint32_t rank, uint32_t stage
     return build_part(e, (struct comm_place){e->tp, e->pp, rank, stage}, &e->program, err);
 }
 
-/* Of the whole model: what it decides is to be the same in every stage. */
+/* Of the whole model: what it decides is to be the same on every rank, of which one may have fewer
+ * experts, or none. */
 static enum status find_main_dtype(struct engine *e, struct error *err)
 {
     struct program *whole;
-    if (e->pp == 1) {
-        e->main_dtype = loader_main_dtype(e->program, e->files);
-        return STATUS_OK;
-    }
     TRY(build_part(e, (struct comm_place){1, 1, 0, 0}, &whole, err));
     e->main_dtype = loader_main_dtype(whole, e->files);
     program_free(whole);

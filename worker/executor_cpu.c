@@ -411,12 +411,19 @@ static void hash_config(struct executor_cpu *x, const struct worker_options *o)
 {
     const struct engine *e = x->engine;
     char hex[HEX_BYTES], draft_hex[HEX_BYTES];
+    static const char *const at_load[] = {[QUANT_AT_LOAD_NONE] = "",
+                                          [QUANT_AT_LOAD_INT8] = " int8",
+                                          [QUANT_AT_LOAD_INT4] = " int4",
+                                          [QUANT_AT_LOAD_FP8] = " fp8"};
+    char quantisation[48]; /* of most weights, and of what is rounded whatever most are */
+    snprintf(quantisation, sizeof quantisation, "%s%s", dtype_traits(e->main_dtype).name,
+             at_load[e->config.quant.at_load]);
     write_hex(e, hex);
     write_hex(x->draft_model ? draft_model_engine(x->draft_model) : NULL, draft_hex);
     executor_config_hash(&(struct config_identity){.model_hashes = str_from(hex),
                                                    .draft_hashes = str_from(draft_hex),
                                                    .dtype = "float32",
-                                                   .quantisation = dtype_traits(e->main_dtype).name,
+                                                   .quantisation = quantisation,
                                                    .kv_dtype = dtype_traits(e->kv_dtype).name,
                                                    .block_size = (uint32_t)o->block_size,
                                                    .tp = (uint32_t)o->tp,

@@ -88,6 +88,11 @@ static enum status measure_weight(const struct program *p, const struct weights 
     struct source s;
     TRY(source_find(p, w, x, &s, err));
     TRY(check_blocks(p, &s, x, err));
+    if (source_has_order(&s) && program_is_first(p) && x == &p->weights[p->i_embedding])
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "tensor %s: this build does not look up embeddings whose inputs are in no "
+                         "order of groups (desc_act)",
+                         s.name);
     uint32_t n_inputs = source_n_inputs(&s, x);
     uint64_t n = d->ops->weight_bytes(d, s.dtype, x->n_len, n_inputs), skipped;
     if (n == 0 || !dtype_bytes(s.dtype, x->k0, 1, &skipped))
@@ -258,8 +263,8 @@ static void pack_source(const struct weights *w, struct device *d, struct op_wei
         pack_made(d, x, s, from);
 }
 
-/* Whole panels of about PIECE_BYTES at a time. What is packed of the file's pages, or lies about as
- * rows that were made of codes, is never more than that. */
+/* Whole panels of about PIECE_BYTES at a time: so much of the file's pages is resident, or lies
+ * about as rows that were made of codes (of whose pages a whole matrix is). */
 static void pack_pieces(struct loading *l, struct op_weight *x, const struct source *s)
 {
     uint64_t row_bytes = x->w.n_bytes / x->n_len + 1, done = l->used - aligned(x->w.n_bytes);
@@ -276,6 +281,16 @@ static void pack_pieces(struct loading *l, struct op_weight *x, const struct sou
         if (l->progress)
             load_progress_at(l->progress, done + before);
     }
+}
+
+/* What rows were made of: an expert's part of a stack, or a tensor that nothing else is in. */
+static void release_made(const struct loading *l, const struct op_weight *x, const struct tensor *t)
+{
+    uint64_t n = x->part.of_experts ? t->n_bytes / x->n_experts : t->n_bytes;
+    if (x->part.of_experts)
+        weights_done(l->files, t->data + n * x->expert, n);
+    else if (x->part.n_rows == 0)
+        weights_done(l->files, t->data, n);
 }
 
 static enum status load_weight(const struct program *p, struct loading *l, struct op_weight *x,
@@ -299,9 +314,9 @@ static enum status load_weight(const struct program *p, struct loading *l, struc
         TRY(dummy_pack(l->device, x, &s, err));
     else
         pack_pieces(l, x, &s);
-    if (s.kind != SOURCE_ROWS && s.kind != SOURCE_DUMMY && !x->part.of_experts &&
-        x->part.n_rows == 0)
-        weights_done(l->files, s.values->data, s.values->n_bytes);
+    bool as_they_are = s.kind == SOURCE_ROWS && !x->part.transposed; /* released piece by piece */
+    if (!as_they_are && s.kind != SOURCE_DUMMY)
+        release_made(l, x, s.values);
     if (x->bias_name.hf)
         x->bias = load_bias(p, l->files, x, take(l, x->n_len * sizeof(float)));
     return STATUS_OK;

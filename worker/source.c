@@ -109,7 +109,12 @@ static enum status find_fp8_scales(const struct program *p, const struct weights
         s->scale_rows = 1;
         return STATUS_OK;
     }
-    if (q->block_rows == 0 || q->block_columns % BLOCK != 0)
+    if (q->block_rows == 0)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "tensor %s: its shape is neither one scale, nor one for each of %u "
+                         "outputs, and config.json names no weight_block_size",
+                         scales.name, at.n_rows);
+    if (q->block_columns % BLOCK != 0)
         return error_set(err, STATUS_UNSUPPORTED,
                          "tensor %s: scales of blocks of %u x %u; want a multiple of %d inputs",
                          scales.name, q->block_rows, q->block_columns, BLOCK);
@@ -124,6 +129,10 @@ static enum status find_fp8_scales(const struct program *p, const struct weights
 static enum status find_fp8(const struct program *p, const struct weights *w,
                             const struct op_weight *x, struct source *s, struct error *err)
 {
+    if (x->part.of_experts)
+        return error_set(
+            err, STATUS_UNSUPPORTED,
+            "tensor %s: this build does not take FP8 weights out of a stack of experts", s->name);
     TRY(find_fp8_scales(p, w, x, s, err));
     bool blocks =
         x->k % BLOCK == 0 &&
@@ -219,20 +228,19 @@ enum status source_find(const struct program *p, const struct weights *w, const 
     bool whole = x->k0 % BLOCK == 0 && x->k_len % BLOCK == 0;
     if (s.kind == SOURCE_ROWS || s.dtype == DTYPE_F32 || s.order || whole)
         return STATUS_OK;
-    return error_set(err, STATUS_UNSUPPORTED,
-                     "tensor %s is %s, in blocks of %d, and a rank's inputs %u to %u of %u are no "
-                     "whole number of them: take fewer ranks",
-                     s.name, dtype_traits(s.dtype).name, BLOCK, x->k0, x->k0 + x->k_len, x->k);
+    return error_set(
+        err, STATUS_UNSUPPORTED,
+        "tensor %s is %s%s, in blocks of %d, and a rank's inputs %u to %u of %u are no "
+        "whole number of them: take fewer ranks",
+        s.name, dtype_traits(s.dtype).name, s.kind == SOURCE_QUANTISED ? " by --quantization" : "",
+        BLOCK, x->k0, x->k0 + x->k_len, x->k);
 }
 
 /* ---- order ---- */
 
-static uint32_t in_group(const struct source *s, const struct op_weight *x, uint32_t g)
+static uint32_t group_of_input(const struct source *s, const struct op_weight *x, uint32_t k)
 {
-    uint32_t n = 0;
-    for (uint32_t k = 0; k < x->k_len; k++)
-        n += source_word(s->order, x->part.first_in + x->k0 + k) == g;
-    return n;
+    return source_word(s->order, x->part.first_in + x->k0 + k);
 }
 
 static uint32_t padded(uint32_t n)
@@ -240,25 +248,38 @@ static uint32_t padded(uint32_t n)
     return (n + BLOCK - 1) / BLOCK * BLOCK;
 }
 
+/* Where each group begins among the rank's inputs in order, filled up to blocks; and the end. */
+static uint32_t *group_begins(const struct source *s, const struct op_weight *x)
+{
+    uint32_t *begins = mem_array(s->n_groups + 1, sizeof *begins), n = 0;
+    memset(begins, 0, (s->n_groups + 1) * sizeof *begins);
+    for (uint32_t k = 0; k < x->k_len; k++)
+        begins[group_of_input(s, x, k)]++;
+    for (uint32_t g = 0; g <= s->n_groups; g++) {
+        uint32_t in_group = begins[g];
+        begins[g] = n;
+        n += padded(in_group);
+    }
+    return begins;
+}
+
 uint32_t source_n_inputs(const struct source *s, const struct op_weight *x)
 {
-    uint32_t n = 0;
-    for (uint32_t g = 0; source_has_order(s) && g < s->n_groups; g++)
-        n += padded(in_group(s, x, g));
+    if (!source_has_order(s))
+        return x->k_len;
+    uint32_t *begins = group_begins(s, x), n = begins[s->n_groups];
+    mem_free(begins);
     return n > 0 ? n : x->k_len;
 }
 
 void source_order(const struct source *s, const struct op_weight *x, uint32_t *out)
 {
-    for (uint32_t g = 0; g < s->n_groups; g++) {
-        uint32_t n = 0;
-        for (uint32_t k = 0; k < x->k_len; k++)
-            if (source_word(s->order, x->part.first_in + x->k0 + k) == g)
-                out[n++] = k;
-        for (; n % BLOCK != 0; n++)
-            out[n] = UINT32_MAX;
-        out += n;
-    }
+    uint32_t *next = group_begins(s, x);
+    for (uint32_t i = 0; i < next[s->n_groups]; i++)
+        out[i] = UINT32_MAX;
+    for (uint32_t k = 0; k < x->k_len; k++)
+        out[next[group_of_input(s, x, k)]++] = k;
+    mem_free(next);
 }
 
 /* ---- rows ---- */
@@ -348,7 +369,7 @@ void source_make_rows(const struct source *s, const struct op_weight *x, uint8_t
         quantise_rows(s, x, to);
         return;
     }
-    uint32_t k = source_n_inputs(s, x);
+    uint32_t k = source_has_order(s) ? x->w.k : x->k_len;
     uint64_t block_bytes = dtype_traits(s->dtype).block_bytes;
     for (uint32_t i = 0; i < x->n_len; i++) {
         uint64_t output = source_row(x, i);

@@ -226,6 +226,15 @@ static uint32_t code_at(const struct source *s, const struct source_place *at, u
     return (uint32_t)((int)(int8_t)s->values->data[output * k + input] + 128);
 }
 
+/* One less than it is, in version 1. Of 8 bits a zero of 0 wrapped round when it was written: 256
+ * is none that any quantiser makes. */
+static uint32_t stored_gptq_zero(const struct source *s, uint64_t output, uint32_t g)
+{
+    uint32_t zero = code_in_line(s->zeros, g * (s->zeros->shape[1]), 1, output, s->bits);
+    zero += s->zeros_less_one;
+    return s->bits == 8 ? zero & 255 : zero;
+}
+
 static uint32_t zero_at(const struct source *s, const struct source_place *at, uint64_t output,
                         uint32_t g)
 {
@@ -236,8 +245,7 @@ static uint32_t zero_at(const struct source *s, const struct source_place *at, u
     if (s->layout == INT_AWQ)
         return source_word(s->zeros, g * (n / 8) + output / 8) >> 4 * awq_nibble(output) & 15;
     if (s->layout == INT_GPTQ)
-        return code_in_line(s->zeros, g * (s->zeros->shape[1]), 1, output, s->bits) +
-               s->zeros_less_one;
+        return stored_gptq_zero(s, output, g);
     if (s->zeros->dtype == DTYPE_I8)
         return (uint32_t)((int)(int8_t)s->zeros->data[s->one_scale ? 0 : output * s->n_groups + g] +
                           (int)middle);

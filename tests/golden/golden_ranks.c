@@ -196,6 +196,10 @@ enum status golden_ranks_open(const struct engine_setup *setup, bool sockets,
     pthread_cond_init(&g->begin, NULL);
     pthread_cond_init(&g->end, NULL);
     enum status s = open_all(g, err);
+    for (uint32_t i = 1; s == STATUS_OK && i < g->n; i++) /* the head would not put them together */
+        if (g->ranks[i].engine->main_dtype != g->ranks[0].engine->main_dtype)
+            s = error_set(err, STATUS_INTERNAL, "ranks 0 and %u: most weights are of other types",
+                          i);
     if (s != STATUS_OK) {
         golden_ranks_close(g);
         return s;

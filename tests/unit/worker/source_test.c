@@ -350,6 +350,7 @@ static void inputs_are_sorted_by_group(void **state)
     for (uint32_t i = 0; i < K; i++)
         assert_int_equal(order[i], i % 32 < 16 ? i % 32 * 2 + i / 32 : UINT32_MAX);
     x.w.order = order;
+    x.w.k = K;
     uint8_t rows[8 * 2 * 20];
     float values[K];
     source_make_rows(&s, &x, rows);
@@ -524,7 +525,7 @@ static const struct {
      F8("'m.weight_scale_inv':{'dtype':'F32','shape':[2,2],'data_offsets':[1024,1040]}"),
      1040,
      STATUS_UNSUPPORTED,
-     "blocks of 0 x 0"},
+     "names no weight_block_size"},
     {"too few scales",
      {.method = QUANT_FP8, .block_rows = 8, .block_columns = 32},
      F8("'m.weight_scale_inv':{'dtype':'F32','shape':[2,1],'data_offsets':[1024,1032]}"),
@@ -532,6 +533,27 @@ static const struct {
      STATUS_INVALID,
      "has shape [2, 1]; the configuration wants [2, 2]"},
 };
+
+/* Experts in one tensor: each has codes of its own, and one scale would be all that is read right.
+ */
+static void fp8_experts_are_refused(void **state)
+{
+    struct fixture f;
+    struct source s;
+    struct error err = {0};
+    struct op_weight x = matrix();
+    const struct quant_config q = {.method = QUANT_FP8};
+    x.expert = 1;
+    x.n_experts = 2;
+    x.part.of_experts = true;
+    open_fixture(&f, &q,
+                 "{'m.weight':{'dtype':'F8_E4M3','shape':[2,16,64],'data_offsets':[0,2048]},"
+                 "'m.weight_scale':{'dtype':'F32','shape':[1],'data_offsets':[2048,2052]}}",
+                 2052);
+    assert_int_equal(source_find(&f.program, f.weights, &x, &s, &err), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "m.weight: this build does not take FP8"));
+    close_fixture(&f);
+}
 
 static void what_does_not_fit_is_refused(void **state)
 {
@@ -559,6 +581,7 @@ int main(void)
         cmocka_unit_test(codes_are_transposed),
         cmocka_unit_test(fp8_has_the_scale_of_its_place),
         cmocka_unit_test(mxfp4_is_ordered_anew),
+        cmocka_unit_test(fp8_experts_are_refused),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
