@@ -11,6 +11,11 @@ UNIGRAM, BPE = 1, 2
 BLANK = "\u2581"
 
 
+def single(x):
+    """As a float of 32 bits holds it."""
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
 # ---- the file ----
 
 def varint(n):
@@ -148,7 +153,8 @@ class Model:
         return out
 
     def unigram(self, text):
-        worst = min(s for _, s, k in self.pieces if k == NORMAL)
+        # The library's types: sums are kept in single precision, a piece's is compared in double before.
+        unknown = single(min(single(s) for _, s, k in self.pieces if k == NORMAL) - 10)
         ways = [(0.0, [])] + [None] * len(text)  # by characters: the best sum, and its pieces
         for at in range(len(text)):
             alone = False
@@ -157,11 +163,12 @@ class Model:
                 if i is None or self.pieces[i][2] == UNUSED:
                     continue
                 alone |= end == at + 1
-                s = -0.1 if self.pieces[i][2] == USER_DEFINED else self.pieces[i][1]
-                if ways[end] is None or ways[at][0] + s > ways[end][0]:
-                    ways[end] = ways[at][0] + s, ways[at][1] + [(text[at:end], i)]
-            if not alone and (ways[at + 1] is None or ways[at][0] + worst - 10 > ways[at + 1][0]):
-                ways[at + 1] = ways[at][0] + worst - 10, ways[at][1] + [(text[at], None)]
+                total = ways[at][0] + (-0.1 if self.pieces[i][2] == USER_DEFINED else single(self.pieces[i][1]))
+                if ways[end] is None or total > ways[end][0]:
+                    ways[end] = single(total), ways[at][1] + [(text[at:end], i)]
+            total = single(ways[at][0] + unknown)
+            if not alone and (ways[at + 1] is None or total > ways[at + 1][0]):
+                ways[at + 1] = total, ways[at][1] + [(text[at], None)]
         return ways[-1][1]
 
     def encode(self, text):
@@ -243,15 +250,28 @@ VARIANTS = {"bpe": (BPE, {}), "bpe_rules": (BPE, {"rules": RULES, "remove_extra"
             "unigram_bytes": (UNIGRAM, {}), "unigram_plain": (UNIGRAM, {"dummy_prefix": False, "remove_extra": True})}
 
 
+def tied_model():
+    """Two ways through zqz (an unknown z, then qz; zq, then an unknown z) whose sums differ by their rounding."""
+    return Model(UNIGRAM, [("<unk>", 0, UNKNOWN), ("<s>", 0, CONTROL), ("</s>", 0, CONTROL), (BLANK, -2.3, NORMAL),
+                           ("a", -1.1, NORMAL), ("b", -7.7, NORMAL), ("zq", 0, USER_DEFINED), ("qz", 0, USER_DEFINED)],
+                 byte_fallback=False)
+
+
+def write_folder(path, model, texts):
+    os.makedirs(path)
+    model.write(os.path.join(path, "tokenizer.model"))
+    with open(os.path.join(path, "cases.json"), "w", encoding="ascii") as f:
+        json.dump(model.cases(texts), f, indent=0)
+
+
 def make(folder, words, seed, np):
     """A folder for each variant: tokenizer.model, cases.json."""
     for i, (name, (kind, how)) in enumerate(VARIANTS.items()):
-        path, rng = os.path.join(folder, name), np.random.default_rng([seed, i])
-        os.makedirs(path)
-        m = own_model(kind, rng, words, **how)
-        m.write(os.path.join(path, "tokenizer.model"))
-        with open(os.path.join(path, "cases.json"), "w", encoding="ascii") as f:
-            json.dump(m.cases(own_texts(rng, words)), f, indent=0)
+        rng = np.random.default_rng([seed, i])
+        write_folder(os.path.join(folder, name), own_model(kind, rng, words, **how), own_texts(rng, words))
+    # the model that the sums of one, two, ... other characters before them tie in
+    before = [a * n + b * k for a in "ab" for b in "ab " for n in range(1, 8) for k in range(4)]
+    write_folder(os.path.join(folder, "unigram_tied"), tied_model(), [b + t for b in before for t in ("zqz", "qzq", "zqzqz")])
 
 
 def of_tokenizer_json(path):

@@ -2,12 +2,12 @@
 //! form from the cache or makes it. Special tokens' names come from the small files beside it.
 
 use crate::compiled::{compile, write_atomically, Compiled};
-use crate::error::{fail, invalid, io, Code, Result};
+use crate::error::{fail, invalid, io, Code, Result, TextError};
 use crate::gguf::{self, Metadata};
 use crate::gguf_vocab;
 use crate::spm::{self, Frame, Spm};
 use crate::tokenizer_json::{self, Parsed};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_128;
@@ -31,8 +31,11 @@ pub struct Opened {
     pub special: Special,
 }
 
-/// Small JSON files are not read beyond this (tokenizer_config.json of Gemma has 1.2 MB).
+/// Small files are not read beyond this (tokenizer_config.json of Gemma has 1.2 MB).
 const MAX_SMALL_FILE: u64 = 64 << 20;
+/// Nor is JSON of more values parsed: two bytes of text become up to 600 of memory. Gemma's has 45,000,
+/// a speech model's with 65,536 added tokens half a million.
+const MAX_JSON_VALUES: usize = 1 << 20;
 
 pub fn map_file(path: &Path) -> Result<memmap2::Mmap> {
     // before opening: the open of a FIFO would wait for a writer
@@ -60,14 +63,44 @@ pub fn read_small(path: &Path) -> Result<Option<String>> {
     std::fs::read_to_string(path).map(Some).map_err(|e| io(path.display(), e))
 }
 
-pub fn read_json(path: &Path) -> Result<Option<Value>> {
-    match read_small(path)? {
-        None => Ok(None),
-        Some(text) => {
-            serde_json::from_str(&text).map(Some).map_err(|e| invalid(format!("{}: {e}", path.display())))
-        }
+/// A small file that holds a JSON object.
+pub fn read_json(path: &Path) -> Result<Option<Map<String, Value>>> {
+    let Some(text) = read_small(path)? else { return Ok(None) };
+    // Each value but the first stands behind one of these.
+    if text.bytes().filter(|b| matches!(b, b',' | b'[' | b'{')).count() >= MAX_JSON_VALUES {
+        return fail(Code::Limit, format!("{}: has more than {MAX_JSON_VALUES} values", path.display()));
+    }
+    match serde_json::from_str(&text) {
+        Ok(Value::Object(map)) => Ok(Some(map)),
+        Ok(_) => Err(invalid(format!("{}: is not a JSON object", path.display()))),
+        Err(e) => Err(invalid(format!("{}: {e}", path.display()))),
     }
 }
+
+/// What tokenizer_config.json and special_tokens_map.json say together, as transformers joins them: where
+/// the first one lists no added_tokens_decoder, the files are of before 2023 and the second one wins. Else
+/// that one is not asked, and `fill` takes from it what the first one leaves out (and transformers from a
+/// class that need not be known here).
+pub fn token_config(folder: &Path, fill: bool) -> Result<Value> {
+    let mut config = read_json(&folder.join("tokenizer_config.json"))?.unwrap_or_default();
+    let listed = config.get("added_tokens_decoder").is_some_and(Value::is_object);
+    let map = match listed && !fill {
+        true => None,
+        false => read_json(&folder.join("special_tokens_map.json"))?,
+    };
+    for (key, said) in map.into_iter().flatten() {
+        match (config.get_mut(&key), said) {
+            (Some(_), _) if listed => {}
+            (Some(Value::Array(all)), Value::Array(more)) if key == ADDITIONAL => all.extend(more),
+            (_, said) => {
+                config.insert(key, said);
+            }
+        }
+    }
+    Ok(Value::Object(config))
+}
+
+pub const ADDITIONAL: &str = "additional_special_tokens";
 
 /// The folder of a model's small files: the path itself, or where the file lies.
 pub fn folder_of(path: &Path) -> PathBuf {
@@ -83,30 +116,30 @@ pub fn token_text(v: &Value) -> Option<String> {
 }
 
 fn special_of_folder(folder: &Path) -> Result<Special> {
-    let mut special = Special::default();
-    for name in ["tokenizer_config.json", "special_tokens_map.json"] {
-        if let Some(v) = read_json(&folder.join(name))? {
-            special.bos = special.bos.or_else(|| token_text(&v["bos_token"]));
-            special.eos = special.eos.or_else(|| token_text(&v["eos_token"]));
-        }
-    }
-    if let Some(v) = read_json(&folder.join("config.json"))? {
-        let id = |v: &Value| v.as_u64().or_else(|| v[0].as_u64()).and_then(|i| u32::try_from(i).ok());
-        special.bos_id = id(&v["bos_token_id"]);
-        special.eos_id = id(&v["eos_token_id"]);
-    }
-    Ok(special)
+    let config = token_config(folder, true)?;
+    let ids = read_json(&folder.join("config.json"))?.unwrap_or_default();
+    let id = |name: &str| {
+        let v = ids.get(name)?;
+        v.as_u64().or_else(|| v[0].as_u64()).and_then(|i| u32::try_from(i).ok())
+    };
+    Ok(Special {
+        bos: token_text(&config["bos_token"]),
+        eos: token_text(&config["eos_token"]),
+        bos_id: id("bos_token_id"),
+        eos_id: id("eos_token_id"),
+    })
 }
 
 pub fn open(path: &Path, cache_dir: Option<&Path>) -> Result<Opened> {
-    let file = match path.is_dir() {
-        true => tokenizer_of_folder(path)?,
-        false => path.to_owned(),
-    };
+    let file = tokenizer_file(path).ok_or_else(|| TextError {
+        code: Code::Unsupported,
+        message: format!("{}: no tokenizer.json, no tokenizer.model", path.display()),
+    })?;
     let map = map_file(&file)?;
-    let ends = |e: &str| file.extension().is_some_and(|x| x == e);
-    if ends("model") || !ends("json") && spm::is_model(&map) {
-        return open_spm(&file, &map);
+    if is_spm(&file, &map)? {
+        let opened = spm::open(&map, Some(&folder_of(&file)))?;
+        let model = Model::Spm { model: Box::new(opened.spm), config: opened.config, frame: opened.frame };
+        return Ok(Opened { model, special: opened.special });
     }
     if gguf::is_gguf(&map) {
         let meta = Metadata::parse(&map)?;
@@ -124,24 +157,32 @@ pub fn open(path: &Path, cache_dir: Option<&Path>) -> Result<Opened> {
     Ok(Opened { model, special: special_of_folder(&folder_of(&file))? })
 }
 
-/// tokenizer.json says it all; a tokenizer.model needs its neighbours.
-fn tokenizer_of_folder(folder: &Path) -> Result<PathBuf> {
-    let names = ["tokenizer.json", "tokenizer.model"];
-    match names.iter().map(|n| folder.join(n)).find(|f| f.exists()) {
-        Some(file) => Ok(file),
-        None => {
-            fail(Code::Unsupported, format!("{}: no tokenizer.json, no tokenizer.model", folder.display()))
-        }
+/// The file itself, or a folder's: tokenizer.json says it all; a tokenizer.model needs its neighbours.
+fn tokenizer_file(path: &Path) -> Option<PathBuf> {
+    match path.is_dir() {
+        true => ["tokenizer.json", "tokenizer.model"].iter().map(|n| path.join(n)).find(|f| f.exists()),
+        false => Some(path.to_owned()),
     }
 }
 
-fn open_spm(file: &Path, bytes: &[u8]) -> Result<Opened> {
-    if bytes.len() as u64 > MAX_SMALL_FILE {
-        return fail(Code::Limit, format!("{}: larger than {MAX_SMALL_FILE} bytes", file.display()));
+fn is_spm(file: &Path, bytes: &[u8]) -> Result<bool> {
+    let ends = |e: &str| file.extension().is_some_and(|x| x == e);
+    let is = ends("model") || !ends("json") && spm::is_model(bytes);
+    match is && bytes.len() as u64 > MAX_SMALL_FILE {
+        true => fail(Code::Limit, format!("{}: larger than {MAX_SMALL_FILE} bytes", file.display())),
+        false => Ok(is),
     }
-    let opened = spm::open(bytes, Some(&folder_of(file)))?;
-    let model = Model::Spm { model: Box::new(opened.spm), config: opened.config, frame: opened.frame };
-    Ok(Opened { model, special: opened.special })
+}
+
+/// The tokenizer.model that this model's tokenizer comes from, if it is one.
+pub fn map_spm(path: &Path) -> Result<Option<memmap2::Mmap>> {
+    match tokenizer_file(path).filter(|f| f.is_file()) {
+        Some(file) => {
+            let map = map_file(&file)?;
+            Ok(is_spm(&file, &map)?.then_some(map))
+        }
+        None => Ok(None),
+    }
 }
 
 fn cached(cache_dir: Option<&Path>, hash: u128, parse: impl FnOnce() -> Result<Parsed>) -> Result<Model> {

@@ -5,6 +5,7 @@ use crate::error::{fail, invalid, Code, Result, TextError};
 use crate::gguf::{self, Metadata};
 use crate::python;
 use crate::source;
+use crate::spm;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value};
 use serde_json::{Map, Value as Json};
 use std::io::{self, Write};
@@ -157,8 +158,10 @@ impl Files {
         }
         let folder = source::folder_of(model);
         files.main = source::read_small(&folder.join("chat_template.jinja"))?;
-        if let Some(config) = source::read_json(&folder.join("tokenizer_config.json"))? {
-            files.take_config(&config);
+        let config = source::token_config(&folder, true)?;
+        files.take_config(&config);
+        if let Some(map) = source::map_spm(model)? {
+            files.take_named(spm::named_texts(&map, &folder)?);
         }
         if model.is_file() {
             let map = source::map_file(model)?;
@@ -193,6 +196,12 @@ impl Files {
                 }
             }
         }
+    }
+
+    /// What a tokenizer.model's tokenizer calls its tokens: its class knows names that no file says.
+    fn take_named(&mut self, named: Vec<(&'static str, String)>) {
+        self.special.retain(|(key, _)| !spm::NAMES.contains(&key.as_str()));
+        self.special.extend(named.into_iter().map(|(key, text)| (key.to_owned(), text)));
     }
 
     fn take_gguf(&mut self, meta: &Metadata) -> Result<()> {

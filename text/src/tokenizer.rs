@@ -9,7 +9,7 @@ use crate::pieces::{Pieces, Start};
 use crate::source;
 use crate::spm::Frame;
 use crate::vocab::NONE;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use tokenizers::{
@@ -30,6 +30,8 @@ pub struct Tokenizer {
     pub pipeline: Option<Pipeline>,
     compiled: Option<Arc<Compiled>>,
     added: HashMap<u32, Added>,
+    /// a tokenizer.model's control pieces: special, unless added tokens say otherwise
+    controls: HashSet<u32>,
     /// raw bytes by id when the model is the crate's own
     crate_bytes: Vec<Option<Box<[u8]>>>,
     pub pieces: Pieces,
@@ -107,6 +109,7 @@ impl Tokenizer {
             pipeline: None,
             compiled: None,
             added: (256..).zip(BYTES_SPECIAL).map(|(id, t)| (id, added(t))).collect(),
+            controls: HashSet::new(),
             crate_bytes: (0..=255u8).map(|b| Some(Box::from([b]))).collect(),
             pieces: Pieces::ByteLevel,
             n_ids: 259,
@@ -132,6 +135,10 @@ impl Tokenizer {
         let compiled = match &model {
             AnyModel::Compiled(c) => Some(c.clone()),
             AnyModel::Crate(_) | AnyModel::Spm(_) => None,
+        };
+        let controls = match &model {
+            AnyModel::Spm(m) => m.controls().collect(),
+            AnyModel::Compiled(_) | AnyModel::Crate(_) => HashSet::new(),
         };
         let mut pipeline = Pipeline::new(model);
         pipeline.with_normalizer(c.normalizer).map_err(crate_error)?;
@@ -179,6 +186,7 @@ impl Tokenizer {
             pipeline,
             compiled,
             added,
+            controls,
             crate_bytes,
             pieces,
             n_ids,
@@ -213,7 +221,7 @@ impl Tokenizer {
     }
 
     pub fn is_special(&self, id: u32) -> bool {
-        self.added.get(&id).is_some_and(|a| a.special)
+        self.added.get(&id).map_or_else(|| self.controls.contains(&id), |a| a.special)
     }
 
     /// True when a token's bytes and `start` say all about decoding: no neighbours are looked at.
@@ -292,6 +300,15 @@ impl Tokenizer {
 
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {
         if let Some(p) = &self.pipeline {
+            // The crate knows of added tokens only.
+            let shown: Vec<u32>;
+            let ids = match skip_special && !self.controls.is_empty() {
+                true => {
+                    shown = ids.iter().copied().filter(|&id| !self.is_special(id)).collect();
+                    &shown
+                }
+                false => ids,
+            };
             return p.decode(ids, skip_special).map_err(crate_error);
         }
         let mut bytes = Vec::with_capacity(ids.len());

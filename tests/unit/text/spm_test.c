@@ -20,6 +20,13 @@ static void put_byte(struct proto *p, unsigned b)
     put(p, &(uint8_t){(uint8_t)b}, 1);
 }
 
+static void put_length(struct proto *p, size_t n)
+{
+    for (; n > 127; n >>= 7)
+        put_byte(p, (unsigned)(n & 127) | 128);
+    put_byte(p, (unsigned)n);
+}
+
 enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE };
 enum { UNIGRAM = 1, BPE };
 
@@ -27,9 +34,9 @@ static void put_piece(struct proto *p, const char *text, float score, int kind)
 {
     size_t n = strlen(text);
     put_byte(p, 0x0a);
-    put_byte(p, (unsigned)(n + 9));
+    put_length(p, n + (n < 128 ? 9 : 10));
     put_byte(p, 0x0a);
-    put_byte(p, (unsigned)n);
+    put_length(p, n);
     put(p, text, n);
     put_byte(p, 0x15);
     put(p, &score, 4);
@@ -118,6 +125,15 @@ static void ids_follow_the_files_beside_it(void **state)
         {{"{" NAMED "\"legacy\":true}", "{\"bos_token\":\"</s>\"}", "{\"<new>\":13}"},
          "he<new>",
          IDS(2, BLANK, HE, 13)},
+        {{"{" NAMED "\"additional_special_tokens\":[\"<x>\"]}",
+          "{\"additional_special_tokens\":[\"<x>\",{\"content\":\"<y>\"}]}"},
+         "he<y><x>",
+         IDS(1, BLANK, HE, 14, 13)},
+        /* null is false, but for legacy, whose default is None */
+        {{"{" NAMED "\"legacy\":null}"}, "hell<s>hell", IDS(1, B_HELL, 1, B_HELL)},
+        {{"{" NAMED "\"legacy\":0}"}, "hell<s>hell", IDS(1, B_HELL, 1, HELL)},
+        {{"{" NAMED "\"add_bos_token\":null}"}, "hell", IDS(B_HELL)},
+        {{"{" NAMED "\"legacy\":false,\"add_prefix_space\":null}"}, "hell", IDS(1, HELL)},
         /* named, and not in the model: a new id behind all others */
         {{"{" NAMED "\"pad_token\":\"<pad>\"}"}, "he<pad>", IDS(1, BLANK, HE, 13)},
     };
@@ -186,13 +202,18 @@ static void the_blank_before_a_text_goes_when_it_was_put_there(void **state)
 }
 
 /* Opening must fail with this in the text. */
-static void refused(const struct proto *p, const char *config, const char *words)
+static void refused_beside(const struct proto *p, const char *const json[3], const char *words)
 {
     struct text_tokenizer *t;
     char err[TEXT_ERR_MAX] = "";
-    int rc = open_folder(p, (const char *[3]){config}, &t, err);
+    int rc = open_folder(p, json, &t, err);
     if (rc == TEXT_OK || rc == TEXT_INTERNAL || !strstr(err, words))
         fail_msg("%d '%s', expected '%s'", rc, err, words);
+}
+
+static void refused(const struct proto *p, const char *config, const char *words)
+{
+    refused_beside(p, (const char *[3]){config}, words);
 }
 
 static void broken_models_are_refused_by_name(void **state)
@@ -212,6 +233,12 @@ static void broken_models_are_refused_by_name(void **state)
     p = good;
     put_piece(&p, "\xff", 0, NORMAL);
     refused(&p, NULL, "not UTF-8");
+    char long_piece[1026];
+    memset(long_piece, 'x', 1025);
+    long_piece[1025] = '\0';
+    p = good;
+    put_piece(&p, long_piece, 0, NORMAL);
+    refused(&p, NULL, "piece 269 is longer than 1024 bytes");
     p = make(BPE, false);
     put_piece(&p, "<0x00>", 0, BYTE);
     refused(&p, NULL, "no byte_fallback");
@@ -230,6 +257,162 @@ static void broken_models_are_refused_by_name(void **state)
     p = good;
     put(&p, "\x1a\x06\x12\x04\xff\xff\xff\x7f", 8);
     refused(&p, NULL, "precompiled_charsmap");
+}
+
+/* Each of them: no object, and more values than a file of that kind may have. */
+static void small_files_are_bounded_objects(void **state)
+{
+    enum { TOO_MANY = (1 << 20) + 1 };
+    struct proto good = make(BPE, false);
+    char *many = malloc(TOO_MANY * 3 + 16), *end = many + sprintf(many, "{\"a\":[");
+    assert_non_null(many);
+    for (int i = 0; i < TOO_MANY; i++)
+        end = mempcpy(end, i ? ",[]" : "[]", i ? 3 : 2);
+    memcpy(end, "]}", 3);
+    for (int i = 0; i < 3; i++) {
+        const char *json[3] = {NULL};
+        char words[64];
+        json[i] = "[]";
+        snprintf(words, sizeof words, "%s: is not a JSON object", small_files[i]);
+        refused_beside(&good, json, words);
+        json[i] = many;
+        snprintf(words, sizeof words, "%s: has more than 1048576 values", small_files[i]);
+        refused_beside(&good, json, words);
+    }
+    free(many);
+}
+
+/* A charsmap with one rule, from "e" to so many "h". */
+static void put_rule(struct proto *p, size_t n)
+{
+    enum { LEAF = 0x100, ROOT = 0, VALUE = 1, N_UNITS = 128 };
+    /* Darts: "e" leads from base 0 to the place 'e', whose base is 1; there stands the value 0. */
+    uint32_t units[N_UNITS] = {[ROOT] = 0, [VALUE] = 1U << 31};
+    units['e'] = 'e' | LEAF | ('e' ^ VALUE) << 10;
+    size_t blob = 4 + sizeof units + n + 1;
+    put_byte(p, 0x1a);
+    put_length(p, blob + 3 + 2);
+    put_byte(p, 0x12);
+    put_length(p, blob);
+    put(p, &(uint32_t){sizeof units}, 4);
+    put(p, units, sizeof units);
+    for (size_t i = 0; i < n; i++)
+        put_byte(p, 'h');
+    put_byte(p, 0);
+    put(p, (const uint8_t[]){0x20, 0}, 2); /* blanks are kept */
+}
+
+static void a_charsmap_makes_no_text_without_bound(void **state)
+{
+    struct proto p = make(BPE, false);
+    struct text_tokenizer *t;
+    char err[TEXT_ERR_MAX] = "", text[2000];
+    uint32_t *ids = NULL;
+    size_t n = 0;
+    put_rule(&p, 257);
+    refused(&p, NULL, "a replacement is longer than 256 bytes");
+    p = make(BPE, false);
+    put_rule(&p, 2);
+    assert_int_equal(open_folder(&p, (const char *[3]){NULL}, &t, err), TEXT_OK);
+    assert_encodes(t, "lel", false, IDS(BLANK, L, H, H, L));
+    text_tokenizer_free(t);
+    p = make(BPE, false);
+    put_rule(&p, 200);
+    assert_int_equal(open_folder(&p, (const char *[3]){NULL}, &t, err), TEXT_OK);
+    memset(text, 'l', sizeof text);
+    text[7] = 'e';
+    assert_int_equal(text_encode(t, text, sizeof text, false, 5000, &ids, &n, err), TEXT_OK);
+    text_free(ids);
+    memset(text, 'e', sizeof text);
+    assert_int_not_equal(text_encode(t, text, sizeof text, false, 1 << 20, &ids, &n, err), TEXT_OK);
+    assert_non_null(strstr(err, "its charsmap makes more than 64064 bytes of 2000"));
+    text_tokenizer_free(t);
+}
+
+/* Two ways through zqz, an unknown z before or after: sums in single precision tell which. */
+static void ties_fall_as_in_the_library(void **state)
+{
+    static const struct {
+        const char *text;
+        float score;
+        int kind;
+    } tied[] = {{"<unk>", 0, UNKNOWN},     {"<s>", 0, CONTROL},    {"</s>", 0, CONTROL},
+                {"\u2581", -2.3F, NORMAL}, {"a", -1.1F, NORMAL},   {"b", -7.7F, NORMAL},
+                {"zq", 0, USER_DEFINED},   {"qz", 0, USER_DEFINED}};
+    struct proto p = {.len = 0};
+    struct text_tokenizer *t;
+    char err[TEXT_ERR_MAX] = "";
+    for (size_t i = 0; i < sizeof tied / sizeof *tied; i++)
+        put_piece(&p, tied[i].text, tied[i].score, tied[i].kind);
+    put_specs(&p, UNIGRAM, false);
+    assert_int_equal(open_folder(&p, (const char *[3]){NULL}, &t, err), TEXT_OK);
+    assert_encodes(t, "aazqz", false, IDS(3, 4, 4, 0, 7));
+    text_tokenizer_free(t);
+}
+
+/* No file names it: no text gives it, and no reader sees it. */
+static void a_control_piece_is_special(void **state)
+{
+    struct proto p = make(BPE, false);
+    struct text_tokenizer *t;
+    char err[TEXT_ERR_MAX] = "";
+    const uint32_t id = FIRST_BYTE;
+    put_piece(&p, "hh", 0, CONTROL);
+    assert_int_equal(open_folder(&p, (const char *[3]){NULL}, &t, err), TEXT_OK);
+    assert_true(text_token_is_special(t, id));
+    assert_true(text_token_is_special(t, 1));
+    assert_false(text_token_is_special(t, HELL));
+    assert_encodes(t, "hh", false, IDS(BLANK, H, H));
+    assert_decodes(t, IDS(B_HELL, id, HELL), true, "hellhell");
+    assert_decodes(t, IDS(B_HELL, id, HELL), false, "hellhhhell");
+    struct text_decoder *d = text_decoder_new(t, true, NULL, 0);
+    const char *delta;
+    size_t n;
+    assert_int_equal(text_decoder_push(d, id, &delta, &n, err), TEXT_OK);
+    assert_int_equal(n, 0);
+    text_decoder_free(d);
+    text_tokenizer_free(t);
+    /* an added token is what its file says */
+    static const char said[] = "{\"added_tokens_decoder\":{\"13\":{\"content\":\"hh\"}}}";
+    assert_int_equal(open_folder(&p, (const char *[3]){said}, &t, err), TEXT_OK);
+    assert_false(text_token_is_special(t, id));
+    assert_decodes(t, IDS(B_HELL, id), true, "hellhh");
+    text_tokenizer_free(t);
+}
+
+/* A chat template's variables are the tokens that ids are made with. */
+static void templates_know_the_tokens(void **state)
+{
+    static const struct {
+        const char *json[3], *want;
+    } cases[] = {
+        {{NULL}, "<s>|</s>|"},
+        {{"{\"tokenizer_class\":\"LlamaTokenizer\"}"}, "<s>|</s>|"},
+        {{"{\"tokenizer_class\":\"GemmaTokenizer\"}"}, "<bos>|<eos>|<pad>"},
+        {{"{\"tokenizer_class\":\"LlamaTokenizer\",\"bos_token\":null}"}, "|</s>|"},
+        {{NULL, "{\"bos_token\":{\"content\":\"<tool>\"},\"pad_token\":\"h\"}"}, "<tool>|</s>|h"},
+        {{"{" NAMED "\"legacy\":true}", "{\"bos_token\":\"<tool>\"}"}, "<tool>|</s>|"},
+        {{"{" NAMED "\"added_tokens_decoder\":{}}", "{\"bos_token\":\"<tool>\"}"}, "<s>|</s>|"},
+    };
+    static const char source[] = "{{ bos_token }}|{{ eos_token }}|{{ pad_token }}";
+    struct proto p = make(BPE, false);
+    fixture_write("chat_template.jinja", source, sizeof source - 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text_tokenizer *t;
+        struct text_template *chat;
+        char err[TEXT_ERR_MAX] = "", *out = NULL;
+        size_t n = 0;
+        if (open_folder(&p, cases[i].json, &t, err) != TEXT_OK ||
+            text_template_open(fixture_dir, NULL, NULL, &chat, err) != TEXT_OK ||
+            text_template_render(chat, "{}", 2, 0, 0, &out, &n, err) != TEXT_OK)
+            fail_msg("case %zu: %s", i, err);
+        if (strcmp(out, cases[i].want) != 0)
+            fail_msg("case %zu: %s", i, out);
+        text_free(out);
+        text_template_free(chat);
+        text_tokenizer_free(t);
+    }
+    remove(fixture_path("chat_template.jinja"));
 }
 
 static void a_cut_model_never_opens_as_a_whole_one(void **state)
@@ -274,6 +457,11 @@ int main(void)
         cmocka_unit_test(both_algorithms_cut_their_way),
         cmocka_unit_test(the_blank_before_a_text_goes_when_it_was_put_there),
         cmocka_unit_test(broken_models_are_refused_by_name),
+        cmocka_unit_test(small_files_are_bounded_objects),
+        cmocka_unit_test(a_charsmap_makes_no_text_without_bound),
+        cmocka_unit_test(ties_fall_as_in_the_library),
+        cmocka_unit_test(a_control_piece_is_special),
+        cmocka_unit_test(templates_know_the_tokens),
         cmocka_unit_test(a_cut_model_never_opens_as_a_whole_one),
         cmocka_unit_test(the_limit_of_ids_holds),
     };

@@ -5,15 +5,15 @@
 use super::model::Model;
 use super::{proto, Frame, Spm};
 use crate::error::{fail, invalid, Code, Result};
-use crate::source::{read_json, token_text, Special};
+use crate::source::{read_json, token_config, token_text, Special, ADDITIONAL};
 use crate::vocab::MAX_ID;
-use serde_json::{json, Value};
+use serde_json::{json, Map, Value};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// In the order in which tokens that the model lacks get their ids.
-const NAMES: [&str; 7] =
+pub const NAMES: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
-const MORE: &str = "additional_special_tokens";
 
 struct Class {
     name: &'static str,
@@ -73,41 +73,55 @@ fn class_of(config: &Value) -> Result<Option<&'static Class>> {
     }
 }
 
+/// As Python takes a value for true or false: null is false, and no default.
 fn flag(config: &Value, name: &str, default: bool) -> bool {
-    config[name].as_bool().unwrap_or(default)
+    match config.get(name) {
+        None => default,
+        Some(Value::Null) => false,
+        Some(Value::Bool(b)) => *b,
+        Some(Value::Number(n)) => n.as_f64() != Some(0.0),
+        Some(Value::String(s)) => !s.is_empty(),
+        Some(Value::Array(list)) => !list.is_empty(),
+        Some(Value::Object(map)) => !map.is_empty(),
+    }
+}
+
+/// Also when it is null: its default is None, and then it is true.
+fn is_legacy(config: &Value) -> bool {
+    config["legacy"].is_null() || flag(config, "legacy", true)
+}
+
+/// What the tokenizer of a model calls its tokens (bos_token, ...), and their texts.
+pub fn named_texts(bytes: &[u8], folder: &Path) -> Result<Vec<(&'static str, String)>> {
+    let config = token_config(folder, false)?;
+    let named = named_tokens(&config, class_of(&config)?, &proto::parse(bytes)?);
+    Ok(named.into_iter().filter(|n| n.name != ADDITIONAL).map(|n| (n.name, n.text)).collect())
 }
 
 /// folder None: the model alone, with what it says itself.
 pub fn open(bytes: &[u8], folder: Option<&Path>) -> Result<Opened> {
-    let read = |name: &str| match folder {
-        Some(f) => read_json(&f.join(name)),
-        None => Ok(None),
-    };
     let proto = proto::parse(bytes)?;
     let model = Model::new(&proto)?;
-    let mut config = read("tokenizer_config.json")?.unwrap_or_else(|| json!({}));
+    let config = folder.map_or_else(|| Ok(json!({})), |f| token_config(f, false))?;
     let class = class_of(&config)?;
-    let listed = config["added_tokens_decoder"].is_object();
-    if !listed {
-        // files of before 2023 say it here, and this file wins
-        if let Some(Value::Object(map)) = read("special_tokens_map.json")? {
-            map.into_iter().for_each(|(k, v)| config[k] = v);
-        }
-    }
     let named = named_tokens(&config, class, &proto);
-    let mut added = match listed {
-        true => of_decoder(&config["added_tokens_decoder"])?,
-        false => of_added_json(read("added_tokens.json")?, &named)?,
+    let mut added = match (config["added_tokens_decoder"].as_object(), folder) {
+        (Some(list), _) => of_decoder(list)?,
+        (None, Some(f)) => {
+            of_added_json(read_json(&f.join("added_tokens.json"))?.unwrap_or_default(), &named)?
+        }
+        (None, None) => vec![],
     };
-    add_named(&mut added, &named, &model)?;
+    add_named(&mut added, &named, &model);
 
     let is_llama = class.is_none_or(|c| c.is_llama);
-    let legacy = !is_llama || flag(&config, "legacy", true);
+    let legacy = !is_llama || is_legacy(&config);
     let prefix_space = is_llama && flag(&config, "add_prefix_space", true);
     let id_of = |name: &str| {
         let text = &named.iter().find(|t| t.name == name)?.text;
         added.iter().find(|a| a.text == *text).map(|a| a.id)
     };
+    let names: HashSet<&str> = named.iter().map(|n| n.text.as_str()).collect();
     let frame = Frame {
         bos: id_of("bos_token").filter(|_| flag(&config, "add_bos_token", true)),
         eos: id_of("eos_token").filter(|_| flag(&config, "add_eos_token", false)),
@@ -116,7 +130,7 @@ pub fn open(bytes: &[u8], folder: Option<&Path>) -> Result<Opened> {
         blank: model.id("▁"),
         named: added
             .iter()
-            .filter(|a| named.iter().any(|n| n.text == a.text))
+            .filter(|a| names.contains(a.text.as_str()))
             .map(|a| (a.id, a.text.clone()))
             .collect(),
     };
@@ -167,7 +181,7 @@ struct Named {
 fn named_tokens(config: &Value, class: Option<&Class>, proto: &proto::ModelProto) -> Vec<Named> {
     let mut all: Vec<Named> = vec![];
     let mut add = |name: &'static str, text: String, v: &Value| {
-        if !text.is_empty() && !all.iter().any(|n| n.name == name && name != MORE) {
+        if !text.is_empty() {
             let (lstrip, rstrip) = (flag(v, "lstrip", false), flag(v, "rstrip", false));
             all.push(Named { name, text, lstrip, rstrip, said: !v.is_null() });
         }
@@ -194,9 +208,9 @@ fn named_tokens(config: &Value, class: Option<&Class>, proto: &proto::ModelProto
             _ => {}
         }
     }
-    for v in config[MORE].as_array().into_iter().flatten() {
+    for v in config[ADDITIONAL].as_array().into_iter().flatten() {
         if let Some(text) = token_text(v) {
-            add(MORE, text, v);
+            add(ADDITIONAL, text, v);
         }
     }
     all
@@ -209,10 +223,10 @@ fn checked_id(v: Option<u64>, text: &str, file: &str) -> Result<u32> {
     }
 }
 
-fn of_decoder(list: &Value) -> Result<Vec<Added>> {
+fn of_decoder(list: &Map<String, Value>) -> Result<Vec<Added>> {
     let file = "tokenizer_config.json: added_tokens_decoder";
     let mut added = vec![];
-    for (id, v) in list.as_object().into_iter().flatten() {
+    for (id, v) in list {
         let text = v["content"].as_str().ok_or_else(|| invalid(format!("{file}: {id} has no content")))?;
         added.push(Added {
             text: text.to_owned(),
@@ -226,13 +240,14 @@ fn of_decoder(list: &Value) -> Result<Vec<Added>> {
     Ok(added)
 }
 
-fn of_added_json(list: Option<Value>, named: &[Named]) -> Result<Vec<Added>> {
+fn of_added_json(list: Map<String, Value>, named: &[Named]) -> Result<Vec<Added>> {
+    let names: HashSet<&str> = named.iter().map(|n| n.text.as_str()).collect();
     let mut added = vec![];
-    for (text, id) in list.iter().filter_map(Value::as_object).flatten() {
+    for (text, id) in list {
         added.push(Added {
-            text: text.clone(),
-            id: checked_id(id.as_u64(), text, "added_tokens.json")?,
-            special: named.iter().any(|n| n.text == *text),
+            id: checked_id(id.as_u64(), &text, "added_tokens.json")?,
+            special: names.contains(text.as_str()),
+            text,
             lstrip: false,
             rstrip: false,
             single_word: false,
@@ -242,11 +257,17 @@ fn of_added_json(list: Option<Value>, named: &[Named]) -> Result<Vec<Added>> {
 }
 
 /// Named tokens are special. Those that are not listed: the model's pieces, or new ones behind all others.
-fn add_named(added: &mut Vec<Added>, named: &[Named], model: &Model) -> Result<()> {
+fn add_named(added: &mut Vec<Added>, named: &[Named], model: &Model) {
     let beyond = added.iter().filter(|a| a.id >= model.n_pieces()).count() as u32;
     let mut next = model.n_pieces() + beyond;
+    // by text; the first one of a text counts
+    let mut known = HashMap::new();
+    added.iter().enumerate().for_each(|(i, a)| {
+        known.entry(a.text.clone()).or_insert(i);
+    });
     for n in named {
-        if let Some(a) = added.iter_mut().find(|a| a.text == n.text) {
+        if let Some(&i) = known.get(&n.text) {
+            let a = &mut added[i];
             a.special = true;
             if !n.said {
                 (a.lstrip, a.rstrip, a.single_word) = (false, false, false);
@@ -257,6 +278,7 @@ fn add_named(added: &mut Vec<Added>, named: &[Named], model: &Model) -> Result<(
             next += 1;
             next - 1
         });
+        known.insert(n.text.clone(), added.len());
         added.push(Added {
             text: n.text.clone(),
             id,
@@ -266,5 +288,4 @@ fn add_named(added: &mut Vec<Added>, named: &[Named], model: &Model) -> Result<(
             single_word: false,
         });
     }
-    Ok(())
 }

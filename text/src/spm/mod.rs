@@ -8,7 +8,7 @@ mod normalizer;
 mod proto;
 mod trie;
 
-pub use folder::open;
+pub use folder::{named_texts, open, NAMES};
 use model::Model;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -70,6 +70,11 @@ impl Spm {
 
     pub fn texts(&self) -> impl Iterator<Item = (&str, u32)> {
         self.by_id.iter().map(|(&id, text)| (text.as_str(), id))
+    }
+
+    /// The model's control pieces. No text gives those that no file names, and no reader is to see them.
+    pub fn controls(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.model.n_pieces()).filter(|&id| self.model.is_control(id))
     }
 
     /// Only blanks are changed before a text is cut.

@@ -101,6 +101,10 @@ impl Model {
         self.reserved.id(text).or_else(|| self.pieces.id(text))
     }
 
+    pub fn is_control(&self, id: u32) -> bool {
+        self.kinds.get(id as usize) == Some(&Kind::Control)
+    }
+
     pub fn texts(&self) -> impl Iterator<Item = (&str, u32)> {
         self.pieces.iter().chain(self.reserved.iter())
     }
@@ -143,12 +147,13 @@ impl Model {
         let bytes = text.as_bytes();
         let mut ends = vec![End { score: 0.0, from: NOWHERE, id: 0 }; bytes.len() + 1];
         for (at, c) in text.char_indices() {
-            let (here, one, mut alone) = (f64::from(ends[at].score), c.len_utf8(), false);
-            let mut offer = |len: usize, id: u32, score: f64| {
+            let (here, one, mut alone) = (ends[at].score, c.len_utf8(), false);
+            // A piece's sum is compared in double and kept in single precision, an unknown character's is
+            // single from the start: the library's types, which decide ties.
+            let mut offer = |len: usize, id: u32, sum: f64| {
                 let end = &mut ends[at + len];
-                // Sums are compared in double and kept in single precision, as the library does.
-                if end.from == NOWHERE || score + here > f64::from(end.score) {
-                    *end = End { score: (score + here) as f32, from: at, id };
+                if end.from == NOWHERE || sum > f64::from(end.score) {
+                    *end = End { score: sum as f32, from: at, id };
                 }
             };
             self.trie.prefixes(&bytes[at..], |len, id| {
@@ -157,11 +162,11 @@ impl Model {
                     Kind::UserDefined => f64::from(len as f32 * self.max_score) - 0.1,
                     _ => f64::from(self.scores[id as usize]),
                 };
-                offer(len, id, score);
+                offer(len, id, score + f64::from(here));
                 alone |= len == one;
             });
             if !alone {
-                offer(one, self.unk, f64::from(self.min_score - UNKNOWN_PENALTY));
+                offer(one, self.unk, f64::from(self.min_score - UNKNOWN_PENALTY + here));
             }
         }
         let (mut path, mut at) = (vec![], bytes.len());

@@ -9,8 +9,12 @@ use super::proto::NormalizerSpec;
 use super::trie::Trie;
 use crate::error::{fail, invalid, Code, Result};
 
-/// No rule of a real charsmap gives more than 33 bytes, and a text must not grow without bound.
-const MAX_REPLACEMENT: usize = 1024;
+/// No rule of a real charsmap gives more than 33 bytes.
+const MAX_REPLACEMENT: usize = 256;
+/// How much longer a text may become: a byte so many bytes, and a few for a short text. Real rules make
+/// at most 13 of one (with its blanks escaped); a hostile model must not turn a prompt into gigabytes.
+const MAX_GROWTH: usize = 32;
+const GROWTH_SLACK: usize = 64;
 /// Longest key that is looked for.
 const MAX_KEY: usize = 256;
 const MAX_NORMALIZED: usize = 1 << 30;
@@ -107,6 +111,7 @@ impl Normalizer {
         if left.is_empty() {
             return Ok(out);
         }
+        let most = text.len().saturating_mul(MAX_GROWTH).saturating_add(GROWTH_SLACK).min(MAX_NORMALIZED);
         out.reserve(left.len() + left.len() / 4);
         if add_dummy_prefix {
             out.push_str(blank);
@@ -127,8 +132,12 @@ impl Normalizer {
                 });
                 after_blank = self.remove_extra_whitespaces && p.ends_with(' ');
             }
-            if out.len() > MAX_NORMALIZED {
-                return fail(Code::Limit, "the normalized text is longer than 1 GiB");
+            if out.len() > most {
+                let n = text.len();
+                return fail(
+                    Code::Limit,
+                    format!("tokenizer.model: its charsmap makes more than {most} bytes of {n}"),
+                );
             }
             left = &left[n..];
         }
@@ -150,7 +159,7 @@ fn split_charsmap(blob: &[u8]) -> Result<(Vec<u32>, &str)> {
     let units = array.chunks_exact(4).map(|c| u32::from_le_bytes(c.try_into().unwrap_or_default())).collect();
     let replacements = std::str::from_utf8(replacements).map_err(|_| bad("a replacement is not UTF-8"))?;
     if replacements.split('\0').any(|r| r.len() > MAX_REPLACEMENT) {
-        return Err(bad("a replacement is longer than 1024 bytes"));
+        return Err(bad(&format!("a replacement is longer than {MAX_REPLACEMENT} bytes")));
     }
     Ok((units, replacements))
 }

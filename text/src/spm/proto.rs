@@ -6,6 +6,10 @@
 use crate::error::{fail, invalid, Code, Result};
 use crate::vocab::MAX_ID;
 
+/// A longer piece is refused: whoever trains cuts at 16 characters, and each byte of the longest one is
+/// looked at again from every place of a text.
+const MAX_PIECE: usize = 1024;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Normal,
@@ -195,6 +199,9 @@ fn read_piece(bytes: &[u8], id: usize) -> Result<Piece<'_>> {
     }
     if p.text.is_empty() {
         return Err(invalid(format!("tokenizer.model: piece {id} is empty")));
+    }
+    if p.text.len() > MAX_PIECE {
+        return Err(invalid(format!("tokenizer.model: piece {id} is longer than {MAX_PIECE} bytes")));
     }
     if p.score.is_nan() {
         return Err(invalid(format!("tokenizer.model: piece {id} has a score that is no number")));
