@@ -71,11 +71,19 @@ bool gguf_first_part(const char *path, char *out)
 
 /* ---- folders ---- */
 
-/* Other parts of the same model are no others. */
+/* How many parts a name speaks of; 0: of none. */
+static uint32_t n_parts_of(const char *name)
+{
+    uint32_t i, n;
+    return read_suffix(name, stem_length(str_from(name)), &i, &n) ? n : 0;
+}
+
+/* Other parts of the same split are no others; a whole model of that name and other splits are. */
 static bool same_model(const char *a, const char *b)
 {
     size_t n = gguf_name_length(str_from(a));
-    return n == gguf_name_length(str_from(b)) && memcmp(a, b, n) == 0;
+    return n == gguf_name_length(str_from(b)) && memcmp(a, b, n) == 0 &&
+           n_parts_of(a) == n_parts_of(b);
 }
 
 enum status gguf_find_in_folder(const char *folder, char *out, struct error *err)

@@ -260,6 +260,18 @@ static const struct {
      {{"m.gguf", NO_KEY, NO_KEY, NO_KEY, "a", 0}, {"n.gguf", NO_KEY, NO_KEY, NO_KEY, "a", 0}},
      STATUS_INVALID,
      "has the models m.gguf and n.gguf"},
+    {"a whole one beside its split",
+     "",
+     {{"m.gguf", NO_KEY, NO_KEY, NO_KEY, "ab", 0},
+      {"m-00001-of-00002.gguf", 0, 2, 2, "a", 0},
+      {"m-00002-of-00002.gguf", 1, 2, 2, "b", 0}},
+     STATUS_INVALID,
+     "m.gguf: name the file, not the folder"},
+    {"two splits",
+     "",
+     {{"m-00001-of-00002.gguf", 0, 2, 3, "a", 0}, {"m-00001-of-00003.gguf", 0, 3, 3, "a", 0}},
+     STATUS_INVALID,
+     "has the models m-00001-of-00002.gguf and m-00001-of-00003.gguf: name the file"},
     {"no model", "", {{"m.txt", NO_KEY, NO_KEY, NO_KEY, "a", 0}}, STATUS_NOT_FOUND, "config.json"},
 };
 
