@@ -114,9 +114,8 @@ struct fit {
     const struct lora_adapter *adapter;
     const char *folder;
     bool *seen;         /* [modules of the adapter]: the model has it */
-    const char *target; /* of target_modules, that is looked for */
-    uint32_t n_found;
-    char targets[320]; /* the last parts of the modules' names */
+    bool *targets_seen; /* [target_modules] */
+    char targets[320];  /* the last parts of the modules' names */
     const struct program *p;
     struct lora_slot *slot; /* to be filled */
     uint8_t *memory;
@@ -137,11 +136,12 @@ static void add_target(char *list, size_t size, const char *module)
 static enum status wrong_shape(const struct fit *f, const struct lora_module *m, const char *which,
                                const struct tensor *t, const uint32_t want[2], struct error *err)
 {
-    return error_set(err, STATUS_INVALID,
-                     "%s/adapter_model.safetensors: tensor base_model.model.%s.lora_%s.weight has "
-                     "shape [%llu, %llu]; this model wants [%u, %u]",
-                     f->folder, m->name, which, (unsigned long long)t->shape[0],
-                     (unsigned long long)t->shape[1], want[0], want[1]);
+    return error_set(
+        err, STATUS_INVALID,
+        "%s/%s: tensor base_model.model.%s.lora_%s.weight has shape [%llu, %llu]; this "
+        "model wants [%u, %u]",
+        f->folder, lora_adapter_file(f->adapter), m->name, which, (unsigned long long)t->shape[0],
+        (unsigned long long)t->shape[1], want[0], want[1]);
 }
 
 /* A module of the model, whole: what the adapter has for it is of its shape. */
@@ -149,12 +149,14 @@ static enum status check_target(void *ctx, uint32_t i_weight, const char *module
 {
     struct fit *f = ctx;
     add_target(f->targets, sizeof f->targets, module);
+    lora_adapter_mark_targets(f->adapter, module, f->targets_seen);
     const struct lora_module *m = lora_adapter_find(f->adapter, module);
     if (!m && lora_adapter_targets(f->adapter, module))
-        return error_set(err, STATUS_INVALID,
-                         "%s/adapter_model.safetensors: tensor base_model.model.%s.lora_A.weight "
-                         "is missing, and target_modules names its module",
-                         f->folder, module);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s/%s: tensor base_model.model.%s.lora_A.weight is missing, and target_modules "
+            "names its module",
+            f->folder, lora_adapter_file(f->adapter), module);
     if (!m)
         return STATUS_OK;
     f->seen[m - lora_adapter_module_at(f->adapter, 0)] = true;
@@ -171,27 +173,12 @@ static enum status check_target(void *ctx, uint32_t i_weight, const char *module
     return STATUS_OK;
 }
 
-static enum status find_target(void *ctx, uint32_t i_weight, const char *module, struct error *err)
-{
-    struct fit *f = ctx;
-    f->n_found += lora_name_matches(f->target, module);
-    return STATUS_OK;
-}
-
-static bool is_target(struct fit *f, const char *target)
-{
-    struct error err;
-    f->target = target;
-    f->n_found = 0;
-    return each_target(f->l->whole, find_target, f, &err) == STATUS_OK && f->n_found > 0;
-}
-
 /* Nothing of it is left out in silence. */
 static enum status check_modules(struct fit *f, struct error *err)
 {
     const struct lora_adapter *a = f->adapter;
     for (uint32_t i = 0; i < lora_adapter_n_targets(a); i++)
-        if (!is_target(f, lora_adapter_target_at(a, i)))
+        if (!f->targets_seen[i])
             return error_set(
                 err, STATUS_UNSUPPORTED,
                 "%s/adapter_config.json: target_modules: this model has no module %.96s "
@@ -288,12 +275,14 @@ static enum status load_slot(struct lora_set *l, struct lora_slot *slot, const c
     f.memory = l->memory + (uint64_t)(slot - l->slots) * l->slot_bytes;
     slot->pairs = mem_array(l->p->n_weights, sizeof *slot->pairs);
     f.seen = mem_array(lora_adapter_n_modules(adapter), sizeof *f.seen);
+    f.targets_seen = mem_array(lora_adapter_n_targets(adapter), sizeof *f.targets_seen);
     enum status s = each_target(l->whole, check_target, &f, err);
     if (s == STATUS_OK)
         s = check_modules(&f, err);
     if (s == STATUS_OK)
         s = each_target(l->p, load_target, &f, err);
     mem_free(f.seen);
+    mem_free(f.targets_seen);
     lora_adapter_close(adapter);
     if (s != STATUS_OK) {
         mem_free(slot->pairs);

@@ -9,7 +9,8 @@
 #include "common/model/safetensors.h"
 #include "common/model/torch_file.h"
 
-enum { MAX_MODULES = 1 << 16 };
+/* Of the largest models that there are, and some to spare: 1024 layers of 16 modules. */
+enum { MAX_MODULES = 1 << 14 };
 
 struct lora_adapter {
     char *folder;
@@ -154,8 +155,10 @@ static enum status read_modules(struct lora_adapter *a, struct error *err)
 {
     uint64_t n = n_tensors(a);
     if (n == 0 || n > 2 * (uint64_t)MAX_MODULES)
-        return error_set(err, STATUS_INVALID, "%s/%s: %llu tensors; 1 to %d are possible",
-                         a->folder, lora_adapter_file(a), (unsigned long long)n, 2 * MAX_MODULES);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s/%s: %llu tensors; 1 to %d are possible (adapters of experts are not run)",
+            a->folder, lora_adapter_file(a), (unsigned long long)n, 2 * MAX_MODULES);
     a->modules = mem_try_array(n, sizeof *a->modules);
     if (!a->modules)
         return error_set(err, STATUS_NO_MEMORY, "%s/%s: no memory for its %llu tensors", a->folder,
@@ -238,20 +241,23 @@ const struct lora_module *lora_adapter_find(const struct lora_adapter *a, const 
 
 bool lora_adapter_targets(const struct lora_adapter *a, const char *name)
 {
-    if (a->config.some_layers)
-        return false;
-    for (uint32_t i = 0; i < lora_adapter_n_targets(a); i++)
-        if (lora_name_matches(lora_adapter_target_at(a, i), name))
-            return true;
-    return false;
+    return !a->config.some_layers && lora_names_find(&a->config.targets, name);
 }
 
 uint32_t lora_adapter_n_targets(const struct lora_adapter *a)
 {
-    return (uint32_t)json_array_size(a->config.targets);
+    return a->config.targets.n;
 }
 
 const char *lora_adapter_target_at(const struct lora_adapter *a, uint32_t i)
 {
-    return json_string_value(json_array_get(a->config.targets, i));
+    uint32_t k = 0;
+    while (a->config.targets.all[k].i != i)
+        k++;
+    return a->config.targets.all[k].name;
+}
+
+void lora_adapter_mark_targets(const struct lora_adapter *a, const char *name, bool *seen)
+{
+    lora_names_mark(&a->config.targets, name, seen);
 }

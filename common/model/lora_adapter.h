@@ -32,5 +32,5 @@ bool lora_adapter_targets(const struct lora_adapter *a, const char *name);
 /* Of target_modules, when it is a list. */
 uint32_t lora_adapter_n_targets(const struct lora_adapter *a);
 const char *lora_adapter_target_at(const struct lora_adapter *a, uint32_t i);
-/* Does target name this module: is it its name, or the end of it after a dot? */
-bool lora_name_matches(const char *target, const char *module);
+/* Sets seen[i] of each target that names this module: is its name, or the end of it after a dot. */
+void lora_adapter_mark_targets(const struct lora_adapter *a, const char *name, bool *seen);

@@ -1,13 +1,14 @@
-/* adapter_config.json. Keys that change nothing about the numbers (init_lora_weights, lora_dropout,
- * task_type, ...) are not looked at. */
+/* adapter_config.json. Keys that change nothing about the numbers (lora_dropout, task_type, ...)
+ * are not looked at. */
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/base/mem.h"
 #include "common/model/hf_json_internal.h"
 #include "common/model/lora_internal.h"
 
-enum { MAX_TARGETS = 4096 };
+enum { MAX_NAMES = 4096 }; /* of a pattern, of target_modules */
 #define MAX_RANK  (1u << 16)
 #define MAX_ALPHA 1e9
 
@@ -52,6 +53,30 @@ static enum status check_unsupported(const struct lora_config *c, struct error *
     return STATUS_OK;
 }
 
+/* Some ways to begin take what A and B begin with out of the base weights, and PEFT takes it out of
+ * them again whenever it loads the adapter: over the weights as they are its numbers are others.
+ * These ways leave them alone; a new one is refused until somebody has looked. */
+static enum status check_beginning(const struct lora_config *c, struct error *err)
+{
+    static const char *const fine[] = {"gaussian", "eva", "orthogonal", "mica", "lora_ga"};
+    const json_t *v = json_object_get(c->root, "init_lora_weights");
+    const char *text = json_string_value(v);
+    if (!v || json_is_null(v) || json_is_boolean(v))
+        return STATUS_OK;
+    if (!text)
+        return error_set(err, STATUS_INVALID,
+                         "%s/%s: init_lora_weights: true, false or a name is wanted", c->folder,
+                         file);
+    for (size_t i = 0; i < sizeof fine / sizeof fine[0]; i++)
+        if (strcasecmp(text, fine[i]) == 0)
+            return STATUS_OK;
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "%s/%s: init_lora_weights is %.64s: adapters that change the model's own "
+                     "weights when they are loaded are not run; convert it to a plain one first "
+                     "(PEFT: save_pretrained with path_initial_model_for_weight_conversion)",
+                     c->folder, file, text);
+}
+
 static enum status to_rank(const struct lora_config *c, const char *key, const json_t *v,
                            uint32_t *out, struct error *err)
 {
@@ -76,15 +101,20 @@ static enum status to_alpha(const struct lora_config *c, const char *key, const 
 
 /* PEFT reads keys as expressions. What is plain text but for its dots means itself; an expression
  * of a stranger is not run. */
-static enum status check_pattern(const struct lora_config *c, const char *key, const json_t *v,
-                                 struct error *err)
+static enum status read_pattern(const struct lora_config *c, const char *key,
+                                struct lora_names *out, struct error *err)
 {
+    const json_t *v = json_object_get(c->root, key);
     const char *name;
     json_t *value;
     uint32_t rank;
     double alpha;
-    if (!says_nothing(v) && !json_is_object(v))
-        return error_set(err, STATUS_INVALID, "%s/%s: %s is no object", c->folder, file, key);
+    if (says_nothing(v))
+        return STATUS_OK;
+    if (!json_is_object(v) || json_object_size(v) > MAX_NAMES)
+        return error_set(err, STATUS_INVALID, "%s/%s: %s: an object of at most %d names is wanted",
+                         c->folder, file, key, MAX_NAMES);
+    lora_names_init(out, (uint32_t)json_object_size(v));
     json_object_foreach((json_t *)v, name, value)
     {
         if (name[0] == '\0' || strpbrk(name, "^$*+?()[]{}|\\"))
@@ -94,7 +124,9 @@ static enum status check_pattern(const struct lora_config *c, const char *key, c
                              c->folder, file, key, name);
         TRY(key[0] == 'r' ? to_rank(c, name, value, &rank, err)
                           : to_alpha(c, name, value, &alpha, err));
+        lora_names_add(out, name, value);
     }
+    lora_names_sort(out);
     return STATUS_OK;
 }
 
@@ -105,16 +137,19 @@ static enum status read_targets(struct lora_config *c, struct error *err)
                      !says_nothing(json_object_get(c->root, "exclude_modules"));
     if (json_is_string(v) || json_is_null(v) || !v)
         return STATUS_OK; /* an expression: the tensors say it */
-    if (!json_is_array(v) || json_array_size(v) > MAX_TARGETS)
-        return error_set(err, STATUS_INVALID, "%s/%s: target_modules: a list of names is wanted",
-                         c->folder, file);
+    if (!json_is_array(v) || json_array_size(v) > MAX_NAMES)
+        return error_set(err, STATUS_INVALID,
+                         "%s/%s: target_modules: a list of at most %d names is wanted", c->folder,
+                         file, MAX_NAMES);
+    lora_names_init(&c->targets, (uint32_t)json_array_size(v));
     for (size_t i = 0; i < json_array_size(v); i++) {
         const char *name = json_string_value(json_array_get(v, i));
         if (!name || !name[0])
             return error_set(err, STATUS_INVALID,
                              "%s/%s: target_modules: a list of names is wanted", c->folder, file);
+        lora_names_add(&c->targets, name, NULL);
     }
-    c->targets = v;
+    lora_names_sort(&c->targets);
     return STATUS_OK;
 }
 
@@ -123,12 +158,11 @@ enum status lora_config_read(const char *folder, struct lora_config *c, struct e
     *c = (struct lora_config){.folder = folder};
     TRY(hf_json_load(folder, file, 0, &c->root, err));
     TRY(check_unsupported(c, err));
+    TRY(check_beginning(c, err));
     TRY(to_rank(c, "r", json_object_get(c->root, "r"), &c->rank, err));
     TRY(to_alpha(c, "lora_alpha", json_object_get(c->root, "lora_alpha"), &c->alpha, err));
-    c->ranks = json_object_get(c->root, "rank_pattern");
-    c->alphas = json_object_get(c->root, "alpha_pattern");
-    TRY(check_pattern(c, "rank_pattern", c->ranks, err));
-    TRY(check_pattern(c, "alpha_pattern", c->alphas, err));
+    TRY(read_pattern(c, "rank_pattern", &c->ranks, err));
+    TRY(read_pattern(c, "alpha_pattern", &c->alphas, err));
     const json_t *root_of_rank = json_object_get(c->root, "use_rslora");
     if (root_of_rank && !json_is_boolean(root_of_rank) && !json_is_null(root_of_rank))
         return error_set(err, STATUS_INVALID, "%s/%s: use_rslora is not true or false", folder,
@@ -139,33 +173,18 @@ enum status lora_config_read(const char *folder, struct lora_config *c, struct e
 
 void lora_config_fini(struct lora_config *c)
 {
+    lora_names_fini(&c->ranks);
+    lora_names_fini(&c->alphas);
+    lora_names_fini(&c->targets);
     json_decref(c->root);
     *c = (struct lora_config){0};
 }
 
-/* The first key of the pattern that names the module, as PEFT takes it. */
-static const json_t *of_pattern(const json_t *pattern, const char *module)
-{
-    const char *name;
-    json_t *value;
-    json_object_foreach((json_t *)pattern, name, value)
-    {
-        if (lora_name_matches(name, module))
-            return value;
-    }
-    return NULL;
-}
-
 void lora_config_of(const struct lora_config *c, const char *module, uint32_t *rank, float *scale)
 {
-    const json_t *r = of_pattern(c->ranks, module), *a = of_pattern(c->alphas, module);
-    *rank = r ? (uint32_t)json_integer_value(r) : c->rank;
-    double alpha = a ? json_number_value(a) : c->alpha;
+    const struct lora_name *r = lora_names_find(&c->ranks, module);
+    const struct lora_name *a = lora_names_find(&c->alphas, module);
+    *rank = r ? (uint32_t)json_integer_value(r->value) : c->rank;
+    double alpha = a ? json_number_value(a->value) : c->alpha;
     *scale = (float)(alpha / (c->rslora ? sqrt((double)*rank) : (double)*rank));
-}
-
-bool lora_name_matches(const char *target, const char *module)
-{
-    size_t n = strlen(target), m = strlen(module);
-    return n <= m && strcmp(module + m - n, target) == 0 && (n == m || module[m - n - 1] == '.');
 }

@@ -1,8 +1,32 @@
 #pragma once
-/* Private to common/model: adapter_config.json as lora_config.c reads it for lora_adapter.c. */
+/* Private to common/model: what lora_adapter.c is made of. */
 #include <jansson.h>
 
 #include "common/model/lora_adapter.h"
+
+/* ---- lora_names.c: names of modules, each the whole of one or its end after a dot ---- */
+
+struct lora_name {
+    const char *name;    /* borrowed */
+    const json_t *value; /* borrowed; NULL: it has none */
+    uint32_t i;          /* as they came */
+};
+/* To be found by a module's name in as many steps as that has ends, however many there are. Zeroed:
+ * none. */
+struct lora_names {
+    struct lora_name *all; /* [n], by name once sorted */
+    uint32_t n;
+};
+void lora_names_init(struct lora_names *s, uint32_t most);
+void lora_names_add(struct lora_names *s, const char *name, const json_t *value);
+void lora_names_sort(struct lora_names *s); /* after the last one */
+void lora_names_fini(struct lora_names *s);
+/* The first that came of those that name the module, as PEFT takes it; NULL: none does. */
+const struct lora_name *lora_names_find(const struct lora_names *s, const char *module);
+/* seen[i] of all that name it. */
+void lora_names_mark(const struct lora_names *s, const char *module, bool *seen);
+
+/* ---- lora_config.c: adapter_config.json ---- */
 
 struct lora_config {
     const char *folder; /* borrowed, for error texts */
@@ -10,9 +34,9 @@ struct lora_config {
     uint32_t rank;
     double alpha;
     bool rslora;
-    const json_t *ranks, *alphas; /* patterns; NULL: none */
-    const json_t *targets;        /* a list of names; NULL: an expression says it */
-    bool some_layers;             /* not of every layer, or not every module of a name */
+    struct lora_names ranks, alphas; /* patterns */
+    struct lora_names targets;       /* none: an expression says it */
+    bool some_layers;                /* not of every layer, or not every module of a name */
 };
 /* lora_config_fini is due after an error, too. */
 MUST_USE enum status lora_config_read(const char *folder, struct lora_config *c, struct error *err);

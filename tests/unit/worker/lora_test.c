@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "common/model/lora_adapter.h"
+#include "tests/unit/model/torch_writer.c"
 #include "tests/unit/worker/tiny_model.c"
 #include "worker/engine.h"
 
@@ -136,6 +137,18 @@ static const struct bend bends[] = {
     {.label = "DoRA",
      .config = CONFIG(",'use_dora':true"),
      REFUSED(UNSUPPORTED, "adapter_config.json: use_dora")},
+    {.label = "a beginning that leaves the model's weights alone",
+     .config = CONFIG(",'init_lora_weights':'Gaussian'")},
+    {.label = "the usual beginning", .config = CONFIG(",'init_lora_weights':true")},
+    {.label = "PiSSA",
+     .config = CONFIG(",'init_lora_weights':'pissa_niter_16'"),
+     REFUSED(UNSUPPORTED, "adapter_config.json: init_lora_weights is pissa_niter_16")},
+    {.label = "OLoRA",
+     .config = CONFIG(",'init_lora_weights':'olora'"),
+     REFUSED(UNSUPPORTED, "init_lora_weights is olora")},
+    {.label = "no beginning at all",
+     .config = CONFIG(",'init_lora_weights':5"),
+     REFUSED(INVALID, "init_lora_weights: true, false or a name")},
     {.label = "biases",
      .config = CONFIG(",'bias':'lora_only'"),
      REFUSED(UNSUPPORTED, "adapter_config.json: bias")},
@@ -388,16 +401,144 @@ static void test_scales(void **state)
     assert_true(q && q->rank == 4 && q->scale == 8.0f / 2.0f);
     assert_true(down && down->rank == 4 && down->scale == 3.0f / 2.0f);
     assert_null(lora_adapter_find(a, "model.layers.0.self_attn.k_proj"));
-    assert_true(lora_name_matches("q_proj", "a.q_proj") && !lora_name_matches("q_proj", "aq_proj"));
+    assert_true(lora_adapter_targets(a, "a.q_proj") && lora_adapter_targets(a, "q_proj"));
+    assert_false(lora_adapter_targets(a, "aq_proj") || lora_adapter_targets(a, "q_proj.a"));
     lora_adapter_close(a);
+}
+
+/* As PEFT: the first key that names a module, not the longest, and whole parts of its name only. */
+static void test_patterns(void **state)
+{
+    static const struct {
+        const char *pattern;
+        float alpha[2]; /* of the way down in layer 0 and 1 */
+    } cases[] = {
+        {"'down_proj':3,'1.mlp.down_proj':5", {3, 3}},
+        {"'1.mlp.down_proj':5,'down_proj':3", {3, 5}},
+        {"'model.layers.0.mlp.down_proj':2,'own_proj':3,'wn':4", {2, 8}},
+        {"'mlp.down_proj.':3,'mlp':3,'x.model.layers.0.mlp.down_proj':3", {8, 8}},
+        {"'0.mlp.down_proj':1,'1.mlp.down_proj':2,'mlp.down_proj':3,'down_proj':4", {1, 2}},
+    };
+    static const char *const names[] = {"model.layers.0.mlp.down_proj",
+                                        "model.layers.1.mlp.down_proj"};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char config[512];
+        struct lora_adapter *a;
+        struct error err = {0};
+        snprintf(config, sizeof config, CONFIG(",'alpha_pattern':{%s}"), cases[i].pattern);
+        write_adapter(&(struct bend){.config = config});
+        assert_int_equal(lora_adapter_open(folder, &a, &err), STATUS_OK);
+        for (size_t k = 0; k < 2; k++)
+            if (lora_adapter_find(a, names[k])->scale != cases[i].alpha[k] / 4)
+                fail_msg("%s: %s", cases[i].pattern, names[k]);
+        lora_adapter_close(a);
+    }
+}
+
+/* Names enough to keep a group's ranks from their steps. */
+static void test_too_many_names(void **state)
+{
+    static const char *const keys[] = {"rank_pattern", "alpha_pattern", "target_modules"};
+    for (uint32_t i = 0; i < 6; i++) {
+        const char *key = keys[i / 2];
+        uint32_t n = 4096 + i % 2;
+        struct lora_adapter *a;
+        struct error err = {0};
+        struct strbuf b;
+        write_adapter(&right);
+        strbuf_init(&b, 0);
+        strbuf_printf(&b, "{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8,\"%s\":%c", key,
+                      i < 4 ? '{' : '[');
+        for (uint32_t k = 0; k < n; k++)
+            strbuf_printf(&b, "%s\"module_%u\"%s", k ? "," : "", k, i < 4 ? ":4" : "");
+        strbuf_append_c(&b, i < 4 ? "}}" : "]}");
+        put_file(folder, "adapter_config.json", strbuf_str(&b));
+        strbuf_fini(&b);
+        enum status s = lora_adapter_open(folder, &a, &err);
+        if (s != (i % 2 ? STATUS_INVALID : STATUS_OK) ||
+            (s != STATUS_OK && (!strstr(err.text, key) || !strstr(err.text, "at most 4096 names"))))
+            fail_msg("%s, %u: %s", key, n, err.text);
+        lora_adapter_close(a);
+    }
+}
+
+#define Q_PROJ "base_model.model.model.layers.0.self_attn.q_proj.lora_"
+
+/* PyTorch's file with A [4][inputs] and B [32][4] of one module. */
+static void put_bin(char inputs)
+{
+    static const char zeros[4 * 255];
+    struct strbuf pickle, file;
+    strbuf_init(&pickle, 0);
+    strbuf_init(&file, 0);
+    zip_put_str(&pickle, (struct str){P_BEGIN, sizeof P_BEGIN - 1});
+    for (int i = 0; i < 2; i++) {
+        char name[96], rows = i ? 32 : 4, columns = i ? 4 : inputs;
+        int n = snprintf(name, sizeof name, Q_PROJ "%c.weight", "AB"[i]);
+        char t[] = P_TENSOR(P_STORAGE("FloatStorage", "?", "N"), "\0", P_TUPLE2("R", "C"),
+                            P_TUPLE2("C", "\1")) "";
+        char *key = memchr(t, '?', sizeof t), *size = memmem(t, sizeof t, "KN", 2),
+             *sizes = size + 6;
+        *key = (char)('0' + i);
+        size[1] = (char)(rows * columns);
+        assert_memory_equal(sizes, "KRKC\x86KCK\1\x86", 10);
+        sizes[1] = rows;
+        sizes[3] = sizes[6] = columns;
+        zip_put(&pickle, 'X', 1);
+        zip_put(&pickle, (uint64_t)n, 4);
+        zip_put_str(&pickle, str_from(name));
+        zip_put_str(&pickle, (struct str){t, sizeof t - 1});
+    }
+    zip_put_str(&pickle, (struct str){P_END, sizeof P_END - 1});
+    const struct zip_part parts[] = {{"x/data.pkl", strbuf_str(&pickle)},
+                                     {"x/data/0", {zeros, 4 * 4 * (size_t)inputs}},
+                                     {"x/data/1", {zeros, 4 * 32 * 4}}};
+    (void)zip_put_archive(&file, parts, 3, false);
+    put_file(folder, "adapter_model.bin", strbuf_str(&file));
+    strbuf_fini(&pickle);
+    strbuf_fini(&file);
+}
+
+static void test_errors_name_the_file_that_is_there(void **state)
+{
+    static const struct {
+        char inputs;
+        const char *text;
+    } cases[] = {
+        {48, "adapter_model.bin: tensor " Q_PROJ "A.weight has shape [4, 48]"},
+        {TINY_HIDDEN, "adapter_model.bin: tensor base_model.model.model.layers.1.self_attn.q_proj."
+                      "lora_A.weight is missing"},
+    };
+    char path[128];
+    struct engine *e = open_engine(1, 0);
+    write_adapter(&(struct bend){
+        .config = "{'peft_type':'LORA','r':4,'lora_alpha':8,'target_modules':['q_proj']}"});
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", folder);
+    assert_int_equal(unlink(path), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct error err = {0};
+        put_bin(cases[i].inputs);
+        assert_int_equal(lora_set_load(e->loras, 1, "a", &err), STATUS_INVALID);
+        if (!strstr(err.text, cases[i].text))
+            fail_msg("%s", err.text);
+    }
+    snprintf(path, sizeof path, "%s/adapter_model.bin", folder);
+    assert_int_equal(unlink(path), 0);
+    engine_close(e);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_refused),  cmocka_unit_test(test_ranks_and_places),
-        cmocka_unit_test(test_a_rank_too_large), cmocka_unit_test(test_only_below_the_root),
-        cmocka_unit_test(test_another_rank),     cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_ranks_and_places),
+        cmocka_unit_test(test_a_rank_too_large),
+        cmocka_unit_test(test_only_below_the_root),
+        cmocka_unit_test(test_another_rank),
+        cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_too_many_names),
+        cmocka_unit_test(test_errors_name_the_file_that_is_there),
     };
     return cmocka_run_group_tests(tests, make_folders, remove_folders);
 }
