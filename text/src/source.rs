@@ -8,6 +8,7 @@ use crate::gguf_vocab;
 use crate::spm::{self, Frame, Spm};
 use crate::tokenizer_json::{self, Parsed};
 use serde_json::{Map, Value};
+use std::fmt::Display;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_128;
@@ -35,7 +36,7 @@ pub struct Opened {
 const MAX_SMALL_FILE: u64 = 64 << 20;
 /// Nor is JSON of more values parsed: two bytes of text become up to 600 of memory. Gemma's has 45,000,
 /// a speech model's with 65,536 added tokens half a million.
-const MAX_JSON_VALUES: usize = 1 << 20;
+pub const MAX_JSON_VALUES: usize = 1 << 20;
 
 pub fn map_file(path: &Path) -> Result<memmap2::Mmap> {
     // before opening: the open of a FIFO would wait for a writer
@@ -63,13 +64,19 @@ pub fn read_small(path: &Path) -> Result<Option<String>> {
     std::fs::read_to_string(path).map(Some).map_err(|e| io(path.display(), e))
 }
 
+/// Before JSON is parsed: it has no more values than this.
+pub fn check_values(text: &str, most: usize, what: impl Display) -> Result<()> {
+    // Each value but the first stands behind one of these.
+    match text.bytes().filter(|b| matches!(b, b',' | b'[' | b'{')).count() < most {
+        true => Ok(()),
+        false => fail(Code::Limit, format!("{what}: has more than {most} values")),
+    }
+}
+
 /// A small file that holds a JSON object.
 pub fn read_json(path: &Path) -> Result<Option<Map<String, Value>>> {
     let Some(text) = read_small(path)? else { return Ok(None) };
-    // Each value but the first stands behind one of these.
-    if text.bytes().filter(|b| matches!(b, b',' | b'[' | b'{')).count() >= MAX_JSON_VALUES {
-        return fail(Code::Limit, format!("{}: has more than {MAX_JSON_VALUES} values", path.display()));
-    }
+    check_values(&text, MAX_JSON_VALUES, path.display())?;
     match serde_json::from_str(&text) {
         Ok(Value::Object(map)) => Ok(Some(map)),
         Ok(_) => Err(invalid(format!("{}: is not a JSON object", path.display()))),

@@ -2,11 +2,15 @@
 //! streamed into flat tables.
 
 use crate::error::{invalid, Result};
+use crate::source::{check_values, MAX_JSON_VALUES};
 use crate::vocab::{BpeFlags, Merge, Source, Vocab};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::fmt;
+
+/// A model that is left to the crate becomes a tree first; a vocabulary of 256,000 pieces has 800,000.
+const MAX_MODEL_VALUES: usize = 1 << 22;
 
 #[derive(Deserialize)]
 struct File<'a> {
@@ -69,7 +73,11 @@ pub fn parse(json: &[u8]) -> Result<Parsed> {
         or_null(file.decoder),
         file.added_tokens.map_or("[]", RawValue::get)
     );
-    let other = |config| Ok(Parsed::Other { model: file.model.get().to_owned(), config });
+    check_values(&config, MAX_JSON_VALUES, "tokenizer.json, beside its model")?;
+    let other = |config| {
+        check_values(file.model.get(), MAX_MODEL_VALUES, "tokenizer.json: its model")?;
+        Ok(Parsed::Other { model: file.model.get().to_owned(), config })
+    };
     // Models of another kind have fields of other types; only the kind is read before.
     #[derive(Deserialize)]
     struct Kind {

@@ -66,6 +66,19 @@ static void special_ids_come_from_the_small_files(void **state)
     assert_int_equal(text_bos_id(t), 1);
     assert_int_equal(text_eos_id(t), 2);
     text_tokenizer_free(t);
+    /* the map wins where no added_tokens_decoder says that the configuration is of after 2023 */
+    static const char map[] = "{\"bos_token\":\"<unk>\"}";
+    fixture_write("special_tokens_map.json", map, sizeof map - 1);
+    t = open_spm(NULL);
+    assert_int_equal(text_bos_id(t), 0);
+    assert_int_equal(text_eos_id(t), 2);
+    text_tokenizer_free(t);
+    static const char listed[] = "{\"bos_token\":\"<s>\",\"added_tokens_decoder\":{}}";
+    fixture_write("tokenizer_config.json", listed, sizeof listed - 1);
+    t = open_spm(NULL);
+    assert_int_equal(text_bos_id(t), 1);
+    text_tokenizer_free(t);
+    assert_int_equal(unlink(fixture_path("special_tokens_map.json")), 0);
     static const char ids[] = "{\"bos_token_id\":1,\"eos_token_id\":[2,0]}";
     assert_int_equal(unlink(fixture_path("tokenizer_config.json")), 0);
     fixture_write("config.json", ids, sizeof ids - 1);
@@ -224,6 +237,38 @@ static void broken_files_are_refused(void **state)
     assert_int_equal(text_tokenizer_open(fixture_path("empty"), NULL, &t, err), TEXT_UNSUPPORTED);
 }
 
+/* JSON that becomes a tree is counted first: two bytes of it are hundreds in memory. */
+static void lists_without_end_are_refused(void **state)
+{
+    static const struct {
+        const char *before, *after, *words;
+        size_t n;
+    } cases[] = {
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]},\"added_tokens\":[", "]}",
+         "beside its model: has more than 1048576 values", (1 << 20) + 1},
+        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":[", "]}}",
+         "its model: has more than 4194304 values", (1 << 22) + 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char err[TEXT_ERR_MAX] = "", *json = NULL;
+        struct text_tokenizer *t = NULL;
+        size_t len = 0;
+        FILE *f = open_memstream(&json, &len);
+        assert_non_null(f);
+        fputs(cases[i].before, f);
+        for (size_t k = 0; k < cases[i].n; k++)
+            fputs(k ? ",0" : "0", f);
+        fputs(cases[i].after, f);
+        fclose(f);
+        fixture_write("endless.json", json, len);
+        int got = text_tokenizer_open(fixture_path("endless.json"), NULL, &t, err);
+        if (got != TEXT_LIMIT || !strstr(err, cases[i].words))
+            fail_msg("%zu: %d (%s)", i, got, err);
+        free(json);
+        unlink(fixture_path("endless.json"));
+    }
+}
+
 /* A model that is not compiled goes through the crate's own code. */
 static void other_models_work(void **state)
 {
@@ -290,6 +335,7 @@ int main(void)
         cmocka_unit_test(limits_and_bad_input),
         cmocka_unit_test(a_text_far_too_long_is_refused_by_its_beginning),
         cmocka_unit_test(broken_files_are_refused),
+        cmocka_unit_test(lists_without_end_are_refused),
         cmocka_unit_test(other_models_work),
         cmocka_unit_test(builtin_bytes),
     };
