@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
+#include "common/base/path.h"
 #include "common/model/lora_adapter.h"
 #include "worker/source.h"
 
@@ -270,7 +271,7 @@ static enum status load_slot(struct lora_set *l, struct lora_slot *slot, const c
 {
     struct fit f = {.l = l, .folder = folder, .p = l->p, .slot = slot};
     struct lora_adapter *adapter;
-    TRY(lora_adapter_open(folder, &adapter, err));
+    TRY(lora_adapter_open(folder, l->s.root, &adapter, err));
     f.adapter = adapter;
     f.memory = l->memory + (uint64_t)(slot - l->slots) * l->slot_bytes;
     slot->pairs = mem_array(l->p->n_weights, sizeof *slot->pairs);
@@ -291,12 +292,6 @@ static enum status load_slot(struct lora_set *l, struct lora_slot *slot, const c
     return s;
 }
 
-static bool is_below(const char *path, const char *root)
-{
-    size_t n = strlen(root);
-    return strncmp(path, root, n) == 0 && path[n] == '/' && path[n + 1] != '\0';
-}
-
 /* Symbolic links are followed first: a name below root may lead out of it. */
 static enum status resolve(const char *root, const char *path, char out[PATH_MAX],
                            struct error *err)
@@ -315,7 +310,7 @@ static enum status resolve(const char *root, const char *path, char out[PATH_MAX
         return error_set(err, STATUS_NOT_FOUND, "--lora-root %s: %m", root);
     if (!realpath(joined, out))
         return error_set(err, STATUS_NOT_FOUND, "%s: there is no such folder", path);
-    if (strcmp(real_root, "/") == 0 || is_below(out, real_root))
+    if (path_is_below(out, real_root))
         return STATUS_OK;
     return error_set(err, STATUS_DENIED, "%s: adapters are read from below --lora-root only", path);
 }

@@ -1,4 +1,3 @@
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,31 +174,40 @@ static enum status read_modules(struct lora_adapter *a, struct error *err)
     return pair_up(a, err);
 }
 
-static enum status open_adapter(struct lora_adapter *a, struct error *err)
+/* Neither there: the error is of the one that should be. */
+static enum status open_tensors(struct lora_adapter *a, const char *root, struct error *err)
 {
     char path[PATH_MAX];
-    struct error none;
-    TRY(lora_config_read(a->folder, &a->config, err));
-    int n = snprintf(path, sizeof path, "%s/%s", a->folder, safetensors_name);
-    if (n < 0 || (size_t)n >= sizeof path)
-        return error_set(err, STATUS_INVALID, "%s: the path is too long", a->folder);
-    enum status s = safetensors_open(path, &a->file, err);
-    if (s == STATUS_NOT_FOUND) { /* the error is of the file that should be there */
-        snprintf(path, sizeof path, "%s/%s", a->folder, torch_name);
-        enum status torch = torch_file_open(path, &a->torch, &none);
-        if (torch != STATUS_OK && torch != STATUS_NOT_FOUND)
-            *err = none;
-        s = torch == STATUS_NOT_FOUND ? s : torch;
-    }
-    return s == STATUS_OK ? read_modules(a, err) : s;
+    struct error other;
+    enum status s = lora_file_find(a->folder, root, safetensors_name, path, err);
+    if (s == STATUS_OK)
+        s = safetensors_open(path, &a->file, err);
+    if (s != STATUS_NOT_FOUND)
+        return s;
+    enum status torch = lora_file_find(a->folder, root, torch_name, path, &other);
+    if (torch == STATUS_OK)
+        torch = torch_file_open(path, &a->torch, &other);
+    if (torch == STATUS_NOT_FOUND)
+        return s;
+    if (torch != STATUS_OK)
+        *err = other;
+    return torch;
 }
 
-enum status lora_adapter_open(const char *folder, struct lora_adapter **out, struct error *err)
+static enum status open_adapter(struct lora_adapter *a, const char *root, struct error *err)
+{
+    TRY(lora_config_read(a->folder, root, &a->config, err));
+    TRY(open_tensors(a, root, err));
+    return read_modules(a, err);
+}
+
+enum status lora_adapter_open(const char *folder, const char *root, struct lora_adapter **out,
+                              struct error *err)
 {
     struct lora_adapter *a = mem_zalloc(sizeof *a);
     *out = NULL;
     a->folder = mem_strdup(folder);
-    enum status s = open_adapter(a, err);
+    enum status s = open_adapter(a, root, err);
     if (s != STATUS_OK) {
         lora_adapter_close(a);
         return s;

@@ -9,9 +9,11 @@
 #define LORA_MODULE_MAX 192u /* bytes of a module's name */
 
 struct lora_adapter;
-/* STATUS_NOT_FOUND, STATUS_INVALID or STATUS_UNSUPPORTED, with folder, file, and key or tensor. */
-MUST_USE enum status lora_adapter_open(const char *folder, struct lora_adapter **out,
-                                       struct error *err);
+/* root: its files have to be below, links followed; NULL: anywhere. STATUS_NOT_FOUND,
+ * STATUS_INVALID, STATUS_UNSUPPORTED or STATUS_DENIED, with folder, file, and key, tensor or root.
+ */
+MUST_USE enum status lora_adapter_open(const char *folder, const char *root,
+                                       struct lora_adapter **out, struct error *err);
 void lora_adapter_close(struct lora_adapter *a);             /* NULL is fine */
 const char *lora_adapter_file(const struct lora_adapter *a); /* which of the two; static */
 

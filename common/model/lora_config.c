@@ -153,10 +153,20 @@ static enum status read_targets(struct lora_config *c, struct error *err)
     return STATUS_OK;
 }
 
-enum status lora_config_read(const char *folder, struct lora_config *c, struct error *err)
+static enum status load(struct lora_config *c, const char *root, struct error *err)
+{
+    char path[PATH_MAX];
+    TRY(lora_file_find(c->folder, root, file, path, err));
+    char *slash = strrchr(path, '/');
+    *slash = '\0';
+    return hf_json_load(path, slash + 1, 0, &c->root, err);
+}
+
+enum status lora_config_read(const char *folder, const char *root, struct lora_config *c,
+                             struct error *err)
 {
     *c = (struct lora_config){.folder = folder};
-    TRY(hf_json_load(folder, file, 0, &c->root, err));
+    TRY(load(c, root, err));
     TRY(check_unsupported(c, err));
     TRY(check_beginning(c, err));
     TRY(to_rank(c, "r", json_object_get(c->root, "r"), &c->rank, err));

@@ -1,6 +1,7 @@
 #pragma once
 /* Private to common/model: what lora_adapter.c is made of. */
 #include <jansson.h>
+#include <limits.h>
 
 #include "common/model/lora_adapter.h"
 
@@ -38,7 +39,14 @@ struct lora_config {
     struct lora_names targets;       /* none: an expression says it */
     bool some_layers;                /* not of every layer, or not every module of a name */
 };
-/* lora_config_fini is due after an error, too. */
-MUST_USE enum status lora_config_read(const char *folder, struct lora_config *c, struct error *err);
+/* lora_config_fini is due after an error, too. root: of lora_adapter_open. */
+MUST_USE enum status lora_config_read(const char *folder, const char *root, struct lora_config *c,
+                                      struct error *err);
 void lora_config_fini(struct lora_config *c);
 void lora_config_of(const struct lora_config *c, const char *module, uint32_t *rank, float *scale);
+
+/* ---- lora_files.c ---- */
+
+/* Where the folder's file is to be opened. STATUS_NOT_FOUND; STATUS_DENIED: not below root. */
+MUST_USE enum status lora_file_find(const char *folder, const char *root, const char *file,
+                                    char out[PATH_MAX], struct error *err);

@@ -47,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     put_file(folder, "adapter_config.json", (struct str){(const char *)data, n});
     put_file(folder, "adapter_model.safetensors",
              (struct str){(const char *)data + n + (nul != NULL), size - n - (nul != NULL)});
-    if (lora_adapter_open(folder, &a, &err) == STATUS_OK)
+    if (lora_adapter_open(folder, NULL, &a, &err) == STATUS_OK)
         check(a);
     else if (a || err.text[0] == '\0')
         abort();

@@ -372,6 +372,34 @@ static void test_only_below_the_root(void **state)
     engine_close(e);
 }
 
+/* A file of a folder below the root is a link: into the root, as in a cache of downloads, or out.
+ */
+static void test_files_below_the_root(void **state)
+{
+    static const char *const files[] = {"adapter_config.json", "adapter_model.safetensors",
+                                        "adapter_model.bin"};
+    struct engine *e = open_engine(1, 0);
+    for (size_t i = 0; i < 6; i++) {
+        const char *file = files[i / 2], *dir = i % 2 ? base : root;
+        char from[160], to[128], text[400];
+        struct error err = {0};
+        write_adapter(&right);
+        snprintf(from, sizeof from, "%s/%s", folder, files[i / 2 < 2 ? i / 2 : 1]);
+        snprintf(to, sizeof to, "%s/blob", dir);
+        assert_int_equal(rename(from, to), 0);
+        snprintf(from, sizeof from, "%s/%s", folder, file);
+        assert_int_equal(symlink(to, from), 0);
+        snprintf(text, sizeof text, "%s: is a link to outside of --lora-root %s", from, root);
+        enum status s = lora_set_load(e->loras, 1, "a", &err);
+        enum status want = i % 2 ? STATUS_DENIED : i == 4 ? STATUS_INVALID : STATUS_OK;
+        if (s != want || (i % 2 && !strstr(err.text, text)))
+            fail_msg("%s in %s: %s %s", file, dir, status_name(s), err.text);
+        lora_set_unload(e->loras, 1);
+        assert_int_equal(unlink(from) | unlink(to), 0);
+    }
+    engine_close(e);
+}
+
 /* Rank 0 of 2 becomes rank 1: what it holds is cut anew, and a file that changed ends that. */
 static void test_another_rank(void **state)
 {
@@ -394,7 +422,7 @@ static void test_scales(void **state)
     struct error err = {0};
     write_adapter(&(struct bend){
         .config = CONFIG(",'use_rslora':true,'alpha_pattern':{'1.mlp.down_proj':3}")});
-    assert_int_equal(lora_adapter_open(folder, &a, &err), STATUS_OK);
+    assert_int_equal(lora_adapter_open(folder, NULL, &a, &err), STATUS_OK);
     assert_int_equal(lora_adapter_n_modules(a), 4);
     const struct lora_module *q = lora_adapter_find(a, "model.layers.0.self_attn.q_proj");
     const struct lora_module *down = lora_adapter_find(a, "model.layers.1.mlp.down_proj");
@@ -427,7 +455,7 @@ static void test_patterns(void **state)
         struct error err = {0};
         snprintf(config, sizeof config, CONFIG(",'alpha_pattern':{%s}"), cases[i].pattern);
         write_adapter(&(struct bend){.config = config});
-        assert_int_equal(lora_adapter_open(folder, &a, &err), STATUS_OK);
+        assert_int_equal(lora_adapter_open(folder, NULL, &a, &err), STATUS_OK);
         for (size_t k = 0; k < 2; k++)
             if (lora_adapter_find(a, names[k])->scale != cases[i].alpha[k] / 4)
                 fail_msg("%s: %s", cases[i].pattern, names[k]);
@@ -454,7 +482,7 @@ static void test_too_many_names(void **state)
         strbuf_append_c(&b, i < 4 ? "}}" : "]}");
         put_file(folder, "adapter_config.json", strbuf_str(&b));
         strbuf_fini(&b);
-        enum status s = lora_adapter_open(folder, &a, &err);
+        enum status s = lora_adapter_open(folder, NULL, &a, &err);
         if (s != (i % 2 ? STATUS_INVALID : STATUS_OK) ||
             (s != STATUS_OK && (!strstr(err.text, key) || !strstr(err.text, "at most 4096 names"))))
             fail_msg("%s, %u: %s", key, n, err.text);
@@ -534,6 +562,7 @@ int main(void)
         cmocka_unit_test(test_ranks_and_places),
         cmocka_unit_test(test_a_rank_too_large),
         cmocka_unit_test(test_only_below_the_root),
+        cmocka_unit_test(test_files_below_the_root),
         cmocka_unit_test(test_another_rank),
         cmocka_unit_test(test_scales),
         cmocka_unit_test(test_patterns),
