@@ -267,6 +267,15 @@ static bool take_over(struct cluster *c, const struct msg_adapter *m)
     return true;
 }
 
+/* The first word counts: who says another identity has read other files, and its rows would be
+ * another adapter's. Null devices have none, all of them. */
+static bool is_it(struct adapter *a, struct adapter_identity said)
+{
+    if (!adapter_identity_known(a->identity))
+        a->identity = said;
+    return adapter_identity_same(a->identity, said);
+}
+
 void adapters_on_hello(struct cluster *c, struct worker *w, const struct worker_info *i)
 {
     w->adapters = (struct worker_adapters){.retry_ns = 0};
@@ -275,7 +284,7 @@ void adapters_on_hello(struct cluster *c, struct worker *w, const struct worker_
         uint32_t at = find_id(&c->adapters, m->id);
         if (at == ADAPTERS_MAX && take_over(c, m))
             at = find_id(&c->adapters, m->id);
-        if (at < ADAPTERS_MAX)
+        if (at < ADAPTERS_MAX && is_it(&c->adapters.all[at], m->identity))
             w->adapters.has |= 1ull << at;
         else
             add_stray(w, m->id);
@@ -305,6 +314,19 @@ static void on_refused(struct cluster *c, struct worker *w, struct adapter *a,
                (unsigned long long)w->peer->instance, log_quote(text));
 }
 
+static void on_loaded(struct cluster *c, struct worker *w, struct adapter *a,
+                      const struct msg_adapter_done *m)
+{
+    struct msg_adapter_done other = {.id = m->id, .on = true, .status = STATUS_INVALID};
+    if (!is_in(a, held_states) || is_it(a, m->identity)) {
+        w->adapters.has |= 1ull << (a - c->adapters.all);
+        return;
+    }
+    other.text = STR("the adapter's files changed while it was being loaded: load it again");
+    add_stray(w, m->id);
+    on_refused(c, w, a, &other);
+}
+
 void adapters_on_done(struct cluster *c, struct worker *w, const struct msg_adapter_done *m)
 {
     uint32_t i = find_id(&c->adapters, m->id);
@@ -312,16 +334,16 @@ void adapters_on_done(struct cluster *c, struct worker *w, const struct msg_adap
     struct worker_adapters *x = &w->adapters;
     c->adapters.stirred = true;
     c->place_dirty = true;
-    x->asked &= ~bit;
     if (!m->on) {
         x->has &= ~bit;
         x->dropping &= ~bit;
         return;
     }
-    if (m->status == STATUS_OK && bit)
-        x->has |= bit;
-    else if (m->status == STATUS_OK)
+    x->asked &= ~bit;
+    if (m->status == STATUS_OK && !bit)
         add_stray(w, m->id);
+    else if (m->status == STATUS_OK)
+        on_loaded(c, w, &c->adapters.all[i], m);
     else if (bit)
         on_refused(c, w, &c->adapters.all[i], m);
 }
@@ -386,7 +408,9 @@ static void tell_worker(struct cluster *c, struct worker *w)
         uint64_t bit = 1ull << i;
         bool wait = x->failed & bit && c->now_ns < x->retry_ns;
         if (is_in(a, held_states) && !((x->has | x->asked) & bit) && !wait &&
-            tell(c, w, &(struct msg_adapter){a->id, true, str_from(a->name), str_from(a->path)})) {
+            tell(c, w,
+                 &(struct msg_adapter){a->id, true, str_from(a->name), str_from(a->path),
+                                       a->identity})) {
             x->asked |= bit;
             x->failed &= ~bit;
         }

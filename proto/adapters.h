@@ -6,18 +6,35 @@
 
 #include "common/base/str.h"
 
-/* Load what is at path (on), or drop it. An id names one loading of one folder: the same name
- * loaded again has another. Answered by AdapterDone, with the worker's word on what is wrong. */
+/* What an adapter adds is a function of it (lora_adapter_identity): two readings of one folder that
+ * differ in it are two adapters. Zeros: not known. */
+struct adapter_identity {
+    uint64_t hi, lo;
+};
+static inline bool adapter_identity_known(struct adapter_identity i)
+{
+    return (i.hi | i.lo) != 0;
+}
+static inline bool adapter_identity_same(struct adapter_identity a, struct adapter_identity b)
+{
+    return a.hi == b.hi && a.lo == b.lo;
+}
+
+/* Load what is at path (on), or drop it. identity: it has to be that one, where it is known. An id
+ * names one loading of one folder: the same name loaded again has another. Answered by AdapterDone,
+ * with the worker's word on what is wrong. */
 struct msg_adapter {
     uint64_t id;
     bool on;
     struct str name, path;
+    struct adapter_identity identity;
 };
 struct msg_adapter_done {
     uint64_t id;
     bool on;
     enum status status;
     struct str text;
+    struct adapter_identity identity; /* of what was loaded */
 };
 struct msg_adapters { /* that requests may name */
     const struct str *names;

@@ -9,6 +9,8 @@ static ProtobufCMessage *put_adapter(struct wire *w, const struct msg *m)
     p->on = m->adapter.on;
     p->name = wire_put_str(m->adapter.name);
     p->path = wire_put_str(m->adapter.path);
+    p->identity_hi = m->adapter.identity.hi;
+    p->identity_lo = m->adapter.identity.lo;
     return &p->base;
 }
 
@@ -18,7 +20,8 @@ static void get_adapter(struct wire *w, const ProtobufCMessage *base, struct msg
     m->adapter = (struct msg_adapter){.id = p->id,
                                       .on = p->on != 0,
                                       .name = wire_get_str(p->name),
-                                      .path = wire_get_str(p->path)};
+                                      .path = wire_get_str(p->path),
+                                      .identity = {p->identity_hi, p->identity_lo}};
 }
 
 static ProtobufCMessage *put_adapter_done(struct wire *w, const struct msg *m)
@@ -28,6 +31,8 @@ static ProtobufCMessage *put_adapter_done(struct wire *w, const struct msg *m)
     p->on = m->adapter_done.on;
     p->status = (uint32_t)m->adapter_done.status;
     p->text = wire_put_text(m->adapter_done.text);
+    p->identity_hi = m->adapter_done.identity.hi;
+    p->identity_lo = m->adapter_done.identity.lo;
     return &p->base;
 }
 
@@ -37,7 +42,8 @@ static void get_adapter_done(struct wire *w, const ProtobufCMessage *base, struc
     m->adapter_done = (struct msg_adapter_done){.id = p->id,
                                                 .on = p->on != 0,
                                                 .status = (enum status)p->status,
-                                                .text = wire_get_str(p->text)};
+                                                .text = wire_get_str(p->text),
+                                                .identity = {p->identity_hi, p->identity_lo}};
 }
 
 static ProtobufCMessage *put_adapters(struct wire *w, const struct msg *m)

@@ -30,6 +30,8 @@ static void put_adapters(struct wire *w, const struct worker_info *i, Cox__Worke
         p->adapters[k]->on = i->adapters[k].on;
         p->adapters[k]->name = wire_put_str(i->adapters[k].name);
         p->adapters[k]->path = wire_put_str(i->adapters[k].path);
+        p->adapters[k]->identity_hi = i->adapters[k].identity.hi;
+        p->adapters[k]->identity_lo = i->adapters[k].identity.lo;
     }
     p->n_adapters = p->adapters ? i->n_adapters : 0;
 }
@@ -38,10 +40,12 @@ static void get_adapters(struct wire *w, const Cox__WorkerInfo *p, struct worker
 {
     struct msg_adapter *a = wire_array(w, p->n_adapters, sizeof *a);
     for (size_t k = 0; a && k < p->n_adapters; k++)
-        a[k] = (struct msg_adapter){.id = p->adapters[k]->id,
-                                    .on = p->adapters[k]->on != 0,
-                                    .name = wire_get_str(p->adapters[k]->name),
-                                    .path = wire_get_str(p->adapters[k]->path)};
+        a[k] = (struct msg_adapter){
+            .id = p->adapters[k]->id,
+            .on = p->adapters[k]->on != 0,
+            .name = wire_get_str(p->adapters[k]->name),
+            .path = wire_get_str(p->adapters[k]->path),
+            .identity = {p->adapters[k]->identity_hi, p->adapters[k]->identity_lo}};
     i->adapters = a;
     i->n_adapters = (uint32_t)p->n_adapters;
 }

@@ -63,9 +63,9 @@ struct executor_ops {
     /* Between steps of a group: STATUS_IO when a peer is out of reach. NULL: there are none. */
     enum status (*check)(struct executor *e, struct error *err);
     /* Between steps: loads an adapter of this rank's shard, or drops it. What is wrong with one is
-     * said with file and tensor, and changes nothing. STATUS_EXISTS: it is here. NULL: it takes
-     * none. */
-    enum status (*adapter)(struct executor *e, const struct msg_adapter *m, struct error *err);
+     * said with file and tensor, and changes nothing. STATUS_EXISTS: it is here. m->identity: what
+     * it has to be, then what it is. NULL: it takes none. */
+    enum status (*adapter)(struct executor *e, struct msg_adapter *m, struct error *err);
     void (*interrupt)(struct executor *e);
     void (*close)(struct executor *e);
 };

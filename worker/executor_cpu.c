@@ -182,7 +182,7 @@ static void cpu_interrupt(struct executor *e)
 
 /* ---- adapters ---- */
 
-static enum status cpu_adapter(struct executor *e, const struct msg_adapter *m, struct error *err)
+static enum status cpu_adapter(struct executor *e, struct msg_adapter *m, struct error *err)
 {
     struct lora_set *loras = of(e)->engine->loras;
     char path[PATH_MAX];
@@ -198,7 +198,7 @@ static enum status cpu_adapter(struct executor *e, const struct msg_adapter *m, 
     if (m->id == 0 || n < 0 || (size_t)n != m->path.len || strlen(path) != m->path.len)
         return error_set(err, STATUS_INVALID, "an adapter's path of %zu bytes, id %llu",
                          m->path.len, (unsigned long long)m->id);
-    return lora_set_load(loras, m->id, path, err);
+    return lora_set_load(loras, m->id, path, &m->identity, err);
 }
 
 /* Before anything of the plan is executed: rows of an adapter that is not here would be the base

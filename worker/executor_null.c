@@ -353,7 +353,7 @@ static enum status null_step(struct executor *e, const struct msg_plan *p, struc
 }
 
 /* There is nothing to load: it is held. */
-static enum status null_adapter(struct executor *e, const struct msg_adapter *m, struct error *err)
+static enum status null_adapter(struct executor *e, struct msg_adapter *m, struct error *err)
 {
     executor_bump(e);
     return STATUS_OK;

@@ -31,8 +31,11 @@ void held_adapters_set(struct held_adapters *h, const struct msg_adapter *a)
         return;
     if (!h->all)
         h->all = mem_array(PROTO_MAX_ADAPTERS, sizeof *h->all);
-    h->all[h->n++] =
-        (struct msg_adapter){.id = a->id, .on = true, .name = keep(a->name), .path = keep(a->path)};
+    h->all[h->n++] = (struct msg_adapter){.id = a->id,
+                                          .on = true,
+                                          .name = keep(a->name),
+                                          .path = keep(a->path),
+                                          .identity = a->identity};
 }
 
 void held_adapters_fini(struct held_adapters *h)

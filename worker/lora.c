@@ -266,9 +266,25 @@ static enum status load_target(void *ctx, uint32_t i_weight, const char *module,
     return why ? error_set(err, STATUS_INTERNAL, "%s: %s: %s", f->folder, module, why) : STATUS_OK;
 }
 
+/* The same on all ranks of a group, whenever each of them read it. */
+static enum status check_identity(struct lora_slot *slot, struct adapter_identity said,
+                                  const char *folder, struct error *err)
+{
+    if (!adapter_identity_known(slot->identity))
+        slot->identity = said;
+    if (adapter_identity_same(slot->identity, said))
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID,
+                     "%s: the adapter's files changed since it was loaded: load it again with "
+                     "load_inplace",
+                     folder);
+}
+
+/* slot->identity: what it has to be; unknown: any. */
 static enum status load_slot(struct lora_set *l, struct lora_slot *slot, const char *folder,
                              struct error *err)
 {
+    uint64_t identity[2];
     struct fit f = {.l = l, .folder = folder, .p = l->p, .slot = slot};
     struct lora_adapter *adapter;
     TRY(lora_adapter_open(folder, l->s.root, &adapter, err));
@@ -282,6 +298,9 @@ static enum status load_slot(struct lora_set *l, struct lora_slot *slot, const c
         s = check_modules(&f, err);
     if (s == STATUS_OK)
         s = each_target(l->p, load_target, &f, err);
+    lora_adapter_identity(adapter, identity); /* of the bytes that were read just now */
+    if (s == STATUS_OK)
+        s = check_identity(slot, (struct adapter_identity){identity[0], identity[1]}, folder, err);
     mem_free(f.seen);
     mem_free(f.targets_seen);
     lora_adapter_close(adapter);
@@ -315,13 +334,26 @@ static enum status resolve(const char *root, const char *path, char out[PATH_MAX
     return error_set(err, STATUS_DENIED, "%s: adapters are read from below --lora-root only", path);
 }
 
-enum status lora_set_load(struct lora_set *l, uint64_t id, const char *path, struct error *err)
+static enum status is_here(struct lora_slot *slot, struct adapter_identity *identity,
+                           struct error *err)
+{
+    struct adapter_identity here = slot->identity;
+    if (identity && adapter_identity_known(*identity) && !adapter_identity_same(*identity, here))
+        return error_set(err, STATUS_INVALID, "adapter %016llx is here with other numbers",
+                         (unsigned long long)slot->id);
+    if (identity)
+        *identity = here;
+    return error_set(err, STATUS_EXISTS, "adapter %016llx is here already",
+                     (unsigned long long)slot->id);
+}
+
+enum status lora_set_load(struct lora_set *l, uint64_t id, const char *path,
+                          struct adapter_identity *identity, struct error *err)
 {
     char folder[PATH_MAX];
-    uint32_t i = 0;
-    if (lora_set_find(l, id) > 0)
-        return error_set(err, STATUS_EXISTS, "adapter %016llx is here already",
-                         (unsigned long long)id);
+    uint32_t i = lora_set_find(l, id);
+    if (i > 0)
+        return is_here(&l->slots[i - 1], identity, err);
     if (!l->p)
         return error_set(err, STATUS_INVALID, "this rank has no shard");
     while (i < l->s.max_loras && l->slots[i].id != 0)
@@ -330,7 +362,10 @@ enum status lora_set_load(struct lora_set *l, uint64_t id, const char *path, str
         return error_set(err, STATUS_LIMIT, "all %u places for adapters are taken (--max-loras)",
                          l->s.max_loras);
     TRY(resolve(l->s.root, path, folder, err));
+    l->slots[i].identity = identity ? *identity : (struct adapter_identity){0};
     TRY(load_slot(l, &l->slots[i], folder, err));
+    if (identity)
+        *identity = l->slots[i].identity;
     l->slots[i].id = id;
     l->slots[i].path = mem_strdup(folder);
     return STATUS_OK;

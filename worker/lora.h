@@ -4,6 +4,7 @@
  * cannot run out of memory. Slots belong to the rank's shard; which adapters are held (id, folder)
  * outlives it. Compute thread only. */
 #include "kernels/ops.h"
+#include "proto/adapters.h"
 #include "worker/program.h"
 
 #define LORA_MAX_SLOTS 64u /* and ids in a plan */
@@ -30,9 +31,10 @@ void lora_set_drop(struct lora_set *l);
 
 /* Reads this rank's part of the adapter in a folder. What is wrong with it is named with file and
  * tensor, changes nothing, and is the same on every rank. STATUS_LIMIT: no slot is free, or the
- * adapter's rank is too large; STATUS_EXISTS: the id is here; STATUS_DENIED: not below root. */
+ * adapter's rank is too large; STATUS_EXISTS: the id is here; STATUS_DENIED: not below root.
+ * identity (NULL: nobody asks): what it has to be, where it is known; then what is here. */
 MUST_USE enum status lora_set_load(struct lora_set *l, uint64_t id, const char *path,
-                                   struct error *err);
+                                   struct adapter_identity *identity, struct error *err);
 void lora_set_unload(struct lora_set *l, uint64_t id); /* not here: fine */
 /* What rows of it carry: 1 and up; 0: it is not here. */
 uint32_t lora_set_find(const struct lora_set *l, uint64_t id);

@@ -10,7 +10,8 @@ struct lora_pair {
 struct lora_slot {
     uint64_t id; /* 0: free */
     char *path;
-    struct lora_pair *pairs; /* [n_weights] of the shard */
+    struct adapter_identity identity; /* of what was read first under the id */
+    struct lora_pair *pairs;          /* [n_weights] of the shard */
 };
 
 struct lora_set {

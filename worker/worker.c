@@ -551,8 +551,9 @@ static void on_adapter_done(struct worker *w, const struct job_done *d)
     else
         log_error("adapter_refused", "id=%016llx name=%s status=%s error=%s",
                   (unsigned long long)a->id, log_quote(name), status_name(s), log_quote(text));
-    head_link_send(w->link, &(struct msg){.type = MSG_ADAPTER_DONE,
-                                          .adapter_done = {a->id, a->on, s, str_from(text)}});
+    head_link_send(w->link,
+                   &(struct msg){.type = MSG_ADAPTER_DONE,
+                                 .adapter_done = {a->id, a->on, s, str_from(text), a->identity}});
 }
 
 static void on_done(void *ctx, const struct job_done *d)

@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#define XXH_STATIC_LINKING_ONLY /* the state on the stack */
+#include <xxhash.h>
 
 #include "common/base/mem.h"
 #include "common/model/lora_internal.h"
@@ -268,4 +270,31 @@ const char *lora_adapter_target_at(const struct lora_adapter *a, uint32_t i)
 void lora_adapter_mark_targets(const struct lora_adapter *a, const char *name, bool *seen)
 {
     lora_names_mark(&a->config.targets, name, seen);
+}
+
+/* ---- identity ---- */
+
+static void hash_tensor(XXH3_state_t *h, const struct tensor *t)
+{
+    uint32_t dtype = (uint32_t)t->dtype;
+    XXH3_128bits_update(h, &dtype, sizeof dtype);
+    XXH3_128bits_update(h, t->shape, t->n_dims * sizeof t->shape[0]);
+    XXH3_128bits_update(h, t->data, t->n_bytes);
+}
+
+/* Modules are in the order of their names, whatever the file's is. */
+void lora_adapter_identity(const struct lora_adapter *a, uint64_t out[2])
+{
+    XXH3_state_t h;
+    XXH3_128bits_reset(&h);
+    for (uint32_t i = 0; i < a->n_modules; i++) {
+        const struct lora_module *m = &a->modules[i];
+        XXH3_128bits_update(&h, m->name, strlen(m->name) + 1);
+        XXH3_128bits_update(&h, &m->scale, sizeof m->scale);
+        hash_tensor(&h, m->a);
+        hash_tensor(&h, m->b);
+    }
+    XXH128_hash_t x = XXH3_128bits_digest(&h);
+    out[0] = x.high64;
+    out[1] = x.low64;
 }

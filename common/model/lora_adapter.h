@@ -17,6 +17,10 @@ MUST_USE enum status lora_adapter_open(const char *folder, const char *root,
 void lora_adapter_close(struct lora_adapter *a);             /* NULL is fine */
 const char *lora_adapter_file(const struct lora_adapter *a); /* which of the two; static */
 
+/* XXH3-128 over all that the numbers it adds depend on: modules, scales, tensors whole. The same
+ * for every rank that read the same. */
+void lora_adapter_identity(const struct lora_adapter *a, uint64_t out[2]);
+
 /* y += scale * B (A x): a [rank][inputs], b [outputs][rank], which are F32, F16 or BF16. */
 struct lora_module {
     char name[LORA_MODULE_MAX]; /* "model.layers.0.self_attn.q_proj" */

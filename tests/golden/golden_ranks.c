@@ -241,7 +241,7 @@ enum status golden_ranks_load(struct golden_ranks *g, uint64_t id, const char *f
                               uint32_t *adapter, struct error *err)
 {
     for (uint32_t i = 0; i < g->n; i++)
-        TRY(lora_set_load(g->ranks[i].engine->loras, id, folder, err));
+        TRY(lora_set_load(g->ranks[i].engine->loras, id, folder, NULL, err));
     *adapter = lora_set_find(g->ranks[0].engine->loras, id);
     return STATUS_OK;
 }

@@ -34,6 +34,13 @@ static void done(struct fixture *f, uint8_t conn, uint64_t id, bool on, enum sta
                       .adapter_done = {id, on, s, s ? STR("tensor q has shape [1]") : STR("")}});
 }
 
+static void done_as(struct fixture *f, uint8_t conn, uint64_t id, uint64_t identity)
+{
+    say(f, conn,
+        &(struct msg){.type = MSG_ADAPTER_DONE,
+                      .adapter_done = {id, true, STATUS_OK, STR(""), {1, identity}}});
+}
+
 static const struct msg_adapter *told(const struct fixture *f, uint8_t conn)
 {
     const struct msg *m = box_find(f, conn, MSG_ADAPTER);
@@ -252,7 +259,7 @@ static void a_new_head_takes_over(void **state)
 {
     struct fixture *f = fixture_new(2);
     f->core->cluster.adapters.max_loras = 2;
-    const struct msg_adapter held[] = {{41, true, STR("sql"), STR("/l/sql")}};
+    const struct msg_adapter held[] = {{41, true, STR("sql"), STR("/l/sql"), {1, 2}}};
     say_gateway_hello(f, GATEWAY, 9);
     submit(f, 1, "sql", 3); /* before any worker has said what it holds: it waits */
     assert_null(box_find(f, GATEWAY, MSG_TOKENS));
@@ -272,7 +279,7 @@ static void a_new_head_takes_over(void **state)
 static void strays_are_dropped(void **state)
 {
     struct fixture *f = cluster();
-    const struct msg_adapter held[] = {{41, true, STR("old"), STR("/l/old")}};
+    const struct msg_adapter held[] = {{41, true, STR("old"), STR("/l/old"), {1, 2}}};
     struct msg hello = worker_hello(104, -1);
     hello.hello.worker.adapters = held;
     hello.hello.worker.n_adapters = 1;
@@ -280,6 +287,72 @@ static void strays_are_dropped(void **state)
     assert_true(told(f, SPARE) && told(f, SPARE)->id == 41 && !told(f, SPARE)->on);
     done(f, 1, 99, true, STATUS_OK); /* loaded for a head that forgot */
     assert_true(told(f, 1) && told(f, 1)->id == 99 && !told(f, 1)->on);
+    fixture_free(f);
+}
+
+/* The first one's word is what it is, for everybody who reads it from then on. */
+static void all_read_the_same_files(void **state)
+{
+    struct fixture *f = cluster();
+    order(f, true, "sql", false);
+    uint64_t id = told(f, 1)->id;
+    assert_false(adapter_identity_known(told(f, 1)->identity));
+    done_as(f, 1, id, 5);
+    done_as(f, 2, id, 5);
+    expect_answer(f, STATUS_OK, "");
+    box_clear(f);
+    struct msg hello = worker_hello(104, -1);
+    say(f, SPARE, &hello);
+    assert_true(told(f, SPARE)->identity.hi == 1 && told(f, SPARE)->identity.lo == 5);
+    box_clear(f);
+    done_as(f, SPARE, id, 6); /* another build of the worker, or a lie */
+    const struct msg_adapter *a = told(f, SPARE);
+    assert_true(a && !a->on && a->id == id);
+    assert_false(
+        adapters_may_place(&f->core->cluster, cluster_find_worker(&f->core->cluster, 104)));
+    done(f, SPARE, id, false, STATUS_OK);
+    assert_int_equal(f->core->cluster.adapters.all[0].state, ADAPTER_READY);
+    fixture_free(f);
+}
+
+/* Two were told at once, and the folder was replaced between their readings. */
+static void files_that_change_while_they_are_read(void **state)
+{
+    struct fixture *f = cluster();
+    order(f, true, "sql", false);
+    uint64_t id = told(f, 1)->id;
+    done_as(f, 1, id, 5);
+    box_clear(f);
+    done_as(f, 2, id, 6);
+    expect_answer(f, STATUS_INVALID, "changed while it was being loaded");
+    for (uint8_t i = 1; i <= 2; i++) {
+        assert_true(told(f, i) && !told(f, i)->on && told(f, i)->id == id);
+        done(f, i, id, false, STATUS_OK);
+    }
+    box_clear(f);
+    load(f, "sql");
+    fixture_free(f);
+}
+
+static void what_is_held_of_other_files_is_a_stray(void **state)
+{
+    struct fixture *f = cluster();
+    order(f, true, "sql", false);
+    uint64_t id = told(f, 1)->id;
+    done_as(f, 1, id, 5);
+    done_as(f, 2, id, 5);
+    box_clear(f);
+    for (uint64_t i = 0; i < 2; i++) {
+        const struct msg_adapter held[] = {{id, true, STR("sql"), STR("/l/a"), {1, 5 + i}}};
+        struct msg hello = worker_hello(104 + i, -1);
+        hello.hello.worker.adapters = held;
+        hello.hello.worker.n_adapters = 1;
+        say(f, SPARE + (uint8_t)i, &hello);
+        const struct worker *w = cluster_find_worker(&f->core->cluster, 104 + i);
+        assert_true(adapters_may_place(&f->core->cluster, w) == (i == 0));
+    }
+    assert_null(told(f, SPARE));
+    assert_true(told(f, SPARE + 1) && !told(f, SPARE + 1)->on); /* and then it is told to load */
     fixture_free(f);
 }
 
@@ -345,6 +418,9 @@ int main(void)
         cmocka_unit_test(in_place_is_another_one),
         cmocka_unit_test(a_new_head_takes_over),
         cmocka_unit_test(strays_are_dropped),
+        cmocka_unit_test(all_read_the_same_files),
+        cmocka_unit_test(files_that_change_while_they_are_read),
+        cmocka_unit_test(what_is_held_of_other_files_is_a_stray),
         cmocka_unit_test(orders_that_are_refused),
         cmocka_unit_test(what_is_loading_can_be_unloaded),
     };

@@ -96,9 +96,11 @@ TABLE(kv_group, fix_kv_group, X_ENUM(kv_group, kind, KV_KIND_COUNT),
       X(kv_group, bytes_per_block, F_U64), X(kv_group, n_blocks, F_U32));
 
 TABLE(msg_adapter, fix_none, X(msg_adapter, id, F_U64), X(msg_adapter, on, F_BOOL),
-      X(msg_adapter, name, F_STR), X(msg_adapter, path, F_STR));
+      X(msg_adapter, name, F_STR), X(msg_adapter, path, F_STR), X(msg_adapter, identity.hi, F_U64),
+      X(msg_adapter, identity.lo, F_U64));
 TABLE(msg_adapter_done, fix_none, X(msg_adapter_done, id, F_U64), X(msg_adapter_done, on, F_BOOL),
-      X_ENUM(msg_adapter_done, status, STATUS_COUNT), X(msg_adapter_done, text, F_TEXT));
+      X_ENUM(msg_adapter_done, status, STATUS_COUNT), X(msg_adapter_done, text, F_TEXT),
+      X(msg_adapter_done, identity.hi, F_U64), X(msg_adapter_done, identity.lo, F_U64));
 TABLE(msg_adapters, fix_none, X_STRS(msg_adapters, names, n_names, 8),
       X(msg_adapters, n_names, F_COUNT));
 TABLE(msg_adapter_order, fix_none, X(msg_adapter_order, ticket, F_U64),

@@ -93,7 +93,7 @@ static enum status fake_check(struct executor *e, struct error *err)
     return error_set(err, STATUS_IO, "nobody there");
 }
 
-static enum status fake_adapter(struct executor *e, const struct msg_adapter *m, struct error *err)
+static enum status fake_adapter(struct executor *e, struct msg_adapter *m, struct error *err)
 {
     return m->id == 7 && m->on && str_eq_c(m->name, "sql") ? STATUS_OK : STATUS_INVALID;
 }
@@ -241,7 +241,8 @@ static void test_abort_drops_and_interrupts(void **state)
         assert_int_equal(push(f, i, &bytes), STATUS_OK);
     while (!compute_busy(f->compute)) /* step 1 hangs at the gate */
         sched_yield();
-    const struct msg load = {.type = MSG_ADAPTER, .adapter = {7, true, STR("sql"), STR("/sql")}};
+    const struct msg load = {.type = MSG_ADAPTER,
+                             .adapter = {7, true, STR("sql"), STR("/sql"), {0, 0}}};
     assert_int_equal(compute_push_adapter(f->compute, &load), STATUS_OK);
     compute_push_abort(f->compute);
     run_until(f, 6);

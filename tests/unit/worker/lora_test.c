@@ -281,13 +281,13 @@ static void test_what_is_refused(void **state)
         struct lora_set *l = engines[i % 2]->loras;
         struct error err = {0};
         write_adapter(b);
-        enum status s = lora_set_load(l, 7, "a", &err);
+        enum status s = lora_set_load(l, 7, "a", NULL, &err);
         if (s != b->want || (b->text && (!strstr(err.text, b->text) || !strstr(err.text, folder))))
             fail_msg("%s: %s \"%s\"", b->label, status_name(s), err.text);
         assert_int_equal(lora_set_find(l, 7), s == STATUS_OK ? 1 : 0);
         lora_set_unload(l, 7);
         write_adapter(&right);
-        assert_int_equal(lora_set_load(l, 8, "a", &err), STATUS_OK);
+        assert_int_equal(lora_set_load(l, 8, "a", NULL, &err), STATUS_OK);
         assert_int_equal(lora_set_find(l, 8), 1);
         lora_set_unload(l, 8);
     }
@@ -301,16 +301,16 @@ static void test_ranks_and_places(void **state)
     struct error err = {0};
     write_adapter(&(struct bend){
         .config = "{'peft_type':'LORA','r':16,'lora_alpha':8,'target_modules':['o_proj']}"});
-    assert_int_equal(lora_set_load(e->loras, 1, "a", &err), STATUS_INVALID);
+    assert_int_equal(lora_set_load(e->loras, 1, "a", NULL, &err), STATUS_INVALID);
     write_adapter(&right);
-    assert_int_equal(lora_set_load(e->loras, 1, "a", &err), STATUS_OK);
-    assert_int_equal(lora_set_load(e->loras, 1, "a", &err), STATUS_EXISTS);
-    assert_int_equal(lora_set_load(e->loras, 2, folder, &err), STATUS_OK);
-    assert_int_equal(lora_set_load(e->loras, 3, "a", &err), STATUS_LIMIT);
+    assert_int_equal(lora_set_load(e->loras, 1, "a", NULL, &err), STATUS_OK);
+    assert_int_equal(lora_set_load(e->loras, 1, "a", NULL, &err), STATUS_EXISTS);
+    assert_int_equal(lora_set_load(e->loras, 2, folder, NULL, &err), STATUS_OK);
+    assert_int_equal(lora_set_load(e->loras, 3, "a", NULL, &err), STATUS_LIMIT);
     assert_non_null(strstr(err.text, "--max-loras"));
     lora_set_unload(e->loras, 1);
     assert_int_equal(lora_set_find(e->loras, 1), 0);
-    assert_int_equal(lora_set_load(e->loras, 3, "a", &err), STATUS_OK);
+    assert_int_equal(lora_set_load(e->loras, 3, "a", NULL, &err), STATUS_OK);
     assert_int_equal(lora_set_find(e->loras, 3), 1);
     assert_int_equal(lora_set_find(e->loras, 0), 0);
     engine_close(e);
@@ -333,7 +333,7 @@ static void test_a_rank_too_large(void **state)
     struct error err = {0};
     assert_int_equal(engine_open(&s, &e, &err), STATUS_OK);
     write_adapter(&right);
-    assert_int_equal(lora_set_load(e->loras, 1, folder, &err), STATUS_LIMIT);
+    assert_int_equal(lora_set_load(e->loras, 1, folder, NULL, &err), STATUS_LIMIT);
     assert_non_null(strstr(err.text, "rank 4 of model.layers.0.self_attn.q_proj is above "
                                      "--max-lora-rank 3"));
     engine_close(e);
@@ -363,7 +363,7 @@ static void test_only_below_the_root(void **state)
                  {"nothing", STATUS_NOT_FOUND},
                  {"", STATUS_INVALID}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        enum status s = lora_set_load(e->loras, 1, cases[i].path, &err);
+        enum status s = lora_set_load(e->loras, 1, cases[i].path, NULL, &err);
         if (s != cases[i].want)
             fail_msg("%s: %s %s", cases[i].path, status_name(s), err.text);
         lora_set_unload(e->loras, 1);
@@ -406,14 +406,57 @@ static void test_another_rank(void **state)
     struct engine *e = open_engine(2, 0);
     struct error err = {0};
     write_adapter(&right);
-    assert_int_equal(lora_set_load(e->loras, 5, "a", &err), STATUS_OK);
+    assert_int_equal(lora_set_load(e->loras, 5, "a", NULL, &err), STATUS_OK);
     assert_int_equal(engine_take_rank(e, 1, 0, &err), STATUS_OK);
     assert_int_equal(lora_set_find(e->loras, 5), 1);
     write_adapter(&(struct bend){.tensor = "q_proj.lora_A", .missing = true});
     assert_int_equal(engine_take_rank(e, 0, 0, &err), STATUS_INVALID);
+    write_adapter(&(struct bend){.config = CONFIG(",'alpha_pattern':{'1.mlp.down_proj':3}")});
+    assert_int_equal(engine_take_rank(e, 0, 0, &err), STATUS_INVALID);
+    assert_non_null(strstr(err.text, "changed since it was loaded"));
     write_adapter(&right);
     assert_int_equal(engine_take_rank(e, 0, 0, &err), STATUS_OK);
     engine_close(e);
+}
+
+/* Every rank says the same one; it follows whatever changes the numbers, and nothing else. */
+static void test_identity(void **state)
+{
+    struct engine *engines[] = {open_engine(1, 0), open_engine(5, 4)};
+    struct lora_set *l = engines[0]->loras;
+    struct adapter_identity first = {0}, other = {0};
+    struct error err = {0};
+    write_adapter(&right);
+    assert_int_equal(lora_set_load(l, 1, "a", &first, &err), STATUS_OK);
+    assert_int_equal(lora_set_load(engines[1]->loras, 1, "a", &other, &err), STATUS_OK);
+    assert_true(adapter_identity_known(first) && adapter_identity_same(first, other));
+    other = (struct adapter_identity){0};
+    assert_int_equal(lora_set_load(l, 1, "a", &other, &err), STATUS_EXISTS);
+    assert_true(adapter_identity_same(first, other));
+    other.lo++;
+    assert_int_equal(lora_set_load(l, 1, "a", &other, &err), STATUS_INVALID);
+    lora_set_unload(l, 1);
+    const struct {
+        struct bend bend;
+        enum status want;
+    } cases[] = {
+        {{.config = CONFIG(",'lora_dropout':0.25")}, STATUS_OK},
+        {{.config = CONFIG(",'alpha_pattern':{'1.mlp.down_proj':3}")}, STATUS_INVALID},
+        {{.tensor = "layers.0.self_attn.q_proj.lora_A", .dtype = "F16"}, STATUS_INVALID},
+        {{.tensor = "layers.1.mlp.down_proj.lora_B", .dtype = "BF16"}, STATUS_INVALID},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        write_adapter(&cases[i].bend);
+        other = first;
+        assert_int_equal(lora_set_load(l, 1, "a", &other, &err), cases[i].want);
+        assert_int_equal(lora_set_find(l, 1), cases[i].want == STATUS_OK);
+        if (cases[i].want != STATUS_OK)
+            assert_non_null(strstr(err.text, "files changed since it was loaded: load it again "
+                                             "with load_inplace"));
+        lora_set_unload(l, 1);
+    }
+    engine_close(engines[0]);
+    engine_close(engines[1]);
 }
 
 static void test_scales(void **state)
@@ -546,7 +589,7 @@ static void test_errors_name_the_file_that_is_there(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct error err = {0};
         put_bin(cases[i].inputs);
-        assert_int_equal(lora_set_load(e->loras, 1, "a", &err), STATUS_INVALID);
+        assert_int_equal(lora_set_load(e->loras, 1, "a", NULL, &err), STATUS_INVALID);
         if (!strstr(err.text, cases[i].text))
             fail_msg("%s", err.text);
     }
@@ -568,6 +611,7 @@ int main(void)
         cmocka_unit_test(test_patterns),
         cmocka_unit_test(test_too_many_names),
         cmocka_unit_test(test_errors_name_the_file_that_is_there),
+        cmocka_unit_test(test_identity),
     };
     return cmocka_run_group_tests(tests, make_folders, remove_folders);
 }
