@@ -13,7 +13,8 @@ const struct option_spec lora_specs[] = {
     ADMIN_ROWS,
     OPT_BOOL(admin_access, json, "json", NULL, "list: the answer as it came, for programs"),
     OPT_BOOL(admin_access, in_place, "in-place", NULL,
-             "load: take the place of an adapter of this name; who uses that one ends with it"),
+             "load: take the place of an adapter of this name; who uses that one ends with it, so "
+             "that there has to be room for both (--max-loras)"),
     OPT_INT(admin_access, timeout_s, "timeout", 0, 86400, "300",
             "seconds to wait until all workers have it, or none; 0: not at all"),
 };
@@ -54,10 +55,11 @@ static int list(const struct admin_access *o)
     return EXIT_FINE;
 }
 
-/* Of a name the newest state that matters: a reloaded one is there twice while the old one is used.
- */
+/* A name is there twice while an adapter takes another's place: the old one is used until the new
+ * one is ready, and then leaves for as long as somebody has it, which who waits for the new one
+ * need not wait for. */
 enum progress { PROGRESS_WAITS, PROGRESS_READY, PROGRESS_FAILED, PROGRESS_GONE };
-static enum progress look(const json_t *answer, const char *name, char *text, size_t size)
+static enum progress look(const json_t *answer, const char *name, bool on, char *text, size_t size)
 {
     const json_t *a;
     size_t i;
@@ -65,15 +67,17 @@ static enum progress look(const json_t *answer, const char *name, char *text, si
     json_array_foreach(json_object_get(answer, "adapters"), i, a)
     {
         const char *state = get(a, "state");
-        if (strcmp(get(a, "name"), name) != 0)
+        bool goes = strcmp(state, "leaving") == 0 || strcmp(state, "unloading") == 0;
+        if (strcmp(get(a, "name"), name) != 0 || (on && goes))
             continue;
         if (strcmp(state, "failed") == 0) {
             snprintf(text, size, "%s", get(a, "text"));
             return PROGRESS_FAILED;
         }
         if (strcmp(state, "ready") != 0)
-            return PROGRESS_WAITS;
-        p = PROGRESS_READY;
+            p = PROGRESS_WAITS;
+        else if (p == PROGRESS_GONE)
+            p = PROGRESS_READY;
     }
     return p;
 }
@@ -87,7 +91,7 @@ static int wait_for(const struct admin_access *o, const char *name, bool on)
         enum status s = admin_call(o, "GET", "/api/adapters", NULL, &answer, &err);
         if (s != STATUS_OK)
             return fail(s, &err);
-        enum progress p = look(answer, name, text, sizeof text);
+        enum progress p = look(answer, name, on, text, sizeof text);
         json_decref(answer);
         if (p == PROGRESS_FAILED) {
             fprintf(stderr, "cox lora: %s was not loaded: %s\n", name, text);

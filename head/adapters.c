@@ -103,7 +103,8 @@ static enum status check_name(const struct adapter_order *o, struct error *err)
     return STATUS_OK;
 }
 
-static enum status check_room(const struct adapters *t, struct error *err)
+/* One that takes another's place stands beside it until nobody uses that any more. */
+static enum status check_room(const struct adapters *t, bool in_place, struct error *err)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < ADAPTERS_MAX; i++)
@@ -111,8 +112,11 @@ static enum status check_room(const struct adapters *t, struct error *err)
     if (n < t->max_loras)
         return STATUS_OK;
     return error_set(err, STATUS_LIMIT,
-                     "all %u places for adapters are taken (--max-loras): unload one first",
-                     t->max_loras);
+                     "all %u places for adapters are taken (--max-loras): unload one first%s",
+                     t->max_loras,
+                     in_place ? ", or start with more: one that is loaded in place of another "
+                                "needs a place beside it until nobody uses that"
+                              : "");
 }
 
 /* One that failed is room, oldest first. */
@@ -181,7 +185,7 @@ enum status adapters_load(struct cluster *c, const struct adapter_order *o, stru
                          "the adapter " STR_FMT " is loaded already: say load_inplace to replace "
                          "it, or unload it first",
                          STR_ARG(o->name));
-    TRY(check_room(t, err));
+    TRY(check_room(t, o->in_place, err));
     uint64_t id = 0;
     while (id == 0)
         id = rng_next(rng);
@@ -256,7 +260,7 @@ static bool take_over(struct cluster *c, const struct msg_adapter *m)
         check_name(&o, &ignored) != STATUS_OK)
         return false;
     if (!same)
-        return check_room(t, &ignored) == STATUS_OK && add(c, m->id, m->name, m->path);
+        return check_room(t, false, &ignored) == STATUS_OK && add(c, m->id, m->name, m->path);
     uint64_t bit = 1ull << (same - t->all), touched = 0;
     for (const struct worker *w = c->workers; w; w = w->next)
         touched |= w->adapters.has | w->adapters.asked;

@@ -70,7 +70,9 @@
 #define ROW_ENABLE_LORA(S)                                                                         \
     OPT_BOOL(S, enable_lora, "enable-lora", NULL, "LoRA adapters can be loaded while it runs")
 #define ROW_MAX_LORAS(S)                                                                           \
-    OPT_INT(S, max_loras, "max-loras", 1, 64, "1", "adapters that are loaded at once")
+    OPT_INT(                                                                                       \
+        S, max_loras, "max-loras", 1, 64, "1",                                                     \
+        "adapters that are loaded at once; one that takes the place of another needs one more")
 #define ROW_LORA_MODULES(S, words)                                                                 \
     OPT_WORDS(S, lora_modules, "lora-modules", words,                                              \
               "NAME=FOLDER of each adapter to load at the start")

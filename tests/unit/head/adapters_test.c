@@ -383,6 +383,9 @@ static void orders_that_are_refused(void **state)
         expect_answer(f, cases[i].want, cases[i].text);
         assert_null(told(f, 1));
     }
+    box_clear(f);
+    order(f, true, "a", true); /* the old one's place is its own until nobody uses it */
+    expect_answer(f, STATUS_LIMIT, "needs a place beside it");
     f->core->cluster.adapters.max_loras = 0;
     box_clear(f);
     order(f, true, "d", false);
