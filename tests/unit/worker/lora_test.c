@@ -390,7 +390,7 @@ static void test_files_below_the_root(void **state)
         snprintf(from, sizeof from, "%s/%s", folder, file);
         assert_int_equal(symlink(to, from), 0);
         snprintf(text, sizeof text, "%s: is a link to outside of --lora-root %s", from, root);
-        enum status s = lora_set_load(e->loras, 1, "a", &err);
+        enum status s = lora_set_load(e->loras, 1, "a", NULL, &err);
         enum status want = i % 2 ? STATUS_DENIED : i == 4 ? STATUS_INVALID : STATUS_OK;
         if (s != want || (i % 2 && !strstr(err.text, text)))
             fail_msg("%s in %s: %s %s", file, dir, status_name(s), err.text);
