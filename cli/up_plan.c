@@ -122,6 +122,13 @@ static void flags_of_adapters(struct builder *b, struct up_child *c)
     flag(c, "--lora-root", o->lora_root);
 }
 
+static void flags_of_names(struct builder *b, struct up_child *c)
+{
+    const struct option_list *names = &b->o->served_model_names;
+    for (size_t i = 0; i < names->n_items; i++)
+        flag(c, "--served-model-name", names->items[i]);
+}
+
 static void build_head(struct builder *b, struct up_child *c)
 {
     const struct up_options *o = b->o;
@@ -141,6 +148,7 @@ static void build_head(struct builder *b, struct up_child *c)
     flag_int(b, c, "--pp", o->pp);
     if (o->served_model_names.n_items > 0)
         flag(c, "--model", o->served_model_names.items[0]);
+    flags_of_names(b, c);
     flag_if(b, c, "--max-num-seqs", o->max_num_seqs);
     flag_if(b, c, "--max-num-batched-tokens", o->max_num_batched_tokens);
     flag_if(b, c, "--max-waiting", o->max_waiting);
@@ -162,14 +170,9 @@ static void build_head(struct builder *b, struct up_child *c)
     flag_int(b, c, "--step-log-max-bytes", o->step_log_max_bytes);
 }
 
-static enum status build_gateway(struct builder *b, struct up_child *c, uint32_t i,
-                                 struct error *err)
+static void build_gateway(struct builder *b, struct up_child *c, uint32_t i)
 {
     const struct up_options *o = b->o;
-    uint32_t n_names = (uint32_t)o->served_model_names.n_items;
-    if (n_names * 2 + 36 > UP_ARGV_MAX)
-        return error_set(err, STATUS_INVALID,
-                         "more --served-model-name than a command line holds here");
     c->role = UP_GATEWAY;
     c->name = text(b, "gateway-%u", i);
     c->host = o->host;
@@ -188,9 +191,8 @@ static enum status build_gateway(struct builder *b, struct up_child *c, uint32_t
     if (o->shutdown_timeout_s > 0)
         flag(c, "--shutdown-timeout", text(b, "%.15g", o->shutdown_timeout_s));
     flag(c, "--sse-keep-alive-interval", text(b, "%.15g", o->keep_alive_s));
-    for (uint32_t k = 0; k < n_names; k++)
-        flag(c, "--served-model-name", o->served_model_names.items[k]);
-    return STATUS_OK; /* --api-key goes through the environment: a command line is public */
+    flags_of_names(b, c);
+    /* --api-key goes through the environment: a command line is public */
 }
 
 /* Spares wait: the cores belong to those that are in a group. */
@@ -290,6 +292,9 @@ static enum status check(const struct up_options *o, int64_t n_workers, struct e
                          "--lora-modules names %zu adapters: --enable-lora and --max-loras say how "
                          "many there may be",
                          o->lora_modules.n_items);
+    if (o->served_model_names.n_items > UP_MAX_NAMES)
+        return error_set(err, STATUS_INVALID, "%zu names for --served-model-name: at most %u",
+                         o->served_model_names.n_items, UP_MAX_NAMES);
     if (n_workers > 1024)
         return error_set(err, STATUS_INVALID, "%lld workers on one machine: at most 1024",
                          (long long)n_workers);
@@ -347,7 +352,7 @@ enum status up_plan_build(const struct up_options *o, const char *model,
     assert(out->children);
     build_head(&b, &out->children[i_child++]);
     for (uint32_t i = 0; i < (uint32_t)o->gateways; i++)
-        TRY(build_gateway(&b, &out->children[i_child++], i, err));
+        build_gateway(&b, &out->children[i_child++], i);
     for (uint32_t i = 0; i < (uint32_t)n_workers; i++)
         build_worker(&b, &out->children[i_child++], i);
     return check_ports(out, err);

@@ -4,7 +4,8 @@
 #include "cli/tables.h"
 #include "common/base/arena.h"
 
-#define UP_ARGV_MAX 224u
+#define UP_ARGV_MAX  352u /* the head may have 64 adapters and 64 names */
+#define UP_MAX_NAMES 64u
 
 enum up_role { UP_HEAD, UP_GATEWAY, UP_WORKER, UP_ROLE_COUNT };
 

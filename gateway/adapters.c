@@ -56,6 +56,16 @@ static struct adapter_call *free_call(struct gateway_adapters *a)
     return NULL;
 }
 
+/* A request that names one of these is the model's: no adapter would get it. The head may know
+ * fewer of them than this gateway was given. */
+static bool is_taken(const struct gateway_adapters *a, struct str name)
+{
+    size_t i = 0;
+    while (i < a->n_taken && !str_eq_c(name, a->taken[i]))
+        i++;
+    return i < a->n_taken;
+}
+
 /* vLLM's fields; is_3d_lora_weight and lora_int_id say nothing here. False: answered. */
 static bool read_order(const struct gateway_adapters *a, void *reply, const json_t *body, bool on,
                        struct msg_adapter_order *m)
@@ -75,6 +85,10 @@ static bool read_order(const struct gateway_adapters *a, void *reply, const json
         return false;
     }
     m->name = params_json_str(name);
+    if (on && is_taken(a, m->name)) {
+        fail(a, reply, 400, "lora_name", "lora_name: it is one of the model's own names.");
+        return false;
+    }
     if (on)
         m->path = params_json_str(path);
     m->in_place = on && json_is_true(in_place);

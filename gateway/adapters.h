@@ -21,6 +21,8 @@ struct gateway_adapters {
     uint32_t n_names;
     struct adapter_call calls[ADAPTER_CALLS_MAX];
     uint64_t n_tickets;
+    const char *const *taken; /* [n_taken]: the model's own names; borrowed */
+    size_t n_taken;
     const struct reply_ops *ops;
     void *engine; /* of send */
     enum status (*send)(void *engine, const struct msg_adapter_order *m);

@@ -394,6 +394,8 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
     g->adapters.engine = &g->engine;
     g->adapters.send = engine_adapter_order;
     TRY(open_model(g, cache_dir, err));
+    g->adapters.taken = g->served_names;
+    g->adapters.n_taken = g->n_served_names;
     TRY(loop_new(&g->loop, err));
     TRY(encode_pool_new(g->loop, (uint32_t)c->tokenizer_threads, (uint32_t)c->tokenizer_queue,
                         POOL_MAX_BYTES, &g->pool, err));

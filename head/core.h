@@ -24,8 +24,10 @@ struct head_core_config {
     uint32_t depth;                  /* steps in flight per group */
     uint64_t step_target_ns;         /* of groups whose device is a CPU; 0: off */
     bool enable_prefix_caching;
-    uint32_t max_loras; /* adapters at once; 0: none */
-    const char *model;  /* served name, for humans; borrowed; NULL: the workers' */
+    uint32_t max_loras;              /* adapters at once; 0: none */
+    const char *model;               /* served name, for humans; borrowed; NULL: the workers' */
+    const char *const *served_names; /* all that gateways serve it by; borrowed */
+    size_t n_served_names;
     uint64_t gateway_grace_ns, stall_ns;
     uint64_t seed;             /* of session numbers: random in cox-head, fixed in tests */
     uint64_t wall_offset_ns;   /* wall clock minus the clock of now_ns */

@@ -51,6 +51,16 @@ static struct adapter_order order(struct str name, struct str path, const char *
     return (struct adapter_order){.name = name, .path = path, .taken = str_from(own)};
 }
 
+/* A gateway takes a request that names one of these for the model's: no adapter would get it. */
+static enum status load(struct head_core *h, const struct adapter_order *o, struct error *err)
+{
+    for (size_t i = 0; i < h->config.n_served_names; i++)
+        if (str_eq_c(o->name, h->config.served_names[i]))
+            return error_set(err, STATUS_EXISTS, "%s is one of the model's own names",
+                             h->config.served_names[i]);
+    return adapters_load(&h->cluster, o, &h->rng, err);
+}
+
 enum status head_core_load_adapter(struct head_core *h, struct str name, struct str path,
                                    bool in_place, uint64_t now_ns, struct error *err)
 {
@@ -58,7 +68,7 @@ enum status head_core_load_adapter(struct head_core *h, struct str name, struct 
     struct adapter_order o = order(name, path, model.name);
     o.in_place = in_place;
     h->now_ns = h->cluster.now_ns = now_ns;
-    return adapters_load(&h->cluster, &o, &h->rng, err);
+    return load(h, &o, err);
 }
 
 enum status head_core_unload_adapter(struct head_core *h, struct str name, uint64_t now_ns,
@@ -84,8 +94,7 @@ void core_order_adapter(struct head_core *h, struct gateway *g, const struct msg
     struct adapter_order o = order(m->name, m->path, model.name);
     o.in_place = m->in_place;
     o.asker = (struct adapter_asker){g->instance, m->ticket};
-    enum status s = m->on ? adapters_load(&h->cluster, &o, &h->rng, &err)
-                          : adapters_unload(&h->cluster, &o, &err);
+    enum status s = m->on ? load(h, &o, &err) : adapters_unload(&h->cluster, &o, &err);
     if (s == STATUS_OK)
         return;
     struct adapter_answer a = {.to = o.asker, .status = s};

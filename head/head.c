@@ -110,6 +110,8 @@ static void make_core(struct head *h, const struct head_options *o)
     c.depth = o->async_scheduling ? 2 : 1;
     c.enable_prefix_caching = o->enable_prefix_caching;
     c.model = o->model;
+    c.served_names = o->served_model_names.items;
+    c.n_served_names = o->served_model_names.n_items;
     c.max_loras = o->enable_lora ? (uint32_t)o->max_loras : 0;
     c.seed = random_secure_u64();
     uint64_t now = loop_now_ns(h->loop);

@@ -18,6 +18,8 @@ const struct option_spec head_option_specs[] = {
     OPT_BOOL(S, allow_remote_insecure, "allow-remote-insecure", NULL,
              "--insecure on an address that others reach"),
     OPT_STRING(S, model, "model", NULL, "served name shown to humans; default: the workers'"),
+    OPT_WORDS(S, served_model_names, "served-model-name", WORDS_ARE_VALUES,
+              "names by which gateways serve the model: no adapter can have one"),
     ROW_SIZE(S, tp, "tp", "tensor-parallel-size", "ranks that share every layer"),
     ROW_SIZE(S, pp, "pp", "pipeline-parallel-size", "stages that share the layers out"),
     OPT_INT(S, max_num_seqs, "max-num-seqs", 1, 65536, "256", "sequence budget of one step"),

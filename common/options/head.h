@@ -23,7 +23,7 @@ struct head_options {
     int log_level, log_format;
     bool enable_lora;
     int64_t max_loras;
-    struct option_list lora_modules;
+    struct option_list lora_modules, served_model_names;
 };
 
 extern const struct option_spec head_option_specs[];

@@ -137,7 +137,7 @@ def test_what_is_refused(root):
     config = root / "some" / "adapter_config.json"
     right = json.loads(config.read_text())
     tensors = (root / "some" / "adapter_model.safetensors").read_bytes()
-    with start(root, "--max-lora-rank", 15) as c:
+    with start(root, "--max-lora-rank", 15, "--served-model-name", "m2") as c:
         def refused(*words, path="some", code=400):
             said = lora(c, "load", f"x={path}", code=1)
             assert all(w in said for w in words), said
@@ -159,6 +159,10 @@ def test_what_is_refused(root):
         assert call(c, "load", {"lora_name": "x", "lora_path": "every"}, key=None).status_code == 401
         assert call(c, "load", {"lora_name": "x", "lora_path": "every"}, key="wrong").status_code == 401
         assert call(c, "load", {"lora_name": "x"}).status_code == 400
+        for name in ("m", "m2"):  # what requests call the model by, the first and the others
+            assert "own name" in lora(c, "load", f"{name}=every", code=1)
+            taken = call(c, "load", {"lora_name": name, "lora_path": "every"})
+            assert taken.status_code == 400 and "own name" in taken.text
         assert call(c, "unload", {"lora_name": "x y"}).status_code == 404
         check(c, ("m",))
         assert status(c)["groups"][0]["recoveries"] == 0

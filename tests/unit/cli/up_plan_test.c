@@ -21,7 +21,7 @@ struct parsed {
 static enum status plan(struct parsed *p, const char *model, const char *const *args,
                         struct error *err)
 {
-    char *argv[32] = {(char[]){"up"}};
+    char *argv[300] = {(char[]){"up"}};
     int argc = 1;
     for (; args && args[argc - 1]; argc++)
         argv[argc] = (char *)args[argc - 1];
@@ -90,6 +90,7 @@ static void test_everything_is_passed_on(void **state)
         {"--no-async-scheduling", NULL, UP_HEAD, "--no-async-scheduling", ""},
         {"--admin-key-file", "/k", UP_HEAD, "--admin-key-file", "/k"},
         {"--served-model-name", "nice", UP_HEAD, "--model", "nice"},
+        {"--served-model-name", "nice", UP_HEAD, "--served-model-name", "nice"},
         {"--served-model-name", "nice", UP_GATEWAY, "--served-model-name", "nice"},
         {"--head-host", "0.0.0.0", UP_GATEWAY, "--head", "127.0.0.1:7000"},
         {"--head-host", "::1", UP_WORKER, "--head", "[::1]:7000"},
@@ -248,6 +249,28 @@ static void test_served_name(void **state)
     }
 }
 
+/* Of all that can be named often, as much as there may be: it fits into a command line. */
+static void test_names_and_adapters(void **state)
+{
+    for (uint32_t n = 64; n <= 65; n++) {
+        const char *args[300] = {"--enable-lora", "--lora-root", "/l", "--max-loras", "64"};
+        struct parsed p;
+        struct error err = {0};
+        uint32_t n_args = 5;
+        for (uint32_t i = 0; i < n; i++) {
+            args[n_args++] = "--served-model-name";
+            args[n_args++] = "x";
+        }
+        for (uint32_t i = 0; i < 64; i++) {
+            args[n_args++] = "--lora-modules";
+            args[n_args++] = "y=y";
+        }
+        assert_int_equal(plan(&p, "null", args, &err), n == 64 ? STATUS_OK : STATUS_INVALID);
+        assert_true(n == 64 || strstr(err.text, "65 names for --served-model-name"));
+        fini(&p);
+    }
+}
+
 static void test_vllm_flags_are_taken(void **state)
 {
     struct parsed p;
@@ -268,6 +291,7 @@ int main(void)
         cmocka_unit_test(test_keys_are_in_no_command_line),
         cmocka_unit_test(test_reachable),
         cmocka_unit_test(test_served_name),
+        cmocka_unit_test(test_names_and_adapters),
         cmocka_unit_test(test_vllm_flags_are_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -358,8 +358,11 @@ static void what_is_held_of_other_files_is_a_stray(void **state)
 
 static void orders_that_are_refused(void **state)
 {
+    static const char *const names[] = {"first", "second"};
     struct fixture *f = cluster();
     char longest[300];
+    f->core->config.served_names = names;
+    f->core->config.n_served_names = 2;
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
     const struct {
@@ -372,6 +375,8 @@ static void orders_that_are_refused(void **state)
                  {true, "a\nb", STATUS_INVALID, "lora_name"},
                  {true, longest, STATUS_INVALID, "lora_name"},
                  {true, "null", STATUS_EXISTS, "the model's own name"},
+                 {true, "first", STATUS_EXISTS, "one of the model's own names"},
+                 {true, "second", STATUS_EXISTS, "one of the model's own names"},
                  {true, "a", STATUS_EXISTS, "is loaded already"},
                  {true, "c", STATUS_LIMIT, "--max-loras"},
                  {false, "c", STATUS_NOT_FOUND, "no adapter c"}};
