@@ -145,6 +145,8 @@ static void drop_entry(struct cluster *c, struct adapter *a)
         x->asked &= ~bit;
         x->dropping &= ~bit;
         x->failed &= ~bit;
+        x->tried &= ~bit;
+        x->hopeless &= ~bit;
     }
     forget(c, a);
 }
@@ -235,9 +237,20 @@ enum adapter_use adapters_use(const struct cluster *c, struct str name, uint64_t
     return soon ? ADAPTER_SOON : ADAPTER_UNKNOWN;
 }
 
+const char *adapters_why_not(const struct cluster *c, struct str name)
+{
+    const struct adapter *a = find((struct adapters *)&c->adapters, name, 1u << ADAPTER_FAILED);
+    return a ? a->text : "";
+}
+
 bool adapters_may_place(const struct cluster *c, const struct worker *w)
 {
-    return (w->adapters.has & c->adapters.required) == c->adapters.required;
+    return adapters_may_place_without(c, w, 0);
+}
+
+bool adapters_may_place_without(const struct cluster *c, const struct worker *w, uint64_t without)
+{
+    return ((w->adapters.has | without) & c->adapters.required) == c->adapters.required;
 }
 
 /* ---- what workers say ---- */
@@ -299,10 +312,14 @@ void adapters_on_hello(struct cluster *c, struct worker *w, const struct worker_
 static void on_refused(struct cluster *c, struct worker *w, struct adapter *a,
                        const struct msg_adapter_done *m)
 {
+    struct worker_adapters *x = &w->adapters;
     char text[sizeof a->text];
+    uint64_t bit = 1ull << (a - c->adapters.all);
+    bool had = (x->has & bit) != 0; /* with another shard, or as a lie */
     struct str said = {m->text.ptr, m->text.len < 380 ? m->text.len : 380};
     said.len = str_utf8_valid(said);
     snprintf(text, sizeof text, "%.64s: " STR_FMT, w->peer->node, STR_ARG(said));
+    x->has &= ~bit;
     if (a->state == ADAPTER_LOADING) {
         memcpy(a->text, text, sizeof a->text);
         answer(&c->adapters, &a->asker, m->status, a->text);
@@ -311,19 +328,27 @@ static void on_refused(struct cluster *c, struct worker *w, struct adapter *a,
     }
     if (!is_in(a, held_states))
         return;
-    w->adapters.failed |= 1ull << (a - c->adapters.all);
-    w->adapters.retry_ns = c->now_ns + ADAPTERS_RETRY_NS;
+    memcpy(a->text, text, sizeof a->text);
+    x->hopeless |= a->state == ADAPTER_LEAVING ? bit : x->tried & bit;
+    x->tried |= bit;
+    x->failed |= bit;
+    x->retry_ns = c->now_ns + ADAPTERS_RETRY_NS;
     events_add(c->events, c->now_ns, LOG_WARN, "adapter_not_loaded",
                "name=%s instance=%016llx text=%s", log_quote(a->name),
                (unsigned long long)w->peer->instance, log_quote(text));
+    if (had && w->group)
+        cluster_dissolve(c, w->group, "a rank does not have an adapter any more", false);
 }
 
 static void on_loaded(struct cluster *c, struct worker *w, struct adapter *a,
                       const struct msg_adapter_done *m)
 {
     struct msg_adapter_done other = {.id = m->id, .on = true, .status = STATUS_INVALID};
+    uint64_t bit = 1ull << (a - c->adapters.all);
     if (!is_in(a, held_states) || is_it(a, m->identity)) {
-        w->adapters.has |= 1ull << (a - c->adapters.all);
+        w->adapters.has |= bit;
+        w->adapters.tried &= ~bit;
+        w->adapters.hopeless &= ~bit;
         return;
     }
     other.text = STR("the adapter's files changed while it was being loaded: load it again");
@@ -436,12 +461,49 @@ void adapters_turn(struct cluster *c)
         tell_worker(c, w);
 }
 
+/* ---- what stands in the way ---- */
+
+/* Its requests cannot go on: they would need what a rank does not have. */
+static void lose(struct cluster *c, struct adapter *a)
+{
+    struct adapters *t = &c->adapters;
+    if (t->n_losses < ADAPTERS_MAX) {
+        struct adapter_loss *x = &t->losses[t->n_losses++];
+        x->id = a->id;
+        snprintf(x->text, sizeof x->text, "the adapter %.64s is lost: %.380s", a->name, a->text);
+    }
+    enter(c, a, a->state == ADAPTER_LEAVING ? ADAPTER_UNLOADING : ADAPTER_FAILED);
+}
+
+/* Nothing serves, and no group can form because workers cannot load what is in the table: a folder
+ * that is gone must not take the base model with it. As few go as have to. While another group
+ * serves with it, who cannot load it just waits. */
+static void lose_what_blocks(struct cluster *c)
+{
+    uint64_t hopeless = 0;
+    bool all_free = true;
+    for (const struct worker *w = c->workers; w; w = w->next) {
+        hopeless |= w->adapters.hopeless & c->adapters.required;
+        all_free = all_free && worker_is_free(w);
+    }
+    if (hopeless == 0 || !all_free || placement_could_form(c, 0) ||
+        !placement_could_form(c, hopeless))
+        return;
+    for (uint32_t i = 0; i < ADAPTERS_MAX; i++)
+        if (hopeless >> i & 1 && placement_could_form(c, hopeless & ~(1ull << i)))
+            hopeless &= ~(1ull << i);
+    for (uint32_t i = 0; i < ADAPTERS_MAX; i++)
+        if (hopeless >> i & 1)
+            lose(c, &c->adapters.all[i]);
+}
+
 void adapters_tick(struct cluster *c, adapters_in_use_fn *in_use, const void *ctx)
 {
     struct adapters *t = &c->adapters;
     for (uint32_t i = 0; i < ADAPTERS_MAX; i++)
         if (t->all[i].state == ADAPTER_LEAVING && !in_use(ctx, t->all[i].id))
             enter(c, &t->all[i], ADAPTER_UNLOADING);
+    lose_what_blocks(c);
     t->stirred |= t->max_loras > 0; /* credit came, a worker went, a wait is over */
     adapters_turn(c);
 }

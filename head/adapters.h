@@ -3,7 +3,8 @@
  * told to load what is in the table and to drop what leaves it; an adapter can be named by requests
  * when all workers have it, and a worker that lacks one is not placed.
  *
- *   LOADING → READY → LEAVING (requests still use it) → UNLOADING → gone     LOADING → FAILED
+ *   LOADING → READY → LEAVING (requests still use it) → UNLOADING → gone
+ *   LOADING → FAILED    READY → FAILED: no group can form with it, and one could without
  *
  * An id is drawn for each loading, so that the same name loaded again is another one: to the prefix
  * cache, to ranks, and to requests that began with the old one. It knows nothing of requests: its
@@ -44,6 +45,12 @@ struct adapter {
     uint64_t since_ns;
 };
 
+/* One that had to go although requests have it: they end with this. */
+struct adapter_loss {
+    uint64_t id;
+    char text[ADAPTERS_TEXT_MAX];
+};
+
 struct adapter_answer {
     struct adapter_asker to;
     enum status status;
@@ -53,6 +60,7 @@ struct adapter_answer {
 /* What a worker holds, by the table's index. */
 struct worker_adapters {
     uint64_t has, asked, dropping, failed; /* asked, dropping: it has not answered yet */
+    uint64_t tried, hopeless;              /* refused it once; and again, so that it never will */
     uint64_t retry_ns;
     uint64_t strays[ADAPTERS_MAX]; /* ids that no entry has: to be dropped */
     uint32_t n_strays;
@@ -66,6 +74,8 @@ struct adapters {
     struct adapter all[ADAPTERS_MAX];
     struct adapter_answer answers[ADAPTERS_ANSWERS]; /* [n_answers]: oldest first */
     uint32_t n_answers;
+    struct adapter_loss losses[ADAPTERS_MAX]; /* [n_losses]: the owner ends their requests */
+    uint32_t n_losses;
 };
 
 struct cluster;
@@ -89,9 +99,13 @@ enum adapter_use { ADAPTER_USABLE, ADAPTER_SOON, ADAPTER_UNKNOWN };
 enum adapter_use adapters_use(const struct cluster *c, struct str name, uint64_t *id);
 /* May it run in a group: has it all that requests may use? */
 bool adapters_may_place(const struct cluster *c, const struct worker *w);
+/* The same if those were not in the table, by index. */
+bool adapters_may_place_without(const struct cluster *c, const struct worker *w, uint64_t without);
 
 void adapters_on_hello(struct cluster *c, struct worker *w, const struct worker_info *i);
 void adapters_on_done(struct cluster *c, struct worker *w, const struct msg_adapter_done *m);
+/* Why there is no adapter of this name, when a worker said so; or "". */
+const char *adapters_why_not(const struct cluster *c, struct str name);
 /* Moves entries on and sends what workers are owed. in_use: do live requests have this id? */
 typedef bool adapters_in_use_fn(const void *ctx, uint64_t id);
 void adapters_tick(struct cluster *c, adapters_in_use_fn *in_use, const void *ctx);

@@ -197,3 +197,4 @@ void placement_run(struct cluster *c);
 const struct worker *placement_unlike(const struct cluster *c, const struct worker *w);
 /* Were g dissolved now, could a group form without its draining members? */
 bool placement_could_replace(const struct cluster *c, const struct group *g);
+bool placement_could_form(const struct cluster *c, uint64_t without); /* these adapters: a group? */

@@ -204,6 +204,7 @@ void head_core_tick(struct head_core *h, uint64_t now_ns)
     peers_tick(&h->peers, now_ns, &fns);
     cluster_tick(&h->cluster, now_ns);
     adapters_tick(&h->cluster, core_adapter_in_use, h);
+    core_end_lost(h);
     dispatch_tick(h);
     gateways_tick(h);
     router_tick(h);

@@ -6,11 +6,12 @@
 
 /* ---- requests ---- */
 
-static struct error unknown(struct str name)
+static struct error unknown(const struct head_core *h, struct str name)
 {
     struct error err;
-    (void)error_set(&err, STATUS_INVALID, "The model `%.*s` does not exist.",
-                    (int)(name.len < 80 ? name.len : 80), name.ptr);
+    const char *why = adapters_why_not(&h->cluster, name);
+    (void)error_set(&err, STATUS_INVALID, "The model `%.*s` does not exist%s%s.",
+                    (int)(name.len < 80 ? name.len : 80), name.ptr, *why ? ": " : "", why);
     return err;
 }
 
@@ -20,7 +21,7 @@ enum status core_check_adapter(struct head_core *h, const struct msg_submit *m, 
     struct str name = m->sampling.lora;
     if (name.len == 0 || adapters_use(&h->cluster, name, &id) != ADAPTER_UNKNOWN)
         return STATUS_OK;
-    *err = unknown(name);
+    *err = unknown(h, name);
     return err->status;
 }
 
@@ -31,7 +32,7 @@ bool core_bind_adapter(struct head_core *h, struct request *r)
         return true;
     enum adapter_use use = adapters_use(&h->cluster, s->lora, &s->lora_id);
     if (use == ADAPTER_UNKNOWN)
-        router_end(h, r, FINISH_ERROR, STATUS_INVALID, unknown(s->lora).text);
+        router_end(h, r, FINISH_ERROR, STATUS_INVALID, unknown(h, s->lora).text);
     return use == ADAPTER_USABLE;
 }
 
@@ -42,6 +43,19 @@ bool core_adapter_in_use(const void *core, uint64_t id)
     while (r && (r->sampling.lora_id != id || r->finish != FINISH_NONE))
         r = request_table_next(h->requests, r);
     return r != NULL;
+}
+
+/* The cluster's fault, not the request's. */
+void core_end_lost(struct head_core *h)
+{
+    struct adapters *t = &h->cluster.adapters;
+    for (; t->n_losses > 0; t->n_losses--) {
+        const struct adapter_loss *x = &t->losses[t->n_losses - 1];
+        for (struct request *r = request_table_next(h->requests, NULL); r;
+             r = request_table_next(h->requests, r))
+            if (r->sampling.lora_id == x->id && r->finish == FINISH_NONE)
+                router_end(h, r, FINISH_ERROR, STATUS_INTERNAL, x->text);
+    }
 }
 
 /* ---- orders ---- */

@@ -160,6 +160,8 @@ bool core_adapter_in_use(const void *core, uint64_t id);
 void core_order_adapter(struct head_core *h, struct gateway *g, const struct msg_adapter_order *m);
 void core_tell_adapters(struct head_core *h, struct gateway *g);
 void core_send_answers(struct head_core *h);
+/* Ends the requests of adapters that had to go. */
+void core_end_lost(struct head_core *h);
 
 /* route.c: which group takes a request */
 

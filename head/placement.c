@@ -28,10 +28,15 @@ struct pick {
     uint32_t n_failed;
 };
 
-static bool may_place(const struct cluster *c, const struct worker *w)
+static bool may_place_without(const struct cluster *c, const struct worker *w, uint64_t adapters)
 {
     return worker_is_free(w) && !w->draining && !w->peer->suspect && w->peer->open &&
-           cluster_config_fits(c, w) && adapters_may_place(c, w);
+           cluster_config_fits(c, w) && adapters_may_place_without(c, w, adapters);
+}
+
+static bool may_place(const struct cluster *c, const struct worker *w)
+{
+    return may_place_without(c, w, 0);
 }
 
 static bool same_kind(const struct worker *a, const struct worker *b)
@@ -66,6 +71,23 @@ bool placement_could_replace(const struct cluster *c, const struct group *g)
     for (const struct worker *w = c->workers; like && w; w = w->next)
         n += w->group == g ? !w->draining : may_place(c, w) && same_kind(w, like);
     return n >= c->world;
+}
+
+/* Of free workers, if the adapters in without (by the table's index) were not needed. */
+bool placement_could_form(const struct cluster *c, uint64_t without)
+{
+    const struct worker *last = NULL; /* most are of one kind: once for each run of it */
+    for (const struct worker *like = c->workers; like; like = like->next) {
+        uint32_t n = 0;
+        if (!may_place_without(c, like, without) || (last && same_kind(last, like)))
+            continue;
+        last = like;
+        for (const struct worker *w = like; w; w = w->next)
+            n += may_place_without(c, w, without) && same_kind(w, like);
+        if (n >= c->world)
+            return true;
+    }
+    return false;
 }
 
 /* Fills p->free with the free workers of like's kind. */

@@ -115,6 +115,7 @@ void router_end(struct head_core *h, struct request *r, enum finish_reason why, 
     r->finish = why;
     r->status = status;
     snprintf(r->text, sizeof r->text, "%s", text);
+    r->text[str_utf8_valid(str_from(r->text))] = '\0'; /* cut between characters */
     outbox_add(h, r);
 }
 

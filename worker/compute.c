@@ -23,6 +23,7 @@ struct job {
     enum status status;
     struct error error;
     struct msg_result result;
+    struct job_loss *losses; /* JOB_JOIN: on the arena */
 };
 
 struct job_list {
@@ -84,7 +85,16 @@ static void list_free(struct job_list *l)
 static void run_join(struct executor *e, struct job *j)
 {
     const struct executor_comm comm = executor_comm_of(&j->msg.form, j->id);
+    struct job_loss loss;
     j->status = e->ops->join_comm(e, &comm, &j->error);
+    while (e->ops->lost_adapter && e->ops->lost_adapter(e, &loss.id, &loss.why)) {
+        struct job_loss *kept = arena_try_alloc(&j->arena, sizeof *kept);
+        if (!kept) /* the arena's bound: the head learns of the rest from what plans say */
+            return;
+        loss.next = j->losses;
+        *kept = loss;
+        j->losses = kept;
+    }
 }
 
 static void run_plan(struct executor *e, struct job *j)
@@ -172,6 +182,7 @@ static struct job *job_take(struct compute *c, enum job_kind kind)
     j->term_epoch = j->step = j->session = 0;
     j->status = STATUS_OK;
     j->error.text[0] = '\0';
+    j->losses = NULL;
     return j;
 }
 
@@ -204,19 +215,20 @@ static void on_wake(void *ctx)
         if (!j)
             return;
         c->o.on_done(c->o.ctx,
-                     &(struct job_done){
-                         .kind = j->kind,
-                         .dropped = j->dropped,
-                         .term_epoch = j->term_epoch,
-                         .step = j->step,
-                         .session = j->session,
-                         .frame_bytes = j->frame.len,
-                         .status = j->status,
-                         .error = &j->error,
-                         .result = j->kind == JOB_PLAN && !j->dropped && j->status == STATUS_OK
-                                       ? &j->result
-                                       : NULL,
-                         .adapter = j->kind == JOB_ADAPTER ? &j->msg.adapter : NULL});
+                     &(struct job_done){.kind = j->kind,
+                                        .dropped = j->dropped,
+                                        .term_epoch = j->term_epoch,
+                                        .step = j->step,
+                                        .session = j->session,
+                                        .frame_bytes = j->frame.len,
+                                        .status = j->status,
+                                        .error = &j->error,
+                                        .result = j->kind == JOB_PLAN && !j->dropped &&
+                                                          j->status == STATUS_OK
+                                                      ? &j->result
+                                                      : NULL,
+                                        .adapter = j->kind == JOB_ADAPTER ? &j->msg.adapter : NULL,
+                                        .losses = j->losses});
         job_give_back(c, j);
     }
 }

@@ -21,6 +21,13 @@ enum job_kind {
     JOB_KIND_COUNT
 };
 
+/* An adapter that a join could not read again. */
+struct job_loss {
+    uint64_t id;
+    struct error why;
+    const struct job_loss *next;
+};
+
 /* A job that is done. Everything in it is valid only during on_done. */
 struct job_done {
     enum job_kind kind;
@@ -31,6 +38,7 @@ struct job_done {
     const struct error *error;         /* when status is not OK */
     const struct msg_result *result;   /* JOB_PLAN that succeeded */
     const struct msg_adapter *adapter; /* JOB_ADAPTER */
+    const struct job_loss *losses;     /* JOB_JOIN; NULL: none */
 };
 
 struct compute;

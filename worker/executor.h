@@ -3,9 +3,9 @@
  * the CPU and CUDA runners fill the same table. `struct executor` is embedded first.
  *
  * Threads: open, info, listen, make_comm_id, interrupt and close are called on the loop's thread
- * (close with the compute thread gone); join_comm, abort_comm, reset, step, check and adapter on
- * the compute thread, one at a time, and may block. interrupt makes whatever blocks there return
- * soon with STATUS_CLOSED; abort_comm follows and clears it. */
+ * (close with the compute thread gone); join_comm, abort_comm, reset, step, check, adapter and
+ * lost_adapter on the compute thread, one at a time, and may block. interrupt makes whatever blocks
+ * there return soon with STATUS_CLOSED; abort_comm follows and clears it. */
 #include <stdatomic.h>
 
 #include "common/base/arena.h"
@@ -66,6 +66,9 @@ struct executor_ops {
      * said with file and tensor, and changes nothing. STATUS_EXISTS: it is here. m->identity: what
      * it has to be, then what it is. NULL: it takes none. */
     enum status (*adapter)(struct executor *e, struct msg_adapter *m, struct error *err);
+    /* After join_comm, which may read another shard: an adapter that could not be read with it and
+     * is not here any more, each once. NULL or false: there is none. */
+    bool (*lost_adapter)(struct executor *e, uint64_t *id, struct error *why);
     void (*interrupt)(struct executor *e);
     void (*close)(struct executor *e);
 };

@@ -201,6 +201,12 @@ static enum status cpu_adapter(struct executor *e, struct msg_adapter *m, struct
     return lora_set_load(loras, m->id, path, &m->identity, err);
 }
 
+static bool cpu_lost_adapter(struct executor *e, uint64_t *id, struct error *why)
+{
+    struct lora_set *loras = of(e)->engine->loras;
+    return loras && lora_set_next_loss(loras, id, why);
+}
+
 /* Before anything of the plan is executed: rows of an adapter that is not here would be the base
  * model's. */
 static enum status check_adapters(const struct executor_cpu *x, const struct msg_plan *p,
@@ -300,6 +306,7 @@ static const struct executor_ops cpu_executor_ops = {
     .step = cpu_step,
     .check = cpu_check,
     .adapter = cpu_adapter,
+    .lost_adapter = cpu_lost_adapter,
     .interrupt = cpu_interrupt,
     .close = cpu_close,
 };

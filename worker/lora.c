@@ -413,8 +413,20 @@ enum status lora_set_new(const struct lora_setup *s, struct lora_set **out, stru
         return st;
     }
     l->list = mem_array(s->pass_rows, sizeof *l->list);
+    l->losses = mem_array(s->max_loras, sizeof *l->losses);
     *out = l;
     return STATUS_OK;
+}
+
+/* The base model and the other adapters are none the worse for one that is gone. */
+static void take_again(struct lora_set *l, struct lora_slot *slot)
+{
+    struct lora_loss loss = {.id = slot->id};
+    if (slot->id == 0 || load_slot(l, slot, slot->path, &loss.why) == STATUS_OK)
+        return;
+    free_slot(slot);
+    if (l->n_losses < l->s.max_loras)
+        l->losses[l->n_losses++] = loss;
 }
 
 enum status lora_set_take(struct lora_set *l, const struct program *p, struct error *err)
@@ -429,9 +441,17 @@ enum status lora_set_take(struct lora_set *l, const struct program *p, struct er
     l->p = p;
     TRY(lay_out(l, p, l->memory, &l->n_bytes, err));
     for (uint32_t i = 0; i < l->s.max_loras; i++)
-        if (l->slots[i].id != 0)
-            TRY(load_slot(l, &l->slots[i], l->slots[i].path, err));
+        take_again(l, &l->slots[i]);
     return STATUS_OK;
+}
+
+bool lora_set_next_loss(struct lora_set *l, uint64_t *id, struct error *why)
+{
+    if (l->n_losses == 0)
+        return false;
+    *id = l->losses[--l->n_losses].id;
+    *why = l->losses[l->n_losses].why;
+    return true;
 }
 
 void lora_set_drop(struct lora_set *l)
@@ -457,5 +477,6 @@ void lora_set_free(struct lora_set *l)
         free_slot(&l->slots[i]);
     program_free(l->whole);
     mem_free(l->list);
+    mem_free(l->losses);
     mem_free(l);
 }

@@ -25,8 +25,11 @@ void lora_set_free(struct lora_set *l); /* NULL is fine */
 /* Bytes that the shard's part takes; STATUS_UNSUPPORTED: the device has no kernel for a rank. */
 MUST_USE enum status lora_set_measure(const struct lora_set *l, const struct program *p,
                                       uint64_t *out, struct error *err);
-/* p is the shard now, borrowed until lora_set_drop: takes the memory and reads what is held. */
+/* p is the shard now, borrowed until lora_set_drop: takes the memory and reads what is held. What
+ * cannot be read any more, or is another one now, is not held any more: lora_set_next_loss. */
 MUST_USE enum status lora_set_take(struct lora_set *l, const struct program *p, struct error *err);
+/* Each of these once. False: there are no more. */
+bool lora_set_next_loss(struct lora_set *l, uint64_t *id, struct error *why);
 void lora_set_drop(struct lora_set *l);
 
 /* Reads this rank's part of the adapter in a folder. What is wrong with it is named with file and

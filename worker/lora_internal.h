@@ -14,8 +14,15 @@ struct lora_slot {
     struct lora_pair *pairs;          /* [n_weights] of the shard */
 };
 
+struct lora_loss {
+    uint64_t id;
+    struct error why;
+};
+
 struct lora_set {
     struct lora_setup s;
+    struct lora_loss *losses; /* [max_loras]; n_losses that nobody asked for yet */
+    uint32_t n_losses;
     struct model_config config; /* as if the model were a checkpoint, which adapters are made for */
     struct program *whole; /* of one rank: what the model's modules are called, and their shapes */
     const struct program *p; /* the shard; NULL: there is none */

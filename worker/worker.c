@@ -515,8 +515,24 @@ static void check_peers(void *ctx)
         compute_push_check(w->compute, r->term_epoch);
 }
 
+/* Before Formed: the head must not take this rank for one that has it. */
+static void tell_losses(struct worker *w, const struct job_loss *losses)
+{
+    for (const struct job_loss *x = losses; x; x = x->next) {
+        log_error("adapter_lost", "id=%016llx error=%s", (unsigned long long)x->id,
+                  log_quote(x->why.text));
+        held_adapters_set(&w->held, &(struct msg_adapter){.id = x->id});
+        head_link_send(w->link, &(struct msg){.type = MSG_ADAPTER_DONE,
+                                              .adapter_done = {.id = x->id,
+                                                               .on = true,
+                                                               .status = x->why.status,
+                                                               .text = str_from(x->why.text)}});
+    }
+}
+
 static void on_join_done(struct worker *w, const struct job_done *d)
 {
+    tell_losses(w, d->losses);
     if (d->dropped || w->rank.phase != RANK_JOINING || d->term_epoch != w->rank.comm_epoch)
         return; /* overtaken: the abort is on its way */
     rank_state_on_joined(&w->rank, d->term_epoch, d->status == STATUS_OK);

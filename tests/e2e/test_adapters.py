@@ -133,6 +133,24 @@ def test_what_dies_under_streams(root, victims):
         check(c)
 
 
+def test_a_folder_that_is_gone(root):
+    """It costs its adapter, with a word, and neither the base model nor the other one."""
+    with start(root) as c:
+        for name in NAMES[1:]:
+            lora(c, "load", f"{name}={name}")
+        shutil.rmtree(root / "every")
+        os.kill(c.pid("worker-1"), signal.SIGKILL)
+        wait_for("the loss is seen", lambda: status(c)["groups"][0]["state"] != "ready")
+        said = ask(c, "every")
+        assert said.status_code >= 400 and "every" in said.text and "there is no such folder" in said.text, said.text
+        wait_for("it has failed", lambda: states(c) == {"every": "failed", "some": "ready"})
+        check(c, ("m", "some"))
+        wait_for("nobody can ask for it", lambda: ask(c, "every").status_code == 404)
+        shutil.copytree(MODEL / "loras" / "every", root / "again")
+        lora(c, "load", "every=again")
+        check(c)
+
+
 def test_what_is_refused(root):
     config = root / "some" / "adapter_config.json"
     right = json.loads(config.read_text())

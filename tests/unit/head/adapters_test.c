@@ -356,6 +356,118 @@ static void what_is_held_of_other_files_is_a_stray(void **state)
     fixture_free(f);
 }
 
+static void worker_2_goes(struct fixture *f)
+{
+    say(f, 2, &(struct msg){.type = MSG_GOODBYE});
+    uint64_t epoch = box_find(f, 1, MSG_ABORT)->abort_.term_epoch;
+    say(f, 1, &(struct msg){.type = MSG_ABORTED, .aborted = {epoch}});
+}
+
+static void expect_lost(const struct fixture *f, const char *text)
+{
+    const struct msg *m = box_find(f, GATEWAY, MSG_TOKENS);
+    assert_non_null(m);
+    assert_int_equal(m->tokens.items[0].finish, FINISH_ERROR);
+    char said[256];
+    snprintf(said, sizeof said, STR_FMT, STR_ARG(m->tokens.items[0].text));
+    if (!strstr(said, text))
+        fail_msg("%s", said);
+}
+
+/* A folder that is gone costs its adapter, not the base model, and no other one. */
+static void what_stands_in_the_way_goes(void **state)
+{
+    const uint32_t alive = 1u << 1 | 1u << 2 | 1u << SPARE | 1u << GATEWAY;
+    struct fixture *f = cluster();
+    const struct adapter *all = f->core->cluster.adapters.all;
+    uint64_t a = load(f, "a"), b = load(f, "b");
+    struct msg hello = worker_hello(104, -1);
+    say(f, SPARE, &hello);
+    done(f, SPARE, a, true, STATUS_OK);
+    done(f, SPARE, b, true, STATUS_NOT_FOUND);
+    wait_ms(f, 5200, alive);
+    done(f, SPARE, b, true, STATUS_NOT_FOUND);
+    wait_ms(f, 200, alive);
+    assert_int_equal(all[1].state, ADAPTER_READY); /* a group serves with it */
+    box_clear(f);
+    submit(f, 1, "b", 3);
+    worker_2_goes(f);
+    wait_ms(f, 50, alive & ~(1u << 2));
+    assert_int_equal(all[0].state, ADAPTER_READY);
+    assert_int_equal(all[1].state, ADAPTER_FAILED);
+    expect_lost(f, "the adapter b is lost: n: tensor q has shape [1]");
+    assert_true(told(f, 1) && told(f, 1)->id == b && !told(f, 1)->on);
+    assert_null(told(f, SPARE));
+    wait_ms(f, 5000, alive & ~(1u << 2));
+    assert_non_null(box_find(f, SPARE, MSG_FORM));
+    fixture_free(f);
+}
+
+/* Once is not enough: a disk may be away for a moment. */
+static void one_failure_is_not_the_end(void **state)
+{
+    const uint32_t alive = 1u << 1 | 1u << SPARE | 1u << GATEWAY;
+    struct fixture *f = cluster();
+    uint64_t id = load(f, "sql");
+    worker_2_goes(f);
+    struct msg hello = worker_hello(104, -1);
+    say(f, SPARE, &hello);
+    done(f, SPARE, id, true, STATUS_IO);
+    wait_ms(f, 4000, alive);
+    assert_int_equal(f->core->cluster.adapters.all[0].state, ADAPTER_READY);
+    box_clear(f);
+    wait_ms(f, 1500, alive);
+    assert_true(told(f, SPARE) && told(f, SPARE)->on);
+    done(f, SPARE, id, true, STATUS_OK);
+    wait_ms(f, 1000, alive);
+    assert_non_null(box_find(f, SPARE, MSG_FORM));
+    assert_int_equal(f->core->cluster.adapters.all[0].state, ADAPTER_READY);
+    fixture_free(f);
+}
+
+static void what_leaves_is_not_waited_for(void **state)
+{
+    const uint32_t alive = 1u << 1 | 1u << SPARE | 1u << GATEWAY;
+    struct fixture *f = cluster();
+    uint64_t id = load(f, "sql");
+    submit(f, 1, "sql", 3);
+    order(f, false, "sql", false);
+    worker_2_goes(f);
+    struct msg hello = worker_hello(104, -1);
+    say(f, SPARE, &hello);
+    assert_int_equal(f->core->cluster.adapters.all[0].state, ADAPTER_LEAVING);
+    box_clear(f);
+    done(f, SPARE, id, true, STATUS_NOT_FOUND);
+    wait_ms(f, 50, alive);
+    expect_lost(f, "the adapter sql is lost: n: tensor q has shape [1]");
+    assert_true(told(f, 1) && !told(f, 1)->on);
+    done(f, 1, id, false, STATUS_OK);
+    expect_answer(f, STATUS_OK, "");
+    assert_int_equal(f->core->cluster.adapters.all[0].state, ADAPTER_NONE);
+    fixture_free(f);
+}
+
+/* A rank that took another shard could not read it again: its group must not run without it. */
+static void what_a_rank_loses_ends_the_epoch(void **state)
+{
+    struct fixture *f = cluster();
+    uint64_t id = load(f, "sql");
+    done(f, 2, id, true, STATUS_NOT_FOUND);
+    for (uint8_t i = 1; i <= 2; i++) {
+        const struct msg *m = box_find(f, i, MSG_ABORT);
+        assert_non_null(m);
+        say(f, i, &(struct msg){.type = MSG_ABORTED, .aborted = {m->abort_.term_epoch}});
+    }
+    wait_ms(f, 1000, 1u << 1 | 1u << 2 | 1u << GATEWAY);
+    assert_null(box_find(f, 1, MSG_FORM));
+    wait_ms(f, 4500, 1u << 1 | 1u << 2 | 1u << GATEWAY);
+    assert_true(told(f, 2) && told(f, 2)->on);
+    done(f, 2, id, true, STATUS_OK);
+    wait_ms(f, 1000, 1u << 1 | 1u << 2 | 1u << GATEWAY);
+    assert_non_null(box_find(f, 1, MSG_FORM));
+    fixture_free(f);
+}
+
 static void orders_that_are_refused(void **state)
 {
     static const char *const names[] = {"first", "second"};
@@ -429,6 +541,10 @@ int main(void)
         cmocka_unit_test(all_read_the_same_files),
         cmocka_unit_test(files_that_change_while_they_are_read),
         cmocka_unit_test(what_is_held_of_other_files_is_a_stray),
+        cmocka_unit_test(what_stands_in_the_way_goes),
+        cmocka_unit_test(one_failure_is_not_the_end),
+        cmocka_unit_test(what_leaves_is_not_waited_for),
+        cmocka_unit_test(what_a_rank_loses_ends_the_epoch),
         cmocka_unit_test(orders_that_are_refused),
         cmocka_unit_test(what_is_loading_can_be_unloaded),
     };

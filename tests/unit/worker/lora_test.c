@@ -400,22 +400,42 @@ static void test_files_below_the_root(void **state)
     engine_close(e);
 }
 
-/* Rank 0 of 2 becomes rank 1: what it holds is cut anew, and a file that changed ends that. */
+/* Rank 0 of 2 becomes rank 1: what it holds is cut anew; what is not there as it was is lost, and
+ * nothing else. */
 static void test_another_rank(void **state)
 {
     struct engine *e = open_engine(2, 0);
     struct error err = {0};
+    char copy[256];
+    uint64_t id;
     write_adapter(&right);
+    snprintf(copy, sizeof copy, "cp -r %s %s/b", folder, root);
+    assert_int_equal(system(copy), 0);
     assert_int_equal(lora_set_load(e->loras, 5, "a", NULL, &err), STATUS_OK);
     assert_int_equal(engine_take_rank(e, 1, 0, &err), STATUS_OK);
     assert_int_equal(lora_set_find(e->loras, 5), 1);
-    write_adapter(&(struct bend){.tensor = "q_proj.lora_A", .missing = true});
-    assert_int_equal(engine_take_rank(e, 0, 0, &err), STATUS_INVALID);
-    write_adapter(&(struct bend){.config = CONFIG(",'alpha_pattern':{'1.mlp.down_proj':3}")});
-    assert_int_equal(engine_take_rank(e, 0, 0, &err), STATUS_INVALID);
-    assert_non_null(strstr(err.text, "changed since it was loaded"));
-    write_adapter(&right);
-    assert_int_equal(engine_take_rank(e, 0, 0, &err), STATUS_OK);
+    assert_false(lora_set_next_loss(e->loras, &id, &err));
+    const struct {
+        struct bend bend;
+        const char *text;
+    } cases[] = {
+        {{.tensor = "layers.0.self_attn.q_proj.lora_A", .missing = true}, "is missing"},
+        {{.config = CONFIG(",'alpha_pattern':{'1.mlp.down_proj':3}")},
+         "changed since it was loaded"},
+    };
+    for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(lora_set_load(e->loras, 6, "b", NULL, &err), STATUS_OK);
+        write_adapter(&cases[i].bend);
+        assert_int_equal(engine_take_rank(e, i, 0, &err), STATUS_OK);
+        assert_true(lora_set_next_loss(e->loras, &id, &err) && id == 5);
+        assert_non_null(strstr(err.text, cases[i].text));
+        assert_false(lora_set_next_loss(e->loras, &id, &err));
+        assert_int_equal(lora_set_find(e->loras, 5), 0);
+        assert_int_equal(lora_set_find(e->loras, 6), 2); /* the other one is as it was */
+        lora_set_unload(e->loras, 6);
+        write_adapter(&right);
+        assert_int_equal(lora_set_load(e->loras, 5, "a", NULL, &err), STATUS_OK);
+    }
     engine_close(e);
 }
 
