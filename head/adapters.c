@@ -262,7 +262,8 @@ static void add_stray(struct worker *w, uint64_t id)
         x->strays[x->n_strays++] = id;
 }
 
-/* A head that has just begun learns from workers what its predecessor had loaded. */
+/* A head that has just begun learns from workers what its predecessor had loaded. What it was told
+ * itself, by name and path (--lora-modules), comes before that. */
 static bool take_over(struct cluster *c, const struct msg_adapter *m)
 {
     struct adapters *t = &c->adapters;
@@ -277,10 +278,9 @@ static bool take_over(struct cluster *c, const struct msg_adapter *m)
     uint64_t bit = 1ull << (same - t->all), touched = 0;
     for (const struct worker *w = c->workers; w; w = w->next)
         touched |= w->adapters.has | w->adapters.asked;
-    if (same->state != ADAPTER_LOADING || touched & bit)
+    if (same->state != ADAPTER_LOADING || touched & bit || !str_eq_c(m->path, same->path))
         return false;
     same->id = m->id; /* named at the start, and nobody was asked yet: what is used goes on */
-    copy_text(same->path, sizeof same->path, m->path);
     return true;
 }
 

@@ -1,6 +1,7 @@
 /* After a head restart workers come back with an epoch of the old head. When every rank of one
- * (group, epoch) is there, idle and at the same step, the group is adopted by Reset: communicator
- * and weights stay. When that cannot be any more, or the window closes, its ranks are aborted. */
+ * (group, epoch) is there, idle, at the same step and has all adapters, the group is adopted by
+ * Reset: communicator and weights stay. When that cannot be any more, or the window closes, its
+ * ranks are aborted. */
 #include "head/cluster.h"
 
 #include <string.h>
@@ -45,7 +46,7 @@ static enum verdict judge(const struct cluster *c, const struct worker *first,
                   memcmp(w->desc.config_hash, first->desc.config_hash, 32) != 0))
             return GIVE_UP;
         complete = complete && w && w->peer->open && w->step_received == w->step_executed &&
-                   w->step_received == first->step_received;
+                   w->step_received == first->step_received && adapters_may_place(c, w);
     }
     if (complete)
         return ADOPT;

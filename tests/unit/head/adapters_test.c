@@ -276,6 +276,65 @@ static void a_new_head_takes_over(void **state)
     fixture_free(f);
 }
 
+/* --lora-modules of a restarted head: what it says is what is loaded, by the path it says. */
+static void what_a_head_is_told_at_its_start_counts(void **state)
+{
+    for (int same = 0; same < 2; same++) {
+        struct fixture *f = fixture_new(2);
+        struct adapters *t = &f->core->cluster.adapters;
+        struct error err;
+        t->max_loras = 2;
+        assert_int_equal(
+            head_core_load_adapter(f->core, STR("sql"), STR("/l/new"), false, f->now, &err),
+            STATUS_OK);
+        uint64_t drawn = t->all[0].id;
+        const struct msg_adapter held[] = {
+            {41, true, STR("sql"), same ? STR("/l/new") : STR("/l/old"), {1, 2}}};
+        struct msg hello = worker_hello(101, 0);
+        hello.hello.worker.adapters = held;
+        hello.hello.worker.n_adapters = 1;
+        say(f, 1, &hello);
+        assert_string_equal(t->all[0].path, "/l/new");
+        assert_true(t->all[0].id == (same ? 41 : drawn));
+        const struct msg_adapter *a = told(f, 1);
+        assert_true(same ? !a : a && !a->on && a->id == 41);
+        assert_int_equal(t->all[0].state, same ? ADAPTER_READY : ADAPTER_LOADING);
+        fixture_free(f);
+    }
+}
+
+/* Who came first decides what is there; a group of which a member lacks it waits for that, and not
+ * for ever. */
+static void a_group_that_lacks_one_is_not_adopted(void **state)
+{
+    for (int loads = 0; loads < 2; loads++) {
+        struct fixture *f = fixture_new(2);
+        f->core->cluster.adapters.max_loras = 2;
+        const struct msg_adapter held[] = {{41, true, STR("sql"), STR("/l/sql"), {1, 2}}};
+        for (uint8_t i = 1; i <= 2; i++) {
+            struct msg hello = worker_hello(100 + i, i - 1);
+            hello.hello.term_seen = 5;
+            hello.hello.worker.term_epoch = 5ull << 32 | 3;
+            hello.hello.worker.rank = i - 1u;
+            hello.hello.worker.adapters = held;
+            hello.hello.worker.n_adapters = i == 1;
+            say(f, i, &hello);
+        }
+        wait_ms(f, 500, 0x6);
+        assert_true(told(f, 2) && told(f, 2)->on && told(f, 2)->id == 41);
+        assert_null(box_find(f, 1, MSG_RESET));
+        assert_null(box_find(f, 1, MSG_ABORT));
+        if (loads)
+            done_as(f, 2, 41, 2);
+        wait_ms(f, loads ? 50 : 3000, 0x6);
+        for (uint8_t i = 1; i <= 2; i++) {
+            assert_true((box_find(f, i, MSG_RESET) != NULL) == loads);
+            assert_true((box_find(f, i, MSG_ABORT) != NULL) == !loads);
+        }
+        fixture_free(f);
+    }
+}
+
 static void strays_are_dropped(void **state)
 {
     struct fixture *f = cluster();
@@ -537,6 +596,8 @@ int main(void)
         cmocka_unit_test(who_cannot_load_it_is_asked_again_and_not_placed),
         cmocka_unit_test(in_place_is_another_one),
         cmocka_unit_test(a_new_head_takes_over),
+        cmocka_unit_test(what_a_head_is_told_at_its_start_counts),
+        cmocka_unit_test(a_group_that_lacks_one_is_not_adopted),
         cmocka_unit_test(strays_are_dropped),
         cmocka_unit_test(all_read_the_same_files),
         cmocka_unit_test(files_that_change_while_they_are_read),
