@@ -52,6 +52,11 @@ def status(c):
                               env={**os.environ, "COX_ADMIN_KEY": KEY}).stdout)
 
 
+def has_head(c):
+    return run_cox("lora", "list", "--address", f"127.0.0.1:{c.admin_port}",
+                   env={**os.environ, "COX_ADMIN_KEY": KEY}).returncode == 0
+
+
 def states(c):
     return {a["name"]: a["state"] for a in json.loads(lora(c, "list", "--json"))["adapters"]}
 
@@ -129,6 +134,7 @@ def test_what_dies_under_streams(root, victims):
 
         assert [ids(got) for got in run(c, bodies, strike)] == alone
         assert struck
+        wait_for("the head is back", lambda: has_head(c), 30)  # streams may have ended before it is
         wait_for("both are there", lambda: states(c) == {"every": "ready", "some": "ready"}, 30)
         check(c)
 
