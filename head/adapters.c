@@ -340,6 +340,14 @@ static void on_refused(struct cluster *c, struct worker *w, struct adapter *a,
         cluster_dissolve(c, w->group, "a rank does not have an adapter any more", false);
 }
 
+static bool is_refused(const struct cluster *c, uint64_t bit)
+{
+    const struct worker *w = c->workers;
+    while (w && !(w->adapters.tried & bit))
+        w = w->next;
+    return w != NULL;
+}
+
 static void on_loaded(struct cluster *c, struct worker *w, struct adapter *a,
                       const struct msg_adapter_done *m)
 {
@@ -349,6 +357,8 @@ static void on_loaded(struct cluster *c, struct worker *w, struct adapter *a,
         w->adapters.has |= bit;
         w->adapters.tried &= ~bit;
         w->adapters.hopeless &= ~bit;
+        if (is_in(a, place_states) && !is_refused(c, bit))
+            a->text[0] = '\0';
         return;
     }
     other.text = STR("the adapter's files changed while it was being loaded: load it again");

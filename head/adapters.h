@@ -39,7 +39,7 @@ struct adapter {
     enum adapter_state state;
     uint64_t id;
     char name[ADAPTERS_NAME_MAX], path[1024];
-    char text[ADAPTERS_TEXT_MAX];     /* FAILED: why */
+    char text[ADAPTERS_TEXT_MAX];     /* FAILED: why; else why some worker lacks it */
     struct adapter_identity identity; /* of what the first worker read: all others have to, too */
     struct adapter_asker asker;
     uint64_t since_ns;

@@ -139,17 +139,23 @@ def test_what_dies_under_streams(root, victims):
         check(c)
 
 
-def test_a_folder_that_is_gone(root):
-    """It costs its adapter, with a word, and neither the base model nor the other one."""
+@pytest.mark.parametrize("now, words", [(None, "there is no such folder"), ("some", "changed since it was loaded")],
+                         ids=("gone", "changed"))
+def test_a_folder_is_not_what_it_was(root, now, words):
+    """It costs its adapter, with a word, and neither the base model nor the other one; and no rank runs another
+    version of it than the rest of its group."""
     with start(root) as c:
         for name in NAMES[1:]:
             lora(c, "load", f"{name}={name}")
         shutil.rmtree(root / "every")
+        if now:
+            shutil.copytree(root / now, root / "every")
         os.kill(c.pid("worker-1"), signal.SIGKILL)
         wait_for("the loss is seen", lambda: status(c)["groups"][0]["state"] != "ready")
         said = ask(c, "every")
-        assert said.status_code >= 400 and "every" in said.text and "there is no such folder" in said.text, said.text
+        assert said.status_code >= 400 and "`every` does not exist: " in said.text and (now or words in said.text), said.text
         wait_for("it has failed", lambda: states(c) == {"every": "failed", "some": "ready"})
+        assert any(words in a["text"] for a in json.loads(lora(c, "list", "--json"))["adapters"])
         check(c, ("m", "some"))
         wait_for("nobody can ask for it", lambda: ask(c, "every").status_code == 404)
         shutil.copytree(MODEL / "loras" / "every", root / "again")

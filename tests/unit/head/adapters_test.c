@@ -474,6 +474,7 @@ static void one_failure_is_not_the_end(void **state)
     done(f, SPARE, id, true, STATUS_IO);
     wait_ms(f, 4000, alive);
     assert_int_equal(f->core->cluster.adapters.all[0].state, ADAPTER_READY);
+    assert_string_equal(f->core->cluster.adapters.all[0].text, "n: tensor q has shape [1]");
     box_clear(f);
     wait_ms(f, 1500, alive);
     assert_true(told(f, SPARE) && told(f, SPARE)->on);
@@ -481,6 +482,7 @@ static void one_failure_is_not_the_end(void **state)
     wait_ms(f, 1000, alive);
     assert_non_null(box_find(f, SPARE, MSG_FORM));
     assert_int_equal(f->core->cluster.adapters.all[0].state, ADAPTER_READY);
+    assert_string_equal(f->core->cluster.adapters.all[0].text, "");
     fixture_free(f);
 }
 

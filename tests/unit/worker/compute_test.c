@@ -21,7 +21,7 @@ struct fake {
     pthread_cond_t wake;
     bool gate, interrupted; /* gate: steps wait until it opens or an interrupt comes */
     bool deaf;              /* a reset waits for the gate and hears no interrupt */
-    uint32_t n_steps, n_aborts, n_resets, n_joins;
+    uint32_t n_steps, n_aborts, n_resets, n_joins, n_losses;
     char id[8];
 };
 
@@ -52,6 +52,7 @@ static enum status fake_join(struct executor *e, const struct executor_comm *c, 
 {
     struct fake *f = (struct fake *)e;
     f->n_joins++;
+    f->n_losses = 2;
     snprintf(f->id, sizeof f->id, "%.*s", (int)c->id.n, (const char *)c->id.ptr);
     assert_int_equal(c->n_blocks.ptr[0], 77);
     assert_true(str_eq_c(c->addresses[1], "b:1"));
@@ -98,7 +99,18 @@ static enum status fake_adapter(struct executor *e, struct msg_adapter *m, struc
     return m->id == 7 && m->on && str_eq_c(m->name, "sql") ? STATUS_OK : STATUS_INVALID;
 }
 
+static bool fake_lost_adapter(struct executor *e, uint64_t *id, struct error *why)
+{
+    struct fake *f = (struct fake *)e;
+    if (f->n_losses == 0)
+        return false;
+    *id = f->n_losses--;
+    (void)error_set(why, STATUS_IO, "%llu is gone", (unsigned long long)*id);
+    return true;
+}
+
 static const struct executor_ops fake_ops = {.adapter = fake_adapter,
+                                             .lost_adapter = fake_lost_adapter,
                                              .step = fake_step,
                                              .join_comm = fake_join,
                                              .reset = fake_reset,
@@ -125,6 +137,13 @@ static void on_done(void *ctx, const struct job_done *d)
         assert_int_equal(d->status, STATUS_IO);
         assert_string_equal(d->error->text, "nobody there");
         assert_true(d->term_epoch == (1ull << 32 | 2));
+    }
+    if (d->kind == JOB_JOIN) {
+        assert_true(d->losses && d->losses->id == 1 && d->losses->next->id == 2);
+        assert_string_equal(d->losses->next->why.text, "2 is gone");
+        assert_null(d->losses->next->next);
+    } else {
+        assert_null(d->losses);
     }
     if (d->kind == JOB_ADAPTER)
         assert_true(d->status == STATUS_OK && d->adapter->id == 7);
