@@ -9,6 +9,7 @@
 struct family {
     const char *name;
     const char *hf_type;   /* config.json model_type */
+    const char *hf_class;  /* config.json architectures, without "ForCausalLM" */
     const char *gguf_arch; /* general.architecture; NULL: comes as another one */
     /* What transformers assumes when config.json leaves it out; 0: it must be there. */
     uint32_t default_max_len, default_vocab;
@@ -19,3 +20,6 @@ struct family {
 /* NULL when there is none. */
 const struct family *family_by_hf_type(struct str model_type);
 const struct family *family_by_gguf_arch(struct str arch);
+/* Is this the class that generates text, of transformers' for the family? In any case of letters:
+ * the first Llamas were LLaMAs. */
+bool family_has_class(const struct family *f, struct str class_name);

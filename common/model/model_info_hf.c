@@ -49,8 +49,10 @@ static enum status read_config(struct model_info *m, const json_t *root, struct 
     struct str name = {json_string_value(type), json_string_length(type)};
     const struct family *f = family_by_hf_type(name);
     const json_t *class = json_array_get(json_object_get(root, "architectures"), 0);
-    if (!f && json_is_string(class)) /* people know it by this name */
+    if (json_is_string(class)) { /* people know it by this name */
         name = (struct str){json_string_value(class), json_string_length(class)};
+        f = f && family_has_class(f, name) ? f : NULL;
+    }
     if (!f)
         return model_info_unknown(m, name, err);
     struct hf_config c = {m->path, config};

@@ -232,6 +232,11 @@ static enum status parse(struct safetensors *s, struct error *err)
     if (s->n_bytes < LENGTH_BYTES)
         return error_set(err, STATUS_INVALID, "%s: is not a safetensors file (%zu bytes)", s->path,
                          s->n_bytes);
+    static const char lfs[] = "version https://git-lfs";
+    if (s->n_bytes > sizeof lfs && memcmp(s->bytes, lfs, sizeof lfs - 1) == 0)
+        return error_set(err, STATUS_INVALID,
+                         "%s: is a Git LFS pointer, not the file itself: fetch it (git lfs pull)",
+                         s->path);
     memcpy(&n, s->bytes, sizeof n);
     if (n > MAX_HEADER_BYTES || n > s->n_bytes - LENGTH_BYTES)
         return error_set(err, STATUS_INVALID,

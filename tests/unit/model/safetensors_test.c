@@ -100,6 +100,18 @@ static void test_no_tensors(void **state)
     strbuf_fini(&b);
 }
 
+/* What a clone without git-lfs has in a checkpoint's place. */
+static void test_lfs_pointer(void **state)
+{
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
+                                  "oid sha256:0123\nsize 2200119668\n";
+    struct safetensors *s;
+    struct error err = {0};
+    assert_int_equal(safetensors_open_memory(pointer, sizeof pointer - 1, "m", &s, &err),
+                     STATUS_INVALID);
+    assert_non_null(strstr(err.text, "m: is a Git LFS pointer"));
+}
+
 /* Every shorter file is refused, and every longer one. */
 static void test_wrong_length(void **state)
 {
@@ -324,6 +336,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reads_every_kind),
         cmocka_unit_test(test_no_tensors),
+        cmocka_unit_test(test_lfs_pointer),
         cmocka_unit_test(test_wrong_length),
         cmocka_unit_test(test_flipped_bits),
         cmocka_unit_test(test_wrong_files),
