@@ -271,7 +271,7 @@ SPLIT = {
     "first-missing": (lambda f: (f / "model-00001-of-00003.gguf").unlink(), "model-00001-of-00003.gguf: No such file"),
     "part-cut": (_write(PART, lambda b: b[:-1]), "is the download complete?"),
     "part-twice": (lambda f: shutil.copy(f / PART, f / "model-00003-of-00003.gguf"), "should be part 3 of 3"),
-    "renamed": (lambda f: (f / "model-00001-of-00003.gguf").rename(f / "model-00001-of-00002.gguf"), "does not end in"),
+    "renamed": (lambda f: (f / "model-00001-of-00003.gguf").rename(f / "model-00001-of-00002.gguf"), "name the file, not the folder"),
     "another-count": (_write(PART, _after(b"split.tensors.count", "<I", 99, skip=4)), "with 99"),
     "tensor-twice": (_write(PART, _replace(b"blk.1.attn_q.weight", b"blk.0.attn_q.weight")), "both have the tensor blk.0.attn_q.weight"),
     "two-models": (lambda f: shutil.copy(f / PART, f / "other.gguf"), "name the file, not the folder"),
