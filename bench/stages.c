@@ -214,6 +214,20 @@ static void add_stream(struct plans *p, uint32_t i, uint32_t n_ids, uint32_t n_g
         p->tables[i][g] = (struct plan_blocks){.i_group = g, .ids = {p->blocks[i], n}};
 }
 
+static struct plan_run run_of_prompt(const struct plans *p, uint32_t step)
+{
+    return (struct plan_run){.blocks = p->tables[0], .start = step * CHUNK, .n_tokens = CHUNK};
+}
+
+static struct plan_run run_of_stream(const struct plans *p, uint32_t i, uint32_t step)
+{
+    return (struct plan_run){.slot = i,
+                             .blocks = p->tables[i],
+                             .sample = true,
+                             .start = step == 0 ? 0 : N_SHORT + step - 1,
+                             .n_tokens = step == 0 ? N_SHORT : 1};
+}
+
 /* One prompt, of which nothing is drawn; or streams that draw. */
 static void make_plans(struct plans *p, uint32_t n_streams, const struct sequences_limits *l)
 {
@@ -230,15 +244,10 @@ static void make_plans(struct plans *p, uint32_t n_streams, const struct sequenc
                                            .n_admits = step == 0 ? n_runs : 0,
                                            .runs = p->runs[step],
                                            .n_runs = n_runs};
-        for (uint32_t i = 0; i < n_runs; i++) {
-            struct plan_run *r = &p->runs[step][i];
-            *r = (struct plan_run){.slot = i,
-                                   .blocks = p->tables[i],
-                                   .n_blocks = step == 0 ? l->n_kv_groups : 0,
-                                   .sample = n_streams > 0};
-            r->start = !n_streams ? step * CHUNK : step == 0 ? 0 : N_SHORT + step - 1;
-            r->n_tokens = !n_streams ? CHUNK : step == 0 ? N_SHORT : 1;
-        }
+        for (uint32_t i = 0; i < n_runs; i++)
+            p->runs[step][i] = n_streams ? run_of_stream(p, i, step) : run_of_prompt(p, step);
+        for (uint32_t i = 0; i < n_runs; i++)
+            p->runs[step][i].n_blocks = step == 0 ? l->n_kv_groups : 0;
     }
 }
 
@@ -250,11 +259,45 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static double seconds[N_WAYS][MAX_ROUNDS], cpu[N_WAYS][MAX_ROUNDS];
+
+/* All ways of one kind of work, in turns; the first round is not counted. */
+static void measure(struct group *groups, struct plans *plans, uint32_t rounds)
+{
+    for (uint32_t round = 0; round < rounds + 1; round++)
+        for (uint32_t i = 0; i < N_WAYS; i++) {
+            struct group *g = &groups[ways[i].i_shape];
+            set_pass_rows(g, ways[i].pass_rows);
+            for (uint32_t r = 0; r < g->n_ranks; r++)
+                g->ranks[r].plans = plans;
+            double begin = seconds_of(CLOCK_PROCESS_CPUTIME_ID), took = run_group(g);
+            if (round == 0)
+                continue;
+            seconds[i][round - 1] = took;
+            cpu[i][round - 1] = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - begin;
+        }
+}
+
+static void print_figures(uint32_t n_streams, const struct plans *plans, uint32_t rounds)
+{
+    if (n_streams == 0)
+        printf("a prompt of %d tokens in steps of %d\n", N_PROMPT, CHUNK);
+    else
+        printf("%u streams, %d tokens each\n", n_streams, N_DRAWN);
+    for (uint32_t i = 0; i < N_WAYS; i++) {
+        qsort(seconds[i], rounds, sizeof seconds[i][0], by_value);
+        qsort(cpu[i], rounds, sizeof cpu[i][0], by_value);
+        printf("  %-30s %8.1f tokens/s (%.1f ... %.1f), %8.1f by CPU time\n", ways[i].name,
+               plans->n_tokens / seconds[i][rounds / 2], plans->n_tokens / seconds[i][rounds - 1],
+               plans->n_tokens / seconds[i][0], plans->n_tokens / cpu[i][rounds / 2]);
+    }
+    fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
     static struct group groups[N_SHAPES];
     static struct plans plans;
-    double seconds[N_WAYS][MAX_ROUNDS], cpu[N_WAYS][MAX_ROUNDS];
     uint32_t rounds = argc > 2 ? (uint32_t)atoi(argv[2]) : 5;
     char cache[4096];
     const struct worker_options o = {.model = argc > 1 ? argv[1] : "demo",
@@ -276,30 +319,8 @@ int main(int argc, char **argv)
     const struct executor *first = groups[0].ranks[0].executor;
     for (uint32_t w = 0; w < N_WORKS; w++) {
         make_plans(&plans, works[w], &first->ops->info(first)->limits);
-        for (uint32_t round = 0; round < rounds + 1; round++) /* the first one is not counted */
-            for (uint32_t i = 0; i < N_WAYS; i++) {
-                struct group *g = &groups[ways[i].i_shape];
-                set_pass_rows(g, ways[i].pass_rows);
-                for (uint32_t r = 0; r < g->n_ranks; r++)
-                    g->ranks[r].plans = &plans;
-                double begin = seconds_of(CLOCK_PROCESS_CPUTIME_ID), took = run_group(g);
-                if (round > 0) {
-                    seconds[i][round - 1] = took;
-                    cpu[i][round - 1] = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - begin;
-                }
-            }
-        if (works[w] == 0)
-            printf("a prompt of %d tokens in steps of %d\n", N_PROMPT, CHUNK);
-        else
-            printf("%u streams, %d tokens each\n", works[w], N_DRAWN);
-        for (uint32_t i = 0; i < N_WAYS; i++) {
-            qsort(seconds[i], rounds, sizeof seconds[i][0], by_value);
-            qsort(cpu[i], rounds, sizeof cpu[i][0], by_value);
-            printf("  %-30s %8.1f tokens/s (%.1f ... %.1f), %8.1f by CPU time\n", ways[i].name,
-                   plans.n_tokens / seconds[i][rounds / 2], plans.n_tokens / seconds[i][rounds - 1],
-                   plans.n_tokens / seconds[i][0], plans.n_tokens / cpu[i][rounds / 2]);
-        }
-        fflush(stdout);
+        measure(groups, &plans, rounds);
+        print_figures(works[w], &plans, rounds);
     }
     return 0;
 }

@@ -246,11 +246,12 @@ static uint8_t *put_adapter(uint8_t *p, const struct sampling_params *s)
     uint32_t n = s->lora.len < most ? (uint32_t)s->lora.len : most;
     if (s->lora_id != 0)
         snprintf(id, sizeof id, "\n%016llx", (unsigned long long)s->lora_id);
-    p = step_log_put_varint(p, n + strlen(id));
+    size_t n_id = strlen(id);
+    p = step_log_put_varint(p, n + n_id);
     if (n > 0)
         memcpy(p, s->lora.ptr, n);
-    memcpy(p + n, id, strlen(id));
-    return p + n + strlen(id);
+    memcpy(p + n, id, n_id); /* NOLINT(bugprone-not-null-terminated-result): bytes, not a text */
+    return p + n + n_id;
 }
 
 static uint8_t *put_sampling(uint8_t *p, const struct sampling_params *s)

@@ -51,20 +51,20 @@ static void keep(uint8_t *p, uint16_t mask, uint16_t set)
 /* Each has its exponent fixed: 2^-7 to 2^-6, either sign. */
 static void tame_f32(uint8_t *p)
 {
-    for (int i = 0; i < BLOCK; i++)
-        keep(p + 4 * i + 2, 0x807f, 0x3c00);
+    for (uint32_t i = 0; i < BLOCK; i++)
+        keep(p + 4ul * i + 2, 0x807f, 0x3c00);
 }
 
 static void tame_f16(uint8_t *p)
 {
-    for (int i = 0; i < BLOCK; i++)
-        keep(p + 2 * i, 0x83ff, 0x2000);
+    for (uint32_t i = 0; i < BLOCK; i++)
+        keep(p + 2ul * i, 0x83ff, 0x2000);
 }
 
 static void tame_bf16(uint8_t *p)
 {
-    for (int i = 0; i < BLOCK; i++)
-        keep(p + 2 * i, 0x807f, 0x3c00);
+    for (uint32_t i = 0; i < BLOCK; i++)
+        keep(p + 2ul * i, 0x807f, 0x3c00);
 }
 
 /* d = 2^-9, and a zero in the middle of the codes. */

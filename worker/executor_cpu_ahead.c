@@ -11,7 +11,8 @@
 #include "worker/executor_cpu_internal.h"
 
 /* A ring of shared memory and the buffers of any socket have room for 16 KiB and their headers. */
-_Static_assert(CPU_AHEAD_IDS * sizeof(uint32_t) + CPU_AHEAD_PASSES * 16 <= 20 << 10, "few enough");
+_Static_assert(CPU_AHEAD_IDS * sizeof(uint32_t) + CPU_AHEAD_PASSES * 16ul <= 20 << 10,
+               "few enough");
 
 void cpu_ahead_drop(struct executor_cpu *x)
 {

@@ -224,7 +224,7 @@ static bool is_permuted(const struct lora_set *l, const struct op_weight *w)
 static void permute(const struct program *p, const struct op_weight *w, const uint8_t *from,
                     uint64_t row_bytes, uint8_t *to)
 {
-    uint32_t half = p->config->head_dim / 2;
+    uint64_t half = p->config->head_dim / 2;
     for (uint32_t i = 0; i < w->n_len; i++) {
         uint64_t row = source_row(w, i), head = row / (2 * half), at = row % (2 * half);
         uint64_t old = head * 2 * half + at % 2 * half + at / 2;

@@ -323,9 +323,9 @@ static bool copy_run(const struct source *s, const struct source_place *at, uint
     if (s->layout == INT_AWQ)
         copy_awq(s, n, output, input, to);
     for (uint32_t i = 0; s->layout == INT_GPTQ && i < s->bits; i++)
-        memcpy(to + 4 * i, s->values->data + 4 * ((first + i) * n + output), 4);
+        memcpy(to + 4ul * i, s->values->data + 4 * ((first + i) * n + output), 4);
     if (s->layout == INT_PACKED)
-        memcpy(to, s->values->data + 4 * (output * (k / 32 * s->bits) + first), 4 * s->bits);
+        memcpy(to, s->values->data + 4 * (output * (k / 32 * s->bits) + first), 4ul * s->bits);
     if (s->layout == INT_BYTES)
         memcpy(to, s->values->data + output * k + input, SOURCE_BLOCK);
     for (uint32_t i = 0; s->bits == 8 && s->layout != INT_BYTES && i < SOURCE_BLOCK; i++)

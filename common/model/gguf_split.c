@@ -139,7 +139,7 @@ static enum status check_part(const struct gguf *part, uint32_t i, uint64_t n, u
                          "is part %llu of %llu with %llu (split.no, split.count, "
                          "split.tensors.count): do all parts come from one model?",
                          part->path, i + 1, (unsigned long long)n, (unsigned long long)n_tensors,
-                         (unsigned long long)(no + 1), (unsigned long long)count,
+                         (unsigned long long)no + 1, (unsigned long long)count,
                          (unsigned long long)all);
     return STATUS_OK;
 }

@@ -44,11 +44,12 @@ static enum status join_parts(const struct comm_stages *s, const struct comm_pla
     for (uint32_t r = 0; r < comm_place_world(p); r++)
         ranks[r] = r;
     if (s->stage)
-        TRY(comm_join_part(
-            s->stage,
-            &(struct comm_members){
-                .ranks = ranks + p->stage * p->tp, .n = p->tp, .rank = p->rank, .sums = true},
-            err));
+        TRY(comm_join_part(s->stage,
+                           &(struct comm_members){.ranks = ranks + (size_t)p->stage * p->tp,
+                                                  .n = p->tp,
+                                                  .rank = p->rank,
+                                                  .sums = true},
+                           err));
     if (p->stage > 0)
         TRY(join_pair(s->before, p, own - p->tp, err));
     if (p->stage + 1 < p->pp)

@@ -31,7 +31,10 @@ static void done(struct fixture *f, uint8_t conn, uint64_t id, bool on, enum sta
 {
     say(f, conn,
         &(struct msg){.type = MSG_ADAPTER_DONE,
-                      .adapter_done = {id, on, s, s ? STR("tensor q has shape [1]") : STR("")}});
+                      .adapter_done = {.id = id,
+                                       .on = on,
+                                       .status = s,
+                                       .text = s ? STR("tensor q has shape [1]") : STR("")}});
 }
 
 static void done_as(struct fixture *f, uint8_t conn, uint64_t id, uint64_t identity)

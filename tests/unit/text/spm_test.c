@@ -399,7 +399,7 @@ static void templates_know_the_tokens(void **state)
     fixture_write("chat_template.jinja", source, sizeof source - 1);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct text_tokenizer *t;
-        struct text_template *chat;
+        struct text_template *chat = NULL;
         char err[TEXT_ERR_MAX] = "", *out = NULL;
         size_t n = 0;
         if (open_folder(&p, cases[i].json, &t, err) != TEXT_OK ||
