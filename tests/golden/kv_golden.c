@@ -169,7 +169,7 @@ static void check_step(struct check *c, const struct format *f, uint32_t i)
 /* Half of the smallest change of this prompt's last logits by a feature left out. */
 static double half_a_tooth(const struct check *c)
 {
-    double least = INFINITY;
+    double least = (double)INFINITY;
     const char *name;
     json_t *teeth = json_object_get(c->want->json, "teeth"), *of;
     json_object_foreach(teeth, name, of)
