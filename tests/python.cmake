@@ -59,4 +59,7 @@ foreach(part tokenizers chat gguf spm)
   add_test(NAME golden_text_${part} COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/golden/text_golden.py
                                             --lib ${TEXT_TARGET}/release/libcoxtext.a ${part})
   set_tests_properties(golden_text_${part} PROPERTIES LABELS golden TIMEOUT 300 SKIP_RETURN_CODE 77)
+  if(COX_SANITIZE) # Rust, which gcc's sanitizers do not see
+    set_tests_properties(golden_text_${part} PROPERTIES LABELS long)
+  endif()
 endforeach()
