@@ -77,15 +77,20 @@ static void run_a_step(struct executor *e)
     arena_fini(&arena);
 }
 
+static struct worker_options options_of(const struct damage *d)
+{
+    return (struct worker_options){.model = d->folder,
+                                   .device = WORKER_DEVICE_CPU,
+                                   .tp = 1,
+                                   .pp = 1,
+                                   .threads = 1,
+                                   .block_size = 16,
+                                   .num_gpu_blocks_override = 4};
+}
+
 static void try_it(struct damage *d, size_t at)
 {
-    struct worker_options o = {.model = d->folder,
-                               .device = WORKER_DEVICE_CPU,
-                               .tp = 1,
-                               .pp = 1,
-                               .threads = 1,
-                               .block_size = 16,
-                               .num_gpu_blocks_override = 4};
+    const struct worker_options o = options_of(d);
     struct executor *e = NULL;
     struct error err = {0};
     enum status s = executor_open(&o, &e, &err);
@@ -154,13 +159,7 @@ static void every_byte_of_the_configuration(void **state)
 static void refuse_tensor(const struct damage *d, FILE *f, const struct str *tensor, long at,
                           const char *bad)
 {
-    struct worker_options o = {.model = d->folder,
-                               .device = WORKER_DEVICE_CPU,
-                               .tp = 1,
-                               .pp = 1,
-                               .threads = 1,
-                               .block_size = 16,
-                               .num_gpu_blocks_override = 4};
+    const struct worker_options o = options_of(d);
     struct executor *e = NULL;
     struct error err = {0};
     char good[8], name[128];
