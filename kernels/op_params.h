@@ -41,6 +41,7 @@ struct linear_part {
     const struct weight *w;
     const float *bias; /* [w->n] or NULL */
     struct view out;
+    bool to_float; /* out is float, whatever the device's activations are: logits */
 };
 struct linear_params {
     struct view x;
@@ -82,6 +83,8 @@ struct kv_row {
     const uint32_t *blocks;
     uint32_t n_dropped, position;
 };
+/* The position of a row that only fills a pass up: nothing is read or written for it. */
+#define KV_ROW_NONE UINT32_MAX
 struct kv_write_params {
     struct view k, v;          /* [n_rows][n_heads * head_dim]; v: not of a latent */
     const struct kv_row *rows; /* [n_rows] */
@@ -154,6 +157,25 @@ struct moe_params {
     float limit;
     struct view gathered, gate, up, result; /* room for n_rows rows */
     uint32_t *list;                         /* [n_rows] */
+    const void *table; /* of the experts, as expert_table made it; or NULL where there is none */
+};
+
+/* out[h][0..n) = w_h x[h][0..k) for heads that lie in_stride and out_stride apart in their rows;
+ * the matrices have one shape and one dtype. */
+struct heads_params {
+    struct view x, out;
+    uint32_t n_rows, n_heads, in_stride, out_stride;
+    const struct weight *first; /* the shape; data is head 0's */
+    const void *table;          /* as head_table made it */
+};
+
+/* The largest of everything a program does in a pass of n_rows. */
+struct scratch_shape {
+    uint32_t n_rows, n_logits_rows;
+    uint32_t n_heads, n_kv_heads, head_dim, v_dim; /* of attention, on this rank */
+    uint32_t n_experts, n_chosen, expert_width;    /* 0: no mixture */
+    uint32_t hidden;
+    uint64_t most_weight_elements; /* n * k of the largest matrix */
 };
 
 /* A slice of each head to another buffer: to[h][i] = from[h][i] for i < n, heads stride apart; the

@@ -17,6 +17,12 @@
 #include "common/base/status.h"
 #include "kernels/op_params.h"
 
+enum record_state {
+    RECORD_NONE,   /* enqueue the pass: it is not recorded */
+    RECORD_BEGUN,  /* enqueue it, then record_end: it is recorded, and runs there */
+    RECORD_PLAYED, /* it was enqueued whole, as recorded */
+};
+
 struct device;
 struct ops {
     const char *name;
@@ -37,7 +43,49 @@ struct ops {
      * 0. */
     void (*weight_pack)(struct device *d, struct weight *w, const struct weight_rows *rows);
 
+    /* Of weights and constants, outside of passes: host memory to device memory and back. When they
+     * return the host's memory is the caller's again. */
+    void (*write)(struct device *d, void *to, const void *host, uint64_t n_bytes);
+    MUST_USE enum status (*read)(struct device *d, void *host, const void *from, uint64_t n_bytes,
+                                 struct error *err);
+    uint64_t (*available_bytes)(const struct device *d); /* that alloc may still give */
+
+    /* A pass begins: what was uploaded for the one before is not valid any more. */
+    void (*begin)(struct device *d);
+    /* Numbers of the host as the device reads them in this pass: the pointer itself on a CPU, where
+     * they must stay as they are until sync; a copy elsewhere. The n-th upload of a pass lies where
+     * it lay in the pass before when all before it have the same sizes. */
+    const void *(*upload)(struct device *d, const void *host, uint64_t n_bytes);
+    /* The rows' sequences in one KV group, with their block tables. What it gives goes into the
+     * `rows` of kv_write and attention of this pass. */
+    const struct kv_row *(*upload_rows)(struct device *d, const struct kv_row *rows,
+                                        uint32_t n_rows, uint32_t block_tokens);
+    /* Memory that operators need beside their arguments, for the largest shapes of a program; one
+     * piece, given once. CPU: 0. */
+    uint64_t (*scratch_bytes)(const struct device *d, const struct scratch_shape *s);
+    void (*use_scratch)(struct device *d, void *ptr, uint64_t n_bytes);
+    /* Passes that differ in nothing but what was uploaded have one key, and the second of them is
+     * recorded. NULL: never. Uploads of the pass come before. */
+    enum record_state (*record)(struct device *d, uint64_t key);
+    void (*record_end)(struct device *d, uint64_t key);
+    void (*record_drop)(struct device *d); /* all: what they refer to is not there any more */
+
     void (*embed)(struct device *d, const struct embed_params *p);
+    /* out[i] = x[rows[i]], dim elements. */
+    void (*gather)(struct device *d, struct view out, struct view x, const uint32_t *rows,
+                   uint32_t n_rows, uint32_t dim);
+    /* Fused, or NULL: add, then norm of what it gave (norm.x is add.x); ropes of Q and K, then
+     * kv_write of K and V. */
+    void (*add_norm)(struct device *d, const struct add_params *add, const struct norm_params *p);
+    void (*rope_kv)(struct device *d, const struct rope_params *q, const struct rope_params *k,
+                    const struct kv_write_params *p);
+    /* Experts, or matrices of heads, as the device wants them told: made once when they are loaded,
+     * n_bytes of `table_bytes` in device memory. CPU: NULL, 0. */
+    uint64_t (*table_bytes)(const struct device *d, uint32_t n);
+    void (*expert_table)(struct device *d, const struct moe_expert *experts, uint32_t n, void *out);
+    void (*head_table)(struct device *d, const struct weight *const *w, uint32_t n, void *out);
+    /* Head h's part of the row times matrix h; NULL: one linear for each head. */
+    void (*heads)(struct device *d, const struct heads_params *p);
     void (*norm)(struct device *d, const struct norm_params *p);
     /* out[i] = sum of the squares of the first dim elements of row i. */
     void (*sum_squares)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim, float *out);

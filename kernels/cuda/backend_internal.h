@@ -1,0 +1,84 @@
+#pragma once
+/* What the files of the CUDA backend share: backend.c (device, memory, uploads), backend_*.c (glue
+ * from struct ops to the kernels of cuda_*.h, one file for each kind). Operators are void: what
+ * fails is kept, the first with its text, and sync tells it; after it nothing is enqueued. */
+#include "kernels/cuda/cuda_ops.h"
+
+/* Device memory for one operator's intermediate results; the next operator may overwrite it. */
+struct gpu_scratch {
+    uint8_t *ptr;
+    uint64_t n_bytes;
+};
+
+/* Rows of one sequence at successive positions, found where rows are uploaded. */
+struct gpu_tile {
+    uint32_t first_row, n_rows;
+};
+#define GPU_MAX_ROW_GROUPS 2u  /* KV groups of a program */
+#define GPU_TILE_ROWS      16u /* a tile's rows at most; every row of a decode pass is a tile */
+
+/* What upload_rows gave, found again by the pointer that operators carry. */
+struct gpu_rows {
+    const struct kv_row *rows; /* of the device, as is all below */
+    const struct gpu_tile *tiles;
+    uint32_t n_rows, n_tiles;
+};
+
+struct gpu_blas;
+struct gpu_staging;
+struct gpu_records;
+struct cuda_device {
+    struct device base;
+    struct gpu_device *gpu;
+    struct gpu_stream *stream;
+    struct gpu_info info;
+    struct gpu_blas *blas; /* blas.cu; NULL until the first product that needs it */
+    struct gpu_scratch scratch;
+    struct gpu_staging *staging;
+    struct gpu_records *records;
+    struct gpu_rows rows[GPU_MAX_ROW_GROUPS];
+    uint32_t n_row_groups;
+    enum status failed; /* STATUS_OK while nothing has */
+    struct error error;
+};
+
+static inline struct cuda_device *cuda_of(struct device *d)
+{
+    return (struct cuda_device *)d;
+}
+
+/* Keeps the first failure. Use: if (cuda_goes_on(x)) cuda_note(x, cuda_...(x->stream, p, &err),
+ * &err); */
+static inline bool cuda_goes_on(const struct cuda_device *x)
+{
+    return x->failed == STATUS_OK;
+}
+void cuda_note(struct cuda_device *x, enum status s, const struct error *err);
+/* The tiles of rows that upload_rows gave. */
+const struct gpu_rows *cuda_rows(const struct cuda_device *x, const struct kv_row *rows);
+
+/* The glue, by file. */
+/* backend_linear.c */
+uint64_t cuda_backend_weight_bytes(const struct device *d, enum dtype dtype, uint32_t n,
+                                   uint32_t k);
+void cuda_backend_weight_pack(struct device *d, struct weight *w, const struct weight_rows *rows);
+void cuda_backend_embed(struct device *d, const struct embed_params *p);
+void cuda_backend_linear(struct device *d, const struct linear_params *p);
+uint64_t cuda_linear_scratch_bytes(const struct scratch_shape *s);
+/* backend_attention.c */
+void cuda_backend_kv_write(struct device *d, const struct kv_write_params *p);
+void cuda_backend_rope_kv(struct device *d, const struct rope_params *q,
+                          const struct rope_params *k, const struct kv_write_params *p);
+void cuda_backend_attention(struct device *d, const struct attention_params *p);
+uint64_t cuda_attention_scratch_bytes(const struct scratch_shape *s);
+/* backend_moe.c */
+void cuda_backend_route(struct device *d, const struct route_params *p);
+void cuda_backend_moe(struct device *d, const struct moe_params *p);
+void cuda_backend_heads(struct device *d, const struct heads_params *p);
+void cuda_backend_lora(struct device *d, const struct lora_params *p);
+uint64_t cuda_backend_table_bytes(const struct device *d, uint32_t n);
+void cuda_backend_expert_table(struct device *d, const struct moe_expert *experts, uint32_t n,
+                               void *out);
+void cuda_backend_head_table(struct device *d, const struct weight *const *w, uint32_t n,
+                             void *out);
+uint64_t cuda_moe_scratch_bytes(const struct scratch_shape *s);

@@ -1,0 +1,15 @@
+#pragma once
+/* The CUDA backend of kernels/ops.h over one device and one stream (docs/gpu.md). Without the CUDA
+ * toolchain, or where there is no driver or no device, cuda_device_open says so. Use by one thread;
+ * what fails on the device is told by sync and ends it for good. */
+#include "kernels/ops.h"
+
+struct cuda_device_options {
+    uint32_t ordinal;
+    double utilization;     /* of the device's memory, this process's part: 0 < u <= 1 */
+    uint64_t staging_bytes; /* room for a pass's uploads; 0: 16 MiB */
+    uint32_t n_threads;     /* of the host, for packing weights; 0: all */
+};
+/* STATUS_UNSUPPORTED, STATUS_INVALID as gpu_info has them; STATUS_NO_MEMORY. */
+MUST_USE enum status cuda_device_open(const struct cuda_device_options *o, struct device **out,
+                                      struct error *err);
