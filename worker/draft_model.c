@@ -56,7 +56,7 @@ static enum status open_engine(struct draft_model *m, const char *model,
     own.rank = 0;
     own.pp = 1;
     own.stage = 0;
-    own.comm = own.before = own.after = NULL;
+    own.collectives = NULL;
     own.max_model_len = 0; /* its own: positions beyond have no guesses */
     own.n_kv_blocks = 0;
     own.kv_memory_bytes = 0;

@@ -264,10 +264,8 @@ static enum status measure(struct engine *e, const struct engine_setup *s, struc
                                     .memory_bytes = s->kv_memory_bytes,
                                     .n_blocks = s->n_kv_blocks};
     e->runner_setup = (struct runner_setup){.device = e->device,
-                                            .comm = s->comm,
+                                            .collectives = s->collectives,
                                             .loras = e->loras,
-                                            .before = s->before,
-                                            .after = s->after,
                                             .pass_rows = e->pass_rows,
                                             .progress = s->progress,
                                             .interrupt = s->interrupt};

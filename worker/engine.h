@@ -13,11 +13,10 @@ struct engine_setup {
     enum worker_load_format load_format;
     enum quant_at_load quantization;
     uint32_t tp, rank;
-    uint32_t pp, stage;   /* pp 0: 1 */
-    bool expert_parallel; /* ranks have whole experts */
-    /* Between the ranks of a stage (tp 1: NULL), and with its neighbours (pp 1: NULL). Borrowed;
-     * joined before a step. */
-    struct comm *comm, *before, *after;
+    uint32_t pp, stage;              /* pp 0: 1 */
+    bool expert_parallel;            /* ranks have whole experts */
+    struct collectives *collectives; /* of all its ranks; borrowed, joined before a step. NULL: one
+                                        rank */
     struct device *device; /* borrowed: of an engine that is closed later; NULL: one of its own */
     uint32_t n_threads;    /* 0: host_cpus(), at most CPU_MAX_THREADS */
     int32_t isa_level;     /* enum cpu_isa; -1: the best */

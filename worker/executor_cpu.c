@@ -323,6 +323,7 @@ static enum status open_comm(struct executor_cpu *x, const struct worker_options
     TRY(comm_open(&co, &x->comm, err));
     if (o->comm_host)
         log_info("comm_listening", "address=%s", comm_address(x->comm));
+    collectives_comm_init(&x->collectives, &x->comms);
     return comm_stages_open(x->comm, x->place.tp, x->place.pp, &x->comms, err);
 }
 
@@ -381,9 +382,7 @@ static enum status open_engine(struct executor_cpu *x, const struct worker_optio
     struct engine_setup s = executor_cpu_setup(o);
     s.rank = x->place.rank;
     s.stage = x->place.stage;
-    s.comm = x->comms.stage;
-    s.before = x->comms.before;
-    s.after = x->comms.after;
+    s.collectives = x->comm ? &x->collectives.base : NULL;
     s.progress = &x->base.progress;
     s.interrupt = &x->interrupted;
     s.load_permille = &x->base.load_permille;

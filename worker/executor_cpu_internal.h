@@ -29,6 +29,7 @@ struct executor_cpu {
     struct comm_place place; /* rank and stage: the compute thread's */
     struct comm *comm;       /* NULL: one rank */
     struct comm_stages comms;
+    struct collectives_comm collectives; /* over comms: the runner's */
     struct cpu_ahead ahead;
     struct engine *engine;
     struct speculation speculation;

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "worker/comm/comm.h"
 
 static uint64_t aligned(uint64_t n)
 {
@@ -81,24 +80,18 @@ void runner_free(struct runner *r)
     mem_free(r);
 }
 
-/* A pair with a neighbour, where there is one. */
-static bool is_side(const struct comm *pair, bool wanted, uint32_t rank)
-{
-    return !wanted || (pair && comm_n_ranks(pair) == 2 && comm_rank(pair) == rank);
-}
-
 /* Sums of other ranks than the program was cut for would be numbers like any others. */
 static enum status check_ranks(const struct runner *r, struct error *err)
 {
     const struct program *p = r->s.program;
-    uint32_t rank = r->s.comm ? comm_rank(r->s.comm) : 0;
-    uint32_t n_ranks = r->s.comm ? comm_n_ranks(r->s.comm) : 1;
-    if (p->tp > 1 && (rank != p->rank || n_ranks != p->tp))
+    struct collectives_place at = {.n_ranks = 1};
+    if (r->s.collectives)
+        at = r->s.collectives->ops->place(r->s.collectives);
+    if (p->tp > 1 && (at.rank != p->rank || at.n_ranks != p->tp))
         return error_set(err, STATUS_INVALID,
                          "the shard is rank %u of %u, the communicator rank %u of %u", p->rank,
-                         p->tp, rank, n_ranks);
-    if (!is_side(r->s.before, !program_is_first(p), 1) ||
-        !is_side(r->s.after, !program_is_last(p), 0))
+                         p->tp, at.rank, at.n_ranks);
+    if ((!program_is_first(p) && !at.before) || (!program_is_last(p) && !at.after))
         return error_set(err, STATUS_INVALID,
                          "the shard is stage %u of %u, and no stage before or behind it is linked",
                          p->stage, p->pp);
@@ -133,7 +126,8 @@ static size_t hidden_bytes(const struct runner *r)
  * a rank that had taken a slice would wait for the others' once more. */
 static enum status take_hidden(struct runner *r, struct error *err)
 {
-    enum status s = comm_broadcast(r->s.before, 0, r->regs[REG_X], hidden_bytes(r), err);
+    struct collectives *c = r->s.collectives;
+    enum status s = c->ops->take(c, r->regs[REG_X], hidden_bytes(r), err);
     return s == STATUS_OK
                ? s
                : error_prefix(err, s, "hidden states of stage %u", r->s.program->stage - 1);
@@ -141,7 +135,8 @@ static enum status take_hidden(struct runner *r, struct error *err)
 
 static enum status give_hidden(struct runner *r, struct error *err)
 {
-    enum status s = comm_broadcast(r->s.after, 0, r->regs[REG_X], hidden_bytes(r), err);
+    struct collectives *c = r->s.collectives;
+    enum status s = c->ops->give(c, r->regs[REG_X], hidden_bytes(r), err);
     return s == STATUS_OK
                ? s
                : error_prefix(err, s, "hidden states for stage %u", r->s.program->stage + 1);
@@ -181,20 +176,12 @@ struct view runner_hidden(const struct runner *r)
 static enum status gather_logits(struct runner *r, uint32_t n, struct error *err)
 {
     const struct program *p = r->s.program;
-    enum status s = STATUS_OK;
-    for (uint32_t i = 0; i < n && s == STATUS_OK; i++) {
-        struct comm_part parts[COMM_MAX_RANKS] = {{0}};
-        float *row = r->logits + (size_t)i * r->logits_width;
-        for (uint32_t rank = 0; rank < p->tp; rank++) {
-            struct cut_range v = program_vocab_part(p, rank);
-            parts[rank].n_bytes = v.n * sizeof *row;
-            if (p->rank == 0)
-                parts[rank].data = row + v.first;
-            else if (p->rank == rank)
-                parts[rank].data = row;
-        }
-        s = comm_gather(r->s.comm, 0, parts, err);
-    }
+    struct collectives *c = r->s.collectives;
+    struct cut_range of[COLLECTIVES_MAX_RANKS];
+    for (uint32_t rank = 0; rank < p->tp; rank++)
+        of[rank] = program_vocab_part(p, rank);
+    const struct collectives_columns m = {r->logits, n, r->logits_width, of};
+    enum status s = c->ops->gather_columns(c, &m, err);
     return s == STATUS_OK ? s : error_prefix(err, s, "logits");
 }
 

@@ -3,6 +3,7 @@
  * All memory is allocated at runner_new; one thread. */
 #include <stdatomic.h>
 
+#include "worker/collectives.h"
 #include "worker/kv_store.h"
 #include "worker/lora.h"
 #include "worker/program.h"
@@ -22,9 +23,9 @@ struct runner_setup {
     struct program *program;
     struct device *device;
     struct kv_store *kv;
-    struct lora_set *loras; /* of the program; NULL: rows have no adapters */
-    struct comm *comm; /* of the stage's ranks, which all run the same passes; NULL: one rank */
-    struct comm *before, *after; /* of a pair, with this rank of the stages next to this one */
+    struct lora_set *loras;          /* of the program; NULL: rows have no adapters */
+    struct collectives *collectives; /* borrowed; all ranks of a stage run the same passes, and the
+                                        stages one after the other. NULL: one rank */
     uint32_t pass_rows;
     _Atomic uint64_t *progress;    /* bumped per operator */
     const _Atomic bool *interrupt; /* true: give up between two operators */
@@ -39,8 +40,8 @@ MUST_USE enum status runner_new(const struct runner_setup *s, struct runner **ou
 void runner_free(struct runner *r); /* NULL is fine */
 /* The rows' hidden states, kept until the next call: the same bits on every rank of a stage. They
  * come from the stage before and go to the one behind, which may not have taken all of them when
- * this returns. STATUS_CLOSED: interrupted. With several ranks also what comm_all_reduce and
- * comm_broadcast say, and STATUS_INVALID when comm is not joined as the program's rank. */
+ * this returns. STATUS_CLOSED: interrupted. With several ranks also what the collectives say, and
+ * STATUS_INVALID when they are not joined as the program's rank. */
 MUST_USE enum status runner_forward(struct runner *r, const struct row_batch *b, struct error *err);
 /* They themselves, before the final norm: [n_rows][hidden] of the device. */
 struct view runner_hidden(const struct runner *r);

@@ -1,5 +1,4 @@
 /* One operator of a program over the rows of a pass. */
-#include "worker/comm/comm.h"
 #include "worker/runner_internal.h"
 
 /* Of each row from this element on. */
@@ -16,7 +15,8 @@ static enum status sum_squares(struct runner *r, const struct op *o, struct erro
     struct view own = runner_view(r, o->in);
     own.data = (uint8_t *)own.data + (size_t)o->norm.own_first * r->ops->activation_bytes;
     r->ops->sum_squares(r->s.device, own, r->n_rows, o->norm.own, r->sums);
-    enum status s = comm_all_reduce(r->s.comm, r->sums, r->n_rows, err);
+    struct collectives *c = r->s.collectives;
+    enum status s = c->ops->all_reduce_floats(c, r->sums, r->n_rows, err);
     return s == STATUS_OK ? s : error_prefix(err, s, "layer %u", o->layer);
 }
 
@@ -42,7 +42,8 @@ static enum status run_norm(struct runner *r, const struct op *o, struct error *
 enum status runner_add_ranks(struct runner *r, enum reg reg, struct error *err)
 {
     size_t n = (size_t)r->n_rows * r->s.program->widths[reg];
-    return r->s.program->tp > 1 ? comm_all_reduce(r->s.comm, r->regs[reg], n, err) : STATUS_OK;
+    struct collectives *c = r->s.collectives;
+    return r->s.program->tp > 1 ? c->ops->all_reduce(c, r->regs[reg], n, err) : STATUS_OK;
 }
 
 /* Before the ranks' parts are added up: an adapter of a matrix that is cut by inputs is, too. */

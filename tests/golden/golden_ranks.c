@@ -15,6 +15,7 @@ struct rank {
     struct engine *engine;
     struct comm *comm;
     struct comm_stages comms;
+    struct collectives_comm collectives;
     pthread_t thread;
     bool has_thread;
     float *logits;
@@ -109,9 +110,7 @@ static enum status open_rank(struct rank *r, struct error *err)
     struct engine_setup s = r->group->setup;
     s.rank = r->place.rank;
     s.stage = r->place.stage;
-    s.comm = r->comms.stage;
-    s.before = r->comms.before;
-    s.after = r->comms.after;
+    s.collectives = r->comm ? &r->collectives.base : NULL;
     return engine_open(&s, &r->engine, err);
 }
 
@@ -172,6 +171,7 @@ static enum status open_all(struct golden_ranks *g, struct error *err)
             .host = "127.0.0.1", .progress = g->setup.progress, .no_shared_memory = g->sockets};
         TRY(comm_open(&o, &r->comm, err));
         TRY(comm_stages_open(r->comm, g->tp, g->pp, &r->comms, err));
+        collectives_comm_init(&r->collectives, &r->comms);
         if (pthread_create(&r->thread, NULL, rank_thread, r) != 0)
             __builtin_trap();
         r->has_thread = true;
