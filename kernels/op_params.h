@@ -169,15 +169,6 @@ struct heads_params {
     const void *table;          /* as head_table made it */
 };
 
-/* The largest of everything a program does in a pass of n_rows. */
-struct scratch_shape {
-    uint32_t n_rows, n_logits_rows;
-    uint32_t n_heads, n_kv_heads, head_dim, v_dim; /* of attention, on this rank */
-    uint32_t n_experts, n_chosen, expert_width;    /* 0: no mixture */
-    uint32_t hidden;
-    uint64_t most_weight_elements; /* n * k of the largest matrix */
-};
-
 /* A slice of each head to another buffer: to[h][i] = from[h][i] for i < n, heads stride apart; the
  * views begin at the first head's slice. */
 struct copy_heads_params {

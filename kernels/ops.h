@@ -17,6 +17,15 @@
 #include "common/base/status.h"
 #include "kernels/op_params.h"
 
+/* The largest of everything a program does in a pass of n_rows. */
+struct scratch_shape {
+    uint32_t n_rows, n_logits_rows;
+    uint32_t n_heads, n_kv_heads, head_dim, v_dim; /* of attention, on this rank */
+    uint32_t n_experts, n_chosen, expert_width;    /* 0: no mixture */
+    uint32_t hidden;
+    uint64_t most_weight_elements; /* n * k of the largest matrix */
+};
+
 enum record_state {
     RECORD_NONE,   /* enqueue the pass: it is not recorded */
     RECORD_BEGUN,  /* enqueue it, then record_end: it is recorded, and runs there */
