@@ -60,7 +60,8 @@ static enum status run_linear(struct runner *r, const struct op *o, struct error
         .x = runner_view(r, o->in), .n_rows = r->n_rows, .n_parts = o->linear.n};
     for (uint32_t i = 0; i < o->linear.n; i++) {
         const struct op_weight *w = &r->s.program->weights[o->linear.first + i];
-        p.parts[i] = (struct linear_part){&w->w, w->bias, runner_view(r, w->out)};
+        p.parts[i] =
+            (struct linear_part){.w = &w->w, .bias = w->bias, .out = runner_view(r, w->out)};
     }
     if (p.n_parts > 0)
         r->ops->linear(r->s.device, &p);

@@ -85,8 +85,8 @@ static void run_linear(struct device *d, const struct linear_case *c, const stru
     for (uint32_t i = 0; i < 3; i++) {
         if (c->n[i] == 0)
             break;
-        p.parts[p.n_parts++] =
-            (struct linear_part){&w[i], i == 1 ? bias : NULL, {out + at, stride}};
+        p.parts[p.n_parts++] = (struct linear_part){
+            .w = &w[i], .bias = i == 1 ? bias : NULL, .out = {out + at, stride}};
         at += c->n[i];
     }
     d->ops->linear(d, &p);
