@@ -3,6 +3,7 @@
  * from struct ops to the kernels of cuda_*.h, one file for each kind). Operators are void: what
  * fails is kept, the first with its text, and sync tells it; after it nothing is enqueued. */
 #include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/tiles.h"
 
 /* Device memory for one operator's intermediate results; the next operator may overwrite it. */
 struct gpu_scratch {
@@ -10,18 +11,14 @@ struct gpu_scratch {
     uint64_t n_bytes;
 };
 
-/* Rows of one sequence at successive positions, found where rows are uploaded. */
-struct gpu_tile {
-    uint32_t first_row, n_rows;
-};
-#define GPU_MAX_ROW_GROUPS 2u  /* KV groups of a program */
-#define GPU_TILE_ROWS      16u /* a tile's rows at most; every row of a decode pass is a tile */
+#define GPU_MAX_ROW_GROUPS 2u /* KV groups of a program */
 
 /* What upload_rows gave, found again by the pointer that operators carry. */
 struct gpu_rows {
-    const struct kv_row *rows; /* of the device, as is all below */
-    const struct gpu_tile *tiles;
-    uint32_t n_rows, n_tiles;
+    const struct kv_row *rows;    /* of the device, as is all below */
+    const struct gpu_tile *tiles; /* tiles.h */
+    uint32_t n_rows;
+    struct gpu_tile_counts counts;
 };
 
 struct gpu_blas;
