@@ -15,7 +15,7 @@
 
 #include "common/base/log.h"
 #include "common/model/model_info.h"
-#include "worker/executor_cpu_internal.h"
+#include "worker/executor_model.h"
 #include "worker/runner_internal.h"
 
 enum {
@@ -161,7 +161,7 @@ static void open_group(struct group *g, const struct shape *shape,
         if (executor_open(&o, &g->ranks[i].executor, &err) != STATUS_OK)
             die("open", err.text);
         if (row_us > 0)
-            make_sleepy(((struct executor_cpu *)g->ranks[i].executor)->engine->runner);
+            make_sleepy(((struct executor_model *)g->ranks[i].executor)->engine->runner);
     }
     struct executor *first = g->ranks[0].executor;
     if (first->ops->make_comm_id(first, id, &n_id, &err) != STATUS_OK)
@@ -189,7 +189,7 @@ static void open_group(struct group *g, const struct shape *shape,
 static void set_pass_rows(struct group *g, uint32_t n)
 {
     for (uint32_t i = 0; i < g->n_ranks; i++) {
-        struct executor_cpu *x = (struct executor_cpu *)g->ranks[i].executor;
+        struct executor_model *x = (struct executor_model *)g->ranks[i].executor;
         batch_fini(&x->batch);
         batch_init(&x->batch, n ? n : x->engine->pass_rows, x->engine->program->n_kv_groups);
         batch_set_stages(&x->batch, n ? 1 : x->place.pp);

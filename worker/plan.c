@@ -5,7 +5,7 @@
 
 #include "common/base/host.h"
 #include "common/base/mem.h"
-#include "worker/executor_cpu_internal.h"
+#include "worker/executor_model.h"
 
 /* ---- one rank ---- */
 
@@ -53,7 +53,7 @@ static enum status plan_one(struct plan *p, const struct engine_setup *s, struct
     r->weights_bytes = e->weights_bytes;
     r->activation_bytes = e->activation_bytes;
     if (comm_place_draws(&(struct comm_place){s->tp, s->pp, s->rank, s->stage}))
-        r->activation_bytes += cpu_samplers_measure(p->n_threads, e->config.vocab_size);
+        r->activation_bytes += executor_samplers_measure(p->n_threads, e->config.vocab_size);
     r->comm_bytes = e->comm_bytes;
     r->lora_bytes = e->lora_bytes;
     size_kv(r, e, p->memory_bytes);
@@ -80,7 +80,7 @@ static enum status check(const struct plan_options *o, struct error *err)
     if (o->worker.block_size % 16 != 0)
         return error_set(err, STATUS_INVALID, "--block-size %lld: must be a multiple of 16",
                          (long long)o->worker.block_size);
-    return executor_cpu_check(&o->worker, err);
+    return executor_model_check(&o->worker, err);
 }
 
 /* What it is, and whether it is supported at all. */
@@ -102,7 +102,7 @@ static enum status look_at(const char *model, const char *cache_dir, struct plan
 enum status plan_make(const char *model, const struct plan_options *o, struct plan *out,
                       struct error *err)
 {
-    struct engine_setup s = executor_cpu_setup(&o->worker);
+    struct engine_setup s = executor_model_setup(&o->worker);
     *out = (struct plan){.tp = s.tp,
                          .pp = s.pp,
                          .block_tokens = s.block_tokens,

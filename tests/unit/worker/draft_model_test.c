@@ -11,7 +11,7 @@
 #include "common/base/log.h"
 #include "tests/unit/worker/plan_driver.c"
 #include "tests/unit/worker/tiny_model.c"
-#include "worker/executor_cpu_internal.h"
+#include "worker/executor_model.h"
 
 enum { N_GUESSES = 16, SHORT_LENGTH = 60 };
 
@@ -88,7 +88,7 @@ static void close_pair(void)
 
 static struct draft_model *draft_of(uint32_t rank)
 {
-    return ((struct executor_cpu *)d.ranks[rank].executor)->draft_model;
+    return ((struct executor_model *)d.ranks[rank].executor)->draft_model;
 }
 
 /* Rows of the draft's passes; 0: as many as it takes. */

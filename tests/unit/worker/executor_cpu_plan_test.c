@@ -10,7 +10,7 @@
 #include "common/base/log.h"
 #include "tests/unit/worker/plan_driver.c"
 #include "tests/unit/worker/tiny_model.c"
-#include "worker/executor_cpu_internal.h"
+#include "worker/executor_model.h"
 
 static const struct {
     const char *name;
@@ -56,7 +56,7 @@ static void close_model(void)
 static void set_pass_rows(uint32_t n)
 {
     for (uint32_t i = 0; i < d.n_ranks; i++) {
-        struct executor_cpu *x = (struct executor_cpu *)d.ranks[i].executor;
+        struct executor_model *x = (struct executor_model *)d.ranks[i].executor;
         batch_fini(&x->batch);
         batch_init(&x->batch, n ? n : x->engine->pass_rows, d.limits.n_kv_groups);
         batch_set_stages(&x->batch, d.pp);

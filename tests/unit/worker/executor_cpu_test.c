@@ -17,7 +17,7 @@
 #include "common/base/log.h"
 #include "tests/unit/worker/tiny_model.c"
 #include "worker/comm/comm.h"
-#include "worker/executor_cpu_internal.h"
+#include "worker/executor_model.h"
 
 enum { N_RANKS = 2, N_PROMPT = 20, N_STEPS = 12, N_SLOTS = 3, N_BLOCKS = 16 };
 
@@ -445,7 +445,7 @@ static void test_a_formation_sets_blocks_and_instructions(void **state)
         }
         for (uint32_t i = 0; i < N_RANKS; i++) {
             struct rank *r = &f->ranks[i];
-            struct device *d = ((struct executor_cpu *)r->executor)->engine->device;
+            struct device *d = ((struct executor_model *)r->executor)->engine->device;
             assert_int_equal(end(r), STATUS_OK);
             assert_int_equal(d->ops->isa_level(d), 0);
         }
@@ -458,7 +458,7 @@ static void test_a_formation_sets_blocks_and_instructions(void **state)
         join_all(f);
         for (uint32_t i = 0; i < N_RANKS; i++) {
             struct executor *e = f->ranks[i].executor;
-            struct device *d = ((struct executor_cpu *)e)->engine->device;
+            struct device *d = ((struct executor_model *)e)->engine->device;
             assert_int_equal(d->ops->isa_level(d), e->ops->info(e)->isa_level);
         }
         run_steps(f, out);
@@ -683,7 +683,7 @@ static void test_what_rank_0_says_of_guesses(void **state)
             if (s != (step == 1 ? STATUS_OK : cases[i].want))
                 fail_msg("%s, step %u: %s: %s", cases[i].name, step, status_name(s), r->err.text);
         }
-        const struct sequences *all = ((struct executor_cpu *)r->executor)->sequences;
+        const struct sequences *all = ((struct executor_model *)r->executor)->sequences;
         const struct sequence *q = sequences_find(all, 0);
         if (cases[i].want == STATUS_OK) {
             assert_int_equal(q->n_ids, N_PROMPT + 1 + cases[i].count);

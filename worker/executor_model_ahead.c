@@ -8,26 +8,26 @@
  * come by its end are few enough to lie in a link by themselves. */
 #include <assert.h>
 
-#include "worker/executor_cpu_internal.h"
+#include "worker/executor_model.h"
 
 /* A ring of shared memory and the buffers of any socket have room for 16 KiB and their headers. */
-_Static_assert(CPU_AHEAD_IDS * sizeof(uint32_t) + CPU_AHEAD_PASSES * 16ul <= 20 << 10,
+_Static_assert(EXECUTOR_AHEAD_IDS * sizeof(uint32_t) + EXECUTOR_AHEAD_PASSES * 16ul <= 20 << 10,
                "few enough");
 
-void cpu_ahead_drop(struct executor_cpu *x)
+void executor_ahead_drop(struct executor_model *x)
 {
     x->ahead.n_ids = x->ahead.n_passes = 0;
 }
 
 /* The ids of the oldest pass. */
-static enum status settle_pass(struct executor_cpu *x, struct error *err)
+static enum status settle_pass(struct executor_model *x, struct error *err)
 {
-    struct cpu_ahead *a = &x->ahead;
-    uint32_t ids[CPU_AHEAD_IDS], n = a->n_of[a->i_pass];
+    struct executor_ahead *a = &x->ahead;
+    uint32_t ids[EXECUTOR_AHEAD_IDS], n = a->n_of[a->i_pass];
     assert(a->n_passes > 0 && n <= a->n_ids); /* who awaits an id is in the line */
     TRY(comm_broadcast(x->comms.ids, x->comms.drawer, ids, n * sizeof *ids, err));
     for (uint32_t i = 0; i < n; i++) {
-        struct sequence *q = a->waiting[(a->i_id + i) % CPU_AHEAD_IDS];
+        struct sequence *q = a->waiting[(a->i_id + i) % EXECUTOR_AHEAD_IDS];
         if (ids[i] >= x->info.limits.vocab_size)
             return error_set(err, STATUS_INVALID,
                              "rank %u drew token %u for slot %u, of a vocabulary of %u",
@@ -35,31 +35,32 @@ static enum status settle_pass(struct executor_cpu *x, struct error *err)
         q->ids[q->n_ids - 1] = ids[i];
         q->awaits = false;
     }
-    a->i_id = (a->i_id + n) % CPU_AHEAD_IDS;
+    a->i_id = (a->i_id + n) % EXECUTOR_AHEAD_IDS;
     a->n_ids -= n;
-    a->i_pass = (a->i_pass + 1) % CPU_AHEAD_PASSES;
+    a->i_pass = (a->i_pass + 1) % EXECUTOR_AHEAD_PASSES;
     a->n_passes--;
     return STATUS_OK;
 }
 
-enum status cpu_settle(struct executor_cpu *x, struct error *err)
+enum status executor_settle(struct executor_model *x, struct error *err)
 {
     while (x->ahead.n_passes > 0)
         TRY(settle_pass(x, err));
     return STATUS_OK;
 }
 
-enum status cpu_settle_for(struct executor_cpu *x, const struct msg_plan *p, struct error *err)
+enum status executor_settle_for(struct executor_model *x, const struct msg_plan *p,
+                                struct error *err)
 {
     bool any = p->full;
     for (uint32_t i = 0; i < p->finished.n && !any; i++) {
         const struct sequence *q = sequences_find(x->sequences, p->finished.ptr[i]);
         any = q && q->awaits;
     }
-    return any ? cpu_settle(x, err) : STATUS_OK;
+    return any ? executor_settle(x, err) : STATUS_OK;
 }
 
-enum status cpu_find_late(struct executor_cpu *x, struct error *err)
+enum status executor_find_late(struct executor_model *x, struct error *err)
 {
     const struct batch *b = &x->batch;
     for (uint32_t i = 0; i < b->n_late; i++) {
@@ -68,36 +69,37 @@ enum status cpu_find_late(struct executor_cpu *x, struct error *err)
             TRY(settle_pass(x, err));
         b->ids[b->late[i].row] = q->ids[q->n_ids - 1];
     }
-    while (x->ahead.n_passes == CPU_AHEAD_PASSES || x->ahead.n_ids + b->n_samples > CPU_AHEAD_IDS)
+    while (x->ahead.n_passes == EXECUTOR_AHEAD_PASSES ||
+           x->ahead.n_ids + b->n_samples > EXECUTOR_AHEAD_IDS)
         TRY(settle_pass(x, err));
     return STATUS_OK;
 }
 
 /* What was drawn goes to all ranks, and those of this stage append it. */
-static enum status tell_pass(struct executor_cpu *x, const struct drawn *d, struct error *err)
+static enum status tell_pass(struct executor_model *x, const struct drawn *d, struct error *err)
 {
     const struct batch *b = &x->batch;
     uint32_t *ids = d->ids + (d->n_done - b->n_samples);
     TRY(comm_broadcast(x->comms.ids, x->comms.drawer, ids, b->n_samples * sizeof *ids, err));
     for (uint32_t i = 0; i < b->n_samples; i++)
-        TRY(cpu_append_id(x, b->samples[i].run->q, ids[i], err));
+        TRY(executor_append_id(x, b->samples[i].run->q, ids[i], err));
     return STATUS_OK;
 }
 
-enum status cpu_end_pass(struct executor_cpu *x, struct drawn *drawn, struct error *err)
+enum status executor_end_pass(struct executor_model *x, struct drawn *drawn, struct error *err)
 {
     const struct batch *b = &x->batch;
-    struct cpu_ahead *a = &x->ahead;
+    struct executor_ahead *a = &x->ahead;
     if (b->n_samples == 0)
         return STATUS_OK;
     if (program_is_last(x->engine->program))
         return tell_pass(x, drawn, err);
     for (uint32_t i = 0; i < b->n_samples; i++) {
         struct sequence *q = b->samples[i].run->q;
-        TRY(cpu_append_id(x, q, 0, err));
+        TRY(executor_append_id(x, q, 0, err));
         q->awaits = true;
-        a->waiting[(a->i_id + a->n_ids++) % CPU_AHEAD_IDS] = q;
+        a->waiting[(a->i_id + a->n_ids++) % EXECUTOR_AHEAD_IDS] = q;
     }
-    a->n_of[(a->i_pass + a->n_passes++) % CPU_AHEAD_PASSES] = b->n_samples;
+    a->n_of[(a->i_pass + a->n_passes++) % EXECUTOR_AHEAD_PASSES] = b->n_samples;
     return STATUS_OK;
 }

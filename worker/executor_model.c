@@ -1,36 +1,32 @@
-/* The CPU device: plans executed with a model's weights (docs/runner.md), alone or as one of a
- * group's ranks (docs/comm.md). All ranks execute the same plans; rank 0 of the last stage draws.
+/* Plans executed with a model's weights (docs/runner.md), alone or as one of a group's ranks
+ * (docs/comm.md), on any device. All ranks execute the same plans; rank 0 of the last stage draws.
  */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/host.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
-#include "worker/executor_cpu_internal.h"
+#include "worker/executor_model.h"
 
 enum { HEX_BYTES = 2 * 16 + 1 };
 
-/* A guess is a row more, and on a CPU rows cost: docs/performance.md, "Speculation". */
-enum { DRAFT_MAX_SEQS = 2 };
-
-static struct executor_cpu *of(struct executor *e)
+static struct executor_model *of(struct executor *e)
 {
-    return (struct executor_cpu *)e;
+    return (struct executor_model *)e;
 }
 
-static const struct executor_info *cpu_info(const struct executor *e)
+static const struct executor_info *model_info(const struct executor *e)
 {
-    return &((const struct executor_cpu *)e)->info;
+    return &((const struct executor_model *)e)->info;
 }
 
 /* ---- communicator ---- */
 
-static enum status cpu_listen(struct executor *e, const char *host, struct error *err)
+static enum status model_listen(struct executor *e, const char *host, struct error *err)
 {
-    struct executor_cpu *x = of(e);
+    struct executor_model *x = of(e);
     if (!x->comm)
         return STATUS_OK;
     TRY(comm_listen(x->comm, host, err));
@@ -39,16 +35,16 @@ static enum status cpu_listen(struct executor *e, const char *host, struct error
     return STATUS_OK;
 }
 
-static enum status cpu_check(struct executor *e, struct error *err)
+static enum status model_check(struct executor *e, struct error *err)
 {
-    struct executor_cpu *x = of(e);
+    struct executor_model *x = of(e);
     return x->comm ? comm_check(x->comm, err) : STATUS_OK;
 }
 
-static enum status cpu_make_comm_id(struct executor *e, uint8_t *out, uint32_t *n,
-                                    struct error *err)
+static enum status model_make_comm_id(struct executor *e, uint8_t *out, uint32_t *n,
+                                      struct error *err)
 {
-    struct executor_cpu *x = of(e);
+    struct executor_model *x = of(e);
     if (*n < COMM_ID_BYTES)
         return error_set(err, STATUS_LIMIT, "no room for a communicator id");
     comm_make_id(x->made_id);
@@ -58,7 +54,7 @@ static enum status cpu_make_comm_id(struct executor *e, uint8_t *out, uint32_t *
     return STATUS_OK;
 }
 
-static enum status check_join(struct executor_cpu *x, const struct executor_comm *c,
+static enum status check_join(struct executor_model *x, const struct executor_comm *c,
                               struct error *err)
 {
     uint32_t world = comm_place_world(&x->place);
@@ -81,7 +77,7 @@ static enum status check_join(struct executor_cpu *x, const struct executor_comm
 
 /* Not to be interrupted: a disk slower than a formation may take has to get to the end once; the
  * next formation finds the shard here. */
-static enum status take_shard(struct executor_cpu *x, uint32_t rank, uint32_t stage,
+static enum status take_shard(struct executor_model *x, uint32_t rank, uint32_t stage,
                               struct error *err)
 {
     int32_t held = atomic_load(&x->base.shard_rank), held_stage = atomic_load(&x->base.shard_stage);
@@ -106,22 +102,22 @@ static enum status take_shard(struct executor_cpu *x, uint32_t rank, uint32_t st
     return STATUS_OK;
 }
 
-static enum status follow_seat(struct executor_cpu *x, const struct executor_comm *c,
+static enum status follow_seat(struct executor_model *x, const struct executor_comm *c,
                                struct error *err)
 {
     TRY(take_shard(x, c->rank, c->stage, err));
     x->place.rank = c->rank;
     x->place.stage = c->stage;
-    if (!cpu_draws(x))
-        cpu_samplers_close(x);
+    if (!executor_draws(x))
+        executor_samplers_close(x);
     else if (!x->samplers)
-        TRY(cpu_samplers_open(x, err));
+        TRY(executor_samplers_open(x, err));
     if (atomic_load(&x->interrupted))
         return error_set(err, STATUS_CLOSED, "interrupted");
     return STATUS_OK;
 }
 
-static enum status join_ranks(struct executor_cpu *x, const struct executor_comm *c,
+static enum status join_ranks(struct executor_model *x, const struct executor_comm *c,
                               struct error *err)
 {
     const struct comm_group g = {.term_epoch = c->term_epoch,
@@ -139,10 +135,10 @@ static enum status join_ranks(struct executor_cpu *x, const struct executor_comm
     return STATUS_OK;
 }
 
-static enum status cpu_join_comm(struct executor *e, const struct executor_comm *c,
-                                 struct error *err)
+static enum status model_join_comm(struct executor *e, const struct executor_comm *c,
+                                   struct error *err)
 {
-    struct executor_cpu *x = of(e);
+    struct executor_model *x = of(e);
     struct device *d = x->engine->device;
     TRY(check_join(x, c, err));
     x->has_made_id = false;
@@ -153,11 +149,11 @@ static enum status cpu_join_comm(struct executor *e, const struct executor_comm 
     return x->comm ? join_ranks(x, c, err) : STATUS_OK;
 }
 
-static void cpu_abort_comm(struct executor *e)
+static void model_abort_comm(struct executor *e)
 {
-    struct executor_cpu *x = of(e);
+    struct executor_model *x = of(e);
     struct error err;
-    cpu_ahead_drop(x);
+    executor_ahead_drop(x);
     if (x->comm)
         comm_leave(x->comm);
     if (sequences_reset(x->sequences, (struct u32_span){0}, &err) != STATUS_OK)
@@ -166,15 +162,15 @@ static void cpu_abort_comm(struct executor *e)
 }
 
 /* The head resets ranks that have all executed the same steps: what is to come is on its way. */
-static enum status cpu_reset(struct executor *e, struct error *err)
+static enum status model_reset(struct executor *e, struct error *err)
 {
-    TRY(cpu_settle(of(e), err));
+    TRY(executor_settle(of(e), err));
     return sequences_reset(of(e)->sequences, (struct u32_span){0}, err);
 }
 
-static void cpu_interrupt(struct executor *e)
+static void model_interrupt(struct executor *e)
 {
-    struct executor_cpu *x = of(e);
+    struct executor_model *x = of(e);
     atomic_store(&x->interrupted, true);
     if (x->comm)
         comm_interrupt(x->comm);
@@ -182,7 +178,7 @@ static void cpu_interrupt(struct executor *e)
 
 /* ---- adapters ---- */
 
-static enum status cpu_adapter(struct executor *e, struct msg_adapter *m, struct error *err)
+static enum status model_adapter(struct executor *e, struct msg_adapter *m, struct error *err)
 {
     struct lora_set *loras = of(e)->engine->loras;
     char path[PATH_MAX];
@@ -201,7 +197,7 @@ static enum status cpu_adapter(struct executor *e, struct msg_adapter *m, struct
     return lora_set_load(loras, m->id, path, &m->identity, err);
 }
 
-static bool cpu_lost_adapter(struct executor *e, uint64_t *id, struct error *why)
+static bool model_lost_adapter(struct executor *e, uint64_t *id, struct error *why)
 {
     struct lora_set *loras = of(e)->engine->loras;
     return loras && lora_set_next_loss(loras, id, why);
@@ -209,7 +205,7 @@ static bool cpu_lost_adapter(struct executor *e, uint64_t *id, struct error *why
 
 /* Before anything of the plan is executed: rows of an adapter that is not here would be the base
  * model's. */
-static enum status check_adapters(const struct executor_cpu *x, const struct msg_plan *p,
+static enum status check_adapters(const struct executor_model *x, const struct msg_plan *p,
                                   struct error *err)
 {
     for (uint32_t i = 0; i < p->n_admits; i++) {
@@ -222,7 +218,7 @@ static enum status check_adapters(const struct executor_cpu *x, const struct msg
     return STATUS_OK;
 }
 
-static void take_adapters(struct executor_cpu *x, const struct msg_plan *p)
+static void take_adapters(struct executor_model *x, const struct msg_plan *p)
 {
     for (uint32_t i = 0; i < p->n_admits && x->engine->loras; i++)
         sequences_find(x->sequences, p->admits[i].slot)->adapter =
@@ -231,50 +227,50 @@ static void take_adapters(struct executor_cpu *x, const struct msg_plan *p)
 
 /* ---- step ---- */
 
-static enum status run_passes(struct executor_cpu *x, struct sequence_runs runs,
+static enum status run_passes(struct executor_model *x, struct sequence_runs runs,
                               struct arena *arena, struct drawn *drawn, struct error *err)
 {
-    bool last = program_is_last(x->engine->program), by_pass = cpu_tells_by_pass(x, drawn);
+    bool last = program_is_last(x->engine->program), by_pass = executor_tells_by_pass(x, drawn);
     batch_begin(&x->batch, runs);
     while (batch_next(&x->batch)) {
-        TRY(cpu_find_late(x, err));
+        TRY(executor_find_late(x, err));
         TRY(runner_forward(x->engine->runner, &x->batch.rows, err));
-        if (cpu_draws(x))
-            TRY(cpu_pool_pass(x, arena, err));
+        if (executor_draws(x))
+            TRY(executor_pool_pass(x, arena, err));
         if (last)
-            TRY(cpu_sample_pass(x, arena, drawn, err));
+            TRY(executor_sample_pass(x, arena, drawn, err));
         if (by_pass)
-            TRY(cpu_end_pass(x, drawn, err));
+            TRY(executor_end_pass(x, drawn, err));
     }
     if (!by_pass)
-        return cpu_append_drawn(x, runs, drawn, err);
-    if (cpu_draws(x))
-        cpu_put_items(drawn, runs);
+        return executor_append_drawn(x, runs, drawn, err);
+    if (executor_draws(x))
+        executor_put_items(drawn, runs);
     return STATUS_OK;
 }
 
-static enum status cpu_step(struct executor *e, const struct msg_plan *p, struct arena *arena,
-                            struct msg_result *out, struct error *err)
+static enum status model_step(struct executor *e, const struct msg_plan *p, struct arena *arena,
+                              struct msg_result *out, struct error *err)
 {
-    struct executor_cpu *x = of(e);
+    struct executor_model *x = of(e);
     uint64_t started_ns = clock_mono_ns();
     TRY(check_adapters(x, p, err));
-    TRY(cpu_settle_for(x, p, err));
+    TRY(executor_settle_for(x, p, err));
     TRY(sequences_apply(x->sequences, p, err));
     take_adapters(x, p);
     struct sequence_runs runs = sequences_runs(x->sequences);
     struct drawn drawn;
     for (uint32_t i = 0; i < p->n_copies; i++)
         kv_store_copy(x->engine->kv, &p->copies[i]);
-    TRY(cpu_guess(x, p, runs, arena, err));
-    TRY(cpu_drawn_init(&drawn, runs, arena, err));
+    TRY(executor_guess(x, p, runs, arena, err));
+    TRY(drawn_init(&drawn, runs, arena, err));
     TRY(run_passes(x, runs, arena, &drawn, err));
     executor_bump(e);
     *out = (struct msg_result){
         .term_epoch = p->term_epoch, .step = p->step, .execute_ns = clock_mono_ns() - started_ns};
     for (uint32_t i = 0; i < runs.n; i++)
         out->n_drafted += runs.ptr[i].n_guessed;
-    if (cpu_draws(x)) {
+    if (executor_draws(x)) {
         out->items = drawn.items;
         out->n_items = drawn.n_items;
     }
@@ -283,10 +279,10 @@ static enum status cpu_step(struct executor *e, const struct msg_plan *p, struct
 
 /* ---- life ---- */
 
-static void cpu_close(struct executor *e)
+static void model_close(struct executor *e)
 {
-    struct executor_cpu *x = of(e);
-    cpu_samplers_close(x);
+    struct executor_model *x = of(e);
+    executor_samplers_close(x);
     batch_fini(&x->batch);
     sequences_free(x->sequences);
     draft_model_close(x->draft_model);
@@ -296,22 +292,22 @@ static void cpu_close(struct executor *e)
     mem_free(x);
 }
 
-static const struct executor_ops cpu_executor_ops = {
-    .info = cpu_info,
-    .listen = cpu_listen,
-    .make_comm_id = cpu_make_comm_id,
-    .join_comm = cpu_join_comm,
-    .abort_comm = cpu_abort_comm,
-    .reset = cpu_reset,
-    .step = cpu_step,
-    .check = cpu_check,
-    .adapter = cpu_adapter,
-    .lost_adapter = cpu_lost_adapter,
-    .interrupt = cpu_interrupt,
-    .close = cpu_close,
+static const struct executor_ops model_executor_ops = {
+    .info = model_info,
+    .listen = model_listen,
+    .make_comm_id = model_make_comm_id,
+    .join_comm = model_join_comm,
+    .abort_comm = model_abort_comm,
+    .reset = model_reset,
+    .step = model_step,
+    .check = model_check,
+    .adapter = model_adapter,
+    .lost_adapter = model_lost_adapter,
+    .interrupt = model_interrupt,
+    .close = model_close,
 };
 
-static enum status open_comm(struct executor_cpu *x, const struct worker_options *o,
+static enum status open_comm(struct executor_model *x, const struct worker_options *o,
                              struct error *err)
 {
     if (comm_place_world(&x->place) == 1)
@@ -328,7 +324,7 @@ static enum status open_comm(struct executor_cpu *x, const struct worker_options
 }
 
 /* The target is sized with the draft in mind: each of its blocks has a twin there. */
-static enum status open_models(struct executor_cpu *x, const struct engine_setup *s,
+static enum status open_models(struct executor_model *x, const struct engine_setup *s,
                                struct error *err)
 {
     struct engine_beside beside = {0};
@@ -354,7 +350,7 @@ static void log_loaded(const struct engine *e, const char *role, uint64_t begin_
              (double)e->weights_bytes / (double)(elapsed_ns + 1));
 }
 
-struct engine_setup executor_cpu_setup(const struct worker_options *o)
+struct engine_setup executor_model_setup(const struct worker_options *o)
 {
     return (struct engine_setup){.model = o->model,
                                  .cache_dir = o->cache_dir,
@@ -376,10 +372,10 @@ struct engine_setup executor_cpu_setup(const struct worker_options *o)
                                  .lora_root = o->lora_root};
 }
 
-static enum status open_engine(struct executor_cpu *x, const struct worker_options *o,
+static enum status open_engine(struct executor_model *x, const struct worker_options *o,
                                struct error *err)
 {
-    struct engine_setup s = executor_cpu_setup(o);
+    struct engine_setup s = executor_model_setup(o);
     s.rank = x->place.rank;
     s.stage = x->place.stage;
     s.collectives = x->comm ? &x->collectives.base : NULL;
@@ -397,15 +393,6 @@ static enum status open_engine(struct executor_cpu *x, const struct worker_optio
     return STATUS_OK;
 }
 
-static void name_device(struct executor_cpu *x)
-{
-    char cpu[96];
-    struct device *d = x->engine->device;
-    host_cpu_name(cpu, sizeof cpu);
-    snprintf(x->device_name, sizeof x->device_name, "%s, %s, %u threads", cpu, d->ops->isa_name(d),
-             x->engine->n_threads);
-}
-
 static void write_hex(const struct engine *e, char out[HEX_BYTES])
 {
     out[0] = '\0';
@@ -413,7 +400,7 @@ static void write_hex(const struct engine *e, char out[HEX_BYTES])
         snprintf(out + 2 * i, 3, "%02x", e->identity[i]);
 }
 
-static void hash_config(struct executor_cpu *x, const struct worker_options *o)
+static void hash_config(struct executor_model *x, const struct worker_options *o)
 {
     const struct engine *e = x->engine;
     char hex[HEX_BYTES], draft_hex[HEX_BYTES];
@@ -428,7 +415,7 @@ static void hash_config(struct executor_cpu *x, const struct worker_options *o)
     write_hex(x->draft_model ? draft_model_engine(x->draft_model) : NULL, draft_hex);
     executor_config_hash(&(struct config_identity){.model_hashes = str_from(hex),
                                                    .draft_hashes = str_from(draft_hex),
-                                                   .dtype = "float32",
+                                                   .dtype = x->device->activations,
                                                    .quantisation = quantisation,
                                                    .kv_dtype = dtype_traits(e->kv_dtype).name,
                                                    .block_size = (uint32_t)o->block_size,
@@ -441,24 +428,25 @@ static void hash_config(struct executor_cpu *x, const struct worker_options *o)
                          x->info.config_hash);
 }
 
-static void fill_info(struct executor_cpu *x, const struct worker_options *o)
+static void fill_info(struct executor_model *x, const struct worker_options *o)
 {
     const struct engine *e = x->engine;
     struct executor_info *i = &x->info;
-    name_device(x);
+    x->device->name(x, x->device_name, sizeof x->device_name);
     x->served_name = mem_strdup(worker_options_name(o, e->info.name));
-    *i = (struct executor_info){.device = DEVICE_CPU,
-                                .device_name = str_from(x->device_name),
-                                .model = str_from(x->served_name),
-                                .memory_bytes = host_memory_bytes(),
-                                .isa_level = e->device->ops->isa_level(e->device),
-                                .comm_address = str_from(x->comm ? comm_address(x->comm) : ""),
-                                .weights_bytes = e->weights_bytes,
-                                .activation_bytes = e->activation_bytes + cpu_samplers_bytes(x),
-                                .sampler_bytes = cpu_samplers_bytes(x),
-                                .comm_bytes = e->comm_bytes,
-                                .kv_bytes = e->kv_bytes,
-                                .lora_bytes = e->lora_bytes};
+    *i =
+        (struct executor_info){.device = x->device->kind,
+                               .device_name = str_from(x->device_name),
+                               .model = str_from(x->served_name),
+                               .memory_bytes = x->device->memory_bytes(x),
+                               .isa_level = e->device->ops->isa_level(e->device),
+                               .comm_address = str_from(x->comm ? comm_address(x->comm) : ""),
+                               .weights_bytes = e->weights_bytes,
+                               .activation_bytes = e->activation_bytes + executor_samplers_bytes(x),
+                               .sampler_bytes = executor_samplers_bytes(x),
+                               .comm_bytes = e->comm_bytes,
+                               .kv_bytes = e->kv_bytes,
+                               .lora_bytes = e->lora_bytes};
     i->limits = (struct sequences_limits){.max_model_len = e->max_model_len,
                                           .vocab_size = e->config.vocab_size,
                                           .n_kv_groups = e->program->n_kv_groups};
@@ -470,11 +458,12 @@ static void fill_info(struct executor_cpu *x, const struct worker_options *o)
     }
     i->n_draft = x->speculation.n_tokens;
     if (i->n_draft > 0)
-        i->draft_max_seqs = x->speculation.max_seqs ? x->speculation.max_seqs : DRAFT_MAX_SEQS;
+        i->draft_max_seqs =
+            x->speculation.max_seqs ? x->speculation.max_seqs : x->device->draft_max_seqs;
     hash_config(x, o);
 }
 
-enum status executor_cpu_check(const struct worker_options *o, struct error *err)
+enum status executor_model_check(const struct worker_options *o, struct error *err)
 {
     if (o->tp > COMM_MAX_RANKS || o->pp > COMM_MAX_RANKS || o->tp * o->pp > COMM_MAX_RANKS)
         return error_set(err, STATUS_UNSUPPORTED,
@@ -483,12 +472,13 @@ enum status executor_cpu_check(const struct worker_options *o, struct error *err
     return STATUS_OK;
 }
 
-enum status executor_cpu_open(const struct worker_options *o, struct executor **out,
-                              struct error *err)
+enum status executor_model_open(const struct executor_device *d, const struct worker_options *o,
+                                struct executor **out, struct error *err)
 {
-    TRY(executor_cpu_check(o, err));
-    struct executor_cpu *x = mem_zalloc(sizeof *x);
-    x->base.ops = &cpu_executor_ops;
+    TRY(executor_model_check(o, err));
+    struct executor_model *x = mem_zalloc(sizeof *x);
+    x->base.ops = &model_executor_ops;
+    x->device = d;
     /* Where the head will most likely place this rank: it loads before its peers are there. */
     uint32_t at = o->ordinal >= 0 ? (uint32_t)(o->ordinal % (o->tp * o->pp)) : 0;
     uint32_t tp = (uint32_t)o->tp;
@@ -500,10 +490,10 @@ enum status executor_cpu_open(const struct worker_options *o, struct executor **
         s = open_comm(x, o, err);
     if (s == STATUS_OK)
         s = open_engine(x, o, err);
-    if (s == STATUS_OK && cpu_draws(x))
-        s = cpu_samplers_open(x, err);
+    if (s == STATUS_OK && executor_draws(x))
+        s = executor_samplers_open(x, err);
     if (s != STATUS_OK) {
-        cpu_close(&x->base);
+        model_close(&x->base);
         return s;
     }
     fill_info(x, o);

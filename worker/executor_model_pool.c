@@ -3,7 +3,7 @@
  * its prompt is cut into chunks and passes. */
 #include <math.h>
 
-#include "worker/executor_cpu_internal.h"
+#include "worker/executor_model.h"
 
 /* A row of the pass that is needed. */
 struct pooled_row {
@@ -76,7 +76,7 @@ static enum status finish(struct sequence *q, uint32_t n, struct arena *arena, s
     return STATUS_OK;
 }
 
-enum status cpu_pool_pass(struct executor_cpu *x, struct arena *arena, struct error *err)
+enum status executor_pool_pass(struct executor_model *x, struct arena *arena, struct error *err)
 {
     const struct batch *b = &x->batch;
     uint32_t hidden = x->engine->config.hidden, n;

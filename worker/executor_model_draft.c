@@ -1,17 +1,18 @@
-/* The CPU device's guesses. N-grams follow from the ids, so every rank finds them by itself; a
- * draft model runs on the rank that draws, which tells the others. All stand in the sequences' ids
- * when the target's passes begin. A third kind (heads of the target that look further ahead) would
- * keep what it needs of a row's hidden state when the row was run, and guess here. */
+/* Guesses of a device with a model. N-grams follow from the ids, so every rank finds them by
+ * itself; a draft model runs on the rank that draws, which tells the others. All stand in the
+ * sequences' ids when the target's passes begin. A third kind (heads of the target that look
+ * further ahead) would keep what it needs of a row's hidden state when the row was run, and guess
+ * here. */
 #include <string.h>
 
-#include "worker/executor_cpu_internal.h"
+#include "worker/executor_model.h"
 
 /* Nothing is sent where nothing is guessed: all ranks have planned the same. */
-static enum status tell_ranks(struct executor_cpu *x, struct sequence_runs runs,
+static enum status tell_ranks(struct executor_model *x, struct sequence_runs runs,
                               struct arena *arena, struct error *err)
 {
     uint32_t n = 0, vocab_size = x->info.limits.vocab_size;
-    bool tells = cpu_draws(x);
+    bool tells = executor_draws(x);
     for (uint32_t i = 0; i < runs.n; i++)
         n += runs.ptr[i].n_guessed;
     if (n == 0)
@@ -32,16 +33,16 @@ static enum status tell_ranks(struct executor_cpu *x, struct sequence_runs runs,
     return STATUS_OK;
 }
 
-enum status cpu_guess(struct executor_cpu *x, const struct msg_plan *p, struct sequence_runs runs,
-                      struct arena *arena, struct error *err)
+enum status executor_guess(struct executor_model *x, const struct msg_plan *p,
+                           struct sequence_runs runs, struct arena *arena, struct error *err)
 {
     for (uint32_t i = 0; i < runs.n; i++)
         if (runs.ptr[i].n_draft > 0)
-            TRY(cpu_settle(x, err)); /* guesses follow from ids, or come behind them */
+            TRY(executor_settle(x, err)); /* guesses follow from ids, or come behind them */
     if (!x->draft_model)
         return draft_runs(&x->speculation, runs, err);
     draft_model_plan(x->draft_model, runs, x->speculation.n_tokens);
-    if (cpu_draws(x)) {
+    if (executor_draws(x)) {
         draft_model_copy(x->draft_model, p->copies, p->n_copies);
         enum status s = draft_model_run(x->draft_model, runs, err);
         if (s != STATUS_OK)

@@ -1,10 +1,10 @@
-/* The CPU device's tokens: drawn by rank 0 of the last stage, appended by all ranks. */
+/* Tokens: drawn by rank 0 of the last stage, appended by all ranks. */
 #include <math.h>
 
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "kernels/cpu/cpu.h"
-#include "worker/executor_cpu_internal.h"
+#include "worker/executor_model.h"
 
 /* ---- samplers ---- */
 
@@ -14,7 +14,7 @@ static uint32_t n_samplers(uint32_t n_threads)
     return n_threads < RUNNER_LOGITS_ROWS ? n_threads : RUNNER_LOGITS_ROWS;
 }
 
-enum status cpu_samplers_open(struct executor_cpu *x, struct error *err)
+enum status executor_samplers_open(struct executor_model *x, struct error *err)
 {
     uint32_t n = x->engine->n_threads, vocab_size = x->engine->config.vocab_size;
     x->n_samplers = n_samplers(n);
@@ -27,13 +27,13 @@ enum status cpu_samplers_open(struct executor_cpu *x, struct error *err)
         enum status s =
             error_set(err, STATUS_NO_MEMORY, "no memory for %u samplers of %llu bytes each",
                       x->n_samplers, (unsigned long long)sampler_bytes(vocab_size));
-        cpu_samplers_close(x);
+        executor_samplers_close(x);
         return s;
     }
     return STATUS_OK;
 }
 
-void cpu_samplers_close(struct executor_cpu *x)
+void executor_samplers_close(struct executor_model *x)
 {
     for (uint32_t i = 0; x->samplers && i < x->n_samplers; i++)
         sampler_free(x->samplers[i]);
@@ -44,12 +44,12 @@ void cpu_samplers_close(struct executor_cpu *x)
     x->n_samplers = 0;
 }
 
-uint64_t cpu_samplers_bytes(const struct executor_cpu *x)
+uint64_t executor_samplers_bytes(const struct executor_model *x)
 {
     return x->n_samplers * sampler_bytes(x->engine->config.vocab_size);
 }
 
-uint64_t cpu_samplers_measure(uint32_t n_threads, uint32_t vocab_size)
+uint64_t executor_samplers_measure(uint32_t n_threads, uint32_t vocab_size)
 {
     return n_samplers(n_threads) * sampler_bytes(vocab_size);
 }
@@ -57,7 +57,7 @@ uint64_t cpu_samplers_measure(uint32_t n_threads, uint32_t vocab_size)
 /* ---- drawing ---- */
 
 struct share {
-    struct executor_cpu *x;
+    struct executor_model *x;
     uint32_t n, n_shares;
 };
 
@@ -80,7 +80,7 @@ static void sample_share(void *ctx, uint32_t i_share)
 
 /* The weights are broken, or the prompt drove them out of range: said once, answered all the same.
  */
-static void warn_not_finite(struct executor_cpu *x, const struct sequence *q)
+static void warn_not_finite(struct executor_model *x, const struct sequence *q)
 {
     if (!x->warned_not_finite)
         log_warn("logits_not_finite", "slot=%u position=%u model=%s", q->slot, q->n_ids,
@@ -89,7 +89,7 @@ static void warn_not_finite(struct executor_cpu *x, const struct sequence *q)
 }
 
 /* What the device says of each row before a sampler looks at it. */
-static void look_at_logits(struct executor_cpu *x, const struct batch_sample *from, float *logits,
+static void look_at_logits(struct executor_model *x, const struct batch_sample *from, float *logits,
                            uint32_t n)
 {
     const struct engine *e = x->engine;
@@ -131,7 +131,7 @@ static bool counts(const struct drawn *d, const struct batch_sample *from, uint3
     return true;
 }
 
-static enum status finish_sample(struct executor_cpu *x, struct sampling *s, struct arena *arena,
+static enum status finish_sample(struct executor_model *x, struct sampling *s, struct arena *arena,
                                  struct drawn *d, uint32_t at, struct error *err)
 {
     if (wants_logprobs(s))
@@ -141,8 +141,9 @@ static enum status finish_sample(struct executor_cpu *x, struct sampling *s, str
     return STATUS_OK;
 }
 
-static enum status draw_rows(struct executor_cpu *x, const struct batch_sample *from, float *logits,
-                             uint32_t n, struct arena *arena, struct drawn *d, struct error *err)
+static enum status draw_rows(struct executor_model *x, const struct batch_sample *from,
+                             float *logits, uint32_t n, struct arena *arena, struct drawn *d,
+                             struct error *err)
 {
     look_at_logits(x, from, logits, n);
     struct share share = {x, n, x->n_samplers};
@@ -157,8 +158,8 @@ static enum status draw_rows(struct executor_cpu *x, const struct batch_sample *
 }
 
 /* RUNNER_LOGITS_ROWS rows at a time. */
-enum status cpu_sample_pass(struct executor_cpu *x, struct arena *arena, struct drawn *drawn,
-                            struct error *err)
+enum status executor_sample_pass(struct executor_model *x, struct arena *arena, struct drawn *drawn,
+                                 struct error *err)
 {
     const struct batch *b = &x->batch;
     for (uint32_t done = 0; done < b->n_samples;) {
@@ -184,8 +185,8 @@ static uint32_t n_places(const struct sequence_run *r)
     return r->n_tokens > 0 ? r->n_guessed + 1 : 0;
 }
 
-enum status cpu_drawn_init(struct drawn *d, struct sequence_runs runs, struct arena *arena,
-                           struct error *err)
+enum status drawn_init(struct drawn *d, struct sequence_runs runs, struct arena *arena,
+                       struct error *err)
 {
     bool logprobs = false;
     *d = (struct drawn){0};
@@ -235,7 +236,7 @@ static void count_right(struct drawn *d, struct sequence_runs runs)
 
 /* The ranks guess by themselves, from the same ids: what the drawing one took over, this one
  * guessed too. */
-static enum status check_taken(const struct executor_cpu *x, const struct sequence_run *r,
+static enum status check_taken(const struct executor_model *x, const struct sequence_run *r,
                                const uint32_t *ids, uint32_t n, struct error *err)
 {
     uint32_t vocab_size = x->info.limits.vocab_size, slot = r->q->slot;
@@ -254,7 +255,7 @@ static enum status check_taken(const struct executor_cpu *x, const struct sequen
 
 /* The drawing rank appends what it sends, at the same place in code: the ranks cannot come to
  * differ. */
-static enum status append(struct executor_cpu *x, struct sequence_run *r, const uint32_t *ids,
+static enum status append(struct executor_model *x, struct sequence_run *r, const uint32_t *ids,
                           uint32_t n, struct error *err)
 {
     TRY(check_taken(x, r, ids, n, err));
@@ -278,7 +279,7 @@ static struct result_item item_of(const struct drawn *d, const struct sequence_r
                                 .vector = r->q->vector};
 }
 
-void cpu_put_items(struct drawn *d, struct sequence_runs runs)
+void executor_put_items(struct drawn *d, struct sequence_runs runs)
 {
     for (uint32_t i = 0, n = 0, at = 0; i < runs.n; i++) {
         const struct sequence_run *r = &runs.ptr[i];
@@ -289,8 +290,8 @@ void cpu_put_items(struct drawn *d, struct sequence_runs runs)
     }
 }
 
-enum status cpu_append_id(struct executor_cpu *x, struct sequence *q, uint32_t id,
-                          struct error *err)
+enum status executor_append_id(struct executor_model *x, struct sequence *q, uint32_t id,
+                               struct error *err)
 {
     if (id >= x->info.limits.vocab_size)
         return error_set(err, STATUS_INVALID,
@@ -304,12 +305,12 @@ enum status cpu_append_id(struct executor_cpu *x, struct sequence *q, uint32_t i
 
 /* Without guesses every run has one token, or none at its end, and nobody needs to be told how
  * many. */
-enum status cpu_append_drawn(struct executor_cpu *x, struct sequence_runs runs, struct drawn *d,
-                             struct error *err)
+enum status executor_append_drawn(struct executor_model *x, struct sequence_runs runs,
+                                  struct drawn *d, struct error *err)
 {
     if (d->n_items == 0)
         return STATUS_OK;
-    if (cpu_draws(x) || !d->guessed)
+    if (executor_draws(x) || !d->guessed)
         count_right(d, runs);
     uint32_t n_sent = d->n_places + (d->guessed ? d->n_items : 0);
     if (x->comm && n_sent > 0)

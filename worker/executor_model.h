@@ -1,0 +1,139 @@
+#pragma once
+/* Between the files of executor_model*.c, those of the devices (device_cpu.c ...), and plan.c. */
+#include "worker/batch.h"
+#include "worker/comm/stages.h"
+#include "worker/draft_model.h"
+#include "worker/engine.h"
+#include "worker/executor.h"
+#include "worker/sampler.h"
+
+/* One sampled row, for whichever thread takes it. */
+struct sampling {
+    struct sampler_row row;
+    struct sampler_choice choice;
+};
+
+/* Whose tokens are drawn, in the order in which they come to a stage in front of the last: pass by
+ * pass. */
+#define EXECUTOR_AHEAD_IDS    4096u
+#define EXECUTOR_AHEAD_PASSES 64u
+struct executor_ahead {
+    struct sequence *waiting[EXECUTOR_AHEAD_IDS]; /* the oldest first, from i_id on */
+    uint32_t n_of[EXECUTOR_AHEAD_PASSES];         /* of a pass: from i_pass on */
+    uint32_t i_id, n_ids, i_pass, n_passes;
+};
+
+/* What is one kind of device's alone; the rest of executor_model*.c is for all that run a model. */
+struct executor_model;
+struct executor_device {
+    enum device_kind kind;
+    const char *activations; /* their numbers, as the configuration hash has them */
+    uint32_t draft_max_seqs; /* guesses pay in steps of at most so many sequences */
+    uint64_t (*memory_bytes)(const struct executor_model *x); /* of the device */
+    void (*name)(const struct executor_model *x, char *out, size_t size);
+};
+extern const struct executor_device executor_cpu_device;
+
+struct executor_model {
+    struct executor base; /* shard_rank, shard_stage: written by the compute thread */
+    struct executor_info info;
+    const struct executor_device *device;
+    struct comm_place place; /* rank and stage: the compute thread's */
+    struct comm *comm;       /* NULL: one rank */
+    struct comm_stages comms;
+    struct collectives_comm collectives; /* over comms: the runner's */
+    struct executor_ahead ahead;
+    struct engine *engine;
+    struct speculation speculation;
+    struct draft_model *draft_model; /* NULL: n-grams, or no guesses */
+    struct sequences *sequences;
+    struct batch batch;
+    /* The drawing rank's (executor_draws): */
+    struct sampler **samplers; /* [n_samplers], one of the threads each; NULL: another rank */
+    uint32_t n_samplers;
+    struct sampling *samplings; /* [RUNNER_LOGITS_ROWS] */
+    bool warned_not_finite;
+    char *served_name;
+    char device_name[160];
+    uint8_t made_id[COMM_ID_BYTES]; /* by this rank; the loop's thread writes before Join */
+    bool has_made_id;
+    _Atomic bool interrupted;
+};
+
+/* Rank 0 of the last stage. */
+static inline bool executor_draws(const struct executor_model *x)
+{
+    return comm_place_draws(&x->place);
+}
+
+/* The samplers come and go with the seat. */
+MUST_USE enum status executor_samplers_open(struct executor_model *x, struct error *err);
+void executor_samplers_close(struct executor_model *x); /* NULL is fine */
+uint64_t executor_samplers_bytes(const struct executor_model *x);
+/* The same before there are any: of a rank with so many threads that draws. */
+uint64_t executor_samplers_measure(uint32_t n_threads, uint32_t vocab_size);
+
+/* Opens the device and the model on it. */
+MUST_USE enum status executor_model_open(const struct executor_device *d,
+                                         const struct worker_options *o, struct executor **out,
+                                         struct error *err);
+/* What an option says of the engine, and what no device does of what options ask for. */
+struct engine_setup executor_model_setup(const struct worker_options *o);
+MUST_USE enum status executor_model_check(const struct worker_options *o, struct error *err);
+
+/* Guesses behind the runs of p, the plan that was applied, on all ranks the same. The arena is the
+ * step's. Errors as runner_forward and comm_broadcast have them; STATUS_NO_MEMORY. */
+MUST_USE enum status executor_guess(struct executor_model *x, const struct msg_plan *p,
+                                    struct sequence_runs runs, struct arena *arena,
+                                    struct error *err);
+
+/* What a step draws: a place behind the last id of each run with `sample`, and one behind each of
+ * its guesses. A run's places lie side by side, runs in the order of the plan. */
+struct drawn {
+    uint32_t n_places, n_items; /* what there is room for: places, runs with `sample` */
+    bool guessed;               /* some place is behind a guess; a run may have none at all */
+    uint32_t *ids; /* [n_places + n_items]: behind the ids how many of each run count */
+    float *gaps;   /* [n_places] the drawing rank's, as all that follows */
+    struct logprob_row *logprobs; /* [n_places]; NULL: nobody asked */
+    uint32_t n_done;              /* places sampled so far */
+    struct result_item *items;    /* [n_items] */
+};
+
+/* Room for runs' draws, on the arena. */
+MUST_USE enum status drawn_init(struct drawn *d, struct sequence_runs runs, struct arena *arena,
+                                struct error *err);
+/* Adds what pooling requests have in the pass; the vectors of those that end are on the arena. On
+ * the drawing rank. Errors as runner_normed; STATUS_NO_MEMORY. */
+MUST_USE enum status executor_pool_pass(struct executor_model *x, struct arena *arena,
+                                        struct error *err);
+/* Adds the tokens of x->batch's sampled rows. Every rank of the last stage calls it; the others'
+ * ids stay as they are. */
+MUST_USE enum status executor_sample_pass(struct executor_model *x, struct arena *arena,
+                                          struct drawn *drawn, struct error *err);
+/* After the last pass: what was drawn counts as far as the guesses were right, all ranks append it,
+ * and the drawing rank has the items. */
+MUST_USE enum status executor_append_drawn(struct executor_model *x, struct sequence_runs runs,
+                                           struct drawn *drawn, struct error *err);
+/* An id that came from the drawing rank. */
+MUST_USE enum status executor_append_id(struct executor_model *x, struct sequence *q, uint32_t id,
+                                        struct error *err);
+/* The drawing rank's items, when all ids are appended. */
+void executor_put_items(struct drawn *drawn, struct sequence_runs runs);
+
+/* In stages, and without guesses, ids go round after each pass and not after the last one. */
+static inline bool executor_tells_by_pass(const struct executor_model *x, const struct drawn *d)
+{
+    return x->place.pp > 1 && !d->guessed;
+}
+/* Of the pass that has been run: the last stage appends what was drawn, the others a place for it.
+ */
+MUST_USE enum status executor_end_pass(struct executor_model *x, struct drawn *drawn,
+                                       struct error *err);
+/* Before a pass: waits for the ids of its rows. */
+MUST_USE enum status executor_find_late(struct executor_model *x, struct error *err);
+/* Before p, which has not been checked, is applied: sequences that leave wait for nothing. */
+MUST_USE enum status executor_settle_for(struct executor_model *x, const struct msg_plan *p,
+                                         struct error *err);
+/* Waits for all ids. */
+MUST_USE enum status executor_settle(struct executor_model *x, struct error *err);
+void executor_ahead_drop(struct executor_model *x); /* they will not come any more */
