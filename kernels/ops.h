@@ -44,9 +44,10 @@ struct ops {
     /* Zeroed memory of the device in large pages; NULL when there is none. */
     void *(*alloc)(struct device *d, uint64_t n_bytes);
     void (*release)(struct device *d, void *ptr, uint64_t n_bytes);
-    /* Bytes of a packed n x k matrix; 0: this backend has no kernel for the dtype, or k is no whole
-     * number of its blocks. */
-    uint64_t (*weight_bytes)(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k);
+    /* Bytes of a packed n x k matrix (group: of struct weight); 0: this backend has no kernel for
+     * the dtype, or k is no whole number of its blocks. */
+    uint64_t (*weight_bytes)(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k,
+                             uint32_t group);
     /* w->data has weight_bytes; rows holds w->n rows. A matrix is packed in pieces of a multiple of
      * 16 rows alike: the bytes of one follow those of the one before, and weight_bytes of 0 rows is
      * 0. */

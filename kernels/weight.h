@@ -9,6 +9,7 @@
 struct weight {
     enum dtype dtype;
     uint32_t n, k;
+    uint32_t group; /* inputs that share a scale, from input 0 on; 0: as many as the dtype has */
     uint64_t n_bytes;
     void *data; /* of the device; the layout is the backend's */
     /* [k] which element of its row each input is, WEIGHT_NO_INPUT: a zero; NULL: they are in order

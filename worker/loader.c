@@ -94,7 +94,7 @@ static enum status measure_weight(const struct program *p, const struct weights 
                          "order of groups (desc_act)",
                          s.name);
     uint32_t n_inputs = source_n_inputs(&s, x);
-    uint64_t n = d->ops->weight_bytes(d, s.dtype, x->n_len, n_inputs), skipped;
+    uint64_t n = d->ops->weight_bytes(d, s.dtype, x->n_len, n_inputs, source_group(&s, x)), skipped;
     if (n == 0 || !dtype_bytes(s.dtype, x->k0, 1, &skipped))
         return error_set(err, STATUS_UNSUPPORTED,
                          "tensor %s is %s, %u to %u of %u inputs: this build has no kernel for it",
@@ -272,7 +272,8 @@ static void pack_pieces(struct loading *l, struct op_weight *x, const struct sou
     n = n < PIECE_UNIT ? PIECE_UNIT : n;
     for (uint32_t first = 0; first < x->n_len; first += n) {
         struct op_weight piece = *x;
-        uint64_t before = l->device->ops->weight_bytes(l->device, x->w.dtype, first, x->w.k);
+        uint64_t before =
+            l->device->ops->weight_bytes(l->device, x->w.dtype, first, x->w.k, x->w.group);
         piece.n0 += first;
         piece.n_len = x->n_len - first < n ? x->n_len - first : n;
         piece.w.n = piece.n_len;
@@ -298,8 +299,8 @@ static enum status load_weight(const struct program *p, struct loading *l, struc
 {
     struct source s;
     TRY(source_find(p, l->files, x, &s, err));
-    uint32_t n_inputs = source_n_inputs(&s, x), *order = NULL;
-    uint64_t n_bytes = l->device->ops->weight_bytes(l->device, s.dtype, x->n_len, n_inputs);
+    uint32_t n_inputs = source_n_inputs(&s, x), group = source_group(&s, x), *order = NULL;
+    uint64_t n_bytes = l->device->ops->weight_bytes(l->device, s.dtype, x->n_len, n_inputs, group);
     if (source_has_order(&s)) {
         order = take(l, n_inputs * sizeof *order);
         source_order(&s, x, order);
@@ -307,6 +308,7 @@ static enum status load_weight(const struct program *p, struct loading *l, struc
     x->w = (struct weight){.dtype = s.dtype,
                            .n = x->n_len,
                            .k = n_inputs,
+                           .group = group,
                            .n_bytes = n_bytes,
                            .data = take(l, n_bytes),
                            .order = order};

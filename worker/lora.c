@@ -63,8 +63,8 @@ static enum status measure_target(void *ctx, uint32_t i_weight, const char *modu
     struct sizes *z = ctx;
     const struct op_weight *w = &z->p->weights[i_weight];
     const struct device *d = z->l->s.device;
-    uint64_t a = d->ops->weight_bytes(d, DTYPE_F32, z->l->s.max_rank, w->k_len);
-    uint64_t b = d->ops->weight_bytes(d, DTYPE_F32, w->n_len, z->l->s.max_rank);
+    uint64_t a = d->ops->weight_bytes(d, DTYPE_F32, z->l->s.max_rank, w->k_len, 0);
+    uint64_t b = d->ops->weight_bytes(d, DTYPE_F32, w->n_len, z->l->s.max_rank, 0);
     if (a == 0 || b == 0)
         return error_set(err, STATUS_UNSUPPORTED, "--max-lora-rank %u: no kernel for %s",
                          z->l->s.max_rank, module);
@@ -204,7 +204,7 @@ static enum status check_modules(struct fit *f, struct error *err)
 static const char *take(struct fit *f, struct weight *w, const struct weight_rows *rows)
 {
     struct device *d = f->l->s.device;
-    w->n_bytes = d->ops->weight_bytes(d, w->dtype, w->n, w->k);
+    w->n_bytes = d->ops->weight_bytes(d, w->dtype, w->n, w->k, w->group);
     if (w->n_bytes == 0 || f->used + aligned(w->n_bytes) > f->l->slot_bytes)
         return "it does not fit into the room of an adapter";
     w->data = f->memory + f->used;

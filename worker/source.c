@@ -282,6 +282,26 @@ void source_order(const struct source *s, const struct op_weight *x, uint32_t *o
     mem_free(next);
 }
 
+uint32_t source_group(const struct source *s, const struct op_weight *x)
+{
+    if (s->kind == SOURCE_QUANTISED && s->dtype == DTYPE_FP8)
+        return x->k_len;
+    bool several = s->kind == SOURCE_INT || s->kind == SOURCE_FP8;
+    if (!several || s->dtype == DTYPE_F32 || s->order)
+        return 0;
+    uint32_t first = x->part.first_in + x->k0, last = first + x->k_len - 1;
+    uint32_t group = x->part.transposed ? s->scale_rows : s->group;
+    if (group == 0 || first / group == last / group)
+        return x->k_len;
+    /* A cut within a group: the largest part of it that both ends of the rank's inputs keep. */
+    for (uint32_t rest = first; rest != 0;) {
+        uint32_t next = group % rest;
+        group = rest;
+        rest = next;
+    }
+    return group;
+}
+
 /* ---- rows ---- */
 
 /* By its place in the file. */

@@ -45,6 +45,8 @@ static inline bool source_has_order(const struct source *s)
 }
 /* Inputs of the rows that are made: k_len, or more where inputs are in no order of groups. */
 uint32_t source_n_inputs(const struct source *s, const struct op_weight *x);
+/* How many of these share a scale, from the first on: struct weight.group. */
+uint32_t source_group(const struct source *s, const struct op_weight *x);
 /* Which of the matrix's k_len inputs each of those is, UINT32_MAX: none, its weights are zeros. A
  * block has inputs of one group alone. Of a source with an order only. */
 void source_order(const struct source *s, const struct op_weight *x, uint32_t *out);

@@ -141,7 +141,8 @@ void cpu_parallel_for(struct device *device, uint32_t n, void (*fn)(void *ctx, u
 
 /* ---- weights ---- */
 
-static uint64_t cpu_weight_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k)
+static uint64_t cpu_weight_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k,
+                                 uint32_t group)
 {
     if (n == 0 || k == 0 || k > MAX_K)
         return 0;

@@ -56,8 +56,8 @@ const struct gpu_rows *cuda_rows(const struct cuda_device *x, const struct kv_ro
 
 /* The glue, by file. */
 /* backend_linear.c */
-uint64_t cuda_backend_weight_bytes(const struct device *d, enum dtype dtype, uint32_t n,
-                                   uint32_t k);
+uint64_t cuda_backend_weight_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k,
+                                   uint32_t group);
 void cuda_backend_weight_pack(struct device *d, struct weight *w, const struct weight_rows *rows);
 void cuda_backend_embed(struct device *d, const struct embed_params *p);
 void cuda_backend_linear(struct device *d, const struct linear_params *p);

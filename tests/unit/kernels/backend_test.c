@@ -61,7 +61,7 @@ static struct weight weight_new(struct device *d, enum dtype dtype, uint32_t n, 
                                 const uint8_t *rows, uint64_t row_bytes)
 {
     struct weight w = {.dtype = dtype, .n = n, .k = k};
-    w.n_bytes = d->ops->weight_bytes(d, dtype, n, k);
+    w.n_bytes = d->ops->weight_bytes(d, dtype, n, k, 0);
     assert_true(w.n_bytes > 0);
     w.data = d->ops->alloc(d, w.n_bytes);
     assert_non_null(w.data);
@@ -209,14 +209,14 @@ static void test_linear(void **state)
 static void test_weight_bytes_refuses(void **state)
 {
     struct device *d = devices[0];
-    assert_int_equal(d->ops->weight_bytes(d, DTYPE_Q8_0, 10, 33), 0);
-    assert_int_equal(d->ops->weight_bytes(d, DTYPE_I64, 10, 32), 0);
-    assert_int_equal(d->ops->weight_bytes(d, DTYPE_F32, 0, 32), 0);
-    assert_int_equal(d->ops->weight_bytes(d, DTYPE_F32, 10, 0), 0);
-    assert_int_equal(d->ops->weight_bytes(d, DTYPE_F32, 10, (1u << 20) + 1), 0);
-    assert_int_equal(d->ops->weight_bytes(d, DTYPE_F32, 17, 8), 2 * 16 * 8 * 4);
-    assert_true(d->ops->weight_bytes(d, DTYPE_F32, UINT32_MAX, 1u << 20) == (uint64_t)1 << 32 << 20
-                                                                                        << 2);
+    assert_int_equal(d->ops->weight_bytes(d, DTYPE_Q8_0, 10, 33, 0), 0);
+    assert_int_equal(d->ops->weight_bytes(d, DTYPE_I64, 10, 32, 0), 0);
+    assert_int_equal(d->ops->weight_bytes(d, DTYPE_F32, 0, 32, 0), 0);
+    assert_int_equal(d->ops->weight_bytes(d, DTYPE_F32, 10, 0, 0), 0);
+    assert_int_equal(d->ops->weight_bytes(d, DTYPE_F32, 10, (1u << 20) + 1, 0), 0);
+    assert_int_equal(d->ops->weight_bytes(d, DTYPE_F32, 17, 8, 0), 2 * 16 * 8 * 4);
+    assert_true(d->ops->weight_bytes(d, DTYPE_F32, UINT32_MAX, 1u << 20, 0) ==
+                (uint64_t)1 << 32 << 20 << 2);
 }
 
 /* The whole table, and parts of it as ranks have them: an id of another rank is a row of zeros. */

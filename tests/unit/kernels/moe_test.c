@@ -168,7 +168,7 @@ static void mixture_init(struct mixture *m, struct rng *r)
         m->values[i] = mem_array((size_t)w->n * w->k, sizeof(float));
         for (uint32_t j = 0; j < w->n * w->k; j++)
             m->values[i][j] = draw(r);
-        w->n_bytes = device->ops->weight_bytes(device, w->dtype, w->n, w->k);
+        w->n_bytes = device->ops->weight_bytes(device, w->dtype, w->n, w->k, 0);
         w->data = device->ops->alloc(device, w->n_bytes);
         device->ops->weight_pack(
             device, w, &(struct weight_rows){(uint8_t *)m->values[i], w->k * sizeof(float)});

@@ -70,7 +70,7 @@ static float *rows_of(struct matrix *m, struct cut_range n, struct cut_range k, 
     if (dummy_find(&m->program, x, &s, &err) != STATUS_OK)
         fail_msg("%s", err.text);
     assert_int_equal(s.dtype, want);
-    uint64_t n_bytes = device->ops->weight_bytes(device, s.dtype, n.n, k.n);
+    uint64_t n_bytes = device->ops->weight_bytes(device, s.dtype, n.n, k.n, 0);
     x->w = (struct weight){.dtype = s.dtype,
                            .n = n.n,
                            .k = k.n,

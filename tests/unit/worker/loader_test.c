@@ -95,7 +95,8 @@ static void write_model(const char *folder, const struct bend *b)
 }
 
 /* A device that keeps matrices as they come, float32 only. */
-static uint64_t plain_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k)
+static uint64_t plain_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k,
+                            uint32_t group)
 {
     return dtype == DTYPE_F32 ? (uint64_t)n * k * 4 : 0;
 }
@@ -119,7 +120,8 @@ static const struct ops plain_ops = {.weight_bytes = plain_bytes,
                                      .weight_pack = plain_pack};
 
 /* As a real one answers: whole blocks only. */
-static uint64_t blocks_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k)
+static uint64_t blocks_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k,
+                             uint32_t group)
 {
     uint64_t bytes;
     return dtype_bytes(dtype, k, n, &bytes) ? bytes : 0;
