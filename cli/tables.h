@@ -7,7 +7,8 @@
 enum up_device { UP_DEVICE_AUTO, UP_DEVICE_NULL, UP_DEVICE_CPU, UP_DEVICE_CUDA };
 struct up_options {
     const char *host, *head_host, *admin_host, *comm_host, *cache_dir, *chat_template;
-    int device; /* enum up_device */
+    int device;                    /* enum up_device */
+    double gpu_memory_utilization; /* 0: as cox worker */
     int64_t port, head_port, admin_port, worker_http_port;
     int64_t comm_port; /* of worker 0, the next one of worker 1, ...; 0: any */
     int64_t workers, gateways, tp, pp, dp;

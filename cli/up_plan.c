@@ -202,14 +202,16 @@ static uint32_t n_computing(const struct builder *b)
     return b->n_workers > spares ? b->n_workers - spares : b->n_workers;
 }
 
-/* Where a CPU may compute: every worker gets its share of the cores, so that ranks of one machine
- * do not fight for them. */
-static void flags_of_cpu(struct builder *b, struct up_child *c, uint32_t i)
+/* Where a model may run: every worker gets its share of the cores, so that ranks of one machine do
+ * not fight for them. */
+static void flags_of_ranks(struct builder *b, struct up_child *c, uint32_t i)
 {
     const struct up_options *o = b->o;
-    bool automatic = o->device == UP_DEVICE_AUTO && strcmp(b->model, "null") != 0;
-    if (o->device != UP_DEVICE_CPU && !automatic)
+    if (o->device == UP_DEVICE_NULL ||
+        (o->device == UP_DEVICE_AUTO && strcmp(b->model, "null") == 0))
         return;
+    if (o->gpu_memory_utilization > 0)
+        flag(c, "--gpu-memory-utilization", text(b, "%.15g", o->gpu_memory_utilization));
     int64_t share = b->place->n_cores / n_computing(b);
     share = share < 1 ? 1 : share > WORKER_MAX_THREADS ? WORKER_MAX_THREADS : share;
     flag_int(b, c, "--threads", o->threads > 0 ? o->threads : share);
@@ -270,7 +272,7 @@ static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
         flag(c, "--quantization", quantizations[o->quantization]);
     flags_of_adapters(b, c);
     flags_of_speculation(b, c);
-    flags_of_cpu(b, c, i);
+    flags_of_ranks(b, c, i);
     flag_if(b, c, "--vocab-size", o->vocab_size);
     if (o->null_step_us >= 0)
         flag_int(b, c, "--null-step-us", o->null_step_us);

@@ -21,14 +21,14 @@ static void cpu_name(const struct executor_model *x, char *out, size_t size)
     snprintf(out, size, "%s, %s, %u threads", cpu, d->ops->isa_name(d), x->engine->n_threads);
 }
 
-const struct executor_device executor_cpu_device = {.kind = DEVICE_CPU,
-                                                    .activations = "float32",
-                                                    .draft_max_seqs = DRAFT_MAX_SEQS,
-                                                    .memory_bytes = cpu_memory_bytes,
-                                                    .name = cpu_name};
+static const struct executor_device cpu = {.kind = DEVICE_CPU,
+                                           .activations = "float32",
+                                           .draft_max_seqs = DRAFT_MAX_SEQS,
+                                           .memory_bytes = cpu_memory_bytes,
+                                           .name = cpu_name};
 
 enum status executor_cpu_open(const struct worker_options *o, struct executor **out,
                               struct error *err)
 {
-    return executor_model_open(&executor_cpu_device, o, out, err);
+    return executor_model_open(&cpu, NULL, o, out, err);
 }

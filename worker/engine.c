@@ -143,7 +143,7 @@ static enum status fit_shard(const struct engine *e, uint64_t beside, uint64_t a
                              uint64_t *fixed, struct error *err)
 {
     *fixed = e->weights_bytes + e->activation_bytes + e->comm_bytes + e->lora_bytes + beside +
-             RESERVED_BYTES;
+             e->reserved_bytes;
     if (*fixed > available)
         return error_set(err, STATUS_NO_MEMORY,
                          "the weights take %.1f MiB, the activations %.1f MiB and the collectives "
@@ -188,6 +188,13 @@ enum status engine_size_kv(struct engine *e, const struct engine_beside *b, uint
             beside += g->n_blocks * b->block_bytes;
     }
     return fit_kv(e, beside, beside - b->fixed_bytes, available, fixed, err);
+}
+
+/* Of the device, or of the host that is one. */
+static uint64_t available_bytes(const struct engine *e)
+{
+    const struct ops *ops = e->device->ops;
+    return ops->available_bytes ? ops->available_bytes(e->device) : host_available_bytes();
 }
 
 /* What the device runs of the shard that was measured. */
@@ -256,12 +263,14 @@ static enum status measure(struct engine *e, const struct engine_setup *s, struc
     e->n_threads = s->n_threads ? s->n_threads : default_threads();
     e->pass_rows = s->pass_rows ? s->pass_rows : e->pp > 1 ? STAGE_PASS_ROWS : PASS_ROWS;
     e->kv_stage = s->stage;
+    e->reserved_bytes = s->reserved_bytes ? s->reserved_bytes : RESERVED_BYTES;
     TRY(open_device(e, s, err));
     TRY(open_loras(e, s, err));
     e->kv_shape = (struct kv_shape){.dtype = e->kv_dtype,
                                     .block_tokens = s->block_tokens,
                                     .max_model_len = e->max_model_len,
                                     .memory_bytes = s->kv_memory_bytes,
+                                    .take_all = s->kv_takes_all,
                                     .n_blocks = s->n_kv_blocks};
     e->runner_setup = (struct runner_setup){.device = e->device,
                                             .collectives = s->collectives,
@@ -286,7 +295,7 @@ enum status engine_measure(const struct engine_setup *s, struct engine **out, st
 
 enum status engine_load(struct engine *e, const struct engine_beside *beside, struct error *err)
 {
-    TRY(engine_size_kv(e, beside, host_available_bytes(), err));
+    TRY(engine_size_kv(e, beside, available_bytes(e), err));
     TRY(kv_store_new(e->program, e->device, e->kv_dtype, e->kv_groups, &e->kv, err));
     e->runner_setup.kv = e->kv;
     return load_shard(e, err);
@@ -330,7 +339,7 @@ static enum status renew_kv(struct engine *e, uint64_t available, uint64_t fixed
 
 static enum status take_shard(struct engine *e, uint32_t rank, uint32_t stage, struct error *err)
 {
-    uint64_t fixed, available = host_available_bytes();
+    uint64_t fixed, available = available_bytes(e);
     TRY(open_same_files(e, err));
     TRY(build_program(e, rank, stage, err));
     TRY(measure_shard(e, err));

@@ -17,9 +17,9 @@ struct engine_setup {
     bool expert_parallel;            /* ranks have whole experts */
     struct collectives *collectives; /* of all its ranks; borrowed, joined before a step. NULL: one
                                         rank */
-    struct device *device; /* borrowed: of an engine that is closed later; NULL: one of its own */
-    uint32_t n_threads;    /* 0: host_cpus(), at most CPU_MAX_THREADS */
-    int32_t isa_level;     /* enum cpu_isa; -1: the best */
+    struct device *device;           /* borrowed, closed later; NULL: a CPU of its own */
+    uint32_t n_threads;              /* 0: host_cpus(), at most CPU_MAX_THREADS */
+    int32_t isa_level;               /* enum cpu_isa; -1: the best */
     bool kv_dtype_set;
     enum dtype kv_dtype;    /* as kv_cache has it; not set: F32 for a float32 model, else F16 */
     uint32_t block_tokens;  /* a multiple of 16 */
@@ -27,6 +27,8 @@ struct engine_setup {
     uint32_t pass_rows;     /* 0: the default */
     uint64_t kv_memory_bytes;
     uint32_t n_kv_blocks;
+    bool kv_takes_all;       /* nothing said of the KV cache: all that the device has left */
+    uint64_t reserved_bytes; /* of the device, left to what is not counted; 0: a CPU's process */
     uint32_t max_loras, max_lora_rank; /* adapters; 0: none can be loaded */
     const char *lora_root;             /* as lora_set_new takes it; borrowed for good */
     _Atomic uint64_t *progress;
@@ -49,6 +51,7 @@ struct engine {
     struct lora_set *loras; /* NULL: none can be loaded */
     uint32_t max_model_len, pass_rows, n_threads;
     enum dtype kv_dtype, main_dtype;
+    uint64_t reserved_bytes;
     struct kv_shape kv_shape; /* what was asked for; available_bytes: known when it is loaded */
     uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes, lora_bytes; /* the memory table
                                                                                  */

@@ -2,6 +2,7 @@
 
 #include <sodium.h>
 
+#include "common/base/log.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "proto/limits.h"
 
@@ -44,15 +45,32 @@ void executor_config_hash(const struct config_identity *c, uint8_t out[32])
     strbuf_fini(&b);
 }
 
-/* There is no runner over kernels/cuda yet; what this machine lacks is said first. */
-static enum status refuse_cuda(struct error *err)
+static enum status open_cuda(const struct worker_options *o, struct executor **out,
+                             struct error *err)
 {
-    struct gpu_info gpu;
-    enum status s = gpu_info(0, &gpu, err);
+    struct executor_found found = {0};
+    enum status s = executor_cuda_find(o, &found, err);
     if (s != STATUS_OK)
         return error_prefix(err, s, "--device cuda");
-    return error_set(err, STATUS_UNSUPPORTED,
-                     "--device cuda: %s is here, but the CUDA runner is not built yet", gpu.name);
+    return executor_cuda_open(o, &found, out, err);
+}
+
+/* A GPU where one can be had, and then nothing else: a model that does not fit on it is an error. A
+ * build without CUDA has nothing to warn of. */
+static enum status open_best(const struct worker_options *o, struct executor **out,
+                             struct error *err)
+{
+    struct executor_found found = {0};
+    struct error why;
+    if (!gpu_is_built())
+        return executor_cpu_open(o, out, err);
+    if (executor_cuda_find(o, &found, &why) == STATUS_OK)
+        return executor_cuda_open(o, &found, out, err);
+    log_warn(
+        "gpu_not_used",
+        "device=cpu reason=%s hint=\"--device cuda makes this an error, --device cpu is quiet\"",
+        log_quote(why.text));
+    return executor_cpu_open(o, out, err);
 }
 
 static enum status open_device(const struct worker_options *o, struct executor **out,
@@ -60,12 +78,12 @@ static enum status open_device(const struct worker_options *o, struct executor *
 {
     switch ((enum worker_device)o->device) {
     case WORKER_DEVICE_CUDA:
-        return refuse_cuda(err);
+        return open_cuda(o, out, err);
     case WORKER_DEVICE_CPU:
         return executor_cpu_open(o, out, err);
     case WORKER_DEVICE_AUTO:
         return worker_options_are_null(o) ? executor_null_open(o, out, err)
-                                          : executor_cpu_open(o, out, err);
+                                          : open_best(o, out, err);
     case WORKER_DEVICE_NULL:
         return executor_null_open(o, out, err);
     }

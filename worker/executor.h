@@ -93,6 +93,18 @@ MUST_USE enum status executor_open(const struct worker_options *o, struct execut
                                    struct error *err);
 MUST_USE enum status executor_null_open(const struct worker_options *o, struct executor **out,
                                         struct error *err);
+/* A GPU that has been opened, for executor_cuda_open, which takes it over whatever comes of it. */
+struct device;
+struct executor_found {
+    struct device *device;
+    uint32_t ordinal; /* of this machine's */
+};
+/* The one that the options mean. STATUS_UNSUPPORTED: there is none that this build can use. */
+MUST_USE enum status executor_cuda_find(const struct worker_options *o, struct executor_found *out,
+                                        struct error *err);
+MUST_USE enum status executor_cuda_open(const struct worker_options *o,
+                                        const struct executor_found *found, struct executor **out,
+                                        struct error *err);
 MUST_USE enum status executor_cpu_open(const struct worker_options *o, struct executor **out,
                                        struct error *err);
 /* SHA-256 over the canonical JSON of docs/protocol.md, "Configuration hash". */

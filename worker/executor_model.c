@@ -287,6 +287,8 @@ static void model_close(struct executor *e)
     sequences_free(x->sequences);
     draft_model_close(x->draft_model);
     engine_close(x->engine);
+    if (x->found.device)
+        x->found.device->ops->close(x->found.device);
     comm_close(x->comm);
     mem_free(x->served_name);
     mem_free(x);
@@ -376,6 +378,9 @@ static enum status open_engine(struct executor_model *x, const struct worker_opt
                                struct error *err)
 {
     struct engine_setup s = executor_model_setup(o);
+    s.device = x->found.device;
+    if (x->device->setup)
+        TRY(x->device->setup(o, &x->found, &s, err));
     s.rank = x->place.rank;
     s.stage = x->place.stage;
     s.collectives = x->comm ? &x->collectives.base : NULL;
@@ -472,20 +477,23 @@ enum status executor_model_check(const struct worker_options *o, struct error *e
     return STATUS_OK;
 }
 
-enum status executor_model_open(const struct executor_device *d, const struct worker_options *o,
-                                struct executor **out, struct error *err)
+enum status executor_model_open(const struct executor_device *d, const struct executor_found *found,
+                                const struct worker_options *o, struct executor **out,
+                                struct error *err)
 {
-    TRY(executor_model_check(o, err));
     struct executor_model *x = mem_zalloc(sizeof *x);
     x->base.ops = &model_executor_ops;
     x->device = d;
+    x->found = found ? *found : (struct executor_found){0};
     /* Where the head will most likely place this rank: it loads before its peers are there. */
     uint32_t at = o->ordinal >= 0 ? (uint32_t)(o->ordinal % (o->tp * o->pp)) : 0;
     uint32_t tp = (uint32_t)o->tp;
     x->place = (struct comm_place){tp, (uint32_t)o->pp, at % tp, at / tp};
     x->base.shard_rank = (int32_t)x->place.rank;
     x->base.shard_stage = (int32_t)x->place.stage;
-    enum status s = speculation_read(&o->speculation, &x->speculation, err);
+    enum status s = executor_model_check(o, err);
+    if (s == STATUS_OK)
+        s = speculation_read(&o->speculation, &x->speculation, err);
     if (s == STATUS_OK)
         s = open_comm(x, o, err);
     if (s == STATUS_OK)

@@ -29,17 +29,20 @@ struct executor_device {
     enum device_kind kind;
     const char *activations; /* their numbers, as the configuration hash has them */
     uint32_t draft_max_seqs; /* guesses pay in steps of at most so many sequences */
+    /* What it adds to executor_model_setup, or does not do of the options. NULL: nothing. */
+    enum status (*setup)(const struct worker_options *o, const struct executor_found *found,
+                         struct engine_setup *s, struct error *err);
     uint64_t (*memory_bytes)(const struct executor_model *x); /* of the device */
     void (*name)(const struct executor_model *x, char *out, size_t size);
 };
-extern const struct executor_device executor_cpu_device;
 
 struct executor_model {
     struct executor base; /* shard_rank, shard_stage: written by the compute thread */
     struct executor_info info;
     const struct executor_device *device;
-    struct comm_place place; /* rank and stage: the compute thread's */
-    struct comm *comm;       /* NULL: one rank */
+    struct executor_found found; /* device NULL: the engine has its own */
+    struct comm_place place;     /* rank and stage: the compute thread's */
+    struct comm *comm;           /* NULL: one rank */
     struct comm_stages comms;
     struct collectives_comm collectives; /* over comms: the runner's */
     struct executor_ahead ahead;
@@ -73,8 +76,9 @@ uint64_t executor_samplers_bytes(const struct executor_model *x);
 /* The same before there are any: of a rank with so many threads that draws. */
 uint64_t executor_samplers_measure(uint32_t n_threads, uint32_t vocab_size);
 
-/* Opens the device and the model on it. */
+/* Opens the model on the device that was found; NULL: on the CPU. */
 MUST_USE enum status executor_model_open(const struct executor_device *d,
+                                         const struct executor_found *found,
                                          const struct worker_options *o, struct executor **out,
                                          struct error *err);
 /* What an option says of the engine, and what no device does of what options ask for. */

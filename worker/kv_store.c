@@ -109,7 +109,9 @@ enum status kv_store_size(const struct program *p, const struct kv_shape *s,
         one += least_blocks(l, s) * bytes;
         wanted += default_blocks(l, s) * bytes;
     }
-    if (limit == 0) {
+    if (limit == 0 && s->take_all) {
+        limit = s->available_bytes;
+    } else if (limit == 0) {
         uint64_t quarter = s->available_bytes / 4;
         limit = quarter < DEFAULT_MAX_BYTES ? quarter : DEFAULT_MAX_BYTES;
         if (limit == quarter && limit < one) /* a long model on a small machine */
@@ -124,7 +126,7 @@ enum status kv_store_size(const struct program *p, const struct kv_shape *s,
                                            .wanted = default_blocks(&p->kv_groups[i], s),
                                            .all_least = one,
                                            .all_wanted = wanted};
-            n = share_blocks(&share, limit, s->memory_bytes != 0);
+            n = share_blocks(&share, limit, s->memory_bytes != 0 || s->take_all);
         }
         groups[i].n_blocks = (uint32_t)(n < MAX_BLOCKS ? n : MAX_BLOCKS);
     }

@@ -8,6 +8,7 @@ struct kv_shape {
     enum dtype dtype; /* as kv_cache has it */
     uint32_t block_tokens, max_model_len;
     uint64_t memory_bytes;    /* asked for; 0: not said */
+    bool take_all;            /* not said: all that is available, and not a part of it */
     uint32_t n_blocks;        /* asked for; 0: not said. Wins over memory_bytes */
     uint64_t available_bytes; /* of the device, after weights and activations */
     /* Taken elsewhere for each block of the layers that see everything: it counts like theirs. */

@@ -67,6 +67,7 @@
     "loaded: int8 and int4 in blocks of 32, fp8 (e4m3) with a scale for each output"
 #define ROW_QUANTIZATION(S, field)                                                                 \
     OPT_ENUM(S, field, "quantization", "none|int8|int4|fp8", "none", QUANTIZATION_HELP)
+#define GPU_MEMORY_HELP "of a GPU's memory a worker takes, what others have taken left out"
 #define ROW_ENABLE_LORA(S)                                                                         \
     OPT_BOOL(S, enable_lora, "enable-lora", NULL, "LoRA adapters can be loaded while it runs")
 #define ROW_MAX_LORAS(S)                                                                           \

@@ -10,7 +10,13 @@ const struct option_spec worker_option_specs[] = {
               "the first one is the name shown in status; default: the model's own"),
     ROW_CACHE_DIR(S),
     OPT_ENUM(S, device, "device", "auto|null|cpu|cuda", "auto",
-             "what computes; null answers by a rule, without a model"),
+             "what computes; auto: a GPU where there is one, else the CPU; null answers by a rule, "
+             "without a model"),
+    OPT_INT(
+        S, gpu, "gpu", -1, 1023, "-1",
+        "which GPU of this machine, or of CUDA_VISIBLE_DEVICES; -1: ordinal modulo their number"),
+    OPT_FLOAT(S, gpu_memory_utilization, "gpu-memory-utilization", 0.01, 1, "0.92",
+              "part " GPU_MEMORY_HELP),
     OPT_STRING(S, head, "head", "127.0.0.1:7000", "the head's HOST:PORT"),
     OPT_STRING(S, keys_dir, "keys-dir", NULL, "folder with worker.key and head.pub"),
     {.name = "join",
@@ -47,9 +53,11 @@ const struct option_spec worker_option_specs[] = {
     OPT_ENUM(S, kv_cache_dtype, "kv-cache-dtype", KV_CACHE_DTYPES, "auto", KV_CACHE_DTYPE_HELP),
     ROW_LOAD_FORMAT(S),
     ROW_QUANTIZATION(S, quantization),
-    OPT_ENUM(S, dtype, "dtype", "auto|float32", "auto", "activations; a CPU computes in float32"),
+    OPT_ENUM(S, dtype, "dtype", "auto|float32", "auto",
+             "activations; a CPU computes in float32, a GPU in bfloat16, which auto means there"),
     OPT_INT(S, threads, "threads", 0, WORKER_MAX_THREADS, "0",
-            "kernel threads of a CPU rank; 0: the CPUs this process may use"),
+            "threads of the host that compute, or pack weights for a GPU; 0: the CPUs this process "
+            "may use"),
     OPT_ENUM(S, cpu_isa, "cpu-isa", "auto|scalar|avx2|avx512", "auto",
              "highest instruction set the kernels use"),
     OPT_INT(S, max_model_len, "max-model-len", 0, 1 << 30, "0",

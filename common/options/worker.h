@@ -34,6 +34,8 @@ struct worker_options {
     int64_t comm_port;     /* 0: any */
     bool no_shared_memory, enable_expert_parallel;
     int64_t block_size, num_gpu_blocks_override, kv_cache_memory_bytes, max_model_len, vocab_size;
+    int64_t gpu; /* of this machine; -1: ordinal modulo their number */
+    double gpu_memory_utilization;
     int64_t threads;    /* 0: the CPUs this process may use */
     int cpu_isa;        /* 0: the best; else enum cpu_isa + 1 */
     int kv_cache_dtype; /* enum kv_cache_dtype */

@@ -1,5 +1,10 @@
-/* Builds without the CUDA toolchain: the one question that every build answers. */
+/* Builds without the CUDA toolchain: the questions that every build answers. */
 #include "kernels/cuda/cuda_ops.h"
+
+bool gpu_is_built(void)
+{
+    return false;
+}
 
 enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct error *err)
 {

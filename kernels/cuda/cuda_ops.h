@@ -22,10 +22,13 @@ struct gpu_info {
     uint64_t memory_bytes;
     uint32_t capability; /* 10 * major + minor: 90 for 9.0 */
     uint32_t n_multiprocessors;
+    uint32_t n_devices;                       /* of this machine */
     uint32_t driver_version, runtime_version; /* 1000 * major + 10 * minor: the CUDA they speak */
 };
 /* Of one device, without opening it. STATUS_UNSUPPORTED: this build has no CUDA backend, there is
  * no device, or the driver is too old; STATUS_INVALID: ordinal is none of this machine's. */
+/* Was this program built with the CUDA toolchain? */
+bool gpu_is_built(void);
 MUST_USE enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct error *err);
 
 /* As gpu_info; STATUS_UNSUPPORTED too for a device older than capability 8.0 (no bfloat16). */

@@ -27,6 +27,11 @@ static enum status explain_absence(cudaError_t e, struct error *err)
                      driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
 }
 
+bool gpu_is_built(void)
+{
+    return true;
+}
+
 enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct error *err)
 {
     int n = 0, driver = 0, runtime = 0;
@@ -43,6 +48,7 @@ enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct error *err)
     snprintf(out->name, sizeof out->name, "%s", p.name);
     out->memory_bytes = p.totalGlobalMem;
     out->capability = (uint32_t)(10 * p.major + p.minor);
+    out->n_devices = (uint32_t)n;
     out->n_multiprocessors = (uint32_t)p.multiProcessorCount;
     out->driver_version = (uint32_t)driver;
     out->runtime_version = (uint32_t)runtime;

@@ -150,7 +150,7 @@ static void test_cores_are_shared_out(void **state)
         {"demo", {"--workers", "3", "--tp", "4"}, "4"}, /* more may come from elsewhere */
         {"demo", {"--workers", "2", "--threads", "12"}, "12"},
         {"demo", {"--device", "null"}, NULL},
-        {"demo", {"--device", "cuda"}, NULL},
+        {"demo", {"--device", "cuda"}, "12"},
         {"null", {"--workers", "2"}, NULL},
         {"null", {"--threads", "2"}, NULL},
     };
@@ -276,8 +276,10 @@ static void test_vllm_flags_are_taken(void **state)
     struct parsed p;
     struct error err = {0};
     const char *args[] = {"--gpu-memory-utilization", "0.9", "--enforce-eager", NULL};
-    assert_int_equal(plan(&p, "null", args, &err), STATUS_OK);
-    assert_int_equal(p.res.warnings.n_items, 2);
+    assert_int_equal(plan(&p, "demo", args, &err), STATUS_OK);
+    assert_int_equal(p.res.warnings.n_items, 1);
+    assert_string_equal(value(&p.plan.children[p.plan.n_children - 1], "--gpu-memory-utilization"),
+                        "0.9");
     fini(&p);
 }
 

@@ -1,0 +1,85 @@
+/* A GPU as a device that runs a model (docs/gpu.md): what of executor_model*.c is its alone. No
+ * CUDA type is known here, and nothing of this needs the toolchain to compile: a build without it
+ * says so when a device is asked for. */
+#include <stdio.h>
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_ops.h"
+#include "worker/executor_model.h"
+
+/* Rows are cheap while a step waits for the weights to be read: docs/performance.md,
+ * "Speculation". */
+enum { DRAFT_MAX_SEQS = 32 };
+/* A pass's rows: a prompt's chunk in one piece where the head plans as much. */
+enum { PASS_ROWS_LARGE = 8192, PASS_ROWS = 2048 };
+#define LARGE_BYTES 70000000000ull
+/* Of the device, left to what grows while it runs: recorded passes, libraries' workspaces. */
+#define RESERVED_BYTES (512ull << 20)
+
+static enum status choose(const struct worker_options *o, struct gpu_info *info, uint32_t *ordinal,
+                          struct error *err)
+{
+    *ordinal = o->gpu > 0 ? (uint32_t)o->gpu : 0;
+    TRY(gpu_info(*ordinal, info, err));
+    if (o->gpu < 0 && o->ordinal > 0)
+        *ordinal = (uint32_t)o->ordinal % info->n_devices;
+    return *ordinal == 0 ? STATUS_OK : gpu_info(*ordinal, info, err);
+}
+
+enum status executor_cuda_find(const struct worker_options *o, struct executor_found *out,
+                               struct error *err)
+{
+    struct gpu_info info;
+    TRY(choose(o, &info, &out->ordinal, err));
+    const struct cuda_device_options c = {.ordinal = out->ordinal,
+                                          .utilization = o->gpu_memory_utilization,
+                                          .n_threads = (uint32_t)o->threads};
+    return cuda_device_open(&c, &out->device, err);
+}
+
+static enum status cuda_setup(const struct worker_options *o, const struct executor_found *found,
+                              struct engine_setup *s, struct error *err)
+{
+    struct gpu_info info;
+    TRY(gpu_info(found->ordinal, &info, err));
+    if (o->dtype != 0)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "--dtype float32: a GPU computes in bfloat16; leave it out, or --device "
+                         "cpu");
+    if (!s->kv_dtype_set)
+        s->kv_dtype = DTYPE_BF16;
+    s->kv_dtype_set = true;
+    s->kv_takes_all = true;
+    s->reserved_bytes = RESERVED_BYTES;
+    s->pass_rows = info.memory_bytes >= LARGE_BYTES ? PASS_ROWS_LARGE : PASS_ROWS;
+    return STATUS_OK;
+}
+
+static uint64_t cuda_memory_bytes(const struct executor_model *x)
+{
+    struct gpu_info info;
+    struct error err;
+    return gpu_info(x->found.ordinal, &info, &err) == STATUS_OK ? info.memory_bytes : 0;
+}
+
+static void cuda_name(const struct executor_model *x, char *out, size_t size)
+{
+    struct gpu_info info;
+    struct error err;
+    bool known = gpu_info(x->found.ordinal, &info, &err) == STATUS_OK;
+    snprintf(out, size, "%.100s (GPU %u, %s)", known ? info.name : "a GPU", x->found.ordinal,
+             x->engine->device->ops->isa_name(x->engine->device));
+}
+
+static const struct executor_device cuda = {.kind = DEVICE_CUDA,
+                                            .activations = "bfloat16",
+                                            .draft_max_seqs = DRAFT_MAX_SEQS,
+                                            .setup = cuda_setup,
+                                            .memory_bytes = cuda_memory_bytes,
+                                            .name = cuda_name};
+
+enum status executor_cuda_open(const struct worker_options *o, const struct executor_found *found,
+                               struct executor **out, struct error *err)
+{
+    return executor_model_open(&cuda, found, o, out, err);
+}
