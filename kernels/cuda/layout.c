@@ -1,5 +1,7 @@
 #include "kernels/cuda/layout.h"
 
+#include <stddef.h>
+
 #include "kernels/cpu/blocks.h"
 
 /* Which format, and how many inputs share a scale when the source says nothing. */
