@@ -16,6 +16,7 @@ extern "C" {
 
 struct gpu_device;
 struct gpu_stream;
+struct gpu_event;
 
 struct gpu_info {
     char name[256];
@@ -48,6 +49,19 @@ MUST_USE enum status gpu_stream_new(struct gpu_device *d, struct gpu_stream **ou
 void gpu_stream_free(struct gpu_stream *s); /* NULL is fine */
 /* Waits for all that was enqueued. */
 MUST_USE enum status gpu_stream_sync(struct gpu_stream *s, struct error *err);
+
+/* A place in a stream. Queried by one thread, the one that records. */
+MUST_USE enum status gpu_event_new(struct gpu_device *d, struct gpu_event **out, struct error *err);
+void gpu_event_free(struct gpu_event *e); /* NULL is fine */
+MUST_USE enum status gpu_event_record(struct gpu_event *e, struct gpu_stream *s, struct error *err);
+/* Is all done that was enqueued before it? STATUS_AGAIN: not yet. Of one that was never recorded
+ * it is. */
+MUST_USE enum status gpu_event_query(struct gpu_event *e, struct error *err);
+MUST_USE enum status gpu_event_wait(struct gpu_event *e, struct error *err);
+/* Pinned memory of the host: copies to and from it do not make the host wait. */
+MUST_USE enum status gpu_host_alloc(struct gpu_device *d, uint64_t n_bytes, void **out,
+                                    struct error *err);
+void gpu_host_release(struct gpu_device *d, void *ptr); /* NULL is fine */
 
 /* Enqueued. Host memory must stay as it is until the next sync. */
 MUST_USE enum status gpu_copy_to_device(struct gpu_stream *s, void *device, const void *host,
