@@ -15,11 +15,12 @@ static uint32_t run_length(const struct kv_row *rows, uint32_t first, uint32_t n
     return n;
 }
 
-/* Cuts every run into tiles of at most `most` rows and takes those of one class. */
+/* Cuts every run into tiles of at most `most` rows and takes those of one class. The number of
+ * entries, and of rows in them. */
 static uint32_t take_class(const struct kv_row *rows, uint32_t n_rows, uint32_t most, bool many,
                            struct gpu_tile *out, uint32_t *n_taken)
 {
-    uint32_t n_tiles = 0;
+    uint32_t n_entries = 0;
     *n_taken = 0;
     for (uint32_t first = 0, n, length = 0; first < n_rows; first += n, length -= n) {
         if (length == 0)
@@ -27,22 +28,20 @@ static uint32_t take_class(const struct kv_row *rows, uint32_t n_rows, uint32_t 
         n = length < most ? length : most;
         if ((n > GPU_TILE_FEW_ROWS) != many)
             continue;
-        out[n_tiles++] = (struct gpu_tile){first, n, *n_taken};
+        for (uint32_t part = 0; part < (many ? 1 : n); part++)
+            out[n_entries++] = (struct gpu_tile){first, n, *n_taken, part};
         *n_taken += n;
     }
-    return n_tiles;
+    return n_entries;
 }
 
 struct gpu_tile_counts gpu_tiles_find(const struct kv_row *rows, uint32_t n_rows,
                                       struct gpu_tile *out)
 {
-    const bool is_few = n_rows <= GPU_FEW_PASS_ROWS;
-    const uint32_t most = is_few ? GPU_TILE_FEW_ROWS : GPU_TILE_ROWS;
+    const uint32_t most = n_rows <= GPU_FEW_PASS_ROWS ? GPU_TILE_FEW_ROWS : GPU_TILE_ROWS;
     struct gpu_tile_counts c = {0};
-    c.n_few_tiles = take_class(rows, n_rows, most, false, out, &c.n_few_rows);
-    if (!is_few)
-        c.n_many_tiles = take_class(rows, n_rows, most, true, out + c.n_few_tiles, &c.n_many_rows);
-    for (; is_few && c.n_few_tiles < n_rows; c.n_few_tiles++)
-        out[c.n_few_tiles] = (struct gpu_tile){0, 0, n_rows};
+    uint32_t n_few_rows;
+    c.n_few = take_class(rows, n_rows, most, false, out, &n_few_rows);
+    c.n_many_tiles = take_class(rows, n_rows, most, true, out + c.n_few, &c.n_many_rows);
     return c;
 }

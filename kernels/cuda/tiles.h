@@ -4,19 +4,24 @@
  * and *many* (prefill). Found on the host where a pass's rows are uploaded; pure functions. */
 #include "kernels/op_params.h"
 
-struct gpu_tile {
-    uint32_t first_row, n_rows; /* n_rows 0: there is none, its block has nothing to do */
-    uint32_t slot;              /* rows in the tiles of its class before it */
-};
 #define GPU_TILE_FEW_ROWS 16u  /* of a tile of few rows at most */
 #define GPU_TILE_ROWS     128u /* of any tile */
-/* Passes of at most this many rows may be recorded, and replayed with other sequences: they have
- * exactly n_rows tiles, all of few rows, the last of them empty. */
+/* Passes of at most this many rows may be recorded, and replayed with other sequences: all of their
+ * tiles are of few rows. */
 #define GPU_FEW_PASS_ROWS 64u
 
-/* Tiles of few rows come first. */
+/* One entry for each tile of many rows. A tile of few has as many entries as rows, which differ in
+ * part alone: the table's length, and with it a launch, follows from the number of rows and not
+ * from whose they are. */
+struct gpu_tile {
+    uint32_t first_row, n_rows;
+    uint32_t slot; /* rows in the tiles of its class before it */
+    uint32_t part; /* 0 .. n_rows - 1 of a tile of few rows, 0 of many */
+};
+
+/* Entries of few rows come first. */
 struct gpu_tile_counts {
-    uint32_t n_few_tiles, n_few_rows;
+    uint32_t n_few; /* entries, which are rows */
     uint32_t n_many_tiles, n_many_rows;
 };
 
