@@ -10,6 +10,8 @@
 #include "proto/codec.h"
 
 enum { JOB_FREE_MAX = 8, JOB_ARENA_LIMIT = 256 << 20, TIMER_SLACK_NS = 1000 };
+/* How often a device that computes is asked whether it is done, when nothing else comes. */
+enum { POLL_NS = 20000 };
 
 struct job {
     struct job *next;
@@ -42,6 +44,9 @@ struct compute {
     pthread_cond_t wake;
     struct job_list queue, done;
     bool stop, ended;
+    struct job_list
+        begun; /* compute thread only: plans that have begun, or were refused behind one */
+    uint64_t idle_since_ns;
 };
 
 static void list_push(struct job_list *l, struct job *j)
@@ -82,6 +87,14 @@ static void list_free(struct job_list *l)
 
 /* ---- compute thread ---- */
 
+static void push_done(struct compute *c, struct job *j)
+{
+    pthread_mutex_lock(&c->mutex);
+    list_push(&c->done, j);
+    pthread_mutex_unlock(&c->mutex);
+    loop_wake(c->wakeup);
+}
+
 static void run_join(struct executor *e, struct job *j)
 {
     const struct executor_comm comm = executor_comm_of(&j->msg.form, j->id);
@@ -97,26 +110,40 @@ static void run_join(struct executor *e, struct job *j)
     }
 }
 
-static void run_plan(struct executor *e, struct job *j)
+/* Decodes it too. */
+static void run_plan(struct compute *c, struct job *j)
 {
+    struct executor *e = c->o.executor;
     struct frame_header h;
     struct str frame = strbuf_str(&j->frame);
+    uint64_t wait_ns = c->begun.n > 0 ? 0 : clock_mono_ns() - c->idle_since_ns;
     j->status = frame_parse_header(frame, &h, &j->error);
     if (j->status == STATUS_OK)
         j->status = codec_decode(frame, &h, &j->arena, &j->msg, &j->error);
-    if (j->status == STATUS_OK)
+    if (j->status == STATUS_OK && e->ops->begin)
+        j->status = e->ops->begin(e, &j->msg.plan, &j->arena, &j->error);
+    else if (j->status == STATUS_OK)
         j->status = e->ops->step(e, &j->msg.plan, &j->arena, &j->result, &j->error);
+    j->result.wait_ns = wait_ns;
 }
 
-static void run_job(struct compute *c, struct job *j, uint64_t wait_ns)
+/* Abort_comm drops them in the executor. */
+static void end_begun(struct compute *c)
+{
+    for (struct job *j; (j = list_pop(&c->begun));) {
+        j->status = error_set(&j->error, STATUS_CLOSED, "interrupted");
+        push_done(c, j);
+    }
+}
+
+static void run_job(struct compute *c, struct job *j)
 {
     struct executor *e = c->o.executor;
+    if (j->kind == JOB_PLAN)
+        atomic_store(&c->busy, true);
     switch (j->kind) {
     case JOB_PLAN:
-        atomic_store(&c->busy, true);
-        run_plan(e, j);
-        j->result.wait_ns = wait_ns;
-        atomic_store(&c->busy, false);
+        run_plan(c, j);
         break;
     case JOB_JOIN:
         run_join(e, j);
@@ -133,12 +160,86 @@ static void run_job(struct compute *c, struct job *j, uint64_t wait_ns)
                         : error_set(&j->error, STATUS_UNSUPPORTED, "this device takes no adapters");
         break;
     case JOB_ABORT:
+        end_begun(c);
         e->ops->abort_comm(e);
         j->status = STATUS_OK;
         break;
     default:
         assert(false);
     }
+}
+
+static void settle(struct compute *c, struct job *j)
+{
+    if (c->begun.n == 0)
+        atomic_store(&c->busy, false);
+    c->idle_since_ns = clock_mono_ns();
+    push_done(c, j);
+}
+
+/* Results leave in the order in which plans came. */
+static void end_job(struct compute *c, struct job *j)
+{
+    if (j->kind == JOB_PLAN && c->o.executor->ops->begin &&
+        (j->status == STATUS_OK || c->begun.n > 0)) {
+        list_push(&c->begun, j);
+        return;
+    }
+    settle(c, j);
+}
+
+/* The oldest of what has begun, if it is done. */
+static bool finish_oldest(struct compute *c)
+{
+    struct executor *e = c->o.executor;
+    struct job *j = c->begun.first;
+    uint64_t wait_ns = j->result.wait_ns;
+    if (j->status == STATUS_OK && !e->ops->is_due(e))
+        return false;
+    if (j->status == STATUS_OK)
+        j->status = e->ops->finish(e, &j->result, &j->error);
+    j->result.wait_ns = wait_ns;
+    settle(c, list_pop(&c->begun));
+    return true;
+}
+
+/* Mutex held. */
+static bool may_run(const struct compute *c)
+{
+    const struct job *j = c->queue.first;
+    if (!j || c->begun.n == 0 || j->kind == JOB_ABORT)
+        return j;
+    return j->kind == JOB_PLAN && c->begun.n < EXECUTOR_MAX_BEGUN;
+}
+
+/* Mutex held. */
+static void poll_pause(struct compute *c)
+{
+    uint64_t until = clock_mono_ns() + POLL_NS;
+    const struct timespec t = {(time_t)(until / NS_PER_S), (long)(until % NS_PER_S)};
+    if (!c->stop && !may_run(c))
+        pthread_cond_timedwait(&c->wake, &c->mutex, &t);
+}
+
+/* What there is to do next, with the mutex held when it begins and ends. */
+static void turn(struct compute *c)
+{
+    bool runs = may_run(c);
+    if (!runs && c->begun.n == 0) {
+        pthread_cond_wait(&c->wake, &c->mutex);
+        return;
+    }
+    struct job *j = runs ? list_pop(&c->queue) : NULL;
+    pthread_mutex_unlock(&c->mutex);
+    if (j) {
+        run_job(c, j);
+        end_job(c, j);
+    } else {
+        runs = finish_oldest(c);
+    }
+    pthread_mutex_lock(&c->mutex);
+    if (!runs)
+        poll_pause(c);
 }
 
 static void *compute_main(void *arg)
@@ -148,19 +249,9 @@ static void *compute_main(void *arg)
     (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0);
     (void)prctl(PR_SET_NAME, "compute", 0, 0, 0);
     pthread_mutex_lock(&c->mutex);
-    for (;;) {
-        uint64_t waiting_since = clock_mono_ns();
-        while (!c->stop && !c->queue.first)
-            pthread_cond_wait(&c->wake, &c->mutex);
-        if (c->stop)
-            break;
-        struct job *j = list_pop(&c->queue);
-        pthread_mutex_unlock(&c->mutex);
-        run_job(c, j, clock_mono_ns() - waiting_since);
-        pthread_mutex_lock(&c->mutex);
-        list_push(&c->done, j);
-        loop_wake(c->wakeup);
-    }
+    c->idle_since_ns = clock_mono_ns();
+    while (!c->stop)
+        turn(c);
     c->ended = true;
     pthread_cond_broadcast(&c->wake);
     pthread_mutex_unlock(&c->mutex);
@@ -377,6 +468,7 @@ void compute_stop(struct compute *c)
     if (c->started)
         pthread_join(c->thread, NULL);
     list_free(&c->queue);
+    list_free(&c->begun);
     list_free(&c->done);
     list_free(&c->free_jobs);
     loop_wakeup_free(c->wakeup);

@@ -1,8 +1,9 @@
 #pragma once
-/* The compute thread: executes jobs in order, one at a time, on the executor. A job is a plan, a
- * join, a reset, a look at the peers or the end of a communicator; it goes in from the loop and
- * comes back as done, with its result, in the order it went in. Jobs are recycled with their
- * arenas: a steady state allocates nothing. Bounded: compute_push_plan refuses above
+/* The compute thread: executes jobs in order, one at a time, on the executor; where that has begin
+ * and finish, the next plan begins while the one before is computed, and other jobs wait. A job is
+ * a plan, a join, a reset, a look at the peers or the end of a communicator; it goes in from the
+ * loop and comes back as done, with its result, in the order it went in. Jobs are recycled with
+ * their arenas: a steady state allocates nothing. Bounded: compute_push_plan refuses above
  * COMPUTE_QUEUE_MAX (the head never has more than two steps in flight, but a rank without
  * collectives may lag behind rank 0 by more). All functions on the loop's thread; on_done runs
  * there too. */

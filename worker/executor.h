@@ -14,7 +14,8 @@
 #include "worker/options.h"
 #include "worker/sequences.h"
 
-#define COMM_ID_MAX_BYTES 512u
+#define COMM_ID_MAX_BYTES  512u
+#define EXECUTOR_MAX_BEGUN 2u
 
 /* What Hello says and the start-up memory table prints: never changes but for comm_address
  * (listen), the sizes are those of the shard it started with. Strings are owned by the executor. */
@@ -60,6 +61,15 @@ struct executor_ops {
      * Anything else: the communicator or the device failed. */
     enum status (*step)(struct executor *e, const struct msg_plan *p, struct arena *arena,
                         struct msg_result *out, struct error *err);
+    /* A device that computes while the host goes on has these three too (else begin is NULL): begin
+     * checks a plan as step does and enqueues it, with at most EXECUTOR_MAX_BEGUN under way; finish
+     * gives the oldest one's result. is_due: of that one, would finish return at once? What was
+     * refused by begin has no finish. p's and the arena's memory stays until finish or abort_comm,
+     * which drops what is under way; other calls come when nothing is. */
+    enum status (*begin)(struct executor *e, const struct msg_plan *p, struct arena *arena,
+                         struct error *err);
+    bool (*is_due)(struct executor *e);
+    enum status (*finish)(struct executor *e, struct msg_result *out, struct error *err);
     /* Between steps of a group: STATUS_IO when a peer is out of reach. NULL: there are none. */
     enum status (*check)(struct executor *e, struct error *err);
     /* Between steps: loads an adapter of this rank's shard, or drops it. What is wrong with one is

@@ -21,6 +21,9 @@ struct fake {
     pthread_cond_t wake;
     bool gate, interrupted; /* gate: steps wait until it opens or an interrupt comes */
     bool deaf;              /* a reset waits for the gate and hears no interrupt */
+    uint32_t n_begun, n_under_way, most_under_way;
+    const struct msg_plan *under_way[EXECUTOR_MAX_BEGUN];
+    struct arena *arenas[EXECUTOR_MAX_BEGUN];
     uint32_t n_steps, n_aborts, n_resets, n_joins, n_losses;
     char id[8];
 };
@@ -46,6 +49,45 @@ static enum status fake_step(struct executor *e, const struct msg_plan *p, struc
     *out = (struct msg_result){
         .term_epoch = p->term_epoch, .step = p->step, .items = item, .n_items = 1};
     return STATUS_OK;
+}
+
+/* A device that computes for itself: until the gate opens, nothing is due. */
+static enum status fake_begin(struct executor *e, const struct msg_plan *p, struct arena *arena,
+                              struct error *err)
+{
+    struct fake *f = (struct fake *)e;
+    pthread_mutex_lock(&f->mutex);
+    f->n_begun++;
+    bool refused = p->step == 13;
+    if (!refused) {
+        assert_true(f->n_under_way < EXECUTOR_MAX_BEGUN);
+        f->under_way[f->n_under_way] = p;
+        f->arenas[f->n_under_way++] = arena;
+        f->most_under_way = f->n_under_way > f->most_under_way ? f->n_under_way : f->most_under_way;
+    }
+    pthread_mutex_unlock(&f->mutex);
+    return refused ? error_set(err, STATUS_PROTOCOL, "thirteen") : STATUS_OK;
+}
+
+static bool fake_is_due(struct executor *e)
+{
+    struct fake *f = (struct fake *)e;
+    pthread_mutex_lock(&f->mutex);
+    bool due = f->gate || f->interrupted;
+    pthread_mutex_unlock(&f->mutex);
+    return due;
+}
+
+/* The oldest, and the plan is still there. */
+static enum status fake_finish(struct executor *e, struct msg_result *out, struct error *err)
+{
+    struct fake *f = (struct fake *)e;
+    const struct msg_plan *p = f->under_way[0];
+    struct arena *arena = f->arenas[0];
+    f->under_way[0] = f->under_way[1];
+    f->arenas[0] = f->arenas[1];
+    f->n_under_way--;
+    return fake_step(e, p, arena, out, err);
 }
 
 static enum status fake_join(struct executor *e, const struct executor_comm *c, struct error *err)
@@ -76,6 +118,7 @@ static void fake_abort(struct executor *e)
     struct fake *f = (struct fake *)e;
     pthread_mutex_lock(&f->mutex);
     f->interrupted = false;
+    f->n_under_way = 0;
     f->n_aborts++;
     pthread_mutex_unlock(&f->mutex);
 }
@@ -117,6 +160,15 @@ static const struct executor_ops fake_ops = {.adapter = fake_adapter,
                                              .check = fake_check,
                                              .abort_comm = fake_abort,
                                              .interrupt = fake_interrupt};
+
+static const struct executor_ops fake_async_ops = {.begin = fake_begin,
+                                                   .is_due = fake_is_due,
+                                                   .finish = fake_finish,
+                                                   .adapter = fake_adapter,
+                                                   .lost_adapter = fake_lost_adapter,
+                                                   .reset = fake_reset,
+                                                   .abort_comm = fake_abort,
+                                                   .interrupt = fake_interrupt};
 
 struct fixture {
     struct fake fake;
@@ -166,11 +218,11 @@ static void on_done(void *ctx, const struct job_done *d)
         loop_stop(f->loop);
 }
 
-static int set_up(void **state)
+static int set_up_with(void **state, const struct executor_ops *ops)
 {
     struct fixture *f = calloc(1, sizeof *f);
     struct error err;
-    f->fake.base.ops = &fake_ops;
+    f->fake.base.ops = ops;
     pthread_mutex_init(&f->fake.mutex, NULL);
     pthread_cond_init(&f->fake.wake, NULL);
     const struct compute_options o = {.executor = &f->fake.base, .on_done = on_done, .ctx = f};
@@ -178,6 +230,16 @@ static int set_up(void **state)
     assert_int_equal(compute_start(f->loop, &o, &f->compute, &err), STATUS_OK);
     *state = f;
     return 0;
+}
+
+static int set_up(void **state)
+{
+    return set_up_with(state, &fake_ops);
+}
+
+static int set_up_async(void **state)
+{
+    return set_up_with(state, &fake_async_ops);
 }
 
 static int tear_down(void **state)
@@ -308,6 +370,80 @@ static void test_what_hears_no_interrupt(void **state)
     assert_int_equal(f->fake.n_resets, 1); /* nothing more began */
 }
 
+static void wait_begun(struct fixture *f, uint32_t n)
+{
+    uint32_t begun = 0;
+    while (begun < n) {
+        pthread_mutex_lock(&f->fake.mutex);
+        begun = f->fake.n_begun;
+        pthread_mutex_unlock(&f->fake.mutex);
+        sched_yield();
+    }
+}
+
+/* A step begins before the one in front of it is done; all else waits. */
+static void test_two_under_way(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t bytes = 0;
+    for (uint64_t i = 1; i <= 4; i++)
+        assert_int_equal(push(f, i, &bytes), STATUS_OK);
+    compute_push_reset(f->compute, 1ull << 32 | 2);
+    wait_begun(f, 2);
+    assert_true(compute_busy(f->compute));
+    assert_int_equal(f->fake.n_resets, 0);
+    open_gate(f);
+    assert_int_equal(push(f, 5, &bytes), STATUS_OK);
+    run_until(f, 6);
+    assert_string_equal(f->log, "p1 p2 p3 p4 r0 p5 ");
+    assert_int_equal(f->fake.most_under_way, 2);
+    assert_false(compute_busy(f->compute));
+    assert_int_equal(f->bytes, bytes);
+}
+
+/* What is refused behind one that runs does not overtake it. */
+static void test_refused_behind_one(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(push(f, 1, NULL), STATUS_OK);
+    assert_int_equal(push(f, 13, NULL), STATUS_OK);
+    wait_begun(f, 2);
+    open_gate(f);
+    assert_int_equal(push(f, 14, NULL), STATUS_OK);
+    run_until(f, 3);
+    assert_string_equal(f->log, "p1 x13 p14 ");
+}
+
+static void test_abort_of_what_has_begun(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t bytes = 0;
+    for (uint64_t i = 1; i <= 3; i++)
+        assert_int_equal(push(f, i, &bytes), STATUS_OK);
+    wait_begun(f, 2);
+    compute_push_abort(f->compute);
+    run_until(f, 4);
+    assert_non_null(strstr(f->log, "i1 i2 "));
+    assert_non_null(strstr(f->log, "d3 "));
+    assert_string_equal(f->log + strlen(f->log) - 3, "a0 ");
+    assert_int_equal(f->fake.n_begun, 2);
+    assert_int_equal(f->bytes, bytes);
+    open_gate(f);
+    f->log[0] = '\0';
+    assert_int_equal(push(f, 1, NULL), STATUS_OK);
+    run_until(f, 5);
+    assert_string_equal(f->log, "p1 ");
+}
+
+static void test_end_with_steps_under_way(void **state)
+{
+    struct fixture *f = *state;
+    for (uint64_t i = 1; i <= 3; i++)
+        assert_int_equal(push(f, i, NULL), STATUS_OK);
+    wait_begun(f, 2);
+    assert_true(compute_end(f->compute, 60000));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -315,6 +451,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_abort_drops_and_interrupts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_queue_is_bounded, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_hears_no_interrupt, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_two_under_way, set_up_async, tear_down),
+        cmocka_unit_test_setup_teardown(test_refused_behind_one, set_up_async, tear_down),
+        cmocka_unit_test_setup_teardown(test_abort_of_what_has_begun, set_up_async, tear_down),
+        cmocka_unit_test_setup_teardown(test_end_with_steps_under_way, set_up_async, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
