@@ -36,6 +36,8 @@ struct device;
 struct ops {
     const char *name;
     uint32_t activation_bytes; /* of one element */
+    uint32_t logits_rows;      /* that are computed at a time */
+    bool on_host;              /* its memory is the host's: pointers may be followed */
     void (*close)(struct device *d);
     /* The ladder of protocol.md, "Links": a group runs the lowest level of its ranks. */
     uint32_t (*isa_level)(const struct device *d);
@@ -52,6 +54,10 @@ struct ops {
      * 16 rows alike: the bytes of one follow those of the one before, and weight_bytes of 0 rows is
      * 0. */
     void (*weight_pack)(struct device *d, struct weight *w, const struct weight_rows *rows);
+
+    /* fn(ctx, i) for i < n on the host's threads that the device has: loading. */
+    void (*parallel_for)(struct device *d, uint32_t n, void (*fn)(void *ctx, uint32_t i),
+                         void *ctx);
 
     /* Of weights and constants, outside of passes: host memory to device memory and back. When they
      * return the host's memory is the caller's again. */

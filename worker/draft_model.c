@@ -132,13 +132,12 @@ static enum status pick_tokens(struct draft_model *m, struct error *err)
     for (uint32_t done = 0; done < m->n_picks;) {
         uint32_t rows[RUNNER_LOGITS_ROWS], n = m->n_picks - done;
         struct logits_top top[RUNNER_LOGITS_ROWS];
-        float *logits;
+        float *logits; /* of the device */
         n = n < RUNNER_LOGITS_ROWS ? n : RUNNER_LOGITS_ROWS;
         for (uint32_t i = 0; i < n; i++)
             rows[i] = m->picks[done + i].row;
         TRY(runner_logits(e->runner, rows, n, &logits, err));
-        e->device->ops->logits_top(e->device, (struct view){logits, vocab_size}, n, vocab_size,
-                                   top);
+        TRY(runner_look(e->runner, n, top, NULL, err));
         for (uint32_t i = 0; i < n; i++) /* a model that says nothing but NaN has no best one */
             *m->picks[done + i].out = top[i].id < vocab_size ? top[i].id : 0;
         done += n;

@@ -190,13 +190,6 @@ enum status engine_size_kv(struct engine *e, const struct engine_beside *b, uint
     return fit_kv(e, beside, beside - b->fixed_bytes, available, fixed, err);
 }
 
-/* Of the device, or of the host that is one. */
-static uint64_t available_bytes(const struct engine *e)
-{
-    const struct ops *ops = e->device->ops;
-    return ops->available_bytes ? ops->available_bytes(e->device) : host_available_bytes();
-}
-
 /* What the device runs of the shard that was measured. */
 static enum status load_shard(struct engine *e, struct error *err)
 {
@@ -295,7 +288,7 @@ enum status engine_measure(const struct engine_setup *s, struct engine **out, st
 
 enum status engine_load(struct engine *e, const struct engine_beside *beside, struct error *err)
 {
-    TRY(engine_size_kv(e, beside, available_bytes(e), err));
+    TRY(engine_size_kv(e, beside, e->device->ops->available_bytes(e->device), err));
     TRY(kv_store_new(e->program, e->device, e->kv_dtype, e->kv_groups, &e->kv, err));
     e->runner_setup.kv = e->kv;
     return load_shard(e, err);
@@ -339,7 +332,7 @@ static enum status renew_kv(struct engine *e, uint64_t available, uint64_t fixed
 
 static enum status take_shard(struct engine *e, uint32_t rank, uint32_t stage, struct error *err)
 {
-    uint64_t fixed, available = available_bytes(e);
+    uint64_t fixed, available = e->device->ops->available_bytes(e->device);
     TRY(open_same_files(e, err));
     TRY(build_program(e, rank, stage, err));
     TRY(measure_shard(e, err));

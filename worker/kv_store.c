@@ -14,6 +14,7 @@ enum { DEFAULT_SEQUENCES = 4, DEFAULT_WINDOWS = 64, WINDOW_SLACK_TOKENS = 512 };
 struct group_memory {
     uint8_t *ptr;
     uint64_t block_bytes;
+    uint32_t block_tokens;
 };
 
 struct kv_store {
@@ -152,7 +153,7 @@ enum status kv_store_new(const struct program *p, struct device *d, enum dtype d
     s->layers = mem_array(p->config->n_layers, sizeof *s->layers);
     uint8_t *at = s->memory;
     for (uint32_t i = 0; i < p->n_kv_groups; i++) {
-        s->groups[i] = (struct group_memory){at, groups[i].bytes_per_block};
+        s->groups[i] = (struct group_memory){at, groups[i].bytes_per_block, groups[i].block_tokens};
         at += groups[i].n_blocks * groups[i].bytes_per_block;
     }
     uint64_t in_block[PROGRAM_MAX_KV_GROUPS] = {0}; /* where the next layer of a group begins */
@@ -185,6 +186,11 @@ void kv_store_free(struct kv_store *s)
 const struct kv_cache *kv_store_layer(const struct kv_store *s, uint32_t layer)
 {
     return &s->layers[layer];
+}
+
+uint32_t kv_store_block_tokens(const struct kv_store *s, uint32_t i_group)
+{
+    return s->groups[i_group].block_tokens;
 }
 
 void kv_store_copy(struct kv_store *s, const struct plan_copy *c)

@@ -33,5 +33,6 @@ MUST_USE enum status kv_store_new(const struct program *p, struct device *d, enu
 void kv_store_free(struct kv_store *s); /* NULL is fine */
 /* Of this stage. */
 const struct kv_cache *kv_store_layer(const struct kv_store *s, uint32_t layer);
+uint32_t kv_store_block_tokens(const struct kv_store *s, uint32_t i_group);
 /* Copies a block of every layer of a group. */
 void kv_store_copy(struct kv_store *s, const struct plan_copy *c);

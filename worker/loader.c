@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pack.h"
 #include "worker/dummy.h"
 
@@ -163,35 +162,46 @@ struct tensor_elements {
     uint64_t first;
     uint32_t step, n;
 };
-static float *load_elements(const struct program *p, const struct weights *w,
-                            const struct tensor_name *tn, uint32_t layer, struct tensor_elements e,
-                            float *to)
+static void read_elements(const struct program *p, const struct weights *w,
+                          const struct tensor_name *tn, uint32_t layer, struct tensor_elements e,
+                          float *to)
 {
     char name[TENSOR_NAME_MAX];
     if (!w)
-        return to; /* zeros */
+        return; /* zeros */
     const struct tensor *t = find(p, w, tn, layer, 0, name);
     uint64_t bytes = dtype_traits(t->dtype).block_bytes;
     for (uint32_t i = 0; i < e.n; i++)
         (void)dequantize_row(t->dtype, t->data + (e.first + (uint64_t)i * e.step) * bytes, 1,
                              to + i);
+}
+
+/* A vector on its way to the device; add: to each of its elements. */
+static float *load_elements(const struct program *p, struct loading *l,
+                            const struct tensor_name *tn, uint32_t layer, struct tensor_elements e,
+                            float add)
+{
+    float *host = mem_array(e.n, sizeof *host), *to = take(l, e.n * sizeof *to);
+    read_elements(p, l->files, tn, layer, e, host);
+    for (uint32_t i = 0; add != 0 && i < e.n; i++)
+        host[i] += add;
+    l->device->ops->write(l->device, to, host, e.n * sizeof *to);
+    mem_free(host);
     return to;
 }
 
-static float *load_vector(const struct program *p, const struct weights *w,
-                          const struct tensor_name *tn, uint32_t layer, struct cut_range part,
-                          float *to)
+static float *load_vector(const struct program *p, struct loading *l, const struct tensor_name *tn,
+                          uint32_t layer, struct cut_range part, float add)
 {
-    return load_elements(p, w, tn, layer, (struct tensor_elements){part.first, 1, part.n}, to);
+    return load_elements(p, l, tn, layer, (struct tensor_elements){part.first, 1, part.n}, add);
 }
 
-static float *load_bias(const struct program *p, const struct weights *w, const struct op_weight *x,
-                        float *to)
+static float *load_bias(const struct program *p, struct loading *l, const struct op_weight *x)
 {
     uint64_t skip = x->part.of_experts ? (uint64_t)x->expert * source_place(x).n_rows : 0;
     struct tensor_elements e = {
         .first = skip + source_row(x, 0), .step = x->part.step ? x->part.step : 1, .n = x->n_len};
-    return load_elements(p, w, &x->bias_name, x->layer, e, to);
+    return load_elements(p, l, &x->bias_name, x->layer, e, 0);
 }
 
 /* This rank's part of a matrix whose inputs are rows in the file, the right way round. */
@@ -232,8 +242,8 @@ static void pack_made(struct device *d, struct op_weight *x, const struct source
     if (s->kind == SOURCE_ROWS)
         turn(x, from, dtype_traits(s->dtype).block_bytes, rows);
     else
-        cpu_parallel_for(d, (x->n_len + MADE_ROWS - 1) / MADE_ROWS, make_part,
-                         &(struct making){s, x, rows, stride});
+        d->ops->parallel_for(d, (x->n_len + MADE_ROWS - 1) / MADE_ROWS, make_part,
+                             &(struct making){s, x, rows, stride});
     d->ops->weight_pack(d, &x->w, &(struct weight_rows){rows, stride});
     mem_free(rows);
 }
@@ -294,15 +304,27 @@ static void release_made(const struct loading *l, const struct op_weight *x, con
         weights_done(l->files, t->data, n);
 }
 
+/* Of the inputs of x->w, as the device reads it, into the place that was taken for it. */
+static void move_order(struct loading *l, struct op_weight *x, uint32_t *host, uint32_t *to)
+{
+    if (!host)
+        return;
+    l->device->ops->write(l->device, to, host, x->w.k * sizeof *to);
+    x->w.order = to;
+    mem_free(host);
+}
+
 static enum status load_weight(const struct program *p, struct loading *l, struct op_weight *x,
                                struct error *err)
 {
     struct source s;
     TRY(source_find(p, l->files, x, &s, err));
-    uint32_t n_inputs = source_n_inputs(&s, x), group = source_group(&s, x), *order = NULL;
+    uint32_t n_inputs = source_n_inputs(&s, x), group = source_group(&s, x);
+    uint32_t *order = NULL, *order_to = NULL;
     uint64_t n_bytes = l->device->ops->weight_bytes(l->device, s.dtype, x->n_len, n_inputs, group);
     if (source_has_order(&s)) {
-        order = take(l, n_inputs * sizeof *order);
+        order_to = take(l, n_inputs * sizeof *order);
+        order = mem_array(n_inputs, sizeof *order);
         source_order(&s, x, order);
     }
     x->w = (struct weight){.dtype = s.dtype,
@@ -311,39 +333,35 @@ static enum status load_weight(const struct program *p, struct loading *l, struc
                            .group = group,
                            .n_bytes = n_bytes,
                            .data = take(l, n_bytes),
-                           .order = order};
+                           .order = order}; /* the host's, while rows are made */
+    enum status st = STATUS_OK;
     if (s.kind == SOURCE_DUMMY)
-        TRY(dummy_pack(l->device, x, &s, err));
+        st = dummy_pack(l->device, x, &s, err);
     else
         pack_pieces(l, x, &s);
+    move_order(l, x, order, order_to);
+    if (st != STATUS_OK)
+        return st;
     bool as_they_are = s.kind == SOURCE_ROWS && !x->part.transposed; /* released piece by piece */
     if (!as_they_are && s.kind != SOURCE_DUMMY)
         release_made(l, x, s.values);
     if (x->bias_name.hf)
-        x->bias = load_bias(p, l->files, x, take(l, x->n_len * sizeof(float)));
+        x->bias = load_bias(p, l, x);
     return STATUS_OK;
 }
 
 static void load_op(const struct program *p, struct loading *l, struct op *o)
 {
-    const struct weights *w = l->files;
-    struct cut_range q = p->heads.q;
-    uint32_t n_experts = p->config->moe.n_experts;
+    const struct cut_range experts = {0, p->config->moe.n_experts};
     if (o->kind == OP_ATTENTION && o->attention.sinks_name.hf)
-        o->attention.sinks =
-            load_vector(p, w, &o->attention.sinks_name, o->layer, q, take(l, q.n * sizeof(float)));
+        o->attention.sinks = load_vector(p, l, &o->attention.sinks_name, o->layer, p->heads.q, 0);
     if (o->kind == OP_ROUTE && o->route.bias_name.hf)
-        o->route.bias =
-            load_vector(p, w, &o->route.bias_name, o->layer, (struct cut_range){0, n_experts},
-                        take(l, n_experts * sizeof(float)));
+        o->route.bias = load_vector(p, l, &o->route.bias_name, o->layer, experts, 0);
     if (o->kind != OP_NORM)
         return;
-    o->norm.w =
-        load_vector(p, w, &o->norm.name, o->layer, (struct cut_range){o->norm.first, o->norm.dim},
-                    take(l, o->norm.dim * sizeof(float)));
-    if (o->norm.plus_one || !w) /* a norm that nobody trained is ones */
-        for (uint32_t i = 0; i < o->norm.dim; i++)
-            o->norm.w[i] += 1.0f;
+    bool ones = o->norm.plus_one || !l->files; /* a norm that nobody trained is ones */
+    o->norm.w = load_vector(p, l, &o->norm.name, o->layer,
+                            (struct cut_range){o->norm.first, o->norm.dim}, ones ? 1.0f : 0);
 }
 
 /* Llama 3's scaling comes as a tensor in a GGUF; it is not there when nothing is scaled. */
@@ -355,7 +373,7 @@ static enum status load_divisors(const struct program *p, const struct weights *
         return STATUS_OK;
     TRY(check_vector(p, w, &name, 0, f->n, err));
     float *divisors = mem_array(f->n, sizeof *divisors);
-    load_vector(p, w, &name, 0, (struct cut_range){0, f->n}, divisors);
+    read_elements(p, w, &name, 0, (struct tensor_elements){0, 1, f->n}, divisors);
     bool ok = true;
     for (uint32_t i = 0; i < f->n; i++) {
         f->inv[i] /= divisors[i];

@@ -45,7 +45,7 @@ uint64_t lora_set_slot_bytes(const struct lora_set *l); /* of one adapter, once 
 
 /* ---- lora_run.c: for the runner ---- */
 
-/* The rows of a pass: adapters[i] as lora_set_find says, 0: none. */
+/* Uploads the rows of a pass: adapters[i] as lora_set_find says, 0: none. */
 void lora_set_begin(struct lora_set *l, const uint32_t *adapters, uint32_t n_rows);
 /* After w, number i_weight of the program's, gave out: what their adapters add to those rows. */
 void lora_set_add(struct lora_set *l, uint32_t i_weight, struct view x, struct view out);

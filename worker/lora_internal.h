@@ -31,6 +31,7 @@ struct lora_set {
     struct lora_slot slots[LORA_MAX_SLOTS];
     /* of the pass: rows of slot i are list[first[i]] .. list[first[i + 1] - 1] */
     uint32_t first[LORA_MAX_SLOTS + 1];
-    uint32_t *list; /* [pass_rows] */
+    uint32_t *list;           /* [pass_rows] */
+    const uint32_t *uploaded; /* as the device reads it */
     struct view gathered, low, high;
 };

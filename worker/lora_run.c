@@ -17,6 +17,8 @@ void lora_set_begin(struct lora_set *l, const uint32_t *adapters, uint32_t n_row
     for (uint32_t i = 0; i < n_rows; i++)
         if (adapters[i] > 0)
             l->list[next[adapters[i] - 1]++] = i;
+    struct device *d = l->s.device;
+    l->uploaded = d->ops->upload(d, l->list, l->first[LORA_MAX_SLOTS] * sizeof *l->list);
 }
 
 void lora_set_add(struct lora_set *l, uint32_t i_weight, struct view x, struct view out)
@@ -28,7 +30,7 @@ void lora_set_add(struct lora_set *l, uint32_t i_weight, struct view x, struct v
             continue;
         l->s.device->ops->lora(l->s.device, &(struct lora_params){.x = x,
                                                                   .out = out,
-                                                                  .rows = l->list + l->first[i],
+                                                                  .rows = l->uploaded + l->first[i],
                                                                   .n_rows = n,
                                                                   .a = &pair->a,
                                                                   .b = &pair->b,

@@ -1,7 +1,5 @@
 #include "worker/runner_internal.h"
 
-#include <string.h>
-
 #include "common/base/mem.h"
 
 static uint64_t aligned(uint64_t n)
@@ -16,46 +14,63 @@ static uint32_t logits_width(const struct program *p)
     return p->rank == 0 ? p->config->vocab_size : program_vocab_part(p, p->rank).n;
 }
 
-/* Where everything lies; memory NULL: only how much it is. */
-static uint64_t lay_out(struct runner *r, const struct program *p, const struct ops *ops,
+/* The next n bytes of the runner's memory; of no memory: only how much it is. */
+static void *take(const struct runner *r, uint64_t *used, uint64_t n)
+{
+    uint8_t *at = r->memory + *used;
+    *used += aligned(n);
+    return at;
+}
+
+static uint64_t lay_out(struct runner *r, const struct program *p, const struct device *d,
                         uint32_t pass_rows)
 {
-    uint64_t used = 0, e = ops->activation_bytes;
+    const struct ops *ops = d->ops;
     const struct model_config *c = p->config;
-    for (uint32_t i = 0; i < REG_COUNT; i++) {
-        r->regs[i] = r->memory + used;
-        used += aligned(e * p->widths[i] * pass_rows);
-    }
-    r->gathered = r->memory + used;
-    used += program_is_last(p) ? aligned(e * c->hidden * RUNNER_LOGITS_ROWS) : 0;
-    r->logits = (float *)(void *)(r->memory + used);
-    r->logits_width = logits_width(p);
-    used += aligned(sizeof(float) * r->logits_width * RUNNER_LOGITS_ROWS);
-    for (uint32_t i = 0; i < p->n_ropes; i++) {
-        r->angles[i] = (float *)(void *)(r->memory + used);
-        used += aligned(2 * sizeof(float) * p->ropes[i].n * pass_rows);
-    }
-    r->sums = (float *)(void *)(r->memory + used);
-    used += aligned(sizeof(float) * pass_rows);
+    const struct scratch_shape shape = runner_scratch_shape(p, d, pass_rows);
+    uint64_t used = 0, e = ops->activation_bytes, n_logits = ops->logits_rows;
     uint64_t n_chosen = (uint64_t)pass_rows * c->moe.n_chosen;
-    r->expert_ids = (uint32_t *)(void *)(r->memory + used);
-    used += aligned(sizeof(uint32_t) * n_chosen);
-    r->expert_shares = (float *)(void *)(r->memory + used);
-    used += aligned(sizeof(float) * n_chosen);
-    r->expert_list = (uint32_t *)(void *)(r->memory + used);
-    used += aligned(c->moe.n_experts ? sizeof(uint32_t) * pass_rows : 0);
+    for (uint32_t i = 0; i < REG_COUNT; i++)
+        r->regs[i] = take(r, &used, e * p->widths[i] * pass_rows);
+    r->gathered = take(r, &used, program_is_last(p) ? e * c->hidden * n_logits : 0);
+    r->logits_width = logits_width(p);
+    r->logits = take(r, &used, sizeof(float) * r->logits_width * n_logits);
+    r->tops = take(r, &used, sizeof *r->tops * n_logits);
+    r->exp_sums = take(r, &used, sizeof *r->exp_sums * n_logits);
+    for (uint32_t i = 0; i < p->n_ropes; i++) {
+        r->inv_freqs[i] = take(r, &used, sizeof(float) * p->ropes[i].n);
+        r->angles[i] = take(r, &used, 2 * sizeof(float) * p->ropes[i].n * pass_rows);
+    }
+    r->sums = take(r, &used, sizeof(float) * pass_rows);
+    r->expert_ids = take(r, &used, sizeof(uint32_t) * n_chosen);
+    r->expert_shares = take(r, &used, sizeof(float) * n_chosen);
+    r->expert_list = take(r, &used, c->moe.n_experts ? sizeof(uint32_t) * pass_rows : 0);
+    r->tables = take(r, &used, runner_tables_bytes(p, d));
+    r->scratch_bytes = ops->scratch_bytes(d, &shape);
+    r->scratch = take(r, &used, r->scratch_bytes);
     return used;
 }
 
 uint64_t runner_measure(const struct program *p, const struct device *d, uint32_t pass_rows)
 {
     struct runner r = {0};
-    return lay_out(&r, p, d->ops, pass_rows);
+    return lay_out(&r, p, d, pass_rows);
+}
+
+static void make_host_rooms(struct runner *r)
+{
+    uint32_t hidden = r->s.program->config->hidden;
+    uint32_t width = r->logits_width > hidden ? r->logits_width : hidden;
+    if (r->ops->on_host || !program_is_last(r->s.program))
+        return;
+    r->host = mem_array((size_t)RUNNER_LOGITS_ROWS * width, sizeof *r->host);
+    r->host_rows = mem_array((size_t)RUNNER_LOGITS_ROWS * hidden, sizeof *r->host_rows);
 }
 
 enum status runner_new(const struct runner_setup *s, struct runner **out, struct error *err)
 {
-    uint64_t n = runner_measure(s->program, s->device, s->pass_rows);
+    const struct program *p = s->program;
+    uint64_t n = runner_measure(p, s->device, s->pass_rows);
     void *memory = s->device->ops->alloc(s->device, n);
     if (!memory)
         return error_set(err, STATUS_NO_MEMORY, "no memory for %llu bytes of activations",
@@ -65,8 +80,11 @@ enum status runner_new(const struct runner_setup *s, struct runner **out, struct
     r->ops = s->device->ops;
     r->memory = memory;
     r->n_bytes = n;
-    (void)lay_out(r, s->program, r->ops, s->pass_rows);
-    r->experts = mem_array(s->program->experts.n, sizeof *r->experts);
+    (void)lay_out(r, p, s->device, s->pass_rows);
+    for (uint32_t i = 0; i < p->n_ropes; i++)
+        r->ops->write(s->device, r->inv_freqs[i], p->ropes[i].inv, sizeof(float) * p->ropes[i].n);
+    make_host_rooms(r);
+    runner_make_steps(r);
     *out = r;
     return STATUS_OK;
 }
@@ -76,12 +94,14 @@ void runner_free(struct runner *r)
     if (!r)
         return;
     r->ops->release(r->s.device, r->memory, r->n_bytes);
-    mem_free(r->experts);
+    runner_free_steps(r);
+    mem_free(r->host);
+    mem_free(r->host_rows);
     mem_free(r);
 }
 
 /* Sums of other ranks than the program was cut for would be numbers like any others. */
-static enum status check_ranks(const struct runner *r, struct error *err)
+enum status runner_check_ranks(const struct runner *r, struct error *err)
 {
     const struct program *p = r->s.program;
     struct collectives_place at = {.n_ranks = 1};
@@ -98,7 +118,7 @@ static enum status check_ranks(const struct runner *r, struct error *err)
     return STATUS_OK;
 }
 
-static bool interrupted(const struct runner *r)
+bool runner_interrupted(const struct runner *r)
 {
     atomic_fetch_add_explicit(r->s.progress, 1, memory_order_relaxed);
     return atomic_load_explicit(r->s.interrupt, memory_order_relaxed);
@@ -142,104 +162,59 @@ static enum status give_hidden(struct runner *r, struct error *err)
                : error_prefix(err, s, "hidden states for stage %u", r->s.program->stage + 1);
 }
 
-enum status runner_forward(struct runner *r, const struct row_batch *b, struct error *err)
+/* The rows as the device reads them. */
+static struct row_batch upload(struct runner *r, const struct row_batch *b)
 {
     const struct program *p = r->s.program;
-    TRY(check_ranks(r, err));
-    r->n_rows = b->n_rows;
-    r->has_adapters = r->s.loras && b->adapters;
+    struct device *d = r->s.device;
+    uint64_t n_bytes = sizeof *b->ids * b->n_rows;
+    struct row_batch own = {.n_rows = b->n_rows};
+    r->ops->begin(d);
+    r->ops->use_scratch(d, r->scratch, r->scratch_bytes);
+    own.ids = r->ops->upload(d, b->ids, n_bytes);
+    own.positions = r->ops->upload(d, b->positions, n_bytes);
+    for (uint32_t g = 0; g < p->n_kv_groups; g++)
+        own.kv_rows[g] =
+            r->ops->upload_rows(d, b->kv_rows[g], b->n_rows, kv_store_block_tokens(r->s.kv, g));
     if (r->has_adapters)
         lora_set_begin(r->s.loras, b->adapters, b->n_rows);
-    TRY((program_is_first(p) ? embed(r, b, err) : take_hidden(r, err)));
+    return own;
+}
+
+static enum status run_program(struct runner *r, const struct row_batch *b, struct error *err)
+{
+    const struct program *p = r->s.program;
+    if (program_is_first(p))
+        TRY(embed(r, b, err));
     for (uint32_t i = 0; i < p->n_ropes; i++)
         r->ops->rope_table(r->s.device, &(struct rope_table_params){.positions = b->positions,
                                                                     .n_rows = b->n_rows,
                                                                     .n_freqs = p->ropes[i].n,
-                                                                    .inv_freqs = p->ropes[i].inv,
+                                                                    .inv_freqs = r->inv_freqs[i],
                                                                     .scale = p->ropes[i].scale,
                                                                     .out = r->angles[i]});
-    for (uint32_t i = 0; i < p->n_ops; i++) {
-        if (interrupted(r))
+    for (uint32_t i = 0; i < p->n_ops;) {
+        if (runner_interrupted(r))
             return error_set(err, STATUS_CLOSED, "interrupted");
-        TRY(runner_run_op(r, &p->ops[i], b, err));
+        TRY(runner_run_step(r, &i, b, err));
     }
-    TRY(r->ops->sync(r->s.device, err));
+    return STATUS_OK;
+}
+
+enum status runner_forward(struct runner *r, const struct row_batch *b, struct error *err)
+{
+    const struct program *p = r->s.program;
+    TRY(runner_check_ranks(r, err));
+    r->n_rows = b->n_rows;
+    r->has_adapters = r->s.loras && b->adapters;
+    const struct row_batch own = upload(r, b);
+    if (!program_is_first(p))
+        TRY(take_hidden(r, err));
+    TRY(run_program(r, &own, err));
     return program_is_last(p) ? STATUS_OK : give_hidden(r, err);
 }
 
 struct view runner_hidden(const struct runner *r)
 {
     return runner_view(r, REG_X);
-}
-
-/* Every rank's part of each row to rank 0, which has its own at its place: the first columns. */
-static enum status gather_logits(struct runner *r, uint32_t n, struct error *err)
-{
-    const struct program *p = r->s.program;
-    struct collectives *c = r->s.collectives;
-    struct cut_range of[COLLECTIVES_MAX_RANKS];
-    for (uint32_t rank = 0; rank < p->tp; rank++)
-        of[rank] = program_vocab_part(p, rank);
-    const struct collectives_columns m = {r->logits, n, r->logits_width, of};
-    enum status s = c->ops->gather_columns(c, &m, err);
-    return s == STATUS_OK ? s : error_prefix(err, s, "logits");
-}
-
-/* Some of the last forward's rows behind the final norm, in r->gathered. */
-static struct view normed(struct runner *r, const uint32_t *rows, uint32_t n)
-{
-    const struct program *p = r->s.program;
-    uint32_t hidden = p->config->hidden;
-    uint64_t row_bytes = (uint64_t)r->ops->activation_bytes * hidden;
-    const uint8_t *x = r->regs[REG_X];
-    for (uint32_t i = 0; i < n; i++)
-        memcpy((uint8_t *)r->gathered + i * row_bytes, x + rows[i] * row_bytes, row_bytes);
-    const struct view g = {r->gathered, hidden};
-    r->ops->norm(r->s.device, &(struct norm_params){.out = g,
-                                                    .x = g,
-                                                    .w = p->final_norm.norm.w,
-                                                    .n_rows = n,
-                                                    .n_parts = 1,
-                                                    .dim = hidden,
-                                                    .eps = p->config->norm_eps});
-    return g;
-}
-
-enum status runner_normed(struct runner *r, const uint32_t *rows, uint32_t n, const float **out,
-                          struct error *err)
-{
-    *out = NULL;
-    if (interrupted(r))
-        return error_set(err, STATUS_CLOSED, "interrupted");
-    struct view g = normed(r, rows, n);
-    TRY(r->ops->sync(r->s.device, err));
-    *out = g.data;
-    return STATUS_OK;
-}
-
-enum status runner_logits(struct runner *r, const uint32_t *rows, uint32_t n, float **out,
-                          struct error *err)
-{
-    const struct program *p = r->s.program;
-    const struct model_config *c = p->config;
-    uint32_t n_own = program_vocab_part(p, p->rank).n;
-    *out = NULL;
-    TRY(check_ranks(r, err));
-    if (interrupted(r))
-        return error_set(err, STATUS_CLOSED, "interrupted");
-    const struct view g = normed(r, rows, n);
-    const struct view logits = {r->logits, r->logits_width};
-    r->ops->linear(r->s.device,
-                   &(struct linear_params){.x = g,
-                                           .n_rows = n,
-                                           .n_parts = 1,
-                                           .parts = {{&p->weights[p->i_head].w, NULL, logits}}});
-    if (c->final_softcap > 0)
-        r->ops->softcap(r->s.device, logits, n, n_own, c->final_softcap);
-    TRY(r->ops->sync(r->s.device, err));
-    if (p->tp > 1)
-        TRY(gather_logits(r, n, err));
-    if (p->rank == 0)
-        *out = r->logits;
-    return STATUS_OK;
 }

@@ -8,7 +8,8 @@
 #include "worker/lora.h"
 #include "worker/program.h"
 
-#define RUNNER_LOGITS_ROWS 16u
+#define RUNNER_LOGITS_ROWS     16u  /* that the host looks at at a time */
+#define RUNNER_MAX_LOGITS_ROWS 256u /* ops->logits_rows at most */
 
 /* The rows of one pass. A row attends to the KV of earlier positions of its sequence, written by
  * earlier passes or by rows of this one. */
@@ -38,19 +39,30 @@ struct runner;
 MUST_USE enum status runner_new(const struct runner_setup *s, struct runner **out,
                                 struct error *err);
 void runner_free(struct runner *r); /* NULL is fine */
-/* The rows' hidden states, kept until the next call: the same bits on every rank of a stage. They
+/* The rows' hidden states, kept until the next call: the same bits on every rank of a stage. On a
+ * GPU this only enqueues, and what fails there is told by what waits (runner_read_logits). They
  * come from the stage before and go to the one behind, which may not have taken all of them when
  * this returns. STATUS_CLOSED: interrupted. With several ranks also what the collectives say, and
  * STATUS_INVALID when they are not joined as the program's rank. */
 MUST_USE enum status runner_forward(struct runner *r, const struct row_batch *b, struct error *err);
 /* They themselves, before the final norm: [n_rows][hidden] of the device. */
 struct view runner_hidden(const struct runner *r);
-/* n <= RUNNER_LOGITS_ROWS of them behind the final norm: [n][hidden], of a device of the host,
- * valid until the next call. In the last stage; the ranks need not all call it. STATUS_CLOSED, and
- * what the device says. */
+/* n <= RUNNER_LOGITS_ROWS of them behind the final norm: [n][hidden], of the host, valid until the
+ * next call. In the last stage; the ranks need not all call it. STATUS_CLOSED, and what the device
+ * says, which may be of what was enqueued before. */
 MUST_USE enum status runner_normed(struct runner *r, const uint32_t *rows, uint32_t n,
                                    const float **out, struct error *err);
-/* Logits of n <= RUNNER_LOGITS_ROWS of those rows: [n][vocab_size], valid until the next call. All
- * ranks of the last stage call it; rank 0 gets them, the others NULL. Errors as runner_forward. */
+/* Logits of n <= ops->logits_rows of those rows: [n][vocab_size] of the device, valid until the
+ * next call. All ranks of the last stage call it; rank 0 gets them, the others NULL. Errors as
+ * runner_forward. */
 MUST_USE enum status runner_logits(struct runner *r, const uint32_t *rows, uint32_t n, float **out,
                                    struct error *err);
+/* Of those on rank 0, [n][vocab_size] from row first on, n <= RUNNER_LOGITS_ROWS, for the host to
+ * read and to write; valid until the next call. Waits for the device, and says what failed there.
+ */
+MUST_USE enum status runner_read_logits(struct runner *r, uint32_t first, uint32_t n, float **out,
+                                        struct error *err);
+/* The two best of each of the first n of those rows and, unless sums is NULL, the sum of exp(logit
+ * - best): ops->logits_top and sum_exp, into the host's memory. Waits for the device. */
+MUST_USE enum status runner_look(struct runner *r, uint32_t n, struct logits_top *tops,
+                                 double *sums, struct error *err);

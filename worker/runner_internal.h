@@ -1,6 +1,14 @@
 #pragma once
-/* What runner.c and runner_ops.c share. */
+/* What runner*.c share. */
 #include "worker/runner.h"
+
+/* What is known of an operator of the program before any pass. */
+enum step_kind { STEP_ONE, STEP_ADD_NORM, STEP_ROPE_KV };
+struct runner_step {
+    enum step_kind kind;        /* ADD_NORM: it and the next one; ROPE_KV: and the next two */
+    struct moe_expert *experts; /* MOE: [experts of this rank] */
+    void *table;                /* MOE, HEADS: of the device, where it wants one */
+};
 
 /* One piece of device memory, cut up once. */
 struct runner {
@@ -9,16 +17,24 @@ struct runner {
     uint8_t *memory;
     uint64_t n_bytes;
     void *regs[REG_COUNT];
-    void *gathered;        /* [RUNNER_LOGITS_ROWS][hidden] */
-    float *logits;         /* [RUNNER_LOGITS_ROWS][logits_width] */
-    uint32_t logits_width; /* the vocabulary on rank 0, elsewhere the rank's part of it */
+    void *gathered;          /* [logits_rows][hidden] */
+    float *logits;           /* [logits_rows][logits_width] */
+    uint32_t logits_width;   /* the vocabulary on rank 0, elsewhere the rank's part of it */
+    struct logits_top *tops; /* [logits_rows] */
+    double *exp_sums;        /* [logits_rows] */
+    float *inv_freqs[PROGRAM_MAX_ROPES];
     float *angles[PROGRAM_MAX_ROPES];   /* [pass_rows][n][2] */
     float *sums;                        /* [pass_rows] of squares, of a norm that the ranks share */
     uint32_t *expert_ids, *expert_list; /* [pass_rows][n_chosen], [pass_rows]: of a mixture */
     float *expert_shares;               /* [pass_rows][n_chosen] */
-    struct moe_expert *experts;         /* [n_experts] of the mixture that is run */
-    uint32_t n_rows;                    /* of the last forward */
-    bool has_adapters;                  /* some of its rows */
+    uint8_t *tables;                    /* of the steps */
+    void *scratch;
+    uint64_t scratch_bytes;
+    struct runner_step *steps; /* [n_ops] */
+    float *host;         /* [RUNNER_LOGITS_ROWS] of logits or of hidden states; NULL: on_host */
+    uint16_t *host_rows; /* [RUNNER_LOGITS_ROWS][hidden] as they come; NULL: on_host */
+    uint32_t n_rows;     /* of the last forward */
+    bool has_adapters;   /* some of its rows */
 };
 
 static inline struct view runner_view(const struct runner *r, enum reg reg)
@@ -26,8 +42,20 @@ static inline struct view runner_view(const struct runner *r, enum reg reg)
     return (struct view){r->regs[reg], r->s.program->widths[reg]};
 }
 
-/* runner_ops.c: one operator over the rows of a pass. */
-MUST_USE enum status runner_run_op(struct runner *r, const struct op *o, const struct row_batch *b,
-                                   struct error *err);
+/* runner_steps.c */
+/* Device memory of the tables that the program's operators want. */
+uint64_t runner_tables_bytes(const struct program *p, const struct device *d);
+struct scratch_shape runner_scratch_shape(const struct program *p, const struct device *d,
+                                          uint32_t pass_rows);
+void runner_make_steps(struct runner *r);
+void runner_free_steps(struct runner *r);
+
+/* runner.c: errors as runner_forward has them; and whether to give up, which counts as progress. */
+MUST_USE enum status runner_check_ranks(const struct runner *r, struct error *err);
+bool runner_interrupted(const struct runner *r);
+
+/* runner_ops.c: what begins at operator *i_op over the rows of a pass; *i_op: behind it. */
+MUST_USE enum status runner_run_step(struct runner *r, uint32_t *i_op, const struct row_batch *b,
+                                     struct error *err);
 /* The ranks' parts of the rows of reg, which follow each other without a gap. */
 MUST_USE enum status runner_add_ranks(struct runner *r, enum reg reg, struct error *err);

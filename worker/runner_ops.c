@@ -20,22 +20,48 @@ static enum status sum_squares(struct runner *r, const struct op *o, struct erro
     return s == STATUS_OK ? s : error_prefix(err, s, "layer %u", o->layer);
 }
 
+static struct norm_params norm_of(const struct runner *r, const struct op *o)
+{
+    return (struct norm_params){.out = runner_view(r, o->out),
+                                .x = runner_view(r, o->in),
+                                .w = o->norm.w,
+                                .n_rows = r->n_rows,
+                                .n_parts = o->norm.n_parts,
+                                .dim = o->norm.dim,
+                                .eps =
+                                    o->norm.eps > 0 ? o->norm.eps : r->s.program->config->norm_eps,
+                                .sums = o->norm.whole ? r->sums : NULL,
+                                .whole = o->norm.whole};
+}
+
 static enum status run_norm(struct runner *r, const struct op *o, struct error *err)
 {
     if (o->norm.whole)
         TRY(sum_squares(r, o, err));
-    const struct norm_params p = {.out = runner_view(r, o->out),
-                                  .x = runner_view(r, o->in),
-                                  .w = o->norm.w,
-                                  .n_rows = r->n_rows,
-                                  .n_parts = o->norm.n_parts,
-                                  .dim = o->norm.dim,
-                                  .eps = o->norm.eps > 0 ? o->norm.eps
-                                                         : r->s.program->config->norm_eps,
-                                  .sums = o->norm.whole ? r->sums : NULL,
-                                  .whole = o->norm.whole};
+    const struct norm_params p = norm_of(r, o);
     r->ops->norm(r->s.device, &p);
     return STATUS_OK;
+}
+
+static struct add_params add_of(const struct runner *r, const struct op *o)
+{
+    return (struct add_params){.x = runner_view(r, o->out),
+                               .y = runner_view(r, o->in),
+                               .n_rows = r->n_rows,
+                               .dim = r->s.program->widths[o->out]};
+}
+
+static void run_add(struct runner *r, const struct op *o)
+{
+    const struct add_params p = add_of(r, o);
+    r->ops->add(r->s.device, &p);
+}
+
+static void run_add_norm(struct runner *r, const struct op *o)
+{
+    const struct add_params add = add_of(r, o);
+    const struct norm_params norm = norm_of(r, o + 1);
+    r->ops->add_norm(r->s.device, &add, &norm);
 }
 
 /* The ranks' parts of the last forward's rows of reg, which follow each other without a gap. */
@@ -75,28 +101,46 @@ static enum status run_linear(struct runner *r, const struct op *o, struct error
     return s == STATUS_OK ? s : error_prefix(err, s, "layer %u", o->layer);
 }
 
-static void run_rope(struct runner *r, const struct op *o)
+static struct rope_params rope_of(const struct runner *r, const struct op *o)
 {
     const struct rope_freqs *f = &r->s.program->ropes[o->rope.i_table];
-    const struct rope_params p = {.x = slice(r, o->in, o->rope.first),
-                                  .n_rows = r->n_rows,
-                                  .n_heads = o->rope.n_heads,
-                                  .head_dim = o->rope.head_dim,
-                                  .n_rot = 2 * f->n,
-                                  .interleaved = f->interleaved,
-                                  .cos_sin = r->angles[o->rope.i_table]};
+    return (struct rope_params){.x = slice(r, o->in, o->rope.first),
+                                .n_rows = r->n_rows,
+                                .n_heads = o->rope.n_heads,
+                                .head_dim = o->rope.head_dim,
+                                .n_rot = 2 * f->n,
+                                .interleaved = f->interleaved,
+                                .cos_sin = r->angles[o->rope.i_table]};
+}
+
+static void run_rope(struct runner *r, const struct op *o)
+{
+    const struct rope_params p = rope_of(r, o);
     r->ops->rope(r->s.device, &p);
+}
+
+static struct kv_write_params kv_write_of(const struct runner *r, const struct op *o,
+                                          const struct row_batch *b)
+{
+    return (struct kv_write_params){.k = runner_view(r, REG_K),
+                                    .v = runner_view(r, REG_V),
+                                    .rows = b->kv_rows[r->s.program->kv_group_of[o->layer]],
+                                    .n_rows = r->n_rows,
+                                    .n_heads = r->s.program->heads.kv.n,
+                                    .kv = kv_store_layer(r->s.kv, o->layer)};
 }
 
 static void run_kv_write(struct runner *r, const struct op *o, const struct row_batch *b)
 {
-    const struct kv_write_params p = {.k = runner_view(r, REG_K),
-                                      .v = runner_view(r, REG_V),
-                                      .rows = b->kv_rows[r->s.program->kv_group_of[o->layer]],
-                                      .n_rows = r->n_rows,
-                                      .n_heads = r->s.program->heads.kv.n,
-                                      .kv = kv_store_layer(r->s.kv, o->layer)};
+    const struct kv_write_params p = kv_write_of(r, o, b);
     r->ops->kv_write(r->s.device, &p);
+}
+
+static void run_rope_kv(struct runner *r, const struct op *o, const struct row_batch *b)
+{
+    const struct rope_params q = rope_of(r, &o[0]), k = rope_of(r, &o[1]);
+    const struct kv_write_params p = kv_write_of(r, &o[2], b);
+    r->ops->rope_kv(r->s.device, &q, &k, &p);
 }
 
 static void run_attention(struct runner *r, const struct op *o, const struct row_batch *b)
@@ -117,8 +161,20 @@ static void run_attention(struct runner *r, const struct op *o, const struct row
     r->ops->attention(r->s.device, &p);
 }
 
-static void run_heads(struct runner *r, const struct op *o)
+static void run_heads(struct runner *r, const struct op *o, const struct runner_step *step)
 {
+    if (r->ops->heads && o->heads.n > 0) {
+        r->ops->heads(r->s.device,
+                      &(struct heads_params){.x = slice(r, o->in, o->heads.in_first),
+                                             .out = runner_view(r, o->out),
+                                             .n_rows = r->n_rows,
+                                             .n_heads = o->heads.n,
+                                             .in_stride = o->heads.in_stride,
+                                             .out_stride = o->heads.out_stride,
+                                             .first = &r->s.program->weights[o->heads.first].w,
+                                             .table = step->table});
+        return;
+    }
     for (uint32_t h = 0; h < o->heads.n; h++) {
         const struct weight *w = &r->s.program->weights[o->heads.first + h].w;
         struct view x = slice(r, o->in, o->heads.in_first + h * o->heads.in_stride);
@@ -164,16 +220,10 @@ static void run_route(struct runner *r, const struct op *o)
                                                       .shares = r->expert_shares});
 }
 
-static void run_moe(struct runner *r, const struct op *o)
+static void run_moe(struct runner *r, const struct op *o, const struct runner_step *step)
 {
     const struct program *p = r->s.program;
     const struct model_config *c = p->config;
-    bool empty = p->expert_inner.n == 0;
-    for (uint32_t e = 0; e < p->experts.n && !empty; e++) {
-        const struct op_weight *w = &p->weights[o->moe.first + 3 * e];
-        r->experts[e] =
-            (struct moe_expert){&w[0].w, &w[1].w, &w[2].w, w[0].bias, w[1].bias, w[2].bias};
-    }
     enum activation act = c->activation == MODEL_SILU ? ACT_SILU : ACT_GELU_TANH;
     r->ops->moe(r->s.device,
                 &(struct moe_params){.x = runner_view(r, o->in),
@@ -182,22 +232,25 @@ static void run_moe(struct runner *r, const struct op *o)
                                      .dim = c->hidden,
                                      .n_chosen = c->moe.n_chosen,
                                      .first = p->experts.first,
-                                     .n = empty ? 0 : p->experts.n,
+                                     .n = p->expert_inner.n == 0 ? 0 : p->experts.n,
                                      .ids = r->expert_ids,
                                      .shares = r->expert_shares,
-                                     .experts = r->experts,
+                                     .experts = step->experts,
                                      .act = c->swiglu_limit > 0 ? ACT_SWIGLU_LIMITED : act,
                                      .limit = c->swiglu_limit,
                                      .gathered = runner_view(r, REG_PICKED),
                                      .gate = runner_view(r, REG_GATE),
                                      .up = runner_view(r, REG_UP),
                                      .result = runner_view(r, REG_MADE),
-                                     .list = r->expert_list});
+                                     .list = r->expert_list,
+                                     .table = step->table});
 }
 
-enum status runner_run_op(struct runner *r, const struct op *o, const struct row_batch *b,
+static enum status run_op(struct runner *r, uint32_t i_op, const struct row_batch *b,
                           struct error *err)
 {
+    const struct op *o = &r->s.program->ops[i_op];
+    const struct runner_step *step = &r->steps[i_op];
     switch (o->kind) {
     case OP_NORM:
         return run_norm(r, o, err);
@@ -223,13 +276,10 @@ enum status runner_run_op(struct runner *r, const struct op *o, const struct row
                                              .limit = r->s.program->config->swiglu_limit});
         break;
     case OP_ADD:
-        r->ops->add(r->s.device, &(struct add_params){.x = runner_view(r, o->out),
-                                                      .y = runner_view(r, o->in),
-                                                      .n_rows = r->n_rows,
-                                                      .dim = r->s.program->widths[o->out]});
+        run_add(r, o);
         break;
     case OP_HEADS:
-        run_heads(r, o);
+        run_heads(r, o, step);
         break;
     case OP_COPY_HEADS:
         run_copy_heads(r, o);
@@ -238,7 +288,7 @@ enum status runner_run_op(struct runner *r, const struct op *o, const struct row
         run_route(r, o);
         break;
     case OP_MOE:
-        run_moe(r, o);
+        run_moe(r, o, step);
         break;
     case OP_GATE_ROWS:
         r->ops->gate_rows(r->s.device, runner_view(r, o->out), r->n_rows,
@@ -250,4 +300,23 @@ enum status runner_run_op(struct runner *r, const struct op *o, const struct row
         break;
     }
     return STATUS_OK;
+}
+
+enum status runner_run_step(struct runner *r, uint32_t *i_op, const struct row_batch *b,
+                            struct error *err)
+{
+    const struct op *o = &r->s.program->ops[*i_op];
+    switch (r->steps[*i_op].kind) {
+    case STEP_ADD_NORM:
+        run_add_norm(r, o);
+        *i_op += 2;
+        return STATUS_OK;
+    case STEP_ROPE_KV:
+        run_rope_kv(r, o, b);
+        *i_op += 3;
+        return STATUS_OK;
+    case STEP_ONE:
+        break;
+    }
+    return run_op(r, (*i_op)++, b, err);
 }

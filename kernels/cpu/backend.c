@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "common/base/host.h"
 #include "common/base/mem.h"
 #include "kernels/cpu/backend_internal.h"
 #include "kernels/cpu/pack.h"
@@ -18,7 +19,8 @@ enum {
     MACS_PARALLEL = 50000,
     MACS_TASK_MIN = 64 << 10,
     MACS_TASK_MAX = 4 << 20,
-    MAX_K = 1 << 20,  /* keeps the products of sizes in 64 bits */
+    MAX_K = 1 << 20, /* keeps the products of sizes in 64 bits */
+    LOGITS_ROWS = 16,
     SORTED_ROWS = 64, /* that are brought into a matrix's order at a time */
     CACHE_LINE = 64,
     SMALL_PAGE = 4096
@@ -301,6 +303,13 @@ static void cpu_linear(struct device *device, const struct linear_params *p)
 
 /* ---- operators on rows ---- */
 
+static void cpu_gather(struct device *d, struct view out, struct view x, const uint32_t *rows,
+                       uint32_t n_rows, uint32_t dim)
+{
+    for (uint32_t i = 0; i < n_rows; i++)
+        memcpy(row_of(out, i), row_of(x, rows[i]), dim * sizeof(float));
+}
+
 static void norm_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
 {
     const struct norm_params *p = params;
@@ -468,6 +477,44 @@ static void cpu_copy(struct device *d, void *to, const void *from, uint64_t n_by
     memcpy(to, from, n_bytes);
 }
 
+static enum status cpu_read(struct device *d, void *host, const void *from, uint64_t n_bytes,
+                            struct error *err)
+{
+    memcpy(host, from, n_bytes);
+    return STATUS_OK;
+}
+
+static uint64_t cpu_available_bytes(const struct device *d)
+{
+    return host_available_bytes();
+}
+
+/* What a pass is about stays where the host has it. */
+static void cpu_begin(struct device *d)
+{
+}
+
+static const void *cpu_upload(struct device *d, const void *host, uint64_t n_bytes)
+{
+    return host;
+}
+
+static const struct kv_row *cpu_upload_rows(struct device *d, const struct kv_row *rows,
+                                            uint32_t n_rows, uint32_t block_tokens)
+{
+    return rows;
+}
+
+/* Operators have their own, of each thread (cpu_scratch_grow). */
+static uint64_t cpu_scratch_bytes(const struct device *d, const struct scratch_shape *s)
+{
+    return 0;
+}
+
+static void cpu_use_scratch(struct device *d, void *ptr, uint64_t n_bytes)
+{
+}
+
 static uint32_t cpu_isa_level(const struct device *d)
 {
     return ((const struct cpu_device *)d)->isa;
@@ -511,6 +558,8 @@ static void cpu_close(struct device *device)
 static const struct ops cpu_ops = {
     .name = "cpu",
     .activation_bytes = sizeof(float),
+    .logits_rows = LOGITS_ROWS,
+    .on_host = true,
     .close = cpu_close,
     .isa_level = cpu_isa_level,
     .set_isa_level = cpu_set_isa_level,
@@ -519,7 +568,17 @@ static const struct ops cpu_ops = {
     .release = cpu_release,
     .weight_bytes = cpu_weight_bytes,
     .weight_pack = cpu_weight_pack,
+    .parallel_for = cpu_parallel_for,
+    .write = cpu_copy,
+    .read = cpu_read,
+    .available_bytes = cpu_available_bytes,
+    .begin = cpu_begin,
+    .upload = cpu_upload,
+    .upload_rows = cpu_upload_rows,
+    .scratch_bytes = cpu_scratch_bytes,
+    .use_scratch = cpu_use_scratch,
     .embed = cpu_embed,
+    .gather = cpu_gather,
     .norm = cpu_norm,
     .sum_squares = cpu_sum_squares,
     .clear = cpu_clear,

@@ -143,7 +143,9 @@ static enum status logits(struct rank *r, struct error *err)
     r->logits = NULL;
     if (r->place.stage + 1 < g->pp)
         return STATUS_OK;
-    return runner_logits(r->engine->runner, g->rows, g->n_rows, &r->logits, err);
+    TRY(runner_logits(r->engine->runner, g->rows, g->n_rows, &r->logits, err));
+    return r->logits ? runner_read_logits(r->engine->runner, 0, g->n_rows, &r->logits, err)
+                     : STATUS_OK;
 }
 
 /* ---- the group ---- */

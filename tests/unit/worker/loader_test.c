@@ -114,7 +114,12 @@ static void plain_pack(struct device *d, struct weight *w, const struct weight_r
         memcpy((uint8_t *)w->data + (size_t)i * w->k * 4, rows->ptr + i * rows->stride_bytes,
                (size_t)w->k * 4);
 }
-static const struct ops plain_ops = {.weight_bytes = plain_bytes,
+static void plain_write(struct device *d, void *to, const void *host, uint64_t n)
+{
+    memcpy(to, host, n);
+}
+static const struct ops plain_ops = {.write = plain_write,
+                                     .weight_bytes = plain_bytes,
                                      .alloc = plain_alloc,
                                      .release = plain_release,
                                      .weight_pack = plain_pack};

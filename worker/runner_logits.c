@@ -1,0 +1,121 @@
+/* What is asked for of some of a pass's rows: behind the final norm, their logits, and what the
+ * host wants to see of those. */
+#include <string.h>
+
+#include "worker/runner_internal.h"
+
+/* Every rank's part of each row to rank 0, which has its own at its place: the first columns. */
+static enum status gather_logits(struct runner *r, uint32_t n, struct error *err)
+{
+    const struct program *p = r->s.program;
+    struct collectives *c = r->s.collectives;
+    struct cut_range of[COLLECTIVES_MAX_RANKS];
+    for (uint32_t rank = 0; rank < p->tp; rank++)
+        of[rank] = program_vocab_part(p, rank);
+    const struct collectives_columns m = {r->logits, n, r->logits_width, of};
+    enum status s = c->ops->gather_columns(c, &m, err);
+    return s == STATUS_OK ? s : error_prefix(err, s, "logits");
+}
+
+/* Some of the last forward's rows behind the final norm, in r->gathered. */
+static struct view normed(struct runner *r, const uint32_t *rows, uint32_t n)
+{
+    const struct program *p = r->s.program;
+    struct device *d = r->s.device;
+    uint32_t hidden = p->config->hidden;
+    const struct view g = {r->gathered, hidden};
+    const uint32_t *own = r->ops->upload(d, rows, n * sizeof *rows);
+    r->ops->gather(d, g, runner_view(r, REG_X), own, n, hidden);
+    r->ops->norm(d, &(struct norm_params){.out = g,
+                                          .x = g,
+                                          .w = p->final_norm.norm.w,
+                                          .n_rows = n,
+                                          .n_parts = 1,
+                                          .dim = hidden,
+                                          .eps = p->config->norm_eps});
+    return g;
+}
+
+static float wide(uint16_t bfloat16)
+{
+    uint32_t bits = (uint32_t)bfloat16 << 16;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+enum status runner_normed(struct runner *r, const uint32_t *rows, uint32_t n, const float **out,
+                          struct error *err)
+{
+    size_t n_elements = (size_t)n * r->s.program->config->hidden;
+    *out = NULL;
+    if (runner_interrupted(r))
+        return error_set(err, STATUS_CLOSED, "interrupted");
+    struct view g = normed(r, rows, n);
+    if (r->ops->on_host) {
+        TRY(r->ops->sync(r->s.device, err));
+        *out = g.data;
+        return STATUS_OK;
+    }
+    TRY(r->ops->read(r->s.device, r->host_rows, g.data, n_elements * sizeof *r->host_rows, err));
+    for (size_t i = 0; i < n_elements; i++)
+        r->host[i] = wide(r->host_rows[i]);
+    *out = r->host;
+    return STATUS_OK;
+}
+
+enum status runner_logits(struct runner *r, const uint32_t *rows, uint32_t n, float **out,
+                          struct error *err)
+{
+    const struct program *p = r->s.program;
+    const struct model_config *c = p->config;
+    uint32_t n_own = program_vocab_part(p, p->rank).n;
+    *out = NULL;
+    TRY(runner_check_ranks(r, err));
+    if (runner_interrupted(r))
+        return error_set(err, STATUS_CLOSED, "interrupted");
+    const struct view g = normed(r, rows, n);
+    const struct view logits = {r->logits, r->logits_width};
+    const struct linear_part head = {&p->weights[p->i_head].w, NULL, logits, true};
+    r->ops->linear(r->s.device,
+                   &(struct linear_params){.x = g, .n_rows = n, .n_parts = 1, .parts = {head}});
+    if (c->final_softcap > 0)
+        r->ops->softcap(r->s.device, logits, n, n_own, c->final_softcap);
+    if (p->tp > 1)
+        TRY(gather_logits(r, n, err));
+    if (p->rank == 0)
+        *out = r->logits;
+    return STATUS_OK;
+}
+
+enum status runner_read_logits(struct runner *r, uint32_t first, uint32_t n, float **out,
+                               struct error *err)
+{
+    float *from = r->logits + (size_t)first * r->logits_width;
+    *out = NULL;
+    if (r->ops->on_host) {
+        TRY(r->ops->sync(r->s.device, err));
+        *out = from;
+        return STATUS_OK;
+    }
+    TRY(r->ops->read(r->s.device, r->host, from, sizeof *from * n * r->logits_width, err));
+    *out = r->host;
+    return STATUS_OK;
+}
+
+enum status runner_look(struct runner *r, uint32_t n, struct logits_top *tops, double *sums,
+                        struct error *err)
+{
+    struct device *d = r->s.device;
+    const struct view logits = {r->logits, r->logits_width};
+    float shift[RUNNER_MAX_LOGITS_ROWS];
+    r->ops->logits_top(d, logits, n, r->logits_width, r->tops);
+    TRY(r->ops->read(d, tops, r->tops, n * sizeof *tops, err));
+    if (!sums)
+        return STATUS_OK;
+    for (uint32_t i = 0; i < n; i++)
+        shift[i] = tops[i].best;
+    const float *own = r->ops->upload(d, shift, n * sizeof *shift);
+    r->ops->sum_exp(d, logits, n, r->logits_width, own, r->exp_sums);
+    return r->ops->read(d, sums, r->exp_sums, n * sizeof *sums, err);
+}
