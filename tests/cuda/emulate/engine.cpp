@@ -1,0 +1,452 @@
+/* The blocks of a grid one after the other; the threads of a block are fibers. A fiber runs a
+ * thread until it has to wait, and takes the next one that has not begun when its own has ended: a
+ * kernel that meets nothing runs on one fiber, as a plain loop. A warp goes on until all of its
+ * lanes have to wait for other warps. Threads begin, and are woken, in ascending order in one block
+ * and in descending order in the next, so that what is right in one order only (a barrier
+ * forgotten) does not pass. */
+#include "engine.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <vector>
+
+#include "switch.h"
+
+#ifdef __SANITIZE_ADDRESS__
+#include <mutex>
+#include <sanitizer/asan_interface.h>
+#endif
+
+__thread uint3 threadIdx, blockIdx;
+__thread dim3 blockDim, gridDim;
+
+namespace emulate
+{
+namespace
+{
+/* Not a power of two, or all stacks would share the same few sets of the caches. */
+constexpr size_t STACK_BYTES = (68 << 10) + 128, STACK_CANARY = 0x5bd1e995a7c3f00dull;
+constexpr unsigned N_WARPS = MAX_THREADS / WARP, NO_THREAD = MAX_THREADS;
+constexpr size_t SHARED_ALIGNMENT = 1024;
+
+struct fiber {
+    void *stack_pointer;
+    fiber *next_free;
+    char *stack;
+};
+
+struct warp {
+    uint32_t ready; /* may run, and does not */
+    uint32_t waiting, at_barrier, alive;
+    fiber *fibers[WARP]; /* null: has not begun */
+    uint32_t masks[WARP];
+    const warp_call *calls[WARP];
+    void *args[WARP];
+};
+
+struct copy {
+    void *to;
+    const void *from;
+    unsigned n_bytes;
+};
+
+struct thread_copies {
+    std::vector<copy> copies;
+    std::vector<size_t> group_ends; /* committed groups, oldest first */
+};
+
+struct engine {
+    warp warps[N_WARPS];
+    uint32_t ready_warps;
+    unsigned thread, n_threads, n_alive, n_at_barrier, n_true;
+    barrier_kind kind;
+    int barrier_result;
+    bool descending, has_copies;
+    const grid *g;
+    fiber *running, *free_fibers;
+    void *caller; /* the stack pointer of run_grid */
+    unsigned n_fibers;
+    fiber fibers[MAX_THREADS];
+    uint3 indices[MAX_THREADS]; /* of block_shape's threads */
+    dim3 block_shape;
+    char *stacks, *shared;
+    thread_copies copies[MAX_THREADS];
+};
+
+__thread engine *self;
+
+[[noreturn]] void fiber_main();
+
+char *map(size_t n_bytes)
+{
+    void *ptr = mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (ptr == MAP_FAILED) {
+        perror("emulate: mmap");
+        abort();
+    }
+    return static_cast<char *>(ptr);
+}
+
+struct engine_owner { /* frees a host thread's engine when that ends */
+    engine *e = nullptr;
+    ~engine_owner()
+    {
+        if (!e)
+            return;
+#ifdef __SANITIZE_ADDRESS__
+        ASAN_UNPOISON_MEMORY_REGION(e->shared, MAX_SHARED_BYTES + SHARED_ALIGNMENT);
+#endif
+        munmap(e->stacks, MAX_THREADS * STACK_BYTES);
+        munmap(e->shared, MAX_SHARED_BYTES + SHARED_ALIGNMENT);
+        delete e;
+        self = nullptr;
+    }
+};
+
+engine *engine_get()
+{
+    static thread_local engine_owner owner;
+    if (!owner.e) {
+        owner.e = new engine();
+        owner.e->block_shape = dim3(0);
+        owner.e->stacks = map(MAX_THREADS * STACK_BYTES);
+        owner.e->shared = map(MAX_SHARED_BYTES + SHARED_ALIGNMENT);
+        self = owner.e;
+    }
+    return owner.e;
+}
+
+fiber *fiber_take(engine *e)
+{
+    if (fiber *f = e->free_fibers) {
+        e->free_fibers = f->next_free;
+        return f;
+    }
+    fiber *f = &e->fibers[e->n_fibers];
+    f->stack = e->stacks + e->n_fibers++ * STACK_BYTES;
+    memcpy(f->stack, &STACK_CANARY, sizeof STACK_CANARY);
+    f->stack_pointer = stack_prepare(f->stack, STACK_BYTES, fiber_main);
+    return f;
+}
+
+unsigned pick_bit(const engine *e, uint32_t bits)
+{
+    return e->descending ? 31u - (unsigned)__builtin_clz(bits) : (unsigned)__builtin_ctz(bits);
+}
+
+/* The next thread to run, now not ready any more; NO_THREAD when none can. */
+unsigned pick(engine *e)
+{
+    unsigned i_warp = e->thread / WARP;
+    if (!e->warps[i_warp].ready) {
+        e->ready_warps &= ~(1u << i_warp);
+        if (!e->ready_warps)
+            return NO_THREAD;
+        i_warp = pick_bit(e, e->ready_warps);
+    }
+    warp *w = &e->warps[i_warp];
+    const unsigned lane = pick_bit(e, w->ready);
+    w->ready &= ~(1u << lane);
+    return i_warp * WARP + lane;
+}
+
+void thread_set(engine *e, unsigned thread)
+{
+    e->thread = thread;
+    threadIdx = e->indices[thread];
+}
+
+const char *waits_for(const engine *e, unsigned thread)
+{
+    const warp *w = &e->warps[thread / WARP];
+    const uint32_t bit = 1u << thread % WARP;
+    return !(w->alive & bit)     ? "has ended"
+           : w->at_barrier & bit ? "waits at the block's barrier"
+           : !(w->waiting & bit) ? "runs"
+                                 : w->calls[thread % WARP]->name;
+}
+
+[[noreturn]] void die_of_deadlock(const engine *e)
+{
+    fprintf(stderr, "emulate: deadlock in %s, block (%u, %u, %u): nobody can go on\n", e->g->name,
+            blockIdx.x, blockIdx.y, blockIdx.z);
+    unsigned n = 0;
+    for (unsigned first = 0, end; first < e->n_threads; first = end) {
+        const warp *w = &e->warps[first / WARP];
+        const char *what = waits_for(e, first);
+        for (end = first + 1; end < e->n_threads && end % WARP && waits_for(e, end) == what; end++)
+            ;
+        if (n++ < 64)
+            fprintf(stderr, "  warp %u, threads %u to %u: %s (mask %08x)\n", first / WARP, first,
+                    end - 1, what, w->waiting >> first % WARP & 1 ? w->masks[first % WARP] : 0u);
+    }
+    abort();
+}
+
+/* From the running thread, which is not ready, to the next one. Returns when it is woken. */
+void go_on(engine *e)
+{
+    const unsigned next = pick(e);
+    if (next == NO_THREAD)
+        die_of_deadlock(e);
+    fiber *from = e->running, *to = e->warps[next / WARP].fibers[next % WARP];
+    if (!to)
+        to = fiber_take(e);
+    thread_set(e, next);
+    e->running = to;
+    stack_switch(&from->stack_pointer, to->stack_pointer);
+}
+
+void barrier_release(engine *e)
+{
+    e->barrier_result = e->kind == BARRIER_OR    ? e->n_true > 0
+                        : e->kind == BARRIER_AND ? e->n_true == e->n_at_barrier
+                                                 : (int)e->n_true;
+    for (unsigned i = 0; i * WARP < e->n_threads; i++) {
+        warp *w = &e->warps[i];
+        if (w->at_barrier)
+            e->ready_warps |= 1u << i;
+        w->ready |= w->at_barrier;
+        w->at_barrier = 0;
+    }
+    e->n_at_barrier = e->n_true = 0;
+}
+
+/* Runs the meeting of mask when all of its lanes that have not left the kernel are there. */
+bool meeting_run(warp *w, uint32_t mask, const warp_call *call)
+{
+    const uint32_t lanes = mask & w->alive;
+    if (lanes & ~w->waiting)
+        return false;
+    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+        const unsigned lane = (unsigned)__builtin_ctz(rest);
+        if (w->calls[lane] != call || w->masks[lane] != mask)
+            return false;
+    }
+    call->run(w->args, lanes);
+    w->waiting &= ~lanes;
+    w->ready |= lanes;
+    return true;
+}
+
+void thread_end(engine *e)
+{
+    warp *w = &e->warps[e->thread / WARP];
+    const unsigned lane = e->thread % WARP;
+    w->alive &= ~(1u << lane);
+    w->args[lane] = nullptr;
+    e->n_alive--;
+    if (e->has_copies) {
+        e->copies[e->thread].copies.clear();
+        e->copies[e->thread].group_ends.clear();
+    }
+    if (e->n_at_barrier && e->n_at_barrier == e->n_alive)
+        barrier_release(e);
+    for (uint32_t rest = w->waiting; rest; rest &= w->waiting & (rest - 1)) {
+        const unsigned first = (unsigned)__builtin_ctz(rest);
+        meeting_run(w, w->masks[first], w->calls[first]);
+    }
+}
+
+[[noreturn]] void fiber_main()
+{
+    engine *e = self;
+    for (;;) { /* thread e->thread has not begun */
+        fiber *f = e->running;
+        e->warps[e->thread / WARP].fibers[e->thread % WARP] = f;
+        e->g->thread(e->g->closure);
+        thread_end(e);
+        const unsigned next = pick(e);
+        if (next != NO_THREAD && !e->warps[next / WARP].fibers[next % WARP]) {
+            thread_set(e, next);
+            continue;
+        }
+        if (next == NO_THREAD && e->n_alive)
+            die_of_deadlock(e);
+        f->next_free = e->free_fibers;
+        e->free_fibers = f;
+        if (next == NO_THREAD) {
+            stack_switch(&f->stack_pointer, e->caller);
+            continue;
+        }
+        e->running = e->warps[next / WARP].fibers[next % WARP];
+        thread_set(e, next);
+        stack_switch(&f->stack_pointer, e->running->stack_pointer);
+    }
+}
+
+void indices_make(engine *e, dim3 shape)
+{
+    if (e->block_shape.x == shape.x && e->block_shape.y == shape.y && e->block_shape.z == shape.z)
+        return;
+    e->block_shape = shape;
+    for (unsigned i = 0; i < shape.x * shape.y * shape.z; i++)
+        e->indices[i] = {i % shape.x, i / shape.x % shape.y, i / shape.x / shape.y};
+}
+
+void run_block(engine *e)
+{
+    e->n_alive = e->n_threads;
+    e->n_at_barrier = e->n_true = 0;
+    const unsigned n_warps = (e->n_threads + WARP - 1) / WARP;
+    for (unsigned i = 0; i < n_warps; i++) {
+        warp *w = &e->warps[i];
+        const unsigned n_left = e->n_threads - i * WARP;
+        w->alive = w->ready = n_left < WARP ? (1u << n_left) - 1 : ALL_LANES;
+        w->waiting = w->at_barrier = 0;
+        memset(w->fibers, 0, sizeof w->fibers);
+        memset(w->args, 0, sizeof w->args);
+    }
+    e->ready_warps = n_warps < WARP ? (1u << n_warps) - 1 : ALL_LANES;
+    e->descending = !e->descending;
+    memset(e->shared, 0xff, e->g->n_shared_bytes); /* not a number, in every format */
+    e->thread = e->descending ? e->n_threads - 1 : 0;
+    thread_set(e, pick(e));
+    e->running = fiber_take(e);
+    stack_switch(&e->caller, e->running->stack_pointer);
+}
+
+#ifdef __SANITIZE_ADDRESS__
+std::mutex shared_variables; /* __shared__ ones are the process's: see cuda_runtime.h */
+#endif
+} // namespace
+
+void run_grid(const grid &g)
+{
+    engine *e = engine_get();
+    if (e->g)
+        die("a kernel is launched inside a kernel");
+#ifdef __SANITIZE_ADDRESS__
+    std::lock_guard<std::mutex> lock(shared_variables);
+    ASAN_POISON_MEMORY_REGION(e->shared, MAX_SHARED_BYTES + SHARED_ALIGNMENT);
+    ASAN_UNPOISON_MEMORY_REGION(e->shared, g.n_shared_bytes);
+#endif
+    e->g = &g;
+    e->has_copies = false;
+    e->n_threads = g.n_threads.x * g.n_threads.y * g.n_threads.z;
+    indices_make(e, g.n_threads);
+    blockDim = g.n_threads;
+    gridDim = g.n_blocks;
+    for (unsigned z = 0; z < g.n_blocks.z; z++)
+        for (unsigned y = 0; y < g.n_blocks.y; y++)
+            for (unsigned x = 0; x < g.n_blocks.x; x++) {
+                blockIdx = {x, y, z};
+                run_block(e);
+            }
+    for (unsigned i = 0; i < e->n_fibers; i++)
+        if (memcmp(e->fibers[i].stack, &STACK_CANARY, sizeof STACK_CANARY) != 0)
+            die("a thread's stack grew beyond %zu bytes", STACK_BYTES);
+    e->g = nullptr;
+}
+
+void meet(uint32_t mask, const warp_call *call, void *arg)
+{
+    engine *e = self;
+    warp *w = &e->warps[e->thread / WARP];
+    const unsigned lane = e->thread % WARP;
+    const uint32_t bit = 1u << lane;
+    if (!(mask & bit))
+        die("%s: lane %u is not in its own mask %08x", call->name, lane, mask);
+    w->masks[lane] = mask;
+    w->calls[lane] = call;
+    w->args[lane] = arg;
+    w->waiting |= bit;
+    if (meeting_run(w, mask, call))
+        w->ready &= ~bit;
+    else
+        go_on(e);
+}
+
+int barrier(barrier_kind kind, bool predicate)
+{
+    engine *e = self;
+    warp *w = &e->warps[e->thread / WARP];
+    const uint32_t bit = 1u << e->thread % WARP;
+    if (e->n_at_barrier && e->kind != kind)
+        die("the block's threads wait at barriers of two kinds");
+    e->kind = kind;
+    e->n_true += predicate;
+    e->n_at_barrier++;
+    w->at_barrier |= bit;
+    if (e->n_at_barrier == e->n_alive) {
+        barrier_release(e);
+        w->ready &= ~bit;
+    } else {
+        go_on(e);
+    }
+    return e->barrier_result;
+}
+
+unsigned lane_index()
+{
+    return self->thread % WARP;
+}
+
+uint32_t lanes_alive()
+{
+    return self->warps[self->thread / WARP].alive;
+}
+
+void *dynamic_shared()
+{
+    return self->shared;
+}
+
+/* What the copy will bring is not there before the wait: whoever looks earlier sees no number. */
+void copy_begin(void *to, const void *from, unsigned n_bytes, bool valid)
+{
+    engine *e = self;
+    if ((uintptr_t)to % n_bytes || (valid && (uintptr_t)from % n_bytes))
+        die("an asynchronous copy of %u bytes from %p to %p is not aligned", n_bytes, from, to);
+    e->has_copies = true;
+    e->copies[e->thread].copies.push_back({to, valid ? from : nullptr, n_bytes});
+    memset(to, 0xff, n_bytes);
+}
+
+void copy_commit()
+{
+    engine *e = self;
+    thread_copies *c = &e->copies[e->thread];
+    e->has_copies = true;
+    c->group_ends.push_back(c->copies.size());
+}
+
+void copy_wait(unsigned n_groups_left)
+{
+    thread_copies *c = &self->copies[self->thread];
+    const size_t n_groups = c->group_ends.size();
+    if (n_groups <= n_groups_left)
+        return;
+    const size_t n_done = n_groups - n_groups_left, end = c->group_ends[n_done - 1];
+    for (size_t i = 0; i < end; i++) {
+        const copy &k = c->copies[i];
+        if (k.from)
+            memcpy(k.to, k.from, k.n_bytes);
+        else
+            memset(k.to, 0, k.n_bytes);
+    }
+    c->copies.erase(c->copies.begin(), c->copies.begin() + (ptrdiff_t)end);
+    c->group_ends.erase(c->group_ends.begin(), c->group_ends.begin() + (ptrdiff_t)n_done);
+    for (size_t &group_end : c->group_ends)
+        group_end -= end;
+}
+
+void die(const char *format, ...)
+{
+    va_list args;
+    const engine *e = self;
+    fprintf(stderr, "emulate: ");
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    if (e && e->g)
+        fprintf(stderr, "\n  in %s, block (%u, %u, %u), thread (%u, %u, %u)", e->g->name,
+                blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
+    fprintf(stderr, "\n");
+    abort();
+}
+} // namespace emulate

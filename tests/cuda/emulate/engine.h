@@ -1,0 +1,47 @@
+#pragma once
+/* What the emulation's headers ask of its engine (engine.cpp). A grid runs on the host thread that
+ * calls run_grid, one block at a time; the threads of a block are fibers that take turns where they
+ * meet. Host threads have an engine each. */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "types.h"
+
+namespace emulate
+{
+constexpr unsigned WARP = 32, MAX_THREADS = 1024;
+constexpr size_t MAX_SHARED_BYTES = 227 << 10; /* dynamic; sm_90 */
+constexpr uint32_t ALL_LANES = 0xffffffffu;
+
+struct grid {
+    dim3 n_blocks, n_threads;
+    size_t n_shared_bytes;
+    void (*thread)(const void *closure);
+    const void *closure;
+    const char *name; /* for messages */
+};
+void run_grid(const grid &g);
+
+/* A meeting of lanes of one warp: the last of mask to come runs it, for all of them. args[l] is
+ * what lane l brought; null for the lanes that are not in lanes (they have left the kernel). */
+struct warp_call {
+    const char *name;
+    void (*run)(void *const *args, uint32_t lanes);
+};
+void meet(uint32_t mask, const warp_call *call, void *arg);
+
+enum barrier_kind { BARRIER_PLAIN, BARRIER_OR, BARRIER_AND, BARRIER_COUNT };
+int barrier(barrier_kind kind, bool predicate);
+
+unsigned lane_index();
+uint32_t lanes_alive(); /* of the calling lane's warp */
+void *dynamic_shared();
+
+/* Asynchronous copies of the calling thread: to is poisoned until the wait. n_bytes: 4, 8 or 16. */
+void copy_begin(void *to, const void *from, unsigned n_bytes, bool valid);
+void copy_commit();
+void copy_wait(unsigned n_groups_left);
+
+/* Says what, and where in which kernel, and aborts. */
+[[noreturn]] void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+} // namespace emulate

@@ -1,0 +1,74 @@
+#pragma once
+/* kernels/cuda/ptx.cuh in the emulation: the same functions, over engine.h and tensor.h. */
+#include <cuda_runtime.h>
+
+#include "tests/cuda/emulate/tensor.h"
+
+#define CUDA_DYNAMIC_SHARED(type, name) type *name = static_cast<type *>(emulate::dynamic_shared())
+
+inline void mma_bf16_16816(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    emulate::mma_bf16_16816(d, a, b);
+}
+
+inline void ldmatrix_x4(uint32_t (&r)[4], const void *smem)
+{
+    emulate::ldmatrix(r, smem, 4, false);
+}
+
+inline void ldmatrix_x4_trans(uint32_t (&r)[4], const void *smem)
+{
+    emulate::ldmatrix(r, smem, 4, true);
+}
+
+inline void ldmatrix_x2(uint32_t (&r)[2], const void *smem)
+{
+    emulate::ldmatrix(r, smem, 2, false);
+}
+
+inline void ldmatrix_x2_trans(uint32_t (&r)[2], const void *smem)
+{
+    emulate::ldmatrix(r, smem, 2, true);
+}
+
+inline void cp_async_16(void *smem, const void *global, bool valid)
+{
+    emulate::copy_begin(smem, global, 16, valid);
+}
+
+inline void cp_async_commit()
+{
+    emulate::copy_commit();
+}
+
+template <unsigned N_LEFT> inline void cp_async_wait()
+{
+    emulate::copy_wait(N_LEFT);
+}
+
+inline uint4 load_stream_16(const void *global)
+{
+    return *static_cast<const uint4 *>(global);
+}
+
+inline uint2 load_stream_8(const void *global)
+{
+    return *static_cast<const uint2 *>(global);
+}
+
+inline uint32_t load_stream_4(const void *global)
+{
+    return *static_cast<const uint32_t *>(global);
+}
+
+inline void prefetch_l2(const void *)
+{
+}
+
+inline void dependency_wait()
+{
+}
+
+inline void dependency_launch()
+{
+}

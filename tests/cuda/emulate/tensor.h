@@ -1,0 +1,10 @@
+#pragma once
+/* The tensor core's instructions, over the fragments of PTX ISA 9.7.14 ("Matrix fragments for
+ * mma.m16n8k16", "ldmatrix"). All 32 lanes take part. */
+#include <stdint.h>
+
+namespace emulate
+{
+void mma_bf16_16816(float *d, const uint32_t *a, const uint32_t *b);
+void ldmatrix(uint32_t *r, const void *row, unsigned n_matrices, bool trans);
+} // namespace emulate
