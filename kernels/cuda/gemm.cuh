@@ -1,0 +1,91 @@
+#pragma once
+/* Products with up to 64 rows of activations, bound by the reading of weights. The 16 outputs of a
+ * row tile are M of mma.m16n8k16, rows of activations N (NB times 8), inputs K.
+ *
+ * How bytes move: a block has 8 warps, WARPS_N of them side by side over outputs (MT row tiles
+ * each), 8 / WARPS_N over K; blocks over outputs, and over K where these are too few (n_splits).
+ * Every lane copies 16 bytes at a time from global into its own places of a ring in shared memory
+ * by asynchronous copies, n_stages - 1 steps ahead: 48 to 120 KB of a multiprocessor's loads are
+ * under way and no register waits for one. Codes come back to the same lane, so rings need no
+ * barrier; activations of a step are shared by the warps that have its part of K, and one barrier a
+ * step serves them. Both are laid out so that neither copies nor reads meet in a bank. The first
+ * steps' weights are asked for before the kernel in front has ended (programmatic dependent
+ * launch).
+ *
+ * Sums are float: over a warp's inputs in order, or group by group times the group's scale; then
+ * the warps' along K, then the splits', both in order. The last block of an output's splits to
+ * arrive adds them all: which one that is changes no bit. */
+#include "kernels/cuda/gemm_finish.cuh"
+#include "kernels/cuda/gemm_load.cuh"
+#include "kernels/cuda/gemm_step.cuh"
+
+template <enum gpu_format F, uint32_t NB, uint32_t MT>
+__global__ __launch_bounds__(GEMM_THREADS, MT == 1 ? 2 : 1) void gemm_kernel(const gemm_args a)
+{
+    using T = gemm_traits<F>;
+    const uint32_t ahead = a.n_stages - 1;
+    CUDA_DYNAMIC_SHARED(uint8_t, ring);
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const uint32_t warp_n = warp / a.warps_k, warp_k = warp % a.warps_k;
+    const uint32_t weight_bytes = gemm_weight_bytes<F>(MT, a.group);
+    const uint32_t stage_bytes = gemm_stage_bytes<F>(MT, a);
+    const uint32_t block_k = a.warps_k * T::STEP_K, x_at = GEMM_WARPS * weight_bytes;
+    const uint32_t begin = (uint32_t)((uint64_t)a.n_steps * blockIdx.y / gridDim.y);
+    const uint32_t end = (uint32_t)((uint64_t)a.n_steps * (blockIdx.y + 1) / gridDim.y);
+    gemm_tile<F> tiles[MT];
+#pragma unroll
+    for (uint32_t m = 0; m < MT; m++)
+        tiles[m] = gemm_tile_of<F>(a, (blockIdx.x * (GEMM_WARPS / a.warps_k) + warp_n) * MT + m);
+
+    auto load_weights = [&](uint32_t step, uint32_t stage) {
+        uint8_t *to = ring + stage * stage_bytes + warp * weight_bytes;
+#pragma unroll
+        for (uint32_t m = 0; m < MT; m++)
+            gemm_load_tile<F>(a, tiles[m], step * block_k + warp_k * T::STEP_K, lane,
+                              to + m * (weight_bytes / MT));
+    };
+    for (uint32_t i = 0; i < ahead; i++) {
+        if (begin + i < end)
+            load_weights(begin + i, i);
+        cp_async_commit();
+    }
+    dependency_wait();
+    dependency_launch();
+    /* Not in the groups above: the first step must not wait for the last one's weights. */
+    for (uint32_t i = 0; i < ahead && begin + i < end; i++)
+        gemm_load_x<F, false>(a, (begin + i) * block_k, block_k, ring + i * stage_bytes + x_at);
+
+    float sums[MT][NB][4];
+#pragma unroll
+    for (uint32_t m = 0; m < MT; m++)
+        gemm_clear(sums[m]);
+    uint32_t stage = 0;
+    for (uint32_t step = begin; step < end; step++) {
+        gemm_wait(ahead);
+        __syncthreads();
+        if (step + ahead < end) {
+            const uint32_t free = stage == 0 ? ahead : stage - 1;
+            load_weights(step + ahead, free);
+            gemm_load_x<F, true>(a, (step + ahead) * block_k, block_k,
+                                 ring + free * stage_bytes + x_at);
+        }
+        cp_async_commit();
+        const uint8_t *now = ring + stage * stage_bytes;
+        const gemm_step s = {now + warp * weight_bytes,
+                             now + x_at,
+                             weight_bytes / MT,
+                             a.group,
+                             a.n_rows,
+                             block_k * 2,
+                             warp_k * T::STEP_K / 8,
+                             lane};
+        if constexpr (weights_traits<F>::PLAIN)
+            gemm_plain_step<NB, MT>(s, sums);
+        else
+            gemm_coded_step<F, NB, MT>(s, sums);
+        stage = stage == ahead ? 0 : stage + 1;
+    }
+    cp_async_wait<0>();
+    __syncthreads();
+    gemm_finish<NB, MT>(a, sums, reinterpret_cast<float *>(ring));
+}

@@ -1,0 +1,108 @@
+#pragma once
+/* How the products of gemm.cuh are cut into blocks, and their launch. The formats' kernels are
+ * compiled in a file each (linear_*.cu), which linear.cu calls by the table below. */
+#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/gemm.cuh"
+
+/* What a launch may use. */
+struct gemm_limits {
+    uint32_t n_multiprocessors, shared_bytes; /* of a block at most */
+    uint32_t most_counters;
+    uint64_t partial_bytes;
+};
+typedef cudaError_t gemm_launch_fn(struct gemm_args a, const gemm_limits &limits,
+                                   cudaStream_t stream);
+gemm_launch_fn gemm_launch_bf16, gemm_launch_u4, gemm_launch_u4_min, gemm_launch_i8,
+    gemm_launch_i8_min, gemm_launch_f8, gemm_launch_mx4;
+
+/* Row tiles of a warp: two where activations are many, so that reading these from shared memory
+ * does not bound the product. */
+static inline uint32_t gemm_row_tiles(uint32_t n_rows)
+{
+    return n_rows > 16 ? 2 : 1;
+}
+
+struct gemm_plan {
+    uint32_t warps_k, n_steps, n_stages, n_blocks, n_splits, shared_bytes;
+    double cost;
+};
+
+/* Cost: bytes through the second cache (weights, activations of each block, partial sums), over the
+ * part of the device that the blocks keep busy. A multiprocessor with one block of two has less
+ * than it could under way, but more than half. */
+template <enum gpu_format F>
+static gemm_plan gemm_plan_with(const gemm_args &a, const gemm_limits &limits, uint32_t warps_k)
+{
+    const uint32_t mt = gemm_row_tiles(a.n_rows), block_k = warps_k * gemm_traits<F>::STEP_K;
+    const uint32_t tiles = GEMM_WARPS / warps_k * mt, outputs = tiles * GPU_TILE_N;
+    gemm_plan p = {};
+    p.warps_k = warps_k;
+    p.n_steps = (a.k + block_k - 1) / block_k;
+    p.n_blocks = (a.n_tiles + tiles - 1) / tiles;
+    const uint32_t slots = limits.n_multiprocessors * (mt == 1 ? 2 : 1);
+    const uint64_t partial = (uint64_t)a.n_rows * a.n_tiles * GPU_TILE_N * sizeof(float);
+    p.n_splits = slots / p.n_blocks;
+    p.n_splits = p.n_splits > p.n_steps / 4 ? p.n_steps / 4 : p.n_splits;
+    p.n_splits = p.n_splits * partial > limits.partial_bytes
+                     ? (uint32_t)(limits.partial_bytes / partial)
+                     : p.n_splits;
+    if (p.n_splits < 2 || p.n_blocks > limits.most_counters)
+        p.n_splits = 1;
+    gemm_args sized = a;
+    sized.warps_k = warps_k;
+    const uint32_t stage = gemm_stage_bytes<F>(mt, sized);
+    const uint32_t finish = warps_k * a.n_rows * (outputs + 4) * (uint32_t)sizeof(float);
+    for (uint32_t n : {2u, 3u, 4u, 6u}) /* two blocks to a multiprocessor, beyond what is needed */
+        if (n <= gemm_traits<F>::MOST_STAGES &&
+            n * stage <= limits.shared_bytes / (n > 2 && mt == 1 ? 2 : 1))
+            p.n_stages = n;
+    p.shared_bytes = p.n_stages * stage > finish ? p.n_stages * stage : finish;
+    const double weights = (double)a.n_tiles * a.parts[0].tile_bytes;
+    const double x = (double)p.n_blocks * a.n_rows * a.k * 2;
+    const double sums = p.n_splits > 1 ? 2.0 * p.n_splits * (double)partial : 0;
+    const double busy = (double)p.n_blocks * p.n_splits / slots;
+    p.cost = (weights + x + sums) / (busy < 1 ? 0.25 + 0.75 * busy : 1);
+    if (p.n_stages == 0 || p.shared_bytes > limits.shared_bytes)
+        p.cost = -1;
+    return p;
+}
+
+template <enum gpu_format F, uint32_t NB, uint32_t MT>
+static cudaError_t gemm_enqueue(const gemm_args &a, const gemm_plan &p, cudaStream_t stream)
+{
+    const cudaError_t e = cudaFuncSetAttribute(
+        gemm_kernel<F, NB, MT>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)p.shared_bytes);
+    if (e != cudaSuccess)
+        return e;
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(p.n_blocks, p.n_splits);
+    config.blockDim = dim3(GEMM_THREADS);
+    config.dynamicSmemBytes = p.shared_bytes;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, gemm_kernel<F, NB, MT>, a);
+}
+
+/* cudaErrorInvalidConfiguration: so many rows do not fit; half of them may. */
+template <enum gpu_format F>
+static cudaError_t gemm_launch(gemm_args a, const gemm_limits &limits, cudaStream_t stream)
+{
+    gemm_plan best = {};
+    best.cost = -1;
+    for (uint32_t warps_k : {1u, 2u, 4u, 8u}) {
+        const gemm_plan p = gemm_plan_with<F>(a, limits, warps_k);
+        if (p.cost >= 0 && (best.cost < 0 || p.cost < best.cost))
+            best = p;
+    }
+    if (best.cost < 0)
+        return cudaErrorInvalidConfiguration;
+    a.warps_k = best.warps_k, a.n_steps = best.n_steps, a.n_stages = best.n_stages;
+    return a.n_rows <= 8    ? gemm_enqueue<F, 1, 1>(a, best, stream)
+           : a.n_rows <= 16 ? gemm_enqueue<F, 2, 1>(a, best, stream)
+           : a.n_rows <= 32 ? gemm_enqueue<F, 4, 2>(a, best, stream)
+                            : gemm_enqueue<F, 8, 2>(a, best, stream);
+}

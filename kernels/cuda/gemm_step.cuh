@@ -1,0 +1,131 @@
+#pragma once
+/* Of gemm.cuh: what a warp multiplies, from shared memory. */
+#include "kernels/cuda/gemm_args.cuh"
+
+/* What a warp multiplies in a step. */
+struct gemm_step {
+    const uint8_t *weights; /* of its row tiles, tile_bytes apart: codes, then scales */
+    const uint8_t *x;       /* of the block: n_rows rows, row_bytes apart */
+    uint32_t tile_bytes, group, n_rows, row_bytes;
+    uint32_t first_chunk, lane; /* where in a row its inputs begin */
+};
+
+template <uint32_t NB> __device__ __forceinline__ void gemm_clear(float (&sums)[NB][4])
+{
+#pragma unroll
+    for (uint32_t nb = 0; nb < NB; nb++)
+        sums[nb][0] = sums[nb][1] = sums[nb][2] = sums[nb][3] = 0.0f;
+}
+
+/* Where fewer rows are than the product has, the last one stands in: its sums are not kept. */
+__device__ __forceinline__ uint32_t gemm_row(uint32_t row, uint32_t n_rows)
+{
+    return row < n_rows ? row : n_rows - 1;
+}
+
+/* A warp's step of plain numbers. */
+template <uint32_t NB, uint32_t MT>
+__device__ __forceinline__ void gemm_plain_step(const gemm_step &s, float (&sums)[MT][NB][4])
+{
+#pragma unroll
+    for (uint32_t u = 0; u < 2; u++) {
+        uint4 w[MT][2];
+#pragma unroll
+        for (uint32_t m = 0; m < MT; m++)
+#pragma unroll
+            for (uint32_t h = 0; h < 2; h++)
+                w[m][h] = *reinterpret_cast<const uint4 *>(s.weights + m * s.tile_bytes +
+                                                           512 * (2 * h + u) + 16 * s.lane);
+#pragma unroll
+        for (uint32_t nb = 0; nb < NB; nb++) {
+            const uint32_t row = gemm_row(nb * 8 + s.lane / 4, s.n_rows);
+            const uint32_t c = gemm_place<GPU_BF16>(row, s.first_chunk + 4 * u + s.lane % 4);
+            const uint4 v = *reinterpret_cast<const uint4 *>(s.x + row * s.row_bytes + 16 * c);
+#pragma unroll
+            for (uint32_t m = 0; m < MT; m++) {
+                const uint32_t low[4] = {w[m][0].x, w[m][1].x, w[m][0].y, w[m][1].y};
+                const uint32_t high[4] = {w[m][0].z, w[m][1].z, w[m][0].w, w[m][1].w};
+                const uint32_t b_low[2] = {v.x, v.y}, b_high[2] = {v.z, v.w};
+                mma_bf16_16816(sums[m][nb], low, b_low);
+                mma_bf16_16816(sums[m][nb], high, b_high);
+            }
+        }
+    }
+}
+
+/* The sums of a group join the whole. */
+template <enum gpu_format F, uint32_t NB>
+__device__ __forceinline__ void gemm_scale(const weights_scale &s, const float (&group)[NB][4],
+                                           const float (&ones)[NB][4], float (&sums)[NB][4])
+{
+#pragma unroll
+    for (uint32_t nb = 0; nb < NB; nb++)
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) {
+            sums[nb][i] = fmaf(s.scale[i / 2], group[nb][i], sums[nb][i]);
+            if (weights_traits<F>::HAS_OFFSET)
+                sums[nb][i] = fmaf(s.offset[i / 2], ones[nb][i], sums[nb][i]);
+        }
+}
+
+/* A warp's step of codes. */
+template <enum gpu_format F, uint32_t NB, uint32_t MT>
+__device__ __forceinline__ void gemm_coded_step(const gemm_step &step, float (&sums)[MT][NB][4])
+{
+    using T = gemm_traits<F>;
+    constexpr uint32_t WORDS = weights_traits<F>::WORDS, PER_LOAD = 4 / WORDS;
+    constexpr uint32_t PER_GROUP = GPU_TILE_N * weights_traits<F>::SCALE_BYTES;
+    const uint32_t mask =
+        (step.group < GPU_STEP_K ? step.group : GPU_STEP_K) / 16 - 1; /* a power of two */
+    float part[MT][NB][4], ones[NB][4];
+    weights_scale scale[MT];
+    uint32_t words[MT][4];
+#pragma unroll
+    for (uint32_t s = 0; s < T::STEP_K / 16; s++) {
+        uint32_t b[NB][2];
+#pragma unroll
+        for (uint32_t nb = 0; nb < NB; nb += 2) { /* lanes 8i + j: row j of matrix i */
+            const uint32_t i = step.lane / 8;
+            const uint32_t row =
+                gemm_row(nb * 8 + (NB > 1 ? i / 2 * 8 : 0) + step.lane % 8, step.n_rows);
+            const uint32_t c = gemm_place<F>(row, step.first_chunk + 2 * s + i % 2);
+            const uint8_t *at = step.x + row * step.row_bytes + 16 * c;
+            if constexpr (NB > 1) {
+                uint32_t r[4];
+                ldmatrix_x4(r, at);
+                b[nb][0] = r[0], b[nb][1] = r[1], b[nb + 1][0] = r[2], b[nb + 1][1] = r[3];
+            } else {
+                ldmatrix_x2(b[0], at);
+            }
+        }
+        if ((s & mask) == 0 && weights_traits<F>::HAS_OFFSET)
+            gemm_clear(ones);
+        if (weights_traits<F>::HAS_OFFSET) {
+            const uint32_t a[4] = {FRAGMENT_ONES, FRAGMENT_ONES, FRAGMENT_ONES, FRAGMENT_ONES};
+#pragma unroll
+            for (uint32_t nb = 0; nb < NB; nb++)
+                mma_bf16_16816(ones[nb], a, b[nb]);
+        }
+#pragma unroll
+        for (uint32_t m = 0; m < MT; m++) {
+            const uint8_t *tile = step.weights + m * step.tile_bytes;
+            if (s % PER_LOAD == 0) {
+                const uint4 v =
+                    *reinterpret_cast<const uint4 *>(tile + s / PER_LOAD * 512 + 16 * step.lane);
+                words[m][0] = v.x, words[m][1] = v.y, words[m][2] = v.z, words[m][3] = v.w;
+            }
+            if ((s & mask) == 0) {
+                const uint8_t *at = tile + T::CODE_BYTES + s / (mask + 1) * PER_GROUP;
+                scale[m] = weights_scales<F>(at, step.lane / 4);
+                gemm_clear(part[m]);
+            }
+            uint32_t a[4];
+            weights_fragment<F>(a, words[m] + s % PER_LOAD * WORDS, scale[m]);
+#pragma unroll
+            for (uint32_t nb = 0; nb < NB; nb++)
+                mma_bf16_16816(part[m][nb], a, b[nb]);
+            if ((s & mask) == mask)
+                gemm_scale<F>(scale[m], part[m], ones, sums[m]);
+        }
+    }
+}

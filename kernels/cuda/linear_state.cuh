@@ -1,0 +1,18 @@
+#pragma once
+/* What linear.cu and blas.cu keep for the products of one stream. */
+#include "kernels/cuda/common.cuh"
+
+extern "C" {
+#include "kernels/cuda/cuda_linear.h"
+}
+
+struct blas; /* blas.cu; NULL until the first product of many rows */
+void blas_free(struct blas *b);
+
+struct gpu_linear {
+    struct gpu_stream *stream;
+    uint32_t n_multiprocessors, shared_bytes; /* of a block at most */
+    uint32_t *arrived;                        /* [LINEAR_COUNTERS] of the device, zeros */
+    struct blas *blas;
+};
+static constexpr uint32_t LINEAR_COUNTERS = 4096;
