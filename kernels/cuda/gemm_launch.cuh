@@ -52,7 +52,8 @@ static gemm_plan gemm_plan_with(const gemm_args &a, const gemm_limits &limits, u
     sized.warps_k = warps_k;
     const uint32_t stage = gemm_stage_bytes<F>(mt, sized);
     const uint32_t finish = warps_k * a.n_rows * (outputs + 4) * (uint32_t)sizeof(float);
-    for (uint32_t n : {2u, 3u, 4u, 6u}) /* two blocks to a multiprocessor, beyond what is needed */
+    static const uint32_t depths[] = {2, 3, 4, 6};
+    for (uint32_t n : depths) /* two blocks to a multiprocessor, beyond what is needed */
         if (n <= gemm_traits<F>::MOST_STAGES &&
             n * stage <= limits.shared_bytes / (n > 2 && mt == 1 ? 2 : 1))
             p.n_stages = n;
@@ -93,7 +94,7 @@ static cudaError_t gemm_launch(gemm_args a, const gemm_limits &limits, cudaStrea
 {
     gemm_plan best = {};
     best.cost = -1;
-    for (uint32_t warps_k : {1u, 2u, 4u, 8u}) {
+    for (uint32_t warps_k = 1; warps_k <= GEMM_WARPS; warps_k *= 2) {
         const gemm_plan p = gemm_plan_with<F>(a, limits, warps_k);
         if (p.cost >= 0 && (best.cost < 0 || p.cost < best.cost))
             best = p;

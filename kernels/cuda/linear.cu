@@ -2,22 +2,26 @@
 #include "kernels/cuda/gemm_launch.cuh"
 #include "kernels/cuda/linear_state.cuh"
 
+/* Of a block at most, by the tables of the programming guide; less what a kernel declares itself
+ * and what the driver keeps. */
+static uint32_t shared_bytes_of(uint32_t capability)
+{
+    const bool is_large = capability == 80 || capability == 87;
+    const uint32_t kib = capability >= 90 && capability < 120 ? 227 : is_large ? 163 : 99;
+    return (kib - 1) << 10;
+}
+
 enum status gpu_linear_new(struct gpu_stream *s, const struct gpu_info *info,
                            struct gpu_linear **out, struct error *err)
 {
-    int shared = 0;
     void *arrived = nullptr;
     *out = nullptr;
     TRY(gpu_enter(s->device, err));
-    TRY(gpu_check(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin,
-                                         s->device->ordinal),
-                  "cudaDeviceGetAttribute", err));
     TRY(gpu_alloc(s->device, LINEAR_COUNTERS * sizeof(uint32_t), &arrived, err));
     struct gpu_linear *l = static_cast<struct gpu_linear *>(mem_zalloc(sizeof *l));
     l->stream = s;
     l->n_multiprocessors = info->n_multiprocessors;
-    /* What a kernel declares itself, and what the driver keeps for each block, is not to be had. */
-    l->shared_bytes = (uint32_t)shared - 1024;
+    l->shared_bytes = shared_bytes_of(info->capability);
     l->arrived = static_cast<uint32_t *>(arrived);
     *out = l;
     return STATUS_OK;

@@ -1,0 +1,172 @@
+/* An algorithm is refused for more columns than it was asked for, and for an eighth of them: who
+ * keeps algorithms has to ask again. */
+#include "cublasLt.h"
+
+#include "cuda_bf16.h"
+
+struct emulate_blas {
+    int unused;
+};
+struct emulate_blas_product {
+    cublasOperation_t a;
+};
+struct emulate_blas_layout {
+    cudaDataType_t type;
+    uint64_t rows, columns;
+    int64_t ld;
+};
+struct emulate_blas_preference {
+    uint64_t workspace_bytes;
+};
+
+namespace
+{
+template <class T> cublasStatus_t make(T **out)
+{
+    *out = new T();
+    return CUBLAS_STATUS_SUCCESS;
+}
+template <class T> cublasStatus_t drop(T *p)
+{
+    delete p;
+    return CUBLAS_STATUS_SUCCESS;
+}
+template <class T> cublasStatus_t take(T *to, const void *value, size_t n_bytes)
+{
+    if (n_bytes != sizeof *to)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(to, value, n_bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+float element(const void *p, const emulate_blas_layout *l, uint64_t row, uint64_t column)
+{
+    const uint64_t i = column * (uint64_t)l->ld + row;
+    return l->type == CUDA_R_32F ? static_cast<const float *>(p)[i]
+                                 : (float)static_cast<const __nv_bfloat16 *>(p)[i];
+}
+} // namespace
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *out)
+{
+    return make(out);
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t h)
+{
+    return drop(h);
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
+                                        cudaDataType_t scale)
+{
+    if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    return make(out);
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d)
+{
+    return drop(d);
+}
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void *value, size_t n_bytes)
+{
+    return attribute == CUBLASLT_MATMUL_DESC_TRANSA ? take(&d->a, value, n_bytes)
+                                                    : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType_t type,
+                                          uint64_t rows, uint64_t columns, int64_t ld)
+{
+    (void)make(out);
+    **out = {type, rows, columns, ld};
+    return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
+{
+    return drop(l);
+}
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l,
+                                                cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void *value, size_t n_bytes)
+{
+    switch (attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_TYPE:
+        return take(&l->type, value, n_bytes);
+    case CUBLASLT_MATRIX_LAYOUT_ROWS:
+        return take(&l->rows, value, n_bytes);
+    case CUBLASLT_MATRIX_LAYOUT_COLS:
+        return take(&l->columns, value, n_bytes);
+    case CUBLASLT_MATRIX_LAYOUT_LD:
+        return take(&l->ld, value, n_bytes);
+    }
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
+{
+    return make(out);
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
+{
+    return drop(p);
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void *value, size_t n_bytes)
+{
+    return attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
+               ? take(&p->workspace_bytes, value, n_bytes)
+               : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t out,
+                                              cublasLtMatmulPreference_t p, int n_wanted,
+                                              cublasLtMatmulHeuristicResult_t *results,
+                                              int *n_results)
+{
+    *n_results = 0;
+    if (n_wanted < 1 || a->rows != b->rows || out->rows != a->columns || out->columns != b->columns)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    results[0] = {};
+    results[0].algo.data[0] = out->columns;
+    results[0].workspaceSize = p->workspace_bytes;
+    *n_results = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const void *alpha,
+                              const void *a, cublasLtMatrixLayout_t a_layout, const void *b,
+                              cublasLtMatrixLayout_t b_layout, const void *beta, const void *c,
+                              cublasLtMatrixLayout_t c_layout, void *out,
+                              cublasLtMatrixLayout_t out_layout, const cublasLtMatmulAlgo_t *algo,
+                              void *workspace, size_t workspace_bytes, cudaStream_t stream)
+{
+    const uint64_t k = a_layout->rows;
+    if (d->a != CUBLAS_OP_T || a_layout->type != CUDA_R_16BF || b_layout->type != CUDA_R_16BF ||
+        b_layout->rows != k || out_layout->rows != a_layout->columns ||
+        out_layout->columns != b_layout->columns || !workspace)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (out_layout->columns > algo->data[0] || out_layout->columns * 8 <= algo->data[0])
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    memset(workspace, 0xff, workspace_bytes < 4096 ? workspace_bytes : 4096);
+    for (uint64_t j = 0; j < out_layout->columns; j++) {
+        for (uint64_t i = 0; i < out_layout->rows; i++) {
+            float sum = 0;
+            for (uint64_t at = 0; at < k; at++)
+                sum += element(a, a_layout, at, i) * element(b, b_layout, at, j);
+            sum *= *static_cast<const float *>(alpha);
+            const float scale = *static_cast<const float *>(beta);
+            if (scale != 0)
+                sum += scale * element(c, c_layout, i, j);
+            const uint64_t place = j * (uint64_t)out_layout->ld + i;
+            if (out_layout->type == CUDA_R_32F)
+                static_cast<float *>(out)[place] = sum;
+            else
+                static_cast<__nv_bfloat16 *>(out)[place] = sum;
+        }
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
