@@ -5,5 +5,6 @@
  * launched by cudaLaunchKernelEx: <<<>>> is no C++. */
 #include "device.h"
 #include "device_atomic.h"
+#include "device_bits.h"
 #include "device_math.h"
 #include "runtime.h"
