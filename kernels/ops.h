@@ -84,7 +84,9 @@ struct ops {
      * recorded. NULL: never. Uploads of the pass come before. */
     enum record_state (*record)(struct device *d, uint64_t key);
     void (*record_end)(struct device *d, uint64_t key);
-    void (*record_drop)(struct device *d); /* all: what they refer to is not there any more */
+    /* All of them, and one that was begun: what they refer to is not there any more. */
+    void (*record_drop)(struct device *d);
+    uint64_t (*record_bytes)(const struct device *d); /* of the device, that all of them took */
 
     void (*embed)(struct device *d, const struct embed_params *p);
     /* out[i] = x[rows[i]], dim elements. */

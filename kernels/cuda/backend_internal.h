@@ -2,6 +2,8 @@
 /* What the files of the CUDA backend share: backend.c (device, memory, uploads), backend_*.c (glue
  * from struct ops to the kernels of cuda_*.h, one file for each kind). Operators are void: what
  * fails is kept, the first with its text, and sync tells it; after it nothing is enqueued. */
+#include "kernels/cpu/threads.h"
+#include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/tiles.h"
 
@@ -21,7 +23,7 @@ struct gpu_rows {
     struct gpu_tile_counts counts;
 };
 
-struct gpu_blas;
+struct gpu_linear;
 struct gpu_staging;
 struct gpu_records;
 struct cuda_device {
@@ -29,7 +31,10 @@ struct cuda_device {
     struct gpu_device *gpu;
     struct gpu_stream *stream;
     struct gpu_info info;
-    struct gpu_blas *blas; /* blas.cu; NULL until the first product that needs it */
+    char isa[16];                     /* "sm_90" */
+    struct pool *pool;                /* the host's threads, for packing */
+    uint64_t limit_bytes, used_bytes; /* of device memory: what alloc may give, and has given */
+    struct gpu_linear *linear;        /* cuda_linear.h */
     struct gpu_scratch scratch;
     struct gpu_staging *staging;
     struct gpu_records *records;
@@ -44,17 +49,53 @@ static inline struct cuda_device *cuda_of(struct device *d)
     return (struct cuda_device *)d;
 }
 
-/* Keeps the first failure. Use: if (cuda_goes_on(x)) cuda_note(x, cuda_...(x->stream, p, &err),
- * &err); */
-static inline bool cuda_goes_on(const struct cuda_device *x)
-{
-    return x->failed == STATUS_OK;
-}
+/* Sends what was uploaded and not sent yet; true while nothing has failed. Use: if
+ * (cuda_goes_on(x)) cuda_note(x, cuda_...(x->stream, p, &err), &err); */
+bool cuda_goes_on(struct cuda_device *x);
+/* Keeps the first failure. */
 void cuda_note(struct cuda_device *x, enum status s, const struct error *err);
 /* The tiles of rows that upload_rows gave. */
 const struct gpu_rows *cuda_rows(const struct cuda_device *x, const struct kv_row *rows);
 
 /* The glue, by file. */
+/* backend_staging.c: uploads */
+MUST_USE enum status cuda_staging_open(struct cuda_device *x, uint64_t n_bytes, struct error *err);
+void cuda_staging_close(struct cuda_device *x);
+bool cuda_staging_is_dirty(const struct cuda_device *x);
+MUST_USE enum status cuda_staging_send(struct cuda_device *x, struct error *err);
+void cuda_backend_begin(struct device *d);
+const void *cuda_backend_upload(struct device *d, const void *host, uint64_t n_bytes);
+const struct kv_row *cuda_backend_upload_rows(struct device *d, const struct kv_row *rows,
+                                              uint32_t n_rows, uint32_t block_tokens);
+/* backend_record.c */
+enum record_state cuda_backend_record(struct device *d, uint64_t key);
+void cuda_backend_record_end(struct device *d, uint64_t key);
+void cuda_backend_record_drop(struct device *d);
+uint64_t cuda_backend_record_bytes(const struct device *d);
+bool cuda_is_recording(const struct cuda_device *x);
+void cuda_records_close(struct cuda_device *x);
+/* backend_rows.c: what cuda_rows.h and the norms are for */
+void cuda_backend_gather(struct device *d, struct view out, struct view x, const uint32_t *rows,
+                         uint32_t n_rows, uint32_t dim);
+void cuda_backend_add_norm(struct device *d, const struct add_params *add,
+                           const struct norm_params *p);
+void cuda_backend_norm(struct device *d, const struct norm_params *p);
+void cuda_backend_sum_squares(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
+                              float *out);
+void cuda_backend_clear(struct device *d, struct view x, uint32_t n_rows, uint32_t dim);
+void cuda_backend_rope_table(struct device *d, const struct rope_table_params *p);
+void cuda_backend_rope(struct device *d, const struct rope_params *p);
+void cuda_backend_gated(struct device *d, const struct gated_params *p);
+void cuda_backend_add(struct device *d, const struct add_params *p);
+void cuda_backend_copy_heads(struct device *d, const struct copy_heads_params *p);
+void cuda_backend_gate_rows(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
+                            struct view gate);
+void cuda_backend_softcap(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
+                          float cap);
+void cuda_backend_logits_top(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
+                             struct logits_top *out);
+void cuda_backend_sum_exp(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
+                          const float *shift, double *out);
 /* backend_linear.c */
 uint64_t cuda_backend_weight_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k,
                                    uint32_t group);

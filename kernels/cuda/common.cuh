@@ -10,6 +10,7 @@ extern "C" {
 
 struct gpu_device {
     int ordinal;
+    bool launches_early; /* launch.cuh */
 };
 
 struct gpu_stream {

@@ -7,7 +7,7 @@
 struct cuda_device_options {
     uint32_t ordinal;
     double utilization;     /* of the device's memory, this process's part: 0 < u <= 1 */
-    uint64_t staging_bytes; /* room for a pass's uploads; 0: 16 MiB */
+    uint64_t staging_bytes; /* room for a pass's uploads; 0: 32 MiB */
     uint32_t n_threads;     /* of the host, for packing weights; 0: all */
 };
 /* STATUS_UNSUPPORTED, STATUS_INVALID as gpu_info has them; STATUS_NO_MEMORY. */

@@ -64,7 +64,7 @@ enum status gpu_device_open(uint32_t ordinal, struct gpu_device **out, struct er
         return error_set(err, STATUS_UNSUPPORTED,
                          "%s has compute capability %u.%u; 8.0 or later is needed", info.name,
                          info.capability / 10, info.capability % 10);
-    const struct gpu_device d = {.ordinal = (int)ordinal};
+    const struct gpu_device d = {.ordinal = (int)ordinal, .launches_early = info.capability >= 90};
     TRY(gpu_enter(&d, err));
     /* The first call that makes the context: driver trouble shows here, and not in a kernel. */
     TRY(gpu_check(cudaFree(nullptr), "cudaFree", err));

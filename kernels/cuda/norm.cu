@@ -5,13 +5,11 @@
  * how a chunk is loaded (16 bytes at once or one by one) does not change the order either: the bits
  * of a unit depend on its values, dim, eps and w. Contraction is off (cmake/Cuda.cmake): fmaf is
  * where it is written. */
-#include "kernels/cuda/common.cuh"
-
-#include <cuda_bf16.h>
+#include "kernels/cuda/chunks.cuh"
+#include "kernels/cuda/launch.cuh"
 
 namespace
 {
-constexpr uint32_t CHUNK = 8;
 constexpr uint32_t BLOCK_THREADS = 256; /* at least; units of fewer threads share a block */
 
 struct norm_args {
@@ -21,83 +19,9 @@ struct norm_args {
     uint32_t out_stride, x_stride, y_stride;
     uint32_t n_units, n_parts, dim;
     float eps;
+    const float *sums; /* [rows] of squares, of vectors of `whole` elements; NULL: add them up */
+    uint32_t whole;
 };
-
-/* Elements first .. first + 7 of a unit, two to a word; zero from dim on. */
-template <bool VECTOR>
-__device__ inline uint4 chunk_load(const uint16_t *unit, uint32_t first, uint32_t dim)
-{
-    if (VECTOR && first + CHUNK <= dim)
-        return *reinterpret_cast<const uint4 *>(unit + first);
-    uint32_t e[CHUNK];
-#pragma unroll
-    for (uint32_t i = 0; i < CHUNK; i++)
-        e[i] = first + i < dim ? unit[first + i] : 0u;
-    return make_uint4(e[0] | e[1] << 16, e[2] | e[3] << 16, e[4] | e[5] << 16, e[6] | e[7] << 16);
-}
-
-template <bool VECTOR>
-__device__ inline void chunk_store(uint16_t *unit, uint32_t first, uint32_t dim, uint4 chunk)
-{
-    if (VECTOR && first + CHUNK <= dim) {
-        *reinterpret_cast<uint4 *>(unit + first) = chunk;
-        return;
-    }
-    const uint32_t words[CHUNK / 2] = {chunk.x, chunk.y, chunk.z, chunk.w};
-#pragma unroll
-    for (uint32_t i = 0; i < CHUNK; i++)
-        if (first + i < dim)
-            unit[first + i] = (uint16_t)(words[i / 2] >> (i % 2 * 16));
-}
-
-template <bool VECTOR>
-__device__ inline void weights_load(const float *w, uint32_t first, uint32_t dim, float *out)
-{
-    if (VECTOR && first + CHUNK <= dim) {
-        const float4 lo = *reinterpret_cast<const float4 *>(w + first);
-        const float4 hi = *reinterpret_cast<const float4 *>(w + first + 4);
-        out[0] = lo.x, out[1] = lo.y, out[2] = lo.z, out[3] = lo.w;
-        out[4] = hi.x, out[5] = hi.y, out[6] = hi.z, out[7] = hi.w;
-        return;
-    }
-#pragma unroll
-    for (uint32_t i = 0; i < CHUNK; i++)
-        out[i] = first + i < dim ? w[first + i] : 0.0f;
-}
-
-__device__ inline void chunk_unpack(uint4 chunk, float *out)
-{
-    const uint32_t words[CHUNK / 2] = {chunk.x, chunk.y, chunk.z, chunk.w};
-#pragma unroll
-    for (uint32_t i = 0; i < CHUNK / 2; i++) {
-        out[2 * i] = __uint_as_float(words[i] << 16);
-        out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
-    }
-}
-
-/* Rounds to nearest even. */
-__device__ inline uint4 chunk_pack(const float *v)
-{
-    uint32_t words[CHUNK / 2];
-#pragma unroll
-    for (uint32_t i = 0; i < CHUNK / 2; i++) {
-        const uint32_t lo = __bfloat16_as_ushort(__float2bfloat16_rn(v[2 * i]));
-        const uint32_t hi = __bfloat16_as_ushort(__float2bfloat16_rn(v[2 * i + 1]));
-        words[i] = lo | hi << 16;
-    }
-    return make_uint4(words[0], words[1], words[2], words[3]);
-}
-
-__device__ inline uint4 chunk_add(uint4 a, uint4 b)
-{
-    float x[CHUNK], y[CHUNK];
-    chunk_unpack(a, x);
-    chunk_unpack(b, y);
-#pragma unroll
-    for (uint32_t i = 0; i < CHUNK; i++)
-        x[i] += y[i];
-    return chunk_pack(x);
-}
 
 template <unsigned THREADS, unsigned CHUNKS, bool ADD, bool VECTOR>
 __global__ __launch_bounds__(THREADS < BLOCK_THREADS ? BLOCK_THREADS
@@ -113,6 +37,8 @@ __global__ __launch_bounds__(THREADS < BLOCK_THREADS ? BLOCK_THREADS
     const uint16_t *y = ADD ? a.y + row * a.y_stride + column : nullptr;
     uint16_t *out = a.out + row * a.out_stride + column;
 
+    dependency_wait();
+    dependency_launch();
     uint4 chunks[CHUNKS];
 #pragma unroll
     for (unsigned c = 0; c < CHUNKS; c++)
@@ -126,16 +52,20 @@ __global__ __launch_bounds__(THREADS < BLOCK_THREADS ? BLOCK_THREADS
         }
     }
     float sum = 0.0f;
+    if (a.sums) {
+        sum = dim > 0 ? a.sums[row] : 0.0f;
+    } else {
 #pragma unroll
-    for (unsigned c = 0; c < CHUNKS; c++) {
-        float v[CHUNK];
-        chunk_unpack(chunks[c], v);
+        for (unsigned c = 0; c < CHUNKS; c++) {
+            float v[CHUNK];
+            chunk_unpack(chunks[c], v);
 #pragma unroll
-        for (uint32_t i = 0; i < CHUNK; i++)
-            sum = fmaf(v[i], v[i], sum);
+            for (uint32_t i = 0; i < CHUNK; i++)
+                sum = fmaf(v[i], v[i], sum);
+        }
+        sum = threads_sum<THREADS>(sum);
     }
-    sum = threads_sum<THREADS>(sum);
-    const float scale = 1.0f / sqrtf(sum / (float)a.dim + a.eps);
+    const float scale = 1.0f / sqrtf(sum / (float)(a.sums ? a.whole : a.dim) + a.eps);
 #pragma unroll
     for (unsigned c = 0; c < CHUNKS; c++) {
         const uint32_t first = (c * THREADS + thread) * CHUNK;
@@ -150,31 +80,24 @@ __global__ __launch_bounds__(THREADS < BLOCK_THREADS ? BLOCK_THREADS
 }
 
 template <unsigned THREADS, unsigned CHUNKS, bool ADD, bool VECTOR>
-cudaError_t enqueue(const norm_args &a, cudaStream_t stream)
+cudaError_t enqueue(const norm_args &a, const struct gpu_stream *s)
 {
     constexpr unsigned block = THREADS < BLOCK_THREADS ? BLOCK_THREADS : THREADS;
     constexpr unsigned n_units = block / THREADS;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(a.n_units / n_units + (a.n_units % n_units != 0));
-    config.blockDim = dim3(block);
-    config.stream = stream;
-    return cudaLaunchKernelEx(&config, norm_kernel<THREADS, CHUNKS, ADD, VECTOR>, a);
+    const dim3 grid(a.n_units / n_units + (a.n_units % n_units != 0));
+    return launch_kernel(s, norm_kernel<THREADS, CHUNKS, ADD, VECTOR>, grid, dim3(block), 0, a);
 }
 
-template <bool ADD, bool VECTOR> cudaError_t enqueue_dim(const norm_args &a, cudaStream_t stream)
+template <bool ADD, bool VECTOR>
+cudaError_t enqueue_dim(const norm_args &a, const struct gpu_stream *s)
 {
-    return a.dim <= 128     ? enqueue<16, 1, ADD, VECTOR>(a, stream)
-           : a.dim <= 256   ? enqueue<32, 1, ADD, VECTOR>(a, stream)
-           : a.dim <= 1024  ? enqueue<32, 4, ADD, VECTOR>(a, stream)
-           : a.dim <= 2048  ? enqueue<256, 1, ADD, VECTOR>(a, stream)
-           : a.dim <= 8192  ? enqueue<256, 4, ADD, VECTOR>(a, stream)
-           : a.dim <= 16384 ? enqueue<512, 4, ADD, VECTOR>(a, stream)
-                            : enqueue<1024, 4, ADD, VECTOR>(a, stream);
-}
-
-bool is_aligned(const void *ptr)
-{
-    return (uintptr_t)ptr % 16 == 0;
+    return a.dim <= 128     ? enqueue<16, 1, ADD, VECTOR>(a, s)
+           : a.dim <= 256   ? enqueue<32, 1, ADD, VECTOR>(a, s)
+           : a.dim <= 1024  ? enqueue<32, 4, ADD, VECTOR>(a, s)
+           : a.dim <= 2048  ? enqueue<256, 1, ADD, VECTOR>(a, s)
+           : a.dim <= 8192  ? enqueue<256, 4, ADD, VECTOR>(a, s)
+           : a.dim <= 16384 ? enqueue<512, 4, ADD, VECTOR>(a, s)
+                            : enqueue<1024, 4, ADD, VECTOR>(a, s);
 }
 
 template <bool ADD>
@@ -195,12 +118,12 @@ enum status norm(struct gpu_stream *s, const struct norm_params *p, struct view 
     a.y = static_cast<const uint16_t *>(y.data), a.y_stride = y.stride;
     a.w = p->w, a.eps = p->eps;
     a.n_units = (uint32_t)n_units, a.n_parts = p->n_parts, a.dim = p->dim;
-    const bool vector = is_aligned(a.out) && is_aligned(a.x) && is_aligned(a.y) &&
-                        is_aligned(a.w) && a.out_stride % CHUNK == 0 && a.x_stride % CHUNK == 0 &&
-                        a.y_stride % CHUNK == 0 && (a.n_parts == 1 || a.dim % CHUNK == 0);
+    a.sums = p->sums, a.whole = p->whole;
+    const bool vector = chunk_is_aligned(a.out, a.out_stride) &&
+                        chunk_is_aligned(a.x, a.x_stride) && chunk_is_aligned(a.y, a.y_stride) &&
+                        chunk_is_aligned(a.w, 0) && (a.n_parts == 1 || a.dim % CHUNK == 0);
     TRY(gpu_enter(s->device, err));
-    const cudaError_t e =
-        vector ? enqueue_dim<ADD, true>(a, s->native) : enqueue_dim<ADD, false>(a, s->native);
+    const cudaError_t e = vector ? enqueue_dim<ADD, true>(a, s) : enqueue_dim<ADD, false>(a, s);
     return gpu_check(e, ADD ? "add_norm_bf16" : "norm_bf16", err);
 }
 } // namespace

@@ -1,0 +1,148 @@
+/* Which passes are recorded (docs/gpu.md, "Recorded passes"): the first one under a key runs as it
+ * is, so that what is set up once (libraries, kernels' attributes) is set up outside of a
+ * recording; the second is recorded and then launched; later ones are launched. */
+#include "common/base/mem.h"
+#include "kernels/cuda/backend_internal.h"
+#include "kernels/cuda/cuda_graph.h"
+
+enum { MAX_RECORDS = 128 }; /* beyond them passes run as they are */
+
+struct record {
+    uint64_t key;
+    struct gpu_graph *graph; /* NULL: it was seen once */
+};
+
+struct gpu_records {
+    struct record all[MAX_RECORDS];
+    uint32_t n;
+    struct record *begun;
+    uint64_t free_before, n_bytes;
+};
+
+/* Splitmix64's finalizer. */
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+    h ^= v + 0x9e3779b97f4a7c15u;
+    h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;
+    h = (h ^ (h >> 27)) * 0x94d049bb133111ebu;
+    return h ^ (h >> 31);
+}
+
+/* Launches depend on how many tiles there are, too, and on where the rows lie. */
+static uint64_t whole_key(const struct cuda_device *x, uint64_t key)
+{
+    for (uint32_t i = 0; i < x->n_row_groups; i++) {
+        const struct gpu_rows *g = &x->rows[i];
+        key = mix(key, (uintptr_t)g->rows);
+        key = mix(key, (uint64_t)g->n_rows << 32 | g->counts.n_few);
+        key = mix(key, (uint64_t)g->counts.n_many_tiles << 32 | g->counts.n_many_rows);
+    }
+    return key;
+}
+
+static struct record *find(struct gpu_records *r, uint64_t key)
+{
+    for (uint32_t i = 0; i < r->n; i++)
+        if (r->all[i].key == key)
+            return &r->all[i];
+    return NULL;
+}
+
+static struct gpu_records *records_of(struct cuda_device *x)
+{
+    if (!x->records)
+        x->records = mem_zalloc(sizeof *x->records);
+    return x->records;
+}
+
+static enum status begin(struct cuda_device *x, struct record *r, struct error *err)
+{
+    struct gpu_records *all = x->records;
+    TRY(gpu_memory_free(x->gpu, &all->free_before, err));
+    TRY(gpu_graph_begin(x->stream, err));
+    all->begun = r;
+    return STATUS_OK;
+}
+
+enum record_state cuda_backend_record(struct device *d, uint64_t key)
+{
+    struct cuda_device *x = cuda_of(d);
+    struct gpu_records *all = records_of(x);
+    struct error err;
+    if (!cuda_goes_on(x)) /* sends what was uploaded, which a recording must not */
+        return RECORD_NONE;
+    key = whole_key(x, key);
+    struct record *r = find(all, key);
+    if (!r && all->n < MAX_RECORDS)
+        all->all[all->n++] = (struct record){.key = key};
+    if (!r)
+        return RECORD_NONE;
+    if (r->graph) {
+        cuda_note(x, gpu_graph_launch(x->stream, r->graph, &err), &err);
+        return RECORD_PLAYED;
+    }
+    enum status s = begin(x, r, &err);
+    cuda_note(x, s, &err);
+    return s == STATUS_OK ? RECORD_BEGUN : RECORD_NONE;
+}
+
+/* What an operator could not record has failed the pass already. */
+static enum status end(struct cuda_device *x, struct error *err)
+{
+    struct gpu_records *all = x->records;
+    struct record *r = all->begun;
+    uint64_t free_now;
+    all->begun = NULL;
+    TRY(gpu_graph_end(x->stream, &r->graph, err));
+    TRY(gpu_memory_free(x->gpu, &free_now, err));
+    all->n_bytes += all->free_before > free_now ? all->free_before - free_now : 0;
+    return gpu_graph_launch(x->stream, r->graph, err);
+}
+
+void cuda_backend_record_end(struct device *d, uint64_t key)
+{
+    struct cuda_device *x = cuda_of(d);
+    struct error err;
+    if (!cuda_is_recording(x))
+        return;
+    if (x->failed != STATUS_OK) {
+        gpu_graph_cancel(x->stream);
+        x->records->begun = NULL;
+        return;
+    }
+    cuda_note(x, end(x, &err), &err);
+}
+
+void cuda_backend_record_drop(struct device *d)
+{
+    struct cuda_device *x = cuda_of(d);
+    struct gpu_records *all = x->records;
+    struct error err;
+    if (!all)
+        return;
+    if (all->begun)
+        gpu_graph_cancel(x->stream);
+    else if (x->failed == STATUS_OK) /* one of them may be running */
+        cuda_note(x, gpu_stream_sync(x->stream, &err), &err);
+    for (uint32_t i = 0; i < all->n; i++)
+        gpu_graph_free(all->all[i].graph);
+    *all = (struct gpu_records){0};
+}
+
+uint64_t cuda_backend_record_bytes(const struct device *d)
+{
+    const struct gpu_records *all = ((const struct cuda_device *)d)->records;
+    return all ? all->n_bytes : 0;
+}
+
+bool cuda_is_recording(const struct cuda_device *x)
+{
+    return x->records && x->records->begun;
+}
+
+void cuda_records_close(struct cuda_device *x)
+{
+    cuda_backend_record_drop(&x->base);
+    mem_free(x->records);
+    x->records = NULL;
+}

@@ -1,0 +1,21 @@
+#pragma once
+/* Passes recorded as CUDA graphs: C ABI, errors as in cuda_ops.h. */
+#include "kernels/cuda/cuda_ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct gpu_graph;
+/* What is enqueued on s from here on is recorded and does not run; nothing may be waited for or
+ * allocated meanwhile. */
+MUST_USE enum status gpu_graph_begin(struct gpu_stream *s, struct error *err);
+/* Made ready to be launched; after an error there is none, and the stream is as it was. */
+MUST_USE enum status gpu_graph_end(struct gpu_stream *s, struct gpu_graph **out, struct error *err);
+void gpu_graph_cancel(struct gpu_stream *s); /* what was begun */
+MUST_USE enum status gpu_graph_launch(struct gpu_stream *s, struct gpu_graph *g, struct error *err);
+void gpu_graph_free(struct gpu_graph *g); /* not while it runs; NULL is fine */
+
+#ifdef __cplusplus
+}
+#endif

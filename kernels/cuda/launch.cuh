@@ -1,0 +1,24 @@
+#pragma once
+/* How kernels are launched: with the attribute that lets one begin before the one in front of it
+ * has ended, where the device knows it (9.0 and later). Such a kernel calls dependency_wait before
+ * it touches what others write, and dependency_launch when the next may begin; one that calls
+ * neither is not to be launched so. Its launch costs the device next to nothing then. */
+#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/ptx.cuh"
+
+template <class... P, class... A>
+static inline cudaError_t launch_kernel(const struct gpu_stream *s, void (*kernel)(P...), dim3 grid,
+                                        dim3 block, size_t shared_bytes, const A &...args)
+{
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = s->native;
+    config.attrs = &early;
+    config.numAttrs = s->device->launches_early ? 1 : 0;
+    return cudaLaunchKernelEx(&config, kernel, args...);
+}
