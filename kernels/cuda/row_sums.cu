@@ -2,8 +2,11 @@
  * 16 bytes in turn, several under way, and meet at the end. A row of logits is as long as the
  * vocabulary (half a MiB); these look at it once. */
 #include "kernels/cuda/chunks.cuh"
-#include "kernels/cuda/cuda_rows.h"
 #include "kernels/cuda/launch.cuh"
+
+extern "C" {
+#include "kernels/cuda/cuda_rows.h"
+}
 
 namespace
 {

@@ -4,8 +4,11 @@
  * is launched early (launch.cuh): between two kernels of a decode step nothing is waited for but
  * the numbers. */
 #include "kernels/cuda/chunks.cuh"
-#include "kernels/cuda/cuda_rows.h"
 #include "kernels/cuda/launch.cuh"
+
+extern "C" {
+#include "kernels/cuda/cuda_rows.h"
+}
 
 namespace
 {
