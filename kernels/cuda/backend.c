@@ -182,6 +182,7 @@ static void cuda_close(struct device *d)
         (void)!gpu_stream_sync(x->stream, &err); /* nobody is left to be told */
     cuda_records_close(x);
     gpu_linear_free(x->linear);
+    cuda_packer_free(x);
     cuda_staging_close(x);
     gpu_stream_free(x->stream);
     gpu_device_close(x->gpu);

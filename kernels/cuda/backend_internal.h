@@ -24,6 +24,7 @@ struct gpu_rows {
 };
 
 struct gpu_linear;
+struct gpu_packer;
 struct gpu_staging;
 struct gpu_records;
 struct cuda_device {
@@ -35,6 +36,7 @@ struct cuda_device {
     struct pool *pool;                /* the host's threads, for packing */
     uint64_t limit_bytes, used_bytes; /* of device memory: what alloc may give, and has given */
     struct gpu_linear *linear;        /* cuda_linear.h */
+    struct gpu_packer *packer;        /* backend_pack.c; NULL until the first weight */
     struct gpu_scratch scratch;
     struct gpu_staging *staging;
     struct gpu_records *records;
@@ -100,6 +102,7 @@ void cuda_backend_sum_exp(struct device *d, struct view x, uint32_t n_rows, uint
 uint64_t cuda_backend_weight_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k,
                                    uint32_t group);
 void cuda_backend_weight_pack(struct device *d, struct weight *w, const struct weight_rows *rows);
+void cuda_packer_free(struct cuda_device *x);
 void cuda_backend_embed(struct device *d, const struct embed_params *p);
 void cuda_backend_linear(struct device *d, const struct linear_params *p);
 uint64_t cuda_linear_scratch_bytes(const struct scratch_shape *s);

@@ -266,7 +266,7 @@ uint32_t piece_tiles(const struct gpu_products *p, const struct gpu_matrix *w, u
 {
     constexpr uint32_t UNIT = PIECE_OUTPUTS / GPU_TILE_N;
     const uint64_t room = (p->scratch_bytes - GPU_BLAS_WORKSPACE) / (row_bytes * GPU_TILE_N);
-    const uint32_t all = (w->n + GPU_TILE_N - 1) / GPU_TILE_N;
+    const uint32_t all = gpu_n_row_tiles(w);
     if (room >= all)
         return all;
     const uint32_t n_pieces = (uint32_t)((all + room - 1) / room);
@@ -284,7 +284,7 @@ enum status one_product(struct gpu_linear *l, const struct gpu_products *p,
     if (p->scratch_bytes < GPU_BLAS_WORKSPACE + (plain ? 0 : row_bytes * GPU_TILE_N))
         return error_set(err, STATUS_INTERNAL, "%llu bytes of scratch are too few for a product",
                          (unsigned long long)p->scratch_bytes);
-    const uint32_t n_tiles = (w->n + GPU_TILE_N - 1) / GPU_TILE_N;
+    const uint32_t n_tiles = gpu_n_row_tiles(w);
     const uint32_t piece = plain ? n_tiles : piece_tiles(p, w, row_bytes);
     if (part->bias)
         TRY(fill(l, part, p->n_rows, err));

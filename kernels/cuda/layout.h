@@ -80,7 +80,11 @@ static inline bool gpu_matrix_of_weight(const struct weight *w, struct gpu_matri
 {
     return gpu_matrix_of(w->dtype, w->n, w->k, w->group, w->data, out);
 }
+static inline uint32_t gpu_n_row_tiles(const struct gpu_matrix *m)
+{
+    return m->n / GPU_TILE_N + (m->n % GPU_TILE_N != 0);
+}
 static inline uint64_t gpu_matrix_bytes(const struct gpu_matrix *m)
 {
-    return (uint64_t)((m->n + GPU_TILE_N - 1) / GPU_TILE_N) * m->tile_bytes;
+    return (uint64_t)gpu_n_row_tiles(m) * m->tile_bytes;
 }

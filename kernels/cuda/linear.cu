@@ -56,7 +56,7 @@ static gemm_args args_of(const struct gpu_products *p)
         to.first_tile = a.n_tiles;
         to.tile_bytes = from.w.tile_bytes;
         to.to_float = from.to_float;
-        a.n_tiles += (from.w.n + GPU_TILE_N - 1) / GPU_TILE_N;
+        a.n_tiles += gpu_n_row_tiles(&from.w);
     }
     a.x_stride = p->x.stride;
     a.x_is_aligned = (uintptr_t)p->x.data % 16 == 0 && p->x.stride % 8 == 0;
