@@ -4,6 +4,7 @@
  * made into bfloat16 some outputs at a time, so that what was written is read again from the second
  * cache where it is large enough. A bias is what the product begins with: it is rounded once, with
  * it. */
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/linear_state.cuh"
 
 #include <cublasLt.h>
@@ -240,6 +241,8 @@ constexpr uint32_t FILL_THREADS = 256;
 __global__ __launch_bounds__(FILL_THREADS) void fill_kernel(const fill_args a)
 {
     const size_t row = (size_t)blockIdx.x * a.out_stride;
+    dependency_wait();
+    dependency_launch();
     for (uint32_t i = threadIdx.x; i < a.n; i += FILL_THREADS) {
         if (a.to_float)
             static_cast<float *>(a.out)[row + i] = a.bias[i];
@@ -254,11 +257,9 @@ enum status fill(struct gpu_linear *l, const struct gpu_product *p, uint32_t n_r
     fill_args a = {};
     a.out = p->out.data, a.out_stride = p->out.stride;
     a.bias = p->bias, a.n = p->w.n, a.to_float = p->to_float;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(n_rows);
-    config.blockDim = dim3(FILL_THREADS);
-    config.stream = l->stream->native;
-    return gpu_check(cudaLaunchKernelEx(&config, fill_kernel, a), "fill_bias", err);
+    const cudaError_t e =
+        launch_kernel(l->stream, fill_kernel, dim3(n_rows), dim3(FILL_THREADS), 0, a);
+    return gpu_check(e, "fill_bias", err);
 }
 
 /* Row tiles of weights that are made into bfloat16 at a time. */

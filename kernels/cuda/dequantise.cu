@@ -2,8 +2,8 @@
  * reads its tiles of codes 16 bytes a lane, turns them into values as the small products do, and
  * hands them over in shared memory so that each row's 128 bytes are written at once, 16 bytes a
  * lane. Bound by writing: 2 bytes for half a byte or one that is read. */
-#include "kernels/cuda/common.cuh"
 #include "kernels/cuda/formats.cuh"
+#include "kernels/cuda/launch.cuh"
 
 extern "C" {
 #include "kernels/cuda/cuda_linear.h"
@@ -36,6 +36,8 @@ __global__ __launch_bounds__(32 * WARPS) void dequantise_kernel(const dequantise
     __shared__ uint32_t lines[WARPS][GPU_TILE_N][LINE];
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
     const uint32_t unit = blockIdx.x * WARPS + warp;
+    dependency_wait(); /* the product in front reads what is written here */
+    dependency_launch();
     if (unit >= a.n_units)
         return;
     const uint32_t tile = unit / a.n_spans, k0 = unit % a.n_spans * SPAN;
@@ -77,13 +79,11 @@ __global__ __launch_bounds__(32 * WARPS) void dequantise_kernel(const dequantise
     }
 }
 
-template <enum gpu_format F> cudaError_t enqueue(const dequantise_args &a, cudaStream_t stream)
+template <enum gpu_format F>
+cudaError_t enqueue(const dequantise_args &a, const struct gpu_stream *s)
 {
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((a.n_units + WARPS - 1) / WARPS);
-    config.blockDim = dim3(32 * WARPS);
-    config.stream = stream;
-    return cudaLaunchKernelEx(&config, dequantise_kernel<F>, a);
+    return launch_kernel(s, dequantise_kernel<F>, dim3((a.n_units + WARPS - 1) / WARPS),
+                         dim3(32 * WARPS), 0, a);
 }
 } // namespace
 
@@ -104,17 +104,17 @@ enum status cuda_dequantise(struct gpu_stream *s, const struct gpu_matrix *w, ui
     TRY(gpu_enter(s->device, err));
     switch (w->format) {
     case GPU_U4:
-        return gpu_check(enqueue<GPU_U4>(a, s->native), "dequantise", err);
+        return gpu_check(enqueue<GPU_U4>(a, s), "dequantise", err);
     case GPU_U4_MIN:
-        return gpu_check(enqueue<GPU_U4_MIN>(a, s->native), "dequantise", err);
+        return gpu_check(enqueue<GPU_U4_MIN>(a, s), "dequantise", err);
     case GPU_I8:
-        return gpu_check(enqueue<GPU_I8>(a, s->native), "dequantise", err);
+        return gpu_check(enqueue<GPU_I8>(a, s), "dequantise", err);
     case GPU_I8_MIN:
-        return gpu_check(enqueue<GPU_I8_MIN>(a, s->native), "dequantise", err);
+        return gpu_check(enqueue<GPU_I8_MIN>(a, s), "dequantise", err);
     case GPU_F8:
-        return gpu_check(enqueue<GPU_F8>(a, s->native), "dequantise", err);
+        return gpu_check(enqueue<GPU_F8>(a, s), "dequantise", err);
     case GPU_MX4:
-        return gpu_check(enqueue<GPU_MX4>(a, s->native), "dequantise", err);
+        return gpu_check(enqueue<GPU_MX4>(a, s), "dequantise", err);
     case GPU_BF16:
     case GPU_FORMAT_COUNT:
         break;

@@ -1,8 +1,8 @@
 /* Rows of packed weights by id, and columns of activations by order: copies of a few rows, where a
  * launch costs more than the bytes. A block has one row, a thread eight inputs of it: 16 bytes are
  * written at once; BF16 is read so as well, of codes four pairs that lie 16 bytes apart. */
-#include "kernels/cuda/common.cuh"
 #include "kernels/cuda/formats.cuh"
+#include "kernels/cuda/launch.cuh"
 
 extern "C" {
 #include "kernels/cuda/cuda_linear.h"
@@ -110,20 +110,6 @@ __global__ __launch_bounds__(THREADS) void columns_kernel(const columns_args a)
     }
 }
 
-template <class A>
-cudaError_t enqueue(void (*kernel)(A), const A &a, uint32_t n_blocks, cudaStream_t stream)
-{
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(n_blocks);
-    config.blockDim = dim3(THREADS);
-    config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, kernel, a);
-}
 } // namespace
 
 enum status cuda_embed(struct gpu_stream *s, const struct gpu_matrix *w,
@@ -145,7 +131,8 @@ enum status cuda_embed(struct gpu_stream *s, const struct gpu_matrix *w,
     a.first = p->first, a.scale = p->scale;
     a.is_aligned = (uintptr_t)a.out % 16 == 0 && a.out_stride % CHUNK == 0;
     TRY(gpu_enter(s->device, err));
-    return gpu_check(enqueue(kernels[w->format], a, p->n_rows, s->native), "embed", err);
+    return gpu_check(launch_kernel(s, kernels[w->format], dim3(p->n_rows), dim3(THREADS), 0, a),
+                     "embed", err);
 }
 
 enum status cuda_gather_columns(struct gpu_stream *s, struct view out, struct view x,
@@ -159,5 +146,6 @@ enum status cuda_gather_columns(struct gpu_stream *s, struct view out, struct vi
     a.x = static_cast<const uint16_t *>(x.data), a.x_stride = x.stride;
     a.order = order, a.n = n;
     TRY(gpu_enter(s->device, err));
-    return gpu_check(enqueue(columns_kernel, a, n_rows, s->native), "gather_columns", err);
+    return gpu_check(launch_kernel(s, columns_kernel, dim3(n_rows), dim3(THREADS), 0, a),
+                     "gather_columns", err);
 }

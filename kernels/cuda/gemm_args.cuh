@@ -1,5 +1,6 @@
 #pragma once
 /* What the products of gemm.cuh are told, and the sizes of what they keep in shared memory. */
+#include "kernels/cuda/common.cuh"
 #include "kernels/cuda/formats.cuh"
 
 static constexpr uint32_t GEMM_WARPS = 8, GEMM_THREADS = 32 * GEMM_WARPS;

@@ -1,8 +1,8 @@
 #pragma once
 /* How the products of gemm.cuh are cut into blocks, and their launch. The formats' kernels are
  * compiled in a file each (linear_*.cu), which linear.cu calls by the table below. */
-#include "kernels/cuda/common.cuh"
 #include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/launch.cuh"
 
 /* What a launch may use. */
 struct gemm_limits {
@@ -11,7 +11,7 @@ struct gemm_limits {
     uint64_t partial_bytes;
 };
 typedef cudaError_t gemm_launch_fn(struct gemm_args a, const gemm_limits &limits,
-                                   cudaStream_t stream);
+                                   const struct gpu_stream *stream);
 gemm_launch_fn gemm_launch_bf16, gemm_launch_u4, gemm_launch_u4_min, gemm_launch_i8,
     gemm_launch_i8_min, gemm_launch_f8, gemm_launch_mx4;
 
@@ -69,28 +69,21 @@ static gemm_plan gemm_plan_with(const gemm_args &a, const gemm_limits &limits, u
 }
 
 template <enum gpu_format F, uint32_t NB, uint32_t MT>
-static cudaError_t gemm_enqueue(const gemm_args &a, const gemm_plan &p, cudaStream_t stream)
+static cudaError_t gemm_enqueue(const gemm_args &a, const gemm_plan &p,
+                                const struct gpu_stream *stream)
 {
     const cudaError_t e = cudaFuncSetAttribute(
         gemm_kernel<F, NB, MT>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)p.shared_bytes);
     if (e != cudaSuccess)
         return e;
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(p.n_blocks, p.n_splits);
-    config.blockDim = dim3(GEMM_THREADS);
-    config.dynamicSmemBytes = p.shared_bytes;
-    config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, gemm_kernel<F, NB, MT>, a);
+    return launch_kernel(stream, gemm_kernel<F, NB, MT>, dim3(p.n_blocks, p.n_splits),
+                         dim3(GEMM_THREADS), p.shared_bytes, a);
 }
 
 /* cudaErrorInvalidConfiguration: so many rows do not fit; half of them may. */
 template <enum gpu_format F>
-static cudaError_t gemm_launch(gemm_args a, const gemm_limits &limits, cudaStream_t stream)
+static cudaError_t gemm_launch(gemm_args a, const gemm_limits &limits,
+                               const struct gpu_stream *stream)
 {
     gemm_plan best = {};
     best.cost = -1;

@@ -94,7 +94,7 @@ enum status cuda_linear_few(struct gpu_linear *l, const struct gpu_products *p, 
     for (uint32_t first = 0; first < p->n_rows;) {
         const uint32_t left = p->n_rows - first, n_rows = left < most ? left : most;
         take_rows(p, first, n_rows, &a);
-        const cudaError_t e = launches[p->parts[0].w.format](a, limits, l->stream->native);
+        const cudaError_t e = launches[p->parts[0].w.format](a, limits, l->stream);
         if (e == cudaErrorInvalidConfiguration && most > 8) {
             most /= 2; /* their activations do not fit into this device's shared memory */
             continue;
