@@ -156,6 +156,7 @@ static void model_abort_comm(struct executor *e)
     executor_ahead_drop(x);
     if (x->comm)
         comm_leave(x->comm);
+    runner_drop_records(x->engine->runner); /* they have it in them */
     if (sequences_reset(x->sequences, (struct u32_span){0}, &err) != STATUS_OK)
         log_error("abort_failed", "error=%s", log_quote(err.text));
     atomic_store(&x->interrupted, false);

@@ -1,5 +1,6 @@
 #include "worker/runner_internal.h"
 
+#include "common/base/clock.h"
 #include "common/base/mem.h"
 
 static uint64_t aligned(uint64_t n)
@@ -84,6 +85,7 @@ enum status runner_new(const struct runner_setup *s, struct runner **out, struct
     for (uint32_t i = 0; i < p->n_ropes; i++)
         r->ops->write(s->device, r->inv_freqs[i], p->ropes[i].inv, sizeof(float) * p->ropes[i].n);
     make_host_rooms(r);
+    runner_make_padding(r);
     runner_make_steps(r);
     *out = r;
     return STATUS_OK;
@@ -95,6 +97,7 @@ void runner_free(struct runner *r)
         return;
     r->ops->release(r->s.device, r->memory, r->n_bytes);
     runner_free_steps(r);
+    runner_free_padding(r);
     mem_free(r->host);
     mem_free(r->host_rows);
     mem_free(r);
@@ -201,16 +204,34 @@ static enum status run_program(struct runner *r, const struct row_batch *b, stru
     return STATUS_OK;
 }
 
-enum status runner_forward(struct runner *r, const struct row_batch *b, struct error *err)
+/* As it was recorded, or operator by operator. */
+static enum status run_or_replay(struct runner *r, const struct row_batch *b, uint64_t key,
+                                 struct error *err)
+{
+    uint64_t begin_ns = clock_mono_ns();
+    enum record_state state = key ? r->ops->record(r->s.device, key) : RECORD_NONE;
+    if (state == RECORD_PLAYED)
+        return runner_interrupted(r) ? error_set(err, STATUS_CLOSED, "interrupted") : STATUS_OK;
+    enum status s = run_program(r, b, err);
+    if (s != STATUS_OK && state == RECORD_BEGUN)
+        runner_drop_records(r);
+    else if (state == RECORD_BEGUN)
+        runner_end_record(r, key, begin_ns);
+    return s;
+}
+
+enum status runner_forward(struct runner *r, const struct row_batch *rows, struct error *err)
 {
     const struct program *p = r->s.program;
+    uint64_t key;
     TRY(runner_check_ranks(r, err));
+    r->has_adapters = r->s.loras && rows->adapters;
+    const struct row_batch *b = runner_pad(r, rows, &key);
     r->n_rows = b->n_rows;
-    r->has_adapters = r->s.loras && b->adapters;
     const struct row_batch own = upload(r, b);
     if (!program_is_first(p))
         TRY(take_hidden(r, err));
-    TRY(run_program(r, &own, err));
+    TRY(run_or_replay(r, &own, key, err));
     return program_is_last(p) ? STATUS_OK : give_hidden(r, err);
 }
 

@@ -45,6 +45,9 @@ void runner_free(struct runner *r); /* NULL is fine */
  * this returns. STATUS_CLOSED: interrupted. With several ranks also what the collectives say, and
  * STATUS_INVALID when they are not joined as the program's rank. */
 MUST_USE enum status runner_forward(struct runner *r, const struct row_batch *b, struct error *err);
+/* What was recorded of passes is not to be replayed any more: the communicator is another one. NULL
+ * is fine. */
+void runner_drop_records(struct runner *r);
 /* They themselves, before the final norm: [n_rows][hidden] of the device. */
 struct view runner_hidden(const struct runner *r);
 /* n <= RUNNER_LOGITS_ROWS of them behind the final norm: [n][hidden], of the host, valid until the

@@ -31,16 +31,29 @@ struct runner {
     void *scratch;
     uint64_t scratch_bytes;
     struct runner_step *steps; /* [n_ops] */
-    float *host;         /* [RUNNER_LOGITS_ROWS] of logits or of hidden states; NULL: on_host */
-    uint16_t *host_rows; /* [RUNNER_LOGITS_ROWS][hidden] as they come; NULL: on_host */
-    uint32_t n_rows;     /* of the last forward */
-    bool has_adapters;   /* some of its rows */
+    float *host;             /* [RUNNER_LOGITS_ROWS] of logits or of hidden states; NULL: on_host */
+    uint16_t *host_rows;     /* [RUNNER_LOGITS_ROWS][hidden] as they come; NULL: on_host */
+    struct row_batch padded; /* a small pass with rows behind it that nobody reads; its arrays: */
+    uint32_t *pad_ids, *pad_positions; /* [RUNNER_RECORD_ROWS], as of kv_rows; NULL: no records */
+    struct kv_row *pad_kv_rows[PROGRAM_MAX_KV_GROUPS];
+    bool told_of_records;
+    uint32_t n_rows;   /* of the last forward, and those behind them */
+    bool has_adapters; /* some of its rows */
 };
 
 static inline struct view runner_view(const struct runner *r, enum reg reg)
 {
     return (struct view){r->regs[reg], r->s.program->widths[reg]};
 }
+
+/* runner_record.c */
+#define RUNNER_RECORD_ROWS 64u /* of a recorded pass at most */
+void runner_make_padding(struct runner *r);
+void runner_free_padding(struct runner *r);
+/* b, or what is recorded in its place; *key: of the record, 0: it is not to be recorded. */
+const struct row_batch *runner_pad(struct runner *r, const struct row_batch *b, uint64_t *key);
+/* Ends what was begun at clock_mono_ns() begin_ns, and says so once. */
+void runner_end_record(struct runner *r, uint64_t key, uint64_t begin_ns);
 
 /* runner_steps.c */
 /* Device memory of the tables that the program's operators want. */

@@ -1,0 +1,78 @@
+/* Small passes as a device records and replays them (docs/gpu.md, "Recorded passes"): padded to one
+ * of few sizes, so that steps of nearly as many sequences are one record. */
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/mem.h"
+#include "worker/runner_internal.h"
+
+static const uint32_t buckets[] = {1, 2, 4, 8, 12, 16, 24, 32, 48, RUNNER_RECORD_ROWS};
+
+void runner_make_padding(struct runner *r)
+{
+    if (!r->ops->record)
+        return;
+    r->pad_ids = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_ids);
+    r->pad_positions = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_positions);
+    for (uint32_t g = 0; g < r->s.program->n_kv_groups; g++)
+        r->pad_kv_rows[g] = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_kv_rows[g]);
+}
+
+void runner_free_padding(struct runner *r)
+{
+    mem_free(r->pad_ids);
+    mem_free(r->pad_positions);
+    for (uint32_t g = 0; g < PROGRAM_MAX_KV_GROUPS; g++)
+        mem_free(r->pad_kv_rows[g]);
+}
+
+static uint32_t bucket_of(uint32_t n_rows)
+{
+    uint32_t i = 0;
+    while (buckets[i] < n_rows)
+        i++;
+    return buckets[i];
+}
+
+/* Lists of adapters are of any length: such passes are enqueued operator by operator. */
+const struct row_batch *runner_pad(struct runner *r, const struct row_batch *b, uint64_t *key)
+{
+    uint32_t n = b->n_rows;
+    *key = 0;
+    if (!r->pad_ids || r->has_adapters || n == 0 || n > RUNNER_RECORD_ROWS ||
+        r->s.pass_rows < RUNNER_RECORD_ROWS)
+        return b;
+    uint32_t bucket = bucket_of(n);
+    r->padded =
+        (struct row_batch){.n_rows = bucket, .ids = r->pad_ids, .positions = r->pad_positions};
+    for (uint32_t i = 0; i < bucket; i++) {
+        r->pad_ids[i] = i < n ? b->ids[i] : 0;
+        r->pad_positions[i] = i < n ? b->positions[i] : 0;
+    }
+    for (uint32_t g = 0; g < r->s.program->n_kv_groups; g++) {
+        r->padded.kv_rows[g] = r->pad_kv_rows[g];
+        for (uint32_t i = 0; i < bucket; i++)
+            r->pad_kv_rows[g][i] =
+                i < n ? b->kv_rows[g][i] : (struct kv_row){.position = KV_ROW_NONE};
+    }
+    *key = (uint64_t)(uintptr_t)r << 8 | bucket; /* a device may have two runners */
+    return &r->padded;
+}
+
+void runner_end_record(struct runner *r, uint64_t key, uint64_t begin_ns)
+{
+    uint64_t before = r->ops->record_bytes(r->s.device);
+    r->ops->record_end(r->s.device, key);
+    uint64_t took = r->ops->record_bytes(r->s.device) - before;
+    double seconds = (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S;
+    if (!r->told_of_records)
+        log_info("graphs_captured",
+                 "rows=%u message=\"Graph capturing finished in %.2f secs, took %.2f GiB\"",
+                 r->n_rows, seconds, (double)took / (1 << 30));
+    r->told_of_records = true;
+}
+
+void runner_drop_records(struct runner *r)
+{
+    if (r && r->ops->record_drop)
+        r->ops->record_drop(r->s.device);
+}
