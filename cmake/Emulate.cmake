@@ -18,12 +18,12 @@ function(cox_emulated_objects out)
   set(objects)
   foreach(source ${ARGN})
     get_filename_component(source ${source} ABSOLUTE)
-    get_filename_component(stem ${source} NAME_WE)
-    set(object ${CMAKE_CURRENT_BINARY_DIR}/emulated_${stem}.o)
+    get_filename_component(name ${source} NAME)
+    set(object ${CMAKE_CURRENT_BINARY_DIR}/emulated_${name}.o)
     add_custom_command(OUTPUT ${object} VERBATIM
       COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${COX_EMULATE_CXX} ${emulate_flags} -I${CMAKE_SOURCE_DIR}/tests/cuda/emulate
               -I${CMAKE_SOURCE_DIR} -MD -MF ${object}.d -MT ${object} -x c++ -c ${source} -o ${object}
-      DEPENDS ${source} DEPFILE ${object}.d COMMENT "emulated ${stem}")
+      DEPENDS ${source} DEPFILE ${object}.d COMMENT "emulated ${name}")
     list(APPEND objects ${object})
   endforeach()
   set(${out} ${objects} PARENT_SCOPE)

@@ -3,61 +3,11 @@
 #include "kernels/cuda/ptx.cuh"
 
 #include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_fp8.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
+
+#include "tests/cuda/emulate_check.h"
 
 namespace
 {
-unsigned n_checks, n_failures;
-
-void check(bool ok, const char *what, int line)
-{
-    n_checks++;
-    if (!ok && n_failures++ < 20)
-        fprintf(stderr, "emulate_test.cu:%d: FAILED %s\n", line, what);
-}
-#define CHECK(condition) check(condition, #condition, __LINE__)
-
-template <class... P, class... A>
-void launch(dim3 grid, dim3 block, size_t n_shared, void (*kernel)(P...), A... args)
-{
-    cudaLaunchConfig_t config = {};
-    config.gridDim = grid, config.blockDim = block, config.dynamicSmemBytes = n_shared;
-    CHECK(cudaLaunchKernelEx(&config, kernel, args...) == cudaSuccess);
-    CHECK(cudaDeviceSynchronize() == cudaSuccess);
-}
-
-/* body aborts, and says words. */
-void check_dies(void (*body)(), const char *words, int line)
-{
-    int ends[2];
-    char text[4096] = "";
-    if (pipe(ends) != 0)
-        abort();
-    fflush(stderr);
-    const pid_t child = fork();
-    if (child == 0) {
-        dup2(ends[1], 2);
-        body();
-        _exit(0);
-    }
-    close(ends[1]);
-    size_t n = 0;
-    for (ssize_t got; n < sizeof text - 1; n += (size_t)got)
-        if ((got = read(ends[0], text + n, sizeof text - 1 - n)) <= 0)
-            break;
-    close(ends[0]);
-    int status = 0;
-    waitpid(child, &status, 0);
-    check(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, words, line);
-    check(strstr(text, words) != nullptr, text, line);
-}
-#define CHECK_DIES(body, words) check_dies(body, words, __LINE__)
-
 uint32_t random_state = 1;
 uint32_t next_random()
 {
@@ -340,7 +290,7 @@ void test_refusals()
     cudaLaunchConfig_t config = {};
     config.gridDim = 1, config.blockDim = dim3(32, 32, 2);
     CHECK(cudaLaunchKernelEx(&config, mask_kernel) != cudaSuccess);
-    config.blockDim = 32, config.dynamicSmemBytes = 100 << 10;
+    config.blockDim = 32, config.dynamicSmemBytes = 100 << 10; /* says so on stderr */
     CHECK(cudaLaunchKernelEx(&config, deadlock_kernel) != cudaSuccess);
     CHECK(cudaFuncSetAttribute(deadlock_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                228 << 10) != cudaSuccess);
@@ -351,6 +301,7 @@ void test_refusals()
 
 int main()
 {
+    checks_begin("emulate_test.cu");
     test_indices();
     test_barriers();
     test_shuffles();
@@ -359,6 +310,5 @@ int main()
     test_copies();
     test_order();
     test_refusals();
-    printf("emulate_test: %u checks, %u failures\n", n_checks, n_failures);
-    return n_failures ? 1 : 0;
+    return checks_end();
 }

@@ -7,4 +7,4 @@
 #include "device_atomic.h"
 #include "device_bits.h"
 #include "device_math.h"
-#include "runtime.h"
+#include "launch.h"

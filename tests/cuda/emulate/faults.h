@@ -1,0 +1,20 @@
+#pragma once
+/* Failures of the emulated device, for tests of what follows them. Plain C. The environment has
+ * them too: COX_EMULATE_FAIL_LAUNCH=N, COX_EMULATE_FAIL_ALLOC=N (counted from the start). Others:
+ * COX_EMULATE_DEVICES (1), COX_EMULATE_MULTIPROCESSORS (4), COX_EMULATE_MEMORY_MB (2048, of each),
+ * COX_EMULATE_STREAMS=eager (work begins when it is enqueued, and not when somebody waits). */
+#ifdef __cplusplus
+extern "C" {
+#endif
+/* The n-th kernel that runs from now on (1: the next) fails, and its device with it, for good:
+ * every later call returns cudaErrorLaunchFailure. 0: none. */
+void emulate_fail_launch(unsigned n);
+/* The n-th allocation of device memory from now on finds none. 0: none. */
+void emulate_fail_alloc(unsigned n);
+/* Lost devices are new ones; their memory is as it was. */
+void emulate_devices_reset(void);
+/* Kernels that ran, replays of graphs included. */
+unsigned long long emulate_n_launches(void);
+#ifdef __cplusplus
+}
+#endif

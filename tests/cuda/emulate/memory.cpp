@@ -1,0 +1,382 @@
+/* Memory of the device and pinned memory of the host. Every allocation has its own pages: it ends
+ * where a page ends, and the next one, and the one before it, fault. What lies between the pages'
+ * begin and the allocation, and behind its end, holds a pattern that is looked at when it is freed;
+ * AddressSanitizer refuses it at once. */
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "engine.h"
+#include "runtime_internal.h"
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#define POISON(ptr, n)   ASAN_POISON_MEMORY_REGION(ptr, n)
+#define UNPOISON(ptr, n) ASAN_UNPOISON_MEMORY_REGION(ptr, n)
+#else
+#define POISON(ptr, n)   (void)0
+#define UNPOISON(ptr, n) (void)0
+#endif
+
+using emulate::lost;
+using emulate::told;
+
+namespace
+{
+constexpr size_t PAGE = 4096, ALIGNMENT = 256;
+constexpr size_t FILLED_BYTES =
+    1 << 20; /* larger ones are left as pages come, so that they may be huge */
+constexpr unsigned char PATTERN = 0xa5, FRESH = 0xff;
+
+struct allocation {
+    size_t n_bytes;
+    int device; /* -1: pinned memory of the host */
+    bool is_registered;
+    char *map;
+    size_t n_map_bytes; /* with the page before and the one behind */
+};
+
+std::mutex lock;
+size_t n_used[emulate::MAX_DEVICES];
+
+std::map<uintptr_t, allocation> &allocations()
+{
+    static auto *all = new std::map<uintptr_t, allocation>;
+    return *all;
+}
+
+size_t device_bytes()
+{
+    static const size_t n = emulate::setting("COX_EMULATE_MEMORY_MB", 2048) << 20;
+    return n;
+}
+
+enum place { PLACE_HOST, PLACE_PINNED, PLACE_DEVICE, PLACE_BEYOND };
+
+/* Where n_bytes at ptr lie; BEYOND: they begin in an allocation and end outside. */
+place place_of(const void *ptr, size_t n_bytes)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    const uintptr_t at = (uintptr_t)ptr;
+    auto next = allocations().upper_bound(at);
+    if (next == allocations().begin())
+        return PLACE_HOST;
+    const auto &[begin, a] = *--next;
+    if (at - begin >= a.n_bytes)
+        return PLACE_HOST;
+    return n_bytes > a.n_bytes - (at - begin) ? PLACE_BEYOND
+           : a.device >= 0                    ? PLACE_DEVICE
+                                              : PLACE_PINNED;
+}
+
+/* The pages of an allocation, less the one before and the one behind. */
+char *pages_begin(const allocation &a)
+{
+    return a.map + PAGE;
+}
+char *pages_end(const allocation &a)
+{
+    return a.map + a.n_map_bytes - PAGE;
+}
+
+void *allocate(size_t n_bytes, int device)
+{
+    const size_t n_rounded = (n_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    const size_t n_pages = (n_rounded + PAGE - 1) / PAGE * PAGE;
+    allocation a = {n_bytes, device, false, nullptr, n_pages + 2 * PAGE};
+    void *map =
+        mmap(nullptr, a.n_map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED)
+        return nullptr;
+    a.map = static_cast<char *>(map);
+    if (mprotect(pages_begin(a), n_pages, PROT_READ | PROT_WRITE) != 0) {
+        munmap(map, a.n_map_bytes);
+        return nullptr;
+    }
+    char *ptr = pages_end(a) - n_rounded;
+    memset(pages_begin(a), PATTERN, (size_t)(ptr - pages_begin(a)));
+    memset(ptr + n_bytes, PATTERN, n_rounded - n_bytes);
+    memset(ptr, FRESH, n_bytes < FILLED_BYTES ? n_bytes : 0);
+    POISON(pages_begin(a), (size_t)(ptr - pages_begin(a)));
+    POISON(ptr + n_bytes, n_rounded - n_bytes);
+    std::lock_guard<std::mutex> hold(lock);
+    allocations()[(uintptr_t)ptr] = a;
+    return ptr;
+}
+
+bool is_pattern(const char *from, const char *to)
+{
+    for (; from < to; from++)
+        if ((unsigned char)*from != PATTERN)
+            return false;
+    return true;
+}
+
+/* Takes it out of the table; false when there is none of this kind at ptr. */
+bool take(void *ptr, bool of_device, bool is_registered, allocation *out)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    const auto found = allocations().find((uintptr_t)ptr);
+    if (found == allocations().end() || (found->second.device >= 0) != of_device ||
+        found->second.is_registered != is_registered)
+        return false;
+    *out = found->second;
+    allocations().erase(found);
+    if (of_device)
+        n_used[out->device] -= out->n_bytes;
+    return true;
+}
+
+cudaError_t release(void *ptr, bool of_device)
+{
+    allocation a;
+    if (!ptr)
+        return lost();
+    if (!take(ptr, of_device, false, &a))
+        return told(cudaErrorInvalidValue);
+    char *begin = static_cast<char *>(ptr);
+    UNPOISON(pages_begin(a), (size_t)(pages_end(a) - pages_begin(a)));
+    if (!is_pattern(pages_begin(a), begin) || !is_pattern(begin + a.n_bytes, pages_end(a)))
+        emulate::die("something wrote before or behind the %zu bytes at %p", a.n_bytes, ptr);
+    munmap(a.map, a.n_map_bytes);
+    return lost();
+}
+
+cudaError_t allocate_device(void **ptr, size_t n_bytes)
+{
+    const int device = emulate::device_current();
+    *ptr = nullptr;
+    if (cudaError_t e = lost())
+        return e;
+    if (n_bytes == 0)
+        return cudaSuccess;
+    {
+        std::lock_guard<std::mutex> hold(lock);
+        if (n_bytes > device_bytes() - n_used[device] || emulate::fault_alloc())
+            return told(cudaErrorMemoryAllocation);
+        n_used[device] += n_bytes;
+    }
+    *ptr = allocate(n_bytes, device);
+    if (*ptr)
+        return cudaSuccess;
+    std::lock_guard<std::mutex> hold(lock);
+    n_used[device] -= n_bytes;
+    return told(cudaErrorMemoryAllocation);
+}
+
+/* Zeros of whole pages are what fresh pages hold. */
+void set_bytes(char *ptr, int value, size_t n_bytes)
+{
+    char *first = reinterpret_cast<char *>(((uintptr_t)ptr + PAGE - 1) & ~(PAGE - 1));
+    char *end = reinterpret_cast<char *>(((uintptr_t)ptr + n_bytes) & ~(PAGE - 1));
+    if ((value & 0xff) != 0 || n_bytes < FILLED_BYTES ||
+        madvise(first, (size_t)(end - first), MADV_DONTNEED) != 0) {
+        memset(ptr, value, n_bytes);
+        return;
+    }
+    memset(ptr, 0, (size_t)(first - ptr));
+    memset(end, 0, (size_t)(ptr + n_bytes - end));
+}
+
+struct copy_2d {
+    char *to;
+    const char *from;
+    size_t to_pitch, from_pitch, width, height;
+};
+
+void copy_run(const copy_2d &c)
+{
+    if (c.height == 1) {
+        memmove(c.to, c.from, c.width);
+        return;
+    }
+    for (size_t y = 0; y < c.height; y++)
+        memmove(c.to + y * c.to_pitch, c.from + y * c.from_pitch, c.width);
+}
+
+bool place_fits(place p, bool wants_device)
+{
+    return wants_device ? p == PLACE_DEVICE : p == PLACE_HOST || p == PLACE_PINNED;
+}
+
+/* Pageable memory of the host: what is read is read by the call, what is written is there when it
+ * returns; a capture has it not. */
+cudaError_t copy_enqueue(copy_2d c, cudaMemcpyKind kind, cudaStream_t stream)
+{
+    if (c.width == 0 || c.height == 0)
+        return lost();
+    if (c.height > 1 && (c.to_pitch < c.width || c.from_pitch < c.width))
+        return told(cudaErrorInvalidValue);
+    const place to = place_of(c.to, (c.height - 1) * c.to_pitch + c.width);
+    const place from = place_of(c.from, (c.height - 1) * c.from_pitch + c.width);
+    const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+    const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    if (to == PLACE_BEYOND || from == PLACE_BEYOND ||
+        (kind != cudaMemcpyDefault &&
+         (!place_fits(to, to_device) || !place_fits(from, from_device)))) {
+        fprintf(stderr,
+                "emulate: a copy of %zu x %zu bytes from %p to %p, kind %d: one of them is "
+                "of another kind, or ends before the copy does\n",
+                c.height, c.width, (const void *)c.from, (void *)c.to, kind);
+        return told(cudaErrorInvalidValue);
+    }
+    if (emulate::is_capturing(stream) && (to == PLACE_HOST || from == PLACE_HOST))
+        return emulate::capture_refuse(stream, cudaErrorStreamCaptureUnsupported);
+    std::shared_ptr<std::vector<char>> held;
+    if (stream && from == PLACE_HOST) {
+        held = std::make_shared<std::vector<char>>(c.width * c.height);
+        copy_run({held->data(), c.from, c.width, c.from_pitch, c.width, c.height});
+        c.from = held->data(), c.from_pitch = c.width;
+    }
+    const int device = emulate::device_current();
+    const cudaError_t e = emulate::enqueue(stream, emulate::OP_COPY, nullptr, [c, held, device] {
+        if (!emulate::device_is_lost(device))
+            copy_run(c);
+    });
+    if (e == cudaSuccess && to == PLACE_HOST)
+        return cudaStreamSynchronize(stream);
+    return e;
+}
+} // namespace
+
+cudaError_t cudaMemGetInfo(size_t *n_free, size_t *n_total)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    *n_total = device_bytes();
+    *n_free = *n_total - n_used[emulate::device_current()];
+    return lost();
+}
+
+cudaError_t cudaMalloc(void **ptr, size_t n_bytes)
+{
+    *ptr = nullptr;
+    if (cudaError_t e = emulate::unsafe_call())
+        return e;
+    return allocate_device(ptr, n_bytes);
+}
+
+cudaError_t cudaFree(void *ptr)
+{
+    if (cudaError_t e = emulate::unsafe_call())
+        return e;
+    if (ptr)
+        emulate::streams_wait(emulate::device_current());
+    return release(ptr, true);
+}
+
+/* The memory is there at once, and again when the stream comes to the free. */
+cudaError_t cudaMallocAsync(void **ptr, size_t n_bytes, cudaStream_t stream)
+{
+    *ptr = nullptr;
+    if (emulate::is_capturing(stream))
+        return emulate::capture_refuse(stream, cudaErrorStreamCaptureUnsupported);
+    return allocate_device(ptr, n_bytes);
+}
+
+cudaError_t cudaFreeAsync(void *ptr, cudaStream_t stream)
+{
+    if (emulate::is_capturing(stream))
+        return emulate::capture_refuse(stream, cudaErrorStreamCaptureUnsupported);
+    if (ptr && place_of(ptr, 1) != PLACE_DEVICE)
+        return told(cudaErrorInvalidValue);
+    return emulate::enqueue(stream, emulate::OP_HOST, nullptr, [ptr] { (void)release(ptr, true); });
+}
+
+cudaError_t cudaMallocHost(void **ptr, size_t n_bytes, unsigned)
+{
+    *ptr = nullptr;
+    if (cudaError_t e = emulate::unsafe_call())
+        return e;
+    if (cudaError_t e = lost())
+        return e;
+    if (n_bytes == 0)
+        return cudaSuccess;
+    *ptr = allocate(n_bytes, -1);
+    return *ptr ? cudaSuccess : told(cudaErrorMemoryAllocation);
+}
+
+cudaError_t cudaHostAlloc(void **ptr, size_t n_bytes, unsigned flags)
+{
+    return cudaMallocHost(ptr, n_bytes, flags);
+}
+
+cudaError_t cudaFreeHost(void *ptr)
+{
+    if (cudaError_t e = emulate::unsafe_call())
+        return e;
+    if (ptr)
+        emulate::streams_wait(emulate::device_current());
+    return release(ptr, false);
+}
+
+cudaError_t cudaHostRegister(void *ptr, size_t n_bytes, unsigned)
+{
+    if (cudaError_t e = emulate::unsafe_call())
+        return e;
+    if (!ptr || n_bytes == 0)
+        return told(cudaErrorInvalidValue);
+    if (place_of(ptr, n_bytes) != PLACE_HOST)
+        return told(cudaErrorHostMemoryAlreadyRegistered);
+    std::lock_guard<std::mutex> hold(lock);
+    allocations()[(uintptr_t)ptr] = {n_bytes, -1, true, nullptr, 0};
+    return lost();
+}
+
+cudaError_t cudaHostUnregister(void *ptr)
+{
+    allocation a;
+    if (cudaError_t e = emulate::unsafe_call())
+        return e;
+    return take(ptr, false, true, &a) ? lost() : told(cudaErrorHostMemoryNotRegistered);
+}
+
+cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned)
+{
+    if (place_of(host, 1) != PLACE_PINNED)
+        return told(cudaErrorInvalidValue);
+    *device = host;
+    return lost();
+}
+
+cudaError_t cudaMemsetAsync(void *ptr, int value, size_t n_bytes, cudaStream_t stream)
+{
+    if (n_bytes == 0)
+        return lost();
+    if (place_of(ptr, n_bytes) != PLACE_DEVICE) {
+        fprintf(stderr, "emulate: a memset of %zu bytes at %p: no device has them\n", n_bytes, ptr);
+        return told(cudaErrorInvalidValue);
+    }
+    const int device = emulate::device_current();
+    return emulate::enqueue(stream, emulate::OP_MEMSET, nullptr, [=] {
+        if (!emulate::device_is_lost(device))
+            set_bytes(static_cast<char *>(ptr), value, n_bytes);
+    });
+}
+
+cudaError_t cudaMemset(void *ptr, int value, size_t n_bytes)
+{
+    if (cudaError_t e = emulate::unsafe_call())
+        return e;
+    return cudaMemsetAsync(ptr, value, n_bytes, nullptr);
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t n_bytes, cudaMemcpyKind kind)
+{
+    if (cudaError_t e = emulate::unsafe_call())
+        return e;
+    return cudaMemcpyAsync(to, from, n_bytes, kind, nullptr);
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n_bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+    return copy_enqueue({(char *)to, (const char *)from, 0, 0, n_bytes, 1}, kind, stream);
+}
+
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                              size_t width, size_t height, cudaMemcpyKind kind, cudaStream_t stream)
+{
+    return copy_enqueue({(char *)to, (const char *)from, to_pitch, from_pitch, width, height}, kind,
+                        stream);
+}
