@@ -2,7 +2,12 @@
  * keeps algorithms has to ask again. */
 #include "cublasLt.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "cuda_bf16.h"
+#include "launch.h"
+#include "tensor.h"
 
 struct emulate_blas {
     int unused;
@@ -44,6 +49,46 @@ float element(const void *p, const emulate_blas_layout *l, uint64_t row, uint64_
     const uint64_t i = column * (uint64_t)l->ld + row;
     return l->type == CUDA_R_32F ? static_cast<const float *>(p)[i]
                                  : (float)static_cast<const __nv_bfloat16 *>(p)[i];
+}
+
+struct product {
+    const uint16_t *a, *b;
+    const void *c;
+    void *out;
+    emulate_blas_layout a_layout, b_layout, c_layout, out_layout;
+    float alpha, beta;
+};
+
+/* Column j of m in float. */
+void column_widen(std::vector<float> &to, const uint16_t *m, const emulate_blas_layout &l,
+                  uint64_t j)
+{
+    for (uint64_t i = 0; i < l.rows; i++)
+        to[i] = emulate::bf16_value(m[j * (uint64_t)l.ld + i]);
+}
+
+/* out = alpha a^T b + beta c */
+void product_run(const product &p)
+{
+    const uint64_t k = p.a_layout.rows, n_columns = p.out_layout.columns;
+    std::vector<float> a(k), column(k), b(k * n_columns);
+    for (uint64_t j = 0; j < n_columns; j++) {
+        column_widen(column, p.b, p.b_layout, j);
+        std::copy(column.begin(), column.end(), b.begin() + (ptrdiff_t)(j * k));
+    }
+    for (uint64_t i = 0; i < p.out_layout.rows; i++) {
+        column_widen(a, p.a, p.a_layout, i);
+        for (uint64_t j = 0; j < n_columns; j++) {
+            float sum = p.alpha * emulate::dot(a.data(), &b[j * k], k);
+            if (p.beta != 0)
+                sum += p.beta * element(p.c, &p.c_layout, i, j);
+            const uint64_t place = j * (uint64_t)p.out_layout.ld + i;
+            if (p.out_layout.type == CUDA_R_32F)
+                static_cast<float *>(p.out)[place] = sum;
+            else
+                static_cast<__nv_bfloat16 *>(p.out)[place] = sum;
+        }
+    }
 }
 } // namespace
 
@@ -151,22 +196,20 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
         return CUBLAS_STATUS_INVALID_VALUE;
     if (out_layout->columns > algo->data[0] || out_layout->columns * 8 <= algo->data[0])
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    memset(workspace, 0xff, workspace_bytes < 4096 ? workspace_bytes : 4096);
-    for (uint64_t j = 0; j < out_layout->columns; j++) {
-        for (uint64_t i = 0; i < out_layout->rows; i++) {
-            float sum = 0;
-            for (uint64_t at = 0; at < k; at++)
-                sum += element(a, a_layout, at, i) * element(b, b_layout, at, j);
-            sum *= *static_cast<const float *>(alpha);
-            const float scale = *static_cast<const float *>(beta);
-            if (scale != 0)
-                sum += scale * element(c, c_layout, i, j);
-            const uint64_t place = j * (uint64_t)out_layout->ld + i;
-            if (out_layout->type == CUDA_R_32F)
-                static_cast<float *>(out)[place] = sum;
-            else
-                static_cast<__nv_bfloat16 *>(out)[place] = sum;
-        }
-    }
-    return CUBLAS_STATUS_SUCCESS;
+    const product p = {(const uint16_t *)a,
+                       (const uint16_t *)b,
+                       c,
+                       out,
+                       *a_layout,
+                       *b_layout,
+                       *c_layout,
+                       *out_layout,
+                       *static_cast<const float *>(alpha),
+                       *static_cast<const float *>(beta)};
+    const size_t n_workspace = workspace_bytes < 4096 ? workspace_bytes : 4096;
+    const cudaError_t e = emulate::enqueue_work(stream, [=] {
+        memset(workspace, 0xff, n_workspace);
+        product_run(p);
+    });
+    return e == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

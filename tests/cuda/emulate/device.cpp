@@ -180,6 +180,22 @@ cudaError_t occupancy(int *n_blocks, const void *kernel, int n_threads, size_t n
     return lost();
 }
 
+static cudaError_t enqueue_work(cudaStream_t stream, std::function<void()> work, const void *what)
+{
+    const int device = stream ? stream->s->device : current_device;
+    return enqueue(stream, OP_KERNEL, what, [device, work = std::move(work)] {
+        if (fault_launch())
+            device_lose(device, cudaErrorLaunchFailure);
+        else if (!device_is_lost(device))
+            work();
+    });
+}
+
+cudaError_t enqueue_work(cudaStream_t stream, std::function<void()> work)
+{
+    return enqueue_work(stream, std::move(work), nullptr);
+}
+
 cudaError_t launch(const cudaLaunchConfig_t *config, const void *kernel, size_t n_argument_bytes,
                    std::function<void()> body)
 {
@@ -198,13 +214,7 @@ cudaError_t launch(const cudaLaunchConfig_t *config, const void *kernel, size_t 
                 config->dynamicSmemBytes);
         return told(cudaErrorInvalidValue);
     }
-    const int device = config->stream ? config->stream->s->device : current_device;
-    return enqueue(config->stream, OP_KERNEL, kernel, [device, body = std::move(body)] {
-        if (fault_launch())
-            device_lose(device, cudaErrorLaunchFailure);
-        else if (!device_is_lost(device))
-            body();
-    });
+    return enqueue_work(config->stream, std::move(body), kernel);
 }
 } // namespace emulate
 

@@ -32,6 +32,8 @@ enum cudaFuncAttribute {
 
 namespace emulate
 {
+/* What a library that is emulated too does in a stream: runs in its turn, or is captured. */
+cudaError_t enqueue_work(cudaStream_t stream, std::function<void()> work);
 cudaError_t func_set_shared(const void *kernel, int n_bytes);
 cudaError_t occupancy(int *n_blocks, const void *kernel, int n_threads, size_t n_shared_bytes);
 /* Enqueues body, which runs the grid. What a device refuses is refused: an empty grid, too many

@@ -46,28 +46,53 @@ struct mma_tile {
         memcpy(t->d[i], &sum, sizeof sum);                                                         \
     }
 
+#define DOT                                                                                        \
+    floats8 sums[2] = {};                                                                          \
+    uint64_t i = 0;                                                                                \
+    for (; i + 16 <= n; i += 16)                                                                   \
+        for (unsigned part = 0; part < 2; part++) {                                                \
+            floats8 x, y;                                                                          \
+            memcpy(&x, a + i + 8 * part, sizeof x);                                                \
+            memcpy(&y, b + i + 8 * part, sizeof y);                                                \
+            sums[part] += x * y;                                                                   \
+        }                                                                                          \
+    float sum = 0;                                                                                 \
+    for (unsigned lane = 0; lane < 8; lane++)                                                      \
+        sum += sums[0][lane] + sums[1][lane];                                                      \
+    for (; i < n; i++)                                                                             \
+        sum += a[i] * b[i];                                                                        \
+    return sum;
+
 #ifdef __x86_64__
 __attribute__((target("avx2"))) void multiply_avx2(mma_tile *t)
 {
     MULTIPLY
 }
+
+__attribute__((target("avx2"))) float dot_avx2(const float *a, const float *b, uint64_t n)
+{
+    DOT
+}
 #endif
+
+float dot_plain(const float *a, const float *b, uint64_t n)
+{
+    DOT
+}
 
 void multiply_plain(mma_tile *t)
 {
     MULTIPLY
 }
 
-void (*multiply_pick())(mma_tile *)
-{
 #ifdef __x86_64__
-    if (__builtin_cpu_supports("avx2"))
-        return multiply_avx2;
+const bool has_avx2 = __builtin_cpu_supports("avx2");
+void (*const multiply)(mma_tile *) = has_avx2 ? multiply_avx2 : multiply_plain;
+float (*const dot_best)(const float *, const float *, uint64_t) = has_avx2 ? dot_avx2 : dot_plain;
+#else
+void (*const multiply)(mma_tile *) = multiply_plain;
+float (*const dot_best)(const float *, const float *, uint64_t) = dot_plain;
 #endif
-    return multiply_plain;
-}
-
-void (*const multiply)(mma_tile *) = multiply_pick();
 
 float as_float(uint32_t bits)
 {
@@ -146,6 +171,11 @@ const warp_call LDMATRIX[] = {{"waits at ldmatrix.x2", ldmatrix_run},
                               {"waits at ldmatrix.x4", ldmatrix_run},
                               {"waits at ldmatrix.x4.trans", ldmatrix_run}};
 } // namespace
+
+float dot(const float *a, const float *b, uint64_t n)
+{
+    return dot_best(a, b, n);
+}
 
 void mma_bf16_16816(float *d, const uint32_t *a, const uint32_t *b)
 {
