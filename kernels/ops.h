@@ -89,6 +89,10 @@ struct ops {
     uint64_t (*record_bytes)(const struct device *d); /* of the device, that all of them took */
 
     void (*embed)(struct device *d, const struct embed_params *p);
+    /* ids[i] = last[slots[i]] but where slots[i] is UINT32_MAX: ids that only the device knows. ids
+     * and slots were uploaded. */
+    void (*take_last)(struct device *d, uint32_t *ids, const uint32_t *slots, const uint32_t *last,
+                      uint32_t n_rows);
     /* out[i] = x[rows[i]], dim elements. */
     void (*gather)(struct device *d, struct view out, struct view x, const uint32_t *rows,
                    uint32_t n_rows, uint32_t dim);

@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cuda_ops.h"
-#include "worker/executor_model.h"
+#include "worker/executor_model_draw.h"
 
 /* Rows are cheap while a step waits for the weights to be read: docs/performance.md,
  * "Speculation". */
@@ -71,12 +71,20 @@ static void cuda_name(const struct executor_model *x, char *out, size_t size)
              x->engine->device->ops->isa_name(x->engine->device));
 }
 
+static enum status cuda_open_draws(struct executor_model *x, struct gpu_draws **out,
+                                   struct error *err)
+{
+    const struct gpu_draws_options o = executor_draws_options(x);
+    return gpu_draws_open(x->engine->device, &o, out, err);
+}
+
 static const struct executor_device cuda = {.kind = DEVICE_CUDA,
                                             .activations = "bfloat16",
                                             .draft_max_seqs = DRAFT_MAX_SEQS,
                                             .setup = cuda_setup,
                                             .memory_bytes = cuda_memory_bytes,
-                                            .name = cuda_name};
+                                            .name = cuda_name,
+                                            .open_draws = cuda_open_draws};
 
 enum status executor_cuda_open(const struct worker_options *o, const struct executor_found *found,
                                struct executor **out, struct error *err)

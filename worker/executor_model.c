@@ -8,7 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
-#include "worker/executor_model.h"
+#include "worker/executor_model_draw.h"
 
 enum { HEX_BYTES = 2 * 16 + 1 };
 
@@ -154,6 +154,7 @@ static void model_abort_comm(struct executor *e)
     struct executor_model *x = of(e);
     struct error err;
     executor_ahead_drop(x);
+    executor_drop_steps(x);
     if (x->comm)
         comm_leave(x->comm);
     runner_drop_records(x->engine->runner); /* they have it in them */
@@ -206,8 +207,8 @@ static bool model_lost_adapter(struct executor *e, uint64_t *id, struct error *w
 
 /* Before anything of the plan is executed: rows of an adapter that is not here would be the base
  * model's. */
-static enum status check_adapters(const struct executor_model *x, const struct msg_plan *p,
-                                  struct error *err)
+enum status executor_check_adapters(const struct executor_model *x, const struct msg_plan *p,
+                                    struct error *err)
 {
     for (uint32_t i = 0; i < p->n_admits; i++) {
         uint64_t id = p->admits[i].sampling.lora_id;
@@ -219,63 +220,11 @@ static enum status check_adapters(const struct executor_model *x, const struct m
     return STATUS_OK;
 }
 
-static void take_adapters(struct executor_model *x, const struct msg_plan *p)
+void executor_take_adapters(struct executor_model *x, const struct msg_plan *p)
 {
     for (uint32_t i = 0; i < p->n_admits && x->engine->loras; i++)
         sequences_find(x->sequences, p->admits[i].slot)->adapter =
             lora_set_find(x->engine->loras, p->admits[i].sampling.lora_id);
-}
-
-/* ---- step ---- */
-
-static enum status run_passes(struct executor_model *x, struct sequence_runs runs,
-                              struct arena *arena, struct drawn *drawn, struct error *err)
-{
-    bool last = program_is_last(x->engine->program), by_pass = executor_tells_by_pass(x, drawn);
-    batch_begin(&x->batch, runs);
-    while (batch_next(&x->batch)) {
-        TRY(executor_find_late(x, err));
-        TRY(runner_forward(x->engine->runner, &x->batch.rows, err));
-        if (executor_draws(x))
-            TRY(executor_pool_pass(x, arena, err));
-        if (last)
-            TRY(executor_sample_pass(x, arena, drawn, err));
-        if (by_pass)
-            TRY(executor_end_pass(x, drawn, err));
-    }
-    if (!by_pass)
-        return executor_append_drawn(x, runs, drawn, err);
-    if (executor_draws(x))
-        executor_put_items(drawn, runs);
-    return STATUS_OK;
-}
-
-static enum status model_step(struct executor *e, const struct msg_plan *p, struct arena *arena,
-                              struct msg_result *out, struct error *err)
-{
-    struct executor_model *x = of(e);
-    uint64_t started_ns = clock_mono_ns();
-    TRY(check_adapters(x, p, err));
-    TRY(executor_settle_for(x, p, err));
-    TRY(sequences_apply(x->sequences, p, err));
-    take_adapters(x, p);
-    struct sequence_runs runs = sequences_runs(x->sequences);
-    struct drawn drawn;
-    for (uint32_t i = 0; i < p->n_copies; i++)
-        kv_store_copy(x->engine->kv, &p->copies[i]);
-    TRY(executor_guess(x, p, runs, arena, err));
-    TRY(drawn_init(&drawn, runs, arena, err));
-    TRY(run_passes(x, runs, arena, &drawn, err));
-    executor_bump(e);
-    *out = (struct msg_result){
-        .term_epoch = p->term_epoch, .step = p->step, .execute_ns = clock_mono_ns() - started_ns};
-    for (uint32_t i = 0; i < runs.n; i++)
-        out->n_drafted += runs.ptr[i].n_guessed;
-    if (executor_draws(x)) {
-        out->items = drawn.items;
-        out->n_items = drawn.n_items;
-    }
-    return STATUS_OK;
 }
 
 /* ---- life ---- */
@@ -284,6 +233,7 @@ static void model_close(struct executor *e)
 {
     struct executor_model *x = of(e);
     executor_samplers_close(x);
+    executor_draws_close(x);
     batch_fini(&x->batch);
     sequences_free(x->sequences);
     draft_model_close(x->draft_model);
@@ -302,7 +252,26 @@ static const struct executor_ops model_executor_ops = {
     .join_comm = model_join_comm,
     .abort_comm = model_abort_comm,
     .reset = model_reset,
-    .step = model_step,
+    .step = executor_step,
+    .check = model_check,
+    .adapter = model_adapter,
+    .lost_adapter = model_lost_adapter,
+    .interrupt = model_interrupt,
+    .close = model_close,
+};
+
+/* Of a device that draws. */
+static const struct executor_ops halves_executor_ops = {
+    .begin = executor_begin,
+    .is_due = executor_is_due,
+    .finish = executor_finish,
+    .info = model_info,
+    .listen = model_listen,
+    .make_comm_id = model_make_comm_id,
+    .join_comm = model_join_comm,
+    .abort_comm = model_abort_comm,
+    .reset = model_reset,
+    .step = executor_step,
     .check = model_check,
     .adapter = model_adapter,
     .lost_adapter = model_lost_adapter,
@@ -337,6 +306,8 @@ static enum status open_models(struct executor_model *x, const struct engine_set
         TRY(draft_model_open(x->speculation.model, s, x->engine, &x->draft_model, err));
         beside = draft_model_needs(x->draft_model);
     }
+    if (x->device->open_draws && executor_draws(x)) /* before the KV cache takes the rest */
+        TRY(executor_draws_open(x, err));
     TRY(engine_load(x->engine, &beside, err));
     return draft ? draft_model_load(x->draft_model, x->engine, err) : STATUS_OK;
 }
@@ -505,6 +476,8 @@ enum status executor_model_open(const struct executor_device *d, const struct ex
         model_close(&x->base);
         return s;
     }
+    if (x->draws)
+        x->base.ops = &halves_executor_ops;
     fill_info(x, o);
     x->sequences = sequences_new(&x->info.limits);
     batch_init(&x->batch, x->engine->pass_rows, x->engine->program->n_kv_groups);

@@ -1,5 +1,6 @@
 #pragma once
 /* Between the files of executor_model*.c, those of the devices (device_cpu.c ...), and plan.c. */
+#include "kernels/cuda/cuda_draw.h"
 #include "worker/batch.h"
 #include "worker/comm/stages.h"
 #include "worker/draft_model.h"
@@ -23,6 +24,38 @@ struct executor_ahead {
     uint32_t i_id, n_ids, i_pass, n_passes;
 };
 
+/* What a step draws: a place behind the last id of each run with `sample`, and one behind each of
+ * its guesses. A run's places lie side by side, runs in the order of the plan. */
+struct drawn {
+    uint32_t n_places, n_items; /* what there is room for: places, runs with `sample` */
+    bool guessed;               /* some place is behind a guess; a run may have none at all */
+    uint32_t *ids; /* [n_places + n_items]: behind the ids how many of each run count */
+    float *gaps;   /* [n_places] the drawing rank's, as all that follows */
+    struct logprob_row *logprobs; /* [n_places]; NULL: nobody asked */
+    uint32_t n_done;              /* places sampled so far */
+    struct result_item *items;    /* [n_items] */
+};
+
+/* What a step under way has drawn, or will have when the device is done with it: an item for each
+ * run with `sample`. Its sequence may be gone by then. */
+struct begun_item {
+    uint32_t slot, position; /* of the id in the sequence */
+    uint64_t serial;
+    bool logprobs;
+    struct f32_span vector;
+};
+
+/* A step between begin and finish. */
+struct begun_step {
+    uint64_t term_epoch, step, begun_ns;
+    uint32_t n_drafted, i_draws; /* i_draws: of the drawing device's steps */
+    bool on_device;              /* what was drawn has not come to the host */
+    struct arena *arena;         /* of the job: drawn, items and what they point to */
+    struct drawn drawn;
+    struct begun_item *items;  /* [drawn.n_items]; on_device without guesses */
+    struct sequence_runs runs; /* on_device with guesses: no plan is applied before it is settled */
+};
+
 /* What is one kind of device's alone; the rest of executor_model*.c is for all that run a model. */
 struct executor_model;
 struct executor_device {
@@ -34,6 +67,8 @@ struct executor_device {
                          struct engine_setup *s, struct error *err);
     uint64_t (*memory_bytes)(const struct executor_model *x); /* of the device */
     void (*name)(const struct executor_model *x, char *out, size_t size);
+    /* A device that draws, of a model that is measured and not loaded. NULL: the host draws. */
+    enum status (*open_draws)(struct executor_model *x, struct gpu_draws **out, struct error *err);
 };
 
 struct executor_model {
@@ -56,6 +91,13 @@ struct executor_model {
     uint32_t n_samplers;
     struct sampling *samplings; /* [RUNNER_LOGITS_ROWS] */
     bool warned_not_finite;
+    /* A device that draws, and so lets two steps be under way; NULL: the host does. */
+    struct gpu_draws *draws;
+    struct draw_lists *lists;
+    uint32_t *late;                              /* [pass_rows] as row_batch has them */
+    struct begun_step steps[EXECUTOR_MAX_BEGUN]; /* the oldest first, from i_oldest on */
+    uint32_t i_oldest, n_begun;
+    uint64_t finished_ns; /* the newest step that was */
     char *served_name;
     char device_name[160];
     uint8_t made_id[COMM_ID_BYTES]; /* by this rank; the loop's thread writes before Join */
@@ -90,18 +132,6 @@ MUST_USE enum status executor_model_check(const struct worker_options *o, struct
 MUST_USE enum status executor_guess(struct executor_model *x, const struct msg_plan *p,
                                     struct sequence_runs runs, struct arena *arena,
                                     struct error *err);
-
-/* What a step draws: a place behind the last id of each run with `sample`, and one behind each of
- * its guesses. A run's places lie side by side, runs in the order of the plan. */
-struct drawn {
-    uint32_t n_places, n_items; /* what there is room for: places, runs with `sample` */
-    bool guessed;               /* some place is behind a guess; a run may have none at all */
-    uint32_t *ids; /* [n_places + n_items]: behind the ids how many of each run count */
-    float *gaps;   /* [n_places] the drawing rank's, as all that follows */
-    struct logprob_row *logprobs; /* [n_places]; NULL: nobody asked */
-    uint32_t n_done;              /* places sampled so far */
-    struct result_item *items;    /* [n_items] */
-};
 
 /* Room for runs' draws, on the arena. */
 MUST_USE enum status drawn_init(struct drawn *d, struct sequence_runs runs, struct arena *arena,
@@ -141,3 +171,17 @@ MUST_USE enum status executor_settle_for(struct executor_model *x, const struct 
 /* Waits for all ids. */
 MUST_USE enum status executor_settle(struct executor_model *x, struct error *err);
 void executor_ahead_drop(struct executor_model *x); /* they will not come any more */
+
+/* executor_model_steps.c: the step of executor_ops, whole or in halves. */
+MUST_USE enum status executor_begin(struct executor *e, const struct msg_plan *p,
+                                    struct arena *arena, struct error *err);
+bool executor_is_due(struct executor *e);
+MUST_USE enum status executor_finish(struct executor *e, struct msg_result *out, struct error *err);
+MUST_USE enum status executor_step(struct executor *e, const struct msg_plan *p,
+                                   struct arena *arena, struct msg_result *out, struct error *err);
+void executor_drop_steps(struct executor_model *x); /* nobody wants their results */
+
+/* Plans name slots and adapters; nothing is executed of one that names what is not here. */
+MUST_USE enum status executor_check_adapters(const struct executor_model *x,
+                                             const struct msg_plan *p, struct error *err);
+void executor_take_adapters(struct executor_model *x, const struct msg_plan *p);

@@ -3,7 +3,6 @@
 
 #include "common/base/log.h"
 #include "common/base/mem.h"
-#include "kernels/cpu/cpu.h"
 #include "worker/executor_model.h"
 
 /* ---- samplers ---- */
@@ -89,35 +88,33 @@ static void warn_not_finite(struct executor_model *x, const struct sequence *q)
 }
 
 /* What the device says of each row before a sampler looks at it. */
-static void look_at_logits(struct executor_model *x, const struct batch_sample *from, float *logits,
-                           uint32_t n)
+static enum status look_at_logits(struct executor_model *x, const struct batch_sample *from,
+                                  uint32_t n, struct error *err)
 {
-    const struct engine *e = x->engine;
-    struct view view = {logits, e->config.vocab_size};
+    uint32_t stride = x->engine->config.vocab_size;
     struct logits_top top[RUNNER_LOGITS_ROWS];
-    float shift[RUNNER_LOGITS_ROWS];
     double sums[RUNNER_LOGITS_ROWS] = {0};
     bool wanted = false;
-    e->device->ops->logits_top(e->device, view, n, view.stride, top);
+    float *logits;
+    for (uint32_t i = 0; i < n; i++)
+        wanted = wanted || from[i].run->q->sampling.n_logprobs >= 0;
+    TRY(runner_look(x->engine->runner, n, top, wanted ? sums : NULL, err));
+    TRY(runner_read_logits(x->engine->runner, 0, n, &logits, err));
     for (uint32_t i = 0; i < n; i++) {
         const struct sequence *q = from[i].run->q;
         x->samplings[i].row = (struct sampler_row){.params = &q->sampling,
                                                    .ids = q->ids,
                                                    .n_ids = q->n_ids + from[i].i_draw,
                                                    .n_prompt = q->n_prompt,
-                                                   .logits = logits + (size_t)i * view.stride,
+                                                   .logits = logits + (size_t)i * stride,
                                                    .best_id = top[i].id,
                                                    .best = top[i].best,
                                                    .second = top[i].second};
-        shift[i] = top[i].best;
+        x->samplings[i].row.sum_exp = sums[i];
         if (!isfinite(top[i].best))
             warn_not_finite(x, q);
-        wanted = wanted || wants_logprobs(&x->samplings[i]);
     }
-    if (wanted)
-        e->device->ops->sum_exp(e->device, view, n, view.stride, shift, sums);
-    for (uint32_t i = 0; i < n; i++)
-        x->samplings[i].row.sum_exp = sums[i];
+    return STATUS_OK;
 }
 
 /* A place counts when all guesses before it were right: the rows behind a wrong one have seen it.
@@ -141,13 +138,13 @@ static enum status finish_sample(struct executor_model *x, struct sampling *s, s
     return STATUS_OK;
 }
 
-static enum status draw_rows(struct executor_model *x, const struct batch_sample *from,
-                             float *logits, uint32_t n, struct arena *arena, struct drawn *d,
-                             struct error *err)
+static enum status draw_rows(struct executor_model *x, const struct batch_sample *from, uint32_t n,
+                             struct arena *arena, struct drawn *d, struct error *err)
 {
-    look_at_logits(x, from, logits, n);
+    struct device *device = x->engine->device;
+    TRY(look_at_logits(x, from, n, err));
     struct share share = {x, n, x->n_samplers};
-    cpu_parallel_for(x->engine->device, share.n_shares, sample_share, &share);
+    device->ops->parallel_for(device, share.n_shares, sample_share, &share);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t at = d->n_done + i;
         d->ids[at] = 0;
@@ -170,7 +167,7 @@ enum status executor_sample_pass(struct executor_model *x, struct arena *arena, 
             rows[i] = b->samples[done + i].row;
         TRY(runner_logits(x->engine->runner, rows, n, &logits, err));
         if (logits) /* the one that draws */
-            TRY(draw_rows(x, b->samples + done, logits, n, arena, drawn, err));
+            TRY(draw_rows(x, b->samples + done, n, arena, drawn, err));
         executor_bump(&x->base);
         drawn->n_done += n;
         done += n;

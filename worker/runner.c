@@ -181,6 +181,9 @@ static struct row_batch upload(struct runner *r, const struct row_batch *b)
             r->ops->upload_rows(d, b->kv_rows[g], b->n_rows, kv_store_block_tokens(r->s.kv, g));
     if (r->has_adapters)
         lora_set_begin(r->s.loras, b->adapters, b->n_rows);
+    if (b->late) /* behind all uploads: one transfer has them */
+        r->ops->take_last(d, (uint32_t *)own.ids, r->ops->upload(d, b->late, n_bytes), b->last,
+                          b->n_rows);
     return own;
 }
 

@@ -17,6 +17,9 @@ struct row_batch {
     uint32_t n_rows;                                     /* <= pass_rows */
     const uint32_t *ids, *positions;                     /* [n_rows] */
     const struct kv_row *kv_rows[PROGRAM_MAX_KV_GROUPS]; /* each [n_rows] */
+    /* Rows whose ids only the device knows: [n_rows] slots of last, which is the device's;
+     * UINT32_MAX: the id is in ids. NULL: all are. */
+    const uint32_t *late, *last;
     const uint32_t *adapters; /* [n_rows] as lora_set_find says, 0: none; NULL: no row has one */
 };
 

@@ -13,6 +13,7 @@ struct sequences {
     struct sequences_limits limits;
     struct sequence **slots; /* [n_slots], NULL = empty */
     uint32_t n_slots, n_live;
+    uint64_t n_admitted;
     struct sequence *free_list;
     uint32_t n_free;
     struct sequence_run *runs; /* [n_runs] of the last plan */
@@ -276,6 +277,7 @@ static enum status admit(struct sequences *s, const struct plan_admit *a, struct
     s->slots[a->slot] = q;
     s->n_live++;
     q->slot = a->slot;
+    q->serial = ++s->n_admitted;
     q->n_prompt = a->n_prompt;
     q->n_computed = a->n_computed;
     q->pooled = NULL;

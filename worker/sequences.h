@@ -20,6 +20,7 @@ struct block_table {
 
 struct sequence {
     uint32_t slot, n_prompt;
+    uint64_t serial;     /* of its admission: another sequence of the slot has another one */
     uint32_t n_computed; /* KV of ids[0..n_computed) is in the blocks once the plan has run */
     uint32_t *ids;       /* [n_ids] prompt + drawn, then the guesses of the run at hand */
     uint32_t n_ids, ids_cap;
@@ -36,7 +37,8 @@ struct sequence {
     double *pooled;
     uint32_t n_pooled;
     struct f32_span vector;
-    bool awaits; /* a stage in front of the last: its newest id is only a place for it as yet */
+    bool awaits; /* its newest id is only a place for it as yet: another stage, or a device that has
+                  * not ended the step, knows it */
     uint32_t adapter; /* the executor's: of its rows; 0: none */
     struct sequence *next_free;
 };

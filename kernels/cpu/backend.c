@@ -303,6 +303,14 @@ static void cpu_linear(struct device *device, const struct linear_params *p)
 
 /* ---- operators on rows ---- */
 
+static void cpu_take_last(struct device *d, uint32_t *ids, const uint32_t *slots,
+                          const uint32_t *last, uint32_t n_rows)
+{
+    for (uint32_t i = 0; i < n_rows; i++)
+        if (slots[i] != UINT32_MAX)
+            ids[i] = last[slots[i]];
+}
+
 static void cpu_gather(struct device *d, struct view out, struct view x, const uint32_t *rows,
                        uint32_t n_rows, uint32_t dim)
 {
@@ -569,6 +577,7 @@ static const struct ops cpu_ops = {
     .weight_bytes = cpu_weight_bytes,
     .weight_pack = cpu_weight_pack,
     .parallel_for = cpu_parallel_for,
+    .take_last = cpu_take_last,
     .write = cpu_copy,
     .read = cpu_read,
     .available_bytes = cpu_available_bytes,

@@ -1,9 +1,21 @@
 /* Builds without the CUDA backend: no device can be opened. */
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_draw.h"
+
+static enum status absent(struct error *err)
+{
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "this build has no CUDA backend; scripts/build cuda makes one that has");
+}
 
 enum status cuda_device_open(const struct cuda_device_options *o, struct device **out,
                              struct error *err)
 {
-    return error_set(err, STATUS_UNSUPPORTED,
-                     "this build has no CUDA backend; scripts/build cuda makes one that has");
+    return absent(err);
+}
+
+enum status gpu_draws_open(struct device *d, const struct gpu_draws_options *o,
+                           struct gpu_draws **out, struct error *err)
+{
+    return absent(err);
 }

@@ -203,6 +203,7 @@ static const struct ops cuda_ops = {
     .weight_bytes = cuda_backend_weight_bytes,
     .weight_pack = cuda_backend_weight_pack,
     .parallel_for = cuda_parallel_for,
+    .take_last = cuda_backend_take_last,
     .write = cuda_write,
     .read = cuda_read,
     .available_bytes = cuda_available_bytes,

@@ -76,6 +76,9 @@ void cuda_backend_record_drop(struct device *d);
 uint64_t cuda_backend_record_bytes(const struct device *d);
 bool cuda_is_recording(const struct cuda_device *x);
 void cuda_records_close(struct cuda_device *x);
+/* backend_draw.c, with cuda_draw.h */
+void cuda_backend_take_last(struct device *d, uint32_t *ids, const uint32_t *slots,
+                            const uint32_t *last, uint32_t n_rows);
 /* backend_rows.c: what cuda_rows.h and the norms are for */
 void cuda_backend_gather(struct device *d, struct view out, struct view x, const uint32_t *rows,
                          uint32_t n_rows, uint32_t dim);

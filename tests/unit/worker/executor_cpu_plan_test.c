@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
+#include "tests/unit/worker/draws_double.c"
 #include "tests/unit/worker/plan_driver.c"
 #include "tests/unit/worker/tiny_model.c"
 #include "worker/executor_model.h"
@@ -28,17 +29,25 @@ static const struct {
 static struct driver d;
 static char folder[64];
 
-static void open_model(size_t i, uint32_t pp, struct speculation_options speculation)
+static void open_model_by(size_t i, uint32_t pp, struct speculation_options speculation,
+                          driver_open_fn *open)
 {
     strcpy(folder, "/tmp/cox-plans-XXXXXX");
     assert_non_null(mkdtemp(folder));
     models[i].write(folder, 7);
-    driver_open(&d, &(struct worker_options){.model = folder,
-                                             .device = WORKER_DEVICE_CPU,
-                                             .tp = models[i].tp,
-                                             .pp = pp,
-                                             .threads = 2,
-                                             .speculation = speculation});
+    driver_open_by(&d,
+                   &(struct worker_options){.model = folder,
+                                            .device = WORKER_DEVICE_CPU,
+                                            .tp = models[i].tp,
+                                            .pp = pp,
+                                            .threads = 2,
+                                            .speculation = speculation},
+                   open);
+}
+
+static void open_model(size_t i, uint32_t pp, struct speculation_options speculation)
+{
+    open_model_by(i, pp, speculation, executor_open);
 }
 
 static void close_model(void)
@@ -214,12 +223,148 @@ static void test_guesses_change_nothing(void **state)
     }
 }
 
+/* ---- a device that draws ---- */
+
+/* Two biases of one id are what it does not do. */
+static void add_what_the_host_draws(void)
+{
+    static const struct logit_bias twice[] = {{20, 6}, {20, 7}};
+    struct stream *s = &d.streams[4];
+    s->sampling.max_tokens = 9;
+    s->sampling.logit_bias = twice;
+    s->sampling.n_logit_bias = 2;
+}
+
+static void test_halves_change_nothing(void **state)
+{
+    static const struct {
+        const char *name;
+        uint32_t pass_rows;
+        struct way way;
+    } ways[] = {
+        {"one by one", 0, {.n_flight = 1, .seed = 1}},
+        {"two under way", 0, {.n_flight = 2, .seed = 2}},
+        {"two under way, in chunks", 0, {.n_flight = 2, .chunk = 7, .seed = 3}},
+        {"two under way, row by row", 1, {.n_flight = 2, .seed = 4}},
+        {"guesses", 0, {.n_flight = 1, .max_draft = 4, .seed = 5}},
+        {"guesses, two under way", 5, {.n_flight = 2, .max_draft = 4, .chunk = 30, .seed = 6}},
+        {"alone, two under way", 0, {.n_flight = 2, .one_by_one = true, .seed = 8}},
+    };
+    static struct stream want[DRIVER_STREAMS];
+    for (int mixed = 0; mixed < 2; mixed++) {
+        open_model(0, 1, (struct speculation_options){0});
+        add_guessed_streams();
+        if (mixed)
+            add_what_the_host_draws();
+        driver_run(&d, &(struct way){.n_flight = 1, .one_by_one = true});
+        memcpy(want, d.streams, sizeof want);
+        close_model();
+        open_model_by(0, 1, (struct speculation_options){.n_tokens = 16, .lookup_min = 1},
+                      double_executor_open);
+        for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+            add_guessed_streams();
+            if (mixed)
+                add_what_the_host_draws();
+            set_pass_rows(ways[i].pass_rows);
+            draws_double->n_rows = draws_double->n_late = 0;
+            driver_must_give(&d, mixed ? "some by the host" : "all by the device", ways[i].name,
+                             &ways[i].way, want);
+            assert_true(draws_double->n_rows > 100);
+            if (ways[i].way.n_flight == 2 && ways[i].way.max_draft == 0)
+                assert_true(draws_double->n_late > 0);
+        }
+        close_model();
+    }
+}
+
+/* A plan of one run of slot 10: the whole prompt of a stream that enters, or its next id. */
+static void begin_step(const struct stream *s, bool enters, bool after_another, uint32_t n_drawn)
+{
+    struct executor *e = d.ranks[0].executor;
+    const uint32_t first[] = {5, 6, 7, 8}, second[] = {20, 21, 22, 23}, slot = 10;
+    const struct plan_blocks blocks = {.ids = {after_another ? second : first, enters ? 4 : 0}};
+    const struct plan_admit admit = {.slot = slot,
+                                     .n_prompt = s->n_prompt,
+                                     .ids = {s->ids, s->n_prompt},
+                                     .sampling = s->sampling};
+    const struct plan_run run = {.slot = slot,
+                                 .start = enters ? 0 : s->n_prompt + n_drawn - 1,
+                                 .n_tokens = enters ? s->n_prompt : 1,
+                                 .sample = true,
+                                 .blocks = &blocks,
+                                 .n_blocks = enters};
+    const struct msg_plan p = {.step = ++d.step,
+                               .finished = {&slot, enters && after_another},
+                               .admits = &admit,
+                               .n_admits = enters,
+                               .runs = &run,
+                               .n_runs = 1};
+    struct error err = {0};
+    arena_reset(&d.arenas[d.step % DRIVER_FLIGHT]);
+    if (e->ops->begin(e, &p, &d.arenas[d.step % DRIVER_FLIGHT], &err) != STATUS_OK)
+        driver_die("begin", err.text);
+}
+
+static void finish_step(uint32_t want)
+{
+    struct executor *e = d.ranks[0].executor;
+    struct msg_result r;
+    struct error err = {0};
+    assert_int_equal(e->ops->finish(e, &r, &err), STATUS_OK);
+    assert_int_equal(r.n_items, 1);
+    assert_int_equal(r.items[0].slot, 10);
+    assert_int_equal(r.items[0].ids.ptr[0], want);
+}
+
+/* A sequence leaves, and another has its slot, while an id of it is on the way; and all of them. */
+static void test_who_leaves_with_ids_on_the_way(void **state)
+{
+    static struct stream want[DRIVER_STREAMS];
+    struct executor *e;
+    struct error err;
+    open_model_by(0, 1, (struct speculation_options){0}, double_executor_open);
+    e = d.ranks[0].executor;
+    add_guessed_streams();
+    d.streams[1].n_prompt =
+        d.streams[0].n_prompt + 1; /* its first id is where an old one would be */
+    d.streams[1].sampling = d.streams[0].sampling;
+    driver_run(&d, &(struct way){.n_flight = 1, .one_by_one = true});
+    memcpy(want, d.streams, sizeof want);
+    assert_int_not_equal(want[0].out[1].id, want[1].out[0].id);
+    assert_int_equal(e->ops->reset(e, &err), STATUS_OK);
+    for (int round = 0; round < 2; round++) {
+        d.step = 0;
+        begin_step(&want[0], true, false, 0);
+        begin_step(&want[0], false, false, 1);
+        if (round == 0) { /* the rank's group falls apart: nothing of this comes back */
+            assert_false(e->ops->is_due(e));
+            e->ops->interrupt(e);
+            assert_true(e->ops->is_due(e));
+            e->ops->abort_comm(e);
+            driver_join(&d);
+            continue;
+        }
+        finish_step(want[0].out[0].id);
+        begin_step(&want[1], true, true, 0);
+        finish_step(want[0].out[1].id);
+        begin_step(&want[1], false, true, 1);
+        finish_step(want[1].out[0].id);
+        begin_step(&want[1], false, true, 2);
+        finish_step(want[1].out[1].id);
+        finish_step(want[1].out[2].id);
+    }
+    driver_must_give(&d, "afterwards", "two under way", &(struct way){.n_flight = 2}, want);
+    close_model();
+}
+
 int main(void)
 {
     log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_runs_share_what_a_plan_computes),
         cmocka_unit_test(test_guesses_change_nothing),
+        cmocka_unit_test(test_halves_change_nothing),
+        cmocka_unit_test(test_who_leaves_with_ids_on_the_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

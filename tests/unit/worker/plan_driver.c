@@ -78,6 +78,7 @@ struct driver {
     struct stream streams[DRIVER_STREAMS];
     uint32_t n_streams;
     uint64_t step, epoch, n_drafted, n_accepted;
+    struct arena arenas[DRIVER_FLIGHT]; /* of steps in halves */
     struct rng rng;
 };
 
@@ -143,8 +144,11 @@ static void driver_join(struct driver *d)
     driver_run_ranks(d, "join");
 }
 
+typedef enum status driver_open_fn(const struct worker_options *o, struct executor **out,
+                                   struct error *err);
+
 /* o: of rank 0; the others differ in their ordinal. */
-static void driver_open(struct driver *d, const struct worker_options *o)
+static void driver_open_by(struct driver *d, const struct worker_options *o, driver_open_fn *open)
 {
     *d = (struct driver){
         .tp = (uint32_t)o->tp, .pp = (uint32_t)o->pp, .n_ranks = (uint32_t)(o->tp * o->pp)};
@@ -156,17 +160,26 @@ static void driver_open(struct driver *d, const struct worker_options *o)
         own.block_size = DRIVER_BLOCK;
         own.num_gpu_blocks_override = DRIVER_BLOCKS;
         arena_init(&d->ranks[i].arena, 0);
-        if (executor_open(&own, &d->ranks[i].executor, &err) != STATUS_OK)
+        if (open(&own, &d->ranks[i].executor, &err) != STATUS_OK)
             driver_die("open", err.text);
     }
+    for (uint32_t i = 0; i < DRIVER_FLIGHT; i++)
+        arena_init(&d->arenas[i], 0);
     d->limits = d->ranks[0].executor->ops->info(d->ranks[0].executor)->limits;
     if (d->limits.n_kv_groups > DRIVER_GROUPS)
         driver_die("open", "more KV groups than this test knows");
     driver_join(d);
 }
 
+static inline void driver_open(struct driver *d, const struct worker_options *o)
+{
+    driver_open_by(d, o, executor_open);
+}
+
 static void driver_close(struct driver *d)
 {
+    for (uint32_t i = 0; i < DRIVER_FLIGHT; i++)
+        arena_fini(&d->arenas[i]);
     for (uint32_t i = 0; i < d->n_ranks; i++) {
         d->ranks[i].executor->ops->close(d->ranks[i].executor);
         arena_fini(&d->ranks[i].arena);
@@ -316,11 +329,35 @@ static void driver_take_item(struct driver *d, struct flight *f, uint32_t i,
     }
 }
 
+/* One rank whose device computes by itself: the step begins when it is planned. */
+static void driver_begin(struct driver *d, struct flight *f)
+{
+    struct executor *e = d->ranks[0].executor;
+    struct arena *arena = &d->arenas[f->plan.step % DRIVER_FLIGHT];
+    struct error err;
+    if (!e->ops->begin)
+        return;
+    arena_reset(arena);
+    if (e->ops->begin(e, &f->plan, arena, &err) != STATUS_OK)
+        driver_die("begin", err.text);
+}
+
+static void driver_finish(struct driver *d)
+{
+    struct driver_rank *r = &d->ranks[0];
+    (void)r->executor->ops->is_due(r->executor);
+    if (r->executor->ops->finish(r->executor, &r->result, &r->err) != STATUS_OK)
+        driver_die("finish", r->err.text);
+}
+
 static void driver_execute(struct driver *d, struct flight *f)
 {
     for (uint32_t i = 0; i < d->n_ranks; i++)
         d->ranks[i].plan = &f->plan;
-    driver_run_ranks(d, "step");
+    if (d->ranks[0].executor->ops->begin)
+        driver_finish(d);
+    else
+        driver_run_ranks(d, "step");
     const struct msg_result *r = &driver_drawer(d)->result;
     for (uint32_t i = 0; i < d->n_ranks; i++)
         if (d->ranks[i].result.n_items != (&d->ranks[i].result == r ? f->n_drawing : 0))
@@ -352,7 +389,7 @@ static void driver_run(struct driver *d, const struct way *w)
     }
     for (;;) {
         while (n < w->n_flight && driver_plan(d, w, &flights[n]))
-            n++;
+            driver_begin(d, &flights[n++]);
         if (n == 0)
             break;
         driver_execute(d, &flights[0]);

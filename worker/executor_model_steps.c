@@ -1,0 +1,257 @@
+/* A step, whole or in halves. Where the device draws, a step's second half is what comes back:
+ * begin enqueues passes and draws, sequences get a place for an id that the device alone knows
+ * (`awaits`), and the next step's rows find it on the device. What needs an id on the host waits
+ * for it: guesses and bad words of several ids, and whatever the host draws (docs/runner.md, "Two
+ * steps in flight").
+ *
+ * A sequence may leave while its id is on the way: an item finds it by slot and serial number. */
+#include <assert.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+#include "worker/executor_model_draw.h"
+
+static struct executor_model *of(struct executor *e)
+{
+    return (struct executor_model *)e;
+}
+
+static struct begun_step *step_at(struct executor_model *x, uint32_t i)
+{
+    return &x->steps[(x->i_oldest + i) % EXECUTOR_MAX_BEGUN];
+}
+
+/* ---- ids come to the host ---- */
+
+static enum status take_items(struct executor_model *x, struct begun_step *s, struct error *err)
+{
+    struct drawn *d = &s->drawn;
+    for (uint32_t i = 0; i < d->n_items; i++) {
+        const struct begun_item *it = &s->items[i];
+        struct sequence *q = sequences_find(x->sequences, it->slot);
+        TRY(executor_take_drawn(x, s, i, it->logprobs, err));
+        if (q && q->serial == it->serial) {
+            q->ids[it->position] = d->ids[i];
+            q->awaits = q->awaits && it->position + 1 < q->n_ids;
+        }
+        d->items[i] = (struct result_item){.slot = it->slot,
+                                           .ids = {d->ids + i, 1},
+                                           .logprobs = it->logprobs ? d->logprobs + i : NULL,
+                                           .n_logprobs = it->logprobs,
+                                           .gaps = {d->gaps + i, 1},
+                                           .vector = it->vector};
+    }
+    return STATUS_OK;
+}
+
+static enum status take_guessed(struct executor_model *x, struct begun_step *s, struct error *err)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < s->runs.n; i++) {
+        const struct sequence_run *r = &s->runs.ptr[i];
+        bool logprobs = r->q->sampling.n_logprobs >= 0;
+        for (uint32_t n = r->sample && r->n_tokens > 0 ? r->n_guessed + 1 : 0; n > 0; n--)
+            TRY(executor_take_drawn(x, s, at++, logprobs, err));
+    }
+    return executor_append_drawn(x, s->runs, &s->drawn, err);
+}
+
+static enum status settle_step(struct executor_model *x, struct begun_step *s, struct error *err)
+{
+    if (!s->on_device)
+        return STATUS_OK;
+    TRY(x->draws->ops->wait(x->draws, s->i_draws, err));
+    TRY(s->drawn.guessed ? take_guessed(x, s, err) : take_items(x, s, err));
+    s->on_device = false;
+    return STATUS_OK;
+}
+
+/* All steps under way. */
+static enum status settle_steps(struct executor_model *x, struct error *err)
+{
+    for (uint32_t i = 0; i < x->n_begun; i++)
+        TRY(settle_step(x, step_at(x, i), err));
+    return STATUS_OK;
+}
+
+/* How many guesses count decides what the next plan's runs are. */
+static enum status settle_guesses(struct executor_model *x, struct error *err)
+{
+    for (uint32_t i = 0; i < x->n_begun; i++)
+        if (step_at(x, i)->drawn.guessed)
+            TRY(settle_step(x, step_at(x, i), err));
+    return STATUS_OK;
+}
+
+/* ---- begin ---- */
+
+static enum status run_pass(struct executor_model *x, struct begun_step *s, struct error *err)
+{
+    struct drawn *drawn = &s->drawn;
+    if (x->draws)
+        executor_mark_late(x);
+    else
+        TRY(executor_find_late(x, err));
+    TRY(runner_forward(x->engine->runner, &x->batch.rows, err));
+    if (executor_draws(x))
+        TRY(executor_pool_pass(x, s->arena, err));
+    if (s->on_device)
+        TRY(executor_draw_pass(x, s, drawn, err));
+    else if (program_is_last(x->engine->program))
+        TRY(executor_sample_pass(x, s->arena, drawn, err));
+    return executor_tells_by_pass(x, drawn) ? executor_end_pass(x, drawn, err) : STATUS_OK;
+}
+
+/* Every run has one place, since there are no guesses. */
+static enum status add_places(struct executor_model *x, struct begun_step *s,
+                              struct sequence_runs runs, struct error *err)
+{
+    s->items = arena_try_array(s->arena, s->drawn.n_items ? s->drawn.n_items : 1, sizeof *s->items);
+    if (!s->items)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for %u results", s->drawn.n_items);
+    for (uint32_t i = 0, n = 0; i < runs.n; i++) {
+        struct sequence *q = runs.ptr[i].q;
+        if (!runs.ptr[i].sample)
+            continue;
+        s->items[n++] = (struct begun_item){.slot = q->slot,
+                                            .position = q->n_ids,
+                                            .serial = q->serial,
+                                            .logprobs = q->sampling.n_logprobs >= 0,
+                                            .vector = q->vector};
+        TRY(executor_append_id(x, q, 0, err));
+        q->awaits = true;
+    }
+    return STATUS_OK;
+}
+
+static enum status run_passes(struct executor_model *x, struct begun_step *s,
+                              struct sequence_runs runs, struct error *err)
+{
+    if (s->on_device)
+        x->draws->ops->begin(x->draws, s->i_draws);
+    batch_begin(&x->batch, runs);
+    while (batch_next(&x->batch))
+        TRY(run_pass(x, s, err));
+    if (s->on_device) {
+        s->runs = runs;
+        TRY(x->draws->ops->end(x->draws, s->i_draws, s->drawn.n_done, err));
+        return s->drawn.guessed ? STATUS_OK : add_places(x, s, runs, err);
+    }
+    if (!executor_tells_by_pass(x, &s->drawn))
+        return executor_append_drawn(x, runs, &s->drawn, err);
+    if (executor_draws(x))
+        executor_put_items(&s->drawn, runs);
+    return STATUS_OK;
+}
+
+/* A run that follows and finds its end has no place, and no id of it is to come. */
+static bool all_have_places(struct sequence_runs runs)
+{
+    for (uint32_t i = 0; i < runs.n; i++)
+        if (runs.ptr[i].sample && runs.ptr[i].n_tokens == 0)
+            return false;
+    return true;
+}
+
+static bool wants_guesses(struct sequence_runs runs)
+{
+    for (uint32_t i = 0; i < runs.n; i++)
+        if (runs.ptr[i].n_draft > 0)
+            return true;
+    return false;
+}
+
+static enum status begin(struct executor_model *x, const struct msg_plan *p, struct begun_step *s,
+                         struct error *err)
+{
+    TRY(executor_check_adapters(x, p, err));
+    TRY(settle_guesses(x, err));
+    TRY(executor_settle_for(x, p, err));
+    TRY(sequences_apply(x->sequences, p, err));
+    executor_take_adapters(x, p);
+    struct sequence_runs runs = sequences_runs(x->sequences);
+    if (wants_guesses(runs) || (x->draws && executor_needs_ids(runs)))
+        TRY(settle_steps(x, err));
+    for (uint32_t i = 0; i < p->n_copies; i++)
+        kv_store_copy(x->engine->kv, &p->copies[i]);
+    TRY(executor_guess(x, p, runs, s->arena, err));
+    s->on_device = x->draws && executor_can_draw(x, runs) && all_have_places(runs);
+    if (!s->on_device)
+        TRY(settle_steps(x, err));
+    TRY(drawn_init(&s->drawn, runs, s->arena, err));
+    TRY(run_passes(x, s, runs, err));
+    for (uint32_t i = 0; i < runs.n; i++)
+        s->n_drafted += runs.ptr[i].n_guessed;
+    executor_bump(&x->base);
+    return STATUS_OK;
+}
+
+enum status executor_begin(struct executor *e, const struct msg_plan *p, struct arena *arena,
+                           struct error *err)
+{
+    struct executor_model *x = of(e);
+    assert(x->n_begun < EXECUTOR_MAX_BEGUN);
+    uint32_t at = (x->i_oldest + x->n_begun) % EXECUTOR_MAX_BEGUN;
+    x->steps[at] = (struct begun_step){.term_epoch = p->term_epoch,
+                                       .step = p->step,
+                                       .begun_ns = clock_mono_ns(),
+                                       .i_draws = at,
+                                       .arena = arena};
+    TRY(begin(x, p, &x->steps[at], err));
+    x->n_begun++;
+    return STATUS_OK;
+}
+
+/* ---- finish ---- */
+
+bool executor_is_due(struct executor *e)
+{
+    struct executor_model *x = of(e);
+    const struct begun_step *s = step_at(x, 0);
+    struct error err;
+    assert(x->n_begun > 0);
+    if (!s->on_device || atomic_load(&x->interrupted))
+        return true;
+    return x->draws->ops->query(x->draws, s->i_draws, &err) != STATUS_AGAIN;
+}
+
+enum status executor_finish(struct executor *e, struct msg_result *out, struct error *err)
+{
+    struct executor_model *x = of(e);
+    struct begun_step *s = step_at(x, 0);
+    enum status st = s->on_device && atomic_load(&x->interrupted)
+                         ? error_set(err, STATUS_CLOSED, "interrupted")
+                         : settle_step(x, s, err);
+    uint64_t now_ns = clock_mono_ns();
+    uint64_t from_ns = s->begun_ns > x->finished_ns ? s->begun_ns : x->finished_ns;
+    x->i_oldest = (x->i_oldest + 1) % EXECUTOR_MAX_BEGUN;
+    x->n_begun--;
+    x->finished_ns = now_ns;
+    if (st != STATUS_OK)
+        return st;
+    executor_bump(e);
+    *out = (struct msg_result){.term_epoch = s->term_epoch,
+                               .step = s->step,
+                               .n_drafted = s->n_drafted,
+                               .execute_ns = now_ns - from_ns};
+    if (executor_draws(x)) {
+        out->items = s->drawn.items;
+        out->n_items = s->drawn.n_items;
+    }
+    return STATUS_OK;
+}
+
+enum status executor_step(struct executor *e, const struct msg_plan *p, struct arena *arena,
+                          struct msg_result *out, struct error *err)
+{
+    TRY(executor_begin(e, p, arena, err));
+    return executor_finish(e, out, err);
+}
+
+void executor_drop_steps(struct executor_model *x)
+{
+    struct error err;
+    x->n_begun = 0;
+    if (x->draws) /* its memory is used again; what failed there the next call says again */
+        (void)!x->engine->device->ops->sync(x->engine->device, &err);
+}
