@@ -34,7 +34,8 @@ struct runner {
     float *host;             /* [RUNNER_LOGITS_ROWS] of logits or of hidden states; NULL: on_host */
     uint16_t *host_rows;     /* [RUNNER_LOGITS_ROWS][hidden] as they come; NULL: on_host */
     struct row_batch padded; /* a small pass with rows behind it that nobody reads; its arrays: */
-    uint32_t *pad_ids, *pad_positions; /* [RUNNER_RECORD_ROWS], as of kv_rows; NULL: no records */
+    /* [RUNNER_RECORD_ROWS], as of kv_rows; NULL: no records */
+    uint32_t *pad_ids, *pad_positions, *pad_late;
     struct kv_row *pad_kv_rows[PROGRAM_MAX_KV_GROUPS];
     bool told_of_records;
     uint32_t n_rows;   /* of the last forward, and those behind them */

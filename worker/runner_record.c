@@ -13,6 +13,7 @@ void runner_make_padding(struct runner *r)
         return;
     r->pad_ids = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_ids);
     r->pad_positions = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_positions);
+    r->pad_late = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_late);
     for (uint32_t g = 0; g < r->s.program->n_kv_groups; g++)
         r->pad_kv_rows[g] = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_kv_rows[g]);
 }
@@ -21,6 +22,7 @@ void runner_free_padding(struct runner *r)
 {
     mem_free(r->pad_ids);
     mem_free(r->pad_positions);
+    mem_free(r->pad_late);
     for (uint32_t g = 0; g < PROGRAM_MAX_KV_GROUPS; g++)
         mem_free(r->pad_kv_rows[g]);
 }
@@ -42,11 +44,15 @@ const struct row_batch *runner_pad(struct runner *r, const struct row_batch *b, 
         r->s.pass_rows < RUNNER_RECORD_ROWS)
         return b;
     uint32_t bucket = bucket_of(n);
-    r->padded =
-        (struct row_batch){.n_rows = bucket, .ids = r->pad_ids, .positions = r->pad_positions};
+    r->padded = (struct row_batch){.n_rows = bucket,
+                                   .ids = r->pad_ids,
+                                   .positions = r->pad_positions,
+                                   .late = b->late ? r->pad_late : NULL,
+                                   .last = b->last};
     for (uint32_t i = 0; i < bucket; i++) {
         r->pad_ids[i] = i < n ? b->ids[i] : 0;
         r->pad_positions[i] = i < n ? b->positions[i] : 0;
+        r->pad_late[i] = i < n && b->late ? b->late[i] : UINT32_MAX;
     }
     for (uint32_t g = 0; g < r->s.program->n_kv_groups; g++) {
         r->padded.kv_rows[g] = r->pad_kv_rows[g];
