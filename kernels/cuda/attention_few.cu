@@ -1,0 +1,26 @@
+/* Attention of tiles of few rows: 16 packed rows, the warps share out the tokens of a unit. */
+#include "kernels/cuda/attention_launch.cuh"
+#include "kernels/cuda/attention_tile.cuh"
+
+template <class S>
+static enum status enqueue(const attention_args &a, uint32_t n_kv_heads, struct gpu_stream *s,
+                           struct error *err)
+{
+    static_assert(S::BM == ATTENTION_FEW_ROWS, "what the launch is made for");
+    return attention_enqueue<S>(attention_tile_kernel<S>, a, n_kv_heads, s, err);
+}
+
+enum status attention_few(const attention_args &a, uint32_t width, uint32_t n_kv_heads,
+                          struct gpu_stream *s, struct error *err)
+{
+    switch (width) {
+    case 64:
+        return enqueue<tile_shape<64, 1, 4, 1, 64, 4>>(a, n_kv_heads, s, err);
+    case 96:
+        return enqueue<tile_shape<96, 1, 4, 1, 64, 3>>(a, n_kv_heads, s, err);
+    case 128:
+        return enqueue<tile_shape<128, 1, 4, 1, 64, 3>>(a, n_kv_heads, s, err);
+    default:
+        return enqueue<tile_shape<256, 1, 2, 1, 32, 2>>(a, n_kv_heads, s, err);
+    }
+}

@@ -1,0 +1,42 @@
+#pragma once
+/* The launches that attention.cu chooses from, one file for each kind of kernel. Each has several
+ * instances; rows is how many packed rows a block of the instance has. */
+#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/launch.cuh"
+
+/* The dimensions of the least instance that has head_dim; 0: none has. */
+static inline uint32_t attention_width(uint32_t head_dim)
+{
+    const uint32_t widths[] = {64, 96, 128, 256};
+    for (const uint32_t width : widths)
+        if (head_dim <= width)
+            return width;
+    return 0;
+}
+
+#define ATTENTION_FEW_ROWS 16u
+enum status attention_few(const attention_args &a, uint32_t width, uint32_t n_kv_heads,
+                          struct gpu_stream *s, struct error *err);
+/* 0: blocks of this device have no room for it. */
+uint32_t attention_many_rows(uint32_t width, uint32_t shared_bytes);
+enum status attention_many(const attention_args &a, uint32_t width, uint32_t n_kv_heads,
+                           struct gpu_stream *s, struct error *err);
+/* Latents that are too wide for these: up to LATENT_DIM dimensions, of which up to LATENT_V_DIM are
+ * the value. */
+#define LATENT_DIM   576u
+#define LATENT_V_DIM 512u
+uint32_t attention_latent_rows(uint32_t group, bool many, uint32_t shared_bytes);
+enum status attention_latent(const attention_args &a, uint32_t rows, uint32_t n_kv_heads,
+                             struct gpu_stream *s, struct error *err);
+
+template <class S>
+enum status attention_enqueue(void (*kernel)(const attention_args), const attention_args &a,
+                              uint32_t n_kv_heads, struct gpu_stream *s, struct error *err)
+{
+    TRY(gpu_check(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::SHARED_BYTES),
+        "cudaFuncSetAttribute", err));
+    const dim3 grid(a.n_tiles * a.n_chunks, n_kv_heads, a.n_splits);
+    return gpu_check(launch_kernel(s, kernel, grid, dim3(S::THREADS), S::SHARED_BYTES, a),
+                     "attention", err);
+}
