@@ -8,7 +8,7 @@
 #include "kernels/cpu/pack.h"
 #include "worker/dummy.h"
 
-#define ALIGN 64u /* a cache line; vectors never straddle two */
+#define ALIGN 128u /* a line of a GPU's cache, two of a CPU's: vectors never straddle two */
 
 static uint64_t aligned(uint64_t n)
 {

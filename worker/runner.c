@@ -3,6 +3,8 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 
+enum { DEVICE_ALIGN = 256 };
+
 static uint64_t aligned(uint64_t n)
 {
     return (n + 63) / 64 * 64;
@@ -46,8 +48,10 @@ static uint64_t lay_out(struct runner *r, const struct program *p, const struct 
     r->expert_ids = take(r, &used, sizeof(uint32_t) * n_chosen);
     r->expert_shares = take(r, &used, sizeof(float) * n_chosen);
     r->expert_list = take(r, &used, c->moe.n_experts ? sizeof(uint32_t) * pass_rows : 0);
-    r->tables = take(r, &used, runner_tables_bytes(p, d));
     r->scratch_bytes = ops->scratch_bytes(d, &shape);
+    if (!ops->on_host) /* operators lay out what is in these by themselves */
+        used = (used + DEVICE_ALIGN - 1) / DEVICE_ALIGN * DEVICE_ALIGN;
+    r->tables = take(r, &used, runner_tables_bytes(p, d));
     r->scratch = take(r, &used, r->scratch_bytes);
     return used;
 }

@@ -1,0 +1,59 @@
+/* A pass of a few hundred kernels costs the host a launch for each; recorded it costs one. */
+#include "kernels/cuda/common.cuh"
+
+extern "C" {
+#include "kernels/cuda/cuda_graph.h"
+}
+
+struct gpu_graph {
+    struct gpu_device *device;
+    cudaGraphExec_t native;
+};
+
+/* Other threads go on allocating: what they do is none of this stream's business. */
+enum status gpu_graph_begin(struct gpu_stream *s, struct error *err)
+{
+    TRY(gpu_enter(s->device, err));
+    return gpu_check(cudaStreamBeginCapture(s->native, cudaStreamCaptureModeThreadLocal),
+                     "cudaStreamBeginCapture", err);
+}
+
+enum status gpu_graph_end(struct gpu_stream *s, struct gpu_graph **out, struct error *err)
+{
+    cudaGraph_t recorded = nullptr;
+    cudaGraphExec_t native = nullptr;
+    *out = nullptr;
+    TRY(gpu_enter(s->device, err));
+    TRY(gpu_check(cudaStreamEndCapture(s->native, &recorded), "cudaStreamEndCapture", err));
+    enum status st =
+        gpu_check(cudaGraphInstantiate(&native, recorded, 0), "cudaGraphInstantiate", err);
+    (void)cudaGraphDestroy(recorded);
+    TRY(st);
+    *out = static_cast<struct gpu_graph *>(mem_zalloc(sizeof **out));
+    (*out)->device = s->device;
+    (*out)->native = native;
+    return STATUS_OK;
+}
+
+void gpu_graph_cancel(struct gpu_stream *s)
+{
+    cudaGraph_t recorded = nullptr;
+    if (gpu_enter(s->device, nullptr) == STATUS_OK &&
+        gpu_check(cudaStreamEndCapture(s->native, &recorded), "cudaStreamEndCapture", nullptr) ==
+            STATUS_OK &&
+        recorded)
+        (void)cudaGraphDestroy(recorded);
+}
+
+enum status gpu_graph_launch(struct gpu_stream *s, struct gpu_graph *g, struct error *err)
+{
+    TRY(gpu_enter(s->device, err));
+    return gpu_check(cudaGraphLaunch(g->native, s->native), "cudaGraphLaunch", err);
+}
+
+void gpu_graph_free(struct gpu_graph *g)
+{
+    if (g && gpu_enter(g->device, nullptr) == STATUS_OK)
+        (void)gpu_check(cudaGraphExecDestroy(g->native), "cudaGraphExecDestroy", nullptr);
+    mem_free(g);
+}
