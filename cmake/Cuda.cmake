@@ -24,17 +24,25 @@ endif()
 get_filename_component(cuda_bin ${COX_NVCC} REALPATH)
 get_filename_component(cuda_bin ${cuda_bin} DIRECTORY)
 get_filename_component(cuda_root ${cuda_bin} DIRECTORY)
-set(cuda_libs HINTS ${cuda_root} PATH_SUFFIXES lib lib64 targets/${CMAKE_SYSTEM_PROCESSOR}-linux/lib)
+set(cuda_machine targets/${CMAKE_SYSTEM_PROCESSOR}-linux)
+set(cuda_libs HINTS ${cuda_root} PATH_SUFFIXES lib lib64 ${cuda_machine}/lib)
 find_library(COX_CUDART libcudart_static.a ${cuda_libs})
-find_library(COX_CUBLAS NAMES libcublas.so.13 cublas ${cuda_libs})
-find_library(COX_NCCL NAMES libnccl.so.2 nccl HINTS ${COX_CUDA_SOURCE}/.deps/nccl ${cuda_root}
-             PATH_SUFFIXES lib lib64)
-find_path(COX_CUBLAS_INCLUDE cublas_api.h HINTS ${cuda_root}/include)
-find_path(COX_NCCL_INCLUDE nccl.h HINTS ${COX_CUDA_SOURCE}/.deps/nccl/include ${cuda_root}/include)
+# cuBLAS and NCCL are where the toolkit is, in .deps, on the system, or among Python's packages.
+find_program(COX_CUDA_PYTHON NAMES python3)
+set(cuda_packages)
+if(COX_CUDA_PYTHON)
+  execute_process(COMMAND ${COX_CUDA_PYTHON} -c "import sysconfig; print(sysconfig.get_path('purelib'), end='')"
+                  OUTPUT_VARIABLE cuda_packages ERROR_QUIET)
+endif()
+set(cuda_nccl_dirs ${COX_CUDA_SOURCE}/.deps/nccl ${cuda_root} ${cuda_packages}/nvidia/nccl)
+set(cuda_cublas_dirs ${cuda_root} ${cuda_packages}/nvidia/cu13)
+find_library(COX_CUBLAS NAMES libcublasLt.so.13 cublasLt HINTS ${cuda_cublas_dirs} PATH_SUFFIXES lib lib64 ${cuda_machine}/lib)
+find_library(COX_NCCL NAMES libnccl.so.2 nccl HINTS ${cuda_nccl_dirs} PATH_SUFFIXES lib lib64)
+find_path(COX_CUBLAS_INCLUDE cublasLt.h HINTS ${cuda_cublas_dirs} PATH_SUFFIXES include ${cuda_machine}/include)
+find_path(COX_NCCL_INCLUDE nccl.h HINTS ${cuda_nccl_dirs} PATH_SUFFIXES include)
 if(NOT COX_CUDART)
   message(FATAL_ERROR "libcudart_static.a not found below ${cuda_root}: ${cuda_hint}")
 endif()
-message(STATUS "CUDA ${COX_CUDA_VERSION}: ${COX_NVCC}")
 
 # cox_cuda_header_version(OUT FILE PREFIX): PREFIX_MAJOR.PREFIX_MINOR as FILE defines them; 0 without it.
 function(cox_cuda_header_version out file prefix)
@@ -50,49 +58,70 @@ function(cox_cuda_header_version out file prefix)
 endfunction()
 cox_cuda_header_version(COX_CUBLAS_VERSION ${COX_CUBLAS_INCLUDE}/cublas_api.h CUBLAS_VER)
 cox_cuda_header_version(COX_NCCL_VERSION ${COX_NCCL_INCLUDE}/nccl.h NCCL)
-# cox_cuda_libraries(): cuda_cublas and cuda_nccl to link with, or an error that says what is missing.
-function(cox_cuda_libraries)
-  if(NOT COX_CUBLAS OR COX_CUBLAS_VERSION VERSION_LESS COX_CUBLAS_WANTED)
-    message(FATAL_ERROR "cuBLAS \"${COX_CUBLAS_VERSION}\" (${COX_CUBLAS}), at least ${COX_CUBLAS_WANTED} is wanted: ${cuda_hint}")
-  endif()
-  if(NOT COX_NCCL OR COX_NCCL_VERSION VERSION_LESS COX_NCCL_WANTED)
-    message(FATAL_ERROR "NCCL \"${COX_NCCL_VERSION}\" (${COX_NCCL}), at least ${COX_NCCL_WANTED} is wanted: ${cuda_hint}")
-  endif()
-  message(STATUS "cuBLAS ${COX_CUBLAS_VERSION}: ${COX_CUBLAS}")
-  message(STATUS "NCCL ${COX_NCCL_VERSION}: ${COX_NCCL}")
-  add_library(cuda_cublas INTERFACE)
-  target_include_directories(cuda_cublas SYSTEM INTERFACE ${COX_CUBLAS_INCLUDE} ${cuda_root}/include)
-  target_link_libraries(cuda_cublas INTERFACE ${COX_CUBLAS})
-  add_library(cuda_nccl INTERFACE)
-  target_include_directories(cuda_nccl SYSTEM INTERFACE ${COX_NCCL_INCLUDE} ${cuda_root}/include)
-  target_link_libraries(cuda_nccl INTERFACE ${COX_NCCL})
-endfunction()
-
-# sm_80 runs on every 8.x device, sm_90 on 9.x, the PTX of 90 is compiled by the driver for later ones.
-# Contraction is off, so that the kernels' arithmetic is as written (kernels/cuda/norm.cu).
-set(COX_NVCC_FLAGS -std=c++17 -O3 -fmad=false -lineinfo
-    -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
-    -Xcompiler -Wall,-Wextra,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-fPIE
-    CACHE STRING "of every .cu file")
-set(cuda_werror)
-if(COX_WERROR)
-  set(cuda_werror -Werror all-warnings -Xcompiler -Werror)
+if(NOT COX_CUBLAS OR COX_CUBLAS_VERSION VERSION_LESS COX_CUBLAS_WANTED)
+  message(FATAL_ERROR "cuBLAS \"${COX_CUBLAS_VERSION}\" (${COX_CUBLAS}), at least ${COX_CUBLAS_WANTED} is wanted: ${cuda_hint}")
 endif()
+if(NOT COX_NCCL OR COX_NCCL_VERSION VERSION_LESS COX_NCCL_WANTED)
+  message(FATAL_ERROR "NCCL \"${COX_NCCL_VERSION}\" (${COX_NCCL}), at least ${COX_NCCL_WANTED} is wanted: ${cuda_hint}")
+endif()
+# Neither is linked: both are loaded (dlopen) when they are first wanted, so that a worker starts on a machine
+# that has none. A build tree's programs find what was found here (RUNPATH); installed ones look where the
+# system looks.
+get_filename_component(cuda_cublas_dir ${COX_CUBLAS} DIRECTORY)
+get_filename_component(cuda_nccl_dir ${COX_NCCL} DIRECTORY)
+list(APPEND CMAKE_BUILD_RPATH ${cuda_cublas_dir} ${cuda_nccl_dir})
+set(COX_CUDA_INCLUDES ${COX_CUBLAS_INCLUDE} ${COX_NCCL_INCLUDE} ${cuda_root}/include ${cuda_root}/${cuda_machine}/include)
+list(REMOVE_DUPLICATES COX_CUDA_INCLUDES)
+set(cuda_isystem ${COX_CUDA_INCLUDES}) # nvcc knows its own
+list(TRANSFORM cuda_isystem PREPEND -isystem=)
+
+# The devices: sm_80 runs on 8.0 and 8.6, sm_89 on 8.9, sm_90a on 9.0 alone, sm_100 on 10.x. The PTX of the last is
+# compiled by the driver, once, for what comes later (11.x, 12.x). One alone: -DCOX_CUDA_ARCHS=90a -DCOX_CUDA_PTX=.
+set(COX_CUDA_ARCHS 80 89 90a 100 CACHE STRING "compute capabilities to compile for")
+set(COX_CUDA_PTX 100 CACHE STRING "the one whose PTX goes along; empty: none")
+set(COX_NVCC_THREADS 2 CACHE STRING "architectures of one file compiled at once")
+# Contraction is off, so that the kernels' arithmetic is as written (kernels/cuda/norm.cu).
+set(COX_NVCC_FLAGS -std=c++17 -O3 -fmad=false -lineinfo --threads ${COX_NVCC_THREADS}
+    -Xcompiler -Wall,-Wextra,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-fPIE)
+foreach(arch ${COX_CUDA_ARCHS})
+  if(NOT arch MATCHES "^[0-9]+[af]?$")
+    message(FATAL_ERROR "COX_CUDA_ARCHS has \"${arch}\": wanted are numbers as 80, 90a, separated by semicolons")
+  endif()
+  list(APPEND COX_NVCC_FLAGS -gencode arch=compute_${arch},code=sm_${arch})
+endforeach()
+if(COX_CUDA_PTX)
+  list(APPEND COX_NVCC_FLAGS -gencode arch=compute_${COX_CUDA_PTX},code=compute_${COX_CUDA_PTX})
+endif()
+list(LENGTH COX_CUDA_ARCHS n)
+if(n GREATER 1) # a seventh of the size, for a tenth of the time
+  list(APPEND COX_NVCC_FLAGS --compress-mode size)
+endif()
+list(JOIN COX_CUDA_ARCHS " " cuda_archs)
+message(STATUS "CUDA ${COX_CUDA_VERSION}: ${COX_NVCC}, for ${cuda_archs}; cuBLAS ${COX_CUBLAS_VERSION}, NCCL ${COX_NCCL_VERSION}")
+if(COX_WERROR)
+  list(APPEND COX_NVCC_FLAGS -Werror all-warnings -Xcompiler -Werror)
+endif()
+
 # cox_cuda_library(NAME FILE.cu... OBJECT...): a static library with its runtime, linked by the C compiler.
+set(COX_CUDA_OBJECTS "" CACHE PATH "folder with the .cu files' objects of another build; empty: they are compiled")
 function(cox_cuda_library name)
-  set(sources ${ARGN})
-  list(FILTER sources INCLUDE REGEX "\\.cu$")
-  set(objects ${ARGN})
-  list(FILTER objects EXCLUDE REGEX "\\.cu$")
-  foreach(source ${sources})
-    get_filename_component(source ${source} ABSOLUTE)
+  set(objects)
+  foreach(source ${ARGN})
     get_filename_component(stem ${source} NAME_WE)
-    set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}_${stem}.o)
-    add_custom_command(OUTPUT ${object} VERBATIM
-      COMMAND ${COX_NVCC} -ccbin ${COX_NVCC_CXX} ${COX_NVCC_FLAGS} ${cuda_werror} -I${COX_CUDA_SOURCE}
-              -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
-      DEPENDS ${source} ${COX_NVCC} DEPFILE ${object}.d COMMENT "nvcc ${name}/${stem}.cu")
-    list(APPEND objects ${object})
+    if(NOT source MATCHES "\\.cu$")
+      list(APPEND objects ${source})
+    elseif(COX_CUDA_OBJECTS)
+      list(APPEND objects ${COX_CUDA_OBJECTS}/${name}_${stem}.o)
+    else()
+      get_filename_component(source ${source} ABSOLUTE)
+      file(RELATIVE_PATH shown ${COX_CUDA_SOURCE} ${source})
+      set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}_${stem}.o)
+      add_custom_command(OUTPUT ${object} VERBATIM
+        COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${COX_NVCC} -ccbin ${COX_NVCC_CXX} ${COX_NVCC_FLAGS} -I${COX_CUDA_SOURCE} ${cuda_isystem}
+                -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
+        DEPENDS ${source} ${COX_NVCC} DEPFILE ${object}.d COMMENT "nvcc ${shown} (${cuda_archs})")
+      list(APPEND objects ${object})
+    endif()
   endforeach()
   add_library(${name} STATIC ${objects})
   set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C)

@@ -36,6 +36,11 @@ step() {
     wait $pid || rc=$?
     trap - INT
     if [ $rc -ne 0 ]; then
+        # With several jobs at once the error is rarely among the last lines.
+        if grep -qE '^FAILED: |: (fatal )?error( #[0-9-]+)?: ' "$log"; then
+            printf -- '---- the errors of %s\n' "${log#"$COX_ROOT"/}" >&2
+            grep -E '^FAILED: |: (fatal )?error( #[0-9-]+)?: ' "$log" | cut -c 1-300 | head -n 30 >&2
+        fi
         printf -- '---- the last lines of %s\n' "${log#"$COX_ROOT"/}" >&2
         tail -n 40 "$log" >&2
         printf -- '----\n' >&2

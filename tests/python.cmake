@@ -11,7 +11,7 @@ set_tests_properties(check_layers check_size check_notices check_scripts fetch_s
                      TIMEOUT 120
                      ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 
-set(e2e_environment "COX_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY};COX_SANITIZE=${COX_SANITIZE}")
+set(e2e_environment "COX_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY};COX_SANITIZE=${COX_SANITIZE};COX_CUDA=${COX_CUDA}")
 file(GLOB e2e_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_*.py)
 foreach(t ${e2e_tests})
   get_filename_component(n ${t} NAME_WE)
@@ -22,6 +22,9 @@ foreach(t ${e2e_tests})
   add_test(NAME e2e_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider ${t})
   set_tests_properties(e2e_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
                        ENVIRONMENT "${e2e_environment}")
+  if(n STREQUAL cuda_absent) # the one that looks at what the CUDA build does on a machine without a device
+    set_tests_properties(e2e_${n} PROPERTIES LABELS "e2e;cuda_link")
+  endif()
 endforeach()
 # Whole, what sanitizers do in part: the demo model on two ranks, crowds of 100 (e2e/cluster.py, SHORT).
 if(COX_SANITIZE)
