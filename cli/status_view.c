@@ -156,6 +156,30 @@ static void render_usage(const json_t *s, struct strbuf *b)
                   integer(requests, "cancelled"), integer(requests, "preemptions"));
 }
 
+static void render_gpus(const json_t *s, struct strbuf *b)
+{
+    const json_t *o;
+    size_t i;
+    bool any = false;
+    json_array_foreach(json_object_get(s, "workers"), i, o)
+    {
+        const json_t *g = json_object_get(o, "gpu");
+        char memory[48];
+        if (!json_is_object(g))
+            continue;
+        if (!any)
+            strbuf_printf(b, "\n%-16s %-20s %17s %5s %6s %8s  %s\n", "gpu of worker", "node",
+                          "memory", "busy", "temp", "power", "name");
+        any = true;
+        snprintf(memory, sizeof memory, "%.1f/%.1f GiB", number(g, "memory_used_bytes") / (1 << 30),
+                 number(g, "memory_total_bytes") / (1 << 30));
+        strbuf_printf(b, "%-16s %-20s %17s %3.0f %% %4.0f C %6.0f W  %s\n", text(o, "instance"),
+                      text(o, "node"), memory, 100 * number(g, "utilization"),
+                      number(g, "temperature_celsius"), number(g, "power_watts"),
+                      text(o, "device_name"));
+    }
+}
+
 static void render_groups(const json_t *s, struct strbuf *b)
 {
     const json_t *o;
@@ -186,6 +210,7 @@ static void render_groups(const json_t *s, struct strbuf *b)
                       integer(o, "rank"), text(o, "device"), text(o, "node"),
                       integer(o, "last_seen_ms"));
     }
+    render_gpus(s, b);
     strbuf_printf(b, "\n%-16s %-20s %8s %8s\n", "gateway", "node", "requests", "seen");
     json_array_foreach(json_object_get(s, "gateways"), i, o)
         strbuf_printf(b, "%-16s %-20s %8lld %5lld ms\n", text(o, "instance"), text(o, "node"),

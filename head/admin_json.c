@@ -90,6 +90,20 @@ static json_t *nodes(const struct head_core *h)
 
 /* ---- workers, groups, gateways ---- */
 
+/* NULL for a device that says nothing of itself. */
+static json_t *gpu(const struct gpu_state *g)
+{
+    if (g->memory_total == 0)
+        return json_null();
+    json_t *o = json_object();
+    json_object_set_new(o, "memory_used_bytes", integer(g->memory_used));
+    json_object_set_new(o, "memory_total_bytes", integer(g->memory_total));
+    json_object_set_new(o, "utilization", json_real(g->busy_percent / 100.0));
+    json_object_set_new(o, "temperature_celsius", integer(g->celsius));
+    json_object_set_new(o, "power_watts", json_real(g->milliwatts / 1000.0));
+    return o;
+}
+
 static json_t *worker(const struct head_core *h, const struct worker *w)
 {
     const struct group *g = w->group;
@@ -101,6 +115,7 @@ static json_t *worker(const struct head_core *h, const struct worker *w)
     json_object_set_new(o, "device", json_string(device_name(w->desc.device)));
     json_object_set_new(o, "device_name", text(w->desc.device_name));
     json_object_set_new(o, "memory_bytes", integer(w->desc.memory_bytes));
+    json_object_set_new(o, "gpu", gpu(&w->gpu));
     json_object_set_new(o, "state", json_string(worker_state_name(w)));
     json_object_set_new(o, "loaded",
                         w->load_permille ? json_real(w->load_permille / 1000.0) : json_null());

@@ -316,6 +316,7 @@ static void on_heartbeat(struct cluster *c, struct worker *w, const struct msg_h
     if (permille != w->load_permille)
         w->load_moved_ns = c->now_ns;
     w->load_permille = permille;
+    w->gpu = m->gpu;
     if (!m->busy || m->progress != w->progress)
         w->progress_ns = c->now_ns;
     w->progress = m->progress;

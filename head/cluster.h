@@ -28,8 +28,7 @@ struct worker_desc {
     uint32_t n_kv_groups;
 };
 
-/* The one message of a formation that a worker is owed; a newer one replaces an unsent older one.
- */
+/* The one message of a formation that a worker is owed; a newer replaces an unsent older one. */
 enum worker_todo { TODO_NONE, TODO_FORM, TODO_JOIN, TODO_RESET, TODO_ABORT };
 
 struct worker {
@@ -46,7 +45,8 @@ struct worker {
     uint64_t held_since_ns;
     uint64_t step_received, step_executed, progress, progress_ns;
     bool busy;
-    uint32_t load_permille; /* of a shard it reads, as its last heartbeat says; 0: none */
+    uint32_t load_permille; /* of a shard it reads; 0: none. As its last heartbeat says, and gpu */
+    struct gpu_state gpu;
     uint64_t load_moved_ns;
     bool plan_unsent; /* the dispatcher's: the pending plan has not gone to this rank yet */
     bool draining, drain_wish, drain_told;

@@ -205,15 +205,26 @@ static ProtobufCMessage *put_heartbeat(struct wire *w, const struct msg *m)
     p->step_executed = m->heartbeat.step_executed;
     p->busy = m->heartbeat.busy;
     p->load_permille = m->heartbeat.load_permille;
+    p->gpu_memory_used = m->heartbeat.gpu.memory_used;
+    p->gpu_memory_total = m->heartbeat.gpu.memory_total;
+    p->gpu_busy_percent = m->heartbeat.gpu.busy_percent;
+    p->gpu_celsius = m->heartbeat.gpu.celsius;
+    p->gpu_milliwatts = m->heartbeat.gpu.milliwatts;
     return &p->base;
 }
 
 static void get_heartbeat(struct wire *w, const ProtobufCMessage *base, struct msg *m)
 {
     const Cox__Heartbeat *p = (const Cox__Heartbeat *)base;
-    m->heartbeat =
-        (struct msg_heartbeat){p->time_ns,       p->progress,  p->term_epoch,   p->step_received,
-                               p->step_executed, p->busy != 0, p->load_permille};
+    m->heartbeat = (struct msg_heartbeat){p->time_ns,
+                                          p->progress,
+                                          p->term_epoch,
+                                          p->step_received,
+                                          p->step_executed,
+                                          p->busy != 0,
+                                          p->load_permille,
+                                          {p->gpu_memory_used, p->gpu_memory_total,
+                                           p->gpu_busy_percent, p->gpu_celsius, p->gpu_milliwatts}};
 }
 
 static ProtobufCMessage *put_credit(struct wire *w, const struct msg *m)

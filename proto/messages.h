@@ -136,6 +136,13 @@ struct msg_refused {
     struct str text;
 };
 
+/* What a GPU says of itself; 0: it has not said, or there is none. */
+struct gpu_state {
+    uint64_t memory_used, memory_total;
+    uint32_t busy_percent; /* of the last moment: some kernel ran */
+    uint32_t celsius, milliwatts;
+};
+
 /* Worker → head carries all fields; the other directions only time_ns. */
 struct msg_heartbeat {
     uint64_t time_ns;  /* sender's monotonic clock, for humans */
@@ -143,6 +150,7 @@ struct msg_heartbeat {
     uint64_t term_epoch, step_received, step_executed;
     bool busy;              /* a step is executing now */
     uint32_t load_permille; /* of the shard that is being read, 1 .. 1000; 0: none is */
+    struct gpu_state gpu;
 };
 
 struct msg_credit {

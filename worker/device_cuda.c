@@ -71,6 +71,14 @@ static void cuda_name(const struct executor_model *x, char *out, size_t size)
              x->engine->device->ops->isa_name(x->engine->device));
 }
 
+static void cuda_place(const struct executor_model *x, char *out, size_t size)
+{
+    struct gpu_info info;
+    struct error err;
+    bool known = gpu_info(x->found.ordinal, &info, &err) == STATUS_OK;
+    snprintf(out, size, "%s", known ? info.pci : "");
+}
+
 static enum status cuda_open_draws(struct executor_model *x, struct gpu_draws **out,
                                    struct error *err)
 {
@@ -84,6 +92,7 @@ static const struct executor_device cuda = {.kind = DEVICE_CUDA,
                                             .setup = cuda_setup,
                                             .memory_bytes = cuda_memory_bytes,
                                             .name = cuda_name,
+                                            .place = cuda_place,
                                             .open_draws = cuda_open_draws};
 
 enum status executor_cuda_open(const struct worker_options *o, const struct executor_found *found,

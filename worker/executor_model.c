@@ -424,6 +424,8 @@ static void fill_info(struct executor_model *x, const struct worker_options *o)
                                .comm_bytes = e->comm_bytes,
                                .kv_bytes = e->kv_bytes,
                                .lora_bytes = e->lora_bytes};
+    if (x->device->place)
+        x->device->place(x, i->pci, sizeof i->pci);
     i->limits = (struct sequences_limits){.max_model_len = e->max_model_len,
                                           .vocab_size = e->config.vocab_size,
                                           .n_kv_groups = e->program->n_kv_groups};

@@ -67,6 +67,7 @@ struct executor_device {
                          struct engine_setup *s, struct error *err);
     uint64_t (*memory_bytes)(const struct executor_model *x); /* of the device */
     void (*name)(const struct executor_model *x, char *out, size_t size);
+    void (*place)(const struct executor_model *x, char *out, size_t size); /* info.pci; or NULL */
     /* A device that draws, of a model that is measured and not loaded. NULL: the host draws. */
     enum status (*open_draws)(struct executor_model *x, struct gpu_draws **out, struct error *err);
 };

@@ -24,6 +24,7 @@ struct gpu_info {
     uint32_t capability; /* 10 * major + minor: 90 for 9.0 */
     uint32_t n_multiprocessors;
     uint32_t n_devices;                       /* of this machine */
+    char pci[32];                             /* where it sits: "0000:3b:00.0" */
     uint32_t driver_version, runtime_version; /* 1000 * major + 10 * minor: the CUDA they speak */
 };
 /* Of one device, without opening it. STATUS_UNSUPPORTED: this build has no CUDA backend, there is

@@ -45,6 +45,8 @@ enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct error *err)
     TRY(gpu_check(cudaGetDeviceProperties(&p, (int)ordinal), "cudaGetDeviceProperties", err));
     TRY(gpu_check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion", err));
     TRY(gpu_check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion", err));
+    TRY(gpu_check(cudaDeviceGetPCIBusId(out->pci, (int)sizeof out->pci, (int)ordinal),
+                  "cudaDeviceGetPCIBusId", err));
     snprintf(out->name, sizeof out->name, "%s", p.name);
     out->memory_bytes = p.totalGlobalMem;
     out->capability = (uint32_t)(10 * p.major + p.minor);

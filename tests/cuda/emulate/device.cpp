@@ -313,6 +313,12 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal)
     return emulate::lost();
 }
 
+cudaError_t cudaDeviceGetPCIBusId(char *out, int size, int ordinal)
+{
+    int n = snprintf(out, (size_t)size, "0000:%02x:00.0", ordinal + 1);
+    return n < size ? cudaSuccess : cudaErrorInvalidValue;
+}
+
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int ordinal)
 {
     cudaDeviceProp p;

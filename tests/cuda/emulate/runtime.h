@@ -109,6 +109,7 @@ cudaError_t cudaSetDevice(int ordinal);
 cudaError_t cudaGetDevice(int *ordinal);
 cudaError_t cudaGetDeviceCount(int *n);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal);
+cudaError_t cudaDeviceGetPCIBusId(char *out, int size, int ordinal);
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int ordinal);
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);
 cudaError_t cudaDriverGetVersion(int *version);

@@ -16,7 +16,10 @@ static const char full[] =
     "\"workers\":[{\"instance\":\"00000000000000aa\",\"node\":\"rack1\",\"device\":\"null\","
     "\"state\":\"ready\",\"group\":0,\"rank\":0,\"stage\":0,\"last_seen_ms\":12},"
     "{\"instance\":\"00000000000000bb\",\"node\":\"rack1\",\"device\":\"null\",\"state\":"
-    "\"forming\",\"group\":0,\"rank\":1,\"stage\":0,\"last_seen_ms\":7},"
+    "\"forming\",\"group\":0,\"rank\":1,\"stage\":0,\"last_seen_ms\":7,"
+    "\"device_name\":\"NVIDIA H200\",\"gpu\":{\"memory_used_bytes\":75161927680,"
+    "\"memory_total_bytes\":150323855360,\"utilization\":0.87,\"temperature_celsius\":61,"
+    "\"power_watts\":512.3}},"
     "{\"instance\":\"00000000000000cc\",\"node\":\"rack1\",\"device\":\"null\",\"state\":\"free\","
     "\"group\":null,\"last_seen_ms\":1}],"
     "\"groups\":[{\"id\":0,\"state\":\"ready\",\"epoch\":\"3.1\",\"tp\":2,\"pp\":1,\"running\":4,"
@@ -55,6 +58,9 @@ static void test_order(void **state)
         "25/100",
         "worker",
         "00000000000000aa",
+        "gpu of worker",
+        "00000000000000bb",
+        "70.0/140.0 GiB  87 %   61 C    512 W  NVIDIA H200",
         "gateway",
         "00000000000000dd",
         "Throughput",

@@ -163,7 +163,9 @@ TABLE(msg_refused, fix_none, X_ENUM(msg_refused, status, STATUS_COUNT),
 TABLE(msg_heartbeat, fix_none, X(msg_heartbeat, time_ns, F_U64), X(msg_heartbeat, progress, F_U64),
       X(msg_heartbeat, term_epoch, F_U64), X(msg_heartbeat, step_received, F_U64),
       X(msg_heartbeat, step_executed, F_U64), X(msg_heartbeat, busy, F_BOOL),
-      X(msg_heartbeat, load_permille, F_U32));
+      X(msg_heartbeat, load_permille, F_U32), X(msg_heartbeat, gpu.memory_used, F_U64),
+      X(msg_heartbeat, gpu.memory_total, F_U64), X(msg_heartbeat, gpu.busy_percent, F_U32),
+      X(msg_heartbeat, gpu.celsius, F_U32), X(msg_heartbeat, gpu.milliwatts, F_U32));
 TABLE(msg_credit, fix_none, X(msg_credit, bytes, F_U64));
 TABLE(msg_goodbye, fix_none, X(msg_goodbye, text, F_TEXT));
 
