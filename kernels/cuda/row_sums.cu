@@ -142,7 +142,9 @@ __global__ __launch_bounds__(THREADS) void sum_exp_kernel(const float *x, uint32
     const float by = shift[blockIdx.x];
     double sum = 0;
     each(x + (size_t)blockIdx.x * stride, dim, vector,
-         [&](uint32_t, float value) { sum += (double)expf(value - by); });
+         [&](uint32_t, float value) { /* NaN counts as -inf */
+                                      sum += value == value ? (double)expf(value - by) : 0.0;
+         });
     sum = warp_sum(sum);
     if (lane == 0)
         warps[threadIdx.x / WARP] = sum;
