@@ -120,9 +120,8 @@ struct gated_params {
     float limit;
 };
 
-/* Which experts a row goes to, and its share of each: n_chosen of the best by score (and bias), the
- * lower number first among equals, from the n_groups_chosen best groups when n_groups > 0. ids are
- * in ascending order. */
+/* Which experts a row goes to, and its share of each: the n_chosen best by score (and bias), the
+ * lower number first, of the n_groups_chosen best groups when n_groups > 0. ids ascend. */
 enum route_scores {
     ROUTE_SOFTMAX,           /* over all experts */
     ROUTE_SOFTMAX_OF_CHOSEN, /* over the logits of those that are chosen */
@@ -131,6 +130,7 @@ enum route_scores {
 #define ROUTE_MAX_GROUPS 256u
 struct route_params {
     struct view logits; /* [n_rows][n_experts] */
+    bool float_logits;  /* they are float, whatever the device's activations are */
     const float *bias;  /* [n_experts], for the choice alone; or NULL */
     uint32_t n_rows, n_experts, n_chosen, n_groups, n_groups_chosen;
     enum route_scores scores;
@@ -160,8 +160,7 @@ struct moe_params {
     const void *table; /* of the experts, as expert_table made it; or NULL where there is none */
 };
 
-/* out[h][0..n) = w_h x[h][0..k) for heads that lie in_stride and out_stride apart in their rows;
- * the matrices have one shape and one dtype. */
+/* out[h][0..n) = w_h x[h][0..k): heads in_stride and out_stride apart, matrices of one shape. */
 struct heads_params {
     struct view x, out;
     uint32_t n_rows, n_heads, in_stride, out_stride;
@@ -175,21 +174,23 @@ struct copy_heads_params {
     struct view from, to;
     uint32_t n_rows, n_heads, from_stride, to_stride, n;
 };
-/* x += y */
-struct add_params {
+struct add_params { /* x += y */
     struct view x, y;
     uint32_t n_rows, dim;
 };
-/* What an adapter adds (Hu et al. 2021): out[r] += scale * (b (a x[r])) for the rows r of a list.
- * Rows go through the rooms LORA_CHUNK_ROWS at a time. */
+/* What adapters add (Hu et al. 2021): out[r] += scale * (b (a x[r])) for the rows r of each one's
+ * part of a list; no row is in two. The CPU takes LORA_CHUNK_ROWS through the rooms at a time. */
 #define LORA_CHUNK_ROWS 64u
-struct lora_params {
-    struct view x, out;
-    const uint32_t *rows; /* [n_rows] */
-    uint32_t n_rows;
-    const struct weight *a, *b; /* [rank][inputs], [outputs][rank] */
+struct lora_group {
+    const struct weight *a, *b; /* [rank][inputs], [outputs][rank]: of one shape but for the rank */
     float scale;
-    struct view gathered, low, high; /* rooms: of inputs, rank and outputs */
+    uint32_t first, n_rows; /* of the list */
+};
+struct lora_params {
+    struct view x, out, gathered, low, high; /* rooms: of inputs, rank and outputs */
+    const uint32_t *rows;
+    const struct lora_group *groups;
+    uint32_t n_groups;
 };
 
 /* One row of logits, looked at whole. */

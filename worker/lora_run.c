@@ -23,20 +23,25 @@ void lora_set_begin(struct lora_set *l, const uint32_t *adapters, uint32_t n_row
 
 void lora_set_add(struct lora_set *l, uint32_t i_weight, struct view x, struct view out)
 {
+    struct lora_group groups[LORA_MAX_SLOTS];
+    uint32_t n = 0;
     for (uint32_t i = 0; i < l->s.max_loras; i++) {
-        uint32_t n = l->first[i + 1] - l->first[i];
-        const struct lora_pair *pair = n > 0 ? &l->slots[i].pairs[i_weight] : NULL;
-        if (!pair || pair->a.n == 0)
-            continue;
+        uint32_t n_rows = l->first[i + 1] - l->first[i];
+        const struct lora_pair *pair = n_rows > 0 ? &l->slots[i].pairs[i_weight] : NULL;
+        if (pair && pair->a.n > 0)
+            groups[n++] = (struct lora_group){.a = &pair->a,
+                                              .b = &pair->b,
+                                              .scale = pair->scale,
+                                              .first = l->first[i],
+                                              .n_rows = n_rows};
+    }
+    if (n > 0)
         l->s.device->ops->lora(l->s.device, &(struct lora_params){.x = x,
                                                                   .out = out,
-                                                                  .rows = l->uploaded + l->first[i],
-                                                                  .n_rows = n,
-                                                                  .a = &pair->a,
-                                                                  .b = &pair->b,
-                                                                  .scale = pair->scale,
+                                                                  .rows = l->uploaded,
+                                                                  .n_groups = n,
+                                                                  .groups = groups,
                                                                   .gathered = l->gathered,
                                                                   .low = l->low,
                                                                   .high = l->high});
-    }
 }
