@@ -1,0 +1,366 @@
+/* cuda_moe, cuda_heads and cuda_lora against the CPU backend fed with the same bfloat16 numbers:
+ * every format, odd shapes, experts without a row and one with all of them, experts of other ranks,
+ * turns of a scratch that is too small for all rows, nothing written beside the rows. Runs on a
+ * device, and over the emulation. Exit status 77: no device.
+ *   moe_test          all shapes
+ *   moe_test --small  those that the emulation does in seconds */
+#include "tests/cuda/moe_rig.h"
+
+enum spread { SPREAD_ANY, SPREAD_ONE, SPREAD_FEW };
+
+struct moe_case {
+    const char *name;
+    enum dtype gate, up, down;
+    uint32_t group, n_rows, n_experts, n_chosen, first, n, dim, width;
+    enum activation act;
+    enum spread spread;
+    bool has_bias;
+    uint32_t pad, offset, max_rows; /* max_rows: that scratch has room for; 0: all */
+};
+#define ALIKE(dtype) dtype, dtype, dtype
+
+static const struct moe_case small_cases[] = {
+    {"one row", ALIKE(DTYPE_BF16), 0, 1, 8, 2, 0, 8, 128, 96, ACT_SILU, 0, false, 0, 0, 0},
+    {"few rows", ALIKE(DTYPE_BF16), 0, 8, 8, 3, 0, 8, 72, 40, ACT_GELU_TANH, 0, true, 8, 8, 0},
+    {"askew", ALIKE(DTYPE_BF16), 0, 5, 4, 2, 0, 4, 75, 33, ACT_SILU, 0, true, 3, 1, 0},
+    {"small tiles", ALIKE(DTYPE_BF16), 0, 37, 8, 2, 0, 8, 136, 50, ACT_SILU, 0, false, 0, 0, 0},
+    {"another rank's", ALIKE(DTYPE_BF16), 0, 6, 9, 3, 3, 4, 64, 48, ACT_SILU, 0, false, 0, 0, 0},
+    {"none are here", ALIKE(DTYPE_BF16), 0, 4, 9, 3, 9, 0, 64, 48, ACT_SILU, 0, false, 1, 0, 0},
+    {"one has all", ALIKE(DTYPE_BF16), 0, 40, 4, 1, 0, 4, 64, 48, ACT_SILU, SPREAD_ONE, true, 0, 0,
+     0},
+    {"in turns", ALIKE(DTYPE_BF16), 0, 19, 4, 2, 0, 4, 64, 48, ACT_SILU, 0, false, 0, 0, 7},
+    {"wide", ALIKE(DTYPE_BF16), 0, 2, 2, 1, 0, 2, 2176, 32, ACT_SILU, 0, false, 0, 0, 0},
+    {"large tiles", ALIKE(DTYPE_BF16), 0, 70, 3, 2, 0, 3, 200, 152, ACT_SWIGLU_LIMITED, 0, true, 0,
+     0, 0},
+    {"large, one has all", ALIKE(DTYPE_BF16), 0, 150, 4, 2, 1, 2, 64, 40, ACT_SILU, SPREAD_FEW,
+     false, 0, 0, 0},
+    {"Q4_0", ALIKE(DTYPE_Q4_0), 0, 3, 4, 2, 0, 4, 160, 96, ACT_SILU, 0, false, 0, 0, 0},
+    {"Q4_1", ALIKE(DTYPE_Q4_1), 0, 12, 4, 2, 0, 4, 160, 96, ACT_SILU, 0, false, 0, 0, 0},
+    {"Q5_0", ALIKE(DTYPE_Q5_0), 0, 3, 4, 2, 0, 4, 160, 96, ACT_SILU, 0, false, 0, 0, 0},
+    {"Q5_1", ALIKE(DTYPE_Q5_1), 0, 12, 4, 2, 0, 4, 160, 96, ACT_SILU, 0, false, 0, 0, 0},
+    {"Q8_0", ALIKE(DTYPE_Q8_0), 0, 12, 4, 2, 0, 4, 160, 96, ACT_SILU, 0, false, 0, 0, 0},
+    {"Q2_K", ALIKE(DTYPE_Q2_K), 0, 3, 2, 1, 0, 2, 256, 256, ACT_SILU, 0, false, 0, 0, 0},
+    {"Q3_K", ALIKE(DTYPE_Q3_K), 0, 3, 2, 1, 0, 2, 256, 256, ACT_SILU, 0, false, 0, 0, 0},
+    {"Q4_K, Q6_K", DTYPE_Q4_K, DTYPE_Q4_K, DTYPE_Q6_K, 0, 3, 2, 1, 0, 2, 256, 256, ACT_SILU, 0,
+     false, 0, 0, 0},
+    {"Q5_K", ALIKE(DTYPE_Q5_K), 0, 3, 2, 1, 0, 2, 256, 256, ACT_SILU, 0, false, 0, 0, 0},
+    {"gate and up differ", DTYPE_Q4_0, DTYPE_Q8_0, DTYPE_BF16, 0, 3, 3, 2, 0, 3, 160, 64, ACT_SILU,
+     0, true, 0, 0, 0},
+    {"one is plain", DTYPE_BF16, DTYPE_INT8, DTYPE_Q4_1, 0, 3, 3, 2, 0, 3, 160, 64, ACT_SILU, 0,
+     true, 0, 0, 0},
+    {"IQ4_NL", ALIKE(DTYPE_IQ4_NL), 0, 3, 4, 2, 0, 4, 96, 64, ACT_SILU, 0, false, 0, 0, 0},
+    {"INT4 of 128", ALIKE(DTYPE_INT4), 128, 3, 4, 2, 0, 4, 256, 128, ACT_SILU, 0, false, 0, 0, 0},
+    {"INT8 of 64", ALIKE(DTYPE_INT8), 64, 3, 4, 2, 0, 4, 192, 128, ACT_SILU, 0, false, 0, 0, 0},
+    {"FP8 of all", ALIKE(DTYPE_FP8), 4096, 3, 4, 2, 0, 4, 192, 96, ACT_SILU, 0, false, 0, 0, 0},
+    {"MXFP4", ALIKE(DTYPE_MXFP4), 0, 12, 4, 2, 0, 4, 96, 64, ACT_SWIGLU_LIMITED, 0, true, 0, 0, 0},
+    {"large Q4_0", ALIKE(DTYPE_Q4_0), 0, 40, 2, 1, 0, 2, 160, 96, ACT_SILU, 0, true, 0, 0, 0},
+    {"large Q4_1", ALIKE(DTYPE_Q4_1), 0, 40, 2, 1, 0, 2, 96, 64, ACT_SILU, 0, false, 0, 0, 0},
+    {"large Q6_K", ALIKE(DTYPE_Q6_K), 0, 40, 2, 1, 0, 2, 256, 256, ACT_SILU, 0, false, 0, 0, 0},
+    {"large INT8", ALIKE(DTYPE_INT8), 0, 40, 2, 1, 0, 2, 160, 96, ACT_SILU, 0, false, 0, 0, 0},
+    {"large FP8", ALIKE(DTYPE_FP8), 64, 40, 2, 1, 0, 2, 192, 64, ACT_SILU, 0, false, 0, 0, 0},
+    {"large MXFP4", ALIKE(DTYPE_MXFP4), 0, 40, 2, 1, 0, 2, 96, 64, ACT_SILU, 0, false, 0, 0, 0},
+    {"large, they differ", DTYPE_BF16, DTYPE_Q5_1, DTYPE_INT4, 0, 40, 2, 1, 0, 2, 96, 96, ACT_SILU,
+     0, false, 0, 0, 0},
+};
+
+/* Shapes of models, or near. */
+static const struct moe_case large_cases[] = {
+    {"decode", ALIKE(DTYPE_BF16), 0, 1, 64, 6, 0, 64, 2048, 1408, ACT_SILU, 0, false, 0, 0, 0},
+    {"batch", ALIKE(DTYPE_BF16), 0, 64, 64, 6, 0, 64, 512, 352, ACT_SILU, 0, false, 0, 0, 0},
+    {"batch INT4", ALIKE(DTYPE_INT4), 128, 64, 64, 6, 16, 32, 512, 384, ACT_SILU, 0, false, 0, 0,
+     0},
+    {"prefill", ALIKE(DTYPE_BF16), 0, 700, 16, 4, 0, 16, 320, 288, ACT_SILU, 0, true, 0, 0, 0},
+    {"prefill INT4", ALIKE(DTYPE_INT4), 128, 700, 16, 4, 0, 16, 384, 256, ACT_SILU, 0, false, 0, 0,
+     0},
+    {"prefill, one has all", ALIKE(DTYPE_Q8_0), 0, 600, 8, 1, 0, 8, 256, 256, ACT_SILU, SPREAD_ONE,
+     false, 0, 0, 0},
+    {"all chosen", ALIKE(DTYPE_BF16), 0, 33, 16, 16, 0, 16, 264, 80, ACT_SILU, 0, false, 0, 0, 0},
+};
+
+struct moe_arrays {
+    struct both_weight *weights; /* gate, up, down of each expert that is here */
+    float *biases;               /* [n][3][most], 0 where a matrix is narrower */
+    struct moe_expert *cpu, *gpu;
+    uint32_t *ids;
+    float *shares;
+    void *d_biases, *d_table, *d_ids, *d_shares;
+};
+
+static void make_choice(struct rig *r, const struct moe_case *c, uint32_t *ids, float *shares)
+{
+    for (uint32_t i = 0; i < c->n_rows; i++) {
+        const uint32_t n = c->spread == SPREAD_FEW ? c->n_chosen + 1 : c->n_experts;
+        uint32_t left = c->n_chosen, *row = ids + (size_t)i * c->n_chosen;
+        for (uint32_t e = c->spread == SPREAD_ONE ? 1 : 0; left > 0; e++)
+            if (c->spread == SPREAD_ONE || rng_below(&r->rng, n - e) < left) {
+                *row++ = e;
+                left--;
+            }
+        for (uint32_t k = 0; k < c->n_chosen; k++)
+            shares[i * c->n_chosen + k] = 0.5f + random_float(&r->rng) * 0.4f;
+    }
+}
+
+static void make_experts(struct rig *r, const struct moe_case *c, struct moe_arrays *m)
+{
+    const uint32_t most = c->dim > c->width ? c->dim : c->width;
+    const uint64_t n_biases = 3ull * c->n * most;
+    struct error err = {0};
+    m->weights = mem_array(3 * c->n + 1, sizeof *m->weights);
+    m->biases = mem_array(n_biases + 1, sizeof *m->biases);
+    m->cpu = mem_array(c->n + 1, sizeof *m->cpu);
+    m->gpu = mem_array(c->n + 1, sizeof *m->gpu);
+    for (uint64_t i = 0; i < n_biases; i++)
+        m->biases[i] = random_float(&r->rng);
+    m->d_biases = on_device(r, m->biases, n_biases * sizeof *m->biases);
+    for (uint32_t e = 0; e < c->n; e++) {
+        struct both_weight *w = m->weights + (size_t)3 * e;
+        w[0] = weight_new(r, c->gate, c->width, c->dim, c->group);
+        w[1] = weight_new(r, c->up, c->width, c->dim, c->group);
+        w[2] = weight_new(r, c->down, c->dim, c->width, c->group);
+        const float *b = m->biases + 3ull * e * most;
+        const float *d = (const float *)m->d_biases + 3ull * e * most;
+        const size_t step = c->has_bias ? most : 0;
+        m->cpu[e] =
+            (struct moe_expert){&w[0].cpu.w, &w[1].cpu.w, &w[2].cpu.w, b, b + step, b + 2 * step};
+        m->gpu[e] = (struct moe_expert){&w[0].gpu, &w[1].gpu, &w[2].gpu, d, d + step, d + 2 * step};
+        if (!c->has_bias)
+            for (int side = 0; side < 2; side++) {
+                struct moe_expert *x = side ? &m->gpu[e] : &m->cpu[e];
+                x->gate_bias = x->up_bias = x->down_bias = NULL;
+            }
+    }
+    const uint64_t n_bytes = cuda_expert_table_bytes(c->n);
+    void *table = mem_array(n_bytes + 1, 1);
+    must(cuda_expert_table_fill(m->gpu, c->n, table, &err), &err, c->name);
+    m->d_table = on_device(r, table, n_bytes);
+    mem_free(table);
+}
+
+static void free_arrays(struct rig *r, const struct moe_case *c, struct moe_arrays *m)
+{
+    for (uint32_t i = 0; i < 3 * c->n; i++)
+        weight_free(r, &m->weights[i]);
+    void *host[] = {m->weights, m->biases, m->cpu, m->gpu, m->ids, m->shares};
+    void *device[] = {m->d_biases, m->d_table, m->d_ids, m->d_shares};
+    for (size_t i = 0; i < sizeof host / sizeof *host; i++)
+        mem_free(host[i]);
+    for (size_t i = 0; i < sizeof device / sizeof *device; i++)
+        gpu_release(r->gpu, device[i]);
+}
+
+/* The rooms of the CPU's operator. */
+static void run_cpu(struct rig *r, const struct moe_case *c, struct moe_params *p)
+{
+    float *rooms[4];
+    const uint32_t widths[4] = {c->dim, c->width, c->width, c->dim};
+    struct view *views[4] = {&p->gathered, &p->gate, &p->up, &p->result};
+    for (int i = 0; i < 4; i++) {
+        rooms[i] = mem_array((uint64_t)c->n_rows * widths[i], sizeof **rooms);
+        *views[i] = (struct view){rooms[i], widths[i]};
+    }
+    p->list = mem_array(c->n_rows, sizeof *p->list);
+    r->cpu->ops->moe(r->cpu, p);
+    for (int i = 0; i < 4; i++)
+        mem_free(rooms[i]);
+    mem_free(p->list);
+}
+
+static void run_moe(struct rig *r, const struct moe_case *c)
+{
+    struct error err = {0};
+    struct moe_arrays m = {0};
+    const uint64_t n_pairs = (uint64_t)c->n_rows * c->n_chosen;
+    r->name = c->name;
+    make_experts(r, c, &m);
+    m.ids = mem_array(n_pairs, sizeof *m.ids);
+    m.shares = mem_array(n_pairs, sizeof *m.shares);
+    make_choice(r, c, m.ids, m.shares);
+    m.d_ids = on_device(r, m.ids, n_pairs * sizeof *m.ids);
+    m.d_shares = on_device(r, m.shares, n_pairs * sizeof *m.shares);
+    struct both x = both_new(r, c->n_rows, c->dim, c->pad, c->offset);
+    struct both out = both_new(r, c->n_rows, c->dim, c->pad, c->offset);
+    struct moe_params p = {.x = x.cpu,
+                           .out = out.cpu,
+                           .n_rows = c->n_rows,
+                           .dim = c->dim,
+                           .n_chosen = c->n_chosen,
+                           .first = c->first,
+                           .n = c->n,
+                           .ids = m.ids,
+                           .shares = m.shares,
+                           .experts = m.cpu,
+                           .act = c->act,
+                           .limit = 2};
+    run_cpu(r, c, &p);
+    struct moe_params q = p;
+    q.x = x.gpu;
+    q.out = out.gpu;
+    q.ids = m.d_ids;
+    q.shares = m.d_shares;
+    q.experts = m.gpu;
+    q.table = m.d_table;
+    const uint32_t n_rows = c->max_rows ? c->max_rows : c->n_rows;
+    const struct cuda_room room =
+        room_new(r, cuda_moe_scratch(n_rows, c->n_chosen, c->dim, c->width, c->n));
+    must(cuda_moe(r->stream, &q, &room, r->info.n_multiprocessors, &err), &err, c->name);
+    both_compare(r, &out);
+    gpu_release(r->gpu, room.ptr);
+    both_free(r, &x);
+    both_free(r, &out);
+    free_arrays(r, c, &m);
+    r->n_cases++;
+}
+
+/* ---- heads ---- */
+
+struct heads_case {
+    const char *name;
+    enum dtype dtype;
+    uint32_t n_rows, n_heads, n, k, in_gap, out_gap, offset;
+};
+static const struct heads_case heads_cases[] = {
+    {"heads, one row", DTYPE_BF16, 1, 3, 64, 128, 64, 8, 0},
+    {"heads, few rows", DTYPE_BF16, 7, 5, 72, 40, 0, 0, 0},
+    {"heads, askew", DTYPE_BF16, 19, 2, 33, 21, 5, 3, 1},
+    {"heads, many rows", DTYPE_BF16, 140, 2, 100, 72, 8, 1, 0},
+    {"heads, quantised", DTYPE_Q8_0, 20, 3, 48, 96, 8, 0, 0},
+    {"heads, many quantised rows", DTYPE_Q4_K, 35, 1, 40, 256, 0, 0, 0},
+};
+
+static void run_heads(struct rig *r, const struct heads_case *c)
+{
+    struct error err = {0};
+    struct both_weight w[8];
+    const struct weight *gpu[8];
+    const uint32_t in = c->k + c->in_gap, out = c->n + c->out_gap;
+    r->name = c->name;
+    struct both x = both_new(r, c->n_rows, c->n_heads * in, 0, c->offset);
+    struct both y = both_new(r, c->n_rows, c->n_heads * out, 0, c->offset);
+    for (uint32_t h = 0; h < c->n_heads; h++) {
+        w[h] = weight_new(r, c->dtype, c->n, c->k, 0);
+        gpu[h] = &w[h].gpu;
+        const struct linear_params p = {
+            .x = {(float *)x.cpu.data + (size_t)h * in, x.stride},
+            .n_rows = c->n_rows,
+            .n_parts = 1,
+            .parts = {
+                {.w = &w[h].cpu.w, .out = {(float *)y.cpu.data + (size_t)h * out, y.stride}}}};
+        r->cpu->ops->linear(r->cpu, &p);
+    }
+    const uint64_t n_bytes = cuda_head_table_bytes(c->n_heads);
+    void *table = mem_array(n_bytes, 1);
+    must(cuda_head_table_fill(gpu, c->n_heads, table, &err), &err, c->name);
+    void *d_table = on_device(r, table, n_bytes);
+    const struct cuda_room room = room_new(r, cuda_heads_scratch(c->n_rows, c->n_heads, c->k));
+    const struct heads_params p = {.x = x.gpu,
+                                   .out = y.gpu,
+                                   .n_rows = c->n_rows,
+                                   .n_heads = c->n_heads,
+                                   .in_stride = in,
+                                   .out_stride = out,
+                                   .first = gpu[0],
+                                   .table = d_table};
+    must(cuda_heads(r->stream, &p, &room, r->info.n_multiprocessors, &err), &err, c->name);
+    both_compare(r, &y);
+    for (uint32_t h = 0; h < c->n_heads; h++)
+        weight_free(r, &w[h]);
+    gpu_release(r->gpu, room.ptr);
+    gpu_release(r->gpu, d_table);
+    mem_free(table);
+    both_free(r, &x);
+    both_free(r, &y);
+    r->n_cases++;
+}
+
+/* ---- adapters ---- */
+
+struct lora_case {
+    const char *name;
+    uint32_t n_rows, n_adapters, most_rank, k, n, pad, offset;
+};
+static const struct lora_case lora_cases[] = {
+    {"one adapter", 1, 1, 16, 128, 72, 0, 0},
+    {"ranks of a few", 20, 3, 24, 72, 48, 0, 0},
+    {"adapters, askew", 11, 2, 7, 37, 21, 3, 1},
+    {"more than travel at once", 60, 20, 8, 64, 40, 0, 0},
+    {"many rows", 300, 2, 16, 64, 136, 0, 0},
+    {"a large rank", 150, 1, 80, 64, 40, 8, 0},
+};
+enum { MAX_ADAPTERS = 20 };
+
+static void run_lora(struct rig *r, const struct lora_case *c)
+{
+    struct error err = {0};
+    struct both_weight w[MAX_ADAPTERS][2];
+    struct lora_group cpu[MAX_ADAPTERS], gpu[MAX_ADAPTERS];
+    r->name = c->name;
+    uint32_t n = 0, *rows = mem_array(c->n_rows, sizeof *rows);
+    for (uint32_t a = 0; a < c->n_adapters; a++) {
+        const uint32_t rank =
+            a == 0 ? c->most_rank : 1 + (uint32_t)rng_below(&r->rng, c->most_rank);
+        const uint32_t first = n;
+        for (uint32_t row = 0; row < c->n_rows; row++)
+            if (row % (c->n_adapters + (c->n_rows > 1)) == a) /* some have none */
+                rows[n++] = row;
+        w[a][0] = weight_new(r, DTYPE_BF16, rank, c->k, 0);
+        w[a][1] = weight_new(r, DTYPE_BF16, c->n, rank, 0);
+        cpu[a] =
+            (struct lora_group){&w[a][0].cpu.w, &w[a][1].cpu.w, 0.5f + (float)a, first, n - first};
+        gpu[a] = cpu[a];
+        gpu[a].a = &w[a][0].gpu;
+        gpu[a].b = &w[a][1].gpu;
+    }
+    struct both x = both_new(r, c->n_rows, c->k, c->pad, c->offset);
+    struct both out = both_new(r, c->n_rows, c->n, c->pad, c->offset);
+    float *rooms =
+        mem_array((uint64_t)LORA_CHUNK_ROWS * (c->k + c->most_rank + c->n), sizeof *rooms);
+    const uint32_t low = LORA_CHUNK_ROWS * c->k, high = low + LORA_CHUNK_ROWS * c->most_rank;
+    struct lora_params p = {.x = x.cpu,
+                            .out = out.cpu,
+                            .rows = rows,
+                            .n_groups = c->n_adapters,
+                            .groups = cpu,
+                            .gathered = {rooms, c->k},
+                            .low = {rooms + low, c->most_rank},
+                            .high = {rooms + high, c->n}};
+    r->cpu->ops->lora(r->cpu, &p);
+    p.x = x.gpu;
+    p.out = out.gpu;
+    p.groups = gpu;
+    p.rows = on_device(r, rows, c->n_rows * sizeof *rows);
+    const struct cuda_room room = room_new(r, cuda_lora_scratch(c->n_rows, c->most_rank, c->k));
+    must(cuda_lora(r->stream, &p, &room, r->info.n_multiprocessors, &err), &err, c->name);
+    both_compare(r, &out);
+    for (uint32_t a = 0; a < c->n_adapters; a++) {
+        weight_free(r, &w[a][0]);
+        weight_free(r, &w[a][1]);
+    }
+    gpu_release(r->gpu, room.ptr);
+    gpu_release(r->gpu, (void *)(uintptr_t)p.rows);
+    mem_free(rows);
+    mem_free(rooms);
+    both_free(r, &x);
+    both_free(r, &out);
+    r->n_cases++;
+}
+
+int main(int argc, char **argv)
+{
+    const bool is_small = argc > 1 && !strcmp(argv[1], "--small");
+    struct rig r = {.name = "moe"};
+    const int rc = rig_open(&r);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < sizeof small_cases / sizeof *small_cases; i++)
+        run_moe(&r, &small_cases[i]);
+    for (size_t i = 0; i < sizeof large_cases / sizeof *large_cases && !is_small; i++)
+        run_moe(&r, &large_cases[i]);
+    for (size_t i = 0; i < sizeof heads_cases / sizeof *heads_cases; i++)
+        run_heads(&r, &heads_cases[i]);
+    for (size_t i = 0; i < sizeof lora_cases / sizeof *lora_cases; i++)
+        run_lora(&r, &lora_cases[i]);
+    printf("moe_test: %u cases, %u failures\n", r.n_cases, r.n_failures);
+    rig_close(&r);
+    return r.n_failures ? 1 : 0;
+}
