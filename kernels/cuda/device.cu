@@ -144,6 +144,21 @@ enum status gpu_stream_sync(struct gpu_stream *s, struct error *err)
     return gpu_check(cudaStreamSynchronize(s->native), "cudaStreamSynchronize", err);
 }
 
+enum status gpu_stream_query(struct gpu_stream *s, struct error *err)
+{
+    TRY(gpu_enter(s->device, err));
+    cudaError_t e = cudaStreamQuery(s->native);
+    if (e != cudaErrorNotReady)
+        return gpu_check(e, "cudaStreamQuery", err);
+    (void)cudaGetLastError(); /* not an error of ours */
+    return STATUS_AGAIN;
+}
+
+void *gpu_stream_native(struct gpu_stream *s)
+{
+    return s->native;
+}
+
 static enum status copy(struct gpu_stream *s, void *to, const void *from, uint64_t n_bytes,
                         cudaMemcpyKind kind, struct error *err)
 {

@@ -19,6 +19,8 @@ static void *find(const char *library, const char *symbol)
     return found;
 }
 
+int nccl_abi_holds(void); /* nccl_abi.c */
+
 int main(void)
 {
     size_t (*cublas_version)(void) = (size_t(*)(void))find(CUBLAS_LIB, "cublasLtGetVersion");
@@ -29,5 +31,5 @@ int main(void)
     const size_t cublas = cublas_version();
     printf("cuBLASLt %zu (header %d), NCCL %d (header %d)\n", cublas, CUBLAS_VERSION, nccl,
            NCCL_VERSION_CODE);
-    return cublas != CUBLAS_VERSION || nccl != NCCL_VERSION_CODE;
+    return !nccl_abi_holds() || cublas != CUBLAS_VERSION || nccl != NCCL_VERSION_CODE;
 }

@@ -1,0 +1,338 @@
+/* The collectives of ranks on GPUs (kernels/cuda/nccl*.c) over the stand-in for NCCL: what they
+ * give, and what becomes of them when a rank is killed. On a device, or on the emulation; several
+ * ranks share the one device. The real library with one rank: nccl_test.c. comm_test LIBRARY [CASE]
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "tests/cuda/comm_cases.h"
+
+enum { WEIGHTS_BYTES = 1 << 16, LEAVE_MS = 400, MOST_MS = 10000 };
+
+/* The ranks do not agree: told, and not answered with other numbers. */
+static bool mismatch(struct rank *r)
+{
+    struct error err = {0};
+    void *device;
+    RANK_CHECK(r, rank_join(r, 0, r->n, 1, NULL));
+    RANK_TRY(r, gpu_alloc(r->device, 4096, &device, why));
+    enum status s = r->comm->ops->sum_floats(r->comm, device, r->i == 0 ? 10 : 11, &err);
+    if (s == STATUS_OK)
+        s = r->comm->ops->wait(r->comm, NULL, NULL, &err);
+    RANK_CHECK(r, s == STATUS_INVALID && strstr(err.text, "different collectives"));
+    gpu_release(r->device, device);
+    return true;
+}
+
+/* ---- interrupts and deadlines ---- */
+
+static void *interrupt_soon(void *arg)
+{
+    struct rank *r = arg;
+    usleep(50000);
+    r->comm->ops->interrupt(r->comm);
+    return NULL;
+}
+
+static bool leaves(struct rank *r)
+{
+    uint32_t ms;
+    struct error err = {0};
+    enum gpu_comm_end end = r->comm->ops->leave(r->comm, &ms, &err);
+    return rank_is(r, __LINE__, end == GPU_COMM_LEFT && !r->comm->ops->overdue(r->comm), "leave",
+                   &err);
+}
+
+/* Its peer comes to the second group only. */
+static bool interrupted_join(struct rank *r)
+{
+    struct error err = {0};
+    pthread_t thread;
+    if (r->i == 0) {
+        pthread_create(&thread, NULL, interrupt_soon, r);
+        RANK_CHECK(r, !rank_join(r, 0, 2, 1, &err) && err.status == STATUS_CLOSED);
+        RANK_CHECK(r, !rank_join(r, 1, 2, 1, &err) && err.status == STATUS_CLOSED);
+        pthread_join(thread, NULL);
+        if (!leaves(r))
+            return false;
+    }
+    RANK_CHECK(r, rank_join(r, 2, 2, 1, NULL));
+    return comm_sum_once(r, 2, 100, false);
+}
+
+static bool late_join(struct rank *r)
+{
+    struct error err = {0};
+    if (r->i == 0) {
+        RANK_CHECK(r, !rank_join(r, 0, 2, 1, &err) && err.status == STATUS_TIMEOUT);
+        if (!leaves(r))
+            return false;
+    }
+    RANK_CHECK(r, rank_join(r, 1, 2, 1, NULL));
+    return comm_sum_once(r, 2, 100, false);
+}
+
+static enum status never(void *ctx, struct error *err)
+{
+    return STATUS_AGAIN;
+}
+
+static bool waits(struct rank *r)
+{
+    struct error err = {0};
+    pthread_t thread;
+    RANK_CHECK(r, rank_join(r, 0, 2, 1, NULL));
+    RANK_CHECK(r, !rank_join(r, 1, 2, 1, &err) && err.status == STATUS_INVALID);
+    RANK_CHECK(r, r->comm->ops->wait(r->comm, never, NULL, &err) == STATUS_TIMEOUT);
+    if (!comm_sum_once(r, 2, 10, false))
+        return false;
+    pthread_create(&thread, NULL, interrupt_soon, r);
+    RANK_CHECK(r, r->comm->ops->wait(r->comm, never, NULL, &err) == STATUS_CLOSED);
+    pthread_join(thread, NULL);
+    RANK_CHECK(r, r->comm->ops->sum_floats(r->comm, NULL, 1, &err) == STATUS_CLOSED);
+    return true;
+}
+
+/* ---- loss ---- */
+
+/* The head's Abort: comes when a rank's end was seen elsewhere. */
+static void *interrupt_on_loss(void *arg)
+{
+    struct rank *r = arg;
+    while (!atomic_load(&r->shared->killed))
+        usleep(1000);
+    r->comm->ops->interrupt(r->comm);
+    return NULL;
+}
+
+static bool make_weights(struct rank *r, void **weights)
+{
+    uint8_t host[WEIGHTS_BYTES];
+    for (size_t i = 0; i < sizeof host; i++)
+        host[i] = (uint8_t)(i * 31);
+    RANK_TRY(r, gpu_alloc(r->device, sizeof host, weights, why));
+    RANK_TRY(r, gpu_copy_to_device(r->stream, *weights, host, sizeof host, why));
+    RANK_TRY(r, gpu_stream_sync(r->stream, why));
+    return true;
+}
+
+static bool weights_are_whole(struct rank *r, void *weights)
+{
+    uint8_t host[WEIGHTS_BYTES];
+    RANK_TRY(r, gpu_copy_from_device(r->stream, host, weights, sizeof host, why));
+    RANK_TRY(r, gpu_stream_sync(r->stream, why));
+    for (size_t i = 0; i < sizeof host; i++)
+        RANK_CHECK(r, host[i] == (uint8_t)(i * 31));
+    gpu_release(r->device, weights);
+    return true;
+}
+
+/* Rank 1 is killed while the others wait for it in a sum. */
+static bool lose_rank_1(struct rank *r, uint32_t tp, uint32_t pp)
+{
+    void *x;
+    struct error err = {0};
+    RANK_CHECK(r, rank_join(r, 0, tp, pp, NULL));
+    if (!comm_sum_once(r, tp, 1000, true))
+        return false;
+    if (r->i == 1) {
+        atomic_store(&r->shared->at[1], 1);
+        pause();
+    }
+    RANK_TRY(r, gpu_alloc(r->device, 4096, &x, why));
+    enum status s = r->comm->ops->sum_bf16(r->comm, x, 2048, &err);
+    if (s == STATUS_OK)
+        s = r->comm->ops->wait(r->comm, NULL, NULL, &err);
+    /* In another stage nobody waits for it: the head says so. */
+    RANK_CHECK(r, s == STATUS_IO || s == STATUS_CLOSED || r->i / tp > 0);
+    gpu_release(r->device, x);
+    return true;
+}
+
+static bool lose_and_join(struct rank *r, uint32_t tp, uint32_t pp, bool told)
+{
+    void *weights;
+    pthread_t thread;
+    if (atomic_load(&r->shared->at[1]) != 2) {
+        if (!make_weights(r, &weights))
+            return false;
+        if (told)
+            pthread_create(&thread, NULL, interrupt_on_loss, r);
+        if (!lose_rank_1(r, tp, pp))
+            return false;
+        if (told)
+            pthread_join(thread, NULL);
+        if (!leaves(r) || !weights_are_whole(r, weights))
+            return false;
+    }
+    RANK_CHECK(r, rank_join(r, 1, tp, pp, NULL));
+    if (r->i == 0)
+        atomic_store(&r->shared->ready_ns, clock_mono_ns());
+    if (r->i == 0)
+        RANK_CHECK(r, atomic_load(&r->shared->ready_ns) - atomic_load(&r->shared->killed_ns) <
+                          MOST_MS * NS_PER_MS);
+    return comm_sum_once(r, tp, 1000, true);
+}
+
+static bool loss_of_two(struct rank *r)
+{
+    return lose_and_join(r, 2, 1, false);
+}
+
+static bool loss_of_two_told(struct rank *r)
+{
+    return lose_and_join(r, 2, 1, true);
+}
+
+static bool loss_in_stages(struct rank *r)
+{
+    return lose_and_join(r, 2, 2, true);
+}
+
+/* NCCL hangs: not even an abort comes back. The process has to end, and says so in time. */
+static bool idle_hang(struct rank *r)
+{
+    uint32_t ms;
+    struct error err = {0};
+    if (atomic_load(&r->shared->at[1]) == 2)
+        _exit(0);
+    RANK_CHECK(r, rank_join(r, 0, 2, 1, NULL));
+    if (r->i == 1) {
+        atomic_store(&r->shared->at[1], 1);
+        pause();
+    }
+    while (!atomic_load(&r->shared->killed))
+        usleep(1000);
+    RANK_CHECK(r, r->comm->ops->leave(r->comm, &ms, &err) == GPU_COMM_STUCK);
+    RANK_CHECK(r, ms >= LEAVE_MS && ms < MOST_MS && r->comm->ops->overdue(r->comm));
+    _exit(0);
+}
+
+/* As the loop's thread of a worker looks, while the compute thread may be stuck. */
+static void *end_when_overdue(void *arg)
+{
+    struct rank *r = interrupt_on_loss(arg) ? NULL : arg;
+    while (r && !r->comm->ops->overdue(r->comm))
+        usleep(1000);
+    _exit(0);
+    return NULL;
+}
+
+static bool busy_hang(struct rank *r)
+{
+    uint32_t ms;
+    struct error err = {0};
+    pthread_t thread;
+    if (atomic_load(&r->shared->at[1]) == 2)
+        _exit(0);
+    pthread_create(&thread, NULL, end_when_overdue, r);
+    if (!lose_rank_1(r, 2, 1))
+        return false;
+    RANK_CHECK(r, r->comm->ops->leave(r->comm, &ms, &err) == GPU_COMM_STUCK);
+    _exit(0);
+}
+
+/* ---- the library ---- */
+
+static bool library_is(struct rank *r, const char *library, const char *version, const char *text)
+{
+    struct gpu_comm *c;
+    struct error err = {0};
+    struct gpu_comm_options o = r->options;
+    if (version)
+        setenv("FAKENCCL_VERSION", version, 1);
+    if (library)
+        o.library = library;
+    enum status s = gpu_comm_open(&o, &c, &err);
+    return rank_is(r, __LINE__, s == STATUS_UNSUPPORTED && !c && strstr(err.text, text), text,
+                   &err);
+}
+
+static bool libraries(struct rank *r)
+{
+    struct error err = {0};
+    const struct gpu_comm_group g = {.tp = 1, .pp = 1, .id = (const uint8_t *)"x", .n_id = 1};
+    RANK_CHECK(r, r->comm->ops->join(r->comm, &g, &err) == STATUS_INVALID);
+    RANK_CHECK(r, strstr(r->comm->ops->describe(r->comm), "NCCL 2.28.9"));
+    return library_is(r, "libm.so.6", NULL, "has no ncclGetVersion") &&
+           library_is(r, "libnowhere.so", NULL, "libnowhere.so") &&
+           library_is(r, NULL, "21701", "is NCCL 2.17");
+}
+
+/* ---- */
+
+static const struct ranks_case cases[] = {
+    {.name = "libraries", .n = 1, .fn = libraries},
+    {.name = "sums of one", .n = 1, .fn = comm_sums},
+    {.name = "sums of two", .n = 2, .fn = comm_sums},
+    {.name = "sums of four", .n = 4, .fn = comm_sums},
+    {.name = "columns of two", .n = 2, .fn = comm_gathers},
+    {.name = "columns of four", .n = 4, .fn = comm_gathers},
+    {.name = "broadcasts", .n = 4, .fn = comm_broadcasts},
+    {.name = "two stages of two", .n = 4, .fn = comm_stages_of_two},
+    {.name = "other sizes", .n = 2, .fn = mismatch},
+    {.name = "an interrupted join", .n = 2, .fn = interrupted_join},
+    {.name = "a join that nobody comes to",
+     .n = 2,
+     .fn = late_join,
+     .options = {.join_timeout_ms = 300}},
+    {.name = "waits that end", .n = 2, .fn = waits, .options = {.wait_timeout_ms = 200}},
+    {.name = "a rank killed", .n = 2, .fn = loss_of_two, .kills = true},
+    {.name = "killed, kernels that spin",
+     .n = 2,
+     .fn = loss_of_two_told,
+     .loss = "spin",
+     .kills = true},
+    {.name = "killed, in two stages", .n = 4, .fn = loss_in_stages, .loss = "spin", .kills = true},
+    {.name = "killed, before grouped aborts",
+     .n = 4,
+     .fn = loss_in_stages,
+     .loss = "spin",
+     .version = "21903",
+     .kills = true},
+    {.name = "killed, an abort that hangs",
+     .n = 2,
+     .fn = idle_hang,
+     .loss = "hang",
+     .kills = true,
+     .options = {.leave_timeout_ms = LEAVE_MS}},
+    {.name = "killed, a sum that hangs",
+     .n = 2,
+     .fn = busy_hang,
+     .loss = "hang",
+     .kills = true,
+     .options = {.leave_timeout_ms = LEAVE_MS}},
+};
+
+/* Beside the program. */
+static void find_library(bool emulated, char *buf, size_t size)
+{
+    const char *name = emulated ? "libfakenccl_emulated.so" : "libfakenccl.so";
+    ssize_t n = readlink("/proc/self/exe", buf, size - 1);
+    buf[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(buf, '/');
+    size_t at = slash ? (size_t)(slash + 1 - buf) : 0;
+    snprintf(buf + at, size - at, "%s", name);
+}
+
+int main(int argc, char **argv)
+{
+    char library[4096];
+    bool ok = true, emulated = argc > 1 && strcmp(argv[1], "--small") == 0;
+    find_library(emulated, library, sizeof library);
+    argc -= emulated;
+    argv += emulated;
+    if (comm_devices() == 0)
+        return 77;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ranks_case c = cases[i];
+        c.options.library = library;
+        if (argc < 2 || strcmp(argv[1], c.name) == 0)
+            ok = ranks_run(&c) && ok;
+    }
+    return ok ? 0 : 1;
+}
