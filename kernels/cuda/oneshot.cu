@@ -1,0 +1,140 @@
+/* The one-shot all-reduce. A fixed grid of BLOCKS: block b copies its words of x into the rank's
+ * own slot, tells block b of every other rank by a flag in that rank's memory, waits for all of
+ * theirs, then reads the words of all ranks, adds them and writes x. No rank waits for more than
+ * one exchange.
+ *
+ * Bytes: 16 a thread and load, neighbours side by side; a thread has all ranks' loads of a word in
+ * flight before it adds (NVLink's latency is what counts). With n ranks each device reads n - 1
+ * times x over its links, so that it pays up to some hundred KiB; beyond, a ring moves less.
+ *
+ * Two slots by turns make one barrier enough: a rank writes a slot again two sums later, when its
+ * block has seen the same block of every rank arrive at the sum between, and a rank's kernel begins
+ * when its last one has ended. For that the grid is the same whatever n: every block counts every
+ * sum. The count lies in the region, so that a recorded launch finds its own.
+ *
+ * A peer that died never comes: waiting ends at a deadline, and `failed` tells the host and all
+ * later sums. */
+#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/cuda_oneshot.h"
+#include "kernels/cuda/peer.cuh"
+
+#include <cuda_bf16.h>
+
+namespace
+{
+constexpr unsigned BLOCKS = 32, THREADS = 256;
+constexpr unsigned CLOCK_EVERY = 64; /* polls between two looks at the clock */
+
+struct region {
+    uint32_t arrived[BLOCKS][GPU_ONESHOT_MAX_RANKS]; /* by others: the sum that their block is at */
+    uint32_t count[BLOCKS];                          /* its owner's: sums so far */
+    alignas(256) uint4 slots[2][GPU_ONESHOT_MAX_BYTES / sizeof(uint4)];
+};
+
+struct launch {
+    region *regions[GPU_ONESHOT_MAX_RANKS];
+    uint32_t rank;
+    uint4 *x;
+    size_t n_words;
+    uint64_t timeout_ns;
+    uint32_t *failed;
+};
+
+__device__ inline void add_word(float (&sum)[8], const uint4 &w)
+{
+    const uint32_t pairs[4] = {w.x, w.y, w.z, w.w};
+#pragma unroll
+    for (unsigned i = 0; i < 4; i++) { /* a bfloat16 is a float's upper half */
+        sum[2 * i] += __uint_as_float(pairs[i] << 16);
+        sum[2 * i + 1] += __uint_as_float(pairs[i] & 0xffff0000u);
+    }
+}
+
+__device__ inline uint32_t round_pair(float low, float high)
+{
+    return (uint32_t)__bfloat16_as_ushort(__float2bfloat16(low)) |
+           (uint32_t)__bfloat16_as_ushort(__float2bfloat16(high)) << 16;
+}
+
+/* Thread r of the block waits for rank r. False, in all threads: one did not come. */
+template <unsigned RANKS> __device__ inline bool meet(const launch &p, uint32_t turn)
+{
+    bool ok = true;
+    __syncthreads(); /* the block's words are in the slot */
+    if (threadIdx.x < RANKS) {
+        const uint32_t *flag = &p.regions[p.rank]->arrived[blockIdx.x][threadIdx.x];
+        __threadfence_system();
+        peer_store_release(&p.regions[threadIdx.x]->arrived[blockIdx.x][p.rank], turn);
+        const uint64_t began = peer_clock_ns();
+        /* counts wrap around */
+        for (unsigned n = 0; (int32_t)(peer_load_acquire(flag) - turn) < 0; n++) {
+            if (n % CLOCK_EVERY != 0 || peer_clock_ns() - began < p.timeout_ns)
+                continue;
+            peer_store_release(p.failed, 1 + threadIdx.x);
+            ok = false;
+            break;
+        }
+    }
+    return __syncthreads_and(ok);
+}
+
+template <unsigned RANKS> __global__ void __launch_bounds__(THREADS) sum_kernel(const __grid_constant__ launch p)
+{
+    region *own = p.regions[p.rank];
+    const size_t first = blockIdx.x * THREADS + threadIdx.x, step = BLOCKS * THREADS;
+    if (__syncthreads_or(threadIdx.x == 0 && peer_load_acquire(p.failed) != 0))
+        return;
+    const uint32_t turn = own->count[blockIdx.x] + 1;
+    uint4 *slot = own->slots[turn % 2];
+    for (size_t i = first; i < p.n_words; i += step)
+        slot[i] = p.x[i];
+    if (!meet<RANKS>(p, turn))
+        return;
+    for (size_t i = first; i < p.n_words; i += step) {
+        uint4 words[RANKS];
+        float sum[8] = {};
+#pragma unroll
+        for (unsigned r = 0; r < RANKS; r++)
+            words[r] = p.regions[r]->slots[turn % 2][i];
+#pragma unroll
+        for (unsigned r = 0; r < RANKS; r++)
+            add_word(sum, words[r]);
+        p.x[i] = make_uint4(round_pair(sum[0], sum[1]), round_pair(sum[2], sum[3]),
+                            round_pair(sum[4], sum[5]), round_pair(sum[6], sum[7]));
+    }
+    if (threadIdx.x == 0) /* all of the block have read it: they met */
+        own->count[blockIdx.x] = turn;
+}
+} // namespace
+
+uint64_t cuda_oneshot_bytes(void)
+{
+    return sizeof(region);
+}
+
+enum status cuda_oneshot_sum_bf16(struct gpu_stream *s, const struct oneshot_params *p,
+                                  struct error *err)
+{
+    launch l = {};
+    const bool fits = p->n % 8 == 0 && p->n * 2 <= GPU_ONESHOT_MAX_BYTES &&
+                      reinterpret_cast<uintptr_t>(p->x) % sizeof(uint4) == 0;
+    if (!fits || (p->n_ranks != 2 && p->n_ranks != 4 && p->n_ranks != 8) || p->rank >= p->n_ranks)
+        return error_set(err, STATUS_UNSUPPORTED, "a one-shot sum of %zu elements, rank %u of %u",
+                         p->n, p->rank, p->n_ranks);
+    for (unsigned r = 0; r < p->n_ranks; r++)
+        l.regions[r] = static_cast<region *>(p->regions[r]);
+    l.rank = p->rank;
+    l.x = static_cast<uint4 *>(p->x);
+    l.n_words = p->n / 8;
+    l.timeout_ns = p->timeout_ns;
+    l.failed = p->failed;
+    TRY(gpu_enter(s->device, err));
+    cudaLaunchConfig_t config = {};
+    config.gridDim = BLOCKS;
+    config.blockDim = THREADS;
+    config.stream = s->native;
+    auto *kernel = p->n_ranks == 2   ? sum_kernel<2>
+                   : p->n_ranks == 4 ? sum_kernel<4>
+                                     : sum_kernel<8>;
+    return gpu_check(cudaLaunchKernelEx(&config, kernel, l), "cudaLaunchKernelEx", err);
+}
