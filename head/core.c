@@ -2,6 +2,7 @@
  * which they are called. */
 #include "head/core.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/clock.h"
@@ -138,10 +139,19 @@ static void lose(struct head_core *h, struct peer *peer, const char *why, bool i
     peers_remove(&h->peers, peer);
 }
 
+static void on_goodbye(struct head_core *h, struct peer *peer, struct str text)
+{
+    char why[256];
+    bool says = text.len > 0;
+    snprintf(why, sizeof why, "said goodbye%s%.*s", says ? ": " : "",
+             (int)(text.len < 200 ? text.len : 200), says ? text.ptr : "");
+    lose(h, peer, why, true);
+}
+
 static void on_msg(struct head_core *h, struct peer *peer, const struct msg *m)
 {
     if (m->type == MSG_GOODBYE) {
-        lose(h, peer, "said goodbye", true);
+        on_goodbye(h, peer, m->goodbye.text);
         return;
     }
     if (peer->role == ROLE_WORKER && m->type == MSG_RESULT)

@@ -81,6 +81,10 @@ struct executor_ops {
      * is not here any more, each once. NULL or false: there is none. */
     bool (*lost_adapter)(struct executor *e, uint64_t *id, struct error *why);
     void (*interrupt)(struct executor *e);
+    /* The process has to end, and why: its device is lost, or an abort does not come to an end and
+     * the compute thread may be stuck in it. On the loop's thread, after each job and once a
+     * second. NULL: never so. */
+    bool (*lost)(const struct executor *e, struct error *why);
     void (*close)(struct executor *e);
 };
 

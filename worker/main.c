@@ -145,6 +145,8 @@ static int run(struct process *p)
         log_info("worker_started", "version=%s head=%s http=%s", COX_VERSION, p->startup.endpoint,
                  p->http_address);
         loop_run(p->loop);
+        if (worker_failure(p->worker)[0] != '\0')
+            _exit(1); /* it was said; threads may be stuck, and the device may be lost */
         const char *refusal = worker_refusal(p->worker);
         bool refused = refusal[0] != '\0';
         if (refused)

@@ -20,7 +20,7 @@ enum { GOODBYE_MS = 30, END_MS = 2000, DRAIN_CHECK_MS = 50, FORM_ARENA_LIMIT = 4
 
 struct worker_metrics {
     struct metric *steps, *tokens_drawn, *drafted, *accepted, *step_seconds, *wait_seconds, *gaps,
-        *stale, *busy, *queue, *reconnects, *epochs;
+        *stale, *busy, *queue, *reconnects, *epochs, *aborts_kept, *aborts_lost;
     struct metric *gpu_used, *gpu_total, *gpu_busy, *gpu_celsius, *gpu_watts; /* NULL: no GPU */
 };
 
@@ -38,6 +38,7 @@ struct worker {
     bool draining, stopping, drained_by_head;
     uint64_t drain_deadline_ns;
     char refusal[256]; /* why the head takes this worker never; "": it may */
+    char failure[256]; /* why the process has to end; "": it has not */
     struct loop_timer *drain_timer, *check_timer;
     struct held_adapters held;
     char comm_host[ROUTE_ADDRESS_MAX]; /* found out; "": not yet, or not to be */
@@ -230,6 +231,19 @@ void worker_stop(struct worker *w)
     log_info("drain_begins", "phase=%s", rank_phase_name(w->rank.phase));
     send_drain_wish(w);
     w->drain_timer = loop_timer_start(w->s.loop, 0, DRAIN_CHECK_MS, drain_check, w);
+}
+
+/* What is lost is the process's: whoever started it starts it anew, and the head hears why. */
+static void look_for_loss(struct worker *w)
+{
+    const struct executor *e = w->s.executor;
+    struct error why = {0};
+    if (w->stopping || !e->ops->lost || !e->ops->lost(e, &why))
+        return;
+    snprintf(w->failure, sizeof w->failure, "%.250s", why.text);
+    log_error("worker_must_end", "error=%s", log_quote(w->failure));
+    metric_add(w->m.aborts_lost, 1);
+    leave(w, w->failure);
 }
 
 /* ---- the state machine's wishes ---- */
@@ -527,7 +541,9 @@ static void check_peers(void *ctx)
 {
     struct worker *w = ctx;
     const struct rank_state *r = &w->rank;
-    if (r->phase == RANK_READY && r->step_received == r->step_executed && !w->stopping)
+    look_for_loss(w);
+    if (w->s.executor->ops->check && r->phase == RANK_READY &&
+        r->step_received == r->step_executed && !w->stopping)
         compute_push_check(w->compute, r->term_epoch);
 }
 
@@ -561,6 +577,11 @@ static void on_join_done(struct worker *w, const struct job_done *d)
 
 static void on_abort_done(struct worker *w)
 {
+    struct error why;
+    const struct executor *e = w->s.executor;
+    if (e->ops->lost && e->ops->lost(e, &why))
+        return; /* nothing of it can be had again */
+    metric_add(w->m.aborts_kept, 1);
     enum rank_action action = rank_state_on_aborted(&w->rank);
     for (uint32_t i = 0; i < w->rank.n_answers; i++)
         send_aborted(w, w->rank.answers[i]);
@@ -614,6 +635,7 @@ static void on_done(void *ctx, const struct job_done *d)
     default:
         break;
     }
+    look_for_loss(w);
 }
 
 /* ---- life ---- */
@@ -644,6 +666,10 @@ static void make_metrics(struct worker *w)
         .reconnects = metrics_gauge(r, "coxswain_worker_head_reconnects", "",
                                     "times the link to the head was opened anew"),
         .epochs = metrics_counter(r, "coxswain_worker_formations_total", "", "Forms accepted"),
+        .aborts_kept = metrics_counter(r, "coxswain_worker_group_aborts_total",
+                                       "outcome=\"weights_kept\"", "ends of a group, by outcome"),
+        .aborts_lost = metrics_counter(r, "coxswain_worker_group_aborts_total",
+                                       "outcome=\"process_ends\"", "ends of a group, by outcome"),
     };
 }
 
@@ -697,7 +723,7 @@ enum status worker_start(const struct worker_setup *s, struct worker **out, stru
         worker_free(w);
         return st;
     }
-    if (s->executor->ops->check && s->options->tp * s->options->pp > 1)
+    if ((s->executor->ops->check || s->executor->ops->lost) && s->options->tp * s->options->pp > 1)
         w->check_timer = loop_timer_start(s->loop, CHECK_MS, CHECK_MS, check_peers, w);
     *out = w;
     return STATUS_OK;
@@ -711,6 +737,11 @@ bool worker_is_ready(const struct worker *w)
 const char *worker_refusal(const struct worker *w)
 {
     return w->refusal;
+}
+
+const char *worker_failure(const struct worker *w)
+{
+    return w->failure;
 }
 
 bool worker_end(struct worker *w)

@@ -26,6 +26,9 @@ void worker_stop(struct worker *w);
 bool worker_is_ready(const struct worker *w); /* the link is open and no drain is on */
 /* Why the loop was stopped though nobody asked: the head takes this worker never. "": it does. */
 const char *worker_refusal(const struct worker *w);
+/* Why the process has to end, with exit code 1 and without worker_free: its device is lost, or its
+ * compute thread is stuck. "": it has not. */
+const char *worker_failure(const struct worker *w);
 /* After the loop has ended. False: a shard is being read and nothing interrupts that; the process
  * should end without worker_free, which waits for it. */
 bool worker_end(struct worker *w);

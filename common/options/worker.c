@@ -38,6 +38,8 @@ const struct option_spec worker_option_specs[] = {
                "the head leaves from"),
     OPT_INT(S, comm_port, "comm-port", 0, 65535, "0",
             "port other ranks reach this one at, one for each worker of a host; 0: any"),
+    OPT_STRING(S, nccl_library, "nccl-library", NULL,
+               "the NCCL that ranks on GPUs talk by, a path or a name; default: libnccl.so.2"),
     OPT_BOOL(S, enable_expert_parallel, "enable-expert-parallel", NULL,
              "ranks have whole experts of a mixture, not a part of each"),
     ROW_ENABLE_LORA(S),

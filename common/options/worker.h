@@ -30,8 +30,9 @@ struct worker_options {
     bool insecure, allow_remote_insecure;
     int64_t ordinal, tp, pp;
     const char *zone;
-    const char *comm_host; /* NULL: where the way to the head leaves from */
-    int64_t comm_port;     /* 0: any */
+    const char *comm_host;    /* NULL: where the way to the head leaves from */
+    int64_t comm_port;        /* 0: any */
+    const char *nccl_library; /* NULL: libnccl.so.2 */
     bool no_shared_memory, enable_expert_parallel;
     int64_t block_size, num_gpu_blocks_override, kv_cache_memory_bytes, max_model_len, vocab_size;
     int64_t gpu; /* of this machine; -1: ordinal modulo their number */

@@ -133,8 +133,11 @@ static const struct msg *expect(struct fixture *f, enum msg_type t)
     return &f->last;
 }
 
+static enum { WELL, LOST_BY_ABORT, LOST } device; /* of an executor with peers */
+
 static int set_up(void **state)
 {
+    device = WELL;
     struct fixture *f = calloc(1, sizeof *f);
     struct error err = {0};
     *state = f;
@@ -190,6 +193,18 @@ static enum status peers_check(struct executor *e, struct error *err)
     return ++peers.f->n_check == 1 ? STATUS_OK : error_set(err, STATUS_IO, "rank 1 is gone");
 }
 
+static bool peers_lost(const struct executor *e, struct error *why)
+{
+    return device == LOST && error_set(why, STATUS_IO, "the GPU is lost: a test") != STATUS_OK;
+}
+
+static void peers_abort(struct executor *e)
+{
+    peers.null->abort_comm(e);
+    if (device == LOST_BY_ABORT)
+        device = LOST;
+}
+
 static void give_peers(struct fixture *f)
 {
     peers.f = f;
@@ -199,6 +214,8 @@ static void give_peers(struct fixture *f)
     peers.ops.listen = peers_listen;
     peers.ops.info = peers_info;
     peers.ops.check = peers_check;
+    peers.ops.lost = peers_lost;
+    peers.ops.abort_comm = peers_abort;
     f->executor->ops = &peers.ops;
 }
 
@@ -554,6 +571,36 @@ static void test_idle_peer_is_gone(void **state)
     assert_true(expect(f, MSG_COMM_ERROR)->comm_error.term_epoch == EPOCH(2));
 }
 
+/* The head is told why, not that the group has been left, and the process is to end. */
+static void test_lost_by_an_abort(void **state)
+{
+    struct fixture *f = *state;
+    f->has_peers = true;
+    device = LOST_BY_ABORT;
+    start(f);
+    (void)expect(f, MSG_HELLO);
+    become_ready(f, EPOCH(1));
+    assert_string_equal(worker_failure(f->worker), "");
+    f->wait_for = MSG_ABORTED;
+    send_abort(f, EPOCH(1));
+    loop_run(f->loop); /* it stops the loop itself, or Aborted does */
+    assert_string_equal(worker_failure(f->worker), "the GPU is lost: a test");
+    assert_int_equal(f->last.type, MSG_GOODBYE);
+    assert_true(str_eq_c(f->last.goodbye.text, "the GPU is lost: a test"));
+}
+
+/* Nothing comes back from the compute thread: looked for all the same. */
+static void test_lost_without_a_job(void **state)
+{
+    struct fixture *f = *state;
+    f->has_peers = true;
+    start(f);
+    (void)expect(f, MSG_HELLO);
+    become_ready(f, EPOCH(1));
+    device = LOST;
+    assert_true(str_eq_c(expect(f, MSG_GOODBYE)->goodbye.text, "the GPU is lost: a test"));
+}
+
 static void test_drain(void **state)
 {
     struct fixture *f = *state;
@@ -587,6 +634,8 @@ int main(void)
         T(test_address_found_late),
         T(test_address_given),
         T(test_idle_peer_is_gone),
+        T(test_lost_by_an_abort),
+        T(test_lost_without_a_job),
         T(test_drain),
 #undef T
     };

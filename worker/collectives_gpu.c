@@ -1,0 +1,149 @@
+#include "worker/collectives_gpu.h"
+
+#include "common/base/log.h"
+#include "common/base/mem.h"
+
+struct collectives_gpu {
+    struct collectives base;
+    struct gpu_comm *comm;
+};
+
+_Static_assert(COLLECTIVES_MAX_RANKS == GPU_COMM_MAX_RANKS, "one bound");
+
+static struct gpu_comm *of(const struct collectives *c)
+{
+    return ((const struct collectives_gpu *)c)->comm;
+}
+
+static uint32_t position(const struct gpu_comm *g)
+{
+    return g->group.stage * g->group.tp + g->group.rank;
+}
+
+static struct collectives_place place(const struct collectives *c)
+{
+    const struct gpu_comm_group *g = &of(c)->group;
+    if (g->tp == 0)
+        return (struct collectives_place){.n_ranks = 1};
+    return (struct collectives_place){
+        .rank = g->rank, .n_ranks = g->tp, .before = g->stage > 0, .after = g->stage + 1 < g->pp};
+}
+
+static enum status all_reduce(struct collectives *c, void *x, size_t n, struct error *err)
+{
+    return of(c)->ops->sum_bf16(of(c), x, n, err);
+}
+
+static enum status all_reduce_floats(struct collectives *c, float *x, size_t n, struct error *err)
+{
+    return of(c)->ops->sum_floats(of(c), x, n, err);
+}
+
+static enum status gather_columns(struct collectives *c, const struct collectives_columns *m,
+                                  struct error *err)
+{
+    uint32_t first[GPU_COMM_MAX_RANKS], n[GPU_COMM_MAX_RANKS];
+    for (uint32_t r = 0; r < of(c)->group.tp; r++) {
+        first[r] = m->of[r].first;
+        n[r] = m->of[r].n;
+    }
+    const struct gpu_comm_columns own = {m->x, m->n_rows, m->stride, first, n};
+    return of(c)->ops->gather(of(c), &own, err);
+}
+
+static enum status broadcast(struct collectives *c, uint32_t root, void *data, size_t n_bytes,
+                             struct error *err)
+{
+    return of(c)->ops->broadcast(of(c), root, data, n_bytes, err);
+}
+
+static enum status take(struct collectives *c, void *data, size_t n_bytes, struct error *err)
+{
+    return of(c)->ops->receive(of(c), position(of(c)) - of(c)->group.tp, data, n_bytes, err);
+}
+
+static enum status give(struct collectives *c, void *data, size_t n_bytes, struct error *err)
+{
+    return of(c)->ops->send(of(c), position(of(c)) + of(c)->group.tp, data, n_bytes, err);
+}
+
+static enum status wait_done(struct collectives *c, struct error *err)
+{
+    return of(c)->ops->wait(of(c), NULL, NULL, err);
+}
+
+static const struct collectives_ops gpu_collectives_ops = {.place = place,
+                                                           .all_reduce = all_reduce,
+                                                           .all_reduce_floats = all_reduce_floats,
+                                                           .gather_columns = gather_columns,
+                                                           .broadcast = broadcast,
+                                                           .take = take,
+                                                           .give = give,
+                                                           .wait = wait_done};
+
+enum status collectives_gpu_open(const struct collectives_gpu_options *o,
+                                 struct collectives_gpu **out, struct error *err)
+{
+    const struct gpu_comm_options g = {
+        .library = o->library, .leave_timeout_ms = o->leave_timeout_ms, .progress = o->progress};
+    struct gpu_comm *comm;
+    TRY(cuda_comm_open(o->device, &g, &comm, err));
+    *out = mem_zalloc(sizeof **out);
+    **out = (struct collectives_gpu){{&gpu_collectives_ops}, comm};
+    log_info("nccl_loaded", "library=%s", log_quote(comm->ops->describe(comm)));
+    return STATUS_OK;
+}
+
+void collectives_gpu_close(struct collectives_gpu *c)
+{
+    if (!c)
+        return;
+    c->comm->ops->close(c->comm);
+    mem_free(c);
+}
+
+struct collectives *collectives_gpu_base(struct collectives_gpu *c)
+{
+    return c ? &c->base : NULL;
+}
+
+enum status collectives_gpu_make_id(struct collectives_gpu *c, uint8_t *out, struct error *err)
+{
+    return c->comm->ops->make_id(c->comm, out, err);
+}
+
+enum status collectives_gpu_join(struct collectives_gpu *c, const struct comm_place *p,
+                                 struct bytes id, struct error *err)
+{
+    const struct gpu_comm_group g = {
+        .tp = p->tp, .pp = p->pp, .rank = p->rank, .stage = p->stage, .id = id.ptr, .n_id = id.n};
+    return c->comm->ops->join(c->comm, &g, err);
+}
+
+void collectives_gpu_interrupt(struct collectives_gpu *c)
+{
+    c->comm->ops->interrupt(c->comm);
+}
+
+bool collectives_gpu_overdue(const struct collectives_gpu *c)
+{
+    return c->comm->ops->overdue(c->comm);
+}
+
+enum status collectives_gpu_leave(struct collectives_gpu *c, struct error *err)
+{
+    uint32_t ms = 0;
+    struct error why = {0};
+    bool was_joined = c->comm->group.tp > 0;
+    enum gpu_comm_end end = c->comm->ops->leave(c->comm, &ms, &why);
+    if (end == GPU_COMM_LEFT) {
+        if (was_joined)
+            log_info("collective_aborted", "ms=%u", ms);
+        return STATUS_OK;
+    }
+    log_error(end == GPU_COMM_STUCK ? "collective_abort_failed" : "device_lost", "ms=%u error=%s",
+              ms, log_quote(why.text));
+    return error_set(err, STATUS_IO, "%s: %.400s",
+                     end == GPU_COMM_STUCK ? "the collectives' abort failed" : "the GPU is lost",
+                     why.text);
+}

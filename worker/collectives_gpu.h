@@ -1,0 +1,39 @@
+#pragma once
+/* The collectives of a rank on a GPU: NCCL on the device's stream (docs/comm.md, "NCCL"), and what
+ * becomes of the group, said in the log. Activations are bfloat16.
+ *
+ * Threads: open, make_id, interrupt, overdue and close on the loop's thread; all else on the
+ * compute thread. Life: open; join; collectives; interrupt (the head's Abort); recorded passes are
+ * dropped; leave; join ... */
+#include "kernels/cuda/cuda_comm.h"
+#include "worker/collectives.h"
+#include "worker/comm/stages.h"
+
+struct collectives_gpu;
+struct collectives_gpu_options {
+    struct device *device;      /* of cuda_device_open; borrowed */
+    const char *library;        /* --nccl-library; NULL: libnccl.so.2 */
+    uint32_t leave_timeout_ms;  /* 0: 5 s */
+    _Atomic uint64_t *progress; /* or NULL */
+};
+/* Errors as cuda_comm_open. */
+MUST_USE enum status collectives_gpu_open(const struct collectives_gpu_options *o,
+                                          struct collectives_gpu **out, struct error *err);
+/* Of one that was left well, or was never joined. NULL is fine. */
+void collectives_gpu_close(struct collectives_gpu *c);
+/* The runner's. */
+struct collectives *collectives_gpu_base(struct collectives_gpu *c);
+/* GPU_COMM_ID_BYTES; for rank 0 of stage 0. */
+MUST_USE enum status collectives_gpu_make_id(struct collectives_gpu *c, uint8_t *out,
+                                             struct error *err);
+/* Errors as of gpu_comm's join; leave is due after one. */
+MUST_USE enum status collectives_gpu_join(struct collectives_gpu *c, const struct comm_place *p,
+                                          struct bytes id, struct error *err);
+/* What blocks returns STATUS_CLOSED soon, and the abort begins. leave follows. */
+void collectives_gpu_interrupt(struct collectives_gpu *c);
+/* Who is to call leave is stuck itself: the process has to end. */
+bool collectives_gpu_overdue(const struct collectives_gpu *c);
+/* Recorded passes are gone by now. STATUS_OK: memory is as it was, join again. Anything else: the
+ * process has to end, and the text says why; logged as collective_abort_failed or device_lost, a
+ * clean end as collective_aborted ms=N. */
+MUST_USE enum status collectives_gpu_leave(struct collectives_gpu *c, struct error *err);
