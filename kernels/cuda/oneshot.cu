@@ -78,7 +78,8 @@ template <unsigned RANKS> __device__ inline bool meet(const launch &p, uint32_t 
     return __syncthreads_and(ok);
 }
 
-template <unsigned RANKS> __global__ void __launch_bounds__(THREADS) sum_kernel(const __grid_constant__ launch p)
+template <unsigned RANKS>
+__global__ void __launch_bounds__(THREADS) sum_kernel(const __grid_constant__ launch p)
 {
     region *own = p.regions[p.rank];
     const size_t first = blockIdx.x * THREADS + threadIdx.x, step = BLOCKS * THREADS;
