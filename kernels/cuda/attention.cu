@@ -175,6 +175,9 @@ attention_args args_of(const struct attention_params *p)
     a.is_plain = kv->dtype == DTYPE_BF16 && token_bytes % 16 == 0 &&
                  is_multiple(kv->k, kv->block_stride, 16) &&
                  is_multiple(kv->v, kv->block_stride, 16);
+    a.is_staged = a.elem_bytes == 1 && kv->head_dim % 16 == 0 && kv->v_dim % 16 == 0 &&
+                  is_multiple(kv->k, kv->block_stride, 16) &&
+                  is_multiple(kv->v, kv->block_stride, 16);
     a.is_vector = kv->head_dim % 8 == 0 && is_multiple(kv->k, kv->block_stride, 8) &&
                   is_multiple(kv->v, kv->block_stride, 8);
     a.q_vector = kv->head_dim % 8 == 0 && is_multiple(a.q, (uint64_t)a.q_stride * 2, 16);
@@ -210,7 +213,7 @@ enum status cuda_attention(struct gpu_stream *s, const struct cuda_attention_par
                            struct error *err)
 {
     const struct kv_cache *kv = p->p.kv;
-    const attention_args a = args_of(&p->p);
+    attention_args a = args_of(&p->p);
     const uint32_t width = attention_width(kv->head_dim);
     if (p->p.n_rows == 0 || p->p.n_heads == 0)
         return STATUS_OK;
@@ -225,6 +228,8 @@ enum status cuda_attention(struct gpu_stream *s, const struct cuda_attention_par
         TRY(gpu_check(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin,
                                              s->device->ordinal),
                       "cudaDeviceGetAttribute", err));
-    TRY(enqueue_class(p, a, class_of(p, width, (uint32_t)shared, false), s, err));
-    return enqueue_class(p, a, class_of(p, width, (uint32_t)shared, true), s, err);
+    a.shared_bytes = (uint32_t)shared;
+    a.is_staged = a.is_staged && (width == 0 || !a.is_latent);
+    TRY(enqueue_class(p, a, class_of(p, width, a.shared_bytes, false), s, err));
+    return enqueue_class(p, a, class_of(p, width, a.shared_bytes, true), s, err);
 }

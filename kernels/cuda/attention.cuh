@@ -34,9 +34,11 @@ struct attention_args {
     float *parts; /* [slot][head][split][v_dim], when n_splits > 1 */
     float2 *sums; /* [slot][head][split]: maximum (in powers of two) and sum */
     bool is_latent;
-    bool is_plain;  /* bfloat16 tokens at multiples of 16 bytes: asynchronous copies */
-    bool is_vector; /* tokens at multiples of 8 elements */
-    bool q_vector;  /* Q's heads at multiples of 16 bytes */
+    bool is_plain;         /* bfloat16 tokens at multiples of 16 bytes: asynchronous copies */
+    bool is_staged;        /* codes at multiples of 16 bytes: copied so, and converted later */
+    bool is_vector;        /* tokens at multiples of 8 elements */
+    bool q_vector;         /* Q's heads at multiples of 16 bytes */
+    uint32_t shared_bytes; /* that a block may have */
 };
 
 /* Of one block of threads. */

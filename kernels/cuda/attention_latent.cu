@@ -9,8 +9,8 @@
  * of the dimensions. Of 16 packed rows (up to 16 heads) two blocks of 4 warps share an SM; of 64
  * rows (prefill, 128 heads) one block of 8 has it. Rows in shared memory are 16 bytes longer than
  * they have to be: an odd number of 16-byte words, see attention_tile.cuh. */
+#include "kernels/cuda/attention_codes.cuh"
 #include "kernels/cuda/attention_launch.cuh"
-#include "kernels/cuda/attention_load.cuh"
 #include "kernels/cuda/attention_store.cuh"
 
 namespace
@@ -32,7 +32,8 @@ template <uint32_t MT_, uint32_t WARPS_, uint32_t BLOCKS_> struct latent_shape {
     static constexpr uint32_t WEIGHTS_BYTES = BM * WEIGHTS_LD * 2;
     static constexpr uint32_t SHARED_BYTES = Q_BYTES + 2 * UNIT_BYTES + SCORES_BYTES +
                                              WEIGHTS_BYTES + BM * sizeof(float) +
-                                             2 * BN * sizeof(token_place);
+                                             4 * BN * sizeof(token_place);
+    static constexpr uint32_t CODES_BYTES = 2 * BN * (D + sizeof(float2)); /* where there are */
     static_assert(PARTS * 2 * MT == WARPS && STEPS * PARTS * 16 == D && STEPS % 2 == 0, "warps");
     static_assert(PER_ROW <= 32 && TOKENS % 4 == 0, "a row is one warp's");
 };
@@ -43,8 +44,10 @@ template <class S> struct latent_shared {
     uint16_t *q, *k; /* k: [2][BN][LD] */
     float *scores;   /* [PARTS][BM][SCORES_LD] */
     uint16_t *weights;
-    float *shrink; /* [BM]: what the result so far is multiplied with */
-    token_place *places;
+    float *shrink;       /* [BM]: what the result so far is multiplied with */
+    token_place *places; /* [4][BN] */
+    float2 *scales;      /* [2][BN] */
+    uint8_t *codes;      /* [2][BN][D] */
 
     __device__ inline explicit latent_shared(uint8_t *smem)
     {
@@ -55,6 +58,8 @@ template <class S> struct latent_shared {
         weights = reinterpret_cast<uint16_t *>(rest + S::SCORES_BYTES);
         shrink = reinterpret_cast<float *>(rest + S::SCORES_BYTES + S::WEIGHTS_BYTES);
         places = reinterpret_cast<token_place *>(shrink + S::BM);
+        codes = smem + S::SHARED_BYTES;
+        scales = reinterpret_cast<float2 *>(codes + 2 * BN * D);
     }
 };
 
@@ -183,26 +188,74 @@ __device__ inline void unit_values(latent_state<S> &w, const latent_shared<S> &s
         }
 }
 
+/* Begins a unit's copies. */
 template <class S>
 __device__ inline void unit_load(const attention_args &a, const attention_task &t,
                                  const latent_shared<S> &s, uint32_t unit)
 {
-    const uint32_t b = unit % 2;
-    tokens_load<D, BN, S::THREADS>(a, t, a.k, a.k_scales, unit * BN, s.places + b * BN,
-                                   s.k + b * BN * LD);
+    const uint32_t b = unit % 2, key = unit * BN;
+    const token_place *places = s.places + unit % 4 * BN;
+    if (a.is_staged)
+        codes_load<D, BN, S::THREADS>(a, t, a.k, key, places, s.codes + b * BN * D);
+    else
+        tokens_load<D, BN, S::THREADS>(a, t, a.k, a.k_scales, key, places, s.k + b * BN * LD);
     cp_async_commit();
 }
 
+template <class S>
+__device__ inline void unit_convert(const attention_args &a, const latent_shared<S> &s,
+                                    uint32_t unit)
+{
+    const uint32_t b = unit % 2;
+    codes_convert<D, BN, S::THREADS>(a, s.codes + b * BN * D, s.scales + b * BN, s.k + b * BN * LD);
+}
+
+/* What is needed of a token ahead of its unit: fetched early, stored late. */
+struct token_ahead {
+    token_place place;
+    float2 scales;
+};
+
+/* The place is of unit, the scales are of the one before, whose place is known. */
+template <class S>
+__device__ inline token_ahead ahead_fetch(const attention_args &a, const attention_task &t,
+                                          const latent_shared<S> &s, uint32_t unit)
+{
+    token_ahead v = {{0, 0}, make_float2(0.0f, 0.0f)};
+    if (threadIdx.x >= BN)
+        return v;
+    v.place = token_find(a, t, unit * BN + threadIdx.x);
+    if (a.is_staged)
+        v.scales = scales_fetch(a, t, (unit - 1) * BN + threadIdx.x,
+                                s.places[(unit - 1) % 4 * BN + threadIdx.x]);
+    return v;
+}
+
+template <class S>
+__device__ inline void ahead_store(const attention_args &a, const latent_shared<S> &s,
+                                   uint32_t unit, const token_ahead &v)
+{
+    if (threadIdx.x >= BN)
+        return;
+    s.places[unit % 4 * BN + threadIdx.x] = v.place;
+    if (a.is_staged)
+        s.scales[(unit - 1) % 2 * BN + threadIdx.x] = v.scales;
+}
+
+/* The first unit is begun, of codes the second too and the first made bfloat16. */
 template <class S>
 __device__ inline void latent_begin(const attention_args &a, const attention_task &t,
                                     const latent_shared<S> &s, latent_state<S> &w)
 {
     queries_load<D, S::BM, S::THREADS>(a, t, s.q);
-    if (threadIdx.x < 2 * BN) /* of the first two units */
-        s.places[(t.unit + threadIdx.x / BN) % 2 * BN + threadIdx.x % BN] =
-            token_find(a, t, t.unit * BN + threadIdx.x);
+    if (threadIdx.x < BN)
+        s.places[t.unit % 4 * BN + threadIdx.x] = token_find(a, t, t.unit * BN + threadIdx.x);
+    for (uint32_t unit = t.unit + 1; unit < t.unit + (a.is_staged ? 3 : 2); unit++)
+        ahead_store<S>(a, s, unit, ahead_fetch<S>(a, t, s, unit));
     __syncthreads();
     unit_load<S>(a, t, s, t.unit);
+    if (a.is_staged)
+        unit_load<S>(a, t, s, t.unit + 1);
     w.max = -INFINITY, w.sum = 0.0f;
     w.position = row_position(t, threadIdx.x / S::PER_ROW);
 #pragma unroll
@@ -219,6 +272,11 @@ __device__ inline void latent_begin(const attention_args &a, const attention_tas
 #pragma unroll
         for (uint32_t d = 0; d < (S::KEEP_Q ? S::STEPS : 1); d++)
             ldmatrix_x4(w.q[d], q + d * 16);
+    if (a.is_staged) {
+        cp_async_wait<1>();
+        __syncthreads();
+        unit_convert<S>(a, s, t.unit);
+    }
 }
 
 template <class S>
@@ -266,21 +324,21 @@ __global__ __launch_bounds__(S::THREADS,
     }
     latent_begin<S>(a, t, s, w);
     for (uint32_t unit = t.unit; unit < t.end_unit; unit++) {
-        const uint32_t b = unit % 2;
+        const uint32_t ahead = unit + (a.is_staged ? 2 : 1);
         cp_async_wait<0>();
-        __syncthreads(); /* this unit is there; the one before is read, and so are its weights */
-        if (unit + 1 < t.end_unit)
-            unit_load<S>(a, t, s, unit + 1);
-        token_place ahead = {0, 0};
-        if (threadIdx.x < BN && unit + 2 < t.end_unit)
-            ahead = token_find(a, t, (unit + 2) * BN + threadIdx.x);
-        unit_scores<S>(w, s, s.k + b * BN * LD);
+        /* This unit is there (of codes: the next); the one before is read, and its weights. */
+        __syncthreads();
+        if (ahead < t.end_unit)
+            unit_load<S>(a, t, s, ahead);
+        const token_ahead next = ahead_fetch<S>(a, t, s, ahead + 1);
+        if (a.is_staged && unit + 1 < t.end_unit)
+            unit_convert<S>(a, s, unit + 1);
+        unit_scores<S>(w, s, s.k + unit % 2 * BN * LD);
         __syncthreads();
         unit_softmax<S>(a, w, s, unit * BN);
-        if (threadIdx.x < BN)
-            s.places[b * BN + threadIdx.x] = ahead;
+        ahead_store<S>(a, s, ahead + 1, next);
         __syncthreads();
-        unit_values<S>(w, s, s.k + b * BN * LD);
+        unit_values<S>(w, s, s.k + unit % 2 * BN * LD);
     }
     latent_store<S>(a, t, w, s.scores);
 }

@@ -29,14 +29,17 @@ uint32_t attention_latent_rows(uint32_t group, bool many, uint32_t shared_bytes)
 enum status attention_latent(const attention_args &a, uint32_t rows, uint32_t n_kv_heads,
                              struct gpu_stream *s, struct error *err);
 
+/* Codes are staged where a block has room for it. */
 template <class S>
-enum status attention_enqueue(void (*kernel)(const attention_args), const attention_args &a,
+enum status attention_enqueue(void (*kernel)(const attention_args), attention_args a,
                               uint32_t n_kv_heads, struct gpu_stream *s, struct error *err)
 {
+    a.is_staged = a.is_staged && S::SHARED_BYTES + S::CODES_BYTES <= a.shared_bytes;
+    const uint32_t n_bytes = S::SHARED_BYTES + (a.is_staged ? S::CODES_BYTES : 0);
     TRY(gpu_check(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::SHARED_BYTES),
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)n_bytes),
         "cudaFuncSetAttribute", err));
     const dim3 grid(a.n_tiles * a.n_chunks, n_kv_heads, a.n_splits);
-    return gpu_check(launch_kernel(s, kernel, grid, dim3(S::THREADS), S::SHARED_BYTES, a),
-                     "attention", err);
+    return gpu_check(launch_kernel(s, kernel, grid, dim3(S::THREADS), n_bytes, a), "attention",
+                     err);
 }

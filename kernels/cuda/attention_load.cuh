@@ -129,7 +129,7 @@ template <uint32_t D, uint32_t BM, uint32_t THREADS>
 __device__ inline void queries_load(const attention_args &a, const attention_task &t, uint16_t *to)
 {
     constexpr uint32_t CHUNKS = D / 8, LD = D + 8;
-#pragma unroll 1
+#pragma unroll 4
     for (uint32_t i = threadIdx.x; i < BM * CHUNKS; i += THREADS) {
         const uint32_t m = i / CHUNKS, first = i % CHUNKS * 8, packed = t.m_first + m;
         uint4 chunk = make_uint4(0, 0, 0, 0);

@@ -1,6 +1,6 @@
 #pragma once
 /* Shapes of attention_tile.cuh's kernel: its shared memory and what a thread keeps. */
-#include "kernels/cuda/attention_load.cuh"
+#include "kernels/cuda/attention_codes.cuh"
 #include "kernels/cuda/attention_store.cuh"
 
 template <uint32_t D_, uint32_t WM_, uint32_t WN_, uint32_t MT_, uint32_t BN_, uint32_t BLOCKS_>
@@ -11,10 +11,11 @@ struct tile_shape {
     static constexpr uint32_t NT = BN / WN / 8, LD = D + 8;
     static constexpr bool KEEP_Q = MT == 1 && D <= 128; /* in registers */
     static constexpr uint32_t Q_BYTES = BM * LD * 2, UNIT_BYTES = BN * LD * 2;
-    static constexpr uint32_t PLACES_BYTES = 2 * BN * sizeof(token_place);
+    static constexpr uint32_t PLACES_BYTES = 4 * BN * sizeof(token_place);
     static constexpr uint32_t SHARED_BYTES =
         Q_BYTES + 4 * UNIT_BYTES + PLACES_BYTES + 4 * BN * sizeof(float);
-    static constexpr uint32_t MERGE_LD = D + 4; /* floats */
+    static constexpr uint32_t CODES_BYTES = 4 * BN * D; /* more, where there are codes */
+    static constexpr uint32_t MERGE_LD = D + 4;         /* floats */
     static_assert(NT % 2 == 0 && (WN == 1 || WM * MT == 1), "16 tokens of each warp; see merge");
     static_assert(BN <= THREADS, "a thread for each token's place");
     static_assert(WN == 1 || WN * BM * (MERGE_LD + 2) * sizeof(float) <= 4 * UNIT_BYTES,
@@ -23,9 +24,10 @@ struct tile_shape {
 
 /* The block's shared memory. */
 template <class S> struct tile_shared {
-    uint16_t *q, *k, *v; /* k, v: [2][BN][LD] */
-    token_place *places; /* [2][BN] */
-    float *k_scales, *v_scales;
+    uint16_t *q, *k, *v;        /* k, v: [2][BN][LD] */
+    token_place *places;        /* [4][BN] */
+    float *k_scales, *v_scales; /* [2][BN] */
+    uint8_t *codes;             /* [2][keys, values][BN][D] */
 
     __device__ inline explicit tile_shared(uint8_t *smem)
     {
@@ -33,8 +35,9 @@ template <class S> struct tile_shared {
         k = reinterpret_cast<uint16_t *>(smem + S::Q_BYTES);
         v = k + S::UNIT_BYTES; /* two units of 2-byte elements */
         places = reinterpret_cast<token_place *>(smem + S::Q_BYTES + 4 * S::UNIT_BYTES);
-        k_scales = reinterpret_cast<float *>(places + 2 * S::BN);
+        k_scales = reinterpret_cast<float *>(places + 4 * S::BN);
         v_scales = k_scales + 2 * S::BN;
+        codes = smem + S::SHARED_BYTES;
     }
 };
 
