@@ -62,15 +62,14 @@ namespace emulate
 {
 enum reduction { REDUCE_ADD, REDUCE_MIN, REDUCE_MAX, REDUCE_AND, REDUCE_OR, REDUCE_XOR };
 uint32_t reduce(uint32_t mask, reduction how, bool is_signed, uint32_t value);
-/* value of lane from; a lane that is not there gives no number. */
-uint64_t shuffle(uint32_t mask, uint64_t value, unsigned from);
+extern const warp_call SHUFFLE; /* its param: from which lane; one that is not there gives ones */
 
 template <class T> inline T shuffle_value(uint32_t mask, T value, unsigned from)
 {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "what a shuffle moves");
     uint64_t bits = 0;
     memcpy(&bits, &value, sizeof value);
-    bits = shuffle(mask, bits, from);
+    bits = meet_value(mask, &SHUFFLE, bits, from);
     memcpy(&value, &bits, sizeof value);
     return value;
 }

@@ -25,12 +25,15 @@ __thread dim3 blockDim, gridDim;
 
 namespace emulate
 {
+__thread unsigned thread_index;
+
 namespace
 {
 /* Not a power of two, or all stacks would share the same few sets of the caches. */
 constexpr size_t STACK_BYTES = (68 << 10) + 128, STACK_CANARY = 0x5bd1e995a7c3f00dull;
 constexpr unsigned N_WARPS = MAX_THREADS / WARP, NO_THREAD = MAX_THREADS;
 constexpr size_t SHARED_ALIGNMENT = 1024;
+#define HOT inline __attribute__((always_inline)) /* in every meeting, 32 times */
 
 struct fiber {
     void *stack_pointer;
@@ -44,7 +47,8 @@ struct warp {
     fiber *fibers[WARP]; /* null: has not begun */
     uint32_t masks[WARP];
     const warp_call *calls[WARP];
-    void *args[WARP];
+    bool is_mixed; /* those that wait do not all wait for the same meeting */
+    exchange x;
 };
 
 struct copy {
@@ -61,7 +65,7 @@ struct thread_copies {
 struct engine {
     warp warps[N_WARPS];
     uint32_t ready_warps;
-    unsigned thread, n_threads, n_alive, n_at_barrier, n_true;
+    unsigned n_threads, n_alive, n_at_barrier, n_true;
     barrier_kind kind;
     int barrier_result;
     bool descending, has_copies;
@@ -133,15 +137,15 @@ fiber *fiber_take(engine *e)
     return f;
 }
 
-unsigned pick_bit(const engine *e, uint32_t bits)
+HOT unsigned pick_bit(const engine *e, uint32_t bits)
 {
     return e->descending ? 31u - (unsigned)__builtin_clz(bits) : (unsigned)__builtin_ctz(bits);
 }
 
 /* The next thread to run, now not ready any more; NO_THREAD when none can. */
-unsigned pick(engine *e)
+HOT unsigned pick(engine *e)
 {
-    unsigned i_warp = e->thread / WARP;
+    unsigned i_warp = thread_index / WARP;
     if (!e->warps[i_warp].ready) {
         e->ready_warps &= ~(1u << i_warp);
         if (!e->ready_warps)
@@ -154,9 +158,9 @@ unsigned pick(engine *e)
     return i_warp * WARP + lane;
 }
 
-void thread_set(engine *e, unsigned thread)
+HOT void thread_set(engine *e, unsigned thread)
 {
-    e->thread = thread;
+    thread_index = thread;
     threadIdx = e->indices[thread];
 }
 
@@ -188,7 +192,7 @@ const char *waits_for(const engine *e, unsigned thread)
 }
 
 /* From the running thread, which is not ready, to the next one. Returns when it is woken. */
-void go_on(engine *e)
+HOT void go_on(engine *e)
 {
     const unsigned next = pick(e);
     if (next == NO_THREAD)
@@ -216,33 +220,59 @@ void barrier_release(engine *e)
     e->n_at_barrier = e->n_true = 0;
 }
 
-/* Runs the meeting of mask when all of its lanes that have not left the kernel are there. */
-bool meeting_run(warp *w, uint32_t mask, const warp_call *call)
+bool is_same_meeting(const warp *w, uint32_t lanes, uint32_t mask, const warp_call *call)
 {
-    const uint32_t lanes = mask & w->alive;
-    if (lanes & ~w->waiting)
-        return false;
-    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
-        const unsigned lane = (unsigned)__builtin_ctz(rest);
+    for (; lanes; lanes &= lanes - 1) {
+        const unsigned lane = (unsigned)__builtin_ctz(lanes);
         if (w->calls[lane] != call || w->masks[lane] != mask)
             return false;
     }
-    call->run(w->args, lanes);
+    return true;
+}
+
+/* Runs the meeting of mask when all of its lanes that have not left the kernel are there. */
+HOT bool meeting_run(warp *w, uint32_t mask, const warp_call *call)
+{
+    const uint32_t lanes = mask & w->alive;
+    if (lanes & ~w->waiting || (w->is_mixed && !is_same_meeting(w, lanes, mask, call)))
+        return false;
+    call->run(&w->x, lanes);
     w->waiting &= ~lanes;
     w->ready |= lanes;
     return true;
 }
 
+/* The running lane waits for the meeting, or is the last to come. */
+HOT void lane_meets(engine *e, warp *w, uint32_t mask, const warp_call *call)
+{
+    const unsigned lane = thread_index % WARP;
+    const uint32_t bit = 1u << lane;
+    if (!(mask & bit))
+        die("%s: lane %u is not in its own mask %08x", call->name, lane, mask);
+    w->masks[lane] = mask;
+    w->calls[lane] = call;
+    if (!w->waiting) {
+        w->is_mixed = false;
+    } else if (!w->is_mixed) {
+        const unsigned other = (unsigned)__builtin_ctz(w->waiting);
+        w->is_mixed = w->calls[other] != call || w->masks[other] != mask;
+    }
+    w->waiting |= bit;
+    if (meeting_run(w, mask, call))
+        w->ready &= ~bit;
+    else
+        go_on(e);
+}
+
 void thread_end(engine *e)
 {
-    warp *w = &e->warps[e->thread / WARP];
-    const unsigned lane = e->thread % WARP;
+    warp *w = &e->warps[thread_index / WARP];
+    const unsigned lane = thread_index % WARP;
     w->alive &= ~(1u << lane);
-    w->args[lane] = nullptr;
     e->n_alive--;
     if (e->has_copies) {
-        e->copies[e->thread].copies.clear();
-        e->copies[e->thread].group_ends.clear();
+        e->copies[thread_index].copies.clear();
+        e->copies[thread_index].group_ends.clear();
     }
     if (e->n_at_barrier && e->n_at_barrier == e->n_alive)
         barrier_release(e);
@@ -255,9 +285,9 @@ void thread_end(engine *e)
 [[noreturn]] void fiber_main()
 {
     engine *e = self;
-    for (;;) { /* thread e->thread has not begun */
+    for (;;) { /* thread thread_index has not begun */
         fiber *f = e->running;
-        e->warps[e->thread / WARP].fibers[e->thread % WARP] = f;
+        e->warps[thread_index / WARP].fibers[thread_index % WARP] = f;
         e->g->thread(e->g->closure);
         thread_end(e);
         const unsigned next = pick(e);
@@ -299,12 +329,11 @@ void run_block(engine *e)
         w->alive = w->ready = n_left < WARP ? (1u << n_left) - 1 : ALL_LANES;
         w->waiting = w->at_barrier = 0;
         memset(w->fibers, 0, sizeof w->fibers);
-        memset(w->args, 0, sizeof w->args);
     }
     e->ready_warps = n_warps < WARP ? (1u << n_warps) - 1 : ALL_LANES;
     e->descending = !e->descending;
     memset(e->shared, 0xff, e->g->n_shared_bytes); /* not a number, in every format */
-    e->thread = e->descending ? e->n_threads - 1 : 0;
+    thread_index = e->descending ? e->n_threads - 1 : 0;
     thread_set(e, pick(e));
     e->running = fiber_take(e);
     stack_switch(&e->caller, e->running->stack_pointer);
@@ -346,26 +375,27 @@ void run_grid(const grid &g)
 void meet(uint32_t mask, const warp_call *call, void *arg)
 {
     engine *e = self;
-    warp *w = &e->warps[e->thread / WARP];
-    const unsigned lane = e->thread % WARP;
-    const uint32_t bit = 1u << lane;
-    if (!(mask & bit))
-        die("%s: lane %u is not in its own mask %08x", call->name, lane, mask);
-    w->masks[lane] = mask;
-    w->calls[lane] = call;
-    w->args[lane] = arg;
-    w->waiting |= bit;
-    if (meeting_run(w, mask, call))
-        w->ready &= ~bit;
-    else
-        go_on(e);
+    warp *w = &e->warps[thread_index / WARP];
+    w->x.args[thread_index % WARP] = arg;
+    lane_meets(e, w, mask, call);
+}
+
+uint64_t meet_value(uint32_t mask, const warp_call *call, uint64_t value, uint32_t param)
+{
+    engine *e = self;
+    warp *w = &e->warps[thread_index / WARP];
+    const unsigned lane = thread_index % WARP;
+    w->x.values[lane] = value;
+    w->x.params[lane] = param;
+    lane_meets(e, w, mask, call);
+    return w->x.results[lane];
 }
 
 int barrier(barrier_kind kind, bool predicate)
 {
     engine *e = self;
-    warp *w = &e->warps[e->thread / WARP];
-    const uint32_t bit = 1u << e->thread % WARP;
+    warp *w = &e->warps[thread_index / WARP];
+    const uint32_t bit = 1u << thread_index % WARP;
     if (e->n_at_barrier && e->kind != kind)
         die("the block's threads wait at barriers of two kinds");
     e->kind = kind;
@@ -381,14 +411,9 @@ int barrier(barrier_kind kind, bool predicate)
     return e->barrier_result;
 }
 
-unsigned lane_index()
-{
-    return self->thread % WARP;
-}
-
 uint32_t lanes_alive()
 {
-    return self->warps[self->thread / WARP].alive;
+    return self->warps[thread_index / WARP].alive;
 }
 
 void *dynamic_shared()
@@ -403,21 +428,21 @@ void copy_begin(void *to, const void *from, unsigned n_bytes, bool valid)
     if ((uintptr_t)to % n_bytes || (valid && (uintptr_t)from % n_bytes))
         die("an asynchronous copy of %u bytes from %p to %p is not aligned", n_bytes, from, to);
     e->has_copies = true;
-    e->copies[e->thread].copies.push_back({to, valid ? from : nullptr, n_bytes});
+    e->copies[thread_index].copies.push_back({to, valid ? from : nullptr, n_bytes});
     memset(to, 0xff, n_bytes);
 }
 
 void copy_commit()
 {
     engine *e = self;
-    thread_copies *c = &e->copies[e->thread];
+    thread_copies *c = &e->copies[thread_index];
     e->has_copies = true;
     c->group_ends.push_back(c->copies.size());
 }
 
 void copy_wait(unsigned n_groups_left)
 {
-    thread_copies *c = &self->copies[self->thread];
+    thread_copies *c = &self->copies[thread_index];
     const size_t n_groups = c->group_ends.size();
     if (n_groups <= n_groups_left)
         return;

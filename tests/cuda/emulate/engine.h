@@ -22,18 +22,30 @@ struct grid {
 };
 void run_grid(const grid &g);
 
-/* A meeting of lanes of one warp: the last of mask to come runs it, for all of them. args[l] is
- * what lane l brought; null for the lanes that are not in lanes (they have left the kernel). */
+/* What the lanes of a warp bring to a meeting and take from it. */
+struct exchange {
+    void *args[WARP];
+    uint64_t values[WARP], results[WARP];
+    uint32_t params[WARP];
+};
+/* A meeting of lanes of one warp: the last of mask to come runs it, for all of them. lanes: those
+ * of mask that have not left the kernel. */
 struct warp_call {
     const char *name;
-    void (*run)(void *const *args, uint32_t lanes);
+    void (*run)(exchange *x, uint32_t lanes);
 };
 void meet(uint32_t mask, const warp_call *call, void *arg);
+/* The lane's result. */
+uint64_t meet_value(uint32_t mask, const warp_call *call, uint64_t value, uint32_t param);
 
 enum barrier_kind { BARRIER_PLAIN, BARRIER_OR, BARRIER_AND, BARRIER_COUNT };
 int barrier(barrier_kind kind, bool predicate);
 
-unsigned lane_index();
+extern __thread unsigned thread_index; /* of the running thread in its block */
+inline unsigned lane_index()
+{
+    return thread_index % WARP;
+}
 uint32_t lanes_alive(); /* of the calling lane's warp */
 void *dynamic_shared();
 

@@ -113,12 +113,12 @@ void need_all(uint32_t lanes, const char *name)
         die("%s: only lanes %08x of the warp are there", name, lanes);
 }
 
-void mma_run(void *const *args, uint32_t lanes)
+void mma_run(exchange *x, uint32_t lanes)
 {
     need_all(lanes, "mma");
     mma_tile t;
     for (unsigned lane = 0; lane < WARP; lane++) {
-        const mma_args &l = *static_cast<const mma_args *>(args[lane]);
+        const mma_args &l = *static_cast<const mma_args *>(x->args[lane]);
         const unsigned row = lane / 4, column = lane % 4 * 2;
         two(&t.a[row][column], l.a[0]);
         two(&t.a[row + 8][column], l.a[1]);
@@ -133,7 +133,7 @@ void mma_run(void *const *args, uint32_t lanes)
     }
     multiply(&t);
     for (unsigned lane = 0; lane < WARP; lane++) {
-        const mma_args &l = *static_cast<const mma_args *>(args[lane]);
+        const mma_args &l = *static_cast<const mma_args *>(x->args[lane]);
         const unsigned row = lane / 4, column = lane % 4 * 2;
         memcpy(l.d, &t.d[row][column], 2 * sizeof(float));
         memcpy(l.d + 2, &t.d[row + 8][column], 2 * sizeof(float));
@@ -142,21 +142,21 @@ void mma_run(void *const *args, uint32_t lanes)
 
 /* Lane 8 i + j brings the address of row j of matrix i. Of the matrix, or of its transpose, lane l
  * gets the elements 2 (l % 4) and the next of row l / 4. */
-void ldmatrix_run(void *const *args, uint32_t lanes)
+void ldmatrix_run(exchange *x, uint32_t lanes)
 {
     need_all(lanes, "ldmatrix");
-    const ldmatrix_args &first = *static_cast<const ldmatrix_args *>(args[0]);
+    const ldmatrix_args &first = *static_cast<const ldmatrix_args *>(x->args[0]);
     for (unsigned i = 0; i < first.n_matrices; i++) {
         uint16_t rows[8][8];
         for (unsigned j = 0; j < 8; j++) {
-            const ldmatrix_args &from = *static_cast<const ldmatrix_args *>(args[8 * i + j]);
+            const ldmatrix_args &from = *static_cast<const ldmatrix_args *>(x->args[8 * i + j]);
             if ((uintptr_t)from.row % 16)
                 die("ldmatrix: the address %p of lane %u is not aligned to 16 bytes", from.row,
                     8 * i + j);
             memcpy(rows[j], from.row, sizeof rows[j]);
         }
         for (unsigned lane = 0; lane < WARP; lane++) {
-            const ldmatrix_args &to = *static_cast<const ldmatrix_args *>(args[lane]);
+            const ldmatrix_args &to = *static_cast<const ldmatrix_args *>(x->args[lane]);
             const unsigned row = lane / 4, column = lane % 4 * 2;
             to.r[i] = first.trans ? rows[column][row] | (uint32_t)rows[column + 1][row] << 16
                                   : rows[row][column] | (uint32_t)rows[row][column + 1] << 16;

@@ -5,16 +5,7 @@ using emulate::warp_call;
 
 namespace
 {
-struct lane_args {
-    uint64_t value = 0, result = 0;
-    unsigned from = 0; /* a lane, or an emulate::reduction */
-    bool is_signed = false;
-};
-
-lane_args &of(void *const *args, unsigned lane)
-{
-    return *static_cast<lane_args *>(args[lane]);
-}
+using emulate::exchange;
 
 template <class F> void each_lane(uint32_t lanes, F f)
 {
@@ -22,43 +13,55 @@ template <class F> void each_lane(uint32_t lanes, F f)
         f((unsigned)__builtin_ctz(lanes));
 }
 
-void shuffle_run(void *const *args, uint32_t lanes)
+void all_get(exchange *x, uint32_t lanes, uint64_t result)
 {
+    each_lane(lanes, [=](unsigned lane) { x->results[lane] = result; });
+}
+
+void shuffle_run(exchange *x, uint32_t lanes)
+{
+    if (lanes == emulate::ALL_LANES) {
+        for (unsigned lane = 0; lane < emulate::WARP; lane++)
+            x->results[lane] = x->values[x->params[lane]];
+        return;
+    }
     each_lane(lanes, [=](unsigned lane) {
-        lane_args &a = of(args, lane);
-        a.result = lanes >> a.from & 1 ? of(args, a.from).value : ~(uint64_t)0;
+        const unsigned from = x->params[lane];
+        x->results[lane] = lanes >> from & 1 ? x->values[from] : ~(uint64_t)0;
     });
 }
 
-void ballot_run(void *const *args, uint32_t lanes)
+void ballot_run(exchange *x, uint32_t lanes)
 {
     uint32_t bits = 0;
-    each_lane(lanes, [&](unsigned lane) { bits |= (uint32_t)of(args, lane).value << lane; });
-    each_lane(lanes, [=](unsigned lane) { of(args, lane).result = bits; });
+    each_lane(lanes, [&](unsigned lane) { bits |= (uint32_t)x->values[lane] << lane; });
+    all_get(x, lanes, bits);
 }
 
-void all_run(void *const *args, uint32_t lanes)
+void all_run(exchange *x, uint32_t lanes)
 {
     uint64_t all = 1;
-    each_lane(lanes, [&](unsigned lane) { all &= of(args, lane).value; });
-    each_lane(lanes, [=](unsigned lane) { of(args, lane).result = all; });
+    each_lane(lanes, [&](unsigned lane) { all &= x->values[lane]; });
+    all_get(x, lanes, all);
 }
 
-void match_run(void *const *args, uint32_t lanes)
+void match_run(exchange *x, uint32_t lanes)
 {
     each_lane(lanes, [=](unsigned lane) {
         uint32_t same = 0;
         each_lane(lanes, [&](unsigned other) {
-            same |= (uint32_t)(of(args, other).value == of(args, lane).value) << other;
+            same |= (uint32_t)(x->values[other] == x->values[lane]) << other;
         });
-        of(args, lane).result = same;
+        x->results[lane] = same;
     });
 }
 
-uint32_t reduce_two(unsigned how, bool is_signed, uint32_t a, uint32_t b)
+constexpr uint32_t SIGNED = 256; /* beside the emulate::reduction */
+
+uint32_t reduce_two(uint32_t how, uint32_t a, uint32_t b)
 {
-    const bool less = is_signed ? (int)a < (int)b : a < b;
-    switch (how) {
+    const bool less = how & SIGNED ? (int)a < (int)b : a < b;
+    switch (how & ~SIGNED) {
     case emulate::REDUCE_ADD:
         return a + b;
     case emulate::REDUCE_MIN:
@@ -74,67 +77,55 @@ uint32_t reduce_two(unsigned how, bool is_signed, uint32_t a, uint32_t b)
     }
 }
 
-void reduce_run(void *const *args, uint32_t lanes)
+void reduce_run(exchange *x, uint32_t lanes)
 {
-    const lane_args &first = of(args, (unsigned)__builtin_ctz(lanes));
-    uint32_t sum = (uint32_t)first.value;
+    const unsigned first = (unsigned)__builtin_ctz(lanes);
+    uint32_t sum = (uint32_t)x->values[first];
     each_lane(lanes & (lanes - 1), [&](unsigned lane) {
-        const lane_args &a = of(args, lane);
-        if (a.from != first.from || a.is_signed != first.is_signed)
+        if (x->params[lane] != x->params[first])
             emulate::die("the lanes of a warp reduce in different ways");
-        sum = reduce_two(a.from, a.is_signed, sum, (uint32_t)a.value);
+        sum = reduce_two(x->params[lane], sum, (uint32_t)x->values[lane]);
     });
-    each_lane(lanes, [=](unsigned lane) { of(args, lane).result = sum; });
+    all_get(x, lanes, sum);
 }
 
-void nothing_run(void *const *, uint32_t)
+void nothing_run(exchange *, uint32_t)
 {
 }
 
-const warp_call SHUFFLE = {"waits at a shuffle", shuffle_run};
 const warp_call BALLOT = {"waits at a ballot", ballot_run};
 const warp_call ALL = {"waits at __all_sync", all_run};
 const warp_call MATCH = {"waits at __match_any_sync", match_run};
 const warp_call REDUCE = {"waits at a reduction", reduce_run};
 const warp_call SYNC = {"waits at __syncwarp", nothing_run};
-
-uint64_t meet(uint32_t mask, const warp_call &call, lane_args args)
-{
-    emulate::meet(mask, &call, &args);
-    return args.result;
-}
 } // namespace
+
+namespace emulate
+{
+const warp_call SHUFFLE = {"waits at a shuffle", shuffle_run};
+
+uint32_t reduce(uint32_t mask, reduction how, bool is_signed, uint32_t value)
+{
+    return (uint32_t)meet_value(mask, &REDUCE, value, how | (is_signed ? SIGNED : 0));
+}
+} // namespace emulate
 
 void __syncwarp(uint32_t mask)
 {
-    (void)meet(mask, SYNC, {});
+    emulate::meet(mask, &SYNC, nullptr);
 }
 
 uint32_t __ballot_sync(uint32_t mask, int predicate)
 {
-    return (uint32_t)meet(mask, BALLOT, {.value = predicate != 0});
+    return (uint32_t)emulate::meet_value(mask, &BALLOT, predicate != 0, 0);
 }
 
 int __all_sync(uint32_t mask, int predicate)
 {
-    return (int)meet(mask, ALL, {.value = predicate != 0});
+    return (int)emulate::meet_value(mask, &ALL, predicate != 0, 0);
 }
 
 uint32_t __match_any_sync(uint32_t mask, uint32_t value)
 {
-    return (uint32_t)meet(mask, MATCH, {.value = value});
+    return (uint32_t)emulate::meet_value(mask, &MATCH, value, 0);
 }
-
-namespace emulate
-{
-uint64_t shuffle(uint32_t mask, uint64_t value, unsigned from)
-{
-    return ::meet(mask, SHUFFLE, {.value = value, .result = 0, .from = from});
-}
-
-uint32_t reduce(uint32_t mask, reduction how, bool is_signed, uint32_t value)
-{
-    return (uint32_t)::meet(mask, REDUCE,
-                            {.value = value, .result = 0, .from = how, .is_signed = is_signed});
-}
-} // namespace emulate
