@@ -276,6 +276,11 @@ __global__ void misaligned_kernel()
     ldmatrix_x4(r, shared + 1 + threadIdx.x * 8);
 }
 
+__global__ void trap_kernel(const char *bytes, uint4 *out)
+{
+    *out = *reinterpret_cast<const uint4 *>(bytes + threadIdx.x);
+}
+
 __global__ void mask_kernel()
 {
     __syncwarp(2);
@@ -287,6 +292,13 @@ void test_refusals()
     CHECK_DIES([] { launch(1, 64, 0, deadlock_kernel); }, "waits at a shuffle");
     CHECK_DIES([] { launch(1, 32, 0, misaligned_kernel); }, "not aligned to 16 bytes");
     CHECK_DIES([] { launch(1, 32, 0, mask_kernel); }, "not in its own mask");
+    CHECK_DIES(
+        [] {
+            alignas(16) static char bytes[64];
+            static uint4 out;
+            launch(1, 2, 0, trap_kernel, bytes, &out);
+        },
+        "not aligned to its size");
     cudaLaunchConfig_t config = {};
     config.gridDim = 1, config.blockDim = dim3(32, 32, 2);
     CHECK(cudaLaunchKernelEx(&config, mask_kernel) != cudaSuccess);

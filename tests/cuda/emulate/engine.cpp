@@ -6,6 +6,7 @@
  * forgotten) does not pass. */
 #include "engine.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,6 +112,22 @@ struct engine_owner { /* frees a host thread's engine when that ends */
     }
 };
 
+void where_print(const engine *e)
+{
+    if (e && e->g)
+        fprintf(stderr, "\n  in %s, block (%u, %u, %u), thread (%u, %u, %u)", e->g->name,
+                blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
+    fprintf(stderr, "\n");
+}
+
+/* The compiler's checks trap: says where, and lets the trap end the process. */
+void on_trap(int number)
+{
+    signal(number, SIG_DFL);
+    fprintf(stderr, "emulate: a trap: an access that is not aligned to its size, or a bug");
+    where_print(self);
+}
+
 engine *engine_get()
 {
     static thread_local engine_owner owner;
@@ -120,6 +137,7 @@ engine *engine_get()
         owner.e->stacks = map(MAX_THREADS * STACK_BYTES);
         owner.e->shared = map(MAX_SHARED_BYTES + SHARED_ALIGNMENT);
         self = owner.e;
+        signal(SIGILL, on_trap);
     }
     return owner.e;
 }
@@ -468,10 +486,7 @@ void die(const char *format, ...)
     va_start(args, format);
     vfprintf(stderr, format, args);
     va_end(args);
-    if (e && e->g)
-        fprintf(stderr, "\n  in %s, block (%u, %u, %u), thread (%u, %u, %u)", e->g->name,
-                blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
-    fprintf(stderr, "\n");
+    where_print(e);
     abort();
 }
 } // namespace emulate
