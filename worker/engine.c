@@ -147,11 +147,12 @@ static enum status fit_shard(const struct engine *e, uint64_t beside, uint64_t a
     if (*fixed > available)
         return error_set(err, STATUS_NO_MEMORY,
                          "the weights take %.1f MiB, the activations %.1f MiB and the collectives "
-                         "%.1f MiB%s%s; %.1f MiB are free: free some, take a smaller or more "
+                         "%.1f MiB%s%s; %.1f MiB are free: free some%s, take a smaller or more "
                          "quantised model, or more ranks",
                          mib(e->weights_bytes), mib(e->activation_bytes), mib(e->comm_bytes),
                          say_part(", the adapters", e->lora_bytes).text,
-                         say_part(", the draft model", beside).text, mib(available));
+                         say_part(", the draft model", beside).text, mib(available),
+                         e->kv_shape.take_all ? ", raise --gpu-memory-utilization" : "");
     return STATUS_OK;
 }
 

@@ -411,19 +411,20 @@ static void fill_info(struct executor_model *x, const struct worker_options *o)
     struct executor_info *i = &x->info;
     x->device->name(x, x->device_name, sizeof x->device_name);
     x->served_name = mem_strdup(worker_options_name(o, e->info.name));
-    *i =
-        (struct executor_info){.device = x->device->kind,
-                               .device_name = str_from(x->device_name),
-                               .model = str_from(x->served_name),
-                               .memory_bytes = x->device->memory_bytes(x),
-                               .isa_level = e->device->ops->isa_level(e->device),
-                               .comm_address = str_from(x->comm ? comm_address(x->comm) : ""),
-                               .weights_bytes = e->weights_bytes,
-                               .activation_bytes = e->activation_bytes + executor_samplers_bytes(x),
-                               .sampler_bytes = executor_samplers_bytes(x),
-                               .comm_bytes = e->comm_bytes,
-                               .kv_bytes = e->kv_bytes,
-                               .lora_bytes = e->lora_bytes};
+    *i = (struct executor_info){.device = x->device->kind,
+                                .device_name = str_from(x->device_name),
+                                .model = str_from(x->served_name),
+                                .memory_bytes = x->device->memory_bytes(x),
+                                .isa_level = e->device->ops->isa_level(e->device),
+                                .comm_address = str_from(x->comm ? comm_address(x->comm) : ""),
+                                .weights_bytes = e->weights_bytes,
+                                .activation_bytes = e->activation_bytes +
+                                                    executor_samplers_bytes(x) +
+                                                    (x->draws ? x->draws->n_bytes : 0),
+                                .sampler_bytes = executor_samplers_bytes(x),
+                                .comm_bytes = e->comm_bytes,
+                                .kv_bytes = e->kv_bytes,
+                                .lora_bytes = e->lora_bytes};
     if (x->device->place)
         x->device->place(x, i->pci, sizeof i->pci);
     i->limits = (struct sequences_limits){.max_model_len = e->max_model_len,

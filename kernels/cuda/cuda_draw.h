@@ -48,12 +48,11 @@ struct gpu_draws_ops {
 struct gpu_draws {
     const struct gpu_draws_ops *ops;
     struct gpu_draws_options o;
-    uint32_t *last; /* [n_slots] of the device: the id that was drawn last for each */
+    uint64_t n_bytes; /* of the device's memory */
+    uint32_t *last;   /* [n_slots] of the device: the id that was drawn last for each */
     const struct gpu_sampled *results[GPU_DRAW_STEPS]; /* [n_places] of the host, after wait */
 };
 
-/* Of the device's memory. */
-uint64_t gpu_draws_bytes(const struct gpu_draws_options *o);
 /* Of a device that cuda_device_open gave, which is closed later. STATUS_NO_MEMORY. */
 MUST_USE enum status gpu_draws_open(struct device *d, const struct gpu_draws_options *o,
                                     struct gpu_draws **out, struct error *err);

@@ -1,0 +1,105 @@
+"""A worker on a GPU, through the whole cluster: the CUDA backend over the emulation of tests/cuda/emulate, which
+computes a tiny model as slowly as it can be borne. What it cannot show: races between blocks, speed."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+
+import httpx
+import pytest
+from cluster import BIN, ROOT, SANITIZED, Cluster, run_cox, wait_for
+from completions import body_of, complete, ids, run
+
+EMULATED = BIN.parent / "tests/cox-worker-emulated"
+MODEL = ROOT / "build/goldens/llama_tiny"
+N_TOKENS, N_DRAWN = 16, 8
+CLOSE = 0.1  # two logits: bfloat16 may take either
+pytestmark = [pytest.mark.skipif(not MODEL.exists(), reason=f"no tiny checkpoints in {MODEL.parent}: scripts/make-goldens"),
+              pytest.mark.skipif(SANITIZED, reason="the emulation is too slow there; its kernels are tested by themselves")]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """`cox up` looks for the worker beside itself: here that is the emulated one, with a stand-in for the GPU's own
+    library."""
+    folder = tmp_path_factory.mktemp("bin")
+    for name in ("cox", "cox-head", "cox-gateway"):
+        shutil.copy(BIN / name, folder / name)
+    shutil.copy(EMULATED, folder / "cox-worker")
+    c = Cluster("--device", "cuda", "--served-model-name", "m", "--max-model-len", 512, "--num-gpu-blocks-override", 96,
+                "--num-speculative-tokens", 3, workers=1, tp=1, model=str(MODEL),
+                env={"LD_LIBRARY_PATH": str(BIN.parent / "tests/nvml")})
+    c.command[0] = str(folder / "cox")
+    with c:
+        yield c
+
+
+def test_greedy_as_the_reference(cluster):
+    known = [p for p in json.loads((MODEL / "expected.json").read_text())["prompts"] if p["n"] <= 65]
+    assert len(known) >= 3
+    for p, got in zip(known, run(cluster, [body_of(p["ids"], max_tokens=N_TOKENS) for p in known])):
+        got = ids(got)
+        assert len(got) == N_TOKENS
+        at = next((i for i in range(N_TOKENS) if got[i] != p["greedy"][i]), None)
+        if at is not None:
+            _, best, _, second = p["greedy_top2"][at]
+            assert best - second < CLOSE, (p["name"], at, got, p["greedy"])
+
+
+def test_what_is_drawn(cluster):
+    """By the device, with every kind of parameter; a seed gives the same again, with other neighbours under way."""
+    prompt = list(range(5, 40))
+    bodies = [body_of(prompt, max_tokens=N_DRAWN, temperature=0.9, seed=i, logprobs=2, **more) for i, more in enumerate([
+        {}, {"top_p": 0.8, "top_k": 20}, {"repetition_penalty": 1.2, "presence_penalty": 0.5}, {"min_p": 0.1},
+        {"logit_bias": {"7": 30}}, {"allowed_token_ids": [11, 12, 13]}])]
+    first, again = run(cluster, bodies), run(cluster, bodies)
+    for body, a, b in zip(bodies, first, again):
+        assert ids(a) == ids(b) and len(ids(a)) == N_DRAWN, body
+    assert set(ids(first[5])) <= {11, 12, 13}
+    assert ids(first[4]).count(7) > N_DRAWN // 2
+    assert len({tuple(ids(g)) for g in first}) == len(first)
+    answer = complete(cluster, **body_of(prompt, max_tokens=3, logprobs=2, temperature=0))
+    logprobs = answer["choices"][0]["logprobs"]
+    assert all(-20 < p <= 0 for p in logprobs["token_logprobs"]) and all(logprobs["top_logprobs"])
+
+
+def test_a_killed_worker_changes_nothing_that_was_said(cluster):
+    bodies = [body_of(list(range(9, 30)), max_tokens=40, temperature=t, seed=3) for t in (0, 0.8)]
+    killed, said = [], {}
+
+    def on_event(got):
+        if not killed and len(got.ids.get(0, [])) >= 8:
+            killed.append(cluster.pid("worker-0"))
+            os.kill(killed[0], signal.SIGKILL)
+        if not killed:
+            said[id(got)] = list(got.ids.get(0, []))
+
+    results = run(cluster, bodies, on_event)
+    assert killed and cluster.pid("worker-0") != killed[0]
+    for got in results:
+        assert len(ids(got)) == 40
+        before = said.get(id(got), [])
+        assert ids(got)[:len(before)] == before
+    wait_for("the group is whole again", lambda: cluster.status()["healthy"])
+
+
+def test_what_the_gpu_says_of_itself(cluster):
+    def gpu():
+        workers = cluster.status()["workers"]
+        return workers[0]["gpu"] if workers else None
+
+    said = wait_for("the GPU's own numbers", gpu)
+    assert said["memory_total_bytes"] == 140 << 30 and said["temperature_celsius"] == 61
+    shown = run_cox("status", "--address", cluster.admin.removeprefix("http://")).stdout
+    assert "GiB  87 %   61 C    512 W" in shown, shown
+    worker = cluster.status()["workers"][0]
+    metrics = httpx.get(f"http://{worker['http_address']}/metrics").text
+    assert "coxswain_worker_gpu_power_watts 512.3" in metrics, metrics
+
+
+def test_cox_up_says_that_there_is_no_room(cluster):
+    r = subprocess.run([cluster.command[0].removesuffix("/cox") + "/cox-worker", "--model", MODEL, "--device", "cuda",
+                        "--insecure", "--gpu-memory-utilization", "0.01", "--http-port", "0"],
+                       capture_output=True, text=True, timeout=60)
+    assert r.returncode == 2 and "--gpu-memory-utilization" in r.stderr, r.stderr
