@@ -179,9 +179,10 @@ static void run_heads(struct runner *r, const struct op *o, const struct runner_
         const struct weight *w = &r->s.program->weights[o->heads.first + h].w;
         struct view x = slice(r, o->in, o->heads.in_first + h * o->heads.in_stride);
         struct view out = slice(r, o->out, h * o->heads.out_stride);
-        r->ops->linear(r->s.device,
-                       &(struct linear_params){
-                           .x = x, .n_rows = r->n_rows, .n_parts = 1, .parts = {{w, NULL, out}}});
+        r->ops->linear(r->s.device, &(struct linear_params){.x = x,
+                                                            .n_rows = r->n_rows,
+                                                            .n_parts = 1,
+                                                            .parts = {{.w = w, .out = out}}});
     }
 }
 

@@ -274,8 +274,10 @@ static void linear_sorted(struct cpu_device *d, const struct linear_params *p,
         const struct view out = {row_of(part->out, first), part->out.stride};
         cpu_run_units(d, n, w->k, sort_unit, &(struct sorting){from, sorted, w});
         linear_in_order(
-            d, &(struct linear_params){
-                   .x = sorted, .n_rows = n, .n_parts = 1, .parts = {{w, part->bias, out}}});
+            d, &(struct linear_params){.x = sorted,
+                                       .n_rows = n,
+                                       .n_parts = 1,
+                                       .parts = {{.w = w, .bias = part->bias, .out = out}}});
     }
 }
 

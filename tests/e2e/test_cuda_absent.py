@@ -1,5 +1,6 @@
 """A machine without a GPU, under builds with and without CUDA: --device cuda says what is missing and ends with 2;
-auto computes on the CPU."""
+auto computes on the CPU, and a
+build that has CUDA warns once."""
 import ctypes
 import os
 import subprocess
@@ -46,4 +47,6 @@ def test_auto_computes_on_the_cpu():
     for device in ("cpu", "auto"):
         with Cluster("--device", device, workers=1, tp=1, model=str(MODEL)) as c:
             answers.append(ids(run(c, bodies)[0]))
+            warned = c.log().count("gpu_not_used")
+        assert warned == (1 if CUDA_BUILD and device == "auto" else 0), device
     assert answers[0] == answers[1] and len(answers[0]) == 8

@@ -166,19 +166,19 @@ static void test_linear_in_another_order(void **state)
         d->ops->linear(d, &(struct linear_params){.x = {sorted, K},
                                                   .n_rows = ROWS,
                                                   .n_parts = 1,
-                                                  .parts = {{&w, NULL, {want, N}}}});
+                                                  .parts = {{.w = &w, .out = {want, N}}}});
         w.order = order;
         d->ops->linear(d, &(struct linear_params){.x = {x, INPUTS},
                                                   .n_rows = ROWS,
                                                   .n_parts = 2,
-                                                  .parts = {{&plain, NULL, {got + N, 2 * N}},
-                                                            {&w, NULL, {got, 2 * N}}}});
+                                                  .parts = {{.w = &plain, .out = {got + N, 2 * N}},
+                                                            {.w = &w, .out = {got, 2 * N}}}});
         for (uint32_t row = 0; row < ROWS; row++)
             assert_memory_equal(got + row * 2 * N, want + row * N, N * sizeof *want);
         d->ops->linear(d, &(struct linear_params){.x = {x, INPUTS},
                                                   .n_rows = ROWS,
                                                   .n_parts = 1,
-                                                  .parts = {{&plain, NULL, {want, N}}}});
+                                                  .parts = {{.w = &plain, .out = {want, N}}}});
         for (uint32_t row = 0; row < ROWS; row++)
             assert_memory_equal(got + row * 2 * N + N, want + row * N, N * sizeof *want);
         d->ops->release(d, w.data, w.n_bytes);
