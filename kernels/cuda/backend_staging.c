@@ -95,9 +95,9 @@ static bool take(struct cuda_device *x, struct zone *z, uint64_t n_bytes, uint64
     if (n_bytes > z->end - z->used) {
         cuda_note(x,
                   error_set(&err, STATUS_LIMIT,
-                            "a pass uploads more than the %llu MiB that the staging area has for "
+                            "a pass uploads more than the %llu KiB that the staging area has for "
                             "it: fewer rows, or shorter sequences, at once",
-                            (unsigned long long)(z->end - z->begin) >> 20),
+                            (unsigned long long)(z->end - z->begin) >> 10),
                   &err);
         return false;
     }
