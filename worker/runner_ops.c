@@ -80,14 +80,23 @@ static void add_adapters(struct runner *r, const struct op *o)
                      runner_view(r, r->s.program->weights[i].out));
 }
 
+/* Logits that lie close together are to be told apart; but what an adapter adds to are activations.
+ */
+static bool router_is_float(const struct runner *r)
+{
+    return !r->has_adapters;
+}
+
 static enum status run_linear(struct runner *r, const struct op *o, struct error *err)
 {
     struct linear_params p = {
         .x = runner_view(r, o->in), .n_rows = r->n_rows, .n_parts = o->linear.n};
     for (uint32_t i = 0; i < o->linear.n; i++) {
         const struct op_weight *w = &r->s.program->weights[o->linear.first + i];
-        p.parts[i] =
-            (struct linear_part){.w = &w->w, .bias = w->bias, .out = runner_view(r, w->out)};
+        p.parts[i] = (struct linear_part){.w = &w->w,
+                                          .bias = w->bias,
+                                          .out = runner_view(r, w->out),
+                                          .to_float = w->out == REG_ROUTER && router_is_float(r)};
     }
     if (p.n_parts > 0)
         r->ops->linear(r->s.device, &p);
@@ -207,6 +216,7 @@ static void run_route(struct runner *r, const struct op *o)
     };
     const struct moe_config *m = &r->s.program->config->moe;
     r->ops->route(r->s.device, &(struct route_params){.logits = runner_view(r, o->in),
+                                                      .float_logits = router_is_float(r),
                                                       .bias = o->route.bias,
                                                       .n_rows = r->n_rows,
                                                       .n_experts = m->n_experts,
