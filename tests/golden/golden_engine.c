@@ -65,6 +65,11 @@ void golden_engine_close(struct golden_engine *e)
     *e = (struct golden_engine){0};
 }
 
+bool golden_engine_is_mixture(const struct golden_engine *e)
+{
+    return golden_ranks_engine(e->ranks, 0)->config.moe.n_experts > 0;
+}
+
 void golden_engine_begin(struct golden_engine *e)
 {
     e->n_done = 0;

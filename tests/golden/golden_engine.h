@@ -31,6 +31,7 @@ struct golden_engine_options {
 MUST_USE enum status golden_engine_open(struct golden_engine *e, const char *model,
                                         const struct golden_engine_options *o, struct error *err);
 void golden_engine_close(struct golden_engine *e);
+bool golden_engine_is_mixture(const struct golden_engine *e);
 void golden_engine_begin(struct golden_engine *e); /* a new sequence */
 /* The next n ids; fn gets rows from, from + 1, .. n - 1. */
 void golden_engine_feed(struct golden_engine *e, const uint32_t *ids, uint32_t n, uint32_t from,
