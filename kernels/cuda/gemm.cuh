@@ -19,30 +19,32 @@
 #include "kernels/cuda/gemm_load.cuh"
 #include "kernels/cuda/gemm_step.cuh"
 
-template <enum gpu_format F, uint32_t NB, uint32_t MT>
+template <enum gpu_format F, uint32_t GROUP, uint32_t NB, uint32_t MT>
 __global__ __launch_bounds__(GEMM_THREADS, MT == 1 ? 2 : 1) void gemm_kernel(const gemm_args a)
 {
-    using T = gemm_traits<F>;
+    using T = gemm_traits<F, GROUP>;
     const uint32_t ahead = a.n_stages - 1;
     CUDA_DYNAMIC_SHARED(uint8_t, ring);
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint32_t warp_n = warp / a.warps_k, warp_k = warp % a.warps_k;
-    const uint32_t weight_bytes = gemm_weight_bytes<F>(MT, a.group);
-    const uint32_t stage_bytes = gemm_stage_bytes<F>(MT, a);
+    constexpr uint32_t weight_bytes = MT * T::TILE_BYTES;
+    const uint32_t stage_bytes = gemm_stage_bytes<F, GROUP>(MT, a);
     const uint32_t block_k = a.warps_k * T::STEP_K, x_at = GEMM_WARPS * weight_bytes;
     const uint32_t begin = (uint32_t)((uint64_t)a.n_steps * blockIdx.y / gridDim.y);
     const uint32_t end = (uint32_t)((uint64_t)a.n_steps * (blockIdx.y + 1) / gridDim.y);
-    gemm_tile<F> tiles[MT];
+    const uint32_t log_chunks = 31 - __clz(block_k / 8);
+    gemm_tile tiles[MT];
 #pragma unroll
     for (uint32_t m = 0; m < MT; m++)
-        tiles[m] = gemm_tile_of<F>(a, (blockIdx.x * (GEMM_WARPS / a.warps_k) + warp_n) * MT + m);
+        tiles[m] =
+            gemm_tile_of<F>(a, (blockIdx.x * (GEMM_WARPS / a.warps_k) + warp_n) * MT + m, lane);
 
     auto load_weights = [&](uint32_t step, uint32_t stage) {
-        uint8_t *to = ring + stage * stage_bytes + warp * weight_bytes;
+        uint8_t *to = ring + stage * stage_bytes + warp * weight_bytes + 16 * lane;
 #pragma unroll
         for (uint32_t m = 0; m < MT; m++)
-            gemm_load_tile<F>(a, tiles[m], step * block_k + warp_k * T::STEP_K, lane,
-                              to + m * (weight_bytes / MT));
+            gemm_load_tile<F, GROUP>(a, tiles[m], step * block_k + warp_k * T::STEP_K, lane,
+                                     to + m * T::TILE_BYTES);
     };
     for (uint32_t i = 0; i < ahead; i++) {
         if (begin + i < end)
@@ -53,7 +55,7 @@ __global__ __launch_bounds__(GEMM_THREADS, MT == 1 ? 2 : 1) void gemm_kernel(con
     dependency_launch();
     /* Not in the groups above: the first step must not wait for the last one's weights. */
     for (uint32_t i = 0; i < ahead && begin + i < end; i++)
-        gemm_load_x<F, false>(a, (begin + i) * block_k, block_k, ring + i * stage_bytes + x_at);
+        gemm_load_x<F, false>(a, (begin + i) * block_k, log_chunks, ring + i * stage_bytes + x_at);
 
     float sums[MT][NB][4];
 #pragma unroll
@@ -66,23 +68,17 @@ __global__ __launch_bounds__(GEMM_THREADS, MT == 1 ? 2 : 1) void gemm_kernel(con
         if (step + ahead < end) {
             const uint32_t free = stage == 0 ? ahead : stage - 1;
             load_weights(step + ahead, free);
-            gemm_load_x<F, true>(a, (step + ahead) * block_k, block_k,
+            gemm_load_x<F, true>(a, (step + ahead) * block_k, log_chunks,
                                  ring + free * stage_bytes + x_at);
         }
         cp_async_commit();
         const uint8_t *now = ring + stage * stage_bytes;
-        const gemm_step s = {now + warp * weight_bytes,
-                             now + x_at,
-                             weight_bytes / MT,
-                             a.group,
-                             a.n_rows,
-                             block_k * 2,
-                             warp_k * T::STEP_K / 8,
-                             lane};
+        const gemm_step s = {now + warp * weight_bytes, now + x_at, a.n_rows, block_k * 2,
+                             warp_k * T::STEP_K / 8,    lane};
         if constexpr (weights_traits<F>::PLAIN)
             gemm_plain_step<NB, MT>(s, sums);
         else
-            gemm_coded_step<F, NB, MT>(s, sums);
+            gemm_coded_step<F, GROUP, NB, MT>(s, sums);
         stage = stage == ahead ? 0 : stage + 1;
     }
     cp_async_wait<0>();

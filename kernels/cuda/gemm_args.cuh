@@ -18,36 +18,29 @@ struct gemm_args {
     const uint16_t *x;
     uint32_t x_stride, x_is_aligned; /* rows at multiples of 16 bytes */
     uint32_t n_rows, k, group;
+    uint32_t groups_inverse;   /* 2^32 / (group / GPU_STEP_K), up; 0: one */
     uint32_t warps_k, n_steps; /* warps along K: 1, 2, 4, 8; steps of all of them over K */
     uint32_t n_stages;         /* of the ring: 2, 3, 4, 6 */
     float *partial;            /* [split][row][16 * n_tiles]; NULL: one split */
     uint32_t *arrived;         /* [blocks over outputs], zero before and after */
 };
 
-template <enum gpu_format F> struct gemm_traits {
+/* GROUP: inputs of a scale, as far as a step sees them: 16, 32, or GPU_STEP_K and any more. */
+template <enum gpu_format F, uint32_t GROUP> struct gemm_traits {
     using W = weights_traits<F>;
     static constexpr uint32_t STEP_K = W::PLAIN ? 64 : GPU_STEP_K; /* a warp's inputs of a step */
     static constexpr uint32_t CODE_BYTES = W::NIBBLES ? 1024 : 2048;
-    static constexpr uint32_t MOST_STAGES = W::NIBBLES ? 6 : 4; /* of 2, 3, 4, 6 */
+    static constexpr uint32_t GROUP_BYTES = GPU_TILE_N * W::SCALE_BYTES; /* of a row tile */
+    static constexpr uint32_t SCALE_BYTES = W::PLAIN ? 0 : GPU_STEP_K / GROUP * GROUP_BYTES;
+    static constexpr uint32_t TILE_BYTES = CODE_BYTES + SCALE_BYTES; /* of a step */
+    static constexpr uint32_t MOST_STAGES = W::NIBBLES ? 6 : 4;      /* of 2, 3, 4, 6 */
+    static_assert(SCALE_BYTES <= 512, "a lane copies 16 bytes of scales");
 };
-/* Scales of a row tile for a step. */
-template <enum gpu_format F> __host__ __device__ inline uint32_t gemm_scale_bytes(uint32_t group)
-{
-    constexpr uint32_t per_group = GPU_TILE_N * weights_traits<F>::SCALE_BYTES;
-    return weights_traits<F>::PLAIN ? 0
-           : group < GPU_STEP_K     ? GPU_STEP_K / group * per_group
-                                    : per_group;
-}
-template <enum gpu_format F>
-__host__ __device__ inline uint32_t gemm_weight_bytes(uint32_t mt, uint32_t group)
-{
-    return mt * (gemm_traits<F>::CODE_BYTES + gemm_scale_bytes<F>(group));
-}
-template <enum gpu_format F>
+template <enum gpu_format F, uint32_t GROUP>
 __host__ __device__ inline uint32_t gemm_stage_bytes(uint32_t mt, const gemm_args &a)
 {
-    return GEMM_WARPS * gemm_weight_bytes<F>(mt, a.group) +
-           a.n_rows * a.warps_k * gemm_traits<F>::STEP_K * 2;
+    using T = gemm_traits<F, GROUP>;
+    return GEMM_WARPS * mt * T::TILE_BYTES + a.n_rows * a.warps_k * T::STEP_K * 2;
 }
 
 /* 16-byte chunks of a row of activations are exchanged so that a warp's reads meet in no bank:

@@ -1,17 +1,19 @@
 #pragma once
-/* Of gemm.cuh: what a warp asks for, from global into shared memory. */
+/* Of gemm.cuh: what a warp asks for, from global into shared memory. In a decode step this is the
+ * overhead of every KB of weights: addresses are a product and an addition, and all but the end of
+ * K goes without conditions. */
 #include "kernels/cuda/gemm_args.cuh"
 
-/* What a warp reads of one row tile. */
-template <enum gpu_format F> struct gemm_tile {
+/* What a lane reads of one row tile: its own first 16 bytes (BF16: of row g). */
+struct gemm_tile {
     const uint8_t *codes, *scales;
     bool is_there;
 };
 
 template <enum gpu_format F>
-__device__ __forceinline__ gemm_tile<F> gemm_tile_of(const gemm_args &a, uint32_t tile)
+__device__ __forceinline__ gemm_tile gemm_tile_of(const gemm_args &a, uint32_t tile, uint32_t lane)
 {
-    gemm_tile<F> t = {a.parts[0].codes, a.parts[0].scales, tile < a.n_tiles};
+    gemm_tile t = {a.parts[0].codes, a.parts[0].scales, tile < a.n_tiles};
 #pragma unroll
     for (uint32_t i = 0; i < GEMM_MAX_PARTS; i++) {
         if (i < a.n_parts && t.is_there && tile >= a.parts[i].first_tile) {
@@ -20,70 +22,94 @@ __device__ __forceinline__ gemm_tile<F> gemm_tile_of(const gemm_args &a, uint32_
             t.scales = a.parts[i].scales + at;
         }
     }
+    t.codes += weights_traits<F>::PLAIN ? (size_t)(lane / 4) * ((a.k + 7) / 8 * 16) + lane % 4 * 16
+                                        : 16 * lane;
+    t.scales += 16 * lane;
     return t;
 }
 
-/* Asks for the codes and scales of inputs k0 .. k0 + STEP_K of a row tile. */
-template <enum gpu_format F>
-__device__ __forceinline__ void gemm_load_tile(const gemm_args &a, const gemm_tile<F> &t,
-                                               uint32_t k0, uint32_t lane, uint8_t *to)
+/* Rows g and g + 8, two times 32 inputs, from k0 on; `to` is the lane's. */
+__device__ __forceinline__ void gemm_load_rows(const gemm_args &a, const gemm_tile &t, uint32_t k0,
+                                               uint32_t lane, uint8_t *to)
 {
-    using T = gemm_traits<F>;
+    const uint8_t *low = t.codes + 2 * (size_t)k0, *high = low + (size_t)(a.k + 7) / 8 * 128;
+    if (t.is_there && k0 + 64 <= a.k) {
+        cp_async_16(to, low, true);
+        cp_async_16(to + 512, low + 64, true);
+        cp_async_16(to + 1024, high, true);
+        cp_async_16(to + 1536, high + 64, true);
+        return;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) {
+        const bool valid = t.is_there && k0 + 32 * (i % 2) + 8 * (lane % 4) < a.k;
+        cp_async_16(to + 512 * i, valid ? (i < 2 ? low : high) + 64 * (i % 2) : t.codes, valid);
+    }
+}
+
+/* Codes and scales of inputs k0 .. k0 + STEP_K of a row tile; `to` is the lane's. */
+template <enum gpu_format F, uint32_t GROUP>
+__device__ __forceinline__ void gemm_load_tile(const gemm_args &a, const gemm_tile &t, uint32_t k0,
+                                               uint32_t lane, uint8_t *to)
+{
+    using T = gemm_traits<F, GROUP>;
     if constexpr (weights_traits<F>::PLAIN) {
-        const uint32_t row_bytes = (a.k + 7) / 8 * 16;
-#pragma unroll
-        for (uint32_t i = 0; i < 4; i++) { /* rows g and g + 8, two times 32 inputs */
-            const uint32_t row = lane / 4 + 8 * (i / 2), k = k0 + 32 * (i % 2) + 8 * (lane % 4);
-            const bool valid = t.is_there && k < a.k;
-            const uint8_t *from = t.codes + (valid ? (size_t)row * row_bytes + 2 * k : 0);
-            cp_async_16(to + 512 * i + 16 * lane, from, valid);
-        }
+        gemm_load_rows(a, t, k0, lane, to);
     } else {
-        constexpr uint32_t TILE_K = weights_traits<F>::TILE_K;
+        constexpr uint32_t TILE_K = weights_traits<F>::TILE_K, N = T::CODE_BYTES / 512;
+        const uint8_t *codes = t.codes + (size_t)k0 * (512 / TILE_K);
+        const bool whole = t.is_there && k0 + T::STEP_K <= a.k;
+        uint32_t i_group = k0 / GROUP;
+        if (GROUP == GPU_STEP_K && a.groups_inverse != 0)
+            i_group = __umulhi(i_group, a.groups_inverse);
+        const uint8_t *scales = t.scales + (size_t)i_group * T::GROUP_BYTES;
+        if (whole) {
 #pragma unroll
-        for (uint32_t i = 0; i < T::CODE_BYTES / 512; i++) {
-            const uint32_t k = k0 + i * TILE_K;
-            const bool valid = t.is_there && k < a.k;
-            const uint8_t *from = t.codes + (valid ? (size_t)(k / TILE_K) * 512 + 16 * lane : 0);
-            cp_async_16(to + 512 * i + 16 * lane, from, valid);
+            for (uint32_t i = 0; i < N; i++)
+                cp_async_16(to + 512 * i, codes + 512 * i, true);
+            if (16 * lane < T::SCALE_BYTES)
+                cp_async_16(to + T::CODE_BYTES, scales, true);
+            return;
         }
-        const uint32_t per_group = GPU_TILE_N * weights_traits<F>::SCALE_BYTES;
-        const uint32_t first = k0 / a.group * per_group,
-                       end = (a.k + a.group - 1) / a.group * per_group;
-        const uint32_t n_bytes = gemm_scale_bytes<F>(a.group);
-        for (uint32_t at = 16 * lane; at < n_bytes; at += 512) {
-            const bool valid = t.is_there && first + at < end;
-            cp_async_16(to + T::CODE_BYTES + at, t.scales + (valid ? first + at : 0), valid);
+#pragma unroll
+        for (uint32_t i = 0; i < N; i++) {
+            const bool valid = t.is_there && k0 + i * TILE_K < a.k;
+            cp_async_16(to + 512 * i, valid ? codes + 512 * i : t.codes, valid);
+        }
+        if (16 * lane < T::SCALE_BYTES) {
+            const bool valid = t.is_there && k0 + 16 * lane / T::GROUP_BYTES * GROUP < a.k;
+            cp_async_16(to + T::CODE_BYTES, valid ? scales : t.codes, valid);
         }
     }
 }
 
-/* Inputs k0 .. k0 + n_k of all rows, zero from a.k on; rows beyond n_rows are left as they are,
- * since a row of activations reaches no other row's sums. */
+/* Eight elements of a row of activations from k on, those from n on zero. */
+__device__ __forceinline__ uint4 gemm_elements(const uint16_t *from, uint32_t k, uint32_t n)
+{
+    uint32_t e[8];
+#pragma unroll
+    for (uint32_t j = 0; j < 8; j++)
+        e[j] = k + j < n ? from[k + j] : 0u;
+    return make_uint4(e[0] | e[1] << 16, e[2] | e[3] << 16, e[4] | e[5] << 16, e[6] | e[7] << 16);
+}
+
+/* Inputs k0 .. k0 + 2^log_chunks * 8 of all rows, zero from a.k on. A thread has the same chunk of
+ * each of its rows. */
 template <enum gpu_format F, bool ASYNC>
-__device__ __forceinline__ void gemm_load_x(const gemm_args &a, uint32_t k0, uint32_t n_k,
+__device__ __forceinline__ void gemm_load_x(const gemm_args &a, uint32_t k0, uint32_t log_chunks,
                                             uint8_t *to)
 {
-    const uint32_t n_chunks = n_k / 8; /* a power of two */
-    for (uint32_t i = threadIdx.x; i < a.n_rows * n_chunks; i += GEMM_THREADS) {
-        const uint32_t row = i / n_chunks, c = i & (n_chunks - 1), k = k0 + 8 * c;
-        const uint16_t *from = a.x + (size_t)row * a.x_stride + k;
-        uint8_t *place = to + ((size_t)row * n_chunks + gemm_place<F>(row, c)) * 16;
-        if (a.x_is_aligned && (k + 8 <= a.k || k >= a.k)) {
-            const bool valid = k < a.k;
-            if (ASYNC)
-                cp_async_16(place, valid ? from : a.x, valid);
-            else
-                *reinterpret_cast<uint4 *>(place) =
-                    valid ? *reinterpret_cast<const uint4 *>(from) : make_uint4(0, 0, 0, 0);
-            continue;
-        }
-        uint32_t e[8];
-#pragma unroll
-        for (uint32_t j = 0; j < 8; j++)
-            e[j] = k + j < a.k ? from[j] : 0u;
-        *reinterpret_cast<uint4 *>(place) =
-            make_uint4(e[0] | e[1] << 16, e[2] | e[3] << 16, e[4] | e[5] << 16, e[6] | e[7] << 16);
+    const uint32_t c = threadIdx.x & ((1u << log_chunks) - 1), k = k0 + 8 * c;
+    const uint32_t rows_at_once = GEMM_THREADS >> log_chunks;
+    for (uint32_t row = threadIdx.x >> log_chunks; row < a.n_rows; row += rows_at_once) {
+        const uint16_t *from = a.x + (size_t)row * a.x_stride;
+        uint8_t *place = to + ((row << log_chunks) + gemm_place<F>(row, c)) * 16;
+        if (ASYNC && a.x_is_aligned && k + 8 <= a.k)
+            cp_async_16(place, from + k, true);
+        else if (a.x_is_aligned && k + 8 <= a.k)
+            *reinterpret_cast<uint4 *>(place) = *reinterpret_cast<const uint4 *>(from + k);
+        else
+            *reinterpret_cast<uint4 *>(place) = gemm_elements(from, k, a.k);
     }
 }
 

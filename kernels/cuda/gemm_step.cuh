@@ -4,9 +4,9 @@
 
 /* What a warp multiplies in a step. */
 struct gemm_step {
-    const uint8_t *weights; /* of its row tiles, tile_bytes apart: codes, then scales */
+    const uint8_t *weights; /* of its row tiles: codes, then scales of each */
     const uint8_t *x;       /* of the block: n_rows rows, row_bytes apart */
-    uint32_t tile_bytes, group, n_rows, row_bytes;
+    uint32_t n_rows, row_bytes;
     uint32_t first_chunk, lane; /* where in a row its inputs begin */
 };
 
@@ -34,8 +34,9 @@ __device__ __forceinline__ void gemm_plain_step(const gemm_step &s, float (&sums
         for (uint32_t m = 0; m < MT; m++)
 #pragma unroll
             for (uint32_t h = 0; h < 2; h++)
-                w[m][h] = *reinterpret_cast<const uint4 *>(s.weights + m * s.tile_bytes +
-                                                           512 * (2 * h + u) + 16 * s.lane);
+                w[m][h] = *reinterpret_cast<const uint4 *>(
+                    s.weights + m * gemm_traits<GPU_BF16, GPU_STEP_K>::TILE_BYTES +
+                    512 * (2 * h + u) + 16 * s.lane);
 #pragma unroll
         for (uint32_t nb = 0; nb < NB; nb++) {
             const uint32_t row = gemm_row(nb * 8 + s.lane / 4, s.n_rows);
@@ -68,55 +69,65 @@ __device__ __forceinline__ void gemm_scale(const weights_scale &s, const float (
         }
 }
 
+/* The b operands of 16 inputs. ldmatrix takes row j of matrix i from lane 8i + j; the four matrices
+ * are two times eight rows, or, of no more than eight rows, two times 16 inputs: the odd ones are
+ * in `more` already. */
+template <enum gpu_format F, uint32_t NB>
+__device__ __forceinline__ void gemm_load_b(const gemm_step &step, uint32_t s, uint32_t (&more)[2],
+                                            uint32_t (&b)[NB][2])
+{
+    const uint32_t i = step.lane / 8;
+    if (NB == 1 && s % 2 == 1) {
+        b[0][0] = more[0], b[0][1] = more[1];
+        return;
+    }
+#pragma unroll
+    for (uint32_t nb = 0; nb < NB; nb += 2) {
+        const uint32_t at = nb * 8 + (NB > 1 ? i / 2 * 8 : 0) + step.lane % 8;
+        const uint32_t row = gemm_row(at, step.n_rows);
+        const uint32_t c = gemm_place<F>(row, step.first_chunk + 2 * s + (NB > 1 ? i % 2 : i));
+        uint32_t r[4];
+        ldmatrix_x4(r, step.x + row * step.row_bytes + 16 * c);
+        b[nb][0] = r[0], b[nb][1] = r[1];
+        if constexpr (NB > 1)
+            b[nb + 1][0] = r[2], b[nb + 1][1] = r[3];
+        more[0] = r[2], more[1] = r[3];
+    }
+}
+
 /* A warp's step of codes. */
-template <enum gpu_format F, uint32_t NB, uint32_t MT>
+template <enum gpu_format F, uint32_t GROUP, uint32_t NB, uint32_t MT>
 __device__ __forceinline__ void gemm_coded_step(const gemm_step &step, float (&sums)[MT][NB][4])
 {
-    using T = gemm_traits<F>;
+    using T = gemm_traits<F, GROUP>;
     constexpr uint32_t WORDS = weights_traits<F>::WORDS, PER_LOAD = 4 / WORDS;
-    constexpr uint32_t PER_GROUP = GPU_TILE_N * weights_traits<F>::SCALE_BYTES;
-    const uint32_t mask =
-        (step.group < GPU_STEP_K ? step.group : GPU_STEP_K) / 16 - 1; /* a power of two */
+    constexpr uint32_t PER_GROUP = GROUP / 16;
     float part[MT][NB][4], ones[NB][4];
     weights_scale scale[MT];
-    uint32_t words[MT][4];
+    uint32_t words[MT][4], b[NB][2], more[2];
 #pragma unroll
     for (uint32_t s = 0; s < T::STEP_K / 16; s++) {
-        uint32_t b[NB][2];
-#pragma unroll
-        for (uint32_t nb = 0; nb < NB; nb += 2) { /* lanes 8i + j: row j of matrix i */
-            const uint32_t i = step.lane / 8;
-            const uint32_t row =
-                gemm_row(nb * 8 + (NB > 1 ? i / 2 * 8 : 0) + step.lane % 8, step.n_rows);
-            const uint32_t c = gemm_place<F>(row, step.first_chunk + 2 * s + i % 2);
-            const uint8_t *at = step.x + row * step.row_bytes + 16 * c;
-            if constexpr (NB > 1) {
-                uint32_t r[4];
-                ldmatrix_x4(r, at);
-                b[nb][0] = r[0], b[nb][1] = r[1], b[nb + 1][0] = r[2], b[nb + 1][1] = r[3];
-            } else {
-                ldmatrix_x2(b[0], at);
-            }
-        }
-        if ((s & mask) == 0 && weights_traits<F>::HAS_OFFSET)
-            gemm_clear(ones);
+        const bool begins = s % PER_GROUP == 0, ends = s % PER_GROUP == PER_GROUP - 1;
+        gemm_load_b<F, NB>(step, s, more, b);
         if (weights_traits<F>::HAS_OFFSET) {
             const uint32_t a[4] = {FRAGMENT_ONES, FRAGMENT_ONES, FRAGMENT_ONES, FRAGMENT_ONES};
+            if (begins)
+                gemm_clear(ones);
 #pragma unroll
             for (uint32_t nb = 0; nb < NB; nb++)
                 mma_bf16_16816(ones[nb], a, b[nb]);
         }
 #pragma unroll
         for (uint32_t m = 0; m < MT; m++) {
-            const uint8_t *tile = step.weights + m * step.tile_bytes;
+            const uint8_t *tile = step.weights + m * T::TILE_BYTES;
             if (s % PER_LOAD == 0) {
                 const uint4 v =
                     *reinterpret_cast<const uint4 *>(tile + s / PER_LOAD * 512 + 16 * step.lane);
                 words[m][0] = v.x, words[m][1] = v.y, words[m][2] = v.z, words[m][3] = v.w;
             }
-            if ((s & mask) == 0) {
-                const uint8_t *at = tile + T::CODE_BYTES + s / (mask + 1) * PER_GROUP;
-                scale[m] = weights_scales<F>(at, step.lane / 4);
+            if (begins) {
+                scale[m] = weights_scales<F>(tile + T::CODE_BYTES + s / PER_GROUP * T::GROUP_BYTES,
+                                             step.lane / 4);
                 gemm_clear(part[m]);
             }
             uint32_t a[4];
@@ -124,7 +135,7 @@ __device__ __forceinline__ void gemm_coded_step(const gemm_step &step, float (&s
 #pragma unroll
             for (uint32_t nb = 0; nb < NB; nb++)
                 mma_bf16_16816(part[m][nb], a, b[nb]);
-            if ((s & mask) == mask)
+            if (ends)
                 gemm_scale<F>(scale[m], part[m], ones, sums[m]);
         }
     }

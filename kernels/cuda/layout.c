@@ -8,29 +8,29 @@
 struct row {
     enum gpu_format format;
     uint32_t group;
+    bool takes_more;
 };
 static const struct row rows[DTYPE_COUNT] = {
-    [DTYPE_Q4_0] = {GPU_U4, 32},     [DTYPE_INT4] = {GPU_U4, 32},
-    [DTYPE_INT3] = {GPU_U4, 32},     [DTYPE_INT2] = {GPU_U4, 32},
-    [DTYPE_Q3_K] = {GPU_U4, 16},     [DTYPE_Q4_1] = {GPU_U4_MIN, 32},
-    [DTYPE_Q4_K] = {GPU_U4_MIN, 32}, [DTYPE_Q2_K] = {GPU_U4_MIN, 16},
-    [DTYPE_Q8_0] = {GPU_I8, 32},     [DTYPE_Q5_0] = {GPU_I8, 32},
-    [DTYPE_IQ4_NL] = {GPU_I8, 32},   [DTYPE_Q6_K] = {GPU_I8, 16},
-    [DTYPE_INT8] = {GPU_I8_MIN, 32}, [DTYPE_Q5_1] = {GPU_I8_MIN, 32},
-    [DTYPE_Q5_K] = {GPU_I8_MIN, 32}, [DTYPE_FP8] = {GPU_F8, 32},
+    [DTYPE_Q4_0] = {GPU_U4, 32},           [DTYPE_INT4] = {GPU_U4, 32, true},
+    [DTYPE_INT3] = {GPU_U4, 32, true},     [DTYPE_INT2] = {GPU_U4, 32, true},
+    [DTYPE_Q3_K] = {GPU_U4, 16},           [DTYPE_Q4_1] = {GPU_U4_MIN, 32},
+    [DTYPE_Q4_K] = {GPU_U4_MIN, 32},       [DTYPE_Q2_K] = {GPU_U4_MIN, 16},
+    [DTYPE_Q8_0] = {GPU_I8, 32},           [DTYPE_Q5_0] = {GPU_I8, 32},
+    [DTYPE_IQ4_NL] = {GPU_I8, 32},         [DTYPE_Q6_K] = {GPU_I8, 16},
+    [DTYPE_INT8] = {GPU_I8_MIN, 32, true}, [DTYPE_Q5_1] = {GPU_I8_MIN, 32},
+    [DTYPE_Q5_K] = {GPU_I8_MIN, 32},       [DTYPE_FP8] = {GPU_F8, 32, true},
     [DTYPE_MXFP4] = {GPU_MX4, 32},
 };
 
-/* What kernels can take that divides the source's groups: steps of GPU_STEP_K, or parts of one. */
+/* What kernels take that divides the source's groups: whole steps of GPU_STEP_K, or 32. Formats of
+ * GGML have their own. */
 static uint32_t group_of(const struct row *r, uint32_t k, uint32_t group)
 {
-    if (r->format == GPU_MX4 || group == 0)
+    if (group == 0 || !r->takes_more)
         return r->group;
     if (group >= k)
         return (k + GPU_STEP_K - 1) / GPU_STEP_K * GPU_STEP_K;
-    if (group % GPU_STEP_K == 0)
-        return group;
-    return group % 64 == 0 ? 64 : group % 32 == 0 ? 32 : r->group;
+    return group % GPU_STEP_K == 0 ? group : r->group;
 }
 
 bool gpu_matrix_of(enum dtype dtype, uint32_t n, uint32_t k, uint32_t group, const void *data,

@@ -41,7 +41,7 @@ enum gpu_format {
 struct gpu_matrix {
     enum gpu_format format;
     uint32_t n, k;
-    uint32_t group;      /* a multiple of GPU_STEP_K, or 16, 32, 64; BF16: 0 */
+    uint32_t group;      /* 16, 32, or a multiple of GPU_STEP_K; BF16: 0 */
     uint32_t tile_bytes; /* from one row tile to the next */
     const void *codes, *scales;
 };

@@ -166,8 +166,8 @@ static void check_sizes(void)
               gpu_matrix_bytes(&m) == 16 * (2048 + 32 * 4),
           "16 outputs of 4096 inputs", "INT4");
     static const uint32_t groups[][3] = {{2880, 0, 32},   {2880, 2880, 2944}, {2880, 5000, 2944},
-                                         {2880, 96, 32},  {2880, 192, 64},    {2880, 256, 256},
-                                         {2880, 320, 64}, {2880, 384, 384}};
+                                         {2880, 96, 32},  {2880, 192, 32},    {2880, 256, 256},
+                                         {2880, 320, 32}, {2880, 384, 384}};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
         (void)gpu_matrix_of(DTYPE_INT4, 16, groups[i][0], groups[i][1], NULL, &m);
         check(m.group == groups[i][2], "the group that kernels take", "INT4");
