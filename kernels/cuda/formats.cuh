@@ -64,6 +64,17 @@ __device__ __forceinline__ uint32_t bf16x2_of(float low, float high)
     memcpy(&word, &v, 4);
     return word;
 }
+/* (v & mask) | bits: one instruction when it is asked for as one, else two. */
+__device__ __forceinline__ uint32_t and_or(uint32_t v, uint32_t mask, uint32_t bits)
+{
+#ifdef __CUDA_ARCH__
+    uint32_t word;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(word) : "r"(v), "r"(mask), "r"(bits));
+    return word;
+#else
+    return (v & mask) | bits;
+#endif
+}
 __device__ __forceinline__ float float_of_half(uint32_t bits)
 {
     return __half2float(__ushort_as_half((unsigned short)bits));
@@ -99,13 +110,13 @@ template <enum gpu_format F>
 __device__ __forceinline__ uint32_t weights_pair(uint32_t v, uint32_t minus)
 {
     if (F == GPU_U4 || F == GPU_U4_MIN) /* a code as the last bits of 128 */
-        return bf16x2_add((v & 0x000f000fu) | 0x43004300u, minus);
+        return bf16x2_add(and_or(v, 0x000f000fu, 0x43004300u), minus);
     if (F == GPU_MX4) /* exponent and bit of fraction as those of bfloat16, 2^126 too small */
         return bf16x2_mul((v << 12 & 0x80008000u) | (v << 6 & 0x01c001c0u), 0x7e807e80u);
     if (F == GPU_F8) /* the same, 2^120 too small */
         return bf16x2_mul((v << 8 & 0x80008000u) | (v << 4 & 0x07f007f0u), 0x7b807b80u);
     /* Seven bits as the last ones of 128; less 128, or 256 where the sign is set. */
-    return bf16x2_add((v & 0x007f007fu) | 0x43004300u, (v & 0x00800080u) | 0xc300c300u);
+    return bf16x2_add(and_or(v, 0x007f007fu, 0x43004300u), and_or(v, 0x00800080u, 0xc300c300u));
 }
 
 /* The a operand of 16 inputs from a lane's WORDS words for them. */

@@ -5,7 +5,7 @@
  * How bytes move: a block has 8 warps, WARPS_N of them side by side over outputs (MT row tiles
  * each), 8 / WARPS_N over K; blocks over outputs, and over K where these are too few (n_splits).
  * Every lane copies 16 bytes at a time from global into its own places of a ring in shared memory
- * by asynchronous copies, n_stages - 1 steps ahead: 48 to 120 KB of a multiprocessor's loads are
+ * by asynchronous copies, n_stages - 1 steps ahead: 48 to 140 KB of a multiprocessor's loads are
  * under way and no register waits for one. Codes come back to the same lane, so rings need no
  * barrier; activations of a step are shared by the warps that have its part of K, and one barrier a
  * step serves them. Both are laid out so that neither copies nor reads meet in a bank. The first
@@ -20,7 +20,7 @@
 #include "kernels/cuda/gemm_step.cuh"
 
 template <enum gpu_format F, uint32_t GROUP, uint32_t NB, uint32_t MT>
-__global__ __launch_bounds__(GEMM_THREADS, MT == 1 ? 2 : 1) void gemm_kernel(const gemm_args a)
+__global__ __launch_bounds__(GEMM_THREADS, NB <= 2 ? 2 : 1) void gemm_kernel(const gemm_args a)
 {
     using T = gemm_traits<F, GROUP>;
     const uint32_t ahead = a.n_stages - 1;

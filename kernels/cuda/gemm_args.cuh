@@ -4,7 +4,7 @@
 #include "kernels/cuda/formats.cuh"
 
 static constexpr uint32_t GEMM_WARPS = 8, GEMM_THREADS = 32 * GEMM_WARPS;
-static constexpr uint32_t GEMM_MAX_PARTS = LINEAR_MAX_PARTS;
+static constexpr uint32_t GEMM_MAX_PARTS = LINEAR_MAX_PARTS, GEMM_MOST_STAGES = 4;
 
 struct gemm_part {
     const uint8_t *codes, *scales;
@@ -20,21 +20,20 @@ struct gemm_args {
     uint32_t n_rows, k, group;
     uint32_t groups_inverse;   /* 2^32 / (group / GPU_STEP_K), up; 0: one */
     uint32_t warps_k, n_steps; /* warps along K: 1, 2, 4, 8; steps of all of them over K */
-    uint32_t n_stages;         /* of the ring: 2, 3, 4, 6 */
+    uint32_t n_stages;         /* of the ring: 2 .. GEMM_MOST_STAGES */
     float *partial;            /* [split][row][16 * n_tiles]; NULL: one split */
     uint32_t *arrived;         /* [blocks over outputs], zero before and after */
 };
 
-/* GROUP: inputs of a scale, as far as a step sees them: 16, 32, or GPU_STEP_K and any more. */
+/* GROUP: inputs of a scale, as far as a kernel knows them: 16, 32, or GPU_STEP_K and
+ * its multiples. */
 template <enum gpu_format F, uint32_t GROUP> struct gemm_traits {
     using W = weights_traits<F>;
-    static constexpr uint32_t STEP_K = W::PLAIN ? 64 : GPU_STEP_K; /* a warp's inputs of a step */
-    static constexpr uint32_t CODE_BYTES = W::NIBBLES ? 1024 : 2048;
-    static constexpr uint32_t GROUP_BYTES = GPU_TILE_N * W::SCALE_BYTES; /* of a row tile */
-    static constexpr uint32_t SCALE_BYTES = W::PLAIN ? 0 : GPU_STEP_K / GROUP * GROUP_BYTES;
-    static constexpr uint32_t TILE_BYTES = CODE_BYTES + SCALE_BYTES; /* of a step */
-    static constexpr uint32_t MOST_STAGES = W::NIBBLES ? 6 : 4;      /* of 2, 3, 4, 6 */
-    static_assert(SCALE_BYTES <= 512, "a lane copies 16 bytes of scales");
+    static constexpr uint32_t CODE_BYTES = 2048; /* of a row tile in a step */
+    static constexpr uint32_t STEP_K = W::PLAIN ? 64 : W::NIBBLES ? 256 : 128; /* its inputs */
+    static constexpr uint32_t GROUP_BYTES = GPU_TILE_N * W::SCALE_BYTES;       /* of a row tile */
+    static constexpr uint32_t SCALE_BYTES = W::PLAIN ? 0 : STEP_K / GROUP * GROUP_BYTES;
+    static constexpr uint32_t TILE_BYTES = CODE_BYTES + SCALE_BYTES;
 };
 template <enum gpu_format F, uint32_t GROUP>
 __host__ __device__ inline uint32_t gemm_stage_bytes(uint32_t mt, const gemm_args &a)

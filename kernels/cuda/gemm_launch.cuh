@@ -15,11 +15,17 @@ typedef cudaError_t gemm_launch_fn(struct gemm_args a, const gemm_limits &limits
 gemm_launch_fn gemm_launch_bf16, gemm_launch_u4, gemm_launch_u4_min, gemm_launch_i8,
     gemm_launch_i8_min, gemm_launch_f8, gemm_launch_mx4;
 
-/* Row tiles of a warp: two where activations are many, so that reading these from shared memory
- * does not bound the product. */
-static inline uint32_t gemm_row_tiles(uint32_t n_rows)
+/* Times 8: the rows of activations that a kernel is for. */
+static inline uint32_t gemm_row_blocks(uint32_t n_rows)
 {
-    return n_rows > 16 ? 2 : 1;
+    return n_rows <= 8 ? 1 : n_rows <= 16 ? 2 : n_rows <= 32 ? 4 : 8;
+}
+/* Row tiles of a warp. Two share what a step costs beside its codes, and the reading of activations
+ * from shared memory; plain numbers need that of many rows alone. One where two would not fit into
+ * registers. */
+template <enum gpu_format F> static constexpr uint32_t gemm_row_tiles(uint32_t nb)
+{
+    return (F == GPU_BF16 && nb <= 2) || (weights_traits<F>::HAS_OFFSET && nb == 8) ? 1 : 2;
 }
 
 struct gemm_plan {
@@ -28,49 +34,57 @@ struct gemm_plan {
 };
 
 /* Cost: bytes through the second cache (weights, activations of each block, partial sums; a meeting
- * of blocks costs a microsecond or so beside them), over how busy the blocks keep the device. One
- * block to a multiprocessor has 40 KB and more under way, which the memory's latency needs; codes
- * take instructions too, which two blocks interleave better than one. */
-static constexpr double GEMM_MEETING_BYTES = 4e6;
+ * of blocks costs a microsecond or so beside them), over how busy the blocks keep the device: the
+ * memory's latency needs some 40 KB under way from each multiprocessor, and codes take
+ * instructions, which more warps interleave better. */
+static constexpr double GEMM_MEETING_BYTES = 4e6, GEMM_UNDER_WAY_BYTES = 40e3;
+
 template <enum gpu_format F, uint32_t GROUP>
-static gemm_plan gemm_plan_with(const gemm_args &a, const gemm_limits &limits, uint32_t warps_k)
+static double gemm_cost(const gemm_args &a, const gemm_limits &limits, const gemm_plan &p)
 {
-    const uint32_t mt = gemm_row_tiles(a.n_rows), block_k = warps_k * gemm_traits<F, GROUP>::STEP_K;
+    const uint32_t mt = gemm_row_tiles<F>(gemm_row_blocks(a.n_rows));
+    const double weights = (double)a.n_tiles * a.parts[0].tile_bytes;
+    const double x = (double)p.n_blocks * a.n_rows * a.k * 2;
+    const double partial = (double)a.n_rows * a.n_tiles * GPU_TILE_N * sizeof(float);
+    const double sums = p.n_splits > 1 ? 2 * p.n_splits * partial + GEMM_MEETING_BYTES : 0;
+    double resident = limits.shared_bytes / 2 >= p.shared_bytes ? 2 : 1; /* of a multiprocessor */
+    const double each = (double)p.n_blocks * p.n_splits / limits.n_multiprocessors;
+    resident = each < resident ? each : resident;
+    const double ahead =
+        (double)(p.n_stages - 1) * GEMM_WARPS * mt * gemm_traits<F, GROUP>::TILE_BYTES;
+    const double flow = resident * ahead / GEMM_UNDER_WAY_BYTES;
+    const double issue = F == GPU_BF16 || resident >= 2 ? 1 : 0.6 + 0.2 * resident;
+    return (weights + x + sums) / (issue * (flow < 1 ? 0.1 + 0.9 * flow : 1));
+}
+
+/* cost 0: it does not fit. */
+template <enum gpu_format F, uint32_t GROUP>
+static gemm_plan gemm_plan_with(const gemm_args &a, const gemm_limits &limits, uint32_t warps_k,
+                                uint32_t n_stages)
+{
+    const uint32_t mt = gemm_row_tiles<F>(gemm_row_blocks(a.n_rows));
+    const uint32_t block_k = warps_k * gemm_traits<F, GROUP>::STEP_K;
     const uint32_t tiles = GEMM_WARPS / warps_k * mt, outputs = tiles * GPU_TILE_N;
     gemm_plan p = {};
     p.warps_k = warps_k;
+    p.n_stages = n_stages;
     p.n_steps = (a.k + block_k - 1) / block_k;
     p.n_blocks = (a.n_tiles + tiles - 1) / tiles;
-    const uint32_t slots = limits.n_multiprocessors * (mt == 1 ? 2 : 1);
     const uint64_t partial = (uint64_t)a.n_rows * a.n_tiles * GPU_TILE_N * sizeof(float);
-    p.n_splits = slots / p.n_blocks;
-    p.n_splits = p.n_splits > p.n_steps / 4 ? p.n_steps / 4 : p.n_splits;
-    p.n_splits = p.n_splits * partial > limits.partial_bytes
-                     ? (uint32_t)(limits.partial_bytes / partial)
-                     : p.n_splits;
+    const uint64_t most[] = {2 * limits.n_multiprocessors / p.n_blocks, p.n_steps / 2,
+                             limits.partial_bytes / partial};
+    p.n_splits = UINT32_MAX;
+    for (uint32_t i = 0; i < 3; i++)
+        p.n_splits = most[i] < p.n_splits ? (uint32_t)most[i] : p.n_splits;
     if (p.n_splits < 2 || p.n_blocks > limits.most_counters)
         p.n_splits = 1;
     gemm_args sized = a;
     sized.warps_k = warps_k;
-    const uint32_t stage = gemm_stage_bytes<F, GROUP>(mt, sized);
+    const uint32_t ring = n_stages * gemm_stage_bytes<F, GROUP>(mt, sized);
     const uint32_t finish = warps_k * a.n_rows * (outputs + 4) * (uint32_t)sizeof(float);
-    static const uint32_t depths[] = {2, 3, 4, 6};
-    for (uint32_t n : depths) /* two blocks to a multiprocessor, beyond what is needed */
-        if (n <= gemm_traits<F, GROUP>::MOST_STAGES &&
-            n * stage <= limits.shared_bytes / (n > 2 && mt == 1 ? 2 : 1))
-            p.n_stages = n;
-    p.shared_bytes = p.n_stages * stage > finish ? p.n_stages * stage : finish;
-    const double weights = (double)a.n_tiles * a.parts[0].tile_bytes;
-    const double x = (double)p.n_blocks * a.n_rows * a.k * 2;
-    const double sums =
-        p.n_splits > 1 ? 2.0 * p.n_splits * (double)partial + GEMM_MEETING_BYTES : 0;
-    const double each = (double)p.n_blocks * p.n_splits / limits.n_multiprocessors;
-    const double alone = F == GPU_BF16 || mt == 2 ? 0.95 : 0.75;
-    const double busy =
-        each < 1 ? alone * (0.3 + 0.7 * each) : alone + (1 - alone) * (each < 2 ? each - 1 : 1);
-    p.cost = (weights + x + sums) / busy;
-    if (p.n_stages == 0 || p.shared_bytes > limits.shared_bytes)
-        p.cost = -1;
+    p.shared_bytes = ring > finish ? ring : finish;
+    if (p.shared_bytes <= limits.shared_bytes)
+        p.cost = gemm_cost<F, GROUP>(a, limits, p);
     return p;
 }
 
@@ -93,21 +107,27 @@ static cudaError_t gemm_launch_group(gemm_args a, const gemm_limits &limits,
                                      const struct gpu_stream *stream)
 {
     gemm_plan best = {};
-    best.cost = -1;
-    for (uint32_t warps_k = 1; warps_k <= GEMM_WARPS; warps_k *= 2) {
-        const gemm_plan p = gemm_plan_with<F, GROUP>(a, limits, warps_k);
-        if (p.cost >= 0 && (best.cost < 0 || p.cost < best.cost))
-            best = p;
-    }
-    if (best.cost < 0)
+    for (uint32_t warps_k = 1; warps_k <= GEMM_WARPS; warps_k *= 2)
+        for (uint32_t n_stages = 2; n_stages <= GEMM_MOST_STAGES; n_stages++) {
+            const gemm_plan p = gemm_plan_with<F, GROUP>(a, limits, warps_k, n_stages);
+            if (p.cost > 0 && (best.cost == 0 || p.cost < best.cost))
+                best = p;
+        }
+    if (best.cost == 0)
         return cudaErrorInvalidConfiguration;
     const uint32_t steps = a.group / GPU_STEP_K;
     a.groups_inverse = steps < 2 ? 0 : UINT32_MAX / steps + 1;
     a.warps_k = best.warps_k, a.n_steps = best.n_steps, a.n_stages = best.n_stages;
-    return a.n_rows <= 8    ? gemm_enqueue<F, GROUP, 1, 1>(a, best, stream)
-           : a.n_rows <= 16 ? gemm_enqueue<F, GROUP, 2, 1>(a, best, stream)
-           : a.n_rows <= 32 ? gemm_enqueue<F, GROUP, 4, 2>(a, best, stream)
-                            : gemm_enqueue<F, GROUP, 8, 2>(a, best, stream);
+    switch (gemm_row_blocks(a.n_rows)) {
+    case 1:
+        return gemm_enqueue<F, GROUP, 1, gemm_row_tiles<F>(1)>(a, best, stream);
+    case 2:
+        return gemm_enqueue<F, GROUP, 2, gemm_row_tiles<F>(2)>(a, best, stream);
+    case 4:
+        return gemm_enqueue<F, GROUP, 4, gemm_row_tiles<F>(4)>(a, best, stream);
+    default:
+        return gemm_enqueue<F, GROUP, 8, gemm_row_tiles<F>(8)>(a, best, stream);
+    }
 }
 
 /* The groups that a format's matrices have (layout.c). */

@@ -4,7 +4,7 @@
  * K goes without conditions. */
 #include "kernels/cuda/gemm_args.cuh"
 
-/* What a lane reads of one row tile: its own first 16 bytes (BF16: of row g). */
+/* What a lane reads of one row tile: codes from its own first 16 bytes on (BF16: of row g). */
 struct gemm_tile {
     const uint8_t *codes, *scales;
     bool is_there;
@@ -24,7 +24,6 @@ __device__ __forceinline__ gemm_tile gemm_tile_of(const gemm_args &a, uint32_t t
     }
     t.codes += weights_traits<F>::PLAIN ? (size_t)(lane / 4) * ((a.k + 7) / 8 * 16) + lane % 4 * 16
                                         : 16 * lane;
-    t.scales += 16 * lane;
     return t;
 }
 
@@ -59,26 +58,26 @@ __device__ __forceinline__ void gemm_load_tile(const gemm_args &a, const gemm_ti
         constexpr uint32_t TILE_K = weights_traits<F>::TILE_K, N = T::CODE_BYTES / 512;
         const uint8_t *codes = t.codes + (size_t)k0 * (512 / TILE_K);
         const bool whole = t.is_there && k0 + T::STEP_K <= a.k;
-        uint32_t i_group = k0 / GROUP;
-        if (GROUP == GPU_STEP_K && a.groups_inverse != 0)
-            i_group = __umulhi(i_group, a.groups_inverse);
-        const uint8_t *scales = t.scales + (size_t)i_group * T::GROUP_BYTES;
         if (whole) {
 #pragma unroll
             for (uint32_t i = 0; i < N; i++)
                 cp_async_16(to + 512 * i, codes + 512 * i, true);
-            if (16 * lane < T::SCALE_BYTES)
-                cp_async_16(to + T::CODE_BYTES, scales, true);
-            return;
+        } else {
+#pragma unroll
+            for (uint32_t i = 0; i < N; i++) {
+                const bool valid = t.is_there && k0 + i * TILE_K < a.k;
+                cp_async_16(to + 512 * i, valid ? codes + 512 * i : t.codes, valid);
+            }
         }
 #pragma unroll
-        for (uint32_t i = 0; i < N; i++) {
-            const bool valid = t.is_there && k0 + i * TILE_K < a.k;
-            cp_async_16(to + 512 * i, valid ? codes + 512 * i : t.codes, valid);
-        }
-        if (16 * lane < T::SCALE_BYTES) {
-            const bool valid = t.is_there && k0 + 16 * lane / T::GROUP_BYTES * GROUP < a.k;
-            cp_async_16(to + T::CODE_BYTES, valid ? scales : t.codes, valid);
+        for (uint32_t at = 16 * lane; at < T::SCALE_BYTES; at += 512) {
+            const uint32_t i = at / T::GROUP_BYTES;
+            uint32_t i_group = k0 / GROUP + i;
+            if (GROUP == GPU_STEP_K && a.groups_inverse != 0)
+                i_group = __umulhi(i_group, a.groups_inverse);
+            const bool valid = whole || (t.is_there && k0 + i * GROUP < a.k);
+            const uint8_t *from = t.scales + i_group * T::GROUP_BYTES + at % T::GROUP_BYTES;
+            cp_async_16(to + T::CODE_BYTES + at - 16 * lane, valid ? from : t.codes, valid);
         }
     }
 }
@@ -116,9 +115,8 @@ __device__ __forceinline__ void gemm_load_x(const gemm_args &a, uint32_t k0, uin
 /* Until the oldest of n_ahead steps is there. */
 __device__ __forceinline__ void gemm_wait(uint32_t n_ahead)
 {
-    if (n_ahead == 5)
-        cp_async_wait<4>();
-    else if (n_ahead == 3)
+    static_assert(GEMM_MOST_STAGES == 4, "every number of steps ahead");
+    if (n_ahead == 3)
         cp_async_wait<2>();
     else if (n_ahead == 2)
         cp_async_wait<1>();

@@ -69,12 +69,12 @@ __device__ __forceinline__ void gemm_scale(const weights_scale &s, const float (
         }
 }
 
-/* The b operands of 16 inputs. ldmatrix takes row j of matrix i from lane 8i + j; the four matrices
- * are two times eight rows, or, of no more than eight rows, two times 16 inputs: the odd ones are
- * in `more` already. */
+/* The b operands of 16 inputs, the s-th from the first-th on. ldmatrix takes row j of matrix i from
+ * lane 8i + j; the four matrices are two times eight rows, or, of no more than eight rows, two
+ * times 16 inputs: the odd ones are in `more` already. */
 template <enum gpu_format F, uint32_t NB>
-__device__ __forceinline__ void gemm_load_b(const gemm_step &step, uint32_t s, uint32_t (&more)[2],
-                                            uint32_t (&b)[NB][2])
+__device__ __forceinline__ void gemm_load_b(const gemm_step &step, uint32_t first, uint32_t s,
+                                            uint32_t (&more)[2], uint32_t (&b)[NB][2])
 {
     const uint32_t i = step.lane / 8;
     if (NB == 1 && s % 2 == 1) {
@@ -85,7 +85,8 @@ __device__ __forceinline__ void gemm_load_b(const gemm_step &step, uint32_t s, u
     for (uint32_t nb = 0; nb < NB; nb += 2) {
         const uint32_t at = nb * 8 + (NB > 1 ? i / 2 * 8 : 0) + step.lane % 8;
         const uint32_t row = gemm_row(at, step.n_rows);
-        const uint32_t c = gemm_place<F>(row, step.first_chunk + 2 * s + (NB > 1 ? i % 2 : i));
+        const uint32_t c =
+            gemm_place<F>(row, step.first_chunk + 2 * (first + s) + (NB > 1 ? i % 2 : i));
         uint32_t r[4];
         ldmatrix_x4(r, step.x + row * step.row_bytes + 16 * c);
         b[nb][0] = r[0], b[nb][1] = r[1];
@@ -95,20 +96,23 @@ __device__ __forceinline__ void gemm_load_b(const gemm_step &step, uint32_t s, u
     }
 }
 
-/* A warp's step of codes. */
+/* 128 inputs of a warp's step of codes, from the i-th 128 on: whole groups. */
 template <enum gpu_format F, uint32_t GROUP, uint32_t NB, uint32_t MT>
-__device__ __forceinline__ void gemm_coded_step(const gemm_step &step, float (&sums)[MT][NB][4])
+__device__ __forceinline__ void gemm_coded_part(const gemm_step &step, uint32_t i,
+                                                float (&sums)[MT][NB][4])
 {
     using T = gemm_traits<F, GROUP>;
     constexpr uint32_t WORDS = weights_traits<F>::WORDS, PER_LOAD = 4 / WORDS;
-    constexpr uint32_t PER_GROUP = GROUP / 16;
+    constexpr uint32_t STEPS = GPU_STEP_K / 16, PER_GROUP = GROUP / 16;
+    const uint8_t *codes = step.weights + i * STEPS / PER_LOAD * 512 + 16 * step.lane;
+    const uint8_t *scales = step.weights + T::CODE_BYTES + i * STEPS / PER_GROUP * T::GROUP_BYTES;
     float part[MT][NB][4], ones[NB][4];
     weights_scale scale[MT];
     uint32_t words[MT][4], b[NB][2], more[2];
 #pragma unroll
-    for (uint32_t s = 0; s < T::STEP_K / 16; s++) {
+    for (uint32_t s = 0; s < STEPS; s++) {
         const bool begins = s % PER_GROUP == 0, ends = s % PER_GROUP == PER_GROUP - 1;
-        gemm_load_b<F, NB>(step, s, more, b);
+        gemm_load_b<F, NB>(step, i * STEPS, s, more, b);
         if (weights_traits<F>::HAS_OFFSET) {
             const uint32_t a[4] = {FRAGMENT_ONES, FRAGMENT_ONES, FRAGMENT_ONES, FRAGMENT_ONES};
             if (begins)
@@ -119,15 +123,14 @@ __device__ __forceinline__ void gemm_coded_step(const gemm_step &step, float (&s
         }
 #pragma unroll
         for (uint32_t m = 0; m < MT; m++) {
-            const uint8_t *tile = step.weights + m * T::TILE_BYTES;
             if (s % PER_LOAD == 0) {
-                const uint4 v =
-                    *reinterpret_cast<const uint4 *>(tile + s / PER_LOAD * 512 + 16 * step.lane);
+                const uint4 v = *reinterpret_cast<const uint4 *>(codes + m * T::TILE_BYTES +
+                                                                 s / PER_LOAD * 512);
                 words[m][0] = v.x, words[m][1] = v.y, words[m][2] = v.z, words[m][3] = v.w;
             }
             if (begins) {
-                scale[m] = weights_scales<F>(tile + T::CODE_BYTES + s / PER_GROUP * T::GROUP_BYTES,
-                                             step.lane / 4);
+                scale[m] = weights_scales<F>(
+                    scales + m * T::TILE_BYTES + s / PER_GROUP * T::GROUP_BYTES, step.lane / 4);
                 gemm_clear(part[m]);
             }
             uint32_t a[4];
@@ -139,4 +142,12 @@ __device__ __forceinline__ void gemm_coded_step(const gemm_step &step, float (&s
                 gemm_scale<F>(scale[m], part[m], ones, sums[m]);
         }
     }
+}
+
+template <enum gpu_format F, uint32_t GROUP, uint32_t NB, uint32_t MT>
+__device__ __forceinline__ void gemm_coded_step(const gemm_step &step, float (&sums)[MT][NB][4])
+{
+#pragma unroll 1 /* both at once do not fit into registers where rows are many */
+    for (uint32_t i = 0; i < gemm_traits<F, GROUP>::STEP_K / GPU_STEP_K; i++)
+        gemm_coded_part<F, GROUP, NB, MT>(step, i, sums);
 }

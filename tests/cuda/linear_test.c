@@ -452,6 +452,9 @@ static void run_small(struct rig *r)
     }
     run_case(r, &(struct linear_case){DTYPE_BF16, 2048, 0, {80}, 5, 0, 0, 0, AS_FEW, true, true});
     run_case(r, &(struct linear_case){DTYPE_INT4, 4096, 128, {31}, 2, 0, 0, 0, AS_FEW, true, true});
+    run_case(
+        r, &(struct linear_case){DTYPE_Q6_K, 512, 0, {160, 100}, 64, 0, 0, 0, AS_FEW, true, true});
+    run_case(r, &(struct linear_case){DTYPE_INT4, 1536, 384, {70}, 3, 0, 0, 0, AS_FEW, true, true});
     run_case(r, &(struct linear_case){DTYPE_BF16, 40, 0, {24}, 70, 0, 0, 0, AS_FEW, false, false});
     run_case(r, &(struct linear_case){DTYPE_BF16, 8, 0, {300}, 2, 0, 0, 0, AS_FEW, false, false});
     run_case(r, &(struct linear_case){DTYPE_BF16, 16, 0, {1}, 1, 0, 0, 0, AS_FEW, false, false});
@@ -515,6 +518,10 @@ int main(int argc, char **argv)
     must(gpu_stream_new(r.device, &r.stream, &err), &err, "gpu_stream_new");
     must(gpu_linear_new(r.stream, &info, &r.linear, &err), &err, "gpu_linear_new");
     must(gpu_alloc(r.device, SCRATCH_BYTES, &r.scratch, &err), &err, "gpu_alloc");
+    run_small(&r);
+    gpu_linear_free(r.linear); /* and cut as for the smallest shared memory there is */
+    info.capability = 89;
+    must(gpu_linear_new(r.stream, &info, &r.linear, &err), &err, "gpu_linear_new");
     run_small(&r);
     if (!small)
         run_all(&r);
