@@ -22,10 +22,12 @@ static inline uint32_t gemm_row_blocks(uint32_t n_rows)
 }
 /* Row tiles of a warp. Two share what a step costs beside its codes, and the reading of activations
  * from shared memory; plain numbers need that of many rows alone. One where two would not fit into
- * registers. */
-template <enum gpu_format F> static constexpr uint32_t gemm_row_tiles(uint32_t nb)
+ * registers, or, with a scale for 16 inputs, twice into the least shared memory of devices. */
+template <enum gpu_format F, uint32_t GROUP> static constexpr uint32_t gemm_row_tiles(uint32_t nb)
 {
-    return (F == GPU_BF16 && nb <= 2) || (weights_traits<F>::HAS_OFFSET && nb == 8) ? 1 : 2;
+    return (F == GPU_BF16 && nb <= 2) || (weights_traits<F>::HAS_OFFSET && nb == 8) || GROUP == 16
+               ? 1
+               : 2;
 }
 
 struct gemm_plan {
@@ -42,7 +44,7 @@ static constexpr double GEMM_MEETING_BYTES = 4e6, GEMM_UNDER_WAY_BYTES = 40e3;
 template <enum gpu_format F, uint32_t GROUP>
 static double gemm_cost(const gemm_args &a, const gemm_limits &limits, const gemm_plan &p)
 {
-    const uint32_t mt = gemm_row_tiles<F>(gemm_row_blocks(a.n_rows));
+    const uint32_t mt = gemm_row_tiles<F, GROUP>(gemm_row_blocks(a.n_rows));
     const double weights = (double)a.n_tiles * a.parts[0].tile_bytes;
     const double x = (double)p.n_blocks * a.n_rows * a.k * 2;
     const double partial = (double)a.n_rows * a.n_tiles * GPU_TILE_N * sizeof(float);
@@ -62,7 +64,7 @@ template <enum gpu_format F, uint32_t GROUP>
 static gemm_plan gemm_plan_with(const gemm_args &a, const gemm_limits &limits, uint32_t warps_k,
                                 uint32_t n_stages)
 {
-    const uint32_t mt = gemm_row_tiles<F>(gemm_row_blocks(a.n_rows));
+    const uint32_t mt = gemm_row_tiles<F, GROUP>(gemm_row_blocks(a.n_rows));
     const uint32_t block_k = warps_k * gemm_traits<F, GROUP>::STEP_K;
     const uint32_t tiles = GEMM_WARPS / warps_k * mt, outputs = tiles * GPU_TILE_N;
     gemm_plan p = {};
@@ -120,13 +122,13 @@ static cudaError_t gemm_launch_group(gemm_args a, const gemm_limits &limits,
     a.warps_k = best.warps_k, a.n_steps = best.n_steps, a.n_stages = best.n_stages;
     switch (gemm_row_blocks(a.n_rows)) {
     case 1:
-        return gemm_enqueue<F, GROUP, 1, gemm_row_tiles<F>(1)>(a, best, stream);
+        return gemm_enqueue<F, GROUP, 1, gemm_row_tiles<F, GROUP>(1)>(a, best, stream);
     case 2:
-        return gemm_enqueue<F, GROUP, 2, gemm_row_tiles<F>(2)>(a, best, stream);
+        return gemm_enqueue<F, GROUP, 2, gemm_row_tiles<F, GROUP>(2)>(a, best, stream);
     case 4:
-        return gemm_enqueue<F, GROUP, 4, gemm_row_tiles<F>(4)>(a, best, stream);
+        return gemm_enqueue<F, GROUP, 4, gemm_row_tiles<F, GROUP>(4)>(a, best, stream);
     default:
-        return gemm_enqueue<F, GROUP, 8, gemm_row_tiles<F>(8)>(a, best, stream);
+        return gemm_enqueue<F, GROUP, 8, gemm_row_tiles<F, GROUP>(8)>(a, best, stream);
     }
 }
 

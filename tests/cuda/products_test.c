@@ -1,0 +1,275 @@
+/* Weights, products and embeddings by the table of operators: the CUDA backend's against the CPU's,
+ * which gets the same activations, rounded to bfloat16. What the glue adds to linear_test's
+ * kernels: packing in the loader's pieces, parts of several formats in one call, inputs in an order
+ * of their own, few rows and many, scratch as small as it may be. Runs on a device, and over the
+ * emulation. Exit status 0 fine, 1 failures, 77 no device. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/narrow.h"
+#include "kernels/cuda/cuda.h"
+
+enum { CPU, CUDA, N_DEVICES, PIECE = 64 };
+
+struct part {
+    enum dtype dtype;
+    uint32_t n, group;
+    bool bias, to_float;
+};
+struct product_case {
+    uint32_t k, n_rows;
+    bool in_order; /* the rows' own: inputs shuffled, some of nothing */
+    struct part parts[LINEAR_MAX_PARTS];
+};
+static const struct product_case cases[] = {
+    {512,
+     5,
+     false,
+     {{DTYPE_Q4_K, 96, 0, true, false},
+      {DTYPE_Q6_K, 32, 0, false, false},
+      {DTYPE_Q4_K, 33, 0, false, true}}},
+    {320,
+     70,
+     false,
+     {{DTYPE_BF16, 150, 0, false, false},
+      {DTYPE_INT4, 40, 64, true, false},
+      {DTYPE_INT4, 40, 0, true, false}}},
+    {384, 3, true, {{DTYPE_INT4, 130, 0, true, false}, {DTYPE_INT4, 20, 0, false, true}}},
+    {384, 300, true, {{DTYPE_INT4, 70, 0, true, false}}},
+    {256, 300, false, {{DTYPE_F32, 24, 0, false, true}, {DTYPE_MXFP4, 80, 0, true, false}}},
+    {33, 2, false, {{DTYPE_F16, 300, 0, true, false}}},
+    {64, 1, false, {{DTYPE_FP8, 1, 64, false, true}}},
+};
+#define N_CASES (sizeof cases / sizeof cases[0])
+
+static unsigned n_failures;
+static uint64_t random_state = 88172645463325252ull;
+
+static void must(enum status s, const struct error *err, const char *what)
+{
+    if (s == STATUS_OK)
+        return;
+    fprintf(stderr, "products_test: %s: %s: %s\n", what, status_name(s), err->text);
+    exit(1);
+}
+static uint64_t next(void)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state;
+}
+static float uniform(void)
+{
+    return (float)(next() >> 40) * 0x1p-23f - 1.0f;
+}
+static float rounded(float v)
+{
+    return narrow_float((uint32_t)bf16_from_f32(v) << 16);
+}
+
+/* Rows in the file's layout; a block's scale is a small half in its first bytes, or a float. */
+static uint8_t *rows_new(const struct part *p, uint32_t k, uint64_t *row_bytes)
+{
+    struct dtype_traits t = dtype_traits(p->dtype);
+    *row_bytes = (uint64_t)k / t.block_elems * t.block_bytes;
+    uint8_t *rows = mem_array(p->n, *row_bytes);
+    for (uint64_t i = 0; i < p->n * *row_bytes; i += 2) {
+        uint16_t half = (uint16_t)((next() & 0x83ff) | 0x2000);
+        memcpy(rows + i, &half, i + 1 < p->n * *row_bytes ? 2 : 1);
+    }
+    for (uint64_t i = 0; i < p->n * *row_bytes; i += t.block_bytes) {
+        bool first =
+            p->group == 0 || i % *row_bytes / t.block_bytes * t.block_elems % p->group == 0;
+        float single = uniform() * 0.05f;
+        if (p->dtype == DTYPE_F32)
+            single = rounded(uniform()); /* of both devices the same number */
+        if (p->dtype == DTYPE_FP8 || p->dtype == DTYPE_F32)
+            memcpy(rows + i, &single, sizeof single);
+        if (p->dtype == DTYPE_MXFP4)
+            rows[i] = (uint8_t)(115 + next() % 10);
+        if (p->dtype == DTYPE_INT4)
+            rows[i + 2] %= 17;
+        if (p->dtype == DTYPE_F16)
+            rows[i] &= 0xf8; /* eight bits of fraction: a bfloat16 too */
+        if (!first)
+            memcpy(rows + i, rows + i - t.block_bytes, 4);
+    }
+    return rows;
+}
+
+static struct weight weight_new(struct device *d, const struct part *p, uint32_t k,
+                                const uint32_t *order, const uint8_t *rows, uint64_t row_bytes)
+{
+    struct weight w = {.dtype = p->dtype, .n = p->n, .k = k, .group = p->group, .order = order};
+    w.n_bytes = d->ops->weight_bytes(d, p->dtype, p->n, k, p->group);
+    w.data = w.n_bytes > 0 ? d->ops->alloc(d, w.n_bytes) : NULL;
+    if (!w.data) {
+        fprintf(stderr, "products_test: no room for %s\n", dtype_traits(p->dtype).name);
+        exit(1);
+    }
+    for (uint32_t first = 0; first < p->n; first += PIECE) {
+        struct weight piece = w;
+        piece.n = p->n - first < PIECE ? p->n - first : PIECE;
+        piece.data = (uint8_t *)w.data + d->ops->weight_bytes(d, p->dtype, first, k, p->group);
+        d->ops->weight_pack(d, &piece, &(struct weight_rows){rows + first * row_bytes, row_bytes});
+    }
+    return w;
+}
+
+/* n floats as the device's activations. */
+static void *upload(struct device *d, const float *from, size_t n)
+{
+    uint32_t bytes = d->ops->activation_bytes;
+    uint8_t *host = mem_array(n + 1, bytes);
+    void *to = d->ops->alloc(d, (n + 1) * bytes);
+    for (size_t i = 0; i < n; i++) {
+        uint16_t half = bf16_from_f32(from[i]);
+        memcpy(host + i * bytes, bytes == 4 ? (const void *)&from[i] : &half, bytes);
+    }
+    d->ops->write(d, to, host, n * bytes);
+    mem_free(host);
+    return to;
+}
+static void *upload_bytes(struct device *d, const void *from, size_t n)
+{
+    void *to = d->ops->alloc(d, n + 1);
+    d->ops->write(d, to, from, n);
+    return to;
+}
+static void download(struct device *d, const void *from, bool is_float, size_t n, float *out)
+{
+    uint32_t bytes = is_float ? 4 : d->ops->activation_bytes;
+    uint8_t *host = mem_array(n, bytes);
+    struct error err;
+    must(d->ops->read(d, host, from, n * bytes, &err), &err, "read");
+    for (size_t i = 0; i < n; i++) {
+        uint16_t half;
+        memcpy(&half, host + i * bytes, sizeof half);
+        out[i] = narrow_float((uint32_t)half << 16);
+        if (bytes == 4)
+            memcpy(&out[i], host + i * bytes, 4);
+    }
+    mem_free(host);
+}
+
+/* What both devices get. */
+struct inputs {
+    uint8_t *rows[LINEAR_MAX_PARTS];
+    float *x;
+    uint32_t x_width, order[1024];
+};
+
+/* The results of all parts, side by side in rows of `width` floats. */
+static void run(struct device *d, const struct product_case *c, const struct inputs *in, float *out,
+                uint32_t width)
+{
+    uint32_t x_width = in->x_width;
+    struct weight w[LINEAR_MAX_PARTS];
+    float bias[512];
+    void *d_out[LINEAR_MAX_PARTS], *d_bias[LINEAR_MAX_PARTS] = {0}, *d_order = NULL;
+    void *d_x = upload(d, in->x, (size_t)c->n_rows * x_width);
+    struct linear_params p = {.x = {d_x, x_width}, .n_rows = c->n_rows};
+    uint64_t most = 0, row_bytes = 0;
+    struct error err;
+    for (uint32_t i = 0; i < 512; i++)
+        bias[i] = (float)(i % 7) - 3;
+    if (c->in_order)
+        d_order = upload_bytes(d, in->order, c->k * sizeof *in->order);
+    for (uint32_t i = 0; i < LINEAR_MAX_PARTS && c->parts[i].n > 0; i++, p.n_parts++) {
+        const struct part *part = &c->parts[i];
+        size_t n = (size_t)c->n_rows * part->n;
+        (void)dtype_bytes(part->dtype, c->k, 1, &row_bytes);
+        w[i] = weight_new(d, part, c->k, d_order, in->rows[i], row_bytes);
+        most = (uint64_t)part->n * c->k > most ? (uint64_t)part->n * c->k : most;
+        d_out[i] = d->ops->alloc(d, n * sizeof(float));
+        d_bias[i] = part->bias ? upload_bytes(d, bias, part->n * sizeof(float)) : NULL;
+        p.parts[i] = (struct linear_part){&w[i], d_bias[i], {d_out[i], part->n}, part->to_float};
+    }
+    struct scratch_shape shape = {.n_rows = c->n_rows, .most_weight_elements = most};
+    uint64_t n_scratch = d->ops->scratch_bytes ? d->ops->scratch_bytes(d, &shape) : 0;
+    void *scratch = n_scratch > 0 ? d->ops->alloc(d, n_scratch) : NULL;
+    if (n_scratch > 0)
+        d->ops->use_scratch(d, scratch, n_scratch);
+    d->ops->linear(d, &p);
+    must(d->ops->sync(d, &err), &err, "sync");
+    for (uint32_t i = 0, at = 0; i < p.n_parts; at += c->parts[i++].n) {
+        uint32_t n = c->parts[i].n;
+        float *results = mem_array((size_t)c->n_rows * n, sizeof *results);
+        download(d, d_out[i], c->parts[i].to_float, (size_t)c->n_rows * n, results);
+        for (uint32_t r = 0; r < c->n_rows; r++)
+            memcpy(out + (size_t)r * width + at, results + (size_t)r * n, n * sizeof *out);
+        mem_free(results);
+        d->ops->release(d, d_out[i], (uint64_t)c->n_rows * n * sizeof(float));
+        d->ops->release(d, w[i].data, w[i].n_bytes);
+        if (d_bias[i])
+            d->ops->release(d, d_bias[i], n * sizeof(float) + 1);
+    }
+    if (scratch)
+        d->ops->release(d, scratch, n_scratch);
+    if (d_order)
+        d->ops->release(d, d_order, c->k * sizeof *in->order + 1);
+    d->ops->release(d, d_x, ((size_t)c->n_rows * x_width + 1) * d->ops->activation_bytes);
+}
+
+static void check_case(struct device *const *devices, const struct product_case *c, size_t i_case)
+{
+    struct inputs in = {.x_width = c->in_order ? c->k - 40 : c->k};
+    uint32_t width = 0;
+    uint64_t row_bytes;
+    for (uint32_t i = 0; i < LINEAR_MAX_PARTS && c->parts[i].n > 0; i++) {
+        in.rows[i] = rows_new(&c->parts[i], c->k, &row_bytes);
+        width += c->parts[i].n;
+    }
+    for (uint32_t i = 0; i < c->k; i++) /* 40 inputs of nothing */
+        in.order[i] = i % 9 == 0 && i / 9 < 40 ? WEIGHT_NO_INPUT : (i * 7) % in.x_width;
+    float *out[N_DEVICES];
+    in.x = mem_array((size_t)c->n_rows * in.x_width, sizeof *in.x);
+    for (size_t i = 0; i < (size_t)c->n_rows * in.x_width; i++)
+        in.x[i] = rounded(uniform());
+    for (int d = 0; d < N_DEVICES; d++) {
+        out[d] = mem_array((size_t)c->n_rows * width, sizeof *out[d]);
+        run(devices[d], c, &in, out[d], width);
+    }
+    double off = 0, size = 0; /* of the whole: a wrong row, part or order is far off */
+    for (size_t i = 0; i < (size_t)c->n_rows * width; i++) {
+        double want = (double)out[CPU][i], diff = (double)out[CUDA][i] - want;
+        off += diff * diff;
+        size += want * want;
+    }
+    /* Results are rounded to 2^-9 of themselves, at most; of many rows weights are, too. */
+    if (!(sqrt(off) <= 0x1p-8 * sqrt(size)) || !(size > 0)) {
+        printf("FAILED: case %zu: off by %.3g of %.3g\n", i_case, sqrt(off), sqrt(size));
+        n_failures++;
+    }
+    for (uint32_t i = 0; i < LINEAR_MAX_PARTS; i++)
+        mem_free(in.rows[i]);
+    for (int d = 0; d < N_DEVICES; d++)
+        mem_free(out[d]);
+    mem_free(in.x);
+}
+
+int main(void)
+{
+    struct device *devices[N_DEVICES];
+    struct error err = {0};
+    enum status s = cuda_device_open(
+        &(struct cuda_device_options){.utilization = 0.5, .n_threads = 2}, &devices[CUDA], &err);
+    if (s == STATUS_UNSUPPORTED) {
+        printf("SKIPPED: %s\n", err.text);
+        return 77;
+    }
+    must(s, &err, "cuda_device_open");
+    must(cpu_device_open(&(struct cpu_device_options){2, -1}, &devices[CPU], &err), &err,
+         "cpu_device_open");
+    for (size_t i = 0; i < N_CASES; i++)
+        check_case(devices, &cases[i], i);
+    for (int d = 0; d < N_DEVICES; d++)
+        devices[d]->ops->close(devices[d]);
+    printf("%zu cases, %u failures\n", N_CASES, n_failures);
+    return n_failures > 0;
+}
