@@ -540,7 +540,7 @@ int main(int argc, char **argv)
 {
     static const char *const shapes[] = {"bench/models/llama31_8b", "bench/models/llama31_8b_awq",
                                          "bench/models/deepseek_coder_v2_lite_awq",
-                                         "bench/models/phi3_mini_4k"};
+                                         "bench/models/phi3_mini_4k", "bench/models/gemma3_270m"};
     static struct bench b;
     static char cache[4096];
     struct gpu_info info;
