@@ -6,6 +6,7 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "worker/executor_model_draw.h"
+#include "worker/executor_model_group.h"
 
 /* Rows are cheap while a step waits for the weights to be read: docs/performance.md,
  * "Speculation". */
@@ -93,6 +94,7 @@ static const struct executor_device cuda = {.kind = DEVICE_CUDA,
                                             .memory_bytes = cuda_memory_bytes,
                                             .name = cuda_name,
                                             .place = cuda_place,
+                                            .open_group = executor_gpus_open,
                                             .open_draws = cuda_open_draws};
 
 enum status executor_cuda_open(const struct worker_options *o, const struct executor_found *found,

@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "worker/executor_model_draw.h"
+#include "worker/executor_model_group.h"
 
 enum { HEX_BYTES = 2 * 16 + 1 };
 
@@ -38,19 +39,31 @@ static enum status model_listen(struct executor *e, const char *host, struct err
 static enum status model_check(struct executor *e, struct error *err)
 {
     struct executor_model *x = of(e);
+    struct collectives *c = collectives_gpu_base(x->gpus);
+    if (c)
+        return c->ops->wait(c, err);
     return x->comm ? comm_check(x->comm, err) : STATUS_OK;
+}
+
+static uint32_t id_bytes(const struct executor_model *x)
+{
+    return x->gpus ? GPU_COMM_ID_BYTES : COMM_ID_BYTES;
 }
 
 static enum status model_make_comm_id(struct executor *e, uint8_t *out, uint32_t *n,
                                       struct error *err)
 {
     struct executor_model *x = of(e);
-    if (*n < COMM_ID_BYTES)
+    uint32_t size = id_bytes(x);
+    if (*n < size)
         return error_set(err, STATUS_LIMIT, "no room for a communicator id");
-    comm_make_id(x->made_id);
+    if (x->gpus)
+        TRY(collectives_gpu_make_id(x->gpus, x->made_id, err));
+    else
+        comm_make_id(x->made_id);
     x->has_made_id = true;
-    memcpy(out, x->made_id, COMM_ID_BYTES);
-    *n = COMM_ID_BYTES;
+    memcpy(out, x->made_id, size);
+    *n = size;
     return STATUS_OK;
 }
 
@@ -66,11 +79,11 @@ static enum status check_join(struct executor_model *x, const struct executor_co
     if (x->comm && c->n_addresses != world)
         return error_set(err, STATUS_INVALID, "addresses of %u ranks for a group of %u",
                          c->n_addresses, world);
-    if (c->id.n != COMM_ID_BYTES)
+    if (c->id.n != id_bytes(x))
         return error_set(err, STATUS_INVALID, "communicator id of %u bytes, want %u", c->id.n,
-                         COMM_ID_BYTES);
+                         id_bytes(x));
     bool makes_id = c->rank == 0 && c->stage == 0;
-    if (makes_id && (!x->has_made_id || memcmp(c->id.ptr, x->made_id, COMM_ID_BYTES) != 0))
+    if (makes_id && (!x->has_made_id || memcmp(c->id.ptr, x->made_id, id_bytes(x)) != 0))
         return error_set(err, STATUS_INVALID, "this is not the communicator id that rank 0 made");
     return STATUS_OK;
 }
@@ -146,6 +159,8 @@ static enum status model_join_comm(struct executor *e, const struct executor_com
     TRY(d->ops->set_isa_level(d, c->isa_level, err));
     TRY(sequences_reset(x->sequences, c->n_blocks, err));
     executor_bump(e);
+    if (x->gpus)
+        return executor_gpus_join(x, c, err);
     return x->comm ? join_ranks(x, c, err) : STATUS_OK;
 }
 
@@ -154,9 +169,11 @@ static void model_abort_comm(struct executor *e)
     struct executor_model *x = of(e);
     struct error err;
     executor_ahead_drop(x);
-    executor_drop_steps(x);
+    if (x->gpus)
+        executor_gpus_leave(x);
     if (x->comm)
         comm_leave(x->comm);
+    executor_drop_steps(x);
     runner_drop_records(x->engine->runner); /* they have it in them */
     if (sequences_reset(x->sequences, (struct u32_span){0}, &err) != STATUS_OK)
         log_error("abort_failed", "error=%s", log_quote(err.text));
@@ -174,6 +191,8 @@ static void model_interrupt(struct executor *e)
 {
     struct executor_model *x = of(e);
     atomic_store(&x->interrupted, true);
+    if (x->gpus)
+        collectives_gpu_interrupt(x->gpus);
     if (x->comm)
         comm_interrupt(x->comm);
 }
@@ -238,6 +257,7 @@ static void model_close(struct executor *e)
     sequences_free(x->sequences);
     draft_model_close(x->draft_model);
     engine_close(x->engine);
+    executor_gpus_close(x);
     if (x->found.device)
         x->found.device->ops->close(x->found.device);
     comm_close(x->comm);
@@ -256,6 +276,7 @@ static const struct executor_ops model_executor_ops = {
     .check = model_check,
     .adapter = model_adapter,
     .lost_adapter = model_lost_adapter,
+    .lost = executor_lost,
     .interrupt = model_interrupt,
     .close = model_close,
 };
@@ -275,6 +296,7 @@ static const struct executor_ops halves_executor_ops = {
     .check = model_check,
     .adapter = model_adapter,
     .lost_adapter = model_lost_adapter,
+    .lost = executor_lost,
     .interrupt = model_interrupt,
     .close = model_close,
 };
@@ -282,6 +304,8 @@ static const struct executor_ops halves_executor_ops = {
 static enum status open_comm(struct executor_model *x, const struct worker_options *o,
                              struct error *err)
 {
+    if (x->device->open_group)
+        return x->device->open_group(o, x, err);
     if (comm_place_world(&x->place) == 1)
         return STATUS_OK;
     const struct comm_options co = {.host = o->comm_host, /* NULL: the worker finds out */
@@ -306,7 +330,7 @@ static enum status open_models(struct executor_model *x, const struct engine_set
         TRY(draft_model_open(x->speculation.model, s, x->engine, &x->draft_model, err));
         beside = draft_model_needs(x->draft_model);
     }
-    if (x->device->open_draws && executor_draws(x)) /* before the KV cache takes the rest */
+    if (x->device->open_draws) /* before the KV cache takes the rest */
         TRY(executor_draws_open(x, err));
     TRY(engine_load(x->engine, &beside, err));
     return draft ? draft_model_load(x->draft_model, x->engine, err) : STATUS_OK;
@@ -355,7 +379,7 @@ static enum status open_engine(struct executor_model *x, const struct worker_opt
         TRY(x->device->setup(o, &x->found, &s, err));
     s.rank = x->place.rank;
     s.stage = x->place.stage;
-    s.collectives = x->comm ? &x->collectives.base : NULL;
+    s.collectives = x->comm ? &x->collectives.base : collectives_gpu_base(x->gpus);
     s.progress = &x->base.progress;
     s.interrupt = &x->interrupted;
     s.load_permille = &x->base.load_permille;

@@ -2,6 +2,7 @@
 /* Between the files of executor_model*.c, those of the devices (device_cpu.c ...), and plan.c. */
 #include "kernels/cuda/cuda_draw.h"
 #include "worker/batch.h"
+#include "worker/collectives_gpu.h"
 #include "worker/comm/stages.h"
 #include "worker/draft_model.h"
 #include "worker/engine.h"
@@ -68,6 +69,9 @@ struct executor_device {
     uint64_t (*memory_bytes)(const struct executor_model *x); /* of the device */
     void (*name)(const struct executor_model *x, char *out, size_t size);
     void (*place)(const struct executor_model *x, char *out, size_t size); /* info.pci; or NULL */
+    /* Ranks that talk by other means than struct comm. NULL: by that. */
+    enum status (*open_group)(const struct worker_options *o, struct executor_model *x,
+                              struct error *err);
     /* A device that draws, of a model that is measured and not loaded. NULL: the host draws. */
     enum status (*open_draws)(struct executor_model *x, struct gpu_draws **out, struct error *err);
 };
@@ -81,6 +85,10 @@ struct executor_model {
     struct comm *comm;           /* NULL: one rank */
     struct comm_stages comms;
     struct collectives_comm collectives; /* over comms: the runner's */
+    struct collectives_gpu *gpus;        /* ranks on GPUs; NULL: one rank, or comm */
+    void *tell;                          /* with gpus, of the device: what is told to all */
+    _Atomic bool is_lost;                /* the process has to end, why: */
+    struct error why_lost;               /* written once, before */
     struct executor_ahead ahead;
     struct engine *engine;
     struct speculation speculation;
@@ -101,7 +109,7 @@ struct executor_model {
     uint64_t finished_ns; /* the newest step that was */
     char *served_name;
     char device_name[160];
-    uint8_t made_id[COMM_ID_BYTES]; /* by this rank; the loop's thread writes before Join */
+    uint8_t made_id[GPU_COMM_ID_BYTES]; /* by this rank; the loop's thread writes before Join */
     bool has_made_id;
     _Atomic bool interrupted;
 };
@@ -158,7 +166,7 @@ void executor_put_items(struct drawn *drawn, struct sequence_runs runs);
 /* In stages, and without guesses, ids go round after each pass and not after the last one. */
 static inline bool executor_tells_by_pass(const struct executor_model *x, const struct drawn *d)
 {
-    return x->place.pp > 1 && !d->guessed;
+    return x->place.pp > 1 && !d->guessed && !x->gpus;
 }
 /* Of the pass that has been run: the last stage appends what was drawn, the others a place for it.
  */

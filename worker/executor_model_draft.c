@@ -5,7 +5,7 @@
  * here. */
 #include <string.h>
 
-#include "worker/executor_model.h"
+#include "worker/executor_model_group.h"
 
 /* Nothing is sent where nothing is guessed: all ranks have planned the same. */
 static enum status tell_ranks(struct executor_model *x, struct sequence_runs runs,
@@ -22,7 +22,7 @@ static enum status tell_ranks(struct executor_model *x, struct sequence_runs run
         return error_set(err, STATUS_NO_MEMORY, "no memory for %u guesses", n);
     for (uint32_t i = 0; tells && i < runs.n; at += runs.ptr[i].n_guessed, i++)
         memcpy(at, runs.ptr[i].q->ids + runs.ptr[i].q->n_ids, runs.ptr[i].n_guessed * sizeof *at);
-    TRY(comm_broadcast(x->comms.ids, x->comms.drawer, all, n * sizeof *all, err));
+    TRY(executor_tell(x, all, n * sizeof *all, err));
     for (uint32_t i = 0; i < n; i++)
         if (all[i] >= vocab_size)
             return error_set(err, STATUS_INVALID, "rank %u guessed token %u, of a vocabulary of %u",
@@ -48,5 +48,5 @@ enum status executor_guess(struct executor_model *x, const struct msg_plan *p,
         if (s != STATUS_OK)
             return error_prefix(err, s, "draft model");
     }
-    return x->comm ? tell_ranks(x, runs, arena, err) : STATUS_OK;
+    return x->comm || x->gpus ? tell_ranks(x, runs, arena, err) : STATUS_OK;
 }

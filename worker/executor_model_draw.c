@@ -26,7 +26,7 @@ struct draw_lists {
 
 enum status executor_draws_open(struct executor_model *x, struct error *err)
 {
-    if (comm_place_world(&x->place) > 1)
+    if (comm_place_world(&x->place) > 1 && !x->gpus)
         return STATUS_OK; /* other ranks learn ids from the host that draws */
     TRY(x->device->open_draws(x, &x->draws, err));
     const struct gpu_draws_options *o = &x->draws->o;
@@ -293,7 +293,8 @@ enum status executor_draw_pass(struct executor_model *x, const struct begun_step
             add_row(l, &b->samples[done + l->d.n_rows], vocab_size);
         TRY(runner_logits(x->engine->runner, l->at_rows, l->d.n_rows, &l->d.logits, err));
         l->d.stride = vocab_size;
-        TRY(x->draws->ops->draw(x->draws, s->i_draws, &l->d, err));
+        if (l->d.logits) /* the one that draws */
+            TRY(x->draws->ops->draw(x->draws, s->i_draws, &l->d, err));
         drawn->n_done += l->d.n_rows;
         executor_bump(&x->base);
     }

@@ -3,7 +3,7 @@
 
 #include "common/base/log.h"
 #include "common/base/mem.h"
-#include "worker/executor_model.h"
+#include "worker/executor_model_group.h"
 
 /* ---- samplers ---- */
 
@@ -310,8 +310,7 @@ enum status executor_append_drawn(struct executor_model *x, struct sequence_runs
     if (executor_draws(x) || !d->guessed)
         count_right(d, runs);
     uint32_t n_sent = d->n_places + (d->guessed ? d->n_items : 0);
-    if (x->comm && n_sent > 0)
-        TRY(comm_broadcast(x->comms.ids, x->comms.drawer, d->ids, n_sent * sizeof *d->ids, err));
+    TRY(executor_tell(x, d->ids, n_sent * sizeof *d->ids, err));
     for (uint32_t i = 0, n = 0, at = 0; i < runs.n; i++) {
         struct sequence_run *r = &runs.ptr[i];
         if (!r->sample)

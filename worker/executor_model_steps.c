@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "worker/executor_model_draw.h"
+#include "worker/executor_model_group.h"
 
 static struct executor_model *of(struct executor *e)
 {
@@ -23,13 +24,29 @@ static struct begun_step *step_at(struct executor_model *x, uint32_t i)
 
 /* ---- ids come to the host ---- */
 
+/* Of another rank: its device told ours. */
+static enum status take_told(struct executor_model *x, struct begun_step *s, uint32_t i,
+                             struct error *err)
+{
+    uint32_t id = x->draws->host_last[s->i_draws][s->items[i].slot];
+    if (id >= x->info.limits.vocab_size)
+        return error_set(err, STATUS_INVALID,
+                         "rank %u drew token %u for slot %u, of a vocabulary of %u",
+                         x->comms.drawer, id, s->items[i].slot, x->info.limits.vocab_size);
+    s->drawn.ids[i] = id;
+    return STATUS_OK;
+}
+
 static enum status take_items(struct executor_model *x, struct begun_step *s, struct error *err)
 {
     struct drawn *d = &s->drawn;
     for (uint32_t i = 0; i < d->n_items; i++) {
         const struct begun_item *it = &s->items[i];
         struct sequence *q = sequences_find(x->sequences, it->slot);
-        TRY(executor_take_drawn(x, s, i, it->logprobs, err));
+        if (executor_draws(x))
+            TRY(executor_take_drawn(x, s, i, it->logprobs, err));
+        else
+            TRY(take_told(x, s, i, err));
         if (q && q->serial == it->serial) {
             q->ids[it->position] = d->ids[i];
             q->awaits = q->awaits && it->position + 1 < q->n_ids;
@@ -47,7 +64,7 @@ static enum status take_items(struct executor_model *x, struct begun_step *s, st
 static enum status take_guessed(struct executor_model *x, struct begun_step *s, struct error *err)
 {
     uint32_t at = 0;
-    for (uint32_t i = 0; i < s->runs.n; i++) {
+    for (uint32_t i = 0; executor_draws(x) && i < s->runs.n; i++) {
         const struct sequence_run *r = &s->runs.ptr[i];
         bool logprobs = r->q->sampling.n_logprobs >= 0;
         for (uint32_t n = r->sample && r->n_tokens > 0 ? r->n_guessed + 1 : 0; n > 0; n--)
@@ -61,6 +78,8 @@ static enum status settle_step(struct executor_model *x, struct begun_step *s, s
     if (!s->on_device)
         return STATUS_OK;
     TRY(x->draws->ops->wait(x->draws, s->i_draws, err));
+    if (atomic_load(&x->interrupted)) /* an aborted collective ends too, with anything in it */
+        return error_set(err, STATUS_CLOSED, "interrupted");
     TRY(s->drawn.guessed ? take_guessed(x, s, err) : take_items(x, s, err));
     s->on_device = false;
     return STATUS_OK;
@@ -95,9 +114,10 @@ static enum status run_pass(struct executor_model *x, struct begun_step *s, stru
     TRY(runner_forward(x->engine->runner, &x->batch.rows, err));
     if (executor_draws(x))
         TRY(executor_pool_pass(x, s->arena, err));
-    if (s->on_device)
+    bool last = program_is_last(x->engine->program);
+    if (last && s->on_device)
         TRY(executor_draw_pass(x, s, drawn, err));
-    else if (program_is_last(x->engine->program))
+    else if (last)
         TRY(executor_sample_pass(x, s->arena, drawn, err));
     return executor_tells_by_pass(x, drawn) ? executor_end_pass(x, drawn, err) : STATUS_OK;
 }
@@ -124,6 +144,16 @@ static enum status add_places(struct executor_model *x, struct begun_step *s,
     return STATUS_OK;
 }
 
+/* 0: nothing is drawn. */
+static uint32_t n_slots_of(struct sequence_runs runs)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < runs.n; i++)
+        if (runs.ptr[i].sample && runs.ptr[i].q->slot >= n)
+            n = runs.ptr[i].q->slot + 1;
+    return n;
+}
+
 static enum status run_passes(struct executor_model *x, struct begun_step *s,
                               struct sequence_runs runs, struct error *err)
 {
@@ -133,8 +163,12 @@ static enum status run_passes(struct executor_model *x, struct begun_step *s,
     while (batch_next(&x->batch))
         TRY(run_pass(x, s, err));
     if (s->on_device) {
+        bool draws = executor_draws(x);
+        uint32_t n_slots = n_slots_of(runs);
         s->runs = runs;
-        TRY(x->draws->ops->end(x->draws, s->i_draws, s->drawn.n_done, err));
+        TRY(executor_share_last(x, n_slots, err));
+        TRY(x->draws->ops->end(x->draws, s->i_draws, draws ? s->drawn.n_done : 0,
+                               draws ? 0 : n_slots, err));
         return s->drawn.guessed ? STATUS_OK : add_places(x, s, runs, err);
     }
     if (!executor_tells_by_pass(x, &s->drawn))
@@ -197,9 +231,10 @@ enum status executor_begin(struct executor *e, const struct msg_plan *p, struct 
                                        .begun_ns = clock_mono_ns(),
                                        .i_draws = at,
                                        .arena = arena};
-    TRY(begin(x, p, &x->steps[at], err));
-    x->n_begun++;
-    return STATUS_OK;
+    enum status s = begin(x, p, &x->steps[at], err);
+    executor_look_at_device(x, s);
+    x->n_begun += s == STATUS_OK;
+    return s;
 }
 
 /* ---- finish ---- */
@@ -227,6 +262,7 @@ enum status executor_finish(struct executor *e, struct msg_result *out, struct e
     x->i_oldest = (x->i_oldest + 1) % EXECUTOR_MAX_BEGUN;
     x->n_begun--;
     x->finished_ns = now_ns;
+    executor_look_at_device(x, st);
     if (st != STATUS_OK)
         return st;
     executor_bump(e);
@@ -252,6 +288,6 @@ void executor_drop_steps(struct executor_model *x)
 {
     struct error err;
     x->n_begun = 0;
-    if (x->draws) /* its memory is used again; what failed there the next call says again */
+    if (x->draws && !atomic_load(&x->is_lost)) /* its memory is used again */
         (void)!x->engine->device->ops->sync(x->engine->device, &err);
 }

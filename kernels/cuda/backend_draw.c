@@ -10,6 +10,7 @@
 struct step {
     uint8_t *host_lists, *lists;       /* pinned, of the device: the same places */
     struct gpu_sampled *host, *device; /* results */
+    uint32_t *host_last;
     struct gpu_event *event;
     uint64_t n_used; /* of the lists */
 };
@@ -122,7 +123,7 @@ static enum status draws_draw(struct gpu_draws *base, uint32_t i_step, const str
 }
 
 static enum status draws_end(struct gpu_draws *base, uint32_t i_step, uint32_t n_places,
-                             struct error *err)
+                             uint32_t n_slots, struct error *err)
 {
     struct draws *w = of(base);
     struct step *s = &w->steps[i_step];
@@ -133,6 +134,9 @@ static enum status draws_end(struct gpu_draws *base, uint32_t i_step, uint32_t n
     if (n_places > 0)
         TRY(gpu_copy_from_device(w->device->stream, s->host, s->device, n_places * sizeof *s->host,
                                  err));
+    if (n_slots > 0)
+        TRY(gpu_copy_from_device(w->device->stream, s->host_last, base->last,
+                                 n_slots * sizeof *s->host_last, err));
     return gpu_event_record(s->event, w->device->stream, err);
 }
 
@@ -180,6 +184,9 @@ static void lay_out(struct draws *w)
         s->host = (struct gpu_sampled *)(void *)host;
         at += results_bytes(o);
         host += results_bytes(o);
+        s->host_last = (uint32_t *)(void *)host;
+        host += aligned((uint64_t)o->n_slots * sizeof(uint32_t));
+        w->base.host_last[i] = s->host_last;
         w->base.results[i] = s->host;
     }
 }
@@ -194,7 +201,9 @@ static enum status open_parts(struct draws *w, struct error *err)
                          "this worker's part of the device has no %.1f MiB to draw tokens with: "
                          "raise --gpu-memory-utilization",
                          (double)draws_bytes(o) / (1 << 20));
-    TRY(gpu_host_alloc(w->device->gpu, GPU_DRAW_STEPS * (w->lists_bytes + results_bytes(o)),
+    TRY(gpu_host_alloc(w->device->gpu,
+                       GPU_DRAW_STEPS * (w->lists_bytes + results_bytes(o) +
+                                         aligned((uint64_t)o->n_slots * sizeof(uint32_t))),
                        &w->pinned, err));
     for (uint32_t i = 0; i < GPU_DRAW_STEPS; i++)
         TRY(gpu_event_new(w->device->gpu, &w->steps[i].event, err));

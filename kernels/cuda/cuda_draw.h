@@ -38,8 +38,10 @@ struct gpu_draws_ops {
     void (*begin)(struct gpu_draws *w, uint32_t i_step);
     MUST_USE enum status (*draw)(struct gpu_draws *w, uint32_t i_step, const struct gpu_draw *d,
                                  struct error *err);
+    /* What comes back: the results of n_places, and last of the first n_slots (a rank that has it
+     * from another's device). */
     MUST_USE enum status (*end)(struct gpu_draws *w, uint32_t i_step, uint32_t n_places,
-                                struct error *err);
+                                uint32_t n_slots, struct error *err);
     /* STATUS_AGAIN: not yet. */
     MUST_USE enum status (*query)(struct gpu_draws *w, uint32_t i_step, struct error *err);
     MUST_USE enum status (*wait)(struct gpu_draws *w, uint32_t i_step, struct error *err);
@@ -51,6 +53,7 @@ struct gpu_draws {
     uint64_t n_bytes; /* of the device's memory */
     uint32_t *last;   /* [n_slots] of the device: the id that was drawn last for each */
     const struct gpu_sampled *results[GPU_DRAW_STEPS]; /* [n_places] of the host, after wait */
+    const uint32_t *host_last[GPU_DRAW_STEPS];         /* [n_slots], likewise */
 };
 
 /* Of a device that cuda_device_open gave, which is closed later. STATUS_NO_MEMORY. */

@@ -20,22 +20,32 @@ pytestmark = [pytest.mark.skipif(not MODEL.exists(), reason=f"no tiny checkpoint
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    """`cox up` looks for the worker beside itself: here that is the emulated one, with a stand-in for the GPU's own
-    library."""
+def programs(tmp_path_factory):
+    """`cox up` looks for the worker beside itself: here that is the emulated one."""
     folder = tmp_path_factory.mktemp("bin")
     for name in ("cox", "cox-head", "cox-gateway"):
         shutil.copy(BIN / name, folder / name)
     shutil.copy(EMULATED, folder / "cox-worker")
+    return folder
+
+
+def cluster_of(programs, tp, pp, *args):
+    """With stand-ins for the GPU's own library and for NCCL."""
     c = Cluster("--device", "cuda", "--served-model-name", "m", "--max-model-len", 512, "--num-gpu-blocks-override", 96,
-                "--num-speculative-tokens", 3, workers=1, tp=1, model=str(MODEL),
-                env={"LD_LIBRARY_PATH": str(BIN.parent / "tests/nvml")})
-    c.command[0] = str(folder / "cox")
-    with c:
+                "--pp", pp, *args, workers=tp * pp, tp=tp, model=str(MODEL),
+                env={"LD_LIBRARY_PATH": str(BIN.parent / "tests/nvml"),
+                     "COX_NCCL_LIBRARY": str(BIN.parent / "tests/libfakenccl_emulated.so")})
+    c.command[0] = str(programs / "cox")
+    return c
+
+
+@pytest.fixture(scope="module")
+def cluster(programs):
+    with cluster_of(programs, 1, 1, "--num-speculative-tokens", 3) as c:
         yield c
 
 
-def test_greedy_as_the_reference(cluster):
+def check_greedy(cluster):
     known = [p for p in json.loads((MODEL / "expected.json").read_text())["prompts"] if p["n"] <= 65]
     assert len(known) >= 3
     for p, got in zip(known, run(cluster, [body_of(p["ids"], max_tokens=N_TOKENS) for p in known])):
@@ -45,6 +55,30 @@ def test_greedy_as_the_reference(cluster):
         if at is not None:
             _, best, _, second = p["greedy_top2"][at]
             assert best - second < CLOSE, (p["name"], at, got, p["greedy"])
+
+
+def test_greedy_as_the_reference(cluster):
+    check_greedy(cluster)
+
+
+@pytest.mark.parametrize("tp,pp,args", [(2, 1, ()), (2, 2, ("--num-speculative-tokens", 3))])
+def test_ranks(programs, tp, pp, args):
+    """Sums, logits' columns, hidden states and ids go from device to device; guesses through the host."""
+    with cluster_of(programs, tp, pp, *args) as c:
+        check_greedy(c)
+
+
+def test_a_lost_rank_leaves_the_others_their_weights(programs):
+    """What streams have said stays; who survives joins the next epoch with what it has in memory."""
+    bodies = [body_of(list(range(9, 30)), max_tokens=24, temperature=t, seed=3) for t in (0, 0.8)]
+    with cluster_of(programs, 2, 1) as c:
+        survivor, results = c.pid("worker-0"), kill_under_streams(c, "worker-1", bodies)
+        assert c.pid("worker-0") == survivor
+        wait_for("the group is whole again", lambda: c.status()["healthy"])
+        log = c.log()
+        assert "worker-0 collective_aborted ms=" in log and "collective_abort_failed" not in log
+        assert sum("worker-0 model_loading" in line for line in log.splitlines()) == 1
+    assert all(len(ids(got)) == 24 for got in results)
 
 
 def test_what_is_drawn(cluster):
@@ -64,23 +98,28 @@ def test_what_is_drawn(cluster):
     assert all(-20 < p <= 0 for p in logprobs["token_logprobs"]) and all(logprobs["top_logprobs"])
 
 
-def test_a_killed_worker_changes_nothing_that_was_said(cluster):
-    bodies = [body_of(list(range(9, 30)), max_tokens=40, temperature=t, seed=3) for t in (0, 0.8)]
+def kill_under_streams(c, name, bodies):
+    """A worker is killed when a stream has 8 ids; what was said by then stays as it was."""
     killed, said = [], {}
 
     def on_event(got):
-        if not killed and len(got.ids.get(0, [])) >= 8:
-            killed.append(cluster.pid("worker-0"))
-            os.kill(killed[0], signal.SIGKILL)
         if not killed:
             said[id(got)] = list(got.ids.get(0, []))
+            if len(said[id(got)]) >= 8:
+                killed.append(c.pid(name))
+                os.kill(killed[0], signal.SIGKILL)
 
-    results = run(cluster, bodies, on_event)
-    assert killed and cluster.pid("worker-0") != killed[0]
+    results = run(c, bodies, on_event)
+    assert killed and c.pid(name) != killed[0]
     for got in results:
-        assert len(ids(got)) == 40
         before = said.get(id(got), [])
         assert ids(got)[:len(before)] == before
+    return results
+
+
+def test_a_killed_worker_changes_nothing_that_was_said(cluster):
+    bodies = [body_of(list(range(9, 30)), max_tokens=24, temperature=t, seed=3) for t in (0, 0.8)]
+    assert all(len(ids(got)) == 24 for got in kill_under_streams(cluster, "worker-0", bodies))
     wait_for("the group is whole again", lambda: cluster.status()["healthy"])
 
 

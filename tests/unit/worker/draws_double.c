@@ -118,7 +118,7 @@ static enum status double_draw(struct gpu_draws *w, uint32_t i_step, const struc
 }
 
 static enum status double_end(struct gpu_draws *w, uint32_t i_step, uint32_t n_places,
-                              struct error *err)
+                              uint32_t n_slots, struct error *err)
 {
     ((struct draws_double *)w)->ended[i_step] = true;
     return STATUS_OK;

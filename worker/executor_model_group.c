@@ -1,0 +1,125 @@
+#include "worker/executor_model_group.h"
+
+#include <string.h>
+
+#include "common/base/log.h"
+
+/* A step with guesses tells as much; more goes in turns. */
+enum { TELL_BYTES = 64 << 10 };
+
+/* ---- ids to all ranks ---- */
+
+static enum status tell_gpus(struct executor_model *x, void *data, size_t n_bytes,
+                             struct error *err)
+{
+    struct collectives *c = collectives_gpu_base(x->gpus);
+    struct device *d = x->engine->device;
+    if (executor_draws(x))
+        d->ops->write(d, x->tell, data, n_bytes);
+    TRY(c->ops->broadcast(c, x->comms.drawer, x->tell, n_bytes, err));
+    TRY(c->ops->wait(c, err));
+    return d->ops->read(d, data, x->tell, n_bytes, err);
+}
+
+enum status executor_tell(struct executor_model *x, void *data, size_t n_bytes, struct error *err)
+{
+    uint8_t *at = data;
+    if (x->comm)
+        return comm_broadcast(x->comms.ids, x->comms.drawer, data, n_bytes, err);
+    for (size_t n; x->gpus && n_bytes > 0; at += n, n_bytes -= n) {
+        n = n_bytes < TELL_BYTES ? n_bytes : TELL_BYTES;
+        TRY(tell_gpus(x, at, n, err));
+    }
+    return STATUS_OK;
+}
+
+enum status executor_share_last(struct executor_model *x, uint32_t n_slots, struct error *err)
+{
+    struct collectives *c = collectives_gpu_base(x->gpus);
+    if (!c || n_slots == 0)
+        return STATUS_OK;
+    return c->ops->broadcast(c, x->comms.drawer, x->draws->last, n_slots * sizeof *x->draws->last,
+                             err);
+}
+
+/* ---- ranks on GPUs ---- */
+
+enum status executor_gpus_open(const struct worker_options *o, struct executor_model *x,
+                               struct error *err)
+{
+    struct device *d = x->found.device;
+    const struct collectives_gpu_options g = {
+        .device = d, .library = o->nccl_library, .progress = &x->base.progress};
+    if (comm_place_world(&x->place) == 1)
+        return STATUS_OK;
+    TRY(collectives_gpu_open(&g, &x->gpus, err));
+    x->comms.drawer = (x->place.pp - 1) * x->place.tp;
+    x->tell = d->ops->alloc(d, TELL_BYTES);
+    return x->tell
+               ? STATUS_OK
+               : error_set(err, STATUS_NO_MEMORY, "the device has no %d bytes left", TELL_BYTES);
+}
+
+static void note_lost(struct executor_model *x, const struct error *why)
+{
+    if (atomic_load(&x->is_lost))
+        return;
+    x->why_lost = *why;
+    atomic_store(&x->is_lost, true);
+}
+
+enum status executor_gpus_join(struct executor_model *x, const struct executor_comm *c,
+                               struct error *err)
+{
+    enum status s = collectives_gpu_join(x->gpus, &x->place, c->id, err);
+    if (s != STATUS_OK)
+        executor_gpus_leave(x);
+    else
+        log_info("joined", "rank=%u/%u stage=%u/%u transport=nccl", c->rank, c->tp, c->stage,
+                 c->pp);
+    return s;
+}
+
+void executor_gpus_leave(struct executor_model *x)
+{
+    struct error why;
+    runner_drop_records(x->engine->runner); /* an abort waits for those that run */
+    if (collectives_gpu_leave(x->gpus, &why) != STATUS_OK)
+        note_lost(x, &why);
+}
+
+void executor_gpus_close(struct executor_model *x)
+{
+    struct device *d = x->found.device;
+    if (x->tell)
+        d->ops->release(d, x->tell, TELL_BYTES);
+    collectives_gpu_close(x->gpus);
+    x->tell = NULL;
+    x->gpus = NULL;
+}
+
+/* Of several ranks the group's end tells: here nothing could be waited for. */
+void executor_look_at_device(struct executor_model *x, enum status s)
+{
+    struct error why;
+    bool may_be = s != STATUS_OK && s != STATUS_PROTOCOL && s != STATUS_CLOSED;
+    if (!may_be || !x->found.device || x->gpus)
+        return;
+    if (x->found.device->ops->sync(x->found.device, &why) == STATUS_OK)
+        return;
+    log_error("device_lost", "error=%s", log_quote(why.text));
+    note_lost(x, &why);
+}
+
+bool executor_lost(const struct executor *e, struct error *why)
+{
+    const struct executor_model *x = (const struct executor_model *)e;
+    if (atomic_load(&x->is_lost)) {
+        *why = x->why_lost;
+        return true;
+    }
+    if (!x->gpus || !collectives_gpu_overdue(x->gpus))
+        return false;
+    (void)error_set(why, STATUS_IO, "the abort of the collectives does not come to its end");
+    return true;
+}
