@@ -6,6 +6,8 @@
 struct collectives_gpu {
     struct collectives base;
     struct gpu_comm *comm;
+    enum gpu_comm_end drained; /* how the last drain ended */
+    struct error why;
 };
 
 _Static_assert(COLLECTIVES_MAX_RANKS == GPU_COMM_MAX_RANKS, "one bound");
@@ -89,7 +91,7 @@ enum status collectives_gpu_open(const struct collectives_gpu_options *o,
     struct gpu_comm *comm;
     TRY(cuda_comm_open(o->device, &g, &comm, err));
     *out = mem_zalloc(sizeof **out);
-    **out = (struct collectives_gpu){{&gpu_collectives_ops}, comm};
+    **out = (struct collectives_gpu){.base = {&gpu_collectives_ops}, .comm = comm};
     log_info("nccl_loaded", "library=%s", log_quote(comm->ops->describe(comm)));
     return STATUS_OK;
 }
@@ -130,20 +132,26 @@ bool collectives_gpu_overdue(const struct collectives_gpu *c)
     return c->comm->ops->overdue(c->comm);
 }
 
+void collectives_gpu_drain(struct collectives_gpu *c)
+{
+    c->drained = c->comm->ops->drain(c->comm, &c->why);
+}
+
 enum status collectives_gpu_leave(struct collectives_gpu *c, struct error *err)
 {
     uint32_t ms = 0;
-    struct error why = {0};
     bool was_joined = c->comm->group.tp > 0;
-    enum gpu_comm_end end = c->comm->ops->leave(c->comm, &ms, &why);
+    enum gpu_comm_end end = c->drained; /* nothing more comes of a device that does not end */
+    if (end == GPU_COMM_LEFT)
+        end = c->comm->ops->leave(c->comm, &ms, &c->why);
     if (end == GPU_COMM_LEFT) {
         if (was_joined)
             log_info("collective_aborted", "ms=%u", ms);
         return STATUS_OK;
     }
-    log_error(end == GPU_COMM_STUCK ? "collective_abort_failed" : "device_lost", "ms=%u error=%s",
-              ms, log_quote(why.text));
+    bool stuck = end == GPU_COMM_STUCK;
+    log_error(stuck ? "collective_abort_failed" : "device_lost", "ms=%u error=%s", ms,
+              log_quote(c->why.text));
     return error_set(err, STATUS_IO, "%s: %.400s",
-                     end == GPU_COMM_STUCK ? "the collectives' abort failed" : "the GPU is lost",
-                     why.text);
+                     stuck ? "the collectives' abort failed" : "the GPU is lost", c->why.text);
 }

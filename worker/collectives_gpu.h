@@ -3,8 +3,8 @@
  * becomes of the group, said in the log. Activations are bfloat16.
  *
  * Threads: open, make_id, interrupt, overdue and close on the loop's thread; all else on the
- * compute thread. Life: open; join; collectives; interrupt (the head's Abort); recorded passes are
- * dropped; leave; join ... */
+ * compute thread. Life: open; join; collectives; interrupt (the head's Abort); drain; recorded
+ * passes are dropped; leave; join ... */
 #include "kernels/cuda/cuda_comm.h"
 #include "worker/collectives.h"
 #include "worker/comm/stages.h"
@@ -33,7 +33,10 @@ MUST_USE enum status collectives_gpu_join(struct collectives_gpu *c, const struc
 void collectives_gpu_interrupt(struct collectives_gpu *c);
 /* Who is to call leave is stuck itself: the process has to end. */
 bool collectives_gpu_overdue(const struct collectives_gpu *c);
-/* Recorded passes are gone by now. STATUS_OK: memory is as it was, join again. Anything else: the
- * process has to end, and the text says why; logged as collective_abort_failed or device_lost, a
- * clean end as collective_aborted ms=N. */
+/* Interrupts, and waits for what is under way on the device: recorded passes must not be destroyed
+ * while they run, and NCCL's abort waits until they are destroyed. */
+void collectives_gpu_drain(struct collectives_gpu *c);
+/* After drain and the end of recorded passes. STATUS_OK: memory is as it was, join again. Anything
+ * else: the process has to end, and the text says why; logged as collective_abort_failed or
+ * device_lost, a clean end as collective_aborted ms=N. */
 MUST_USE enum status collectives_gpu_leave(struct collectives_gpu *c, struct error *err);

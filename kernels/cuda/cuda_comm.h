@@ -66,6 +66,11 @@ struct gpu_comm_ops {
     /* An abort has been under way for longer than leave would wait: whoever is to call leave is
      * stuck itself, and the process has to end. Any thread. */
     bool (*overdue)(const struct gpu_comm *c);
+    /* Interrupts, and waits for the stream's end, for leave_timeout_ms at most: what waits for
+     * peers ends by the abort's mark. Behind it graphs may be destroyed. err: why it is not
+     * GPU_COMM_LEFT.
+     */
+    enum gpu_comm_end (*drain)(struct gpu_comm *c, struct error *err);
     /* Aborts and waits, for leave_timeout_ms at most; then for the stream. Graphs with collectives
      * in them are to be destroyed before: NCCL waits for their end. Fine when there is no group.
      * *ms: since the abort began. err: why it is not GPU_COMM_LEFT. */

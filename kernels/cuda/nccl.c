@@ -298,6 +298,13 @@ static enum gpu_comm_end await_stream(struct nccl_comm *c, uint64_t until, struc
     return s == STATUS_OK ? GPU_COMM_LEFT : GPU_COMM_DEVICE_LOST;
 }
 
+static enum gpu_comm_end drain(struct gpu_comm *base, struct error *err)
+{
+    struct nccl_comm *c = nccl_of(base);
+    interrupt(base);
+    return await_stream(c, clock_mono_ns() + c->o.leave_timeout_ms * NS_PER_MS, err);
+}
+
 static enum gpu_comm_end leave(struct gpu_comm *base, uint32_t *ms, struct error *err)
 {
     struct nccl_comm *c = nccl_of(base);
@@ -402,6 +409,7 @@ static const struct gpu_comm_ops nccl_comm_ops = {.describe = describe,
                                                   .join = join,
                                                   .interrupt = interrupt,
                                                   .overdue = overdue,
+                                                  .drain = drain,
                                                   .leave = leave,
                                                   .close = close_comm,
                                                   .sum_bf16 = nccl_sum_bf16,

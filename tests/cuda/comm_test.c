@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "kernels/cuda/cuda_graph.h"
 #include "tests/cuda/comm_cases.h"
 
 enum { WEIGHTS_BYTES = 1 << 16, LEAVE_MS = 400, MOST_MS = 10000 };
@@ -25,6 +26,83 @@ static bool mismatch(struct rank *r)
         s = r->comm->ops->wait(r->comm, NULL, NULL, &err);
     RANK_CHECK(r, s == STATUS_INVALID && strstr(err.text, "different collectives"));
     gpu_release(r->device, device);
+    return true;
+}
+
+/* ---- recorded ---- */
+
+enum { RECORDED = 3000, REPLAYS = 3 };
+
+struct recorded {
+    void *bf16, *floats, *bytes;
+    struct gpu_graph *graph;
+};
+
+static bool enqueue_all(struct rank *r, const struct recorded *a)
+{
+    const struct gpu_comm_ops *ops = r->comm->ops;
+    RANK_TRY(r, ops->sum_bf16(r->comm, a->bf16, RECORDED, why));
+    RANK_TRY(r, ops->sum_floats(r->comm, a->floats, RECORDED, why));
+    RANK_TRY(r, ops->broadcast(r->comm, 1, a->bytes, RECORDED, why));
+    return true;
+}
+
+/* Once as it is, since a first call connects; then recorded. */
+static bool record(struct rank *r, struct recorded *a)
+{
+    RANK_TRY(r, gpu_alloc(r->device, 2 * RECORDED, &a->bf16, why));
+    RANK_TRY(r, gpu_alloc(r->device, 4 * RECORDED, &a->floats, why));
+    RANK_TRY(r, gpu_alloc(r->device, RECORDED, &a->bytes, why));
+    if (!enqueue_all(r, a))
+        return false;
+    RANK_TRY(r, r->comm->ops->wait(r->comm, NULL, NULL, why));
+    RANK_TRY(r, gpu_graph_begin(r->stream, why));
+    if (!enqueue_all(r, a))
+        return false;
+    RANK_TRY(r, gpu_graph_end(r->stream, &a->graph, why));
+    return true;
+}
+
+/* With other numbers in the same places each time. */
+static bool replay(struct rank *r, const struct recorded *a, uint32_t turn)
+{
+    float floats[RECORDED];
+    uint8_t bytes[RECORDED];
+    for (uint32_t i = 0; i < RECORDED; i++) {
+        floats[i] = (float)(i * (turn + 1) + r->i);
+        bytes[i] = (uint8_t)(i + 16 * turn + r->i);
+    }
+    RANK_TRY(r, gpu_copy_to_device(r->stream, a->floats, floats, sizeof floats, why));
+    RANK_TRY(r, gpu_copy_to_device(r->stream, a->bytes, bytes, sizeof bytes, why));
+    RANK_TRY(r, gpu_graph_launch(r->stream, a->graph, why));
+    RANK_TRY(r, gpu_copy_from_device(r->stream, floats, a->floats, sizeof floats, why));
+    RANK_TRY(r, gpu_copy_from_device(r->stream, bytes, a->bytes, sizeof bytes, why));
+    RANK_TRY(r, r->comm->ops->wait(r->comm, NULL, NULL, why));
+    for (uint32_t i = 0; i < RECORDED; i++) {
+        RANK_CHECK(r, floats[i] == (float)(2 * i * (turn + 1) + 1));
+        RANK_CHECK(r, bytes[i] == (uint8_t)(i + 16 * turn + 1));
+    }
+    return true;
+}
+
+static void forget(struct rank *r, struct recorded *a)
+{
+    gpu_graph_free(a->graph);
+    gpu_release(r->device, a->bf16);
+    gpu_release(r->device, a->floats);
+    gpu_release(r->device, a->bytes);
+}
+
+static bool recorded(struct rank *r)
+{
+    struct recorded a = {0};
+    RANK_CHECK(r, rank_join(r, 0, 2, 1, NULL));
+    if (!record(r, &a))
+        return false;
+    for (uint32_t turn = 0; turn < REPLAYS; turn++)
+        if (!replay(r, &a, turn))
+            return false;
+    forget(r, &a);
     return true;
 }
 
@@ -193,6 +271,38 @@ static bool loss_in_stages(struct rank *r)
     return lose_and_join(r, 2, 2, true);
 }
 
+/* What was recorded is dropped when the stream has come to its end, and before the group is left.
+ */
+static bool loss_of_recorded(struct rank *r)
+{
+    struct recorded a = {0};
+    struct error err = {0};
+    pthread_t thread;
+    if (atomic_load(&r->shared->at[1]) != 2) {
+        pthread_create(&thread, NULL, interrupt_on_loss, r);
+        RANK_CHECK(r, rank_join(r, 0, 2, 1, NULL));
+        if (!record(r, &a) || !replay(r, &a, 0))
+            return false;
+        if (r->i == 1) {
+            atomic_store(&r->shared->at[1], 1);
+            pause();
+        }
+        RANK_TRY(r, gpu_graph_launch(r->stream, a.graph, why));
+        enum status s = r->comm->ops->wait(r->comm, NULL, NULL, &err);
+        RANK_CHECK(r, s == STATUS_IO || s == STATUS_CLOSED);
+        RANK_CHECK(r, r->comm->ops->drain(r->comm, &err) == GPU_COMM_LEFT);
+        forget(r, &a);
+        pthread_join(thread, NULL);
+        if (!leaves(r))
+            return false;
+    }
+    RANK_CHECK(r, rank_join(r, 1, 2, 1, NULL));
+    if (!record(r, &a) || !replay(r, &a, 1))
+        return false;
+    forget(r, &a);
+    return true;
+}
+
 /* NCCL hangs: not even an abort comes back. The process has to end, and says so in time. */
 static bool idle_hang(struct rank *r)
 {
@@ -274,6 +384,7 @@ static const struct ranks_case cases[] = {
     {.name = "columns of four", .n = 4, .fn = comm_gathers},
     {.name = "broadcasts", .n = 4, .fn = comm_broadcasts},
     {.name = "two stages of two", .n = 4, .fn = comm_stages_of_two},
+    {.name = "recorded and replayed", .n = 2, .fn = recorded},
     {.name = "other sizes", .n = 2, .fn = mismatch},
     {.name = "an interrupted join", .n = 2, .fn = interrupted_join},
     {.name = "a join that nobody comes to",
@@ -294,6 +405,7 @@ static const struct ranks_case cases[] = {
      .loss = "spin",
      .version = "21903",
      .kills = true},
+    {.name = "killed, in a replay", .n = 2, .fn = loss_of_recorded, .loss = "spin", .kills = true},
     {.name = "killed, an abort that hangs",
      .n = 2,
      .fn = idle_hang,
