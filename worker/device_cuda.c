@@ -3,10 +3,12 @@
  * says so when a device is asked for. */
 #include <stdio.h>
 
+#include "common/base/clock.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "worker/executor_model_draw.h"
 #include "worker/executor_model_group.h"
+#include "worker/gpu_log.h"
 
 /* Rows are cheap while a step waits for the weights to be read: docs/performance.md,
  * "Speculation". */
@@ -31,11 +33,15 @@ enum status executor_cuda_find(const struct worker_options *o, struct executor_f
                                struct error *err)
 {
     struct gpu_info info;
+    uint64_t begin_ns = clock_mono_ns();
     TRY(choose(o, &info, &out->ordinal, err));
+    out->utilization = o->gpu_memory_utilization;
     const struct cuda_device_options c = {.ordinal = out->ordinal,
-                                          .utilization = o->gpu_memory_utilization,
+                                          .utilization = out->utilization,
                                           .n_threads = (uint32_t)o->threads};
-    return cuda_device_open(&c, &out->device, err);
+    enum status s = cuda_device_open(&c, &out->device, err);
+    out->open_ns = clock_mono_ns() - begin_ns;
+    return s;
 }
 
 static enum status cuda_setup(const struct worker_options *o, const struct executor_found *found,
@@ -94,6 +100,7 @@ static const struct executor_device cuda = {.kind = DEVICE_CUDA,
                                             .memory_bytes = cuda_memory_bytes,
                                             .name = cuda_name,
                                             .place = cuda_place,
+                                            .say_loaded = gpu_log_start,
                                             .open_group = executor_gpus_open,
                                             .open_draws = cuda_open_draws};
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "common/base/host.h"
 #include "common/base/mem.h"
 #include "kernels/cpu/cpu.h"
@@ -278,7 +279,9 @@ static enum status measure(struct engine *e, const struct engine_setup *s, struc
 enum status engine_measure(const struct engine_setup *s, struct engine **out, struct error *err)
 {
     struct engine *e = mem_zalloc(sizeof *e);
+    uint64_t begin_ns = clock_mono_ns();
     enum status st = measure(e, s, err);
+    e->measure_ns = clock_mono_ns() - begin_ns;
     if (st != STATUS_OK) {
         engine_close(e);
         return st;
@@ -290,9 +293,14 @@ enum status engine_measure(const struct engine_setup *s, struct engine **out, st
 enum status engine_load(struct engine *e, const struct engine_beside *beside, struct error *err)
 {
     TRY(engine_size_kv(e, beside, e->device->ops->available_bytes(e->device), err));
+    uint64_t begin_ns = clock_mono_ns();
     TRY(kv_store_new(e->program, e->device, e->kv_dtype, e->kv_groups, &e->kv, err));
+    e->kv_ns = clock_mono_ns() - begin_ns;
     e->runner_setup.kv = e->kv;
-    return load_shard(e, err);
+    begin_ns = clock_mono_ns();
+    enum status s = load_shard(e, err);
+    e->load_ns = clock_mono_ns() - begin_ns;
+    return s;
 }
 
 enum status engine_open(const struct engine_setup *s, struct engine **out, struct error *err)

@@ -55,6 +55,7 @@ struct engine {
     struct kv_shape kv_shape; /* what was asked for; available_bytes: known when it is loaded */
     uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes, lora_bytes; /* the memory table
                                                                                  */
+    uint64_t measure_ns, kv_ns, load_ns; /* that these took: files and sizes; its memory; weights */
     struct kv_group kv_groups[PROGRAM_MAX_KV_GROUPS];
     uint8_t identity[16]; /* of the files */
     uint32_t tp, pp;

@@ -112,7 +112,9 @@ MUST_USE enum status executor_null_open(const struct worker_options *o, struct e
 struct device;
 struct executor_found {
     struct device *device;
-    uint32_t ordinal; /* of this machine's */
+    uint32_t ordinal;   /* of this machine's */
+    double utilization; /* as it was asked for */
+    uint64_t open_ns;   /* that opening it took */
 };
 /* The one that the options mean. STATUS_UNSUPPORTED: there is none that this build can use. */
 MUST_USE enum status executor_cuda_find(const struct worker_options *o, struct executor_found *out,

@@ -391,6 +391,8 @@ static enum status open_engine(struct executor_model *x, const struct worker_opt
     log_loaded(x->engine, "target", begin_ns);
     if (x->draft_model)
         log_loaded(draft_model_engine(x->draft_model), "draft", begin_ns);
+    if (x->device->say_loaded)
+        x->device->say_loaded(x, clock_mono_ns() - begin_ns);
     return STATUS_OK;
 }
 

@@ -69,6 +69,8 @@ struct executor_device {
     uint64_t (*memory_bytes)(const struct executor_model *x); /* of the device */
     void (*name)(const struct executor_model *x, char *out, size_t size);
     void (*place)(const struct executor_model *x, char *out, size_t size); /* info.pci; or NULL */
+    /* Said at the end of a start that took so long; or NULL. */
+    void (*say_loaded)(const struct executor_model *x, uint64_t elapsed_ns);
     /* Ranks that talk by other means than struct comm. NULL: by that. */
     enum status (*open_group)(const struct worker_options *o, struct executor_model *x,
                               struct error *err);

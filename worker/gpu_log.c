@@ -1,0 +1,93 @@
+#include "worker/gpu_log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+static double gib(uint64_t n)
+{
+    return (double)n / (1 << 30);
+}
+
+static double seconds(uint64_t ns)
+{
+    return (double)ns / (double)NS_PER_S;
+}
+
+const char *gpu_log_number(uint64_t n, char out[32])
+{
+    char digits[24];
+    int len = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n), at = 0;
+    for (int i = 0; i < len; i++) {
+        if (i > 0 && (len - i) % 3 == 0)
+            out[at++] = ',';
+        out[at++] = digits[i];
+    }
+    out[at] = '\0';
+    return out;
+}
+
+/* A group of a window holds that of each sequence, and a block more. */
+static uint64_t blocks_of_sequence(const struct engine *e, const struct kv_group *g)
+{
+    uint64_t tokens = e->max_model_len, window = g->window_tokens + (uint64_t)g->block_tokens;
+    if (g->kind == KV_WINDOW && window < tokens)
+        tokens = window;
+    return (tokens + g->block_tokens - 1) / g->block_tokens;
+}
+
+double gpu_log_concurrency(const struct engine *e)
+{
+    double least = 0;
+    for (uint32_t i = 0; i < e->program->n_kv_groups; i++) {
+        const struct kv_group *g = &e->kv_groups[i];
+        double n = (double)g->n_blocks / (double)blocks_of_sequence(e, g);
+        least = i == 0 || n < least ? n : least;
+    }
+    return least;
+}
+
+static void log_memory(const struct executor_model *x, uint64_t total)
+{
+    const struct engine *e = x->engine;
+    double part = x->found.utilization * gib(total);
+    uint64_t activations = e->activation_bytes + (x->draws ? x->draws->n_bytes : 0);
+    double rest = part - gib(e->weights_bytes + activations + e->lora_bytes + e->kv_bytes);
+    log_info(
+        "gpu_memory",
+        "message=\"this worker can use total_gpu_memory (%.2fGiB) x gpu_memory_utilization "
+        "(%.2f) = %.2fGiB; model weights take %.2fGiB; activations take %.2fGiB; adapters take "
+        "%.2fGiB; KV Cache takes %.2fGiB; non-model memory and reserve take %.2fGiB\"",
+        gib(total), x->found.utilization, part, gib(e->weights_bytes), gib(activations),
+        gib(e->lora_bytes), gib(e->kv_bytes), rest);
+}
+
+static void log_kv(const struct engine *e)
+{
+    char tokens[32], length[32];
+    double concurrency = gpu_log_concurrency(e);
+    uint64_t n = (uint64_t)(concurrency * e->max_model_len);
+    log_info(
+        "gpu_kv_cache",
+        "message=\"GPU KV cache size: %s tokens, Maximum concurrency for %s tokens per request: "
+        "%.2fx\"",
+        gpu_log_number(n, tokens), gpu_log_number(e->max_model_len, length), concurrency);
+}
+
+void gpu_log_start(const struct executor_model *x, uint64_t elapsed_ns)
+{
+    const struct engine *e = x->engine;
+    log_info("gpu_weights",
+             "message=\"Loading weights took %.2f seconds, Model loading took %.2f GiB memory and "
+             "%.6f seconds\"",
+             seconds(e->load_ns), gib(e->weights_bytes), seconds(e->measure_ns + e->load_ns));
+    log_memory(x, x->device->memory_bytes(x));
+    log_kv(e);
+    log_info("gpu_start",
+             "device_seconds=%.2f files_seconds=%.2f kv_seconds=%.2f weights_seconds=%.2f "
+             "message=\"init engine (profile, create kv cache, warmup model) took %.2f seconds\"",
+             seconds(x->found.open_ns), seconds(e->measure_ns), seconds(e->kv_ns),
+             seconds(e->load_ns), seconds(x->found.open_ns + elapsed_ns));
+}
