@@ -1,0 +1,206 @@
+/* The runner over the CUDA backend: passes of several sequences, padded, recorded and replayed,
+ * against the same passes on the CPU; and a replay has the bits of the pass it was recorded from.
+ * Exit status 0 fine, 1 failures, 77 no device; --small: the same, there is nothing larger. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/cuda/cuda.h"
+#include "worker/engine.h"
+
+#include "tests/unit/worker/tiny_model.c"
+
+enum { BLOCK = 16, N_BLOCKS = 24, PASS_ROWS = 128, MOST_SEQUENCES = 6 };
+/* Of a row of logits, of its spread: weights, and what every operator gives, are rounded. */
+#define NEAR 0.06
+
+static _Atomic uint64_t progress;
+static _Atomic bool interrupt;
+static unsigned n_checks, n_failures;
+
+struct side {
+    struct device *device;
+    struct engine *engine;
+};
+
+struct pass {
+    struct row_batch b;
+    uint32_t ids[PASS_ROWS], positions[PASS_ROWS];
+    struct kv_row rows[PASS_ROWS];
+    uint32_t sampled[MOST_SEQUENCES], n_sampled; /* the last row of each sequence */
+};
+
+static void must(enum status s, const struct error *err, const char *what)
+{
+    if (s == STATUS_OK)
+        return;
+    fprintf(stderr, "runner_test: %s: %s: %s\n", what, status_name(s), err->text);
+    exit(1);
+}
+
+static void expect(bool ok, const char *what)
+{
+    n_checks++;
+    n_failures += !ok;
+    if (!ok)
+        printf("FAILED: %s\n", what);
+}
+
+static void open_engine(struct side *s, const char *folder)
+{
+    struct error err;
+    must(engine_open(&(struct engine_setup){.model = folder,
+                                            .tp = 1,
+                                            .device = s->device,
+                                            .kv_dtype_set = true,
+                                            .kv_dtype = DTYPE_F32,
+                                            .block_tokens = BLOCK,
+                                            .pass_rows = PASS_ROWS,
+                                            .n_kv_blocks = N_BLOCKS,
+                                            .progress = &progress,
+                                            .interrupt = &interrupt},
+                     &s->engine, &err),
+         &err, "engine");
+}
+
+/* Sequence i has four blocks, in no order. */
+static const uint32_t *table_of(uint32_t i_sequence)
+{
+    static uint32_t tables[MOST_SEQUENCES][4];
+    for (uint32_t k = 0; k < 4; k++)
+        tables[i_sequence][k] = (i_sequence * 4 + k) * 7 % N_BLOCKS;
+    return tables[i_sequence];
+}
+
+/* n[i] rows of sequence i from position from[i] on. */
+static void make_pass(struct pass *p, uint32_t n_sequences, const uint32_t *from, const uint32_t *n)
+{
+    memset(p, 0, sizeof *p);
+    for (uint32_t s = 0; s < n_sequences; s++) {
+        for (uint32_t k = 0; k < n[s]; k++) {
+            uint32_t i = p->b.n_rows++;
+            p->positions[i] = from[s] + k;
+            p->ids[i] = (p->positions[i] * 37 + s * 11) % TINY_VOCAB;
+            p->rows[i] = (struct kv_row){.blocks = table_of(s), .position = p->positions[i]};
+        }
+        p->sampled[p->n_sampled++] = p->b.n_rows - 1;
+    }
+    p->b.ids = p->ids;
+    p->b.positions = p->positions;
+    p->b.kv_rows[0] = p->b.kv_rows[1] = p->rows;
+}
+
+static void run(struct side *s, const struct pass *p, float *out)
+{
+    struct error err;
+    struct runner *r = s->engine->runner;
+    struct logits_top tops[MOST_SEQUENCES];
+    double sums[MOST_SEQUENCES];
+    float *logits;
+    must(runner_forward(r, &p->b, &err), &err, "forward");
+    must(runner_logits(r, p->sampled, p->n_sampled, &logits, &err), &err, "logits");
+    must(runner_read_logits(r, 0, p->n_sampled, &logits, &err), &err, "read");
+    memcpy(out, logits, (size_t)p->n_sampled * TINY_VOCAB * sizeof *out);
+    must(runner_look(r, p->n_sampled, tops, sums, &err), &err, "look");
+    for (uint32_t i = 0; i < p->n_sampled; i++) {
+        const float *row = out + (size_t)i * TINY_VOCAB;
+        double sum = 0;
+        expect(row[tops[i].id] == tops[i].best, "the best one's id");
+        for (uint32_t k = 0; k < TINY_VOCAB; k++)
+            sum += exp((double)row[k] - (double)tops[i].best);
+        expect(fabs(sum - sums[i]) <= 1e-5 * sum, "the sum of exponentials");
+    }
+}
+
+static double share_of_spread(const float *got, const float *want)
+{
+    double mean = 0, spread = 0, squares = 0;
+    for (uint32_t i = 0; i < TINY_VOCAB; i++)
+        mean += (double)want[i] / TINY_VOCAB;
+    for (uint32_t i = 0; i < TINY_VOCAB; i++) {
+        double d = (double)got[i] - (double)want[i], w = (double)want[i] - mean;
+        squares += d * d;
+        spread += w * w;
+    }
+    return sqrt(squares / spread);
+}
+
+/* On both: the GPU's rows are near the CPU's. */
+static void run_both(struct side *cpu, struct side *gpu, const struct pass *p, float *got)
+{
+    float want[MOST_SEQUENCES * TINY_VOCAB];
+    run(cpu, p, want);
+    run(gpu, p, got);
+    for (uint32_t i = 0; i < p->n_sampled; i++)
+        expect(share_of_spread(got + i * TINY_VOCAB, want + i * TINY_VOCAB) <= NEAR,
+               "a row of logits is near the CPU's");
+}
+
+static void test_passes(struct side *cpu, struct side *gpu)
+{
+    static struct pass p;
+    static const uint32_t zeros[MOST_SEQUENCES] = {0}, prompts[] = {20, 15, 5, 1, 30, 40};
+    static const uint32_t ones[] = {1, 1, 1, 1, 1, 1};
+    float got[MOST_SEQUENCES * TINY_VOCAB], again[MOST_SEQUENCES * TINY_VOCAB];
+    uint32_t at[MOST_SEQUENCES];
+    make_pass(&p, 6, zeros, prompts); /* 111 rows: not recorded, tiles of many rows */
+    run_both(cpu, gpu, &p, got);
+    memcpy(at, prompts, sizeof at);
+    for (uint32_t step = 0; step < 5; step++) { /* seen, recorded, replayed; of other rows each */
+        uint32_t n = step < 3 ? 3 : 4;          /* padded to 4 as well: one record */
+        make_pass(&p, n, at, ones);
+        run_both(cpu, gpu, &p, got);
+        for (uint32_t i = 0; i < n; i++)
+            at[i]++;
+    }
+    runner_drop_records(gpu->engine->runner);
+    run(gpu, &p, again); /* as it is enqueued, over the keys that are there */
+    expect(memcmp(got, again, (size_t)p.n_sampled * TINY_VOCAB * sizeof *got) == 0,
+           "a replay has other bits than its operators one by one");
+    static const uint32_t guesses[] = {3, 1, 4}; /* several rows of a sequence in a recorded size */
+    for (int i = 0; i < 3; i++) {
+        make_pass(&p, 3, at, guesses);
+        run_both(cpu, gpu, &p, got);
+    }
+}
+
+int main(void)
+{
+    struct side cpu = {0}, gpu = {0};
+    struct error err;
+    char folder[] = "/tmp/cox-runner-XXXXXX", path[64];
+    enum status s = cuda_device_open(
+        &(struct cuda_device_options){.utilization = 0.5, .n_threads = 1}, &gpu.device, &err);
+    if (s == STATUS_UNSUPPORTED) {
+        printf("skipped: %s\n", err.text);
+        return 77;
+    }
+    must(s, &err, "device");
+    must(cpu_device_open(&(struct cpu_device_options){.n_threads = 1, .isa_level = -1}, &cpu.device,
+                         &err),
+         &err, "CPU");
+    if (!mkdtemp(folder))
+        return 1;
+    for (int windows = 0; windows < 2; windows++) { /* of one KV group, and of two */
+        if (windows)
+            tiny_window_model_write(folder, 7);
+        else
+            tiny_model_write(folder, 7);
+        open_engine(&cpu, folder);
+        open_engine(&gpu, folder);
+        test_passes(&cpu, &gpu);
+        engine_close(cpu.engine);
+        engine_close(gpu.engine);
+    }
+    gpu.device->ops->close(gpu.device);
+    cpu.device->ops->close(cpu.device);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    (void)unlink(path);
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    (void)unlink(path);
+    (void)rmdir(folder);
+    printf("runner_test: %u checks, %u failures\n", n_checks, n_failures);
+    return n_failures > 0;
+}
