@@ -12,6 +12,7 @@ endif()
 if(COX_SANITIZE MATCHES address AND CMAKE_C_COMPILER_ID STREQUAL GNU)
   list(APPEND emulate_flags -fsanitize=address --param asan-stack=0)
 endif()
+set(COX_EMULATE_FLAGS ${emulate_flags} CACHE INTERNAL "") # for callers in other folders
 
 # cox_emulated_objects(OUT SOURCE...): the object files; a program links them with kernels_cuda_emulated's libraries.
 function(cox_emulated_objects out)
@@ -21,7 +22,7 @@ function(cox_emulated_objects out)
     get_filename_component(name ${source} NAME)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/emulated_${name}.o)
     add_custom_command(OUTPUT ${object} VERBATIM
-      COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${COX_EMULATE_CXX} ${emulate_flags} -I${CMAKE_SOURCE_DIR}/tests/cuda/emulate
+      COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${COX_EMULATE_CXX} ${COX_EMULATE_FLAGS} -I${CMAKE_SOURCE_DIR}/tests/cuda/emulate
               -I${CMAKE_SOURCE_DIR} -MD -MF ${object}.d -MT ${object} -x c++ -c ${source} -o ${object}
       DEPENDS ${source} DEPFILE ${object}.d COMMENT "emulated ${name}")
     list(APPEND objects ${object})

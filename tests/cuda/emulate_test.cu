@@ -294,9 +294,9 @@ void test_refusals()
     CHECK_DIES([] { launch(1, 32, 0, mask_kernel); }, "not in its own mask");
     CHECK_DIES(
         [] {
-            alignas(16) static char bytes[64];
-            static uint4 out;
-            launch(1, 2, 0, trap_kernel, bytes, &out);
+            char *bytes = nullptr;
+            (void)cudaMalloc(&bytes, 64);
+            launch(1, 2, 0, trap_kernel, bytes, reinterpret_cast<uint4 *>(bytes + 32));
         },
         "not aligned to its size");
     cudaLaunchConfig_t config = {};

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cuda_bf16.h"
-#include "launch.h"
 #include "tensor.h"
+#include "work.h"
 
 struct emulate_blas {
     int unused;

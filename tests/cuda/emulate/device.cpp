@@ -7,6 +7,7 @@
 #include "faults.h"
 #include "launch.h"
 #include "runtime_internal.h"
+#include "work.h"
 
 namespace
 {
@@ -196,8 +197,8 @@ cudaError_t enqueue_work(cudaStream_t stream, std::function<void()> work)
     return enqueue_work(stream, std::move(work), nullptr);
 }
 
-cudaError_t launch(const cudaLaunchConfig_t *config, const void *kernel, size_t n_argument_bytes,
-                   std::function<void()> body)
+static cudaError_t launch_check(const cudaLaunchConfig_t *config, const void *kernel,
+                                size_t n_argument_bytes)
 {
     const dim3 g = config->gridDim, b = config->blockDim;
     if (g.x == 0 || g.y == 0 || g.z == 0 || g.x > INT32_MAX || g.y > 65535 || g.z > 65535 ||
@@ -214,7 +215,23 @@ cudaError_t launch(const cudaLaunchConfig_t *config, const void *kernel, size_t 
                 config->dynamicSmemBytes);
         return told(cudaErrorInvalidValue);
     }
-    return enqueue_work(config->stream, std::move(body), kernel);
+    return lost();
+}
+
+cudaError_t launch(const cudaLaunchConfig_t *config, const void *kernel, const char *name,
+                   size_t n_argument_bytes, const closure *c)
+{
+    std::shared_ptr<const closure> owned(c);
+    if (cudaError_t e = launch_check(config, kernel, n_argument_bytes))
+        return e;
+    grid g = {};
+    g.n_blocks = config->gridDim, g.n_threads = config->blockDim;
+    g.n_shared_bytes = config->dynamicSmemBytes;
+    g.name = name;
+    g.closure = c;
+    g.thread = [](const void *ptr) { static_cast<const closure *>(ptr)->call(); };
+    return enqueue_work(
+        config->stream, [g, owned] { run_grid(g); }, kernel);
 }
 } // namespace emulate
 

@@ -60,7 +60,22 @@ struct copy {
 
 struct thread_copies {
     std::vector<copy> copies;
-    std::vector<size_t> group_ends; /* committed groups, oldest first */
+    std::vector<size_t> group_ends;       /* of the committed groups, oldest first */
+    size_t n_done = 0, n_groups_done = 0; /* of both, those that were waited for */
+    void clear()
+    {
+        copies.clear();
+        group_ends.clear();
+        n_done = n_groups_done = 0;
+    }
+    void forget_done()
+    {
+        copies.erase(copies.begin(), copies.begin() + (ptrdiff_t)n_done);
+        group_ends.erase(group_ends.begin(), group_ends.begin() + (ptrdiff_t)n_groups_done);
+        for (size_t &end : group_ends)
+            end -= n_done;
+        n_done = n_groups_done = 0;
+    }
 };
 
 struct engine {
@@ -288,10 +303,8 @@ void thread_end(engine *e)
     const unsigned lane = thread_index % WARP;
     w->alive &= ~(1u << lane);
     e->n_alive--;
-    if (e->has_copies) {
-        e->copies[thread_index].copies.clear();
-        e->copies[thread_index].group_ends.clear();
-    }
+    if (e->has_copies)
+        e->copies[thread_index].clear();
     if (e->n_at_barrier && e->n_at_barrier == e->n_alive)
         barrier_release(e);
     for (uint32_t rest = w->waiting; rest; rest &= w->waiting & (rest - 1)) {
@@ -458,24 +471,29 @@ void copy_commit()
     c->group_ends.push_back(c->copies.size());
 }
 
+static void copy_end(const copy &k)
+{
+    if (!k.from)
+        memset(k.to, 0, k.n_bytes);
+    else if (k.n_bytes == 16)
+        memcpy(k.to, k.from, 16);
+    else
+        memcpy(k.to, k.from, k.n_bytes);
+}
+
 void copy_wait(unsigned n_groups_left)
 {
     thread_copies *c = &self->copies[thread_index];
     const size_t n_groups = c->group_ends.size();
-    if (n_groups <= n_groups_left)
+    if (n_groups - c->n_groups_done <= n_groups_left)
         return;
-    const size_t n_done = n_groups - n_groups_left, end = c->group_ends[n_done - 1];
-    for (size_t i = 0; i < end; i++) {
-        const copy &k = c->copies[i];
-        if (k.from)
-            memcpy(k.to, k.from, k.n_bytes);
-        else
-            memset(k.to, 0, k.n_bytes);
-    }
-    c->copies.erase(c->copies.begin(), c->copies.begin() + (ptrdiff_t)end);
-    c->group_ends.erase(c->group_ends.begin(), c->group_ends.begin() + (ptrdiff_t)n_done);
-    for (size_t &group_end : c->group_ends)
-        group_end -= end;
+    c->n_groups_done = n_groups - n_groups_left;
+    for (const size_t end = c->group_ends[c->n_groups_done - 1]; c->n_done < end; c->n_done++)
+        copy_end(c->copies[c->n_done]);
+    if (c->n_groups_done == n_groups && c->n_done == c->copies.size())
+        c->clear();
+    else if (c->n_done >= 1024)
+        c->forget_done();
 }
 
 void die(const char *format, ...)

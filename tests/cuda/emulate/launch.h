@@ -1,6 +1,5 @@
 #pragma once
 /* Launches: arguments are copied when a kernel is enqueued, as a device's are. */
-#include <functional>
 #include <tuple>
 
 #include "engine.h"
@@ -32,14 +31,18 @@ enum cudaFuncAttribute {
 
 namespace emulate
 {
-/* What a library that is emulated too does in a stream: runs in its turn, or is captured. */
-cudaError_t enqueue_work(cudaStream_t stream, std::function<void()> work);
 cudaError_t func_set_shared(const void *kernel, int n_bytes);
 cudaError_t occupancy(int *n_blocks, const void *kernel, int n_threads, size_t n_shared_bytes);
-/* Enqueues body, which runs the grid. What a device refuses is refused: an empty grid, too many
- * threads, shared memory that was not asked for, too large arguments. */
-cudaError_t launch(const cudaLaunchConfig_t *config, const void *kernel, size_t n_argument_bytes,
-                   std::function<void()> body);
+/* A kernel and its arguments. std::function would be a third of what including this costs. */
+struct closure {
+    virtual ~closure() = default;
+    virtual void call() const = 0; /* by each thread */
+};
+/* Enqueues a grid of threads that call c, which it owns from then on, whatever it returns. What a
+ * device refuses is refused: an empty grid, too many threads, shared memory that was not asked for,
+ * too large arguments. */
+cudaError_t launch(const cudaLaunchConfig_t *config, const void *kernel, const char *name,
+                   size_t n_argument_bytes, const closure *c);
 } // namespace emulate
 
 template <class... P>
@@ -60,21 +63,18 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n_blocks, void (*
 template <class... P, class... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(P...), A &&...args)
 {
-    struct closure {
+    struct call_of_kernel final : emulate::closure {
         void (*kernel)(P...);
         std::tuple<P...> args;
+        call_of_kernel(void (*kernel_)(P...), A &&...args_) : kernel(kernel_), args(args_...)
+        {
+        }
+        void call() const override
+        {
+            std::apply(kernel, args);
+        }
     };
-    emulate::grid g = {};
-    g.n_blocks = config->gridDim, g.n_threads = config->blockDim;
-    g.n_shared_bytes = config->dynamicSmemBytes;
-    g.thread = [](const void *ptr) {
-        const closure *c = static_cast<const closure *>(ptr);
-        std::apply(c->kernel, c->args);
-    };
-    g.name = __PRETTY_FUNCTION__;
-    return emulate::launch(config, (const void *)kernel, sizeof(std::tuple<P...>),
-                           [g, c = closure{kernel, std::tuple<P...>(args...)}]() mutable {
-                               g.closure = &c;
-                               emulate::run_grid(g);
-                           });
+    return emulate::launch(config, (const void *)kernel, __PRETTY_FUNCTION__,
+                           sizeof(std::tuple<P...>),
+                           new call_of_kernel(kernel, static_cast<A &&>(args)...));
 }

@@ -22,7 +22,6 @@ struct ldmatrix_args {
     bool trans;
 };
 
-typedef uint32_t words8 __attribute__((vector_size(32)));
 typedef float floats8 __attribute__((vector_size(32)));
 
 /* The matrices, in float: a row of a, b and d is one or two vectors. */
@@ -35,15 +34,16 @@ struct mma_tile {
 /* d += a b: products of two bfloat16 are exact in float; sums are in order of k, where a device's
  * order is its own. */
 #define MULTIPLY                                                                                   \
-    for (unsigned i = 0; i < M; i++) {                                                             \
-        floats8 sum;                                                                               \
-        memcpy(&sum, t->d[i], sizeof sum);                                                         \
+    for (unsigned i = 0; i < M; i += 4) {                                                          \
+        floats8 sums[4];                                                                           \
+        memcpy(sums, t->d[i], sizeof sums);                                                        \
         for (unsigned k = 0; k < K; k++) {                                                         \
             floats8 b;                                                                             \
             memcpy(&b, t->b[k], sizeof b);                                                         \
-            sum += t->a[i][k] * b;                                                                 \
+            _Pragma("GCC unroll 4") for (unsigned row = 0; row < 4; row++) sums[row] +=            \
+                t->a[i + row][k] * b;                                                              \
         }                                                                                          \
-        memcpy(t->d[i], &sum, sizeof sum);                                                         \
+        memcpy(t->d[i], sums, sizeof sums);                                                        \
     }
 
 #define DOT                                                                                        \
@@ -103,8 +103,8 @@ float as_float(uint32_t bits)
 
 void two(float *out, uint32_t pair)
 {
-    out[0] = as_float(pair << 16);
-    out[1] = as_float(pair & 0xffff0000u);
+    const uint64_t both = (uint64_t)(pair & 0xffff0000u) << 32 | pair << 16;
+    memcpy(out, &both, sizeof both);
 }
 
 void need_all(uint32_t lanes, const char *name)
