@@ -43,7 +43,7 @@ struct api {
 
 struct shape {
     uint32_t n, rows, k, x_stride, out_stride;
-    bool to_float, has_bias;
+    bool to_float, has_bias, is_aligned; /* all of it to 16 bytes */
 };
 struct kept {
     struct shape shape;
@@ -166,7 +166,8 @@ enum status set_layouts(struct blas *b, const struct shape &s, struct error *err
 bool same(const struct shape &a, const struct shape &b)
 {
     return a.n == b.n && a.rows == b.rows && a.k == b.k && a.x_stride == b.x_stride &&
-           a.out_stride == b.out_stride && a.to_float == b.to_float && a.has_bias == b.has_bias;
+           a.out_stride == b.out_stride && a.to_float == b.to_float && a.has_bias == b.has_bias &&
+           a.is_aligned == b.is_aligned;
 }
 
 /* The layouts are set. */
@@ -174,6 +175,13 @@ enum status ask(struct blas *b, const struct shape &s, cublasLtMatmulAlgo_t *out
 {
     cublasLtMatmulHeuristicResult_t result = {};
     int n = 0;
+    const uint32_t n_bytes = s.is_aligned ? 16 : 2;
+    static const cublasLtMatmulPreferenceAttributes_t operands[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    for (uint32_t i = 0; i < sizeof operands / sizeof operands[0]; i++)
+        TRY_BLAS(b, cublasLtMatmulPreferenceSetAttribute, b->preference, operands[i], &n_bytes,
+                 sizeof n_bytes);
     TRY_BLAS(b, cublasLtMatmulAlgoGetHeuristic, b->handle, b->product, b->w, b->x, b->out, b->out,
              b->preference, 1, &result, &n);
     if (n == 0)
@@ -295,15 +303,18 @@ enum status one_product(struct gpu_linear *l, const struct gpu_products *p,
         const size_t skip = output * (part->to_float ? sizeof(float) : sizeof(uint16_t));
         if (!plain)
             TRY(cuda_dequantise(l->stream, w, first, n, values, err));
+        const struct places at = {plain ? w->codes : values, p->x.data,
+                                  static_cast<uint8_t *>(part->out.data) + skip, p->scratch};
+        const uintptr_t bits = (uintptr_t)at.w | (uintptr_t)at.x | (uintptr_t)at.out |
+                               p->x.stride * 2 | part->out.stride * (part->to_float ? 4 : 2);
         const struct shape s = {n * GPU_TILE_N < left ? n * GPU_TILE_N : left,
                                 p->n_rows,
                                 w->k,
                                 p->x.stride,
                                 part->out.stride,
                                 part->to_float,
-                                part->bias != nullptr};
-        const struct places at = {plain ? w->codes : values, p->x.data,
-                                  static_cast<uint8_t *>(part->out.data) + skip, p->scratch};
+                                part->bias != nullptr,
+                                bits % 16 == 0};
         TRY(multiply(l, s, at, err));
     }
     return STATUS_OK;

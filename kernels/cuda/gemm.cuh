@@ -9,7 +9,7 @@
  * under way and no register waits for one. Codes come back to the same lane, so rings need no
  * barrier; activations of a step are shared by the warps that have its part of K, and one barrier a
  * step serves them. Both are laid out so that neither copies nor reads meet in a bank. The first
- * steps' weights are asked for before the kernel in front has ended (programmatic dependent
+ * step's weights are asked for before the kernel in front has ended (programmatic dependent
  * launch).
  *
  * Sums are float: over a warp's inputs in order, or group by group times the group's scale; then
@@ -46,16 +46,21 @@ __global__ __launch_bounds__(GEMM_THREADS, NB <= 2 ? 2 : 1) void gemm_kernel(con
             gemm_load_tile<F, GROUP>(a, tiles[m], step * block_k + warp_k * T::STEP_K, lane,
                                      to + m * T::TILE_BYTES);
     };
-    for (uint32_t i = 0; i < ahead; i++) {
-        if (begin + i < end)
-            load_weights(begin + i, i);
-        cp_async_commit();
-    }
+    auto load_x = [&](uint32_t step, uint32_t stage) {
+        gemm_load_x<F>(a, step * block_k, log_chunks, ring + stage * stage_bytes + x_at);
+    };
+    /* Only the first step's: copies are waited for in order, and those of later steps in front of
+     * the first activations would hold these up. */
+    load_weights(begin, 0);
     dependency_wait();
     dependency_launch();
-    /* Not in the groups above: the first step must not wait for the last one's weights. */
-    for (uint32_t i = 0; i < ahead && begin + i < end; i++)
-        gemm_load_x<F, false>(a, (begin + i) * block_k, log_chunks, ring + i * stage_bytes + x_at);
+    for (uint32_t i = 0; i < ahead; i++) {
+        if (i > 0 && begin + i < end)
+            load_weights(begin + i, i);
+        if (begin + i < end)
+            load_x(begin + i, i);
+        cp_async_commit();
+    }
 
     float sums[MT][NB][4];
 #pragma unroll
@@ -68,8 +73,7 @@ __global__ __launch_bounds__(GEMM_THREADS, NB <= 2 ? 2 : 1) void gemm_kernel(con
         if (step + ahead < end) {
             const uint32_t free = stage == 0 ? ahead : stage - 1;
             load_weights(step + ahead, free);
-            gemm_load_x<F, true>(a, (step + ahead) * block_k, log_chunks,
-                                 ring + free * stage_bytes + x_at);
+            load_x(step + ahead, free);
         }
         cp_async_commit();
         const uint8_t *now = ring + stage * stage_bytes;

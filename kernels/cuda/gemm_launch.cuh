@@ -49,7 +49,7 @@ static double gemm_cost(const gemm_args &a, const gemm_limits &limits, const gem
     const double x = (double)p.n_blocks * a.n_rows * a.k * 2;
     const double partial = (double)a.n_rows * a.n_tiles * GPU_TILE_N * sizeof(float);
     const double sums = p.n_splits > 1 ? 2 * p.n_splits * partial + GEMM_MEETING_BYTES : 0;
-    double resident = limits.shared_bytes / 2 >= p.shared_bytes ? 2 : 1; /* of a multiprocessor */
+    double resident = p.shared_bytes + 1024 <= limits.shared_bytes / 2 ? 2 : 1; /* of blocks */
     const double each = (double)p.n_blocks * p.n_splits / limits.n_multiprocessors;
     resident = each < resident ? each : resident;
     const double ahead =

@@ -94,7 +94,7 @@ __device__ __forceinline__ uint4 gemm_elements(const uint16_t *from, uint32_t k,
 
 /* Inputs k0 .. k0 + 2^log_chunks * 8 of all rows, zero from a.k on. A thread has the same chunk of
  * each of its rows. */
-template <enum gpu_format F, bool ASYNC>
+template <enum gpu_format F>
 __device__ __forceinline__ void gemm_load_x(const gemm_args &a, uint32_t k0, uint32_t log_chunks,
                                             uint8_t *to)
 {
@@ -103,10 +103,8 @@ __device__ __forceinline__ void gemm_load_x(const gemm_args &a, uint32_t k0, uin
     for (uint32_t row = threadIdx.x >> log_chunks; row < a.n_rows; row += rows_at_once) {
         const uint16_t *from = a.x + (size_t)row * a.x_stride;
         uint8_t *place = to + ((row << log_chunks) + gemm_place<F>(row, c)) * 16;
-        if (ASYNC && a.x_is_aligned && k + 8 <= a.k)
+        if (a.x_is_aligned && k + 8 <= a.k)
             cp_async_16(place, from + k, true);
-        else if (a.x_is_aligned && k + 8 <= a.k)
-            *reinterpret_cast<uint4 *>(place) = *reinterpret_cast<const uint4 *>(from + k);
         else
             *reinterpret_cast<uint4 *>(place) = gemm_elements(from, k, a.k);
     }

@@ -5,25 +5,33 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/f16.h"
 #include "kernels/cpu/narrow.h"
-#include "kernels/cpu/pack.h"
 
-enum { STEP = 16, CHUNK = 256 };
+enum { STEP = 16 };
 
 /* ---- plain numbers ---- */
 
+/* Without a branch, so that loops of it become vectors. */
+static uint16_t bf16_from_f16(uint16_t h)
+{
+    uint32_t abs = (uint32_t)(h & 0x7fffu) << 13;
+    uint32_t bits = narrow_bits(narrow_float(abs) * 0x1p112f); /* subnormals too */
+    bits |= abs >= 0x0f800000u ? 0x7f800000u : 0;              /* infinities, NaN */
+    return bf16_from_f32(narrow_float(bits | (uint32_t)(h & 0x8000u) << 16));
+}
+
 static void pack_plain_row(enum dtype dtype, const uint8_t *from, uint32_t k, uint16_t *to)
 {
-    float values[CHUNK];
-    if (dtype == DTYPE_BF16) {
+    if (dtype == DTYPE_BF16)
         memcpy(to, from, (size_t)k * sizeof *to);
-        return;
+    for (uint32_t i = 0; dtype == DTYPE_F16 && i < k; i++) {
+        uint16_t half;
+        memcpy(&half, from + (size_t)i * sizeof half, sizeof half);
+        to[i] = bf16_from_f16(half);
     }
-    uint32_t bytes = dtype == DTYPE_F32 ? 4 : 2;
-    for (uint32_t at = 0; at < k; at += CHUNK) {
-        uint32_t n = k - at < CHUNK ? k - at : CHUNK;
-        (void)dequantize_row(dtype, from + (size_t)at * bytes, n, values);
-        for (uint32_t i = 0; i < n; i++)
-            to[at + i] = bf16_from_f32(values[i]);
+    for (uint32_t i = 0; dtype == DTYPE_F32 && i < k; i++) {
+        float single;
+        memcpy(&single, from + (size_t)i * sizeof single, sizeof single);
+        to[i] = bf16_from_f32(single);
     }
 }
 

@@ -470,6 +470,9 @@ static void run_small(struct rig *r)
                                           AS_MANY,
                                           i % 2 == 0,
                                           true});
+    run_case(r,
+             &(struct linear_case){DTYPE_BF16, 45, 0, {21, 30}, 66, 2, 3, 1, AS_MANY, false, true});
+    run_case(r, &(struct linear_case){DTYPE_Q4_0, 64, 0, {40}, 67, 1, 0, 1, AS_MANY, true, false});
     run_columns(r);
 }
 

@@ -177,8 +177,28 @@ static void check_sizes(void)
           "the largest matrix", "F16");
 }
 
+/* Every half: infinities, NaN, subnormals. */
+static void check_halves(void)
+{
+    enum { N = 1 << 16 };
+    static uint16_t halves[N];
+    static float want[N];
+    struct gpu_matrix m;
+    for (uint32_t i = 0; i < N; i++)
+        halves[i] = (uint16_t)i;
+    (void)gpu_matrix_of(DTYPE_F16, 1, N, 0, NULL, &m);
+    uint16_t *tile = mem_array(m.tile_bytes, 1);
+    gpu_pack_tile(&m, DTYPE_F16, &(struct weight_rows){(uint8_t *)halves, sizeof halves}, 0,
+                  (uint8_t *)tile);
+    (void)dequantize_row(DTYPE_F16, halves, N, want);
+    for (uint32_t i = 0; i < N; i++)
+        check(tile[i] == bf16_from_f32(want[i]), "a half is another number", "F16");
+    mem_free(tile);
+}
+
 int main(void)
 {
+    check_halves();
     for (uint32_t t = 0; t < DTYPE_COUNT; t++) {
         uint32_t block = dtype_traits(t).block_elems;
         uint64_t ignored = 0;

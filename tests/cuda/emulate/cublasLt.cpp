@@ -1,5 +1,6 @@
-/* An algorithm is refused for more columns than it was asked for, and for an eighth of them: who
- * keeps algorithms has to ask again. */
+/* An algorithm is refused for more columns than it was asked for, for an eighth of them, and for
+ * operands that are aligned to less than was said (256 bytes, where nothing was): who keeps
+ * algorithms has to ask again. */
 #include "cublasLt.h"
 
 #include <algorithm>
@@ -22,6 +23,7 @@ struct emulate_blas_layout {
 };
 struct emulate_blas_preference {
     uint64_t workspace_bytes;
+    uint32_t alignments[4] = {256, 256, 256, 256}; /* a, b, c, d */
 };
 
 namespace
@@ -160,9 +162,10 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     cublasLtMatmulPreferenceAttributes_t attribute,
                                                     const void *value, size_t n_bytes)
 {
-    return attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
-               ? take(&p->workspace_bytes, value, n_bytes)
-               : CUBLAS_STATUS_NOT_SUPPORTED;
+    if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+        return take(&p->workspace_bytes, value, n_bytes);
+    return take(&p->alignments[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value,
+                n_bytes);
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
@@ -177,6 +180,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
         return CUBLAS_STATUS_INVALID_VALUE;
     results[0] = {};
     results[0].algo.data[0] = out->columns;
+    for (int i = 0; i < 4; i++)
+        results[0].algo.data[1 + i] = p->alignments[i];
     results[0].workspaceSize = p->workspace_bytes;
     *n_results = 1;
     return CUBLAS_STATUS_SUCCESS;
@@ -196,6 +201,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
         return CUBLAS_STATUS_INVALID_VALUE;
     if (out_layout->columns > algo->data[0] || out_layout->columns * 8 <= algo->data[0])
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    const void *const operands[4] = {a, b, c, out};
+    for (int i = 0; i < 4; i++)
+        if ((uintptr_t)operands[i] % algo->data[1 + i] != 0)
+            return CUBLAS_STATUS_NOT_SUPPORTED;
     const product p = {(const uint16_t *)a,
                        (const uint16_t *)b,
                        c,

@@ -25,14 +25,20 @@ enum cublasLtMatrixLayoutAttribute_t {
     CUBLASLT_MATRIX_LAYOUT_COLS = 3,
     CUBLASLT_MATRIX_LAYOUT_LD = 4
 };
-enum cublasLtMatmulPreferenceAttributes_t { CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1 };
+enum cublasLtMatmulPreferenceAttributes_t {
+    CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,
+    CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5,
+    CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES = 6,
+    CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES = 7,
+    CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8
+};
 
 typedef struct emulate_blas *cublasLtHandle_t;
 typedef struct emulate_blas_product *cublasLtMatmulDesc_t;
 typedef struct emulate_blas_layout *cublasLtMatrixLayout_t;
 typedef struct emulate_blas_preference *cublasLtMatmulPreference_t;
 struct cublasLtMatmulAlgo_t {
-    uint64_t data[8]; /* [0]: the rows it was made for */
+    uint64_t data[8]; /* [0]: the columns it was made for; [1 ..]: alignments of a, b, c, d */
 };
 struct cublasLtMatmulHeuristicResult_t {
     cublasLtMatmulAlgo_t algo;
