@@ -8,6 +8,7 @@ struct collectives_gpu {
     struct gpu_comm *comm;
     enum gpu_comm_end drained; /* how the last drain ended */
     struct error why;
+    bool said_overdue; /* the loop's thread's */
 };
 
 _Static_assert(COLLECTIVES_MAX_RANKS == GPU_COMM_MAX_RANKS, "one bound");
@@ -127,9 +128,15 @@ void collectives_gpu_interrupt(struct collectives_gpu *c)
     c->comm->ops->interrupt(c->comm);
 }
 
-bool collectives_gpu_overdue(const struct collectives_gpu *c)
+bool collectives_gpu_overdue(struct collectives_gpu *c)
 {
-    return c->comm->ops->overdue(c->comm);
+    if (!c->comm->ops->overdue(c->comm))
+        return false;
+    if (!c->said_overdue)
+        log_error("collective_abort_failed", "error=%s",
+                  log_quote("the abort does not come to its end, and the compute thread is stuck"));
+    c->said_overdue = true;
+    return true;
 }
 
 void collectives_gpu_drain(struct collectives_gpu *c)

@@ -31,8 +31,9 @@ MUST_USE enum status collectives_gpu_join(struct collectives_gpu *c, const struc
                                           struct bytes id, struct error *err);
 /* What blocks returns STATUS_CLOSED soon, and the abort begins. leave follows. */
 void collectives_gpu_interrupt(struct collectives_gpu *c);
-/* Who is to call leave is stuck itself: the process has to end. */
-bool collectives_gpu_overdue(const struct collectives_gpu *c);
+/* Who is to call leave is stuck itself: the process has to end. Logged once as
+ * collective_abort_failed. */
+bool collectives_gpu_overdue(struct collectives_gpu *c);
 /* Interrupts, and waits for what is under way on the device: recorded passes must not be destroyed
  * while they run, and NCCL's abort waits until they are destroyed. */
 void collectives_gpu_drain(struct collectives_gpu *c);

@@ -83,7 +83,8 @@ enum status executor_gpus_join(struct executor_model *x, const struct executor_c
 void executor_gpus_leave(struct executor_model *x)
 {
     struct error why;
-    runner_drop_records(x->engine->runner); /* an abort waits for those that run */
+    collectives_gpu_drain(x->gpus);
+    runner_drop_records(x->engine->runner); /* none runs now, and the abort waits for their end */
     if (collectives_gpu_leave(x->gpus, &why) != STATUS_OK)
         note_lost(x, &why);
 }

@@ -8,9 +8,10 @@
  * (thread-local or relaxed mode) when the same call has run before outside of one: a first call
  * connects. Every rank calls the same ones in the same order with the same sizes.
  *
- * Threads: `interrupt` and `overdue` from any thread; all else by one thread at a time, the compute
- * thread. After any error but of arguments `leave` is due. Errors: STATUS_CLOSED interrupted,
- * STATUS_IO a peer or the device is lost, STATUS_TIMEOUT, STATUS_INVALID, STATUS_UNSUPPORTED. */
+ * Threads: make_id, interrupt and overdue from any thread; all else by one thread at a time, the
+ * compute thread. After any error but of arguments `leave` is due. Errors: STATUS_CLOSED
+ * interrupted, STATUS_IO a peer or the device is lost, STATUS_TIMEOUT, STATUS_INVALID,
+ * STATUS_UNSUPPORTED. */
 #include <stdatomic.h>
 
 #include "kernels/cuda/cuda_ops.h"
@@ -63,8 +64,8 @@ struct gpu_comm_ops {
     /* What blocks in here returns soon, and what is enqueued of the group ends: communicators are
      * aborted by a thread of the object, all marked before one is freed. leave follows. */
     void (*interrupt)(struct gpu_comm *c);
-    /* An abort has been under way for longer than leave would wait: whoever is to call leave is
-     * stuck itself, and the process has to end. Any thread. */
+    /* An abort has been under way for a second longer than leave would wait: whoever is to call
+     * leave is stuck itself, and the process has to end. Any thread. */
     bool (*overdue)(const struct gpu_comm *c);
     /* Interrupts, and waits for the stream's end, for leave_timeout_ms at most: what waits for
      * peers ends by the abort's mark. Behind it graphs may be destroyed. err: why it is not

@@ -24,7 +24,8 @@ enum {
     JOIN_MS = 20000,
     WAIT_MS = 60000,
     LEAVE_MS = 5000,
-    CALL_GRACE_MS = 200,         /* that a call in NCCL may last when communicators are aborted */
+    LATE_MS = 1000,      /* of leave behind the deadline, before whoever is to call it is stuck */
+    CALL_GRACE_MS = 200, /* that a call in NCCL may last when communicators are aborted */
     GROUP_ABORT_VERSION = 22200, /* ncclCommAbort inside of a group */
     ASYNC_EVERY = 64,            /* turns of a wait between two looks at the communicators */
     SPIN_TURNS = 2000,
@@ -179,7 +180,10 @@ static enum status join(struct gpu_comm *base, const struct gpu_comm_group *g, s
     if (atomic_load(&c->has_comms))
         return error_set(err, STATUS_INVALID, "the group before has not been left");
     TRY(check_group(g, err));
-    enum status s = join_all(c, g, err);
+    /* A communicator is of the calling thread's device: this makes it the stream's. */
+    enum status s = gpu_stream_query(c->o.stream, err);
+    if (s == STATUS_OK || s == STATUS_AGAIN)
+        s = join_all(c, g, err);
     if (s == STATUS_OK)
         s = join_stage(c, g, err);
     if (s != STATUS_OK)
@@ -230,6 +234,7 @@ static void abort_comms(struct nccl_comm *c)
     snprintf(c->abort_text, sizeof c->abort_text, "%.250s",
              s == STATUS_AGAIN ? "ncclCommAbort: in progress, without an end" : err.text);
     c->abort_state = ABORT_DONE;
+    atomic_store(&c->abort_ended, true);
     pthread_cond_broadcast(&c->wake);
     pthread_mutex_unlock(&c->mutex);
 }
@@ -267,8 +272,17 @@ static void interrupt(struct gpu_comm *base)
 static bool overdue(const struct gpu_comm *base)
 {
     const struct nccl_comm *c = (const struct nccl_comm *)base;
-    uint64_t began = atomic_load(&c->abort_began_ns);
-    return began != 0 && clock_mono_ns() - began > c->o.leave_timeout_ms * NS_PER_MS;
+    uint64_t began = atomic_load(&c->abort_began_ns), now = clock_mono_ns();
+    return began != 0 && !atomic_load(&c->abort_ended) &&
+           now - began > (c->o.leave_timeout_ms + LATE_MS) * NS_PER_MS;
+}
+
+/* Of what an interrupt began; who comes late to it still has a moment. */
+static uint64_t deadline(struct nccl_comm *c)
+{
+    uint64_t at = atomic_load(&c->abort_began_ns) + c->o.leave_timeout_ms * NS_PER_MS;
+    uint64_t soon = clock_mono_ns() + LATE_MS * NS_PER_MS / 2;
+    return at > soon ? at : soon;
 }
 
 /* False: it goes on. */
@@ -302,7 +316,7 @@ static enum gpu_comm_end drain(struct gpu_comm *base, struct error *err)
 {
     struct nccl_comm *c = nccl_of(base);
     interrupt(base);
-    return await_stream(c, clock_mono_ns() + c->o.leave_timeout_ms * NS_PER_MS, err);
+    return await_stream(c, deadline(c), err);
 }
 
 static enum gpu_comm_end leave(struct gpu_comm *base, uint32_t *ms, struct error *err)
@@ -310,7 +324,7 @@ static enum gpu_comm_end leave(struct gpu_comm *base, uint32_t *ms, struct error
     struct nccl_comm *c = nccl_of(base);
     interrupt(base);
     uint64_t began = atomic_load(&c->abort_began_ns);
-    uint64_t until = clock_mono_ns() + c->o.leave_timeout_ms * NS_PER_MS;
+    uint64_t until = deadline(c);
     bool done = await_abort(c, until);
     *ms = (uint32_t)((clock_mono_ns() - began) / NS_PER_MS);
     if (!done) {
@@ -329,6 +343,7 @@ static enum gpu_comm_end leave(struct gpu_comm *base, uint32_t *ms, struct error
     pthread_mutex_lock(&c->mutex);
     c->abort_state = ABORT_NONE;
     atomic_store(&c->abort_began_ns, 0);
+    atomic_store(&c->abort_ended, false);
     atomic_store(&c->interrupted, false);
     pthread_mutex_unlock(&c->mutex);
     return GPU_COMM_LEFT;

@@ -25,7 +25,8 @@ struct nccl_comm {
     enum abort_state abort_state;
     bool ends, abort_failed;
     char abort_text[256];
-    _Atomic uint64_t abort_began_ns; /* 0: none is under way */
+    _Atomic uint64_t abort_began_ns; /* 0: none has */
+    _Atomic bool abort_ended;
 };
 
 static inline struct nccl_comm *nccl_of(struct gpu_comm *c)

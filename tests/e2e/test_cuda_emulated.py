@@ -29,12 +29,12 @@ def programs(tmp_path_factory):
     return folder
 
 
-def cluster_of(programs, tp, pp, *args):
+def cluster_of(programs, tp, pp, *args, env=()):
     """With stand-ins for the GPU's own library and for NCCL."""
     c = Cluster("--device", "cuda", "--served-model-name", "m", "--max-model-len", 512, "--num-gpu-blocks-override", 96,
                 "--pp", pp, *args, workers=tp * pp, tp=tp, model=str(MODEL),
                 env={"LD_LIBRARY_PATH": str(BIN.parent / "tests/nvml"),
-                     "COX_NCCL_LIBRARY": str(BIN.parent / "tests/libfakenccl_emulated.so")})
+                     "COX_NCCL_LIBRARY": str(BIN.parent / "tests/libfakenccl_emulated.so"), **dict(env)})
     c.command[0] = str(programs / "cox")
     return c
 
@@ -78,6 +78,18 @@ def test_a_lost_rank_leaves_the_others_their_weights(programs):
         log = c.log()
         assert "worker-0 collective_aborted ms=" in log and "collective_abort_failed" not in log
         assert sum("worker-0 model_loading" in line for line in log.splitlines()) == 1
+    assert all(len(ids(got)) == 24 for got in results)
+
+
+def test_an_abort_that_hangs_ends_the_process(programs):
+    """As NCCL's may: the survivor says so, ends and is started anew; what streams have said stays."""
+    bodies = [body_of(list(range(9, 30)), max_tokens=24, temperature=0)]
+    with cluster_of(programs, 2, 1, env={"FAKENCCL_LOSS": "hang"}) as c:
+        survivor, results = c.pid("worker-0"), kill_under_streams(c, "worker-1", bodies)
+        log = c.log()
+        assert c.pid("worker-0") != survivor
+        assert "worker-0 collective_abort_failed" in log and "worker-0 worker_must_end" in log
+        assert "worker-0 collective_aborted" not in log
     assert all(len(ids(got)) == 24 for got in results)
 
 
