@@ -129,13 +129,12 @@ enum route_scores {
 };
 #define ROUTE_MAX_GROUPS 256u
 struct route_params {
-    struct view logits; /* [n_rows][n_experts] */
-    bool float_logits;  /* they are float, whatever the device's activations are */
+    struct view logits; /* [n_rows][n_experts]; float_logits: float, whatever activations are */
     const float *bias;  /* [n_experts], for the choice alone; or NULL */
     uint32_t n_rows, n_experts, n_chosen, n_groups, n_groups_chosen;
     enum route_scores scores;
-    bool groups_by_two; /* a group's score is the sum of its two best, not its best */
-    bool normalise;     /* shares add up to one, before the factor */
+    bool groups_by_two;           /* a group's score is the sum of its two best, not its best */
+    bool float_logits, normalise; /* normalise: shares add up to one, before the factor */
     float factor;
     uint32_t *ids; /* [n_rows][n_chosen] */
     float *shares;
@@ -188,6 +187,7 @@ struct lora_group {
 };
 struct lora_params {
     struct view x, out, gathered, low, high; /* rooms: of inputs, rank and outputs */
+    bool to_float;                           /* out is, as of linear_part */
     const uint32_t *rows;
     const struct lora_group *groups;
     uint32_t n_groups;

@@ -23,6 +23,7 @@ void lora_set_begin(struct lora_set *l, const uint32_t *adapters, uint32_t n_row
 
 void lora_set_add(struct lora_set *l, uint32_t i_weight, struct view x, struct view out)
 {
+    const bool to_float = l->p->weights[i_weight].out == REG_ROUTER;
     struct lora_group groups[LORA_MAX_SLOTS];
     uint32_t n = 0;
     for (uint32_t i = 0; i < l->s.max_loras; i++) {
@@ -38,6 +39,7 @@ void lora_set_add(struct lora_set *l, uint32_t i_weight, struct view x, struct v
     if (n > 0)
         l->s.device->ops->lora(l->s.device, &(struct lora_params){.x = x,
                                                                   .out = out,
+                                                                  .to_float = to_float,
                                                                   .rows = l->uploaded,
                                                                   .n_groups = n,
                                                                   .groups = groups,

@@ -18,7 +18,7 @@ enum reg {
     REG_GATE,
     REG_UP,
     REG_LATENT, /* MLA: a compressed Q; then Q in the latent's space */
-    REG_ROUTER, /* a mixture's logits */
+    REG_ROUTER, /* a mixture's logits: float */
     REG_SHARE,  /* and what its shared expert is scaled by */
     REG_E,      /* its result */
     REG_PICKED, /* rows of one expert, and what becomes of them */

@@ -33,7 +33,7 @@ static uint64_t lay_out(struct runner *r, const struct program *p, const struct 
     const struct scratch_shape shape = runner_scratch_shape(p, d, pass_rows);
     uint64_t used = 0, e = ops->activation_bytes, n_logits = ops->logits_rows;
     uint64_t n_chosen = (uint64_t)pass_rows * c->moe.n_chosen;
-    for (uint32_t i = 0; i < REG_COUNT; i++) /* the router's logits may be float */
+    for (uint32_t i = 0; i < REG_COUNT; i++) /* the router's logits are float */
         r->regs[i] =
             take(r, &used, (i == REG_ROUTER ? sizeof(float) : e) * p->widths[i] * pass_rows);
     r->gathered = take(r, &used, program_is_last(p) ? e * c->hidden * n_logits : 0);

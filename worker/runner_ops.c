@@ -80,13 +80,6 @@ static void add_adapters(struct runner *r, const struct op *o)
                      runner_view(r, r->s.program->weights[i].out));
 }
 
-/* Logits that lie close together are to be told apart; but what an adapter adds to are activations.
- */
-static bool router_is_float(const struct runner *r)
-{
-    return !r->has_adapters;
-}
-
 static enum status run_linear(struct runner *r, const struct op *o, struct error *err)
 {
     struct linear_params p = {
@@ -96,7 +89,7 @@ static enum status run_linear(struct runner *r, const struct op *o, struct error
         p.parts[i] = (struct linear_part){.w = &w->w,
                                           .bias = w->bias,
                                           .out = runner_view(r, w->out),
-                                          .to_float = w->out == REG_ROUTER && router_is_float(r)};
+                                          .to_float = w->out == REG_ROUTER};
     }
     if (p.n_parts > 0)
         r->ops->linear(r->s.device, &p);
@@ -216,7 +209,7 @@ static void run_route(struct runner *r, const struct op *o)
     };
     const struct moe_config *m = &r->s.program->config->moe;
     r->ops->route(r->s.device, &(struct route_params){.logits = runner_view(r, o->in),
-                                                      .float_logits = router_is_float(r),
+                                                      .float_logits = true,
                                                       .bias = o->route.bias,
                                                       .n_rows = r->n_rows,
                                                       .n_experts = m->n_experts,

@@ -35,7 +35,8 @@ enum grouped_result {
     GROUPED_GATED, /* bfloat16: act(first) * second */
     GROUPED_FLOAT,
     GROUPED_BF16,
-    GROUPED_ADD /* bfloat16: out += scale * result */
+    GROUPED_ADD, /* bfloat16: out += scale * result */
+    GROUPED_ADD_FLOAT
 };
 
 #define GROUPED_INLINE_GROUPS 16u
@@ -48,7 +49,11 @@ struct grouped_args {
     uint32_t n; /* outputs of a matrix; the most of them when they differ */
     uint32_t k; /* inputs, likewise */
 
-    /* tiles NULL: the inline ones, or, when n_groups is not 0, rows 0 .. n_rows - 1 for each */
+    /* ids: tile i is place i alone, of group ids[i] - first_id, when it is below n_groups. Else
+     * tiles, or, when they are NULL, the inline ones, or, when n_groups is not 0, rows 0 .. n_rows
+     * - 1 for each group. */
+    const uint32_t *ids;
+    uint32_t first_id;
     const struct grouped_tile *tiles;
     const uint32_t *n_tiles; /* of tiles, on the device */
     uint32_t max_tiles;      /* at most so many, and all of them when there is no n_tiles */
@@ -129,6 +134,8 @@ __device__ inline const struct grouped_matrix *grouped_second(const struct group
 /* Tile i of a launch; n 0: there is none. */
 __device__ inline struct grouped_tile grouped_tile_at(const struct grouped_args &a, uint32_t i)
 {
+    if (a.ids)
+        return {a.ids[i] - a.first_id, i, a.ids[i] - a.first_id < a.n_groups ? 1u : 0u};
     if (a.tiles)
         return i < *a.n_tiles ? a.tiles[i] : grouped_tile{0, 0, 0};
     if (a.n_groups == 0)

@@ -45,8 +45,9 @@ __device__ inline void grouped_store(const struct grouped_args &a, const struct 
     uint16_t *half = static_cast<uint16_t *>(a.out) + at;
     float v = grouped_sum(s, row, column);
     v += is_real && m->bias ? m->bias[output] : 0.0f;
-    if (a.result == GROUPED_FLOAT) {
-        static_cast<float *>(a.out)[at] = v;
+    if (a.result == GROUPED_FLOAT || a.result == GROUPED_ADD_FLOAT) {
+        float *out = static_cast<float *>(a.out) + at;
+        *out = a.result == GROUPED_FLOAT ? v : fmaf(v, a.inline_scales[t.group], *out);
         return;
     }
     if (a.result == GROUPED_GATED) {

@@ -291,6 +291,23 @@ __device__ inline void tile_make(struct tiles *t, uint32_t i, const struct gpu_m
     t->scales[i] = static_cast<const uint8_t *>(w.scales) + (size_t)tile * w.tile_bytes;
 }
 
+/* The first lines of what the warp will read, on their way while activations are brought: of codes
+ * 8 pieces, of bfloat16 rows two. */
+__device__ inline void tiles_prefetch(const struct tiles &t, bool is_plain, uint32_t part,
+                                      uint32_t n_parts)
+{
+    const uint32_t lane = threadIdx.x % WARP;
+    const uint32_t piece = part + (is_plain ? lane / 16 : lane / 4) * n_parts;
+    const size_t at = is_plain ? ((size_t)lane % 16 * ((t.k + 7) / 8 * 8) + piece * PIECE) * 2
+                               : (size_t)piece * 512 + lane % 4 * 128;
+    if (piece * PIECE >= t.k)
+        return;
+#pragma unroll
+    for (uint32_t i = 0; i < 2; i++)
+        if (t.which >> i & 1)
+            prefetch_l2(t.codes[i] + at);
+}
+
 /* Tile i alone: the two are of different formats. */
 __device__ inline struct tiles one_of(const struct tiles &t, uint32_t i, uint32_t group)
 {
@@ -325,6 +342,7 @@ __global__ __launch_bounds__(THREADS, 2) void small_kernel(const __grid_constant
     tile_make(&t, 0, w, first);
     tile_make(&t, 1, w2, gated ? first : first + 16);
     const bool alike = w.format == w2.format && w.group == w2.group;
+    tiles_prefetch(t, w.format == GPU_BF16 && alike, part, s.n_parts);
     const uint32_t n_blocks = (tile.n + 7) / 8, n_spans = (w.k + SPAN<BLOCKS> - 1) / SPAN<BLOCKS>;
     struct sums<BLOCKS> sums = {
     };

@@ -103,7 +103,7 @@ enum status run_batch(const struct batch &b, const uint16_t *x, uint32_t x_strid
     up.out = b.p->out.data;
     up.out_stride = b.p->out.stride;
     up.out_rows = b.p->rows + b.begin;
-    up.result = GROUPED_ADD;
+    up.result = b.p->to_float ? GROUPED_ADD_FLOAT : GROUPED_ADD;
     return gpu_check(run_tiles(b, &up), "lora: up", err);
 }
 

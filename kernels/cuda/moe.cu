@@ -135,7 +135,7 @@ __global__ __launch_bounds__(SUM_THREADS) void sum_kernel(const sum_args a)
         if (a.ids[pair] - a.first >= a.n)
             continue;
         const float4 v = *reinterpret_cast<const float4 *>(
-            a.results + (size_t)a.places[pair] * a.stride + column);
+            a.results + (size_t)grouped_row(a.places, pair) * a.stride + column);
         const float share = a.shares[pair];
         sum.x = fmaf(v.x, share, sum.x), sum.y = fmaf(v.y, share, sum.y);
         sum.z = fmaf(v.z, share, sum.z), sum.w = fmaf(v.w, share, sum.w);
@@ -268,7 +268,7 @@ cudaError_t enqueue_sum(const struct turn &t)
     const struct moe_params *p = t.p;
     const sum_args a = {in_room<float>(t, t.rooms->results),
                         ids_of(t),
-                        in_room<uint32_t>(t, t.rooms->places),
+                        t.n_rows == 1 ? nullptr : in_room<uint32_t>(t, t.rooms->places),
                         p->shares + (size_t)t.first_row * p->n_chosen,
                         static_cast<uint16_t *>(p->out.data) + (size_t)t.first_row * p->out.stride,
                         rounded(p->dim, 4),
@@ -287,10 +287,17 @@ struct grouped_args product_of(const struct turn &t)
     struct grouped_args a = {};
     a.table = static_cast<const char *>(t.p->table);
     a.table_stride = sizeof(struct gpu_expert);
-    a.tiles = in_room<struct grouped_tile>(t, t.rooms->tiles);
-    a.n_tiles = in_room<uint32_t>(t, t.rooms->n_tiles);
     a.tile_rows = t.tile_rows;
-    a.max_tiles = most_tiles(t.n_rows, t.p->n_chosen, t.p->n, t.tile_rows);
+    if (t.n_rows == 1) { /* its experts are different ones: nothing to sort */
+        a.ids = ids_of(t);
+        a.first_id = t.p->first;
+        a.n_groups = t.p->n;
+        a.max_tiles = t.p->n_chosen;
+    } else {
+        a.tiles = in_room<struct grouped_tile>(t, t.rooms->tiles);
+        a.n_tiles = in_room<uint32_t>(t, t.rooms->n_tiles);
+        a.max_tiles = most_tiles(t.n_rows, t.p->n_chosen, t.p->n, t.tile_rows);
+    }
     a.act = t.p->act;
     a.limit = t.p->limit;
     return a;
@@ -319,7 +326,10 @@ cudaError_t enqueue_inner(const struct turn &t)
         if (e != cudaSuccess)
             return e;
     }
-    a.x_rows = in_room<uint32_t>(t, t.rooms->rows);
+    if (t.n_rows == 1)
+        a.x_stride = 0; /* every place has the one row */
+    else
+        a.x_rows = in_room<uint32_t>(t, t.rooms->rows);
     a.out = t.room + t.rooms->inner;
     a.out_stride = rounded(t.width, 16);
     a.result = GROUPED_GATED;
@@ -344,7 +354,8 @@ cudaError_t enqueue_outer(const struct turn &t)
 enum status run_turn(const struct turn &t, struct error *err)
 {
     if (t.p->n > 0) {
-        TRY(gpu_check(enqueue_sort(t), "moe: sort", err));
+        if (t.n_rows > 1)
+            TRY(gpu_check(enqueue_sort(t), "moe: sort", err));
         TRY(gpu_check(enqueue_inner(t), "moe: gate and up", err));
         TRY(gpu_check(enqueue_outer(t), "moe: down", err));
     }
