@@ -69,11 +69,11 @@ static void log_kv(const struct engine *e)
     char tokens[32], length[32];
     double concurrency = gpu_log_concurrency(e);
     uint64_t n = (uint64_t)(concurrency * e->max_model_len);
-    log_info(
-        "gpu_kv_cache",
-        "message=\"GPU KV cache size: %s tokens, Maximum concurrency for %s tokens per request: "
-        "%.2fx\"",
-        gpu_log_number(n, tokens), gpu_log_number(e->max_model_len, length), concurrency);
+    log_info("gpu_kv_cache",
+             "message=\"Available KV cache memory: %.2f GiB, GPU KV cache size: %s tokens, Maximum "
+             "concurrency for %s tokens per request: %.2fx\"",
+             gib(e->kv_bytes), gpu_log_number(n, tokens), gpu_log_number(e->max_model_len, length),
+             concurrency);
 }
 
 void gpu_log_start(const struct executor_model *x, uint64_t elapsed_ns)
