@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cuda_ops.h"
+#include "worker/device_cuda.h"
 #include "worker/executor_model_draw.h"
 #include "worker/executor_model_group.h"
 #include "worker/gpu_log.h"
@@ -44,6 +45,16 @@ enum status executor_cuda_find(const struct worker_options *o, struct executor_f
     return s;
 }
 
+void cuda_engine_setup(struct engine_setup *s, uint64_t memory_bytes)
+{
+    if (!s->kv_dtype_set)
+        s->kv_dtype = DTYPE_BF16;
+    s->kv_dtype_set = true;
+    s->kv_takes_all = true;
+    s->reserved_bytes = RESERVED_BYTES;
+    s->pass_rows = memory_bytes >= LARGE_BYTES ? PASS_ROWS_LARGE : PASS_ROWS;
+}
+
 static enum status cuda_setup(const struct worker_options *o, const struct executor_found *found,
                               struct engine_setup *s, struct error *err)
 {
@@ -53,12 +64,7 @@ static enum status cuda_setup(const struct worker_options *o, const struct execu
         return error_set(err, STATUS_UNSUPPORTED,
                          "--dtype float32: a GPU computes in bfloat16; leave it out, or --device "
                          "cpu");
-    if (!s->kv_dtype_set)
-        s->kv_dtype = DTYPE_BF16;
-    s->kv_dtype_set = true;
-    s->kv_takes_all = true;
-    s->reserved_bytes = RESERVED_BYTES;
-    s->pass_rows = info.memory_bytes >= LARGE_BYTES ? PASS_ROWS_LARGE : PASS_ROWS;
+    cuda_engine_setup(s, info.memory_bytes);
     return STATUS_OK;
 }
 
@@ -89,7 +95,8 @@ static void cuda_place(const struct executor_model *x, char *out, size_t size)
 static enum status cuda_open_draws(struct executor_model *x, struct gpu_draws **out,
                                    struct error *err)
 {
-    const struct gpu_draws_options o = executor_draws_options(x);
+    const struct gpu_draws_options o =
+        executor_draws_options(x->engine->device, x->engine->config.vocab_size);
     return gpu_draws_open(x->engine->device, &o, out, err);
 }
 

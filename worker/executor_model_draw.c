@@ -42,10 +42,10 @@ enum status executor_draws_open(struct executor_model *x, struct error *err)
     return STATUS_OK;
 }
 
-struct gpu_draws_options executor_draws_options(const struct executor_model *x)
+struct gpu_draws_options executor_draws_options(const struct device *d, uint32_t vocab_size)
 {
-    uint32_t n_rows = x->engine->device->ops->logits_rows;
-    return (struct gpu_draws_options){.vocab_size = x->engine->config.vocab_size,
+    uint32_t n_rows = d->ops->logits_rows;
+    return (struct gpu_draws_options){.vocab_size = vocab_size,
                                       .n_slots = SEQUENCES_MAX_SLOTS,
                                       .n_rows = n_rows < GPU_SAMPLE_MAX_ROWS ? n_rows
                                                                              : GPU_SAMPLE_MAX_ROWS,

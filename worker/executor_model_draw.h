@@ -3,7 +3,7 @@
 #include "worker/executor_model.h"
 
 MUST_USE enum status executor_draws_open(struct executor_model *x, struct error *err);
-struct gpu_draws_options executor_draws_options(const struct executor_model *x);
+struct gpu_draws_options executor_draws_options(const struct device *d, uint32_t vocab_size);
 void executor_draws_close(struct executor_model *x); /* NULL is fine */
 /* Can the device draw all of it? What it can not the host does. */
 bool executor_can_draw(const struct executor_model *x, struct sequence_runs runs);

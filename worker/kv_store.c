@@ -8,6 +8,8 @@
 enum { DEFAULT_SEQUENCES = 4, DEFAULT_WINDOWS = 64, WINDOW_SLACK_TOKENS = 512 };
 #define DEFAULT_MAX_BYTES (4ull << 30)
 #define MAX_BLOCKS        (1u << 30)
+/* Nobody needs more of a small model, and the head keeps a record of each. */
+#define TAKE_ALL_MAX_BLOCKS (1u << 20)
 
 /* A group's blocks follow each other, each with all layers of the group: a sequence touches few
  * pages, and a block moves in one piece. */
@@ -110,7 +112,9 @@ enum status kv_store_size(const struct program *p, const struct kv_shape *s,
         one += least_blocks(l, s) * bytes;
         wanted += default_blocks(l, s) * bytes;
     }
-    if (limit == 0 && s->take_all) {
+    bool all = s->take_all && limit == 0 && s->n_blocks == 0;
+    uint64_t most = all ? TAKE_ALL_MAX_BLOCKS : MAX_BLOCKS;
+    if (all) {
         limit = s->available_bytes;
     } else if (limit == 0) {
         uint64_t quarter = s->available_bytes / 4;
@@ -127,9 +131,9 @@ enum status kv_store_size(const struct program *p, const struct kv_shape *s,
                                            .wanted = default_blocks(&p->kv_groups[i], s),
                                            .all_least = one,
                                            .all_wanted = wanted};
-            n = share_blocks(&share, limit, s->memory_bytes != 0 || s->take_all);
+            n = share_blocks(&share, limit, s->memory_bytes != 0 || all);
         }
-        groups[i].n_blocks = (uint32_t)(n < MAX_BLOCKS ? n : MAX_BLOCKS);
+        groups[i].n_blocks = (uint32_t)(n < most ? n : most);
     }
     return STATUS_OK;
 }

@@ -5,7 +5,9 @@
 
 #include "common/base/host.h"
 #include "common/base/mem.h"
-#include "worker/executor_model.h"
+#include "kernels/cuda/cuda.h"
+#include "worker/device_cuda.h"
+#include "worker/executor_model_draw.h"
 
 /* ---- one rank ---- */
 
@@ -52,7 +54,10 @@ static enum status plan_one(struct plan *p, const struct engine_setup *s, struct
     r->stage = s->stage;
     r->weights_bytes = e->weights_bytes;
     r->activation_bytes = e->activation_bytes;
-    if (comm_place_draws(&(struct comm_place){s->tp, s->pp, s->rank, s->stage}))
+    if (s->device) {
+        const struct gpu_draws_options o = executor_draws_options(s->device, e->config.vocab_size);
+        r->activation_bytes += gpu_draws_bytes(&o);
+    } else if (comm_place_draws(&(struct comm_place){s->tp, s->pp, s->rank, s->stage}))
         r->activation_bytes += executor_samplers_measure(p->n_threads, e->config.vocab_size);
     r->comm_bytes = e->comm_bytes;
     r->lora_bytes = e->lora_bytes;
@@ -99,6 +104,37 @@ static enum status look_at(const char *model, const char *cache_dir, struct plan
     return s;
 }
 
+/* Of a GPU, which need not be here when its memory is said. */
+static enum status set_gpu(const struct plan_options *o, struct plan *p, struct engine_setup *s,
+                           struct error *err)
+{
+    struct gpu_info info = {.memory_bytes = (uint64_t)o->memory_bytes};
+    TRY(cuda_measure_open(&s->device, err));
+    enum status st = p->memory_found ? gpu_info(0, &info, err) : STATUS_OK;
+    if (st != STATUS_OK)
+        return error_prefix(err, st, "--memory-bytes says what memory a GPU has that is not here");
+    cuda_engine_setup(s, info.memory_bytes);
+    p->memory_bytes = (uint64_t)(o->gpu_memory_utilization * (double)info.memory_bytes);
+    return STATUS_OK;
+}
+
+static enum status plan_ranks(const struct plan_options *o, struct plan *p, struct engine_setup *s,
+                              struct error *err)
+{
+    if (o->device == PLAN_DEVICE_CUDA)
+        TRY(set_gpu(o, p, s, err));
+    else if (p->memory_found)
+        p->memory_bytes = host_available_bytes() / p->n_ranks;
+    p->n_threads = threads_of(o, p->n_ranks);
+    p->ranks = mem_array(p->n_ranks, sizeof *p->ranks);
+    for (uint32_t i = 0; i < p->n_ranks; i++) {
+        s->rank = i % s->tp;
+        s->stage = i / s->tp;
+        TRY(plan_one(p, s, &p->ranks[i], err));
+    }
+    return STATUS_OK;
+}
+
 enum status plan_make(const char *model, const struct plan_options *o, struct plan *out,
                       struct error *err)
 {
@@ -111,19 +147,13 @@ enum status plan_make(const char *model, const struct plan_options *o, struct pl
                          .memory_found = o->memory_bytes == 0};
     TRY(check(o, err));
     TRY(look_at(model, o->worker.cache_dir, out, err));
-    if (out->memory_found)
-        out->memory_bytes = host_available_bytes() / out->n_ranks;
-    out->n_threads = threads_of(o, out->n_ranks);
-    out->ranks = mem_array(out->n_ranks, sizeof *out->ranks);
     s.model = model;
     s.load_format = out->is_gguf ? WORKER_LOAD_AUTO : WORKER_LOAD_DUMMY;
     s.n_threads = 1; /* nothing is computed */
-    for (uint32_t i = 0; i < out->n_ranks; i++) {
-        s.rank = i % s.tp;
-        s.stage = i / s.tp;
-        TRY(plan_one(out, &s, &out->ranks[i], err));
-    }
-    return STATUS_OK;
+    enum status st = plan_ranks(o, out, &s, err);
+    if (s.device)
+        s.device->ops->close(s.device);
+    return st;
 }
 
 void plan_fini(struct plan *p)

@@ -3,9 +3,12 @@
  * shares with a worker has the worker's names and means the same. */
 #include "common/options/worker.h"
 
+enum plan_device { PLAN_DEVICE_CPU, PLAN_DEVICE_CUDA };
 struct plan_options {
     struct worker_options worker; /* those that say how large it is going to be */
     int64_t memory_bytes;         /* 0: what is free here, shared out */
+    int device;                   /* enum plan_device */
+    double gpu_memory_utilization;
     bool json;
 };
 

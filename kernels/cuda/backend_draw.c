@@ -49,7 +49,7 @@ static uint64_t results_bytes(const struct gpu_draws_options *o)
     return aligned((uint64_t)o->n_places * sizeof(struct gpu_sampled));
 }
 
-static uint64_t draws_bytes(const struct gpu_draws_options *o)
+uint64_t gpu_draws_bytes(const struct gpu_draws_options *o)
 {
     return aligned((uint64_t)o->n_slots * sizeof(uint32_t)) +
            aligned(cuda_sample_scratch_bytes(o->n_rows, o->vocab_size)) +
@@ -195,12 +195,12 @@ static enum status open_parts(struct draws *w, struct error *err)
 {
     const struct gpu_draws_options *o = &w->base.o;
     struct device *d = &w->device->base;
-    w->memory = d->ops->alloc(d, draws_bytes(o));
+    w->memory = d->ops->alloc(d, gpu_draws_bytes(o));
     if (!w->memory)
         return error_set(err, STATUS_NO_MEMORY,
                          "this worker's part of the device has no %.1f MiB to draw tokens with: "
                          "raise --gpu-memory-utilization",
-                         (double)draws_bytes(o) / (1 << 20));
+                         (double)gpu_draws_bytes(o) / (1 << 20));
     TRY(gpu_host_alloc(w->device->gpu,
                        GPU_DRAW_STEPS * (w->lists_bytes + results_bytes(o) +
                                          aligned((uint64_t)o->n_slots * sizeof(uint32_t))),
@@ -215,7 +215,7 @@ enum status gpu_draws_open(struct device *d, const struct gpu_draws_options *o,
                            struct gpu_draws **out, struct error *err)
 {
     struct draws *w = mem_zalloc(sizeof *w);
-    w->base = (struct gpu_draws){.ops = &draws_ops, .o = *o, .n_bytes = draws_bytes(o)};
+    w->base = (struct gpu_draws){.ops = &draws_ops, .o = *o, .n_bytes = gpu_draws_bytes(o)};
     w->device = cuda_of(d);
     w->lists_bytes = aligned(lists_bytes(o));
     w->scratch_bytes = cuda_sample_scratch_bytes(o->n_rows, o->vocab_size);

@@ -10,6 +10,10 @@ struct cuda_device_options {
     uint64_t staging_bytes; /* room for a pass's uploads; 0: 32 MiB */
     uint32_t n_threads;     /* of the host, for packing weights; 0: all */
 };
+/* In place of a device, for sizes alone: nothing but weight_bytes, scratch_bytes, table_bytes and
+ * close may be called. No device and no driver is needed. STATUS_UNSUPPORTED without the toolchain.
+ */
+MUST_USE enum status cuda_measure_open(struct device **out, struct error *err);
 /* STATUS_UNSUPPORTED, STATUS_INVALID as gpu_info has them; STATUS_NO_MEMORY. */
 MUST_USE enum status cuda_device_open(const struct cuda_device_options *o, struct device **out,
                                       struct error *err);

@@ -56,6 +56,8 @@ struct gpu_draws {
     const uint32_t *host_last[GPU_DRAW_STEPS];         /* [n_slots], likewise */
 };
 
+/* That it takes of the device's memory. */
+uint64_t gpu_draws_bytes(const struct gpu_draws_options *o);
 /* Of a device that cuda_device_open gave, which is closed later. STATUS_NO_MEMORY. */
 MUST_USE enum status gpu_draws_open(struct device *d, const struct gpu_draws_options *o,
                                     struct gpu_draws **out, struct error *err);

@@ -154,3 +154,19 @@ def test_cox_up_says_that_there_is_no_room(cluster):
                         "--insecure", "--gpu-memory-utilization", "0.01", "--http-port", "0"],
                        capture_output=True, text=True, timeout=60)
     assert r.returncode == 2 and "--gpu-memory-utilization" in r.stderr, r.stderr
+
+
+def test_a_plan_without_a_device_is_what_a_worker_takes(cluster):
+    """By the same code, from sizes alone."""
+    worker = cluster.command[0].removesuffix("/cox") + "/cox-worker"
+    r = subprocess.run([worker, "plan", MODEL, "--device", "cuda", "--memory-bytes", str(2 << 30), "--max-model-len", "512",
+                        "--num-gpu-blocks-override", "96", "--json"], capture_output=True, text=True, timeout=60)
+    assert r.returncode == 0, r.stderr
+    plan = json.loads(r.stdout)
+    table = dict(line.split("|", 1)[1].split("MiB")[0].rsplit(None, 1) for line in cluster.log().splitlines()
+                 if line.startswith("worker-0 ") and "MiB" in line)
+    table = {name.strip(): float(n) for name, n in table.items()}
+    rank = plan["ranks"][0]
+    assert plan["kv_cache_dtype"].lower() == "bf16"
+    for name, field in (("weights", "weights_bytes"), ("KV cache", "kv_bytes"), ("activations", "activation_bytes")):
+        assert abs(table[name] - rank[field] / 2**20) < 0.1 + (0.6 if name == "activations" else 0), (name, table, rank)

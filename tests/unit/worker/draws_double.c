@@ -160,7 +160,8 @@ static enum status double_open(struct executor_model *x, struct gpu_draws **out,
                                              .wait = double_wait,
                                              .close = double_close};
     struct draws_double *d = calloc(1, sizeof *d);
-    d->base = (struct gpu_draws){.ops = &ops, .o = executor_draws_options(x)};
+    d->base = (struct gpu_draws){
+        .ops = &ops, .o = executor_draws_options(x->engine->device, x->engine->config.vocab_size)};
     d->base.o.n_places = 64;
     d->device = x->engine->device;
     d->sampler = sampler_new(d->base.o.vocab_size);
