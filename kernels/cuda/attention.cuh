@@ -11,6 +11,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <string.h>
 
 constexpr float LOG2E = 1.4426950408889634f;
 
@@ -105,7 +106,9 @@ __device__ inline bool is_visible(const attention_args &a, int32_t key, int32_t 
 __device__ inline uint32_t pack_bf16(float lo, float hi)
 {
     const __nv_bfloat162 v = __floats2bfloat162_rn(lo, hi);
-    return (uint32_t)__bfloat16_as_ushort(v.x) | (uint32_t)__bfloat16_as_ushort(v.y) << 16;
+    uint32_t word;
+    memcpy(&word, &v, sizeof word);
+    return word;
 }
 
 /* cap * tanh(x / cap) */

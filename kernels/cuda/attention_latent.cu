@@ -137,12 +137,12 @@ __device__ inline void unit_softmax(const attention_args &a, latent_state<S> &w,
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, step));
     const float max = fmaxf(w.max, most * to_exponent);
     const float shift = max == -INFINITY ? 0.0f : max;
-    const float shrink = exp2f(w.max - shift);
+    const float shrink = exp2_fast(w.max - shift);
     w.max = max;
     w.sum *= shrink;
 #pragma unroll
     for (uint32_t i = 0; i < S::TOKENS; i++) {
-        v[i] = exp2f(fmaf(v[i], to_exponent, -shift));
+        v[i] = exp2_fast(fmaf(v[i], to_exponent, -shift));
         w.sum += v[i];
     }
 #pragma unroll

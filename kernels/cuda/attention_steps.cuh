@@ -83,13 +83,14 @@ __device__ inline void unit_mask(const attention_args &a, const attention_task &
 }
 
 /* Online softmax: scores become weights, the state what it is under the new maximum. to_exponent
- * makes powers of two of scores. */
+ * makes powers of two of scores. Most units raise no maximum: the result is left alone then. */
 template <class S>
 __device__ inline void unit_softmax(tile_state<S> &w, float to_exponent,
                                     float (&scores)[S::MT][S::NT][4])
 {
 #pragma unroll
-    for (uint32_t m = 0; m < S::MT; m++)
+    for (uint32_t m = 0; m < S::MT; m++) {
+        float old[2];
 #pragma unroll
         for (uint32_t half = 0; half < 2; half++) {
             float most = -INFINITY;
@@ -100,23 +101,26 @@ __device__ inline void unit_softmax(tile_state<S> &w, float to_exponent,
             most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
             const float max = fmaxf(w.max[m][half], most * to_exponent);
             const float shift = max == -INFINITY ? 0.0f : max; /* no key seen so far */
-            const float old = exp2f(w.max[m][half] - shift);
+            old[half] = exp2_fast(w.max[m][half] - shift);
             w.max[m][half] = max;
-            float sum = w.sum[m][half] * old;
+            float sum = w.sum[m][half] * old[half];
 #pragma unroll
             for (uint32_t n = 0; n < S::NT; n++)
 #pragma unroll
                 for (uint32_t i = 2 * half; i < 2 * half + 2; i++) {
-                    scores[m][n][i] = exp2f(fmaf(scores[m][n][i], to_exponent, -shift));
+                    scores[m][n][i] = exp2_fast(fmaf(scores[m][n][i], to_exponent, -shift));
                     sum += scores[m][n][i];
                 }
             w.sum[m][half] = sum;
-#pragma unroll
-            for (uint32_t d = 0; d < S::D / 8; d++) {
-                w.o[m][d][2 * half] *= old;
-                w.o[m][d][2 * half + 1] *= old;
-            }
         }
+        if (!__any_sync(0xffffffffu, old[0] != 1.0f || old[1] != 1.0f))
+            continue;
+#pragma unroll
+        for (uint32_t d = 0; d < S::D / 8; d++)
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++)
+                w.o[m][d][i] *= old[i / 2];
+    }
 }
 
 /* o += P V; a value's scale goes to its weight. */

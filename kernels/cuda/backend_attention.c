@@ -26,16 +26,21 @@ void cuda_backend_rope_kv(struct device *d, const struct rope_params *q,
 void cuda_backend_attention(struct device *d, const struct attention_params *p)
 {
     struct cuda_device *x = cuda_of(d);
-    const struct gpu_rows *rows = cuda_rows(x, p->rows);
     struct error err = {0};
+    if (!cuda_goes_on(x))
+        return;
+    const struct gpu_rows *rows = cuda_rows(x, p->rows);
+    if (!rows) {
+        cuda_note(x, error_set(&err, STATUS_INTERNAL, "attention over rows of another pass"), &err);
+        return;
+    }
     const struct cuda_attention_params params = {.p = *p,
                                                  .tiles = rows->tiles,
                                                  .counts = rows->counts,
                                                  .n_multiprocessors = x->info.n_multiprocessors,
                                                  .scratch = x->scratch.ptr,
                                                  .n_scratch_bytes = x->scratch.n_bytes};
-    if (cuda_goes_on(x))
-        cuda_note(x, cuda_attention(x->stream, &params, &err), &err);
+    cuda_note(x, cuda_attention(x->stream, &params, &err), &err);
 }
 
 uint64_t cuda_attention_scratch_bytes(const struct scratch_shape *s)

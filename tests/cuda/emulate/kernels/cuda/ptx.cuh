@@ -65,6 +65,12 @@ inline void prefetch_l2(const void *)
 {
 }
 
+inline float exp2_fast(float x)
+{
+    const float v = exp2f(x);
+    return v < 0x1p-126f ? 0.0f : v; /* a NaN stays */
+}
+
 inline void dependency_wait()
 {
 }
