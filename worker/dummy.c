@@ -138,10 +138,20 @@ static const struct dummy_format *format_of(enum dtype dtype)
 
 /* ---- answers ---- */
 
+/* Inputs that share a scale in the files that there are none of; 0: all. */
+static uint32_t group_of(const struct quant_config *q)
+{
+    enum { COMPRESSED_INT4 = 128 }; /* as such are published: config.json's is not read */
+    if (q->method == QUANT_COMPRESSED)
+        return q->bits == 4 ? COMPRESSED_INT4 : 0;
+    return q->method == QUANT_FP8 ? q->block_columns : q->group;
+}
+
 enum status dummy_find(const struct program *p, const struct op_weight *x, struct source *out,
                        struct error *err)
 {
-    struct source s = {.kind = SOURCE_DUMMY, .dtype = dtype_of(p, x)};
+    struct source s = {
+        .kind = SOURCE_DUMMY, .dtype = dtype_of(p, x), .group = group_of(&p->config->quant)};
     tensor_name_format(&x->name, p->config->format, x->layer, x->expert, s.name);
     *out = s;
     if (!format_of(s.dtype))

@@ -286,7 +286,7 @@ uint32_t source_group(const struct source *s, const struct op_weight *x)
 {
     if (s->kind == SOURCE_QUANTISED && s->dtype == DTYPE_FP8)
         return x->k_len;
-    bool several = s->kind == SOURCE_INT || s->kind == SOURCE_FP8;
+    bool several = s->kind == SOURCE_INT || s->kind == SOURCE_FP8 || s->kind == SOURCE_DUMMY;
     if (!several || s->dtype == DTYPE_F32 || s->order)
         return 0;
     uint32_t first = x->part.first_in + x->k0, last = first + x->k_len - 1;

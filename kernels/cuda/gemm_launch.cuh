@@ -25,9 +25,8 @@ static inline uint32_t gemm_row_blocks(uint32_t n_rows)
  * registers, or, with a scale for 16 inputs, twice into the least shared memory of devices. */
 template <enum gpu_format F, uint32_t GROUP> static constexpr uint32_t gemm_row_tiles(uint32_t nb)
 {
-    return (F == GPU_BF16 && nb <= 2) || (weights_traits<F>::HAS_OFFSET && nb == 8) || GROUP == 16
-               ? 1
-               : 2;
+    constexpr bool MANY_SCALES = weights_traits<F>::HAS_OFFSET || GROUP < GPU_STEP_K;
+    return (F == GPU_BF16 && nb <= 2) || (MANY_SCALES && nb == 8) || GROUP == 16 ? 1 : 2;
 }
 
 struct gemm_plan {

@@ -570,6 +570,40 @@ static void what_does_not_fit_is_refused(void **state)
     }
 }
 
+/* How many of a rank's inputs share a scale, from its first one on. */
+static void groups_of_a_cut(void **state)
+{
+    static const struct {
+        enum source_kind kind;
+        enum dtype dtype;
+        uint32_t group, first, k_len;
+        bool has_order;
+        uint32_t want;
+    } cases[] = {
+        {SOURCE_INT, DTYPE_INT4, 128, 0, 512, false, 128},
+        {SOURCE_INT, DTYPE_INT4, 128, 256, 256, false, 128},
+        {SOURCE_INT, DTYPE_INT4, 128, 192, 192, false, 64}, /* begins in the middle of one */
+        {SOURCE_INT, DTYPE_INT4, 96, 32, 128, false, 32},
+        {SOURCE_INT, DTYPE_INT4, 128, 64, 64, false, 64}, /* within one */
+        {SOURCE_FP8, DTYPE_FP8, 512, 256, 256, false, 256},
+        {SOURCE_INT, DTYPE_INT4, 128, 0, 512, true, 0},
+        {SOURCE_INT, DTYPE_F32, 128, 0, 512, false, 0}, /* made into floats */
+        {SOURCE_QUANTISED, DTYPE_FP8, 0, 256, 256, false, 256},
+        {SOURCE_QUANTISED, DTYPE_Q4_0, 0, 256, 256, false, 0},
+        {SOURCE_MXFP4, DTYPE_MXFP4, 32, 0, 64, false, 0},
+        {SOURCE_ROWS, DTYPE_Q4_K, 0, 0, 512, false, 0},
+    };
+    const struct tensor order = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct source s = {.kind = cases[i].kind,
+                           .dtype = cases[i].dtype,
+                           .group = cases[i].group,
+                           .order = cases[i].has_order ? &order : NULL};
+        struct op_weight x = {.k0 = cases[i].first, .k_len = cases[i].k_len};
+        assert_int_equal(source_group(&s, &x), cases[i].want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -577,6 +611,7 @@ int main(void)
         cmocka_unit_test(gptq_of_all_widths),
         cmocka_unit_test(compressed_integers),
         cmocka_unit_test(bytes_with_a_scale_of_each_output),
+        cmocka_unit_test(groups_of_a_cut),
         cmocka_unit_test(inputs_are_sorted_by_group),
         cmocka_unit_test(codes_are_transposed),
         cmocka_unit_test(fp8_has_the_scale_of_its_place),
