@@ -27,9 +27,14 @@ void runner_free_padding(struct runner *r)
         mem_free(r->pad_kv_rows[g]);
 }
 
-static uint32_t bucket_of(uint32_t n_rows)
+/* Every row of a mixture, padding too, may have experts of its own read for it. */
+enum { EXACT_ROWS = 16 };
+
+static uint32_t bucket_of(const struct runner *r, uint32_t n_rows)
 {
     uint32_t i = 0;
+    if (r->s.program->config->moe.n_experts > 0 && n_rows <= EXACT_ROWS)
+        return n_rows;
     while (buckets[i] < n_rows)
         i++;
     return buckets[i];
@@ -43,7 +48,7 @@ const struct row_batch *runner_pad(struct runner *r, const struct row_batch *b, 
     if (!r->pad_ids || r->has_adapters || n == 0 || n > RUNNER_RECORD_ROWS ||
         r->s.pass_rows < RUNNER_RECORD_ROWS)
         return b;
-    uint32_t bucket = bucket_of(n);
+    uint32_t bucket = bucket_of(r, n);
     r->padded = (struct row_batch){.n_rows = bucket,
                                    .ids = r->pad_ids,
                                    .positions = r->pad_positions,
