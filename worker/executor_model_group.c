@@ -104,7 +104,7 @@ void executor_look_at_device(struct executor_model *x, enum status s)
 {
     struct error why;
     bool may_be = s != STATUS_OK && s != STATUS_PROTOCOL && s != STATUS_CLOSED;
-    if (!may_be || !x->found.device || x->gpus)
+    if (!may_be || !x->found.device || x->gpus || atomic_load(&x->is_lost))
         return;
     if (x->found.device->ops->sync(x->found.device, &why) == STATUS_OK)
         return;

@@ -93,6 +93,15 @@ def test_an_abort_that_hangs_ends_the_process(programs):
     assert all(len(ids(got)) == 24 for got in results)
 
 
+def test_a_lost_device_ends_its_worker_and_no_stream(programs):
+    """Each life of the worker has so many launches; the next one goes on where the last one was."""
+    with cluster_of(programs, 1, 1, env={"COX_EMULATE_FAIL_LAUNCH": "450"}) as c:
+        got = run(c, [body_of(list(range(9, 30)), max_tokens=24)])[0]
+        log = c.log()
+    assert len(ids(got)) == 24
+    assert "worker-0 device_lost error=" in log and "process_ended name=worker-0" in log and "status=1" in log
+
+
 def test_what_is_drawn(cluster):
     """By the device, with every kind of parameter; a seed gives the same again, with other neighbours under way."""
     prompt = list(range(5, 40))
