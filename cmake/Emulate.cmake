@@ -4,8 +4,8 @@
 # device. AddressSanitizer sees the kernels' loads and stores; their stacks are fibers'.
 find_program(COX_EMULATE_CXX NAMES g++ c++ REQUIRED)
 set(emulate_flags -std=c++17 -O2 -g1 -ffp-contract=off -fno-math-errno -fno-exceptions -fno-rtti -fno-threadsafe-statics
-    -fno-strict-aliasing -ftls-model=local-exec -Wall -Wextra -Wno-unused-parameter -Wno-unknown-pragmas
-    -fsanitize=alignment -fsanitize-undefined-trap-on-error)
+    -fno-strict-aliasing -ftls-model=local-exec -Wall -Wextra -Wno-unused-parameter -Wno-unknown-pragmas)
+set(COX_EMULATE_KERNEL_FLAGS -fsanitize=alignment -fsanitize-undefined-trap-on-error CACHE INTERNAL "") # of .cu files
 if(COX_WERROR)
   list(APPEND emulate_flags -Werror)
 endif()
@@ -21,8 +21,12 @@ function(cox_emulated_objects out)
     get_filename_component(source ${source} ABSOLUTE)
     get_filename_component(name ${source} NAME)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/emulated_${name}.o)
+    set(flags ${COX_EMULATE_FLAGS})
+    if(name MATCHES "\\.cu$")
+      list(APPEND flags ${COX_EMULATE_KERNEL_FLAGS})
+    endif()
     add_custom_command(OUTPUT ${object} VERBATIM
-      COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${COX_EMULATE_CXX} ${COX_EMULATE_FLAGS} -I${CMAKE_SOURCE_DIR}/tests/cuda/emulate
+      COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${COX_EMULATE_CXX} ${flags} -I${CMAKE_SOURCE_DIR}/tests/cuda/emulate
               -I${CMAKE_SOURCE_DIR} -MD -MF ${object}.d -MT ${object} -x c++ -c ${source} -o ${object}
       DEPENDS ${source} DEPFILE ${object}.d COMMENT "emulated ${name}")
     list(APPEND objects ${object})

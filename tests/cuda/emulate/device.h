@@ -69,7 +69,7 @@ template <class T> inline T shuffle_value(uint32_t mask, T value, unsigned from)
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "what a shuffle moves");
     uint64_t bits = 0;
     memcpy(&bits, &value, sizeof value);
-    bits = meet_value(mask, &SHUFFLE, bits, from);
+    bits = meet(mask, &SHUFFLE, bits, from);
     memcpy(&value, &bits, sizeof value);
     return value;
 }

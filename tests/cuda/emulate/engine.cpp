@@ -403,15 +403,12 @@ void run_grid(const grid &g)
     e->g = nullptr;
 }
 
-void meet(uint32_t mask, const warp_call *call, void *arg)
+exchange *warp_exchange()
 {
-    engine *e = self;
-    warp *w = &e->warps[thread_index / WARP];
-    w->x.args[thread_index % WARP] = arg;
-    lane_meets(e, w, mask, call);
+    return &self->warps[thread_index / WARP].x;
 }
 
-uint64_t meet_value(uint32_t mask, const warp_call *call, uint64_t value, uint32_t param)
+uint64_t meet(uint32_t mask, const warp_call *call, uint64_t value, uint32_t param)
 {
     engine *e = self;
     warp *w = &e->warps[thread_index / WARP];

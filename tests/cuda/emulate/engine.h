@@ -24,9 +24,10 @@ void run_grid(const grid &g);
 
 /* What the lanes of a warp bring to a meeting and take from it. */
 struct exchange {
-    void *args[WARP];
     uint64_t values[WARP], results[WARP];
     uint32_t params[WARP];
+    alignas(64) unsigned char tile[2048]; /* of mma */
+    uint32_t loaded[WARP][4];             /* by ldmatrix */
 };
 /* A meeting of lanes of one warp: the last of mask to come runs it, for all of them. lanes: those
  * of mask that have not left the kernel. */
@@ -34,9 +35,12 @@ struct warp_call {
     const char *name;
     void (*run)(exchange *x, uint32_t lanes);
 };
-void meet(uint32_t mask, const warp_call *call, void *arg);
+/* What the lane brings beside value and param it has written into its own places of the exchange,
+ * and its result is in a place of its own: lanes that go on may come to the next meeting while
+ * others have not left this one. */
+exchange *warp_exchange();
 /* The lane's result. */
-uint64_t meet_value(uint32_t mask, const warp_call *call, uint64_t value, uint32_t param);
+uint64_t meet(uint32_t mask, const warp_call *call, uint64_t value, uint32_t param);
 
 enum barrier_kind { BARRIER_PLAIN, BARRIER_OR, BARRIER_AND, BARRIER_COUNT };
 int barrier(barrier_kind kind, bool predicate);

@@ -106,26 +106,26 @@ const warp_call SHUFFLE = {"waits at a shuffle", shuffle_run};
 
 uint32_t reduce(uint32_t mask, reduction how, bool is_signed, uint32_t value)
 {
-    return (uint32_t)meet_value(mask, &REDUCE, value, how | (is_signed ? SIGNED : 0));
+    return (uint32_t)meet(mask, &REDUCE, value, how | (is_signed ? SIGNED : 0));
 }
 } // namespace emulate
 
 void __syncwarp(uint32_t mask)
 {
-    emulate::meet(mask, &SYNC, nullptr);
+    emulate::meet(mask, &SYNC, 0, 0);
 }
 
 uint32_t __ballot_sync(uint32_t mask, int predicate)
 {
-    return (uint32_t)emulate::meet_value(mask, &BALLOT, predicate != 0, 0);
+    return (uint32_t)emulate::meet(mask, &BALLOT, predicate != 0, 0);
 }
 
 int __all_sync(uint32_t mask, int predicate)
 {
-    return (int)emulate::meet_value(mask, &ALL, predicate != 0, 0);
+    return (int)emulate::meet(mask, &ALL, predicate != 0, 0);
 }
 
 uint32_t __match_any_sync(uint32_t mask, uint32_t value)
 {
-    return (uint32_t)emulate::meet_value(mask, &MATCH, value, 0);
+    return (uint32_t)emulate::meet(mask, &MATCH, value, 0);
 }
