@@ -27,6 +27,7 @@
 #include "tests/golden/golden_file.h"
 #include "tests/golden/golden_kv.h"
 #include "tests/golden/golden_models.h"
+#include "tests/golden/golden_round.h"
 
 enum { SKIPPED = 77, TINY_MAX_LEN = 256, DEMO_MAX_LEN = 640, PERPLEXITY_WINDOW = 512 };
 
@@ -40,7 +41,8 @@ struct tolerance {
 };
 /* Engine and reference are both float32 here; 1e-3 is what the goldens' makers suggest. */
 static const struct tolerance tiny = {.logit = 1e-3, .greedy_gap = 0};
-/* In bfloat16, against the same references, whose weights are not all of that type: what a CPU
+/* In bfloat16, against the same references (of a mixture, or a CPU that rounds as much: rows go to
+ * the same experts there), whose weights are not all of that type: what a CPU
  * gives that rounds after every operator, and no more (docs/gpu.md, "Numbers"). */
 static const struct tolerance tiny_cuda = {
     .row = 6e-2, .greedy_gap = 0.2, .experts_may_differ = true};
@@ -72,8 +74,10 @@ struct check {
     const char *title;
     uint32_t n_failed, n_same, n_diverged;
     double worst_logit, worst_logprob;
-    double worst_row, most_row; /* of the prompt, of those before it */
-    float *last;                /* [vocab_size] logits of the row fed last */
+    double worst_row, most_row;     /* of the prompt, of those before it */
+    struct golden_engine *rounding; /* of a mixture on a GPU; NULL: the reference alone counts */
+    float *rounded;                 /* [rows of the prompt][vocab_size], as that gives them */
+    float *last;                    /* [vocab_size] logits of the row fed last */
     double nll;
     const uint32_t *targets;
 };
@@ -119,6 +123,24 @@ static double log_sum_exp(const float *logits, uint32_t n)
     return (double)max + log(sum);
 }
 
+/* Of a row of the prompt, from the reference or from what a CPU that rounds gives. */
+static void widen_row(struct check *c, const float *got, double shift, const float *want,
+                      uint32_t i_row)
+{
+    uint32_t n = c->want->vocab_size;
+    double share = share_of_spread(got, shift, want, n);
+    if (c->rounding)
+        share = fmin(share, share_of_spread(got, 0, c->rounded + (size_t)i_row * n, n));
+    widen(&c->worst_row, share);
+}
+
+static void on_rounded_row(void *ctx, uint32_t i, const float *logits)
+{
+    struct check *c = ctx;
+    uint32_t n = c->want->vocab_size;
+    memcpy(c->rounded + (size_t)i * n, logits, n * sizeof *logits);
+}
+
 static void on_row(void *ctx, uint32_t i, const float *logits)
 {
     struct check *c = ctx;
@@ -128,7 +150,7 @@ static void on_row(void *ctx, uint32_t i, const float *logits)
         double all = log_sum_exp(logits, n);
         for (uint32_t k = 0; k < n; k++)
             widen(&c->worst_logprob, fabs((double)logits[k] - all - (double)want[k]));
-        widen(&c->worst_row, share_of_spread(logits, all, want, n));
+        widen_row(c, logits, all, want, i);
     }
     memcpy(c->last, logits, n * sizeof *logits);
 }
@@ -151,7 +173,7 @@ static void check_last_logits(struct check *c)
     for (uint32_t i = 0; i < p->n_top; i++)
         widen(&worst, fabs((double)c->last[p->top[i].id] - p->top[i].logit));
     if (p->last_logits)
-        widen(&c->worst_row, share_of_spread(c->last, 0, p->last_logits, c->want->vocab_size));
+        widen_row(c, c->last, 0, p->last_logits, p->n_ids - 1);
     widen(&c->worst_logit, worst);
     if (c->tolerance.row == 0 && worst > c->tolerance.logit)
         fail(c, "largest distance of a logit", worst, c->tolerance.logit);
@@ -188,6 +210,12 @@ static void check_prompt(struct check *c, const struct golden_prompt *p)
     c->worst_logprob = 0;
     widen(&c->most_row, c->worst_row);
     c->worst_row = 0;
+    if (c->rounding) {
+        mem_free(c->rounded);
+        c->rounded = mem_array((size_t)p->n_ids * c->want->vocab_size, sizeof *c->rounded);
+        golden_engine_begin(c->rounding);
+        golden_engine_feed(c->rounding, p->ids, p->n_ids, 0, on_rounded_row, c);
+    }
     golden_engine_begin(c->engine);
     golden_engine_feed(c->engine, p->ids, p->n_ids, p->logprobs ? 0 : p->n_ids - 1, on_row, c);
     if (p->logprobs && c->tolerance.row == 0 && c->worst_logprob > c->tolerance.logit)
@@ -269,6 +297,14 @@ static uint32_t check_model(const struct target *t, const struct golden_engine_o
                    want->vocab_size);
     struct check c = {.engine = &engine, .want = want, .tolerance = *t->tolerance, .title = title};
     c.last = mem_array(want->vocab_size, sizeof *c.last);
+    struct golden_engine rounding;
+    struct golden_engine_options like = *o;
+    if (o->device && golden_engine_is_mixture(&engine)) {
+        c.rounding = &rounding;
+        like.device = golden_rounding_device();
+        if (golden_engine_open(&rounding, model, &like, &err) != STATUS_OK)
+            golden_die("%s: %s", title, err.text);
+    }
     uint32_t n_prompts = 0;
     for (uint32_t i = 0; i < want->n_prompts; i++) {
         uint32_t n = want->prompts[i].n_ids + want->prompts[i].n_greedy;
@@ -289,7 +325,12 @@ static uint32_t check_model(const struct target *t, const struct golden_engine_o
            (double)(clock_mono_ns() - began_ns) / 1e9, c.n_failed ? "; FAILED" : "");
     fflush(stdout);
     mem_free(c.last);
+    mem_free(c.rounded);
     golden_engine_close(&engine);
+    if (c.rounding) {
+        golden_engine_close(&rounding);
+        like.device->ops->close(like.device);
+    }
     return c.n_failed;
 }
 
