@@ -20,6 +20,11 @@ static inline uint32_t gemm_row_blocks(uint32_t n_rows)
 {
     return n_rows <= 8 ? 1 : n_rows <= 16 ? 2 : n_rows <= 32 ? 4 : 8;
 }
+/* Blocks of a multiprocessor, by their registers (the launch bounds of gemm_kernel). */
+static inline uint32_t gemm_blocks(uint32_t n_rows)
+{
+    return gemm_row_blocks(n_rows) <= 2 ? 2 : 1;
+}
 /* Row tiles of a warp. Two share what a step costs beside its codes, and the reading of activations
  * from shared memory; plain numbers need that of many rows alone. One where two would not fit into
  * registers, or, with a scale for 16 inputs, twice into the least shared memory of devices. */
@@ -34,11 +39,12 @@ struct gemm_plan {
     double cost;
 };
 
-/* Cost: bytes through the second cache (weights, activations of each block, partial sums; a meeting
- * of blocks costs a microsecond or so beside them), over how busy the blocks keep the device: the
- * memory's latency needs some 40 KB under way from each multiprocessor, and codes take
- * instructions, which more warps interleave better. */
-static constexpr double GEMM_MEETING_BYTES = 4e6, GEMM_UNDER_WAY_BYTES = 40e3;
+/* Cost: bytes of memory (weights), and of the second cache, which is somewhat faster (activations
+ * of each block, partial sums; a meeting of blocks costs a microsecond or so beside them), over how
+ * busy the blocks keep the device: the memory's latency needs some 40 KB under way from each
+ * multiprocessor all the time, and codes take instructions, which more warps interleave better.
+ * None of these figures was measured yet. */
+static constexpr double GEMM_MEETING_BYTES = 4e6, GEMM_UNDER_WAY_BYTES = 60e3, GEMM_CACHED = 0.6;
 
 template <enum gpu_format F, uint32_t GROUP>
 static double gemm_cost(const gemm_args &a, const gemm_limits &limits, const gemm_plan &p)
@@ -48,14 +54,15 @@ static double gemm_cost(const gemm_args &a, const gemm_limits &limits, const gem
     const double x = (double)p.n_blocks * a.n_rows * a.k * 2;
     const double partial = (double)a.n_rows * a.n_tiles * GPU_TILE_N * sizeof(float);
     const double sums = p.n_splits > 1 ? 2 * p.n_splits * partial + GEMM_MEETING_BYTES : 0;
-    double resident = p.shared_bytes + 1024 <= limits.shared_bytes / 2 ? 2 : 1; /* of blocks */
+    const bool two_fit = p.shared_bytes + 1024 <= limits.shared_bytes / 2;
+    double resident = two_fit ? gemm_blocks(a.n_rows) : 1;
     const double each = (double)p.n_blocks * p.n_splits / limits.n_multiprocessors;
     resident = each < resident ? each : resident;
     const double ahead =
         (double)(p.n_stages - 1) * GEMM_WARPS * mt * gemm_traits<F, GROUP>::TILE_BYTES;
     const double flow = resident * ahead / GEMM_UNDER_WAY_BYTES;
     const double issue = F == GPU_BF16 || resident >= 2 ? 1 : 0.6 + 0.2 * resident;
-    return (weights + x + sums) / (issue * (flow < 1 ? 0.1 + 0.9 * flow : 1));
+    return (weights + GEMM_CACHED * (x + sums)) / (issue * (flow < 1 ? 0.1 + 0.9 * flow : 1));
 }
 
 /* cost 0: it does not fit. */
@@ -72,8 +79,8 @@ static gemm_plan gemm_plan_with(const gemm_args &a, const gemm_limits &limits, u
     p.n_steps = (a.k + block_k - 1) / block_k;
     p.n_blocks = (a.n_tiles + tiles - 1) / tiles;
     const uint64_t partial = (uint64_t)a.n_rows * a.n_tiles * GPU_TILE_N * sizeof(float);
-    const uint64_t most[] = {2 * limits.n_multiprocessors / p.n_blocks, p.n_steps / 2,
-                             limits.partial_bytes / partial};
+    const uint32_t slots = limits.n_multiprocessors * gemm_blocks(a.n_rows);
+    const uint64_t most[] = {slots / p.n_blocks, p.n_steps / 2, limits.partial_bytes / partial};
     p.n_splits = UINT32_MAX;
     for (uint32_t i = 0; i < 3; i++)
         p.n_splits = most[i] < p.n_splits ? (uint32_t)most[i] : p.n_splits;
@@ -111,7 +118,7 @@ static cudaError_t gemm_launch_group(gemm_args a, const gemm_limits &limits,
     for (uint32_t warps_k = 1; warps_k <= GEMM_WARPS; warps_k *= 2)
         for (uint32_t n_stages = 2; n_stages <= GEMM_MOST_STAGES; n_stages++) {
             const gemm_plan p = gemm_plan_with<F, GROUP>(a, limits, warps_k, n_stages);
-            if (p.cost > 0 && (best.cost == 0 || p.cost < best.cost))
+            if (p.cost > 0 && (best.cost == 0 || p.cost <= best.cost))
                 best = p;
         }
     if (best.cost == 0)
