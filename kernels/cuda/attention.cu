@@ -5,8 +5,9 @@
  * memory that outlives the operators' scratch. Here the order of the merge is that of the splits,
  * and a recorded pass gives the same bits each time.
  *
- * The number of splits follows from the launch's shape and the device's size: about
- * WAVES blocks for each place that the SMs have, so that unequal contexts even out. */
+ * The number of splits follows from the launch's shape and the device's size: the one whose blocks
+ * leave the fewest of the SMs' places empty, in up to FEW_WAVES turns, so that unequal contexts
+ * even out; blocks of many rows, whose parts are large, are split only where they fill no turn. */
 #include "kernels/cuda/attention_launch.cuh"
 #include "kernels/cuda/attention_store.cuh"
 
@@ -14,7 +15,8 @@
 
 namespace
 {
-constexpr uint32_t WAVES = 4, BLOCKS_PER_SM = 2;
+constexpr uint32_t FEW_WAVES = 4, MANY_WAVES = 1;
+constexpr float WORTH_IT = 1.02f;         /* more splits, for that much more of the places */
 constexpr uint32_t MAX_PART_ROWS = 32768; /* slots * heads * splits: bounds the scratch */
 constexpr uint32_t MERGE_WARPS = 4, MERGE_ROWS = 8;
 constexpr uint32_t PART_EXTRA = 2; /* floats: maximum and sum */
@@ -86,21 +88,35 @@ __global__ __launch_bounds__(32 * MERGE_WARPS) void attention_merge_kernel(const
 struct tile_class {
     uint32_t n_entries, n_rows, packed_rows;
     bool many, by_few; /* by_few: the kernel of few rows */
-    uint32_t n_chunks;
+    uint32_t n_chunks; /* blocks of an entry */
+    uint32_t n_blocks; /* of an SM at once */
 };
+
+/* The part of the places that is used, by n_blocks in whole turns. */
+float use_of(uint64_t n_blocks, uint64_t places)
+{
+    const uint64_t n_turns = (n_blocks + places - 1) / places;
+    return (float)n_blocks / (float)(n_turns * places);
+}
 
 uint32_t splits_of(const struct cuda_attention_params *p, const tile_class &c, uint32_t n_kv_heads)
 {
     const uint64_t n_blocks = (uint64_t)c.n_entries * c.n_chunks * n_kv_heads;
-    const uint64_t places = (uint64_t)p->n_multiprocessors * BLOCKS_PER_SM;
+    const uint64_t places = (uint64_t)p->n_multiprocessors * c.n_blocks;
     const uint64_t part_rows = (uint64_t)c.n_rows * p->p.n_heads;
     const uint64_t row_bytes = ((uint64_t)p->p.kv->v_dim + PART_EXTRA) * sizeof(float);
-    uint64_t n = p->n_splits ? p->n_splits : (c.many ? 1 : WAVES) * places / n_blocks;
+    uint64_t most =
+        p->n_splits ? p->n_splits : (c.many ? MANY_WAVES : FEW_WAVES) * places / n_blocks;
     const uint64_t bounds[] = {CUDA_ATTENTION_MAX_SPLITS, MAX_PART_ROWS / part_rows,
                                p->n_scratch_bytes / (part_rows * row_bytes)};
     for (const uint64_t bound : bounds)
-        n = n < bound ? n : bound;
-    return n > 1 ? (uint32_t)n : 1;
+        most = most < bound ? most : bound;
+    uint32_t best = 1;
+    for (uint32_t n = 2; n <= most; n++)
+        if (p->n_splits ||
+            use_of(n * n_blocks, places) > WORTH_IT * use_of(best * n_blocks, places))
+            best = n;
+    return best;
 }
 
 enum status merge(const attention_args &a, const tile_class &c, struct gpu_stream *s,
@@ -199,6 +215,9 @@ tile_class class_of(const struct cuda_attention_params *p, uint32_t width, uint3
     if (c.by_few)
         c.packed_rows = ATTENTION_FEW_ROWS;
     c.n_chunks = (tile_rows * group + c.packed_rows - 1) / c.packed_rows;
+    c.n_blocks = width == 0 ? attention_latent_blocks(c.packed_rows, shared_bytes)
+                 : c.by_few ? attention_few_blocks(width, shared_bytes)
+                            : attention_many_blocks(width, shared_bytes);
     return c;
 }
 } // namespace

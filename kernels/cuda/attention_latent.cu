@@ -33,6 +33,7 @@ template <uint32_t MT_, uint32_t WARPS_, uint32_t BLOCKS_> struct latent_shape {
     static constexpr uint32_t SHARED_BYTES = Q_BYTES + 2 * UNIT_BYTES + SCORES_BYTES +
                                              WEIGHTS_BYTES + BM * sizeof(float) +
                                              4 * BN * sizeof(token_place);
+    static constexpr uint32_t SCALES_BYTES = 0;
     static constexpr uint32_t CODES_BYTES = 2 * BN * (D + sizeof(float2)); /* where there are */
     static_assert(PARTS * 2 * MT == WARPS && STEPS * PARTS * 16 == D && STEPS % 2 == 0, "warps");
     static_assert(PER_ROW <= 32 && TOKENS % 4 == 0, "a row is one warp's");
@@ -349,6 +350,12 @@ uint32_t attention_latent_rows(uint32_t group, bool many, uint32_t shared_bytes)
     return (many || group > few_shape::BM) && many_shape::SHARED_BYTES <= shared_bytes
                ? many_shape::BM
                : few_shape::BM;
+}
+
+uint32_t attention_latent_blocks(uint32_t rows, uint32_t shared_bytes)
+{
+    return rows == few_shape::BM ? attention_blocks<few_shape>(shared_bytes)
+                                 : attention_blocks<many_shape>(shared_bytes);
 }
 
 enum status attention_latent(const attention_args &a, uint32_t rows, uint32_t n_kv_heads,

@@ -14,11 +14,21 @@ static inline uint32_t attention_width(uint32_t head_dim)
     return 0;
 }
 
+/* attention_*_blocks: of a kernel over bfloat16, that an SM has at once. shared_bytes: of a block
+ * at most; an SM has as much and 1 KiB, and takes 1 KiB of each block for itself. */
+template <class S> uint32_t attention_blocks(uint32_t shared_bytes)
+{
+    const uint32_t n = (shared_bytes + 1024) / (S::SHARED_BYTES + 1024);
+    return n < 1 ? 1 : n < S::BLOCKS ? n : S::BLOCKS;
+}
+
 #define ATTENTION_FEW_ROWS 16u
+uint32_t attention_few_blocks(uint32_t width, uint32_t shared_bytes);
 enum status attention_few(const attention_args &a, uint32_t width, uint32_t n_kv_heads,
                           struct gpu_stream *s, struct error *err);
 /* 0: blocks of this device have no room for it. */
 uint32_t attention_many_rows(uint32_t width, uint32_t shared_bytes);
+uint32_t attention_many_blocks(uint32_t width, uint32_t shared_bytes);
 enum status attention_many(const attention_args &a, uint32_t width, uint32_t n_kv_heads,
                            struct gpu_stream *s, struct error *err);
 /* Latents that are too wide for these: up to LATENT_DIM dimensions, of which up to LATENT_V_DIM are
@@ -26,6 +36,7 @@ enum status attention_many(const attention_args &a, uint32_t width, uint32_t n_k
 #define LATENT_DIM   576u
 #define LATENT_V_DIM 512u
 uint32_t attention_latent_rows(uint32_t group, bool many, uint32_t shared_bytes);
+uint32_t attention_latent_blocks(uint32_t rows, uint32_t shared_bytes);
 enum status attention_latent(const attention_args &a, uint32_t rows, uint32_t n_kv_heads,
                              struct gpu_stream *s, struct error *err);
 
@@ -34,8 +45,10 @@ template <class S>
 enum status attention_enqueue(void (*kernel)(const attention_args), attention_args a,
                               uint32_t n_kv_heads, struct gpu_stream *s, struct error *err)
 {
-    a.is_staged = a.is_staged && S::SHARED_BYTES + S::CODES_BYTES <= a.shared_bytes;
-    const uint32_t n_bytes = S::SHARED_BYTES + (a.is_staged ? S::CODES_BYTES : 0);
+    a.is_staged =
+        a.is_staged && S::SHARED_BYTES + S::SCALES_BYTES + S::CODES_BYTES <= a.shared_bytes;
+    const uint32_t n_bytes =
+        S::SHARED_BYTES + (a.k_scales ? S::SCALES_BYTES : 0) + (a.is_staged ? S::CODES_BYTES : 0);
     TRY(gpu_check(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)n_bytes),
         "cudaFuncSetAttribute", err));

@@ -17,6 +17,12 @@ uint32_t attention_many_rows(uint32_t width, uint32_t shared_bytes)
     return width <= 128 ? shape_128::BM : shape_256::BM;
 }
 
+uint32_t attention_many_blocks(uint32_t width, uint32_t shared_bytes)
+{
+    return width <= 128 ? attention_blocks<shape_128>(shared_bytes)
+                        : attention_blocks<shape_256>(shared_bytes);
+}
+
 template <class S>
 static enum status enqueue(const attention_args &a, uint32_t n_kv_heads, struct gpu_stream *s,
                            struct error *err)

@@ -12,10 +12,11 @@ struct tile_shape {
     static constexpr bool KEEP_Q = MT == 1 && D <= 128; /* in registers */
     static constexpr uint32_t Q_BYTES = BM * LD * 2, UNIT_BYTES = BN * LD * 2;
     static constexpr uint32_t PLACES_BYTES = 4 * BN * sizeof(token_place);
-    static constexpr uint32_t SHARED_BYTES =
-        Q_BYTES + 4 * UNIT_BYTES + PLACES_BYTES + 4 * BN * sizeof(float);
-    static constexpr uint32_t CODES_BYTES = 4 * BN * D; /* more, where there are codes */
-    static constexpr uint32_t MERGE_LD = D + 4;         /* floats */
+    static constexpr uint32_t SHARED_BYTES = Q_BYTES + 4 * UNIT_BYTES + PLACES_BYTES;
+    /* More, where there are codes; and where these are staged. */
+    static constexpr uint32_t SCALES_BYTES = 4 * BN * sizeof(float);
+    static constexpr uint32_t CODES_BYTES = 4 * BN * D;
+    static constexpr uint32_t MERGE_LD = D + 4; /* floats */
     static_assert(NT % 2 == 0 && (WN == 1 || WM * MT == 1), "16 tokens of each warp; see merge");
     static_assert(BN <= THREADS, "a thread for each token's place");
     static_assert(WN == 1 || WN * BM * (MERGE_LD + 2) * sizeof(float) <= 4 * UNIT_BYTES,
@@ -35,9 +36,9 @@ template <class S> struct tile_shared {
         k = reinterpret_cast<uint16_t *>(smem + S::Q_BYTES);
         v = k + S::UNIT_BYTES; /* two units of 2-byte elements */
         places = reinterpret_cast<token_place *>(smem + S::Q_BYTES + 4 * S::UNIT_BYTES);
-        k_scales = reinterpret_cast<float *>(places + 4 * S::BN);
+        k_scales = reinterpret_cast<float *>(smem + S::SHARED_BYTES);
         v_scales = k_scales + 2 * S::BN;
-        codes = smem + S::SHARED_BYTES;
+        codes = smem + S::SHARED_BYTES + S::SCALES_BYTES;
     }
 };
 

@@ -46,8 +46,11 @@ __device__ inline void unit_convert(const attention_args &a, const tile_shared<S
 }
 
 template <class S>
-__device__ inline void scales_store(const tile_shared<S> &s, uint32_t unit, float2 scales)
+__device__ inline void scales_store(const attention_args &a, const tile_shared<S> &s, uint32_t unit,
+                                    float2 scales)
 {
+    if (!a.k_scales)
+        return; /* there is no room for them */
     s.k_scales[unit % 2 * S::BN + threadIdx.x] = scales.x;
     s.v_scales[unit % 2 * S::BN + threadIdx.x] = scales.y;
 }
@@ -62,7 +65,7 @@ __device__ inline void tile_begin(const attention_args &a, const attention_task 
     if (threadIdx.x < S::BN) {
         for (uint32_t unit = t.unit; unit < t.unit + (a.is_staged ? 3 : 2); unit++)
             s.places[unit % 4 * S::BN + threadIdx.x] = token_find(a, t, unit * S::BN + threadIdx.x);
-        scales_store<S>(s, t.unit,
+        scales_store<S>(a, s, t.unit,
                         scales_fetch(a, t, t.unit * S::BN + threadIdx.x,
                                      s.places[t.unit % 4 * S::BN + threadIdx.x]));
     }
@@ -136,7 +139,7 @@ __global__ __launch_bounds__(S::THREADS,
                        scaled ? s.v_scales + at : nullptr, scores);
         if (threadIdx.x < S::BN) {
             s.places[(ahead + 1) % 4 * S::BN + threadIdx.x] = place;
-            scales_store<S>(s, unit + 1, scales);
+            scales_store<S>(a, s, unit + 1, scales);
         }
     }
 #pragma unroll
