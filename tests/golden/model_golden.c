@@ -29,6 +29,8 @@
 #include "tests/golden/golden_models.h"
 #include "tests/golden/golden_round.h"
 
+/* One row in so many of a mixture may have gone to other experts than both it is compared with. */
+enum { FAR_PART = 8 };
 enum { SKIPPED = 77, TINY_MAX_LEN = 256, DEMO_MAX_LEN = 640, PERPLEXITY_WINDOW = 512 };
 
 /* What may differ, and by how much. */
@@ -77,7 +79,8 @@ struct check {
     double worst_row, most_row;     /* of the prompt, of those before it */
     struct golden_engine *rounding; /* of a mixture on a GPU; NULL: the reference alone counts */
     float *rounded;                 /* [rows of the prompt][vocab_size], as that gives them */
-    float *last;                    /* [vocab_size] logits of the row fed last */
+    uint32_t n_rows, n_far; /* compared; of a mixture those that went to experts of their own */
+    float *last;            /* [vocab_size] logits of the row fed last */
     double nll;
     const uint32_t *targets;
 };
@@ -131,7 +134,11 @@ static void widen_row(struct check *c, const float *got, double shift, const flo
     double share = share_of_spread(got, shift, want, n);
     if (c->rounding)
         share = fmin(share, share_of_spread(got, 0, c->rounded + (size_t)i_row * n, n));
-    widen(&c->worst_row, share);
+    c->n_rows++;
+    if (c->rounding && share > c->tolerance.row)
+        c->n_far++;
+    else
+        widen(&c->worst_row, share);
 }
 
 static void on_rounded_row(void *ctx, uint32_t i, const float *logits)
@@ -318,10 +325,13 @@ static uint32_t check_model(const struct target *t, const struct golden_engine_o
     if (want->n_text_ids > 0)
         check_perplexity(&c);
     widen(&c.most_row, c.worst_row);
-    printf("%s: largest distance %.2g, of a row %.2g; %u of %u continuations the same, %u part "
+    if (c.n_far * FAR_PART > c.n_rows)
+        fail(&c, "rows that are far, of those that are compared", c.n_far, c.n_rows / FAR_PART);
+    printf("%s: largest distance %.2g, of a row %.2g (%u of %u far); %u of %u continuations the "
+           "same, %u part "
            "where they may; "
            "%.1f s%s\n",
-           title, c.worst_logit, c.most_row, c.n_same, n_prompts, c.n_diverged,
+           title, c.worst_logit, c.most_row, c.n_far, c.n_rows, c.n_same, n_prompts, c.n_diverged,
            (double)(clock_mono_ns() - began_ns) / 1e9, c.n_failed ? "; FAILED" : "");
     fflush(stdout);
     mem_free(c.last);
