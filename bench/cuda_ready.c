@@ -48,14 +48,13 @@ struct header {
 
 static void add_tensor(struct header *h, const char *name, uint32_t n, uint32_t k)
 {
-    uint64_t n_bytes = 2ull * n * (k ? k : 1);
+    const uint64_t end = h->end + 2ull * n * (k ? k : 1);
     char shape[32];
     snprintf(shape, sizeof shape, k ? "%u,%u" : "%u", n, k);
-    strbuf_printf(&h->text,
-                  "%s\"%s\":{\"dtype\":\"BF16\",\"shape\":[%s],\"data_offsets\":[%llu,%llu]}",
-                  h->end > 0 ? "," : "{", name, shape, (unsigned long long)h->end,
-                  (unsigned long long)(h->end + n_bytes));
-    h->end += n_bytes;
+    strbuf_printf(
+        &h->text, "%s\"%s\":{\"dtype\":\"BF16\",\"shape\":[%s],\"data_offsets\":[%llu,%llu]}",
+        h->end > 0 ? "," : "{", name, shape, (unsigned long long)h->end, (unsigned long long)end);
+    h->end = end;
 }
 
 static void add_norm(struct header *h, const struct op *o)

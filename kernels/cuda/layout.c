@@ -11,15 +11,15 @@ struct row {
     bool takes_more;
 };
 static const struct row rows[DTYPE_COUNT] = {
-    [DTYPE_Q4_0] = {GPU_U4, 32},           [DTYPE_INT4] = {GPU_U4, 32, true},
-    [DTYPE_INT3] = {GPU_U4, 32, true},     [DTYPE_INT2] = {GPU_U4, 32, true},
-    [DTYPE_Q3_K] = {GPU_U4, 16},           [DTYPE_Q4_1] = {GPU_U4_MIN, 32},
-    [DTYPE_Q4_K] = {GPU_U4_MIN, 32},       [DTYPE_Q2_K] = {GPU_U4_MIN, 16},
-    [DTYPE_Q8_0] = {GPU_I8, 32},           [DTYPE_Q5_0] = {GPU_I8, 32},
-    [DTYPE_IQ4_NL] = {GPU_I8, 32},         [DTYPE_Q6_K] = {GPU_I8, 16},
-    [DTYPE_INT8] = {GPU_I8_MIN, 32, true}, [DTYPE_Q5_1] = {GPU_I8_MIN, 32},
-    [DTYPE_Q5_K] = {GPU_I8_MIN, 32},       [DTYPE_FP8] = {GPU_F8, 32, true},
-    [DTYPE_MXFP4] = {GPU_MX4, 32},
+    [DTYPE_Q4_0] = {GPU_U4, 32, false},     [DTYPE_INT4] = {GPU_U4, 32, true},
+    [DTYPE_INT3] = {GPU_U4, 32, true},      [DTYPE_INT2] = {GPU_U4, 32, true},
+    [DTYPE_Q3_K] = {GPU_U4, 16, false},     [DTYPE_Q4_1] = {GPU_U4_MIN, 32, false},
+    [DTYPE_Q4_K] = {GPU_U4_MIN, 32, false}, [DTYPE_Q2_K] = {GPU_U4_MIN, 16, false},
+    [DTYPE_Q8_0] = {GPU_I8, 32, false},     [DTYPE_Q5_0] = {GPU_I8, 32, false},
+    [DTYPE_IQ4_NL] = {GPU_I8, 32, false},   [DTYPE_Q6_K] = {GPU_I8, 16, false},
+    [DTYPE_INT8] = {GPU_I8_MIN, 32, true},  [DTYPE_Q5_1] = {GPU_I8_MIN, 32, false},
+    [DTYPE_Q5_K] = {GPU_I8_MIN, 32, false}, [DTYPE_FP8] = {GPU_F8, 32, true},
+    [DTYPE_MXFP4] = {GPU_MX4, 32, false},
 };
 
 /* What kernels take that divides the source's groups: whole steps of GPU_STEP_K, or 32. Formats of
