@@ -1,9 +1,11 @@
 /* Products of many rows: cuBLASLt, found when the first one needs it, so that the program runs
  * where it is not. In its terms, columns first: out [n][rows] = w^T [n][k] x [k][rows], w being k x
- * n. Algorithms are asked for once for a shape, rows rounded up, and kept. Weights in codes are
- * made into bfloat16 some outputs at a time, so that what was written is read again from the second
- * cache where it is large enough. A bias is what the product begins with: it is rounded once, with
- * it. */
+ * n. Algorithms are asked for once for a shape, rows rounded up, and kept; of sums that are split
+ * the parts are added in float. Weights in codes are made into bfloat16 some outputs at a time, so
+ * that what was written is read again from the second cache where it is large enough. A bias is
+ * what the product begins with, and what bfloat16 does not hold of it is a vector that cuBLASLt
+ * adds in float before it rounds: the result is rounded once, with a bias of 16 bits of fraction
+ * (all of it, where the result is float). */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/linear_state.cuh"
 
@@ -31,7 +33,9 @@
 
 namespace
 {
-constexpr uint32_t MAX_KEPT = 128, ROWS_UNIT = 256;
+constexpr uint32_t MAX_KEPT = 256, ROWS_UNIT = 256;
+constexpr uint64_t WORKSPACE = GPU_BLAS_WORKSPACE - GPU_BLAS_BIASES;
+constexpr uint32_t MAX_BIASES = GPU_BLAS_BIASES / sizeof(uint16_t); /* of a product */
 constexpr uint32_t PIECE_OUTPUTS =
     128; /* outputs of a piece are a multiple of it, if there is room */
 
@@ -110,7 +114,9 @@ enum status load(struct blas *b, struct error *err)
 enum status prepare(struct blas *b, struct error *err)
 {
     const cublasOperation_t transposed = CUBLAS_OP_T;
-    const uint64_t workspace = GPU_BLAS_WORKSPACE;
+    const uint64_t workspace = WORKSPACE;
+    /* Not in place, nor in the result's type: parts would be rounded to it. */
+    const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     TRY(load(b, err));
     TRY_BLAS(b, cublasLtCreate, &b->handle);
     TRY_BLAS(b, cublasLtMatmulDescCreate, &b->product, CUBLAS_COMPUTE_32F, CUDA_R_32F);
@@ -122,6 +128,8 @@ enum status prepare(struct blas *b, struct error *err)
     TRY_BLAS(b, cublasLtMatmulPreferenceCreate, &b->preference);
     TRY_BLAS(b, cublasLtMatmulPreferenceSetAttribute, b->preference,
              CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    TRY_BLAS(b, cublasLtMatmulPreferenceSetAttribute, b->preference,
+             CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions);
     return STATUS_OK;
 }
 
@@ -192,57 +200,91 @@ enum status ask(struct blas *b, const struct shape &s, cublasLtMatmulAlgo_t *out
     return STATUS_OK;
 }
 
-/* An algorithm for so many rows rounded up, which mostly does for fewer. */
-enum status algorithm(struct blas *b, struct shape s, const cublasLtMatmulAlgo_t **out,
-                      struct error *err)
+struct kept *find(struct blas *b, const struct shape &s)
 {
-    s.rows = (s.rows + ROWS_UNIT - 1) / ROWS_UNIT * ROWS_UNIT;
-    for (uint32_t i = 0; i < b->n_kept; i++) {
-        if (same(b->kept[i].shape, s)) {
-            *out = &b->kept[i].algo;
-            return STATUS_OK;
-        }
-    }
+    for (uint32_t i = 0; i < b->n_kept; i++)
+        if (same(b->kept[i].shape, s))
+            return &b->kept[i];
+    return nullptr;
+}
+
+/* Asks anew, in place of what was kept for the shape. */
+enum status keep(struct blas *b, const struct shape &s, const struct kept **out, struct error *err)
+{
     struct kept k = {};
     k.shape = s;
     TRY(set_layouts(b, s, err));
     TRY(ask(b, s, &k.algo, err));
-    const uint32_t at = b->n_kept < MAX_KEPT ? b->n_kept++ : b->next++ % MAX_KEPT;
-    b->kept[at] = k;
-    *out = &b->kept[at].algo;
+    struct kept *at = find(b, s);
+    if (!at)
+        at = &b->kept[b->n_kept < MAX_KEPT ? b->n_kept++ : b->next++ % MAX_KEPT];
+    *at = k;
+    *out = at;
     return STATUS_OK;
 }
 
 /* What a product reads and writes. */
 struct places {
     const void *w, *x;
-    void *out, *workspace;
+    void *out, *scratch; /* cuBLASLt's workspace, then what is left of the biases */
 };
+void *biases_of(void *scratch)
+{
+    return static_cast<uint8_t *>(scratch) + WORKSPACE;
+}
+
+/* The pointer is set for the algorithm's sake too: it tells its alignment. */
+enum status set_epilogue(struct blas *b, const struct shape &s, const struct places &at,
+                         struct error *err)
+{
+    const bool rest = s.has_bias && !s.to_float;
+    const uint32_t epilogue = rest ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    const void *biases = rest ? biases_of(at.scratch) : nullptr;
+    TRY_BLAS(b, cublasLtMatmulDescSetAttribute, b->product, CUBLASLT_MATMUL_DESC_EPILOGUE,
+             &epilogue, sizeof epilogue);
+    TRY_BLAS(b, cublasLtMatmulDescSetAttribute, b->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+             &biases, sizeof biases);
+    return STATUS_OK;
+}
+
+cublasStatus_t run(struct gpu_linear *l, const struct shape &s, const struct places &at,
+                   const cublasLtMatmulAlgo_t *algo)
+{
+    struct blas *b = l->blas;
+    const float one = 1.0f, beta = s.has_bias ? 1.0f : 0.0f;
+    return b->api.cublasLtMatmul(b->handle, b->product, &one, at.w, b->w, at.x, b->x, &beta, at.out,
+                                 b->out, at.out, b->out, algo, at.scratch, WORKSPACE,
+                                 l->stream->native);
+}
+
+/* By an algorithm for so many rows rounded up, which mostly does for fewer; where it was refused,
+ * by one for just so many. */
 enum status multiply(struct gpu_linear *l, const struct shape &s, const struct places &at,
                      struct error *err)
 {
     struct blas *b = l->blas;
-    const float one = 1.0f, beta = s.has_bias ? 1.0f : 0.0f;
-    const cublasLtMatmulAlgo_t *kept = nullptr;
-    TRY(algorithm(b, s, &kept, err));
+    struct shape rounded = s;
+    rounded.rows = (s.rows + ROWS_UNIT - 1) / ROWS_UNIT * ROWS_UNIT;
+    TRY(set_epilogue(b, s, at, err));
+    const struct kept *k = find(b, s);
+    if (!k)
+        k = find(b, rounded);
+    if (!k)
+        TRY(keep(b, rounded, &k, err));
     TRY(set_layouts(b, s, err));
-    cublasStatus_t status = b->api.cublasLtMatmul(
-        b->handle, b->product, &one, at.w, b->w, at.x, b->x, &beta, at.out, b->out, at.out, b->out,
-        kept, at.workspace, GPU_BLAS_WORKSPACE, l->stream->native);
+    cublasStatus_t status = run(l, s, at, &k->algo);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
-        cublasLtMatmulAlgo_t own; /* of just so many rows */
-        TRY(ask(b, s, &own, err));
-        status = b->api.cublasLtMatmul(b->handle, b->product, &one, at.w, b->w, at.x, b->x, &beta,
-                                       at.out, b->out, at.out, b->out, &own, at.workspace,
-                                       GPU_BLAS_WORKSPACE, l->stream->native);
+        TRY(keep(b, s, &k, err));
+        status = run(l, s, at, &k->algo);
     }
     return check(status, "cublasLtMatmul", err);
 }
 
-/* out[row] = bias. */
+/* out[row] = bias; rest: what out does not hold of it. */
 struct fill_args {
     void *out;
     const float *bias;
+    __nv_bfloat16 *rest;
     uint32_t out_stride, n, to_float;
 };
 constexpr uint32_t FILL_THREADS = 256;
@@ -252,21 +294,28 @@ __global__ __launch_bounds__(FILL_THREADS) void fill_kernel(const fill_args a)
     dependency_wait();
     dependency_launch();
     for (uint32_t i = threadIdx.x; i < a.n; i += FILL_THREADS) {
-        if (a.to_float)
+        if (a.to_float) {
             static_cast<float *>(a.out)[row + i] = a.bias[i];
-        else
-            static_cast<__nv_bfloat16 *>(a.out)[row + i] = __float2bfloat16_rn(a.bias[i]);
+            continue;
+        }
+        const __nv_bfloat16 most = __float2bfloat16_rn(a.bias[i]);
+        static_cast<__nv_bfloat16 *>(a.out)[row + i] = most;
+        if (blockIdx.x == 0) {
+            const float rest = a.bias[i] - __bfloat162float(most);
+            a.rest[i] = __float2bfloat16_rn(fabsf(rest) < INFINITY ? rest : 0.0f);
+        }
     }
 }
 
-enum status fill(struct gpu_linear *l, const struct gpu_product *p, uint32_t n_rows,
-                 struct error *err)
+enum status fill(struct gpu_linear *l, const struct shape &s, const struct places &at,
+                 const float *bias, struct error *err)
 {
     fill_args a = {};
-    a.out = p->out.data, a.out_stride = p->out.stride;
-    a.bias = p->bias, a.n = p->w.n, a.to_float = p->to_float;
+    a.out = at.out, a.out_stride = s.out_stride;
+    a.bias = bias, a.n = s.n, a.to_float = s.to_float;
+    a.rest = static_cast<__nv_bfloat16 *>(biases_of(at.scratch));
     const cudaError_t e =
-        launch_kernel(l->stream, fill_kernel, dim3(n_rows), dim3(FILL_THREADS), 0, a);
+        launch_kernel(l->stream, fill_kernel, dim3(s.rows), dim3(FILL_THREADS), 0, a);
     return gpu_check(e, "fill_bias", err);
 }
 
@@ -294,9 +343,9 @@ enum status one_product(struct gpu_linear *l, const struct gpu_products *p,
         return error_set(err, STATUS_INTERNAL, "%llu bytes of scratch are too few for a product",
                          (unsigned long long)p->scratch_bytes);
     const uint32_t n_tiles = gpu_n_row_tiles(w);
-    const uint32_t piece = plain ? n_tiles : piece_tiles(p, w, row_bytes);
-    if (part->bias)
-        TRY(fill(l, part, p->n_rows, err));
+    uint32_t piece = plain ? n_tiles : piece_tiles(p, w, row_bytes);
+    if (part->bias && piece > MAX_BIASES / GPU_TILE_N)
+        piece = MAX_BIASES / GPU_TILE_N;
     for (uint32_t first = 0; first < n_tiles; first += piece) {
         const uint32_t n = n_tiles - first < piece ? n_tiles - first : piece;
         const uint32_t output = first * GPU_TILE_N, left = w->n - output;
@@ -315,6 +364,8 @@ enum status one_product(struct gpu_linear *l, const struct gpu_products *p,
                                 part->to_float,
                                 part->bias != nullptr,
                                 bits % 16 == 0};
+        if (part->bias)
+            TRY(fill(l, s, at, part->bias + output, err));
         TRY(multiply(l, s, at, err));
     }
     return STATUS_OK;

@@ -38,7 +38,8 @@ MUST_USE enum status cuda_linear_few(struct gpu_linear *l, const struct gpu_prod
 /* By cuBLASLt; codes become bfloat16 in scratch first, some outputs at a time: at least
  * GPU_BLAS_WORKSPACE bytes of scratch, and 16 rows of weights. STATUS_UNSUPPORTED: there is no
  * cuBLASLt, and how to get it. */
-#define GPU_BLAS_WORKSPACE ((uint64_t)32 << 20)
+#define GPU_BLAS_BIASES    ((uint64_t)256 << 10) /* of it, for biases */
+#define GPU_BLAS_WORKSPACE (((uint64_t)32 << 20) + GPU_BLAS_BIASES)
 MUST_USE enum status cuda_linear_many(struct gpu_linear *l, const struct gpu_products *p,
                                       struct error *err);
 /* Rows from which cuda_linear_many is the faster one, of a format. */

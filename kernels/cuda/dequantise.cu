@@ -33,7 +33,7 @@ template <enum gpu_format F>
 __global__ __launch_bounds__(32 * WARPS) void dequantise_kernel(const dequantise_args a)
 {
     using W = weights_traits<F>;
-    __shared__ uint32_t lines[WARPS][GPU_TILE_N][LINE];
+    __shared__ __align__(16) uint32_t lines[WARPS][GPU_TILE_N][LINE];
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
     const uint32_t unit = blockIdx.x * WARPS + warp;
     dependency_wait(); /* the product in front reads what is written here */

@@ -17,6 +17,7 @@ __global__ __launch_bounds__(PAD_THREADS) void pad_kernel(const pad_args a)
 {
     const uint32_t row = blockIdx.x, group = blockIdx.y;
     dependency_wait();
+    dependency_launch();
     const uint16_t *x =
         a.x + (size_t)grouped_row(a.rows, row) * a.x_stride + (size_t)group * a.group_stride;
     uint16_t *to = a.to + ((size_t)group * a.n_rows + row) * a.to_stride;

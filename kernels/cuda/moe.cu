@@ -126,6 +126,7 @@ __global__ __launch_bounds__(SUM_THREADS) void sum_kernel(const sum_args a)
 {
     const uint32_t column = (blockIdx.y * SUM_THREADS + threadIdx.x) * 4, row = blockIdx.x;
     dependency_wait();
+    dependency_launch();
     if (column >= a.dim)
         return;
     float4 sum = make_float4(0, 0, 0, 0);

@@ -192,6 +192,7 @@ __global__ __launch_bounds__(WARP *MAX_WARPS) void route_kernel(const route_args
     float *scores = shared + (size_t)warp * a.n_shared, *ranked = scores + p.n_experts;
     float *shares = ranked + p.n_experts, *groups = shares + p.n_chosen;
     dependency_wait();
+    dependency_launch();
     if (row >= p.n_rows)
         return;
     score(a, row, scores, ranked, groups, lane);

@@ -6,11 +6,11 @@
  * --tp: over so many ranks; --pp: in so many stages of them; --sockets: which do not share memory;
  * --expert-parallel: with experts of their own; --device cuda: in bfloat16 on a GPU, which is the
  * emulation of tests/cuda/emulate in model_golden_cuda; --longest: prompts of at most N tokens with
- * what follows them. Adapters below a model's folder (loras/NAME) are models of their own. own
- * build/goldens, by scripts/make-goldens reference $COX_GOLDENS/models, made with transformers
- * (default ../shared/goldens) demo $COX_GOLDENS/real/gemma3-270m with the demo model of the cache
- * FOLDER     one that has expected.json Exit status 77: a set that was asked for is not there (and
- * nothing failed). */
+ * what follows them (a set of which nothing is run that way fails). Adapters below a model's folder
+ * (loras/NAME) are models of their own. own build/goldens, by scripts/make-goldens reference
+ * $COX_GOLDENS/models, made with transformers (default ../shared/goldens) demo
+ * $COX_GOLDENS/real/gemma3-270m with the demo model of the cache FOLDER     one that has
+ * expected.json Exit status 77: a set that was asked for is not there (and nothing failed). */
 #include <dirent.h>
 #include <getopt.h>
 #include <limits.h>
@@ -65,6 +65,7 @@ struct options {
     enum quant_at_load quantization;
     struct device *device; /* NULL: a CPU, one for each model */
     uint32_t longest;
+    uint32_t *n_run; /* prompts and texts */
 };
 
 /* One model at one level. */
@@ -278,6 +279,7 @@ struct target {
     /* Prompts that are so long with what follows them: some models are others for long texts. */
     uint32_t shortest, longest;
     uint32_t longest_asked; /* of --longest: there may be none then */
+    uint32_t *n_run;
 };
 
 /* Returns the number of failures. */
@@ -322,6 +324,7 @@ static uint32_t check_model(const struct target *t, const struct golden_engine_o
     }
     if (n_prompts == 0 && t->longest_asked == UINT32_MAX)
         golden_die("%s: no prompt is %u to %u tokens long", title, t->shortest, t->longest);
+    *t->n_run += n_prompts + (want->n_text_ids > 0);
     if (want->n_text_ids > 0)
         check_perplexity(&c);
     widen(&c.most_row, c.worst_row);
@@ -414,7 +417,8 @@ static void check_folder(const struct options *o, const char *folder, uint32_t s
                        .max_len = TINY_MAX_LEN,
                        .shortest = short_len + 1,
                        .longest = o->longest,
-                       .longest_asked = o->longest};
+                       .longest_asked = o->longest,
+                       .n_run = o->n_run};
     check_levels(o, &t, n_failed);
     if (short_len > 0) {
         t.max_len = short_len;
@@ -461,7 +465,8 @@ static uint32_t check_demo(const struct options *o, uint32_t *n_failed)
                              .kv = kv,
                              .max_len = DEMO_MAX_LEN,
                              .longest = UINT32_MAX,
-                             .longest_asked = UINT32_MAX};
+                             .longest_asked = UINT32_MAX,
+                             .n_run = o->n_run};
     check_levels(o, &t, n_failed);
     golden_file_close(&want);
     return 1;
@@ -554,14 +559,20 @@ static void read_options(struct options *o, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    struct options o = {.kv_set = false};
-    uint32_t n_failed = 0, n_missing = 0;
+    uint32_t n_failed = 0, n_missing = 0, n_run = 0;
+    struct options o = {.kv_set = false, .n_run = &n_run};
     read_options(&o, argc, argv);
     for (int i = optind; i < argc; i++) {
         const char *set = argv[i];
+        n_run = 0;
         uint32_t n =
             strcmp(set, "demo") == 0 ? check_demo(&o, &n_failed) : check_set(&o, set, &n_failed);
         n_missing += n == 0;
+        if (n > 0 && n_run == 0) { /* a check that cannot fail */
+            printf("%s: nothing was run: no prompt has at most %u tokens; FAILED\n", set,
+                   o.longest);
+            n_failed++;
+        }
     }
     if (optind == argc)
         golden_die("which models? own, reference, demo or a folder");

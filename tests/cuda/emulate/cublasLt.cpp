@@ -1,12 +1,15 @@
 /* An algorithm is refused for more columns than it was asked for, for an eighth of them, and for
- * operands that are aligned to less than was said (256 bytes, where nothing was): who keeps
- * algorithms has to ask again. */
+ * operands that are aligned to less than was said (256 bytes, where nothing was), and for another
+ * epilogue: who keeps algorithms has to ask again. None is given to who lets parts of a sum be
+ * rounded to the result's type. */
 #include "cublasLt.h"
 
 #include <algorithm>
+#include <atomic>
 #include <vector>
 
 #include "cuda_bf16.h"
+#include "faults.h"
 #include "tensor.h"
 #include "work.h"
 
@@ -15,6 +18,8 @@ struct emulate_blas {
 };
 struct emulate_blas_product {
     cublasOperation_t a;
+    uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    const void *bias;
 };
 struct emulate_blas_layout {
     cudaDataType_t type;
@@ -23,11 +28,14 @@ struct emulate_blas_layout {
 };
 struct emulate_blas_preference {
     uint64_t workspace_bytes;
+    uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
     uint32_t alignments[4] = {256, 256, 256, 256}; /* a, b, c, d */
 };
 
 namespace
 {
+std::atomic<unsigned long long> n_asked;
+
 template <class T> cublasStatus_t make(T **out)
 {
     *out = new T();
@@ -55,7 +63,7 @@ float element(const void *p, const emulate_blas_layout *l, uint64_t row, uint64_
 
 struct product {
     const uint16_t *a, *b;
-    const void *c;
+    const void *c, *bias; /* bias: NULL or one for each row, of the result's type */
     void *out;
     emulate_blas_layout a_layout, b_layout, c_layout, out_layout;
     float alpha, beta;
@@ -69,7 +77,7 @@ void column_widen(std::vector<float> &to, const uint16_t *m, const emulate_blas_
         to[i] = emulate::bf16_value(m[j * (uint64_t)l.ld + i]);
 }
 
-/* out = alpha a^T b + beta c */
+/* out = alpha a^T b + beta c + bias */
 void product_run(const product &p)
 {
     const uint64_t k = p.a_layout.rows, n_columns = p.out_layout.columns;
@@ -84,6 +92,8 @@ void product_run(const product &p)
             float sum = p.alpha * emulate::dot(a.data(), &b[j * k], k);
             if (p.beta != 0)
                 sum += p.beta * element(p.c, &p.c_layout, i, j);
+            if (p.bias)
+                sum += element(p.bias, &p.out_layout, i, 0);
             const uint64_t place = j * (uint64_t)p.out_layout.ld + i;
             if (p.out_layout.type == CUDA_R_32F)
                 static_cast<float *>(p.out)[place] = sum;
@@ -118,8 +128,15 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
                                               cublasLtMatmulDescAttributes_t attribute,
                                               const void *value, size_t n_bytes)
 {
-    return attribute == CUBLASLT_MATMUL_DESC_TRANSA ? take(&d->a, value, n_bytes)
-                                                    : CUBLAS_STATUS_NOT_SUPPORTED;
+    switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+        return take(&d->a, value, n_bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+        return take(&d->epilogue, value, n_bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+        return take(&d->bias, value, n_bytes);
+    }
+    return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType_t type,
@@ -164,6 +181,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 {
     if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
         return take(&p->workspace_bytes, value, n_bytes);
+    if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK)
+        return take(&p->reductions, value, n_bytes);
     return take(&p->alignments[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value,
                 n_bytes);
 }
@@ -175,13 +194,19 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
                                               cublasLtMatmulHeuristicResult_t *results,
                                               int *n_results)
 {
+    const bool has_bias = d->epilogue == CUBLASLT_EPILOGUE_BIAS;
+    n_asked++;
     *n_results = 0;
     if (n_wanted < 1 || a->rows != b->rows || out->rows != a->columns || out->columns != b->columns)
         return CUBLAS_STATUS_INVALID_VALUE;
+    if ((p->reductions & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) != 0 ||
+        has_bias != (d->bias != nullptr))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     results[0] = {};
     results[0].algo.data[0] = out->columns;
     for (int i = 0; i < 4; i++)
         results[0].algo.data[1 + i] = p->alignments[i];
+    results[0].algo.data[5] = d->epilogue;
     results[0].workspaceSize = p->workspace_bytes;
     *n_results = 1;
     return CUBLAS_STATUS_SUCCESS;
@@ -199,7 +224,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
         b_layout->rows != k || out_layout->rows != a_layout->columns ||
         out_layout->columns != b_layout->columns || !workspace)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (out_layout->columns > algo->data[0] || out_layout->columns * 8 <= algo->data[0])
+    if (out_layout->columns > algo->data[0] || out_layout->columns * 8 <= algo->data[0] ||
+        d->epilogue != algo->data[5])
         return CUBLAS_STATUS_NOT_SUPPORTED;
     const void *const operands[4] = {a, b, c, out};
     for (int i = 0; i < 4; i++)
@@ -208,6 +234,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
     const product p = {(const uint16_t *)a,
                        (const uint16_t *)b,
                        c,
+                       d->epilogue == CUBLASLT_EPILOGUE_BIAS ? d->bias : nullptr,
                        out,
                        *a_layout,
                        *b_layout,
@@ -221,4 +248,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
         product_run(p);
     });
     return e == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+unsigned long long emulate_n_algorithms(void)
+{
+    return n_asked;
 }

@@ -15,6 +15,8 @@ void emulate_fail_alloc(unsigned n);
 void emulate_devices_reset(void);
 /* Kernels that ran, replays of graphs included. */
 unsigned long long emulate_n_launches(void);
+/* Times that cuBLASLt was asked for an algorithm. */
+unsigned long long emulate_n_algorithms(void);
 #ifdef __cplusplus
 }
 #endif
