@@ -32,6 +32,8 @@ void executor_config_hash(const struct config_identity *c, uint8_t out[32])
         strbuf_append_c(&b, "\"experts\":\"whole\",");
     strbuf_append_c(&b, "\"model\":");
     strbuf_append_json(&b, c->model_hashes);
+    if (c->tp * c->pp > 1) /* a rank alone may cut as it likes */
+        strbuf_printf(&b, ",\"pass_rows\":%u", c->pass_rows);
     strbuf_printf(&b, ",\"pp\":%u,\"protocol\":%u,\"quantisation\":\"%s\",", c->pp, PROTOCOL_MAJOR,
                   c->quantisation);
     if (c->speculation.n_tokens > 0 && c->speculation.method == SPECULATION_DRAFT_MODEL)

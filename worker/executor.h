@@ -130,6 +130,7 @@ struct config_identity {
     struct str draft_hashes; /* of the draft model's, where one guesses */
     const char *dtype, *quantisation, *kv_dtype;
     uint32_t block_size, tp, pp, max_model_len, vocab_size;
+    uint32_t pass_rows; /* what ranks cut a step by: a group's have to cut it alike */
     bool expert_parallel;
     struct speculation speculation; /* the ranks guess, or expect guesses: the same ones */
 };

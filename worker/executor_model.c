@@ -426,6 +426,7 @@ static void hash_config(struct executor_model *x, const struct worker_options *o
                                                    .pp = (uint32_t)o->pp,
                                                    .max_model_len = e->max_model_len,
                                                    .vocab_size = e->config.vocab_size,
+                                                   .pass_rows = e->pass_rows,
                                                    .expert_parallel = e->expert_parallel,
                                                    .speculation = x->speculation},
                          x->info.config_hash);

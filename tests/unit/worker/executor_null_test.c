@@ -331,7 +331,7 @@ static void test_config_hash(void **state)
                                 .pp = 1,
                                 .max_model_len = 10,
                                 .vocab_size = 300};
-    uint8_t h1[32], h2[32];
+    uint8_t h1[32], h2[32], h3[32];
     executor_config_hash(&a, h1);
     executor_config_hash(&a, h2);
     assert_memory_equal(h1, h2, 32);
@@ -339,6 +339,15 @@ static void test_config_hash(void **state)
     executor_config_hash(&a, h2);
     assert_memory_not_equal(h1, h2, 32);
     a.kv_dtype = "null";
+    a.pass_rows = 512; /* the other ranks' collectives would be of another length */
+    executor_config_hash(&a, h2);
+    assert_memory_not_equal(h1, h2, 32);
+    a.tp = 1; /* nobody else's: replicas on other devices are of one configuration */
+    executor_config_hash(&a, h2);
+    a.pass_rows = 0;
+    executor_config_hash(&a, h3);
+    assert_memory_equal(h2, h3, 32);
+    a.tp = 2;
     a.speculation.max_seqs = 7; /* the head's matter, and nobody guesses */
     executor_config_hash(&a, h2);
     assert_memory_equal(h1, h2, 32);
