@@ -14,7 +14,9 @@ struct draft_model {
     uint32_t i_group; /* of the target: its tables are the draft's */
     /* the pass at hand, [pass_rows] */
     uint32_t n_rows, n_picks;
-    uint32_t *ids, *positions;
+    uint32_t *ids, *positions, *late; /* late: as row_batch has it, with last, where there is one */
+    const uint32_t *last;
+    bool has_late;
     struct kv_row *kv_rows;
     struct pick *picks;
 };
@@ -90,6 +92,7 @@ void draft_model_close(struct draft_model *m)
     engine_close(m->engine);
     mem_free(m->ids);
     mem_free(m->positions);
+    mem_free(m->late);
     mem_free(m->kv_rows);
     mem_free(m->picks);
     mem_free(m);
@@ -113,6 +116,7 @@ enum status draft_model_load(struct draft_model *m, const struct engine *target,
         return error_prefix(err, s, "draft model %s", e->info.name);
     m->ids = mem_array(e->pass_rows, sizeof *m->ids);
     m->positions = mem_array(e->pass_rows, sizeof *m->positions);
+    m->late = mem_array(e->pass_rows, sizeof *m->late);
     m->kv_rows = mem_array(e->pass_rows, sizeof *m->kv_rows);
     m->picks = mem_array(e->pass_rows, sizeof *m->picks);
     return STATUS_OK;
@@ -150,11 +154,16 @@ static enum status run_pass(struct draft_model *m, struct error *err)
     struct row_batch b = {.n_rows = m->n_rows, .ids = m->ids, .positions = m->positions};
     if (m->n_rows == 0)
         return STATUS_OK;
+    if (m->has_late) {
+        b.late = m->late;
+        b.last = m->last;
+    }
     for (uint32_t g = 0; g < m->engine->program->n_kv_groups; g++)
         b.kv_rows[g] = m->kv_rows; /* its windows see the same blocks */
     TRY(runner_forward(m->engine->runner, &b, err));
     TRY(pick_tokens(m, err));
     m->n_rows = m->n_picks = 0;
+    m->has_late = false;
     return STATUS_OK;
 }
 
@@ -166,7 +175,10 @@ static enum status add_row(struct draft_model *m, const struct sequence *q, uint
     if (m->n_rows == m->engine->pass_rows)
         TRY(run_pass(m, err));
     uint32_t i = m->n_rows++;
+    bool is_late = m->last && q->awaits && position + 1 == q->n_ids;
     m->ids[i] = q->ids[position];
+    m->late[i] = is_late ? q->slot : UINT32_MAX;
+    m->has_late = m->has_late || is_late;
     m->positions[i] = position;
     m->kv_rows[i] =
         (struct kv_row){.blocks = t->ids, .n_dropped = t->n_dropped, .position = position};
@@ -215,10 +227,13 @@ static enum status add_run(struct draft_model *m, const struct sequence_run *r, 
 }
 
 /* Every run's first guess, then every run's second one. */
-enum status draft_model_run(struct draft_model *m, struct sequence_runs runs, struct error *err)
+enum status draft_model_run(struct draft_model *m, struct sequence_runs runs, const uint32_t *last,
+                            struct error *err)
 {
     uint32_t n_most = 0;
     m->n_rows = m->n_picks = 0; /* of a plan that failed half-way */
+    m->has_late = false;
+    m->last = last;
     for (uint32_t i = 0; i < runs.n; i++) {
         TRY(add_run(m, &runs.ptr[i], err));
         n_most = runs.ptr[i].n_guessed > n_most ? runs.ptr[i].n_guessed : n_most;

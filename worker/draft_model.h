@@ -29,7 +29,8 @@ const struct engine *draft_model_engine(const struct draft_model *m);
 void draft_model_plan(const struct draft_model *m, struct sequence_runs runs, uint32_t n_tokens);
 /* The twins of the blocks that the plan copies; before draft_model_run. */
 void draft_model_copy(struct draft_model *m, const struct plan_copy *copies, uint32_t n);
-/* The rows of all runs, and the planned guesses into the sequences' ids. Errors as runner_forward.
- */
+/* The rows of all runs, and the planned guesses into the sequences' ids. last: the device's newest
+ * ids of all slots, which sequences that await theirs are run with; NULL: none awaits one. Errors
+ * as runner_forward. */
 MUST_USE enum status draft_model_run(struct draft_model *m, struct sequence_runs runs,
-                                     struct error *err);
+                                     const uint32_t *last, struct error *err);

@@ -44,7 +44,8 @@ enum status executor_guess(struct executor_model *x, const struct msg_plan *p,
     draft_model_plan(x->draft_model, runs, x->speculation.n_tokens);
     if (executor_draws(x)) {
         draft_model_copy(x->draft_model, p->copies, p->n_copies);
-        enum status s = draft_model_run(x->draft_model, runs, err);
+        const uint32_t *last = x->draws ? x->draws->last : NULL;
+        enum status s = draft_model_run(x->draft_model, runs, last, err);
         if (s != STATUS_OK)
             return error_prefix(err, s, "draft model");
     }

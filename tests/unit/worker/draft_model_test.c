@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
+#include "tests/unit/worker/draws_double.c"
 #include "tests/unit/worker/plan_driver.c"
 #include "tests/unit/worker/tiny_model.c"
 #include "worker/executor_model.h"
@@ -70,13 +71,18 @@ static struct worker_options options_of(uint32_t tp, uint32_t pp, const char *dr
         .speculation = {.model = draft, .n_tokens = draft ? N_GUESSES : 0}};
 }
 
-static void open_pair(size_t i, bool speculates)
+static void open_pair_by(size_t i, bool speculates, driver_open_fn *open)
 {
     write_model(target_folder, 7, pairs[i].target);
     write_model(draft_folder, pairs[i].draft_seed, pairs[i].draft);
     const struct worker_options o =
         options_of(pairs[i].tp, pairs[i].pp, speculates ? draft_folder : NULL);
-    driver_open(&d, &o);
+    driver_open_by(&d, &o, open);
+}
+
+static void open_pair(size_t i, bool speculates)
+{
+    open_pair_by(i, speculates, executor_open);
 }
 
 static void close_pair(void)
@@ -189,6 +195,33 @@ static void test_a_draft_that_is_the_target_is_right(void **state)
         set_draft_rows(0);
         close_pair();
     }
+}
+
+/* A step without guesses begins while the ids of the one before are the device's alone: the draft
+ * has to run those, or what it guesses later is of other ids. */
+static void test_a_draft_runs_what_the_device_drew(void **state)
+{
+    static const struct {
+        const char *name;
+        uint32_t draft_rows;
+        struct way way;
+    } halves[] = {
+        {"now and then", 0, {.n_flight = 2, .max_draft = 1, .one_by_one = true, .seed = 1}},
+        {"several", 0, {.n_flight = 2, .max_draft = 1, .seed = 2}},
+        {"row by row", 1, {.n_flight = 2, .max_draft = 1, .one_by_one = true, .seed = 3}},
+    };
+    open_pair_by(0, true, double_executor_open);
+    for (size_t i = 0; i < sizeof halves / sizeof halves[0]; i++) {
+        add_streams(false);
+        set_draft_rows(halves[i].draft_rows);
+        driver_run(&d, &halves[i].way);
+        assert_true(d.n_drafted > 10);
+        if (d.n_accepted != d.n_drafted)
+            fail_msg("%s: of %llu guesses %llu were right", halves[i].name,
+                     (unsigned long long)d.n_drafted, (unsigned long long)d.n_accepted);
+    }
+    set_draft_rows(0);
+    close_pair();
 }
 
 /* Another model of the same vocabulary is right now and then, or nothing is gained by any. */
@@ -366,6 +399,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_draft_changes_nothing),
         cmocka_unit_test(test_a_draft_that_is_the_target_is_right),
+        cmocka_unit_test(test_a_draft_runs_what_the_device_drew),
         cmocka_unit_test(test_a_shorter_draft_guesses_to_its_length),
         cmocka_unit_test(test_copies_and_preemption),
         cmocka_unit_test(test_what_does_not_fit),
