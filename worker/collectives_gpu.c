@@ -123,6 +123,23 @@ enum status collectives_gpu_join(struct collectives_gpu *c, const struct comm_pl
     return c->comm->ops->join(c->comm, &g, err);
 }
 
+enum status collectives_gpu_wait(struct collectives_gpu *c,
+                                 enum status (*done)(void *, struct error *), void *ctx,
+                                 struct error *err)
+{
+    return c->comm->ops->wait(c->comm, done, ctx, err);
+}
+
+static enum status at_once(void *ctx, struct error *err)
+{
+    return STATUS_OK;
+}
+
+enum status collectives_gpu_look(struct collectives_gpu *c, struct error *err)
+{
+    return c->comm->ops->wait(c->comm, at_once, NULL, err);
+}
+
 void collectives_gpu_interrupt(struct collectives_gpu *c)
 {
     c->comm->ops->interrupt(c->comm);

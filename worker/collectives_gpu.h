@@ -29,6 +29,14 @@ MUST_USE enum status collectives_gpu_make_id(struct collectives_gpu *c, uint8_t 
 /* Errors as of gpu_comm's join; leave is due after one. */
 MUST_USE enum status collectives_gpu_join(struct collectives_gpu *c, const struct comm_place *p,
                                           struct bytes id, struct error *err);
+/* Until done, which is called again and again, says something else than STATUS_AGAIN, and that.
+ * Whatever it says, a lost peer (STATUS_IO), an interrupt (STATUS_CLOSED) and the deadline of a
+ * wait come first: a collective that they ended has left any numbers behind. */
+MUST_USE enum status collectives_gpu_wait(struct collectives_gpu *c,
+                                          enum status (*done)(void *ctx, struct error *err),
+                                          void *ctx, struct error *err);
+/* Are all ranks still here, as far as this one knows? Errors as of the wait; it does not wait. */
+MUST_USE enum status collectives_gpu_look(struct collectives_gpu *c, struct error *err);
 /* What blocks returns STATUS_CLOSED soon, and the abort begins. leave follows. */
 void collectives_gpu_interrupt(struct collectives_gpu *c);
 /* Who is to call leave is stuck itself: the process has to end. Logged once as

@@ -109,6 +109,7 @@ struct executor_model {
     struct begun_step steps[EXECUTOR_MAX_BEGUN]; /* the oldest first, from i_oldest on */
     uint32_t i_oldest, n_begun;
     uint64_t finished_ns; /* the newest step that was */
+    uint64_t looked_ns;   /* at the other ranks, while a step was waited for */
     char *served_name;
     char device_name[160];
     uint8_t made_id[GPU_COMM_ID_BYTES]; /* by this rank; the loop's thread writes before Join */

@@ -12,6 +12,9 @@
 #include "worker/executor_model_draw.h"
 #include "worker/executor_model_group.h"
 
+/* Between two looks at the other ranks while nobody but the device is waited for. */
+enum { LOOK_NS = 1000000 };
+
 static struct executor_model *of(struct executor *e)
 {
     return (struct executor_model *)e;
@@ -73,11 +76,33 @@ static enum status take_guessed(struct executor_model *x, struct begun_step *s, 
     return executor_append_drawn(x, s->runs, &s->drawn, err);
 }
 
+struct awaited_draws {
+    struct gpu_draws *draws;
+    uint32_t i_draws;
+};
+
+static enum status has_drawn(void *ctx, struct error *err)
+{
+    const struct awaited_draws *a = ctx;
+    return a->draws->ops->query(a->draws, a->i_draws, err);
+}
+
+/* The event alone says that the device is done, not that what it added up was every rank's: a
+ * collective that a peer's end has ended comes to its event too. */
+static enum status await_draws(struct executor_model *x, const struct begun_step *s,
+                               struct error *err)
+{
+    if (!x->gpus)
+        return x->draws->ops->wait(x->draws, s->i_draws, err);
+    return collectives_gpu_wait(x->gpus, has_drawn, &(struct awaited_draws){x->draws, s->i_draws},
+                                err);
+}
+
 static enum status settle_step(struct executor_model *x, struct begun_step *s, struct error *err)
 {
     if (!s->on_device)
         return STATUS_OK;
-    TRY(x->draws->ops->wait(x->draws, s->i_draws, err));
+    TRY(await_draws(x, s, err));
     if (atomic_load(&x->interrupted)) /* an aborted collective ends too, with anything in it */
         return error_set(err, STATUS_CLOSED, "interrupted");
     TRY(s->drawn.guessed ? take_guessed(x, s, err) : take_items(x, s, err));
@@ -247,7 +272,13 @@ bool executor_is_due(struct executor *e)
     assert(x->n_begun > 0);
     if (!s->on_device || atomic_load(&x->interrupted))
         return true;
-    return x->draws->ops->query(x->draws, s->i_draws, &err) != STATUS_AGAIN;
+    if (x->draws->ops->query(x->draws, s->i_draws, &err) != STATUS_AGAIN)
+        return true;
+    uint64_t now_ns = clock_mono_ns();
+    if (!x->gpus || now_ns - x->looked_ns < LOOK_NS)
+        return false;
+    x->looked_ns = now_ns;
+    return collectives_gpu_look(x->gpus, &err) != STATUS_OK; /* which finish says */
 }
 
 enum status executor_finish(struct executor *e, struct msg_result *out, struct error *err)

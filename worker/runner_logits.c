@@ -44,6 +44,17 @@ static float wide(uint16_t bfloat16)
     return f;
 }
 
+/* To the host. With other ranks, when they are known to be here behind all that was enqueued: what
+ * a collective left that a peer's end has ended is nobody's numbers. */
+static enum status read_rows(struct runner *r, void *host, const void *from, size_t n_bytes,
+                             struct error *err)
+{
+    struct collectives *c = r->s.collectives;
+    if (c)
+        TRY(c->ops->wait(c, err));
+    return r->ops->read(r->s.device, host, from, n_bytes, err);
+}
+
 enum status runner_normed(struct runner *r, const uint32_t *rows, uint32_t n, const float **out,
                           struct error *err)
 {
@@ -57,7 +68,7 @@ enum status runner_normed(struct runner *r, const uint32_t *rows, uint32_t n, co
         *out = g.data;
         return STATUS_OK;
     }
-    TRY(r->ops->read(r->s.device, r->host_rows, g.data, n_elements * sizeof *r->host_rows, err));
+    TRY(read_rows(r, r->host_rows, g.data, n_elements * sizeof *r->host_rows, err));
     for (size_t i = 0; i < n_elements; i++)
         r->host[i] = wide(r->host_rows[i]);
     *out = r->host;
@@ -98,7 +109,7 @@ enum status runner_read_logits(struct runner *r, uint32_t first, uint32_t n, flo
         *out = from;
         return STATUS_OK;
     }
-    TRY(r->ops->read(r->s.device, r->host, from, sizeof *from * n * r->logits_width, err));
+    TRY(read_rows(r, r->host, from, sizeof *from * n * r->logits_width, err));
     *out = r->host;
     return STATUS_OK;
 }
@@ -110,12 +121,12 @@ enum status runner_look(struct runner *r, uint32_t n, struct logits_top *tops, d
     const struct view logits = {r->logits, r->logits_width};
     float shift[RUNNER_MAX_LOGITS_ROWS];
     r->ops->logits_top(d, logits, n, r->logits_width, r->tops);
-    TRY(r->ops->read(d, tops, r->tops, n * sizeof *tops, err));
+    TRY(read_rows(r, tops, r->tops, n * sizeof *tops, err));
     if (!sums)
         return STATUS_OK;
     for (uint32_t i = 0; i < n; i++)
         shift[i] = tops[i].best;
     const float *own = r->ops->upload(d, shift, n * sizeof *shift);
     r->ops->sum_exp(d, logits, n, r->logits_width, own, r->exp_sums);
-    return r->ops->read(d, sums, r->exp_sums, n * sizeof *sums, err);
+    return read_rows(r, sums, r->exp_sums, n * sizeof *sums, err);
 }
