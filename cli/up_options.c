@@ -50,6 +50,7 @@ const struct option_spec up_specs[] = {
              "what computes; auto: a GPU where there is one, else cpu; null for the model null"),
     OPT_FLOAT(S, gpu_memory_utilization, "gpu-memory-utilization", 0, 1, "0",
               "part " GPU_MEMORY_HELP "; 0: as cox worker"),
+    OPT_BOOL(S, enforce_eager, "enforce-eager", NULL, ENFORCE_EAGER_HELP),
     OPT_WORDS(
         S, served_model_names, "served-model-name", WORDS_ARE_VALUES_BUT_ONE,
         "names in /v1/models and in requests, the first one in answers; several, or repeated"),
@@ -255,7 +256,6 @@ const struct option_spec up_specs[] = {
     IGNORED("enable-ssl-refresh", NULL, NOTHING, TLS),
     REFUSED("enable-tokenizer-info-endpoint", NULL, NOTHING, NULL, "the API is OpenAI's over HTTP"),
     IGNORED("enable-tower-connector-lora", NULL, NOTHING, ADAPTERS),
-    IGNORED("enforce-eager", NULL, NOTHING, GPU),
     IGNORED("engine-use-ray", NULL, NOTHING, SPREAD),
     IGNORED("eplb-config", NULL, ONE, EXPERTS),
     IGNORED("eplb-log-balancedness", NULL, NOTHING, EXPERTS),

@@ -212,6 +212,8 @@ static void flags_of_ranks(struct builder *b, struct up_child *c, uint32_t i)
         return;
     if (o->gpu_memory_utilization > 0)
         flag(c, "--gpu-memory-utilization", text(b, "%.15g", o->gpu_memory_utilization));
+    if (o->enforce_eager)
+        arg(c, "--enforce-eager");
     int64_t share = b->place->n_cores / n_computing(b);
     share = share < 1 ? 1 : share > WORKER_MAX_THREADS ? WORKER_MAX_THREADS : share;
     flag_int(b, c, "--threads", o->threads > 0 ? o->threads : share);

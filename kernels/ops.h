@@ -23,6 +23,7 @@ struct scratch_shape {
     uint32_t n_heads, n_kv_heads, head_dim, v_dim; /* of attention, on this rank */
     uint32_t n_experts, n_chosen, expert_width;    /* 0: no mixture */
     uint32_t hidden;
+    bool is_latent;                /* v_dim: of the latent, whose first elements are the values */
     uint64_t most_weight_elements; /* n * k of the largest matrix */
 };
 
@@ -30,6 +31,9 @@ enum record_state {
     RECORD_NONE,   /* enqueue the pass: it is not recorded */
     RECORD_BEGUN,  /* enqueue it, then record_end: it is recorded, and runs there */
     RECORD_PLAYED, /* it was enqueued whole, as recorded */
+    /* The device would not record or replay it, and works on: enqueue it, (again) as it is. Passes
+     * of its key are not tried again. */
+    RECORD_REFUSED,
 };
 
 struct device;
@@ -38,6 +42,7 @@ struct ops {
     uint32_t activation_bytes; /* of one element */
     uint32_t logits_rows;      /* that are computed at a time */
     bool on_host;              /* its memory is the host's: pointers may be followed */
+    bool has_plain_experts;    /* matrices of experts and heads must have no order of inputs */
     void (*close)(struct device *d);
     /* The ladder of protocol.md, "Links": a group runs the lowest level of its ranks. */
     uint32_t (*isa_level)(const struct device *d);
@@ -76,14 +81,21 @@ struct ops {
      * `rows` of kv_write and attention of this pass. */
     const struct kv_row *(*upload_rows)(struct device *d, const struct kv_row *rows,
                                         uint32_t n_rows, uint32_t block_tokens);
+    /* STATUS_UNSUPPORTED for shapes that its operators do not take; before anything is loaded.
+     * NULL: all are taken. */
+    MUST_USE enum status (*check)(const struct device *d, const struct scratch_shape *s,
+                                  struct error *err);
     /* Memory that operators need beside their arguments, for the largest shapes of a program; one
      * piece, given once. CPU: 0. */
     uint64_t (*scratch_bytes)(const struct device *d, const struct scratch_shape *s);
     void (*use_scratch)(struct device *d, void *ptr, uint64_t n_bytes);
     /* Passes that differ in nothing but what was uploaded have one key, and the second of them is
-     * recorded. NULL: never. Uploads of the pass come before. */
-    enum record_state (*record)(struct device *d, uint64_t key);
-    void (*record_end)(struct device *d, uint64_t key);
+     * recorded. NULL: never. Uploads of the pass come before. *why: of RECORD_REFUSED. */
+    enum record_state (*record)(struct device *d, uint64_t key, struct error *why);
+    /* What was begun: PLAYED when it runs now, or the device is lost, which sync tells; REFUSED.
+     * Not whole: given up by the caller, NONE unless the device had refused it before. */
+    enum record_state (*record_end)(struct device *d, uint64_t key, bool is_whole,
+                                    struct error *why);
     /* All of them, and one that was begun: what they refer to is not there any more. */
     void (*record_drop)(struct device *d);
     uint64_t (*record_bytes)(const struct device *d); /* of the device, that all of them took */

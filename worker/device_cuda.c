@@ -65,6 +65,7 @@ static enum status cuda_setup(const struct worker_options *o, const struct execu
                          "--dtype float32: a GPU computes in bfloat16; leave it out, or --device "
                          "cpu");
     cuda_engine_setup(s, info.memory_bytes);
+    s->is_eager = o->enforce_eager;
     return STATUS_OK;
 }
 

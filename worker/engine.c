@@ -120,6 +120,7 @@ static enum status in_files(const struct engine *e, enum status s, struct error 
 /* The shard's part of the memory table, from shapes alone. */
 static enum status measure_shard(struct engine *e, struct error *err)
 {
+    TRY(in_files(e, runner_check(e->program, e->device, e->pass_rows, err), err));
     TRY(in_files(e, loader_measure(e->program, e->files, e->device, &e->weights_bytes, err), err));
     e->activation_bytes = runner_measure(e->program, e->device, e->pass_rows);
     e->comm_bytes =
@@ -271,6 +272,7 @@ static enum status measure(struct engine *e, const struct engine_setup *s, struc
                                             .collectives = s->collectives,
                                             .loras = e->loras,
                                             .pass_rows = e->pass_rows,
+                                            .is_eager = s->is_eager,
                                             .progress = s->progress,
                                             .interrupt = s->interrupt};
     return measure_shard(e, err);

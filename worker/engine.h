@@ -29,6 +29,7 @@ struct engine_setup {
     uint32_t n_kv_blocks;
     bool kv_takes_all;       /* nothing said of the KV cache: all that the device has left */
     uint64_t reserved_bytes; /* of the device, left to what is not counted; 0: a CPU's process */
+    bool is_eager;           /* passes are never recorded */
     uint32_t max_loras, max_lora_rank; /* adapters; 0: none can be loaded */
     const char *lora_root;             /* as lora_set_new takes it; borrowed for good */
     _Atomic uint64_t *progress;

@@ -108,7 +108,10 @@ void executor_look_at_device(struct executor_model *x, enum status s)
         return;
     if (x->found.device->ops->sync(x->found.device, &why) == STATUS_OK)
         return;
-    log_error("device_lost", "error=%s", log_quote(why.text));
+    /* An operator that this model needs and the device has not got fails in every life of this
+     * process: the worker ends, and is not started anew. */
+    log_error(why.status == STATUS_UNSUPPORTED ? "operator_unsupported" : "device_lost", "error=%s",
+              log_quote(why.text));
     note_lost(x, &why);
 }
 

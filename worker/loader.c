@@ -80,6 +80,21 @@ static enum status check_blocks(const struct program *p, const struct source *s,
                      p->tp, s->name, dtype_traits(s->dtype).name, block, x->k_len, x->k);
 }
 
+/* A matrix of an expert or of a head: many of them are one launch. */
+static bool is_grouped(const struct program *p, const struct op_weight *x)
+{
+    uint32_t i = (uint32_t)(x - p->weights);
+    for (uint32_t k = 0; k < p->n_ops; k++) {
+        const struct op *o = &p->ops[k];
+        uint32_t first = o->kind == OP_MOE ? o->moe.first : o->heads.first;
+        uint32_t n_experts = p->expert_inner.n > 0 ? p->experts.n : 0;
+        uint32_t n = o->kind == OP_MOE ? 3 * n_experts : o->kind == OP_HEADS ? o->heads.n : 0;
+        if (i >= first && i - first < n)
+            return true;
+    }
+    return false;
+}
+
 static enum status measure_weight(const struct program *p, const struct weights *w,
                                   const struct device *d, const struct op_weight *x,
                                   uint64_t *bytes, struct error *err)
@@ -92,6 +107,13 @@ static enum status measure_weight(const struct program *p, const struct weights 
                          "tensor %s: this build does not look up embeddings whose inputs are in no "
                          "order of groups (desc_act)",
                          s.name);
+    if (source_has_order(&s) && d->ops->has_plain_experts && is_grouped(p, x))
+        return error_set(
+            err, STATUS_UNSUPPORTED,
+            "tensor %s: a GPU does not multiply experts or heads whose inputs are in no "
+            "order of groups (desc_act): take --device cpu, or a checkpoint made "
+            "without it",
+            s.name);
     uint32_t n_inputs = source_n_inputs(&s, x);
     uint64_t n = d->ops->weight_bytes(d, s.dtype, x->n_len, n_inputs, source_group(&s, x)), skipped;
     if (n == 0 || !dtype_bytes(s.dtype, x->k0, 1, &skipped))

@@ -146,7 +146,8 @@ static int run(struct process *p)
                  p->http_address);
         loop_run(p->loop);
         if (worker_failure(p->worker)[0] != '\0')
-            _exit(1); /* it was said; threads may be stuck, and the device may be lost */
+            /* it was said; threads may be stuck, and the device may be lost */
+            _exit(worker_failed_for_good(p->worker) ? 2 : 1);
         const char *refusal = worker_refusal(p->worker);
         bool refused = refusal[0] != '\0';
         if (refused)

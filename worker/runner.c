@@ -57,6 +57,13 @@ static uint64_t lay_out(struct runner *r, const struct program *p, const struct 
     return used;
 }
 
+enum status runner_check(const struct program *p, const struct device *d, uint32_t pass_rows,
+                         struct error *err)
+{
+    const struct scratch_shape shape = runner_scratch_shape(p, d, pass_rows);
+    return d->ops->check ? d->ops->check(d, &shape, err) : STATUS_OK;
+}
+
 uint64_t runner_measure(const struct program *p, const struct device *d, uint32_t pass_rows)
 {
     struct runner r = {0};
@@ -212,20 +219,34 @@ static enum status run_program(struct runner *r, const struct row_batch *b, stru
     return STATUS_OK;
 }
 
+/* Recorded, and launched; what the device will not record is enqueued as it is. */
+static enum status record(struct runner *r, const struct row_batch *b, uint64_t key,
+                          uint64_t begin_ns, struct error *err)
+{
+    enum status s = run_program(r, b, err);
+    if (s == STATUS_CLOSED) {
+        runner_drop_records(r);
+        return s;
+    }
+    enum record_state state =
+        s == STATUS_OK ? runner_end_record(r, key, begin_ns) : runner_give_up_record(r, key);
+    return state == RECORD_REFUSED ? run_program(r, b, err) : s;
+}
+
 /* As it was recorded, or operator by operator. */
 static enum status run_or_replay(struct runner *r, const struct row_batch *b, uint64_t key,
                                  struct error *err)
 {
     uint64_t begin_ns = clock_mono_ns();
-    enum record_state state = key ? r->ops->record(r->s.device, key) : RECORD_NONE;
+    struct error why;
+    enum record_state state = key ? r->ops->record(r->s.device, key, &why) : RECORD_NONE;
     if (state == RECORD_PLAYED)
         return runner_interrupted(r) ? error_set(err, STATUS_CLOSED, "interrupted") : STATUS_OK;
-    enum status s = run_program(r, b, err);
-    if (s != STATUS_OK && state == RECORD_BEGUN)
-        runner_drop_records(r);
-    else if (state == RECORD_BEGUN)
-        runner_end_record(r, key, begin_ns);
-    return s;
+    if (state == RECORD_BEGUN)
+        return record(r, b, key, begin_ns, err);
+    if (state == RECORD_REFUSED)
+        runner_say_refused(r, &why);
+    return run_program(r, b, err);
 }
 
 enum status runner_forward(struct runner *r, const struct row_batch *rows, struct error *err)

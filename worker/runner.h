@@ -31,10 +31,14 @@ struct runner_setup {
     struct collectives *collectives; /* borrowed; all ranks of a stage run the same passes, and the
                                         stages one after the other. NULL: one rank */
     uint32_t pass_rows;
+    bool is_eager;                 /* nothing is recorded */
     _Atomic uint64_t *progress;    /* bumped per operator */
     const _Atomic bool *interrupt; /* true: give up between two operators */
 };
 
+/* STATUS_UNSUPPORTED: the device's operators would refuse such shapes in every pass. */
+MUST_USE enum status runner_check(const struct program *p, const struct device *d,
+                                  uint32_t pass_rows, struct error *err);
 /* Bytes that runner_new will allocate: from the shapes alone. */
 uint64_t runner_measure(const struct program *p, const struct device *d, uint32_t pass_rows);
 

@@ -9,7 +9,7 @@ static const uint32_t buckets[] = {1, 2, 4, 8, 12, 16, 24, 32, 48, RUNNER_RECORD
 
 void runner_make_padding(struct runner *r)
 {
-    if (!r->ops->record)
+    if (!r->ops->record || r->s.is_eager)
         return;
     r->pad_ids = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_ids);
     r->pad_positions = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_positions);
@@ -69,10 +69,22 @@ const struct row_batch *runner_pad(struct runner *r, const struct row_batch *b, 
     return &r->padded;
 }
 
-void runner_end_record(struct runner *r, uint64_t key, uint64_t begin_ns)
+void runner_say_refused(struct runner *r, const struct error *why)
 {
+    if (!r->told_of_refusal)
+        log_warn("graphs_refused", "rows=%u error=%s message=%s", r->n_rows, log_quote(why->text),
+                 log_quote("passes of this size are enqueued operator by operator"));
+    r->told_of_refusal = true;
+}
+
+enum record_state runner_end_record(struct runner *r, uint64_t key, uint64_t begin_ns)
+{
+    struct error why;
     uint64_t before = r->ops->record_bytes(r->s.device);
-    r->ops->record_end(r->s.device, key);
+    if (r->ops->record_end(r->s.device, key, true, &why) == RECORD_REFUSED) {
+        runner_say_refused(r, &why);
+        return RECORD_REFUSED;
+    }
     uint64_t took = r->ops->record_bytes(r->s.device) - before;
     double seconds = (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S;
     if (!r->told_of_records)
@@ -80,6 +92,16 @@ void runner_end_record(struct runner *r, uint64_t key, uint64_t begin_ns)
                  "rows=%u message=\"Graph capturing finished in %.2f secs, took %.2f GiB\"",
                  r->n_rows, seconds, (double)took / (1 << 30));
     r->told_of_records = true;
+    return RECORD_PLAYED;
+}
+
+enum record_state runner_give_up_record(struct runner *r, uint64_t key)
+{
+    struct error why;
+    enum record_state state = r->ops->record_end(r->s.device, key, false, &why);
+    if (state == RECORD_REFUSED)
+        runner_say_refused(r, &why);
+    return state;
 }
 
 void runner_drop_records(struct runner *r)

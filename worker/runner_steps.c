@@ -40,7 +40,8 @@ struct scratch_shape runner_scratch_shape(const struct program *p, const struct 
                               .n_experts = c->moe.n_experts,
                               .n_chosen = c->moe.n_chosen,
                               .expert_width = c->moe.n_experts ? p->expert_inner.n : 0,
-                              .hidden = c->hidden};
+                              .hidden = c->hidden,
+                              .is_latent = c->mla.kv_rank > 0};
     for (uint32_t i = 0; i < p->n_weights; i++) {
         uint64_t n = (uint64_t)p->weights[i].n_len * p->weights[i].k_len;
         s.most_weight_elements = n > s.most_weight_elements ? n : s.most_weight_elements;

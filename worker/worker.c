@@ -39,6 +39,7 @@ struct worker {
     uint64_t drain_deadline_ns;
     char refusal[256]; /* why the head takes this worker never; "": it may */
     char failure[256]; /* why the process has to end; "": it has not */
+    bool failed_for_good;
     struct loop_timer *drain_timer, *check_timer;
     struct held_adapters held;
     char comm_host[ROUTE_ADDRESS_MAX]; /* found out; "": not yet, or not to be */
@@ -241,6 +242,7 @@ static void look_for_loss(struct worker *w)
     if (w->stopping || !e->ops->lost || !e->ops->lost(e, &why))
         return;
     snprintf(w->failure, sizeof w->failure, "%.250s", why.text);
+    w->failed_for_good = why.status == STATUS_UNSUPPORTED;
     log_error("worker_must_end", "error=%s", log_quote(w->failure));
     metric_add(w->m.aborts_lost, 1);
     leave(w, w->failure);
@@ -737,6 +739,11 @@ bool worker_is_ready(const struct worker *w)
 const char *worker_refusal(const struct worker *w)
 {
     return w->refusal;
+}
+
+bool worker_failed_for_good(const struct worker *w)
+{
+    return w->failed_for_good;
 }
 
 const char *worker_failure(const struct worker *w)

@@ -29,6 +29,8 @@ const char *worker_refusal(const struct worker *w);
 /* Why the process has to end, with exit code 1 and without worker_free: its device is lost, or its
  * compute thread is stuck. "": it has not. */
 const char *worker_failure(const struct worker *w);
+/* It would fail so each time: exit code 2, not to be started anew. */
+bool worker_failed_for_good(const struct worker *w);
 /* After the loop has ended. False: a shard is being read and nothing interrupts that; the process
  * should end without worker_free, which waits for it. */
 bool worker_end(struct worker *w);

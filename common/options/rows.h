@@ -68,6 +68,8 @@
 #define ROW_QUANTIZATION(S, field)                                                                 \
     OPT_ENUM(S, field, "quantization", "none|int8|int4|fp8", "none", QUANTIZATION_HELP)
 #define GPU_MEMORY_HELP "of a GPU's memory a worker takes, what others have taken left out"
+#define ENFORCE_EAGER_HELP                                                                         \
+    "a GPU's passes are enqueued operator by operator, and none is recorded (no CUDA graphs)"
 #define ROW_ENABLE_LORA(S)                                                                         \
     OPT_BOOL(S, enable_lora, "enable-lora", NULL, "LoRA adapters can be loaded while it runs")
 #define ROW_MAX_LORAS(S)                                                                           \

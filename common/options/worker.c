@@ -17,6 +17,7 @@ const struct option_spec worker_option_specs[] = {
         "which GPU of this machine, or of CUDA_VISIBLE_DEVICES; -1: ordinal modulo their number"),
     OPT_FLOAT(S, gpu_memory_utilization, "gpu-memory-utilization", 0.01, 1, "0.92",
               "part " GPU_MEMORY_HELP),
+    OPT_BOOL(S, enforce_eager, "enforce-eager", NULL, ENFORCE_EAGER_HELP),
     OPT_STRING(S, head, "head", "127.0.0.1:7000", "the head's HOST:PORT"),
     OPT_STRING(S, keys_dir, "keys-dir", NULL, "folder with worker.key and head.pub"),
     {.name = "join",

@@ -228,6 +228,18 @@ uint64_t cuda_attention_parts_bytes(uint32_t n_rows, uint32_t n_heads, uint32_t 
     return (most < MAX_PART_ROWS ? most : MAX_PART_ROWS) * (v_dim + PART_EXTRA) * sizeof(float);
 }
 
+enum status cuda_attention_check(uint32_t head_dim, uint32_t v_dim, bool is_latent,
+                                 struct error *err)
+{
+    if (attention_width(head_dim) > 0 ||
+        (is_latent && head_dim <= LATENT_DIM && v_dim <= LATENT_V_DIM))
+        return STATUS_OK;
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "attention over heads of %u dimensions: a GPU takes at most 256, or a latent "
+                     "of %u with values of %u",
+                     head_dim, LATENT_DIM, LATENT_V_DIM);
+}
+
 enum status cuda_attention(struct gpu_stream *s, const struct cuda_attention_params *p,
                            struct error *err)
 {
@@ -236,11 +248,7 @@ enum status cuda_attention(struct gpu_stream *s, const struct cuda_attention_par
     const uint32_t width = attention_width(kv->head_dim);
     if (p->p.n_rows == 0 || p->p.n_heads == 0)
         return STATUS_OK;
-    if (width == 0 && !(a.is_latent && kv->head_dim <= LATENT_DIM && kv->v_dim <= LATENT_V_DIM))
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "attention over heads of %u dimensions: at most 256, or a latent of %u "
-                         "with values of %u",
-                         kv->head_dim, LATENT_DIM, LATENT_V_DIM);
+    TRY(cuda_attention_check(kv->head_dim, kv->v_dim, a.is_latent, err));
     TRY(gpu_enter(s->device, err));
     int shared = (int)p->shared_bytes;
     if (shared == 0)

@@ -49,9 +49,8 @@ enum status attention_enqueue(void (*kernel)(const attention_args), attention_ar
         a.is_staged && S::SHARED_BYTES + S::SCALES_BYTES + S::CODES_BYTES <= a.shared_bytes;
     const uint32_t n_bytes =
         S::SHARED_BYTES + (a.k_scales ? S::SCALES_BYTES : 0) + (a.is_staged ? S::CODES_BYTES : 0);
-    TRY(gpu_check(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)n_bytes),
-        "cudaFuncSetAttribute", err));
+    TRY(gpu_check(launch_allow_shared(s->device, (const void *)kernel), "cudaFuncSetAttribute",
+                  err));
     const dim3 grid(a.n_tiles * a.n_chunks, n_kv_heads, a.n_splits);
     return gpu_check(launch_kernel(s, kernel, grid, dim3(S::THREADS), n_bytes, a), "attention",
                      err);

@@ -5,6 +5,7 @@
 #include "common/base/host.h"
 #include "common/base/mem.h"
 #include "kernels/cuda/backend_internal.h"
+#include "kernels/cuda/cuda_attention.h"
 #include "kernels/cuda/cuda_linear.h"
 
 enum { LOGITS_ROWS = 256, MAX_THREADS = 64 };
@@ -130,6 +131,16 @@ static uint64_t cuda_scratch_bytes(const struct device *d, const struct scratch_
     return most;
 }
 
+static enum status cuda_check(const struct device *d, const struct scratch_shape *s,
+                              struct error *err)
+{
+    if (s->hidden > CUDA_NORM_MAX_DIM)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "a hidden width of %u: a GPU's norms take at most %u", s->hidden,
+                         CUDA_NORM_MAX_DIM);
+    return cuda_attention_check(s->head_dim, s->v_dim, s->is_latent, err);
+}
+
 static void cuda_use_scratch(struct device *d, void *ptr, uint64_t n_bytes)
 {
     cuda_of(d)->scratch = (struct gpu_scratch){ptr, n_bytes};
@@ -194,6 +205,7 @@ static const struct ops cuda_ops = {
     .name = "cuda",
     .activation_bytes = sizeof(uint16_t), /* bfloat16 */
     .logits_rows = LOGITS_ROWS,
+    .has_plain_experts = true,
     .close = cuda_close,
     .isa_level = cuda_isa_level,
     .set_isa_level = cuda_set_isa_level,
@@ -210,6 +222,7 @@ static const struct ops cuda_ops = {
     .begin = cuda_backend_begin,
     .upload = cuda_backend_upload,
     .upload_rows = cuda_backend_upload_rows,
+    .check = cuda_check,
     .scratch_bytes = cuda_scratch_bytes,
     .use_scratch = cuda_use_scratch,
     .record = cuda_backend_record,

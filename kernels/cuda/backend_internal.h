@@ -70,8 +70,9 @@ const void *cuda_backend_upload(struct device *d, const void *host, uint64_t n_b
 const struct kv_row *cuda_backend_upload_rows(struct device *d, const struct kv_row *rows,
                                               uint32_t n_rows, uint32_t block_tokens);
 /* backend_record.c */
-enum record_state cuda_backend_record(struct device *d, uint64_t key);
-void cuda_backend_record_end(struct device *d, uint64_t key);
+enum record_state cuda_backend_record(struct device *d, uint64_t key, struct error *why);
+enum record_state cuda_backend_record_end(struct device *d, uint64_t key, bool is_whole,
+                                          struct error *why);
 void cuda_backend_record_drop(struct device *d);
 uint64_t cuda_backend_record_bytes(const struct device *d);
 bool cuda_is_recording(const struct cuda_device *x);

@@ -1,6 +1,8 @@
 /* Which passes are recorded (docs/gpu.md, "Recorded passes"): the first one under a key runs as it
  * is, so that what is set up once (libraries, kernels' attributes) is set up outside of a
- * recording; the second is recorded and then launched; later ones are launched. */
+ * recording; the second is recorded and then launched; later ones are launched. A recording that
+ * CUDA refuses has run nothing: while the stream still answers, the pass runs as it is, and so do
+ * all later ones under that key. */
 #include "common/base/mem.h"
 #include "kernels/cuda/backend_internal.h"
 #include "kernels/cuda/cuda_graph.h"
@@ -10,6 +12,7 @@ enum { MAX_RECORDS = 128 }; /* beyond them passes run as they are */
 struct record {
     uint64_t key;
     struct gpu_graph *graph; /* NULL: it was seen once */
+    bool is_refused;         /* never again; a graph that it may have is freed with the others */
 };
 
 struct gpu_records {
@@ -64,7 +67,26 @@ static enum status begin(struct cuda_device *x, struct record *r, struct error *
     return STATUS_OK;
 }
 
-enum record_state cuda_backend_record(struct device *d, uint64_t key)
+/* A sticky error is told by every call from now on. */
+static bool answers(struct cuda_device *x)
+{
+    struct error err;
+    enum status s = gpu_stream_query(x->stream, &err);
+    return s == STATUS_OK || s == STATUS_AGAIN;
+}
+
+/* false: it is no refusal but a lost device. */
+static bool refuse(struct cuda_device *x, struct record *r, const struct error *err,
+                   struct error *why)
+{
+    if (!answers(x))
+        return false;
+    r->is_refused = true;
+    *why = *err;
+    return true;
+}
+
+enum record_state cuda_backend_record(struct device *d, uint64_t key, struct error *why)
 {
     struct cuda_device *x = cuda_of(d);
     struct gpu_records *all = records_of(x);
@@ -75,42 +97,54 @@ enum record_state cuda_backend_record(struct device *d, uint64_t key)
     struct record *r = find(all, key);
     if (!r && all->n < MAX_RECORDS)
         all->all[all->n++] = (struct record){.key = key};
-    if (!r)
+    if (!r || r->is_refused)
         return RECORD_NONE;
-    if (r->graph) {
-        cuda_note(x, gpu_graph_launch(x->stream, r->graph, &err), &err);
-        return RECORD_PLAYED;
-    }
-    enum status s = begin(x, r, &err);
+    enum status s = r->graph ? gpu_graph_launch(x->stream, r->graph, &err) : begin(x, r, &err);
+    if (s == STATUS_OK)
+        return r->graph ? RECORD_PLAYED : RECORD_BEGUN;
+    if (refuse(x, r, &err, why))
+        return RECORD_REFUSED;
     cuda_note(x, s, &err);
-    return s == STATUS_OK ? RECORD_BEGUN : RECORD_NONE;
+    return RECORD_NONE;
 }
 
-/* What an operator could not record has failed the pass already. */
-static enum status end(struct cuda_device *x, struct error *err)
+static enum status end(struct cuda_device *x, struct record *r, struct error *err)
 {
     struct gpu_records *all = x->records;
-    struct record *r = all->begun;
     uint64_t free_now;
-    all->begun = NULL;
     TRY(gpu_graph_end(x->stream, &r->graph, err));
     TRY(gpu_memory_free(x->gpu, &free_now, err));
     all->n_bytes += all->free_before > free_now ? all->free_before - free_now : 0;
     return gpu_graph_launch(x->stream, r->graph, err);
 }
 
-void cuda_backend_record_end(struct device *d, uint64_t key)
+/* Nothing of what was begun has run: what failed in it is forgotten where the device works on. */
+static bool cancel(struct cuda_device *x, struct error *why)
+{
+    struct record *r = x->records->begun;
+    x->records->begun = NULL;
+    gpu_graph_cancel(x->stream);
+    if (x->failed == STATUS_OK || !refuse(x, r, &x->error, why))
+        return false;
+    x->failed = STATUS_OK;
+    return true;
+}
+
+enum record_state cuda_backend_record_end(struct device *d, uint64_t key, bool is_whole,
+                                          struct error *why)
 {
     struct cuda_device *x = cuda_of(d);
     struct error err;
     if (!cuda_is_recording(x))
-        return;
-    if (x->failed != STATUS_OK) {
-        gpu_graph_cancel(x->stream);
-        x->records->begun = NULL;
-        return;
-    }
-    cuda_note(x, end(x, &err), &err);
+        return RECORD_NONE;
+    if (!is_whole || x->failed != STATUS_OK)
+        return cancel(x, why) ? RECORD_REFUSED : is_whole ? RECORD_PLAYED : RECORD_NONE;
+    enum status s = end(x, x->records->begun, &err);
+    cuda_note(x, s, &err);
+    if (s != STATUS_OK && cancel(x, why))
+        return RECORD_REFUSED;
+    x->records->begun = NULL;
+    return RECORD_PLAYED;
 }
 
 void cuda_backend_record_drop(struct device *d)
@@ -121,7 +155,7 @@ void cuda_backend_record_drop(struct device *d)
     if (!all)
         return;
     if (all->begun)
-        gpu_graph_cancel(x->stream);
+        (void)cancel(x, &err);       /* its key is forgotten too */
     else if (x->failed == STATUS_OK) /* one of them may be running */
         cuda_note(x, gpu_stream_sync(x->stream, &err), &err);
     for (uint32_t i = 0; i < all->n; i++)

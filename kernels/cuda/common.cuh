@@ -8,9 +8,14 @@ extern "C" {
 #include "kernels/cuda/cuda_ops.h"
 }
 
+/* Kernels that may have all of a block's shared memory: a table by address, half full at most. */
+#define GPU_ALLOWED_KERNELS 512u
+
 struct gpu_device {
     int ordinal;
     bool launches_early; /* launch.cuh */
+    uint32_t n_allowed;
+    const void *allowed[GPU_ALLOWED_KERNELS];
 };
 
 struct gpu_stream {

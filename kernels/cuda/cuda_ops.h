@@ -37,6 +37,9 @@ MUST_USE enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct err
 MUST_USE enum status gpu_device_open(uint32_t ordinal, struct gpu_device **out, struct error *err);
 /* Streams and memory first. NULL is fine. */
 void gpu_device_close(struct gpu_device *d);
+/* Kernels begin before the one in front has ended: capability 9.0, code that was compiled for it,
+ * and no COX_CUDA_EARLY_LAUNCH=0. */
+bool gpu_launches_early(const struct gpu_device *d);
 MUST_USE enum status gpu_memory_free(struct gpu_device *d, uint64_t *n_bytes, struct error *err);
 
 /* Zeroed, and so when the call returns; a pointer of the device, aligned to 256 bytes.

@@ -1,7 +1,10 @@
 /* Devices, memory, streams and copies: thin, so that every call's failure keeps its own text. */
 #include "kernels/cuda/common.cuh"
+#include "kernels/cuda/launch.cuh"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static const uint32_t MIN_CAPABILITY = 80; /* bfloat16 conversions, and what norm.cu is built for */
 
@@ -57,6 +60,54 @@ enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct error *err)
     return STATUS_OK;
 }
 
+namespace
+{
+__global__ void waiting_kernel() /* never launched: it is asked how it was compiled */
+{
+    dependency_wait();
+}
+} // namespace
+
+/* Whether kernels wait is a matter of the code that runs: what a driver made from PTX below 9.0 has
+ * no waiting in it on any device. COX_CUDA_EARLY_LAUNCH=0: never, to find out what a fault is of.
+ */
+static enum status find_early(struct gpu_device *d, uint32_t capability, struct error *err)
+{
+    cudaFuncAttributes code;
+    const char *wish = getenv("COX_CUDA_EARLY_LAUNCH");
+    TRY(gpu_check(cudaFuncGetAttributes(&code, (const void *)waiting_kernel),
+                  "cudaFuncGetAttributes", err));
+    d->launches_early = capability >= 90 && code.ptxVersion >= 90 && code.binaryVersion >= 90 &&
+                        !(wish && strcmp(wish, "0") == 0);
+    return STATUS_OK;
+}
+
+bool gpu_launches_early(const struct gpu_device *d)
+{
+    return d->launches_early;
+}
+
+cudaError_t launch_allow_shared(struct gpu_device *d, const void *kernel)
+{
+    uint32_t at = (uint32_t)((uintptr_t)kernel >> 4) % GPU_ALLOWED_KERNELS;
+    for (; d->allowed[at]; at = (at + 1) % GPU_ALLOWED_KERNELS)
+        if (d->allowed[at] == kernel)
+            return cudaSuccess;
+    cudaFuncAttributes code;
+    int most;
+    cudaError_t e = cudaFuncGetAttributes(&code, kernel);
+    if (e == cudaSuccess)
+        e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, d->ordinal);
+    if (e == cudaSuccess)
+        e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 most - (int)code.sharedSizeBytes);
+    if (e != cudaSuccess || d->n_allowed >= GPU_ALLOWED_KERNELS / 2)
+        return e;
+    d->allowed[at] = kernel;
+    d->n_allowed++;
+    return cudaSuccess;
+}
+
 enum status gpu_device_open(uint32_t ordinal, struct gpu_device **out, struct error *err)
 {
     struct gpu_info info;
@@ -66,10 +117,12 @@ enum status gpu_device_open(uint32_t ordinal, struct gpu_device **out, struct er
         return error_set(err, STATUS_UNSUPPORTED,
                          "%s has compute capability %u.%u; 8.0 or later is needed", info.name,
                          info.capability / 10, info.capability % 10);
-    const struct gpu_device d = {.ordinal = (int)ordinal, .launches_early = info.capability >= 90};
+    struct gpu_device d = {};
+    d.ordinal = (int)ordinal;
     TRY(gpu_enter(&d, err));
     /* The first call that makes the context: driver trouble shows here, and not in a kernel. */
     TRY(gpu_check(cudaFree(nullptr), "cudaFree", err));
+    TRY(find_early(&d, info.capability, err));
     *out = static_cast<struct gpu_device *>(mem_zalloc(sizeof **out));
     **out = d;
     return STATUS_OK;

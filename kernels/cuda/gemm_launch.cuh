@@ -101,8 +101,7 @@ static cudaError_t gemm_enqueue(const gemm_args &a, const gemm_plan &p,
                                 const struct gpu_stream *stream)
 {
     const cudaError_t e =
-        cudaFuncSetAttribute(gemm_kernel<F, GROUP, NB, MT>,
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, (int)p.shared_bytes);
+        launch_allow_shared(stream->device, (const void *)gemm_kernel<F, GROUP, NB, MT>);
     if (e != cudaSuccess)
         return e;
     return launch_kernel(stream, gemm_kernel<F, GROUP, NB, MT>, dim3(p.n_blocks, p.n_splits),

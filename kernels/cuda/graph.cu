@@ -38,7 +38,11 @@ enum status gpu_graph_end(struct gpu_stream *s, struct gpu_graph **out, struct e
 void gpu_graph_cancel(struct gpu_stream *s)
 {
     cudaGraph_t recorded = nullptr;
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     if (gpu_enter(s->device, nullptr) == STATUS_OK &&
+        gpu_check(cudaStreamIsCapturing(s->native, &status), "cudaStreamIsCapturing", nullptr) ==
+            STATUS_OK &&
+        status != cudaStreamCaptureStatusNone &&
         gpu_check(cudaStreamEndCapture(s->native, &recorded), "cudaStreamEndCapture", nullptr) ==
             STATUS_OK &&
         recorded)

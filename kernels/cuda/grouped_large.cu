@@ -334,8 +334,7 @@ cudaError_t grouped_large(const struct gpu_stream *s, const struct grouped_args 
 {
     const uint32_t width = a.result == GROUPED_GATED ? HALF : TILE_OUTPUTS;
     const dim3 grid((a.n + width - 1) / width, a.max_tiles);
-    const cudaError_t e = cudaFuncSetAttribute(
-        large_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
+    const cudaError_t e = launch_allow_shared(s->device, (const void *)large_kernel);
     return e != cudaSuccess ? e
                             : launch_kernel(s, large_kernel, grid, dim3(THREADS), SHARED_BYTES, a);
 }

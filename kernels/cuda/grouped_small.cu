@@ -385,8 +385,7 @@ cudaError_t enqueue(const struct gpu_stream *s, const small_args &a, dim3 grid)
 {
     constexpr uint32_t BYTES = 2 * SPAN_BYTES;
     static_assert(N_WARPS * BLOCKS * 8 * STRIDE * sizeof(float) <= BYTES, "sums fit");
-    const cudaError_t e = cudaFuncSetAttribute(small_kernel<BLOCKS>,
-                                               cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
+    const cudaError_t e = launch_allow_shared(s->device, (const void *)small_kernel<BLOCKS>);
     return e != cudaSuccess ? e
                             : launch_kernel(s, small_kernel<BLOCKS>, grid, dim3(THREADS), BYTES, a);
 }

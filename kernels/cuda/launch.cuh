@@ -6,6 +6,11 @@
 #include "kernels/cuda/common.cuh"
 #include "kernels/cuda/ptx.cuh"
 
+/* Raises the kernel's limit of dynamic shared memory to the most that a block may have beside what
+ * it has of its own: once for each device, and never down again, since what was recorded with more
+ * is instantiated and launched later. (device.cu) */
+cudaError_t launch_allow_shared(struct gpu_device *d, const void *kernel);
+
 template <class... P, class... A>
 static inline cudaError_t launch_kernel(const struct gpu_stream *s, void (*kernel)(P...), dim3 grid,
                                         dim3 block, size_t shared_bytes, const A &...args)

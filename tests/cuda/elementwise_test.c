@@ -480,12 +480,13 @@ static enum record_state record_pass(struct rig *r, struct rows *x, struct rows 
     const uint32_t list[] = {i_first, i_first + 1};
     const uint32_t *d_list = up(r, list, sizeof list);
     r->cpu->ops->gather(r->cpu, of_cpu(out), of_cpu(x), list, 2, x->s.dim);
-    enum record_state state = r->gpu->ops->record(r->gpu, key);
+    struct error why;
+    enum record_state state = r->gpu->ops->record(r->gpu, key, &why);
     if (state == RECORD_PLAYED)
         return state;
     r->gpu->ops->gather(r->gpu, of_gpu(out), of_gpu(x), d_list, 2, x->s.dim);
-    if (state == RECORD_BEGUN)
-        r->gpu->ops->record_end(r->gpu, key);
+    if (state == RECORD_BEGUN && r->gpu->ops->record_end(r->gpu, key, true, &why) != RECORD_PLAYED)
+        return RECORD_REFUSED;
     return state;
 }
 

@@ -1,5 +1,6 @@
 /* The runner over the CUDA backend: passes of several sequences, padded, recorded and replayed,
  * against the same passes on the CPU; and a replay has the bits of the pass it was recorded from.
+ * On the emulation also with each call of a recording refused: the same bits, and no lost device.
  * Exit status 0 fine, 1 failures, 77 no device; --small: the same, there is nothing larger. */
 #include <math.h>
 #include <stdlib.h>
@@ -8,9 +9,16 @@
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_ops.h"
+#include "tests/cuda/emulate/faults.h"
 #include "worker/engine.h"
 
 #include "tests/unit/worker/tiny_model.c"
+
+/* Of a device there are none. */
+#pragma weak emulate_refuse_capture
+#pragma weak emulate_n_limits_lowered
+#pragma weak emulate_set_code
 
 enum { BLOCK = 16, N_BLOCKS = 24, PASS_ROWS = 128, MOST_SEQUENCES = 6 };
 /* Of a row of logits, of its spread: weights, and what every operator gives, are rounded. */
@@ -166,6 +174,74 @@ static void test_passes(struct side *cpu, struct side *gpu)
     }
 }
 
+/* Seen, recorded, replayed, with the n-th call of a recording refused: n = 1, 2, ... until none is
+ * left. The same keys and values are written each time. */
+static void test_refusals(struct side *gpu)
+{
+    enum { MANY = 100000 };
+    static struct pass p;
+    static const uint32_t at[] = {20, 15, 5}, ones[] = {1, 1, 1};
+    float want[MOST_SEQUENCES * TINY_VOCAB], got[MOST_SEQUENCES * TINY_VOCAB];
+    struct error err;
+    unsigned n_calls;
+    if (!emulate_refuse_capture)
+        return;
+    make_pass(&p, 3, at, ones);
+    for (unsigned n = MANY; n > 0; n = n == MANY ? n_calls : n - 1) {
+        runner_drop_records(gpu->engine->runner);
+        (void)emulate_refuse_capture(n);
+        for (int i = 0; i < 4; i++) {
+            run(gpu, &p, i == 0 && n == MANY ? want : got);
+            expect((i == 0 && n == MANY) || memcmp(got, want, sizeof *got * 3 * TINY_VOCAB) == 0,
+                   "other bits where a recording was refused");
+        }
+        unsigned left = emulate_refuse_capture(0);
+        n_calls = MANY - left; /* of the first round */
+        expect(n == MANY ? n_calls > 10 : left == 0, "the refusal did not take place");
+        expect(gpu->device->ops->sync(gpu->device, &err) == STATUS_OK, "a refusal is no loss");
+    }
+}
+
+/* Kernels begin early where the code that runs knows how to wait, and nobody forbids it. */
+static void test_early_launches(void)
+{
+    static const struct {
+        int ptx_version;
+        const char *wish;
+        bool want;
+    } cases[] = {{90, NULL, true}, {80, NULL, false}, {90, "0", false}, {90, "1", true}};
+    for (size_t i = 0; emulate_set_code && i < sizeof cases / sizeof *cases; i++) {
+        struct gpu_device *d;
+        struct error err;
+        emulate_set_code(cases[i].ptx_version);
+        if (cases[i].wish)
+            setenv("COX_CUDA_EARLY_LAUNCH", cases[i].wish, 1);
+        must(gpu_device_open(0, &d, &err), &err, "device");
+        expect(gpu_launches_early(d) == cases[i].want, "whether kernels begin early");
+        gpu_device_close(d);
+        unsetenv("COX_CUDA_EARLY_LAUNCH");
+        emulate_set_code(90);
+    }
+}
+
+/* What an operator would refuse in every pass is told before anything is loaded. */
+static void test_shapes(const struct device *d)
+{
+    static const struct {
+        struct scratch_shape shape;
+        enum status want;
+    } cases[] = {
+        {{.hidden = 4096, .head_dim = 256, .v_dim = 256}, STATUS_OK},
+        {{.hidden = 4096, .head_dim = 264, .v_dim = 264}, STATUS_UNSUPPORTED},
+        {{.hidden = 4096, .head_dim = 576, .v_dim = 512, .is_latent = true}, STATUS_OK},
+        {{.hidden = 4096, .head_dim = 640, .v_dim = 576, .is_latent = true}, STATUS_UNSUPPORTED},
+        {{.hidden = CUDA_NORM_MAX_DIM + 8, .head_dim = 64, .v_dim = 64}, STATUS_UNSUPPORTED}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct error err;
+        expect(d->ops->check(d, &cases[i].shape, &err) == cases[i].want, "which shapes are taken");
+    }
+}
+
 int main(void)
 {
     struct side cpu = {0}, gpu = {0};
@@ -191,9 +267,14 @@ int main(void)
         open_engine(&cpu, folder);
         open_engine(&gpu, folder);
         test_passes(&cpu, &gpu);
+        test_refusals(&gpu);
         engine_close(cpu.engine);
         engine_close(gpu.engine);
     }
+    test_shapes(gpu.device);
+    test_early_launches();
+    expect(!emulate_n_limits_lowered || emulate_n_limits_lowered() == 0,
+           "a kernel's limit of shared memory was made smaller behind a recording");
     gpu.device->ops->close(gpu.device);
     cpu.device->ops->close(cpu.device);
     snprintf(path, sizeof path, "%s/model.safetensors", folder);

@@ -102,14 +102,14 @@ def test_who_dies_while_a_stop_waits_comes_back(name):
 
 def test_every_line_of_a_json_log_is_an_event():
     """From cox up's own warnings to the workers' memory; ids and epochs are texts whatever they look like."""
-    with Cluster("--log-format", "json", "--enforce-eager") as c:
+    with Cluster("--log-format", "json", "--enable-dbo") as c:
         assert httpx.post(c.url + "/v1/completions", json={"prompt": "hi", "max_tokens": 2}).status_code == 200
         wait_for("cox up says that it is ready", lambda: "ready in" in c.log())
         c.stop()
         log = [json.loads(line) for line in c.log().splitlines()]
     assert all({"ts", "level", "process", "event"} <= e.keys() for e in log)
     events_of = {name: [e for e in log if e["event"] == name] for name in {e["event"] for e in log}}
-    assert "--enforce-eager" in events_of["warning"][0]["text"]
+    assert "--enable-dbo" in events_of["warning"][0]["text"]
     assert any("ready in" in e["text"] for e in events_of["note"])
     for e in events_of["memory_plan"]:
         assert e["total_bytes"] == sum(e[k + "_bytes"] for k in ("weights", "activation", "comm", "kv"))

@@ -106,6 +106,23 @@ def test_a_lost_device_ends_its_worker_and_no_stream(programs):
     assert "worker-0 device_lost error=" in log and "process_ended name=worker-0" in log and "status=1" in log
 
 
+@pytest.mark.parametrize("n", (1, 40))
+def test_a_refused_recording_is_enqueued_as_it_is(programs, n):
+    """The first call of the first recording, or one of its operators: said once, and no life of the worker is lost."""
+    with cluster_of(programs, 1, 1, env={"COX_EMULATE_REFUSE_CAPTURE": str(n)}) as c:
+        check_greedy(c)
+        log = c.log()
+    assert sum("graphs_refused" in line for line in log.splitlines()) == 1
+    assert "device_lost" not in log and "process_ended" not in log
+
+
+def test_enforce_eager(programs):
+    with cluster_of(programs, 1, 1, "--enforce-eager") as c:
+        check_greedy(c)
+        log = c.log()
+    assert "graphs_captured" not in log and "graphs_refused" not in log
+
+
 def test_what_is_drawn(cluster):
     """By the device, with every kind of parameter; a seed gives the same again, with other neighbours under way."""
     prompt = list(range(5, 40))

@@ -17,7 +17,9 @@ constexpr size_t MAX_ARGUMENT_BYTES = 32764;
 __thread cudaError_t last_error;
 __thread int current_device;
 std::atomic<int> lost_devices[emulate::MAX_DEVICES];
-std::atomic<long> fail_launch, fail_alloc;
+std::atomic<long> fail_launch, fail_alloc, refuse_capture;
+std::atomic<unsigned> n_limits_lowered;
+std::atomic<int> code_version{90};
 std::atomic<unsigned long long> n_launches;
 
 const struct {
@@ -83,6 +85,7 @@ void faults_read()
     static const bool once = [] {
         fail_launch += (long)emulate::setting("COX_EMULATE_FAIL_LAUNCH", 0);
         fail_alloc += (long)emulate::setting("COX_EMULATE_FAIL_ALLOC", 0);
+        refuse_capture += (long)emulate::setting("COX_EMULATE_REFUSE_CAPTURE", 0);
         return true;
     }();
     (void)once;
@@ -162,12 +165,29 @@ bool fault_alloc()
     return counts_down(fail_alloc);
 }
 
+bool fault_capture()
+{
+    faults_read();
+    return counts_down(refuse_capture);
+}
+
+cudaError_t func_attributes(cudaFuncAttributes *out)
+{
+    *out = {};
+    out->maxThreadsPerBlock = (int)MAX_THREADS;
+    out->ptxVersion = code_version;
+    out->binaryVersion = 90; /* of the device, whatever it was compiled from */
+    return lost();
+}
+
 cudaError_t func_set_shared(const void *kernel, int n_bytes)
 {
     if (n_bytes < 0 || (size_t)n_bytes > MAX_SHARED_BYTES)
         return told(cudaErrorInvalidValue);
     std::lock_guard<std::mutex> hold(shared_sizes_lock);
-    shared_sizes()[kernel] = (size_t)n_bytes;
+    size_t &limit = shared_sizes()[kernel];
+    n_limits_lowered += (size_t)n_bytes < limit;
+    limit = (size_t)n_bytes;
     return lost();
 }
 
@@ -224,6 +244,8 @@ cudaError_t launch(const cudaLaunchConfig_t *config, const void *kernel, const c
     std::shared_ptr<const closure> owned(c);
     if (cudaError_t e = launch_check(config, kernel, n_argument_bytes))
         return e;
+    if (is_capturing(config->stream) && fault_capture())
+        return capture_refuse(config->stream, cudaErrorNotSupported);
     grid g = {};
     g.n_blocks = config->gridDim, g.n_threads = config->blockDim;
     g.n_shared_bytes = config->dynamicSmemBytes;
@@ -247,6 +269,22 @@ void emulate_fail_alloc(unsigned n)
 {
     faults_read();
     fail_alloc = (long)n;
+}
+
+unsigned emulate_refuse_capture(unsigned n)
+{
+    faults_read();
+    return (unsigned)refuse_capture.exchange((long)n);
+}
+
+unsigned emulate_n_limits_lowered(void)
+{
+    return n_limits_lowered;
+}
+
+void emulate_set_code(int ptx_version)
+{
+    code_version = ptx_version;
 }
 
 void emulate_devices_reset(void)

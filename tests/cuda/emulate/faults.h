@@ -1,6 +1,7 @@
 #pragma once
 /* Failures of the emulated device, for tests of what follows them. Plain C. The environment has
- * them too: COX_EMULATE_FAIL_LAUNCH=N, COX_EMULATE_FAIL_ALLOC=N (counted from the start). Others:
+ * them too: COX_EMULATE_FAIL_LAUNCH=N, COX_EMULATE_FAIL_ALLOC=N, COX_EMULATE_REFUSE_CAPTURE=N
+ * (counted from the start). Others:
  * COX_EMULATE_DEVICES (1), COX_EMULATE_MULTIPROCESSORS (4), COX_EMULATE_MEMORY_MB (2048, of each),
  * COX_EMULATE_STREAMS=eager (work begins when it is enqueued, and not when somebody waits). */
 #ifdef __cplusplus
@@ -11,6 +12,15 @@ extern "C" {
 void emulate_fail_launch(unsigned n);
 /* The n-th allocation of device memory from now on finds none. 0: none. */
 void emulate_fail_alloc(unsigned n);
+/* The n-th call of a capture's life from now on is refused, and the device works on: its begin,
+ * each launch in it, its end, its instantiation, each launch of a graph. 0: none. What was left to
+ * count of the call before: 0 when its refusal took place. */
+unsigned emulate_refuse_capture(unsigned n);
+/* cudaFuncSetAttribute made a kernel's limit of shared memory smaller so often: what was captured
+ * before may not fit any more. */
+unsigned emulate_n_limits_lowered(void);
+/* Kernels' code is of this PTX version (90 unless told; 80: compiled for an older device). */
+void emulate_set_code(int ptx_version);
 /* Lost devices are new ones; their memory is as it was. */
 void emulate_devices_reset(void);
 /* Kernels that ran, replays of graphs included. */

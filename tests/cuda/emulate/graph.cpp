@@ -70,6 +70,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode)
         return emulate::capture_refuse(s, cudaErrorInvalidValue);
     if (cudaError_t e = lost())
         return e;
+    if (emulate::fault_capture())
+        return told(cudaErrorNotSupported);
     s->capture = std::make_shared<capture>();
     s->capture->origin = s;
     s->capture->mode = mode;
@@ -101,6 +103,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out)
         return e;
     if (c->is_invalid)
         return told(cudaErrorStreamCaptureInvalidated);
+    if (emulate::fault_capture())
+        return told(cudaErrorNotSupported);
     if (!joined)
         return told(cudaErrorStreamCaptureUnjoined);
     *out = new emulate_graph{
@@ -131,6 +135,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
         return told(cudaErrorInvalidValue);
     if (cudaError_t e = lost())
         return e;
+    if (emulate::fault_capture())
+        return told(cudaErrorMemoryAllocation);
     *exec = new emulate_graph_exec{graph->operations};
     return cudaSuccess;
 }
@@ -163,6 +169,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
 {
     if (!exec)
         return told(cudaErrorInvalidValue);
+    if (emulate::fault_capture())
+        return told(cudaErrorMemoryAllocation);
     const auto kind = has_host_function(*exec->operations) ? emulate::OP_HOST : emulate::OP_GRAPH;
     return emulate::enqueue(s, kind, exec, [operations = exec->operations] {
         for (const emulate::operation &op : *operations)

@@ -29,9 +29,15 @@ enum cudaFuncAttribute {
     cudaFuncAttributePreferredSharedMemoryCarveout = 9
 };
 
+struct cudaFuncAttributes {
+    size_t sharedSizeBytes;
+    int maxThreadsPerBlock, ptxVersion, binaryVersion;
+};
+
 namespace emulate
 {
 cudaError_t func_set_shared(const void *kernel, int n_bytes);
+cudaError_t func_attributes(cudaFuncAttributes *out);
 cudaError_t occupancy(int *n_blocks, const void *kernel, int n_threads, size_t n_shared_bytes);
 /* A kernel and its arguments. std::function would be a third of what including this costs. */
 struct closure {
@@ -51,6 +57,19 @@ cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute attribu
     return attribute == cudaFuncAttributeMaxDynamicSharedMemorySize
                ? emulate::func_set_shared((const void *)kernel, value)
                : cudaSuccess;
+}
+
+inline cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute, int value)
+{
+    return attribute == cudaFuncAttributeMaxDynamicSharedMemorySize
+               ? emulate::func_set_shared(kernel, value)
+               : cudaSuccess;
+}
+
+/* A device's compiler is not there to ask: no static shared memory, 9.0 but for faults.h. */
+inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *out, const void *kernel)
+{
+    return emulate::func_attributes(out);
 }
 
 template <class... P>

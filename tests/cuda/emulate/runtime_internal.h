@@ -57,6 +57,7 @@ int device_n_multiprocessors();
 /* Of this launch or allocation, which may be the one that is to fail. */
 bool fault_launch();
 bool fault_alloc();
+bool fault_capture();
 unsigned long setting(const char *name, unsigned long value);
 
 /* Runs now (default stream), later, or when the captured graph is launched. */

@@ -47,7 +47,7 @@ static void test_completion(void **state)
         assert_non_null(strstr(b.ptr, "tensor-parallel-size"));
         assert_non_null(strstr(b.ptr, "no-async-scheduling"));
         assert_non_null(strstr(b.ptr, "null-stall-after-step")); /* the worker's */
-        assert_null(strstr(b.ptr, "enforce-eager"));
+        assert_null(strstr(b.ptr, "enable-dbo"));
     }
     assert_false(completion_write("tcsh", &b));
     strbuf_fini(&b);
@@ -82,7 +82,7 @@ static void test_command_lines_of_vllm(void **state)
         {"--model MODEL --served-model-name a b --host 0.0.0.0 --port 8000 --seed -1", NULL, 1},
         {"--host 0.0.0.0 --dtype auto --gpu-memory-utilization 0.9 --trust-remote-code "
          "--enforce-eager MODEL",
-         NULL, 2},
+         NULL, 1},
         {"MODEL -tp 4 -pp 2 -dp 2 --distributed-executor-backend ray --swap-space 4 "
          "--max-num-queued-reqs 100 --disable-log-requests --api-key k",
          NULL, 3},
