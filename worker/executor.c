@@ -64,10 +64,15 @@ static enum status open_best(const struct worker_options *o, struct executor **o
 {
     struct executor_found found = {0};
     struct error why;
-    if (!gpu_is_built())
+    if (!gpu_is_built() && o->gpu < 0)
         return executor_cpu_open(o, out, err);
-    if (executor_cuda_find(o, &found, &why) == STATUS_OK)
+    enum status s = executor_cuda_find(o, &found, &why);
+    if (s == STATUS_OK)
         return executor_cuda_open(o, &found, out, err);
+    if (o->gpu >= 0) { /* this one was asked for */
+        *err = why;
+        return error_prefix(err, s, "--gpu %lld", (long long)o->gpu);
+    }
     log_warn(
         "gpu_not_used",
         "device=cpu reason=%s hint=\"--device cuda makes this an error, --device cpu is quiet\"",

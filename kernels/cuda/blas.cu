@@ -133,21 +133,6 @@ enum status prepare(struct blas *b, struct error *err)
     return STATUS_OK;
 }
 
-enum status blas_of(struct gpu_linear *l, struct blas **out, struct error *err)
-{
-    if (!l->blas) {
-        struct blas *b = static_cast<struct blas *>(mem_zalloc(sizeof *b));
-        const enum status s = prepare(b, err);
-        if (s != STATUS_OK) {
-            blas_free(b);
-            return s;
-        }
-        l->blas = b;
-    }
-    *out = l->blas;
-    return STATUS_OK;
-}
-
 enum status set_layout(struct blas *b, cublasLtMatrixLayout_t layout, const struct operand &o,
                        struct error *err)
 {
@@ -374,13 +359,23 @@ enum status one_product(struct gpu_linear *l, const struct gpu_products *p,
 
 enum status cuda_linear_many(struct gpu_linear *l, const struct gpu_products *p, struct error *err)
 {
-    struct blas *b = nullptr;
     if (p->n_rows == 0)
         return STATUS_OK;
     TRY(gpu_enter(l->stream->device, err));
-    TRY(blas_of(l, &b, err));
     for (uint32_t i = 0; i < p->n_parts; i++)
         TRY(one_product(l, p, &p->parts[i], err));
+    return STATUS_OK;
+}
+
+enum status blas_new(struct blas **out, struct error *err)
+{
+    struct blas *b = static_cast<struct blas *>(mem_zalloc(sizeof *b));
+    const enum status s = prepare(b, err);
+    if (s != STATUS_OK) {
+        blas_free(b);
+        return s;
+    }
+    *out = b;
     return STATUS_OK;
 }
 

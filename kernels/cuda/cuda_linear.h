@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 /* What products of one stream have beside their arguments: counters that split sums meet at, and
- * cuBLASLt, which is looked for when the first product of many rows needs it. */
+ * cuBLASLt. STATUS_UNSUPPORTED: there is none, and how to get it. */
 struct gpu_linear;
 MUST_USE enum status gpu_linear_new(struct gpu_stream *s, const struct gpu_info *info,
                                     struct gpu_linear **out, struct error *err);
@@ -36,8 +36,7 @@ struct gpu_products {
 MUST_USE enum status cuda_linear_few(struct gpu_linear *l, const struct gpu_products *p,
                                      struct error *err);
 /* By cuBLASLt; codes become bfloat16 in scratch first, some outputs at a time: at least
- * GPU_BLAS_WORKSPACE bytes of scratch, and 16 rows of weights. STATUS_UNSUPPORTED: there is no
- * cuBLASLt, and how to get it. */
+ * GPU_BLAS_WORKSPACE bytes of scratch, and 16 rows of weights. */
 #define GPU_BLAS_BIASES    ((uint64_t)256 << 10) /* of it, for biases */
 #define GPU_BLAS_WORKSPACE (((uint64_t)32 << 20) + GPU_BLAS_BIASES)
 MUST_USE enum status cuda_linear_many(struct gpu_linear *l, const struct gpu_products *p,

@@ -23,6 +23,11 @@ enum status gpu_linear_new(struct gpu_stream *s, const struct gpu_info *info,
     l->n_multiprocessors = info->n_multiprocessors;
     l->shared_bytes = shared_bytes_of(info->capability);
     l->arrived = static_cast<uint32_t *>(arrived);
+    const enum status st = blas_new(&l->blas, err); /* missing now, or at the first long prompt */
+    if (st != STATUS_OK) {
+        gpu_linear_free(l);
+        return st;
+    }
     *out = l;
     return STATUS_OK;
 }

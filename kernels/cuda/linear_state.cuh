@@ -6,8 +6,10 @@ extern "C" {
 #include "kernels/cuda/cuda_linear.h"
 }
 
-struct blas; /* blas.cu; NULL until the first product of many rows */
-void blas_free(struct blas *b);
+/* blas.cu: cuBLASLt, ready for products. STATUS_UNSUPPORTED: there is none, and how to get it. */
+struct blas;
+MUST_USE enum status blas_new(struct blas **out, struct error *err);
+void blas_free(struct blas *b); /* NULL is fine */
 
 struct gpu_linear {
     struct gpu_stream *stream;

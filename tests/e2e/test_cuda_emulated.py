@@ -187,6 +187,25 @@ def test_cox_up_says_that_there_is_no_room(cluster):
     assert r.returncode == 2 and "--gpu-memory-utilization" in r.stderr, r.stderr
 
 
+def start_alone(cluster, *args, **env):
+    """A worker that is to refuse: what it says, and its exit status."""
+    r = subprocess.run([cluster.command[0].removesuffix("/cox") + "/cox-worker", "--model", MODEL, "--insecure",
+                        "--head", "127.0.0.1:1", "--http-port", "0", *args], capture_output=True, text=True, timeout=60,
+                       env={**os.environ, **env})
+    return r.returncode, r.stderr
+
+
+def test_what_a_device_lacks_is_said_at_the_start(cluster):
+    """And not at the first prompt of many rows. (A library that is not there at all ends it with 2.)"""
+    code, said = start_alone(cluster, "--device", "cuda", COX_EMULATE_NO_BLAS="1")
+    assert code == 1 and "cublasLtCreate" in said, said
+
+
+def test_a_gpu_that_was_asked_for_is_not_replaced(cluster):
+    code, said = start_alone(cluster, "--device", "auto", "--gpu", "3")
+    assert code == 2 and "--gpu 3" in said, said
+
+
 def test_a_plan_without_a_device_is_what_a_worker_takes(cluster):
     """By the same code, from sizes alone."""
     worker = cluster.command[0].removesuffix("/cox") + "/cox-worker"

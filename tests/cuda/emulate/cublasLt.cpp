@@ -10,6 +10,7 @@
 
 #include "cuda_bf16.h"
 #include "faults.h"
+#include "runtime_internal.h"
 #include "tensor.h"
 #include "work.h"
 
@@ -106,7 +107,8 @@ void product_run(const product &p)
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *out)
 {
-    return make(out);
+    return emulate::setting("COX_EMULATE_NO_BLAS", 0) > 0 ? CUBLAS_STATUS_NOT_INITIALIZED
+                                                          : make(out);
 }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t h)
 {
