@@ -4,7 +4,8 @@
 
 void batch_init(struct batch *b, uint32_t pass_rows, uint32_t n_kv_groups)
 {
-    *b = (struct batch){.pass_rows = pass_rows, .n_kv_groups = n_kv_groups};
+    *b = (struct batch){
+        .pass_rows = pass_rows, .n_kv_groups = n_kv_groups, .most_entries = BATCH_TABLE_ENTRIES};
     b->ids = mem_array(pass_rows, sizeof *b->ids);
     b->positions = mem_array(pass_rows, sizeof *b->positions);
     b->adapters = mem_array(pass_rows, sizeof *b->adapters);
@@ -49,6 +50,14 @@ void batch_begin(struct batch *b, struct sequence_runs runs)
     b->rows_of_pass = rows_of_pass(b);
 }
 
+uint64_t batch_table_entries(const struct sequence *q, uint32_t n_kv_groups)
+{
+    uint64_t n = 0;
+    for (uint32_t g = 0; g < n_kv_groups; g++)
+        n += q->tables[g].n;
+    return n;
+}
+
 static void add_row(struct batch *b, const struct sequence *q, uint32_t position)
 {
     uint32_t i = b->rows.n_rows++;
@@ -79,9 +88,13 @@ bool batch_next(struct batch *b)
     b->i_first_token = b->i_token;
     for (uint32_t g = 0; g < b->n_kv_groups; g++)
         b->rows.kv_rows[g] = b->kv_rows[g];
+    uint64_t n_entries = 0;
     while (b->i_run < b->runs.n && b->rows.n_rows < b->rows_of_pass) {
         const struct sequence_run *r = &b->runs.ptr[b->i_run];
         uint32_t n = r->n_tokens + r->n_guessed;
+        n_entries += batch_table_entries(r->q, b->n_kv_groups);
+        if (n_entries > b->most_entries && b->rows.n_rows > 0)
+            break;
         while (b->i_token < n && b->rows.n_rows < b->rows_of_pass)
             add_token(b, r, b->i_token++);
         if (b->i_token < n)

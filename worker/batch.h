@@ -19,6 +19,11 @@ struct batch_late {
     const struct sequence *q; /* its newest id */
 };
 
+/* Entries of block tables that a pass has in all: a device has so much room for them (16 MiB; those
+ * of one sequence always fit). The same on all ranks, or they would cut a step differently. */
+#define BATCH_TABLE_ENTRIES (4u << 20)
+uint64_t batch_table_entries(const struct sequence *q, uint32_t n_kv_groups);
+
 struct batch {
     struct row_batch rows;
     struct batch_sample *samples; /* [n_samples] of this pass */
@@ -27,6 +32,7 @@ struct batch {
     /* where the next pass begins, and where this one did */
     struct sequence_runs runs;
     uint32_t i_run, i_token, i_first_run, i_first_token;
+    uint64_t most_entries; /* BATCH_TABLE_ENTRIES */
     uint32_t rows_of_pass;
     /* owned, [pass_rows] */
     uint32_t pass_rows, n_kv_groups;

@@ -2,6 +2,7 @@
 
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "worker/batch.h"
 
 /* A row whose best token is a guess. */
 struct pick {
@@ -14,6 +15,7 @@ struct draft_model {
     uint32_t i_group; /* of the target: its tables are the draft's */
     /* the pass at hand, [pass_rows] */
     uint32_t n_rows, n_picks;
+    uint64_t n_entries;               /* of block tables: batch.h */
     uint32_t *ids, *positions, *late; /* late: as row_batch has it, with last, where there is one */
     const uint32_t *last;
     bool has_late;
@@ -163,6 +165,7 @@ static enum status run_pass(struct draft_model *m, struct error *err)
     TRY(runner_forward(m->engine->runner, &b, err));
     TRY(pick_tokens(m, err));
     m->n_rows = m->n_picks = 0;
+    m->n_entries = 0;
     m->has_late = false;
     return STATUS_OK;
 }
@@ -172,9 +175,14 @@ static enum status add_row(struct draft_model *m, const struct sequence *q, uint
                            uint32_t *guess, struct error *err)
 {
     const struct block_table *t = &q->tables[m->i_group];
-    if (m->n_rows == m->engine->pass_rows)
+    bool is_new = m->n_rows == 0 || m->kv_rows[m->n_rows - 1].blocks != t->ids;
+    uint64_t n_entries = is_new ? (uint64_t)t->n * m->engine->program->n_kv_groups : 0;
+    if (m->n_rows == m->engine->pass_rows || m->n_entries + n_entries > BATCH_TABLE_ENTRIES) {
         TRY(run_pass(m, err));
+        n_entries = (uint64_t)t->n * m->engine->program->n_kv_groups;
+    }
     uint32_t i = m->n_rows++;
+    m->n_entries += n_entries;
     bool is_late = m->last && q->awaits && position + 1 == q->n_ids;
     m->ids[i] = q->ids[position];
     m->late[i] = is_late ? q->slot : UINT32_MAX;
@@ -231,6 +239,7 @@ enum status draft_model_run(struct draft_model *m, struct sequence_runs runs, co
                             struct error *err)
 {
     uint32_t n_most = 0;
+    m->n_entries = 0;
     m->n_rows = m->n_picks = 0; /* of a plan that failed half-way */
     m->has_late = false;
     m->last = last;

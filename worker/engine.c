@@ -206,7 +206,8 @@ static enum status load_shard(struct engine *e, struct error *err)
         TRY(lora_set_take(e->loras, e->program, err));
     e->runner_setup.program = e->program;
     TRY(runner_new(&e->runner_setup, &e->runner, err));
-    weights_close(e->files); /* everything is in our own memory now */
+    TRY(e->device->ops->sync(e->device, err)); /* packing and writes tell nothing by themselves */
+    weights_close(e->files);                   /* everything is in our own memory now */
     e->files = NULL;
     return STATUS_OK;
 }

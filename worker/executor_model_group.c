@@ -99,14 +99,16 @@ void executor_gpus_close(struct executor_model *x)
     x->gpus = NULL;
 }
 
-/* Of several ranks the group's end tells: here nothing could be waited for. */
+/* Of several ranks the group's end tells: here nothing could be waited for. A step that asked for
+ * too much is no loss of the device. */
 void executor_look_at_device(struct executor_model *x, enum status s)
 {
     struct error why;
     bool may_be = s != STATUS_OK && s != STATUS_PROTOCOL && s != STATUS_CLOSED;
     if (!may_be || !x->found.device || x->gpus || atomic_load(&x->is_lost))
         return;
-    if (x->found.device->ops->sync(x->found.device, &why) == STATUS_OK)
+    enum status told = x->found.device->ops->sync(x->found.device, &why);
+    if (told == STATUS_OK || told == STATUS_LIMIT)
         return;
     /* An operator that this model needs and the device has not got fails in every life of this
      * process: the worker ends, and is not started anew. */

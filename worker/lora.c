@@ -298,6 +298,8 @@ static enum status load_slot(struct lora_set *l, struct lora_slot *slot, const c
         s = check_modules(&f, err);
     if (s == STATUS_OK)
         s = each_target(l->p, load_target, &f, err);
+    if (s == STATUS_OK) /* packing tells nothing by itself */
+        s = l->s.device->ops->sync(l->s.device, err);
     lora_adapter_identity(adapter, identity); /* of the bytes that were read just now */
     if (s == STATUS_OK)
         s = check_identity(slot, (struct adapter_identity){identity[0], identity[1]}, folder, err);

@@ -35,13 +35,23 @@ static enum status told(const struct cuda_device *x, struct error *err)
     return x->failed;
 }
 
-static enum status cuda_sync(struct device *d, struct error *err)
+static enum status wait_for_all(struct cuda_device *x, struct error *err)
 {
-    struct cuda_device *x = cuda_of(d);
     struct error own;
     if (x->failed == STATUS_OK)
         cuda_note(x, gpu_stream_sync(x->stream, &own), &own);
     return told(x, err);
+}
+
+/* Of a pass that was too large nothing was enqueued, nor of those behind it: who asks knows now
+ * that the step failed, and the next one may be smaller. */
+static enum status cuda_sync(struct device *d, struct error *err)
+{
+    struct cuda_device *x = cuda_of(d);
+    enum status s = wait_for_all(x, err);
+    if (s == STATUS_LIMIT)
+        x->failed = STATUS_OK;
+    return s;
 }
 
 /* ---- memory ---- */
@@ -101,7 +111,7 @@ static void cuda_write(struct device *d, void *to, const void *host, uint64_t n_
     if (n_bytes == 0 || !cuda_goes_on(x))
         return;
     cuda_note(x, gpu_copy_to_device(x->stream, to, host, n_bytes, &err), &err);
-    (void)!cuda_sync(d, &err); /* kept */
+    (void)!wait_for_all(x, &err); /* kept */
 }
 
 static enum status cuda_read(struct device *d, void *host, const void *from, uint64_t n_bytes,
@@ -111,7 +121,7 @@ static enum status cuda_read(struct device *d, void *host, const void *from, uin
     struct error own;
     if (n_bytes > 0 && cuda_goes_on(x))
         cuda_note(x, gpu_copy_from_device(x->stream, host, from, n_bytes, &own), &own);
-    return cuda_sync(d, err);
+    return wait_for_all(x, err);
 }
 
 static void cuda_copy(struct device *d, void *to, const void *from, uint64_t n_bytes)

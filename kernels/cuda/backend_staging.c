@@ -67,19 +67,11 @@ static void zone_begin(struct zone *z)
     z->used = z->sent = z->begin;
 }
 
-/* Of a pass that was too large nothing was enqueued: the next one may be smaller. */
-static void forgive(struct cuda_device *x)
-{
-    if (x->failed == STATUS_LIMIT)
-        x->failed = STATUS_OK;
-}
-
 void cuda_backend_begin(struct device *d)
 {
     struct cuda_device *x = cuda_of(d);
     struct gpu_staging *s = x->staging;
     struct error err;
-    forgive(x);
     s->i_slot = (s->i_slot + 1) % SLOTS;
     zone_begin(&s->numbers);
     zone_begin(&s->tables);

@@ -125,6 +125,32 @@ static void test_passes_of_any_size(void **state)
     }
 }
 
+/* Runs whose block tables together are more than a device has room for go in passes of their own,
+ * and one that is too much by itself goes alone. */
+static void test_passes_of_few_tables(void **state)
+{
+    static const struct {
+        uint64_t most_entries;
+        uint32_t want[3];
+    } cases[] = {{6, {18, 5, 1}}, {12, {23, 1}}, {17, {23, 1}}, {18, {24}}, {1, {18, 5, 1}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct plan_run runs[N_RUNS];
+        struct msg_plan plan;
+        struct sequences *s = apply_plan(&plan, runs);
+        struct batch b;
+        uint32_t n = 0;
+        batch_init(&b, 100, limits.n_kv_groups);
+        assert_int_equal(b.most_entries, BATCH_TABLE_ENTRIES);
+        b.most_entries = cases[i].most_entries;
+        batch_begin(&b, sequences_runs(s));
+        for (; batch_next(&b); n++)
+            assert_int_equal(b.rows.n_rows, n < 3 ? cases[i].want[n] : 0);
+        assert_true(n == 3 || cases[i].want[n] == 0);
+        batch_fini(&b);
+        sequences_free(s);
+    }
+}
+
 /* A pass for each stage where there are rows enough, and none longer than it has to be. */
 static void test_passes_of_stages(void **state)
 {
@@ -179,8 +205,8 @@ static void test_late_rows(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_passes_of_any_size),
-                                       cmocka_unit_test(test_passes_of_stages),
-                                       cmocka_unit_test(test_late_rows)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_passes_of_any_size), cmocka_unit_test(test_passes_of_few_tables),
+        cmocka_unit_test(test_passes_of_stages), cmocka_unit_test(test_late_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
