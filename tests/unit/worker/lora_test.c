@@ -295,6 +295,32 @@ static void test_what_is_refused(void **state)
     engine_close(engines[1]);
 }
 
+/* A device whose packing and writes fail tells it when it is asked, and not before. */
+static enum status failed_sync(struct device *d, struct error *err)
+{
+    return error_set(err, STATUS_IO, "the device is lost");
+}
+
+static void test_what_a_device_keeps_is_told(void **state)
+{
+    struct engine *e = open_engine(1, 0);
+    struct device *d = e->device;
+    const struct ops *own = d->ops;
+    struct ops failing = *own;
+    struct error err = {0};
+    failing.sync = failed_sync;
+    write_adapter(&right);
+    d->ops = &failing;
+    assert_int_equal(lora_set_load(e->loras, 1, "a", NULL, &err), STATUS_IO);
+    assert_int_equal(lora_set_find(e->loras, 1), 0);
+    assert_int_equal(engine_take_rank(e, 0, 0, &err), STATUS_IO);
+    assert_non_null(strstr(err.text, "the device is lost"));
+    d->ops = own;
+    assert_int_equal(engine_take_rank(e, 0, 0, &err), STATUS_OK);
+    assert_int_equal(lora_set_load(e->loras, 1, "a", NULL, &err), STATUS_OK);
+    engine_close(e);
+}
+
 static void test_ranks_and_places(void **state)
 {
     struct engine *e = open_engine(1, 0);
@@ -622,6 +648,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_what_a_device_keeps_is_told),
         cmocka_unit_test(test_ranks_and_places),
         cmocka_unit_test(test_a_rank_too_large),
         cmocka_unit_test(test_only_below_the_root),
