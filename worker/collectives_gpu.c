@@ -156,9 +156,10 @@ bool collectives_gpu_overdue(struct collectives_gpu *c)
     return true;
 }
 
-void collectives_gpu_drain(struct collectives_gpu *c)
+bool collectives_gpu_drain(struct collectives_gpu *c)
 {
     c->drained = c->comm->ops->drain(c->comm, &c->why);
+    return c->drained == GPU_COMM_LEFT;
 }
 
 enum status collectives_gpu_leave(struct collectives_gpu *c, struct error *err)

@@ -43,8 +43,9 @@ void collectives_gpu_interrupt(struct collectives_gpu *c);
  * collective_abort_failed. */
 bool collectives_gpu_overdue(struct collectives_gpu *c);
 /* Interrupts, and waits for what is under way on the device: recorded passes must not be destroyed
- * while they run, and NCCL's abort waits until they are destroyed. */
-void collectives_gpu_drain(struct collectives_gpu *c);
+ * while they run, and NCCL's abort waits until they are destroyed.
+ * False: the device has not come to an end, leave says so, and nothing of it may be waited for. */
+bool collectives_gpu_drain(struct collectives_gpu *c);
 /* After drain and the end of recorded passes. STATUS_OK: memory is as it was, join again. Anything
  * else: the process has to end, and the text says why; logged as collective_abort_failed or
  * device_lost, a clean end as collective_aborted ms=N. */

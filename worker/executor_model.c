@@ -11,6 +11,9 @@
 #include "worker/executor_model_draw.h"
 #include "worker/executor_model_group.h"
 
+/* What a device may take for a step: as long as a collective may (docs/comm.md). */
+enum { STUCK_S = 60 };
+
 enum { HEX_BYTES = 2 * 16 + 1 };
 
 static struct executor_model *of(struct executor *e)
@@ -174,9 +177,11 @@ static void model_abort_comm(struct executor *e)
     if (x->comm)
         comm_leave(x->comm);
     executor_drop_steps(x);
-    runner_drop_records(x->engine->runner); /* they have it in them */
+    if (!atomic_load(&x->is_lost))              /* what hangs would be waited for */
+        runner_drop_records(x->engine->runner); /* they have it in them */
     if (sequences_reset(x->sequences, (struct u32_span){0}, &err) != STATUS_OK)
         log_error("abort_failed", "error=%s", log_quote(err.text));
+    atomic_store(&x->interrupted_ns, 0);
     atomic_store(&x->interrupted, false);
 }
 
@@ -190,6 +195,8 @@ static enum status model_reset(struct executor *e, struct error *err)
 static void model_interrupt(struct executor *e)
 {
     struct executor_model *x = of(e);
+    uint64_t none = 0;
+    (void)atomic_compare_exchange_strong(&x->interrupted_ns, &none, clock_mono_ns());
     atomic_store(&x->interrupted, true);
     if (x->gpus)
         collectives_gpu_interrupt(x->gpus);
@@ -486,6 +493,7 @@ enum status executor_model_open(const struct executor_device *d, const struct ex
     struct executor_model *x = mem_zalloc(sizeof *x);
     x->base.ops = &model_executor_ops;
     x->device = d;
+    x->stuck_ns = STUCK_S * NS_PER_S;
     x->found = found ? *found : (struct executor_found){0};
     /* Where the head will most likely place this rank: it loads before its peers are there. */
     uint32_t at = o->ordinal >= 0 ? (uint32_t)(o->ordinal % (o->tp * o->pp)) : 0;

@@ -48,7 +48,7 @@ struct begun_item {
 
 /* A step between begin and finish. */
 struct begun_step {
-    uint64_t term_epoch, step, begun_ns;
+    uint64_t term_epoch, step, begun_ns, enqueued_ns;
     uint32_t n_drafted, i_draws; /* i_draws: of the drawing device's steps */
     bool on_device;              /* what was drawn has not come to the host */
     struct arena *arena;         /* of the job: drawn, items and what they point to */
@@ -108,8 +108,9 @@ struct executor_model {
     uint32_t *late;                              /* [pass_rows] as row_batch has them */
     struct begun_step steps[EXECUTOR_MAX_BEGUN]; /* the oldest first, from i_oldest on */
     uint32_t i_oldest, n_begun;
-    uint64_t finished_ns; /* the newest step that was */
-    uint64_t looked_ns;   /* at the other ranks, while a step was waited for */
+    uint64_t finished_ns, looked_ns; /* the newest step that was; at the other ranks */
+    uint64_t stuck_ns;               /* a device that has not come to an end by then hangs */
+    _Atomic uint64_t entered_ns, interrupted_ns; /* begin, the interrupt; 0: not now */
     char *served_name;
     char device_name[160];
     uint8_t made_id[GPU_COMM_ID_BYTES]; /* by this rank; the loop's thread writes before Join */

@@ -1,8 +1,11 @@
 #include "worker/executor_model_group.h"
 
 #include <string.h>
+#include <time.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
+#include "kernels/cuda/cuda.h"
 
 /* A step with guesses tells as much; more goes in turns. */
 enum { TELL_BYTES = 64 << 10 };
@@ -83,10 +86,12 @@ enum status executor_gpus_join(struct executor_model *x, const struct executor_c
 void executor_gpus_leave(struct executor_model *x)
 {
     struct error why;
-    collectives_gpu_drain(x->gpus);
-    runner_drop_records(x->engine->runner); /* none runs now, and the abort waits for their end */
+    if (collectives_gpu_drain(x->gpus)) /* none runs now, and the abort waits for their end */
+        runner_drop_records(x->engine->runner);
     if (collectives_gpu_leave(x->gpus, &why) != STATUS_OK)
         note_lost(x, &why);
+    else
+        executor_await_device(x); /* a failure that the backend keeps is none of NCCL's */
 }
 
 void executor_gpus_close(struct executor_model *x)
@@ -99,22 +104,55 @@ void executor_gpus_close(struct executor_model *x)
     x->gpus = NULL;
 }
 
-/* Of several ranks the group's end tells: here nothing could be waited for. A step that asked for
- * too much is no loss of the device. */
-void executor_look_at_device(struct executor_model *x, enum status s)
+/* An operator that this model needs and the device has not got fails in every life of this process:
+ * the worker ends, and is not started anew. */
+static void lose_device(struct executor_model *x, const struct error *why)
 {
+    log_error(why->status == STATUS_UNSUPPORTED ? "operator_unsupported" : "device_lost",
+              "error=%s", log_quote(why->text));
+    note_lost(x, why);
+}
+
+/* No cudaStreamSynchronize: that of a device which hangs does not come back. A step that asked for
+ * too much is no loss of the device, and told once. */
+void executor_await_device(struct executor_model *x)
+{
+    const struct timespec pause = {.tv_nsec = 20000};
+    uint64_t until = clock_mono_ns() + x->stuck_ns;
+    enum status s;
     struct error why;
+    if (!x->found.device || atomic_load(&x->is_lost))
+        return;
+    while ((s = cuda_device_query(x->found.device, &why)) == STATUS_LIMIT ||
+           (s == STATUS_AGAIN && clock_mono_ns() < until)) {
+        executor_bump(&x->base);
+        (void)nanosleep(&pause, NULL);
+    }
+    if (s == STATUS_AGAIN)
+        error_set(&why, STATUS_TIMEOUT, "the device hangs: it has not come to an end after %.0f s",
+                  (double)x->stuck_ns / NS_PER_S);
+    if (s != STATUS_OK)
+        lose_device(x, &why);
+}
+
+/* Of several ranks the group's end tells: here nothing could be waited for. */
+void executor_look_at_device(struct executor_model *x, enum status s, const struct error *err)
+{
     bool may_be = s != STATUS_OK && s != STATUS_PROTOCOL && s != STATUS_CLOSED;
-    if (!may_be || !x->found.device || x->gpus || atomic_load(&x->is_lost))
+    if (!may_be || x->gpus || atomic_load(&x->is_lost))
         return;
-    enum status told = x->found.device->ops->sync(x->found.device, &why);
-    if (told == STATUS_OK || told == STATUS_LIMIT)
-        return;
-    /* An operator that this model needs and the device has not got fails in every life of this
-     * process: the worker ends, and is not started anew. */
-    log_error(why.status == STATUS_UNSUPPORTED ? "operator_unsupported" : "device_lost", "error=%s",
-              log_quote(why.text));
-    note_lost(x, &why);
+    if (s == STATUS_TIMEOUT && x->draws)
+        lose_device(x, err);
+    else
+        executor_await_device(x);
+}
+
+/* In a call that neither an interrupt nor a deadline ends: a copy to the host, a launch. */
+static bool is_stuck(const struct executor_model *x)
+{
+    uint64_t entered = atomic_load(&x->entered_ns), told = atomic_load(&x->interrupted_ns);
+    uint64_t from = entered > told ? entered : told;
+    return x->draws && entered != 0 && told != 0 && clock_mono_ns() > from + x->stuck_ns;
 }
 
 bool executor_lost(const struct executor *e, struct error *why)
@@ -122,6 +160,13 @@ bool executor_lost(const struct executor *e, struct error *why)
     const struct executor_model *x = (const struct executor_model *)e;
     if (atomic_load(&x->is_lost)) {
         *why = x->why_lost;
+        return true;
+    }
+    if (is_stuck(x)) {
+        (void)error_set(why, STATUS_TIMEOUT,
+                        "the device hangs: the step under way has not come back %.0f s after it "
+                        "was to end",
+                        (double)x->stuck_ns / NS_PER_S);
         return true;
     }
     if (!x->gpus || !collectives_gpu_overdue(x->gpus))

@@ -18,6 +18,8 @@ MUST_USE enum status executor_gpus_join(struct executor_model *x, const struct e
 /* Nothing of the group is under way any more; or the process has to end (x->is_lost). */
 void executor_gpus_leave(struct executor_model *x);
 void executor_gpus_close(struct executor_model *x);
-/* A step failed: is the device lost with it? */
-void executor_look_at_device(struct executor_model *x, enum status s);
+/* A step failed with s, which err is of: is the device lost with it (x->is_lost)? */
+void executor_look_at_device(struct executor_model *x, enum status s, const struct error *err);
+/* Until nothing is under way on the device; or it is lost. */
+void executor_await_device(struct executor_model *x);
 bool executor_lost(const struct executor *e, struct error *why);

@@ -6,6 +6,7 @@
  *
  * A sequence may leave while its id is on the way: an item finds it by slot and serial number. */
 #include <assert.h>
+#include <time.h>
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
@@ -14,6 +15,7 @@
 
 /* Between two looks at the other ranks while nobody but the device is waited for. */
 enum { LOOK_NS = 1000000 };
+enum { SPIN_TURNS = 2000, NAP_NS = 20000 };
 
 static struct executor_model *of(struct executor *e)
 {
@@ -76,15 +78,37 @@ static enum status take_guessed(struct executor_model *x, struct begun_step *s, 
     return executor_append_drawn(x, s->runs, &s->drawn, err);
 }
 
-struct awaited_draws {
-    struct gpu_draws *draws;
-    uint32_t i_draws;
+struct awaited_step {
+    const struct executor_model *x;
+    const struct begun_step *s;
 };
 
+/* STATUS_TIMEOUT: it has had the device to itself for as long as nothing takes. */
 static enum status has_drawn(void *ctx, struct error *err)
 {
-    const struct awaited_draws *a = ctx;
-    return a->draws->ops->query(a->draws, a->i_draws, err);
+    const struct executor_model *x = ((const struct awaited_step *)ctx)->x;
+    const struct begun_step *s = ((const struct awaited_step *)ctx)->s;
+    uint64_t from = s->enqueued_ns > x->finished_ns ? s->enqueued_ns : x->finished_ns;
+    enum status st = x->draws->ops->query(x->draws, s->i_draws, err);
+    if (st == STATUS_AGAIN && clock_mono_ns() > from + x->stuck_ns)
+        return error_set(err, STATUS_TIMEOUT,
+                         "the device hangs: step %llu has not come to an end after %.0f s",
+                         (unsigned long long)s->step, (double)x->stuck_ns / NS_PER_S);
+    return st;
+}
+
+/* Of one rank: what interrupts it is a flag. Polled, as a plain wait would end with nothing. */
+static enum status await_device(struct executor_model *x, struct awaited_step *a, struct error *err)
+{
+    enum status s;
+    for (uint32_t n = 0; (s = has_drawn(a, err)) == STATUS_AGAIN; n++) {
+        if (atomic_load(&x->interrupted))
+            return error_set(err, STATUS_CLOSED, "interrupted");
+        if (n >= SPIN_TURNS)
+            (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        executor_bump(&x->base);
+    }
+    return s;
 }
 
 /* The event alone says that the device is done, not that what it added up was every rank's: a
@@ -92,10 +116,12 @@ static enum status has_drawn(void *ctx, struct error *err)
 static enum status await_draws(struct executor_model *x, const struct begun_step *s,
                                struct error *err)
 {
-    if (!x->gpus)
-        return x->draws->ops->wait(x->draws, s->i_draws, err);
-    return collectives_gpu_wait(x->gpus, has_drawn, &(struct awaited_draws){x->draws, s->i_draws},
-                                err);
+    struct awaited_step a = {x, s};
+    if (x->gpus)
+        TRY(collectives_gpu_wait(x->gpus, has_drawn, &a, err));
+    else
+        TRY(await_device(x, &a, err));
+    return x->draws->ops->wait(x->draws, s->i_draws, err); /* at once */
 }
 
 static enum status settle_step(struct executor_model *x, struct begun_step *s, struct error *err)
@@ -256,8 +282,11 @@ enum status executor_begin(struct executor *e, const struct msg_plan *p, struct 
                                        .begun_ns = clock_mono_ns(),
                                        .i_draws = at,
                                        .arena = arena};
+    atomic_store(&x->entered_ns, clock_mono_ns());
     enum status s = begin(x, p, &x->steps[at], err);
-    executor_look_at_device(x, s);
+    atomic_store(&x->entered_ns, 0);
+    x->steps[at].enqueued_ns = clock_mono_ns();
+    executor_look_at_device(x, s, err);
     x->n_begun += s == STATUS_OK;
     return s;
 }
@@ -272,13 +301,16 @@ bool executor_is_due(struct executor *e)
     assert(x->n_begun > 0);
     if (!s->on_device || atomic_load(&x->interrupted))
         return true;
-    if (x->draws->ops->query(x->draws, s->i_draws, &err) != STATUS_AGAIN)
+    if (has_drawn(&(struct awaited_step){x, s}, &err) != STATUS_AGAIN)
         return true;
     uint64_t now_ns = clock_mono_ns();
-    if (!x->gpus || now_ns - x->looked_ns < LOOK_NS)
+    if (now_ns - x->looked_ns < LOOK_NS)
         return false;
     x->looked_ns = now_ns;
-    return collectives_gpu_look(x->gpus, &err) != STATUS_OK; /* which finish says */
+    if (x->gpus && collectives_gpu_look(x->gpus, &err) != STATUS_OK)
+        return true;  /* finish says so */
+    executor_bump(e); /* a slow device is not a stuck one: that the deadline ends, and a look */
+    return false;
 }
 
 enum status executor_finish(struct executor *e, struct msg_result *out, struct error *err)
@@ -293,7 +325,7 @@ enum status executor_finish(struct executor *e, struct msg_result *out, struct e
     x->i_oldest = (x->i_oldest + 1) % EXECUTOR_MAX_BEGUN;
     x->n_begun--;
     x->finished_ns = now_ns;
-    executor_look_at_device(x, st);
+    executor_look_at_device(x, st, err);
     if (st != STATUS_OK)
         return st;
     executor_bump(e);
@@ -317,8 +349,6 @@ enum status executor_step(struct executor *e, const struct msg_plan *p, struct a
 
 void executor_drop_steps(struct executor_model *x)
 {
-    struct error err;
     x->n_begun = 0;
-    if (x->draws && !atomic_load(&x->is_lost)) /* its memory is used again */
-        (void)!x->engine->device->ops->sync(x->engine->device, &err);
+    executor_await_device(x); /* its memory is used again */
 }

@@ -544,8 +544,8 @@ static void check_peers(void *ctx)
     struct worker *w = ctx;
     const struct rank_state *r = &w->rank;
     look_for_loss(w);
-    if (w->s.executor->ops->check && r->phase == RANK_READY &&
-        r->step_received == r->step_executed && !w->stopping)
+    if (w->s.executor->ops->check && w->s.options->tp * w->s.options->pp > 1 &&
+        r->phase == RANK_READY && r->step_received == r->step_executed && !w->stopping)
         compute_push_check(w->compute, r->term_epoch);
 }
 
@@ -725,7 +725,7 @@ enum status worker_start(const struct worker_setup *s, struct worker **out, stru
         worker_free(w);
         return st;
     }
-    if ((s->executor->ops->check || s->executor->ops->lost) && s->options->tp * s->options->pp > 1)
+    if (s->executor->ops->check || s->executor->ops->lost)
         w->check_timer = loop_timer_start(s->loop, CHECK_MS, CHECK_MS, check_peers, w);
     *out = w;
     return STATUS_OK;

@@ -45,13 +45,27 @@ static enum status wait_for_all(struct cuda_device *x, struct error *err)
 
 /* Of a pass that was too large nothing was enqueued, nor of those behind it: who asks knows now
  * that the step failed, and the next one may be smaller. */
-static enum status cuda_sync(struct device *d, struct error *err)
+static enum status forgive_limit(struct cuda_device *x, enum status s)
 {
-    struct cuda_device *x = cuda_of(d);
-    enum status s = wait_for_all(x, err);
     if (s == STATUS_LIMIT)
         x->failed = STATUS_OK;
     return s;
+}
+
+static enum status cuda_sync(struct device *d, struct error *err)
+{
+    return forgive_limit(cuda_of(d), wait_for_all(cuda_of(d), err));
+}
+
+enum status cuda_device_query(struct device *d, struct error *err)
+{
+    struct cuda_device *x = cuda_of(d);
+    struct error own;
+    enum status s = x->failed == STATUS_OK ? gpu_stream_query(x->stream, &own) : STATUS_OK;
+    if (s == STATUS_AGAIN)
+        return s;
+    cuda_note(x, s, &own);
+    return forgive_limit(x, told(x, err));
 }
 
 /* ---- memory ---- */

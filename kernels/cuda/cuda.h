@@ -17,3 +17,5 @@ MUST_USE enum status cuda_measure_open(struct device **out, struct error *err);
 /* STATUS_UNSUPPORTED, STATUS_INVALID as gpu_info has them; STATUS_NO_MEMORY. */
 MUST_USE enum status cuda_device_open(const struct cuda_device_options *o, struct device **out,
                                       struct error *err);
+/* Of an opened one: what sync would say, without waiting. STATUS_AGAIN: it is still at work. */
+MUST_USE enum status cuda_device_query(struct device *d, struct error *err);

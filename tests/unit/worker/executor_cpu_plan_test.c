@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "tests/unit/worker/draws_double.c"
 #include "tests/unit/worker/plan_driver.c"
@@ -357,6 +358,42 @@ static void test_who_leaves_with_ids_on_the_way(void **state)
     close_model();
 }
 
+/* It computes: that is progress, until it has had its time. Then the step fails, and the process
+ * has to end. Who is interrupted meanwhile waits for nothing. */
+static void test_a_device_that_hangs(void **state)
+{
+    struct executor *e;
+    struct msg_result r;
+    struct error err = {0};
+    open_model_by(0, 1, (struct speculation_options){0}, double_executor_open);
+    e = d.ranks[0].executor;
+    add_guessed_streams();
+    for (int round = 0; round < 2; round++) {
+        struct executor_model *x = (struct executor_model *)e;
+        driver_join(&d);
+        d.step = 0;
+        draws_double->hangs = true;
+        x->stuck_ns = round == 0 ? 3600 * NS_PER_S : 50 * NS_PER_MS;
+        begin_step(&d.streams[0], true, false, 0);
+        uint64_t before = atomic_load(&e->progress);
+        while (round == 0 && atomic_load(&e->progress) < before + 3)
+            assert_false(e->ops->is_due(e));
+        if (round == 0) {
+            e->ops->interrupt(e);
+            assert_int_equal(e->ops->finish(e, &r, &err), STATUS_CLOSED);
+            e->ops->abort_comm(e);
+            assert_false(e->ops->lost(e, &err));
+            continue;
+        }
+        while (!e->ops->is_due(e))
+            ;
+        assert_int_equal(e->ops->finish(e, &r, &err), STATUS_TIMEOUT);
+        assert_true(e->ops->lost(e, &err));
+        assert_non_null(strstr(err.text, "hangs"));
+    }
+    close_model();
+}
+
 int main(void)
 {
     log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
@@ -365,6 +402,7 @@ int main(void)
         cmocka_unit_test(test_guesses_change_nothing),
         cmocka_unit_test(test_halves_change_nothing),
         cmocka_unit_test(test_who_leaves_with_ids_on_the_way),
+        cmocka_unit_test(test_a_device_that_hangs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
