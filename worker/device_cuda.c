@@ -52,6 +52,7 @@ void cuda_engine_setup(struct engine_setup *s, uint64_t memory_bytes)
     s->kv_dtype_set = true;
     s->kv_takes_all = true;
     s->reserved_bytes = RESERVED_BYTES;
+    s->told_bytes = EXECUTOR_TELL_BYTES; /* NCCL's own are of what is reserved */
     s->pass_rows = memory_bytes >= LARGE_BYTES ? PASS_ROWS_LARGE : PASS_ROWS;
 }
 

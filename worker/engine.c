@@ -123,8 +123,10 @@ static enum status measure_shard(struct engine *e, struct error *err)
     TRY(in_files(e, runner_check(e->program, e->device, e->pass_rows, err), err));
     TRY(in_files(e, loader_measure(e->program, e->files, e->device, &e->weights_bytes, err), err));
     e->activation_bytes = runner_measure(e->program, e->device, e->pass_rows);
-    e->comm_bytes =
-        comm_stages_bytes(&(struct comm_place){e->tp, e->pp, e->program->rank, e->program->stage});
+    const struct comm_place at = {e->tp, e->pp, e->program->rank, e->program->stage};
+    e->comm_bytes = e->told_bytes == 0          ? comm_stages_bytes(&at)
+                    : comm_place_world(&at) > 1 ? e->told_bytes
+                                                : 0;
     return e->loras ? lora_set_measure(e->loras, e->program, &e->lora_bytes, err) : STATUS_OK;
 }
 
@@ -260,6 +262,7 @@ static enum status measure(struct engine *e, const struct engine_setup *s, struc
     e->n_threads = s->n_threads ? s->n_threads : default_threads();
     e->pass_rows = s->pass_rows ? s->pass_rows : e->pp > 1 ? STAGE_PASS_ROWS : PASS_ROWS;
     e->kv_stage = s->stage;
+    e->told_bytes = s->told_bytes;
     e->reserved_bytes = s->reserved_bytes ? s->reserved_bytes : RESERVED_BYTES;
     TRY(open_device(e, s, err));
     TRY(open_loras(e, s, err));

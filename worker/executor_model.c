@@ -443,6 +443,7 @@ static void fill_info(struct executor_model *x, const struct worker_options *o)
 {
     const struct engine *e = x->engine;
     struct executor_info *i = &x->info;
+    uint64_t samplers = x->found.device ? 0 : executor_samplers_bytes(x); /* the device's memory */
     x->device->name(x, x->device_name, sizeof x->device_name);
     x->served_name = mem_strdup(worker_options_name(o, e->info.name));
     *i = (struct executor_info){.device = x->device->kind,
@@ -452,10 +453,9 @@ static void fill_info(struct executor_model *x, const struct worker_options *o)
                                 .isa_level = e->device->ops->isa_level(e->device),
                                 .comm_address = str_from(x->comm ? comm_address(x->comm) : ""),
                                 .weights_bytes = e->weights_bytes,
-                                .activation_bytes = e->activation_bytes +
-                                                    executor_samplers_bytes(x) +
+                                .activation_bytes = e->activation_bytes + samplers +
                                                     (x->draws ? x->draws->n_bytes : 0),
-                                .sampler_bytes = executor_samplers_bytes(x),
+                                .sampler_bytes = samplers,
                                 .comm_bytes = e->comm_bytes,
                                 .kv_bytes = e->kv_bytes,
                                 .lora_bytes = e->lora_bytes};

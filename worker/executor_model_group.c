@@ -7,9 +7,6 @@
 #include "common/base/log.h"
 #include "kernels/cuda/cuda.h"
 
-/* A step with guesses tells as much; more goes in turns. */
-enum { TELL_BYTES = 64 << 10 };
-
 /* ---- ids to all ranks ---- */
 
 static enum status tell_gpus(struct executor_model *x, void *data, size_t n_bytes,
@@ -30,7 +27,7 @@ enum status executor_tell(struct executor_model *x, void *data, size_t n_bytes, 
     if (x->comm)
         return comm_broadcast(x->comms.ids, x->comms.drawer, data, n_bytes, err);
     for (size_t n; x->gpus && n_bytes > 0; at += n, n_bytes -= n) {
-        n = n_bytes < TELL_BYTES ? n_bytes : TELL_BYTES;
+        n = n_bytes < EXECUTOR_TELL_BYTES ? n_bytes : EXECUTOR_TELL_BYTES;
         TRY(tell_gpus(x, at, n, err));
     }
     return STATUS_OK;
@@ -57,10 +54,10 @@ enum status executor_gpus_open(const struct worker_options *o, struct executor_m
         return STATUS_OK;
     TRY(collectives_gpu_open(&g, &x->gpus, err));
     x->comms.drawer = (x->place.pp - 1) * x->place.tp;
-    x->tell = d->ops->alloc(d, TELL_BYTES);
-    return x->tell
-               ? STATUS_OK
-               : error_set(err, STATUS_NO_MEMORY, "the device has no %d bytes left", TELL_BYTES);
+    x->tell = d->ops->alloc(d, EXECUTOR_TELL_BYTES);
+    return x->tell ? STATUS_OK
+                   : error_set(err, STATUS_NO_MEMORY, "the device has no %d bytes left",
+                               EXECUTOR_TELL_BYTES);
 }
 
 static void note_lost(struct executor_model *x, const struct error *why)
@@ -98,7 +95,7 @@ void executor_gpus_close(struct executor_model *x)
 {
     struct device *d = x->found.device;
     if (x->tell)
-        d->ops->release(d, x->tell, TELL_BYTES);
+        d->ops->release(d, x->tell, EXECUTOR_TELL_BYTES);
     collectives_gpu_close(x->gpus);
     x->tell = NULL;
     x->gpus = NULL;

@@ -2,6 +2,9 @@
 /* An executor's way to the ranks of its group, on CPUs (worker/comm) or GPUs (NCCL). */
 #include "worker/executor_model.h"
 
+/* A step with guesses tells as much; more goes in turns. */
+enum { EXECUTOR_TELL_BYTES = 64 << 10 };
+
 /* What the drawing rank has goes to all ranks: n_bytes of the host. One rank: nothing. Errors as
  * the collectives have them. */
 MUST_USE enum status executor_tell(struct executor_model *x, void *data, size_t n_bytes,

@@ -49,19 +49,32 @@ double gpu_log_concurrency(const struct engine *e)
     return least;
 }
 
+static uint64_t draft_bytes(const struct executor_model *x)
+{
+    const struct engine *d = x->draft_model ? draft_model_engine(x->draft_model) : NULL;
+    return d ? d->weights_bytes + d->activation_bytes + d->kv_bytes : 0;
+}
+
+/* What is left now is the reserve, and what a KV cache of a size that was asked for leaves; what is
+ * neither is the library's own, and what others had when the device was opened. */
 static void log_memory(const struct executor_model *x, uint64_t total)
 {
     const struct engine *e = x->engine;
     double part = x->found.utilization * gib(total);
     uint64_t activations = e->activation_bytes + (x->draws ? x->draws->n_bytes : 0);
-    double rest = part - gib(e->weights_bytes + activations + e->lora_bytes + e->kv_bytes);
-    log_info(
-        "gpu_memory",
-        "message=\"this worker can use total_gpu_memory (%.2fGiB) x gpu_memory_utilization "
-        "(%.2f) = %.2fGiB; model weights take %.2fGiB; activations take %.2fGiB; adapters take "
-        "%.2fGiB; KV Cache takes %.2fGiB; non-model memory and reserve take %.2fGiB\"",
-        gib(total), x->found.utilization, part, gib(e->weights_bytes), gib(activations),
-        gib(e->lora_bytes), gib(e->kv_bytes), rest);
+    uint64_t left = e->device->ops->available_bytes(e->device);
+    uint64_t reserve = e->reserved_bytes < left ? e->reserved_bytes : left;
+    uint64_t model = e->weights_bytes + activations + e->comm_bytes + e->lora_bytes + e->kv_bytes +
+                     draft_bytes(x);
+    double rest = part - gib(model + left);
+    log_info("gpu_memory",
+             "message=\"this worker can use total_gpu_memory (%.2fGiB) x gpu_memory_utilization "
+             "(%.2f) = %.2fGiB; model weights take %.2fGiB; activations take %.2fGiB; adapters "
+             "take %.2fGiB; a draft model takes %.2fGiB; KV Cache takes %.2fGiB; non-model memory "
+             "takes %.2fGiB; reserve %.2fGiB; unused %.2fGiB\"",
+             gib(total), x->found.utilization, part, gib(e->weights_bytes), gib(activations),
+             gib(e->lora_bytes), gib(draft_bytes(x)), gib(e->kv_bytes), rest > 0 ? rest : 0,
+             gib(reserve), gib(left - reserve));
 }
 
 static void log_kv(const struct engine *e)

@@ -149,6 +149,12 @@ enum status kv_store_new(const struct program *p, struct device *d, enum dtype d
     if (!s->memory) {
         uint64_t n = s->n_bytes;
         mem_free(s);
+        if (!d->ops->on_host)
+            return error_set(err, STATUS_NO_MEMORY,
+                             "the device gives no %.1f MiB for the KV cache: others have taken of "
+                             "it since this worker looked, or it has no piece so large; ask for "
+                             "less with --kv-cache-memory-bytes or --gpu-memory-utilization",
+                             (double)n / (1 << 20));
         return error_set(err, STATUS_NO_MEMORY,
                          "the system gives no %.1f MiB for the KV cache (ulimit -v?): ask for less "
                          "with --kv-cache-memory-bytes",

@@ -104,17 +104,24 @@ static enum status look_at(const char *model, const char *cache_dir, struct plan
     return s;
 }
 
-/* Of a GPU, which need not be here when its memory is said. */
+/* Of a GPU, which need not be here when its memory is said. One that is here is opened as a worker
+ * opens it: what others have of it, and what it takes to use it at all, is not to be planned with.
+ */
 static enum status set_gpu(const struct plan_options *o, struct plan *p, struct engine_setup *s,
                            struct error *err)
 {
     struct gpu_info info = {.memory_bytes = (uint64_t)o->memory_bytes};
-    TRY(cuda_measure_open(&s->device, err));
+    const struct cuda_device_options d = {.utilization = o->gpu_memory_utilization, .n_threads = 1};
     enum status st = p->memory_found ? gpu_info(0, &info, err) : STATUS_OK;
+    if (st == STATUS_OK)
+        st = p->memory_found ? cuda_device_open(&d, &s->device, err)
+                             : cuda_measure_open(&s->device, err);
     if (st != STATUS_OK)
         return error_prefix(err, st, "--memory-bytes says what memory a GPU has that is not here");
     cuda_engine_setup(s, info.memory_bytes);
-    p->memory_bytes = (uint64_t)(o->gpu_memory_utilization * (double)info.memory_bytes);
+    p->memory_bytes = p->memory_found
+                          ? s->device->ops->available_bytes(s->device)
+                          : (uint64_t)(o->gpu_memory_utilization * (double)info.memory_bytes);
     return STATUS_OK;
 }
 

@@ -244,7 +244,9 @@ cudaError_t cudaMemGetInfo(size_t *n_free, size_t *n_total)
 {
     std::lock_guard<std::mutex> hold(lock);
     *n_total = device_bytes();
-    *n_free = *n_total - n_used[emulate::device_current()];
+    const size_t taken = emulate::setting("COX_EMULATE_TAKEN_MB", 0) << 20;
+    const size_t used = n_used[emulate::device_current()] + taken;
+    *n_free = *n_total > used ? *n_total - used : 0;
     return lost();
 }
 

@@ -336,9 +336,32 @@ static void test_nothing_overlaps(void **state)
     program_free(p);
 }
 
+static void *no_alloc(struct device *d, uint64_t n)
+{
+    return NULL;
+}
+
+/* Whose memory it is decides what can be done about it. */
+static void test_no_memory_of_a_device(void **state)
+{
+    static const struct kv_group groups[PROGRAM_MAX_KV_GROUPS] = {
+        {.n_blocks = 2, .bytes_per_block = 1 << 20}};
+    const struct program p = {.n_kv_groups = 1};
+    for (int on_host = 0; on_host < 2; on_host++) {
+        const struct ops ops = {.alloc = no_alloc, .on_host = on_host};
+        struct device d = {&ops};
+        struct kv_store *store;
+        struct error err;
+        assert_int_equal(kv_store_new(&p, &d, DTYPE_F16, groups, &store, &err), STATUS_NO_MEMORY);
+        assert_non_null(strstr(err.text, on_host ? "ulimit" : "--gpu-memory-utilization"));
+        assert_non_null(strstr(err.text, "2.0 MiB"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_sizes), cmocka_unit_test(test_groups),
-                                       cmocka_unit_test(test_nothing_overlaps)};
+                                       cmocka_unit_test(test_nothing_overlaps),
+                                       cmocka_unit_test(test_no_memory_of_a_device)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
