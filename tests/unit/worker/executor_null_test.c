@@ -292,6 +292,7 @@ static void test_options(void **state)
         struct executor *e = NULL;
         struct error err = {0};
         o.comm_host = "127.0.0.1"; /* the cpu's */
+        o.gpu = -1;
         o.device = cases[i].device;
         o.model = cases[i].model;
         o.kv_cache_memory_bytes = cases[i].kv_bytes;
