@@ -13,8 +13,9 @@
  * is drawing, results and the host.
  *
  * Usage: cuda_model_bench [FOLDER...] [--tokens 8192] [--context 1024] [--batches 1,64]
- * [--steps 64] [--no-ceilings]. Without a FOLDER: those of bench/models that docs/performance.md
- * reports. The last line has every part that was measured. Exit status 77 without a device. */
+ * [--steps 64] [--no-ceilings]. Without a FOLDER: true shapes and
+ * the demo model's, of bench/models. The last line has every part that was measured. Exit status 77
+ * without a device. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

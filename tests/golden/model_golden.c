@@ -555,6 +555,8 @@ static void read_options(struct options *o, int argc, char **argv)
                        "[--device cuda] [--longest N] own|reference|demo|FOLDER...");
         }
     }
+    if (o->device && o->tp * o->pp > 1) /* its ranks' parts would go unsummed */
+        golden_die("--device cuda: one rank only; several are tests/e2e/test_cuda_emulated.py's");
 }
 
 int main(int argc, char **argv)
