@@ -161,11 +161,12 @@ static float share_of(const struct moe_params *p, uint32_t i_row, uint32_t e)
 static void run_expert(struct device *d, const struct moe_params *p, const struct moe_expert *x,
                        uint32_t n_rows)
 {
-    d->ops->linear(d, &(struct linear_params){
-                          .x = p->gathered,
-                          .n_rows = n_rows,
-                          .n_parts = 2,
-                          .parts = {{x->gate, x->gate_bias, p->gate}, {x->up, x->up_bias, p->up}}});
+    d->ops->linear(
+        d, &(struct linear_params){.x = p->gathered,
+                                   .n_rows = n_rows,
+                                   .n_parts = 2,
+                                   .parts = {{.w = x->gate, .bias = x->gate_bias, .out = p->gate},
+                                             {.w = x->up, .bias = x->up_bias, .out = p->up}}});
     d->ops->gated(d, &(struct gated_params){.gate = p->gate,
                                             .up = p->up,
                                             .out = p->gate,
@@ -173,10 +174,11 @@ static void run_expert(struct device *d, const struct moe_params *p, const struc
                                             .dim = x->gate->n,
                                             .act = p->act,
                                             .limit = p->limit});
-    d->ops->linear(d, &(struct linear_params){.x = p->gate,
-                                              .n_rows = n_rows,
-                                              .n_parts = 1,
-                                              .parts = {{x->down, x->down_bias, p->result}}});
+    d->ops->linear(d, &(struct linear_params){
+                          .x = p->gate,
+                          .n_rows = n_rows,
+                          .n_parts = 1,
+                          .parts = {{.w = x->down, .bias = x->down_bias, .out = p->result}}});
 }
 
 void cpu_moe(struct device *d, const struct moe_params *p)

@@ -32,6 +32,9 @@ from sse import Collected, collect
 STALL_S = 20.0 * SLOW
 VICTIMS = [("worker", 5), ("head", 3), ("gateway", 2)]
 ACTIONS = [("kill", 6), ("stop", 2), ("term", 2)]
+DRAIN_S = 30  # a gateway's --shutdown-timeout: told to end it takes nobody new until its streams are over, or so long
+# For how long a struck gateway may refuse: the longest back-off of a restart (5 s) and a start, behind its end.
+AWAY_S = {"kill": 8 * SLOW, "stop": 8 * SLOW, "term": DRAIN_S + 8 * SLOW}
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "term": signal.SIGTERM}
 N_QUIET = 24
 PREFIXES = ["", "A common beginning shared by many requests. " * 3, "Another one, " * 20]
@@ -134,7 +137,7 @@ class Loop:
             self.fail(f"stalled for {STALL_S:g} s after {got.n_chunks} chunks: {json.dumps(body)[:120]}")
         except (httpx.HTTPError, StopAsyncIteration) as e:
             name = self.gateway_name(i_gateway)
-            if not any(when >= begin - 8 * SLOW and victim == name for when, victim, _ in self.strikes):
+            if not any(when >= begin - AWAY_S[action] and victim == name for when, victim, action in self.strikes):
                 self.fail(f"{name} was not struck, but a stream on it ended with {e!r}")
             self.counts["connection errors" if got.n_chunks else "refused while away"] += 1
         return None
