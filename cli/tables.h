@@ -7,10 +7,13 @@
 enum up_device { UP_DEVICE_AUTO, UP_DEVICE_NULL, UP_DEVICE_CPU, UP_DEVICE_CUDA };
 struct up_options {
     const char *host, *head_host, *admin_host, *comm_host, *cache_dir, *chat_template;
+    const char *nccl_library, *zone;
     int device;                    /* enum up_device */
     double gpu_memory_utilization; /* 0: as cox worker */
     int64_t port, head_port, admin_port, worker_http_port;
     int64_t comm_port; /* of worker 0, the next one of worker 1, ...; 0: any */
+    int64_t gpu;       /* the same; -1: shared out */
+    int64_t step_timeout_s;
     int64_t workers, gateways, tp, pp, dp;
     struct option_list served_model_names, api_keys;
     const char *api_key_file, *admin_key_file, *keys_dir, *print_pids;

@@ -22,7 +22,7 @@ static const char *const kv_cache_dtypes[] = {"auto",
                                               "fp8_e4m3",
                                               "fp8_per_token_head",
                                               "int8_per_token_head"};
-static const char *const dtypes[] = {"auto", "float32"};
+static const char *const dtypes[] = {"auto", "bfloat16", "float16", "half", "float32", "float"};
 static const char *const load_formats[] = {"auto", "dummy", "safetensors", "gguf", "pt"};
 static const char *const quantizations[] = {"none", "int8", "int4", "fp8"};
 enum { N_QUANTIZATIONS = sizeof quantizations / sizeof *quantizations };
@@ -214,6 +214,10 @@ static void flags_of_ranks(struct builder *b, struct up_child *c, uint32_t i)
         flag(c, "--gpu-memory-utilization", text(b, "%.15g", o->gpu_memory_utilization));
     if (o->enforce_eager)
         arg(c, "--enforce-eager");
+    if (o->gpu >= 0)
+        flag_int(b, c, "--gpu", o->gpu + i);
+    flag(c, "--nccl-library", o->nccl_library);
+    flag_int(b, c, "--step-timeout", o->step_timeout_s);
     int64_t share = b->place->n_cores / n_computing(b);
     share = share < 1 ? 1 : share > WORKER_MAX_THREADS ? WORKER_MAX_THREADS : share;
     flag_int(b, c, "--threads", o->threads > 0 ? o->threads : share);
@@ -258,6 +262,7 @@ static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
     flag_int(b, c, "--http-port", o->worker_http_port + i);
     flag(c, "--cache-dir", o->cache_dir);
     flag(c, "--admin-key-file", o->admin_key_file);
+    flag(c, "--zone", o->zone);
     if (o->served_model_names.n_items > 0)
         flag(c, "--served-model-name", o->served_model_names.items[0]);
     flag_if(b, c, "--max-model-len", o->max_model_len);

@@ -52,7 +52,7 @@ void cuda_engine_setup(struct engine_setup *s, uint64_t memory_bytes)
     s->kv_dtype_set = true;
     s->kv_takes_all = true;
     s->reserved_bytes = RESERVED_BYTES;
-    s->told_bytes = EXECUTOR_TELL_BYTES; /* NCCL's own are of what is reserved */
+    s->told_bytes = EXECUTOR_TELL_BYTES + collectives_gpu_bytes(s->tp, s->pp ? s->pp : 1);
     s->pass_rows = memory_bytes >= LARGE_BYTES ? PASS_ROWS_LARGE : PASS_ROWS;
 }
 
@@ -61,10 +61,6 @@ static enum status cuda_setup(const struct worker_options *o, const struct execu
 {
     struct gpu_info info;
     TRY(gpu_info(found->ordinal, &info, err));
-    if (o->dtype != 0)
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "--dtype float32: a GPU computes in bfloat16; leave it out, or --device "
-                         "cpu");
     cuda_engine_setup(s, info.memory_bytes);
     s->is_eager = o->enforce_eager;
     return STATUS_OK;

@@ -61,6 +61,7 @@ static enum status open_engine(struct draft_model *m, const char *model,
     own.pp = 1;
     own.stage = 0;
     own.collectives = NULL;
+    own.told_bytes = own.told_held_bytes = 0;
     own.max_model_len = 0; /* its own: positions beyond have no guesses */
     own.n_kv_blocks = 0;
     own.kv_memory_bytes = 0;

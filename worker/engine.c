@@ -146,8 +146,9 @@ static struct part_text say_part(const char *words, uint64_t n_bytes)
 static enum status fit_shard(const struct engine *e, uint64_t beside, uint64_t available,
                              uint64_t *fixed, struct error *err)
 {
-    *fixed = e->weights_bytes + e->activation_bytes + e->comm_bytes + e->lora_bytes + beside +
-             e->reserved_bytes;
+    assert(e->told_held_bytes <= e->comm_bytes);
+    *fixed = e->weights_bytes + e->activation_bytes + (e->comm_bytes - e->told_held_bytes) +
+             e->lora_bytes + beside + e->reserved_bytes;
     if (*fixed > available)
         return error_set(err, STATUS_NO_MEMORY,
                          "the weights take %.1f MiB, the activations %.1f MiB and the collectives "
@@ -263,6 +264,7 @@ static enum status measure(struct engine *e, const struct engine_setup *s, struc
     e->pass_rows = s->pass_rows ? s->pass_rows : e->pp > 1 ? STAGE_PASS_ROWS : PASS_ROWS;
     e->kv_stage = s->stage;
     e->told_bytes = s->told_bytes;
+    e->told_held_bytes = s->told_held_bytes;
     e->reserved_bytes = s->reserved_bytes ? s->reserved_bytes : RESERVED_BYTES;
     TRY(open_device(e, s, err));
     TRY(open_loras(e, s, err));

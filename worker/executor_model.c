@@ -11,8 +11,9 @@
 #include "worker/executor_model_draw.h"
 #include "worker/executor_model_group.h"
 
-/* What a device may take for a step: as long as a collective may (docs/comm.md). */
-enum { STUCK_S = 60 };
+/* What a device may take for a step: as long as a collective may (docs/comm.md). Where no table
+ * says so (--step-timeout). */
+#define STUCK_S 60ull
 
 enum { HEX_BYTES = 2 * 16 + 1 };
 
@@ -317,6 +318,7 @@ static enum status open_comm(struct executor_model *x, const struct worker_optio
         return STATUS_OK;
     const struct comm_options co = {.host = o->comm_host, /* NULL: the worker finds out */
                                     .port = (uint16_t)o->comm_port,
+                                    .timeout_ms = (uint32_t)(x->stuck_ns / NS_PER_MS),
                                     .progress = &x->base.progress,
                                     .no_shared_memory = o->no_shared_memory};
     TRY(comm_open(&co, &x->comm, err));
@@ -384,6 +386,7 @@ static enum status open_engine(struct executor_model *x, const struct worker_opt
     s.device = x->found.device;
     if (x->device->setup)
         TRY(x->device->setup(o, &x->found, &s, err));
+    s.told_held_bytes = x->tell ? EXECUTOR_TELL_BYTES : 0;
     s.rank = x->place.rank;
     s.stage = x->place.stage;
     s.collectives = x->comm ? &x->collectives.base : collectives_gpu_base(x->gpus);
@@ -493,7 +496,7 @@ enum status executor_model_open(const struct executor_device *d, const struct ex
     struct executor_model *x = mem_zalloc(sizeof *x);
     x->base.ops = &model_executor_ops;
     x->device = d;
-    x->stuck_ns = STUCK_S * NS_PER_S;
+    x->stuck_ns = (o->step_timeout_s > 0 ? (uint64_t)o->step_timeout_s : STUCK_S) * NS_PER_S;
     x->found = found ? *found : (struct executor_found){0};
     /* Where the head will most likely place this rank: it loads before its peers are there. */
     uint32_t at = o->ordinal >= 0 ? (uint32_t)(o->ordinal % (o->tp * o->pp)) : 0;
@@ -502,6 +505,8 @@ enum status executor_model_open(const struct executor_device *d, const struct ex
     x->base.shard_rank = (int32_t)x->place.rank;
     x->base.shard_stage = (int32_t)x->place.stage;
     enum status s = executor_model_check(o, err);
+    if (s == STATUS_OK)
+        s = worker_options_check_dtype(o, d->activations, err);
     if (s == STATUS_OK)
         s = speculation_read(&o->speculation, &x->speculation, err);
     if (s == STATUS_OK)

@@ -48,8 +48,11 @@ enum status executor_gpus_open(const struct worker_options *o, struct executor_m
                                struct error *err)
 {
     struct device *d = x->found.device;
-    const struct collectives_gpu_options g = {
-        .device = d, .library = o->nccl_library, .progress = &x->base.progress};
+    const struct collectives_gpu_options g = {.device = d,
+                                              .library = o->nccl_library,
+                                              .wait_timeout_ms =
+                                                  (uint32_t)(x->stuck_ns / NS_PER_MS),
+                                              .progress = &x->base.progress};
     if (comm_place_world(&x->place) == 1)
         return STATUS_OK;
     TRY(collectives_gpu_open(&g, &x->gpus, err));

@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "worker/collectives_gpu.h"
 
 static double gib(uint64_t n)
 {
@@ -63,6 +64,8 @@ static void log_memory(const struct executor_model *x, uint64_t total)
     double part = x->found.utilization * gib(total);
     uint64_t activations = e->activation_bytes + (x->draws ? x->draws->n_bytes : 0);
     uint64_t left = e->device->ops->available_bytes(e->device);
+    uint64_t nccl = collectives_gpu_bytes(e->tp, e->pp); /* to be taken when ranks have met */
+    left -= nccl < left ? nccl : left;
     uint64_t reserve = e->reserved_bytes < left ? e->reserved_bytes : left;
     uint64_t model = e->weights_bytes + activations + e->comm_bytes + e->lora_bytes + e->kv_bytes +
                      draft_bytes(x);
@@ -70,11 +73,11 @@ static void log_memory(const struct executor_model *x, uint64_t total)
     log_info("gpu_memory",
              "message=\"this worker can use total_gpu_memory (%.2fGiB) x gpu_memory_utilization "
              "(%.2f) = %.2fGiB; model weights take %.2fGiB; activations take %.2fGiB; adapters "
-             "take %.2fGiB; a draft model takes %.2fGiB; KV Cache takes %.2fGiB; non-model memory "
-             "takes %.2fGiB; reserve %.2fGiB; unused %.2fGiB\"",
+             "take %.2fGiB; a draft model takes %.2fGiB; KV Cache takes %.2fGiB; collectives will "
+             "take %.2fGiB; non-model memory takes %.2fGiB; reserve %.2fGiB; unused %.2fGiB\"",
              gib(total), x->found.utilization, part, gib(e->weights_bytes), gib(activations),
-             gib(e->lora_bytes), gib(draft_bytes(x)), gib(e->kv_bytes), rest > 0 ? rest : 0,
-             gib(reserve), gib(left - reserve));
+             gib(e->lora_bytes), gib(draft_bytes(x)), gib(e->kv_bytes), gib(e->comm_bytes),
+             rest > 0 ? rest : 0, gib(reserve), gib(left - reserve));
 }
 
 static void log_kv(const struct engine *e)

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "common/base/log.h"
 #include "kernels/cpu/cpu.h"
 
 _Static_assert(WORKER_MAX_THREADS == CPU_MAX_THREADS, "what the table takes, the kernels run");
@@ -36,6 +37,28 @@ enum dtype worker_options_kv_dtype(const struct worker_options *o)
         break;
     }
     return DTYPE_F16;
+}
+
+enum status worker_options_check_dtype(const struct worker_options *o, const char *own,
+                                       struct error *err)
+{
+    static const char *const names[] = {"auto", "bfloat16", "float16", "half", "float32", "float"};
+    bool is_wide = strcmp(own, "float32") == 0;
+    bool wants_wide = o->dtype == ACTIVATIONS_FLOAT32 || o->dtype == ACTIVATIONS_FLOAT;
+    if (o->dtype == ACTIVATIONS_AUTO || (is_wide && wants_wide) ||
+        (!is_wide && o->dtype == ACTIVATIONS_BFLOAT16))
+        return STATUS_OK;
+    if (wants_wide)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "--dtype %s: a GPU's kernels have activations in %s and in nothing else: "
+                         "leave the flag out, or compute in float32 with --device cpu",
+                         names[o->dtype], own);
+    log_warn("dtype_not_used", "wanted=%s used=%s reason=%s", names[o->dtype], own,
+             is_wide
+                 ? "\"a CPU computes in float32, which loses nothing that it would keep\""
+                 : "\"bfloat16 has the speed of float16 and the range of float32: no activation "
+                   "overflows, and three bits of each are lost\"");
+    return STATUS_OK;
 }
 
 enum status worker_options_check(const struct worker_options *o, struct error *err)

@@ -1,5 +1,20 @@
 #pragma once
-/* --kv-cache-dtype of cox-worker and cox up. */
+/* --dtype and --kv-cache-dtype of cox-worker and cox up. */
+
+/* In the order of ACTIVATION_DTYPES. What a device computes in is its own, so this only says what
+ * is expected of it. half and float are vLLM's names. */
+enum activation_dtype {
+    ACTIVATIONS_AUTO,
+    ACTIVATIONS_BFLOAT16,
+    ACTIVATIONS_FLOAT16,
+    ACTIVATIONS_HALF,
+    ACTIVATIONS_FLOAT32,
+    ACTIVATIONS_FLOAT
+};
+#define ACTIVATION_DTYPES "auto|bfloat16|float16|half|float32|float"
+#define ACTIVATION_DTYPE_HELP                                                                      \
+    "numbers of the activations: a GPU's are bfloat16 and a CPU's float32, which auto means; a "   \
+    "CPU takes the others with a warning, a GPU half (float16), and refuses float32 (float)"
 
 /* In the order of KV_CACHE_DTYPES. The last two are vLLM's names of what fp8 and int8 are here: a
  * scale for each token and head. */
@@ -17,5 +32,5 @@ enum kv_cache_dtype {
 #define KV_CACHE_DTYPES                                                                            \
     "auto|float32|float16|bfloat16|fp8|int8|fp8_e4m3|fp8_per_token_head|int8_per_token_head"
 #define KV_CACHE_DTYPE_HELP                                                                        \
-    "numbers of the KV cache; auto: float16, of a float32 model float32. fp8, int8: a byte each, " \
-    "with a scale for each token and head"
+    "numbers of the KV cache; auto: bfloat16 on a GPU, on a CPU float16, of a float32 model "      \
+    "float32. fp8, int8: a byte each, with a scale for each token and head"

@@ -67,6 +67,16 @@
     "loaded: int8 and int4 in blocks of 32, fp8 (e4m3) with a scale for each output"
 #define ROW_QUANTIZATION(S, field)                                                                 \
     OPT_ENUM(S, field, "quantization", "none|int8|int4|fp8", "none", QUANTIZATION_HELP)
+#define ROW_DTYPE(S) OPT_ENUM(S, dtype, "dtype", ACTIVATION_DTYPES, "auto", ACTIVATION_DTYPE_HELP)
+#define ROW_NCCL_LIBRARY(S)                                                                        \
+    OPT_STRING(S, nccl_library, "nccl-library", NULL,                                              \
+               "the NCCL that ranks on GPUs talk by, a path or a name; default: libnccl.so.2")
+#define ROW_ZONE(S)                                                                                \
+    OPT_STRING(S, zone, "zone", NULL, "where this host is, for placement (rack, zone)")
+#define ROW_STEP_TIMEOUT(S)                                                                        \
+    OPT_INT(S, step_timeout_s, "step-timeout", 1, 3600, "60",                                      \
+            "seconds that a GPU may take for a step, and that ranks may wait for each other in "   \
+            "one, before they are given up")
 #define GPU_MEMORY_HELP "of a GPU's memory a worker takes, what others have taken left out"
 #define ENFORCE_EAGER_HELP                                                                         \
     "a GPU's passes are enqueued operator by operator, and none is recorded (no CUDA graphs)"

@@ -43,13 +43,14 @@ struct worker_options {
     struct speculation_options speculation;
     int load_format;  /* enum worker_load_format */
     int quantization; /* enum quant_at_load */
-    int dtype;        /* float32 is what the CPU computes in */
+    int dtype;        /* enum activation_dtype */
     const char *http_host;
     int64_t http_port; /* -1: 7001 + ordinal */
     bool metrics_public;
     const char *admin_key_file;
     int log_level, log_format;
     int64_t drain_timeout_s;
+    int64_t step_timeout_s; /* 0: 60, in tables that have no such row */
     int64_t null_step_us, null_token_us, null_fail_join, null_load_ms, null_stall_after_step;
     int64_t null_draft_percent;
     bool enable_lora;

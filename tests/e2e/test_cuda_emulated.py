@@ -32,9 +32,8 @@ def programs(tmp_path_factory):
 def cluster_of(programs, tp, pp, *args, env=()):
     """With stand-ins for the GPU's own library and for NCCL."""
     c = Cluster("--device", "cuda", "--served-model-name", "m", "--max-model-len", 512, "--num-gpu-blocks-override", 96,
-                "--pp", pp, *args, workers=tp * pp, tp=tp, model=str(MODEL),
-                env={"LD_LIBRARY_PATH": str(BIN.parent / "tests/nvml"),
-                     "COX_NCCL_LIBRARY": str(BIN.parent / "tests/libfakenccl_emulated.so"), **dict(env)})
+                "--pp", pp, "--nccl-library", BIN.parent / "tests/libfakenccl_emulated.so", *args, workers=tp * pp, tp=tp,
+                model=str(MODEL), env={"LD_LIBRARY_PATH": str(BIN.parent / "tests/nvml"), **dict(env)})
     c.command[0] = str(programs / "cox")
     return c
 
@@ -116,10 +115,12 @@ def test_a_refused_recording_is_enqueued_as_it_is(programs, n):
     assert "device_lost" not in log and "process_ended" not in log
 
 
-def test_enforce_eager(programs):
-    with cluster_of(programs, 1, 1, "--enforce-eager") as c:
+def test_enforce_eager_and_half(programs):
+    """What float16 is asked of computes in bfloat16, and says so once."""
+    with cluster_of(programs, 1, 1, "--enforce-eager", "--dtype", "half") as c:
         check_greedy(c)
         log = c.log()
+    assert sum("dtype_not_used wanted=half used=bfloat16" in line for line in log.splitlines()) == 1
     assert "graphs_captured" not in log and "graphs_refused" not in log
 
 
@@ -201,6 +202,12 @@ def test_what_a_device_lacks_is_said_at_the_start(cluster):
     assert code == 1 and "cublasLtCreate" in said, said
 
 
+def test_what_has_no_kernels_is_refused_by_name(cluster):
+    for dtype in ("float", "float32"):
+        code, said = start_alone(cluster, "--device", "cuda", "--dtype", dtype)
+        assert code == 2 and f"--dtype {dtype}" in said and "--device cpu" in said, said
+
+
 def test_a_gpu_that_was_asked_for_is_not_replaced(cluster):
     code, said = start_alone(cluster, "--device", "auto", "--gpu", "3")
     assert code == 2 and "--gpu 3" in said, said
@@ -223,7 +230,7 @@ def test_a_plan_without_a_device_is_what_a_worker_takes(cluster):
 
 
 def test_a_plan_is_of_what_others_leave(cluster):
-    """Of a device that is here; between ranks there is what NCCL does not bring itself."""
+    """Of a device that is here; between ranks there is what NCCL will take, and what it is told by."""
     worker = cluster.command[0].removesuffix("/cox") + "/cox-worker"
     def plan(taken, *args):
         r = subprocess.run([worker, "plan", MODEL, "--device", "cuda", "--max-model-len", "512", "--json", *args],
@@ -231,5 +238,7 @@ def test_a_plan_is_of_what_others_leave(cluster):
         assert r.returncode == 0, r.stderr
         return json.loads(r.stdout)
     assert plan("0")["memory_bytes"] - plan("512")["memory_bytes"] == 512 << 20
-    assert [r["comm_bytes"] for r in plan("0", "--tp", "2")["ranks"]] == [64 << 10] * 2
     assert plan("0")["ranks"][0]["comm_bytes"] == 0
+    of_ranks = {("--tp", "2"): 24 * 2 * 12, ("--tp", "4"): 24 * 3 * 12, ("--tp", "2", "--pp", "2"): 24 * 3 * 12 + 32 * 10}
+    for args, mib in of_ranks.items():
+        assert {r["comm_bytes"] for r in plan("0", *args)["ranks"]} == {(mib << 20) + (64 << 10)}, args

@@ -114,7 +114,9 @@ static void test_command_lines_of_vllm(void **state)
         {"MODEL -q awq", "--quantization", 0},
         {"MODEL --tokenizer other/model", "--tokenizer", 0},
         {"MODEL -tp 8 --nnodes 2 --node-rank 0 --master-addr 10.0.0.1", "cox join-token", 0},
-        {"MODEL --dtype half", "float32", 0},
+        {"MODEL --dtype half", NULL, 0},
+        {"MODEL --dtype bfloat16 --kv-cache-dtype auto", NULL, 0},
+        {"MODEL --dtype int8", "half|float32|float", 0},
         {"MODEL --kv-cache-dtype fp8_e5m2", "fp8_per_token_head", 0},
         {"MODEL --ssl-keyfile k --ssl-certfile c", "TLS", 0},
     };

@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "common/options/worker.h"
+
 static char *no_env[] = {NULL};
 
 struct parsed {
@@ -114,6 +116,9 @@ static void test_everything_is_passed_on(void **state)
         {"--kv-cache-dtype", "int8_per_token_head", UP_WORKER, "--kv-cache-dtype",
          "int8_per_token_head"},
         {"--dtype", "float32", UP_WORKER, "--dtype", "float32"},
+        {"--dtype", "half", UP_WORKER, "--dtype", "half"},
+        {"--gpu", "3", UP_WORKER, "--gpu", "3"},
+        {"--step-timeout", "7", UP_WORKER, "--step-timeout", "7"},
         {"--log-format", "json", UP_WORKER, "--log-format", "json"},
         {"--metrics-public", NULL, UP_WORKER, "--metrics-public", ""},
     };
@@ -133,6 +138,77 @@ static void test_everything_is_passed_on(void **state)
                      cases[i].want);
         fini(&p);
     }
+}
+
+/* Of cox-worker: what cox up says by itself; other ways to the head than its own; what a stop of
+ * everything has no use for; what is for tests. */
+static const char *const not_passed_on[] = {"model",
+                                            "head",
+                                            "ordinal",
+                                            "http-port",
+                                            "keys-dir",
+                                            "http-host",
+                                            "join",
+                                            "insecure",
+                                            "allow-remote-insecure",
+                                            "drain-timeout",
+                                            "null-fail-join",
+                                            "null-load-ms",
+                                            "null-stall-after-step",
+                                            "null-draft-percent"};
+
+static bool is_passed_on(const char *name)
+{
+    for (size_t i = 0; i < sizeof not_passed_on / sizeof *not_passed_on; i++)
+        if (strcmp(name, not_passed_on[i]) == 0)
+            return false;
+    return true;
+}
+
+/* A value that the option has by default nowhere; NULL: a switch. */
+static const char *unusual(const struct option_spec *s, char *out, size_t size)
+{
+    if (s->type == OPTION_BOOL)
+        return NULL;
+    if (s->type == OPTION_ENUM)
+        return strcmp(s->name, "load-format") == 0 ? "gguf" : strrchr(s->choices, '|') + 1;
+    if (s->type == OPTION_INT)
+        snprintf(out, size, "%.0f", s->max < 32 ? s->max : 32);
+    else
+        snprintf(out, size, "%s", s->type == OPTION_FLOAT ? "0.5" : "x");
+    return out;
+}
+
+/* Each flag of cox-worker is one of cox up as well, and reaches the workers. */
+static void test_every_flag_of_a_worker(void **state)
+{
+    uint32_t n_passed = 0;
+    for (size_t i = 0; i < worker_n_option_specs; i++) {
+        const struct option_spec *s = &worker_option_specs[i];
+        struct parsed p;
+        struct error err = {0};
+        char flag[80], text[40];
+        if (!is_passed_on(s->name))
+            continue;
+        snprintf(flag, sizeof flag, "--%s", s->name);
+        const char *wanted = unusual(s, text, sizeof text);
+        const char *few[] = {flag, wanted, NULL};
+        const char *lora[] = {"--enable-lora", "--lora-root", "x", flag, wanted, NULL};
+        bool is_lora = strstr(s->name, "lora") != NULL;
+        if (strcmp(s->name, "speculative-config") == 0)
+            few[1] = wanted = "{}";
+        if (strcmp(s->name, "spec-method") == 0)
+            few[1] = wanted = "ngram";
+        if (plan(&p, "demo", is_lora ? lora : few, &err) != STATUS_OK)
+            fail_msg("cox up %s %s: %s", flag, wanted ? wanted : "", err.text);
+        const char *got = value(&p.plan.children[p.plan.n_children - 1], flag);
+        if (!got || strcmp(got, wanted ? wanted : "") != 0)
+            fail_msg("cox up %s %s: a worker gets %s", flag, wanted ? wanted : "",
+                     got ? got : "nothing");
+        n_passed++;
+        fini(&p);
+    }
+    assert_true(n_passed > 30);
 }
 
 /* Each worker's kernels get its share of the 12 cores, whoever asks for nothing. */
@@ -289,6 +365,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_default),
         cmocka_unit_test(test_everything_is_passed_on),
+        cmocka_unit_test(test_every_flag_of_a_worker),
         cmocka_unit_test(test_cores_are_shared_out),
         cmocka_unit_test(test_counts_and_refusals),
         cmocka_unit_test(test_keys_are_in_no_command_line),

@@ -168,6 +168,34 @@ static void test_sizes_of_stages(void **state)
     golden_ranks_close(h);
 }
 
+/* What ranks tell each other by is in the table once, whether it is held already or to come; and
+ * the KV cache takes all the rest. */
+static void test_what_is_held_is_not_taken_twice(void **state)
+{
+    enum { TOLD = 1 << 20, HELD = 640 << 10 };
+    uint64_t most = 64ull << 20, n_blocks[2];
+    for (int i = 0; i < 2; i++) {
+        struct engine_setup s = setup_of(2, 1);
+        struct engine *e;
+        struct error err = {0};
+        s.n_kv_blocks = 0;
+        s.kv_takes_all = true;
+        s.reserved_bytes = 1 << 20;
+        s.told_bytes = TOLD;
+        s.told_held_bytes = i == 0 ? 0 : HELD;
+        if (engine_measure(&s, &e, &err) != STATUS_OK ||
+            engine_size_kv(e, &(struct engine_beside){0}, most - s.told_held_bytes, &err) !=
+                STATUS_OK)
+            fail_msg("%s", err.text);
+        assert_int_equal(e->comm_bytes, TOLD);
+        uint64_t left = most - e->weights_bytes - e->activation_bytes - TOLD - s.reserved_bytes;
+        n_blocks[i] = e->kv_groups[0].n_blocks;
+        assert_int_equal(n_blocks[i], left / e->kv_groups[0].bytes_per_block);
+        engine_close(e);
+    }
+    assert_int_equal(n_blocks[0], n_blocks[1]);
+}
+
 /* A stage takes the other's layers and a KV cache for them. */
 static void test_stages_change_places(void **state)
 {
@@ -326,6 +354,7 @@ int main(void)
                                        cmocka_unit_test(test_stages_say_what_one_says),
                                        cmocka_unit_test(test_sizes),
                                        cmocka_unit_test(test_sizes_of_stages),
+                                       cmocka_unit_test(test_what_is_held_is_not_taken_twice),
                                        cmocka_unit_test(test_stages_change_places),
                                        cmocka_unit_test(test_stages_that_do_not_answer),
                                        cmocka_unit_test(test_stages_that_cannot_be),

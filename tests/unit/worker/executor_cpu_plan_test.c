@@ -27,6 +27,7 @@ static const struct {
     {"two stages of two ranks, a window", tiny_window_model_write, 2, 2},
 };
 
+enum { STEP_TIMEOUT_S = 90 };
 static struct driver d;
 static char folder[64];
 
@@ -42,6 +43,7 @@ static void open_model_by(size_t i, uint32_t pp, struct speculation_options spec
                                             .tp = models[i].tp,
                                             .pp = pp,
                                             .threads = 2,
+                                            .step_timeout_s = STEP_TIMEOUT_S,
                                             .speculation = speculation},
                    open);
 }
@@ -370,6 +372,7 @@ static void test_a_device_that_hangs(void **state)
     add_guessed_streams();
     for (int round = 0; round < 2; round++) {
         struct executor_model *x = (struct executor_model *)e;
+        assert_true(round > 0 || x->stuck_ns == STEP_TIMEOUT_S * NS_PER_S);
         driver_join(&d);
         d.step = 0;
         draws_double->hangs = true;
