@@ -8,9 +8,8 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "gateway/adapters.h"
-#include "gateway/sse.h"
 
-enum { OUT_KEEP_BYTES = 1 << 20, MAX_ATTEMPTS = 100000 };
+enum { MAX_ATTEMPTS = 100000 };
 
 static const unsigned state_next[API_STATE_COUNT] = {
     /* bit set of allowed next states */
@@ -19,7 +18,7 @@ static const unsigned state_next[API_STATE_COUNT] = {
     [API_STREAMING] = 1u << API_DONE,
 };
 
-static void enter(struct api_request *r, enum api_state next)
+void api_request_enter(struct api_request *r, enum api_state next)
 {
     if (!(state_next[r->state] & 1u << next)) {
         log_error("bug", "what=api_state from=%d to=%d", (int)r->state, (int)next);
@@ -98,7 +97,7 @@ static void leave_table(struct api_request *r)
 static void reject(struct api_request *r, const struct api_error *e)
 {
     metric_add(r->s->metrics.rejected, 1);
-    serving_respond_error(r->s->reply, r->reply, e);
+    serving_respond_error(r->s->reply, r->reply, r->dialect, e);
     r->reply = NULL;
     api_request_retire(r, OUTCOME_COUNT);
 }
@@ -122,9 +121,8 @@ static bool find_model(struct api_request *r, struct str *out)
 static void make_id(struct api_request *r)
 {
     random_secure(&r->id, sizeof r->id);
-    snprintf(r->id_text, sizeof r->id_text, "%s-%016llx%016llx",
-             r->kind == API_CHAT ? "chatcmpl" : "cmpl", (unsigned long long)r->id.hi,
-             (unsigned long long)r->id.lo);
+    snprintf(r->id_text, sizeof r->id_text, "%s-%016llx%016llx", r->dialect->id_prefix,
+             (unsigned long long)r->id.hi, (unsigned long long)r->id.lo);
 }
 
 static void make_choices(struct api_request *r)
@@ -151,6 +149,7 @@ static void make_choices(struct api_request *r)
         r->choices[i].owner = r;
         r->choices[i].i_choice = i;
         generation_init(&r->choices[i].g, &r->rules, prompt->ids, prompt->n_ids);
+        answer_init(&r->choices[i].answer);
     }
 }
 
@@ -180,7 +179,7 @@ static void on_prepared(struct api_request *r)
         r->deadline_ns = r->arrival_ns + (uint64_t)(p->timeout_s * 1e9);
     make_choices(r);
     enter_table(r);
-    enter(r, API_RUNNING);
+    api_request_enter(r, API_RUNNING);
     uint64_t n_prompt = 0;
     for (uint32_t i = 0; i < r->prepared.prompts.n; i++) {
         n_prompt += r->prepared.prompts.items[i].n_ids;
@@ -203,7 +202,7 @@ static struct prepare_model model_now(const struct serving *s)
 static void job_run(struct encode_job *j)
 {
     struct api_request *r = (struct api_request *)j;
-    prepare_request(&r->model, r->kind, r->body, &r->prepared);
+    prepare_request(&r->model, r->dialect, r->body, &r->prepared);
 }
 
 static void job_done(struct encode_job *j)
@@ -233,25 +232,24 @@ static void prepare_on_pool(struct api_request *r, struct str body)
     reject(r, &e);
 }
 
-void api_request_start(struct serving *s, void *reply, enum api_kind kind, struct str body,
-                       uint64_t tenant)
+void api_request_start(struct serving *s, void *reply, const struct serving_request *q)
 {
     struct api_request *r = mem_zalloc(sizeof *r);
     r->s = s;
     r->reply = reply;
-    r->kind = kind;
-    r->tenant = tenant;
+    r->dialect = q->dialect;
+    r->tenant = q->tenant;
     r->arrival_ns = r->last_progress_ns = now(r);
     r->created_s = s->o.wall_s(s->o.clock_ctx);
     make_id(r);
     link_request(r);
     s->reply->attach(reply, r);
-    if (s->pool && body.len > s->o.inline_bytes) {
-        prepare_on_pool(r, body);
+    if (s->pool && q->body.len > s->o.inline_bytes) {
+        prepare_on_pool(r, q->body);
         return;
     }
     struct prepare_model m = model_now(s);
-    prepare_request(&m, kind, body, &r->prepared);
+    prepare_request(&m, r->dialect, q->body, &r->prepared);
     on_prepared(r);
 }
 
@@ -382,171 +380,15 @@ void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struc
     }
 }
 
-/* ---- to the client ---- */
-
-static struct openai_usage usage_of(const struct api_request *r)
-{
-    struct openai_usage u = {0};
-    for (uint32_t i = 0; i < r->prepared.prompts.n; i++)
-        u.prompt_tokens += r->prepared.prompts.items[i].n_ids;
-    for (uint32_t i = 0; i < r->n_choices; i++) {
-        u.completion_tokens += r->choices[i].g.n_ids;
-        if (i % r->prepared.params.n_generated == 0)
-            u.cached_tokens += r->choices[i].g.n_cached;
-    }
-    return u;
-}
-
-static void trim_out(struct serving *s)
-{
-    if (s->out.cap <= OUT_KEEP_BYTES)
-        return;
-    strbuf_fini(&s->out);
-    strbuf_init(&s->out, 0);
-}
-
-static void write_out(struct api_request *r)
-{
-    r->last_write_ns = now(r);
-    r->s->reply->write(r->reply, strbuf_str(&r->s->out));
-    trim_out(r->s);
-}
-
-/* One choice's delta as one write: the role first, when it is chat's first. */
-static void write_delta(struct api_request *r, struct api_choice *c,
-                        const struct generation_delta *d)
-{
-    const struct params *p = &r->prepared.params;
-    struct strbuf *out = &r->s->out;
-    struct openai_usage usage = {
-        .prompt_tokens = r->prepared.prompts.items[c->i_choice / p->n].n_ids,
-        .completion_tokens = c->g.n_given_ids + d->n_ids,
-        .cached_tokens = c->g.n_cached,
-    };
-    strbuf_reset(out);
-    if (p->kind == API_CHAT && !c->g.begun) {
-        sse_begin(out);
-        openai_role_chunk(out, &r->shape, c->i_choice);
-        sse_end(out);
-    }
-    sse_begin(out);
-    openai_chunk(out, &r->shape, c->i_choice, &c->g, d, p->continuous_usage_stats ? &usage : NULL);
-    sse_end(out);
-    generation_given(&c->g, &r->rules, d);
-    write_out(r);
-}
-
-static void finish_stream(struct api_request *r)
-{
-    struct strbuf *out = &r->s->out;
-    struct openai_usage usage = usage_of(r);
-    strbuf_reset(out);
-    if (r->prepared.params.include_usage) {
-        sse_begin(out);
-        openai_usage_chunk(out, &r->shape, &usage);
-        sse_end(out);
-    }
-    strbuf_append_c(out, SSE_DONE);
-    write_out(r);
-    if (!r->reply)
-        return; /* the write found the client gone */
-    r->s->reply->end(r->reply);
-    r->reply = NULL;
-    api_request_retire(r, OUTCOME_COUNT);
-}
-
-static void flush_stream(struct api_request *r)
-{
-    const struct params *p = &r->prepared.params;
-    bool ids_matter = r->rules.want_logprobs || p->return_token_ids;
-    bool all_given = true;
-    if (r->state == API_RUNNING) {
-        enter(r, API_STREAMING);
-        r->last_write_ns = now(r);
-        r->s->reply->begin(r->reply);
-    }
-    for (uint32_t i = 0; i < r->n_choices && r->reply; i++) {
-        struct api_choice *c = &r->choices[i];
-        struct generation_delta d;
-        if (generation_delta(&c->g, &r->rules, ids_matter, &d)) {
-            if (r->s->reply->room(r->reply) == 0)
-                return; /* on_drain comes when the client has read */
-            write_delta(r, c, &d);
-        }
-        all_given = all_given && c->g.end_given;
-    }
-    if (all_given && r->reply)
-        finish_stream(r);
-}
-
-/* A prompt's choices: all in order, or the n best, best first, by log-probability per token. */
-static void respond_prompt(struct api_request *r, uint32_t i_prompt)
-{
-    const struct params *p = &r->prepared.params;
-    const struct generation *ranked[PARAMS_MAX_CHOICES];
-    for (uint32_t i = 0; i < p->n_generated; i++) {
-        const struct generation *g = &r->choices[i_prompt * p->n_generated + i].g;
-        uint32_t at = i;
-        for (; p->n_generated > p->n && at > 0 &&
-               generation_mean_logprob(ranked[at - 1]) < generation_mean_logprob(g);
-             at--)
-            ranked[at] = ranked[at - 1];
-        ranked[at] = g;
-    }
-    for (uint32_t i = 0; i < p->n; i++) {
-        struct generation_delta d;
-        generation_delta(ranked[i], &r->rules, true, &d);
-        openai_reply_choice(&r->s->out, &r->shape, i_prompt * p->n + i, ranked[i], &d);
-    }
-}
-
-static void respond_whole(struct api_request *r)
-{
-    struct serving *s = r->s;
-    struct strbuf *out = &s->out;
-    struct openai_usage usage = usage_of(r);
-    strbuf_reset(out);
-    openai_reply_begin(out, &r->shape);
-    for (uint32_t i = 0; i < r->prepared.prompts.n; i++)
-        respond_prompt(r, i);
-    openai_reply_end(out, &r->shape, &usage);
-    s->reply->respond(r->reply, 200, strbuf_str(out), 0);
-    r->reply = NULL;
-    trim_out(s);
-    api_request_retire(r, OUTCOME_COUNT);
-}
-
-void api_request_flush(struct api_request *r)
-{
-    if (!r->reply || (r->state != API_RUNNING && r->state != API_STREAMING))
-        return;
-    if (r->prepared.params.stream)
-        flush_stream(r);
-    else if (r->n_ended == r->n_choices)
-        respond_whole(r);
-}
-
 /* ---- the end ---- */
 
 void api_request_fail(struct api_request *r, const struct api_error *e)
 {
-    struct serving *s = r->s;
     if (e->http_status >= 500)
         log_warn("request_failed", "id=%s status=%d why=%s", r->id_text, e->http_status,
                  log_quote(e->message));
-    if (r->reply && r->state == API_STREAMING) {
-        strbuf_reset(&s->out);
-        sse_begin(&s->out);
-        api_error_json(e, &s->out);
-        sse_end(&s->out);
-        strbuf_append_c(&s->out, SSE_DONE);
-        write_out(r);
-        if (r->reply)
-            s->reply->end(r->reply);
-    } else if (r->reply) {
-        metric_add(s->metrics.rejected, 1);
-        serving_respond_error(s->reply, r->reply, e);
-    }
+    if (r->reply)
+        api_answer_error(r, e);
     r->reply = NULL;
     api_request_retire(r, OUTCOME_ERROR);
 }
@@ -578,7 +420,7 @@ void api_request_retire(struct api_request *r, enum serving_outcome rest)
     if (r->on_pool)
         encode_pool_drop(s->pool,
                          &r->job); /* who has hung up must not hold up the prompts behind */
-    enter(r, API_DONE);
+    api_request_enter(r, API_DONE);
     leave_table(r);
     unlink_request(r);
     r->next = s->dead;
@@ -587,8 +429,10 @@ void api_request_retire(struct api_request *r, enum serving_outcome rest)
 
 void api_request_free(struct api_request *r)
 {
-    for (uint32_t i = 0; i < r->n_choices; i++)
+    for (uint32_t i = 0; i < r->n_choices; i++) {
         generation_fini(&r->choices[i].g);
+        answer_fini(&r->choices[i].answer);
+    }
     mem_free(r->choices);
     stop_set_fini(&r->stops);
     prepared_fini(&r->prepared);

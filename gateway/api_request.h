@@ -4,16 +4,17 @@
  *   PREPARING ──▶ RUNNING ──▶ STREAMING ──▶ DONE       (not streamed: RUNNING ──▶ DONE)
  *       └────────────┴──────────────┴── error, client gone ──▶ DONE
  *
- * It owns its choices (generation.h does their work) and knows when to write: a stream is begun
- * with the first token, so that errors before it have an HTTP status. Only serving.c calls this. */
-#include "gateway/generation.h"
-#include "gateway/openai_json.h"
+ * It owns its choices (generation.h does their work) and knows when to write, not how: that is the
+ * dialect's. A stream is begun with the first token, so that errors before it have an HTTP status.
+ * api_answer.c is the half that writes. Only serving.c calls this. */
+#include "gateway/dialect.h"
 #include "gateway/serving.h"
 
 enum api_state { API_PREPARING, API_RUNNING, API_STREAMING, API_DONE, API_STATE_COUNT };
 
 struct api_choice {
     struct generation g;
+    struct answer answer;
     struct api_request *owner;
     uint32_t i_choice;
     bool pending;
@@ -27,7 +28,7 @@ struct api_request {
     enum api_state state;
     bool on_pool; /* the pool has it: not to be freed */
     void *reply;  /* NULL: answered, or the client is gone */
-    enum api_kind kind;
+    const struct dialect *dialect;
     char *owned_body; /* with body and model: what the pool reads */
     struct str body;
     struct prepare_model model;
@@ -38,7 +39,8 @@ struct api_request {
     char id_text[48];
     struct stop_set stops;
     struct generation_rules rules;
-    struct openai_reply shape;
+    struct answer_shape shape;
+    struct dialect_state dialect_state;
     struct api_choice *choices;
     uint32_t n_choices, n_ended;
     struct str lora;                  /* the adapter that was asked for; borrowed from params */
@@ -47,12 +49,14 @@ struct api_request {
     struct api_request *next_bucket, **link_bucket;
 };
 
-void api_request_start(struct serving *s, void *reply, enum api_kind kind, struct str body,
-                       uint64_t tenant);
+void api_request_start(struct serving *s, void *reply, const struct serving_request *q);
+void api_request_enter(struct api_request *r, enum api_state next);
 enum status api_choice_submit(struct api_choice *c);
 void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struct tokens_item *t);
 /* Writes what there is and room allows; ends the answer when all choices have ended. */
 void api_request_flush(struct api_request *r);
+/* Answers, or ends the stream, with the error; the reply is the caller's to forget. */
+void api_answer_error(struct api_request *r, const struct api_error *e);
 /* Answers with the error, or ends the stream with it, and cancels what still runs. */
 void api_request_fail(struct api_request *r, const struct api_error *e);
 /* Cancels what still runs, leaves every list but the dead's. The reply is not touched. */

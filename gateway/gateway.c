@@ -11,7 +11,6 @@
 #include "common/base/random.h"
 #include "common/base/version.h"
 #include "gateway/gateway_internal.h"
-#include "gateway/sse.h"
 
 enum {
     ENGINE_TICK_MS = 125, /* half of a heartbeat */
@@ -39,12 +38,12 @@ static void reply_respond(void *reply, int status, struct str json, uint32_t ret
     http_respond(reply, status, "application/json", json, &header, retry_after_s ? 1 : 0);
 }
 
-static void reply_begin(void *reply)
+static void reply_begin(void *reply, const char *content_type)
 {
     /* X-Accel-Buffering: nginx and its ingresses would hold the chunks back */
     static const struct http_header_kv headers[] = {{"Cache-Control", "no-cache"},
                                                     {"X-Accel-Buffering", "no"}};
-    http_stream_begin(reply, 200, SSE_CONTENT_TYPE, headers, 2);
+    http_stream_begin(reply, 200, content_type, headers, 2);
 }
 
 static size_t reply_room(void *reply)

@@ -193,3 +193,10 @@ bool openai_chat_prompt(const struct params *p, const struct text_template *tmpl
     text_free(rendered);
     return ok;
 }
+
+bool openai_chat_read(const struct prepare_model *m, json_t *owned_body, struct prepared *out)
+{
+    struct params *p = &out->params;
+    return params_init(p, API_CHAT, owned_body, m->vocab_size, &out->error) &&
+           openai_chat_prompt(p, m->chat_template, m->now_unix, &out->prompts, &out->error);
+}

@@ -74,3 +74,10 @@ bool openai_completions_prompts(const struct params *p, uint32_t vocab_size,
                          "prompt must be a string, a list of strings, a list of token ids or a "
                          "list of lists of token ids.");
 }
+
+bool openai_completions_read(const struct prepare_model *m, json_t *owned_body,
+                             struct prepared *out)
+{
+    return params_init(&out->params, API_COMPLETIONS, owned_body, m->vocab_size, &out->error) &&
+           openai_completions_prompts(&out->params, m->vocab_size, &out->prompts, &out->error);
+}

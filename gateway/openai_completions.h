@@ -1,8 +1,7 @@
 #pragma once
 /* The `prompt` of /v1/completions: a string, a list of strings, token ids, or a list of lists of
  * token ids. Pure; any thread. */
-#include "gateway/params.h"
-#include "gateway/prompt.h"
+#include "gateway/prepare.h"
 
 #define COMPLETIONS_MAX_PROMPTS 1024u
 
@@ -10,3 +9,6 @@
  * caller's to drop. */
 bool openai_completions_prompts(const struct params *p, uint32_t vocab_size,
                                 struct prompt_list *out, struct api_error *e);
+/* The dialect's read. */
+bool openai_completions_read(const struct prepare_model *m, json_t *owned_body,
+                             struct prepared *out);

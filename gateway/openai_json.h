@@ -1,39 +1,28 @@
 #pragma once
-/* The JSON of answers: whole replies and stream chunks of both endpoints, usage, log-probabilities,
- * the list of models. Field order and extra fields are vLLM's. Pure: appends to a buffer. */
-#include "gateway/generation.h"
-#include "gateway/params.h"
-#include "gateway/prompt.h"
+/* What OpenAI's JSON has in common whatever the endpoint: heads, usage, ids, the ends of choices,
+ * framing, the list of models. Field order and extra fields are vLLM's. Pure: appends to a buffer.
+ */
+#include "gateway/dialect.h"
 
-struct openai_reply { /* what every chunk of one request shares; borrowed */
-    const char *id;   /* "cmpl-…", "chatcmpl-…" */
-    uint64_t created_s;
-    struct str model;
-    const struct params *params;
-    const struct prompt_list *prompts;
-    const struct text_tokenizer *tokenizer;
-};
+/* {"id":…,"object":…,"created":…,"model":…,"system_fingerprint":… and no more. */
+void openai_head(struct strbuf *out, const struct answer_shape *a, const char *object);
+/* ,"NAME":[…] */
+void openai_ids(struct strbuf *out, const char *name, const uint32_t *ids, uint32_t n);
+void openai_usage(struct strbuf *out, const struct answer_usage *u);
+/* ,"finish_reason":…,"stop_reason":…: null until the end; a stop string, a stop id, or null. */
+void openai_finish(struct strbuf *out, const struct answer_delta *d);
+/* The end of a chunk: ,"usage":… when it is asked for, and the brace. u: NULL, or the numbers. */
+void openai_chunk_end(struct strbuf *out, const struct params *p, const struct answer_usage *u);
+/* A token's bytes; empty for an id that is none. */
+struct str openai_token(const struct answer_shape *a, uint32_t id);
+/* JSON has no -inf: -9999, as in vLLM. */
+void openai_logprob(struct strbuf *out, float v);
+/* Whether there is anything to say of log-probabilities, or null. */
+bool openai_has_logprobs(const struct answer_shape *a, const struct answer_delta *d);
 
-struct openai_usage {
-    uint64_t prompt_tokens, completion_tokens, cached_tokens;
-};
-
-/* One choice's chunk. usage: NULL, or the numbers so far (continuous_usage_stats). */
-void openai_chunk(struct strbuf *out, const struct openai_reply *r, uint32_t i_choice,
-                  const struct generation *g, const struct generation_delta *d,
-                  const struct openai_usage *usage);
-/* Chat: the chunk with the role that comes before a choice's first text. */
-void openai_role_chunk(struct strbuf *out, const struct openai_reply *r, uint32_t i_choice);
-/* The last chunk, with include_usage: no choices. */
-void openai_usage_chunk(struct strbuf *out, const struct openai_reply *r,
-                        const struct openai_usage *usage);
-
-/* A whole reply: begin, each choice in order, end. */
-void openai_reply_begin(struct strbuf *out, const struct openai_reply *r);
-void openai_reply_choice(struct strbuf *out, const struct openai_reply *r, uint32_t i_choice,
-                         const struct generation *g, const struct generation_delta *d);
-void openai_reply_end(struct strbuf *out, const struct openai_reply *r,
-                      const struct openai_usage *usage);
+/* Parts of a dialect: a stream of server-sent events, OpenAI's errors in it. */
+const char *openai_stream_type(const struct params *p);
+void openai_error(struct strbuf *out, const struct api_error *e, bool in_stream);
 
 /* An entry of /v1/models. parent: of an adapter, the model's name; else NULL. */
 struct openai_model {

@@ -3,13 +3,12 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "gateway/openai_chat.h"
-#include "gateway/openai_completions.h"
+#include "gateway/dialect.h"
 
-static bool encode_prompt(const struct prepare_model *m, const struct params *p, struct prompt *out,
-                          struct api_error *e)
+/* field: what the dialect calls the prompt. */
+static bool encode_prompt(const struct prepare_model *m, const struct params *p, const char *field,
+                          struct prompt *out, struct api_error *e)
 {
-    const char *field = p->kind == API_CHAT ? "messages" : "prompt";
     char why[TEXT_ERR_MAX] = "";
     uint32_t *ids = NULL;
     size_t n = 0;
@@ -51,10 +50,9 @@ static bool decode_for_echo(const struct prepare_model *m, const struct params *
     return true;
 }
 
-static bool check_length(const struct prepare_model *m, const struct params *p,
+static bool check_length(const struct prepare_model *m, const struct params *p, const char *field,
                          const struct prompt *prompt, struct api_error *e)
 {
-    const char *field = p->kind == API_CHAT ? "messages" : "prompt";
     if (prompt->n_ids == 0)
         return api_error_set(e, 400, field, "The prompt must hold at least one token.");
     bool bends = !p->max_tokens || p->max_tokens_is_default; /* the head clips it */
@@ -75,15 +73,10 @@ static bool check_length(const struct prepare_model *m, const struct params *p,
                          field, p->max_tokens, field);
 }
 
-static bool prepare_prompts(const struct prepare_model *m, struct prepared *out)
+static bool prepare_prompts(const struct prepare_model *m, const char *field, struct prepared *out)
 {
     struct params *p = &out->params;
     struct api_error *e = &out->error;
-    bool ok = p->kind == API_CHAT
-                  ? openai_chat_prompt(p, m->chat_template, m->now_unix, &out->prompts, e)
-                  : openai_completions_prompts(p, m->vocab_size, &out->prompts, e);
-    if (!ok)
-        return false;
     if ((uint64_t)out->prompts.n * p->n_generated > m->max_choices)
         return api_error_set(e, 400, p->n_generated > p->n ? "best_of" : "n",
                              "%u prompts with %u choices each are more than %u choices.",
@@ -91,9 +84,9 @@ static bool prepare_prompts(const struct prepare_model *m, struct prepared *out)
     uint32_t longest = 0;
     for (uint32_t i = 0; i < out->prompts.n; i++) {
         struct prompt *prompt = &out->prompts.items[i];
-        if (prompt->has_text && !encode_prompt(m, p, prompt, e))
+        if (prompt->has_text && !encode_prompt(m, p, field, prompt, e))
             return false;
-        if (!check_length(m, p, prompt, e))
+        if (!check_length(m, p, field, prompt, e))
             return false;
         if (p->echo && !prompt->has_text && !decode_for_echo(m, p, prompt, e))
             return false;
@@ -104,13 +97,13 @@ static bool prepare_prompts(const struct prepare_model *m, struct prepared *out)
     return true;
 }
 
-void prepare_request(const struct prepare_model *m, enum api_kind kind, struct str body,
+void prepare_request(const struct prepare_model *m, const struct dialect *d, struct str body,
                      struct prepared *out)
 {
     *out = (struct prepared){0};
     json_t *json = params_parse_json(body, &out->error);
-    if (json && params_init(&out->params, kind, json, m->vocab_size, &out->error))
-        prepare_prompts(m, out);
+    if (json && d->read(m, json, out))
+        prepare_prompts(m, d->prompt_field, out);
 }
 
 void prepared_fini(struct prepared *p)

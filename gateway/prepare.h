@@ -14,6 +14,7 @@ struct prepare_model { /* borrowed, read-only */
     int64_t now_unix;
 };
 
+struct dialect;
 struct prepared {
     struct params params;
     struct prompt_list prompts;
@@ -21,6 +22,6 @@ struct prepared {
     struct api_error error;   /* http_status 0: fine */
 };
 
-void prepare_request(const struct prepare_model *m, enum api_kind kind, struct str body,
+void prepare_request(const struct prepare_model *m, const struct dialect *d, struct str body,
                      struct prepared *out);
 void prepared_fini(struct prepared *p);

@@ -7,6 +7,7 @@
 #include "common/base/version.h"
 #include "common/net/admin.h"
 #include "gateway/gateway_internal.h"
+#include "gateway/openai_json.h"
 
 #define JSON_TYPE "application/json"
 
@@ -15,7 +16,7 @@ static void answer_error(struct gateway *g, struct http_request *r, int status, 
 {
     struct api_error e = {.code = code, .retry_after_s = status == 503 ? 1 : 0};
     api_error_set(&e, status, NULL, "%s", text);
-    serving_respond_error(&gateway_reply_ops, r, &e);
+    serving_respond_error(&gateway_reply_ops, r, NULL, &e);
 }
 
 static void answer_json(struct http_request *r, struct strbuf *b)
@@ -32,7 +33,8 @@ static bool is_ready(void *ctx)
     return serving_healthy(&((struct gateway *)ctx)->serving, &why);
 }
 
-static void get_health(struct gateway *g, struct http_request *r, uint64_t tenant)
+static void get_health(struct gateway *g, struct http_request *r, const struct route *row,
+                       uint64_t tenant)
 {
     const char *why;
     if (serving_healthy(&g->serving, &why))
@@ -42,14 +44,16 @@ static void get_health(struct gateway *g, struct http_request *r, uint64_t tenan
 }
 
 /* /livez, /readyz, /metrics: the same answers as every process gives. */
-static void get_admin(struct gateway *g, struct http_request *r, uint64_t tenant)
+static void get_admin(struct gateway *g, struct http_request *r, const struct route *row,
+                      uint64_t tenant)
 {
     struct admin_options o = {.loop = g->loop, .metrics = g->metrics, .ready = is_ready, .ctx = g};
     if (!admin_handle(&o, r))
         answer_error(g, r, 404, NULL, "Not Found");
 }
 
-static void get_version(struct gateway *g, struct http_request *r, uint64_t tenant)
+static void get_version(struct gateway *g, struct http_request *r, const struct route *row,
+                        uint64_t tenant)
 {
     http_respond(r, 200, JSON_TYPE, STR("{\"version\":\"" COX_VERSION "\"}"), NULL, 0);
 }
@@ -70,7 +74,8 @@ static bool model_at(const struct gateway *g, size_t i, struct openai_model *out
     return true;
 }
 
-static void get_models(struct gateway *g, struct http_request *r, uint64_t tenant)
+static void get_models(struct gateway *g, struct http_request *r, const struct route *row,
+                       uint64_t tenant)
 {
     struct strbuf b;
     struct openai_model m;
@@ -106,7 +111,8 @@ static struct str decode_name(struct str in, char *buf, size_t size)
     return (struct str){buf, n};
 }
 
-static void get_model(struct gateway *g, struct http_request *r, uint64_t tenant)
+static void get_model(struct gateway *g, struct http_request *r, const struct route *row,
+                      uint64_t tenant)
 {
     struct str path = http_path(r), prefix = STR("/v1/models/");
     char buf[512];
@@ -125,25 +131,25 @@ static void get_model(struct gateway *g, struct http_request *r, uint64_t tenant
     struct api_error e = {.code = "model_not_found"};
     api_error_set(&e, 404, "model", "The model `%.*s` does not exist.",
                   (int)(name.len < 200 ? name.len : 200), name.ptr);
-    serving_respond_error(&gateway_reply_ops, r, &e);
+    serving_respond_error(&gateway_reply_ops, r, NULL, &e);
 }
 
-static void post_completions(struct gateway *g, struct http_request *r, uint64_t tenant)
+static void post_prompt(struct gateway *g, struct http_request *r, const struct route *row,
+                        uint64_t tenant)
 {
-    serving_on_request(&g->serving, r, API_COMPLETIONS, http_body(r), tenant);
+    const struct serving_request q = {
+        .dialect = row->dialect, .body = http_body(r), .tenant = tenant};
+    serving_on_request(&g->serving, r, &q);
 }
 
-static void post_chat(struct gateway *g, struct http_request *r, uint64_t tenant)
-{
-    serving_on_request(&g->serving, r, API_CHAT, http_body(r), tenant);
-}
-
-static void post_load_adapter(struct gateway *g, struct http_request *r, uint64_t tenant)
+static void post_load_adapter(struct gateway *g, struct http_request *r, const struct route *row,
+                              uint64_t tenant)
 {
     gateway_adapters_call(&g->adapters, r, true, http_body(r), clock_mono_ns());
 }
 
-static void post_unload_adapter(struct gateway *g, struct http_request *r, uint64_t tenant)
+static void post_unload_adapter(struct gateway *g, struct http_request *r, const struct route *row,
+                                uint64_t tenant)
 {
     gateway_adapters_call(&g->adapters, r, false, http_body(r), clock_mono_ns());
 }
@@ -151,20 +157,20 @@ static void post_unload_adapter(struct gateway *g, struct http_request *r, uint6
 /* ---- the table ---- */
 
 static const struct route routes[] = {
-    {"POST", "/v1/chat/completions", ACCESS_KEY, post_chat},
-    {"POST", "/v1/completions", ACCESS_KEY, post_completions},
-    {"GET", "/v1/models", ACCESS_KEY, get_models},
-    {"GET", "/v1/models/*", ACCESS_KEY, get_model},
-    {"POST", "/v1/load_lora_adapter", ACCESS_ADMIN, post_load_adapter},
-    {"POST", "/v1/unload_lora_adapter", ACCESS_ADMIN, post_unload_adapter},
-    {"GET", "/health", ACCESS_OPEN, get_health},
-    {"GET", "/ready", ACCESS_OPEN, get_health},
-    {"GET", "/ping", ACCESS_OPEN, get_health},
-    {"POST", "/ping", ACCESS_OPEN, get_health},
-    {"GET", "/version", ACCESS_OPEN, get_version},
-    {"GET", "/livez", ACCESS_OPEN, get_admin},
-    {"GET", "/readyz", ACCESS_OPEN, get_admin},
-    {"GET", "/metrics", ACCESS_METRICS, get_admin},
+    {"POST", "/v1/chat/completions", ACCESS_KEY, post_prompt, &dialect_chat},
+    {"POST", "/v1/completions", ACCESS_KEY, post_prompt, &dialect_completions},
+    {"GET", "/v1/models", ACCESS_KEY, get_models, NULL},
+    {"GET", "/v1/models/*", ACCESS_KEY, get_model, NULL},
+    {"POST", "/v1/load_lora_adapter", ACCESS_ADMIN, post_load_adapter, NULL},
+    {"POST", "/v1/unload_lora_adapter", ACCESS_ADMIN, post_unload_adapter, NULL},
+    {"GET", "/health", ACCESS_OPEN, get_health, NULL},
+    {"GET", "/ready", ACCESS_OPEN, get_health, NULL},
+    {"GET", "/ping", ACCESS_OPEN, get_health, NULL},
+    {"POST", "/ping", ACCESS_OPEN, get_health, NULL},
+    {"GET", "/version", ACCESS_OPEN, get_version, NULL},
+    {"GET", "/livez", ACCESS_OPEN, get_admin, NULL},
+    {"GET", "/readyz", ACCESS_OPEN, get_admin, NULL},
+    {"GET", "/metrics", ACCESS_METRICS, get_admin, NULL},
 };
 
 static bool path_matches(const char *pattern, struct str path)
@@ -197,13 +203,16 @@ enum route_result routes_find(struct str method, struct str path, const struct r
     return known ? ROUTE_METHOD_NOT_ALLOWED : ROUTE_NOT_FOUND;
 }
 
-static void answer_with(struct http_request *r, const struct api_error *e, const char *header,
-                        const char *value)
+static void answer_with(struct http_request *r, const struct dialect *d, const struct api_error *e,
+                        const char *header, const char *value)
 {
     const struct http_header_kv extra = {header, value};
     struct strbuf b;
     strbuf_init(&b, 0);
-    api_error_json(e, &b);
+    if (d)
+        d->error(&b, e, false);
+    else
+        api_error_json(e, &b);
     http_respond(r, e->http_status, JSON_TYPE, strbuf_str(&b), &extra, 1);
     strbuf_fini(&b);
 }
@@ -212,15 +221,15 @@ static void answer_not_allowed(struct http_request *r, const char *allow)
 {
     struct api_error e = {0};
     api_error_set(&e, 405, NULL, "Method Not Allowed");
-    answer_with(r, &e, "Allow", allow);
+    answer_with(r, NULL, &e, "Allow", allow);
 }
 
-static void answer_unauthorized(struct http_request *r)
+static void answer_unauthorized(struct http_request *r, const struct dialect *d)
 {
     struct api_error e = {.code = "invalid_api_key"};
     api_error_set(&e, 401, NULL,
                   "Incorrect or missing API key: send it as \"Authorization: Bearer KEY\".");
-    answer_with(r, &e, "WWW-Authenticate", "Bearer");
+    answer_with(r, d, &e, "WWW-Authenticate", "Bearer");
 }
 
 /* A user's key is none: whoever may ask for tokens may not have files read. False: answered. */
@@ -231,7 +240,7 @@ static bool may_administrate(struct gateway *g, struct http_request *r)
                      "Adapters cannot be changed through this gateway: it was started without "
                      "--admin-key-file. cox lora asks the head.");
     else if (!admin_key_ok(r, g->admin_key))
-        answer_unauthorized(r);
+        answer_unauthorized(r, NULL);
     else
         return true;
     return false;
@@ -256,7 +265,7 @@ void routes_dispatch(struct gateway *g, struct http_request *r)
     bool needs_key =
         row->access == ACCESS_KEY || (row->access == ACCESS_METRICS && !g->config->metrics_public);
     if (needs_key && !auth_check(&g->auth, http_header(r, "Authorization"), &tenant))
-        answer_unauthorized(r);
+        answer_unauthorized(r, row->dialect);
     else
-        row->handle(g, r, tenant);
+        row->handle(g, r, row, tenant);
 }

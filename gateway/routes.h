@@ -4,6 +4,7 @@
  * Paths are matched byte by byte, as they were sent. */
 #include "common/base/str.h"
 
+struct dialect;
 struct gateway;
 struct http_request;
 
@@ -17,7 +18,9 @@ enum route_access {
 struct route {
     const char *method, *path; /* a path that ends in slash-star: whatever follows */
     enum route_access access;
-    void (*handle)(struct gateway *g, struct http_request *r, uint64_t tenant);
+    void (*handle)(struct gateway *g, struct http_request *r, const struct route *row,
+                   uint64_t tenant);
+    const struct dialect *dialect; /* what is asked and answered in; NULL: OpenAI's errors */
 };
 
 enum route_result { ROUTE_FOUND, ROUTE_NOT_FOUND, ROUTE_METHOD_NOT_ALLOWED };

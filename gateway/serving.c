@@ -5,7 +5,6 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "gateway/api_request.h"
-#include "gateway/sse.h"
 
 static uint64_t now(const struct serving *s)
 {
@@ -31,11 +30,15 @@ void serving_fini(struct serving *s)
     strbuf_fini(&s->out);
 }
 
-void serving_respond_error(const struct reply_ops *ops, void *reply, const struct api_error *e)
+void serving_respond_error(const struct reply_ops *ops, void *reply, const struct dialect *d,
+                           const struct api_error *e)
 {
     struct strbuf b;
     strbuf_init(&b, 0);
-    api_error_json(e, &b);
+    if (d)
+        d->error(&b, e, false);
+    else
+        api_error_json(e, &b);
     ops->respond(reply, e->http_status, strbuf_str(&b), e->retry_after_s);
     strbuf_fini(&b);
 }
@@ -101,8 +104,7 @@ void serving_pump(struct serving *s)
 
 /* ---- events ---- */
 
-void serving_on_request(struct serving *s, void *reply, enum api_kind kind, struct str body,
-                        uint64_t tenant)
+void serving_on_request(struct serving *s, void *reply, const struct serving_request *q)
 {
     struct api_error e = {0};
     uint64_t down_ns = now(s) - s->link_changed_ns;
@@ -115,10 +117,10 @@ void serving_on_request(struct serving *s, void *reply, enum api_kind kind, stru
     if (e.http_status) {
         e.retry_after_s = 1;
         metric_add(s->metrics.rejected, 1);
-        serving_respond_error(s->reply, reply, &e);
+        serving_respond_error(s->reply, reply, q->dialect, &e);
         return;
     }
-    api_request_start(s, reply, kind, body, tenant);
+    api_request_start(s, reply, q);
     serving_pump(s);
 }
 
@@ -246,10 +248,10 @@ void serving_tick(struct serving *s)
         next = r->next;
         if (waited_too_long(s, r, t, &e)) {
             api_request_fail(r, &e);
-        } else if (r->state == API_STREAMING && s->o.keep_alive_ns &&
+        } else if (r->state == API_STREAMING && r->dialect->keep_alive && s->o.keep_alive_ns &&
                    t - r->last_write_ns >= s->o.keep_alive_ns && s->reply->room(r->reply) > 0) {
             r->last_write_ns = t;
-            s->reply->write(r->reply, STR(SSE_KEEP_ALIVE));
+            s->reply->write(r->reply, str_from(r->dialect->keep_alive));
         }
     }
     metric_set(s->metrics.open_requests, s->n_requests);

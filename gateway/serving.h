@@ -9,13 +9,20 @@
 
 struct api_request;
 struct api_choice;
+struct dialect;
+
+struct serving_request { /* as it came; borrowed until serving_on_request returns */
+    const struct dialect *dialect;
+    struct str body;
+    uint64_t tenant;
+};
 
 /* How an answer leaves: the HTTP server's functions, or a test's. reply is opaque; it is dead after
  * respond, end, or serving_on_abort. */
 struct reply_ops {
     void (*attach)(void *reply, struct api_request *r); /* whose reply it is */
     void (*respond)(void *reply, int http_status, struct str json, uint32_t retry_after_s);
-    void (*begin)(void *reply); /* 200, an event stream */
+    void (*begin)(void *reply, const char *content_type); /* 200, a stream */
     size_t (*room)(void *reply);
     void (*write)(void *reply, struct str chunk);
     void (*end)(void *reply);
@@ -43,7 +50,7 @@ struct serving_options {
     uint64_t head_timeout_ns;   /* without the head, before the first token */
     uint64_t pause_timeout_ns;  /* without either, after it */
     uint64_t submit_timeout_ns; /* with the head but without credit: the cluster is overloaded */
-    uint64_t keep_alive_ns;     /* SSE comments; 0: none */
+    uint64_t keep_alive_ns;     /* in silent streams; 0: none */
     size_t inline_bytes;        /* longer bodies are prepared on the pool */
     uint64_t (*now_ns)(void *ctx);
     uint64_t (*wall_s)(void *ctx);
@@ -78,9 +85,8 @@ void serving_init(struct serving *s, const struct serving_options *o, const stru
 /* After the pool was freed (it gives back what it held). Answers nothing: the server is closed. */
 void serving_fini(struct serving *s);
 
-/* A request came: body and reply are borrowed; body until this returns, reply until it is dead. */
-void serving_on_request(struct serving *s, void *reply, enum api_kind kind, struct str body,
-                        uint64_t tenant);
+/* A request came; reply is borrowed until it is dead. */
+void serving_on_request(struct serving *s, void *reply, const struct serving_request *q);
 void serving_on_drain(struct serving *s, struct api_request *r); /* the client reads again */
 void serving_on_abort(struct serving *s, struct api_request *r); /* the client is gone */
 void serving_on_tokens(struct serving *s, const struct msg_tokens *m);
@@ -93,5 +99,6 @@ void serving_sweep(struct serving *s); /* end of a loop turn: frees what was ans
 /* True when a group serves and the gateway is not draining. why: for the 503's text. */
 bool serving_healthy(const struct serving *s, const char **why);
 uint32_t serving_max_model_len(const struct serving *s);
-/* The error as an answer. retry-after comes from e. */
-void serving_respond_error(const struct reply_ops *ops, void *reply, const struct api_error *e);
+/* The error as an answer. retry-after comes from e; d NULL: as OpenAI's. */
+void serving_respond_error(const struct reply_ops *ops, void *reply, const struct dialect *d,
+                           const struct api_error *e);

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "gateway/prepare.h"
+#include "gateway/dialect.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -61,8 +61,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     if (!model.tokenizer)
         open_model();
-    enum api_kind kind = data[0] == 'h' ? API_CHAT : API_COMPLETIONS;
-    prepare_request(&model, kind, (struct str){(const char *)data + 1, size - 1}, &p);
+    const struct dialect *d = data[0] == 'h' ? &dialect_chat : &dialect_completions;
+    prepare_request(&model, d, (struct str){(const char *)data + 1, size - 1}, &p);
     if (p.error.http_status == 0) {
         check(&p);
     } else {

@@ -60,7 +60,7 @@ static void fake_respond(void *reply, int status, struct str json, uint32_t retr
     strbuf_append_str(&c->body, json);
 }
 
-static void fake_begin(void *reply)
+static void fake_begin(void *reply, const char *content_type)
 {
     struct fake_client *c = reply;
     assert_int_equal(c->status, 0);
@@ -183,7 +183,8 @@ static int teardown(void **state)
 
 static void post(const char *body)
 {
-    serving_on_request(&w.s, &w.client, API_COMPLETIONS, str_from(body), 0);
+    const struct serving_request q = {.dialect = &dialect_completions, .body = str_from(body)};
+    serving_on_request(&w.s, &w.client, &q);
 }
 
 /* Tokens of submit i: text from start. */

@@ -1,0 +1,178 @@
+/* The half of a request that writes: when, and of which choice; the dialect says how. */
+#include "common/base/mem.h"
+#include "gateway/api_request.h"
+
+enum { OUT_KEEP_BYTES = 1 << 20 };
+
+static void trim_out(struct serving *s)
+{
+    if (s->out.cap <= OUT_KEEP_BYTES)
+        return;
+    strbuf_fini(&s->out);
+    strbuf_init(&s->out, 0);
+}
+
+static void write_out(struct api_request *r)
+{
+    r->last_write_ns = r->s->o.now_ns(r->s->o.clock_ctx);
+    r->s->reply->write(r->reply, strbuf_str(&r->s->out));
+    trim_out(r->s);
+}
+
+static struct answer_usage usage_of(const struct api_request *r)
+{
+    struct answer_usage u = {0};
+    for (uint32_t i = 0; i < r->prepared.prompts.n; i++)
+        u.prompt_tokens += r->prepared.prompts.items[i].n_ids;
+    for (uint32_t i = 0; i < r->n_choices; i++) {
+        u.completion_tokens += r->choices[i].g.n_ids;
+        if (i % r->prepared.params.n_generated == 0)
+            u.cached_tokens += r->choices[i].g.n_cached;
+    }
+    return u;
+}
+
+/* What the choice has to say, as answer i_choice: its text, fed to the answer, becomes parts. */
+static void make_delta(struct api_request *r, struct api_choice *c, uint32_t i_choice,
+                       const struct generation_delta *d, struct answer_delta *out)
+{
+    const struct params *p = &r->prepared.params;
+    const struct generation *g = &c->g;
+    *out = (struct answer_delta){
+        .i_choice = i_choice,
+        .prompt = &r->prepared.prompts.items[c->i_choice / p->n_generated],
+        .ids = d->ids,
+        .logprobs = d->logprobs,
+        .n_ids = d->n_ids,
+        .text_offset = g->text_offset,
+        .first = !g->begun,
+        .end = d->end,
+        .finish = g->finish == FINISH_LENGTH ? ANSWER_LENGTH : ANSWER_STOP,
+        .stop_id = g->finish == FINISH_STOP ? g->stop_id : UINT32_MAX,
+        .usage = {.completion_tokens = g->n_given_ids + d->n_ids, .cached_tokens = g->n_cached},
+        .g = g,
+    };
+    out->usage.prompt_tokens = out->prompt->n_ids;
+    if (g->i_stop >= 0)
+        out->stop_string = p->stops[g->i_stop];
+    answer_feed(&c->answer, d->text, d->end, out);
+}
+
+static void write_delta(struct api_request *r, struct api_choice *c,
+                        const struct generation_delta *d)
+{
+    struct strbuf *out = &r->s->out;
+    struct answer_delta a;
+    make_delta(r, c, c->i_choice, d, &a);
+    strbuf_reset(out);
+    r->dialect->delta(out, &r->shape, &r->dialect_state, &a);
+    generation_given(&c->g, &r->rules, d);
+    write_out(r);
+}
+
+static void begin_stream(struct api_request *r)
+{
+    api_request_enter(r, API_STREAMING);
+    r->last_write_ns = r->s->o.now_ns(r->s->o.clock_ctx);
+    r->s->reply->begin(r->reply, r->dialect->stream_type(&r->prepared.params));
+    if (!r->dialect->open)
+        return;
+    strbuf_reset(&r->s->out);
+    r->dialect->open(&r->s->out, &r->shape, &r->dialect_state);
+    write_out(r);
+}
+
+static void finish_stream(struct api_request *r)
+{
+    struct answer_usage usage = usage_of(r);
+    strbuf_reset(&r->s->out);
+    r->dialect->close(&r->s->out, &r->shape, &r->dialect_state, &usage);
+    write_out(r);
+    if (!r->reply)
+        return; /* the write found the client gone */
+    r->s->reply->end(r->reply);
+    r->reply = NULL;
+    api_request_retire(r, OUTCOME_COUNT);
+}
+
+static void flush_stream(struct api_request *r)
+{
+    bool ids_matter = r->rules.want_logprobs || r->prepared.params.return_token_ids;
+    bool all_given = true;
+    if (r->state == API_RUNNING)
+        begin_stream(r);
+    for (uint32_t i = 0; i < r->n_choices && r->reply; i++) {
+        struct api_choice *c = &r->choices[i];
+        struct generation_delta d;
+        if (generation_delta(&c->g, &r->rules, ids_matter, &d)) {
+            if (r->s->reply->room(r->reply) == 0)
+                return; /* on_drain comes when the client has read */
+            write_delta(r, c, &d);
+        }
+        all_given = all_given && c->g.end_given;
+    }
+    if (all_given && r->reply)
+        finish_stream(r);
+}
+
+/* A prompt's choices: all in order, or the n best, best first, by log-probability per token. */
+static void collect_prompt(struct api_request *r, uint32_t i_prompt, struct answer_delta *out)
+{
+    const struct params *p = &r->prepared.params;
+    struct api_choice *ranked[PARAMS_MAX_CHOICES];
+    for (uint32_t i = 0; i < p->n_generated; i++) {
+        struct api_choice *c = &r->choices[i_prompt * p->n_generated + i];
+        uint32_t at = i;
+        for (; p->n_generated > p->n && at > 0 &&
+               generation_mean_logprob(&ranked[at - 1]->g) < generation_mean_logprob(&c->g);
+             at--)
+            ranked[at] = ranked[at - 1];
+        ranked[at] = c;
+    }
+    for (uint32_t i = 0; i < p->n; i++) {
+        struct generation_delta d;
+        generation_delta(&ranked[i]->g, &r->rules, true, &d);
+        make_delta(r, ranked[i], i_prompt * p->n + i, &d, &out[i]);
+    }
+}
+
+static void respond_whole(struct api_request *r)
+{
+    struct serving *s = r->s;
+    uint32_t n_prompts = r->prepared.prompts.n, n = r->prepared.params.n;
+    struct answer_delta *all = mem_array((size_t)n_prompts * n, sizeof *all);
+    struct answer_usage usage = usage_of(r);
+    for (uint32_t i = 0; i < n_prompts; i++)
+        collect_prompt(r, i, all + (size_t)i * n);
+    strbuf_reset(&s->out);
+    r->dialect->whole(&s->out, &r->shape, all, n_prompts * n, &usage);
+    mem_free(all);
+    s->reply->respond(r->reply, 200, strbuf_str(&s->out), 0);
+    r->reply = NULL;
+    trim_out(s);
+    api_request_retire(r, OUTCOME_COUNT);
+}
+
+void api_request_flush(struct api_request *r)
+{
+    if (!r->reply || (r->state != API_RUNNING && r->state != API_STREAMING))
+        return;
+    if (r->prepared.params.stream)
+        flush_stream(r);
+    else if (r->n_ended == r->n_choices)
+        respond_whole(r);
+}
+
+void api_answer_error(struct api_request *r, const struct api_error *e)
+{
+    if (r->state != API_STREAMING) {
+        metric_add(r->s->metrics.rejected, 1);
+        serving_respond_error(r->s->reply, r->reply, r->dialect, e);
+        return;
+    }
+    strbuf_reset(&r->s->out);
+    r->dialect->error(&r->s->out, e, true);
+    write_out(r);
+    if (r->reply)
+        r->s->reply->end(r->reply);
+}
