@@ -100,8 +100,8 @@ uint64_t collectives_gpu_bytes(uint32_t tp, uint32_t pp)
     uint64_t pair = NCCL_RECEIVE_BYTES + (pp > 2 ? NCCL_SEND_BYTES : 0);
     if (n <= 1)
         return 0;
-    return NCCL_CHANNELS * n_neighbours * (NCCL_RECEIVE_BYTES + NCCL_SEND_BYTES) +
-           (pp > 1 ? NCCL_PAIR_CHANNELS * pair : 0);
+    return (NCCL_RECEIVE_BYTES + NCCL_SEND_BYTES) * NCCL_CHANNELS * n_neighbours +
+           (pp > 1 ? pair * NCCL_PAIR_CHANNELS : 0);
 }
 
 enum status collectives_gpu_open(const struct collectives_gpu_options *o,

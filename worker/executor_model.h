@@ -114,7 +114,7 @@ struct executor_model {
     char *served_name;
     char device_name[160];
     uint8_t made_id[GPU_COMM_ID_BYTES]; /* by this rank; the loop's thread writes before Join */
-    bool has_made_id;
+    bool has_made_id, refused_record;   /* the latter by this device, in a group */
     _Atomic bool interrupted;
 };
 

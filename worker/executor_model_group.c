@@ -71,10 +71,39 @@ static void note_lost(struct executor_model *x, const struct error *why)
     atomic_store(&x->is_lost, true);
 }
 
+/* All ranks record passes or none does: NCCL wants a collective to be of a graph on each of its
+ * ranks or on none, and padded passes have other sizes. One that was told to be eager, or whose
+ * device has refused, decides for all. The first calls connect, too. */
+static enum status agree_on_records(struct executor_model *x, struct error *err)
+{
+    enum { VOTE_BYTES = 16 };
+    uint8_t votes[COLLECTIVES_MAX_RANKS * VOTE_BYTES] = {0}, *at = x->tell;
+    _Static_assert(sizeof votes <= EXECUTOR_TELL_BYTES, "room for them");
+    struct collectives *c = collectives_gpu_base(x->gpus);
+    struct device *d = x->engine->device;
+    uint32_t own = comm_place_position(&x->place), n = comm_place_world(&x->place);
+    bool is_eager = false;
+    votes[own * VOTE_BYTES] = x->engine->runner_setup.is_eager || x->refused_record;
+    d->ops->write(d, x->tell, votes, (size_t)n * VOTE_BYTES);
+    for (uint32_t r = 0; r < n; r++)
+        TRY(c->ops->broadcast(c, r, at + (size_t)r * VOTE_BYTES, VOTE_BYTES, err));
+    TRY(c->ops->wait(c, err));
+    TRY(d->ops->read(d, votes, x->tell, (size_t)n * VOTE_BYTES, err));
+    for (uint32_t r = 0; r < n; r++)
+        is_eager = is_eager || votes[r * VOTE_BYTES] != 0;
+    runner_set_eager(x->engine->runner, is_eager);
+    if (is_eager && !x->engine->runner_setup.is_eager)
+        log_info("graphs_off", "reason=%s",
+                 log_quote("a rank of the group records no passes, so none does"));
+    return STATUS_OK;
+}
+
 enum status executor_gpus_join(struct executor_model *x, const struct executor_comm *c,
                                struct error *err)
 {
     enum status s = collectives_gpu_join(x->gpus, &x->place, c->id, err);
+    if (s == STATUS_OK)
+        s = agree_on_records(x, err);
     if (s != STATUS_OK)
         executor_gpus_leave(x);
     else
@@ -86,6 +115,7 @@ enum status executor_gpus_join(struct executor_model *x, const struct executor_c
 void executor_gpus_leave(struct executor_model *x)
 {
     struct error why;
+    x->refused_record = x->refused_record || runner_refused_record(x->engine->runner);
     if (collectives_gpu_drain(x->gpus)) /* none runs now, and the abort waits for their end */
         runner_drop_records(x->engine->runner);
     if (collectives_gpu_leave(x->gpus, &why) != STATUS_OK)

@@ -219,6 +219,13 @@ static enum status run_program(struct runner *r, const struct row_batch *b, stru
     return STATUS_OK;
 }
 
+static enum status run_refused(struct runner *r, const struct row_batch *b, const struct error *why,
+                               struct error *err)
+{
+    TRY(runner_take_refusal(r, why, err));
+    return run_program(r, b, err);
+}
+
 /* Recorded, and launched; what the device will not record is enqueued as it is. */
 static enum status record(struct runner *r, const struct row_batch *b, uint64_t key,
                           uint64_t begin_ns, struct error *err)
@@ -228,9 +235,10 @@ static enum status record(struct runner *r, const struct row_batch *b, uint64_t 
         runner_drop_records(r);
         return s;
     }
-    enum record_state state =
-        s == STATUS_OK ? runner_end_record(r, key, begin_ns) : runner_give_up_record(r, key);
-    return state == RECORD_REFUSED ? run_program(r, b, err) : s;
+    struct error why;
+    enum record_state state = s == STATUS_OK ? runner_end_record(r, key, begin_ns, &why)
+                                             : runner_give_up_record(r, key, &why);
+    return state == RECORD_REFUSED ? run_refused(r, b, &why, err) : s;
 }
 
 /* As it was recorded, or operator by operator. */
@@ -244,9 +252,7 @@ static enum status run_or_replay(struct runner *r, const struct row_batch *b, ui
         return runner_interrupted(r) ? error_set(err, STATUS_CLOSED, "interrupted") : STATUS_OK;
     if (state == RECORD_BEGUN)
         return record(r, b, key, begin_ns, err);
-    if (state == RECORD_REFUSED)
-        runner_say_refused(r, &why);
-    return run_program(r, b, err);
+    return state == RECORD_REFUSED ? run_refused(r, b, &why, err) : run_program(r, b, err);
 }
 
 enum status runner_forward(struct runner *r, const struct row_batch *rows, struct error *err)

@@ -52,6 +52,11 @@ void runner_free(struct runner *r); /* NULL is fine */
  * this returns. STATUS_CLOSED: interrupted. With several ranks also what the collectives say, and
  * STATUS_INVALID when they are not joined as the program's rank. */
 MUST_USE enum status runner_forward(struct runner *r, const struct row_batch *b, struct error *err);
+/* Has the device refused to record or to replay a pass? Of several ranks the step fails then: NCCL
+ * wants a collective to be of a graph on all of its ranks or on none. NULL: no. */
+bool runner_refused_record(const struct runner *r);
+/* Whether passes are neither padded nor recorded from now on: for all ranks of a group alike. */
+void runner_set_eager(struct runner *r, bool is_eager);
 /* What was recorded of passes is not to be replayed any more: the communicator is another one. NULL
  * is fine. */
 void runner_drop_records(struct runner *r);

@@ -38,6 +38,7 @@ struct runner {
     uint32_t *pad_ids, *pad_positions, *pad_late;
     struct kv_row *pad_kv_rows[PROGRAM_MAX_KV_GROUPS];
     bool told_of_records, told_of_refusal;
+    bool is_eager;     /* told to be, by runner_set_eager */
     uint32_t n_rows;   /* of the last forward, and those behind them */
     bool has_adapters; /* some of its rows */
 };
@@ -54,10 +55,13 @@ void runner_free_padding(struct runner *r);
 /* b, or what is recorded in its place; *key: of the record, 0: it is not to be recorded. */
 const struct row_batch *runner_pad(struct runner *r, const struct row_batch *b, uint64_t *key);
 /* Ends what was begun at clock_mono_ns() begin_ns, and says so once. REFUSED: nothing of it ran. */
-enum record_state runner_end_record(struct runner *r, uint64_t key, uint64_t begin_ns);
+enum record_state runner_end_record(struct runner *r, uint64_t key, uint64_t begin_ns,
+                                    struct error *why);
 /* An operator or a collective failed in it. REFUSED: the device had refused it, and works on. */
-enum record_state runner_give_up_record(struct runner *r, uint64_t key);
-void runner_say_refused(struct runner *r, const struct error *why); /* once */
+enum record_state runner_give_up_record(struct runner *r, uint64_t key, struct error *why);
+/* Says so once. Of several ranks an error: the pass has not run and is not to. */
+MUST_USE enum status runner_take_refusal(struct runner *r, const struct error *why,
+                                         struct error *err);
 
 /* runner_steps.c */
 /* Device memory of the tables that the program's operators want. */

@@ -45,7 +45,7 @@ const struct row_batch *runner_pad(struct runner *r, const struct row_batch *b, 
 {
     uint32_t n = b->n_rows;
     *key = 0;
-    if (!r->pad_ids || r->has_adapters || n == 0 || n > RUNNER_RECORD_ROWS ||
+    if (!r->pad_ids || r->is_eager || r->has_adapters || n == 0 || n > RUNNER_RECORD_ROWS ||
         r->s.pass_rows < RUNNER_RECORD_ROWS)
         return b;
     uint32_t bucket = bucket_of(r, n);
@@ -69,22 +69,37 @@ const struct row_batch *runner_pad(struct runner *r, const struct row_batch *b, 
     return &r->padded;
 }
 
-void runner_say_refused(struct runner *r, const struct error *why)
+enum status runner_take_refusal(struct runner *r, const struct error *why, struct error *err)
 {
+    bool alone = !r->s.collectives;
     if (!r->told_of_refusal)
         log_warn("graphs_refused", "rows=%u error=%s message=%s", r->n_rows, log_quote(why->text),
-                 log_quote("passes of this size are enqueued operator by operator"));
+                 log_quote(alone ? "passes of this size are enqueued operator by operator"
+                                 : "the group's passes are enqueued operator by operator from its "
+                                   "next epoch on"));
     r->told_of_refusal = true;
+    if (alone)
+        return STATUS_OK;
+    return error_set(err, STATUS_IO, "a recorded pass of %u rows, on this rank alone: %.400s",
+                     r->n_rows, why->text);
 }
 
-enum record_state runner_end_record(struct runner *r, uint64_t key, uint64_t begin_ns)
+bool runner_refused_record(const struct runner *r)
 {
-    struct error why;
+    return r && r->told_of_refusal;
+}
+
+void runner_set_eager(struct runner *r, bool is_eager)
+{
+    r->is_eager = is_eager;
+}
+
+enum record_state runner_end_record(struct runner *r, uint64_t key, uint64_t begin_ns,
+                                    struct error *why)
+{
     uint64_t before = r->ops->record_bytes(r->s.device);
-    if (r->ops->record_end(r->s.device, key, true, &why) == RECORD_REFUSED) {
-        runner_say_refused(r, &why);
+    if (r->ops->record_end(r->s.device, key, true, why) == RECORD_REFUSED)
         return RECORD_REFUSED;
-    }
     uint64_t took = r->ops->record_bytes(r->s.device) - before;
     double seconds = (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S;
     if (!r->told_of_records)
@@ -95,13 +110,9 @@ enum record_state runner_end_record(struct runner *r, uint64_t key, uint64_t beg
     return RECORD_PLAYED;
 }
 
-enum record_state runner_give_up_record(struct runner *r, uint64_t key)
+enum record_state runner_give_up_record(struct runner *r, uint64_t key, struct error *why)
 {
-    struct error why;
-    enum record_state state = r->ops->record_end(r->s.device, key, false, &why);
-    if (state == RECORD_REFUSED)
-        runner_say_refused(r, &why);
-    return state;
+    return r->ops->record_end(r->s.device, key, false, why);
 }
 
 void runner_drop_records(struct runner *r)

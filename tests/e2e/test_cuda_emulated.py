@@ -1,9 +1,12 @@
 """A worker on a GPU, through the whole cluster: the CUDA backend over the emulation of tests/cuda/emulate, which
 computes a tiny model as slowly as it can be borne. What it cannot show: races between blocks, speed."""
+import itertools
 import json
+import math
 import os
 import shutil
 import signal
+import struct
 import subprocess
 
 import httpx
@@ -115,6 +118,30 @@ def test_a_refused_recording_is_enqueued_as_it_is(programs, n):
     assert "device_lost" not in log and "process_ended" not in log
 
 
+@pytest.mark.parametrize("extra,refused", [("COX_EMULATE_REFUSE_CAPTURE=40 exec", 1), ("COX_EMULATE_REFUSE_CAPTURE=1 exec", 1),
+                                           ("set -- \"$@\" --enforce-eager; exec", 0)])
+def test_ranks_record_all_or_none(programs, tmp_path, extra, refused):
+    """One rank's device refuses, or it was started otherwise: NCCL wants a collective to be of a graph on all ranks or on
+    none, which the stand-in looks at. A refusal costs one epoch, and the group runs eagerly from the next one on."""
+    for name in ("cox", "cox-head", "cox-gateway"):
+        shutil.copy(programs / name, tmp_path / name)
+    worker = tmp_path / "cox-worker"
+    worker.write_text(f'#!/bin/sh\ncase " $* " in *" --ordinal 1 "*) {extra} "{programs}/cox-worker" "$@" ;; esac\n'
+                      f'exec "{programs}/cox-worker" "$@"\n')
+    worker.chmod(0o755)
+    with cluster_of(tmp_path, 2, 1) as c:
+        pids = c.pids()
+        check_greedy(c)
+        lines = c.log().splitlines()
+        assert c.pids() == pids
+    assert sum("worker-1 graphs_refused" in line for line in lines) == refused
+    assert sum("worker-0 graphs_off" in line for line in lines) == 1
+    assert sum("worker-0 graphs_refused" in line for line in lines) == 0
+    assert sum("worker-0 step_failed" in line or "worker-1 step_failed" in line for line in lines) <= 2 * refused
+    assert sum("group_ready" in line for line in lines) == 1 + refused, lines
+    assert not any("of a graph on some ranks" in line for line in lines), lines
+
+
 def test_enforce_eager_and_half(programs):
     """What float16 is asked of computes in bfloat16, and says so once."""
     with cluster_of(programs, 1, 1, "--enforce-eager", "--dtype", "half") as c:
@@ -154,7 +181,7 @@ def kill_under_streams(c, name, bodies, n_said=8):
 
     results = run(c, bodies, on_event)
     assert killed
-    wait_for("it is started anew", lambda: c.pid(name) != killed[0])
+    wait_for("it is started anew", lambda: c.pids().get(name, killed[0]) != killed[0])
     for got in results:
         before = said.get(id(got), [])
         assert ids(got)[:len(before)] == before
@@ -206,6 +233,62 @@ def test_what_has_no_kernels_is_refused_by_name(cluster):
     for dtype in ("float", "float32"):
         code, said = start_alone(cluster, "--device", "cuda", "--dtype", dtype)
         assert code == 2 and f"--dtype {dtype}" in said and "--device cpu" in said, said
+
+
+def write_act_order_mixture(folder):
+    """A mixture as GPTQ writes it with desc_act: inputs of the experts are in no order of groups. All weights are 0."""
+    hidden, inner, vocabulary = 64, 128, 64
+    config = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": hidden, "intermediate_size": inner,
+              "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": vocabulary,
+              "num_local_experts": 2, "num_experts_per_tok": 1, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+              "max_position_embeddings": 128, "tie_word_embeddings": False,
+              "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": True, "sym": True}}
+    tensors = {}
+
+    def plain(name, *shape):
+        tensors[name] = ("F16", shape, bytes(2 * math.prod(shape)))
+
+    def gptq(name, n, k):
+        groups = [i * 5 % k // 32 for i in range(k)]
+        tensors[name + ".qweight"] = ("I32", (k // 8, n), bytes(k // 2 * n))
+        tensors[name + ".qzeros"] = ("I32", (k // 32, n // 8), bytes(k // 32 * n // 2))
+        tensors[name + ".scales"] = ("F16", (k // 32, n), bytes(k // 32 * n * 2))
+        tensors[name + ".g_idx"] = ("I32", (k,), struct.pack(f"<{k}i", *groups))
+
+    layer = "model.layers.0."
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        plain(name, vocabulary, hidden)
+    for name in ("model.norm.weight", layer + "input_layernorm.weight", layer + "post_attention_layernorm.weight"):
+        plain(name, hidden)
+    for name in "qkvo":
+        gptq(f"{layer}self_attn.{name}_proj", hidden, hidden)
+    plain(layer + "block_sparse_moe.gate.weight", 2, hidden)
+    for e in range(2):
+        for name, n, k in (("w1", inner, hidden), ("w2", hidden, inner), ("w3", inner, hidden)):
+            gptq(f"{layer}block_sparse_moe.experts.{e}.{name}", n, k)
+    header, at = {}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + b"".join(t[2] for t in tensors.values()))
+
+
+def test_experts_in_act_order(cluster, tmp_path):
+    """Refused on a GPU before a weight is read, by name and with what to do instead; a CPU takes them. Attention's
+    matrices are in act-order too, which a GPU computes: it is the experts' tensor that is named."""
+    write_act_order_mixture(tmp_path)
+    code, said = start_alone(cluster, "--device", "cuda", "--model", tmp_path)
+    assert code == 2 and "block_sparse_moe.experts.0.w" in said and "desc_act" in said and "--device cpu" in said, said
+    cpu = subprocess.Popen([cluster.command[0].removesuffix("/cox") + "/cox-worker", "--model", tmp_path, "--insecure", "--head",
+                            "127.0.0.1:1", "--http-port", "0", "--device", "cpu"], stderr=subprocess.PIPE, text=True)
+    try:
+        lines = list(itertools.takewhile(lambda line: "worker_started" not in line and line, iter(cpu.stderr.readline, None)))
+        assert cpu.poll() is None, lines
+    finally:
+        cpu.terminate()
+        cpu.communicate()
 
 
 def test_a_gpu_that_was_asked_for_is_not_replaced(cluster):

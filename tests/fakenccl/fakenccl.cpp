@@ -273,6 +273,9 @@ bool ranks_agree(state &s, const round &r)
             s.at->headers[i].root != r.root) {
             fail(s, NCCL_INVALID_USAGE, "the ranks called different collectives");
             return false;
+        } else if (s.at->headers[i].captured != r.captured) { /* NCCL's manual, "CUDA Graphs" */
+            fail(s, NCCL_INVALID_USAGE, "a collective is of a graph on some ranks alone");
+            return false;
         }
     return true;
 }
@@ -283,7 +286,7 @@ void exchange(state &s, const round &r)
     bool sum = r.kind == round::SUM;
     if (!await(s, [&] { return all_ranks(s, s.at->done, turn - 1); }))
         return;
-    s.at->headers[s.rank] = {(int)r.kind, r.root, r.n_bytes};
+    s.at->headers[s.rank] = {(int)r.kind, r.root, r.n_bytes, r.captured};
     if (sum || s.rank == r.root)
         memcpy(s.at->slots[s.rank], s.staging, r.n_bytes);
     s.at->posted[s.rank] = turn;

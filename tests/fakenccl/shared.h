@@ -17,6 +17,7 @@ struct shared {
     struct header {
         int kind, root;
         size_t n_bytes;
+        bool captured;
     };
     struct split {
         int color, key;
