@@ -1,12 +1,12 @@
 #include "cli/restart_policy.h"
 
 struct restart_verdict restart_policy_on_exit(struct restart_policy *p, uint64_t life_ms,
-                                              int exit_code, int term_signal)
+                                              int exit_code, int term_signal, bool said_so)
 {
     if (life_ms >= RESTART_GOOD_LIFE_MS)
         p->next_ms = 0;
     bool says_config = term_signal == 0 && exit_code == RESTART_CONFIG_EXIT;
-    bool config_error = says_config && life_ms < RESTART_START_MS;
+    bool config_error = says_config && (said_so || life_ms < RESTART_START_MS);
     p->has_run = p->has_run || (life_ms >= RESTART_GOOD_LIFE_MS && !says_config);
     bool first = !p->has_died;
     p->has_died = true;

@@ -183,7 +183,8 @@ static void schedule_restart(struct child *c, int pid, uint64_t life_ms, int sta
                              int term_signal)
 {
     struct supervisor *s = c->s;
-    struct restart_verdict v = restart_policy_on_exit(&c->policy, life_ms, status, term_signal);
+    struct restart_verdict v =
+        restart_policy_on_exit(&c->policy, life_ms, status, term_signal, c->held);
     if (v.give_up) {
         last_words_sentence(c->last_words[0] ? c->last_words : "configuration error", s->sentence,
                             sizeof s->sentence);

@@ -145,9 +145,14 @@ static int run(struct process *p)
         log_info("worker_started", "version=%s head=%s http=%s", COX_VERSION, p->startup.endpoint,
                  p->http_address);
         loop_run(p->loop);
-        if (worker_failure(p->worker)[0] != '\0')
-            /* it was said; threads may be stuck, and the device may be lost */
-            _exit(worker_failed_for_good(p->worker) ? 2 : 1);
+        if (worker_failure(p->worker)[0] != '\0') {
+            /* It was said; threads may be stuck, and the device may be lost. Once more, for whoever
+             * would start it anew: that is in vain. */
+            if (worker_failed_for_good(p->worker))
+                _exit(fail(error_set(&err, STATUS_UNSUPPORTED, "%s", worker_failure(p->worker)),
+                           &err));
+            _exit(1);
+        }
         const char *refusal = worker_refusal(p->worker);
         bool refused = refusal[0] != '\0';
         if (refused)

@@ -12,13 +12,16 @@ struct death {
     uint32_t want_wait;
     bool want_give_up;
 };
+/* Beside an exit code: its last words were that it cannot start. */
+enum { SAYS_SO = 1000 };
 
 static void check(const struct death *deaths, size_t n)
 {
     struct restart_policy p = {0};
     for (size_t i = 0; i < n; i++) {
-        struct restart_verdict v =
-            restart_policy_on_exit(&p, deaths[i].life_ms, deaths[i].code, deaths[i].signal);
+        bool said_so = deaths[i].code >= SAYS_SO;
+        struct restart_verdict v = restart_policy_on_exit(
+            &p, deaths[i].life_ms, deaths[i].code % SAYS_SO, deaths[i].signal, said_so);
         if (v.wait_ms != deaths[i].want_wait || v.give_up != deaths[i].want_give_up)
             fail_msg("death %zu: wait %u give up %d", i, v.wait_ms, v.give_up);
     }
@@ -52,8 +55,13 @@ static void test_configuration_errors(void **state)
     CHECK({50, 1, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
           {6000, 2, 0, 800, true}); /* a slow start */
     CHECK({6000, 2, 0, 100, true});
-    CHECK({60000, 2, 0, 100, false}); /* that was no start */
-    CHECK({5, 2, 9, 100, false});     /* a signal */
+    CHECK({60000, 2, 0, 100, false});          /* that was no start */
+    CHECK({60000, SAYS_SO + 2, 0, 100, true}); /* it says that it was */
+    CHECK({50, 1, 0, 100, false}, {90000, SAYS_SO + 2, 0, 100, false},
+          {90000, SAYS_SO + 2, 0, 100, false}, {90000, SAYS_SO + 2, 0, 100, true}); /* in a row */
+    CHECK({90000, SAYS_SO + 1, 0, 100, false},
+          {90000, SAYS_SO + 2, 9, 100, false}); /* other ends */
+    CHECK({5, 2, 9, 100, false});               /* a signal */
 }
 
 /* What has run is no configuration error: the file was moved, the memory was short for a while. The
@@ -62,7 +70,7 @@ static void test_what_ran_is_never_given_up(void **state)
 {
     CHECK({10000, 0, 9, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
           {5, 2, 0, 800, false}, {5, 2, 0, 1600, false}, {5, 2, 0, 3200, false},
-          {5, 2, 0, 5000, false}, {5, 2, 0, 5000, false});
+          {5, 2, 0, 5000, false}, {90000, SAYS_SO + 2, 0, 100, false});
     /* slow to find out is not having run */
     CHECK({12000, 2, 0, 100, true});
     CHECK({50, 1, 0, 100, false}, {12000, 2, 0, 100, false}, {5, 2, 0, 200, false},
