@@ -142,7 +142,12 @@ enum status collectives_gpu_join(struct collectives_gpu *c, const struct comm_pl
 {
     const struct gpu_comm_group g = {
         .tp = p->tp, .pp = p->pp, .rank = p->rank, .stage = p->stage, .id = id.ptr, .n_id = id.n};
-    return c->comm->ops->join(c->comm, &g, err);
+    TRY(c->comm->ops->join(c->comm, &g, err));
+    if (g.tp > 1 && c->comm->one_shot_bytes > 0)
+        log_info("one_shot_sums", "max_bytes=%llu", (unsigned long long)c->comm->one_shot_bytes);
+    else if (g.tp > 1)
+        log_info("one_shot_sums", "max_bytes=0 reason=%s", log_quote(c->comm->one_shot_why));
+    return STATUS_OK;
 }
 
 enum status collectives_gpu_wait(struct collectives_gpu *c,

@@ -6,7 +6,8 @@
  * Collectives are enqueued on the stream that the object was opened with and return at once; their
  * results are there for what is enqueued behind them. They may be captured into graphs
  * (thread-local or relaxed mode) when the same call has run before outside of one: a first call
- * connects. Every rank calls the same ones in the same order with the same sizes.
+ * connects. Every rank calls the same ones in the same order with the same sizes, of memory that
+ * is aligned alike.
  *
  * Threads: make_id, interrupt and overdue from any thread; all else by one thread at a time, the
  * compute thread. After any error but of arguments `leave` is due. Errors: STATUS_CLOSED
@@ -103,6 +104,10 @@ struct gpu_comm_ops {
 struct gpu_comm {
     const struct gpu_comm_ops *ops;
     struct gpu_comm_group group; /* tp 0: none. id is not kept */
+    /* Of a group: sums of bfloat16 of at most so many bytes go over memory that the ranks of the
+     * stage map from each other (docs/comm.md, "One-shot sums"); 0: none, for the reason given. */
+    uint64_t one_shot_bytes;
+    char one_shot_why[160];
 };
 
 /* Loads the library. STATUS_UNSUPPORTED: it is not here, lacks a call, or is older than 2.18; the

@@ -56,6 +56,7 @@ MUST_USE enum status gpu_stream_sync(struct gpu_stream *s, struct error *err);
 /* The same without waiting: STATUS_AGAIN while something is under way. */
 MUST_USE enum status gpu_stream_query(struct gpu_stream *s, struct error *err);
 void *gpu_stream_native(struct gpu_stream *s); /* a cudaStream_t, for libraries that take one */
+struct gpu_device *gpu_stream_device(struct gpu_stream *s);
 
 /* A place in a stream. Queried by one thread, the one that records. */
 MUST_USE enum status gpu_event_new(struct gpu_device *d, struct gpu_event **out, struct error *err);

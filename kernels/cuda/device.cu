@@ -212,6 +212,11 @@ void *gpu_stream_native(struct gpu_stream *s)
     return s->native;
 }
 
+struct gpu_device *gpu_stream_device(struct gpu_stream *s)
+{
+    return s->device;
+}
+
 static enum status copy(struct gpu_stream *s, void *to, const void *from, uint64_t n_bytes,
                         cudaMemcpyKind kind, struct error *err)
 {

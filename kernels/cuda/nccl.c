@@ -186,12 +186,16 @@ static enum status join(struct gpu_comm *base, const struct gpu_comm_group *g, s
         s = join_all(c, g, err);
     if (s == STATUS_OK)
         s = join_stage(c, g, err);
-    if (s != STATUS_OK)
-        return error_prefix(err, s, "position %u of %u", g->stage * g->tp + g->rank, g->tp * g->pp);
-    base->group = *g;
-    base->group.id = NULL;
-    base->group.n_id = 0;
-    return STATUS_OK;
+    if (s == STATUS_OK) {
+        base->group = *g;
+        base->group.id = NULL;
+        base->group.n_id = 0;
+        s = nccl_oneshot_join(c, g, err);
+    }
+    if (s == STATUS_OK)
+        return s;
+    base->group = (struct gpu_comm_group){0};
+    return error_prefix(err, s, "position %u of %u", g->stage * g->tp + g->rank, g->tp * g->pp);
 }
 
 /* ---- aborting ---- */
@@ -261,6 +265,7 @@ static void interrupt(struct gpu_comm *base)
     struct nccl_comm *c = nccl_of(base);
     pthread_mutex_lock(&c->mutex);
     atomic_store(&c->interrupted, true);
+    nccl_oneshot_interrupt(&c->oneshot);
     if (c->abort_state == ABORT_NONE) {
         c->abort_state = ABORT_WANTED;
         atomic_store(&c->abort_began_ns, clock_mono_ns());
@@ -273,8 +278,8 @@ static bool overdue(const struct gpu_comm *base)
 {
     const struct nccl_comm *c = (const struct nccl_comm *)base;
     uint64_t began = atomic_load(&c->abort_began_ns), now = clock_mono_ns();
-    return began != 0 && !atomic_load(&c->abort_ended) &&
-           now - began > (c->o.leave_timeout_ms + LATE_MS) * NS_PER_MS;
+    bool ended = atomic_load(&c->abort_ended) && !atomic_load(&c->unmapping);
+    return began != 0 && !ended && now - began > (c->o.leave_timeout_ms + LATE_MS) * NS_PER_MS;
 }
 
 /* Of what an interrupt began; who comes late to it still has a moment. */
@@ -339,6 +344,9 @@ static enum gpu_comm_end leave(struct gpu_comm *base, uint32_t *ms, struct error
     }
     if (end != GPU_COMM_LEFT)
         return end;
+    atomic_store(&c->unmapping, true); /* a driver that hangs there is overdue */
+    nccl_oneshot_leave(c);
+    atomic_store(&c->unmapping, false);
     base->group = (struct gpu_comm_group){0};
     pthread_mutex_lock(&c->mutex);
     c->abort_state = ABORT_NONE;
@@ -366,7 +374,7 @@ static enum status look_at_comms(struct nccl_comm *c, struct error *err)
         if (s != STATUS_OK && s != STATUS_AGAIN)
             return s;
     }
-    return STATUS_OK;
+    return nccl_oneshot_check(c, err);
 }
 
 static enum status wait_done(struct gpu_comm *base, enum status (*done)(void *, struct error *),
@@ -416,6 +424,7 @@ static void close_comm(struct gpu_comm *base)
         pthread_join(c->thread, NULL);
     pthread_cond_destroy(&c->wake);
     pthread_mutex_destroy(&c->mutex);
+    nccl_oneshot_close(c);
     mem_free(c);
 }
 
@@ -451,6 +460,7 @@ enum status gpu_comm_open(const struct gpu_comm_options *o, struct gpu_comm **ou
     c->o.join_timeout_ms = or_default(o->join_timeout_ms, JOIN_MS);
     c->o.wait_timeout_ms = or_default(o->wait_timeout_ms, WAIT_MS);
     c->o.leave_timeout_ms = or_default(o->leave_timeout_ms, LEAVE_MS);
+    nccl_oneshot_open(&c->oneshot);
     pthread_mutex_init(&c->mutex, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

@@ -1,12 +1,25 @@
 #pragma once
 /* What the files of the collectives over NCCL share: nccl_library.c (dlopen), nccl.c (joining,
- * leaving, waiting), nccl_ops.c (the collectives). */
+ * leaving, waiting), nccl_ops.c (the collectives), nccl_oneshot.c (small sums over peer memory). */
 #include <pthread.h>
 
 #include "kernels/cuda/cuda_comm.h"
+#include "kernels/cuda/cuda_oneshot.h"
+#include "kernels/cuda/cuda_peer.h"
 #include "kernels/cuda/nccl_api.h"
 
 enum abort_state { ABORT_NONE, ABORT_WANTED, ABORT_DONE };
+
+/* Small sums over peer memory: the compute thread's, but for words. Memory is allocated by the
+ * first group that may use it, and stays. */
+struct nccl_oneshot {
+    bool is_wanted;
+    uint32_t tag; /* the group's */
+    struct gpu_peer_memory own;
+    void *scratch;                        /* for agreeing; of any group whose size allows it */
+    void *regions[GPU_ONESHOT_MAX_RANKS]; /* of the group's ranks; NULL: not mapped */
+    _Atomic uint32_t *_Atomic words;      /* pinned, between host and kernels; NULL: not yet */
+};
 
 struct nccl_comm {
     struct gpu_comm base;
@@ -26,7 +39,8 @@ struct nccl_comm {
     bool ends, abort_failed;
     char abort_text[256];
     _Atomic uint64_t abort_began_ns; /* 0: none has */
-    _Atomic bool abort_ended;
+    _Atomic bool abort_ended, unmapping;
+    struct nccl_oneshot oneshot;
 };
 
 static inline struct nccl_comm *nccl_of(struct gpu_comm *c)
@@ -62,3 +76,18 @@ MUST_USE enum status nccl_send(struct gpu_comm *base, uint32_t to, const void *d
                                struct error *err);
 MUST_USE enum status nccl_receive(struct gpu_comm *base, uint32_t from, void *data, size_t n_bytes,
                                   struct error *err);
+
+/* nccl_oneshot.c. What its ranks may sum so is in base.one_shot_bytes, 0 before and after. */
+void nccl_oneshot_open(struct nccl_oneshot *o);
+void nccl_oneshot_close(struct nccl_comm *c);
+/* Behind the communicators, with base.group set: finds out with the other ranks of the stage. */
+MUST_USE enum status nccl_oneshot_join(struct nccl_comm *c, const struct gpu_comm_group *g,
+                                       struct error *err);
+/* Any thread. Kernels that wait for a rank end soon. */
+void nccl_oneshot_interrupt(struct nccl_oneshot *o);
+/* STATUS_IO: a sum has ended because a rank did not come in time. */
+MUST_USE enum status nccl_oneshot_check(const struct nccl_comm *c, struct error *err);
+/* When the stream has come to its end. */
+void nccl_oneshot_leave(struct nccl_comm *c);
+bool nccl_oneshot_takes(const struct nccl_comm *c, const void *x, size_t n);
+MUST_USE enum status nccl_oneshot_sum(struct nccl_comm *c, void *x, size_t n, struct error *err);

@@ -27,6 +27,9 @@ static enum status sum(struct gpu_comm *base, void *x, size_t n, int type, struc
 
 enum status nccl_sum_bf16(struct gpu_comm *base, void *x, size_t n, struct error *err)
 {
+    struct nccl_comm *c = nccl_of(base);
+    if (nccl_oneshot_takes(c, x, n))
+        return nccl_oneshot_sum(c, x, n, err);
     return sum(base, x, n, NCCL_BFLOAT16, err);
 }
 

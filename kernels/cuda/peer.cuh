@@ -10,10 +10,22 @@ __device__ __forceinline__ void peer_store_release(uint32_t *flag, uint32_t v)
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(v) : "memory");
 }
 
+__device__ __forceinline__ void peer_store_release(uint64_t *flag, uint64_t v)
+{
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(flag), "l"(v) : "memory");
+}
+
 __device__ __forceinline__ uint32_t peer_load_acquire(const uint32_t *flag)
 {
     uint32_t v;
     asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(flag) : "memory");
+    return v;
+}
+
+__device__ __forceinline__ uint64_t peer_load_acquire(const uint64_t *flag)
+{
+    uint64_t v;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(flag) : "memory");
     return v;
 }
 

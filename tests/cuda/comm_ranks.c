@@ -79,6 +79,9 @@ static pid_t start_rank(const struct ranks_case *c, struct ranks_shared *shared,
         setenv("FAKENCCL_LOSS", c->loss, 1);
     if (c->version)
         setenv("FAKENCCL_VERSION", c->version, 1);
+    setenv("COX_ONE_SHOT", c->one_shot ? "1" : "0", 1);
+    if (c->lacks && i == 1)
+        putenv((char *)c->lacks);
     bool ok = rank_main(c, shared, i);
     fflush(stdout);
     _exit(ok ? 0 : 1);

@@ -12,7 +12,7 @@
 #include "kernels/cuda/cuda_graph.h"
 #include "tests/cuda/comm_cases.h"
 
-enum { WEIGHTS_BYTES = 1 << 16, LEAVE_MS = 400, MOST_MS = 10000 };
+enum { WEIGHTS_BYTES = 1 << 16, LEAVE_MS = 400, MOST_MS = 10000, JOINED = 3 };
 
 /* The ranks do not agree: told, and not answered with other numbers. */
 static bool mismatch(struct rank *r)
@@ -104,6 +104,34 @@ static bool recorded(struct rank *r)
             return false;
     forget(r, &a);
     return true;
+}
+
+/* ---- over peer memory ---- */
+
+/* To the bound and over it, and what only NCCL takes; on all ranks or on none. */
+static bool one_shot_sums(struct rank *r)
+{
+    RANK_CHECK(r, rank_join(r, 0, r->n, 1, NULL));
+    const size_t most = r->comm->one_shot_bytes / 2, sizes[] = {8, 1001, 65536, most, most + 8};
+    RANK_CHECK(r, most >= 65536);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (!comm_sum_once(r, r->n, sizes[i], true))
+            return false;
+    return comm_sum_once(r, r->n, 4096, false);
+}
+
+static bool one_shot_in_stages(struct rank *r)
+{
+    RANK_CHECK(r, rank_join(r, 0, 2, 2, NULL));
+    RANK_CHECK(r, r->comm->one_shot_bytes > 0);
+    return comm_sum_once(r, 2, 5000, true);
+}
+
+static bool refused_by_one(struct rank *r)
+{
+    RANK_CHECK(r, rank_join(r, 0, r->n, 1, NULL));
+    RANK_CHECK(r, r->comm->one_shot_bytes == 0 && r->comm->one_shot_why[0] != '\0');
+    return comm_sum_once(r, r->n, 4096, true);
 }
 
 /* ---- interrupts and deadlines ---- */
@@ -209,6 +237,17 @@ static bool weights_are_whole(struct rank *r, void *weights)
     return true;
 }
 
+/* When all others are in: one stage's ranks do not wait for another's. */
+static void be_killed(struct rank *r)
+{
+    for (uint32_t i = 0; i < r->n; i++)
+        while (i != 1 && atomic_load(&r->shared->at[i]) != JOINED)
+            usleep(100);
+    atomic_store(&r->shared->at[1], 1);
+    for (;;)
+        pause();
+}
+
 /* Rank 1 is killed while the others wait for it in a sum. */
 static bool lose_rank_1(struct rank *r, uint32_t tp, uint32_t pp)
 {
@@ -217,16 +256,16 @@ static bool lose_rank_1(struct rank *r, uint32_t tp, uint32_t pp)
     RANK_CHECK(r, rank_join(r, 0, tp, pp, NULL));
     if (!comm_sum_once(r, tp, 1000, true))
         return false;
-    if (r->i == 1) {
-        atomic_store(&r->shared->at[1], 1);
-        pause();
-    }
+    if (r->i == 1)
+        be_killed(r);
+    atomic_store(&r->shared->at[r->i], JOINED);
     RANK_TRY(r, gpu_alloc(r->device, 4096, &x, why));
     enum status s = r->comm->ops->sum_bf16(r->comm, x, 2048, &err);
     if (s == STATUS_OK)
         s = r->comm->ops->wait(r->comm, NULL, NULL, &err);
     /* In another stage nobody waits for it: the head says so. */
     RANK_CHECK(r, s == STATUS_IO || s == STATUS_CLOSED || r->i / tp > 0);
+    r->comm->ops->interrupt(r->comm); /* memory is given back when the device has ended */
     gpu_release(r->device, x);
     return true;
 }
@@ -408,6 +447,38 @@ static const struct ranks_case cases[] = {
      .version = "21903",
      .kills = true},
     {.name = "killed, in a replay", .n = 2, .fn = loss_of_recorded, .loss = "spin", .kills = true},
+    {.name = "one-shot sums of two", .n = 2, .fn = one_shot_sums, .one_shot = true},
+    {.name = "one-shot sums of four", .n = 4, .fn = one_shot_sums, .one_shot = true},
+    {.name = "one-shot sums in two stages", .n = 4, .fn = one_shot_in_stages, .one_shot = true},
+    {.name = "one-shot sums, recorded", .n = 2, .fn = recorded, .one_shot = true},
+    {.name = "one-shot sums, off on one rank",
+     .n = 4,
+     .fn = refused_by_one,
+     .one_shot = true,
+     .lacks = "COX_ONE_SHOT=0"},
+    {.name = "one-shot sums, a rank killed",
+     .n = 2,
+     .fn = loss_of_two,
+     .one_shot = true,
+     .kills = true},
+    {.name = "one-shot sums, killed and told",
+     .n = 2,
+     .fn = loss_of_two_told,
+     .loss = "spin",
+     .one_shot = true,
+     .kills = true},
+    {.name = "one-shot sums, killed in stages",
+     .n = 4,
+     .fn = loss_in_stages,
+     .loss = "spin",
+     .one_shot = true,
+     .kills = true},
+    {.name = "one-shot sums, killed in a replay",
+     .n = 2,
+     .fn = loss_of_recorded,
+     .loss = "spin",
+     .one_shot = true,
+     .kills = true},
     {.name = "killed, an abort that hangs",
      .n = 2,
      .fn = idle_hang,
@@ -422,6 +493,20 @@ static const struct ranks_case cases[] = {
      .options = {.leave_timeout_ms = LEAVE_MS}},
 };
 
+/* Of the emulation alone. */
+static const struct ranks_case emulated_cases[] = {
+    {.name = "one-shot sums, no memory is opened",
+     .n = 2,
+     .fn = refused_by_one,
+     .one_shot = true,
+     .lacks = "COX_EMULATE_NO_IPC=1"},
+    {.name = "one-shot sums, no memory is there",
+     .n = 2,
+     .fn = refused_by_one,
+     .one_shot = true,
+     .lacks = "COX_EMULATE_FAIL_ALLOC=2"},
+};
+
 /* Beside the program. */
 static void find_library(bool emulated, char *buf, size_t size)
 {
@@ -433,20 +518,32 @@ static void find_library(bool emulated, char *buf, size_t size)
     snprintf(buf + at, size - at, "%s", name);
 }
 
+static bool run_cases(const struct ranks_case *all, size_t n, const char *name, const char *library)
+{
+    bool ok = true;
+    for (size_t i = 0; i < n; i++) {
+        struct ranks_case c = all[i];
+        c.options.library = library;
+        if (!name || strcmp(name, c.name) == 0)
+            ok = ranks_run(&c) && ok;
+    }
+    return ok;
+}
+
 int main(int argc, char **argv)
 {
     char library[4096];
-    bool ok = true, emulated = argc > 1 && strcmp(argv[1], "--small") == 0;
+    bool emulated = argc > 1 && strcmp(argv[1], "--small") == 0;
     find_library(emulated, library, sizeof library);
     argc -= emulated;
     argv += emulated;
     if (comm_devices() == 0)
         return 77;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct ranks_case c = cases[i];
-        c.options.library = library;
-        if (argc < 2 || strcmp(argv[1], c.name) == 0)
-            ok = ranks_run(&c) && ok;
-    }
+    const char *name = argc > 1 ? argv[1] : NULL;
+    bool ok = run_cases(cases, sizeof cases / sizeof cases[0], name, library);
+    if (emulated)
+        ok = run_cases(emulated_cases, sizeof emulated_cases / sizeof emulated_cases[0], name,
+                       library) &&
+             ok;
     return ok ? 0 : 1;
 }

@@ -68,6 +68,16 @@ def test_ranks(programs, tp, pp, args):
     """Sums, logits' columns, hidden states and ids go from device to device; guesses through the host."""
     with cluster_of(programs, tp, pp, *args) as c:
         check_greedy(c)
+        log = c.log()
+    assert sum("one_shot_sums max_bytes=524288" in line for line in log.splitlines()) == tp * pp
+
+
+def test_ranks_without_memory_of_each_other(programs):
+    """NCCL's stand-in has all sums; they are added in the same order, so the ids are the same."""
+    with cluster_of(programs, 2, 1, env={"COX_ONE_SHOT": "0"}) as c:
+        check_greedy(c)
+        log = c.log()
+    assert sum("one_shot_sums max_bytes=0 reason=" in line for line in log.splitlines()) == 2
 
 
 def test_a_lost_rank_leaves_the_others_their_weights(programs):

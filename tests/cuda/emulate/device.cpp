@@ -36,6 +36,8 @@ const struct {
     ERROR(cudaErrorInvalidConfiguration, "invalid configuration argument"),
     ERROR(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy"),
     ERROR(cudaErrorNoDevice, "no CUDA-capable device is detected"),
+    ERROR(cudaErrorDeviceUninitialized, "invalid device context"),
+    ERROR(cudaErrorMapBufferObjectFailed, "mapping of buffer object failed"),
     ERROR(cudaErrorInvalidDevice, "invalid device ordinal"),
     ERROR(cudaErrorInvalidResourceHandle, "invalid resource handle"),
     ERROR(cudaErrorNotReady, "device not ready"),
@@ -372,6 +374,25 @@ cudaError_t cudaDeviceGetPCIBusId(char *out, int size, int ordinal)
 {
     int n = snprintf(out, (size_t)size, "0000:%02x:00.0", ordinal + 1);
     return n < size ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaDeviceGetByPCIBusId(int *ordinal, const char *id)
+{
+    char own[32];
+    for (int i = 0; i < n_devices(); i++)
+        if (cudaDeviceGetPCIBusId(own, sizeof own, i) == cudaSuccess && strcmp(own, id) == 0) {
+            *ordinal = i;
+            return emulate::lost();
+        }
+    return emulate::told(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int ordinal, int peer)
+{
+    if (ordinal < 0 || peer < 0 || ordinal >= n_devices() || peer >= n_devices())
+        return emulate::told(cudaErrorInvalidDevice);
+    *can = ordinal != peer && emulate::setting("COX_EMULATE_NO_PEERS", 0) == 0;
+    return emulate::lost();
 }
 
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int ordinal)

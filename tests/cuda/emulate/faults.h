@@ -4,6 +4,8 @@
  * (counted from the start). Others:
  * COX_EMULATE_DEVICES (1), COX_EMULATE_MULTIPROCESSORS (4), COX_EMULATE_MEMORY_MB (2048, of each),
  * COX_EMULATE_TAKEN_MB (of it, by others), COX_EMULATE_NO_BLAS=1 (cuBLASLt does not start),
+ * COX_EMULATE_NO_IPC=1 (no process opens another's memory), COX_EMULATE_NO_PEERS=1 (no device
+ * reaches another),
  * COX_EMULATE_STREAMS=eager (work begins when it is enqueued, and not when somebody waits). */
 #ifdef __cplusplus
 extern "C" {

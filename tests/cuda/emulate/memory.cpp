@@ -1,11 +1,15 @@
 /* Memory of the device and pinned memory of the host. Every allocation has its own pages: it ends
  * where a page ends, and the next one, and the one before it, fault. What lies between the pages'
  * begin and the allocation, and behind its end, holds a pattern that is looked at when it is freed;
- * AddressSanitizer refuses it at once. */
+ * AddressSanitizer refuses it at once. What another process is to map goes over to pages of a file
+ * without a name when its handle is asked for. */
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "engine.h"
 #include "runtime_internal.h"
@@ -35,7 +39,16 @@ struct allocation {
     bool is_registered;
     char *map;
     size_t n_map_bytes; /* with the page before and the one behind */
+    int shared_fd = -1; /* of the pages, when others may map them */
+    bool is_imported = false;
 };
+
+/* What a handle says. */
+struct ipc_handle {
+    int pid, fd;
+    size_t n_pages_bytes, n_before, n_bytes; /* of all pages; ahead of the allocation; its own */
+};
+static_assert(sizeof(ipc_handle) <= sizeof(cudaIpcMemHandle_t), "a handle");
 
 std::mutex lock;
 size_t n_used[emulate::MAX_DEVICES];
@@ -119,7 +132,7 @@ bool take(void *ptr, bool of_device, bool is_registered, allocation *out)
     std::lock_guard<std::mutex> hold(lock);
     const auto found = allocations().find((uintptr_t)ptr);
     if (found == allocations().end() || (found->second.device >= 0) != of_device ||
-        found->second.is_registered != is_registered)
+        found->second.is_registered != is_registered || found->second.is_imported)
         return false;
     *out = found->second;
     allocations().erase(found);
@@ -140,6 +153,8 @@ cudaError_t release(void *ptr, bool of_device)
     if (!is_pattern(pages_begin(a), begin) || !is_pattern(begin + a.n_bytes, pages_end(a)))
         emulate::die("something wrote before or behind the %zu bytes at %p", a.n_bytes, ptr);
     munmap(a.map, a.n_map_bytes);
+    if (a.shared_fd >= 0)
+        close(a.shared_fd);
     return lost();
 }
 
@@ -165,12 +180,66 @@ cudaError_t allocate_device(void **ptr, size_t n_bytes)
     return told(cudaErrorMemoryAllocation);
 }
 
-/* Zeros of whole pages are what fresh pages hold. */
+bool is_shared(const void *ptr)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    const auto next = allocations().upper_bound((uintptr_t)ptr);
+    return next != allocations().begin() &&
+           (std::prev(next)->second.shared_fd >= 0 || std::prev(next)->second.is_imported);
+}
+
+/* The same bytes in pages that a descriptor leads to. */
+bool share(allocation *a, char *ptr)
+{
+    const size_t n_bytes = (size_t)(pages_end(*a) - pages_begin(*a));
+    const int fd = memfd_create("emulated", MFD_CLOEXEC);
+    if (fd < 0)
+        return false;
+    UNPOISON(pages_begin(*a), n_bytes);
+    if (write(fd, pages_begin(*a), n_bytes) != (ssize_t)n_bytes ||
+        mmap(pages_begin(*a), n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
+            MAP_FAILED) {
+        close(fd);
+        return false;
+    }
+    POISON(pages_begin(*a), (size_t)(ptr - pages_begin(*a)));
+    POISON(ptr + a->n_bytes, (size_t)(pages_end(*a) - ptr) - a->n_bytes);
+    a->shared_fd = fd;
+    return true;
+}
+
+/* The pages of another process, between two that fault; NULL: they are not there. */
+char *map_shared(const ipc_handle &h, allocation *a)
+{
+    char path[64];
+    struct stat st;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", h.pid, h.fd);
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    *a = {h.n_bytes, emulate::device_current(), false, nullptr, h.n_pages_bytes + 2 * PAGE};
+    a->is_imported = true;
+    void *map = MAP_FAILED;
+    if (fd >= 0 && fstat(fd, &st) == 0 && (size_t)st.st_size == h.n_pages_bytes)
+        map = mmap(nullptr, a->n_map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    if (map != MAP_FAILED) {
+        a->map = static_cast<char *>(map);
+        if (mmap(pages_begin(*a), h.n_pages_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                 fd, 0) == MAP_FAILED) {
+            munmap(map, a->n_map_bytes);
+            a->map = nullptr;
+        }
+    }
+    if (fd >= 0)
+        close(fd);
+    return a->map ? pages_begin(*a) + h.n_before : nullptr;
+}
+
+/* Zeros of whole pages are what fresh pages hold, of memory that no other process maps. */
 void set_bytes(char *ptr, int value, size_t n_bytes)
 {
     char *first = reinterpret_cast<char *>(((uintptr_t)ptr + PAGE - 1) & ~(PAGE - 1));
     char *end = reinterpret_cast<char *>(((uintptr_t)ptr + n_bytes) & ~(PAGE - 1));
-    if ((value & 0xff) != 0 || n_bytes < FILLED_BYTES ||
+    if ((value & 0xff) != 0 || n_bytes < FILLED_BYTES || is_shared(ptr) ||
         madvise(first, (size_t)(end - first), MADV_DONTNEED) != 0) {
         memset(ptr, value, n_bytes);
         return;
@@ -354,6 +423,61 @@ cudaError_t cudaMemsetAsync(void *ptr, int value, size_t n_bytes, cudaStream_t s
         if (!emulate::device_is_lost(device))
             set_bytes(static_cast<char *>(ptr), value, n_bytes);
     });
+}
+
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *ptr)
+{
+    if (cudaError_t e = emulate::unsafe_call())
+        return e;
+    std::lock_guard<std::mutex> hold(lock);
+    const auto found = allocations().find((uintptr_t)ptr);
+    if (found == allocations().end() || found->second.device < 0 || found->second.is_imported)
+        return told(cudaErrorInvalidValue);
+    allocation &a = found->second;
+    if (a.shared_fd < 0 && !share(&a, static_cast<char *>(ptr)))
+        return told(cudaErrorMemoryAllocation);
+    const ipc_handle h = {getpid(), a.shared_fd, (size_t)(pages_end(a) - pages_begin(a)),
+                          (size_t)(static_cast<char *>(ptr) - pages_begin(a)), a.n_bytes};
+    memset(handle, 0, sizeof *handle);
+    memcpy(handle, &h, sizeof h);
+    return lost();
+}
+
+cudaError_t cudaIpcOpenMemHandle(void **ptr, cudaIpcMemHandle_t handle, unsigned flags)
+{
+    ipc_handle h;
+    allocation a;
+    if (cudaError_t e = emulate::unsafe_call())
+        return e;
+    *ptr = nullptr;
+    memcpy(&h, &handle, sizeof h);
+    if (flags != cudaIpcMemLazyEnablePeerAccess)
+        return told(cudaErrorInvalidValue);
+    if (emulate::setting("COX_EMULATE_NO_IPC", 0) > 0)
+        return told(cudaErrorNotSupported);
+    if (h.pid == getpid()) /* its own: as CUDA has it */
+        return told(cudaErrorDeviceUninitialized);
+    char *at = map_shared(h, &a);
+    if (!at)
+        return told(cudaErrorMapBufferObjectFailed);
+    *ptr = at;
+    std::lock_guard<std::mutex> hold(lock);
+    allocations()[(uintptr_t)at] = a;
+    return lost();
+}
+
+cudaError_t cudaIpcCloseMemHandle(void *ptr)
+{
+    if (cudaError_t e = emulate::unsafe_call())
+        return e;
+    emulate::streams_wait(emulate::device_current());
+    std::lock_guard<std::mutex> hold(lock);
+    const auto found = allocations().find((uintptr_t)ptr);
+    if (found == allocations().end() || !found->second.is_imported)
+        return told(cudaErrorInvalidValue);
+    munmap(found->second.map, found->second.n_map_bytes);
+    allocations().erase(found);
+    return lost();
 }
 
 cudaError_t cudaMemset(void *ptr, int value, size_t n_bytes)

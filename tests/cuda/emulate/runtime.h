@@ -14,6 +14,8 @@ enum cudaError_t {
     cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
+    cudaErrorDeviceUninitialized = 201,
+    cudaErrorMapBufferObjectFailed = 205,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
     cudaErrorIllegalAddress = 700,
@@ -39,6 +41,7 @@ enum cudaMemcpyKind {
     cudaMemcpyDeviceToDevice,
     cudaMemcpyDefault
 };
+enum { cudaIpcMemLazyEnablePeerAccess = 1 };
 enum { cudaStreamDefault = 0, cudaStreamNonBlocking = 1 };
 enum { cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2 };
 enum {
@@ -89,6 +92,9 @@ typedef struct emulate_graph *cudaGraph_t;
 typedef struct emulate_graph_exec *cudaGraphExec_t;
 typedef struct emulate_graph_node *cudaGraphNode_t;
 typedef void (*cudaHostFn_t)(void *);
+struct cudaIpcMemHandle_t {
+    char reserved[64];
+};
 
 struct cudaDeviceProp {
     char name[256];
@@ -110,6 +116,8 @@ cudaError_t cudaGetDevice(int *ordinal);
 cudaError_t cudaGetDeviceCount(int *n);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal);
 cudaError_t cudaDeviceGetPCIBusId(char *out, int size, int ordinal);
+cudaError_t cudaDeviceGetByPCIBusId(int *ordinal, const char *id);
+cudaError_t cudaDeviceCanAccessPeer(int *can, int ordinal, int peer);
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int ordinal);
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);
 cudaError_t cudaDriverGetVersion(int *version);
@@ -135,6 +143,10 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n_bytes, cudaMemc
 cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
                               size_t width, size_t height, cudaMemcpyKind kind,
                               cudaStream_t stream = nullptr);
+
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *ptr);
+cudaError_t cudaIpcOpenMemHandle(void **ptr, cudaIpcMemHandle_t handle, unsigned flags);
+cudaError_t cudaIpcCloseMemHandle(void *ptr);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority);

@@ -2,18 +2,26 @@
 /* kernels/cuda/peer.cuh in the emulation: other ranks are processes, and memory that both see is
  * mapped by both. */
 #include <cuda_runtime.h>
-#include <sched.h>
 #include <stdint.h>
 #include <time.h>
 
-inline void peer_store_release(uint32_t *flag, uint32_t v)
+template <class T> inline void peer_store_release(T *flag, T v)
 {
     __atomic_store_n(flag, v, __ATOMIC_RELEASE);
 }
 
-inline uint32_t peer_load_acquire(const uint32_t *flag)
+/* Who polls a flag lets the other process go on: naps, since on a busy machine one that only yields
+ * gets its turn after everybody else. */
+template <class T> inline T peer_load_acquire(const T *flag)
 {
-    sched_yield(); /* who polls lets the other process go on */
+    static thread_local const void *last;
+    static thread_local unsigned n_polls;
+    n_polls = last == flag ? n_polls + 1 : 0;
+    last = flag;
+    if (n_polls > 4) {
+        const timespec nap = {0, 20000};
+        nanosleep(&nap, nullptr);
+    }
     return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
 }
 
