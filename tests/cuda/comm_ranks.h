@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/cuda_comm.h"
 
-#define RANKS_MAX 4u
+#define RANKS_MAX 8u
 
 /* Between the test and its ranks. */
 struct ranks_shared {

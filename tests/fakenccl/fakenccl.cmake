@@ -17,7 +17,7 @@ function(cox_fakenccl_emulated)
   cox_fakenccl(fakenccl_emulated ${COX_EMULATE_CXX} -I${fakenccl_folder}/../cuda/emulate)
   add_dependencies(cuda_comm_emulated fakenccl_emulated)
   target_link_libraries(cuda_comm_emulated PRIVATE ${CMAKE_DL_LIBS})
-  set_target_properties(cuda_comm_emulated PROPERTIES ENABLE_EXPORTS ON)
+  set_target_properties(cuda_comm_emulated cuda_oneshot_bench_emulated PROPERTIES ENABLE_EXPORTS ON)
   if(COX_SANITIZE MATCHES thread) # its ranks are forked, and have threads
     set_tests_properties(cuda_comm_emulated PROPERTIES DISABLED ON)
   endif()
