@@ -1,22 +1,31 @@
 /* Attention of kernels/cuda beside a copy and a product of cuBLAS on the same device in the same
- * run: decode by the bytes of keys and values that have to be read, as a part of what a copy moves;
- * prefill by the operations of its products (half of the square: what is masked counts as none), as
- * a part of cuBLAS's. Blocks lie in random order and together exceed every cache. Rounds are
- * interleaved: median, least and most. Exit status 77 without a device. */
+ * run (cuda_ceilings.h), judged by the bars of cuda_bars.h. Blocks lie in random order and together
+ * exceed every cache. Rounds of the three are interleaved: median, least and most.
+ *
+ * decode: bytes of keys and values that have to be read (of each sequence its whole context, once;
+ * scales of coarse dtypes too; Q, results and block tables are left out), as a part of what a copy
+ * moves. Judged: 32 sequences of 8k in bfloat16.
+ *
+ * prefill: the operations of its two products, 2 x heads x (key + value dimensions) for each pair
+ * of positions that see each other, as a part of cuBLAS's. Of a latent those of the absorbed form,
+ * which is what the kernel is asked for.
+ *
+ * Usage: cuda_attention_bench [--seconds N]. Exit status: cuda_bars.h. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "bench/cuda_ceilings.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "kernels/cuda/cuda_attention.h"
-#include "kernels/cuda/cuda_linear.h"
 #include "kernels/kv_layout.h"
 
 #define N_ROUNDS     9
 #define MAX_CALLS    200u
-#define ROUND_BYTES  (4ull << 30)
-#define COPY_BYTES   (1ull << 30)
-#define GEMM_DIM     8192u
+#define ROUND_BYTES  (4ull << 30) /* a round has so many calls that it moves this, */
+#define ROUND_OPS    1e13         /* computes this, or has MAX_CALLS */
+#define SCRATCH      (1ull << 30)
 #define BLOCK_TOKENS 16u
 
 struct shape {
@@ -24,27 +33,26 @@ struct shape {
     uint32_t n_heads, group, head_dim, v_dim; /* v_dim: of a latent */
     enum dtype dtype;
     uint32_t n_sequences, context, n_rows; /* n_rows: of each sequence, its last positions */
+    bool is_judged;
 };
 static const struct shape shapes[] = {
-    {"Llama-3.1-8B, 32 x 8k", 32, 4, 128, 0, DTYPE_BF16, 32, 8192, 1},
-    {"the same, fp8", 32, 4, 128, 0, DTYPE_F8_E4M3, 32, 8192, 1},
-    {"Phi-3-mini, 32 x 4k", 32, 1, 96, 0, DTYPE_BF16, 32, 4096, 1},
-    {"DeepSeek-V2-Lite, 32 x 8k", 16, 16, 576, 512, DTYPE_BF16, 32, 8192, 1},
-    {"Llama-3.1-8B, 1 x 32k", 32, 4, 128, 0, DTYPE_BF16, 1, 32768, 1},
-    {"Llama-3.1-8B, 64 x 1k", 32, 4, 128, 0, DTYPE_BF16, 64, 1024, 1},
-    {"Llama-3.1-8B, 16 x 8k, 4 guesses", 32, 4, 128, 0, DTYPE_BF16, 16, 8192, 5},
-    {"Llama-3.1-8B, prefill of 8k", 32, 4, 128, 0, DTYPE_BF16, 1, 8192, 8192},
-    {"Phi-3-mini, prefill of 8k", 32, 1, 96, 0, DTYPE_BF16, 1, 8192, 8192},
-    {"DeepSeek-V2-Lite, prefill of 4k", 16, 16, 576, 512, DTYPE_BF16, 1, 4096, 4096},
-    {"Llama-3.1-8B, 2k behind 30k", 32, 4, 128, 0, DTYPE_BF16, 1, 32768, 2048},
+    {"Llama-3.1-8B, 32 x 8k", 32, 4, 128, 0, DTYPE_BF16, 32, 8192, 1, true},
+    {"the same, fp8", 32, 4, 128, 0, DTYPE_F8_E4M3, 32, 8192, 1, false},
+    {"Phi-3-mini, 32 x 8k", 32, 1, 96, 0, DTYPE_BF16, 32, 8192, 1, true},
+    {"DeepSeek-V2-Lite, 32 x 8k", 16, 16, 576, 512, DTYPE_BF16, 32, 8192, 1, true},
+    {"Llama-3.1-8B, 1 x 32k", 32, 4, 128, 0, DTYPE_BF16, 1, 32768, 1, false},
+    {"Llama-3.1-8B, 64 x 1k", 32, 4, 128, 0, DTYPE_BF16, 64, 1024, 1, false},
+    {"Llama-3.1-8B, 16 x 8k, 4 guesses", 32, 4, 128, 0, DTYPE_BF16, 16, 8192, 5, false},
+    {"Llama-3.1-8B, prefill of 8k", 32, 4, 128, 0, DTYPE_BF16, 1, 8192, 8192, false},
+    {"Phi-3-mini, prefill of 8k", 32, 1, 96, 0, DTYPE_BF16, 1, 8192, 8192, false},
+    {"DeepSeek-V2-Lite, prefill of 4k", 16, 16, 576, 512, DTYPE_BF16, 1, 4096, 4096, false},
+    {"Llama-3.1-8B, 2k behind 30k", 32, 4, 128, 0, DTYPE_BF16, 1, 32768, 2048, false},
 };
 
 struct bench {
-    struct gpu_device *device;
-    struct gpu_stream *stream;
-    struct gpu_linear *linear;
-    struct gpu_info info;
-    void *from, *to, *scratch; /* COPY_BYTES each */
+    struct bars bars;
+    struct ceilings c;
+    void *scratch;
 };
 
 /* A shape's memory on the device. */
@@ -55,19 +63,11 @@ struct load {
     void *cache, *tables, *rows, *tiles, *q, *out;
 };
 
-static void must(enum status s, const struct error *err)
-{
-    if (s == STATUS_OK)
-        return;
-    fprintf(stderr, "cuda_attention_bench: %s: %s\n", status_name(s), err->text);
-    exit(1);
-}
-
 static void *device_alloc(const struct bench *b, uint64_t n_bytes)
 {
     struct error err = {0};
     void *ptr;
-    must(gpu_alloc(b->device, n_bytes, &ptr, &err), &err);
+    must(gpu_alloc(b->c.device, n_bytes, &ptr, &err), &err, "memory");
     return ptr;
 }
 
@@ -75,8 +75,8 @@ static void *to_device(const struct bench *b, const void *host, uint64_t n_bytes
 {
     struct error err = {0};
     void *ptr = device_alloc(b, n_bytes);
-    must(gpu_copy_to_device(b->stream, ptr, host, n_bytes, &err), &err);
-    must(gpu_stream_sync(b->stream, &err), &err);
+    must(gpu_copy_to_device(b->c.stream, ptr, host, n_bytes, &err), &err, "write");
+    must(gpu_stream_sync(b->c.stream, &err), &err, "write");
     return ptr;
 }
 
@@ -87,22 +87,6 @@ static uint64_t next_random(void)
     random ^= random >> 7;
     random ^= random << 17;
     return random;
-}
-
-/* Numbers of ordinary size, whether they are read as bfloat16, as float or as e4m3. */
-static void fill(const struct bench *b, void *device, uint64_t n_bytes)
-{
-    enum { N = 1 << 20 };
-    struct error err = {0};
-    uint16_t *host = mem_array(N, sizeof *host);
-    for (uint32_t i = 0; i < N; i++)
-        host[i] = (uint16_t)((next_random() & 0x8077) | 0x3f00);
-    for (uint64_t at = 0, n; at < n_bytes; at += n) {
-        n = n_bytes - at < N * sizeof *host ? n_bytes - at : N * sizeof *host;
-        must(gpu_copy_to_device(b->stream, (char *)device + at, host, n, &err), &err);
-    }
-    must(gpu_stream_sync(b->stream, &err), &err);
-    mem_free(host);
 }
 
 /* Every sequence has n_table blocks of its own, from all over the cache. */
@@ -145,12 +129,12 @@ static void load_open(const struct bench *b, const struct shape *s, struct load 
     l->kv.block_stride = (s->v_dim ? 1 : 2) * kv_keys_bytes(s->dtype, l->kv.n_kv_heads, s->head_dim,
                                                             BLOCK_TOKENS, s->v_dim != 0);
     l->cache = device_alloc(b, n_blocks * l->kv.block_stride);
-    fill(b, l->cache, n_blocks * l->kv.block_stride);
+    ceilings_fill(b->c.stream, l->cache, n_blocks * l->kv.block_stride);
     kv_layout(&l->kv, l->cache, s->v_dim != 0);
     rows_make(b, l, n_blocks, n_table);
     l->q = device_alloc(b, (uint64_t)n_rows * s->n_heads * s->head_dim * 2);
     l->out = device_alloc(b, (uint64_t)n_rows * s->n_heads * v_dim * 2);
-    fill(b, l->q, (uint64_t)n_rows * s->n_heads * s->head_dim * 2);
+    ceilings_fill(b->c.stream, l->q, (uint64_t)n_rows * s->n_heads * s->head_dim * 2);
     l->p.p = (struct attention_params){.q = {l->q, s->n_heads * s->head_dim},
                                        .out = {l->out, s->n_heads * v_dim},
                                        .rows = l->rows,
@@ -160,63 +144,28 @@ static void load_open(const struct bench *b, const struct shape *s, struct load 
                                        .scale = 0.01f,
                                        .kv = &l->kv};
     l->p.tiles = l->tiles;
-    l->p.n_multiprocessors = b->info.n_multiprocessors;
+    l->p.n_multiprocessors = b->c.info.n_multiprocessors;
     l->p.scratch = b->scratch;
-    l->p.n_scratch_bytes = COPY_BYTES;
+    l->p.n_scratch_bytes = SCRATCH;
 }
 
 static void load_close(const struct bench *b, const struct load *l)
 {
     void *const all[] = {l->cache, l->tables, l->rows, l->tiles, l->q, l->out};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        gpu_release(b->device, all[i]);
-}
-
-static void call_attention(const struct bench *b, const void *load)
-{
-    struct error err = {0};
-    must(cuda_attention(b->stream, &((const struct load *)load)->p, &err), &err);
-}
-
-static void call_copy(const struct bench *b, const void *load)
-{
-    struct error err = {0};
-    (void)load;
-    must(gpu_copy_on_device(b->stream, b->to, b->from, COPY_BYTES, &err), &err);
-}
-
-static void call_gemm(const struct bench *b, const void *load)
-{
-    struct error err = {0};
-    struct gpu_products p = {.x = {b->from, GEMM_DIM},
-                             .n_rows = GEMM_DIM,
-                             .n_parts = 1,
-                             .parts = {{.out = {b->to, GEMM_DIM}}},
-                             .scratch = b->scratch,
-                             .scratch_bytes = COPY_BYTES};
-    if (!gpu_matrix_of(DTYPE_BF16, GEMM_DIM, GEMM_DIM, 0, b->from, &p.parts[0].w))
-        exit(1);
-    (void)load;
-    must(cuda_linear_many(b->linear, &p, &err), &err);
+        gpu_release(b->c.device, all[i]);
 }
 
 /* Seconds of one call, the mean over n. */
-static double seconds_of(const struct bench *b, uint32_t n,
-                         void (*call)(const struct bench *, const void *), const void *load)
+static double seconds_of(const struct bench *b, uint32_t n, const struct load *l)
 {
     struct error err = {0};
-    must(gpu_stream_sync(b->stream, &err), &err);
+    must(gpu_stream_sync(b->c.stream, &err), &err, "sync");
     const uint64_t begin_ns = clock_mono_ns();
     for (uint32_t i = 0; i < n; i++)
-        call(b, load);
-    must(gpu_stream_sync(b->stream, &err), &err);
-    return (double)(clock_mono_ns() - begin_ns) / 1e9 / n;
-}
-
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+        must(cuda_attention(b->c.stream, &l->p, &err), &err, "attention");
+    must(gpu_stream_sync(b->c.stream, &err), &err, "attention");
+    return (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S / n;
 }
 
 /* Keys and values that a call has to read, and the operations of its products. */
@@ -233,56 +182,55 @@ static void work_of(const struct shape *s, double *n_bytes, double *n_ops)
 static void run_shape(struct bench *b, const struct shape *s)
 {
     struct load l;
-    double seconds[3][N_ROUNDS], n_bytes, n_ops;
+    double seconds[N_ROUNDS], copies[N_ROUNDS], gemms[N_ROUNDS], n_bytes, n_ops;
+    char what[BARS_WHAT];
+    snprintf(what, sizeof what, "attention, %s", s->name);
+    if (!bars_has_time(&b->bars, what, 3, s->is_judged))
+        return;
     load_open(b, s, &l);
     work_of(s, &n_bytes, &n_ops);
-    uint32_t n = (uint32_t)(ROUND_BYTES / n_bytes) + 1;
+    const double by_ops = ROUND_OPS / n_ops + 1, by_bytes = (double)ROUND_BYTES / n_bytes + 1;
+    uint32_t n = (uint32_t)(by_ops < by_bytes ? by_ops : by_bytes);
     n = n < MAX_CALLS ? n : MAX_CALLS;
-    (void)seconds_of(b, 2, call_attention, &l);
+    (void)seconds_of(b, 2, &l);
     for (int r = 0; r < N_ROUNDS; r++) {
-        seconds[0][r] = seconds_of(b, n, call_attention, &l);
-        seconds[1][r] = seconds_of(b, 4, call_copy, NULL);
-        seconds[2][r] = seconds_of(b, 2, call_gemm, NULL);
+        seconds[r] = seconds_of(b, n, &l);
+        double driver = ceilings_copy_seconds(&b->c, 4), kernel = ceilings_kernel_seconds(&b->c, 4);
+        copies[r] = driver < kernel ? driver : kernel;
+        gemms[r] = ceilings_gemm_seconds(&b->c, 2);
     }
-    for (int i = 0; i < 3; i++)
-        qsort(seconds[i], N_ROUNDS, sizeof seconds[i][0], compare);
-    const double t = seconds[0][N_ROUNDS / 2];
-    const double copy_rate = 2.0 * COPY_BYTES / seconds[1][N_ROUNDS / 2];
-    const double gemm_rate = 2.0 * GEMM_DIM * GEMM_DIM * GEMM_DIM / seconds[2][N_ROUNDS / 2];
+    const double t = ceilings_median(seconds, N_ROUNDS), side = b->c.side;
+    const double copy_rate = 2.0 * (double)b->c.n_copy / ceilings_median(copies, N_ROUNDS);
+    const double gemm_rate = 2.0 * side * side * side / ceilings_median(gemms, N_ROUNDS);
     printf("| %s | %.1f (%.1f ... %.1f) | %.0f | %.2f | %.1f | %.2f |\n", s->name, t * 1e6,
-           seconds[0][0] * 1e6, seconds[0][N_ROUNDS - 1] * 1e6, n_bytes / t / 1e9,
+           seconds[0] * 1e6, seconds[N_ROUNDS - 1] * 1e6, n_bytes / t / 1e9,
            n_bytes / t / copy_rate, n_ops / t / 1e12, n_ops / t / gemm_rate);
+    if (s->n_rows == 1 || s->is_judged)
+        bars_figure(&b->bars, what, "of a copy's rate", n_bytes / t / copy_rate,
+                    s->is_judged ? BAR_AT_LEAST : BAR_NONE, BAR_ATTENTION);
+    else
+        bars_figure(&b->bars, what, "of cuBLAS's rate", n_ops / t / gemm_rate, BAR_NONE, 0);
     load_close(b, &l);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     struct bench b = {0};
-    struct error err = {0};
-    enum status s = gpu_info(0, &b.info, &err);
-    if (s == STATUS_OK)
-        s = gpu_device_open(0, &b.device, &err);
-    if (s == STATUS_UNSUPPORTED) {
-        printf("SKIPPED: %s\n", err.text);
-        return 77;
+    if (argc != 1 && !(argc == 3 && strcmp(argv[1], "--seconds") == 0)) {
+        fprintf(stderr, "usage: cuda_attention_bench [--seconds N]\n");
+        return 2;
     }
-    must(s, &err);
-    must(gpu_stream_new(b.device, &b.stream, &err), &err);
-    must(gpu_linear_new(b.stream, &b.info, &b.linear, &err), &err);
-    b.from = device_alloc(&b, COPY_BYTES);
-    b.to = device_alloc(&b, COPY_BYTES);
-    b.scratch = device_alloc(&b, COPY_BYTES);
-    fill(&b, b.from, COPY_BYTES);
-    printf("device: %s\n\n", b.info.name);
-    printf("| what | us a call: median (least ... most) | GB/s | of the copy | TFLOP/s | of cuBLAS "
-           "|\n|---|---|---|---|---|---|\n");
+    ceilings_open(&b.c, "cuda_attention_bench");
+    bars_open(&b.bars, "cuda_attention_bench", b.c.is_emulated,
+              argc == 3 ? strtod(argv[2], NULL) : 0);
+    ceilings_measure(&b.c);
+    b.scratch = device_alloc(&b, SCRATCH);
+    printf(
+        "\n| what | us a call: median (least ... most) | GB/s | of the copy | TFLOP/s | of cuBLAS "
+        "|\n|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         run_shape(&b, &shapes[i]);
-    gpu_release(b.device, b.from);
-    gpu_release(b.device, b.to);
-    gpu_release(b.device, b.scratch);
-    gpu_linear_free(b.linear);
-    gpu_stream_free(b.stream);
-    gpu_device_close(b.device);
-    return 0;
+    gpu_release(b.c.device, b.scratch);
+    ceilings_close(&b.c);
+    return (int)bars_close(&b.bars);
 }

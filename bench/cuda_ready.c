@@ -1,10 +1,19 @@
 /* How long a GPU's worker takes from nothing to its first token with a checkpoint that is in the
- * page cache, beside what the link to the device carries in the same run. The checkpoint has the
- * names and shapes of a Llama's and no numbers: a file with a header and a hole, read once before
- * the clock begins, so that its pages are there. The log's lines tell where the time goes.
+ * page cache, beside what the link to the device carries in the same run (cuda_ceilings.h), judged
+ * by the bars of cuda_bars.h. The checkpoint has the names and shapes of a Llama's and no numbers:
+ * a file with a header and a hole, read once before the clock begins, so that its pages are there;
+ * that they are is looked at (mincore).
  *
- * Usage: cuda_ready_bench [SHAPE_FOLDER [FOLDER]]: of bench/models/llama31_8b, written to
- * build/gpu-ready (16 GB of page cache, nothing on the disk). Exit status 77 without a device. */
+ * ready: from a process that has not touched the driver to the first token that a prompt of one
+ * token gives. Each round is a process of its own, as every start of a worker is. Median of the
+ * rounds.
+ *
+ * link: bytes of the weights on the device by the seconds that reading them took (loading alone:
+ * files, tables and memory come before), as a part of a pinned copy's rate. Median of the rounds.
+ *
+ * Usage: cuda_ready_bench [SHAPE_FOLDER [FOLDER]] [--seconds N]: of bench/models/llama31_8b,
+ * written to build/gpu-ready (16 GB of page cache, nothing on the disk), which is judged. Exit
+ * status: cuda_bars.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,26 +21,19 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench/cuda_ceilings.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/str.h"
 #include "common/model/model_info.h"
-#include "kernels/cuda/cuda_ops.h"
 #include "worker/executor_model.h"
 
 enum { N_ROUNDS = 3, MAX_GROUPS = 8, BLOCK = 16, MODEL_LEN = 8192 };
-#define LINK_BYTES (1ull << 30)
-
-static void must(enum status s, const struct error *err, const char *what)
-{
-    if (s == STATUS_OK)
-        return;
-    fprintf(stderr, "cuda_ready_bench: %s: %s: %s\n", what, status_name(s), err->text);
-    exit(s == STATUS_UNSUPPORTED ? 77 : 1);
-}
+#define JUDGED_SHAPE "bench/models/llama31_8b"
 
 static void die(const char *what, const char *path)
 {
@@ -106,8 +108,8 @@ static void copy_file(const char *from, const char *to)
     fclose(out);
 }
 
-/* Every page of it once. */
-static void warm(const char *path)
+/* Every page of it once. Returns the part of them that is there afterwards. */
+static double warm(const char *path)
 {
     struct stat st;
     char *bytes = mem_array(1 << 20, 1);
@@ -116,13 +118,25 @@ static void warm(const char *path)
         die("open", path);
     while (read(fd, bytes, 1 << 20) > 0)
         ;
-    close(fd);
     mem_free(bytes);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n = ((size_t)st.st_size + page - 1) / page;
+    unsigned char *there = mem_array(n, 1);
+    void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED || mincore(map, (size_t)st.st_size, there) != 0)
+        die("mincore", path);
+    size_t n_there = 0;
+    for (size_t i = 0; i < n; i++)
+        n_there += there[i] & 1;
+    munmap(map, (size_t)st.st_size);
+    mem_free(there);
+    close(fd);
+    return (double)n_there / (double)n;
 }
 
 /* Returns the length of sequences to serve. */
 static uint32_t make_checkpoint(const char *shape, const char *folder, const char *cache)
 {
+    double there;
     struct error err = {0};
     struct engine *e;
     struct header h = {.end = 0};
@@ -142,7 +156,10 @@ static uint32_t make_checkpoint(const char *shape, const char *folder, const cha
     engine_close(e);
     snprintf(to, sizeof to, "%s/model.safetensors", folder);
     write_checkpoint(to, &h);
-    warm(to);
+    there = warm(to);
+    if (there < 0.999)
+        printf("only %.0f %% of %s are in the page cache: what follows is the disk's as well\n",
+               there * 100, to);
     strbuf_fini(&h.text);
     snprintf(from, sizeof from, "%s/config.json", shape);
     snprintf(to, sizeof to, "%s/config.json", folder);
@@ -151,33 +168,6 @@ static uint32_t make_checkpoint(const char *shape, const char *folder, const cha
 }
 
 /* ---- measuring ---- */
-
-/* Bytes per second from pinned memory to the device. */
-static double link_rate(void)
-{
-    struct error err = {0};
-    struct gpu_device *d;
-    struct gpu_stream *s;
-    void *host, *device;
-    must(gpu_device_open(0, &d, &err), &err, "device");
-    must(gpu_stream_new(d, &s, &err), &err, "stream");
-    must(gpu_host_alloc(d, LINK_BYTES, &host, &err), &err, "pinned memory");
-    must(gpu_alloc(d, LINK_BYTES, &device, &err), &err, "memory");
-    memset(host, 1, LINK_BYTES);
-    double best = 0;
-    for (int i = 0; i < 5; i++) {
-        uint64_t begin = clock_mono_ns();
-        must(gpu_copy_to_device(s, device, host, LINK_BYTES, &err), &err, "copy");
-        must(gpu_stream_sync(s, &err), &err, "copy");
-        double rate = (double)LINK_BYTES * 1e9 / (double)(clock_mono_ns() - begin);
-        best = rate > best ? rate : best;
-    }
-    gpu_release(d, device);
-    gpu_host_release(d, host);
-    gpu_stream_free(s);
-    gpu_device_close(d);
-    return best;
-}
 
 /* A prompt of one token and what comes behind it. */
 static void first_token(struct executor *e)
@@ -214,50 +204,120 @@ static void first_token(struct executor *e)
     arena_fini(&arena);
 }
 
-int main(int argc, char **argv)
+/* What one round found, in memory that its process shares with ours. */
+struct round {
+    double open, ready, load, weights, link; /* seconds, bytes, bytes a second */
+    bool is_emulated;
+};
+struct job {
+    const char *folder, *cache;
+    uint32_t max_len;
+    struct round *out;
+};
+
+static void measure_link(const struct job *j)
 {
-    const char *shape = argc > 1 ? argv[1] : "bench/models/llama31_8b";
-    const char *folder = argc > 2 ? argv[2] : "build/gpu-ready";
-    char cache[4096];
-    double opens[N_ROUNDS], readies[N_ROUNDS], weights = 0;
-    struct gpu_info info;
+    struct ceilings c;
+    ceilings_open(&c, "cuda_ready_bench");
+    j->out->is_emulated = c.is_emulated;
+    j->out->link = ceilings_link_rate(&c);
+    printf("link: %.1f GB/s from pinned memory\n", j->out->link / 1e9);
+    ceilings_close(&c);
+}
+
+static void measure_round(const struct job *j)
+{
+    struct executor *x;
     struct error err = {0};
-    must(gpu_info(0, &info, &err), &err, "device");
-    model_cache_dir(NULL, getenv("HOME"), cache, sizeof cache);
-    log_init("bench", LOG_LEVEL_COUNT, LOG_LOGFMT);
-    uint32_t length = make_checkpoint(shape, folder, cache);
-    double rate = link_rate();
-    log_init("bench", LOG_INFO, LOG_LOGFMT);
-    const struct worker_options o = {.model = folder,
-                                     .cache_dir = cache,
+    const struct worker_options o = {.model = j->folder,
+                                     .cache_dir = j->cache,
                                      .device = WORKER_DEVICE_CUDA,
                                      .load_format = WORKER_LOAD_SAFETENSORS,
                                      .block_size = BLOCK,
                                      .gpu = -1,
                                      .gpu_memory_utilization = 0.92,
-                                     .max_model_len = length,
+                                     .max_model_len = j->max_len,
                                      .tp = 1,
                                      .pp = 1};
-    for (int i = 0; i < N_ROUNDS; i++) {
-        struct executor *e;
-        uint64_t begin = clock_mono_ns();
-        must(executor_open(&o, &e, &err), &err, "open");
-        opens[i] = (double)(clock_mono_ns() - begin) / 1e9;
-        first_token(e);
-        readies[i] = (double)(clock_mono_ns() - begin) / 1e9;
-        weights = (double)e->ops->info(e)->weights_bytes;
-        printf(
-            "round %d: open %.2f s (%.1f GB/s of weights, %.2f of the link), first token %.2f s\n",
-            i + 1, opens[i], weights / opens[i] / 1e9, weights / opens[i] / rate, readies[i]);
-        fflush(stdout);
-        e->ops->close(e);
+    log_init("bench", LOG_INFO, LOG_LOGFMT);
+    uint64_t begin = clock_mono_ns();
+    must(executor_open(&o, &x, &err), &err, "open");
+    j->out->open = (double)(clock_mono_ns() - begin) / 1e9;
+    first_token(x);
+    j->out->ready = (double)(clock_mono_ns() - begin) / 1e9;
+    const struct engine *e = ((struct executor_model *)x)->engine;
+    j->out->load = (double)e->load_ns / 1e9;
+    j->out->weights = (double)x->ops->info(x)->weights_bytes;
+    printf("ready after %.2f s: files and sizes %.2f, KV cache %.2f, weights %.2f (%.1f GB/s), the "
+           "rest of opening %.2f (driver, libraries), first token %.2f\n",
+           j->out->ready, (double)e->measure_ns / 1e9, (double)e->kv_ns / 1e9, j->out->load,
+           j->out->weights / j->out->load / 1e9,
+           j->out->open - (double)(e->measure_ns + e->kv_ns + e->load_ns) / 1e9,
+           j->out->ready - j->out->open);
+    x->ops->close(x);
+}
+
+/* In a process of its own: the driver is not touched in ours, so that every round begins without
+ * it. Ends the program when that one did not end well. */
+static void run_alone(void (*fn)(const struct job *), const struct job *j)
+{
+    int status = 0;
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        fn(j);
+        exit(0);
     }
-    double best = readies[0];
-    for (int i = 1; i < N_ROUNDS; i++)
-        best = readies[i] < best ? readies[i] : best;
-    printf("device: %s, link %.1f GB/s, %.2f GB of weights\n", info.name, rate / 1e9,
-           weights / 1e9);
-    printf("ready with a first token after %.2f s at best, %.2f s in the first round (bar 5)\n",
-           best, readies[0]);
-    return 0;
+    if (pid < 0 || waitpid(pid, &status, 0) != pid)
+        die("fork", j->folder);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        exit(WIFEXITED(status) ? WEXITSTATUS(status) : BARS_BELOW);
+}
+
+static void judge(struct bars *b, const struct round *rounds, uint32_t n, bool is_judged)
+{
+    double readies[N_ROUNDS], parts[N_ROUNDS];
+    for (uint32_t i = 0; i < n; i++) {
+        readies[i] = rounds[i].ready;
+        parts[i] = rounds[i].weights / rounds[i].load / rounds[0].link;
+    }
+    bars_figure(b, "8B of bfloat16 from the page cache to its first token", "s",
+                ceilings_median(readies, n), is_judged ? BAR_AT_MOST : BAR_NONE, BAR_READY_SECONDS);
+    bars_figure(b, "its weights read", "of the link's rate", ceilings_median(parts, n),
+                is_judged ? BAR_AT_LEAST : BAR_NONE, BAR_LINK);
+}
+
+int main(int argc, char **argv)
+{
+    const char *names[2] = {JUDGED_SHAPE, "build/gpu-ready"};
+    uint32_t n_names = 0, n_rounds = 0;
+    double seconds = 0, last = 0;
+    char cache[4096];
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc) {
+            seconds = strtod(argv[++i], NULL);
+        } else if (argv[i][0] != '-' && n_names < 2) {
+            names[n_names++] = argv[i];
+        } else {
+            fprintf(stderr, "usage: cuda_ready_bench [SHAPE_FOLDER [FOLDER]] [--seconds N]\n");
+            return 2;
+        }
+    }
+    struct round *rounds = mmap(NULL, sizeof *rounds * N_ROUNDS, PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (rounds == MAP_FAILED)
+        die("mmap", "rounds");
+    model_cache_dir(NULL, getenv("HOME"), cache, sizeof cache);
+    struct job j = {.folder = names[1], .cache = cache, .out = rounds};
+    run_alone(measure_link, &j);
+    struct bars b;
+    bars_open(&b, "cuda_ready_bench", rounds[0].is_emulated, seconds);
+    j.max_len = make_checkpoint(names[0], names[1], cache);
+    while (n_rounds < N_ROUNDS && (n_rounds == 0 || bars_seconds_left(&b) > 1.5 * last)) {
+        j.out = &rounds[n_rounds];
+        run_alone(measure_round, &j);
+        last = rounds[n_rounds++].ready;
+    }
+    judge(&b, rounds, n_rounds, strcmp(names[0], JUDGED_SHAPE) == 0);
+    return (int)bars_close(&b);
 }

@@ -78,6 +78,9 @@ MUST_USE enum status gpu_copy_from_device(struct gpu_stream *s, void *host, cons
                                           uint64_t n_bytes, struct error *err);
 MUST_USE enum status gpu_copy_on_device(struct gpu_stream *s, void *to, const void *from,
                                         uint64_t n_bytes, struct error *err);
+/* The same by a kernel of ours (copy.cu): words of 16 bytes, aligned so. */
+MUST_USE enum status cuda_copy_words(struct gpu_stream *s, void *to, const void *from,
+                                     uint64_t n_bytes, struct error *err);
 
 /* RMS norm of bfloat16 rows (norm_params of kernels/ops.h; pointers are the device's). Any
  * alignment works; rows at multiples of 16 bytes are read in words of that size, with the same
