@@ -152,11 +152,13 @@ static enum status fit_shard(const struct engine *e, uint64_t beside, uint64_t a
     if (*fixed > available)
         return error_set(err, STATUS_NO_MEMORY,
                          "the weights take %.1f MiB, the activations %.1f MiB and the collectives "
-                         "%.1f MiB%s%s; %.1f MiB are free: free some%s, take a smaller or more "
+                         "%.1f MiB%s%s%s; %.1f MiB are free: free some%s, take a smaller or more "
                          "quantised model, or more ranks",
                          mib(e->weights_bytes), mib(e->activation_bytes), mib(e->comm_bytes),
                          say_part(", the adapters", e->lora_bytes).text,
-                         say_part(", the draft model", beside).text, mib(available),
+                         say_part(", the draft model", beside).text,
+                         say_part(", what is kept for growth", e->reserved_bytes).text,
+                         mib(available),
                          e->kv_shape.take_all ? ", raise --gpu-memory-utilization" : "");
     return STATUS_OK;
 }
@@ -172,11 +174,11 @@ static enum status fit_kv(struct engine *e, uint64_t beside, uint64_t twins, uin
         return error_set(
             err, STATUS_NO_MEMORY,
             "weights %.1f MiB + activations %.1f MiB + collectives %.1f MiB + KV cache "
-            "%.1f MiB%s%s do not fit in the %.1f MiB that are free: ask for less with "
+            "%.1f MiB%s%s%s do not fit in the %.1f MiB that are free: ask for less with "
             "--kv-cache-memory-bytes or --num-gpu-blocks-override",
             mib(e->weights_bytes), mib(e->activation_bytes), mib(e->comm_bytes), mib(e->kv_bytes),
             say_part(" + adapters", e->lora_bytes).text, say_part(" + draft model", beside).text,
-            mib(available));
+            say_part(" + kept for growth", e->reserved_bytes).text, mib(available));
     return STATUS_OK;
 }
 

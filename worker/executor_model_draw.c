@@ -12,8 +12,6 @@
 #include "worker/executor_model_draw.h"
 
 enum { MAX_PLACES = 4096, MAX_BIASES = 65536, MAX_ALLOWED = 262144, MAX_HISTORY = 1 << 21 };
-/* Of one row: more are compared with each other for too long. */
-enum { MAX_ROW_BIASES = 512 };
 
 struct draw_lists {
     uint32_t max_rows;
@@ -21,6 +19,7 @@ struct draw_lists {
     struct gpu_sample_row *rows;
     struct gpu_bias *biases;
     uint32_t *allowed, *history;
+    uint32_t *marks, n_marks, vocab_size; /* [vocab_size] of marks: the last list that has the id */
     struct gpu_draw d;
 };
 
@@ -37,6 +36,8 @@ enum status executor_draws_open(struct executor_model *x, struct error *err)
     l->biases = mem_array(o->n_biases, sizeof *l->biases);
     l->allowed = mem_array(o->n_allowed, sizeof *l->allowed);
     l->history = mem_array(o->n_history, sizeof *l->history);
+    l->vocab_size = o->vocab_size;
+    l->marks = mem_zalloc(l->vocab_size * sizeof *l->marks);
     x->lists = l;
     x->late = mem_array(x->engine->pass_rows, sizeof *x->late);
     return STATUS_OK;
@@ -63,6 +64,7 @@ void executor_draws_close(struct executor_model *x)
         mem_free(x->lists->biases);
         mem_free(x->lists->allowed);
         mem_free(x->lists->history);
+        mem_free(x->lists->marks);
         mem_free(x->lists);
     }
     if (x->draws)
@@ -98,12 +100,30 @@ static uint64_t n_biases(const struct sampling_params *p)
     return (uint64_t)p->n_logit_bias + p->eos_ids.n + p->stop_ids.n + p->bad_words.n;
 }
 
-static bool has_equal_ids(const struct sampling_params *p)
+/* A list of ids is read in each step: whether it has an id already is one look. */
+static void begin_marks(struct draw_lists *l)
 {
+    if (++l->n_marks > 0)
+        return;
+    memset(l->marks, 0, l->vocab_size * sizeof *l->marks);
+    l->n_marks = 1;
+}
+
+/* False: the list has it, or nobody does. */
+static bool mark_id(struct draw_lists *l, uint32_t id)
+{
+    if (id >= l->vocab_size || l->marks[id] == l->n_marks)
+        return false;
+    l->marks[id] = l->n_marks;
+    return true;
+}
+
+static bool has_equal_ids(struct draw_lists *l, const struct sampling_params *p)
+{
+    begin_marks(l);
     for (uint32_t i = 0; i < p->n_logit_bias; i++)
-        for (uint32_t j = 0; j < i; j++)
-            if (p->logit_bias[i].token == p->logit_bias[j].token)
-                return true;
+        if (p->logit_bias[i].token < l->vocab_size && !mark_id(l, p->logit_bias[i].token))
+            return true;
     return false;
 }
 
@@ -121,7 +141,7 @@ bool executor_can_draw(const struct executor_model *x, struct sequence_runs runs
         biases += n * n_biases(p);
         allowed += n * p->allowed_ids.n;
         history += n * (has_penalties(&row) ? r->q->n_ids + r->n_guessed : 0);
-        if (n > 0 && (n_biases(p) > MAX_ROW_BIASES || has_equal_ids(p)))
+        if (n > 0 && has_equal_ids(x->lists, p))
             return false;
     }
     return places <= o->n_places && biases <= o->n_biases && allowed <= o->n_allowed &&
@@ -148,18 +168,10 @@ bool executor_needs_ids(struct sequence_runs runs)
 
 /* ---- a row ---- */
 
-static struct gpu_bias *find_bias(struct gpu_bias *of, uint32_t n, uint32_t id)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (of[i].id == id)
-            return &of[i];
-    return NULL;
-}
-
 /* Each id once; what is banned stays so. */
 static void add_bias(struct draw_lists *l, struct gpu_sample_row *r, uint32_t id, float value)
 {
-    if (find_bias(l->biases + r->first_bias, r->n_biases, id))
+    if (!mark_id(l, id))
         return;
     l->biases[l->d.n_biases++] = (struct gpu_bias){id, value};
     r->n_biases++;
@@ -187,6 +199,7 @@ static void set_biases(struct draw_lists *l, struct gpu_sample_row *r, const str
 {
     const struct sampling_params *p = &q->sampling;
     r->first_bias = l->d.n_biases;
+    begin_marks(l);
     ban_words(l, r, q, n_ids);
     for (uint32_t i = 0; i < p->eos_ids.n && is_below_min(q, n_ids); i++)
         add_bias(l, r, p->eos_ids.ptr[i], -INFINITY);

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import struct
@@ -299,6 +300,14 @@ def test_experts_in_act_order(cluster, tmp_path):
     finally:
         cpu.terminate()
         cpu.communicate()
+
+
+def test_what_does_not_fit_adds_up(cluster):
+    """Each part that is not the model's is named: the sum is more than what is said to be free."""
+    code, said = start_alone(cluster, "--device", "cuda", COX_EMULATE_TAKEN_MB="1500")
+    taken, free = said.split("the weights take", 1)[1].split("; ")
+    parts = [float(n) for n in re.findall(r"([0-9.]+) MiB", taken)]
+    assert code == 2 and sum(parts) > float(free.split()[0]) > sum(parts) - 512, said
 
 
 def test_a_gpu_that_was_asked_for_is_not_replaced(cluster):

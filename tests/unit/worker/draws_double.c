@@ -46,7 +46,7 @@ static uint32_t *all_ids(struct draws_double *x, const struct gpu_draw *d,
 static void draw_one(struct draws_double *x, const struct gpu_draw *d,
                      const struct gpu_sample_row *r, struct gpu_sampled *out)
 {
-    struct logit_bias bias[512];
+    struct logit_bias bias[1024];
     uint32_t n_prompt = 0, *ids = all_ids(x, d, r, &n_prompt), vocab = x->base.o.vocab_size;
     struct sampling_params p = {.temperature = r->temperature,
                                 .top_p = r->top_p,
@@ -69,7 +69,7 @@ static void draw_one(struct draws_double *x, const struct gpu_draw *d,
     struct arena arena;
     struct error err;
     double sum = 0;
-    if (r->n_biases > 512 || r->first_mask != UINT32_MAX)
+    if (r->n_biases > 1024 || r->first_mask != UINT32_MAX)
         abort();
     for (uint32_t i = 0; i < r->n_biases; i++) {
         bias[i] = (struct logit_bias){d->biases[r->first_bias + i].id,

@@ -238,8 +238,35 @@ static void add_what_the_host_draws(void)
     s->sampling.n_logit_bias = 2;
 }
 
+/* As long as requests may bring it; most ids are of no vocabulary. */
+static void add_many_biases(void)
+{
+    static struct logit_bias many[700];
+    struct stream *s = &d.streams[4];
+    for (uint32_t i = 0; i < 700; i++)
+        many[i] = (struct logit_bias){i, (float)(i * 7 % 13)};
+    s->sampling.max_tokens = 9;
+    s->sampling.logit_bias = many;
+    s->sampling.n_logit_bias = 700;
+}
+
+static uint32_t n_ids_drawn(void)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < d.n_streams; i++)
+        n += d.streams[i].n_ids - d.streams[i].n_prompt;
+    return n;
+}
+
 static void test_halves_change_nothing(void **state)
 {
+    static const struct {
+        const char *name;
+        void (*add)(void);
+        bool all;
+    } kinds[] = {{"all by the device", NULL, true},
+                 {"some by the host", add_what_the_host_draws, false},
+                 {"many biases", add_many_biases, true}};
     static const struct {
         const char *name;
         uint32_t pass_rows;
@@ -254,11 +281,11 @@ static void test_halves_change_nothing(void **state)
         {"alone, two under way", 0, {.n_flight = 2, .one_by_one = true, .seed = 8}},
     };
     static struct stream want[DRIVER_STREAMS];
-    for (int mixed = 0; mixed < 2; mixed++) {
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         open_model(0, 1, (struct speculation_options){0});
         add_guessed_streams();
-        if (mixed)
-            add_what_the_host_draws();
+        if (kinds[k].add)
+            kinds[k].add();
         driver_run(&d, &(struct way){.n_flight = 1, .one_by_one = true});
         memcpy(want, d.streams, sizeof want);
         close_model();
@@ -266,13 +293,13 @@ static void test_halves_change_nothing(void **state)
                       double_executor_open);
         for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
             add_guessed_streams();
-            if (mixed)
-                add_what_the_host_draws();
+            if (kinds[k].add)
+                kinds[k].add();
             set_pass_rows(ways[i].pass_rows);
             draws_double->n_rows = draws_double->n_late = 0;
-            driver_must_give(&d, mixed ? "some by the host" : "all by the device", ways[i].name,
-                             &ways[i].way, want);
+            driver_must_give(&d, kinds[k].name, ways[i].name, &ways[i].way, want);
             assert_true(draws_double->n_rows > 100);
+            assert_true((draws_double->n_rows >= n_ids_drawn()) == kinds[k].all);
             if (ways[i].way.n_flight == 2 && ways[i].way.max_draft == 0)
                 assert_true(draws_double->n_late > 0);
         }
