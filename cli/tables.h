@@ -36,6 +36,9 @@ struct up_options {
     int64_t max_loras, max_lora_rank;
     const char *lora_root;
     struct option_list lora_modules;
+    const char *reasoning_parser, *tool_call_parser;
+    bool enable_auto_tool_choice, trust_request_chat_template;
+    int unknown_fields;
 };
 extern const struct option_spec up_specs[];
 extern const size_t up_n_specs;

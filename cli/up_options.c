@@ -34,7 +34,7 @@
 #define SPEC   "a draft model runs whole, on the first rank of each group"
 #define SPREAD "the head schedules all groups"
 #define TLS    "put a reverse proxy that speaks TLS in front"
-#define TOOLS  "there are no tool calls yet"
+#define TOOLS  "parsers are built in, and no code is loaded; see --tool-call-parser"
 
 /* vLLM's names where vLLM has them. At the end: its flags that we lack. */
 const struct option_spec up_specs[] = {
@@ -133,6 +133,7 @@ const struct option_spec up_specs[] = {
     OPT_FLOAT(S, shutdown_timeout_s, "shutdown-timeout", 0, 86400, "0",
               "seconds that a stop waits for open requests; a second signal ends at once"),
     ROW_KEEP_ALIVE(S),
+    ROWS_ANSWERS(S),
     ROW_API_KEY_FILE(S),
     OPT_STRING(S, head_host, "head-host", "127.0.0.1", "address workers and gateways connect to"),
     OPT_INT(S, head_port, "head-port", 1, 65535, "7000", "its port"),
@@ -221,7 +222,6 @@ const struct option_spec up_specs[] = {
     IGNORED("download-dir", NULL, ONE, LOCAL),
     REFUSED("ec-transfer-config", NULL, ONE, NULL,
             "prompts and answers are computed by the same workers"),
-    REFUSED("enable-auto-tool-choice", NULL, NOTHING, NULL, TOOLS),
     IGNORED("enable-chunked-prefill", NULL, NOTHING,
             "prompts are always cut; see --long-prefill-token-threshold"),
     IGNORED("enable-dbo", NULL, NOTHING, EXPERTS),
@@ -246,7 +246,7 @@ const struct option_spec up_specs[] = {
     REFUSED("enable-prompt-embeds", NULL, NOTHING, NULL, "a prompt is text or token ids"),
     IGNORED("enable-prompt-tokens-details", NULL, NOTHING,
             "usage always has prompt_tokens_details"),
-    REFUSED("enable-reasoning", NULL, NOTHING, NULL, "reasoning stays in the text of the answer"),
+    IGNORED("enable-reasoning", NULL, NOTHING, "--reasoning-parser alone does it"),
     IGNORED("enable-request-id-headers", NULL, NOTHING, PROXY),
     IGNORED("enable-return-routed-experts", NULL, NOTHING, EXPERTS),
     IGNORED("enable-server-load-tracking", NULL, NOTHING, FRONT),
@@ -260,7 +260,8 @@ const struct option_spec up_specs[] = {
     IGNORED("eplb-log-balancedness", NULL, NOTHING, EXPERTS),
     IGNORED("eplb-step-interval", NULL, ONE, EXPERTS),
     IGNORED("eplb-window-size", NULL, ONE, EXPERTS),
-    IGNORED("exclude-tools-when-tool-choice-none", NULL, NOTHING, TOOLS),
+    REFUSED("exclude-tools-when-tool-choice-none", NULL, NOTHING, NULL,
+            "the template is shown the tools of a request whatever its tool_choice says"),
     IGNORED("expert-placement-strategy", NULL, ONE, EXPERTS),
     IGNORED("fingerprint-mode", NULL, ONE, NULL),
     IGNORED("fingerprint-value", NULL, ONE, NULL),
@@ -359,13 +360,12 @@ const struct option_spec up_specs[] = {
     IGNORED("pt-load-map-location", NULL, ONE, LOCAL),
     REFUSED("quantization-param-path", NULL, ONE, NULL, CONFIG),
     IGNORED("ray-workers-use-nsight", NULL, NOTHING, GPU),
-    REFUSED("reasoning-config", NULL, ONE, NULL, "reasoning stays in the text of the answer"),
-    REFUSED("reasoning-parser", NULL, ONE, NULL, "reasoning stays in the text of the answer"),
+    REFUSED("reasoning-config", NULL, ONE, NULL, "there is no budget for reasoning alone"),
     REFUSED("reasoning-parser-plugin", NULL, ONE, NULL,
-            "reasoning stays in the text of the answer"),
+            "parsers are built in, and no code is loaded; see --reasoning-parser"),
     REFUSED("response-role", NULL, ONE, "assistant", "answers have the role assistant"),
     REFUSED("return-tokens-as-token-ids", NULL, NOTHING, NULL,
-            "put \"return_token_ids\": true into the request"),
+            "put \"return_tokens_as_token_ids\": true into the request"),
     REFUSED("revision", NULL, ONE, "main", "give the path of the revision that you want as MODEL"),
     IGNORED("root-path", NULL, ONE, PROXY),
     REFUSED("rope-scaling", NULL, ONE, NULL, CONFIG),
@@ -402,11 +402,9 @@ const struct option_spec up_specs[] = {
     REFUSED("tokenizer-revision", NULL, ONE, "main",
             "give the path of the revision that you want as MODEL"),
     REFUSED("tokens-only", NULL, NOTHING, NULL, "the API is OpenAI's over HTTP"),
-    REFUSED("tool-call-parser", NULL, ONE, NULL, TOOLS),
     REFUSED("tool-parser-plugin", NULL, ONE, NULL, TOOLS),
     REFUSED("tool-server", NULL, ONE, NULL, TOOLS),
     IGNORED("trust-remote-code", NULL, NOTHING, "no code of a model is run"),
-    IGNORED("trust-request-chat-template", NULL, NOTHING, NULL),
     IGNORED("ubatch-size", NULL, ONE, EXPERTS),
     REFUSED("uds", NULL, ONE, NULL, "the gateway listens on --host and --port"),
     IGNORED("use-tqdm-on-load", NULL, NOTHING, NULL),

@@ -191,6 +191,14 @@ static void build_gateway(struct builder *b, struct up_child *c, uint32_t i)
     if (o->shutdown_timeout_s > 0)
         flag(c, "--shutdown-timeout", text(b, "%.15g", o->shutdown_timeout_s));
     flag(c, "--sse-keep-alive-interval", text(b, "%.15g", o->keep_alive_s));
+    flag(c, "--reasoning-parser", o->reasoning_parser);
+    flag(c, "--tool-call-parser", o->tool_call_parser);
+    if (o->enable_auto_tool_choice)
+        arg(c, "--enable-auto-tool-choice");
+    if (o->trust_request_chat_template)
+        arg(c, "--trust-request-chat-template");
+    if (o->unknown_fields)
+        flag(c, "--unknown-fields", o->unknown_fields == 1 ? "warn" : "ignore");
     flags_of_names(b, c);
     /* --api-key goes through the environment: a command line is public */
 }

@@ -1,18 +1,161 @@
 #include "gateway/answer.h"
 
-void answer_init(struct answer *a)
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/mem.h"
+
+void answer_init(struct answer *a, const struct answer_rules *rules, uint32_t i_choice,
+                 struct str prompt)
 {
-    *a = (struct answer){0};
+    *a = (struct answer){.rules = rules, .i_choice = i_choice};
+    strbuf_init(&a->before_reasoning, 0);
+    strbuf_init(&a->before_tools, 0);
+    strbuf_init(&a->bytes, 0);
+    if (rules->reasoning && rules->reasoning->init)
+        rules->reasoning->init(rules->reasoning, &a->reasoning, prompt);
+    if (rules->tools && rules->tools->init)
+        rules->tools->init(rules->tools, &a->tools, prompt);
 }
 
 void answer_fini(struct answer *a)
 {
+    strbuf_fini(&a->before_reasoning);
+    strbuf_fini(&a->before_tools);
+    strbuf_fini(&a->bytes);
+    mem_free(a->parts);
     *a = (struct answer){0};
+}
+
+/* ---- parts as parsers give them ---- */
+
+static struct answer_part *add_part(struct answer *a, enum answer_part_kind kind, uint32_t i_call)
+{
+    if (a->n_parts == a->cap_parts) {
+        a->cap_parts = a->cap_parts ? a->cap_parts * 2 : 4;
+        a->parts = mem_realloc(a->parts, a->cap_parts * sizeof *a->parts);
+    }
+    struct answer_part *p = &a->parts[a->n_parts++];
+    *p = (struct answer_part){.kind = kind, .i_call = i_call};
+    return p;
+}
+
+static void add_text(struct answer *a, enum answer_part_kind kind, uint32_t i_call, struct str text)
+{
+    struct answer_part *p = a->n_parts ? &a->parts[a->n_parts - 1] : NULL;
+    if (text.len == 0)
+        return;
+    if (!p || p->kind != kind || p->i_call != i_call)
+        p = add_part(a, kind, i_call);
+    strbuf_append_str(&a->bytes, text);
+    p->text.len += text.len;
+}
+
+void answer_reasoning(struct answer *a, struct str text)
+{
+    if (!a->rules->drop_reasoning)
+        add_text(a, ANSWER_REASONING, 0, text);
+}
+
+void answer_past_reasoning(struct answer *a, struct str text)
+{
+    if (a->rules->tools)
+        strbuf_append_str(&a->before_tools, text);
+    else
+        answer_content(a, text);
+}
+
+void answer_content(struct answer *a, struct str text)
+{
+    add_text(a, ANSWER_CONTENT, 0, text);
+}
+
+uint32_t answer_call(struct answer *a, struct str name)
+{
+    uint32_t i = a->n_calls++;
+    char id[96];
+    if (i > 0 && a->rules->one_call)
+        return i;
+    /* unique while the request's id is: choice and call are in it */
+    snprintf(id, sizeof id, "%s%016llx%016llx", a->rules->call_prefix,
+             (unsigned long long)a->rules->id_hi,
+             (unsigned long long)(a->rules->id_lo ^ ((uint64_t)a->i_choice << 32 | i)));
+    struct answer_part *p = add_part(a, ANSWER_CALL, i);
+    p->id.len = strlen(id);
+    p->name.len = name.len;
+    strbuf_append_c(&a->bytes, id);
+    strbuf_append_str(&a->bytes, name);
+    return i;
+}
+
+void answer_arguments(struct answer *a, uint32_t i_call, struct str text)
+{
+    if (i_call == 0 || !a->rules->one_call)
+        add_text(a, ANSWER_ARGUMENTS, i_call, text);
+}
+
+/* ---- feeding ---- */
+
+/* Parts were made with lengths only: their bytes lie one after the other, and may have moved. */
+static void resolve_parts(struct answer *a)
+{
+    const char *at = a->bytes.ptr;
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        struct str *pieces[] = {&a->parts[i].id, &a->parts[i].name, &a->parts[i].text};
+        for (size_t k = 0; k < 3; k++) {
+            pieces[k]->ptr = at;
+            at += pieces[k]->len;
+        }
+    }
+}
+
+static void feed_parser(struct answer *a, const struct answer_parser *p, struct parser_state *s,
+                        struct strbuf *in, bool end)
+{
+    size_t used = p->feed(p, s, strbuf_str(in), end, a);
+    strbuf_consume(in, used < in->len ? used : in->len);
 }
 
 void answer_feed(struct answer *a, struct str text, bool end, struct answer_delta *out)
 {
-    a->only = (struct answer_part){.kind = ANSWER_CONTENT, .text = text};
-    out->parts = &a->only;
-    out->n_parts = text.len > 0;
+    const struct answer_rules *r = a->rules;
+    if (!r->reasoning && !r->tools) {
+        a->only = (struct answer_part){.kind = ANSWER_CONTENT, .text = text};
+        out->parts = &a->only;
+        out->n_parts = text.len > 0;
+        return;
+    }
+    a->n_parts = 0;
+    strbuf_reset(&a->bytes);
+    if (r->reasoning) {
+        strbuf_append_str(&a->before_reasoning, text);
+        feed_parser(a, r->reasoning, &a->reasoning, &a->before_reasoning, end);
+    } else {
+        strbuf_append_str(&a->before_tools, text);
+    }
+    if (r->tools)
+        feed_parser(a, r->tools, &a->tools, &a->before_tools, end);
+    resolve_parts(a);
+    out->parts = a->parts;
+    out->n_parts = a->n_parts;
+    if (end && a->n_calls > 0 && out->finish == ANSWER_STOP)
+        out->finish = ANSWER_TOOL_CALLS;
+}
+
+/* ---- finding parsers and markers ---- */
+
+size_t parser_find_marker(struct str text, const char *marker, bool *found)
+{
+    size_t n = strlen(marker);
+    const char *end = text.ptr + text.len;
+    *found = false;
+    for (const char *at = text.ptr;
+         text.len > 0 && (at = memchr(at, marker[0], (size_t)(end - at))); at++) {
+        size_t left = (size_t)(end - at), k = left < n ? left : n;
+        if (memcmp(at, marker, k) == 0) {
+            *found = k == n;
+            return (size_t)(at - text.ptr);
+        }
+    }
+    return text.len;
 }

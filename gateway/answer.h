@@ -1,7 +1,13 @@
 #pragma once
 /* What a choice says, in parts: between the text of a generation and the dialect that writes it.
+ *
+ *   text ──▶ reasoning parser ──▶ tool parser ──▶ parts
+ *                └─▶ REASONING        └─▶ CONTENT, CALL, ARGUMENTS
+ *
  * Without a parser the text is one CONTENT part, a view of what came, and costs nothing per token.
- * Plain data in the request; loop thread only. */
+ * With one, what may still become a marker is held back; the parts do not depend on how the text
+ * was cut. Plain data in the request; loop thread only. */
+#include "gateway/answer_parser.h"
 #include "gateway/generation.h"
 #include "gateway/prompt.h"
 
@@ -44,12 +50,40 @@ struct answer_delta {
     const struct generation *g; /* all ids, for dialects that repeat them at the end */
 };
 
-struct answer {
-    struct answer_part only;
+struct answer_rules {                              /* shared by the choices of a request */
+    const struct answer_parser *reasoning, *tools; /* NULL: none */
+    bool drop_reasoning;                           /* include_reasoning: false */
+    bool one_call;                                 /* parallel_tool_calls: false */
+    const char *call_prefix;                       /* of the ids of calls */
+    uint64_t id_hi, id_lo;                         /* the request's: calls' ids are made of it */
 };
 
-void answer_init(struct answer *a);
+struct answer {
+    const struct answer_rules *rules; /* borrowed */
+    uint32_t i_choice;
+    struct answer_part only; /* without parsers */
+    struct parser_state reasoning, tools;
+    struct strbuf before_reasoning, before_tools; /* what the parsers have not consumed */
+    struct strbuf bytes;                          /* of the parts, in their order: id, name, text */
+    struct answer_part *parts;
+    uint32_t n_parts, cap_parts;
+    uint32_t n_calls;
+};
+
+/* prompt: the rendered text, empty when there is none: it may have begun the reasoning. */
+void answer_init(struct answer *a, const struct answer_rules *rules, uint32_t i_choice,
+                 struct str prompt);
 void answer_fini(struct answer *a);
 /* text: what came since the last call; it must stay until the parts have been used. end: nothing
- * follows. Sets parts and n_parts of out. */
+ * follows. Sets parts, n_parts and, where a call was made, finish of out. */
 void answer_feed(struct answer *a, struct str text, bool end, struct answer_delta *out);
+
+/* ---- for parsers ---- */
+
+void answer_reasoning(struct answer *a, struct str text);
+/* From a reasoning parser this goes on to the tool parser, from a tool parser to the client. */
+void answer_past_reasoning(struct answer *a, struct str text);
+void answer_content(struct answer *a, struct str text);
+/* A call begins; its number, which its arguments come with. */
+uint32_t answer_call(struct answer *a, struct str name);
+void answer_arguments(struct answer *a, uint32_t i_call, struct str text);

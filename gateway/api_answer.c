@@ -59,11 +59,15 @@ static void make_delta(struct api_request *r, struct api_choice *c, uint32_t i_c
 }
 
 static void write_delta(struct api_request *r, struct api_choice *c,
-                        const struct generation_delta *d)
+                        const struct generation_delta *d, bool ids_matter)
 {
     struct strbuf *out = &r->s->out;
     struct answer_delta a;
     make_delta(r, c, c->i_choice, d, &a);
+    if (a.n_parts == 0 && !a.end && !(ids_matter && a.n_ids > 0)) {
+        generation_took_text(&c->g, d);
+        return; /* a parser holds it back */
+    }
     strbuf_reset(out);
     r->dialect->delta(out, &r->shape, &r->dialect_state, &a);
     generation_given(&c->g, &r->rules, d);
@@ -95,6 +99,13 @@ static void finish_stream(struct api_request *r)
     api_request_retire(r, OUTCOME_COUNT);
 }
 
+/* stream_interval: not before so many tokens have come, but for the first and the last. */
+static bool is_due(const struct api_request *r, const struct generation *g)
+{
+    return !g->begun || generation_ended(g) ||
+           g->n_ids - g->n_given_ids >= r->prepared.params.stream_interval;
+}
+
 static void flush_stream(struct api_request *r)
 {
     bool ids_matter = r->rules.want_logprobs || r->prepared.params.return_token_ids;
@@ -104,10 +115,10 @@ static void flush_stream(struct api_request *r)
     for (uint32_t i = 0; i < r->n_choices && r->reply; i++) {
         struct api_choice *c = &r->choices[i];
         struct generation_delta d;
-        if (generation_delta(&c->g, &r->rules, ids_matter, &d)) {
+        if (is_due(r, &c->g) && generation_delta(&c->g, &r->rules, ids_matter, &d)) {
             if (r->s->reply->room(r->reply) == 0)
                 return; /* on_drain comes when the client has read */
-            write_delta(r, c, &d);
+            write_delta(r, c, &d, ids_matter);
         }
         all_given = all_given && c->g.end_given;
     }

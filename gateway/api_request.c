@@ -125,6 +125,28 @@ static void make_id(struct api_request *r)
              (unsigned long long)r->id.hi, (unsigned long long)r->id.lo);
 }
 
+/* Which parsers its answers go through, and which special tokens they have to see. */
+static void choose_parsers(struct api_request *r)
+{
+    const struct serving_options *o = &r->s->o;
+    const struct params *p = &r->prepared.params;
+    r->answer_rules = (struct answer_rules){
+        .drop_reasoning = !p->include_reasoning,
+        .one_call = !p->parallel_tool_calls,
+        .call_prefix = r->dialect->call_prefix,
+        .id_hi = r->id.hi,
+        .id_lo = r->id.lo,
+    };
+    if (!r->dialect->call_prefix)
+        return;
+    r->answer_rules.reasoning = o->reasoning_parser;
+    r->answer_rules.tools = p->tool_choice == TOOL_CHOICE_AUTO ? o->tool_parser : NULL;
+    if (!r->answer_rules.reasoning && !r->answer_rules.tools)
+        return;
+    r->rules.marker_ids = o->marker_ids;
+    r->rules.n_marker_ids = p->skip_special_tokens ? o->n_marker_ids : 0;
+}
+
 static void make_choices(struct api_request *r)
 {
     struct params *p = &r->prepared.params;
@@ -137,6 +159,10 @@ static void make_choices(struct api_request *r)
         .min_tokens = p->sampling.min_tokens,
         .want_logprobs = p->want_logprobs || (p->kind == API_COMPLETIONS && p->logprobs >= 0),
     };
+    choose_parsers(r);
+    if (p->request_id.len > 0)
+        snprintf(r->id_text, sizeof r->id_text, "%s-" STR_FMT, r->dialect->id_prefix,
+                 (int)p->request_id.len, p->request_id.ptr);
     r->shape.id = r->id_text;
     r->shape.created_s = r->created_s;
     r->shape.params = p;
@@ -149,7 +175,7 @@ static void make_choices(struct api_request *r)
         r->choices[i].owner = r;
         r->choices[i].i_choice = i;
         generation_init(&r->choices[i].g, &r->rules, prompt->ids, prompt->n_ids);
-        answer_init(&r->choices[i].answer);
+        answer_init(&r->choices[i].answer, &r->answer_rules, i, prompt->text);
     }
 }
 

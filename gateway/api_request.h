@@ -36,9 +36,10 @@ struct api_request {
         last_progress_ns;
     struct prepared prepared;
     struct request_id id;
-    char id_text[48];
+    char id_text[PARAMS_MAX_REQUEST_ID + 16]; /* as the client sees it */
     struct stop_set stops;
     struct generation_rules rules;
+    struct answer_rules answer_rules;
     struct answer_shape shape;
     struct dialect_state dialect_state;
     struct api_choice *choices;

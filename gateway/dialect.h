@@ -27,6 +27,7 @@ struct dialect {
     const char *id_prefix;    /* "chatcmpl" */
     const char *prompt_field; /* what error texts call the prompt */
     enum api_kind kind;       /* its bit in the field table */
+    const char *call_prefix;  /* of tool calls' ids; NULL: answers go through no parser */
 
     /* Body to params, and prompts with text or ids set; the caller tokenizes. Pure; any thread.
      * owned_body moves into out->params, also on failure. False: out->error says why. */

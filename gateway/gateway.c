@@ -277,6 +277,46 @@ static enum status open_model(struct gateway *g, const char *cache_dir, struct e
     return STATUS_OK;
 }
 
+/* The parser's markers that are special tokens here: it has to see them. */
+static void add_markers(struct gateway *g, const struct answer_parser *p)
+{
+    for (const char *const *m = p ? p->markers : NULL; m && *m; m++) {
+        uint32_t id = text_token_id(g->tokenizer, *m, strlen(*m));
+        if (id != UINT32_MAX && text_token_is_special(g->tokenizer, id) &&
+            g->n_marker_ids < MAX_MARKERS)
+            g->marker_ids[g->n_marker_ids++] = id;
+    }
+}
+
+static enum status no_parser(const char *flag, const char *name, void (*names)(struct strbuf *out),
+                             struct error *err)
+{
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    names(&b);
+    enum status s = error_set(err, STATUS_INVALID, "--%s %s: there is none of this name, but %s",
+                              flag, name, strbuf_str(&b).ptr);
+    strbuf_fini(&b);
+    return s;
+}
+
+static enum status find_parsers(struct gateway *g, struct error *err)
+{
+    const struct gateway_config *c = g->config;
+    if (c->reasoning_parser && !(g->reasoning_parser = reasoning_parser_find(c->reasoning_parser)))
+        return no_parser("reasoning-parser", c->reasoning_parser, reasoning_parser_names, err);
+    if (c->tool_call_parser && !(g->tool_parser = tool_parser_find(c->tool_call_parser)))
+        return no_parser("tool-call-parser", c->tool_call_parser, tool_parser_names, err);
+    if (c->enable_auto_tool_choice && !g->tool_parser)
+        return error_set(
+            err, STATUS_INVALID,
+            "--enable-auto-tool-choice needs --tool-call-parser: what the model writes "
+            "a call as");
+    add_markers(g, g->reasoning_parser);
+    add_markers(g, g->tool_parser);
+    return STATUS_OK;
+}
+
 static uint64_t seconds_to_ns(double s)
 {
     return (uint64_t)(s * 1e9);
@@ -291,9 +331,16 @@ static void start_serving(struct gateway *g)
         .n_served_names = g->n_served_names,
         .model = {.tokenizer = g->tokenizer,
                   .chat_template = g->chat_template,
-                  .vocab_size = g->model.vocab_size,
                   .max_model_len = g->model.max_model_len,
-                  .max_choices = 4096},
+                  .max_choices = 4096,
+                  .policy = {.vocab_size = g->model.vocab_size,
+                             .auto_tools = c->enable_auto_tool_choice,
+                             .trust_chat_template = c->trust_request_chat_template,
+                             .unknown = (enum unknown_fields)c->unknown_fields}},
+        .reasoning_parser = g->reasoning_parser,
+        .tool_parser = g->tool_parser,
+        .marker_ids = g->marker_ids,
+        .n_marker_ids = g->n_marker_ids,
         .eos_ids = g->model.eos_ids,
         .n_eos_ids = g->model.n_eos_ids,
         .max_open_choices = (uint32_t)c->max_open_choices,
@@ -393,6 +440,7 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
     g->adapters.engine = &g->engine;
     g->adapters.send = engine_adapter_order;
     TRY(open_model(g, cache_dir, err));
+    TRY(find_parsers(g, err));
     g->adapters.taken = g->served_names;
     g->adapters.n_taken = g->n_served_names;
     TRY(loop_new(&g->loop, err));

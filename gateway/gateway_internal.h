@@ -12,6 +12,8 @@
 #include "gateway/gateway.h"
 #include "gateway/routes.h"
 
+enum { MAX_MARKERS = 32 };
+
 struct gateway {
     const struct gateway_config *config;
     struct loop *loop;
@@ -23,7 +25,9 @@ struct gateway {
     const char *own_name[1];
     uint64_t started_s;
     struct text_tokenizer *tokenizer;
-    struct text_template *chat_template; /* NULL: none */
+    struct text_template *chat_template;                        /* NULL: none */
+    const struct answer_parser *reasoning_parser, *tool_parser; /* NULL: none */
+    uint32_t marker_ids[MAX_MARKERS], n_marker_ids;
     struct auth auth;
     struct encode_pool *pool;
     struct gateway_adapters adapters;

@@ -115,6 +115,14 @@ static enum generation_event end_by_head(struct generation *g, const struct toke
                 text[0] ? text : "The request failed in the cluster.");
 }
 
+static bool is_marker(const struct generation_rules *r, uint32_t id)
+{
+    for (uint32_t i = 0; i < r->n_marker_ids; i++)
+        if (r->marker_ids[i] == id)
+            return true;
+    return false;
+}
+
 /* One token: its text, unless it is the stop id that ended the request and is not to be shown. */
 static enum generation_event push_token(struct generation *g, const struct generation_rules *r,
                                         uint32_t id, bool hidden)
@@ -127,7 +135,13 @@ static enum generation_event push_token(struct generation *g, const struct gener
         return GENERATION_NOTHING;
     if (!g->decoder || text_decoder_push(g->decoder, id, &delta, &len, why) != TEXT_OK)
         return fail(g, 500, why[0] ? why : "a token could not be decoded");
-    return push_text(g, r, (struct str){delta, len}) ? GENERATION_STOPPED : GENERATION_NOTHING;
+    if (push_text(g, r, (struct str){delta, len}))
+        return GENERATION_STOPPED;
+    if (!is_marker(r, id))
+        return GENERATION_NOTHING;
+    struct str marker = {0}; /* the decoder left it out */
+    marker.ptr = (const char *)text_token_bytes(r->tokenizer, id, &marker.len);
+    return push_text(g, r, marker) ? GENERATION_STOPPED : GENERATION_NOTHING;
 }
 
 static void flush_decoder(struct generation *g, const struct generation_rules *r)
@@ -198,6 +212,11 @@ uint32_t generation_count_chars(struct str s)
     for (size_t i = 0; i < s.len; i++)
         n += ((unsigned char)s.ptr[i] & 0xC0) != 0x80;
     return n;
+}
+
+void generation_took_text(struct generation *g, const struct generation_delta *d)
+{
+    strbuf_consume(&g->text, d->text.len);
 }
 
 void generation_given(struct generation *g, const struct generation_rules *r,

@@ -16,6 +16,8 @@ struct generation_rules { /* shared by the choices of a request; borrowed */
     const struct stop_set *stops;
     bool skip_special, include_stop;
     uint32_t min_tokens;
+    const uint32_t *marker_ids; /* [n_marker_ids] special tokens whose text counts all the same */
+    uint32_t n_marker_ids;
     bool want_logprobs; /* to be given; the sum is kept whenever rows come */
 };
 
@@ -73,6 +75,8 @@ enum generation_event generation_on_tokens(struct generation *g, const struct ge
 /* False: nothing worth a chunk. ids_matter: a delta with tokens but no text counts. */
 bool generation_delta(const struct generation *g, const struct generation_rules *r, bool ids_matter,
                       struct generation_delta *out);
+/* Its text was taken by a parser that has nothing to give yet; its ids come again. */
+void generation_took_text(struct generation *g, const struct generation_delta *d);
 /* The delta was written. */
 void generation_given(struct generation *g, const struct generation_rules *r,
                       const struct generation_delta *d);

@@ -10,6 +10,7 @@
 #include "common/model/file_guard.h"
 #include "common/model/model_info.h"
 #include "gateway/gateway.h"
+#include "gateway/params.h"
 
 extern char **environ;
 
@@ -29,6 +30,16 @@ static void print_help(void)
     struct strbuf b;
     strbuf_init(&b, 0);
     config_print_help(&b, USAGE, gateway_options, n_gateway_options);
+    fwrite(b.ptr, 1, b.len, stdout);
+    strbuf_fini(&b);
+}
+
+/* docs/openai.md */
+static void print_fields(void)
+{
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    fields_document(&b);
     fwrite(b.ptr, 1, b.len, stdout);
     strbuf_fini(&b);
 }
@@ -83,6 +94,8 @@ int main(int argc, char **argv)
         print_help();
     } else if (res.version) {
         puts("cox-gateway " COX_VERSION);
+    } else if (res.positional.n_items == 1 && strcmp(res.positional.items[0], "fields") == 0) {
+        print_fields();
     } else if (res.positional.n_items > 0) {
         fprintf(stderr, "cox-gateway: what is \"%s\"? Usage: " USAGE "\n", res.positional.items[0]);
         rc = 2;

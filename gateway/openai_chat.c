@@ -64,6 +64,58 @@ static json_t *join_parts(const json_t *parts, size_t i_message, struct api_erro
     return joined;
 }
 
+/* Arguments come as JSON text, and templates want what it says. A call without is one with none. */
+static bool parse_arguments(json_t *call, size_t i_message, struct api_error *e)
+{
+    json_t *function = json_object_get(call, "function");
+    const json_t *arguments = json_object_get(function, "arguments");
+    if (!json_is_object(function) || !json_is_string(arguments))
+        return true;
+    json_error_t why;
+    json_t *parsed = json_string_length(arguments) == 0
+                         ? json_object()
+                         : json_loadb(json_string_value(arguments), json_string_length(arguments),
+                                      JSON_ALLOW_NUL | JSON_DECODE_ANY, &why);
+    if (!parsed)
+        return api_error_set(e, 400, "messages",
+                             "messages[%zu].tool_calls: function.arguments is not JSON.",
+                             i_message);
+    json_object_set_new(function, "arguments", parsed);
+    return true;
+}
+
+/* out is the template's copy of the message. An empty list is none: some clients send it. */
+static bool copy_calls(json_t *out, size_t i_message, struct api_error *e)
+{
+    const json_t *calls = json_object_get(out, "tool_calls");
+    if (!calls)
+        return true;
+    if (json_is_null(calls) || (json_is_array(calls) && json_array_size(calls) == 0)) {
+        json_object_del(out, "tool_calls");
+        return true;
+    }
+    if (!json_is_array(calls))
+        return api_error_set(e, 400, "messages", "messages[%zu].tool_calls must be a list.",
+                             i_message);
+    json_t *own = json_deep_copy(calls); /* the body is the client's, and may be read again */
+    json_object_set_new(out, "tool_calls", own);
+    for (size_t i = 0; i < json_array_size(own); i++)
+        if (!parse_arguments(json_array_get(own, i), i_message, e))
+            return false;
+    return true;
+}
+
+/* Either name of what the assistant thought; templates read the one or the other. */
+static void copy_reasoning(json_t *out)
+{
+    json_t *ours = json_object_get(out, "reasoning"),
+           *old = json_object_get(out, "reasoning_content");
+    if (json_is_string(ours) && !json_is_string(old))
+        json_object_set(out, "reasoning_content", ours);
+    else if (json_is_string(old) && !json_is_string(ours))
+        json_object_set(out, "reasoning", old);
+}
+
 static json_t *message_for_template(const json_t *m, size_t i, struct api_error *e)
 {
     const json_t *role = json_object_get(m, "role");
@@ -78,7 +130,7 @@ static json_t *message_for_template(const json_t *m, size_t i, struct api_error 
                       i, json_string_value(role));
         return NULL;
     }
-    json_t *out = json_copy((json_t *)m); /* shallow: tool_calls and the like pass as they are */
+    json_t *out = json_copy((json_t *)m); /* shallow: what is changed is copied first */
     json_t *content = json_object_get(m, "content");
     bool may_lack = strcmp(json_string_value(role), "assistant") == 0;
     if (json_is_array(content)) {
@@ -89,14 +141,45 @@ static json_t *message_for_template(const json_t *m, size_t i, struct api_error 
         api_error_set(e, 400, "messages",
                       "messages[%zu].content must be a string or a list of parts.", i);
     }
-    if (e->http_status) {
+    copy_reasoning(out);
+    if (e->http_status || !copy_calls(out, i, e)) {
         json_decref(out);
         return NULL;
     }
     return out;
 }
 
-bool openai_chat_context(const struct params *p, struct strbuf *out, struct api_error *e)
+/* What requests and clients may set, behind what we do: a key of chat_template_kwargs wins. */
+static void add_variables(const struct params *p, const struct text_tokenizer *t, json_t *context)
+{
+    const char *key;
+    json_t *value;
+    if (p->tools)
+        json_object_set(context, "tools", p->tools);
+    if (p->documents)
+        json_object_set(context, "documents", p->documents);
+    if (p->reasoning_effort.len > 0) {
+        json_object_set_new(context, "reasoning_effort",
+                            json_stringn(p->reasoning_effort.ptr, p->reasoning_effort.len));
+        if (str_eq_c(p->reasoning_effort, "none"))
+            json_object_set_new(context, "enable_thinking", json_false());
+    }
+    if (p->chat_template.len > 0) { /* it has no files beside it that would say them */
+        static const char *const names[] = {"bos_token", "eos_token"};
+        const uint32_t ids[] = {text_bos_id(t), text_eos_id(t)};
+        for (size_t i = 0; i < 2; i++) {
+            size_t n = 0;
+            const char *text = (const char *)text_token_bytes(t, ids[i], &n);
+            json_object_set_new(context, names[i], json_stringn(text ? text : "", text ? n : 0));
+        }
+    }
+    if (p->template_kwargs)
+        json_object_foreach(p->template_kwargs, key, value) if (strcmp(key, "messages") != 0)
+            json_object_set(context, key, value);
+}
+
+bool openai_chat_context(const struct params *p, const struct text_tokenizer *tokenizer,
+                         struct strbuf *out, struct api_error *e)
 {
     size_t n = json_array_size(p->messages);
     if (n == 0 || n > CHAT_MAX_MESSAGES)
@@ -111,11 +194,7 @@ bool openai_chat_context(const struct params *p, struct strbuf *out, struct api_
             json_array_append_new(messages, m);
     }
     json_object_set_new(context, "add_generation_prompt", json_boolean(p->add_generation_prompt));
-    const char *key;
-    json_t *value;
-    if (p->template_kwargs)
-        json_object_foreach(p->template_kwargs, key, value) if (strcmp(key, "messages") != 0)
-            json_object_set(context, key, value);
+    add_variables(p, tokenizer, context);
     char *text = e->http_status ? NULL : json_dumps(context, JSON_COMPACT);
     if (text) {
         strbuf_append_c(out, text);
@@ -165,12 +244,12 @@ static bool cut_after_final(const struct params *p, struct str *text, struct api
     return true;
 }
 
-bool openai_chat_prompt(const struct params *p, const struct text_template *tmpl, int64_t now_unix,
-                        struct prompt_list *out, struct api_error *e)
+static bool render(const struct params *p, const struct prepare_model *m,
+                   const struct text_template *tmpl, struct prompt_list *out, struct api_error *e)
 {
     struct strbuf context;
     strbuf_init(&context, 0);
-    if (!openai_chat_context(p, &context, e) || !tmpl) {
+    if (!openai_chat_context(p, m->tokenizer, &context, e) || !tmpl) {
         strbuf_fini(&context);
         return api_error_set(e, 400, "messages",
                              "This model has no chat template: use /v1/completions, or start the "
@@ -178,7 +257,8 @@ bool openai_chat_prompt(const struct params *p, const struct text_template *tmpl
     }
     char *rendered = NULL, why[TEXT_ERR_MAX] = "";
     size_t len = 0;
-    int s = text_template_render(tmpl, context.ptr, context.len, now_unix, 0, &rendered, &len, why);
+    int s =
+        text_template_render(tmpl, context.ptr, context.len, m->now_unix, 0, &rendered, &len, why);
     strbuf_fini(&context);
     if (s != TEXT_OK)
         return api_error_set(e, s == TEXT_INTERNAL ? 500 : 400, "messages",
@@ -194,9 +274,23 @@ bool openai_chat_prompt(const struct params *p, const struct text_template *tmpl
     return ok;
 }
 
+bool openai_chat_prompt(const struct params *p, const struct prepare_model *m,
+                        struct prompt_list *out, struct api_error *e)
+{
+    struct text_template *own = NULL;
+    char why[TEXT_ERR_MAX] = "";
+    if (p->chat_template.len > 0 &&
+        text_template_new(p->chat_template.ptr, p->chat_template.len, &own, why) != TEXT_OK)
+        return api_error_set(e, 400, "chat_template", "chat_template cannot be read: %s", why);
+    bool ok = render(p, m, own ? own : m->chat_template, out, e);
+    if (own)
+        text_template_free(own);
+    return ok;
+}
+
 bool openai_chat_read(const struct prepare_model *m, json_t *owned_body, struct prepared *out)
 {
     struct params *p = &out->params;
-    return params_init(p, API_CHAT, owned_body, m->vocab_size, &out->error) &&
-           openai_chat_prompt(p, m->chat_template, m->now_unix, &out->prompts, &out->error);
+    return params_init(p, API_CHAT, owned_body, &m->policy, &out->error) &&
+           openai_chat_prompt(p, m, &out->prompts, &out->error);
 }

@@ -7,7 +7,8 @@
 
 static void append_token(struct strbuf *out, const struct answer_shape *a, uint32_t id, float value)
 {
-    struct str bytes = openai_token(a, id);
+    char buf[OPENAI_TOKEN_MAX];
+    struct str bytes = openai_token(a, id, buf);
     strbuf_append_c(out, "{\"token\":");
     strbuf_append_json(out, bytes);
     strbuf_append_c(out, ",\"logprob\":");
@@ -42,6 +43,118 @@ static void append_logprobs(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "]}");
 }
 
+/* ---- parts ---- */
+
+static uint32_t count(const struct answer_delta *d, enum answer_part_kind kind)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < d->n_parts; i++)
+        n += d->parts[i].kind == kind;
+    return n;
+}
+
+/* All parts of a kind as one string: usually there is one. */
+static void append_text(struct strbuf *out, const struct answer_delta *d,
+                        enum answer_part_kind kind)
+{
+    struct strbuf joined;
+    uint32_t n = count(d, kind);
+    strbuf_init(&joined, 0);
+    for (uint32_t i = 0; i < d->n_parts; i++) {
+        if (d->parts[i].kind == kind && n == 1)
+            strbuf_append_json(out, d->parts[i].text);
+        else if (d->parts[i].kind == kind)
+            strbuf_append_str(&joined, d->parts[i].text);
+    }
+    if (n != 1)
+        strbuf_append_json(out, strbuf_str(&joined));
+    strbuf_fini(&joined);
+}
+
+/* Both names: vLLM's and that of the clients before it. */
+static void append_reasoning(struct strbuf *out, const struct answer_delta *d)
+{
+    strbuf_append_c(out, "\"reasoning\":");
+    append_text(out, d, ANSWER_REASONING);
+    strbuf_append_c(out, ",\"reasoning_content\":");
+    append_text(out, d, ANSWER_REASONING);
+}
+
+/* One entry per call: the parts of a call follow each other. In a stream a call that was begun
+ * before has its index and the next of its arguments. */
+static void append_calls(struct strbuf *out, const struct answer_delta *d, bool in_stream)
+{
+    bool first = true;
+    strbuf_append_c(out, "\"tool_calls\":[");
+    for (uint32_t i = 0; i < d->n_parts; i++) {
+        const struct answer_part *p = &d->parts[i], *next = i + 1 < d->n_parts ? p + 1 : NULL;
+        if (p->kind != ANSWER_CALL && p->kind != ANSWER_ARGUMENTS)
+            continue;
+        strbuf_append_c(out, first ? "{" : ",{");
+        first = false;
+        if (in_stream)
+            strbuf_printf(out, "\"index\":%u,", p->i_call);
+        if (p->kind == ANSWER_CALL) {
+            strbuf_append_c(out, "\"id\":");
+            strbuf_append_json(out, p->id);
+            strbuf_append_c(out, ",\"type\":\"function\",\"function\":{\"name\":");
+            strbuf_append_json(out, p->name);
+            strbuf_append_c(out, ",\"arguments\":");
+            bool has_text = next && next->kind == ANSWER_ARGUMENTS && next->i_call == p->i_call;
+            strbuf_append_json(out, has_text ? next->text : STR(""));
+            i += has_text;
+        } else {
+            strbuf_append_c(out, "\"function\":{\"arguments\":");
+            strbuf_append_json(out, p->text);
+        }
+        strbuf_append_c(out, "}}");
+    }
+    strbuf_append_c(out, "]");
+}
+
+static bool has_calls(const struct answer_delta *d)
+{
+    return count(d, ANSWER_CALL) + count(d, ANSWER_ARGUMENTS) > 0;
+}
+
+/* The members of a chunk's delta. */
+static void append_delta(struct strbuf *out, const struct answer_delta *d)
+{
+    const char *comma = "";
+    if (count(d, ANSWER_REASONING) > 0) {
+        append_reasoning(out, d);
+        comma = ",";
+    }
+    if (count(d, ANSWER_CONTENT) > 0) {
+        strbuf_printf(out, "%s\"content\":", comma);
+        append_text(out, d, ANSWER_CONTENT);
+        comma = ",";
+    }
+    if (has_calls(d)) {
+        strbuf_append_c(out, comma);
+        append_calls(out, d, true);
+    }
+}
+
+/* The members of a message behind the role; content is null where something else was said. */
+static void append_message(struct strbuf *out, const struct answer_delta *d)
+{
+    bool reasons = count(d, ANSWER_REASONING) > 0, calls = has_calls(d);
+    if ((reasons || calls) && count(d, ANSWER_CONTENT) == 0)
+        strbuf_append_c(out, "null");
+    else
+        append_text(out, d, ANSWER_CONTENT);
+    strbuf_append_c(out, ",\"refusal\":null");
+    if (reasons) {
+        strbuf_append_c(out, ",");
+        append_reasoning(out, d);
+    }
+    if (calls) {
+        strbuf_append_c(out, ",");
+        append_calls(out, d, false);
+    }
+}
+
 static void write_role(struct strbuf *out, const struct answer_shape *a,
                        const struct answer_delta *d)
 {
@@ -51,8 +164,7 @@ static void write_role(struct strbuf *out, const struct answer_shape *a,
                   ",\"choices\":[{\"index\":%u,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
                   "\"logprobs\":null,\"finish_reason\":null}]",
                   d->i_choice);
-    if (a->params->return_token_ids)
-        openai_ids(out, "prompt_token_ids", d->prompt->ids, d->prompt->n_ids);
+    openai_prompt(out, a, d->prompt);
     openai_chunk_end(out, a->params, NULL);
     sse_end(out);
 }
@@ -65,10 +177,7 @@ static void write_delta(struct strbuf *out, const struct answer_shape *a, struct
     sse_begin(out);
     openai_head(out, a, OBJECT_CHUNK);
     strbuf_printf(out, ",\"choices\":[{\"index\":%u,\"delta\":{", d->i_choice);
-    if (d->n_parts) {
-        strbuf_append_c(out, "\"content\":");
-        strbuf_append_json(out, d->parts[0].text);
-    }
+    append_delta(out, d);
     strbuf_append_c(out, "}");
     append_logprobs(out, a, d);
     openai_finish(out, d);
@@ -97,8 +206,8 @@ static void append_choice(struct strbuf *out, const struct answer_shape *a,
 {
     strbuf_printf(out,
                   "{\"index\":%u,\"message\":{\"role\":\"assistant\",\"content\":", d->i_choice);
-    strbuf_append_json(out, d->n_parts ? d->parts[0].text : STR(""));
-    strbuf_append_c(out, ",\"refusal\":null}");
+    append_message(out, d);
+    strbuf_append_c(out, "}");
     append_logprobs(out, a, d);
     openai_finish(out, d);
     if (a->params->return_token_ids)
@@ -117,8 +226,7 @@ static void write_whole(struct strbuf *out, const struct answer_shape *a,
     }
     strbuf_append_c(out, "],\"usage\":");
     openai_usage(out, u);
-    if (a->params->return_token_ids)
-        openai_ids(out, "prompt_token_ids", d->prompt->ids, d->prompt->n_ids);
+    openai_prompt(out, a, d->prompt);
     strbuf_append_c(out, "}");
 }
 
@@ -127,6 +235,7 @@ const struct dialect dialect_chat = {
     .id_prefix = "chatcmpl",
     .prompt_field = "messages",
     .kind = API_CHAT,
+    .call_prefix = "chatcmpl-tool-",
     .read = openai_chat_read,
     .stream_type = openai_stream_type,
     .keep_alive = SSE_KEEP_ALIVE,

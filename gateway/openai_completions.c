@@ -78,6 +78,7 @@ bool openai_completions_prompts(const struct params *p, uint32_t vocab_size,
 bool openai_completions_read(const struct prepare_model *m, json_t *owned_body,
                              struct prepared *out)
 {
-    return params_init(&out->params, API_COMPLETIONS, owned_body, m->vocab_size, &out->error) &&
-           openai_completions_prompts(&out->params, m->vocab_size, &out->prompts, &out->error);
+    return params_init(&out->params, API_COMPLETIONS, owned_body, &m->policy, &out->error) &&
+           openai_completions_prompts(&out->params, m->policy.vocab_size, &out->prompts,
+                                      &out->error);
 }

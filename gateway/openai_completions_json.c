@@ -11,16 +11,17 @@ static void append_top(struct strbuf *out, const struct answer_shape *a,
                        const struct token_logprobs *t)
 {
     bool first = true;
+    char buf[OPENAI_TOKEN_MAX], other[OPENAI_TOKEN_MAX];
     strbuf_append_c(out, "{");
     for (uint32_t k = 0; k < t->n; k++) {
         bool seen = false;
         for (uint32_t j = 0; j < k && !seen; j++)
             seen = t->ids[j] == t->ids[k] ||
-                   str_eq(openai_token(a, t->ids[j]), openai_token(a, t->ids[k]));
+                   str_eq(openai_token(a, t->ids[j], other), openai_token(a, t->ids[k], buf));
         if (seen)
             continue;
         strbuf_append_c(out, first ? "" : ",");
-        strbuf_append_json(out, openai_token(a, t->ids[k]));
+        strbuf_append_json(out, openai_token(a, t->ids[k], buf));
         strbuf_append_c(out, ":");
         openai_logprob(out, t->values[k]);
         first = false;
@@ -32,6 +33,7 @@ static void append_logprobs(struct strbuf *out, const struct answer_shape *a,
                             const struct answer_delta *d)
 {
     uint32_t offset = d->text_offset;
+    char buf[OPENAI_TOKEN_MAX];
     strbuf_append_c(out, ",\"logprobs\":");
     if (!openai_has_logprobs(a, d)) {
         strbuf_append_c(out, "null");
@@ -40,7 +42,7 @@ static void append_logprobs(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "{\"text_offset\":[");
     for (uint32_t i = 0; i < d->n_ids; i++) {
         strbuf_printf(out, i ? ",%u" : "%u", offset);
-        offset += generation_count_chars(openai_token(a, d->ids[i]));
+        offset += generation_count_chars(openai_token(a, d->ids[i], buf));
     }
     strbuf_append_c(out, "],\"token_logprobs\":[");
     for (uint32_t i = 0; i < d->n_ids; i++) {
@@ -50,7 +52,7 @@ static void append_logprobs(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "],\"tokens\":[");
     for (uint32_t i = 0; i < d->n_ids; i++) {
         strbuf_append_c(out, i ? "," : "");
-        strbuf_append_json(out, openai_token(a, d->ids[i]));
+        strbuf_append_json(out, openai_token(a, d->ids[i], buf));
     }
     strbuf_append_c(out, "],\"top_logprobs\":[");
     for (uint32_t i = 0; i < d->n_ids; i++) {
@@ -85,11 +87,10 @@ static void append_choice(struct strbuf *out, const struct answer_shape *a,
     append_text(out, a, d);
     append_logprobs(out, a, d);
     openai_finish(out, d);
-    if (a->params->return_token_ids) {
-        if (d->first)
-            openai_ids(out, "prompt_token_ids", d->prompt->ids, d->prompt->n_ids);
+    if (d->first)
+        openai_prompt(out, a, d->prompt);
+    if (a->params->return_token_ids)
         openai_ids(out, "token_ids", d->ids, d->n_ids);
-    }
     strbuf_append_c(out, "}");
 }
 

@@ -1,6 +1,7 @@
 #include "gateway/openai_json.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "common/base/version.h"
 #include "gateway/sse.h"
@@ -61,9 +62,23 @@ void openai_chunk_end(struct strbuf *out, const struct params *p, const struct a
     strbuf_append_c(out, "}");
 }
 
-struct str openai_token(const struct answer_shape *a, uint32_t id)
+void openai_prompt(struct strbuf *out, const struct answer_shape *a, const struct prompt *p)
+{
+    if (a->params->return_token_ids)
+        openai_ids(out, "prompt_token_ids", p->ids, p->n_ids);
+    if (!a->params->return_prompt_text)
+        return;
+    strbuf_append_c(out, ",\"prompt_text\":");
+    strbuf_append_json(out, p->text);
+}
+
+struct str openai_token(const struct answer_shape *a, uint32_t id, char buf[OPENAI_TOKEN_MAX])
 {
     struct str s = {0};
+    if (a->params->return_tokens_as_token_ids) {
+        int n = snprintf(buf, OPENAI_TOKEN_MAX, "token_id:%u", id);
+        return (struct str){buf, (size_t)n};
+    }
     s.ptr = (const char *)text_token_bytes(a->tokenizer, id, &s.len);
     return s.ptr ? s : STR("");
 }

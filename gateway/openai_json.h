@@ -4,6 +4,8 @@
  */
 #include "gateway/dialect.h"
 
+enum { OPENAI_TOKEN_MAX = 24 };
+
 /* {"id":…,"object":…,"created":…,"model":…,"system_fingerprint":… and no more. */
 void openai_head(struct strbuf *out, const struct answer_shape *a, const char *object);
 /* ,"NAME":[…] */
@@ -13,8 +15,10 @@ void openai_usage(struct strbuf *out, const struct answer_usage *u);
 void openai_finish(struct strbuf *out, const struct answer_delta *d);
 /* The end of a chunk: ,"usage":… when it is asked for, and the brace. u: NULL, or the numbers. */
 void openai_chunk_end(struct strbuf *out, const struct params *p, const struct answer_usage *u);
-/* A token's bytes; empty for an id that is none. */
-struct str openai_token(const struct answer_shape *a, uint32_t id);
+/* How a token is shown: its bytes (empty for an id that is none), or "token_id:ID" in buf. */
+struct str openai_token(const struct answer_shape *a, uint32_t id, char buf[OPENAI_TOKEN_MAX]);
+/* ,"prompt_token_ids":…,"prompt_text":… as far as they were asked for. */
+void openai_prompt(struct strbuf *out, const struct answer_shape *a, const struct prompt *p);
 /* JSON has no -inf: -9999, as in vLLM. */
 void openai_logprob(struct strbuf *out, float v);
 /* Whether there is anything to say of log-probabilities, or null. */

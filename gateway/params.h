@@ -1,9 +1,8 @@
 #pragma once
-/* The JSON body of /v1/completions and /v1/chat/completions as checked values. One table (params.c)
- * has a row per field: name, type, range, which of the two it applies to. A wrong type or range is
- * a 400 that names the field; null is the same as absent; a field that changes the answer and is
- * not supported is refused by name; an unknown one is ignored with a debug line, as vLLM does.
- * Pure, no I/O; any thread, one thread per value. */
+/* A JSON body as checked values. One table (fields.h) has a row per field: name, type, range, which
+ * dialects know it, what becomes of it. A wrong type or range is a 400 that names the field; null
+ * is the same as absent; a field that changes the answer and is not supported is refused by name;
+ * of unknown ones the policy says what becomes. Pure, no I/O; any thread, one thread per value. */
 #include <jansson.h>
 
 #include "common/base/arena.h"
@@ -11,12 +10,27 @@
 #include "gateway/stop_strings.h"
 #include "proto/messages.h"
 
+/* A dialect's bit in the field table. */
 enum api_kind { API_COMPLETIONS = 1, API_CHAT = 2 };
+enum tool_choice { TOOL_CHOICE_NONE, TOOL_CHOICE_AUTO };
+
+enum unknown_fields { UNKNOWN_REFUSE, UNKNOWN_WARN, UNKNOWN_IGNORE };
+
+struct params_policy {        /* what this server lets requests say */
+    uint32_t vocab_size;      /* bounds token ids; 0: unknown */
+    bool auto_tools;          /* tool_choice auto: there is a parser, and it was enabled */
+    bool trust_chat_template; /* chat_template of a request */
+    enum unknown_fields unknown;
+};
 
 #define PARAMS_MAX_CHOICES    128u /* n */
 #define PARAMS_MAX_LOGPROBS   20u
 #define PARAMS_MAX_STOP_IDS   1024u
 #define PARAMS_MAX_LOGIT_BIAS 4096u
+#define PARAMS_MAX_BAD_WORDS  128u
+#define PARAMS_MAX_REQUEST_ID 64u
+#define PARAMS_MAX_TIMEOUT_S  86400
+#define PARAMS_NO_TRUNCATION  (-2)
 #define PARAMS_MAX_DEPTH      64u        /* nesting of the body */
 #define PARAMS_MAX_VALUES     (1u << 20) /* commas and colons in the body: bounds its JSON tree */
 
@@ -45,16 +59,26 @@ struct params {
     uint32_t n_stops;
     double timeout_s; /* 0: not given */
     struct str cache_salt;
-    json_t *prompt, *messages, *template_kwargs; /* NULL: not given */
+    json_t *prompt, *messages, *template_kwargs, *tools, *documents; /* NULL: not given */
+    struct str reasoning_effort;                                     /* empty: not given */
+    enum tool_choice tool_choice;
+    bool parallel_tool_calls, include_reasoning, return_tokens_as_token_ids, return_prompt_text;
+    uint32_t stream_interval;       /* least tokens of a chunk that is not the first or the last */
+    int64_t truncate_prompt_tokens; /* so many are kept; -1: what fits; PARAMS_NO_TRUNCATION */
+    bool truncate_right;            /* the beginning is kept, not the end */
+    struct str request_id, chat_template; /* empty: not given */
+    json_t *bad_words;                    /* checked; prepare.c makes ids of it */
 };
 
 /* Scans the text for its depth and number of values before a tree is built, then parses. body is
  * not kept. NULL with e filled: not JSON, not UTF-8, not an object, too deep, or too large. */
 json_t *params_parse_json(struct str body, struct api_error *e);
-/* owned_body moves into out, also on failure. vocab_size bounds token ids (0: unknown). False: e
- * says why, and params_fini is still due. */
-bool params_init(struct params *out, enum api_kind kind, json_t *owned_body, uint32_t vocab_size,
-                 struct api_error *e);
+/* owned_body moves into out, also on failure; policy is borrowed for this call. False: e says why,
+ * and params_fini is still due. */
+bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
+                 const struct params_policy *policy, struct api_error *e);
 void params_fini(struct params *p);
+/* docs/openai.md: every field, what it may hold and what becomes of it. */
+void fields_document(struct strbuf *out);
 /* A JSON string's bytes, borrowed. */
 struct str params_json_str(const json_t *string);

@@ -1,9 +1,12 @@
 #include "gateway/prepare.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/mem.h"
 #include "gateway/dialect.h"
+
+enum { MAX_BAD_WORD_IDS = 4096 };
 
 /* field: what the dialect calls the prompt. */
 static bool encode_prompt(const struct prepare_model *m, const struct params *p, const char *field,
@@ -45,8 +48,73 @@ static bool decode_for_echo(const struct prepare_model *m, const struct params *
     if (text_decode(m->tokenizer, out->ids, out->n_ids, p->skip_special_tokens, &text, &len, why) !=
         TEXT_OK)
         return api_error_set(e, 400, "prompt", "prompt cannot be decoded for echo: %s", why);
+    mem_free((void *)out->text.ptr);
     out->text = (struct str){mem_strndup(text, len), len};
     text_free(text);
+    return true;
+}
+
+/* The tokens of each word where it begins a text and where a space precedes it, as vLLM does it:
+ * the second only where it differs in nothing but its first token. UINT32_MAX ends each. */
+static bool add_bad_word(const struct prepare_model *m, const char *word, uint32_t *out,
+                         uint32_t *n_out, struct api_error *e)
+{
+    char why[TEXT_ERR_MAX] = "", spaced[STOP_MAX_BYTES + 2];
+    uint32_t *plain = NULL, *behind = NULL;
+    size_t n = 0, n_behind = 0;
+    while (*word == ' ')
+        word++;
+    int len = snprintf(spaced, sizeof spaced, " %s", word);
+    int s = text_encode(m->tokenizer, spaced + 1, (size_t)len - 1, false, STOP_MAX_BYTES, &plain,
+                        &n, why);
+    if (s == TEXT_OK)
+        s = text_encode(m->tokenizer, spaced, (size_t)len, false, STOP_MAX_BYTES, &behind,
+                        &n_behind, why);
+    bool both = s == TEXT_OK && n > 0 && n_behind == n && plain[0] != behind[0];
+    bool fits = s == TEXT_OK && *n_out + 2 * (n + 1) <= MAX_BAD_WORD_IDS;
+    for (int k = 0; fits && n > 0 && k < (both ? 2 : 1); k++) {
+        memcpy(out + *n_out, k ? behind : plain, n * sizeof *out);
+        *n_out += (uint32_t)n;
+        out[(*n_out)++] = UINT32_MAX;
+    }
+    text_free(plain);
+    text_free(behind);
+    if (s != TEXT_OK)
+        return api_error_set(e, 400, "bad_words", "bad_words cannot be tokenized: %s", why);
+    return fits || api_error_set(e, 400, "bad_words", "bad_words are more than %u tokens.",
+                                 MAX_BAD_WORD_IDS);
+}
+
+static bool encode_bad_words(const struct prepare_model *m, struct params *p, struct api_error *e)
+{
+    uint32_t *ids, n = 0;
+    if (json_array_size(p->bad_words) == 0)
+        return true;
+    ids = arena_try_array(&p->arena, MAX_BAD_WORD_IDS, sizeof *ids);
+    if (!ids)
+        return api_error_set(e, 400, "bad_words", "bad_words are too many.");
+    for (size_t i = 0; i < json_array_size(p->bad_words); i++)
+        if (!add_bad_word(m, json_string_value(json_array_get(p->bad_words, i)), ids, &n, e))
+            return false;
+    p->sampling.bad_words = (struct u32_span){ids, n};
+    return true;
+}
+
+/* truncate_prompt_tokens: its end is kept, or its beginning. True: it was longer. */
+static bool truncate_prompt(const struct prepare_model *m, const struct params *p,
+                            struct prompt *out)
+{
+    int64_t keep = p->truncate_prompt_tokens;
+    if (keep == PARAMS_NO_TRUNCATION)
+        return false;
+    if (keep < 0) /* what leaves room for the answer */
+        keep = (int64_t)m->max_model_len -
+               (p->max_tokens && !p->max_tokens_is_default ? (int64_t)p->max_tokens : 1);
+    if (keep < 0 || out->n_ids <= keep)
+        return false;
+    if (!p->truncate_right)
+        memmove(out->ids, out->ids + (out->n_ids - keep), (size_t)keep * sizeof *out->ids);
+    out->n_ids = (uint32_t)keep;
     return true;
 }
 
@@ -86,9 +154,11 @@ static bool prepare_prompts(const struct prepare_model *m, const char *field, st
         struct prompt *prompt = &out->prompts.items[i];
         if (prompt->has_text && !encode_prompt(m, p, field, prompt, e))
             return false;
+        bool cut = truncate_prompt(m, p, prompt);
         if (!check_length(m, p, field, prompt, e))
             return false;
-        if (p->echo && !prompt->has_text && !decode_for_echo(m, p, prompt, e))
+        if ((p->echo || p->return_prompt_text) && (cut || !prompt->has_text) &&
+            !decode_for_echo(m, p, prompt, e))
             return false;
         if (prompt->n_ids > longest)
             longest = prompt->n_ids;
@@ -102,7 +172,7 @@ void prepare_request(const struct prepare_model *m, const struct dialect *d, str
 {
     *out = (struct prepared){0};
     json_t *json = params_parse_json(body, &out->error);
-    if (json && d->read(m, json, out))
+    if (json && d->read(m, json, out) && encode_bad_words(m, &out->params, &out->error))
         prepare_prompts(m, d->prompt_field, out);
 }
 

@@ -9,9 +9,10 @@
 struct prepare_model { /* borrowed, read-only */
     const struct text_tokenizer *tokenizer;
     const struct text_template *chat_template; /* NULL: none */
-    uint32_t vocab_size, max_model_len;
+    uint32_t max_model_len;
     uint32_t max_choices; /* prompts × n of one request */
     int64_t now_unix;
+    struct params_policy policy;
 };
 
 struct dialect;

@@ -172,8 +172,8 @@ void serving_on_cluster(struct serving *s, const struct msg_cluster *m)
     if (!s->cluster_known || m->n_groups_ready != s->n_groups_ready)
         log_info("cluster_changed", "groups_ready=%u groups=%u workers=%u", m->n_groups_ready,
                  m->n_groups, m->n_workers);
-    if (m->vocab_size && s->o.model.vocab_size && m->vocab_size < s->o.model.vocab_size)
-        log_warn("vocabulary_differs", "gateway=%u cluster=%u", s->o.model.vocab_size,
+    if (m->vocab_size && m->vocab_size < s->o.model.policy.vocab_size)
+        log_warn("vocabulary_differs", "gateway=%u cluster=%u", s->o.model.policy.vocab_size,
                  m->vocab_size);
     s->cluster_known = true;
     s->n_groups_ready = m->n_groups_ready;

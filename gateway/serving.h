@@ -9,6 +9,7 @@
 
 struct api_request;
 struct api_choice;
+struct answer_parser;
 struct dialect;
 
 struct serving_request { /* as it came; borrowed until serving_on_request returns */
@@ -43,6 +44,9 @@ struct serving_options {
     const char *const *served_names;         /* borrowed; at least one */
     size_t n_served_names;
     struct prepare_model model;
+    const struct answer_parser *reasoning_parser, *tool_parser; /* NULL: none */
+    const uint32_t *marker_ids; /* borrowed: special tokens that either parser must see */
+    uint32_t n_marker_ids;
     const uint32_t *eos_ids; /* borrowed */
     uint32_t n_eos_ids;
     uint32_t max_open_choices;

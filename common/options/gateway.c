@@ -45,6 +45,7 @@ const struct option_spec gateway_options[] = {
     OPT_FLOAT(S, shutdown_timeout_s, "shutdown-timeout", 0, 86400, "30",
               "seconds for open requests after SIGTERM"),
     ROW_KEEP_ALIVE(S),
+    ROWS_ANSWERS(S),
     ROW_LOG_LEVEL(S),
     ROW_LOG_FORMAT(S),
 };

@@ -59,6 +59,19 @@
 #define ROW_KEEP_ALIVE(S)                                                                          \
     OPT_FLOAT(S, keep_alive_s, "sse-keep-alive-interval", 0, 3600, "15",                           \
               "seconds of silence after which a stream gets a comment line; 0: none")
+#define ROWS_ANSWERS(S)                                                                            \
+    OPT_STRING(S, reasoning_parser, "reasoning-parser", NULL,                                      \
+               "how the model marks its reasoning: deepseek_r1, qwen3; default: it stays in the "  \
+               "text"),                                                                            \
+        OPT_STRING(S, tool_call_parser, "tool-call-parser", NULL,                                  \
+                   "how the model writes calls of tools: hermes"),                                 \
+        OPT_BOOL(S, enable_auto_tool_choice, "enable-auto-tool-choice", NULL,                      \
+                 "requests may leave it to the model whether it calls a tool; needs "              \
+                 "--tool-call-parser"),                                                            \
+        OPT_BOOL(S, trust_request_chat_template, "trust-request-chat-template", NULL,              \
+                 "requests may bring a chat template of their own"),                               \
+        OPT_ENUM(S, unknown_fields, "unknown-fields", "refuse|warn|ignore", "refuse",              \
+                 "what becomes of a request's fields that nobody knows; refuse: 400 by name")
 #define ROW_LOAD_FORMAT(S)                                                                         \
     OPT_ENUM(S, load_format, "load-format", "auto|dummy|safetensors|gguf|pt", "auto",              \
              "which weights are read; dummy: none, they are random, as config.json says they are")

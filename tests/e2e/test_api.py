@@ -261,9 +261,10 @@ def test_unknown_routes_and_methods(http):
     assert http.delete("/v1/models").status_code == 405
 
 
-def test_unknown_fields_are_ignored(http):
-    got = complete(http, max_tokens=3, temperature=0, user="me", metadata={"a": 1}, some_new_field=[1])
+def test_unknown_fields_are_refused_and_harmless_ones_are_not(http):
+    got = complete(http, max_tokens=3, temperature=0, user="me", metadata={"a": 1}, store=False)
     assert got["choices"][0]["text"] == oracle.text(PROMPT, 3, temperature=0)
+    assert complete(http, 400, some_new_field=[1])["error"]["param"] == "some_new_field"
 
 
 FOREIGN = ["evil.example", "127.evil.example:8265", "127.0.0.1.evil.example", "localhost.evil.example", "[::1].evil.example",

@@ -184,3 +184,11 @@ def test_stop_strings_and_bias(cluster):
     assert banned[0] != free[0]
     forced = ids(run(cluster, [body_of("Once upon a time", max_tokens=4, logit_bias={str(free[0]): 100})])[0])
     assert forced == [free[0]] * 4
+
+
+@needs_model
+def test_bad_words(cluster):
+    """Neither where it begins a text nor behind a space."""
+    asked = {"model": "m", "prompt": "The Eiffel Tower is in the city of", "max_tokens": 8, "temperature": 0}
+    got = complete(cluster, **asked, bad_words=["Paris"])["choices"][0]
+    assert "Paris" not in got["text"] and got["finish_reason"] == "length"

@@ -24,9 +24,12 @@ static void open_model(void)
         abort();
     model = (struct prepare_model){.tokenizer = tokenizer,
                                    .chat_template = tmpl,
-                                   .vocab_size = 259,
                                    .max_model_len = 4096,
-                                   .max_choices = 256};
+                                   .max_choices = 256,
+                                   .policy = {.vocab_size = 259,
+                                              .trust_chat_template = true,
+                                              .auto_tools = true,
+                                              .unknown = UNKNOWN_IGNORE}};
 }
 
 static void check(const struct prepared *p)
@@ -46,12 +49,13 @@ static void check(const struct prepared *p)
         uint32_t least = p->params.max_tokens_is_default ? 1 : max_tokens; /* the head clips it */
         assert((uint64_t)q->n_ids + least <= model.max_model_len);
         for (uint32_t k = 0; k < q->n_ids; k++)
-            assert(q->ids[k] < model.vocab_size);
+            assert(q->ids[k] < model.policy.vocab_size);
     }
     for (uint32_t i = 0; i < s->stop_ids.n; i++)
-        assert(s->stop_ids.ptr[i] < model.vocab_size);
+        assert(s->stop_ids.ptr[i] < model.policy.vocab_size);
     for (uint32_t i = 0; i < s->n_logit_bias; i++)
-        assert(s->logit_bias[i].token < model.vocab_size && fabsf(s->logit_bias[i].bias) <= 100);
+        assert(s->logit_bias[i].token < model.policy.vocab_size &&
+               fabsf(s->logit_bias[i].bias) <= 100);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -106,9 +106,9 @@ static void test_command_lines_of_vllm(void **state)
         {"MODEL --enable-chunked-prefill False --no-enable-prefix-caching "
          "--max_num_batched_tokens 8k --scheduling-policy fcfs --shutdown-timeout 30",
          NULL, 1},
-        {"MODEL --enable-auto-tool-choice --tool-call-parser hermes", "--enable-auto-tool-choice",
-         0},
-        {"MODEL --reasoning-parser deepseek_r1", "--reasoning-parser", 0},
+        {"MODEL --enable-auto-tool-choice --tool-call-parser hermes", NULL, 0},
+        {"MODEL --reasoning-parser deepseek_r1", NULL, 0},
+        {"MODEL --tool-parser-plugin x.py", "--tool-call-parser", 0},
         {"MODEL --enable-lora --lora-root /x --max-loras 2 --lora-modules sql=/x/a b=c", NULL, 0},
         {"MODEL --quantization awq", "--quantization", 0},
         {"MODEL -q awq", "--quantization", 0},

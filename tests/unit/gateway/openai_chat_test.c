@@ -22,6 +22,26 @@ static const struct context_case cases[] = {
     {MESSAGES("{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
               "{\"type\":\"text\",\"text\":\"b\"}]}"),
      CONTEXT("{\"role\":\"user\",\"content\":\"a\\nb\"}"), true},
+    {MESSAGES("{\"role\":\"assistant\",\"content\":\"x\",\"tool_calls\":[]}"),
+     CONTEXT("{\"role\":\"assistant\",\"content\":\"x\"}"), true},
+    {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
+              "\"arguments\":\"{\\\"a\\\":1}\"}},{\"function\":{\"arguments\":\"\"}}]}"),
+     CONTEXT("{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
+             "\"arguments\":{\"a\":1}}},{\"function\":{\"arguments\":{}}}]}"),
+     true},
+    {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":\"{\"}}]}"),
+     "is not JSON", false},
+    {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":3}"), "must be a list", false},
+    {MESSAGES("{\"role\":\"assistant\",\"content\":\"x\",\"reasoning\":\"r\"}"),
+     CONTEXT("{\"role\":\"assistant\",\"content\":\"x\",\"reasoning\":\"r\","
+             "\"reasoning_content\":\"r\"}"),
+     true},
+    {"{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"reasoning_effort\":\"none\","
+     "\"documents\":[1],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}",
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"add_generation_prompt\":true,"
+     "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],\"documents\":[1],"
+     "\"reasoning_effort\":\"none\",\"enable_thinking\":false}",
+     true},
     {MESSAGES("{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"x\"}]}"),
      CONTEXT("{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"x\"}]}"), true},
     {"{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"add_generation_prompt\":false,"
@@ -42,6 +62,8 @@ static const struct context_case cases[] = {
     {MESSAGES("{\"role\":\"user\",\"content\":[7]}"), "must be an object", false},
 };
 
+static struct prepare_model model = {.policy = {.auto_tools = true}};
+
 static void test_context(void **state)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -49,9 +71,9 @@ static void test_context(void **state)
         struct api_error e = {0};
         struct strbuf b;
         strbuf_init(&b, 0);
-        assert_true(
-            params_init(&p, API_CHAT, params_parse_json(str_from(cases[i].body), &e), 0, &e));
-        bool ok = openai_chat_context(&p, &b, &e);
+        assert_true(params_init(&p, API_CHAT, params_parse_json(str_from(cases[i].body), &e),
+                                &model.policy, &e));
+        bool ok = openai_chat_context(&p, model.tokenizer, &b, &e);
         if (ok != cases[i].ok || (ok ? strcmp(strbuf_str(&b).ptr, cases[i].want) != 0
                                      : !strstr(e.message, cases[i].want)))
             fail_msg("%s: %s %s", cases[i].body, strbuf_str(&b).ptr, e.message);
@@ -81,13 +103,15 @@ static void test_prompt(void **state)
     struct text_template *tmpl;
     char err[TEXT_ERR_MAX];
     assert_int_equal(text_template_new(source, sizeof source - 1, &tmpl, err), TEXT_OK);
+    struct prepare_model m = model;
+    m.chat_template = tmpl;
     for (size_t i = 0; i < sizeof prompts / sizeof *prompts; i++) {
         struct params p;
         struct prompt_list l = {0};
         struct api_error e = {0};
-        assert_true(
-            params_init(&p, API_CHAT, params_parse_json(str_from(prompts[i].body), &e), 0, &e));
-        bool ok = openai_chat_prompt(&p, tmpl, 0, &l, &e);
+        assert_true(params_init(&p, API_CHAT, params_parse_json(str_from(prompts[i].body), &e),
+                                &m.policy, &e));
+        bool ok = openai_chat_prompt(&p, &m, &l, &e);
         assert_int_equal(ok, prompts[i].want != NULL);
         if (ok) {
             struct str want = str_from(prompts[i].want);

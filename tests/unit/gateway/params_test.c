@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -21,6 +23,8 @@ struct field_case {
 #define H API_CHAT
 #define B (API_COMPLETIONS | API_CHAT)
 
+#define TOOL "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}"
+
 static const struct field_case cases[] = {
     {B, "", NULL},
     {B, ",\"model\":\"m\"", NULL},
@@ -35,7 +39,7 @@ static const struct field_case cases[] = {
     {B, ",\"max_tokens\":true", "max_tokens"},
     {H, ",\"max_completion_tokens\":7", NULL},
     {H, ",\"max_completion_tokens\":[]", "max_completion_tokens"},
-    {C, ",\"max_completion_tokens\":[]", NULL}, /* not its field: ignored */
+    {C, ",\"max_completion_tokens\":7", "max_completion_tokens"}, /* not its field */
     {B, ",\"n\":128", NULL},
     {B, ",\"n\":0", "n"},
     {B, ",\"n\":129", "n"},
@@ -50,7 +54,7 @@ static const struct field_case cases[] = {
     {B, ",\"priority\":2147483648", "priority"},
     {C, ",\"best_of\":2,\"stream\":true", "best_of"},
     {C, ",\"n\":2,\"best_of\":2,\"stream\":true", NULL},
-    {H, ",\"best_of\":0", NULL}, /* not its field */
+    {H, ",\"best_of\":1", "best_of"}, /* not its field */
     {B, ",\"temperature\":0", NULL},
     {B, ",\"temperature\":2", NULL},
     {B, ",\"temperature\":2.001", "temperature"},
@@ -128,15 +132,46 @@ static const struct field_case cases[] = {
     {B, ",\"priority\":\"high\"", "priority"},
     {B, ",\"cache_salt\":\"s\"", NULL},
     {B, ",\"cache_salt\":1", "cache_salt"},
-    {B, ",\"user\":\"u\",\"metadata\":{\"a\":[1]},\"never_heard_of\":3", NULL},
+    {B, ",\"user\":\"u\",\"metadata\":{\"a\":[1]},\"store\":false,\"service_tier\":\"auto\"", NULL},
+    {B, ",\"store\":true", "store"},
+    {B, ",\"never_heard_of\":3", "never_heard_of"},
+    {B, ",\"never_heard_of\":null", "never_heard_of"},
+    {H, ",\"modalities\":[\"text\"]", NULL},
+    {H, ",\"modalities\":[\"text\",\"audio\"]", "modalities"},
+    {B, ",\"length_penalty\":1.0", NULL},
+    {B, ",\"length_penalty\":1", NULL},
+    {B, ",\"length_penalty\":2.0", "length_penalty"},
+    {B, ",\"length_penalty\":\"1\"", "length_penalty"},
+    {B, ",\"stream_interval\":3", NULL},
+    {B, ",\"stream_interval\":0", "stream_interval"},
+    {B, ",\"truncate_prompt_tokens\":-1,\"truncation_side\":\"right\"", NULL},
+    {B, ",\"truncate_prompt_tokens\":-2", "truncate_prompt_tokens"},
+    {B, ",\"truncation_side\":\"top\"", "truncation_side"},
+    {B, ",\"request_id\":\"a-b_c.d:1\"", NULL},
+    {B, ",\"request_id\":\"a\\\"b\"", "request_id"},
+    {B, ",\"request_id\":\"\"", "request_id"},
+    {B, ",\"prompt_logprobs\":1", "prompt_logprobs"},
+    {B, ",\"repetition_detection\":{\"min_count\":2}", "repetition_detection"},
+    {C, ",\"logprobs\":-1", "logprobs"},
     {B, ",\"response_format\":{\"type\":\"text\"}", NULL},
     {B, ",\"response_format\":{\"type\":\"json_object\"}", "response_format"},
-    {B, ",\"bad_words\":[\"x\"]", "bad_words"},
+    {B, ",\"bad_words\":[\"x\"]", NULL},
+    {B, ",\"bad_words\":[]", NULL},
+    {B, ",\"bad_words\":[\"\"]", "bad_words"},
+    {B, ",\"bad_words\":\"x\"", "bad_words"},
+    {B, ",\"bad_words\":[3]", "bad_words"},
     {B, ",\"use_beam_search\":false", NULL},
     {B, ",\"use_beam_search\":true", "use_beam_search"},
     {H, ",\"tools\":[]", "tools"},
-    {H, ",\"tools\":[{}],\"tool_choice\":\"none\"", NULL},
-    {H, ",\"tools\":[{}]", "tools"},
+    {H, ",\"tools\":[" TOOL "],\"tool_choice\":\"none\"", NULL},
+    {H, ",\"tools\":[{}],\"tool_choice\":\"none\"", "tools"},
+    {H, ",\"tools\":[{\"type\":\"function\",\"function\":{}}]", "tools"},
+    {H, ",\"tools\":[" TOOL "]", "tool_choice"}, /* auto, which this server does not do */
+    {H, ",\"tool_choice\":\"auto\",\"parallel_tool_calls\":false", NULL},
+    {H, ",\"tool_choice\":{\"type\":\"function\"}", "tool_choice"},
+    {H, ",\"reasoning_effort\":\"low\",\"include_reasoning\":false", NULL},
+    {H, ",\"reasoning_effort\":\"much\"", "reasoning_effort"},
+    {H, ",\"documents\":[{\"text\":\"x\"}]", NULL},
     {H, ",\"tool_choice\":\"required\"", "tool_choice"},
     {H, ",\"continue_final_message\":true", NULL}, /* turns the generation prompt off */
     {H, ",\"continue_final_message\":true,\"add_generation_prompt\":true",
@@ -146,6 +181,8 @@ static const struct field_case cases[] = {
     {H, ",\"chat_template\":\"x\"", "chat_template"},
 };
 
+static const struct params_policy policy = {.vocab_size = VOCAB};
+
 static bool parse(enum api_kind kind, const char *fields, struct params *p, struct api_error *e)
 {
     char body[4096];
@@ -153,7 +190,7 @@ static bool parse(enum api_kind kind, const char *fields, struct params *p, stru
              fields);
     json_t *j = params_parse_json(str_from(body), e);
     *p = (struct params){0};
-    return j && params_init(p, kind, j, VOCAB, e);
+    return j && params_init(p, kind, j, &policy, e);
 }
 
 static void test_fields(void **state)
@@ -275,6 +312,35 @@ static void test_values(void **state)
     params_fini(&p);
 }
 
+/* What this server lets requests say decides. */
+static void test_policy(void **state)
+{
+    static const struct {
+        struct params_policy policy;
+        const char *fields;
+        bool ok;
+    } with[] = {
+        {{.unknown = UNKNOWN_WARN}, ",\"never_heard_of\":3", true},
+        {{.unknown = UNKNOWN_IGNORE}, ",\"never_heard_of\":3", true},
+        {{.unknown = UNKNOWN_IGNORE}, ",\"store\":true", false},
+        {{.auto_tools = true}, ",\"tools\":[" TOOL "]", true},
+        {{.auto_tools = true}, ",\"tools\":[" TOOL "],\"tool_choice\":\"required\"", false},
+        {{.trust_chat_template = true}, ",\"chat_template\":\"x\"", true},
+    };
+    for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
+        struct params p;
+        struct api_error e = {0};
+        char body[256];
+        snprintf(body, sizeof body, "{\"messages\":[]%s}", with[i].fields);
+        json_t *j = params_parse_json(str_from(body), &e);
+        assert_non_null(j);
+        bool ok = params_init(&p, H, j, &with[i].policy, &e);
+        params_fini(&p);
+        if (ok != with[i].ok)
+            fail_msg("%s: %s", body, e.message);
+    }
+}
+
 static void test_seed_is_drawn(void **state)
 {
     struct params a, b;
@@ -286,11 +352,31 @@ static void test_seed_is_drawn(void **state)
     params_fini(&b);
 }
 
+/* docs/openai.md is what the table says. */
+static void test_document(void **state)
+{
+    struct strbuf want;
+    char *got = NULL;
+    size_t cap = 0;
+    FILE *f = fopen("docs/openai.md", "r");
+    if (!f)
+        fail_msg("docs/openai.md: run the test in the source folder");
+    ssize_t n = getdelim(&got, &cap, '\0', f);
+    fclose(f);
+    strbuf_init(&want, 0);
+    fields_document(&want);
+    if (n < 0 || (size_t)n != want.len || memcmp(got, want.ptr, want.len) != 0)
+        fail_msg("docs/openai.md is old: cox-gateway fields > docs/openai.md");
+    strbuf_fini(&want);
+    free(got);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fields),        cmocka_unit_test(test_bodies),
         cmocka_unit_test(test_bounds),        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_policy),        cmocka_unit_test(test_document),
         cmocka_unit_test(test_seed_is_drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,6 +41,10 @@ struct world {
     uint32_t n_submits, n_cancels, n_finishes;
     struct msg_finish last_finish;
     struct fake_client client;
+    const char *id_prefix;
+    struct text_template *chat_template;
+    struct u32_span last_bad_words;
+    uint32_t bad_words[8];
 };
 
 static struct world w;
@@ -104,6 +108,9 @@ static enum status fake_submit(void *ctx, const struct msg_submit *m)
     w.submits[w.n_submits].sampling = m->sampling;
     w.submits[w.n_submits].priority = m->priority;
     w.submits[w.n_submits].deadline_ms = m->deadline_ms;
+    w.last_bad_words = m->sampling.bad_words;
+    for (uint32_t i = 0; i < m->sampling.bad_words.n && i < 8; i++)
+        w.bad_words[i] = m->sampling.bad_words.ptr[i];
     w.n_submits++;
     return STATUS_OK;
 }
@@ -142,17 +149,24 @@ static int setup(void **state)
     static const char *const names[] = {"m", "alias"};
     static const uint32_t eos[] = {257};
     char err[TEXT_ERR_MAX];
-    w = (struct world){.now_ns = 1000000000ull};
+    static const char chat[] = "{% for m in messages %}{{ m.content }}{% endfor %}"
+                               "{% if tools %}{{ tools[0].function.name }}{% endif %}";
+    w = (struct world){.now_ns = 1000000000ull, .id_prefix = "cmpl-"};
     w.client.room = 1 << 20;
     strbuf_init(&w.client.body, 0);
     if (text_tokenizer_open("builtin:bytes", NULL, &w.tokenizer, err) != 0)
         return 1;
+    if (text_template_new(chat, sizeof chat - 1, &w.chat_template, err) != 0)
+        return 1;
     struct serving_options o = {.served_names = names,
                                 .n_served_names = 2,
                                 .model = {.tokenizer = w.tokenizer,
-                                          .vocab_size = 259,
+                                          .chat_template = w.chat_template,
                                           .max_model_len = 100,
-                                          .max_choices = 64},
+                                          .max_choices = 64,
+                                          .policy = {.vocab_size = 259, .auto_tools = true}},
+                                .reasoning_parser = reasoning_parser_find("qwen3"),
+                                .tool_parser = tool_parser_find("hermes"),
                                 .eos_ids = eos,
                                 .n_eos_ids = 1,
                                 .max_open_choices = 8,
@@ -176,15 +190,21 @@ static int teardown(void **state)
 {
     serving_fini(&w.s);
     metrics_free(w.metrics);
+    text_template_free(w.chat_template);
     text_tokenizer_free(w.tokenizer);
     strbuf_fini(&w.client.body);
     return 0;
 }
 
+static void post_as(const struct dialect *d, const char *body)
+{
+    const struct serving_request q = {.dialect = d, .body = str_from(body)};
+    serving_on_request(&w.s, &w.client, &q);
+}
+
 static void post(const char *body)
 {
-    const struct serving_request q = {.dialect = &dialect_completions, .body = str_from(body)};
-    serving_on_request(&w.s, &w.client, &q);
+    post_as(&dialect_completions, body);
 }
 
 /* Tokens of submit i: text from start. */
@@ -211,10 +231,11 @@ static void assert_body(const char *want)
     struct strbuf b;
     const char *at = strbuf_str(&w.client.body).ptr, *id;
     strbuf_init(&b, 0);
-    while ((id = strstr(at, "cmpl-"))) {
-        strbuf_append(&b, at, (size_t)(id - at) + 5);
+    while ((id = strstr(at, w.id_prefix))) {
+        size_t n = strlen(w.id_prefix);
+        strbuf_append(&b, at, (size_t)(id - at) + n);
         strbuf_append_c(&b, "ID");
-        at = id + 5 + 32;
+        at = id + n + (strncmp(id + n, "tool-", 5) == 0 ? 5 : 0) + 32;
     }
     strbuf_append_c(&b, at);
     assert_string_equal(strbuf_str(&b).ptr, want);
@@ -569,6 +590,169 @@ static void test_timeout_from_the_head(void **state)
     assert_int_equal(w.s.n_open_choices, 0);
 }
 
+/* ---- chat ---- */
+
+#define CHAT_HEAD(object)                                                                          \
+    "{\"id\":\"chatcmpl-ID\",\"object\":\"" object                                                 \
+    "\",\"created\":1700000000,\"model\":\"m\",\"system_fingerprint\":\"cox-" COX_VERSION "\""
+#define DELTA(delta, finish)                                                                       \
+    "data: " CHAT_HEAD("chat.completion.chunk") ",\"choices\":[{\"index\":0,\"delta\":{" delta     \
+                                                "},\"logprobs\":null,\"finish_reason\":" finish
+#define MORE(delta)  DELTA(delta, "null,\"stop_reason\":null}]}\n\n")
+#define ROLE         DELTA("\"role\":\"assistant\",\"content\":\"\"", "null}]}\n\n")
+#define MESSAGES     "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
+#define TOOLS        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]"
+#define THINKS(text) "\"reasoning\":\"" text "\",\"reasoning_content\":\"" text "\""
+
+static void chat(const char *body)
+{
+    w.id_prefix = "chatcmpl-";
+    post_as(&dialect_chat, body);
+}
+
+static void test_chat_stream(void **state)
+{
+    chat("{" MESSAGES ",\"stream\":true}");
+    assert_int_equal(w.submits[0].n_prompt, 2);
+    tokens(0, 0, "ab", FINISH_NONE);
+    tokens(0, 2, "c", FINISH_LENGTH);
+    assert_body(ROLE MORE("\"content\":\"ab\"") DELTA(
+        "\"content\":\"c\"", "\"length\",\"stop_reason\":null}]}\n\n") "data: [DONE]\n\n");
+}
+
+static void test_chat_whole(void **state)
+{
+    chat("{" MESSAGES ",\"return_token_ids\":true,\"request_id\":"
+         "\"0123456789abcdef0123456789abcdef\"}");
+    tokens(0, 0, "ab", FINISH_STOP);
+    assert_body(CHAT_HEAD("chat.completion") ",\"choices\":[{\"index\":0,\"message\":{"
+                                             "\"role\":\"assistant\",\"content\":\"a\","
+                                             "\"refusal\":null},\"logprobs\":null,"
+                                             "\"finish_reason\":\"stop\",\"stop_reason\":null,"
+                                             "\"token_ids\":[97,98]}],\"usage\":{"
+                                             "\"prompt_tokens\":2,\"total_tokens\":4,"
+                                             "\"completion_tokens\":2,"
+                                             "\"prompt_tokens_details\":{\"cached_tokens\":0}},"
+                                             "\"prompt_token_ids\":[104,105]}");
+}
+
+/* Reasoning, then a call, in pieces: what may be a marker is held back; the arguments are not. */
+static void test_chat_stream_with_call(void **state)
+{
+    chat("{" MESSAGES "," TOOLS ",\"stream\":true}");
+    assert_int_equal(w.submits[0].n_prompt, 3); /* the template was shown the tool */
+    tokens(0, 0, "<thi", FINISH_NONE);
+    assert_body("");
+    tokens(0, 4, "nk>why</th", FINISH_NONE);
+    tokens(0, 14, "ink>\n<tool_call>{\"name\":\"f\",", FINISH_NONE);
+    tokens(0, 42, "\"arguments\":{\"a\"", FINISH_NONE);
+    tokens(0, 58, ":1}}</tool_call>", FINISH_LENGTH);
+    assert_body(ROLE MORE(THINKS("why"))
+                    MORE("\"tool_calls\":[{\"index\":0,\"id\":\"chatcmpl-ID\",\"type\":"
+                         "\"function\",\"function\":{\"name\":\"f\",\"arguments\":"
+                         "\"{\\\"a\\\"\"}}]")
+                        DELTA("\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\":1}\"}}]",
+                              "\"length\",\"stop_reason\":null}]}\n\n") "data: [DONE]\n\n");
+}
+
+static void test_chat_whole_with_calls(void **state)
+{
+    chat("{" MESSAGES "," TOOLS ",\"stop\":\"END\"}");
+    tokens(0, 0, "<think>x</think><tool_call>{\"name\":\"f\"}", FINISH_NONE);
+    tokens(0, 39, "</tool_call>END", FINISH_NONE);
+    assert_body(
+        CHAT_HEAD("chat.completion") ",\"choices\":[{\"index\":0,\"message\":{\"role\":"
+                                     "\"assistant\",\"content\":null,\"refusal\":null," THINKS(
+                                         "x") ",\"tool_calls\":[{\"id\":\"chatcmpl-ID\",\"type\":"
+                                              "\"function\",\"function\":{\"name\":\"f\","
+                                              "\"arguments\":\"{}\"}}]},\"logprobs\":null,"
+                                              "\"finish_reason\":\"tool_calls\",\"stop_reason\":"
+                                              "\"END\"}],\"usage\":{\"prompt_tokens\":3,"
+                                              "\"total_tokens\":57,\"completion_tokens\":54,"
+                                              "\"prompt_tokens_details\":{\"cached_tokens\":0}}}");
+}
+
+/* No tools, no tool parser; completions go through none. */
+static void test_no_parser_unasked(void **state)
+{
+    chat("{" MESSAGES "," TOOLS ",\"tool_choice\":\"none\",\"include_reasoning\":false}");
+    tokens(0, 0, "<think>x</think><tool_call>", FINISH_LENGTH);
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "\"content\":\"<tool_call>\""));
+    assert_null(strstr(strbuf_str(&w.client.body).ptr, "reasoning"));
+    w.client.status = 0;
+    strbuf_reset(&w.client.body);
+    post("{\"prompt\":\"x\"}");
+    tokens(1, 0, "<think>x", FINISH_LENGTH);
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "\"text\":\"<think>x\""));
+}
+
+static void test_stream_interval(void **state)
+{
+    post("{\"prompt\":\"hi\",\"stream\":true,\"stream_interval\":3}");
+    tokens(0, 0, "a", FINISH_NONE);
+    tokens(0, 1, "b", FINISH_NONE);
+    tokens(0, 2, "c", FINISH_NONE);
+    tokens(0, 3, "d", FINISH_NONE);
+    tokens(0, 4, "e", FINISH_LENGTH);
+#define NOT_YET "\"finish_reason\":null,\"stop_reason\":null}]}\n\n"
+    assert_body(CHUNK("a", NOT_YET) CHUNK("bcd", NOT_YET) CHUNK(
+        "e", "\"finish_reason\":\"length\",\"stop_reason\":null}]}\n\n") "data: [DONE]\n\n");
+}
+
+static void test_prompt_fields(void **state)
+{
+    static const struct {
+        const char *fields;
+        uint32_t n_prompt, last;
+    } cuts[] = {
+        {"\"truncate_prompt_tokens\":2", 2, 'd'},
+        {"\"truncate_prompt_tokens\":2,\"truncation_side\":\"right\"", 2, 'b'},
+        {"\"truncate_prompt_tokens\":-1,\"max_tokens\":97", 3, 'd'},
+        {"\"truncate_prompt_tokens\":4", 4, 'd'},
+    };
+    for (uint32_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        char body[256];
+        w.client.status = 0;
+        snprintf(body, sizeof body, "{\"prompt\":\"abcd\",%s}", cuts[i].fields);
+        post(body);
+        assert_int_equal(w.n_submits, i + 1);
+        assert_int_equal(w.submits[i].n_prompt, cuts[i].n_prompt);
+        assert_int_equal(w.submits[i].last_id, cuts[i].last);
+        tokens(i, 0, "x", FINISH_LENGTH);
+    }
+    w.client.status = 0;
+    strbuf_reset(&w.client.body);
+    post("{\"prompt\":\"abcd\",\"truncate_prompt_tokens\":2,\"echo\":true,"
+         "\"return_prompt_text\":true,\"bad_words\":[\"no\",\"b\"]}");
+    const struct u32_span bad = w.last_bad_words;
+    static const uint32_t want[] = {'n', 'o', UINT32_MAX, 'b', UINT32_MAX};
+    assert_int_equal(bad.n, 5);
+    assert_memory_equal(w.bad_words, want, sizeof want);
+    tokens(4, 0, "x", FINISH_LENGTH);
+    const char *body = strbuf_str(&w.client.body).ptr;
+    assert_non_null(strstr(body, "\"text\":\"cdx\""));
+    assert_non_null(strstr(body, "\"prompt_text\":\"cd\""));
+}
+
+static void test_token_ids_as_tokens(void **state)
+{
+    uint32_t id = 'a', row[] = {'a', 'b'};
+    float v[] = {-0.5f, -0.25f};
+    struct logprob_row rows[] = {{{row, 2}, {v, 2}, 2}};
+    post("{\"prompt\":\"hi\",\"logprobs\":1,\"return_tokens_as_token_ids\":true}");
+    struct tokens_item t = {.id = w.submits[0].id,
+                            .attempt = 1,
+                            .ids = {&id, 1},
+                            .logprobs = rows,
+                            .n_logprobs = 1,
+                            .finish = FINISH_LENGTH};
+    struct msg_tokens m = {.items = &t, .n_items = 1};
+    serving_on_tokens(&w.s, &m);
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr,
+                           "\"tokens\":[\"token_id:97\"],\"top_logprobs\":[{\"token_id:97\":-0.5,"
+                           "\"token_id:98\":-0.25}]"));
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -589,6 +773,14 @@ int main(void)
         TEST(test_best_of),
         TEST(test_priority_and_timeout),
         TEST(test_timeout_from_the_head),
+        TEST(test_chat_stream),
+        TEST(test_chat_whole),
+        TEST(test_chat_stream_with_call),
+        TEST(test_chat_whole_with_calls),
+        TEST(test_no_parser_unasked),
+        TEST(test_stream_interval),
+        TEST(test_prompt_fields),
+        TEST(test_token_ids_as_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,44 @@
+#pragma once
+/* What models write around their reasoning and their tool calls, by family. A parser is a const
+ * table of functions over plain state; one per choice, so it must not allocate. It is fed what it
+ * has not consumed, and more each time, so that it need not keep text: it keeps where it stands,
+ * so that what waits for long (arguments of a megabyte) is not looked at again for every token. */
+#include "common/base/str.h"
+#include "gateway/json_scan.h"
+
+struct answer;
+
+struct parser_state {
+    uint32_t step; /* the parser's own; 0 at the start */
+    uint32_t i_call;
+    bool said; /* content was given */
+    struct json_scan json;
+};
+
+struct answer_parser {
+    const char *name; /* as --reasoning-parser or --tool-call-parser takes it */
+    /* Exact texts that begin or end something, NULL at the end. Where a tokenizer has one as a
+     * special token, that token is shown to the parser and not to the client. */
+    const char *const *markers;
+    /* prompt: rendered, or empty. NULL: step 0 it is. */
+    void (*init)(const struct answer_parser *p, struct parser_state *s, struct str prompt);
+    /* Gives parts of text to a (answer.h, "for parsers") and returns how many bytes are done with;
+     * the rest comes again, with what follows. With end all of it is consumed: what could still
+     * have become a marker has not. */
+    size_t (*feed)(const struct answer_parser *p, struct parser_state *s, struct str text, bool end,
+                   struct answer *a);
+    const void *family; /* what variants of one parser differ in */
+};
+
+enum { ANSWER_MARKER_MAX = 64 }; /* bytes */
+
+/* By name; NULL: there is none. */
+const struct answer_parser *reasoning_parser_find(const char *name);
+const struct answer_parser *tool_parser_find(const char *name);
+/* "a, b, c": for the message when there is none. */
+void reasoning_parser_names(struct strbuf *out);
+void tool_parser_names(struct strbuf *out);
+
+/* Where marker begins in text, or where a beginning of it lies at the end of text; text.len: it is
+ * nowhere. found: it is all there. */
+size_t parser_find_marker(struct str text, const char *marker, bool *found);

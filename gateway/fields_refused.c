@@ -1,0 +1,55 @@
+/* Fields of OpenAI's and vLLM's that are not done: those without which the answer is the same are
+ * accepted, the others refused by name. */
+#include "gateway/fields.h"
+
+#define LATER     "is not supported by this server"
+#define GRAMMARS  "is not supported by this server: answers are not constrained yet"
+#define NO_PROMPT "is not supported by this server: prompts are not scored"
+#define NO_MEDIA  "is not supported by this server: models here take and give text"
+#define NO_MOVES  "is not supported by this server: KV caches are moved by the cluster alone"
+
+static const struct field rows[] = {
+    ROW_HARMLESS("user", BOTH, "noted by nobody"),
+    ROW_HARMLESS("safety_identifier", BOTH, "noted by nobody"),
+    ROW_HARMLESS("metadata", BOTH, "nothing is kept"),
+    ROW_HARMLESS("service_tier", BOTH, "there is one"),
+    ROW_HARMLESS("session_id", BOTH, "routing is by prefix"),
+    ROW_HARMLESS("prompt_cache_key", BOTH, "prefixes are found without it"),
+    ROW_HARMLESS("prompt_cache_retention", BOTH, "prefixes stay as long as there is room"),
+    ROW_HARMLESS("prediction", CHAT, "a hint for speed"),
+    ROW_HARMLESS("spaces_between_special_tokens", BOTH, "tokens say where spaces are"),
+    ROW_REFUSE("store", BOTH, "is not supported by this server: nothing is kept"),
+    ROW_ONLY("modalities", CHAT, "[\"text\"]", "answers are text"),
+    ROW_ONLY("verbosity", CHAT, "\"medium\"", "say it in the messages"),
+    ROW_ONLY("length_penalty", BOTH, "1|1.0", "it is of beam search"),
+    ROW_ONLY("early_stopping", BOTH, "false", "it is of beam search"),
+    ROW_REFUSE("use_beam_search", BOTH, LATER),
+    ROW_REFUSE("suffix", TEXT, LATER),
+    ROW_REFUSE("echo", CHAT, LATER ": use continue_final_message"),
+    ROW_REFUSE("prompt_embeds", TEXT, LATER ": use prompt"),
+    ROW_REFUSE("prompt_logprobs", BOTH, NO_PROMPT),
+    ROW_REFUSE("logprob_token_ids", BOTH, LATER),
+    ROW_REFUSE("repetition_detection", BOTH, LATER),
+    ROW_REFUSE("thinking_token_budget", BOTH, LATER),
+    ROW_REFUSE("structured_outputs", BOTH, GRAMMARS),
+    ROW_REFUSE("guided_json", BOTH, GRAMMARS),
+    ROW_REFUSE("guided_regex", BOTH, GRAMMARS),
+    ROW_REFUSE("guided_choice", BOTH, GRAMMARS),
+    ROW_REFUSE("guided_grammar", BOTH, GRAMMARS),
+    ROW_REFUSE("guided_decoding_backend", BOTH, GRAMMARS),
+    ROW_REFUSE("guided_whitespace_pattern", BOTH, GRAMMARS),
+    ROW_REFUSE("structural_tag", BOTH, GRAMMARS),
+    ROW_REFUSE("functions", CHAT, LATER ": use tools"),
+    ROW_ONLY("function_call", CHAT, "\"none\"|\"auto\"", "use tool_choice"),
+    ROW_REFUSE("web_search_options", CHAT, LATER ": nothing is fetched"),
+    ROW_REFUSE("audio", CHAT, NO_MEDIA),
+    ROW_REFUSE("mm_processor_kwargs", BOTH, NO_MEDIA),
+    ROW_REFUSE("media_io_kwargs", BOTH, NO_MEDIA),
+    ROW_REFUSE("kv_transfer_params", BOTH, NO_MOVES),
+    ROW_REFUSE("ec_transfer_params", BOTH, NO_MOVES),
+    ROW_REFUSE("vllm_xargs", BOTH, LATER ": there are no extensions"),
+    ROW_REFUSE("watermarking", BOTH, LATER),
+    ROW_REFUSE("logits_processors", BOTH, LATER ": no code of a client is run"),
+};
+
+FIELD_TABLE(refused);

@@ -1,0 +1,66 @@
+/* Tools, and the shape that an answer has to have. */
+#include <string.h>
+
+#include "gateway/fields.h"
+
+static bool parse_response_format(struct params *p, const json_t *v, const struct field_context *c)
+{
+    const char *name = c->name;
+    struct api_error *e = c->e;
+    const json_t *type = json_object_get(v, "type");
+    if (!json_is_object(v) || !json_is_string(type))
+        return field_wrong_type(e, name, "an object with a type", v);
+    if (strcmp(json_string_value(type), "text") != 0)
+        return api_error_set(
+            e, 400, name, "response_format of type \"%.40s\" is not supported: only \"text\" is.",
+            json_string_value(type));
+    return true;
+}
+
+static bool check_tool(const json_t *tool, size_t i, const struct field_context *c)
+{
+    const json_t *function = json_object_get(tool, "function");
+    const char *type = json_string_value(json_object_get(tool, "type"));
+    if (!type || strcmp(type, "function") != 0)
+        return api_error_set(c->e, 400, c->name,
+                             "tools[%zu] must be an object of type \"function\".", i);
+    if (json_string_length(json_object_get(function, "name")) == 0)
+        return api_error_set(c->e, 400, c->name, "tools[%zu].function must have a name.", i);
+    return true;
+}
+
+static bool parse_tools(struct params *p, const json_t *v, const struct field_context *c)
+{
+    if (!json_is_array(v))
+        return field_wrong_type(c->e, c->name, "a list", v);
+    if (json_array_size(v) == 0)
+        return api_error_set(c->e, 400, c->name, "tools must not be empty: leave it out.");
+    for (size_t i = 0; i < json_array_size(v); i++)
+        if (!check_tool(json_array_get(v, i), i, c))
+            return false;
+    p->tools = (json_t *)v;
+    return true;
+}
+
+/* Behind tools: what it chooses from is known. */
+static bool parse_tool_choice(struct params *p, const json_t *v, const struct field_context *c)
+{
+    const char *word = json_string_value(v);
+    if (word && strcmp(word, "none") == 0)
+        p->tool_choice = TOOL_CHOICE_NONE;
+    else if (word && strcmp(word, "auto") == 0)
+        p->tool_choice = TOOL_CHOICE_AUTO;
+    else
+        return api_error_set(c->e, 400, c->name,
+                             "tool_choice must be \"none\" or \"auto\" on this server.");
+    return true;
+}
+
+static const struct field rows[] = {
+    ROW_CUSTOM(response_format, BOTH, "text only"),
+    ROW_CUSTOM(tools, CHAT, "functions"),
+    ROW_CUSTOM(tool_choice, CHAT, "none; auto with --enable-auto-tool-choice"),
+    ROW_BOOL(parallel_tool_calls, CHAT),
+};
+
+FIELD_TABLE(tools);
