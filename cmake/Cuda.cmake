@@ -116,9 +116,10 @@ function(cox_cuda_library name)
       get_filename_component(source ${source} ABSOLUTE)
       file(RELATIVE_PATH shown ${COX_CUDA_SOURCE} ${source})
       set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}_${stem}.o)
+      string(REPLACE " " "\\ " target ${object}) # as a depfile writes it
       add_custom_command(OUTPUT ${object} VERBATIM
         COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${COX_NVCC} -ccbin ${COX_NVCC_CXX} ${COX_NVCC_FLAGS} -I${COX_CUDA_SOURCE} ${cuda_isystem}
-                -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
+                -MD -MF ${object}.d -MT ${target} -c ${source} -o ${object}
         DEPENDS ${source} ${COX_NVCC} DEPFILE ${object}.d COMMENT "nvcc ${shown} (${cuda_archs})")
       list(APPEND objects ${object})
     endif()
