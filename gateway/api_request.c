@@ -140,7 +140,7 @@ static void choose_parsers(struct api_request *r)
     if (!r->dialect->call_prefix)
         return;
     r->answer_rules.reasoning = o->reasoning_parser;
-    r->answer_rules.tools = p->tool_choice == TOOL_CHOICE_AUTO ? o->tool_parser : NULL;
+    r->answer_rules.tools = p->tools && p->tool_choice == TOOL_CHOICE_AUTO ? o->tool_parser : NULL;
     if (!r->answer_rules.reasoning && !r->answer_rules.tools)
         return;
     r->rules.marker_ids = o->marker_ids;

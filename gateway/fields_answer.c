@@ -1,4 +1,7 @@
 /* How it is answered. */
+#include <stdio.h>
+#include <string.h>
+
 #include "gateway/fields.h"
 
 static bool parse_stream_options(struct params *p, const json_t *v, const struct field_context *c)
@@ -10,15 +13,23 @@ static bool parse_stream_options(struct params *p, const json_t *v, const struct
     if (!json_is_true(json_object_get(p->body, "stream")))
         return api_error_set(e, 400, name,
                              "Stream options can only be defined when `stream=True`.");
-    const json_t *usage = json_object_get(v, "include_usage");
-    const json_t *each = json_object_get(v, "continuous_usage_stats");
-    if (usage && !json_is_null(usage) &&
-        !field_read_bool(usage, "stream_options.include_usage", &p->include_usage, e))
-        return false;
-    if (each && !json_is_null(each) &&
-        !field_read_bool(each, "stream_options.continuous_usage_stats", &p->continuous_usage_stats,
-                         e))
-        return false;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)v, key, value)
+    {
+        bool *at = strcmp(key, "include_usage") == 0            ? &p->include_usage
+                   : strcmp(key, "continuous_usage_stats") == 0 ? &p->continuous_usage_stats
+                                                                : NULL;
+        char full[64];
+        snprintf(full, sizeof full, "%s.%.40s", name, key);
+        if (json_is_null(value))
+            continue;
+        if (at && !field_read_bool(value, full, at, e))
+            return false;
+        /* padding against an ear on the line: TLS's concern */
+        if (!at && strcmp(key, "include_obfuscation") != 0 && c->policy->unknown == UNKNOWN_REFUSE)
+            return api_error_set(e, 400, full, "There is no field `%s`: leave it out.", full);
+    }
     p->continuous_usage_stats = p->continuous_usage_stats && p->include_usage;
     return true;
 }

@@ -173,7 +173,7 @@ static bool check_unknown(const json_t *body, unsigned kind, enum unknown_fields
         return true;
     json_object_foreach((json_t *)body, key, value)
     {
-        if (is_known(key, kind))
+        if (json_is_null(value) || is_known(key, kind))
             continue;
         if (policy == UNKNOWN_REFUSE)
             return api_error_set(e, 400, key, "There is no field `%.80s`: leave it out.", key);

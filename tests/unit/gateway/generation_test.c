@@ -182,6 +182,32 @@ static void test_table(void **state)
         run_case(&cases[i]);
 }
 
+/* Special tokens are left out, but for those that a parser has to see. */
+static void test_markers(void **state)
+{
+    static const uint32_t ids[] = {'a', 258, 256, 'b'}, markers[] = {258}; /* <pad>, <bos> */
+    for (uint32_t n = 0; n < 2; n++) {
+        struct stop_set stops = {0};
+        struct generation g;
+        struct generation_delta d;
+        struct generation_rules r = {.tokenizer = tokenizer,
+                                     .stops = &stops,
+                                     .skip_special = true,
+                                     .marker_ids = markers,
+                                     .n_marker_ids = n};
+        struct tokens_item t = {.attempt = 1, .ids = {ids, 4}};
+        generation_init(&g, &r, NULL, 0);
+        stream_sent(&g.stream);
+        generation_on_tokens(&g, &r, &t);
+        assert_true(generation_delta(&g, &r, false, &d));
+        assert_true(str_eq(d.text, n ? STR("a<pad>b") : STR("ab")));
+        generation_took_text(&g, &d);
+        assert_false(generation_delta(&g, &r, false, &d));
+        assert_int_equal(d.n_ids, 4); /* given with what comes next */
+        generation_fini(&g);
+    }
+}
+
 struct error_case {
     enum finish_reason finish;
     enum status status;
@@ -255,6 +281,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),
+        cmocka_unit_test(test_markers),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_logprobs_follow_the_ids),
     };

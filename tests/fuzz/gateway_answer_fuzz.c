@@ -1,0 +1,81 @@
+/* What a model may write, through the parsers: the parts are the same whole and in pieces, nothing
+ * is held back at the end, and a call's id and name come before its arguments. First byte: which
+ * parsers; second: where it is cut. */
+#include <assert.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "gateway/answer.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const char *const reasoning[] = {NULL, "qwen3", "deepseek_r1"};
+static const char *const tools[] = {NULL, "hermes"};
+#define N(array) (sizeof(array) / sizeof *(array))
+
+/* All parts, as one text: a byte for the kind and the call wherever either changes. */
+struct heard {
+    struct strbuf b;
+    enum answer_part_kind kind;
+    uint32_t i_call, n_calls;
+};
+
+static void hear(struct heard *h, const struct answer_delta *d)
+{
+    for (uint32_t i = 0; i < d->n_parts; i++) {
+        const struct answer_part *p = &d->parts[i];
+        if (p->kind == ANSWER_CALL) {
+            assert(p->i_call == h->n_calls && p->id.len > 0 && p->name.len > 0);
+            h->n_calls++;
+            strbuf_append_str(&h->b, p->name);
+        } else {
+            assert(p->text.len > 0);
+            assert(p->kind != ANSWER_ARGUMENTS || p->i_call + 1 == h->n_calls);
+        }
+        if (h->b.len == 0 || p->kind != h->kind || p->i_call != h->i_call)
+            strbuf_printf(&h->b, "|%d.%u|", (int)p->kind, p->i_call);
+        h->kind = p->kind;
+        h->i_call = p->i_call;
+        strbuf_append_str(&h->b, p->text);
+    }
+}
+
+static void feed(const struct answer_rules *rules, struct str text, size_t step, struct heard *h)
+{
+    struct answer a;
+    *h = (struct heard){.kind = ANSWER_PART_KIND_COUNT};
+    strbuf_init(&h->b, 0);
+    answer_init(&a, rules, 0, STR(""));
+    for (size_t i = 0; i < text.len; i += step) {
+        struct answer_delta d = {0};
+        size_t n = text.len - i < step ? text.len - i : step;
+        answer_feed(&a, (struct str){text.ptr + i, n}, false, &d);
+        hear(h, &d);
+    }
+    struct answer_delta d = {0};
+    answer_feed(&a, STR(""), true, &d);
+    hear(h, &d);
+    assert(a.before_reasoning.len == 0 && a.before_tools.len == 0);
+    answer_fini(&a);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 2)
+        return 0;
+    const char *r = reasoning[data[0] % N(reasoning)],
+               *t = tools[data[0] / N(reasoning) % N(tools)];
+    const struct answer_rules rules = {
+        .reasoning = r ? reasoning_parser_find(r) : NULL,
+        .tools = t ? tool_parser_find(t) : NULL,
+        .call_prefix = "call-",
+    };
+    struct str text = {(const char *)data + 2, size - 2};
+    struct heard whole, pieces;
+    feed(&rules, text, text.len + 1, &whole);
+    feed(&rules, text, 1 + data[1] % 8, &pieces);
+    assert(str_eq(strbuf_str(&whole.b), strbuf_str(&pieces.b)));
+    strbuf_fini(&whole.b);
+    strbuf_fini(&pieces.b);
+    return 0;
+}
