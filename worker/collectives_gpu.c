@@ -101,7 +101,7 @@ uint64_t collectives_gpu_bytes(uint32_t tp, uint32_t pp)
     if (n <= 1)
         return 0;
     return (NCCL_RECEIVE_BYTES + NCCL_SEND_BYTES) * NCCL_CHANNELS * n_neighbours +
-           (pp > 1 ? pair * NCCL_PAIR_CHANNELS : 0);
+           (pp > 1 ? pair * NCCL_PAIR_CHANNELS : 0) + (tp > 1 ? GPU_COMM_ONE_SHOT_BYTES : 0);
 }
 
 enum status collectives_gpu_open(const struct collectives_gpu_options *o,

@@ -23,6 +23,9 @@ extern "C" {
 
 #define GPU_COMM_ID_BYTES  128u
 #define GPU_COMM_MAX_RANKS 64u
+/* What small sums over peer memory take of a rank's device beside the library, in pages of 2 MiB.
+ */
+#define GPU_COMM_ONE_SHOT_BYTES (4ull << 20)
 
 struct gpu_comm_options {
     const char *library; /* a path or a name for dlopen; NULL: libnccl.so.2 */

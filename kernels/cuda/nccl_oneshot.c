@@ -42,6 +42,8 @@ struct entry {
 };
 _Static_assert(sizeof(struct entry) * GPU_ONESHOT_MAX_RANKS * 4 <= TRIAL_ELEMENTS * 2, "scratch");
 
+_Static_assert(TRIAL_ELEMENTS * 2 <= GPU_COMM_ONE_SHOT_BYTES / 2, "in a page of its own");
+
 void nccl_oneshot_open(struct nccl_oneshot *o)
 {
     const char *wish = getenv("COX_ONE_SHOT");

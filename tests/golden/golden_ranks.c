@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
+#include "tests/golden/golden_gpus.h"
 #include "worker/comm/stages.h"
 
 struct rank;
@@ -25,6 +26,7 @@ struct golden_ranks {
     struct engine_setup setup;
     uint32_t n, tp, pp;
     bool sockets;
+    struct golden_gpus *gpus; /* of ranks on GPUs: this process has one, as ranks[0] */
     struct rank ranks[COMM_MAX_RANKS];
     /* What all of them do now. */
     pthread_mutex_t mutex;
@@ -111,6 +113,8 @@ static enum status open_rank(struct rank *r, struct error *err)
     s.rank = r->place.rank;
     s.stage = r->place.stage;
     s.collectives = r->comm ? &r->collectives.base : NULL;
+    if (r->group->gpus)
+        s.collectives = golden_gpus_collectives(r->group->gpus);
     return engine_open(&s, &r->engine, err);
 }
 
@@ -182,6 +186,15 @@ static enum status open_all(struct golden_ranks *g, struct error *err)
     return join_all(g, err);
 }
 
+/* This process's rank of a group on GPUs. */
+static enum status open_gpu(struct golden_ranks *g, struct error *err)
+{
+    g->ranks[0] = (struct rank){.group = g, .place = golden_gpus_place()};
+    TRY(golden_gpus_open(&g->gpus, err));
+    TRY(open_rank(&g->ranks[0], err));
+    return golden_gpus_join(g->gpus, err);
+}
+
 enum status golden_ranks_open(const struct engine_setup *setup, bool sockets,
                               struct golden_ranks **out, struct error *err)
 {
@@ -192,12 +205,15 @@ enum status golden_ranks_open(const struct engine_setup *setup, bool sockets,
     g->setup = *setup;
     g->tp = setup->tp;
     g->pp = pp;
-    g->n = g->tp * g->pp;
+    if (setup->device && !golden_gpus_has(setup->device)) /* has no peers */
+        g->setup.tp = g->setup.pp = g->tp = g->pp = 1;
+    bool on_gpus = golden_gpus_has(setup->device);
+    g->n = on_gpus ? 1 : g->tp * g->pp;
     g->sockets = sockets;
     pthread_mutex_init(&g->mutex, NULL);
     pthread_cond_init(&g->begin, NULL);
     pthread_cond_init(&g->end, NULL);
-    enum status s = open_all(g, err);
+    enum status s = on_gpus ? open_gpu(g, err) : open_all(g, err);
     for (uint32_t i = 1; s == STATUS_OK && i < g->n; i++) /* the head would not put them together */
         if (g->ranks[i].engine->main_dtype != g->ranks[0].engine->main_dtype)
             s = error_set(err, STATUS_INTERNAL, "ranks 0 and %u: most weights are of other types",
@@ -217,6 +233,7 @@ void golden_ranks_close(struct golden_ranks *g)
     pthread_mutex_lock(&g->mutex);
     begin(g, NULL);
     pthread_mutex_unlock(&g->mutex);
+    golden_gpus_leave(g->gpus, g->ranks[0].engine);
     for (uint32_t i = 0; i < g->n; i++) {
         if (g->ranks[i].has_thread)
             pthread_join(g->ranks[i].thread, NULL);
@@ -279,6 +296,9 @@ enum status golden_ranks_logits(struct golden_ranks *g, const uint32_t *rows, ui
         if (r->logits)
             *out = r->logits;
     }
+    if (g->gpus)
+        *out = golden_gpus_share(g->ranks[0].logits,
+                                 (size_t)n * g->ranks[0].engine->config.vocab_size);
     return STATUS_OK;
 }
 

@@ -2,15 +2,16 @@
  * the demo model its perplexity.
  *   model_golden [--isa LEVEL,..|all|best] [--kv f32|f16|bf16|fp8|int8] [--tp N] [--pp N]
  *                [--sockets] [--expert-parallel] [--quantization int8|int4|fp8] [--device cuda]
- *                [--longest N] SET|FOLDER...
+ *                [--nccl LIBRARY] [--longest N] SET|FOLDER...
  * --tp: over so many ranks; --pp: in so many stages of them; --sockets: which do not share memory;
  * --expert-parallel: with experts of their own; --device cuda: in bfloat16 on a GPU, which is the
- * emulation of tests/cuda/emulate in model_golden_cuda; --longest: prompts of at most N tokens with
- * what follows them (a set of which nothing is run that way fails). Adapters below a model's folder
- * (loras/NAME) are models of their own. own build/goldens, by scripts/make-goldens reference
- * $COX_GOLDENS/models, made with transformers (default ../shared/goldens) demo
- * $COX_GOLDENS/real/gemma3-270m with the demo model of the cache FOLDER     one that has
- * expected.json Exit status 77: a set that was asked for is not there (and nothing failed). */
+ * emulation of tests/cuda/emulate in model_golden_cuda, several ranks of it over that library;
+ * --longest: prompts of at most N tokens with what follows them (a set of which nothing is run that
+ * way fails). Adapters below a model's folder (loras/NAME) are models of their own. own
+ * build/goldens, by scripts/make-goldens reference $COX_GOLDENS/models, made with transformers
+ * (default ../shared/goldens) demo $COX_GOLDENS/real/gemma3-270m with the demo model of the cache
+ * FOLDER     one that has expected.json Exit status 77: a set that was asked for is not there (and
+ * nothing failed). */
 #include <dirent.h>
 #include <getopt.h>
 #include <limits.h>
@@ -23,8 +24,10 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_ops.h"
 #include "tests/golden/golden_engine.h"
 #include "tests/golden/golden_file.h"
+#include "tests/golden/golden_gpus.h"
 #include "tests/golden/golden_kv.h"
 #include "tests/golden/golden_models.h"
 #include "tests/golden/golden_round.h"
@@ -64,6 +67,8 @@ struct options {
     bool sockets, expert_parallel;
     enum quant_at_load quantization;
     struct device *device; /* NULL: a CPU, one for each model */
+    bool on_cuda;
+    const char *nccl;
     uint32_t longest;
     uint32_t *n_run; /* prompts and texts */
 };
@@ -497,13 +502,19 @@ static enum quant_at_load quantization_of(const char *name)
     return QUANT_AT_LOAD_NONE;
 }
 
-/* Exit status 77: there is none. */
-static struct device *open_cuda(void)
+/* Exit status 77: there is none. Ranks share out the devices that there are. */
+static struct device *open_cuda(uint32_t n_ranks)
 {
-    struct device *d;
+    struct device *d = NULL;
     struct error err;
-    enum status s = cuda_device_open(
-        &(struct cuda_device_options){.utilization = 0.9, .n_threads = 2}, &d, &err);
+    struct gpu_info info;
+    enum status s = gpu_info(0, &info, &err);
+    uint32_t n = s == STATUS_OK ? info.n_devices : 1, n_each = (n_ranks + n - 1) / n;
+    if (s == STATUS_OK)
+        s = cuda_device_open(&(struct cuda_device_options){.ordinal = golden_gpus_position() % n,
+                                                           .utilization = 0.9 / n_each,
+                                                           .n_threads = 2},
+                             &d, &err);
     if (s == STATUS_UNSUPPORTED) {
         printf("SKIPPED: %s\n", err.text);
         exit(SKIPPED);
@@ -524,6 +535,7 @@ static void read_options(struct options *o, int argc, char **argv)
                                           {"quantization", required_argument, NULL, 'q'},
                                           {"device", required_argument, NULL, 'd'},
                                           {"longest", required_argument, NULL, 'l'},
+                                          {"nccl", required_argument, NULL, 'n'},
                                           {0}};
     int c;
     o->tp = o->pp = 1;
@@ -545,18 +557,29 @@ static void read_options(struct options *o, int argc, char **argv)
             o->expert_parallel = true;
         } else if (c == 'q' && quantization_of(optarg) != QUANT_AT_LOAD_NONE) {
             o->quantization = quantization_of(optarg);
-        } else if (c == 'd' && !o->device && strcmp(optarg, "cuda") == 0) {
-            o->device = open_cuda();
+        } else if (c == 'd' && strcmp(optarg, "cuda") == 0) {
+            o->on_cuda = true;
+        } else if (c == 'n') {
+            o->nccl = optarg;
         } else if (c == 'l' && atoi(optarg) > 0) {
             o->longest = (uint32_t)atoi(optarg);
         } else {
-            golden_die("usage: model_golden [--isa LEVEL,..|all|best] [--kv f32|f16|bf16|fp8|int8] "
-                       "[--tp N] [--pp N] [--sockets] [--expert-parallel] [--quantization Q] "
-                       "[--device cuda] [--longest N] own|reference|demo|FOLDER...");
+            golden_die(
+                "usage: model_golden [--isa LEVEL,..|all|best] [--kv f32|f16|bf16|fp8|int8] "
+                "[--tp N] [--pp N] [--sockets] [--expert-parallel] [--quantization Q] "
+                "[--device cuda] [--nccl LIBRARY] [--longest N] own|reference|demo|FOLDER...");
         }
     }
-    if (o->device && o->tp * o->pp > 1) /* its ranks' parts would go unsummed */
-        golden_die("--device cuda: one rank only; several are tests/e2e/test_cuda_emulated.py's");
+}
+
+static void open_device(struct options *o)
+{
+    if (!o->on_cuda)
+        return;
+    if (o->tp * o->pp > 1)
+        golden_gpus_fork(o->tp, o->pp, o->nccl);
+    o->device = open_cuda(o->tp * o->pp);
+    golden_gpus_use(o->device);
 }
 
 int main(int argc, char **argv)
@@ -564,6 +587,7 @@ int main(int argc, char **argv)
     uint32_t n_failed = 0, n_missing = 0, n_run = 0;
     struct options o = {.kv_set = false, .n_run = &n_run};
     read_options(&o, argc, argv);
+    open_device(&o);
     for (int i = optind; i < argc; i++) {
         const char *set = argv[i];
         n_run = 0;
@@ -582,5 +606,5 @@ int main(int argc, char **argv)
         o.device->ops->close(o.device);
     if (n_failed > 0)
         printf("%u checks failed\n", n_failed);
-    return n_failed > 0 ? 1 : n_missing > 0 ? SKIPPED : 0;
+    return golden_gpus_end(n_failed > 0 ? 1 : n_missing > 0 ? SKIPPED : 0);
 }
