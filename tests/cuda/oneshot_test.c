@@ -272,6 +272,25 @@ static bool run_processes(uint32_t n)
 
 /* ---- ranks as streams of one device ---- */
 
+static bool sum_on_streams(struct rank *ranks, uint32_t n)
+{
+    bool ok = true;
+    for (size_t turn = 0; turn < 200 && ok; turn++) {
+        for (uint32_t i = 0; i < n && ok; i++)
+            ok = begin_sum(&ranks[i], turn, WAIT_S * 1000000000ull);
+        for (uint32_t i = 0; i < n && ok; i++)
+            ok = end_sum(&ranks[i], turn);
+    }
+    for (uint32_t i = 0; i < n && ok; i++)
+        ok = begin_chain(&ranks[i]);
+    for (uint32_t i = 0; i < n && ok; i++)
+        ok = end_chain(&ranks[i]);
+    ok = ok && begin_anew(&ranks[0]);
+    for (uint32_t i = 1; i < n && ok; i++)
+        ok = stale_sum(&ranks[i]);
+    return ok && lonely_sums(&ranks[0]);
+}
+
 static bool run_streams(uint32_t n)
 {
     struct rank ranks[MAX_RANKS] = {0};
@@ -289,20 +308,7 @@ static bool run_streams(uint32_t n)
         for (uint32_t j = 0; j < n; j++)
             ranks[j].regions[i] = region;
     }
-    for (size_t turn = 0; turn < 200 && ok; turn++) {
-        for (uint32_t i = 0; i < n && ok; i++)
-            ok = begin_sum(&ranks[i], turn, WAIT_S * 1000000000ull);
-        for (uint32_t i = 0; i < n && ok; i++)
-            ok = end_sum(&ranks[i], turn);
-    }
-    for (uint32_t i = 0; i < n && ok; i++)
-        ok = begin_chain(&ranks[i]);
-    for (uint32_t i = 0; i < n && ok; i++)
-        ok = end_chain(&ranks[i]);
-    ok = ok && begin_anew(&ranks[0]);
-    for (uint32_t i = 1; i < n && ok; i++)
-        ok = stale_sum(&ranks[i]);
-    ok = ok && lonely_sums(&ranks[0]);
+    ok = ok && sum_on_streams(ranks, n);
     for (uint32_t i = 0; i < n && ok; i++)
         gpu_release(ranks[i].device, ranks[0].regions[i]);
     for (uint32_t i = 0; i < n && ok; i++)
