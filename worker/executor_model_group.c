@@ -77,20 +77,20 @@ static void note_lost(struct executor_model *x, const struct error *why)
 static enum status agree_on_records(struct executor_model *x, struct error *err)
 {
     enum { VOTE_BYTES = 16 };
-    uint8_t votes[COLLECTIVES_MAX_RANKS * VOTE_BYTES] = {0}, *at = x->tell;
+    uint8_t votes[COLLECTIVES_MAX_RANKS][VOTE_BYTES] = {{0}}, *at = x->tell;
     _Static_assert(sizeof votes <= EXECUTOR_TELL_BYTES, "room for them");
     struct collectives *c = collectives_gpu_base(x->gpus);
     struct device *d = x->engine->device;
     uint32_t own = comm_place_position(&x->place), n = comm_place_world(&x->place);
     bool is_eager = false;
-    votes[own * VOTE_BYTES] = x->engine->runner_setup.is_eager || x->refused_record;
-    d->ops->write(d, x->tell, votes, (size_t)n * VOTE_BYTES);
+    votes[own][0] = x->engine->runner_setup.is_eager || x->refused_record;
+    d->ops->write(d, x->tell, votes, n * sizeof votes[0]);
     for (uint32_t r = 0; r < n; r++)
-        TRY(c->ops->broadcast(c, r, at + (size_t)r * VOTE_BYTES, VOTE_BYTES, err));
+        TRY(c->ops->broadcast(c, r, at + r * sizeof votes[0], VOTE_BYTES, err));
     TRY(c->ops->wait(c, err));
-    TRY(d->ops->read(d, votes, x->tell, (size_t)n * VOTE_BYTES, err));
+    TRY(d->ops->read(d, votes, x->tell, n * sizeof votes[0], err));
     for (uint32_t r = 0; r < n; r++)
-        is_eager = is_eager || votes[r * VOTE_BYTES] != 0;
+        is_eager = is_eager || votes[r][0] != 0;
     runner_set_eager(x->engine->runner, is_eager);
     if (is_eager && !x->engine->runner_setup.is_eager)
         log_info("graphs_off", "reason=%s",
