@@ -6,16 +6,19 @@
 #include "common/base/mem.h"
 
 void answer_init(struct answer *a, const struct answer_rules *rules, uint32_t i_choice,
-                 struct str prompt)
+                 const struct prompt *prompt)
 {
+    struct str text = prompt->text, continued = {text.ptr, prompt->n_continued};
+    if (continued.len > 0)
+        continued.ptr += text.len - continued.len;
     *a = (struct answer){.rules = rules, .i_choice = i_choice};
     strbuf_init(&a->before_reasoning, 0);
     strbuf_init(&a->before_tools, 0);
     strbuf_init(&a->bytes, 0);
     if (rules->reasoning && rules->reasoning->init)
-        rules->reasoning->init(rules->reasoning, &a->reasoning, prompt);
+        rules->reasoning->init(rules->reasoning, &a->reasoning, text, continued);
     if (rules->tools && rules->tools->init)
-        rules->tools->init(rules->tools, &a->tools, prompt);
+        rules->tools->init(rules->tools, &a->tools, text, continued);
 }
 
 void answer_fini(struct answer *a)

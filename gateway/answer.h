@@ -70,9 +70,9 @@ struct answer {
     uint32_t n_calls;
 };
 
-/* prompt: the rendered text, empty when there is none: it may have begun the reasoning. */
+/* prompt: its text may have begun the reasoning. */
 void answer_init(struct answer *a, const struct answer_rules *rules, uint32_t i_choice,
-                 struct str prompt);
+                 const struct prompt *prompt);
 void answer_fini(struct answer *a);
 /* text: what came since the last call; it must stay until the parts have been used. end: nothing
  * follows. Sets parts, n_parts and, where a call was made, finish of out. */

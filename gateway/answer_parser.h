@@ -20,8 +20,10 @@ struct answer_parser {
     /* Exact texts that begin or end something, NULL at the end. Where a tokenizer has one as a
      * special token, that token is shown to the parser and not to the client. */
     const char *const *markers;
-    /* prompt: rendered, or empty. NULL: step 0 it is. */
-    void (*init)(const struct answer_parser *p, struct parser_state *s, struct str prompt);
+    /* prompt: rendered, or empty; continued: its end, as far as the answer goes on with it. NULL:
+     * step 0 it is. */
+    void (*init)(const struct answer_parser *p, struct parser_state *s, struct str prompt,
+                 struct str continued);
     /* Gives parts of text to a (answer.h, "for parsers") and returns how many bytes are done with;
      * the rest comes again, with what follows. With end all of it is consumed: what could still
      * have become a marker has not. */

@@ -79,7 +79,7 @@ static void begin_stream(struct api_request *r)
     api_request_enter(r, API_STREAMING);
     r->last_write_ns = r->s->o.now_ns(r->s->o.clock_ctx);
     r->s->reply->begin(r->reply, r->dialect->stream_type(&r->prepared.params));
-    if (!r->dialect->open)
+    if (!r->reply || !r->dialect->open)
         return;
     strbuf_reset(&r->s->out);
     r->dialect->open(&r->s->out, &r->shape, &r->dialect_state);

@@ -175,7 +175,7 @@ static void make_choices(struct api_request *r)
         r->choices[i].owner = r;
         r->choices[i].i_choice = i;
         generation_init(&r->choices[i].g, &r->rules, prompt->ids, prompt->n_ids);
-        answer_init(&r->choices[i].answer, &r->answer_rules, i, prompt->text);
+        answer_init(&r->choices[i].answer, &r->answer_rules, i, prompt);
     }
 }
 

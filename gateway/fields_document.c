@@ -11,9 +11,13 @@
     "accepted without effect (`harmless`), or refused with a 400 that names it, unless it is "     \
     "null, false or empty. A field that is not here is a 400 too; `--unknown-fields warn` or "     \
     "`ignore` lets it pass. `null` is the same as absent. `since` is the version in which it "     \
-    "became so.\n\n"                                                                               \
-    "| field | completions | chat | holds | what becomes of it | since |\n"                        \
-    "|---|---|---|---|---|---|\n"
+    "became so.\n\n"
+
+/* A dialect whose fields are rows of the table has a column. */
+static const struct {
+    enum api_kind kind;
+    const char *name;
+} columns[] = {{API_COMPLETIONS, "completions"}, {API_CHAT, "chat"}};
 
 static void append_number(struct strbuf *out, double d)
 {
@@ -92,10 +96,19 @@ static void append_fate(struct strbuf *out, const struct field *f)
 void fields_document(struct strbuf *out)
 {
     const struct field *f;
-    strbuf_append_c(out, HEAD);
+    size_t n = sizeof columns / sizeof *columns;
+    strbuf_append_c(out, HEAD "| field |");
+    for (size_t k = 0; k < n; k++)
+        strbuf_printf(out, " %s |", columns[k].name);
+    strbuf_append_c(out, " holds | what becomes of it | since |\n|---|---|---|---|");
+    for (size_t k = 0; k < n; k++)
+        strbuf_append_c(out, "---|");
+    strbuf_append_c(out, "\n");
     for (size_t i = 0; (f = fields_at(i)); i++) {
-        strbuf_printf(out, "| `%s` | %s | %s | ", f->name, f->kinds & API_COMPLETIONS ? "x" : "",
-                      f->kinds & API_CHAT ? "x" : "");
+        strbuf_printf(out, "| `%s` |", f->name);
+        for (size_t k = 0; k < n; k++)
+            strbuf_append_c(out, f->kinds & columns[k].kind ? " x |" : "  |");
+        strbuf_append_c(out, " ");
         append_holds(out, f);
         strbuf_append_c(out, " | ");
         append_fate(out, f);

@@ -130,9 +130,12 @@ static bool parse_bad_words(struct params *p, const json_t *v, const struct fiel
         const json_t *word = json_array_get(v, i);
         if (!json_is_string(word))
             return field_wrong_type(c->e, c->name, "a list of strings", word);
-        if (json_string_length(word) == 0 || json_string_length(word) > STOP_MAX_BYTES)
-            return api_error_set(c->e, 400, c->name, "%s: a string must have 1 to %u bytes.",
-                                 c->name, STOP_MAX_BYTES);
+        if (json_string_length(word) == 0 ||
+            strlen(json_string_value(word)) != json_string_length(word) ||
+            json_string_length(word) > STOP_MAX_BYTES)
+            return api_error_set(c->e, 400, c->name,
+                                 "%s: a string must have 1 to %u bytes, and none of 0.", c->name,
+                                 STOP_MAX_BYTES);
     }
     p->bad_words = (json_t *)v;
     return true;

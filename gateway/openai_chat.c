@@ -217,7 +217,8 @@ static struct str trim(struct str s)
 
 /* continue_final_message: the prompt ends with the last message's own text, whatever the template
  * puts behind it (end-of-turn tokens). As transformers does it: the last place where it occurs. */
-static bool cut_after_final(const struct params *p, struct str *text, struct api_error *e)
+static bool cut_after_final(const struct params *p, struct str *text, size_t *n_final,
+                            struct api_error *e)
 {
     const json_t *last = json_array_get(p->messages, json_array_size(p->messages) - 1);
     const json_t *content = json_object_get(last, "content");
@@ -241,6 +242,7 @@ static bool cut_after_final(const struct params *p, struct str *text, struct api
                              "continue_final_message is set but the final message does not appear "
                              "in the chat after applying the chat template.");
     text->len = (size_t)(found - text->ptr) + want.len;
+    *n_final = want.len;
     return true;
 }
 
@@ -264,11 +266,13 @@ static bool render(const struct params *p, const struct prepare_model *m,
         return api_error_set(e, s == TEXT_INTERNAL ? 500 : 400, "messages",
                              "The chat template refused the messages: %s", why);
     struct str text = {rendered, len};
-    bool ok = !p->continue_final_message || cut_after_final(p, &text, e);
+    size_t n_final = 0;
+    bool ok = !p->continue_final_message || cut_after_final(p, &text, &n_final, e);
     if (ok) {
         prompt_list_init(out, 1);
-        out->items[0] =
-            (struct prompt){.text = {mem_strndup(text.ptr, text.len), text.len}, .has_text = true};
+        out->items[0] = (struct prompt){.text = {mem_strndup(text.ptr, text.len), text.len},
+                                        .has_text = true,
+                                        .n_continued = n_final};
     }
     text_free(rendered);
     return ok;

@@ -6,7 +6,8 @@ struct prompt {
     struct str text; /* what was or will be tokenized; from ids only when echo asks for it */
     uint32_t *ids;   /* [n_ids] */
     uint32_t n_ids;
-    bool has_text; /* false: the client gave token ids */
+    bool has_text;      /* false: the client gave token ids */
+    size_t n_continued; /* bytes at the end of text that begin the answer: continue_final_message */
 };
 
 struct prompt_list {

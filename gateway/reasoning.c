@@ -1,7 +1,7 @@
 /* Reasoning between two markers: <think>…</think>. A prompt that ends in the opening one (templates
  * of newer models do) has begun it, one that ends in the closing one has ended it (thinking turned
- * off). Else the text says: it is reasoning when it begins with the marker, or when the model
- * always reasons first. */
+ * off); of a message that is continued the last of both counts. Else the text says: it is reasoning
+ * when it begins with the marker, or when the model always reasons first. */
 #include <string.h>
 
 #include "gateway/answer.h"
@@ -19,9 +19,26 @@ static bool ends_with(struct str s, const char *end)
     return s.len >= n && memcmp(s.ptr + s.len - n, end, n) == 0;
 }
 
-static void think_init(const struct answer_parser *p, struct parser_state *s, struct str prompt)
+/* Which of both comes last in text; without either nothing was thought. */
+static uint32_t step_after(const struct think_family *f, struct str text)
+{
+    for (; text.len > 0; text.len--) {
+        if (ends_with(text, f->open))
+            return STEP_INSIDE;
+        if (ends_with(text, f->close))
+            break;
+    }
+    return STEP_PAST;
+}
+
+static void think_init(const struct answer_parser *p, struct parser_state *s, struct str prompt,
+                       struct str continued)
 {
     const struct think_family *f = p->family;
+    if (continued.len > 0) {
+        s->step = step_after(f, continued);
+        return;
+    }
     while (prompt.len > 0 && strchr(" \t\r\n", prompt.ptr[prompt.len - 1]))
         prompt.len--;
     if (ends_with(prompt, f->open))

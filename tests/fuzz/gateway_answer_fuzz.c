@@ -42,10 +42,11 @@ static void hear(struct heard *h, const struct answer_delta *d)
 
 static void feed(const struct answer_rules *rules, struct str text, size_t step, struct heard *h)
 {
+    static const struct prompt prompt = {.has_text = true};
     struct answer a;
     *h = (struct heard){.kind = ANSWER_PART_KIND_COUNT};
     strbuf_init(&h->b, 0);
-    answer_init(&a, rules, 0, STR(""));
+    answer_init(&a, rules, 0, &prompt);
     for (size_t i = 0; i < text.len; i += step) {
         struct answer_delta d = {0};
         size_t n = text.len - i < step ? text.len - i : step;

@@ -12,7 +12,8 @@
 #include <cmocka.h>
 
 /* want: parts as R(text) C(text) [name](arguments), in order. */
-enum { ONE_CALL = 1, DROP_REASONING = 2 };
+/* CONTINUED: the prompt but its first byte begins the answer. */
+enum { ONE_CALL = 1, DROP_REASONING = 2, CONTINUED = 4 };
 struct answer_case {
     unsigned flags;
     const char *reasoning, *tools, *prompt, *text, *want;
@@ -34,6 +35,9 @@ static const struct answer_case cases[] = {
     {DROP_REASONING, "qwen3", NULL, "", "<think>a</think>b", "C(b)"},
     {0, "deepseek_r1", NULL, "", "a</think>b", "R(a)C(b)"},
     {0, "deepseek_r1", NULL, "", "<think>a</think>b<think>", "R(a)C(b<think>)"},
+    {CONTINUED, "deepseek_r1", NULL, "x<think>a", "b</think>c", "R(b)C(c)"},
+    {CONTINUED, "deepseek_r1", NULL, "x<think>a</think>b", "c", "C(c)"},
+    {CONTINUED, "deepseek_r1", NULL, "xOnce", " upon", "C( upon)"},
     {0, "deepseek_r1", NULL, "", "no end", "R(no end)"},
     {0, NULL, "hermes", "", "plain <b> text", "C(plain <b> text)"},
     {0, NULL, "hermes", "", CALL("f", "{\"a\": 1}"), "[f]({\"a\": 1})"},
@@ -124,7 +128,10 @@ static void feed(const struct answer_case *c, size_t at, bool every, struct hear
     struct answer a;
     size_t n = strlen(c->text);
     *h = (struct heard){.kind = -1};
-    answer_init(&a, &rules, 0, str_from(c->prompt));
+    struct prompt prompt = {.text = str_from(c->prompt)};
+    if (c->flags & CONTINUED)
+        prompt.n_continued = prompt.text.len - 1;
+    answer_init(&a, &rules, 0, &prompt);
     for (size_t i = 0; i < n;) {
         size_t k = every ? 1 : i < at ? at - i : n - i;
         struct answer_delta d = {.finish = ANSWER_STOP};
@@ -167,7 +174,7 @@ static void test_finish(void **state)
     struct answer_rules rules = {.tools = tool_parser_find("hermes"), .call_prefix = "call-"};
     struct answer a;
     struct answer_delta d = {.finish = ANSWER_LENGTH};
-    answer_init(&a, &rules, 3, STR(""));
+    answer_init(&a, &rules, 3, &(struct prompt){0});
     answer_feed(&a, STR("<tool_call>{\"name\":\"f\",\"arguments\":{"), true, &d);
     assert_int_equal(d.n_parts, 2);
     assert_int_equal(d.finish, ANSWER_LENGTH);

@@ -1,4 +1,4 @@
-#include "gateway/params.h"
+#include "gateway/fields.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -160,6 +160,7 @@ static const struct field_case cases[] = {
     {B, ",\"bad_words\":[\"x\"]", NULL},
     {B, ",\"bad_words\":[]", NULL},
     {B, ",\"bad_words\":[\"\"]", "bad_words"},
+    {B, ",\"bad_words\":[\"a\\u0000b\"]", "bad_words"},
     {B, ",\"bad_words\":\"x\"", "bad_words"},
     {B, ",\"bad_words\":[3]", "bad_words"},
     {B, ",\"use_beam_search\":false", NULL},
@@ -354,6 +355,44 @@ static void test_seed_is_drawn(void **state)
     params_fini(&b);
 }
 
+/* Every field that vLLM's endpoints have is in a row: nothing of it may surprise. */
+static void test_every_field_of_vllm(void **state)
+{
+    static const struct {
+        unsigned kinds;
+        const char *names;
+    } fields[] = {
+        {B,
+         "model max_tokens n temperature top_p top_k min_p presence_penalty frequency_penalty "
+         "repetition_penalty seed stop stop_token_ids ignore_eos min_tokens logprobs "
+         "prompt_logprobs logprob_token_ids logit_bias bad_words allowed_token_ids "
+         "response_format structured_outputs thinking_token_budget stream stream_options "
+         "stream_interval echo add_special_tokens truncate_prompt_tokens truncation_side priority "
+         "cache_salt request_id session_id user use_beam_search length_penalty return_token_ids "
+         "return_tokens_as_token_ids return_prompt_text repetition_detection kv_transfer_params "
+         "ec_transfer_params vllm_xargs watermarking skip_special_tokens "
+         "spaces_between_special_tokens include_stop_str_in_output guided_json guided_regex "
+         "guided_choice guided_grammar guided_decoding_backend guided_whitespace_pattern"},
+        {C, "prompt prompt_embeds suffix best_of"},
+        {H, "messages max_completion_tokens top_logprobs tools tool_choice parallel_tool_calls "
+            "reasoning_effort include_reasoning add_generation_prompt continue_final_message "
+            "documents chat_template chat_template_kwargs mm_processor_kwargs media_io_kwargs"},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        char names[2048], *save;
+        snprintf(names, sizeof names, "%s", fields[i].names);
+        for (char *w = strtok_r(names, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+            unsigned found = 0;
+            const struct field *f;
+            for (size_t k = 0; (f = fields_at(k)); k++)
+                if (strcmp(f->name, w) == 0)
+                    found |= f->kinds;
+            if ((found & fields[i].kinds) != fields[i].kinds)
+                fail_msg("%s has no row", w);
+        }
+    }
+}
+
 /* docs/openai.md is what the table says. */
 static void test_document(void **state)
 {
@@ -376,9 +415,13 @@ static void test_document(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fields),        cmocka_unit_test(test_bodies),
-        cmocka_unit_test(test_bounds),        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_policy),        cmocka_unit_test(test_document),
+        cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_policy),
+        cmocka_unit_test(test_document),
+        cmocka_unit_test(test_every_field_of_vllm),
         cmocka_unit_test(test_seed_is_drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
