@@ -8,7 +8,9 @@ add_test(NAME check_notices COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/scripts/notic
 add_test(NAME check_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/check_test.py)
 add_test(NAME fetch_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/fetch_test.py)
 add_test(NAME alone_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/alone_test.py)
-set_tests_properties(check_layers check_size check_notices check_scripts fetch_scripts alone_scripts PROPERTIES LABELS quick
+add_test(NAME run_all_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/run_all_test.py)
+set_tests_properties(check_layers check_size check_notices check_scripts fetch_scripts alone_scripts run_all_scripts
+                     PROPERTIES LABELS quick
                      TIMEOUT 120
                      ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -198,6 +199,8 @@ bool comm_stages_of_two(struct rank *r)
            comm_sum_once(r, 2, 9, false) && broadcast_once(r, 2, 64);
 }
 
+enum { COMM_ASKED_IN_VAIN = RANKS_MAX + 1 };
+
 /* Asked by a process that ends: what asks CUDA cannot fork ranks any more. */
 uint32_t comm_devices(void)
 {
@@ -207,11 +210,18 @@ uint32_t comm_devices(void)
     if (pid == 0) {
         struct gpu_info info;
         struct error err;
-        bool ok = gpu_info(0, &info, &err) == STATUS_OK;
-        printf("%s\n", ok ? info.name : err.text);
+        const enum status s = gpu_info(0, &info, &err);
+        const bool ok = s == STATUS_OK;
+        printf("%s%s\n", s == STATUS_UNSUPPORTED ? "SKIPPED: " : "", ok ? info.name : err.text);
         fflush(stdout);
+        if (!ok && s != STATUS_UNSUPPORTED)
+            _exit(COMM_ASKED_IN_VAIN);
         _exit(ok ? (int)(info.n_devices < RANKS_MAX ? info.n_devices : RANKS_MAX) : 0);
     }
     waitpid(pid, &status, 0);
-    return WIFEXITED(status) ? (uint32_t)WEXITSTATUS(status) : 0;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) == COMM_ASKED_IN_VAIN) {
+        fprintf(stderr, "FAILED: the devices of this machine cannot be counted\n");
+        exit(1);
+    }
+    return (uint32_t)WEXITSTATUS(status);
 }

@@ -11,6 +11,7 @@
 #include "common/base/mem.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/cuda.h"
+#include "tests/cuda/needs_device.h"
 
 #define STAGING_BYTES (4u << 20)
 #define EPS           1e-6f
@@ -551,12 +552,8 @@ int main(int argc, char **argv)
     bool small = argc > 1 && strcmp(argv[1], "--small") == 0;
     const struct cuda_device_options o = {
         .utilization = 0.5, .staging_bytes = STAGING_BYTES, .n_threads = 2};
-    enum status s = cuda_device_open(&o, &r.gpu, &err);
-    if (s == STATUS_UNSUPPORTED) {
-        printf("skipped: %s\n", err.text);
-        return 77;
-    }
-    must(s, &err, "device");
+    needs_device();
+    must(cuda_device_open(&o, &r.gpu, &err), &err, "device");
     must(cpu_device_open(&(struct cpu_device_options){.n_threads = 1, .isa_level = -1}, &r.cpu,
                          &err),
          &err, "CPU");

@@ -70,7 +70,7 @@ int main(int argc, char **argv)
     bool ok = loads(argc > 1 ? argv[1] : NULL);
     uint32_t n_devices = comm_devices();
     if (n_devices == 0)
-        return 77;
+        return ok ? 77 : 1;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ranks_case c = cases[i];
         c.options.library = argc > 1 ? argv[1] : NULL;

@@ -12,6 +12,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/narrow.h"
 #include "kernels/cuda/cuda.h"
+#include "tests/cuda/needs_device.h"
 
 enum { CPU, CUDA, N_DEVICES, PIECE = 64 };
 
@@ -265,13 +266,10 @@ int main(void)
 {
     struct device *devices[N_DEVICES];
     struct error err = {0};
-    enum status s = cuda_device_open(
-        &(struct cuda_device_options){.utilization = 0.5, .n_threads = 2}, &devices[CUDA], &err);
-    if (s == STATUS_UNSUPPORTED) {
-        printf("SKIPPED: %s\n", err.text);
-        return 77;
-    }
-    must(s, &err, "cuda_device_open");
+    needs_device();
+    must(cuda_device_open(&(struct cuda_device_options){.utilization = 0.5, .n_threads = 2},
+                          &devices[CUDA], &err),
+         &err, "cuda_device_open");
     must(cpu_device_open(&(struct cpu_device_options){2, -1}, &devices[CPU], &err), &err,
          "cpu_device_open");
     for (size_t i = 0; i < N_CASES; i++)

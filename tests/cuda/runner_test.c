@@ -11,6 +11,7 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "tests/cuda/emulate/faults.h"
+#include "tests/cuda/needs_device.h"
 #include "worker/engine.h"
 
 #include "tests/unit/worker/tiny_model.c"
@@ -247,13 +248,10 @@ int main(void)
     struct side cpu = {0}, gpu = {0};
     struct error err;
     char folder[] = "/tmp/cox-runner-XXXXXX", path[64];
-    enum status s = cuda_device_open(
-        &(struct cuda_device_options){.utilization = 0.5, .n_threads = 1}, &gpu.device, &err);
-    if (s == STATUS_UNSUPPORTED) {
-        printf("skipped: %s\n", err.text);
-        return 77;
-    }
-    must(s, &err, "device");
+    needs_device();
+    must(cuda_device_open(&(struct cuda_device_options){.utilization = 0.5, .n_threads = 1},
+                          &gpu.device, &err),
+         &err, "device");
     must(cpu_device_open(&(struct cpu_device_options){.n_threads = 1, .isa_level = -1}, &cpu.device,
                          &err),
          &err, "CPU");
