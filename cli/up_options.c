@@ -112,7 +112,9 @@ const struct option_spec up_specs[] = {
     ROW_DTYPE(S),
     ROWS_SPECULATION(S),
     OPT_INT(S, threads, "threads", 0, 256, "0",
-            "CPU: kernel threads of each worker; 0: this machine's cores, shared out"),
+            "each worker's threads of the host, that compute on a CPU or pack weights for a GPU; "
+            "0: this "
+            "machine's cores, shared out"),
     OPT_ENUM(S, cpu_isa, "cpu-isa", "auto|scalar|avx2|avx512", "auto",
              "CPU: instructions to use; auto: the best that it has"),
     OPT_STRING(S, comm_host, "comm-host", NULL,

@@ -11,7 +11,7 @@
 #include "worker/comm/stages.h"
 
 /* Rows of one pass: enough that a prompt's weights are read few times, few enough that its
- * activations stay small. Any number gives the same bits. */
+ * activations stay small. On a CPU any number gives the same bits. */
 enum { PASS_ROWS = 512 };
 /* In stages a pass is what one works on while the next has the one before. */
 enum { STAGE_PASS_ROWS = 128 };

@@ -101,6 +101,8 @@ void gpu_log_start(const struct executor_model *x, uint64_t elapsed_ns)
              seconds(e->load_ns), gib(e->weights_bytes), seconds(e->measure_ns + e->load_ns));
     log_memory(x, x->device->memory_bytes(x));
     log_kv(e);
+    /* The message has the words of vLLM's log, which its users' scripts look for; nothing is
+     * profiled and nothing warmed up here. */
     log_info("gpu_start",
              "device_seconds=%.2f files_seconds=%.2f kv_seconds=%.2f weights_seconds=%.2f "
              "message=\"init engine (profile, create kv cache, warmup model) took %.2f seconds\"",

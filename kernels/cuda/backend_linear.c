@@ -4,9 +4,7 @@
 #include "kernels/cuda/cuda_linear.h"
 
 enum { ALIGN = 256 };
-#define GATHER_BYTES                                                                               \
-    ((uint64_t)16 << 20)                   /* rows whose inputs are brought into a matrix's order  \
-                                            */
+#define GATHER_BYTES  ((uint64_t)16 << 20) /* rows, with their inputs in a matrix's order */
 #define PARTIAL_BYTES ((uint64_t)16 << 20) /* sums that are split over blocks */
 #define VALUES_BYTES  ((uint64_t)64 << 20) /* codes as bfloat16 */
 

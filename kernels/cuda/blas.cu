@@ -2,7 +2,7 @@
  * where it is not. In its terms, columns first: out [n][rows] = w^T [n][k] x [k][rows], w being k x
  * n. Algorithms are asked for once for a shape, rows rounded up, and kept; of sums that are split
  * the parts are added in float. Weights in codes are made into bfloat16 some outputs at a time, so
- * that what was written is read again from the second cache where it is large enough. A bias is
+ * that what was written is read again from the L2 cache where it is large enough. A bias is
  * what the product begins with, and what bfloat16 does not hold of it is a vector that cuBLASLt
  * adds in float before it rounds: the result is rounded once, with a bias of 16 bits of fraction
  * (all of it, where the result is float). */

@@ -27,10 +27,10 @@ struct cuda_attention_params {
  * dimensions, or a latent of more than 576 with values of more than 512). */
 MUST_USE enum status cuda_attention(struct gpu_stream *s, const struct cuda_attention_params *p,
                                     struct error *err);
-/* What is never too little for passes of at most n_rows. */
 /* STATUS_UNSUPPORTED: heads too wide for every kernel; of a latent v_dim is its values'. */
 MUST_USE enum status cuda_attention_check(uint32_t head_dim, uint32_t v_dim, bool is_latent,
                                           struct error *err);
+/* Scratch that is never too little for passes of at most n_rows. */
 uint64_t cuda_attention_parts_bytes(uint32_t n_rows, uint32_t n_heads, uint32_t v_dim);
 
 /* Keys and values of the rows into their blocks (kv_write of kernels/ops.h). */

@@ -7,7 +7,9 @@
  * fails too. Errors carry the CUDA call's own text; nothing here aborts. An object is used by one
  * thread at a time; different objects may be used by different threads.
  *
- * Invariance as in kernels/ops.h: the order of every sum follows from the row's dimension alone. */
+ * The order of a norm's sums follows from the row's dimension alone. Products, attention and
+ * mixtures choose how they cut their sums by the shape of the call (kernels/ops.h, "Invariance").
+ */
 #include "kernels/ops.h"
 
 #ifdef __cplusplus
@@ -27,18 +29,18 @@ struct gpu_info {
     char pci[32];                             /* where it sits: "0000:3b:00.0" */
     uint32_t driver_version, runtime_version; /* 1000 * major + 10 * minor: the CUDA they speak */
 };
-/* Of one device, without opening it. STATUS_UNSUPPORTED: this build has no CUDA backend, there is
- * no device, or the driver is too old; STATUS_INVALID: ordinal is none of this machine's. */
 /* Was this program built with the CUDA toolchain? */
 bool gpu_is_built(void);
+/* Of one device, without opening it. STATUS_UNSUPPORTED: this build has no CUDA backend, there is
+ * no device, or the driver is too old; STATUS_INVALID: ordinal is none of this machine's. */
 MUST_USE enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct error *err);
 
 /* As gpu_info; STATUS_UNSUPPORTED too for a device older than capability 8.0 (no bfloat16). */
 MUST_USE enum status gpu_device_open(uint32_t ordinal, struct gpu_device **out, struct error *err);
 /* Streams and memory first. NULL is fine. */
 void gpu_device_close(struct gpu_device *d);
-/* Kernels begin before the one in front has ended: capability 9.0, code that was compiled for it,
- * and no COX_CUDA_EARLY_LAUNCH=0. */
+/* Kernels begin before the one in front has ended: capability 9.0 or later, code that was
+ * compiled for that, and no COX_CUDA_EARLY_LAUNCH=0. */
 bool gpu_launches_early(const struct gpu_device *d);
 MUST_USE enum status gpu_memory_free(struct gpu_device *d, uint64_t *n_bytes, struct error *err);
 

@@ -39,9 +39,9 @@ struct gemm_plan {
     double cost;
 };
 
-/* Cost: bytes of memory (weights), and of the second cache, which is somewhat faster (activations
+/* Cost: bytes of memory (weights), and of the L2 cache, which is somewhat faster (activations
  * of each block, partial sums; a meeting of blocks costs a microsecond or so beside them), over how
- * busy the blocks keep the device: the memory's latency needs some 40 KB under way from each
+ * busy the blocks keep the device: the memory's latency needs some 60 KB under way from each
  * multiprocessor all the time, and codes take instructions, which more warps interleave better.
  * None of these figures was measured yet. */
 static constexpr double GEMM_MEETING_BYTES = 4e6, GEMM_UNDER_WAY_BYTES = 60e3, GEMM_CACHED = 0.6;

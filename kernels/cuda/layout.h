@@ -1,4 +1,5 @@
 #pragma once
+/* clang-format off */
 /* Weights as the CUDA kernels read them (docs/gpu.md, "Weights"): which format a dtype becomes, and
  * where codes and scales lie. Shared by C and CUDA; no CUDA type. Packing: pack.h. On the device:
  * formats.cuh.
@@ -7,15 +8,19 @@
  * then its scales, at a multiple of 128 bytes from the first one:
  *
  *   BF16     [16 rows][k padded to 8]: all of a matrix is row-major, as cuBLAS wants it
+ *
  *   4 bits   [tile of 64 inputs][lane][16 bytes]: word j of lane 4g + t is what mma.m16n8k16 wants
  *            from it for inputs 16j .. 16j + 15: pair p (a0 .. a3: row g, or g + 8 for odd p;
- * inputs 2t, 2t + 1, of the upper eight for p > 1) has its codes at bits 4p and 16 + 4p 8 bits
- * [tile of 32 inputs][lane][16 bytes]: words 2j and 2j + 1 are for inputs 16j ..: bytes 0 and 2 are
- * pair a0 (a2 in the second word), bytes 1 and 3 pair a1 (a3) scales   [group][16 rows] of
- * gpu_scale_bytes each
+ *            inputs 2t, 2t + 1, of the upper eight for p > 1) has its codes at bits 4p and 16 + 4p
+ *
+ *   8 bits   [tile of 32 inputs][lane][16 bytes]: words 2j and 2j + 1 are for inputs 16j ..: bytes
+ *            0 and 2 are pair a0 (a2 in the second word), bytes 1 and 3 pair a1 (a3)
+ *
+ *   scales   [group][16 rows] of gpu_scale_bytes each
  *
  * Inputs are in order: any multiple of 16 may be a group. Inputs beyond k are codes of nothing;
  * kernels take x beyond k for zero. */
+/* clang-format on */
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -5,7 +5,7 @@
  * scratch at the pair's place: sums need no atomics and have one order.
  *
  * Sorting: a block for each expert reads all ids twice, 4 bytes a lane, side by side (they lie in
- * the second cache), once to count everybody's, once to put its own; no block waits for another. */
+ * the L2 cache), once to count everybody's, once to put its own; no block waits for another. */
 #include "kernels/cuda/grouped.cuh"
 
 extern "C" {
