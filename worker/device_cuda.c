@@ -30,6 +30,16 @@ static enum status choose(const struct worker_options *o, struct gpu_info *info,
     return *ordinal == 0 ? STATUS_OK : gpu_info(*ordinal, info, err);
 }
 
+enum status executor_cuda_look(const struct worker_options *o, struct error *err)
+{
+    struct gpu_info info;
+    uint32_t ordinal;
+    if (o->device != WORKER_DEVICE_CUDA)
+        return STATUS_OK;
+    enum status s = choose(o, &info, &ordinal, err);
+    return s == STATUS_OK ? s : error_prefix(err, s, "--device cuda");
+}
+
 enum status executor_cuda_find(const struct worker_options *o, struct executor_found *out,
                                struct error *err)
 {

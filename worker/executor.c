@@ -1,6 +1,8 @@
 #include "worker/executor.h"
 
 #include <sodium.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include "common/base/log.h"
 #include "kernels/cuda/cuda_ops.h"
@@ -57,15 +59,41 @@ static enum status open_cuda(const struct worker_options *o, struct executor **o
     return executor_cuda_open(o, &found, out, err);
 }
 
-/* A GPU where one can be had, and then nothing else: a model that does not fit on it is an error. A
- * build without CUDA has nothing to warn of. */
+bool executor_gpu_node(const char *folder, char *out, size_t size)
+{
+    static const char *const names[] = {"nvidiactl", "dxg"}; /* of Linux, of Windows around it */
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(out, size, "%s/%s", folder, names[i]);
+        if (access(out, F_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A build without CUDA is right for a machine without a GPU, and says nothing there. */
+static void warn_of_unused_gpu(void)
+{
+    char node[64], reason[160];
+    if (!executor_gpu_node("/dev", node, sizeof node))
+        return;
+    snprintf(reason, sizeof reason, "%s is here, and this build has no CUDA backend", node);
+    log_warn("gpu_not_used",
+             "device=cpu reason=%s hint=\"scripts/build cuda makes a build that has one, --device "
+             "cpu is quiet\"",
+             log_quote(reason));
+}
+
+/* A GPU where one can be had, and then nothing else: a model that does not fit on it is an error.
+ */
 static enum status open_best(const struct worker_options *o, struct executor **out,
                              struct error *err)
 {
     struct executor_found found = {0};
     struct error why;
-    if (!gpu_is_built() && o->gpu < 0)
+    if (!gpu_is_built() && o->gpu < 0) {
+        warn_of_unused_gpu();
         return executor_cpu_open(o, out, err);
+    }
     enum status s = executor_cuda_find(o, &found, &why);
     if (s == STATUS_OK)
         return executor_cuda_open(o, &found, out, err);

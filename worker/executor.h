@@ -119,6 +119,12 @@ struct executor_found {
 /* The one that the options mean. STATUS_UNSUPPORTED: there is none that this build can use. */
 MUST_USE enum status executor_cuda_find(const struct worker_options *o, struct executor_found *out,
                                         struct error *err);
+/* The same without opening it: is there one at all? Of --device cuda alone; STATUS_OK for others.
+ */
+MUST_USE enum status executor_cuda_look(const struct worker_options *o, struct error *err);
+/* The node of a GPU's driver in that folder ("/dev"), into out; false: there is none. For builds
+ * that could not use the GPU. */
+bool executor_gpu_node(const char *folder, char *out, size_t size);
 MUST_USE enum status executor_cuda_open(const struct worker_options *o,
                                         const struct executor_found *found, struct executor **out,
                                         struct error *err);

@@ -88,6 +88,7 @@ static void print_memory(const struct executor *e)
 
 static enum status start(struct process *p, struct error *err)
 {
+    TRY(executor_cuda_look(&p->o, err)); /* before keys and a head, which do not help without one */
     TRY(worker_options_check(&p->o, err));
     TRY(startup_prepare(&p->o, &p->startup, err));
     TRY(executor_open(&p->o, &p->executor, err));

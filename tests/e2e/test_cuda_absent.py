@@ -1,6 +1,5 @@
 """A machine without a GPU, under builds with and without CUDA: --device cuda says what is missing and ends with 2;
-auto computes on the CPU, and a
-build that has CUDA warns once."""
+auto computes on the CPU, and a build that has CUDA warns once."""
 import ctypes
 import os
 import subprocess
@@ -11,6 +10,7 @@ from completions import body_of, ids, run
 
 MODEL = ROOT / "build/goldens/llama_tiny"
 CUDA_BUILD = os.environ.get("COX_CUDA", "").upper() in ("ON", "1", "TRUE")
+HAS_NODE = os.path.exists("/dev/nvidiactl") or os.path.exists("/dev/dxg")
 SAID = "no CUDA device found" if CUDA_BUILD else "this build has no CUDA backend"
 
 
@@ -43,11 +43,16 @@ def test_cuda_is_refused_by_the_worker():
     assert "Sanitizer" not in r.stderr
 
 
+def test_the_device_is_looked_for_before_keys():
+    r = subprocess.run([BIN / "cox-worker", "--device", "cuda"], capture_output=True, text=True, timeout=20 * SLOW)
+    assert r.returncode == 2 and SAID in r.stderr and "--device cuda" in r.stderr and "keys" not in r.stderr, r.stderr
+
+
 def test_auto_computes_on_the_cpu():
     bodies, answers = [body_of(list(range(3, 30)), model="llama_tiny", max_tokens=8)], []
     for device in ("cpu", "auto"):
         with Cluster("--device", device, workers=1, tp=1, model=str(MODEL)) as c:
             answers.append(ids(run(c, bodies)[0]))
             warned = c.log().count("gpu_not_used")
-        assert warned == (1 if CUDA_BUILD and device == "auto" else 0), device
+        assert warned == (1 if (CUDA_BUILD or HAS_NODE) and device == "auto" else 0), device
     assert answers[0] == answers[1] and len(answers[0]) == 8
