@@ -53,6 +53,7 @@ const struct option_spec up_specs[] = {
     OPT_FLOAT(S, gpu_memory_utilization, "gpu-memory-utilization", 0, 1, "0",
               "part " GPU_MEMORY_HELP "; 0: as cox worker"),
     OPT_BOOL(S, enforce_eager, "enforce-eager", NULL, ENFORCE_EAGER_HELP),
+    OPT_BOOL(S, no_early_launch, "no-early-launch", NULL, NO_EARLY_LAUNCH_HELP),
     OPT_WORDS(
         S, served_model_names, "served-model-name", WORDS_ARE_VALUES_BUT_ONE,
         "names in /v1/models and in requests, the first one in answers; several, or repeated"),

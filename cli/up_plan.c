@@ -222,6 +222,8 @@ static void flags_of_ranks(struct builder *b, struct up_child *c, uint32_t i)
         flag(c, "--gpu-memory-utilization", text(b, "%.15g", o->gpu_memory_utilization));
     if (o->enforce_eager)
         arg(c, "--enforce-eager");
+    if (o->no_early_launch)
+        arg(c, "--no-early-launch");
     if (o->gpu >= 0)
         flag_int(b, c, "--gpu", o->gpu + i);
     flag(c, "--nccl-library", o->nccl_library);

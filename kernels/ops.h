@@ -38,6 +38,10 @@ enum record_state {
     RECORD_REFUSED,
 };
 
+/* Entries of block tables that a pass has in all. The same on all ranks, or they would cut a step
+ * differently. */
+#define PASS_TABLE_ENTRIES (4u << 20)
+
 struct device;
 struct ops {
     const char *name;
@@ -79,8 +83,9 @@ struct ops {
      * they must stay as they are until sync; a copy elsewhere. The n-th upload of a pass lies where
      * it lay in the pass before when all before it have the same sizes. */
     const void *(*upload)(struct device *d, const void *host, uint64_t n_bytes);
-    /* The rows' sequences in one KV group, with their block tables. What it gives goes into the
-     * `rows` of kv_write and attention of this pass. */
+    /* The rows' sequences in one KV group, with their block tables: in all groups of a pass at most
+     * PASS_TABLE_ENTRIES, which every device has room for. What it gives goes into the `rows` of
+     * kv_write and attention of this pass. */
     const struct kv_row *(*upload_rows)(struct device *d, const struct kv_row *rows,
                                         uint32_t n_rows, uint32_t block_tokens);
     /* STATUS_UNSUPPORTED for shapes that its operators do not take; before anything is loaded.

@@ -5,7 +5,7 @@
 void batch_init(struct batch *b, uint32_t pass_rows, uint32_t n_kv_groups)
 {
     *b = (struct batch){
-        .pass_rows = pass_rows, .n_kv_groups = n_kv_groups, .most_entries = BATCH_TABLE_ENTRIES};
+        .pass_rows = pass_rows, .n_kv_groups = n_kv_groups, .most_entries = PASS_TABLE_ENTRIES};
     b->ids = mem_array(pass_rows, sizeof *b->ids);
     b->positions = mem_array(pass_rows, sizeof *b->positions);
     b->adapters = mem_array(pass_rows, sizeof *b->adapters);

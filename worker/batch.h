@@ -19,9 +19,7 @@ struct batch_late {
     const struct sequence *q; /* its newest id */
 };
 
-/* Entries of block tables that a pass has in all: a device has so much room for them (16 MiB; those
- * of one sequence always fit). The same on all ranks, or they would cut a step differently. */
-#define BATCH_TABLE_ENTRIES (4u << 20)
+/* Of a sequence in all groups; a pass has PASS_TABLE_ENTRIES, those of one sequence always fit. */
 uint64_t batch_table_entries(const struct sequence *q, uint32_t n_kv_groups);
 
 struct batch {
@@ -32,7 +30,7 @@ struct batch {
     /* where the next pass begins, and where this one did */
     struct sequence_runs runs;
     uint32_t i_run, i_token, i_first_run, i_first_token;
-    uint64_t most_entries; /* BATCH_TABLE_ENTRIES */
+    uint64_t most_entries; /* PASS_TABLE_ENTRIES */
     uint32_t rows_of_pass;
     /* owned, [pass_rows] */
     uint32_t pass_rows, n_kv_groups;

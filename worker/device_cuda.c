@@ -49,7 +49,8 @@ enum status executor_cuda_find(const struct worker_options *o, struct executor_f
     out->utilization = o->gpu_memory_utilization;
     const struct cuda_device_options c = {.ordinal = out->ordinal,
                                           .utilization = out->utilization,
-                                          .n_threads = (uint32_t)o->threads};
+                                          .n_threads = (uint32_t)o->threads,
+                                          .no_early_launch = o->no_early_launch};
     enum status s = cuda_device_open(&c, &out->device, err);
     out->open_ns = clock_mono_ns() - begin_ns;
     return s;

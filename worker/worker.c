@@ -11,7 +11,7 @@
 #include "common/net/route.h"
 #include "proto/codec.h"
 #include "worker/compute.h"
-#include "worker/gpu_monitor.h"
+#include "worker/gpu_metrics.h"
 #include "worker/held_adapters.h"
 
 /* A group without steps looks whether its ranks still reach each other. */
@@ -21,7 +21,6 @@ enum { GOODBYE_MS = 30, END_MS = 2000, DRAIN_CHECK_MS = 50, FORM_ARENA_LIMIT = 4
 struct worker_metrics {
     struct metric *steps, *tokens_drawn, *drafted, *accepted, *step_seconds, *wait_seconds, *gaps,
         *stale, *busy, *queue, *reconnects, *epochs, *aborts_kept, *aborts_lost;
-    struct metric *gpu_used, *gpu_total, *gpu_busy, *gpu_celsius, *gpu_watts; /* NULL: no GPU */
 };
 
 struct worker {
@@ -44,7 +43,7 @@ struct worker {
     struct held_adapters held;
     char comm_host[ROUTE_ADDRESS_MAX]; /* found out; "": not yet, or not to be */
     bool comm_host_warned;
-    struct gpu_monitor *gpu; /* NULL: nothing to watch, or nothing to do it with */
+    struct gpu_metrics gpu;
     struct worker_metrics m;
 };
 
@@ -123,17 +122,6 @@ static bool fill_hello(void *ctx, struct msg_hello *h)
     return true;
 }
 
-static struct gpu_state look_at_gpu(struct worker *w)
-{
-    struct gpu_state g = gpu_monitor_read(w->gpu);
-    metric_set(w->m.gpu_used, (double)g.memory_used);
-    metric_set(w->m.gpu_total, (double)g.memory_total);
-    metric_set(w->m.gpu_busy, g.busy_percent / 100.0);
-    metric_set(w->m.gpu_celsius, g.celsius);
-    metric_set(w->m.gpu_watts, g.milliwatts / 1000.0);
-    return g;
-}
-
 static void fill_heartbeat(void *ctx, struct msg_heartbeat *h)
 {
     struct worker *w = ctx;
@@ -145,8 +133,7 @@ static void fill_heartbeat(void *ctx, struct msg_heartbeat *h)
         .step_executed = r->step_executed,
         .busy = compute_busy(w->compute),
         .load_permille = atomic_load_explicit(&w->s.executor->load_permille, memory_order_relaxed)};
-    if (w->gpu)
-        h->gpu = look_at_gpu(w);
+    h->gpu = gpu_metrics_look(&w->gpu);
     metric_set(w->m.busy, h->busy);
     metric_set(w->m.queue, (double)(r->step_received - r->step_executed));
 }
@@ -675,32 +662,6 @@ static void make_metrics(struct worker *w)
     };
 }
 
-static void make_gpu_metrics(struct worker *w)
-{
-    struct metrics *r = w->s.metrics;
-    w->m.gpu_used = metrics_gauge(r, "coxswain_worker_gpu_memory_used_bytes", "",
-                                  "memory of the GPU that is taken, by whomever");
-    w->m.gpu_total = metrics_gauge(r, "coxswain_worker_gpu_memory_bytes", "", "memory of the GPU");
-    w->m.gpu_busy = metrics_gauge(r, "coxswain_worker_gpu_utilization", "",
-                                  "part of the last moment in which a kernel ran, 0 to 1");
-    w->m.gpu_celsius =
-        metrics_gauge(r, "coxswain_worker_gpu_temperature_celsius", "", "temperature of the GPU");
-    w->m.gpu_watts = metrics_gauge(r, "coxswain_worker_gpu_power_watts", "", "what the GPU takes");
-}
-
-/* A worker runs as well without it. */
-static void watch_gpu(struct worker *w)
-{
-    const char *pci = w->s.executor->ops->info(w->s.executor)->pci;
-    struct error err;
-    if (!pci[0])
-        return;
-    if (gpu_monitor_start(&(struct gpu_monitor_options){.pci = pci}, &w->gpu, &err) == STATUS_OK)
-        make_gpu_metrics(w);
-    else
-        log_info("gpu_not_watched", "pci=%s reason=%s", pci, log_quote(err.text));
-}
-
 enum status worker_start(const struct worker_setup *s, struct worker **out, struct error *err)
 {
     struct worker *w = mem_zalloc(sizeof *w);
@@ -709,7 +670,7 @@ enum status worker_start(const struct worker_setup *s, struct worker **out, stru
     rank_state_init(&w->rank);
     arena_init(&w->form_arena, FORM_ARENA_LIMIT);
     make_metrics(w);
-    watch_gpu(w);
+    gpu_metrics_start(&w->gpu, s->executor->ops->info(s->executor)->pci, s->metrics);
     const struct compute_options co = {.executor = s->executor, .on_done = on_done, .ctx = w};
     const struct head_link_handlers lh = {.ctx = w,
                                           .fill_hello = fill_hello,
@@ -763,7 +724,7 @@ void worker_free(struct worker *w)
     loop_timer_stop(w->drain_timer);
     loop_timer_stop(w->check_timer);
     compute_stop(w->compute);
-    gpu_monitor_stop(w->gpu);
+    gpu_metrics_stop(&w->gpu);
     head_link_close(w->link);
     held_adapters_fini(&w->held);
     arena_fini(&w->form_arena);

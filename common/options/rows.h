@@ -93,6 +93,9 @@
 #define GPU_MEMORY_HELP "of a GPU's memory a worker takes, what others have taken left out"
 #define ENFORCE_EAGER_HELP                                                                         \
     "a GPU's passes are enqueued operator by operator, and none is recorded (no CUDA graphs)"
+#define NO_EARLY_LAUNCH_HELP                                                                       \
+    "a GPU's kernels never begin before the one in front has ended (no programmatic dependent "    \
+    "launch): slower, to find out what a fault is of"
 #define ROW_ENABLE_LORA(S)                                                                         \
     OPT_BOOL(S, enable_lora, "enable-lora", NULL, "LoRA adapters can be loaded while it runs")
 #define ROW_MAX_LORAS(S)                                                                           \

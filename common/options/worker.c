@@ -18,6 +18,7 @@ const struct option_spec worker_option_specs[] = {
     OPT_FLOAT(S, gpu_memory_utilization, "gpu-memory-utilization", 0.01, 1, "0.92",
               "part " GPU_MEMORY_HELP),
     OPT_BOOL(S, enforce_eager, "enforce-eager", NULL, ENFORCE_EAGER_HELP),
+    OPT_BOOL(S, no_early_launch, "no-early-launch", NULL, NO_EARLY_LAUNCH_HELP),
     OPT_STRING(S, head, "head", "127.0.0.1:7000", "the head's HOST:PORT"),
     OPT_STRING(S, keys_dir, "keys-dir", NULL, "folder with worker.key and head.pub"),
     {.name = "join",

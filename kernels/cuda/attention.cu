@@ -250,12 +250,7 @@ enum status cuda_attention(struct gpu_stream *s, const struct cuda_attention_par
         return STATUS_OK;
     TRY(cuda_attention_check(kv->head_dim, kv->v_dim, a.is_latent, err));
     TRY(gpu_enter(s->device, err));
-    int shared = (int)p->shared_bytes;
-    if (shared == 0)
-        TRY(gpu_check(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin,
-                                             s->device->ordinal),
-                      "cudaDeviceGetAttribute", err));
-    a.shared_bytes = (uint32_t)shared;
+    a.shared_bytes = p->shared_bytes ? p->shared_bytes : s->device->shared_bytes;
     a.is_staged = a.is_staged && (width == 0 || !a.is_latent);
     TRY(enqueue_class(p, a, class_of(p, width, a.shared_bytes, false), s, err));
     return enqueue_class(p, a, class_of(p, width, a.shared_bytes, true), s, err);

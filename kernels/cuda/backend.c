@@ -290,6 +290,7 @@ static enum status open_parts(struct cuda_device *x, const struct cuda_device_op
     TRY(gpu_info(o->ordinal, &x->info, err));
     snprintf(x->isa, sizeof x->isa, "sm_%u", x->info.capability);
     TRY(gpu_device_open(o->ordinal, &x->gpu, err));
+    (void)gpu_launch_early(x->gpu, !o->no_early_launch);
     TRY(reserve(x, o->utilization, err));
     TRY(gpu_stream_new(x->gpu, &x->stream, err));
     TRY(gpu_linear_new(x->stream, &x->info, &x->linear, err));

@@ -56,6 +56,10 @@ static inline struct cuda_device *cuda_of(struct device *d)
 bool cuda_goes_on(struct cuda_device *x);
 /* Keeps the first failure. */
 void cuda_note(struct cuda_device *x, enum status s, const struct error *err);
+/* The weight as kernels take it. False: it has no outputs, of which there is nothing to do, or no
+ * kernel takes it, which is kept (it ought to have been refused before it was loaded). */
+struct gpu_matrix;
+bool cuda_matrix_of(struct cuda_device *x, const struct weight *w, struct gpu_matrix *out);
 /* The tiles of rows that upload_rows gave. */
 const struct gpu_rows *cuda_rows(const struct cuda_device *x, const struct kv_row *rows);
 

@@ -32,12 +32,28 @@ uint64_t cuda_backend_weight_bytes(const struct device *d, enum dtype dtype, uin
     return gpu_matrix_of(dtype, n, k, group, NULL, &m) ? gpu_matrix_bytes(&m) : 0;
 }
 
+bool cuda_matrix_of(struct cuda_device *x, const struct weight *w, struct gpu_matrix *out)
+{
+    struct error err;
+    if (w->n == 0)
+        return false;
+    if (gpu_matrix_of_weight(w, out))
+        return true;
+    cuda_note(x,
+              error_set(&err, STATUS_UNSUPPORTED,
+                        "no kernel of a GPU takes a matrix of %s with %u outputs of %u inputs in "
+                        "groups of %u",
+                        dtype_traits(w->dtype).name, w->n, w->k, w->group),
+              &err);
+    return false;
+}
+
 void cuda_backend_embed(struct device *d, const struct embed_params *p)
 {
     struct cuda_device *x = cuda_of(d);
     struct gpu_matrix m;
     struct error err;
-    if (cuda_goes_on(x) && gpu_matrix_of_weight(p->w, &m))
+    if (cuda_goes_on(x) && cuda_matrix_of(x, p->w, &m))
         cuda_note(x, cuda_embed(x->stream, &m, p, &err), &err);
 }
 
@@ -93,7 +109,9 @@ static enum status linear(struct cuda_device *x, const struct linear_params *p, 
     struct gpu_matrix m[LINEAR_MAX_PARTS];
     bool done[LINEAR_MAX_PARTS] = {false};
     for (uint32_t i = 0; i < p->n_parts; i++)
-        done[i] = !gpu_matrix_of_weight(p->parts[i].w, &m[i]);
+        done[i] = !cuda_matrix_of(x, p->parts[i].w, &m[i]);
+    if (x->failed != STATUS_OK)
+        return STATUS_OK; /* kept */
     for (uint32_t i = 0; i < p->n_parts; i++) {
         struct gpu_products together = {.x = p->x,
                                         .n_rows = p->n_rows,

@@ -94,6 +94,6 @@ void cuda_backend_weight_pack(struct device *d, struct weight *w, const struct w
     struct cuda_device *x = cuda_of(d);
     struct gpu_matrix m;
     struct error err;
-    if (cuda_goes_on(x) && gpu_matrix_of_weight(w, &m))
+    if (cuda_goes_on(x) && cuda_matrix_of(x, w, &m))
         cuda_note(x, pack(x, &m, w->dtype, rows, &err), &err);
 }

@@ -12,6 +12,11 @@
 
 enum { SLOTS = 4, ALIGN = 256, NUMBERS_PART = 4 }; /* a quarter is for numbers */
 #define DEFAULT_BYTES (32ull << 20)
+/* Tables of a pass, each at a multiple of ALIGN: a large pass whose rows are each a sequence. */
+enum { MOST_TABLES = 8192 * GPU_MAX_ROW_GROUPS };
+_Static_assert(PASS_TABLE_ENTRIES * sizeof(uint32_t) + MOST_TABLES * ALIGN <=
+                   DEFAULT_BYTES / NUMBERS_PART * (NUMBERS_PART - 1),
+               "the tables of every pass fit into their zone");
 
 struct zone {
     uint64_t begin, end, used, sent;

@@ -13,7 +13,8 @@ extern "C" {
 
 struct gpu_device {
     int ordinal;
-    bool launches_early; /* launch.cuh */
+    bool can_launch_early, launches_early; /* launch.cuh */
+    uint32_t shared_bytes;                 /* gpu_info's */
     uint32_t n_allowed;
     const void *allowed[GPU_ALLOWED_KERNELS];
 };

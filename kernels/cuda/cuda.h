@@ -9,6 +9,7 @@ struct cuda_device_options {
     double utilization;     /* of the device's memory, this process's part: 0 < u <= 1 */
     uint64_t staging_bytes; /* room for a pass's uploads; 0: 32 MiB */
     uint32_t n_threads;     /* of the host, for packing weights; 0: all */
+    bool no_early_launch;   /* each kernel waits for the one in front to have ended */
 };
 /* In place of a device, for sizes alone: nothing but weight_bytes, scratch_bytes, table_bytes and
  * close may be called. No device and no driver is needed. STATUS_UNSUPPORTED without the toolchain.

@@ -18,7 +18,7 @@ struct cuda_attention_params {
     struct gpu_tile_counts counts;
     uint32_t n_multiprocessors; /* what the number of splits is made for */
     uint32_t n_splits;          /* in place of that number; 0: choose */
-    uint32_t shared_bytes;      /* in place of what a block of the device may have; 0: ask it */
+    uint32_t shared_bytes;      /* in place of what a block of the device may have; 0: that */
     void *scratch;              /* for the parts of splits, aligned to 16 bytes */
     uint64_t n_scratch_bytes;   /* with less than it takes, fewer splits are made */
 };

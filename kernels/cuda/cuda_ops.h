@@ -25,6 +25,7 @@ struct gpu_info {
     uint64_t memory_bytes;
     uint32_t capability; /* 10 * major + minor: 90 for 9.0 */
     uint32_t n_multiprocessors;
+    uint32_t shared_bytes;                    /* that a block may have, when it asks for it */
     uint32_t n_devices;                       /* of this machine */
     char pci[32];                             /* where it sits: "0000:3b:00.0" */
     uint32_t driver_version, runtime_version; /* 1000 * major + 10 * minor: the CUDA they speak */
@@ -39,9 +40,10 @@ MUST_USE enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct err
 MUST_USE enum status gpu_device_open(uint32_t ordinal, struct gpu_device **out, struct error *err);
 /* Streams and memory first. NULL is fine. */
 void gpu_device_close(struct gpu_device *d);
-/* Kernels begin before the one in front has ended: capability 9.0 or later, code that was
- * compiled for that, and no COX_CUDA_EARLY_LAUNCH=0. */
-bool gpu_launches_early(const struct gpu_device *d);
+/* Whether kernels begin before the one in front has ended. Where the device can (capability 9.0 or
+ * later, and code that was compiled for that) they do, unless this says that they are not to.
+ * Returns what holds from now on. */
+bool gpu_launch_early(struct gpu_device *d, bool wanted);
 MUST_USE enum status gpu_memory_free(struct gpu_device *d, uint64_t *n_bytes, struct error *err);
 
 /* Zeroed, and so when the call returns; a pointer of the device, aligned to 256 bytes.

@@ -3,8 +3,6 @@
 #include "kernels/cuda/launch.cuh"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const uint32_t MIN_CAPABILITY = 80; /* bfloat16 conversions, and what norm.cu is built for */
 
@@ -55,6 +53,7 @@ enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct error *err)
     out->capability = (uint32_t)(10 * p.major + p.minor);
     out->n_devices = (uint32_t)n;
     out->n_multiprocessors = (uint32_t)p.multiProcessorCount;
+    out->shared_bytes = (uint32_t)p.sharedMemPerBlockOptin;
     out->driver_version = (uint32_t)driver;
     out->runtime_version = (uint32_t)runtime;
     return STATUS_OK;
@@ -69,21 +68,20 @@ __global__ void waiting_kernel() /* never launched: it is asked how it was compi
 } // namespace
 
 /* Whether kernels wait is a matter of the code that runs: what a driver made from PTX below 9.0 has
- * no waiting in it on any device. COX_CUDA_EARLY_LAUNCH=0: never, to find out what a fault is of.
- */
+ * no waiting in it on any device. */
 static enum status find_early(struct gpu_device *d, uint32_t capability, struct error *err)
 {
     cudaFuncAttributes code;
-    const char *wish = getenv("COX_CUDA_EARLY_LAUNCH");
     TRY(gpu_check(cudaFuncGetAttributes(&code, (const void *)waiting_kernel),
                   "cudaFuncGetAttributes", err));
-    d->launches_early = capability >= 90 && code.ptxVersion >= 90 && code.binaryVersion >= 90 &&
-                        !(wish && strcmp(wish, "0") == 0);
+    d->can_launch_early = capability >= 90 && code.ptxVersion >= 90 && code.binaryVersion >= 90;
+    d->launches_early = d->can_launch_early;
     return STATUS_OK;
 }
 
-bool gpu_launches_early(const struct gpu_device *d)
+bool gpu_launch_early(struct gpu_device *d, bool wanted)
 {
+    d->launches_early = wanted && d->can_launch_early;
     return d->launches_early;
 }
 
@@ -94,13 +92,10 @@ cudaError_t launch_allow_shared(struct gpu_device *d, const void *kernel)
         if (d->allowed[at] == kernel)
             return cudaSuccess;
     cudaFuncAttributes code;
-    int most;
     cudaError_t e = cudaFuncGetAttributes(&code, kernel);
     if (e == cudaSuccess)
-        e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, d->ordinal);
-    if (e == cudaSuccess)
         e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 most - (int)code.sharedSizeBytes);
+                                 (int)d->shared_bytes - (int)code.sharedSizeBytes);
     if (e != cudaSuccess || d->n_allowed >= GPU_ALLOWED_KERNELS / 2)
         return e;
     d->allowed[at] = kernel;
@@ -119,6 +114,7 @@ enum status gpu_device_open(uint32_t ordinal, struct gpu_device **out, struct er
                          info.capability / 10, info.capability % 10);
     struct gpu_device d = {};
     d.ordinal = (int)ordinal;
+    d.shared_bytes = info.shared_bytes;
     TRY(gpu_enter(&d, err));
     /* The first call that makes the context: driver trouble shows here, and not in a kernel. */
     TRY(gpu_check(cudaFree(nullptr), "cudaFree", err));

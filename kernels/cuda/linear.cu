@@ -2,14 +2,8 @@
 #include "kernels/cuda/gemm_launch.cuh"
 #include "kernels/cuda/linear_state.cuh"
 
-/* Of a block at most, by the tables of the programming guide; less what a kernel declares itself
- * and what the driver keeps. */
-static uint32_t shared_bytes_of(uint32_t capability)
-{
-    const bool is_large = capability == 80 || capability == 87;
-    const uint32_t kib = capability >= 90 && capability < 120 ? 227 : is_large ? 163 : 99;
-    return (kib - 1) << 10;
-}
+/* Of shared memory, what a kernel declares itself. */
+static constexpr uint32_t OWN_SHARED_BYTES = 1024;
 
 enum status gpu_linear_new(struct gpu_stream *s, const struct gpu_info *info,
                            struct gpu_linear **out, struct error *err)
@@ -21,7 +15,7 @@ enum status gpu_linear_new(struct gpu_stream *s, const struct gpu_info *info,
     struct gpu_linear *l = static_cast<struct gpu_linear *>(mem_zalloc(sizeof *l));
     l->stream = s;
     l->n_multiprocessors = info->n_multiprocessors;
-    l->shared_bytes = shared_bytes_of(info->capability);
+    l->shared_bytes = info->shared_bytes - OWN_SHARED_BYTES;
     l->arrived = static_cast<uint32_t *>(arrived);
     const enum status st = blas_new(&l->blas, err); /* missing now, or at the first long prompt */
     if (st != STATUS_OK) {

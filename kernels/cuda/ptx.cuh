@@ -59,14 +59,6 @@ __device__ __forceinline__ void ldmatrix_x2(uint32_t (&r)[2], const void *smem)
                  : "memory");
 }
 
-__device__ __forceinline__ void ldmatrix_x2_trans(uint32_t (&r)[2], const void *smem)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
-                 : "=r"(r[0]), "=r"(r[1])
-                 : "r"(shared_address(smem))
-                 : "memory");
-}
-
 /* 16 bytes from global into shared memory, past the registers and the first cache, both aligned so;
  * 16 zeros when not valid (global is not read then, but has to be an address of the device). There
  * after the cp_async_wait of its group by the same thread, and a barrier for the others. */
@@ -96,24 +88,6 @@ __device__ __forceinline__ uint4 load_stream_16(const void *global)
     uint4 v;
     asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
         : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-        : "l"(__cvta_generic_to_global(global)));
-    return v;
-}
-
-__device__ __forceinline__ uint2 load_stream_8(const void *global)
-{
-    uint2 v;
-    asm("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
-        : "=r"(v.x), "=r"(v.y)
-        : "l"(__cvta_generic_to_global(global)));
-    return v;
-}
-
-__device__ __forceinline__ uint32_t load_stream_4(const void *global)
-{
-    uint32_t v;
-    asm("ld.global.nc.L1::no_allocate.u32 %0, [%1];"
-        : "=r"(v)
         : "l"(__cvta_generic_to_global(global)));
     return v;
 }

@@ -144,10 +144,13 @@ __global__ void mma_kernel(const uint16_t *a, const uint16_t *b, float *d, bool 
     const unsigned lane = threadIdx.x, g = lane / 4, t = lane % 4;
     uint32_t fa[4], fb[2];
     ldmatrix_x4(fa, sa + (lane % 16) * 16 + lane / 16 * 8);
-    if (b_is_transposed)
-        ldmatrix_x2_trans(fb, sb + lane % 16 * 8);
-    else
+    if (b_is_transposed) {
+        uint32_t twice[4]; /* the same two matrices again */
+        ldmatrix_x4_trans(twice, sb + lane % 16 * 8);
+        fb[0] = twice[0], fb[1] = twice[1];
+    } else {
         ldmatrix_x2(fb, sb + lane % 8 * 16 + lane / 8 % 2 * 8);
+    }
     float fd[4] = {1.0f, 2.0f, 3.0f, 4.0f};
     mma_bf16_16816(fd, fa, fb);
     d[g * 8 + 2 * t] = fd[0], d[g * 8 + 2 * t + 1] = fd[1];

@@ -140,7 +140,7 @@ static void test_passes_of_few_tables(void **state)
         struct batch b;
         uint32_t n = 0;
         batch_init(&b, 100, limits.n_kv_groups);
-        assert_int_equal(b.most_entries, BATCH_TABLE_ENTRIES);
+        assert_int_equal(b.most_entries, PASS_TABLE_ENTRIES);
         b.most_entries = cases[i].most_entries;
         batch_begin(&b, sequences_runs(s));
         for (; batch_next(&b); n++)

@@ -26,11 +26,6 @@ inline void ldmatrix_x2(uint32_t (&r)[2], const void *smem)
     emulate::ldmatrix(r, smem, 2, false);
 }
 
-inline void ldmatrix_x2_trans(uint32_t (&r)[2], const void *smem)
-{
-    emulate::ldmatrix(r, smem, 2, true);
-}
-
 inline void cp_async_16(void *smem, const void *global, bool valid)
 {
     emulate::copy_begin(smem, global, 16, valid);
@@ -49,16 +44,6 @@ template <unsigned N_LEFT> inline void cp_async_wait()
 inline uint4 load_stream_16(const void *global)
 {
     return *static_cast<const uint4 *>(global);
-}
-
-inline uint2 load_stream_8(const void *global)
-{
-    return *static_cast<const uint2 *>(global);
-}
-
-inline uint32_t load_stream_4(const void *global)
-{
-    return *static_cast<const uint32_t *>(global);
 }
 
 inline void prefetch_l2(const void *)
