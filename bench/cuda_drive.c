@@ -1,5 +1,6 @@
 #include "bench/cuda_drive.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -244,8 +245,9 @@ static void find_lengths(struct drive *d, const char *cache_dir)
         must(error_set(&err, STATUS_INVALID, "%u + %u tokens, it was made for %u", s->context,
                        s->n_more, most),
              &err, s->model);
-    d->n_prompts = (s->n_tokens + most - 2) / (most - 1);
+    d->n_prompts = (uint32_t)ceil(s->n_tokens * 0.99 / (most - 1)); /* 2 of 4,095 for 8,192 */
     d->prompt_len = s->n_tokens / d->n_prompts;
+    d->prompt_len = d->prompt_len < most ? d->prompt_len : most - 1;
     uint32_t longest =
         d->prompt_len + 1 > s->context + s->n_more ? d->prompt_len + 1 : s->context + s->n_more;
     d->max_len = longest < most ? longest : most;
