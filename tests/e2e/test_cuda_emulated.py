@@ -64,12 +64,15 @@ def test_greedy_as_the_reference(cluster):
     check_greedy(cluster)
 
 
-@pytest.mark.parametrize("tp,pp,args", [(2, 1, ()), (2, 2, ("--num-speculative-tokens", 3))])
-def test_ranks(programs, tp, pp, args):
-    """Sums, logits' columns, hidden states and ids go from device to device; guesses through the host."""
+@pytest.mark.parametrize("tp,pp,collectives,args", [(2, 1, 576.1, ()), (2, 2, 1184.1, ("--num-speculative-tokens", 3))])
+def test_ranks(programs, tp, pp, collectives, args):
+    """Sums, logits' columns, hidden states and ids go from device to device; guesses through the host. Each rank has told
+    what it set aside for the collectives."""
     with cluster_of(programs, tp, pp, *args) as c:
         check_greedy(c)
         log = c.log()
+    tables = [line.split("|")[1].split() for line in log.splitlines() if "| collectives " in line]
+    assert tables == [["collectives", str(collectives), "MiB"]] * (tp * pp)
     assert sum("one_shot_sums max_bytes=524288" in line for line in log.splitlines()) == tp * pp
 
 
@@ -140,7 +143,7 @@ def test_ranks_record_all_or_none(programs, tmp_path, extra, refused):
     worker.write_text(f'#!/bin/sh\ncase " $* " in *" --ordinal 1 "*) {extra} "{programs}/cox-worker" "$@" ;; esac\n'
                       f'exec "{programs}/cox-worker" "$@"\n')
     worker.chmod(0o755)
-    with cluster_of(tmp_path, 2, 1) as c:
+    with cluster_of(tmp_path, 2, 1, env={"COX_ONE_SHOT": "0"}) as c:  # all sums are NCCL's
         pids = c.pids()
         check_greedy(c)
         lines = c.log().splitlines()
