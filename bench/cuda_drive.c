@@ -203,9 +203,10 @@ static void probed_route(struct device *d, const struct route_params *p)
     mem_free(seen);
 }
 
-static enum record_state never_recorded(struct device *d, uint64_t key, struct error *why)
+static enum record_state never_recorded(struct device *d, uint64_t key, bool of_rows,
+                                        struct error *why)
 {
-    (void)d, (void)key, (void)why;
+    (void)d, (void)key, (void)of_rows, (void)why;
     return RECORD_NONE;
 }
 

@@ -177,22 +177,6 @@ struct add_params { /* x += y */
     struct view x, y;
     uint32_t n_rows, dim;
 };
-/* What adapters add (Hu et al. 2021): out[r] += scale * (b (a x[r])) for the rows r of each one's
- * part of a list; no row is in two. The CPU takes LORA_CHUNK_ROWS through the rooms at a time. */
-#define LORA_CHUNK_ROWS 64u
-struct lora_group {
-    const struct weight *a, *b; /* [rank][inputs], [outputs][rank]: of one shape but for the rank */
-    float scale;
-    uint32_t first, n_rows; /* of the list */
-};
-struct lora_params {
-    struct view x, out, gathered, low, high; /* rooms: of inputs, rank and outputs */
-    bool to_float;                           /* out is, as of linear_part */
-    const uint32_t *rows;
-    const struct lora_group *groups;
-    uint32_t n_groups;
-};
-
 /* One row of logits, looked at whole. */
 struct logits_top {
     uint32_t id; /* of the largest; the lowest id among equals. NaN counts as -inf */

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 
 #include "common/base/status.h"
+#include "kernels/adapter_params.h"
 #include "kernels/op_params.h"
 
 /* The largest of everything a program does in a pass of n_rows. */
@@ -88,6 +89,9 @@ struct ops {
      * kv_write and attention of this pass. */
     const struct kv_row *(*upload_rows)(struct device *d, const struct kv_row *rows,
                                         uint32_t n_rows, uint32_t block_tokens);
+    /* A pass's rows by their adapters, for the add_adapters of this pass. NULL, as the next three:
+     * `lora` takes them from the host's memory. */
+    const uint32_t *(*upload_adapters)(struct device *d, const struct adapter_rows *rows);
     /* STATUS_UNSUPPORTED for shapes that its operators do not take; before anything is loaded.
      * NULL: all are taken. */
     MUST_USE enum status (*check)(const struct device *d, const struct scratch_shape *s,
@@ -97,8 +101,10 @@ struct ops {
     uint64_t (*scratch_bytes)(const struct device *d, const struct scratch_shape *s);
     void (*use_scratch)(struct device *d, void *ptr, uint64_t n_bytes);
     /* Passes that differ in nothing but what was uploaded have one key, and the second of them is
-     * recorded. NULL: never. Uploads of the pass come before. *why: of RECORD_REFUSED. */
-    enum record_state (*record)(struct device *d, uint64_t key, struct error *why);
+     * recorded. NULL: never. Uploads of the pass come before. of_rows: its operators take what
+     * upload_rows and upload_adapters gave, and not only numbers of this key. *why: of
+     * RECORD_REFUSED. */
+    enum record_state (*record)(struct device *d, uint64_t key, bool of_rows, struct error *why);
     /* What was begun: PLAYED when it runs now, or the device is lost, which sync tells; REFUSED.
      * Not whole: given up by the caller, NONE unless the device had refused it before. */
     enum record_state (*record_end)(struct device *d, uint64_t key, bool is_whole,
@@ -133,6 +139,11 @@ struct ops {
     void (*clear)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim); /* zeros */
     void (*linear)(struct device *d, const struct linear_params *p);
     void (*lora)(struct device *d, const struct lora_params *p);
+    /* An adapter's pairs as the device wants them told: n of them, in n * adapter_bytes of device
+     * memory, written when it is loaded, behind whatever still reads the one that was there. */
+    uint64_t (*adapter_bytes)(const struct device *d);
+    void (*adapter_table)(struct device *d, const struct lora_pair *pairs, uint32_t n, void *out);
+    void (*add_adapters)(struct device *d, const struct adapters_params *p);
     void (*rope_table)(struct device *d, const struct rope_table_params *p);
     void (*rope)(struct device *d, const struct rope_params *p);
     void (*kv_write)(struct device *d, const struct kv_write_params *p);

@@ -288,10 +288,47 @@ static void add_row(struct draw_lists *l, const struct batch_sample *from, uint3
 static void begin_rows(struct draw_lists *l, uint32_t first_place)
 {
     l->d = (struct gpu_draw){.first_place = first_place,
+                             .at_rows = l->at_rows,
                              .rows = l->rows,
                              .biases = l->biases,
                              .allowed = l->allowed,
                              .history = l->history};
+}
+
+/* What a recording is made for: one of four. Rows that want less pass over what they do not want.
+ */
+static uint64_t settle_wants(struct gpu_sample_wants *w)
+{
+    if (w->changes || w->logprobs)
+        *w = (struct gpu_sample_wants){true, true, true, true};
+    w->draws = w->draws || w->filters;
+    return 1 + (w->draws ? 1u : 0) + (w->filters ? 1u : 0) + (w->changes ? 1u : 0);
+}
+
+/* A step's first rows, where their number is recorded, with rows behind them that nobody asked for.
+ * The key of it; 0: as they are. */
+static uint64_t fill_up(const struct executor_model *x, struct draw_lists *l)
+{
+    uint32_t n = l->d.n_rows, most = runner_draw_rows(x->engine->runner, n);
+    if (l->d.first_place > 0 || most == 0 || most > l->max_rows || most > x->draws->o.n_places)
+        return 0;
+    for (uint32_t i = n; i < most; i++) {
+        l->at_rows[i] = l->at_rows[0];
+        l->rows[i] = (struct gpu_sample_row){.logits_row = i,
+                                             .slot = UINT32_MAX,
+                                             .repetition = 1.0f,
+                                             .top_p = 1.0f,
+                                             .first_mask = UINT32_MAX,
+                                             .n_logprobs = -1};
+    }
+    l->d.n_rows = most;
+    return settle_wants(&l->d.wants);
+}
+
+static enum status draw(void *ctx, float *logits, struct error *err)
+{
+    const struct executor_model *x = ctx;
+    return x->draws->ops->draw(x->draws, logits, x->engine->config.vocab_size, err);
 }
 
 enum status executor_draw_pass(struct executor_model *x, const struct begun_step *s,
@@ -300,15 +337,15 @@ enum status executor_draw_pass(struct executor_model *x, const struct begun_step
     const struct batch *b = &x->batch;
     struct draw_lists *l = x->lists;
     uint32_t vocab_size = x->engine->config.vocab_size;
-    for (uint32_t done = 0; done < b->n_samples; done += l->d.n_rows) {
+    for (uint32_t done = 0, n; done < b->n_samples; done += n) {
         begin_rows(l, drawn->n_done);
         while (l->d.n_rows < l->max_rows && done + l->d.n_rows < b->n_samples)
             add_row(l, &b->samples[done + l->d.n_rows], vocab_size);
-        TRY(runner_logits(x->engine->runner, l->at_rows, l->d.n_rows, &l->d.logits, err));
-        l->d.stride = vocab_size;
-        if (l->d.logits) /* the one that draws */
-            TRY(x->draws->ops->draw(x->draws, s->i_draws, &l->d, err));
-        drawn->n_done += l->d.n_rows;
+        n = l->d.n_rows;
+        struct runner_draw d = {.key = fill_up(x, l), .n = l->d.n_rows, .draw = draw, .ctx = x};
+        TRY(x->draws->ops->send(x->draws, s->i_draws, &l->d, &d.at, err));
+        TRY(runner_draw(x->engine->runner, &d, err));
+        drawn->n_done += n;
         executor_bump(&x->base);
     }
     return STATUS_OK;

@@ -81,7 +81,7 @@ static struct view room(uint8_t *memory, uint64_t *used, uint32_t element_bytes,
     return v;
 }
 
-/* Slots, then the rooms of the operator; memory NULL: only how much it is. */
+/* Slots, their tables, then the rooms of the operator; memory NULL: only how much it is. */
 static enum status lay_out(struct lora_set *l, const struct program *p, uint8_t *memory,
                            uint64_t *n_bytes, struct error *err)
 {
@@ -90,6 +90,12 @@ static enum status lay_out(struct lora_set *l, const struct program *p, uint8_t 
     TRY(each_target(p, measure_target, &z, err));
     l->slot_bytes = z.slot_bytes;
     *n_bytes = z.slot_bytes * l->s.max_loras;
+    l->tables = NULL;
+    if (l->s.device->ops->adapter_table) {
+        l->table_stride = aligned(p->n_weights * l->s.device->ops->adapter_bytes(l->s.device));
+        l->tables = memory ? memory + *n_bytes : NULL;
+        *n_bytes += l->table_stride * l->s.max_loras;
+    }
     l->gathered = room(memory, n_bytes, e, z.most_in);
     l->low = room(memory, n_bytes, e, l->s.max_rank);
     l->high = room(memory, n_bytes, e, z.most_out);
@@ -280,6 +286,19 @@ static enum status check_identity(struct lora_slot *slot, struct adapter_identit
                      folder);
 }
 
+/* Of a slot that has been read: what passes with it are recorded for, and how the device finds it.
+ */
+static void say_pairs(const struct lora_set *l, struct lora_slot *slot)
+{
+    const struct ops *ops = l->s.device->ops;
+    slot->digest = 0xcbf29ce484222325u; /* FNV-1a */
+    for (uint32_t i = 0; i < l->p->n_weights; i++)
+        slot->digest = (slot->digest ^ (slot->pairs[i].a.n > 0)) * 0x100000001b3u;
+    if (ops->adapter_table)
+        ops->adapter_table(l->s.device, slot->pairs, l->p->n_weights,
+                           l->tables + (uint64_t)(slot - l->slots) * l->table_stride);
+}
+
 /* slot->identity: what it has to be; unknown: any. */
 static enum status load_slot(struct lora_set *l, struct lora_slot *slot, const char *folder,
                              struct error *err)
@@ -298,6 +317,8 @@ static enum status load_slot(struct lora_set *l, struct lora_slot *slot, const c
         s = check_modules(&f, err);
     if (s == STATUS_OK)
         s = each_target(l->p, load_target, &f, err);
+    if (s == STATUS_OK)
+        say_pairs(l, slot);
     if (s == STATUS_OK) /* packing tells nothing by itself */
         s = l->s.device->ops->sync(l->s.device, err);
     lora_adapter_identity(adapter, identity); /* of the bytes that were read just now */

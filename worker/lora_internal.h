@@ -2,16 +2,12 @@
 /* What lora.c and lora_run.c share. */
 #include "worker/lora.h"
 
-struct lora_pair {
-    struct weight a, b; /* a.n 0: this matrix has none */
-    float scale;
-};
-
 struct lora_slot {
     uint64_t id; /* 0: free */
     char *path;
     struct adapter_identity identity; /* of what was read first under the id */
-    struct lora_pair *pairs;          /* [n_weights] of the shard */
+    struct lora_pair *pairs;          /* [n_weights] of the shard; NULL: not read */
+    uint64_t digest;                  /* of which matrices it has something for */
 };
 
 struct lora_loss {
@@ -28,6 +24,8 @@ struct lora_set {
     const struct program *p; /* the shard; NULL: there is none */
     uint8_t *memory;
     uint64_t n_bytes, slot_bytes;
+    uint8_t *tables;       /* [max_loras], as the device wants adapters told; NULL: it does not */
+    uint64_t table_stride; /* bytes */
     struct lora_slot slots[LORA_MAX_SLOTS];
     /* of the pass: rows of slot i are list[first[i]] .. list[first[i + 1] - 1] */
     uint32_t first[LORA_MAX_SLOTS + 1];

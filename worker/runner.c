@@ -193,15 +193,17 @@ static struct row_batch upload(struct runner *r, const struct row_batch *b)
             r->ops->upload_rows(d, b->kv_rows[g], b->n_rows, kv_store_block_tokens(r->s.kv, g));
     if (r->has_adapters)
         lora_set_begin(r->s.loras, b->adapters, b->n_rows);
-    if (b->late) /* behind all uploads: one transfer has them */
-        r->ops->take_last(d, (uint32_t *)own.ids, r->ops->upload(d, b->late, n_bytes), b->last,
-                          b->n_rows);
+    if (b->late)
+        own.late = r->ops->upload(d, b->late, n_bytes);
+    own.last = b->last;
     return own;
 }
 
 static enum status run_program(struct runner *r, const struct row_batch *b, struct error *err)
 {
     const struct program *p = r->s.program;
+    if (b->late)
+        r->ops->take_last(r->s.device, (uint32_t *)b->ids, b->late, b->last, b->n_rows);
     if (program_is_first(p))
         TRY(embed(r, b, err));
     for (uint32_t i = 0; i < p->n_ropes; i++)
@@ -219,40 +221,9 @@ static enum status run_program(struct runner *r, const struct row_batch *b, stru
     return STATUS_OK;
 }
 
-static enum status run_refused(struct runner *r, const struct row_batch *b, const struct error *why,
-                               struct error *err)
+static enum status run_pass(struct runner *r, const void *ctx, struct error *err)
 {
-    TRY(runner_take_refusal(r, why, err));
-    return run_program(r, b, err);
-}
-
-/* Recorded, and launched; what the device will not record is enqueued as it is. */
-static enum status record(struct runner *r, const struct row_batch *b, uint64_t key,
-                          uint64_t begin_ns, struct error *err)
-{
-    enum status s = run_program(r, b, err);
-    if (s == STATUS_CLOSED) {
-        runner_drop_records(r);
-        return s;
-    }
-    struct error why;
-    enum record_state state = s == STATUS_OK ? runner_end_record(r, key, begin_ns, &why)
-                                             : runner_give_up_record(r, key, &why);
-    return state == RECORD_REFUSED ? run_refused(r, b, &why, err) : s;
-}
-
-/* As it was recorded, or operator by operator. */
-static enum status run_or_replay(struct runner *r, const struct row_batch *b, uint64_t key,
-                                 struct error *err)
-{
-    uint64_t begin_ns = clock_mono_ns();
-    struct error why;
-    enum record_state state = key ? r->ops->record(r->s.device, key, &why) : RECORD_NONE;
-    if (state == RECORD_PLAYED)
-        return runner_interrupted(r) ? error_set(err, STATUS_CLOSED, "interrupted") : STATUS_OK;
-    if (state == RECORD_BEGUN)
-        return record(r, b, key, begin_ns, err);
-    return state == RECORD_REFUSED ? run_refused(r, b, &why, err) : run_program(r, b, err);
+    return run_program(r, ctx, err);
 }
 
 enum status runner_forward(struct runner *r, const struct row_batch *rows, struct error *err)
@@ -266,7 +237,7 @@ enum status runner_forward(struct runner *r, const struct row_batch *rows, struc
     const struct row_batch own = upload(r, b);
     if (!program_is_first(p))
         TRY(take_hidden(r, err));
-    TRY(run_or_replay(r, &own, key, err));
+    TRY(runner_run_piece(r, &(struct runner_piece){key, true, run_pass, &own}, err));
     return program_is_last(p) ? STATUS_OK : give_hidden(r, err);
 }
 

@@ -35,7 +35,7 @@ struct runner {
     uint16_t *host_rows;     /* [RUNNER_LOGITS_ROWS][hidden] as they come; NULL: on_host */
     struct row_batch padded; /* a small pass with rows behind it that nobody reads; its arrays: */
     /* [RUNNER_RECORD_ROWS], as of kv_rows; NULL: no records */
-    uint32_t *pad_ids, *pad_positions, *pad_late;
+    uint32_t *pad_ids, *pad_positions, *pad_late, *pad_adapters;
     struct kv_row *pad_kv_rows[PROGRAM_MAX_KV_GROUPS];
     bool told_of_records, told_of_refusal;
     bool is_eager;     /* told to be, by runner_set_eager */
@@ -54,14 +54,17 @@ void runner_make_padding(struct runner *r);
 void runner_free_padding(struct runner *r);
 /* b, or what is recorded in its place; *key: of the record, 0: it is not to be recorded. */
 const struct row_batch *runner_pad(struct runner *r, const struct row_batch *b, uint64_t *key);
-/* Ends what was begun at clock_mono_ns() begin_ns, and says so once. REFUSED: nothing of it ran. */
-enum record_state runner_end_record(struct runner *r, uint64_t key, uint64_t begin_ns,
-                                    struct error *why);
-/* An operator or a collective failed in it. REFUSED: the device had refused it, and works on. */
-enum record_state runner_give_up_record(struct runner *r, uint64_t key, struct error *why);
-/* Says so once. Of several ranks an error: the pass has not run and is not to. */
-MUST_USE enum status runner_take_refusal(struct runner *r, const struct error *why,
-                                         struct error *err);
+/* The key of logits and draws of n rows, of the caller's own for what it draws; 0: as above. */
+uint64_t runner_draw_key(const struct runner *r, uint32_t n, uint64_t key);
+/* What is enqueued in one go: as it was recorded under the key, or operator by operator. */
+struct runner_piece {
+    uint64_t key; /* 0: it is not to be recorded */
+    bool of_rows; /* as ops->record has it */
+    enum status (*run)(struct runner *r, const void *ctx, struct error *err);
+    const void *ctx;
+};
+MUST_USE enum status runner_run_piece(struct runner *r, const struct runner_piece *p,
+                                      struct error *err);
 
 /* runner_steps.c */
 /* Device memory of the tables that the program's operators want. */

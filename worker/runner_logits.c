@@ -17,15 +17,15 @@ static enum status gather_logits(struct runner *r, uint32_t n, struct error *err
     return s == STATUS_OK ? s : error_prefix(err, s, "logits");
 }
 
-/* Some of the last forward's rows behind the final norm, in r->gathered. */
-static struct view normed(struct runner *r, const uint32_t *rows, uint32_t n)
+/* Some of the last forward's rows, of the device's numbers, behind the final norm, in r->gathered.
+ */
+static struct view normed_at(struct runner *r, const uint32_t *rows, uint32_t n)
 {
     const struct program *p = r->s.program;
     struct device *d = r->s.device;
     uint32_t hidden = p->config->hidden;
     const struct view g = {r->gathered, hidden};
-    const uint32_t *own = r->ops->upload(d, rows, n * sizeof *rows);
-    r->ops->gather(d, g, runner_view(r, REG_X), own, n, hidden);
+    r->ops->gather(d, g, runner_view(r, REG_X), rows, n, hidden);
     r->ops->norm(d, &(struct norm_params){.out = g,
                                           .x = g,
                                           .w = p->final_norm.norm.w,
@@ -34,6 +34,11 @@ static struct view normed(struct runner *r, const uint32_t *rows, uint32_t n)
                                           .dim = hidden,
                                           .eps = p->config->norm_eps});
     return g;
+}
+
+static struct view normed(struct runner *r, const uint32_t *rows, uint32_t n)
+{
+    return normed_at(r, r->ops->upload(r->s.device, rows, n * sizeof *rows), n);
 }
 
 static float wide(uint16_t bfloat16)
@@ -75,28 +80,51 @@ enum status runner_normed(struct runner *r, const uint32_t *rows, uint32_t n, co
     return STATUS_OK;
 }
 
-enum status runner_logits(struct runner *r, const uint32_t *rows, uint32_t n, float **out,
-                          struct error *err)
+/* Of n rows behind the final norm. */
+static enum status logits_of(struct runner *r, struct view g, uint32_t n, struct error *err)
 {
     const struct program *p = r->s.program;
     const struct model_config *c = p->config;
     uint32_t n_own = program_vocab_part(p, p->rank).n;
-    *out = NULL;
-    TRY(runner_check_ranks(r, err));
-    if (runner_interrupted(r))
-        return error_set(err, STATUS_CLOSED, "interrupted");
-    const struct view g = normed(r, rows, n);
     const struct view logits = {r->logits, r->logits_width};
     const struct linear_part head = {&p->weights[p->i_head].w, NULL, logits, true};
     r->ops->linear(r->s.device,
                    &(struct linear_params){.x = g, .n_rows = n, .n_parts = 1, .parts = {head}});
     if (c->final_softcap > 0)
         r->ops->softcap(r->s.device, logits, n, n_own, c->final_softcap);
-    if (p->tp > 1)
-        TRY(gather_logits(r, n, err));
-    if (p->rank == 0)
+    return p->tp > 1 ? gather_logits(r, n, err) : STATUS_OK;
+}
+
+static enum status check(const struct runner *r, struct error *err)
+{
+    TRY(runner_check_ranks(r, err));
+    return runner_interrupted(r) ? error_set(err, STATUS_CLOSED, "interrupted") : STATUS_OK;
+}
+
+enum status runner_logits(struct runner *r, const uint32_t *rows, uint32_t n, float **out,
+                          struct error *err)
+{
+    *out = NULL;
+    TRY(check(r, err));
+    TRY(logits_of(r, normed(r, rows, n), n, err));
+    if (r->s.program->rank == 0)
         *out = r->logits;
     return STATUS_OK;
+}
+
+static enum status run_draw(struct runner *r, const void *ctx, struct error *err)
+{
+    const struct runner_draw *d = ctx;
+    TRY(logits_of(r, normed_at(r, d->at, d->n), d->n, err));
+    return r->s.program->rank == 0 ? d->draw(d->ctx, r->logits, err) : STATUS_OK;
+}
+
+enum status runner_draw(struct runner *r, const struct runner_draw *d, struct error *err)
+{
+    TRY(check(r, err));
+    const struct runner_piece p = {
+        .key = runner_draw_key(r, d->n, d->key), .run = run_draw, .ctx = d};
+    return runner_run_piece(r, &p, err);
 }
 
 enum status runner_read_logits(struct runner *r, uint32_t first, uint32_t n, float **out,

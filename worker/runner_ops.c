@@ -75,9 +75,10 @@ enum status runner_add_ranks(struct runner *r, enum reg reg, struct error *err)
 /* Before the ranks' parts are added up: an adapter of a matrix that is cut by inputs is, too. */
 static void add_adapters(struct runner *r, const struct op *o)
 {
-    for (uint32_t i = o->linear.first; i < o->linear.first + o->linear.n; i++)
-        lora_set_add(r->s.loras, i, runner_view(r, o->in),
-                     runner_view(r, r->s.program->weights[i].out));
+    struct view outs[LINEAR_MAX_PARTS];
+    for (uint32_t i = 0; i < o->linear.n; i++)
+        outs[i] = runner_view(r, r->s.program->weights[o->linear.first + i].out);
+    lora_set_add(r->s.loras, o->linear.first, o->linear.n, runner_view(r, o->in), outs);
 }
 
 static enum status run_linear(struct runner *r, const struct op *o, struct error *err)

@@ -14,6 +14,7 @@ void runner_make_padding(struct runner *r)
     r->pad_ids = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_ids);
     r->pad_positions = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_positions);
     r->pad_late = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_late);
+    r->pad_adapters = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_adapters);
     for (uint32_t g = 0; g < r->s.program->n_kv_groups; g++)
         r->pad_kv_rows[g] = mem_array(RUNNER_RECORD_ROWS, sizeof *r->pad_kv_rows[g]);
 }
@@ -23,6 +24,7 @@ void runner_free_padding(struct runner *r)
     mem_free(r->pad_ids);
     mem_free(r->pad_positions);
     mem_free(r->pad_late);
+    mem_free(r->pad_adapters);
     for (uint32_t g = 0; g < PROGRAM_MAX_KV_GROUPS; g++)
         mem_free(r->pad_kv_rows[g]);
 }
@@ -40,24 +42,49 @@ static uint32_t bucket_of(const struct runner *r, uint32_t n_rows)
     return buckets[i];
 }
 
-/* Lists of adapters are of any length: such passes are enqueued operator by operator. */
+/* Splitmix64's finalizer (Steele et al. 2014). */
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+    h ^= v + 0x9e3779b97f4a7c15u;
+    h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;
+    h = (h ^ (h >> 27)) * 0x94d049bb133111ebu;
+    return h ^ (h >> 31);
+}
+
+static bool is_recorded(const struct runner *r, uint32_t n_rows)
+{
+    return r->pad_ids && !r->is_eager && n_rows > 0 && n_rows <= RUNNER_RECORD_ROWS &&
+           r->s.pass_rows >= RUNNER_RECORD_ROWS;
+}
+
+/* What the operators of a pass, and the places of what they read, follow from. A device may have
+ * two runners. */
+static uint64_t key_of(const struct runner *r, const struct row_batch *b)
+{
+    uint64_t key = mix((uintptr_t)r, b->n_rows);
+    key = mix(key, b->late ? (uintptr_t)b->last : 0);
+    key = mix(key, r->has_adapters ? lora_set_digest(r->s.loras, b->adapters, b->n_rows) : 0);
+    return key ? key : 1;
+}
+
 const struct row_batch *runner_pad(struct runner *r, const struct row_batch *b, uint64_t *key)
 {
     uint32_t n = b->n_rows;
     *key = 0;
-    if (!r->pad_ids || r->is_eager || r->has_adapters || n == 0 || n > RUNNER_RECORD_ROWS ||
-        r->s.pass_rows < RUNNER_RECORD_ROWS)
+    if (!is_recorded(r, n))
         return b;
     uint32_t bucket = bucket_of(r, n);
     r->padded = (struct row_batch){.n_rows = bucket,
                                    .ids = r->pad_ids,
                                    .positions = r->pad_positions,
                                    .late = b->late ? r->pad_late : NULL,
-                                   .last = b->last};
+                                   .last = b->last,
+                                   .adapters = r->has_adapters ? r->pad_adapters : NULL};
     for (uint32_t i = 0; i < bucket; i++) {
         r->pad_ids[i] = i < n ? b->ids[i] : 0;
         r->pad_positions[i] = i < n ? b->positions[i] : 0;
         r->pad_late[i] = i < n && b->late ? b->late[i] : UINT32_MAX;
+        r->pad_adapters[i] = i < n && r->has_adapters ? b->adapters[i] : 0;
     }
     for (uint32_t g = 0; g < r->s.program->n_kv_groups; g++) {
         r->padded.kv_rows[g] = r->pad_kv_rows[g];
@@ -65,11 +92,24 @@ const struct row_batch *runner_pad(struct runner *r, const struct row_batch *b, 
             r->pad_kv_rows[g][i] =
                 i < n ? b->kv_rows[g][i] : (struct kv_row){.position = KV_ROW_NONE};
     }
-    *key = (uint64_t)(uintptr_t)r << 8 | bucket; /* a device may have two runners */
+    *key = key_of(r, &r->padded);
     return &r->padded;
 }
 
-enum status runner_take_refusal(struct runner *r, const struct error *why, struct error *err)
+uint32_t runner_draw_rows(const struct runner *r, uint32_t n)
+{
+    return is_recorded(r, n) ? bucket_of(r, n) : 0;
+}
+
+uint64_t runner_draw_key(const struct runner *r, uint32_t n, uint64_t key)
+{
+    return is_recorded(r, n) && key ? mix(mix(mix((uintptr_t)r, ~(uint64_t)n), key), 1) | 1 : 0;
+}
+
+/* ---- a piece of a step ---- */
+
+/* Said once. Of several ranks an error: the piece has not run and is not to. */
+static enum status take_refusal(struct runner *r, const struct error *why, struct error *err)
 {
     bool alone = !r->s.collectives;
     if (!r->told_of_refusal)
@@ -94,7 +134,8 @@ void runner_set_eager(struct runner *r, bool is_eager)
     r->is_eager = is_eager;
 }
 
-enum record_state runner_end_record(struct runner *r, uint64_t key, uint64_t begin_ns,
+/* What was begun at clock_mono_ns() begin_ns; said once. REFUSED: nothing of it ran. */
+static enum record_state end_record(struct runner *r, uint64_t key, uint64_t begin_ns,
                                     struct error *why)
 {
     uint64_t before = r->ops->record_bytes(r->s.device);
@@ -110,9 +151,40 @@ enum record_state runner_end_record(struct runner *r, uint64_t key, uint64_t beg
     return RECORD_PLAYED;
 }
 
-enum record_state runner_give_up_record(struct runner *r, uint64_t key, struct error *why)
+static enum status run_refused(struct runner *r, const struct runner_piece *p,
+                               const struct error *why, struct error *err)
 {
-    return r->ops->record_end(r->s.device, key, false, why);
+    TRY(take_refusal(r, why, err));
+    return p->run(r, p->ctx, err);
+}
+
+/* Recorded, and launched; what the device will not record is enqueued as it is. Given up where an
+ * operator or a collective failed: REFUSED then if the device had refused it. */
+static enum status record(struct runner *r, const struct runner_piece *p, uint64_t begin_ns,
+                          struct error *err)
+{
+    enum status s = p->run(r, p->ctx, err);
+    if (s == STATUS_CLOSED) {
+        runner_drop_records(r);
+        return s;
+    }
+    struct error why;
+    enum record_state state = s == STATUS_OK ? end_record(r, p->key, begin_ns, &why)
+                                             : r->ops->record_end(r->s.device, p->key, false, &why);
+    return state == RECORD_REFUSED ? run_refused(r, p, &why, err) : s;
+}
+
+enum status runner_run_piece(struct runner *r, const struct runner_piece *p, struct error *err)
+{
+    uint64_t begin_ns = clock_mono_ns();
+    struct error why;
+    enum record_state state =
+        p->key ? r->ops->record(r->s.device, p->key, p->of_rows, &why) : RECORD_NONE;
+    if (state == RECORD_PLAYED)
+        return runner_interrupted(r) ? error_set(err, STATUS_CLOSED, "interrupted") : STATUS_OK;
+    if (state == RECORD_BEGUN)
+        return record(r, p, begin_ns, err);
+    return state == RECORD_REFUSED ? run_refused(r, p, &why, err) : p->run(r, p->ctx, err);
 }
 
 void runner_drop_records(struct runner *r)

@@ -22,6 +22,28 @@ template <class S> uint32_t attention_blocks(uint32_t shared_bytes)
     return n < 1 ? 1 : n < S::BLOCKS ? n : S::BLOCKS;
 }
 
+/* A kernel's instances by their width. */
+template <class S64, class S96, class S128, class S256> struct attention_shapes {
+    /* f of the instance for a width of attention_width. */
+    template <class F> static auto at(uint32_t width, F f)
+    {
+        switch (width) {
+        case 64:
+            return f(S64{});
+        case 96:
+            return f(S96{});
+        case 128:
+            return f(S128{});
+        default:
+            return f(S256{});
+        }
+    }
+    static uint32_t blocks(uint32_t width, uint32_t shared_bytes)
+    {
+        return at(width, [&](auto s) { return attention_blocks<decltype(s)>(shared_bytes); });
+    }
+};
+
 #define ATTENTION_FEW_ROWS 16u
 uint32_t attention_few_blocks(uint32_t width, uint32_t shared_bytes);
 enum status attention_few(const attention_args &a, uint32_t width, uint32_t n_kv_heads,

@@ -1,6 +1,9 @@
 /* Drawing for a worker (cuda_draw.h): a step's lists go to the device in one piece of pinned
  * memory, the kernels of sample.cu put ids into `last` and into the step's results, and these come
- * back in one copy with an event behind it. */
+ * back in one copy with an event behind it. The host's side is there for each step under way, the
+ * device's once: what is enqueued is done in order. So a step's first rows find their lists where
+ * the last step's found theirs, and drawing them may be recorded; lists of any length lie behind
+ * the rows and are found by the rows' own numbers. */
 #include <string.h>
 
 #include "common/base/mem.h"
@@ -8,8 +11,8 @@
 #include "kernels/cuda/cuda_draw.h"
 
 struct step {
-    uint8_t *host_lists, *lists;       /* pinned, of the device: the same places */
-    struct gpu_sampled *host, *device; /* results */
+    uint8_t *host_lists; /* pinned, as all of the host's: places as of the device's */
+    struct gpu_sampled *host;
     uint32_t *host_last;
     struct gpu_event *event;
     uint64_t n_used; /* of the lists */
@@ -19,8 +22,11 @@ struct draws {
     struct gpu_draws base;
     struct cuda_device *device;
     void *memory, *pinned;
+    uint8_t *lists;              /* of the device, as is all but steps */
+    struct gpu_sampled *results; /* [n_places] */
     void *scratch;
     uint64_t scratch_bytes, lists_bytes;
+    struct gpu_sample_params sent; /* of the last send; logits are told later */
     struct step steps[GPU_DRAW_STEPS];
 };
 
@@ -39,9 +45,10 @@ static uint64_t lists_bytes(const struct gpu_draws_options *o)
 {
     uint64_t n_draws = o->n_places / (o->n_rows ? o->n_rows : 1) + 64;
     return aligned((uint64_t)o->n_places * sizeof(struct gpu_sample_row)) +
+           aligned((uint64_t)o->n_places * sizeof(uint32_t)) +
            aligned((uint64_t)o->n_biases * sizeof(struct gpu_bias)) +
            aligned((uint64_t)o->n_allowed * sizeof(uint32_t)) +
-           aligned((uint64_t)o->n_history * sizeof(uint32_t)) + n_draws * 4 * 256;
+           aligned((uint64_t)o->n_history * sizeof(uint32_t)) + n_draws * 5 * 256;
 }
 
 static uint64_t results_bytes(const struct gpu_draws_options *o)
@@ -52,8 +59,8 @@ static uint64_t results_bytes(const struct gpu_draws_options *o)
 uint64_t gpu_draws_bytes(const struct gpu_draws_options *o)
 {
     return aligned((uint64_t)o->n_slots * sizeof(uint32_t)) +
-           aligned(cuda_sample_scratch_bytes(o->n_rows, o->vocab_size)) +
-           GPU_DRAW_STEPS * (lists_bytes(o) + results_bytes(o));
+           aligned(cuda_sample_scratch_bytes(o->n_rows, o->vocab_size)) + aligned(lists_bytes(o)) +
+           results_bytes(o);
 }
 
 static void draws_close(struct gpu_draws *base)
@@ -72,54 +79,88 @@ static void draws_begin(struct gpu_draws *w, uint32_t i_step)
     of(w)->steps[i_step].n_used = 0;
 }
 
-/* A list's place; *ok becomes false where there is no room. */
-static const void *put(struct draws *w, struct step *s, const void *list, uint64_t n_bytes,
-                       bool *ok)
+/* A list's place, of host and device; *ok becomes false where there is no room. */
+static uint64_t put(struct draws *w, struct step *s, const void *list, uint64_t n_bytes, bool *ok)
 {
     uint64_t at = s->n_used;
-    if (n_bytes > w->lists_bytes - at) {
+    if (!*ok || n_bytes > w->lists_bytes - at) {
         *ok = false;
-        return NULL;
+        return 0;
     }
     if (n_bytes > 0)
         memcpy(s->host_lists + at, list, n_bytes);
     s->n_used += aligned(n_bytes); /* which lists_bytes is a multiple of too */
-    return s->lists + at;
+    return at;
 }
 
-static enum status draws_draw(struct gpu_draws *base, uint32_t i_step, const struct gpu_draw *d,
-                              struct error *err)
+/* All lists are counted from where lists begin: kernels' arguments do not depend on how long those
+ * of other rows are. */
+static void shift(struct gpu_sample_row *rows, uint32_t n_rows, uint64_t biases, uint64_t allowed,
+                  uint64_t history)
+{
+    for (uint32_t i = 0; i < n_rows; i++) {
+        rows[i].first_bias += (uint32_t)(biases / sizeof(struct gpu_bias));
+        rows[i].first_allowed += (uint32_t)(allowed / sizeof(uint32_t));
+        rows[i].first_history += (uint32_t)(history / sizeof(uint32_t));
+    }
+}
+
+static enum status draws_send(struct gpu_draws *base, uint32_t i_step, const struct gpu_draw *d,
+                              const uint32_t **at, struct error *err)
 {
     struct draws *w = of(base);
     struct step *s = &w->steps[i_step];
-    uint64_t begin = s->n_used;
     bool ok = d->first_place + (uint64_t)d->n_rows <= base->o.n_places;
-    const struct gpu_sample_params p = {
-        .logits = d->logits,
-        .stride = d->stride,
-        .vocab_size = base->o.vocab_size,
-        .n_rows = d->n_rows,
-        .wants = d->wants,
-        .rows = put(w, s, d->rows, d->n_rows * sizeof *d->rows, &ok),
-        .biases = put(w, s, d->biases, d->n_biases * sizeof *d->biases, &ok),
-        .allowed = put(w, s, d->allowed, d->n_allowed * sizeof *d->allowed, &ok),
-        .history = put(w, s, d->history, d->n_history * sizeof *d->history, &ok),
-        .last = base->last,
-        .out = s->device + d->first_place,
-        .scratch = w->scratch,
-        .scratch_bytes = w->scratch_bytes};
+    const uint64_t begin = s->n_used;
+    const uint64_t rows = put(w, s, d->rows, d->n_rows * sizeof *d->rows, &ok);
+    const uint64_t at_rows = put(w, s, d->at_rows, d->n_rows * sizeof *d->at_rows, &ok);
+    const uint64_t biases = put(w, s, d->biases, d->n_biases * sizeof *d->biases, &ok);
+    const uint64_t allowed = put(w, s, d->allowed, d->n_allowed * sizeof *d->allowed, &ok);
+    const uint64_t history = put(w, s, d->history, d->n_history * sizeof *d->history, &ok);
     if (!ok)
         return error_set(err, STATUS_LIMIT,
                          "%u rows with %u biases, %u ids, %u of a history: no "
                          "room on the device",
                          d->n_rows, d->n_biases, d->n_allowed, d->n_history);
+    shift((struct gpu_sample_row *)(void *)(s->host_lists + rows), d->n_rows, biases, allowed,
+          history);
     if (!cuda_goes_on(w->device)) {
         *err = w->device->error;
         return w->device->failed;
     }
-    TRY(gpu_copy_to_device(w->device->stream, s->lists + begin, s->host_lists + begin,
-                           s->n_used - begin, err));
-    return cuda_sample(w->device->stream, &p, err);
+    const uint32_t *lists = (const uint32_t *)(const void *)w->lists;
+    w->sent = (struct gpu_sample_params){
+        .vocab_size = base->o.vocab_size,
+        .n_rows = d->n_rows,
+        .wants = d->wants,
+        .rows = (const struct gpu_sample_row *)(const void *)(w->lists + rows),
+        .biases = (const struct gpu_bias *)(const void *)lists,
+        .allowed = lists,
+        .history = lists,
+        .last = base->last,
+        .out = w->results + d->first_place,
+        .scratch = w->scratch,
+        .scratch_bytes = w->scratch_bytes};
+    *at = lists + at_rows / sizeof *lists;
+    return gpu_copy_to_device(w->device->stream, w->lists + begin, s->host_lists + begin,
+                              s->n_used - begin, err);
+}
+
+/* What fails is the device's failure, too, as of any operator: a recording is refused by it. */
+static enum status draws_draw(struct gpu_draws *base, float *logits, uint32_t stride,
+                              struct error *err)
+{
+    struct draws *w = of(base);
+    struct gpu_sample_params p = w->sent;
+    p.logits = logits;
+    p.stride = stride;
+    if (!cuda_goes_on(w->device)) {
+        *err = w->device->error;
+        return w->device->failed;
+    }
+    enum status s = cuda_sample(w->device->stream, &p, err);
+    cuda_note(w->device, s, err);
+    return s;
 }
 
 static enum status draws_end(struct gpu_draws *base, uint32_t i_step, uint32_t n_places,
@@ -132,7 +173,7 @@ static enum status draws_end(struct gpu_draws *base, uint32_t i_step, uint32_t n
         return w->device->failed;
     }
     if (n_places > 0)
-        TRY(gpu_copy_from_device(w->device->stream, s->host, s->device, n_places * sizeof *s->host,
+        TRY(gpu_copy_from_device(w->device->stream, s->host, w->results, n_places * sizeof *s->host,
                                  err));
     if (n_slots > 0)
         TRY(gpu_copy_from_device(w->device->stream, s->host_last, base->last,
@@ -160,6 +201,7 @@ void cuda_backend_take_last(struct device *d, uint32_t *ids, const uint32_t *slo
 }
 
 static const struct gpu_draws_ops draws_ops = {.begin = draws_begin,
+                                               .send = draws_send,
                                                .draw = draws_draw,
                                                .end = draws_end,
                                                .query = draws_query,
@@ -174,15 +216,14 @@ static void lay_out(struct draws *w)
     at += aligned((uint64_t)o->n_slots * sizeof(uint32_t));
     w->scratch = at;
     at += aligned(w->scratch_bytes);
+    w->lists = at;
+    at += w->lists_bytes;
+    w->results = (struct gpu_sampled *)(void *)at;
     for (uint32_t i = 0; i < GPU_DRAW_STEPS; i++) {
         struct step *s = &w->steps[i];
-        s->lists = at;
         s->host_lists = host;
-        at += w->lists_bytes;
         host += w->lists_bytes;
-        s->device = (struct gpu_sampled *)(void *)at;
         s->host = (struct gpu_sampled *)(void *)host;
-        at += results_bytes(o);
         host += results_bytes(o);
         s->host_last = (uint32_t *)(void *)host;
         host += aligned((uint64_t)o->n_slots * sizeof(uint32_t));

@@ -4,6 +4,7 @@
  * fails is kept, the first with its text, and sync tells it; after it nothing is enqueued. */
 #include "kernels/cpu/threads.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_moe.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/tiles.h"
 
@@ -42,7 +43,8 @@ struct cuda_device {
     struct gpu_records *records;
     struct gpu_rows rows[GPU_MAX_ROW_GROUPS];
     uint32_t n_row_groups;
-    enum status failed; /* STATUS_OK while nothing has */
+    struct cuda_adapter_rows adapters; /* list NULL: no row of the pass has one */
+    enum status failed;                /* STATUS_OK while nothing has */
     struct error error;
 };
 
@@ -73,8 +75,10 @@ void cuda_backend_begin(struct device *d);
 const void *cuda_backend_upload(struct device *d, const void *host, uint64_t n_bytes);
 const struct kv_row *cuda_backend_upload_rows(struct device *d, const struct kv_row *rows,
                                               uint32_t n_rows, uint32_t block_tokens);
+const uint32_t *cuda_backend_upload_adapters(struct device *d, const struct adapter_rows *rows);
 /* backend_record.c */
-enum record_state cuda_backend_record(struct device *d, uint64_t key, struct error *why);
+enum record_state cuda_backend_record(struct device *d, uint64_t key, bool of_rows,
+                                      struct error *why);
 enum record_state cuda_backend_record_end(struct device *d, uint64_t key, bool is_whole,
                                           struct error *why);
 void cuda_backend_record_drop(struct device *d);
@@ -124,7 +128,10 @@ uint64_t cuda_attention_scratch_bytes(const struct scratch_shape *s);
 void cuda_backend_route(struct device *d, const struct route_params *p);
 void cuda_backend_moe(struct device *d, const struct moe_params *p);
 void cuda_backend_heads(struct device *d, const struct heads_params *p);
-void cuda_backend_lora(struct device *d, const struct lora_params *p);
+void cuda_backend_add_adapters(struct device *d, const struct adapters_params *p);
+uint64_t cuda_backend_adapter_bytes(const struct device *d);
+void cuda_backend_adapter_table(struct device *d, const struct lora_pair *pairs, uint32_t n,
+                                void *out);
 uint64_t cuda_backend_table_bytes(const struct device *d, uint32_t n);
 void cuda_backend_expert_table(struct device *d, const struct moe_expert *experts, uint32_t n,
                                void *out);

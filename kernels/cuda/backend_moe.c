@@ -39,13 +39,37 @@ void cuda_backend_heads(struct device *d, const struct heads_params *p)
         cuda_note(x, cuda_heads(x->stream, p, &room, x->info.n_multiprocessors, &err), &err);
 }
 
-void cuda_backend_lora(struct device *d, const struct lora_params *p)
+void cuda_backend_add_adapters(struct device *d, const struct adapters_params *p)
 {
     struct cuda_device *x = cuda_of(d);
     const struct cuda_room room = room_of(x);
     struct error err;
-    if (cuda_goes_on(x))
-        cuda_note(x, cuda_lora(x->stream, p, &room, x->info.n_multiprocessors, &err), &err);
+    if (!cuda_goes_on(x))
+        return;
+    if (x->adapters.list != p->rows || !p->rows)
+        cuda_note(x, error_set(&err, STATUS_INTERNAL, "adapters of rows that no upload gave"),
+                  &err);
+    else
+        cuda_note(x,
+                  cuda_adapters(x->stream, p, &x->adapters, &room, x->info.n_multiprocessors, &err),
+                  &err);
+}
+
+uint64_t cuda_backend_adapter_bytes(const struct device *d)
+{
+    return cuda_adapter_bytes();
+}
+
+void cuda_backend_adapter_table(struct device *d, const struct lora_pair *pairs, uint32_t n,
+                                void *out)
+{
+    struct error err;
+    void *table = mem_array(n, cuda_adapter_bytes());
+    const enum status s = cuda_adapter_table_fill(pairs, n, table, &err);
+    cuda_note(cuda_of(d), s, &err);
+    if (s == STATUS_OK)
+        d->ops->write(d, out, table, n * cuda_adapter_bytes());
+    mem_free(table);
 }
 
 uint64_t cuda_backend_table_bytes(const struct device *d, uint32_t n)
@@ -85,7 +109,7 @@ uint64_t cuda_moe_scratch_bytes(const struct scratch_shape *s)
             ? 0
             : cuda_moe_scratch(s->n_rows, s->n_chosen, s->hidden, s->expert_width, s->n_experts),
         cuda_heads_scratch(s->n_rows, s->n_heads, k),
-        cuda_lora_scratch(s->n_rows, LORA_RANK, LORA_INPUTS),
+        cuda_adapters_scratch(s->n_rows, LORA_RANK, LORA_INPUTS),
     };
     uint64_t most = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

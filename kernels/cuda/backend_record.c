@@ -7,7 +7,7 @@
 #include "kernels/cuda/backend_internal.h"
 #include "kernels/cuda/cuda_graph.h"
 
-enum { MAX_RECORDS = 128 }; /* beyond them passes run as they are */
+enum { MAX_RECORDS = 256 }; /* beyond them passes run as they are */
 
 struct record {
     uint64_t key;
@@ -31,7 +31,7 @@ static uint64_t mix(uint64_t h, uint64_t v)
     return h ^ (h >> 31);
 }
 
-/* Launches depend on how many tiles there are, too, and on where the rows lie. */
+/* Launches depend on how many tiles there are, too, and on where rows and adapters lie. */
 static uint64_t whole_key(const struct cuda_device *x, uint64_t key)
 {
     for (uint32_t i = 0; i < x->n_row_groups; i++) {
@@ -40,7 +40,8 @@ static uint64_t whole_key(const struct cuda_device *x, uint64_t key)
         key = mix(key, (uint64_t)g->n_rows << 32 | g->counts.n_few);
         key = mix(key, (uint64_t)g->counts.n_many_tiles << 32 | g->counts.n_many_rows);
     }
-    return key;
+    key = mix(key, (uintptr_t)x->adapters.list);
+    return mix(key, (uint64_t)x->adapters.n_rows << 32 | x->adapters.most_few);
 }
 
 static struct record *find(struct gpu_records *r, uint64_t key)
@@ -86,14 +87,16 @@ static bool refuse(struct cuda_device *x, struct record *r, const struct error *
     return true;
 }
 
-enum record_state cuda_backend_record(struct device *d, uint64_t key, struct error *why)
+enum record_state cuda_backend_record(struct device *d, uint64_t key, bool of_rows,
+                                      struct error *why)
 {
     struct cuda_device *x = cuda_of(d);
     struct gpu_records *all = records_of(x);
     struct error err;
     if (!cuda_goes_on(x)) /* sends what was uploaded, which a recording must not */
         return RECORD_NONE;
-    key = whole_key(x, key);
+    if (of_rows)
+        key = whole_key(x, key);
     struct record *r = find(all, key);
     if (!r && all->n < MAX_RECORDS)
         all->all[all->n++] = (struct record){.key = key};

@@ -81,6 +81,7 @@ void cuda_backend_begin(struct device *d)
     zone_begin(&s->numbers);
     zone_begin(&s->tables);
     x->n_row_groups = 0;
+    x->adapters = (struct cuda_adapter_rows){0};
     if (x->failed == STATUS_OK)
         cuda_note(x, gpu_event_wait(s->slots[s->i_slot].sent, &err), &err);
 }
@@ -185,6 +186,18 @@ const struct kv_row *cuda_backend_upload_rows(struct device *d, const struct kv_
     g->n_rows = n_rows;
     g->counts = gpu_tiles_find(rows, n_rows, tiles);
     return g->rows;
+}
+
+const uint32_t *cuda_backend_upload_adapters(struct device *d, const struct adapter_rows *rows)
+{
+    struct cuda_device *x = cuda_of(d);
+    struct gpu_staging *s = x->staging;
+    uint64_t at;
+    if (x->failed != STATUS_OK ||
+        !take(x, &s->numbers, cuda_adapter_rows_bytes(rows->n_rows, rows->n_adapters), &at))
+        return NULL;
+    cuda_adapter_rows_fill(rows, host_at(s, at), s->device + at, &x->adapters);
+    return x->adapters.list;
 }
 
 const struct gpu_rows *cuda_rows(const struct cuda_device *x, const struct kv_row *rows)

@@ -19,10 +19,10 @@ struct gpu_draws_options {
 
 /* Rows to be drawn: lists of the host, which are copied before the call returns. */
 struct gpu_draw {
-    float *logits; /* of the device */
-    uint32_t stride, n_rows;
+    uint32_t n_rows;
     uint32_t first_place; /* of the step: row i has place first_place + i */
     struct gpu_sample_wants wants;
+    const uint32_t *at_rows;           /* [n_rows] of the pass: for who makes their logits */
     const struct gpu_sample_row *rows; /* [n_rows] */
     const struct gpu_bias *biases;     /* [n_biases], and so on */
     const uint32_t *allowed, *history;
@@ -31,12 +31,18 @@ struct gpu_draw {
 
 struct gpu_draws;
 struct gpu_draws_ops {
-    /* Of the step i_step: begin, draw any number of times, end; then its results are due. A step
-     * begins when the one that had its number before is over (wait), or nobody wants its results
-     * and the device was waited for. Errors of draw and end: STATUS_LIMIT where a list has no room,
-     * and what the device says, after which it is lost. */
+    /* Of the step i_step: begin, send and draw any number of times, end; then its results are due.
+     * A step begins when the one that had its number before is over (wait), or nobody wants its
+     * results and the device was waited for. Errors of send, draw and end: STATUS_LIMIT where a
+     * list has no room, and what the device says, after which it is lost. */
     void (*begin)(struct gpu_draws *w, uint32_t i_step);
-    MUST_USE enum status (*draw)(struct gpu_draws *w, uint32_t i_step, const struct gpu_draw *d,
+    /* The lists go to the device. *at: at_rows there. */
+    MUST_USE enum status (*send)(struct gpu_draws *w, uint32_t i_step, const struct gpu_draw *d,
+                                 const uint32_t **at, struct error *err);
+    /* Draws what was sent last from logits of the device, rows `stride` apart. Kernels alone: as
+     * often as one likes, and of a step's first rows, when n_rows and wants are the same, with the
+     * same arguments in every step, so that it may be recorded. */
+    MUST_USE enum status (*draw)(struct gpu_draws *w, float *logits, uint32_t stride,
                                  struct error *err);
     /* What comes back: the results of n_places, and last of the first n_slots (a rank that has it
      * from another's device). */

@@ -44,11 +44,38 @@ MUST_USE enum status cuda_heads(struct gpu_stream *s, const struct heads_params 
                                 const struct cuda_room *room, uint32_t n_multiprocessors,
                                 struct error *err);
 
+/* Rows of a group that follow each other: places first .. first + n - 1. */
+struct grouped_tile {
+    uint32_t group, first, n;
+};
+
+/* A pass's rows by their adapters on the device, told in one upload: the numbers of tiles of a few
+ * rows and of many, the list, then the tiles. How long that is, and where what lies in it, follows
+ * from the counts of rows and adapters alone; so do the launches of a pass of up to
+ * CUDA_ADAPTER_FEW rows but for most_few, which is one of few numbers. */
+#define CUDA_ADAPTER_FEW 64u
+struct cuda_adapter_rows {
+    const uint32_t *n_tiles; /* of the device: [0] of few rows, [1] of many */
+    const uint32_t *list;
+    const struct grouped_tile *few, *many;
+    uint32_t n_rows, n_adapters;
+    uint32_t few_rows, most_few, most_many; /* rows of a tile of few; tiles; most_many 0: none */
+};
+uint64_t cuda_adapter_rows_bytes(uint32_t n_rows, uint32_t n_adapters);
+/* host: so many bytes, to be sent to `device`. */
+void cuda_adapter_rows_fill(const struct adapter_rows *rows, void *host, const void *device,
+                            struct cuda_adapter_rows *out);
+
+uint64_t cuda_adapter_bytes(void);
+/* out: of the host; the table is the device's. */
+MUST_USE enum status cuda_adapter_table_fill(const struct lora_pair *pairs, uint32_t n, void *out,
+                                             struct error *err);
 /* rank: the largest; k: inputs. Less is more turns. */
-uint64_t cuda_lora_scratch(uint32_t n_rows, uint32_t rank, uint32_t k);
-MUST_USE enum status cuda_lora(struct gpu_stream *s, const struct lora_params *p,
-                               const struct cuda_room *room, uint32_t n_multiprocessors,
-                               struct error *err);
+uint64_t cuda_adapters_scratch(uint32_t n_rows, uint32_t rank, uint32_t k);
+MUST_USE enum status cuda_adapters(struct gpu_stream *s, const struct adapters_params *p,
+                                   const struct cuda_adapter_rows *rows,
+                                   const struct cuda_room *room, uint32_t n_multiprocessors,
+                                   struct error *err);
 
 #ifdef __cplusplus
 }

@@ -15,7 +15,8 @@ struct gpu_bias {
 struct gpu_sample_row {
     uint64_t seed;
     uint32_t i_prompt, i_choice;
-    uint32_t logits_row, slot;             /* slot: where its id is put, of `last` */
+    uint32_t logits_row, slot;             /* slot: where its id is put, of `last`; UINT32_MAX: of
+                                              a row that only fills the call up */
     uint32_t n_ids;                        /* the position that is drawn (the Philox counter) */
     uint32_t top_k;                        /* 0: all */
     float temperature;                     /* 0: greedy */

@@ -3,10 +3,6 @@
  * row. */
 #include "kernels/cuda/grouped.cuh"
 
-extern "C" {
-#include "kernels/cuda/cuda_moe.h"
-}
-
 namespace
 {
 constexpr uint32_t PAD_THREADS = 128;
@@ -142,8 +138,9 @@ enum status cuda_heads(struct gpu_stream *s, const struct heads_params *p,
         a.n_groups = p->n_heads;
         a.tile_rows = grouped_tile_rows(a.n_rows);
         a.max_tiles = (a.n_rows + a.tile_rows - 1) / a.tile_rows * p->n_heads;
-        a.out = static_cast<uint16_t *>(p->out.data) + (size_t)first * p->out.stride;
-        a.out_stride = p->out.stride;
+        a.n_parts = 1;
+        a.outs[0] = {static_cast<uint16_t *>(p->out.data) + (size_t)first * p->out.stride,
+                     p->out.stride};
         a.out_group_stride = p->out_stride;
         a.result = GROUPED_BF16;
         TRY(gpu_check(grouped_run(s, a, n_multiprocessors), "heads", err));

@@ -14,11 +14,11 @@
 
 #include <cuda_bf16.h>
 
-constexpr uint32_t WARP = 32;
+extern "C" {
+#include "kernels/cuda/cuda_moe.h"
+}
 
-struct grouped_tile {
-    uint32_t group, first, n; /* places first .. first + n - 1 */
-};
+constexpr uint32_t WARP = 32;
 
 /* One group of a table. */
 struct grouped_matrix {
@@ -31,6 +31,12 @@ struct gpu_expert {
     struct grouped_matrix gate, up, down;
 };
 
+/* What an adapter's table holds of each matrix; a.w.n 0: nothing. */
+struct gpu_adapter {
+    struct grouped_matrix a, b;
+    float scale;
+};
+
 enum grouped_result {
     GROUPED_GATED, /* bfloat16: act(first) * second */
     GROUPED_FLOAT,
@@ -39,41 +45,47 @@ enum grouped_result {
     GROUPED_ADD_FLOAT
 };
 
-#define GROUPED_INLINE_GROUPS 16u
-#define GROUPED_INLINE_TILES  64u
+/* Where results go: of each of the launch's parts. */
+struct grouped_out {
+    void *data;
+    uint32_t stride;
+};
+
 struct grouped_args {
     /* Group g: the grouped_matrix at table + g * table_stride, its second (up) `second` bytes on.
-     * table NULL: inline_groups. */
+     * Part i of n_parts, which lie side by side in the table: part_stride bytes further on, its
+     * rows of x x_part_stride elements on, its results in outs[i]. */
     const char *table;
-    uint32_t table_stride, second;
+    uint64_t table_stride;
+    uint32_t second, n_parts, part_stride, x_part_stride;
     uint32_t n; /* outputs of a matrix; the most of them when they differ */
     uint32_t k; /* inputs, likewise */
 
     /* ids: tile i is place i alone, of group ids[i] - first_id, when it is below n_groups. Else
-     * tiles, or, when they are NULL, the inline ones, or, when n_groups is not 0, rows 0 .. n_rows
-     * - 1 for each group. */
+     * tiles, or, when they are NULL, rows 0 .. n_rows - 1 for each of n_groups. Of tiles with
+     * end_place, what lies in places first_place .. end_place - 1, counted from first_place. */
     const uint32_t *ids;
     uint32_t first_id;
     const struct grouped_tile *tiles;
     const uint32_t *n_tiles; /* of tiles, on the device */
-    uint32_t max_tiles;      /* at most so many, and all of them when there is no n_tiles */
-    uint32_t tile_rows;      /* at most so many rows in a tile: 8, 16 or 128 */
+    uint32_t first_place, end_place;
+    uint32_t max_tiles; /* at most so many */
+    uint32_t tile_rows; /* at most so many rows in a tile: 8, 16 or 128 */
     uint32_t n_groups, n_rows;
+    /* K is cut as for so many tiles, and sums do not depend on max_tiles. 0: as for max_tiles. */
+    uint32_t cut_tiles;
 
     const uint16_t *x;
     const uint32_t *x_rows; /* place -> row of x; NULL: the place */
     uint32_t x_stride, x_group_stride;
-    void *out;
+    struct grouped_out outs[LINEAR_MAX_PARTS];
     const uint32_t *out_rows; /* place -> row of out; NULL: the place */
-    uint32_t out_stride, out_group_stride;
+    uint32_t out_group_stride;
     enum grouped_result result;
     bool fills; /* zeros behind a row's last output up to a multiple of 16: there is room */
     enum activation act;
     float limit;
-
-    struct grouped_matrix inline_groups[GROUPED_INLINE_GROUPS];
-    float inline_scales[GROUPED_INLINE_GROUPS];
-    struct grouped_tile inline_tiles[GROUPED_INLINE_TILES];
+    uint32_t scale; /* of ADD: a group's float, so many bytes behind its matrix */
 };
 
 constexpr uint32_t GROUPED_FEW_ROWS = 8, GROUPED_SMALL_ROWS = 16, GROUPED_LARGE_ROWS = 128;
@@ -119,9 +131,8 @@ cudaError_t grouped_pad(const struct gpu_stream *s, const struct pad_args &a);
 __device__ inline const struct grouped_matrix *grouped_group(const struct grouped_args &a,
                                                              uint32_t group)
 {
-    return a.table ? reinterpret_cast<const struct grouped_matrix *>(a.table +
-                                                                     (size_t)group * a.table_stride)
-                   : &a.inline_groups[group];
+    return reinterpret_cast<const struct grouped_matrix *>(a.table + group * a.table_stride +
+                                                           (size_t)blockIdx.z * a.part_stride);
 }
 
 __device__ inline const struct grouped_matrix *grouped_second(const struct grouped_args &a,
@@ -136,10 +147,15 @@ __device__ inline struct grouped_tile grouped_tile_at(const struct grouped_args 
 {
     if (a.ids)
         return {a.ids[i] - a.first_id, i, a.ids[i] - a.first_id < a.n_groups ? 1u : 0u};
-    if (a.tiles)
-        return i < *a.n_tiles ? a.tiles[i] : grouped_tile{0, 0, 0};
-    if (a.n_groups == 0)
-        return a.inline_tiles[i];
+    if (a.tiles) {
+        struct grouped_tile t = i < *a.n_tiles ? a.tiles[i] : grouped_tile{0, 0, 0};
+        if (a.end_place) {
+            const uint32_t begin = t.first > a.first_place ? t.first : a.first_place;
+            const uint32_t end = t.first + t.n < a.end_place ? t.first + t.n : a.end_place;
+            t = {t.group, begin - a.first_place, end > begin ? end - begin : 0};
+        }
+        return t;
+    }
     const uint32_t first = i / a.n_groups * a.tile_rows, left = a.n_rows - first;
     return {i % a.n_groups, first, left < a.tile_rows ? left : a.tile_rows};
 }

@@ -31,6 +31,11 @@ __device__ inline float grouped_sum(const struct grouped_sums &s, uint32_t row, 
     return v;
 }
 
+__device__ inline float grouped_scale(const struct grouped_args &a, const struct grouped_matrix *m)
+{
+    return *reinterpret_cast<const float *>(reinterpret_cast<const char *>(m) + a.scale);
+}
+
 /* One element. */
 __device__ inline void grouped_store(const struct grouped_args &a, const struct grouped_tile &t,
                                      const struct grouped_matrix *m, const struct grouped_sums &s,
@@ -40,14 +45,15 @@ __device__ inline void grouped_store(const struct grouped_args &a, const struct 
     const bool is_real = output < m->w.n;
     if (!is_real && (!a.fills || output >= (m->w.n + 15) / 16 * 16))
         return;
-    const size_t at = (size_t)grouped_row(a.out_rows, t.first + row) * a.out_stride +
+    const struct grouped_out &to = a.outs[blockIdx.z];
+    const size_t at = (size_t)grouped_row(a.out_rows, t.first + row) * to.stride +
                       (size_t)t.group * a.out_group_stride + output;
-    uint16_t *half = static_cast<uint16_t *>(a.out) + at;
+    uint16_t *half = static_cast<uint16_t *>(to.data) + at;
     float v = grouped_sum(s, row, column);
     v += is_real && m->bias ? m->bias[output] : 0.0f;
     if (a.result == GROUPED_FLOAT || a.result == GROUPED_ADD_FLOAT) {
-        float *out = static_cast<float *>(a.out) + at;
-        *out = a.result == GROUPED_FLOAT ? v : fmaf(v, a.inline_scales[t.group], *out);
+        float *out = static_cast<float *>(to.data) + at;
+        *out = a.result == GROUPED_FLOAT ? v : fmaf(v, grouped_scale(a, m), *out);
         return;
     }
     if (a.result == GROUPED_GATED) {
@@ -56,7 +62,7 @@ __device__ inline void grouped_store(const struct grouped_args &a, const struct 
         u += is_real && second->bias ? second->bias[output] : 0.0f;
         v = is_real ? grouped_activation(v, u, a.act, a.limit) : 0.0f;
     } else if (a.result == GROUPED_ADD) {
-        v = fmaf(v, a.inline_scales[t.group], __uint_as_float((uint32_t)*half << 16));
+        v = fmaf(v, grouped_scale(a, m), __uint_as_float((uint32_t)*half << 16));
     }
     *half = __bfloat16_as_ushort(__float2bfloat16_rn(v));
 }

@@ -79,7 +79,8 @@ __device__ inline void copy_rows(const struct grouped_args &a, const struct work
                                  const struct copies &k, uint32_t i_k, uint16_t *to)
 {
     const uint32_t input = i_k * TILE_K + k.c * CHUNK;
-    const uint16_t *x = a.x + (size_t)w.tile.group * a.x_group_stride;
+    const uint16_t *x =
+        a.x + (size_t)w.tile.group * a.x_group_stride + (size_t)blockIdx.z * a.x_part_stride;
 #pragma unroll
     for (uint32_t i = 0; i < COPIES; i++) {
         const uint32_t r = k.r0 + i * ROWS_STEP;
@@ -333,7 +334,7 @@ __global__ __launch_bounds__(THREADS, 2) void large_kernel(const __grid_constant
 cudaError_t grouped_large(const struct gpu_stream *s, const struct grouped_args &a)
 {
     const uint32_t width = a.result == GROUPED_GATED ? HALF : TILE_OUTPUTS;
-    const dim3 grid((a.n + width - 1) / width, a.max_tiles);
+    const dim3 grid((a.n + width - 1) / width, a.max_tiles, a.n_parts);
     const cudaError_t e = launch_allow_shared(s->device, (const void *)large_kernel);
     return e != cudaSuccess ? e
                             : launch_kernel(s, large_kernel, grid, dim3(THREADS), SHARED_BYTES, a);

@@ -40,7 +40,8 @@ __device__ inline void span_load(const struct grouped_args &a, const struct grou
                                  uint32_t k, uint32_t first, uint16_t *to)
 {
     constexpr uint32_t CHUNKS = SPAN<BLOCKS> / 8;
-    const uint16_t *x = a.x + (size_t)t.group * a.x_group_stride;
+    const uint16_t *x =
+        a.x + (size_t)t.group * a.x_group_stride + (size_t)blockIdx.z * a.x_part_stride;
     const uint32_t n_rows = (t.n + 7) / 8 * 8;
     /* up to the end of the last piece: behind k there are zeros */
     const uint32_t left = (k - first + PIECE - 1) / PIECE * (PIECE / 8);
@@ -397,12 +398,13 @@ cudaError_t grouped_small(const struct gpu_stream *s, const struct grouped_args 
 {
     const uint32_t width = a.result == GROUPED_GATED ? 16 : OUTPUTS;
     const uint32_t n_units = (a.n + width - 1) / width;
-    uint32_t n_parts = 1;
-    while (n_parts < N_WARPS &&
-           (uint64_t)n_units * n_parts * a.max_tiles < 2ull * n_multiprocessors * N_WARPS)
+    const uint64_t n_tiles = a.cut_tiles ? a.cut_tiles : a.max_tiles;
+    uint32_t n_parts = 1; /* a piece each at least, or warps would have nothing to do */
+    while (n_parts < N_WARPS && n_parts * PIECE < a.k &&
+           n_units * n_parts * n_tiles < 2ull * n_multiprocessors * N_WARPS)
         n_parts *= 2;
     const uint32_t units = N_WARPS / n_parts;
-    const dim3 grid((n_units + units - 1) / units, a.max_tiles);
+    const dim3 grid((n_units + units - 1) / units, a.max_tiles, a.n_parts);
     const small_args args = {a, n_parts};
     return a.tile_rows == GROUPED_FEW_ROWS ? enqueue<1>(s, args, grid) : enqueue<2>(s, args, grid);
 }

@@ -288,6 +288,7 @@ struct grouped_args product_of(const struct turn &t)
     struct grouped_args a = {};
     a.table = static_cast<const char *>(t.p->table);
     a.table_stride = sizeof(struct gpu_expert);
+    a.n_parts = 1;
     a.tile_rows = t.tile_rows;
     if (t.n_rows == 1) { /* its experts are different ones: nothing to sort */
         a.ids = ids_of(t);
@@ -331,8 +332,7 @@ cudaError_t enqueue_inner(const struct turn &t)
         a.x_stride = 0; /* every place has the one row */
     else
         a.x_rows = in_room<uint32_t>(t, t.rooms->rows);
-    a.out = t.room + t.rooms->inner;
-    a.out_stride = rounded(t.width, 16);
+    a.outs[0] = {t.room + t.rooms->inner, rounded(t.width, 16)};
     a.result = GROUPED_GATED;
     a.fills = true;
     return grouped_run(t.stream, a, t.n_multiprocessors);
@@ -346,8 +346,7 @@ cudaError_t enqueue_outer(const struct turn &t)
     a.k = t.width;
     a.x = in_room<uint16_t>(t, t.rooms->inner);
     a.x_stride = rounded(t.width, 16);
-    a.out = t.room + t.rooms->results;
-    a.out_stride = rounded(t.p->dim, 4);
+    a.outs[0] = {t.room + t.rooms->results, rounded(t.p->dim, 4)};
     a.result = GROUPED_FLOAT;
     return grouped_run(t.stream, a, t.n_multiprocessors);
 }

@@ -323,7 +323,8 @@ __global__ void finish_kernel(const sample_args a)
     out.rank = 0;
     out.n_top = 0;
     out.logprob = 0.0f;
-    a.p.last[row.slot] = id;
+    if (row.slot != SAMPLE_NO_ID)
+        a.p.last[row.slot] = id;
 }
 
 __global__ void take_kernel(uint32_t *ids, const uint32_t *slots, const uint32_t *last,

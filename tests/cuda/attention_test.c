@@ -15,6 +15,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/cuda_attention.h"
 #include "kernels/kv_layout.h"
+#include "tests/cuda/gpu_numbers.h"
 
 #define MAX_SEQUENCES 8u
 #define POISON        0xabcdu
@@ -89,7 +90,7 @@ struct rig {
     struct gpu_device *device;
     struct gpu_stream *stream;
     struct device *cpu;
-    uint64_t random;
+    struct rng rng;
     unsigned n_failures, n_cases;
     double worst; /* largest error, as a part of its bound */
 };
@@ -108,43 +109,10 @@ struct scene {
     uint32_t n_dropped[MAX_SEQUENCES];
 };
 
-static void must(enum status s, const struct error *err, const char *what)
-{
-    if (s == STATUS_OK)
-        return;
-    fprintf(stderr, "attention_test: %s: %s: %s\n", what, status_name(s), err->text);
-    exit(1);
-}
-
-static float bf16_value(uint16_t bits)
-{
-    const uint32_t wide = (uint32_t)bits << 16;
-    float v;
-    memcpy(&v, &wide, sizeof v);
-    return v;
-}
-
-static uint16_t bf16_round(float v)
-{
-    uint32_t bits;
-    memcpy(&bits, &v, sizeof bits);
-    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
-}
-
-/* xorshift64*: the same numbers on every machine. */
-static uint32_t next_random(struct rig *r)
-{
-    r->random ^= r->random >> 12;
-    r->random ^= r->random << 25;
-    r->random ^= r->random >> 27;
-    return (uint32_t)(r->random * 0x2545f4914f6cdd1dull >> 32);
-}
-
 /* In [-scale, scale), a bfloat16 number. */
 static float next_float(struct rig *r, float scale)
 {
-    const float v = ((float)(next_random(r) >> 8) * 0x1p-23f - 1.0f) * scale;
-    return bf16_value(bf16_round(v));
+    return from_bf16(to_bf16(random_unit(&r->rng) * scale));
 }
 
 static void fail(struct rig *r, const struct att_case *c, const char *what, double got, double want)
@@ -179,7 +147,7 @@ static uint16_t *narrow(const float *x, uint64_t n)
 {
     uint16_t *out = mem_array(n ? n : 1, sizeof *out);
     for (uint64_t i = 0; i < n; i++)
-        out[i] = bf16_round(x[i]);
+        out[i] = to_bf16(x[i]);
     return out;
 }
 
@@ -238,7 +206,7 @@ static void scene_open(struct rig *r, const struct att_case *c, struct scene *s)
     for (uint32_t i = 0; i < n_blocks; i++)
         free_blocks[i] = i;
     for (uint32_t i = n_blocks - 1; i > 0; i--) {
-        const uint32_t j = next_random(r) % (i + 1), t = free_blocks[i];
+        const uint32_t j = random_u32(&r->rng) % (i + 1), t = free_blocks[i];
         free_blocks[i] = free_blocks[j], free_blocks[j] = t;
     }
     for (uint32_t i = 0, next = 0; i < n; i++) {
@@ -381,7 +349,7 @@ static void write_device(struct rig *r, const struct scene *s, const struct writ
 static void round_all(float *x, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        x[i] = bf16_value(bf16_round(x[i]));
+        x[i] = from_bf16(to_bf16(x[i]));
 }
 
 /* The CPU's operators one after the other, what a rope gives rounded as the device's is. */
@@ -409,8 +377,8 @@ static void write_cpu(struct rig *r, struct scene *s, struct written *w, const u
         round_all(w->k, n);
     }
     for (uint64_t i = 0; i < n; i++)
-        if (bf16_round(w->q[i]) != q_device[i]) {
-            fail(r, c, "Q behind its rope", (double)bf16_value(q_device[i]), (double)w->q[i]);
+        if (to_bf16(w->q[i]) != q_device[i]) {
+            fail(r, c, "Q behind its rope", (double)from_bf16(q_device[i]), (double)w->q[i]);
             break;
         }
     r->cpu->ops->kv_write(r->cpu, &p);
@@ -569,7 +537,7 @@ static void compare(struct rig *r, const struct scene *s, const struct pass *p, 
         const uint64_t at = (uint64_t)i_cpu * p->out_width;
         for (uint32_t i = 0; i < p->out_width; i++) {
             const uint16_t bits = out[(uint64_t)row * p->out_width + i];
-            const double got = (double)bf16_value(bits);
+            const double got = (double)from_bf16(bits);
             if (i >= width) {
                 if (bits != POISON)
                     return fail(r, c, "written beside a row", bits, POISON);
@@ -619,10 +587,10 @@ static void run_tiles(struct rig *r)
     for (uint32_t n_rows = 1; n_rows <= 300; n_rows += n_rows < 70 ? 1 : 46) {
         uint32_t seen = 0, position = 0, i_tile;
         for (uint32_t i = 0; i < n_rows; i++) {
-            if (next_random(r) % 40 == 0)
+            if (random_u32(&r->rng) % 40 == 0)
                 position += 5;
-            rows[i] = (struct kv_row){next_random(r) % 30 ? table_a : table_b, 0, position++};
-            if (next_random(r) % 20 == 0)
+            rows[i] = (struct kv_row){random_u32(&r->rng) % 30 ? table_a : table_b, 0, position++};
+            if (random_u32(&r->rng) % 20 == 0)
                 rows[i].position = KV_ROW_NONE;
         }
         const struct gpu_tile_counts n = gpu_tiles_find(rows, n_rows, tiles);
@@ -671,24 +639,25 @@ static void run_large(struct rig *r)
     static const enum dtype types[] = {DTYPE_BF16, DTYPE_F8_E4M3, DTYPE_I8, DTYPE_F16};
     static const uint32_t rows[] = {1, 1, 2, 5, 17, 70, 200};
     for (uint32_t i = 0; i < 200; i++) {
-        const uint32_t dim = dims[next_random(r) % 8], group = 1u << next_random(r) % 5;
+        const uint32_t dim = dims[random_u32(&r->rng) % 8], group = 1u << random_u32(&r->rng) % 5;
         const bool latent = dim == 576;
         struct att_case c = {.group = group,
-                             .n_heads = latent ? group : group * (1 + next_random(r) % 3),
+                             .n_heads = latent ? group : group * (1 + random_u32(&r->rng) % 3),
                              .head_dim = dim,
                              .v_dim = latent ? 512 : 0,
-                             .dtype = types[next_random(r) % 8 > 3 ? 0 : next_random(r) % 4],
-                             .block_tokens = next_random(r) % 4 ? 16 : 20,
-                             .window = next_random(r) % 3 ? 0 : 1 + next_random(r) % 200,
-                             .softcap = next_random(r) % 4 ? 0 : 20,
-                             .flags = next_random(r) % 16,
-                             .n_splits = next_random(r) % 9,
-                             .pad = next_random(r) % 3 ? 0 : next_random(r) % 9,
-                             .n_shared = next_random(r) % 2 ? 64 : 0};
-        const uint32_t n = 1 + next_random(r) % MAX_SEQUENCES;
+                             .dtype =
+                                 types[random_u32(&r->rng) % 8 > 3 ? 0 : random_u32(&r->rng) % 4],
+                             .block_tokens = random_u32(&r->rng) % 4 ? 16 : 20,
+                             .window = random_u32(&r->rng) % 3 ? 0 : 1 + random_u32(&r->rng) % 200,
+                             .softcap = random_u32(&r->rng) % 4 ? 0 : 20,
+                             .flags = random_u32(&r->rng) % 16,
+                             .n_splits = random_u32(&r->rng) % 9,
+                             .pad = random_u32(&r->rng) % 3 ? 0 : random_u32(&r->rng) % 9,
+                             .n_shared = random_u32(&r->rng) % 2 ? 64 : 0};
+        const uint32_t n = 1 + random_u32(&r->rng) % MAX_SEQUENCES;
         for (uint32_t k = 0; k < n; k++) {
-            c.sequences[k].before = next_random(r) % 2 ? next_random(r) % 700 : 0;
-            c.sequences[k].n = rows[next_random(r) % 7];
+            c.sequences[k].before = random_u32(&r->rng) % 2 ? random_u32(&r->rng) % 700 : 0;
+            c.sequences[k].n = rows[random_u32(&r->rng) % 7];
         }
         if (c.window)
             c.n_shared = 0;
@@ -700,7 +669,7 @@ int main(int argc, char **argv)
 {
     const bool is_small = argc > 1 && !strcmp(argv[1], "--small");
     const struct cpu_device_options cpu = {.n_threads = 1, .isa_level = -1};
-    struct rig r = {.random = 88172645463325252ull};
+    struct rig r = {.rng = {.state = 88172645463325252ull}};
     struct gpu_info info;
     struct error err = {0};
     enum status s = gpu_info(0, &info, &err);

@@ -488,7 +488,7 @@ static enum record_state record_pass(struct rig *r, struct rows *x, struct rows 
     const uint32_t *d_list = up(r, list, sizeof list);
     r->cpu->ops->gather(r->cpu, of_cpu(out), of_cpu(x), list, 2, x->s.dim);
     struct error why;
-    enum record_state state = r->gpu->ops->record(r->gpu, key, &why);
+    enum record_state state = r->gpu->ops->record(r->gpu, key, true, &why);
     if (state == RECORD_PLAYED)
         return state;
     r->gpu->ops->gather(r->gpu, of_gpu(out), of_gpu(x), d_list, 2, x->s.dim);

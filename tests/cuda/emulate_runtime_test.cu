@@ -150,6 +150,8 @@ void test_graph()
     CHECK(cudaStreamSynchronize(r.a) == cudaSuccess && r.pinned[0] == 0); /* nothing ran yet */
     unsigned want = 0;
     const unsigned long long n_before = emulate_n_launches();
+    struct emulate_enqueued before, now;
+    emulate_n_enqueued(&before);
     for (unsigned i = 0; i < 3; i++) {
         want = want * 3 + 2;
         CHECK(cudaGraphLaunch(exec, r.a) == cudaSuccess &&
@@ -157,6 +159,9 @@ void test_graph()
         CHECK(r.pinned[40] == want);
     }
     CHECK(emulate_n_launches() == n_before + 6);
+    emulate_n_enqueued(&now);
+    CHECK(now.graphs == before.graphs + 3 && now.kernels == before.kernels &&
+          now.copies == before.copies);
     for (unsigned i = 0; i < 2; i++) { /* the same with other arguments; then one operation less */
         CHECK(cudaStreamBeginCapture(r.a, cudaStreamCaptureModeRelaxed) == cudaSuccess);
         CHECK(r.update(r.a, 1, 10) == cudaSuccess && (i || r.update(r.a, 1, 5) == cudaSuccess));

@@ -1,13 +1,9 @@
 #pragma once
 /* What tests of operators share: a device beside the CPU backend, which is the specification. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "common/base/mem.h"
-#include "common/base/random.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/cuda_ops.h"
+#include "tests/cuda/gpu_numbers.h"
 
 struct rig {
     struct gpu_device *gpu;
@@ -18,14 +14,6 @@ struct rig {
     const char *name; /* of the case */
     unsigned n_cases, n_failures;
 };
-
-static void must(enum status s, const struct error *err, const char *what)
-{
-    if (s == STATUS_OK)
-        return;
-    fprintf(stderr, "%s: %s: %s\n", what, status_name(s), err->text);
-    exit(1);
-}
 
 static void failed(struct rig *r, const char *what, double got, double want, uint64_t where)
 {
@@ -58,21 +46,6 @@ static void rig_close(struct rig *r)
     r->cpu->ops->close(r->cpu);
     gpu_stream_free(r->stream);
     gpu_device_close(r->gpu);
-}
-
-static uint16_t to_bf16(float v)
-{
-    uint32_t bits;
-    memcpy(&bits, &v, sizeof bits);
-    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
-}
-
-static float from_bf16(uint16_t bits)
-{
-    const uint32_t wide = (uint32_t)bits << 16;
-    float v;
-    memcpy(&v, &wide, sizeof v);
-    return v;
 }
 
 static void *on_device(struct rig *r, const void *host, uint64_t n_bytes)

@@ -15,6 +15,7 @@
 #include "kernels/cpu/pack.h"
 #include "kernels/cuda/cuda_linear.h"
 #include "kernels/cuda/pack.h"
+#include "tests/cuda/gpu_numbers.h"
 
 #define SCRATCH_BYTES (GPU_BLAS_WORKSPACE + ((uint64_t)1 << 20))
 #define POISON        0x5a
@@ -24,7 +25,7 @@ struct rig {
     struct gpu_stream *stream;
     struct gpu_linear *linear;
     void *scratch;
-    uint64_t random;
+    struct rng rng;
     unsigned n_failures, n_cases;
 };
 
@@ -36,30 +37,6 @@ struct linear_case {
     int way;
     bool to_float, bias;
 };
-
-static void must(enum status s, const struct error *err, const char *what)
-{
-    if (s == STATUS_OK)
-        return;
-    fprintf(stderr, "linear_test: %s: %s: %s\n", what, status_name(s), err->text);
-    exit(1);
-}
-
-static uint64_t next(struct rig *r)
-{
-    r->random ^= r->random << 13;
-    r->random ^= r->random >> 7;
-    r->random ^= r->random << 17;
-    return r->random;
-}
-static float uniform(struct rig *r)
-{
-    return (float)(next(r) >> 40) * 0x1p-23f - 1.0f;
-}
-static float bf16_value(uint16_t bits)
-{
-    return narrow_float((uint32_t)bits << 16);
-}
 
 /* ---- weights as files have them ---- */
 
@@ -100,17 +77,18 @@ static void fill_block(struct rig *r, enum dtype dtype, uint8_t *block)
     struct dtype_traits traits = dtype_traits(dtype);
     struct tame t = tame_of(dtype);
     for (uint32_t i = 0; i < traits.block_bytes; i++)
-        block[i] = (uint8_t)(next(r) >> 32);
+        block[i] = (uint8_t)(rng_next(&r->rng) >> 32);
     for (int i = 0; i < 2; i++) {
-        uint16_t half = (uint16_t)((next(r) & 0x83ff) | 0x2000); /* 2^-7 or so, of either sign */
+        uint16_t half =
+            (uint16_t)((rng_next(&r->rng) & 0x83ff) | 0x2000); /* 2^-7 or so, of either sign */
         if (t.half[i] >= 0)
             memcpy(block + t.half[i], &half, sizeof half);
     }
-    float single = uniform(r) * 0x1p-5f;
+    float single = random_unit(&r->rng) * 0x1p-5f;
     if (t.single >= 0)
         memcpy(block + t.single, &single, sizeof single);
     if (t.exponent >= 0)
-        block[t.exponent] = (uint8_t)(118 + next(r) % 6);
+        block[t.exponent] = (uint8_t)(118 + rng_next(&r->rng) % 6);
     if (t.zero >= 0)
         block[t.zero] %= 17;
 }
@@ -120,10 +98,10 @@ static void fill_row(struct rig *r, enum dtype dtype, uint32_t k, uint32_t group
 {
     struct dtype_traits traits = dtype_traits(dtype);
     for (uint32_t i = 0; i < k && traits.block_elems == 1; i++) {
-        float v = uniform(r);
+        float v = random_unit(&r->rng);
         uint32_t bits = narrow_bits(v);
-        uint16_t half =
-            dtype == DTYPE_F16 ? (uint16_t)((next(r) & 0xbfff) & ~0x4000u) : (uint16_t)(bits >> 16);
+        uint16_t half = dtype == DTYPE_F16 ? (uint16_t)((rng_next(&r->rng) & 0xbfff) & ~0x4000u)
+                                           : (uint16_t)(bits >> 16);
         memcpy(row + (size_t)i * traits.block_bytes, dtype == DTYPE_F32 ? (void *)&bits : &half,
                traits.block_bytes);
     }
@@ -180,7 +158,7 @@ static void matrix_row(const struct matrix *m, enum dtype dtype, uint32_t i, flo
 {
     (void)dequantize_row(dtype, m->rows + i * m->row_bytes, m->packed.k, out);
     for (uint32_t k = 0; k < m->packed.k && m->packed.format == GPU_BF16; k++)
-        out[k] = bf16_value(bf16_from_f32(out[k]));
+        out[k] = from_bf16(bf16_from_f32(out[k]));
 }
 
 /* What a weight may be off by, relative to itself or its code's largest part. */
@@ -206,8 +184,9 @@ static struct rows rows_new(struct rig *r, const struct linear_case *c)
     x.n_elems = (uint64_t)c->n_rows * x.stride + c->offset;
     x.host = mem_array(x.n_elems, sizeof *x.host);
     for (uint64_t i = 0; i < x.n_elems; i++) /* what is not of a row is NaN */
-        x.host[i] = i < c->offset || (i - c->offset) % x.stride >= c->k ? 0x7fc0
-                                                                        : bf16_from_f32(uniform(r));
+        x.host[i] = i < c->offset || (i - c->offset) % x.stride >= c->k
+                        ? 0x7fc0
+                        : bf16_from_f32(random_unit(&r->rng));
     must(gpu_alloc(r->device, x.n_elems * 2, &x.device, &err), &err, "gpu_alloc");
     must(gpu_copy_to_device(r->stream, x.device, x.host, x.n_elems * 2, &err), &err, "copy");
     must(gpu_stream_sync(r->stream, &err), &err, "sync");
@@ -235,14 +214,14 @@ static void check_output(struct rig *r, const struct linear_case *c, const struc
         const uint16_t *from = x->host + c->offset + (size_t)row * x->stride;
         double want = bias ? (double)bias[i] : 0, size = fabs(want);
         for (uint32_t k = 0; k < c->k; k++) {
-            want += (double)w[k] * (double)bf16_value(from[k]);
-            size += fabs((double)w[k] * (double)bf16_value(from[k]));
+            want += (double)w[k] * (double)from_bf16(from[k]);
+            size += fabs((double)w[k] * (double)from_bf16(from[k]));
         }
         const uint8_t *at = out + ((size_t)row * stride + i) * bytes;
         float got;
         uint16_t half;
         memcpy(&half, at, sizeof half);
-        got = bf16_value(half);
+        got = from_bf16(half);
         if (c->to_float)
             memcpy(&got, at, sizeof got);
         double limit = (c->to_float ? 0 : fabs(want) * 0x1.01p-8) + size * off + 1e-30;
@@ -293,7 +272,7 @@ static void run_case(struct rig *r, const struct linear_case *c)
         if (c->bias && i != 1) {
             bias[i] = mem_array(c->n[i], sizeof(float));
             for (uint32_t j = 0; j < c->n[i]; j++) /* some that bfloat16 is far from holding */
-                bias[i][j] = j % 3 == 0 ? 300.9f : uniform(r);
+                bias[i][j] = j % 3 == 0 ? 300.9f : random_unit(&r->rng);
             must(gpu_alloc(r->device, c->n[i] * 4, &d_bias[i], &err), &err, "gpu_alloc");
             must(gpu_copy_to_device(r->stream, d_bias[i], bias[i], c->n[i] * 4, &err), &err,
                  "copy");
@@ -355,7 +334,7 @@ static void run_embed(struct rig *r, enum dtype dtype, uint32_t n, uint32_t k, u
             matrix_row(&m, dtype, ids[i] - FIRST, row);
         for (uint32_t j = 0; j < stride; j++) {
             double want = here && j < k ? 1.5 * (double)row[j] : 0,
-                   got = (double)bf16_value(out[i * stride + j]);
+                   got = (double)from_bf16(out[i * stride + j]);
             /* a weight of the K formats is a difference: relative to what 15 codes are */
             if (!(fabs(got - want) <=
                   fabs(want) * 0x1.01p-8 + (off > 0x1p-19 ? 16 * off * 0.1 : 0) + 1e-6)) {
@@ -383,7 +362,7 @@ static void run_columns(struct rig *r)
     uint16_t out[ROWS][N];
     void *d_order, *d_out;
     for (uint32_t i = 0; i < N; i++)
-        order[i] = next(r) % 5 == 0 ? WEIGHT_NO_INPUT : (uint32_t)(next(r) % K);
+        order[i] = rng_next(&r->rng) % 5 == 0 ? WEIGHT_NO_INPUT : (uint32_t)(rng_next(&r->rng) % K);
     must(gpu_alloc(r->device, sizeof order, &d_order, &err), &err, "gpu_alloc");
     must(gpu_alloc(r->device, sizeof out, &d_out, &err), &err, "gpu_alloc");
     must(gpu_copy_to_device(r->stream, d_order, order, sizeof order, &err), &err, "copy");
@@ -508,7 +487,7 @@ static void run_all(struct rig *r)
 int main(int argc, char **argv)
 {
     bool small = argc > 1 && strcmp(argv[1], "--small") == 0;
-    struct rig r = {.random = 88172645463325252ull};
+    struct rig r = {.rng = {.state = 88172645463325252ull}};
     struct gpu_info info;
     struct error err = {0};
     enum status s = gpu_info(0, &info, &err);

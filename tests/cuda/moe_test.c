@@ -1,8 +1,7 @@
-/* cuda_moe, cuda_heads and cuda_lora against the CPU backend fed with the same bfloat16 numbers:
- * every format, odd shapes, experts without a row and one with all of them, experts of other ranks,
- * turns of a scratch that is too small for all rows, nothing written beside the rows. Runs on a
- * device, and over the emulation. Exit status 77: no device.
- *   moe_test          all shapes
+/* cuda_moe, cuda_heads and cuda_adapters against the CPU backend fed with the same bfloat16
+ * numbers: every format, odd shapes, experts without a row and one with all of them, experts of
+ * other ranks, turns of a scratch that is too small for all rows, nothing written beside the rows.
+ * Runs on a device, and over the emulation. Exit status 77: no device. moe_test          all shapes
  *   moe_test --small  those that the emulation does in seconds */
 #include "tests/cuda/moe_rig.h"
 
@@ -278,16 +277,23 @@ static void run_heads(struct rig *r, const struct heads_case *c)
 struct lora_case {
     const char *name;
     uint32_t n_rows, n_adapters, most_rank, k, n, pad, offset;
-    bool to_float; /* what they add to is */
+    bool to_float;      /* what they add to is */
+    uint32_t n_parts;   /* matrices side by side */
+    uint32_t room_rows; /* of scratch; 0: what is asked for */
 };
 static const struct lora_case lora_cases[] = {
-    {"one adapter", 1, 1, 16, 128, 72, 0, 0, false},
-    {"ranks of a few", 20, 3, 24, 72, 48, 0, 0, false},
-    {"adapters, askew", 11, 2, 7, 37, 21, 3, 1, false},
-    {"more than travel at once", 60, 20, 8, 64, 40, 0, 0, false},
-    {"many rows", 300, 2, 16, 64, 136, 0, 0, false},
-    {"a large rank", 150, 1, 80, 64, 40, 8, 0, false},
-    {"to float", 21, 2, 16, 64, 40, 3, 1, true},
+    {"one adapter", 1, 1, 16, 128, 72, 0, 0, false, 1, 0},
+    {"ranks of a few", 20, 3, 24, 72, 48, 0, 0, false, 1, 0},
+    {"adapters, askew", 11, 2, 7, 37, 21, 3, 1, false, 2, 0},
+    {"a tile each", 60, 20, 8, 64, 40, 0, 0, false, 1, 0},
+    {"more adapters than rows", 5, 20, 8, 64, 40, 0, 0, false, 3, 0},
+    {"no row has one", 6, 0, 8, 64, 40, 0, 0, false, 1, 0},
+    {"three matrices", 8, 3, 16, 136, 72, 0, 0, false, 3, 0},
+    {"many rows", 300, 2, 16, 64, 136, 0, 0, false, 2, 0},
+    {"a large rank", 150, 1, 80, 64, 40, 8, 0, false, 1, 0},
+    {"in turns", 150, 2, 16, 64, 72, 0, 0, false, 2, 20},
+    {"in turns, askew", 90, 3, 8, 37, 40, 0, 0, false, 2, 7},
+    {"to float", 21, 2, 16, 64, 40, 3, 1, true, 1, 0},
 };
 enum { MAX_ADAPTERS = 20 };
 
@@ -303,66 +309,136 @@ static void compare_floats(struct rig *r, const struct both *want, const void *d
     mem_free(got);
 }
 
-static void run_lora(struct rig *r, const struct lora_case *c)
+struct lora_arrays {
+    struct both_weight w[MAX_ADAPTERS][LINEAR_MAX_PARTS][2];
+    struct lora_group groups[LINEAR_MAX_PARTS][MAX_ADAPTERS]; /* of the CPU, by part */
+    uint32_t n_groups[LINEAR_MAX_PARTS];
+    struct lora_pair pairs[MAX_ADAPTERS][LINEAR_MAX_PARTS]; /* of the device */
+    uint32_t first[MAX_ADAPTERS + 1], *list;
+};
+
+/* Some adapters have nothing for some matrices, and some rows have no adapter. */
+static void make_adapters(struct rig *r, const struct lora_case *c, struct lora_arrays *m)
+{
+    uint32_t n = 0;
+    m->list = mem_array(c->n_rows, sizeof *m->list);
+    for (uint32_t a = 0; a < c->n_adapters; a++) {
+        m->first[a] = n;
+        for (uint32_t row = 0; row < c->n_rows; row++)
+            if (row % (c->n_adapters + (c->n_rows > 1)) == a)
+                m->list[n++] = row;
+        m->first[a + 1] = n;
+        for (uint32_t i = 0; i < c->n_parts; i++) {
+            const uint32_t rank =
+                a == 0 ? c->most_rank : 1 + (uint32_t)rng_below(&r->rng, c->most_rank);
+            struct both_weight *w = m->w[a][i];
+            if ((a + i) % 4 == 3)
+                continue;
+            w[0] = weight_new(r, DTYPE_BF16, rank, c->k, 0);
+            w[1] = weight_new(r, DTYPE_BF16, c->n + 8 * i, rank, 0);
+            const float scale = 0.5f + (float)a;
+            m->pairs[a][i] = (struct lora_pair){w[0].gpu, w[1].gpu, scale};
+            m->groups[i][m->n_groups[i]++] =
+                (struct lora_group){&w[0].cpu.w, &w[1].cpu.w, scale, m->first[a], n - m->first[a]};
+        }
+    }
+}
+
+static void free_adapters(struct rig *r, const struct lora_case *c, struct lora_arrays *m)
+{
+    for (uint32_t a = 0; a < c->n_adapters; a++)
+        for (uint32_t i = 0; i < c->n_parts; i++)
+            for (int k = 0; k < 2 && m->pairs[a][i].a.n > 0; k++)
+                weight_free(r, &m->w[a][i][k]);
+    mem_free(m->list);
+}
+
+static void run_lora_cpu(struct rig *r, const struct lora_case *c, const struct lora_arrays *m,
+                         uint32_t part, struct view x, struct view out)
+{
+    const uint32_t n = c->n + 8 * part;
+    float *rooms = mem_array((uint64_t)LORA_CHUNK_ROWS * (c->k + c->most_rank + n), sizeof *rooms);
+    const uint32_t low = LORA_CHUNK_ROWS * c->k, high = low + LORA_CHUNK_ROWS * c->most_rank;
+    r->cpu->ops->lora(r->cpu, &(struct lora_params){.x = x,
+                                                    .out = out,
+                                                    .rows = m->list,
+                                                    .n_groups = m->n_groups[part],
+                                                    .groups = m->groups[part],
+                                                    .gathered = {rooms, c->k},
+                                                    .low = {rooms + low, c->most_rank},
+                                                    .high = {rooms + high, n}});
+    mem_free(rooms);
+}
+
+/* The device's: tables and rows as the backend sends them. */
+static void run_lora_gpu(struct rig *r, const struct lora_case *c, const struct lora_arrays *m,
+                         struct adapters_params *p)
 {
     struct error err = {0};
-    struct both_weight w[MAX_ADAPTERS][2];
-    struct lora_group cpu[MAX_ADAPTERS], gpu[MAX_ADAPTERS];
-    r->name = c->name;
-    uint32_t n = 0, *rows = mem_array(c->n_rows, sizeof *rows);
-    for (uint32_t a = 0; a < c->n_adapters; a++) {
-        const uint32_t rank =
-            a == 0 ? c->most_rank : 1 + (uint32_t)rng_below(&r->rng, c->most_rank);
-        const uint32_t first = n;
-        for (uint32_t row = 0; row < c->n_rows; row++)
-            if (row % (c->n_adapters + (c->n_rows > 1)) == a) /* some have none */
-                rows[n++] = row;
-        w[a][0] = weight_new(r, DTYPE_BF16, rank, c->k, 0);
-        w[a][1] = weight_new(r, DTYPE_BF16, c->n, rank, 0);
-        cpu[a] =
-            (struct lora_group){&w[a][0].cpu.w, &w[a][1].cpu.w, 0.5f + (float)a, first, n - first};
-        gpu[a] = cpu[a];
-        gpu[a].a = &w[a][0].gpu;
-        gpu[a].b = &w[a][1].gpu;
-    }
-    struct both x = both_new(r, c->n_rows, c->k, c->pad, c->offset);
-    struct both out = both_new(r, c->n_rows, c->n, c->pad, c->offset);
-    float *rooms =
-        mem_array((uint64_t)LORA_CHUNK_ROWS * (c->k + c->most_rank + c->n), sizeof *rooms);
-    const uint32_t low = LORA_CHUNK_ROWS * c->k, high = low + LORA_CHUNK_ROWS * c->most_rank;
-    struct lora_params p = {.x = x.cpu,
-                            .out = out.cpu,
-                            .rows = rows,
-                            .n_groups = c->n_adapters,
-                            .groups = cpu,
-                            .gathered = {rooms, c->k},
-                            .low = {rooms + low, c->most_rank},
-                            .high = {rooms + high, c->n}};
-    const uint64_t n_out = (uint64_t)c->n_rows * out.stride + c->offset;
-    float *floats = on_device(r, out.host, n_out * sizeof *floats);
-    r->cpu->ops->lora(r->cpu, &p);
-    p.x = x.gpu;
-    p.out = c->to_float ? (struct view){floats + c->offset, out.stride} : out.gpu;
-    p.to_float = c->to_float;
-    p.groups = gpu;
-    p.rows = on_device(r, rows, c->n_rows * sizeof *rows);
-    const struct cuda_room room = room_new(r, cuda_lora_scratch(c->n_rows, c->most_rank, c->k));
-    must(cuda_lora(r->stream, &p, &room, r->info.n_multiprocessors, &err), &err, c->name);
-    if (c->to_float)
-        compare_floats(r, &out, floats, n_out);
-    else
-        both_compare(r, &out);
-    gpu_release(r->gpu, floats);
-    for (uint32_t a = 0; a < c->n_adapters; a++) {
-        weight_free(r, &w[a][0]);
-        weight_free(r, &w[a][1]);
-    }
+    const uint64_t n_entries = c->n_parts + 1, bytes = n_entries * cuda_adapter_bytes();
+    uint8_t *table = mem_array(MAX_ADAPTERS, bytes);
+    for (uint32_t a = 0; a < c->n_adapters; a++) /* the parts are entries 1 and on */
+        must(cuda_adapter_table_fill(m->pairs[a], c->n_parts,
+                                     table + a * bytes + cuda_adapter_bytes(), &err),
+             &err, c->name);
+    const uint64_t n_bytes = cuda_adapter_rows_bytes(c->n_rows, c->n_adapters);
+    uint8_t *host = mem_array(n_bytes, 1);
+    void *d_table = on_device(r, table, MAX_ADAPTERS * bytes),
+         *d_rows = on_device(r, NULL, n_bytes);
+    struct cuda_adapter_rows rows;
+    cuda_adapter_rows_fill(&(struct adapter_rows){m->list, m->first, c->n_adapters, c->n_rows},
+                           host, d_rows, &rows);
+    must(gpu_copy_to_device(r->stream, d_rows, host, n_bytes, &err), &err, c->name);
+    const struct cuda_room room =
+        room_new(r, cuda_adapters_scratch(c->room_rows ? c->room_rows : c->n_rows, c->most_rank,
+                                          c->room_rows ? 1 : c->k));
+    p->k = c->k;
+    p->rows = rows.list;
+    p->table = d_table;
+    p->stride = bytes;
+    p->first = 1;
+    p->n_parts = c->n_parts;
+    p->most_rank = c->most_rank;
+    must(cuda_adapters(r->stream, p, &rows, &room, r->info.n_multiprocessors, &err), &err, c->name);
+    must(gpu_stream_sync(r->stream, &err), &err, c->name);
     gpu_release(r->gpu, room.ptr);
-    gpu_release(r->gpu, (void *)(uintptr_t)p.rows);
-    mem_free(rows);
-    mem_free(rooms);
+    gpu_release(r->gpu, d_table);
+    gpu_release(r->gpu, d_rows);
+    mem_free(table);
+    mem_free(host);
+}
+
+static void run_lora(struct rig *r, const struct lora_case *c)
+{
+    struct lora_arrays m = {0};
+    struct both out[LINEAR_MAX_PARTS];
+    r->name = c->name;
+    make_adapters(r, c, &m);
+    struct both x = both_new(r, c->n_rows, c->k, c->pad, c->offset);
+    struct adapters_params p = {.x = x.gpu, .to_float = c->to_float};
+    float *floats = NULL;
+    uint64_t n_floats = 0;
+    for (uint32_t i = 0; i < c->n_parts; i++) {
+        out[i] = both_new(r, c->n_rows, c->n + 8 * i, c->pad, c->offset);
+        p.parts[i] = (struct adapters_part){out[i].gpu, c->n + 8 * i};
+        if (c->to_float) {
+            n_floats = (uint64_t)c->n_rows * out[i].stride + c->offset;
+            floats = on_device(r, out[i].host, n_floats * sizeof *floats);
+            p.parts[i].out = (struct view){floats + c->offset, out[i].stride};
+        }
+        run_lora_cpu(r, c, &m, i, x.cpu, out[i].cpu);
+    }
+    run_lora_gpu(r, c, &m, &p);
+    for (uint32_t i = 0; i < c->n_parts; i++) {
+        if (c->to_float)
+            compare_floats(r, &out[i], floats, n_floats);
+        else
+            both_compare(r, &out[i]);
+        both_free(r, &out[i]);
+    }
+    gpu_release(r->gpu, floats);
+    free_adapters(r, c, &m);
     both_free(r, &x);
-    both_free(r, &out);
     r->n_cases++;
 }
 

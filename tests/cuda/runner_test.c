@@ -2,104 +2,14 @@
  * against the same passes on the CPU; and a replay has the bits of the pass it was recorded from.
  * On the emulation also with each call of a recording refused: the same bits, and no lost device.
  * Exit status 0 fine, 1 failures, 77 no device; --small: the same, there is nothing larger. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "kernels/cpu/cpu.h"
-#include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "tests/cuda/emulate/faults.h"
-#include "tests/cuda/needs_device.h"
-#include "worker/engine.h"
-
-#include "tests/unit/worker/tiny_model.c"
+#include "tests/cuda/runner_rig.h"
 
 /* Of a device there are none. */
 #pragma weak emulate_refuse_capture
 #pragma weak emulate_n_limits_lowered
 #pragma weak emulate_set_code
-
-enum { BLOCK = 16, N_BLOCKS = 24, PASS_ROWS = 128, MOST_SEQUENCES = 6 };
-/* Of a row of logits, of its spread: weights, and what every operator gives, are rounded. */
-#define NEAR 0.06
-
-static _Atomic uint64_t progress;
-static _Atomic bool interrupt;
-static unsigned n_checks, n_failures;
-
-struct side {
-    struct device *device;
-    struct engine *engine;
-};
-
-struct pass {
-    struct row_batch b;
-    uint32_t ids[PASS_ROWS], positions[PASS_ROWS];
-    struct kv_row rows[PASS_ROWS];
-    uint32_t sampled[MOST_SEQUENCES], n_sampled; /* the last row of each sequence */
-};
-
-static void must(enum status s, const struct error *err, const char *what)
-{
-    if (s == STATUS_OK)
-        return;
-    fprintf(stderr, "runner_test: %s: %s: %s\n", what, status_name(s), err->text);
-    exit(1);
-}
-
-static void expect(bool ok, const char *what)
-{
-    n_checks++;
-    n_failures += !ok;
-    if (!ok)
-        printf("FAILED: %s\n", what);
-}
-
-static void open_engine(struct side *s, const char *folder)
-{
-    struct error err;
-    must(engine_open(&(struct engine_setup){.model = folder,
-                                            .tp = 1,
-                                            .device = s->device,
-                                            .kv_dtype_set = true,
-                                            .kv_dtype = DTYPE_F32,
-                                            .block_tokens = BLOCK,
-                                            .pass_rows = PASS_ROWS,
-                                            .n_kv_blocks = N_BLOCKS,
-                                            .progress = &progress,
-                                            .interrupt = &interrupt},
-                     &s->engine, &err),
-         &err, "engine");
-}
-
-/* Sequence i has four blocks, in no order. */
-static const uint32_t *table_of(uint32_t i_sequence)
-{
-    static uint32_t tables[MOST_SEQUENCES][4];
-    for (uint32_t k = 0; k < 4; k++)
-        tables[i_sequence][k] = (i_sequence * 4 + k) * 7 % N_BLOCKS;
-    return tables[i_sequence];
-}
-
-/* n[i] rows of sequence i from position from[i] on. */
-static void make_pass(struct pass *p, uint32_t n_sequences, const uint32_t *from, const uint32_t *n)
-{
-    memset(p, 0, sizeof *p);
-    for (uint32_t s = 0; s < n_sequences; s++) {
-        for (uint32_t k = 0; k < n[s]; k++) {
-            uint32_t i = p->b.n_rows++;
-            p->positions[i] = from[s] + k;
-            p->ids[i] = (p->positions[i] * 37 + s * 11) % TINY_VOCAB;
-            p->rows[i] = (struct kv_row){.blocks = table_of(s), .position = p->positions[i]};
-        }
-        p->sampled[p->n_sampled++] = p->b.n_rows - 1;
-    }
-    p->b.ids = p->ids;
-    p->b.positions = p->positions;
-    p->b.kv_rows[0] = p->b.kv_rows[1] = p->rows;
-}
 
 static void run(struct side *s, const struct pass *p, float *out)
 {
@@ -123,19 +33,6 @@ static void run(struct side *s, const struct pass *p, float *out)
     }
 }
 
-static double share_of_spread(const float *got, const float *want)
-{
-    double mean = 0, spread = 0, squares = 0;
-    for (uint32_t i = 0; i < TINY_VOCAB; i++)
-        mean += (double)want[i] / TINY_VOCAB;
-    for (uint32_t i = 0; i < TINY_VOCAB; i++) {
-        double d = (double)got[i] - (double)want[i], w = (double)want[i] - mean;
-        squares += d * d;
-        spread += w * w;
-    }
-    return sqrt(squares / spread);
-}
-
 /* On both: the GPU's rows are near the CPU's. */
 static void run_both(struct side *cpu, struct side *gpu, const struct pass *p, float *got)
 {
@@ -150,7 +47,8 @@ static void run_both(struct side *cpu, struct side *gpu, const struct pass *p, f
 static void test_passes(struct side *cpu, struct side *gpu)
 {
     static struct pass p;
-    static const uint32_t zeros[MOST_SEQUENCES] = {0}, prompts[] = {20, 15, 5, 1, 30, 40};
+    static const uint32_t zeros[MOST_SEQUENCES] = {0},
+                          prompts[MOST_SEQUENCES] = {20, 15, 5, 1, 30, 40};
     static const uint32_t ones[] = {1, 1, 1, 1, 1, 1};
     float got[MOST_SEQUENCES * TINY_VOCAB], again[MOST_SEQUENCES * TINY_VOCAB];
     uint32_t at[MOST_SEQUENCES];
@@ -243,24 +141,15 @@ static void test_shapes(const struct device *d)
 int main(void)
 {
     struct side cpu = {0}, gpu = {0};
-    struct error err;
     char folder[] = "/tmp/cox-runner-XXXXXX", path[64];
-    needs_device();
-    must(cuda_device_open(&(struct cuda_device_options){.utilization = 0.5, .n_threads = 1},
-                          &gpu.device, &err),
-         &err, "device");
-    must(cpu_device_open(&(struct cpu_device_options){.n_threads = 1, .isa_level = -1}, &cpu.device,
-                         &err),
-         &err, "CPU");
-    if (!mkdtemp(folder))
-        return 1;
+    open_sides(&cpu, &gpu, folder);
     for (int windows = 0; windows < 2; windows++) { /* of one KV group, and of two */
         if (windows)
             tiny_window_model_write(folder, 7);
         else
             tiny_model_write(folder, 7);
-        open_engine(&cpu, folder);
-        open_engine(&gpu, folder);
+        open_engine(&cpu, folder, 0);
+        open_engine(&gpu, folder, 0);
         test_passes(&cpu, &gpu);
         test_refusals(&gpu);
         engine_close(cpu.engine);

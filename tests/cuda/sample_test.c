@@ -12,6 +12,7 @@
 
 #include "common/base/mem.h"
 #include "kernels/cuda/cuda_sample.h"
+#include "tests/cuda/gpu_numbers.h"
 #include "worker/sampler.h"
 
 #define GAP           1e-6
@@ -25,7 +26,7 @@
 struct rig {
     struct gpu_device *device;
     struct gpu_stream *stream;
-    uint64_t random;
+    struct rng rng;
     uint32_t vocab_size, stride;
     unsigned n_failures, n_checked;
 };
@@ -52,25 +53,9 @@ struct batch {
     struct gpu_sample_wants wants;
 };
 
-static void must(enum status s, const struct error *err, const char *what)
-{
-    if (s == STATUS_OK)
-        return;
-    fprintf(stderr, "sample_test: %s: %s: %s\n", what, status_name(s), err->text);
-    exit(1);
-}
-
-static uint32_t next_random(struct rig *r)
-{
-    r->random ^= r->random >> 12;
-    r->random ^= r->random << 25;
-    r->random ^= r->random >> 27;
-    return (uint32_t)(r->random * 0x2545f4914f6cdd1dull >> 32);
-}
-
 static uint32_t below(struct rig *r, uint32_t n)
 {
-    return next_random(r) % n;
+    return random_u32(&r->rng) % n;
 }
 
 static bool often(struct rig *r, uint32_t one_in)
@@ -80,7 +65,7 @@ static bool often(struct rig *r, uint32_t one_in)
 
 static float next_float(struct rig *r)
 {
-    return (float)(next_random(r) >> 8) * 0x1p-24f;
+    return (float)(random_u32(&r->rng) >> 8) * 0x1p-24f;
 }
 
 /* About normal; some rows have equal logits, numbers that are none, or nothing but -inf. */
@@ -172,7 +157,8 @@ static void make_row(struct rig *r, struct batch *b, uint32_t i)
         row->ids[j] = below(r, often(r, 2) ? 9 : r->vocab_size + 2);
     row->host = (struct sampling_params){.top_p = 1,
                                          .repetition_penalty = 1,
-                                         .seed = ((uint64_t)next_random(r) << 32) + next_random(r),
+                                         .seed = ((uint64_t)random_u32(&r->rng) << 32) +
+                                                 random_u32(&r->rng),
                                          .i_prompt = below(r, 4),
                                          .i_choice = below(r, 4),
                                          .n_logprobs = -1};
@@ -366,7 +352,7 @@ static void run(struct rig *r, uint32_t vocab_size, uint32_t n_rows, uint32_t ki
 int main(int argc, char **argv)
 {
     bool small = argc > 1 && strcmp(argv[1], "--small") == 0;
-    struct rig r = {.random = 88172645463325252ull};
+    struct rig r = {.rng = {.state = 88172645463325252ull}};
     struct error err = {0};
     enum status s = gpu_device_open(0, &r.device, &err);
     if (s == STATUS_UNSUPPORTED) {

@@ -28,6 +28,12 @@ void emulate_set_code(int ptx_version);
 void emulate_devices_reset(void);
 /* Kernels that ran, replays of graphs included. */
 unsigned long long emulate_n_launches(void);
+/* What the host has enqueued in streams since the start, but what a capture kept: a graph's launch
+ * is one graph, whatever is in it. */
+struct emulate_enqueued {
+    unsigned long long kernels, copies, graphs; /* copies: and what sets memory */
+};
+void emulate_n_enqueued(struct emulate_enqueued *out);
 /* Times that cuBLASLt was asked for an algorithm. */
 unsigned long long emulate_n_algorithms(void);
 #ifdef __cplusplus

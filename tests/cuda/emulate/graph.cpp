@@ -171,6 +171,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
         return told(cudaErrorInvalidValue);
     if (emulate::fault_capture())
         return told(cudaErrorMemoryAllocation);
+    emulate::count_graph();
     const auto kind = has_host_function(*exec->operations) ? emulate::OP_HOST : emulate::OP_GRAPH;
     return emulate::enqueue(s, kind, exec, [operations = exec->operations] {
         for (const emulate::operation &op : *operations)

@@ -64,6 +64,7 @@ unsigned long setting(const char *name, unsigned long value);
 cudaError_t enqueue(cudaStream_t s, operation_kind kind, const void *what,
                     std::function<void()> run);
 bool is_capturing(cudaStream_t s);
+void count_graph(); /* one was launched */
 /* Before a call that no capture allows: fails, and spoils the captures that forbid it. */
 cudaError_t unsafe_call();
 /* A call that the captured stream s does not allow. */

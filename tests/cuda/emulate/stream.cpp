@@ -1,4 +1,5 @@
 /* Streams, their threads, and events (runtime_internal.h). */
+#include <atomic>
 #include <chrono>
 #include <signal.h>
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 #include <thread>
 
 #include "engine.h"
+#include "faults.h"
 #include "runtime_internal.h"
 
 using emulate::lost;
@@ -78,6 +80,8 @@ uint64_t put(stream *s, emulate::operation op)
     return s->n_enqueued;
 }
 
+std::atomic<unsigned long long> n_kernels, n_copies, n_graphs; /* enqueued */
+
 double now_ms()
 {
     using namespace std::chrono;
@@ -87,6 +91,11 @@ double now_ms()
 
 namespace emulate
 {
+void count_graph()
+{
+    n_graphs++;
+}
+
 cudaError_t enqueue(cudaStream_t s, operation_kind kind, const void *what,
                     std::function<void()> run)
 {
@@ -103,6 +112,8 @@ cudaError_t enqueue(cudaStream_t s, operation_kind kind, const void *what,
         s->capture->operations.push_back({kind, what, std::move(run)});
         s->capture->n_of_stream[s]++;
     } else {
+        n_kernels += kind == OP_KERNEL;
+        n_copies += kind == OP_COPY || kind == OP_MEMSET;
         (void)put(s->s.get(), {kind, what, std::move(run)});
     }
     return cudaSuccess;
@@ -334,4 +345,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t event, unsigned)
         return lost();
     return emulate::enqueue(s, emulate::OP_WAIT, nullptr,
                             [=] { emulate::stream_wait(other.get(), n_done); });
+}
+
+void emulate_n_enqueued(struct emulate_enqueued *out)
+{
+    *out = {n_kernels, n_copies, n_graphs};
 }

@@ -15,6 +15,9 @@ struct draws_double {
     struct gpu_sampled *hidden[GPU_DRAW_STEPS], *shown[GPU_DRAW_STEPS];
     bool ended[GPU_DRAW_STEPS], hangs;
     uint32_t n_asked[GPU_DRAW_STEPS];
+    struct gpu_draw sent; /* its lists stay where they are until it is drawn */
+    uint32_t i_sent, stride;
+    float *logits;
     uint32_t n_rows, n_late; /* drawn; with an id that the host does not know */
 };
 
@@ -62,7 +65,7 @@ static void draw_one(struct draws_double *x, const struct gpu_draw *d,
                                 .allowed_ids = {d->allowed + r->first_allowed, r->n_allowed},
                                 .logit_bias = bias,
                                 .n_logit_bias = r->n_biases};
-    const struct view row = {d->logits + (size_t)r->logits_row * d->stride, d->stride};
+    const struct view row = {x->logits + (size_t)r->logits_row * x->stride, x->stride};
     struct logits_top top;
     struct sampler_choice choice;
     struct logprob_row logprobs = {.ids = {NULL, 1}};
@@ -104,10 +107,24 @@ static void draw_one(struct draws_double *x, const struct gpu_draw *d,
     free(ids);
 }
 
-static enum status double_draw(struct gpu_draws *w, uint32_t i_step, const struct gpu_draw *d,
+static enum status double_send(struct gpu_draws *w, uint32_t i_step, const struct gpu_draw *d,
+                               const uint32_t **at, struct error *err)
+{
+    struct draws_double *x = (struct draws_double *)w;
+    x->sent = *d;
+    x->i_sent = i_step;
+    *at = d->at_rows;
+    return STATUS_OK;
+}
+
+static enum status double_draw(struct gpu_draws *w, float *logits, uint32_t stride,
                                struct error *err)
 {
     struct draws_double *x = (struct draws_double *)w;
+    const struct gpu_draw *d = &x->sent;
+    uint32_t i_step = x->i_sent;
+    x->logits = logits;
+    x->stride = stride;
     for (uint32_t i = 0; i < d->n_rows; i++) {
         struct gpu_sampled *out = &x->hidden[i_step][d->first_place + i];
         draw_one(x, d, &d->rows[i], out);
@@ -157,6 +174,7 @@ static void double_close(struct gpu_draws *w)
 static enum status double_open(struct executor_model *x, struct gpu_draws **out, struct error *err)
 {
     static const struct gpu_draws_ops ops = {.begin = double_begin,
+                                             .send = double_send,
                                              .draw = double_draw,
                                              .end = double_end,
                                              .query = double_query,

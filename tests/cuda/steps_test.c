@@ -1,0 +1,406 @@
+/* A decode step as it is recorded: passes whose rows have adapters, any mix of them, and logits
+ * with what is drawn from them. Adapters come and go between steps, in the place of one another; a
+ * replay has the bits of its operators one by one. On the emulation also how much of a step the
+ * host enqueues, and each call of a recording refused. Exit status 0 fine, 1 failures, 77 no
+ * device; --small: the same, there is nothing larger. */
+#include "kernels/cuda/cuda_draw.h"
+#include "tests/cuda/emulate/faults.h"
+#include "tests/cuda/runner_rig.h"
+
+/* Of a device there are none. */
+#pragma weak emulate_refuse_capture
+#pragma weak emulate_n_enqueued
+
+enum { MAX_LORAS = 2, N_SLOTS = 16, LOGITS = MOST_SEQUENCES * TINY_VOCAB };
+
+/* ---- adapters ---- */
+
+struct module {
+    const char *name;
+    uint32_t n, k;
+};
+static const struct module attention[] = {{"self_attn.q_proj", 32, TINY_HIDDEN},
+                                          {"self_attn.k_proj", 16, TINY_HIDDEN},
+                                          {"self_attn.v_proj", 16, TINY_HIDDEN}};
+static const struct module mlp[] = {{"mlp.gate_proj", 64, TINY_HIDDEN},
+                                    {"mlp.up_proj", 64, TINY_HIDDEN},
+                                    {"mlp.down_proj", TINY_HIDDEN, 64}};
+
+static void put_adapter(const char *folder, const struct module *m, size_t n, uint32_t rank,
+                        uint64_t seed)
+{
+    struct tiny_file f = {.rng = {seed}};
+    struct strbuf file;
+    char name[160];
+    strbuf_init(&f.header, 0);
+    strbuf_init(&f.data, 0);
+    strbuf_init(&file, 0);
+    for (uint32_t layer = 0; layer < TINY_LAYERS; layer++)
+        for (size_t i = 0; i < n; i++) {
+            static const char form[] = "base_model.model.model.layers.%u.%s.lora_%c.weight";
+            snprintf(name, sizeof name, form, layer, m[i].name, 'A');
+            tiny_tensor(&f, name, rank, m[i].k);
+            snprintf(name, sizeof name, form, layer, m[i].name, 'B');
+            tiny_tensor(&f, name, m[i].n, rank);
+        }
+    strbuf_append_c(&f.header, "}");
+    uint64_t n_header = f.header.len;
+    strbuf_append(&file, (const char *)&n_header, sizeof n_header);
+    strbuf_append(&file, f.header.ptr, f.header.len);
+    strbuf_append(&file, f.data.ptr, f.data.len);
+    put_file(folder, "adapter_model.safetensors", strbuf_str(&file));
+    strbuf_reset(&file);
+    strbuf_printf(&file, "{\"peft_type\":\"LORA\",\"r\":%u,\"lora_alpha\":%u,\"target_modules\":[",
+                  rank, rank);
+    for (size_t i = 0; i < n; i++)
+        strbuf_printf(&file, "%s\"%s\"", i ? "," : "", strchr(m[i].name, '.') + 1);
+    strbuf_append_c(&file, "]}");
+    put_file(folder, "adapter_config.json", strbuf_str(&file));
+    strbuf_fini(&f.header);
+    strbuf_fini(&f.data);
+    strbuf_fini(&file);
+}
+
+/* Into the slot i, on both sides; what was there is gone. */
+static void load(struct side *const sides[2], uint64_t id, uint64_t instead_of, const char *folder)
+{
+    for (int i = 0; i < 2; i++) {
+        struct error err;
+        struct lora_set *l = sides[i]->engine->loras;
+        if (instead_of)
+            lora_set_unload(l, instead_of);
+        must(lora_set_load(l, id, folder, NULL, &err), &err, folder);
+    }
+}
+
+/* ---- passes ---- */
+
+static void give_adapters(struct pass *p, const struct lora_set *l, const uint64_t *ids)
+{
+    for (uint32_t i = 0; i < p->n_sampled; i++)
+        for (uint32_t row = i ? p->sampled[i - 1] + 1 : 0; row <= p->sampled[i]; row++)
+            p->adapters[row] = lora_set_find(l, ids[i]);
+    p->b.adapters = p->adapters;
+}
+
+static void run(struct side *s, const struct pass *p, float *out)
+{
+    struct error err;
+    float *logits;
+    must(runner_forward(s->engine->runner, &p->b, &err), &err, "forward");
+    must(runner_logits(s->engine->runner, p->sampled, p->n_sampled, &logits, &err), &err, "logits");
+    must(runner_read_logits(s->engine->runner, 0, p->n_sampled, &logits, &err), &err, "read");
+    memcpy(out, logits, (size_t)p->n_sampled * TINY_VOCAB * sizeof *out);
+}
+
+static struct emulate_enqueued enqueued(void)
+{
+    struct emulate_enqueued n = {0};
+    if (emulate_n_enqueued)
+        emulate_n_enqueued(&n);
+    return n;
+}
+
+/* The GPU's rows are near the CPU's. was_replayed: nothing of the pass but a graph and its uploads
+ * was enqueued; the logits are no part of it. */
+static void run_both(struct side *const sides[2], const struct pass *p, float *got,
+                     bool was_replayed)
+{
+    float want[LOGITS];
+    run(sides[0], p, want);
+    const struct emulate_enqueued before = enqueued();
+    run(sides[1], p, got);
+    const struct emulate_enqueued after = enqueued();
+    expect(!emulate_n_enqueued || (after.graphs > before.graphs) == was_replayed,
+           "whether a pass was recorded");
+    for (uint32_t i = 0; i < p->n_sampled; i++)
+        expect(share_of_spread(got + i * TINY_VOCAB, want + i * TINY_VOCAB) <= NEAR,
+               "a row of logits is near the CPU's");
+}
+
+static bool is_same(const float *a, const float *b, uint32_t row)
+{
+    return memcmp(a + row * TINY_VOCAB, b + row * TINY_VOCAB, TINY_VOCAB * sizeof *a) == 0;
+}
+
+/* Sequences 0 .. 3 have 20, 15, 5 and 30 positions: what lies there was made without adapters. */
+static const uint32_t at[] = {20, 15, 5, 30}, ones[] = {1, 1, 1, 1};
+enum { FIRST = 11, SECOND = 12, THIRD = 13, FOURTH = 14 };
+
+static void test_mixes(struct side *const sides[2])
+{
+    static const uint64_t mixes[][4] = {{FIRST, FIRST, 0, SECOND},
+                                        {0, FIRST, SECOND, FIRST},
+                                        {SECOND, FIRST, 0, 0},
+                                        {0, 0, SECOND, FIRST}};
+    static struct pass p;
+    float got[4][LOGITS], again[LOGITS], plain[LOGITS];
+    struct lora_set *l = sides[1]->engine->loras;
+    for (uint32_t i = 0; i < 4; i++) { /* two adapters each: seen, recorded, replayed */
+        make_pass(&p, 4, at, ones);
+        give_adapters(&p, l, mixes[i]);
+        run_both(sides, &p, got[i], i > 0);
+    }
+    expect(!is_same(got[0], got[1], 0) && is_same(got[1], got[3], 0) && is_same(got[0], got[1], 1),
+           "a row has its adapter's numbers");
+    runner_drop_records(sides[1]->engine->runner);
+    run(sides[1], &p, again);
+    expect(memcmp(got[3], again, 4 * TINY_VOCAB * sizeof *again) == 0,
+           "a replay has other bits than its operators one by one");
+    for (int i = 0; i < 3; i++) {
+        make_pass(&p, 4, at, ones);
+        run_both(sides, &p, plain, i > 0);
+    }
+    expect(is_same(plain, got[3], 0) && !is_same(plain, got[3], 2),
+           "a row without an adapter has the model's numbers");
+}
+
+/* The same recording, the same memory, another adapter. */
+static void test_places_are_taken_again(struct side *const sides[2], const char *third,
+                                        const char *fourth)
+{
+    static const uint64_t before[] = {FIRST, SECOND, FIRST, 0}, after[] = {THIRD, SECOND, THIRD, 0};
+    static const uint64_t last[] = {THIRD, FOURTH, 0, FOURTH};
+    static struct pass p;
+    float got[LOGITS], other[LOGITS];
+    make_pass(&p, 4, at, ones);
+    give_adapters(&p, sides[1]->engine->loras, before);
+    for (int i = 0; i < 2; i++) /* seen when all was dropped; recorded, replayed */
+        run_both(sides, &p, got, true);
+    load(sides, THIRD, FIRST, third); /* of the same matrices */
+    give_adapters(&p, sides[1]->engine->loras, after);
+    run_both(sides, &p, other, true);
+    expect(is_same(got, other, 1) && !is_same(got, other, 0), "the adapter that is there now");
+    load(sides, FOURTH, SECOND, fourth); /* of others: another recording */
+    give_adapters(&p, sides[1]->engine->loras, last);
+    for (int i = 0; i < 3; i++)
+        run_both(sides, &p, other, i > 0);
+}
+
+/* Passes of more rows than are recorded. */
+static void test_prompts(struct side *const sides[2])
+{
+    static const uint64_t mix[] = {SECOND, 0, FIRST, 0, SECOND};
+    static const uint32_t zeros[5] = {0}, few[] = {20, 30, 20, 30, 10},
+                          many[] = {20, 15, 60, 30, 3};
+    static struct pass p;
+    float got[LOGITS];
+    make_pass(&p, 5, zeros, few);
+    give_adapters(&p, sides[1]->engine->loras, mix);
+    run_both(sides, &p, got, false);
+    make_pass(&p, 5, zeros, many);
+    give_adapters(&p, sides[1]->engine->loras, mix);
+    run_both(sides, &p, got, false);
+}
+
+/* ---- draws ---- */
+
+struct drawer {
+    struct gpu_draws *draws;
+    struct gpu_sample_row rows[MOST_SEQUENCES];
+    uint32_t at[MOST_SEQUENCES], i_step;
+};
+
+static enum status draw_rows(void *ctx, float *logits, struct error *err)
+{
+    struct drawer *d = ctx;
+    return d->draws->ops->draw(d->draws, logits, TINY_VOCAB, err);
+}
+
+/* A step: a pass, and a row drawn of each of its sequences, the odd ones by a temperature. */
+static void step(struct side *gpu, struct drawer *d, const struct pass *p, struct gpu_sampled *out)
+{
+    struct error err;
+    struct runner *r = gpu->engine->runner;
+    const uint32_t most = runner_draw_rows(r, p->n_sampled);
+    struct gpu_draw list = {
+        .n_rows = most, .wants = {.draws = true}, .at_rows = d->at, .rows = d->rows};
+    must(runner_forward(r, &p->b, &err), &err, "forward");
+    for (uint32_t i = 0; i < most; i++) {
+        const bool is_real = i < p->n_sampled;
+        d->at[i] = is_real ? p->sampled[i] : 0;
+        d->rows[i] = (struct gpu_sample_row){.seed = 5 + i,
+                                             .logits_row = i,
+                                             .slot = is_real ? i : UINT32_MAX,
+                                             .n_ids = p->positions[d->at[i]] + 1,
+                                             .temperature = i % 2 && is_real ? 0.7f : 0.0f,
+                                             .top_p = 1.0f,
+                                             .repetition = 1.0f,
+                                             .first_mask = UINT32_MAX,
+                                             .n_logprobs = -1};
+    }
+    struct runner_draw run_draw = {.n = most, .key = 1, .draw = draw_rows, .ctx = d};
+    d->i_step = !d->i_step;
+    d->draws->ops->begin(d->draws, d->i_step);
+    must(d->draws->ops->send(d->draws, d->i_step, &list, &run_draw.at, &err), &err, "send");
+    must(runner_draw(r, &run_draw, &err), &err, "draw");
+    must(d->draws->ops->end(d->draws, d->i_step, p->n_sampled, N_SLOTS, &err), &err, "end");
+    must(d->draws->ops->wait(d->draws, d->i_step, &err), &err, "wait");
+    memcpy(out, d->draws->results[d->i_step], p->n_sampled * sizeof *out);
+}
+
+static void open_draws(struct side *gpu, struct drawer *d)
+{
+    struct error err;
+    const struct gpu_draws_options o = {.vocab_size = TINY_VOCAB,
+                                        .n_slots = N_SLOTS,
+                                        .n_rows = MOST_SEQUENCES,
+                                        .n_places = MOST_SEQUENCES,
+                                        .n_biases = 16,
+                                        .n_allowed = 16,
+                                        .n_history = 16};
+    must(gpu_draws_open(gpu->device, &o, &d->draws, &err), &err, "draws");
+}
+
+/* Positions go on from step to step, and so do seeds' draws; three rows are padded to four. */
+static void test_draws(struct side *gpu)
+{
+    static struct drawer d;
+    static struct pass p;
+    struct gpu_sampled got[4][4], again[4];
+    float logits[LOGITS];
+    uint32_t from[] = {20, 15, 5};
+    open_draws(gpu, &d);
+    for (uint32_t i = 0; i < 4; i++) {
+        make_pass(&p, 3, from, ones);
+        step(gpu, &d, &p, got[i]);
+        const uint32_t *last = d.draws->host_last[d.i_step];
+        for (uint32_t k = 0; k < N_SLOTS; k++)
+            expect(last[k] == (k < 3 ? got[i][k].id : 0), "where ids are for the next step");
+        run(gpu, &p, logits);
+        for (uint32_t k = 0; k < 3; k += 2) { /* greedy */
+            uint32_t best = 0;
+            for (uint32_t id = 1; id < TINY_VOCAB; id++)
+                if (logits[k * TINY_VOCAB + id] > logits[k * TINY_VOCAB + best])
+                    best = id;
+            expect(got[i][k].id == best, "the largest logit's id");
+        }
+        for (uint32_t k = 0; k < 3; k++)
+            from[k]++;
+    }
+    runner_drop_records(gpu->engine->runner);
+    step(gpu, &d, &p, again);
+    expect(memcmp(got[3], again, 3 * sizeof *again) == 0, "a replay draws something else");
+    d.draws->ops->close(d.draws);
+}
+
+/* ---- recordings refused ---- */
+
+static void test_refusals(struct side *gpu)
+{
+    enum { MANY = 100000 };
+    static const uint64_t mix[] = {FOURTH, 0, FOURTH};
+    static struct pass p;
+    static struct drawer d;
+    struct gpu_sampled want[3], got[3];
+    struct error err;
+    unsigned n_calls;
+    if (!emulate_refuse_capture)
+        return;
+    open_draws(gpu, &d);
+    make_pass(&p, 3, at, ones);
+    give_adapters(&p, gpu->engine->loras, mix);
+    for (unsigned n = MANY; n > 0; n = n == MANY ? n_calls : n - 1) {
+        runner_drop_records(gpu->engine->runner);
+        (void)emulate_refuse_capture(n);
+        for (int i = 0; i < 3; i++) {
+            step(gpu, &d, &p, i == 0 && n == MANY ? want : got);
+            expect((i == 0 && n == MANY) || memcmp(got, want, sizeof got) == 0,
+                   "other ids where a recording was refused");
+        }
+        unsigned left = emulate_refuse_capture(0);
+        n_calls = MANY - left; /* of the first round */
+        expect(n == MANY ? n_calls > 20 : left == 0, "the refusal did not take place");
+        expect(gpu->device->ops->sync(gpu->device, &err) == STATUS_OK, "a refusal is no loss");
+    }
+    d.draws->ops->close(d.draws);
+}
+
+/* ---- what the host enqueues ---- */
+
+/* A step that is recorded is two graphs and four copies: numbers, block tables, lists, results (and
+ * ids, which this test asks for). */
+static void test_counts(struct side *gpu)
+{
+    static const uint32_t eight[] = {20, 15, 5, 30, 7, 9, 3, 1}, each[] = {1, 1, 1, 1, 1, 1, 1, 1};
+    static const uint64_t mix[] = {FOURTH, 0, FOURTH, THIRD, 0, FOURTH, 0, THIRD};
+    static struct pass p;
+    static struct drawer d;
+    struct gpu_sampled got[MOST_SEQUENCES];
+    if (!emulate_n_enqueued)
+        return;
+    open_draws(gpu, &d);
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t n = i < 2 ? 1 : 8;
+        struct emulate_enqueued before = {0}, after = {0}, eager[2];
+        make_pass(&p, n, eight, each);
+        if (i % 2)
+            give_adapters(&p, gpu->engine->loras, mix);
+        runner_drop_records(gpu->engine->runner);
+        eager[0] = enqueued();
+        step(gpu, &d, &p, got);
+        eager[1] = enqueued();
+        for (int k = 0; k < 2; k++) {
+            before = enqueued();
+            step(gpu, &d, &p, got);
+            after = enqueued();
+        }
+        const unsigned long long kernels = after.kernels - before.kernels;
+        const unsigned long long copies = after.copies - before.copies;
+        const unsigned long long graphs = after.graphs - before.graphs;
+        printf("a step of %u rows%s: %llu kernels; recorded %llu kernels, %llu graphs, %llu "
+               "copies\n",
+               n, i % 2 ? " with adapters" : "", eager[1].kernels - eager[0].kernels, kernels,
+               graphs, copies);
+        expect(kernels == 0 && graphs == 2 && copies == 5, "what the host enqueues of a step");
+    }
+    d.draws->ops->close(d.draws);
+}
+
+static void remove_all(const char *folder, const char *const *names, size_t n)
+{
+    char path[256];
+    for (size_t i = 0; i < n; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        (void)unlink(path);
+    }
+    (void)rmdir(folder);
+}
+
+int main(void)
+{
+    static const char *const model[] = {"model.safetensors", "config.json"};
+    static const char *const adapter[] = {"adapter_model.safetensors", "adapter_config.json"};
+    struct side cpu = {0}, gpu = {0}, *const sides[] = {&cpu, &gpu};
+    char folder[] = "/tmp/cox-steps-XXXXXX", adapters[4][32];
+    open_sides(&cpu, &gpu, folder);
+    for (int i = 0; i < 4; i++) {
+        snprintf(adapters[i], sizeof adapters[i], "/tmp/cox-adapter-XXXXXX");
+        if (!mkdtemp(adapters[i]))
+            return 1;
+    }
+    tiny_model_write(folder, 7);
+    put_adapter(adapters[0], attention, 3, 4, 1);
+    put_adapter(adapters[1], mlp, 3, 8, 2);
+    put_adapter(adapters[2], attention, 3, 7, 3);
+    put_adapter(adapters[3], mlp, 1, 3, 4);
+    open_engine(&cpu, folder, MAX_LORAS);
+    open_engine(&gpu, folder, MAX_LORAS);
+    load(sides, FIRST, 0, adapters[0]);
+    load(sides, SECOND, 0, adapters[1]);
+    test_prompts(sides);
+    test_mixes(sides);
+    test_places_are_taken_again(sides, adapters[2], adapters[3]);
+    test_draws(&gpu);
+    test_refusals(&gpu);
+    test_counts(&gpu);
+    engine_close(cpu.engine);
+    engine_close(gpu.engine);
+    gpu.device->ops->close(gpu.device);
+    cpu.device->ops->close(cpu.device);
+    remove_all(folder, model, 2);
+    for (int i = 0; i < 4; i++)
+        remove_all(adapters[i], adapter, 2);
+    printf("steps_test: %u checks, %u failures\n", n_checks, n_failures);
+    return n_failures > 0;
+}
