@@ -26,7 +26,7 @@ struct oneshot_params {
     uint32_t rank, n_ranks;               /* 2, 4 or 8 ranks */
     uint32_t tag;        /* the group's, the same on all ranks, another than the last group's */
     void *x;             /* bfloat16, aligned to 16 bytes */
-    size_t n;            /* a multiple of 8; cuda_oneshot_limit at most */
+    size_t n;            /* a multiple of 8, not 0; cuda_oneshot_limit at most */
     uint64_t timeout_ns; /* that a peer may come later */
     uint32_t *failed; /* the device's or pinned; set to 1 + the rank that did not come: from then on
                          sums of the region return at once, with x as it was */

@@ -1,7 +1,7 @@
-/* The one-shot all-reduce. A fixed grid of BLOCKS: block b copies its words of x into the rank's
- * own slot, tells block b of every other rank by a flag in that rank's memory, waits for all of
- * theirs, then reads the words of all ranks, adds them and writes x. No rank waits for more than
- * one exchange.
+/* The one-shot all-reduce. As many blocks as there are words for; block b copies its words of x,
+ * the same ones whatever n, into the rank's own slot, tells block b of every other rank by a flag
+ * in that rank's memory, waits for all of theirs, then reads the words of all ranks, adds them and
+ * writes x. No rank waits for more than one exchange.
  *
  * Bytes: 16 a thread and load, neighbours side by side; a thread has all ranks' loads of a word in
  * flight before it adds (NVLink's latency is what counts). With n ranks each device reads n - 1
@@ -9,8 +9,9 @@
  *
  * Two slots by turns make one barrier enough: a rank writes a slot again two sums later, when its
  * block has seen the same block of every rank arrive at the sum between, and a rank's kernel
- * touches nothing before its last one has ended. For that the grid is the same whatever n: every
- * block counts every sum. The count lies in the region, so that a recorded launch finds its own.
+ * touches nothing before its last one has ended. That holds for each block by itself: no other one
+ * has its words, and on all ranks it counts the same sums, those that are long enough to need it.
+ * The count lies in the region, so that a recorded launch finds its own.
  *
  * A flag is the group's tag and the count: what a rank of an older group says late is no arrival,
  * though it may wipe one out, which the deadline ends. A peer that died never comes: waiting ends
@@ -150,7 +151,7 @@ enum status cuda_oneshot_sum_bf16(struct gpu_stream *s, const struct oneshot_par
                                   struct error *err)
 {
     launch l = {};
-    const bool fits = p->n % 8 == 0 && p->n <= cuda_oneshot_limit(p->n_ranks) / 2 &&
+    const bool fits = p->n > 0 && p->n % 8 == 0 && p->n <= cuda_oneshot_limit(p->n_ranks) / 2 &&
                       reinterpret_cast<uintptr_t>(p->x) % sizeof(uint4) == 0;
     if (!fits || p->rank >= p->n_ranks)
         return error_set(err, STATUS_UNSUPPORTED, "a one-shot sum of %zu elements, rank %u of %u",
@@ -168,5 +169,7 @@ enum status cuda_oneshot_sum_bf16(struct gpu_stream *s, const struct oneshot_par
     auto *kernel = p->n_ranks == 2   ? sum_kernel<2>
                    : p->n_ranks == 4 ? sum_kernel<4>
                                      : sum_kernel<8>;
-    return gpu_check(launch_kernel(s, kernel, BLOCKS, THREADS, 0, l), "cudaLaunchKernelEx", err);
+    const size_t n_blocks = (l.n_words + THREADS - 1) / THREADS;
+    const dim3 grid = n_blocks < BLOCKS ? (unsigned)n_blocks : BLOCKS;
+    return gpu_check(launch_kernel(s, kernel, grid, THREADS, 0, l), "cudaLaunchKernelEx", err);
 }

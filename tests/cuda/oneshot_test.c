@@ -16,7 +16,8 @@
 enum { MAX_RANKS = 4, WAIT_S = 10, SHORT_MS = 20, N_BYTES_ALL = 4 << 20 };
 
 /* Small, large, small again: slots go by turns whatever the size. */
-static const size_t sizes[] = {8, 4096 + 8, 65536, 16, GPU_ONESHOT_MAX_BYTES / 2, 8, 1000};
+static const size_t sizes[] = {8, 4096 + 8, 65536, 16,  GPU_ONESHOT_MAX_BYTES / 2,
+                               8, 1000,     8192,  2048};
 enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
 
 struct rank {
@@ -319,11 +320,13 @@ static bool run_streams(uint32_t n)
 static bool refuses(void)
 {
     struct error err = {0};
-    const struct oneshot_params odd = {.n_ranks = 2, .n = 9}, three = {.n_ranks = 3, .n = 8},
+    const struct oneshot_params none = {.n_ranks = 2}, odd = {.n_ranks = 2, .n = 9},
+                                three = {.n_ranks = 3, .n = 8},
                                 large = {.n_ranks = 2, .n = GPU_ONESHOT_MAX_BYTES / 2 + 8},
                                 large8 = {.n_ranks = 8, .n = GPU_ONESHOT_MAX_BYTES / 4 + 8},
                                 crooked = {.n_ranks = 2, .n = 8, .x = (void *)8};
-    return cuda_oneshot_sum_bf16(NULL, &odd, &err) == STATUS_UNSUPPORTED &&
+    return cuda_oneshot_sum_bf16(NULL, &none, &err) == STATUS_UNSUPPORTED &&
+           cuda_oneshot_sum_bf16(NULL, &odd, &err) == STATUS_UNSUPPORTED &&
            cuda_oneshot_sum_bf16(NULL, &three, &err) == STATUS_UNSUPPORTED &&
            cuda_oneshot_sum_bf16(NULL, &large, &err) == STATUS_UNSUPPORTED &&
            cuda_oneshot_sum_bf16(NULL, &large8, &err) == STATUS_UNSUPPORTED &&
