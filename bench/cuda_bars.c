@@ -27,7 +27,7 @@ static bool holds(const struct bars_row *r)
 static const char *verdict(const struct bars *b, const struct bars_row *r)
 {
     if (r->is_cut)
-        return "**cut**: no time left";
+        return "**cut**";
     if (b->is_emulated)
         return "emulated: not judged";
     if (r->kind == BAR_NONE)
@@ -83,6 +83,15 @@ double bars_seconds_left(const struct bars *b)
     return b->budget_ns == 0 ? HUGE_VAL : (double)b->budget_ns / (double)NS_PER_S - elapsed;
 }
 
+void bars_cut(struct bars *b, const char *what, bool is_judged)
+{
+    struct bars_row *r = add(b, what);
+    if (!r)
+        return;
+    r->is_cut = true;
+    r->kind = is_judged ? BAR_AT_LEAST : BAR_NONE;
+}
+
 bool bars_has_time(struct bars *b, const char *what, double seconds, bool is_judged)
 {
     double left = bars_seconds_left(b);
@@ -90,11 +99,7 @@ bool bars_has_time(struct bars *b, const char *what, double seconds, bool is_jud
         return true;
     printf("cut: %s: of %.0f s %.0f are left, and it takes about %.0f\n", what,
            (double)b->budget_ns / (double)NS_PER_S, left > 0 ? left : 0, seconds);
-    struct bars_row *r = add(b, what);
-    if (r) {
-        r->is_cut = true;
-        r->kind = is_judged ? BAR_AT_LEAST : BAR_NONE;
-    }
+    bars_cut(b, what, is_judged);
     return false;
 }
 

@@ -47,6 +47,8 @@ void bars_figure(struct bars *b, const char *what, const char *unit, double valu
 /* Whether there is time for a part that takes so many seconds; false: it is told as cut, and when a
  * figure of it would have been judged the program can not end with BARS_HELD. */
 bool bars_has_time(struct bars *b, const char *what, double seconds, bool is_judged);
+/* The same for another reason, which the caller has told: "no memory". */
+void bars_cut(struct bars *b, const char *what, bool is_judged);
 /* Of the budget; HUGE_VAL without one. */
 double bars_seconds_left(const struct bars *b);
 /* Rows "| program | what | figure | bar | verdict |", then a line with all of it. */

@@ -279,9 +279,8 @@ static void join(struct drive *d, uint32_t n_blocks)
     must(d->executor->ops->join_comm(d->executor, &comm, &err), &err, "join");
 }
 
-void drive_open(struct drive *d, const struct drive_shape *s)
+enum status drive_open(struct drive *d, const struct drive_shape *s, struct error *err)
 {
-    struct error err = {0};
     char cache[4096];
     *d = (struct drive){.shape = *s};
     model_cache_dir(NULL, getenv("HOME"), cache, sizeof cache);
@@ -300,9 +299,12 @@ void drive_open(struct drive *d, const struct drive_shape *s)
                                      .max_model_len = d->max_len,
                                      .tp = 1,
                                      .pp = 1};
-    must(executor_open(&o, &d->executor, &err), &err, s->model);
+    enum status st = executor_open(&o, &d->executor, err);
+    if (st == STATUS_NO_MEMORY)
+        return st;
+    must(st, err, s->model);
     if (!d->executor->ops->begin)
-        must(error_set(&err, STATUS_INTERNAL, "no steps in halves"), &err, s->model);
+        must(error_set(err, STATUS_INTERNAL, "no steps in halves"), err, s->model);
     d->engine = ((struct executor_model *)d->executor)->engine;
     join(d, (uint32_t)n_blocks);
     uint32_t vocab = d->executor->ops->info(d->executor)->limits.vocab_size;
@@ -316,6 +318,7 @@ void drive_open(struct drive *d, const struct drive_shape *s)
         d->blocks[i] = i;
     for (uint32_t i = 0; i < EXECUTOR_MAX_BEGUN; i++)
         arena_init(&d->arenas[i], 0);
+    return STATUS_OK;
 }
 
 void drive_close(struct drive *d)

@@ -29,7 +29,9 @@ struct drive {
     uint32_t last[DRIVE_MAX_BATCH]; /* what each slot drew last */
 };
 
-void drive_open(struct drive *d, const struct drive_shape *s);
+/* STATUS_NO_MEMORY: the model and so many sequences do not fit on this device; nothing is open
+ * then. */
+MUST_USE enum status drive_open(struct drive *d, const struct drive_shape *s, struct error *err);
 void drive_close(struct drive *d);
 /* Slots 0 to n_slots - 1 get prompts of n_ids with room for n_more, in passes as full as they may
  * be; each draws once. Returns when all of it is finished. */

@@ -17,7 +17,7 @@
  * Usage: cuda_model_bench [FOLDER...] [--tokens 8192] [--context 1024] [--batches 1,64]
  * [--steps 64] [--seconds N]. Without a FOLDER: the shapes of the table below. Figures of other
  * folders, lengths and batches are told and not judged. With --seconds, what would take longer is
- * cut. Exit status: cuda_bars.h. */
+ * cut; so are models that do not fit. Exit status: cuda_bars.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -190,7 +190,11 @@ static void run_model(struct bench *b, const char *folder)
     for (uint32_t i = 0; i < b->n_batches; i++)
         s.max_batch = b->batches[i] > s.max_batch ? b->batches[i] : s.max_batch;
     uint64_t begin_ns = clock_mono_ns();
-    drive_open(&b->drive, &s);
+    if (drive_open(&b->drive, &s, &err) != STATUS_OK) {
+        printf("\ncut: %s does not fit here: %s\n", folder, err.text);
+        bars_cut(&b->bars, b->name, b->is_judged);
+        return;
+    }
     must(work_of(b->drive.engine->program, b->drive.engine->kv_dtype, &b->work, &err), &err,
          folder);
     printf("\n%s: %.2f GB of weights on the device, open in %.2f s\n", folder,

@@ -66,6 +66,8 @@ static void test_cut(void **state)
     assert_int_equal(bars_close(&b), BARS_BELOW);
     b = opened(false, 0);
     assert_true(bars_has_time(&b, "no budget", 1e9, true));
+    bars_cut(&b, "does not fit", true);
+    assert_int_equal(bars_close(&b), BARS_CUT);
 }
 
 static void test_too_many(void **state)
