@@ -19,7 +19,7 @@ struct up_options {
     const char *api_key_file, *admin_key_file, *keys_dir, *print_pids;
     double shutdown_timeout_s, keep_alive_s;
     bool metrics_public, enable_prefix_caching, async_scheduling, no_shared_memory;
-    bool enable_expert_parallel, enforce_eager, no_early_launch;
+    bool enable_expert_parallel, enforce_eager, no_early_launch, no_one_shot;
     int64_t max_model_len, max_num_seqs, max_num_batched_tokens, max_waiting, max_waiting_per_key;
     int64_t long_prefill_token_threshold, step_target_ms, block_size, num_gpu_blocks_override;
     int64_t kv_cache_memory_bytes, vocab_size;

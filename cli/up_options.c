@@ -54,6 +54,7 @@ const struct option_spec up_specs[] = {
               "part " GPU_MEMORY_HELP "; 0: as cox worker"),
     OPT_BOOL(S, enforce_eager, "enforce-eager", NULL, ENFORCE_EAGER_HELP),
     OPT_BOOL(S, no_early_launch, "no-early-launch", NULL, NO_EARLY_LAUNCH_HELP),
+    OPT_BOOL(S, no_one_shot, "no-one-shot", NULL, NO_ONE_SHOT_HELP),
     OPT_WORDS(
         S, served_model_names, "served-model-name", WORDS_ARE_VALUES_BUT_ONE,
         "names in /v1/models and in requests, the first one in answers; several, or repeated"),

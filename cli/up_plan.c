@@ -224,6 +224,8 @@ static void flags_of_ranks(struct builder *b, struct up_child *c, uint32_t i)
         arg(c, "--enforce-eager");
     if (o->no_early_launch)
         arg(c, "--no-early-launch");
+    if (o->no_one_shot)
+        arg(c, "--no-one-shot");
     if (o->gpu >= 0)
         flag_int(b, c, "--gpu", o->gpu + i);
     flag(c, "--nccl-library", o->nccl_library);

@@ -110,6 +110,7 @@ enum status collectives_gpu_open(const struct collectives_gpu_options *o,
     const struct gpu_comm_options g = {.library = o->library,
                                        .wait_timeout_ms = o->wait_timeout_ms,
                                        .leave_timeout_ms = o->leave_timeout_ms,
+                                       .no_one_shot = o->no_one_shot,
                                        .progress = o->progress};
     struct gpu_comm *comm;
     TRY(cuda_comm_open(o->device, &g, &comm, err));

@@ -15,6 +15,7 @@ struct collectives_gpu_options {
     const char *library;        /* --nccl-library; NULL: libnccl.so.2 */
     uint32_t leave_timeout_ms;  /* 0: 5 s */
     uint32_t wait_timeout_ms;   /* of one wait; 0: 60 s */
+    bool no_one_shot;           /* NCCL has small sums too */
     _Atomic uint64_t *progress; /* or NULL */
 };
 /* What NCCL, and small sums beside it, are going to take of a rank's device, at most, in any seat

@@ -50,6 +50,7 @@ enum status executor_gpus_open(const struct worker_options *o, struct executor_m
     struct device *d = x->found.device;
     const struct collectives_gpu_options g = {.device = d,
                                               .library = o->nccl_library,
+                                              .no_one_shot = o->no_one_shot,
                                               .wait_timeout_ms =
                                                   (uint32_t)(x->stuck_ns / NS_PER_MS),
                                               .progress = &x->base.progress};

@@ -93,6 +93,10 @@
 #define GPU_MEMORY_HELP "of a GPU's memory a worker takes, what others have taken left out"
 #define ENFORCE_EAGER_HELP                                                                         \
     "a GPU's passes are enqueued operator by operator, and none is recorded (no CUDA graphs)"
+#define NO_ONE_SHOT_HELP                                                                           \
+    "ranks on GPUs of one host leave small sums to NCCL as well, and none to memory that they "    \
+    "map "                                                                                         \
+    "from each other: slower, to find out what a fault is of"
 #define NO_EARLY_LAUNCH_HELP                                                                       \
     "a GPU's kernels never begin before the one in front has ended (no programmatic dependent "    \
     "launch): slower, to find out what a fault is of"

@@ -19,6 +19,7 @@ const struct option_spec worker_option_specs[] = {
               "part " GPU_MEMORY_HELP),
     OPT_BOOL(S, enforce_eager, "enforce-eager", NULL, ENFORCE_EAGER_HELP),
     OPT_BOOL(S, no_early_launch, "no-early-launch", NULL, NO_EARLY_LAUNCH_HELP),
+    OPT_BOOL(S, no_one_shot, "no-one-shot", NULL, NO_ONE_SHOT_HELP),
     OPT_STRING(S, head, "head", "127.0.0.1:7000", "the head's HOST:PORT"),
     OPT_STRING(S, keys_dir, "keys-dir", NULL, "folder with worker.key and head.pub"),
     {.name = "join",

@@ -34,6 +34,7 @@ struct worker_options {
     int64_t comm_port;        /* 0: any */
     const char *nccl_library; /* NULL: libnccl.so.2 */
     bool no_shared_memory, enable_expert_parallel, enforce_eager, no_early_launch;
+    bool no_one_shot;
     int64_t block_size, num_gpu_blocks_override, kv_cache_memory_bytes, max_model_len, vocab_size;
     int64_t gpu; /* of this machine; -1: ordinal modulo their number */
     double gpu_memory_utilization;

@@ -33,6 +33,7 @@ struct gpu_comm_options {
     uint32_t join_timeout_ms;   /* 0: 20 s, less than a formation may take */
     uint32_t wait_timeout_ms;   /* of one wait; 0: 60 s */
     uint32_t leave_timeout_ms;  /* 0: 5 s */
+    bool no_one_shot;           /* no sums over peer memory; one rank's wish is all ranks' */
     _Atomic uint64_t *progress; /* bumped while peers are waited for; or NULL */
 };
 

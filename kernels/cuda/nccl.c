@@ -460,7 +460,6 @@ enum status gpu_comm_open(const struct gpu_comm_options *o, struct gpu_comm **ou
     c->o.join_timeout_ms = or_default(o->join_timeout_ms, JOIN_MS);
     c->o.wait_timeout_ms = or_default(o->wait_timeout_ms, WAIT_MS);
     c->o.leave_timeout_ms = or_default(o->leave_timeout_ms, LEAVE_MS);
-    nccl_oneshot_open(&c->oneshot);
     pthread_mutex_init(&c->mutex, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

@@ -13,7 +13,6 @@ enum abort_state { ABORT_NONE, ABORT_WANTED, ABORT_DONE };
 /* Small sums over peer memory: the compute thread's, but for words. Memory is allocated by the
  * first group that may use it, and stays. */
 struct nccl_oneshot {
-    bool is_wanted;
     uint32_t tag; /* the group's */
     struct gpu_peer_memory own;
     void *scratch;                        /* for agreeing; of any group whose size allows it */
@@ -78,7 +77,6 @@ MUST_USE enum status nccl_receive(struct gpu_comm *base, uint32_t from, void *da
                                   struct error *err);
 
 /* nccl_oneshot.c. What its ranks may sum so is in base.one_shot_bytes, 0 before and after. */
-void nccl_oneshot_open(struct nccl_oneshot *o);
 void nccl_oneshot_close(struct nccl_comm *c);
 /* Behind the communicators, with base.group set: finds out with the other ranks of the stage. */
 MUST_USE enum status nccl_oneshot_join(struct nccl_comm *c, const struct gpu_comm_group *g,

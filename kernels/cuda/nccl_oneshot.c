@@ -14,7 +14,6 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -43,12 +42,6 @@ struct entry {
 _Static_assert(sizeof(struct entry) * GPU_ONESHOT_MAX_RANKS * 4 <= TRIAL_ELEMENTS * 2, "scratch");
 
 _Static_assert(TRIAL_ELEMENTS * 2 <= GPU_COMM_ONE_SHOT_BYTES / 2, "in a page of its own");
-
-void nccl_oneshot_open(struct nccl_oneshot *o)
-{
-    const char *wish = getenv("COX_ONE_SHOT");
-    o->is_wanted = !(wish && strcmp(wish, "0") == 0);
-}
 
 /* Not the region: other ranks may not have unmapped it yet, and a rank that is still in the group
  * may write a flag into it. It goes when the process does, as that of a rank that was killed. */
@@ -90,7 +83,7 @@ static enum status allocate(struct nccl_comm *c, struct error *err)
     void *words;
     if (!o->scratch)
         TRY(gpu_alloc(d, TRIAL_ELEMENTS * 2, &o->scratch, err));
-    if (o->own.ptr || !o->is_wanted)
+    if (o->own.ptr || c->o.no_one_shot)
         return STATUS_OK;
     if (!atomic_load(&o->words)) {
         TRY(gpu_host_alloc(d, N_WORDS * sizeof(uint32_t), &words, err));
@@ -129,9 +122,10 @@ static void read_boot_id(uint8_t out[BOOT_ID_BYTES])
         close(fd);
 }
 
-static struct entry own_entry(const struct nccl_oneshot *o)
+static struct entry own_entry(const struct nccl_comm *c)
 {
-    struct entry e = {.is_willing = o->is_wanted ? (o->own.ptr ? 1 : 2) : 0};
+    const struct nccl_oneshot *o = &c->oneshot;
+    struct entry e = {.is_willing = c->o.no_one_shot ? 0 : o->own.ptr ? 1 : 2};
     read_boot_id(e.boot);
     memcpy(e.handle, o->own.handle, sizeof e.handle);
     memcpy(e.pci, o->own.pci, sizeof e.pci);
@@ -153,7 +147,7 @@ static enum status share_entries(struct nccl_comm *c, struct entry *entries, str
 {
     const struct gpu_comm_group *g = &c->base.group;
     float table[GPU_ONESHOT_MAX_RANKS * sizeof(struct entry)] = {0};
-    const struct entry own = own_entry(&c->oneshot);
+    const struct entry own = own_entry(c);
     const uint8_t *bytes = (const uint8_t *)&own;
     for (size_t i = 0; i < sizeof own; i++)
         table[g->rank * sizeof own + i] = bytes[i];
@@ -174,7 +168,7 @@ static bool may_try(struct nccl_comm *c, const struct entry *entries)
     for (uint32_t r = 0; r < c->base.group.tp; r++) {
         const struct entry *e = &entries[r];
         if (e->is_willing == 0)
-            snprintf(why, size, "turned off on rank %u (COX_ONE_SHOT)", r);
+            snprintf(why, size, "turned off on rank %u (--no-one-shot)", r);
         else if (e->is_willing != 1)
             snprintf(why, size, "rank %u has no memory for them", r);
         else if (memcmp(e->boot, nobody, BOOT_ID_BYTES) == 0 ||

@@ -50,6 +50,7 @@ static bool rank_main(const struct ranks_case *c, struct ranks_shared *shared, u
     RANK_TRY(&r, gpu_device_open(c->devices_of_their_own ? i : 0, &r.device, why));
     RANK_TRY(&r, gpu_stream_new(r.device, &r.stream, why));
     r.options.stream = r.stream;
+    r.options.no_one_shot = !c->one_shot || (c->off_on_1 && i == 1);
     RANK_TRY(&r, gpu_comm_open(&r.options, &r.comm, why));
     bool ok = c->fn(&r);
     /* Who ends is lost to those that have not yet got all they wait for. */
@@ -79,7 +80,6 @@ static pid_t start_rank(const struct ranks_case *c, struct ranks_shared *shared,
         setenv("FAKENCCL_LOSS", c->loss, 1);
     if (c->version)
         setenv("FAKENCCL_VERSION", c->version, 1);
-    setenv("COX_ONE_SHOT", c->one_shot ? "1" : "0", 1);
     if (c->lacks && i == 1)
         putenv((char *)c->lacks);
     bool ok = rank_main(c, shared, i);

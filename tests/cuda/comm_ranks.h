@@ -38,6 +38,7 @@ struct ranks_case {
     bool devices_of_their_own;  /* rank i has device i; else all have the first */
     bool any_order;             /* of sums: the library's own */
     bool one_shot;              /* small sums over peer memory: they are off elsewhere */
+    bool off_on_1;              /* but not of rank 1 */
     const char *lacks;          /* "NAME=1", of rank 1's environment alone; or NULL */
     bool kills; /* rank 1 is killed when its `at` is 1, and begins anew with `at` 2 */
     struct gpu_comm_options options; /* but for the stream */

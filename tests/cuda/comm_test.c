@@ -455,7 +455,7 @@ static const struct ranks_case cases[] = {
      .n = 4,
      .fn = refused_by_one,
      .one_shot = true,
-     .lacks = "COX_ONE_SHOT=0"},
+     .off_on_1 = true},
     {.name = "one-shot sums, a rank killed",
      .n = 2,
      .fn = loss_of_two,

@@ -78,7 +78,7 @@ def test_ranks(programs, tp, pp, collectives, args):
 
 def test_ranks_without_memory_of_each_other(programs):
     """NCCL's stand-in has all sums; they are added in the same order, so the ids are the same."""
-    with cluster_of(programs, 2, 1, env={"COX_ONE_SHOT": "0"}) as c:
+    with cluster_of(programs, 2, 1, "--no-one-shot") as c:
         check_greedy(c)
         log = c.log()
     assert sum("one_shot_sums max_bytes=0 reason=" in line for line in log.splitlines()) == 2
@@ -143,7 +143,7 @@ def test_ranks_record_all_or_none(programs, tmp_path, extra, refused):
     worker.write_text(f'#!/bin/sh\ncase " $* " in *" --ordinal 1 "*) {extra} "{programs}/cox-worker" "$@" ;; esac\n'
                       f'exec "{programs}/cox-worker" "$@"\n')
     worker.chmod(0o755)
-    with cluster_of(tmp_path, 2, 1, env={"COX_ONE_SHOT": "0"}) as c:  # all sums are NCCL's
+    with cluster_of(tmp_path, 2, 1, "--no-one-shot") as c:  # all sums are NCCL's
         pids = c.pids()
         check_greedy(c)
         lines = c.log().splitlines()

@@ -351,14 +351,15 @@ static void test_vllm_flags_are_taken(void **state)
 {
     struct parsed p;
     struct error err = {0};
-    const char *args[] = {"--gpu-memory-utilization", "0.9", "--enforce-eager", "--no-early-launch",
-                          NULL};
+    const char *args[] = {"--gpu-memory-utilization", "0.9",           "--enforce-eager",
+                          "--no-early-launch",        "--no-one-shot", NULL};
     assert_int_equal(plan(&p, "demo", args, &err), STATUS_OK);
     assert_int_equal(p.res.warnings.n_items, 0);
     const struct up_child *worker = &p.plan.children[p.plan.n_children - 1];
     assert_string_equal(value(worker, "--gpu-memory-utilization"), "0.9");
     assert_non_null(value(worker, "--enforce-eager"));
     assert_non_null(value(worker, "--no-early-launch"));
+    assert_non_null(value(worker, "--no-one-shot"));
     fini(&p);
 }
 
