@@ -64,7 +64,7 @@ def test_greedy_as_the_reference(cluster):
     check_greedy(cluster)
 
 
-@pytest.mark.parametrize("tp,pp,collectives,args", [(2, 1, 576.1, ()), (2, 2, 1184.1, ("--num-speculative-tokens", 3))])
+@pytest.mark.parametrize("tp,pp,collectives,args", [(2, 1, 580.1, ()), (2, 2, 1188.1, ("--num-speculative-tokens", 3))])
 def test_ranks(programs, tp, pp, collectives, args):
     """Sums, logits' columns, hidden states and ids go from device to device; guesses through the host. Each rank has told
     what it set aside for the collectives."""
