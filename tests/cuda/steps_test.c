@@ -177,6 +177,24 @@ static void test_places_are_taken_again(struct side *const sides[2], const char 
         run_both(sides, &p, other, i > 0);
 }
 
+/* Adapters of the same matrices are one kind; a pass with more tiles than its recording has room
+ * for is another one. */
+static void test_tiles(struct side *const sides[2], const char *first, const char *fourth)
+{
+    static const uint64_t one[] = {THIRD, 0, 0, 0}, two[] = {THIRD, FIRST, 0, FIRST};
+    static struct pass p;
+    float got[LOGITS];
+    load(sides, FIRST, FOURTH, first);
+    make_pass(&p, 4, at, ones);
+    give_adapters(&p, sides[1]->engine->loras, one);
+    for (int i = 0; i < 3; i++)
+        run_both(sides, &p, got, i > 0);
+    give_adapters(&p, sides[1]->engine->loras, two);
+    for (int i = 0; i < 3; i++)
+        run_both(sides, &p, got, i > 0);
+    load(sides, FOURTH, FIRST, fourth);
+}
+
 /* Passes of more rows than are recorded. */
 static void test_prompts(struct side *const sides[2])
 {
@@ -391,6 +409,7 @@ int main(void)
     test_prompts(sides);
     test_mixes(sides);
     test_places_are_taken_again(sides, adapters[2], adapters[3]);
+    test_tiles(sides, adapters[0], adapters[3]);
     test_draws(&gpu);
     test_refusals(&gpu);
     test_counts(&gpu);

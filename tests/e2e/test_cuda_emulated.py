@@ -17,6 +17,7 @@ from completions import body_of, complete, ids, run
 
 EMULATED = BIN.parent / "tests/cox-worker-emulated"
 MODEL = ROOT / "build/goldens/llama_tiny"
+LORAS = MODEL / "loras"
 N_TOKENS, N_DRAWN = 16, 8
 CLOSE = 0.1  # two logits: bfloat16 may take either
 pytestmark = [pytest.mark.skipif(not MODEL.exists(), reason=f"no tiny checkpoints in {MODEL.parent}: scripts/make-goldens"),
@@ -48,16 +49,25 @@ def cluster(programs):
         yield c
 
 
+def check_said(got, p):
+    """As the reference's, up to two logits that are close."""
+    got = ids(got)
+    assert len(got) == N_TOKENS
+    at = next((i for i in range(N_TOKENS) if got[i] != p["greedy"][i]), None)
+    if at is not None:
+        _, best, _, second = p["greedy_top2"][at]
+        assert best - second < CLOSE, (p["name"], at, got, p["greedy"])
+
+
+def known_prompts(folder):
+    return [p for p in json.loads((folder / "expected.json").read_text())["prompts"] if p["n"] <= 65]
+
+
 def check_greedy(cluster):
-    known = [p for p in json.loads((MODEL / "expected.json").read_text())["prompts"] if p["n"] <= 65]
+    known = known_prompts(MODEL)
     assert len(known) >= 3
     for p, got in zip(known, run(cluster, [body_of(p["ids"], max_tokens=N_TOKENS) for p in known])):
-        got = ids(got)
-        assert len(got) == N_TOKENS
-        at = next((i for i in range(N_TOKENS) if got[i] != p["greedy"][i]), None)
-        if at is not None:
-            _, best, _, second = p["greedy_top2"][at]
-            assert best - second < CLOSE, (p["name"], at, got, p["greedy"])
+        check_said(got, p)
 
 
 def test_greedy_as_the_reference(cluster):
@@ -163,6 +173,36 @@ def test_enforce_eager_and_half(programs):
         log = c.log()
     assert sum("dtype_not_used wanted=half used=bfloat16" in line for line in log.splitlines()) == 1
     assert "graphs_captured" not in log and "graphs_refused" not in log
+
+
+@pytest.mark.skipif(not LORAS.exists(), reason=f"no {LORAS}: scripts/make-goldens")
+def test_adapters_come_and_go(programs, tmp_path):
+    """Recorded passes serve any mix of them, and what was loaded in the place of another one."""
+    (tmp_path / "key").write_text("of-the-tests\n")
+    with cluster_of(programs, 1, 1, "--enable-lora", "--max-loras", 2, "--lora-root", LORAS, "--admin-key-file", tmp_path / "key") as c:
+        def call(what, **body):
+            assert httpx.post(f"{c.url}/v1/{what}_lora_adapter", json=body, headers={"Authorization": "Bearer of-the-tests"},
+                              timeout=60).status_code == 200
+
+        def check(**folders):
+            known = [(n, p) for n, folder in {"m": MODEL, **folders}.items() for p in known_prompts(folder)[:2]]
+            bodies = [{**body_of(p["ids"], max_tokens=N_TOKENS), "model": n} for n, p in known]
+            for (_, p), got in zip(known, run(c, bodies)):
+                check_said(got, p)
+
+        every, some = LORAS / "every", LORAS / "some"
+        call("load", lora_name="a", lora_path="every")
+        check(a=every)
+        call("load", lora_name="b", lora_path="some")
+        check(a=every, b=some)
+        call("unload", lora_name="a")
+        call("load", lora_name="c", lora_path="some")
+        check(b=some, c=some)
+        call("unload", lora_name="b")
+        call("load", lora_name="c", lora_path="every", load_inplace=True)
+        check(c=every)
+        log = c.log()
+    assert "graphs_captured" in log and "graphs_refused" not in log and "process_ended" not in log
 
 
 def test_what_is_drawn(cluster):
