@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#include "tests/golden/golden_file.c"
+#include "tests/golden/golden_gpus.c"
 #include "tests/golden/golden_ranks.c"
 #include "tests/unit/worker/tiny_model.c"
 
