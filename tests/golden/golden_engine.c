@@ -4,7 +4,7 @@
 #include "common/base/mem.h"
 #include "tests/golden/golden_file.h"
 
-enum { BLOCK = 16, PASS_ROWS = 256, LORA_RANK = 16 };
+enum { BLOCK = 16, LORA_RANK = 16 };
 
 static _Atomic uint64_t progress;
 static const _Atomic bool interrupt;
@@ -34,7 +34,7 @@ enum status golden_engine_open(struct golden_engine *e, const char *model,
                                .kv_dtype = o->kv_dtype,
                                .block_tokens = BLOCK,
                                .max_model_len = o->max_len,
-                               .pass_rows = PASS_ROWS,
+                               .pass_rows = GOLDEN_PASS_ROWS,
                                .n_kv_blocks = n_blocks,
                                .max_loras = o->lora != NULL,
                                .max_lora_rank = LORA_RANK,
@@ -47,10 +47,10 @@ enum status golden_engine_open(struct golden_engine *e, const char *model,
     e->table = mem_array(n_blocks, sizeof *e->table);
     for (uint32_t i = 0; i < n_blocks; i++)
         e->table[i] = n_blocks - 1 - i;
-    e->ids = mem_array(PASS_ROWS, sizeof *e->ids);
-    e->positions = mem_array(PASS_ROWS, sizeof *e->positions);
-    e->adapters = mem_array(PASS_ROWS, sizeof *e->adapters);
-    e->rows = mem_array(PASS_ROWS, sizeof *e->rows);
+    e->ids = mem_array(GOLDEN_PASS_ROWS, sizeof *e->ids);
+    e->positions = mem_array(GOLDEN_PASS_ROWS, sizeof *e->positions);
+    e->adapters = mem_array(GOLDEN_PASS_ROWS, sizeof *e->adapters);
+    e->rows = mem_array(GOLDEN_PASS_ROWS, sizeof *e->rows);
     return STATUS_OK;
 }
 
@@ -102,7 +102,7 @@ void golden_engine_feed(struct golden_engine *e, const uint32_t *ids, uint32_t n
     if (n > e->max_len - e->n_done)
         golden_die("%u more tokens than the %u there is room for", n, e->max_len - e->n_done);
     for (uint32_t base = 0; base < n;) {
-        uint32_t n_rows = n - base < PASS_ROWS ? n - base : PASS_ROWS;
+        uint32_t n_rows = n - base < GOLDEN_PASS_ROWS ? n - base : GOLDEN_PASS_ROWS;
         struct row_batch b = {
             .n_rows = n_rows, .ids = e->ids, .positions = e->positions, .adapters = e->adapters};
         for (uint32_t i = 0; i < n_rows; i++, e->n_done++) {

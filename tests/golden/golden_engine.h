@@ -4,6 +4,8 @@
 #include "kernels/cpu/cpu.h"
 #include "tests/golden/golden_ranks.h"
 
+enum { GOLDEN_PASS_ROWS = 256 }; /* what is more is fed in several passes */
+
 struct golden_engine {
     struct golden_ranks *ranks;
     uint32_t vocab_size;

@@ -2,7 +2,9 @@
 
 #include <string.h>
 
+#include "common/base/mem.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/f16.h"
 #include "tests/golden/golden_file.h"
 
 static const struct ops *real;
@@ -24,6 +26,35 @@ static void round_rows(struct view x, uint32_t n_rows, uint32_t n)
             float *at = (float *)x.data + (size_t)i * x.stride + k;
             *at = rounded(*at);
         }
+}
+
+/* Weights that a GPU has no kernel for as they are: it takes them as bfloat16. */
+static void weight_pack(struct device *d, struct weight *w, const struct weight_rows *rows)
+{
+    if (w->dtype != DTYPE_F32 && w->dtype != DTYPE_F16) {
+        real->weight_pack(d, w, rows);
+        return;
+    }
+    const size_t n_bytes = w->dtype == DTYPE_F32 ? sizeof(float) : sizeof(uint16_t);
+    uint8_t *copy = mem_array((size_t)w->n * w->k, n_bytes);
+    for (uint32_t i = 0; i < w->n; i++)
+        for (uint32_t k = 0; k < w->k; k++) {
+            const uint8_t *from = rows->ptr + i * rows->stride_bytes + k * n_bytes;
+            uint8_t *to = copy + ((size_t)i * w->k + k) * n_bytes;
+            float v;
+            uint16_t half;
+            if (w->dtype == DTYPE_F32) {
+                memcpy(&v, from, sizeof v);
+                v = rounded(v);
+                memcpy(to, &v, sizeof v);
+            } else {
+                memcpy(&half, from, sizeof half);
+                half = f16_from_f32(rounded(f32_from_f16(half)));
+                memcpy(to, &half, sizeof half);
+            }
+        }
+    real->weight_pack(d, w, &(struct weight_rows){copy, w->k * n_bytes});
+    mem_free(copy);
 }
 
 static void embed(struct device *d, const struct embed_params *p)
@@ -70,6 +101,24 @@ static void moe(struct device *d, const struct moe_params *p)
     round_rows(p->out, p->n_rows, p->dim);
 }
 
+static void lora(struct device *d, const struct lora_params *p)
+{
+    real->lora(d, p);
+    for (uint32_t g = 0; g < p->n_groups && !p->to_float; g++)
+        for (uint32_t i = 0; i < p->groups[g].n_rows; i++) {
+            struct view row = p->out;
+            row.data = (float *)row.data + (size_t)p->rows[p->groups[g].first + i] * row.stride;
+            round_rows(row, 1, p->groups[g].b->n);
+        }
+}
+
+static void gate_rows(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
+                      struct view gate)
+{
+    real->gate_rows(d, x, n_rows, dim, gate);
+    round_rows(x, n_rows, dim);
+}
+
 static void add(struct device *d, const struct add_params *p)
 {
     real->add(d, p);
@@ -85,6 +134,7 @@ struct device *golden_rounding_device(void)
         golden_die("%s", err.text);
     real = d->ops;
     rounding = *real;
+    rounding.weight_pack = weight_pack;
     rounding.embed = embed;
     rounding.norm = norm;
     rounding.linear = linear;
@@ -93,6 +143,8 @@ struct device *golden_rounding_device(void)
     rounding.gated = gated;
     rounding.moe = moe;
     rounding.add = add;
+    rounding.lora = lora;
+    rounding.gate_rows = gate_rows;
     d->ops = &rounding;
     return d;
 }
