@@ -162,3 +162,17 @@ size_t parser_find_marker(struct str text, const char *marker, bool *found)
     }
     return text.len;
 }
+
+size_t parser_find_first(struct str text, const char *const *markers, size_t *i_found)
+{
+    size_t first = text.len;
+    *i_found = SIZE_MAX;
+    for (size_t i = 0; markers[i]; i++) {
+        bool found;
+        size_t at = parser_find_marker(text, markers[i], &found);
+        if (at < first || (at == first && found))
+            *i_found = found ? i : SIZE_MAX;
+        first = at < first ? at : first;
+    }
+    return first;
+}

@@ -11,7 +11,9 @@ struct answer;
 struct parser_state {
     uint32_t step; /* the parser's own; 0 at the start */
     uint32_t i_call;
-    bool said; /* content was given */
+    uint32_t i_mark; /* the marker before what is looked at */
+    bool said;       /* content was given */
+    bool in_list, in_object, in_header;
     struct json_scan json;
 };
 
@@ -44,3 +46,6 @@ void tool_parser_names(struct strbuf *out);
 /* Where marker begins in text, or where a beginning of it lies at the end of text; text.len: it is
  * nowhere. found: it is all there. */
 size_t parser_find_marker(struct str text, const char *marker, bool *found);
+/* The same for the first of several, NULL at the end. i_found: which is all there, SIZE_MAX: none.
+ */
+size_t parser_find_first(struct str text, const char *const *markers, size_t *i_found);

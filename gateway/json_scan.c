@@ -127,7 +127,7 @@ static enum json_scan_result read_member(struct str text, size_t *at, struct str
 enum json_call_result json_call_parse(struct str text, const char *const *keys,
                                       struct json_call *out)
 {
-    size_t at = 0;
+    size_t at = 0, head = 0; /* head: bytes without which it would not be known */
     bool has_name = false, has_arguments = false;
     enum json_scan_result res = read_byte(text, &at, '{');
     while (res == JSON_SCAN_DONE) {
@@ -138,17 +138,19 @@ enum json_call_result json_call_parse(struct str text, const char *const *keys,
         if (value_at != SIZE_MAX && at > value_at && is_one_of(key, keys)) {
             out->arguments = value_at;
             has_arguments = true;
+            head = value_at + 1;
         }
         if (res == JSON_SCAN_DONE && str_eq_c(key, "name") && text.ptr[value_at] == '"') {
             out->name = (struct str){text.ptr + value_at + 1, at - value_at - 2};
             has_name = out->name.len > 0 && !memchr(out->name.ptr, '\\', out->name.len);
+            head = at;
         }
         if (has_name && has_arguments)
-            return JSON_CALL_BEGUN;
+            return head > JSON_CALL_MAX_HEAD ? JSON_CALL_BAD : JSON_CALL_BEGUN;
         if (res == JSON_SCAN_DONE)
             res = read_byte(text, &at, ',');
     }
-    if (res == JSON_SCAN_BAD && has_name && text.ptr[at - 1] == '}') {
+    if (res == JSON_SCAN_BAD && has_name && text.ptr[at - 1] == '}' && at <= JSON_CALL_MAX_HEAD) {
         out->arguments = at;
         return JSON_CALL_BARE;
     }

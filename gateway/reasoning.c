@@ -1,22 +1,27 @@
-/* Reasoning between two markers: <think>…</think>. A prompt that ends in the opening one (templates
- * of newer models do) has begun it, one that ends in the closing one has ended it (thinking turned
- * off); of a message that is continued the last of both counts. Else the text says: it is reasoning
- * when it begins with the marker, or when the model always reasons first. */
+/* Reasoning between two markers, most often <think>…</think>. A prompt that ends in the opening one
+ * (templates of newer models do) has begun it, one that ends in the closing one has ended it
+ * (thinking turned off); of a message that is continued the last of both counts. Else the text
+ * says: it is reasoning when it begins with the marker, or when the model always reasons first. */
 #include <string.h>
 
 #include "gateway/answer.h"
+#include "gateway/harmony.h"
 
 enum { STEP_START, STEP_INSIDE, STEP_PAST };
 
 struct think_family {
-    const char *open, *close;
+    const char *const *open, *const *close; /* any of them; NULL at the end */
     bool always; /* text without the opening marker is reasoning up to the closing one */
 };
 
-static bool ends_with(struct str s, const char *end)
+static bool ends_with(struct str s, const char *const *ends)
 {
-    size_t n = strlen(end);
-    return s.len >= n && memcmp(s.ptr + s.len - n, end, n) == 0;
+    for (; *ends; ends++) {
+        size_t n = strlen(*ends);
+        if (s.len >= n && memcmp(s.ptr + s.len - n, *ends, n) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* Which of both comes last in text; without either nothing was thought. */
@@ -51,19 +56,17 @@ static void think_init(const struct answer_parser *p, struct parser_state *s, st
 static size_t feed_start(const struct think_family *f, struct parser_state *s, struct str text,
                          bool end)
 {
-    size_t at = json_skip_space(text, 0), n = strlen(f->open);
+    size_t at = json_skip_space(text, 0), i_open;
     struct str rest = {text.ptr + at, text.len - at};
-    size_t k = rest.len < n ? rest.len : n;
+    size_t n = parser_find_first(rest, f->open, &i_open);
     if (rest.len == 0 && !end)
         return 0;
-    if (k > 0 && memcmp(rest.ptr, f->open, k) == 0) {
-        if (k < n && !end)
-            return 0;
-        if (k == n) {
-            s->step = STEP_INSIDE;
-            return at + n;
-        }
+    if (n == 0 && i_open != SIZE_MAX) {
+        s->step = STEP_INSIDE;
+        return at + strlen(f->open[i_open]);
     }
+    if (n == 0 && rest.len > 0 && !end)
+        return 0;
     s->step = f->always ? STEP_INSIDE : STEP_PAST;
     return 0;
 }
@@ -76,15 +79,16 @@ static size_t think_feed(const struct answer_parser *p, struct parser_state *s, 
     if (s->step == STEP_START)
         at = feed_start(f, s, text, end);
     if (s->step == STEP_INSIDE) {
-        bool found;
+        size_t i_close;
         struct str rest = {text.ptr + at, text.len - at};
-        size_t n = parser_find_marker(rest, f->close, &found);
+        size_t n = parser_find_first(rest, f->close, &i_close);
+        bool found = i_close != SIZE_MAX;
         if (end && !found)
             n = rest.len;
         answer_reasoning(a, (struct str){rest.ptr, n});
         at += n;
         if (found) {
-            at += strlen(f->close);
+            at += strlen(f->close[i_close]);
             s->step = STEP_PAST;
         }
     }
@@ -95,21 +99,37 @@ static size_t think_feed(const struct answer_parser *p, struct parser_state *s, 
     return end ? text.len : at;
 }
 
-static const char *const think_markers[] = {"<think>", "</think>", NULL};
-static const struct think_family qwen3 = {"<think>", "</think>", false};
-static const struct think_family deepseek_r1 = {"<think>", "</think>", true};
+#define MARKS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define THINK(n, o, c, always_it)                                                                  \
+    {                                                                                              \
+        .name = n, .markers = MARKS(o, c), .init = think_init, .feed = think_feed,                 \
+        .family = &(const struct think_family)                                                     \
+        {                                                                                          \
+            MARKS(o), MARKS(c), always_it                                                          \
+        }                                                                                          \
+    }
 
+/* vLLM's names. Where a template says in the prompt whether the model thinks, the prompt decides,
+ * and `always` is for prompts that say nothing. */
 static const struct answer_parser parsers[] = {
-    {.name = "deepseek_r1",
-     .markers = think_markers,
+    THINK("deepseek_r1", "<think>", "</think>", true),
+    THINK("deepseek_v3", "<think>", "</think>", false),
+    THINK("glm45", "<think>", "</think>", false),
+    THINK("minimax_m2", "<think>", "</think>", true),
+    THINK("mistral", "[THINK]", "[/THINK]", false),
+    THINK("nemotron_v3", "<think>", "</think>", true),
+    THINK("olmo3", "<think>", "</think>", true),
+    THINK("qwen3", "<think>", "</think>", false),
+    THINK("seed_oss", "<seed:think>", "</seed:think>", true),
+    THINK("step3", "<think>", "</think>", true),
+    {.name = "granite", /* plain words, in two spellings */
+     .markers = MARKS("Here is my thought process:"),
      .init = think_init,
      .feed = think_feed,
-     .family = &deepseek_r1},
-    {.name = "qwen3",
-     .markers = think_markers,
-     .init = think_init,
-     .feed = think_feed,
-     .family = &qwen3},
+     .family =
+         &(const struct think_family){
+             MARKS("Here is my thought process:", "Here's my thought process:"),
+             MARKS("Here is my response:", "Here's my response:"), false}},
 };
 
 const struct answer_parser *reasoning_parser_find(const char *name)
@@ -117,11 +137,12 @@ const struct answer_parser *reasoning_parser_find(const char *name)
     for (size_t i = 0; i < sizeof parsers / sizeof *parsers; i++)
         if (strcmp(parsers[i].name, name) == 0)
             return &parsers[i];
-    return NULL;
+    return strcmp(reasoning_parser_harmony.name, name) == 0 ? &reasoning_parser_harmony : NULL;
 }
 
 void reasoning_parser_names(struct strbuf *out)
 {
     for (size_t i = 0; i < sizeof parsers / sizeof *parsers; i++)
-        strbuf_printf(out, i ? ", %s" : "%s", parsers[i].name);
+        strbuf_printf(out, "%s, ", parsers[i].name);
+    strbuf_append_c(out, reasoning_parser_harmony.name);
 }

@@ -1,21 +1,89 @@
-/* The tool parsers by name: each family has a file of its own. */
+/* The tool parsers by name, as vLLM has them. Families that differ in their markers alone are rows
+ * here; the others have files of their own. */
 #include <string.h>
 
 #include "gateway/answer_parser.h"
-#include "gateway/tool_hermes.h"
+#include "gateway/harmony.h"
+#include "gateway/tool_marked.h"
 
-static const struct answer_parser *const parsers[] = {&tool_parser_hermes};
+#define MARKS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define MARKED(n, ...)                                                                             \
+    {                                                                                              \
+        .name = n, .feed = tool_marked_feed, __VA_ARGS__                                           \
+    }
+#define FAMILY(...)                                                                                \
+    .family = &(const struct marked_family)                                                        \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+#define DEEPSEEK_WRAPS "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
+#define DEEPSEEK_OPEN  "<｜tool▁call▁begin｜>"
+#define DEEPSEEK_SEP   "<｜tool▁sep｜>"
+#define DEEPSEEK_CLOSE "<｜tool▁call▁end｜>"
+#define DEEPSEEK_MARKS MARKS(DEEPSEEK_OPEN, DEEPSEEK_SEP, DEEPSEEK_CLOSE, DEEPSEEK_WRAPS)
+#define KIMI_WRAPS     "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
+#define KIMI_MARKS                                                                                 \
+    MARKS("<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>", KIMI_WRAPS)
+#define INTERNLM_OPEN "<|action_start|><|plugin|>"
+
+static const struct answer_parser marked[] = {
+    /* a call, or a list of calls, between two markers */
+    MARKED("hermes", .markers = MARKS("<tool_call>", "</tool_call>"),
+           FAMILY(.marks = MARKS("<tool_call>"), .n_opens = 1, .close = "</tool_call>")),
+    MARKED("longcat", .markers = MARKS("<longcat_tool_call>", "</longcat_tool_call>"),
+           FAMILY(.marks = MARKS("<longcat_tool_call>"), .n_opens = 1,
+                  .close = "</longcat_tool_call>")),
+    MARKED("jamba", .markers = MARKS("<tool_calls>", "</tool_calls>"),
+           FAMILY(.marks = MARKS("<tool_calls>"), .n_opens = 1, .close = "</tool_calls>")),
+    MARKED("hunyuan_a13b", .markers = MARKS("<tool_calls>", "</tool_calls>"),
+           FAMILY(.marks = MARKS("<tool_calls>"), .n_opens = 1, .close = "</tool_calls>")),
+    MARKED("internlm", .markers = MARKS("<|action_start|>", "<|plugin|>", "<|action_end|>"),
+           FAMILY(.marks = MARKS(INTERNLM_OPEN), .n_opens = 1, .close = "<|action_end|>")),
+    /* nothing behind it */
+    MARKED("granite", .markers = MARKS("<|tool_call|>", "<tool_call>"),
+           FAMILY(.marks = MARKS("<|tool_call|>", "<tool_call>"), .n_opens = 2, .bare = '[')),
+    MARKED("granite-20b-fc", .markers = MARKS("<function_call>"),
+           FAMILY(.marks = MARKS("<function_call>"), .n_opens = 1)),
+    MARKED("phi4_mini_json", .markers = MARKS("functools"),
+           FAMILY(.marks = MARKS("functools"), .n_opens = 1)),
+    MARKED("llama3_json", .markers = MARKS("<|python_tag|>"),
+           FAMILY(.marks = MARKS("<|python_tag|>"), .n_opens = 1, .bare = '{', .between = ';')),
+    MARKED("llama4_json", .markers = MARKS("<|python_tag|>"),
+           FAMILY(.marks = MARKS("<|python_tag|>"), .n_opens = 1, .bare = '{', .between = ';')),
+    /* the name before the arguments */
+    MARKED("mistral", .markers = MARKS("[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"),
+           FAMILY(.marks = MARKS("[TOOL_CALLS]"), .n_opens = 1, .named = true, .sep = "[")),
+    MARKED("deepseek_v3", .markers = DEEPSEEK_MARKS,
+           FAMILY(.marks = MARKS(DEEPSEEK_OPEN, DEEPSEEK_WRAPS), .n_opens = 1,
+                  .close = DEEPSEEK_CLOSE, .named = true, .prefix = "function" DEEPSEEK_SEP,
+                  .sep = "```")),
+    MARKED("deepseek_v31", .markers = DEEPSEEK_MARKS,
+           FAMILY(.marks = MARKS(DEEPSEEK_OPEN, DEEPSEEK_WRAPS), .n_opens = 1,
+                  .close = DEEPSEEK_CLOSE, .named = true, .sep = DEEPSEEK_SEP)),
+    MARKED("kimi_k2", .markers = KIMI_MARKS,
+           FAMILY(.marks = MARKS("<|tool_call_begin|>", KIMI_WRAPS), .n_opens = 1,
+                  .close = "<|tool_call_end|>", .named = true, .prefix = "functions.", .sep = ":")),
+};
+
+static const struct answer_parser *const others[] = {&tool_parser_harmony};
+enum { N_MARKED = sizeof marked / sizeof *marked, N_OTHERS = sizeof others / sizeof *others };
+
+static const struct answer_parser *at(size_t i)
+{
+    return i < N_MARKED ? &marked[i] : others[i - N_MARKED];
+}
 
 const struct answer_parser *tool_parser_find(const char *name)
 {
-    for (size_t i = 0; i < sizeof parsers / sizeof *parsers; i++)
-        if (strcmp(parsers[i]->name, name) == 0)
-            return parsers[i];
+    for (size_t i = 0; i < N_MARKED + N_OTHERS; i++)
+        if (strcmp(at(i)->name, name) == 0)
+            return at(i);
     return NULL;
 }
 
 void tool_parser_names(struct strbuf *out)
 {
-    for (size_t i = 0; i < sizeof parsers / sizeof *parsers; i++)
-        strbuf_printf(out, i ? ", %s" : "%s", parsers[i]->name);
+    for (size_t i = 0; i < N_MARKED + N_OTHERS; i++)
+        strbuf_printf(out, i ? ", %s" : "%s", at(i)->name);
 }

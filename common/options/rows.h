@@ -61,10 +61,15 @@
               "seconds of silence after which a stream gets a comment line; 0: none")
 #define ROWS_ANSWERS(S)                                                                            \
     OPT_STRING(S, reasoning_parser, "reasoning-parser", NULL,                                      \
-               "how the model marks its reasoning: deepseek_r1, qwen3; default: it stays in the "  \
-               "text"),                                                                            \
-        OPT_STRING(S, tool_call_parser, "tool-call-parser", NULL,                                  \
-                   "how the model writes calls of tools: hermes"),                                 \
+               "how the model marks its reasoning, by vLLM's names: deepseek_r1, deepseek_v3, "    \
+               "glm45, granite, minimax_m2, mistral, nemotron_v3, olmo3, openai_gptoss, qwen3, "   \
+               "seed_oss, step3; "                                                                 \
+               "default: it stays in the text"),                                                   \
+        OPT_STRING(                                                                                \
+            S, tool_call_parser, "tool-call-parser", NULL,                                         \
+            "how the model writes calls of tools, by vLLM's names: deepseek_v3, "                  \
+            "deepseek_v31, granite, granite-20b-fc, hermes, hunyuan_a13b, internlm, "              \
+            "jamba, kimi_k2, llama3_json, llama4_json, longcat, mistral, openai, phi4_mini_json"), \
         OPT_BOOL(S, enable_auto_tool_choice, "enable-auto-tool-choice", NULL,                      \
                  "requests may leave it to the model whether it calls a tool; needs "              \
                  "--tool-call-parser"),                                                            \

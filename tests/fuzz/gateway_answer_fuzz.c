@@ -1,17 +1,31 @@
 /* What a model may write, through the parsers: the parts are the same whole and in pieces, nothing
- * is held back at the end, and a call's id and name come before its arguments. First byte: which
- * parsers; second: where it is cut. */
+ * is held back at the end, and a call's id and name come before its arguments. First byte: the tool
+ * parser; second: the reasoning parser; third: where it is cut. */
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "gateway/answer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const char *const reasoning[] = {NULL, "qwen3", "deepseek_r1"};
-static const char *const tools[] = {NULL, "hermes"};
-#define N(array) (sizeof(array) / sizeof *(array))
+/* The i-th of all, or none where they are over. */
+static const struct answer_parser *pick(void (*names)(struct strbuf *out),
+                                        const struct answer_parser *(*find)(const char *name),
+                                        unsigned i)
+{
+    struct strbuf all;
+    char *save = NULL;
+    strbuf_init(&all, 0);
+    names(&all);
+    char *name = strtok_r(all.ptr, ", ", &save);
+    for (; name && i > 0; i--)
+        name = strtok_r(NULL, ", ", &save);
+    const struct answer_parser *p = name ? find(name) : NULL;
+    strbuf_fini(&all);
+    return p;
+}
 
 /* All parts, as one text: a byte for the kind and the call wherever either changes. */
 struct heard {
@@ -62,19 +76,17 @@ static void feed(const struct answer_rules *rules, struct str text, size_t step,
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    if (size < 2)
+    if (size < 3)
         return 0;
-    const char *r = reasoning[data[0] % N(reasoning)],
-               *t = tools[data[0] / N(reasoning) % N(tools)];
     const struct answer_rules rules = {
-        .reasoning = r ? reasoning_parser_find(r) : NULL,
-        .tools = t ? tool_parser_find(t) : NULL,
+        .reasoning = pick(reasoning_parser_names, reasoning_parser_find, data[1] % 32),
+        .tools = pick(tool_parser_names, tool_parser_find, data[0] % 64),
         .call_prefix = "call-",
     };
-    struct str text = {(const char *)data + 2, size - 2};
+    struct str text = {(const char *)data + 3, size - 3};
     struct heard whole, pieces;
     feed(&rules, text, text.len + 1, &whole);
-    feed(&rules, text, 1 + data[1] % 8, &pieces);
+    feed(&rules, text, 1 + data[2] % 8, &pieces);
     assert(str_eq(strbuf_str(&whole.b), strbuf_str(&pieces.b)));
     strbuf_fini(&whole.b);
     strbuf_fini(&pieces.b);

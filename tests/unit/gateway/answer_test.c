@@ -64,6 +64,104 @@ static const struct answer_case cases[] = {
     {0, NULL, "hermes", "", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1</tool_call>b",
      "[f]({\"a\": 1)C(b)"},
     {0, NULL, "hermes", "", "x <tool_", "C(x <tool_)"},
+    {0, "mistral", NULL, "", "[THINK]a[/THINK]b", "R(a)C(b)"},
+    {0, "mistral", NULL, "", "a[/THINK]b", "C(a[/THINK]b)"},
+    {0, "seed_oss", NULL, "", "a</seed:think>b", "R(a)C(b)"},
+    {0, "glm45", NULL, "", "<think>a</think>b", "R(a)C(b)"},
+    {0, "deepseek_v3", NULL, "x</think>", "a", "C(a)"},
+    {0, "granite", NULL, "", "Here's my thought process:a Here is my response:b", "R(a )C(b)"},
+    {0, "granite", NULL, "", "Here is my thought process: Here's mine", "R( Here's mine)"},
+    {0, "granite", NULL, "", "Here is my", "C(Here is my)"},
+    {0, "granite", NULL, "", "Here I am", "C(Here I am)"},
+    {0, NULL, "hermes", "",
+     "<tool_call>{\"name\": \"f\", \"arguments\": {}}<tool_call>"
+     "{\"name\": \"g\", \"arguments\": {}, \"id\": \"}\"} } </tool_call>",
+     "[f]({})[g]({})"},
+    {0, NULL, "jamba", "",
+     "a<tool_calls>[\n{\"name\": \"f\", \"arguments\": {\"x\": [1]}, \"id\": {\"a\": 1}} , "
+     "{\"name\": \"g\"}]\n</tool_calls>\nb",
+     "C(a)[f]({\"x\": [1]})[g]({})C(\nb)"},
+    {0, NULL, "internlm", "",
+     "a<|action_start|><|plugin|>{\"name\": \"f\", \"parameters\": {}}<|action_end|>\n",
+     "C(a)[f]({})"},
+    {0, NULL, "longcat", "", "<longcat_tool_call>x</longcat_tool_call>",
+     "C(<longcat_tool_call>x</longcat_tool_call>)"},
+    {0, NULL, "granite", "", "<|tool_call|>[{\"arguments\": {}, \"name\": \"f\"}]", "[f]({})"},
+    {0, NULL, "granite", "", "<tool_call>[{\"arguments\": {}, \"name\": \"f\"}]", "[f]({})"},
+    {0, NULL, "granite", "", " [{\"arguments\": {}, \"name\": \"f\"}]", "[f]({})"},
+    {0, NULL, "granite", "", " [1] is", "C( [1] is)"},
+    {0, NULL, "granite", "", "<|tool_call|>[{\"name\": \"f\", \"arguments\": {}}, 7]",
+     "[f]({})C( 7])"},
+    {0, NULL, "granite-20b-fc", "",
+     "<function_call> {\"name\": \"f\", \"arguments\": {}}\n<function_call> {\"name\": \"g\", "
+     "\"arguments\": {\"a\": 1}}",
+     "[f]({})[g]({\"a\": 1})"},
+    {0, NULL, "phi4_mini_json", "", "functools[{\"name\": \"f\", \"arguments\": {}}]", "[f]({})"},
+    {0, NULL, "phi4_mini_json", "", "import functools\n", "C(import functools\n)"},
+    {0, NULL, "llama3_json", "", "{\"name\": \"f\", \"parameters\": {\"a\": \"b\"}}",
+     "[f]({\"a\": \"b\"})"},
+    {0, NULL, "llama3_json", "",
+     "<|python_tag|>{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", \"parameters\": {}}",
+     "[f]({})[g]({})"},
+    {0, NULL, "llama3_json", "", "{\"name\": \"f\", \"parameters\": {}} then", "[f]({})C( then)"},
+    {0, NULL, "llama4_json", "", " {\"a\": 1}", "C( {\"a\": 1})"},
+    {0, NULL, "llama3_json", "", "a {\"name\": \"f\", \"parameters\": {}}",
+     "C(a {\"name\": \"f\", \"parameters\": {}})"},
+    {0, NULL, "llama3_json", "", "<|python_tag|>search.call(q=1)",
+     "C(<|python_tag|>search.call(q=1))"},
+    {0, NULL, "llama3_json", "", "", ""},
+    {0, NULL, "mistral", "",
+     "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": 1}, \"id\": \"123456789\"}, "
+     "{\"name\": \"g\", \"arguments\": {}}]",
+     "[f]({\"a\": 1})[g]({})"},
+    {0, NULL, "mistral", "", "a[TOOL_CALLS]f[ARGS]{\"a\": \"}\"}[TOOL_CALLS]g{\"b\": {}}",
+     "C(a)[f]({\"a\": \"}\"})[g]({\"b\": {}})"},
+    {0, NULL, "mistral", "", "[TOOL_CALLS]f[CALL_ID]123456789[ARGS]{}", "[f]({})"},
+    {0, NULL, "mistral", "", "[TOOL_CALLS]no call {}", "C([TOOL_CALLS]no call {})"},
+    {0, NULL, "mistral", "", "[TOOL_CALLS]f[ARGS]", "C([TOOL_CALLS]f[ARGS])"},
+    {0, "mistral", "mistral", "", "[THINK]a[/THINK][TOOL_CALLS]f[ARGS]{}", "R(a)[f]({})"},
+    {0, NULL, "deepseek_v3", "",
+     "a<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"a\": 1}\n```"
+     "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n{}\n```"
+     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     "C(a)[f]({\"a\": 1})[g]({})"},
+    {0, NULL, "deepseek_v31", "",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": 1}<｜tool▁call▁end｜>"
+     "<｜tool▁call▁begin｜>g<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     "[f]({\"a\": 1})[g]({})"},
+    {0, NULL, "deepseek_v31", "", "<｜tool▁call▁begin｜>f<｜tool▁call▁end｜>{",
+     "C(<｜tool▁call▁begin｜>f<｜tool▁call▁end｜>{)"},
+    {0, NULL, "kimi_k2", "",
+     "a<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}"
+     "<|tool_call_end|><|tool_call_begin|>functions.a.b:1<|tool_call_argument_begin|>{\"a\": 1}"
+     "<|tool_call_end|><|tool_calls_section_end|>",
+     "C(a)[f]({})[a.b]({\"a\": 1})"},
+    {0, "openai_gptoss", "openai", "<|start|>assistant",
+     "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>commentary<|message|>b<|"
+     "end|>"
+     "<|start|>assistant<|channel|>commentary to=functions.f "
+     "<|constrain|>json<|message|>{\"x\": 1}<|call|>",
+     "R(a)C(b)[f]({\"x\": 1})"},
+    {0, "openai_gptoss", "openai", "",
+     " to=functions.f<|channel|>commentary json<|message|><|call|><|start|>assistant"
+     "<|channel|>commentary to=functions.g<|message|>{",
+     "[f]({})[g]({)"},
+    {0, "openai_gptoss", NULL, "",
+     "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final "
+     "<|constrain|>json<|message|>{\"b\": 1}<|return|>",
+     "R(a)C({\"b\": 1})"},
+    {0, "openai_gptoss", NULL, "", "<|channel|>commentary to=functions.f<|message|>{}<|call|>",
+     "C({})"},
+    {0, NULL, "openai", "",
+     "<|channel|>analysis<|message|>a<|channel|>final<|message|>b<|start|>assistant<|chan",
+     "R(a)C(b)"},
+    {DROP_REASONING, "openai_gptoss", "openai", "",
+     "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>fin", ""},
+    {0, "openai_gptoss", NULL, "<|start|>assistant<|channel|>analysis<|message|>",
+     "a<|end|><|start|>assistant<|channel|>final<|message|>b", "R(a)C(b)"},
+    {0, "openai_gptoss", "openai", "<|start|>assistant<|channel|>final<|message|>", "a", "C(a)"},
+    {CONTINUED, "openai_gptoss", NULL, "xabc", "d", "C(d)"},
+    {0, "openai_gptoss", "hermes", "", "no channel " CALL("f", "{}"), "C(no channel )[f]({})"},
     {0, "qwen3", "hermes", "", "<think>" CALL("no", "{}") "</think>\n\n" CALL("f", "{}"),
      "R(" CALL("no", "{}") ")[f]({})"},
     {0, "qwen3", "hermes", "", "<think>a</think>\n\nb" CALL("f", "{}"), "R(a)C(\n\nb)[f]({})"},
@@ -71,7 +169,7 @@ static const struct answer_case cases[] = {
 
 /* Everything so far, neighbours of one kind joined: what a client has put together. */
 struct heard {
-    char text[2048];
+    char text[4096];
     size_t n;
     int kind; /* of the last part, -1: none */
     uint32_t i_call;
@@ -135,7 +233,7 @@ static void feed(const struct answer_case *c, size_t at, bool every, struct hear
     for (size_t i = 0; i < n;) {
         size_t k = every ? 1 : i < at ? at - i : n - i;
         struct answer_delta d = {.finish = ANSWER_STOP};
-        char piece[512]; /* not what lies behind it */
+        char piece[1024]; /* not what lies behind it */
         memcpy(piece, c->text + i, k);
         answer_feed(&a, (struct str){piece, k}, false, &d);
         hear(h, &d);
@@ -183,9 +281,103 @@ static void test_finish(void **state)
     answer_fini(&a);
 }
 
+/* What is held back has a bound: a header or a name that never ends is content. */
+static void test_bounds(void **state)
+{
+    static const char *const begins[][2] = {{"openai", "<|channel|>"},
+                                            {"mistral", "[TOOL_CALLS]"},
+                                            {"deepseek_v3", "<｜tool▁call▁begin｜>"}};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+        char text[1024];
+        struct answer_case c = {.tools = begins[i][0], .prompt = "", .text = text};
+        struct heard whole, pieces;
+        enum answer_finish finish;
+        snprintf(text, sizeof text, "%s%0*d", begins[i][1], 800, 0);
+        feed(&c, strlen(text), false, &whole, &finish);
+        feed(&c, 0, true, &pieces, &finish);
+        assert_string_equal(whole.text, pieces.text);
+        assert_int_equal(whole.n, strlen(text) + 3); /* C(…) */
+    }
+}
+
+/* Markers and pieces of JSON in any order, by every parser: whole and byte by byte give the same
+ * parts, and nothing stays behind. */
+static uint32_t draw(uint32_t *seed, size_t n)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return (uint32_t)((*seed >> 8) % n);
+}
+
+static void make_text(const struct answer_parser *p, uint32_t *seed, char *text, size_t size)
+{
+    static const char *const bits[] = {
+        "{\"name\": \"f\", \"arguments\": ",
+        "{\"parameters\": {}, \"name\": \"g\"}",
+        "{",
+        "}",
+        "[",
+        "]",
+        "\"a",
+        "\": ",
+        "1",
+        "f",
+        "(",
+        ")",
+        "=",
+        "'",
+        "\\",
+        ", ",
+        ":",
+        ";",
+        " ",
+        "\n",
+        "<",
+        "<|",
+        "\xC3\xA9",
+    };
+    size_t n_marks = 0, n = 0, k = 1 + draw(seed, 14);
+    while (p->markers[n_marks])
+        n_marks++;
+    text[0] = '\0';
+    for (size_t i = 0; i < k && n + ANSWER_MARKER_MAX < size; i++) {
+        const char *bit = draw(seed, 3) == 0 ? p->markers[draw(seed, n_marks)]
+                                             : bits[draw(seed, sizeof bits / sizeof *bits)];
+        n += (size_t)snprintf(text + n, size - n, "%s", bit);
+    }
+}
+
+static void test_any_order(void **state)
+{
+    struct strbuf lists[2];
+    for (size_t kind = 0; kind < 2; kind++) {
+        struct strbuf *b = &lists[kind];
+        strbuf_init(b, 0);
+        (kind ? tool_parser_names : reasoning_parser_names)(b);
+        char *save = NULL;
+        for (char *name = strtok_r(b->ptr, ", ", &save); name; name = strtok_r(NULL, ", ", &save)) {
+            const struct answer_parser *p =
+                kind ? tool_parser_find(name) : reasoning_parser_find(name);
+            for (uint32_t i = 0, seed = 1; i < 2000; i++) {
+                char text[1024];
+                struct answer_case c = {.prompt = "", .text = text};
+                struct heard whole, pieces;
+                enum answer_finish finish;
+                *(kind ? &c.tools : &c.reasoning) = name;
+                make_text(p, &seed, text, sizeof text);
+                feed(&c, strlen(text), false, &whole, &finish);
+                feed(&c, 0, true, &pieces, &finish);
+                if (strcmp(whole.text, pieces.text) != 0)
+                    fail_msg("%s of %s: %s, in pieces %s", name, text, whole.text, pieces.text);
+            }
+        }
+        strbuf_fini(b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_parsers),
-                                       cmocka_unit_test(test_finish)};
+                                       cmocka_unit_test(test_finish), cmocka_unit_test(test_bounds),
+                                       cmocka_unit_test(test_any_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,251 @@
+#include "gateway/tool_marked.h"
+
+#include <string.h>
+
+#include "gateway/answer.h"
+
+/* REST: the object's members behind its arguments. NEXT: another object, or the end of a list.
+ * AFTER: up to the closing marker. */
+enum {
+    STEP_START,
+    STEP_TEXT,
+    STEP_HEAD,
+    STEP_ARGUMENTS,
+    STEP_REST,
+    STEP_NEXT,
+    STEP_AFTER,
+};
+
+enum { NO_MARK = UINT32_MAX, NAMED_MAX_HEAD = 512 };
+
+static const char *const argument_keys[] = {"arguments", "parameters", NULL};
+
+static size_t feed_start(const struct marked_family *f, struct parser_state *s, struct str text,
+                         bool end)
+{
+    size_t at = json_skip_space(text, 0);
+    if (f->bare && at == text.len && !end)
+        return 0;
+    s->step = f->bare && at < text.len && text.ptr[at] == f->bare ? STEP_HEAD : STEP_TEXT;
+    s->i_mark = NO_MARK;
+    return 0;
+}
+
+/* Content up to the next call. White space before the first content may be before a call, where it
+ * is nobody's. */
+static size_t feed_text(const struct marked_family *f, struct parser_state *s, struct str text,
+                        bool end, struct answer *a)
+{
+    size_t i_mark, n = parser_find_first(text, f->marks, &i_mark);
+    bool found = i_mark != SIZE_MAX;
+    if (end && !found)
+        n = text.len;
+    if (!s->said && json_skip_space((struct str){text.ptr, n}, 0) == n &&
+        (found || !end || a->n_calls > 0)) {
+        if (!found)
+            return 0; /* at the end after a call: dropped */
+    } else {
+        s->said = s->said || n > 0;
+        answer_content(a, (struct str){text.ptr, n});
+    }
+    if (!found)
+        return n;
+    if (i_mark < f->n_opens) {
+        s->step = STEP_HEAD;
+        s->i_mark = (uint32_t)i_mark;
+    } else {
+        s->said = false;
+    }
+    return n + strlen(f->marks[i_mark]);
+}
+
+/* It begins like a call and is none: content, with its marker, as in vLLM. */
+static void refuse_call(const struct marked_family *f, struct parser_state *s, struct answer *a)
+{
+    if (s->i_mark != NO_MARK)
+        answer_content(a, str_from(f->marks[s->i_mark]));
+    s->said = true;
+    s->step = STEP_TEXT;
+}
+
+static void begin_call(struct parser_state *s, struct str name, bool object, struct answer *a)
+{
+    s->i_call = answer_call(a, name);
+    s->in_object = object;
+    s->step = STEP_ARGUMENTS;
+    s->json = (struct json_scan){0};
+}
+
+static bool starts_with(struct str s, const char *start)
+{
+    size_t n = strlen(start);
+    return s.len >= n && memcmp(s.ptr, start, n) == 0;
+}
+
+static struct str skip(struct str s, size_t n)
+{
+    return (struct str){s.ptr + n, s.len - n};
+}
+
+static bool is_name_byte(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+           c == '-' || c == '.' || c == '/';
+}
+
+/* The name in what precedes the arguments; empty: that is no head of a call. */
+static struct str name_in_head(const struct marked_family *f, struct str head)
+{
+    head = skip(head, json_skip_space(head, 0));
+    if (f->prefix && starts_with(head, f->prefix))
+        head = skip(head, strlen(f->prefix));
+    struct str name = {head.ptr, 0};
+    while (name.len < head.len && is_name_byte(head.ptr[name.len]))
+        name.len++;
+    head = skip(head, name.len);
+    head = skip(head, json_skip_space(head, 0));
+    if (head.len > 0 && !(f->sep && starts_with(head, f->sep)))
+        name.len = 0;
+    return name;
+}
+
+static size_t feed_named(const struct marked_family *f, struct parser_state *s, struct str text,
+                         bool end, struct answer *a)
+{
+    size_t n = text.len < NAMED_MAX_HEAD ? text.len : NAMED_MAX_HEAD;
+    const char *brace = n > 0 ? memchr(text.ptr, '{', n) : NULL;
+    if (!brace && n < NAMED_MAX_HEAD && !end)
+        return 0;
+    struct str name = {0};
+    if (brace)
+        name = name_in_head(f, (struct str){text.ptr, (size_t)(brace - text.ptr)});
+    if (name.len > 0)
+        begin_call(s, name, false, a);
+    else
+        refuse_call(f, s, a);
+    return name.len > 0 ? (size_t)(brace - text.ptr) : 0;
+}
+
+/* Up to the arguments. */
+static size_t feed_head(const struct marked_family *f, struct parser_state *s, struct str text,
+                        bool end, struct answer *a)
+{
+    struct json_call call = {0};
+    size_t at = json_skip_space(text, 0);
+    if (at == text.len && !end)
+        return 0;
+    if (f->named && at < text.len && text.ptr[at] != '{' && text.ptr[at] != '[')
+        return feed_named(f, s, text, end, a);
+    bool list = at < text.len && text.ptr[at] == '[' && !s->in_list;
+    if (list)
+        at = json_skip_space(text, at + 1);
+    enum json_call_result res = json_call_parse(skip(text, at), argument_keys, &call);
+    if (res == JSON_CALL_MORE && !end)
+        return 0;
+    if (res != JSON_CALL_BEGUN && res != JSON_CALL_BARE) {
+        refuse_call(f, s, a);
+        return 0;
+    }
+    s->in_list = s->in_list || list;
+    begin_call(s, call.name, true, a);
+    if (res == JSON_CALL_BARE) {
+        answer_arguments(a, s->i_call, STR("{}"));
+        s->step = STEP_NEXT;
+    }
+    return at + call.arguments;
+}
+
+static size_t feed_arguments(struct parser_state *s, struct str text, struct answer *a)
+{
+    size_t n = 0;
+    enum json_scan_result res = json_scan_feed(&s->json, text, &n);
+    answer_arguments(a, s->i_call, (struct str){text.ptr, n});
+    if (res == JSON_SCAN_DONE && s->in_object) {
+        s->step = STEP_REST;
+        s->json = (struct json_scan){.begun = true, .depth = 1}; /* inside the call's object */
+    } else if (res != JSON_SCAN_MORE) {
+        s->step = STEP_AFTER;
+    }
+    return n;
+}
+
+static size_t feed_rest(struct parser_state *s, struct str text)
+{
+    size_t n = 0;
+    enum json_scan_result res = json_scan_feed(&s->json, text, &n);
+    if (res != JSON_SCAN_MORE)
+        s->step = res == JSON_SCAN_DONE ? STEP_NEXT : STEP_AFTER;
+    return n;
+}
+
+static size_t feed_next(const struct marked_family *f, struct parser_state *s, struct str text)
+{
+    size_t at = json_skip_space(text, 0);
+    char more = f->between;
+    if (s->in_list)
+        more = ',';
+    if (at == text.len && more)
+        return 0;
+    if (more && text.ptr[at] == more) {
+        s->step = STEP_HEAD;
+        s->i_mark = NO_MARK;
+        return at + 1;
+    }
+    s->step = STEP_AFTER;
+    return s->in_list && text.ptr[at] == ']' ? at + 1 : 0;
+}
+
+/* A call that nobody closed ends where the next begins. */
+static size_t feed_after(const struct marked_family *f, struct parser_state *s, struct str text)
+{
+    size_t n = 0, i_mark = SIZE_MAX, n_close = 0;
+    bool found = true;
+    if (f->close) {
+        n_close = strlen(f->close);
+        n = parser_find_marker(text, f->close, &found);
+        size_t next = parser_find_first(text, f->marks, &i_mark);
+        if (next < n) {
+            n = next;
+            n_close = 0;
+            found = i_mark != SIZE_MAX;
+        }
+    }
+    if (!found)
+        return n;
+    s->step = STEP_TEXT;
+    s->said = s->in_list = false;
+    return n + n_close;
+}
+
+static size_t feed_step(const struct marked_family *f, struct parser_state *s, struct str text,
+                        bool end, struct answer *a)
+{
+    switch (s->step) {
+    case STEP_START:
+        return feed_start(f, s, text, end);
+    case STEP_TEXT:
+        return feed_text(f, s, text, end, a);
+    case STEP_HEAD:
+        return feed_head(f, s, text, end, a);
+    case STEP_ARGUMENTS:
+        return feed_arguments(s, text, a);
+    case STEP_REST:
+        return feed_rest(s, text);
+    case STEP_NEXT:
+        return feed_next(f, s, text);
+    default:
+        return feed_after(f, s, text);
+    }
+}
+
+size_t tool_marked_feed(const struct answer_parser *p, struct parser_state *s, struct str text,
+                        bool end, struct answer *a)
+{
+    for (size_t at = 0;;) {
+        uint32_t before = s->step;
+        size_t n = feed_step(p->family, s, skip(text, at), end, a);
+        at += n;
+        if (s->step == before && n == 0)
+            return end ? text.len : at;
+    }
+}

@@ -1,0 +1,19 @@
+#pragma once
+/* Calls whose arguments are JSON, behind a marker: {"name": …, "arguments": {…}}, a list of such
+ * objects, or the name and then its arguments. What families differ in is a struct marked_family.
+ */
+#include "gateway/answer_parser.h"
+
+struct marked_family {
+    const char *const *marks; /* n_opens that each begin a call, then what is dropped around them */
+    size_t n_opens;
+    const char *close; /* behind a call or a list; what precedes it is dropped. NULL: nothing */
+    char bare;    /* text that begins with this byte is a call without a marker; 0: it is not */
+    char between; /* behind this byte another object may follow; 0: it may not */
+    bool named; /* the name comes before the arguments, not in an object: [prefix] name [sep …] { */
+    const char *prefix, *sep; /* with named; NULL: there is none */
+};
+
+/* Of families with named ones too: `{` or `[` begins an object or a list all the same. */
+size_t tool_marked_feed(const struct answer_parser *p, struct parser_state *s, struct str text,
+                        bool end, struct answer *a);
