@@ -101,6 +101,11 @@ static void cuda_place(const struct executor_model *x, char *out, size_t size)
     snprintf(out, size, "%s", known ? info.pci : "");
 }
 
+static enum status cuda_query(struct executor_model *x, struct error *err)
+{
+    return cuda_device_query(x->found.device, err);
+}
+
 static enum status cuda_open_draws(struct executor_model *x, struct gpu_draws **out,
                                    struct error *err)
 {
@@ -116,6 +121,7 @@ static const struct executor_device cuda = {.kind = DEVICE_CUDA,
                                             .memory_bytes = cuda_memory_bytes,
                                             .name = cuda_name,
                                             .place = cuda_place,
+                                            .query = cuda_query,
                                             .say_loaded = gpu_log_start,
                                             .open_group = executor_gpus_open,
                                             .open_draws = cuda_open_draws};

@@ -69,6 +69,9 @@ struct executor_device {
     uint64_t (*memory_bytes)(const struct executor_model *x); /* of the device */
     void (*name)(const struct executor_model *x, char *out, size_t size);
     void (*place)(const struct executor_model *x, char *out, size_t size); /* info.pci; or NULL */
+    /* What the device's sync would say, without waiting: STATUS_AGAIN while it is at work. NULL:
+     * its calls return when they are done. */
+    enum status (*query)(struct executor_model *x, struct error *err);
     /* Said at the end of a start that took so long; or NULL. */
     void (*say_loaded)(const struct executor_model *x, uint64_t elapsed_ns);
     /* Ranks that talk by other means than struct comm. NULL: by that. */

@@ -5,7 +5,6 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "kernels/cuda/cuda.h"
 
 /* ---- ids to all ranks ---- */
 
@@ -152,9 +151,9 @@ void executor_await_device(struct executor_model *x)
     uint64_t until = clock_mono_ns() + x->stuck_ns;
     enum status s;
     struct error why;
-    if (!x->found.device || atomic_load(&x->is_lost))
+    if (!x->device->query || atomic_load(&x->is_lost))
         return;
-    while ((s = cuda_device_query(x->found.device, &why)) == STATUS_LIMIT ||
+    while ((s = x->device->query(x, &why)) == STATUS_LIMIT ||
            (s == STATUS_AGAIN && clock_mono_ns() < until)) {
         executor_bump(&x->base);
         (void)nanosleep(&pause, NULL);
