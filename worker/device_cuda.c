@@ -123,7 +123,7 @@ static const struct executor_device cuda = {.kind = DEVICE_CUDA,
                                             .place = cuda_place,
                                             .query = cuda_query,
                                             .say_loaded = gpu_log_start,
-                                            .open_group = executor_gpus_open,
+                                            .group = &executor_group_gpus,
                                             .open_draws = cuda_open_draws};
 
 enum status executor_cuda_open(const struct worker_options *o, const struct executor_found *found,

@@ -32,39 +32,27 @@ static const struct executor_info *model_info(const struct executor *e)
 static enum status model_listen(struct executor *e, const char *host, struct error *err)
 {
     struct executor_model *x = of(e);
-    if (!x->comm)
+    if (!x->group->listen)
         return STATUS_OK;
-    TRY(comm_listen(x->comm, host, err));
-    x->info.comm_address = str_from(comm_address(x->comm));
-    log_info("comm_listening", "address=%s", comm_address(x->comm));
+    TRY(x->group->listen(x, host, err));
+    x->info.comm_address = x->group->address(x);
     return STATUS_OK;
 }
 
 static enum status model_check(struct executor *e, struct error *err)
 {
     struct executor_model *x = of(e);
-    struct collectives *c = collectives_gpu_base(x->gpus);
-    if (c)
-        return c->ops->wait(c, err);
-    return x->comm ? comm_check(x->comm, err) : STATUS_OK;
-}
-
-static uint32_t id_bytes(const struct executor_model *x)
-{
-    return x->gpus ? GPU_COMM_ID_BYTES : COMM_ID_BYTES;
+    return x->group->check ? x->group->check(x, err) : STATUS_OK;
 }
 
 static enum status model_make_comm_id(struct executor *e, uint8_t *out, uint32_t *n,
                                       struct error *err)
 {
     struct executor_model *x = of(e);
-    uint32_t size = id_bytes(x);
+    uint32_t size = x->group->id_bytes;
     if (*n < size)
         return error_set(err, STATUS_LIMIT, "no room for a communicator id");
-    if (x->gpus)
-        TRY(collectives_gpu_make_id(x->gpus, x->made_id, err));
-    else
-        comm_make_id(x->made_id);
+    TRY(x->group->make_id(x, x->made_id, err));
     x->has_made_id = true;
     memcpy(out, x->made_id, size);
     *n = size;
@@ -80,14 +68,14 @@ static enum status check_join(struct executor_model *x, const struct executor_co
                          "rank %u of %u, stage %u of %u: this worker was started with --tp %u "
                          "--pp %u",
                          c->rank, c->tp, c->stage, c->pp, x->place.tp, x->place.pp);
-    if (x->comm && c->n_addresses != world)
+    if (x->group->address && c->n_addresses != world)
         return error_set(err, STATUS_INVALID, "addresses of %u ranks for a group of %u",
                          c->n_addresses, world);
-    if (c->id.n != id_bytes(x))
+    if (c->id.n != x->group->id_bytes)
         return error_set(err, STATUS_INVALID, "communicator id of %u bytes, want %u", c->id.n,
-                         id_bytes(x));
+                         x->group->id_bytes);
     bool makes_id = c->rank == 0 && c->stage == 0;
-    if (makes_id && (!x->has_made_id || memcmp(c->id.ptr, x->made_id, id_bytes(x)) != 0))
+    if (makes_id && (!x->has_made_id || memcmp(c->id.ptr, x->made_id, x->group->id_bytes) != 0))
         return error_set(err, STATUS_INVALID, "this is not the communicator id that rank 0 made");
     return STATUS_OK;
 }
@@ -134,24 +122,6 @@ static enum status follow_seat(struct executor_model *x, const struct executor_c
     return STATUS_OK;
 }
 
-static enum status join_ranks(struct executor_model *x, const struct executor_comm *c,
-                              struct error *err)
-{
-    const struct comm_group g = {.term_epoch = c->term_epoch,
-                                 .rank = comm_place_position(&x->place),
-                                 .n_ranks = comm_place_world(&x->place),
-                                 .addresses = c->addresses,
-                                 .id = c->id};
-    enum status s = comm_stages_join(&x->comms, &x->place, &g, err);
-    if (s != STATUS_OK) {
-        comm_leave(x->comm);
-        return s;
-    }
-    log_info("joined", "rank=%u/%u stage=%u/%u transport=%s", c->rank, c->tp, c->stage, c->pp,
-             log_quote(comm_transport(x->comm)));
-    return STATUS_OK;
-}
-
 static enum status model_join_comm(struct executor *e, const struct executor_comm *c,
                                    struct error *err)
 {
@@ -163,9 +133,7 @@ static enum status model_join_comm(struct executor *e, const struct executor_com
     TRY(d->ops->set_isa_level(d, c->isa_level, err));
     TRY(sequences_reset(x->sequences, c->n_blocks, err));
     executor_bump(e);
-    if (x->gpus)
-        return executor_gpus_join(x, c, err);
-    return x->comm ? join_ranks(x, c, err) : STATUS_OK;
+    return x->group->join ? x->group->join(x, c, err) : STATUS_OK;
 }
 
 static void model_abort_comm(struct executor *e)
@@ -173,10 +141,8 @@ static void model_abort_comm(struct executor *e)
     struct executor_model *x = of(e);
     struct error err;
     executor_ahead_drop(x);
-    if (x->gpus)
-        executor_gpus_leave(x);
-    if (x->comm)
-        comm_leave(x->comm);
+    if (x->group->leave)
+        x->group->leave(x);
     executor_drop_steps(x);
     if (!atomic_load(&x->is_lost))              /* what hangs would be waited for */
         runner_drop_records(x->engine->runner); /* they have it in them */
@@ -199,10 +165,8 @@ static void model_interrupt(struct executor *e)
     uint64_t none = 0;
     (void)atomic_compare_exchange_strong(&x->interrupted_ns, &none, clock_mono_ns());
     atomic_store(&x->interrupted, true);
-    if (x->gpus)
-        collectives_gpu_interrupt(x->gpus);
-    if (x->comm)
-        comm_interrupt(x->comm);
+    if (x->group->interrupt)
+        x->group->interrupt(x);
 }
 
 /* ---- adapters ---- */
@@ -265,10 +229,10 @@ static void model_close(struct executor *e)
     sequences_free(x->sequences);
     draft_model_close(x->draft_model);
     engine_close(x->engine);
-    executor_gpus_close(x);
+    if (x->group->close)
+        x->group->close(x);
     if (x->found.device)
         x->found.device->ops->close(x->found.device);
-    comm_close(x->comm);
     mem_free(x->served_name);
     mem_free(x);
 }
@@ -309,23 +273,13 @@ static const struct executor_ops halves_executor_ops = {
     .close = model_close,
 };
 
-static enum status open_comm(struct executor_model *x, const struct worker_options *o,
-                             struct error *err)
+static enum status open_group(struct executor_model *x, const struct worker_options *o,
+                              struct error *err)
 {
-    if (x->device->open_group)
-        return x->device->open_group(o, x, err);
     if (comm_place_world(&x->place) == 1)
         return STATUS_OK;
-    const struct comm_options co = {.host = o->comm_host, /* NULL: the worker finds out */
-                                    .port = (uint16_t)o->comm_port,
-                                    .timeout_ms = (uint32_t)(x->stuck_ns / NS_PER_MS),
-                                    .progress = &x->base.progress,
-                                    .no_shared_memory = o->no_shared_memory};
-    TRY(comm_open(&co, &x->comm, err));
-    if (o->comm_host)
-        log_info("comm_listening", "address=%s", comm_address(x->comm));
-    collectives_comm_init(&x->collectives, &x->comms);
-    return comm_stages_open(x->comm, x->place.tp, x->place.pp, &x->comms, err);
+    x->group = x->device->group ? x->device->group : &executor_group_comm;
+    return x->group->open(o, x, err);
 }
 
 /* The target is sized with the draft in mind: each of its blocks has a twin there. */
@@ -389,7 +343,7 @@ static enum status open_engine(struct executor_model *x, const struct worker_opt
     s.told_held_bytes = x->tell ? EXECUTOR_TELL_BYTES : 0;
     s.rank = x->place.rank;
     s.stage = x->place.stage;
-    s.collectives = x->comm ? &x->collectives.base : collectives_gpu_base(x->gpus);
+    s.collectives = x->group->collectives ? x->group->collectives(x) : NULL;
     s.progress = &x->base.progress;
     s.interrupt = &x->interrupted;
     s.load_permille = &x->base.load_permille;
@@ -449,19 +403,19 @@ static void fill_info(struct executor_model *x, const struct worker_options *o)
     uint64_t samplers = x->found.device ? 0 : executor_samplers_bytes(x); /* the device's memory */
     x->device->name(x, x->device_name, sizeof x->device_name);
     x->served_name = mem_strdup(worker_options_name(o, e->info.name));
-    *i = (struct executor_info){.device = x->device->kind,
-                                .device_name = str_from(x->device_name),
-                                .model = str_from(x->served_name),
-                                .memory_bytes = x->device->memory_bytes(x),
-                                .isa_level = e->device->ops->isa_level(e->device),
-                                .comm_address = str_from(x->comm ? comm_address(x->comm) : ""),
-                                .weights_bytes = e->weights_bytes,
-                                .activation_bytes = e->activation_bytes + samplers +
-                                                    (x->draws ? x->draws->n_bytes : 0),
-                                .sampler_bytes = samplers,
-                                .comm_bytes = e->comm_bytes,
-                                .kv_bytes = e->kv_bytes,
-                                .lora_bytes = e->lora_bytes};
+    *i = (struct executor_info){
+        .device = x->device->kind,
+        .device_name = str_from(x->device_name),
+        .model = str_from(x->served_name),
+        .memory_bytes = x->device->memory_bytes(x),
+        .isa_level = e->device->ops->isa_level(e->device),
+        .comm_address = x->group->address ? x->group->address(x) : str_from(""),
+        .weights_bytes = e->weights_bytes,
+        .activation_bytes = e->activation_bytes + samplers + (x->draws ? x->draws->n_bytes : 0),
+        .sampler_bytes = samplers,
+        .comm_bytes = e->comm_bytes,
+        .kv_bytes = e->kv_bytes,
+        .lora_bytes = e->lora_bytes};
     if (x->device->place)
         x->device->place(x, i->pci, sizeof i->pci);
     i->limits = (struct sequences_limits){.max_model_len = e->max_model_len,
@@ -496,6 +450,7 @@ enum status executor_model_open(const struct executor_device *d, const struct ex
     struct executor_model *x = mem_zalloc(sizeof *x);
     x->base.ops = &model_executor_ops;
     x->device = d;
+    x->group = &executor_alone;
     x->stuck_ns = (o->step_timeout_s > 0 ? (uint64_t)o->step_timeout_s : STUCK_S) * NS_PER_S;
     x->found = found ? *found : (struct executor_found){0};
     /* Where the head will most likely place this rank: it loads before its peers are there. */
@@ -510,7 +465,7 @@ enum status executor_model_open(const struct executor_device *d, const struct ex
     if (s == STATUS_OK)
         s = speculation_read(&o->speculation, &x->speculation, err);
     if (s == STATUS_OK)
-        s = open_comm(x, o, err);
+        s = open_group(x, o, err);
     if (s == STATUS_OK)
         s = open_engine(x, o, err);
     if (s == STATUS_OK && executor_draws(x))

@@ -75,8 +75,7 @@ struct executor_device {
     /* Said at the end of a start that took so long; or NULL. */
     void (*say_loaded)(const struct executor_model *x, uint64_t elapsed_ns);
     /* Ranks that talk by other means than struct comm. NULL: by that. */
-    enum status (*open_group)(const struct worker_options *o, struct executor_model *x,
-                              struct error *err);
+    const struct executor_group *group;
     /* A device that draws, of a model that is measured and not loaded. NULL: the host draws. */
     enum status (*open_draws)(struct executor_model *x, struct gpu_draws **out, struct error *err);
 };
@@ -85,15 +84,17 @@ struct executor_model {
     struct executor base; /* shard_rank, shard_stage: written by the compute thread */
     struct executor_info info;
     const struct executor_device *device;
-    struct executor_found found; /* device NULL: the engine has its own */
-    struct comm_place place;     /* rank and stage: the compute thread's */
-    struct comm *comm;           /* NULL: one rank */
+    struct executor_found found;        /* device NULL: the engine has its own */
+    struct comm_place place;            /* rank and stage: the compute thread's */
+    const struct executor_group *group; /* executor_model_group.h */
+    /* The groups' own: */
+    struct comm *comm;
     struct comm_stages comms;
-    struct collectives_comm collectives; /* over comms: the runner's */
-    struct collectives_gpu *gpus;        /* ranks on GPUs; NULL: one rank, or comm */
-    void *tell;                          /* with gpus, of the device: what is told to all */
-    _Atomic bool is_lost;                /* the process has to end, why: */
-    struct error why_lost;               /* written once, before */
+    struct collectives_comm collectives; /* over comms */
+    struct collectives_gpu *gpus;
+    void *tell;            /* with gpus, of the device: what is told to all */
+    _Atomic bool is_lost;  /* the process has to end, why: */
+    struct error why_lost; /* written once, before */
     struct executor_ahead ahead;
     struct engine *engine;
     struct speculation speculation;
@@ -170,11 +171,6 @@ MUST_USE enum status executor_append_id(struct executor_model *x, struct sequenc
 /* The drawing rank's items, when all ids are appended. */
 void executor_put_items(struct drawn *drawn, struct sequence_runs runs);
 
-/* In stages, and without guesses, ids go round after each pass and not after the last one. */
-static inline bool executor_tells_by_pass(const struct executor_model *x, const struct drawn *d)
-{
-    return x->place.pp > 1 && !d->guessed && !x->gpus;
-}
 /* Of the pass that has been run: the last stage appends what was drawn, the others a place for it.
  */
 MUST_USE enum status executor_end_pass(struct executor_model *x, struct drawn *drawn,

@@ -10,6 +10,7 @@
 #include "common/base/mem.h"
 #include "kernels/cuda/cuda_draw.h"
 #include "worker/executor_model_draw.h"
+#include "worker/executor_model_group.h"
 
 enum { MAX_PLACES = 4096, MAX_BIASES = 65536, MAX_ALLOWED = 262144, MAX_HISTORY = 1 << 21 };
 
@@ -25,7 +26,7 @@ struct draw_lists {
 
 enum status executor_draws_open(struct executor_model *x, struct error *err)
 {
-    if (comm_place_world(&x->place) > 1 && !x->gpus)
+    if (comm_place_world(&x->place) > 1 && !x->group->is_on_device)
         return STATUS_OK; /* other ranks learn ids from the host that draws */
     TRY(x->device->open_draws(x, &x->draws, err));
     const struct gpu_draws_options *o = &x->draws->o;
