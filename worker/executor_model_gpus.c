@@ -149,7 +149,7 @@ static enum status wait_until(struct executor_model *x,
     return collectives_gpu_wait(x->gpus, done, ctx, err);
 }
 
-static bool is_overdue(struct executor_model *x)
+static bool is_overdue(const struct executor_model *x)
 {
     return collectives_gpu_overdue(x->gpus);
 }

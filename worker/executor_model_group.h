@@ -30,7 +30,7 @@ struct executor_group {
     /* As collectives_gpu_wait. */
     enum status (*wait)(struct executor_model *x, enum status (*done)(void *ctx, struct error *err),
                         void *ctx, struct error *err);
-    bool (*is_overdue)(struct executor_model *x); /* its end does not come to an end */
+    bool (*is_overdue)(const struct executor_model *x); /* its end does not come to an end */
     void (*close)(struct executor_model *x);
 };
 extern const struct executor_group executor_alone;      /* one rank */

@@ -78,7 +78,7 @@ bool executor_lost(const struct executor *e, struct error *why)
                         (double)x->stuck_ns / NS_PER_S);
         return true;
     }
-    if (!x->group->is_overdue || !x->group->is_overdue((struct executor_model *)e))
+    if (!x->group->is_overdue || !x->group->is_overdue(x))
         return false;
     (void)error_set(why, STATUS_IO, "the abort of the collectives does not come to its end");
     return true;
