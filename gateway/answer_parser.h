@@ -5,6 +5,7 @@
  * so that what waits for long (arguments of a megabyte) is not looked at again for every token. */
 #include "common/base/str.h"
 #include "gateway/json_scan.h"
+#include "gateway/literal_scan.h"
 
 struct answer;
 
@@ -15,6 +16,7 @@ struct parser_state {
     bool said;       /* content was given */
     bool in_list, in_object, in_header;
     struct json_scan json;
+    struct literal_scan literal;
 };
 
 struct answer_parser {

@@ -74,6 +74,7 @@ static void begin_call(struct parser_state *s, struct str name, bool object, str
     s->in_object = object;
     s->step = STEP_ARGUMENTS;
     s->json = (struct json_scan){0};
+    s->literal = (struct literal_scan){0};
 }
 
 static bool starts_with(struct str s, const char *start)
@@ -109,21 +110,52 @@ static struct str name_in_head(const struct marked_family *f, struct str head)
     return name;
 }
 
+/* Whether literals begin with a key or with nothing. SIZE_MAX: that has not come. */
+static size_t literals_begin(struct str text)
+{
+    size_t at = json_skip_space(text, 0), n = at;
+    while (n < text.len && is_name_byte(text.ptr[n]))
+        n++;
+    size_t behind = json_skip_space(text, n);
+    if (behind == text.len)
+        return SIZE_MAX;
+    char c = text.ptr[behind];
+    return n > at ? c == '=' || c == ':' : c == ')' || c == '}';
+}
+
+/* Its list has begun, where the family has one. */
 static size_t feed_named(const struct marked_family *f, struct parser_state *s, struct str text,
                          bool end, struct answer *a)
 {
-    size_t n = text.len < NAMED_MAX_HEAD ? text.len : NAMED_MAX_HEAD;
-    const char *brace = n > 0 ? memchr(text.ptr, '{', n) : NULL;
-    if (!brace && n < NAMED_MAX_HEAD && !end)
-        return 0;
+    size_t n = text.len < NAMED_MAX_HEAD ? text.len : NAMED_MAX_HEAD, begins = 1;
+    bool cut = n < NAMED_MAX_HEAD && !end;
+    const char *bracket = n > 0 ? memchr(text.ptr, f->bracket ? f->bracket : '{', n) : NULL;
     struct str name = {0};
-    if (brace)
-        name = name_in_head(f, (struct str){text.ptr, (size_t)(brace - text.ptr)});
+    if (bracket && f->bracket)
+        begins = literals_begin((struct str){bracket + 1, n - 1 - (size_t)(bracket - text.ptr)});
+    if ((!bracket || begins == SIZE_MAX) && cut)
+        return 0;
+    if (bracket && begins == 1)
+        name = name_in_head(f, (struct str){text.ptr, (size_t)(bracket - text.ptr)});
     if (name.len > 0)
         begin_call(s, name, false, a);
     else
         refuse_call(f, s, a);
-    return name.len > 0 ? (size_t)(brace - text.ptr) : 0;
+    return name.len > 0 ? (size_t)(bracket - text.ptr) : 0;
+}
+
+/* A list of calls with literals: its bracket is done with when the first call is one. */
+static size_t feed_literal(const struct marked_family *f, struct parser_state *s, struct str text,
+                           bool end, struct answer *a)
+{
+    size_t at = json_skip_space(text, 0);
+    bool list = !s->in_list && at < text.len && text.ptr[at] == '[';
+    at += list;
+    size_t n = feed_named(f, s, skip(text, at), end, a);
+    if (s->step != STEP_ARGUMENTS)
+        return 0;
+    s->in_list = s->in_list || list;
+    return at + n;
 }
 
 /* Up to the arguments. */
@@ -134,6 +166,8 @@ static size_t feed_head(const struct marked_family *f, struct parser_state *s, s
     size_t at = json_skip_space(text, 0);
     if (at == text.len && !end)
         return 0;
+    if (f->bracket)
+        return feed_literal(f, s, text, end, a);
     if (f->named && at < text.len && text.ptr[at] != '{' && text.ptr[at] != '[')
         return feed_named(f, s, text, end, a);
     bool list = at < text.len && text.ptr[at] == '[' && !s->in_list;
@@ -166,6 +200,16 @@ static size_t feed_arguments(struct parser_state *s, struct str text, struct ans
     } else if (res != JSON_SCAN_MORE) {
         s->step = STEP_AFTER;
     }
+    return n;
+}
+
+static size_t feed_literals(const struct marked_family *f, struct parser_state *s, struct str text,
+                            struct answer *a)
+{
+    size_t n = 0;
+    enum literal_result res = literal_scan_feed(&s->literal, text, f->quote, a, s->i_call, &n);
+    if (res != LITERAL_MORE)
+        s->step = res == LITERAL_DONE ? STEP_NEXT : STEP_AFTER;
     return n;
 }
 
@@ -228,7 +272,7 @@ static size_t feed_step(const struct marked_family *f, struct parser_state *s, s
     case STEP_HEAD:
         return feed_head(f, s, text, end, a);
     case STEP_ARGUMENTS:
-        return feed_arguments(s, text, a);
+        return f->bracket ? feed_literals(f, s, text, a) : feed_arguments(s, text, a);
     case STEP_REST:
         return feed_rest(s, text);
     case STEP_NEXT:

@@ -1,6 +1,7 @@
 #pragma once
-/* Calls whose arguments are JSON, behind a marker: {"name": …, "arguments": {…}}, a list of such
- * objects, or the name and then its arguments. What families differ in is a struct marked_family.
+/* Calls whose arguments are JSON or literals, behind a marker: {"name": …, "arguments": {…}}, a
+ * list of such objects, or the name and then its arguments. What families differ in is a struct
+ * marked_family.
  */
 #include "gateway/answer_parser.h"
 
@@ -12,8 +13,10 @@ struct marked_family {
     char between; /* behind this byte another object may follow; 0: it may not */
     bool named; /* the name comes before the arguments, not in an object: [prefix] name [sep …] { */
     const char *prefix, *sep; /* with named; NULL: there is none */
+    char bracket;      /* with named: arguments are literals that begin with it; 0: they are JSON */
+    const char *quote; /* of literals (literal_scan.h) */
 };
 
-/* Of families with named ones too: `{` or `[` begins an object or a list all the same. */
+/* Of JSON with names before it, too, `{` or `[` begins an object or a list. */
 size_t tool_marked_feed(const struct answer_parser *p, struct parser_state *s, struct str text,
                         bool end, struct answer *a);

@@ -64,6 +64,18 @@ static const struct answer_parser marked[] = {
     MARKED("kimi_k2", .markers = KIMI_MARKS,
            FAMILY(.marks = MARKS("<|tool_call_begin|>", KIMI_WRAPS), .n_opens = 1,
                   .close = "<|tool_call_end|>", .named = true, .prefix = "functions.", .sep = ":")),
+    /* literals */
+    MARKED("pythonic", .markers = MARKS("<|python_tag|>"),
+           FAMILY(.marks = MARKS("<|python_tag|>"), .n_opens = 1, .bare = '[', .named = true,
+                  .bracket = '(')),
+    MARKED("llama4_pythonic", .markers = MARKS("<|python_start|>", "<|python_end|>"),
+           FAMILY(.marks = MARKS("<|python_start|>", "<|python_end|>"), .n_opens = 1, .bare = '[',
+                  .named = true, .bracket = '(')),
+    MARKED("functiongemma",
+           .markers = MARKS("<start_function_call>", "<end_function_call>", "<escape>"),
+           FAMILY(.marks = MARKS("<start_function_call>"), .n_opens = 1,
+                  .close = "<end_function_call>", .named = true, .prefix = "call:", .bracket = '{',
+                  .quote = "<escape>")),
 };
 
 static const struct answer_parser *const others[] = {&tool_parser_harmony};

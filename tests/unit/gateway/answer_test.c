@@ -136,6 +136,26 @@ static const struct answer_case cases[] = {
      "<|tool_call_end|><|tool_call_begin|>functions.a.b:1<|tool_call_argument_begin|>{\"a\": 1}"
      "<|tool_call_end|><|tool_calls_section_end|>",
      "C(a)[f]({})[a.b]({\"a\": 1})"},
+    {0, NULL, "pythonic", "",
+     "[f(a='x\"\\'\\n\\u00e9\\U0001F600\\q', b=[True, None, (1, -2.5e3,),], c={'k': {}, \"l\": "
+     "False,}), "
+     "g()]",
+     "[f]({\"a\": \"x\\\"'\\n\\u00e9\\ud83d\\ude00\\\\q\", \"b\": [true, null, [1, -2.5e3]], "
+     "\"c\": {\"k\": {}, \"l\": false}})[g]({})"},
+    {0, NULL, "pythonic", "", " [f(a = 01, b=\"\\x41\n\")] b",
+     "[f]({\"a\": \"01\", \"b\": \"A\\n\"})C( b)"},
+    {0, NULL, "pythonic", "", "[1, 2]", "C([1, 2])"},
+    {0, NULL, "pythonic", "", "[f(1)]", "C([f(1)])"},
+    {0, NULL, "pythonic", "", "[f(a=1, 2)]", "[f]({\"a\": 1, \"2\")C()])"},
+    {0, NULL, "pythonic", "", "[f(a='unfin", "[f]({\"a\": \"unfin)"},
+    {0, NULL, "pythonic", "", "say [f(a=1)]", "C(say [f(a=1)])"},
+    {0, NULL, "llama4_pythonic", "", "a<|python_start|>[f(a=1)]<|python_end|>",
+     "C(a)[f]({\"a\": 1})"},
+    {0, NULL, "functiongemma", "",
+     "<start_function_call>call:f{a:<escape>x\"<b<escape>,b:[1,true],c:{d:<escape><escape>}}"
+     "<end_function_call><start_function_call>call:g{}<end_function_call>",
+     "[f]({\"a\": \"x\\\"<b\", \"b\": [1, true], \"c\": {\"d\": \"\"}})[g]({})"},
+    {0, NULL, "functiongemma", "", "<start_function_call>f", "C(<start_function_call>f)"},
     {0, "openai_gptoss", "openai", "<|start|>assistant",
      "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>commentary<|message|>b<|"
      "end|>"
@@ -334,6 +354,10 @@ static void make_text(const struct answer_parser *p, uint32_t *seed, char *text,
         "<",
         "<|",
         "\xC3\xA9",
+        "f(a=",
+        "call:f{",
+        "\\u0",
+        "\"",
     };
     size_t n_marks = 0, n = 0, k = 1 + draw(seed, 14);
     while (p->markers[n_marks])
