@@ -147,6 +147,23 @@ static void collect_prompt(struct api_request *r, uint32_t i_prompt, struct answ
     }
 }
 
+/* s->out, as the whole of a reply. */
+static void respond_out(struct api_request *r)
+{
+    struct serving *s = r->s;
+    s->reply->respond(r->reply, 200, strbuf_str(&s->out), 0);
+    r->reply = NULL;
+    trim_out(s);
+    api_request_retire(r, OUTCOME_COUNT);
+}
+
+void api_answer_prepared(struct api_request *r)
+{
+    strbuf_reset(&r->s->out);
+    r->dialect->answer(&r->s->out, &r->shape);
+    respond_out(r);
+}
+
 static void respond_whole(struct api_request *r)
 {
     struct serving *s = r->s;
@@ -158,10 +175,7 @@ static void respond_whole(struct api_request *r)
     strbuf_reset(&s->out);
     r->dialect->whole(&s->out, &r->shape, all, n_prompts * n, &usage);
     mem_free(all);
-    s->reply->respond(r->reply, 200, strbuf_str(&s->out), 0);
-    r->reply = NULL;
-    trim_out(s);
-    api_request_retire(r, OUTCOME_COUNT);
+    respond_out(r);
 }
 
 void api_request_flush(struct api_request *r)

@@ -121,7 +121,7 @@ static bool find_model(struct api_request *r, struct str *out)
 static void make_id(struct api_request *r)
 {
     random_secure(&r->id, sizeof r->id);
-    snprintf(r->id_text, sizeof r->id_text, "%s-%016llx%016llx", r->dialect->id_prefix,
+    snprintf(r->id_text, sizeof r->id_text, "%s%016llx%016llx", r->dialect->id_prefix,
              (unsigned long long)r->id.hi, (unsigned long long)r->id.lo);
 }
 
@@ -161,13 +161,8 @@ static void make_choices(struct api_request *r)
     };
     choose_parsers(r);
     if (p->request_id.len > 0)
-        snprintf(r->id_text, sizeof r->id_text, "%s-" STR_FMT, r->dialect->id_prefix,
+        snprintf(r->id_text, sizeof r->id_text, "%s" STR_FMT, r->dialect->id_prefix,
                  (int)p->request_id.len, p->request_id.ptr);
-    r->shape.id = r->id_text;
-    r->shape.created_s = r->created_s;
-    r->shape.params = p;
-    r->shape.prompts = &r->prepared.prompts;
-    r->shape.tokenizer = r->s->o.model.tokenizer;
     r->n_choices = r->prepared.prompts.n * p->n_generated;
     r->choices = mem_array(r->n_choices, sizeof *r->choices);
     for (uint32_t i = 0; i < r->n_choices; i++) {
@@ -179,7 +174,17 @@ static void make_choices(struct api_request *r)
     }
 }
 
-/* The body was prepared: refuse it, or submit its choices. */
+static void fill_shape(struct api_request *r)
+{
+    r->shape.id = r->id_text;
+    r->shape.created_s = r->created_s;
+    r->shape.max_model_len = serving_max_model_len(r->s);
+    r->shape.params = &r->prepared.params;
+    r->shape.prompts = &r->prepared.prompts;
+    r->shape.tokenizer = r->s->o.model.tokenizer;
+}
+
+/* The body was prepared: refuse it, answer it, or submit its choices. */
 static void on_prepared(struct api_request *r)
 {
     struct serving *s = r->s;
@@ -191,6 +196,11 @@ static void on_prepared(struct api_request *r)
             api_error_set(&e, 404, "model", "The model `%.*s` does not exist.",
                           (int)(p->model.len < 200 ? p->model.len : 200), p->model.ptr);
         }
+    }
+    fill_shape(r);
+    if (e.http_status == 0 && r->dialect->answer) {
+        api_answer_prepared(r);
+        return;
     }
     if (e.http_status == 0 && s->n_open_choices + (uint64_t)r->prepared.prompts.n * p->n_generated >
                                   s->o.max_open_choices) {

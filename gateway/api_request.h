@@ -58,6 +58,8 @@ void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struc
 void api_request_flush(struct api_request *r);
 /* Answers, or ends the stream, with the error; the reply is the caller's to forget. */
 void api_answer_error(struct api_request *r, const struct api_error *e);
+/* Answers what needs no tokens: the dialect's answer. */
+void api_answer_prepared(struct api_request *r);
 /* Answers with the error, or ends the stream with it, and cancels what still runs. */
 void api_request_fail(struct api_request *r, const struct api_error *e);
 /* Cancels what still runs, leaves every list but the dead's. The reply is not touched. */

@@ -17,6 +17,7 @@ struct answer_shape { /* what all that is written of one request shares; borrowe
     const char *id;   /* prefix and 32 hex digits */
     uint64_t created_s;
     struct str model; /* the name to answer with */
+    uint32_t max_model_len;
     const struct params *params;
     const struct prompt_list *prompts;
     const struct text_tokenizer *tokenizer;
@@ -24,7 +25,7 @@ struct answer_shape { /* what all that is written of one request shares; borrowe
 
 struct dialect {
     const char *name;         /* in docs, logs and metrics */
-    const char *id_prefix;    /* "chatcmpl" */
+    const char *id_prefix;    /* "chatcmpl-" */
     const char *prompt_field; /* what error texts call the prompt */
     enum api_kind kind;       /* its bit in the field table */
     const char *call_prefix;  /* of tool calls' ids; NULL: answers go through no parser */
@@ -32,6 +33,11 @@ struct dialect {
     /* Body to params, and prompts with text or ids set; the caller tokenizes. Pure; any thread.
      * owned_body moves into out->params, also on failure. False: out->error says why. */
     bool (*read)(const struct prepare_model *m, json_t *owned_body, struct prepared *out);
+
+    /* Without generation: the answer, as soon as ids and texts of the prompts are known. They may
+     * be empty, and longer than the context. NULL: prompts are submitted, and what follows is used.
+     */
+    void (*answer)(struct strbuf *out, const struct answer_shape *a);
 
     /* A stream: its content type, and the line that keeps a silent one open (NULL: there is none).
      * All writers append to out, framing included. */
@@ -50,4 +56,4 @@ struct dialect {
     void (*error)(struct strbuf *out, const struct api_error *e, bool in_stream);
 };
 
-extern const struct dialect dialect_completions, dialect_chat;
+extern const struct dialect dialect_completions, dialect_chat, dialect_tokenize, dialect_detokenize;

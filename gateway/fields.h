@@ -54,6 +54,8 @@ const struct field *fields_at(size_t i); /* NULL behind the last */
 #define CHAT           API_CHAT
 #define TEXT           API_COMPLETIONS
 #define BOTH           (API_COMPLETIONS | API_CHAT)
+#define TOKENIZE       API_TOKENIZE
+#define DETOKENIZE     API_DETOKENIZE
 #define AT(field)      offsetof(struct params, field)
 #define ROW(nm, ty, k) .name = nm, .type = ty, .kinds = k, .since = SINCE
 #define ROW_BOOL(field, k)                                                                         \

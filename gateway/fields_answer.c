@@ -43,6 +43,7 @@ static const struct field rows[] = {
     {ROW("logprobs", FIELD_BOOL, CHAT), .offset = AT(want_logprobs)},
     ROW_INT("top_logprobs", logprobs, CHAT, 0, PARAMS_MAX_LOGPROBS),
     ROW_BOOL(return_token_ids, BOTH),
+    ROW_BOOL(return_token_strs, TOKENIZE),
     ROW_BOOL(return_tokens_as_token_ids, BOTH),
     ROW_BOOL(return_prompt_text, BOTH),
     ROW_BOOL(skip_special_tokens, BOTH),

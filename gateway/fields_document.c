@@ -17,7 +17,10 @@
 static const struct {
     enum api_kind kind;
     const char *name;
-} columns[] = {{API_COMPLETIONS, "completions"}, {API_CHAT, "chat"}};
+} columns[] = {{API_COMPLETIONS, "completions"},
+               {API_CHAT, "chat"},
+               {API_TOKENIZE, "tokenize"},
+               {API_DETOKENIZE, "detokenize"}};
 
 static void append_number(struct strbuf *out, double d)
 {
@@ -60,6 +63,7 @@ static void append_holds(struct strbuf *out, const struct field *f)
     case FIELD_JSON:
         strbuf_append_c(out, f->want == JSON_ARRAY    ? "list"
                              : f->want == JSON_OBJECT ? "object"
+                             : f->want == JSON_STRING ? "string"
                                                       : "");
         break;
     case FIELD_ONLY:

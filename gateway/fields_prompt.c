@@ -56,18 +56,21 @@ static bool parse_reasoning_effort(struct params *p, const json_t *v, const stru
 }
 
 static const struct field rows[] = {
-    ROW_STR("model", model, BOTH, 512),
+    ROW_STR("model", model, BOTH | TOKENIZE | DETOKENIZE, 512),
     {ROW("prompt", FIELD_JSON, TEXT), .offset = AT(prompt),
      .want = JSON_NULL, /* string or list: openai_completions.c looks into it */
      .why = "a string, strings, ids, or lists of ids; up to 1024"},
-    ROW_JSON("messages", messages, CHAT, JSON_ARRAY),
+    {ROW("prompt", FIELD_JSON, TOKENIZE), .offset = AT(prompt), .want = JSON_STRING,
+     .why = "a text; or messages"},
+    {ROW("tokens", FIELD_JSON, DETOKENIZE), .offset = AT(prompt), .want = JSON_ARRAY, .why = "ids"},
+    ROW_JSON("messages", messages, CHAT | TOKENIZE, JSON_ARRAY),
     ROW_JSON("documents", documents, CHAT, JSON_ARRAY),
-    ROW_CUSTOM(chat_template, CHAT, "with --trust-request-chat-template"),
-    ROW_JSON("chat_template_kwargs", template_kwargs, CHAT, JSON_OBJECT),
+    ROW_CUSTOM(chat_template, CHAT | TOKENIZE, "with --trust-request-chat-template"),
+    ROW_JSON("chat_template_kwargs", template_kwargs, CHAT | TOKENIZE, JSON_OBJECT),
     ROW_CUSTOM(reasoning_effort, CHAT, "what the template makes of it; none turns thinking off"),
-    ROW_BOOL(add_generation_prompt, CHAT),
-    ROW_BOOL(continue_final_message, CHAT),
-    ROW_BOOL(add_special_tokens, BOTH),
+    ROW_BOOL(add_generation_prompt, CHAT | TOKENIZE),
+    ROW_BOOL(continue_final_message, CHAT | TOKENIZE),
+    ROW_BOOL(add_special_tokens, BOTH | TOKENIZE),
     ROW_INT("truncate_prompt_tokens", truncate_prompt_tokens, BOTH, -1, 1 << 30),
     ROW_CUSTOM(truncation_side, BOTH, "left keeps the end, right the beginning"),
     ROW_STR("cache_salt", cache_salt, BOTH, 128),

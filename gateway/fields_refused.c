@@ -43,7 +43,7 @@ static const struct field rows[] = {
     ROW_ONLY("function_call", CHAT, "\"none\"|\"auto\"", "use tool_choice"),
     ROW_REFUSE("web_search_options", CHAT, LATER ": nothing is fetched"),
     ROW_REFUSE("audio", CHAT, NO_MEDIA),
-    ROW_REFUSE("mm_processor_kwargs", BOTH, NO_MEDIA),
+    ROW_REFUSE("mm_processor_kwargs", BOTH | TOKENIZE, NO_MEDIA),
     ROW_REFUSE("media_io_kwargs", BOTH, NO_MEDIA),
     ROW_REFUSE("kv_transfer_params", BOTH, NO_MOVES),
     ROW_REFUSE("ec_transfer_params", BOTH, NO_MOVES),

@@ -58,7 +58,7 @@ static bool parse_tool_choice(struct params *p, const json_t *v, const struct fi
 
 static const struct field rows[] = {
     ROW_CUSTOM(response_format, BOTH, "text only"),
-    ROW_CUSTOM(tools, CHAT, "functions"),
+    ROW_CUSTOM(tools, CHAT | TOKENIZE, "functions"),
     ROW_CUSTOM(tool_choice, CHAT, "none; auto with --enable-auto-tool-choice"),
     ROW_BOOL(parallel_tool_calls, CHAT),
 };

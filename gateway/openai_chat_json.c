@@ -232,7 +232,7 @@ static void write_whole(struct strbuf *out, const struct answer_shape *a,
 
 const struct dialect dialect_chat = {
     .name = "chat",
-    .id_prefix = "chatcmpl",
+    .id_prefix = "chatcmpl-",
     .prompt_field = "messages",
     .kind = API_CHAT,
     .call_prefix = "chatcmpl-tool-",

@@ -9,19 +9,20 @@ static void set_text(struct prompt *out, const json_t *v)
     out->has_text = true;
 }
 
-static bool set_ids(struct prompt *out, const json_t *list, uint32_t vocab, struct api_error *e)
+bool openai_ids_read(const json_t *list, const char *field, uint32_t vocab, struct prompt *out,
+                     struct api_error *e)
 {
     size_t n = json_array_size(list);
     out->ids = mem_try_array(n, sizeof *out->ids);
     if (!out->ids)
-        return api_error_set(e, 413, "prompt", "prompt is too long.");
+        return api_error_set(e, 413, field, "%s is too long.", field);
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(list, i);
         if (!json_is_integer(v))
-            return api_error_set(e, 400, "prompt", "prompt: token ids must be integers.");
+            return api_error_set(e, 400, field, "%s: token ids must be integers.", field);
         json_int_t id = json_integer_value(v);
         if (id < 0 || id >= UINT32_MAX || (vocab && id >= vocab))
-            return api_error_set(e, 400, "prompt", "Token id %lld is out of vocabulary",
+            return api_error_set(e, 400, field, "Token id %lld is out of vocabulary",
                                  (long long)id);
         out->ids[i] = (uint32_t)id;
     }
@@ -44,7 +45,7 @@ static bool set_list(const json_t *list, uint32_t vocab, struct prompt_list *out
             return api_error_set(e, 400, "prompt", "prompt must not mix strings and token ids.");
         if (want == JSON_STRING)
             set_text(&out->items[i], v);
-        else if (!set_ids(&out->items[i], v, vocab, e))
+        else if (!openai_ids_read(v, "prompt", vocab, &out->items[i], e))
             return false;
     }
     return true;
@@ -66,7 +67,7 @@ bool openai_completions_prompts(const struct params *p, uint32_t vocab_size,
     const json_t *first = json_array_get(v, 0);
     if (json_is_integer(first)) {
         prompt_list_init(out, 1);
-        return set_ids(&out->items[0], v, vocab_size, e);
+        return openai_ids_read(v, "prompt", vocab_size, &out->items[0], e);
     }
     if (json_is_string(first) || json_is_array(first))
         return set_list(v, vocab_size, out, e);

@@ -135,7 +135,7 @@ static void write_whole(struct strbuf *out, const struct answer_shape *a,
 
 const struct dialect dialect_completions = {
     .name = "completions",
-    .id_prefix = "cmpl",
+    .id_prefix = "cmpl-",
     .prompt_field = "prompt",
     .kind = API_COMPLETIONS,
     .read = openai_completions_read,

@@ -10,6 +10,9 @@
 
 enum { PARAMS_ARENA_LIMIT = 1 << 20 };
 
+/* Dialects (bits) in whose answers a model may call tools. */
+enum { KINDS_OF_CALLS = API_CHAT };
+
 /* A double above 0 may be 0 as a float, which would mean something else. */
 #define SMALLEST_FACTOR 1e-6f
 
@@ -146,7 +149,11 @@ static bool parse_field(struct params *p, const struct field *f, json_t *v,
         return parse_str(f, v, at, e);
     case FIELD_JSON:
         if (f->want != JSON_NULL && json_typeof(v) != f->want)
-            return field_wrong_type(e, f->name, f->want == JSON_ARRAY ? "a list" : "an object", v);
+            return field_wrong_type(e, f->name,
+                                    f->want == JSON_ARRAY    ? "a list"
+                                    : f->want == JSON_STRING ? "a string"
+                                                             : "an object",
+                                    v);
         *(json_t **)at = v;
         return true;
     case FIELD_CUSTOM:
@@ -215,6 +222,10 @@ static bool check_together(const struct params *p, const struct params_policy *p
                              "`add_generation_prompt` to True.");
     if (p->kind == API_CHAT && !p->messages)
         return api_error_set(e, 400, "messages", "messages is required.");
+    if (p->kind == API_TOKENIZE && (p->prompt != NULL) == (p->messages != NULL))
+        return api_error_set(e, 400, "prompt", "Either prompt or messages is required.");
+    if (p->kind == API_DETOKENIZE && !p->prompt)
+        return api_error_set(e, 400, "tokens", "tokens is required.");
     if (p->kind == API_COMPLETIONS && !p->prompt)
         return api_error_set(e, 400, "prompt", "prompt is required.");
     return true;
@@ -258,7 +269,7 @@ bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
         .top_p = 1,
         .repetition_penalty = 1,
         .skip_special_tokens = true,
-        .add_special_tokens = kind == API_COMPLETIONS,
+        .add_special_tokens = kind == API_COMPLETIONS || kind == API_TOKENIZE,
         .truncate_prompt_tokens = PARAMS_NO_TRUNCATION,
         .stream_interval = 1,
         .parallel_tool_calls = true,
@@ -266,14 +277,15 @@ bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
     };
     arena_init(&out->arena, PARAMS_ARENA_LIMIT);
     const json_t *tools = json_object_get(out->body, "tools");
-    out->tool_choice = tools && !json_is_null(tools) ? TOOL_CHOICE_AUTO : TOOL_CHOICE_NONE;
+    bool calls = kind & KINDS_OF_CALLS && tools && !json_is_null(tools);
+    out->tool_choice = calls ? TOOL_CHOICE_AUTO : TOOL_CHOICE_NONE;
     for (size_t i = 0; (f = fields_at(i)); i++) {
         json_t *v = f->kinds & kind ? json_object_get(out->body, f->name) : NULL;
         if (v && !json_is_null(v) && !parse_field(out, f, v, policy, e))
             return false;
     }
     const json_t *agp = json_object_get(out->body, "add_generation_prompt");
-    if (kind == API_CHAT && (!agp || json_is_null(agp)))
+    if (kind != API_COMPLETIONS && (!agp || json_is_null(agp)))
         out->add_generation_prompt = !out->continue_final_message;
     if (kind == API_COMPLETIONS && !out->max_tokens) {
         out->max_tokens = 16;

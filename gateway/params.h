@@ -11,7 +11,12 @@
 #include "proto/messages.h"
 
 /* A dialect's bit in the field table. */
-enum api_kind { API_COMPLETIONS = 1, API_CHAT = 2 };
+enum api_kind {
+    API_COMPLETIONS = 1,
+    API_CHAT = 2,
+    API_TOKENIZE = 4,
+    API_DETOKENIZE = 8,
+};
 enum tool_choice { TOOL_CHOICE_NONE, TOOL_CHOICE_AUTO };
 
 enum unknown_fields { UNKNOWN_REFUSE, UNKNOWN_WARN, UNKNOWN_IGNORE };
@@ -50,6 +55,7 @@ struct params {
     bool stream, include_usage, continuous_usage_stats;
     bool echo, ignore_eos, skip_special_tokens, include_stop_str_in_output;
     bool add_special_tokens, add_generation_prompt, continue_final_message, return_token_ids;
+    bool return_token_strs;
     bool want_logprobs; /* chat: logprobs: true */
     int64_t logprobs;   /* completions' logprobs, chat's top_logprobs; -1: not given */
     int64_t top_k, min_tokens, priority;

@@ -141,8 +141,11 @@ static bool check_length(const struct prepare_model *m, const struct params *p, 
                          field, p->max_tokens, field);
 }
 
-static bool prepare_prompts(const struct prepare_model *m, const char *field, struct prepared *out)
+static bool prepare_prompts(const struct prepare_model *m, const struct dialect *d,
+                            struct prepared *out)
 {
+    const char *field = d->prompt_field;
+    bool generates = !d->answer;
     struct params *p = &out->params;
     struct api_error *e = &out->error;
     if ((uint64_t)out->prompts.n * p->n_generated > m->max_choices)
@@ -155,7 +158,7 @@ static bool prepare_prompts(const struct prepare_model *m, const char *field, st
         if (prompt->has_text && !encode_prompt(m, p, field, prompt, e))
             return false;
         bool cut = truncate_prompt(m, p, prompt);
-        if (!check_length(m, p, field, prompt, e))
+        if (generates && !check_length(m, p, field, prompt, e))
             return false;
         if ((p->echo || p->return_prompt_text) && (cut || !prompt->has_text) &&
             !decode_for_echo(m, p, prompt, e))
@@ -163,7 +166,7 @@ static bool prepare_prompts(const struct prepare_model *m, const char *field, st
         if (prompt->n_ids > longest)
             longest = prompt->n_ids;
     }
-    out->max_tokens_room = m->max_model_len - longest;
+    out->max_tokens_room = m->max_model_len > longest ? m->max_model_len - longest : 0;
     return true;
 }
 
@@ -173,7 +176,7 @@ void prepare_request(const struct prepare_model *m, const struct dialect *d, str
     *out = (struct prepared){0};
     json_t *json = params_parse_json(body, &out->error);
     if (json && d->read(m, json, out) && encode_bad_words(m, &out->params, &out->error))
-        prepare_prompts(m, d->prompt_field, out);
+        prepare_prompts(m, d, out);
 }
 
 void prepared_fini(struct prepared *p)

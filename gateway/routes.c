@@ -159,6 +159,8 @@ static void post_unload_adapter(struct gateway *g, struct http_request *r, const
 static const struct route routes[] = {
     {"POST", "/v1/chat/completions", ACCESS_KEY, post_prompt, &dialect_chat},
     {"POST", "/v1/completions", ACCESS_KEY, post_prompt, &dialect_completions},
+    {"POST", "/tokenize", ACCESS_KEY, post_prompt, &dialect_tokenize},
+    {"POST", "/detokenize", ACCESS_KEY, post_prompt, &dialect_detokenize},
     {"GET", "/v1/models", ACCESS_KEY, get_models, NULL},
     {"GET", "/v1/models/*", ACCESS_KEY, get_model, NULL},
     {"POST", "/v1/load_lora_adapter", ACCESS_ADMIN, post_load_adapter, NULL},

@@ -37,6 +37,18 @@ def test_completion(http):
     assert got["usage"]["total_tokens"] == len(PROMPT) + 24
 
 
+def test_tokenize_and_back(http):
+    """vLLM's bodies; a chat's ids are those that the chat endpoint sees."""
+    got = http.post("/tokenize", json={"model": "null", "prompt": "héy", "return_token_strs": True}).json()
+    assert got["tokens"] == list("héy".encode()) and got["count"] == 4
+    assert got["max_model_len"] == http.get("/v1/models").json()["data"][0]["max_model_len"]
+    assert http.post("/detokenize", json={"tokens": got["tokens"]}).json() == {"prompt": "héy"}
+    messages = [{"role": "user", "content": "Hi"}]
+    ids = http.post("/tokenize", json={"messages": messages}).json()["tokens"]
+    seen = complete(http, path="/v1/chat/completions", messages=messages, max_tokens=1, return_token_ids=True, prompt=None)
+    assert ids == seen["prompt_token_ids"]
+
+
 def test_completion_defaults_to_16_tokens(http):
     assert complete(http, temperature=0)["choices"][0]["text"] == oracle.text(PROMPT, 16, temperature=0)
 

@@ -19,6 +19,8 @@ static void test_find(void **state)
         {"GET", "/v1/completions", ROUTE_METHOD_NOT_ALLOWED, "POST"},
         {"POST", "/v1/chat/completions", ROUTE_FOUND, ""},
         {"POST", "/v1/chat/completions/", ROUTE_NOT_FOUND, ""},
+        {"POST", "/tokenize", ROUTE_FOUND, ""},
+        {"GET", "/detokenize", ROUTE_METHOD_NOT_ALLOWED, "POST"},
         {"GET", "/v1/models", ROUTE_FOUND, ""},
         {"HEAD", "/v1/models", ROUTE_FOUND, ""},
         {"GET", "/v1/models/google/gemma", ROUTE_FOUND, ""},
@@ -57,6 +59,11 @@ static void test_access(void **state)
     assert_int_equal(row->access, ACCESS_KEY);
     assert_int_equal(routes_find(STR("POST"), STR("/v1/completions"), &row, allow), ROUTE_FOUND);
     assert_int_equal(row->access, ACCESS_KEY);
+    static const char *const keyed[] = {"/tokenize", "/detokenize"};
+    for (size_t i = 0; i < sizeof keyed / sizeof *keyed; i++) {
+        assert_int_equal(routes_find(STR("POST"), str_from(keyed[i]), &row, allow), ROUTE_FOUND);
+        assert_int_equal(row->access, ACCESS_KEY);
+    }
     assert_int_equal(routes_find(STR("GET"), STR("/metrics"), &row, allow), ROUTE_FOUND);
     assert_int_equal(row->access, ACCESS_METRICS);
 }

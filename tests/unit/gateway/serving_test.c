@@ -753,6 +753,63 @@ static void test_token_ids_as_tokens(void **state)
                            "\"token_id:98\":-0.25}]"));
 }
 
+/* No token is asked of the cluster for these; a prompt may be empty, or longer than the context. */
+static void test_tokenize(void **state)
+{
+    static const struct {
+        const struct dialect *d;
+        const char *body, *want;
+        int status;
+    } cases[] = {
+        {&dialect_tokenize, "{\"prompt\":\"hi\"}",
+         "{\"count\":2,\"max_model_len\":100,\"tokens\":[104,105],\"token_strs\":null}", 200},
+        {&dialect_tokenize, "{\"prompt\":\"hi\",\"return_token_strs\":true,\"model\":\"alias\"}",
+         "{\"count\":2,\"max_model_len\":100,\"tokens\":[104,105],\"token_strs\":[\"h\",\"i\"]}",
+         200},
+        {&dialect_tokenize, "{\"prompt\":\"\"}",
+         "{\"count\":0,\"max_model_len\":100,\"tokens\":[],\"token_strs\":null}", 200},
+        {&dialect_tokenize, "{" MESSAGES "," TOOLS "}",
+         "{\"count\":3,\"max_model_len\":100,\"tokens\":[104,105,102],\"token_strs\":null}", 200},
+        {&dialect_tokenize, "{\"prompt\":\"x\"," MESSAGES "}",
+         "{\"error\":{\"message\":\"Either prompt or messages is required.\",\"type\":"
+         "\"BadRequestError\",\"param\":\"prompt\",\"code\":400}}",
+         400},
+        {&dialect_tokenize, "{\"prompt\":\"x\",\"temperature\":1}",
+         "{\"error\":{\"message\":\"There is no field `temperature`: leave it out.\",\"type\":"
+         "\"BadRequestError\",\"param\":\"temperature\",\"code\":400}}",
+         400},
+        {&dialect_detokenize, "{\"tokens\":[104,105,34]}", "{\"prompt\":\"hi\\\"\"}", 200},
+        {&dialect_detokenize, "{\"tokens\":[]}", "{\"prompt\":\"\"}", 200},
+        {&dialect_detokenize, "{\"tokens\":[259]}",
+         "{\"error\":{\"message\":\"Token id 259 is out of vocabulary\",\"type\":"
+         "\"BadRequestError\",\"param\":\"tokens\",\"code\":400}}",
+         400},
+        {&dialect_detokenize, "{}",
+         "{\"error\":{\"message\":\"tokens is required.\",\"type\":\"BadRequestError\",\"param\":"
+         "\"tokens\",\"code\":400}}",
+         400},
+        {&dialect_detokenize, "{\"tokens\":[1],\"model\":\"other\"}",
+         "{\"error\":{\"message\":\"The model `other` does not exist.\",\"type\":"
+         "\"NotFoundError\",\"param\":\"model\",\"code\":\"model_not_found\"}}",
+         404},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        w.client.status = 0;
+        strbuf_reset(&w.client.body);
+        post_as(cases[i].d, cases[i].body);
+        assert_string_equal(strbuf_str(&w.client.body).ptr, cases[i].want);
+        assert_int_equal(w.client.status, cases[i].status);
+    }
+    char body[256];
+    w.client.status = 0;
+    snprintf(body, sizeof body, "{\"prompt\":\"%0150d\"}", 0);
+    post_as(&dialect_tokenize, body);
+    assert_int_equal(w.client.status, 200);
+    assert_int_equal(w.n_submits, 0);
+    serving_sweep(&w.s);
+    assert_int_equal(w.s.n_requests, 0);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -781,6 +838,7 @@ int main(void)
         TEST(test_stream_interval),
         TEST(test_prompt_fields),
         TEST(test_token_ids_as_tokens),
+        TEST(test_tokenize),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
