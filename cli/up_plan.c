@@ -188,6 +188,7 @@ static void build_gateway(struct builder *b, struct up_child *c, uint32_t i)
     flag(c, "--api-key-file", o->api_key_file);
     if (o->enable_lora)
         flag(c, "--admin-key-file", o->admin_key_file);
+    flag(c, "--admin-port", "-1"); /* COX_ADMIN_PORT is the head's */
     if (o->shutdown_timeout_s > 0)
         flag(c, "--shutdown-timeout", text(b, "%.15g", o->shutdown_timeout_s));
     flag(c, "--sse-keep-alive-interval", text(b, "%.15g", o->keep_alive_s));

@@ -20,6 +20,7 @@ enum {
     CREDIT_BYTES = 16 << 20,
     SUBMIT_TIMEOUT_S = 5,
     BUS_HWM = 10000,
+    ADMIN_CONNECTIONS = 64,
     ADDRESS_MAX = 256,
 };
 
@@ -72,7 +73,12 @@ const struct reply_ops gateway_reply_ops = {
 
 static void on_request(void *ctx, struct http_request *r)
 {
-    routes_dispatch(ctx, r);
+    routes_dispatch(ctx, r, false);
+}
+
+static void on_admin_request(void *ctx, struct http_request *r)
+{
+    routes_dispatch(ctx, r, true);
 }
 
 static void on_drain(void *ctx, struct http_request *r)
@@ -243,7 +249,7 @@ static void on_signal(void *ctx, int signum)
     log_info("draining", "open_requests=%u", g->serving.n_requests);
     g->stopping = true;
     g->serving.draining = true;
-    http_server_stop_accepting(g->server);
+    http_server_stop_accepting(g->server); /* probes and /metrics go on at the admin address */
     if (g->serving.n_requests == 0)
         stop_now(g);
     else
@@ -414,6 +420,24 @@ static enum status start_server(struct gateway *g, struct error *err)
     return STATUS_OK;
 }
 
+/* Load balancers see the first address only; this one is for operators, probes and Prometheus. */
+static enum status start_admin_server(struct gateway *g, struct error *err)
+{
+    const struct gateway_config *c = g->config;
+    struct http_options o = {.host = c->admin_host,
+                             .port = (uint16_t)(c->admin_port < 0 ? 0 : c->admin_port),
+                             .limits = {.max_connections = ADMIN_CONNECTIONS},
+                             .server_name = "coxswain/" COX_VERSION};
+    struct http_handlers h = {
+        .ctx = g, .on_request = on_admin_request, .on_drain = on_drain, .on_abort = on_abort};
+    if (c->admin_port < 0)
+        return STATUS_OK;
+    TRY(http_server_start(g->loop, &o, &h, &g->admin_server, err));
+    log_info("gateway_admin_listening", "host=%s port=%u", c->admin_host,
+             http_server_port(g->admin_server));
+    return STATUS_OK;
+}
+
 /* The file's first word. */
 static enum status read_admin_key(const char *path, char *out, size_t size, struct error *err)
 {
@@ -449,6 +473,7 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
     start_serving(g);
     TRY(start_bus(g, err));
     TRY(start_server(g, err));
+    TRY(start_admin_server(g, err));
     loop_on_turn_end(g->loop, on_turn_end, g);
     g->engine_timer = loop_timer_start(g->loop, 0, ENGINE_TICK_MS, on_engine_tick, g);
     g->serving_timer =
@@ -487,6 +512,8 @@ void gateway_free(struct gateway *g)
     loop_timer_stop(g->shutdown_timer);
     if (g->server)
         http_server_close(g->server); /* its connections abort: serving hears of it first */
+    if (g->admin_server)
+        http_server_close(g->admin_server);
     encode_pool_free(g->pool);
     if (g->has_serving)
         serving_fini(&g->serving);

@@ -40,6 +40,7 @@ struct gateway {
     struct engine_client engine;
     bool has_engine;
     struct http_server *server;
+    struct http_server *admin_server; /* NULL: admin routes are at the same address */
     struct loop_timer *engine_timer, *serving_timer, *shutdown_timer;
     bool stopping;
 };

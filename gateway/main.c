@@ -11,6 +11,7 @@
 #include "common/model/model_info.h"
 #include "gateway/gateway.h"
 #include "gateway/params.h"
+#include "gateway/routes.h"
 
 extern char **environ;
 
@@ -34,12 +35,12 @@ static void print_help(void)
     strbuf_fini(&b);
 }
 
-/* docs/openai.md */
-static void print_fields(void)
+/* docs/openai.md, or all routes and whose key each wants. */
+static void print_text(void (*text)(struct strbuf *out))
 {
     struct strbuf b;
     strbuf_init(&b, 0);
-    fields_document(&b);
+    text(&b);
     fwrite(b.ptr, 1, b.len, stdout);
     strbuf_fini(&b);
 }
@@ -95,7 +96,9 @@ int main(int argc, char **argv)
     } else if (res.version) {
         puts("cox-gateway " COX_VERSION);
     } else if (res.positional.n_items == 1 && strcmp(res.positional.items[0], "fields") == 0) {
-        print_fields();
+        print_text(fields_document);
+    } else if (res.positional.n_items == 1 && strcmp(res.positional.items[0], "routes") == 0) {
+        print_text(routes_print);
     } else if (res.positional.n_items > 0) {
         fprintf(stderr, "cox-gateway: what is \"%s\"? Usage: " USAGE "\n", res.positional.items[0]);
         rc = 2;

@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/version.h"
 #include "common/net/admin.h"
+#include "gateway/access.h"
 #include "gateway/gateway_internal.h"
 #include "gateway/openai_json.h"
 
@@ -169,11 +170,28 @@ static const struct route routes[] = {
     {"GET", "/ready", ACCESS_OPEN, get_health, NULL},
     {"GET", "/ping", ACCESS_OPEN, get_health, NULL},
     {"POST", "/ping", ACCESS_OPEN, get_health, NULL},
-    {"GET", "/version", ACCESS_OPEN, get_version, NULL},
-    {"GET", "/livez", ACCESS_OPEN, get_admin, NULL},
-    {"GET", "/readyz", ACCESS_OPEN, get_admin, NULL},
+    {"GET", "/version", ACCESS_KEY, get_version, NULL},
+    {"GET", "/livez", ACCESS_PROBE, get_admin, NULL},
+    {"GET", "/readyz", ACCESS_PROBE, get_admin, NULL},
     {"GET", "/metrics", ACCESS_METRICS, get_admin, NULL},
 };
+
+const struct route *routes_all(size_t *n)
+{
+    *n = sizeof routes / sizeof *routes;
+    return routes;
+}
+
+void routes_print(struct strbuf *out)
+{
+    static const char *const names[] = {[ACCESS_KEY] = "key",
+                                        [ACCESS_OPEN] = "open",
+                                        [ACCESS_PROBE] = "probe",
+                                        [ACCESS_ADMIN] = "admin",
+                                        [ACCESS_METRICS] = "metrics"};
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
+        strbuf_printf(out, "%s %s %s\n", routes[i].method, routes[i].path, names[routes[i].access]);
+}
 
 static bool path_matches(const char *pattern, struct str path)
 {
@@ -234,40 +252,49 @@ static void answer_unauthorized(struct http_request *r, const struct dialect *d)
     answer_with(r, d, &e, "WWW-Authenticate", "Bearer");
 }
 
-/* A user's key is none: whoever may ask for tokens may not have files read. False: answered. */
-static bool may_administrate(struct gateway *g, struct http_request *r)
+/* False: answered. */
+static bool is_allowed(struct gateway *g, struct http_request *r, const struct route *row,
+                       const struct access_caller *caller)
 {
-    if (!g->admin_key[0])
-        answer_error(g, r, 403, NULL,
-                     "Adapters cannot be changed through this gateway: it was started without "
-                     "--admin-key-file. cox lora asks the head.");
-    else if (!admin_key_ok(r, g->admin_key))
-        answer_unauthorized(r, NULL);
-    else
+    const struct access_rules rules = {.keys = g->auth.n_entries > 0,
+                                       .admin_key = g->admin_key[0] != '\0',
+                                       .admin_address = g->admin_server != NULL,
+                                       .metrics_public = g->config->metrics_public};
+    switch (access_decide(&rules, caller, row)) {
+    case ACCESS_GRANTED:
         return true;
+    case ACCESS_WANTS_KEY:
+        answer_unauthorized(r, row ? row->dialect : NULL);
+        return false;
+    case ACCESS_NOT_HERE:
+        answer_error(g, r, 404, NULL, "Not Found");
+        return false;
+    case ACCESS_NO_ADMIN_KEY:
+        break;
+    }
+    answer_error(g, r, 403, NULL,
+                 "Adapters cannot be changed through this gateway: it was started without "
+                 "--admin-key-file. cox lora asks the head.");
     return false;
 }
 
-void routes_dispatch(struct gateway *g, struct http_request *r)
+void routes_dispatch(struct gateway *g, struct http_request *r, bool on_admin_address)
 {
     const struct route *row = NULL;
     char allow[64];
     uint64_t tenant = 0;
     enum route_result found = routes_find(http_method(r), http_path(r), &row, allow);
-    if (found == ROUTE_NOT_FOUND) {
+    const struct access_caller caller = {
+        .on_admin_address = on_admin_address,
+        .has_key =
+            g->auth.n_entries > 0 && auth_check(&g->auth, http_header(r, "Authorization"), &tenant),
+        .has_admin_key = g->admin_key[0] && admin_key_ok(r, g->admin_key)};
+    if (!is_allowed(g, r, found == ROUTE_FOUND ? row : NULL, &caller))
+        return;
+    if (found == ROUTE_NOT_FOUND)
         answer_error(g, r, 404, NULL, "Not Found");
-        return;
-    }
-    if (found == ROUTE_METHOD_NOT_ALLOWED) {
+    else if (found == ROUTE_METHOD_NOT_ALLOWED)
         answer_not_allowed(r, allow);
-        return;
-    }
-    if (row->access == ACCESS_ADMIN && !may_administrate(g, r))
-        return;
-    bool needs_key =
-        row->access == ACCESS_KEY || (row->access == ACCESS_METRICS && !g->config->metrics_public);
-    if (needs_key && !auth_check(&g->auth, http_header(r, "Authorization"), &tenant))
-        answer_unauthorized(r, row->dialect);
     else
         row->handle(g, r, row, tenant);
 }

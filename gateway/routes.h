@@ -1,6 +1,6 @@
 #pragma once
 /* Method and path to handler, in one table (routes.c). Unknown paths are 404, known ones with
- * another method 405 with Allow, both as OpenAI's JSON; a row says whether it needs an API key.
+ * another method 405 with Allow, both as OpenAI's JSON; a row says whose key it needs (access.h).
  * Paths are matched byte by byte, as they were sent. */
 #include "common/base/str.h"
 
@@ -9,10 +9,11 @@ struct gateway;
 struct http_request;
 
 enum route_access {
+    ACCESS_KEY, /* what a new row is unless it says otherwise */
     ACCESS_OPEN,
-    ACCESS_KEY,
+    ACCESS_PROBE,   /* a key of either kind; open at the admin address */
     ACCESS_ADMIN,   /* with the admin key, and not at all where there is none */
-    ACCESS_METRICS, /* as ACCESS_KEY, unless --metrics-public */
+    ACCESS_METRICS, /* a key of either kind, unless --metrics-public */
 };
 
 struct route {
@@ -28,5 +29,9 @@ enum route_result { ROUTE_FOUND, ROUTE_NOT_FOUND, ROUTE_METHOD_NOT_ALLOWED };
 /* HEAD finds GET's row. allow: the methods of the path, for 405. */
 enum route_result routes_find(struct str method, struct str path, const struct route **out,
                               char allow[64]);
+/* All rows, for tests and `cox-gateway routes`. */
+const struct route *routes_all(size_t *n);
+/* "METHOD PATH ACCESS" lines. */
+void routes_print(struct strbuf *out);
 /* Finds the row, checks the key, and calls the handler or answers the error. */
-void routes_dispatch(struct gateway *g, struct http_request *r);
+void routes_dispatch(struct gateway *g, struct http_request *r, bool on_admin_address);

@@ -25,6 +25,10 @@ const struct option_spec gateway_options[] = {
     OPT_STRING(S, admin_key_file, "admin-key-file", NULL,
                "file with the key of the calls that load and unload adapters; without it there are "
                "none"),
+    OPT_STRING(S, admin_host, "admin-host", "127.0.0.1", "address of --admin-port"),
+    OPT_INT(S, admin_port, "admin-port", -1, 65535, "-1",
+            "port for admin routes, /metrics, /livez and /readyz; 0: any free one; -1: they are at "
+            "--port"),
     OPT_BOOL(S, metrics_public, "metrics-public", NULL,
              "/metrics needs no key even when requests do"),
     OPT_INT(S, max_body_bytes, "max-body-bytes", 1024, 1 << 30, "16Mi",

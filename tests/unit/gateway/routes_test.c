@@ -1,4 +1,4 @@
-#include "gateway/routes.h"
+#include "gateway/access.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,32 +44,106 @@ static void test_find(void **state)
     }
 }
 
-/* Everything under /v1 needs a key, whatever is added. */
-static void test_access(void **state)
+/* What each kind of caller is told on a route of each kind, at either address, written out: the
+ * rows' own words are not asked. k: key, a: admin key, none: neither is configured. */
+static const char *verdict(const struct route *row, bool keys, bool admin_key, const char *sent,
+                           bool own_address, bool on_admin_address)
 {
-    static const char *const open[] = {"/health",  "/ready", "/ping",
-                                       "/version", "/livez", "/readyz"};
+    static const char *const words[] = {[ACCESS_GRANTED] = "ok",
+                                        [ACCESS_WANTS_KEY] = "401",
+                                        [ACCESS_NOT_HERE] = "404",
+                                        [ACCESS_NO_ADMIN_KEY] = "403"};
+    const struct access_rules r = {
+        .keys = keys, .admin_key = admin_key, .admin_address = own_address};
+    const struct access_caller c = {.on_admin_address = on_admin_address,
+                                    .has_key = keys && strchr(sent, 'k'),
+                                    .has_admin_key = admin_key && strchr(sent, 'a')};
+    return words[access_decide(&r, &c, row)];
+}
+
+static bool is_one_of(const char *const *list, const char *path)
+{
+    for (; *list; list++)
+        if (strcmp(*list, path) == 0)
+            return true;
+    return false;
+}
+
+static void test_every_route_with_every_key(void **state)
+{
+    static const char *const open[] = {"/health", "/ready", "/ping", NULL};
+    static const char *const both[] = {"/livez", "/readyz", "/metrics", "unknown", NULL};
+    static const char *const admin[] = {"/v1/load_lora_adapter", "/v1/unload_lora_adapter", NULL};
+    enum { OPEN, BOTH, ADMIN, USER };
+    /* what is sent: nothing, a user's key, the admin's; one address for all */
+    static const char *const keys_and_admin[][3] = {[OPEN] = {"ok", "ok", "ok"},
+                                                    [BOTH] = {"401", "ok", "ok"},
+                                                    [ADMIN] = {"401", "401", "ok"},
+                                                    [USER] = {"401", "ok", "401"}};
+    static const char *const keys_only[][3] = {[OPEN] = {"ok", "ok", "ok"},
+                                               [BOTH] = {"401", "ok", "401"},
+                                               [ADMIN] = {"401", "403", "401"},
+                                               [USER] = {"401", "ok", "401"}};
+    static const char *const admin_only[][3] = {[OPEN] = {"ok", "ok", "ok"},
+                                                [BOTH] = {"ok", "ok", "ok"},
+                                                [ADMIN] = {"401", "401", "ok"},
+                                                [USER] = {"ok", "ok", "ok"}};
+    static const char *const away[][3] = {[OPEN] = {"ok", "ok", "ok"}, /* at the first of two */
+                                          [BOTH] = {"401", "ok", "ok"},
+                                          [ADMIN] = {"401", "404", "404"},
+                                          [USER] = {"401", "ok", "401"}};
+    static const char *const own[][3] = {[OPEN] = {"ok", "ok", "ok"}, /* at the second */
+                                         [BOTH] = {"401", "401", "ok"},
+                                         [ADMIN] = {"401", "401", "ok"},
+                                         [USER] = {"401", "401", "404"}};
+    static const struct {
+        const char *name;
+        const char *const (*want)[3];
+        bool keys, admin_key, own_address, on_admin_address;
+    } worlds[] = {{"keys and admin key", keys_and_admin, true, true, false, false},
+                  {"keys", keys_only, true, false, false, false},
+                  {"admin key", admin_only, false, true, false, false},
+                  {"two addresses, first", away, true, true, true, false},
+                  {"two addresses, second", own, true, true, true, true}};
+    static const char *const sent[] = {"", "k", "a"};
+    size_t n;
+    const struct route *rows = routes_all(&n);
+    assert_true(n >= 14);
+    for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++)
+        for (size_t i = 0; i <= n; i++)
+            for (size_t k = 0; k < 3; k++) {
+                const char *path = i < n ? rows[i].path : "unknown";
+                int kind = is_one_of(open, path)    ? OPEN
+                           : is_one_of(both, path)  ? BOTH
+                           : is_one_of(admin, path) ? ADMIN
+                                                    : USER;
+                bool probe = strcmp(path, "/livez") == 0 || strcmp(path, "/readyz") == 0;
+                const char *want =
+                    probe && worlds[w].on_admin_address ? "ok" : worlds[w].want[kind][k];
+                const char *got =
+                    verdict(i < n ? &rows[i] : NULL, worlds[w].keys, worlds[w].admin_key, sent[k],
+                            worlds[w].own_address, worlds[w].on_admin_address);
+                if (strcmp(got, want) != 0)
+                    fail_msg("%s, \"%s\" on %s: %s, not %s", worlds[w].name, sent[k], path, got,
+                             want);
+            }
+}
+
+static void test_public_metrics(void **state)
+{
+    const struct access_rules r = {.keys = true, .metrics_public = true};
+    const struct access_caller nobody = {0};
     const struct route *row;
     char allow[64];
-    for (size_t i = 0; i < sizeof open / sizeof *open; i++) {
-        assert_int_equal(routes_find(STR("GET"), str_from(open[i]), &row, allow), ROUTE_FOUND);
-        assert_int_equal(row->access, ACCESS_OPEN);
-    }
-    assert_int_equal(routes_find(STR("GET"), STR("/v1/models"), &row, allow), ROUTE_FOUND);
-    assert_int_equal(row->access, ACCESS_KEY);
-    assert_int_equal(routes_find(STR("POST"), STR("/v1/completions"), &row, allow), ROUTE_FOUND);
-    assert_int_equal(row->access, ACCESS_KEY);
-    static const char *const keyed[] = {"/tokenize", "/detokenize"};
-    for (size_t i = 0; i < sizeof keyed / sizeof *keyed; i++) {
-        assert_int_equal(routes_find(STR("POST"), str_from(keyed[i]), &row, allow), ROUTE_FOUND);
-        assert_int_equal(row->access, ACCESS_KEY);
-    }
     assert_int_equal(routes_find(STR("GET"), STR("/metrics"), &row, allow), ROUTE_FOUND);
-    assert_int_equal(row->access, ACCESS_METRICS);
+    assert_int_equal(access_decide(&r, &nobody, row), ACCESS_GRANTED);
+    assert_int_equal(access_decide(&r, &nobody, NULL), ACCESS_WANTS_KEY); /* it opens no more */
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_find), cmocka_unit_test(test_access)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_find),
+                                       cmocka_unit_test(test_every_route_with_every_key),
+                                       cmocka_unit_test(test_public_metrics)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
