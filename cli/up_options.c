@@ -20,7 +20,7 @@
 #define EXPERTS    "experts stay where they are, and are computed one way"
 #define FRONT      "the gateway is one event loop; --gateways starts more of them"
 #define GPU        "it tunes another engine's GPU kernels or compiler"
-#define GRAMMAR    "no constrained output yet; requests that ask for it are refused"
+#define GRAMMAR    "constrained output has one backend here, llguidance"
 #define HOSTS      "workers of other machines join with cox worker, see cox join-token"
 #define LOCAL      "MODEL is a file or folder of this machine; nothing is fetched"
 #define LOGS       "see --log-level and --log-format"

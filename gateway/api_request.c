@@ -8,6 +8,7 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "gateway/adapters.h"
+#include "gateway/grammar_source.h"
 
 enum { MAX_ATTEMPTS = 100000 };
 
@@ -280,7 +281,7 @@ void api_request_start(struct serving *s, void *reply, const struct serving_requ
     make_id(r);
     link_request(r);
     s->reply->attach(reply, r);
-    if (s->pool && q->body.len > s->o.inline_bytes) {
+    if (s->pool && (q->body.len > s->o.inline_bytes || grammar_is_mentioned(q->body))) {
         prepare_on_pool(r, q->body);
         return;
     }

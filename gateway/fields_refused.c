@@ -3,7 +3,6 @@
 #include "gateway/fields.h"
 
 #define LATER     "is not supported by this server"
-#define GRAMMARS  "is not supported by this server: answers are not constrained yet"
 #define NO_PROMPT "is not supported by this server: prompts are not scored"
 #define NO_MEDIA  "is not supported by this server: models here take and give text"
 #define NO_MOVES  "is not supported by this server: KV caches are moved by the cluster alone"
@@ -31,14 +30,9 @@ static const struct field rows[] = {
     ROW_REFUSE("logprob_token_ids", BOTH, LATER),
     ROW_REFUSE("repetition_detection", BOTH, LATER),
     ROW_REFUSE("thinking_token_budget", BOTH, LATER),
-    ROW_REFUSE("structured_outputs", BOTH, GRAMMARS),
-    ROW_REFUSE("guided_json", BOTH, GRAMMARS),
-    ROW_REFUSE("guided_regex", BOTH, GRAMMARS),
-    ROW_REFUSE("guided_choice", BOTH, GRAMMARS),
-    ROW_REFUSE("guided_grammar", BOTH, GRAMMARS),
-    ROW_REFUSE("guided_decoding_backend", BOTH, GRAMMARS),
-    ROW_REFUSE("guided_whitespace_pattern", BOTH, GRAMMARS),
-    ROW_REFUSE("structural_tag", BOTH, GRAMMARS),
+    ROW_HARMLESS("guided_decoding_backend", BOTH, "there is one"),
+    ROW_REFUSE("guided_whitespace_pattern", BOTH, LATER),
+    ROW_REFUSE("structural_tag", BOTH, LATER ": use response_format"),
     ROW_REFUSE("functions", CHAT, LATER ": use tools"),
     ROW_ONLY("function_call", CHAT, "\"none\"|\"auto\"", "use tool_choice"),
     ROW_REFUSE("web_search_options", CHAT, LATER ": nothing is fetched"),

@@ -2,19 +2,23 @@
 #include <string.h>
 
 #include "gateway/fields.h"
+#include "gateway/grammar_source.h"
 
 static bool parse_response_format(struct params *p, const json_t *v, const struct field_context *c)
 {
-    const char *name = c->name;
-    struct api_error *e = c->e;
-    const json_t *type = json_object_get(v, "type");
-    if (!json_is_object(v) || !json_is_string(type))
-        return field_wrong_type(e, name, "an object with a type", v);
-    if (strcmp(json_string_value(type), "text") != 0)
-        return api_error_set(
-            e, 400, name, "response_format of type \"%.40s\" is not supported: only \"text\" is.",
-            json_string_value(type));
-    return true;
+    return grammar_from_response_format(p, c->name, v, c->e);
+}
+
+static bool parse_structured_outputs(struct params *p, const json_t *v,
+                                     const struct field_context *c)
+{
+    return grammar_from_structured_outputs(p, c->name, v, c->e);
+}
+
+/* guided_WHAT, which vLLM had before structured_outputs. */
+static bool parse_guided(struct params *p, const json_t *v, const struct field_context *c)
+{
+    return grammar_from_value(p, c->name, c->name + strlen("guided_"), v, c->e);
 }
 
 static bool check_tool(const json_t *tool, size_t i, const struct field_context *c)
@@ -56,8 +60,19 @@ static bool parse_tool_choice(struct params *p, const json_t *v, const struct fi
     return true;
 }
 
+#define ROW_GUIDED(nm, what)                                                                       \
+    {                                                                                              \
+        ROW(nm, FIELD_CUSTOM, BOTH), .parse = parse_guided, .why = "structured_outputs." what      \
+    }
+
 static const struct field rows[] = {
-    ROW_CUSTOM(response_format, BOTH, "text only"),
+    ROW_CUSTOM(response_format, BOTH, "text, json_object, json_schema, structural_tag"),
+    ROW_CUSTOM(structured_outputs, BOTH,
+               "one of json, regex, choice, grammar (Lark), json_object, structural_tag"),
+    ROW_GUIDED("guided_json", "json"),
+    ROW_GUIDED("guided_regex", "regex"),
+    ROW_GUIDED("guided_choice", "choice"),
+    ROW_GUIDED("guided_grammar", "grammar"),
     ROW_CUSTOM(tools, CHAT | TOKENIZE, "functions"),
     ROW_CUSTOM(tool_choice, CHAT, "none; auto with --enable-auto-tool-choice"),
     ROW_BOOL(parallel_tool_calls, CHAT),

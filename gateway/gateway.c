@@ -269,6 +269,7 @@ static enum status open_model(struct gateway *g, const char *cache_dir, struct e
     g->has_model = true;
     if (text_tokenizer_open(g->model.tokenizer_path, cache_dir, &g->tokenizer, why) != TEXT_OK)
         return error_set(err, STATUS_INVALID, "tokenizer of %s: %s", c->model, why);
+    g->grammars = grammar_check_new(g->tokenizer);
     /* the null model has no files to find a template in */
     const char *override =
         !c->chat_template && g->model.format == MODEL_NULL ? "chatml" : c->chat_template;
@@ -336,6 +337,7 @@ static void start_serving(struct gateway *g)
         .served_names = g->served_names,
         .n_served_names = g->n_served_names,
         .model = {.tokenizer = g->tokenizer,
+                  .grammars = g->grammars,
                   .chat_template = g->chat_template,
                   .max_model_len = g->model.max_model_len,
                   .max_choices = 4096,
@@ -524,6 +526,7 @@ void gateway_free(struct gateway *g)
         loop_free(g->loop);
     if (g->chat_template)
         text_template_free(g->chat_template);
+    grammar_check_free(g->grammars);
     if (g->tokenizer)
         text_tokenizer_free(g->tokenizer);
     if (g->has_model)

@@ -25,6 +25,7 @@ struct gateway {
     const char *own_name[1];
     uint64_t started_s;
     struct text_tokenizer *tokenizer;
+    struct grammar_check *grammars;
     struct text_template *chat_template;                        /* NULL: none */
     const struct answer_parser *reasoning_parser, *tool_parser; /* NULL: none */
     uint32_t marker_ids[MAX_MARKERS], n_marker_ids;

@@ -74,6 +74,7 @@ struct params {
     bool truncate_right;            /* the beginning is kept, not the end */
     struct str request_id, chat_template; /* empty: not given */
     json_t *bad_words;                    /* checked; prepare.c makes ids of it */
+    const char *grammar_field; /* which gave sampling its grammar, on the arena; NULL: none did */
 };
 
 /* Scans the text for its depth and number of values before a tree is built, then parses. body is

@@ -100,6 +100,14 @@ static bool encode_bad_words(const struct prepare_model *m, struct params *p, st
     return true;
 }
 
+static bool check_grammar(const struct prepare_model *m, const struct params *p,
+                          struct api_error *e)
+{
+    const struct sampling_params *s = &p->sampling;
+    return !m->grammars || s->grammar_kind == GRAMMAR_NONE ||
+           grammar_check(m->grammars, s->grammar_kind, s->grammar, p->grammar_field, e);
+}
+
 /* truncate_prompt_tokens: its end is kept, or its beginning. True: it was longer. */
 static bool truncate_prompt(const struct prepare_model *m, const struct params *p,
                             struct prompt *out)
@@ -175,7 +183,8 @@ void prepare_request(const struct prepare_model *m, const struct dialect *d, str
 {
     *out = (struct prepared){0};
     json_t *json = params_parse_json(body, &out->error);
-    if (json && d->read(m, json, out) && encode_bad_words(m, &out->params, &out->error))
+    if (json && d->read(m, json, out) && encode_bad_words(m, &out->params, &out->error) &&
+        check_grammar(m, &out->params, &out->error))
         prepare_prompts(m, d, out);
 }
 

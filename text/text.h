@@ -81,3 +81,41 @@ void text_template_free(struct text_template *t);
 int text_template_render(const struct text_template *t, const char *context, size_t context_len,
                          int64_t now_unix, uint64_t fuel, char **out, size_t *len,
                          char err[TEXT_ERR_MAX]);
+
+/* ---- grammars ---- */
+/* A tokenizer's tokens by their bytes: made once (some 0.2 s for 250000 tokens), used by any
+ * thread. The tokenizer may go before it. */
+struct text_vocabulary;
+int text_vocabulary_new(const struct text_tokenizer *t, struct text_vocabulary **out,
+                        char err[TEXT_ERR_MAX]);
+void text_vocabulary_free(struct text_vocabulary *v);
+
+/* As proto/messages.h numbers them. */
+enum text_grammar_kind {
+    TEXT_GRAMMAR_JSON_SCHEMA = 1,
+    TEXT_GRAMMAR_REGEX,
+    TEXT_GRAMMAR_LARK,          /* llguidance's dialect of it */
+    TEXT_GRAMMAR_STRUCTURAL_TAG /* {"structures": [{begin, schema, end} ...], "triggers": [...]} */
+};
+/* Immutable, used by any thread; the vocabulary may go before it. A client's source: its bytes, its
+ * nesting, its size and the work are bounded. TEXT_INVALID, TEXT_LIMIT with llguidance's words. */
+struct text_grammar;
+int text_grammar_compile(const struct text_vocabulary *v, enum text_grammar_kind kind,
+                         const char *source, size_t len, struct text_grammar **out,
+                         char err[TEXT_ERR_MAX]);
+void text_grammar_free(struct text_grammar *g);
+
+/* Where a text stands in its grammar: one thread's. eos_ids, and the tokenizer's own, end a text:
+ * allowed where the grammar allows its end. The grammar may go before it. */
+struct text_matcher;
+int text_matcher_new(const struct text_grammar *g, const uint32_t *eos_ids, size_t n_eos,
+                     struct text_matcher **out, char err[TEXT_ERR_MAX]);
+struct text_matcher *text_matcher_copy(const struct text_matcher *m); /* cheap; NULL: a bug */
+void text_matcher_free(struct text_matcher *m);                       /* NULL is fine */
+/* Bit i % 32 of words[i / 32]: token i may be next. Behind the end, and on an error, only ids that
+ * end a text may. TEXT_LIMIT: the mask costs more than it may; the text has to end here. */
+int text_matcher_mask(struct text_matcher *m, uint32_t *words, size_t n_words,
+                      char err[TEXT_ERR_MAX]);
+/* TEXT_INVALID: the grammar does not allow it here, and nothing has changed. */
+int text_matcher_accept(struct text_matcher *m, uint32_t id, char err[TEXT_ERR_MAX]);
+bool text_matcher_is_done(const struct text_matcher *m); /* nothing but its end may follow */

@@ -10,6 +10,7 @@
 #include "common/base/mem.h"
 #include "worker/executor_model_draw.h"
 #include "worker/executor_model_group.h"
+#include "worker/grammars.h"
 
 /* What a device may take for a step: as long as a collective may (docs/comm.md). Where no table
  * says so (--step-timeout). */
@@ -156,6 +157,8 @@ static void model_abort_comm(struct executor *e)
 static enum status model_reset(struct executor *e, struct error *err)
 {
     TRY(executor_settle(of(e), err));
+    if (of(e)->grammars)
+        grammars_leave_all(of(e)->grammars);
     return sequences_reset(of(e)->sequences, (struct u32_span){0}, err);
 }
 
@@ -453,6 +456,7 @@ enum status executor_model_open(const struct executor_device *d, const struct ex
     x->group = &executor_alone;
     x->stuck_ns = (o->step_timeout_s > 0 ? (uint64_t)o->step_timeout_s : STUCK_S) * NS_PER_S;
     x->found = found ? *found : (struct executor_found){0};
+    x->cache_dir = o->cache_dir;
     /* Where the head will most likely place this rank: it loads before its peers are there. */
     uint32_t at = o->ordinal >= 0 ? (uint32_t)(o->ordinal % (o->tp * o->pp)) : 0;
     uint32_t tp = (uint32_t)o->tp;

@@ -15,8 +15,7 @@ struct sampling {
     struct sampler_choice choice;
 };
 
-/* Whose tokens are drawn, in the order in which they come to a stage in front of the last: pass by
- * pass. */
+/* Whose tokens are drawn, in the order in which they come to a stage in front of the last. */
 #define EXECUTOR_AHEAD_IDS    4096u
 #define EXECUTOR_AHEAD_PASSES 64u
 struct executor_ahead {
@@ -105,6 +104,8 @@ struct executor_model {
     struct sampler **samplers; /* [n_samplers], one of the threads each; NULL: another rank */
     uint32_t n_samplers;
     struct sampling *samplings; /* [RUNNER_LOGITS_ROWS] */
+    struct grammars *grammars;
+    uint32_t *masks, n_mask_words; /* [RUNNER_LOGITS_ROWS][n_mask_words] */
     bool warned_not_finite;
     /* A device that draws, and so lets two steps be under way; NULL: the host does. */
     struct gpu_draws *draws;
@@ -116,6 +117,7 @@ struct executor_model {
     uint64_t stuck_ns;               /* a device that has not come to an end by then hangs */
     _Atomic uint64_t entered_ns, interrupted_ns; /* begin, the interrupt; 0: not now */
     char *served_name;
+    const char *cache_dir;
     char device_name[160];
     uint8_t made_id[GPU_COMM_ID_BYTES]; /* by this rank; the loop's thread writes before Join */
     bool has_made_id, refused_record;   /* the latter by this device, in a group */
@@ -157,8 +159,7 @@ MUST_USE enum status drawn_init(struct drawn *d, struct sequence_runs runs, stru
  * the drawing rank. Errors as runner_normed; STATUS_NO_MEMORY. */
 MUST_USE enum status executor_pool_pass(struct executor_model *x, struct arena *arena,
                                         struct error *err);
-/* Adds the tokens of x->batch's sampled rows. Every rank of the last stage calls it; the others'
- * ids stay as they are. */
+/* Adds the tokens of x->batch's sampled rows, on every rank of the last stage; others' ids stay. */
 MUST_USE enum status executor_sample_pass(struct executor_model *x, struct arena *arena,
                                           struct drawn *drawn, struct error *err);
 /* After the last pass: what was drawn counts as far as the guesses were right, all ranks append it,
@@ -171,8 +172,7 @@ MUST_USE enum status executor_append_id(struct executor_model *x, struct sequenc
 /* The drawing rank's items, when all ids are appended. */
 void executor_put_items(struct drawn *drawn, struct sequence_runs runs);
 
-/* Of the pass that has been run: the last stage appends what was drawn, the others a place for it.
- */
+/* Of the pass that was run: the last stage appends what was drawn, the others a place for it. */
 MUST_USE enum status executor_end_pass(struct executor_model *x, struct drawn *drawn,
                                        struct error *err);
 /* Before a pass: waits for the ids of its rows. */

@@ -142,7 +142,7 @@ bool executor_can_draw(const struct executor_model *x, struct sequence_runs runs
         biases += n * n_biases(p);
         allowed += n * p->allowed_ids.n;
         history += n * (has_penalties(&row) ? r->q->n_ids + r->n_guessed : 0);
-        if (n > 0 && has_equal_ids(x->lists, p))
+        if (n > 0 && (p->grammar_kind != GRAMMAR_NONE || has_equal_ids(x->lists, p)))
             return false;
     }
     return places <= o->n_places && biases <= o->n_biases && allowed <= o->n_allowed &&

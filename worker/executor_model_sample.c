@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "worker/executor_model_group.h"
+#include "worker/grammars.h"
 
 /* ---- samplers ---- */
 
@@ -19,6 +20,9 @@ enum status executor_samplers_open(struct executor_model *x, struct error *err)
     x->n_samplers = n_samplers(n);
     x->samplings = mem_array(RUNNER_LOGITS_ROWS, sizeof *x->samplings);
     x->samplers = mem_array(x->n_samplers, sizeof(struct sampler *));
+    x->n_mask_words = (vocab_size + 31) / 32;
+    x->masks = mem_array(RUNNER_LOGITS_ROWS, x->n_mask_words * sizeof *x->masks);
+    x->grammars = grammars_new(x->engine->info.tokenizer_path, x->cache_dir, vocab_size);
     for (uint32_t i = 0; i < x->n_samplers; i++) {
         x->samplers[i] = sampler_new(vocab_size);
         if (x->samplers[i])
@@ -38,6 +42,10 @@ void executor_samplers_close(struct executor_model *x)
         sampler_free(x->samplers[i]);
     mem_free(x->samplers);
     mem_free(x->samplings);
+    mem_free(x->masks);
+    grammars_free(x->grammars);
+    x->masks = NULL;
+    x->grammars = NULL;
     x->samplers = NULL;
     x->samplings = NULL;
     x->n_samplers = 0;
@@ -87,6 +95,16 @@ static void warn_not_finite(struct executor_model *x, const struct sequence *q)
     x->warned_not_finite = true;
 }
 
+/* While the device still works on the rows, where it does so by itself. */
+static void make_masks(struct executor_model *x, const struct batch_sample *from, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t *words = x->masks + (size_t)i * x->n_mask_words;
+        bool has = grammars_mask(x->grammars, from[i].run->q, from[i].i_draw, words);
+        x->samplings[i].row.mask = has ? words : NULL;
+    }
+}
+
 /* What the device says of each row before a sampler looks at it. */
 static enum status look_at_logits(struct executor_model *x, const struct batch_sample *from,
                                   uint32_t n, struct error *err)
@@ -107,6 +125,7 @@ static enum status look_at_logits(struct executor_model *x, const struct batch_s
                                                    .n_ids = q->n_ids + from[i].i_draw,
                                                    .n_prompt = q->n_prompt,
                                                    .logits = logits + (size_t)i * stride,
+                                                   .mask = x->samplings[i].row.mask,
                                                    .best_id = top[i].id,
                                                    .best = top[i].best,
                                                    .second = top[i].second};
@@ -165,6 +184,8 @@ enum status executor_sample_pass(struct executor_model *x, struct arena *arena, 
         n = n < RUNNER_LOGITS_ROWS ? n : RUNNER_LOGITS_ROWS;
         for (uint32_t i = 0; i < n; i++)
             rows[i] = b->samples[done + i].row;
+        if (executor_draws(x))
+            make_masks(x, b->samples + done, n);
         TRY(runner_logits(x->engine->runner, rows, n, &logits, err));
         if (logits) /* the one that draws */
             TRY(draw_rows(x, b->samples + done, n, arena, drawn, err));

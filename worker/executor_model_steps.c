@@ -12,6 +12,7 @@
 #include "common/base/mem.h"
 #include "worker/executor_model_draw.h"
 #include "worker/executor_model_group.h"
+#include "worker/grammars.h"
 
 /* Between two looks at the other ranks while nobody but the device is waited for. */
 enum { LOOK_NS = 1000000 };
@@ -252,6 +253,8 @@ static enum status begin(struct executor_model *x, const struct msg_plan *p, str
     TRY(executor_check_adapters(x, p, err));
     TRY(settle_guesses(x, err));
     TRY(executor_settle_for(x, p, err));
+    if (x->grammars)
+        grammars_leave(x->grammars, p);
     TRY(sequences_apply(x->sequences, p, err));
     executor_take_adapters(x, p);
     struct sequence_runs runs = sequences_runs(x->sequences);

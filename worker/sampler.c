@@ -90,6 +90,30 @@ static void apply_allowed(struct choosing *c)
     }
 }
 
+static bool is_masked(const uint32_t *mask, uint32_t id)
+{
+    return (mask[id / 32] >> (id % 32) & 1) == 0;
+}
+
+static void apply_mask(struct choosing *c)
+{
+    for (uint32_t i = 0; i < c->s->vocab_size; i++)
+        if (is_masked(c->r->mask, i))
+            c->logits[i] = -INFINITY;
+}
+
+/* What is chosen where nothing may be. */
+static uint32_t last_resort(const struct choosing *c)
+{
+    uint32_t id = c->r->best_id < c->s->vocab_size ? c->r->best_id : 0;
+    if (!c->r->mask || !is_masked(c->r->mask, id))
+        return id;
+    for (uint32_t i = 0; i < c->s->vocab_size; i++)
+        if (!is_masked(c->r->mask, i))
+            return i;
+    return id;
+}
+
 /* The last id of a sequence is banned where the ids before it were just generated. */
 static void apply_bad_words(struct choosing *c)
 {
@@ -181,7 +205,7 @@ static bool changes_logits(const struct choosing *c)
 {
     const struct sampling_params *p = c->p;
     return p->allowed_ids.n > 0 || p->bad_words.n > 0 || c->generated.n < p->min_tokens ||
-           p->n_logit_bias > 0 || !penalties_are_off(&c->penalties);
+           p->n_logit_bias > 0 || c->r->mask || !penalties_are_off(&c->penalties);
 }
 
 /* The two largest of what the row is now. */
@@ -189,7 +213,7 @@ static float find_max(struct choosing *c)
 {
     float second = -INFINITY;
     c->max = -INFINITY;
-    c->i_max = c->r->best_id < c->s->vocab_size ? c->r->best_id : 0;
+    c->i_max = last_resort(c);
     for (uint32_t i = 0; i < c->s->vocab_size; i++) {
         if (!(c->logits[i] > second))
             continue;
@@ -219,6 +243,8 @@ static float prepare(struct choosing *c)
         memcpy(c->s->raw, c->logits, c->s->vocab_size * sizeof *c->logits);
     if (c->p->allowed_ids.n > 0)
         apply_allowed(c);
+    if (c->r->mask)
+        apply_mask(c);
     apply_bad_words(c);
     apply_min_tokens(c);
     apply_logit_bias(c);

@@ -2,7 +2,7 @@
 /* Chooses the next token from one row of logits, by vLLM's rules and in its order:
  *
  *   log-probabilities are of the raw logits (log-softmax before anything below)
- *   1 allowed ids, bad words, min_tokens (no EOS or stop id before), logit bias
+ *   1 allowed ids, the mask, bad words, min_tokens (no EOS or stop id before), logit bias
  *   2 repetition penalty (prompt and output), frequency and presence penalty (output)
  *   3 temperature 0: the largest, the lowest id among equals. Done.
  *   4 logits / temperature, then min_p, top_k, top_p (each on what the one before left)
@@ -22,6 +22,9 @@ struct sampler_row {
     const uint32_t *ids; /* [n_ids] prompt, then generated */
     uint32_t n_ids, n_prompt;
     float *logits; /* [vocab_size]; overwritten */
+    /* [(vocab_size + 31) / 32] of a grammar: bit i % 32 of word i / 32 set: id i may be chosen.
+     * Where nothing else of it may, its first id is chosen. NULL: none. */
+    const uint32_t *mask;
     /* of the raw logits, made by the backend for all rows at once */
     uint32_t best_id;
     float best, second;

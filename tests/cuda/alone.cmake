@@ -31,7 +31,8 @@ else()
   target_link_libraries(model PUBLIC base)
   alone_library(worker worker worker/families worker/comm)
   # of folders whose other sources need more
-  target_sources(worker PRIVATE ${root}/common/options/speculation.c ${root}/proto/null_tokens.c)
+  target_sources(worker PRIVATE ${root}/common/options/speculation.c ${root}/proto/null_tokens.c
+                                ${root}/tests/cuda/no_text.c)
   target_link_libraries(worker PUBLIC kernels model base)
   set(COX_HAVE_RUNNER TRUE)
 endif()

@@ -3,6 +3,7 @@
 
 use crate::decoder::Decoder;
 use crate::error::{fail, invalid, Code, Result};
+use crate::grammar::{Grammar, Matcher, Vocabulary};
 use crate::template::Template;
 use crate::tokenizer::Tokenizer;
 use crate::vocab::NONE;
@@ -14,11 +15,13 @@ use std::ptr;
 const ERR_MAX: usize = 512;
 const OK: c_int = 0;
 
-/// text.h: one tokenizer and one template may be used from several threads at once.
+/// text.h: these may be used from several threads at once.
 const _: fn() = || {
     fn shared<T: Send + Sync>() {}
     shared::<Tokenizer>();
     shared::<Template>();
+    shared::<Vocabulary>();
+    shared::<Grammar>();
 };
 
 /// Runs `f` without letting a panic through; writes the error's text to `err`.
@@ -298,4 +301,95 @@ pub unsafe extern "C" fn text_template_render(
         let rendered = (*t).render(text(context, n, "the context")?, now_unix, fuel)?;
         give(rendered.as_bytes(), out.cast::<*mut u8>(), len)
     })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_vocabulary_new(
+    t: *const Tokenizer,
+    out: *mut *mut Vocabulary,
+    err: *mut c_char,
+) -> c_int {
+    guard(err, || {
+        *out = Box::into_raw(Box::new(Vocabulary::new(&*t)?));
+        Ok(())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_vocabulary_free(v: *mut Vocabulary) {
+    if !v.is_null() {
+        guard_value((), || drop(Box::from_raw(v)));
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_grammar_compile(
+    v: *const Vocabulary,
+    kind: c_int,
+    source: *const c_char,
+    n: usize,
+    out: *mut *mut Grammar,
+    err: *mut c_char,
+) -> c_int {
+    guard(err, || {
+        let g = Grammar::compile(&*v, kind, text(source, n, "the grammar")?)?;
+        *out = Box::into_raw(Box::new(g));
+        Ok(())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_grammar_free(g: *mut Grammar) {
+    if !g.is_null() {
+        guard_value((), || drop(Box::from_raw(g)));
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_matcher_new(
+    g: *const Grammar,
+    eos: *const u32,
+    n_eos: usize,
+    out: *mut *mut Matcher,
+    err: *mut c_char,
+) -> c_int {
+    guard(err, || {
+        *out = Box::into_raw(Box::new(Matcher::new(&*g, slice(eos, n_eos))));
+        Ok(())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_matcher_copy(m: *const Matcher) -> *mut Matcher {
+    guard_value(ptr::null_mut(), || Box::into_raw(Box::new((*m).copy())))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_matcher_free(m: *mut Matcher) {
+    if !m.is_null() {
+        guard_value((), || drop(Box::from_raw(m)));
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_matcher_mask(
+    m: *mut Matcher,
+    words: *mut u32,
+    n_words: usize,
+    err: *mut c_char,
+) -> c_int {
+    guard(err, || (*m).mask(std::slice::from_raw_parts_mut(words, n_words)))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_matcher_accept(m: *mut Matcher, id: u32, err: *mut c_char) -> c_int {
+    guard(err, || match (*m).accept(id)? {
+        true => Ok(()),
+        false => Err(invalid(format!("the grammar does not allow token {id} here"))),
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn text_matcher_is_done(m: *const Matcher) -> bool {
+    guard_value(true, || (*m).is_done())
 }

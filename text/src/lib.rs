@@ -12,6 +12,7 @@ mod error;
 mod ffi;
 mod gguf;
 mod gguf_vocab;
+mod grammar;
 mod pieces;
 mod pre_tokenizers;
 mod python;

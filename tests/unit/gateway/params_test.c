@@ -156,7 +156,22 @@ static const struct field_case cases[] = {
     {B, ",\"repetition_detection\":{\"min_count\":2}", "repetition_detection"},
     {C, ",\"logprobs\":-1", "logprobs"},
     {B, ",\"response_format\":{\"type\":\"text\"}", NULL},
-    {B, ",\"response_format\":{\"type\":\"json_object\"}", "response_format"},
+    {B, ",\"response_format\":{\"type\":\"json_object\"}", NULL},
+    {B, ",\"response_format\":{\"type\":\"json_schema\"}", "response_format"},
+    {B, ",\"response_format\":{\"type\":\"xml\"}", "response_format"},
+    {B, ",\"response_format\":\"text\"", "response_format"},
+    {B, ",\"structured_outputs\":{}", "structured_outputs"},
+    {B, ",\"structured_outputs\":{\"regex\":\"a\",\"choice\":[\"a\"]}", "structured_outputs"},
+    {B, ",\"structured_outputs\":{\"backend\":\"x\",\"regex\":\"a\"}", "structured_outputs"},
+    {B, ",\"structured_outputs\":{\"choice\":[]}", "structured_outputs"},
+    {B, ",\"structured_outputs\":{\"choice\":[\"\"]}", "structured_outputs"},
+    {B, ",\"structured_outputs\":{\"json\":3}", "structured_outputs"},
+    {B, ",\"structured_outputs\":{\"regex\":3}", "structured_outputs"},
+    {B, ",\"structured_outputs\":{\"regex\":\"\"}", "structured_outputs"},
+    {B, ",\"guided_regex\":\"a\",\"guided_json\":{}", "guided_regex"},
+    {B, ",\"response_format\":{\"type\":\"text\"},\"guided_regex\":\"a\"", NULL},
+    {B, ",\"response_format\":{\"type\":\"json_object\"},\"guided_regex\":\"a\"", "guided_regex"},
+    {B, ",\"guided_decoding_backend\":\"outlines\"", NULL},
     {B, ",\"bad_words\":[\"x\"]", NULL},
     {B, ",\"bad_words\":[]", NULL},
     {B, ",\"bad_words\":[\"\"]", "bad_words"},
@@ -194,6 +209,49 @@ static bool parse(enum api_kind kind, const char *fields, struct params *p, stru
     json_t *j = params_parse_json(str_from(body), e);
     *p = (struct params){0};
     return j && params_init(p, kind, j, &policy, e);
+}
+
+/* What becomes of each way to say it. */
+static void test_grammars(void **state)
+{
+    static const struct {
+        const char *fields;
+        enum grammar_kind kind;
+        const char *source;
+    } said[] = {
+        {"", GRAMMAR_NONE, ""},
+        {",\"response_format\":{\"type\":\"text\"}", GRAMMAR_NONE, ""},
+        {",\"structured_outputs\":null", GRAMMAR_NONE, ""},
+        {",\"response_format\":{\"type\":\"json_object\"}", GRAMMAR_JSON_SCHEMA,
+         "{\"type\":\"object\"}"},
+        {",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"n\","
+         "\"strict\":"
+         "true,\"schema\":{\"type\": \"null\"}}}",
+         GRAMMAR_JSON_SCHEMA, "{\"type\":\"null\"}"},
+        {",\"response_format\":{\"type\":\"structural_tag\",\"structures\":[],\"triggers\":[]}",
+         GRAMMAR_STRUCTURAL_TAG, "{\"type\":\"structural_tag\",\"structures\":[],\"triggers\":[]}"},
+        {",\"structured_outputs\":{\"json\":\"{}\",\"regex\":null,\"json_object\":false}",
+         GRAMMAR_JSON_SCHEMA, "{}"},
+        {",\"structured_outputs\":{\"json\":{\"b\":1,\"a\":2}}", GRAMMAR_JSON_SCHEMA,
+         "{\"b\":1,\"a\":2}"},
+        {",\"structured_outputs\":{\"json_object\":true}", GRAMMAR_JSON_SCHEMA,
+         "{\"type\":\"object\"}"},
+        {",\"guided_choice\":[\"a\\\"b\",\"\u00e9\"]", GRAMMAR_LARK,
+         "start: \"a\\\"b\" | \"\u00e9\""},
+        {",\"guided_grammar\":\"start: x\"", GRAMMAR_LARK, "start: x"},
+        {",\"guided_regex\":\"a+\"", GRAMMAR_REGEX, "a+"},
+    };
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        struct params p;
+        struct api_error e = {0};
+        if (!parse(C, said[i].fields, &p, &e))
+            fail_msg("%s: %s", said[i].fields, e.message);
+        if (p.sampling.grammar_kind != said[i].kind ||
+            !str_eq_c(p.sampling.grammar, said[i].source))
+            fail_msg("%s: %d " STR_FMT, said[i].fields, p.sampling.grammar_kind,
+                     STR_ARG(p.sampling.grammar));
+        params_fini(&p);
+    }
 }
 
 static void test_fields(void **state)
@@ -415,13 +473,10 @@ static void test_document(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fields),
-        cmocka_unit_test(test_bodies),
-        cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_policy),
-        cmocka_unit_test(test_document),
-        cmocka_unit_test(test_every_field_of_vllm),
+        cmocka_unit_test(test_fields),        cmocka_unit_test(test_grammars),
+        cmocka_unit_test(test_bodies),        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_values),        cmocka_unit_test(test_policy),
+        cmocka_unit_test(test_document),      cmocka_unit_test(test_every_field_of_vllm),
         cmocka_unit_test(test_seed_is_drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -504,9 +504,49 @@ static void nothing_may_be_chosen(void **state)
     }
 }
 
+/* ---- a grammar's mask ---- */
+
+static struct sampler_choice choose_masked(const struct call *c, const uint32_t *mask)
+{
+    struct sampler *s = sampler_new(c->vocab);
+    float work[VOCAB];
+    struct sampler_row r = make_row(c, work);
+    struct sampler_choice out = {.id = UINT32_MAX};
+    r.mask = mask;
+    assert_int_equal(sampler_choose(s, &r, NULL, &out, NULL, NULL), STATUS_OK);
+    sampler_free(s);
+    return out;
+}
+
+/* Whatever else is asked for, what comes is of the mask. */
+static void masks_are_kept(void **state)
+{
+    static const uint32_t eos[] = {5};
+    static const struct logit_bias bias[] = {{3, 100}, {6, -INFINITY}};
+    uint32_t mask[(VOCAB + 31) / 32] = {1u << 5 | 1u << 6};
+    struct call c = {.params = greedy, .vocab = 8, .ids = {1}, .n_ids = 1, .n_prompt = 1};
+    for (uint32_t i = 0; i < c.vocab; i++)
+        c.logits[i] = (float)(i == 3 ? 9 : i == 6 ? 2 : 1);
+    assert_int_equal(choose_masked(&c, mask).id, 6); /* not 3, which is the best */
+    for (uint32_t seed = 0; seed < 50; seed++) {
+        c.params.temperature = 5;
+        c.params.seed = seed;
+        uint32_t id = choose_masked(&c, mask).id;
+        assert_true(id == 5 || id == 6);
+    }
+    c.params = greedy;
+    c.params.logit_bias = bias;
+    c.params.n_logit_bias = 2;
+    assert_int_equal(choose_masked(&c, mask).id, 5);
+    c.params.eos_ids = (struct u32_span){eos, 1};
+    c.params.min_tokens = 4; /* and the mask wins: 5 is all that it has left */
+    assert_int_equal(choose_masked(&c, mask).id, 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(masks_are_kept),
         cmocka_unit_test(as_the_plain_one),
         cmocka_unit_test(known_cases),
         cmocka_unit_test(top_p_takes_the_lowest_of_equals),

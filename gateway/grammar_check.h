@@ -1,0 +1,15 @@
+#pragma once
+/* Whether grammars compile: what does not is a 400, and not a stream that ends in a worker. What
+ * did is remembered by its hash, for a while. The vocabulary is made at the first grammar. Any
+ * thread. */
+#include "gateway/api_error.h"
+#include "proto/messages.h"
+#include "text/text.h"
+
+struct grammar_check;
+struct grammar_check *grammar_check_new(const struct text_tokenizer *t); /* borrowed */
+void grammar_check_free(struct grammar_check *c);                        /* NULL is fine */
+/* False: e names the field, with llguidance's words. Takes as long as compiling: up to some tenths
+ * of a second. */
+bool grammar_check(struct grammar_check *c, enum grammar_kind kind, struct str source,
+                   const char *field, struct api_error *e);

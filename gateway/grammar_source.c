@@ -1,0 +1,172 @@
+#include "gateway/grammar_source.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ANY_OBJECT "{\"type\":\"object\"}"
+
+static bool keep(struct params *p, const char *name, enum grammar_kind kind, struct str source,
+                 struct api_error *e)
+{
+    if (p->grammar_field)
+        return api_error_set(e, 400, name,
+                             "%s and %s cannot both be given: an answer has one "
+                             "shape.",
+                             p->grammar_field, name);
+    if (source.len == 0)
+        return api_error_set(e, 400, name, "%s must not be empty.", name);
+    char *copy = arena_try_array(&p->arena, source.len, 1);
+    if (!copy)
+        return api_error_set(e, 400, name, "%s has %zu bytes: that is too much.", name, source.len);
+    memcpy(copy, source.ptr, source.len);
+    p->grammar_field = name;
+    p->sampling.grammar_kind = kind;
+    p->sampling.grammar = (struct str){copy, source.len};
+    return true;
+}
+
+static bool keep_json(struct params *p, const char *name, enum grammar_kind kind, const json_t *v,
+                      struct api_error *e)
+{
+    char *text = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
+    bool ok = text ? keep(p, name, kind, (struct str){text, strlen(text)}, e)
+                   : api_error_set(e, 500, name, "%s cannot be written as JSON.", name);
+    free(text);
+    return ok;
+}
+
+/* A schema is an object, or the text of one. */
+static bool keep_schema(struct params *p, const char *name, const json_t *v, struct api_error *e)
+{
+    if (json_is_string(v))
+        return keep(p, name, GRAMMAR_JSON_SCHEMA, params_json_str(v), e);
+    if (!json_is_object(v) && !json_is_boolean(v))
+        return api_error_set(e, 400, name, "%s must hold a JSON schema: an object.", name);
+    return keep_json(p, name, GRAMMAR_JSON_SCHEMA, v, e);
+}
+
+static bool keep_text(struct params *p, const char *name, enum grammar_kind kind, const json_t *v,
+                      struct api_error *e)
+{
+    if (!json_is_string(v))
+        return api_error_set(e, 400, name, "%s must hold a string here.", name);
+    return keep(p, name, kind, params_json_str(v), e);
+}
+
+/* start: "a" | "b" */
+static bool keep_choice(struct params *p, const char *name, const json_t *v, struct api_error *e)
+{
+    struct strbuf b;
+    bool ok = json_is_array(v) && json_array_size(v) > 0;
+    strbuf_init(&b, 0);
+    strbuf_append_str(&b, STR("start: "));
+    for (size_t i = 0; ok && i < json_array_size(v); i++) {
+        const json_t *item = json_array_get(v, i);
+        char *quoted = json_string_length(item) > 0 ? json_dumps(item, JSON_ENCODE_ANY) : NULL;
+        ok = quoted != NULL;
+        if (i > 0)
+            strbuf_append_str(&b, STR(" | "));
+        if (quoted)
+            strbuf_append_c(&b, quoted);
+        free(quoted);
+    }
+    ok = ok ? keep(p, name, GRAMMAR_LARK, strbuf_str(&b), e)
+            : api_error_set(e, 400, name,
+                            "a choice in %s must be a list of strings that are not empty.", name);
+    strbuf_fini(&b);
+    return ok;
+}
+
+bool grammar_from_value(struct params *p, const char *name, const char *what, const json_t *v,
+                        struct api_error *e)
+{
+    if (strcmp(what, "json") == 0)
+        return keep_schema(p, name, v, e);
+    if (strcmp(what, "regex") == 0)
+        return keep_text(p, name, GRAMMAR_REGEX, v, e);
+    if (strcmp(what, "choice") == 0)
+        return keep_choice(p, name, v, e);
+    if (strcmp(what, "grammar") == 0)
+        return keep_text(p, name, GRAMMAR_LARK, v, e);
+    if (strcmp(what, "json_object") == 0) {
+        if (!json_is_true(v))
+            return api_error_set(e, 400, name, "json_object in %s must be true.", name);
+        return keep(p, name, GRAMMAR_JSON_SCHEMA, STR(ANY_OBJECT), e);
+    }
+    if (json_is_string(v))
+        return keep(p, name, GRAMMAR_STRUCTURAL_TAG, params_json_str(v), e);
+    return keep_json(p, name, GRAMMAR_STRUCTURAL_TAG, v, e);
+}
+
+bool grammar_from_response_format(struct params *p, const char *name, const json_t *v,
+                                  struct api_error *e)
+{
+    const char *type = json_string_value(json_object_get(v, "type"));
+    if (!type)
+        return api_error_set(e, 400, name, "%s must be an object with a type.", name);
+    if (strcmp(type, "text") == 0)
+        return true;
+    if (strcmp(type, "json_object") == 0)
+        return grammar_from_value(p, name, "json_object", json_true(), e);
+    if (strcmp(type, "structural_tag") == 0)
+        return grammar_from_value(p, name, "structural_tag", v, e);
+    if (strcmp(type, "json_schema") != 0)
+        return api_error_set(e, 400, name,
+                             "%s of type \"%.40s\" is not supported: text, json_object, "
+                             "json_schema and structural_tag are.",
+                             name, type);
+    const json_t *schema = json_object_get(json_object_get(v, "json_schema"), "schema");
+    if (!schema)
+        return api_error_set(e, 400, name, "%s.json_schema must be an object with a schema.", name);
+    return keep_schema(p, name, schema, e); /* strict or not: a mask is */
+}
+
+bool grammar_from_structured_outputs(struct params *p, const char *name, const json_t *v,
+                                     struct api_error *e)
+{
+    static const char *const known[] = {"json",    "regex",       "choice",
+                                        "grammar", "json_object", "structural_tag"};
+    const json_t *found = NULL;
+    const char *what = NULL, *key;
+    json_t *value;
+    if (!json_is_object(v))
+        return api_error_set(e, 400, name, "%s must be an object.", name);
+    json_object_foreach((json_t *)v, key, value)
+    {
+        bool is_known = false;
+        for (size_t i = 0; i < sizeof known / sizeof *known && !is_known; i++)
+            is_known = strcmp(key, known[i]) == 0;
+        if (json_is_null(value) || (json_is_false(value) && strcmp(key, "json") != 0))
+            continue; /* not given, or a switch that is off */
+        if (!is_known)
+            return api_error_set(e, 400, name, "%s.%.40s is not supported by this server.", name,
+                                 key);
+        if (what)
+            return api_error_set(e, 400, name,
+                                 "%s may hold one of json, regex, choice, grammar, "
+                                 "json_object and structural_tag, got %s and %s.",
+                                 name, what, key);
+        what = key;
+        found = value;
+    }
+    if (!what)
+        return api_error_set(e, 400, name,
+                             "%s must hold one of json, regex, choice, grammar, "
+                             "json_object and structural_tag.",
+                             name);
+    return grammar_from_value(p, name, what, found, e);
+}
+
+bool grammar_is_mentioned(struct str body)
+{
+    static const struct str names[] = {
+        {"response_format", 15}, {"structured_outputs", 18}, {"guided_", 7}};
+    const char *at = body.ptr, *end = body.ptr + body.len;
+    while (at < end && (at = memchr(at, '"', (size_t)(end - at)))) {
+        at++;
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            if ((size_t)(end - at) >= names[i].len && memcmp(at, names[i].ptr, names[i].len) == 0)
+                return true;
+    }
+    return false;
+}

@@ -1,0 +1,15 @@
+#pragma once
+/* What a request says of its answer's shape, as a kind and a source for text_grammar_compile: from
+ * response_format, structured_outputs and guided_*. A request has one at most. Pure. */
+#include "gateway/params.h"
+
+/* name: the field, for errors. Sources are kept on p->arena. */
+bool grammar_from_response_format(struct params *p, const char *name, const json_t *v,
+                                  struct api_error *e);
+bool grammar_from_structured_outputs(struct params *p, const char *name, const json_t *v,
+                                     struct api_error *e);
+/* what: "json", "regex", "choice", "grammar", "json_object" or "structural_tag". */
+bool grammar_from_value(struct params *p, const char *name, const char *what, const json_t *v,
+                        struct api_error *e);
+/* Does a body perhaps ask for one? Such a body is not looked at on the loop's thread. */
+bool grammar_is_mentioned(struct str body);

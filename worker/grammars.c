@@ -1,0 +1,253 @@
+#include "worker/grammars.h"
+
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/base/mem.h"
+#include "text/text.h"
+
+enum { MAX_KEPT = 32 };
+
+_Static_assert((int)TEXT_GRAMMAR_JSON_SCHEMA == (int)GRAMMAR_JSON_SCHEMA &&
+                   (int)TEXT_GRAMMAR_REGEX == (int)GRAMMAR_REGEX &&
+                   (int)TEXT_GRAMMAR_LARK == (int)GRAMMAR_LARK &&
+                   (int)TEXT_GRAMMAR_STRUCTURAL_TAG == (int)GRAMMAR_STRUCTURAL_TAG,
+               "kinds go to text/ as they are");
+
+struct kept {
+    enum grammar_kind kind;
+    struct str source;            /* owned */
+    struct text_grammar *grammar; /* NULL: it does not compile */
+    uint64_t used;
+};
+
+/* Where the sequence of a slot stands. */
+struct standing {
+    uint64_t serial;              /* of its admission; 0: none */
+    struct text_matcher *matcher; /* NULL: there is none to be had */
+    uint32_t n_taken;             /* generated ids it has seen */
+};
+
+struct grammars {
+    const char *tokenizer_path, *cache_dir;
+    uint32_t vocab_size;
+    bool tried; /* to make the vocabulary; NULL then: it cannot be made */
+    struct text_vocabulary *vocabulary;
+    struct kept kept[MAX_KEPT];
+    uint32_t n_kept;
+    uint64_t n_used;
+    struct standing *standings; /* [n_standings] by slot */
+    uint32_t n_standings;
+};
+
+struct grammars *grammars_new(const char *tokenizer_path, const char *cache_dir,
+                              uint32_t vocab_size)
+{
+    struct grammars *g = mem_zalloc(sizeof *g);
+    g->tokenizer_path = tokenizer_path;
+    g->cache_dir = cache_dir;
+    g->vocab_size = vocab_size;
+    return g;
+}
+
+static void kept_fini(struct kept *k)
+{
+    text_grammar_free(k->grammar);
+    mem_free((void *)k->source.ptr);
+    *k = (struct kept){0};
+}
+
+void grammars_free(struct grammars *g)
+{
+    if (!g)
+        return;
+    grammars_leave_all(g);
+    for (uint32_t i = 0; i < g->n_kept; i++)
+        kept_fini(&g->kept[i]);
+    text_vocabulary_free(g->vocabulary);
+    mem_free(g->standings);
+    mem_free(g);
+}
+
+/* ---- compiled grammars ---- */
+
+static const struct text_vocabulary *vocabulary(struct grammars *g)
+{
+    char why[TEXT_ERR_MAX] = "";
+    struct text_tokenizer *t = NULL;
+    if (g->tried)
+        return g->vocabulary;
+    g->tried = true;
+    int s = text_tokenizer_open(g->tokenizer_path, g->cache_dir, &t, why);
+    if (s == TEXT_OK)
+        s = text_vocabulary_new(t, &g->vocabulary, why);
+    if (s != TEXT_OK)
+        log_error("grammar_tokenizer", "path=%s reason=%s", log_quote(g->tokenizer_path),
+                  log_quote(why));
+    if (t)
+        text_tokenizer_free(t);
+    return g->vocabulary;
+}
+
+/* The place of the one that was used least lately. */
+static struct kept *make_room(struct grammars *g)
+{
+    if (g->n_kept < MAX_KEPT)
+        return &g->kept[g->n_kept++];
+    struct kept *oldest = &g->kept[0];
+    for (uint32_t i = 1; i < g->n_kept; i++)
+        if (g->kept[i].used < oldest->used)
+            oldest = &g->kept[i];
+    kept_fini(oldest);
+    return oldest;
+}
+
+/* NULL: it does not compile. */
+static const struct text_grammar *compiled(struct grammars *g, const struct sampling_params *p)
+{
+    char why[TEXT_ERR_MAX] = "";
+    for (uint32_t i = 0; i < g->n_kept; i++) {
+        struct kept *k = &g->kept[i];
+        if (k->kind != p->grammar_kind || k->source.len != p->grammar.len ||
+            memcmp(k->source.ptr, p->grammar.ptr, p->grammar.len) != 0)
+            continue;
+        k->used = ++g->n_used;
+        return k->grammar;
+    }
+    const struct text_vocabulary *v = vocabulary(g);
+    if (!v)
+        return NULL;
+    struct kept *k = make_room(g);
+    *k = (struct kept){.kind = p->grammar_kind,
+                       .source = {mem_strndup(p->grammar.ptr, p->grammar.len), p->grammar.len},
+                       .used = ++g->n_used};
+    int s = text_grammar_compile(v, (enum text_grammar_kind)p->grammar_kind, p->grammar.ptr,
+                                 p->grammar.len, &k->grammar, why);
+    if (s != TEXT_OK)
+        log_error("grammar_not_compiled", "kind=%d bytes=%zu reason=%s", p->grammar_kind,
+                  p->grammar.len, log_quote(why));
+    return k->grammar;
+}
+
+/* ---- matchers ---- */
+
+static void leave(struct grammars *g, uint32_t slot)
+{
+    if (slot >= g->n_standings)
+        return;
+    text_matcher_free(g->standings[slot].matcher);
+    g->standings[slot] = (struct standing){0};
+}
+
+void grammars_leave_all(struct grammars *g)
+{
+    for (uint32_t i = 0; i < g->n_standings; i++)
+        leave(g, i);
+}
+
+void grammars_leave(struct grammars *g, const struct msg_plan *p)
+{
+    if (p->full)
+        grammars_leave_all(g);
+    for (uint32_t i = 0; i < p->finished.n && g->n_standings > 0; i++)
+        leave(g, p->finished.ptr[i]);
+}
+
+static struct standing *standing_of(struct grammars *g, uint32_t slot)
+{
+    if (slot >= g->n_standings) {
+        uint32_t n = g->n_standings ? g->n_standings : 64;
+        while (n <= slot)
+            n *= 2; /* slots are bounded: SEQUENCES_MAX_SLOTS */
+        struct standing *fresh = mem_array(n, sizeof *fresh);
+        memset(fresh, 0, n * sizeof *fresh);
+        if (g->n_standings > 0)
+            memcpy(fresh, g->standings, g->n_standings * sizeof *fresh);
+        mem_free(g->standings);
+        g->standings = fresh;
+        g->n_standings = n;
+    }
+    return &g->standings[slot];
+}
+
+static struct standing *begin_standing(struct grammars *g, const struct sequence *q)
+{
+    char why[TEXT_ERR_MAX] = "";
+    struct standing *s = standing_of(g, q->slot);
+    if (s->serial == q->serial)
+        return s;
+    leave(g, q->slot);
+    s->serial = q->serial;
+    const struct text_grammar *grammar = compiled(g, &q->sampling);
+    if (grammar && text_matcher_new(grammar, q->sampling.eos_ids.ptr, q->sampling.eos_ids.n,
+                                    &s->matcher, why) != TEXT_OK)
+        log_error("grammar_matcher", "slot=%u reason=%s", q->slot, log_quote(why));
+    return s;
+}
+
+/* Its matcher has seen all generated ids, or is gone: they are not the grammar's. */
+static void catch_up(struct standing *s, const struct sequence *q)
+{
+    char why[TEXT_ERR_MAX] = "";
+    while (s->matcher && s->n_taken < q->n_ids - q->n_prompt) {
+        uint32_t id = q->ids[q->n_prompt + s->n_taken++];
+        if (text_matcher_accept(s->matcher, id, why) == TEXT_OK)
+            continue;
+        log_warn("grammar_left", "slot=%u position=%u reason=%s", q->slot,
+                 q->n_prompt + s->n_taken - 1, log_quote(why));
+        text_matcher_free(s->matcher);
+        s->matcher = NULL;
+    }
+}
+
+/* ---- masks ---- */
+
+static void allow_end(const struct sequence *q, uint32_t vocab_size, uint32_t *words)
+{
+    memset(words, 0, (vocab_size + 31) / 32 * sizeof *words);
+    for (uint32_t i = 0; i < q->sampling.eos_ids.n; i++) {
+        uint32_t id = q->sampling.eos_ids.ptr[i];
+        if (id < vocab_size)
+            words[id / 32] |= 1u << (id % 32);
+    }
+}
+
+static void mask_of(struct text_matcher *m, const struct sequence *q, uint32_t vocab_size,
+                    uint32_t *words)
+{
+    char why[TEXT_ERR_MAX] = "";
+    if (text_matcher_mask(m, words, (vocab_size + 31) / 32, why) != TEXT_OK)
+        log_warn("grammar_mask", "slot=%u position=%u reason=%s", q->slot, q->n_ids,
+                 log_quote(why));
+}
+
+/* Behind guesses it is a copy that looks ahead. */
+static bool mask_ahead(const struct text_matcher *m, const struct sequence *q, uint32_t n,
+                       uint32_t vocab_size, uint32_t *words)
+{
+    char why[TEXT_ERR_MAX] = "";
+    struct text_matcher *ahead = text_matcher_copy(m);
+    uint32_t i = 0;
+    while (ahead && i < n && text_matcher_accept(ahead, q->ids[q->n_ids + i], why) == TEXT_OK)
+        i++;
+    if (ahead && i == n)
+        mask_of(ahead, q, vocab_size, words);
+    text_matcher_free(ahead);
+    return ahead && i == n;
+}
+
+bool grammars_mask(struct grammars *g, const struct sequence *q, uint32_t n, uint32_t *words)
+{
+    if (q->sampling.grammar_kind == GRAMMAR_NONE)
+        return false;
+    struct standing *s = begin_standing(g, q);
+    catch_up(s, q);
+    if (!s->matcher) {
+        allow_end(q, g->vocab_size, words);
+        return true;
+    }
+    if (n > 0)
+        return mask_ahead(s->matcher, q, n, g->vocab_size, words);
+    mask_of(s->matcher, q, g->vocab_size, words);
+    return true;
+}
