@@ -140,8 +140,11 @@ static void choose_parsers(struct api_request *r)
     };
     if (!r->dialect->call_prefix)
         return;
-    r->answer_rules.reasoning = o->reasoning_parser;
-    r->answer_rules.tools = p->tools && p->tool_choice == TOOL_CHOICE_AUTO ? o->tool_parser : NULL;
+    if (p->sampling.grammar_kind == GRAMMAR_NONE) /* which leaves no room for any */
+        r->answer_rules.reasoning = o->reasoning_parser;
+    if (p->tools && p->tool_choice != TOOL_CHOICE_NONE)
+        r->answer_rules.tools =
+            p->tool_choice == TOOL_CHOICE_REQUIRED ? &tool_parser_list : o->tool_parser;
     if (!r->answer_rules.reasoning && !r->answer_rules.tools)
         return;
     r->rules.marker_ids = o->marker_ids;

@@ -50,13 +50,21 @@ static bool parse_tools(struct params *p, const json_t *v, const struct field_co
 static bool parse_tool_choice(struct params *p, const json_t *v, const struct field_context *c)
 {
     const char *word = json_string_value(v);
+    const json_t *name = json_object_get(json_object_get(v, "function"), "name");
     if (word && strcmp(word, "none") == 0)
         p->tool_choice = TOOL_CHOICE_NONE;
     else if (word && strcmp(word, "auto") == 0)
         p->tool_choice = TOOL_CHOICE_AUTO;
+    else if (word && strcmp(word, "required") == 0)
+        p->tool_choice = TOOL_CHOICE_REQUIRED;
+    else if (json_string_length(name) > 0)
+        p->tool_choice = TOOL_CHOICE_REQUIRED;
     else
         return api_error_set(c->e, 400, c->name,
-                             "tool_choice must be \"none\" or \"auto\" on this server.");
+                             "tool_choice must be \"none\", \"auto\", \"required\", or "
+                             "{\"type\": \"function\", \"function\": {\"name\": …}}.");
+    if (!word && name)
+        p->tool_name = params_json_str(name);
     return true;
 }
 
@@ -74,7 +82,8 @@ static const struct field rows[] = {
     ROW_GUIDED("guided_choice", "choice"),
     ROW_GUIDED("guided_grammar", "grammar"),
     ROW_CUSTOM(tools, CHAT | TOKENIZE, "functions"),
-    ROW_CUSTOM(tool_choice, CHAT, "none; auto with --enable-auto-tool-choice"),
+    ROW_CUSTOM(tool_choice, CHAT,
+               "none, required, a function; auto with --enable-auto-tool-choice"),
     ROW_BOOL(parallel_tool_calls, CHAT),
 };
 

@@ -157,10 +157,61 @@ bool grammar_from_structured_outputs(struct params *p, const char *name, const j
     return grammar_from_value(p, name, what, found, e);
 }
 
+/* Definitions that a tool's parameters refer to as their own root's lie in the whole schema's. */
+static void hoist(json_t *whole, json_t *parameters, const char *key)
+{
+    json_t *own = json_object_get(parameters, key), *all = json_object_get(whole, key);
+    if (!json_is_object(own))
+        return;
+    if (!all)
+        json_object_set_new(whole, key, all = json_object());
+    json_object_update_missing(all, own);
+    json_object_del(parameters, key);
+}
+
+/* {"name": the tool's, "arguments": by its parameters} */
+static json_t *schema_of_call(json_t *whole, const json_t *function)
+{
+    json_t *parameters = json_deep_copy(json_object_get(function, "parameters"));
+    if (!json_is_object(parameters)) {
+        json_decref(parameters);
+        parameters = json_pack("{s:s}", "type", "object");
+    }
+    hoist(whole, parameters, "$defs");
+    hoist(whole, parameters, "definitions");
+    return json_pack("{s:s, s:{s:{s:O}, s:o}, s:[s, s], s:b}", "type", "object", "properties",
+                     "name", "const", json_object_get(function, "name"), "arguments", parameters,
+                     "required", "name", "arguments", "additionalProperties", 0);
+}
+
+bool grammar_from_tools(struct params *p, struct api_error *e)
+{
+    json_t *calls = json_array();
+    json_t *whole = json_pack("{s:s, s:i, s:{s:O}, s:{s:b}}", "type", "array", "minItems", 1,
+                              "items", "anyOf", calls, "x-guidance", "whitespace_flexible", 0);
+    bool named = p->tool_name.len > 0;
+    if (named || !p->parallel_tool_calls)
+        json_object_set_new(whole, "maxItems", json_integer(1));
+    for (size_t i = 0; i < json_array_size(p->tools); i++) {
+        const json_t *function = json_object_get(json_array_get(p->tools, i), "function");
+        struct str name = params_json_str(json_object_get(function, "name"));
+        if (!named || str_eq(name, p->tool_name))
+            json_array_append_new(calls, schema_of_call(whole, function));
+    }
+    bool ok =
+        json_array_size(calls) > 0
+            ? keep_json(p, "tool_choice", GRAMMAR_JSON_SCHEMA, whole, e)
+            : api_error_set(e, 400, "tool_choice", "tool_choice: there is no tool \"%.*s\".",
+                            (int)(p->tool_name.len < 64 ? p->tool_name.len : 64), p->tool_name.ptr);
+    json_decref(whole);
+    json_decref(calls);
+    return ok;
+}
+
 bool grammar_is_mentioned(struct str body)
 {
     static const struct str names[] = {
-        {"response_format", 15}, {"structured_outputs", 18}, {"guided_", 7}};
+        {"response_format", 15}, {"structured_outputs", 18}, {"guided_", 7}, {"tool_choice", 11}};
     const char *at = body.ptr, *end = body.ptr + body.len;
     while (at < end && (at = memchr(at, '"', (size_t)(end - at)))) {
         at++;

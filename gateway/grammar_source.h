@@ -11,5 +11,8 @@ bool grammar_from_structured_outputs(struct params *p, const char *name, const j
 /* what: "json", "regex", "choice", "grammar", "json_object" or "structural_tag". */
 bool grammar_from_value(struct params *p, const char *name, const char *what, const json_t *v,
                         struct api_error *e);
+/* tool_choice required, or a function: a list of calls, {"name": …, "arguments": {…}} each, of
+ * p->tools; one without parallel_tool_calls, or of a function. */
+bool grammar_from_tools(struct params *p, struct api_error *e);
 /* Does a body perhaps ask for one? Such a body is not looked at on the loop's thread. */
 bool grammar_is_mentioned(struct str body);

@@ -216,6 +216,9 @@ static bool check_together(const struct params *p, const struct params_policy *p
                              "\"auto\" tool choice requires --enable-auto-tool-choice and "
                              "--tool-call-parser to be set: leave tools out, or set tool_choice to "
                              "\"none\".");
+    if (!p->tools && p->tool_choice == TOOL_CHOICE_REQUIRED)
+        return api_error_set(e, 400, "tool_choice",
+                             "tool_choice asks for a call: there are no tools.");
     if (p->continue_final_message && p->add_generation_prompt)
         return api_error_set(e, 400, "continue_final_message",
                              "Cannot set both `continue_final_message` and "

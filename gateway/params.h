@@ -17,7 +17,8 @@ enum api_kind {
     API_TOKENIZE = 4,
     API_DETOKENIZE = 8,
 };
-enum tool_choice { TOOL_CHOICE_NONE, TOOL_CHOICE_AUTO };
+/* REQUIRED: tool_name's, or any where that is empty. Its answer is a list of calls by a grammar. */
+enum tool_choice { TOOL_CHOICE_NONE, TOOL_CHOICE_AUTO, TOOL_CHOICE_REQUIRED };
 
 enum unknown_fields { UNKNOWN_REFUSE, UNKNOWN_WARN, UNKNOWN_IGNORE };
 
@@ -68,6 +69,7 @@ struct params {
     json_t *prompt, *messages, *template_kwargs, *tools, *documents; /* NULL: not given */
     struct str reasoning_effort;                                     /* empty: not given */
     enum tool_choice tool_choice;
+    struct str tool_name;
     bool parallel_tool_calls, include_reasoning, return_tokens_as_token_ids, return_prompt_text;
     uint32_t stream_interval;       /* least tokens of a chunk that is not the first or the last */
     int64_t truncate_prompt_tokens; /* so many are kept; -1: what fits; PARAMS_NO_TRUNCATION */

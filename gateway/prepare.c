@@ -5,6 +5,7 @@
 
 #include "common/base/mem.h"
 #include "gateway/dialect.h"
+#include "gateway/grammar_source.h"
 
 enum { MAX_BAD_WORD_IDS = 4096 };
 
@@ -184,6 +185,8 @@ void prepare_request(const struct prepare_model *m, const struct dialect *d, str
     *out = (struct prepared){0};
     json_t *json = params_parse_json(body, &out->error);
     if (json && d->read(m, json, out) && encode_bad_words(m, &out->params, &out->error) &&
+        (out->params.tool_choice != TOOL_CHOICE_REQUIRED ||
+         grammar_from_tools(&out->params, &out->error)) &&
         check_grammar(m, &out->params, &out->error))
         prepare_prompts(m, d, out);
 }

@@ -27,6 +27,8 @@
     MARKS("<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>", KIMI_WRAPS)
 #define INTERNLM_OPEN "<|action_start|><|plugin|>"
 
+static const char *const no_marks[] = {NULL};
+
 static const struct answer_parser marked[] = {
     /* a call, or a list of calls, between two markers */
     MARKED("hermes", .markers = MARKS("<tool_call>", "</tool_call>"),
@@ -77,6 +79,9 @@ static const struct answer_parser marked[] = {
                   .close = "<end_function_call>", .named = true, .prefix = "call:", .bracket = '{',
                   .quote = "<escape>")),
 };
+
+const struct answer_parser tool_parser_list =
+    MARKED("list", .markers = no_marks, FAMILY(.marks = no_marks, .bare = '['));
 
 static const struct answer_parser *const others[] = {&tool_parser_harmony};
 enum { N_MARKED = sizeof marked / sizeof *marked, N_OTHERS = sizeof others / sizeof *others };

@@ -86,6 +86,34 @@ def test_guesses_are_cut_where_the_grammar_says(alone):
         assert [complete(c, **b)["choices"][0]["text"] for b in BODIES] == [a["text"] for a in alone]
 
 
+TOOLS = [{"type": "function", "function": {"name": name, "parameters": {
+    "type": "object", "required": ["city"], "additionalProperties": False, "properties": {"city": {"$ref": "#/$defs/city"}},
+    "$defs": {"city": {"enum": ["Rome", "Oslo"]}}}}} for name in ("weather", "distance")]
+
+
+@pytest.mark.parametrize("more,names", [({"tool_choice": "required"}, {"weather", "distance"}),
+                                        ({"tool_choice": "required", "parallel_tool_calls": False}, {"weather", "distance"}),
+                                        ({"tool_choice": {"type": "function", "function": {"name": "distance"}}}, {"distance"})])
+def test_calls_that_are_asked_for(cluster, more, names):
+    """No parser of the model's family is needed; streamed they are the same."""
+    asked = {"model": "m", "messages": [{"role": "user", "content": "How far is it, and is it warm there?"}], "tools": TOOLS,
+             "temperature": 1, "seed": 3, "max_tokens": 200, **more}
+    choice = httpx.post(cluster.url + "/v1/chat/completions", json=asked, timeout=60 * SLOW).json()["choices"][0]
+    calls = choice["message"]["tool_calls"]
+    assert choice["finish_reason"] == "tool_calls" and not choice["message"]["content"], choice
+    assert {c["function"]["name"] for c in calls} <= names and all(
+        json.loads(c["function"]["arguments"])["city"] in ("Rome", "Oslo") for c in calls)
+    assert len(calls) == 1 or more == {"tool_choice": "required"}
+    streamed = {}
+    with httpx.stream("POST", cluster.url + "/v1/chat/completions", json={**asked, "stream": True}, timeout=60 * SLOW) as r:
+        for line in r.iter_lines():
+            for c in (json.loads(line[6:])["choices"][0]["delta"].get("tool_calls") or []) if line.startswith("data: {") else []:
+                name, arguments = streamed.get(c["index"], ("", ""))
+                f = c["function"]
+                streamed[c["index"]] = (name + (f.get("name") or ""), arguments + (f.get("arguments") or ""))
+    assert list(streamed.values()) == [(c["function"]["name"], c["function"]["arguments"]) for c in calls]
+
+
 def test_chat_json_object(cluster):
     r = httpx.post(cluster.url + "/v1/chat/completions", timeout=60 * SLOW,
                    json={"model": "m", "messages": [{"role": "user", "content": "Three fruits and their colours, as JSON."}],

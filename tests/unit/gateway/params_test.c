@@ -1,4 +1,5 @@
 #include "gateway/fields.h"
+#include "gateway/grammar_source.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -190,7 +191,10 @@ static const struct field_case cases[] = {
     {H, ",\"reasoning_effort\":\"low\",\"include_reasoning\":false", NULL},
     {H, ",\"reasoning_effort\":\"much\"", "reasoning_effort"},
     {H, ",\"documents\":[{\"text\":\"x\"}]", NULL},
-    {H, ",\"tool_choice\":\"required\"", "tool_choice"},
+    {H, ",\"tool_choice\":\"required\"", "tool_choice"}, /* of no tools */
+    {H,
+     ",\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}}",
+     NULL},
     {H, ",\"continue_final_message\":true", NULL}, /* turns the generation prompt off */
     {H, ",\"continue_final_message\":true,\"add_generation_prompt\":true",
      "continue_final_message"},
@@ -250,6 +254,51 @@ static void test_grammars(void **state)
             !str_eq_c(p.sampling.grammar, said[i].source))
             fail_msg("%s: %d " STR_FMT, said[i].fields, p.sampling.grammar_kind,
                      STR_ARG(p.sampling.grammar));
+        params_fini(&p);
+    }
+}
+
+/* Definitions are the whole schema's; a function, or no parallel calls, is one call. */
+static void test_tool_grammars(void **state)
+{
+#define DRAW                                                                                       \
+    "{\"type\":\"function\",\"function\":{\"name\":\"draw\",\"parameters\":{\"$ref\":\"#/$defs/"   \
+    "d\",\"$defs\":{\"d\":{\"type\":\"object\"}}}}}"
+#define CALL(name, parameters)                                                                     \
+    "{\"type\":\"object\",\"properties\":{\"name\":{\"const\":\"" name                             \
+    "\"},\"arguments\":" parameters                                                                \
+    "},\"required\":[\"name\",\"arguments\"],\"additionalProperties\":false}"
+#define CALLS(items, behind)                                                                       \
+    "{\"type\":\"array\",\"minItems\":1,\"items\":{\"anyOf\":[" items                              \
+    "]},\"x-guidance\":{\"whitespace_flexible\":false}" behind "}"
+#define DEFS ",\"$defs\":{\"d\":{\"type\":\"object\"}}"
+    static const struct {
+        const char *fields, *source; /* NULL: a 400 */
+    } said[] = {
+        {"\"required\"",
+         CALLS(CALL("f", "{\"type\":\"object\"}") "," CALL("draw", "{\"$ref\":\"#/$defs/d\"}"),
+               DEFS)},
+        {"\"required\",\"parallel_tool_calls\":false",
+         CALLS(CALL("f", "{\"type\":\"object\"}") "," CALL("draw", "{\"$ref\":\"#/$defs/d\"}"),
+               ",\"maxItems\":1" DEFS)},
+        {"{\"type\":\"function\",\"function\":{\"name\":\"f\"}}",
+         CALLS(CALL("f", "{\"type\":\"object\"}"), ",\"maxItems\":1")},
+        {"{\"type\":\"function\",\"function\":{\"name\":\"g\"}}", NULL},
+        {"\"required\",\"response_format\":{\"type\":\"json_object\"}", NULL},
+    };
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        struct params p;
+        struct api_error e = {0};
+        char fields[1024];
+        snprintf(fields, sizeof fields, ",\"tools\":[" TOOL "," DRAW "],\"tool_choice\":%s",
+                 said[i].fields);
+        if (!parse(H, fields, &p, &e))
+            fail_msg("%s: %s", fields, e.message);
+        bool ok = grammar_from_tools(&p, &e);
+        assert_int_equal(ok, said[i].source != NULL);
+        assert_string_equal(e.param, ok ? "" : "tool_choice");
+        if (ok && !str_eq_c(p.sampling.grammar, said[i].source))
+            fail_msg("%s: " STR_FMT, fields, STR_ARG(p.sampling.grammar));
         params_fini(&p);
     }
 }
@@ -385,7 +434,8 @@ static void test_policy(void **state)
         {{.unknown = UNKNOWN_IGNORE}, ",\"never_heard_of\":3", true},
         {{.unknown = UNKNOWN_IGNORE}, ",\"store\":true", false},
         {{.auto_tools = true}, ",\"tools\":[" TOOL "]", true},
-        {{.auto_tools = true}, ",\"tools\":[" TOOL "],\"tool_choice\":\"required\"", false},
+        {{.auto_tools = true}, ",\"tools\":[" TOOL "],\"tool_choice\":\"perhaps\"", false},
+        {{0}, ",\"tools\":[" TOOL "],\"tool_choice\":\"required\"", true},
         {{.trust_chat_template = true}, ",\"chat_template\":\"x\"", true},
     };
     for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
@@ -473,10 +523,15 @@ static void test_document(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fields),        cmocka_unit_test(test_grammars),
-        cmocka_unit_test(test_bodies),        cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_values),        cmocka_unit_test(test_policy),
-        cmocka_unit_test(test_document),      cmocka_unit_test(test_every_field_of_vllm),
+        cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_grammars),
+        cmocka_unit_test(test_tool_grammars),
+        cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_policy),
+        cmocka_unit_test(test_document),
+        cmocka_unit_test(test_every_field_of_vllm),
         cmocka_unit_test(test_seed_is_drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
