@@ -62,6 +62,7 @@ static void link_request(struct api_request *r)
         s->first->link = &r->next;
     s->first = r;
     s->n_requests++;
+    limits_open(r->key);
 }
 
 static void unlink_request(struct api_request *r)
@@ -70,6 +71,8 @@ static void unlink_request(struct api_request *r)
     if (r->next)
         r->next->link = r->link;
     r->s->n_requests--;
+    limits_close(r->key);
+    r->key = NULL; /* it may be gone with its file; late tokens are nobody's */
 }
 
 static void enter_table(struct api_request *r)
@@ -195,7 +198,8 @@ static void on_prepared(struct api_request *r)
     struct api_error e = r->prepared.error;
     struct params *p = &r->prepared.params;
     if (e.http_status == 0 || p->model.len > 0) {
-        if (!find_model(r, &r->shape.model)) {
+        if (!find_model(r, &r->shape.model) ||
+            !limits_allow_model(r->key, p->model.len ? p->model : r->shape.model)) {
             e = (struct api_error){.code = "model_not_found"};
             api_error_set(&e, 404, "model", "The model `%.*s` does not exist.",
                           (int)(p->model.len < 200 ? p->model.len : 200), p->model.ptr);
@@ -215,6 +219,7 @@ static void on_prepared(struct api_request *r)
         reject(r, &e);
         return;
     }
+    p->priority = limits_priority(r->key, p->priority);
     if (p->timeout_s > 0)
         r->deadline_ns = r->arrival_ns + (uint64_t)(p->timeout_s * 1e9);
     make_choices(r);
@@ -226,6 +231,7 @@ static void on_prepared(struct api_request *r)
         metric_observe(s->metrics.request_prompt_tokens, r->prepared.prompts.items[i].n_ids);
     }
     metric_add(s->metrics.prompt_tokens, (double)n_prompt);
+    limits_spend(r->key, n_prompt, now(r));
     log_debug("request_prepared", "id=%s prompts=%u choices=%u prompt_tokens=%llu", r->id_text,
               r->prepared.prompts.n, r->n_choices, (unsigned long long)n_prompt);
     for (uint32_t i = 0; i < r->n_choices; i++)
@@ -279,6 +285,7 @@ void api_request_start(struct serving *s, void *reply, const struct serving_requ
     r->reply = reply;
     r->dialect = q->dialect;
     r->tenant = q->tenant;
+    r->key = q->key;
     r->arrival_ns = r->last_progress_ns = now(r);
     r->created_s = s->o.wall_s(s->o.clock_ctx);
     make_id(r);
@@ -366,6 +373,7 @@ static void observe_tokens(struct api_request *r, struct generation *g, uint32_t
     struct serving_metrics *m = &r->s->metrics;
     r->last_progress_ns = t;
     metric_add(m->generation_tokens, n_new);
+    limits_spend(r->key, n_new, t);
     if (!g->first_token_ns) {
         g->first_token_ns = t;
         metric_observe(m->ttft, seconds(t - r->arrival_ns));

@@ -32,6 +32,7 @@ struct api_request {
     char *owned_body; /* with body and model: what the pool reads */
     struct str body;
     struct prepare_model model;
+    struct api_key *key; /* its bounds; NULL: none */
     uint64_t tenant, arrival_ns, deadline_ns /* 0: none */, created_s, last_write_ns,
         last_progress_ns;
     struct prepared prepared;

@@ -3,12 +3,17 @@
 #include <errno.h>
 #include <sodium.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 #include "common/base/mem.h"
 
-enum { MAX_KEYS = 100000, LINE_BYTES = 1024 };
+#define WANT   "want \"KEY [tenant] [rate=R] [tokens=N] [streams=N] [priority=N] [models=A,B]\""
+#define HASHED "sha256:"
+
+enum { MAX_KEYS = 100000, LINE_BYTES = 8192, DIGEST_BYTES = 32 };
 
 uint64_t auth_tenant_id(struct str name)
 {
@@ -19,28 +24,70 @@ uint64_t auth_tenant_id(struct str name)
 }
 
 /* A key without a tenant's name is a tenant of its own. */
-static uint64_t tenant_of_key(const uint8_t digest[32])
+static uint64_t tenant_of_key(const uint8_t digest[DIGEST_BYTES])
 {
     uint64_t h;
     memcpy(&h, digest, sizeof h);
     return h ? h : 1;
 }
 
-static enum status add_key(struct auth *a, struct str key, struct str tenant, struct error *err)
+/* ---- a table ---- */
+
+static void free_entries(struct auth_entry *entries, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        api_key_drop(entries[i].key);
+    mem_free(entries);
+}
+
+static bool digest_of(struct str key, uint8_t out[DIGEST_BYTES])
+{
+    size_t n = strlen(HASHED), got = 0;
+    if (key.len < n || memcmp(key.ptr, HASHED, n) != 0)
+        return crypto_hash_sha256(out, (const unsigned char *)key.ptr, key.len) == 0;
+    return key.len == n + 2 * (size_t)DIGEST_BYTES &&
+           sodium_hex2bin(out, DIGEST_BYTES, key.ptr + n, key.len - n, NULL, &got, NULL) == 0 &&
+           got == DIGEST_BYTES;
+}
+
+/* Takes limits. */
+static enum status add_key(struct auth *a, struct str key, struct str tenant,
+                           struct key_limits *limits, struct error *err)
 {
     struct auth_entry e = {0};
-    if (a->n_entries >= MAX_KEYS)
-        return error_set(err, STATUS_INVALID, "more than %d API keys", MAX_KEYS);
-    crypto_hash_sha256(e.digest, (const unsigned char *)key.ptr, key.len);
-    e.tenant = tenant.len ? auth_tenant_id(tenant) : tenant_of_key(e.digest);
-    for (uint32_t i = 0; i < a->n_entries; i++)
-        if (memcmp(a->entries[i].digest, e.digest, sizeof e.digest) == 0)
-            return error_set(err, STATUS_INVALID, "the same API key is given twice");
+    bool fine = digest_of(key, e.digest);
+    if (a->n_entries >= MAX_KEYS || !fine) {
+        limits_fini(limits);
+        return fine ? error_set(err, STATUS_INVALID, "more than %d API keys", MAX_KEYS)
+                    : error_set(err, STATUS_INVALID, "sha256: wants 64 hexadecimal digits");
+    }
+    e.key = mem_zalloc(sizeof *e.key);
+    e.key->n_refs = 1;
+    e.key->limits = *limits;
+    *limits = (struct key_limits){0};
+    e.key->tenant = tenant.len ? auth_tenant_id(tenant) : tenant_of_key(e.digest);
     if ((a->n_entries & (a->n_entries - 1)) == 0)
         a->entries = mem_realloc(a->entries, (a->n_entries ? a->n_entries * 2 : 1) * sizeof e);
     a->entries[a->n_entries++] = e;
     return STATUS_OK;
 }
+
+static int by_digest(const void *a, const void *b)
+{
+    return memcmp(a, b, DIGEST_BYTES); /* an entry begins with it */
+}
+
+static enum status sort_keys(struct auth *a, struct error *err)
+{
+    if (a->n_entries > 0)
+        qsort(a->entries, a->n_entries, sizeof *a->entries, by_digest);
+    for (uint32_t i = 1; i < a->n_entries; i++)
+        if (by_digest(&a->entries[i - 1], &a->entries[i]) == 0)
+            return error_set(err, STATUS_INVALID, "the same API key is given twice");
+    return STATUS_OK;
+}
+
+/* ---- the file ---- */
 
 static struct str next_word(const char **at)
 {
@@ -50,23 +97,50 @@ static struct str next_word(const char **at)
     return w;
 }
 
+/* No message repeats what a line says: it may be a key. */
+static enum status add_line(struct auth *a, const char *line, struct error *err)
+{
+    const char *at = line;
+    struct key_limits limits = {0};
+    struct str key = next_word(&at), tenant = {"", 0}, word = next_word(&at);
+    if (key.len == 0 || key.ptr[0] == '#')
+        return STATUS_OK;
+    if (word.len > 0 && !memchr(word.ptr, '=', word.len)) {
+        tenant = word;
+        word = next_word(&at);
+    }
+    for (; word.len > 0; word = next_word(&at))
+        if (!limits_parse(&limits, word)) {
+            limits_fini(&limits);
+            return error_set(err, STATUS_INVALID, WANT);
+        }
+    return add_key(a, key, tenant, &limits, err);
+}
+
+static struct auth_stamp stamp_of(const struct stat *st)
+{
+    return (struct auth_stamp){.mtime_ns =
+                                   st->st_mtim.tv_sec * INT64_C(1000000000) + st->st_mtim.tv_nsec,
+                               .size = st->st_size,
+                               .inode = (uint64_t)st->st_ino};
+}
+
 static enum status add_file(struct auth *a, const char *path, struct error *err)
 {
     char line[LINE_BYTES];
+    struct stat st;
     enum status s = STATUS_OK;
     FILE *f = fopen(path, "re");
     if (!f)
         return error_set(err, errno == EACCES ? STATUS_DENIED : STATUS_NOT_FOUND,
                          "API key file %s: %s", path, strerror(errno));
+    if (fstat(fileno(f), &st) == 0) /* before it is read: what is written meanwhile is news */
+        a->read = a->seen = stamp_of(&st);
     for (int n = 1; s == STATUS_OK && fgets(line, sizeof line, f); n++) {
-        const char *at = line;
-        struct str key = next_word(&at), tenant = next_word(&at), rest = next_word(&at);
-        if (key.len == 0 || key.ptr[0] == '#')
-            continue;
-        if (rest.len > 0 || strlen(line) + 1 >= sizeof line)
-            s = error_set(err, STATUS_INVALID, "line %d: want \"key tenant\"", n);
-        else
-            s = add_key(a, key, tenant, err);
+        s = strlen(line) + 1 < sizeof line ? add_line(a, line, err)
+                                           : error_set(err, STATUS_INVALID, "it is too long");
+        if (s != STATUS_OK)
+            s = error_prefix(err, s, "line %d", n);
     }
     sodium_memzero(line, sizeof line);
     if (s == STATUS_OK && ferror(f))
@@ -78,17 +152,21 @@ static enum status add_file(struct auth *a, const char *path, struct error *err)
 enum status auth_init(struct auth *a, const struct option_list *keys, const char *file,
                       struct error *err)
 {
-    *a = (struct auth){0};
+    *a = (struct auth){.flags = keys, .file = file};
+    struct key_limits none = {0};
     if (sodium_init() < 0)
         return error_set(err, STATUS_INTERNAL, "libsodium cannot be initialised");
     enum status s = STATUS_OK;
     for (size_t i = 0; i < keys->n_items && s == STATUS_OK; i++)
-        s = keys->items[i][0] ? add_key(a, str_from(keys->items[i]), STR(""), err)
+        s = keys->items[i][0] ? add_key(a, str_from(keys->items[i]), STR(""), &none, err)
                               : error_set(err, STATUS_INVALID, "--api-key must not be empty");
+    uint32_t n_flags = a->n_entries;
     if (s == STATUS_OK && file)
         s = add_file(a, file, err);
-    if (s == STATUS_OK && file && a->n_entries == 0)
+    if (s == STATUS_OK && file && a->n_entries == n_flags)
         s = error_set(err, STATUS_INVALID, "API key file %s holds no key", file);
+    if (s == STATUS_OK && (s = sort_keys(a, err)) != STATUS_OK && file)
+        s = error_prefix(err, s, "API key file %s", file);
     if (s != STATUS_OK)
         auth_fini(a);
     return s;
@@ -96,30 +174,85 @@ enum status auth_init(struct auth *a, const struct option_list *keys, const char
 
 void auth_fini(struct auth *a)
 {
-    mem_free(a->entries);
+    free_entries(a->entries, a->n_entries);
     *a = (struct auth){0};
 }
 
-bool auth_check(const struct auth *a, struct str header, uint64_t *tenant)
+/* ---- the file again ---- */
+
+/* Keys of both tables go on with what they have used and the requests they have open. */
+static void take_over(const struct auth *from, struct auth *to)
 {
-    uint8_t digest[32];
-    bool found = false;
-    *tenant = 0;
-    if (a->n_entries == 0)
-        return true;
+    for (uint32_t i = 0, j = 0; i < from->n_entries && j < to->n_entries;) {
+        struct auth_entry *old = &from->entries[i], *new = &to->entries[j];
+        int order = by_digest(old, new);
+        if (order == 0) {
+            struct key_limits l = old->key->limits;
+            old->key->limits = new->key->limits;
+            old->key->tenant = new->key->tenant;
+            new->key->limits = l; /* freed with what is dropped */
+            api_key_hold(old->key);
+            api_key_drop(new->key);
+            new->key = old->key;
+        }
+        i += order <= 0;
+        j += order >= 0;
+    }
+}
+
+static bool same(const struct auth_stamp *a, const struct auth_stamp *b)
+{
+    return a->mtime_ns == b->mtime_ns && a->size == b->size && a->inode == b->inode;
+}
+
+enum status auth_look(struct auth *a, bool *changed, struct error *err)
+{
+    struct stat st;
+    struct auth_stamp now = {.mtime_ns = -1}; /* it is gone, which is news as well */
+    struct auth next;
+    *changed = false;
+    if (!a->file)
+        return STATUS_OK;
+    if (stat(a->file, &st) == 0)
+        now = stamp_of(&st);
+    bool settled = same(&now, &a->seen);
+    a->seen = now;
+    if (same(&now, &a->read) || !settled)
+        return STATUS_OK;
+    a->read = now; /* also when it has an error: it is said once */
+    TRY(auth_init(&next, a->flags, a->file, err));
+    take_over(a, &next);
+    free_entries(a->entries, a->n_entries);
+    *a = next;
+    *changed = true;
+    return STATUS_OK;
+}
+
+/* ---- who is it ---- */
+
+static struct str bearer(struct str header)
+{
+    struct str key = {"", 0};
     if (header.len < 7 || strncasecmp(header.ptr, "Bearer ", 7) != 0)
-        return false;
-    struct str key = {header.ptr + 7, header.len - 7};
+        return key;
+    key = (struct str){header.ptr + 7, header.len - 7};
     while (key.len > 0 && *key.ptr == ' ')
         key.ptr++, key.len--;
     while (key.len > 0 && key.ptr[key.len - 1] == ' ')
         key.len--;
+    return key;
+}
+
+struct api_key *auth_find(const struct auth *a, struct str authorization, struct str bare)
+{
+    uint8_t digest[DIGEST_BYTES];
+    struct api_key *found = NULL;
+    struct str key = authorization.len ? bearer(authorization) : bare;
+    if (key.len == 0)
+        return NULL;
     crypto_hash_sha256(digest, (const unsigned char *)key.ptr, key.len);
-    for (uint32_t i = 0; i < a->n_entries; i++) {
-        if (sodium_memcmp(digest, a->entries[i].digest, sizeof digest) == 0) {
-            found = true;
-            *tenant = a->entries[i].tenant;
-        }
-    }
+    for (uint32_t i = 0; i < a->n_entries; i++)
+        if (sodium_memcmp(digest, a->entries[i].digest, sizeof digest) == 0)
+            found = a->entries[i].key;
     return found;
 }

@@ -1,24 +1,44 @@
 #pragma once
 /* API keys. Kept and compared as SHA-256 digests in constant time, every key on every check, so
- * that neither length nor position of a match shows. Immutable after auth_init; any thread. */
+ * that neither length nor position of a match shows. The file is read again when it changes; what a
+ * key has used goes on being counted, and a file with an error changes nothing. Loop thread only.
+ */
+#include <sys/types.h>
+
 #include "common/base/config.h"
+#include "gateway/limits.h"
 
 struct auth_entry {
     uint8_t digest[32];
-    uint64_t tenant;
+    struct api_key *key;
+};
+
+struct auth_stamp { /* which file was read */
+    int64_t mtime_ns, size;
+    uint64_t inode;
 };
 
 struct auth {
-    struct auth_entry *entries;
+    struct auth_entry *entries; /* by digest */
     uint32_t n_entries;
+    const struct option_list *flags; /* borrowed, with file: they are read again */
+    const char *file;
+    struct auth_stamp read, seen; /* the file's, when it was read and at the last look */
 };
 
-/* keys: of no tenant (0). file: NULL, or "key tenant" lines; a line without a tenant is of tenant
- * 0. With neither every request is allowed. */
+/* keys: each a tenant of its own. file: NULL, or lines
+ *     KEY|sha256:HEX [tenant] [rate=R] [tokens=N] [streams=N] [priority=N] [models=A,B]
+ * of R requests a second, N tokens a minute, N requests at once. A line without a tenant is a
+ * tenant of its own. With neither keys nor file there are no keys. */
 MUST_USE enum status auth_init(struct auth *a, const struct option_list *keys, const char *file,
                                struct error *err);
 void auth_fini(struct auth *a);
-/* header: the value of Authorization. */
-bool auth_check(const struct auth *a, struct str header, uint64_t *tenant);
+/* Looks whether the file is another one than was read; reads it once it has been the same for two
+ * looks (it may still be being written). changed: the keys are other ones now. Not OK: the file has
+ * an error, said once; the keys stay as they were. */
+MUST_USE enum status auth_look(struct auth *a, bool *changed, struct error *err);
+/* authorization: the header's value, "Bearer KEY"; bare: a header that has the key alone, which
+ * counts where the other is empty. NULL: not one of ours. Borrowed until the next auth_look. */
+struct api_key *auth_find(const struct auth *a, struct str authorization, struct str bare);
 /* A tenant's number from its name: the same in every gateway. */
 uint64_t auth_tenant_id(struct str name);

@@ -15,6 +15,7 @@
 enum {
     ENGINE_TICK_MS = 125, /* half of a heartbeat */
     SERVING_TICK_MS = 250,
+    AUTH_TICK_MS = 500,
     INLINE_BODY_BYTES = 4096,
     POOL_MAX_BYTES = 256 << 20,
     CREDIT_BYTES = 16 << 20,
@@ -216,6 +217,17 @@ static void on_serving_tick(void *ctx)
     gateway_adapters_tick(&g->adapters, clock_mono_ns());
     if (g->stopping && g->serving.n_requests == 0)
         stop_now(g);
+}
+
+static void on_auth_tick(void *ctx)
+{
+    struct gateway *g = ctx;
+    struct error err = {0};
+    bool changed;
+    if (auth_look(&g->auth, &changed, &err) != STATUS_OK)
+        log_error("keys_not_read", "kept=%u why=%s", g->auth.n_entries, log_quote(err.text));
+    else if (changed)
+        log_info("keys_read", "keys=%u", g->auth.n_entries);
 }
 
 static void on_turn_end(void *ctx)
@@ -480,6 +492,8 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
     g->engine_timer = loop_timer_start(g->loop, 0, ENGINE_TICK_MS, on_engine_tick, g);
     g->serving_timer =
         loop_timer_start(g->loop, SERVING_TICK_MS, SERVING_TICK_MS, on_serving_tick, g);
+    if (c->api_key_file)
+        g->auth_timer = loop_timer_start(g->loop, AUTH_TICK_MS, AUTH_TICK_MS, on_auth_tick, g);
     TRY(loop_on_signal(g->loop, SIGTERM, on_signal, g));
     return loop_on_signal(g->loop, SIGINT, on_signal, g);
 }
@@ -512,6 +526,7 @@ void gateway_free(struct gateway *g)
     loop_timer_stop(g->engine_timer);
     loop_timer_stop(g->serving_timer);
     loop_timer_stop(g->shutdown_timer);
+    loop_timer_stop(g->auth_timer);
     if (g->server)
         http_server_close(g->server); /* its connections abort: serving hears of it first */
     if (g->admin_server)

@@ -30,6 +30,7 @@ struct gateway {
     const struct answer_parser *reasoning_parser, *tool_parser; /* NULL: none */
     uint32_t marker_ids[MAX_MARKERS], n_marker_ids;
     struct auth auth;
+    struct api_key *key; /* whose request is being dispatched; NULL: nobody's */
     struct encode_pool *pool;
     struct gateway_adapters adapters;
     char admin_key[256]; /* of the calls that change adapters; "": nobody may */
@@ -42,7 +43,7 @@ struct gateway {
     bool has_engine;
     struct http_server *server;
     struct http_server *admin_server; /* NULL: admin routes are at the same address */
-    struct loop_timer *engine_timer, *serving_timer, *shutdown_timer;
+    struct loop_timer *engine_timer, *serving_timer, *shutdown_timer, *auth_timer;
     bool stopping;
 };
 

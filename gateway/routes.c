@@ -82,9 +82,13 @@ static void get_models(struct gateway *g, struct http_request *r, const struct r
     struct openai_model m;
     strbuf_init(&b, 0);
     strbuf_append_c(&b, "{\"object\":\"list\",\"data\":[");
+    bool any = false;
     for (size_t i = 0; model_at(g, i, &m); i++) {
-        strbuf_append_c(&b, i ? "," : "");
+        if (!limits_allow_model(g->key, str_from(m.name)))
+            continue;
+        strbuf_append_c(&b, any ? "," : "");
         openai_model(&b, &m);
+        any = true;
     }
     strbuf_append_c(&b, "]}");
     answer_json(r, &b);
@@ -121,7 +125,7 @@ static void get_model(struct gateway *g, struct http_request *r, const struct ro
         decode_name((struct str){path.ptr + prefix.len, path.len - prefix.len}, buf, sizeof buf);
     struct openai_model m;
     for (size_t i = 0; model_at(g, i, &m); i++) {
-        if (!str_eq_c(name, m.name))
+        if (!str_eq_c(name, m.name) || !limits_allow_model(g->key, name))
             continue;
         struct strbuf b;
         strbuf_init(&b, 0);
@@ -139,7 +143,7 @@ static void post_prompt(struct gateway *g, struct http_request *r, const struct 
                         uint64_t tenant)
 {
     const struct serving_request q = {
-        .dialect = row->dialect, .body = http_body(r), .tenant = tenant};
+        .dialect = row->dialect, .body = http_body(r), .tenant = tenant, .key = g->key};
     serving_on_request(&g->serving, r, &q);
 }
 
@@ -282,19 +286,19 @@ void routes_dispatch(struct gateway *g, struct http_request *r, bool on_admin_ad
 {
     const struct route *row = NULL;
     char allow[64];
-    uint64_t tenant = 0;
     enum route_result found = routes_find(http_method(r), http_path(r), &row, allow);
-    const struct access_caller caller = {
-        .on_admin_address = on_admin_address,
-        .has_key =
-            g->auth.n_entries > 0 && auth_check(&g->auth, http_header(r, "Authorization"), &tenant),
-        .has_admin_key = g->admin_key[0] && admin_key_ok(r, g->admin_key)};
+    g->key = auth_find(&g->auth, http_header(r, "Authorization"), http_header(r, "x-api-key"));
+    const struct access_caller caller = {.on_admin_address = on_admin_address,
+                                         .has_key = g->key != NULL,
+                                         .has_admin_key =
+                                             g->admin_key[0] && admin_key_ok(r, g->admin_key)};
     if (!is_allowed(g, r, found == ROUTE_FOUND ? row : NULL, &caller))
-        return;
+        return; /* answered */
     if (found == ROUTE_NOT_FOUND)
         answer_error(g, r, 404, NULL, "Not Found");
     else if (found == ROUTE_METHOD_NOT_ALLOWED)
         answer_not_allowed(r, allow);
     else
-        row->handle(g, r, row, tenant);
+        row->handle(g, r, row, g->key ? g->key->tenant : 0);
+    g->key = NULL;
 }

@@ -114,8 +114,9 @@ void serving_on_request(struct serving *s, void *reply, const struct serving_req
         api_error_set(&e, 503, NULL, "The cluster's head cannot be reached: try again later.");
     else if (s->n_open_choices >= s->o.max_open_choices)
         api_error_set(&e, 503, NULL, "The server has too many open requests: try again later.");
-    if (e.http_status) {
+    if (e.http_status)
         e.retry_after_s = 1;
+    if (e.http_status || !limits_admit(q->key, now(s), &e)) {
         metric_add(s->metrics.rejected, 1);
         serving_respond_error(s->reply, reply, q->dialect, &e);
         return;

@@ -4,6 +4,7 @@
  * clients through reply_ops, and gets the time as an argument: the whole serving path runs in a
  * unit test without sockets. Loop thread only. */
 #include "gateway/encode_pool.h"
+#include "gateway/limits.h"
 #include "gateway/prepare.h"
 #include "gateway/serving_metrics.h"
 
@@ -16,6 +17,7 @@ struct serving_request { /* as it came; borrowed until serving_on_request return
     const struct dialect *dialect;
     struct str body;
     uint64_t tenant;
+    struct api_key *key; /* whose it is, with its bounds; NULL: nobody's, and there are none */
 };
 
 /* How an answer leaves: the HTTP server's functions, or a test's. reply is opaque; it is dead after

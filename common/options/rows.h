@@ -23,7 +23,9 @@
     }
 #define ROW_API_KEY_FILE(S)                                                                        \
     OPT_STRING(S, api_key_file, "api-key-file", NULL,                                              \
-               "file with a \"key tenant\" line per key; # begins a comment")
+               "file with a line per key, read again when it changes: KEY or sha256:HEX, then "    \
+               "[tenant] [rate=R] [tokens=N] [streams=N] [priority=N] [models=A,B]; # begins a "   \
+               "comment")
 #define ROW_LONG_PREFILL(S)                                                                        \
     OPT_INT(S, long_prefill_token_threshold, "long-prefill-token-threshold", 0, 1 << 20, "0",      \
             "most tokens of one prompt in one step; 0: the budget, on a CPU 256")

@@ -1,4 +1,6 @@
 """Who may call what: every route the gateway has, with every kind of key, over HTTP."""
+import contextlib
+import hashlib
 import subprocess
 
 import httpx
@@ -94,3 +96,57 @@ def test_admin_routes_at_their_own_address(cluster):
     finally:
         gateway.terminate()
         gateway.wait(20)
+
+
+def complete(url, key, **body):
+    return WEB.post(url + "/v1/completions", headers=header(key),
+                    json={"model": "null", "prompt": "Hi", "max_tokens": 4, **body})
+
+
+@pytest.fixture
+def limited(tmp_path):
+    """A cluster whose key file a test rewrites."""
+    keys = tmp_path / "keys"
+    digest = hashlib.sha256(b"sk-hashed").hexdigest()
+    keys.write_text(f"sha256:{digest} acme rate=0.001\nsk-tokens t tokens=8\nsk-alias models=other\n"
+                    "sk-streams s streams=2\n")
+    # slow: what is open stays open while a test looks
+    with Cluster("--api-key-file", keys, "--served-model-name", "null", "other", "--null-step-us", "100000",
+                 workers=1, tp=1) as c:
+        c.keys = keys
+        yield c
+
+
+def test_limits_and_reload(limited):
+    url = limited.url
+    assert complete(url, "sk-hashed").status_code == 200
+    refused = complete(url, "sk-hashed")
+    assert refused.status_code == 429 and 900 < int(refused.headers["Retry-After"]) <= 1000
+    assert refused.json()["error"]["code"] == "rate_limit_exceeded"
+
+    assert complete(url, "sk-tokens", max_tokens=7).status_code == 200
+    refused = complete(url, "sk-tokens")
+    assert refused.status_code == 429 and int(refused.headers["Retry-After"]) >= 1
+
+    assert complete(url, "sk-alias").status_code == 404 and complete(url, "sk-alias", model="other").status_code == 200
+    seen = WEB.get(url + "/v1/models", headers=header("sk-alias")).json()
+    assert [m["id"] for m in seen["data"]] == ["other"]
+    assert status(url, "GET", "/v1/models/null", "sk-alias") == 404
+
+    body = {"model": "null", "prompt": "Hi", "max_tokens": 200, "stream": True}
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            r = stack.enter_context(WEB.stream("POST", url + "/v1/completions", headers=header("sk-streams"), json=body))
+            assert r.status_code == 200
+        refused = complete(url, "sk-streams")
+        assert refused.status_code == 429 and refused.headers["Retry-After"] == "1"
+        # a new file: one key is gone with its stream open, one has no bound any more, one is new
+        limited.keys.write_text("sk-hashed acme\nsk-new\n")
+        wait_for("the new key is known", lambda: status(url, "GET", "/v1/models", "sk-new") == 200, 20)
+        assert complete(url, "sk-streams").status_code == 401
+        assert all(complete(url, "sk-hashed").status_code == 200 for _ in range(2))
+    limited.wait_idle()
+    limited.keys.write_text("sk-new rate=nonsense\n")
+    wait_for("the broken file is told of", lambda: "keys_not_read" in limited.log(), 20)
+    assert status(url, "GET", "/v1/models", "sk-hashed") == 200, "a broken file must change nothing"
+    assert "sk-new" not in limited.log() and "sk-hashed" not in limited.log()

@@ -42,6 +42,7 @@ struct world {
     struct msg_finish last_finish;
     struct fake_client client;
     const char *id_prefix;
+    struct api_key key; /* of what is posted */
     struct text_template *chat_template;
     struct u32_span last_bad_words;
     uint32_t bad_words[8];
@@ -151,7 +152,7 @@ static int setup(void **state)
     char err[TEXT_ERR_MAX];
     static const char chat[] = "{% for m in messages %}{{ m.content }}{% endfor %}"
                                "{% if tools %}{{ tools[0].function.name }}{% endif %}";
-    w = (struct world){.now_ns = 1000000000ull, .id_prefix = "cmpl-"};
+    w = (struct world){.now_ns = 1000000000ull, .id_prefix = "cmpl-", .key.n_refs = 1};
     w.client.room = 1 << 20;
     strbuf_init(&w.client.body, 0);
     if (text_tokenizer_open("builtin:bytes", NULL, &w.tokenizer, err) != 0)
@@ -198,7 +199,7 @@ static int teardown(void **state)
 
 static void post_as(const struct dialect *d, const char *body)
 {
-    const struct serving_request q = {.dialect = d, .body = str_from(body)};
+    const struct serving_request q = {.dialect = d, .body = str_from(body), .key = &w.key};
     serving_on_request(&w.s, &w.client, &q);
 }
 
@@ -810,6 +811,52 @@ static void test_tokenize(void **state)
     assert_int_equal(w.s.n_requests, 0);
 }
 
+static int post_again(const char *body)
+{
+    w.client.status = 0;
+    w.client.ended = false;
+    strbuf_reset(&w.client.body);
+    post(body);
+    return w.client.status;
+}
+
+static void test_limits_of_a_key(void **state)
+{
+    char models[] = "alias,m";
+    w.key.limits = (struct key_limits){.requests_per_s = 4, .tokens_per_min = 6, .max_open = 1};
+    post("{\"prompt\":\"hi\",\"max_tokens\":4}");
+    assert_int_equal(w.key.n_open, 1);
+    struct fake_client second = {.room = 1 << 20};
+    const struct serving_request q = {
+        .dialect = &dialect_completions, .body = STR("{\"prompt\":\"hi\"}"), .key = &w.key};
+    strbuf_init(&second.body, 0);
+    serving_on_request(&w.s, &second, &q);
+    assert_int_equal(second.status, 429); /* one at once */
+    assert_int_equal(second.retry_after_s, 1);
+    assert_non_null(strstr(strbuf_str(&second.body).ptr, "\"type\":\"RateLimitError\""));
+    assert_non_null(strstr(strbuf_str(&second.body).ptr, "\"code\":\"rate_limit_exceeded\""));
+    strbuf_fini(&second.body);
+    tokens(0, 0, "abcd", FINISH_LENGTH);
+    assert_int_equal(w.client.status, 200);
+    assert_int_equal(w.key.n_open, 0);
+    assert_int_equal(post_again("{\"prompt\":\"hi\"}"), 429); /* 2 + 4 of 6 tokens are used */
+    assert_int_equal(w.client.retry_after_s, 10);
+    w.now_ns += 10000000000ull;
+    assert_int_equal(post_again("{\"prompt\":[]}"), 400); /* counts as a request, and is over */
+    assert_int_equal(w.key.n_open, 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(post_again("{\"prompt\":[]}"), 400);
+    assert_int_equal(post_again("{\"prompt\":[]}"), 429);
+    w.key.limits = (struct key_limits){.models = models, .has_priority = true, .priority = 2};
+    assert_int_equal(post_again("{\"prompt\":\"hi\",\"priority\":-5}"), 0);
+    assert_int_equal(w.submits[w.n_submits - 1].priority, 2);
+    w.s.o.max_open_choices = 99;
+    models[0] = 'A'; /* "Alias,m" */
+    assert_int_equal(post_again("{\"prompt\":\"hi\",\"model\":\"alias\"}"), 404);
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "model_not_found"));
+    assert_int_equal(post_again("{\"prompt\":\"hi\",\"model\":\"m\"}"), 0);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -839,6 +886,7 @@ int main(void)
         TEST(test_prompt_fields),
         TEST(test_token_ids_as_tokens),
         TEST(test_tokenize),
+        TEST(test_limits_of_a_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
