@@ -119,6 +119,12 @@ static void feed_parser(struct answer *a, const struct answer_parser *p, struct 
     strbuf_consume(in, used < in->len ? used : in->len);
 }
 
+void answer_reasoning_again(struct answer *a)
+{
+    if (a->rules->tools)
+        feed_parser(a, a->rules->tools, &a->tools, &a->before_tools, false);
+}
+
 void answer_feed(struct answer *a, struct str text, bool end, struct answer_delta *out)
 {
     const struct answer_rules *r = a->rules;

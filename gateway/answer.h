@@ -7,6 +7,8 @@
  * Without a parser the text is one CONTENT part, a view of what came, and costs nothing per token.
  * With one, what may still become a marker is held back; the parts do not depend on how the text
  * was cut. Plain data in the request; loop thread only. */
+#include <jansson.h>
+
 #include "gateway/answer_parser.h"
 #include "gateway/generation.h"
 #include "gateway/prompt.h"
@@ -52,6 +54,7 @@ struct answer_delta {
 
 struct answer_rules {                              /* shared by the choices of a request */
     const struct answer_parser *reasoning, *tools; /* NULL: none */
+    const json_t *tool_list;                       /* the request's; NULL: none */
     bool drop_reasoning;                           /* include_reasoning: false */
     bool one_call;                                 /* parallel_tool_calls: false */
     const char *call_prefix;                       /* of the ids of calls */
@@ -83,6 +86,8 @@ void answer_feed(struct answer *a, struct str text, bool end, struct answer_delt
 void answer_reasoning(struct answer *a, struct str text);
 /* From a reasoning parser this goes on to the tool parser, from a tool parser to the client. */
 void answer_past_reasoning(struct answer *a, struct str text);
+/* From a reasoning parser: reasoning follows what went past it, and is given behind that. */
+void answer_reasoning_again(struct answer *a);
 void answer_content(struct answer *a, struct str text);
 /* A call begins; its number, which its arguments come with. */
 uint32_t answer_call(struct answer *a, struct str name);

@@ -135,6 +135,7 @@ static void choose_parsers(struct api_request *r)
     const struct serving_options *o = &r->s->o;
     const struct params *p = &r->prepared.params;
     r->answer_rules = (struct answer_rules){
+        .tool_list = p->tools,
         .drop_reasoning = !p->include_reasoning,
         .one_call = !p->parallel_tool_calls,
         .call_prefix = r->dialect->call_prefix,

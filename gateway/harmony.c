@@ -113,6 +113,8 @@ static size_t feed_header(struct parser_state *s, struct str text, bool end, boo
     s->step = step_of((struct str){text.ptr, n}, &name);
     if (s->step == STEP_CALL && !calls)
         s->step = STEP_CONTENT;
+    if (s->step == STEP_REASONING && !calls)
+        answer_reasoning_again(a);
     if (s->step == STEP_CALL) {
         s->i_call = answer_call(a, name);
         s->said = false;

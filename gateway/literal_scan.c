@@ -120,18 +120,30 @@ static size_t feed_string(struct literal_scan *s, struct str text, const struct 
     return 1;
 }
 
-static size_t feed_marked_string(struct literal_scan *s, struct str text, const char *quote,
-                                 const struct place *p)
+static void give_text(const struct place *p, struct str text)
 {
-    bool found;
-    size_t n = parser_find_marker(text, quote, &found), from = 0;
-    for (size_t i = 0; i < n; i++)
+    size_t from = 0;
+    for (size_t i = 0; i < text.len; i++)
         if (!is_plain(text.ptr[i], '"')) {
             give(p, (struct str){text.ptr + from, i - from});
             give_byte(p, (unsigned char)text.ptr[i]);
             from = i + 1;
         }
-    give(p, (struct str){text.ptr + from, n - from});
+    give(p, (struct str){text.ptr + from, text.len - from});
+}
+
+void literal_give_text(struct answer *a, uint32_t i_call, struct str text)
+{
+    const struct place p = {a, i_call};
+    give_text(&p, text);
+}
+
+static size_t feed_marked_string(struct literal_scan *s, struct str text, const char *quote,
+                                 const struct place *p)
+{
+    bool found;
+    size_t n = parser_find_marker(text, quote, &found);
+    give_text(p, (struct str){text.ptr, n});
     if (!found)
         return n;
     s->quote = '\0';
@@ -156,7 +168,7 @@ static size_t skip_digits(struct str s, size_t at)
 
 static bool is_number(struct str w)
 {
-    size_t at = w.ptr[0] == '-', n = skip_digits(w, at);
+    size_t at = w.len > 0 && w.ptr[0] == '-', n = skip_digits(w, at);
     if (n == at || (w.ptr[at] == '0' && n > at + 1))
         return false;
     if (n < w.len && w.ptr[n] == '.') {
@@ -175,19 +187,34 @@ static bool is_number(struct str w)
     return n == w.len;
 }
 
-static void give_word(const struct literal_scan *s, struct str w, const struct place *p)
+static const char *bare_word(struct str w)
 {
     static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"},
                                            {"true", "true"}, {"false", "false"}, {"null", "null"}};
-    for (size_t i = 0; i < sizeof words / sizeof *words && !s->key; i++)
-        if (str_eq_c(w, words[i][0])) {
-            give_c(p, words[i][1]);
-            return;
-        }
-    bool bare = !s->key && is_number(w);
-    give_c(p, bare ? "" : "\"");
-    give(p, w);
-    give_c(p, bare ? "" : "\"");
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (str_eq_c(w, words[i][0]))
+            return words[i][1];
+    return NULL;
+}
+
+static void give_word(const struct place *p, struct str w, bool key)
+{
+    const char *bare = key ? NULL : bare_word(w);
+    if (bare) {
+        give_c(p, bare);
+    } else if (!key && is_number(w)) {
+        give(p, w);
+    } else {
+        give_c(p, "\"");
+        give_text(p, w);
+        give_c(p, "\"");
+    }
+}
+
+void literal_give_word(struct answer *a, uint32_t i_call, struct str word)
+{
+    const struct place p = {a, i_call};
+    give_word(&p, word, false);
 }
 
 static void begin_value(struct literal_scan *s, const struct place *p)
@@ -209,7 +236,7 @@ static size_t feed_word(struct literal_scan *s, struct str text, const struct pl
     if (!*ok)
         return 0;
     begin_value(s, p);
-    give_word(s, (struct str){text.ptr, n}, p);
+    give_word(p, (struct str){text.ptr, n}, s->key);
     s->value = true;
     return n;
 }

@@ -25,3 +25,8 @@ struct literal_scan { /* zero to begin */
  * without escapes in them; NULL: Python's quotes. */
 enum literal_result literal_scan_feed(struct literal_scan *s, struct str text, const char *quote,
                                       struct answer *a, uint32_t i_call, size_t *used);
+
+/* Arguments: text as the inside of a JSON string; a word as a number, true, false, null or else a
+ * string. */
+void literal_give_text(struct answer *a, uint32_t i_call, struct str text);
+void literal_give_word(struct answer *a, uint32_t i_call, struct str word);

@@ -5,6 +5,7 @@
 #include "gateway/answer_parser.h"
 #include "gateway/harmony.h"
 #include "gateway/tool_marked.h"
+#include "gateway/tool_tagged.h"
 
 #define MARKS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define MARKED(n, ...)                                                                             \
@@ -15,6 +16,29 @@
     .family = &(const struct marked_family)                                                        \
     {                                                                                              \
         __VA_ARGS__                                                                                \
+    }
+
+#define QWEN_XML(n, open, shut)                                                                    \
+    {                                                                                              \
+        .name = n, .markers = MARKS(open, shut), .feed = tool_tagged_feed,                         \
+        .family = &(const struct tagged_family)                                                    \
+        {                                                                                          \
+            .marks = MARKS(open, "<function="), .name_end = ">",                                   \
+            .inner = MARKS("<parameter=", "</function>", shut), .key_end = ">",                    \
+            .value_end = "</parameter>", .close = shut, .trim = true                               \
+        }                                                                                          \
+    }
+#define GLM(n)                                                                                     \
+    {                                                                                              \
+        .name = n,                                                                                 \
+        .markers = MARKS("<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>",  \
+                         "</arg_value>"),                                                          \
+        .feed = tool_tagged_feed, .family = &(const struct tagged_family)                          \
+        {                                                                                          \
+            .marks = MARKS("<tool_call>"), .inner = MARKS("<arg_key>", "</tool_call>"),            \
+            .key_end = "</arg_key>", .value = "<arg_value>", .value_end = "</arg_value>",          \
+            .close = "</tool_call>"                                                                \
+        }                                                                                          \
     }
 
 #define DEEPSEEK_WRAPS "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
@@ -29,7 +53,7 @@
 
 static const char *const no_marks[] = {NULL};
 
-static const struct answer_parser marked[] = {
+static const struct answer_parser rows[] = {
     /* a call, or a list of calls, between two markers */
     MARKED("hermes", .markers = MARKS("<tool_call>", "</tool_call>"),
            FAMILY(.marks = MARKS("<tool_call>"), .n_opens = 1, .close = "</tool_call>")),
@@ -78,22 +102,41 @@ static const struct answer_parser marked[] = {
            FAMILY(.marks = MARKS("<start_function_call>"), .n_opens = 1,
                   .close = "<end_function_call>", .named = true, .prefix = "call:", .bracket = '{',
                   .quote = "<escape>")),
+    /* arguments one by one */
+    QWEN_XML("qwen3_coder", "<tool_call>", "</tool_call>"),
+    QWEN_XML("qwen3_xml", "<tool_call>", "</tool_call>"),
+    QWEN_XML("seed_oss", "<seed:tool_call>", "</seed:tool_call>"),
+    QWEN_XML("step3p5", "<tool_call>", "</tool_call>"),
+    GLM("glm45"),
+    GLM("glm47"),
+    {.name = "minimax_m2",
+     .markers = MARKS("<minimax:tool_call>", "</minimax:tool_call>"),
+     .feed = tool_tagged_feed,
+     .family =
+         &(const struct tagged_family){
+             .marks = MARKS("<minimax:tool_call>", "<invoke name=\""),
+             .name_end = "\">",
+             .inner = MARKS("<parameter name=\"", "</invoke>", "</minimax:tool_call>"),
+             .key_end = "\">",
+             .value_end = "</parameter>",
+             .close = "</minimax:tool_call>",
+             .trim = true}},
 };
 
 const struct answer_parser tool_parser_list =
     MARKED("list", .markers = no_marks, FAMILY(.marks = no_marks, .bare = '['));
 
 static const struct answer_parser *const others[] = {&tool_parser_harmony};
-enum { N_MARKED = sizeof marked / sizeof *marked, N_OTHERS = sizeof others / sizeof *others };
+enum { N_ROWS = sizeof rows / sizeof *rows, N_OTHERS = sizeof others / sizeof *others };
 
 static const struct answer_parser *at(size_t i)
 {
-    return i < N_MARKED ? &marked[i] : others[i - N_MARKED];
+    return i < N_ROWS ? &rows[i] : others[i - N_ROWS];
 }
 
 const struct answer_parser *tool_parser_find(const char *name)
 {
-    for (size_t i = 0; i < N_MARKED + N_OTHERS; i++)
+    for (size_t i = 0; i < N_ROWS + N_OTHERS; i++)
         if (strcmp(at(i)->name, name) == 0)
             return at(i);
     return NULL;
@@ -101,6 +144,6 @@ const struct answer_parser *tool_parser_find(const char *name)
 
 void tool_parser_names(struct strbuf *out)
 {
-    for (size_t i = 0; i < N_MARKED + N_OTHERS; i++)
+    for (size_t i = 0; i < N_ROWS + N_OTHERS; i++)
         strbuf_printf(out, i ? ", %s" : "%s", at(i)->name);
 }

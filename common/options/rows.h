@@ -70,9 +70,11 @@
         OPT_STRING(                                                                                \
             S, tool_call_parser, "tool-call-parser", NULL,                                         \
             "how the model writes calls of tools, by vLLM's names: deepseek_v3, deepseek_v31, "    \
-            "functiongemma, granite, granite-20b-fc, hermes, hunyuan_a13b, internlm, jamba, "      \
-            "kimi_k2, llama3_json, llama4_json, llama4_pythonic, longcat, mistral, openai, "       \
-            "phi4_mini_json, pythonic"),                                                           \
+            "functiongemma, glm45, glm47, granite, granite-20b-fc, hermes, hunyuan_a13b, "         \
+            "internlm, "                                                                           \
+            "jamba, kimi_k2, llama3_json, llama4_json, llama4_pythonic, longcat, minimax_m2, "     \
+            "mistral, "                                                                            \
+            "openai, phi4_mini_json, pythonic, qwen3_coder, qwen3_xml, seed_oss, step3p5"),        \
         OPT_BOOL(S, enable_auto_tool_choice, "enable-auto-tool-choice", NULL,                      \
                  "requests may leave it to the model whether it calls a tool; needs "              \
                  "--tool-call-parser"),                                                            \

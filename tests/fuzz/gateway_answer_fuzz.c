@@ -78,9 +78,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 3)
         return 0;
+    static json_t *tool_list; /* f(n number, o object) */
+    if (!tool_list)
+        tool_list =
+            json_pack("[{s:{s:s,s:{s:{s:{s:s},s:{s:s}}}}}]", "function", "name", "f", "parameters",
+                      "properties", "n", "type", "number", "o", "type", "object");
+    assert(tool_list);
     const struct answer_rules rules = {
         .reasoning = pick(reasoning_parser_names, reasoning_parser_find, data[1] % 32),
         .tools = pick(tool_parser_names, tool_parser_find, data[0] % 64),
+        .tool_list = tool_list,
         .call_prefix = "call-",
     };
     struct str text = {(const char *)data + 3, size - 3};

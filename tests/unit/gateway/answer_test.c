@@ -136,6 +136,34 @@ static const struct answer_case cases[] = {
      "<|tool_call_end|><|tool_call_begin|>functions.a.b:1<|tool_call_argument_begin|>{\"a\": 1}"
      "<|tool_call_end|><|tool_calls_section_end|>",
      "C(a)[f]({})[a.b]({\"a\": 1})"},
+    {0, NULL, "qwen3_coder", "",
+     "a\n<tool_call>\n<function=f>\n<parameter=s>\n12\n\"q\"\n\n</parameter>\n<parameter=n>\n-3\n</"
+     "parameter>\n"
+     "<parameter=o>{'k': [True, "
+     "\"</parameter>\"]}</parameter>\n</function>\n</tool_call>\n<tool_call>\n"
+     "<function=g>\n</function>\n</tool_call>\n",
+     "C(a\n)[f]({\"s\": \"12\\n\\\"q\\\"\\n\", \"n\": -3, \"o\": {\"k\": [true, "
+     "\"</parameter>\"]}})[g]({})"},
+    {0, NULL, "qwen3_xml", "",
+     "<function=f><parameter=n>no</parameter><parameter=b>False</parameter></function> b",
+     "[f]({\"n\": \"no\", \"b\": false})C( b)"},
+    {0, NULL, "qwen3_coder", "", "<function=x><parameter=n>1</parameter></tool_call>",
+     "[x]({\"n\": \"1\"})"},
+    {0, NULL, "qwen3_coder", "", "<function=f><parameter=s>ab\n</par", "[f]({\"s\": \"ab)"},
+    {0, NULL, "qwen3_coder", "", "<tool_call>no<function= f>", "C(<tool_call>no<function= f>)"},
+    {0, NULL, "seed_oss", "",
+     "<seed:tool_call><function=f><parameter=s>x</parameter></function></seed:tool_call>",
+     "[f]({\"s\": \"x\"})"},
+    {0, NULL, "glm45", "",
+     "<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>\nx</arg_value>\n<arg_key>n</"
+     "arg_key>\n<arg_value>4</arg_value>\n"
+     "</tool_call>\n<tool_call>g</tool_call>",
+     "[f]({\"s\": \"\\nx\", \"n\": 4})[g]({})"},
+    {0, NULL, "glm45", "", "<tool_call>no name</tool_call>", "C(<tool_call>no name</tool_call>)"},
+    {0, NULL, "minimax_m2", "",
+     "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"o\">[1]</parameter>\n</invoke>\n"
+     "<invoke name=\"g\">\n</invoke>\n</minimax:tool_call>",
+     "[f]({\"o\": [1]})[g]({})"},
     {0, NULL, "pythonic", "",
      "[f(a='x\"\\'\\n\\u00e9\\U0001F600\\q', b=[True, None, (1, -2.5e3,),], c={'k': {}, \"l\": "
      "False,}), "
@@ -181,6 +209,7 @@ static const struct answer_case cases[] = {
      "a<|end|><|start|>assistant<|channel|>final<|message|>b", "R(a)C(b)"},
     {0, "openai_gptoss", "openai", "<|start|>assistant<|channel|>final<|message|>", "a", "C(a)"},
     {CONTINUED, "openai_gptoss", NULL, "xabc", "d", "C(d)"},
+    {0, "openai_gptoss", "hermes", "", "<|message|>a<|channel|>analysis<|message|>b", "C(a)R(b)"},
     {0, "openai_gptoss", "hermes", "", "no channel " CALL("f", "{}"), "C(no channel )[f]({})"},
     {0, "qwen3", "hermes", "", "<think>" CALL("no", "{}") "</think>\n\n" CALL("f", "{}"),
      "R(" CALL("no", "{}") ")[f]({})"},
@@ -230,6 +259,25 @@ static void hear(struct heard *h, const struct answer_delta *d)
     }
 }
 
+static json_t *tool_list; /* f(s string, n number, b boolean, o object or list) */
+
+static int load_tools(void **state)
+{
+    tool_list =
+        json_loads("[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": {"
+                   "\"s\": {\"type\": [\"null\", \"string\"]}, \"n\": {\"type\": \"number\"}, "
+                   "\"b\": {\"anyOf\": [{\"type\": \"boolean\"}]}, "
+                   "\"o\": {\"type\": \"object\"}}}}}]",
+                   0, NULL);
+    return tool_list ? 0 : 1;
+}
+
+static int drop_tools(void **state)
+{
+    json_decref(tool_list);
+    return 0;
+}
+
 /* Cut after `at` bytes; with every: after each. */
 static void feed(const struct answer_case *c, size_t at, bool every, struct heard *h,
                  enum answer_finish *finish)
@@ -239,6 +287,7 @@ static void feed(const struct answer_case *c, size_t at, bool every, struct hear
         .tools = c->tools ? tool_parser_find(c->tools) : NULL,
         .one_call = (c->flags & ONE_CALL) != 0,
         .drop_reasoning = (c->flags & DROP_REASONING) != 0,
+        .tool_list = tool_list,
         .call_prefix = "call-",
         .id_hi = 1,
         .id_lo = 2,
@@ -305,6 +354,8 @@ static void test_finish(void **state)
 static void test_bounds(void **state)
 {
     static const char *const begins[][2] = {{"openai", "<|channel|>"},
+                                            {"qwen3_coder", "<tool_call><function="},
+                                            {"glm45", "<tool_call>"},
                                             {"mistral", "[TOOL_CALLS]"},
                                             {"deepseek_v3", "<｜tool▁call▁begin｜>"}};
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
@@ -356,6 +407,13 @@ static void make_text(const struct answer_parser *p, uint32_t *seed, char *text,
         "\xC3\xA9",
         "f(a=",
         "call:f{",
+        "<function=f>",
+        "<parameter=n>",
+        "<parameter=s>",
+        "</parameter>",
+        "</function>",
+        "f\n<arg_key>o</arg_key><arg_value>",
+        "<invoke name=\"f\">",
         "\\u0",
         "\"",
     };
@@ -403,5 +461,5 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_parsers),
                                        cmocka_unit_test(test_finish), cmocka_unit_test(test_bounds),
                                        cmocka_unit_test(test_any_order)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, load_tools, drop_tools);
 }

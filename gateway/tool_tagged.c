@@ -1,0 +1,321 @@
+#include "gateway/tool_tagged.h"
+
+#include <string.h>
+
+#include "gateway/answer.h"
+
+enum {
+    STEP_TEXT,
+    STEP_HEAD,    /* up to the name */
+    STEP_KEY,     /* up to a key, or the call's end */
+    STEP_VALUE,   /* at a value */
+    STEP_STRING,  /* in one that is a string */
+    STEP_OTHER,   /* at one that is not */
+    STEP_LITERAL, /* in a list or an object */
+    STEP_PAST,    /* behind it, up to its tag */
+    STEP_NEXT,    /* behind a call */
+};
+
+enum { MAX_HELD = 512, NO_TOOL = UINT32_MAX };
+
+static struct str skip(struct str s, size_t n)
+{
+    return (struct str){s.ptr + n, s.len - n};
+}
+
+static struct str skip_space(struct str s)
+{
+    return skip(s, json_skip_space(s, 0));
+}
+
+static struct str held(struct str s)
+{
+    return (struct str){s.ptr, s.len < MAX_HELD ? s.len : MAX_HELD};
+}
+
+/* ---- what the request's tools say ---- */
+
+static uint32_t find_tool(const struct answer *a, struct str name)
+{
+    for (size_t i = 0; i < json_array_size(a->rules->tool_list); i++) {
+        const json_t *tool = json_array_get(a->rules->tool_list, i),
+                     *own = json_object_get(json_object_get(tool, "function"), "name");
+        if (json_is_string(own) && str_eq_c(name, json_string_value(own)))
+            return (uint32_t)i;
+    }
+    return NO_TOOL;
+}
+
+static bool names_string(const json_t *type)
+{
+    for (size_t i = 0; i < json_array_size(type); i++)
+        if (names_string(json_array_get(type, i)))
+            return true;
+    const char *word = json_string_value(type);
+    return word && strcmp(word, "string") == 0;
+}
+
+/* No type is any: text. */
+static bool is_string(const struct answer *a, uint32_t i_tool, struct str key)
+{
+    const json_t *tool = json_array_get(a->rules->tool_list, i_tool),
+                 *schema = json_object_get(json_object_get(tool, "function"), "parameters"),
+                 *all = json_object_get(schema, "properties"),
+                 *own = json_object_getn(all, key.ptr, key.len),
+                 *type = json_object_get(own, "type"), *any = json_object_get(own, "anyOf");
+    if (type)
+        return names_string(type);
+    for (size_t i = 0; i < json_array_size(any); i++)
+        if (names_string(json_object_get(json_array_get(any, i), "type")))
+            return true;
+    return json_array_size(any) == 0;
+}
+
+/* ---- steps ---- */
+
+static size_t feed_text(const struct tagged_family *f, struct parser_state *s, struct str text,
+                        bool end, struct answer *a)
+{
+    size_t i_mark, n = parser_find_first(text, f->marks, &i_mark);
+    bool found = i_mark != SIZE_MAX;
+    if (end && !found)
+        n = text.len;
+    bool blank = !s->said && json_skip_space((struct str){text.ptr, n}, 0) == n &&
+                 (found || !end || a->n_calls > 0);
+    if (blank && !found)
+        return 0;
+    if (!blank) {
+        s->said = s->said || n > 0;
+        answer_content(a, (struct str){text.ptr, n});
+    }
+    if (!found)
+        return n;
+    s->step = STEP_HEAD;
+    s->i_mark = (uint32_t)i_mark;
+    return n + strlen(f->marks[i_mark]);
+}
+
+static bool is_name_byte(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+           c == '-' || c == '.' || c == '/' || c == ':';
+}
+
+/* A name and its end at the beginning of text; 0: they are not, or, with more, not yet. */
+static size_t read_name(const struct tagged_family *f, struct str text, struct str *name,
+                        bool *more)
+{
+    size_t n = 0;
+    bool found = true;
+    *more = false;
+    while (n < text.len && is_name_byte(text.ptr[n]))
+        n++;
+    *name = (struct str){text.ptr, n};
+    if (n == text.len) {
+        *more = true;
+        return 0;
+    }
+    if (n == 0 || !f->name_end)
+        return n > 0 && strchr("\r\n<", text.ptr[n]) && text.ptr[n] ? n : 0;
+    if (parser_find_marker(skip(text, n), f->name_end, &found) != 0)
+        return 0;
+    *more = !found;
+    return found ? n + strlen(f->name_end) : 0;
+}
+
+static size_t feed_head(const struct tagged_family *f, struct parser_state *s, struct str text,
+                        bool end, struct answer *a)
+{
+    struct str rest = held(text), name = {0};
+    bool more = false, found = true;
+    if (s->i_mark == 0) {
+        rest = skip_space(rest);
+        more = rest.len == 0;
+        if (f->marks[1] && !more && parser_find_marker(rest, f->marks[1], &found) == 0)
+            more = !found;
+        else
+            found = !f->marks[1];
+        if (found && f->marks[1])
+            rest = skip(rest, strlen(f->marks[1]));
+    }
+    size_t n = found && !more ? read_name(f, rest, &name, &more) : 0;
+    if (n == 0 && more && !end && text.len < MAX_HELD)
+        return 0;
+    if (n == 0) {
+        answer_content(a, str_from(f->marks[s->i_mark]));
+        s->said = true;
+        s->step = STEP_TEXT;
+        return 0;
+    }
+    s->i_call = answer_call(a, name);
+    s->i_mark = find_tool(a, name);
+    s->in_object = false;
+    answer_arguments(a, s->i_call, STR("{"));
+    s->step = STEP_KEY;
+    return (size_t)(rest.ptr - text.ptr) + n;
+}
+
+/* A key, behind its tag. Too long a one is passed over. */
+static size_t feed_key_name(const struct tagged_family *f, struct parser_state *s, struct str text,
+                            struct answer *a)
+{
+    struct str rest = held(text), key;
+    bool found;
+    size_t n = parser_find_marker(rest, f->key_end, &found);
+    if (!found)
+        return text.len < MAX_HELD ? SIZE_MAX : 0;
+    key = (struct str){rest.ptr, n};
+    rest = skip(rest, n + strlen(f->key_end));
+    if (f->value) {
+        size_t at = parser_find_marker(rest, f->value, &found);
+        if (!found)
+            return text.len < MAX_HELD ? SIZE_MAX : 0;
+        rest = skip(rest, at + strlen(f->value));
+    }
+    answer_arguments(a, s->i_call, s->in_object ? STR(", \"") : STR("\""));
+    literal_give_text(a, s->i_call, key);
+    answer_arguments(a, s->i_call, STR("\": "));
+    s->in_object = true;
+    s->in_list = !is_string(a, s->i_mark, key);
+    s->step = STEP_VALUE;
+    return (size_t)(rest.ptr - text.ptr);
+}
+
+static size_t feed_key(const struct tagged_family *f, struct parser_state *s, struct str text,
+                       struct answer *a)
+{
+    size_t i_found, n = parser_find_first(text, f->inner, &i_found);
+    if (i_found == SIZE_MAX)
+        return n;
+    size_t behind = n + strlen(f->inner[i_found]);
+    if (i_found == 0) {
+        size_t used = feed_key_name(f, s, skip(text, behind), a);
+        return used == SIZE_MAX ? n : behind + used;
+    }
+    answer_arguments(a, s->i_call, STR("}"));
+    s->step = STEP_NEXT;
+    return strcmp(f->inner[i_found], f->close) == 0 ? n : behind;
+}
+
+static size_t feed_value(const struct tagged_family *f, struct parser_state *s, struct str text,
+                         struct answer *a)
+{
+    if (text.len == 0)
+        return 0;
+    s->step = s->in_list ? STEP_OTHER : STEP_STRING;
+    if (!s->in_list)
+        answer_arguments(a, s->i_call, STR("\""));
+    return f->trim && text.ptr[0] == '\n';
+}
+
+/* As it comes, but for a newline that may be the last. */
+static size_t feed_string(const struct tagged_family *f, struct parser_state *s, struct str text,
+                          struct answer *a)
+{
+    bool found;
+    size_t n = parser_find_marker(text, f->value_end, &found);
+    bool newline = f->trim && n > 0 && text.ptr[n - 1] == '\n';
+    literal_give_text(a, s->i_call, (struct str){text.ptr, n - newline});
+    if (!found)
+        return n - newline;
+    answer_arguments(a, s->i_call, STR("\""));
+    s->step = STEP_PAST;
+    return n;
+}
+
+static size_t feed_other(const struct tagged_family *f, struct parser_state *s, struct str text,
+                         struct answer *a)
+{
+    struct str within = held(text), word = skip_space(within);
+    bool found;
+    size_t n = parser_find_marker(within, f->value_end, &found);
+    if (word.len > 0 && (word.ptr[0] == '{' || word.ptr[0] == '[')) {
+        s->literal = (struct literal_scan){0};
+        s->step = STEP_LITERAL;
+        return (size_t)(word.ptr - text.ptr);
+    }
+    if (!found && text.len < MAX_HELD)
+        return 0;
+    if (!found) {
+        answer_arguments(a, s->i_call, STR("\""));
+        s->step = STEP_STRING;
+        return 0;
+    }
+    word = skip_space((struct str){text.ptr, n});
+    while (word.len > 0 && strchr(" \t\r\n", word.ptr[word.len - 1]) && word.ptr[word.len - 1])
+        word.len--;
+    literal_give_word(a, s->i_call, word);
+    s->step = STEP_PAST;
+    return n;
+}
+
+static size_t feed_literal(struct parser_state *s, struct str text, struct answer *a)
+{
+    size_t n = 0;
+    if (literal_scan_feed(&s->literal, text, NULL, a, s->i_call, &n) != LITERAL_MORE)
+        s->step = STEP_PAST;
+    return n;
+}
+
+static size_t feed_past(const struct tagged_family *f, struct parser_state *s, struct str text)
+{
+    bool found;
+    size_t n = parser_find_marker(text, f->value_end, &found);
+    if (!found)
+        return n;
+    s->step = STEP_KEY;
+    return n + strlen(f->value_end);
+}
+
+/* Behind a call: the closing tag, or another call between the same tags, or neither. */
+static size_t feed_next(const struct tagged_family *f, struct parser_state *s, struct str text,
+                        bool end)
+{
+    const char *const next[] = {f->close, f->marks[1], NULL};
+    size_t at = json_skip_space(text, 0), i_found;
+    struct str rest = skip(text, at);
+    bool here = parser_find_first(rest, next, &i_found) == 0;
+    if (here && i_found == SIZE_MAX && !end)
+        return 0; /* nothing, or a beginning */
+    s->said = false;
+    s->step = here && i_found == 1 ? STEP_HEAD : STEP_TEXT;
+    s->i_mark = 1;
+    return here && i_found != SIZE_MAX ? at + strlen(next[i_found]) : 0;
+}
+
+static size_t feed_step(const struct tagged_family *f, struct parser_state *s, struct str text,
+                        bool end, struct answer *a)
+{
+    switch (s->step) {
+    case STEP_TEXT:
+        return feed_text(f, s, text, end, a);
+    case STEP_HEAD:
+        return feed_head(f, s, text, end, a);
+    case STEP_KEY:
+        return feed_key(f, s, text, a);
+    case STEP_VALUE:
+        return feed_value(f, s, text, a);
+    case STEP_STRING:
+        return feed_string(f, s, text, a);
+    case STEP_OTHER:
+        return feed_other(f, s, text, a);
+    case STEP_LITERAL:
+        return feed_literal(s, text, a);
+    case STEP_PAST:
+        return feed_past(f, s, text);
+    default:
+        return feed_next(f, s, text, end);
+    }
+}
+
+size_t tool_tagged_feed(const struct answer_parser *p, struct parser_state *s, struct str text,
+                        bool end, struct answer *a)
+{
+    for (size_t at = 0;;) {
+        uint32_t before = s->step;
+        size_t n = feed_step(p->family, s, skip(text, at), end, a);
+        at += n;
+        if (s->step == before && n == 0)
+            return end ? text.len : at;
+    }
+}
