@@ -55,8 +55,8 @@ def test_unknown_fields_are_warned_of(cluster, http):
 
 
 @pytest.mark.parametrize("flags, says", [
-    (["--reasoning-parser", "nobody"], "deepseek_r1, qwen3"),
-    (["--tool-call-parser", "nobody"], "hermes"),
+    (["--reasoning-parser", "nobody"], "qwen3, "),
+    (["--tool-call-parser", "nobody"], "hermes, "),
     (["--enable-auto-tool-choice"], "--tool-call-parser"),
 ])
 def test_parsers_that_are_none(flags, says):
