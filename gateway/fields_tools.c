@@ -55,15 +55,13 @@ static bool parse_tool_choice(struct params *p, const json_t *v, const struct fi
         p->tool_choice = TOOL_CHOICE_NONE;
     else if (word && strcmp(word, "auto") == 0)
         p->tool_choice = TOOL_CHOICE_AUTO;
-    else if (word && strcmp(word, "required") == 0)
-        p->tool_choice = TOOL_CHOICE_REQUIRED;
-    else if (json_string_length(name) > 0)
+    else if ((word && strcmp(word, "required") == 0) || json_string_length(name) > 0)
         p->tool_choice = TOOL_CHOICE_REQUIRED;
     else
         return api_error_set(c->e, 400, c->name,
                              "tool_choice must be \"none\", \"auto\", \"required\", or "
                              "{\"type\": \"function\", \"function\": {\"name\": …}}.");
-    if (!word && name)
+    if (name)
         p->tool_name = params_json_str(name);
     return true;
 }

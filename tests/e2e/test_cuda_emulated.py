@@ -70,6 +70,18 @@ def check_greedy(cluster):
         check_said(got, p)
 
 
+def test_rows_with_a_grammar(cluster):
+    """Their step is drawn by the host, with guesses or without; the rows beside them stay as the reference has them."""
+    known = known_prompts(MODEL)
+    constrained = [body_of(known[0]["ids"], max_tokens=40, ignore_eos=False, guided_regex="(ab|c){3}", **more)
+                   for more in ({}, {"temperature": 1, "seed": 1}, {"temperature": 1, "seed": 2})]
+    got = run(cluster, constrained + [body_of(p["ids"], max_tokens=N_TOKENS) for p in known])
+    for g in got[:3]:
+        assert re.fullmatch("(ab|c){3}", g.texts[0]), g.texts
+    for p, g in zip(known, got[3:]):
+        check_said(g, p)
+
+
 def test_greedy_as_the_reference(cluster):
     check_greedy(cluster)
 
