@@ -38,7 +38,7 @@ struct up_options {
     struct option_list lora_modules;
     const char *reasoning_parser, *tool_call_parser;
     bool enable_auto_tool_choice, trust_request_chat_template;
-    int unknown_fields;
+    int unknown_fields, invocations;
 };
 extern const struct option_spec up_specs[];
 extern const size_t up_n_specs;

@@ -138,6 +138,7 @@ const struct option_spec up_specs[] = {
               "seconds that a stop waits for open requests; a second signal ends at once"),
     ROW_KEEP_ALIVE(S),
     ROWS_ANSWERS(S),
+    OPT_ENUM(S, invocations, "invocations", "rolling|async", "rolling", INVOCATIONS_HELP),
     ROW_API_KEY_FILE(S),
     OPT_STRING(S, head_host, "head-host", "127.0.0.1", "address workers and gateways connect to"),
     OPT_INT(S, head_port, "head-port", 1, 65535, "7000", "its port"),

@@ -15,7 +15,8 @@ static void trim_out(struct serving *s)
 static void write_out(struct api_request *r)
 {
     r->last_write_ns = r->s->o.now_ns(r->s->o.clock_ctx);
-    r->s->reply->write(r->reply, strbuf_str(&r->s->out));
+    if (r->s->out.len > 0)
+        r->s->reply->write(r->reply, strbuf_str(&r->s->out));
     trim_out(r->s);
 }
 

@@ -166,6 +166,7 @@ static void make_choices(struct api_request *r)
         .include_stop = p->include_stop_str_in_output,
         .min_tokens = p->sampling.min_tokens,
         .want_logprobs = p->want_logprobs || (p->kind == API_COMPLETIONS && p->logprobs >= 0),
+        .keep_said = r->dialect->repeats_text && p->stream,
     };
     choose_parsers(r);
     if (p->request_id.len > 0)
@@ -198,6 +199,8 @@ static void on_prepared(struct api_request *r)
     struct serving *s = r->s;
     struct api_error e = r->prepared.error;
     struct params *p = &r->prepared.params;
+    if (r->prepared.dialect)
+        r->dialect = r->prepared.dialect;
     if (e.http_status == 0 || p->model.len > 0) {
         if (!find_model(r, &r->shape.model) ||
             !limits_allow_model(r->key, p->model.len ? p->model : r->shape.model)) {

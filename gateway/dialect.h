@@ -33,6 +33,9 @@ struct dialect {
     /* Body to params, and prompts with text or ids set; the caller tokenizes. Pure; any thread.
      * owned_body moves into out->params, also on failure. False: out->error says why. */
     bool (*read)(const struct prepare_model *m, json_t *owned_body, struct prepared *out);
+    /* The status that an error is answered with; NULL: its own. */
+    int (*status)(const struct api_error *e);
+    bool repeats_text; /* a stream's last delta needs what was given before: generation.said */
 
     /* Without generation: the answer, as soon as ids and texts of the prompts are known. They may
      * be empty, and longer than the context. NULL: prompts are submitted, and what follows is used.
@@ -56,4 +59,5 @@ struct dialect {
     void (*error)(struct strbuf *out, const struct api_error *e, bool in_stream);
 };
 
+extern const struct dialect dialect_djl, dialect_djl_async;
 extern const struct dialect dialect_completions, dialect_chat, dialect_tokenize, dialect_detokenize;

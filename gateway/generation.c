@@ -16,6 +16,7 @@ void generation_init(struct generation *g, const struct generation_rules *r, con
     *g = (struct generation){.i_stop = -1, .stop_id = UINT32_MAX};
     stream_init(&g->stream);
     strbuf_init(&g->text, 0);
+    strbuf_init(&g->said, 0);
     g->decoder = text_decoder_new(r->tokenizer, r->skip_special, prompt + (n_prompt - n), n);
 }
 
@@ -26,6 +27,7 @@ void generation_fini(struct generation *g)
     mem_free(g->ids);
     mem_free(g->logprobs);
     strbuf_fini(&g->text);
+    strbuf_fini(&g->said);
     *g = (struct generation){.i_stop = -1};
 }
 
@@ -231,5 +233,7 @@ void generation_given(struct generation *g, const struct generation_rules *r,
     g->n_logprobs = 0;
     g->begun = true;
     g->end_given = g->end_given || d->end;
+    if (r->keep_said)
+        strbuf_append_str(&g->said, d->text);
     strbuf_consume(&g->text, d->text.len);
 }

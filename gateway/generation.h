@@ -19,6 +19,7 @@ struct generation_rules { /* shared by the choices of a request; borrowed */
     const uint32_t *marker_ids; /* [n_marker_ids] special tokens whose text counts all the same */
     uint32_t n_marker_ids;
     bool want_logprobs; /* to be given; the sum is kept whenever rows come */
+    bool keep_said;
 };
 
 /* The chosen token first, then the top ones, best first. */
@@ -38,6 +39,7 @@ struct generation {
     uint32_t n_logprobs, cap_logprobs;
     double logprob_sum;   /* of all ids */
     struct strbuf text;   /* decoded, not yet given to the client; its end may be held back */
+    struct strbuf said;   /* with keep_said: all text that was given */
     uint32_t n_given_ids; /* ids the client's deltas cover */
     uint32_t text_offset; /* code points of the tokens given: where the next one's text begins */
     uint32_t n_cached;

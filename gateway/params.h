@@ -77,6 +77,9 @@ struct params {
     struct str request_id, chat_template; /* empty: not given */
     json_t *bad_words;                    /* checked; prepare.c makes ids of it */
     const char *grammar_field; /* which gave sampling its grammar, on the arena; NULL: none did */
+    struct djl_params {        /* what DJL's schema says beside these (djl.c) */
+        bool is_async, sse, details, return_full_text;
+    } djl;
 };
 
 /* Scans the text for its depth and number of values before a tree is built, then parses. body is

@@ -21,8 +21,9 @@ struct dialect;
 struct prepared {
     struct params params;
     struct prompt_list prompts;
-    uint32_t max_tokens_room; /* what the context leaves for the longest prompt */
-    struct api_error error;   /* http_status 0: fine */
+    uint32_t max_tokens_room;      /* what the context leaves for the longest prompt */
+    const struct dialect *dialect; /* who answers, where the body says it; NULL: who has read it */
+    struct api_error error;        /* http_status 0: fine */
 };
 
 void prepare_request(const struct prepare_model *m, const struct dialect *d, struct str body,

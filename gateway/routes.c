@@ -147,6 +147,16 @@ static void post_prompt(struct gateway *g, struct http_request *r, const struct 
     serving_on_request(&g->serving, r, &q);
 }
 
+/* One path of DJL's, in the form that this gateway was started for. */
+static void post_invocation(struct gateway *g, struct http_request *r, const struct route *row,
+                            uint64_t tenant)
+{
+    struct route own = *row;
+    if (g->config->invocations == INVOCATIONS_ASYNC)
+        own.dialect = &dialect_djl_async;
+    post_prompt(g, r, &own, tenant);
+}
+
 static void post_load_adapter(struct gateway *g, struct http_request *r, const struct route *row,
                               uint64_t tenant)
 {
@@ -166,6 +176,8 @@ static const struct route routes[] = {
     {"POST", "/v1/completions", ACCESS_KEY, post_prompt, &dialect_completions},
     {"POST", "/tokenize", ACCESS_KEY, post_prompt, &dialect_tokenize},
     {"POST", "/detokenize", ACCESS_KEY, post_prompt, &dialect_detokenize},
+    {"POST", "/invocations", ACCESS_KEY, post_invocation, &dialect_djl},
+    {"POST", "/predictions/*", ACCESS_KEY, post_invocation, &dialect_djl},
     {"GET", "/v1/models", ACCESS_KEY, get_models, NULL},
     {"GET", "/v1/models/*", ACCESS_KEY, get_model, NULL},
     {"POST", "/v1/load_lora_adapter", ACCESS_ADMIN, post_load_adapter, NULL},
@@ -237,7 +249,8 @@ static void answer_with(struct http_request *r, const struct dialect *d, const s
         d->error(&b, e, false);
     else
         api_error_json(e, &b);
-    http_respond(r, e->http_status, JSON_TYPE, strbuf_str(&b), &extra, 1);
+    int status = d && d->status ? d->status(e) : e->http_status;
+    http_respond(r, status, JSON_TYPE, strbuf_str(&b), &extra, 1);
     strbuf_fini(&b);
 }
 

@@ -39,7 +39,8 @@ void serving_respond_error(const struct reply_ops *ops, void *reply, const struc
         d->error(&b, e, false);
     else
         api_error_json(e, &b);
-    ops->respond(reply, e->http_status, strbuf_str(&b), e->retry_after_s);
+    int status = d && d->status ? d->status(e) : e->http_status;
+    ops->respond(reply, status, strbuf_str(&b), e->retry_after_s);
     strbuf_fini(&b);
 }
 

@@ -50,6 +50,7 @@ const struct option_spec gateway_options[] = {
               "seconds for open requests after SIGTERM"),
     ROW_KEEP_ALIVE(S),
     ROWS_ANSWERS(S),
+    OPT_ENUM(S, invocations, "invocations", "rolling|async", "rolling", INVOCATIONS_HELP),
     ROW_LOG_LEVEL(S),
     ROW_LOG_FORMAT(S),
 };

@@ -2,6 +2,8 @@
 /* cox-gateway's options: one table, parsed once in main, const afterwards. */
 #include "common/base/config.h"
 
+enum invocations_form { INVOCATIONS_ROLLING, INVOCATIONS_ASYNC };
+
 struct gateway_config {
     const char *model, *chat_template, *cache_dir;
     struct option_list served_model_names;
@@ -21,6 +23,7 @@ struct gateway_config {
     const char *reasoning_parser, *tool_call_parser;
     bool enable_auto_tool_choice, trust_request_chat_template;
     int unknown_fields; /* enum unknown_fields */
+    int invocations;    /* enum invocations_form */
 };
 
 extern const struct option_spec gateway_options[];

@@ -61,6 +61,8 @@
 #define ROW_KEEP_ALIVE(S)                                                                          \
     OPT_FLOAT(S, keep_alive_s, "sse-keep-alive-interval", 0, 3600, "15",                           \
               "seconds of silence after which a stream gets a comment line; 0: none")
+#define INVOCATIONS_HELP                                                                           \
+    "how /invocations answers: as DJL Serving does with rolling_batch=vllm, or with async_mode"
 #define ROWS_ANSWERS(S)                                                                            \
     OPT_STRING(S, reasoning_parser, "reasoning-parser", NULL,                                      \
                "how the model marks its reasoning, by vLLM's names: deepseek_r1, deepseek_v3, "    \

@@ -1,6 +1,6 @@
-/* Bodies of both endpoints through everything that reads them: JSON, the field table, prompts,
- * messages, a template, the tokenizer. First byte: which endpoint. What is accepted must keep the
- * promises the rest of the gateway builds on. */
+/* Bodies of OpenAI's endpoints and DJL's through everything that reads them: JSON, the field table,
+ * prompts, messages, a template, the tokenizer. First byte: which endpoint. What is accepted must
+ * keep the promises the rest of the gateway builds on. */
 #include <assert.h>
 #include <math.h>
 #include <stdint.h>
@@ -65,7 +65,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     if (!model.tokenizer)
         open_model();
-    const struct dialect *d = data[0] == 'h' ? &dialect_chat : &dialect_completions;
+    const struct dialect *d = data[0] == 'h'   ? &dialect_chat
+                              : data[0] == 'd' ? &dialect_djl
+                              : data[0] == 'a' ? &dialect_djl_async
+                                               : &dialect_completions;
     prepare_request(&model, d, (struct str){(const char *)data + 1, size - 1}, &p);
     if (p.error.http_status == 0) {
         check(&p);

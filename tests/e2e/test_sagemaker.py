@@ -1,0 +1,187 @@
+"""What DJL Serving's clients on SageMaker rely on. docs/sagemaker.md numbers the statements; a test has
+the number of its statement in its name."""
+import json
+
+import httpx
+import null_oracle as oracle
+import pytest
+from cluster import Cluster
+
+PROMPT = "The meaning of life is"
+CHAT = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 8, "temperature": 0}
+
+
+def invoke(http, body, status=200, path="/invocations"):
+    r = http.post(path, content=body if isinstance(body, str) else json.dumps(body),
+                  headers={"Content-Type": "application/json"})
+    assert r.status_code == status, r.text
+    return r
+
+
+def generate(http, stream=False, path="/invocations", **parameters):
+    return invoke(http, {"inputs": PROMPT, "parameters": parameters, "stream": stream}, path=path)
+
+
+def lines(answer):
+    """As the reader of seed 002 does it: what does not end in a line end is never seen."""
+    assert answer.text.endswith("\n")
+    return [json.loads(line) for line in answer.text.split("\n") if line]
+
+
+@pytest.fixture(scope="module")
+def asynchronous():
+    with Cluster("--invocations", "async") as c, httpx.Client(base_url=c.url, timeout=60) as client:
+        yield client
+
+
+def test_9_predictions_is_invocations(http):
+    assert generate(http).json() == generate(http, path="/predictions/model").json()
+
+
+def test_30_object_with_only_the_text(http):
+    got = generate(http, do_sample=True, max_new_tokens=256)
+    assert list(got.json()) == ["generated_text"]
+    assert got.headers["content-type"].startswith("application/json")
+
+
+def test_31_thirty_tokens(http):
+    assert generate(http, details=True).json()["details"]["generated_tokens"] <= 30
+    assert generate(http).json()["generated_text"] == oracle.text(PROMPT, 30, temperature=0)
+
+
+def test_32_deterministic_unless_asked(http):
+    assert generate(http).text == generate(http).text
+
+
+def test_33_do_sample_false_beats_temperature(http):
+    assert generate(http, do_sample=False, temperature=2).text == generate(http).text
+
+
+def test_34_seed(http):
+    a, b, c = (generate(http, do_sample=True, seed=s, max_new_tokens=40).text for s in (7, "7", 8))
+    assert a == b != c
+
+
+@pytest.mark.parametrize("form", ["rolling", "async"])
+def test_35_stop_sequences(http, asynchronous, form):
+    client = asynchronous if form == "async" else http
+    whole = generate(client, temperature=0).json()["generated_text"]
+    stop = whole[10:13]
+    got = generate(client, temperature=0, stop_sequences=[stop]).json()["generated_text"]
+    assert got == whole[:whole.index(stop)]
+
+
+def test_36_full_text(http):
+    assert (generate(http, return_full_text=True).json()["generated_text"]
+            == PROMPT + generate(http).json()["generated_text"])
+
+
+def test_37_unknown_is_dropped(http):
+    got = generate(http, watermark=True, typical_p=0.9, never_heard_of={"a": 1}, num_beams=1)
+    assert got.text == generate(http).text
+
+
+def test_38_details(http):
+    got = generate(http, details=True).json()
+    d = got["details"]
+    assert d["finish_reason"] == "length" and d["inputs"] == PROMPT
+    assert d["generated_tokens"] == len(d["tokens"]) == 30
+    assert "".join(t["text"] for t in d["tokens"]) == got["generated_text"]
+
+
+def test_40_best_of_sequences(http):
+    d = generate(http, n=2, do_sample=True, seed=1).json()["details"]
+    assert len(d["best_of_sequences"]) == 1
+    assert set(d["best_of_sequences"][0]) == {"finish_reason", "generated_tokens", "tokens", "generated_text"}
+
+
+def test_41_finish_reason(http):
+    assert generate(http, details=True, max_new_tokens=3).json()["details"]["finish_reason"] == "length"
+
+
+@pytest.mark.parametrize("body", [{"inputs": [PROMPT]}, {"inputs": 5}, {"inputs": ""}, {}])
+def test_42_wrong_inputs(http, body):
+    got = invoke(http, body, status=424).json()
+    assert got["code"] == 424 and got["error"].startswith("Input Parsing failed")
+
+
+@pytest.mark.parametrize("body", ["{", "", "[]", "\x00", '{"inputs": "a"'])
+def test_43_malformed(http, body):
+    assert invoke(http, body, status=424).json()["code"] == 424
+    generate(http, max_new_tokens=1)
+
+
+def test_44_schemas_alternate(http):
+    for _ in range(2):
+        assert "generated_text" in generate(http, max_new_tokens=1).json()
+        assert "choices" in invoke(http, CHAT).json()
+
+
+def test_46_to_50_stream(http):
+    got = generate(http, stream=True)
+    assert got.headers["content-type"] == "application/jsonlines"
+    assert got.headers["transfer-encoding"] == "chunked"
+    all_lines = lines(got)
+    assert len(all_lines) == 30
+    for line in all_lines:
+        assert set(line["token"]) == {"id", "text", "log_prob"}
+    assert [set(line) for line in all_lines[:-1]] == [{"token"}] * 29
+    last = all_lines[-1]["generated_text"]
+    assert "".join(line["token"]["text"] for line in all_lines) == last == generate(http).json()["generated_text"]
+
+
+def test_50_async_says_logprob(asynchronous):
+    all_lines = lines(generate(asynchronous, stream=True, temperature=0, details=True, seed=3))
+    assert all(set(x) == {"index", "token", "generated_text", "details"} for x in all_lines)
+    assert all(set(x["token"]) == {"id", "text", "logprob"} for x in all_lines)
+    assert all(x["details"] is None for x in all_lines[:-1])
+    assert all_lines[-1]["details"] == {"finish_reason": "length", "seed": 3, "generated_tokens": 30,
+                                        "input_length": len(PROMPT)}
+    whole = generate(asynchronous, temperature=0)
+    assert whole.text.endswith("}\n") and whole.json()["generated_text"] == all_lines[-1]["generated_text"]
+
+
+def test_50_async_takes_a_prompt(asynchronous):
+    body = {"prompt": PROMPT, "max_tokens": 4, "temperature": 0}
+    assert invoke(asynchronous, body).json()["choices"][0]["text"] == oracle.text(PROMPT, 4, temperature=0)
+    all_lines = lines(invoke(asynchronous, {**body, "stream": True}))
+    assert "".join(x["choices"][0]["text"] for x in all_lines) == oracle.text(PROMPT, 4, temperature=0)
+    assert invoke(asynchronous, {}, status=424).json()["error"].startswith("Input parsing failed: invalid payload")
+
+
+def test_51_first_line_before_the_end(http):
+    """The reader stops after the first line: the cluster has not made the rest by then."""
+    body = {"inputs": PROMPT, "parameters": {"max_new_tokens": 2000}, "stream": True}
+    with http.stream("POST", "/invocations", json=body) as r:
+        first = next(r.iter_lines())
+    assert set(json.loads(first)) == {"token"}
+
+
+def test_52_sse(http):
+    got = generate(http, output_formatter="sse", max_new_tokens=3)
+    assert got.headers["content-type"].startswith("text/event-stream")
+    events = got.text.split("\n\n")
+    assert events.pop() == "" and len(events) == 3
+    assert all(e.startswith("data: {") for e in events)
+
+
+def test_54_parse_error_in_a_stream(http):
+    invoke(http, {"inputs": 1, "stream": True}, status=424)
+
+
+def test_56_chat(http):
+    got = invoke(http, CHAT).json()
+    assert {"id", "object", "created", "choices", "usage"} <= set(got)
+    all_lines = lines(invoke(http, {**CHAT, "stream": True}))
+    assert all_lines[0]["choices"][0]["delta"]["role"] == "assistant"
+    text = "".join(x["choices"][0]["delta"].get("content", "") for x in all_lines)
+    assert text == got["choices"][0]["message"]["content"]
+
+
+@pytest.mark.parametrize("temperature", [-0.1, 3])
+def test_57_temperature_of_chat(http, temperature):
+    invoke(http, {**CHAT, "temperature": temperature}, status=424)
+
+
+def test_60_unknown_adapter(http):
+    invoke(http, {"inputs": PROMPT, "adapters": "nobody"}, status=424)

@@ -1,0 +1,56 @@
+#pragma once
+/* Serving without sockets: a head and a client made of a few arrays, one of each per test. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gateway/api_request.h"
+#include "gateway/serving.h"
+
+enum { MAX_SUBMITS = 64 };
+
+struct fake_client {
+    struct api_request *request;
+    int status; /* 0: nothing yet */
+    uint32_t retry_after_s;
+    struct strbuf body;
+    bool begun, ended;
+    size_t room;
+};
+
+struct world {
+    struct serving s;
+    struct metrics *metrics;
+    struct text_tokenizer *tokenizer;
+    uint64_t now_ns;
+    bool no_credit;
+    struct {
+        struct request_id id;
+        uint32_t i_choice, attempt, n_prompt, n_ids, last_id;
+        struct sampling_params sampling;
+        int32_t priority;
+        uint64_t deadline_ms;
+    } submits[MAX_SUBMITS];
+    uint32_t n_submits, n_cancels, n_finishes;
+    struct msg_finish last_finish;
+    struct fake_client client;
+    const char *id_prefix;
+    struct api_key key; /* of what is posted */
+    struct text_template *chat_template;
+    struct u32_span last_bad_words;
+    uint32_t bad_words[8];
+};
+
+extern struct world w;
+
+int setup(void **state);
+int teardown(void **state);
+void set_cluster(uint32_t n_ready);
+void post_as(const struct dialect *d, const char *body);
+/* Tokens of submit i: text from start. */
+void tokens(uint32_t i, uint32_t start, const char *text, enum finish_reason finish);
+/* The body with the request's id, which is random, as ID. */
+void assert_body(const char *want);
