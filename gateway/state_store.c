@@ -1,0 +1,257 @@
+#include "gateway/state_store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/base/mem.h"
+#include "common/base/random.h"
+#include "gateway/state_internal.h"
+
+enum { PATH_BYTES = 4096, PAGE_BYTES = 4096, MIN_PAGES = 64 };
+
+/* WAL and NORMAL: a process that dies loses nothing; a machine that loses power may lose the last
+ * commits, never the file's order, and lines whose answers went with them run again. */
+static const char schema[] =
+    "CREATE TABLE IF NOT EXISTS file (no INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT "
+    "NULL,"
+    " tenant INTEGER NOT NULL, filename TEXT NOT NULL, purpose TEXT NOT NULL,"
+    " created INTEGER NOT NULL, bytes INTEGER NOT NULL, content BLOB NOT NULL);"
+    "CREATE TABLE IF NOT EXISTS batch (no INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT "
+    "NULL,"
+    " tenant INTEGER NOT NULL, endpoint TEXT NOT NULL, input TEXT NOT NULL, output TEXT, error "
+    "TEXT,"
+    " state INTEGER NOT NULL, created INTEGER NOT NULL, expires INTEGER NOT NULL,"
+    " ended INTEGER NOT NULL DEFAULT 0, lines INTEGER NOT NULL, completed INTEGER NOT NULL DEFAULT "
+    "0,"
+    " failed INTEGER NOT NULL DEFAULT 0, metadata TEXT, failure TEXT, failure_line INTEGER NOT "
+    "NULL);"
+    "CREATE TABLE IF NOT EXISTS line (batch INTEGER NOT NULL, n INTEGER NOT NULL,"
+    " custom_id TEXT NOT NULL, body TEXT NOT NULL, state INTEGER NOT NULL, status INTEGER,"
+    " answer TEXT, PRIMARY KEY (batch, n), UNIQUE (batch, custom_id)) WITHOUT ROWID;"
+    "CREATE INDEX IF NOT EXISTS line_waiting ON line (batch, n) WHERE state = 0;"
+    "UPDATE line SET state = 0 WHERE state = 1;"
+    "PRAGMA user_version = 1;";
+
+enum status state_error(struct state_store *s, struct error *err, const char *what)
+{
+    int code = sqlite3_errcode(s->db) & 0xff;
+    enum status status = code == SQLITE_FULL || code == SQLITE_TOOBIG   ? STATUS_LIMIT
+                         : code == SQLITE_BUSY || code == SQLITE_LOCKED ? STATUS_EXISTS
+                                                                        : STATUS_IO;
+    return error_set(err, status, "the state's database: %s: %s", what, sqlite3_errmsg(s->db));
+}
+
+enum status state_exec(struct state_store *s, const char *sql, struct error *err)
+{
+    return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? STATUS_OK
+                                                                   : state_error(s, err, sql);
+}
+
+sqlite3_stmt *state_prepare(struct state_store *s, const char *sql, struct error *err)
+{
+    sqlite3_stmt *q = NULL;
+    if (sqlite3_prepare_v2(s->db, sql, -1, &q, NULL) != SQLITE_OK)
+        (void)state_error(s, err, sql);
+    return q;
+}
+
+void state_bind(sqlite3_stmt *q, int i, struct str text)
+{
+    sqlite3_bind_text64(q, i, text.ptr ? text.ptr : "", text.len, SQLITE_STATIC, SQLITE_UTF8);
+}
+
+enum status state_run(struct state_store *s, sqlite3_stmt *q, const char *what, struct error *err)
+{
+    if (!q)
+        return STATUS_IO;
+    enum status status = sqlite3_step(q) == SQLITE_DONE ? STATUS_OK : state_error(s, err, what);
+    sqlite3_finalize(q);
+    return status;
+}
+
+enum status state_end(struct state_store *s, enum status so_far, struct error *err)
+{
+    if (so_far == STATUS_OK)
+        so_far = state_exec(s, "COMMIT", err);
+    if (so_far != STATUS_OK && !sqlite3_get_autocommit(s->db))
+        sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+    return so_far;
+}
+
+void state_column(sqlite3_stmt *q, int i, char *out, size_t size)
+{
+    const unsigned char *text = sqlite3_column_text(q, i);
+    snprintf(out, size, "%s", text ? (const char *)text : "");
+}
+
+void state_make_id(const char *prefix, char out[STATE_ID_BYTES])
+{
+    snprintf(out, STATE_ID_BYTES, "%s%016llx%016llx", prefix,
+             (unsigned long long)random_secure_u64(), (unsigned long long)random_secure_u64());
+}
+
+static enum status prepare_file(struct state_store *s, uint64_t max_bytes, struct error *err)
+{
+    char limit[64];
+    unsigned long long pages = max_bytes / PAGE_BYTES;
+    snprintf(limit, sizeof limit, "PRAGMA max_page_count = %llu",
+             pages < MIN_PAGES ? MIN_PAGES : pages);
+    sqlite3_busy_timeout(s->db, 0);
+    TRY(state_exec(s, "PRAGMA locking_mode = EXCLUSIVE", err));
+    TRY(state_exec(s, "PRAGMA journal_mode = WAL", err));
+    TRY(state_exec(s, "PRAGMA synchronous = NORMAL", err));
+    TRY(state_exec(s, limit, err));
+    return state_exec(s, schema, err);
+}
+
+enum status state_open(const char *dir, uint64_t max_bytes, struct state_store **out,
+                       struct error *err)
+{
+    char path[PATH_BYTES];
+    if (mkdir(dir, 0700) != 0 && errno != EEXIST)
+        return error_set(err, STATUS_INVALID, "--state-dir %s: %m", dir);
+    if (snprintf(path, sizeof path, "%s/state.sqlite", dir) >= (int)sizeof path)
+        return error_set(err, STATUS_INVALID, "--state-dir %s: the path is too long", dir);
+    struct state_store *s = mem_zalloc(sizeof *s);
+    enum status status =
+        sqlite3_open_v2(path, &s->db,
+                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
+                        NULL) == SQLITE_OK
+            ? prepare_file(s, max_bytes, err)
+            : state_error(s, err, "open");
+    if (status == STATUS_OK) {
+        *out = s;
+        return STATUS_OK;
+    }
+    state_close(s);
+    if (status == STATUS_EXISTS)
+        return error_set(err, status, "--state-dir %s: another gateway uses it; each needs its own",
+                         dir);
+    return error_prefix(err, status, "--state-dir %s", dir);
+}
+
+void state_close(struct state_store *s)
+{
+    if (!s)
+        return;
+    sqlite3_close(s->db);
+    mem_free(s);
+}
+
+/* ---- files ---- */
+
+enum status state_insert_file(struct state_store *s, struct stored_file *f, struct str content,
+                              struct error *err)
+{
+    sqlite3_stmt *q = state_prepare(s,
+                                    "INSERT INTO file (id, tenant, filename, purpose, created, "
+                                    "bytes, content) VALUES (?,?,?,?,?,?,?)",
+                                    err);
+    if (!q)
+        return STATUS_IO;
+    state_make_id("file-", f->id);
+    f->bytes = content.len;
+    state_bind(q, 1, str_from(f->id));
+    sqlite3_bind_int64(q, 2, (sqlite3_int64)f->tenant);
+    state_bind(q, 3, str_from(f->filename));
+    state_bind(q, 4, str_from(f->purpose));
+    sqlite3_bind_int64(q, 5, (sqlite3_int64)f->created_s);
+    sqlite3_bind_int64(q, 6, (sqlite3_int64)f->bytes);
+    sqlite3_bind_blob64(q, 7, content.ptr ? content.ptr : "", content.len, SQLITE_STATIC);
+    return state_run(s, q, "add a file", err);
+}
+
+enum status state_add_file(struct state_store *s, struct stored_file *f, struct str content,
+                           struct error *err)
+{
+    TRY(state_exec(s, "BEGIN IMMEDIATE", err));
+    return state_end(s, state_insert_file(s, f, content, err), err);
+}
+
+#define FILE_COLUMNS "id, tenant, filename, purpose, created, bytes"
+
+static void read_file(sqlite3_stmt *q, struct stored_file *f)
+{
+    *f = (struct stored_file){.tenant = (uint64_t)sqlite3_column_int64(q, 1),
+                              .created_s = (uint64_t)sqlite3_column_int64(q, 4),
+                              .bytes = (uint64_t)sqlite3_column_int64(q, 5)};
+    state_column(q, 0, f->id, sizeof f->id);
+    state_column(q, 2, f->filename, sizeof f->filename);
+    state_column(q, 3, f->purpose, sizeof f->purpose);
+}
+
+enum status state_get_file(struct state_store *s, uint64_t tenant, struct str id,
+                           struct stored_file *out, struct strbuf *content, struct error *err)
+{
+    sqlite3_stmt *q = state_prepare(
+        s,
+        content ? "SELECT " FILE_COLUMNS ", content FROM file WHERE id = ? AND tenant = ?"
+                : "SELECT " FILE_COLUMNS " FROM file WHERE id = ? AND tenant = ?",
+        err);
+    if (!q)
+        return STATUS_IO;
+    state_bind(q, 1, id);
+    sqlite3_bind_int64(q, 2, (sqlite3_int64)tenant);
+    int rc = sqlite3_step(q);
+    enum status status = STATUS_OK;
+    if (rc == SQLITE_ROW) {
+        read_file(q, out);
+        if (content &&
+            !strbuf_append(content, sqlite3_column_blob(q, 6), (size_t)sqlite3_column_bytes(q, 6)))
+            status = error_set(err, STATUS_LIMIT, "the file is larger than what an answer may be");
+    } else {
+        status = rc == SQLITE_DONE ? error_set(err, STATUS_NOT_FOUND, "no such file")
+                                   : state_error(s, err, "get a file");
+    }
+    sqlite3_finalize(q);
+    return status;
+}
+
+enum status state_delete_file(struct state_store *s, uint64_t tenant, struct str id,
+                              struct error *err)
+{
+    sqlite3_stmt *q = state_prepare(s, "DELETE FROM file WHERE id = ? AND tenant = ?", err);
+    if (!q)
+        return STATUS_IO;
+    state_bind(q, 1, id);
+    sqlite3_bind_int64(q, 2, (sqlite3_int64)tenant);
+    TRY(state_run(s, q, "delete a file", err));
+    return sqlite3_changes(s->db) == 1 ? STATUS_OK
+                                       : error_set(err, STATUS_NOT_FOUND, "no such file");
+}
+
+enum status state_list_files(struct state_store *s, const struct state_query *query,
+                             void (*each)(void *ctx, const struct stored_file *f), void *ctx,
+                             bool *more, struct error *err)
+{
+    const char *sql = query->oldest_first
+                          ? "SELECT " FILE_COLUMNS
+                            " FROM file WHERE tenant = ?1 AND (?2 = '' OR purpose = ?2) AND "
+                            "(?3 = '' OR no > (SELECT no FROM file WHERE id = ?3 AND tenant = ?1)) "
+                            "ORDER BY no LIMIT ?4"
+                          : "SELECT " FILE_COLUMNS
+                            " FROM file WHERE tenant = ?1 AND (?2 = '' OR purpose = ?2) AND "
+                            "(?3 = '' OR no < (SELECT no FROM file WHERE id = ?3 AND tenant = ?1)) "
+                            "ORDER BY no DESC LIMIT ?4";
+    sqlite3_stmt *q = state_prepare(s, sql, err);
+    if (!q)
+        return STATUS_IO;
+    sqlite3_bind_int64(q, 1, (sqlite3_int64)query->tenant);
+    state_bind(q, 2, query->purpose);
+    state_bind(q, 3, query->after);
+    sqlite3_bind_int64(q, 4, (sqlite3_int64)query->limit + 1);
+    int rc;
+    uint32_t n = 0;
+    *more = false;
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW && !(*more = n++ == query->limit)) {
+        struct stored_file f;
+        read_file(q, &f);
+        each(ctx, &f);
+    }
+    enum status status =
+        rc == SQLITE_ROW || rc == SQLITE_DONE ? STATUS_OK : state_error(s, err, "list files");
+    sqlite3_finalize(q);
+    return status;
+}

@@ -1,0 +1,315 @@
+#include "gateway/state_store.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/base/mem.h"
+
+enum { ME = 1, OTHER = 2, HOUR = 3600, STORE_BYTES = 8 << 20 };
+
+struct fixture {
+    char dir[64];
+    struct state_store *s;
+};
+
+static struct error err;
+
+static void reopen(struct fixture *f)
+{
+    state_close(f->s);
+    f->s = NULL;
+    if (state_open(f->dir, STORE_BYTES, &f->s, &err) != STATUS_OK)
+        fail_msg("%s", err.text);
+}
+
+static int setup(void **state)
+{
+    struct fixture *f = mem_zalloc(sizeof *f);
+    snprintf(f->dir, sizeof f->dir, "/tmp/coxstate-XXXXXX");
+    assert_non_null(mkdtemp(f->dir));
+    reopen(f);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    static const char *const names[] = {"state.sqlite", "state.sqlite-wal", "state.sqlite-shm"};
+    struct fixture *f = *state;
+    char path[128];
+    state_close(f->s);
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/%s", f->dir, names[i]);
+        (void)unlink(path);
+    }
+    assert_int_equal(rmdir(f->dir), 0);
+    mem_free(f);
+    return 0;
+}
+
+static struct stored_file add_file(struct fixture *f, uint64_t tenant, const char *text)
+{
+    struct stored_file file = {
+        .tenant = tenant, .filename = "in.jsonl", .purpose = "batch", .created_s = 100};
+    assert_int_equal(state_add_file(f->s, &file, str_from(text), &err), STATUS_OK);
+    return file;
+}
+
+static void assert_content(struct fixture *f, const char *id, const char *want)
+{
+    struct stored_file file;
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    assert_int_equal(state_get_file(f->s, ME, str_from(id), &file, &b, &err), STATUS_OK);
+    assert_string_equal(strbuf_str(&b).ptr, want);
+    assert_int_equal(file.bytes, strlen(want));
+    strbuf_fini(&b);
+}
+
+static void test_files_outlive_the_process(void **state)
+{
+    struct fixture *f = *state;
+    struct stored_file a = add_file(f, ME, "first"), got;
+    reopen(f);
+    assert_content(f, a.id, "first");
+    assert_int_equal(state_get_file(f->s, ME, str_from(a.id), &got, NULL, &err), STATUS_OK);
+    assert_string_equal(got.filename, "in.jsonl");
+    assert_int_equal(got.created_s, 100);
+    assert_int_equal(state_delete_file(f->s, ME, str_from(a.id), &err), STATUS_OK);
+    assert_int_equal(state_get_file(f->s, ME, str_from(a.id), &got, NULL, &err), STATUS_NOT_FOUND);
+    assert_int_equal(state_delete_file(f->s, ME, str_from(a.id), &err), STATUS_NOT_FOUND);
+}
+
+static void count(void *ctx, const struct stored_file *file)
+{
+    char *ids = ctx;
+    strcat(strcat(ids, file->id), " ");
+}
+
+static void test_a_tenant_sees_its_own(void **state)
+{
+    struct fixture *f = *state;
+    struct stored_file a = add_file(f, ME, "a"), b = add_file(f, ME, "b"), got;
+    struct stored_file x = add_file(f, OTHER, "x");
+    struct stored_batch batch = {.tenant = ME, .endpoint = "/v1/completions"};
+    char ids[4 * STATE_ID_BYTES] = "", want[4 * STATE_ID_BYTES];
+    bool more;
+    assert_int_equal(state_get_file(f->s, ME, str_from(x.id), &got, NULL, &err), STATUS_NOT_FOUND);
+    assert_int_equal(state_delete_file(f->s, ME, str_from(x.id), &err), STATUS_NOT_FOUND);
+    memcpy(batch.input_file, x.id, sizeof x.id);
+    assert_int_equal(state_add_batch(f->s, &batch, &err), STATUS_NOT_FOUND);
+
+    struct state_query q = {.tenant = ME, .limit = 1};
+    assert_int_equal(state_list_files(f->s, &q, count, ids, &more, &err), STATUS_OK);
+    snprintf(want, sizeof want, "%s ", b.id);
+    assert_string_equal(ids, want);
+    assert_true(more);
+    q.after = str_from(b.id);
+    ids[0] = '\0';
+    assert_int_equal(state_list_files(f->s, &q, count, ids, &more, &err), STATUS_OK);
+    snprintf(want, sizeof want, "%s ", a.id);
+    assert_string_equal(ids, want);
+    assert_false(more);
+    q.after = str_from(x.id); /* no place in a list that it is not in */
+    ids[0] = '\0';
+    assert_int_equal(state_list_files(f->s, &q, count, ids, &more, &err), STATUS_OK);
+    assert_string_equal(ids, "");
+}
+
+static void test_full_is_said(void **state)
+{
+    struct fixture *f = *state;
+    char *big = mem_zalloc(STORE_BYTES + 1);
+    struct stored_file file = {.tenant = ME, .purpose = "batch"};
+    assert_int_equal(state_add_file(f->s, &file, (struct str){big, STORE_BYTES}, &err),
+                     STATUS_LIMIT);
+    mem_free(big);
+    (void)add_file(f, ME, "a small one still has room");
+}
+
+static void test_a_folder_is_one_gateways(void **state)
+{
+    struct fixture *f = *state;
+    struct state_store *second;
+    assert_int_equal(state_open(f->dir, STORE_BYTES, &second, &err), STATUS_EXISTS);
+    assert_non_null(strstr(err.text, "another gateway"));
+}
+
+/* ---- batches ---- */
+
+#define LINE(id)                                                                                   \
+    "{\"custom_id\":\"" id "\",\"method\":\"POST\",\"url\":\"/v1/completions\","                   \
+    "\"body\":{\"prompt\":\"" id "\"}}\n"
+
+static struct stored_batch add_batch(struct fixture *f, const char *input)
+{
+    struct stored_file file = add_file(f, ME, input);
+    struct stored_batch b = {
+        .tenant = ME, .endpoint = "/v1/completions", .created_s = 1000, .expires_s = 1000 + HOUR};
+    memcpy(b.input_file, file.id, sizeof file.id);
+    assert_int_equal(state_add_batch(f->s, &b, &err), STATUS_OK);
+    return b;
+}
+
+static struct stored_batch get_batch(struct fixture *f, const char *id)
+{
+    struct stored_batch b;
+    assert_int_equal(state_get_batch(f->s, ME, str_from(id), &b, &err), STATUS_OK);
+    stored_batch_fini(&b);
+    return b;
+}
+
+/* Takes up to max, whose bodies' ids must be `want`, as "a b ". */
+static uint32_t take(struct fixture *f, uint32_t max, const char *want, struct taken_line *out)
+{
+    uint32_t n, n_open;
+    char got[256] = "", id[64];
+    assert_int_equal(state_take_lines(f->s, max, 1001, out, &n, &n_open, &err), STATUS_OK);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(sscanf(out[i].owned_body, "{\"prompt\":\"%63[^\"]", id), 1);
+        strcat(strcat(got, id), " ");
+        mem_free(out[i].owned_body);
+    }
+    assert_string_equal(got, want);
+    return n_open;
+}
+
+static void answer(struct fixture *f, const struct taken_line *l, int status, const char *text)
+{
+    assert_int_equal(
+        state_answer_line(f->s, l->batch_no, l->i_line, status, str_from(text), 1002, &err),
+        STATUS_OK);
+}
+
+static void test_lines_run_once(void **state)
+{
+    struct fixture *f = *state;
+    struct stored_batch b = add_batch(f, LINE("a") "\r\n" LINE("b") LINE("c"));
+    struct taken_line l[4];
+    char want[2600];
+    assert_int_equal(take(f, 2, "a b ", l), 1);
+    answer(f, &l[0], 200, "{\"x\":1}");
+    answer(f, &l[0], 200, "{\"x\":\"twice\"}"); /* too late to change it */
+    assert_int_equal(state_release_line(f->s, l[1].batch_no, l[1].i_line, &err), STATUS_OK);
+    (void)take(f, 4, "b c ", l);
+    reopen(f); /* both were on their way: they run again, a does not */
+    (void)take(f, 4, "b c ", l);
+    (void)take(f, 4, "", l + 2);
+    answer(f, &l[1], 200, "{\"x\":3}");
+    assert_int_equal(get_batch(f, b.id).n_completed, 2);
+    assert_int_equal(get_batch(f, b.id).state, BATCH_IN_PROGRESS);
+    answer(f, &l[0], 400, "{\"error\":{}}");
+
+    struct stored_batch end = get_batch(f, b.id);
+    assert_int_equal(end.state, BATCH_COMPLETED);
+    assert_int_equal(end.n_lines, 3);
+    assert_int_equal(end.n_completed, 2);
+    assert_int_equal(end.n_failed, 1);
+    assert_int_equal(end.ended_s, 1002);
+    const char *hex = b.id + strlen("batch_");
+    snprintf(want, sizeof want,
+             "{\"id\":\"batch_req_%s_0\",\"custom_id\":\"a\",\"response\":{\"status_code\":200,"
+             "\"request_id\":\"req_%s_0\",\"body\":{\"x\":1}},\"error\":null}\n"
+             "{\"id\":\"batch_req_%s_2\",\"custom_id\":\"c\",\"response\":{\"status_code\":200,"
+             "\"request_id\":\"req_%s_2\",\"body\":{\"x\":3}},\"error\":null}\n",
+             hex, hex, hex, hex);
+    assert_content(f, end.output_file, want);
+    snprintf(want, sizeof want,
+             "{\"id\":\"batch_req_%s_1\",\"custom_id\":\"b\",\"response\":{\"status_code\":400,"
+             "\"request_id\":\"req_%s_1\",\"body\":{\"error\":{}}},\"error\":null}\n",
+             hex, hex);
+    assert_content(f, end.error_file, want);
+    assert_int_equal(take(f, 4, "", l), 0);
+}
+
+/* What was answered is kept, the rest are errors, and late answers change nothing. */
+static void test_cut_short(void **state)
+{
+    for (int late = 0; late < 2; late++) {
+        struct fixture *f = *state;
+        struct stored_batch b = add_batch(f, LINE("a") LINE("b")), end;
+        struct taken_line l[4];
+        uint32_t n, n_open;
+        int64_t no = 0;
+        char want[2600];
+        (void)take(f, 2, "a b ", l);
+        answer(f, &l[0], 200, "{}");
+        if (late) {
+            assert_int_equal(state_take_lines(f->s, 4, 1000 + HOUR, l + 2, &n, &n_open, &err),
+                             STATUS_OK);
+            assert_int_equal(n + n_open, 0);
+        } else {
+            assert_int_equal(state_cancel_batch(f->s, OTHER, str_from(b.id), 1003, &end, &no, &err),
+                             STATUS_NOT_FOUND);
+            assert_int_equal(state_cancel_batch(f->s, ME, str_from(b.id), 1003, &end, &no, &err),
+                             STATUS_OK);
+            assert_int_equal(no, l[0].batch_no);
+        }
+        answer(f, &l[1], 200, "{}");
+        end = get_batch(f, b.id);
+        assert_int_equal(end.state, late ? BATCH_EXPIRED : BATCH_CANCELLED);
+        assert_int_equal(end.n_completed, 1);
+        assert_string_not_equal(end.output_file, "");
+        snprintf(
+            want, sizeof want,
+            "{\"id\":\"batch_req_%s_1\",\"custom_id\":\"b\",\"response\":null,\"error\":"
+            "{\"code\":\"batch_%s\",\"message\":\"This line was not run before the batch%s\"}}\n",
+            b.id + strlen("batch_"), late ? "expired" : "cancelled",
+            late ? "'s time was over." : " was cancelled.");
+        assert_content(f, end.error_file, want);
+        assert_int_equal(state_cancel_batch(f->s, ME, str_from(b.id), 1003, &end, &no, &err),
+                         STATUS_INVALID);
+    }
+}
+
+static void test_what_is_no_batch(void **state)
+{
+    static const struct {
+        const char *input, *why;
+        uint32_t line;
+    } cases[] = {
+        {"", "the file holds no line", 0},
+        {" \n\n", "the file holds no line", 0},
+        {LINE("a") "nonsense\n", "no JSON", 2},
+        {"[]", "a line is a JSON object", 1},
+        {LINE("a") "\n" LINE("a"), "custom_id: another line has the same", 3},
+        {"{\"custom_id\":7}", "custom_id: a text", 1},
+        {"{\"custom_id\":\"\"}", "custom_id: a text", 1},
+        {"{\"custom_id\":\"a\",\"method\":\"GET\"}", "method:", 1},
+        {"{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/models\"}", "url:", 1},
+        {"{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\"}", "body:", 1},
+        {"{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\","
+         "\"body\":{\"stream\":true}}",
+         "body.stream:", 1},
+    };
+    struct fixture *f = *state;
+    struct taken_line l[1];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct stored_batch b = add_batch(f, cases[i].input), got = get_batch(f, b.id);
+        assert_int_equal(got.state, BATCH_FAILED);
+        assert_int_equal(got.n_lines, 0);
+        if (strncmp(got.failure, cases[i].why, strlen(cases[i].why)) != 0 ||
+            got.i_line_of_failure != cases[i].line)
+            fail_msg("%s: \"%s\" in line %u", cases[i].input, got.failure, got.i_line_of_failure);
+        assert_int_equal(take(f, 1, "", l), 0);
+    }
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(test_files_outlive_the_process), T(test_a_tenant_sees_its_own), T(test_full_is_said),
+        T(test_a_folder_is_one_gateways),  T(test_lines_run_once),        T(test_cut_short),
+        T(test_what_is_no_batch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
