@@ -188,6 +188,8 @@ static void build_gateway(struct builder *b, struct up_child *c, uint32_t i)
     flag(c, "--api-key-file", o->api_key_file);
     if (o->enable_lora)
         flag(c, "--admin-key-file", o->admin_key_file);
+    if (o->state_dir)
+        flag(c, "--state-dir", text(b, "%s/gateway-%u", o->state_dir, i));
     flag(c, "--admin-port", "-1"); /* COX_ADMIN_PORT is the head's */
     if (o->shutdown_timeout_s > 0)
         flag(c, "--shutdown-timeout", text(b, "%.15g", o->shutdown_timeout_s));

@@ -96,7 +96,7 @@ static void on_abort(void *ctx, struct http_request *r)
     struct api_request *a = http_get_user(r);
     if (a)
         serving_on_abort(&g->serving, a);
-    else
+    else if (!state_calls_on_abort(g->state, r))
         (void)gateway_adapters_on_abort(&g->adapters, r);
 }
 
@@ -482,6 +482,8 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
     g->adapters.taken = g->served_names;
     g->adapters.n_taken = g->n_served_names;
     TRY(loop_new(&g->loop, err));
+    TRY(state_calls_new(g->loop, c->state_dir, (uint64_t)c->max_state_bytes, clock_wall_s,
+                        &g->state, err));
     TRY(encode_pool_new(g->loop, (uint32_t)c->tokenizer_threads, (uint32_t)c->tokenizer_queue,
                         POOL_MAX_BYTES, &g->pool, err));
     start_serving(g);
@@ -531,6 +533,7 @@ void gateway_free(struct gateway *g)
         http_server_close(g->server); /* its connections abort: serving hears of it first */
     if (g->admin_server)
         http_server_close(g->admin_server);
+    state_calls_free(g->state);
     encode_pool_free(g->pool);
     if (g->has_serving)
         serving_fini(&g->serving);

@@ -11,6 +11,7 @@
 #include "gateway/engine_client.h"
 #include "gateway/gateway.h"
 #include "gateway/routes.h"
+#include "gateway/state_calls.h"
 
 enum { MAX_MARKERS = 32 };
 
@@ -33,6 +34,7 @@ struct gateway {
     struct api_key *key; /* whose request is being dispatched; NULL: nobody's */
     struct encode_pool *pool;
     struct gateway_adapters adapters;
+    struct state_calls *state;
     char admin_key[256]; /* of the calls that change adapters; "": nobody may */
     struct serving serving;
     bool has_serving;

@@ -169,6 +169,12 @@ static void post_unload_adapter(struct gateway *g, struct http_request *r, const
     gateway_adapters_call(&g->adapters, r, false, http_body(r), clock_mono_ns());
 }
 
+static void call_state(struct gateway *g, struct http_request *r, const struct route *row,
+                       uint64_t tenant)
+{
+    state_calls_on_request(g->state, r, tenant);
+}
+
 /* ---- the table ---- */
 
 static const struct route routes[] = {
@@ -180,6 +186,10 @@ static const struct route routes[] = {
     {"POST", "/predictions/*", ACCESS_KEY, post_invocation, &dialect_djl},
     {"GET", "/v1/models", ACCESS_KEY, get_models, NULL},
     {"GET", "/v1/models/*", ACCESS_KEY, get_model, NULL},
+    {"POST", "/v1/files", ACCESS_KEY, call_state, NULL},
+    {"GET", "/v1/files", ACCESS_KEY, call_state, NULL},
+    {"GET", "/v1/files/*", ACCESS_KEY, call_state, NULL},
+    {"DELETE", "/v1/files/*", ACCESS_KEY, call_state, NULL},
     {"POST", "/v1/load_lora_adapter", ACCESS_ADMIN, post_load_adapter, NULL},
     {"POST", "/v1/unload_lora_adapter", ACCESS_ADMIN, post_unload_adapter, NULL},
     {"GET", "/health", ACCESS_OPEN, get_health, NULL},

@@ -106,14 +106,27 @@ static enum status prepare_file(struct state_store *s, uint64_t max_bytes, struc
     return state_exec(s, schema, err);
 }
 
+/* Those of the file's path that are missing, for us alone. */
+static bool make_folders(char *path)
+{
+    for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
+        *at = '\0';
+        bool there = mkdir(path, 0700) == 0 || errno == EEXIST;
+        *at = '/';
+        if (!there)
+            return false;
+    }
+    return true;
+}
+
 enum status state_open(const char *dir, uint64_t max_bytes, struct state_store **out,
                        struct error *err)
 {
     char path[PATH_BYTES];
-    if (mkdir(dir, 0700) != 0 && errno != EEXIST)
-        return error_set(err, STATUS_INVALID, "--state-dir %s: %m", dir);
     if (snprintf(path, sizeof path, "%s/state.sqlite", dir) >= (int)sizeof path)
         return error_set(err, STATUS_INVALID, "--state-dir %s: the path is too long", dir);
+    if (!make_folders(path))
+        return error_set(err, STATUS_INVALID, "--state-dir %s: %m", dir);
     struct state_store *s = mem_zalloc(sizeof *s);
     enum status status =
         sqlite3_open_v2(path, &s->db,

@@ -42,6 +42,7 @@ const char *http_status_text(int status)
         {501, "Not Implemented"},
         {503, "Service Unavailable"},
         {504, "Gateway Timeout"},
+        {507, "Insufficient Storage"},
         {505, "HTTP Version Not Supported"},
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)

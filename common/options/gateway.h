@@ -20,6 +20,8 @@ struct gateway_config {
     double keep_alive_s;
     int log_level, log_format;
     const char *admin_key_file;
+    const char *state_dir;
+    int64_t max_state_bytes;
     const char *reasoning_parser, *tool_call_parser;
     bool enable_auto_tool_choice, trust_request_chat_template;
     int unknown_fields; /* enum unknown_fields */

@@ -1,0 +1,362 @@
+#include "gateway/state_calls.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/mem.h"
+#include "common/net/http_server.h"
+#include "gateway/api_error.h"
+#include "gateway/encode_pool.h"
+#include "gateway/multipart.h"
+
+enum { MAX_CALLS = 256, MAX_BODIES_BYTES = 256 << 20, DEFAULT_LIMIT = 10000, ANSWER_MAX = 1 << 30 };
+static const char json_type[] = "application/json";
+
+struct state_call {
+    struct encode_job job; /* first: a job is its call */
+    struct state_calls *all;
+    struct http_request *r; /* NULL: the client is gone */
+    struct state_call *next, **link;
+    void (*work)(struct state_call *c); /* on the store's thread */
+    uint64_t tenant, now_s;
+    struct str content_type, query, id, body; /* of owned_bytes */
+    char *owned_bytes;
+    bool ran;
+    struct api_error error; /* or: */
+    struct strbuf answer;
+    const char *answer_type;
+};
+
+struct state_calls {
+    struct state_store *store; /* NULL: none */
+    struct encode_pool *thread;
+    uint64_t (*wall_s)(void *ctx);
+    struct state_call *first;
+};
+
+/* ---- the store's thread ---- */
+
+static void fail(struct state_call *c, enum status s, const struct error *err)
+{
+    if (s == STATUS_NOT_FOUND)
+        api_error_set(&c->error, 404, "id", "No such File object: " STR_FMT,
+                      (int)(c->id.len < 100 ? c->id.len : 100), c->id.ptr);
+    else if (s == STATUS_LIMIT)
+        api_error_set(&c->error, 507, NULL,
+                      "The store of files is full: delete some that are not needed.");
+    else
+        api_error_set(&c->error, 500, NULL, "%s", err->text);
+}
+
+static void write_file(struct strbuf *b, const struct stored_file *f)
+{
+    strbuf_append_c(b, "{\"id\":");
+    strbuf_append_json(b, str_from(f->id));
+    strbuf_printf(b, ",\"object\":\"file\",\"bytes\":%llu,\"created_at\":%llu,\"filename\":",
+                  (unsigned long long)f->bytes, (unsigned long long)f->created_s);
+    strbuf_append_json(b, str_from(f->filename));
+    strbuf_append_c(b, ",\"purpose\":");
+    strbuf_append_json(b, str_from(f->purpose));
+    strbuf_append_c(b, ",\"status\":\"processed\"}");
+}
+
+static bool fits(char *out, size_t size, struct str s)
+{
+    if (s.len >= size || memchr(s.ptr, '\0', s.len))
+        return false;
+    snprintf(out, size, "%.*s", (int)s.len, s.ptr);
+    return true;
+}
+
+/* purpose and file; other fields of a form say nothing here. */
+static bool read_form(struct state_call *c, struct stored_file *f, struct str *content)
+{
+    struct multipart_field fields[MULTIPART_MAX_FIELDS];
+    const char *why;
+    uint32_t n;
+    bool has_file = false;
+    if (!multipart_read(c->content_type, c->body, fields, &n, &why))
+        return api_error_set(&c->error, 400, NULL, "%s", why);
+    for (uint32_t i = 0; i < n; i++) {
+        if (str_eq_c(fields[i].name, "purpose") && str_eq_c(fields[i].content, "batch")) {
+            snprintf(f->purpose, sizeof f->purpose, "batch");
+        } else if (str_eq_c(fields[i].name, "file")) {
+            has_file = fits(f->filename, sizeof f->filename, fields[i].filename);
+            *content = fields[i].content;
+        } else if (str_eq_c(fields[i].name, "expires_after") ||
+                   str_starts(fields[i].name, STR("expires_after["))) {
+            return api_error_set(&c->error, 400, "expires_after",
+                                 "expires_after: files stay until they are deleted.");
+        }
+    }
+    if (!f->purpose[0])
+        return api_error_set(&c->error, 400, "purpose", "purpose: \"batch\" is the only one.");
+    return has_file || api_error_set(&c->error, 400, "file",
+                                     "file: it is missing, or its name is longer than %d bytes.",
+                                     STATE_NAME_BYTES - 1);
+}
+
+static void work_upload(struct state_call *c)
+{
+    struct stored_file f = {.tenant = c->tenant, .created_s = c->now_s};
+    struct str content = {0};
+    struct error err = {0};
+    if (!read_form(c, &f, &content))
+        return;
+    enum status s = state_add_file(c->all->store, &f, content, &err);
+    if (s == STATUS_OK)
+        write_file(&c->answer, &f);
+    else
+        fail(c, s, &err);
+}
+
+static void work_get(struct state_call *c)
+{
+    struct stored_file f;
+    struct error err = {0};
+    enum status s = state_get_file(c->all->store, c->tenant, c->id, &f, NULL, &err);
+    if (s == STATUS_OK)
+        write_file(&c->answer, &f);
+    else
+        fail(c, s, &err);
+}
+
+static void work_content(struct state_call *c)
+{
+    struct stored_file f;
+    struct error err = {0};
+    enum status s = state_get_file(c->all->store, c->tenant, c->id, &f, &c->answer, &err);
+    c->answer_type = "application/octet-stream";
+    if (s != STATUS_OK)
+        fail(c, s, &err);
+}
+
+static void work_delete(struct state_call *c)
+{
+    struct error err = {0};
+    enum status s = state_delete_file(c->all->store, c->tenant, c->id, &err);
+    if (s != STATUS_OK) {
+        fail(c, s, &err);
+        return;
+    }
+    strbuf_append_c(&c->answer, "{\"id\":");
+    strbuf_append_json(&c->answer, c->id);
+    strbuf_append_c(&c->answer, ",\"object\":\"file\",\"deleted\":true}");
+}
+
+/* A value of the query; "" when it is not there. Ids and words need no %-decoding. */
+static struct str query_value(struct str query, const char *name)
+{
+    size_t n = strlen(name);
+    while (query.len > 0) {
+        const char *end = memchr(query.ptr, '&', query.len);
+        size_t len = end ? (size_t)(end - query.ptr) : query.len;
+        if (len > n && memcmp(query.ptr, name, n) == 0 && query.ptr[n] == '=')
+            return (struct str){query.ptr + n + 1, len - n - 1};
+        len += end != NULL;
+        query = (struct str){query.ptr + len, query.len - len};
+    }
+    return STR("");
+}
+
+static bool read_query(struct state_call *c, struct state_query *q)
+{
+    struct str limit = query_value(c->query, "limit"), order = query_value(c->query, "order");
+    uint64_t n = DEFAULT_LIMIT;
+    if (limit.len > 0 && (str_to_u64(limit, &n) != STATUS_OK || n < 1 || n > DEFAULT_LIMIT))
+        return api_error_set(&c->error, 400, "limit", "limit: 1 to %d is wanted.", DEFAULT_LIMIT);
+    if (order.len > 0 && !str_eq_c(order, "asc") && !str_eq_c(order, "desc"))
+        return api_error_set(&c->error, 400, "order", "order: \"asc\" or \"desc\" is wanted.");
+    *q = (struct state_query){.tenant = c->tenant,
+                              .after = query_value(c->query, "after"),
+                              .purpose = query_value(c->query, "purpose"),
+                              .limit = (uint32_t)n,
+                              .oldest_first = str_eq_c(order, "asc")};
+    return true;
+}
+
+struct list {
+    struct strbuf *out;
+    char first[STATE_ID_BYTES], last[STATE_ID_BYTES];
+};
+
+static void add_to_list(void *ctx, const struct stored_file *f)
+{
+    struct list *l = ctx;
+    memcpy(l->last, f->id, sizeof l->last);
+    if (l->first[0])
+        strbuf_append_c(l->out, ",");
+    else
+        memcpy(l->first, f->id, sizeof l->first);
+    write_file(l->out, f);
+}
+
+static void append_id(struct strbuf *b, const char *name, const char *id)
+{
+    strbuf_printf(b, ",\"%s\":", name);
+    if (id[0])
+        strbuf_append_json(b, str_from(id));
+    else
+        strbuf_append_c(b, "null");
+}
+
+static void work_list(struct state_call *c)
+{
+    struct list l = {.out = &c->answer};
+    struct state_query q;
+    struct error err = {0};
+    bool more;
+    if (!read_query(c, &q))
+        return;
+    strbuf_append_c(&c->answer, "{\"object\":\"list\",\"data\":[");
+    enum status s = state_list_files(c->all->store, &q, add_to_list, &l, &more, &err);
+    strbuf_append_c(&c->answer, "]");
+    append_id(&c->answer, "first_id", l.first);
+    append_id(&c->answer, "last_id", l.last);
+    strbuf_printf(&c->answer, ",\"has_more\":%s}", more ? "true" : "false");
+    if (s != STATUS_OK)
+        fail(c, s, &err);
+}
+
+static void job_run(struct encode_job *j)
+{
+    struct state_call *c = (struct state_call *)j;
+    c->ran = true;
+    c->work(c);
+    if (!c->error.http_status && c->answer.failed)
+        api_error_set(&c->error, 500, NULL, "The answer is larger than what fits into one.");
+}
+
+/* ---- the loop ---- */
+
+static void answer_error(struct http_request *r, const struct api_error *e)
+{
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    api_error_json(e, &b);
+    http_respond(r, e->http_status, json_type, strbuf_str(&b), NULL, 0);
+    strbuf_fini(&b);
+}
+
+static void free_call(struct state_call *c)
+{
+    *c->link = c->next;
+    if (c->next)
+        c->next->link = c->link;
+    strbuf_fini(&c->answer);
+    mem_free(c->owned_bytes);
+    mem_free(c);
+}
+
+static void job_done(struct encode_job *j)
+{
+    struct state_call *c = (struct state_call *)j;
+    if (c->r && !c->ran)
+        api_error_set(&c->error, 503, NULL, "The server is shutting down.");
+    if (c->r && c->error.http_status)
+        answer_error(c->r, &c->error);
+    else if (c->r)
+        http_respond(c->r, 200, c->answer_type, strbuf_str(&c->answer), NULL, 0);
+    free_call(c);
+}
+
+static struct str keep(char **at, struct str s)
+{
+    struct str kept = {*at, s.len};
+    if (s.len > 0)
+        memcpy(*at, s.ptr, s.len);
+    *at += s.len;
+    return kept;
+}
+
+static void start(struct state_calls *all, struct http_request *r, uint64_t tenant, struct str id,
+                  void (*work)(struct state_call *c))
+{
+    struct str type = http_header(r, "Content-Type"), query = http_query(r), body = http_body(r);
+    char *bytes = mem_try_alloc(type.len + query.len + id.len + body.len + 1), *at = bytes;
+    struct api_error busy = {0};
+    struct state_call *c = mem_zalloc(sizeof *c);
+    *c = (struct state_call){.job = {.run = job_run, .done = job_done, .bytes = body.len},
+                             .all = all,
+                             .r = r,
+                             .work = work,
+                             .tenant = tenant,
+                             .now_s = all->wall_s(NULL),
+                             .owned_bytes = bytes,
+                             .answer_type = json_type};
+    strbuf_init(&c->answer, ANSWER_MAX);
+    c->next = all->first;
+    c->link = &all->first;
+    if (c->next)
+        c->next->link = &c->next;
+    all->first = c;
+    if (bytes) {
+        c->content_type = keep(&at, type);
+        c->query = keep(&at, query);
+        c->id = keep(&at, id);
+        c->body = keep(&at, body);
+    }
+    if (bytes && encode_pool_submit(all->thread, &c->job) == STATUS_OK)
+        return;
+    free_call(c);
+    api_error_set(&busy, 503, NULL, "The server is busy with files: try again later.");
+    answer_error(r, &busy);
+}
+
+static bool ends(struct str *s, const char *with)
+{
+    size_t n = strlen(with);
+    if (s->len <= n || memcmp(s->ptr + s->len - n, with, n) != 0)
+        return false;
+    s->len -= n;
+    return true;
+}
+
+void state_calls_on_request(struct state_calls *all, struct http_request *r, uint64_t tenant)
+{
+    struct str path = http_path(r), prefix = STR("/v1/files/"), id = {0};
+    struct api_error e = {0};
+    if (!all->store) {
+        api_error_set(&e, 404, NULL,
+                      "This gateway keeps no files: it was started without --state-dir.");
+        answer_error(r, &e);
+    } else if (!str_starts(path, prefix)) {
+        start(all, r, tenant, id, str_eq_c(http_method(r), "POST") ? work_upload : work_list);
+    } else {
+        id = (struct str){path.ptr + prefix.len, path.len - prefix.len};
+        bool gone = str_eq_c(http_method(r), "DELETE"), content = !gone && ends(&id, "/content");
+        start(all, r, tenant, id, gone ? work_delete : content ? work_content : work_get);
+    }
+}
+
+bool state_calls_on_abort(struct state_calls *all, const struct http_request *r)
+{
+    for (struct state_call *c = all->first; c; c = c->next)
+        if (c->r == r) {
+            c->r = NULL;
+            return true;
+        }
+    return false;
+}
+
+enum status state_calls_new(struct loop *l, const char *dir, uint64_t max_bytes,
+                            uint64_t (*wall_s)(void *ctx), struct state_calls **out,
+                            struct error *err)
+{
+    struct state_calls *c = mem_zalloc(sizeof *c);
+    *out = c;
+    c->wall_s = wall_s;
+    if (!dir)
+        return STATUS_OK;
+    TRY(state_open(dir, max_bytes, &c->store, err));
+    return encode_pool_new(l, 1, MAX_CALLS, MAX_BODIES_BYTES, &c->thread, err);
+}
+
+void state_calls_free(struct state_calls *c)
+{
+    if (!c)
+        return;
+    encode_pool_free(c->thread);
+    state_close(c->store);
+    mem_free(c);
+}
