@@ -73,22 +73,44 @@ void answer_content(struct answer *a, struct str text)
     add_text(a, ANSWER_CONTENT, 0, text);
 }
 
-uint32_t answer_call(struct answer *a, struct str name)
+uint32_t answer_call_of_id(struct answer *a, struct str name, struct str id)
 {
     uint32_t i = a->n_calls++;
-    char id[96];
     if (i > 0 && a->rules->one_call)
         return i;
-    /* unique while the request's id is: choice and call are in it */
-    snprintf(id, sizeof id, "%s%016llx%016llx", a->rules->call_prefix,
-             (unsigned long long)a->rules->id_hi,
-             (unsigned long long)(a->rules->id_lo ^ ((uint64_t)a->i_choice << 32 | i)));
     struct answer_part *p = add_part(a, ANSWER_CALL, i);
-    p->id.len = strlen(id);
+    p->id.len = id.len;
     p->name.len = name.len;
-    strbuf_append_c(&a->bytes, id);
+    strbuf_append_str(&a->bytes, id);
     strbuf_append_str(&a->bytes, name);
     return i;
+}
+
+/* n letters and digits of what is unique. */
+static void short_id(uint64_t hi, uint64_t lo, uint32_t n, char *out)
+{
+    static const char letters[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    uint64_t z = (hi ^ (lo << 32 | lo >> 32)) + 0x9E3779B97F4A7C15ull;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull; /* splitmix64: neighbours are far apart */
+    z = (z ^ z >> 27) * 0x94D049BB133111EBull;
+    z ^= z >> 31;
+    for (uint32_t i = 0; i < n; i++, z /= 62)
+        out[i] = letters[z % 62];
+    out[n] = '\0';
+}
+
+uint32_t answer_call(struct answer *a, struct str name)
+{
+    const struct answer_rules *r = a->rules;
+    /* unique while the request's id is: choice and call are in it */
+    uint64_t lo = r->id_lo ^ ((uint64_t)a->i_choice << 32 | a->n_calls);
+    char id[96];
+    if (r->n_call_id)
+        short_id(r->id_hi, lo, r->n_call_id, id);
+    else
+        snprintf(id, sizeof id, "%s%016llx%016llx", r->call_prefix, (unsigned long long)r->id_hi,
+                 (unsigned long long)lo);
+    return answer_call_of_id(a, name, str_from(id));
 }
 
 void answer_arguments(struct answer *a, uint32_t i_call, struct str text)

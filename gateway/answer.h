@@ -58,6 +58,7 @@ struct answer_rules {                              /* shared by the choices of a
     bool drop_reasoning;                           /* include_reasoning: false */
     bool one_call;                                 /* parallel_tool_calls: false */
     const char *call_prefix;                       /* of the ids of calls */
+    uint32_t n_call_id;                            /* answer_parser.h, n_id */
     uint64_t id_hi, id_lo;                         /* the request's: calls' ids are made of it */
 };
 
@@ -91,4 +92,6 @@ void answer_reasoning_again(struct answer *a);
 void answer_content(struct answer *a, struct str text);
 /* A call begins; its number, which its arguments come with. */
 uint32_t answer_call(struct answer *a, struct str name);
+/* The same with an id that the model gave, which is not empty. */
+uint32_t answer_call_of_id(struct answer *a, struct str name, struct str id);
 void answer_arguments(struct answer *a, uint32_t i_call, struct str text);

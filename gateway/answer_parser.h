@@ -33,6 +33,7 @@ struct answer_parser {
      * have become a marker has not. */
     size_t (*feed)(const struct answer_parser *p, struct parser_state *s, struct str text, bool end,
                    struct answer *a);
+    uint32_t n_id; /* where templates take calls' ids of so many letters and digits only; 0: any */
     const void *family; /* what variants of one parser differ in */
 };
 

@@ -139,6 +139,7 @@ static void choose_parsers(struct api_request *r)
         .drop_reasoning = !p->include_reasoning,
         .one_call = !p->parallel_tool_calls,
         .call_prefix = r->dialect->call_prefix,
+        .n_call_id = o->tool_parser ? o->tool_parser->n_id : 0,
         .id_hi = r->id.hi,
         .id_lo = r->id.lo,
     };

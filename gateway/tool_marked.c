@@ -1,5 +1,6 @@
 #include "gateway/tool_marked.h"
 
+#include <ctype.h>
 #include <string.h>
 
 #include "gateway/answer.h"
@@ -68,9 +69,11 @@ static void refuse_call(const struct marked_family *f, struct parser_state *s, s
     s->step = STEP_TEXT;
 }
 
-static void begin_call(struct parser_state *s, struct str name, bool object, struct answer *a)
+/* id: empty where the model gave none. */
+static void begin_call(struct parser_state *s, struct str name, struct str id, bool object,
+                       struct answer *a)
 {
-    s->i_call = answer_call(a, name);
+    s->i_call = id.len > 0 ? answer_call_of_id(a, name, id) : answer_call(a, name);
     s->in_object = object;
     s->step = STEP_ARGUMENTS;
     s->json = (struct json_scan){0};
@@ -110,6 +113,20 @@ static struct str name_in_head(const struct marked_family *f, struct str head)
     return name;
 }
 
+/* functions.f:0 of a head with this name. */
+static struct str own_id(const struct marked_family *f, struct str head, struct str name)
+{
+    size_t before = f->prefix ? strlen(f->prefix) : 0;
+    size_t at = (size_t)(name.ptr - head.ptr), n = at + name.len;
+    if (!f->own_id || at < before || memcmp(name.ptr - before, f->prefix, before) != 0 ||
+        !starts_with(skip(head, n), f->sep))
+        return STR("");
+    n += strlen(f->sep);
+    while (n < head.len && isdigit((unsigned char)head.ptr[n]))
+        n++;
+    return (struct str){head.ptr + at - before, n - (at - before)};
+}
+
 /* Whether literals begin with a key or with nothing. SIZE_MAX: that has not come. */
 static size_t literals_begin(struct str text)
 {
@@ -130,15 +147,17 @@ static size_t feed_named(const struct marked_family *f, struct parser_state *s, 
     size_t n = text.len < NAMED_MAX_HEAD ? text.len : NAMED_MAX_HEAD, begins = 1;
     bool cut = n < NAMED_MAX_HEAD && !end;
     const char *bracket = n > 0 ? memchr(text.ptr, f->bracket ? f->bracket : '{', n) : NULL;
-    struct str name = {0};
+    struct str name = {0}, head = {0};
     if (bracket && f->bracket)
         begins = literals_begin((struct str){bracket + 1, n - 1 - (size_t)(bracket - text.ptr)});
     if ((!bracket || begins == SIZE_MAX) && cut)
         return 0;
     if (bracket && begins == 1)
-        name = name_in_head(f, (struct str){text.ptr, (size_t)(bracket - text.ptr)});
+        head = (struct str){text.ptr, (size_t)(bracket - text.ptr)};
+    if (head.len > 0)
+        name = name_in_head(f, head);
     if (name.len > 0)
-        begin_call(s, name, false, a);
+        begin_call(s, name, own_id(f, head, name), false, a);
     else
         refuse_call(f, s, a);
     return name.len > 0 ? (size_t)(bracket - text.ptr) : 0;
@@ -181,7 +200,7 @@ static size_t feed_head(const struct marked_family *f, struct parser_state *s, s
         return 0;
     }
     s->in_list = s->in_list || list;
-    begin_call(s, call.name, true, a);
+    begin_call(s, call.name, STR(""), true, a);
     if (res == JSON_CALL_BARE) {
         answer_arguments(a, s->i_call, STR("{}"));
         s->step = STEP_NEXT;

@@ -13,6 +13,7 @@ struct marked_family {
     char between; /* behind this byte another object may follow; 0: it may not */
     bool named; /* the name comes before the arguments, not in an object: [prefix] name [sep …] { */
     const char *prefix, *sep; /* with named; NULL: there is none */
+    bool own_id; /* prefix, name and sep with its number are the call's id: the template wants it */
     char bracket;      /* with named: arguments are literals that begin with it; 0: they are JSON */
     const char *quote; /* of literals (literal_scan.h) */
 };

@@ -78,7 +78,7 @@ static const struct answer_parser rows[] = {
     MARKED("llama4_json", .markers = MARKS("<|python_tag|>"),
            FAMILY(.marks = MARKS("<|python_tag|>"), .n_opens = 1, .bare = '{', .between = ';')),
     /* the name before the arguments */
-    MARKED("mistral", .markers = MARKS("[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"),
+    MARKED("mistral", .n_id = 9, .markers = MARKS("[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"),
            FAMILY(.marks = MARKS("[TOOL_CALLS]"), .n_opens = 1, .named = true, .sep = "[")),
     MARKED("deepseek_v3", .markers = DEEPSEEK_MARKS,
            FAMILY(.marks = MARKS(DEEPSEEK_OPEN, DEEPSEEK_WRAPS), .n_opens = 1,
@@ -89,7 +89,8 @@ static const struct answer_parser rows[] = {
                   .close = DEEPSEEK_CLOSE, .named = true, .sep = DEEPSEEK_SEP)),
     MARKED("kimi_k2", .markers = KIMI_MARKS,
            FAMILY(.marks = MARKS("<|tool_call_begin|>", KIMI_WRAPS), .n_opens = 1,
-                  .close = "<|tool_call_end|>", .named = true, .prefix = "functions.", .sep = ":")),
+                  .close = "<|tool_call_end|>", .named = true, .prefix = "functions.", .sep = ":",
+                  .own_id = true)),
     /* literals */
     MARKED("pythonic", .markers = MARKS("<|python_tag|>"),
            FAMILY(.marks = MARKS("<|python_tag|>"), .n_opens = 1, .bare = '[', .named = true,

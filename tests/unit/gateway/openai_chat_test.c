@@ -124,9 +124,54 @@ static void test_prompt(void **state)
     text_template_free(tmpl);
 }
 
+/* Templates of families, as far as calls go: most write an object as JSON, DeepSeek's join text. */
+static void test_arguments(void **state)
+{
+#define CALLS "{% for c in messages[0].tool_calls %}{% set f = c.function %}"
+    static const struct {
+        const char *source, *want;
+    } templates[] = {
+        {CALLS "{{ f.arguments | tojson }}{% endfor %}", "{\"a\": \"b\"}"},
+        {CALLS "{% for k, v in f.arguments | items %}<parameter={{ k }}>{{ v }}{% endfor %}"
+               "{% endfor %}",
+         "<parameter=a>b"},
+        {CALLS "{{ f.name + '\\n' + f.arguments + '\\n' }}{% endfor %}", "f\n{\"a\":\"b\"}\n"},
+        {CALLS "{{ f.arguments | tojson }}{{ raise_exception('no') }}{% endfor %}", NULL},
+    };
+    static const char body[] =
+        "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"x\","
+        "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":\\\"b\\\"}\"}}]}]}";
+    for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
+        struct text_template *tmpl;
+        char err[TEXT_ERR_MAX];
+        struct prepare_model m = model;
+        struct params p;
+        struct prompt_list l = {0};
+        struct api_error e = {0};
+        assert_int_equal(
+            text_template_new(templates[i].source, strlen(templates[i].source), &tmpl, err),
+            TEXT_OK);
+        m.chat_template = tmpl;
+        assert_true(
+            params_init(&p, API_CHAT, params_parse_json(str_from(body), &e), &m.policy, &e));
+        bool ok = openai_chat_prompt(&p, &m, &l, &e);
+        if (templates[i].want && !ok)
+            fail_msg("%s: %s", templates[i].source, e.message);
+        assert_int_equal(ok, templates[i].want != NULL);
+        if (ok) {
+            assert_int_equal(l.items[0].text.len, strlen(templates[i].want));
+            assert_memory_equal(l.items[0].text.ptr, templates[i].want, l.items[0].text.len);
+        }
+        prompt_list_fini(&l);
+        params_fini(&p);
+        text_template_free(tmpl);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_context),
-                                       cmocka_unit_test(test_prompt)};
+                                       cmocka_unit_test(test_prompt),
+                                       cmocka_unit_test(test_arguments)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
