@@ -44,7 +44,7 @@ struct field_table {
     size_t n;
 };
 extern const struct field_table fields_prompt, fields_sampling, fields_answer, fields_tools,
-    fields_refused;
+    fields_messages, fields_refused;
 /* All of them, in the order in which they are read and documented. */
 const struct field *fields_at(size_t i); /* NULL behind the last */
 
@@ -56,20 +56,21 @@ const struct field *fields_at(size_t i); /* NULL behind the last */
 #define BOTH           (API_COMPLETIONS | API_CHAT)
 #define TOKENIZE       API_TOKENIZE
 #define DETOKENIZE     API_DETOKENIZE
+#define MESSAGES       API_MESSAGES
+#define ANTHROPIC      (API_MESSAGES | API_COUNT_TOKENS)
 #define AT(field)      offsetof(struct params, field)
 #define ROW(nm, ty, k) .name = nm, .type = ty, .kinds = k, .since = SINCE
 #define ROW_BOOL(field, k)                                                                         \
     {                                                                                              \
         ROW(#field, FIELD_BOOL, k), .offset = AT(field)                                            \
     }
-#define ROW_FLOAT(field, lo, hi)                                                                   \
+#define ROW_FLOAT(field, k, lo, hi)                                                                \
     {                                                                                              \
-        ROW(#field, FIELD_FLOAT, BOTH), .offset = AT(field), .min = lo, .max = hi                  \
+        ROW(#field, FIELD_FLOAT, k), .offset = AT(field), .min = lo, .max = hi                     \
     }
-#define ROW_FLOAT_ABOVE(field, lo, hi)                                                             \
+#define ROW_FLOAT_ABOVE(field, k, lo, hi)                                                          \
     {                                                                                              \
-        ROW(#field, FIELD_FLOAT, BOTH), .offset = AT(field), .min = lo, .max = hi,                 \
-                                        .above_min = true                                          \
+        ROW(#field, FIELD_FLOAT, k), .offset = AT(field), .min = lo, .max = hi, .above_min = true  \
     }
 #define ROW_INT(nm, field, k, lo, hi)                                                              \
     {                                                                                              \

@@ -35,7 +35,7 @@ static bool parse_stream_options(struct params *p, const json_t *v, const struct
 }
 
 static const struct field rows[] = {
-    ROW_BOOL(stream, BOTH),
+    ROW_BOOL(stream, BOTH | MESSAGES),
     ROW_CUSTOM(stream_options, BOTH, "include_usage, continuous_usage_stats"),
     ROW_U32("stream_interval", stream_interval, BOTH, 1, 1 << 20),
     ROW_BOOL(echo, TEXT),

@@ -56,17 +56,17 @@ static bool parse_reasoning_effort(struct params *p, const json_t *v, const stru
 }
 
 static const struct field rows[] = {
-    ROW_STR("model", model, BOTH | TOKENIZE | DETOKENIZE, 512),
+    ROW_STR("model", model, BOTH | ANTHROPIC | TOKENIZE | DETOKENIZE, 512),
     {ROW("prompt", FIELD_JSON, TEXT), .offset = AT(prompt),
      .want = JSON_NULL, /* string or list: openai_completions.c looks into it */
      .why = "a string, strings, ids, or lists of ids; up to 1024"},
     {ROW("prompt", FIELD_JSON, TOKENIZE), .offset = AT(prompt), .want = JSON_STRING,
      .why = "a text; or messages"},
     {ROW("tokens", FIELD_JSON, DETOKENIZE), .offset = AT(prompt), .want = JSON_ARRAY, .why = "ids"},
-    ROW_JSON("messages", messages, CHAT | TOKENIZE, JSON_ARRAY),
+    ROW_JSON("messages", messages, CHAT | ANTHROPIC | TOKENIZE, JSON_ARRAY),
     ROW_JSON("documents", documents, CHAT, JSON_ARRAY),
     ROW_CUSTOM(chat_template, CHAT | TOKENIZE, "with --trust-request-chat-template"),
-    ROW_JSON("chat_template_kwargs", template_kwargs, CHAT | TOKENIZE, JSON_OBJECT),
+    ROW_JSON("chat_template_kwargs", template_kwargs, CHAT | ANTHROPIC | TOKENIZE, JSON_OBJECT),
     ROW_CUSTOM(reasoning_effort, CHAT, "what the template makes of it; none turns thinking off"),
     ROW_BOOL(add_generation_prompt, CHAT | TOKENIZE),
     ROW_BOOL(continue_final_message, CHAT | TOKENIZE),

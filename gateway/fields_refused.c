@@ -10,8 +10,8 @@
 static const struct field rows[] = {
     ROW_HARMLESS("user", BOTH, "noted by nobody"),
     ROW_HARMLESS("safety_identifier", BOTH, "noted by nobody"),
-    ROW_HARMLESS("metadata", BOTH, "nothing is kept"),
-    ROW_HARMLESS("service_tier", BOTH, "there is one"),
+    ROW_HARMLESS("metadata", BOTH | MESSAGES, "nothing is kept"),
+    ROW_HARMLESS("service_tier", BOTH | MESSAGES, "there is one"),
     ROW_HARMLESS("session_id", BOTH, "routing is by prefix"),
     ROW_HARMLESS("prompt_cache_key", BOTH, "prefixes are found without it"),
     ROW_HARMLESS("prompt_cache_retention", BOTH, "prefixes stay as long as there is room"),

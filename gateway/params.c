@@ -11,7 +11,7 @@
 enum { PARAMS_ARENA_LIMIT = 1 << 20 };
 
 /* Dialects (bits) in whose answers a model may call tools. */
-enum { KINDS_OF_CALLS = API_CHAT };
+enum { KINDS_OF_CALLS = API_CHAT | API_MESSAGES };
 
 /* A double above 0 may be 0 as a float, which would mean something else. */
 #define SMALLEST_FACTOR 1e-6f
@@ -43,8 +43,9 @@ bool field_wrong_type(struct api_error *e, const char *name, const char *want, c
 
 /* ---- the table ---- */
 
-static const struct field_table *const tables[] = {&fields_prompt, &fields_sampling, &fields_answer,
-                                                   &fields_tools, &fields_refused};
+static const struct field_table *const tables[] = {&fields_prompt,   &fields_sampling,
+                                                   &fields_answer,   &fields_tools,
+                                                   &fields_messages, &fields_refused};
 
 const struct field *fields_at(size_t i)
 {
@@ -223,8 +224,10 @@ static bool check_together(const struct params *p, const struct params_policy *p
         return api_error_set(e, 400, "continue_final_message",
                              "Cannot set both `continue_final_message` and "
                              "`add_generation_prompt` to True.");
-    if (p->kind == API_CHAT && !p->messages)
+    if (p->kind & (API_CHAT | API_MESSAGES | API_COUNT_TOKENS) && !p->messages)
         return api_error_set(e, 400, "messages", "messages is required.");
+    if (p->kind == API_MESSAGES && !p->max_tokens)
+        return api_error_set(e, 400, "max_tokens", "max_tokens is required.");
     if (p->kind == API_TOKENIZE && (p->prompt != NULL) == (p->messages != NULL))
         return api_error_set(e, 400, "prompt", "Either prompt or messages is required.");
     if (p->kind == API_DETOKENIZE && !p->prompt)

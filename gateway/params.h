@@ -16,6 +16,8 @@ enum api_kind {
     API_CHAT = 2,
     API_TOKENIZE = 4,
     API_DETOKENIZE = 8,
+    API_MESSAGES = 16,
+    API_COUNT_TOKENS = 32,
 };
 /* REQUIRED: tool_name's, or any where that is empty. Its answer is a list of calls by a grammar. */
 enum tool_choice { TOOL_CHOICE_NONE, TOOL_CHOICE_AUTO, TOOL_CHOICE_REQUIRED };
@@ -67,7 +69,8 @@ struct params {
     double timeout_s; /* 0: not given */
     struct str cache_salt;
     json_t *prompt, *messages, *template_kwargs, *tools, *documents; /* NULL: not given */
-    struct str reasoning_effort;                                     /* empty: not given */
+    json_t *system;              /* of messages: a text, or blocks */
+    struct str reasoning_effort; /* empty: not given */
     enum tool_choice tool_choice;
     struct str tool_name;
     bool parallel_tool_calls, include_reasoning, return_tokens_as_token_ids, return_prompt_text;

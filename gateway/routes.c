@@ -180,6 +180,8 @@ static void call_state(struct gateway *g, struct http_request *r, const struct r
 static const struct route routes[] = {
     {"POST", "/v1/chat/completions", ACCESS_KEY, post_prompt, &dialect_chat},
     {"POST", "/v1/completions", ACCESS_KEY, post_prompt, &dialect_completions},
+    {"POST", "/v1/messages", ACCESS_KEY, post_prompt, &dialect_messages},
+    {"POST", "/v1/messages/count_tokens", ACCESS_KEY, post_prompt, &dialect_count_tokens},
     {"POST", "/tokenize", ACCESS_KEY, post_prompt, &dialect_tokenize},
     {"POST", "/detokenize", ACCESS_KEY, post_prompt, &dialect_detokenize},
     {"POST", "/invocations", ACCESS_KEY, post_invocation, &dialect_djl},
@@ -275,7 +277,8 @@ static void answer_unauthorized(struct http_request *r, const struct dialect *d)
 {
     struct api_error e = {.code = "invalid_api_key"};
     api_error_set(&e, 401, NULL,
-                  "Incorrect or missing API key: send it as \"Authorization: Bearer KEY\".");
+                  "Incorrect or missing API key: send it as \"Authorization: Bearer KEY\", or as "
+                  "\"x-api-key: KEY\".");
     answer_with(r, d, &e, "WWW-Authenticate", "Bearer");
 }
 

@@ -1,6 +1,6 @@
-/* Bodies of OpenAI's endpoints and DJL's through everything that reads them: JSON, the field table,
- * prompts, messages, a template, the tokenizer. First byte: which endpoint. What is accepted must
- * keep the promises the rest of the gateway builds on. */
+/* Bodies of all endpoints through everything that reads them: JSON, the field table, prompts,
+ * messages, a template, the tokenizer. First byte: which endpoint. What is accepted must keep the
+ * promises the rest of the gateway builds on. */
 #include <assert.h>
 #include <math.h>
 #include <stdint.h>
@@ -58,6 +58,42 @@ static void check(const struct prepared *p)
                fabsf(s->logit_bias[i].bias) <= 100);
 }
 
+static const struct dialect *dialect_of(uint8_t letter)
+{
+    switch (letter) {
+    case 'a':
+        return &dialect_djl_async;
+    case 'd':
+        return &dialect_djl;
+    case 'h':
+        return &dialect_chat;
+    case 'm':
+        return &dialect_messages;
+    case 'n':
+        return &dialect_count_tokens;
+    case 't':
+        return &dialect_tokenize;
+    case 'u':
+        return &dialect_detokenize;
+    default:
+        return &dialect_completions;
+    }
+}
+
+/* What is answered without generating is JSON too. */
+static void answer(const struct dialect *d, const struct prepared *p)
+{
+    const struct answer_shape a = {
+        .params = &p->params, .prompts = &p->prompts, .tokenizer = model.tokenizer};
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    d->answer(&b, &a);
+    json_t *j = json_loadb(b.ptr, b.len, JSON_ALLOW_NUL, NULL);
+    assert(j);
+    json_decref(j);
+    strbuf_fini(&b);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct prepared p;
@@ -65,18 +101,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     if (!model.tokenizer)
         open_model();
-    const struct dialect *d = data[0] == 'h'   ? &dialect_chat
-                              : data[0] == 'd' ? &dialect_djl
-                              : data[0] == 'a' ? &dialect_djl_async
-                                               : &dialect_completions;
+    const struct dialect *d = dialect_of(data[0]);
     prepare_request(&model, d, (struct str){(const char *)data + 1, size - 1}, &p);
-    if (p.error.http_status == 0) {
+    if (p.error.http_status == 0 && d->answer) {
+        answer(d, &p);
+    } else if (p.error.http_status == 0) {
         check(&p);
     } else {
         struct strbuf b;
         assert(p.error.http_status >= 400 && p.error.http_status < 500);
         strbuf_init(&b, 0);
-        api_error_json(&p.error, &b);
+        d->error(&b, &p.error, false);
         json_t *j = json_loadb(b.ptr, b.len, 0, NULL); /* whatever the body held, it is JSON */
         assert(j);
         json_decref(j);

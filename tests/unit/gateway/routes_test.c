@@ -19,6 +19,8 @@ static void test_find(void **state)
         {"GET", "/v1/completions", ROUTE_METHOD_NOT_ALLOWED, "POST"},
         {"POST", "/v1/chat/completions", ROUTE_FOUND, ""},
         {"POST", "/v1/chat/completions/", ROUTE_NOT_FOUND, ""},
+        {"POST", "/v1/messages", ROUTE_FOUND, ""},
+        {"POST", "/v1/messages/count_tokens", ROUTE_FOUND, ""},
         {"POST", "/tokenize", ROUTE_FOUND, ""},
         {"GET", "/detokenize", ROUTE_METHOD_NOT_ALLOWED, "POST"},
         {"GET", "/v1/models", ROUTE_FOUND, ""},

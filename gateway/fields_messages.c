@@ -1,0 +1,130 @@
+/* What Anthropic's messages have that OpenAI's chat has not, or holds in another form. */
+#include <string.h>
+
+#include "gateway/fields.h"
+
+static const char *type_of(const json_t *v)
+{
+    return json_string_value(json_object_get(v, "type"));
+}
+
+/* A tool of the client's. One that Anthropic runs has another type, and nobody runs it here. */
+static bool check_tool(const json_t *tool, size_t i, const struct field_context *c)
+{
+    const char *type = type_of(tool);
+    if (!json_is_object(tool))
+        return api_error_set(c->e, 400, c->name, "tools[%zu] must be an object.", i);
+    if (type && strcmp(type, "custom") != 0)
+        return api_error_set(c->e, 400, c->name,
+                             "tools[%zu] is of type \"%.40s\": this server runs no tools, only "
+                             "\"custom\" ones are taken.",
+                             i, type);
+    if (json_string_length(json_object_get(tool, "name")) == 0)
+        return api_error_set(c->e, 400, c->name, "tools[%zu] must have a name.", i);
+    if (!json_is_object(json_object_get(tool, "input_schema")))
+        return api_error_set(c->e, 400, c->name, "tools[%zu].input_schema must be an object.", i);
+    return true;
+}
+
+static bool parse_tools(struct params *p, const json_t *v, const struct field_context *c)
+{
+    if (!json_is_array(v))
+        return field_wrong_type(c->e, c->name, "a list", v);
+    for (size_t i = 0; i < json_array_size(v); i++)
+        if (!check_tool(json_array_get(v, i), i, c))
+            return false;
+    if (json_array_size(v) > 0)
+        p->tools = (json_t *)v;
+    return true;
+}
+
+static bool parse_tool_choice(struct params *p, const json_t *v, const struct field_context *c)
+{
+    const char *type = type_of(v);
+    const json_t *name = json_object_get(v, "name");
+    const json_t *one = json_object_get(v, "disable_parallel_tool_use");
+    bool only_one = false;
+    if (type && strcmp(type, "none") == 0)
+        p->tool_choice = TOOL_CHOICE_NONE;
+    else if (type && (strcmp(type, "any") == 0 ||
+                      (strcmp(type, "tool") == 0 && json_string_length(name) > 0)))
+        p->tool_choice = TOOL_CHOICE_REQUIRED;
+    else if (!type || strcmp(type, "auto") != 0)
+        return api_error_set(c->e, 400, c->name,
+                             "tool_choice must be of type auto, any, none, or tool with a name.");
+    if (type && strcmp(type, "tool") == 0)
+        p->tool_name = params_json_str(name);
+    if (one && !json_is_null(one) &&
+        !field_read_bool(one, "tool_choice.disable_parallel_tool_use", &only_one, c->e))
+        return false;
+    p->parallel_tool_calls = !only_one;
+    return true;
+}
+
+/* A budget is not kept: max_tokens bounds thought and answer together. */
+static bool parse_thinking(struct params *p, const json_t *v, const struct field_context *c)
+{
+    static const char *const on[] = {"enabled", "adaptive", "between_tools"};
+    const char *type = type_of(v);
+    for (size_t i = 0; type && i < sizeof on / sizeof *on; i++)
+        if (strcmp(type, on[i]) == 0)
+            return true;
+    if (!type || strcmp(type, "disabled") != 0)
+        return api_error_set(c->e, 400, c->name,
+                             "thinking must be of type enabled, adaptive, between_tools or "
+                             "disabled.");
+    p->include_reasoning = false;
+    if (p->reasoning_effort.len == 0)
+        p->reasoning_effort = STR("none");
+    return true;
+}
+
+/* Ahead of thinking: what turns thinking off wins over an effort. */
+static bool parse_output_config(struct params *p, const json_t *v, const struct field_context *c)
+{
+    static const char *const efforts[] = {"low", "medium", "high", "xhigh", "max"};
+    const char *key;
+    json_t *value;
+    if (!json_is_object(v))
+        return field_wrong_type(c->e, c->name, "an object", v);
+    json_object_foreach((json_t *)v, key, value)
+    {
+        bool known = json_is_null(value);
+        if (!known && strcmp(key, "effort") != 0)
+            return api_error_set(c->e, 400, c->name,
+                                 "output_config.%.40s is not supported by this server.", key);
+        for (size_t i = 0; !known && i < sizeof efforts / sizeof *efforts; i++)
+            known = json_is_string(value) && strcmp(json_string_value(value), efforts[i]) == 0;
+        if (!known)
+            return api_error_set(c->e, 400, c->name,
+                                 "output_config.effort must be one of low, medium, high, xhigh, "
+                                 "max.");
+        if (!json_is_null(value))
+            p->reasoning_effort = params_json_str(value);
+    }
+    return true;
+}
+
+static const struct field rows[] = {
+    {ROW("system", FIELD_JSON, ANTHROPIC), .offset = AT(system), .want = JSON_NULL,
+     .why = "a text, or blocks of text"},
+    {ROW("tools", FIELD_CUSTOM, ANTHROPIC), .parse = parse_tools,
+     .why = "Anthropic's form: name, description, input_schema"},
+    {ROW("tool_choice", FIELD_CUSTOM, ANTHROPIC), .parse = parse_tool_choice,
+     .why = "any, tool, none; auto with --enable-auto-tool-choice; disable_parallel_tool_use"},
+    ROW_CUSTOM(output_config, ANTHROPIC, "effort: what the template makes of it"),
+    ROW_CUSTOM(thinking, ANTHROPIC,
+               "disabled turns thinking off; else as the model does it, budget_tokens is not kept"),
+    ROW_HARMLESS("cache_control", ANTHROPIC, "prefixes are found without it"),
+    ROW_HARMLESS("diagnostics", ANTHROPIC, "there are none"),
+    ROW_HARMLESS("user_profile_id", ANTHROPIC, "noted by nobody"),
+    ROW_HARMLESS("workspace_id", ANTHROPIC, "noted by nobody"),
+    ROW_ONLY("speed", ANTHROPIC, "\"standard\"", "there is one"),
+    ROW_REFUSE("inference_geo", ANTHROPIC, "is not supported by this server: it is where it is"),
+    ROW_REFUSE("container", MESSAGES, "is not supported by this server: no code is run"),
+    ROW_REFUSE("mcp_servers", ANTHROPIC, "is not supported by this server: no tools are run"),
+    ROW_REFUSE("context_management", ANTHROPIC,
+               "is not supported by this server: send what the model is to read"),
+};
+
+FIELD_TABLE(messages);

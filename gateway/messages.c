@@ -1,0 +1,279 @@
+/* Bodies of /v1/messages and /v1/messages/count_tokens, Anthropic's: their messages, system and
+ * tools become those that chat templates read, and go the way of chat's. */
+#include "gateway/messages.h"
+
+#include <string.h>
+
+#include "gateway/openai_chat.h"
+
+struct turn { /* one message being read */
+    size_t i;
+    struct strbuf text; /* its text blocks, joined by newlines */
+    bool has_text;
+    json_t *out; /* borrowed: the template's messages */
+    struct api_error *e;
+};
+
+static const char *type_of(const json_t *block)
+{
+    return json_string_value(json_object_get(block, "type"));
+}
+
+static bool refuse_block(const struct turn *t, const json_t *block)
+{
+    const char *type = type_of(block);
+    if (!type)
+        return api_error_set(t->e, 400, "messages",
+                             "messages[%zu].content: each block must be an object with a type.",
+                             t->i);
+    return api_error_set(t->e, 400, "messages",
+                         "messages[%zu].content holds a block of type \"%.40s\", which is not "
+                         "taken here: this model takes text.",
+                         t->i, type);
+}
+
+static bool add_text(struct turn *t, const json_t *text)
+{
+    if (!json_is_string(text))
+        return api_error_set(t->e, 400, "messages",
+                             "messages[%zu].content: a text block must have a text.", t->i);
+    strbuf_append_c(&t->text, t->has_text ? "\n" : "");
+    strbuf_append_str(&t->text, params_json_str(text));
+    t->has_text = true;
+    return true;
+}
+
+static json_t *take_text(struct turn *t)
+{
+    struct str s = strbuf_str(&t->text);
+    json_t *text = json_stringn(s.ptr, s.len);
+    strbuf_reset(&t->text);
+    t->has_text = false;
+    return text;
+}
+
+/* The text so far as a message. Neighbours of one role are one turn, as Anthropic has it: many
+ * templates refuse two. */
+static void flush_text(struct turn *t, const char *role)
+{
+    json_t *last = json_array_get(t->out, json_array_size(t->out) - 1);
+    const char *last_role = json_string_value(json_object_get(last, "role"));
+    const json_t *before = json_object_get(last, "content");
+    if (!t->has_text)
+        return;
+    json_t *text = take_text(t);
+    if (last_role && strcmp(last_role, role) == 0 && json_is_string(before) &&
+        json_object_size(last) == 2) {
+        add_text(t, before);
+        add_text(t, text);
+        json_decref(text);
+        json_object_set_new(last, "content", take_text(t));
+    } else {
+        json_array_append_new(t->out, json_pack("{s:s,s:o}", "role", role, "content", text));
+    }
+}
+
+/* A string, or text blocks; NULL where something else is among them. absent: an empty text. */
+static json_t *plain_text(struct turn *t, const json_t *content)
+{
+    bool ok = true;
+    if (json_is_string(content))
+        return json_incref((json_t *)content);
+    if (content && !json_is_array(content)) {
+        refuse_block(t, NULL);
+        return NULL;
+    }
+    for (size_t k = 0; ok && k < json_array_size(content); k++) {
+        const json_t *block = json_array_get(content, k);
+        const char *type = type_of(block);
+        ok = type && strcmp(type, "text") == 0 ? add_text(t, json_object_get(block, "text"))
+                                               : refuse_block(t, block);
+    }
+    return ok ? take_text(t) : NULL;
+}
+
+static bool add_result(struct turn *t, const json_t *block)
+{
+    json_t *id = json_object_get(block, "tool_use_id");
+    if (!json_is_string(id))
+        return api_error_set(t->e, 400, "messages",
+                             "messages[%zu].content: a tool_result must have a tool_use_id.", t->i);
+    flush_text(t, "user");
+    json_t *text = plain_text(t, json_object_get(block, "content"));
+    if (!text)
+        return false;
+    json_array_append_new(
+        t->out, json_pack("{s:s,s:O,s:o}", "role", "tool", "tool_call_id", id, "content", text));
+    return true;
+}
+
+static bool read_user(struct turn *t, const json_t *content)
+{
+    bool ok = true;
+    for (size_t k = 0; ok && k < json_array_size(content); k++) {
+        const json_t *block = json_array_get(content, k);
+        const char *type = type_of(block);
+        if (type && strcmp(type, "text") == 0)
+            ok = add_text(t, json_object_get(block, "text"));
+        else if (type && strcmp(type, "tool_result") == 0)
+            ok = add_result(t, block);
+        else
+            ok = refuse_block(t, block);
+    }
+    if (ok)
+        flush_text(t, "user");
+    return ok;
+}
+
+static bool add_call(struct turn *t, json_t *calls, const json_t *block)
+{
+    json_t *id = json_object_get(block, "id"), *name = json_object_get(block, "name"),
+           *input = json_object_get(block, "input");
+    if (!json_is_string(id) || !json_is_string(name) || !json_is_object(input))
+        return api_error_set(t->e, 400, "messages",
+                             "messages[%zu].content: a tool_use must have an id, a name and an "
+                             "input, an object.",
+                             t->i);
+    json_array_append_new(calls, json_pack("{s:O,s:s,s:{s:O,s:O}}", "id", id, "type", "function",
+                                           "function", "name", name, "arguments", input));
+    return true;
+}
+
+/* What the assistant said, thought and called. What it thought in secret is nobody's to read. */
+static bool read_assistant(struct turn *t, const json_t *content)
+{
+    json_t *calls = json_array();
+    json_t *thought = NULL;
+    bool ok = true;
+    for (size_t k = 0; ok && k < json_array_size(content); k++) {
+        const json_t *block = json_array_get(content, k);
+        const char *type = type_of(block);
+        if (type && strcmp(type, "text") == 0)
+            ok = add_text(t, json_object_get(block, "text"));
+        else if (type && strcmp(type, "tool_use") == 0)
+            ok = add_call(t, calls, block);
+        else if (type && strcmp(type, "thinking") == 0 &&
+                 json_is_string(json_object_get(block, "thinking")))
+            thought = json_object_get(block, "thinking");
+        else if (!type || strcmp(type, "redacted_thinking") != 0)
+            ok = refuse_block(t, block);
+    }
+    if (ok && !thought && json_array_size(calls) == 0) {
+        flush_text(t, "assistant");
+    } else if (ok) {
+        json_t *message = json_pack("{s:s}", "role", "assistant");
+        json_object_set_new(message, "content", t->has_text ? take_text(t) : json_null());
+        if (thought)
+            json_object_set(message, "reasoning", thought);
+        if (json_array_size(calls) > 0)
+            json_object_set(message, "tool_calls", calls);
+        json_array_append_new(t->out, message);
+    }
+    json_decref(calls);
+    return ok;
+}
+
+static bool read_message(struct turn *t, const json_t *message)
+{
+    const char *role = json_string_value(json_object_get(message, "role"));
+    const json_t *content = json_object_get(message, "content");
+    bool is_user = role && strcmp(role, "user") == 0;
+    if (!is_user && (!role || strcmp(role, "assistant") != 0))
+        return api_error_set(t->e, 400, "messages",
+                             "messages[%zu] must be an object with the role user or assistant.",
+                             t->i);
+    if (json_is_string(content)) {
+        add_text(t, content);
+        flush_text(t, role);
+        return true;
+    }
+    if (!json_is_array(content))
+        return api_error_set(t->e, 400, "messages",
+                             "messages[%zu].content must be a string or a list of blocks.", t->i);
+    return is_user ? read_user(t, content) : read_assistant(t, content);
+}
+
+static bool read_system(struct turn *t, const json_t *system)
+{
+    json_t *text = NULL;
+    if (!system)
+        return true;
+    if (json_is_string(system) || json_is_array(system))
+        text = plain_text(t, system);
+    if (!text) {
+        t->e->http_status = 0; /* it speaks of messages */
+        return api_error_set(t->e, 400, "system", "system must be a string or blocks of text.");
+    }
+    json_array_append_new(t->out, json_pack("{s:s,s:o}", "role", "system", "content", text));
+    return true;
+}
+
+static json_t *tools_for_template(const json_t *tools)
+{
+    json_t *out = json_array();
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *tool = json_array_get(tools, i);
+        json_t *description = json_object_get(tool, "description");
+        json_t *function = json_pack("{s:O}", "name", json_object_get(tool, "name"));
+        if (json_is_string(description))
+            json_object_set(function, "description", description);
+        json_object_set(function, "parameters", json_object_get(tool, "input_schema"));
+        json_array_append_new(out,
+                              json_pack("{s:s,s:o}", "type", "function", "function", function));
+    }
+    return out;
+}
+
+/* An answer that the client has begun is gone on with. */
+static void choose_ending(struct params *p)
+{
+    const json_t *last = json_array_get(p->messages, json_array_size(p->messages) - 1);
+    const char *role = json_string_value(json_object_get(last, "role"));
+    p->continue_final_message = role && strcmp(role, "assistant") == 0 &&
+                                json_string_length(json_object_get(last, "content")) > 0 &&
+                                !json_object_get(last, "tool_calls");
+    p->add_generation_prompt = !p->continue_final_message;
+}
+
+bool messages_for_template(struct params *p, struct api_error *e)
+{
+    struct turn t = {.out = json_array(), .e = e};
+    bool ok;
+    strbuf_init(&t.text, 0);
+    ok = read_system(&t, p->system);
+    for (; ok && t.i < json_array_size(p->messages); t.i++)
+        ok = read_message(&t, json_array_get(p->messages, t.i));
+    strbuf_fini(&t.text);
+    /* the body owns what params borrow */
+    json_object_set_new(p->body, "messages", t.out);
+    p->messages = t.out;
+    if (ok && p->tools) {
+        p->tools = tools_for_template(p->tools);
+        json_object_set_new(p->body, "tools", p->tools);
+    }
+    if (ok)
+        choose_ending(p);
+    return ok;
+}
+
+static bool read_as(enum api_kind kind, const struct prepare_model *m, json_t *owned_body,
+                    struct prepared *out)
+{
+    struct params *p = &out->params;
+    if (!params_init(p, kind, owned_body, &m->policy, &out->error))
+        return false;
+    if (kind == API_COUNT_TOKENS)
+        p->tool_choice = TOOL_CHOICE_NONE; /* nothing is called */
+    return messages_for_template(p, &out->error) &&
+           openai_chat_prompt(p, m, &out->prompts, &out->error);
+}
+
+bool messages_read(const struct prepare_model *m, json_t *owned_body, struct prepared *out)
+{
+    return read_as(API_MESSAGES, m, owned_body, out);
+}
+
+bool messages_count_read(const struct prepare_model *m, json_t *owned_body, struct prepared *out)
+{
+    return read_as(API_COUNT_TOKENS, m, owned_body, out);
+}

@@ -1,0 +1,176 @@
+/* Anthropic's bodies: what the chat template is shown of them, and what is refused. */
+#include "gateway/messages.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define USER(text)  "{\"role\": \"user\", \"content\": \"" text "\"}"
+#define MODEL(text) "{\"role\": \"assistant\", \"content\": \"" text "\"}"
+
+static bool read_body(const char *body, struct params *p, struct api_error *e)
+{
+    static const struct params_policy policy = {.auto_tools = true};
+    *e = (struct api_error){0};
+    json_t *json = params_parse_json(str_from(body), e);
+    assert_non_null(json);
+    return params_init(p, API_MESSAGES, json, &policy, e) && messages_for_template(p, e);
+}
+
+static void test_messages(void **state)
+{
+    static const struct {
+        const char *fields, *want;
+        bool goes_on;
+    } cases[] = {
+        {"\"messages\":[" USER("hi") "]", "[" USER("hi") "]", false},
+        {"\"system\":\"be kind\",\"messages\":[" USER("hi") "]",
+         "[{\"role\": \"system\", \"content\": \"be kind\"}, " USER("hi") "]", false},
+        {"\"system\":[{\"type\":\"text\",\"text\":\"a\",\"cache_control\":{}},{\"type\":\"text\","
+         "\"text\":\"b\"}],\"messages\":[" USER("hi") "]",
+         "[{\"role\": \"system\", \"content\": \"a\\nb\"}, " USER("hi") "]", false},
+        /* neighbours are one turn; blocks are lines */
+        {"\"messages\":[" USER("a") ",{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
+                                    "\"b\"},{\"type\":\"text\",\"text\":\"c\"}]}]",
+         "[" USER("a\\nb\\nc") "]", false},
+        {"\"messages\":[" USER("a") "," MODEL("b") "," USER("c") "," MODEL("d") "]",
+         "[" USER("a") ", " MODEL("b") ", " USER("c") ", " MODEL("d") "]", true},
+        /* a call, its result, and what is said with it */
+        {"\"messages\":[" USER(
+             "a") ",{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"t\","
+                  "\"signature\":\"\"},{\"type\":\"redacted_thinking\",\"data\":\"\"},{\"type\":"
+                  "\"text\",\"text\":\"b\"},{\"type\":\"tool_use\",\"id\":\"x\",\"name\":\"f\","
+                  "\"input\":{\"k\":1}}]},{\"role\":\"user\",\"content\":[{\"type\":"
+                  "\"tool_result\",\"tool_use_id\":\"x\",\"content\":[{\"type\":\"text\",\"text\":"
+                  "\"r\"}]},{\"type\":\"text\",\"text\":\"c\"}]}]",
+         "[" USER("a") ", {\"role\": \"assistant\", \"content\": \"b\", \"reasoning\": \"t\", "
+                       "\"tool_calls\": [{\"id\": \"x\", \"type\": \"function\", \"function\": "
+                       "{\"name\": \"f\", \"arguments\": {\"k\": 1}}}]}, {\"role\": \"tool\", "
+                       "\"tool_call_id\": \"x\", \"content\": \"r\"}, " USER("c") "]",
+         false},
+        {"\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"x\","
+         "\"name\":\"f\",\"input\":{}}]},{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\","
+         "\"tool_use_id\":\"x\"}]}]",
+         "[{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"x\", \"type\": "
+         "\"function\", \"function\": {\"name\": \"f\", \"arguments\": {}}}]}, {\"role\": "
+         "\"tool\", "
+         "\"tool_call_id\": \"x\", \"content\": \"\"}]",
+         false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[2048];
+        struct params p;
+        struct api_error e;
+        snprintf(body, sizeof body, "{\"max_tokens\":5,%s}", cases[i].fields);
+        if (!read_body(body, &p, &e))
+            fail_msg("case %zu: %s", i, e.message);
+        char *got = json_dumps(p.messages, 0);
+        assert_string_equal(got, cases[i].want);
+        assert_int_equal(p.continue_final_message, cases[i].goes_on);
+        assert_int_equal(p.add_generation_prompt, !cases[i].goes_on);
+        free(got);
+        params_fini(&p);
+    }
+}
+
+static void test_fields(void **state)
+{
+    struct params p;
+    struct api_error e;
+    assert_true(
+        read_body("{\"max_tokens\":5,\"stop_sequences\":[\"x\",\"y\"],\"top_k\":3,"
+                  "\"temperature\":0.5,\"metadata\":{\"user_id\":\"u\"},\"messages\":[" USER(
+                      "a") "],\"tools\":[{\"name\":\"f\",\"description\":\"d\","
+                           "\"input_schema\":{\"type\":\"object\"}}],\"tool_choice\":{"
+                           "\"type\":\"auto\",\"disable_parallel_tool_use\":true},"
+                           "\"output_config\":{\"effort\":\"low\"},"
+                           "\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":1024}}",
+                  &p, &e));
+    char *tools = json_dumps(p.tools, 0);
+    assert_string_equal(tools, "[{\"type\": \"function\", \"function\": {\"name\": \"f\", "
+                               "\"description\": \"d\", \"parameters\": {\"type\": \"object\"}}}]");
+    free(tools);
+    assert_int_equal(p.n_stops, 2);
+    assert_int_equal(p.sampling.top_k, 3);
+    assert_int_equal(p.sampling.max_tokens, 5);
+    assert_int_equal(p.tool_choice, TOOL_CHOICE_AUTO);
+    assert_false(p.parallel_tool_calls);
+    assert_true(p.include_reasoning);
+    assert_true(str_eq_c(p.reasoning_effort, "low"));
+    params_fini(&p);
+    assert_true(
+        read_body("{\"max_tokens\":5,\"messages\":[" USER("a") "],\"thinking\":{\"type\":"
+                                                               "\"disabled\"},\"tools\":[]}",
+                  &p, &e));
+    assert_false(p.include_reasoning);
+    assert_true(str_eq_c(p.reasoning_effort, "none"));
+    assert_null(p.tools);
+    params_fini(&p);
+}
+
+static void test_refusals(void **state)
+{
+#define BLOCK(b) "\"max_tokens\":5,\"messages\":[{\"role\":\"user\",\"content\":[" b "]}]"
+#define WITH(f)  "\"max_tokens\":5,\"messages\":[" USER("a") "]," f
+    static const struct {
+        const char *fields, *param, *says;
+    } cases[] = {
+        {"\"max_tokens\":5", "messages", "messages is required."},
+        {"\"messages\":[" USER("a") "]", "max_tokens", "max_tokens is required."},
+        {"\"max_tokens\":5,\"messages\":[{\"role\":\"system\",\"content\":\"a\"}]", "messages",
+         "role user or assistant"},
+        {"\"max_tokens\":5,\"messages\":[" USER("a") ",7]", "messages", "messages[1] must be"},
+        {"\"max_tokens\":5,\"messages\":[{\"role\":\"user\",\"content\":7}]", "messages",
+         "a string or a list of blocks"},
+        {BLOCK("{\"type\":\"image\",\"source\":{}}"), "messages", "block of type \"image\""},
+        {BLOCK("7"), "messages", "an object with a type"},
+        {BLOCK("{\"type\":\"text\"}"), "messages", "must have a text"},
+        {BLOCK("{\"type\":\"tool_result\"}"), "messages", "must have a tool_use_id"},
+        {BLOCK("{\"type\":\"tool_result\",\"tool_use_id\":\"x\",\"content\":[{\"type\":\"image\"}]"
+               "}"),
+         "messages", "block of type \"image\""},
+        {BLOCK("{\"type\":\"tool_result\",\"tool_use_id\":\"x\",\"content\":7}"), "messages",
+         "an object with a type"},
+        {"\"max_tokens\":5,\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":"
+         "\"tool_use\",\"id\":\"x\",\"name\":\"f\"}]}]",
+         "messages", "an input, an object"},
+        {WITH("\"system\":7"), "system", "blocks of text"},
+        {WITH("\"system\":[{\"type\":\"image\"}]"), "system", "blocks of text"},
+        {WITH("\"tools\":[{\"type\":\"web_search_20250305\",\"name\":\"w\"}]"), "tools",
+         "web_search_20250305"},
+        {WITH("\"tools\":[{\"name\":\"w\"}]"), "tools", "input_schema"},
+        {WITH("\"tools\":[{\"input_schema\":{}}]"), "tools", "must have a name"},
+        {WITH("\"tool_choice\":{\"type\":\"tool\"}"), "tool_choice", "tool with a name"},
+        {WITH("\"tool_choice\":{\"type\":\"any\"}"), "tool_choice", "there are no tools"},
+        {WITH("\"thinking\":{\"type\":\"deep\"}"), "thinking", "must be of type"},
+        {WITH("\"output_config\":{\"effort\":\"huge\"}"), "output_config", "must be one of"},
+        {WITH("\"output_config\":{\"format\":{}}"), "output_config", "output_config.format"},
+        {WITH("\"mcp_servers\":[{}]"), "mcp_servers", "no tools are run"},
+        {WITH("\"stop\":\"x\""), "stop", "There is no field `stop`"},
+        {WITH("\"stop_sequences\":[\"\"]"), "stop_sequences", "empty"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[1024];
+        struct params p;
+        struct api_error e;
+        snprintf(body, sizeof body, "{%s}", cases[i].fields);
+        if (read_body(body, &p, &e) || e.http_status != 400 ||
+            strcmp(e.param, cases[i].param) != 0 || !strstr(e.message, cases[i].says))
+            fail_msg("%s: %d %s: %s", body, e.http_status, e.param, e.message);
+        params_fini(&p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_messages),
+                                       cmocka_unit_test(test_fields),
+                                       cmocka_unit_test(test_refusals)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
