@@ -2,6 +2,7 @@
 /* The option tables of the commands and the structs they fill. Each table lives with its command.
  */
 #include "common/base/config.h"
+#include "common/options/front.h"
 #include "common/options/speculation.h"
 
 enum up_device { UP_DEVICE_AUTO, UP_DEVICE_NULL, UP_DEVICE_CPU, UP_DEVICE_CUDA };
@@ -39,6 +40,7 @@ struct up_options {
     const char *reasoning_parser, *tool_call_parser;
     bool enable_auto_tool_choice, trust_request_chat_template;
     int unknown_fields, invocations;
+    struct front_options front; /* the gateways' */
 };
 extern const struct option_spec up_specs[];
 extern const size_t up_n_specs;

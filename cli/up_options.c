@@ -28,7 +28,6 @@
 #define MEMORY     "weights and KV cache are in main memory"
 #define METRICS    "see /metrics and cox events"
 #define NO_POOLING "no pooling, only generation"
-#define PROXY      "put a reverse proxy in front"
 #define SAMPLING                                                                                   \
     "requests say what they want; generation_config.json gives only the ids that end a text"
 #define SPEC   "a draft model runs whole, on the first rank of each group"
@@ -139,6 +138,7 @@ const struct option_spec up_specs[] = {
     ROW_KEEP_ALIVE(S),
     ROWS_ANSWERS(S),
     OPT_ENUM(S, invocations, "invocations", "rolling|async", "rolling", INVOCATIONS_HELP),
+    ROWS_FRONT(S),
     ROW_API_KEY_FILE(S),
     OPT_STRING(S, head_host, "head-host", "127.0.0.1", "address workers and gateways connect to"),
     OPT_INT(S, head_port, "head-port", 1, 65535, "7000", "its port"),
@@ -167,13 +167,9 @@ const struct option_spec up_specs[] = {
     IGNORED("additional-config", NULL, ONE, NULL),
     IGNORED("aggregate-engine-logging", NULL, NOTHING, LOGS),
     IGNORED("all2all-backend", NULL, ONE, EXPERTS),
-    IGNORED("allow-credentials", NULL, NOTHING, PROXY),
     IGNORED("allow-deprecated-quantization", NULL, NOTHING, NULL),
-    IGNORED("allowed-headers", NULL, ONE, PROXY),
     IGNORED("allowed-local-media-path", NULL, ONE, MEDIA),
     IGNORED("allowed-media-domains", NULL, MANY, MEDIA),
-    IGNORED("allowed-methods", NULL, ONE, PROXY),
-    IGNORED("allowed-origins", NULL, ONE, PROXY),
     IGNORED("api-server-count", "asc", ONE, FRONT),
     IGNORED("attention-backend", NULL, ONE, GPU),
     IGNORED("attention-config", NULL, ONE, GPU),
@@ -254,7 +250,6 @@ const struct option_spec up_specs[] = {
     IGNORED("enable-prompt-tokens-details", NULL, NOTHING,
             "usage always has prompt_tokens_details"),
     IGNORED("enable-reasoning", NULL, NOTHING, "--reasoning-parser alone does it"),
-    IGNORED("enable-request-id-headers", NULL, NOTHING, PROXY),
     IGNORED("enable-return-routed-experts", NULL, NOTHING, EXPERTS),
     IGNORED("enable-server-load-tracking", NULL, NOTHING, FRONT),
     REFUSED("enable-sleep-mode", NULL, NOTHING, NULL,
@@ -374,7 +369,6 @@ const struct option_spec up_specs[] = {
     REFUSED("return-tokens-as-token-ids", NULL, NOTHING, NULL,
             "put \"return_tokens_as_token_ids\": true into the request"),
     REFUSED("revision", NULL, ONE, "main", "give the path of the revision that you want as MODEL"),
-    IGNORED("root-path", NULL, ONE, PROXY),
     REFUSED("rope-scaling", NULL, ONE, NULL, CONFIG),
     REFUSED("rope-theta", NULL, ONE, NULL, CONFIG),
     REFUSED("runner", NULL, ONE, "auto|generate", NO_POOLING),

@@ -129,6 +129,30 @@ static void flags_of_names(struct builder *b, struct up_child *c)
         flag(c, "--served-model-name", names->items[i]);
 }
 
+/* As one value: a command line has room for so many words. */
+static void flag_of_list(struct builder *b, struct up_child *c, const char *name,
+                         const struct option_list *l)
+{
+    const char *all = l->n_items ? l->items[0] : NULL;
+    for (size_t i = 1; i < l->n_items; i++)
+        all = text(b, "%s,%s", all, l->items[i]);
+    flag(c, name, all);
+}
+
+static void flags_of_front(struct builder *b, struct up_child *c)
+{
+    const struct front_options *f = &b->o->front;
+    flag_of_list(b, c, "--allowed-origins", &f->allowed_origins);
+    flag_of_list(b, c, "--allowed-methods", &f->allowed_methods);
+    flag_of_list(b, c, "--allowed-headers", &f->allowed_headers);
+    if (f->allow_credentials)
+        arg(c, "--allow-credentials");
+    if (f->request_id_headers)
+        arg(c, "--enable-request-id-headers");
+    flag(c, "--root-path", f->root_path);
+    flag(c, "--access-log", f->access_log);
+}
+
 static void build_head(struct builder *b, struct up_child *c)
 {
     const struct up_options *o = b->o;
@@ -204,6 +228,7 @@ static void build_gateway(struct builder *b, struct up_child *c, uint32_t i)
         flag(c, "--unknown-fields", o->unknown_fields == 1 ? "warn" : "ignore");
     if (o->invocations)
         flag(c, "--invocations", "async");
+    flags_of_front(b, c);
     flags_of_names(b, c);
     /* --api-key goes through the environment: a command line is public */
 }

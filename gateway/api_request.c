@@ -122,11 +122,15 @@ static bool find_model(struct api_request *r, struct str *out)
     return ours;
 }
 
-static void make_id(struct api_request *r)
+static void make_id(struct api_request *r, struct str given)
 {
     random_secure(&r->id, sizeof r->id);
-    snprintf(r->id_text, sizeof r->id_text, "%s%016llx%016llx", r->dialect->id_prefix,
-             (unsigned long long)r->id.hi, (unsigned long long)r->id.lo);
+    if (given.len > 0 && given.len <= PARAMS_MAX_REQUEST_ID)
+        snprintf(r->id_text, sizeof r->id_text, "%s" STR_FMT, r->dialect->id_prefix,
+                 STR_ARG(given));
+    else
+        snprintf(r->id_text, sizeof r->id_text, "%s%016llx%016llx", r->dialect->id_prefix,
+                 (unsigned long long)r->id.hi, (unsigned long long)r->id.lo);
 }
 
 /* Which parsers its answers go through, and which special tokens they have to see. */
@@ -293,7 +297,7 @@ void api_request_start(struct serving *s, void *reply, const struct serving_requ
     r->key = q->key;
     r->arrival_ns = r->last_progress_ns = now(r);
     r->created_s = s->o.wall_s(s->o.clock_ctx);
-    make_id(r);
+    make_id(r, q->request_id);
     link_request(r);
     s->reply->attach(reply, r);
     if (s->pool && (q->body.len > s->o.inline_bytes || grammar_is_mentioned(q->body))) {

@@ -72,6 +72,11 @@ const struct reply_ops gateway_reply_ops = {
     .end = reply_end,
 };
 
+static void on_answered(void *ctx, const struct http_request *r, const struct http_answered *a)
+{
+    front_log(&((struct gateway *)ctx)->front, r, a);
+}
+
 static void on_request(void *ctx, struct http_request *r)
 {
     routes_dispatch(ctx, r, false);
@@ -214,6 +219,7 @@ static void on_serving_tick(void *ctx)
 {
     struct gateway *g = ctx;
     serving_tick(&g->serving);
+    front_flush(&g->front);
     gateway_adapters_tick(&g->adapters, clock_mono_ns());
     if (g->stopping && g->serving.n_requests == 0)
         stop_now(g);
@@ -424,9 +430,13 @@ static enum status start_server(struct gateway *g, struct error *err)
                              .port = (uint16_t)c->port,
                              .limits = {.max_connections = (uint32_t)c->max_connections,
                                         .max_body_bytes = (uint64_t)c->max_body_bytes},
-                             .server_name = "coxswain/" COX_VERSION};
-    struct http_handlers h = {
-        .ctx = g, .on_request = on_request, .on_drain = on_drain, .on_abort = on_abort};
+                             .server_name = "coxswain/" COX_VERSION,
+                             .root_path = c->front.root_path};
+    struct http_handlers h = {.ctx = g,
+                              .on_request = on_request,
+                              .on_drain = on_drain,
+                              .on_abort = on_abort,
+                              .on_answered = g->front.log ? on_answered : NULL};
     TRY(http_server_start(g->loop, &o, &h, &g->server, err));
     log_info("gateway_listening", "host=%s port=%u model=%s head=%s encrypted=%s", c->host,
              http_server_port(g->server), log_quote(g->served_names[0]), c->head,
@@ -441,9 +451,13 @@ static enum status start_admin_server(struct gateway *g, struct error *err)
     struct http_options o = {.host = c->admin_host,
                              .port = (uint16_t)(c->admin_port < 0 ? 0 : c->admin_port),
                              .limits = {.max_connections = ADMIN_CONNECTIONS},
-                             .server_name = "coxswain/" COX_VERSION};
-    struct http_handlers h = {
-        .ctx = g, .on_request = on_admin_request, .on_drain = on_drain, .on_abort = on_abort};
+                             .server_name = "coxswain/" COX_VERSION,
+                             .root_path = c->front.root_path};
+    struct http_handlers h = {.ctx = g,
+                              .on_request = on_admin_request,
+                              .on_drain = on_drain,
+                              .on_abort = on_abort,
+                              .on_answered = g->front.log ? on_answered : NULL};
     if (c->admin_port < 0)
         return STATUS_OK;
     TRY(http_server_start(g->loop, &o, &h, &g->admin_server, err));
@@ -471,6 +485,7 @@ static enum status read_admin_key(const char *path, char *out, size_t size, stru
 static enum status start(struct gateway *g, const char *cache_dir, struct error *err)
 {
     const struct gateway_config *c = g->config;
+    TRY(front_init(&g->front, &c->front, err));
     TRY(auth_init(&g->auth, &c->api_keys, c->api_key_file, err));
     if (c->admin_key_file)
         TRY(read_admin_key(c->admin_key_file, g->admin_key, sizeof g->admin_key, err));
@@ -551,6 +566,7 @@ void gateway_free(struct gateway *g)
         model_info_fini(&g->model);
     gateway_adapters_fini(&g->adapters);
     auth_fini(&g->auth);
+    front_fini(&g->front);
     metrics_free(g->metrics);
     mem_free(g);
 }

@@ -9,6 +9,7 @@
 #include "gateway/api_request.h"
 #include "gateway/auth.h"
 #include "gateway/engine_client.h"
+#include "gateway/front.h"
 #include "gateway/gateway.h"
 #include "gateway/routes.h"
 #include "gateway/state_calls.h"
@@ -30,6 +31,7 @@ struct gateway {
     struct text_template *chat_template;                        /* NULL: none */
     const struct answer_parser *reasoning_parser, *tool_parser; /* NULL: none */
     uint32_t marker_ids[MAX_MARKERS], n_marker_ids;
+    struct front front;
     struct auth auth;
     struct api_key *key; /* whose request is being dispatched; NULL: nobody's */
     struct encode_pool *pool;

@@ -142,8 +142,11 @@ static void get_model(struct gateway *g, struct http_request *r, const struct ro
 static void post_prompt(struct gateway *g, struct http_request *r, const struct route *row,
                         uint64_t tenant)
 {
-    const struct serving_request q = {
-        .dialect = row->dialect, .body = http_body(r), .tenant = tenant, .key = g->key};
+    const struct serving_request q = {.dialect = row->dialect,
+                                      .body = http_body(r),
+                                      .tenant = tenant,
+                                      .key = g->key,
+                                      .request_id = str_from(http_get_id(r))};
     serving_on_request(&g->serving, r, &q);
 }
 
@@ -312,6 +315,8 @@ void routes_dispatch(struct gateway *g, struct http_request *r, bool on_admin_ad
 {
     const struct route *row = NULL;
     char allow[64];
+    if (front_begin(&g->front, r))
+        return;
     enum route_result found = routes_find(http_method(r), http_path(r), &row, allow);
     g->key = auth_find(&g->auth, http_header(r, "Authorization"), http_header(r, "x-api-key"));
     const struct access_caller caller = {.on_admin_address = on_admin_address,

@@ -17,7 +17,8 @@ struct serving_request { /* as it came; borrowed until serving_on_request return
     const struct dialect *dialect;
     struct str body;
     uint64_t tenant;
-    struct api_key *key; /* whose it is, with its bounds; NULL: nobody's, and there are none */
+    struct str request_id; /* "": a new one; else up to PARAMS_MAX_REQUEST_ID plain characters */
+    struct api_key *key;   /* whose it is, with its bounds; NULL: nobody's, and there are none */
 };
 
 /* How an answer leaves: the HTTP server's functions, or a test's. reply is opaque; it is dead after

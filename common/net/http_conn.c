@@ -54,6 +54,7 @@ static void on_closed(uv_handle_t *h)
     struct http_server *s = c->server;
     http_parser_free(c->parser);
     strbuf_fini(&c->pending);
+    strbuf_fini(&c->added);
     mem_free(c); /* the only free of a connection in the program */
     http_server_release(s);
 }
@@ -78,11 +79,23 @@ void conn_close(struct conn *c)
     uv_close((uv_handle_t *)&c->deadline, on_closed);
 }
 
+static void tell_answered(struct conn *c, bool aborted)
+{
+    struct http_server *s = c->server;
+    if (!s->handlers.on_answered)
+        return;
+    c->answered.aborted = aborted;
+    c->answered.duration_ns = clock_mono_ns() - c->arrived_ns;
+    s->handlers.on_answered(s->handlers.ctx, &c->request, &c->answered);
+}
+
 void conn_abort(struct conn *c)
 {
     bool held = c->state == CONN_WAITING || c->state == CONN_STREAMING;
     struct http_server *s = c->server;
     conn_close(c);
+    if (held)
+        tell_answered(c, true);
     if (held && s->handlers.on_abort)
         s->handlers.on_abort(s->handlers.ctx, &c->request);
 }
@@ -214,6 +227,25 @@ static void append_head(struct conn *c, struct strbuf *b, int status, const char
         strbuf_append_c(b, "Connection: keep-alive\r\n");
 }
 
+void http_set_id(struct http_request *r, const char *id)
+{
+    struct conn *c = conn_of(r);
+    snprintf(c->id, sizeof c->id, "%s", id);
+}
+
+const char *http_get_id(const struct http_request *r)
+{
+    return conn_of(r)->id;
+}
+
+void http_add_header(struct http_request *r, const char *name, const char *value)
+{
+    struct strbuf *b = &conn_of(r)->added;
+    if (!strpbrk(name, "\r\n") && !strpbrk(value, "\r\n") &&
+        b->len + strlen(name) + strlen(value) + 4 <= HTTP_ADDED_MAX)
+        strbuf_printf(b, "%s: %s\r\n", name, value);
+}
+
 static void append_extra(struct strbuf *b, const struct http_header_kv *extra, size_t n_extra)
 {
     for (size_t i = 0; i < n_extra; i++)
@@ -230,14 +262,18 @@ void http_respond(struct http_request *r, int status, const char *content_type, 
     strbuf_init(&head, 0);
     c->keep_alive = c->keep_alive && !c->server->draining;
     append_head(c, &head, status, content_type);
+    strbuf_append_str(&head, strbuf_str(&c->added));
     append_extra(&head, extra, n_extra);
     if (status != 204 && status != 304)
         strbuf_printf(&head, "Content-Length: %zu\r\n", body.len);
     strbuf_append_c(&head, "\r\n");
     bool silent = http_parser_message(c->parser)->is_head || status == 204 || status == 304;
+    c->answered.status = status;
+    c->answered.body_bytes = silent ? 0 : body.len;
     enter(c, CONN_FLUSHING);
     send_bytes(c, strbuf_str(&head), silent ? STR("") : body, STR(""));
     strbuf_fini(&head);
+    tell_answered(c, false);
 }
 
 void http_stream_begin(struct http_request *r, int status, const char *content_type,
@@ -249,7 +285,9 @@ void http_stream_begin(struct http_request *r, int status, const char *content_t
     strbuf_init(&head, 0);
     c->chunked = !http_parser_message(c->parser)->is_http10;
     c->keep_alive = c->keep_alive && c->chunked && !c->server->draining;
+    c->answered.status = status;
     append_head(c, &head, status, content_type);
+    strbuf_append_str(&head, strbuf_str(&c->added));
     append_extra(&head, extra, n_extra);
     strbuf_append_c(&head, c->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n");
     enter(c, CONN_STREAMING);
@@ -274,6 +312,7 @@ void http_stream_write(struct http_request *r, struct str chunk)
     assert(c->state == CONN_STREAMING);
     if (chunk.len == 0 || http_parser_message(c->parser)->is_head)
         return;
+    c->answered.body_bytes += chunk.len;
     char size[24];
     int n = snprintf(size, sizeof size, "%zx\r\n", chunk.len);
     if (c->chunked)
@@ -288,6 +327,7 @@ void http_stream_end(struct http_request *r)
     assert(c->state == CONN_STREAMING);
     bool bare = !c->chunked || http_parser_message(c->parser)->is_head;
     enter(c, CONN_FLUSHING);
+    tell_answered(c, false);
     if (!bare)
         send_bytes(c, STR("0\r\n\r\n"), STR(""), STR(""));
     else if (c->queued_bytes == 0)
@@ -357,6 +397,10 @@ static void deliver(struct conn *c)
     const struct http_message *m = http_parser_message(c->parser);
     c->keep_alive = m->keep_alive;
     c->request.user = NULL;
+    c->id[0] = '\0';
+    c->answered = (struct http_answered){.status = 499};
+    c->arrived_ns = clock_mono_ns();
+    strbuf_reset(&c->added);
     enter(c, CONN_WAITING);
     uv_timer_stop(&c->deadline);
     c->server->handlers.on_request(c->server->handlers.ctx, &c->request);
@@ -468,6 +512,7 @@ void conn_accept(struct http_server *s, bool over_limit)
     struct http_parser_limits limits = {s->limits.max_header_bytes, s->limits.max_body_bytes};
     c->parser = http_parser_new(&limits);
     strbuf_init(&c->pending, PENDING_MAX + HTTP_READ_BUFFER);
+    strbuf_init(&c->added, HTTP_ADDED_MAX);
     if (uv_accept((uv_stream_t *)&s->listener, (uv_stream_t *)&c->tcp) != 0 ||
         uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) != 0) {
         conn_close(c);
@@ -489,7 +534,14 @@ struct str http_method(const struct http_request *r)
 
 struct str http_path(const struct http_request *r)
 {
-    return http_parser_message(conn_of(r)->parser)->path;
+    struct str path = http_parser_message(conn_of(r)->parser)->path;
+    const char *root = conn_of(r)->server->root_path;
+    size_t n = root ? strlen(root) : 0;
+    while (n > 0 && root[n - 1] == '/')
+        n--;
+    if (n > 0 && path.len > n && memcmp(path.ptr, root, n) == 0 && path.ptr[n] == '/')
+        return (struct str){path.ptr + n, path.len - n};
+    return path;
 }
 
 struct str http_query(const struct http_request *r)

@@ -42,6 +42,10 @@ struct conn {
     uint64_t body_charged; /* this request's share of the server's body budget */
     uint64_t queued_bytes; /* given to uv_write, not written */
     uint64_t linger_left;
+    struct strbuf added; /* headers of the answer to come */
+    char id[HTTP_ID_MAX + 1];
+    struct http_answered answered; /* so far */
+    uint64_t arrived_ns;
     bool keep_alive, chunked, wants_drain, read_stopped, processing;
 };
 
@@ -50,6 +54,7 @@ struct http_server {
     struct http_limits limits;
     struct http_handlers handlers;
     char name[64];
+    const char *root_path; /* borrowed; NULL: none */
     uv_tcp_t listener;
     bool listening, closing, draining;
     uint16_t port;

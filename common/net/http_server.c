@@ -141,6 +141,7 @@ enum status http_server_start(struct loop *l, const struct http_options *o,
     s->handlers = *h;
     fill_limits(&s->limits);
     snprintf(s->name, sizeof s->name, "%s", o->server_name ? o->server_name : "");
+    s->root_path = o->root_path && o->root_path[0] ? o->root_path : NULL;
     uv_tcp_init(loop_uv(l), &s->listener);
     s->listener.data = s;
     s->listening = true;

@@ -22,11 +22,21 @@ struct http_limits {
     uint32_t stream_high_water_bytes; /* http_stream_room is 0 above; default 256 KiB */
 };
 
+/* How a request ended: what it was answered with (499: nothing, the client had left) and how many
+ * bytes of a body. */
+struct http_answered {
+    int status;
+    uint64_t body_bytes, duration_ns;
+    bool aborted; /* the client left before the end */
+};
+
 struct http_handlers {
     void *ctx;
     void (*on_request)(void *ctx, struct http_request *r);
     void (*on_drain)(void *ctx, struct http_request *r); /* streaming: room again */
     void (*on_abort)(void *ctx, struct http_request *r); /* client gone before the answer's end */
+    /* For a log, or NULL: after the last byte was written, or the client left; r can be read. */
+    void (*on_answered)(void *ctx, const struct http_request *r, const struct http_answered *a);
 };
 
 struct http_options {
@@ -34,6 +44,7 @@ struct http_options {
     uint16_t port;             /* 0: any free one */
     struct http_limits limits; /* a 0 field takes its default */
     const char *server_name;   /* "Server:" header */
+    const char *root_path;     /* borrowed: taken off the paths that begin with it; NULL: none */
 };
 
 /* STATUS_EXISTS with the port in the text when the port is in use. */
@@ -53,6 +64,13 @@ struct str http_header(const struct http_request *r,
 struct str http_body(const struct http_request *r);
 void http_set_user(struct http_request *r, void *user); /* the handler's own state */
 void *http_get_user(const struct http_request *r);
+
+/* A name for the request, "" until one is set. Longer ones are cut. */
+enum { HTTP_ID_MAX = 64, HTTP_ADDED_MAX = 2048 };
+void http_set_id(struct http_request *r, const char *id);
+const char *http_get_id(const struct http_request *r);
+/* On whatever answer it gets. What goes beyond HTTP_ADDED_MAX or is no header is left out. */
+void http_add_header(struct http_request *r, const char *name, const char *value);
 
 struct http_header_kv {
     const char *name, *value;

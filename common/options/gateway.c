@@ -1,5 +1,6 @@
 #include "common/options/gateway.h"
 
+#include "common/options/front.h"
 #include "common/options/rows.h"
 
 #define S gateway_config
@@ -55,6 +56,7 @@ const struct option_spec gateway_options[] = {
     ROW_KEEP_ALIVE(S),
     ROWS_ANSWERS(S),
     OPT_ENUM(S, invocations, "invocations", "rolling|async", "rolling", INVOCATIONS_HELP),
+    ROWS_FRONT(S),
     ROW_LOG_LEVEL(S),
     ROW_LOG_FORMAT(S),
 };

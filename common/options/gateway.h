@@ -1,6 +1,6 @@
 #pragma once
 /* cox-gateway's options: one table, parsed once in main, const afterwards. */
-#include "common/base/config.h"
+#include "common/options/front.h"
 
 enum invocations_form { INVOCATIONS_ROLLING, INVOCATIONS_ASYNC };
 
@@ -22,6 +22,7 @@ struct gateway_config {
     const char *admin_key_file;
     const char *state_dir;
     int64_t max_state_bytes;
+    struct front_options front;
     const char *reasoning_parser, *tool_call_parser;
     bool enable_auto_tool_choice, trust_request_chat_template;
     int unknown_fields; /* enum unknown_fields */

@@ -30,6 +30,8 @@ struct fixture {
     _Atomic int n_aborted; /* the client waits for it */
     int n_chunks, n_drains;
     bool half_close;
+    const char *root_path;
+    struct strbuf ended; /* what on_answered was told */
 };
 
 static void fill(struct fixture *f, struct http_request *r)
@@ -48,6 +50,11 @@ static void on_request(void *ctx, struct http_request *r)
 {
     struct fixture *f = ctx;
     const struct http_header_kv extra = {"X-Extra", "1"};
+    http_add_header(r, "X-Bad", "a\r\nX-Worse: b");
+    if (str_eq_c(http_path(r), "/named")) {
+        http_set_id(r, "first");
+        http_add_header(r, "X-Named", "yes");
+    }
     if (str_eq_c(http_path(r), "/stream")) {
         http_stream_begin(r, 200, "text/event-stream", NULL, 0);
         fill(f, r);
@@ -73,6 +80,15 @@ static void on_abort(void *ctx, struct http_request *r)
 {
     struct fixture *f = ctx;
     f->n_aborted++;
+}
+
+static void on_answered(void *ctx, const struct http_request *r, const struct http_answered *a)
+{
+    struct fixture *f = ctx;
+    if (!f->root_path)
+        return;
+    strbuf_printf(&f->ended, "%s " STR_FMT " %d %llu %d;", http_get_id(r), STR_ARG(http_path(r)),
+                  a->status, (unsigned long long)a->body_bytes, a->aborted);
 }
 
 static int dial(struct fixture *f)
@@ -126,10 +142,10 @@ static void on_stop(void *ctx)
 static void run(struct fixture *f, const struct http_limits *limits)
 {
     struct error err = {0};
-    struct http_options o = {.host = "127.0.0.1", .server_name = "test"};
+    struct http_options o = {.host = "127.0.0.1", .server_name = "test", .root_path = f->root_path};
     if (limits)
         o.limits = *limits;
-    struct http_handlers h = {f, on_request, on_drain, on_abort};
+    struct http_handlers h = {f, on_request, on_drain, on_abort, on_answered};
     assert_int_equal(loop_new(&f->loop, &err), STATUS_OK);
     assert_int_equal(http_server_start(f->loop, &o, &h, &f->server, &err), STATUS_OK);
     f->stop = loop_wakeup_new(f->loop, on_stop, f);
@@ -384,12 +400,33 @@ static void uploads_that_never_end_shut_out_no_small_request(void **state)
     mem_free(f);
 }
 
+/* What was said of one request is not said of the next one on the connection. */
+static void headers_and_ids_are_of_one_request(void **state)
+{
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = exchange;
+    f->root_path = "/llm/";
+    f->n_chunks = 2;
+    f->send = "GET /llm/named HTTP/1.1\r\nHost: t\r\n\r\nGET /llmnamed HTTP/1.1\r\nHost: t\r\n\r\n"
+              "GET /llm/stream HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n";
+    strbuf_init(&f->ended, 0);
+    run(f, NULL);
+    const char *named = strstr(f->answer, "X-Named: yes\r\n");
+    assert_non_null(named);
+    assert_null(strstr(named + 1, "X-Named"));
+    assert_null(strstr(f->answer, "X-Worse"));
+    assert_string_equal(strbuf_str(&f->ended).ptr,
+                        "first /named 200 15 0; /llmnamed 200 18 0; /stream 200 16384 0;");
+    strbuf_fini(&f->ended);
+    mem_free(f);
+}
+
 static void a_port_in_use_is_named(void **state)
 {
     struct loop *l;
     struct error err = {0};
     struct http_server *a, *b;
-    struct http_handlers h = {NULL, on_request, on_drain, on_abort};
+    struct http_handlers h = {.on_request = on_request, .on_drain = on_drain, .on_abort = on_abort};
     assert_int_equal(loop_new(&l, &err), STATUS_OK);
     struct http_options o = {.host = "127.0.0.1"};
     assert_int_equal(http_server_start(l, &o, &h, &a, &err), STATUS_OK);
@@ -414,6 +451,7 @@ int main(void)
         cmocka_unit_test(a_reader_that_stalls_is_aborted),
         cmocka_unit_test(connections_over_the_limit_are_refused),
         cmocka_unit_test(uploads_that_never_end_shut_out_no_small_request),
+        cmocka_unit_test(headers_and_ids_are_of_one_request),
         cmocka_unit_test(a_port_in_use_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
