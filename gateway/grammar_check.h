@@ -9,7 +9,7 @@
 struct grammar_check;
 struct grammar_check *grammar_check_new(const struct text_tokenizer *t); /* borrowed */
 void grammar_check_free(struct grammar_check *c);                        /* NULL is fine */
-/* False: e names the field, with llguidance's words. Takes as long as compiling: up to some tenths
- * of a second. */
+/* False: e names the field, with llguidance's words. Takes as long as compiling, milliseconds as a
+ * rule, and the first time as long as the vocabulary: seconds. */
 bool grammar_check(struct grammar_check *c, enum grammar_kind kind, struct str source,
                    const char *field, struct api_error *e);

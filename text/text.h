@@ -83,7 +83,7 @@ int text_template_render(const struct text_template *t, const char *context, siz
                          char err[TEXT_ERR_MAX]);
 
 /* ---- grammars ---- */
-/* A tokenizer's tokens by their bytes: made once (some 0.2 s for 250000 tokens), used by any
+/* A tokenizer's tokens by their bytes: made once (some 2 s for 250000 tokens), used by any
  * thread. The tokenizer may go before it. */
 struct text_vocabulary;
 int text_vocabulary_new(const struct text_tokenizer *t, struct text_vocabulary **out,

@@ -1,12 +1,16 @@
 #include "worker/grammars.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "text/text.h"
 
-enum { MAX_KEPT = 32 };
+enum { MAX_KEPT = 32, NAP_NS = 2000000 };
 
 _Static_assert((int)TEXT_GRAMMAR_JSON_SCHEMA == (int)GRAMMAR_JSON_SCHEMA &&
                    (int)TEXT_GRAMMAR_REGEX == (int)GRAMMAR_REGEX &&
@@ -31,8 +35,10 @@ struct standing {
 struct grammars {
     const char *tokenizer_path, *cache_dir;
     uint32_t vocab_size;
-    bool tried; /* to make the vocabulary; NULL then: it cannot be made */
-    struct text_vocabulary *vocabulary;
+    _Atomic uint64_t *progress;
+    bool tried;                         /* to make the vocabulary */
+    _Atomic bool made;                  /* by its thread; then: */
+    struct text_vocabulary *vocabulary; /* NULL: it cannot be made */
     struct kept kept[MAX_KEPT];
     uint32_t n_kept;
     uint64_t n_used;
@@ -41,12 +47,13 @@ struct grammars {
 };
 
 struct grammars *grammars_new(const char *tokenizer_path, const char *cache_dir,
-                              uint32_t vocab_size)
+                              uint32_t vocab_size, _Atomic uint64_t *progress)
 {
     struct grammars *g = mem_zalloc(sizeof *g);
     g->tokenizer_path = tokenizer_path;
     g->cache_dir = cache_dir;
     g->vocab_size = vocab_size;
+    g->progress = progress;
     return g;
 }
 
@@ -71,13 +78,11 @@ void grammars_free(struct grammars *g)
 
 /* ---- compiled grammars ---- */
 
-static const struct text_vocabulary *vocabulary(struct grammars *g)
+static void *make_vocabulary(void *ctx)
 {
+    struct grammars *g = ctx;
     char why[TEXT_ERR_MAX] = "";
     struct text_tokenizer *t = NULL;
-    if (g->tried)
-        return g->vocabulary;
-    g->tried = true;
     int s = text_tokenizer_open(g->tokenizer_path, g->cache_dir, &t, why);
     if (s == TEXT_OK)
         s = text_vocabulary_new(t, &g->vocabulary, why);
@@ -86,6 +91,28 @@ static const struct text_vocabulary *vocabulary(struct grammars *g)
                   log_quote(why));
     if (t)
         text_tokenizer_free(t);
+    atomic_store(&g->made, true);
+    return NULL;
+}
+
+static const struct text_vocabulary *vocabulary(struct grammars *g)
+{
+    pthread_t thread;
+    if (g->tried)
+        return g->vocabulary;
+    g->tried = true;
+    uint64_t begin_ns = clock_mono_ns();
+    if (pthread_create(&thread, NULL, make_vocabulary, g) != 0) {
+        make_vocabulary(g);
+        return g->vocabulary;
+    }
+    while (!atomic_load(&g->made)) {
+        (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        atomic_fetch_add(g->progress, 1);
+    }
+    pthread_join(thread, NULL);
+    log_info("grammar_vocabulary", "path=%s seconds=%.2f", log_quote(g->tokenizer_path),
+             (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S);
     return g->vocabulary;
 }
 

@@ -6,9 +6,10 @@
 #include "worker/sequences.h"
 
 struct grammars;
-/* Strings are borrowed for good. */
+/* Strings are borrowed for good. progress grows while the vocabulary is made, which takes seconds:
+ * who waits for the step knows that it is not stuck. */
 struct grammars *grammars_new(const char *tokenizer_path, const char *cache_dir,
-                              uint32_t vocab_size);
+                              uint32_t vocab_size, _Atomic uint64_t *progress);
 void grammars_free(struct grammars *g); /* NULL is fine */
 /* [(vocab_size + 31) / 32]: bit i % 32 of word i / 32 set: id i may come behind q's ids and n of
  * its guesses, which are in q->ids behind them. False: nothing is constrained there; q has no
