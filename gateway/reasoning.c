@@ -11,7 +11,8 @@ enum { STEP_START, STEP_INSIDE, STEP_PAST };
 
 struct think_family {
     const char *const *open, *const *close; /* any of them; NULL at the end */
-    bool always; /* text without the opening marker is reasoning up to the closing one */
+    const char *call; /* one of close: a call's, which ends it too and stays; NULL: none */
+    bool always;      /* text without the opening marker is reasoning up to the closing one */
 };
 
 static bool ends_with(struct str s, const char *const *ends)
@@ -88,7 +89,8 @@ static size_t think_feed(const struct answer_parser *p, struct parser_state *s, 
         answer_reasoning(a, (struct str){rest.ptr, n});
         at += n;
         if (found) {
-            at += strlen(f->close[i_close]);
+            if (!f->call || strcmp(f->close[i_close], f->call) != 0)
+                at += strlen(f->close[i_close]);
             s->step = STEP_PAST;
         }
     }
@@ -105,9 +107,11 @@ static size_t think_feed(const struct answer_parser *p, struct parser_state *s, 
         .name = n, .markers = MARKS(o, c), .init = think_init, .feed = think_feed,                 \
         .family = &(const struct think_family)                                                     \
         {                                                                                          \
-            MARKS(o), MARKS(c), always_it                                                          \
+            .open = MARKS(o), .close = MARKS(c), .always = always_it                               \
         }                                                                                          \
     }
+
+#define KIMI_CALLS "<|tool_calls_section_begin|>"
 
 /* vLLM's names. Where a template says in the prompt whether the model thinks, the prompt decides,
  * and `always` is for prompts that say nothing. */
@@ -115,6 +119,7 @@ static const struct answer_parser parsers[] = {
     THINK("deepseek_r1", "<think>", "</think>", true),
     THINK("deepseek_v3", "<think>", "</think>", false),
     THINK("glm45", "<think>", "</think>", false),
+    THINK("holo2", "<think>", "</think>", false),
     THINK("minimax_m2", "<think>", "</think>", true),
     THINK("mistral", "[THINK]", "[/THINK]", false),
     THINK("nemotron_v3", "<think>", "</think>", true),
@@ -122,14 +127,22 @@ static const struct answer_parser parsers[] = {
     THINK("qwen3", "<think>", "</think>", false),
     THINK("seed_oss", "<seed:think>", "</seed:think>", true),
     THINK("step3", "<think>", "</think>", true),
+    THINK("step3p5", "<think>", "</think>", true),
+    {.name = "kimi_k2",
+     .markers = MARKS("<think>", "</think>", KIMI_CALLS),
+     .init = think_init,
+     .feed = think_feed,
+     .family = &(const struct think_family){.open = MARKS("<think>"),
+                                            .close = MARKS("</think>", KIMI_CALLS),
+                                            .call = KIMI_CALLS}},
     {.name = "granite", /* plain words, in two spellings */
      .markers = MARKS("Here is my thought process:"),
      .init = think_init,
      .feed = think_feed,
      .family =
          &(const struct think_family){
-             MARKS("Here is my thought process:", "Here's my thought process:"),
-             MARKS("Here is my response:", "Here's my response:"), false}},
+             .open = MARKS("Here is my thought process:", "Here's my thought process:"),
+             .close = MARKS("Here is my response:", "Here's my response:")}},
 };
 
 const struct answer_parser *reasoning_parser_find(const char *name)

@@ -247,8 +247,14 @@ static size_t feed_next(const struct marked_family *f, struct parser_state *s, s
     char more = f->between;
     if (s->in_list)
         more = ',';
-    if (at == text.len && more)
+    bool follows = f->follows && !s->in_list;
+    if (at == text.len && (more || follows))
         return 0;
+    if (follows && is_name_byte(text.ptr[at])) {
+        s->step = STEP_HEAD;
+        s->i_mark = NO_MARK;
+        return at;
+    }
     if (more && text.ptr[at] == more) {
         s->step = STEP_HEAD;
         s->i_mark = NO_MARK;

@@ -11,6 +11,7 @@ struct marked_family {
     const char *close; /* behind a call or a list; what precedes it is dropped. NULL: nothing */
     char bare;    /* text that begins with this byte is a call without a marker; 0: it is not */
     char between; /* behind this byte another object may follow; 0: it may not */
+    bool follows; /* another may follow at once */
     bool named; /* the name comes before the arguments, not in an object: [prefix] name [sep …] { */
     const char *prefix, *sep; /* with named; NULL: there is none */
     bool own_id; /* prefix, name and sep with its number are the call's id: the template wants it */

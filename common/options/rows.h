@@ -64,18 +64,18 @@
 #define INVOCATIONS_HELP                                                                           \
     "how /invocations answers: as DJL Serving does with rolling_batch=vllm, or with async_mode"
 #define ROWS_ANSWERS(S)                                                                            \
-    OPT_STRING(S, reasoning_parser, "reasoning-parser", NULL,                                      \
-               "how the model marks its reasoning, by vLLM's names: deepseek_r1, deepseek_v3, "    \
-               "glm45, granite, minimax_m2, mistral, nemotron_v3, olmo3, openai_gptoss, qwen3, "   \
-               "seed_oss, step3; "                                                                 \
-               "default: it stays in the text"),                                                   \
+    OPT_STRING(                                                                                    \
+        S, reasoning_parser, "reasoning-parser", NULL,                                             \
+        "how the model marks its reasoning, by vLLM's names: deepseek_r1, deepseek_v3, "           \
+        "glm45, granite, holo2, kimi_k2, minimax_m2, mistral, nemotron_v3, olmo3, openai_gptoss, " \
+        "qwen3, seed_oss, step3, step3p5; default: it stays in the text"),                         \
         OPT_STRING(                                                                                \
             S, tool_call_parser, "tool-call-parser", NULL,                                         \
             "how the model writes calls of tools, by vLLM's names: deepseek_v3, deepseek_v31, "    \
             "functiongemma, glm45, glm47, granite, granite-20b-fc, hermes, hunyuan_a13b, "         \
             "internlm, "                                                                           \
             "jamba, kimi_k2, llama3_json, llama4_json, llama4_pythonic, longcat, minimax_m2, "     \
-            "mistral, "                                                                            \
+            "mistral, olmo3, "                                                                     \
             "openai, phi4_mini_json, pythonic, qwen3_coder, qwen3_xml, seed_oss, step3p5"),        \
         OPT_BOOL(S, enable_auto_tool_choice, "enable-auto-tool-choice", NULL,                      \
                  "requests may leave it to the model whether it calls a tool; needs "              \

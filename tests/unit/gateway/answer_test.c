@@ -184,6 +184,16 @@ static const struct answer_case cases[] = {
      "<start_function_call>call:f{a:<escape>x\"<b<escape>,b:[1,true],c:{d:<escape><escape>}}"
      "<end_function_call><start_function_call>call:g{}<end_function_call>",
      "[f]({\"a\": \"x\\\"<b\", \"b\": [1, true], \"c\": {\"d\": \"\"}})[g]({})"},
+    {0, NULL, "olmo3", "", "a <function_calls>f(a='x', b=null)\ng()</function_calls>",
+     "C(a )[f]({\"a\": \"x\", \"b\": null})[g]({})"},
+    {0, NULL, "olmo3", "", "<function_calls>f() what</function_calls>b",
+     "[f]({})C(what</function_calls>b)"},
+    {0, "kimi_k2", "kimi_k2", "",
+     "<think>a<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_"
+     "begin|>{}"
+     "<|tool_call_end|><|tool_calls_section_end|>",
+     "R(a)[f]({})"},
+    {0, "kimi_k2", NULL, "", "<think>a</think>b", "R(a)C(b)"},
     {0, NULL, "functiongemma", "", "<start_function_call>f", "C(<start_function_call>f)"},
     {0, "openai_gptoss", "openai", "<|start|>assistant",
      "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>commentary<|message|>b<|"
