@@ -12,6 +12,7 @@
 
 #include "cli/command.h"
 #include "cli/preflight.h"
+#include "cli/sagemaker.h"
 #include "cli/supervisor.h"
 #include "cli/tables.h"
 #include "cli/throw_away.h"
@@ -271,6 +272,64 @@ static void finish(struct up *u)
     arena_fini(&u->arena);
 }
 
+/* ---- as SageMaker starts it ---- */
+
+static uint32_t count_gpus(void)
+{
+    char path[32];
+    uint32_t n = 0;
+    for (snprintf(path, sizeof path, "/dev/nvidia0"); access(path, F_OK) == 0;)
+        snprintf(path, sizeof path, "/dev/nvidia%u", ++n);
+    return n;
+}
+
+/* serving.properties; one that cannot be read is none. */
+static size_t read_properties(const char *store, char *out, size_t size)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/serving.properties", store);
+    FILE *f = fopen(path, "r");
+    size_t n = f ? fread(out, 1, size, f) : 0;
+    if (f)
+        (void)fclose(f);
+    return n;
+}
+
+/* `serve` alone in SageMaker's environment: its settings as arguments, then those that were given.
+ * False: *code says. owned_argv is the caller's to free. */
+static bool sagemaker_argv(int *argc, char **argv, struct arena *arena, char ***owned_argv,
+                           int *code)
+{
+    static char properties[64 << 10];
+    char config[PATH_BYTES];
+    struct sagemaker_output out;
+    struct error err = {0};
+    const char *store = sagemaker_model_store(environ);
+    snprintf(config, sizeof config, "%s/config.json", store);
+    size_t n = read_properties(store, properties, sizeof properties);
+    const struct sagemaker_input in = {.environ_ = environ,
+                                       .properties = {properties, n},
+                                       .has_weights = access(config, F_OK) == 0,
+                                       .n_gpus = count_gpus()};
+    if (sagemaker_read(&in, arena, &out, &err) != STATUS_OK) {
+        fprintf(stderr, "cox %s: %s\n", argv[0], err.text);
+        *code = EXIT_USAGE;
+        return false;
+    }
+    for (uint32_t i = 0; i < out.n_warnings; i++)
+        command_warn(argv[0], out.warnings[i]);
+    char **all = mem_array((size_t)*argc + out.n_args + 1, sizeof *all);
+    all[0] = argv[0];
+    for (uint32_t i = 0; i < out.n_args; i++)
+        all[1 + i] = (char *)out.args[i];
+    for (int i = 1; i < *argc; i++)
+        all[out.n_args + (uint32_t)i] = argv[i];
+    *argc += (int)out.n_args;
+    all[*argc] = NULL;
+    *owned_argv = all;
+    return true;
+}
+
 int cmd_up(int argc, char **argv)
 {
     struct up *u = mem_zalloc(sizeof *u);
@@ -284,7 +343,15 @@ int cmd_up(int argc, char **argv)
                                       .log_format = &u->o.log_format};
     u->name = argv[0];
     u->begin_ns = clock_mono_ns();
-    if (command_parse(&line, argc, argv, &u->o, &res, &code)) {
+    bool by_sagemaker = strcmp(argv[0], "serve") == 0 && (argc < 2 || argv[1][0] == '-') &&
+                        sagemaker_is_here(environ);
+    char **own_argv = NULL;
+    struct arena texts;
+    arena_init(&texts, 0);
+    res = (struct config_result){0};
+    if (by_sagemaker && sagemaker_argv(&argc, argv, &texts, &own_argv, &code))
+        argv = own_argv;
+    if ((!by_sagemaker || own_argv) && command_parse(&line, argc, argv, &u->o, &res, &code)) {
         if (res.positional.n_items == 0) {
             fprintf(stderr,
                     "cox %s: which model? usage: %s; MODEL is null, demo, a GGUF file or a "
@@ -309,6 +376,8 @@ int cmd_up(int argc, char **argv)
         }
     }
     config_fini(&res);
+    mem_free(own_argv);
+    arena_fini(&texts);
     mem_free(u);
     return code;
 }

@@ -137,6 +137,7 @@ const struct option_spec up_specs[] = {
               "seconds that a stop waits for open requests; a second signal ends at once"),
     ROW_KEEP_ALIVE(S),
     ROWS_ANSWERS(S),
+    OPT_BOOL(S, sagemaker, "sagemaker", NULL, SAGEMAKER_HELP),
     OPT_ENUM(S, invocations, "invocations", "rolling|async", "rolling", INVOCATIONS_HELP),
     ROWS_FRONT(S),
     ROW_API_KEY_FILE(S),

@@ -226,6 +226,8 @@ static void build_gateway(struct builder *b, struct up_child *c, uint32_t i)
         arg(c, "--trust-request-chat-template");
     if (o->unknown_fields)
         flag(c, "--unknown-fields", o->unknown_fields == 1 ? "warn" : "ignore");
+    if (o->sagemaker)
+        arg(c, "--sagemaker");
     if (o->invocations)
         flag(c, "--invocations", "async");
     flags_of_front(b, c);

@@ -150,6 +150,23 @@ static void post_prompt(struct gateway *g, struct http_request *r, const struct 
     serving_on_request(&g->serving, r, &q);
 }
 
+/* What SageMaker asks: 200 and DJL's words where a request would be served. */
+static void get_ping(struct gateway *g, struct http_request *r, const struct route *row,
+                     uint64_t tenant)
+{
+    const char *why;
+    struct strbuf b;
+    if (!g->config->sagemaker || !serving_healthy(&g->serving, &why)) {
+        get_health(g, r, row, tenant);
+        return;
+    }
+    strbuf_init(&b, 0);
+    strbuf_append_c(&b, "{\n  ");
+    strbuf_append_json(&b, str_from(g->served_names[0]));
+    strbuf_append_c(&b, ": {\n    \"status\": \"Healthy\"\n  }\n}\n");
+    answer_json(r, &b);
+}
+
 /* One path of DJL's, in the form that this gateway was started for. */
 static void post_invocation(struct gateway *g, struct http_request *r, const struct route *row,
                             uint64_t tenant)
@@ -158,6 +175,18 @@ static void post_invocation(struct gateway *g, struct http_request *r, const str
     if (g->config->invocations == INVOCATIONS_ASYNC)
         own.dialect = &dialect_djl_async;
     post_prompt(g, r, &own, tenant);
+}
+
+/* OpenAI's, or on SageMaker another name for /invocations. */
+static void post_chat(struct gateway *g, struct http_request *r, const struct route *row,
+                      uint64_t tenant)
+{
+    struct route own = *row;
+    own.dialect = &dialect_djl;
+    if (g->config->sagemaker)
+        post_invocation(g, r, &own, tenant);
+    else
+        post_prompt(g, r, row, tenant);
 }
 
 static void post_load_adapter(struct gateway *g, struct http_request *r, const struct route *row,
@@ -181,7 +210,7 @@ static void call_state(struct gateway *g, struct http_request *r, const struct r
 /* ---- the table ---- */
 
 static const struct route routes[] = {
-    {"POST", "/v1/chat/completions", ACCESS_KEY, post_prompt, &dialect_chat},
+    {"POST", "/v1/chat/completions", ACCESS_KEY, post_chat, &dialect_chat},
     {"POST", "/v1/completions", ACCESS_KEY, post_prompt, &dialect_completions},
     {"POST", "/v1/messages", ACCESS_KEY, post_prompt, &dialect_messages},
     {"POST", "/v1/messages/count_tokens", ACCESS_KEY, post_prompt, &dialect_count_tokens},
@@ -199,8 +228,8 @@ static const struct route routes[] = {
     {"POST", "/v1/unload_lora_adapter", ACCESS_ADMIN, post_unload_adapter, NULL},
     {"GET", "/health", ACCESS_OPEN, get_health, NULL},
     {"GET", "/ready", ACCESS_OPEN, get_health, NULL},
-    {"GET", "/ping", ACCESS_OPEN, get_health, NULL},
-    {"POST", "/ping", ACCESS_OPEN, get_health, NULL},
+    {"GET", "/ping", ACCESS_OPEN, get_ping, NULL},
+    {"POST", "/ping", ACCESS_OPEN, get_ping, NULL},
     {"GET", "/version", ACCESS_KEY, get_version, NULL},
     {"GET", "/livez", ACCESS_PROBE, get_admin, NULL},
     {"GET", "/readyz", ACCESS_PROBE, get_admin, NULL},

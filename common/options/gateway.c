@@ -55,6 +55,7 @@ const struct option_spec gateway_options[] = {
               "seconds for open requests after SIGTERM"),
     ROW_KEEP_ALIVE(S),
     ROWS_ANSWERS(S),
+    OPT_BOOL(S, sagemaker, "sagemaker", NULL, SAGEMAKER_HELP),
     OPT_ENUM(S, invocations, "invocations", "rolling|async", "rolling", INVOCATIONS_HELP),
     ROWS_FRONT(S),
     ROW_LOG_LEVEL(S),

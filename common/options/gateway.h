@@ -27,6 +27,7 @@ struct gateway_config {
     bool enable_auto_tool_choice, trust_request_chat_template;
     int unknown_fields; /* enum unknown_fields */
     int invocations;    /* enum invocations_form */
+    bool sagemaker;
 };
 
 extern const struct option_spec gateway_options[];

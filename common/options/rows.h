@@ -61,6 +61,7 @@
 #define ROW_KEEP_ALIVE(S)                                                                          \
     OPT_FLOAT(S, keep_alive_s, "sse-keep-alive-interval", 0, 3600, "15",                           \
               "seconds of silence after which a stream gets a comment line; 0: none")
+#define SAGEMAKER_HELP "/ping and /v1/chat/completions answer as DJL Serving does on SageMaker"
 #define INVOCATIONS_HELP                                                                           \
     "how /invocations answers: as DJL Serving does with rolling_batch=vllm, or with async_mode"
 #define ROWS_ANSWERS(S)                                                                            \

@@ -1,6 +1,7 @@
 """What DJL Serving's clients on SageMaker rely on. docs/sagemaker.md numbers the statements; a test has
 the number of its statement in its name."""
 import json
+import signal
 
 import httpx
 import null_oracle as oracle
@@ -185,3 +186,85 @@ def test_57_temperature_of_chat(http, temperature):
 
 def test_60_unknown_adapter(http):
     invoke(http, {"inputs": PROMPT, "adapters": "nobody"}, status=424)
+
+
+# ---- the process, as a container's command ----
+
+
+class Container(Cluster):
+    """`cox serve` with settings in the environment. The other ports are ours, so that tests do not meet."""
+
+    def __init__(self, model="null", **variables):
+        super().__init__()
+        self.store = self.tmp / "store"
+        self.store.mkdir()
+        self.command = [self.command[0], "serve",
+                        *self.command[self.command.index("--head-port"):]]
+        self.env.update({"SERVING_MODEL_STORE": str(self.store), "HF_MODEL_ID": model, **variables})
+        self.env["SAGEMAKER_BIND_TO_PORT"] = str(self.ports[0])
+
+
+SEED_000 = {
+    "OPTION_ROLLING_BATCH": "vllm", "OPTION_TENSOR_PARALLEL_DEGREE": "max", "OPTION_MAX_ROLLING_BATCH_SIZE": "2",
+    "OPTION_DTYPE": "fp16", "OPTION_TRUST_REMOTE_CODE": "true", "OPTION_MAX_MODEL_LEN": "8192",
+    "VLLM_ATTENTION_BACKEND": "XFORMERS", "OPTION_GPU_MEMORY_UTILIZATION": "0.9", "VLLM_MAX_NUM_SEQS": "16",
+}
+
+
+@pytest.fixture(scope="module")
+def container():
+    with Container(**SEED_000) as c:
+        yield c
+
+
+@pytest.fixture(scope="module")
+def endpoint(container):
+    with httpx.Client(base_url=container.url, timeout=60) as client:
+        yield client
+
+
+def test_1_3_24_serve_with_the_settings_of_seed_000(endpoint):
+    assert "log_prob" in generate(endpoint, stream=True).text, "rolling"
+    assert generate(endpoint).json()["generated_text"] == oracle.text(PROMPT, 30, temperature=0)
+
+
+def test_2_listens_everywhere(container):
+    assert httpx.get(f"http://127.0.0.2:{container.ports[0]}/ping").status_code == 200
+
+
+def test_7_body_of_ping(endpoint):
+    got = endpoint.get("/ping")
+    assert got.status_code == 200 and got.json() == {"null": {"status": "Healthy"}}
+
+
+def test_10_chat_is_invocations(endpoint):
+    a, b = (lines(invoke(endpoint, {**CHAT, "stream": True}, path=p)) for p in ("/invocations", "/v1/chat/completions"))
+    assert [x["choices"] for x in a] == [x["choices"] for x in b]
+    invoke(endpoint, {**CHAT, "temperature": 3}, status=424, path="/v1/chat/completions")
+
+
+def test_14_23_the_file_wins():
+    c = Container(OPTION_ROLLING_BATCH="vllm")
+    (c.store / "serving.properties").write_text("engine=Python\noption.rolling_batch=auto\n")
+    with c, httpx.Client(base_url=c.url, timeout=60) as client:
+        assert '"logprob"' in generate(client, stream=True).text, "async"
+
+
+@pytest.mark.parametrize("variables, why", [({"OPTION_DTYPE": "fp17"}, "dtype=fp17"),
+                                            ({"HF_MODEL_ID": ""}, "no config.json"),
+                                            ({"HF_MODEL_ID": "org/nowhere"}, "org/nowhere")])
+def test_8_21_what_cannot_be_loaded_ends(variables, why):
+    c = Container()
+    c.env.update(variables)
+    c.start(wait=False)
+    try:
+        assert c.process.wait(60) != 0
+        assert why in c.log()
+    finally:
+        c.kill()
+
+
+def test_4_sigterm_ends_it():
+    c = Container().start()
+    code, seconds = c.stop(signal.SIGTERM, seconds=30)
+    assert code == 0 and seconds < 30

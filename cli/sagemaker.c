@@ -1,0 +1,337 @@
+#include "cli/sagemaker.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+enum { MAX_TEXT = 4096 };
+
+struct reader {
+    const struct sagemaker_input *in;
+    struct arena *arena;
+    struct sagemaker_output *out;
+    struct error *err;
+};
+
+static const char *text(struct reader *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static const char *text(struct reader *r, const char *fmt, ...)
+{
+    char buf[MAX_TEXT];
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(buf, sizeof buf, fmt, args);
+    va_end(args);
+    size_t size = n < 0 ? 1 : n < MAX_TEXT ? (size_t)n + 1 : MAX_TEXT;
+    char *out = arena_try_alloc(r->arena, size);
+    if (!out)
+        return "";
+    memcpy(out, buf, size - 1);
+    out[size - 1] = '\0';
+    return out;
+}
+
+static void arg(struct reader *r, const char *a)
+{
+    if (a && r->out->n_args < SAGEMAKER_MAX_ARGS)
+        r->out->args[r->out->n_args++] = a;
+}
+
+static void flag(struct reader *r, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    arg(r, name);
+    arg(r, value);
+}
+
+static void warn(struct reader *r, const char *what)
+{
+    if (r->out->n_warnings < SAGEMAKER_MAX_WARNINGS)
+        r->out->warnings[r->out->n_warnings++] = what;
+}
+
+/* ---- where settings are ---- */
+
+/* An empty variable is none. */
+static const char *variable(char *const *environ_, const char *name)
+{
+    size_t n = strlen(name);
+    for (; *environ_; environ_++)
+        if (strncmp(*environ_, name, n) == 0 && (*environ_)[n] == '=')
+            return (*environ_)[n + 1] ? *environ_ + n + 1 : NULL;
+    return NULL;
+}
+
+static const char *variable_of(const struct reader *r, const char *name)
+{
+    return variable(r->in->environ_, name);
+}
+
+static struct str trim(struct str s)
+{
+    while (s.len > 0 && isspace((unsigned char)s.ptr[s.len - 1]))
+        s.len--;
+    while (s.len > 0 && isspace((unsigned char)*s.ptr))
+        s.ptr++, s.len--;
+    return s;
+}
+
+/* A line of Java's properties: KEY = VALUE or KEY: VALUE. False: a comment, or nothing. */
+static bool split_line(struct str line, struct str *key, struct str *value)
+{
+    size_t i = 0;
+    line = trim(line);
+    if (line.len == 0 || *line.ptr == '#' || *line.ptr == '!')
+        return false;
+    while (i < line.len && line.ptr[i] != '=' && line.ptr[i] != ':')
+        i++;
+    *key = trim((struct str){line.ptr, i});
+    *value = i < line.len ? trim((struct str){line.ptr + i + 1, line.len - i - 1}) : STR("");
+    return true;
+}
+
+/* The last line with the key counts. */
+static const char *property(struct reader *r, const char *name)
+{
+    struct str rest = r->in->properties, key, value;
+    const char *found = NULL;
+    while (rest.len > 0) {
+        const char *end = memchr(rest.ptr, '\n', rest.len);
+        size_t n = end ? (size_t)(end - rest.ptr) : rest.len;
+        if (split_line((struct str){rest.ptr, n}, &key, &value) && str_eq_c(key, name))
+            found = value.len ? text(r, STR_FMT, STR_ARG(value)) : NULL;
+        n += end != NULL;
+        rest = (struct str){rest.ptr + n, rest.len - n};
+    }
+    return found;
+}
+
+/* prefix + name in capitals, or as it is written. */
+static const char *prefixed(const struct reader *r, const char *prefix, const char *name)
+{
+    char full[128];
+    size_t n = strlen(prefix);
+    const char *v;
+    snprintf(full, sizeof full, "%s%s", prefix, name);
+    if ((v = variable_of(r, full)))
+        return v;
+    for (char *c = full + n; *c; c++)
+        *c = (char)toupper((unsigned char)*c);
+    return variable_of(r, full);
+}
+
+/* The file wins over the environment, OPTION_ over the plain name `alias` (or NULL). */
+static const char *option(struct reader *r, const char *name, const char *alias)
+{
+    char full[128];
+    snprintf(full, sizeof full, "option.%s", name);
+    const char *v = property(r, full);
+    if (!v)
+        v = prefixed(r, "OPTION_", name);
+    return v || !alias ? v : variable_of(r, alias);
+}
+
+/* Of the server, not of the model: without "option.". */
+static const char *server_option(struct reader *r, const char *name)
+{
+    const char *v = property(r, name);
+    return v ? v : prefixed(r, "SERVING_", name);
+}
+
+/* A DJL name and vLLM's for the same thing may not say different things. */
+static enum status twin(struct reader *r, const char *name, const char *vllm, const char *alias,
+                        const char **out)
+{
+    const char *a = option(r, name, NULL), *b = option(r, vllm, NULL);
+    if (a && b && strcmp(a, b) != 0)
+        return error_set(r->err, STATUS_INVALID, "option.%s is %s and option.%s is %s: give one",
+                         name, a, vllm, b);
+    *out = a ? a : b ? b : alias ? variable_of(r, alias) : NULL;
+    return STATUS_OK;
+}
+
+static bool is_true(const char *v)
+{
+    return v && strcasecmp(v, "true") == 0;
+}
+
+/* ---- what they mean ---- */
+
+static enum status read_rolling_batch(struct reader *r, bool *is_rolling)
+{
+    static const char *const rolling[] = {"vllm", "lmi-dist", "scheduler", "trtllm"};
+    const char *v = option(r, "rolling_batch", NULL);
+    *is_rolling = false;
+    if (!v || strcmp(v, "auto") == 0)
+        return STATUS_OK;
+    for (size_t i = 0; i < sizeof rolling / sizeof *rolling; i++)
+        *is_rolling = *is_rolling || strcmp(v, rolling[i]) == 0;
+    if (*is_rolling && strcmp(v, "vllm") != 0)
+        warn(r, text(r, "rolling_batch=%s is served as vllm", v));
+    if (*is_rolling)
+        return STATUS_OK;
+    if (strcmp(v, "disable") != 0 && strcmp(v, "disabled") != 0)
+        return error_set(r->err, STATUS_INVALID,
+                         "rolling_batch=%s: one of auto, vllm, disable (or lmi-dist, scheduler, "
+                         "trtllm, which mean vllm)",
+                         v);
+    if (!is_true(option(r, "async_mode", NULL)))
+        warn(r, "rolling_batch=disable without async_mode: static batches are not served, answers "
+                "are those of async_mode=true");
+    return STATUS_OK;
+}
+
+static enum status read_count(struct reader *r, const char *name, const char *v, uint32_t *out)
+{
+    uint64_t n;
+    if (str_to_u64(str_from(v), &n) != STATUS_OK || n == 0 || n > 1024)
+        return error_set(r->err, STATUS_INVALID, "%s=%s: a number from 1 to 1024%s", name, v,
+                         strncmp(name, "tensor", 6) == 0 ? ", or max" : "");
+    *out = (uint32_t)n;
+    return STATUS_OK;
+}
+
+/* max: all GPUs. A number: as many copies of the model as there are GPUs for. Without any GPU the
+ * CPU computes, and shares as it is told. */
+static enum status read_parallel(struct reader *r)
+{
+    const char *tp_text, *pp_text, *fallback = variable_of(r, "TENSOR_PARALLEL_DEGREE");
+    uint32_t pp = 1, tp = 1, gpus = r->in->n_gpus;
+    TRY(twin(r, "tensor_parallel_degree", "tensor_parallel_size", NULL, &tp_text));
+    TRY(twin(r, "pipeline_parallel_degree", "pipeline_parallel_size", "PIPELINE_PARALLEL_DEGREE",
+             &pp_text));
+    if (!tp_text)
+        tp_text = fallback ? fallback : variable_of(r, "SM_NUM_GPUS");
+    if (pp_text)
+        TRY(read_count(r, "pipeline_parallel_degree", pp_text, &pp));
+    bool is_max = !tp_text || strcmp(tp_text, "max") == 0;
+    if (!is_max)
+        TRY(read_count(r, "tensor_parallel_degree", tp_text, &tp));
+    else if (gpus / pp > 0)
+        tp = gpus / pp;
+    if (gpus > 0 && tp * pp > gpus)
+        return error_set(r->err, STATUS_INVALID,
+                         "tensor_parallel_degree %u x pipeline_parallel_degree %u is more than the "
+                         "%u GPUs of this machine",
+                         tp, pp, gpus);
+    flag(r, "--tensor-parallel-size", text(r, "%u", tp));
+    flag(r, "--pipeline-parallel-size", text(r, "%u", pp));
+    if (gpus / (tp * pp) > 1)
+        flag(r, "--data-parallel-size", text(r, "%u", gpus / (tp * pp)));
+    return STATUS_OK;
+}
+
+static enum status read_dtype(struct reader *r)
+{
+    static const char *const names[][2] = {
+        {"fp32", "float32"},  {"float32", "float32"},   {"fp16", "float16"}, {"float16", "float16"},
+        {"bf16", "bfloat16"}, {"bfloat16", "bfloat16"}, {"auto", "auto"},
+    };
+    const char *v = option(r, "dtype", NULL);
+    if (!v)
+        return STATUS_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(v, names[i][0]) == 0) {
+            flag(r, "--dtype", names[i][1]);
+            return STATUS_OK;
+        }
+    return error_set(r->err, STATUS_INVALID,
+                     "dtype=%s: one of fp32, float32, fp16, float16, bf16, bfloat16, auto", v);
+}
+
+/* The mounted model is "model", one of the hub its id with _ for what is no letter or digit. */
+static enum status read_model(struct reader *r)
+{
+    const char *store = sagemaker_model_store(r->in->environ_);
+    const char *id = option(r, "model_id", "HF_MODEL_ID"),
+               *given = option(r, "served_model_name", NULL);
+    bool mounted = !id || strcmp(id, store) == 0;
+    if (mounted && !r->in->has_weights)
+        return error_set(r->err, STATUS_INVALID,
+                         "no model: %s has no config.json, and HF_MODEL_ID names none", store);
+    if (!mounted && r->in->has_weights)
+        warn(r, text(r, "%s has weights too: %s is served alone", store, id));
+    char *name = (char *)text(r, "%s", mounted ? "model" : id);
+    for (char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c))
+            *c = '_';
+    arg(r, mounted ? store : id);
+    flag(r, "--served-model-name", given ? given : name);
+    return STATUS_OK;
+}
+
+static enum status read_engine(struct reader *r)
+{
+    bool is_rolling;
+    const char *seqs, *quantize = option(r, "quantize", "HF_MODEL_QUANTIZE");
+    TRY(read_rolling_batch(r, &is_rolling));
+    flag(r, "--invocations", is_rolling ? "rolling" : "async");
+    TRY(twin(r, "max_rolling_batch_size", "max_num_seqs", "MAX_BATCH_SIZE", &seqs));
+    flag(r, "--max-num-seqs", seqs ? seqs : is_rolling ? "256" : "32");
+    TRY(read_parallel(r));
+    TRY(read_dtype(r));
+    const char *prefill = option(r, "max_rolling_batch_prefill_tokens", "MAX_BATCH_PREFILL_TOKENS");
+    flag(r, "--max-num-batched-tokens",
+         prefill ? prefill : option(r, "max_num_batched_tokens", NULL));
+    flag(r, "--max-model-len", option(r, "max_model_len", NULL));
+    flag(r, "--gpu-memory-utilization",
+         option(r, "gpu_memory_utilization", "CUDA_MEMORY_FRACTION"));
+    flag(r, "--kv-cache-dtype", option(r, "kv_cache_dtype", NULL));
+    if (is_true(option(r, "enforce_eager", NULL)))
+        arg(r, "--enforce-eager");
+    const char *caching = option(r, "enable_prefix_caching", NULL);
+    if (caching && !is_true(caching))
+        arg(r, "--no-enable-prefix-caching");
+    if (quantize && strcmp(quantize, "fp8") == 0)
+        flag(r, "--quantization", quantize);
+    else if (quantize)
+        warn(r, text(r, "quantize=%s: weights that are quantised say so themselves", quantize));
+    if (is_true(option(r, "enable_lora", NULL)))
+        warn(r, "enable_lora: adapters are not read from the model's folder yet; see cox lora");
+    return STATUS_OK;
+}
+
+static void read_chat(struct reader *r)
+{
+    flag(r, "--tool-call-parser", option(r, "tool_call_parser", NULL));
+    flag(r, "--reasoning-parser", option(r, "reasoning_parser", NULL));
+    flag(r, "--chat-template", option(r, "chat_template", NULL));
+    if (is_true(option(r, "enable_auto_tool_choice", NULL)))
+        arg(r, "--enable-auto-tool-choice");
+}
+
+bool sagemaker_is_here(char *const *environ_)
+{
+    for (; *environ_; environ_++)
+        if (strncmp(*environ_, "SAGEMAKER_", 10) == 0)
+            return true;
+    return false;
+}
+
+const char *sagemaker_model_store(char *const *environ_)
+{
+    const char *v = variable(environ_, "SERVING_MODEL_STORE");
+    return v ? v : "/opt/ml/model";
+}
+
+enum status sagemaker_read(const struct sagemaker_input *in, struct arena *arena,
+                           struct sagemaker_output *out, struct error *err)
+{
+    struct reader r = {in, arena, out, err};
+    *out = (struct sagemaker_output){0};
+    const char *port = variable_of(&r, "SAGEMAKER_BIND_TO_PORT");
+    TRY(read_model(&r));
+    arg(&r, "--sagemaker");
+    flag(&r, "--host", "0.0.0.0");
+    flag(&r, "--port", port ? port : "8080");
+    flag(&r, "--shutdown-timeout", "20"); /* SIGKILL follows SIGTERM after 30 s */
+    TRY(read_engine(&r));
+    read_chat(&r);
+    const char *queue = server_option(&r, "job_queue_size");
+    if (!queue)
+        queue = variable_of(&r, "MAX_CONCURRENT_REQUESTS");
+    flag(&r, "--max-waiting", queue ? queue : "1000");
+    return STATUS_OK;
+}

@@ -1,0 +1,120 @@
+/* Settings of DJL Serving's containers as arguments of `cox up`. */
+#include "cli/sagemaker.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MAX_VARIABLES = 16, JOINED_BYTES = 2048 };
+
+/* All arguments with spaces between, or the error, and warnings behind a |. env: NAME=VALUE with
+ * newlines between. */
+static void read_settings(const char *env, const char *properties, uint32_t n_gpus, char *out)
+{
+    char copy[1024], *variables[MAX_VARIABLES] = {NULL}, *save = NULL;
+    int n = 0;
+    struct arena arena;
+    struct sagemaker_output got;
+    struct error err = {0};
+    snprintf(copy, sizeof copy, "%s", env);
+    for (char *v = strtok_r(copy, "\n", &save); v && n + 1 < MAX_VARIABLES;
+         v = strtok_r(NULL, "\n", &save))
+        variables[n++] = v;
+    arena_init(&arena, 0);
+    const struct sagemaker_input in = {variables, str_from(properties), !strstr(env, "NO_WEIGHTS"),
+                                       n_gpus};
+    out[0] = '\0';
+    if (sagemaker_read(&in, &arena, &got, &err) != STATUS_OK)
+        snprintf(out, JOINED_BYTES, "%s", err.text);
+    else
+        for (uint32_t i = 0; i < got.n_args + got.n_warnings; i++)
+            snprintf(out + strlen(out), JOINED_BYTES - strlen(out), "%s%s", i ? " " : "",
+                     i < got.n_args ? got.args[i] : got.warnings[i - got.n_args]);
+    arena_fini(&arena);
+}
+
+#define SEED_000                                                                                   \
+    "OPTION_ROLLING_BATCH=vllm\nOPTION_TENSOR_PARALLEL_DEGREE=max\n"                               \
+    "OPTION_MAX_ROLLING_BATCH_SIZE=2\nOPTION_DTYPE=fp16\nOPTION_TRUST_REMOTE_CODE=true\n"          \
+    "OPTION_MAX_MODEL_LEN=8192\nVLLM_ATTENTION_BACKEND=XFORMERS\n"                                 \
+    "OPTION_GPU_MEMORY_UTILIZATION=0.9\nVLLM_MAX_NUM_SEQS=16"
+
+static void test_seed_000(void **state)
+{
+    char got[JOINED_BYTES];
+    read_settings(SEED_000, "", 8, got);
+    assert_string_equal(got,
+                        "/opt/ml/model --served-model-name model --sagemaker --host 0.0.0.0 --port "
+                        "8080 --shutdown-timeout 20 --invocations rolling --max-num-seqs 2 "
+                        "--tensor-parallel-size 8 --pipeline-parallel-size 1 --dtype float16 "
+                        "--max-model-len 8192 --gpu-memory-utilization 0.9 --max-waiting 1000");
+}
+
+static void test_settings(void **state)
+{
+    static const struct {
+        const char *env, *properties, *want; /* is in what comes out; !TEXT: is not */
+        uint32_t n_gpus;
+    } cases[] = {
+        {"", "option.max_model_len=77\n", "--max-model-len 77", 0}, /* 13: the file ... */
+        {"OPTION_MAX_MODEL_LEN=77", "", "--max-model-len 77", 0},   /* ... as the environment */
+        {"OPTION_DTYPE=bf16", " # x\noption.dtype : fp32\r\n", "--dtype float32", 0}, /* 14 */
+        {"OPTION_DTYPE=", "", "!--dtype", 0},                                         /* 16 */
+        {"OPTION_DTYPE=bf16", "option.dtype=\n", "--dtype bfloat16", 0},
+        {"HF_MODEL_ID=/opt/ml/model", "", "/opt/ml/model --served-model-name model ", 0}, /* 17 */
+        {"NO_WEIGHTS=1\nHF_MODEL_ID=org/name-x", "", "org/name-x --served-model-name org_name_x ",
+         0},
+        {"NO_WEIGHTS=1", "", "no model: /opt/ml/model has no config.json", 0},
+        {"", "", "--tensor-parallel-size 4", 4}, /* 18 */
+        {"", "option.pipeline_parallel_degree=2",
+         "--tensor-parallel-size 2 --pipeline-parallel-size 2", 4},
+        {"OPTION_TENSOR_PARALLEL_DEGREE=8", "", "is more than the 4 GPUs", 4}, /* 19 */
+        {"TENSOR_PARALLEL_DEGREE=2", "", "--tensor-parallel-size 2", 2},       /* 20 */
+        {"SM_NUM_GPUS=2", "", "--tensor-parallel-size 2", 2},
+        {"SM_NUM_GPUS=2\nTENSOR_PARALLEL_DEGREE=1", "", "--tensor-parallel-size 1", 2},
+        {"OPTION_TENSOR_PARALLEL_DEGREE=1", "", "--data-parallel-size 4", 4},
+        {"OPTION_TENSOR_PARALLEL_DEGREE=zwei", "", "a number from 1 to 1024, or max", 4},
+        {"OPTION_DTYPE=fp32", "", "--dtype float32", 0}, /* 21 */
+        {"OPTION_DTYPE=float32", "", "--dtype float32", 0},
+        {"OPTION_DTYPE=float16", "", "--dtype float16", 0},
+        {"OPTION_DTYPE=bfloat16", "", "--dtype bfloat16", 0},
+        {"OPTION_DTYPE=auto", "", "--dtype auto", 0},
+        {"OPTION_DTYPE=fp17", "", "dtype=fp17: one of", 0},
+        {"OPTION_ROLLING_BATCH=lmi-dist", "", "--invocations rolling", 0}, /* 22 */
+        {"OPTION_ROLLING_BATCH=lmi-dist", "", "rolling_batch=lmi-dist is served as vllm", 0},
+        {"OPTION_ROLLING_BATCH=auto", "", "--invocations async --max-num-seqs 32", 0}, /* 23 */
+        {"", "", "--invocations async", 0},
+        {"OPTION_ROLLING_BATCH=fast", "", "rolling_batch=fast: one of", 0},
+        {"OPTION_MAX_NUM_SEQS=4\nMAX_BATCH_SIZE=5", "", "--max-num-seqs 4", 0},
+        {"OPTION_MAX_NUM_SEQS=4\nOPTION_MAX_ROLLING_BATCH_SIZE=5", "", "give one", 0},
+        {"SAGEMAKER_BIND_TO_PORT=9000", "", "--port 9000", 0}, /* 3 */
+        {"SERVING_JOB_QUEUE_SIZE=7", "", "--max-waiting 7", 0},
+        {"SERVING_JOB_QUEUE_SIZE=7", "job_queue_size=9", "--max-waiting 9", 0},
+        {"OPTION_ENFORCE_EAGER=true", "", "--enforce-eager", 0},
+        {"OPTION_ENFORCE_EAGER=false", "", "!--enforce-eager", 0},
+        {"OPTION_ENABLE_PREFIX_CACHING=false", "", "--no-enable-prefix-caching", 0},
+        {"OPTION_QUANTIZE=awq", "", "say so themselves", 0},
+        {"option.dtype=fp17", "", "!fp17", 0},
+    };
+    char got[JOINED_BYTES];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *want = cases[i].want;
+        bool absent = *want == '!';
+        read_settings(cases[i].env, cases[i].properties, cases[i].n_gpus, got);
+        if (!strstr(got, want + absent) != absent)
+            fail_msg("%zu: %s / %s: no \"%s\" in: %s", i, cases[i].env, cases[i].properties, want,
+                     got);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_seed_000),
+                                       cmocka_unit_test(test_settings)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
