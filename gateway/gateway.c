@@ -428,6 +428,7 @@ static enum status start_server(struct gateway *g, struct error *err)
     const struct gateway_config *c = g->config;
     struct http_options o = {.host = c->host,
                              .port = (uint16_t)c->port,
+                             .uds = c->uds,
                              .limits = {.max_connections = (uint32_t)c->max_connections,
                                         .max_body_bytes = (uint64_t)c->max_body_bytes},
                              .server_name = "coxswain/" COX_VERSION,
@@ -438,7 +439,8 @@ static enum status start_server(struct gateway *g, struct error *err)
                               .on_abort = on_abort,
                               .on_answered = g->front.log ? on_answered : NULL};
     TRY(http_server_start(g->loop, &o, &h, &g->server, err));
-    log_info("gateway_listening", "host=%s port=%u model=%s head=%s encrypted=%s", c->host,
+    log_info("gateway_listening", "%s=%s port=%u model=%s head=%s encrypted=%s",
+             c->uds ? "uds" : "host", c->uds ? log_quote(c->uds) : c->host,
              http_server_port(g->server), log_quote(g->served_names[0]), c->head,
              c->insecure ? "false" : "true");
     return STATUS_OK;

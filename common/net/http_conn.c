@@ -75,7 +75,7 @@ void conn_close(struct conn *c)
     if (c->next)
         c->next->prev = c->prev;
     c->server->n_conns--;
-    uv_close((uv_handle_t *)&c->tcp, on_closed);
+    uv_close(&c->io.handle, on_closed);
     uv_close((uv_handle_t *)&c->deadline, on_closed);
 }
 
@@ -158,7 +158,7 @@ static void on_written(uv_write_t *req, int rc)
     else if (c->state == CONN_STREAMING)
         uv_timer_stop(&c->deadline);
     if (c->queued_bytes == 0 && c->state == CONN_LINGERING) {
-        uv_shutdown(&c->shutdown, (uv_stream_t *)&c->tcp, NULL); /* that was all; we still read */
+        uv_shutdown(&c->shutdown, &c->io.stream, NULL); /* that was all; we still read */
         return;
     }
     if (c->queued_bytes == 0 && c->state == CONN_FLUSHING) {
@@ -190,7 +190,7 @@ static bool send_bytes(struct conn *c, struct str a, struct str b, struct str d)
     c->queued_bytes += n;
     /* A refused write comes back through on_written as well, on the next turn: never from here, so
      * that a handler is not told of an abort inside its own call. */
-    int rc = uv_write(&w->req, (uv_stream_t *)&c->tcp, &buf, 1, on_written);
+    int rc = uv_write(&w->req, &c->io.stream, &buf, 1, on_written);
     if (rc == 0)
         return true;
     c->queued_bytes -= n;
@@ -448,7 +448,7 @@ static void process(struct conn *c)
     }
     if (c->state == CONN_READING && c->read_stopped) {
         c->read_stopped = false;
-        uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read);
+        uv_read_start(&c->io.stream, on_alloc, on_read);
     }
 }
 
@@ -458,7 +458,7 @@ static void keep_pending(struct conn *c, struct str bytes)
     strbuf_append_str(&c->pending, bytes);
     if (c->pending.len >= PENDING_MAX) {
         c->read_stopped = true;
-        uv_read_stop((uv_stream_t *)&c->tcp);
+        uv_read_stop(&c->io.stream);
     }
 }
 
@@ -498,9 +498,12 @@ void conn_accept(struct http_server *s, bool over_limit)
 {
     struct conn *c = mem_zalloc(sizeof *c);
     c->server = s;
-    c->tcp.data = c->deadline.data = c;
-    uv_tcp_init(s->listener.loop, &c->tcp);
-    uv_timer_init(s->listener.loop, &c->deadline);
+    if (s->is_unix)
+        uv_pipe_init(s->listener.handle.loop, &c->io.pipe, 0);
+    else
+        uv_tcp_init(s->listener.handle.loop, &c->io.tcp);
+    uv_timer_init(s->listener.handle.loop, &c->deadline);
+    c->io.handle.data = c->deadline.data = c;
     c->open_handles = 2;
     s->open_handles++;
     s->n_conns++;
@@ -513,12 +516,13 @@ void conn_accept(struct http_server *s, bool over_limit)
     c->parser = http_parser_new(&limits);
     strbuf_init(&c->pending, PENDING_MAX + HTTP_READ_BUFFER);
     strbuf_init(&c->added, HTTP_ADDED_MAX);
-    if (uv_accept((uv_stream_t *)&s->listener, (uv_stream_t *)&c->tcp) != 0 ||
-        uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) != 0) {
+    if (uv_accept(&s->listener.stream, &c->io.stream) != 0 ||
+        uv_read_start(&c->io.stream, on_alloc, on_read) != 0) {
         conn_close(c);
         return;
     }
-    uv_tcp_nodelay(&c->tcp, 1);
+    if (!s->is_unix)
+        uv_tcp_nodelay(&c->io.tcp, 1);
     if (over_limit)
         refuse(c, 503, "Too many connections; try again in a moment");
     else

@@ -24,6 +24,13 @@ enum conn_state {
     CONN_STATE_COUNT
 };
 
+union http_stream { /* of a TCP or a Unix socket */
+    uv_handle_t handle;
+    uv_stream_t stream;
+    uv_tcp_t tcp;
+    uv_pipe_t pipe;
+};
+
 struct http_request { /* embedded: its address is the connection's while it has a request */
     void *user;
 };
@@ -33,7 +40,7 @@ struct conn {
     struct conn *next, **prev;
     struct http_server *server;
     enum conn_state state;
-    uv_tcp_t tcp;
+    union http_stream io;
     uv_timer_t deadline;
     uv_shutdown_t shutdown;
     uint32_t open_handles;
@@ -55,7 +62,8 @@ struct http_server {
     struct http_handlers handlers;
     char name[64];
     const char *root_path; /* borrowed; NULL: none */
-    uv_tcp_t listener;
+    union http_stream listener;
+    bool is_unix;
     bool listening, closing, draining;
     uint16_t port;
     struct conn *conns;

@@ -1,8 +1,13 @@
 /* The listener and what all connections share: limits, handlers, the read buffer. */
 #include "common/net/http_server.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "common/base/mem.h"
 #include "common/net/http_internal.h"
@@ -108,6 +113,40 @@ static int parse_host(const char *host, uint16_t port, struct sockaddr_storage *
     return uv_ip6_addr(host, port, (struct sockaddr_in6 *)out);
 }
 
+/* The file of a server that was killed: nobody answers behind it. Nothing else is removed. */
+static void remove_dead_socket(const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct stat st;
+    if (lstat(path, &st) != 0 || !S_ISSOCK(st.st_mode) || strlen(path) >= sizeof a.sun_path)
+        return;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    strcpy(a.sun_path, path);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&a, sizeof a) != 0 && errno == ECONNREFUSED)
+        (void)unlink(path);
+    if (fd >= 0)
+        close(fd);
+}
+
+static enum status listen_on_file(struct http_server *s, const char *path, struct error *err)
+{
+    struct sockaddr_un a;
+    if (strlen(path) >= sizeof a.sun_path)
+        return error_set(err, STATUS_INVALID, "socket %s: a path of at most %zu bytes", path,
+                         sizeof a.sun_path - 1);
+    remove_dead_socket(path);
+    int rc = uv_pipe_bind(&s->listener.pipe, path);
+    if (rc == 0)
+        rc = uv_listen(&s->listener.stream, BACKLOG, on_connection);
+    if (rc == UV_EADDRINUSE)
+        return error_set(err, STATUS_EXISTS,
+                         "socket %s is there already: stop what listens on it, or choose another",
+                         path);
+    return rc == 0 ? STATUS_OK
+                   : error_set(err, STATUS_INVALID, "cannot listen on socket %s: %s", path,
+                               uv_strerror(rc));
+}
+
 static enum status listen_on(struct http_server *s, const struct http_options *o, struct error *err)
 {
     struct sockaddr_storage a = {0};
@@ -115,9 +154,9 @@ static enum status listen_on(struct http_server *s, const struct http_options *o
     if (parse_host(o->host, o->port, &a) != 0)
         return error_set(err, STATUS_INVALID,
                          "cannot listen on \"%s\": give an IP address (0.0.0.0 for all)", o->host);
-    int rc = uv_tcp_bind(&s->listener, (struct sockaddr *)&a, 0);
+    int rc = uv_tcp_bind(&s->listener.tcp, (struct sockaddr *)&a, 0);
     if (rc == 0)
-        rc = uv_listen((uv_stream_t *)&s->listener, BACKLOG, on_connection);
+        rc = uv_listen(&s->listener.stream, BACKLOG, on_connection);
     if (rc == UV_EADDRINUSE)
         return error_set(err, STATUS_EXISTS,
                          "port %u on %s is in use: stop what listens there, or choose another port",
@@ -125,7 +164,7 @@ static enum status listen_on(struct http_server *s, const struct http_options *o
     if (rc != 0)
         return error_set(err, STATUS_INVALID, "cannot listen on %s port %u: %s", o->host, o->port,
                          uv_strerror(rc));
-    uv_tcp_getsockname(&s->listener, (struct sockaddr *)&a, &len);
+    uv_tcp_getsockname(&s->listener.tcp, (struct sockaddr *)&a, &len);
     s->port = ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port
                                             : ((struct sockaddr_in *)&a)->sin_port);
     return STATUS_OK;
@@ -142,11 +181,15 @@ enum status http_server_start(struct loop *l, const struct http_options *o,
     fill_limits(&s->limits);
     snprintf(s->name, sizeof s->name, "%s", o->server_name ? o->server_name : "");
     s->root_path = o->root_path && o->root_path[0] ? o->root_path : NULL;
-    uv_tcp_init(loop_uv(l), &s->listener);
-    s->listener.data = s;
+    s->is_unix = o->uds != NULL;
+    if (s->is_unix)
+        uv_pipe_init(loop_uv(l), &s->listener.pipe, 0);
+    else
+        uv_tcp_init(loop_uv(l), &s->listener.tcp);
+    s->listener.handle.data = s;
     s->listening = true;
     s->open_handles = 2;
-    enum status st = listen_on(s, o, err);
+    enum status st = o->uds ? listen_on_file(s, o->uds, err) : listen_on(s, o, err);
     if (st != STATUS_OK) {
         http_server_close(s);
         return st;
@@ -165,7 +208,7 @@ static void close_listener(struct http_server *s)
     if (!s->listening)
         return;
     s->listening = false;
-    uv_close((uv_handle_t *)&s->listener, on_listener_closed);
+    uv_close(&s->listener.handle, on_listener_closed);
 }
 
 void http_server_stop_accepting(struct http_server *s)

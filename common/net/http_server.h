@@ -42,6 +42,7 @@ struct http_handlers {
 struct http_options {
     const char *host;
     uint16_t port;             /* 0: any free one */
+    const char *uds;           /* a Unix socket's path, in place of host and port; NULL: none */
     struct http_limits limits; /* a 0 field takes its default */
     const char *server_name;   /* "Server:" header */
     const char *root_path;     /* borrowed: taken off the paths that begin with it; NULL: none */

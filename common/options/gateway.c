@@ -21,6 +21,8 @@ const struct option_spec gateway_options[] = {
              "--insecure to a head on another machine"),
     OPT_STRING(S, host, "host", "127.0.0.1", "address to listen on"),
     OPT_INT(S, port, "port", 0, 65535, "8000", "HTTP port; 0: any free one"),
+    OPT_STRING(S, uds, "uds", NULL,
+               "path of a Unix socket to listen on in place of --host and --port"),
     ROW_API_KEY(S),
     ROW_API_KEY_FILE(S),
     OPT_STRING(S, admin_key_file, "admin-key-file", NULL,

@@ -9,7 +9,7 @@ struct gateway_config {
     struct option_list served_model_names;
     const char *head, *keys_dir;
     bool insecure, allow_remote_insecure;
-    const char *host, *admin_host;
+    const char *host, *admin_host, *uds;
     int64_t port, admin_port; /* admin_port -1: none of their own */
     struct option_list api_keys;
     const char *api_key_file;

@@ -3,11 +3,12 @@ that send slowly, too much, or nothing."""
 import json
 import re
 import socket
+import subprocess
 import time
 
 import httpx
 import pytest
-from cluster import Cluster, wait_for
+from cluster import BIN, Cluster, wait_for
 
 KEY = "sk-front"
 PAGE = "https://app.example"
@@ -146,3 +147,46 @@ def test_a_header_that_drips_in_is_cut_off(cluster, web):
             except OSError:
                 break
         assert b" 408 " in answer, answer
+
+
+def on_socket(path):
+    transport = httpx.HTTPTransport(uds=str(path))
+    with httpx.Client(transport=transport, base_url="http://gateway", timeout=20) as c:
+        try:
+            return c.get("/v1/models").json()["data"][0]["id"]
+        except httpx.TransportError:
+            return None
+
+
+def test_unix_socket(tmp_path):
+    path = tmp_path / "gateway.sock"
+    command = [str(BIN / "cox-gateway"), "--model", "null", "--insecure", "--head", "127.0.0.1:1", "--uds", str(path)]
+
+    def start():
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                text=True)
+
+    first = start()
+    try:
+        wait_for("the socket answers", lambda: path.exists() and on_socket(path) == "null", 20)
+        with start() as second:  # it must not take the socket of one that lives
+            assert "is there already" in second.communicate(timeout=20)[1] and second.returncode in (1, 2)
+        assert on_socket(path) == "null"
+        first.kill()
+        first.wait(20)
+        assert path.exists()
+        first = start()
+        wait_for("a dead one's socket is replaced", lambda: on_socket(path) == "null", 20)
+        first.terminate()
+        first.wait(20)
+        assert not path.exists()
+    finally:
+        first.kill()
+        first.wait(20)
+        first.stderr.close()
+    plain = tmp_path / "file"
+    plain.write_text("mine")
+    command[-1] = str(plain)
+    with start() as refused:
+        assert refused.communicate(timeout=20)[1] and refused.returncode in (1, 2)
+    assert plain.read_text() == "mine"
