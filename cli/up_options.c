@@ -146,8 +146,9 @@ const struct option_spec up_specs[] = {
     OPT_STRING(S, admin_host, "admin-host", "127.0.0.1", "address of the dashboard and admin API"),
     OPT_INT(S, admin_port, "admin-port", 1, 65535, "8265", "its port"),
     OPT_STRING(S, admin_key_file, "admin-key-file", NULL, "file with the key of the admin API"),
-    OPT_STRING(S, state_dir, "state-dir", NULL,
-               "folder of uploaded files, in it one per gateway; without it there are none"),
+    OPT_STRING(
+        S, state_dir, "state-dir", NULL,
+        "folder of uploaded files and batches, in it one per gateway; without it there are none"),
     OPT_BOOL(S, metrics_public, "metrics-public", NULL, "/metrics without a key"),
     OPT_INT(S, worker_http_port, "worker-http-port", 1, 65535, "7001",
             "HTTP port of worker 0; the others take the next ones"),

@@ -16,7 +16,7 @@ static void write_out(struct api_request *r)
 {
     r->last_write_ns = r->s->o.now_ns(r->s->o.clock_ctx);
     if (r->s->out.len > 0)
-        r->s->reply->write(r->reply, strbuf_str(&r->s->out));
+        r->reply_ops->write(r->reply, strbuf_str(&r->s->out));
     trim_out(r->s);
 }
 
@@ -79,7 +79,7 @@ static void begin_stream(struct api_request *r)
 {
     api_request_enter(r, API_STREAMING);
     r->last_write_ns = r->s->o.now_ns(r->s->o.clock_ctx);
-    r->s->reply->begin(r->reply, r->dialect->stream_type(&r->prepared.params));
+    r->reply_ops->begin(r->reply, r->dialect->stream_type(&r->prepared.params));
     if (!r->reply || !r->dialect->open)
         return;
     strbuf_reset(&r->s->out);
@@ -95,7 +95,7 @@ static void finish_stream(struct api_request *r)
     write_out(r);
     if (!r->reply)
         return; /* the write found the client gone */
-    r->s->reply->end(r->reply);
+    r->reply_ops->end(r->reply);
     r->reply = NULL;
     api_request_retire(r, OUTCOME_COUNT);
 }
@@ -117,7 +117,7 @@ static void flush_stream(struct api_request *r)
         struct api_choice *c = &r->choices[i];
         struct generation_delta d;
         if (is_due(r, &c->g) && generation_delta(&c->g, &r->rules, ids_matter, &d)) {
-            if (r->s->reply->room(r->reply) == 0)
+            if (r->reply_ops->room(r->reply) == 0)
                 return; /* on_drain comes when the client has read */
             write_delta(r, c, &d, ids_matter);
         }
@@ -152,7 +152,7 @@ static void collect_prompt(struct api_request *r, uint32_t i_prompt, struct answ
 static void respond_out(struct api_request *r)
 {
     struct serving *s = r->s;
-    s->reply->respond(r->reply, 200, strbuf_str(&s->out), 0);
+    r->reply_ops->respond(r->reply, 200, strbuf_str(&s->out), 0);
     r->reply = NULL;
     trim_out(s);
     api_request_retire(r, OUTCOME_COUNT);
@@ -193,12 +193,12 @@ void api_answer_error(struct api_request *r, const struct api_error *e)
 {
     if (r->state != API_STREAMING) {
         metric_add(r->s->metrics.rejected, 1);
-        serving_respond_error(r->s->reply, r->reply, r->dialect, e);
+        serving_respond_error(r->reply_ops, r->reply, r->dialect, e);
         return;
     }
     strbuf_reset(&r->s->out);
     r->dialect->error(&r->s->out, e, true);
     write_out(r);
     if (r->reply)
-        r->s->reply->end(r->reply);
+        r->reply_ops->end(r->reply);
 }

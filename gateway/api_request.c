@@ -101,7 +101,7 @@ static void leave_table(struct api_request *r)
 static void reject(struct api_request *r, const struct api_error *e)
 {
     metric_add(r->s->metrics.rejected, 1);
-    serving_respond_error(r->s->reply, r->reply, r->dialect, e);
+    serving_respond_error(r->reply_ops, r->reply, r->dialect, e);
     r->reply = NULL;
     api_request_retire(r, OUTCOME_COUNT);
 }
@@ -293,13 +293,14 @@ void api_request_start(struct serving *s, void *reply, const struct serving_requ
     r->s = s;
     r->reply = reply;
     r->dialect = q->dialect;
+    r->reply_ops = q->reply_ops ? q->reply_ops : s->reply;
     r->tenant = q->tenant;
     r->key = q->key;
     r->arrival_ns = r->last_progress_ns = now(r);
     r->created_s = s->o.wall_s(s->o.clock_ctx);
     make_id(r, q->request_id);
     link_request(r);
-    s->reply->attach(reply, r);
+    r->reply_ops->attach(reply, r);
     if (s->pool && (q->body.len > s->o.inline_bytes || grammar_is_mentioned(q->body))) {
         prepare_on_pool(r, q->body);
         return;

@@ -28,6 +28,7 @@ struct api_request {
     enum api_state state;
     bool on_pool; /* the pool has it: not to be freed */
     void *reply;  /* NULL: answered, or the client is gone */
+    const struct reply_ops *reply_ops;
     const struct dialect *dialect;
     char *owned_body; /* with body and model: what the pool reads */
     struct str body;

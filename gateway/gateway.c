@@ -220,6 +220,7 @@ static void on_serving_tick(void *ctx)
     struct gateway *g = ctx;
     serving_tick(&g->serving);
     front_flush(&g->front);
+    state_calls_tick(g->state);
     gateway_adapters_tick(&g->adapters, clock_mono_ns());
     if (g->stopping && g->serving.n_requests == 0)
         stop_now(g);
@@ -499,8 +500,12 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
     g->adapters.taken = g->served_names;
     g->adapters.n_taken = g->n_served_names;
     TRY(loop_new(&g->loop, err));
-    TRY(state_calls_new(g->loop, c->state_dir, (uint64_t)c->max_state_bytes, clock_wall_s,
-                        &g->state, err));
+    const struct state_calls_options state = {.dir = c->state_dir,
+                                              .max_bytes = (uint64_t)c->max_state_bytes,
+                                              .serving = &g->serving,
+                                              .n_lines = (uint32_t)c->batch_lines,
+                                              .wall_s = clock_wall_s};
+    TRY(state_calls_new(g->loop, &state, &g->state, err));
     TRY(encode_pool_new(g->loop, (uint32_t)c->tokenizer_threads, (uint32_t)c->tokenizer_queue,
                         POOL_MAX_BYTES, &g->pool, err));
     start_serving(g);

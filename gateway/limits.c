@@ -165,6 +165,12 @@ void limits_spend(struct api_key *k, uint64_t n_tokens, uint64_t now_ns)
     k->tokens.level -= (double)n_tokens;
 }
 
+bool limits_any(const struct api_key *k)
+{
+    return k && (k->limits.requests_per_s > 0 || k->limits.tokens_per_min > 0 ||
+                 k->limits.max_open > 0 || k->limits.has_priority || k->limits.models);
+}
+
 bool limits_allow_model(const struct api_key *k, struct str name)
 {
     const char *at = k ? k->limits.models : NULL;

@@ -41,6 +41,7 @@ bool limits_admit(struct api_key *k, uint64_t now_ns, struct api_error *e);
 void limits_open(struct api_key *k); /* holds it as well */
 void limits_close(struct api_key *k);
 void limits_spend(struct api_key *k, uint64_t n_tokens, uint64_t now_ns);
+bool limits_any(const struct api_key *k); /* has it any bound? */
 bool limits_allow_model(const struct api_key *k, struct str name);
 /* The key's class, or a lower one (a larger number) that the request asks for. */
 int64_t limits_priority(const struct api_key *k, int64_t asked);

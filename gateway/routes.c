@@ -204,6 +204,16 @@ static void post_unload_adapter(struct gateway *g, struct http_request *r, const
 static void call_state(struct gateway *g, struct http_request *r, const struct route *row,
                        uint64_t tenant)
 {
+    struct api_error e = {0};
+    /* Lines outlive their key and are not counted for one: nobody may go round its bounds so. */
+    if (limits_any(g->key) && str_eq_c(http_method(r), "POST") &&
+        str_eq_c(http_path(r), "/v1/batches") &&
+        !api_error_set(&e, 403, NULL,
+                       "This key has bounds (rate, tokens, streams, priority or models), which "
+                       "batches do not keep: it makes none.")) {
+        serving_respond_error(&gateway_reply_ops, r, NULL, &e);
+        return;
+    }
     state_calls_on_request(g->state, r, tenant);
 }
 
@@ -224,6 +234,10 @@ static const struct route routes[] = {
     {"GET", "/v1/files", ACCESS_KEY, call_state, NULL},
     {"GET", "/v1/files/*", ACCESS_KEY, call_state, NULL},
     {"DELETE", "/v1/files/*", ACCESS_KEY, call_state, NULL},
+    {"POST", "/v1/batches", ACCESS_KEY, call_state, NULL},
+    {"GET", "/v1/batches", ACCESS_KEY, call_state, NULL},
+    {"GET", "/v1/batches/*", ACCESS_KEY, call_state, NULL},
+    {"POST", "/v1/batches/*", ACCESS_KEY, call_state, NULL},
     {"POST", "/v1/load_lora_adapter", ACCESS_ADMIN, post_load_adapter, NULL},
     {"POST", "/v1/unload_lora_adapter", ACCESS_ADMIN, post_unload_adapter, NULL},
     {"GET", "/health", ACCESS_OPEN, get_health, NULL},

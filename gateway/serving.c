@@ -119,7 +119,7 @@ void serving_on_request(struct serving *s, void *reply, const struct serving_req
         e.retry_after_s = 1;
     if (e.http_status || !limits_admit(q->key, now(s), &e)) {
         metric_add(s->metrics.rejected, 1);
-        serving_respond_error(s->reply, reply, q->dialect, &e);
+        serving_respond_error(q->reply_ops ? q->reply_ops : s->reply, reply, q->dialect, &e);
         return;
     }
     api_request_start(s, reply, q);
@@ -251,9 +251,9 @@ void serving_tick(struct serving *s)
         if (waited_too_long(s, r, t, &e)) {
             api_request_fail(r, &e);
         } else if (r->state == API_STREAMING && r->dialect->keep_alive && s->o.keep_alive_ns &&
-                   t - r->last_write_ns >= s->o.keep_alive_ns && s->reply->room(r->reply) > 0) {
+                   t - r->last_write_ns >= s->o.keep_alive_ns && r->reply_ops->room(r->reply) > 0) {
             r->last_write_ns = t;
-            s->reply->write(r->reply, str_from(r->dialect->keep_alive));
+            r->reply_ops->write(r->reply, str_from(r->dialect->keep_alive));
         }
     }
     metric_set(s->metrics.open_requests, s->n_requests);

@@ -13,12 +13,15 @@ struct api_choice;
 struct answer_parser;
 struct dialect;
 
+struct reply_ops;
+
 struct serving_request { /* as it came; borrowed until serving_on_request returns */
     const struct dialect *dialect;
     struct str body;
     uint64_t tenant;
     struct str request_id; /* "": a new one; else up to PARAMS_MAX_REQUEST_ID plain characters */
     struct api_key *key;   /* whose it is, with its bounds; NULL: nobody's, and there are none */
+    const struct reply_ops *reply_ops; /* NULL: serving's own */
 };
 
 /* How an answer leaves: the HTTP server's functions, or a test's. reply is opaque; it is dead after

@@ -5,41 +5,24 @@
 
 #include "common/base/mem.h"
 #include "common/net/http_server.h"
-#include "gateway/api_error.h"
-#include "gateway/encode_pool.h"
+#include "gateway/batch_runner.h"
 #include "gateway/multipart.h"
+#include "gateway/state_calls_internal.h"
 
-enum { MAX_CALLS = 256, MAX_BODIES_BYTES = 256 << 20, DEFAULT_LIMIT = 10000, ANSWER_MAX = 1 << 30 };
+enum {
+    MAX_CALLS = 2048,
+    MAX_BODIES_BYTES = 256 << 20,
+    DEFAULT_LIMIT = 10000,
+    ANSWER_MAX = 1 << 30
+};
 static const char json_type[] = "application/json";
-
-struct state_call {
-    struct encode_job job; /* first: a job is its call */
-    struct state_calls *all;
-    struct http_request *r; /* NULL: the client is gone */
-    struct state_call *next, **link;
-    void (*work)(struct state_call *c); /* on the store's thread */
-    uint64_t tenant, now_s;
-    struct str content_type, query, id, body; /* of owned_bytes */
-    char *owned_bytes;
-    bool ran;
-    struct api_error error; /* or: */
-    struct strbuf answer;
-    const char *answer_type;
-};
-
-struct state_calls {
-    struct state_store *store; /* NULL: none */
-    struct encode_pool *thread;
-    uint64_t (*wall_s)(void *ctx);
-    struct state_call *first;
-};
 
 /* ---- the store's thread ---- */
 
-static void fail(struct state_call *c, enum status s, const struct error *err)
+void state_call_fail(struct state_call *c, const char *what, enum status s, const struct error *err)
 {
     if (s == STATUS_NOT_FOUND)
-        api_error_set(&c->error, 404, "id", "No such File object: " STR_FMT,
+        api_error_set(&c->error, 404, "id", "No such %s: " STR_FMT, what,
                       (int)(c->id.len < 100 ? c->id.len : 100), c->id.ptr);
     else if (s == STATUS_LIMIT)
         api_error_set(&c->error, 507, NULL,
@@ -107,7 +90,7 @@ static void work_upload(struct state_call *c)
     if (s == STATUS_OK)
         write_file(&c->answer, &f);
     else
-        fail(c, s, &err);
+        state_call_fail(c, "File object", s, &err);
 }
 
 static void work_get(struct state_call *c)
@@ -118,7 +101,7 @@ static void work_get(struct state_call *c)
     if (s == STATUS_OK)
         write_file(&c->answer, &f);
     else
-        fail(c, s, &err);
+        state_call_fail(c, "File object", s, &err);
 }
 
 static void work_content(struct state_call *c)
@@ -128,7 +111,7 @@ static void work_content(struct state_call *c)
     enum status s = state_get_file(c->all->store, c->tenant, c->id, &f, &c->answer, &err);
     c->answer_type = "application/octet-stream";
     if (s != STATUS_OK)
-        fail(c, s, &err);
+        state_call_fail(c, "File object", s, &err);
 }
 
 static void work_delete(struct state_call *c)
@@ -136,7 +119,7 @@ static void work_delete(struct state_call *c)
     struct error err = {0};
     enum status s = state_delete_file(c->all->store, c->tenant, c->id, &err);
     if (s != STATUS_OK) {
-        fail(c, s, &err);
+        state_call_fail(c, "File object", s, &err);
         return;
     }
     strbuf_append_c(&c->answer, "{\"id\":");
@@ -159,7 +142,7 @@ static struct str query_value(struct str query, const char *name)
     return STR("");
 }
 
-static bool read_query(struct state_call *c, struct state_query *q)
+bool state_call_query(struct state_call *c, struct state_query *q)
 {
     struct str limit = query_value(c->query, "limit"), order = query_value(c->query, "order");
     uint64_t n = DEFAULT_LIMIT;
@@ -191,7 +174,7 @@ static void add_to_list(void *ctx, const struct stored_file *f)
     write_file(l->out, f);
 }
 
-static void append_id(struct strbuf *b, const char *name, const char *id)
+void state_call_id(struct strbuf *b, const char *name, const char *id)
 {
     strbuf_printf(b, ",\"%s\":", name);
     if (id[0])
@@ -206,16 +189,16 @@ static void work_list(struct state_call *c)
     struct state_query q;
     struct error err = {0};
     bool more;
-    if (!read_query(c, &q))
+    if (!state_call_query(c, &q))
         return;
     strbuf_append_c(&c->answer, "{\"object\":\"list\",\"data\":[");
     enum status s = state_list_files(c->all->store, &q, add_to_list, &l, &more, &err);
     strbuf_append_c(&c->answer, "]");
-    append_id(&c->answer, "first_id", l.first);
-    append_id(&c->answer, "last_id", l.last);
+    state_call_id(&c->answer, "first_id", l.first);
+    state_call_id(&c->answer, "last_id", l.last);
     strbuf_printf(&c->answer, ",\"has_more\":%s}", more ? "true" : "false");
     if (s != STATUS_OK)
-        fail(c, s, &err);
+        state_call_fail(c, "File object", s, &err);
 }
 
 static void job_run(struct encode_job *j)
@@ -251,6 +234,9 @@ static void free_call(struct state_call *c)
 static void job_done(struct encode_job *j)
 {
     struct state_call *c = (struct state_call *)j;
+    struct state_calls *all = c->all;
+    bool has_lines = c->has_lines;
+    int64_t ended_batch = c->ended_batch;
     if (c->r && !c->ran)
         api_error_set(&c->error, 503, NULL, "The server is shutting down.");
     if (c->r && c->error.http_status)
@@ -258,6 +244,10 @@ static void job_done(struct encode_job *j)
     else if (c->r)
         http_respond(c->r, 200, c->answer_type, strbuf_str(&c->answer), NULL, 0);
     free_call(c);
+    if (ended_batch)
+        batch_runner_drop(all->runner, ended_batch);
+    if (has_lines)
+        batch_runner_wake(all->runner);
 }
 
 static struct str keep(char **at, struct str s)
@@ -312,20 +302,51 @@ static bool ends(struct str *s, const char *with)
     return true;
 }
 
+static void file_request(struct state_calls *all, struct http_request *r, uint64_t tenant,
+                         struct str id)
+{
+    bool gone = str_eq_c(http_method(r), "DELETE"), content = !gone && ends(&id, "/content");
+    if (id.len == 0)
+        start(all, r, tenant, id, str_eq_c(http_method(r), "POST") ? work_upload : work_list);
+    else
+        start(all, r, tenant, id, gone ? work_delete : content ? work_content : work_get);
+}
+
+static void batch_request(struct state_calls *all, struct http_request *r, uint64_t tenant,
+                          struct str id)
+{
+    bool post = str_eq_c(http_method(r), "POST"), cancel = post && ends(&id, "/cancel");
+    struct api_error e = {0};
+    if (id.len == 0) {
+        start(all, r, tenant, id, post ? batch_call_create : batch_call_list);
+    } else if (post && !cancel) {
+        api_error_set(&e, 404, NULL, "Not Found");
+        answer_error(r, &e);
+    } else {
+        start(all, r, tenant, id, post ? batch_call_cancel : batch_call_get);
+    }
+}
+
+/* What is behind the prefix and its slash. */
+static struct str behind(struct str path, struct str prefix)
+{
+    size_t n = path.len > prefix.len ? prefix.len + 1 : path.len;
+    return (struct str){path.ptr + n, path.len - n};
+}
+
 void state_calls_on_request(struct state_calls *all, struct http_request *r, uint64_t tenant)
 {
-    struct str path = http_path(r), prefix = STR("/v1/files/"), id = {0};
+    struct str path = http_path(r), files = STR("/v1/files"), batches = STR("/v1/batches");
     struct api_error e = {0};
     if (!all->store) {
         api_error_set(&e, 404, NULL,
-                      "This gateway keeps no files: it was started without --state-dir.");
+                      "This gateway keeps no files and batches: it was started without "
+                      "--state-dir.");
         answer_error(r, &e);
-    } else if (!str_starts(path, prefix)) {
-        start(all, r, tenant, id, str_eq_c(http_method(r), "POST") ? work_upload : work_list);
+    } else if (str_starts(path, files)) {
+        file_request(all, r, tenant, behind(path, files));
     } else {
-        id = (struct str){path.ptr + prefix.len, path.len - prefix.len};
-        bool gone = str_eq_c(http_method(r), "DELETE"), content = !gone && ends(&id, "/content");
-        start(all, r, tenant, id, gone ? work_delete : content ? work_content : work_get);
+        batch_request(all, r, tenant, behind(path, batches));
     }
 }
 
@@ -339,24 +360,38 @@ bool state_calls_on_abort(struct state_calls *all, const struct http_request *r)
     return false;
 }
 
-enum status state_calls_new(struct loop *l, const char *dir, uint64_t max_bytes,
-                            uint64_t (*wall_s)(void *ctx), struct state_calls **out,
-                            struct error *err)
+enum status state_calls_new(struct loop *l, const struct state_calls_options *o,
+                            struct state_calls **out, struct error *err)
 {
     struct state_calls *c = mem_zalloc(sizeof *c);
     *out = c;
-    c->wall_s = wall_s;
-    if (!dir)
+    c->wall_s = o->wall_s;
+    if (!o->dir)
         return STATUS_OK;
-    TRY(state_open(dir, max_bytes, &c->store, err));
-    return encode_pool_new(l, 1, MAX_CALLS, MAX_BODIES_BYTES, &c->thread, err);
+    TRY(state_open(o->dir, o->max_bytes, &c->store, err));
+    TRY(encode_pool_new(l, 1, MAX_CALLS, MAX_BODIES_BYTES, &c->thread, err));
+    struct batch_runner_options runner = {.store = c->store,
+                                          .thread = c->thread,
+                                          .serving = o->serving,
+                                          .wall_s = o->wall_s,
+                                          .n_slots = o->n_lines};
+    c->runner = batch_runner_new(&runner);
+    return STATUS_OK;
+}
+
+void state_calls_tick(struct state_calls *c)
+{
+    if (c->runner)
+        batch_runner_tick(c->runner);
 }
 
 void state_calls_free(struct state_calls *c)
 {
     if (!c)
         return;
+    batch_runner_close(c->runner);
     encode_pool_free(c->thread);
+    batch_runner_free(c->runner);
     state_close(c->store);
     mem_free(c);
 }

@@ -1,17 +1,24 @@
 #pragma once
-/* /v1/files, as OpenAI's: each call is a job of the store's own thread, and its answer is written
- * on the loop when the job is done. Loop thread only. */
+/* /v1/files and /v1/batches, as OpenAI's: each call is a job of the store's own thread, and its
+ * answer is written on the loop when the job is done. Loop thread only. */
 #include "gateway/state_store.h"
 
 struct http_request;
 struct loop;
+struct serving;
 struct state_calls;
 
-/* dir NULL: there is no store, and every call is told so. */
-MUST_USE enum status state_calls_new(struct loop *l, const char *dir, uint64_t max_bytes,
-                                     uint64_t (*wall_s)(void *ctx), struct state_calls **out,
-                                     struct error *err);
-/* After the HTTP server was closed. NULL is fine. */
+struct state_calls_options {
+    const char *dir; /* NULL: there is no store, and every call is told so */
+    uint64_t max_bytes;
+    struct serving *serving; /* borrowed; runs batches' lines, */
+    uint32_t n_lines;        /* so many at once */
+    uint64_t (*wall_s)(void *ctx);
+};
+MUST_USE enum status state_calls_new(struct loop *l, const struct state_calls_options *o,
+                                     struct state_calls **out, struct error *err);
+void state_calls_tick(struct state_calls *c); /* every 250 ms or so */
+/* After the HTTP server was closed, before serving and its pool. NULL is fine. */
 void state_calls_free(struct state_calls *c);
 void state_calls_on_request(struct state_calls *c, struct http_request *r, uint64_t tenant);
 /* The client is gone. False: it was no call of these. */

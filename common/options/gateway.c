@@ -37,9 +37,11 @@ const struct option_spec gateway_options[] = {
     OPT_INT(S, max_body_bytes, "max-body-bytes", 1024, 1 << 30, "16Mi",
             "larger request bodies get 413"),
     OPT_STRING(S, state_dir, "state-dir", NULL,
-               "folder of uploaded files; each gateway has its own; without it there are none"),
+               "folder of uploaded files and batches; each gateway has its own; without it there "
+               "are none"),
     OPT_INT(S, max_state_bytes, "max-state-bytes", 1 << 20, INT64_C(1) << 44, "4Gi",
             "what the files below --state-dir may take; further ones get 507"),
+    OPT_INT(S, batch_lines, "batch-lines", 1, 1024, "64", "lines of batches that run at once"),
     OPT_INT(S, max_connections, "max-connections", 1, 1 << 20, "4096",
             "further HTTP connections get 503"),
     OPT_INT(S, max_open_choices, "max-open-choices", 1, 1 << 20, "16384",

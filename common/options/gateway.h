@@ -21,7 +21,7 @@ struct gateway_config {
     int log_level, log_format;
     const char *admin_key_file;
     const char *state_dir;
-    int64_t max_state_bytes;
+    int64_t max_state_bytes, batch_lines;
     struct front_options front;
     const char *reasoning_parser, *tool_call_parser;
     bool enable_auto_tool_choice, trust_request_chat_template;

@@ -1,0 +1,292 @@
+#include "gateway/batch_runner.h"
+
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/base/mem.h"
+#include "gateway/dialect.h"
+#include "gateway/encode_pool.h"
+#include "gateway/serving.h"
+#include "gateway/state_store.h"
+
+enum { TAKE_MAX = 64, HOLD_TICKS = 4 /* about a second */ };
+
+/*  FREE ──take──▶ RUNNING ──answer──▶ SAVING ──committed──▶ FREE
+ *                                       ▲│ the disk is full, the thread's queue is full
+ *                                       │▼ (the next tick)
+ *                                     UNSAVED */
+enum slot_state { SLOT_FREE, SLOT_RUNNING, SLOT_SAVING, SLOT_UNSAVED };
+
+struct batch_slot {
+    struct encode_job job; /* first: a job is its slot */
+    struct batch_runner *b;
+    enum slot_state state;
+    struct taken_line line;
+    struct api_request *r; /* RUNNING: whose reply this is */
+    int http_status;
+    struct strbuf answer;
+    enum status saved;
+};
+
+struct take_job {
+    struct encode_job job; /* first */
+    struct batch_runner *b;
+    uint32_t max, n, n_open;
+    struct taken_line lines[TAKE_MAX];
+    enum status status;
+};
+
+struct batch_runner {
+    struct batch_runner_options o;
+    struct batch_slot *slots;
+    struct take_job take;
+    bool taking, wanted /* there may be lines */, any_open, closing;
+    uint32_t hold; /* ticks until lines are taken again */
+};
+
+const struct dialect *batch_dialect(struct str url)
+{
+    static const struct {
+        const char *url;
+        const struct dialect *dialect;
+    } rows[] = {{"/v1/chat/completions", &dialect_chat}, {"/v1/completions", &dialect_completions}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (str_eq_c(url, rows[i].url))
+            return rows[i].dialect;
+    return NULL;
+}
+
+static void free_slot(struct batch_slot *s)
+{
+    mem_free(s->line.owned_body);
+    s->line.owned_body = NULL;
+    s->r = NULL;
+    s->state = SLOT_FREE;
+    strbuf_trim(&s->answer, 0);
+}
+
+/* ---- saving ---- */
+
+static void save_run(struct encode_job *j)
+{
+    struct batch_slot *s = (struct batch_slot *)j;
+    struct error err = {0};
+    if (s->http_status == 503)
+        s->saved = state_release_line(s->b->o.store, s->line.batch_no, s->line.i_line, &err);
+    else
+        s->saved =
+            state_answer_line(s->b->o.store, s->line.batch_no, s->line.i_line, s->http_status,
+                              strbuf_str(&s->answer), s->b->o.wall_s(NULL), &err);
+    if (s->saved != STATUS_OK)
+        log_error("batch_line_not_saved", "why=%s", log_quote(err.text));
+}
+
+static void pump(struct batch_runner *b);
+
+static void save_done(struct encode_job *j)
+{
+    struct batch_slot *s = (struct batch_slot *)j;
+    if (s->saved != STATUS_OK) { /* also when it never ran: the gateway ends */
+        s->state = SLOT_UNSAVED;
+        return;
+    }
+    free_slot(s);
+    pump(s->b);
+}
+
+static void save(struct batch_slot *s)
+{
+    s->job = (struct encode_job){.run = save_run, .done = save_done};
+    s->saved = STATUS_AGAIN;
+    s->state =
+        encode_pool_submit(s->b->o.thread, &s->job) == STATUS_OK ? SLOT_SAVING : SLOT_UNSAVED;
+}
+
+/* ---- running ---- */
+
+static void reply_attach(void *reply, struct api_request *r)
+{
+    ((struct batch_slot *)reply)->r = r;
+}
+
+static void reply_respond(void *reply, int status, struct str json, uint32_t retry_after_s)
+{
+    struct batch_slot *s = reply;
+    s->r = NULL;
+    s->http_status = status;
+    strbuf_append_str(&s->answer, json);
+    if (status == 503) {
+        s->b->hold = HOLD_TICKS;
+        s->b->wanted = true;
+    }
+    save(s);
+}
+
+/* A line that streams is refused when its batch is made. */
+static void reply_begin(void *reply, const char *content_type)
+{
+    log_error("bug", "what=batch_line_streams type=%s", content_type);
+}
+
+static size_t reply_room(void *reply)
+{
+    return SIZE_MAX;
+}
+
+static void reply_write(void *reply, struct str chunk)
+{
+    (void)chunk;
+}
+
+static void reply_end(void *reply)
+{
+    reply_respond(reply, 500, STR("null"), 0);
+}
+
+static const struct reply_ops line_reply_ops = {
+    .attach = reply_attach,
+    .respond = reply_respond,
+    .begin = reply_begin,
+    .room = reply_room,
+    .write = reply_write,
+    .end = reply_end,
+};
+
+static struct batch_slot *next_free(const struct batch_runner *b)
+{
+    for (uint32_t i = 0; i < b->o.n_slots; i++)
+        if (b->slots[i].state == SLOT_FREE)
+            return &b->slots[i];
+    return NULL;
+}
+
+/* There is a free slot for every line that was taken: slots are filled here only. */
+static void run_line(struct batch_runner *b, const struct taken_line *l)
+{
+    struct batch_slot *s = next_free(b);
+    struct serving_request q = {.dialect = batch_dialect(str_from(l->endpoint)),
+                                .body = str_from(l->owned_body),
+                                .tenant = l->tenant,
+                                .reply_ops = &line_reply_ops};
+    s->line = *l;
+    s->state = SLOT_RUNNING;
+    serving_on_request(b->o.serving, s, &q);
+}
+
+/* ---- taking ---- */
+
+static void take_run(struct encode_job *j)
+{
+    struct take_job *t = (struct take_job *)j;
+    struct error err = {0};
+    t->status = state_take_lines(t->b->o.store, t->max, t->b->o.wall_s(NULL), t->lines, &t->n,
+                                 &t->n_open, &err);
+    if (t->status != STATUS_OK)
+        log_error("batch_lines_not_taken", "why=%s", log_quote(err.text));
+}
+
+static void take_done(struct encode_job *j)
+{
+    struct take_job *t = (struct take_job *)j;
+    struct batch_runner *b = t->b;
+    b->taking = false;
+    if (t->status == STATUS_OK) {
+        b->wanted = b->wanted || t->n == t->max;
+        b->any_open = t->n_open > 0;
+    }
+    for (uint32_t i = 0; i < t->n; i++) {
+        if (b->closing) /* it waits again when the store is opened */
+            mem_free(t->lines[i].owned_body);
+        else
+            run_line(b, &t->lines[i]);
+    }
+    t->n = 0;
+    pump(b);
+}
+
+static uint32_t n_free(const struct batch_runner *b)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < b->o.n_slots; i++)
+        n += b->slots[i].state == SLOT_FREE;
+    return n;
+}
+
+static void pump(struct batch_runner *b)
+{
+    const char *why;
+    uint32_t room = n_free(b);
+    if (b->closing || b->taking || !b->wanted || b->hold > 0 || room == 0 ||
+        !serving_healthy(b->o.serving, &why))
+        return;
+    b->take.job = (struct encode_job){.run = take_run, .done = take_done};
+    b->take.b = b;
+    b->take.max = room < TAKE_MAX ? room : TAKE_MAX;
+    b->take.status = STATUS_AGAIN;
+    b->taking = encode_pool_submit(b->o.thread, &b->take.job) == STATUS_OK;
+    b->wanted = !b->taking;
+}
+
+void batch_runner_wake(struct batch_runner *b)
+{
+    b->wanted = true;
+    pump(b);
+}
+
+void batch_runner_tick(struct batch_runner *b)
+{
+    for (uint32_t i = 0; i < b->o.n_slots && !b->closing; i++)
+        if (b->slots[i].state == SLOT_UNSAVED)
+            save(&b->slots[i]);
+    b->hold -= b->hold > 0;
+    b->wanted = b->wanted || b->any_open; /* one may be past its time */
+    pump(b);
+}
+
+void batch_runner_drop(struct batch_runner *b, int64_t batch_no)
+{
+    for (uint32_t i = 0; i < b->o.n_slots; i++) {
+        struct batch_slot *s = &b->slots[i];
+        if (s->state != SLOT_RUNNING || s->line.batch_no != batch_no)
+            continue;
+        serving_on_abort(b->o.serving, s->r);
+        free_slot(s);
+    }
+    pump(b);
+}
+
+/* ---- life ---- */
+
+struct batch_runner *batch_runner_new(const struct batch_runner_options *o)
+{
+    struct batch_runner *b = mem_zalloc(sizeof *b);
+    b->o = *o;
+    b->wanted = true; /* of an earlier life */
+    b->slots = mem_array(o->n_slots, sizeof *b->slots);
+    for (uint32_t i = 0; i < o->n_slots; i++) {
+        b->slots[i].b = b;
+        strbuf_init(&b->slots[i].answer, 0);
+    }
+    return b;
+}
+
+void batch_runner_close(struct batch_runner *b)
+{
+    if (b)
+        b->closing = true;
+}
+
+void batch_runner_free(struct batch_runner *b)
+{
+    if (!b)
+        return;
+    for (uint32_t i = 0; i < b->o.n_slots; i++) {
+        struct batch_slot *s = &b->slots[i];
+        if (s->state == SLOT_RUNNING)
+            serving_on_abort(b->o.serving, s->r);
+        free_slot(s);
+        strbuf_fini(&s->answer);
+    }
+    mem_free(b->slots);
+    mem_free(b);
+}

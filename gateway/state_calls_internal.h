@@ -1,0 +1,46 @@
+#pragma once
+/* A call of the store, shared by state_calls.c (how they run, and files) and batch_calls.c. */
+#include "common/base/str.h"
+#include "gateway/api_error.h"
+#include "gateway/encode_pool.h"
+#include "gateway/state_store.h"
+
+struct batch_runner;
+
+struct state_calls {
+    struct state_store *store; /* NULL: none */
+    struct encode_pool *thread;
+    struct batch_runner *runner;
+    uint64_t (*wall_s)(void *ctx);
+    struct state_call *first;
+};
+
+struct state_call {
+    struct encode_job job; /* first: a job is its call */
+    struct state_calls *all;
+    struct http_request *r; /* NULL: the client is gone */
+    struct state_call *next, **link;
+    void (*work)(struct state_call *c); /* on the store's thread */
+    uint64_t tenant, now_s;
+    struct str content_type, query, id, body; /* of owned_bytes */
+    char *owned_bytes;
+    bool ran;
+    bool has_lines;         /* for the runner, when it is done: there may be lines, */
+    int64_t ended_batch;    /* or this batch's are over; 0: none */
+    struct api_error error; /* or: */
+    struct strbuf answer;
+    const char *answer_type;
+};
+
+/* The store's error as an answer. what: "File object" */
+void state_call_fail(struct state_call *c, const char *what, enum status s,
+                     const struct error *err);
+/* False: the query is refused. */
+bool state_call_query(struct state_call *c, struct state_query *q);
+/* `,"name":"id"`, or null. */
+void state_call_id(struct strbuf *b, const char *name, const char *id);
+
+void batch_call_create(struct state_call *c);
+void batch_call_get(struct state_call *c);
+void batch_call_list(struct state_call *c);
+void batch_call_cancel(struct state_call *c);
