@@ -318,6 +318,11 @@ static bool sagemaker_argv(int *argc, char **argv, struct arena *arena, char ***
     }
     for (uint32_t i = 0; i < out.n_warnings; i++)
         command_warn(argv[0], out.warnings[i]);
+    struct strbuf settings;
+    strbuf_init(&settings, 0);
+    sagemaker_settings(&in, &out, &settings);
+    fputs(strbuf_str(&settings).ptr, stderr);
+    strbuf_fini(&settings);
     char **all = mem_array((size_t)*argc + out.n_args + 1, sizeof *all);
     all[0] = argv[0];
     for (uint32_t i = 0; i < out.n_args; i++)

@@ -28,3 +28,7 @@ bool sagemaker_is_here(char *const *environ_);
 const char *sagemaker_model_store(char *const *environ_);
 MUST_USE enum status sagemaker_read(const struct sagemaker_input *in, struct arena *arena,
                                     struct sagemaker_output *out, struct error *err);
+/* The settings as DJL logs them at its start, secrets masked (sagemaker_log.c). o: of
+ * sagemaker_read. */
+void sagemaker_settings(const struct sagemaker_input *in, const struct sagemaker_output *o,
+                        struct strbuf *out);

@@ -213,7 +213,7 @@ SEED_000 = {
 
 @pytest.fixture(scope="module")
 def container():
-    with Container(**SEED_000) as c:
+    with Container(**SEED_000, HF_TOKEN="hf_secret") as c:
         yield c
 
 
@@ -230,6 +230,12 @@ def test_1_3_24_serve_with_the_settings_of_seed_000(endpoint):
 
 def test_2_listens_everywhere(container):
     assert httpx.get(f"http://127.0.0.2:{container.ports[0]}/ping").status_code == 200
+
+
+def test_62_settings_in_the_log(container):
+    log = container.log()
+    assert f"Inference address: http://0.0.0.0:{container.ports[0]}" in log and "OPTION_DTYPE: fp16" in log
+    assert "HF_TOKEN: ***" in log and "hf_secret" not in log
 
 
 def test_7_body_of_ping(endpoint):

@@ -112,9 +112,43 @@ static void test_settings(void **state)
     }
 }
 
+static void test_settings_in_the_log(void **state)
+{
+    char *env[] = {(char[]){"HF_TOKEN=hf_secret"},
+                   (char[]){"OPTION_MAX_NUM_BATCHED_TOKENS=16"},
+                   (char[]){"VLLM_MAX_NUM_SEQS=16"},
+                   (char[]){"AWS_SECRET=SAGEMAKER"},
+                   (char[]){"SAGEMAKER_REGION=a\nb"},
+                   (char[]){"SAGEMAKER_API_KEY=k"},
+                   NULL};
+    const struct sagemaker_input in = {.environ_ = env, .has_weights = true};
+    struct sagemaker_output o;
+    struct arena arena;
+    struct error err;
+    struct strbuf b;
+    arena_init(&arena, 0);
+    strbuf_init(&b, 0);
+    assert_int_equal(sagemaker_read(&in, &arena, &o, &err), STATUS_OK);
+    sagemaker_settings(&in, &o, &b);
+    assert_string_equal(strbuf_str(&b).ptr, "Inference address: http://0.0.0.0:8080\n"
+                                            "Management address: http://0.0.0.0:8080\n"
+                                            "Default job_queue_size: 1000\n"
+                                            "Default batch_size: 1\n"
+                                            "Model Store: /opt/ml/model\n"
+                                            "Initial Models: ALL\n"
+                                            "Environment variables:\n"
+                                            "    HF_TOKEN: ***\n"
+                                            "    OPTION_MAX_NUM_BATCHED_TOKENS: 16\n"
+                                            "    SAGEMAKER_REGION: a?b\n"
+                                            "    SAGEMAKER_API_KEY: ***\n");
+    strbuf_fini(&b);
+    arena_fini(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_seed_000),
-                                       cmocka_unit_test(test_settings)};
+                                       cmocka_unit_test(test_settings),
+                                       cmocka_unit_test(test_settings_in_the_log)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
