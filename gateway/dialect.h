@@ -59,5 +59,6 @@ struct dialect {
     void (*error)(struct strbuf *out, const struct api_error *e, bool in_stream);
 };
 
-extern const struct dialect dialect_djl, dialect_djl_async, dialect_messages, dialect_count_tokens;
+extern const struct dialect dialect_djl, dialect_djl_async, dialect_messages, dialect_count_tokens,
+    dialect_embeddings;
 extern const struct dialect dialect_completions, dialect_chat, dialect_tokenize, dialect_detokenize;

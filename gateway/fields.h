@@ -44,7 +44,7 @@ struct field_table {
     size_t n;
 };
 extern const struct field_table fields_prompt, fields_sampling, fields_answer, fields_tools,
-    fields_messages, fields_refused;
+    fields_messages, fields_embeddings, fields_refused;
 /* All of them, in the order in which they are read and documented. */
 const struct field *fields_at(size_t i); /* NULL behind the last */
 
@@ -56,6 +56,7 @@ const struct field *fields_at(size_t i); /* NULL behind the last */
 #define BOTH           (API_COMPLETIONS | API_CHAT)
 #define TOKENIZE       API_TOKENIZE
 #define DETOKENIZE     API_DETOKENIZE
+#define EMBEDDINGS     API_EMBEDDINGS
 #define MESSAGES       API_MESSAGES
 #define ANTHROPIC      (API_MESSAGES | API_COUNT_TOKENS)
 #define AT(field)      offsetof(struct params, field)

@@ -56,7 +56,7 @@ static bool parse_reasoning_effort(struct params *p, const json_t *v, const stru
 }
 
 static const struct field rows[] = {
-    ROW_STR("model", model, BOTH | ANTHROPIC | TOKENIZE | DETOKENIZE, 512),
+    ROW_STR("model", model, BOTH | EMBEDDINGS | ANTHROPIC | TOKENIZE | DETOKENIZE, 512),
     {ROW("prompt", FIELD_JSON, TEXT), .offset = AT(prompt),
      .want = JSON_NULL, /* string or list: openai_completions.c looks into it */
      .why = "a string, strings, ids, or lists of ids; up to 1024"},
@@ -70,14 +70,14 @@ static const struct field rows[] = {
     ROW_CUSTOM(reasoning_effort, CHAT, "what the template makes of it; none turns thinking off"),
     ROW_BOOL(add_generation_prompt, CHAT | TOKENIZE),
     ROW_BOOL(continue_final_message, CHAT | TOKENIZE),
-    ROW_BOOL(add_special_tokens, BOTH | TOKENIZE),
-    ROW_INT("truncate_prompt_tokens", truncate_prompt_tokens, BOTH, -1, 1 << 30),
-    ROW_CUSTOM(truncation_side, BOTH, "left keeps the end, right the beginning"),
-    ROW_STR("cache_salt", cache_salt, BOTH, 128),
-    ROW_INT("priority", priority, BOTH, INT_MIN, INT_MAX),
-    {ROW("timeout", FIELD_FLOAT, BOTH), .offset = AT(timeout_s), .max = PARAMS_MAX_TIMEOUT_S,
-     .above_min = true, .why = "seconds"},
-    ROW_CUSTOM(request_id, BOTH, "the answer's id, behind cmpl- or chatcmpl-"),
+    ROW_BOOL(add_special_tokens, BOTH | EMBEDDINGS | TOKENIZE),
+    ROW_INT("truncate_prompt_tokens", truncate_prompt_tokens, BOTH | EMBEDDINGS, -1, 1 << 30),
+    ROW_CUSTOM(truncation_side, BOTH | EMBEDDINGS, "left keeps the end, right the beginning"),
+    ROW_STR("cache_salt", cache_salt, BOTH | EMBEDDINGS, 128),
+    ROW_INT("priority", priority, BOTH | EMBEDDINGS, INT_MIN, INT_MAX),
+    {ROW("timeout", FIELD_FLOAT, BOTH | EMBEDDINGS), .offset = AT(timeout_s),
+     .max = PARAMS_MAX_TIMEOUT_S, .above_min = true, .why = "seconds"},
+    ROW_CUSTOM(request_id, BOTH | EMBEDDINGS, "the answer's id, behind cmpl- or chatcmpl-"),
 };
 
 FIELD_TABLE(prompt);

@@ -8,7 +8,7 @@
 #define NO_MOVES  "is not supported by this server: KV caches are moved by the cluster alone"
 
 static const struct field rows[] = {
-    ROW_HARMLESS("user", BOTH, "noted by nobody"),
+    ROW_HARMLESS("user", BOTH | EMBEDDINGS, "noted by nobody"),
     ROW_HARMLESS("safety_identifier", BOTH, "noted by nobody"),
     ROW_HARMLESS("metadata", BOTH | MESSAGES, "nothing is kept"),
     ROW_HARMLESS("service_tier", BOTH | MESSAGES, "there is one"),

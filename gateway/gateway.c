@@ -11,6 +11,7 @@
 #include "common/base/random.h"
 #include "common/base/version.h"
 #include "gateway/gateway_internal.h"
+#include "gateway/pooling.h"
 
 enum {
     ENGINE_TICK_MS = 125, /* half of a heartbeat */
@@ -360,6 +361,7 @@ static void start_serving(struct gateway *g)
                   .chat_template = g->chat_template,
                   .max_model_len = g->model.max_model_len,
                   .max_choices = 4096,
+                  .pooling = pooling_of_model(g->model.path),
                   .policy = {.vocab_size = g->model.vocab_size,
                              .auto_tools = c->enable_auto_tool_choice,
                              .trust_chat_template = c->trust_request_chat_template,

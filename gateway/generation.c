@@ -26,6 +26,7 @@ void generation_fini(struct generation *g)
         text_decoder_free(g->decoder);
     mem_free(g->ids);
     mem_free(g->logprobs);
+    mem_free(g->vector);
     strbuf_fini(&g->text);
     strbuf_fini(&g->said);
     *g = (struct generation){.i_stop = -1};
@@ -156,6 +157,15 @@ static void flush_decoder(struct generation *g, const struct generation_rules *r
         g->finish = FINISH_STOP;
 }
 
+static void keep_vector(struct generation *g, struct f32_span v)
+{
+    if (v.n == 0 || g->vector)
+        return;
+    g->vector = mem_array(v.n, sizeof *g->vector);
+    memcpy(g->vector, v.ptr, v.n * sizeof *v.ptr);
+    g->n_vector = v.n;
+}
+
 enum generation_event generation_on_tokens(struct generation *g, const struct generation_rules *r,
                                            const struct tokens_item *t)
 {
@@ -188,6 +198,7 @@ enum generation_event generation_on_tokens(struct generation *g, const struct ge
     }
     if (t->finish == FINISH_NONE)
         return GENERATION_PROGRESS;
+    keep_vector(g, t->vector);
     enum generation_event e = end_by_head(g, t);
     if (e == GENERATION_PROGRESS)
         flush_decoder(g, r);

@@ -43,6 +43,8 @@ struct generation {
     uint32_t n_given_ids; /* ids the client's deltas cover */
     uint32_t text_offset; /* code points of the tokens given: where the next one's text begins */
     uint32_t n_cached;
+    float *vector; /* [n_vector] of a pooling request that has ended */
+    uint32_t n_vector;
     enum finish_reason finish; /* STOP or LENGTH once it has ended well */
     int32_t i_stop;            /* the stop string that ended it, -1: none */
     uint32_t stop_id;          /* the stop id that ended it, UINT32_MAX: EOS or none */

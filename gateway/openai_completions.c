@@ -30,50 +30,57 @@ bool openai_ids_read(const json_t *list, const char *field, uint32_t vocab, stru
     return true;
 }
 
-static bool set_list(const json_t *list, uint32_t vocab, struct prompt_list *out,
+static bool set_list(const json_t *list, const char *field, uint32_t vocab, struct prompt_list *out,
                      struct api_error *e)
 {
     size_t n = json_array_size(list);
     if (n > COMPLETIONS_MAX_PROMPTS)
-        return api_error_set(e, 400, "prompt", "prompt may hold at most %u prompts, got %zu.",
+        return api_error_set(e, 400, field, "%s may hold at most %u prompts, got %zu.", field,
                              COMPLETIONS_MAX_PROMPTS, n);
     prompt_list_init(out, (uint32_t)n);
     json_type want = json_typeof(json_array_get(list, 0));
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(list, i);
         if (json_typeof(v) != want)
-            return api_error_set(e, 400, "prompt", "prompt must not mix strings and token ids.");
+            return api_error_set(e, 400, field, "%s must not mix strings and token ids.", field);
         if (want == JSON_STRING)
             set_text(&out->items[i], v);
-        else if (!openai_ids_read(v, "prompt", vocab, &out->items[i], e))
+        else if (!openai_ids_read(v, field, vocab, &out->items[i], e))
             return false;
     }
     return true;
 }
 
-bool openai_completions_prompts(const struct params *p, uint32_t vocab_size,
-                                struct prompt_list *out, struct api_error *e)
+bool openai_prompts_read(const json_t *v, const char *field, uint32_t vocab_size,
+                         struct prompt_list *out, struct api_error *e)
 {
-    const json_t *v = p->prompt;
     if (json_is_string(v)) {
         prompt_list_init(out, 1);
         set_text(&out->items[0], v);
         return true;
     }
     if (!json_is_array(v) || json_array_size(v) == 0)
-        return api_error_set(e, 400, "prompt",
-                             "prompt must be a string, a list of strings, a list of token ids or a "
-                             "list of lists of token ids, and not empty.");
+        return api_error_set(e, 400, field,
+                             "%s must be a string, a list of strings, a list of token ids or a "
+                             "list of lists of token ids, and not empty.",
+                             field);
     const json_t *first = json_array_get(v, 0);
     if (json_is_integer(first)) {
         prompt_list_init(out, 1);
-        return openai_ids_read(v, "prompt", vocab_size, &out->items[0], e);
+        return openai_ids_read(v, field, vocab_size, &out->items[0], e);
     }
     if (json_is_string(first) || json_is_array(first))
-        return set_list(v, vocab_size, out, e);
-    return api_error_set(e, 400, "prompt",
-                         "prompt must be a string, a list of strings, a list of token ids or a "
-                         "list of lists of token ids.");
+        return set_list(v, field, vocab_size, out, e);
+    return api_error_set(e, 400, field,
+                         "%s must be a string, a list of strings, a list of token ids or a "
+                         "list of lists of token ids.",
+                         field);
+}
+
+bool openai_completions_prompts(const struct params *p, uint32_t vocab_size,
+                                struct prompt_list *out, struct api_error *e)
+{
+    return openai_prompts_read(p->prompt, "prompt", vocab_size, out, e);
 }
 
 bool openai_completions_read(const struct prepare_model *m, json_t *owned_body,

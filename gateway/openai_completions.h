@@ -9,6 +9,9 @@
  * caller's to drop. */
 bool openai_completions_prompts(const struct params *p, uint32_t vocab_size,
                                 struct prompt_list *out, struct api_error *e);
+/* The same of any field. */
+bool openai_prompts_read(const json_t *v, const char *field, uint32_t vocab_size,
+                         struct prompt_list *out, struct api_error *e);
 /* One list of ids, each in the vocabulary. field: for the error's text. */
 bool openai_ids_read(const json_t *list, const char *field, uint32_t vocab, struct prompt *out,
                      struct api_error *e);

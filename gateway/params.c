@@ -43,9 +43,9 @@ bool field_wrong_type(struct api_error *e, const char *name, const char *want, c
 
 /* ---- the table ---- */
 
-static const struct field_table *const tables[] = {&fields_prompt,   &fields_sampling,
-                                                   &fields_answer,   &fields_tools,
-                                                   &fields_messages, &fields_refused};
+static const struct field_table *const tables[] = {
+    &fields_prompt,   &fields_sampling,   &fields_answer, &fields_tools,
+    &fields_messages, &fields_embeddings, &fields_refused};
 
 const struct field *fields_at(size_t i)
 {
@@ -230,6 +230,8 @@ static bool check_together(const struct params *p, const struct params_policy *p
         return api_error_set(e, 400, "max_tokens", "max_tokens is required.");
     if (p->kind == API_TOKENIZE && (p->prompt != NULL) == (p->messages != NULL))
         return api_error_set(e, 400, "prompt", "Either prompt or messages is required.");
+    if (p->kind == API_EMBEDDINGS && !p->prompt)
+        return api_error_set(e, 400, "input", "input is required.");
     if (p->kind == API_DETOKENIZE && !p->prompt)
         return api_error_set(e, 400, "tokens", "tokens is required.");
     if (p->kind == API_COMPLETIONS && !p->prompt)
@@ -275,7 +277,9 @@ bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
         .top_p = 1,
         .repetition_penalty = 1,
         .skip_special_tokens = true,
-        .add_special_tokens = kind == API_COMPLETIONS || kind == API_TOKENIZE,
+        .add_special_tokens =
+            kind == API_COMPLETIONS || kind == API_TOKENIZE || kind == API_EMBEDDINGS,
+        .use_activation = true,
         .truncate_prompt_tokens = PARAMS_NO_TRUNCATION,
         .stream_interval = 1,
         .parallel_tool_calls = true,

@@ -18,6 +18,7 @@ enum api_kind {
     API_DETOKENIZE = 8,
     API_MESSAGES = 16,
     API_COUNT_TOKENS = 32,
+    API_EMBEDDINGS = 64,
 };
 /* REQUIRED: tool_name's, or any where that is empty. Its answer is a list of calls by a grammar. */
 enum tool_choice { TOOL_CHOICE_NONE, TOOL_CHOICE_AUTO, TOOL_CHOICE_REQUIRED };
@@ -80,7 +81,9 @@ struct params {
     struct str request_id, chat_template; /* empty: not given */
     json_t *bad_words;                    /* checked; prepare.c makes ids of it */
     const char *grammar_field; /* which gave sampling its grammar, on the arena; NULL: none did */
-    struct djl_params {        /* what DJL's schema says beside these (djl.c) */
+    uint32_t dimensions;       /* of embeddings; 0: all */
+    bool embed_base64, use_activation;
+    struct djl_params { /* what DJL's schema says beside these (djl.c) */
         bool is_async, sse, details, return_full_text;
     } djl;
 };

@@ -14,6 +14,7 @@ struct prepare_model { /* borrowed, read-only */
     uint32_t max_choices;           /* prompts × n of one request */
     struct grammar_check *grammars; /* NULL: grammars are not looked into */
     int64_t now_unix;
+    enum pooling_kind pooling; /* how the model makes a vector of a prompt; NONE: not here */
     struct params_policy policy;
 };
 

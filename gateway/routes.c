@@ -222,6 +222,7 @@ static void call_state(struct gateway *g, struct http_request *r, const struct r
 static const struct route routes[] = {
     {"POST", "/v1/chat/completions", ACCESS_KEY, post_chat, &dialect_chat},
     {"POST", "/v1/completions", ACCESS_KEY, post_prompt, &dialect_completions},
+    {"POST", "/v1/embeddings", ACCESS_KEY, post_prompt, &dialect_embeddings},
     {"POST", "/v1/messages", ACCESS_KEY, post_prompt, &dialect_messages},
     {"POST", "/v1/messages/count_tokens", ACCESS_KEY, post_prompt, &dialect_count_tokens},
     {"POST", "/tokenize", ACCESS_KEY, post_prompt, &dialect_tokenize},

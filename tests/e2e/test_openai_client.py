@@ -76,6 +76,21 @@ def test_several_choices(client):
     assert len({c.message.content for c in got.choices}) == 4
 
 
+def test_embeddings(client):
+    """The null device's rule, which scales nothing: of eight bits, the last id's. The package asks for base64 by itself."""
+    def bits(byte):
+        return [float(byte >> i & 1) for i in range(8)]
+
+    for form in ({}, {"encoding_format": "float"}):
+        got = client.embeddings.create(model="null", input=["abc", "d"], **form)
+        assert [d.embedding for d in got.data] == [bits(ord("c")), bits(ord("d"))]
+        assert got.usage.prompt_tokens == 4 and got.model == "null"
+    cut = client.embeddings.create(model="null", input=[3, 5], dimensions=3).data[0].embedding
+    assert cut == pytest.approx([0.5 ** 0.5, 0, 0.5 ** 0.5])
+    with pytest.raises(openai.BadRequestError, match="input"):
+        client.embeddings.create(model="null", input=[])
+
+
 def test_best_of(client):
     """The n best by log-probability per token; what was thrown away is counted."""
     body = {"model": "null", "prompt": "Once", "max_tokens": 6, "seed": 5, "temperature": 1}

@@ -26,6 +26,7 @@ static void open_model(void)
                                    .chat_template = tmpl,
                                    .max_model_len = 4096,
                                    .max_choices = 256,
+                                   .pooling = POOLING_LAST,
                                    .policy = {.vocab_size = 259,
                                               .trust_chat_template = true,
                                               .auto_tools = true,
@@ -65,6 +66,8 @@ static const struct dialect *dialect_of(uint8_t letter)
         return &dialect_djl_async;
     case 'd':
         return &dialect_djl;
+    case 'e':
+        return &dialect_embeddings;
     case 'h':
         return &dialect_chat;
     case 'm':

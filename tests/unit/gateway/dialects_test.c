@@ -151,14 +151,73 @@ static void test_messages_errors(void **state)
                         "\"message\":\"lost\"}}\n\n");
 }
 
+static void answer_vector(uint32_t i, float *v, uint32_t n)
+{
+    struct tokens_item t = {.id = w.submits[i].id,
+                            .i_choice = w.submits[i].i_choice,
+                            .attempt = 1,
+                            .finish = FINISH_STOP,
+                            .stop_id = UINT32_MAX,
+                            .vector = {v, n}};
+    struct msg_tokens m = {.items = &t, .n_items = 1};
+    serving_on_tokens(&w.s, &m);
+    serving_sweep(&w.s);
+}
+
+#define VECTORS(list, n)                                                                           \
+    "{\"id\":\"embd-ID\",\"object\":\"list\",\"created\":1700000000,\"model\":\"m\",\"data\":"     \
+    "[" list "],\"usage\":{\"prompt_tokens\":" n ",\"total_tokens\":" n                            \
+    ",\"completion_tokens\":0,"                                                                    \
+    "\"prompt_tokens_details\":{\"cached_tokens\":0}}}"
+#define VECTOR(i, v) "{\"index\":" i ",\"object\":\"embedding\",\"embedding\":" v "}"
+
+static void ask_vectors(const char *body)
+{
+    next_client();
+    w.id_prefix = "embd-";
+    w.s.o.model.pooling = POOLING_LAST;
+    post_as(&dialect_embeddings, body);
+}
+
+static void test_embeddings(void **state)
+{
+    float a[] = {3, 4, 12}, b[] = {0.6f, 0.8f, 0};
+    ask_vectors("{\"input\":[\"hi\",\"you\"]}");
+    assert_int_equal(w.n_submits, 2);
+    assert_int_equal(w.submits[0].sampling.pooling, POOLING_LAST);
+    assert_true(w.submits[0].sampling.pooling_normalise);
+    answer_vector(1, b, 3); /* in whatever order they come */
+    assert_int_equal(w.client.status, 0);
+    answer_vector(0, a, 3);
+    assert_body(
+        VECTORS(VECTOR("0", "[3,4,12]") "," VECTOR("1", "[0.600000024,0.800000012,0]"), "5"));
+    ask_vectors("{\"input\":[104,105],\"dimensions\":2}"); /* of length 1 again */
+    answer_vector(2, a, 3);
+    assert_body(VECTORS(VECTOR("0", "[0.600000024,0.800000012]"), "2"));
+    ask_vectors("{\"input\":\"hi\",\"dimensions\":2,\"use_activation\":false,\"encoding_format\":"
+                "\"base64\"}");
+    assert_false(w.submits[3].sampling.pooling_normalise);
+    answer_vector(3, a, 3);
+    assert_body(VECTORS(VECTOR("0", "\"AABAQAAAgEA=\""), "2"));
+    ask_vectors("{\"input\":7}");
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "\"param\":\"input\""));
+    ask_vectors("{}");
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "input is required."));
+    ask_vectors("{\"input\":\"a\",\"encoding_format\":\"hex\"}");
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "encoding_format must be"));
+    next_client();
+    w.s.o.model.pooling = POOLING_NONE;
+    post_as(&dialect_embeddings, "{\"input\":\"a\"}");
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "gives no embeddings here"));
+    assert_int_equal(w.n_submits, 4);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_messages_stream),
-        TEST(test_messages_whole),
-        TEST(test_messages_call_whole),
-        TEST(test_messages_errors),
+        TEST(test_embeddings),          TEST(test_messages_stream), TEST(test_messages_whole),
+        TEST(test_messages_call_whole), TEST(test_messages_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,35 @@
+#include "gateway/pooling.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool is_on(const json_t *config, const char *mode)
+{
+    char key[64];
+    const json_t *word = json_object_get(config, "pooling_mode"); /* newer files have one word */
+    snprintf(key, sizeof key, "pooling_mode_%s%s", mode,
+             strcmp(mode, "lasttoken") ? "_tokens" : "");
+    return json_is_true(json_object_get(config, key)) ||
+           (json_is_string(word) && strcmp(json_string_value(word), mode) == 0);
+}
+
+enum pooling_kind pooling_of_model(const char *path)
+{
+    static const char *const others[] = {"cls", "max", "mean_sqrt_len", "weightedmean"};
+    char file[4096];
+    int n = snprintf(file, sizeof file, "%s/1_Pooling/config.json", path ? path : "");
+    if (n < 0 || (size_t)n >= sizeof file || access(file, F_OK) != 0)
+        return POOLING_LAST;
+    json_t *config = json_load_file(file, 0, NULL);
+    bool mean = is_on(config, "mean"), last = is_on(config, "lasttoken");
+    bool other = json_is_true(json_object_get(config, "pooling_mode_cls_token")) ||
+                 json_is_true(json_object_get(config, "pooling_mode_mean_sqrt_len_tokens"));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        other = other || is_on(config, others[i]);
+    json_decref(config);
+    if (other || mean == last)
+        return POOLING_NONE;
+    return mean ? POOLING_MEAN : POOLING_LAST;
+}
