@@ -12,10 +12,10 @@ MINE, OTHER, BOUNDED = "sk-batch-mine", "sk-batch-other", "sk-batch-bounded"
 END = {"completed", "failed", "cancelled", "expired"}
 
 
-def cluster(folder, *args):
+def cluster(folder, *args, env=None):
     keys = folder / "keys"
     keys.write_text(f"{MINE} alice\n{OTHER} bob\n{BOUNDED} carol models=null\n")
-    return Cluster("--state-dir", folder / "state", "--api-key-file", keys, *args)
+    return Cluster("--state-dir", folder / "state", "--api-key-file", keys, *args, env=env)
 
 
 def client(c, key=MINE):
@@ -120,6 +120,12 @@ def test_killed_in_the_middle(tmp_path, who):
         assert ai.batches.retrieve(b.id).status == "in_progress"
         os.kill(c.pid(who), signal.SIGKILL)
         assert_all_once(ai, b, 200, 30)
+
+
+def test_lines_that_are_refused_for_now_wait_again(tmp_path):
+    with cluster(tmp_path, "--null-step-us", "5000", env={"COX_MAX_OPEN_CHOICES": "10"}) as c:
+        ai = client(c)
+        assert_all_once(ai, make(ai, "".join(completion(i) for i in range(30))), 30)
 
 
 def test_another_cluster_goes_on(tmp_path):
