@@ -41,6 +41,7 @@ struct up_options {
     bool enable_auto_tool_choice, trust_request_chat_template;
     int unknown_fields, invocations;
     struct front_options front; /* the gateways' */
+    const char *generation_config;
     bool sagemaker;
 };
 extern const struct option_spec up_specs[];

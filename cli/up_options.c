@@ -28,12 +28,11 @@
 #define MEMORY     "weights and KV cache are in main memory"
 #define METRICS    "see /metrics and cox events"
 #define NO_POOLING "no pooling, only generation"
-#define SAMPLING                                                                                   \
-    "requests say what they want; generation_config.json gives only the ids that end a text"
-#define SPEC   "a draft model runs whole, on the first rank of each group"
-#define SPREAD "the head schedules all groups"
-#define TLS    "put a reverse proxy that speaks TLS in front"
-#define TOOLS  "parsers are built in, and no code is loaded; see --tool-call-parser"
+#define SAMPLING   "give a folder with your own generation_config.json as --generation-config"
+#define SPEC       "a draft model runs whole, on the first rank of each group"
+#define SPREAD     "the head schedules all groups"
+#define TLS        "put a reverse proxy that speaks TLS in front"
+#define TOOLS      "parsers are built in, and no code is loaded; see --tool-call-parser"
 
 /* vLLM's names where vLLM has them. At the end: its flags that we lack. */
 const struct option_spec up_specs[] = {
@@ -140,6 +139,7 @@ const struct option_spec up_specs[] = {
     OPT_BOOL(S, sagemaker, "sagemaker", NULL, SAGEMAKER_HELP),
     OPT_ENUM(S, invocations, "invocations", "rolling|async", "rolling", INVOCATIONS_HELP),
     ROWS_FRONT(S),
+    ROW_GENERATION_CONFIG(S),
     ROW_API_KEY_FILE(S),
     OPT_STRING(S, head_host, "head-host", "127.0.0.1", "address workers and gateways connect to"),
     OPT_INT(S, head_port, "head-port", 1, 65535, "7000", "its port"),
@@ -270,7 +270,6 @@ const struct option_spec up_specs[] = {
     IGNORED("fingerprint-mode", NULL, ONE, NULL),
     IGNORED("fingerprint-value", NULL, ONE, NULL),
     IGNORED("fully-sharded-loras", NULL, NOTHING, ADAPTERS),
-    REFUSED("generation-config", NULL, ONE, "vllm", SAMPLING),
     REFUSED("grpc", NULL, NOTHING, NULL, "the API is OpenAI's over HTTP"),
     IGNORED("guided-decoding-backend", NULL, ONE, GRAMMAR),
     IGNORED("guided-decoding-disable-additional-properties", NULL, NOTHING, GRAMMAR),

@@ -231,6 +231,7 @@ static void build_gateway(struct builder *b, struct up_child *c, uint32_t i)
     if (o->invocations)
         flag(c, "--invocations", "async");
     flags_of_front(b, c);
+    flag(c, "--generation-config", o->generation_config);
     flags_of_names(b, c);
     /* --api-key goes through the environment: a command line is public */
 }

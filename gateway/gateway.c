@@ -315,6 +315,24 @@ static void add_markers(struct gateway *g, const struct answer_parser *p)
     }
 }
 
+static enum status read_sampling(struct gateway *g, struct error *err)
+{
+    const char *from = g->config->generation_config;
+    bool own = strcmp(from, "auto") == 0;
+    g->sampling = SAMPLING_DEFAULTS_OPENAI;
+    if (strcmp(from, "vllm") == 0 || (own && g->model.format != MODEL_HF))
+        return STATUS_OK;
+    enum status s = sampling_defaults_read(own ? g->model.path : from, &g->sampling, err);
+    if (own && s == STATUS_NOT_FOUND)
+        return STATUS_OK;
+    if (s != STATUS_OK)
+        return error_prefix(err, s, "--generation-config %s", from);
+    log_info("sampling_defaults", "temperature=%g top_p=%g top_k=%lld min_p=%g repetition=%g",
+             g->sampling.temperature, g->sampling.top_p, (long long)g->sampling.top_k,
+             g->sampling.min_p, g->sampling.repetition_penalty);
+    return STATUS_OK;
+}
+
 static enum status no_parser(const char *flag, const char *name, void (*names)(struct strbuf *out),
                              struct error *err)
 {
@@ -365,6 +383,7 @@ static void start_serving(struct gateway *g)
                   .policy = {.vocab_size = g->model.vocab_size,
                              .auto_tools = c->enable_auto_tool_choice,
                              .trust_chat_template = c->trust_request_chat_template,
+                             .defaults = &g->sampling,
                              .unknown = (enum unknown_fields)c->unknown_fields}},
         .reasoning_parser = g->reasoning_parser,
         .tool_parser = g->tool_parser,
@@ -499,6 +518,7 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
     g->adapters.send = engine_adapter_order;
     TRY(open_model(g, cache_dir, err));
     TRY(find_parsers(g, err));
+    TRY(read_sampling(g, err));
     g->adapters.taken = g->served_names;
     g->adapters.n_taken = g->n_served_names;
     TRY(loop_new(&g->loop, err));

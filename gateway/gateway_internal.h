@@ -32,6 +32,7 @@ struct gateway {
     const struct answer_parser *reasoning_parser, *tool_parser; /* NULL: none */
     uint32_t marker_ids[MAX_MARKERS], n_marker_ids;
     struct front front;
+    struct sampling_defaults sampling;
     struct auth auth;
     struct api_key *key; /* whose request is being dispatched; NULL: nobody's */
     struct encode_pool *pool;

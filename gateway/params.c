@@ -267,15 +267,19 @@ bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
                  const struct params_policy *policy, struct api_error *e)
 {
     const struct field *f;
+    const struct sampling_defaults own = SAMPLING_DEFAULTS_OPENAI;
+    const struct sampling_defaults *d = policy->defaults ? policy->defaults : &own;
     *out = (struct params){
         .kind = kind,
         .body = owned_body,
         .n = 1,
         .seed = -1,
         .logprobs = -1,
-        .temperature = 1,
-        .top_p = 1,
-        .repetition_penalty = 1,
+        .temperature = d->temperature,
+        .top_p = d->top_p,
+        .top_k = d->top_k,
+        .min_p = d->min_p,
+        .repetition_penalty = d->repetition_penalty,
         .skip_special_tokens = true,
         .add_special_tokens =
             kind == API_COMPLETIONS || kind == API_TOKENIZE || kind == API_EMBEDDINGS,

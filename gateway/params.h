@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "common/base/arena.h"
+#include "common/model/sampling_defaults.h"
 #include "gateway/api_error.h"
 #include "gateway/stop_strings.h"
 #include "proto/messages.h"
@@ -30,6 +31,7 @@ struct params_policy {        /* what this server lets requests say */
     bool auto_tools;          /* tool_choice auto: there is a parser, and it was enabled */
     bool trust_chat_template; /* chat_template of a request */
     enum unknown_fields unknown;
+    const struct sampling_defaults *defaults; /* borrowed; NULL: OpenAI's */
 };
 
 #define PARAMS_MAX_CHOICES    128u /* n */

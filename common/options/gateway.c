@@ -62,6 +62,7 @@ const struct option_spec gateway_options[] = {
     OPT_BOOL(S, sagemaker, "sagemaker", NULL, SAGEMAKER_HELP),
     OPT_ENUM(S, invocations, "invocations", "rolling|async", "rolling", INVOCATIONS_HELP),
     ROWS_FRONT(S),
+    ROW_GENERATION_CONFIG(S),
     ROW_LOG_LEVEL(S),
     ROW_LOG_FORMAT(S),
 };

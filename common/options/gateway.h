@@ -23,6 +23,7 @@ struct gateway_config {
     const char *state_dir;
     int64_t max_state_bytes, batch_lines;
     struct front_options front;
+    const char *generation_config;
     const char *reasoning_parser, *tool_call_parser;
     bool enable_auto_tool_choice, trust_request_chat_template;
     int unknown_fields; /* enum unknown_fields */

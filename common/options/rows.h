@@ -58,6 +58,12 @@
 #define ROW_STEP_LOG_MAX(S)                                                                        \
     OPT_INT(S, step_log_max_bytes, "step-log-max-bytes", 0, 1ll << 50, "1073741824",               \
             "the step log ends at this size; 0: no bound")
+#define ROW_GENERATION_CONFIG(S)                                                                   \
+    OPT_STRING(                                                                                    \
+        S, generation_config, "generation-config", "vllm",                                         \
+        "where temperature, top_p, top_k, min_p and repetition_penalty of requests that do "       \
+        "not say them come from: vllm: OpenAI's; auto: the model's "                               \
+        "generation_config.json; or the folder of one")
 #define ROW_KEEP_ALIVE(S)                                                                          \
     OPT_FLOAT(S, keep_alive_s, "sse-keep-alive-interval", 0, 3600, "15",                           \
               "seconds of silence after which a stream gets a comment line; 0: none")

@@ -7,6 +7,7 @@ import subprocess
 import time
 
 import httpx
+import null_oracle as oracle
 import pytest
 from cluster import BIN, Cluster, wait_for
 
@@ -190,3 +191,14 @@ def test_unix_socket(tmp_path):
     with start() as refused:
         assert refused.communicate(timeout=20)[1] and refused.returncode in (1, 2)
     assert plain.read_text() == "mine"
+
+
+def test_generation_config(tmp_path):
+    (tmp_path / "generation_config.json").write_text('{"do_sample": true, "temperature": 0.0, "top_k": 5}')
+    body = {"model": "null", "prompt": "Hi", "max_tokens": 12, "seed": 3}
+    with Cluster("--generation-config", tmp_path, workers=1, tp=1) as c:
+        def text(**more):
+            return httpx.post(c.url + "/v1/completions", json=body | more).json()["choices"][0]["text"]
+
+        assert text() == oracle.text("Hi", 12, seed=3, temperature=0)
+        assert text(temperature=1) == oracle.text("Hi", 12, seed=3, temperature=1) != text()

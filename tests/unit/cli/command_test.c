@@ -100,7 +100,10 @@ static void test_command_lines_of_vllm(void **state)
         {"MODEL --speculative-config.method ngram", "--speculative-config", 0},
         {"MODEL --load-format safetensors --quantization None --revision main --nnodes 1 "
          "--generation-config vllm --runner generate",
-         NULL, 4},
+         NULL, 3},
+        {"MODEL --generation-config auto --allowed-origins [\"*\"] --allow-credentials --root-path "
+         "/x",
+         NULL, 0},
         {"MODEL --load-format runai_streamer", NULL, 0},
         {"MODEL --load-format tensorizer", "dummy", 0},
         {"MODEL --enable-chunked-prefill False --no-enable-prefix-caching "

@@ -520,9 +520,27 @@ static void test_document(void **state)
     free(got);
 }
 
+static void test_defaults_of_the_model(void **state)
+{
+    const struct sampling_defaults d = {0.6, 0.9, 0.05, 1.1, 20};
+    const struct params_policy with = {.vocab_size = VOCAB, .defaults = &d};
+    struct api_error e = {0};
+    struct params p;
+    assert_true(params_init(&p, C, json_loads("{\"prompt\":\"x\"}", 0, NULL), &with, &e));
+    assert_true(p.temperature == 0.6 && p.top_p == 0.9 && p.min_p == 0.05 && p.top_k == 20 &&
+                p.repetition_penalty == 1.1);
+    params_fini(&p);
+    json_t *j =
+        json_loads("{\"prompt\":\"x\",\"temperature\":1,\"top_k\":null,\"top_p\":0.5}", 0, NULL);
+    assert_true(params_init(&p, C, j, &with, &e));
+    assert_true(p.temperature == 1 && p.top_p == 0.5 && p.min_p == 0.05 && p.top_k == 20);
+    params_fini(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults_of_the_model),
         cmocka_unit_test(test_fields),
         cmocka_unit_test(test_grammars),
         cmocka_unit_test(test_tool_grammars),
