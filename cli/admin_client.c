@@ -24,8 +24,11 @@ static enum status read_key(const char *path, char *out, size_t size, struct err
 static enum status judge(int code, const char *url, json_t *answer, struct error *err)
 {
     if (code == 401 || code == 403)
-        return error_set(err, STATUS_DENIED,
-                         "%s wants the admin key: --admin-key-file FILE or COX_ADMIN_KEY", url);
+        return error_set(
+            err, STATUS_DENIED,
+            "%s wants the admin key: --admin-key-file FILE or COX_ADMIN_KEY; or is that a "
+            "gateway, not the head's admin port (--admin-port)?",
+            url);
     if (code >= 200 && code < 300)
         return STATUS_OK;
     const json_t *e = json_object_get(answer, "error");
