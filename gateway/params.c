@@ -192,6 +192,24 @@ static bool check_unknown(const json_t *body, unsigned kind, enum unknown_fields
 
 /* ---- rules between fields ---- */
 
+/* What each kind of request cannot do without. */
+static bool check_present(const struct params *p, struct api_error *e)
+{
+    if (p->kind & (API_CHAT | API_MESSAGES | API_COUNT_TOKENS) && !p->messages)
+        return api_error_set(e, 400, "messages", "messages is required.");
+    if (p->kind == API_MESSAGES && !p->max_tokens)
+        return api_error_set(e, 400, "max_tokens", "max_tokens is required.");
+    if (p->kind == API_TOKENIZE && (p->prompt != NULL) == (p->messages != NULL))
+        return api_error_set(e, 400, "prompt", "Either prompt or messages is required.");
+    if (p->kind == API_EMBEDDINGS && !p->prompt)
+        return api_error_set(e, 400, "input", "input is required.");
+    if (p->kind == API_DETOKENIZE && !p->prompt)
+        return api_error_set(e, 400, "tokens", "tokens is required.");
+    if (p->kind == API_COMPLETIONS && !p->prompt)
+        return api_error_set(e, 400, "prompt", "prompt is required.");
+    return true;
+}
+
 static bool check_together(const struct params *p, const struct params_policy *policy,
                            struct api_error *e)
 {
@@ -224,19 +242,7 @@ static bool check_together(const struct params *p, const struct params_policy *p
         return api_error_set(e, 400, "continue_final_message",
                              "Cannot set both `continue_final_message` and "
                              "`add_generation_prompt` to True.");
-    if (p->kind & (API_CHAT | API_MESSAGES | API_COUNT_TOKENS) && !p->messages)
-        return api_error_set(e, 400, "messages", "messages is required.");
-    if (p->kind == API_MESSAGES && !p->max_tokens)
-        return api_error_set(e, 400, "max_tokens", "max_tokens is required.");
-    if (p->kind == API_TOKENIZE && (p->prompt != NULL) == (p->messages != NULL))
-        return api_error_set(e, 400, "prompt", "Either prompt or messages is required.");
-    if (p->kind == API_EMBEDDINGS && !p->prompt)
-        return api_error_set(e, 400, "input", "input is required.");
-    if (p->kind == API_DETOKENIZE && !p->prompt)
-        return api_error_set(e, 400, "tokens", "tokens is required.");
-    if (p->kind == API_COMPLETIONS && !p->prompt)
-        return api_error_set(e, 400, "prompt", "prompt is required.");
-    return true;
+    return check_present(p, e);
 }
 
 static void fill_sampling(struct params *p)
