@@ -11,20 +11,14 @@
 
 #define OPEN_FILES_WANTED 65536u
 #define OPEN_FILES_LEAST  4096u
-#define MEMLOCK_LEAST     (64ull << 20)
 #define SHM_PER_WORKER    (64ull << 20)
-
-static uint64_t limit_value(rlim_t v)
-{
-    return v == RLIM_INFINITY ? UINT64_MAX : (uint64_t)v;
-}
 
 void preflight_read(struct machine_limits *out)
 {
     struct rlimit r = {0};
     *out = (struct machine_limits){0};
     if (getrlimit(RLIMIT_NOFILE, &r) == 0) {
-        out->open_files_hard = limit_value(r.rlim_max);
+        out->open_files_hard = r.rlim_max == RLIM_INFINITY ? UINT64_MAX : (uint64_t)r.rlim_max;
         rlim_t want = r.rlim_max == RLIM_INFINITY || r.rlim_max > OPEN_FILES_WANTED
                           ? OPEN_FILES_WANTED
                           : r.rlim_max;
@@ -33,14 +27,12 @@ void preflight_read(struct machine_limits *out)
             (void)setrlimit(RLIMIT_NOFILE, &r);
         }
     }
-    if (getrlimit(RLIMIT_MEMLOCK, &r) == 0)
-        out->memlock_soft = limit_value(r.rlim_cur);
     struct statvfs v;
     if (statvfs("/dev/shm", &v) == 0)
         out->shm_bytes = (uint64_t)v.f_blocks * v.f_frsize;
 }
 
-void preflight_warnings(const struct machine_limits *l, uint32_t n_workers, bool pins_memory,
+void preflight_warnings(const struct machine_limits *l, uint32_t n_workers, bool on_gpus,
                         struct strbuf *out)
 {
     if (l->open_files_hard < OPEN_FILES_LEAST)
@@ -48,14 +40,7 @@ void preflight_warnings(const struct machine_limits *l, uint32_t n_workers, bool
                       "at most %llu open files: every client connection is one; raise it with "
                       "`ulimit -Hn 65536`, LimitNOFILE= or --ulimit nofile\n",
                       (unsigned long long)l->open_files_hard);
-    if (!pins_memory)
-        return;
-    if (l->memlock_soft < MEMLOCK_LEAST)
-        strbuf_printf(out,
-                      "at most %llu KiB of locked memory: pinned buffers need more; raise it with "
-                      "`ulimit -l unlimited`, LimitMEMLOCK= or --ulimit memlock=-1\n",
-                      (unsigned long long)(l->memlock_soft >> 10));
-    if (n_workers > 1 && l->shm_bytes < SHM_PER_WORKER * n_workers)
+    if (on_gpus && n_workers > 1 && l->shm_bytes < SHM_PER_WORKER * n_workers)
         strbuf_printf(out,
                       "/dev/shm has %llu MiB: collectives of %u workers want %llu; raise it with "
                       "--shm-size or `mount -o remount,size=...`\n",

@@ -5,13 +5,14 @@
 #include "common/base/str.h"
 
 struct machine_limits {
-    uint64_t open_files_hard, memlock_soft, shm_bytes; /* UINT64_MAX: unlimited */
+    uint64_t open_files_hard, shm_bytes; /* UINT64_MAX: unlimited */
 };
 /* Reads them, after raising the soft limit of open files as far as it is useful. */
 void preflight_read(struct machine_limits *out);
 /* Appends a line per limit that is too small for this cluster, with what to do about it.
- * pins_memory: GPUs, whose transfers go through locked memory and whose ranks share /dev/shm. */
-void preflight_warnings(const struct machine_limits *l, uint32_t n_workers, bool pins_memory,
+ * on_gpus: whose ranks share /dev/shm. Of locked memory nothing is said: what CUDA pins is not
+ * bound by that limit (what NCCL registers with InfiniBand is: docs/comm.md). */
+void preflight_warnings(const struct machine_limits *l, uint32_t n_workers, bool on_gpus,
                         struct strbuf *out);
 /* STATUS_EXISTS when somebody listens there: "port 8000 is in use ..., choose another with FLAG".
  */

@@ -8,12 +8,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # No cmake among them: run-all takes the programs that are there.
-TOOLS = ("bash env dirname basename realpath mkdir rm ls cat head tail sed grep cut sleep timeout date git").split()
+TOOLS = ("bash env dirname basename realpath mkdir rm ls cat head tail sed grep cut sleep timeout date git "
+         "nproc").split()
 HAS_DEVICE = any(os.path.exists(node) for node in ("/dev/nvidiactl", "/dev/dxg"))
 
 
-def run_all(programs, has_device):
-    """(exit status, output) over programs {name: lines of bash}."""
+def run_all(programs, has_device, args=("--only", "test"), tools=(), seconds=480, models=()):
+    """(exit status, output) over programs {name: lines of bash}; tools: what PATH has besides; models: in build/goldens."""
     with tempfile.TemporaryDirectory() as folder:
         bin_folder = Path(folder, "bin")
         built = Path(folder, "build/cuda-tests/tests")
@@ -25,22 +26,29 @@ def run_all(programs, has_device):
                 (bin_folder / tool).symlink_to(path)
         if has_device:
             programs = {**programs, "../../../bin/nvidia-smi": 'case $1 in -L) echo "GPU 0" ;; *) echo 9.0 ;; esac'}
+        programs = {**programs, **{f"../../../bin/{name}": text for name, text in dict(tools).items()}}
+        for model in models:
+            expected = Path(folder, "build/goldens", model, "expected.json")
+            expected.parent.mkdir(parents=True)
+            expected.touch()
         for name, text in programs.items():
             path = built / name
             path.write_text("#!/usr/bin/env bash\n" + text + "\n")
             path.chmod(0o755)
         shutil.copy(ROOT / "tests/cuda/run-all", Path(folder, "tests/cuda/run-all"))
-        done = subprocess.run([Path(folder, "tests/cuda/run-all"), "--only", "test"], timeout=60, text=True,
-                              env={"PATH": str(bin_folder)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        done = subprocess.run([Path(folder, "tests/cuda/run-all"), *args], timeout=60, text=True,
+                              env={"PATH": str(bin_folder), "HOME": folder, "COX_GOLDENS": f"{folder}/none",
+                                   "COX_RUN_ALL_SECONDS": str(seconds)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     return done.returncode, done.stdout
 
 
 PASSES = "echo 'device: GPU X, 9.0'; echo 3 cases"
+BUILDS = {"nvcc": "exit 0", "cmake": "[ $1 != --build ] || { echo built >&2; sleep 30; }"}  # for ever
 
 
 class RunAll(unittest.TestCase):
-    def check(self, status, wanted, programs, has_device=True):
-        got, out = run_all(programs, has_device)
+    def check(self, status, wanted, programs, has_device=True, **more):
+        got, out = run_all(programs, has_device, **more)
         self.assertEqual(got, status, out)
         for text in wanted:
             self.assertIn(text, out)
@@ -64,6 +72,32 @@ class RunAll(unittest.TestCase):
         skips = {"cuda_a_test": "echo 'SKIPPED: no CUDA device found'; exit 77"}
         self.check(77, ["no device: 1 programs skipped, 0 failed"], skips, has_device=False)
         self.check(1, ["1 failed"], {**skips, "cuda_b_test": "exit 1"}, has_device=False)
+
+    @unittest.skipIf(HAS_DEVICE, "this host has a device")
+    def test_no_device_and_nothing_is_built_for_it(self):
+        self.check(77, ["SKIPPED: no device here"], {}, has_device=False, tools=BUILDS)
+
+    def test_a_build_that_is_not_done(self):
+        self.check(1, ["**not done in 2 s**"], {}, tools=BUILDS, seconds=3)
+
+    def test_a_misspelt_program(self):
+        self.check(2, ["there is no program cuda_b_tset"], {"cuda_a_test": PASSES}, tools=BUILDS,
+                   args=("--program", "cuda_b_tset"))
+        self.check(0, ["1 passed"], {"cuda_a_test": PASSES, "cuda_b_test": "exit 1"}, args=("--program", "cuda_a_test"))
+
+    def test_models(self):
+        """Each way of running them is a row, and their failures count."""
+        of = {"args": ("--only", "models"),
+              "models": ("llama_tiny", "gemma3_caps", "at_load/llama_tiny_int8", "at_load/llama_tiny_int4", "at_load/llama_tiny_fp8")}
+        says = "echo 'device: GPU X, 9.0'; echo got: $*"
+        wanted = [f"got: --device cuda {text}" for text in (
+            "build/goldens/gemma3_caps build/goldens/llama_tiny\n", "--kv fp8 build/", "--kv int8 build/",
+            "--quantization int4 build/goldens/at_load/llama_tiny_int4\n",
+            "--tp 2 --nccl build/cuda-tests/tests/libfakenccl.so build/goldens/llama_tiny",
+            "--tp 2 --pp 2 --nccl build/")]
+        self.check(1, [*wanted, "8 passed, 0 failed, 0 skipped, 1 not to be had", "model_golden reference", "left out: the demo"],
+                   {"cuda_a_test": PASSES, "model_golden": says}, **of)
+        self.check(1, ["7 passed, 1 failed"], {"cuda_a_test": PASSES, "model_golden": says + "; [[ $* != *int4* ]]"}, **of)
 
     @unittest.skipIf(HAS_DEVICE, "this host has a device")
     def test_no_programs(self):

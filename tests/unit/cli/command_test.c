@@ -188,20 +188,17 @@ static void test_limits(void **state)
     static const struct {
         struct machine_limits l;
         uint32_t n_workers;
-        bool pins_memory;
+        bool on_gpus;
         const char *words; /* NULL: silent */
     } cases[] = {
-        {{UINT64_MAX, UINT64_MAX, UINT64_MAX}, 8, true, NULL},
-        {{1024, UINT64_MAX, UINT64_MAX}, 1, false, "open files"},
-        {{65536, 65536, 1 << 20}, 8, false, NULL},
-        {{65536, 65536, UINT64_MAX}, 1, true, "locked memory"},
-        {{65536, UINT64_MAX, 64 << 20}, 2, true, "/dev/shm"},
-        {{65536, UINT64_MAX, 64 << 20}, 1, true, NULL},
+        {{UINT64_MAX, UINT64_MAX}, 8, true, NULL}, {{1024, UINT64_MAX}, 1, false, "open files"},
+        {{65536, 1 << 20}, 8, false, NULL},        {{65536, 64 << 20}, 2, true, "/dev/shm"},
+        {{65536, 64 << 20}, 1, true, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct strbuf b;
         strbuf_init(&b, 0);
-        preflight_warnings(&cases[i].l, cases[i].n_workers, cases[i].pins_memory, &b);
+        preflight_warnings(&cases[i].l, cases[i].n_workers, cases[i].on_gpus, &b);
         if (cases[i].words ? !b.ptr || !strstr(b.ptr, cases[i].words) : b.len != 0)
             fail_msg("case %zu: %s", i, b.ptr ? b.ptr : "");
         strbuf_fini(&b);
