@@ -41,6 +41,8 @@ static const struct expected models[] = {
     {"phi3_mini_4k", PHI_LAYERS, 32064.0 * 3072, 16, false, 0, 0, 0, 2.0 * 32 * 192, 393216, 0},
     {"deepseek_coder_v2_lite_awq", LITE_LAYERS, 102400.0 * 2048, AWQ_64, false, LITE_ROUTERS,
      LITE_EXPERT, 26 * 6 * LITE_EXPERT, 2.0 * 16 * (192 + 128), 27 * 576 * 2, 26},
+    {"deepseek_coder_v2_lite", LITE_LAYERS, 102400.0 * 2048, 16, false, 0, LITE_EXPERT,
+     26 * 6 * LITE_EXPERT, 2.0 * 16 * (192 + 128), 27 * 576 * 2, 26},
     {"gemma3_270m", GEMMA_LAYERS, 262144.0 * 640, 16, true, 0, 0, 0, 2.0 * 4 * 512, 18 * 1024, 0},
 };
 
