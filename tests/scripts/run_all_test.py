@@ -88,10 +88,12 @@ class RunAll(unittest.TestCase):
     def test_models(self):
         """Each way of running them is a row, and their failures count."""
         of = {"args": ("--only", "models"),
-              "models": ("llama_tiny", "gemma3_caps", "at_load/llama_tiny_int8", "at_load/llama_tiny_int4", "at_load/llama_tiny_fp8")}
+              "models": ("llama_tiny", "gemma3_caps", "gpt_oss_bf16", "olmo2_whole",
+                         "at_load/llama_tiny_int8", "at_load/llama_tiny_int4", "at_load/llama_tiny_fp8")}
         says = "echo 'device: GPU X, 9.0'; echo got: $*"
         wanted = [f"got: --device cuda {text}" for text in (
-            "build/goldens/gemma3_caps build/goldens/llama_tiny\n", "--kv fp8 build/", "--kv int8 build/",
+            "build/goldens/gemma3_caps build/goldens/gpt_oss_bf16 build/goldens/llama_tiny", "--longest 45 --kv fp8 build/goldens/gemma3_caps build/goldens/llama_tiny build",
+            "--longest 45 --kv int8 build/goldens/gemma3_caps build/goldens/gpt_oss_bf16 build",
             "--quantization int4 build/goldens/at_load/llama_tiny_int4\n",
             "--tp 2 --nccl build/cuda-tests/tests/libfakenccl.so build/goldens/llama_tiny",
             "--tp 2 --pp 2 --nccl build/")]
