@@ -85,6 +85,12 @@ class RunAll(unittest.TestCase):
                    args=("--program", "cuda_b_tset"))
         self.check(0, ["1 passed"], {"cuda_a_test": PASSES, "cuda_b_test": "exit 1"}, args=("--program", "cuda_a_test"))
 
+    def test_the_checkers_alone(self):
+        """Models are not their business, there or not."""
+        checker = {"compute-sanitizer": '[ $1 = --version ] || { shift 4; "$@"; }'}
+        self.check(0, ["memcheck cuda_a_test", "racecheck cuda_a_test", "2 passed, 0 failed, 0 skipped, 0 not to be had"],
+                   {"cuda_a_test": PASSES}, args=("--only", "sanitize"), tools=checker)
+
     def test_models(self):
         """Each way of running them is a row, and their failures count."""
         of = {"args": ("--only", "models"),
