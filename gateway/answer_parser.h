@@ -48,6 +48,11 @@ const struct answer_parser *tool_parser_find(const char *name);
 void reasoning_parser_names(struct strbuf *out);
 void tool_parser_names(struct strbuf *out);
 
+/* What lies behind its first n bytes, n <= s.len. An empty text may have no address. */
+static inline struct str parser_skip(struct str s, size_t n)
+{
+    return n > 0 ? (struct str){s.ptr + n, s.len - n} : s;
+}
 /* Where marker begins in text, or where a beginning of it lies at the end of text; text.len: it is
  * nowhere. found: it is all there. */
 size_t parser_find_marker(struct str text, const char *marker, bool *found);

@@ -22,11 +22,6 @@ enum { I_START = 3, I_CHANNEL };
 static const char *const message[] = {MESSAGE, NULL};
 static const char *const begins[] = {START, CHANNEL, NULL};
 
-static struct str skip(struct str s, size_t n)
-{
-    return (struct str){s.ptr + n, s.len - n};
-}
-
 static bool starts_with(struct str s, const char *start)
 {
     size_t n = strlen(start);
@@ -40,7 +35,7 @@ static struct str word_after(struct str header, const char *word)
     size_t at = parser_find_marker(header, word, &found);
     if (!found)
         return STR("");
-    struct str rest = skip(header, at + strlen(word));
+    struct str rest = parser_skip(header, at + strlen(word));
     size_t n = 0;
     while (n < rest.len && !strchr(" \t\r\n<", rest.ptr[n]))
         n++;
@@ -60,15 +55,15 @@ static void harmony_init(const struct answer_parser *p, struct parser_state *s, 
                          struct str continued)
 {
     size_t n = prompt.len < MAX_PROMPT_HEADER ? prompt.len : MAX_PROMPT_HEADER;
-    struct str tail = skip(prompt, prompt.len - n), name;
+    struct str tail = parser_skip(prompt, prompt.len - n), name;
     if (continued.len > 0)
         s->step = STEP_CONTENT;
     if (continued.len > 0 || n < strlen(MESSAGE) ||
         memcmp(tail.ptr + n - strlen(MESSAGE), MESSAGE, strlen(MESSAGE)) != 0)
         return;
     for (size_t i = n; i-- > 0;)
-        if (starts_with(skip(tail, i), START)) { /* the last header */
-            tail = skip(tail, i);
+        if (starts_with(parser_skip(tail, i), START)) { /* the last header */
+            tail = parser_skip(tail, i);
             break;
         }
     s->step = step_of(tail, &name);
@@ -155,7 +150,7 @@ static size_t feed(struct parser_state *s, struct str text, bool end, bool calls
 {
     for (size_t at = 0;;) {
         uint32_t before = s->step;
-        struct str rest = skip(text, at);
+        struct str rest = parser_skip(text, at);
         size_t n = s->step == STEP_HEADER    ? feed_header(s, rest, end, calls, a)
                    : s->step == STEP_BETWEEN ? feed_between(s, rest)
                                              : feed_body(s, rest, end, calls, a);

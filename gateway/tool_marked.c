@@ -86,11 +86,6 @@ static bool starts_with(struct str s, const char *start)
     return s.len >= n && memcmp(s.ptr, start, n) == 0;
 }
 
-static struct str skip(struct str s, size_t n)
-{
-    return (struct str){s.ptr + n, s.len - n};
-}
-
 static bool is_name_byte(char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
@@ -100,14 +95,14 @@ static bool is_name_byte(char c)
 /* The name in what precedes the arguments; empty: that is no head of a call. */
 static struct str name_in_head(const struct marked_family *f, struct str head)
 {
-    head = skip(head, json_skip_space(head, 0));
+    head = parser_skip(head, json_skip_space(head, 0));
     if (f->prefix && starts_with(head, f->prefix))
-        head = skip(head, strlen(f->prefix));
+        head = parser_skip(head, strlen(f->prefix));
     struct str name = {head.ptr, 0};
     while (name.len < head.len && is_name_byte(head.ptr[name.len]))
         name.len++;
-    head = skip(head, name.len);
-    head = skip(head, json_skip_space(head, 0));
+    head = parser_skip(head, name.len);
+    head = parser_skip(head, json_skip_space(head, 0));
     if (head.len > 0 && !(f->sep && starts_with(head, f->sep)))
         name.len = 0;
     return name;
@@ -119,7 +114,7 @@ static struct str own_id(const struct marked_family *f, struct str head, struct 
     size_t before = f->prefix ? strlen(f->prefix) : 0;
     size_t at = (size_t)(name.ptr - head.ptr), n = at + name.len;
     if (!f->own_id || at < before || memcmp(name.ptr - before, f->prefix, before) != 0 ||
-        !starts_with(skip(head, n), f->sep))
+        !starts_with(parser_skip(head, n), f->sep))
         return STR("");
     n += strlen(f->sep);
     while (n < head.len && isdigit((unsigned char)head.ptr[n]))
@@ -170,7 +165,7 @@ static size_t feed_literal(const struct marked_family *f, struct parser_state *s
     size_t at = json_skip_space(text, 0);
     bool list = !s->in_list && at < text.len && text.ptr[at] == '[';
     at += list;
-    size_t n = feed_named(f, s, skip(text, at), end, a);
+    size_t n = feed_named(f, s, parser_skip(text, at), end, a);
     if (s->step != STEP_ARGUMENTS)
         return 0;
     s->in_list = s->in_list || list;
@@ -192,7 +187,7 @@ static size_t feed_head(const struct marked_family *f, struct parser_state *s, s
     bool list = at < text.len && text.ptr[at] == '[' && !s->in_list;
     if (list)
         at = json_skip_space(text, at + 1);
-    enum json_call_result res = json_call_parse(skip(text, at), argument_keys, &call);
+    enum json_call_result res = json_call_parse(parser_skip(text, at), argument_keys, &call);
     if (res == JSON_CALL_MORE && !end)
         return 0;
     if (res != JSON_CALL_BEGUN && res != JSON_CALL_BARE) {
@@ -312,7 +307,7 @@ size_t tool_marked_feed(const struct answer_parser *p, struct parser_state *s, s
 {
     for (size_t at = 0;;) {
         uint32_t before = s->step;
-        size_t n = feed_step(p->family, s, skip(text, at), end, a);
+        size_t n = feed_step(p->family, s, parser_skip(text, at), end, a);
         at += n;
         if (s->step == before && n == 0)
             return end ? text.len : at;

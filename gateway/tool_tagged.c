@@ -18,14 +18,9 @@ enum {
 
 enum { MAX_HELD = 512, NO_TOOL = UINT32_MAX };
 
-static struct str skip(struct str s, size_t n)
-{
-    return (struct str){s.ptr + n, s.len - n};
-}
-
 static struct str skip_space(struct str s)
 {
-    return skip(s, json_skip_space(s, 0));
+    return parser_skip(s, json_skip_space(s, 0));
 }
 
 static struct str held(struct str s)
@@ -117,7 +112,7 @@ static size_t read_name(const struct tagged_family *f, struct str text, struct s
     }
     if (n == 0 || !f->name_end)
         return n > 0 && strchr("\r\n<", text.ptr[n]) && text.ptr[n] ? n : 0;
-    if (parser_find_marker(skip(text, n), f->name_end, &found) != 0)
+    if (parser_find_marker(parser_skip(text, n), f->name_end, &found) != 0)
         return 0;
     *more = !found;
     return found ? n + strlen(f->name_end) : 0;
@@ -136,7 +131,7 @@ static size_t feed_head(const struct tagged_family *f, struct parser_state *s, s
         else
             found = !f->marks[1];
         if (found && f->marks[1])
-            rest = skip(rest, strlen(f->marks[1]));
+            rest = parser_skip(rest, strlen(f->marks[1]));
     }
     size_t n = found && !more ? read_name(f, rest, &name, &more) : 0;
     if (n == 0 && more && !end && text.len < MAX_HELD)
@@ -165,12 +160,12 @@ static size_t feed_key_name(const struct tagged_family *f, struct parser_state *
     if (!found)
         return text.len < MAX_HELD ? SIZE_MAX : 0;
     key = (struct str){rest.ptr, n};
-    rest = skip(rest, n + strlen(f->key_end));
+    rest = parser_skip(rest, n + strlen(f->key_end));
     if (f->value) {
         size_t at = parser_find_marker(rest, f->value, &found);
         if (!found)
             return text.len < MAX_HELD ? SIZE_MAX : 0;
-        rest = skip(rest, at + strlen(f->value));
+        rest = parser_skip(rest, at + strlen(f->value));
     }
     answer_arguments(a, s->i_call, s->in_object ? STR(", \"") : STR("\""));
     literal_give_text(a, s->i_call, key);
@@ -189,7 +184,7 @@ static size_t feed_key(const struct tagged_family *f, struct parser_state *s, st
         return n;
     size_t behind = n + strlen(f->inner[i_found]);
     if (i_found == 0) {
-        size_t used = feed_key_name(f, s, skip(text, behind), a);
+        size_t used = feed_key_name(f, s, parser_skip(text, behind), a);
         return used == SIZE_MAX ? n : behind + used;
     }
     answer_arguments(a, s->i_call, STR("}"));
@@ -273,7 +268,7 @@ static size_t feed_next(const struct tagged_family *f, struct parser_state *s, s
 {
     const char *const next[] = {f->close, f->marks[1], NULL};
     size_t at = json_skip_space(text, 0), i_found;
-    struct str rest = skip(text, at);
+    struct str rest = parser_skip(text, at);
     bool here = parser_find_first(rest, next, &i_found) == 0;
     if (here && i_found == SIZE_MAX && !end)
         return 0; /* nothing, or a beginning */
@@ -313,7 +308,7 @@ size_t tool_tagged_feed(const struct answer_parser *p, struct parser_state *s, s
 {
     for (size_t at = 0;;) {
         uint32_t before = s->step;
-        size_t n = feed_step(p->family, s, skip(text, at), end, a);
+        size_t n = feed_step(p->family, s, parser_skip(text, at), end, a);
         at += n;
         if (s->step == before && n == 0)
             return end ? text.len : at;

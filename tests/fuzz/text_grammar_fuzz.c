@@ -25,6 +25,17 @@ static struct text_vocabulary *vocabulary(void)
     return v;
 }
 
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* The crate's own words for one that it caught; an input may hold the word as well. */
+static bool tells_a_panic(const char *err)
+{
+    return begins(err, "panic: ") || begins(err, "it allows no text: panic: ");
+}
+
 static void follow(struct text_matcher *m, uint32_t seed)
 {
     uint32_t words[WORDS];
@@ -51,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     enum text_grammar_kind kind = (enum text_grammar_kind)(data[0] % 6);
     int rc = text_grammar_compile(vocabulary(), kind, (const char *)data + 1, size - 1, &g, err);
-    if (rc == TEXT_INTERNAL || strstr(err, "panic"))
+    if (rc == TEXT_INTERNAL || tells_a_panic(err))
         abort();
     if (rc != TEXT_OK)
         return 0;
