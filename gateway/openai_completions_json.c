@@ -109,14 +109,7 @@ static void write_delta(struct strbuf *out, const struct answer_shape *a, struct
 static void write_close(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
                         const struct answer_usage *u)
 {
-    if (a->params->include_usage) {
-        sse_begin(out);
-        openai_head(out, a, OBJECT);
-        strbuf_append_c(out, ",\"choices\":[]");
-        openai_chunk_end(out, a->params, u);
-        sse_end(out);
-    }
-    strbuf_append_c(out, SSE_DONE);
+    openai_close(out, a, OBJECT, u);
 }
 
 static void write_whole(struct strbuf *out, const struct answer_shape *a,

@@ -62,6 +62,19 @@ void openai_chunk_end(struct strbuf *out, const struct params *p, const struct a
     strbuf_append_c(out, "}");
 }
 
+void openai_close(struct strbuf *out, const struct answer_shape *a, const char *object,
+                  const struct answer_usage *u)
+{
+    if (a->params->include_usage) {
+        sse_begin(out);
+        openai_head(out, a, object);
+        strbuf_append_c(out, ",\"choices\":[]");
+        openai_chunk_end(out, a->params, u);
+        sse_end(out);
+    }
+    strbuf_append_c(out, SSE_DONE);
+}
+
 void openai_prompt(struct strbuf *out, const struct answer_shape *a, const struct prompt *p)
 {
     if (a->params->return_token_ids)

@@ -24,8 +24,11 @@ void openai_logprob(struct strbuf *out, float v);
 /* Whether there is anything to say of log-probabilities, or null. */
 bool openai_has_logprobs(const struct answer_shape *a, const struct answer_delta *d);
 
-/* Parts of a dialect: a stream of server-sent events, OpenAI's errors in it. */
+/* Parts of a dialect: a stream of server-sent events, its end (the chunk with the usage when that
+ * is asked for), OpenAI's errors in it. */
 const char *openai_stream_type(const struct params *p);
+void openai_close(struct strbuf *out, const struct answer_shape *a, const char *object,
+                  const struct answer_usage *u);
 void openai_error(struct strbuf *out, const struct api_error *e, bool in_stream);
 
 /* An entry of /v1/models. parent: of an adapter, the model's name; else NULL. */
