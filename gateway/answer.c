@@ -175,6 +175,18 @@ void answer_feed(struct answer *a, struct str text, bool end, struct answer_delt
 
 /* ---- finding parsers and markers ---- */
 
+size_t parser_run(parser_step *step, const struct answer_parser *p, struct parser_state *s,
+                  struct str text, bool end, struct answer *a)
+{
+    for (size_t at = 0;;) {
+        uint32_t before = s->step;
+        size_t n = step(p, s, parser_skip(text, at), end, a);
+        at += n;
+        if (s->step == before && n == 0)
+            return end ? text.len : at;
+    }
+}
+
 size_t parser_find_marker(struct str text, const char *marker, bool *found)
 {
     size_t n = strlen(marker);

@@ -53,6 +53,12 @@ static inline struct str parser_skip(struct str s, size_t n)
 {
     return n > 0 ? (struct str){s.ptr + n, s.len - n} : s;
 }
+/* One step of a parser: how many bytes it is done with. */
+typedef size_t parser_step(const struct answer_parser *p, struct parser_state *s, struct str text,
+                           bool end, struct answer *a);
+/* Steps until one neither consumes nor goes on to another: a parser's feed. */
+size_t parser_run(parser_step *step, const struct answer_parser *p, struct parser_state *s,
+                  struct str text, bool end, struct answer *a);
 /* Where marker begins in text, or where a beginning of it lies at the end of text; text.len: it is
  * nowhere. found: it is all there. */
 size_t parser_find_marker(struct str text, const char *marker, bool *found);

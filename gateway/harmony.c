@@ -146,24 +146,19 @@ static size_t feed_between(struct parser_state *s, struct str text)
     return n;
 }
 
-static size_t feed(struct parser_state *s, struct str text, bool end, bool calls, struct answer *a)
+static size_t feed_step(const struct answer_parser *p, struct parser_state *s, struct str text,
+                        bool end, struct answer *a)
 {
-    for (size_t at = 0;;) {
-        uint32_t before = s->step;
-        struct str rest = parser_skip(text, at);
-        size_t n = s->step == STEP_HEADER    ? feed_header(s, rest, end, calls, a)
-                   : s->step == STEP_BETWEEN ? feed_between(s, rest)
-                                             : feed_body(s, rest, end, calls, a);
-        at += n;
-        if (s->step == before && n == 0)
-            return end ? text.len : at;
-    }
+    bool calls = p == &tool_parser_harmony;
+    if (s->step == STEP_HEADER)
+        return feed_header(s, text, end, calls, a);
+    return s->step == STEP_BETWEEN ? feed_between(s, text) : feed_body(s, text, end, calls, a);
 }
 
 static size_t tool_feed(const struct answer_parser *p, struct parser_state *s, struct str text,
                         bool end, struct answer *a)
 {
-    return feed(s, text, end, true, a);
+    return parser_run(feed_step, p, s, text, end, a);
 }
 
 /* Before its own kind it leaves everything to that. */
@@ -171,7 +166,7 @@ static size_t reasoning_feed(const struct answer_parser *p, struct parser_state 
                              bool end, struct answer *a)
 {
     if (a->rules->tools != &tool_parser_harmony)
-        return feed(s, text, end, false, a);
+        return parser_run(feed_step, p, s, text, end, a);
     answer_past_reasoning(a, text);
     return text.len;
 }

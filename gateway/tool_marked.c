@@ -281,9 +281,10 @@ static size_t feed_after(const struct marked_family *f, struct parser_state *s, 
     return n + n_close;
 }
 
-static size_t feed_step(const struct marked_family *f, struct parser_state *s, struct str text,
+static size_t feed_step(const struct answer_parser *p, struct parser_state *s, struct str text,
                         bool end, struct answer *a)
 {
+    const struct marked_family *f = p->family;
     switch (s->step) {
     case STEP_START:
         return feed_start(f, s, text, end);
@@ -305,11 +306,5 @@ static size_t feed_step(const struct marked_family *f, struct parser_state *s, s
 size_t tool_marked_feed(const struct answer_parser *p, struct parser_state *s, struct str text,
                         bool end, struct answer *a)
 {
-    for (size_t at = 0;;) {
-        uint32_t before = s->step;
-        size_t n = feed_step(p->family, s, parser_skip(text, at), end, a);
-        at += n;
-        if (s->step == before && n == 0)
-            return end ? text.len : at;
-    }
+    return parser_run(feed_step, p, s, text, end, a);
 }

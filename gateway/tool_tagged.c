@@ -278,9 +278,10 @@ static size_t feed_next(const struct tagged_family *f, struct parser_state *s, s
     return here && i_found != SIZE_MAX ? at + strlen(next[i_found]) : 0;
 }
 
-static size_t feed_step(const struct tagged_family *f, struct parser_state *s, struct str text,
+static size_t feed_step(const struct answer_parser *p, struct parser_state *s, struct str text,
                         bool end, struct answer *a)
 {
+    const struct tagged_family *f = p->family;
     switch (s->step) {
     case STEP_TEXT:
         return feed_text(f, s, text, end, a);
@@ -306,11 +307,5 @@ static size_t feed_step(const struct tagged_family *f, struct parser_state *s, s
 size_t tool_tagged_feed(const struct answer_parser *p, struct parser_state *s, struct str text,
                         bool end, struct answer *a)
 {
-    for (size_t at = 0;;) {
-        uint32_t before = s->step;
-        size_t n = feed_step(p->family, s, parser_skip(text, at), end, a);
-        at += n;
-        if (s->step == before && n == 0)
-            return end ? text.len : at;
-    }
+    return parser_run(feed_step, p, s, text, end, a);
 }
