@@ -17,6 +17,7 @@ static ProtobufCMessage *put_submit(struct wire *w, const struct msg *m)
     WIRE_PUT_SPAN(p, ids, s->ids);
     p->deadline_ms = s->deadline_ms;
     p->sampling = wire_put_sampling(w, &s->sampling);
+    p->n_scored = s->n_scored;
     return &p->base;
 }
 
@@ -31,7 +32,8 @@ static void get_submit(struct wire *w, const ProtobufCMessage *base, struct msg 
                                     .priority = p->priority,
                                     .n_prompt = p->n_prompt,
                                     .ids = WIRE_GET_U32(p, ids),
-                                    .deadline_ms = p->deadline_ms};
+                                    .deadline_ms = p->deadline_ms,
+                                    .n_scored = p->n_scored};
     wire_get_sampling(w, p->sampling, &m->submit.sampling);
 }
 
@@ -71,7 +73,7 @@ static void get_finish(struct wire *w, const ProtobufCMessage *base, struct msg 
 static bool has_extra(const struct tokens_item *t)
 {
     return t->n_logprobs > 0 || t->n_prompt_logprobs > 0 || t->status != STATUS_OK ||
-           t->retry_after_s > 0 || t->text.len > 0 || t->vector.n > 0;
+           t->retry_after_s > 0 || t->text.len > 0 || t->vector.n > 0 || t->queue_us > 0;
 }
 
 static void put_extra(struct wire *w, const struct tokens_item *t, uint32_t i_item,
@@ -82,10 +84,12 @@ static void put_extra(struct wire *w, const struct tokens_item *t, uint32_t i_it
     p->n_logprobs = t->n_logprobs;
     p->prompt_logprobs = wire_put_rows(w, t->prompt_logprobs, t->n_prompt_logprobs);
     p->n_prompt_logprobs = t->n_prompt_logprobs;
+    p->prompt_start = t->prompt_start;
     p->status = (uint32_t)t->status;
     p->retry_after_s = t->retry_after_s;
     p->text = wire_put_text(t->text);
     WIRE_PUT_SPAN(p, vector, t->vector);
+    p->queue_us = t->queue_us;
 }
 
 static void new_columns(struct wire *w, const struct msg_tokens *t, Cox__Tokens *p)
@@ -150,10 +154,12 @@ static void get_extras(struct wire *w, const Cox__Tokens *p, struct tokens_item 
         it->n_logprobs = (uint32_t)q->n_logprobs;
         it->prompt_logprobs = wire_get_rows(w, q->prompt_logprobs, q->n_prompt_logprobs);
         it->n_prompt_logprobs = (uint32_t)q->n_prompt_logprobs;
+        it->prompt_start = q->prompt_start;
         it->status = (enum status)q->status;
         it->retry_after_s = q->retry_after_s;
         it->text = wire_get_str(q->text);
         it->vector = WIRE_GET_F32(q, vector);
+        it->queue_us = q->queue_us;
     }
 }
 
@@ -217,6 +223,16 @@ static ProtobufCMessage *put_cluster(struct wire *w, const struct msg *m)
     p->running = c->running;
     p->waiting = c->waiting;
     p->draining = c->draining;
+    p->n_blocks = c->load.n_blocks;
+    p->n_blocks_used = c->load.n_blocks_used;
+    p->n_preemptions = c->load.n_preemptions;
+    p->n_draft_steps = c->load.n_draft_steps;
+    p->n_drafted = c->load.n_drafted;
+    p->n_accepted = c->load.n_accepted;
+    p->block_tokens = c->load.block_tokens;
+    p->max_loras = c->load.max_loras;
+    p->prefix_caching = c->load.prefix_caching;
+    p->scores_prompts = c->scores_prompts;
     return &p->base;
 }
 
@@ -232,7 +248,17 @@ static void get_cluster(struct wire *w, const ProtobufCMessage *base, struct msg
                                       .vocab_size = p->vocab_size,
                                       .running = p->running,
                                       .waiting = p->waiting,
-                                      .draining = p->draining != 0};
+                                      .draining = p->draining != 0,
+                                      .load = {.n_blocks = p->n_blocks,
+                                               .n_blocks_used = p->n_blocks_used,
+                                               .n_preemptions = p->n_preemptions,
+                                               .n_draft_steps = p->n_draft_steps,
+                                               .n_drafted = p->n_drafted,
+                                               .n_accepted = p->n_accepted,
+                                               .block_tokens = p->block_tokens,
+                                               .max_loras = p->max_loras,
+                                               .prefix_caching = p->prefix_caching != 0},
+                                      .scores_prompts = p->scores_prompts != 0};
 }
 
 const struct codec_ops codec_engine_ops[MSG_TYPE_COUNT] = {

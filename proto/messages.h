@@ -8,6 +8,7 @@
 
 #include "common/base/str.h"
 #include "proto/adapters.h"
+#include "proto/cluster_load.h"
 
 #define PROTOCOL_MAJOR 2u
 #define PROTOCOL_MINOR 0u
@@ -102,6 +103,7 @@ struct worker_info {
     uint32_t max_model_len, vocab_size;
     uint32_t n_draft;        /* tokens it can guess per sequence and step; 0: no speculation */
     uint32_t draft_max_seqs; /* and with how many sequences in a step it pays; 0: always */
+    bool scores_prompts;     /* it takes n_prompt_logprobs */
     const struct kv_group *kv_groups;
     uint32_t n_kv_groups;
     /* what it was doing, for adoption by a restarted head; term_epoch 0: nothing */
@@ -175,10 +177,10 @@ enum grammar_kind {
     GRAMMAR_JSON_SCHEMA,
     GRAMMAR_REGEX,
     GRAMMAR_LARK,
-    GRAMMAR_STRUCTURAL_TAG, /* JSON: which schema begins at which text */
+    GRAMMAR_STRUCTURAL_TAG,  /* JSON: which schema begins at which text */
+    GRAMMAR_AFTER_REASONING, /* JSON: another kind and source, and which markers reason before it */
     GRAMMAR_COUNT
 };
-
 /* A prompt as one vector of the model's hidden states behind the final norm, instead of tokens. */
 enum pooling_kind { POOLING_NONE, POOLING_LAST, POOLING_MEAN, POOLING_COUNT };
 
@@ -190,7 +192,7 @@ struct sampling_params {
     uint64_t seed;               /* always set: the gateway draws it when the client gives none */
     uint32_t i_prompt, i_choice; /* with seed: the key of the random draws */
     int32_t n_logprobs;          /* -1: none; 0: the chosen token's; k: and the top k */
-    int32_t n_prompt_logprobs;   /* -1: none */
+    int32_t n_prompt_logprobs;   /* the same of the prompt's own ids: it is scored */
     uint32_t max_tokens, min_tokens;
     struct u32_span eos_ids;     /* empty with ignore_eos; a stop that is not shown */
     struct u32_span stop_ids;    /* stop_token_ids */
@@ -202,8 +204,7 @@ struct sampling_params {
     struct str grammar;
     struct str lora;  /* adapter's name; empty: none */
     uint64_t lora_id; /* of what is loaded under that name: the head's word; 0: none yet */
-    /* Not NONE: the request ends with its prompt. One id comes with the vector and means nothing.
-     */
+    /* Not NONE: the request ends with its prompt. The id beside the vector means nothing. */
     enum pooling_kind pooling;
     bool pooling_normalise; /* to length 1 */
 };
@@ -214,10 +215,10 @@ struct msg_submit {
     uint32_t attempt; /* a newer attempt replaces an older one */
     uint64_t tenant;  /* from the key file; salts the prefix cache with cache_salt */
     struct str cache_salt;
-    int32_t priority;     /* lower is sooner, as in vLLM */
-    uint32_t n_prompt;    /* ids[0..n_prompt) are the prompt, */
-    struct u32_span ids;  /* the rest are the tokens the gateway has received so far */
-    uint64_t deadline_ms; /* from now; 0: none */
+    int32_t priority;            /* lower is sooner, as in vLLM */
+    uint32_t n_prompt, n_scored; /* ids[0..n_prompt) are the prompt; rows of it and, behind it, */
+    struct u32_span ids;         /* tokens that the gateway has received so far */
+    uint64_t deadline_ms;        /* from now; 0: none */
     struct sampling_params sampling;
 };
 
@@ -247,8 +248,8 @@ struct tokens_item {
     struct u32_span ids;
     const struct logprob_row *logprobs; /* one per id, or NULL */
     uint32_t n_logprobs;
-    const struct logprob_row *prompt_logprobs; /* once, with the first tokens, or NULL */
-    uint32_t n_prompt_logprobs;
+    const struct logprob_row *prompt_logprobs; /* of its ids prompt_start + 1 .., before tokens */
+    uint32_t n_prompt_logprobs, prompt_start;
     enum finish_reason finish;
     uint32_t stop_id;   /* FINISH_STOP by a stop id: which; UINT32_MAX: by EOS */
     uint32_t n_cached;  /* prompt tokens found in the prefix cache */
@@ -256,6 +257,7 @@ struct tokens_item {
     uint32_t retry_after_s;
     struct str text;        /* why, for FINISH_ERROR */
     struct f32_span vector; /* of a pooling request, with its end, and no ids */
+    uint64_t queue_us;      /* with the first ids: from its Submit to its first step; 0: so short */
 };
 struct msg_tokens {
     uint64_t term_epoch;
@@ -270,7 +272,8 @@ struct msg_cluster {
     struct str model;
     uint32_t max_model_len, vocab_size;
     uint32_t running, waiting;
-    bool draining;
+    bool draining, scores_prompts; /* prompts are: by the head and by the ranks there are */
+    struct cluster_load load;
 };
 
 /* ---- head ⇄ worker: formation ---- */
@@ -376,11 +379,12 @@ struct msg_plan {
     uint32_t n_admits;
     const struct plan_run *runs;
     uint32_t n_runs;
-    uint64_t
-        digest; /* every 256th step (plan_digest.h), never while drafts are in flight; else 0 */
+    uint64_t digest; /* each 256th step (plan_digest.h), never with drafts in flight; else 0 */
 };
 
-/* What one sequence got: 1 .. n_draft + 1 ids; none where a run that `follows` found the end. */
+/* What one sequence got: 1 .. n_draft + 1 ids; none without `sample`, or at the end that a run
+ * which `follows` found. prompt_logprobs: of the run's positions, each that a prompt's id follows.
+ */
 struct result_item {
     uint32_t slot;
     struct u32_span ids;
@@ -393,7 +397,7 @@ struct result_item {
 };
 struct msg_result {
     uint64_t term_epoch, step;
-    const struct result_item *items; /* in the order of the plan's runs with sample */
+    const struct result_item *items; /* in the order of the plan's runs that sample or score */
     uint32_t n_items;
     uint64_t execute_ns, wait_ns; /* device time of the step; time it waited for its plan */
     uint32_t n_drafted;           /* guesses run in this step, accepted or not */

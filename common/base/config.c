@@ -388,6 +388,31 @@ static bool env_split(const char *entry, char name[NAME_MAX_LEN], const char **v
     return **value != '\0'; /* empty means unset, as compose files and shells write it */
 }
 
+static const char *env_find(char *const *environ_, const char *name, size_t n)
+{
+    for (; environ_ && *environ_; environ_++)
+        if (strncmp(*environ_, name, n) == 0 && (*environ_)[n] == '=' && (*environ_)[n + 1])
+            return *environ_ + n + 1;
+    return NULL;
+}
+
+/* Others' variables (OTEL_SERVICE_NAME): before ours, which win. */
+static enum status apply_foreign_environment(struct config_parser *p, char *const *environ_)
+{
+    struct config_origin from = {.source = CONFIG_FROM_ENV};
+    for (size_t i = 0; i < p->n_specs; i++) {
+        const char *value = NULL;
+        for (const char *at = p->specs[i].env; at && *at && !value; at += *at == ',') {
+            size_t n = strcspn(at, ",");
+            value = env_find(environ_, at, n);
+            at += n;
+        }
+        if (value)
+            TRY(config_set(p, i, str_from(value), from));
+    }
+    return STATUS_OK;
+}
+
 static enum status apply_environment(struct config_parser *p, char *const *environ_)
 {
     struct config_origin from = {.source = CONFIG_FROM_ENV};
@@ -433,6 +458,7 @@ static enum status parse_all(struct config_parser *p, struct argv_scan *a, char 
     const char *file = a->config_file ? a->config_file : find_config_in_env(environ_);
     if (file)
         TRY(config_read_file(p, file));
+    TRY(apply_foreign_environment(p, environ_));
     TRY(apply_environment(p, environ_));
     config_give_back(p, a);
     for (size_t i = 0; i < a->n_settings; i++)

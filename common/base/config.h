@@ -47,6 +47,8 @@ struct option_spec {
     const char *def;         /* as it would be typed; NULL = zero */
     const char *choices;     /* OPTION_ENUM: "auto|cpu|cuda"; OPTION_REFUSED: values that pass */
     const char *help;        /* one line; NULL hides the row from --help */
+    const char *env;         /* its names in somebody else's standard, comma separated, the first
+                              * counts before the next; COX_<OPTION> before all; or NULL */
     bool secret;             /* never printed or logged */
     enum option_words words; /* OPTION_LIST */
     enum option_takes takes; /* OPTION_IGNORED, OPTION_REFUSED */

@@ -149,6 +149,31 @@ struct metric *metrics_histogram(struct metrics *m, const char *name, const char
     return s;
 }
 
+void metric_relabel(struct metric *m, const char *labels)
+{
+    if (strcmp(m->labels, labels) == 0)
+        return;
+    mem_free(m->labels);
+    m->labels = mem_strdup(labels);
+}
+
+void metrics_label(struct strbuf *labels, const char *name, struct str value)
+{
+    if (value.len > METRICS_LABEL_MAX)
+        value.len = METRICS_LABEL_MAX;
+    value.len = str_utf8_valid(value);
+    strbuf_printf(labels, "%s%s=\"", labels->len > 0 ? "," : "", name);
+    for (size_t i = 0; i < value.len; i++) {
+        if (value.ptr[i] == '\n')
+            strbuf_append_c(labels, "\\n");
+        else if (value.ptr[i] == '"' || value.ptr[i] == '\\')
+            strbuf_printf(labels, "\\%c", value.ptr[i]);
+        else
+            strbuf_append(labels, value.ptr + i, 1);
+    }
+    strbuf_append_c(labels, "\"");
+}
+
 static void add_to_value(struct metric *m, double by)
 {
     uint64_t old = atomic_load_explicit(&m->value_bits, memory_order_relaxed);

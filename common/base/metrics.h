@@ -20,9 +20,16 @@ struct metric *metrics_gauge(struct metrics *m, const char *name, const char *la
 /* bounds: ascending upper bounds, +Inf is added. */
 struct metric *metrics_histogram(struct metrics *m, const char *name, const char *labels,
                                  const char *help, const double *bounds, uint32_t n_bounds);
+/* Another value of labels that say how things are (an info metric): the series stays one. Only on
+ * the thread that renders. */
+void metric_relabel(struct metric *m, const char *labels);
 void metric_add(struct metric *c, double by);        /* counter, gauge */
 void metric_set(struct metric *g, double value);     /* gauge */
 void metric_observe(struct metric *h, double value); /* histogram */
 double metric_value(const struct metric *m);         /* counter, gauge; a histogram's sum */
+/* Appends name="value" to labels, behind a comma unless they are empty, escaped as the format wants
+ * it; what is no UTF-8 and what goes beyond METRICS_LABEL_MAX bytes is left out. */
+enum { METRICS_LABEL_MAX = 2048 };
+void metrics_label(struct strbuf *labels, const char *name, struct str value);
 /* HELP and TYPE once per name, then every series. */
 void metrics_render(struct metrics *m, struct strbuf *out);

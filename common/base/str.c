@@ -213,6 +213,16 @@ bool strbuf_printf(struct strbuf *b, const char *fmt, ...)
     return ok;
 }
 
+bool strbuf_append_u64(struct strbuf *b, uint64_t v)
+{
+    char digits[20], *at = digits + sizeof digits;
+    do {
+        *--at = (char)('0' + v % 10);
+        v /= 10;
+    } while (v > 0);
+    return strbuf_append(b, at, (size_t)(digits + sizeof digits - at));
+}
+
 static void append_json_char(struct strbuf *b, unsigned char c)
 {
     static const char *const named[] = {

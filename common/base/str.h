@@ -42,6 +42,8 @@ bool strbuf_append(struct strbuf *b, const void *bytes, size_t n); /* false at t
 char *strbuf_extend(struct strbuf *b, size_t n); /* n bytes more, for the caller to fill; or NULL */
 bool strbuf_append_str(struct strbuf *b, struct str s);
 bool strbuf_append_c(struct strbuf *b, const char *c_string);
+/* In decimal, without a format: for what is written for each token. */
+bool strbuf_append_u64(struct strbuf *b, uint64_t v);
 bool strbuf_printf(struct strbuf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* Appends s as a quoted JSON string; invalid UTF-8 becomes U+FFFD. */
 bool strbuf_append_json(struct strbuf *b, struct str s);

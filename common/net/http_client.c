@@ -53,12 +53,30 @@ static struct curl_slist *make_headers(const struct http_call *c)
 /* A proxy of the environment is for the world outside, never for our own machine. */
 static bool is_local(const char *url)
 {
-    static const char *const starts[] = {"http://127.", "http://localhost:", "http://localhost/",
-                                         "http://[::1]"};
-    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
-        if (strncmp(url, starts[i], strlen(starts[i])) == 0)
+    static const char *const starts[] = {"127.", "localhost:", "localhost/", "[::1]"};
+    const char *host = strstr(url, "://");
+    for (size_t i = 0; host && i < sizeof starts / sizeof *starts; i++)
+        if (strncmp(host + 3, starts[i], strlen(starts[i])) == 0)
             return true;
     return false;
+}
+
+static void set_way(CURL *curl, const struct http_call *c)
+{
+    if (c->uds || is_local(c->url))
+        curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
+    if (c->uds)
+        curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, c->uds);
+    if (c->ca_file)
+        curl_easy_setopt(curl, CURLOPT_CAINFO, c->ca_file);
+    if (c->cert_file)
+        curl_easy_setopt(curl, CURLOPT_SSLCERT, c->cert_file);
+    if (c->key_file)
+        curl_easy_setopt(curl, CURLOPT_SSLKEY, c->key_file);
+    if (c->any_certificate) {
+        curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 0L);
+        curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 0L);
+    }
 }
 
 static enum status describe(CURLcode rc, const struct http_call *c, struct error *err)
@@ -76,6 +94,18 @@ static enum status describe(CURLcode rc, const struct http_call *c, struct error
         return error_set(err, STATUS_IO,
                          "%s: cannot connect (%s): is it running, and the address right?", c->url,
                          why);
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+        return error_set(err, STATUS_DENIED,
+                         "%s: its certificate is not one to trust (%s): --cacert FILE names its "
+                         "authority",
+                         c->url, why);
+    case CURLE_SSL_CERTPROBLEM:
+    case CURLE_SSL_CONNECT_ERROR:
+        return error_set(err, STATUS_DENIED,
+                         "%s: no TLS with it (%s): is it https there, and does it want a "
+                         "certificate (--cert, --key)?",
+                         c->url, why);
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL:
         return error_set(err, STATUS_INVALID, "%s: not a usable address (%s)", c->url, why);
@@ -98,8 +128,7 @@ enum status http_client_call(const struct http_call *c, int *status_code, struct
     curl_easy_setopt(curl, CURLOPT_URL, c->url);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-    if (is_local(c->url))
-        curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
+    set_way(curl, c);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &sink);

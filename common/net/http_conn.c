@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "common/net/http_internal.h"
+#include "common/net/tls.h"
 
 enum {
     LINGER_MS = 2000,
@@ -53,6 +54,7 @@ static void on_closed(uv_handle_t *h)
         return;
     struct http_server *s = c->server;
     http_parser_free(c->parser);
+    tls_session_free(c->tls);
     strbuf_fini(&c->pending);
     strbuf_fini(&c->added);
     mem_free(c); /* the only free of a connection in the program */
@@ -69,8 +71,11 @@ void conn_close(struct conn *c)
 {
     if (c->state == CONN_CLOSING)
         return;
+    if (c->tls && !c->cut)
+        conn_tls_goodbye(c);
     enter(c, CONN_CLOSING);
     release_body(c);
+    gather_drop(c);
     *c->prev = c->next;
     if (c->next)
         c->next->prev = c->prev;
@@ -93,11 +98,12 @@ void conn_abort(struct conn *c)
 {
     bool held = c->state == CONN_WAITING || c->state == CONN_STREAMING;
     struct http_server *s = c->server;
+    c->cut = held || c->queued_bytes + c->gathered_bytes > 0;
     conn_close(c);
-    if (held)
-        tell_answered(c, true);
     if (held && s->handlers.on_abort)
         s->handlers.on_abort(s->handlers.ctx, &c->request);
+    if (held)
+        tell_answered(c, true);
 }
 
 bool conn_is_idle(const struct conn *c)
@@ -126,6 +132,11 @@ static void arm_reading(struct conn *c)
         arm(c, l->body_timeout_ms);
 }
 
+void conn_abort_soon(struct conn *c)
+{
+    arm(c, 0); /* the deadline does it */
+}
+
 /* ---- writing ---- */
 
 static void after_flush(struct conn *c)
@@ -141,22 +152,16 @@ static void after_flush(struct conn *c)
     process(c);
 }
 
-static void on_written(uv_write_t *req, int rc)
+/* What TLS says by itself while a request is read or waited for moves no deadline: new keys, asked
+ * for again and again, would keep a request that never ends. */
+static bool is_answering(const struct conn *c)
 {
-    struct write *w = (struct write *)req;
-    struct conn *c = req->handle->data;
-    c->queued_bytes -= w->n;
-    mem_free(w);
-    if (c->state == CONN_CLOSING)
-        return;
-    if (rc < 0) {
-        conn_abort(c);
-        return;
-    }
-    if (c->queued_bytes > 0)
-        arm(c, c->server->limits.write_stall_ms); /* it moves */
-    else if (c->state == CONN_STREAMING)
-        uv_timer_stop(&c->deadline);
+    return c->state == CONN_STREAMING || c->state == CONN_FLUSHING;
+}
+
+/* Something was written, and how much is left is known. */
+static void go_on(struct conn *c)
+{
     if (c->queued_bytes == 0 && c->state == CONN_LINGERING) {
         uv_shutdown(&c->shutdown, &c->io.stream, NULL); /* that was all; we still read */
         return;
@@ -166,15 +171,37 @@ static void on_written(uv_write_t *req, int rc)
         return;
     }
     if (c->wants_drain && c->state == CONN_STREAMING &&
-        c->queued_bytes <= c->server->limits.stream_high_water_bytes / 2) {
+        c->queued_bytes + c->gathered_bytes <= c->server->limits.stream_high_water_bytes / 2) {
         c->wants_drain = false;
         if (c->server->handlers.on_drain)
             c->server->handlers.on_drain(c->server->handlers.ctx, &c->request);
     }
 }
 
-/* Copies a and b into one write. false: the connection is gone (the handler was told). */
-static bool send_bytes(struct conn *c, struct str a, struct str b, struct str d)
+static void on_written(uv_write_t *req, int rc)
+{
+    struct write *w = (struct write *)req;
+    struct conn *c = req->handle->data;
+    c->queued_bytes -= w->n;
+    mem_free(w);
+    if (c->queued_bytes == 0)
+        c->tls_own_bytes = 0;
+    if (c->state == CONN_CLOSING)
+        return;
+    if (rc < 0) {
+        conn_abort(c);
+        return;
+    }
+    if (c->queued_bytes > 0 && c->state != CONN_READING && c->state != CONN_WAITING)
+        arm(c, c->server->limits.write_stall_ms); /* it moves */
+    else if (c->state == CONN_STREAMING)
+        uv_timer_stop(&c->deadline);
+    if (c->gathered_bytes == 0 || c->state == CONN_STREAMING)
+        go_on(c);
+}
+
+/* Copies a, b and d into one write. false: the connection is gone (the handler was told). */
+bool conn_send_plain(struct conn *c, struct str a, struct str b, struct str d)
 {
     size_t n = a.len + b.len + d.len;
     struct write *w = mem_alloc(sizeof *w + n);
@@ -185,7 +212,7 @@ static bool send_bytes(struct conn *c, struct str a, struct str b, struct str d)
     if (d.len)
         memcpy(w->bytes + a.len + b.len, d.ptr, d.len);
     uv_buf_t buf = uv_buf_init(w->bytes, (unsigned)n);
-    if (c->queued_bytes == 0)
+    if (is_answering(c) && (c->queued_bytes == 0 || !uv_is_active((uv_handle_t *)&c->deadline)))
         arm(c, c->server->limits.write_stall_ms);
     c->queued_bytes += n;
     /* A refused write comes back through on_written as well, on the next turn: never from here, so
@@ -195,8 +222,34 @@ static bool send_bytes(struct conn *c, struct str a, struct str b, struct str d)
         return true;
     c->queued_bytes -= n;
     mem_free(w);
-    arm(c, 0); /* the deadline aborts it on the next turn */
+    conn_abort_soon(c);
     return false;
+}
+
+static bool send_bytes(struct conn *c, struct str a, struct str b, struct str d)
+{
+    return c->tls ? conn_tls_send(c, a, b, d) : conn_send_plain(c, a, b, d);
+}
+
+void conn_write_pieces(struct conn *c, const uv_buf_t *pieces, uint32_t n)
+{
+    size_t done = 0;
+    if (c->queued_bytes == 0 && !c->tls) {
+        int rc = uv_try_write(&c->io.stream, pieces, n);
+        done = rc > 0 ? (size_t)rc : 0; /* an error comes again, from uv_write */
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        size_t k = done < pieces[i].len ? done : pieces[i].len;
+        done -= k;
+        if (k < pieces[i].len)
+            send_bytes(c, (struct str){pieces[i].base + k, pieces[i].len - k}, STR(""), STR(""));
+    }
+}
+
+void conn_flushed(struct conn *c)
+{
+    if (c->gathered_bytes == 0)
+        go_on(c);
 }
 
 static void append_date(struct strbuf *b)
@@ -291,7 +344,7 @@ void http_stream_begin(struct http_request *r, int status, const char *content_t
     append_extra(&head, extra, n_extra);
     strbuf_append_c(&head, c->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n");
     enter(c, CONN_STREAMING);
-    send_bytes(c, strbuf_str(&head), STR(""), STR(""));
+    gather_add(c, strbuf_str(&head));
     strbuf_fini(&head);
 }
 
@@ -301,9 +354,23 @@ size_t http_stream_room(const struct http_request *r)
     uint64_t high = c->server->limits.stream_high_water_bytes;
     if (c->state != CONN_STREAMING)
         return 0;
-    if (c->queued_bytes > high / 2)
+    uint64_t held = c->queued_bytes + c->gathered_bytes;
+    if (held > high / 2)
         c->wants_drain = true; /* the caller may find this too little and wait */
-    return c->queued_bytes < high ? (size_t)(high - c->queued_bytes) : 0;
+    return held < high ? (size_t)(high - held) : 0;
+}
+
+/* "1f\r\n" */
+static struct str chunk_size(size_t n, char out[20])
+{
+    char *at = out + 20;
+    *--at = '\n';
+    *--at = '\r';
+    do {
+        *--at = "0123456789abcdef"[n & 15];
+        n >>= 4;
+    } while (n > 0);
+    return (struct str){at, (size_t)(out + 20 - at)};
 }
 
 void http_stream_write(struct http_request *r, struct str chunk)
@@ -313,12 +380,14 @@ void http_stream_write(struct http_request *r, struct str chunk)
     if (chunk.len == 0 || http_parser_message(c->parser)->is_head)
         return;
     c->answered.body_bytes += chunk.len;
-    char size[24];
-    int n = snprintf(size, sizeof size, "%zx\r\n", chunk.len);
-    if (c->chunked)
-        send_bytes(c, (struct str){size, (size_t)n}, chunk, STR("\r\n"));
-    else
-        send_bytes(c, chunk, STR(""), STR(""));
+    if (c->chunked) {
+        char size[20];
+        gather_add(c, chunk_size(chunk.len, size));
+        gather_add(c, chunk);
+        gather_add(c, STR("\r\n"));
+    } else {
+        gather_add(c, chunk);
+    }
 }
 
 void http_stream_end(struct http_request *r)
@@ -329,9 +398,17 @@ void http_stream_end(struct http_request *r)
     enter(c, CONN_FLUSHING);
     tell_answered(c, false);
     if (!bare)
-        send_bytes(c, STR("0\r\n\r\n"), STR(""), STR(""));
-    else if (c->queued_bytes == 0)
+        gather_add(c, STR("0\r\n\r\n"));
+    else if (c->queued_bytes + c->gathered_bytes == 0)
         after_flush(c);
+}
+
+void http_drop(struct http_request *r)
+{
+    struct conn *c = conn_of(r);
+    assert(c->state == CONN_WAITING || c->state == CONN_STREAMING);
+    conn_close(c);
+    tell_answered(c, true);
 }
 
 /* ---- errors of our own ---- */
@@ -345,7 +422,15 @@ static const char *error_type(int status)
                            : "InternalServerError";
 }
 
-static void refuse(struct conn *c, int status, const char *text)
+void conn_linger(struct conn *c)
+{
+    enter(c, CONN_LINGERING);
+    release_body(c);
+    c->linger_left = LINGER_BYTES;
+    arm(c, LINGER_MS);
+}
+
+void conn_refuse(struct conn *c, int status, const char *text)
 {
     struct strbuf body, head;
     strbuf_init(&body, 0);
@@ -359,20 +444,19 @@ static void refuse(struct conn *c, int status, const char *text)
     if (status == 503)
         strbuf_append_c(&head, "Retry-After: 1\r\n");
     strbuf_printf(&head, "Content-Length: %zu\r\n\r\n", body.len);
-    enter(c, CONN_LINGERING);
-    release_body(c);
     send_bytes(c, strbuf_str(&head), strbuf_str(&body), STR(""));
     strbuf_fini(&body);
     strbuf_fini(&head);
-    c->linger_left = LINGER_BYTES;
-    arm(c, LINGER_MS);
+    conn_linger(c);
+    if (c->tls)
+        conn_tls_goodbye(c);
 }
 
 static void on_deadline(uv_timer_t *t)
 {
     struct conn *c = t->data;
     if (c->state == CONN_READING && !http_parser_idle(c->parser))
-        refuse(c, 408, "The request did not arrive in time");
+        conn_refuse(c, 408, "The request did not arrive in time");
     else
         conn_abort(c); /* idle, lingering, or a write that does not move */
 }
@@ -396,7 +480,7 @@ static void deliver(struct conn *c)
 {
     const struct http_message *m = http_parser_message(c->parser);
     c->keep_alive = m->keep_alive;
-    c->request.user = NULL;
+    c->request.user = c->request.note = NULL;
     c->id[0] = '\0';
     c->answered = (struct http_answered){.status = 499};
     c->arrived_ns = clock_mono_ns();
@@ -413,11 +497,11 @@ static size_t feed(struct conn *c, struct str bytes)
     size_t used = 0;
     enum http_parse result = http_parser_feed(c->parser, bytes, &used);
     if (result == HTTP_PARSE_ERROR) {
-        refuse(c, http_parser_error_status(c->parser), http_parser_error_text(c->parser));
+        conn_refuse(c, http_parser_error_status(c->parser), http_parser_error_text(c->parser));
         return bytes.len;
     }
     if (!charge_body(c)) {
-        refuse(c, 503, "Too many large requests are being read; try again in a moment");
+        conn_refuse(c, 503, "Too many large requests are being read; try again in a moment");
         return bytes.len;
     }
     if (result == HTTP_PARSE_DONE) {
@@ -437,7 +521,9 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf);
 static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
 {
     struct conn *c = h->data;
-    *buf = uv_buf_init(c->server->read_buffer, sizeof c->server->read_buffer);
+    /* One record more than comes in may come out of TLS, and all of it has to fit in c->pending. */
+    size_t n = sizeof c->server->read_buffer / (c->tls ? 2 : 1);
+    *buf = uv_buf_init(c->server->read_buffer, (unsigned)n);
 }
 
 static void process(struct conn *c)
@@ -467,14 +553,27 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     struct conn *c = stream->data;
     if (n == 0 || c->state == CONN_CLOSING)
         return;
-    if (n < 0) {
-        if (c->state == CONN_FLUSHING && n == UV_EOF)
-            c->keep_alive = false; /* it has said all it wants: let it read the answer */
-        else
-            conn_abort(c);
-        return;
-    }
-    struct str bytes = {buf->base, (size_t)n};
+    struct str bytes = {buf->base, n > 0 ? (size_t)n : 0};
+    if (n == UV_EOF)
+        conn_on_eof(c);
+    else if (n < 0)
+        conn_abort(c);
+    else if (c->tls)
+        conn_tls_on_bytes(c, bytes);
+    else
+        conn_on_plain(c, bytes);
+}
+
+void conn_on_eof(struct conn *c)
+{
+    if (c->state == CONN_FLUSHING)
+        c->keep_alive = false; /* it has said all it wants: let it read the answer */
+    else
+        conn_abort(c);
+}
+
+void conn_on_plain(struct conn *c, struct str bytes)
+{
     if (c->state == CONN_LINGERING) {
         if (bytes.len >= c->linger_left)
             conn_close(c);
@@ -516,15 +615,17 @@ void conn_accept(struct http_server *s, bool over_limit)
     c->parser = http_parser_new(&limits);
     strbuf_init(&c->pending, PENDING_MAX + HTTP_READ_BUFFER);
     strbuf_init(&c->added, HTTP_ADDED_MAX);
-    if (uv_accept(&s->listener.stream, &c->io.stream) != 0 ||
+    if (uv_accept(&s->listener.stream, &c->io.stream) != 0 || (s->tls && !conn_tls_begin(c)) ||
         uv_read_start(&c->io.stream, on_alloc, on_read) != 0) {
         conn_close(c);
         return;
     }
     if (!s->is_unix)
         uv_tcp_nodelay(&c->io.tcp, 1);
-    if (over_limit)
-        refuse(c, 503, "Too many connections; try again in a moment");
+    if (over_limit && c->tls)
+        conn_close(c); /* a handshake costs more than the answer is worth */
+    else if (over_limit)
+        conn_refuse(c, 503, "Too many connections; try again in a moment");
     else
         arm(c, s->limits.header_timeout_ms);
 }
@@ -568,6 +669,16 @@ struct str http_header(const struct http_request *r, const char *name)
     return STR("");
 }
 
+bool http_header_at(const struct http_request *r, uint32_t i, struct str *name, struct str *value)
+{
+    const struct http_message *m = http_parser_message(conn_of(r)->parser);
+    if (i >= m->n_fields)
+        return false;
+    *name = m->fields[i].name;
+    *value = m->fields[i].value;
+    return true;
+}
+
 void http_set_user(struct http_request *r, void *user)
 {
     r->user = user;
@@ -576,4 +687,14 @@ void http_set_user(struct http_request *r, void *user)
 void *http_get_user(const struct http_request *r)
 {
     return r->user;
+}
+
+void http_set_note(struct http_request *r, void *note)
+{
+    r->note = note;
+}
+
+void *http_get_note(const struct http_request *r)
+{
+    return r->note;
 }

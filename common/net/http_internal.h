@@ -6,7 +6,7 @@
 #include "common/net/http_parser.h"
 #include "common/net/http_server.h"
 
-enum { HTTP_READ_BUFFER = 64 << 10 };
+enum { HTTP_READ_BUFFER = 64 << 10, HTTP_PLAIN_BUFFER = 16 << 10 };
 
 /*  READING    a request is being read, or none has begun
  *  WAITING    the handler has it
@@ -32,7 +32,7 @@ union http_stream { /* of a TCP or a Unix socket */
 };
 
 struct http_request { /* embedded: its address is the connection's while it has a request */
-    void *user;
+    void *user, *note;
 };
 
 struct conn {
@@ -48,12 +48,32 @@ struct conn {
     struct strbuf pending; /* read behind a request that is not answered yet */
     uint64_t body_charged; /* this request's share of the server's body budget */
     uint64_t queued_bytes; /* given to uv_write, not written */
+    uint64_t gathered_bytes;
+    uint32_t i_gathered, first_piece, last_piece; /* in server->gather, each + 1; 0: none */
     uint64_t linger_left;
     struct strbuf added; /* headers of the answer to come */
     char id[HTTP_ID_MAX + 1];
     struct http_answered answered; /* so far */
     uint64_t arrived_ns;
+    struct tls_session *tls; /* NULL: plain */
+    uint64_t tls_own_bytes;  /* queued of what TLS said by itself */
+    bool cut;                /* it breaks off in an answer: TLS says no goodbye */
     bool keep_alive, chunked, wants_drain, read_stopped, processing;
+};
+
+/* What streams were given in this turn of the loop; it goes out when the turn ends, one write for
+ * each connection, however many events there are for it (http_gather.c). */
+struct http_gather {
+    struct strbuf bytes;
+    struct http_piece {
+        size_t at, n;
+        uint32_t next; /* of the same connection, + 1; 0: none */
+    } * pieces;
+    uint32_t n_pieces, cap_pieces;
+    struct conn **conns; /* in the order of their first piece; NULL: closed meanwhile */
+    struct conn **told;  /* the round before's, while they are told; as large as conns */
+    uint32_t n_conns, cap_conns;
+    uv_idle_t flush; /* runs while conns is not empty */
 };
 
 struct http_server {
@@ -64,18 +84,44 @@ struct http_server {
     const char *root_path; /* borrowed; NULL: none */
     union http_stream listener;
     bool is_unix;
+    struct tls_server *tls; /* borrowed; NULL: plain */
     bool listening, closing, draining;
     uint16_t port;
     struct conn *conns;
     uint32_t n_conns;
     uint32_t open_handles; /* the owner, the listener, every connection: freed at 0 */
     uint64_t body_bytes;
+    struct http_gather gather;
     char read_buffer[HTTP_READ_BUFFER];
+    char plain_buffer[HTTP_PLAIN_BUFFER]; /* what TLS makes of it, a piece at a time */
 };
 
 void conn_accept(struct http_server *s, bool over_limit);
 void conn_close(struct conn *c); /* idempotent; legal in every callback */
 void conn_abort(struct conn *c); /* tells the handler, then closes */
 bool conn_is_idle(const struct conn *c);
+/* For http_tls.c: bytes as they go over the network, and as the parser reads them. */
+bool conn_send_plain(struct conn *c, struct str a, struct str b, struct str d);
+void conn_on_plain(struct conn *c, struct str bytes);
+void conn_on_eof(struct conn *c);
+void conn_abort_soon(struct conn *c); /* on the next turn */
+void conn_refuse(struct conn *c, int status, const char *text);
+void conn_linger(struct conn *c); /* throws away what comes, for a while, then closes */
+
+/* http_tls.c: a connection's bytes through its session. */
+bool conn_tls_begin(struct conn *c);
+bool conn_tls_send(struct conn *c, struct str a, struct str b, struct str d);
+void conn_tls_on_bytes(struct conn *c, struct str bytes);
+void conn_tls_goodbye(struct conn *c);
+
+/* http_gather.c */
+void gather_open(struct http_server *s);
+void gather_close(struct http_server *s); /* writes what is there; its handle is one of s's */
+void gather_fini(struct http_server *s);
+void gather_add(struct conn *c, struct str bytes);
+void gather_drop(struct conn *c); /* it closes: what is gathered for it is forgotten */
+/* For it. Writes n pieces, or hands what cannot be written now to uv_write. Calls nobody back. */
+void conn_write_pieces(struct conn *c, const uv_buf_t *pieces, uint32_t n);
+void conn_flushed(struct conn *c); /* in a later call of the loop's: goes on, if all is written */
 void http_server_release(struct http_server *s); /* one of open_handles is gone */
 const char *http_status_text(int status);

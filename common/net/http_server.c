@@ -92,8 +92,10 @@ static void on_connection(uv_stream_t *listener, int rc)
 
 void http_server_release(struct http_server *s)
 {
-    if (--s->open_handles == 0)
-        mem_free(s);
+    if (--s->open_handles > 0)
+        return;
+    gather_fini(s);
+    mem_free(s);
 }
 
 static void on_listener_closed(uv_handle_t *h)
@@ -182,6 +184,7 @@ enum status http_server_start(struct loop *l, const struct http_options *o,
     snprintf(s->name, sizeof s->name, "%s", o->server_name ? o->server_name : "");
     s->root_path = o->root_path && o->root_path[0] ? o->root_path : NULL;
     s->is_unix = o->uds != NULL;
+    s->tls = o->tls;
     if (s->is_unix)
         uv_pipe_init(loop_uv(l), &s->listener.pipe, 0);
     else
@@ -189,6 +192,7 @@ enum status http_server_start(struct loop *l, const struct http_options *o,
     s->listener.handle.data = s;
     s->listening = true;
     s->open_handles = 2;
+    gather_open(s);
     enum status st = o->uds ? listen_on_file(s, o->uds, err) : listen_on(s, o, err);
     if (st != STATUS_OK) {
         http_server_close(s);
@@ -228,6 +232,7 @@ void http_server_close(struct http_server *s)
         return;
     s->closing = true;
     close_listener(s);
+    gather_close(s);
     for (struct conn *c = s->conns, *next; c; c = next) {
         next = c->next;
         conn_abort(c);

@@ -12,6 +12,7 @@
 
 struct http_server;
 struct http_request;
+struct tls_server; /* common/net/tls.h */
 
 struct http_limits {
     uint32_t max_connections;      /* further ones get 503 and are closed; default 4096 */
@@ -35,7 +36,8 @@ struct http_handlers {
     void (*on_request)(void *ctx, struct http_request *r);
     void (*on_drain)(void *ctx, struct http_request *r); /* streaming: room again */
     void (*on_abort)(void *ctx, struct http_request *r); /* client gone before the answer's end */
-    /* For a log, or NULL: after the last byte was written, or the client left; r can be read. */
+    /* For a log, or NULL: after the last byte was written, or the client left and on_abort has
+     * heard of it; r can be read. */
     void (*on_answered)(void *ctx, const struct http_request *r, const struct http_answered *a);
 };
 
@@ -43,6 +45,7 @@ struct http_options {
     const char *host;
     uint16_t port;             /* 0: any free one */
     const char *uds;           /* a Unix socket's path, in place of host and port; NULL: none */
+    struct tls_server *tls;    /* borrowed: connections speak TLS with it; NULL: plain */
     struct http_limits limits; /* a 0 field takes its default */
     const char *server_name;   /* "Server:" header */
     const char *root_path;     /* borrowed: taken off the paths that begin with it; NULL: none */
@@ -62,9 +65,14 @@ struct str http_path(const struct http_request *r); /* without the query, not de
 struct str http_query(const struct http_request *r);
 struct str http_header(const struct http_request *r,
                        const char *name); /* case-insensitive, or "" */
+/* Field i, as it came. False: there are not so many. */
+bool http_header_at(const struct http_request *r, uint32_t i, struct str *name, struct str *value);
 struct str http_body(const struct http_request *r);
 void http_set_user(struct http_request *r, void *user); /* the handler's own state */
 void *http_get_user(const struct http_request *r);
+/* Beside it, what on_answered is to find; freed there. */
+void http_set_note(struct http_request *r, void *note);
+void *http_get_note(const struct http_request *r);
 
 /* A name for the request, "" until one is set. Longer ones are cut. */
 enum { HTTP_ID_MAX = 64, HTTP_ADDED_MAX = 2048 };
@@ -84,4 +92,7 @@ void http_stream_begin(struct http_request *r, int status, const char *content_t
                        const struct http_header_kv *extra, size_t n_extra);
 size_t http_stream_room(const struct http_request *r);
 void http_stream_write(struct http_request *r, struct str chunk); /* copies */
+/* Ends the connection without an answer, or in the middle of one. The pointer is dead afterwards;
+ * on_abort is not called. */
+void http_drop(struct http_request *r);
 void http_stream_end(struct http_request *r); /* last chunk; the pointer is dead afterwards */

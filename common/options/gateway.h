@@ -1,8 +1,16 @@
 #pragma once
 /* cox-gateway's options: one table, parsed once in main, const afterwards. */
 #include "common/options/front.h"
+#include "common/options/ssl.h"
+#include "common/options/trace.h"
 
-enum invocations_form { INVOCATIONS_ROLLING, INVOCATIONS_ASYNC };
+/* In the order of INVOCATIONS_FORMS (rows.h). */
+enum invocations_form {
+    INVOCATIONS_ROLLING,
+    INVOCATIONS_ASYNC,
+    INVOCATIONS_STATIC,
+    INVOCATIONS_TGI
+};
 
 struct gateway_config {
     const char *model, *chat_template, *cache_dir;
@@ -12,22 +20,26 @@ struct gateway_config {
     const char *host, *admin_host, *uds;
     int64_t port, admin_port; /* admin_port -1: none of their own */
     struct option_list api_keys;
-    const char *api_key_file;
+    const char *api_key_file, *redis;
     bool metrics_public;
     int64_t max_body_bytes, max_connections, max_open_choices;
     int64_t tokenizer_threads, tokenizer_queue;
     double queue_timeout_s, head_timeout_s, pause_timeout_s, shutdown_timeout_s;
-    double keep_alive_s;
+    double keep_alive_s, chunk_timeout_s;
     int log_level, log_format;
     const char *admin_key_file;
     const char *state_dir;
     int64_t max_state_bytes, batch_lines;
     struct front_options front;
+    struct trace_options trace;
+    struct ssl_options ssl;
     const char *generation_config;
     const char *reasoning_parser, *tool_call_parser;
     bool enable_auto_tool_choice, trust_request_chat_template;
+    int64_t max_logprobs;
     int unknown_fields; /* enum unknown_fields */
     int invocations;    /* enum invocations_form */
+    struct option_list invocations_statuses;
     bool sagemaker;
 };
 

@@ -26,6 +26,14 @@
                "file with a line per key, read again when it changes: KEY or sha256:HEX, then "    \
                "[tenant] [rate=R] [tokens=N] [streams=N] [priority=N] [models=A,B]; # begins a "   \
                "comment")
+#define ROW_REDIS(S)                                                                               \
+    {                                                                                              \
+        .name = "redis", .type = OPTION_STRING, .offset = offsetof(struct S, redis),               \
+        .help = "a Redis in which gateways count for keys together: "                              \
+                "redis://[[USER]:PASSWORD@]HOST[:PORT][/DB] or "                                   \
+                "unix://[[USER]:PASSWORD@]/PATH[?db=DB] (with a password better: COX_REDIS)",      \
+        .secret = true                                                                             \
+    }
 #define ROW_LONG_PREFILL(S)                                                                        \
     OPT_INT(S, long_prefill_token_threshold, "long-prefill-token-threshold", 0, 1 << 20, "0",      \
             "most tokens of one prompt in one step; 0: the budget, on a CPU 256")
@@ -68,27 +76,43 @@
     OPT_FLOAT(S, keep_alive_s, "sse-keep-alive-interval", 0, 3600, "15",                           \
               "seconds of silence after which a stream gets a comment line; 0: none")
 #define SAGEMAKER_HELP "/ping and /v1/chat/completions answer as DJL Serving does on SageMaker"
+#define ROW_CHUNK_TIMEOUT(S)                                                                       \
+    OPT_FLOAT(S, chunk_timeout_s, "chunk-timeout", 0, 86400, "0",                                  \
+              "seconds without a token after which a request's connection is closed; 0: none")
+#define INVOCATIONS_FORMS "rolling|async|static|tgi"
 #define INVOCATIONS_HELP                                                                           \
-    "how /invocations answers: as DJL Serving does with rolling_batch=vllm, or with async_mode"
+    "how /invocations answers: as DJL Serving does with rolling_batch=vllm, with async_mode, "     \
+    "with "                                                                                        \
+    "neither (lists, static batches), or with tgi_compat"
+#define ROW_INVOCATIONS_STATUSES(S)                                                                \
+    OPT_WORDS(S, invocations_statuses, "invocations-statuses", WORDS_ARE_VALUES,                   \
+              "statuses of /invocations in place of DJL's: bad_request=400, throttle_error=503, "  \
+              "wlm_error=503, server_error=500, timeout=504")
+#define ROW_MAX_BODY_BYTES(S)                                                                      \
+    OPT_INT(S, max_body_bytes, "max-body-bytes", 1024, 1 << 30, "16Mi",                            \
+            "larger request bodies get 413")
 #define ROWS_ANSWERS(S)                                                                            \
     OPT_STRING(                                                                                    \
         S, reasoning_parser, "reasoning-parser", NULL,                                             \
         "how the model marks its reasoning, by vLLM's names: deepseek_r1, deepseek_v3, "           \
-        "glm45, granite, holo2, kimi_k2, minimax_m2, mistral, nemotron_v3, olmo3, openai_gptoss, " \
-        "qwen3, seed_oss, step3, step3p5; default: it stays in the text"),                         \
+        "ernie45, gemma4, glm45, granite, holo2, hunyuan_a13b, kimi_k2, minimax_m2, "              \
+        "minimax_m2_append_think, mistral, nemotron_v3, olmo3, openai_gptoss, qwen3, seed_oss, "   \
+        "step3, step3p5; default: it stays in the text"),                                          \
         OPT_STRING(                                                                                \
             S, tool_call_parser, "tool-call-parser", NULL,                                         \
             "how the model writes calls of tools, by vLLM's names: deepseek_v3, deepseek_v31, "    \
-            "functiongemma, glm45, glm47, granite, granite-20b-fc, hermes, hunyuan_a13b, "         \
-            "internlm, "                                                                           \
-            "jamba, kimi_k2, llama3_json, llama4_json, llama4_pythonic, longcat, minimax_m2, "     \
-            "mistral, olmo3, "                                                                     \
-            "openai, phi4_mini_json, pythonic, qwen3_coder, qwen3_xml, seed_oss, step3p5"),        \
+            "deepseek_v32, ernie45, functiongemma, gemma4, gigachat3, glm45, glm47, granite, "     \
+            "granite-20b-fc, hermes, hunyuan_a13b, internlm, jamba, kimi_k2, lfm2, llama3_json, "  \
+            "llama4_json, llama4_pythonic, longcat, minimax, minimax_m2, mistral, olmo3, "         \
+            "openai, phi4_mini_json, pythonic, qwen3_coder, qwen3_xml, seed_oss, step3p5, xlam"),  \
         OPT_BOOL(S, enable_auto_tool_choice, "enable-auto-tool-choice", NULL,                      \
                  "requests may leave it to the model whether it calls a tool; needs "              \
                  "--tool-call-parser"),                                                            \
         OPT_BOOL(S, trust_request_chat_template, "trust-request-chat-template", NULL,              \
                  "requests may bring a chat template of their own"),                               \
+        OPT_INT(S, max_logprobs, "max-logprobs", 0, 64, "20",                                      \
+                "the most that a request may ask for as logprobs, top_logprobs or "                \
+                "prompt_logprobs"),                                                                \
         OPT_ENUM(S, unknown_fields, "unknown-fields", "refuse|warn|ignore", "refuse",              \
                  "what becomes of a request's fields that nobody knows; refuse: 400 by name")
 #define ROW_LOAD_FORMAT(S)                                                                         \

@@ -1,0 +1,27 @@
+#pragma once
+/* Spans of requests for OpenTelemetry: rows that cox-gateway and cox up share. S has a `struct
+ * trace_options trace`. */
+#include "common/base/config.h"
+
+struct trace_options {
+    const char *endpoint; /* NULL: no spans */
+    const char *service_name;
+    double sampling;
+};
+
+#define ROWS_TRACE(S)                                                                              \
+    {.name = "otlp-traces-endpoint",                                                               \
+     .type = OPTION_STRING,                                                                        \
+     .offset = offsetof(struct S, trace.endpoint),                                                 \
+     .env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,OTEL_EXPORTER_OTLP_ENDPOINT",                      \
+     .help = "a span of every request goes to this collector, by OTLP/HTTP: http://HOST:4318; "    \
+             "default: none"},                                                                     \
+        {.name = "otlp-service-name",                                                              \
+         .type = OPTION_STRING,                                                                    \
+         .offset = offsetof(struct S, trace.service_name),                                         \
+         .def = "coxswain",                                                                        \
+         .env = "OTEL_SERVICE_NAME",                                                               \
+         .help = "service.name of those spans"},                                                   \
+        OPT_FLOAT(S, trace.sampling, "otlp-sampling", 0, 1, "1",                                   \
+                  "share of requests that get a span when they come without a traceparent; with "  \
+                  "one its flag decides")
