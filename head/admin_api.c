@@ -299,6 +299,7 @@ void admin_api_free(struct admin_api *a)
     if (a->server)
         http_server_close(a->server);
     head_core_set_rank_wait(a->core, NULL);
+    head_core_set_step_tokens(a->core, NULL);
     head_metrics_free(a->metrics);
     mem_free(a);
 }

@@ -130,6 +130,7 @@ static void describe(struct worker_desc *d, const struct worker_info *i)
                               .max_model_len = i->max_model_len,
                               .vocab_size = i->vocab_size,
                               .n_draft = i->n_draft,
+                              .scores_prompts = i->scores_prompts,
                               .draft_max_seqs = i->draft_max_seqs,
                               .ordinal = i->ordinal,
                               .shard_rank = i->shard_rank,

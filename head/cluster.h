@@ -21,11 +21,11 @@ struct worker_desc {
     uint64_t host_hash; /* of host: compared first */
     char device_name[65], host[65], zone[65], comm_address[257], http_address[257], model[129];
     uint64_t memory_bytes;
-    uint32_t isa_level, tp, pp, max_model_len, vocab_size, n_draft, draft_max_seqs;
+    uint32_t isa_level, tp, pp, max_model_len, vocab_size, n_draft, draft_max_seqs, n_kv_groups;
+    bool scores_prompts;
     uint8_t config_hash[32];
     int32_t ordinal, shard_rank, shard_stage;
     struct kv_group kv_groups[CLUSTER_MAX_KV_GROUPS];
-    uint32_t n_kv_groups;
 };
 
 /* The one message of a formation that a worker is owed; a newer replaces an unsent older one. */
@@ -77,12 +77,12 @@ struct group {
     uint64_t deadline_ns; /* of the formation */
     uint64_t retry_at_ns, ready_ns, waiting_since_ns;
     uint32_t n_failures; /* in a row: back-off */
-    uint32_t n_recoveries;
+    uint32_t n_recoveries, n_comm_id;
     uint32_t isa_level, max_model_len, vocab_size, n_kv_groups;
-    uint32_t n_draft, draft_max_seqs;                 /* what every rank can */
+    uint32_t n_draft, draft_max_seqs;                 /* what every rank can, */
+    bool scores_prompts;                              /* and this */
     struct kv_group kv_groups[CLUSTER_MAX_KV_GROUPS]; /* n_blocks = minimum over the ranks */
-    uint8_t *comm_id;
-    uint32_t n_comm_id;
+    uint8_t *comm_id;                                 /* [n_comm_id] */
     uint32_t n_blocks[CLUSTER_MAX_KV_GROUPS];
 };
 

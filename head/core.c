@@ -282,6 +282,11 @@ void head_core_set_rank_wait(struct head_core *h, struct metric *histogram)
     h->rank_wait = histogram;
 }
 
+void head_core_set_step_tokens(struct head_core *h, struct metric *histogram)
+{
+    h->step_tokens = histogram;
+}
+
 void head_core_get_stats(const struct head_core *h, struct head_stats *out)
 {
     struct scheduler_stats x;

@@ -72,8 +72,10 @@ struct head_stats {
     double rank_wait_s;                                  /* mean of the last seconds */
 };
 void head_core_get_stats(const struct head_core *h, struct head_stats *out);
-/* A histogram of how long ranks wait for their next plan, filled from now on; borrowed. */
+/* Histograms that the core fills from now on: how long ranks wait for their next plan, and the
+ * tokens of a step. Borrowed; NULL: nobody asks. */
 struct metric;
 void head_core_set_rank_wait(struct head_core *h, struct metric *histogram);
+void head_core_set_step_tokens(struct head_core *h, struct metric *histogram);
 /* Every invariant that spans modules: for tests. */
 bool head_core_check(const struct head_core *h, struct error *err);

@@ -55,6 +55,7 @@ struct lane {
     bool due;  /* something happened since it was last asked for a plan */
     uint64_t step_after_idle;
     uint32_t n_running, n_queued; /* as they count in the core's sums */
+    uint32_t n_left;              /* sequences for which the last plan had no place */
     struct step_time time;
     uint32_t n_tokens[LANE_STEPS]; /* of the steps in flight, by step % LANE_STEPS */
     uint64_t placed_seq;           /* order of the last request that was routed here */
@@ -116,10 +117,13 @@ struct head_core {
     uint64_t retired_accepted_at[SCHEDULER_MAX_DRAFT];
     uint64_t n_finished, n_failed, n_cancelled;
     uint64_t n_rank_waits, rank_wait_ns;
-    struct metric *rank_wait;   /* NULL: nobody asks for a histogram */
+    struct metric *rank_wait;   /* NULL: nobody asks for a histogram; so is */
+    struct metric *step_tokens; /* this one */
     struct served_model served; /* by the groups that are ready, or that last were */
     struct throughput_sample samples[THROUGHPUT_SAMPLES]; /* ring */
     uint64_t n_samples;
+    struct cluster_load load; /* what gateways were told last */
+    uint64_t load_ns;         /* when it was; 0: never */
     struct tokens_item items[TOKENS_ITEMS_MAX];
     struct request *item_requests[TOKENS_ITEMS_MAX];
 };
@@ -183,4 +187,6 @@ void dispatch_turn(struct head_core *h);
 void dispatch_tick(struct head_core *h);
 void dispatch_free(struct head_core *h);
 void dispatch_totals(const struct head_core *h, struct scheduler_stats *out);
+/* All groups that serve can. */
+bool dispatch_scores_prompts(const struct head_core *h);
 void dispatch_accepted(const struct head_core *h, uint64_t *out); /* [SCHEDULER_MAX_DRAFT] */

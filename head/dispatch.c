@@ -59,6 +59,14 @@ void dispatch_accepted(const struct head_core *h, uint64_t *out)
         scheduler_add_accepted(h->lanes[h->live[i]].scheduler, out);
 }
 
+bool dispatch_scores_prompts(const struct head_core *h)
+{
+    for (uint32_t i = 0; i < h->n_live; i++)
+        if (!h->lanes[h->live[i]].group->scores_prompts)
+            return false;
+    return true;
+}
+
 /* What the lane holds, in the core's sums. */
 static void count_lane(struct head_core *h, struct lane *l)
 {
@@ -123,6 +131,7 @@ void dispatch_on_ready(void *core, struct group *g)
         .n_draft = g->n_draft,
         .draft_max_seqs = g->draft_max_seqs,
         .enable_prefix_caching = h->config.enable_prefix_caching,
+        .scores_prompts = g->scores_prompts,
         .n_kv_groups = g->n_kv_groups,
     };
     memcpy(c.kv_groups, g->kv_groups, sizeof c.kv_groups);
@@ -134,7 +143,7 @@ void dispatch_on_ready(void *core, struct group *g)
     step_log_group(h->config.step_log, g->index, g->id, g->epoch, &c);
     scheduler_reset(l->scheduler, g->epoch, ignore_request, NULL);
     l->group = g;
-    l->n_running = l->n_queued = 0;
+    l->n_running = l->n_queued = l->n_left = 0;
     step_time_init(&l->time, route_mean_speed(h));
     live_add(h, g->index);
     router_set_model(h);
@@ -241,6 +250,13 @@ static uint32_t count_tokens(const struct msg_plan *p)
     return n;
 }
 
+static void count_left(struct lane *l)
+{
+    struct scheduler_stats x;
+    scheduler_get_stats(l->scheduler, &x);
+    l->n_left = x.waiting;
+}
+
 static void pump(struct head_core *h, struct lane *l)
 {
     while (!l->plan_pending || send_pending(h, l)) {
@@ -249,8 +265,11 @@ static void pump(struct head_core *h, struct lane *l)
         step_log_plan(h->config.step_log, l->group->index, plan);
         if (!plan) {
             l->idle = l->last_result == l->last_step;
+            if (l->idle)
+                count_left(l);
             return;
         }
+        count_left(l);
         if (l->idle)
             l->step_after_idle = plan->step;
         l->idle = false;
@@ -263,6 +282,8 @@ static void pump(struct head_core *h, struct lane *l)
             l->activity_ns = h->now_ns;
         l->last_step = plan->step;
         l->n_tokens[plan->step % LANE_STEPS] = count_tokens(plan);
+        if (h->step_tokens)
+            metric_observe(h->step_tokens, l->n_tokens[plan->step % LANE_STEPS]);
         l->plan_pending = true;
         for (uint32_t i = 0; i < h->cluster.world; i++)
             l->group->members[i]->plan_unsent = true;

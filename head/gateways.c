@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "head/core_internal.h"
+#include "head/request_scores.h"
 
 /* Before any worker has said what its model can do. */
 #define UNKNOWN_MODEL_LEN (1u << 20)
@@ -195,9 +196,12 @@ static void refuse(struct head_core *h, struct gateway *g, const struct msg_subm
     h->n_failed++;
 }
 
-/* The same request with no more tokens than we have: go on from there, nothing is run again. */
+/* The same request with no more tokens than we have: go on from there, nothing is run again. Rows
+ * of its prompt are gone when they have been sent: it has all of those. */
 static bool continues(const struct request *r, const struct msg_submit *m)
 {
+    if (r->is_scored && m->n_scored != r->scores->n_delivered)
+        return false;
     return m->n_prompt == r->n_prompt && m->ids.n >= m->n_prompt && m->ids.n <= r->n_ids &&
            memcmp(m->ids.ptr, r->ids, m->ids.n * sizeof *r->ids) == 0;
 }
@@ -242,13 +246,27 @@ static uint32_t tenant_waiting(const struct head_core *h, uint64_t tenant)
     return n > n_free ? n - (uint32_t)n_free : 0;
 }
 
+/* Requests that wait, beyond those for which the next plans have a place: a burst that an idle
+ * cluster can take is no queue. Where the last plan left somebody behind a free slot is none: the
+ * KV cache is full. */
+static uint64_t queue_length(const struct head_core *h)
+{
+    uint64_t n_free = 0;
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        const struct lane *l = &h->lanes[h->live[i]];
+        if (l->n_left == 0 && l->n_running < h->config.max_num_seqs)
+            n_free += h->config.max_num_seqs - l->n_running;
+    }
+    return h->n_waiting > n_free ? h->n_waiting - n_free : 0;
+}
+
 /* Whether a new request may wait here; false: why. */
 static bool may_wait(const struct head_core *h, const struct request *r, struct error *err)
 {
     uint32_t most = h->config.max_waiting_per_tenant;
     if (h->draining)
         error_set(err, STATUS_LIMIT, "the cluster is draining");
-    else if (h->n_waiting >= h->config.max_waiting)
+    else if (h->n_waiting >= h->config.max_waiting && queue_length(h) >= h->config.max_waiting)
         error_set(err, STATUS_LIMIT, "the cluster is overloaded: the queue is full");
     else if (most && tenant_waiting(h, r->tenant) >= most)
         error_set(err, STATUS_LIMIT, "this API key has as many requests waiting as it may");
@@ -370,6 +388,42 @@ static uint32_t tokens_that_fit(const struct request *r, uint64_t *budget)
     return n;
 }
 
+/* The same of rows of its prompt, of which as many are sent at once as lie side by side. */
+static uint32_t scores_that_fit(const struct request *r, uint64_t *budget)
+{
+    const struct logprob_row *rows;
+    uint32_t n = 0, n_new = request_next_scores(r, &rows);
+    for (; n < n_new; n++) {
+        uint64_t bytes = ROW_BYTES + (ID_BYTES + 4u) * rows[n].ids.n;
+        if (bytes > *budget)
+            break;
+        *budget -= bytes;
+    }
+    return n;
+}
+
+static bool are_all_scores(const struct request *r, uint32_t n)
+{
+    return r->scores->n_delivered + n == r->scores->n_known;
+}
+
+static void fill_item(const struct request *r, uint64_t *budget, struct tokens_item *out)
+{
+    uint32_t n_scores = r->is_scored ? scores_that_fit(r, budget) : 0, n = 0;
+    if (!r->is_scored || are_all_scores(r, n_scores))
+        n = tokens_that_fit(r, budget);
+    request_fill_tokens(r, n_scores, n, out);
+}
+
+/* True: all that there is of it. */
+static bool note_delivered(struct request *r, const struct tokens_item *item)
+{
+    r->n_delivered += request_pools(r) ? request_n_generated(r) : item->ids.n;
+    if (item->n_prompt_logprobs > 0)
+        request_scores_delivered(r, item->n_prompt_logprobs);
+    return r->n_delivered == request_n_generated(r) && (!r->is_scored || are_all_scores(r, 0));
+}
+
 static uint32_t fill_refusals(struct head_core *h, const struct gateway *g)
 {
     uint32_t n = g->n_refusals < TOKENS_ITEMS_MAX ? g->n_refusals : TOKENS_ITEMS_MAX;
@@ -423,20 +477,48 @@ static bool flush_tokens(struct head_core *h, struct gateway *g)
             continue;
         budget -= ITEM_BYTES;
         h->item_requests[n] = r;
-        request_fill_tokens(r, tokens_that_fit(r, &budget), &h->items[n++]);
+        fill_item(r, &budget, &h->items[n++]);
     }
     if (n == 0 || send_items(h, g, n) != STATUS_OK)
         return false;
     for (uint32_t i = 0; i < n; i++) {
         struct request *r = h->item_requests[i];
-        r->n_delivered += request_pools(r) ? request_n_generated(r) : h->items[i].ids.n;
+        bool all = note_delivered(r, &h->items[i]);
         outbox_remove(h, r);
-        if (r->n_delivered < request_n_generated(r))
+        if (!all)
             outbox_add(h, r); /* the rest goes in a later message */
         else if (r->finish != FINISH_NONE)
             router_drop(h, r);
     }
     return true;
+}
+
+static bool load_differs(const struct cluster_load *a, const struct cluster_load *b)
+{
+    return a->n_blocks != b->n_blocks || a->n_blocks_used != b->n_blocks_used ||
+           a->n_preemptions != b->n_preemptions || a->n_draft_steps != b->n_draft_steps ||
+           a->block_tokens != b->block_tokens;
+}
+
+/* Summing over the groups is too much for every turn, and nobody looks that often. */
+static const struct cluster_load *load_now(struct head_core *h)
+{
+    if (h->load_ns && h->now_ns - h->load_ns < NS_PER_S)
+        return &h->load;
+    struct scheduler_stats x;
+    dispatch_totals(h, &x);
+    h->load_ns = h->now_ns;
+    h->load = (struct cluster_load){.n_blocks = x.n_blocks,
+                                    .n_blocks_used = x.n_blocks_used,
+                                    .n_preemptions = x.n_preemptions,
+                                    .n_draft_steps = x.n_draft_steps,
+                                    .n_drafted = x.n_drafted,
+                                    .n_accepted = x.n_accepted,
+                                    .max_loras = h->config.max_loras,
+                                    .prefix_caching = h->config.enable_prefix_caching};
+    if (h->n_live > 0)
+        h->load.block_tokens = h->lanes[h->live[0]].group->kv_groups[0].block_tokens;
+    return &h->load;
 }
 
 static void tell_cluster(struct head_core *h, struct gateway *g, const struct msg_cluster *now)
@@ -445,8 +527,10 @@ static void tell_cluster(struct head_core *h, struct gateway *g, const struct ms
                    now->n_groups_ready != g->told.n_groups_ready ||
                    now->n_groups != g->told.n_groups || now->n_workers != g->told.n_workers ||
                    now->max_model_len != g->told.max_model_len ||
-                   now->vocab_size != g->told.vocab_size || now->draining != g->told.draining;
-    bool load = now->running != g->told.running || now->waiting != g->told.waiting;
+                   now->vocab_size != g->told.vocab_size || now->draining != g->told.draining ||
+                   now->scores_prompts != g->told.scores_prompts;
+    bool load = now->running != g->told.running || now->waiting != g->told.waiting ||
+                load_differs(&now->load, &g->told.load);
     if (!changed && !(load && h->now_ns - g->told_ns >= NS_PER_S))
         return;
     struct msg m = {.type = MSG_CLUSTER, .cluster = *now};
@@ -476,6 +560,8 @@ void gateways_flush(struct head_core *h)
         .running = h->n_running,
         .waiting = h->n_waiting,
         .draining = h->draining,
+        .load = *load_now(h),
+        .scores_prompts = dispatch_scores_prompts(h),
     };
     for (uint32_t i = 0; n_left > 0; i++) {
         struct gateway *g = h->gateways[i];

@@ -78,6 +78,7 @@ static void take_limits(struct cluster *c, struct group *g)
     g->vocab_size = first->vocab_size;
     g->n_kv_groups = first->n_kv_groups;
     g->n_draft = first->n_draft;
+    g->scores_prompts = first->scores_prompts;
     g->draft_max_seqs = first->draft_max_seqs;
     memcpy(g->kv_groups, first->kv_groups, sizeof g->kv_groups);
     for (uint32_t i = 1; i < c->world; i++) {
@@ -86,6 +87,7 @@ static void take_limits(struct cluster *c, struct group *g)
         if (d->max_model_len < g->max_model_len)
             g->max_model_len = d->max_model_len;
         g->n_draft = d->n_draft < g->n_draft ? d->n_draft : g->n_draft;
+        g->scores_prompts = g->scores_prompts && d->scores_prompts;
         if (d->draft_max_seqs > 0 &&
             (g->draft_max_seqs == 0 || d->draft_max_seqs < g->draft_max_seqs))
             g->draft_max_seqs = d->draft_max_seqs; /* 0: no bound */

@@ -65,23 +65,21 @@ static const struct row {
 
 struct head_metrics {
     struct metrics *registry;
-    struct metric *values[N_ROWS], *kv_usage, *uptime, *rank_wait;
+    struct metric *values[N_ROWS], *kv_usage, *uptime, *rank_wait, *step_tokens;
     struct metric *accepted_at[SCHEDULER_MAX_DRAFT]; /* NULL: no group guesses so far ahead */
-    char model_label[256];
+    char *labels;                                    /* of every vllm: series; owned */
 };
 
 struct head_metrics *head_metrics_new(const char *model_name)
 {
     struct head_metrics *m = mem_zalloc(sizeof *m);
     m->registry = metrics_new();
-    char *labels = m->model_label;
-    struct strbuf quoted;
-    strbuf_init(&quoted, 0);
-    /* Prometheus escapes label values as JSON does, for what a name may hold */
-    strbuf_append_json(&quoted, str_from(model_name));
-    snprintf(labels, sizeof m->model_label, "model_name=%s",
-             quoted.len < sizeof m->model_label - 16 ? quoted.ptr : "\"\"");
-    strbuf_fini(&quoted);
+    struct strbuf l;
+    strbuf_init(&l, 0);
+    metrics_label(&l, "model_name", str_from(model_name));
+    metrics_label(&l, "engine", STR("0"));
+    const char *labels = m->labels = mem_strdup(strbuf_str(&l).ptr);
+    strbuf_fini(&l);
     for (size_t i = 0; i < N_ROWS; i++) {
         m->values[i] = rows[i].is_counter
                            ? metrics_counter(m->registry, rows[i].name, labels, rows[i].help)
@@ -95,6 +93,11 @@ struct head_metrics *head_metrics_new(const char *model_name)
         m->registry, "coxswain_rank_wait_seconds", "",
         "How long a rank that had finished a step stood still for the plan of the next one.",
         bounds, sizeof bounds / sizeof *bounds);
+    static const double n_tokens[] = {1,   8,    16,   32,   64,   128,  256,
+                                      512, 1024, 2048, 4096, 8192, 16384};
+    m->step_tokens = metrics_histogram(m->registry, "vllm:iteration_tokens_total", labels,
+                                       "Tokens of a step, of prompts and generated ones.", n_tokens,
+                                       sizeof n_tokens / sizeof *n_tokens);
     m->uptime = metrics_gauge(m->registry, "coxswain_uptime_seconds", "", "Since the start.");
     return m;
 }
@@ -102,6 +105,7 @@ struct head_metrics *head_metrics_new(const char *model_name)
 void head_metrics_attach(struct head_metrics *m, struct head_core *core)
 {
     head_core_set_rank_wait(core, m->rank_wait);
+    head_core_set_step_tokens(core, m->step_tokens);
 }
 
 static void count_to(struct metric *m, double v)
@@ -114,12 +118,15 @@ static void count_to(struct metric *m, double v)
 static void update_accepted(struct head_metrics *m, const struct head_stats *s)
 {
     for (uint32_t i = 0; i < SCHEDULER_MAX_DRAFT; i++) {
-        char labels[sizeof m->model_label + 32];
         if (!m->accepted_at[i] && i < s->n_draft) {
-            snprintf(labels, sizeof labels, "%s,position=\"%u\"", m->model_label, i);
+            struct strbuf l;
+            strbuf_init(&l, 0);
+            strbuf_printf(&l, "%s,position=\"%u\"", m->labels, i);
             m->accepted_at[i] = metrics_counter(
-                m->registry, "vllm:spec_decode_num_accepted_tokens_per_pos_total", labels,
+                m->registry, "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+                strbuf_str(&l).ptr,
                 "Guesses kept, by their place in a sequence's step; 0 is the first.");
+            strbuf_fini(&l);
         }
         if (m->accepted_at[i])
             count_to(m->accepted_at[i], (double)s->n_accepted_at[i]);
@@ -157,5 +164,6 @@ void head_metrics_free(struct head_metrics *m)
     if (!m)
         return;
     metrics_free(m->registry);
+    mem_free(m->labels);
     mem_free(m);
 }

@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "common/base/slab.h"
+#include "head/request_scores.h"
 
 enum {
     MAX_LOGPROBS = 128,  /* alternatives per position; vLLM's default is 20 */
@@ -247,6 +248,8 @@ enum status request_new(struct slab *slab, const struct msg_submit *m, uint32_t 
     r->n_prompt = m->n_prompt;
     r->ids_cap = m->n_prompt + max_tokens;
     enum status s = copy_ids_and_sampling(r, m, err);
+    if (s == STATUS_OK && !request_scores_init(r, m->n_scored))
+        s = error_set(err, STATUS_NO_MEMORY, "no memory for a request");
     if (s != STATUS_OK) {
         request_free(r);
         return s;
@@ -262,6 +265,7 @@ void request_free(struct request *r)
     if (!r)
         return;
     assert(!r->sched);
+    request_scores_fini(r);
     arena_fini(&r->arena);
     if (r->slab)
         slab_free(r->slab, r);
@@ -328,7 +332,17 @@ static void fill_vector(const struct request *r, struct tokens_item *out)
         out->finish = r->status == STATUS_OK ? FINISH_STOP : FINISH_ERROR;
 }
 
-void request_fill_tokens(const struct request *r, uint32_t n, struct tokens_item *out)
+/* True: these are all there are. */
+static bool fill_scores(const struct request *r, uint32_t n, struct tokens_item *out)
+{
+    (void)request_next_scores(r, &out->prompt_logprobs);
+    out->n_prompt_logprobs = n;
+    out->prompt_start = r->scores->n_delivered;
+    return r->scores->n_delivered + n == r->scores->n_known;
+}
+
+void request_fill_tokens(const struct request *r, uint32_t n_scores, uint32_t n,
+                         struct tokens_item *out)
 {
     bool all = n == request_n_generated(r) - r->n_delivered;
     *out = (struct tokens_item){.id = r->id,
@@ -337,10 +351,14 @@ void request_fill_tokens(const struct request *r, uint32_t n, struct tokens_item
                                 .start = r->n_delivered,
                                 .ids = {r->ids + r->n_prompt + r->n_delivered, n},
                                 .n_cached = r->n_cached};
+    if (r->n_delivered == 0 && n > 0 && r->scheduled_ns > r->arrival_ns)
+        out->queue_us = (r->scheduled_ns - r->arrival_ns) / 1000;
     if (r->logprobs && n > 0) {
         out->logprobs = r->logprobs + r->n_delivered;
         out->n_logprobs = n;
     }
+    if (r->is_scored && !fill_scores(r, n_scores, out))
+        return;
     if (!all || r->finish == FINISH_NONE)
         return;
     out->finish = r->finish;
@@ -349,4 +367,9 @@ void request_fill_tokens(const struct request *r, uint32_t n, struct tokens_item
     out->text = str_from(r->text);
     if (request_pools(r))
         fill_vector(r, out);
+    if (r->is_scored && r->scores->out_of_memory) {
+        out->finish = FINISH_ERROR;
+        out->status = STATUS_NO_MEMORY;
+        out->text = STR("no memory for the log-probabilities of the prompt");
+    }
 }

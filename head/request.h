@@ -52,6 +52,7 @@ struct request {
     uint32_t i_group;  /* whose scheduler has it; UINT32_MAX: held by the core */
     void *sched;       /* the scheduler's own sequence, NULL when in none */
     enum request_state state;
+    bool is_scored; /* its prompt is: scores is there */
 
     uint64_t tenant;          /* whose fair share it takes */
     struct request_salt salt; /* of tenant and cache_salt, for the prefix cache */
@@ -60,9 +61,10 @@ struct request {
     uint64_t arrival_seq; /* order of arrival, unique */
     uint64_t arrival_ns, deadline_ns, first_token_ns, scheduled_ns; /* 0: none / not yet */
     struct sampling_params sampling;                                /* spans point into arena */
-    struct f32_span vector; /* what a pooling request has been answered, on the arena */
-    uint32_t n_hit;         /* ids that routing saw in its group's cache: no load to that group */
-    enum status status;     /* with FINISH_ERROR */
+    struct f32_span vector;        /* what a pooling request has been answered, on the arena */
+    struct request_scores *scores; /* with is_scored (request_scores.h) */
+    uint32_t n_hit;     /* ids that routing saw in its group's cache: no load to that group */
+    enum status status; /* with FINISH_ERROR */
     char text[160];
     struct arena arena;          /* everything of this request; dropped whole */
     struct prefix_chain *chains; /* the block table's: hashes of the ids, on the arena */
@@ -125,8 +127,10 @@ static inline bool request_pools(const struct request *r)
 {
     return r->sampling.pooling != POOLING_NONE;
 }
-/* n of the tokens that its gateway does not have, with the end if these are the last. */
-void request_fill_tokens(const struct request *r, uint32_t n, struct tokens_item *out);
+/* n of the tokens that its gateway does not have, behind n_scores rows of its prompt's, with the
+ * end if these are the last. n is 0 while rows are left. */
+void request_fill_tokens(const struct request *r, uint32_t n_scores, uint32_t n,
+                         struct tokens_item *out);
 
 /* All live requests by (id, choice). Bounded: STATUS_LIMIT. */
 struct request_table;

@@ -1,5 +1,6 @@
 /* Who comes in. In order, without overtaking: a big request is not starved by small ones behind it;
  * only a better class may take places from those that run. */
+#include "head/request_scores.h"
 #include "head/scheduler_internal.h"
 
 enum { STUCK_STEPS = 16 }; /* after so many another look: more of the prefix may be cached now */
@@ -39,11 +40,15 @@ static void take_in(struct scheduler *s, struct seq *x, uint64_t now_ns)
     uint32_t n_cached = blocks_take(s->blocks, x->tables, r, &s->hit);
     x->n_scheduled = x->covered = n_cached;
     request_enter(r, REQUEST_RUNNING);
-    s->p.admits[s->p.n_admits++] = (struct plan_admit){.slot = x->slot,
-                                                       .n_prompt = r->n_prompt,
-                                                       .n_computed = n_cached,
-                                                       .ids = {r->ids, r->n_ids},
-                                                       .sampling = r->sampling};
+    x->scores = s->c.scores_prompts && request_needs_scores(r);
+    struct plan_admit *a = &s->p.admits[s->p.n_admits++];
+    *a = (struct plan_admit){.slot = x->slot,
+                             .n_prompt = r->n_prompt,
+                             .n_computed = n_cached,
+                             .ids = {r->ids, r->n_ids},
+                             .sampling = r->sampling};
+    if (!x->scores)
+        a->sampling.n_prompt_logprobs = -1;
     x->counts_hits = s->c.enable_prefix_caching && !r->scheduled_ns;
     if (!r->scheduled_ns)
         r->scheduled_ns = now_ns;

@@ -42,6 +42,7 @@ struct seq {
     bool tail_shared;  /* or not to be: blocks_enter_tail has been called */
     bool counts_hits;  /* admitted for the first time in its life */
     bool pools;        /* its prompt's vector is wanted, not a token */
+    bool scores;       /* and its prompt's log-probabilities, since it was admitted */
     uint32_t n_untold; /* positions that advance skipped and no plan has said yet */
 
     /* The order of service, as it was at scheduler_add: the request's owner may change its copy
@@ -67,6 +68,8 @@ struct step_entry {
     uint32_t slot, n_tokens, incarnation;
     uint16_t n_draft;
     bool sample, follows, pools; /* pools: and a vector is asked for */
+    bool scores;                 /* and rows of the prompt, */
+    uint32_t start;              /* from here on */
 };
 
 struct step_record {

@@ -2,16 +2,33 @@
  * answers something else than what was asked is out of step, and its group must be dissolved. */
 #include <assert.h>
 
+#include "head/request_scores.h"
 #include "head/scheduler_internal.h"
+
+static inline bool has_item(const struct step_entry *e)
+{
+    return e->sample || e->scores;
+}
+
+/* Of a sequence that has left nobody looks at the rows. */
+static bool answers_scores(const struct result_item *item, const struct step_entry *e)
+{
+    if (!e->scores || !e->seq)
+        return e->scores || item->n_prompt_logprobs == 0;
+    return request_scores_answer(e->r, e->start, e->n_tokens, item->prompt_logprobs,
+                                 item->n_prompt_logprobs);
+}
 
 /* A run that follows drafts may have found the end: then the request has ended by an earlier
  * result, and nobody waits for this one. */
 static bool answers(const struct result_item *item, const struct step_entry *e)
 {
-    return item->slot == e->slot && item->ids.n <= e->n_draft + 1u &&
-           (item->ids.n >= 1 || (e->follows && !e->seq)) &&
-           (item->n_logprobs == 0 || item->n_logprobs == item->ids.n) &&
-           e->pools == (item->vector.n > 0);
+    if (item->slot != e->slot || e->pools != (item->vector.n > 0) || !answers_scores(item, e))
+        return false;
+    if (!e->sample)
+        return (item->ids.n | item->n_logprobs) == 0;
+    return item->ids.n <= e->n_draft + 1u && (item->ids.n >= 1 || (e->follows && !e->seq)) &&
+           (item->n_logprobs == 0 || item->n_logprobs == item->ids.n);
 }
 
 static enum status check_result(const struct scheduler *s, const struct msg_result *m,
@@ -28,7 +45,7 @@ static enum status check_result(const struct scheduler *s, const struct msg_resu
     uint32_t n = 0, n_draft = 0;
     for (uint32_t i = 0; i < rec->n; i++) {
         n_draft += rec->entries[i].n_draft;
-        if (!rec->entries[i].sample)
+        if (!has_item(&rec->entries[i]))
             continue;
         if (n >= m->n_items || !answers(&m->items[n], &rec->entries[i]))
             return error_set(err, STATUS_PROTOCOL,
@@ -96,6 +113,15 @@ static void count_accepted(struct scheduler *s, uint32_t n)
         s->accepted_at[i]++;
 }
 
+/* Rows of a prompt, before the token that may come with them; x is still there. */
+static void take_scores(struct scheduler *s, const struct seq *x, const struct step_entry *e,
+                        const struct result_item *item)
+{
+    request_take_scores(x->r, e->start, item->prompt_logprobs, item->n_prompt_logprobs);
+    if (!e->sample)
+        s->events[s->n_events++] = (struct scheduler_event){.request = x->r};
+}
+
 /* The tokens of one run; x is still there. */
 static void take_tokens(struct scheduler *s, struct seq *x, const struct step_entry *e,
                         const struct result_item *item, uint64_t now_ns)
@@ -153,11 +179,13 @@ enum status scheduler_on_result(struct scheduler *s, const struct msg_result *m,
         load.n_drawn += e->sample;
         load.n_prompt += e->n_tokens - e->sample;
         s->n_ahead -= e->n_draft > 0;
-        const struct result_item *item = e->sample ? &m->items[i_item++] : NULL;
+        const struct result_item *item = has_item(e) ? &m->items[i_item++] : NULL;
         if (!e->seq)
             continue;
         e->seq->entry[i_record] = ENTRY_NONE;
-        if (item)
+        if (e->scores)
+            take_scores(s, e->seq, e, item);
+        if (e->sample)
             take_tokens(s, e->seq, e, item, now_ns);
     }
     rec->n = 0;

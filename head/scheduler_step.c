@@ -92,7 +92,9 @@ static struct plan_run *put_run(struct scheduler *s, struct seq *x, struct run_s
                              .n_draft = (uint16_t)size.n_draft,
                              .sample = sample,
                              .follows = follows,
-                             .pools = sample && x->pools};
+                             .pools = sample && x->pools,
+                             .scores = x->scores && x->n_scheduled + 1 < x->r->n_prompt,
+                             .start = x->n_scheduled};
     x->n_scheduled += size.n_tokens;
     x->n_total += sample;
     x->n_pending += sample;

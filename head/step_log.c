@@ -358,6 +358,20 @@ void step_log_plan(struct step_log *l, uint32_t i_group, const struct msg_plan *
     memcpy(l->out.bytes + begins - sizeof n, &n, sizeof n);
 }
 
+/* A replay does not score: what a run without `sample` has brought of that is not there for it. */
+static bool is_replayed(const struct result_item *x)
+{
+    return x->ids.n > 0 || x->n_prompt_logprobs == 0;
+}
+
+static uint32_t n_replayed(const struct msg_result *m)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->n_items; i++)
+        n += is_replayed(&m->items[i]);
+    return n;
+}
+
 /* Ids beyond one for each item, and those that are no pairs, get their room when they come. */
 static uint8_t *put_other(struct step_log *l, uint8_t *p, const struct result_item *x,
                           uint32_t n_left)
@@ -382,9 +396,11 @@ void step_log_result(struct step_log *l, uint32_t i_group, const struct msg_resu
     p = step_log_put_varint(p, m->execute_ns);
     p = step_log_put_varint(p, m->wait_ns);
     p = step_log_put_varint(p, m->n_drafted);
-    p = step_log_put_varint(p, m->n_items);
+    p = step_log_put_varint(p, n_replayed(m));
     for (uint32_t i = 0; i < m->n_items; i++) {
         const struct result_item *x = &m->items[i];
+        if (!is_replayed(x))
+            continue;
         if (x->ids.n == 1 && step_log_is_pair(x->slot, x->ids.ptr[0]))
             p = step_log_put_pair(p, x->slot, x->ids.ptr[0]);
         else
@@ -398,12 +414,14 @@ void step_log_done(struct step_log *l, uint32_t i_group, enum status status,
 {
     if (!l || l->ended)
         return;
-    uint32_t n_ended = 0;
-    for (uint32_t i = 0; i < n_events; i++)
+    uint32_t n_ended = 0, n_told = 0;
+    for (uint32_t i = 0; i < n_events; i++) {
         n_ended += events[i].ended;
+        n_told += events[i].ended || events[i].n_new > 0; /* is_replayed */
+    }
     uint8_t *p = put_event(l, i_group, STEP_LOG_DONE, (size_t)3 * V);
     p = step_log_put_varint(p, status);
-    p = step_log_put_varint(p, n_events);
+    p = step_log_put_varint(p, n_told);
     end_event(l, step_log_put_varint(p, n_ended));
 }
 

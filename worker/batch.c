@@ -10,6 +10,7 @@ void batch_init(struct batch *b, uint32_t pass_rows, uint32_t n_kv_groups)
     b->positions = mem_array(pass_rows, sizeof *b->positions);
     b->adapters = mem_array(pass_rows, sizeof *b->adapters);
     b->samples = mem_array(pass_rows, sizeof *b->samples);
+    b->scores = mem_array(pass_rows, sizeof *b->scores);
     b->late = mem_array(pass_rows, sizeof *b->late);
     for (uint32_t g = 0; g < n_kv_groups; g++)
         b->kv_rows[g] = mem_array(pass_rows, sizeof *b->kv_rows[g]);
@@ -21,6 +22,7 @@ void batch_fini(struct batch *b)
     mem_free(b->positions);
     mem_free(b->adapters);
     mem_free(b->samples);
+    mem_free(b->scores);
     mem_free(b->late);
     for (uint32_t g = 0; g < b->n_kv_groups; g++)
         mem_free(b->kv_rows[g]);
@@ -77,13 +79,18 @@ static void add_token(struct batch *b, const struct sequence_run *r, uint32_t i)
 {
     if (r->sample && i + 1 >= r->n_tokens)
         b->samples[b->n_samples++] = (struct batch_sample){b->rows.n_rows, r, i + 1 - r->n_tokens};
-    add_row(b, r->q, r->start + i);
+    uint32_t position = r->start + i;
+    const struct sequence *q = r->q;
+    if (q->sampling.n_prompt_logprobs >= 0 && position + 1 < q->n_prompt)
+        b->scores[b->n_scores++] = (struct batch_score){b->rows.n_rows, q->ids[position + 1],
+                                                        q->sampling.n_prompt_logprobs};
+    add_row(b, q, position);
 }
 
 bool batch_next(struct batch *b)
 {
     b->rows = (struct row_batch){.ids = b->ids, .positions = b->positions};
-    b->n_samples = b->n_late = 0;
+    b->n_samples = b->n_scores = b->n_late = 0;
     b->i_first_run = b->i_run;
     b->i_first_token = b->i_token;
     for (uint32_t g = 0; g < b->n_kv_groups; g++)

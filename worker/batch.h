@@ -13,6 +13,13 @@ struct batch_sample {
     uint32_t i_draw; /* guesses before the place that is drawn: 0 .. run->n_guessed */
 };
 
+/* A row whose next id is of a prompt that is scored. */
+struct batch_score {
+    uint32_t row;      /* of the pass */
+    uint32_t target;   /* that id */
+    int32_t n_entries; /* as sampling_params.n_prompt_logprobs */
+};
+
 /* A row whose id another stage has drawn and this one does not know yet (sequence.awaits). */
 struct batch_late {
     uint32_t row;
@@ -25,8 +32,9 @@ uint64_t batch_table_entries(const struct sequence *q, uint32_t n_kv_groups);
 struct batch {
     struct row_batch rows;
     struct batch_sample *samples; /* [n_samples] of this pass */
+    struct batch_score *scores;   /* [n_scores] */
     struct batch_late *late;      /* [n_late] */
-    uint32_t n_samples, n_late;
+    uint32_t n_samples, n_scores, n_late;
     /* where the next pass begins, and where this one did */
     struct sequence_runs runs;
     uint32_t i_run, i_token, i_first_run, i_first_token;

@@ -7,6 +7,7 @@
 #include "worker/draft_model.h"
 #include "worker/engine.h"
 #include "worker/executor.h"
+#include "worker/executor_model_score.h"
 #include "worker/sampler.h"
 
 /* One sampled row, for whichever thread takes it. */
@@ -36,8 +37,7 @@ struct drawn {
     struct result_item *items;    /* [n_items] */
 };
 
-/* What a step under way has drawn, or will have when the device is done with it: an item for each
- * run with `sample`. Its sequence may be gone by then. */
+/* What a step under way has drawn, or will have, of a run with `sample`, which may be gone then. */
 struct begun_item {
     uint32_t slot, position; /* of the id in the sequence */
     uint64_t serial;
@@ -52,6 +52,7 @@ struct begun_step {
     bool on_device;              /* what was drawn has not come to the host */
     struct arena *arena;         /* of the job: drawn, items and what they point to */
     struct drawn drawn;
+    struct scored scored;      /* on_device: at the places behind drawn's */
     struct begun_item *items;  /* [drawn.n_items]; on_device without guesses */
     struct sequence_runs runs; /* on_device with guesses: no plan is applied before it is settled */
 };

@@ -135,12 +135,12 @@ bool executor_can_draw(const struct executor_model *x, struct sequence_runs runs
     for (uint32_t i = 0; i < runs.n; i++) {
         const struct sequence_run *r = &runs.ptr[i];
         const struct sampling_params *p = &r->q->sampling;
-        uint64_t n = r->sample ? r->n_guessed + 1 : 0;
+        uint64_t n = r->sample ? r->n_guessed + 1 : 0, n_scored = sequence_run_n_scored(r);
         struct gpu_sample_row row;
         set_penalties(&row, p);
-        places += n;
+        places += n + n_scored;
         biases += n * n_biases(p);
-        allowed += n * p->allowed_ids.n;
+        allowed += n * p->allowed_ids.n + n_scored;
         history += n * (has_penalties(&row) ? r->q->n_ids + r->n_guessed : 0);
         if (n > 0 && (p->grammar_kind != GRAMMAR_NONE || has_equal_ids(x->lists, p)))
             return false;
@@ -343,10 +343,49 @@ enum status executor_draw_pass(struct executor_model *x, const struct begun_step
         while (l->d.n_rows < l->max_rows && done + l->d.n_rows < b->n_samples)
             add_row(l, &b->samples[done + l->d.n_rows], vocab_size);
         n = l->d.n_rows;
-        struct runner_draw d = {.key = fill_up(x, l), .n = l->d.n_rows, .draw = draw, .ctx = x};
+        /* rows that fill a recording up would lie over what was scored before */
+        uint64_t key = s->scored.n_rows > 0 ? 0 : fill_up(x, l);
+        struct runner_draw d = {.key = key, .n = l->d.n_rows, .draw = draw, .ctx = x};
         TRY(x->draws->ops->send(x->draws, s->i_draws, &l->d, &d.at, err));
         TRY(runner_draw(x->engine->runner, &d, err));
         drawn->n_done += n;
+        executor_bump(&x->base);
+    }
+    return STATUS_OK;
+}
+
+/* Nothing but the id that follows may be drawn: so the row has its log-probability. */
+static void add_score(struct draw_lists *l, const struct batch_score *from)
+{
+    uint32_t i = l->d.n_rows++;
+    bool all = from->n_entries < (int32_t)SAMPLER_MAX_LOGPROBS;
+    l->at_rows[i] = from->row;
+    l->rows[i] = (struct gpu_sample_row){.logits_row = i,
+                                         .slot = UINT32_MAX,
+                                         .repetition = 1.0f,
+                                         .top_p = 1.0f,
+                                         .first_mask = UINT32_MAX,
+                                         .first_allowed = l->d.n_allowed,
+                                         .n_allowed = 1,
+                                         .n_logprobs =
+                                             all ? from->n_entries : (int32_t)SAMPLER_MAX_LOGPROBS};
+    l->allowed[l->d.n_allowed++] = from->target;
+    note_wants(&l->d.wants, &l->rows[i]);
+}
+
+enum status executor_draw_scores(struct executor_model *x, struct begun_step *s, struct error *err)
+{
+    const struct batch *b = &x->batch;
+    struct draw_lists *l = x->lists;
+    for (uint32_t done = 0, n; done < b->n_scores; done += n) {
+        begin_rows(l, s->drawn.n_places + s->scored.n_done);
+        while (l->d.n_rows < l->max_rows && done + l->d.n_rows < b->n_scores)
+            add_score(l, &b->scores[done + l->d.n_rows]);
+        n = l->d.n_rows;
+        struct runner_draw d = {.n = n, .draw = draw, .ctx = x};
+        TRY(x->draws->ops->send(x->draws, s->i_draws, &l->d, &d.at, err));
+        TRY(runner_draw(x->engine->runner, &d, err));
+        s->scored.n_done += n;
         executor_bump(&x->base);
     }
     return STATUS_OK;
@@ -398,4 +437,25 @@ enum status executor_take_drawn(struct executor_model *x, struct begun_step *s, 
     s->drawn.ids[at] = g->id;
     s->drawn.gaps[at] = g->gap;
     return logprobs ? take_logprobs(g, s->arena, &s->drawn.logprobs[at], err) : STATUS_OK;
+}
+
+/* A row's ids and values were laid out for what was asked. An id that may not be drawn, as its
+ * logit is no number, has another one's place there. */
+void executor_take_scores(const struct executor_model *x, struct begun_step *s)
+{
+    struct scored *c = &s->scored;
+    const struct gpu_sampled *all = x->draws->results[s->i_draws] + s->drawn.n_places;
+    for (uint32_t i = 0; i < c->n_rows; i++) {
+        const struct gpu_sampled *g = &all[i];
+        struct logprob_row *row = &c->rows[i];
+        uint32_t *ids = (uint32_t *)row->ids.ptr, n = row->ids.n - 1;
+        float *values = (float *)row->values.ptr;
+        n = g->n_top < n ? g->n_top : n;
+        ids[0] = c->targets[i];
+        values[0] = g->id == ids[0] ? g->logprob : -FLT_MAX;
+        memcpy(ids + 1, g->top_ids, n * sizeof *ids);
+        memcpy(values + 1, g->top_logprobs, n * sizeof *values);
+        row->ids.n = row->values.n = n + 1;
+        row->chosen_rank = g->id == ids[0] ? g->rank : x->info.limits.vocab_size;
+    }
 }

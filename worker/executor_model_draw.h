@@ -12,6 +12,11 @@ bool executor_needs_ids(struct sequence_runs runs);
 /* The rows of x->batch, enqueued: places drawn->n_done and on of the step. */
 MUST_USE enum status executor_draw_pass(struct executor_model *x, const struct begun_step *s,
                                         struct drawn *drawn, struct error *err);
+/* Its rows that are scored: the places behind drawn's. */
+MUST_USE enum status executor_draw_scores(struct executor_model *x, struct begun_step *s,
+                                          struct error *err);
+/* What came back of those, into s->scored. */
+void executor_take_scores(const struct executor_model *x, struct begun_step *s);
 /* What came back of places at .. at + n, into s->drawn. */
 MUST_USE enum status executor_take_drawn(struct executor_model *x, struct begun_step *s,
                                          uint32_t at, bool logprobs, struct error *err);

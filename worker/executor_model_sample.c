@@ -96,14 +96,54 @@ static void warn_not_finite(struct executor_model *x, const struct sequence *q)
     x->warned_not_finite = true;
 }
 
+/* Rows of a pass by sequence: masks of one follow from each other, different ones do not. */
+struct masked {
+    struct executor_model *x;
+    const struct batch_sample *from;
+    uint32_t at[RUNNER_LOGITS_ROWS + 1]; /* [n + 1] where each begins, and where they end */
+    uint32_t n, n_shares;
+};
+
+static void mask_share(void *ctx, uint32_t i_share)
+{
+    const struct masked *m = ctx;
+    struct executor_model *x = m->x;
+    for (uint32_t i = i_share; i < m->n; i += m->n_shares) {
+        bool has[RUNNER_LOGITS_ROWS];
+        uint32_t at = m->at[i], n = m->at[i + 1] - at;
+        const struct batch_sample *first = &m->from[at];
+        if (first->run->q->sampling.grammar_kind == GRAMMAR_NONE)
+            continue;
+        uint32_t *words = x->masks + (size_t)at * x->n_mask_words;
+        grammars_mask(x->grammars, first->run->q,
+                      (struct grammar_places){first->i_draw, n, words, has});
+        for (uint32_t k = 0; k < n; k++)
+            x->samplings[at + k].row.mask = has[k] ? words + (size_t)k * x->n_mask_words : NULL;
+    }
+}
+
 /* While the device still works on the rows, where it does so by itself. */
 static void make_masks(struct executor_model *x, const struct batch_sample *from, uint32_t n)
 {
+    struct masked m = {.x = x, .from = from};
+    uint32_t n_constrained = 0;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t *words = x->masks + (size_t)i * x->n_mask_words;
-        bool has = grammars_mask(x->grammars, from[i].run->q, from[i].i_draw, words);
-        x->samplings[i].row.mask = has ? words : NULL;
+        const struct sequence *q = from[i].run->q;
+        x->samplings[i].row.mask = NULL;
+        if (i > 0 && from[i - 1].run->q == q)
+            continue;
+        m.at[m.n++] = i;
+        if (q->sampling.grammar_kind == GRAMMAR_NONE)
+            continue;
+        grammars_enter(x->grammars, q);
+        n_constrained++;
     }
+    m.at[m.n] = n;
+    m.n_shares = n_constrained < x->n_samplers ? n_constrained : x->n_samplers;
+    if (m.n_shares == 1)
+        mask_share(&m, 0);
+    else if (m.n_shares > 1)
+        x->engine->device->ops->parallel_for(x->engine->device, m.n_shares, mask_share, &m);
 }
 
 /* What the device says of each row before a sampler looks at it. */

@@ -133,6 +133,8 @@ static enum status settle_step(struct executor_model *x, struct begun_step *s, s
     if (atomic_load(&x->interrupted)) /* an aborted collective ends too, with anything in it */
         return error_set(err, STATUS_CLOSED, "interrupted");
     TRY(s->drawn.guessed ? take_guessed(x, s, err) : take_items(x, s, err));
+    if (executor_draws(x))
+        executor_take_scores(x, s);
     s->on_device = false;
     return STATUS_OK;
 }
@@ -156,6 +158,18 @@ static enum status settle_guesses(struct executor_model *x, struct error *err)
 
 /* ---- begin ---- */
 
+static enum status draw_pass(struct executor_model *x, struct begun_step *s, struct error *err)
+{
+    TRY(executor_draw_scores(x, s, err));
+    return executor_draw_pass(x, s, &s->drawn, err);
+}
+
+static enum status sample_pass(struct executor_model *x, struct begun_step *s, struct error *err)
+{
+    TRY(executor_score_pass(x, s, err));
+    return executor_sample_pass(x, s->arena, &s->drawn, err);
+}
+
 static enum status run_pass(struct executor_model *x, struct begun_step *s, struct error *err)
 {
     struct drawn *drawn = &s->drawn;
@@ -166,11 +180,8 @@ static enum status run_pass(struct executor_model *x, struct begun_step *s, stru
     TRY(runner_forward(x->engine->runner, &x->batch.rows, err));
     if (executor_draws(x))
         TRY(executor_pool_pass(x, s->arena, err));
-    bool last = program_is_last(x->engine->program);
-    if (last && s->on_device)
-        TRY(executor_draw_pass(x, s, drawn, err));
-    else if (last)
-        TRY(executor_sample_pass(x, s->arena, drawn, err));
+    if (program_is_last(x->engine->program))
+        TRY(s->on_device ? draw_pass(x, s, err) : sample_pass(x, s, err));
     return executor_tells_by_pass(x, drawn) ? executor_end_pass(x, drawn, err) : STATUS_OK;
 }
 
@@ -219,7 +230,7 @@ static enum status run_passes(struct executor_model *x, struct begun_step *s,
         uint32_t n_slots = n_slots_of(runs);
         s->runs = runs;
         TRY(executor_share_last(x, n_slots, err));
-        TRY(x->draws->ops->end(x->draws, s->i_draws, draws ? s->drawn.n_done : 0,
+        TRY(x->draws->ops->end(x->draws, s->i_draws, draws ? s->drawn.n_done + s->scored.n_done : 0,
                                draws ? 0 : n_slots, err));
         return s->drawn.guessed ? STATUS_OK : add_places(x, s, runs, err);
     }
@@ -253,8 +264,10 @@ static enum status begin(struct executor_model *x, const struct msg_plan *p, str
     TRY(executor_check_adapters(x, p, err));
     TRY(settle_guesses(x, err));
     TRY(executor_settle_for(x, p, err));
-    if (x->grammars)
+    if (x->grammars) {
+        grammars_prepare(x->grammars);
         grammars_leave(x->grammars, p);
+    }
     TRY(sequences_apply(x->sequences, p, err));
     executor_take_adapters(x, p);
     struct sequence_runs runs = sequences_runs(x->sequences);
@@ -267,6 +280,7 @@ static enum status begin(struct executor_model *x, const struct msg_plan *p, str
     if (!s->on_device)
         TRY(settle_steps(x, err));
     TRY(drawn_init(&s->drawn, runs, s->arena, err));
+    TRY(scored_init(x, s, runs, err));
     TRY(run_passes(x, s, runs, err));
     for (uint32_t i = 0; i < runs.n; i++)
         s->n_drafted += runs.ptr[i].n_guessed;
@@ -337,8 +351,11 @@ enum status executor_finish(struct executor *e, struct msg_result *out, struct e
                                .n_drafted = s->n_drafted,
                                .execute_ns = now_ns - from_ns};
     if (executor_draws(x)) {
-        out->items = s->drawn.items;
-        out->n_items = s->drawn.n_items;
+        bool scores = s->scored.n_rows > 0;
+        if (scores)
+            scored_put_items(&s->scored, s->drawn.items);
+        out->items = scores ? s->scored.items : s->drawn.items;
+        out->n_items = scores ? s->scored.n_items : s->drawn.n_items;
     }
     return STATUS_OK;
 }

@@ -251,6 +251,49 @@ static bool fill_logprobs(const struct executor_null *x, uint32_t token, int32_t
     return true;
 }
 
+/* docs/null-worker.md: a row is a hash of the prompt's ids up to the one it is of. */
+static bool score_id(const struct null_hash *h, uint32_t id, uint32_t k, uint32_t vocab_size,
+                     struct arena *arena, struct logprob_row *row)
+{
+    uint32_t *ids = arena_try_array(arena, k + 1, sizeof *ids);
+    float *values = arena_try_array(arena, k + 1, sizeof *values);
+    if (!ids || !values)
+        return false;
+    uint32_t rank = null_hash_token(h, 1) - 96; /* 1 .. 26 */
+    ids[0] = id;
+    values[0] = -(float)rank / 8;
+    for (uint32_t i = 1; i <= k; i++) {
+        ids[i] = (id + vocab_size + i - rank) % vocab_size;
+        values[i] = -(float)i / 8;
+    }
+    *row = (struct logprob_row){.ids = {ids, k + 1}, .values = {values, k + 1}, rank};
+    return true;
+}
+
+static enum status score_run(const struct executor_null *x, const struct sequence_run *r,
+                             struct arena *arena, struct result_item *item, struct error *err)
+{
+    const struct sequence *q = r->q;
+    uint32_t n = sequence_run_n_scored(r), k = (uint32_t)q->sampling.n_prompt_logprobs;
+    if (n == 0)
+        return STATUS_OK;
+    struct logprob_row *rows = arena_try_array(arena, n, sizeof *rows);
+    struct null_hash h;
+    null_hash_init(&h, 0, 0, 0, 0);
+    for (uint32_t i = 0; i <= r->start; i++)
+        null_hash_push(&h, q->ids[i]);
+    k = k < NULL_LOGPROBS_MAX ? k : NULL_LOGPROBS_MAX;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t id = q->ids[r->start + i + 1];
+        null_hash_push(&h, id);
+        if (!rows || !score_id(&h, id, k, x->info.limits.vocab_size, arena, &rows[i]))
+            return error_set(err, STATUS_NO_MEMORY, "no memory for log-probabilities");
+    }
+    item->prompt_logprobs = rows;
+    item->n_prompt_logprobs = n;
+    return STATUS_OK;
+}
+
 /* A vector by a rule: of each of eight bits, whether the last id has it, or in the mean all do. */
 static bool fill_vector(const struct sequence *q, struct arena *arena, struct f32_span *out)
 {
@@ -298,7 +341,8 @@ static enum status answer_run(struct executor_null *x, const struct sequence_run
     return STATUS_OK;
 }
 
-/* Every run with sample has its item, in the plan's order; one that found the end has no ids. */
+/* Every run that samples or scores has its item, in the plan's order; one that found the end has no
+ * ids. */
 static enum status answer_runs(struct executor_null *x, struct sequence_runs runs,
                                struct arena *arena, struct msg_result *out, struct error *err)
 {
@@ -310,12 +354,11 @@ static enum status answer_runs(struct executor_null *x, struct sequence_runs run
         const struct sequence_run *r = &runs.ptr[i];
         executor_bump(&x->base);
         out->n_drafted += r->n_guessed;
-        if (!r->sample)
-            continue;
         items[n] = (struct result_item){.slot = r->q->slot};
-        if (r->n_tokens > 0)
+        if (r->sample && r->n_tokens > 0)
             TRY(answer_run(x, r, arena, &items[n], err));
-        n++;
+        TRY(score_run(x, r, arena, &items[n], err));
+        n += r->sample || items[n].n_prompt_logprobs > 0;
     }
     if (x->answers) {
         out->items = items;

@@ -78,6 +78,24 @@ static void log_memory(const struct executor_model *x, uint64_t total)
              gib(total), x->found.utilization, part, gib(e->weights_bytes), gib(activations),
              gib(e->lora_bytes), gib(draft_bytes(x)), gib(e->kv_bytes), gib(e->comm_bytes),
              rest > 0 ? rest : 0, gib(reserve), gib(left - reserve));
+    char text[512];
+    const struct gpu_log_budget b = {gib(total), x->found.utilization, gib(e->weights_bytes),
+                                     gib(activations), gib(e->kv_bytes)};
+    log_info("gpu_memory_profile", "message=\"%s\"", gpu_log_profile(&b, text));
+}
+
+const char *gpu_log_profile(const struct gpu_log_budget *b, char out[512])
+{
+    double budget = b->total * b->utilization;
+    double rest = budget - b->weights - b->activations - b->kv;
+    snprintf(out, 512,
+             "the current vLLM instance can use total_gpu_memory (%.2fGiB) x "
+             "gpu_memory_utilization (%.2f) = %.2fGiB; model weights take %.2fGiB; "
+             "non_torch_memory takes %.2fGiB; PyTorch activation peak memory takes %.2fGiB; the "
+             "rest of the memory reserved for KV Cache is %.2fGiB",
+             b->total, b->utilization, budget, b->weights, rest > 0 ? rest : 0, b->activations,
+             b->kv);
+    return out;
 }
 
 static void log_kv(const struct engine *e)

@@ -3,19 +3,22 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "text/text.h"
 
-enum { MAX_KEPT = 32, NAP_NS = 2000000 };
+enum { MAX_KEPT = 32, NAP_NS = 2000000, NICENESS = 10 };
 
 _Static_assert((int)TEXT_GRAMMAR_JSON_SCHEMA == (int)GRAMMAR_JSON_SCHEMA &&
                    (int)TEXT_GRAMMAR_REGEX == (int)GRAMMAR_REGEX &&
                    (int)TEXT_GRAMMAR_LARK == (int)GRAMMAR_LARK &&
-                   (int)TEXT_GRAMMAR_STRUCTURAL_TAG == (int)GRAMMAR_STRUCTURAL_TAG,
+                   (int)TEXT_GRAMMAR_STRUCTURAL_TAG == (int)GRAMMAR_STRUCTURAL_TAG &&
+                   (int)TEXT_GRAMMAR_AFTER_REASONING == (int)GRAMMAR_AFTER_REASONING,
                "kinds go to text/ as they are");
 
 struct kept {
@@ -36,9 +39,11 @@ struct grammars {
     const char *tokenizer_path, *cache_dir;
     uint32_t vocab_size;
     _Atomic uint64_t *progress;
-    bool tried;                         /* to make the vocabulary */
+    pthread_t thread; /* which makes the vocabulary */
+    bool begun, joined;
     _Atomic bool made;                  /* by its thread; then: */
-    struct text_vocabulary *vocabulary; /* NULL: it cannot be made */
+    struct text_vocabulary *vocabulary; /* NULL: it cannot be made, as why says */
+    char why[TEXT_ERR_MAX];
     struct kept kept[MAX_KEPT];
     uint32_t n_kept;
     uint64_t n_used;
@@ -69,6 +74,8 @@ void grammars_free(struct grammars *g)
     if (!g)
         return;
     grammars_leave_all(g);
+    if (g->begun && !g->joined)
+        pthread_join(g->thread, NULL);
     for (uint32_t i = 0; i < g->n_kept; i++)
         kept_fini(&g->kept[i]);
     text_vocabulary_free(g->vocabulary);
@@ -81,38 +88,45 @@ void grammars_free(struct grammars *g)
 static void *make_vocabulary(void *ctx)
 {
     struct grammars *g = ctx;
-    char why[TEXT_ERR_MAX] = "";
     struct text_tokenizer *t = NULL;
-    int s = text_tokenizer_open(g->tokenizer_path, g->cache_dir, &t, why);
+    uint64_t begin_ns = clock_mono_ns();
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICENESS); /* of this thread: Linux */
+    int s = text_tokenizer_open(g->tokenizer_path, g->cache_dir, &t, g->why);
     if (s == TEXT_OK)
-        s = text_vocabulary_new(t, &g->vocabulary, why);
-    if (s != TEXT_OK)
-        log_error("grammar_tokenizer", "path=%s reason=%s", log_quote(g->tokenizer_path),
-                  log_quote(why));
+        s = text_vocabulary_new(t, &g->vocabulary, g->why);
+    if (s == TEXT_OK)
+        log_info("grammar_vocabulary", "path=%s seconds=%.2f", log_quote(g->tokenizer_path),
+                 (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S);
     if (t)
         text_tokenizer_free(t);
     atomic_store(&g->made, true);
     return NULL;
 }
 
+void grammars_prepare(struct grammars *g)
+{
+    if (g->begun)
+        return;
+    g->begun = true;
+    if (pthread_create(&g->thread, NULL, make_vocabulary, g) == 0)
+        return;
+    g->joined = true;
+    make_vocabulary(g);
+}
+
 static const struct text_vocabulary *vocabulary(struct grammars *g)
 {
-    pthread_t thread;
-    if (g->tried)
-        return g->vocabulary;
-    g->tried = true;
-    uint64_t begin_ns = clock_mono_ns();
-    if (pthread_create(&thread, NULL, make_vocabulary, g) != 0) {
-        make_vocabulary(g);
-        return g->vocabulary;
-    }
+    grammars_prepare(g);
     while (!atomic_load(&g->made)) {
         (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
         atomic_fetch_add(g->progress, 1);
     }
-    pthread_join(thread, NULL);
-    log_info("grammar_vocabulary", "path=%s seconds=%.2f", log_quote(g->tokenizer_path),
-             (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S);
+    if (!g->joined)
+        pthread_join(g->thread, NULL);
+    g->joined = true;
+    if (!g->vocabulary)
+        log_error("grammar_tokenizer", "path=%s reason=%s", log_quote(g->tokenizer_path),
+                  log_quote(g->why));
     return g->vocabulary;
 }
 
@@ -197,19 +211,20 @@ static struct standing *standing_of(struct grammars *g, uint32_t slot)
     return &g->standings[slot];
 }
 
-static struct standing *begin_standing(struct grammars *g, const struct sequence *q)
+void grammars_enter(struct grammars *g, const struct sequence *q)
 {
     char why[TEXT_ERR_MAX] = "";
+    if (q->sampling.grammar_kind == GRAMMAR_NONE)
+        return;
     struct standing *s = standing_of(g, q->slot);
     if (s->serial == q->serial)
-        return s;
+        return;
     leave(g, q->slot);
     s->serial = q->serial;
     const struct text_grammar *grammar = compiled(g, &q->sampling);
     if (grammar && text_matcher_new(grammar, q->sampling.eos_ids.ptr, q->sampling.eos_ids.n,
                                     &s->matcher, why) != TEXT_OK)
         log_error("grammar_matcher", "slot=%u reason=%s", q->slot, log_quote(why));
-    return s;
 }
 
 /* Its matcher has seen all generated ids, or is gone: they are not the grammar's. */
@@ -248,33 +263,39 @@ static void mask_of(struct text_matcher *m, const struct sequence *q, uint32_t v
                  log_quote(why));
 }
 
-/* Behind guesses it is a copy that looks ahead. */
-static bool mask_ahead(const struct text_matcher *m, const struct sequence *q, uint32_t n,
-                       uint32_t vocab_size, uint32_t *words)
+/* A copy that has taken n guesses; NULL: the grammar refuses one of them. */
+static struct text_matcher *look_ahead(const struct text_matcher *m, const struct sequence *q,
+                                       uint32_t n)
 {
     char why[TEXT_ERR_MAX] = "";
     struct text_matcher *ahead = text_matcher_copy(m);
-    uint32_t i = 0;
-    while (ahead && i < n && text_matcher_accept(ahead, q->ids[q->n_ids + i], why) == TEXT_OK)
-        i++;
-    if (ahead && i == n)
-        mask_of(ahead, q, vocab_size, words);
-    text_matcher_free(ahead);
-    return ahead && i == n;
+    for (uint32_t i = 0; ahead && i < n; i++)
+        if (text_matcher_accept(ahead, q->ids[q->n_ids + i], why) != TEXT_OK) {
+            text_matcher_free(ahead);
+            return NULL;
+        }
+    return ahead;
 }
 
-bool grammars_mask(struct grammars *g, const struct sequence *q, uint32_t n, uint32_t *words)
+void grammars_mask(struct grammars *g, const struct sequence *q, struct grammar_places p)
 {
-    if (q->sampling.grammar_kind == GRAMMAR_NONE)
-        return false;
-    struct standing *s = begin_standing(g, q);
+    char why[TEXT_ERR_MAX] = "";
+    uint32_t n_words = (g->vocab_size + 31) / 32;
+    struct standing *s = &g->standings[q->slot];
     catch_up(s, q);
-    if (!s->matcher) {
-        allow_end(q, g->vocab_size, words);
-        return true;
+    struct text_matcher *ahead =
+        s->matcher && p.first + p.n > 1 ? look_ahead(s->matcher, q, p.first) : NULL;
+    struct text_matcher *m = p.first + p.n > 1 ? ahead : s->matcher;
+    for (uint32_t i = 0; i < p.n; i++) {
+        uint32_t *words = p.words + (size_t)i * n_words;
+        if (i > 0 && m &&
+            text_matcher_accept(m, q->ids[q->n_ids + p.first + i - 1], why) != TEXT_OK)
+            m = NULL;
+        p.has[i] = m || !s->matcher;
+        if (m)
+            mask_of(m, q, g->vocab_size, words);
+        else if (!s->matcher)
+            allow_end(q, g->vocab_size, words);
     }
-    if (n > 0)
-        return mask_ahead(s->matcher, q, n, g->vocab_size, words);
-    mask_of(s->matcher, q, g->vocab_size, words);
-    return true;
+    text_matcher_free(ahead);
 }

@@ -329,13 +329,14 @@ static float log_probability(const struct sampler_row *r, float logit)
     return v > -(double)FLT_MAX ? fminf((float)v, 0.0f) : -FLT_MAX;
 }
 
-static enum status fill_row(const struct choosing *c, const float *raw, uint32_t id,
-                            struct arena *arena, struct logprob_row *row, struct error *err)
+void sampler_score(const struct sampler_row *r, uint32_t vocab_size, uint32_t id,
+                   struct logprob_row *row)
 {
-    uint32_t k = (uint32_t)c->p->n_logprobs, n = 0, rank = 1, vocab_size = c->s->vocab_size;
+    const float *raw = r->logits;
+    uint32_t k = row->ids.n - 1, n = 0, rank = 1;
+    uint32_t *ids = (uint32_t *)row->ids.ptr;
+    float *values = (float *)row->values.ptr;
     struct candidate top[SAMPLER_MAX_LOGPROBS];
-    k = k < SAMPLER_MAX_LOGPROBS ? k : SAMPLER_MAX_LOGPROBS;
-    k = k < vocab_size ? k : vocab_size;
     for (uint32_t i = 0; k > 0 && i < vocab_size; i++)
         if (n < k || raw[i] > top[0].value)
             candidates_push(top, &n, k, (struct candidate){as_number(raw[i]), i});
@@ -343,17 +344,30 @@ static enum status fill_row(const struct choosing *c, const float *raw, uint32_t
     float mine = as_number(raw[id]);
     for (uint32_t i = 0; i < vocab_size; i++)
         rank += raw[i] > mine;
-    uint32_t *ids = arena_try_alloc(arena, (n + 1) * sizeof *ids);
-    float *values = arena_try_alloc(arena, (n + 1) * sizeof *values);
-    if (!ids || !values)
-        return error_set(err, STATUS_NO_MEMORY, "no memory for %u log-probabilities", n + 1);
     ids[0] = id;
-    values[0] = log_probability(c->r, raw[id]);
+    values[0] = log_probability(r, raw[id]);
     for (uint32_t i = 0; i < n; i++) {
         ids[i + 1] = top[i].id;
-        values[i + 1] = log_probability(c->r, top[i].value);
+        values[i + 1] = log_probability(r, top[i].value);
     }
-    *row = (struct logprob_row){.ids = {ids, n + 1}, .values = {values, n + 1}, rank};
+    row->ids.n = row->values.n = n + 1;
+    row->chosen_rank = rank;
+}
+
+static enum status fill_row(const struct choosing *c, float *raw, uint32_t id, struct arena *arena,
+                            struct logprob_row *row, struct error *err)
+{
+    uint32_t k = (uint32_t)c->p->n_logprobs, vocab_size = c->s->vocab_size;
+    k = k < SAMPLER_MAX_LOGPROBS ? k : SAMPLER_MAX_LOGPROBS;
+    k = k < vocab_size ? k : vocab_size;
+    const uint32_t *ids = arena_try_alloc(arena, (k + 1) * sizeof *ids);
+    const float *values = arena_try_alloc(arena, (k + 1) * sizeof *values);
+    if (!ids || !values)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for %u log-probabilities", k + 1);
+    struct sampler_row from = *c->r;
+    from.logits = raw;
+    *row = (struct logprob_row){.ids = {ids, k + 1}, .values = {values, k + 1}};
+    sampler_score(&from, vocab_size, id, row);
     return STATUS_OK;
 }
 

@@ -54,6 +54,14 @@ struct sequence_run {
     uint32_t n_guessed; /* that were made, by the executor; 0 until then */
     bool sample;
 };
+/* Positions of a run whose next id is of a prompt that is scored: its first ones. */
+static inline uint32_t sequence_run_n_scored(const struct sequence_run *r)
+{
+    uint32_t last = r->q->n_prompt - 1, left = r->start < last ? last - r->start : 0;
+    if (r->q->sampling.n_prompt_logprobs < 0)
+        return 0;
+    return r->n_tokens < left ? r->n_tokens : left;
+}
 struct sequence_runs {
     struct sequence_run *ptr;
     uint32_t n;

@@ -106,6 +106,7 @@ static bool fill_hello(void *ctx, struct msg_hello *h)
         .max_model_len = i->limits.max_model_len,
         .vocab_size = i->limits.vocab_size,
         .n_draft = i->n_draft,
+        .scores_prompts = true,
         .draft_max_seqs = i->draft_max_seqs,
         .kv_groups = i->limits.kv_groups,
         .n_kv_groups = i->limits.n_kv_groups,

@@ -78,6 +78,13 @@ impl Scratch {
         }
     }
 
+    /// One huge text does not keep its memory.
+    fn forget_if_huge(&mut self) {
+        if self.symbols.capacity() > 1 << 20 {
+            *self = Scratch::default();
+        }
+    }
+
     fn merge_all(&mut self, c: &Compiled) {
         self.queue.clear();
         for at in 0..self.symbols.len() as u32 {
@@ -152,6 +159,23 @@ fn fill_symbols(c: &Compiled, word: &str, out: &mut Scratch) {
     }
 }
 
+/// The ids of a word, appended: what `tokenize` gives, without a token for each.
+pub fn append_ids(c: &Compiled, word: &str, out: &mut Vec<u32>) {
+    if c.ignore_merges {
+        if let Some(id) = c.id(word) {
+            out.push(id);
+            return;
+        }
+    }
+    SCRATCH.with(|scratch| {
+        let mut s = scratch.borrow_mut();
+        fill_symbols(c, word, &mut s);
+        s.merge_all(c);
+        out.extend(s.symbols.iter().filter(|s| s.len != 0).map(|s| s.id));
+        s.forget_if_huge();
+    });
+}
+
 /// Token texts stay empty: only ids and offsets are read by the pipeline behind us, and a String per
 /// token is a fifth of the time.
 fn tokenize(c: &Compiled, word: &str) -> Result<Vec<Token>> {
@@ -177,9 +201,7 @@ fn tokenize(c: &Compiled, word: &str) -> Result<Vec<Token>> {
             tokens.push(Token::new(sym.id, String::new(), (at, end)));
             at = end;
         }
-        if s.symbols.capacity() > 1 << 20 {
-            *s = Scratch::default(); // one huge text does not keep its memory
-        }
+        s.forget_if_huge();
         Ok(tokens)
     })
 }

@@ -258,6 +258,12 @@ impl Compiled {
         None
     }
 
+    pub fn merges_any_of(&self, ids: &[u32]) -> bool {
+        let range = ids.iter().min().zip(ids.iter().max());
+        let is_one = |id: u32| range.is_some_and(|(&lo, &hi)| lo <= id && id <= hi) && ids.contains(&id);
+        self.merges().iter().any(|m| m[0] != NONE && (is_one(m[0]) || is_one(m[1])))
+    }
+
     pub fn byte_id(&self, byte: u8) -> Option<u32> {
         let id = self.words(Section::ByteIds)[byte as usize];
         (id != NONE).then_some(id)

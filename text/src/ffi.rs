@@ -177,6 +177,23 @@ pub unsafe extern "C" fn text_encode(
 }
 
 #[no_mangle]
+pub unsafe extern "C" fn text_encode_by_pipeline(
+    t: *const Tokenizer,
+    p: *const c_char,
+    n: usize,
+    add_special: bool,
+    max_ids: usize,
+    out: *mut *mut u32,
+    n_out: *mut usize,
+    err: *mut c_char,
+) -> c_int {
+    guard(err, || {
+        let ids = (*t).encode_by(text(p, n, "the text")?, add_special, max_ids, false)?;
+        give(&ids, out, n_out)
+    })
+}
+
+#[no_mangle]
 pub unsafe extern "C" fn text_decode(
     t: *const Tokenizer,
     ids: *const u32,

@@ -2,23 +2,19 @@
 //! a matcher says which tokens may come next. Sources are a client's: what a grammar may cost is
 //! bounded here, in bytes, nesting, size, and fuel of compiling and of each mask.
 
-use crate::error::{fail, invalid, Code, Result, TextError};
+use crate::error::{fail, Code, Result, TextError};
+use crate::grammar_source::top_level;
+use crate::masks::{Masks, INSIDE_STRING};
 use crate::tokenizer::Tokenizer;
 use crate::vocab::NONE;
-use llguidance::api::{ParserLimits, TopLevelGrammar};
-use llguidance::toktrie::{ApproximateTokEnv, SimpleVob, TokEnv, TokRxInfo, TokTrie};
+use llguidance::api::ParserLimits;
+use llguidance::earley::BiasComputer;
+use llguidance::toktrie::{
+    InferenceCapabilities, SimpleVob, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv,
+};
 use llguidance::ParserFactory;
-use serde_json::Value;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
-/// text.h: enum text_grammar_kind
-pub const JSON_SCHEMA: i32 = 1;
-pub const REGEX: i32 = 2;
-pub const LARK: i32 = 3;
-pub const STRUCTURAL_TAG: i32 = 4;
-
-const MAX_SOURCE: usize = 256 << 10;
-const MAX_DEPTH: usize = 64;
 /// The trie has no room for longer tokens: they are never allowed.
 const MAX_TOKEN_BYTES: usize = 1000;
 const MAX_TOKENS: u32 = 1 << 22;
@@ -44,9 +40,41 @@ fn crate_error(e: impl std::fmt::Display) -> TextError {
     TextError { code, message: text.to_owned() }
 }
 
+/// Empty at first: the crate's factory makes tries of its own of what it finds here, and masks are
+/// ours (masks.rs).
+struct Env {
+    empty: TokTrie,
+    full: OnceLock<TokTrie>,
+}
+
+impl TokenizerEnv for Env {
+    fn tok_trie(&self) -> &TokTrie {
+        self.full.get().unwrap_or(&self.empty)
+    }
+
+    fn tokenize_bytes(&self, s: &[u8]) -> Vec<TokenId> {
+        self.tok_trie().greedy_tokenize(s)
+    }
+
+    /// So nothing is forced as tokens: how a text is cut is the model's.
+    fn tokenize_is_canonical(&self) -> bool {
+        false
+    }
+}
+
+/// A trie is made of small pieces, most of them gone when it is done: pages that nobody has go back.
+fn trim_heap() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: callable by any thread at any time
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// A tokenizer's tokens by their bytes.
 pub struct Vocabulary {
     factory: ParserFactory,
+    masks: Arc<dyn BiasComputer>,
     eos: u32,
 }
 
@@ -65,84 +93,22 @@ impl Vocabulary {
                 (_, false) => bytes.to_vec(),
             }
         };
-        let words: Vec<_> = (0..n).map(word).collect();
         // NONE is the trie's INVALID_TOKEN
         let eos = if t.eos < n { t.eos } else { NONE };
-        let trie = TokTrie::from(&TokRxInfo::new(n, eos), &words);
-        let env: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
-        let mut factory = ParserFactory::new_simple(&env).map_err(crate_error)?;
+        let empty = TokTrie::from(&TokRxInfo::new(1, NONE), &[Vec::new()]);
+        let own = Arc::new(Env { empty, full: OnceLock::new() });
+        let env: TokEnv = own.clone();
+        let slices = [INSIDE_STRING.to_owned()];
+        let mut factory =
+            ParserFactory::new(&env, InferenceCapabilities::default(), &slices).map_err(crate_error)?;
         factory.quiet();
         *factory.limits_mut() = limits();
-        Ok(Vocabulary { factory, eos })
-    }
-}
-
-/// How deep brackets of the source lie in each other. Quoted ones do not count.
-fn depth(source: &str) -> usize {
-    let (mut depth, mut deepest, mut quoted, mut escaped) = (0usize, 0, false, false);
-    for b in source.bytes() {
-        match b {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => quoted = !quoted,
-            _ if quoted => {}
-            b'(' | b'[' | b'{' => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    deepest
-}
-
-/// Text with tagged parts: what stands between a structure's begin and end follows its schema, and
-/// from a trigger on a structure has to follow that begins so.
-fn structural_tag(source: &str) -> Result<String> {
-    #[derive(serde::Deserialize)]
-    struct Structure {
-        begin: String,
-        schema: Value,
-        end: String,
-    }
-    #[derive(serde::Deserialize)]
-    struct Tags {
-        structures: Vec<Structure>,
-        triggers: Vec<String>,
-    }
-    let tags: Tags =
-        serde_json::from_str(source).map_err(|e| invalid(format!("structures and triggers: {e}")))?;
-    if tags.structures.is_empty() || tags.triggers.iter().any(String::is_empty) {
-        return Err(invalid("structural_tag needs structures, and triggers that are not empty"));
-    }
-    let quote = |s: &str| Value::from(s).to_string();
-    let names: Vec<_> = (0..tags.structures.len()).map(|i| format!("tag_{i}")).collect();
-    let mut lark =
-        format!("start: ({})* tag_end\ntag_end: TAG_TEXT\nTAG_TEXT: /(\\n|.)*/\n", names.join(" | "));
-    for (i, s) in tags.structures.iter().enumerate() {
-        let Some((t, trigger)) = tags.triggers.iter().enumerate().find(|(_, t)| s.begin.starts_with(*t))
-        else {
-            return Err(invalid(format!("no trigger begins {}", quote(&s.begin))));
-        };
-        let rest = quote(&s.begin[trigger.len()..]);
-        lark += &format!("tag_{i}: trigger_{t} {rest} %json {} {}\n", s.schema, quote(&s.end));
-    }
-    for (t, trigger) in tags.triggers.iter().enumerate() {
-        lark += &format!("trigger_{t}[lazy]: TAG_TEXT {}\n", quote(trigger));
-    }
-    Ok(lark)
-}
-
-fn top_level(kind: i32, source: &str) -> Result<TopLevelGrammar> {
-    match kind {
-        JSON_SCHEMA => serde_json::from_str(source)
-            .map(TopLevelGrammar::from_json_schema)
-            .map_err(|e| invalid(format!("the schema is not JSON: {e}"))),
-        REGEX => Ok(TopLevelGrammar::from_regex(source)),
-        LARK => Ok(TopLevelGrammar::from_lark(source.to_owned())),
-        STRUCTURAL_TAG => structural_tag(source).map(TopLevelGrammar::from_lark),
-        _ => Err(invalid(format!("grammar kind {kind}"))),
+        let words: Vec<_> = (0..n).map(word).collect();
+        own.full.get_or_init(|| TokTrie::from(&TokRxInfo::new(n, eos), &words));
+        drop(words);
+        let masks = Arc::new(Masks::new(&env));
+        trim_heap();
+        Ok(Vocabulary { factory, masks, eos })
     }
 }
 
@@ -154,20 +120,11 @@ pub struct Grammar {
 
 impl Grammar {
     pub fn compile(v: &Vocabulary, kind: i32, source: &str) -> Result<Grammar> {
-        if source.len() > MAX_SOURCE {
-            return fail(
-                Code::Limit,
-                format!("a grammar of {} bytes, at most {MAX_SOURCE} are taken", source.len()),
-            );
-        }
-        if depth(source) > MAX_DEPTH {
-            return fail(
-                Code::Limit,
-                format!("a grammar nested {} deep, at most {MAX_DEPTH}", depth(source)),
-            );
-        }
         let compile = || {
-            let parser = v.factory.create_parser(top_level(kind, source)?).map_err(crate_error)?;
+            let special = |name: &str| v.factory.tok_env().tok_trie().get_special_token(name);
+            let top = top_level(kind, source, &special)?;
+            let mut parser = v.factory.create_parser(top).map_err(crate_error)?;
+            parser.bias_computer = v.masks.clone();
             let mut fresh = llguidance::Matcher::new(Ok(parser));
             // what can be no text at all shows in the first mask
             match fresh.compute_mask() {

@@ -6,17 +6,24 @@
 
 mod borders;
 mod bpe;
+mod classes;
 mod compiled;
 mod decoder;
 mod error;
+mod fast;
 mod ffi;
 mod gguf;
 mod gguf_vocab;
 mod grammar;
+mod grammar_source;
+mod joins;
+mod masks;
 mod pieces;
 mod pre_tokenizers;
 mod python;
+mod schema_check;
 mod source;
+mod splits;
 mod spm;
 mod template;
 mod tokenizer;

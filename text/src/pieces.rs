@@ -45,6 +45,15 @@ pub fn byte_of_char(c: char) -> Option<u8> {
     (0..256u32).filter(|&b| !printable(b)).nth(c.checked_sub(256)? as usize).map(|b| b as u8)
 }
 
+pub fn char_of_byte(b: u8) -> char {
+    let printable = |b: u8| matches!(b, 33..=126 | 161..=172 | 174..=255);
+    if printable(b) {
+        return char::from(b);
+    }
+    let before = (0..b).filter(|&b| !printable(b)).count() as u32;
+    char::from_u32(256 + before).unwrap_or('\0')
+}
+
 /// "<0xNN>" as the crate's ByteFallback reads it.
 pub fn byte_of_fallback(text: &str) -> Option<u8> {
     if text.len() != 6 || !text.starts_with("<0x") || !text.ends_with('>') {

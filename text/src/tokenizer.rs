@@ -5,6 +5,7 @@ use crate::borders::Borders;
 use crate::bpe::{self, AnyModel};
 use crate::compiled::Compiled;
 use crate::error::{fail, invalid, Code, Result, TextError};
+use crate::fast::Fast;
 use crate::pieces::{Pieces, Start};
 use crate::source;
 use crate::spm::Frame;
@@ -39,6 +40,8 @@ pub struct Tokenizer {
     max_token_bytes: usize,
     /// tokenizer.model: what is put around a text
     frame: Option<Frame>,
+    /// the short way to ids, where it is known to give the same; made when the first text comes
+    fast: OnceLock<Option<Fast>>,
     /// made when the first text comes that is far longer than its limit
     borders: OnceLock<Option<Borders>>,
     pub bos: u32,
@@ -115,6 +118,7 @@ impl Tokenizer {
             n_ids: 259,
             max_token_bytes: 1,
             frame: None,
+            fast: OnceLock::new(),
             borders: OnceLock::new(),
             bos: 256,
             eos: 257,
@@ -192,6 +196,7 @@ impl Tokenizer {
             n_ids,
             max_token_bytes,
             frame: None,
+            fast: OnceLock::new(),
             borders: OnceLock::new(),
             bos: NONE,
             eos: NONE,
@@ -234,6 +239,11 @@ impl Tokenizer {
     }
 
     pub fn encode(&self, text: &str, add_special: bool, max_ids: usize) -> Result<Vec<u32>> {
+        self.encode_by(text, add_special, max_ids, true)
+    }
+
+    /// fast: not by the pipeline, where both give the same.
+    pub fn encode_by(&self, text: &str, add_special: bool, max_ids: usize, fast: bool) -> Result<Vec<u32>> {
         let over = || fail(Code::Limit, format!("the text is longer than {max_ids} tokens"));
         // Normalizers may shorten a text (NFC), never to an eighth: no need to run them to refuse it.
         if text.len() > MAX_TEXT || text.len() / 8 / self.max_token_bytes > max_ids {
@@ -247,6 +257,16 @@ impl Tokenizer {
         };
         if self.begins_with_more(p, text, max_ids) {
             return over();
+        }
+        let short = match &self.compiled {
+            Some(c) if fast => {
+                let short = self.fast.get_or_init(|| Fast::new(c, p));
+                short.as_ref().and_then(|f| f.encode(c, text, add_special, max_ids))
+            }
+            _ => None,
+        };
+        if let Some(ids) = short {
+            return ids.map_or_else(over, Ok);
         }
         let ids = match &self.frame {
             None => within(p, text, add_special, max_ids)?,

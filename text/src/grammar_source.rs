@@ -1,0 +1,165 @@
+//! Sources of grammars as the crate reads them: schemas, patterns, Lark, text with tagged parts, and
+//! any of these behind a model's reasoning.
+
+use crate::error::{fail, invalid, Code, Result};
+use crate::schema_check;
+use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
+use serde_json::Value;
+
+/// text.h: enum text_grammar_kind
+pub const JSON_SCHEMA: i32 = 1;
+pub const REGEX: i32 = 2;
+pub const LARK: i32 = 3;
+pub const STRUCTURAL_TAG: i32 = 4;
+pub const AFTER_REASONING: i32 = 5;
+
+const MAX_SOURCE: usize = 256 << 10;
+const MAX_DEPTH: usize = 64;
+
+fn quote(s: &str) -> String {
+    Value::from(s).to_string()
+}
+
+/// How deep brackets of the source lie in each other. Quoted ones do not count.
+fn depth(source: &str) -> usize {
+    let (mut depth, mut deepest, mut quoted, mut escaped) = (0usize, 0, false, false);
+    for b in source.bytes() {
+        match b {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            b'(' | b'[' | b'{' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+fn check_size(source: &str) -> Result<()> {
+    if source.len() > MAX_SOURCE {
+        let n = source.len();
+        return fail(Code::Limit, format!("a grammar of {n} bytes, at most {MAX_SOURCE} are taken"));
+    }
+    match depth(source) {
+        n if n > MAX_DEPTH => fail(Code::Limit, format!("a grammar nested {n} deep, at most {MAX_DEPTH}")),
+        _ => Ok(()),
+    }
+}
+
+/// Text with tagged parts: what stands between a structure's begin and end follows its schema, and
+/// from a trigger on a structure has to follow that begins so.
+fn structural_tag(source: &str) -> Result<String> {
+    #[derive(serde::Deserialize)]
+    struct Structure {
+        begin: String,
+        schema: Value,
+        end: String,
+    }
+    #[derive(serde::Deserialize)]
+    struct Tags {
+        structures: Vec<Structure>,
+        triggers: Vec<String>,
+    }
+    let tags: Tags =
+        serde_json::from_str(source).map_err(|e| invalid(format!("structures and triggers: {e}")))?;
+    if tags.structures.is_empty() || tags.triggers.iter().any(String::is_empty) {
+        return Err(invalid("structural_tag needs structures, and triggers that are not empty"));
+    }
+    tags.structures.iter().try_for_each(|s| schema_check::check_schema(&s.schema))?;
+    let names: Vec<_> = (0..tags.structures.len()).map(|i| format!("tag_{i}")).collect();
+    let mut lark =
+        format!("start: ({})* tag_end\ntag_end: TAG_TEXT\nTAG_TEXT: /(\\n|.)*/\n", names.join(" | "));
+    for (i, s) in tags.structures.iter().enumerate() {
+        let Some((t, trigger)) = tags.triggers.iter().enumerate().find(|(_, t)| s.begin.starts_with(*t))
+        else {
+            return Err(invalid(format!("no trigger begins {}", quote(&s.begin))));
+        };
+        let rest = quote(&s.begin[trigger.len()..]);
+        lark += &format!("tag_{i}: trigger_{t} {rest} %json {} {}\n", s.schema, quote(&s.end));
+    }
+    for (t, trigger) in tags.triggers.iter().enumerate() {
+        lark += &format!("trigger_{t}[lazy]: TAG_TEXT {}\n", quote(trigger));
+    }
+    Ok(lark)
+}
+
+/// Text up to a marker, then the grammar. Where the reasoning has not begun, the answer may do without.
+/// Only the marker begins it: white space in front of that would let who says a space and then the
+/// answer do nothing but reason.
+#[derive(serde::Deserialize)]
+struct Reasoning {
+    open: Vec<String>,
+    close: Vec<String>,
+    begun: bool,
+    kind: i32,
+    source: String,
+}
+
+/// The id of a special token of this name: such a one is no text, and a marker may be either.
+type Special<'a> = dyn Fn(&str) -> Option<u32> + 'a;
+
+fn reasoning(r: &Reasoning, special: &Special<'_>) -> Result<String> {
+    if r.close.is_empty() || r.open.iter().chain(&r.close).any(String::is_empty) {
+        return Err(invalid("reasoning needs markers that end it, and none of them is empty"));
+    }
+    let mut lark = String::from("answer: @answer\nREASONED: /(\\n|.)*/\n");
+    let mut rules = |name: &str, markers: &[String]| -> String {
+        let rule = |(i, m): (usize, &String)| {
+            match (special(m), name) {
+                (Some(id), "open") => lark += &format!("open_{i}: <[{id}]>\n"),
+                (None, "open") => lark += &format!("open_{i}: {}\n", quote(m)),
+                (Some(id), _) => lark += &format!("{name}_{i}: REASONED <[{id}]>\n"),
+                (None, _) => lark += &format!("{name}_{i}[lazy]: REASONED {}\n", quote(m)),
+            }
+            format!("{name}_{i}")
+        };
+        markers.iter().enumerate().map(rule).collect::<Vec<_>>().join(" | ")
+    };
+    let closes = rules("close", &r.close);
+    let opens = rules("open", &r.open);
+    lark += &match (r.begun, r.open.is_empty()) {
+        (false, false) => format!("start: answer | ({opens}) ({closes}) answer\n"),
+        (false, true) => "start: answer\n".to_owned(),
+        (true, _) => format!("start: ({closes}) answer\n"),
+    };
+    Ok(lark)
+}
+
+fn after_reasoning(source: &str, special: &Special<'_>) -> Result<TopLevelGrammar> {
+    let r: Reasoning = serde_json::from_str(source).map_err(|e| invalid(format!("reasoning: {e}")))?;
+    if r.kind == AFTER_REASONING {
+        return Err(invalid("reasoning is not followed by another"));
+    }
+    let mut top = TopLevelGrammar::from_lark(reasoning(&r, special)?);
+    for g in top_level(r.kind, &r.source, special)?.grammars {
+        top.grammars.push(GrammarWithLexer { name: Some("answer".to_owned()), ..g });
+    }
+    Ok(top)
+}
+
+pub fn top_level(kind: i32, source: &str, special: &Special<'_>) -> Result<TopLevelGrammar> {
+    if kind != AFTER_REASONING {
+        check_size(source)?;
+    }
+    match kind {
+        JSON_SCHEMA => {
+            let schema =
+                serde_json::from_str(source).map_err(|e| invalid(format!("the schema is not JSON: {e}")))?;
+            schema_check::check_schema(&schema)?;
+            Ok(TopLevelGrammar::from_json_schema(schema))
+        }
+        REGEX => Ok(TopLevelGrammar::from_regex(source)),
+        LARK => {
+            schema_check::check_lark(source)?;
+            Ok(TopLevelGrammar::from_lark(source.to_owned()))
+        }
+        STRUCTURAL_TAG => structural_tag(source).map(TopLevelGrammar::from_lark),
+        AFTER_REASONING => after_reasoning(source, special),
+        _ => Err(invalid(format!("grammar kind {kind}"))),
+    }
+}

@@ -1,0 +1,292 @@
+//! Which tokens may be next, over a large vocabulary. The crate walks a trie of all tokens, byte by
+//! byte: 600,000 nodes where a string may hold anything. Here tokens are of classes, by what their
+//! characters may be. Where a lexeme goes on in the same way behind each character of a class, as
+//! the inside of a string does, how many characters may follow says which of the class's tokens are
+//! allowed, and only the others are walked. Of the first character a few may lead elsewhere, as the
+//! next one of a marker that has begun or of a property's name: what begins so is walked as well. The
+//! masks are the same, bit for bit.
+
+use llguidance::derivre::StateID;
+use llguidance::earley::{BiasComputer, ParserRecognizer};
+use llguidance::toktrie::{Recognizer, SimpleVob, TokEnv, TokTrie, TrieNode};
+use std::ops::RangeInclusive;
+
+/// Longer tokens are few: they are walked.
+const MAX_CHARS: usize = 16;
+
+/// The inside of a JSON string, as a pattern of llguidance: where it may follow whole, no lexer
+/// states have to be made to see that.
+pub const INSIDE_STRING: &str = r#"[^"\\\x00-\x1F\x7F]{1,16}"#;
+
+/// Bytes of a class's ASCII characters, and whether all others belong to it. The best ones first.
+struct ClassRule {
+    ascii: fn(u8) -> bool,
+    wide: bool,
+}
+const RULES: [ClassRule; 4] = [
+    ClassRule { ascii: |b| b >= b' ' && !b"\"\\\x7f".contains(&b), wide: true }, // INSIDE_STRING
+    ClassRule { ascii: |b| !b"</".contains(&b), wide: true }, // text up to a marker, most often </think>
+    ClassRule { ascii: |b| b.is_ascii_alphanumeric() || b" !#$%&'*+,-.:;?@^_~".contains(&b), wide: true },
+    ClassRule { ascii: |b| b.is_ascii_alphanumeric(), wide: false },
+];
+
+struct Class {
+    ascii: Vec<u8>,
+    wide: bool,
+    /// [n]: its tokens of at most n characters
+    upto: Vec<SimpleVob>,
+}
+
+/// Tokens that belong to the same classes, one bit each.
+struct Part {
+    classes: u32,
+    trie: TokTrie,
+}
+
+pub struct Masks {
+    env: TokEnv,
+    classes: Vec<Class>,
+    parts: Vec<Part>,
+}
+
+fn classes_of(word: &[u8]) -> (u32, usize) {
+    let n = std::str::from_utf8(word).map_or(0, |s| s.chars().count());
+    if n == 0 || n > MAX_CHARS {
+        return (0, 0);
+    }
+    let has = |r: &ClassRule| word.iter().all(|&b| if b < 0x80 { (r.ascii)(b) } else { r.wide });
+    let bits = RULES.iter().enumerate().filter(|(_, r)| has(r)).fold(0, |bits, (i, _)| bits | 1 << i);
+    (bits, n)
+}
+
+impl Masks {
+    pub fn new(env: &TokEnv) -> Masks {
+        let trie = env.tok_trie();
+        let none = || trie.alloc_token_set();
+        let mut classes: Vec<_> = RULES
+            .iter()
+            .map(|r| Class {
+                ascii: (0..0x80).filter(|&b| (r.ascii)(b)).collect(),
+                wide: r.wide,
+                upto: vec![none(); MAX_CHARS + 1],
+            })
+            .collect();
+        let mut parts: Vec<(u32, SimpleVob)> = Vec::new();
+        for id in 0..trie.vocab_size() as u32 {
+            let (bits, n) = classes_of(trie.token(id));
+            for (i, c) in classes.iter_mut().enumerate() {
+                if bits >> i & 1 == 1 {
+                    c.upto[n].allow_token(id);
+                }
+            }
+            match parts.iter_mut().find(|(b, _)| *b == bits) {
+                Some((_, set)) => set.allow_token(id),
+                None => {
+                    let mut set = none();
+                    set.allow_token(id);
+                    parts.push((bits, set));
+                }
+            }
+        }
+        for c in &mut classes {
+            for n in 1..=MAX_CHARS {
+                let (shorter, longer) = c.upto.split_at_mut(n);
+                longer[0].or(&shorter[n - 1]);
+            }
+        }
+        let part = |(classes, set): &(u32, SimpleVob)| Part { classes: *classes, trie: trie.filter(set) };
+        Masks { env: env.clone(), parts: parts.iter().map(part).collect(), classes }
+    }
+
+    /// The first class of which all tokens up to some number of characters may follow, and no others.
+    fn reach(&self, rec: &mut ParserRecognizer<'_>, state: StateID) -> Option<Reach> {
+        if rec.lexer_mut().subsume_possible(state)
+            && rec.lexer_mut().check_subsume(state, 0, SUBSUME_BUDGET).unwrap_or(false)
+        {
+            return Some(Reach { class: 0, chars: MAX_CHARS, apart: Vec::new() });
+        }
+        let whole = self
+            .classes
+            .iter()
+            .enumerate()
+            .find_map(|(i, c)| Some(Reach { class: i, chars: c.reach(rec, state)?, apart: Vec::new() }));
+        whole
+            .or_else(|| self.classes.iter().enumerate().find_map(|(i, c)| self.reach_apart(rec, state, i, c)))
+    }
+
+    /// The same of all tokens but those with a few first bytes, of which not too many tokens are.
+    fn reach_apart(
+        &self,
+        rec: &mut ParserRecognizer<'_>,
+        state: StateID,
+        class: usize,
+        c: &Class,
+    ) -> Option<Reach> {
+        let (next, apart) = c.first_step(rec, state)?;
+        let trie = self.env.tok_trie();
+        let apart: Vec<_> =
+            apart.iter().filter_map(|&b| trie.child_at_byte(trie.root(), b).map(|n| (b, n))).collect();
+        if apart.iter().map(|(_, n)| n.subtree_size()).sum::<usize>() > trie.root().subtree_size() / 8 {
+            return None;
+        }
+        let chars = (c.reach(rec, next)? + 1).min(MAX_CHARS);
+        Some(Reach { class, chars, apart: apart.iter().map(|&(b, _)| b).collect() })
+    }
+
+    /// What begins with a byte: not as its class is, but as the grammar says.
+    fn walk_apart(&self, rec: &mut ParserRecognizer<'_>, byte: u8, set: &mut SimpleVob) {
+        let trie = self.env.tok_trie();
+        if let Some(n) = trie.child_at_byte(trie.root(), byte) {
+            disallow(trie, n, set);
+            rec.trie_started("apart");
+            walk(trie, n, rec, set);
+            rec.trie_finished();
+        }
+    }
+}
+
+/// So many characters of a class may follow; what begins with one of the bytes is to be walked.
+struct Reach {
+    class: usize,
+    chars: usize,
+    apart: Vec<u8>,
+}
+
+/// As deep as a token has bytes: grammar.rs has bounded them.
+fn disallow(trie: &TokTrie, n: &TrieNode, set: &mut SimpleVob) {
+    n.token_id().into_iter().for_each(|id| set.disallow_token(id));
+    trie.node_children(n).for_each(|c| disallow(trie, c, set));
+}
+
+fn walk(trie: &TokTrie, n: &TrieNode, rec: &mut ParserRecognizer<'_>, set: &mut SimpleVob) {
+    if rec.try_push_byte(n.byte()) {
+        n.token_id().into_iter().for_each(|id| set.allow_token(id));
+        trie.node_children(n).for_each(|c| walk(trie, c, rec, set));
+        rec.pop_bytes(1);
+    }
+}
+
+const SUBSUME_BUDGET: u64 = 1000;
+
+/// The lexer alone: no lexeme ends where the next state is neither dead nor one of a lazy match.
+fn step(rec: &mut ParserRecognizer<'_>, state: StateID, byte: u8) -> StateID {
+    rec.lexer_mut().transition_start_state(state, Some(byte))
+}
+
+/// Where all of these bytes lead.
+fn step_all(rec: &mut ParserRecognizer<'_>, state: StateID, bytes: RangeInclusive<u8>) -> Option<StateID> {
+    let next = step(rec, state, *bytes.start());
+    for b in bytes {
+        if step(rec, state, b) != next {
+            return None;
+        }
+    }
+    Some(next)
+}
+
+/// Whether every character of more than one byte leads to `next`: all that UTF-8 has, and no lexeme
+/// ends inside of one.
+fn step_wide(rec: &mut ParserRecognizer<'_>, state: StateID, next: StateID) -> Option<()> {
+    let last_one = step_all(rec, state, 0xC2..=0xDF)?;
+    let last_two = step_all(rec, state, 0xE1..=0xEC)?;
+    let last_three = step_all(rec, state, 0xF1..=0xF3)?;
+    let leads: [(u8, RangeInclusive<u8>, StateID); 5] = [
+        (0xE0, 0xA0..=0xBF, last_one),
+        (0xED, 0x80..=0x9F, last_one),
+        (0xEE, 0x80..=0xBF, last_one),
+        (0xEF, 0x80..=0xBF, last_one),
+        (0xF0, 0x90..=0xBF, last_two),
+    ];
+    let mut inside = vec![(last_one, 0x80..=0xBF, next), (last_two, 0x80..=0xBF, last_one)];
+    inside.push((last_three, 0x80..=0xBF, last_two));
+    inside.push((step(rec, state, 0xF4), 0x80..=0x8F, last_two));
+    for (lead, range, to) in leads {
+        inside.push((step(rec, state, lead), range, to));
+    }
+    for (s, range, to) in inside {
+        if s.is_dead() || s.has_lowest_match() || step_all(rec, s, range)? != to {
+            return None;
+        }
+    }
+    Some(())
+}
+
+impl Class {
+    /// Where each character of the class leads; a dead state: none of them may follow.
+    fn step(&self, rec: &mut ParserRecognizer<'_>, state: StateID) -> Option<StateID> {
+        let next = step(rec, state, self.ascii[0]);
+        if next.has_lowest_match() || self.ascii.iter().any(|&b| step(rec, state, b) != next) {
+            return None;
+        }
+        if next.is_dead() {
+            // no lexeme could end here and another begin
+            let ends = !rec.lexer_mut().try_lexeme_end(state).is_error();
+            let wide = self.wide && !(0xC2..=0xF4).all(|b| step(rec, state, b).is_dead());
+            return (!ends && !wide).then_some(next);
+        }
+        if self.wide {
+            step_wide(rec, state, next)?;
+        }
+        Some(next)
+    }
+
+    /// Where all but a few of the class's characters lead, which is not dead, and the bytes of those few.
+    fn first_step(&self, rec: &mut ParserRecognizer<'_>, state: StateID) -> Option<(StateID, Vec<u8>)> {
+        let nexts: Vec<_> = self.ascii.iter().map(|&b| step(rec, state, b)).collect();
+        let mut next = nexts[0];
+        let mut lead = 0; // of a majority, if there is one
+        for &n in &nexts {
+            match (n == next, lead) {
+                (true, _) => lead += 1,
+                (false, 0) => (next, lead) = (n, 1),
+                (false, _) => lead -= 1,
+            }
+        }
+        if next.is_dead() || next.has_lowest_match() {
+            return None;
+        }
+        if self.wide {
+            step_wide(rec, state, next)?;
+        }
+        let apart = self.ascii.iter().zip(&nexts).filter(|(_, n)| **n != next).map(|(b, _)| *b);
+        Some((next, apart.collect()))
+    }
+
+    /// How many characters of the class may follow, whichever they are.
+    fn reach(&self, rec: &mut ParserRecognizer<'_>, mut state: StateID) -> Option<usize> {
+        for n in 0..MAX_CHARS {
+            let next = self.step(rec, state)?;
+            if next.is_dead() {
+                return Some(n);
+            }
+            if next == state {
+                break;
+            }
+            state = next;
+        }
+        Some(MAX_CHARS)
+    }
+}
+
+impl BiasComputer for Masks {
+    fn trie(&self) -> &TokTrie {
+        self.env.tok_trie()
+    }
+
+    fn compute_bias(&self, rec: &mut ParserRecognizer<'_>, start: &[u8]) -> SimpleVob {
+        let mut set = self.trie().alloc_token_set();
+        let state = rec.lexer_state();
+        let reach = if start.is_empty() { self.reach(rec, state) } else { None };
+        match reach {
+            None => self.trie().add_bias(rec, &mut set, start),
+            Some(r) => {
+                set.or(&self.classes[r.class].upto[r.chars]);
+                r.apart.iter().for_each(|&b| self.walk_apart(rec, b, &mut set));
+                for p in self.parts.iter().filter(|p| p.classes >> r.class & 1 == 0) {
+                    p.trie.add_bias(rec, &mut set, start);
+                }
+            }
+        }
+        set
+    }
+}

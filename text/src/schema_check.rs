@@ -1,0 +1,171 @@
+//! What of a schema the crate must not see. Counts that it makes rules for, one each, before any of
+//! its limits holds: a billion of them in one small number. And patterns that it reads wrongly, and
+//! silently: in derivre 0.3.8 a literal that JSON writes escaped (a quote, a backslash, a control
+//! character) loses what follows its run of literals, unless that is nothing but plain text.
+
+use crate::error::{fail, invalid, Code, Result};
+use serde_json::Value;
+
+fn is_escaped_in_json(c: char) -> bool {
+    c < ' ' || "\"\\\u{7f}".contains(c)
+}
+
+/// The character that the escape stands for, and the rest behind it; None: a class, or an anchor.
+fn unescape(rest: &str) -> (Option<char>, &str) {
+    let mut chars = rest.chars();
+    let c = chars.next();
+    let hex = |n: usize| -> (Option<char>, &str) {
+        let digits = rest.get(1..).unwrap_or_default();
+        let (digits, n) = match digits.strip_prefix('{') {
+            Some(inner) => (inner, inner.find('}').unwrap_or(inner.len())),
+            None => (digits, n.min(digits.len())),
+        };
+        let value = digits.get(..n).and_then(|d| u32::from_str_radix(d, 16).ok());
+        (value.and_then(char::from_u32), digits.get(n..).unwrap_or_default().trim_start_matches('}'))
+    };
+    match c {
+        Some('n' | 't' | 'r' | 'f' | 'v' | 'a') => (Some('\n'), chars.as_str()),
+        Some('x') => hex(2),
+        Some('u') => hex(4),
+        Some('U') => hex(8),
+        Some('c') => (Some('\n'), chars.as_str()),
+        Some(c) if !c.is_ascii_alphanumeric() => (Some(c), chars.as_str()),
+        _ => (None, chars.as_str()),
+    }
+}
+
+/// One literal of the pattern, or a class of one; what follows. None: anything else.
+fn literal(pattern: &str) -> (Option<char>, &str) {
+    let mut chars = pattern.chars();
+    match chars.next() {
+        Some('\\') => unescape(chars.as_str()),
+        Some('[') => {
+            let inner = chars.as_str();
+            match literal_in_class(inner) {
+                (Some(c), rest) if rest.starts_with(']') => (Some(c), &rest[1..]),
+                _ => (None, behind_class(inner)),
+            }
+        }
+        Some(c) if !"^$.|?*+(){}]".contains(c) => (Some(c), chars.as_str()),
+        _ => (None, chars.as_str()),
+    }
+}
+
+fn literal_in_class(inner: &str) -> (Option<char>, &str) {
+    let mut chars = inner.chars();
+    match chars.next() {
+        Some('\\') => unescape(chars.as_str()),
+        c => (c.filter(|c| *c != '^'), chars.as_str()),
+    }
+}
+
+fn behind_class(inner: &str) -> &str {
+    let mut escaped = false;
+    for (i, c) in inner.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            ']' if i > 0 => return &inner[i + 1..],
+            _ => {}
+        }
+    }
+    ""
+}
+
+fn loses_text(pattern: &str) -> bool {
+    let mut rest = pattern;
+    while !rest.is_empty() {
+        let (c, behind) = literal(rest);
+        if c.is_some_and(is_escaped_in_json) && !behind.starts_with(['?', '*', '+']) {
+            let is_plain = |c: char| c.is_alphanumeric() || " _-,:;/@#%&=<>!~'".contains(c);
+            let end = behind.trim_start_matches(is_plain);
+            return !(end.is_empty() || end == "$");
+        }
+        rest = behind;
+    }
+    false
+}
+
+fn check(pattern: &str) -> Result<()> {
+    if !loses_text(pattern) {
+        return Ok(());
+    }
+    let short: String = pattern.chars().take(80).collect();
+    Err(invalid(format!(
+        "the pattern {short} has a quote, a backslash or a control character in front of more than plain text, \
+         which is not supported"
+    )))
+}
+
+/// Of all minItems, maxItems and so on of a schema together; of one minLength or maxLength.
+const MAX_ITEMS: f64 = 20_000.0;
+const MAX_LENGTH: f64 = 1_000_000.0;
+
+/// Of a multipleOf, without its zeros: it becomes an automaton of that many states, and more.
+const MAX_MULTIPLE: u64 = 2_000;
+
+fn is_long_multiple(n: &serde_json::Number) -> bool {
+    let text = n.to_string();
+    let digits: String = text.split(['e', 'E']).next().unwrap_or_default().replace(['.', '-', '+'], "");
+    let digits = digits.trim_start_matches('0').trim_end_matches('0');
+    !digits.is_empty() && digits.parse::<u64>().map_or(true, |n| n > MAX_MULTIPLE)
+}
+
+fn check_counts(members: &serde_json::Map<String, Value>, items: &mut f64) -> Result<()> {
+    for (name, value) in members {
+        let Some(n) = value.as_f64() else { continue };
+        match name.as_str() {
+            "minItems" | "maxItems" | "minProperties" | "maxProperties" => *items += n.max(0.0),
+            "minLength" | "maxLength" if n > MAX_LENGTH => {
+                return fail(Code::Limit, format!("{name} {n} in a schema, at most {MAX_LENGTH} is taken"));
+            }
+            "multipleOf" if value.as_number().is_some_and(is_long_multiple) => {
+                return fail(
+                    Code::Limit,
+                    format!("multipleOf {n} in a schema: without its zeros it may be {MAX_MULTIPLE} at most"),
+                );
+            }
+            _ => {}
+        }
+    }
+    if *items > MAX_ITEMS {
+        return fail(
+            Code::Limit,
+            format!("minItems, maxItems, minProperties and maxProperties of a schema add up to {items}, at most {MAX_ITEMS} are taken"),
+        );
+    }
+    Ok(())
+}
+
+fn check_part(schema: &Value, items: &mut f64) -> Result<()> {
+    match schema {
+        Value::Array(parts) => parts.iter().try_for_each(|p| check_part(p, items)),
+        Value::Object(members) => {
+            check_counts(members, items)?;
+            if let Some(Value::String(p)) = members.get("pattern") {
+                check(p)?;
+            }
+            if let Some(Value::Object(patterns)) = members.get("patternProperties") {
+                patterns.keys().try_for_each(|p| check(p))?;
+            }
+            members.values().try_for_each(|p| check_part(p, items))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Wherever in the schema; the depth of the value is bounded.
+pub fn check_schema(schema: &Value) -> Result<()> {
+    check_part(schema, &mut 0.0)
+}
+
+/// The schemas inside of a Lark grammar. What is none there is the crate's to refuse.
+pub fn check_lark(source: &str) -> Result<()> {
+    for (i, marker) in source.match_indices("%json") {
+        let rest = &source[i + marker.len()..];
+        if let Some(Ok(schema)) = serde_json::Deserializer::from_str(rest).into_iter::<Value>().next() {
+            check_schema(&schema)?;
+        }
+    }
+    Ok(())
+}
