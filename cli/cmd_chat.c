@@ -18,6 +18,10 @@ enum { SILENCE_MS = 120000, MODELS_TIMEOUT_MS = 10000, BODY_LIMIT = 16 << 20 };
 #define S chat_options
 const struct option_spec chat_specs[] = {
     OPT_STRING(S, url, "url", "http://127.0.0.1:8000", "a gateway"),
+    OPT_STRING(S, cacert, "cacert", NULL, "https: the gateway's authority (PEM)"),
+    OPT_STRING(S, cert, "cert", NULL, "https: a certificate for a gateway that wants one (PEM)"),
+    OPT_STRING(S, key, "key", NULL, "its private key (PEM); default: in --cert"),
+    OPT_STRING(S, uds, "uds", NULL, "the gateway's Unix socket; of --url the scheme counts alone"),
     OPT_STRING(S, model, "model", NULL, "default: the first that the gateway has"),
     OPT_STRING(S, system, "system", NULL, "system message"),
     OPT_BOOL(S, completion, "completion", NULL, "continue text (a base model), no chat template"),
@@ -139,6 +143,10 @@ static bool turn(struct chat *c, const char *line)
                                    .bearer = c->o.api_key,
                                    .body = str_from(text),
                                    .timeout_ms = SILENCE_MS,
+                                   .uds = c->o.uds,
+                                   .ca_file = c->o.cacert,
+                                   .cert_file = c->o.cert,
+                                   .key_file = c->o.key,
                                    .on_data = on_bytes,
                                    .ctx = c};
     enum status s = text ? http_client_call(&call, &code, NULL, &err)
@@ -168,16 +176,23 @@ static enum status find_model(struct chat *c, struct error *err)
     }
     snprintf(url, sizeof url, "%s/v1/models", c->url);
     strbuf_init(&text, BODY_LIMIT);
-    const struct http_call call = {
-        .url = url, .bearer = c->o.api_key, .timeout_ms = MODELS_TIMEOUT_MS};
+    const struct http_call call = {.url = url,
+                                   .bearer = c->o.api_key,
+                                   .timeout_ms = MODELS_TIMEOUT_MS,
+                                   .uds = c->o.uds,
+                                   .ca_file = c->o.cacert,
+                                   .cert_file = c->o.cert,
+                                   .key_file = c->o.key};
     enum status s = http_client_call(&call, &code, &text, err);
     json_t *j = s == STATUS_OK ? json_loadb(text.ptr ? text.ptr : "", text.len, 0, NULL) : NULL;
     const char *id =
         json_string_value(json_object_get(json_array_get(json_object_get(j, "data"), 0), "id"));
+    const char *why = json_string_value(json_object_get(json_object_get(j, "error"), "message"));
     if (s == STATUS_OK && code == 401)
         s = error_set(err, STATUS_DENIED, "%s wants a key: --api-key KEY or COX_API_KEY", url);
     else if (s == STATUS_OK && !id)
-        s = error_set(err, STATUS_PROTOCOL, "%s answered %d and names no model", url, code);
+        s = error_set(err, STATUS_PROTOCOL, "%s answered %d and names no model%s%s", url, code,
+                      why ? ": " : "", why ? why : "");
     else if (id)
         snprintf(c->model, sizeof c->model, "%s", id);
     json_decref(j);

@@ -11,8 +11,9 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/models.h"
 #include "cli/preflight.h"
-#include "cli/sagemaker.h"
+#include "cli/sagemaker_host.h"
 #include "cli/supervisor.h"
 #include "cli/tables.h"
 #include "cli/throw_away.h"
@@ -31,6 +32,7 @@ struct up {
     const char *model;
     struct arena arena;
     struct up_plan plan;
+    const char *family; /* static: of the model; NULL: not known */
     struct loop *loop;
     struct supervisor *supervisor;
     const char *name; /* as it was called: up or serve */
@@ -40,8 +42,8 @@ struct up {
     struct loop_wakeup *ready;
     pthread_t prober;
     bool probing;
-    _Atomic bool stop_probing, serves;
-    char url[300];
+    _Atomic bool stop_probing, serves, is_late;
+    char url[300], admin_url[300];
 };
 
 /* ---- keys ---- */
@@ -59,17 +61,29 @@ static enum status make_keys(struct up *u, const char *tmp_dir, struct error *er
 
 /* ---- readiness ---- */
 
+static bool is_past(uint64_t begin_ns, double timeout_s)
+{
+    return timeout_s > 0 && (double)(clock_mono_ns() - begin_ns) > timeout_s * 1e9;
+}
+
 static void *probe(void *arg)
 {
     struct up *u = arg;
     char url[sizeof u->url + 16];
-    snprintf(url, sizeof url, "%s/health", u->url);
+    bool by_head = u->o.ssl.cert_reqs == 2; /* the gateway lets in no one without a certificate */
+    snprintf(url, sizeof url, "%s%s", by_head ? u->admin_url : u->url,
+             by_head ? "/readyz" : "/health");
     while (!atomic_load(&u->stop_probing)) {
+        if (is_past(u->begin_ns, u->o.startup_timeout_s) && !atomic_exchange(&u->is_late, true))
+            loop_wake(u->ready);
         struct strbuf answer;
         struct error err;
         int code = 0;
         strbuf_init(&answer, 64 << 10);
-        const struct http_call call = {.url = url, .timeout_ms = HEALTH_TIMEOUT_MS};
+        const struct http_call call = {.url = url,
+                                       .timeout_ms = HEALTH_TIMEOUT_MS,
+                                       .uds = by_head ? NULL : u->o.uds,
+                                       .any_certificate = true};
         enum status s = http_client_call(&call, &code, &answer, &err);
         strbuf_fini(&answer);
         if (s == STATUS_OK && code == 200) {
@@ -82,26 +96,59 @@ static void *probe(void *arg)
     return NULL;
 }
 
+/* In DJL's words, where its users look for them. */
+static void say_of_model(const struct up *u,
+                         void (*say)(const struct sagemaker_model *m, struct strbuf *out))
+{
+    static const char *const forms[] = {"vllm", "disable", "disable", "vllm"};
+    const struct sagemaker_model m = {.name = u->plan.model_name,
+                                      .family = u->family,
+                                      .rolling_batch = forms[u->o.invocations],
+                                      .host = u->o.host,
+                                      .port = (uint32_t)u->o.port,
+                                      .tp = (uint32_t)u->o.tp,
+                                      .dp = (uint32_t)u->o.dp,
+                                      .n_gpus = sagemaker_gpus(environ)};
+    struct strbuf b;
+    if (!u->o.sagemaker)
+        return;
+    strbuf_init(&b, 0);
+    say(&m, &b);
+    fputs(strbuf_str(&b).ptr, stderr);
+    strbuf_fini(&b);
+}
+
 static void on_ready(void *ctx)
 {
     struct up *u = ctx;
     const char *key = u->o.api_keys.n_items > 0 || u->o.api_key_file ? "YOUR-KEY" : NULL;
+    if (atomic_load(&u->is_late)) {
+        atomic_store(&u->stop_probing, true);
+        supervisor_stop(u->supervisor);
+        return;
+    }
     if (!atomic_load(&u->serves))
         return;
+    say_of_model(u, sagemaker_ready);
     supervisor_say(u->supervisor, "ready in %llu ms",
                    (unsigned long long)((clock_mono_ns() - u->begin_ns) / NS_PER_MS));
     supervisor_say(
         u->supervisor,
-        "curl:      curl -N %s/v1/completions %s%s%s-H 'Content-Type: application/json' -d "
+        "curl:      curl -N %s%s%s%s%s%s/v1/completions %s%s%s-H 'Content-Type: application/json' "
+        "-d "
         "'{\"model\":\"%s\",\"prompt\":\"Once upon a time\",\"max_tokens\":32,\"stream\":true}'",
-        u->url, key ? "-H 'Authorization: Bearer " : "", key ? key : "", key ? "' " : "",
+        u->o.ssl.certfile ? "--cacert YOUR-CA.pem " : "",
+        u->o.ssl.cert_reqs == 2 ? "--cert YOUR.pem --key YOUR.key " : "",
+        u->o.uds ? "--unix-socket " : "", u->o.uds ? u->o.uds : "", u->o.uds ? " " : "", u->url,
+        key ? "-H 'Authorization: Bearer " : "", key ? key : "", key ? "' " : "",
         u->plan.model_name);
-    supervisor_say(
-        u->supervisor,
-        "python:    python3 -c 'import openai; "
-        "c = openai.OpenAI(base_url=\"%s/v1\", api_key=\"%s\"); "
-        "print(c.completions.create(model=\"%s\", prompt=\"Once upon a time\").choices[0].text)'",
-        u->url, key ? key : "none", u->plan.model_name);
+    if (!u->o.uds)
+        supervisor_say(u->supervisor,
+                       "python:    python3 -c 'import openai; "
+                       "c = openai.OpenAI(base_url=\"%s/v1\", api_key=\"%s\"); "
+                       "print(c.completions.create(model=\"%s\", prompt=\"Once upon a "
+                       "time\").choices[0].text)'",
+                       u->url, key ? key : "none", u->plan.model_name);
     const char *admin = up_plan_reachable(&u->arena, u->o.admin_host, u->o.admin_port);
     bool usual = strcmp(admin, "127.0.0.1:8265") == 0; /* where cox status looks by itself */
     supervisor_say(u->supervisor, "dashboard: http://%s/   (or: cox status%s%s)", admin,
@@ -134,7 +181,8 @@ static bool looks_like_hub_id(const char *model)
 
 /* A model that is not there, none at all, or one that is not supported is said at once and once,
  * before any process says it; what its tensors are is the workers' business. */
-static enum status check_model(const struct up_options *o, const char *model, struct error *err)
+static enum status check_model(const struct up_options *o, const char *model, const char **family,
+                               struct error *err)
 {
     char cache_dir[PATH_BYTES];
     struct model_info info;
@@ -157,6 +205,9 @@ static enum status check_model(const struct up_options *o, const char *model, st
     struct model_config *config = mem_alloc(sizeof *config); /* tens of KiB */
     if (info.format != MODEL_NULL && o->device != UP_DEVICE_NULL)
         s = model_config_read(&info, config, err);
+    *family = s == STATUS_OK && info.format != MODEL_NULL && o->device != UP_DEVICE_NULL
+                  ? config->family
+                  : NULL;
     mem_free(config);
     model_info_fini(&info);
     return s;
@@ -183,10 +234,12 @@ static enum status check_machine(struct up *u, struct error *err)
     }
     for (uint32_t i = 0; i < u->plan.n_children; i++) {
         const struct up_child *c = &u->plan.children[i];
-        TRY(preflight_port(c->host, c->port, c->name, c->port_flag, err));
+        if (c->port)
+            TRY(preflight_port(c->host, c->port, c->name, c->port_flag, err));
+        char admin[64];
+        snprintf(admin, sizeof admin, "%s's admin API", c->name);
         if (c->admin_port)
-            TRY(preflight_port(u->o.admin_host, c->admin_port, "head's admin API", "--admin-port",
-                               err));
+            TRY(preflight_port(c->admin_host, c->admin_port, admin, c->admin_flag, err));
     }
     return STATUS_OK;
 }
@@ -199,7 +252,7 @@ static void on_signal(void *ctx, int signum)
 }
 
 /* `ps` shows a child's command line to everyone on the machine, its environment only to us. */
-static enum status export_api_keys(const struct up_options *o, struct error *err)
+static enum status export_secrets(const struct up_options *o, struct error *err)
 {
     struct strbuf keys;
     enum status s = STATUS_OK;
@@ -210,6 +263,11 @@ static enum status export_api_keys(const struct up_options *o, struct error *err
         strbuf_append_c(&keys, i ? "," : "");
         strbuf_append_c(&keys, o->api_keys.items[i]);
     }
+    const char *password = o->ssl.keyfile_password;
+    if (s == STATUS_OK && password && setenv("COX_SSL_KEYFILE_PASSWORD", password, 1) != 0)
+        s = error_set(err, STATUS_LIMIT, "the environment takes no --ssl-keyfile-password");
+    if (s == STATUS_OK && o->redis && setenv("COX_REDIS", o->redis, 1) != 0)
+        s = error_set(err, STATUS_LIMIT, "the environment takes no --redis");
     if (s == STATUS_OK && keys.len > 0 && setenv("COX_API_KEY", keys.ptr, 1) != 0)
         s = error_set(err, STATUS_LIMIT, "the environment takes no more: use --api-key-file");
     strbuf_fini(&keys);
@@ -219,8 +277,8 @@ static enum status export_api_keys(const struct up_options *o, struct error *err
 static enum status prepare(struct up *u, struct error *err)
 {
     const char *tmp_dir = getenv("TMPDIR");
-    TRY(check_model(&u->o, u->model, err));
-    TRY(export_api_keys(&u->o, err));
+    TRY(check_model(&u->o, u->model, &u->family, err));
+    TRY(export_secrets(&u->o, err));
     (void)unsetenv("COX_CONFIG"); /* it holds this command's options, which the children lack */
     (void)unsetenv("COX_MODEL");  /* the head would take it for a name */
     TRY(find_bin_dir(u->bin_dir, sizeof u->bin_dir, err));
@@ -233,8 +291,11 @@ static enum status prepare(struct up *u, struct error *err)
     TRY(make_keys(u, tmp_dir && tmp_dir[0] ? tmp_dir : "/tmp", err));
     const struct up_place place = {u->bin_dir, u->keys_dir, host_cpus()};
     TRY(up_plan_build(&u->o, u->model, &place, &u->arena, &u->plan, err));
-    snprintf(u->url, sizeof u->url, "http://%s",
-             up_plan_reachable(&u->arena, u->o.host, u->o.port));
+    snprintf(u->url, sizeof u->url, "%s://%s", u->o.ssl.certfile ? "https" : "http",
+             u->o.uds ? "localhost" : up_plan_reachable(&u->arena, u->o.host, u->o.port));
+    snprintf(u->admin_url, sizeof u->admin_url, "http://%s",
+             up_plan_reachable(&u->arena, u->o.admin_host, u->o.admin_port));
+    say_of_model(u, sagemaker_loading);
     return check_machine(u, err);
 }
 
@@ -255,6 +316,11 @@ static enum status run(struct up *u, struct error *err)
     atomic_store(&u->stop_probing, true);
     if (u->probing)
         pthread_join(u->prober, NULL);
+    if (s == STATUS_OK && atomic_load(&u->is_late))
+        s = error_set(err, STATUS_TIMEOUT,
+                      "no request could be served within %g s "
+                      "(--startup-timeout): the log above says what was waited for",
+                      u->o.startup_timeout_s);
     if (s == STATUS_OK && supervisor_failure(u->supervisor)[0])
         s = error_set(err, STATUS_INVALID, "%s", supervisor_failure(u->supervisor));
     return s;
@@ -274,43 +340,19 @@ static void finish(struct up *u)
 
 /* ---- as SageMaker starts it ---- */
 
-static uint32_t count_gpus(void)
-{
-    char path[32];
-    uint32_t n = 0;
-    for (snprintf(path, sizeof path, "/dev/nvidia0"); access(path, F_OK) == 0;)
-        snprintf(path, sizeof path, "/dev/nvidia%u", ++n);
-    return n;
-}
-
-/* serving.properties; one that cannot be read is none. */
-static size_t read_properties(const char *store, char *out, size_t size)
-{
-    char path[PATH_BYTES];
-    snprintf(path, sizeof path, "%s/serving.properties", store);
-    FILE *f = fopen(path, "r");
-    size_t n = f ? fread(out, 1, size, f) : 0;
-    if (f)
-        (void)fclose(f);
-    return n;
-}
-
 /* `serve` alone in SageMaker's environment: its settings as arguments, then those that were given.
  * False: *code says. owned_argv is the caller's to free. */
 static bool sagemaker_argv(int *argc, char **argv, struct arena *arena, char ***owned_argv,
                            int *code)
 {
-    static char properties[64 << 10];
-    char config[PATH_BYTES];
+    static char properties[SAGEMAKER_PROPERTIES_MAX];
     struct sagemaker_output out;
     struct error err = {0};
     const char *store = sagemaker_model_store(environ);
-    snprintf(config, sizeof config, "%s/config.json", store);
-    size_t n = read_properties(store, properties, sizeof properties);
     const struct sagemaker_input in = {.environ_ = environ,
-                                       .properties = {properties, n},
-                                       .has_weights = access(config, F_OK) == 0,
-                                       .n_gpus = count_gpus()};
+                                       .properties = sagemaker_properties(store, properties),
+                                       .has_weights = sagemaker_has_weights(store),
+                                       .n_gpus = sagemaker_gpus(environ)};
     if (sagemaker_read(&in, arena, &out, &err) != STATUS_OK) {
         fprintf(stderr, "cox %s: %s\n", argv[0], err.text);
         *code = EXIT_USAGE;
@@ -375,7 +417,7 @@ int cmd_up(int argc, char **argv)
                     log_error("failed", "text=%s", log_quote(err.text));
                 else
                     fprintf(stderr, "cox %s: %s\n", u->name, err.text);
-                code = s == STATUS_IO ? EXIT_FAILED : EXIT_USAGE;
+                code = s == STATUS_IO || s == STATUS_TIMEOUT ? EXIT_FAILED : EXIT_USAGE;
             }
             finish(u);
         }
@@ -385,4 +427,11 @@ int cmd_up(int argc, char **argv)
     arena_fini(&texts);
     mem_free(u);
     return code;
+}
+
+int cmd_serve(int argc, char **argv)
+{
+    bool names_none = argc < 2 || argv[1][0] == '-';
+    return names_none && sagemaker_is_multi_model(environ) ? models_serve(argc, argv)
+                                                           : cmd_up(argc, argv);
 }

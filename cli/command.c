@@ -20,7 +20,7 @@ extern char **environ;
 
 const struct command commands[] = {
     {"up", "MODEL [OPTION...]", "a whole cluster on this machine, supervised", cmd_up, TABLE(up)},
-    {"serve", "MODEL [OPTION...]", "the same as up, by vLLM's name", cmd_up, TABLE(up)},
+    {"serve", "MODEL [OPTION...]", "the same as up, by vLLM's name", cmd_serve, TABLE(up)},
     {"head", "[OPTION...]", "one head (cox-head)", cmd_head, head_option_specs,
      &head_n_option_specs},
     {"worker", "[OPTION...]", "one worker (cox-worker)", cmd_worker, worker_option_specs,
@@ -30,6 +30,8 @@ const struct command commands[] = {
     {"status", "[OPTION...]", "nodes, groups, KV blocks, requests of a running cluster", cmd_status,
      TABLE(status)},
     {"chat", "[OPTION...]", "talk to a model, streamed", cmd_chat, TABLE(chat)},
+    {"run-batch", "[MODEL] -i IN.jsonl -o OUT.jsonl [OPTION...]", "a file of requests to a cluster",
+     cmd_run_batch, TABLE(run_batch)},
     {"drain", "WORKER|all [OPTION...]", "take the work away from a worker", cmd_drain,
      TABLE(drain)},
     {"lora", "list | load NAME=FOLDER | unload NAME [OPTION...]",

@@ -22,6 +22,7 @@ const struct command *command_find(const char *name);
 const struct command *command_nearest(const char *name);
 
 int cmd_up(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
 int cmd_head(int argc, char **argv);
 int cmd_worker(int argc, char **argv);
 int cmd_gateway(int argc, char **argv);
@@ -30,6 +31,7 @@ int cmd_events(int argc, char **argv);
 int cmd_drain(int argc, char **argv);
 int cmd_lora(int argc, char **argv);
 int cmd_chat(int argc, char **argv);
+int cmd_run_batch(int argc, char **argv);
 int cmd_keys(int argc, char **argv);
 int cmd_join_token(int argc, char **argv);
 int cmd_plan(int argc, char **argv);

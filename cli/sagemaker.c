@@ -159,27 +159,35 @@ static bool is_true(const char *v)
 
 /* ---- what they mean ---- */
 
-static enum status read_rolling_batch(struct reader *r, bool *is_rolling)
+static bool has_static_batches(struct reader *r)
+{
+    uint64_t n = 0;
+    const char *batch = server_option(r, "batch_size");
+    return batch && str_to_u64(str_from(batch), &n) == STATUS_OK && n > 1;
+}
+
+/* *form: of --invocations. A batch_size above 1 turns rolling batches off. */
+static enum status read_rolling_batch(struct reader *r, const char **form)
 {
     static const char *const rolling[] = {"vllm", "lmi-dist", "scheduler", "trtllm"};
     const char *v = option(r, "rolling_batch", NULL);
-    *is_rolling = false;
-    if (!v || strcmp(v, "auto") == 0)
-        return STATUS_OK;
-    for (size_t i = 0; i < sizeof rolling / sizeof *rolling; i++)
-        *is_rolling = *is_rolling || strcmp(v, rolling[i]) == 0;
-    if (*is_rolling && strcmp(v, "vllm") != 0)
-        warn(r, text(r, "rolling_batch=%s is served as vllm", v));
-    if (*is_rolling)
-        return STATUS_OK;
-    if (strcmp(v, "disable") != 0 && strcmp(v, "disabled") != 0)
+    bool is_rolling = false, is_static = has_static_batches(r);
+    bool is_auto = !v || strcmp(v, "auto") == 0;
+    for (size_t i = 0; !is_auto && i < sizeof rolling / sizeof *rolling; i++)
+        is_rolling = is_rolling || strcmp(v, rolling[i]) == 0;
+    if (!is_auto && !is_rolling && strcmp(v, "disable") != 0 && strcmp(v, "disabled") != 0)
         return error_set(r->err, STATUS_INVALID,
                          "rolling_batch=%s: one of auto, vllm, disable (or lmi-dist, scheduler, "
                          "trtllm, which mean vllm)",
                          v);
-    if (!is_true(option(r, "async_mode", NULL)))
-        warn(r, "rolling_batch=disable without async_mode: static batches are not served, answers "
-                "are those of async_mode=true");
+    if (is_rolling && strcmp(v, "vllm") != 0)
+        warn(r, text(r, "rolling_batch=%s is served as vllm", v));
+    if (is_rolling && is_static)
+        warn(r, "batch_size above 1 turns rolling_batch off: answers are lists");
+    is_static = is_static || (!is_auto && !is_rolling && !is_true(option(r, "async_mode", NULL)));
+    is_rolling = is_rolling && !is_static;
+    bool is_tgi = is_rolling && is_true(option(r, "tgi_compat", NULL));
+    *form = is_static ? "static" : is_tgi ? "tgi" : is_rolling ? "rolling" : "async";
     return STATUS_OK;
 }
 
@@ -216,6 +224,7 @@ static enum status read_parallel(struct reader *r)
                          "tensor_parallel_degree %u x pipeline_parallel_degree %u is more than the "
                          "%u GPUs of this machine",
                          tp, pp, gpus);
+    r->out->n_model_gpus = tp * pp;
     flag(r, "--tensor-parallel-size", text(r, "%u", tp));
     flag(r, "--pipeline-parallel-size", text(r, "%u", pp));
     if (gpus / (tp * pp) > 1)
@@ -264,10 +273,10 @@ static enum status read_model(struct reader *r)
 
 static enum status read_engine(struct reader *r)
 {
-    bool is_rolling;
-    const char *seqs, *quantize = option(r, "quantize", "HF_MODEL_QUANTIZE");
-    TRY(read_rolling_batch(r, &is_rolling));
-    flag(r, "--invocations", is_rolling ? "rolling" : "async");
+    const char *form = NULL, *seqs, *quantize = option(r, "quantize", "HF_MODEL_QUANTIZE");
+    TRY(read_rolling_batch(r, &form));
+    bool is_rolling = strcmp(form, "rolling") == 0 || strcmp(form, "tgi") == 0;
+    flag(r, "--invocations", form);
     TRY(twin(r, "max_rolling_batch_size", "max_num_seqs", "MAX_BATCH_SIZE", &seqs));
     flag(r, "--max-num-seqs", seqs ? seqs : is_rolling ? "256" : "32");
     TRY(read_parallel(r));
@@ -302,12 +311,71 @@ static void read_chat(struct reader *r)
         arg(r, "--enable-auto-tool-choice");
 }
 
+/* SAGEMAKER_ variables overwrite the file and the rest of the environment. */
+static void read_timeouts(struct reader *r)
+{
+    const char *loading = variable_of(r, "SAGEMAKER_STARTUP_TIMEOUT");
+    if (!loading)
+        loading = option(r, "model_loading_timeout", "MODEL_LOADING_TIMEOUT");
+    flag(r, "--startup-timeout", loading ? loading : "1200");
+    const char *chunk = server_option(r, "chunked_read_timeout");
+    flag(r, "--chunk-timeout", chunk ? chunk : "120");
+}
+
+/* Bytes of a body: in bytes, or in DJL's older way in MB. */
+static enum status read_max_body(struct reader *r)
+{
+    uint64_t mb;
+    const char *bytes = variable_of(r, "SAGEMAKER_MAX_REQUEST_SIZE"),
+               *mb_text = variable_of(r, "SAGEMAKER_MAX_PAYLOAD_IN_MB");
+    if (!bytes && mb_text) {
+        if (str_to_u64(str_from(mb_text), &mb) != STATUS_OK || mb == 0 || mb > 1024)
+            return error_set(r->err, STATUS_INVALID,
+                             "SAGEMAKER_MAX_PAYLOAD_IN_MB=%s: a number from 1 to 1024", mb_text);
+        bytes = text(r, "%llu", (unsigned long long)mb << 20);
+    }
+    if (!bytes)
+        bytes = server_option(r, "max_request_size");
+    flag(r, "--max-body-bytes", bytes ? bytes : "67108864");
+    return STATUS_OK;
+}
+
+static enum status read_megabytes(struct reader *r, const char *name, uint64_t usual, uint64_t *out)
+{
+    const char *v = server_option(r, name);
+    *out = usual;
+    if (v && (str_to_u64(str_from(v), out) != STATUS_OK || *out > UINT32_MAX))
+        return error_set(r->err, STATUS_INVALID, "%s=%s: a number of MB", name, v);
+    return STATUS_OK;
+}
+
+static void read_statuses(struct reader *r)
+{
+    static const char *const names[] = {"bad_request", "throttle_error", "wlm_error",
+                                        "server_error", "timeout"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *v = server_option(r, text(r, "%s_http_code", names[i]));
+        if (v)
+            flag(r, "--invocations-statuses", text(r, "%s=%s", names[i], v));
+    }
+}
+
 bool sagemaker_is_here(char *const *environ_)
 {
     for (; *environ_; environ_++)
         if (strncmp(*environ_, "SAGEMAKER_", 10) == 0)
             return true;
     return false;
+}
+
+const char *sagemaker_variable(char *const *environ_, const char *name)
+{
+    return variable(environ_, name);
+}
+
+bool sagemaker_is_multi_model(char *const *environ_)
+{
+    return is_true(variable(environ_, "SAGEMAKER_MULTI_MODEL"));
 }
 
 const char *sagemaker_model_store(char *const *environ_)
@@ -327,8 +395,14 @@ enum status sagemaker_read(const struct sagemaker_input *in, struct arena *arena
     flag(&r, "--host", "0.0.0.0");
     flag(&r, "--port", port ? port : "8080");
     flag(&r, "--shutdown-timeout", "20"); /* SIGKILL follows SIGTERM after 30 s */
+    flag(&r, "--stats-format", "vllm0");  /* the line that DJL's users search for */
     TRY(read_engine(&r));
     read_chat(&r);
+    read_timeouts(&r);
+    TRY(read_max_body(&r));
+    read_statuses(&r);
+    TRY(read_megabytes(&r, "required_memory_mb", 0, &out->required_memory_mb));
+    TRY(read_megabytes(&r, "reserved_memory_mb", 500, &out->reserved_memory_mb));
     const char *queue = server_option(&r, "job_queue_size");
     if (!queue)
         queue = variable_of(&r, "MAX_CONCURRENT_REQUESTS");

@@ -4,6 +4,8 @@
 #include "common/base/config.h"
 #include "common/options/front.h"
 #include "common/options/speculation.h"
+#include "common/options/ssl.h"
+#include "common/options/trace.h"
 
 enum up_device { UP_DEVICE_AUTO, UP_DEVICE_NULL, UP_DEVICE_CPU, UP_DEVICE_CUDA };
 struct up_options {
@@ -17,7 +19,7 @@ struct up_options {
     int64_t step_timeout_s;
     int64_t workers, gateways, tp, pp, dp;
     struct option_list served_model_names, api_keys;
-    const char *api_key_file, *admin_key_file, *state_dir, *keys_dir, *print_pids;
+    const char *api_key_file, *admin_key_file, *state_dir, *keys_dir, *print_pids, *redis;
     double shutdown_timeout_s, keep_alive_s;
     bool metrics_public, enable_prefix_caching, async_scheduling, no_shared_memory;
     bool enable_expert_parallel, enforce_eager, no_early_launch, no_one_shot;
@@ -37,11 +39,19 @@ struct up_options {
     int64_t max_loras, max_lora_rank;
     const char *lora_root;
     struct option_list lora_modules;
+    struct ssl_options ssl;
+    const char *uds, *gateway_admin_host; /* of gateway-0; further ones are numbered */
+    int64_t gateway_admin_port;           /* -1: none */
     const char *reasoning_parser, *tool_call_parser;
     bool enable_auto_tool_choice, trust_request_chat_template;
+    int64_t max_logprobs;
     int unknown_fields, invocations;
-    struct front_options front; /* the gateways' */
+    struct front_options front; /* the gateways', as is */
+    struct trace_options trace;
     const char *generation_config;
+    struct option_list invocations_statuses;
+    int64_t max_body_bytes;
+    double chunk_timeout_s, startup_timeout_s;
     bool sagemaker;
 };
 extern const struct option_spec up_specs[];
@@ -58,12 +68,22 @@ extern const size_t status_n_specs, drain_n_specs, events_n_specs, lora_n_specs;
 
 struct chat_options {
     const char *url, *model, *system, *api_key;
+    const char *cacert, *cert, *key, *uds;
     double temperature, top_p;
     int64_t max_tokens, seed;
     bool completion;
 };
 extern const struct option_spec chat_specs[];
 extern const size_t chat_n_specs;
+
+struct run_batch_options {
+    const char *input, *output, *url, *api_key;
+    const char *cacert, *cert, *key, *uds;
+    int64_t concurrency, timeout_s, retry_s;
+    bool resume;
+};
+extern const struct option_spec run_batch_specs[];
+extern const size_t run_batch_n_specs;
 
 struct keys_options {
     const char *keys_dir, *head;

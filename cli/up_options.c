@@ -31,7 +31,6 @@
 #define SAMPLING   "give a folder with your own generation_config.json as --generation-config"
 #define SPEC       "a draft model runs whole, on the first rank of each group"
 #define SPREAD     "the head schedules all groups"
-#define TLS        "put a reverse proxy that speaks TLS in front"
 #define TOOLS      "parsers are built in, and no code is loaded; see --tool-call-parser"
 
 /* vLLM's names where vLLM has them. At the end: its flags that we lack. */
@@ -135,12 +134,28 @@ const struct option_spec up_specs[] = {
     OPT_FLOAT(S, shutdown_timeout_s, "shutdown-timeout", 0, 86400, "0",
               "seconds that a stop waits for open requests; a second signal ends at once"),
     ROW_KEEP_ALIVE(S),
+    ROW_CHUNK_TIMEOUT(S),
+    OPT_FLOAT(S, startup_timeout_s, "startup-timeout", 0, 86400, "0",
+              "seconds until requests are served, or it ends with an error; 0: it goes on trying"),
     ROWS_ANSWERS(S),
     OPT_BOOL(S, sagemaker, "sagemaker", NULL, SAGEMAKER_HELP),
-    OPT_ENUM(S, invocations, "invocations", "rolling|async", "rolling", INVOCATIONS_HELP),
+    OPT_ENUM(S, invocations, "invocations", INVOCATIONS_FORMS, "rolling", INVOCATIONS_HELP),
+    ROW_INVOCATIONS_STATUSES(S),
+    ROW_MAX_BODY_BYTES(S),
+    ROWS_SSL(S),
+    OPT_STRING(S, uds, "uds", NULL,
+               "path of a Unix socket to listen on in place of --host and --port; further gateways "
+               "add .1, .2, ..."),
+    OPT_STRING(S, gateway_admin_host, "gateway-admin-host", "127.0.0.1",
+               "address of --gateway-admin-port"),
+    OPT_INT(S, gateway_admin_port, "gateway-admin-port", -1, 65535, "-1",
+            "port of the gateways' admin routes, /metrics, /livez and /readyz; further gateways "
+            "take the next ones; -1: they are at --port"),
     ROWS_FRONT(S),
+    ROWS_TRACE(S),
     ROW_GENERATION_CONFIG(S),
     ROW_API_KEY_FILE(S),
+    ROW_REDIS(S),
     OPT_STRING(S, head_host, "head-host", "127.0.0.1", "address workers and gateways connect to"),
     OPT_INT(S, head_port, "head-port", 1, 65535, "7000", "its port"),
     OPT_STRING(S, admin_host, "admin-host", "127.0.0.1", "address of the dashboard and admin API"),
@@ -256,7 +271,6 @@ const struct option_spec up_specs[] = {
     IGNORED("enable-server-load-tracking", NULL, NOTHING, FRONT),
     REFUSED("enable-sleep-mode", NULL, NOTHING, NULL,
             "start another cluster with other sizes instead"),
-    IGNORED("enable-ssl-refresh", NULL, NOTHING, TLS),
     REFUSED("enable-tokenizer-info-endpoint", NULL, NOTHING, NULL, "the API is OpenAI's over HTTP"),
     IGNORED("enable-tower-connector-lora", NULL, NOTHING, ADAPTERS),
     IGNORED("engine-use-ray", NULL, NOTHING, SPREAD),
@@ -318,7 +332,6 @@ const struct option_spec up_specs[] = {
     IGNORED("max-cpu-loras", NULL, ONE, ADAPTERS),
     IGNORED("max-cudagraph-capture-size", NULL, ONE, GPU),
     IGNORED("max-log-len", NULL, ONE, LOGS),
-    IGNORED("max-logprobs", NULL, ONE, "a request gets up to 20"),
     IGNORED("max-long-partial-prefills", NULL, ONE, "see --long-prefill-token-threshold"),
     IGNORED("max-num-queued-tokens", NULL, ONE, "--max-waiting bounds the requests that wait"),
     IGNORED("max-parallel-loading-workers", NULL, ONE, LOCAL),
@@ -350,7 +363,6 @@ const struct option_spec up_specs[] = {
     IGNORED("offload-num-in-group", NULL, ONE, MEMORY),
     IGNORED("offload-prefetch-step", NULL, ONE, MEMORY),
     IGNORED("optimization-level", "O", ONE, GPU),
-    IGNORED("otlp-traces-endpoint", NULL, ONE, METRICS),
     IGNORED("override-attention-dtype", NULL, ONE, GPU),
     REFUSED("override-generation-config", NULL, ONE, NULL, SAMPLING),
     REFUSED("override-pooler-config", NULL, ONE, NULL, NO_POOLING),
@@ -386,11 +398,6 @@ const struct option_spec up_specs[] = {
             "the gateway needs the tokenizer; requests may send prompts as token ids"),
     IGNORED("specialize-active-lora", NULL, NOTHING, ADAPTERS),
     IGNORED("speculative-draft-tensor-parallel-size", NULL, ONE, SPEC),
-    REFUSED("ssl-ca-certs", NULL, ONE, NULL, TLS),
-    REFUSED("ssl-cert-reqs", NULL, ONE, NULL, TLS),
-    REFUSED("ssl-certfile", NULL, ONE, NULL, TLS),
-    REFUSED("ssl-ciphers", NULL, ONE, NULL, TLS),
-    REFUSED("ssl-keyfile", NULL, ONE, NULL, TLS),
     IGNORED("stream-interval", NULL, ONE, "every token is sent as it comes"),
     IGNORED("structured-outputs-config", NULL, ONE, GRAMMAR),
     IGNORED("swap-space", NULL, ONE, MEMORY),
@@ -408,7 +415,6 @@ const struct option_spec up_specs[] = {
     REFUSED("tool-server", NULL, ONE, NULL, TOOLS),
     IGNORED("trust-remote-code", NULL, NOTHING, "no code of a model is run"),
     IGNORED("ubatch-size", NULL, ONE, EXPERTS),
-    REFUSED("uds", NULL, ONE, NULL, "the gateway listens on --host and --port"),
     IGNORED("use-tqdm-on-load", NULL, NOTHING, NULL),
     IGNORED("use-v2-block-manager", NULL, NOTHING, NULL),
     IGNORED("uvicorn-log-level", NULL, ONE, LOGS),

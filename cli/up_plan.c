@@ -10,6 +10,7 @@
 static const char *const log_levels[] = {"debug", "info", "warn", "error"};
 static const char *const log_formats[] = {"logfmt", "json"};
 static const char *const stats_formats[] = {"vllm", "vllm0"};
+static const char *const invocations_forms[] = {"rolling", "async", "static", "tgi"};
 static const char *const scheduling_policies[] = {"fcfs", "priority"};
 static const char *const devices[] = {"auto", "null", "cpu", "cuda"};
 static const char *const cpu_isas[] = {"auto", "scalar", "avx2", "avx512"};
@@ -153,6 +154,53 @@ static void flags_of_front(struct builder *b, struct up_child *c)
     flag(c, "--access-log", f->access_log);
 }
 
+/* The key's password goes through the environment, as API keys do. */
+static void flags_of_trace(struct builder *b, struct up_child *c)
+{
+    const struct trace_options *t = &b->o->trace;
+    if (!t->endpoint)
+        return;
+    flag(c, "--otlp-traces-endpoint", t->endpoint);
+    flag(c, "--otlp-service-name", t->service_name);
+    flag(c, "--otlp-sampling", text(b, "%.17g", t->sampling));
+}
+
+static void flags_of_ssl(struct builder *b, struct up_child *c)
+{
+    const struct ssl_options *s = &b->o->ssl;
+    flag(c, "--ssl-certfile", s->certfile);
+    flag(c, "--ssl-keyfile", s->keyfile);
+    flag(c, "--ssl-ca-certs", s->ca_certs);
+    flag(c, "--ssl-ciphers", s->ciphers);
+    if (s->cert_reqs > 0)
+        flag_int(b, c, "--ssl-cert-reqs", s->cert_reqs);
+    if (!s->refresh)
+        arg(c, "--no-enable-ssl-refresh");
+}
+
+static void flags_of_listeners(struct builder *b, struct up_child *c, uint32_t i)
+{
+    const struct up_options *o = b->o;
+    if (o->uds) {
+        flag(c, "--uds", i == 0 ? o->uds : text(b, "%s.%u", o->uds, i));
+    } else {
+        c->host = o->host;
+        c->port = (uint16_t)(o->port + i);
+        c->port_flag = "--port";
+        flag(c, "--host", o->host);
+        flag_int(b, c, "--port", o->port + i);
+    }
+    /* COX_ADMIN_PORT is the head's, so there is always one on the command line. */
+    int64_t admin_port = o->gateway_admin_port + (o->gateway_admin_port > 0 ? i : 0);
+    flag_int(b, c, "--admin-port", admin_port);
+    if (admin_port < 0)
+        return;
+    c->admin_host = o->gateway_admin_host;
+    c->admin_port = (uint16_t)admin_port;
+    c->admin_flag = "--gateway-admin-port";
+    flag(c, "--admin-host", o->gateway_admin_host);
+}
+
 static void build_head(struct builder *b, struct up_child *c)
 {
     const struct up_options *o = b->o;
@@ -160,7 +208,9 @@ static void build_head(struct builder *b, struct up_child *c)
     c->name = "head";
     c->host = o->head_host;
     c->port = (uint16_t)o->head_port;
+    c->admin_host = o->admin_host;
     c->admin_port = (uint16_t)o->admin_port;
+    c->admin_flag = "--admin-port";
     c->port_flag = "--head-port";
     common(b, c, "cox-head");
     flag(c, "--host", o->head_host);
@@ -199,14 +249,12 @@ static void build_gateway(struct builder *b, struct up_child *c, uint32_t i)
     const struct up_options *o = b->o;
     c->role = UP_GATEWAY;
     c->name = text(b, "gateway-%u", i);
-    c->host = o->host;
-    c->port = (uint16_t)(o->port + i);
-    c->port_flag = "--port";
     common(b, c, "cox-gateway");
     flag(c, "--model", b->model);
     flag(c, "--head", host_port(b, reachable(o->head_host), o->head_port));
-    flag(c, "--host", o->host);
-    flag_int(b, c, "--port", o->port + i);
+    flags_of_listeners(b, c, i);
+    flags_of_ssl(b, c);
+    flags_of_trace(b, c);
     flag(c, "--cache-dir", o->cache_dir);
     flag(c, "--chat-template", o->chat_template);
     flag(c, "--api-key-file", o->api_key_file);
@@ -214,7 +262,6 @@ static void build_gateway(struct builder *b, struct up_child *c, uint32_t i)
         flag(c, "--admin-key-file", o->admin_key_file);
     if (o->state_dir)
         flag(c, "--state-dir", text(b, "%s/gateway-%u", o->state_dir, i));
-    flag(c, "--admin-port", "-1"); /* COX_ADMIN_PORT is the head's */
     if (o->shutdown_timeout_s > 0)
         flag(c, "--shutdown-timeout", text(b, "%.15g", o->shutdown_timeout_s));
     flag(c, "--sse-keep-alive-interval", text(b, "%.15g", o->keep_alive_s));
@@ -224,12 +271,18 @@ static void build_gateway(struct builder *b, struct up_child *c, uint32_t i)
         arg(c, "--enable-auto-tool-choice");
     if (o->trust_request_chat_template)
         arg(c, "--trust-request-chat-template");
+    flag_int(b, c, "--max-logprobs", o->max_logprobs);
     if (o->unknown_fields)
         flag(c, "--unknown-fields", o->unknown_fields == 1 ? "warn" : "ignore");
     if (o->sagemaker)
         arg(c, "--sagemaker");
     if (o->invocations)
-        flag(c, "--invocations", "async");
+        flag(c, "--invocations", invocations_forms[o->invocations]);
+    for (size_t k = 0; k < o->invocations_statuses.n_items; k++)
+        flag(c, "--invocations-statuses", o->invocations_statuses.items[k]);
+    if (o->chunk_timeout_s > 0)
+        flag(c, "--chunk-timeout", text(b, "%.15g", o->chunk_timeout_s));
+    flag_int(b, c, "--max-body-bytes", o->max_body_bytes);
     flags_of_front(b, c);
     flag(c, "--generation-config", o->generation_config);
     flags_of_names(b, c);
@@ -356,28 +409,37 @@ static enum status check(const struct up_options *o, int64_t n_workers, struct e
         return error_set(
             err, STATUS_INVALID, "--workers %lld is too few for %lld groups of %lld x %lld ranks",
             (long long)n_workers, (long long)o->dp, (long long)o->tp, (long long)o->pp);
-    if (o->port + o->gateways > 65536 || o->worker_http_port + n_workers > 65536 ||
-        o->comm_port + n_workers > 65536)
+    if (o->port + o->gateways > 65536 || o->gateway_admin_port + o->gateways > 65536 ||
+        o->worker_http_port + n_workers > 65536 || o->comm_port + n_workers > 65536)
         return error_set(err, STATUS_INVALID,
-                         "ports end at 65535: choose a lower --port, --worker-http-port or "
-                         "--comm-port");
+                         "ports end at 65535: choose a lower --port, --gateway-admin-port, "
+                         "--worker-http-port or --comm-port");
     return STATUS_OK;
+}
+
+/* The k-th listener of a plan: two for each child, 0 where there is none. */
+static uint16_t listener(const struct up_plan *plan, uint32_t k, const char **flag)
+{
+    const struct up_child *c = &plan->children[k / 2];
+    *flag = k % 2 ? c->admin_flag : c->port_flag;
+    return k % 2 ? c->admin_port : c->port;
 }
 
 /* Two of our own on one port: the second could never start. Another address may share a number, but
  * a plan that needs that is more likely a slip. */
 static enum status check_ports(const struct up_plan *plan, struct error *err)
 {
-    for (uint32_t i = 0; i < plan->n_children; i++)
-        for (uint32_t k = 0; k <= i; k++) {
-            const struct up_child *a = &plan->children[i], *b = &plan->children[k];
-            bool twice = k < i && (a->port == b->port || a->port == b->admin_port);
-            if (twice || (a->admin_port && a->admin_port == b->port))
+    const char *flag_a, *flag_b;
+    for (uint32_t i = 0; i < 2 * plan->n_children; i++)
+        for (uint32_t k = 0; k < i; k++) {
+            uint16_t a = listener(plan, i, &flag_a), b = listener(plan, k, &flag_b);
+            if (a != 0 && a == b)
                 return error_set(err, STATUS_INVALID,
-                                 "port %u is wanted by %s and by %s: choose others with %s, %s or "
-                                 "--admin-port",
-                                 a->admin_port == b->port ? b->port : a->port, b->name,
-                                 k < i ? a->name : "its admin API", b->port_flag, a->port_flag);
+                                 "port %u is wanted by %s%s and by %s%s: choose others with %s or "
+                                 "%s",
+                                 a, plan->children[k / 2].name, k % 2 ? "'s admin API" : "",
+                                 plan->children[i / 2].name, i % 2 ? "'s admin API" : "", flag_b,
+                                 flag_a);
         }
     return STATUS_OK;
 }

@@ -13,7 +13,8 @@ struct up_child {
     enum up_role role;
     const char *name;      /* "head", "gateway-0", "worker-1" */
     const char *port_flag; /* what to change when port is in use */
-    const char *host;
+    const char *host, *admin_host;
+    const char *admin_flag;    /* what to change when admin_port is in use */
     uint16_t port, admin_port; /* to be free before the start; 0: none */
     const char *argv[UP_ARGV_MAX];
     uint32_t n_args;

@@ -66,7 +66,25 @@ static bool is_taken(const struct gateway_adapters *a, struct str name)
     return i < a->n_taken;
 }
 
-/* vLLM's fields; is_3d_lora_weight and lora_int_id say nothing here. False: answered. */
+/* vLLM's fields; lora_int_id is its own count of them and says nothing here. */
+static const char *unknown_key(const json_t *body)
+{
+    static const char *const known[] = {"lora_name", "lora_path", "load_inplace", "lora_int_id"};
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)body, key, value)
+    {
+        bool found =
+            json_is_null(value) || (json_is_false(value) && strcmp(key, "is_3d_lora_weight") == 0);
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+            found = found || strcmp(key, known[i]) == 0;
+        if (!found)
+            return key;
+    }
+    return NULL;
+}
+
+/* False: answered. */
 static bool read_order(const struct gateway_adapters *a, void *reply, const json_t *body, bool on,
                        struct msg_adapter_order *m)
 {
@@ -78,6 +96,13 @@ static bool read_order(const struct gateway_adapters *a, void *reply, const json
         : on && (!json_is_string(path) || json_string_length(path) == 0)    ? "lora_path"
         : in_place && !json_is_null(in_place) && !json_is_boolean(in_place) ? "load_inplace"
                                                                             : NULL;
+    const char *unknown = unknown_key(body);
+    if (unknown) {
+        char text[96];
+        snprintf(text, sizeof text, "There is no field `%.40s`: leave it out.", unknown);
+        fail(a, reply, 400, unknown, text);
+        return false;
+    }
     if (wrong) {
         char text[96];
         snprintf(text, sizeof text, "%s: it is missing, or not of the right kind.", wrong);

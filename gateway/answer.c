@@ -8,9 +8,7 @@
 void answer_init(struct answer *a, const struct answer_rules *rules, uint32_t i_choice,
                  const struct prompt *prompt)
 {
-    struct str text = prompt->text, continued = {text.ptr, prompt->n_continued};
-    if (continued.len > 0)
-        continued.ptr += text.len - continued.len;
+    struct str text = prompt->text, continued = prompt_continued(prompt);
     *a = (struct answer){.rules = rules, .i_choice = i_choice};
     strbuf_init(&a->before_reasoning, 0);
     strbuf_init(&a->before_tools, 0);

@@ -19,6 +19,12 @@ struct parser_state {
     struct literal_scan literal;
 };
 
+/* What lies between a prompt and the answer proper: any text up to a marker that closes. */
+struct reasoning_marks {
+    const char *const *open, *const *close; /* NULL at the end */
+    bool begun; /* else all of it may be left out, or begins with a marker that opens */
+};
+
 struct answer_parser {
     const char *name; /* as --reasoning-parser or --tool-call-parser takes it */
     /* Exact texts that begin or end something, NULL at the end. Where a tokenizer has one as a
@@ -33,6 +39,10 @@ struct answer_parser {
      * have become a marker has not. */
     size_t (*feed)(const struct answer_parser *p, struct parser_state *s, struct str text, bool end,
                    struct answer *a);
+    /* Of a reasoning parser, for grammars, which begin behind. False: the prompt has ended the
+     * reasoning, or turned it off. NULL: an answer with a grammar has none. */
+    bool (*marks)(const struct answer_parser *p, struct str prompt, struct str continued,
+                  struct reasoning_marks *out);
     uint32_t n_id; /* where templates take calls' ids of so many letters and digits only; 0: any */
     const void *family; /* what variants of one parser differ in */
 };

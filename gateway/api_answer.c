@@ -2,14 +2,18 @@
 #include "common/base/mem.h"
 #include "gateway/api_request.h"
 
-enum { OUT_KEEP_BYTES = 1 << 20 };
+enum {
+    OUT_KEEP_BYTES = 1 << 20,
+    INLINE_ENTRIES = 8192 /* some ms: log-probabilities that are written on the loop */
+};
 
 static void trim_out(struct serving *s)
 {
     if (s->out.cap <= OUT_KEEP_BYTES)
         return;
+    size_t limit = s->out.limit;
     strbuf_fini(&s->out);
-    strbuf_init(&s->out, 0);
+    strbuf_init(&s->out, limit);
 }
 
 static void write_out(struct api_request *r)
@@ -33,6 +37,15 @@ static struct answer_usage usage_of(const struct api_request *r)
     return u;
 }
 
+/* A prompt is scored once, for all of its choices. NULL: it is not. */
+static const struct prompt_scores *scores_of(const struct api_request *r,
+                                             const struct api_choice *c)
+{
+    uint32_t n = r->prepared.params.n_generated;
+    bool wanted = r->prepared.params.sampling.n_prompt_logprobs >= 0;
+    return wanted ? &r->choices[c->i_choice - c->i_choice % n].g.scores : NULL;
+}
+
 /* What the choice has to say, as answer i_choice: its text, fed to the answer, becomes parts. */
 static void make_delta(struct api_request *r, struct api_choice *c, uint32_t i_choice,
                        const struct generation_delta *d, struct answer_delta *out)
@@ -52,6 +65,7 @@ static void make_delta(struct api_request *r, struct api_choice *c, uint32_t i_c
         .stop_id = g->finish == FINISH_STOP ? g->stop_id : UINT32_MAX,
         .usage = {.completion_tokens = g->n_given_ids + d->n_ids, .cached_tokens = g->n_cached},
         .g = g,
+        .scores = scores_of(r, c),
     };
     out->usage.prompt_tokens = out->prompt->n_ids;
     if (g->i_stop >= 0)
@@ -80,6 +94,10 @@ static void begin_stream(struct api_request *r)
     api_request_enter(r, API_STREAMING);
     r->last_write_ns = r->s->o.now_ns(r->s->o.clock_ctx);
     r->reply_ops->begin(r->reply, r->dialect->stream_type(&r->prepared.params));
+    if (r->reply && r->dialect->chunk_head) {
+        r->dialect->chunk_head(&r->chunk_head, &r->shape);
+        r->shape.chunk_head = strbuf_str(&r->chunk_head);
+    }
     if (!r->reply || !r->dialect->open)
         return;
     strbuf_reset(&r->s->out);
@@ -101,8 +119,12 @@ static void finish_stream(struct api_request *r)
 }
 
 /* stream_interval: not before so many tokens have come, but for the first and the last. */
-static bool is_due(const struct api_request *r, const struct generation *g)
+static bool is_due(const struct api_request *r, const struct api_choice *c)
 {
+    const struct generation *g = &c->g;
+    const struct prompt_scores *s = scores_of(r, c);
+    if (s && !prompt_scores_complete(s))
+        return false; /* they are said first */
     return !g->begun || generation_ended(g) ||
            g->n_ids - g->n_given_ids >= r->prepared.params.stream_interval;
 }
@@ -116,7 +138,7 @@ static void flush_stream(struct api_request *r)
     for (uint32_t i = 0; i < r->n_choices && r->reply; i++) {
         struct api_choice *c = &r->choices[i];
         struct generation_delta d;
-        if (is_due(r, &c->g) && generation_delta(&c->g, &r->rules, ids_matter, &d)) {
+        if (is_due(r, c) && generation_delta(&c->g, &r->rules, ids_matter, &d)) {
             if (r->reply_ops->room(r->reply) == 0)
                 return; /* on_drain comes when the client has read */
             write_delta(r, c, &d, ids_matter);
@@ -148,14 +170,28 @@ static void collect_prompt(struct api_request *r, uint32_t i_prompt, struct answ
     }
 }
 
-/* s->out, as the whole of a reply. */
+/* The whole of a reply. */
+static void respond_text(struct api_request *r, struct strbuf *text)
+{
+    struct api_error e = {0};
+    if (text->failed) {
+        api_error_set(&e, 400, NULL,
+                      "The answer is longer than %zu MiB: ask for fewer choices or tokens, or for "
+                      "fewer log-probabilities.",
+                      text->limit >> 20);
+        api_request_fail(r, &e);
+        return;
+    }
+    r->reply_ops->respond(r->reply, 200, strbuf_str(text), 0);
+    r->reply = NULL;
+    api_request_retire(r, OUTCOME_COUNT);
+}
+
 static void respond_out(struct api_request *r)
 {
     struct serving *s = r->s;
-    r->reply_ops->respond(r->reply, 200, strbuf_str(&s->out), 0);
-    r->reply = NULL;
+    respond_text(r, &s->out);
     trim_out(s);
-    api_request_retire(r, OUTCOME_COUNT);
 }
 
 void api_answer_prepared(struct api_request *r)
@@ -165,23 +201,83 @@ void api_answer_prepared(struct api_request *r)
     respond_out(r);
 }
 
+/* What the choices say, once: the answers' parsers are fed with it. */
+static void collect(struct api_request *r)
+{
+    struct whole_answer *w = &r->whole;
+    uint32_t n_prompts = r->prepared.prompts.n, n = r->prepared.params.n;
+    if (w->deltas)
+        return;
+    w->n = n_prompts * n;
+    w->deltas = mem_array(w->n, sizeof *w->deltas);
+    w->usage = usage_of(r);
+    for (uint32_t i = 0; i < n_prompts; i++)
+        collect_prompt(r, i, w->deltas + (size_t)i * n);
+}
+
+/* Log-probabilities that it says, at most. */
+static uint64_t count_entries(const struct api_request *r)
+{
+    const struct whole_answer *w = &r->whole;
+    uint64_t n = 0, k = (uint64_t)r->prepared.params.sampling.n_logprobs + 1;
+    for (uint32_t i = 0; i < w->n; i++) {
+        const struct answer_delta *d = &w->deltas[i];
+        n += d->logprobs ? d->n_ids * k : 0;
+        n += d->scores ? (uint64_t)d->scores->n_known * d->scores->width : 0;
+    }
+    return n;
+}
+
+/* On a thread of the pool: all choices have ended, and what they are is only read until then. */
+static void write_run(struct encode_job *j)
+{
+    struct api_request *r = (struct api_request *)j;
+    struct whole_answer *w = &r->whole;
+    r->dialect->whole(&w->out, &r->shape, w->deltas, w->n, &w->usage);
+}
+
+static void write_done(struct encode_job *j)
+{
+    struct api_request *r = (struct api_request *)j;
+    r->on_pool = false;
+    if (r->state == API_RUNNING)
+        respond_text(r, &r->whole.out);
+    /* else the client left meanwhile: the next sweep frees it */
+}
+
+/* Where the pool is full, the next tick asks again. */
+static void write_on_pool(struct api_request *r, uint64_t n_entries)
+{
+    struct serving *s = r->s;
+    uint64_t bytes = n_entries * (sizeof(uint32_t) + sizeof(float));
+    if (r->whole.out.limit == 0)
+        strbuf_init(&r->whole.out, s->out.limit);
+    r->job = (struct encode_job){
+        .run = write_run,
+        .done = write_done,
+        /* the request holds them anyway: this says only that it is a large one */
+        .bytes = bytes > ENCODE_LARGE_BYTES ? ENCODE_LARGE_BYTES + 1 : bytes};
+    r->on_pool = encode_pool_submit(s->pool, &r->job) == STATUS_OK;
+}
+
 static void respond_whole(struct api_request *r)
 {
     struct serving *s = r->s;
-    uint32_t n_prompts = r->prepared.prompts.n, n = r->prepared.params.n;
-    struct answer_delta *all = mem_array((size_t)n_prompts * n, sizeof *all);
-    struct answer_usage usage = usage_of(r);
-    for (uint32_t i = 0; i < n_prompts; i++)
-        collect_prompt(r, i, all + (size_t)i * n);
+    const struct whole_answer *w = &r->whole;
+    collect(r);
+    uint64_t n_entries = count_entries(r);
+    if (s->pool && n_entries > INLINE_ENTRIES) {
+        write_on_pool(r, n_entries);
+        return;
+    }
     strbuf_reset(&s->out);
-    r->dialect->whole(&s->out, &r->shape, all, n_prompts * n, &usage);
-    mem_free(all);
+    r->dialect->whole(&s->out, &r->shape, w->deltas, w->n, &w->usage);
     respond_out(r);
 }
 
 void api_request_flush(struct api_request *r)
 {
-    if (!r->reply || (r->state != API_RUNNING && r->state != API_STREAMING))
+    if (!r->reply || r->on_pool || (r->state != API_RUNNING && r->state != API_STREAMING))
         return;
     if (r->prepared.params.stream)
         flush_stream(r);
@@ -197,7 +293,10 @@ void api_answer_error(struct api_request *r, const struct api_error *e)
         return;
     }
     strbuf_reset(&r->s->out);
-    r->dialect->error(&r->s->out, e, true);
+    if (r->dialect->fail)
+        r->dialect->fail(&r->s->out, &r->shape, &r->dialect_state, e);
+    else
+        r->dialect->error(&r->s->out, e, true);
     write_out(r);
     if (r->reply)
         r->reply_ops->end(r->reply);

@@ -22,9 +22,10 @@ static const char *type_name(int http_status)
         int status;
         const char *type;
     } types[] = {
-        {400, "BadRequestError"},       {401, "invalid_request_error"},   {404, "NotFoundError"},
-        {405, "MethodNotAllowedError"}, {413, "BadRequestError"},         {429, "RateLimitError"},
-        {501, "NotImplementedError"},   {503, "ServiceUnavailableError"}, {504, "TimeoutError"},
+        {400, "BadRequestError"}, {401, "invalid_request_error"}, {403, "PermissionDeniedError"},
+        {404, "NotFoundError"},   {405, "MethodNotAllowedError"}, {413, "BadRequestError"},
+        {429, "RateLimitError"},  {501, "NotImplementedError"},   {503, "ServiceUnavailableError"},
+        {504, "TimeoutError"},
     };
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (types[i].status == http_status)

@@ -149,8 +149,9 @@ static void choose_parsers(struct api_request *r)
     };
     if (!r->dialect->call_prefix)
         return;
-    if (p->sampling.grammar_kind == GRAMMAR_NONE) /* which leaves no room for any */
-        r->answer_rules.reasoning = o->reasoning_parser;
+    if (p->sampling.grammar_kind == GRAMMAR_NONE || /* which leaves room for it, or does not: */
+        p->sampling.grammar_kind == GRAMMAR_AFTER_REASONING)
+        r->answer_rules.reasoning = o->model.reasoning;
     if (p->tools && p->tool_choice != TOOL_CHOICE_NONE)
         r->answer_rules.tools =
             p->tool_choice == TOOL_CHOICE_REQUIRED ? &tool_parser_list : o->tool_parser;
@@ -158,6 +159,30 @@ static void choose_parsers(struct api_request *r)
         return;
     r->rules.marker_ids = o->marker_ids;
     r->rules.n_marker_ids = p->skip_special_tokens ? o->n_marker_ids : 0;
+}
+
+/* Where the text of a prompt's last token ends: with echo and logprobs the answer's begin there. */
+static uint32_t count_chars(const struct api_request *r, const struct prompt *prompt)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < prompt->n_ids; i++) {
+        struct str t = {0};
+        t.ptr = (const char *)text_token_bytes(r->s->o.model.tokenizer, prompt->ids[i], &t.len);
+        n += t.ptr ? generation_count_chars(t) : 0;
+    }
+    return n;
+}
+
+/* The first choice of a prompt asks for its scores; all of them give them. */
+static void want_scores(struct api_request *r, struct api_choice *c, const struct prompt *prompt)
+{
+    const struct params *p = &r->prepared.params;
+    if (p->sampling.n_prompt_logprobs < 0)
+        return;
+    if (c->i_choice % p->n_generated == 0)
+        prompt_scores_init(&c->g.scores, prompt->n_ids, p->sampling.n_prompt_logprobs);
+    if (p->echo && p->logprobs >= 0)
+        c->g.text_offset = count_chars(r, prompt);
 }
 
 static void make_choices(struct api_request *r)
@@ -172,6 +197,7 @@ static void make_choices(struct api_request *r)
         .min_tokens = p->sampling.min_tokens,
         .want_logprobs = p->want_logprobs || (p->kind == API_COMPLETIONS && p->logprobs >= 0),
         .keep_said = r->dialect->repeats_text && p->stream,
+        .scores_only = p->scores_only,
     };
     choose_parsers(r);
     if (p->request_id.len > 0)
@@ -185,6 +211,7 @@ static void make_choices(struct api_request *r)
         r->choices[i].i_choice = i;
         generation_init(&r->choices[i].g, &r->rules, prompt->ids, prompt->n_ids);
         answer_init(&r->choices[i].answer, &r->answer_rules, i, prompt);
+        want_scores(r, &r->choices[i], prompt);
     }
 }
 
@@ -206,6 +233,8 @@ static void on_prepared(struct api_request *r)
     struct params *p = &r->prepared.params;
     if (r->prepared.dialect)
         r->dialect = r->prepared.dialect;
+    if (r->asked_model[0])
+        p->model = str_from(r->asked_model);
     if (e.http_status == 0 || p->model.len > 0) {
         if (!find_model(r, &r->shape.model) ||
             !limits_allow_model(r->key, p->model.len ? p->model : r->shape.model)) {
@@ -219,6 +248,11 @@ static void on_prepared(struct api_request *r)
         api_answer_prepared(r);
         return;
     }
+    if (e.http_status == 0 && p->sampling.n_prompt_logprobs >= 0 && s->cluster_known &&
+        !s->scores_prompts)
+        api_error_set(&e, 400, p->prompt_logprobs >= 0 ? "prompt_logprobs" : "logprobs",
+                      "Prompts are not scored: the cluster has a head or workers of an older "
+                      "version.");
     if (e.http_status == 0 && s->n_open_choices + (uint64_t)r->prepared.prompts.n * p->n_generated >
                                   s->o.max_open_choices) {
         e.retry_after_s = 1;
@@ -235,11 +269,11 @@ static void on_prepared(struct api_request *r)
     enter_table(r);
     api_request_enter(r, API_RUNNING);
     uint64_t n_prompt = 0;
-    for (uint32_t i = 0; i < r->prepared.prompts.n; i++) {
+    for (uint32_t i = 0; i < r->prepared.prompts.n; i++)
         n_prompt += r->prepared.prompts.items[i].n_ids;
-        metric_observe(s->metrics.request_prompt_tokens, r->prepared.prompts.items[i].n_ids);
-    }
-    metric_add(s->metrics.prompt_tokens, (double)n_prompt);
+    metric_observe(s->metrics.histograms[HISTOGRAM_PARAMS_N], p->n);
+    metric_observe(s->metrics.histograms[HISTOGRAM_PARAMS_MAX_TOKENS],
+                   p->max_tokens ? p->max_tokens : r->prepared.max_tokens_room);
     limits_spend(r->key, n_prompt, now(r));
     log_debug("request_prepared", "id=%s prompts=%u choices=%u prompt_tokens=%llu", r->id_text,
               r->prepared.prompts.n, r->n_choices, (unsigned long long)n_prompt);
@@ -298,6 +332,7 @@ void api_request_start(struct serving *s, void *reply, const struct serving_requ
     r->key = q->key;
     r->arrival_ns = r->last_progress_ns = now(r);
     r->created_s = s->o.wall_s(s->o.clock_ctx);
+    snprintf(r->asked_model, sizeof r->asked_model, STR_FMT, STR_ARG(q->model));
     make_id(r, q->request_id);
     link_request(r);
     r->reply_ops->attach(reply, r);
@@ -352,8 +387,11 @@ enum status api_choice_submit(struct api_choice *c)
         .deadline_ms = ms_left(r),
         .n_prompt = p->n_ids,
         .ids = submit_ids(c, p),
+        .n_scored = c->g.scores.n_known,
         .sampling = params->sampling,
     };
+    if (prompt_scores_complete(&c->g.scores)) /* or they are another choice's */
+        m.sampling.n_prompt_logprobs = -1;
     m.sampling.i_prompt = c->i_choice / params->n_generated;
     m.sampling.i_choice = c->i_choice % params->n_generated;
     m.sampling.lora = r->lora;
@@ -377,8 +415,15 @@ static void send_finish(struct api_choice *c)
 
 /* ---- tokens ---- */
 
-static void observe_tokens(struct api_request *r, struct generation *g, uint32_t n_new)
+static uint32_t n_prompt_of(const struct api_choice *c)
 {
+    const struct prepared *p = &c->owner->prepared;
+    return p->prompts.items[c->i_choice / p->params.n_generated].n_ids;
+}
+
+static void observe_tokens(struct api_request *r, struct api_choice *c, uint32_t n_new)
+{
+    struct generation *g = &c->g;
     uint64_t t = now(r);
     struct serving_metrics *m = &r->s->metrics;
     r->last_progress_ns = t;
@@ -386,22 +431,41 @@ static void observe_tokens(struct api_request *r, struct generation *g, uint32_t
     limits_spend(r->key, n_new, t);
     if (!g->first_token_ns) {
         g->first_token_ns = t;
-        metric_observe(m->ttft, seconds(t - r->arrival_ns));
+        serving_metrics_prompt(m, n_prompt_of(c), g->n_cached);
+        metric_observe(m->histograms[HISTOGRAM_TTFT], seconds(t - r->arrival_ns));
     } else {
         for (uint32_t i = 0; i < n_new; i++)
-            metric_observe(m->inter_token, seconds(t - g->last_token_ns) / n_new);
+            metric_observe(m->histograms[HISTOGRAM_INTER_TOKEN],
+                           seconds(t - g->last_token_ns) / n_new);
     }
     g->last_token_ns = t;
 }
 
-static void observe_end(struct api_request *r, const struct generation *g)
+static struct choice_times times_of(const struct api_choice *c)
+{
+    return (struct choice_times){.arrival_ns = c->owner->arrival_ns,
+                                 .submit_ns = c->submit_ns,
+                                 .queue_ns = c->queue_ns,
+                                 .first_token_ns = c->g.first_token_ns,
+                                 .last_token_ns = c->g.last_token_ns,
+                                 .now_ns = now(c->owner)};
+}
+
+static void observe_end(struct api_request *r, const struct api_choice *c)
 {
     struct serving_metrics *m = &r->s->metrics;
-    r->n_ended++;
-    metric_add(m->requests[g->finish == FINISH_LENGTH ? OUTCOME_LENGTH : OUTCOME_STOP], 1);
-    metric_add(m->cached_tokens, g->n_cached);
-    metric_observe(m->e2e, seconds(now(r) - r->arrival_ns));
-    metric_observe(m->request_generation_tokens, g->n_ids);
+    const struct choice_times times = times_of(c);
+    uint32_t longest = 0;
+    if (!c->g.first_token_ns) /* a vector */
+        serving_metrics_prompt(m, n_prompt_of(c), c->g.n_cached);
+    serving_metrics_end(m, c->g.finish == FINISH_LENGTH ? OUTCOME_LENGTH : OUTCOME_STOP, &times,
+                        n_prompt_of(c), c->g.n_cached, c->g.n_ids);
+    if (++r->n_ended < r->n_choices)
+        return;
+    for (uint32_t i = 0; i < r->n_choices; i++)
+        if (r->choices[i].g.n_ids > longest)
+            longest = r->choices[i].g.n_ids;
+    metric_observe(m->histograms[HISTOGRAM_MAX_GENERATION_TOKENS], longest);
 }
 
 void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struct tokens_item *t)
@@ -410,8 +474,10 @@ void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struc
     uint32_t before = c->g.n_ids;
     bool was_ended = generation_ended(&c->g);
     enum generation_event e = generation_on_tokens(&c->g, &r->rules, t);
+    if (t->queue_us > 0)
+        c->queue_ns = t->queue_us * 1000;
     if (c->g.n_ids > before)
-        observe_tokens(r, &c->g, c->g.n_ids - before);
+        observe_tokens(r, c, c->g.n_ids - before);
     if (was_ended) {
         if (t->finish == FINISH_NONE && t->attempt == c->g.stream.attempt)
             send_finish(c);
@@ -428,12 +494,14 @@ void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struc
         serving_add_pending(r->s, c);
     } else if (e == GENERATION_FAILED) {
         struct api_error why = c->g.error;
+        if (why.http_status == 429)
+            metric_add(r->s->metrics.refused, 1);
         api_request_fail(r, &why);
     } else if (e != GENERATION_NOTHING) {
         if (e == GENERATION_STOPPED)
             send_finish(c);
         if (generation_ended(&c->g))
-            observe_end(r, &c->g);
+            observe_end(r, c);
         api_request_flush(r);
     }
 }
@@ -492,8 +560,12 @@ void api_request_free(struct api_request *r)
         answer_fini(&r->choices[i].answer);
     }
     mem_free(r->choices);
+    dialect_state_fini(&r->dialect_state);
     stop_set_fini(&r->stops);
     prepared_fini(&r->prepared);
+    strbuf_fini(&r->chunk_head);
+    strbuf_fini(&r->whole.out);
+    mem_free(r->whole.deltas);
     mem_free(r->owned_body);
     mem_free(r);
 }

@@ -18,15 +18,24 @@ struct api_choice {
     struct api_request *owner;
     uint32_t i_choice;
     bool pending;
-    uint64_t pending_ns; /* since when */
+    uint64_t pending_ns;          /* since when */
+    uint64_t submit_ns, queue_ns; /* when the head got it; how long it waited there for a step */
     struct api_choice *next_pending, **link_pending;
+};
+
+/* An answer in one piece, from its choices' ends to its bytes. */
+struct whole_answer {
+    struct answer_delta *deltas; /* [n]; owned; NULL: not yet */
+    uint32_t n;
+    struct answer_usage usage;
+    struct strbuf out; /* where it is written on the pool */
 };
 
 struct api_request {
     struct encode_job job; /* first: a job is its request */
     struct serving *s;
     enum api_state state;
-    bool on_pool; /* the pool has it: not to be freed */
+    bool on_pool; /* the pool has it, for the prompt or the answer: not to be freed */
     void *reply;  /* NULL: answered, or the client is gone */
     const struct reply_ops *reply_ops;
     const struct dialect *dialect;
@@ -43,9 +52,12 @@ struct api_request {
     struct generation_rules rules;
     struct answer_rules answer_rules;
     struct answer_shape shape;
+    struct strbuf chunk_head; /* what shape shows of it */
     struct dialect_state dialect_state;
+    struct whole_answer whole;
     struct api_choice *choices;
     uint32_t n_choices, n_ended;
+    char asked_model[SERVING_MAX_MODEL + 1]; /* outside of the body; "": it is not */
     struct str lora;                  /* the adapter that was asked for; borrowed from params */
     bool counted;                     /* in the table and in n_open_choices */
     struct api_request *next, **link; /* all live ones, or the dead */
@@ -56,7 +68,8 @@ void api_request_start(struct serving *s, void *reply, const struct serving_requ
 void api_request_enter(struct api_request *r, enum api_state next);
 enum status api_choice_submit(struct api_choice *c);
 void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struct tokens_item *t);
-/* Writes what there is and room allows; ends the answer when all choices have ended. */
+/* Writes what there is and room allows; ends the answer when all choices have ended. An answer with
+ * many log-probabilities is written on the pool: nothing is heard of it until then. */
 void api_request_flush(struct api_request *r);
 /* Answers, or ends the stream, with the error; the reply is the caller's to forget. */
 void api_answer_error(struct api_request *r, const struct api_error *e);

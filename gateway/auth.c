@@ -5,15 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/stat.h>
 
 #include "common/base/mem.h"
 
-#define WANT   "want \"KEY [tenant] [rate=R] [tokens=N] [streams=N] [priority=N] [models=A,B]\""
-#define HASHED "sha256:"
+#define WANT "want \"KEY [tenant] [rate=R] [tokens=N] [streams=N] [priority=N] [models=A,B]\""
 
-enum { MAX_KEYS = 100000, LINE_BYTES = 8192, DIGEST_BYTES = 32 };
+enum { MAX_KEYS = 100000, DIGEST_BYTES = KEY_DIGEST_BYTES };
 
 uint64_t auth_tenant_id(struct str name)
 {
@@ -40,14 +37,15 @@ static void free_entries(struct auth_entry *entries, uint32_t n)
     mem_free(entries);
 }
 
-static bool digest_of(struct str key, uint8_t out[DIGEST_BYTES])
+/* Whoever reads the store learns neither a key nor what stands in a file for it. */
+static void set_id(struct api_key *k, const uint8_t digest[DIGEST_BYTES])
 {
-    size_t n = strlen(HASHED), got = 0;
-    if (key.len < n || memcmp(key.ptr, HASHED, n) != 0)
-        return crypto_hash_sha256(out, (const unsigned char *)key.ptr, key.len) == 0;
-    return key.len == n + 2 * (size_t)DIGEST_BYTES &&
-           sodium_hex2bin(out, DIGEST_BYTES, key.ptr + n, key.len - n, NULL, &got, NULL) == 0 &&
-           got == DIGEST_BYTES;
+    static const char salt[] = "coxswain quota";
+    uint8_t bytes[sizeof salt + DIGEST_BYTES], hash[DIGEST_BYTES];
+    memcpy(bytes, salt, sizeof salt);
+    memcpy(bytes + sizeof salt, digest, DIGEST_BYTES);
+    crypto_hash_sha256(hash, bytes, sizeof bytes);
+    sodium_bin2hex(k->id, sizeof k->id, hash, (sizeof k->id - 1) / 2);
 }
 
 /* Takes limits. */
@@ -55,7 +53,7 @@ static enum status add_key(struct auth *a, struct str key, struct str tenant,
                            struct key_limits *limits, struct error *err)
 {
     struct auth_entry e = {0};
-    bool fine = digest_of(key, e.digest);
+    bool fine = key_digest(key, e.digest);
     if (a->n_entries >= MAX_KEYS || !fine) {
         limits_fini(limits);
         return fine ? error_set(err, STATUS_INVALID, "more than %d API keys", MAX_KEYS)
@@ -64,8 +62,14 @@ static enum status add_key(struct auth *a, struct str key, struct str tenant,
     e.key = mem_zalloc(sizeof *e.key);
     e.key->n_refs = 1;
     e.key->limits = *limits;
+    set_id(e.key, e.digest);
     *limits = (struct key_limits){0};
     e.key->tenant = tenant.len ? auth_tenant_id(tenant) : tenant_of_key(e.digest);
+    if (tenant.len)
+        snprintf(e.key->name, sizeof e.key->name, STR_FMT, STR_ARG(tenant));
+    else
+        snprintf(e.key->name, sizeof e.key->name, "sha256:%02x%02x%02x%02x", e.digest[0],
+                 e.digest[1], e.digest[2], e.digest[3]);
     if ((a->n_entries & (a->n_entries - 1)) == 0)
         a->entries = mem_realloc(a->entries, (a->n_entries ? a->n_entries * 2 : 1) * sizeof e);
     a->entries[a->n_entries++] = e;
@@ -89,27 +93,19 @@ static enum status sort_keys(struct auth *a, struct error *err)
 
 /* ---- the file ---- */
 
-static struct str next_word(const char **at)
-{
-    *at += strspn(*at, " \t\r\n");
-    struct str w = {*at, strcspn(*at, " \t\r\n")};
-    *at += w.len;
-    return w;
-}
-
 /* No message repeats what a line says: it may be a key. */
 static enum status add_line(struct auth *a, const char *line, struct error *err)
 {
     const char *at = line;
     struct key_limits limits = {0};
-    struct str key = next_word(&at), tenant = {"", 0}, word = next_word(&at);
+    struct str key = key_next_word(&at), tenant = {"", 0}, word = key_next_word(&at);
     if (key.len == 0 || key.ptr[0] == '#')
         return STATUS_OK;
     if (word.len > 0 && !memchr(word.ptr, '=', word.len)) {
         tenant = word;
-        word = next_word(&at);
+        word = key_next_word(&at);
     }
-    for (; word.len > 0; word = next_word(&at))
+    for (; word.len > 0; word = key_next_word(&at))
         if (!limits_parse(&limits, word)) {
             limits_fini(&limits);
             return error_set(err, STATUS_INVALID, WANT);
@@ -117,25 +113,15 @@ static enum status add_line(struct auth *a, const char *line, struct error *err)
     return add_key(a, key, tenant, &limits, err);
 }
 
-static struct auth_stamp stamp_of(const struct stat *st)
-{
-    return (struct auth_stamp){.mtime_ns =
-                                   st->st_mtim.tv_sec * INT64_C(1000000000) + st->st_mtim.tv_nsec,
-                               .size = st->st_size,
-                               .inode = (uint64_t)st->st_ino};
-}
-
 static enum status add_file(struct auth *a, const char *path, struct error *err)
 {
-    char line[LINE_BYTES];
-    struct stat st;
+    char line[KEY_LINE_BYTES];
     enum status s = STATUS_OK;
     FILE *f = fopen(path, "re");
     if (!f)
         return error_set(err, errno == EACCES ? STATUS_DENIED : STATUS_NOT_FOUND,
                          "API key file %s: %s", path, strerror(errno));
-    if (fstat(fileno(f), &st) == 0) /* before it is read: what is written meanwhile is news */
-        a->read = a->seen = stamp_of(&st);
+    key_file_opened(&a->watch, fileno(f));
     for (int n = 1; s == STATUS_OK && fgets(line, sizeof line, f); n++) {
         s = strlen(line) + 1 < sizeof line ? add_line(a, line, err)
                                            : error_set(err, STATUS_INVALID, "it is too long");
@@ -190,6 +176,7 @@ static void take_over(const struct auth *from, struct auth *to)
             struct key_limits l = old->key->limits;
             old->key->limits = new->key->limits;
             old->key->tenant = new->key->tenant;
+            memcpy(old->key->name, new->key->name, sizeof old->key->name);
             new->key->limits = l; /* freed with what is dropped */
             api_key_hold(old->key);
             api_key_drop(new->key);
@@ -200,26 +187,12 @@ static void take_over(const struct auth *from, struct auth *to)
     }
 }
 
-static bool same(const struct auth_stamp *a, const struct auth_stamp *b)
-{
-    return a->mtime_ns == b->mtime_ns && a->size == b->size && a->inode == b->inode;
-}
-
 enum status auth_look(struct auth *a, bool *changed, struct error *err)
 {
-    struct stat st;
-    struct auth_stamp now = {.mtime_ns = -1}; /* it is gone, which is news as well */
     struct auth next;
     *changed = false;
-    if (!a->file)
+    if (!a->file || !key_file_is_news(&a->watch, a->file))
         return STATUS_OK;
-    if (stat(a->file, &st) == 0)
-        now = stamp_of(&st);
-    bool settled = same(&now, &a->seen);
-    a->seen = now;
-    if (same(&now, &a->read) || !settled)
-        return STATUS_OK;
-    a->read = now; /* also when it has an error: it is said once */
     TRY(auth_init(&next, a->flags, a->file, err));
     take_over(a, &next);
     free_entries(a->entries, a->n_entries);
@@ -230,27 +203,14 @@ enum status auth_look(struct auth *a, bool *changed, struct error *err)
 
 /* ---- who is it ---- */
 
-static struct str bearer(struct str header)
-{
-    struct str key = {"", 0};
-    if (header.len < 7 || strncasecmp(header.ptr, "Bearer ", 7) != 0)
-        return key;
-    key = (struct str){header.ptr + 7, header.len - 7};
-    while (key.len > 0 && *key.ptr == ' ')
-        key.ptr++, key.len--;
-    while (key.len > 0 && key.ptr[key.len - 1] == ' ')
-        key.len--;
-    return key;
-}
-
 struct api_key *auth_find(const struct auth *a, struct str authorization, struct str bare)
 {
     uint8_t digest[DIGEST_BYTES];
     struct api_key *found = NULL;
-    struct str key = authorization.len ? bearer(authorization) : bare;
+    struct str key = key_sent(authorization, bare);
     if (key.len == 0)
         return NULL;
-    crypto_hash_sha256(digest, (const unsigned char *)key.ptr, key.len);
+    key_digest_sent(key, digest);
     for (uint32_t i = 0; i < a->n_entries; i++)
         if (sodium_memcmp(digest, a->entries[i].digest, sizeof digest) == 0)
             found = a->entries[i].key;

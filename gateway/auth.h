@@ -3,9 +3,7 @@
  * that neither length nor position of a match shows. The file is read again when it changes; what a
  * key has used goes on being counted, and a file with an error changes nothing. Loop thread only.
  */
-#include <sys/types.h>
-
-#include "common/base/config.h"
+#include "common/net/api_keys.h"
 #include "gateway/limits.h"
 
 struct auth_entry {
@@ -13,17 +11,12 @@ struct auth_entry {
     struct api_key *key;
 };
 
-struct auth_stamp { /* which file was read */
-    int64_t mtime_ns, size;
-    uint64_t inode;
-};
-
 struct auth {
     struct auth_entry *entries; /* by digest */
     uint32_t n_entries;
     const struct option_list *flags; /* borrowed, with file: they are read again */
     const char *file;
-    struct auth_stamp read, seen; /* the file's, when it was read and at the last look */
+    struct key_file_watch watch;
 };
 
 /* keys: each a tenant of its own. file: NULL, or lines

@@ -131,7 +131,8 @@ static bool read_create(struct state_call *c, json_t *o, struct stored_batch *b)
     if (!file || strlen(file) >= sizeof b->input_file)
         return refuse(c, "input_file_id", "the id of an uploaded file is wanted.");
     if (!endpoint || !batch_dialect(str_from(endpoint)))
-        return refuse(c, "endpoint", "/v1/chat/completions or /v1/completions is wanted.");
+        return refuse(c, "endpoint",
+                      "/v1/chat/completions, /v1/completions or /v1/embeddings is wanted.");
     if (!window || strcmp(window, "24h") != 0)
         return refuse(c, "completion_window", "\"24h\" is the only one.");
     snprintf(b->input_file, sizeof b->input_file, "%s", file);

@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "common/base/metrics.h"
 #include "gateway/dialect.h"
 #include "gateway/encode_pool.h"
 #include "gateway/serving.h"
@@ -36,8 +37,11 @@ struct take_job {
     enum status status;
 };
 
+enum line_outcome { LINE_COMPLETED, LINE_FAILED, LINE_RELEASED, LINE_DROPPED, LINE_OUTCOME_COUNT };
+
 struct batch_runner {
     struct batch_runner_options o;
+    struct metric *open, *running, *lines[LINE_OUTCOME_COUNT];
     struct batch_slot *slots;
     struct take_job take;
     bool taking, wanted /* there may be lines */, any_open, closing;
@@ -49,7 +53,9 @@ const struct dialect *batch_dialect(struct str url)
     static const struct {
         const char *url;
         const struct dialect *dialect;
-    } rows[] = {{"/v1/chat/completions", &dialect_chat}, {"/v1/completions", &dialect_completions}};
+    } rows[] = {{"/v1/chat/completions", &dialect_chat},
+                {"/v1/completions", &dialect_completions},
+                {"/v1/embeddings", &dialect_embeddings}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (str_eq_c(url, rows[i].url))
             return rows[i].dialect;
@@ -58,6 +64,8 @@ const struct dialect *batch_dialect(struct str url)
 
 static void free_slot(struct batch_slot *s)
 {
+    if (s->state != SLOT_FREE)
+        metric_add(s->b->running, -1);
     mem_free(s->line.owned_body);
     s->line.owned_body = NULL;
     s->r = NULL;
@@ -83,6 +91,11 @@ static void save_run(struct encode_job *j)
 
 static void pump(struct batch_runner *b);
 
+static enum line_outcome outcome_of(int http_status)
+{
+    return http_status == 200 ? LINE_COMPLETED : http_status == 503 ? LINE_RELEASED : LINE_FAILED;
+}
+
 static void save_done(struct encode_job *j)
 {
     struct batch_slot *s = (struct batch_slot *)j;
@@ -90,6 +103,7 @@ static void save_done(struct encode_job *j)
         s->state = SLOT_UNSAVED;
         return;
     }
+    metric_add(s->b->lines[outcome_of(s->http_status)], 1);
     free_slot(s);
     pump(s->b);
 }
@@ -143,6 +157,11 @@ static void reply_end(void *reply)
     reply_respond(reply, 500, STR("null"), 0);
 }
 
+static void reply_drop(void *reply, bool begun)
+{
+    reply_respond(reply, 504, STR("null"), 0);
+}
+
 static const struct reply_ops line_reply_ops = {
     .attach = reply_attach,
     .respond = reply_respond,
@@ -150,6 +169,7 @@ static const struct reply_ops line_reply_ops = {
     .room = reply_room,
     .write = reply_write,
     .end = reply_end,
+    .drop = reply_drop,
 };
 
 static struct batch_slot *next_free(const struct batch_runner *b)
@@ -170,6 +190,7 @@ static void run_line(struct batch_runner *b, const struct taken_line *l)
                                 .reply_ops = &line_reply_ops};
     s->line = *l;
     s->state = SLOT_RUNNING;
+    metric_add(b->running, 1);
     serving_on_request(b->o.serving, s, &q);
 }
 
@@ -193,6 +214,7 @@ static void take_done(struct encode_job *j)
     if (t->status == STATUS_OK) {
         b->wanted = b->wanted || t->n == t->max;
         b->any_open = t->n_open > 0;
+        metric_set(b->open, t->n_open);
     }
     for (uint32_t i = 0; i < t->n; i++) {
         if (b->closing) /* it waits again when the store is opened */
@@ -250,6 +272,7 @@ void batch_runner_drop(struct batch_runner *b, int64_t batch_no)
         if (s->state != SLOT_RUNNING || s->line.batch_no != batch_no)
             continue;
         serving_on_abort(b->o.serving, s->r);
+        metric_add(b->lines[LINE_DROPPED], 1);
         free_slot(s);
     }
     pump(b);
@@ -257,10 +280,29 @@ void batch_runner_drop(struct batch_runner *b, int64_t batch_no)
 
 /* ---- life ---- */
 
+static void make_metrics(struct batch_runner *b)
+{
+    static const char *const labels[LINE_OUTCOME_COUNT] = {[LINE_COMPLETED] =
+                                                               "outcome=\"completed\"",
+                                                           [LINE_FAILED] = "outcome=\"failed\"",
+                                                           [LINE_RELEASED] = "outcome=\"released\"",
+                                                           [LINE_DROPPED] = "outcome=\"dropped\""};
+    b->open = metrics_gauge(b->o.metrics, "coxswain_gateway_batches_open", "",
+                            "Batches in progress. With --state-dir.");
+    b->running = metrics_gauge(b->o.metrics, "coxswain_gateway_batch_lines_running", "",
+                               "Lines of batches that run, or whose answer is being stored.");
+    for (int i = 0; i < LINE_OUTCOME_COUNT; i++)
+        b->lines[i] = metrics_counter(
+            b->o.metrics, "coxswain_gateway_batch_lines_total", labels[i],
+            "Lines of batches by what became of them: answered with 200, with an error, waiting "
+            "again after a 503, dropped because their batch was cancelled.");
+}
+
 struct batch_runner *batch_runner_new(const struct batch_runner_options *o)
 {
     struct batch_runner *b = mem_zalloc(sizeof *b);
     b->o = *o;
+    make_metrics(b);
     b->wanted = true; /* of an earlier life */
     b->slots = mem_array(o->n_slots, sizeof *b->slots);
     for (uint32_t i = 0; i < o->n_slots; i++) {

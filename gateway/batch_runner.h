@@ -7,6 +7,7 @@
 struct batch_runner;
 struct dialect;
 struct encode_pool;
+struct metrics;
 struct serving;
 struct state_store;
 
@@ -14,6 +15,7 @@ struct batch_runner_options { /* all borrowed */
     struct state_store *store;
     struct encode_pool *thread; /* the store's */
     struct serving *serving;
+    struct metrics *metrics;
     uint64_t (*wall_s)(void *ctx);
     uint32_t n_slots;
 };

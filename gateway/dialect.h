@@ -11,7 +11,12 @@ struct dialect_state {
     uint32_t n_events, n_blocks;
     bool block_is_open;
     enum answer_part_kind open_block;
+    /* What was said so far, for dialects whose end repeats it. */
+    struct strbuf items, text, head, logprobs;
+    size_t n_logprobs_given;                /* bytes of logprobs that were said already */
+    uint32_t n_counted, n_reasoning_tokens; /* of all ids: looked at, found in the reasoning */
 };
+void dialect_state_fini(struct dialect_state *s); /* api_request.c calls it */
 
 struct answer_shape { /* what all that is written of one request shares; borrowed */
     const char *id;   /* prefix and 32 hex digits */
@@ -21,6 +26,7 @@ struct answer_shape { /* what all that is written of one request shares; borrowe
     const struct params *params;
     const struct prompt_list *prompts;
     const struct text_tokenizer *tokenizer;
+    struct str chunk_head; /* of a stream, when the dialect makes one */
 };
 
 struct dialect {
@@ -46,6 +52,8 @@ struct dialect {
      * All writers append to out, framing included. */
     const char *(*stream_type)(const struct params *p);
     const char *keep_alive;
+    /* What all its chunks begin with, made once, into a->chunk_head; NULL: delta writes it. */
+    void (*chunk_head)(struct strbuf *out, const struct answer_shape *a);
     /* Before the first delta; NULL: nothing is written. */
     void (*open)(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s);
     void (*delta)(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
@@ -55,10 +63,14 @@ struct dialect {
     /* The answer in one piece: every choice as one delta with first and end set, in order. */
     void (*whole)(struct strbuf *out, const struct answer_shape *a, const struct answer_delta *d,
                   uint32_t n, const struct answer_usage *u);
+    /* The end of a stream that fails, where it says more than the error; NULL: error. */
+    void (*fail)(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
+                 const struct api_error *e);
     /* As the body of an answer, or as the end of a stream. */
     void (*error)(struct strbuf *out, const struct api_error *e, bool in_stream);
 };
 
-extern const struct dialect dialect_djl, dialect_djl_async, dialect_messages, dialect_count_tokens,
-    dialect_embeddings;
-extern const struct dialect dialect_completions, dialect_chat, dialect_tokenize, dialect_detokenize;
+extern const struct dialect dialect_djl, dialect_djl_async, dialect_djl_tgi, dialect_djl_static,
+    dialect_messages, dialect_count_tokens, dialect_embeddings;
+extern const struct dialect dialect_completions, dialect_chat, dialect_responses, dialect_tokenize,
+    dialect_detokenize;

@@ -7,7 +7,9 @@
 #include "gateway/openai_completions.h"
 
 enum { MAX_DROPPED_BYTES = 200 };
-enum djl_form { ROLLING = 1, ASYNC = 2 };
+enum djl_form { ROLLING = 1, ASYNC = 2, TGI = 4, STATIC = 8 };
+#define BATCH (ROLLING | TGI) /* what rolling_batch=vllm reads */
+#define EVERY (BATCH | ASYNC | STATIC)
 enum djl_format { FORMAT_JSON, FORMAT_LINES, FORMAT_SSE };
 
 struct translation {
@@ -94,6 +96,11 @@ static bool take_details(struct translation *t, const char *key, json_t *v)
     return read_bool(t, key, v, &t->djl.details);
 }
 
+static bool take_input_details(struct translation *t, const char *key, json_t *v)
+{
+    return read_bool(t, key, v, &t->djl.input_details);
+}
+
 static bool take_return_full_text(struct translation *t, const char *key, json_t *v)
 {
     return read_bool(t, key, v, &t->djl.return_full_text);
@@ -113,33 +120,34 @@ static const struct parameter {
     unsigned forms;
     bool (*take)(struct translation *t, const char *key, json_t *v);
 } parameters[] = {
-    {"max_new_tokens", "max_tokens", ROLLING | ASYNC, NULL},
-    {"do_sample", NULL, ROLLING | ASYNC, take_do_sample},
-    {"temperature", "temperature", ROLLING | ASYNC, NULL},
-    {"top_k", NULL, ROLLING | ASYNC, take_top_k},
-    {"top_p", "top_p", ROLLING | ASYNC, NULL},
-    {"min_p", "min_p", ROLLING | ASYNC, NULL},
-    {"repetition_penalty", "repetition_penalty", ROLLING | ASYNC, NULL},
-    {"presence_penalty", "presence_penalty", ROLLING | ASYNC, NULL},
-    {"frequency_penalty", "frequency_penalty", ROLLING | ASYNC, NULL},
-    {"seed", NULL, ROLLING | ASYNC, take_seed},
-    {"stop_sequences", NULL, ROLLING | ASYNC, take_stop},
-    {"stop", NULL, ROLLING | ASYNC, take_stop},
-    {"stop_token_ids", "stop_token_ids", ROLLING | ASYNC, NULL},
-    {"include_stop_str_in_output", "include_stop_str_in_output", ROLLING | ASYNC, NULL},
-    {"ignore_eos_token", "ignore_eos", ROLLING | ASYNC, NULL},
-    {"ignore_eos", "ignore_eos", ROLLING | ASYNC, NULL},
-    {"min_tokens", "min_tokens", ROLLING | ASYNC, NULL},
-    {"logit_bias", "logit_bias", ROLLING | ASYNC, NULL},
-    {"bad_words", "bad_words", ROLLING | ASYNC, NULL},
-    {"skip_special_tokens", "skip_special_tokens", ROLLING | ASYNC, NULL},
+    {"max_new_tokens", "max_tokens", EVERY, NULL},
+    {"do_sample", NULL, EVERY, take_do_sample},
+    {"temperature", "temperature", EVERY, NULL},
+    {"top_k", NULL, EVERY, take_top_k},
+    {"top_p", "top_p", EVERY, NULL},
+    {"min_p", "min_p", EVERY, NULL},
+    {"repetition_penalty", "repetition_penalty", EVERY, NULL},
+    {"presence_penalty", "presence_penalty", EVERY, NULL},
+    {"frequency_penalty", "frequency_penalty", EVERY, NULL},
+    {"seed", NULL, EVERY, take_seed},
+    {"stop_sequences", NULL, EVERY, take_stop},
+    {"stop", NULL, EVERY, take_stop},
+    {"stop_token_ids", "stop_token_ids", EVERY, NULL},
+    {"include_stop_str_in_output", "include_stop_str_in_output", EVERY, NULL},
+    {"ignore_eos_token", "ignore_eos", EVERY, NULL},
+    {"ignore_eos", "ignore_eos", EVERY, NULL},
+    {"min_tokens", "min_tokens", EVERY, NULL},
+    {"logit_bias", "logit_bias", EVERY, NULL},
+    {"bad_words", "bad_words", EVERY, NULL},
+    {"skip_special_tokens", "skip_special_tokens", EVERY, NULL},
     {"truncate", "truncate_prompt_tokens", ASYNC, NULL},
-    {"top_n_tokens", "logprobs", ROLLING, NULL},
-    {"n", "n", ROLLING, NULL},
-    {"best_of", "best_of", ROLLING, NULL},
-    {"return_full_text", NULL, ROLLING | ASYNC, take_return_full_text},
-    {"details", NULL, ROLLING | ASYNC, take_details},
-    {"output_formatter", NULL, ROLLING, take_output_formatter},
+    {"top_n_tokens", "logprobs", BATCH, NULL},
+    {"n", "n", BATCH, NULL},
+    {"best_of", "best_of", BATCH, NULL},
+    {"return_full_text", NULL, EVERY, take_return_full_text},
+    {"details", NULL, EVERY, take_details},
+    {"decoder_input_details", NULL, EVERY, take_input_details},
+    {"output_formatter", NULL, BATCH, take_output_formatter},
 };
 
 static const struct parameter *find_parameter(enum djl_form form, const char *name)
@@ -172,7 +180,8 @@ static bool take_parameters(struct translation *t, json_t *given)
 }
 
 /* What DJL says where nothing was said: greedy unless a temperature or do_sample asks for chance
- * (ROLLING), and the chosen token's score. best_of alone is n. */
+ * (all but ASYNC), and the chosen token's score; in one piece the prompt's too, where it is asked
+ * for. best_of alone is n. */
 static void fill_defaults(struct translation *t)
 {
     json_t *to = t->to, *best_of = json_object_get(to, "best_of");
@@ -181,6 +190,8 @@ static void fill_defaults(struct translation *t)
         json_object_set_new(to, "temperature", json_integer(0));
     if (!json_object_get(to, "logprobs"))
         json_object_set_new(to, "logprobs", json_integer(0));
+    if (t->djl.input_details && t->djl.details && json_is_false(json_object_get(to, "stream")))
+        json_object_set_new(to, "prompt_logprobs", json_integer(0));
     if (best_of && !json_object_get(to, "n")) {
         json_object_set(to, "n", best_of);
         json_object_del(to, "best_of");
@@ -214,7 +225,9 @@ static enum djl_format find_format(struct translation *t, bool stream)
         return FORMAT_SSE;
     if (t->format)
         log_warn("formatter_ignored", "name=%s", log_quote(t->format));
-    return stream ? FORMAT_LINES : FORMAT_JSON;
+    if (!stream)
+        return FORMAT_JSON;
+    return t->form == TGI ? FORMAT_SSE : FORMAT_LINES;
 }
 
 static bool read_format(struct translation *t, const json_t *body, enum djl_format *out)
@@ -244,10 +257,27 @@ static void drop_unknown(struct translation *t, const json_t *body)
     }
 }
 
+static bool is_text(const json_t *v)
+{
+    return json_is_string(v) && json_string_length(v) > 0;
+}
+
+/* A static batch is of several, too; OpenAI's reader bounds their number. */
+static bool is_batch(const json_t *v)
+{
+    size_t n = json_array_size(v);
+    for (size_t i = 0; i < n; i++)
+        if (!is_text(json_array_get(v, i)))
+            return false;
+    return n > 0;
+}
+
 static bool take_inputs(struct translation *t, const json_t *body, enum djl_format *format)
 {
     json_t *inputs = json_object_get(body, "inputs");
-    if (!json_is_string(inputs) || json_string_length(inputs) == 0)
+    if (t->form == STATIC && !is_text(inputs) && !is_batch(inputs))
+        return wrong_type(t, "inputs", "a string or a list of strings, and not empty");
+    if (t->form != STATIC && !is_text(inputs))
         return wrong_type(t, "inputs", "a string, and not empty");
     json_object_set(t->to, "prompt", inputs);
     drop_unknown(t, body);
@@ -282,11 +312,15 @@ static bool read_inputs(struct translation *t, const struct prepare_model *m, co
         return false;
     p->djl = t->djl;
     if (!json_object_get(t->to, "max_tokens")) {
-        p->max_tokens = p->sampling.max_tokens = DJL_DEFAULT_NEW_TOKENS;
+        p->max_tokens =
+            t->form == STATIC && p->stream ? DJL_STATIC_STREAM_TOKENS : DJL_DEFAULT_NEW_TOKENS;
+        p->sampling.max_tokens = p->max_tokens;
         p->max_tokens_is_default = true;
     }
     if (p->n > 1 && p->stream)
         return api_error_set(t->e, 400, "n", "n and best_of above 1 cannot be streamed.");
+    if (out->prompts.n > 1 && p->stream)
+        return api_error_set(t->e, 400, "inputs", "a batch cannot be streamed: send one input.");
     return true;
 }
 
@@ -299,7 +333,7 @@ static bool read_openai(struct translation *t, const struct prepare_model *m, co
     json_object_update(t->to, (json_t *)body);
     json_object_del(t->to, "model");
     json_object_del(t->to, "adapters");
-    json_t *f = t->form == ROLLING ? json_object_get(body, "output_formatter") : NULL;
+    json_t *f = t->form & BATCH ? json_object_get(body, "output_formatter") : NULL;
     if (f && !json_is_null(f) && !take_output_formatter(t, "output_formatter", f))
         return false;
     json_object_del(t->to, "output_formatter");
@@ -321,8 +355,13 @@ static bool read_openai(struct translation *t, const struct prepare_model *m, co
 static bool read_body(enum djl_form form, const struct prepare_model *m, json_t *owned_body,
                       struct prepared *out)
 {
-    struct translation t = {
-        .form = form, .to = json_object(), .djl = {.is_async = form == ASYNC}, .e = &out->error};
+    struct translation t = {.form = form,
+                            .to = json_object(),
+                            .djl = {.is_async = form == ASYNC,
+                                    .is_tgi = form == TGI,
+                                    .details = form == TGI,
+                                    .return_full_text = form == STATIC},
+                            .e = &out->error};
     bool ok, chat = json_object_get(owned_body, "messages"),
              inputs = json_object_get(owned_body, "inputs");
     strbuf_init(&t.dropped, 0);
@@ -344,6 +383,16 @@ static bool read_body(enum djl_form form, const struct prepare_model *m, json_t 
 bool djl_read_rolling(const struct prepare_model *m, json_t *owned_body, struct prepared *out)
 {
     return read_body(ROLLING, m, owned_body, out);
+}
+
+bool djl_read_tgi(const struct prepare_model *m, json_t *owned_body, struct prepared *out)
+{
+    return read_body(TGI, m, owned_body, out);
+}
+
+bool djl_read_static(const struct prepare_model *m, json_t *owned_body, struct prepared *out)
+{
+    return read_body(STATIC, m, owned_body, out);
 }
 
 bool djl_read_async(const struct prepare_model *m, json_t *owned_body, struct prepared *out)

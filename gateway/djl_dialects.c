@@ -137,6 +137,16 @@ const struct dialect dialect_djl_chat_sse = {
     .keep_alive = SSE_KEEP_ALIVE,
     .error = djl_rolling_error_sse,
 };
+/* A stream is SSE here (dialect_djl_sse): this one answers in one piece. */
+const struct dialect dialect_djl_tgi = {
+    COMMON("djl", "inputs"),   .read = djl_read_tgi,       .status = djl_rolling_status, INPUTS,
+    .stream_type = lines_type, .error = djl_rolling_error,
+};
+const struct dialect dialect_djl_static = {
+    COMMON("djl", "inputs"), .read = djl_read_static,   .status = djl_rolling_status,
+    .kind = API_COMPLETIONS, .stream_type = lines_type, .delta = djl_static_delta,
+    .close = djl_close,      .whole = djl_static_whole, .error = djl_static_error,
+};
 const struct dialect dialect_djl_async = {COMMON("djl", "inputs"), ASYNC, INPUTS};
 const struct dialect dialect_djl_async_chat = {COMMON("djl", "messages"), ASYNC, MESSAGES};
 const struct dialect dialect_djl_async_prompt = {

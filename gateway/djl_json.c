@@ -5,15 +5,8 @@
 #include "gateway/openai_json.h"
 #include "gateway/sse.h"
 
-/* Which part of a text each of its tokens brought. A token whose bytes are not there (a special one
- * that is not shown, half a character, one behind a stop string) has none, the last one has all
- * that is left: joined they are the text. */
-struct pieces {
-    struct str text;
-    size_t given, matched;
-};
-
-static struct str next_piece(struct pieces *p, const struct answer_shape *a, uint32_t id, bool last)
+struct str djl_next_piece(struct djl_pieces *p, const struct answer_shape *a, uint32_t id,
+                          bool last)
 {
     char buf[OPENAI_TOKEN_MAX];
     struct str bytes = openai_token(a, id, buf);
@@ -39,19 +32,37 @@ static struct str text_of(const struct answer_delta *d)
     return d->n_parts ? d->parts[0].text : STR("");
 }
 
+struct djl_pieces djl_pieces_of(const struct answer_delta *d)
+{
+    return (struct djl_pieces){.text = text_of(d)};
+}
+
 static const char *score_key(const struct answer_shape *a)
 {
-    return a->params->djl.is_async ? "logprob" : "log_prob";
+    return a->params->djl.is_async || a->params->djl.is_tgi ? "logprob" : "log_prob";
+}
+
+/* score NULL: it has none. */
+static void append_scored(struct strbuf *out, const struct answer_shape *a, uint32_t id,
+                          struct str text, const float *score)
+{
+    strbuf_printf(out, "{\"id\":%u,\"text\":", id);
+    strbuf_append_json(out, text);
+    strbuf_printf(out, ",\"%s\":", score_key(a));
+    if (score)
+        openai_logprob(out, *score);
+    else
+        strbuf_append_c(out, "null");
+    if (a->params->djl.is_tgi)
+        strbuf_printf(out, ",\"special\":%s",
+                      text_token_is_special(a->tokenizer, id) ? "true" : "false");
+    strbuf_append_c(out, "}");
 }
 
 static void append_token(struct strbuf *out, const struct answer_shape *a, uint32_t id,
                          struct str text, float score)
 {
-    strbuf_printf(out, "{\"id\":%u,\"text\":", id);
-    strbuf_append_json(out, text);
-    strbuf_printf(out, ",\"%s\":", score_key(a));
-    openai_logprob(out, score);
-    strbuf_append_c(out, "}");
+    append_scored(out, a, id, text, &score);
 }
 
 /* The score of the chosen token; a head that says none is a score of 0. */
@@ -63,12 +74,29 @@ static float score_of(const struct answer_delta *d, uint32_t i)
 static void append_tokens(struct strbuf *out, const struct answer_shape *a,
                           const struct answer_delta *d)
 {
-    struct pieces pieces = {.text = text_of(d)};
+    struct djl_pieces pieces = djl_pieces_of(d);
     strbuf_append_c(out, "\"tokens\":[");
     for (uint32_t i = 0; i < d->n_ids; i++) {
-        struct str text = next_piece(&pieces, a, d->ids[i], i + 1 == d->n_ids);
+        struct str text = djl_next_piece(&pieces, a, d->ids[i], i + 1 == d->n_ids);
         strbuf_append_c(out, i ? "," : "");
         append_token(out, a, d->ids[i], text, score_of(d, i));
+    }
+    strbuf_append_c(out, "]");
+}
+
+/* decoder_input_details: the prompt's tokens, of which the first has no score. */
+static void append_prefill(struct strbuf *out, const struct answer_shape *a,
+                           const struct answer_delta *d)
+{
+    const struct prompt_scores *s = d->scores;
+    char buf[OPENAI_TOKEN_MAX];
+    strbuf_append_c(out, ",\"prefill\":[");
+    for (uint32_t i = 0; s && i < d->prompt->n_ids; i++) {
+        uint32_t id = d->prompt->ids[i];
+        bool has = i > 0 && i <= s->n_known && s->n[i - 1] > 0;
+        strbuf_append_c(out, i ? "," : "");
+        append_scored(out, a, id, openai_token(a, id, buf),
+                      has ? &s->values[(size_t)(i - 1) * s->width] : NULL);
     }
     strbuf_append_c(out, "]");
 }
@@ -101,9 +129,8 @@ static const char *finish_name(const struct answer_shape *a, const struct answer
     return a->params->djl.is_async ? "stop" : "eos_token";
 }
 
-/* "generated_text":…, behind the prompt where that is asked for. said: what was given before. */
-static void append_generated(struct strbuf *out, const struct answer_shape *a,
-                             const struct answer_delta *d, struct str said)
+void djl_generated(struct strbuf *out, const struct answer_shape *a, const struct answer_delta *d,
+                   struct str said)
 {
     struct strbuf all;
     strbuf_init(&all, 0);
@@ -146,7 +173,7 @@ static void append_line_end(struct strbuf *out, const struct answer_shape *a,
     if (last) {
         struct str said = strbuf_str(&d->g->said);
         strbuf_append_c(out, ",");
-        append_generated(out, a, d, said);
+        djl_generated(out, a, d, said);
     }
     if (last && a->params->djl.details) {
         strbuf_append_c(out, ",\"details\":");
@@ -164,7 +191,7 @@ static void append_line_end(struct strbuf *out, const struct answer_shape *a,
 void djl_delta(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
                const struct answer_delta *d)
 {
-    struct pieces pieces = {.text = text_of(d)};
+    struct djl_pieces pieces = djl_pieces_of(d);
     uint32_t n = d->n_ids ? d->n_ids : 1;
     for (uint32_t i = 0; i < n; i++) {
         bool last = i + 1 == n;
@@ -172,12 +199,13 @@ void djl_delta(struct strbuf *out, const struct answer_shape *a, struct dialect_
             sse_begin(out);
         strbuf_append_c(out, a->params->djl.is_async ? "{\"index\":0,\"token\":" : "{\"token\":");
         if (d->n_ids) {
-            struct str text = next_piece(&pieces, a, d->ids[i], last);
+            struct str text = djl_next_piece(&pieces, a, d->ids[i], last);
             append_token(out, a, d->ids[i], text, score_of(d, i));
         } else {
             strbuf_append_c(out, "{\"id\":-1,\"text\":");
             strbuf_append_json(out, pieces.text);
-            strbuf_printf(out, ",\"%s\":0}", score_key(a));
+            strbuf_printf(out, ",\"%s\":0%s}", score_key(a),
+                          a->params->djl.is_tgi ? ",\"special\":true" : "");
         }
         append_line_end(out, a, d, last && d->end);
         if (a->params->djl.sse)
@@ -205,7 +233,7 @@ static void append_others(struct strbuf *out, const struct answer_shape *a,
         strbuf_append_c(out, ",");
         append_tokens(out, a, &d[i]);
         strbuf_append_c(out, ",");
-        append_generated(out, a, &d[i], STR(""));
+        djl_generated(out, a, &d[i], STR(""));
         strbuf_append_c(out, "}");
     }
     strbuf_append_c(out, "]");
@@ -214,19 +242,20 @@ static void append_others(struct strbuf *out, const struct answer_shape *a,
 void djl_whole(struct strbuf *out, const struct answer_shape *a, const struct answer_delta *d,
                uint32_t n, const struct answer_usage *u)
 {
-    bool is_async = a->params->djl.is_async;
-    strbuf_append_c(out, "{");
-    append_generated(out, a, d, STR(""));
+    bool is_async = a->params->djl.is_async, is_tgi = a->params->djl.is_tgi;
+    strbuf_append_c(out, is_tgi ? "[{" : "{");
+    djl_generated(out, a, d, STR(""));
     if (a->params->djl.details || n > 1) {
         strbuf_append_c(out, ",\"details\":");
         append_details(out, a, d);
         if (is_async) {
-            strbuf_printf(out, ",\"seed\":%llu,\"prefill\":[]",
-                          (unsigned long long)a->params->sampling.seed);
+            strbuf_printf(out, ",\"seed\":%llu", (unsigned long long)a->params->sampling.seed);
         } else {
             strbuf_append_c(out, ",\"inputs\":");
             strbuf_append_json(out, d->prompt->text);
         }
+        if (is_async || a->params->prompt_logprobs >= 0)
+            append_prefill(out, a, d);
         strbuf_append_c(out, ",");
         append_tokens(out, a, d);
         append_top_tokens(out, a, d);
@@ -234,5 +263,5 @@ void djl_whole(struct strbuf *out, const struct answer_shape *a, const struct an
             append_others(out, a, d, n);
         strbuf_append_c(out, "}");
     }
-    strbuf_append_c(out, is_async ? "}\n" : "}");
+    strbuf_append_c(out, is_async ? "}\n" : is_tgi ? "}]" : "}");
 }

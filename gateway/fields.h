@@ -44,7 +44,7 @@ struct field_table {
     size_t n;
 };
 extern const struct field_table fields_prompt, fields_sampling, fields_answer, fields_tools,
-    fields_messages, fields_embeddings, fields_refused;
+    fields_messages, fields_responses, fields_embeddings, fields_refused;
 /* All of them, in the order in which they are read and documented. */
 const struct field *fields_at(size_t i); /* NULL behind the last */
 
@@ -58,6 +58,8 @@ const struct field *fields_at(size_t i); /* NULL behind the last */
 #define DETOKENIZE     API_DETOKENIZE
 #define EMBEDDINGS     API_EMBEDDINGS
 #define MESSAGES       API_MESSAGES
+#define RESPONSES      API_RESPONSES
+#define DRAWS          (API_COMPLETIONS | API_CHAT | API_RESPONSES)
 #define ANTHROPIC      (API_MESSAGES | API_COUNT_TOKENS)
 #define AT(field)      offsetof(struct params, field)
 #define ROW(nm, ty, k) .name = nm, .type = ty, .kinds = k, .since = SINCE
@@ -112,4 +114,19 @@ const struct field *fields_at(size_t i); /* NULL behind the last */
 
 /* False, with "NAME must be WANT, got …". */
 bool field_wrong_type(struct api_error *e, const char *name, const char *want, const json_t *got);
+/* tools of p is the list v, whose members check, given their place, takes or refuses; none when it
+ * is empty. */
+typedef bool (*field_check_tool)(const json_t *tool, size_t i, const struct field_context *c);
+bool field_tools(struct params *p, const json_t *v, const struct field_context *c,
+                 field_check_tool check);
+/* A member of the object called name that nobody knows: refused by its full name, unless the policy
+ * lets it pass. */
+bool field_unknown_member(const struct field_context *c, const char *name, const char *key);
+/* Whether the members of v, called name, are null or among known, which ends in NULL; others are as
+ * above. True of what is no object. */
+bool field_known_members(const struct field_context *c, const char *name, const json_t *v,
+                         const char *const *known);
+/* The same of a response_format, or of its flat form, where a schema is not in json_schema. */
+bool field_known_format(const struct field_context *c, const char *name, const json_t *v,
+                        bool is_flat);
 bool field_read_bool(const json_t *v, const char *name, bool *out, struct api_error *e);

@@ -34,21 +34,30 @@ static bool parse_stream_options(struct params *p, const json_t *v, const struct
     return true;
 }
 
+#define ROW_LOGPROBS(nm, field, k)                                                                 \
+    {                                                                                              \
+        ROW(nm, FIELD_INT, k), .offset = AT(field), .max = PARAMS_MAX_LOGPROBS,                    \
+                               .why = "at most --max-logprobs, 20 where that is not given"         \
+    }
+
 static const struct field rows[] = {
-    ROW_BOOL(stream, BOTH | MESSAGES),
+    ROW_BOOL(stream, DRAWS | MESSAGES),
     ROW_CUSTOM(stream_options, BOTH, "include_usage, continuous_usage_stats"),
-    ROW_U32("stream_interval", stream_interval, BOTH, 1, 1 << 20),
+    ROW_U32("stream_interval", stream_interval, DRAWS, 1, 1 << 20),
     ROW_BOOL(echo, TEXT),
-    ROW_INT("logprobs", logprobs, TEXT, 0, PARAMS_MAX_LOGPROBS),
+    ROW_LOGPROBS("logprobs", logprobs, TEXT),
     {ROW("logprobs", FIELD_BOOL, CHAT), .offset = AT(want_logprobs)},
-    ROW_INT("top_logprobs", logprobs, CHAT, 0, PARAMS_MAX_LOGPROBS),
+    ROW_LOGPROBS("top_logprobs", logprobs, CHAT),
+    {ROW("top_logprobs", FIELD_INT, RESPONSES), .offset = AT(logprobs), .max = PARAMS_MAX_LOGPROBS,
+     .why = "at most --max-logprobs; with message.output_text.logprobs in include"},
+    ROW_LOGPROBS("prompt_logprobs", prompt_logprobs, BOTH),
     ROW_BOOL(return_token_ids, BOTH),
     ROW_BOOL(return_token_strs, TOKENIZE),
-    ROW_BOOL(return_tokens_as_token_ids, BOTH),
+    ROW_BOOL(return_tokens_as_token_ids, DRAWS),
     ROW_BOOL(return_prompt_text, BOTH),
-    ROW_BOOL(skip_special_tokens, BOTH),
-    ROW_BOOL(include_stop_str_in_output, BOTH),
-    ROW_BOOL(include_reasoning, CHAT),
+    ROW_BOOL(skip_special_tokens, DRAWS),
+    ROW_BOOL(include_stop_str_in_output, DRAWS),
+    ROW_BOOL(include_reasoning, CHAT | RESPONSES),
 };
 
 FIELD_TABLE(answer);

@@ -17,10 +17,10 @@
 static const struct {
     enum api_kind kind;
     const char *name;
-} columns[] = {{API_COMPLETIONS, "completions"},   {API_CHAT, "chat"},
-               {API_EMBEDDINGS, "embeddings"},     {API_MESSAGES, "messages"},
-               {API_COUNT_TOKENS, "count_tokens"}, {API_TOKENIZE, "tokenize"},
-               {API_DETOKENIZE, "detokenize"}};
+} columns[] = {{API_COMPLETIONS, "completions"}, {API_CHAT, "chat"},
+               {API_RESPONSES, "responses"},     {API_EMBEDDINGS, "embeddings"},
+               {API_MESSAGES, "messages"},       {API_COUNT_TOKENS, "count_tokens"},
+               {API_TOKENIZE, "tokenize"},       {API_DETOKENIZE, "detokenize"}};
 
 static void append_number(struct strbuf *out, double d)
 {

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "gateway/fields.h"
+#include "gateway/grammar_source.h"
 
 static const char *type_of(const json_t *v)
 {
@@ -28,14 +29,7 @@ static bool check_tool(const json_t *tool, size_t i, const struct field_context 
 
 static bool parse_tools(struct params *p, const json_t *v, const struct field_context *c)
 {
-    if (!json_is_array(v))
-        return field_wrong_type(c->e, c->name, "a list", v);
-    for (size_t i = 0; i < json_array_size(v); i++)
-        if (!check_tool(json_array_get(v, i), i, c))
-            return false;
-    if (json_array_size(v) > 0)
-        p->tools = (json_t *)v;
-    return true;
+    return field_tools(p, v, c, check_tool);
 }
 
 static bool parse_tool_choice(struct params *p, const json_t *v, const struct field_context *c)
@@ -58,7 +52,8 @@ static bool parse_tool_choice(struct params *p, const json_t *v, const struct fi
         !field_read_bool(one, "tool_choice.disable_parallel_tool_use", &only_one, c->e))
         return false;
     p->parallel_tool_calls = !only_one;
-    return true;
+    return field_known_members(c, c->name, v,
+                               (const char *[]){"type", "name", "disable_parallel_tool_use", NULL});
 }
 
 /* A budget is not kept: max_tokens bounds thought and answer together. */
@@ -66,6 +61,17 @@ static bool parse_thinking(struct params *p, const json_t *v, const struct field
 {
     static const char *const on[] = {"enabled", "adaptive", "between_tools"};
     const char *type = type_of(v);
+    const json_t *display = json_object_get(v, "display");
+    const char *shown = json_string_value(display);
+    if (!field_known_members(c, c->name, v,
+                             (const char *[]){"type", "budget_tokens", "display", NULL}))
+        return false;
+    if (display && !json_is_null(display) &&
+        (!shown || (strcmp(shown, "summarized") != 0 && strcmp(shown, "omitted") != 0)))
+        return api_error_set(c->e, 400, "thinking.display",
+                             "thinking.display must be summarized or omitted.");
+    if (shown && *shown == 'o')
+        p->include_reasoning = false;
     for (size_t i = 0; type && i < sizeof on / sizeof *on; i++)
         if (strcmp(type, on[i]) == 0)
             return true;
@@ -90,6 +96,16 @@ static bool parse_output_config(struct params *p, const json_t *v, const struct 
     json_object_foreach((json_t *)v, key, value)
     {
         bool known = json_is_null(value);
+        if (!known && strcmp(key, "format") == 0) {
+            const char *type = type_of(value);
+            if (!type || strcmp(type, "json_schema") != 0)
+                return api_error_set(c->e, 400, c->name,
+                                     "output_config.format must be of type json_schema.");
+            if (!field_known_format(c, "output_config.format", value, true) ||
+                !grammar_from_flat_format(p, "output_config.format", value, c->e))
+                return false;
+            continue;
+        }
         if (!known && strcmp(key, "effort") != 0)
             return api_error_set(c->e, 400, c->name,
                                  "output_config.%.40s is not supported by this server.", key);
@@ -112,7 +128,8 @@ static const struct field rows[] = {
      .why = "Anthropic's form: name, description, input_schema"},
     {ROW("tool_choice", FIELD_CUSTOM, ANTHROPIC), .parse = parse_tool_choice,
      .why = "any, tool, none; auto with --enable-auto-tool-choice; disable_parallel_tool_use"},
-    ROW_CUSTOM(output_config, ANTHROPIC, "effort: what the template makes of it"),
+    ROW_CUSTOM(output_config, ANTHROPIC,
+               "effort: what the template makes of it; format: json_schema"),
     ROW_CUSTOM(thinking, ANTHROPIC,
                "disabled turns thinking off; else as the model does it, budget_tokens is not kept"),
     ROW_HARMLESS("cache_control", ANTHROPIC, "prefixes are found without it"),

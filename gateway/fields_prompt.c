@@ -55,8 +55,38 @@ static bool parse_reasoning_effort(struct params *p, const json_t *v, const stru
                          c->name);
 }
 
+/* Its keys are the template's variables, but for what is a field of its own: a template that came
+ * in here would pass by --trust-request-chat-template, and these would be lost in silence. */
+static bool parse_chat_template_kwargs(struct params *p, const json_t *v,
+                                       const struct field_context *c)
+{
+    static const char *const fields[] = {"messages", "chat_template", "tokenize"};
+    if (!json_is_object(v))
+        return field_wrong_type(c->e, c->name, "an object", v);
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        const json_t *given = json_object_get(v, fields[i]);
+        if (given && !json_is_null(given))
+            return api_error_set(c->e, 400, c->name, "%s may not hold %s.", c->name, fields[i]);
+    }
+    p->template_kwargs = (json_t *)v;
+    return true;
+}
+
+/* An empty one would say that nothing is shared and share with all who gave none. */
+static bool parse_cache_salt(struct params *p, const json_t *v, const struct field_context *c)
+{
+    if (!json_is_string(v))
+        return field_wrong_type(c->e, c->name, "a string", v);
+    struct str s = params_json_str(v);
+    if (s.len == 0 || s.len > PARAMS_MAX_CACHE_SALT)
+        return api_error_set(c->e, 400, c->name, "%s must have 1 to %u bytes, got %zu.", c->name,
+                             PARAMS_MAX_CACHE_SALT, s.len);
+    p->cache_salt = s;
+    return true;
+}
+
 static const struct field rows[] = {
-    ROW_STR("model", model, BOTH | EMBEDDINGS | ANTHROPIC | TOKENIZE | DETOKENIZE, 512),
+    ROW_STR("model", model, DRAWS | EMBEDDINGS | ANTHROPIC | TOKENIZE | DETOKENIZE, 512),
     {ROW("prompt", FIELD_JSON, TEXT), .offset = AT(prompt),
      .want = JSON_NULL, /* string or list: openai_completions.c looks into it */
      .why = "a string, strings, ids, or lists of ids; up to 1024"},
@@ -65,19 +95,20 @@ static const struct field rows[] = {
     {ROW("tokens", FIELD_JSON, DETOKENIZE), .offset = AT(prompt), .want = JSON_ARRAY, .why = "ids"},
     ROW_JSON("messages", messages, CHAT | ANTHROPIC | TOKENIZE, JSON_ARRAY),
     ROW_JSON("documents", documents, CHAT, JSON_ARRAY),
-    ROW_CUSTOM(chat_template, CHAT | TOKENIZE, "with --trust-request-chat-template"),
-    ROW_JSON("chat_template_kwargs", template_kwargs, CHAT | ANTHROPIC | TOKENIZE, JSON_OBJECT),
+    ROW_CUSTOM(chat_template, CHAT | RESPONSES | TOKENIZE, "with --trust-request-chat-template"),
+    ROW_CUSTOM(chat_template_kwargs, CHAT | RESPONSES | ANTHROPIC | TOKENIZE,
+               "an object of the template's variables"),
     ROW_CUSTOM(reasoning_effort, CHAT, "what the template makes of it; none turns thinking off"),
     ROW_BOOL(add_generation_prompt, CHAT | TOKENIZE),
     ROW_BOOL(continue_final_message, CHAT | TOKENIZE),
     ROW_BOOL(add_special_tokens, BOTH | EMBEDDINGS | TOKENIZE),
-    ROW_INT("truncate_prompt_tokens", truncate_prompt_tokens, BOTH | EMBEDDINGS, -1, 1 << 30),
-    ROW_CUSTOM(truncation_side, BOTH | EMBEDDINGS, "left keeps the end, right the beginning"),
-    ROW_STR("cache_salt", cache_salt, BOTH | EMBEDDINGS, 128),
-    ROW_INT("priority", priority, BOTH | EMBEDDINGS, INT_MIN, INT_MAX),
-    {ROW("timeout", FIELD_FLOAT, BOTH | EMBEDDINGS), .offset = AT(timeout_s),
+    ROW_INT("truncate_prompt_tokens", truncate_prompt_tokens, DRAWS | EMBEDDINGS, -1, 1 << 30),
+    ROW_CUSTOM(truncation_side, DRAWS | EMBEDDINGS, "left keeps the end, right the beginning"),
+    ROW_CUSTOM(cache_salt, DRAWS | EMBEDDINGS | MESSAGES, "a string of 1 to 128 bytes"),
+    ROW_INT("priority", priority, DRAWS | EMBEDDINGS, INT_MIN, INT_MAX),
+    {ROW("timeout", FIELD_FLOAT, DRAWS | EMBEDDINGS), .offset = AT(timeout_s),
      .max = PARAMS_MAX_TIMEOUT_S, .above_min = true, .why = "seconds"},
-    ROW_CUSTOM(request_id, BOTH | EMBEDDINGS, "the answer's id, behind cmpl- or chatcmpl-"),
+    ROW_CUSTOM(request_id, DRAWS | EMBEDDINGS, "the answer's id, behind cmpl-, chatcmpl- or resp_"),
 };
 
 FIELD_TABLE(prompt);

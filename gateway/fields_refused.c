@@ -2,19 +2,18 @@
  * accepted, the others refused by name. */
 #include "gateway/fields.h"
 
-#define LATER     "is not supported by this server"
-#define NO_PROMPT "is not supported by this server: prompts are not scored"
-#define NO_MEDIA  "is not supported by this server: models here take and give text"
-#define NO_MOVES  "is not supported by this server: KV caches are moved by the cluster alone"
+#define LATER    "is not supported by this server"
+#define NO_MEDIA "is not supported by this server: models here take and give text"
+#define NO_MOVES "is not supported by this server: KV caches are moved by the cluster alone"
 
 static const struct field rows[] = {
-    ROW_HARMLESS("user", BOTH | EMBEDDINGS, "noted by nobody"),
-    ROW_HARMLESS("safety_identifier", BOTH, "noted by nobody"),
-    ROW_HARMLESS("metadata", BOTH | MESSAGES, "nothing is kept"),
-    ROW_HARMLESS("service_tier", BOTH | MESSAGES, "there is one"),
-    ROW_HARMLESS("session_id", BOTH, "routing is by prefix"),
-    ROW_HARMLESS("prompt_cache_key", BOTH, "prefixes are found without it"),
-    ROW_HARMLESS("prompt_cache_retention", BOTH, "prefixes stay as long as there is room"),
+    ROW_HARMLESS("user", DRAWS | EMBEDDINGS, "noted by nobody"),
+    ROW_HARMLESS("safety_identifier", DRAWS, "noted by nobody"),
+    ROW_HARMLESS("metadata", DRAWS | MESSAGES, "nothing is kept"),
+    ROW_HARMLESS("service_tier", DRAWS | MESSAGES, "there is one"),
+    ROW_HARMLESS("session_id", DRAWS, "routing is by prefix"),
+    ROW_HARMLESS("prompt_cache_key", DRAWS, "prefixes are found without it"),
+    ROW_HARMLESS("prompt_cache_retention", DRAWS, "prefixes stay as long as there is room"),
     ROW_HARMLESS("prediction", CHAT, "a hint for speed"),
     ROW_HARMLESS("spaces_between_special_tokens", BOTH, "tokens say where spaces are"),
     ROW_REFUSE("store", BOTH, "is not supported by this server: nothing is kept"),
@@ -26,10 +25,9 @@ static const struct field rows[] = {
     ROW_REFUSE("suffix", TEXT, LATER),
     ROW_REFUSE("echo", CHAT, LATER ": use continue_final_message"),
     ROW_REFUSE("prompt_embeds", TEXT, LATER ": use prompt"),
-    ROW_REFUSE("prompt_logprobs", BOTH, NO_PROMPT),
     ROW_REFUSE("logprob_token_ids", BOTH, LATER),
-    ROW_REFUSE("repetition_detection", BOTH, LATER),
-    ROW_REFUSE("thinking_token_budget", BOTH, LATER),
+    ROW_REFUSE("repetition_detection", DRAWS, LATER),
+    ROW_REFUSE("thinking_token_budget", DRAWS, LATER),
     ROW_HARMLESS("guided_decoding_backend", BOTH, "there is one"),
     ROW_REFUSE("guided_whitespace_pattern", BOTH, LATER),
     ROW_REFUSE("structural_tag", BOTH, LATER ": use response_format"),
@@ -37,12 +35,17 @@ static const struct field rows[] = {
     ROW_ONLY("function_call", CHAT, "\"none\"|\"auto\"", "use tool_choice"),
     ROW_REFUSE("web_search_options", CHAT, LATER ": nothing is fetched"),
     ROW_REFUSE("audio", CHAT, NO_MEDIA),
-    ROW_REFUSE("mm_processor_kwargs", BOTH | TOKENIZE, NO_MEDIA),
-    ROW_REFUSE("media_io_kwargs", BOTH, NO_MEDIA),
-    ROW_REFUSE("kv_transfer_params", BOTH, NO_MOVES),
-    ROW_REFUSE("ec_transfer_params", BOTH, NO_MOVES),
-    ROW_REFUSE("vllm_xargs", BOTH, LATER ": there are no extensions"),
-    ROW_REFUSE("watermarking", BOTH, LATER),
+    ROW_REFUSE("mm_processor_kwargs", DRAWS | EMBEDDINGS | TOKENIZE, NO_MEDIA),
+    ROW_REFUSE("media_io_kwargs", DRAWS | TOKENIZE, NO_MEDIA),
+    ROW_REFUSE("mm_payload", DRAWS | MESSAGES, NO_MEDIA),
+    ROW_REFUSE("return_mm_kwargs", DRAWS | MESSAGES, NO_MEDIA),
+    ROW_REFUSE("return_token_offsets", BOTH, LATER),
+    ROW_ONLY("routed_experts_prompt_start", BOTH, "0", "experts are not told of"),
+    ROW_ONLY("padding", EMBEDDINGS, "\"do_not_pad\"", "each input is as long as it is"),
+    ROW_REFUSE("kv_transfer_params", DRAWS | MESSAGES, NO_MOVES),
+    ROW_REFUSE("ec_transfer_params", DRAWS | MESSAGES, NO_MOVES),
+    ROW_REFUSE("vllm_xargs", DRAWS | MESSAGES, LATER ": there are no extensions"),
+    ROW_REFUSE("watermarking", DRAWS | MESSAGES, LATER),
     ROW_REFUSE("logits_processors", BOTH, LATER ": no code of a client is run"),
 };
 

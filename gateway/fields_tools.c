@@ -1,12 +1,36 @@
 /* Tools, and the shape that an answer has to have. */
+#include <stdio.h>
 #include <string.h>
 
 #include "gateway/fields.h"
 #include "gateway/grammar_source.h"
 
+/* What a client hangs on a format in hope of a shape, such as the schema that others read beside
+ * json_object, is not lost in silence. A structural tag's members are llguidance's to judge. */
+bool field_known_format(const struct field_context *c, const char *name, const json_t *v,
+                        bool is_flat)
+{
+    static const char *const bare[] = {"type", NULL},
+                             *const nested[] = {"type", "json_schema", NULL},
+                             *const schema[] = {"type",   "name",   "description",
+                                                "schema", "strict", NULL};
+    const char *type = json_string_value(json_object_get(v, "type"));
+    char inner[64];
+    if (!type || strcmp(type, "structural_tag") == 0)
+        return true;
+    if (strcmp(type, "json_schema") != 0)
+        return field_known_members(c, name, v, bare);
+    if (is_flat)
+        return field_known_members(c, name, v, schema);
+    snprintf(inner, sizeof inner, "%s.json_schema", name);
+    return field_known_members(c, name, v, nested) &&
+           field_known_members(c, inner, json_object_get(v, "json_schema"), schema + 1);
+}
+
 static bool parse_response_format(struct params *p, const json_t *v, const struct field_context *c)
 {
-    return grammar_from_response_format(p, c->name, v, c->e);
+    return field_known_format(c, c->name, v, false) &&
+           grammar_from_response_format(p, c->name, v, c->e);
 }
 
 static bool parse_structured_outputs(struct params *p, const json_t *v,
@@ -33,17 +57,24 @@ static bool check_tool(const json_t *tool, size_t i, const struct field_context 
     return true;
 }
 
-static bool parse_tools(struct params *p, const json_t *v, const struct field_context *c)
+bool field_tools(struct params *p, const json_t *v, const struct field_context *c,
+                 field_check_tool check)
 {
     if (!json_is_array(v))
         return field_wrong_type(c->e, c->name, "a list", v);
-    if (json_array_size(v) == 0)
-        return api_error_set(c->e, 400, c->name, "tools must not be empty: leave it out.");
     for (size_t i = 0; i < json_array_size(v); i++)
-        if (!check_tool(json_array_get(v, i), i, c))
+        if (!check(json_array_get(v, i), i, c))
             return false;
-    p->tools = (json_t *)v;
+    if (json_array_size(v) > 0)
+        p->tools = (json_t *)v;
     return true;
+}
+
+static bool parse_tools(struct params *p, const json_t *v, const struct field_context *c)
+{
+    if (json_is_array(v) && json_array_size(v) == 0)
+        return api_error_set(c->e, 400, c->name, "tools must not be empty: leave it out.");
+    return field_tools(p, v, c, check_tool);
 }
 
 /* Behind tools: what it chooses from is known. */
@@ -63,7 +94,9 @@ static bool parse_tool_choice(struct params *p, const json_t *v, const struct fi
                              "{\"type\": \"function\", \"function\": {\"name\": …}}.");
     if (name)
         p->tool_name = params_json_str(name);
-    return true;
+    return field_known_members(c, c->name, v, (const char *[]){"type", "function", NULL}) &&
+           field_known_members(c, "tool_choice.function", json_object_get(v, "function"),
+                               (const char *[]){"name", NULL});
 }
 
 #define ROW_GUIDED(nm, what)                                                                       \
@@ -73,7 +106,7 @@ static bool parse_tool_choice(struct params *p, const json_t *v, const struct fi
 
 static const struct field rows[] = {
     ROW_CUSTOM(response_format, BOTH, "text, json_object, json_schema, structural_tag"),
-    ROW_CUSTOM(structured_outputs, BOTH,
+    ROW_CUSTOM(structured_outputs, DRAWS,
                "one of json, regex, choice, grammar (Lark), json_object, structural_tag"),
     ROW_GUIDED("guided_json", "json"),
     ROW_GUIDED("guided_regex", "regex"),
@@ -82,7 +115,7 @@ static const struct field rows[] = {
     ROW_CUSTOM(tools, CHAT | TOKENIZE, "functions"),
     ROW_CUSTOM(tool_choice, CHAT,
                "none, required, a function; auto with --enable-auto-tool-choice"),
-    ROW_BOOL(parallel_tool_calls, CHAT),
+    ROW_BOOL(parallel_tool_calls, CHAT | RESPONSES),
 };
 
 FIELD_TABLE(tools);

@@ -4,6 +4,7 @@
 #include <strings.h>
 
 #include "common/base/clock.h"
+#include "common/base/mem.h"
 #include "common/base/random.h"
 
 enum { LOG_BUFFER = 64 << 10, LOG_PATH_MAX = 1024 };
@@ -116,29 +117,69 @@ static bool cross_origin(const struct front_options *o, struct http_request *r)
 /* ---- ids ---- */
 
 /* The client's when it is short and plain: it goes into answers, headers and logs. */
+static bool take_id(struct http_request *r, struct str given)
+{
+    char id[HTTP_ID_MAX + 1];
+    if (given.len == 0 || given.len > HTTP_ID_MAX)
+        return false;
+    memcpy(id, given.ptr, given.len);
+    id[given.len] = '\0';
+    if (strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:") !=
+        given.len)
+        return false;
+    http_set_id(r, id);
+    return true;
+}
+
 static void name_request(const struct front *f, struct http_request *r)
 {
-    struct str given = http_header(r, "X-Request-Id");
     char id[HTTP_ID_MAX + 1];
-    if (given.len > 0 && given.len <= HTTP_ID_MAX) {
-        memcpy(id, given.ptr, given.len);
-        id[given.len] = '\0';
-        if (strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:") ==
-            given.len)
-            http_set_id(r, id);
-    }
-    if (!http_get_id(r)[0] && (f->log || f->o->request_id_headers)) {
+    bool shown = f->o->request_id_headers || f->sagemaker;
+    if (!(f->sagemaker && take_id(r, http_header(r, "X-Amzn-SageMaker-Inference-Id"))) &&
+        !take_id(r, http_header(r, "X-Request-Id")) && (f->log || shown)) {
         snprintf(id, sizeof id, "%016llx%016llx", (unsigned long long)random_secure_u64(),
                  (unsigned long long)random_secure_u64());
         http_set_id(r, id);
     }
-    if (f->o->request_id_headers)
+    if (shown)
         http_add_header(r, "X-Request-Id", http_get_id(r));
+}
+
+/* ---- the note ---- */
+
+static void draw_span_id(struct trace_context *t)
+{
+    random_secure(t->span_id, sizeof t->span_id);
+    t->span_id[0] |= 1; /* all 0 is none */
+}
+
+static void begin_note(const struct front *f, struct http_request *r)
+{
+    uint8_t random[TRACE_ID_BYTES];
+    if (!f->log && !f->traces)
+        return;
+    struct request_note *n = mem_zalloc(sizeof *n);
+    n->begun_wall_ns = clock_wall_ns();
+    if (!trace_context_read(&n->trace, http_header(r, "traceparent"),
+                            http_header(r, "tracestate")) &&
+        f->traces) {
+        random_secure(random, sizeof random);
+        trace_context_begin(&n->trace, random, f->sampling);
+    }
+    if (f->traces)
+        draw_span_id(&n->trace);
+    http_set_note(r, n);
+}
+
+struct request_note *front_note(const struct http_request *r)
+{
+    return http_get_note(r);
 }
 
 bool front_begin(struct front *f, struct http_request *r)
 {
     name_request(f, r);
+    begin_note(f, r);
     return cross_origin(f->o, r);
 }
 
@@ -156,8 +197,19 @@ enum status front_init(struct front *f, const struct front_options *o, struct er
     return STATUS_OK;
 }
 
+enum status front_trace(struct front *f, const struct trace_options *o, const char *host,
+                        struct metrics *registry, struct error *err)
+{
+    const struct trace_export_options e = {
+        .endpoint = o->endpoint, .service_name = o->service_name, .host = host};
+    f->sampling = o->sampling;
+    return o->endpoint ? trace_export_new(&e, registry, &f->traces, err) : STATUS_OK;
+}
+
 void front_fini(struct front *f)
 {
+    trace_export_free(f->traces);
+    f->traces = NULL;
     if (f->log == stdout)
         fflush(stdout);
     else if (f->log)
@@ -177,12 +229,40 @@ static void append(struct strbuf *b, const char *name, struct str value)
     strbuf_append_json(b, value.len > LOG_PATH_MAX ? (struct str){value.ptr, LOG_PATH_MAX} : value);
 }
 
+static void append_trace(struct strbuf *b, const struct front *f, const struct trace_context *t)
+{
+    char hex[2 * TRACE_ID_BYTES + 1];
+    if (!trace_context_is_set(t))
+        return;
+    trace_hex(t->trace_id, TRACE_ID_BYTES, hex);
+    append(b, "trace_id", str_from(hex));
+    if (!f->traces)
+        return;
+    trace_hex(t->span_id, SPAN_ID_BYTES, hex);
+    append(b, "span_id", str_from(hex));
+}
+
+static void append_llm(struct strbuf *b, const struct request_note *n,
+                       const struct http_answered *a)
+{
+    append(b, "answer", str_from(n->id));
+    append(b, "model", str_from(n->model));
+    append(b, "outcome", str_from(request_note_outcome(n, a->status, a->aborted)));
+    strbuf_printf(b,
+                  ",\"stream\":%s,\"choices\":%u,\"prompt_tokens\":%llu,\"cached_tokens\":%llu,"
+                  "\"completion_tokens\":%llu,\"queue\":%.6f",
+                  n->stream ? "true" : "false", n->n_choices, (unsigned long long)n->prompt_tokens,
+                  (unsigned long long)n->cached_tokens, (unsigned long long)n->completion_tokens,
+                  n->phases.queue);
+    if (n->has_first_token)
+        strbuf_printf(b, ",\"ttft\":%.6f", n->ttft);
+}
+
 /* Neither keys nor texts: no header but the agent's name, no query, no body. */
-void front_log(struct front *f, const struct http_request *r, const struct http_answered *a)
+static void log_line(struct front *f, const struct http_request *r, const struct request_note *n,
+                     const struct http_answered *a)
 {
     struct strbuf b;
-    if (!f->log)
-        return;
     uint64_t t = clock_wall_ns();
     strbuf_init(&b, 0);
     strbuf_printf(&b, "{\"time\":%llu.%06llu", (unsigned long long)(t / NS_PER_S),
@@ -191,9 +271,27 @@ void front_log(struct front *f, const struct http_request *r, const struct http_
     append(&b, "method", http_method(r));
     append(&b, "path", http_path(r));
     append(&b, "agent", http_header(r, "User-Agent"));
-    strbuf_printf(&b, ",\"status\":%d,\"bytes\":%llu,\"seconds\":%.6f,\"aborted\":%s}\n", a->status,
+    strbuf_printf(&b, ",\"status\":%d,\"bytes\":%llu,\"seconds\":%.6f,\"aborted\":%s", a->status,
                   (unsigned long long)a->body_bytes, (double)a->duration_ns / 1e9,
                   a->aborted ? "true" : "false");
+    if (n->tenant[0])
+        append(&b, "tenant", str_from(n->tenant));
+    append_trace(&b, f, &n->trace);
+    if (n->is_llm)
+        append_llm(&b, n, a);
+    strbuf_append_c(&b, "}\n");
     (void)fwrite(b.ptr, 1, b.len, f->log);
     strbuf_fini(&b);
+}
+
+void front_answered(struct front *f, const struct http_request *r, const struct http_answered *a)
+{
+    struct request_note *n = http_get_note(r);
+    if (!n)
+        return;
+    if (f->log)
+        log_line(f, r, n, a);
+    if (f->traces && n->is_llm && n->trace.sampled)
+        trace_export_add(f->traces, n, a->status, a->aborted, a->duration_ns);
+    mem_free(n);
 }

@@ -10,7 +10,10 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "common/base/version.h"
+#include "gateway/djl.h"
 #include "gateway/gateway_internal.h"
+#include "gateway/gateway_tls.h"
+#include "gateway/openapi.h"
 #include "gateway/pooling.h"
 
 enum {
@@ -64,6 +67,11 @@ static void reply_end(void *reply)
     http_stream_end(reply);
 }
 
+static void reply_drop(void *reply, bool begun)
+{
+    http_drop(reply);
+}
+
 const struct reply_ops gateway_reply_ops = {
     .attach = reply_attach,
     .respond = reply_respond,
@@ -71,11 +79,23 @@ const struct reply_ops gateway_reply_ops = {
     .room = reply_room,
     .write = reply_write,
     .end = reply_end,
+    .drop = reply_drop,
 };
 
 static void on_answered(void *ctx, const struct http_request *r, const struct http_answered *a)
 {
-    front_log(&((struct gateway *)ctx)->front, r, a);
+    struct gateway *g = ctx;
+    const struct route *row = NULL;
+    size_t n;
+    char allow[64];
+    (void)routes_find(http_method(r), http_path(r), &row, allow);
+    http_metrics_answered(&g->http_metrics, row ? row->path : NULL,
+                          row ? (size_t)(row - routes_all(&n)) : 0, r, a);
+    struct request_note *note = front_note(r);
+    const struct api_request *llm = http_get_user(r);
+    if (note && llm) /* answered or given up inside this turn: it is still there */
+        request_note_take(note, llm);
+    front_answered(&g->front, r, a);
 }
 
 static void on_request(void *ctx, struct http_request *r)
@@ -234,8 +254,10 @@ static void on_auth_tick(void *ctx)
     bool changed;
     if (auth_look(&g->auth, &changed, &err) != STATUS_OK)
         log_error("keys_not_read", "kept=%u why=%s", g->auth.n_entries, log_quote(err.text));
-    else if (changed)
-        log_info("keys_read", "keys=%u", g->auth.n_entries);
+    if (!changed)
+        return;
+    quotas_share(g->quotas, &g->auth);
+    log_info("keys_read", "keys=%u", g->auth.n_entries);
 }
 
 static void on_turn_end(void *ctx)
@@ -376,16 +398,17 @@ static void start_serving(struct gateway *g)
         .n_served_names = g->n_served_names,
         .model = {.tokenizer = g->tokenizer,
                   .grammars = g->grammars,
+                  .reasoning = g->reasoning_parser,
                   .chat_template = g->chat_template,
                   .max_model_len = g->model.max_model_len,
                   .max_choices = 4096,
                   .pooling = pooling_of_model(g->model.path),
                   .policy = {.vocab_size = g->model.vocab_size,
                              .auto_tools = c->enable_auto_tool_choice,
+                             .max_logprobs = (uint32_t)c->max_logprobs,
                              .trust_chat_template = c->trust_request_chat_template,
                              .defaults = &g->sampling,
                              .unknown = (enum unknown_fields)c->unknown_fields}},
-        .reasoning_parser = g->reasoning_parser,
         .tool_parser = g->tool_parser,
         .marker_ids = g->marker_ids,
         .n_marker_ids = g->n_marker_ids,
@@ -396,6 +419,7 @@ static void start_serving(struct gateway *g)
         .head_timeout_ns = seconds_to_ns(c->head_timeout_s),
         .pause_timeout_ns = seconds_to_ns(c->pause_timeout_s),
         .submit_timeout_ns = SUBMIT_TIMEOUT_S * NS_PER_S,
+        .chunk_timeout_ns = seconds_to_ns(c->chunk_timeout_s),
         .keep_alive_ns = seconds_to_ns(c->keep_alive_s),
         .inline_bytes = INLINE_BODY_BYTES,
         .now_ns = clock_now,
@@ -429,7 +453,6 @@ static enum status start_bus(struct gateway *g, struct error *err)
         TRY(keys_load_public(c->keys_dir, ROLE_HEAD, head_key, err));
     }
     snprintf(endpoint, sizeof endpoint, "tcp://%.*s", ADDRESS_MAX, c->head);
-    gethostname(g->node, sizeof g->node - 1);
     struct engine_options eo = {
         .node = g->node, .instance = random_secure_u64(), .credit_bytes = CREDIT_BYTES};
     struct engine_io io = {.ctx = g, .send = bus_send_frame, .reconnect = want_reconnect};
@@ -451,6 +474,7 @@ static enum status start_server(struct gateway *g, struct error *err)
     struct http_options o = {.host = c->host,
                              .port = (uint16_t)c->port,
                              .uds = c->uds,
+                             .tls = g->tls,
                              .limits = {.max_connections = (uint32_t)c->max_connections,
                                         .max_body_bytes = (uint64_t)c->max_body_bytes},
                              .server_name = "coxswain/" COX_VERSION,
@@ -459,12 +483,12 @@ static enum status start_server(struct gateway *g, struct error *err)
                               .on_request = on_request,
                               .on_drain = on_drain,
                               .on_abort = on_abort,
-                              .on_answered = g->front.log ? on_answered : NULL};
+                              .on_answered = on_answered};
     TRY(http_server_start(g->loop, &o, &h, &g->server, err));
-    log_info("gateway_listening", "%s=%s port=%u model=%s head=%s encrypted=%s",
+    log_info("gateway_listening", "%s=%s port=%u tls=%s model=%s head=%s encrypted=%s",
              c->uds ? "uds" : "host", c->uds ? log_quote(c->uds) : c->host,
-             http_server_port(g->server), log_quote(g->served_names[0]), c->head,
-             c->insecure ? "false" : "true");
+             http_server_port(g->server), g->tls ? "true" : "false", log_quote(g->served_names[0]),
+             c->head, c->insecure ? "false" : "true");
     return STATUS_OK;
 }
 
@@ -474,6 +498,7 @@ static enum status start_admin_server(struct gateway *g, struct error *err)
     const struct gateway_config *c = g->config;
     struct http_options o = {.host = c->admin_host,
                              .port = (uint16_t)(c->admin_port < 0 ? 0 : c->admin_port),
+                             .tls = g->tls,
                              .limits = {.max_connections = ADMIN_CONNECTIONS},
                              .server_name = "coxswain/" COX_VERSION,
                              .root_path = c->front.root_path};
@@ -481,12 +506,12 @@ static enum status start_admin_server(struct gateway *g, struct error *err)
                               .on_request = on_admin_request,
                               .on_drain = on_drain,
                               .on_abort = on_abort,
-                              .on_answered = g->front.log ? on_answered : NULL};
+                              .on_answered = on_answered};
     if (c->admin_port < 0)
         return STATUS_OK;
     TRY(http_server_start(g->loop, &o, &h, &g->admin_server, err));
-    log_info("gateway_admin_listening", "host=%s port=%u", c->admin_host,
-             http_server_port(g->admin_server));
+    log_info("gateway_admin_listening", "host=%s port=%u tls=%s", c->admin_host,
+             http_server_port(g->admin_server), g->tls ? "true" : "false");
     return STATUS_OK;
 }
 
@@ -509,10 +534,17 @@ static enum status read_admin_key(const char *path, char *out, size_t size, stru
 static enum status start(struct gateway *g, const char *cache_dir, struct error *err)
 {
     const struct gateway_config *c = g->config;
+    gethostname(g->node, sizeof g->node - 1);
     TRY(front_init(&g->front, &c->front, err));
+    g->front.sagemaker = c->sagemaker;
+    struct djl_statuses statuses;
+    TRY(djl_read_statuses(&c->invocations_statuses, &statuses, err));
+    djl_set_statuses(&statuses);
+    TRY(front_trace(&g->front, &c->trace, g->node, g->metrics, err));
     TRY(auth_init(&g->auth, &c->api_keys, c->api_key_file, err));
     if (c->admin_key_file)
         TRY(read_admin_key(c->admin_key_file, g->admin_key, sizeof g->admin_key, err));
+    TRY(gateway_tls_init(g, err));
     g->adapters.ops = &gateway_reply_ops;
     g->adapters.engine = &g->engine;
     g->adapters.send = engine_adapter_order;
@@ -522,8 +554,12 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
     g->adapters.taken = g->served_names;
     g->adapters.n_taken = g->n_served_names;
     TRY(loop_new(&g->loop, err));
+    if (c->redis)
+        TRY(quotas_new(g->loop, c->redis, g->metrics, &g->quotas, err));
+    quotas_share(g->quotas, &g->auth);
     const struct state_calls_options state = {.dir = c->state_dir,
                                               .max_bytes = (uint64_t)c->max_state_bytes,
+                                              .metrics = g->metrics,
                                               .serving = &g->serving,
                                               .n_lines = (uint32_t)c->batch_lines,
                                               .wall_s = clock_wall_s};
@@ -540,6 +576,7 @@ static enum status start(struct gateway *g, const char *cache_dir, struct error 
         loop_timer_start(g->loop, SERVING_TICK_MS, SERVING_TICK_MS, on_serving_tick, g);
     if (c->api_key_file)
         g->auth_timer = loop_timer_start(g->loop, AUTH_TICK_MS, AUTH_TICK_MS, on_auth_tick, g);
+    gateway_tls_watch(g);
     TRY(loop_on_signal(g->loop, SIGTERM, on_signal, g));
     return loop_on_signal(g->loop, SIGINT, on_signal, g);
 }
@@ -550,7 +587,10 @@ enum status gateway_new(const struct gateway_config *config, const char *cache_d
     struct gateway *g = mem_zalloc(sizeof *g);
     g->config = config;
     g->metrics = metrics_new();
+    http_metrics_init(&g->http_metrics, g->metrics);
     g->started_s = clock_wall_s(NULL);
+    const struct openapi_world world = openapi_world_of(config);
+    openapi_document(&world, &g->openapi);
     enum status s = start(g, cache_dir, err);
     if (s != STATUS_OK) {
         gateway_free(g);
@@ -573,17 +613,20 @@ void gateway_free(struct gateway *g)
     loop_timer_stop(g->serving_timer);
     loop_timer_stop(g->shutdown_timer);
     loop_timer_stop(g->auth_timer);
+    loop_timer_stop(g->tls_timer);
     if (g->server)
         http_server_close(g->server); /* its connections abort: serving hears of it first */
     if (g->admin_server)
         http_server_close(g->admin_server);
     state_calls_free(g->state);
+    strbuf_fini(&g->openapi);
     encode_pool_free(g->pool);
     if (g->has_serving)
         serving_fini(&g->serving);
     bus_close(g->bus);
     if (g->has_engine)
         engine_client_fini(&g->engine);
+    quotas_free(g->quotas);
     if (g->loop)
         loop_free(g->loop);
     if (g->chat_template)
@@ -595,6 +638,7 @@ void gateway_free(struct gateway *g)
         model_info_fini(&g->model);
     gateway_adapters_fini(&g->adapters);
     auth_fini(&g->auth);
+    tls_server_free(g->tls);
     front_fini(&g->front);
     metrics_free(g->metrics);
     mem_free(g);

@@ -5,12 +5,16 @@
 #include "common/net/bus.h"
 #include "common/net/http_server.h"
 #include "common/net/loop.h"
+#include "common/net/tls.h"
 #include "gateway/adapters.h"
 #include "gateway/api_request.h"
 #include "gateway/auth.h"
 #include "gateway/engine_client.h"
 #include "gateway/front.h"
 #include "gateway/gateway.h"
+#include "gateway/http_metrics.h"
+#include "gateway/quotas.h"
+#include "gateway/request_note.h"
 #include "gateway/routes.h"
 #include "gateway/state_calls.h"
 
@@ -32,13 +36,16 @@ struct gateway {
     const struct answer_parser *reasoning_parser, *tool_parser; /* NULL: none */
     uint32_t marker_ids[MAX_MARKERS], n_marker_ids;
     struct front front;
+    struct http_metrics http_metrics;
     struct sampling_defaults sampling;
     struct auth auth;
-    struct api_key *key; /* whose request is being dispatched; NULL: nobody's */
+    struct quotas *quotas; /* NULL: this gateway counts for itself */
+    struct api_key *key;   /* whose request is being dispatched; NULL: nobody's */
     struct encode_pool *pool;
     struct gateway_adapters adapters;
     struct state_calls *state;
-    char admin_key[256]; /* of the calls that change adapters; "": nobody may */
+    struct strbuf openapi; /* what /openapi.json answers */
+    char admin_key[256];   /* of the calls that change adapters; "": nobody may */
     struct serving serving;
     bool has_serving;
     char node[256]; /* this host's name, for the head */
@@ -46,10 +53,13 @@ struct gateway {
     bool reconnect_wanted; /* not inside the bus's own callback */
     struct engine_client engine;
     bool has_engine;
+    struct tls_server *tls; /* NULL: plain HTTP */
+    struct metric *tls_expires;
     struct http_server *server;
     struct http_server *admin_server; /* NULL: admin routes are at the same address */
-    struct loop_timer *engine_timer, *serving_timer, *shutdown_timer, *auth_timer;
+    struct loop_timer *engine_timer, *serving_timer, *shutdown_timer, *auth_timer, *tls_timer;
     bool stopping;
+    bool has_served; /* /ping has said so once: what comes after is a failure */
 };
 
 extern const struct reply_ops gateway_reply_ops;

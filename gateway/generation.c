@@ -27,6 +27,7 @@ void generation_fini(struct generation *g)
     mem_free(g->ids);
     mem_free(g->logprobs);
     mem_free(g->vector);
+    prompt_scores_fini(&g->scores);
     strbuf_fini(&g->text);
     strbuf_fini(&g->said);
     *g = (struct generation){.i_stop = -1};
@@ -166,10 +167,44 @@ static void keep_vector(struct generation *g, struct f32_span v)
     g->n_vector = v.n;
 }
 
+/* Rows of the prompt come before its first token, in items of their own. */
+static enum generation_event take_scores(struct generation *g, const struct tokens_item *t)
+{
+    if (t->n_prompt_logprobs == 0 || g->stream.phase != STREAM_OPEN ||
+        t->attempt != g->stream.attempt)
+        return GENERATION_NOTHING;
+    switch (prompt_scores_take(&g->scores, t)) {
+    case SCORES_MISSING:
+        stream_again(&g->stream);
+        return GENERATION_RESUBMIT;
+    case SCORES_NO_MEMORY:
+        return fail(g, 500, "no memory for the log-probabilities of the prompt");
+    default:
+        return GENERATION_NOTHING;
+    }
+}
+
+/* Ended well by the head. */
+static enum generation_event end_well(struct generation *g, const struct generation_rules *r)
+{
+    if (!prompt_scores_complete(&g->scores))
+        return fail(g, 503,
+                    "The prompt was not scored: the cluster has workers of an older version.");
+    if (r->scores_only) {
+        g->finish = FINISH_LENGTH;
+        g->stop_id = UINT32_MAX;
+    }
+    flush_decoder(g, r);
+    return GENERATION_PROGRESS;
+}
+
 enum generation_event generation_on_tokens(struct generation *g, const struct generation_rules *r,
                                            const struct tokens_item *t)
 {
     uint32_t skip;
+    enum generation_event scored = take_scores(g, t);
+    if (scored != GENERATION_NOTHING)
+        return scored;
     enum stream_verdict v = stream_on_tokens(&g->stream, t, &skip);
     if (v == STREAM_DROP)
         return GENERATION_NOTHING;
@@ -179,7 +214,7 @@ enum generation_event generation_on_tokens(struct generation *g, const struct ge
         return fail(g, 500, "the cluster ended the request before what it has sent already");
     if (t->n_cached > g->n_cached)
         g->n_cached = t->n_cached;
-    for (uint32_t i = skip; i < t->ids.n; i++) {
+    for (uint32_t i = skip; i < t->ids.n && !r->scores_only; i++) {
         bool last = i + 1 == t->ids.n;
         bool hidden = last && t->finish == FINISH_STOP && !r->include_stop;
         const struct logprob_row *row = i < t->n_logprobs && t->logprobs ? &t->logprobs[i] : NULL;
@@ -200,9 +235,7 @@ enum generation_event generation_on_tokens(struct generation *g, const struct ge
         return GENERATION_PROGRESS;
     keep_vector(g, t->vector);
     enum generation_event e = end_by_head(g, t);
-    if (e == GENERATION_PROGRESS)
-        flush_decoder(g, r);
-    return e;
+    return e == GENERATION_PROGRESS ? end_well(g, r) : e;
 }
 
 bool generation_delta(const struct generation *g, const struct generation_rules *r, bool ids_matter,

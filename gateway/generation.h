@@ -4,12 +4,13 @@
  * slowly gets larger deltas, and a reply in one piece is one delta with everything in it. The owner
  * submits, cancels and writes; this module has no I/O. Loop thread only. */
 #include "gateway/api_error.h"
+#include "gateway/prompt_scores.h"
 #include "gateway/stop_strings.h"
 #include "gateway/stream_state.h"
 #include "text/text.h"
 
 #define GENERATION_LATE         "The request's timeout passed before it was finished."
-#define GENERATION_MAX_LOGPROBS 21u /* the chosen token and the top 20 */
+#define GENERATION_MAX_LOGPROBS 65u /* the chosen token and the top 64 */
 
 struct generation_rules { /* shared by the choices of a request; borrowed */
     const struct text_tokenizer *tokenizer;
@@ -20,6 +21,7 @@ struct generation_rules { /* shared by the choices of a request; borrowed */
     uint32_t n_marker_ids;
     bool want_logprobs; /* to be given; the sum is kept whenever rows come */
     bool keep_said;
+    bool scores_only; /* max_tokens 0: what is drawn behind the prompt is nobody's */
 };
 
 /* The chosen token first, then the top ones, best first. */
@@ -43,7 +45,8 @@ struct generation {
     uint32_t n_given_ids; /* ids the client's deltas cover */
     uint32_t text_offset; /* code points of the tokens given: where the next one's text begins */
     uint32_t n_cached;
-    float *vector; /* [n_vector] of a pooling request that has ended */
+    struct prompt_scores scores; /* of the prompt, in one choice of it */
+    float *vector;               /* [n_vector] of a pooling request that has ended */
     uint32_t n_vector;
     enum finish_reason finish; /* STOP or LENGTH once it has ended well */
     int32_t i_stop;            /* the stop string that ended it, -1: none */

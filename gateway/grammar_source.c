@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/limits.h"
+
 #define ANY_OBJECT "{\"type\":\"object\"}"
 
 static bool keep(struct params *p, const char *name, enum grammar_kind kind, struct str source,
@@ -13,6 +15,9 @@ static bool keep(struct params *p, const char *name, enum grammar_kind kind, str
                              "%s and %s cannot both be given: an answer has one "
                              "shape.",
                              p->grammar_field, name);
+    if (source.len > PROTO_MAX_GRAMMAR_BYTES)
+        return api_error_set(e, 400, name, "%s has %zu bytes, at most %u are taken.", name,
+                             source.len, PROTO_MAX_GRAMMAR_BYTES);
     if (source.len == 0)
         return api_error_set(e, 400, name, "%s must not be empty.", name);
     char *copy = arena_try_array(&p->arena, source.len, 1);
@@ -121,6 +126,18 @@ bool grammar_from_response_format(struct params *p, const char *name, const json
     return keep_schema(p, name, schema, e); /* strict or not: a mask is */
 }
 
+bool grammar_from_flat_format(struct params *p, const char *name, const json_t *v,
+                              struct api_error *e)
+{
+    const char *type = json_string_value(json_object_get(v, "type"));
+    const json_t *schema = json_object_get(v, "schema");
+    if (!type || strcmp(type, "json_schema") != 0)
+        return grammar_from_response_format(p, name, v, e);
+    if (!schema)
+        return api_error_set(e, 400, name, "%s must be an object with a schema.", name);
+    return keep_schema(p, name, schema, e);
+}
+
 bool grammar_from_structured_outputs(struct params *p, const char *name, const json_t *v,
                                      struct api_error *e)
 {
@@ -208,10 +225,34 @@ bool grammar_from_tools(struct params *p, struct api_error *e)
     return ok;
 }
 
+static json_t *texts(const char *const *list)
+{
+    json_t *out = json_array();
+    for (; *list; list++)
+        json_array_append_new(out, json_string(*list));
+    return out;
+}
+
+bool grammar_after_reasoning(struct params *p, const struct reasoning_marks *m, struct api_error *e)
+{
+    const char *name = p->grammar_field;
+    struct sampling_params *s = &p->sampling;
+    if (s->grammar_kind == GRAMMAR_NONE)
+        return true;
+    json_t *whole = json_pack("{s:o, s:o, s:b, s:i, s:s%}", "open", texts(m->open), "close",
+                              texts(m->close), "begun", m->begun, "kind", (int)s->grammar_kind,
+                              "source", s->grammar.ptr, s->grammar.len);
+    p->grammar_field = NULL; /* its shape is the same one */
+    bool ok = keep_json(p, name, GRAMMAR_AFTER_REASONING, whole, e);
+    json_decref(whole);
+    return ok;
+}
+
 bool grammar_is_mentioned(struct str body)
 {
-    static const struct str names[] = {
-        {"response_format", 15}, {"structured_outputs", 18}, {"guided_", 7}, {"tool_choice", 11}};
+    static const struct str names[] = {{"response_format", 15}, {"structured_outputs", 18},
+                                       {"guided_", 7},          {"tool_choice", 11},
+                                       {"json_schema", 11},     {"json_object", 11}};
     const char *at = body.ptr, *end = body.ptr + body.len;
     while (at < end && (at = memchr(at, '"', (size_t)(end - at)))) {
         at++;

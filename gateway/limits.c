@@ -86,32 +86,67 @@ void api_key_drop(struct api_key *k)
 
 /* ---- buckets ---- */
 
-static void fill(struct bucket *b, double per_s, double size, uint64_t now_ns)
+/* Of requests a second's worth, but one always fits; of tokens a minute's. */
+static struct quota_terms terms_of(const struct api_key *k, enum quota q)
+{
+    double rate = k->limits.requests_per_s, tokens = k->limits.tokens_per_min;
+    return q == QUOTA_REQUESTS ? (struct quota_terms){rate, fmax(rate, 1)}
+                               : (struct quota_terms){tokens / 60, tokens};
+}
+
+/* Nobody can be asked: this gateway's share, while the others take theirs. */
+static struct quota_terms share_of(const struct api_key *k, struct quota_terms t)
+{
+    double n = k->sharing ? k->sharing->n_gateways : 1;
+    return (struct quota_terms){t.per_s / n, fmax(t.size / n, fmin(t.size, 1))};
+}
+
+static void fill(struct bucket *b, struct quota_terms t, uint64_t now_ns)
 {
     if (b->filled_ns == 0)
-        b->level = size;
+        b->level = t.size;
     else if (now_ns > b->filled_ns)
-        b->level += (double)(now_ns - b->filled_ns) / 1e9 * per_s;
-    if (b->level > size)
-        b->level = size; /* also when a new file made it smaller */
+        b->level += (double)(now_ns - b->filled_ns) / 1e9 * t.per_s;
+    if (b->level > t.size)
+        b->level = t.size; /* also when a new file made it smaller */
     b->filled_ns = now_ns ? now_ns : 1;
 }
 
-/* A second's worth, but one request always fits. */
-static void fill_requests(struct api_key *k, uint64_t now_ns)
+static bool is_shared(const struct api_key *k)
 {
-    double rate = k->limits.requests_per_s;
-    fill(&k->requests, rate, rate > 1 ? rate : 1, now_ns);
+    return k->sharing && k->sharing->up;
 }
 
-static void fill_tokens(struct api_key *k, uint64_t now_ns)
+static double room(struct api_key *k, enum quota q, uint64_t now_ns)
 {
-    fill(&k->tokens, k->limits.tokens_per_min / 60, k->limits.tokens_per_min, now_ns);
+    struct bucket *b = &k->buckets[q];
+    if (is_shared(k)) {
+        b->filled_ns = now_ns ? now_ns : 1; /* it goes on from here when the store is lost */
+        return leases_room(k->sharing, k, q, terms_of(k, q), now_ns);
+    }
+    fill(b, share_of(k, terms_of(k, q)), now_ns);
+    return b->level;
 }
 
-static bool refuse(struct api_error *e, double wait_s, const char *what, double bound)
+static void spend(struct api_key *k, enum quota q, double amount, uint64_t now_ns)
 {
-    double s = ceil(wait_s);
+    if (is_shared(k))
+        leases_spend(k->sharing, k, q, amount, now_ns);
+    else
+        k->buckets[q].level -= amount;
+}
+
+/* Seconds until there is room for one more. */
+static double wait_s(struct api_key *k, enum quota q, uint64_t now_ns)
+{
+    struct quota_terms t = share_of(k, terms_of(k, q));
+    return is_shared(k) ? leases_refused(k->sharing, k, q, 1, now_ns)
+                        : (1 - k->buckets[q].level) / t.per_s;
+}
+
+static bool refuse(struct api_error *e, double seconds, const char *what, double bound)
+{
+    double s = ceil(seconds);
     e->code = "rate_limit_exceeded";
     e->retry_after_s = s < 1 ? 1 : s > RETRY_MAX_S ? RETRY_MAX_S : (uint32_t)s;
     return api_error_set(e, 429, NULL, "This API key may %s%g: try again in %u s.", what, bound,
@@ -125,18 +160,14 @@ bool limits_admit(struct api_key *k, uint64_t now_ns, struct api_error *e)
         return true;
     if (l->max_open && k->n_open >= l->max_open)
         return refuse(e, 1, "have so many requests open at once: ", l->max_open);
-    if (l->tokens_per_min > 0) {
-        fill_tokens(k, now_ns);
-        if (k->tokens.level < 1 && k->tokens.level < l->tokens_per_min)
-            return refuse(e, (1 - k->tokens.level) * 60 / l->tokens_per_min,
-                          "use so many tokens a minute: ", l->tokens_per_min);
-    }
+    if (l->tokens_per_min > 0 && room(k, QUOTA_TOKENS, now_ns) < fmin(1, l->tokens_per_min))
+        return refuse(e, wait_s(k, QUOTA_TOKENS, now_ns),
+                      "use so many tokens a minute: ", l->tokens_per_min);
     if (l->requests_per_s > 0) {
-        fill_requests(k, now_ns);
-        if (k->requests.level < 1)
-            return refuse(e, (1 - k->requests.level) / l->requests_per_s,
+        if (room(k, QUOTA_REQUESTS, now_ns) < 1)
+            return refuse(e, wait_s(k, QUOTA_REQUESTS, now_ns),
                           "make so many requests a second: ", l->requests_per_s);
-        k->requests.level -= 1;
+        spend(k, QUOTA_REQUESTS, 1, now_ns);
     }
     return true;
 }
@@ -161,8 +192,8 @@ void limits_spend(struct api_key *k, uint64_t n_tokens, uint64_t now_ns)
 {
     if (!k || k->limits.tokens_per_min <= 0)
         return;
-    fill_tokens(k, now_ns);
-    k->tokens.level -= (double)n_tokens;
+    (void)room(k, QUOTA_TOKENS, now_ns);
+    spend(k, QUOTA_TOKENS, (double)n_tokens, now_ns);
 }
 
 bool limits_any(const struct api_key *k)

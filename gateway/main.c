@@ -10,6 +10,7 @@
 #include "common/model/file_guard.h"
 #include "common/model/model_info.h"
 #include "gateway/gateway.h"
+#include "gateway/openapi.h"
 #include "gateway/params.h"
 #include "gateway/routes.h"
 
@@ -41,6 +42,15 @@ static void print_text(void (*text)(struct strbuf *out))
     struct strbuf b;
     strbuf_init(&b, 0);
     text(&b);
+    fwrite(b.ptr, 1, b.len, stdout);
+    strbuf_fini(&b);
+}
+
+static void print_openapi(const struct openapi_world *w)
+{
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    openapi_document(w, &b);
     fwrite(b.ptr, 1, b.len, stdout);
     strbuf_fini(&b);
 }
@@ -99,6 +109,9 @@ int main(int argc, char **argv)
         print_text(fields_document);
     } else if (res.positional.n_items == 1 && strcmp(res.positional.items[0], "routes") == 0) {
         print_text(routes_print);
+    } else if (res.positional.n_items == 1 && strcmp(res.positional.items[0], "openapi") == 0) {
+        const struct openapi_world w = openapi_world_of(&config);
+        print_openapi(&w);
     } else if (res.positional.n_items > 0) {
         fprintf(stderr, "cox-gateway: what is \"%s\"? Usage: " USAGE "\n", res.positional.items[0]);
         rc = 2;

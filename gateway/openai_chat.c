@@ -84,8 +84,14 @@ static bool parse_arguments(json_t *call, size_t i_message, struct api_error *e)
     return true;
 }
 
+/* What is tried where a template fails with messages as they are: some (DeepSeek's) join a call's
+ * arguments to a string and want the text that they came as; some (Gemma's) take the content of a
+ * turn of calls for a string or a list, which null is not. Others look at both, so that the first
+ * try changes nothing. */
+enum { AS_IT_IS = 0, TEXT_ARGUMENTS = 1, EMPTY_CONTENT = 2, VARIANT_COUNT = 4 };
+
 /* out is the template's copy of the message. An empty list is none: some clients send it. */
-static bool copy_calls(json_t *out, size_t i_message, bool as_text, struct api_error *e)
+static bool copy_calls(json_t *out, size_t i_message, unsigned variant, struct api_error *e)
 {
     const json_t *calls = json_object_get(out, "tool_calls");
     if (!calls)
@@ -99,7 +105,7 @@ static bool copy_calls(json_t *out, size_t i_message, bool as_text, struct api_e
                              i_message);
     json_t *own = json_deep_copy(calls); /* the body is the client's, and may be read again */
     json_object_set_new(out, "tool_calls", own);
-    for (size_t i = 0; i < json_array_size(own) && !as_text; i++)
+    for (size_t i = 0; i < json_array_size(own) && !(variant & TEXT_ARGUMENTS); i++)
         if (!parse_arguments(json_array_get(own, i), i_message, e))
             return false;
     return true;
@@ -116,7 +122,8 @@ static void copy_reasoning(json_t *out)
         json_object_set(out, "reasoning", old);
 }
 
-static json_t *message_for_template(const json_t *m, size_t i, bool as_text, struct api_error *e)
+static json_t *message_for_template(const json_t *m, size_t i, unsigned variant,
+                                    struct api_error *e)
 {
     const json_t *role = json_object_get(m, "role");
     if (!json_is_object(m) || !json_is_string(role)) {
@@ -140,9 +147,11 @@ static json_t *message_for_template(const json_t *m, size_t i, bool as_text, str
     } else if (!json_is_string(content) && !(may_lack && (!content || json_is_null(content)))) {
         api_error_set(e, 400, "messages",
                       "messages[%zu].content must be a string or a list of parts.", i);
+    } else if (!json_is_string(content) && variant & EMPTY_CONTENT) {
+        json_object_set_new(out, "content", json_string(""));
     }
     copy_reasoning(out);
-    if (e->http_status || !copy_calls(out, i, as_text, e)) {
+    if (e->http_status || !copy_calls(out, i, variant, e)) {
         json_decref(out);
         return NULL;
     }
@@ -178,9 +187,8 @@ static void add_variables(const struct params *p, const struct text_tokenizer *t
             json_object_set(context, key, value);
 }
 
-/* as_text: arguments of calls stay the JSON text that they came as. */
 static bool make_context(const struct params *p, const struct text_tokenizer *tokenizer,
-                         bool as_text, struct strbuf *out, struct api_error *e)
+                         unsigned variant, struct strbuf *out, struct api_error *e)
 {
     size_t n = json_array_size(p->messages);
     if (n == 0 || n > CHAT_MAX_MESSAGES)
@@ -190,7 +198,7 @@ static bool make_context(const struct params *p, const struct text_tokenizer *to
     json_t *messages = json_array();
     json_object_set_new(context, "messages", messages);
     for (size_t i = 0; i < n && !e->http_status; i++) {
-        json_t *m = message_for_template(json_array_get(p->messages, i), i, as_text, e);
+        json_t *m = message_for_template(json_array_get(p->messages, i), i, variant, e);
         if (m)
             json_array_append_new(messages, m);
     }
@@ -210,7 +218,7 @@ static bool make_context(const struct params *p, const struct text_tokenizer *to
 bool openai_chat_context(const struct params *p, const struct text_tokenizer *tokenizer,
                          struct strbuf *out, struct api_error *e)
 {
-    return make_context(p, tokenizer, false, out, e);
+    return make_context(p, tokenizer, AS_IT_IS, out, e);
 }
 
 static struct str trim(struct str s)
@@ -253,24 +261,30 @@ static bool cut_after_final(const struct params *p, struct str *text, size_t *n_
     return true;
 }
 
-static bool has_calls(const struct params *p)
+/* The variants that say something else of these messages, as a set of bits of the above. */
+static unsigned variants_of(const struct params *p)
 {
-    for (size_t i = 0; i < json_array_size(p->messages); i++)
-        if (json_array_size(json_object_get(json_array_get(p->messages, i), "tool_calls")) > 0)
-            return true;
-    return false;
+    unsigned set = 0;
+    for (size_t i = 0; i < json_array_size(p->messages); i++) {
+        const json_t *m = json_array_get(p->messages, i), *content = json_object_get(m, "content");
+        if (json_array_size(json_object_get(m, "tool_calls")) > 0)
+            set |= TEXT_ARGUMENTS;
+        if (!content || json_is_null(content))
+            set |= EMPTY_CONTENT;
+    }
+    return set;
 }
 
-/* Some templates (DeepSeek's) join arguments to a string, and fail with an object: text, then. */
-static int render_as_text(const struct params *p, const struct prepare_model *m,
-                          const struct text_template *tmpl, char **rendered, size_t *len)
+static int render_as(const struct params *p, const struct prepare_model *m,
+                     const struct text_template *tmpl, unsigned variant, char **rendered,
+                     size_t *len)
 {
     struct strbuf context;
     struct api_error e = {0};
     char why[TEXT_ERR_MAX];
     int s = TEXT_INVALID;
     strbuf_init(&context, 0);
-    if (make_context(p, m->tokenizer, true, &context, &e))
+    if (make_context(p, m->tokenizer, variant, &context, &e))
         s = text_template_render(tmpl, context.ptr, context.len, m->now_unix, 0, rendered, len,
                                  why);
     strbuf_fini(&context);
@@ -293,9 +307,10 @@ static bool render(const struct params *p, const struct prepare_model *m,
     int s =
         text_template_render(tmpl, context.ptr, context.len, m->now_unix, 0, &rendered, &len, why);
     strbuf_fini(&context);
-    if ((s == TEXT_INVALID || s == TEXT_TEMPLATE) && has_calls(p) &&
-        render_as_text(p, m, tmpl, &rendered, &len) == TEXT_OK)
-        s = TEXT_OK;
+    unsigned may = variants_of(p);
+    for (unsigned v = 1; v < VARIANT_COUNT && (s == TEXT_INVALID || s == TEXT_TEMPLATE); v++)
+        if ((v & may) == v && render_as(p, m, tmpl, v, &rendered, &len) == TEXT_OK)
+            s = TEXT_OK;
     if (s != TEXT_OK)
         return api_error_set(e, s == TEXT_INTERNAL ? 500 : 400, "messages",
                              "The chat template refused the messages: %s", why);

@@ -5,20 +5,6 @@
 
 #define OBJECT_CHUNK "chat.completion.chunk"
 
-static void append_token(struct strbuf *out, const struct answer_shape *a, uint32_t id, float value)
-{
-    char buf[OPENAI_TOKEN_MAX];
-    struct str bytes = openai_token(a, id, buf);
-    strbuf_append_c(out, "{\"token\":");
-    strbuf_append_json(out, bytes);
-    strbuf_append_c(out, ",\"logprob\":");
-    openai_logprob(out, value);
-    strbuf_append_c(out, ",\"bytes\":[");
-    for (size_t i = 0; i < bytes.len; i++)
-        strbuf_printf(out, i ? ",%u" : "%u", (unsigned char)bytes.ptr[i]);
-    strbuf_append_c(out, "]");
-}
-
 static void append_logprobs(struct strbuf *out, const struct answer_shape *a,
                             const struct answer_delta *d)
 {
@@ -29,16 +15,8 @@ static void append_logprobs(struct strbuf *out, const struct answer_shape *a,
     }
     strbuf_append_c(out, "{\"content\":[");
     for (uint32_t i = 0; i < d->n_ids; i++) {
-        const struct token_logprobs *t = &d->logprobs[i];
         strbuf_append_c(out, i ? "," : "");
-        append_token(out, a, t->ids[0], t->values[0]);
-        strbuf_append_c(out, ",\"top_logprobs\":[");
-        for (uint32_t k = 1; k < t->n; k++) {
-            strbuf_append_c(out, k > 1 ? "," : "");
-            append_token(out, a, t->ids[k], t->values[k]);
-            strbuf_append_c(out, "}");
-        }
-        strbuf_append_c(out, "]}");
+        openai_logprobs_of(out, a, &d->logprobs[i]);
     }
     strbuf_append_c(out, "]}");
 }
@@ -126,7 +104,7 @@ static void append_delta(struct strbuf *out, const struct answer_delta *d)
         comma = ",";
     }
     if (count(d, ANSWER_CONTENT) > 0) {
-        strbuf_printf(out, "%s\"content\":", comma);
+        strbuf_append_c(out, *comma ? ",\"content\":" : "\"content\":");
         append_text(out, d, ANSWER_CONTENT);
         comma = ",";
     }
@@ -155,15 +133,18 @@ static void append_message(struct strbuf *out, const struct answer_delta *d)
     }
 }
 
+static void write_chunk_head(struct strbuf *out, const struct answer_shape *a)
+{
+    openai_chunk_begin(out, a, OBJECT_CHUNK);
+}
+
 static void write_role(struct strbuf *out, const struct answer_shape *a,
                        const struct answer_delta *d)
 {
-    sse_begin(out);
-    openai_head(out, a, OBJECT_CHUNK);
-    strbuf_printf(out,
-                  ",\"choices\":[{\"index\":%u,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
-                  "\"logprobs\":null,\"finish_reason\":null}]",
-                  d->i_choice);
+    openai_chunk_begin(out, a, OBJECT_CHUNK);
+    strbuf_append_u64(out, d->i_choice);
+    strbuf_append_c(out, ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
+                         "\"logprobs\":null,\"finish_reason\":null}]");
     openai_prompt(out, a, d->prompt);
     openai_chunk_end(out, a->params, NULL);
     sse_end(out);
@@ -174,9 +155,9 @@ static void write_delta(struct strbuf *out, const struct answer_shape *a, struct
 {
     if (d->first)
         write_role(out, a, d);
-    sse_begin(out);
-    openai_head(out, a, OBJECT_CHUNK);
-    strbuf_printf(out, ",\"choices\":[{\"index\":%u,\"delta\":{", d->i_choice);
+    openai_chunk_begin(out, a, OBJECT_CHUNK);
+    strbuf_append_u64(out, d->i_choice);
+    strbuf_append_c(out, ",\"delta\":{");
     append_delta(out, d);
     strbuf_append_c(out, "}");
     append_logprobs(out, a, d);
@@ -220,6 +201,7 @@ static void write_whole(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "],\"usage\":");
     openai_usage(out, u);
     openai_prompt(out, a, d->prompt);
+    openai_prompt_logprobs(out, a, d->scores);
     strbuf_append_c(out, "}");
 }
 
@@ -232,6 +214,7 @@ const struct dialect dialect_chat = {
     .read = openai_chat_read,
     .stream_type = openai_stream_type,
     .keep_alive = SSE_KEEP_ALIVE,
+    .chunk_head = write_chunk_head,
     .delta = write_delta,
     .close = write_close,
     .whole = write_whole,

@@ -29,35 +29,81 @@ static void append_top(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "}");
 }
 
+/* The tokens that a delta gives log-probabilities of: with echo the prompt's, of which the first
+ * has none, then those that were generated. */
+struct shown {
+    const struct answer_shape *a;
+    const struct answer_delta *d;
+    uint32_t n_prompt, n; /* of these the prompt's; in all */
+};
+
+static struct shown shown_of(const struct answer_shape *a, const struct answer_delta *d)
+{
+    uint32_t n_prompt = openai_echoed_scores(a, d) ? d->prompt->n_ids : 0;
+    return (struct shown){a, d, n_prompt, n_prompt + d->n_ids};
+}
+
+static uint32_t shown_id(const struct shown *s, uint32_t i)
+{
+    return i < s->n_prompt ? s->d->prompt->ids[i] : s->d->ids[i - s->n_prompt];
+}
+
+/* NULL: it has none. */
+static const struct token_logprobs *shown_row(const struct shown *s, uint32_t i,
+                                              struct token_logprobs *buf)
+{
+    if (i >= s->n_prompt)
+        return &s->d->logprobs[i - s->n_prompt];
+    if (i > 0)
+        openai_echoed_row(s->a, s->d, i - 1, buf);
+    return i > 0 && buf->n > 0 ? buf : NULL;
+}
+
+static void append_offsets(struct strbuf *out, const struct shown *s)
+{
+    uint32_t offset = s->n_prompt > 0 ? 0 : s->d->text_offset;
+    char buf[OPENAI_TOKEN_MAX];
+    for (uint32_t i = 0; i < s->n; i++) {
+        strbuf_printf(out, i ? ",%u" : "%u", offset);
+        offset += generation_count_chars(openai_token(s->a, shown_id(s, i), buf));
+    }
+}
+
 static void append_logprobs(struct strbuf *out, const struct answer_shape *a,
                             const struct answer_delta *d)
 {
-    uint32_t offset = d->text_offset;
+    struct shown s = shown_of(a, d);
+    struct token_logprobs row;
     char buf[OPENAI_TOKEN_MAX];
     strbuf_append_c(out, ",\"logprobs\":");
-    if (!openai_has_logprobs(a, d)) {
+    if (s.n_prompt == 0 && !openai_has_logprobs(a, d)) {
         strbuf_append_c(out, "null");
         return;
     }
     strbuf_append_c(out, "{\"text_offset\":[");
-    for (uint32_t i = 0; i < d->n_ids; i++) {
-        strbuf_printf(out, i ? ",%u" : "%u", offset);
-        offset += generation_count_chars(openai_token(a, d->ids[i], buf));
-    }
+    append_offsets(out, &s);
     strbuf_append_c(out, "],\"token_logprobs\":[");
-    for (uint32_t i = 0; i < d->n_ids; i++) {
+    for (uint32_t i = 0; i < s.n; i++) {
+        const struct token_logprobs *t = shown_row(&s, i, &row);
         strbuf_append_c(out, i ? "," : "");
-        openai_logprob(out, d->logprobs[i].values[0]);
+        if (t)
+            openai_logprob(out, t->values[0]);
+        else
+            strbuf_append_c(out, "null");
     }
     strbuf_append_c(out, "],\"tokens\":[");
-    for (uint32_t i = 0; i < d->n_ids; i++) {
+    for (uint32_t i = 0; i < s.n; i++) {
         strbuf_append_c(out, i ? "," : "");
-        strbuf_append_json(out, openai_token(a, d->ids[i], buf));
+        strbuf_append_json(out, openai_token(a, shown_id(&s, i), buf));
     }
     strbuf_append_c(out, "],\"top_logprobs\":[");
-    for (uint32_t i = 0; i < d->n_ids; i++) {
+    for (uint32_t i = 0; i < s.n; i++) {
+        const struct token_logprobs *t = shown_row(&s, i, &row);
         strbuf_append_c(out, i ? "," : "");
-        append_top(out, a, &d->logprobs[i]);
+        if (t)
+            append_top(out, a, t);
+        else
+            strbuf_append_c(out, "null");
     }
     strbuf_append_c(out, "]}");
 }
@@ -80,26 +126,32 @@ static void append_text(struct strbuf *out, const struct answer_shape *a,
     strbuf_fini(&both);
 }
 
+/* Behind "index". */
 static void append_choice(struct strbuf *out, const struct answer_shape *a,
                           const struct answer_delta *d)
 {
-    strbuf_printf(out, "{\"index\":%u,\"text\":", d->i_choice);
+    strbuf_append_u64(out, d->i_choice);
+    strbuf_append_c(out, ",\"text\":");
     append_text(out, a, d);
     append_logprobs(out, a, d);
     openai_finish(out, d);
     if (d->first)
         openai_prompt(out, a, d->prompt);
+    openai_prompt_logprobs(out, a, d->scores);
     if (a->params->return_token_ids)
         openai_ids(out, "token_ids", d->ids, d->n_ids);
     strbuf_append_c(out, "}");
 }
 
+static void write_chunk_head(struct strbuf *out, const struct answer_shape *a)
+{
+    openai_chunk_begin(out, a, OBJECT);
+}
+
 static void write_delta(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
                         const struct answer_delta *d)
 {
-    sse_begin(out);
-    openai_head(out, a, OBJECT);
-    strbuf_append_c(out, ",\"choices\":[");
+    openai_chunk_begin(out, a, OBJECT);
     append_choice(out, a, d);
     strbuf_append_c(out, "]");
     openai_chunk_end(out, a->params, a->params->continuous_usage_stats ? &d->usage : NULL);
@@ -118,7 +170,7 @@ static void write_whole(struct strbuf *out, const struct answer_shape *a,
     openai_head(out, a, OBJECT);
     strbuf_append_c(out, ",\"choices\":[");
     for (uint32_t i = 0; i < n; i++) {
-        strbuf_append_c(out, i ? "," : "");
+        strbuf_append_c(out, i ? ",{\"index\":" : "{\"index\":");
         append_choice(out, a, &d[i]);
     }
     strbuf_append_c(out, "],\"usage\":");
@@ -134,6 +186,7 @@ const struct dialect dialect_completions = {
     .read = openai_completions_read,
     .stream_type = openai_stream_type,
     .keep_alive = SSE_KEEP_ALIVE,
+    .chunk_head = write_chunk_head,
     .delta = write_delta,
     .close = write_close,
     .whole = write_whole,

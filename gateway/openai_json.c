@@ -14,6 +14,17 @@ void openai_head(struct strbuf *out, const struct answer_shape *a, const char *o
     strbuf_append_c(out, ",\"system_fingerprint\":\"cox-" COX_VERSION "\"");
 }
 
+void openai_chunk_begin(struct strbuf *out, const struct answer_shape *a, const char *object)
+{
+    if (a->chunk_head.len > 0) {
+        strbuf_append_str(out, a->chunk_head);
+        return;
+    }
+    sse_begin(out);
+    openai_head(out, a, object);
+    strbuf_append_c(out, ",\"choices\":[{\"index\":");
+}
+
 void openai_ids(struct strbuf *out, const char *name, const uint32_t *ids, uint32_t n)
 {
     strbuf_printf(out, ",\"%s\":[", name);
@@ -40,12 +51,16 @@ static const char *const finish_names[ANSWER_FINISH_COUNT] = {
 
 void openai_finish(struct strbuf *out, const struct answer_delta *d)
 {
+    if (!d->end) {
+        strbuf_append_c(out, ",\"finish_reason\":null,\"stop_reason\":null");
+        return;
+    }
     strbuf_append_c(out, ",\"finish_reason\":");
-    strbuf_append_c(out, d->end ? finish_names[d->finish] : "null");
+    strbuf_append_c(out, finish_names[d->finish]);
     strbuf_append_c(out, ",\"stop_reason\":");
-    if (d->end && d->stop_string.ptr)
+    if (d->stop_string.ptr)
         strbuf_append_json(out, d->stop_string);
-    else if (d->end && d->stop_id != UINT32_MAX)
+    else if (d->stop_id != UINT32_MAX)
         strbuf_printf(out, "%u", d->stop_id);
     else
         strbuf_append_c(out, "null");
@@ -100,6 +115,33 @@ void openai_logprob(struct strbuf *out, float v)
 {
     double d = (double)v;
     strbuf_printf(out, "%.9g", isfinite(d) && d > -9999.0 ? d : -9999.0);
+}
+
+static void append_token(struct strbuf *out, const struct answer_shape *a, uint32_t id, float value)
+{
+    char buf[OPENAI_TOKEN_MAX];
+    struct str bytes = openai_token(a, id, buf);
+    strbuf_append_c(out, "{\"token\":");
+    strbuf_append_json(out, bytes);
+    strbuf_append_c(out, ",\"logprob\":");
+    openai_logprob(out, value);
+    strbuf_append_c(out, ",\"bytes\":[");
+    for (size_t i = 0; i < bytes.len; i++)
+        strbuf_printf(out, i ? ",%u" : "%u", (unsigned char)bytes.ptr[i]);
+    strbuf_append_c(out, "]");
+}
+
+void openai_logprobs_of(struct strbuf *out, const struct answer_shape *a,
+                        const struct token_logprobs *t)
+{
+    append_token(out, a, t->ids[0], t->values[0]);
+    strbuf_append_c(out, ",\"top_logprobs\":[");
+    for (uint32_t k = 1; k < t->n; k++) {
+        strbuf_append_c(out, k > 1 ? "," : "");
+        append_token(out, a, t->ids[k], t->values[k]);
+        strbuf_append_c(out, "}");
+    }
+    strbuf_append_c(out, "]}");
 }
 
 bool openai_has_logprobs(const struct answer_shape *a, const struct answer_delta *d)

@@ -8,6 +8,9 @@ enum { OPENAI_TOKEN_MAX = 24 };
 
 /* {"id":…,"object":…,"created":…,"model":…,"system_fingerprint":… and no more. */
 void openai_head(struct strbuf *out, const struct answer_shape *a, const char *object);
+/* data: and the head of a chunk up to its choices' "[{"index":": the request's chunk_head, or anew
+ */
+void openai_chunk_begin(struct strbuf *out, const struct answer_shape *a, const char *object);
 /* ,"NAME":[…] */
 void openai_ids(struct strbuf *out, const char *name, const uint32_t *ids, uint32_t n);
 void openai_usage(struct strbuf *out, const struct answer_usage *u);
@@ -21,8 +24,20 @@ struct str openai_token(const struct answer_shape *a, uint32_t id, char buf[OPEN
 void openai_prompt(struct strbuf *out, const struct answer_shape *a, const struct prompt *p);
 /* JSON has no -inf: -9999, as in vLLM. */
 void openai_logprob(struct strbuf *out, float v);
+/* A token with its own and its best alternatives: {"token":…,"logprob":…,"bytes":…,"top_…":…}. */
+void openai_logprobs_of(struct strbuf *out, const struct answer_shape *a,
+                        const struct token_logprobs *t);
 /* Whether there is anything to say of log-probabilities, or null. */
 bool openai_has_logprobs(const struct answer_shape *a, const struct answer_delta *d);
+
+/* ,"prompt_logprobs":[null,{ID:{…},…},…] where they were asked for. */
+void openai_prompt_logprobs(struct strbuf *out, const struct answer_shape *a,
+                            const struct prompt_scores *s);
+/* Does this delta begin with the prompt's own tokens and their log-probabilities (echo)? */
+bool openai_echoed_scores(const struct answer_shape *a, const struct answer_delta *d);
+/* Row i of those, of the prompt's id i + 1: its entries, at most as many as logprobs asks for. */
+void openai_echoed_row(const struct answer_shape *a, const struct answer_delta *d, uint32_t i,
+                       struct token_logprobs *out);
 
 /* Parts of a dialect: a stream of server-sent events, its end (the chunk with the usage when that
  * is asked for), OpenAI's errors in it. */

@@ -2,6 +2,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/log.h"
@@ -11,7 +12,7 @@
 enum { PARAMS_ARENA_LIMIT = 1 << 20 };
 
 /* Dialects (bits) in whose answers a model may call tools. */
-enum { KINDS_OF_CALLS = API_CHAT | API_MESSAGES };
+enum { KINDS_OF_CALLS = API_CHAT | API_MESSAGES | API_RESPONSES };
 
 /* A double above 0 may be 0 as a float, which would mean something else. */
 #define SMALLEST_FACTOR 1e-6f
@@ -41,11 +42,38 @@ bool field_wrong_type(struct api_error *e, const char *name, const char *want, c
     return api_error_set(e, 400, name, "%s must be %s, got %s.", name, want, json_type_name(got));
 }
 
+bool field_unknown_member(const struct field_context *c, const char *name, const char *key)
+{
+    char full[96];
+    snprintf(full, sizeof full, "%s.%.40s", name, key);
+    if (c->policy->unknown == UNKNOWN_REFUSE)
+        return api_error_set(c->e, 400, full, "There is no field `%s`: leave it out.", full);
+    if (c->policy->unknown == UNKNOWN_WARN)
+        log_warn("field_ignored", "name=%s", log_quote(full));
+    return true;
+}
+
+bool field_known_members(const struct field_context *c, const char *name, const json_t *v,
+                         const char *const *known)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)v, key, value)
+    {
+        size_t i = 0;
+        while (known[i] && strcmp(key, known[i]) != 0)
+            i++;
+        if (!known[i] && !json_is_null(value) && !field_unknown_member(c, name, key))
+            return false;
+    }
+    return true;
+}
+
 /* ---- the table ---- */
 
 static const struct field_table *const tables[] = {
-    &fields_prompt,   &fields_sampling,   &fields_answer, &fields_tools,
-    &fields_messages, &fields_embeddings, &fields_refused};
+    &fields_prompt,   &fields_sampling,  &fields_answer,     &fields_tools,
+    &fields_messages, &fields_responses, &fields_embeddings, &fields_refused};
 
 const struct field *fields_at(size_t i)
 {
@@ -192,6 +220,25 @@ static bool check_unknown(const json_t *body, unsigned kind, enum unknown_fields
 
 /* ---- rules between fields ---- */
 
+/* Before the fields are read: their rows have the bound of every server, this one's is lower. */
+static bool check_logprobs(const json_t *body, enum api_kind kind,
+                           const struct params_policy *policy, struct api_error *e)
+{
+    const char *const names[] = {kind == API_COMPLETIONS ? "logprobs" : "top_logprobs",
+                                 "prompt_logprobs"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const json_t *v = json_object_get(body, names[i]);
+        double n = json_number_value(v);
+        if (json_is_number(v) && is_known(names[i], kind) && (n < 0 || n > policy->max_logprobs))
+            return api_error_set(e, 400, names[i], "%s must be in [0, %u], got %.10g%s.", names[i],
+                                 policy->max_logprobs, n,
+                                 n == -1 ? ": the whole vocabulary is not given"
+                                 : n > 0 ? " (--max-logprobs)"
+                                         : "");
+    }
+    return true;
+}
+
 /* What each kind of request cannot do without. */
 static bool check_present(const struct params *p, struct api_error *e)
 {
@@ -201,7 +248,7 @@ static bool check_present(const struct params *p, struct api_error *e)
         return api_error_set(e, 400, "max_tokens", "max_tokens is required.");
     if (p->kind == API_TOKENIZE && (p->prompt != NULL) == (p->messages != NULL))
         return api_error_set(e, 400, "prompt", "Either prompt or messages is required.");
-    if (p->kind == API_EMBEDDINGS && !p->prompt)
+    if (p->kind & (API_EMBEDDINGS | API_RESPONSES) && !p->prompt)
         return api_error_set(e, 400, "input", "input is required.");
     if (p->kind == API_DETOKENIZE && !p->prompt)
         return api_error_set(e, 400, "tokens", "tokens is required.");
@@ -227,9 +274,15 @@ static bool check_together(const struct params *p, const struct params_policy *p
     if (p->kind == API_CHAT && p->logprobs >= 0 && !p->want_logprobs)
         return api_error_set(e, 400, "top_logprobs",
                              "when using `top_logprobs`, `logprobs` must be set to true.");
-    if (p->echo && p->logprobs >= 0)
-        return api_error_set(e, 400, "logprobs",
-                             "echo with logprobs is not supported by this server.");
+    if (p->kind == API_RESPONSES && p->logprobs > 0 && !p->want_logprobs)
+        return api_error_set(e, 400, "top_logprobs",
+                             "top_logprobs needs \"message.output_text.logprobs\" in include.");
+    if (p->prompt_logprobs >= 0 && p->stream)
+        return api_error_set(e, 400, "prompt_logprobs",
+                             "`prompt_logprobs` are not available when `stream=True`.");
+    if (p->scores_only && !p->echo)
+        return api_error_set(e, 400, "max_tokens",
+                             "max_tokens must be at least 1 without `echo`, got 0.");
     if (p->tools && p->tool_choice == TOOL_CHOICE_AUTO && !policy->auto_tools)
         return api_error_set(e, 400, "tool_choice",
                              "\"auto\" tool choice requires --enable-auto-tool-choice and "
@@ -260,12 +313,14 @@ static void fill_sampling(struct params *p)
     s->seed = p->seed == -1 ? random_secure_u64() : (uint64_t)p->seed;
     s->min_tokens = (uint32_t)p->min_tokens;
     s->max_tokens = p->max_tokens;
-    s->n_prompt_logprobs = -1;
+    s->n_prompt_logprobs = (int32_t)p->prompt_logprobs;
+    if (p->echo && p->logprobs > p->prompt_logprobs)
+        s->n_prompt_logprobs = (int32_t)p->logprobs;
     s->n_logprobs = (int32_t)p->logprobs;
     p->n_generated = p->best_of ? p->best_of : p->n;
     if (p->n_generated > p->n && s->n_logprobs < 0)
         s->n_logprobs = 0; /* of the chosen tokens: what they are ranked by */
-    if (p->kind == API_CHAT)
+    if (p->kind & (API_CHAT | API_RESPONSES))
         s->n_logprobs = !p->want_logprobs ? -1 : p->logprobs < 0 ? 0 : (int32_t)p->logprobs;
 }
 
@@ -281,6 +336,7 @@ bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
         .n = 1,
         .seed = -1,
         .logprobs = -1,
+        .prompt_logprobs = -1,
         .temperature = d->temperature,
         .top_p = d->top_p,
         .top_k = d->top_k,
@@ -299,6 +355,8 @@ bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
     const json_t *tools = json_object_get(out->body, "tools");
     bool calls = kind & KINDS_OF_CALLS && tools && !json_is_null(tools);
     out->tool_choice = calls ? TOOL_CHOICE_AUTO : TOOL_CHOICE_NONE;
+    if (!check_logprobs(out->body, kind, policy, e))
+        return false;
     for (size_t i = 0; (f = fields_at(i)); i++) {
         json_t *v = f->kinds & kind ? json_object_get(out->body, f->name) : NULL;
         if (v && !json_is_null(v) && !parse_field(out, f, v, policy, e))
@@ -307,7 +365,11 @@ bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
     const json_t *agp = json_object_get(out->body, "add_generation_prompt");
     if (kind != API_COMPLETIONS && (!agp || json_is_null(agp)))
         out->add_generation_prompt = !out->continue_final_message;
-    if (kind == API_COMPLETIONS && !out->max_tokens) {
+    const json_t *max_tokens = json_object_get(out->body, "max_tokens");
+    if (kind == API_COMPLETIONS && !out->max_tokens && max_tokens && !json_is_null(max_tokens)) {
+        out->scores_only = true;
+        out->max_tokens = 1; /* the head's least, and given to nobody */
+    } else if (kind == API_COMPLETIONS && !out->max_tokens) {
         out->max_tokens = 16;
         out->max_tokens_is_default = true;
     }

@@ -20,6 +20,7 @@ enum api_kind {
     API_MESSAGES = 16,
     API_COUNT_TOKENS = 32,
     API_EMBEDDINGS = 64,
+    API_RESPONSES = 128,
 };
 /* REQUIRED: tool_name's, or any where that is empty. Its answer is a list of calls by a grammar. */
 enum tool_choice { TOOL_CHOICE_NONE, TOOL_CHOICE_AUTO, TOOL_CHOICE_REQUIRED };
@@ -28,18 +29,22 @@ enum unknown_fields { UNKNOWN_REFUSE, UNKNOWN_WARN, UNKNOWN_IGNORE };
 
 struct params_policy {        /* what this server lets requests say */
     uint32_t vocab_size;      /* bounds token ids; 0: unknown */
+    uint32_t max_logprobs;    /* <= PARAMS_MAX_LOGPROBS */
     bool auto_tools;          /* tool_choice auto: there is a parser, and it was enabled */
     bool trust_chat_template; /* chat_template of a request */
     enum unknown_fields unknown;
     const struct sampling_defaults *defaults; /* borrowed; NULL: OpenAI's */
 };
 
-#define PARAMS_MAX_CHOICES    128u /* n */
-#define PARAMS_MAX_LOGPROBS   20u
+#define PARAMS_MAX_CHOICES    128u       /* n */
+#define PARAMS_MAX_LOGPROBS   64u        /* a rank's */
+#define PARAMS_MAX_SCORES     (1u << 19) /* of a request's prompts: ids, each with so many */
+#define PARAMS_MAX_STREAMED   (1u << 14) /* of these in a stream, which writes them at once */
 #define PARAMS_MAX_STOP_IDS   1024u
 #define PARAMS_MAX_LOGIT_BIAS 4096u
 #define PARAMS_MAX_BAD_WORDS  128u
 #define PARAMS_MAX_REQUEST_ID 64u
+#define PARAMS_MAX_CACHE_SALT 128u
 #define PARAMS_MAX_TIMEOUT_S  86400
 #define PARAMS_NO_TRUNCATION  (-2)
 #define PARAMS_MAX_DEPTH      64u        /* nesting of the body */
@@ -62,8 +67,10 @@ struct params {
     bool echo, ignore_eos, skip_special_tokens, include_stop_str_in_output;
     bool add_special_tokens, add_generation_prompt, continue_final_message, return_token_ids;
     bool return_token_strs;
-    bool want_logprobs; /* chat: logprobs: true */
-    int64_t logprobs;   /* completions' logprobs, chat's top_logprobs; -1: not given */
+    bool want_logprobs;      /* chat: logprobs: true */
+    int64_t logprobs;        /* completions' logprobs, chat's top_logprobs; -1: not given */
+    int64_t prompt_logprobs; /* -1: not given */
+    bool scores_only;        /* max_tokens 0: the prompt is answered, and nothing generated */
     int64_t top_k, min_tokens, priority;
     double temperature, top_p, min_p;
     double presence_penalty, frequency_penalty, repetition_penalty;
@@ -72,7 +79,7 @@ struct params {
     double timeout_s; /* 0: not given */
     struct str cache_salt;
     json_t *prompt, *messages, *template_kwargs, *tools, *documents; /* NULL: not given */
-    json_t *system;              /* of messages: a text, or blocks */
+    json_t *system;              /* of messages: a text, or blocks; of responses: instructions */
     struct str reasoning_effort; /* empty: not given */
     enum tool_choice tool_choice;
     struct str tool_name;
@@ -84,9 +91,10 @@ struct params {
     json_t *bad_words;                    /* checked; prepare.c makes ids of it */
     const char *grammar_field; /* which gave sampling its grammar, on the arena; NULL: none did */
     uint32_t dimensions;       /* of embeddings; 0: all */
+    struct str asked;          /* of responses: what their answers repeat, `,"NAME":VALUE` each */
     bool embed_base64, use_activation;
     struct djl_params { /* what DJL's schema says beside these (djl.c) */
-        bool is_async, sse, details, return_full_text;
+        bool is_async, is_tgi, sse, details, input_details, return_full_text;
     } djl;
 };
 

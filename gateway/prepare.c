@@ -109,6 +109,19 @@ static bool check_grammar(const struct prepare_model *m, const struct params *p,
            grammar_check(m->grammars, s->grammar_kind, s->grammar, p->grammar_field, e);
 }
 
+/* Reasoning comes first where the prompt has begun it, or the model always reasons; where the
+ * prompt has ended it, none does, else it may. A chat has one prompt. */
+static bool let_reason(const struct prepare_model *m, const struct dialect *d, struct prepared *out,
+                       struct api_error *e)
+{
+    struct reasoning_marks marks;
+    const struct prompt *prompt = out->prompts.items;
+    if (!m->reasoning || !m->reasoning->marks || !d->call_prefix || out->prompts.n != 1)
+        return true;
+    return !m->reasoning->marks(m->reasoning, prompt->text, prompt_continued(prompt), &marks) ||
+           grammar_after_reasoning(&out->params, &marks, e);
+}
+
 /* truncate_prompt_tokens: its end is kept, or its beginning. True: it was longer. */
 static bool truncate_prompt(const struct prepare_model *m, const struct params *p,
                             struct prompt *out)
@@ -150,6 +163,27 @@ static bool check_length(const struct prepare_model *m, const struct params *p, 
                          field, p->max_tokens, field);
 }
 
+/* What the answer would hold of the prompts' own ids. */
+static bool check_scores(const struct prepared *x, struct api_error *e)
+{
+    const struct params *p = &x->params;
+    uint64_t n_ids = 0, k = (uint64_t)p->sampling.n_prompt_logprobs + 1;
+    uint64_t times = p->kind == API_COMPLETIONS ? (uint64_t)p->n : 1; /* each choice says them */
+    if (p->sampling.n_prompt_logprobs < 0)
+        return true;
+    for (uint32_t i = 0; i < x->prompts.n; i++)
+        n_ids += x->prompts.items[i].n_ids;
+    uint32_t most = p->stream ? PARAMS_MAX_STREAMED : PARAMS_MAX_SCORES;
+    if (n_ids * k * times <= most)
+        return true;
+    return api_error_set(e, 400, p->prompt_logprobs >= 0 ? "prompt_logprobs" : "logprobs",
+                         "Log-probabilities of %llu prompt tokens, up to %llu for each and in %llu "
+                         "choices, are more than %u%s: ask for fewer, or of fewer prompts at "
+                         "once.",
+                         (unsigned long long)n_ids, (unsigned long long)k,
+                         (unsigned long long)times, most, p->stream ? " in a stream" : "");
+}
+
 static bool prepare_prompts(const struct prepare_model *m, const struct dialect *d,
                             struct prepared *out)
 {
@@ -176,7 +210,7 @@ static bool prepare_prompts(const struct prepare_model *m, const struct dialect 
             longest = prompt->n_ids;
     }
     out->max_tokens_room = m->max_model_len > longest ? m->max_model_len - longest : 0;
-    return true;
+    return check_scores(out, e);
 }
 
 void prepare_request(const struct prepare_model *m, const struct dialect *d, struct str body,
@@ -187,7 +221,7 @@ void prepare_request(const struct prepare_model *m, const struct dialect *d, str
     if (json && d->read(m, json, out) && encode_bad_words(m, &out->params, &out->error) &&
         (out->params.tool_choice != TOOL_CHOICE_REQUIRED ||
          grammar_from_tools(&out->params, &out->error)) &&
-        check_grammar(m, &out->params, &out->error))
+        let_reason(m, d, out, &out->error) && check_grammar(m, &out->params, &out->error))
         prepare_prompts(m, d, out);
 }
 

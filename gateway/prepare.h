@@ -2,6 +2,7 @@
 /* From a body's bytes to what is submitted: parse, check, render, tokenize, and the context length.
  * One pure call, so that it runs inline for small bodies, on a thread of the pool for long ones,
  * and under the fuzzer. */
+#include "gateway/answer_parser.h"
 #include "gateway/grammar_check.h"
 #include "gateway/params.h"
 #include "gateway/prompt.h"
@@ -11,8 +12,9 @@ struct prepare_model { /* borrowed, read-only */
     const struct text_tokenizer *tokenizer;
     const struct text_template *chat_template; /* NULL: none */
     uint32_t max_model_len;
-    uint32_t max_choices;           /* prompts × n of one request */
-    struct grammar_check *grammars; /* NULL: grammars are not looked into */
+    uint32_t max_choices;                  /* prompts × n of one request */
+    struct grammar_check *grammars;        /* NULL: grammars are not looked into */
+    const struct answer_parser *reasoning; /* NULL: answers have none */
     int64_t now_unix;
     enum pooling_kind pooling; /* how the model makes a vector of a prompt; NONE: not here */
     struct params_policy policy;

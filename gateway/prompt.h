@@ -10,6 +10,13 @@ struct prompt {
     size_t n_continued; /* bytes at the end of text that begin the answer: continue_final_message */
 };
 
+static inline struct str prompt_continued(const struct prompt *p)
+{
+    return p->n_continued > 0
+               ? (struct str){p->text.ptr + (p->text.len - p->n_continued), p->n_continued}
+               : (struct str){0};
+}
+
 struct prompt_list {
     struct prompt *items; /* owned */
     uint32_t n;

@@ -12,7 +12,9 @@ enum { STEP_START, STEP_INSIDE, STEP_PAST };
 struct think_family {
     const char *const *open, *const *close; /* any of them; NULL at the end */
     const char *call; /* one of close: a call's, which ends it too and stays; NULL: none */
-    bool always;      /* text without the opening marker is reasoning up to the closing one */
+    const char *const *text_close; /* close without call, where there is one */
+    const char *const *drop;       /* around the content, nobody's; NULL: nothing */
+    bool always; /* text without the opening marker is reasoning up to the closing one */
 };
 
 static bool ends_with(struct str s, const char *const *ends)
@@ -51,6 +53,18 @@ static void think_init(const struct answer_parser *p, struct parser_state *s, st
         s->step = STEP_INSIDE;
     else if (ends_with(prompt, f->close))
         s->step = STEP_PAST;
+}
+
+static bool think_marks(const struct answer_parser *p, struct str prompt, struct str continued,
+                        struct reasoning_marks *out)
+{
+    const struct think_family *f = p->family;
+    struct parser_state s = {0};
+    think_init(p, &s, prompt, continued);
+    *out = (struct reasoning_marks){.open = f->open,
+                                    .close = f->text_close ? f->text_close : f->close,
+                                    .begun = s.step == STEP_INSIDE || f->always};
+    return s.step != STEP_PAST;
 }
 
 /* Before anything was said: white space may precede the marker, and is nobody's. */
@@ -94,18 +108,38 @@ static size_t think_feed(const struct answer_parser *p, struct parser_state *s, 
             s->step = STEP_PAST;
         }
     }
-    if (s->step == STEP_PAST) {
-        answer_past_reasoning(a, (struct str){text.ptr + at, text.len - at});
-        at = text.len;
+    while (s->step == STEP_PAST && at < text.len) {
+        size_t i_drop = SIZE_MAX;
+        struct str rest = {text.ptr + at, text.len - at};
+        size_t n = f->drop ? parser_find_first(rest, f->drop, &i_drop) : rest.len;
+        if (end && i_drop == SIZE_MAX)
+            n = rest.len;
+        answer_past_reasoning(a, (struct str){rest.ptr, n});
+        at += n;
+        if (i_drop == SIZE_MAX)
+            break;
+        at += strlen(f->drop[i_drop]);
     }
     return end ? text.len : at;
+}
+
+/* The reasoning stays in the content, with the marker that the template put into the prompt. */
+static size_t append_feed(const struct answer_parser *p, struct parser_state *s, struct str text,
+                          bool end, struct answer *a)
+{
+    if (s->step == STEP_START && text.len > 0)
+        answer_past_reasoning(a, STR("<think>"));
+    if (text.len > 0)
+        s->step = STEP_PAST;
+    answer_past_reasoning(a, text);
+    return text.len;
 }
 
 #define MARKS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define THINK(n, o, c, always_it)                                                                  \
     {                                                                                              \
-        .name = n, .markers = MARKS(o, c), .init = think_init, .feed = think_feed,                 \
-        .family = &(const struct think_family)                                                     \
+        .name = n, .markers = MARKS(o, c), .init = think_init, .marks = think_marks,               \
+        .feed = think_feed, .family = &(const struct think_family)                                 \
         {                                                                                          \
             .open = MARKS(o), .close = MARKS(c), .always = always_it                               \
         }                                                                                          \
@@ -131,13 +165,43 @@ static const struct answer_parser parsers[] = {
     {.name = "kimi_k2",
      .markers = MARKS("<think>", "</think>", KIMI_CALLS),
      .init = think_init,
+     .marks = think_marks,
      .feed = think_feed,
      .family = &(const struct think_family){.open = MARKS("<think>"),
                                             .close = MARKS("</think>", KIMI_CALLS),
-                                            .call = KIMI_CALLS}},
+                                            .call = KIMI_CALLS,
+                                            .text_close = MARKS("</think>")}},
+    {.name = "ernie45",
+     .markers = MARKS("<think>", "</think>", "<response>", "</response>"),
+     .init = think_init,
+     .marks = think_marks,
+     .feed = think_feed,
+     .family = &(const struct think_family){.open = MARKS("<think>"),
+                                            .close = MARKS("</think>"),
+                                            .drop = MARKS("<response>", "</response>"),
+                                            .always = true}},
+    {.name = "hunyuan_a13b",
+     .markers = MARKS("<think>", "</think>", "<answer>", "</answer>"),
+     .init = think_init,
+     .marks = think_marks,
+     .feed = think_feed,
+     .family = &(const struct think_family){.open = MARKS("<think>\n"),
+                                            .close = MARKS("\n</think>\n<answer>\n"),
+                                            .drop = MARKS("\n</answer>")}},
+    {.name = "gemma4",
+     .markers = MARKS("<|channel>", "<channel|>"),
+     .init = think_init,
+     .marks = think_marks,
+     .feed = think_feed,
+     .family = &(const struct think_family){.open = MARKS("<|channel>thought\n"),
+                                            .close = MARKS("<channel|>")}},
+    {.name = "minimax_m2_append_think",
+     .markers = MARKS("<think>", "</think>"),
+     .feed = append_feed},
     {.name = "granite", /* plain words, in two spellings */
      .markers = MARKS("Here is my thought process:"),
      .init = think_init,
+     .marks = think_marks,
      .feed = think_feed,
      .family =
          &(const struct think_family){

@@ -7,8 +7,10 @@
 #include "common/base/version.h"
 #include "common/net/admin.h"
 #include "gateway/access.h"
+#include "gateway/endpoint_reply.h"
 #include "gateway/gateway_internal.h"
 #include "gateway/openai_json.h"
+#include "gateway/routes_sagemaker.h"
 
 #define JSON_TYPE "application/json"
 
@@ -44,11 +46,20 @@ static void get_health(struct gateway *g, struct http_request *r, const struct r
         answer_error(g, r, 503, NULL, why);
 }
 
+static void before_metrics(void *ctx)
+{
+    serving_tell_loras(&((struct gateway *)ctx)->serving);
+}
+
 /* /livez, /readyz, /metrics: the same answers as every process gives. */
 static void get_admin(struct gateway *g, struct http_request *r, const struct route *row,
                       uint64_t tenant)
 {
-    struct admin_options o = {.loop = g->loop, .metrics = g->metrics, .ready = is_ready, .ctx = g};
+    struct admin_options o = {.loop = g->loop,
+                              .metrics = g->metrics,
+                              .ready = is_ready,
+                              .before_metrics = before_metrics,
+                              .ctx = g};
     if (!admin_handle(&o, r))
         answer_error(g, r, 404, NULL, "Not Found");
 }
@@ -57,6 +68,12 @@ static void get_version(struct gateway *g, struct http_request *r, const struct 
                         uint64_t tenant)
 {
     http_respond(r, 200, JSON_TYPE, STR("{\"version\":\"" COX_VERSION "\"}"), NULL, 0);
+}
+
+static void get_openapi(struct gateway *g, struct http_request *r, const struct route *row,
+                        uint64_t tenant)
+{
+    http_respond(r, 200, JSON_TYPE, strbuf_str(&g->openapi), NULL, 0);
 }
 
 /* The served names, then the adapters. */
@@ -139,54 +156,39 @@ static void get_model(struct gateway *g, struct http_request *r, const struct ro
     serving_respond_error(&gateway_reply_ops, r, NULL, &e);
 }
 
+struct serving_request routes_request(struct gateway *g, struct http_request *r,
+                                      const struct dialect *d, uint64_t tenant)
+{
+    return (struct serving_request){.dialect = d,
+                                    .body = http_body(r),
+                                    .tenant = tenant,
+                                    .key = g->key,
+                                    .request_id = str_from(http_get_id(r))};
+}
+
 static void post_prompt(struct gateway *g, struct http_request *r, const struct route *row,
                         uint64_t tenant)
 {
-    const struct serving_request q = {.dialect = row->dialect,
-                                      .body = http_body(r),
-                                      .tenant = tenant,
-                                      .key = g->key,
-                                      .request_id = str_from(http_get_id(r))};
+    const struct serving_request q = routes_request(g, r, row->dialect, tenant);
     serving_on_request(&g->serving, r, &q);
-}
-
-/* What SageMaker asks: 200 and DJL's words where a request would be served. */
-static void get_ping(struct gateway *g, struct http_request *r, const struct route *row,
-                     uint64_t tenant)
-{
-    const char *why;
-    struct strbuf b;
-    if (!g->config->sagemaker || !serving_healthy(&g->serving, &why)) {
-        get_health(g, r, row, tenant);
-        return;
-    }
-    strbuf_init(&b, 0);
-    strbuf_append_c(&b, "{\n  ");
-    strbuf_append_json(&b, str_from(g->served_names[0]));
-    strbuf_append_c(&b, ": {\n    \"status\": \"Healthy\"\n  }\n}\n");
-    answer_json(r, &b);
-}
-
-/* One path of DJL's, in the form that this gateway was started for. */
-static void post_invocation(struct gateway *g, struct http_request *r, const struct route *row,
-                            uint64_t tenant)
-{
-    struct route own = *row;
-    if (g->config->invocations == INVOCATIONS_ASYNC)
-        own.dialect = &dialect_djl_async;
-    post_prompt(g, r, &own, tenant);
 }
 
 /* OpenAI's, or on SageMaker another name for /invocations. */
 static void post_chat(struct gateway *g, struct http_request *r, const struct route *row,
                       uint64_t tenant)
 {
-    struct route own = *row;
-    own.dialect = &dialect_djl;
     if (g->config->sagemaker)
-        post_invocation(g, r, &own, tenant);
+        sagemaker_post_invocation(g, r, row, tenant);
     else
         post_prompt(g, r, row, tenant);
+}
+
+/* What SageMaker asks is answered in DJL's words, where a request would be served. */
+static void get_ping(struct gateway *g, struct http_request *r, const struct route *row,
+                     uint64_t tenant)
+{
+    if (!sagemaker_get_ping(g, r))
+        get_health(g, r, row, tenant);
 }
 
 static void post_load_adapter(struct gateway *g, struct http_request *r, const struct route *row,
@@ -217,28 +219,51 @@ static void call_state(struct gateway *g, struct http_request *r, const struct r
     state_calls_on_request(g->state, r, tenant);
 }
 
+/* Responses are answered and forgotten: there is none to give, to delete or to cancel. */
+static void answer_no_response(struct gateway *g, struct http_request *r, const struct route *row,
+                               uint64_t tenant)
+{
+    struct str path = http_path(r), prefix = STR("/v1/responses/");
+    struct str id = {path.ptr + prefix.len, path.len - prefix.len};
+    const char *slash = memchr(id.ptr, '/', id.len);
+    struct api_error e = {0};
+    if (slash)
+        id.len = (size_t)(slash - id.ptr);
+    api_error_set(&e, 404, "response_id",
+                  "Response with id '%.*s' not found: this server keeps none.",
+                  (int)(id.len < 200 ? id.len : 200), id.ptr);
+    serving_respond_error(&gateway_reply_ops, r, NULL, &e);
+}
+
 /* ---- the table ---- */
 
 static const struct route routes[] = {
     {"POST", "/v1/chat/completions", ACCESS_KEY, post_chat, &dialect_chat},
     {"POST", "/v1/completions", ACCESS_KEY, post_prompt, &dialect_completions},
+    {"POST", "/v1/responses", ACCESS_KEY, post_prompt, &dialect_responses},
+    {"GET", "/v1/responses/*", ACCESS_KEY, answer_no_response, NULL},
+    {"DELETE", "/v1/responses/*", ACCESS_KEY, answer_no_response, NULL},
+    {"POST", "/v1/responses/*/cancel", ACCESS_KEY, answer_no_response, NULL},
+    {"GET", "/v1/responses/*/input_items", ACCESS_KEY, answer_no_response, NULL},
     {"POST", "/v1/embeddings", ACCESS_KEY, post_prompt, &dialect_embeddings},
     {"POST", "/v1/messages", ACCESS_KEY, post_prompt, &dialect_messages},
     {"POST", "/v1/messages/count_tokens", ACCESS_KEY, post_prompt, &dialect_count_tokens},
     {"POST", "/tokenize", ACCESS_KEY, post_prompt, &dialect_tokenize},
     {"POST", "/detokenize", ACCESS_KEY, post_prompt, &dialect_detokenize},
-    {"POST", "/invocations", ACCESS_KEY, post_invocation, &dialect_djl},
-    {"POST", "/predictions/*", ACCESS_KEY, post_invocation, &dialect_djl},
+    {"POST", "/invocations", ACCESS_KEY, sagemaker_post_invocation, &dialect_djl},
+    {"POST", "/predictions/**", ACCESS_KEY, sagemaker_post_invocation, &dialect_djl},
+    {"POST", "/endpoints/**", ACCESS_KEY, sagemaker_post_endpoint, &dialect_endpoint},
     {"GET", "/v1/models", ACCESS_KEY, get_models, NULL},
-    {"GET", "/v1/models/*", ACCESS_KEY, get_model, NULL},
+    {"GET", "/v1/models/**", ACCESS_KEY, get_model, NULL},
     {"POST", "/v1/files", ACCESS_KEY, call_state, NULL},
     {"GET", "/v1/files", ACCESS_KEY, call_state, NULL},
     {"GET", "/v1/files/*", ACCESS_KEY, call_state, NULL},
+    {"GET", "/v1/files/*/content", ACCESS_KEY, call_state, NULL},
     {"DELETE", "/v1/files/*", ACCESS_KEY, call_state, NULL},
     {"POST", "/v1/batches", ACCESS_KEY, call_state, NULL},
     {"GET", "/v1/batches", ACCESS_KEY, call_state, NULL},
     {"GET", "/v1/batches/*", ACCESS_KEY, call_state, NULL},
-    {"POST", "/v1/batches/*", ACCESS_KEY, call_state, NULL},
+    {"POST", "/v1/batches/*/cancel", ACCESS_KEY, call_state, NULL},
     {"POST", "/v1/load_lora_adapter", ACCESS_ADMIN, post_load_adapter, NULL},
     {"POST", "/v1/unload_lora_adapter", ACCESS_ADMIN, post_unload_adapter, NULL},
     {"GET", "/health", ACCESS_OPEN, get_health, NULL},
@@ -246,10 +271,13 @@ static const struct route routes[] = {
     {"GET", "/ping", ACCESS_OPEN, get_ping, NULL},
     {"POST", "/ping", ACCESS_OPEN, get_ping, NULL},
     {"GET", "/version", ACCESS_KEY, get_version, NULL},
+    {"GET", "/openapi.json", ACCESS_KEY, get_openapi, NULL},
     {"GET", "/livez", ACCESS_PROBE, get_admin, NULL},
     {"GET", "/readyz", ACCESS_PROBE, get_admin, NULL},
     {"GET", "/metrics", ACCESS_METRICS, get_admin, NULL},
 };
+
+_Static_assert(sizeof routes / sizeof *routes < HTTP_METRICS_PATHS, "each has its own counts");
 
 const struct route *routes_all(size_t *n)
 {
@@ -268,12 +296,25 @@ void routes_print(struct strbuf *out)
         strbuf_printf(out, "%s %s %s\n", routes[i].method, routes[i].path, names[routes[i].access]);
 }
 
+/* A star stands for one segment, two at the end for whatever follows; neither for nothing. */
 static bool path_matches(const char *pattern, struct str path)
 {
-    size_t n = strlen(pattern);
-    if (n < 2 || strcmp(pattern + n - 2, "/*") != 0)
-        return str_eq_c(path, pattern);
-    return path.len >= n && memcmp(path.ptr, pattern, n - 1) == 0;
+    const char *at = path.ptr, *end = path.ptr + path.len;
+    for (; *pattern; pattern++) {
+        if (strcmp(pattern, "**") == 0)
+            return at < end;
+        if (*pattern != '*') {
+            if (at == end || *at++ != *pattern)
+                return false;
+            continue;
+        }
+        const char *begin = at;
+        while (at < end && *at != '/')
+            at++;
+        if (at == begin)
+            return false;
+    }
+    return at == end;
 }
 
 enum route_result routes_find(struct str method, struct str path, const struct route **out,
@@ -313,6 +354,15 @@ static void answer_with(struct http_request *r, const struct dialect *d, const s
     strbuf_fini(&b);
 }
 
+/* A path that nobody knows, or a method that it has not: as DJL on SageMaker. */
+static void answer_not_found(struct gateway *g, struct http_request *r)
+{
+    if (g->config->sagemaker)
+        sagemaker_answer_unknown(r, 404, NULL);
+    else
+        answer_error(g, r, 404, NULL, "Not Found");
+}
+
 static void answer_not_allowed(struct http_request *r, const char *allow)
 {
     struct api_error e = {0};
@@ -344,7 +394,7 @@ static bool is_allowed(struct gateway *g, struct http_request *r, const struct r
         answer_unauthorized(r, row ? row->dialect : NULL);
         return false;
     case ACCESS_NOT_HERE:
-        answer_error(g, r, 404, NULL, "Not Found");
+        answer_not_found(g, r);
         return false;
     case ACCESS_NO_ADMIN_KEY:
         break;
@@ -363,6 +413,9 @@ void routes_dispatch(struct gateway *g, struct http_request *r, bool on_admin_ad
         return;
     enum route_result found = routes_find(http_method(r), http_path(r), &row, allow);
     g->key = auth_find(&g->auth, http_header(r, "Authorization"), http_header(r, "x-api-key"));
+    struct request_note *note = front_note(r);
+    if (note && g->key)
+        note_copy(note->tenant, str_from(g->key->name));
     const struct access_caller caller = {.on_admin_address = on_admin_address,
                                          .has_key = g->key != NULL,
                                          .has_admin_key =
@@ -370,7 +423,9 @@ void routes_dispatch(struct gateway *g, struct http_request *r, bool on_admin_ad
     if (!is_allowed(g, r, found == ROUTE_FOUND ? row : NULL, &caller))
         return; /* answered */
     if (found == ROUTE_NOT_FOUND)
-        answer_error(g, r, 404, NULL, "Not Found");
+        answer_not_found(g, r);
+    else if (found == ROUTE_METHOD_NOT_ALLOWED && g->config->sagemaker)
+        sagemaker_answer_unknown(r, 405, allow);
     else if (found == ROUTE_METHOD_NOT_ALLOWED)
         answer_not_allowed(r, allow);
     else

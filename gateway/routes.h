@@ -7,6 +7,7 @@
 struct dialect;
 struct gateway;
 struct http_request;
+struct serving_request;
 
 enum route_access {
     ACCESS_KEY, /* what a new row is unless it says otherwise */
@@ -17,7 +18,7 @@ enum route_access {
 };
 
 struct route {
-    const char *method, *path; /* a path that ends in slash-star: whatever follows */
+    const char *method, *path; /* a star: one segment; two: whatever follows */
     enum route_access access;
     void (*handle)(struct gateway *g, struct http_request *r, const struct route *row,
                    uint64_t tenant);
@@ -33,5 +34,8 @@ enum route_result routes_find(struct str method, struct str path, const struct r
 const struct route *routes_all(size_t *n);
 /* "METHOD PATH ACCESS" lines. */
 void routes_print(struct strbuf *out);
+/* What serving is asked, filled from the request and its key; a handler changes what it must. */
+struct serving_request routes_request(struct gateway *g, struct http_request *r,
+                                      const struct dialect *d, uint64_t tenant);
 /* Finds the row, checks the key, and calls the handler or answers the error. */
 void routes_dispatch(struct gateway *g, struct http_request *r, bool on_admin_address);

@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "gateway/adapters.h"
 #include "gateway/api_request.h"
 
 static uint64_t now(const struct serving *s)
@@ -17,7 +18,7 @@ void serving_init(struct serving *s, const struct serving_options *o, const stru
     *s = (struct serving){.o = *o, .engine = *e, .reply = r, .pool = pool};
     s->pending_last = &s->pending;
     s->link_changed_ns = s->group_lost_ns = now(s);
-    strbuf_init(&s->out, 0);
+    strbuf_init(&s->out, SERVING_MAX_ANSWER);
     serving_metrics_init(&s->metrics, registry, o->served_names[0]);
 }
 
@@ -27,6 +28,7 @@ void serving_fini(struct serving *s)
         api_request_retire(s->first, OUTCOME_ABORT);
     serving_sweep(s);
     mem_free(s->scratch_ids);
+    serving_metrics_fini(&s->metrics);
     strbuf_fini(&s->out);
 }
 
@@ -93,6 +95,8 @@ void serving_pump(struct serving *s)
         if (st == STATUS_OK) {
             serving_remove_pending(s, c);
             stream_sent(&c->g.stream);
+            if (!c->g.first_token_ns)
+                c->submit_ns = now(s);
         } else if (st == STATUS_LIMIT) {
             struct api_error e = {0};
             api_error_set(&e, 413, NULL, "The prompt is too large for one message to the cluster.");
@@ -177,8 +181,11 @@ void serving_on_cluster(struct serving *s, const struct msg_cluster *m)
     if (m->vocab_size && m->vocab_size < s->o.model.policy.vocab_size)
         log_warn("vocabulary_differs", "gateway=%u cluster=%u", s->o.model.policy.vocab_size,
                  m->vocab_size);
+    serving_metrics_cluster(&s->metrics, m);
+    s->max_loras = m->load.max_loras;
     s->cluster_known = true;
     s->n_groups_ready = m->n_groups_ready;
+    s->scores_prompts = m->scores_prompts;
     s->head_max_model_len = m->max_model_len;
 }
 
@@ -203,6 +210,39 @@ void serving_on_link(struct serving *s, bool up)
                 metric_add(s->metrics.resubmissions, 1);
         }
     serving_pump(s);
+}
+
+/* ---- adapters, for who looks ---- */
+
+static void append_name(struct strbuf *names, const char *name)
+{
+    strbuf_append_c(names, names->len ? "," : "");
+    strbuf_append_c(names, name);
+}
+
+void serving_tell_loras(struct serving *s)
+{
+    const struct gateway_adapters *a = s->o.adapters;
+    bool runs[PROTO_MAX_ADAPTERS] = {false}, waits[PROTO_MAX_ADAPTERS] = {false};
+    struct strbuf running, waiting;
+    if (!a || s->max_loras == 0)
+        return;
+    for (const struct api_request *r = s->first; r; r = r->next)
+        for (uint32_t i = 0; r->lora.len > 0 && i < a->n_names; i++)
+            if (str_eq_c(r->lora, a->names[i]))
+                *(api_request_has_tokens(r) ? &runs[i] : &waits[i]) = true;
+    strbuf_init(&running, 0);
+    strbuf_init(&waiting, 0);
+    for (uint32_t i = 0; i < a->n_names; i++) {
+        if (runs[i])
+            append_name(&running, a->names[i]);
+        if (waits[i])
+            append_name(&waiting, a->names[i]);
+    }
+    serving_metrics_loras(&s->metrics, s->max_loras, strbuf_str(&running), strbuf_str(&waiting),
+                          (double)s->o.wall_s(s->o.clock_ctx));
+    strbuf_fini(&running);
+    strbuf_fini(&waiting);
 }
 
 /* ---- time ---- */
@@ -241,6 +281,14 @@ static bool waited_too_long(const struct serving *s, const struct api_request *r
     return false;
 }
 
+/* DJL's chunked_read_timeout: since the last token, or since it came. A client that does not read
+ * is not the model's fault: the HTTP server ends those. */
+static bool is_silent(const struct serving *s, const struct api_request *r, uint64_t t)
+{
+    return s->o.chunk_timeout_ns && r->reply && r->n_ended < r->n_choices &&
+           t - r->last_progress_ns > s->o.chunk_timeout_ns;
+}
+
 void serving_tick(struct serving *s)
 {
     uint64_t t = now(s);
@@ -250,10 +298,18 @@ void serving_tick(struct serving *s)
         next = r->next;
         if (waited_too_long(s, r, t, &e)) {
             api_request_fail(r, &e);
+        } else if (is_silent(s, r, t)) {
+            log_warn("request_dropped", "id=%s silent_s=%.0f", r->id_text,
+                     (double)s->o.chunk_timeout_ns / 1e9);
+            r->reply_ops->drop(r->reply, r->state == API_STREAMING);
+            r->reply = NULL;
+            api_request_retire(r, OUTCOME_ERROR);
         } else if (r->state == API_STREAMING && r->dialect->keep_alive && s->o.keep_alive_ns &&
                    t - r->last_write_ns >= s->o.keep_alive_ns && r->reply_ops->room(r->reply) > 0) {
             r->last_write_ns = t;
             r->reply_ops->write(r->reply, str_from(r->dialect->keep_alive));
+        } else if (r->state == API_RUNNING && r->n_ended == r->n_choices) {
+            api_request_flush(r); /* the pool had no room for its answer */
         }
     }
     metric_set(s->metrics.open_requests, s->n_requests);

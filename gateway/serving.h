@@ -22,10 +22,14 @@ struct serving_request { /* as it came; borrowed until serving_on_request return
     struct str request_id; /* "": a new one; else up to PARAMS_MAX_REQUEST_ID plain characters */
     struct api_key *key;   /* whose it is, with its bounds; NULL: nobody's, and there are none */
     const struct reply_ops *reply_ops; /* NULL: serving's own */
+    struct str model; /* named outside of the body, which it beats; "": the body says it */
 };
 
+enum { SERVING_MAX_ANSWER = 256 << 20 }; /* bytes of one body, or of one write of a stream */
+enum { SERVING_MAX_MODEL = 255 }; /* bytes of serving_request.model; longer ones are no model's */
+
 /* How an answer leaves: the HTTP server's functions, or a test's. reply is opaque; it is dead after
- * respond, end, or serving_on_abort. */
+ * respond, end, drop, or serving_on_abort. */
 struct reply_ops {
     void (*attach)(void *reply, struct api_request *r); /* whose reply it is */
     void (*respond)(void *reply, int http_status, struct str json, uint32_t retry_after_s);
@@ -33,6 +37,8 @@ struct reply_ops {
     size_t (*room)(void *reply);
     void (*write)(void *reply, struct str chunk);
     void (*end)(void *reply);
+    /* The model took too long. begun: begin was called. */
+    void (*drop)(void *reply, bool begun);
 };
 
 /* The link to the head. STATUS_AGAIN: not now (down, or no credit); STATUS_LIMIT: never, too large.
@@ -50,7 +56,7 @@ struct serving_options {
     const char *const *served_names;         /* borrowed; at least one */
     size_t n_served_names;
     struct prepare_model model;
-    const struct answer_parser *reasoning_parser, *tool_parser; /* NULL: none */
+    const struct answer_parser *tool_parser; /* NULL: none */
     const uint32_t *marker_ids; /* borrowed: special tokens that either parser must see */
     uint32_t n_marker_ids;
     const uint32_t *eos_ids; /* borrowed */
@@ -60,6 +66,7 @@ struct serving_options {
     uint64_t head_timeout_ns;   /* without the head, before the first token */
     uint64_t pause_timeout_ns;  /* without either, after it */
     uint64_t submit_timeout_ns; /* with the head but without credit: the cluster is overloaded */
+    uint64_t chunk_timeout_ns;  /* without a token: the connection is dropped; 0: never */
     uint64_t keep_alive_ns;     /* in silent streams; 0: none */
     size_t inline_bytes;        /* longer bodies are prepared on the pool */
     uint64_t (*now_ns)(void *ctx);
@@ -84,8 +91,10 @@ struct serving {
     bool link_up;
     uint64_t link_changed_ns, group_lost_ns; /* group_lost_ns: 0 while one is ready */
     bool cluster_known;
+    bool scores_prompts;                         /* as the cluster says */
     uint32_t n_groups_ready, head_max_model_len; /* 0: not known */
-    uint32_t *scratch_ids;                       /* prompt + tokens of one Submit */
+    uint32_t max_loras;
+    uint32_t *scratch_ids; /* prompt + tokens of one Submit */
     size_t cap_scratch_ids;
     struct strbuf out; /* one chunk or reply being built */
 };
@@ -103,8 +112,10 @@ void serving_on_tokens(struct serving *s, const struct msg_tokens *m);
 void serving_on_cluster(struct serving *s, const struct msg_cluster *m);
 /* A session was opened (submit everything open again) or lost. */
 void serving_on_link(struct serving *s, bool up);
-void serving_pump(struct serving *s);  /* submits what waits: credit came */
-void serving_tick(struct serving *s);  /* deadlines and keep-alives; every 250 ms or so */
+void serving_pump(struct serving *s); /* submits what waits: credit came */
+void serving_tick(struct serving *s); /* deadlines and keep-alives; every 250 ms or so */
+/* Which adapters are in use, into the metrics: before they are rendered. */
+void serving_tell_loras(struct serving *s);
 void serving_sweep(struct serving *s); /* end of a loop turn: frees what was answered */
 /* True when a group serves and the gateway is not draining. why: for the 503's text. */
 bool serving_healthy(const struct serving *s, const char **why);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/base/mem.h"
-#include "gateway/batch_input.h"
+#include "common/batch/batch_input.h"
 #include "gateway/state_internal.h"
 #include "gateway/state_store.h"
 
@@ -292,8 +292,11 @@ static enum status collect(struct state_store *s, const struct stored_batch *b, 
 static enum status set_ended(struct state_store *s, int64_t no, const struct stored_batch *b,
                              struct error *err)
 {
-    sqlite3_stmt *q = state_prepare(
-        s, "UPDATE batch SET state = ?2, ended = ?3, output = ?4, error = ?5 WHERE no = ?1", err);
+    sqlite3_stmt *q = state_prepare(s,
+                                    "UPDATE batch SET state = ?2, ended = ?3, output = ?4, error = "
+                                    "?5, failure = ?6, failure_line = ?7 "
+                                    "WHERE no = ?1",
+                                    err);
     if (!q)
         return STATUS_IO;
     sqlite3_bind_int64(q, 1, no);
@@ -301,12 +304,25 @@ static enum status set_ended(struct state_store *s, int64_t no, const struct sto
     sqlite3_bind_int64(q, 3, (sqlite3_int64)b->ended_s);
     state_bind(q, 4, str_from(b->output_file));
     state_bind(q, 5, str_from(b->error_file));
+    state_bind(q, 6, str_from(b->failure));
+    sqlite3_bind_int64(q, 7, b->i_line_of_failure);
     return state_run(s, q, "end a batch", err);
 }
 
-/* Inside a transaction: the files are written, the lines go, the batch is in state `why`. */
-static enum status end_batch(struct state_store *s, struct stored_batch *b, int64_t no,
-                             enum batch_state why, uint64_t now_s, struct error *err)
+/* Inside a transaction: what was answered goes with the lines, for there is no room for it. */
+static enum status fail_batch(struct state_store *s, struct stored_batch *b, int64_t no,
+                              uint64_t now_s, const struct error *why, struct error *err)
+{
+    b->state = BATCH_FAILED;
+    b->ended_s = now_s;
+    b->output_file[0] = b->error_file[0] = '\0';
+    snprintf(b->failure, sizeof b->failure, "its answers have no room: %.150s", why->text);
+    TRY(drop_lines(s, no, err));
+    return set_ended(s, no, b, err);
+}
+
+static enum status write_files(struct state_store *s, struct stored_batch *b, int64_t no,
+                               enum batch_state why, uint64_t now_s, struct error *err)
 {
     static const char *const words[2] = {"output", "error"};
     char *const ids[2] = {b->output_file, b->error_file};
@@ -328,6 +344,20 @@ static enum status end_batch(struct state_store *s, struct stored_batch *b, int6
     if (status == STATUS_OK)
         status = drop_lines(s, no, err);
     return status == STATUS_OK ? set_ended(s, no, b, err) : status;
+}
+
+/* Inside a transaction: the files are written, the lines go, the batch is in state `why`; where
+ * they do not fit it has failed, or nothing behind it would ever run. */
+static enum status end_batch(struct state_store *s, struct stored_batch *b, int64_t no,
+                             enum batch_state why, uint64_t now_s, struct error *err)
+{
+    TRY(state_exec(s, "SAVEPOINT files", err));
+    enum status status = write_files(s, b, no, why, now_s, err);
+    if (status != STATUS_LIMIT || sqlite3_get_autocommit(s->db))
+        return status;
+    struct error full = *err;
+    TRY(state_exec(s, "ROLLBACK TO files", err));
+    return fail_batch(s, b, no, now_s, &full, err);
 }
 
 static enum status cancel(struct state_store *s, uint64_t tenant, struct str id, uint64_t now_s,
@@ -510,9 +540,31 @@ static enum status answer(struct state_store *s, int64_t batch_no, uint32_t i_li
                                        : count_answer(s, batch_no, http_status == 200, now_s, err);
 }
 
+/* The answer itself did not fit. */
+static enum status fail_open(struct state_store *s, int64_t batch_no, uint64_t now_s,
+                             const struct error *why, struct error *err)
+{
+    struct stored_batch b;
+    int64_t no;
+    enum status status =
+        find_batch(s, "SELECT " BATCH_COLUMNS " FROM batch WHERE no = ? AND state = 0", batch_no,
+                   &b, &no, err);
+    if (status != STATUS_OK)
+        return status == STATUS_NOT_FOUND ? STATUS_OK : status;
+    status = fail_batch(s, &b, no, now_s, why, err);
+    stored_batch_fini(&b);
+    return status;
+}
+
 enum status state_answer_line(struct state_store *s, int64_t batch_no, uint32_t i_line,
                               int http_status, struct str text, uint64_t now_s, struct error *err)
 {
     TRY(state_exec(s, "BEGIN IMMEDIATE", err));
-    return state_end(s, answer(s, batch_no, i_line, http_status, text, now_s, err), err);
+    enum status status =
+        state_end(s, answer(s, batch_no, i_line, http_status, text, now_s, err), err);
+    if (status != STATUS_LIMIT)
+        return status;
+    struct error full = *err;
+    TRY(state_exec(s, "BEGIN IMMEDIATE", err));
+    return state_end(s, fail_open(s, batch_no, now_s, &full, err), err);
 }

@@ -127,32 +127,42 @@ static void work_delete(struct state_call *c)
     strbuf_append_c(&c->answer, ",\"object\":\"file\",\"deleted\":true}");
 }
 
-/* A value of the query; "" when it is not there. Ids and words need no %-decoding. */
-static struct str query_value(struct str query, const char *name)
+/* A value of the query; "" when it is not there. Ids and words need no %-decoding. One that is
+ * empty or there twice says nothing that could be kept to: false. */
+static bool query_value(struct state_call *c, const char *name, struct str *out)
 {
+    struct str query = c->query;
     size_t n = strlen(name);
+    *out = STR("");
     while (query.len > 0) {
         const char *end = memchr(query.ptr, '&', query.len);
         size_t len = end ? (size_t)(end - query.ptr) : query.len;
-        if (len > n && memcmp(query.ptr, name, n) == 0 && query.ptr[n] == '=')
-            return (struct str){query.ptr + n + 1, len - n - 1};
+        bool is_it =
+            len >= n && memcmp(query.ptr, name, n) == 0 && (len == n || query.ptr[n] == '=');
+        if (is_it && (out->len > 0 || len <= n + 1))
+            return api_error_set(&c->error, 400, name, "%s: one value is wanted.", name);
+        if (is_it)
+            *out = (struct str){query.ptr + n + 1, len - n - 1};
         len += end != NULL;
         query = (struct str){query.ptr + len, query.len - len};
     }
-    return STR("");
+    return true;
 }
 
 bool state_call_query(struct state_call *c, struct state_query *q)
 {
-    struct str limit = query_value(c->query, "limit"), order = query_value(c->query, "order");
+    struct str limit, order, after, purpose;
     uint64_t n = DEFAULT_LIMIT;
+    if (!query_value(c, "limit", &limit) || !query_value(c, "order", &order) ||
+        !query_value(c, "after", &after) || !query_value(c, "purpose", &purpose))
+        return false;
     if (limit.len > 0 && (str_to_u64(limit, &n) != STATUS_OK || n < 1 || n > DEFAULT_LIMIT))
         return api_error_set(&c->error, 400, "limit", "limit: 1 to %d is wanted.", DEFAULT_LIMIT);
     if (order.len > 0 && !str_eq_c(order, "asc") && !str_eq_c(order, "desc"))
         return api_error_set(&c->error, 400, "order", "order: \"asc\" or \"desc\" is wanted.");
     *q = (struct state_query){.tenant = c->tenant,
-                              .after = query_value(c->query, "after"),
-                              .purpose = query_value(c->query, "purpose"),
+                              .after = after,
+                              .purpose = purpose,
                               .limit = (uint32_t)n,
                               .oldest_first = str_eq_c(order, "asc")};
     return true;
@@ -373,6 +383,7 @@ enum status state_calls_new(struct loop *l, const struct state_calls_options *o,
     struct batch_runner_options runner = {.store = c->store,
                                           .thread = c->thread,
                                           .serving = o->serving,
+                                          .metrics = o->metrics,
                                           .wall_s = o->wall_s,
                                           .n_slots = o->n_lines};
     c->runner = batch_runner_new(&runner);

@@ -5,13 +5,15 @@
 
 struct http_request;
 struct loop;
+struct metrics;
 struct serving;
 struct state_calls;
 
 struct state_calls_options {
     const char *dir; /* NULL: there is no store, and every call is told so */
     uint64_t max_bytes;
-    struct serving *serving; /* borrowed; runs batches' lines, */
+    struct metrics *metrics; /* borrowed, with serving */
+    struct serving *serving; /* runs batches' lines, */
     uint32_t n_lines;        /* so many at once */
     uint64_t (*wall_s)(void *ctx);
 };

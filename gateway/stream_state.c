@@ -13,7 +13,7 @@ void stream_sent(struct stream_state *s)
     s->phase = STREAM_OPEN;
 }
 
-static void again(struct stream_state *s)
+void stream_again(struct stream_state *s)
 {
     s->phase = STREAM_WAITING;
     s->attempt++;
@@ -22,7 +22,7 @@ static void again(struct stream_state *s)
 bool stream_link_up(struct stream_state *s)
 {
     if (s->phase == STREAM_OPEN)
-        again(s);
+        stream_again(s);
     return s->phase == STREAM_WAITING;
 }
 
@@ -37,7 +37,7 @@ enum stream_verdict stream_on_tokens(struct stream_state *s, const struct tokens
     if (failed && t->ids.n == 0)
         return STREAM_ACCEPT; /* carries no place: the request is over whatever we hold */
     if (t->start > s->n_received) {
-        again(s);
+        stream_again(s);
         return STREAM_RESUBMIT;
     }
     uint64_t end = (uint64_t)t->start + t->ids.n;

@@ -36,4 +36,6 @@ void stream_sent(struct stream_state *s);
 bool stream_link_up(struct stream_state *s);
 enum stream_verdict stream_on_tokens(struct stream_state *s, const struct tokens_item *t,
                                      uint32_t *skip);
+/* Something is missing that tokens do not tell: back to WAITING, attempt + 1. */
+void stream_again(struct stream_state *s);
 void stream_end(struct stream_state *s);

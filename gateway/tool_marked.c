@@ -245,7 +245,8 @@ static size_t feed_next(const struct marked_family *f, struct parser_state *s, s
     bool follows = f->follows && !s->in_list;
     if (at == text.len && (more || follows))
         return 0;
-    if (follows && is_name_byte(text.ptr[at])) {
+    bool again = f->named ? is_name_byte(text.ptr[at]) : text.ptr[at] == '{';
+    if (follows && again) {
         s->step = STEP_HEAD;
         s->i_mark = NO_MARK;
         return at;

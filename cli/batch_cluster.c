@@ -1,0 +1,128 @@
+#include "cli/batch_cluster.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/mem.h"
+#include "common/net/http_client.h"
+
+enum { LOOK_MS = 20, HEALTH_TIMEOUT_MS = 500, OWN_ARGS = 5 /* cox up MODEL … --uds PATH */ };
+
+static volatile sig_atomic_t is_interrupted;
+
+static void on_interrupt(int signum)
+{
+    (void)signum;
+    is_interrupted = 1;
+}
+
+static enum status make_socket_dir(struct batch_cluster *c, struct error *err)
+{
+    const char *tmp = getenv("TMPDIR");
+    int n = snprintf(c->dir, sizeof c->dir, "%s/cox-batch-XXXXXX", tmp && tmp[0] ? tmp : "/tmp");
+    if (n < 0 || (size_t)n >= sizeof c->dir || !mkdtemp(c->dir)) {
+        c->dir[0] = '\0';
+        return error_set(err, STATUS_IO, "a folder below %s: %s", tmp ? tmp : "/tmp",
+                         (size_t)n >= sizeof c->dir ? "its name is too long for a socket's"
+                                                    : strerror(errno));
+    }
+    snprintf(c->uds, sizeof c->uds, "%s/gateway", c->dir);
+    return STATUS_OK;
+}
+
+/* In the child. */
+static _Noreturn void become_up(char *const *argv, pid_t parent)
+{
+    struct sigaction usual = {.sa_handler = SIG_DFL};
+    (void)sigaction(SIGINT, &usual, NULL);
+    (void)sigaction(SIGTERM, &usual, NULL);
+    (void)unsetenv("COX_CONFIG"); /* it holds run-batch's options */
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent)
+        (void)execv("/proc/self/exe", argv);
+    _exit(127);
+}
+
+static enum status spawn(struct batch_cluster *c, const char *model, const char *const *args,
+                         size_t n_args, struct error *err)
+{
+    const char **argv = mem_array(n_args + OWN_ARGS + 1, sizeof *argv);
+    size_t n = 0;
+    argv[n++] = "cox";
+    argv[n++] = "up";
+    argv[n++] = model;
+    for (size_t i = 0; i < n_args; i++)
+        argv[n++] = args[i];
+    argv[n++] = "--uds";
+    argv[n++] = c->uds;
+    argv[n] = NULL;
+    pid_t parent = getpid();
+    c->pid = fork();
+    if (c->pid == 0)
+        become_up((char *const *)argv, parent);
+    mem_free(argv);
+    if (c->pid > 0)
+        return STATUS_OK;
+    c->pid = 0;
+    return error_set(err, STATUS_LIMIT, "a process for the cluster: %s", strerror(errno));
+}
+
+static bool serves(const struct batch_cluster *c)
+{
+    struct strbuf answer;
+    struct error err;
+    int code = 0;
+    const struct http_call call = {
+        .url = "http://localhost/health", .timeout_ms = HEALTH_TIMEOUT_MS, .uds = c->uds};
+    strbuf_init(&answer, 64 << 10);
+    enum status s = http_client_call(&call, &code, &answer, &err);
+    strbuf_fini(&answer);
+    return s == STATUS_OK && code == 200;
+}
+
+enum status batch_cluster_start(struct batch_cluster *c, const char *model, const char *const *args,
+                                size_t n_args, struct error *err)
+{
+    struct sigaction sa = {.sa_handler = on_interrupt};
+    *c = (struct batch_cluster){0};
+    for (size_t i = 0; i < n_args; i++)
+        if (strncmp(args[i], "--ssl-", 6) == 0 || strncmp(args[i], "--uds", 5) == 0)
+            return error_set(err, STATUS_INVALID,
+                             "%s: the cluster of a file serves nobody else, on a socket of its own",
+                             args[i]);
+    (void)sigaction(SIGINT, &sa, NULL);
+    (void)sigaction(SIGTERM, &sa, NULL);
+    TRY(make_socket_dir(c, err));
+    TRY(spawn(c, model, args, n_args, err));
+    while (!serves(c)) {
+        if (is_interrupted)
+            return error_set(err, STATUS_CLOSED, "interrupted");
+        if (waitpid(c->pid, NULL, WNOHANG) == c->pid) {
+            c->pid = 0;
+            return error_set(err, STATUS_INVALID, "cox up %s has ended: the log above says why",
+                             model);
+        }
+        (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
+    }
+    return STATUS_OK;
+}
+
+void batch_cluster_end(struct batch_cluster *c)
+{
+    if (c->pid > 0) {
+        (void)kill(c->pid, SIGTERM); /* it bounds its own end */
+        while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
+            continue;
+    }
+    if (c->dir[0]) {
+        (void)unlink(c->uds);
+        (void)rmdir(c->dir);
+    }
+    *c = (struct batch_cluster){0};
+}

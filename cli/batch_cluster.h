@@ -1,0 +1,20 @@
+#pragma once
+/* The cluster of one `cox run-batch MODEL`: a `cox up` below this process, whose gateway listens on
+ * a socket in a folder of its own, and which ends with this process however that ends. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "common/base/status.h"
+
+struct batch_cluster {
+    pid_t pid;     /* 0: not started */
+    char dir[96];  /* "": none */
+    char uds[108]; /* the gateway's */
+};
+
+/* args: [n_args] options of cox up. Returns when requests are served, or when the child has ended
+ * (STATUS_INVALID: its log says why), or STATUS_CLOSED: interrupted. In each case end it. */
+MUST_USE enum status batch_cluster_start(struct batch_cluster *c, const char *model,
+                                         const char *const *args, size_t n_args, struct error *err);
+void batch_cluster_end(struct batch_cluster *c);

@@ -1,0 +1,190 @@
+/* `cox run-batch`: a file of requests to a running cluster, or to one of its own for MODEL, a file
+ * of answers back, as vLLM's run-batch. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/batch_cluster.h"
+#include "cli/batch_run.h"
+#include "cli/command.h"
+#include "cli/tables.h"
+
+enum { UP_WORDS_MAX = 256 };
+
+#define S run_batch_options
+#define FILE_ROW(field, nm, short_name, h)                                                         \
+    {                                                                                              \
+        .name = nm, .aliases = short_name, .type = OPTION_STRING,                                  \
+        .offset = offsetof(struct S, field), .help = h                                             \
+    }
+const struct option_spec run_batch_specs[] = {
+    FILE_ROW(input, "input-file", "i",
+             "a line each: {\"custom_id\", \"method\": \"POST\", \"url\", \"body\"} (JSONL, as "
+             "OpenAI's batches)"),
+    FILE_ROW(output, "output-file", "o", "a line of JSON per answer, in the input's order"),
+    {.name = "model",
+     .type = OPTION_ARGUMENT,
+     .help = "the same as a bare MODEL: a cluster is started for the file, as by cox up, and ended "
+             "after it; behind -- are options of cox up"},
+    OPT_STRING(S, url, "url", "http://127.0.0.1:8000", "a gateway"),
+    OPT_INT(S, concurrency, "concurrency", 1, 1024, "32", "lines that are open at once"),
+    OPT_INT(S, timeout_s, "timeout", 1, 86400, "3600", "seconds for one answer"),
+    OPT_INT(
+        S, retry_s, "retry-timeout", 0, 86400, "300",
+        "seconds to go on asking while nobody answers, or with 429, 502, 503; then the run ends"),
+    OPT_BOOL(S, resume, "resume", NULL,
+             "go on with an output that is there: what it answers is not asked again"),
+    OPT_STRING(S, cacert, "cacert", NULL, "https: the gateway's authority (PEM)"),
+    OPT_STRING(S, cert, "cert", NULL, "https: a certificate for a gateway that wants one (PEM)"),
+    OPT_STRING(S, key, "key", NULL, "its private key (PEM); default: in --cert"),
+    OPT_STRING(S, uds, "uds", NULL, "the gateway's Unix socket; of --url the scheme counts alone"),
+    {.name = "api-key",
+     .type = OPTION_STRING,
+     .offset = offsetof(struct S, api_key),
+     .help = "the gateway's key (better: COX_API_KEY)",
+     .secret = true},
+};
+#undef S
+const size_t run_batch_n_specs = sizeof run_batch_specs / sizeof run_batch_specs[0];
+
+static enum status check_paths(const struct run_batch_options *o, struct error *err)
+{
+    const char *const paths[] = {o->input, o->output}, *const names[] = {"-i", "-o"};
+    for (size_t i = 0; i < 2; i++) {
+        if (!paths[i] || !paths[i][0])
+            return error_set(err, STATUS_INVALID,
+                             "%s FILE is wanted: cox run-batch -i IN.jsonl -o OUT.jsonl", names[i]);
+        if (strstr(paths[i], "://"))
+            return error_set(err, STATUS_INVALID,
+                             "%s %s: files of this machine only; fetch it first", names[i],
+                             paths[i]);
+    }
+    return STATUS_OK;
+}
+
+/* A last line without its end was being written when its run died: it is cut off, and asked again.
+ */
+static enum status take_over(struct batch_file *f, int fd, size_t len, const char *path,
+                             struct error *err)
+{
+    if (len == 0)
+        return STATUS_OK;
+    char *at = mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (at == MAP_FAILED)
+        return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+    const char *end = memrchr(at, '\n', len);
+    size_t whole = end ? (size_t)(end - at) + 1 : 0;
+    enum status s = batch_file_resume(f, (struct str){at, whole}, path, err);
+    (void)munmap(at, len);
+    if (s == STATUS_OK && whole < len && ftruncate(fd, (off_t)whole) != 0)
+        s = error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+    return s;
+}
+
+static enum status open_output(const struct run_batch_options *o, struct batch_file *f, int *fd,
+                               struct error *err)
+{
+    struct stat in, out;
+    *fd = open(o->output, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    if (*fd < 0 || fstat(*fd, &out) != 0)
+        return error_set(err, STATUS_IO, "%s: %s", o->output, strerror(errno));
+    if (stat(o->input, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+        return error_set(err, STATUS_INVALID, "%s is the input, too", o->output);
+    if (!S_ISREG(out.st_mode)) /* /dev/stdout, a pipe */
+        return o->resume ? error_set(err, STATUS_INVALID, "--resume: %s is not a file", o->output)
+                         : STATUS_OK;
+    if (o->resume)
+        return take_over(f, *fd, (size_t)out.st_size, o->output, err);
+    if (out.st_size > 0)
+        return error_set(err, STATUS_EXISTS,
+                         "%s is there: --resume goes on with it, or name another", o->output);
+    return STATUS_OK;
+}
+
+/* Taken as people paste it: with a slash at the end, or with the /v1 of a base_url. */
+static enum status read_base(const char *url, char *out, size_t size, struct error *err)
+{
+    size_t n = strlen(url);
+    while (n > 0 && url[n - 1] == '/')
+        n--;
+    if (n > 3 && strncmp(url + n - 3, "/v1", 3) == 0)
+        n -= 3;
+    if (n >= size)
+        return error_set(err, STATUS_INVALID, "--url is too long");
+    snprintf(out, size, "%.*s", (int)n, url);
+    return STATUS_OK;
+}
+
+/* With a MODEL: a cluster for this run, in place of the one at --url. */
+static enum status start_cluster(struct run_batch_options *o, const struct option_list *words,
+                                 struct batch_cluster *c, char *base, size_t size,
+                                 struct error *err)
+{
+    if (words->n_items == 0)
+        return STATUS_OK;
+    if (o->uds)
+        return error_set(err, STATUS_INVALID,
+                         "--uds names a running cluster, and MODEL starts one: give one of them");
+    if (o->api_key && setenv("COX_API_KEY", o->api_key, 1) != 0)
+        return error_set(err, STATUS_LIMIT, "the environment takes no --api-key");
+    TRY(batch_cluster_start(c, words->items[0], words->items + 1, words->n_items - 1, err));
+    o->uds = c->uds;
+    snprintf(base, size, "http://localhost");
+    return STATUS_OK;
+}
+
+static int run(struct run_batch_options *o, const struct option_list *words)
+{
+    struct batch_cluster cluster = {0};
+    struct batch_file f = {0};
+    struct batch_totals totals = {0};
+    struct error err = {0};
+    char base[900];
+    int fd = -1, code = EXIT_USAGE;
+    enum status s = check_paths(o, &err);
+    if (s == STATUS_OK)
+        s = read_base(o->url, base, sizeof base, &err);
+    if (s == STATUS_OK)
+        s = batch_file_open(&f, o->input, &err);
+    if (s == STATUS_OK)
+        s = open_output(o, &f, &fd, &err);
+    if (s == STATUS_OK) {
+        code = EXIT_FAILED;
+        s = start_cluster(o, words, &cluster, base, sizeof base, &err);
+    }
+    if (s == STATUS_OK) {
+        s = batch_run(o, base, &f, fd, &totals, &err);
+        fprintf(stderr, "cox run-batch: %u of %u answered, %u with an error%s\n",
+                f.n_answered + totals.n_answered, f.n_lines, totals.n_errors,
+                s == STATUS_OK ? "" : "; --resume goes on from there");
+    }
+    batch_cluster_end(&cluster);
+    if (fd >= 0 && close(fd) != 0 && s == STATUS_OK)
+        s = error_set(&err, STATUS_IO, "%s: %s", o->output, strerror(errno));
+    if (s != STATUS_OK)
+        fprintf(stderr, "cox run-batch: %s\n", err.text);
+    batch_file_close(&f);
+    return s == STATUS_OK && totals.n_errors == 0 ? EXIT_FINE : code;
+}
+
+int cmd_run_batch(int argc, char **argv)
+{
+    struct run_batch_options o = {0};
+    struct config_result res;
+    int code;
+    const struct command_line line = {.usage = "cox run-batch [MODEL] -i IN.jsonl -o OUT.jsonl "
+                                               "[OPTION...] [-- OPTION-OF-COX-UP...]",
+                                      .max_positional = UP_WORDS_MAX,
+                                      .specs = run_batch_specs,
+                                      .n_specs = run_batch_n_specs};
+    (void)unsetenv("COX_MODEL"); /* a running cluster's, and none that is to be started */
+    if (command_parse(&line, argc, argv, &o, &res, &code))
+        code = run(&o, &res.positional);
+    config_fini(&res);
+    return code;
+}

@@ -1,0 +1,192 @@
+/* What OpenAI's responses have that its chat has not, or holds in another form. */
+#include <stdio.h>
+#include <string.h>
+
+#include "gateway/fields.h"
+#include "gateway/grammar_source.h"
+
+static bool is_word(const json_t *v, const char *const *words)
+{
+    const char *s = json_string_value(v);
+    for (; s && *words; words++)
+        if (strcmp(s, *words) == 0)
+            return true;
+    return false;
+}
+
+/* A function, in the flat form. Whatever else OpenAI's servers run, nobody runs here. */
+static bool check_tool(const json_t *tool, size_t i, const struct field_context *c)
+{
+    const char *type = json_string_value(json_object_get(tool, "type"));
+    const json_t *parameters = json_object_get(tool, "parameters");
+    if (!type)
+        return api_error_set(c->e, 400, c->name, "tools[%zu] must be an object with a type.", i);
+    if (strcmp(type, "function") != 0)
+        return api_error_set(c->e, 400, c->name,
+                             "tools[%zu] is of type \"%.40s\": this server runs no tools, only "
+                             "functions of the client's are taken.",
+                             i, type);
+    if (json_string_length(json_object_get(tool, "name")) == 0)
+        return api_error_set(c->e, 400, c->name, "tools[%zu] must have a name.", i);
+    if (parameters && !json_is_null(parameters) && !json_is_object(parameters))
+        return api_error_set(c->e, 400, c->name, "tools[%zu].parameters must be an object.", i);
+    return true;
+}
+
+static bool parse_tools(struct params *p, const json_t *v, const struct field_context *c)
+{
+    return field_tools(p, v, c, check_tool);
+}
+
+static bool parse_tool_choice(struct params *p, const json_t *v, const struct field_context *c)
+{
+    const char *word = json_string_value(v);
+    const char *type = json_string_value(json_object_get(v, "type"));
+    const json_t *name = json_object_get(v, "name");
+    bool is_function = type && strcmp(type, "function") == 0 && json_string_length(name) > 0;
+    if (word && strcmp(word, "none") == 0)
+        p->tool_choice = TOOL_CHOICE_NONE;
+    else if (word && strcmp(word, "auto") == 0)
+        p->tool_choice = p->tools ? TOOL_CHOICE_AUTO : TOOL_CHOICE_NONE;
+    else if ((word && strcmp(word, "required") == 0) || is_function)
+        p->tool_choice = TOOL_CHOICE_REQUIRED;
+    else
+        return api_error_set(c->e, 400, c->name,
+                             "tool_choice must be \"none\", \"auto\", \"required\", or "
+                             "{\"type\": \"function\", \"name\": …}.");
+    if (is_function)
+        p->tool_name = params_json_str(name);
+    return true;
+}
+
+static bool parse_text(struct params *p, const json_t *v, const struct field_context *c)
+{
+    const char *key;
+    json_t *value;
+    if (!json_is_object(v))
+        return field_wrong_type(c->e, c->name, "an object", v);
+    json_object_foreach((json_t *)v, key, value)
+    {
+        bool ok = json_is_null(value);
+        if (ok)
+            continue;
+        if (strcmp(key, "format") == 0)
+            ok = field_known_format(c, "text.format", value, true) &&
+                 grammar_from_flat_format(p, "text.format", value, c->e);
+        else if (strcmp(key, "verbosity") == 0)
+            ok = is_word(value, (const char *[]){"medium", NULL}) ||
+                 api_error_set(c->e, 400, "text.verbosity",
+                               "text.verbosity must be \"medium\" on this server, or be left out: "
+                               "say it in the instructions.");
+        else
+            ok = field_unknown_member(c, c->name, key);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+/* summary: what is thought is given itself, as it is. */
+static bool parse_reasoning(struct params *p, const json_t *v, const struct field_context *c)
+{
+    static const char *const efforts[] = {"none", "minimal", "low", "medium",
+                                          "high", "xhigh",   "max", NULL};
+    static const char *const summaries[] = {"auto", "concise", "detailed", NULL};
+    const char *key;
+    json_t *value;
+    if (!json_is_object(v))
+        return field_wrong_type(c->e, c->name, "an object", v);
+    json_object_foreach((json_t *)v, key, value)
+    {
+        if (json_is_null(value))
+            continue;
+        if (strcmp(key, "effort") == 0) {
+            if (!is_word(value, efforts))
+                return api_error_set(c->e, 400, "reasoning.effort",
+                                     "reasoning.effort must be one of none, minimal, low, medium, "
+                                     "high, xhigh, max.");
+            p->reasoning_effort = params_json_str(value);
+        } else if (strcmp(key, "summary") == 0 || strcmp(key, "generate_summary") == 0) {
+            if (!is_word(value, summaries))
+                return api_error_set(c->e, 400, "reasoning.summary",
+                                     "reasoning.%s must be one of auto, concise, detailed.", key);
+        } else if (!field_unknown_member(c, c->name, key)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Encrypted reasoning is for servers that show none: here it is given in the open. */
+static bool parse_include(struct params *p, const json_t *v, const struct field_context *c)
+{
+    if (!json_is_array(v))
+        return field_wrong_type(c->e, c->name, "a list of strings", v);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const char *s = json_string_value(json_array_get(v, i));
+        if (!s)
+            return field_wrong_type(c->e, c->name, "a list of strings", json_array_get(v, i));
+        if (strcmp(s, "message.output_text.logprobs") == 0)
+            p->want_logprobs = true;
+        else if (strcmp(s, "reasoning.encrypted_content") != 0)
+            return api_error_set(c->e, 400, c->name,
+                                 "include: \"%.60s\" is not given by this server: only "
+                                 "message.output_text.logprobs and reasoning.encrypted_content "
+                                 "may be asked for.",
+                                 s);
+    }
+    return true;
+}
+
+static bool parse_stream_options(struct params *p, const json_t *v, const struct field_context *c)
+{
+    const char *key;
+    json_t *value;
+    if (!json_is_object(v))
+        return field_wrong_type(c->e, c->name, "an object", v);
+    json_object_foreach((json_t *)v, key,
+                        value) if (!json_is_null(value) &&
+                                   strcmp(key, "include_obfuscation") != 0 &&
+                                   !field_unknown_member(c, c->name, key)) return false;
+    return true;
+}
+
+#define NOTHING_KEPT "is not supported by this server: nothing is kept, send all of input"
+
+static const struct field rows[] = {
+    {ROW("input", FIELD_JSON, RESPONSES), .offset = AT(prompt), .want = JSON_NULL,
+     .why = "a text, or items: messages, function calls and their outputs, reasoning"},
+    {ROW("instructions", FIELD_JSON, RESPONSES), .offset = AT(system), .want = JSON_STRING,
+     .why = "a system message in front"},
+    {ROW("tools", FIELD_CUSTOM, RESPONSES), .parse = parse_tools,
+     .why = "functions, in the flat form: type, name, description, parameters"},
+    {ROW("tool_choice", FIELD_CUSTOM, RESPONSES), .parse = parse_tool_choice,
+     .why = "none, required, a function; auto with --enable-auto-tool-choice"},
+    ROW_CUSTOM(text, RESPONSES, "format: text, json_object, json_schema; verbosity: medium"),
+    ROW_CUSTOM(reasoning, RESPONSES,
+               "effort: what the template makes of it, none turns thinking off; summary: none is "
+               "made, what is thought is given"),
+    ROW_CUSTOM(include, RESPONSES,
+               "message.output_text.logprobs; reasoning.encrypted_content: it is given in the "
+               "open"),
+    {ROW("stream_options", FIELD_CUSTOM, RESPONSES), .parse = parse_stream_options,
+     .why = "include_obfuscation: padding against an ear on the line, TLS's concern"},
+    {ROW("store", FIELD_HARMLESS, RESPONSES),
+     .why = "nothing is kept; answers say false, as vLLM's"},
+    ROW_HARMLESS("max_tool_calls", RESPONSES, "it bounds tools that servers run: there are none"),
+    ROW_HARMLESS("prompt_cache_options", CHAT | RESPONSES, "prefixes are found without it"),
+    ROW_ONLY("background", RESPONSES, "false", NOTHING_KEPT),
+    ROW_ONLY("truncation", RESPONSES, "\"disabled\"", "what does not fit is a 400"),
+    ROW_REFUSE("previous_response_id", RESPONSES, NOTHING_KEPT),
+    ROW_REFUSE("conversation", RESPONSES, NOTHING_KEPT),
+    ROW_REFUSE("prompt", RESPONSES, "is not supported by this server: no templates are kept"),
+    ROW_REFUSE("context_management", RESPONSES,
+               "is not supported by this server: send what the model is to read"),
+    ROW_REFUSE("moderation", CHAT | RESPONSES, "is not supported by this server"),
+    ROW_REFUSE("image", RESPONSES, "is not supported by this server: answers are text"),
+    ROW_REFUSE("access_programs", RESPONSES, "is not supported by this server"),
+    ROW_REFUSE("previous_input_messages", RESPONSES, NOTHING_KEPT),
+    ROW_REFUSE("enable_response_messages", RESPONSES, "is not supported by this server"),
+};
+
+FIELD_TABLE(responses);

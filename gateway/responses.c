@@ -1,0 +1,359 @@
+/* Bodies of /v1/responses, OpenAI's: their items become the messages that chat templates read, and
+ * go the way of chat's. Nothing is kept between requests. */
+#include "gateway/responses.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gateway/openai_chat.h"
+
+struct reader {
+    size_t i;    /* of the item being read */
+    json_t *out; /* borrowed: the template's messages */
+    struct api_error *e;
+};
+
+static const char *word_of(const json_t *object, const char *key)
+{
+    const char *s = json_string_value(json_object_get(object, key));
+    return s ? s : "";
+}
+
+static bool is(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
+
+/* The text of a content part; what is no text is refused by its type. */
+static const json_t *part_text(struct reader *r, const json_t *part)
+{
+    static const char *const types[] = {"input_text",   "output_text",    "text",
+                                        "summary_text", "reasoning_text", "refusal"};
+    const char *type = word_of(part, "type");
+    for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
+        const json_t *text = json_object_get(part, is(type, "refusal") ? "refusal" : "text");
+        if (!is(type, types[k]))
+            continue;
+        if (!json_is_string(text))
+            api_error_set(r->e, 400, "input", "input[%zu]: a part of type \"%s\" must have a text.",
+                          r->i, type);
+        return json_is_string(text) ? text : NULL;
+    }
+    if (!*type)
+        api_error_set(r->e, 400, "input", "input[%zu]: each part must be an object with a type.",
+                      r->i);
+    else
+        api_error_set(r->e, 400, "input",
+                      "input[%zu] holds a part of type \"%.40s\": this model takes text only.",
+                      r->i, type);
+    return NULL;
+}
+
+/* A string, or parts joined by newlines; NULL where something else is among them. */
+static json_t *text_of(struct reader *r, const json_t *content, const char *what)
+{
+    struct strbuf b;
+    json_t *joined = NULL;
+    if (json_is_string(content))
+        return json_incref((json_t *)content);
+    if (!json_is_array(content)) {
+        api_error_set(r->e, 400, "input", "input[%zu].%s must be a string or a list of parts.",
+                      r->i, what);
+        return NULL;
+    }
+    strbuf_init(&b, 0);
+    for (size_t k = 0; k < json_array_size(content) && !r->e->http_status; k++) {
+        const json_t *text = part_text(r, json_array_get(content, k));
+        strbuf_append_c(&b, k > 0 ? "\n" : "");
+        if (text)
+            strbuf_append_str(&b, params_json_str(text));
+    }
+    struct str s = strbuf_str(&b);
+    if (!r->e->http_status)
+        joined = json_stringn(s.ptr, s.len);
+    strbuf_fini(&b);
+    return joined;
+}
+
+/* What the assistant thought, said and called is one message, as far as it came in this order. */
+static json_t *assistant_turn(const struct reader *r)
+{
+    json_t *last = json_array_get(r->out, json_array_size(r->out) - 1);
+    return is(word_of(last, "role"), "assistant") ? last : NULL;
+}
+
+static json_t *new_turn(struct reader *r)
+{
+    json_array_append_new(r->out, json_pack("{s:s,s:n}", "role", "assistant", "content"));
+    return assistant_turn(r);
+}
+
+/* The instructions and what the client's own system message says are one, where both come first:
+ * many templates know one. */
+static void add_system(struct reader *r, json_t *owned_text)
+{
+    json_t *first = json_array_get(r->out, 0);
+    if (json_array_size(r->out) == 1 && is(word_of(first, "role"), "system")) {
+        struct strbuf b;
+        strbuf_init(&b, 0);
+        strbuf_append_str(&b, params_json_str(json_object_get(first, "content")));
+        strbuf_append_c(&b, "\n\n");
+        strbuf_append_str(&b, params_json_str(owned_text));
+        struct str s = strbuf_str(&b);
+        json_object_set_new(first, "content", json_stringn(s.ptr, s.len));
+        strbuf_fini(&b);
+        json_decref(owned_text);
+        return;
+    }
+    json_array_append_new(r->out, json_pack("{s:s,s:o}", "role", "system", "content", owned_text));
+}
+
+static bool read_message(struct reader *r, const json_t *item)
+{
+    const char *role = word_of(item, "role");
+    bool is_system = is(role, "system") || is(role, "developer");
+    if (!is_system && !is(role, "user") && !is(role, "assistant"))
+        return api_error_set(r->e, 400, "input",
+                             "input[%zu].role must be user, assistant, system or developer.", r->i);
+    json_t *text = text_of(r, json_object_get(item, "content"), "content");
+    if (!text)
+        return false;
+    if (is_system) {
+        add_system(r, text);
+    } else if (is(role, "user")) {
+        json_array_append_new(r->out, json_pack("{s:s,s:o}", "role", role, "content", text));
+    } else {
+        json_t *turn = assistant_turn(r);
+        bool fits = turn && json_is_null(json_object_get(turn, "content")) &&
+                    !json_object_get(turn, "tool_calls");
+        json_object_set_new(fits ? turn : new_turn(r), "content", text);
+    }
+    return true;
+}
+
+static bool is_json(const json_t *text)
+{
+    json_t *v = json_loadb(json_string_value(text), json_string_length(text),
+                           JSON_ALLOW_NUL | JSON_DECODE_ANY, NULL);
+    json_decref(v);
+    return v != NULL || json_string_length(text) == 0;
+}
+
+static bool read_call(struct reader *r, const json_t *item)
+{
+    json_t *id = json_object_get(item, "call_id"), *name = json_object_get(item, "name"),
+           *arguments = json_object_get(item, "arguments");
+    if (!json_is_string(id) || !json_is_string(name) || !json_is_string(arguments) ||
+        !is_json(arguments))
+        return api_error_set(r->e, 400, "input",
+                             "input[%zu]: a function_call must have a call_id, a name and "
+                             "arguments, a string of JSON.",
+                             r->i);
+    json_t *turn = assistant_turn(r);
+    if (!turn)
+        turn = new_turn(r);
+    json_t *calls = json_object_get(turn, "tool_calls");
+    if (!calls) {
+        calls = json_array();
+        json_object_set_new(turn, "tool_calls", calls);
+    }
+    json_array_append_new(calls, json_pack("{s:O,s:s,s:{s:O,s:O}}", "id", id, "type", "function",
+                                           "function", "name", name, "arguments", arguments));
+    return true;
+}
+
+static bool read_output(struct reader *r, const json_t *item)
+{
+    json_t *id = json_object_get(item, "call_id");
+    if (!json_is_string(id))
+        return api_error_set(r->e, 400, "input",
+                             "input[%zu]: a function_call_output must have a call_id.", r->i);
+    json_t *text = text_of(r, json_object_get(item, "output"), "output");
+    if (!text)
+        return false;
+    json_array_append_new(
+        r->out, json_pack("{s:s,s:O,s:o}", "role", "tool", "tool_call_id", id, "content", text));
+    return true;
+}
+
+/* What was thought, or else what was said of it; what was encrypted is nobody's to read. */
+static bool read_reasoning(struct reader *r, const json_t *item)
+{
+    const json_t *content = json_object_get(item, "content");
+    const json_t *summary = json_object_get(item, "summary");
+    const json_t *parts = json_array_size(content) > 0 ? content : summary;
+    if (!parts || json_is_null(parts))
+        return true;
+    json_t *text = text_of(r, parts, "content");
+    if (!text)
+        return false;
+    if (json_string_length(text) > 0)
+        json_object_set(new_turn(r), "reasoning", text);
+    json_decref(text);
+    return true;
+}
+
+static bool read_item(struct reader *r, const json_t *item)
+{
+    const char *type = word_of(item, "type");
+    if (!json_is_object(item))
+        return api_error_set(r->e, 400, "input", "input[%zu] must be an object.", r->i);
+    if (json_object_get(item, "type") && !*type)
+        return api_error_set(r->e, 400, "input", "input[%zu].type must be a string.", r->i);
+    if (is(type, "message") || (!*type && json_object_get(item, "role")))
+        return read_message(r, item);
+    if (is(type, "function_call"))
+        return read_call(r, item);
+    if (is(type, "function_call_output"))
+        return read_output(r, item);
+    if (is(type, "reasoning"))
+        return read_reasoning(r, item);
+    if (is(type, "item_reference"))
+        return api_error_set(r->e, 400, "input",
+                             "input[%zu] is an item_reference: nothing is kept here, send the "
+                             "item itself.",
+                             r->i);
+    return api_error_set(r->e, 400, "input",
+                         "input[%zu] is of type \"%.40s\": messages, function_call, "
+                         "function_call_output and reasoning are taken.",
+                         r->i, type);
+}
+
+/* Templates join contents to strings: a message that only thought has an empty one. And an answer
+ * that was broken off, and says so, is gone on with. */
+static void finish_messages(struct params *p, const json_t *input)
+{
+    for (size_t i = 0; i < json_array_size(p->messages); i++) {
+        json_t *m = json_array_get(p->messages, i);
+        if (json_is_null(json_object_get(m, "content")) && !json_object_get(m, "tool_calls"))
+            json_object_set_new(m, "content", json_string(""));
+    }
+    const json_t *last = json_array_get(input, json_array_size(input) - 1);
+    const char *status = word_of(last, "status");
+    const json_t *m = json_array_get(p->messages, json_array_size(p->messages) - 1);
+    p->continue_final_message = is(word_of(last, "role"), "assistant") &&
+                                (is(status, "incomplete") || is(status, "in_progress")) &&
+                                json_string_length(json_object_get(m, "content")) > 0;
+    p->add_generation_prompt = !p->continue_final_message;
+}
+
+static json_t *tools_for_template(const json_t *tools)
+{
+    static const char *const kept[] = {"description", "parameters"};
+    json_t *out = json_array();
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *tool = json_array_get(tools, i);
+        json_t *function = json_pack("{s:O}", "name", json_object_get(tool, "name"));
+        for (size_t k = 0; k < sizeof kept / sizeof *kept; k++) {
+            json_t *v = json_object_get(tool, kept[k]);
+            if (v && !json_is_null(v))
+                json_object_set(function, kept[k], v);
+        }
+        json_array_append_new(out,
+                              json_pack("{s:s,s:o}", "type", "function", "function", function));
+    }
+    return out;
+}
+
+bool responses_for_template(struct params *p, struct api_error *e)
+{
+    struct reader r = {.out = json_array(), .e = e};
+    bool ok = true;
+    if (p->system)
+        add_system(&r, json_incref(p->system));
+    if (json_is_string(p->prompt))
+        json_array_append_new(r.out, json_pack("{s:s,s:O}", "role", "user", "content", p->prompt));
+    else if (!json_is_array(p->prompt) || json_array_size(p->prompt) == 0)
+        ok = api_error_set(e, 400, "input", "input must be a string or a list of items.");
+    for (; ok && r.i < json_array_size(p->prompt); r.i++)
+        ok = read_item(&r, json_array_get(p->prompt, r.i));
+    if (ok && json_array_size(r.out) == 0)
+        ok = api_error_set(e, 400, "input", "input says nothing that a model could read.");
+    /* the body owns what params borrow; the client's own are repeated in answers */
+    json_object_set_new(p->body, "messages for the template", r.out);
+    p->messages = r.out;
+    if (ok)
+        finish_messages(p, p->prompt);
+    if (ok && p->tools) {
+        p->tools = tools_for_template(p->tools);
+        json_object_set_new(p->body, "tools for the template", p->tools);
+    }
+    return ok;
+}
+
+/* ---- what answers repeat ---- */
+
+static void append_member(struct strbuf *out, const char *name, const json_t *v, const char *unless)
+{
+    char *text = v ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    strbuf_printf(out, ",\"%s\":", name);
+    strbuf_append_c(out, text ? text : unless);
+    free(text);
+}
+
+static void append_text_config(struct strbuf *out, const json_t *text)
+{
+    json_t *own = json_is_object(text) ? json_copy((json_t *)text) : json_object();
+    const json_t *format = json_object_get(own, "format");
+    if (!format || json_is_null(format))
+        json_object_set_new(own, "format", json_pack("{s:s}", "type", "text"));
+    append_member(out, "text", own, "{}");
+    json_decref(own);
+}
+
+/* Once per request, as answers in a stream say it three times. */
+static void keep_asked(struct params *p)
+{
+    static const struct {
+        const char *name, *unless;
+        unsigned types; /* bits; of what is harmless whatever it holds */
+    } repeated[] = {
+        {"instructions", "null", 1u << JSON_STRING},
+        {"max_output_tokens", "null", 1u << JSON_INTEGER},
+        {"max_tool_calls", "null", 1u << JSON_INTEGER},
+        {"metadata", "{}", 1u << JSON_OBJECT},
+        {"parallel_tool_calls", "true", 1u << JSON_FALSE},
+        {"prompt_cache_key", "null", 1u << JSON_STRING},
+        {"reasoning", "{\"effort\":null,\"summary\":null}", 1u << JSON_OBJECT},
+        {"safety_identifier", "null", 1u << JSON_STRING},
+        {"tool_choice", "\"auto\"", 1u << JSON_STRING | 1u << JSON_OBJECT},
+        {"tools", "[]", 1u << JSON_ARRAY},
+        {"top_logprobs", "0", 1u << JSON_INTEGER},
+        {"user", "null", 1u << JSON_STRING},
+    };
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    for (size_t i = 0; i < sizeof repeated / sizeof *repeated; i++) {
+        const json_t *v = json_object_get(p->body, repeated[i].name);
+        bool fits = v && repeated[i].types >> json_typeof(v) & 1;
+        append_member(&b, repeated[i].name, fits ? v : NULL, repeated[i].unless);
+    }
+    append_text_config(&b, json_object_get(p->body, "text"));
+    strbuf_printf(&b,
+                  ",\"temperature\":%.9g,\"top_p\":%.9g,\"presence_penalty\":%.9g,"
+                  "\"frequency_penalty\":%.9g",
+                  p->temperature, p->top_p, p->presence_penalty, p->frequency_penalty);
+    strbuf_append_c(&b, ",\"background\":false,\"previous_response_id\":null,\"prompt\":null,"
+                        "\"service_tier\":\"default\",\"store\":false,\"truncation\":"
+                        "\"disabled\"");
+    struct str s = strbuf_str(&b);
+    json_t *text = json_stringn(s.ptr, s.len);
+    json_object_set_new(p->body, "said again in answers", text);
+    p->asked = params_json_str(text);
+    strbuf_fini(&b);
+}
+
+bool responses_read(const struct prepare_model *m, json_t *owned_body, struct prepared *out)
+{
+    struct params *p = &out->params;
+    if (!params_init(p, API_RESPONSES, owned_body, &m->policy, &out->error))
+        return false;
+    keep_asked(p);
+    if (responses_for_template(p, &out->error) &&
+        openai_chat_prompt(p, m, &out->prompts, &out->error))
+        return true;
+    if (strcmp(out->error.param, "messages") == 0) /* chat's word for them */
+        snprintf(out->error.param, sizeof out->error.param, "input");
+    return false;
+}
