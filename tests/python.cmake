@@ -26,7 +26,7 @@ foreach(t ${e2e_tests})
   set_tests_properties(e2e_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
                        ENVIRONMENT "${e2e_environment}")
   # Minutes each: what these are about is tokens; the same paths of memory are text_grammar_test's, chaos_kill_loop*'s, e2e_tiny_models', e2e_streams'.
-  if(COX_SANITIZE AND n MATCHES "^(invariance|model_recovery|structured)$")
+  if(COX_SANITIZE AND n MATCHES "^(clients|invariance|model_recovery|schemas|structured)$")
     set_tests_properties(e2e_${n} PROPERTIES LABELS long)
   endif()
   if(n MATCHES "^(tiny_models|streams|api)$")
@@ -69,7 +69,7 @@ set_tests_properties(chaos_kill_loop_model PROPERTIES LABELS chaos TIMEOUT 3000 
                      ENVIRONMENT "${e2e_environment}")
 
 # Against files made by Hugging Face's own libraries; skipped where they are absent (COX_GOLDENS).
-foreach(part tokenizers chat gguf spm)
+foreach(part tokenizers fast chat gguf spm)
   add_test(NAME golden_text_${part} COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/golden/text_golden.py
                                             --lib ${TEXT_TARGET}/release/libcoxtext.a ${part})
   set_tests_properties(golden_text_${part} PROPERTIES LABELS golden TIMEOUT 300 SKIP_RETURN_CODE 77)

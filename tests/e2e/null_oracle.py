@@ -48,3 +48,17 @@ def cut(answer, stops):
     if best is None:
         return answer, len(answer), None
     return answer[:best[0] + best[1]], best[0], best[2]
+
+
+def scores(prompt, k, vocab_size=259):
+    """The rows of a scored prompt: None, then [id, value, rank] with the k best as {id: value} behind it."""
+    ids = list(prompt.encode() if isinstance(prompt, str) else prompt)
+    h = _fnv(_fnv(_fnv(0xCBF29CE484222325, 0, 8), 0, 4), 0, 4)
+    out = [None]
+    for p, token in enumerate(ids):
+        h = _fnv(h, token, 4)
+        if p == 0:
+            continue
+        rank = 1 + _finalise(h) % 26
+        out.append((token, -rank / 8, rank, {(token + i - rank) % vocab_size: -i / 8 for i in range(1, k + 1)}))
+    return out

@@ -89,7 +89,12 @@ def test_every_door(root):
         assert status(c)["kv"]["prefix_hit_rate"] > 0
         # another one under the same name: nothing that the old one computed is taken for its
         assert call(c, "load", {"lora_name": "some", "lora_path": "every", "load_inplace": False}).status_code == 400
-        assert call(c, "unload", {"lora_name": "every"}).status_code == 200
+        for name, body in (("load", {"lora_name": "other", "lora_path": "every", "rank": 8}),
+                           ("load", {"lora_name": "other", "lora_path": "every", "is_3d_lora_weight": True}),
+                           ("unload", {"lora_name": "every", "force": True})):
+            answer = call(c, name, body)
+            assert answer.status_code == 400 and answer.json()["error"]["param"] == list(body)[-1], answer.text
+        assert call(c, "unload", {"lora_name": "every", "lora_int_id": 7}).status_code == 200
         assert ask(c, "every").status_code == 404
         assert call(c, "load", {"lora_name": "some", "lora_path": "every", "load_inplace": True}).status_code == 200
         for (body, want), got in zip(known(["every"]), run(c, [{**b, "model": "some"} for b, _ in known(["every"])])):
@@ -203,3 +208,4 @@ def test_off_by_default():
         assert "without --enable-lora" in lora(c, "load", "x=/tmp", code=1)
         answer = call(c, "load", {"lora_name": "x", "lora_path": "/tmp"})
         assert answer.status_code == 403 and "--admin-key-file" in answer.text
+        assert answer.json()["error"]["type"] == "PermissionDeniedError"

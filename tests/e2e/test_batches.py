@@ -79,10 +79,17 @@ def test_batches(tmp_path):
         assert bad["custom_id"] == "no such model" and bad["response"]["status_code"] in (400, 404)
         assert "error" in bad["response"]["body"]
 
+        vectors = make(ai, line("ok", "/v1/embeddings", model="null", input=["abc", "d"])
+                       + line("none", "/v1/embeddings", model="null", input=[]), "/v1/embeddings")
+        got = ended(ai, vectors)
+        (good,), (bad,) = lines(ai, got.output_file_id), lines(ai, got.error_file_id)
+        assert [d["embedding"] for d in good["response"]["body"]["data"]] == [[float(ord(c) >> i & 1) for i in range(8)] for c in "cd"]
+        assert bad["response"]["status_code"] == 400 and bad["response"]["body"]["error"]["param"] == "input"
+
         wrong = make(ai, completion(0) + "nonsense\n")
         assert wrong.status == "failed" and wrong.errors.data[0].line == 2
 
-        assert [x.id for x in ai.batches.list()] == [wrong.id, chat.id, b.id]
+        assert [x.id for x in ai.batches.list()] == [wrong.id, vectors.id, chat.id, b.id]
         assert [x.id for x in other.batches.list()] == []
         for call in (other.batches.retrieve, other.batches.cancel):
             with pytest.raises(openai.NotFoundError):

@@ -10,6 +10,7 @@ import signal
 import struct
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 import httpx
@@ -252,6 +253,23 @@ def test_what_is_drawn(cluster):
     answer = complete(cluster, **body_of(prompt, max_tokens=3, logprobs=2, temperature=0))
     logprobs = answer["choices"][0]["logprobs"]
     assert all(-20 < p <= 0 for p in logprobs["token_logprobs"]) and all(logprobs["top_logprobs"])
+
+
+def test_what_is_scored(cluster):
+    """A generated text as a prompt, by the device, alone and beside others that are drawn: what each token had when it
+    was drawn."""
+    prompt = list(range(5, 40))
+    made = complete(cluster, **body_of(prompt, max_tokens=20, temperature=0.9, seed=1, logprobs=3,
+                                       return_tokens_as_token_ids=True))["choices"][0]
+    score = body_of(prompt + made["token_ids"], max_tokens=0, echo=True, logprobs=3, return_tokens_as_token_ids=True)
+    for n_beside in (0, 4):
+        bodies = [score] + [body_of(prompt, max_tokens=30)] * n_beside
+        with ThreadPoolExecutor(len(bodies)) as pool:
+            rows = list(pool.map(lambda b: complete(cluster, **b), bodies))[0]["choices"][0]["logprobs"]
+        assert rows["token_logprobs"][0] is None and rows["tokens"][len(prompt):] == made["logprobs"]["tokens"]
+        for a, b in zip(rows["token_logprobs"][len(prompt):], made["logprobs"]["token_logprobs"], strict=True):
+            assert abs(a - b) < 0.05, (a, b)
+        assert all(len(top) in (3, 4) for top in rows["top_logprobs"][1:])
 
 
 def kill_under_streams(c, name, bodies, n_said=8):

@@ -2,6 +2,7 @@
 import contextlib
 import hashlib
 import subprocess
+import threading
 
 import httpx
 import pytest
@@ -24,7 +25,7 @@ def header(key):
 
 
 def status(url, method, path, key):
-    return WEB.request(method, url + path.replace("*", "null"), headers=header(key)).status_code
+    return WEB.request(method, url + path.replace("**", "null").replace("*", "null"), headers=header(key)).status_code
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +132,9 @@ def test_limits_and_reload(limited):
     assert complete(url, "sk-alias").status_code == 404 and complete(url, "sk-alias", model="other").status_code == 200
     seen = WEB.get(url + "/v1/models", headers=header("sk-alias")).json()
     assert [m["id"] for m in seen["data"]] == ["other"]
+    hidden, absent = (WEB.post(url + "/endpoints/e/invocations", json={"inputs": "Hi"}, headers={
+        **header("sk-alias"), "X-Amzn-SageMaker-Inference-Component": name}) for name in ("null", "absent"))
+    assert hidden.status_code == absent.status_code == 400 and hidden.text == absent.text
     assert status(url, "GET", "/v1/models/null", "sk-alias") == 404
 
     body = {"model": "null", "prompt": "Hi", "max_tokens": 200, "stream": True}
@@ -150,3 +154,34 @@ def test_limits_and_reload(limited):
     wait_for("the broken file is told of", lambda: "keys_not_read" in limited.log(), 20)
     assert status(url, "GET", "/v1/models", "sk-hashed") == 200, "a broken file must change nothing"
     assert "sk-new" not in limited.log() and "sk-hashed" not in limited.log()
+
+
+def test_a_key_has_its_priority(tmp_path):
+    """One place in the batch: who waits for it is served by the key's class, whatever its request asks for."""
+    keys = tmp_path / "keys"
+    keys.write_text("sk-first priority=-9\nsk-late priority=5\nsk-soon priority=-5\nsk-free\n")
+    with Cluster("--api-key-file", keys, "--scheduling-policy", "priority", "--max-num-seqs", 1, "--null-step-us",
+                 "20000", workers=1, tp=1) as c:
+        ended = []
+
+        def run(name, key, **body):
+            r = complete(c.url, key, max_tokens=10, **body)
+            ended.append((name, r.status_code))
+
+        body = {"model": "null", "prompt": "Hi", "max_tokens": 5000, "stream": True, "ignore_eos": True}
+        with WEB.stream("POST", c.url + "/v1/completions", headers=header("sk-first"), json=body) as first:
+            assert first.status_code == 200
+            lines = first.iter_lines()  # kept: httpx closes a stream with its iterator
+            next(lines)  # it has the place, and nobody's class takes it
+            threads = [threading.Thread(target=run, args=args, kwargs=kwargs) for args, kwargs in (
+                (("late, which asks to be soon", "sk-late"), {"priority": -100}),
+                (("in between", "sk-free"), {"priority": 1}),
+                (("soon, which asks to be later", "sk-soon"), {"priority": 3}),
+                (("soon", "sk-soon"), {}))]
+            for i, t in enumerate(threads):
+                t.start()
+                wait_for("it waits", lambda i=i: c.status()["requests"]["waiting"] == i + 1, 20)
+        for t in threads:
+            t.join(60)
+        assert ended == [("soon", 200), ("in between", 200), ("soon, which asks to be later", 200),
+                         ("late, which asks to be soon", 200)]

@@ -76,6 +76,55 @@ def test_several_choices(client):
     assert len({c.message.content for c in got.choices}) == 4
 
 
+def test_responses(client):
+    """The other way to ask: the same prompt, the same tokens, in OpenAI's later form; items are messages."""
+    ask = {"model": "null", "max_output_tokens": 10, "temperature": 0}
+    got = client.responses.create(input="Hi", **ask)
+    chat = client.chat.completions.create(model="null", messages=[{"role": "user", "content": "Hi"}], max_tokens=10,
+                                          temperature=0)
+    assert got.output_text == chat.choices[0].message.content and got.id.startswith("resp_")
+    assert got.status == "incomplete" and got.incomplete_details.reason == "max_output_tokens"
+    assert got.usage.output_tokens == 10 and got.usage.input_tokens == chat.usage.prompt_tokens and not got.store
+    items = [{"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}, *got.output,
+             {"role": "user", "content": "More"}]
+    again = client.responses.create(input=items, **ask)
+    chat = client.chat.completions.create(model="null", max_tokens=10, temperature=0, messages=[
+        {"role": "user", "content": "Hi"}, {"role": "assistant", "content": got.output_text},
+        {"role": "user", "content": "More"}])
+    assert again.output_text == chat.choices[0].message.content
+    rows = client.responses.create(input="Hi", include=["message.output_text.logprobs"], top_logprobs=2, **ask)
+    rows = rows.output[0].content[0].logprobs
+    assert "".join(r.token for r in rows) == got.output_text and all(len(r.top_logprobs) == 2 for r in rows)
+
+
+def test_responses_in_a_stream(client):
+    ask = {"model": "null", "max_output_tokens": 10, "temperature": 0, "input": "Hi"}
+    whole = client.responses.create(**ask)
+    with client.responses.stream(**ask) as s:
+        events = list(s)
+    assert [e.sequence_number for e in events] == list(range(len(events)))
+    kinds = [e.type.removeprefix("response.") for e in events]
+    assert kinds[:4] == ["created", "in_progress", "output_item.added", "content_part.added"]
+    assert kinds[-4:] == ["output_text.done", "content_part.done", "output_item.done", "incomplete"]
+    assert set(kinds[4:-4]) == {"output_text.delta"}
+    assert "".join(e.delta for e in events[4:-4]) == events[-4].text == whole.output_text
+    assert events[-1].response.output_text == whole.output_text and events[-1].response.usage.output_tokens == 10
+    # an answer that is whole: the helper's own end
+    with client.responses.stream(**{**ask, "max_output_tokens": 2000}, extra_body={"stop": whole.output_text[5:7]}) as s:
+        last = s.get_final_response()
+    assert last.status == "completed" and last.output_text == whole.output_text[:whole.output_text.index(whole.output_text[5:7])]
+
+
+def test_responses_that_are_not_kept(client):
+    for call in client.responses.retrieve, client.responses.delete, client.responses.cancel:
+        with pytest.raises(openai.NotFoundError, match="keeps none"):
+            call("resp_123")
+    for more in {"previous_response_id": "resp_123"}, {"background": True}, {"tools": [{"type": "web_search"}]}:
+        with pytest.raises(openai.BadRequestError) as e:
+            client.responses.create(model="null", input="Hi", **more)
+        assert e.value.param == next(iter(more))
+
+
 def test_embeddings(client):
     """The null device's rule, which scales nothing: of eight bits, the last id's. The package asks for base64 by itself."""
     def bits(byte):

@@ -173,3 +173,58 @@ def test_who_is_refused_is_told_when_to_come_back():
         assert r.headers["content-type"] == "application/json" and error["message"] and error["code"] == 429
     assert again.status_code == 200
     assert again.json()["choices"][0]["text"] == null_oracle.text("short", 4, temperature=0)
+
+
+SLOTS, QUEUE, CLIENTS = 16, 16, 200
+
+
+async def once(port, body, opening):
+    """(status, answer), with Retry-After as soon as it is refused."""
+    reader, writer = await ask(port, body, False, opening)
+    head, _, answer = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    status = int(head.split()[1])
+    assert status in (200, 429), (head, answer)
+    assert (b"retry-after: 1" in head.lower()) == (status == 429)
+    return status, json.loads(answer)
+
+
+async def storm(port, n_each):
+    """Everybody comes again at once, whatever he was told. How often each answer was given."""
+    counts, opening = {200: 0, 429: 0}, asyncio.Semaphore(64)
+
+    async def client(i):
+        body = {"model": "null", "prompt": f"{i % 7} and some words", "max_tokens": 20, "temperature": 0}
+        for _ in range(n_each):
+            status, answer = await once(port, body, opening)
+            counts[status] += 1
+            if status == 200:
+                assert answer["choices"][0]["text"] == null_oracle.text(body["prompt"], 20, temperature=0)
+
+    await asyncio.gather(*(client(i) for i in range(CLIENTS)))
+    return counts
+
+
+async def burst(port, n):
+    body = {"model": "null", "prompt": "afterwards", "max_tokens": 4, "temperature": 0}
+    return [status for status, _ in await asyncio.gather(*(once(port, body, asyncio.Semaphore(n)) for _ in range(n)))]
+
+
+@pytest.mark.skipif(DEMO, reason="the model does not matter")
+def test_a_storm_is_refused_and_leaves_nothing():
+    """Ten times as many clients as slots and places in the queue, and none of them waits: who is let in gets his
+    tokens, the others 429; head and gateway do not grow, and when it is over there is room for all that fit."""
+    sizes = {"head": [], "gateway-0": []}
+    with Cluster("--null-step-us", 1000, "--max-num-seqs", SLOTS, "--max-num-queued-reqs", QUEUE) as c:
+        while not all(is_flat(s) for s in sizes.values()):
+            assert len(sizes["head"]) < MAX_ROUNDS, f"they grow: {sizes}"
+            counts = asyncio.run(storm(c.ports[0], 4 if SHORT else 15))
+            assert min(counts.values()) > 0, counts
+            c.wait_idle(30 * SLOW)
+            assert set(asyncio.run(burst(c.ports[0], SLOTS + QUEUE))) == {200}
+            for name, found in sizes.items():
+                found.append(size_of(c.pid(name)).rss)
+        requests = c.status()["requests"]
+        assert requests["running"] == requests["waiting"] == 0 and metrics(c, "coxswain_kv_blocks_used") == 0
+    print(f"{len(sizes['head'])} rounds, the last {counts}; rss after each, KiB: "
+          f"{ {n: [b >> 10 for b in found] for n, found in sizes.items()} }")

@@ -1,12 +1,14 @@
 """What DJL Serving's clients on SageMaker rely on. docs/sagemaker.md numbers the statements; a test has
 the number of its statement in its name."""
+import asyncio
 import json
+import os
 import signal
 
 import httpx
 import null_oracle as oracle
 import pytest
-from cluster import Cluster
+from cluster import ROOT, SLOW, Cluster, get, wait_for
 
 PROMPT = "The meaning of life is"
 CHAT = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 8, "temperature": 0}
@@ -188,6 +190,107 @@ def test_60_unknown_adapter(http):
     invoke(http, {"inputs": PROMPT, "adapters": "nobody"}, status=424)
 
 
+@pytest.mark.parametrize("name, value", [("X-Amzn-SageMaker-Adapter-Identifier", "nobody"),
+                                         ("X-Amzn-SageMaker-Custom-Attributes",
+                                          "a=1;X-Amzn-SageMaker-Adapter-Identifier=nobody;b"),
+                                         ("X-Amzn-SageMaker-Adapter-Identifier", "n" * 300)])
+def test_60_header_beats_the_body(http, name, value):
+    got = http.post("/invocations", json={"inputs": PROMPT, "adapters": ""}, headers={name: value})
+    assert got.status_code == 424 and ("nobody" in got.text or len(value) > 255)
+    assert http.post("/invocations?adapter=nobody", json={"inputs": PROMPT}).status_code == 424
+    assert http.post("/invocations", json={"inputs": PROMPT, "adapters": "nobody"},
+                     headers={"X-Amzn-SageMaker-Adapter-Identifier": "null"}).status_code == 200
+
+
+def test_59_attributes_are_properties(http):
+    def ask(attributes, path="/invocations"):
+        return http.post(path, json={"inputs": PROMPT}, headers={"X-Amzn-SageMaker-Custom-Attributes": attributes})
+
+    for path in ("/invocations", "/predictions/model"):
+        refused = ask("a=b;handler=os.system", path)
+        assert refused.status_code == 400 and refused.json()["type"] == "BadRequestException"
+    assert ask("a=b;nothing;x-handler=1").status_code == 200
+    assert ask("model_name=null").status_code == 200
+    another = ask("model_name=other")
+    assert another.status_code == 404 and another.json()["message"] == "Model not found: other"
+    assert http.post("/invocations?model_name=other", json={"inputs": PROMPT}).status_code == 404
+    for path, status in (("null", 200), ("model/1", 200), ("other", 404), ("null2", 404)):
+        assert http.post(f"/predictions/{path}", json={"inputs": PROMPT}).status_code == status, path
+
+
+# ---- with a model that has an end and adapters ----
+
+TINY = ROOT / "build/goldens/llama_tiny"
+needs_tiny = pytest.mark.skipif(not (TINY / "loras").exists(), reason=f"no {TINY}/loras: scripts/make-goldens")
+
+
+@pytest.fixture(scope="module", params=["rolling", "async"])
+def tiny(request):
+    with Cluster("--device", "cpu", "--served-model-name", "m", "--enable-lora", "--lora-root", TINY / "loras",
+                 "--lora-modules", "every=every", "--invocations", request.param, model=str(TINY),
+                 workers=1, tp=1) as c, httpx.Client(base_url=c.url, timeout=60) as client:
+        client.form = request.param
+        yield client
+
+
+@needs_tiny
+def test_41_eos(tiny):
+    """The end is a token too: counted, and without text."""
+    to_the_end = {"do_sample": False, "details": True, "min_tokens": 3, "logit_bias": {"97": 50, "257": 100}, "max_new_tokens": 9}
+    d = generate(tiny, **to_the_end).json()["details"]
+    assert d["finish_reason"] == ("eos_token" if tiny.form == "rolling" else "stop")
+    assert d["generated_tokens"] == len(d["tokens"]) == 4
+    assert (d["tokens"][-1]["id"], d["tokens"][-1]["text"]) == (257, "")
+    all_lines = lines(generate(tiny, stream=True, **to_the_end))
+    assert [x["token"]["id"] for x in all_lines] == [t["id"] for t in d["tokens"]]
+    assert all_lines[-1]["details"]["finish_reason"] == d["finish_reason"]
+
+
+@needs_tiny
+def test_60_header_selects_the_adapter(tiny):
+    def text(headers=None, **body):
+        got = tiny.post("/invocations", headers=headers, json={
+            "inputs": PROMPT, "parameters": {"do_sample": False}, **body})
+        assert got.status_code == 200, got.text
+        return got.json()["generated_text"]
+
+    header = {"X-Amzn-SageMaker-Adapter-Identifier": "every"}
+    adapted = text(adapters="every")
+    assert text(header) == text(header, adapters="nobody") == adapted != text()
+    assert text({"X-Amzn-SageMaker-Custom-Attributes": "X-Amzn-SageMaker-Adapter-Identifier=every"}) == adapted
+
+
+# ---- static batches and TGI's form ----
+
+
+@pytest.fixture(scope="module")
+def static():
+    with Cluster("--invocations", "static") as c, httpx.Client(base_url=c.url, timeout=60) as client:
+        yield client
+
+
+def test_45_a_list_of_three(static):
+    prompts = ["a", "bc", "d" * 40]
+    got = invoke(static, {"inputs": prompts, "parameters": {"max_new_tokens": 9}}).json()
+    assert got == [{"generated_text": p + oracle.text(p, 9, temperature=0, i_prompt=i)} for i, p in enumerate(prompts)]
+
+
+def test_45_lines_of_outputs(static):
+    got = lines(generate(static, stream=True, max_new_tokens=9))
+    assert [list(x) for x in got] == [["outputs"]] * 9
+    assert "".join(x["outputs"][0] for x in got) == oracle.text(PROMPT, 9, temperature=0)
+
+
+def test_53_tgi():
+    with Cluster("--invocations", "tgi") as c, httpx.Client(base_url=c.url, timeout=60) as client:
+        [got] = generate(client).json()
+        assert got["generated_text"] == oracle.text(PROMPT, 30, temperature=0)
+        assert all(set(t) == {"id", "text", "logprob", "special"} for t in got["details"]["tokens"])
+        streamed = generate(client, stream=True)
+        assert streamed.headers["content-type"].startswith("text/event-stream")
+        assert streamed.text.startswith('data: {"token":{') and streamed.text.endswith("}\n\n")
+
+
 # ---- the process, as a container's command ----
 
 
@@ -236,6 +339,20 @@ def test_62_settings_in_the_log(container):
     log = container.log()
     assert f"Inference address: http://0.0.0.0:{container.ports[0]}" in log and "OPTION_DTYPE: fp16" in log
     assert "HF_TOKEN: ***" in log and "hf_secret" not in log
+    at = 0
+    for line in ("[INFO ] ModelServer -", "Default job_queue_size: 1000", "Default max_batch_delay: 100",
+                 "Maximum Request Size: 67108864", "ModelInfo - M-0001: Apply per model settings:",
+                 "LmiUtils - Detected mpi_mode: false, rolling_batch: vllm", "Model [null] initialized.",
+                 "Starting worker thread WT-0001 for model null (M-0001, READY) on device",
+                 f"BOTH API bind to: http://0.0.0.0:{container.ports[0]}"):
+        at = log.index(line, at)
+
+
+def test_62_the_line_of_throughput(full):
+    """Every five seconds in which something ran."""
+    generate_for = {"inputs": PROMPT, "parameters": {"max_new_tokens": 160}}
+    assert httpx.post(full.url + "/invocations", json=generate_for, timeout=60 * SLOW).status_code == 200
+    wait_for("the line", lambda: "Swapped: 0 reqs, Pending: 0 reqs, GPU KV cache usage:" in full.log(), 30)
 
 
 def test_7_body_of_ping(endpoint):
@@ -274,3 +391,120 @@ def test_4_sigterm_ends_it():
     c = Container().start()
     code, seconds = c.stop(signal.SIGTERM, seconds=30)
     assert code == 0 and seconds < 30
+
+
+# ---- its health, its bounds ----
+
+
+def test_5_no_200_before_it_can_generate():
+    c = Container(OPTION_ROLLING_BATCH="vllm").start(wait=False)
+    seen = []
+    try:
+        def serves():
+            seen.append(get(c.url + "/ping")[0])
+            return seen[-1] == 200
+
+        wait_for("/ping is 200", serves)
+        assert httpx.post(c.url + "/invocations", json={"inputs": PROMPT}).status_code == 200
+        assert set(seen[:-1]) <= {0, 503} and len(seen) > 1
+    finally:
+        c.stop()
+
+
+@pytest.fixture(scope="module")
+def full():
+    """One sequence at a time, slowly, and room for one more."""
+    with Container(OPTION_ROLLING_BATCH="vllm", OPTION_MAX_ROLLING_BATCH_SIZE="1", SERVING_JOB_QUEUE_SIZE="1",
+                   SERVING_THROTTLE_ERROR_HTTP_CODE="429", SERVING_MAX_REQUEST_SIZE="2000",
+                   COX_NULL_STEP_US="50000") as c:
+        yield c
+
+
+async def crowd(c, n):
+    """n requests at once, of which one runs and at most one waits; those that are refused, then /ping while it runs."""
+    body = {"inputs": PROMPT, "parameters": {"max_new_tokens": 100}}
+    async with httpx.AsyncClient(base_url=c.url, timeout=60 * SLOW) as client:
+        asked = [asyncio.create_task(client.post("/invocations", json=body)) for _ in range(n)]
+        refused = []
+        while len(refused) < n - 2:
+            await asyncio.sleep(0.01)
+            refused = [t.result() for t in asked if t.done()]
+        ping = await client.get("/ping", timeout=2 * SLOW)
+        running = c.status()["requests"]["running"]
+        for t in asked:
+            t.cancel()
+    return refused, ping, running
+
+
+def test_6_25_26_27_full(full):
+    refused, ping, running = asyncio.run(crowd(full, 5))
+    assert {r.status_code for r in refused} == {429}, "SERVING_THROTTLE_ERROR_HTTP_CODE"
+    assert all(r.json()["type"] == "WlmCapacityException" and r.json()["code"] == 429 for r in refused)
+    assert ping.status_code == 200 and running <= 1
+
+
+def test_26_full_is_503():
+    with Container(OPTION_ROLLING_BATCH="vllm", OPTION_MAX_ROLLING_BATCH_SIZE="1", SERVING_JOB_QUEUE_SIZE="1",
+                   COX_NULL_STEP_US="50000") as c:
+        refused, _, _ = asyncio.run(crowd(c, 4))
+    assert {r.status_code for r in refused} == {503}
+    assert all(r.json()["type"] == "WlmCapacityException" for r in refused)
+
+
+def test_28_body_too_large(full):
+    assert httpx.post(full.url + "/invocations", json={"inputs": "a" * 3000}).status_code == 413
+
+
+def test_12_unknown_paths_and_methods(full):
+    for method, path, status in (("GET", "/nowhere", 404), ("POST", "/predictions/", 404), ("GET", "/invocations", 405)):
+        got = httpx.request(method, full.url + path)
+        assert got.status_code == status and set(got.json()) == {"code", "type", "message"}, got.text
+        assert got.json()["code"] == status
+
+
+def test_58_request_ids(full):
+    def ids(**headers):
+        got = httpx.get(full.url + "/ping", headers={k.replace("_", "-"): v for k, v in headers.items()})
+        return got.headers["x-request-id"]
+
+    assert ids(X_Amzn_SageMaker_Inference_Id="mine-1") == "mine-1"
+    assert ids(X_Amzn_SageMaker_Inference_Id="mine-1", X_Request_Id="other") == "mine-1"
+    assert ids(X_Request_Id="other") == "other"
+    a, b = ids(), ids(X_Amzn_SageMaker_Inference_Id="no good")
+    assert a != b and len(a) == len(b) == 32
+
+
+def test_8_29_what_dies_later():
+    """The workers stop: /ping is no 200 any more, and who waits is hung up on."""
+    with Container(OPTION_ROLLING_BATCH="vllm", SERVING_CHUNKED_READ_TIMEOUT="1", COX_NULL_STEP_US="20000") as c:
+        assert get(c.url + "/ping")[0] == 200
+        stopped = [pid for name, pid in c.pids().items() if name.startswith("worker")]
+        try:
+            with httpx.stream("POST", c.url + "/invocations", timeout=60 * SLOW, json={
+                    "inputs": PROMPT, "parameters": {"max_new_tokens": 1000}, "stream": True}) as r:
+                lines_of = r.iter_lines()
+                next(lines_of)
+                for pid in stopped:
+                    os.kill(pid, signal.SIGSTOP)
+                with pytest.raises(httpx.RemoteProtocolError):
+                    list(lines_of)
+            with pytest.raises(httpx.RemoteProtocolError):
+                httpx.post(c.url + "/invocations", json={"inputs": PROMPT}, timeout=60 * SLOW)
+            wait_for("/ping is 500", lambda: get(c.url + "/ping")[0] == 500, 30)
+        finally:
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+        wait_for("/ping is 200 again", lambda: get(c.url + "/ping")[0] == 200, 30)
+
+
+def test_15_startup_timeout():
+    """The model's file is not there in time: nobody connects to this head's port but us."""
+    c = Container(OPTION_ROLLING_BATCH="vllm", OPTION_MODEL_LOADING_TIMEOUT="300", SAGEMAKER_STARTUP_TIMEOUT="1")
+    (c.store / "serving.properties").write_text("option.model_loading_timeout=200\n")
+    c.command += ["--workers", "1", "--tp", "2"]
+    c.start(wait=False)
+    try:
+        assert c.process.wait(60 * SLOW) != 0
+        assert "within 1 s (--startup-timeout)" in c.log()
+    finally:
+        c.kill()

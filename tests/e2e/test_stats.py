@@ -50,7 +50,7 @@ def test_the_line_as_json_and_its_silence():
 def test_guesses_kept_by_their_place():
     """vLLM's counters of speculation: there from the start, and of each place no more than of the one before."""
     def counts(cluster, name):
-        pattern = rf'^vllm:spec_decode_num_{name}_total{{model_name="[^"]*"(?:,position="(\d+)")?}} (\S+)$'
+        pattern = rf'^vllm:spec_decode_num_{name}_total{{model_name="[^"]*",engine="0"(?:,position="(\d+)")?}} (\S+)$'
         return [(place, float(n)) for place, n in re.findall(pattern, get(cluster.admin + "/metrics")[1], re.M)]
 
     with Cluster("--num-speculative-tokens", "3") as c:

@@ -4,8 +4,12 @@ import json
 import os
 import re
 import signal
+from typing import Literal
 
+import anthropic
 import httpx
+import openai
+import pydantic
 import pytest
 from cluster import SHORT, SLOW, wait_for
 from completions import complete, run
@@ -114,6 +118,37 @@ def test_calls_that_are_asked_for(cluster, more, names):
     assert list(streamed.values()) == [(c["function"]["name"], c["function"]["arguments"]) for c in calls]
 
 
+class Person(pydantic.BaseModel):
+    model_config = {"json_schema_extra": {"x-guidance": {"whitespace_flexible": False}}}
+    name: Literal["Ada", "Bo"]
+    old: bool
+
+
+def test_packages_parse_what_they_asked_for(cluster):
+    """A class becomes a schema, the answer an object of it: OpenAI's responses and Anthropic's messages, whole and streamed."""
+    client = openai.OpenAI(base_url=cluster.url + "/v1", api_key="none", max_retries=0, timeout=60 * SLOW)
+    ask = {"model": "m", "input": "Name somebody.", "max_output_tokens": 100, "temperature": 1, "text_format": Person}
+    got = client.responses.parse(**ask)
+    assert got.status == "completed" and isinstance(got.output_parsed, Person) and got.output_text.startswith("{")
+    with client.responses.stream(**ask) as s:
+        assert isinstance(s.get_final_response().output_parsed, Person)
+    tools = [openai.pydantic_function_tool(Person, name="note")["function"]]
+    for stream in False, True:
+        ask = {"model": "m", "input": "Note somebody.", "max_output_tokens": 100, "temperature": 1, "tool_choice": "required",
+               "tools": [{"type": "function", **tools[0]}], "parallel_tool_calls": False}
+        if stream:
+            with client.responses.stream(**ask) as s:
+                calls = s.get_final_response().output
+        else:
+            calls = client.responses.create(**ask).output
+        assert [c.type for c in calls] == ["function_call"] and calls[0].name == "note" and calls[0].call_id.startswith("call_")
+        Person.model_validate_json(calls[0].arguments)
+    other = anthropic.Anthropic(base_url=cluster.url, api_key="none", max_retries=0, timeout=60 * SLOW)
+    got = other.messages.create(model="m", max_tokens=100, messages=[{"role": "user", "content": "Name somebody."}],
+                                output_config={"format": {"type": "json_schema", "schema": {**Person.model_json_schema(), "additionalProperties": False}}})
+    Person.model_validate_json(got.content[0].text)
+
+
 def test_chat_json_object(cluster):
     r = httpx.post(cluster.url + "/v1/chat/completions", timeout=60 * SLOW,
                    json={"model": "m", "messages": [{"role": "user", "content": "Three fruits and their colours, as JSON."}],
@@ -124,7 +159,55 @@ def test_chat_json_object(cluster):
     assert choice["finish_reason"] == "length" or isinstance(json.loads(choice["message"]["content"]), dict)
 
 
+COLOUR = {"type": "object", "additionalProperties": False, "required": ["colour"], "properties": {"colour": {"enum": ["red", "green", "blue"]}},
+          "x-guidance": {"whitespace_flexible": False}}
+
+
+def reasoned(url, **more):
+    """Reasoning and content, streamed."""
+    body = {"model": "m", "temperature": 1, "max_tokens": 300, "stream": True,
+            "response_format": {"type": "json_schema", "json_schema": {"name": "c", "schema": COLOUR}}, **more}
+    reasoning, content, finish = "", "", None
+    with httpx.stream("POST", url + "/v1/chat/completions", json=body, timeout=60 * SLOW) as r:
+        for line in r.iter_lines():
+            for c in json.loads(line[6:])["choices"] if line.startswith("data: {") else []:
+                reasoning += c["delta"].get("reasoning") or ""
+                content += c["delta"].get("content") or ""
+                finish = c["finish_reason"] or finish
+    return reasoning, content, finish
+
+
+def test_reasoning_comes_before_the_grammar():
+    """What is in no way the schema's, up to the marker; then the schema's. Biases make a model that knows no marker write one."""
+    with cpu_cluster("--max-model-len", 512, "--reasoning-parser", "qwen3") as c:
+        ids = httpx.post(c.url + "/tokenize", json={"model": "m", "prompt": "a</think>", "add_special_tokens": False}).json()["tokens"][1:]
+        chat = [{"role": "user", "content": "A colour?"}, {"role": "assistant", "content": "<think>Perhaps"}]
+        for seed in range(2):
+            more = {"messages": chat, "continue_final_message": True, "add_generation_prompt": False, "seed": seed,
+                    "logit_bias": {str(i): 100 for i in ids}}
+            reasoning, content, finish = reasoned(c.url, **more)
+            assert finish == "stop" and "</think>" not in reasoning, (reasoning, content)
+            assert json.loads(content)["colour"] in ("red", "green", "blue")
+            whole = httpx.post(c.url + "/v1/chat/completions", timeout=60 * SLOW, json={
+                "model": "m", "temperature": 1, "max_tokens": 300, **more,
+                "response_format": {"type": "json_schema", "json_schema": {"name": "c", "schema": COLOUR}}}).json()["choices"][0]["message"]
+            assert (whole.get("reasoning") or "", whole["content"]) == (reasoning, content)
+        more = {"messages": chat, "continue_final_message": True, "add_generation_prompt": False, "max_tokens": 20}
+        reasoning, content, finish = reasoned(c.url, **more)  # free text, as long as nothing ends it
+        assert finish == "length" and len(reasoning) > 20 and not content, (reasoning, content)
+        # not begun: the answer at once, or the opening marker first
+        opening = httpx.post(c.url + "/tokenize", json={"model": "m", "prompt": "<think>", "add_special_tokens": False}).json()["tokens"]
+        for bias in (-100, 100):
+            more = {"messages": chat[:1], "seed": 0, "logit_bias": {str(opening[0]): bias}, "max_tokens": 300 if bias < 0 else 20}
+            reasoning, content, finish = reasoned(c.url, **more)
+            assert (finish == "stop" and not reasoning) if bias < 0 else (finish == "length" and reasoning and not content), (reasoning, content)
+            assert bias > 0 or json.loads(content)["colour"] in ("red", "green", "blue")
+
+
 @pytest.mark.parametrize("extra,field,words", [
+    ({"structured_outputs": {"json": {"type": "array", "minItems": 10**9}}}, "structured_outputs", "minItems"),
+    ({"guided_grammar": "start: %json {\"type\": \"array\", \"maxItems\": 1000000000}"}, "guided_grammar", "maxItems"),
+    ({"structured_outputs": {"json": {"type": "string", "pattern": "^\"[a-z]+$"}}}, "structured_outputs", "quote"),
     ({"guided_json": {"type": "nothing"}}, "guided_json", "nothing"),
     ({"structured_outputs": {"regex": "(a"}}, "structured_outputs", "unclosed group"),
     ({"structured_outputs": {"grammar": "start: nobody"}}, "structured_outputs", "nobody"),

@@ -28,6 +28,7 @@ static void open_model(void)
                                    .max_choices = 256,
                                    .pooling = POOLING_LAST,
                                    .policy = {.vocab_size = 259,
+                                              .max_logprobs = PARAMS_MAX_LOGPROBS,
                                               .trust_chat_template = true,
                                               .auto_tools = true,
                                               .unknown = UNKNOWN_IGNORE}};
@@ -74,6 +75,8 @@ static const struct dialect *dialect_of(uint8_t letter)
         return &dialect_messages;
     case 'n':
         return &dialect_count_tokens;
+    case 'r':
+        return &dialect_responses;
     case 't':
         return &dialect_tokenize;
     case 'u':

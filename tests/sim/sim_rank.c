@@ -20,8 +20,10 @@ struct slot {
     uint32_t n_ids, max_ids;    /* max_ids: prompt and max_tokens */
     uint32_t length;            /* positions computed, by itself or by others */
     bool whole_prompt;          /* logprobs of the prompt are wanted: no position may be skipped */
-    uint64_t *prefix;           /* prefix[p]: hash of ids[0 .. p], what KV memory must hold at p */
-    uint64_t adapter;           /* where the hash of an adapter's KV starts */
+    uint32_t n_prompt;
+    uint32_t *ids;    /* those of the admission */
+    uint64_t *prefix; /* prefix[p]: hash of ids[0 .. p], what KV memory must hold at p */
+    uint64_t adapter; /* where the hash of an adapter's KV starts */
     struct null_hash hash;
     struct table tables[MAX_GROUPS];
 };
@@ -49,6 +51,10 @@ struct sim_rank {
     struct result_item *items[N_RESULTS];
     uint32_t *tokens[N_RESULTS]; /* [max_num_seqs * (n_draft + 1)] */
     float *gaps;
+    struct logprob_row *rows[N_RESULTS]; /* [max_num_batched_tokens], and their ids and values */
+    uint32_t *row_ids[N_RESULTS];
+    float *row_values[N_RESULTS];
+    uint32_t n_rows;
     struct error *err;
 };
 
@@ -78,6 +84,7 @@ struct sim_rank *sim_rank_new(const struct sim_rank_config *c)
     }
     for (uint32_t s = 0; s < c->max_num_seqs; s++) {
         rank->slots[s].prefix = mem_array(c->max_model_len + 1, sizeof *rank->slots[s].prefix);
+        rank->slots[s].ids = mem_array(c->max_model_len, sizeof *rank->slots[s].ids);
         for (uint32_t i = 0; i < c->n_kv_groups; i++)
             rank->slots[s].tables[i].ids =
                 mem_array(c->max_model_len / rank->groups[i].k.block_tokens + 1, sizeof(uint32_t));
@@ -86,6 +93,9 @@ struct sim_rank *sim_rank_new(const struct sim_rank_config *c)
     for (int i = 0; i < N_RESULTS; i++) {
         rank->items[i] = mem_array(c->max_num_seqs, sizeof *rank->items[i]);
         rank->tokens[i] = mem_array(n_tokens, sizeof *rank->tokens[i]);
+        rank->rows[i] = mem_array(c->max_num_batched_tokens, sizeof *rank->rows[i]);
+        rank->row_ids[i] = mem_array(c->max_num_batched_tokens, sizeof *rank->row_ids[i]);
+        rank->row_values[i] = mem_array(c->max_num_batched_tokens, sizeof *rank->row_values[i]);
     }
     rank->gaps = mem_array(c->n_draft + 1, sizeof *rank->gaps);
     for (uint32_t i = 0; i <= c->n_draft; i++)
@@ -99,6 +109,7 @@ void sim_rank_free(struct sim_rank *rank)
         return;
     for (uint32_t s = 0; s < rank->c.max_num_seqs; s++) {
         mem_free(rank->slots[s].prefix);
+        mem_free(rank->slots[s].ids);
         for (uint32_t i = 0; i < rank->c.n_kv_groups; i++)
             mem_free(rank->slots[s].tables[i].ids);
     }
@@ -109,6 +120,9 @@ void sim_rank_free(struct sim_rank *rank)
     for (int i = 0; i < N_RESULTS; i++) {
         mem_free(rank->items[i]);
         mem_free(rank->tokens[i]);
+        mem_free(rank->rows[i]);
+        mem_free(rank->row_ids[i]);
+        mem_free(rank->row_values[i]);
     }
     mem_free(rank->gaps);
     mem_free(rank->slots);
@@ -180,6 +194,8 @@ static bool apply_admit(struct sim_rank *rank, const struct plan_admit *a)
     x->max_ids = a->n_prompt + a->sampling.max_tokens;
     x->length = a->n_computed;
     x->whole_prompt = a->sampling.n_prompt_logprobs >= 0;
+    x->n_prompt = a->n_prompt;
+    memcpy(x->ids, a->ids.ptr, a->ids.n * sizeof *x->ids);
     null_hash_init(&x->hash, a->sampling.seed, a->sampling.i_prompt, a->sampling.i_choice,
                    a->sampling.temperature);
     for (uint32_t i = 0; i < a->ids.n; i++)
@@ -428,6 +444,37 @@ uint32_t sim_rank_n_kept(const struct null_hash *before, uint32_t n, uint32_t dr
     return i;
 }
 
+static float score_of(uint64_t prefix)
+{
+    return -(float)(prefix % 4096);
+}
+
+float sim_rank_score(const uint32_t *ids, uint32_t n, uint32_t n_adapter_bytes)
+{
+    struct null_hash h = {1 + n_adapter_bytes};
+    for (uint32_t i = 0; i < n; i++)
+        null_hash_push(&h, ids[i]);
+    return score_of(h.h);
+}
+
+/* A row is of all ids up to the one that it scores. */
+static void score(struct sim_rank *rank, const struct slot *x, const struct plan_run *run,
+                  struct result_item *out)
+{
+    uint32_t i_result = rank->step % N_RESULTS;
+    out->prompt_logprobs = rank->rows[i_result] + rank->n_rows;
+    for (uint32_t p = run->start; p < run->start + run->n_tokens && p + 1 < x->n_prompt; p++) {
+        uint32_t i = rank->n_rows++;
+        rank->row_ids[i_result][i] = x->ids[p + 1];
+        rank->row_values[i_result][i] = score_of(x->prefix[p + 1]);
+        rank->rows[i_result][i] =
+            (struct logprob_row){.ids = {&rank->row_ids[i_result][i], 1},
+                                 .values = {&rank->row_values[i_result][i], 1},
+                                 .chosen_rank = 1};
+        out->n_prompt_logprobs++;
+    }
+}
+
 static bool run_one(struct sim_rank *rank, const struct plan_run *run, struct msg_result *out)
 {
     struct slot *x = &rank->slots[run->slot];
@@ -451,12 +498,15 @@ static bool run_one(struct sim_rank *rank, const struct plan_run *run, struct ms
         tokens[i] = null_hash_token(&x->hash, rank->c.vocab_size);
         push_id(x, tokens[i]);
     }
-    if (!run->sample)
-        return true;
-    x->length = x->n_ids - 1;
-    out->n_drafted += k.n_guessed;
-    rank->items[i_result][out->n_items++] = (struct result_item){
+    struct result_item item = {
         .slot = run->slot, .ids = {tokens, n_drawn}, .gaps = {rank->gaps, n_drawn}};
+    if (x->whole_prompt)
+        score(rank, x, run, &item);
+    if (run->sample)
+        x->length = x->n_ids - 1;
+    out->n_drafted += k.n_guessed;
+    if (run->sample || item.n_prompt_logprobs > 0)
+        rank->items[i_result][out->n_items++] = item;
     return true;
 }
 
@@ -464,6 +514,7 @@ static bool run_one(struct sim_rank *rank, const struct plan_run *run, struct ms
 static bool run_plan(struct sim_rank *rank, const struct msg_plan *plan, struct msg_result *out)
 {
     out->items = rank->items[rank->step % N_RESULTS];
+    rank->n_rows = 0;
     for (uint32_t i = 0; i < plan->n_runs; i++)
         if (!run_one(rank, &plan->runs[i], out))
             return false;

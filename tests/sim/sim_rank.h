@@ -34,4 +34,6 @@ bool sim_rank_execute(struct sim_rank *rank, const struct msg_plan *plan, uint64
                       struct msg_result *out, struct error *err);
 /* Of n guesses of a rank that guesses all, how many are kept; before: of the ids up to them. */
 uint32_t sim_rank_n_kept(const struct null_hash *before, uint32_t n, uint32_t draft_percent);
+/* The value of the row that a prompt's last of n ids gets. */
+float sim_rank_score(const uint32_t *ids, uint32_t n, uint32_t n_adapter_bytes);
 uint32_t sim_rank_n_active(const struct sim_rank *rank);

@@ -4,6 +4,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "head/request_scores.h"
 
 static bool fail(struct world *w, const char *what)
 {
@@ -32,6 +33,7 @@ static bool submit(struct world *w, struct client *c, uint32_t attempt)
         .priority = (int32_t)below(w, 3),
         .n_prompt = c->n_prompt,
         .ids = {c->ids, c->n_prompt + c->n_seen},
+        .n_scored = c->n_scored,
         .deadline_ms = percent(w, 5) ? between(w, 1, 2000) : 0,
         .sampling = c->sampling,
     };
@@ -156,11 +158,34 @@ bool world_disturb(struct world *w, struct client *c)
 
 /* ---- tokens ---- */
 
+/* Each row once, in order, and all of them before the first token. */
+static bool take_rows(struct world *w, struct client *c, const struct scheduler_event *e)
+{
+    const struct logprob_row *rows;
+    uint32_t n;
+    while ((n = request_next_scores(c->r, &rows)) > 0) {
+        for (uint32_t i = 0; i < n; i++) {
+            float want = sim_rank_score(c->ids, ++c->n_scored + 1, (uint32_t)c->sampling.lora.len);
+            if (rows[i].ids.ptr[0] != c->ids[c->n_scored] || rows[i].values.ptr[0] != want)
+                return fail(w, "a row of a prompt is another one's");
+        }
+        request_scores_delivered(c->r, n);
+        w->report->n_scored += n;
+    }
+    if (e->n_new > 0 && c->r->is_scored && c->n_scored + 1 != c->n_prompt)
+        return fail(w, "a token before the prompt is scored");
+    return true;
+}
+
 static bool take_event(struct world *w, const struct scheduler_event *e)
 {
     struct client *c = client_of(w, e->request);
-    if (!c || e->n_new == 0)
+    if (!c || (e->n_new == 0 && !c->r->is_scored))
         return fail(w, "an event of a request that is not live, or without a token");
+    if (!take_rows(w, c, e))
+        return false;
+    if (e->n_new == 0)
+        return !e->ended || fail(w, "a request ends without a token");
     if (request_n_generated(c->r) != c->n_seen + e->n_new)
         return fail(w, "an event counts its tokens wrongly");
     for (uint32_t i = 0; i < e->n_new; i++) {
@@ -215,6 +240,7 @@ enum lie {
     LIE_LONG,
     LIE_ROWS,
     LIE_EMPTY,
+    LIE_SCORES,
     N_LIES
 };
 
@@ -227,7 +253,9 @@ static void spoil(struct world *w, const struct flight *f, struct msg_result *m,
     if (x)
         memcpy(items, m->items, m->n_items * sizeof *items);
     m->items = items;
-    if (lie == LIE_EMPTY && f->follows) /* it may be true */
+    if (lie == LIE_SCORES && x && x->n_prompt_logprobs > 0)
+        lie = LIE_SLOT;
+    if (lie == LIE_EMPTY && (f->follows || (x && x->ids.n == 0))) /* it may be true */
         lie = LIE_LONG;
     if (!x && lie >= LIE_LESS)
         lie = LIE_MORE;
@@ -252,6 +280,9 @@ static void spoil(struct world *w, const struct flight *f, struct msg_result *m,
         break;
     case LIE_ROWS:
         x->n_logprobs = x->ids.n + 1;
+        break;
+    case LIE_SCORES:
+        x->n_prompt_logprobs = 1;
         break;
     case LIE_EMPTY:
         x->ids.n = 0;
@@ -327,9 +358,14 @@ static bool worker_agrees(struct world *w, const struct msg_plan *plan, const st
     struct sequence_runs runs = sequences_runs(w->worker);
     for (uint32_t i = 0; i < runs.n; i++) {
         const struct sequence_run *run = &runs.ptr[i];
+        uint32_t n_scored = sequence_run_n_scored(run);
+        if (!run->sample && n_scored == 0)
+            continue;
+        if (m->items[i_item].n_prompt_logprobs != n_scored)
+            return fail(w, "the worker would have scored another number of rows");
+        struct u32_span ids = m->items[i_item++].ids;
         if (!run->sample)
             continue;
-        struct u32_span ids = m->items[i_item++].ids;
         if ((run->n_tokens == 0) != (ids.n == 0) || ids.n > 1 + run->n_draft)
             return fail(w, "the worker would have drawn another number of tokens");
         for (uint32_t k = 0; k < ids.n; k++)

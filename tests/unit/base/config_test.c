@@ -13,7 +13,7 @@
 struct sample {
     int64_t seqs, big;
     double util;
-    const char *model, *key;
+    const char *model, *key, *service;
     bool caching, eager;
     int device;
     struct option_list names, aliases, roots;
@@ -22,6 +22,11 @@ struct sample {
 static const struct option_spec specs[] = {
     OPT_INT(sample, seqs, "max-num-seqs", 1, 65536, "256", "sequences at once"),
     {.name = "big", .type = OPTION_INT, .offset = offsetof(struct sample, big), .help = "any"},
+    {.name = "service",
+     .type = OPTION_STRING,
+     .offset = offsetof(struct sample, service),
+     .env = "OTHERS_TRACES_NAME,OTHERS_NAME",
+     .help = "a name that another standard has, too"},
     OPT_FLOAT(sample, util, "utilization", 0.1, 1.0, "0.9", "share of memory"),
     {.name = "model",
      .aliases = "model-path,m",
@@ -126,6 +131,29 @@ static void test_spellings(void **state)
         assert_int_equal(p.c.caching, cases[i].caching);
         assert_int_equal(p.c.eager, cases[i].eager);
         assert_int_equal(p.c.device, cases[i].device);
+        config_fini(&p.res);
+    }
+}
+
+static void test_names_of_another_standard(void **state)
+{
+    static const struct {
+        const char *args, *env, *want;
+    } cases[] = {
+        {"", "OTHERS_NAME=a", "a"},
+        {"", "OTHERS_NAME=a OTHERS_TRACES_NAME=b", "b"},
+        {"", "OTHERS_TRACES_NAME= OTHERS_NAME=a OTHERS_NAMES=c", "a"},
+        {"", "COX_SERVICE=c OTHERS_NAME=a", "c"},
+        {"--service d", "COX_SERVICE=c OTHERS_NAME=a", "d"},
+        {"", "XOTHERS_NAME=a OTHERS_NAME", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct parsed p = parse(cases[i].args, cases[i].env);
+        assert_int_equal(p.s, STATUS_OK);
+        if (!cases[i].want)
+            assert_null(p.c.service);
+        else
+            assert_string_equal(p.c.service, cases[i].want);
         config_fini(&p.res);
     }
 }
@@ -461,6 +489,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_spellings),
+        cmocka_unit_test(test_names_of_another_standard),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_flags_of_vllm),
         cmocka_unit_test(test_argument_by_name),

@@ -52,12 +52,46 @@ static void histogram_buckets_are_cumulative_and_bounds_inclusive(void **state)
     metrics_free(m);
 }
 
+static void labels_are_escaped_and_bounded(void **state)
+{
+    static char text[METRICS_LABEL_MAX + 2];
+    struct strbuf l;
+    strbuf_init(&l, 0);
+    metrics_label(&l, "a", STR("q\" b\\ n\n t\t \xc3\xa4"));
+    metrics_label(&l, "b", STR("cut\xff here"));
+    assert_string_equal(l.ptr, "a=\"q\\\" b\\\\ n\\n t\t \xc3\xa4\",b=\"cut\"");
+    strbuf_reset(&l);
+    for (size_t i = 0; i < sizeof text; i += 2) { /* the bound lies inside a letter */
+        text[i] = i ? '\xa4' : 'x';
+        text[i + 1] = '\xc3';
+    }
+    metrics_label(&l, "c", (struct str){text, sizeof text});
+    assert_int_equal(l.len, METRICS_LABEL_MAX - 1 + strlen("c=\"\""));
+    strbuf_fini(&l);
+}
+
+static void a_relabelled_series_stays_one(void **state)
+{
+    struct metrics *m = metrics_new();
+    struct strbuf out;
+    strbuf_init(&out, 0);
+    struct metric *g = metrics_gauge(m, "i_info", "v=\"1\"", "i");
+    metric_relabel(g, "v=\"2\"");
+    metric_set(g, 1);
+    metrics_render(m, &out);
+    assert_string_equal(out.ptr, "# HELP i_info i\n# TYPE i_info gauge\ni_info{v=\"2\"} 1\n");
+    strbuf_fini(&out);
+    metrics_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renders_families_once_with_every_series),
         cmocka_unit_test(the_same_name_and_labels_are_the_same_metric),
         cmocka_unit_test(histogram_buckets_are_cumulative_and_bounds_inclusive),
+        cmocka_unit_test(labels_are_escaped_and_bounded),
+        cmocka_unit_test(a_relabelled_series_stays_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

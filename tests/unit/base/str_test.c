@@ -193,6 +193,17 @@ static void test_strbuf_grows_and_consumes(void **state)
     strbuf_fini(&b);
 }
 
+static void test_numbers_in_decimal(void **state)
+{
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    assert_true(strbuf_append_u64(&b, 0));
+    assert_true(strbuf_append_u64(&b, 907));
+    assert_true(strbuf_append_u64(&b, UINT64_MAX));
+    assert_string_equal(b.ptr, "090718446744073709551615");
+    strbuf_fini(&b);
+}
+
 static void test_strbuf_limit_is_exact_and_sticky(void **state)
 {
     struct strbuf b;
@@ -244,6 +255,7 @@ int main(void)
         cmocka_unit_test(test_whole_numbers),
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_strbuf_grows_and_consumes),
+        cmocka_unit_test(test_numbers_in_decimal),
         cmocka_unit_test(test_strbuf_limit_is_exact_and_sticky),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -121,7 +121,10 @@ static void test_command_lines_of_vllm(void **state)
         {"MODEL --dtype bfloat16 --kv-cache-dtype auto", NULL, 0},
         {"MODEL --dtype int8", "half|float32|float", 0},
         {"MODEL --kv-cache-dtype fp8_e5m2", "fp8_per_token_head", 0},
-        {"MODEL --ssl-keyfile k --ssl-certfile c", "TLS", 0},
+        {"MODEL --ssl-keyfile k --ssl-certfile c --ssl-ca-certs a --ssl-cert-reqs 2 "
+         "--enable-ssl-refresh --ssl-ciphers x --uds /s",
+         NULL, 0},
+        {"MODEL --ssl-cert-reqs 3", "--ssl-cert-reqs", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct up_options o = {0};

@@ -48,11 +48,13 @@ static void test_seed_000(void **state)
 {
     char got[JOINED_BYTES];
     read_settings(SEED_000, "", 8, got);
-    assert_string_equal(got,
-                        "/opt/ml/model --served-model-name model --sagemaker --host 0.0.0.0 --port "
-                        "8080 --shutdown-timeout 20 --invocations rolling --max-num-seqs 2 "
-                        "--tensor-parallel-size 8 --pipeline-parallel-size 1 --dtype float16 "
-                        "--max-model-len 8192 --gpu-memory-utilization 0.9 --max-waiting 1000");
+    assert_string_equal(
+        got,
+        "/opt/ml/model --served-model-name model --sagemaker --host 0.0.0.0 --port "
+        "8080 --shutdown-timeout 20 --stats-format vllm0 --invocations rolling --max-num-seqs 2 "
+        "--tensor-parallel-size 8 --pipeline-parallel-size 1 --dtype float16 "
+        "--max-model-len 8192 --gpu-memory-utilization 0.9 --startup-timeout 1200 "
+        "--chunk-timeout 120 --max-body-bytes 67108864 --max-waiting 1000");
 }
 
 static void test_settings(void **state)
@@ -100,6 +102,30 @@ static void test_settings(void **state)
         {"OPTION_ENABLE_PREFIX_CACHING=false", "", "--no-enable-prefix-caching", 0},
         {"OPTION_QUANTIZE=awq", "", "say so themselves", 0},
         {"option.dtype=fp17", "", "!fp17", 0},
+        {"", "", "--startup-timeout 1200", 0}, /* 15 */
+        {"MODEL_LOADING_TIMEOUT=5", "", "--startup-timeout 5", 0},
+        {"OPTION_MODEL_LOADING_TIMEOUT=6\nMODEL_LOADING_TIMEOUT=5", "", "--startup-timeout 6", 0},
+        {"OPTION_MODEL_LOADING_TIMEOUT=6\nSAGEMAKER_STARTUP_TIMEOUT=8",
+         "option.model_loading_timeout=7", "--startup-timeout 8", 0},
+        {"", "", "--max-body-bytes 67108864", 0}, /* 28 */
+        {"SERVING_MAX_REQUEST_SIZE=5000", "", "--max-body-bytes 5000", 0},
+        {"SERVING_MAX_REQUEST_SIZE=5000\nSAGEMAKER_MAX_PAYLOAD_IN_MB=6", "",
+         "--max-body-bytes 6291456", 0},
+        {"SAGEMAKER_MAX_REQUEST_SIZE=7000\nSAGEMAKER_MAX_PAYLOAD_IN_MB=6", "",
+         "--max-body-bytes 7000", 0},
+        {"SAGEMAKER_MAX_PAYLOAD_IN_MB=x", "", "SAGEMAKER_MAX_PAYLOAD_IN_MB=x: a number", 0},
+        {"", "", "--chunk-timeout 120", 0}, /* 29 */
+        {"", "chunked_read_timeout=9", "--chunk-timeout 9", 0},
+        {"SERVING_THROTTLE_ERROR_HTTP_CODE=429", "", "--invocations-statuses throttle_error=429",
+         0}, /* 27 */
+        {"", "", "!--invocations-statuses", 0},
+        {"OPTION_ROLLING_BATCH=vllm\nOPTION_TGI_COMPAT=true", "", "--invocations tgi", 0}, /* 53 */
+        {"OPTION_ROLLING_BATCH=auto\nOPTION_TGI_COMPAT=true", "", "--invocations async", 0},
+        {"OPTION_ROLLING_BATCH=disable", "", "--invocations static", 0}, /* 45 */
+        {"OPTION_ROLLING_BATCH=disable\nOPTION_ASYNC_MODE=true", "", "--invocations async", 0},
+        {"OPTION_ROLLING_BATCH=vllm", "batch_size=4", "--invocations static", 0},
+        {"OPTION_ROLLING_BATCH=vllm", "batch_size=4", "turns rolling_batch off", 0},
+        {"OPTION_ROLLING_BATCH=vllm\nSERVING_BATCH_SIZE=1", "", "--invocations rolling", 0},
     };
     char got[JOINED_BYTES];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -121,7 +147,10 @@ static void test_settings_in_the_log(void **state)
                    (char[]){"SAGEMAKER_REGION=a\nb"},
                    (char[]){"SAGEMAKER_API_KEY=k"},
                    NULL};
-    const struct sagemaker_input in = {.environ_ = env, .has_weights = true};
+    const struct sagemaker_input in = {
+        .environ_ = env,
+        .properties = STR("# x\noption.dtype=fp16\r\n\noption.hf_token=geheim\n"),
+        .has_weights = true};
     struct sagemaker_output o;
     struct arena arena;
     struct error err;
@@ -130,17 +159,46 @@ static void test_settings_in_the_log(void **state)
     strbuf_init(&b, 0);
     assert_int_equal(sagemaker_read(&in, &arena, &o, &err), STATUS_OK);
     sagemaker_settings(&in, &o, &b);
-    assert_string_equal(strbuf_str(&b).ptr, "Inference address: http://0.0.0.0:8080\n"
-                                            "Management address: http://0.0.0.0:8080\n"
-                                            "Default job_queue_size: 1000\n"
-                                            "Default batch_size: 1\n"
-                                            "Model Store: /opt/ml/model\n"
-                                            "Initial Models: ALL\n"
-                                            "Environment variables:\n"
-                                            "    HF_TOKEN: ***\n"
-                                            "    OPTION_MAX_NUM_BATCHED_TOKENS: 16\n"
-                                            "    SAGEMAKER_REGION: a?b\n"
-                                            "    SAGEMAKER_API_KEY: ***\n");
+    assert_string_equal(strbuf_str(&b).ptr,
+                        "[INFO ] ModelServer -\n"
+                        "Inference address: http://0.0.0.0:8080\n"
+                        "Management address: http://0.0.0.0:8080\n"
+                        "Default job_queue_size: 1000\n"
+                        "Default batch_size: 1\n"
+                        "Default max_batch_delay: 100\n"
+                        "Default max_idle_time: 60\n"
+                        "Model Store: /opt/ml/model\n"
+                        "Initial Models: ALL\n"
+                        "Netty threads: 0\n"
+                        "Maximum Request Size: 67108864\n"
+                        "Environment variables:\n"
+                        "    HF_TOKEN: ***\n"
+                        "    OPTION_MAX_NUM_BATCHED_TOKENS: 16\n"
+                        "    SAGEMAKER_REGION: a?b\n"
+                        "    SAGEMAKER_API_KEY: ***\n"
+                        "[INFO ] ModelInfo - M-0001: Apply per model settings:\n"
+                        "    job_queue_size: 1000\n"
+                        "    max_dynamic_batch_size: 1\n"
+                        "    max_batch_delay: 100\n"
+                        "    max_idle_time: 60\n"
+                        "    load_on_devices: *\n"
+                        "    option.dtype=fp16\n"
+                        "    option.hf_token=***\n");
+    strbuf_reset(&b);
+    const struct sagemaker_model m = {"m", "llama", "rolling", "0.0.0.0", 8080, 2, 2, 4};
+    sagemaker_loading(&m, &b);
+    sagemaker_ready(&m, &b);
+    assert_string_equal(
+        strbuf_str(&b).ptr,
+        "[INFO ] LmiUtils - Detected mpi_mode: false, rolling_batch: rolling, "
+        "tensor_parallel_degree: 2, for modelType: llama\n"
+        "[INFO ] WorkLoadManager - Model [m] initialized.\n"
+        "[INFO ] WorkerThread - Starting worker thread WT-0001 for model m (M-0001, READY) on "
+        "device gpu(0)\n"
+        "[INFO ] WorkerThread - Starting worker thread WT-0002 for model m (M-0001, READY) on "
+        "device gpu(2)\n"
+        "[INFO ] ModelServer - Initialize BOTH server.\n"
+        "[INFO ] ModelServer - BOTH API bind to: http://0.0.0.0:8080\n");
     strbuf_fini(&b);
     arena_fini(&arena);
 }

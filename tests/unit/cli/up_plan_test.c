@@ -121,6 +121,15 @@ static void test_everything_is_passed_on(void **state)
         {"--step-timeout", "7", UP_WORKER, "--step-timeout", "7"},
         {"--log-format", "json", UP_WORKER, "--log-format", "json"},
         {"--metrics-public", NULL, UP_WORKER, "--metrics-public", ""},
+        {"--ssl-certfile", "/c", UP_GATEWAY, "--ssl-certfile", "/c"},
+        {"--ssl-keyfile", "/k", UP_GATEWAY, "--ssl-keyfile", "/k"},
+        {"--ssl-ca-certs", "/a", UP_GATEWAY, "--ssl-ca-certs", "/a"},
+        {"--ssl-cert-reqs", "2", UP_GATEWAY, "--ssl-cert-reqs", "2"},
+        {"--ssl-ciphers", "x", UP_GATEWAY, "--ssl-ciphers", "x"},
+        {"--no-enable-ssl-refresh", NULL, UP_GATEWAY, "--no-enable-ssl-refresh", ""},
+        {"--uds", "/s", UP_GATEWAY, "--uds", "/s"},
+        {"--gateway-admin-port", "8300", UP_GATEWAY, "--admin-port", "8300"},
+        {"--gateway-admin-port", "0", UP_GATEWAY, "--admin-port", "0"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct parsed p;
@@ -261,7 +270,12 @@ static void test_counts_and_refusals(void **state)
         {{"--worker-http-port", "65535", "--workers", "2"}, 0, "65535"},
         {{"--port", "7000"}, 0, "port 7000 is wanted by head and by gateway-0"},
         {{"--admin-port", "8001", "--gateways", "2"}, 0, "port 8001"},
-        {{"--head-port", "8265"}, 0, "its admin API"},
+        {{"--head-port", "8265"}, 0, "wanted by head and by head's admin API"},
+        {{"--gateway-admin-port", "8265"}, 0, "head's admin API and by gateway-0's admin API"},
+        {{"--gateway-admin-port", "8001", "--gateways", "2"}, 0, "gateway-0's admin API and by"},
+        {{"--gateway-admin-port", "65535", "--gateways", "2"}, 0, "65535"},
+        {{"--gateway-admin-port", "0", "--gateways", "2"}, 1, ""},
+        {{"--uds", "/s", "--gateways", "2", "--port", "7000"}, 1, ""},
         {{"--worker-http-port", "7999", "--workers", "2"}, 0, "gateway-0 and by worker-1"},
         {{"--worker-http-port", "8001", "--workers", "2"}, 2, ""},
         {{"--no-such-flag"}, 0, "no-such-flag"},
@@ -284,12 +298,31 @@ static void test_keys_are_in_no_command_line(void **state)
 {
     struct parsed p;
     struct error err = {0};
-    const char *args[] = {"--api-key", "secret-1", "--api-key", "secret-2", NULL};
+    const char *args[] = {
+        "--api-key", "secret-1", "--api-key", "secret-2", "--ssl-keyfile-password",
+        "secret-3",  NULL};
     assert_int_equal(plan(&p, "null", args, &err), STATUS_OK);
     assert_int_equal(p.o.api_keys.n_items, 2);
     for (uint32_t i = 0; i < p.plan.n_children; i++)
         for (uint32_t k = 0; k < p.plan.children[i].n_args; k++)
             assert_null(strstr(p.plan.children[i].argv[k], "secret"));
+    fini(&p);
+}
+
+static void test_gateways_are_numbered(void **state)
+{
+    struct parsed p;
+    struct error err = {0};
+    const char *args[] = {"--gateways", "3", "--uds", "/s", "--gateway-admin-port", "8300", NULL};
+    static const char *const sockets[] = {"/s", "/s.1", "/s.2"};
+    static const char *const ports[] = {"8300", "8301", "8302"};
+    assert_int_equal(plan(&p, "null", args, &err), STATUS_OK);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_string_equal(value(&p.plan.children[1 + i], "--uds"), sockets[i]);
+        assert_string_equal(value(&p.plan.children[1 + i], "--admin-port"), ports[i]);
+        assert_null(value(&p.plan.children[1 + i], "--port"));
+        assert_int_equal(p.plan.children[1 + i].port, 0);
+    }
     fini(&p);
 }
 
@@ -372,6 +405,7 @@ int main(void)
         cmocka_unit_test(test_cores_are_shared_out),
         cmocka_unit_test(test_counts_and_refusals),
         cmocka_unit_test(test_keys_are_in_no_command_line),
+        cmocka_unit_test(test_gateways_are_numbered),
         cmocka_unit_test(test_reachable),
         cmocka_unit_test(test_served_name),
         cmocka_unit_test(test_names_and_adapters),

@@ -111,6 +111,50 @@ static const struct answer_case cases[] = {
     {0, NULL, "llama3_json", "", "<|python_tag|>search.call(q=1)",
      "C(<|python_tag|>search.call(q=1))"},
     {0, NULL, "llama3_json", "", "", ""},
+    {0, NULL, "ernie45", "", "a\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n",
+     "C(a\n)[f]({})"},
+    {0, "ernie45", "ernie45", "x<think>", "a</think><response>\nb\n</response>", "R(a)C(\nb\n)"},
+    {0, "ernie45", NULL, "", "a</think>b<resp", "R(a)C(b<resp)"},
+    {0, "hunyuan_a13b", NULL, "", "<think>\na\n</think>\n<answer>\nb\n\n</answer>", "R(a)C(b\n)"},
+    {0, "hunyuan_a13b", "hunyuan_a13b", "",
+     "<think>\n\n</think>\n<answer>\nb<tool_calls>[{\"name\": \"f\", \"arguments\": "
+     "{}}]</tool_calls>"
+     "\n</answer>",
+     "C(b)[f]({})"},
+    {0, "hunyuan_a13b", NULL, "", "<think> b", "C(<think> b)"},
+    {0, "gemma4", NULL, "", "<|channel>thought\na<channel|>b", "R(a)C(b)"},
+    {0, "gemma4", NULL, "", "<|channel>final", "C(<|channel>final)"},
+    {0, "minimax_m2_append_think", NULL, "<think>", "a</think>b", "C(<think>a</think>b)"},
+    {0, "minimax_m2_append_think", NULL, "", "", ""},
+    {0, NULL, "minimax", "",
+     "a<tool_calls>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n{\"name\": \"g\", "
+     "\"arguments\": {}}\n"
+     "</tool_calls>b",
+     "C(a)[f]({\"a\": 1})[g]({})C(b)"},
+    {0, NULL, "minimax", "", "<tool_calls>{\"name\": 1}</tool_calls>",
+     "C(<tool_calls>{\"name\": 1}</tool_calls>)"},
+    {0, NULL, "xlam", "",
+     "[{\"name\": \"f\", \"arguments\": {\"a\": \"]\"}}, {\"name\": \"g\", "
+     "\"arguments\": {}}]",
+     "[f]({\"a\": \"]\"})[g]({})"},
+    {0, NULL, "xlam", "", "a<tool_call>[{\"name\": \"f\", \"arguments\": {}}]</tool_call>",
+     "C(a)[f]({})"},
+    {0, NULL, "xlam", "", "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {}}]", "[f]({})"},
+    {0, NULL, "gigachat3", "",
+     "function call<|role_sep|>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}", "[f]({\"a\": 1})"},
+    {0, NULL, "gigachat3", "", "a function call<|role", "C(a function call<|role)"},
+    {0, NULL, "lfm2", "", "<|tool_call_start|>[f(a=\"b\", c=2), g()]<|tool_call_end|>d",
+     "[f]({\"a\": \"b\", \"c\": 2})[g]({})C(d)"},
+    {0, NULL, "gemma4", "",
+     "<|tool_call>call:f{a:<|\"|>x\"y<|\"|>,b:[1,true]}<tool_call|><|tool_call>call:g{}<tool_call|"
+     ">",
+     "[f]({\"a\": \"x\\\"y\", \"b\": [1, true]})[g]({})"},
+    {0, NULL, "deepseek_v32", "",
+     "a\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"x\" "
+     "string=\"true\">a\"b\n</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke name=\"g\">\n"
+     "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+     "C(a\n\n)[f]({\"x\": \"a\\\"b\\n\"})[g]({})"},
+    {0, NULL, "deepseek_v32", "", "<｜DSML｜function_calls>no", "C(<｜DSML｜function_calls>no)"},
     {0, NULL, "mistral", "",
      "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": 1}, \"id\": \"123456789\"}, "
      "{\"name\": \"g\", \"arguments\": {}}]",
@@ -328,6 +372,42 @@ static void feed(const struct answer_case *c, size_t at, bool every, struct hear
     answer_fini(&a);
 }
 
+/* What a grammar has to let pass in front of the answer proper. */
+static void test_marks(void **state)
+{
+    static const struct {
+        const char *parser, *prompt;
+        bool continued, reasons, begun;
+        const char *open, *close;
+    } rows[] = {
+        {"qwen3", "x", false, true, false, "<think>", "</think>"},
+        {"qwen3", "x<think>\n", false, true, true, "<think>", "</think>"},
+        {"qwen3", "x<think>\n\n</think>\n\n", false, false, false, NULL, NULL},
+        {"deepseek_r1", "x", false, true, true, "<think>", "</think>"},
+        {"deepseek_r1", "x<think>a</think>b", true, false, false, NULL, NULL},
+        {"deepseek_r1", "x<think>a", true, true, true, "<think>", "</think>"},
+        {"kimi_k2", "x", false, true, false, "<think>", "</think>"},
+        {"mistral", "x", false, true, false, "[THINK]", "[/THINK]"},
+        {"hunyuan_a13b", "x", false, true, false, "<think>\n", "\n</think>\n<answer>\n"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct answer_parser *p = reasoning_parser_find(rows[i].parser);
+        struct prompt prompt = {.text = str_from(rows[i].prompt)};
+        struct reasoning_marks m = {0};
+        if (rows[i].continued)
+            prompt.n_continued = prompt.text.len - 1;
+        bool reasons = p->marks(p, prompt.text, prompt_continued(&prompt), &m);
+        if (reasons != rows[i].reasons || (reasons && m.begun != rows[i].begun))
+            fail_msg("%s: %s: %d, begun %d", rows[i].parser, rows[i].prompt, reasons, m.begun);
+        if (!reasons)
+            continue;
+        assert_string_equal(m.open[0], rows[i].open);
+        assert_string_equal(m.close[0], rows[i].close);
+        assert_null(m.close[1]);
+    }
+    assert_null(reasoning_parser_find("openai_gptoss")->marks);
+}
+
 static void test_parsers(void **state)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -496,7 +576,8 @@ static void test_any_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parsers), cmocka_unit_test(test_finish), cmocka_unit_test(test_ids),
-        cmocka_unit_test(test_bounds), cmocka_unit_test(test_any_order)};
+        cmocka_unit_test(test_parsers), cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_finish),  cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_bounds),  cmocka_unit_test(test_any_order)};
     return cmocka_run_group_tests(tests, load_tools, drop_tools);
 }

@@ -16,7 +16,7 @@
 
 static bool read_body(const char *body, struct params *p, struct api_error *e)
 {
-    static const struct params_policy policy = {.auto_tools = true};
+    static const struct params_policy policy = {.max_logprobs = 20, .auto_tools = true};
     *e = (struct api_error){0};
     json_t *json = params_parse_json(str_from(body), e);
     assert_non_null(json);
@@ -89,7 +89,8 @@ static void test_fields(void **state)
                       "a") "],\"tools\":[{\"name\":\"f\",\"description\":\"d\","
                            "\"input_schema\":{\"type\":\"object\"}}],\"tool_choice\":{"
                            "\"type\":\"auto\",\"disable_parallel_tool_use\":true},"
-                           "\"output_config\":{\"effort\":\"low\"},"
+                           "\"output_config\":{\"effort\":\"low\",\"format\":{\"type\":"
+                           "\"json_schema\",\"schema\":{\"type\":\"object\"}}},"
                            "\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":1024}}",
                   &p, &e));
     char *tools = json_dumps(p.tools, 0);
@@ -103,6 +104,8 @@ static void test_fields(void **state)
     assert_false(p.parallel_tool_calls);
     assert_true(p.include_reasoning);
     assert_true(str_eq_c(p.reasoning_effort, "low"));
+    assert_int_equal(p.sampling.grammar_kind, GRAMMAR_JSON_SCHEMA);
+    assert_true(str_eq_c(p.sampling.grammar, "{\"type\":\"object\"}"));
     params_fini(&p);
     assert_true(
         read_body("{\"max_tokens\":5,\"messages\":[" USER("a") "],\"thinking\":{\"type\":"
@@ -111,6 +114,13 @@ static void test_fields(void **state)
     assert_false(p.include_reasoning);
     assert_true(str_eq_c(p.reasoning_effort, "none"));
     assert_null(p.tools);
+    params_fini(&p);
+    assert_true(
+        read_body("{\"max_tokens\":5,\"messages\":[" USER(
+                      "a") "],\"thinking\":{\"type\":\"adaptive\",\"display\":\"omitted\"}}",
+                  &p, &e));
+    assert_false(p.include_reasoning);
+    assert_int_equal(p.reasoning_effort.len, 0);
     params_fini(&p);
 }
 
@@ -148,9 +158,16 @@ static void test_refusals(void **state)
         {WITH("\"tools\":[{\"input_schema\":{}}]"), "tools", "must have a name"},
         {WITH("\"tool_choice\":{\"type\":\"tool\"}"), "tool_choice", "tool with a name"},
         {WITH("\"tool_choice\":{\"type\":\"any\"}"), "tool_choice", "there are no tools"},
+        {WITH("\"tool_choice\":{\"type\":\"none\",\"x\":1}"), "tool_choice.x", "no field"},
         {WITH("\"thinking\":{\"type\":\"deep\"}"), "thinking", "must be of type"},
+        {WITH("\"thinking\":{\"type\":\"enabled\",\"x\":1}"), "thinking.x", "no field"},
+        {WITH("\"thinking\":{\"type\":\"enabled\",\"display\":\"half\"}"), "thinking.display",
+         "summarized or omitted"},
         {WITH("\"output_config\":{\"effort\":\"huge\"}"), "output_config", "must be one of"},
-        {WITH("\"output_config\":{\"format\":{}}"), "output_config", "output_config.format"},
+        {WITH("\"output_config\":{\"format\":{}}"), "output_config", "of type json_schema"},
+        {WITH("\"output_config\":{\"format\":{\"type\":\"json_schema\"}}"), "output_config.format",
+         "a schema"},
+        {WITH("\"output_config\":{\"shape\":{}}"), "output_config", "output_config.shape"},
         {WITH("\"mcp_servers\":[{}]"), "mcp_servers", "no tools are run"},
         {WITH("\"stop\":\"x\""), "stop", "There is no field `stop`"},
         {WITH("\"stop_sequences\":[\"\"]"), "stop_sequences", "empty"},

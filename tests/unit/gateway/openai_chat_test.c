@@ -45,7 +45,7 @@ static const struct context_case cases[] = {
     {MESSAGES("{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"x\"}]}"),
      CONTEXT("{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"x\"}]}"), true},
     {"{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"add_generation_prompt\":false,"
-     "\"chat_template_kwargs\":{\"enable_thinking\":false,\"messages\":[]}}",
+     "\"chat_template_kwargs\":{\"enable_thinking\":false,\"messages\":null}}",
      "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"add_generation_prompt\":false,"
      "\"enable_thinking\":false}",
      true},
@@ -62,7 +62,7 @@ static const struct context_case cases[] = {
     {MESSAGES("{\"role\":\"user\",\"content\":[7]}"), "must be an object", false},
 };
 
-static struct prepare_model model = {.policy = {.auto_tools = true}};
+static struct prepare_model model = {.policy = {.max_logprobs = 20, .auto_tools = true}};
 
 static void test_context(void **state)
 {
@@ -137,9 +137,20 @@ static void test_arguments(void **state)
          "<parameter=a>b"},
         {CALLS "{{ f.name + '\\n' + f.arguments + '\\n' }}{% endfor %}", "f\n{\"a\":\"b\"}\n"},
         {CALLS "{{ f.arguments | tojson }}{{ raise_exception('no') }}{% endfor %}", NULL},
+        /* of an answer of calls alone Gemma's goes through the content, and others ask whether it
+           is none */
+        {"{% for x in messages[0].content %}{{ x }}{% endfor %}" CALLS
+         "{{ f.arguments | tojson }}{% endfor %}",
+         "{\"a\": \"b\"}"},
+        {"{% for x in messages[0].content %}{{ x }}{% endfor %}" CALLS "{{ '-' + f.arguments }}"
+         "{% endfor %}",
+         "-{\"a\":\"b\"}"},
+        {"{% if messages[0].content is none %}none {% endif %}" CALLS
+         "{{ f.arguments | tojson }}{% endfor %}",
+         "none {\"a\": \"b\"}"},
     };
     static const char body[] =
-        "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"x\","
+        "{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"x\","
         "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":\\\"b\\\"}\"}}]}]}";
     for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
         struct text_template *tmpl;

@@ -113,8 +113,15 @@ static const struct field_case cases[] = {
     {B, ",\"ignore_eos\":1", "ignore_eos"},
     {C, ",\"logprobs\":20", NULL},
     {C, ",\"logprobs\":21", "logprobs"},
+    {C, ",\"logprobs\":-1", "logprobs"},
+    {C, ",\"logprobs\":-2", "logprobs"},
+    {B, ",\"prompt_logprobs\":-1", "prompt_logprobs"},
+    {H, ",\"logprobs\":true,\"top_logprobs\":-1", "top_logprobs"},
     {C, ",\"logprobs\":true", "logprobs"},
-    {C, ",\"logprobs\":1,\"echo\":true", "logprobs"},
+    {C, ",\"logprobs\":1,\"echo\":true", NULL},
+    {C, ",\"logprobs\":1,\"echo\":true,\"max_tokens\":0", NULL},
+    {C, ",\"max_tokens\":0", "max_tokens"},
+    {H, ",\"max_tokens\":0", "max_tokens"},
     {H, ",\"logprobs\":true,\"top_logprobs\":20", NULL},
     {H, ",\"logprobs\":1", "logprobs"},
     {H, ",\"top_logprobs\":2", "top_logprobs"},
@@ -135,6 +142,7 @@ static const struct field_case cases[] = {
     {B, ",\"priority\":\"high\"", "priority"},
     {B, ",\"cache_salt\":\"s\"", NULL},
     {B, ",\"cache_salt\":1", "cache_salt"},
+    {B, ",\"cache_salt\":\"\"", "cache_salt"},
     {B, ",\"user\":\"u\",\"metadata\":{\"a\":[1]},\"store\":false,\"service_tier\":\"auto\"", NULL},
     {B, ",\"store\":true", "store"},
     {B, ",\"never_heard_of\":3", "never_heard_of"},
@@ -153,12 +161,29 @@ static const struct field_case cases[] = {
     {B, ",\"request_id\":\"a-b_c.d:1\"", NULL},
     {B, ",\"request_id\":\"a\\\"b\"", "request_id"},
     {B, ",\"request_id\":\"\"", "request_id"},
-    {B, ",\"prompt_logprobs\":1", "prompt_logprobs"},
+    {B, ",\"prompt_logprobs\":0", NULL},
+    {B, ",\"prompt_logprobs\":20", NULL},
+    {B, ",\"prompt_logprobs\":21", "prompt_logprobs"},
+    {B, ",\"prompt_logprobs\":-1", "prompt_logprobs"},
+    {B, ",\"prompt_logprobs\":1,\"stream\":true", "prompt_logprobs"},
     {B, ",\"repetition_detection\":{\"min_count\":2}", "repetition_detection"},
     {C, ",\"logprobs\":-1", "logprobs"},
     {B, ",\"response_format\":{\"type\":\"text\"}", NULL},
     {B, ",\"response_format\":{\"type\":\"json_object\"}", NULL},
     {B, ",\"response_format\":{\"type\":\"json_schema\"}", "response_format"},
+    {B, ",\"response_format\":{\"type\":\"json_object\",\"schema\":{\"type\":\"object\"}}",
+     "response_format.schema"},
+    {B, ",\"response_format\":{\"type\":\"json_object\",\"json_schema\":null}", NULL},
+    {B, ",\"response_format\":{\"type\":\"json_object\",\"json_schema\":{\"schema\":{}}}",
+     "response_format.json_schema"},
+    {B,
+     ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"n\","
+     "\"description\":\"d\",\"strict\":true,\"schema\":{}}}",
+     NULL},
+    {B,
+     ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"n\","
+     "\"stricter\":true,\"schema\":{}}}",
+     "response_format.json_schema.stricter"},
     {B, ",\"response_format\":{\"type\":\"xml\"}", "response_format"},
     {B, ",\"response_format\":\"text\"", "response_format"},
     {B, ",\"structured_outputs\":{}", "structured_outputs"},
@@ -188,6 +213,8 @@ static const struct field_case cases[] = {
     {H, ",\"tools\":[" TOOL "]", "tool_choice"}, /* auto, which this server does not do */
     {H, ",\"tool_choice\":\"auto\",\"parallel_tool_calls\":false", NULL},
     {H, ",\"tool_choice\":{\"type\":\"function\"}", "tool_choice"},
+    {H, ",\"tool_choice\":{\"function\":{\"name\":\"f\",\"x\":1}}", "tool_choice.function.x"},
+    {H, ",\"tool_choice\":{\"function\":{\"name\":\"f\"},\"x\":1}", "tool_choice.x"},
     {H, ",\"reasoning_effort\":\"low\",\"include_reasoning\":false", NULL},
     {H, ",\"reasoning_effort\":\"much\"", "reasoning_effort"},
     {H, ",\"documents\":[{\"text\":\"x\"}]", NULL},
@@ -200,10 +227,12 @@ static const struct field_case cases[] = {
      "continue_final_message"},
     {H, ",\"chat_template_kwargs\":{\"a\":1}", NULL},
     {H, ",\"chat_template_kwargs\":[]", "chat_template_kwargs"},
+    {H, ",\"chat_template_kwargs\":{\"chat_template\":\"x\"}", "chat_template_kwargs"},
+    {H, ",\"chat_template_kwargs\":{\"messages\":[]}", "chat_template_kwargs"},
     {H, ",\"chat_template\":\"x\"", "chat_template"},
 };
 
-static const struct params_policy policy = {.vocab_size = VOCAB};
+static const struct params_policy policy = {.vocab_size = VOCAB, .max_logprobs = 20};
 
 static bool parse(enum api_kind kind, const char *fields, struct params *p, struct api_error *e)
 {
@@ -437,6 +466,15 @@ static void test_policy(void **state)
         {{.auto_tools = true}, ",\"tools\":[" TOOL "],\"tool_choice\":\"perhaps\"", false},
         {{0}, ",\"tools\":[" TOOL "],\"tool_choice\":\"required\"", true},
         {{.trust_chat_template = true}, ",\"chat_template\":\"x\"", true},
+        {{.max_logprobs = 64}, ",\"logprobs\":true,\"top_logprobs\":64", true},
+        {{.max_logprobs = 64}, ",\"logprobs\":true,\"top_logprobs\":65", false},
+        {{.max_logprobs = 64}, ",\"prompt_logprobs\":64", true},
+        {{.max_logprobs = 3}, ",\"logprobs\":true,\"top_logprobs\":3", true},
+        {{.max_logprobs = 3}, ",\"logprobs\":true,\"top_logprobs\":4", false},
+        {{.max_logprobs = 3}, ",\"prompt_logprobs\":4", false},
+        {{.max_logprobs = 3}, ",\"prompt_logprobs\":-1", false},
+        {{0}, ",\"logprobs\":true,\"top_logprobs\":0", true},
+        {{0}, ",\"logprobs\":true,\"top_logprobs\":1", false},
     };
     for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
         struct params p;
@@ -523,7 +561,7 @@ static void test_document(void **state)
 static void test_defaults_of_the_model(void **state)
 {
     const struct sampling_defaults d = {0.6, 0.9, 0.05, 1.1, 20};
-    const struct params_policy with = {.vocab_size = VOCAB, .defaults = &d};
+    const struct params_policy with = {.vocab_size = VOCAB, .max_logprobs = 20, .defaults = &d};
     struct api_error e = {0};
     struct params p;
     assert_true(params_init(&p, C, json_loads("{\"prompt\":\"x\"}", 0, NULL), &with, &e));

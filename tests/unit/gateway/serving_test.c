@@ -447,6 +447,42 @@ static void test_chat_whole_with_calls(void **state)
                                               "\"prompt_tokens_details\":{\"cached_tokens\":0}}}");
 }
 
+/* The grammar begins behind what the reasoning parser of the model takes away; a completion has no
+ * reasoning. */
+#define THINKING "\"messages\":[{\"role\":\"user\",\"content\":\"hi<think>\"}]"
+static void test_reasoning_before_a_grammar(void **state)
+{
+    chat("{" THINKING ",\"response_format\":{\"type\":\"json_object\"}}");
+    assert_int_equal(w.submits[0].sampling.grammar_kind, GRAMMAR_AFTER_REASONING);
+    assert_true(str_eq_c(w.submits[0].sampling.grammar,
+                         "{\"open\":[\"<think>\"],\"close\":[\"</think>\"],\"begun\":true,"
+                         "\"kind\":1,\"source\":\"{\\\"type\\\":\\\"object\\\"}\"}"));
+    tokens(0, 0, "x</think>{}$", FINISH_STOP); /* the end is no text */
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, THINKS("x")));
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "\"content\":\"{}\""));
+    w.client.status = 0;
+    strbuf_reset(&w.client.body);
+    /* the prompt says nothing of it: it may come */
+    chat("{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"guided_regex\":\"a\"}");
+    assert_int_equal(w.submits[1].sampling.grammar_kind, GRAMMAR_AFTER_REASONING);
+    assert_true(str_eq_c(w.submits[1].sampling.grammar,
+                         "{\"open\":[\"<think>\"],\"close\":[\"</think>\"],\"begun\":false,"
+                         "\"kind\":2,\"source\":\"a\"}"));
+    tokens(1, 0, "<think>x</think>a", FINISH_STOP);
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, THINKS("x")));
+    w.client.status = 0;
+    strbuf_reset(&w.client.body);
+    chat("{\"messages\":[{\"role\":\"user\",\"content\":\"hi<think></think>\"}],"
+         "\"guided_regex\":\"a\"}");
+    assert_int_equal(w.submits[2].sampling.grammar_kind, GRAMMAR_REGEX);
+    tokens(2, 0, "a", FINISH_STOP);
+    w.client.status = 0;
+    strbuf_reset(&w.client.body);
+    post("{\"prompt\":\"x\",\"guided_regex\":\"a\"}");
+    assert_int_equal(w.submits[3].sampling.grammar_kind, GRAMMAR_REGEX);
+    tokens(3, 0, "a", FINISH_STOP);
+}
+
 /* No tools, no tool parser; completions go through none. */
 static void test_no_parser_unasked(void **state)
 {
@@ -655,6 +691,7 @@ int main(void)
         TEST(test_chat_whole),
         TEST(test_chat_stream_with_call),
         TEST(test_chat_whole_with_calls),
+        TEST(test_reasoning_before_a_grammar),
         TEST(test_no_parser_unasked),
         TEST(test_stream_interval),
         TEST(test_prompt_fields),

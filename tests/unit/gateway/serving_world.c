@@ -46,8 +46,15 @@ static void fake_end(void *reply)
     ((struct fake_client *)reply)->ended = true;
 }
 
-static const struct reply_ops fake_reply = {fake_attach, fake_respond, fake_begin,
-                                            fake_room,   fake_write,   fake_end};
+static void fake_drop(void *reply, bool begun)
+{
+    struct fake_client *c = reply;
+    assert_true(begun == c->begun && !c->ended);
+    c->dropped = true;
+}
+
+static const struct reply_ops fake_reply = {fake_attach, fake_respond, fake_begin, fake_room,
+                                            fake_write,  fake_end,     fake_drop};
 
 static enum status fake_submit(void *ctx, const struct msg_submit *m)
 {
@@ -59,6 +66,7 @@ static enum status fake_submit(void *ctx, const struct msg_submit *m)
     w.submits[w.n_submits].attempt = m->attempt;
     w.submits[w.n_submits].n_prompt = m->n_prompt;
     w.submits[w.n_submits].n_ids = m->ids.n;
+    w.submits[w.n_submits].n_scored = m->n_scored;
     w.submits[w.n_submits].last_id = m->ids.ptr[m->ids.n - 1];
     w.submits[w.n_submits].sampling = m->sampling;
     w.submits[w.n_submits].priority = m->priority;
@@ -95,7 +103,8 @@ static uint64_t fake_wall(void *ctx)
 
 void set_cluster(uint32_t n_ready)
 {
-    struct msg_cluster m = {.n_groups_ready = n_ready, .n_groups = 1, .n_workers = 2};
+    struct msg_cluster m = {
+        .n_groups_ready = n_ready, .n_groups = 1, .n_workers = 2, .scores_prompts = true};
     serving_on_cluster(&w.s, &m);
 }
 
@@ -113,26 +122,27 @@ int setup(void **state)
         return 1;
     if (text_template_new(chat, sizeof chat - 1, &w.chat_template, err) != 0)
         return 1;
-    struct serving_options o = {.served_names = names,
-                                .n_served_names = 2,
-                                .model = {.tokenizer = w.tokenizer,
-                                          .chat_template = w.chat_template,
-                                          .max_model_len = 100,
-                                          .max_choices = 64,
-                                          .policy = {.vocab_size = 259, .auto_tools = true}},
-                                .reasoning_parser = reasoning_parser_find("qwen3"),
-                                .tool_parser = tool_parser_find("hermes"),
-                                .eos_ids = eos,
-                                .n_eos_ids = 1,
-                                .max_open_choices = 8,
-                                .queue_timeout_ns = 60000000000ull,
-                                .head_timeout_ns = 30000000000ull,
-                                .pause_timeout_ns = 300000000000ull,
-                                .submit_timeout_ns = 5000000000ull,
-                                .keep_alive_ns = 15000000000ull,
-                                .inline_bytes = 1 << 20,
-                                .now_ns = fake_now,
-                                .wall_s = fake_wall};
+    struct serving_options o = {
+        .served_names = names,
+        .n_served_names = 2,
+        .model = {.tokenizer = w.tokenizer,
+                  .chat_template = w.chat_template,
+                  .reasoning = reasoning_parser_find("qwen3"),
+                  .max_model_len = 100,
+                  .max_choices = 64,
+                  .policy = {.vocab_size = 259, .max_logprobs = 20, .auto_tools = true}},
+        .tool_parser = tool_parser_find("hermes"),
+        .eos_ids = eos,
+        .n_eos_ids = 1,
+        .max_open_choices = 8,
+        .queue_timeout_ns = 60000000000ull,
+        .head_timeout_ns = 30000000000ull,
+        .pause_timeout_ns = 300000000000ull,
+        .submit_timeout_ns = 5000000000ull,
+        .keep_alive_ns = 15000000000ull,
+        .inline_bytes = 1 << 20,
+        .now_ns = fake_now,
+        .wall_s = fake_wall};
     struct engine_ops e = {NULL, fake_submit, fake_cancel, fake_finish};
     w.metrics = metrics_new();
     serving_init(&w.s, &o, &e, &fake_reply, NULL, w.metrics);

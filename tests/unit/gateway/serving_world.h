@@ -17,7 +17,7 @@ struct fake_client {
     int status; /* 0: nothing yet */
     uint32_t retry_after_s;
     struct strbuf body;
-    bool begun, ended;
+    bool begun, ended, dropped;
     size_t room;
 };
 
@@ -29,7 +29,7 @@ struct world {
     bool no_credit;
     struct {
         struct request_id id;
-        uint32_t i_choice, attempt, n_prompt, n_ids, last_id;
+        uint32_t i_choice, attempt, n_prompt, n_ids, last_id, n_scored;
         struct sampling_params sampling;
         int32_t priority;
         uint64_t deadline_ms;

@@ -303,13 +303,43 @@ static void test_what_is_no_batch(void **state)
     }
 }
 
+/* A batch whose answers do not fit, in its lines or in its file, has failed; what is behind it goes
+ * on. */
+static void test_no_room_for_answers(void **state)
+{
+    struct fixture *f = *state;
+    static const size_t sizes[] = {STORE_BYTES * 5 / 8 /* twice: as line and file */, STORE_BYTES};
+    for (size_t i = 0; i < 2; i++) {
+        struct stored_batch full = add_batch(f, LINE("a") LINE("b")),
+                            next = add_batch(f, LINE("c"));
+        struct taken_line lines[2], last;
+        char *big = mem_zalloc(sizes[i] + 1);
+        memset(big, '1', sizes[i]);
+        (void)take(f, 2, "a b ", lines);
+        answer(f, &lines[1], 400, "{}");
+        answer(f, &lines[0], 200, big);
+        mem_free(big);
+        full = get_batch(f, full.id);
+        assert_int_equal(full.state, BATCH_FAILED);
+        assert_int_equal(full.ended_s, 1002);
+        assert_non_null(strstr(full.failure, "no room"));
+        assert_string_equal(full.output_file, "");
+        assert_string_equal(full.error_file, "");
+        assert_int_equal(take(f, 2, "c ", &last), 1);
+        answer(f, &last, 200, "{}");
+        next = get_batch(f, next.id);
+        assert_int_equal(next.state, BATCH_COMPLETED);
+        assert_string_not_equal(next.output_file, "");
+    }
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(test_files_outlive_the_process), T(test_a_tenant_sees_its_own), T(test_full_is_said),
         T(test_a_folder_is_one_gateways),  T(test_lines_run_once),        T(test_cut_short),
-        T(test_what_is_no_batch),
+        T(test_what_is_no_batch),          T(test_no_room_for_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* Requests as a gateway sees them: attempts, refusals, grace, deadlines, tokens kept over an epoch.
  */
+#include "head/request_scores.h"
 #include "tests/unit/head/core_fixture.h"
 
 static const uint32_t ids[16] = {5, 6, 7, 1000, 1001, 1002};
@@ -267,6 +268,89 @@ static void a_newer_attempt_goes_on_where_it_is(void **state)
     fixture_free(f);
 }
 
+/* A prompt of three ids, scored, and its first token: rank 0 has answered. */
+static struct fixture *scored_prompt(void)
+{
+    struct fixture *f = fixture_new(2);
+    f->scores[0] = f->scores[1] = true;
+    form_pair(f);
+    say_gateway_hello(f, 3, 9);
+    struct msg m = submit_of(1, 1, 3);
+    m.submit.sampling.n_prompt_logprobs = 0;
+    say(f, 3, &m);
+    const struct msg *p = box_find(f, 1, MSG_PLAN);
+    assert_int_equal(p->plan.admits[0].sampling.n_prompt_logprobs, 0);
+    static const float values[] = {-1, -2}, gap = 1;
+    static const uint32_t token = 1000;
+    const struct logprob_row rows[] = {{{ids + 1, 1}, {values, 1}, 4},
+                                       {{ids + 2, 1}, {values + 1, 1}, 5}};
+    const struct result_item item = {.slot = p->plan.runs[0].slot,
+                                     .ids = {&token, 1},
+                                     .gaps = {&gap, 1},
+                                     .prompt_logprobs = rows,
+                                     .n_prompt_logprobs = 2};
+    struct msg r = {
+        .type = MSG_RESULT,
+        .result = {
+            .term_epoch = p->plan.term_epoch, .step = p->plan.step, .items = &item, .n_items = 1}};
+    say(f, 1, &r);
+    return f;
+}
+
+static void rows_of_a_prompt_come_with_its_first_token(void **state)
+{
+    struct fixture *f = scored_prompt();
+    const struct tokens_item *t = only_item(f, 3);
+    assert_int_equal(t->prompt_start, 0);
+    assert_int_equal(t->n_prompt_logprobs, 2);
+    assert_int_equal(t->prompt_logprobs[1].chosen_rank, 5);
+    assert_true(t->prompt_logprobs[1].values.ptr[0] == -2);
+    assert_int_equal(t->ids.ptr[0], 1000);
+    fixture_free(f);
+}
+
+/* Rows are not kept once they are sent: who lacks some has the prompt scored again. */
+static void rows_that_are_lost_start_it_over(void **state)
+{
+    static const struct {
+        uint32_t n_scored;
+        bool goes_on;
+    } cases[] = {{0, false}, {1, false}, {2, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fixture *f = scored_prompt();
+        say_gateway_hello(f, 4, 9);
+        box_clear(f);
+        struct msg again = submit_of(1, 2, 3);
+        again.submit.n_scored = cases[i].n_scored;
+        again.submit.sampling.n_prompt_logprobs = cases[i].goes_on ? -1 : 0;
+        say(f, 4, &again);
+        const struct request *r = request_table_next(f->core->requests, NULL);
+        assert_int_equal(r->n_ids, cases[i].goes_on ? 4 : 3);
+        assert_true(r->is_scored && r->attempt == 2);
+        assert_int_equal(box_find(f, 4, MSG_TOKENS) != NULL, cases[i].goes_on);
+        fixture_free(f);
+    }
+}
+
+/* One rank of an older version, and prompts of the group are not scored; gateways are told. */
+static void a_group_scores_if_all_its_ranks_do(void **state)
+{
+    for (uint32_t n = 0; n <= 2; n++) {
+        struct fixture *f = fixture_new(2);
+        for (uint32_t i = 0; i < n; i++)
+            f->scores[i] = true;
+        form_pair(f);
+        say_gateway_hello(f, 3, 9);
+        assert_int_equal(box_find(f, 3, MSG_CLUSTER)->cluster.scores_prompts, n == 2);
+        struct msg m = submit_of(1, 1, 3);
+        m.submit.sampling.n_prompt_logprobs = 3;
+        say(f, 3, &m);
+        const struct msg *p = box_find(f, 1, MSG_PLAN);
+        assert_int_equal(p->plan.admits[0].sampling.n_prompt_logprobs, n == 2 ? 3 : -1);
+        fixture_free(f);
+    }
+}
+
 static void other_tokens_than_ours_start_it_over(void **state)
 {
     struct fixture *f = ready_cluster();
@@ -471,6 +555,31 @@ static void a_key_cannot_fill_the_queue(void **state)
     }
 }
 
+/* Two slots and two places in the queue: an idle pair takes four that come at once, and no more
+ * while the cache has no room for those that wait. */
+static void a_burst_for_which_there_is_a_place_is_no_queue(void **state)
+{
+    enum { NO_GROUP_YET, IDLE, LEFT_BEHIND, N_STATES };
+    for (int how = 0; how < N_STATES; how++) {
+        struct fixture *f = fixture_new(2);
+        f->core->config.max_waiting = 2;
+        f->core->config.max_num_seqs = 2;
+        if (how != NO_GROUP_YET)
+            form_pair(f);
+        say_gateway_hello(f, 3, 9);
+        if (how == LEFT_BEHIND)
+            f->core->lanes[f->core->live[0]].n_left = 1;
+        uint32_t n_fit = how == IDLE ? 4 : 2, n_before = (uint32_t)f->core->n_failed;
+        for (uint32_t k = 0; k < n_fit + 2; k++) { /* one batch of frames */
+            struct msg m = submit_of(100 + k, 1, 3);
+            gateways_on_msg(f->core, f->core->gateways[0], &m);
+            if (f->core->n_failed - n_before != (k < n_fit ? 0 : k - n_fit + 1))
+                fail_msg("state %d, request %u", how, k);
+        }
+        fixture_free(f);
+    }
+}
+
 /* Who could say how urgent he is would be served before all others: not unless that is wanted. */
 static void a_priority_is_refused_unless_there_are_some(void **state)
 {
@@ -514,6 +623,9 @@ int main(void)
         cmocka_unit_test(a_large_backlog_goes_in_pieces),
         cmocka_unit_test(tokens_survive_the_end_of_an_epoch),
         cmocka_unit_test(a_newer_attempt_goes_on_where_it_is),
+        cmocka_unit_test(rows_of_a_prompt_come_with_its_first_token),
+        cmocka_unit_test(rows_that_are_lost_start_it_over),
+        cmocka_unit_test(a_group_scores_if_all_its_ranks_do),
         cmocka_unit_test(other_tokens_than_ours_start_it_over),
         cmocka_unit_test(a_full_queue_refuses_new_requests_only),
         cmocka_unit_test(what_cannot_be_is_answered_as_invalid),
@@ -525,6 +637,7 @@ int main(void)
         cmocka_unit_test(without_credit_tokens_wait_and_come_together),
         cmocka_unit_test(a_rank_without_credit_holds_the_group_back),
         cmocka_unit_test(a_key_cannot_fill_the_queue),
+        cmocka_unit_test(a_burst_for_which_there_is_a_place_is_no_queue),
         cmocka_unit_test(a_draining_cluster_takes_nothing_new),
         cmocka_unit_test(a_priority_is_refused_unless_there_are_some),
     };

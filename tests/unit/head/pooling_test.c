@@ -45,7 +45,7 @@ static void nothing_is_drawn(void **state)
     a.items[0].vector = vector;
     give(&b, &a);
     assert_true(b.n_events == 1 && b.events[0].ended && r->state == REQUEST_FINISHED);
-    request_fill_tokens(r, 1, &t);
+    request_fill_tokens(r, 0, 1, &t);
     assert_int_equal(t.ids.n, 0);
     assert_int_equal(t.finish, FINISH_STOP);
     assert_int_equal(t.vector.n, 4);

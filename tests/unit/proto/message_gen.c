@@ -128,6 +128,7 @@ TABLE(worker_info, fix_worker_info, X_ENUM(worker_info, device, DEVICE_COUNT),
       X(worker_info, http_address, F_STR), X(worker_info, model, F_STR),
       X(worker_info, max_model_len, F_U32), X(worker_info, vocab_size, F_U32),
       X(worker_info, n_draft, F_U32), X(worker_info, draft_max_seqs, F_U32),
+      X(worker_info, scores_prompts, F_BOOL),
       X_ARRAY(worker_info, kv_groups, n_kv_groups, table_kv_group, PROTO_MAX_KV_GROUPS),
       X(worker_info, n_kv_groups, F_COUNT), X(worker_info, term_epoch, F_U64),
       X(worker_info, group_id, F_U64), X(worker_info, step_received, F_U64),
@@ -206,12 +207,14 @@ static void fix_submit(struct rng *r, void *p)
 {
     struct msg_submit *s = p;
     s->n_prompt = (uint32_t)rng_below(r, s->ids.n + 1ull);
+    s->n_scored = (uint32_t)rng_below(r, s->n_prompt + 1ull);
 }
 TABLE(msg_submit, fix_submit, X_SUB(msg_submit, id, table_request_id),
       X(msg_submit, i_choice, F_U32), X(msg_submit, attempt, F_U32), X(msg_submit, tenant, F_U64),
       X(msg_submit, cache_salt, F_STR), X(msg_submit, priority, F_I32),
-      X(msg_submit, n_prompt, F_U32), X_SPAN(msg_submit, ids, F_U32_SPAN, 300),
-      X(msg_submit, deadline_ms, F_U64), X_SUB(msg_submit, sampling, table_sampling_params));
+      X(msg_submit, n_prompt, F_U32), X(msg_submit, n_scored, F_U32),
+      X_SPAN(msg_submit, ids, F_U32_SPAN, 300), X(msg_submit, deadline_ms, F_U64),
+      X_SUB(msg_submit, sampling, table_sampling_params));
 TABLE(msg_cancel, fix_none, X_SUB(msg_cancel, id, table_request_id), X(msg_cancel, i_choice, F_U32),
       X(msg_cancel, attempt, F_U32));
 TABLE(msg_finish, fix_none, X_SUB(msg_finish, id, table_request_id), X(msg_finish, i_choice, F_U32),
@@ -233,6 +236,8 @@ static void fix_tokens_item(struct rng *r, void *p)
     t->n_logprobs = n;
     if (n > 0)
         t->ids.n = n;
+    if (t->n_prompt_logprobs == 0)
+        t->prompt_start = 0; /* it comes with the rows */
 }
 TABLE(tokens_item, fix_tokens_item, X_SUB(tokens_item, id, table_request_id),
       X(tokens_item, i_choice, F_U32), X(tokens_item, attempt, F_U32), X(tokens_item, start, F_U32),
@@ -240,17 +245,24 @@ TABLE(tokens_item, fix_tokens_item, X_SUB(tokens_item, id, table_request_id),
       X_ARRAY(tokens_item, logprobs, n_logprobs, table_logprob_row, 5),
       X(tokens_item, n_logprobs, F_COUNT),
       X_ARRAY(tokens_item, prompt_logprobs, n_prompt_logprobs, table_logprob_row, 4),
-      X(tokens_item, n_prompt_logprobs, F_COUNT), X_ENUM(tokens_item, finish, FINISH_REASON_COUNT),
-      X(tokens_item, stop_id, F_U32), X(tokens_item, n_cached, F_U32),
-      X_ENUM(tokens_item, status, STATUS_COUNT), X(tokens_item, retry_after_s, F_U32),
-      X(tokens_item, text, F_TEXT), X_SPAN(tokens_item, vector, F_F32_SPAN, 5));
+      X(tokens_item, n_prompt_logprobs, F_COUNT), X(tokens_item, prompt_start, F_U32),
+      X_ENUM(tokens_item, finish, FINISH_REASON_COUNT), X(tokens_item, stop_id, F_U32),
+      X(tokens_item, n_cached, F_U32), X_ENUM(tokens_item, status, STATUS_COUNT),
+      X(tokens_item, retry_after_s, F_U32), X(tokens_item, text, F_TEXT),
+      X_SPAN(tokens_item, vector, F_F32_SPAN, 5), X(tokens_item, queue_us, F_U64));
 TABLE(msg_tokens, fix_none, X(msg_tokens, term_epoch, F_U64),
       X_ARRAY(msg_tokens, items, n_items, table_tokens_item, 6), X(msg_tokens, n_items, F_COUNT));
+TABLE(cluster_load, fix_none, X(cluster_load, n_blocks, F_U64),
+      X(cluster_load, n_blocks_used, F_U64), X(cluster_load, n_preemptions, F_U64),
+      X(cluster_load, n_draft_steps, F_U64), X(cluster_load, n_drafted, F_U64),
+      X(cluster_load, n_accepted, F_U64), X(cluster_load, block_tokens, F_U32),
+      X(cluster_load, max_loras, F_U32), X(cluster_load, prefix_caching, F_BOOL));
 TABLE(msg_cluster, fix_none, X(msg_cluster, term, F_U64), X(msg_cluster, n_groups_ready, F_U32),
       X(msg_cluster, n_groups, F_U32), X(msg_cluster, n_workers, F_U32),
       X(msg_cluster, model, F_STR), X(msg_cluster, max_model_len, F_U32),
       X(msg_cluster, vocab_size, F_U32), X(msg_cluster, running, F_U32),
-      X(msg_cluster, waiting, F_U32), X(msg_cluster, draining, F_BOOL));
+      X(msg_cluster, waiting, F_U32), X(msg_cluster, draining, F_BOOL),
+      X(msg_cluster, scores_prompts, F_BOOL), X_SUB(msg_cluster, load, table_cluster_load));
 
 static void fix_form(struct rng *r, void *p)
 {

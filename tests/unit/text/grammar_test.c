@@ -58,6 +58,9 @@ struct grammar_case {
 #define SCHEMA                                                                                     \
     "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":3},"             \
     "\"b\":{\"enum\":[\"x\",\"y\"]}},\"required\":[\"a\"],\"additionalProperties\":false}"
+#define REASONED(begun, kind, source)                                                              \
+    "{\"open\":[\"<t>\"],\"close\":[\"</t>\",\"call:\"],\"begun\":" begun ",\"kind\":" kind        \
+    ",\"source\":\"" source "\"}"
 #define ANSWERS "start: \"ja\" | \"nein\" | \"\\\"n\\\"\""
 #define TAGS                                                                                       \
     "{\"structures\":[{\"begin\":\"<f>\",\"schema\":{\"type\":\"boolean\"},\"end\":\"</f>\"}],"    \
@@ -70,6 +73,15 @@ static const struct grammar_case cases[] = {
     {TEXT_GRAMMAR_JSON_SCHEMA, SCHEMA, "{\"a\":", 5, false},
     {TEXT_GRAMMAR_JSON_SCHEMA, SCHEMA, "{\"b\":\"x\"}", 2, false},
     {TEXT_GRAMMAR_JSON_SCHEMA, "{\"type\":\"object\"}", "{\"k\":[1,{\"z\":null}]}", 20, true},
+    /* quotes and backslashes of patterns, where nothing is lost */
+    {TEXT_GRAMMAR_JSON_SCHEMA, "{\"type\":\"string\",\"pattern\":\"^a\\\\\\\\b$\"}", "\"a\\\\b\"",
+     6, true},
+    {TEXT_GRAMMAR_JSON_SCHEMA, "{\"type\":\"string\",\"pattern\":\"^\\\"?[a-z]$\"}", "\"\\\"a\"", 5,
+     true},
+    {TEXT_GRAMMAR_JSON_SCHEMA, "{\"type\":\"string\",\"pattern\":\"^[^\\\"\\\\s]{2}\\\\.$\"}",
+     "\"ab.\"", 5, true},
+    {TEXT_GRAMMAR_JSON_SCHEMA, "{\"type\":\"string\",\"pattern\":\"^[x\\\"]{2}$\"}", "\"x\\\"\"", 5,
+     true},
     {TEXT_GRAMMAR_REGEX, "[a-c]{2,3}-?", "abc", 3, true},
     {TEXT_GRAMMAR_REGEX, "[a-c]{2,3}-?", "a", 1, false},
     {TEXT_GRAMMAR_REGEX, "[a-c]{2,3}-?", "abcc", 3, false},
@@ -79,6 +91,20 @@ static const struct grammar_case cases[] = {
     {TEXT_GRAMMAR_STRUCTURAL_TAG, TAGS, "so <f>true</f> and", 18, true},
     {TEXT_GRAMMAR_STRUCTURAL_TAG, TAGS, "so <f>1", 6, false},
     {TEXT_GRAMMAR_STRUCTURAL_TAG, TAGS, "so <f>tr", 8, false},
+    /* behind reasoning: what may be left out, and what has begun */
+    {TEXT_GRAMMAR_AFTER_REASONING, REASONED("false", "2", "[0-9]+"), "12", 2, true},
+    {TEXT_GRAMMAR_AFTER_REASONING, REASONED("false", "2", "[0-9]+"), "a", 0, false},
+    {TEXT_GRAMMAR_AFTER_REASONING, REASONED("false", "2", "[0-9]+"), "<t>a</b\"</t>1", 13, true},
+    {TEXT_GRAMMAR_AFTER_REASONING, REASONED("false", "2", "[0-9]+"), "<t>a</t>", 8, false},
+    {TEXT_GRAMMAR_AFTER_REASONING, REASONED("false", "2", "[0-9]+"), " <t>", 0, false},
+    {TEXT_GRAMMAR_AFTER_REASONING, REASONED("true", "2", "[0-9]+"), "12", 2, false},
+    {TEXT_GRAMMAR_AFTER_REASONING, REASONED("true", "2", "[0-9]+"), "1</t>2", 6, true},
+    {TEXT_GRAMMAR_AFTER_REASONING, REASONED("true", "2", "[0-9]+"), "\u00e9 call:2", 9, true},
+    {TEXT_GRAMMAR_AFTER_REASONING, REASONED("true", "2", "[0-9]+"), "</t>x", 4, false},
+    {TEXT_GRAMMAR_AFTER_REASONING, REASONED("true", "1", "{\\\"type\\\":\\\"null\\\"}"), "</t>null",
+     8, true},
+    {TEXT_GRAMMAR_AFTER_REASONING, REASONED("true", "3", "start: \\\"a\\\" | start \\\"b\\\""),
+     "</t></t>ab", 4, false},
 };
 
 static void texts_fit_as_their_grammar_says(void **state)
@@ -138,6 +164,8 @@ static void what_is_no_grammar_is_refused_with_why(void **state)
 {
     char *deep = repeated("", "[", 100000, ""), *parentheses = repeated("", "(", 65, "");
     char *long_one = repeated("", "a", (256 << 10) + 1, "");
+    char *inner = repeated("{\"open\":[],\"close\":[\"x\"],\"begun\":true,\"kind\":2,\"source\":\"",
+                           "(", 65, "\"}");
     const struct {
         enum text_grammar_kind kind;
         const char *source;
@@ -154,6 +182,27 @@ static void what_is_no_grammar_is_refused_with_why(void **state)
          "{\"structures\":[{\"begin\":\"<f>\",\"schema\":{},\"end\":\"\"}],\"triggers\":[\"x\"]}",
          TEXT_INVALID},
         {(enum text_grammar_kind)9, "a", TEXT_INVALID},
+        /* what follows these would be lost: text/src/schema_check.rs */
+        {TEXT_GRAMMAR_JSON_SCHEMA, "{\"pattern\":\"^\\\"[a-z]+$\"}", TEXT_INVALID},
+        {TEXT_GRAMMAR_JSON_SCHEMA, "{\"items\":{\"pattern\":\"\\\\\\\\[0-9]\"}}", TEXT_INVALID},
+        {TEXT_GRAMMAR_JSON_SCHEMA, "{\"patternProperties\":{\"^a\\\\n.\":{}}}", TEXT_INVALID},
+        {TEXT_GRAMMAR_JSON_SCHEMA, "{\"pattern\":\"^[\\\\x22](a|b)$\"}", TEXT_INVALID},
+        /* a rule each, or a state, which no limit of the crate is in time for */
+        {TEXT_GRAMMAR_JSON_SCHEMA, "{\"type\":\"array\",\"minItems\":1000000000}", TEXT_LIMIT},
+        {TEXT_GRAMMAR_JSON_SCHEMA, "{\"items\":[{\"type\":\"array\",\"maxItems\":2e9}]}",
+         TEXT_LIMIT},
+        {TEXT_GRAMMAR_JSON_SCHEMA, "{\"type\":\"string\",\"maxLength\":4000000000}", TEXT_LIMIT},
+        {TEXT_GRAMMAR_JSON_SCHEMA, "{\"multipleOf\":999983,\"maximum\":1e18}", TEXT_LIMIT},
+        {TEXT_GRAMMAR_LARK, "start: %json {\"type\":\"array\",\"minItems\":1000000000}",
+         TEXT_LIMIT},
+        {TEXT_GRAMMAR_AFTER_REASONING, REASONED("true", "1", "{\\\"maxItems\\\":30000}"),
+         TEXT_LIMIT},
+        {TEXT_GRAMMAR_AFTER_REASONING, "{}", TEXT_INVALID},
+        {TEXT_GRAMMAR_AFTER_REASONING, REASONED("true", "5", "{}"), TEXT_INVALID},
+        {TEXT_GRAMMAR_AFTER_REASONING, REASONED("true", "2", "(a"), TEXT_INVALID},
+        {TEXT_GRAMMAR_AFTER_REASONING,
+         "{\"open\":[],\"close\":[\"\"],\"begun\":true,\"kind\":2,\"source\":\"a\"}", TEXT_INVALID},
+        {TEXT_GRAMMAR_AFTER_REASONING, inner, TEXT_LIMIT},
         {TEXT_GRAMMAR_JSON_SCHEMA, deep, TEXT_LIMIT},
         {TEXT_GRAMMAR_REGEX, parentheses, TEXT_LIMIT},
         {TEXT_GRAMMAR_REGEX, long_one, TEXT_LIMIT},
@@ -169,6 +218,7 @@ static void what_is_no_grammar_is_refused_with_why(void **state)
     free(deep);
     free(parentheses);
     free(long_one);
+    free(inner);
 }
 
 /* Taken or refused: they come back, and what is taken has masks that do. */
@@ -182,10 +232,35 @@ static void bombs_come_back(void **state)
     char *options = repeated("{\"type\":\"string\",\"pattern\":\"", "(a|b|ab)?", 5000, "x\"}");
     char *arrays = repeated("", "{\"type\":\"array\",\"minItems\":1000,\"items\":", 20, "{}");
     char *closed = repeated(arrays, "}", 20, "");
+    char *product = repeated("{\"allOf\":[",
+                             "{\"anyOf\":[{\"properties\":{\"a\":{\"minimum\":1}}},{\"required\":"
+                             "[\"b\"]},{\"maxProperties\":9}]},",
+                             18, "{}]}");
+    char *enumeration = repeated("{\"enum\":[", "\"aaaaaaaaaaaaaaaa\",", 12000, "1]}");
+    char *choices = repeated("{\"oneOf\":[",
+                             "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"}}},",
+                             2000, "true]}");
     const struct {
         enum text_grammar_kind kind;
         const char *source;
     } bombs[] = {
+        {TEXT_GRAMMAR_JSON_SCHEMA, product},
+        {TEXT_GRAMMAR_JSON_SCHEMA, enumeration},
+        {TEXT_GRAMMAR_JSON_SCHEMA, choices},
+        {TEXT_GRAMMAR_JSON_SCHEMA,
+         "{\"type\":\"array\",\"items\":{},\"minItems\":9000,\"maxItems\":9999}"},
+        {TEXT_GRAMMAR_JSON_SCHEMA, "{\"type\":\"string\",\"minLength\":1000000}"},
+        {TEXT_GRAMMAR_JSON_SCHEMA,
+         "{\"type\":\"integer\",\"multipleOf\":1999,\"minimum\":0,\"maximum\":1000000000000}"},
+        {TEXT_GRAMMAR_JSON_SCHEMA,
+         "{\"type\":\"string\",\"pattern\":\"^((a|b){1,900}c?){1,900}$\",\"maxLength\":900000}"},
+        {TEXT_GRAMMAR_JSON_SCHEMA,
+         "{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"anyOf\":[{\"$ref\":\"#/$defs/b\"},{\"$ref\":"
+         "\"#/$defs/a\"}]},\"b\":{\"allOf\":[{\"$ref\":\"#/$defs/a\"},{\"$ref\":\"#/$defs/"
+         "b\"}]}}}"},
+        {TEXT_GRAMMAR_JSON_SCHEMA, "{\"type\":\"object\",\"minProperties\":10000}"},
+        {TEXT_GRAMMAR_REGEX, "(.*a){40}(.*b){40}[^c]{0,5000}d"},
+        {TEXT_GRAMMAR_LARK, "start: /((a?){300}a{300})+/ start?"},
         {TEXT_GRAMMAR_JSON_SCHEMA, chain},
         {TEXT_GRAMMAR_JSON_SCHEMA, options},
         {TEXT_GRAMMAR_JSON_SCHEMA, closed},
@@ -201,6 +276,7 @@ static void bombs_come_back(void **state)
     for (size_t i = 0; i < sizeof bombs / sizeof *bombs; i++) {
         int rc = compile(bombs[i].kind, bombs[i].source, &g, err);
         print_message("bomb %zu: %d %s\n", i, rc, rc == TEXT_OK ? "" : err);
+        fflush(stdout);
         assert_true(rc == TEXT_OK || rc == TEXT_INVALID || rc == TEXT_LIMIT);
         if (rc != TEXT_OK)
             continue;
@@ -217,6 +293,140 @@ static void bombs_come_back(void **state)
     free(options);
     free(arrays);
     free(closed);
+    free(product);
+    free(enumeration);
+    free(choices);
+}
+
+/* ---- tokens of several characters ---- */
+
+/* Of the fixture's tokenizer, behind its 270. */
+static const char *const pieces[] = {
+    "a",          "ab",  "abc",    "abcdef",  "b1",     "12",           "1234",
+    "A",          "Ab",  "\u00e9", "\u00e9t", "\u65e5", "\u65e5\u672c", "a\u65e5",
+    "\U0001f600", "x y", "hello,", ", ",      "<",      "</",           "</t",
+    "t>",         ">",   "t>1",    "</t>",    "a<",     "a</t>",        "{",
+    "}",          ":",   ",",      "a, b",    "(a",     "[1",           "a b c d e f g h i",
+    "-",          "@",   "a@b",    ".",       "a.b"};
+enum { N_PIECES = sizeof pieces / sizeof *pieces, N_WORDY = 270 + N_PIECES };
+
+static char *wordy_json(void)
+{
+    char *made = fixture_spm_json(), *json = strdup(made), *out = NULL;
+    const char *merges = strstr(json, "},\"merges\"");
+    size_t len = 0;
+    FILE *f = open_memstream(&out, &len);
+    fwrite(json, 1, (size_t)(merges - json), f);
+    free(made);
+    for (size_t i = 0; i < N_PIECES; i++)
+        fprintf(f, ",\"%s\":%zu", pieces[i], 270 + i);
+    fputs(merges, f);
+    fclose(f);
+    free(json);
+    return out;
+}
+
+/* The longest piece that text begins with, or its first byte; <s> is no text. */
+static uint32_t next_id(const char *text, size_t *len)
+{
+    uint32_t id = 3 + (unsigned char)*text;
+    *len = 1;
+    if (strncmp(text, "<s>", 3) == 0) {
+        *len = 3;
+        return 1;
+    }
+    for (uint32_t i = 0; i < N_PIECES; i++) {
+        size_t n = strlen(pieces[i]);
+        if (n < *len || strncmp(text, pieces[i], n) != 0)
+            continue;
+        id = 270 + i;
+        *len = n;
+    }
+    return id;
+}
+
+struct wordy_case {
+    enum text_grammar_kind kind;
+    const char *source, *text;
+};
+
+/* Every token is allowed by the mask when it is accepted, whatever characters it is made of. */
+static void check_masks(const struct text_vocabulary *v, const struct wordy_case *c)
+{
+    enum { N_MASK = (N_WORDY + 31) / 32 };
+    struct text_grammar *g;
+    struct text_matcher *m;
+    char err[TEXT_ERR_MAX] = "";
+    uint32_t words[N_MASK], n_seen = 0;
+    if (text_grammar_compile(v, c->kind, c->source, strlen(c->source), &g, err) != TEXT_OK)
+        fail_msg("%s: %s", c->source, err);
+    assert_int_equal(text_matcher_new(g, NULL, 0, &m, err), TEXT_OK);
+    for (const char *at = c->text;;) {
+        size_t len;
+        assert_int_equal(text_matcher_mask(m, words, N_MASK, err), TEXT_OK);
+        for (uint32_t id = 3; id < N_WORDY; id++) {
+            struct text_matcher *ahead = text_matcher_copy(m);
+            bool accepts = text_matcher_accept(ahead, id, err) == TEXT_OK;
+            if (accepts != has(words, id))
+                fail_msg("%s: in front of %s token %u: mask %d", c->source, at, id, has(words, id));
+            n_seen += accepts;
+            text_matcher_free(ahead);
+        }
+        if (!*at)
+            break;
+        if (text_matcher_accept(m, next_id(at, &len), err) != TEXT_OK)
+            fail_msg("%s: in front of %s: %s", c->source, at, err);
+        at += len;
+    }
+    assert_true(n_seen > 0);
+    text_matcher_free(m);
+    text_grammar_free(g);
+}
+
+#define LIMITED "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"string\",\"maxLength\":7}}}"
+#define NAMED   "{\"type\":\"object\",\"properties\":{\"abc\":{\"type\":\"integer\"},\"x y\":{}}}"
+#define FORMATS                                                                                    \
+    "{\"type\":\"object\",\"required\":[\"e\"],\"properties\":{\"e\":{\"type\":\"string\","        \
+    "\"format\":"                                                                                  \
+    "\"email\"},\"p\":{\"type\":\"string\",\"pattern\":\"^[A-Za-z]{2,5} [a-z ]+$\"}}}"
+#define SPECIAL                                                                                    \
+    "{\"open\":[],\"close\":[\"<s>\"],\"begun\":true,\"kind\":2,\"source\":\"[a-z]{2,20}\"}"
+
+static void masks_are_what_is_accepted(void **state)
+{
+    static const struct wordy_case wordy[] = {
+        {TEXT_GRAMMAR_JSON_SCHEMA, "{\"type\":\"object\"}",
+         "{\"abc\": \"a\u65e5 hello\\n\", \"b\": [12]}"},
+        {TEXT_GRAMMAR_JSON_SCHEMA, LIMITED, "{\"n\": \"abcde\u65e5\"}"},
+        {TEXT_GRAMMAR_JSON_SCHEMA, NAMED, "{\"abc\": 12, \"abb1\": 1, \"-\": 2}"},
+        {TEXT_GRAMMAR_JSON_SCHEMA, FORMATS, "{\"e\": \"abc.b@ab.a\", \"p\": \"Abc a b\"}"},
+        {TEXT_GRAMMAR_REGEX, "[a-z ]{3,9}|\u65e5+|[^<]{4}<", "abcdef"},
+        {TEXT_GRAMMAR_REGEX, "[^\"]*", "a </t>\n{"},
+        {TEXT_GRAMMAR_REGEX, "(a1|[b-zA-Z0-9])[A-Za-z0-9]{0,3};",
+         "Ab12;"}, /* one leads elsewhere */
+        {TEXT_GRAMMAR_REGEX, "(\u00e9|a){2,30}b?", "\u00e9aa"},
+        {TEXT_GRAMMAR_LARK, "start: A B\nA: /[a-z]{1,4}/\nB: /[0-9a-z ]+/", "ab12 hello"},
+        {TEXT_GRAMMAR_LARK, "start: W (\",\" W)*\nW: /[A-Za-z0-9]+/", "abc,12,Ab"},
+        {TEXT_GRAMMAR_STRUCTURAL_TAG, TAGS, "abc hello <f>true</f> \u65e5"},
+        {TEXT_GRAMMAR_AFTER_REASONING, REASONED("true", "2", "[0-9]+"), "abc < a</b </t>12"},
+        {TEXT_GRAMMAR_AFTER_REASONING, REASONED("false", "2", "[a-c]+"), "<t>hello</t>abc"},
+        {TEXT_GRAMMAR_AFTER_REASONING, SPECIAL, "hello <s>abc"},
+    };
+    struct text_tokenizer *t = NULL;
+    struct text_vocabulary *v = NULL;
+    char err[TEXT_ERR_MAX] = "", *json = wordy_json();
+    assert_int_equal(fixture_setup(state), 0);
+    fixture_write("tokenizer.json", json, strlen(json));
+    if (text_tokenizer_open(fixture_dir, NULL, &t, err) != TEXT_OK ||
+        text_vocabulary_new(t, &v, err) != TEXT_OK)
+        fail_msg("%s", err);
+    assert_int_equal(text_vocab_size(t), N_WORDY);
+    for (size_t i = 0; i < sizeof wordy / sizeof *wordy; i++)
+        check_masks(v, &wordy[i]);
+    text_vocabulary_free(v);
+    text_tokenizer_free(t);
+    free(json);
+    fixture_teardown(state);
 }
 
 int main(void)
@@ -226,6 +436,7 @@ int main(void)
         cmocka_unit_test(behind_the_end_only_the_end_comes),
         cmocka_unit_test(what_is_no_grammar_is_refused_with_why),
         cmocka_unit_test(bombs_come_back),
+        cmocka_unit_test(masks_are_what_is_accepted),
     };
     return cmocka_run_group_tests(tests, open_vocabulary, close_vocabulary);
 }

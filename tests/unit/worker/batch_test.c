@@ -55,7 +55,8 @@ static struct sequences *apply_plan(struct msg_plan *plan, struct plan_run runs[
         admits[r] = (struct plan_admit){.slot = slot,
                                         .n_prompt = n_ids[r],
                                         .n_computed = shapes[r].start,
-                                        .ids = {ids[r], n_ids[r]}};
+                                        .ids = {ids[r], n_ids[r]},
+                                        .sampling = {.n_prompt_logprobs = -1}};
         for (uint32_t g = 0; g < 2; g++)
             tables[r][g] = (struct plan_blocks){
                 .i_group = g, .drop_leading = g == 1 ? n_dropped[r] : 0, .ids = {blocks[r][g], 3}};
@@ -203,10 +204,41 @@ static void test_late_rows(void **state)
     sequences_free(s);
 }
 
+/* Of a prompt that is scored every row has the id that follows, but for its last. */
+static void test_scored_rows(void **state)
+{
+    for (uint32_t pass_rows = 1; pass_rows <= N_ROWS; pass_rows++) {
+        struct plan_run runs[N_RUNS];
+        struct msg_plan plan;
+        struct sequences *s = apply_plan(&plan, runs);
+        struct batch b;
+        uint32_t position = 1, n_samples = 0;
+        sequences_find(s, 5)->sampling.n_prompt_logprobs = 3;
+        sequences_find(s, 7)->sampling.n_prompt_logprobs = 3; /* of one id: there is nothing */
+        batch_init(&b, pass_rows, limits.n_kv_groups);
+        batch_begin(&b, sequences_runs(s));
+        assert_int_equal(sequence_run_n_scored(&b.runs.ptr[0]), 17);
+        assert_int_equal(sequence_run_n_scored(&b.runs.ptr[2]), 0);
+        while (batch_next(&b)) {
+            for (uint32_t i = 0; i < b.n_scores; i++, position++) {
+                assert_int_equal(b.rows.positions[b.scores[i].row], position);
+                assert_int_equal(b.scores[i].target, id_at(5, position + 1));
+                assert_int_equal(b.scores[i].n_entries, 3);
+            }
+            n_samples += b.n_samples;
+        }
+        assert_int_equal(position, 18);
+        assert_int_equal(n_samples, 2);
+        batch_fini(&b);
+        sequences_free(s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_passes_of_any_size), cmocka_unit_test(test_passes_of_few_tables),
-        cmocka_unit_test(test_passes_of_stages), cmocka_unit_test(test_late_rows)};
+        cmocka_unit_test(test_passes_of_stages), cmocka_unit_test(test_late_rows),
+        cmocka_unit_test(test_scored_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

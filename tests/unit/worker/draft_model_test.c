@@ -247,7 +247,7 @@ static void test_a_shorter_draft_guesses_to_its_length(void **state)
 enum { PROMPT = 40, BLOCKS_EACH = 8 };
 
 static const struct sampling_params greedy = {
-    .repetition_penalty = 1, .max_tokens = 60, .n_logprobs = -1};
+    .repetition_penalty = 1, .max_tokens = 60, .n_logprobs = -1, .n_prompt_logprobs = -1};
 
 /* One run; the other parts of the plan as they are given. */
 static struct msg_result step_by_hand(struct msg_plan p, struct plan_run run)

@@ -19,6 +19,7 @@ struct draws_double {
     uint32_t i_sent, stride;
     float *logits;
     uint32_t n_rows, n_late; /* drawn; with an id that the host does not know */
+    uint32_t n_scored;       /* of prompts: nobody's next id */
 };
 
 static struct draws_double *draws_double; /* of the test at hand */
@@ -129,10 +130,12 @@ static enum status double_draw(struct gpu_draws *w, float *logits, uint32_t stri
         struct gpu_sampled *out = &x->hidden[i_step][d->first_place + i];
         draw_one(x, d, &d->rows[i], out);
         x->n_late += d->rows[i].last_is_output;
-        x->n_rows++;
+        x->n_rows += d->rows[i].slot != UINT32_MAX;
+        x->n_scored += d->rows[i].slot == UINT32_MAX;
     }
     for (uint32_t i = 0; i < d->n_rows; i++) /* behind all rows, which read what was drawn before */
-        w->last[d->rows[i].slot] = x->hidden[i_step][d->first_place + i].id;
+        if (d->rows[i].slot != UINT32_MAX)
+            w->last[d->rows[i].slot] = x->hidden[i_step][d->first_place + i].id;
     return STATUS_OK;
 }
 
@@ -183,7 +186,7 @@ static enum status double_open(struct executor_model *x, struct gpu_draws **out,
     struct draws_double *d = calloc(1, sizeof *d);
     d->base = (struct gpu_draws){
         .ops = &ops, .o = executor_draws_options(x->engine->device, x->engine->config.vocab_size)};
-    d->base.o.n_places = 64;
+    d->base.o.n_places = 512;
     d->device = x->engine->device;
     d->sampler = sampler_new(d->base.o.vocab_size);
     d->base.last = calloc(d->base.o.n_slots, sizeof *d->base.last);

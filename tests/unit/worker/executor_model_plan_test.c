@@ -181,6 +181,8 @@ static void add_guessed_streams(void)
         for (uint32_t k = 0; k < s->n_prompt; k++)
             s->ids[k] = i == 4 ? k * 11 % TINY_VOCAB : 11 + k % (3 + i);
         s->sampling.seed = 77 + i;
+        s->scores = i % 2 == 1;
+        s->sampling.n_prompt_logprobs = (int32_t)i;
         s->sampling.i_choice = i;
     }
 }
@@ -296,9 +298,10 @@ static void test_halves_change_nothing(void **state)
             if (kinds[k].add)
                 kinds[k].add();
             set_pass_rows(ways[i].pass_rows);
-            draws_double->n_rows = draws_double->n_late = 0;
+            draws_double->n_rows = draws_double->n_late = draws_double->n_scored = 0;
             driver_must_give(&d, kinds[k].name, ways[i].name, &ways[i].way, want);
             assert_true(draws_double->n_rows > 100);
+            assert_true(draws_double->n_scored > 100 || !kinds[k].all);
             assert_true((draws_double->n_rows >= n_ids_drawn()) == kinds[k].all);
             if (ways[i].way.n_flight == 2 && ways[i].way.max_draft == 0)
                 assert_true(draws_double->n_late > 0);

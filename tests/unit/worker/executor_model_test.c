@@ -201,7 +201,8 @@ static struct msg_plan plan_of(struct steps *s, uint32_t step)
                                                         .repetition_penalty = 1,
                                                         .seed = 5,
                                                         .i_choice = k,
-                                                        .n_logprobs = k == 1 ? 2 : -1}};
+                                                        .n_logprobs = k == 1 ? 2 : -1,
+                                                        .n_prompt_logprobs = -1}};
         s->runs[k] = (struct plan_run){.slot = k,
                                        .start = step == 1 ? 0 : N_PROMPT - k + step - 2,
                                        .n_tokens = step == 1 ? N_PROMPT - k : 1,

@@ -83,7 +83,8 @@ static void test_tokens(void **state)
         struct sampling_params sp = {.temperature = cases[c].temperature,
                                      .seed = 99,
                                      .i_choice = 2,
-                                     .n_logprobs = cases[c].n_logprobs};
+                                     .n_logprobs = cases[c].n_logprobs,
+                                     .n_prompt_logprobs = -1};
         oracle(&sp, ids, N_PROMPT, cases[c].vocab, want, N_TOKENS);
         struct plan_admit admit = {.slot = 70,
                                    .n_prompt = N_PROMPT,
@@ -239,7 +240,8 @@ static void test_guesses_change_nothing(void **state)
                                               .seed = 5,
                                               .i_choice = i,
                                               .max_tokens = 60,
-                                              .n_logprobs = (int32_t)i - 1}};
+                                              .n_logprobs = (int32_t)i - 1,
+                                              .n_prompt_logprobs = -1}};
             for (uint32_t k = 0; k < s->n_prompt; k++)
                 s->ids[k] = 97 + k % 9;
         }

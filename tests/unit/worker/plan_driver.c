@@ -26,12 +26,20 @@ struct drawn_token {
     float gap, logprob, second_logprob;
 };
 
+struct scored_id {
+    uint32_t n, chosen_rank;
+    float logprob, last_logprob;
+};
+
 struct stream {
     uint32_t ids[DRIVER_IDS], n_prompt, n_ids; /* as the head knows them */
     struct sampling_params sampling;
+    bool scores;       /* its prompt is scored, as sampling says; else it is not */
     uint32_t n_shared; /* ids of the prompt whose blocks are stream 0's; a multiple of a block */
     uint32_t n_own;    /* of these it computes so many first, in blocks of its own */
     struct drawn_token out[DRIVER_OUT];
+    struct scored_id scored[DRIVER_IDS]; /* [n_scored] */
+    uint32_t n_scored;
     /* planned so far */
     bool entered;
     uint32_t n_run;                  /* positions, at least */
@@ -67,8 +75,10 @@ struct flight {
     struct plan_run runs[DRIVER_STREAMS];
     struct plan_blocks blocks[DRIVER_STREAMS][DRIVER_GROUPS];
     uint32_t block_ids[DRIVER_STREAMS][DRIVER_GROUPS][DRIVER_TABLE];
-    uint32_t i_streams[DRIVER_STREAMS], n_granted[DRIVER_STREAMS];
-    uint32_t n_drawing;
+    /* of the runs that draw or score */
+    uint32_t i_streams[DRIVER_STREAMS], n_granted[DRIVER_STREAMS], n_scored[DRIVER_STREAMS];
+    bool draws[DRIVER_STREAMS];
+    uint32_t n_answers;
 };
 
 struct driver {
@@ -264,18 +274,28 @@ static bool driver_plan_stream(struct driver *d, const struct way *w, struct fli
         end = least + s->n_drafts + granted;
     }
     driver_give(d, w, f, i_stream, &r, end);
-    if (!s->entered)
-        f->admits[f->plan.n_admits++] = (struct plan_admit){.slot = r.slot,
-                                                            .n_prompt = s->n_prompt,
-                                                            .n_computed = r.start,
-                                                            .ids = {s->ids, s->n_prompt},
-                                                            .sampling = s->sampling};
+    if (!s->entered) {
+        struct plan_admit *a = &f->admits[f->plan.n_admits++];
+        *a = (struct plan_admit){.slot = r.slot,
+                                 .n_prompt = s->n_prompt,
+                                 .n_computed = r.start,
+                                 .ids = {s->ids, s->n_prompt},
+                                 .sampling = s->sampling};
+        if (!s->scores)
+            a->sampling.n_prompt_logprobs = -1;
+    }
     s->entered = true;
+    uint32_t last = s->n_prompt - 1, n_left = r.start < last ? last - r.start : 0;
+    uint32_t n_scored = !s->scores ? 0 : r.n_tokens < n_left ? r.n_tokens : n_left;
     if (r.sample) {
         s->n_draws++;
         s->n_drafts += granted;
-        f->n_granted[f->n_drawing] = granted;
-        f->i_streams[f->n_drawing++] = i_stream;
+    }
+    if (r.sample || n_scored > 0) {
+        f->draws[f->n_answers] = r.sample;
+        f->n_scored[f->n_answers] = n_scored;
+        f->n_granted[f->n_answers] = granted;
+        f->i_streams[f->n_answers++] = i_stream;
     }
     f->runs[f->plan.n_runs++] = r;
     return true;
@@ -299,10 +319,30 @@ static inline struct driver_rank *driver_drawer(struct driver *d)
     return &d->ranks[(d->pp - 1) * d->tp];
 }
 
+static void driver_take_rows(struct stream *s, uint32_t n, const struct result_item *item)
+{
+    if (item->n_prompt_logprobs != n)
+        driver_die("result", "not a row for each position that scores");
+    for (uint32_t k = 0; k < n; k++) {
+        const struct logprob_row *row = &item->prompt_logprobs[k];
+        if (row->ids.n == 0 || row->values.n != row->ids.n ||
+            row->ids.ptr[0] != s->ids[s->n_scored + 1])
+            driver_die("result", "a row of another id");
+        s->scored[s->n_scored++] = (struct scored_id){
+            row->ids.n, row->chosen_rank, row->values.ptr[0], row->values.ptr[row->values.n - 1]};
+    }
+}
+
 static void driver_take_item(struct driver *d, struct flight *f, uint32_t i,
                              const struct result_item *item)
 {
     struct stream *s = &d->streams[f->i_streams[i]];
+    driver_take_rows(s, f->n_scored[i], item);
+    if (!f->draws[i]) {
+        if (item->slot != 10 + f->i_streams[i] || item->ids.n + item->n_logprobs > 0)
+            driver_die("result", "an item that is none of this run, which draws nothing");
+        return;
+    }
     s->n_draws--;
     s->n_drafts -= f->n_granted[i];
     bool logprobs = s->sampling.n_logprobs >= 0;
@@ -360,10 +400,11 @@ static void driver_execute(struct driver *d, struct flight *f)
         driver_run_ranks(d, "step");
     const struct msg_result *r = &driver_drawer(d)->result;
     for (uint32_t i = 0; i < d->n_ranks; i++)
-        if (d->ranks[i].result.n_items != (&d->ranks[i].result == r ? f->n_drawing : 0))
-            driver_die("result", "not an item for each run that draws, from the rank that does");
+        if (d->ranks[i].result.n_items != (&d->ranks[i].result == r ? f->n_answers : 0))
+            driver_die("result",
+                       "not an item for each run that draws or scores, from the rank that does");
     d->n_drafted += r->n_drafted;
-    for (uint32_t i = 0; i < f->n_drawing; i++)
+    for (uint32_t i = 0; i < f->n_answers; i++)
         driver_take_item(d, f, i, &r->items[i]);
 }
 
@@ -381,11 +422,13 @@ static void driver_run(struct driver *d, const struct way *w)
     for (uint32_t i = 0; i < d->n_streams; i++) {
         struct stream *s = &d->streams[i];
         s->n_ids = s->n_prompt;
+        s->n_scored = 0;
         s->entered = false;
         s->n_run = s->n_draws = s->n_drafts = s->n_empty = 0;
         memset(s->n_given, 0, sizeof s->n_given);
         memset(s->n_dropped, 0, sizeof s->n_dropped);
         memset(s->out, 0, sizeof s->out);
+        memset(s->scored, 0, sizeof s->scored);
     }
     for (;;) {
         while (n < w->n_flight && driver_plan(d, w, &flights[n]))
@@ -415,6 +458,11 @@ static inline void driver_must_give(struct driver *d, const char *model, const c
     driver_run(d, w);
     for (uint32_t i = 0; i < d->n_streams; i++) {
         const struct stream *s = &d->streams[i];
+        if (s->n_scored != want[i].n_scored ||
+            memcmp(s->scored, want[i].scored, sizeof s->scored) != 0) {
+            fprintf(stderr, "stream %u: the rows of its prompt are others\n", i);
+            driver_die(model, way);
+        }
         for (uint32_t k = 0; k < want[i].n_ids - want[i].n_prompt; k++) {
             if (s->n_ids == want[i].n_ids &&
                 memcmp(&s->out[k], &want[i].out[k], sizeof s->out[k]) == 0)

@@ -35,8 +35,10 @@ static void draft_init(struct draft *d, uint64_t step)
     *d = (struct draft){.full_ids = {1, 2, 7, 6}, .window_ids = {0, 3, 1, 2}};
     for (uint32_t i = 0; i < 70; i++)
         d->ids[i] = 100 + i % 50;
-    d->admits[0] = (struct plan_admit){.slot = 3, .n_prompt = 20, .ids = {d->ids, 20}};
-    d->admits[1] = (struct plan_admit){.slot = 4, .n_prompt = 5, .ids = {d->ids, 5}};
+    d->admits[0] = (struct plan_admit){
+        .slot = 3, .n_prompt = 20, .ids = {d->ids, 20}, .sampling = {.n_prompt_logprobs = -1}};
+    d->admits[1] = (struct plan_admit){
+        .slot = 4, .n_prompt = 5, .ids = {d->ids, 5}, .sampling = {.n_prompt_logprobs = -1}};
     d->blocks[0][0] = (struct plan_blocks){.i_group = 0, .ids = {d->full_ids, 2}};
     d->blocks[0][1] = (struct plan_blocks){.i_group = 1, .ids = {d->window_ids, 2}};
     d->runs[0] = (struct plan_run){
@@ -121,6 +123,17 @@ static void bend_mean_cached(struct draft *d)
 {
     d->admits[0].n_computed = 16;
     bend_mean_behind_a_hit(d);
+}
+/* What is scored has to be computed here. */
+static void bend_score_behind_a_hit(struct draft *d)
+{
+    bend_run_behind_a_hit(d);
+    d->admits[0].sampling.n_prompt_logprobs = 0;
+}
+static void bend_score_cached(struct draft *d)
+{
+    d->admits[0].n_computed = 16;
+    bend_score_behind_a_hit(d);
 }
 static void bend_last_cached(struct draft *d)
 {
@@ -247,6 +260,8 @@ static const struct {
     {"positions again", bend_run_again, "from position 1, 2 computed"},
     {"positions behind a prefix hit", bend_run_behind_a_hit, NULL},
     {"a mean behind a prefix hit", bend_mean_behind_a_hit, "run from position 16 of a mean"},
+    {"a scored prompt behind a prefix hit", bend_score_behind_a_hit, "of a prompt that is scored"},
+    {"a scored prompt that is cached", bend_score_cached, "of which 16 are computed"},
     {"a mean of what is cached", bend_mean_cached, "of which 16 are computed"},
     {"a last state behind what is cached", bend_last_cached, NULL},
     {"run of nothing", bend_run_none, "run of 0"},
@@ -494,6 +509,7 @@ static void test_sampling_is_kept(void **state)
     d.admits[0].sampling = (struct sampling_params){.temperature = 0.5f,
                                                     .seed = 77,
                                                     .n_logprobs = 3,
+                                                    .n_prompt_logprobs = -1,
                                                     .eos_ids = {eos, 2},
                                                     .logit_bias = bias,
                                                     .n_logit_bias = 1,

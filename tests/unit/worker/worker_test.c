@@ -296,7 +296,10 @@ static void plan(struct fixture *f, uint64_t epoch, uint64_t step)
 {
     static const uint32_t ids[] = {97, 98}, blocks[] = {5};
     const struct plan_admit admit = {
-        .slot = 0, .n_prompt = 2, .ids = {ids, 2}, .sampling = {.seed = 3, .temperature = 1}};
+        .slot = 0,
+        .n_prompt = 2,
+        .ids = {ids, 2},
+        .sampling = {.seed = 3, .temperature = 1, .n_prompt_logprobs = -1}};
     const struct plan_blocks table = {.ids = {blocks, 1}};
     const struct plan_run run = {.slot = 0,
                                  .start = step == 1 ? 0 : (uint32_t)step,

@@ -1,0 +1,131 @@
+"""Damaged HTTP against a running gateway: whatever bytes come, it answers in HTTP or hangs up, stays the same process, has no sanitizer's
+report (findings.py) and serves the next client. COX_HTTP_BYTES is how many connections are made (default 1500), COX_HTTP_SEED what with."""
+import json
+import os
+import random
+import re
+import socket
+
+import httpx
+import pytest
+from cluster import SHORT, SLOW, Cluster, alive
+
+N = int(os.environ.get("COX_HTTP_BYTES", "300" if SHORT else "1500"))
+SEED = int(os.environ.get("COX_HTTP_SEED", "1"))
+KEY = "sk-e2e-test"
+BODIES = {
+    "/v1/completions": {"prompt": "Once", "max_tokens": 4},
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4, "stream": True},
+    "/v1/responses": {"input": "Hi", "max_output_tokens": 4, "stream": True},
+    "/v1/messages": {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4},
+    "/v1/embeddings": {"input": ["Hi"], "encoding_format": "base64"},
+    "/tokenize": {"prompt": "Hi"},
+    "/invocations": {"inputs": "Hi", "parameters": {"max_new_tokens": 4}},
+    "/v1/batches": {"input_file_id": "file-x", "endpoint": "/v1/completions", "completion_window": "24h"},
+}
+PATHS = ["/v1/models", "/v1/models/null", "/health", "/metrics", "/openapi.json", "/v1/files?limit=2", "/v1/responses/x"]
+# what parsers stumble over: lengths, codings, ends of lines, names twice
+PIECES = [b"\r\n", b"\n", b"\r", b"\0", b":", b" ", b"\t", b"0", b"-1", b"18446744073709551616", b"Content-Length: 5\r\n", b"Content-Length: 0\r\n",
+          b"Transfer-Encoding: chunked\r\n", b"Transfer-Encoding: gzip\r\n", b"5\r\nhello\r\n", b"0\r\n\r\n", b"ffffffffffffffff\r\n", b"Host: x\r\n",
+          b"Expect: 100-continue\r\n", b"Connection: close\r\n", b"Connection: upgrade\r\nUpgrade: h2c\r\n", b"HTTP/2.0", b"HTTP/0.9", b"%00", b"%", b"..",
+          b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"A" * 9000, b"X: y\r\n" * 300, b'{"', b"[" * 200, b"\xff\xfe"]
+
+
+def request(rng):
+    """A request as it should be: a body of known length, or in chunks, or none."""
+    head = f"Host: x\r\nAuthorization: Bearer {KEY}\r\n"
+    if rng.random() < 0.3:
+        return f"{rng.choice(['GET', 'HEAD', 'DELETE', 'OPTIONS'])} {rng.choice(PATHS)} HTTP/1.1\r\n{head}\r\n".encode()
+    path = rng.choice(list(BODIES))
+    body = json.dumps(BODIES[path]).encode()
+    head = f"POST {path} HTTP/1.1\r\n{head}Content-Type: application/json\r\n".encode()
+    if rng.random() < 0.3:
+        cut = rng.randrange(len(body))
+        chunks = b"".join(b"%x\r\n%s\r\n" % (len(p), p) for p in (body[:cut], body[cut:]) if p)
+        return head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
+    return head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+def damage(rng, data):
+    data = bytearray(data)
+    for _ in range(rng.choice([0, 1, 1, 2, 4, 16])):
+        at = rng.randrange(len(data) + 1)
+        kind = rng.randrange(6)
+        if kind == 0 and at < len(data):
+            data[at] = rng.randrange(256)
+        elif kind == 1 and at < len(data):
+            data[at] ^= 1 << rng.randrange(8)
+        elif kind == 2:
+            del data[at:at + rng.choice([1, 2, 8, 64])]
+        elif kind == 3:
+            data[at:at] = rng.choice(PIECES)
+        elif kind == 4:
+            data[at:at] = data[at:at + rng.choice([4, 32, 200])]
+        elif kind == 5:
+            data[at:at] = bytes(rng.randrange(256) for _ in range(rng.choice([1, 7])))
+        if not data:
+            break
+    return bytes(data)
+
+
+def converse(port, rng, data):
+    """Sends data in pieces and gives what comes back. Half of the clients hang up without reading."""
+    got = b""
+    with socket.create_connection(("127.0.0.1", port), timeout=30 * SLOW) as s:
+        try:
+            step = rng.choice([len(data) or 1, 1 + rng.randrange(200), 1 + rng.randrange(20)])
+            for i in range(0, min(len(data), step * 60), step):
+                s.sendall(data[i:i + step])
+            s.sendall(data[step * 60:])
+            if rng.random() < 0.5:
+                return got
+            s.shutdown(socket.SHUT_WR)
+            while len(got) < 1 << 20:
+                more = s.recv(65536)
+                if not more:
+                    break
+                got += more
+        except (ConnectionError, TimeoutError) as e:
+            assert not isinstance(e, TimeoutError), f"neither an answer nor an end: {data!r} -> {got!r}"
+    return got
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with Cluster("--api-key", KEY, "--served-model-name", "null", "--max-model-len", "256",
+                 "--state-dir", tmp_path_factory.mktemp("state"), workers=1, tp=1) as c:
+        yield c
+
+
+def test_the_harness_gets_answers(cluster):
+    """Undamaged, every request has an answer that is HTTP: the test below would not notice a client that says nothing."""
+    rng = random.Random(0)
+    statuses = set()
+    for _ in range(60):
+        rng_of_one = random.Random(rng.random())
+        got = b""
+        while not got:
+            got = converse(cluster.ports[0], rng_of_one, request(rng_of_one))
+        statuses.add(int(got[9:12]))
+    assert {200, 404} <= statuses and not any(s >= 500 for s in statuses), statuses
+
+
+@pytest.mark.timeout(7200)
+def test_damaged_requests(cluster, capsys):
+    pid = cluster.pid("gateway-0")
+    statuses = {}
+    for i in range(N):
+        rng = random.Random(f"{SEED}.{i}")
+        data = b"".join(damage(rng, request(rng)) for _ in range(rng.choice([1, 1, 1, 2, 3])))
+        got = converse(cluster.ports[0], rng, data)
+        assert not got or re.match(rb"HTTP/1\.[01] [1-5]\d\d ", got), f"{SEED}.{i}: {data!r} -> {got[:200]!r}"
+        for status in re.findall(rb"HTTP/1\.[01] (\d\d\d) ", got):
+            statuses[int(status)] = statuses.get(int(status), 0) + 1
+        assert not any(s in statuses for s in (500, 502)), f"{SEED}.{i}: {data!r} -> {got!r}"
+    with capsys.disabled():
+        print(f"{N} connections, statuses {dict(sorted(statuses.items()))}")
+    assert {200, 400} <= set(statuses)
+    assert alive(pid) and cluster.pid("gateway-0") == pid
+    r = httpx.post(cluster.url + "/v1/completions", headers={"x-api-key": KEY}, json=BODIES["/v1/completions"], timeout=30 * SLOW)
+    assert r.status_code == 200
+    cluster.wait_idle(30)
