@@ -62,11 +62,14 @@ static struct plan_admit admit(struct drive *d, uint32_t slot, uint32_t n_ids, u
     for (uint32_t g = 0; g < d->n_groups; g++)
         d->tables[slot][g] =
             (struct plan_blocks){.i_group = g, .ids = {d->blocks + (size_t)slot * n, n}};
-    return (struct plan_admit){
-        .slot = slot,
-        .n_prompt = n_ids,
-        .ids = {d->ids + (size_t)slot * SLOT_SHIFT, n_ids},
-        .sampling = {.repetition_penalty = 1, .top_p = 1, .max_tokens = n_more, .n_logprobs = -1}};
+    return (struct plan_admit){.slot = slot,
+                               .n_prompt = n_ids,
+                               .ids = {d->ids + (size_t)slot * SLOT_SHIFT, n_ids},
+                               .sampling = {.repetition_penalty = 1,
+                                            .top_p = 1,
+                                            .max_tokens = n_more,
+                                            .n_logprobs = -1,
+                                            .n_prompt_logprobs = -1}};
 }
 
 void drive_prefill(struct drive *d, uint32_t n_slots, uint32_t n_ids, uint32_t n_more)

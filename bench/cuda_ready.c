@@ -191,10 +191,13 @@ static void first_token(struct executor *e)
                                        .n_blocks = {counts, info->limits.n_kv_groups},
                                        .id = {comm_id, n_id}};
     must(e->ops->join_comm(e, &comm, &err), &err, "join");
-    const struct plan_admit admit = {
-        .n_prompt = 1,
-        .ids = {&id, 1},
-        .sampling = {.repetition_penalty = 1, .top_p = 1, .max_tokens = 1, .n_logprobs = -1}};
+    const struct plan_admit admit = {.n_prompt = 1,
+                                     .ids = {&id, 1},
+                                     .sampling = {.repetition_penalty = 1,
+                                                  .top_p = 1,
+                                                  .max_tokens = 1,
+                                                  .n_logprobs = -1,
+                                                  .n_prompt_logprobs = -1}};
     const struct plan_run run = {
         .blocks = tables, .n_blocks = info->limits.n_kv_groups, .n_tokens = 1, .sample = true};
     const struct msg_plan plan = {

@@ -81,7 +81,7 @@ static void tell_gateway(struct alone *a, const struct scheduler_event *events, 
             request_prefetch(events[i + REQUEST_PREFETCH_FAR].request);
         if (i + REQUEST_PREFETCH_NEAR < n_events)
             request_prefetch_ids(events[i + REQUEST_PREFETCH_NEAR].request);
-        request_fill_tokens(r, request_n_generated(r) - r->n_delivered, &a->items[n++]);
+        request_fill_tokens(r, 0, request_n_generated(r) - r->n_delivered, &a->items[n++]);
         r->n_delivered = request_n_generated(r);
         if (n == TOKENS_ITEMS) {
             send_tokens(a, n);

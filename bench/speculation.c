@@ -107,12 +107,14 @@ static void run_step(uint32_t n, uint32_t n_draft, struct arena *arena, struct s
         for (uint32_t g = 0; g < l->n_kv_groups; g++)
             tables[i][g] = (struct plan_blocks){.i_group = g, .ids = {blocks[i], TABLE}};
         if (enters)
-            admits[p.n_admits++] = (struct plan_admit){
-                .slot = i,
-                .n_prompt = s->n_prompt,
-                .n_computed = s->n_run,
-                .ids = {s->ids, s->n_prompt},
-                .sampling = {.repetition_penalty = 1, .max_tokens = N_DRAWN, .n_logprobs = -1}};
+            admits[p.n_admits++] = (struct plan_admit){.slot = i,
+                                                       .n_prompt = s->n_prompt,
+                                                       .n_computed = s->n_run,
+                                                       .ids = {s->ids, s->n_prompt},
+                                                       .sampling = {.repetition_penalty = 1,
+                                                                    .max_tokens = N_DRAWN,
+                                                                    .n_logprobs = -1,
+                                                                    .n_prompt_logprobs = -1}};
         runs[p.n_runs++] = (struct plan_run){.slot = i,
                                              .start = s->n_run,
                                              .n_tokens = s->n_ids - s->n_run,

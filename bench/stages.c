@@ -200,11 +200,13 @@ static void set_pass_rows(struct group *g, uint32_t n)
 
 static void add_stream(struct plans *p, uint32_t i, uint32_t n_ids, uint32_t n_groups)
 {
-    p->admits[i] = (struct plan_admit){
-        .slot = i,
-        .n_prompt = n_ids,
-        .ids = {p->ids, n_ids},
-        .sampling = {.repetition_penalty = 1, .max_tokens = N_DRAWN, .n_logprobs = -1}};
+    p->admits[i] = (struct plan_admit){.slot = i,
+                                       .n_prompt = n_ids,
+                                       .ids = {p->ids, n_ids},
+                                       .sampling = {.repetition_penalty = 1,
+                                                    .max_tokens = N_DRAWN,
+                                                    .n_logprobs = -1,
+                                                    .n_prompt_logprobs = -1}};
     uint32_t n = (n_ids + N_DRAWN + BLOCK - 1) / BLOCK;
     n = n_ids == N_PROMPT ? N_PROMPT / BLOCK : n;
     for (uint32_t b = 0; b < n; b++)

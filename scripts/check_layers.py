@@ -16,14 +16,14 @@ import source_tree
 
 # header pattern → the places that may include it (a folder or a file); tests may include anything.
 WRAPPED = {
-    r"uv\.h|uv/.*|zmq\.h|zmq_utils\.h|hiredis(/.*|\.h)?|llhttp\.h|curl/.*": ["common/net"],
+    r"uv\.h|uv/.*|zmq\.h|zmq_utils\.h|hiredis(/.*|\.h)?|llhttp\.h|curl/.*|openssl/.*": ["common/net"],
     r".*\.pb-c\.h|protobuf-c(/.*|\.h)": ["proto"],
     r"cuda.*|cublas.*|nvml\.h": ["kernels/cuda"],
     r"nccl\.h": ["worker/comm/nccl.c"],
     r"yaml\.h|argp\.h": ["common/base"],
 }
 LIBRARY_FOLDERS = {  # CMake target → folder of the table
-    "base": "common/base", "net": "common/net", "model": "common/model", "options": "common/options", "proto": "proto", "text": "text",
+    "base": "common/base", "net": "common/net", "model": "common/model", "options": "common/options", "batch": "common/batch", "proto": "proto", "text": "text",
     "kernels": "kernels", "gateway": "gateway", "head": "head", "worker": "worker", "cli": "cli",
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)
