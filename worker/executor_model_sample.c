@@ -52,14 +52,16 @@ void executor_samplers_close(struct executor_model *x)
     x->n_samplers = 0;
 }
 
-uint64_t executor_samplers_bytes(const struct executor_model *x)
-{
-    return x->n_samplers * sampler_bytes(x->engine->config.vocab_size);
-}
-
 uint64_t executor_samplers_measure(uint32_t n_threads, uint32_t vocab_size)
 {
-    return n_samplers(n_threads) * sampler_bytes(vocab_size);
+    return n_samplers(n_threads) * sampler_bytes(vocab_size) + grammars_bytes(vocab_size);
+}
+
+uint64_t executor_samplers_bytes(const struct executor_model *x)
+{
+    return x->n_samplers == 0
+               ? 0
+               : executor_samplers_measure(x->engine->n_threads, x->engine->config.vocab_size);
 }
 
 /* ---- drawing ---- */

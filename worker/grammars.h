@@ -12,6 +12,12 @@ struct grammars;
 struct grammars *grammars_new(const char *tokenizer_path, const char *cache_dir,
                               uint32_t vocab_size, _Atomic uint64_t *progress);
 void grammars_free(struct grammars *g); /* NULL is fine */
+/* What it will have, beside its grammars: so much is measured of vocabularies of 32,000 to 262,144
+ * tokens (tests/e2e/test_sizes.py). */
+static inline uint64_t grammars_bytes(uint32_t vocab_size)
+{
+    return (uint64_t)112 * vocab_size;
+}
 /* The vocabulary is made, behind everything else: up to a second for 262,144 tokens, which the
  * first sequence with a grammar would wait for, and all others with it. Again: nothing. */
 void grammars_prepare(struct grammars *g);

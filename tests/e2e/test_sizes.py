@@ -32,6 +32,9 @@ def test_sizes(tp):
         check(c, kv_used=False)
         run(c, [body_of(f"{i}. " + 10 * SEA) for i in range(16)])
         c.wait_idle()
+        # made by rank 0 beside the first steps, of more than what is left of it
+        wait_for("the vocabulary of grammars is made", lambda: "grammar_vocabulary" in c.log())
+        wait_for("its tokenizer is freed", lambda: all(n <= bound for _, _, n, bound in bounds(c)), seconds=5)
         check(c)
         assert sizes(c)["cox"].rss < 25 * 10**6
 

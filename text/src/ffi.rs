@@ -124,6 +124,7 @@ pub unsafe extern "C" fn text_tokenizer_open(
 pub unsafe extern "C" fn text_tokenizer_free(t: *mut Tokenizer) {
     if !t.is_null() {
         guard_value((), || drop(Box::from_raw(t)));
+        crate::heap::trim();
     }
 }
 

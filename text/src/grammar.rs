@@ -62,15 +62,6 @@ impl TokenizerEnv for Env {
     }
 }
 
-/// A trie is made of small pieces, most of them gone when it is done: pages that nobody has go back.
-fn trim_heap() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: callable by any thread at any time
-    unsafe {
-        libc::malloc_trim(0);
-    }
-}
-
 /// A tokenizer's tokens by their bytes.
 pub struct Vocabulary {
     factory: ParserFactory,
@@ -107,7 +98,7 @@ impl Vocabulary {
         own.full.get_or_init(|| TokTrie::from(&TokRxInfo::new(n, eos), &words));
         drop(words);
         let masks = Arc::new(Masks::new(&env));
-        trim_heap();
+        crate::heap::trim();
         Ok(Vocabulary { factory, masks, eos })
     }
 }

@@ -16,6 +16,7 @@ mod gguf;
 mod gguf_vocab;
 mod grammar;
 mod grammar_source;
+mod heap;
 mod joins;
 mod masks;
 mod pieces;
