@@ -134,9 +134,8 @@ static inline bool executor_draws(const struct executor_model *x)
 /* The samplers come and go with the seat. */
 MUST_USE enum status executor_samplers_open(struct executor_model *x, struct error *err);
 void executor_samplers_close(struct executor_model *x); /* NULL is fine */
-/* Of them and of the vocabulary that grammars have; 0: this rank does not draw. */
+/* Theirs and of grammars; before there are any, of a rank that draws: _measure. */
 uint64_t executor_samplers_bytes(const struct executor_model *x);
-/* The same before there are any: of a rank with so many threads that draws. */
 uint64_t executor_samplers_measure(uint32_t n_threads, uint32_t vocab_size);
 
 /* Opens the model on the device that was found; NULL: on the CPU. */
