@@ -58,7 +58,8 @@ static void ask(struct load *l, uint32_t i)
     if (l->recording && l->o.step_log)
         s->answer = (struct load_answer){.text = mem_array(l->o.n_tokens, 1),
                                          .time_ns = mem_array(l->o.n_tokens, 8)};
-    if (send(s->fd, all, (size_t)n, MSG_NOSIGNAL) != n)
+    bool may_be_closed = l->o.any && s->n_answers > s->n_answers_before; /* reading tells */
+    if (send(s->fd, all, (size_t)n, MSG_NOSIGNAL) != n && !may_be_closed)
         load_die("stream %u: send: %s", i, strerror(errno));
 }
 
@@ -213,6 +214,19 @@ static void keep_rest(struct load_stream *s, const char *at, const char *end)
     memcpy(s->rest, at, s->n_rest);
 }
 
+/* A peer may have only so many requests on a connection: the one that was asked there is asked
+ * again on a new one. */
+static bool open_again(struct load *l, uint32_t i)
+{
+    struct load_stream *s = &l->streams[i];
+    if (!l->o.any || s->has_head || s->n_rest > 0 || s->n_answers == s->n_answers_before)
+        return false;
+    close(s->fd);
+    s->n_answers_before = s->n_answers;
+    load_stream_open(l, i);
+    return true;
+}
+
 void load_stream_read(struct load *l, uint32_t i)
 {
     struct load_stream *s = &l->streams[i];
@@ -221,6 +235,8 @@ void load_stream_read(struct load *l, uint32_t i)
         memcpy(l->buffer, s->rest, n_rest);
     ssize_t n = recv(s->fd, l->buffer + n_rest, 2 * LOAD_READ_BYTES - n_rest, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0 && open_again(l, i))
         return;
     if (n <= 0)
         load_die("stream %u: the connection ended: %s", i, n < 0 ? strerror(errno) : "closed");
