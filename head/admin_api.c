@@ -73,6 +73,15 @@ static void get_events(struct admin_api *a, struct http_request *r)
         answer_json(r, 200, admin_json_events(a->core, since));
 }
 
+/* Whoever asks a head that knows nothing yet keeps what it has: no number at all. */
+static void get_scale(struct admin_api *a, struct http_request *r)
+{
+    if (head_core_desired_workers(a->core) == 0)
+        answer_error(r, 503, "the head has just begun: who is here is known in a few seconds");
+    else
+        answer_json(r, 200, admin_json_scale(a->core));
+}
+
 static void get_adapters(struct admin_api *a, struct http_request *r)
 {
     answer_json(r, 200, admin_json_adapters(a->core));
@@ -179,6 +188,7 @@ static const struct route {
     {"GET", "/", true, get_dashboard},
     {"GET", "/api/status", false, get_status},
     {"GET", "/api/events", false, get_events},
+    {"GET", "/scale", false, get_scale},
     {"POST", "/api/drain", false, post_drain},
     {"GET", "/api/adapters", false, get_adapters},
     {"POST", "/api/adapters", false, post_adapters},

@@ -371,6 +371,32 @@ json_t *admin_json_events(const struct head_core *h, uint64_t since)
     return all;
 }
 
+/* ---- how many workers are wanted ---- */
+
+json_t *admin_json_scale(const struct head_core *h)
+{
+    const struct scale_config *c = &h->config.scale;
+    const struct scale_hint *s = head_core_scale(h);
+    json_t *load = json_object(), *o = json_object();
+    json_object_set_new(load, "running", json_integer(s->load.running));
+    json_object_set_new(load, "waiting", json_integer(s->load.waiting));
+    json_object_set_new(load, "oldest_wait_s", json_real(seconds(s->load.oldest_wait_ns)));
+    json_object_set_new(load, "kv_usage", json_real(s->load.kv_usage));
+    json_object_set_new(o, "desired_workers", integer(head_core_desired_workers(h)));
+    json_object_set_new(o, "workers", json_integer(s->load.n_workers));
+    json_object_set_new(o, "workers_per_group", json_integer(c->world));
+    json_object_set_new(o, "groups_ready", json_integer(s->load.n_groups));
+    json_object_set_new(o, "min_workers", integer((uint64_t)c->min_groups * c->world));
+    json_object_set_new(o, "max_workers",
+                        c->max_groups ? integer((uint64_t)c->max_groups * c->world) : json_null());
+    json_object_set_new(o, "ttft_target_s",
+                        c->ttft_ns ? json_real(seconds(c->ttft_ns)) : json_null());
+    json_object_set_new(o, "calm_s", json_real(seconds(c->calm_ns)));
+    json_object_set_new(o, "load", load);
+    json_object_set_new(o, "reason", text(s->reason));
+    return o;
+}
+
 json_t *admin_json_adapters(const struct head_core *h)
 {
     const struct adapters *t = &h->cluster.adapters;

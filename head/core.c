@@ -42,6 +42,7 @@ void head_core_config_init(struct head_core_config *c)
         .max_requests = 16384,
         .depth = 2,
         .step_target_ns = 250 * NS_PER_MS,
+        .scale = {.calm_ns = 60 * NS_PER_S},
         .enable_prefix_caching = true,
         .gateway_grace_ns = 5 * NS_PER_S,
         .stall_ns = 5 * NS_PER_S,
@@ -54,6 +55,8 @@ struct head_core *head_core_new(const struct head_core_config *c, const struct h
 {
     struct head_core *h = mem_zalloc(sizeof *h);
     h->config = *c;
+    h->config.scale.world = c->cluster.tp * c->cluster.pp;
+    h->config.scale.slots = c->max_num_seqs;
     h->rng.state = c->seed;
     h->start_ns = h->now_ns = h->tick_ns = now_ns;
     events_init(&h->events, c->wall_offset_ns);
@@ -219,6 +222,7 @@ void head_core_tick(struct head_core *h, uint64_t now_ns)
     gateways_tick(h);
     router_tick(h);
     sample_throughput(h);
+    core_scale_tick(h);
     head_core_turn(h, now_ns);
 }
 

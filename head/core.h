@@ -9,6 +9,7 @@
  *
  * One thread. Frames are borrowed for the call. */
 #include "head/cluster.h"
+#include "head/scale_hint.h"
 #include "head/step_log.h"
 
 #define HEAD_TICK_MS 50u
@@ -31,6 +32,7 @@ struct head_core_config {
     uint64_t gateway_grace_ns, stall_ns;
     uint64_t seed;             /* of session numbers: random in cox-head, fixed in tests */
     uint64_t wall_offset_ns;   /* wall clock minus the clock of now_ns */
+    struct scale_config scale; /* world and slots follow from the rest */
     struct step_log *step_log; /* what the schedulers are told and answer; borrowed; NULL: none */
 };
 
@@ -71,6 +73,9 @@ struct head_stats {
     double prompt_tokens_per_s, generation_tokens_per_s; /* over the last seconds */
     double rank_wait_s;                                  /* mean of the last seconds */
 };
+/* How many workers are wanted, and why; 0: not known yet. */
+const struct scale_hint *head_core_scale(const struct head_core *h);
+uint32_t head_core_desired_workers(const struct head_core *h);
 void head_core_get_stats(const struct head_core *h, struct head_stats *out);
 /* Histograms that the core fills from now on: how long ranks wait for their next plan, and the
  * tokens of a step. Borrowed; NULL: nobody asks. */

@@ -124,6 +124,8 @@ struct head_core {
     uint64_t n_samples;
     struct cluster_load load; /* what gateways were told last */
     uint64_t load_ns;         /* when it was; 0: never */
+    struct scale_hint scale;
+    uint64_t scale_ns; /* of the last look; 0: none */
     struct tokens_item items[TOKENS_ITEMS_MAX];
     struct request *item_requests[TOKENS_ITEMS_MAX];
 };
@@ -166,6 +168,9 @@ void core_tell_adapters(struct head_core *h, struct gateway *g);
 void core_send_answers(struct head_core *h);
 /* Ends the requests of adapters that had to go. */
 void core_end_lost(struct head_core *h);
+
+/* core_scale.c: how many workers are wanted */
+void core_scale_tick(struct head_core *h);
 
 /* route.c: which group takes a request */
 

@@ -107,6 +107,11 @@ static void make_core(struct head *h, const struct head_options *o)
     c.step_target_ns = (uint64_t)o->step_target_ms * NS_PER_MS;
     c.priorities = o->scheduling_policy == SCHEDULING_PRIORITY;
     c.max_partial_prefills = (uint32_t)o->max_partial_prefills;
+    uint32_t world = c.cluster.tp * c.cluster.pp;
+    c.scale.min_groups = ((uint32_t)o->scale_min + world - 1) / world;
+    c.scale.max_groups = (uint32_t)o->scale_max / world;
+    c.scale.ttft_ns = (uint64_t)o->scale_ttft_ms * NS_PER_MS;
+    c.scale.calm_ns = (uint64_t)o->scale_calm_s * NS_PER_S;
     c.depth = o->async_scheduling ? 2 : 1;
     c.enable_prefix_caching = o->enable_prefix_caching;
     c.model = o->model;

@@ -66,6 +66,7 @@ static const struct row {
 struct head_metrics {
     struct metrics *registry;
     struct metric *values[N_ROWS], *kv_usage, *uptime, *rank_wait, *step_tokens;
+    struct metric *desired; /* NULL: not known yet, and then there is no series */
     struct metric *accepted_at[SCHEDULER_MAX_DRAFT]; /* NULL: no group guesses so far ahead */
     char *labels;                                    /* of every vllm: series; owned */
 };
@@ -149,6 +150,12 @@ void head_metrics_update(struct head_metrics *m, const struct head_core *core)
         else
             count_to(m->values[i], v);
     }
+    uint32_t desired = head_core_desired_workers(core);
+    if (desired > 0 && !m->desired)
+        m->desired = metrics_gauge(m->registry, "coxswain_head_desired_workers", "",
+                                   "Workers that the load asks for: GET /scale says why.");
+    if (m->desired)
+        metric_set(m->desired, desired);
     update_accepted(m, &s);
     metric_set(m->kv_usage, s.n_blocks ? (double)s.n_blocks_used / (double)s.n_blocks : 0);
     metric_set(m->uptime, (double)s.uptime_ns / 1e9);

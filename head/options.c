@@ -33,6 +33,13 @@ enum status head_options_check(const struct head_options *o, struct error *err)
             return error_set(err, STATUS_INVALID, "--lora-modules %s: NAME=FOLDER is wanted",
                              o->lora_modules.items[i]);
     }
+    if (o->scale_max > 0 && o->scale_max < o->tp * o->pp)
+        return error_set(err, STATUS_INVALID,
+                         "--scale-max %lld is less than a group: --tp %lld x --pp %lld workers",
+                         (long long)o->scale_max, (long long)o->tp, (long long)o->pp);
+    if (o->scale_max > 0 && o->scale_max < o->scale_min)
+        return error_set(err, STATUS_INVALID, "--scale-max %lld is less than --scale-min %lld",
+                         (long long)o->scale_max, (long long)o->scale_min);
     if (o->tp * o->pp > 1024)
         return error_set(err, STATUS_INVALID, "--tp %lld x --pp %lld: at most 1024 ranks a group",
                          (long long)o->tp, (long long)o->pp);

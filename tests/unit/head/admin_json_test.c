@@ -38,6 +38,29 @@ static void status_has_every_field_of_its_page(void **state)
     fixture_free(f);
 }
 
+static void scale_has_every_field_of_its_page(void **state)
+{
+    static const char *const all[] = {"desired_workers", "workers",     "workers_per_group",
+                                      "groups_ready",    "min_workers", "max_workers",
+                                      "ttft_target_s",   "calm_s",      "load",
+                                      "reason"};
+    static const char *const load[] = {"running", "waiting", "oldest_wait_s", "kv_usage"};
+    struct fixture *f = fixture_new(2);
+    form_pair(f);
+    assert_int_equal(head_core_desired_workers(f->core), 0); /* it has just begun */
+    head_core_tick(f->core, f->now);
+    head_core_tick(f->core, f->now + SCALE_HINT_BLIND_NS);
+    json_t *s = admin_json_scale(f->core);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        assert_non_null(json_object_get(s, all[i]));
+    for (size_t i = 0; i < sizeof load / sizeof load[0]; i++)
+        assert_non_null(json_object_get(json_object_get(s, "load"), load[i]));
+    assert_int_equal(json_integer_value(json_object_get(s, "desired_workers")), 2);
+    assert_true(json_is_null(json_object_get(s, "max_workers")));
+    json_decref(s);
+    fixture_free(f);
+}
+
 /* Enough workers, and none of them fit together: both pages say so. */
 static void workers_that_differ_are_told(void **state)
 {
@@ -151,6 +174,7 @@ int main(void)
 {
     log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scale_has_every_field_of_its_page),
         cmocka_unit_test(status_has_every_field_of_its_page),
         cmocka_unit_test(fields_are_read_back_from_logfmt),
         cmocka_unit_test(workers_that_differ_are_told),

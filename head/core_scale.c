@@ -1,0 +1,52 @@
+/* What scale_hint.c looks at, once a second. */
+#include "common/base/clock.h"
+#include "head/core_internal.h"
+
+static uint32_t count_staying(const struct cluster *c)
+{
+    uint32_t n = 0;
+    for (const struct worker *w = c->workers; w; w = w->next)
+        n += !w->draining && cluster_config_fits(c, w);
+    return n;
+}
+
+/* How long the oldest has been without a first token, wherever it is. */
+static uint64_t oldest_wait_ns(const struct head_core *h)
+{
+    uint64_t longest = 0;
+    for (const struct request *r = request_table_next(h->requests, NULL); r;
+         r = request_table_next(h->requests, r)) {
+        if (r->finish != FINISH_NONE || r->first_token_ns || request_n_generated(r) > 0)
+            continue;
+        uint64_t ns = h->now_ns - r->arrival_ns;
+        longest = ns > longest ? ns : longest;
+    }
+    return longest;
+}
+
+void core_scale_tick(struct head_core *h)
+{
+    if (h->scale_ns && h->now_ns - h->scale_ns < NS_PER_S)
+        return;
+    h->scale_ns = h->now_ns;
+    struct scheduler_stats x;
+    dispatch_totals(h, &x);
+    struct scale_load load = {.n_groups = h->n_live,
+                              .n_workers = count_staying(&h->cluster),
+                              .running = x.running,
+                              .waiting = x.waiting + h->n_held,
+                              .kv_usage =
+                                  x.n_blocks ? (double)x.n_blocks_used / (double)x.n_blocks : 0,
+                              .oldest_wait_ns = oldest_wait_ns(h)};
+    scale_hint_update(&h->scale, &h->config.scale, &load, h->now_ns);
+}
+
+const struct scale_hint *head_core_scale(const struct head_core *h)
+{
+    return &h->scale;
+}
+
+uint32_t head_core_desired_workers(const struct head_core *h)
+{
+    return h->scale.groups * h->config.scale.world;
+}

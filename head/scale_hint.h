@@ -1,0 +1,40 @@
+#pragma once
+/* How many workers the cluster wants: for whoever starts and ends them (KEDA, an HPA, a person).
+ * Up at once, when requests wait too long or the KV cache is nearly full; down only when fewer
+ * groups would have been enough for a whole calm time, and then to the most of what was needed
+ * meanwhile. It proposes and never acts. Pure, time is an argument. */
+#include <stdbool.h>
+#include <stdint.h>
+
+struct scale_config {
+    uint32_t world;                  /* workers of a group */
+    uint32_t min_groups, max_groups; /* max 0: no bound */
+    uint32_t slots;                  /* sequences that a group runs at once */
+    uint64_t ttft_ns;                /* a first token is to come within; 0: no such target */
+    uint64_t calm_ns;
+};
+
+struct scale_load {
+    uint32_t n_groups;  /* that serve */
+    uint32_t n_workers; /* that are here and stay: those that drain are leaving */
+    uint32_t running, waiting;
+    double kv_usage;         /* 0 to 1 */
+    uint64_t oldest_wait_ns; /* of those without a first token; 0: there are none */
+};
+
+struct scale_hint {
+    uint32_t groups;        /* wanted; 0: not known yet, a head that has just begun */
+    uint64_t start_ns;      /* of the first look */
+    uint64_t low_since_ns;  /* fewer would be enough since; 0: they would not */
+    uint32_t low_peak;      /* the most of what was needed since */
+    struct scale_load load; /* as of the last look */
+    char reason[240];
+};
+
+/* Who is here is known when everybody has had the time to come back to a new head. */
+#define SCALE_HINT_BLIND_NS 5000000000ull
+/* Requests that have waited for less are no sign, where no target says otherwise. */
+#define SCALE_HINT_WAIT_NS 1000000000ull
+
+void scale_hint_update(struct scale_hint *h, const struct scale_config *c,
+                       const struct scale_load *load, uint64_t now_ns);
