@@ -29,11 +29,11 @@ struct load_answer {
 
 struct load_stream {
     int fd;
-    bool has_head;     /* of the answer being read */
-    bool done;         /* its [DONE] came */
-    uint32_t n_text;   /* events with text */
-    uint32_t n_tokens; /* letters; 0 with `any` */
-    uint32_t text_at;  /* where the text was in the event before */
+    bool has_head;                        /* of the answer being read */
+    bool done;                            /* its [DONE] came */
+    uint32_t n_text;                      /* events with text */
+    uint32_t n_tokens;                    /* letters; 0 with `any` */
+    uint32_t text_at;                     /* where the text was in the event before */
     uint64_t n_answers, n_answers_before; /* this connection */
     struct null_hash expected;
     char *rest; /* read, not yet a whole chunk */
