@@ -23,6 +23,12 @@ enum status model_table_init(struct model_table *t, uint32_t n_gpus, const char 
     return STATUS_OK;
 }
 
+bool model_table_has_port(const struct model_table *t, uint64_t port)
+{
+    return port >= t->first_port &&
+           port < (uint64_t)t->first_port + (uint64_t)t->n_slots * MODEL_PORTS;
+}
+
 struct loaded_model *model_table_find(struct model_table *t, struct str name)
 {
     for (uint32_t i = 0; i < t->n_slots; i++)

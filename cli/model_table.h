@@ -33,6 +33,8 @@ struct model_table {
 /* ports: "LOW-HIGH" (SAGEMAKER_SAFE_PORT_RANGE), NULL: 29000-29999. */
 MUST_USE enum status model_table_init(struct model_table *t, uint32_t n_gpus, const char *ports,
                                       struct error *err);
+/* Whether a model has it, or would. */
+bool model_table_has_port(const struct model_table *t, uint64_t port);
 struct loaded_model *model_table_find(struct model_table *t, struct str name);
 /* The only one that is ready or loading; NULL: there are none, or several. */
 struct loaded_model *model_table_only(struct model_table *t);

@@ -406,6 +406,11 @@ static enum status start(struct models *s, int argc, char **argv, struct error *
     TRY(api_keys_init(&s->keys, &s->o.api_keys, s->o.api_key_file, err));
     TRY(model_table_init(&s->table, sagemaker_gpus(environ),
                          sagemaker_variable(environ, "SAGEMAKER_SAFE_PORT_RANGE"), err));
+    if (model_table_has_port(&s->table, n_port))
+        return error_set(err, STATUS_INVALID,
+                         "SAGEMAKER_BIND_TO_PORT=%llu lies in SAGEMAKER_SAFE_PORT_RANGE, whose "
+                         "ports are the models': choose one outside",
+                         (unsigned long long)n_port);
     TRY(loop_new(&s->loop, err));
     TRY(loop_on_signal(s->loop, SIGINT, on_signal, s));
     TRY(loop_on_signal(s->loop, SIGTERM, on_signal, s));

@@ -20,7 +20,8 @@ class Models(Cluster):
         super().__init__()
         self.store = self.tmp / "models"
         self.store.mkdir()
-        self.range = free_ports(32 * n_models)
+        own, *self.range = free_ports(1 + 32 * n_models)
+        self.ports = [own]
         begin = self.command.index("--print-pids")
         self.command = [self.command[0], "serve", *self.command[begin:], *map(str, args)]
         self.env.update({"SAGEMAKER_MULTI_MODEL": "true", "SERVING_MODEL_STORE": str(self.store),

@@ -83,6 +83,8 @@ static void test_ports(void **state)
     }
     assert_int_equal(model_table_init(&t, 0, "1-32", &err), STATUS_OK);
     assert_int_equal(t.n_slots, 1);
+    assert_true(model_table_has_port(&t, 1) && model_table_has_port(&t, 32));
+    assert_false(model_table_has_port(&t, 0) || model_table_has_port(&t, 33));
     assert_int_equal(model_table_init(&t, 0, "1-65535", &err), STATUS_OK);
     assert_int_equal(t.n_slots, MODEL_TABLE_MAX);
 }
