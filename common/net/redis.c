@@ -111,7 +111,8 @@ static void pause_now(struct redis *r)
 {
     r->state = LINK_PAUSING;
     arm(r, r->pause_ms);
-    r->pause_ms = r->pause_ms * 2 < PAUSE_MAX_MS ? r->pause_ms * 2 : PAUSE_MAX_MS;
+    uint32_t max = r->o.pause_max_ms ? r->o.pause_max_ms : PAUSE_MAX_MS;
+    r->pause_ms = r->pause_ms * 2 < max ? r->pause_ms * 2 : max;
 }
 
 static void on_closed(uv_handle_t *h)

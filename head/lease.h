@@ -1,0 +1,51 @@
+#pragma once
+/* Which of two heads serves: the state machine of docs/reliability.md ("A standby head"). Pure:
+ * what the store answers, whether it can be reached and what time it is go in; what to ask next and
+ * what to do come out. The clock is one that is only ever compared with itself. Loop thread. */
+#include <stdbool.h>
+#include <stdint.h>
+
+enum lease_state { LEASE_WAITING, LEASE_SERVING, LEASE_ENDED };
+
+/* What the store is asked. LOOK changes nothing; TAKE takes a lease that is free and raises the
+ * term; RENEW, of the head that serves, also writes the term that it wants. */
+enum lease_question { LEASE_NOTHING, LEASE_LOOK, LEASE_TAKE, LEASE_RENEW };
+
+/* In the store. GONE, to a RENEW: there is none, and another head has had it since. */
+enum lease_holder { LEASE_FREE, LEASE_OURS, LEASE_OTHERS, LEASE_GONE, LEASE_HOLDER_COUNT };
+
+struct lease_answer {
+    enum lease_holder holder;
+    uint64_t term; /* the store's, after the question */
+};
+
+enum lease_order {
+    LEASE_STAY,
+    LEASE_SERVE,    /* with lease.term */
+    LEASE_RAISE,    /* the term: lease.term, which the store has */
+    LEASE_STEP_DOWN /* for good: the process ends */
+};
+
+struct lease {
+    enum lease_state state;
+    uint64_t ttl_ns;
+    uint64_t term;      /* ours; 0: none yet */
+    uint64_t term_seen; /* the highest of peers that is not ours */
+    uint64_t store_term;
+    bool is_up;
+    bool is_watching; /* since watched_ns every question has been answered */
+    uint64_t watched_ns;
+    enum lease_question open; /* asked, not answered */
+    uint64_t ask_ns;          /* not before */
+};
+
+void lease_init(struct lease *l, uint64_t ttl_ns);
+void lease_on_store(struct lease *l, bool up, uint64_t now_ns);
+/* What to ask now; one question at a time. For whoever cannot ask it: lease_on_answer with NULL. */
+enum lease_question lease_next(struct lease *l, uint64_t now_ns);
+/* NULL: there will be none, or it made no sense. */
+enum lease_order lease_on_answer(struct lease *l, const struct lease_answer *a, uint64_t now_ns);
+/* A peer has seen a term that is not below ours and that we did not tell it: who has the lease? */
+void lease_see_term(struct lease *l, uint64_t term, uint64_t now_ns);
+/* Of the question: TAKE makes it 1 + this and the store's, RENEW writes it. */
+uint64_t lease_wanted_term(const struct lease *l);

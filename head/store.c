@@ -1,0 +1,163 @@
+#include "head/store.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/base/mem.h"
+#include "common/net/redis.h"
+
+enum { NAME_MAX_BYTES = 64, PAUSE_MAX_MS = 250, TIMEOUT_MAX_MS = 1000, HOLDER_MAX = 512 };
+
+/* KEYS: lease ("INSTANCE ADDRESS", expires) and term ("TERM INSTANCE", of the last who took it).
+ * ARGV: question, us (as the lease has it), TTL in ms, wanted term, known term. A TAKE on a store
+ * whose term went back is a LOOK: it has lost what it had, and the lease with it. Whose lease it is
+ * says the instance: the first 16 characters. */
+static const char script[] =
+    "local lease = redis.call('GET', KEYS[1])\n"
+    "local term, last = string.match(redis.call('GET', KEYS[2]) or '', '^(%d+) (%x+)$')\n"
+    "local me = string.sub(ARGV[2], 1, 16)\n"
+    "local free, ours, others, gone = 0, 1, 2, 3\n"
+    "term = tonumber(term or '0')\n"
+    "if lease and string.sub(lease, 1, 16) ~= me then return {others, term, lease} end\n"
+    "local wanted = tonumber(ARGV[4])\n"
+    "if ARGV[1] == 'renew' then\n"
+    "  if not lease and last and last ~= me then return {gone, term, ''} end\n"
+    "  term = math.max(term, wanted)\n"
+    "elseif ARGV[1] == 'look' or term < tonumber(ARGV[5]) then\n"
+    "  return {lease and ours or free, term, lease or ''}\n"
+    "else\n"
+    "  term = math.max(term, wanted) + 1\n"
+    "end\n"
+    "redis.call('SET', KEYS[2], string.format('%.0f', term) .. ' ' .. me)\n"
+    "redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])\n"
+    "return {ours, term, ARGV[2]}\n";
+
+static const char release_script[] =
+    "if string.sub(redis.call('GET', KEYS[1]) or '', 1, 16) == ARGV[1] then\n"
+    "  return redis.call('DEL', KEYS[1])\n"
+    "end\n"
+    "return 0\n";
+
+struct store {
+    struct store_options o;
+    struct redis *redis;
+    char lease_key[NAME_MAX_BYTES + 16], term_key[NAME_MAX_BYTES + 16];
+    char us[HOLDER_MAX], ttl[24];
+    bool told; /* of an answer that makes no sense, since the link came up */
+    void (*released)(void *ctx);
+};
+
+bool store_check_name(const char *name)
+{
+    size_t n = strlen(name);
+    return n > 0 && n <= NAME_MAX_BYTES &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
+}
+
+static bool read_answer(const struct redis_reply *r, struct store_answer *out)
+{
+    if (r->kind != REDIS_LIST || r->n_items != 3)
+        return false;
+    const struct redis_reply *holder = r->items[0], *term = r->items[1], *text = r->items[2];
+    if (holder->kind != REDIS_INTEGER || holder->integer < 0 ||
+        holder->integer >= LEASE_HOLDER_COUNT || term->kind != REDIS_INTEGER || term->integer < 0 ||
+        term->integer >= UINT32_MAX || text->kind != REDIS_TEXT)
+        return false;
+    *out = (struct store_answer){{(enum lease_holder)holder->integer, (uint64_t)term->integer},
+                                 text->text};
+    return true;
+}
+
+static void complain(struct store *s, const struct redis_reply *r)
+{
+    char text[160];
+    snprintf(text, sizeof text, STR_FMT, STR_ARG(r->text));
+    if (!s->told)
+        log_warn("store_answer", "what=\"an answer that makes no sense: taken for none\" error=%s",
+                 log_quote(text));
+    s->told = true;
+}
+
+static void on_reply(void *ctx, const struct redis_reply *reply)
+{
+    struct store *s = ctx;
+    struct store_answer a;
+    bool good = reply && read_answer(reply, &a);
+    if (reply && !good)
+        complain(s, reply);
+    s->o.on_answer(s->o.ctx, good ? &a : NULL);
+}
+
+bool store_ask(struct store *s, enum lease_question q, uint64_t wanted, uint64_t known)
+{
+    static const struct str names[] = {
+        [LEASE_LOOK] = {"look", 4}, [LEASE_TAKE] = {"take", 4}, [LEASE_RENEW] = {"renew", 5}};
+    char wanted_text[24], known_text[24];
+    snprintf(wanted_text, sizeof wanted_text, "%llu", (unsigned long long)wanted);
+    snprintf(known_text, sizeof known_text, "%llu", (unsigned long long)known);
+    const struct str words[] = {STR("EVAL"),
+                                STR(script),
+                                STR("2"),
+                                str_from(s->lease_key),
+                                str_from(s->term_key),
+                                names[q],
+                                str_from(s->us),
+                                str_from(s->ttl),
+                                str_from(wanted_text),
+                                str_from(known_text)};
+    return redis_call(s->redis, words, sizeof words / sizeof words[0], on_reply, s) == STATUS_OK;
+}
+
+static void on_released(void *ctx, const struct redis_reply *reply)
+{
+    struct store *s = ctx;
+    s->released(s->o.ctx);
+}
+
+bool store_release(struct store *s, void (*done)(void *ctx))
+{
+    const struct str words[] = {STR("EVAL"), STR(release_script), STR("1"), str_from(s->lease_key),
+                                {s->us, 16}};
+    s->released = done;
+    return redis_call(s->redis, words, sizeof words / sizeof words[0], on_released, s) == STATUS_OK;
+}
+
+static void on_link(void *ctx, bool up, const char *why)
+{
+    struct store *s = ctx;
+    s->told = false;
+    s->o.on_link(s->o.ctx, up, why);
+}
+
+enum status store_open(struct loop *l, const struct store_options *o, struct store **out,
+                       struct error *err)
+{
+    struct store *s = mem_zalloc(sizeof *s);
+    s->o = *o;
+    snprintf(s->lease_key, sizeof s->lease_key, "{cox:%s}:lease", o->cluster_name);
+    snprintf(s->term_key, sizeof s->term_key, "{cox:%s}:term", o->cluster_name);
+    snprintf(s->us, sizeof s->us, "%016llx %s", (unsigned long long)o->instance, o->address);
+    snprintf(s->ttl, sizeof s->ttl, "%llu", (unsigned long long)o->ttl_ms);
+    uint64_t timeout = o->ttl_ms / 2 < TIMEOUT_MAX_MS ? o->ttl_ms / 2 : TIMEOUT_MAX_MS;
+    const struct redis_options r = {.url = o->url,
+                                    .timeout_ms = (uint32_t)timeout,
+                                    .pause_max_ms = PAUSE_MAX_MS,
+                                    .on_link = on_link,
+                                    .ctx = s};
+    enum status st = redis_open(l, &r, &s->redis, err);
+    if (st != STATUS_OK) {
+        mem_free(s);
+        return error_prefix(err, st, "--redis");
+    }
+    *out = s;
+    return STATUS_OK;
+}
+
+void store_close(struct store *s)
+{
+    if (!s)
+        return;
+    redis_close(s->redis);
+    mem_free(s);
+}
