@@ -218,6 +218,8 @@ static void build_head(struct builder *b, struct up_child *c)
     flag(c, "--admin-host", o->admin_host);
     flag_int(b, c, "--admin-port", o->admin_port);
     flag(c, "--admin-key-file", o->admin_key_file);
+    if (o->redis) /* which it inherits, COX_REDIS: one head alone wants no lease */
+        flag(c, "--redis", "");
     flag_int(b, c, "--tp", o->tp);
     flag_int(b, c, "--pp", o->pp);
     if (o->served_model_names.n_items > 0)

@@ -18,6 +18,7 @@ struct admin_api {
     struct admin_options common;
     const char *key;
     bool metrics_public;
+    const struct standby *standby;
 };
 
 /* ---- answers ---- */
@@ -41,9 +42,23 @@ static void answer_error(struct http_request *r, int status, const char *message
 
 /* ---- routes ---- */
 
+static bool waits(const struct admin_api *a)
+{
+    return a->standby && !standby_serves(a->standby);
+}
+
 static void get_status(struct admin_api *a, struct http_request *r)
 {
-    answer_json(r, 200, admin_json_status(a->core));
+    json_t *o = admin_json_status(a->core);
+    json_object_set_new(o, "role", json_string(waits(a) ? "standby" : "serving"));
+    if (a->standby) {
+        const char *holder = standby_holder(a->standby);
+        json_t *text = json_string(holder);
+        json_object_set_new(o, "lease",
+                            json_pack("{s:o, s:b}", "holder", text ? text : json_string("?"),
+                                      "store_reached", standby_store_is_up(a->standby)));
+    }
+    answer_json(r, 200, o);
 }
 
 /* The value of `since` in "since=12"; other parameters are ignored. */
@@ -258,7 +273,12 @@ static void on_abort(void *ctx, struct http_request *r)
 static bool is_ready(void *ctx)
 {
     const struct admin_api *a = ctx;
-    return head_core_is_ready(a->core);
+    return !waits(a) && head_core_is_ready(a->core);
+}
+
+static const char *why_not_ready(void *ctx)
+{
+    return waits(ctx) ? "standby" : "not ready";
 }
 
 static void before_metrics(void *ctx)
@@ -275,11 +295,13 @@ enum status admin_api_start(struct loop *l, const struct admin_api_options *o,
     a->core = core;
     a->key = o->key;
     a->metrics_public = o->metrics_public;
+    a->standby = o->standby;
     a->metrics = head_metrics_new(o->model ? o->model : "");
     head_metrics_attach(a->metrics, a->core);
     a->common = (struct admin_options){.loop = l,
                                        .metrics = head_metrics_registry(a->metrics),
                                        .ready = is_ready,
+                                       .why_not_ready = why_not_ready,
                                        .before_metrics = before_metrics,
                                        .ctx = a,
                                        .metrics_key = o->metrics_public ? NULL : o->key};

@@ -7,6 +7,7 @@
 #include "common/base/metrics.h"
 #include "common/net/http_server.h"
 #include "head/core.h"
+#include "head/standby.h"
 
 struct admin_api_options {
     const char *host;
@@ -14,6 +15,7 @@ struct admin_api_options {
     const char *key;   /* borrowed; NULL: none */
     const char *model; /* for metric labels; NULL: none */
     bool metrics_public;
+    const struct standby *standby; /* borrowed; NULL: this head alone serves */
 };
 
 struct admin_api;

@@ -46,9 +46,20 @@ void cluster_see_term(struct cluster *c, uint64_t term_seen, uint64_t told_term)
 {
     if (term_seen > c->highest_term_seen)
         c->highest_term_seen = term_seen;
-    /* Our own term comes back from those we told it; from anybody else it is another head's. */
-    if (c->term != 0 && term_seen >= c->term && term_seen > told_term)
+    if (cluster_term_is_foreign(c, term_seen, told_term))
         take_term(c, term_seen + 1);
+}
+
+/* Our own term comes back from those we told it; from anybody else it is another head's. */
+bool cluster_term_is_foreign(const struct cluster *c, uint64_t term_seen, uint64_t told_term)
+{
+    return c->term != 0 && term_seen >= c->term && term_seen > told_term;
+}
+
+void cluster_set_term(struct cluster *c, uint64_t term)
+{
+    if (term > c->term)
+        take_term(c, term);
 }
 
 uint64_t cluster_need_term(struct cluster *c)

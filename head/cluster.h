@@ -143,6 +143,10 @@ void cluster_init(struct cluster *c, const struct cluster_config *config,
 void cluster_fini(struct cluster *c);
 /* Term-related part of every Hello, whatever the role. Call before Welcome is sent. */
 void cluster_see_term(struct cluster *c, uint64_t term_seen, uint64_t told_term);
+/* Is it another head's, or of our own from before a loss? */
+bool cluster_term_is_foreign(const struct cluster *c, uint64_t term_seen, uint64_t told_term);
+/* The term that came with the lease. */
+void cluster_set_term(struct cluster *c, uint64_t term);
 /* The head's term, taken now if it has none yet. */
 uint64_t cluster_need_term(struct cluster *c);
 

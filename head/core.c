@@ -120,7 +120,15 @@ static void on_hello(struct head_core *h, const struct peers_input *in, const st
         return;
     }
     struct peer *known_peer = peers_find_instance(&h->peers, m->role, m->instance);
-    cluster_see_term(&h->cluster, m->term_seen, known_peer ? known_peer->told_term : 0);
+    uint64_t told = known_peer ? known_peer->told_term : 0;
+    const struct head_io *io = &h->peers.io;
+    if (io->on_foreign_term && cluster_term_is_foreign(&h->cluster, m->term_seen, told)) {
+        peers_refuse(&h->peers, in->from, STATUS_AGAIN,
+                     "another head may serve: this one looks at its lease; come again", h->now_ns);
+        io->on_foreign_term(io->ctx, m->term_seen);
+        return;
+    }
+    cluster_see_term(&h->cluster, m->term_seen, told);
     bool known = false;
     struct peer *peer = peers_open(&h->peers, in, m, h->now_ns, &known);
     if (!peer)
@@ -129,6 +137,12 @@ static void on_hello(struct head_core *h, const struct peers_input *in, const st
         cluster_on_hello(&h->cluster, peer, m);
     else if (peer->role == ROLE_GATEWAY)
         gateways_on_hello(h, peer);
+}
+
+void head_core_set_term(struct head_core *h, uint64_t term, uint64_t now_ns)
+{
+    set_now(h, now_ns);
+    cluster_set_term(&h->cluster, term);
 }
 
 static void lose(struct head_core *h, struct peer *peer, const char *why, bool is_goodbye)

@@ -45,6 +45,8 @@ void head_core_free(struct head_core *h);
 /* role and key: of the authenticated sender; ROLE_NONE and "" without CURVE. */
 void head_core_on_frame(struct head_core *h, struct bus_peer from, enum peer_role role,
                         const char *key, struct str frame, uint64_t now_ns);
+/* With a lease: before the first frame, and when the term rises. */
+void head_core_set_term(struct head_core *h, uint64_t term, uint64_t now_ns);
 void head_core_turn(struct head_core *h, uint64_t now_ns);
 void head_core_tick(struct head_core *h, uint64_t now_ns);
 /* Refuses new requests (resubmissions go on) while on. */

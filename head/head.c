@@ -9,6 +9,7 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "head/admin_api.h"
+#include "head/standby.h"
 #include "head/stats_line.h"
 #include "head/step_log_file.h"
 
@@ -24,9 +25,14 @@ struct head {
     struct stats_line stats_line;
     struct step_log_file *step_log_file;
     struct step_log *step_log; /* NULL: none is wanted */
+    struct standby *standby; /* NULL: this head serves alone */
+    struct bus_options bus_options;
     struct authorized authorized;
+    char endpoint[300];
     char admin_key[256];
+    uint64_t instance;
     bool dirty; /* frames came since the last turn */
+    bool failed;
 };
 
 static enum status on_send(void *ctx, struct bus_peer to, struct str frame)
@@ -89,13 +95,24 @@ static void raise_file_limit(uint32_t max_peers)
                  max_peers);
 }
 
+static bool has_store(const struct head_options *o)
+{
+    return o->redis && o->redis[0];
+}
+
+static void on_foreign_term(void *ctx, uint64_t term)
+{
+    struct head *h = ctx;
+    standby_see_term(h->standby, term);
+}
+
 static void make_core(struct head *h, const struct head_options *o)
 {
     struct head_core_config c;
     head_core_config_init(&c);
     raise_file_limit(c.peers.max_peers);
     c.peers.insecure = o->insecure;
-    c.peers.head_instance = random_secure_u64();
+    c.peers.head_instance = h->instance;
     c.cluster.tp = (uint32_t)o->tp;
     c.cluster.pp = (uint32_t)o->pp;
     c.max_num_batched_tokens = (uint32_t)o->max_num_batched_tokens;
@@ -127,28 +144,85 @@ static void make_core(struct head *h, const struct head_options *o)
         step_log_file_guard(h->step_log_file, h->step_log);
     }
     struct head_io io = {.ctx = h, .send = on_send};
+    if (has_store(o))
+        io.on_foreign_term = on_foreign_term;
     h->core = head_core_new(&c, &io, now);
 }
 
-static enum status bind_bus(struct head *h, const struct head_options *o, struct error *err)
+/* What the bus is bound with: now, or when there is a lease. */
+static enum status prepare_bus(struct head *h, const struct head_options *o, struct error *err)
 {
-    char endpoint[300], path[4096];
+    char path[4096];
     bool v6 = strchr(o->host, ':') && o->host[0] != '[';
-    snprintf(endpoint, sizeof endpoint, v6 ? "tcp://[%s]:%lld" : "tcp://%s:%lld", o->host,
+    snprintf(h->endpoint, sizeof h->endpoint, v6 ? "tcp://[%s]:%lld" : "tcp://%s:%lld", o->host,
              (long long)o->port);
-    struct bus_options b = {.endpoint = endpoint,
-                            .insecure = o->insecure,
-                            .allow_remote_insecure = o->allow_remote_insecure,
-                            .authorized = &h->authorized,
-                            .max_frame_bytes = FRAME_MAX_BYTES,
-                            .hwm = BUS_HWM};
-    if (!o->insecure) {
-        TRY(keys_load(o->keys_dir, ROLE_HEAD, &b.keys, err));
-        snprintf(path, sizeof path, "%s/authorized", o->keys_dir);
-        TRY(authorized_load(path, &h->authorized, err));
-    }
+    h->bus_options = (struct bus_options){.endpoint = h->endpoint,
+                                          .insecure = o->insecure,
+                                          .allow_remote_insecure = o->allow_remote_insecure,
+                                          .authorized = &h->authorized,
+                                          .max_frame_bytes = FRAME_MAX_BYTES,
+                                          .hwm = BUS_HWM};
+    if (o->insecure)
+        return STATUS_OK;
+    TRY(keys_load(o->keys_dir, ROLE_HEAD, &h->bus_options.keys, err));
+    snprintf(path, sizeof path, "%s/authorized", o->keys_dir);
+    return authorized_load(path, &h->authorized, err);
+}
+
+static enum status bind_bus(struct head *h, struct error *err)
+{
     struct bus_handlers handlers = {.ctx = h, .on_frame = on_frame};
-    return bus_bind(h->loop, &b, &handlers, &h->bus, err);
+    return bus_bind(h->loop, &h->bus_options, &handlers, &h->bus, err);
+}
+
+/* ---- the lease ---- */
+
+static void on_serve(void *ctx, uint64_t term)
+{
+    struct head *h = ctx;
+    struct error err = {0};
+    head_core_set_term(h->core, term, loop_now_ns(h->loop));
+    if (h->bus)
+        return;
+    if (bind_bus(h, &err) == STATUS_OK) {
+        log_info("head_serves", "endpoint=%s term=%llu", bus_endpoint(h->bus),
+                 (unsigned long long)term);
+        return;
+    }
+    log_error("cannot_serve", "status=%s error=%s", status_name(err.status), log_quote(err.text));
+    h->failed = true;
+    head_stop(h);
+}
+
+static void end_loop(void *ctx)
+{
+    struct head *h = ctx;
+    loop_stop(h->loop);
+}
+
+static enum status wait_for_lease(struct head *h, const struct head_options *o, struct error *err)
+{
+    struct standby_options so = {.url = o->redis,
+                                 .cluster_name = o->cluster_name,
+                                 .address = h->endpoint,
+                                 .instance = h->instance,
+                                 .ttl_ms = (uint64_t)(o->lease_ttl_s * 1000),
+                                 .ctx = h,
+                                 .on_serve = on_serve,
+                                 .on_step_down = end_loop,
+                                 .on_released = end_loop};
+    return standby_start(h->loop, &so, &h->standby, err);
+}
+
+void head_stop(struct head *h)
+{
+    if (!h->standby || !standby_release(h->standby))
+        loop_stop(h->loop);
+}
+
+bool head_failed(const struct head *h)
+{
+    return h->failed;
 }
 
 /* They are loaded when workers come. */
@@ -164,32 +238,36 @@ static enum status load_adapters(struct head *h, const struct head_options *o, s
     return STATUS_OK;
 }
 
+static enum status start(struct head *h, const struct head_options *o, struct error *err)
+{
+    if (o->admin_key_file)
+        TRY(read_admin_key(o->admin_key_file, h->admin_key, sizeof h->admin_key, err));
+    TRY(prepare_bus(h, o, err));
+    if (!has_store(o))
+        TRY(bind_bus(h, err));
+    if (o->step_log)
+        TRY(step_log_file_open(o->step_log, (uint64_t)o->step_log_max_bytes, &h->step_log_file,
+                               err));
+    make_core(h, o); /* frames arrive only once the loop runs */
+    TRY(load_adapters(h, o, err));
+    if (has_store(o))
+        TRY(wait_for_lease(h, o, err));
+    struct admin_api_options a = {.host = o->admin_host,
+                                  .port = (uint16_t)o->admin_port,
+                                  .key = h->admin_key[0] ? h->admin_key : NULL,
+                                  .metrics_public = o->metrics_public,
+                                  .model = o->model,
+                                  .standby = h->standby};
+    return admin_api_start(h->loop, &a, h->core, &h->admin, err);
+}
+
 enum status head_start(struct loop *l, const struct head_options *o, struct head **out,
                        struct error *err)
 {
     struct head *h = mem_zalloc(sizeof *h);
     h->loop = l;
-    enum status s = STATUS_OK;
-    if (o->admin_key_file)
-        s = read_admin_key(o->admin_key_file, h->admin_key, sizeof h->admin_key, err);
-    if (s == STATUS_OK)
-        s = bind_bus(h, o, err);
-    if (s == STATUS_OK && o->step_log)
-        s = step_log_file_open(o->step_log, (uint64_t)o->step_log_max_bytes, &h->step_log_file,
-                               err);
-    if (s != STATUS_OK) {
-        head_free(h);
-        return s;
-    }
-    make_core(h, o); /* frames arrive only once the loop runs */
-    struct admin_api_options a = {.host = o->admin_host,
-                                  .port = (uint16_t)o->admin_port,
-                                  .key = h->admin_key[0] ? h->admin_key : NULL,
-                                  .metrics_public = o->metrics_public,
-                                  .model = o->model};
-    s = load_adapters(h, o, err);
-    if (s == STATUS_OK)
-        s = admin_api_start(l, &a, h->core, &h->admin, err);
+    h->instance = random_secure_u64();
+    enum status s = start(h, o, err);
     if (s != STATUS_OK) {
         head_free(h);
         return s;
@@ -198,9 +276,11 @@ enum status head_start(struct loop *l, const struct head_options *o, struct head
                     loop_now_ns(l));
     h->tick = loop_timer_start(l, HEAD_TICK_MS, HEAD_TICK_MS, on_tick, h);
     loop_on_turn_end(l, on_turn_end, h);
-    log_info("head_started", "endpoint=%s admin=http://%s:%u tp=%lld pp=%lld encrypted=%s",
-             bus_endpoint(h->bus), o->admin_host, admin_api_port(h->admin), (long long)o->tp,
-             (long long)o->pp, o->insecure ? "false" : "true");
+    log_info("head_started",
+             "endpoint=%s admin=http://%s:%u tp=%lld pp=%lld encrypted=%s serves=%s",
+             h->bus ? bus_endpoint(h->bus) : h->endpoint, o->admin_host, admin_api_port(h->admin), (long long)o->tp,
+             (long long)o->pp, o->insecure ? "false" : "true",
+             h->standby ? "\"when it has the lease\"" : "true");
     *out = h;
     return STATUS_OK;
 }
@@ -211,7 +291,9 @@ void head_free(struct head *h)
         return;
     loop_timer_stop(h->tick);
     admin_api_free(h->admin);
+    standby_free(h->standby);
     bus_close(h->bus);
+    explicit_bzero(&h->bus_options.keys, sizeof h->bus_options.keys);
     head_core_free(h->core);
     step_log_file_close(h->step_log_file); /* the last to look at the log */
     step_log_free(h->step_log);

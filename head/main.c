@@ -1,6 +1,6 @@
 /* cox-head: options, loop, run; `cox-head replay` is `cox replay`. SIGTERM and SIGINT end it at
  * once: workers and gateways notice by its silence, keep what they have, and say Hello to its
- * successor. */
+ * successor. One that serves by a lease gives it back first; one that has lost it ends with 0. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +17,9 @@ enum { EXIT_RUNTIME = 1, EXIT_CONFIG = 2 };
 
 static void on_signal(void *ctx, int signum)
 {
+    struct head *const *head = ctx;
     log_info("head_stopping", "signal=%d", signum);
-    loop_stop(ctx);
+    head_stop(*head);
 }
 
 static int fail(const struct error *err, int code)
@@ -35,18 +36,19 @@ static int run(const struct head_options *o)
     signal(SIGPIPE, SIG_IGN);
     enum status s = loop_new(&loop, &err);
     if (s == STATUS_OK)
-        s = loop_on_signal(loop, SIGTERM, on_signal, loop);
+        s = loop_on_signal(loop, SIGTERM, on_signal, &head);
     if (s == STATUS_OK)
-        s = loop_on_signal(loop, SIGINT, on_signal, loop);
+        s = loop_on_signal(loop, SIGINT, on_signal, &head);
     if (s == STATUS_OK)
         s = head_start(loop, o, &head, &err);
     if (s == STATUS_OK)
         loop_run(loop);
+    bool failed = s == STATUS_OK && head_failed(head);
     head_free(head);
     if (loop)
         loop_free(loop);
     if (s == STATUS_OK)
-        return 0;
+        return failed ? EXIT_RUNTIME : 0;
     return fail(&err, status_is_configuration(s) ? EXIT_CONFIG : EXIT_RUNTIME);
 }
 

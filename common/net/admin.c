@@ -1,5 +1,6 @@
 #include "common/net/admin.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -60,6 +61,10 @@ bool admin_handle(const struct admin_options *o, struct http_request *r)
         return true;
     }
     bool ok = live ? loop_lag_ns(o->loop) <= LIVE_LAG_MAX_NS : o->ready(o->ctx);
-    respond_text(r, ok ? 200 : 503, ok ? "ok\n" : "not ready\n");
+    char why[64] = "ok\n";
+    if (!ok)
+        snprintf(why, sizeof why, "%s\n",
+                 ready && o->why_not_ready ? o->why_not_ready(o->ctx) : "not ready");
+    respond_text(r, ok ? 200 : 503, why);
     return true;
 }

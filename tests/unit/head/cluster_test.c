@@ -46,6 +46,39 @@ static void the_term_is_above_every_term_seen(void **state)
     fixture_free(f);
 }
 
+static uint64_t foreign_term;
+
+static void note_foreign_term(void *ctx, uint64_t term)
+{
+    foreign_term = term;
+}
+
+/* The term came with the lease; another head's is no reason to take the next one. */
+static void with_a_lease_a_higher_term_is_looked_into(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    f->core->peers.io.on_foreign_term = note_foreign_term;
+    foreign_term = 0;
+    head_core_set_term(f->core, 5, f->now);
+    struct msg a = worker_hello(101, 0), b = worker_hello(102, 1);
+    a.hello.term_seen = 4;
+    say(f, 1, &a);
+    assert_int_equal(box_find(f, 1, MSG_WELCOME)->welcome.term, 5);
+    for (uint64_t seen = 5; seen <= 9; seen += 4) { /* as high is not ours either */
+        box_clear(f);
+        b.hello.term_seen = seen;
+        say(f, 2, &b);
+        assert_int_equal(box_find(f, 2, MSG_REFUSED)->refused.status, STATUS_AGAIN);
+        assert_int_equal(foreign_term, seen);
+        assert_int_equal(f->core->cluster.term, 5);
+    }
+    head_core_set_term(f->core, 10, f->now); /* it is ours still */
+    say(f, 2, &b);
+    assert_int_equal(box_find(f, 2, MSG_WELCOME)->welcome.term, 10);
+    assert_int_equal(box_find(f, 1, MSG_FORM)->form.term_epoch >> 32, 10);
+    fixture_free(f);
+}
+
 static void a_term_without_a_successor_is_refused(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -553,6 +586,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pair_forms_in_term_one),
         cmocka_unit_test(the_term_is_above_every_term_seen),
+        cmocka_unit_test(with_a_lease_a_higher_term_is_looked_into),
         cmocka_unit_test(a_term_without_a_successor_is_refused),
         cmocka_unit_test(a_worker_started_for_another_tp_is_refused),
         cmocka_unit_test(impossible_sizes_are_refused),

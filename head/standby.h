@@ -1,0 +1,28 @@
+#pragma once
+/* Two heads of one cluster: this one waits, and serves when it has the lease. The wiring of
+ * head/lease.h and head/store.h to the loop; docs/reliability.md ("A standby head"). Loop thread. */
+#include "common/net/loop.h"
+#include "head/lease.h"
+
+struct standby_options {
+    const char *url, *cluster_name, *address; /* as store_options has them */
+    uint64_t instance, ttl_ms;
+    void *ctx;
+    void (*on_serve)(void *ctx, uint64_t term); /* also when the term rises while it serves */
+    void (*on_step_down)(void *ctx);
+    void (*on_released)(void *ctx);
+};
+
+struct standby;
+MUST_USE enum status standby_start(struct loop *l, const struct standby_options *o,
+                                   struct standby **out, struct error *err);
+void standby_free(struct standby *s); /* NULL is fine; not from a callback of the loop */
+bool standby_serves(const struct standby *s);
+bool standby_store_is_up(const struct standby *s);
+/* "INSTANCE ADDRESS" of who has the lease, as last heard; "": nobody. */
+const char *standby_holder(const struct standby *s);
+/* A peer has seen a term that is another head's: lease_see_term. */
+void standby_see_term(struct standby *s, uint64_t term);
+/* Before the process ends: the other one need not wait for the TTL. on_released follows, at the
+ * latest after a moment; false: there is nothing to release. */
+bool standby_release(struct standby *s);

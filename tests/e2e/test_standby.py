@@ -1,0 +1,163 @@
+"""Two heads and a real Redis on loopback (of Debian's redis-tools; skipped where there is none): who serves, what
+a loss of either does, and that nobody serves twice."""
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from cluster import BIN, SLOW, end_all, free_ports, get, wait_for
+from test_quotas import PASSWORD, Redis, needs_redis
+
+TTL = 1.0
+pytestmark = needs_redis
+
+
+class Head:
+    """A cox-head of a pair, restarted by nobody."""
+
+    def __init__(self, folder, url, name):
+        self.port, self.admin_port = free_ports(2)
+        self.log_path = folder / f"{name}.log"
+        self.command = [str(BIN / "cox-head"), "--insecure", "--port", str(self.port), "--admin-port", str(self.admin_port),
+                        "--lease-ttl", str(TTL)]
+        self.env = {**os.environ, "COX_REDIS": url}
+
+    def start(self):
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env)
+        return self
+
+    def status(self):
+        code, body = get(f"http://127.0.0.1:{self.admin_port}/api/status")
+        return json.loads(body) if code == 200 else {}
+
+    def role(self):
+        return self.status().get("role")
+
+    def term(self):
+        return self.status().get("term", 0)
+
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def wait_role(self, role, seconds=20):
+        wait_for(f"it is {role}\n{self.log()}", lambda: self.role() == role, seconds)
+
+
+@pytest.fixture
+def redis(tmp_path):
+    with Redis(tmp_path) as r:
+        yield r
+
+
+@pytest.fixture
+def heads(tmp_path, redis):
+    pair = [Head(tmp_path, redis.url, name) for name in ("a", "b")]
+    pair[0].start().wait_role("serving")
+    pair[1].start().wait_role("standby")
+    wait_for("the standby knows who serves", lambda: str(pair[0].port) in pair[1].status()["lease"]["holder"])
+    yield pair
+    end_all([h.process for h in pair])
+
+
+def stays(heads, roles, seconds):
+    """Nothing is to happen: looked at for as long as it could."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for head, role in zip(heads, roles):
+            assert head.role() == role, f"{head.role()} instead of {role}\n{head.log()}"
+        time.sleep(0.05)
+
+
+def test_one_serves_and_one_waits(heads, redis):
+    a, b = heads
+    assert get(f"http://127.0.0.1:{b.admin_port}/readyz") == (503, "standby\n")
+    assert get(f"http://127.0.0.1:{b.admin_port}/livez")[0] == 200
+    with pytest.raises(ConnectionRefusedError):
+        connect(b.port)
+    connect(a.port).close()
+    term = a.term()
+    a.process.send_signal(signal.SIGKILL)
+    a.process.wait()
+    b.wait_role("serving")
+    connect(b.port).close()
+    assert b.term() > term
+    a.start().wait_role("standby")
+    stays(heads, ["standby", "serving"], 1.5 * TTL)
+    begin = time.monotonic()
+    b.process.terminate()  # gives the lease back: nobody waits for the TTL
+    a.wait_role("serving")
+    assert time.monotonic() - begin < TTL * SLOW, a.log()
+    assert b.process.wait(20) == 0
+    assert a.term() > term + 1
+
+
+def connect(port):
+    return socket.create_connection(("127.0.0.1", port), 5)
+
+
+def test_redis_goes_and_comes_back_empty(heads, redis):
+    a, b = heads
+    term = a.term()
+    redis.kill()
+    wait_for("both have lost it", lambda: not any(h.status()["lease"]["store_reached"] for h in heads))
+    stays(heads, ["serving", "standby"], 1.5 * TTL)
+    redis.start()
+    wait_for("both have it again", lambda: all(h.status()["lease"]["store_reached"] for h in heads))
+    stays(heads, ["serving", "standby"], 2.5 * TTL)
+    assert a.term() == term
+    assert redis.ask("GET", "{cox:default}:term").split()[0] == str(term)
+    assert redis.ask("FLUSHALL") == "OK"  # under the links' feet
+    stays(heads, ["serving", "standby"], 2.5 * TTL)
+    assert a.term() == term
+
+
+def test_redis_and_the_serving_head_die_together(heads, redis):
+    a, b = heads
+    redis.kill()
+    a.process.kill()
+    a.process.wait()
+    a.start().wait_role("standby")
+    stays(heads, ["standby", "standby"], 1.5 * TTL)  # nobody can say who may
+    redis.start()
+    wait_for("one serves", lambda: "serving" in (a.role(), b.role()))
+    time.sleep(TTL)
+    assert sorted([a.role(), b.role()]) == ["serving", "standby"]
+
+
+def test_a_head_that_stood_still_steps_down(heads, redis):
+    a, b = heads
+    term = a.term()
+    a.process.send_signal(signal.SIGSTOP)
+    b.wait_role("serving")
+    assert b.term() > term
+    a.process.send_signal(signal.SIGCONT)
+    assert a.process.wait(20) == 0  # its supervisor starts it again, as the standby
+    assert "lease_lost" in a.log()
+    a.start().wait_role("standby")
+    stays(heads, ["standby", "serving"], TTL)
+
+
+def test_nonsense_in_the_store_is_no_answer(heads, redis):
+    """Whatever somebody else writes there, the head that serves goes on."""
+    a, b = heads
+    for value in ("", "x", "1 2 3", "99999999999999999999 0123456789abcdef", "4294967295 0123456789abcdef"):
+        assert redis.ask("SET", "{cox:default}:term", value) == "OK"
+        stays(heads, ["serving", "standby"], TTL)
+    assert "store_answer" in a.log()  # the last one leaves no room for a term
+
+
+def test_options_are_checked(tmp_path):
+    def refusal(*args):
+        done = subprocess.run([str(BIN / "cox-head"), "--insecure", "--port", "0", "--admin-port", "0", *args],
+                              capture_output=True, text=True, timeout=20 * SLOW)
+        return done.returncode, done.stderr
+
+    code, text = refusal("--redis", "unix:///x", "--cluster-name", "a}b")
+    assert code == 2 and "--cluster-name" in text
+    code, text = refusal("--redis", f"http://u:{PASSWORD}@h")
+    assert code == 2 and "redis" in text and PASSWORD not in text
