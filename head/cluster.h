@@ -143,16 +143,12 @@ void cluster_init(struct cluster *c, const struct cluster_config *config,
 void cluster_fini(struct cluster *c);
 /* Term-related part of every Hello, whatever the role. Call before Welcome is sent. */
 void cluster_see_term(struct cluster *c, uint64_t term_seen, uint64_t told_term);
-/* Is it another head's, or of our own from before a loss? */
 bool cluster_term_is_foreign(const struct cluster *c, uint64_t term_seen, uint64_t told_term);
-/* The term that came with the lease. */
-void cluster_set_term(struct cluster *c, uint64_t term);
-/* The head's term, taken now if it has none yet. */
-uint64_t cluster_need_term(struct cluster *c);
+void cluster_set_term(struct cluster *c, uint64_t term); /* with the lease */
+uint64_t cluster_need_term(struct cluster *c);           /* taken now if there is none */
 
 /* Has the worker the configuration in force? True while there is none. */
 bool cluster_config_fits(const struct cluster *c, const struct worker *w);
-
 /* Checks any role's Hello before its session is opened. */
 MUST_USE enum status cluster_check_hello(const struct cluster *c, const struct msg_hello *h,
                                          struct error *err);

@@ -25,7 +25,7 @@ struct head {
     struct stats_line stats_line;
     struct step_log_file *step_log_file;
     struct step_log *step_log; /* NULL: none is wanted */
-    struct standby *standby; /* NULL: this head serves alone */
+    struct standby *standby;   /* NULL: this head serves alone */
     struct bus_options bus_options;
     struct authorized authorized;
     char endpoint[300];
@@ -278,8 +278,8 @@ enum status head_start(struct loop *l, const struct head_options *o, struct head
     loop_on_turn_end(l, on_turn_end, h);
     log_info("head_started",
              "endpoint=%s admin=http://%s:%u tp=%lld pp=%lld encrypted=%s serves=%s",
-             h->bus ? bus_endpoint(h->bus) : h->endpoint, o->admin_host, admin_api_port(h->admin), (long long)o->tp,
-             (long long)o->pp, o->insecure ? "false" : "true",
+             h->bus ? bus_endpoint(h->bus) : h->endpoint, o->admin_host, admin_api_port(h->admin),
+             (long long)o->tp, (long long)o->pp, o->insecure ? "false" : "true",
              h->standby ? "\"when it has the lease\"" : "true");
     *out = h;
     return STATUS_OK;

@@ -15,7 +15,8 @@ struct head_io {
     void *ctx;
     enum status (*send)(void *ctx, struct bus_peer to, struct str frame);
     /* A peer has seen a term that is not below ours and not from us. It was refused, and comes
-     * again: whose the lease is has to be looked at first. NULL: no lease, the next term is ours. */
+     * again: whose the lease is has to be looked at first. NULL: no lease, the next term is ours.
+     */
     void (*on_foreign_term)(void *ctx, uint64_t term);
 };
 

@@ -61,8 +61,9 @@ static void on_answer(void *ctx, const struct store_answer *a)
         s->o.on_serve(s->o.ctx, s->lease.term);
         break;
     case LEASE_STEP_DOWN:
-        log_warn("lease_lost", "term=%llu store_term=%llu holder=%s next=\"this head ends; started "
-                               "again it waits as the standby\"",
+        log_warn("lease_lost",
+                 "term=%llu store_term=%llu holder=%s next=\"this head ends; started "
+                 "again it waits as the standby\"",
                  (unsigned long long)before, (unsigned long long)a->lease.term,
                  log_quote(s->holder));
         s->o.on_step_down(s->o.ctx);

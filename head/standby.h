@@ -1,6 +1,7 @@
 #pragma once
 /* Two heads of one cluster: this one waits, and serves when it has the lease. The wiring of
- * head/lease.h and head/store.h to the loop; docs/reliability.md ("A standby head"). Loop thread. */
+ * head/lease.h and head/store.h to the loop; docs/reliability.md ("A standby head"). Loop thread.
+ */
 #include "common/net/loop.h"
 #include "head/lease.h"
 

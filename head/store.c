@@ -117,8 +117,8 @@ static void on_released(void *ctx, const struct redis_reply *reply)
 
 bool store_release(struct store *s, void (*done)(void *ctx))
 {
-    const struct str words[] = {STR("EVAL"), STR(release_script), STR("1"), str_from(s->lease_key),
-                                {s->us, 16}};
+    const struct str words[] = {
+        STR("EVAL"), STR(release_script), STR("1"), str_from(s->lease_key), {s->us, 16}};
     s->released = done;
     return redis_call(s->redis, words, sizeof words / sizeof words[0], on_released, s) == STATUS_OK;
 }

@@ -9,7 +9,7 @@ struct admin_options {
     struct metrics *metrics;
     bool (*ready)(void *ctx);
     const char *(*why_not_ready)(void *ctx); /* a word; NULL: "not ready" */
-    void (*before_metrics)(void *ctx); /* sets gauges that are read, not counted; or NULL */
+    void (*before_metrics)(void *ctx);       /* sets gauges that are read, not counted; or NULL */
     void *ctx;
     const char *metrics_key; /* /metrics wants this bearer key; NULL: open */
 };

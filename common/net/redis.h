@@ -22,8 +22,8 @@ struct redis_reply { /* valid in the callback only */
 };
 
 struct redis_options {
-    const char *url;     /* see redis_url_parse */
-    uint32_t timeout_ms; /* for connecting and for each answer; 0: 1000 */
+    const char *url;       /* see redis_url_parse */
+    uint32_t timeout_ms;   /* for connecting and for each answer; 0: 1000 */
     uint32_t pause_max_ms; /* between attempts to connect, from 100 up; 0: 5000 */
     void (*on_link)(void *ctx, bool up, const char *why); /* never inside of redis_call or _open */
     void *ctx;

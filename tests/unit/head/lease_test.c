@@ -22,7 +22,7 @@ struct step {
     enum lease_holder holder; /* of ANSWER */
     uint64_t term;            /* of ANSWER and SEE */
     int want;                 /* of ASK: the question; of ANSWER and NONE: the order */
-    uint64_t want_term;       /* of a question: what it wants; of an order: ours. 0: not looked at */
+    uint64_t want_term; /* of a question: what it wants; of an order: ours. 0: not looked at */
 };
 
 static void play(const char *name, const struct step *steps, size_t n)
@@ -305,7 +305,8 @@ static void two_heads(void **state)
                 w.now_ms += 3 * TTL_MS; /* everybody stood still */
             else if (dice < 4)
                 lease_on_store(l, dice % 2 == 0, w.now_ms * NS_PER_MS);
-            else if (dice == 4 && w.term > 0 && w.now_ms > w.since_empty_ms + 5 * TTL_MS) /* it lost all */
+            else if (dice == 4 && w.term > 0 &&
+                     w.now_ms > w.since_empty_ms + 5 * TTL_MS) /* it lost all */
                 w = (struct world){.heads = {w.heads[0], w.heads[1]},
                                    .now_ms = w.now_ms,
                                    .owner = -1,
