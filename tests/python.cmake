@@ -67,6 +67,22 @@ add_test(NAME chaos_kill_loop_model
                  --model ${CMAKE_SOURCE_DIR}/build/goldens/gemma3_tiny_gguf_q4_0/model.gguf --device cpu)
 set_tests_properties(chaos_kill_loop_model PROPERTIES LABELS chaos TIMEOUT 3000 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
                      ENVIRONMENT "${e2e_environment}")
+# Three hosts under a schedule of faults: a minute of it here, ten beside it; the checker's own test first, for a checker
+# that sees nothing passes everything.
+add_test(NAME chaos_checker COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
+                                    ${CMAKE_CURRENT_SOURCE_DIR}/chaos/checker_test.py ${CMAKE_CURRENT_SOURCE_DIR}/chaos/hands_test.py)
+add_test(NAME chaos_hosts COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/chaos/run --seed 5 --minutes 1)
+add_test(NAME chaos_hosts_whole COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/chaos/run --minutes 10)
+set_tests_properties(chaos_checker chaos_hosts chaos_hosts_whole PROPERTIES LABELS chaos TIMEOUT 3000
+                     SKIP_RETURN_CODE 77 RUN_SERIAL TRUE ENVIRONMENT "${e2e_environment}")
+set_tests_properties(chaos_hosts_whole PROPERTIES LABELS long)
+if(COX_SANITIZE)
+  set_tests_properties(chaos_hosts PROPERTIES LABELS long)
+else() # a wall clock that jumps, preloaded; sanitizers want to be the first library themselves
+  add_library(chaos_clock MODULE chaos/clock.c)
+  target_link_libraries(chaos_clock PRIVATE ${CMAKE_DL_LIBS})
+  set_target_properties(chaos_clock PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+endif()
 
 # Against files made by Hugging Face's own libraries; skipped where they are absent (COX_GOLDENS).
 foreach(part tokenizers fast chat gguf spm)

@@ -1,0 +1,252 @@
+"""The faults of a chaos run: a schedule out of a seed, and the hands that do what it says.
+
+A fault is a dict: at (seconds from the start), kind, on (what it hits), for (seconds until it is healed; absent: it is
+over at once) and what its kind needs beside. Everything random is in the schedule, so a schedule that is printed,
+cut short and given back (--schedule) is the same run, as far as the machine allows."""
+import asyncio
+import itertools
+import random
+import signal
+import subprocess
+import sys
+import time
+
+from chaos_net import HOSTS, WIRE, address, run
+
+BEGIN_S, CALM_S = 3.0, 8.0  # before the first fault; at the end, so that the last ones are healed inside the run
+# How often a kind is in the deck from which all are drawn before one comes again.
+DECK = {"kill_worker": 3, "kill_head": 2, "kill_gateway": 2, "kill_standby": 1, "formation": 2, "hang_short": 2, "hang_long": 2,
+        "partition": 2, "one_way": 2, "loss": 1, "delay": 1, "flap": 2, "clock": 1, "disk": 1, "redis_killed": 1, "redis_hangs": 1,
+        "slow_readers": 1}
+
+
+def draw(rng, kind, names):
+    """What a fault of this kind hits, how long, how hard."""
+    def some(prefix):
+        return rng.choice([n for n in names if n.startswith(prefix)])
+
+    def span(low, high):
+        return round(rng.uniform(low, high), 2)
+
+    if kind.startswith("kill_"):
+        return {"on": some(kind[5:])}
+    if kind == "formation":  # a group loses a rank, and the head dies while the next one is being formed
+        return {"on": some("worker"), "then": "head", "after": span(0, 0.4)}
+    if kind.startswith("hang_"):
+        on = some(rng.choice(["worker", "worker", "head", "gateway"]))
+        return {"on": on, "for": span(0.2, 0.8) if kind == "hang_short" else span(3, 6)}
+    if kind in ("partition", "one_way"):
+        pair = rng.sample(HOSTS, 2)
+        return {"on": "".join(sorted(pair) if kind == "partition" else pair), "for": span(2, 6)}
+    if kind.startswith("redis_"):
+        return {"on": "redis", "for": span(2, 5)}
+    if kind == "slow_readers":
+        return {"on": "clients", "for": span(3, 8), "seed": rng.randrange(10**6)}
+    if kind == "flap":
+        return {"on": rng.choice(HOSTS), "times": [span(0.2, 1.5) for _ in range(rng.randrange(1, 4))]}
+    return {"on": rng.choice(HOSTS), "for": span(3, 7), **{
+        "loss": lambda: {"percent": rng.randrange(3, 21)}, "delay": lambda: {"ms": rng.randrange(5, 81)},
+        "clock": lambda: {"seconds": rng.choice([-1, 1]) * rng.choice([1, 30, 3600, 86400, 10**8])}, "disk": dict}[kind]()}
+
+
+def hands(fault):
+    """What two faults may not do at the same time."""
+    return fault["kind"].split("_")[0], fault["on"]
+
+
+def make_schedule(seed, seconds, names, kinds):
+    """names: the processes that there are; kinds: of which faults (None: all that names allow)."""
+    rng = random.Random(f"schedule/{seed}")
+    deck = [k for k, n in DECK.items() for _ in range(n) if kinds is None or k in kinds]
+    if "standby" not in names:
+        deck = [k for k in deck if k != "kill_standby"]
+    if "redis" not in names:
+        deck = [k for k in deck if not k.startswith("redis")]
+    schedule, at, left = [], BEGIN_S, []
+    while True:
+        if not left:  # popped from its end: one of each kind first, so that a minute has seen most of them
+            first = sorted(set(deck))
+            again = [k for k, n in DECK.items() for _ in range(min(n, deck.count(k)) - 1)]
+            left = rng.sample(again, len(again)) + rng.sample(first, len(first))
+        kind = left.pop()
+        fault = {"at": round(at, 2), "kind": kind, **draw(rng, kind, names)}
+        at += rng.uniform(1.5, 4.5)
+        if fault["at"] + fault.get("for", sum(fault.get("times", [])) * 2) > seconds - CALM_S:
+            if fault["at"] > seconds - CALM_S:
+                return schedule
+            continue
+        if not any(hands(f) == hands(fault) and f["at"] + f.get("for", 0) + 1 > fault["at"] for f in schedule):
+            schedule.append(fault)
+
+
+class Hands:
+    """Does and heals faults. Commands of the network run in threads: the clients share this one."""
+
+    def __init__(self, cluster, streams, n_streams):
+        self.cluster, self.streams, self.n_streams = cluster, streams, n_streams
+        self.rules = {h: [] for h in HOSTS}  # nftables, per host: "chain rule"
+        self.locks = {h: asyncio.Lock() for h in HOSTS}
+        self.begun = []  # of the schedule so far
+        self.n_nobody = 0
+
+    async def run(self, schedule, should_end):
+        """All of it, each at its time; returns when all is healed."""
+        begin, tasks = time.monotonic(), []
+        for fault in schedule:
+            while (wait := begin + fault["at"] - time.monotonic()) > 0 and not should_end():
+                await asyncio.sleep(min(wait, 0.2))
+            if should_end():
+                break
+            self.begun.append(fault)
+            tasks.append(asyncio.create_task(self.one(fault)))
+        for done in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(done, BaseException):
+                self.streams.fail(f"the harness could not do or heal a fault: {done!r}")
+
+    async def one(self, fault):
+        do = getattr(self, "do_" + fault["kind"].split("_")[0])
+        heal = await do(fault)
+        if heal:
+            await asyncio.sleep(fault["for"])
+            await heal()
+
+    # ---- processes -------------------------------------------------------------------------------
+
+    def hit(self, name, sig):
+        if not self.cluster.signal(name, sig):
+            self.n_nobody += 1
+
+    async def do_kill(self, fault):
+        self.hit(fault["on"], signal.SIGKILL)
+
+    async def do_formation(self, fault):
+        self.hit(fault["on"], signal.SIGKILL)
+        for _ in range(20):  # until a group is on its way: what is seen of it in the status is over a moment later
+            s = await self.cluster.status()
+            if s and any(g.get("state") not in ("ready", "serving", "running") for g in s["groups"]) or s and not s["healthy"]:
+                break
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(fault["after"])
+        self.hit(fault["then"], signal.SIGKILL)
+
+    async def do_hang(self, fault):
+        p = self.cluster.processes[fault["on"]]
+        if not p.alive():
+            self.n_nobody += 1
+            return None
+        stopped = p.popen
+        stopped.send_signal(signal.SIGSTOP)
+
+        async def heal():
+            if stopped.poll() is None:
+                stopped.send_signal(signal.SIGCONT)
+        return heal
+
+    async def do_redis(self, fault):
+        if fault["kind"] == "redis_hangs":
+            return await self.do_hang(fault)
+        p = self.cluster.processes["redis"]
+        p.wanted = False
+        self.hit("redis", signal.SIGKILL)
+
+        async def heal():  # it keeps nothing: it comes back empty
+            p.wanted = True
+        return heal
+
+    # ---- networks --------------------------------------------------------------------------------
+
+    async def filter(self, host, rules, add):
+        """Adds or takes off rules; the host's chains are written anew as one transaction."""
+        async with self.locks[host]:
+            for rule in rules:
+                self.rules[host].append(rule) if add else self.rules[host].remove(rule)
+            text = "flush chain ip chaos input; flush chain ip chaos output; "
+            text += "; ".join(f"add rule ip chaos {r}" for r in self.rules[host])
+            await asyncio.to_thread(self.cluster.hosts[host].run, "nft", text)
+
+    async def filtered(self, host, *rules):
+        await self.filter(host, rules, True)
+
+        async def heal():
+            await self.filter(host, rules, False)
+        return heal
+
+    async def do_partition(self, fault):
+        a, b = fault["on"]
+        return await self.filtered(a, f"input ip saddr {address(b)} drop", f"output ip daddr {address(b)} drop")
+
+    async def do_one(self, fault):
+        a, b = fault["on"]  # what a sends does not come to b
+        return await self.filtered(b, f"input ip saddr {address(a)} drop")
+
+    async def do_loss(self, fault):
+        """Both directions, the clients' as well: what TCP is for."""
+        chance = f"numgen random mod 100 lt {fault['percent']} drop"
+        return await self.filtered(fault["on"], f"input iifname eth0 {chance}", f"output oifname eth0 {chance}")
+
+    async def do_delay(self, fault):
+        """A wire (tests/e2e/wire.py) is put between the host's port and the switch: no netem is asked of the kernel."""
+        port, inner, outer = self.cluster.hosts[fault["on"]].port, f"w0-{fault['on']}", f"w1-{fault['on']}"
+
+        def insert():
+            run("ip", "link", "add", inner, "type", "veth", "peer", "name", outer)
+            run("ip", "link", "set", outer, "master", "switch", "up")
+            run("ip", "link", "set", inner, "up")
+            run("ip", "link", "set", port, "nomaster")
+
+        def take_out():
+            run("ip", "link", "del", inner)
+            run("ip", "link", "set", port, "master", "switch")
+
+        await asyncio.to_thread(insert)
+        wire = subprocess.Popen([sys.executable, WIRE, port, inner], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+        async def heal():
+            wire.kill()
+            wire.wait()
+            wire.stdin.close()
+            wire.stdout.close()
+            await asyncio.to_thread(take_out)
+
+        if wire.stdout.readline() != "ready\n":
+            await heal()
+            raise RuntimeError("wire.py did not begin")
+        wire.stdin.write(f"delay {fault['ms']} {fault['ms'] / 3:.1f}\n")
+        wire.stdin.flush()
+        return heal
+
+    async def do_flap(self, fault):
+        port = self.cluster.hosts[fault["on"]].port
+        for down in fault["times"]:
+            await asyncio.to_thread(run, "ip", "link", "set", port, "down")
+            await asyncio.sleep(down)
+            await asyncio.to_thread(run, "ip", "link", "set", port, "up")
+            await asyncio.sleep(down / 2)
+
+    # ---- the rest of a host, and clients -----------------------------------------------------------
+
+    async def do_clock(self, fault):
+        host = self.cluster.hosts[fault["on"]]
+        host.set_clock(fault["seconds"])
+
+        async def heal():  # a jump back, or forth
+            host.set_clock(0)
+        return heal
+
+    async def do_disk(self, fault):
+        host = self.cluster.hosts[fault["on"]]
+        path = host.disk / "filler"
+        await asyncio.to_thread(host.run, "dd", "if=/dev/zero", f"of={path}", "bs=64k", check=False)
+
+        async def heal():
+            await asyncio.to_thread(host.run, "rm", "-f", path)
+        return heal
+
+    async def do_slow(self, fault):
+        until = time.monotonic() + fault["for"]
+        for i in random.Random(fault["seed"]).sample(range(self.n_streams), max(1, self.n_streams // 4)):
+            self.streams.slow_until[i] = until
+
+
+def summary(begun):
+    return {k: len(list(g)) for k, g in itertools.groupby(sorted(f["kind"] for f in begun))}

@@ -1,0 +1,288 @@
+"""Three hosts on a switch, a cluster over them, and a supervisor that starts again what ends.
+
+The harness lives in a network namespace of its own, which is the switch: a bridge with an address, so that its clients
+reach every host by themselves. Hosts are namespaces as tests/e2e/hosts.py makes them, with a disk (a tmpfs) for
+logs and a wall clock (clock.c) of their own. Nothing outlives this process.
+"""
+import asyncio
+import ctypes
+import json
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import findings
+from cluster import BIN, ROOT, SANITIZED, SLOW, end_all
+from hosts import SCRIPT as WIRE, Host, why_not as why_no_hosts
+
+HOSTS = ("a", "b", "c")
+HEAD_PORT, ADMIN_PORT, HTTP_PORT, REDIS_PORT = 7000, 8265, 8000, 6379
+CLIENTS = "10.77.0.100"
+DISK = "64m"
+CLONE_NEWNET = 0x40000000
+KEY, ADMIN_KEY = "chaos-key", "chaos-admin-key"
+REDIS = shutil.which("redis-check-rdb") or shutil.which("redis-server")  # of Debian's redis-tools: tests/e2e/test_quotas.py
+CLOCK = BIN.parent / "tests/libchaos_clock.so"
+PAUSES = (0.3, 1, 2, 4)  # seconds before a restart, as often as it did not live for 10 s
+
+
+def address(host):
+    return f"10.77.0.{HOSTS.index(host) + 1}"
+
+
+def why_not():
+    """What keeps this machine from running it, and what to do about it; None: nothing."""
+    reason = why_no_hosts()
+    if reason:
+        return reason
+    if not shutil.which("nft"):
+        return "no nft, which partitions hosts: apt-get install nftables (scripts/setup --ci does)"
+    for what, script in (("a bridge", "ip link add b0 type bridge"), ("a tmpfs", "mount -t tmpfs tmpfs /mnt"),
+                         ("nftables with random numbers", "nft add table ip x && nft add chain ip x y && "
+                                                          "nft add rule ip x y numgen random mod 100 lt 5 drop")):
+        tried = subprocess.run(["unshare", "--net", "--mount", "sh", "-c", script], capture_output=True, text=True)
+        if tried.returncode != 0:
+            return f"this kernel has not what is needed, {what}: {(tried.stderr.strip().splitlines() or ['?'])[0]}"
+    return None
+
+
+def knows(program, option):
+    return option in subprocess.run([BIN / program, "--help"], capture_output=True, text=True).stdout
+
+
+def run(*args):
+    done = subprocess.run([str(a) for a in args], capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(map(str, args))}: {done.stderr}"
+    return done.stdout
+
+
+class ChaosHost(Host):
+    """With a cable to the switch (port p-NAME there, eth0 here), a disk and a clock."""
+
+    def __init__(self, name, folder):
+        super().__init__(name, folder)
+        self.port, self.disk, self.clock = f"p-{name}", Path(folder) / "disk", Path(folder) / f"clock-{name}"
+        self.clock.write_bytes(bytes(8))
+        self.disk.mkdir(exist_ok=True)
+        run("ip", "link", "add", self.port, "type", "veth", "peer", "name", "eth0", "netns", str(self.holder.pid))
+        run("ip", "link", "set", self.port, "master", "switch", "up")
+        self.address("eth0", f"{address(name)}/24")
+        self.run(sys.executable, WIRE, "--plain", "eth0")
+        self.run("mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", self.disk)
+        self.run("nft", "add table ip chaos; add chain ip chaos input { type filter hook input priority 0; }; "
+                        "add chain ip chaos output { type filter hook output priority 0; }")
+
+    def read(self, name):
+        """A file on its disk, as text."""
+        path = Path(f"/proc/{self.holder.pid}/root{self.disk}/{name}")
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def set_clock(self, seconds):
+        with open(self.clock, "r+b") as f:
+            f.write(struct.pack("<q", int(seconds * 1e9)))
+
+
+class Process:
+    """One that is wanted: started again when it ends."""
+
+    def __init__(self, name, host, *args):
+        self.name, self.host, self.args = name, host, [str(a) for a in args]
+        self.popen, self.started, self.n_short, self.due = None, 0.0, 0, 0.0
+        self.wanted, self.n_starts, self.killed_at = True, 0, []
+        self.ours = set()  # pids that we ended with a signal
+
+    def alive(self):
+        return self.popen is not None and self.popen.poll() is None
+
+
+class ChaosCluster:
+    def __init__(self, folder, model="null", device="null", step_us=25000, n_workers=5):
+        self.folder, self.model, self.device, self.step_us, self.n_workers = Path(folder), model, device, step_us, n_workers
+        self.hosts, self.processes, self.wires = {}, {}, []
+        self.crashes, self.status_of = [], None
+        self.two_heads = knows("cox-head", "--redis") and REDIS is not None
+        self.heads = ["head", "standby"] if self.two_heads else ["head"]
+
+    # ---- hosts -----------------------------------------------------------------------------------
+
+    def __enter__(self):
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.unshare(CLONE_NEWNET) != 0:  # of this thread, and of all that it starts
+            raise OSError(ctypes.get_errno(), "unshare: no network namespace")
+        run("ip", "link", "set", "lo", "up")
+        run("ip", "link", "add", "switch", "type", "bridge")
+        run("ip", "addr", "add", f"{CLIENTS}/24", "dev", "switch")
+        run("ip", "link", "set", "switch", "up")
+        run(sys.executable, WIRE, "--plain", "switch")
+        try:
+            for name in HOSTS:
+                self.hosts[name] = ChaosHost(name, self.folder)
+            self.start_all()
+        except BaseException:
+            self.__exit__(RuntimeError)
+            raise
+        return self
+
+    def __exit__(self, kind, *_):
+        for p in self.processes.values():
+            p.wanted = False
+        end_all([p.popen for p in self.processes.values() if p.popen])
+        for name, p in self.processes.items():
+            self.look_at_end(p)
+            findings.look_at_log(p.host.read(f"{name}.log"))
+        for h in self.hosts.values():
+            h.end()
+
+    def keep_logs(self, folder):
+        """Copies what the processes said; the disks go with the hosts."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, p in self.processes.items():
+            (folder / f"{name}.log").write_text(p.host.read(f"{name}.log"))
+
+    # ---- processes -------------------------------------------------------------------------------
+
+    def add(self, name, host, *args):
+        self.processes[name] = Process(name, self.hosts[host], *args)
+
+    def start_all(self):
+        run(BIN / "cox", "keys", "--keys-dir", self.folder / "keys")
+        (self.folder / "admin.key").write_text(ADMIN_KEY + "\n")
+        # Counted in Redis by both gateways, and never reached.
+        (self.folder / "api.keys").write_text(f"{KEY} chaos rate=1000000\n")
+        keys = ["--keys-dir", self.folder / "keys"]
+        url = f"redis://{address('c')}:{REDIS_PORT}"
+        if REDIS:  # it looks at its own name to know what to be
+            (self.folder / "redis-server").symlink_to(REDIS)
+            self.add("redis", "c", self.folder / "redis-server", "--port", REDIS_PORT, "--bind", address("c"), "--save", "", "--appendonly",
+                     "no", "--protected-mode", "no", "--dir", self.hosts["c"].disk)
+        lease = ["--redis", url, "--cluster-name", "chaos"] if self.two_heads else []
+        for name, host in zip(self.heads, "ab"):
+            self.add(name, host, BIN / "cox-head", "--host", address(host), "--port", HEAD_PORT, "--admin-host",
+                     address(host), "--admin-port", ADMIN_PORT, "--admin-key-file", self.folder / "admin.key", *keys,
+                     "--tp", 2, "--step-log", self.hosts[host].disk / f"{name}.steps", "--step-log-max-bytes", 4 << 20,
+                     *lease)
+        head = ["--head", ",".join(f"{address(h)}:{HEAD_PORT}" for _, h in zip(self.heads, "ab"))]
+        for i, host in enumerate("bc"):
+            self.add(f"gateway{i}", host, BIN / "cox-gateway", "--model", self.model, "--served-model-name", "m", *head,
+                     *keys, "--host", address(host), "--port", HTTP_PORT, "--api-key-file", self.folder / "api.keys",
+                     "--access-log", self.hosts[host].disk / f"access{i}", *(["--redis", url] if REDIS else []))
+        for i in range(self.n_workers):  # groups lie over two hosts; the fifth is a spare
+            self.add(f"worker{i}", "abcab"[i % 5], BIN / "cox-worker", "--model", self.model, "--device", self.device,
+                     "--served-model-name", "m", *head, *keys, "--tp", 2, "--ordinal", i, "--null-step-us", self.step_us,
+                     "--threads", 1, *([] if self.device == "null" else ["--kv-cache-dtype", "float32"]))
+        for p in self.processes.values():
+            self.start(p)
+
+    def start(self, p):
+        # The log is opened on the host's own disk, which may be full: the program has to live with that.
+        script = f'exec >> "{p.host.disk}/{p.name}.log" 2>&1; exec "$0" "$@"'
+        env = dict(os.environ)
+        if CLOCK.exists() and not SANITIZED and p.name != "redis":
+            script = f'exec >> "{p.host.disk}/{p.name}.log" 2>&1; LD_PRELOAD={CLOCK} exec "$0" "$@"'
+            env["CHAOS_CLOCK"] = str(p.host.clock)
+        p.popen = subprocess.Popen(p.host.inside("sh", "-c", script, *p.args), stdin=subprocess.DEVNULL, env=env,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        p.started, p.due, p.n_starts = time.monotonic(), 0.0, p.n_starts + 1
+
+    def look_at_end(self, p):
+        """What ended by itself with a crash's signal, or with a status that no supervisor would try again."""
+        code = p.popen.returncode if p.popen else None
+        if code is None or p.popen.pid in p.ours:
+            return
+        p.ours.add(p.popen.pid)
+        if code not in (0, -signal.SIGTERM):
+            said = p.host.read(f"{p.name}.log").splitlines()[-3:]
+            self.crashes.append(f"{p.name} ended with {code}, and nobody asked it to: {said}")
+
+    async def supervise(self):
+        """Until cancelled: whatever ended starts again after a pause that grows, as a kubelet would do it."""
+        while True:
+            now = time.monotonic()
+            for p in self.processes.values():
+                if not p.wanted or p.alive():
+                    continue
+                if not p.due:
+                    self.look_at_end(p)
+                    p.n_short = 0 if now - p.started > 10 else p.n_short + 1
+                    p.due = now + PAUSES[min(p.n_short, len(PAUSES) - 1)]
+                elif now >= p.due:
+                    self.start(p)
+            await asyncio.sleep(0.05)
+
+    def signal(self, name, sig):
+        p = self.processes[name]
+        if not p.alive():
+            return False
+        if sig == signal.SIGKILL:
+            p.ours.add(p.popen.pid)
+            p.killed_at.append(time.monotonic())
+        p.popen.send_signal(sig)
+        return True
+
+    # ---- what it says ------------------------------------------------------------------------------
+
+    async def http(self, host, port, path):
+        """(status, body); (0, "") when nobody answers within two seconds."""
+        async def ask():
+            reader, writer = await asyncio.open_connection(address(host), port)
+            try:
+                writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n"
+                             f"Authorization: Bearer {ADMIN_KEY if port == ADMIN_PORT else KEY}\r\n\r\n".encode())
+                answer = await reader.read(1 << 24)
+                while more := await reader.read(1 << 20):
+                    answer += more
+                head, _, body = answer.partition(b"\r\n\r\n")
+                return int(head.split()[1]), body.decode()
+            finally:
+                writer.close()
+        try:
+            return await asyncio.wait_for(ask(), 2 * SLOW)
+        except (OSError, ValueError, IndexError, asyncio.TimeoutError):
+            return 0, ""
+
+    async def status(self):
+        """/api/status of the head that serves, or None."""
+        for _, host in zip(self.heads, "ab"):
+            code, body = await self.http(host, ADMIN_PORT, "/api/status")
+            found = json.loads(body[body.index("{"):body.rindex("}") + 1]) if code == 200 and "{" in body else None
+            if found and (found["workers"] or len(self.heads) == 1):
+                return found
+        return None
+
+    async def why_not_well(self):
+        """None when every process is there and every group serves; else what is missing."""
+        gone = [p.name for p in self.processes.values() if not p.alive()]
+        if gone:
+            return f"not running: {', '.join(gone)}"
+        s = await self.status()
+        if not s:
+            return "no head answers"
+        ready = [g for g in s["groups"] if g.get("state", "ready") in ("ready", "serving", "running")]
+        if not s["healthy"] or len(s["workers"]) != self.n_workers or len(ready) != self.n_workers // 2:
+            return f"{len(s['workers'])} workers, groups {[g.get('state') for g in s['groups']]}, healthy {s['healthy']}"
+        for host in "bc":
+            if (await self.http(host, HTTP_PORT, "/health"))[0] != 200:
+                return f"the gateway on {host} does not serve"
+        return None
+
+    async def left_over(self):
+        s = await self.status()
+        if s and not (s["requests"]["running"] or s["requests"]["waiting"] or s["kv"]["blocks_used"]):
+            return None
+        return f"left in the head: {s and (s['requests'], s['kv'])}"
+
+    async def wait_well(self, seconds, check=None):
+        """Seconds that it took, or the reason why it did not come."""
+        begin = time.monotonic()
+        while True:
+            reason = await (check or self.why_not_well)()
+            took = time.monotonic() - begin
+            if reason is None or took > seconds * SLOW:
+                return took, reason
+            await asyncio.sleep(0.2)
