@@ -9,7 +9,13 @@
 
 #define KEYS_DIR_ROW OPT_STRING(keys_options, keys_dir, "keys-dir", NULL, "folder of the keys")
 
-const struct option_spec keys_specs[] = {KEYS_DIR_ROW};
+const struct option_spec keys_specs[] = {
+    KEYS_DIR_ROW,
+    OPT_STRING(keys_options, rotate, "rotate", NULL,
+               "a new key for head, worker, gateway or operator, beside the old one"),
+    OPT_STRING(keys_options, retire, "retire", NULL,
+               "the end of --rotate: that role's old key is not taken any more"),
+};
 const size_t keys_n_specs = sizeof keys_specs / sizeof keys_specs[0];
 
 const struct option_spec join_token_specs[] = {
@@ -41,6 +47,70 @@ static enum status make_token(const struct keys_options *o, char *out, size_t si
     return join_token_encode(&t, out, size, err);
 }
 
+/* ---- changing keys ---- */
+
+static enum peer_role role_named(const char *name)
+{
+    static const enum peer_role roles[] = {ROLE_HEAD, ROLE_WORKER, ROLE_GATEWAY, ROLE_OPERATOR};
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (strcmp(name, peer_role_name(roles[i])) == 0)
+            return roles[i];
+    return ROLE_NONE;
+}
+
+static void print_steps_of_head(const char *dir)
+{
+    printf(
+        "%s/head.key is new; %s/head.pub has the new public key and the old one.\n\n"
+        "1. Copy head.pub to the folder of every gateway and worker, before the next step. They "
+        "read it\n   at their next connection and try both keys. (A worker that joined by a "
+        "token knows one key\n   only: start it again with --keys-dir, or with a new token after "
+        "step 2.)\n"
+        "2. Copy head.key and head.pub to the head's folder and start the head again: requests "
+        "pause\n   for about two seconds, none fails.\n"
+        "3. When all workers and gateways are back (`cox status`):\n"
+        "   cox keys --keys-dir %s --retire head\n   and copy head.pub once more.\n",
+        dir, dir, dir);
+}
+
+static void print_steps_of_peer(const char *dir, const char *role)
+{
+    printf(
+        "%s/%s.key and %s.pub are new; %s/authorized admits the new key and the old one.\n\n"
+        "1. Copy authorized to the head's folder: it reads it within a second (authorized_read in "
+        "its log).\n"
+        "2. Copy %s.key and %s.pub to the folder of every %s, over the old ones: each reads them "
+        "at its next\n   connection. (Workers that joined by a token: start them again with a "
+        "new one.)\n"
+        "3. cox keys --keys-dir %s --retire %s\n   and copy authorized to the head's folder: "
+        "sessions of the old key end within two seconds,\n   come back with the new one, and no "
+        "request fails. A key that somebody has stolen is out.\n",
+        dir, role, role, dir, role, role, role, dir, role);
+}
+
+static enum status change_keys(const struct keys_options *o, struct error *err)
+{
+    const char *name = o->rotate ? o->rotate : o->retire;
+    enum peer_role role = role_named(name);
+    if (o->rotate && o->retire)
+        return error_set(err, STATUS_INVALID,
+                         "--rotate begins a change and --retire ends it: one at a time");
+    if (role == ROLE_NONE)
+        return error_set(err, STATUS_INVALID,
+                         "--%s %s: there are head, worker, gateway and operator",
+                         o->rotate ? "rotate" : "retire", name);
+    TRY(o->rotate ? keys_rotate(o->keys_dir, role, err) : keys_retire(o->keys_dir, role, err));
+    if (o->retire)
+        printf("the old key of the %s is retired; next: copy %s/%s to the %s\n", name, o->keys_dir,
+               role == ROLE_HEAD ? "head.pub" : "authorized",
+               role == ROLE_HEAD ? "folders of all gateways and workers" : "head's folder");
+    else if (role == ROLE_HEAD)
+        print_steps_of_head(o->keys_dir);
+    else
+        print_steps_of_peer(o->keys_dir, name);
+    return STATUS_OK;
+}
+
 static int run(const struct command_line *line, int argc, char **argv, bool token)
 {
     struct keys_options o = {0};
@@ -52,6 +122,8 @@ static int run(const struct command_line *line, int argc, char **argv, bool toke
         enum status s = STATUS_OK;
         if (!o.keys_dir)
             s = error_set(&err, STATUS_INVALID, "--keys-dir DIR: which folder?");
+        else if (o.rotate || o.retire)
+            s = change_keys(&o, &err);
         else
             s = token ? make_token(&o, text, sizeof text, &err) : keys_make_dir(o.keys_dir, &err);
         if (s != STATUS_OK) {
@@ -59,7 +131,7 @@ static int run(const struct command_line *line, int argc, char **argv, bool toke
             code = s == STATUS_INVALID ? EXIT_USAGE : EXIT_FAILED;
         } else if (token) {
             printf("%s\n", text);
-        } else {
+        } else if (!o.rotate && !o.retire) {
             printf("keys are in %s\n", o.keys_dir);
         }
     }
@@ -69,8 +141,10 @@ static int run(const struct command_line *line, int argc, char **argv, bool toke
 
 int cmd_keys(int argc, char **argv)
 {
-    const struct command_line line = {
-        .usage = "cox keys --keys-dir DIR", .specs = keys_specs, .n_specs = keys_n_specs};
+    const struct command_line line = {.usage =
+                                          "cox keys --keys-dir DIR [--rotate ROLE | --retire ROLE]",
+                                      .specs = keys_specs,
+                                      .n_specs = keys_n_specs};
     return run(&line, argc, argv, false);
 }
 

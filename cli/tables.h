@@ -86,7 +86,7 @@ extern const struct option_spec run_batch_specs[];
 extern const size_t run_batch_n_specs;
 
 struct keys_options {
-    const char *keys_dir, *head;
+    const char *keys_dir, *head, *rotate, *retire;
 };
 extern const struct option_spec keys_specs[], join_token_specs[];
 extern const size_t keys_n_specs, join_token_n_specs;

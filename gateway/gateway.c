@@ -441,6 +441,8 @@ static enum status start_bus(struct gateway *g, struct error *err)
                             .insecure = c->insecure,
                             .allow_remote_insecure = c->allow_remote_insecure,
                             .server_public_key = head_key,
+                            .keys_dir = c->keys_dir,
+                            .keys_role = ROLE_GATEWAY,
                             .max_frame_bytes = FRAME_MAX_BYTES,
                             .hwm = BUS_HWM};
     struct bus_handlers h = {.ctx = g, .on_frame = on_frame, .on_link = on_connection};

@@ -252,6 +252,13 @@ void head_core_turn(struct head_core *h, uint64_t now_ns)
     flush_step_log(h);
 }
 
+void head_core_authorize(struct head_core *h, const struct authorized *authorized, uint64_t now_ns)
+{
+    set_now(h, now_ns);
+    h->peers.authorized = authorized;
+    peers_revoke(&h->peers, now_ns);
+}
+
 /* ---- operators ---- */
 
 void head_core_drain_all(struct head_core *h, bool on, uint64_t now_ns)

@@ -9,6 +9,7 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "head/admin_api.h"
+#include "head/key_watch.h"
 #include "head/standby.h"
 #include "head/stats_line.h"
 #include "head/step_log_file.h"
@@ -24,8 +25,10 @@ struct head {
     struct loop_timer *tick;
     struct stats_line stats_line;
     struct step_log_file *step_log_file;
-    struct step_log *step_log; /* NULL: none is wanted */
-    struct standby *standby;   /* NULL: this head serves alone */
+    struct step_log *step_log;   /* NULL: none is wanted */
+    struct standby *standby;     /* NULL: this head serves alone */
+    struct key_watch *key_watch; /* NULL: no keys */
+    const char *keys_dir;        /* NULL: as well */
     struct bus_options bus_options;
     struct authorized authorized;
     char endpoint[300];
@@ -149,10 +152,16 @@ static void make_core(struct head *h, const struct head_options *o)
     h->core = head_core_new(&c, &io, now);
 }
 
+static void on_authorized(void *ctx, struct authorized *next)
+{
+    struct head *h = ctx;
+    bus_swap_authorized(h->bus, &h->authorized, next);
+    head_core_authorize(h->core, &h->authorized, loop_now_ns(h->loop));
+}
+
 /* What the bus is bound with: now, or when there is a lease. */
 static enum status prepare_bus(struct head *h, const struct head_options *o, struct error *err)
 {
-    char path[4096];
     bool v6 = strchr(o->host, ':') && o->host[0] != '[';
     snprintf(h->endpoint, sizeof h->endpoint, v6 ? "tcp://[%s]:%lld" : "tcp://%s:%lld", o->host,
              (long long)o->port);
@@ -164,14 +173,17 @@ static enum status prepare_bus(struct head *h, const struct head_options *o, str
                                           .hwm = BUS_HWM};
     if (o->insecure)
         return STATUS_OK;
+    h->keys_dir = o->keys_dir;
     TRY(keys_load(o->keys_dir, ROLE_HEAD, &h->bus_options.keys, err));
-    snprintf(path, sizeof path, "%s/authorized", o->keys_dir);
-    return authorized_load(path, &h->authorized, err);
+    return key_watch_start(h->loop, o->keys_dir, &h->authorized, on_authorized, h, &h->key_watch,
+                           err);
 }
 
 static enum status bind_bus(struct head *h, struct error *err)
 {
     struct bus_handlers handlers = {.ctx = h, .on_frame = on_frame};
+    if (h->keys_dir) /* it may have changed while this head waited */
+        TRY(keys_load(h->keys_dir, ROLE_HEAD, &h->bus_options.keys, err));
     return bus_bind(h->loop, &h->bus_options, &handlers, &h->bus, err);
 }
 
@@ -249,6 +261,8 @@ static enum status start(struct head *h, const struct head_options *o, struct er
         TRY(step_log_file_open(o->step_log, (uint64_t)o->step_log_max_bytes, &h->step_log_file,
                                err));
     make_core(h, o); /* frames arrive only once the loop runs */
+    if (!o->insecure)
+        head_core_authorize(h->core, &h->authorized, loop_now_ns(h->loop));
     TRY(load_adapters(h, o, err));
     if (has_store(o))
         TRY(wait_for_lease(h, o, err));
@@ -290,6 +304,7 @@ void head_free(struct head *h)
     if (!h)
         return;
     loop_timer_stop(h->tick);
+    key_watch_free(h->key_watch);
     admin_api_free(h->admin);
     standby_free(h->standby);
     bus_close(h->bus);

@@ -195,6 +195,9 @@ static enum peers_event receive_hello(struct peers *p, const struct peers_input 
     if (s == STATUS_OK && !role_is_allowed(p, in->role, msg->hello.role))
         s = error_set(&err, STATUS_DENIED, "this key is not the key of a %s",
                       peer_role_name(msg->hello.role));
+    /* a connection outlives its key's line in the file */
+    if (s == STATUS_OK && p->authorized && !authorized_has(p->authorized, in->role, in->key))
+        s = error_set(&err, STATUS_CLOSED, "this key is no longer in the head's authorized file");
     if (s != STATUS_OK) {
         peers_refuse(p, in->from, s, err.text, now_ns);
         return PEERS_NOTHING;
@@ -220,6 +223,24 @@ static enum peers_event broken(struct peers *p, struct peer *x, const char *why,
         log_debug("goodbye_unsent", "instance=%016llx", (unsigned long long)x->instance);
     peers_close_session(p, x);
     return PEERS_BROKEN;
+}
+
+void peers_revoke(struct peers *p, uint64_t now_ns)
+{
+    p->now_ns = now_ns;
+    for (uint32_t i = 0; p->authorized && i < p->n; i++) {
+        struct peer *x = p->all[i];
+        x->key_gone = !authorized_has(p->authorized, x->role, x->key);
+        if (!x->key_gone || !x->open)
+            continue;
+        events_add(p->events, now_ns, LOG_WARN, "peer_revoked",
+                   "role=%s node=%s instance=%016llx public_key=%s", peer_role_name(x->role),
+                   log_quote(x->node), (unsigned long long)x->instance, log_quote(x->key));
+        struct msg m = {.type = MSG_GOODBYE,
+                        .goodbye = {.text = STR("this key is no longer in the authorized file")}};
+        (void)!peers_send(p, x, &m); /* it finds out by silence otherwise */
+        peers_close_session(p, x);
+    }
 }
 
 enum peers_event peers_receive(struct peers *p, const struct peers_input *in, uint64_t now_ns,
@@ -287,8 +308,9 @@ static struct peer *find_or_add(struct peers *p, const struct peers_input *in,
     struct peer *x = peers_find_instance(p, h->role, h->instance);
     struct peer *at_addr = find_addr(p, in->from);
     *known = x != NULL;
-    if (x && strcmp(x->key, in->key ? in->key : "") != 0) {
-        peers_refuse(p, in->from, STATUS_DENIED, "this instance belongs to another key", now_ns);
+    if (x && !x->key_gone && strcmp(x->key, in->key ? in->key : "") != 0) {
+        /* it passes: with a new key of its own, when the old session has been silent for long */
+        peers_refuse(p, in->from, STATUS_EXISTS, "this instance belongs to another key", now_ns);
         return NULL;
     }
     if (!x && p->n == p->config.max_peers) {
@@ -331,7 +353,7 @@ struct peer *peers_open(struct peers *p, const struct peers_input *in, const str
     link_init(&x->link, p->config.window_bytes);
     link_open(&x->link, session, h->credit_bytes);
     x->open = true;
-    x->suspect = x->blocked = false;
+    x->suspect = x->blocked = x->key_gone = false;
     x->credit_owed = 0;
     x->opened_ns = x->heard_ns = x->sent_ns = now_ns;
     x->told_term = p->term;

@@ -24,7 +24,8 @@ struct peer {
     struct bus_peer addr;
     bool open; /* it has a session; else it is waited for until it is lost */
     bool suspect;
-    bool blocked; /* no credit: nothing is tried before a Credit came */
+    bool key_gone; /* it is no longer authorized: its instance may come back with another one */
+    bool blocked;  /* no credit: nothing is tried before a Credit came */
     enum peer_role role;
     uint64_t instance;
     uint64_t told_term; /* the highest term we told it: its term_seen may be ours */
@@ -50,8 +51,9 @@ struct peers {
     struct peers_config config;
     struct head_io io;
     struct events *events;
-    struct rng *rng;       /* session numbers */
-    uint64_t now_ns;       /* of the last frame or tick */
+    const struct authorized *authorized; /* borrowed; NULL: who is connected may speak */
+    struct rng *rng;                     /* session numbers */
+    uint64_t now_ns;                     /* of the last frame or tick */
     uint64_t term;         /* the head's, for Welcome; kept up to date by the cluster */
     struct peer **all;     /* [n] */
     struct peer **buckets; /* by address, [n_buckets], a power of two */
@@ -92,6 +94,8 @@ void peers_refuse(struct peers *p, struct bus_peer to, enum status status, const
 struct peer *peers_find_instance(const struct peers *p, enum peer_role role, uint64_t instance);
 /* Ends the session; the identity stays until it is lost or says Hello again. */
 void peers_close_session(struct peers *p, struct peer *peer);
+/* What authorized holds has changed: sessions of keys that it has no longer are closed. */
+void peers_revoke(struct peers *p, uint64_t now_ns);
 /* Forgets the peer; the pointer is dead. */
 void peers_remove(struct peers *p, struct peer *peer);
 

@@ -66,6 +66,8 @@ enum status startup_prepare(const struct worker_options *o, struct startup *out,
     out->link.bus.insecure = o->insecure;
     out->link.bus.allow_remote_insecure = o->allow_remote_insecure;
     out->link.bus.server_public_key = out->head_public_key;
+    out->link.bus.keys_dir = o->keys_dir;
+    out->link.bus.keys_role = ROLE_WORKER;
     out->link.bus.max_frame_bytes = FRAME_MAX_BYTES;
     out->link.bus.hwm = LINK_HWM;
     return STATUS_OK;

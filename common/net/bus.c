@@ -34,6 +34,7 @@ enum {
     BUS_CONNECT_MS = 2000, /* a host that drops SYNs: not the system's two minutes */
     BUS_RECONNECT_MS = 50,
     BUS_RECONNECT_MAX_MS = 500,
+    BUS_OTHER_KEY_MS = 200, /* after a handshake that failed */
     BUS_BACKLOG = 1024,
     BUS_DEFAULT_HWM = 1024,
     BUS_DEFAULT_FRAME = 64 << 20
@@ -58,7 +59,12 @@ struct bus {
     struct bus_handlers h;
     bool is_router, insecure, use_ipv6;
     struct curve_keys keys;
-    char server_public_key[41];
+    struct public_keys server; /* DEALER: what the head may have */
+    uint32_t i_server;         /* the one that is tried */
+    const char *keys_dir;      /* where they are read again, or NULL */
+    enum peer_role keys_role;
+    char keys_error[512];          /* told last */
+    struct loop_timer *try_others; /* NULL: no handshake has failed */
     char endpoint[256];
     uint32_t max_frame_bytes, hwm, n_monitors;
     /* DEALER: what the monitor told, and what was told on */
@@ -196,7 +202,7 @@ static bool take_data(struct bus_port *p)
         role = role_of(&m, key);
         ok = role != ROLE_NONE;
     } else if (ok && !b->is_router && !b->insecure) {
-        memcpy(key, b->server_public_key, sizeof key);
+        memcpy(key, b->server.keys[b->i_server], sizeof key);
     }
     if (ok && !zmq_msg_more(&m)) {
         struct str frame = {zmq_msg_data(&m), zmq_msg_size(&m)};
@@ -254,6 +260,18 @@ static void tell_link(struct bus *b, bool up, const char *why)
         b->h.on_link(b->h.ctx, up, why); /* the bus may be gone after this */
 }
 
+static void on_other_keys(void *ctx);
+
+/* The keys that we have may be yesterday's. A new socket, since this one would ask with them again
+ * and again. */
+static void plan_other_keys(struct bus *b)
+{
+    if (!b->keys_dir || b->insecure || b->try_others)
+        return;
+    b->i_server = (b->i_server + 1) % b->server.n;
+    b->try_others = loop_timer_start(b->loop, BUS_OTHER_KEY_MS, 0, on_other_keys, b);
+}
+
 static void on_monitor_event(struct bus *b, uint16_t event)
 {
     static const char up[] = "connected";
@@ -273,16 +291,20 @@ static void on_monitor_event(struct bus *b, uint16_t event)
         break;
     case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
         b->connected = false;
+        plan_other_keys(b);
         tell_link(b, false, refused);
         break;
     case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
     case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
         b->connected = false;
+        plan_other_keys(b);
         tell_link(b, false, not_ours);
         break;
     case ZMQ_EVENT_DISCONNECTED:
         if (b->connected) {
             b->connected = false;
+            if (!b->shaken)
+                plan_other_keys(b);
             tell_link(b, false, b->shaken ? lost : not_ours);
         }
         break;
@@ -384,7 +406,7 @@ static bool set_dealer(const struct bus *b, void *s)
               set_int(s, ZMQ_RECONNECT_IVL_MAX, BUS_RECONNECT_MAX_MS) &&
               set_int(s, ZMQ_CONNECT_TIMEOUT, BUS_CONNECT_MS);
     if (ok && !b->insecure)
-        ok = zmq_setsockopt(s, ZMQ_CURVE_SERVERKEY, b->server_public_key, 41) == 0;
+        ok = zmq_setsockopt(s, ZMQ_CURVE_SERVERKEY, b->server.keys[b->i_server], 41) == 0;
     return ok;
 }
 
@@ -411,6 +433,36 @@ static enum status attach(struct bus *b, void *s, struct error *err)
     if (zmq_getsockopt(s, ZMQ_LAST_ENDPOINT, real, &size) == 0)
         memcpy(b->endpoint, real, size);
     return STATUS_OK;
+}
+
+/* What cannot be read changes nothing: it may be half of a change. */
+static void read_keys_again(struct bus *b)
+{
+    struct curve_keys ours;
+    struct public_keys server;
+    struct error err = {0};
+    if (!b->keys_dir || b->insecure)
+        return;
+    if (keys_load(b->keys_dir, b->keys_role, &ours, &err) != STATUS_OK ||
+        keys_load_publics(b->keys_dir, ROLE_HEAD, &server, &err) != STATUS_OK) {
+        if (strcmp(b->keys_error, err.text) != 0)
+            log_error("keys_not_read", "error=%s now=%s", log_quote(err.text),
+                      log_quote("the keys that it has stay in use"));
+        snprintf(b->keys_error, sizeof b->keys_error, "%s", err.text);
+    } else {
+        bool is_same = strcmp(ours.public_key, b->keys.public_key) == 0 &&
+                       server.n == b->server.n &&
+                       memcmp(server.keys, b->server.keys, sizeof server.keys) == 0;
+        b->keys_error[0] = '\0';
+        if (!is_same) {
+            log_info("keys_read", "role=%s public_key=%s n_head_keys=%u",
+                     peer_role_name(b->keys_role), log_quote(ours.public_key), server.n);
+            b->keys = ours;
+            b->server = server;
+            b->i_server = 0;
+        }
+    }
+    explicit_bzero(&ours, sizeof ours);
 }
 
 static enum status open_socket(struct bus *b, struct error *err)
@@ -470,8 +522,13 @@ static enum status open_bus(struct loop *l, const struct bus_options *o,
         snprintf(b->endpoint, sizeof b->endpoint, "tcp://127.0.0.1%s", host.ptr + host.len);
     else
         snprintf(b->endpoint, sizeof b->endpoint, "%s", o->endpoint);
-    if (o->server_public_key)
-        snprintf(b->server_public_key, sizeof b->server_public_key, "%s", o->server_public_key);
+    if (o->server_public_key) {
+        snprintf(b->server.keys[0], sizeof b->server.keys[0], "%s", o->server_public_key);
+        b->server.n = 1;
+    }
+    b->keys_dir = is_router ? NULL : o->keys_dir;
+    b->keys_role = o->keys_role;
+    read_keys_again(b); /* the head's other key, if there are two */
     b->context = zmq_ctx_new();
     enum status s = STATUS_OK;
     if (!b->context)
@@ -513,7 +570,31 @@ enum status bus_reconnect(struct bus *b, struct error *err)
     if (b->is_router)
         return error_set(err, STATUS_INVALID, "a bound bus does not connect");
     close_ports(b);
+    loop_timer_stop(b->try_others);
+    b->try_others = NULL;
+    read_keys_again(b);
     return open_socket(b, err);
+}
+
+static void on_other_keys(void *ctx)
+{
+    struct bus *b = ctx;
+    struct error err = {0};
+    if (bus_reconnect(b, &err) == STATUS_OK)
+        return;
+    log_error("reconnect_failed", "error=%s", log_quote(err.text));
+    b->try_others = loop_timer_start(b->loop, BUS_RECONNECT_MAX_MS, 0, on_other_keys, b);
+}
+
+void bus_swap_authorized(struct bus *b, struct authorized *mine, struct authorized *next)
+{
+    struct authorized old = *mine;
+    if (b && b->zap) {
+        zap_swap(b->zap, mine, next);
+        return;
+    }
+    *mine = *next;
+    *next = old;
 }
 
 void bus_close(struct bus *b)
@@ -521,6 +602,7 @@ void bus_close(struct bus *b)
     if (!b)
         return;
     close_ports(b);
+    loop_timer_stop(b->try_others);
     zap_stop(b->zap);
     if (b->context)
         zmq_ctx_term(b->context); /* linger 0 everywhere: does not wait */

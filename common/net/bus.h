@@ -32,8 +32,13 @@ struct bus_options {
     const char *endpoint; /* "tcp://0.0.0.0:7000"; port 0 = any free one */
     bool insecure; /* no CURVE: refused for a non-loopback endpoint unless the next says so */
     bool allow_remote_insecure;
-    struct curve_keys keys;              /* ours */
-    const char *server_public_key;       /* DEALER: the head's */
+    struct curve_keys keys;        /* ours */
+    const char *server_public_key; /* DEALER: the head's */
+    /* DEALER: the folder that both came from, borrowed for the bus's life, and whose key ours is.
+     * It is read again before each new connection, so that keys can be changed while we run; of two
+     * keys of the head the other one is tried when a handshake fails. NULL: they stay. */
+    const char *keys_dir;
+    enum peer_role keys_role;
     const struct authorized *authorized; /* ROUTER: borrowed for the bus's life */
     uint32_t max_frame_bytes;            /* ZMQ_MAXMSGSIZE */
     uint32_t hwm;                        /* messages per link */
@@ -47,4 +52,7 @@ const char *bus_endpoint(const struct bus *b); /* bound or connected address, wi
 MUST_USE enum status bus_send(struct bus *b, struct bus_peer to, struct str frame);
 /* DEALER: drop the connection and everything queued, then connect again (a fresh routing id). */
 MUST_USE enum status bus_reconnect(struct bus *b, struct error *err);
+/* ROUTER: exchanges what the two hold, mine being bus_options.authorized: next handshakes go by it,
+ * connections that there are stay. b may be NULL: not bound yet. */
+void bus_swap_authorized(struct bus *b, struct authorized *mine, struct authorized *next);
 void bus_close(struct bus *b); /* linger 0; NULL is fine */

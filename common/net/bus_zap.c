@@ -33,10 +33,11 @@ enum zap_part {
 };
 
 struct zap {
-    void *requests; /* REP, the handler's thread only */
-    void *stop_in;  /* PAIR, the handler's thread only */
-    void *stop_out; /* PAIR, the caller's thread */
-    const struct authorized *authorized;
+    void *requests;                      /* REP, the handler's thread only */
+    void *stop_in;                       /* PAIR, the handler's thread only */
+    void *stop_out;                      /* PAIR, the caller's thread */
+    const struct authorized *authorized; /* under the lock */
+    pthread_mutex_t lock;
     pthread_t thread;
     uint64_t last_log_ns, n_refused;
 };
@@ -77,7 +78,7 @@ static bool receive(void *socket, struct zap_request *r)
     return true;
 }
 
-static const char *find_user(const struct zap *z, const struct zap_request *r, char user[64],
+static const char *find_user(struct zap *z, const struct zap_request *r, char user[64],
                              char key[41])
 {
     if (r->too_large || r->n_parts != ZAP_PART_COUNT || !str_eq_c(part(r, ZAP_VERSION), "1.0") ||
@@ -85,12 +86,15 @@ static const char *find_user(const struct zap *z, const struct zap_request *r, c
         part(r, ZAP_CREDENTIALS).len != ZAP_KEY_BYTES)
         return NULL;
     zmq_z85_encode(key, (const uint8_t *)part(r, ZAP_CREDENTIALS).ptr, ZAP_KEY_BYTES);
-    for (uint32_t i = 0; i < z->authorized->n_entries; i++)
+    const char *found = NULL;
+    pthread_mutex_lock(&z->lock);
+    for (uint32_t i = 0; i < z->authorized->n_entries && !found; i++)
         if (strcmp(z->authorized->entries[i].public_key, key) == 0) {
             snprintf(user, 64, "%s:%s", peer_role_name(z->authorized->entries[i].role), key);
-            return user;
+            found = user;
         }
-    return NULL;
+    pthread_mutex_unlock(&z->lock);
+    return found;
 }
 
 static void log_refused(struct zap *z, const struct zap_request *r, const char *key)
@@ -177,6 +181,7 @@ enum status zap_start(void *context, const struct authorized *authorized, struct
 {
     struct zap *z = mem_zalloc(sizeof *z);
     z->authorized = authorized;
+    pthread_mutex_init(&z->lock, NULL);
     int rc = open_sockets(z, context) ? start_thread(z) : zmq_errno();
     if (rc == 0) {
         *out = z;
@@ -186,9 +191,20 @@ enum status zap_start(void *context, const struct authorized *authorized, struct
     for (int i = 0; i < 3; i++)
         if (sockets[i])
             zmq_close(sockets[i]);
+    pthread_mutex_destroy(&z->lock);
     mem_free(z);
     return error_set(err, STATUS_IO, "cannot start the handler that checks keys (ZAP): %s",
                      zmq_strerror(rc));
+}
+
+void zap_swap(struct zap *z, struct authorized *mine, struct authorized *next)
+{
+    struct authorized old;
+    pthread_mutex_lock(&z->lock);
+    old = *mine;
+    *mine = *next;
+    *next = old;
+    pthread_mutex_unlock(&z->lock);
 }
 
 void zap_stop(struct zap *z)
@@ -198,5 +214,6 @@ void zap_stop(struct zap *z)
     zmq_send(z->stop_out, "", 0, 0);
     pthread_join(z->thread, NULL);
     zmq_close(z->stop_out);
+    pthread_mutex_destroy(&z->lock);
     mem_free(z);
 }

@@ -9,7 +9,10 @@
 #define ZAP_DOMAIN "coxswain"
 
 struct zap;
-/* authorized is borrowed until zap_stop and only read. context is a zmq context. */
+/* authorized is borrowed until zap_stop and only read; zap_swap alone may change it. context is a
+ * zmq context. */
 MUST_USE enum status zap_start(void *context, const struct authorized *authorized, struct zap **out,
                                struct error *err);
+/* Exchanges what the two hold; mine is what zap_start was given. */
+void zap_swap(struct zap *z, struct authorized *mine, struct authorized *next);
 void zap_stop(struct zap *z); /* before the context is terminated; NULL is fine */

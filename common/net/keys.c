@@ -94,10 +94,35 @@ static enum status read_text(const char *path, struct strbuf *out, struct error 
     return n < 0 ? error_set(err, STATUS_IO, "%s: %s", path, strerror(e)) : STATUS_OK;
 }
 
-static enum status read_key(const char *path, char out[KEY_CHARS + 1], struct error *err)
+/* Up to max lines of a key each; the first is the newest. */
+static enum status parse_keys(struct str text, const char *path, char (*out)[KEY_CHARS + 1],
+                              uint32_t max, uint32_t *n, struct error *err)
+{
+    uint8_t raw[KEY_BYTES];
+    struct str rest = trimmed(text);
+    bool ok = rest.len > 0;
+    for (*n = 0; ok && rest.len; rest = trimmed(rest)) {
+        const char *end = memchr(rest.ptr, '\n', rest.len);
+        size_t len = end ? (size_t)(end - rest.ptr) : rest.len;
+        struct str key = trimmed((struct str){rest.ptr, len});
+        ok = *n < max && key_decode(key, raw);
+        if (ok) {
+            memcpy(out[*n], key.ptr, KEY_CHARS);
+            out[(*n)++][KEY_CHARS] = '\0';
+        }
+        rest = (struct str){rest.ptr + len, rest.len - len};
+    }
+    sodium_memzero(raw, sizeof raw);
+    if (ok)
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID, "%s: not a key: 40 characters of Z85 are wanted%s", path,
+                     max > 1 ? ", or two lines of them" : "");
+}
+
+static enum status read_keys(const char *path, char (*out)[KEY_CHARS + 1], uint32_t max,
+                             uint32_t *n, struct error *err)
 {
     struct strbuf text;
-    uint8_t raw[KEY_BYTES];
     strbuf_init(&text, 4096);
     enum status s = read_text(path, &text, err);
     if (s == STATUS_NOT_FOUND)
@@ -106,20 +131,22 @@ static enum status read_key(const char *path, char out[KEY_CHARS + 1], struct er
             "%s: there is no such key; `cox keys --keys-dir DIR` makes them, once for all "
             "machines of a cluster",
             path);
-    if (s == STATUS_OK) {
-        struct str key = trimmed(strbuf_str(&text));
-        if (key_decode(key, raw)) {
-            memcpy(out, key.ptr, KEY_CHARS);
-            out[KEY_CHARS] = '\0';
-        } else {
-            s = error_set(err, STATUS_INVALID, "%s: not a key: 40 characters of Z85 are wanted",
-                          path);
-        }
-    }
-    sodium_memzero(raw, sizeof raw);
+    if (s == STATUS_OK)
+        s = parse_keys(strbuf_str(&text), path, out, max, n, err);
     if (text.ptr)
         sodium_memzero(text.ptr, text.len);
     strbuf_fini(&text);
+    return s;
+}
+
+static enum status read_key(const char *path, char out[KEY_CHARS + 1], struct error *err)
+{
+    uint32_t n;
+    char key[1][KEY_CHARS + 1];
+    enum status s = read_keys(path, key, 1, &n, err);
+    if (s == STATUS_OK)
+        memcpy(out, key[0], sizeof key[0]);
+    sodium_memzero(key, sizeof key);
     return s;
 }
 
@@ -165,7 +192,8 @@ static enum status make_folder(const char *dir, struct error *err)
 
 static enum status make_pair(const char *dir, enum peer_role role, struct error *err)
 {
-    char secret_path[PATH_BYTES], public_path[PATH_BYTES], have[KEY_CHARS + 1];
+    char secret_path[PATH_BYTES], public_path[PATH_BYTES];
+    struct public_keys have;
     struct curve_keys keys;
     TRY(key_path(secret_path, dir, peer_role_name(role), ".key", err));
     TRY(key_path(public_path, dir, peer_role_name(role), ".pub", err));
@@ -176,8 +204,8 @@ static enum status make_pair(const char *dir, enum peer_role role, struct error 
     } else if (s == STATUS_OK) {
         zmq_curve_public(keys.public_key, keys.secret_key);
     }
-    if (s == STATUS_OK &&
-        (read_key(public_path, have, NULL) != STATUS_OK || strcmp(have, keys.public_key) != 0))
+    if (s == STATUS_OK && (keys_load_publics(dir, role, &have, NULL) != STATUS_OK ||
+                           strcmp(have.keys[0], keys.public_key) != 0))
         s = write_key(public_path, keys.public_key, 0644, err);
     sodium_memzero(keys.secret_key, sizeof keys.secret_key);
     return s;
@@ -216,16 +244,23 @@ static enum status make_authorized(const char *dir, struct error *err)
     return s;
 }
 
+/* Closing *fd gives the lock back. */
+static enum status lock_folder(const char *dir, int *fd, struct error *err)
+{
+    *fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*fd >= 0 && flock(*fd, LOCK_EX) == 0)
+        return STATUS_OK;
+    int e = errno;
+    if (*fd >= 0)
+        close(*fd);
+    return error_set(err, STATUS_IO, "key folder %s: %s", dir, strerror(e));
+}
+
 enum status keys_make_dir(const char *dir, struct error *err)
 {
+    int fd = -1;
     TRY(make_folder(dir, err));
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || flock(fd, LOCK_EX) < 0) {
-        int e = errno;
-        if (fd >= 0)
-            close(fd);
-        return error_set(err, STATUS_IO, "key folder %s: %s", dir, strerror(e));
-    }
+    TRY(lock_folder(dir, &fd, err));
     enum status s = STATUS_OK;
     for (int i = 0; i < N_KEY_ROLES && s == STATUS_OK; i++)
         s = make_pair(dir, key_roles[i], err);
@@ -238,7 +273,8 @@ enum status keys_make_dir(const char *dir, struct error *err)
 enum status keys_load(const char *dir, enum peer_role role, struct curve_keys *out,
                       struct error *err)
 {
-    char path[PATH_BYTES], public_key[KEY_CHARS + 1];
+    char path[PATH_BYTES];
+    struct public_keys publics;
     struct stat st;
     TRY(key_path(path, dir, peer_role_name(role), ".key", err));
     enum status s = read_key(path, out->secret_key, err);
@@ -251,20 +287,33 @@ enum status keys_load(const char *dir, enum peer_role role, struct curve_keys *o
         log_warn("key_readable_by_all", "path=%s mode=%o", log_quote(path),
                  (unsigned)st.st_mode & 0777);
     zmq_curve_public(out->public_key, out->secret_key);
-    s = keys_load_public(dir, role, public_key, err);
+    s = keys_load_publics(dir, role, &publics, err);
     if (s == STATUS_NOT_FOUND)
         return STATUS_OK;
-    if (s == STATUS_OK && strcmp(public_key, out->public_key) != 0)
+    bool is_there = false; /* as the second one while keys_rotate is between two files */
+    for (uint32_t i = 0; s == STATUS_OK && i < publics.n; i++)
+        is_there |= strcmp(publics.keys[i], out->public_key) == 0;
+    if (s == STATUS_OK && !is_there)
         s = error_set(err, STATUS_INVALID,
                       "%s: does not belong to the .pub file beside it; remove the wrong one", path);
     return s;
 }
 
-enum status keys_load_public(const char *dir, enum peer_role role, char out[41], struct error *err)
+enum status keys_load_publics(const char *dir, enum peer_role role, struct public_keys *out,
+                              struct error *err)
 {
     char path[PATH_BYTES];
+    *out = (struct public_keys){0};
     TRY(key_path(path, dir, peer_role_name(role), ".pub", err));
-    return read_key(path, out, err);
+    return read_keys(path, out->keys, PUBLIC_KEYS_MAX, &out->n, err);
+}
+
+enum status keys_load_public(const char *dir, enum peer_role role, char out[41], struct error *err)
+{
+    struct public_keys k;
+    enum status s = keys_load_publics(dir, role, &k, err);
+    memcpy(out, k.keys[0], sizeof k.keys[0]);
+    return s;
 }
 
 /* ---- who may connect ---- */
@@ -326,10 +375,130 @@ enum status authorized_load(const char *path, struct authorized *out, struct err
     return s;
 }
 
+bool authorized_has(const struct authorized *a, enum peer_role role, const char *public_key)
+{
+    for (uint32_t i = 0; i < a->n_entries; i++)
+        if (a->entries[i].role == role && strcmp(a->entries[i].public_key, public_key) == 0)
+            return true;
+    return false;
+}
+
 void authorized_fini(struct authorized *a)
 {
     mem_free(a->entries);
     *a = (struct authorized){0};
+}
+
+/* ---- changing keys ---- */
+
+/* DIR/authorized with one more line (add), or without the lines of a role's key. All other lines
+ * stay as people wrote them. */
+static enum status edit_authorized(const char *dir, enum peer_role role, const char *key, bool add,
+                                   struct error *err)
+{
+    char path[PATH_BYTES];
+    struct strbuf text, out;
+    struct authorized known = {0};
+    TRY(key_path(path, dir, "authorized", "", err));
+    TRY(authorized_load(path, &known, err)); /* what has an error is a person's to mend first */
+    authorized_fini(&known);
+    strbuf_init(&text, AUTHORIZED_MAX_BYTES);
+    strbuf_init(&out, AUTHORIZED_MAX_BYTES);
+    enum status s = read_text(path, &text, err);
+    struct str rest = strbuf_str(&text);
+    while (s == STATUS_OK && rest.len) {
+        const char *end = memchr(rest.ptr, '\n', rest.len);
+        size_t n = end ? (size_t)(end - rest.ptr) : rest.len;
+        struct authorized line = {0};
+        s = parse_line((struct str){rest.ptr, n}, &line, path, 1, err);
+        if (s == STATUS_OK && !authorized_has(&line, role, key)) {
+            strbuf_append(&out, rest.ptr, n);
+            strbuf_append_c(&out, "\n");
+        }
+        authorized_fini(&line);
+        rest = (struct str){rest.ptr + n + (end != NULL), rest.len - n - (end != NULL)};
+    }
+    if (add)
+        strbuf_printf(&out, "%s %s\n", peer_role_name(role), key);
+    if (s == STATUS_OK)
+        s = write_text(path, strbuf_str(&out), 0600, err);
+    strbuf_fini(&text);
+    strbuf_fini(&out);
+    return s;
+}
+
+static enum status rotate_locked(const char *dir, enum peer_role role, struct error *err)
+{
+    char path[PATH_BYTES], lines[2 * (KEY_CHARS + 1) + 1];
+    struct public_keys old;
+    struct curve_keys now, next;
+    TRY(keys_load(dir, role, &now, err));
+    sodium_memzero(now.secret_key, sizeof now.secret_key);
+    TRY(keys_load_publics(dir, role, &old, err));
+    if (old.n > 1)
+        return error_set(err, STATUS_EXISTS,
+                         "%s/%s.pub has two keys: the change before this one is not at its end; "
+                         "`cox keys --keys-dir %s --retire %s` ends it",
+                         dir, peer_role_name(role), dir, peer_role_name(role));
+    TRY(keys_generate(&next, err));
+    /* Admitted before anybody can have it; public before secret, so that each file that a program
+     * reads meanwhile belongs to the other. */
+    enum status s = STATUS_OK;
+    if (role != ROLE_HEAD)
+        s = edit_authorized(dir, role, next.public_key, true, err);
+    snprintf(lines, sizeof lines, "%s\n%s\n", next.public_key, old.keys[0]);
+    if (s == STATUS_OK)
+        s = key_path(path, dir, peer_role_name(role), ".pub", err);
+    if (s == STATUS_OK)
+        s = write_text(path, str_from(lines), 0644, err);
+    if (s == STATUS_OK)
+        s = key_path(path, dir, peer_role_name(role), ".key", err);
+    if (s == STATUS_OK)
+        s = write_key(path, next.secret_key, 0600, err);
+    sodium_memzero(&next, sizeof next);
+    return s;
+}
+
+static enum status retire_locked(const char *dir, enum peer_role role, struct error *err)
+{
+    char path[PATH_BYTES];
+    struct public_keys publics;
+    struct curve_keys now;
+    TRY(keys_load(dir, role, &now, err));
+    sodium_memzero(now.secret_key, sizeof now.secret_key);
+    TRY(keys_load_publics(dir, role, &publics, err));
+    if (publics.n < 2)
+        return error_set(err, STATUS_NOT_FOUND,
+                         "%s/%s.pub has one key: there is none to retire; `--rotate %s` makes a "
+                         "new one first",
+                         dir, peer_role_name(role), peer_role_name(role));
+    if (strcmp(publics.keys[0], now.public_key) != 0)
+        return error_set(err, STATUS_INVALID,
+                         "%s/%s.key is still the old key: the rotation was cut off; `cox keys "
+                         "--keys-dir %s` puts the .pub file right, then rotate again",
+                         dir, peer_role_name(role), dir);
+    if (role != ROLE_HEAD)
+        TRY(edit_authorized(dir, role, publics.keys[1], false, err));
+    TRY(key_path(path, dir, peer_role_name(role), ".pub", err));
+    return write_key(path, publics.keys[0], 0644, err);
+}
+
+enum status keys_rotate(const char *dir, enum peer_role role, struct error *err)
+{
+    int fd;
+    TRY(lock_folder(dir, &fd, err));
+    enum status s = rotate_locked(dir, role, err);
+    close(fd);
+    return s;
+}
+
+enum status keys_retire(const char *dir, enum peer_role role, struct error *err)
+{
+    int fd;
+    TRY(lock_folder(dir, &fd, err));
+    enum status s = retire_locked(dir, role, err);
+    close(fd);
+    return s;
 }
 
 /* ---- join token ---- */

@@ -6,6 +6,14 @@
 #include "common/base/status.h"
 #include "proto/messages.h"
 
+/* A .pub file has a line for a key; a second one is of the key before it, while it is being changed
+ * (keys_rotate). */
+#define PUBLIC_KEYS_MAX 2u
+struct public_keys {
+    uint32_t n;
+    char keys[PUBLIC_KEYS_MAX][41]; /* zeroed behind n */
+};
+
 struct curve_keys {
     char public_key[41], secret_key[41];
 };
@@ -16,7 +24,14 @@ MUST_USE enum status keys_make_dir(const char *dir, struct error *err);
 MUST_USE enum status keys_load(const char *dir, enum peer_role role, struct curve_keys *out,
                                struct error *err);
 MUST_USE enum status keys_load_public(const char *dir, enum peer_role role, char out[41],
-                                      struct error *err);
+                                      struct error *err); /* the newest */
+MUST_USE enum status keys_load_publics(const char *dir, enum peer_role role,
+                                       struct public_keys *out, struct error *err);
+/* A new pair for a role, beside the old key, which stays in the .pub file's second line and in
+ * authorized until keys_retire takes it off. STATUS_EXISTS: that is still to be done. */
+MUST_USE enum status keys_rotate(const char *dir, enum peer_role role, struct error *err);
+/* STATUS_NOT_FOUND: there is no old key. */
+MUST_USE enum status keys_retire(const char *dir, enum peer_role role, struct error *err);
 
 struct authorized {
     struct {
@@ -26,6 +41,7 @@ struct authorized {
     uint32_t n_entries;
 };
 MUST_USE enum status authorized_load(const char *path, struct authorized *out, struct error *err);
+bool authorized_has(const struct authorized *a, enum peer_role role, const char *public_key);
 void authorized_fini(struct authorized *a);
 
 struct join_token {

@@ -59,6 +59,54 @@ static void the_role_must_be_the_keys(void **state)
     }
 }
 
+static void say_hello_with_key(struct fixture *f, uint8_t at, const char *key)
+{
+    struct msg m = {.type = MSG_HELLO,
+                    .hello = {.instance = 5, .role = ROLE_GATEWAY, .credit_bytes = 1 << 20}};
+    struct strbuf b;
+    struct arena scratch;
+    strbuf_init(&b, 0);
+    arena_init(&scratch, 0);
+    box_clear(f);
+    if (codec_encode(&m, 0, 1, &scratch, &b) == STATUS_OK)
+        head_core_on_frame(f->core, addr_of(at), ROLE_GATEWAY, key, strbuf_str(&b), f->now);
+    strbuf_fini(&b);
+    arena_fini(&scratch);
+}
+
+/* A key that is taken off: its session ends, its connection, which is still there, opens no other
+ * one, and the same instance may come with the next key, at once. */
+static void a_key_that_is_taken_off_ends_its_session(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    struct authorized a = {.n_entries = 2};
+    a.entries = mem_array(2, sizeof *a.entries);
+    a.entries[0].role = a.entries[1].role = ROLE_GATEWAY;
+    snprintf(a.entries[0].public_key, sizeof a.entries[0].public_key, "old");
+    snprintf(a.entries[1].public_key, sizeof a.entries[1].public_key, "new");
+    head_core_authorize(f->core, &a, f->now);
+    say_hello_with_key(f, 3, "old");
+    assert_non_null(box_find(f, 3, MSG_WELCOME));
+    say_hello_with_key(f, 4, "new"); /* nobody takes over a session of a key in force */
+    assert_int_equal(box_find(f, 4, MSG_REFUSED)->refused.status, STATUS_EXISTS);
+    box_clear(f);
+    a.entries[0] = a.entries[--a.n_entries];
+    head_core_authorize(f->core, &a, f->now);
+    assert_non_null(box_find(f, 3, MSG_GOODBYE));
+    assert_false(f->core->peers.all[0]->open);
+    say_hello_with_key(f, 3, "old");
+    assert_null(box_find(f, 3, MSG_WELCOME));
+    assert_int_equal(box_find(f, 3, MSG_REFUSED)->refused.status, STATUS_CLOSED);
+    say_hello_with_key(f, 4, "new");
+    assert_non_null(box_find(f, 4, MSG_WELCOME));
+    assert_int_equal(f->core->peers.n, 1);
+    a.entries[0].role = ROLE_WORKER; /* the same key for something else is another key */
+    head_core_authorize(f->core, &a, f->now);
+    assert_false(f->core->peers.all[0]->open);
+    fixture_free(f);
+    authorized_fini(&a);
+}
+
 static void frames_of_an_unknown_session_are_dropped(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -239,6 +287,7 @@ int main(void)
         cmocka_unit_test(hello_is_welcomed_and_numbered),
         cmocka_unit_test(another_major_version_is_refused_by_name),
         cmocka_unit_test(the_role_must_be_the_keys),
+        cmocka_unit_test(a_key_that_is_taken_off_ends_its_session),
         cmocka_unit_test(frames_of_an_unknown_session_are_dropped),
         cmocka_unit_test(a_wrong_sequence_number_closes_the_session),
         cmocka_unit_test(a_message_of_another_role_closes_the_session),

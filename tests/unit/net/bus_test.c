@@ -212,6 +212,77 @@ static void test_dead_zap_handler_admits_nobody(void **state)
     pair_fini(&p);
 }
 
+static void put_keys(const char *dir, const struct curve_keys *ours, const char *head,
+                     const char *other_head)
+{
+    const struct {
+        const char *name, *text, *more;
+    } files[] = {{"worker.key", ours->secret_key, ""},
+                 {"worker.pub", ours->public_key, ""},
+                 {"head.pub", head, other_head}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[300];
+        snprintf(path, sizeof path, "%s/%s", dir, files[i].name);
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        fprintf(f, "%s\n%s\n", files[i].text, files[i].more);
+        fclose(f);
+    }
+}
+
+/* The head's key is one of two, then the peer's own key is another: each time the folder says it.
+ */
+static void test_keys_of_a_folder_are_tried_and_read_again(void **state)
+{
+    struct pair p;
+    struct curve_keys next, old_worker;
+    char dir[] = "/tmp/coxtest-bus-XXXXXX", command[64];
+    assert_non_null(mkdtemp(dir));
+    pair_init(&p);
+    head_open(&p, false);
+    old_worker = p.peer_keys;
+    assert_int_equal(keys_generate(&next, NULL), STATUS_OK);
+    put_keys(dir, &p.peer_keys, next.public_key, p.head_keys.public_key);
+    struct bus_options o = {.endpoint = bus_endpoint(p.head.bus),
+                            .keys = p.peer_keys,
+                            .server_public_key = next.public_key,
+                            .keys_dir = dir,
+                            .keys_role = ROLE_WORKER};
+    struct bus_handlers h = {.ctx = &p.peer, .on_frame = on_frame, .on_link = on_link};
+    assert_int_equal(bus_connect(p.loop, &o, &h, &p.peer.bus, NULL), STATUS_OK);
+    wait_up(&p);
+    assert_int_equal(p.peer.n_down, 1); /* the first one that it tried */
+
+    /* a new key that the head takes, and the old one not any more */
+    struct authorized list = {.n_entries = 1};
+    list.entries = mem_array(1, sizeof *list.entries);
+    assert_int_equal(keys_generate(&p.peer_keys, NULL), STATUS_OK);
+    list.entries[0].role = ROLE_WORKER;
+    memcpy(list.entries[0].public_key, p.peer_keys.public_key, 41);
+    bus_swap_authorized(p.head.bus, &p.authorized, &list);
+    assert_true(authorized_has(&list, ROLE_WORKER, old_worker.public_key));
+    authorized_fini(&list);
+    p.peer.stop_on_down = true;
+    assert_int_equal(bus_reconnect(p.peer.bus, NULL), STATUS_OK);
+    loop_run(p.loop);
+    assert_int_equal(p.peer.n_down, 2); /* what the folder has is the old one */
+    p.peer.stop_on_down = false;
+    put_keys(dir, &p.peer_keys, p.head_keys.public_key, "");
+    wait_up(&p);
+    p.head.want_frames = 1;
+    assert_int_equal(peer_send(&p, "anew"), STATUS_OK);
+    loop_run(p.loop);
+    assert_string_equal(p.head.key, p.peer_keys.public_key);
+
+    /* a file with an error changes nothing */
+    put_keys(dir, &p.peer_keys, "nonsense", "");
+    assert_int_equal(bus_reconnect(p.peer.bus, NULL), STATUS_OK);
+    wait_up(&p);
+    pair_fini(&p);
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 static void test_plain_peer_cannot_talk_to_curve(void **state)
 {
     struct pair p;
@@ -460,6 +531,7 @@ int main(void)
         cmocka_unit_test(test_stranger_is_refused),
         cmocka_unit_test(test_wrong_head_key_is_refused),
         cmocka_unit_test(test_dead_zap_handler_admits_nobody),
+        cmocka_unit_test(test_keys_of_a_folder_are_tried_and_read_again),
         cmocka_unit_test(test_plain_peer_cannot_talk_to_curve),
         cmocka_unit_test(test_insecure_has_no_role),
         cmocka_unit_test(test_refused_options),

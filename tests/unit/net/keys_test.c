@@ -84,6 +84,56 @@ static void test_folder_is_made_once(void **state)
     authorized_fini(&a);
 }
 
+/* Until the old key is retired both are good; other people's lines stay as they are. */
+static void test_a_key_is_rotated_and_retired(void **state)
+{
+    static const enum peer_role roles[] = {ROLE_HEAD, ROLE_GATEWAY, ROLE_WORKER, ROLE_OPERATOR};
+    char folder[256];
+    struct error err = {0};
+    snprintf(folder, sizeof folder, "%s", at("k"));
+    assert_int_equal(keys_make_dir(folder, &err), STATUS_OK);
+    FILE *f = fopen(at("k/authorized"), "a");
+    assert_non_null(f);
+    fputs("# a comment\nworker rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7", f);
+    fclose(f);
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+        struct curve_keys old, new;
+        struct public_keys publics;
+        struct authorized a;
+        bool is_head = roles[i] == ROLE_HEAD;
+        assert_int_equal(keys_retire(folder, roles[i], &err), STATUS_NOT_FOUND);
+        assert_int_equal(keys_load(folder, roles[i], &old, &err), STATUS_OK);
+        assert_int_equal(keys_rotate(folder, roles[i], &err), STATUS_OK);
+        assert_int_equal(keys_rotate(folder, roles[i], &err), STATUS_EXISTS);
+        assert_int_equal(keys_make_dir(folder, &err), STATUS_OK); /* changes nothing */
+        assert_int_equal(keys_load(folder, roles[i], &new, &err), STATUS_OK);
+        assert_string_not_equal(old.public_key, new.public_key);
+        assert_int_equal(keys_load_publics(folder, roles[i], &publics, &err), STATUS_OK);
+        assert_int_equal(publics.n, 2);
+        assert_string_equal(publics.keys[0], new.public_key);
+        assert_string_equal(publics.keys[1], old.public_key);
+        assert_int_equal(authorized_load(at("k/authorized"), &a, &err), STATUS_OK);
+        assert_int_equal(authorized_has(&a, roles[i], old.public_key), !is_head);
+        assert_int_equal(authorized_has(&a, roles[i], new.public_key), !is_head);
+        assert_false(authorized_has(&a, is_head ? ROLE_WORKER : ROLE_HEAD, new.public_key));
+        assert_int_equal(a.n_entries, is_head ? 4 : 5);
+        authorized_fini(&a);
+        assert_int_equal(keys_retire(folder, roles[i], &err), STATUS_OK);
+        assert_int_equal(keys_load_publics(folder, roles[i], &publics, &err), STATUS_OK);
+        assert_int_equal(publics.n, 1);
+        assert_int_equal(authorized_load(at("k/authorized"), &a, &err), STATUS_OK);
+        assert_false(authorized_has(&a, roles[i], old.public_key));
+        assert_int_equal(a.n_entries, 4);
+        assert_true(authorized_has(&a, ROLE_WORKER, "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"));
+        authorized_fini(&a);
+    }
+    assert_int_equal(mode_of("k/authorized"), 0600);
+    put("k/authorized", "worker nonsense\n"); /* a person's to mend */
+    assert_int_equal(keys_rotate(folder, ROLE_WORKER, &err), STATUS_INVALID);
+    struct curve_keys k;
+    assert_int_equal(keys_load(folder, ROLE_WORKER, &k, &err), STATUS_OK);
+}
+
 static void test_wrong_files_are_named(void **state)
 {
     char folder[256];
@@ -206,6 +256,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_folder_is_made_once, make_temp, drop_temp),
+        cmocka_unit_test_setup_teardown(test_a_key_is_rotated_and_retired, make_temp, drop_temp),
         cmocka_unit_test_setup_teardown(test_wrong_files_are_named, make_temp, drop_temp),
         cmocka_unit_test_setup_teardown(test_authorized_lines, make_temp, drop_temp),
         cmocka_unit_test(test_join_token),
