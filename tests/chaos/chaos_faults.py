@@ -112,25 +112,25 @@ class Hands:
 
     # ---- processes -------------------------------------------------------------------------------
 
-    def hit(self, name, sig):
-        if not self.cluster.signal(name, sig):
+    async def hit(self, name, sig):
+        if not self.cluster.signal(await self.cluster.which(name), sig):
             self.n_nobody += 1
 
     async def do_kill(self, fault):
-        self.hit(fault["on"], signal.SIGKILL)
+        await self.hit(fault["on"], signal.SIGKILL)
 
     async def do_formation(self, fault):
-        self.hit(fault["on"], signal.SIGKILL)
+        await self.hit(fault["on"], signal.SIGKILL)
         for _ in range(20):  # until a group is on its way: what is seen of it in the status is over a moment later
             s = await self.cluster.status()
             if s and any(g.get("state") not in ("ready", "serving", "running") for g in s["groups"]) or s and not s["healthy"]:
                 break
             await asyncio.sleep(0.05)
         await asyncio.sleep(fault["after"])
-        self.hit(fault["then"], signal.SIGKILL)
+        await self.hit(fault["then"], signal.SIGKILL)
 
     async def do_hang(self, fault):
-        p = self.cluster.processes[fault["on"]]
+        p = self.cluster.processes[await self.cluster.which(fault["on"])]
         if not p.alive():
             self.n_nobody += 1
             return None
@@ -147,7 +147,7 @@ class Hands:
             return await self.do_hang(fault)
         p = self.cluster.processes["redis"]
         p.wanted = False
-        self.hit("redis", signal.SIGKILL)
+        await self.hit("redis", signal.SIGKILL)
 
         async def heal():  # it keeps nothing: it comes back empty
             p.wanted = True

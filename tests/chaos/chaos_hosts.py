@@ -43,12 +43,15 @@ def parse():
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--streams", type=int, default=32)
     parser.add_argument("--model", default="null", help="null, demo, or the path of a model")
+    parser.add_argument("--tokens", type=int, help="the most that a stream asks for; default: 400, of a path 800, of demo 100")
     parser.add_argument("--step-us", type=int, default=25000, help="of the null device")
     parser.add_argument("--only", help="kinds of faults, with commas between: " + ", ".join(DECK))
     parser.add_argument("--print", action="store_true", help="the schedule, a line of JSON a fault, and nothing else")
     parser.add_argument("--schedule", metavar="FILE", help="this one in place of the seed's")
     parser.add_argument("--keep-logs", metavar="FOLDER", help="the processes' logs, also when nothing fails")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.tokens = options.tokens or {"null": 400, "demo": 100}.get(options.model, 800)
+    return options
 
 
 def schedule_of(options, cluster):
@@ -138,7 +141,7 @@ def main():
         if options.print:
             print("\n".join(map(json.dumps, schedule)))
             return
-        streams = Streams(cluster, Formula() if is_null else Quiet(), options.seed)
+        streams = Streams(cluster, (Formula if is_null else Quiet)(options.tokens), options.seed)
         with cluster:
             hands = Hands(cluster, streams, options.streams)
             asyncio.run(go(options, cluster, streams, hands, schedule))

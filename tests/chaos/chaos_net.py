@@ -106,7 +106,8 @@ class ChaosCluster:
         self.folder, self.model, self.device, self.step_us, self.n_workers = Path(folder), model, device, step_us, n_workers
         self.hosts, self.processes, self.wires = {}, {}, []
         self.crashes, self.status_of = [], None
-        self.two_heads = knows("cox-head", "--redis") and REDIS is not None
+        self.two_heads = (REDIS is not None and knows("cox-head", "--redis")
+                          and all(knows(p, "A:7000,B:7000") for p in ("cox-gateway", "cox-worker")))
         self.heads = ["head", "standby"] if self.two_heads else ["head"]
 
     # ---- hosts -----------------------------------------------------------------------------------
@@ -248,12 +249,22 @@ class ChaosCluster:
 
     async def status(self):
         """/api/status of the head that serves, or None."""
-        for _, host in zip(self.heads, "ab"):
+        return (await self.serving())[1]
+
+    async def serving(self):
+        """The name of the head that serves, and its /api/status; (None, None) when none does."""
+        for name, host in zip(self.heads, "ab"):
+            if self.two_heads and (await self.http(host, ADMIN_PORT, "/readyz"))[0] != 200:
+                continue
             code, body = await self.http(host, ADMIN_PORT, "/api/status")
-            found = json.loads(body[body.index("{"):body.rindex("}") + 1]) if code == 200 and "{" in body else None
-            if found and (found["workers"] or len(self.heads) == 1):
-                return found
-        return None
+            if code == 200 and "{" in body:
+                return name, json.loads(body[body.index("{"):body.rindex("}") + 1])
+        return None, None
+
+    async def which(self, name):
+        """`head` is the one that serves, `standby` the other; as they are called when that is not known."""
+        found = (await self.serving())[0] if self.two_heads and name in self.heads else None
+        return self.heads[(self.heads.index(found) + self.heads.index(name)) % 2] if found else name
 
     async def why_not_well(self):
         """None when every process is there and every group serves; else what is missing."""

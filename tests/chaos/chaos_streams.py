@@ -33,8 +33,11 @@ def make_body(rng, most):
 class Formula:
     """docs/null-worker.md: every request is a new one."""
 
+    def __init__(self, most):
+        self.most = most
+
     def draw(self, rng):
-        body = make_body(rng, 400)
+        body = make_body(rng, self.most)
         return body, [oracle.text(body["prompt"], body["max_tokens"], seed=body["seed"], i_choice=i,
                                   temperature=body["temperature"]) for i in range(body["n"])]
 
@@ -42,13 +45,13 @@ class Formula:
 class Quiet:
     """What the cluster answered, alone with the request, before the first fault."""
 
-    def __init__(self):
-        self.known = []
+    def __init__(self, most):
+        self.most, self.known = most, []
 
     async def ask(self, streams, seed, n=12):
         rng = random.Random(f"{seed}/quiet")
         for _ in range(n):
-            body = make_body(rng, 100)
+            body = make_body(rng, self.most)
             self.known.append((body, await streams.attempt("gateway0", body, None)))
 
     def draw(self, rng):
