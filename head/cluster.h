@@ -73,8 +73,8 @@ struct group {
     uint64_t epoch, old_epoch; /* old: of a Reset */
     struct worker **members;   /* [world]; a lost one leaves NULL */
     bool draining;             /* no new work; dissolved when idle or at drain_deadline_ns */
-    uint64_t drain_deadline_ns;
-    uint64_t deadline_ns; /* of the formation */
+    bool lost_rank;            /* its epoch ended because a rank was gone or in trouble */
+    uint64_t drain_deadline_ns, deadline_ns; /* the second: of the formation */
     uint64_t retry_at_ns, ready_ns, waiting_since_ns;
     uint32_t n_failures; /* in a row: back-off */
     uint32_t n_recoveries, n_comm_id;

@@ -58,6 +58,8 @@ struct lane {
     uint32_t n_left;              /* sequences for which the last plan had no place */
     struct step_time time;
     uint32_t n_tokens[LANE_STEPS]; /* of the steps in flight, by step % LANE_STEPS */
+    struct request_id suspect;     /* the last one that was placed here, and which of its */
+    uint32_t suspect_choice;       /* choices: it may have moved on or be gone meanwhile */
     uint64_t placed_seq;           /* order of the last request that was routed here */
 };
 
@@ -174,7 +176,7 @@ void core_scale_tick(struct head_core *h);
 
 /* route.c: which group takes a request */
 
-/* NULL: none now. r->n_hit is set. */
+/* NULL: none now; a suspect may have to wait where others need not. r->n_hit is set. */
 struct lane *route_find(struct head_core *h, struct request *r);
 void route_placed(struct head_core *h, const struct request *r, struct lane *l);
 void route_ended(struct head_core *h, const struct request *r);

@@ -174,6 +174,16 @@ static void pop_ended(struct head_core *h, struct lane *l)
     }
 }
 
+/* What ran when the group was lost may be what ended it. */
+static void count_losses(struct head_core *h, const struct group *g)
+{
+    for (struct request *r = request_table_next(h->requests, NULL); r;
+         r = request_table_next(h->requests, r)) {
+        if (r->i_group == g->index && r->state == REQUEST_RUNNING)
+            request_count_loss(r);
+    }
+}
+
 static void hold_again(void *ctx, struct request *r)
 {
     router_hold(ctx, r);
@@ -186,6 +196,8 @@ void dispatch_on_down(void *core, struct group *g)
     if (!l->scheduler)
         return; /* it never got one */
     pop_ended(h, l);
+    if (g->lost_rank)
+        count_losses(h, g);
     step_log_down(h->config.step_log, g->index);
     scheduler_reset(l->scheduler, g->epoch, hold_again, h);
     count_retired(h, l->scheduler);

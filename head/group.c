@@ -108,7 +108,7 @@ static void take_members(struct cluster *c, struct group *g, struct worker *cons
         c->config_seen_ns = c->now_ns;
         memcpy(c->config_hash, members[0]->desc.config_hash, sizeof c->config_hash);
     }
-    g->draining = false;
+    g->draining = g->lost_rank = false;
     g->n_comm_id = 0;
     g->deadline_ns = c->now_ns + c->config.formation_timeout_ns;
     for (uint32_t i = 0; i < c->world; i++) {
@@ -198,6 +198,7 @@ void cluster_dissolve(struct cluster *c, struct group *g, const char *why, bool 
         c->n_formation_failures += !was_ready;
     }
     g->n_recoveries += was_ready;
+    g->lost_rank = g->lost_rank || is_failure;
     enter(c, g, GROUP_ABORTING);
     for (uint32_t i = 0; i < c->world; i++) {
         struct worker *w = g->members[i];
@@ -219,8 +220,10 @@ void group_member_lost(struct cluster *c, struct group *g, struct worker *w, con
     w->group = NULL;
     if (g->state == GROUP_ABORTING)
         group_check_aborted(c, g);
-    else
+    else {
+        g->lost_rank = true;
         cluster_dissolve(c, g, why, false);
+    }
 }
 
 /* ---- messages ---- */

@@ -260,6 +260,18 @@ enum status request_new(struct slab *slab, const struct msg_submit *m, uint32_t 
     return STATUS_OK;
 }
 
+void request_count_loss(struct request *r)
+{
+    bool moved = r->n_ids > (r->n_ids_at_loss ? r->n_ids_at_loss : r->n_prompt);
+    r->n_losses = moved ? 0 : r->n_losses + 1;
+    r->n_ids_at_loss = r->n_ids;
+}
+
+bool request_is_suspect(const struct request *r)
+{
+    return r->n_losses >= REQUEST_SUSPECT_LOSSES && r->n_ids == r->n_ids_at_loss;
+}
+
 void request_free(struct request *r)
 {
     if (!r)

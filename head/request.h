@@ -63,6 +63,8 @@ struct request {
     struct sampling_params sampling;                                /* spans point into arena */
     struct f32_span vector;        /* what a pooling request has been answered, on the arena */
     struct request_scores *scores; /* with is_scored (request_scores.h) */
+    uint32_t n_losses;             /* groups lost under it since it had a token of its own, */
+    uint32_t n_ids_at_loss;        /* and what it had at the last of them */
     uint32_t n_hit;     /* ids that routing saw in its group's cache: no load to that group */
     enum status status; /* with FINISH_ERROR */
     char text[160];
@@ -78,6 +80,12 @@ static inline uint32_t request_n_generated(const struct request *r)
 {
     return r->n_ids - r->n_prompt;
 }
+/* A group has been lost under it: one more, if it made nothing since the one before. */
+void request_count_loss(struct request *r);
+/* So many groups were lost before it made a token that it may be what ends them. */
+bool request_is_suspect(const struct request *r);
+#define REQUEST_SUSPECT_LOSSES 2u /* it runs without other suspects in its group; */
+#define REQUEST_MAX_LOSSES     3u /* it is not tried again */
 /* For who walks over many: the two lines, then, when they are there, the newest id. */
 static inline void request_prefetch(const struct request *r)
 {

@@ -88,6 +88,18 @@ static double answer_ns(const struct route *x, double n_tokens)
     return n_tokens * (x->speed.base_ns + x->speed.token_ns * n_rows);
 }
 
+/* Two in one group, and nobody would know which of them ended it. */
+static bool has_suspect(const struct head_core *h, const struct lane *l)
+{
+    const struct request *r = request_table_find(h->requests, l->suspect, l->suspect_choice);
+    return r && r->i_group == l->group->index && r->finish == FINISH_NONE && request_is_suspect(r);
+}
+
+static bool takes(const struct head_core *h, const struct lane *l, const struct request *r)
+{
+    return !l->group->draining && !(request_is_suspect(r) && has_suspect(h, l));
+}
+
 /* Every lane that takes requests, with what it costs at least. */
 static uint32_t list_routes(struct head_core *h, const struct request *r)
 {
@@ -98,7 +110,7 @@ static uint32_t list_routes(struct head_core *h, const struct request *r)
     uint32_t n = 0;
     for (uint32_t i = 0; i < h->n_live; i++) {
         struct lane *l = &h->lanes[h->live[i]];
-        if (l->group->draining)
+        if (!takes(h, l, r))
             continue;
         struct route *x = &h->routes[n++];
         bool stale = mean.token_ns > 0 && !is_fresh(h, l) && l->last_result == l->last_step;
@@ -125,7 +137,7 @@ static struct lane *lane_of_last(struct head_core *h, const struct request *r)
         last->i_prompt != r->sampling.i_prompt)
         return NULL;
     struct lane *l = &h->lanes[last->i_group];
-    if (!l->scheduler || l->group->epoch != last->epoch || l->group->draining)
+    if (!l->scheduler || l->group->epoch != last->epoch || !takes(h, l, r))
         return NULL;
     struct scheduler_load load;
     scheduler_get_load(l->scheduler, &load);
@@ -173,6 +185,10 @@ void route_placed(struct head_core *h, const struct request *r, struct lane *l)
                                         .epoch = l->group->epoch,
                                         .i_group = l->group->index};
     l->placed_seq = ++h->n_placed;
+    if (request_is_suspect(r)) {
+        l->suspect = r->id;
+        l->suspect_choice = r->i_choice;
+    }
 }
 
 void route_ended(struct head_core *h, const struct request *r)

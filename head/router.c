@@ -179,6 +179,26 @@ static void place(struct head_core *h, struct request *r, struct lane *l)
     }
 }
 
+/* It has had its tries: one request must not take the cluster down for as long as its client waits.
+ */
+static bool give_up(struct head_core *h, struct request *r)
+{
+    char text[sizeof r->text];
+    if (r->n_losses < REQUEST_MAX_LOSSES || !request_is_suspect(r))
+        return false;
+    events_add(
+        &h->events, h->now_ns, LOG_WARN, "request_given_up",
+        "id=%016llx%016llx choice=%u prompt_tokens=%u generated=%u groups_lost=%u gateway=%s",
+        (unsigned long long)r->id.hi, (unsigned long long)r->id.lo, r->i_choice, r->n_prompt,
+        request_n_generated(r), r->n_losses, log_quote(h->gateways[r->i_gateway]->node));
+    snprintf(text, sizeof text,
+             "%u groups of workers were lost while they ran this request, before it made a token: "
+             "it may be what ends them and is not tried again.",
+             r->n_losses);
+    router_end(h, r, FINISH_ERROR, STATUS_INTERNAL, text);
+    return true;
+}
+
 void router_place(struct head_core *h)
 {
     uint32_t n = h->n_held; /* what a full queue sends back comes to the end: not again this turn */
@@ -188,7 +208,11 @@ void router_place(struct head_core *h)
         next = r->next;
         if (!core_bind_adapter(h, r))
             continue; /* it waits for what is being loaded, or has ended */
+        if (give_up(h, r))
+            continue;
         struct lane *l = route_find(h, r);
+        if (!l && request_is_suspect(r))
+            continue; /* others need not wait for what is between it and another one */
         if (!l)
             return;
         place(h, r, l);

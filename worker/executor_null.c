@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -41,6 +42,7 @@ struct executor_null {
     bool has_made_id;
     uint64_t step_ns, token_ns, debt_ns;
     uint64_t fail_joins, load_ms, stall_after, n_steps;
+    uint32_t die_at_id; /* 0: none */
     struct speculation speculation;
     uint32_t draft_percent;
     pthread_mutex_t mutex; /* of interrupted */
@@ -367,12 +369,27 @@ static enum status answer_runs(struct executor_null *x, struct sequence_runs run
     return STATUS_OK;
 }
 
+/* As a request that meets a fault of the program or the machine does: no word to anybody. */
+static void die_if_told(const struct executor_null *x, const struct msg_plan *p)
+{
+    for (uint32_t i = 0; x->die_at_id && i < p->n_admits; i++) {
+        for (uint32_t k = 0; k < p->admits[i].ids.n; k++) {
+            if (p->admits[i].ids.ptr[k] != x->die_at_id)
+                continue;
+            log_warn("null_die", "step=%llu slot=%u", (unsigned long long)p->step,
+                     p->admits[i].slot);
+            raise(SIGKILL);
+        }
+    }
+}
+
 static enum status null_step(struct executor *e, const struct msg_plan *p, struct arena *arena,
                              struct msg_result *out, struct error *err)
 {
     struct executor_null *x = of(e);
     uint64_t started_ns = clock_mono_ns();
     TRY(sequences_apply(x->sequences, p, err));
+    die_if_told(x, p);
     for (uint32_t i = 0; i < p->n_admits; i++) {
         if (!grow_hashes(x, p->admits[i].slot))
             return error_set(err, STATUS_NO_MEMORY, "no memory for slot %u", p->admits[i].slot);
@@ -512,6 +529,7 @@ enum status executor_null_open(const struct worker_options *o, struct executor *
     x->fail_joins = (uint64_t)o->null_fail_join;
     x->load_ms = (uint64_t)o->null_load_ms;
     x->stall_after = (uint64_t)o->null_stall_after_step;
+    x->die_at_id = (uint32_t)o->null_die_at_id;
     x->draft_percent = (uint32_t)o->null_draft_percent;
     enum status s = speculation_read(&o->speculation, &x->speculation, err);
     if (s == STATUS_OK && x->speculation.method == SPECULATION_DRAFT_MODEL)

@@ -87,6 +87,8 @@ const struct option_spec worker_option_specs[] = {
             "test: every join loads a shard for so long, interrupted by nothing"),
     OPT_INT(S, null_stall_after_step, "null-stall-after-step", 0, 1 << 30, "0",
             "test: after N steps the next one hangs, once"),
+    OPT_INT(S, null_die_at_id, "null-die-at-id", 0, 1 << 30, "0",
+            "test: a request with this token id kills the worker; 0: none does"),
     OPT_INT(S, null_draft_percent, "null-draft-percent", 0, 100, "0",
             "test: so many of the null device's guesses are right; 0: they are n-grams' too"),
 };

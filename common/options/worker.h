@@ -52,7 +52,8 @@ struct worker_options {
     int log_level, log_format;
     int64_t drain_timeout_s;
     int64_t step_timeout_s; /* 0: 60, in tables that have no such row */
-    int64_t null_step_us, null_token_us, null_fail_join, null_load_ms, null_stall_after_step;
+    int64_t null_step_us, null_token_us, null_fail_join, null_load_ms, null_stall_after_step,
+        null_die_at_id;
     int64_t null_draft_percent;
     bool enable_lora;
     int64_t max_loras, max_lora_rank;

@@ -136,6 +136,8 @@ static void put_core(struct mix *m, const struct world *w)
         put(m, r->attempt);
         put(m, r->n_ids);
         put(m, r->n_delivered);
+        put(m, r->n_losses);
+        put(m, r->n_ids_at_loss);
         put(m, r->i_group);
         put(m, r->i_outbox != 0);
         const struct gateway *g = h->gateways[r->i_gateway];
