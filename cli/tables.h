@@ -20,6 +20,10 @@ struct up_options {
     int64_t workers, gateways, tp, pp, dp;
     struct option_list served_model_names, api_keys;
     const char *api_key_file, *admin_key_file, *state_dir, *keys_dir, *print_pids, *redis;
+    const char *cluster_name;
+    bool standby;
+    int64_t standby_port, standby_admin_port;
+    double lease_ttl_s;
     double shutdown_timeout_s, keep_alive_s;
     bool metrics_public, enable_prefix_caching, async_scheduling, no_shared_memory;
     bool enable_expert_parallel, enforce_eager, no_early_launch, no_one_shot;

@@ -160,6 +160,15 @@ const struct option_spec up_specs[] = {
     OPT_INT(S, head_port, "head-port", 1, 65535, "7000", "its port"),
     OPT_STRING(S, admin_host, "admin-host", "127.0.0.1", "address of the dashboard and admin API"),
     OPT_INT(S, admin_port, "admin-port", 1, 65535, "8265", "its port"),
+    OPT_BOOL(S, standby, "standby", NULL,
+             "a second head that waits, and serves within seconds when the first is lost; with "
+             "--redis"),
+    OPT_INT(S, standby_port, "standby-port", 1, 65535, "6999",
+            "port of the second head at --head-host"),
+    OPT_INT(S, standby_admin_port, "standby-admin-port", 1, 65535, "8266",
+            "port of its dashboard and admin API at --admin-host"),
+    ROW_CLUSTER_NAME(S),
+    ROW_LEASE_TTL(S),
     OPT_STRING(S, admin_key_file, "admin-key-file", NULL, "file with the key of the admin API"),
     OPT_STRING(
         S, state_dir, "state-dir", NULL,

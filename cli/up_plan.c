@@ -201,25 +201,46 @@ static void flags_of_listeners(struct builder *b, struct up_child *c, uint32_t i
     flag(c, "--admin-host", o->gateway_admin_host);
 }
 
-static void build_head(struct builder *b, struct up_child *c)
+/* Where peers find the head, or the one of two that serves. */
+static const char *heads(struct builder *b)
+{
+    const char *host = reachable(b->o->head_host);
+    const char *first = host_port(b, host, b->o->head_port);
+    if (!b->o->standby)
+        return first;
+    return text(b, "%s,%s", first, host_port(b, host, b->o->standby_port));
+}
+
+/* The Redis itself they inherit as COX_REDIS, which holds a password; one head alone wants none. */
+static void flags_of_lease(struct builder *b, struct up_child *c)
+{
+    const struct up_options *o = b->o;
+    if (!o->standby) {
+        flag(c, "--redis", o->redis ? "" : NULL);
+        return;
+    }
+    flag(c, "--cluster-name", o->cluster_name);
+    flag(c, "--lease-ttl", text(b, "%.15g", o->lease_ttl_s));
+}
+
+static void build_head(struct builder *b, struct up_child *c, bool is_second)
 {
     const struct up_options *o = b->o;
     c->role = UP_HEAD;
-    c->name = "head";
+    c->name = is_second ? "standby" : "head";
     c->host = o->head_host;
-    c->port = (uint16_t)o->head_port;
+    c->port = (uint16_t)(is_second ? o->standby_port : o->head_port);
     c->admin_host = o->admin_host;
-    c->admin_port = (uint16_t)o->admin_port;
-    c->admin_flag = "--admin-port";
-    c->port_flag = "--head-port";
+    c->admin_port = (uint16_t)(is_second ? o->standby_admin_port : o->admin_port);
+    c->admin_flag = is_second ? "--standby-admin-port" : "--admin-port";
+    c->port_flag = is_second ? "--standby-port" : "--head-port";
     common(b, c, "cox-head");
     flag(c, "--host", o->head_host);
-    flag_int(b, c, "--port", o->head_port);
+    flag_int(b, c, "--port", c->port);
     flag(c, "--admin-host", o->admin_host);
-    flag_int(b, c, "--admin-port", o->admin_port);
+    flag_int(b, c, "--admin-port", c->admin_port);
     flag(c, "--admin-key-file", o->admin_key_file);
-    if (o->redis) /* which it inherits, COX_REDIS: one head alone wants no lease */
-        flag(c, "--redis", "");
+    flags_of_lease(b, c);
     flag_int(b, c, "--tp", o->tp);
     flag_int(b, c, "--pp", o->pp);
     if (o->served_model_names.n_items > 0)
@@ -242,7 +263,8 @@ static void build_head(struct builder *b, struct up_child *c)
     flags_of_adapters(b, c);
     for (size_t i = 0; i < o->lora_modules.n_items; i++)
         flag(c, "--lora-modules", o->lora_modules.items[i]);
-    flag(c, "--step-log", o->step_log);
+    flag(c, "--step-log",
+         o->step_log && is_second ? text(b, "%s.standby", o->step_log) : o->step_log);
     flag_int(b, c, "--step-log-max-bytes", o->step_log_max_bytes);
 }
 
@@ -253,7 +275,7 @@ static void build_gateway(struct builder *b, struct up_child *c, uint32_t i)
     c->name = text(b, "gateway-%u", i);
     common(b, c, "cox-gateway");
     flag(c, "--model", b->model);
-    flag(c, "--head", host_port(b, reachable(o->head_host), o->head_port));
+    flag(c, "--head", heads(b));
     flags_of_listeners(b, c, i);
     flags_of_ssl(b, c);
     flags_of_trace(b, c);
@@ -355,7 +377,7 @@ static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
     common(b, c, "cox-worker");
     flag(c, "--model", b->model);
     flag(c, "--device", devices[o->device]);
-    flag(c, "--head", host_port(b, reachable(o->head_host), o->head_port));
+    flag(c, "--head", heads(b));
     flag_int(b, c, "--ordinal", i);
     flag_int(b, c, "--tp", o->tp);
     flag_int(b, c, "--pp", o->pp);
@@ -392,6 +414,9 @@ static enum status check(const struct up_options *o, int64_t n_workers, struct e
     int64_t group = o->tp * o->pp;
     struct speculation speculation;
     TRY(speculation_read(&o->speculation, &speculation, err)); /* said once, not by each worker */
+    if (o->standby && !o->redis)
+        return error_set(err, STATUS_INVALID,
+                         "--standby: give --redis URL, which says which of the two heads serves");
     if (o->enable_lora && !o->lora_root)
         return error_set(err, STATUS_INVALID,
                          "--enable-lora: give --lora-root FOLDER: adapters are read from below it "
@@ -462,13 +487,15 @@ enum status up_plan_build(const struct up_options *o, const char *model,
     int64_t n_workers = o->workers > 0 ? o->workers : o->tp * o->pp * o->dp;
     struct builder b = {o, model, place, arena, n_workers};
     TRY(check(o, n_workers, err));
-    uint32_t n = 1 + (uint32_t)o->gateways + (uint32_t)n_workers, i_child = 0;
+    uint32_t n_heads = o->standby ? 2 : 1;
+    uint32_t n = n_heads + (uint32_t)o->gateways + (uint32_t)n_workers, i_child = 0;
     *out = (struct up_plan){.children = arena_try_array(arena, n, sizeof *out->children),
                             .n_children = n,
                             .n_workers = (uint32_t)n_workers,
                             .model_name = served_name(&b)};
     assert(out->children);
-    build_head(&b, &out->children[i_child++]);
+    for (uint32_t i = 0; i < n_heads; i++)
+        build_head(&b, &out->children[i_child++], i > 0);
     for (uint32_t i = 0; i < (uint32_t)o->gateways; i++)
         build_gateway(&b, &out->children[i_child++], i);
     for (uint32_t i = 0; i < (uint32_t)n_workers; i++)

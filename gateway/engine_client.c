@@ -13,6 +13,7 @@ void engine_client_init(struct engine_client *c, const struct engine_options *o,
                         uint64_t now_ns)
 {
     *c = (struct engine_client){.o = *o, .io = *io, .events = *events, .now_ns = now_ns};
+    c->tried_ns = now_ns;
     arena_init(&c->decode, DECODE_LIMIT_BYTES);
     arena_init(&c->encode, 0);
     strbuf_init(&c->frame, FRAME_MAX_BYTES);
@@ -68,8 +69,16 @@ static void greet(struct engine_client *c)
     c->connection_lost = false;
 }
 
+/* Drops the connection; where there are several heads, the next one is tried. */
+static void reconnect(struct engine_client *c)
+{
+    c->connected = false;
+    c->tried_ns = c->now_ns;
+    c->io.reconnect(c->io.ctx);
+}
+
 /* Back to DOWN; tells the owner when a session ended. Waits longer after each failure in a row. */
-static void lose(struct engine_client *c, const char *why, bool reconnect)
+static void lose(struct engine_client *c, const char *why, bool drop)
 {
     static const uint64_t wait_ms[] = {0, 50, 100, 200, 500, 1000};
     bool was_open = c->state == ENGINE_OPEN;
@@ -83,8 +92,8 @@ static void lose(struct engine_client *c, const char *why, bool reconnect)
         log_warn("head_lost", "why=%s", log_quote(why));
     else if (c->n_failures == 1 || c->n_failures % 60 == 0)
         log_warn("head_unreachable", "why=%s attempts=%u", log_quote(why), c->n_failures);
-    if (reconnect)
-        c->io.reconnect(c->io.ctx);
+    if (drop)
+        reconnect(c);
     if (was_open)
         c->events.on_link(c->events.ctx, false);
 }
@@ -92,6 +101,13 @@ static void lose(struct engine_client *c, const char *why, bool reconnect)
 static void welcomed(struct engine_client *c, const struct frame_header *h,
                      const struct msg_welcome *w)
 {
+    if (w->term > 0 && w->term < c->term_seen) {
+        char why[120];
+        snprintf(why, sizeof why, "a head of term %llu, which one of term %llu has followed",
+                 (unsigned long long)w->term, (unsigned long long)c->term_seen);
+        lose(c, why, true);
+        return;
+    }
     link_open(&c->link, w->session, w->credit_bytes);
     c->state = ENGINE_OPEN;
     c->n_failures = 0;
@@ -218,6 +234,7 @@ void engine_client_on_frame(struct engine_client *c, struct str frame, uint64_t 
 void engine_client_on_connection(struct engine_client *c, bool up, const char *why, uint64_t now_ns)
 {
     c->now_ns = now_ns;
+    c->connected = up;
     if (!up) {
         /* Not a loss yet: heartbeats decide that, or the next connection, which has a new name at
          * the head and therefore no session. */
@@ -226,6 +243,7 @@ void engine_client_on_connection(struct engine_client *c, bool up, const char *w
         c->connection_lost = c->state == ENGINE_OPEN;
         if (c->state == ENGINE_DOWN && c->n_failures++ % 60 == 0)
             log_warn("head_unreachable", "why=%s", log_quote(why));
+        c->tried_ns = 0; /* of several the next one is tried with the next tick */
         return;
     }
     if (c->state == ENGINE_OPEN && c->connection_lost) {
@@ -233,6 +251,16 @@ void engine_client_on_connection(struct engine_client *c, bool up, const char *w
         c->retry_ns = now_ns;
     }
     greet(c);
+}
+
+/* Of several heads the one that serves is looked for; the socket would try one for ever. */
+static void look_further(struct engine_client *c)
+{
+    if (!c->o.several || c->connected || c->now_ns < c->retry_ns)
+        return;
+    bool lost = c->state == ENGINE_DOWN || (c->state == ENGINE_OPEN && c->connection_lost);
+    if (lost && (c->tried_ns == 0 || c->now_ns - c->tried_ns > ENGINE_CONNECT_NS))
+        reconnect(c);
 }
 
 void engine_client_tick(struct engine_client *c, uint64_t now_ns)
@@ -246,6 +274,7 @@ void engine_client_tick(struct engine_client *c, uint64_t now_ns)
         lose(c, "silent for 1.5 s", true);
     if (c->state == ENGINE_GREETING && now_ns - c->greeted_ns > ENGINE_SILENT_NS)
         lose(c, "no answer to Hello", true);
+    look_further(c);
     greet(c);
     if (c->state != ENGINE_OPEN || now_ns - c->beat_ns < ENGINE_HEARTBEAT_NS)
         return;

@@ -12,6 +12,7 @@
 
 #define ENGINE_SILENT_NS    1500000000ull
 #define ENGINE_HEARTBEAT_NS 250000000ull
+#define ENGINE_CONNECT_NS   500000000ull /* of several heads, each */
 
 struct engine_io {
     void *ctx;
@@ -33,6 +34,7 @@ struct engine_options {
     const char *node; /* borrowed */
     uint64_t instance;
     uint64_t credit_bytes; /* what we take in without a Credit of ours */
+    bool several;          /* heads: reconnect goes to the next one */
 };
 
 enum engine_state { ENGINE_DOWN, ENGINE_GREETING, ENGINE_OPEN, ENGINE_STATE_COUNT };
@@ -44,10 +46,12 @@ struct engine_client {
     enum engine_state state;
     struct link link;
     uint64_t now_ns, heard_ns, greeted_ns, beat_ns, retry_ns; /* retry_ns: no Hello before */
+    uint64_t tried_ns;                                        /* when this connection was begun */
     uint64_t term_seen, head_instance;
     uint64_t credit_owed;
     uint32_t n_failures;  /* Hellos in a row that led to nothing */
     bool connection_lost; /* the socket said so while a session was open */
+    bool connected;       /* as the socket says */
     uint64_t n_dropped;   /* frames of no session of ours */
     struct arena decode, encode;
     struct strbuf frame;

@@ -26,7 +26,7 @@ enum {
     SUBMIT_TIMEOUT_S = 5,
     BUS_HWM = 10000,
     ADMIN_CONNECTIONS = 64,
-    ADDRESS_MAX = 256,
+    ADDRESS_MAX = 1024, /* of several heads */
 };
 
 /* ---- replies through the HTTP server ---- */
@@ -467,7 +467,9 @@ static enum status start_bus(struct gateway *g, struct error *err)
                                .on_adapter_answer = on_adapter_answer};
     engine_client_init(&g->engine, &eo, &io, &ev, clock_mono_ns());
     g->has_engine = true;
-    return bus_connect(g->loop, &o, &h, &g->bus, err);
+    TRY(bus_connect(g->loop, &o, &h, &g->bus, err));
+    g->engine.o.several = bus_n_addresses(g->bus) > 1;
+    return STATUS_OK;
 }
 
 static enum status start_server(struct gateway *g, struct error *err)

@@ -14,7 +14,8 @@ enum {
     BACKOFF_MIN_MS = 50,
     BACKOFF_MAX_MS = 500,
     HEARTBEAT_MS = 250,
-    REFUSED_MAX = 3, /* one may be a frame that was spoiled on its way */
+    CONNECT_MS = 500, /* at each of several addresses */
+    REFUSED_MAX = 3,  /* one may be a frame that was spoiled on its way */
     OUTBOX_MAX = 256,
     DECODE_LIMIT = 512 << 20,
     SCRATCH_LIMIT = 256 << 20
@@ -43,6 +44,7 @@ struct head_link {
     enum head_link_state state;
     struct link link;
     uint64_t heard_ns, backoff_ms, n_reconnects;
+    uint64_t connecting_ns; /* LINK_CONNECTING: since when */
     uint32_t heartbeat_ms;
     struct arena decode, scratch;
     struct strbuf frame;
@@ -73,6 +75,8 @@ static void drop_outbox(struct head_link *k)
 static void go_down(struct head_link *k, const char *why)
 {
     bool was_open = k->state == LINK_OPEN;
+    /* one of several heads that is not there costs nobody anything */
+    bool to_next = k->state == LINK_CONNECTING && bus_n_addresses(k->bus) > 1;
     if (k->state == LINK_DOWN)
         return;
     if (was_open)
@@ -80,8 +84,9 @@ static void go_down(struct head_link *k, const char *why)
     k->state = LINK_DOWN;
     drop_outbox(k);
     link_init(&k->link, k->o.window_bytes);
-    loop_timer_again(k->timer, was_open ? BACKOFF_MIN_MS : k->backoff_ms);
-    k->backoff_ms = was_open ? BACKOFF_MIN_MS : k->backoff_ms * 2;
+    loop_timer_again(k->timer, was_open || to_next ? BACKOFF_MIN_MS : k->backoff_ms);
+    if (was_open || !to_next)
+        k->backoff_ms = was_open ? BACKOFF_MIN_MS : k->backoff_ms * 2;
     if (k->backoff_ms > BACKOFF_MAX_MS)
         k->backoff_ms = BACKOFF_MAX_MS;
     if (was_open)
@@ -193,6 +198,9 @@ static void say_hello(struct head_link *k)
     if (s == STATUS_OK) {
         k->state = LINK_HELLO;
         loop_timer_again(k->timer, SILENT_MS);
+    } else if (!k->is_connected && bus_n_addresses(k->bus) > 1 &&
+               now_ns(k) - k->connecting_ns >= CONNECT_MS * NS_PER_MS) {
+        go_down(k, "nobody answers"); /* a host that is gone, a head that stands still: the next */
     } else {
         loop_timer_again(k->timer, HELLO_RETRY_MS); /* nobody there yet */
     }
@@ -208,6 +216,7 @@ static void connect_again(struct head_link *k)
         return;
     }
     k->n_reconnects++;
+    k->connecting_ns = now_ns(k);
     k->state = LINK_CONNECTING;
     say_hello(k);
 }
@@ -368,7 +377,9 @@ static void on_link(void *ctx, bool up, const char *why)
     if (!k->was_told_down)
         log_warn("head_unreachable", "endpoint=%s reason=%s", bus_endpoint(k->bus), log_quote(why));
     k->was_told_down = true;
-    if (k->state == LINK_OPEN || k->state == LINK_HELLO)
+    /* the only address is tried again by the socket itself */
+    bool to_next = k->state == LINK_CONNECTING && bus_n_addresses(k->bus) > 1;
+    if (k->state == LINK_OPEN || k->state == LINK_HELLO || to_next)
         go_down(k, why);
 }
 
@@ -383,6 +394,7 @@ enum status head_link_open(struct loop *l, const struct head_link_options *o,
     k->h = *h;
     k->loop = l;
     k->state = LINK_CONNECTING;
+    k->connecting_ns = now_ns(k);
     k->backoff_ms = BACKOFF_MIN_MS;
     k->heartbeat_ms = HEARTBEAT_MS;
     arena_init(&k->decode, DECODE_LIMIT);
@@ -411,6 +423,11 @@ void head_link_close(struct head_link *k)
     arena_fini(&k->scratch);
     strbuf_fini(&k->frame);
     mem_free(k);
+}
+
+const char *head_link_endpoint(const struct head_link *k)
+{
+    return bus_endpoint(k->bus);
 }
 
 bool head_link_is_open(const struct head_link *k)

@@ -35,5 +35,7 @@ void head_link_close(struct head_link *k); /* NULL is fine */
  * open. */
 void head_link_send(struct head_link *k, const struct msg *m);
 void head_link_consumed(struct head_link *k, uint64_t session, uint64_t frame_bytes);
+/* The address of the head that it is connected to, or tries: "tcp://HOST:PORT". */
+const char *head_link_endpoint(const struct head_link *k);
 bool head_link_is_open(const struct head_link *k);
 uint64_t head_link_reconnects(const struct head_link *k);

@@ -49,7 +49,8 @@ static enum status find_keys(const struct worker_options *o, struct startup *s, 
     }
     int n = snprintf(s->endpoint, sizeof s->endpoint, "tcp://%s", head);
     if (n < 0 || (size_t)n >= sizeof s->endpoint || !strrchr(head, ':'))
-        return error_set(err, STATUS_INVALID, "--head \"%s\": want HOST:PORT", head);
+        return error_set(err, STATUS_INVALID,
+                         "--head \"%.300s\": want HOST:PORT, or several with commas", head);
     return STATUS_OK;
 }
 

@@ -59,7 +59,8 @@ static bool find_comm_host(struct worker *w)
     struct error err;
     if (o->comm_host || o->tp * o->pp == 1 || !e->ops->listen)
         return true;
-    enum status s = route_local_address(w->s.link.bus.endpoint + sizeof "tcp://" - 1, host, &err);
+    enum status s =
+        route_local_address(head_link_endpoint(w->link) + sizeof "tcp://" - 1, host, &err);
     if (s == STATUS_OK && strcmp(host, w->comm_host) == 0)
         return true;
     if (s == STATUS_OK)

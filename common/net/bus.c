@@ -37,7 +37,8 @@ enum {
     BUS_OTHER_KEY_MS = 200, /* after a handshake that failed */
     BUS_BACKLOG = 1024,
     BUS_DEFAULT_HWM = 1024,
-    BUS_DEFAULT_FRAME = 64 << 20
+    BUS_DEFAULT_FRAME = 64 << 20,
+    BUS_ADDRESSES_MAX = 8
 };
 
 /* A zmq socket in the loop; freed when both handles are closed. It outlives the bus by a turn, so
@@ -66,6 +67,8 @@ struct bus {
     char keys_error[512];          /* told last */
     struct loop_timer *try_others; /* NULL: no handshake has failed */
     char endpoint[256];
+    char addresses[BUS_ADDRESSES_MAX][256]; /* of a DEALER, as tcp://HOST:PORT */
+    uint32_t n_addresses, i_address;
     uint32_t max_frame_bytes, hwm, n_monitors;
     /* DEALER: what the monitor told, and what was told on */
     bool connected, shaken, link_up;
@@ -76,6 +79,11 @@ struct bus {
 const char *bus_endpoint(const struct bus *b)
 {
     return b->endpoint;
+}
+
+uint32_t bus_n_addresses(const struct bus *b)
+{
+    return b->n_addresses;
 }
 
 /* ---- a socket in the loop ---- */
@@ -488,21 +496,62 @@ static enum status open_socket(struct bus *b, struct error *err)
     return port_open(b, s, take_data, &b->data, err);
 }
 
-static enum status open_bus(struct loop *l, const struct bus_options *o,
-                            const struct bus_handlers *h, bool is_router, struct bus **out,
-                            struct error *err)
+static enum status check_endpoint(const struct bus_options *o, const char *endpoint, bool is_router,
+                                  struct error *err)
 {
-    struct str host = host_of(o->endpoint);
-    if (strlen(o->endpoint) >= sizeof((struct bus *)0)->endpoint || host.len == 0 ||
-        !port_is_good(o->endpoint, is_router))
+    struct str host = host_of(endpoint);
+    if (strlen(endpoint) >= sizeof((struct bus *)0)->endpoint || host.len == 0 ||
+        !port_is_good(endpoint, is_router))
         return error_set(err, STATUS_INVALID,
                          "\"%.100s\" is no address: tcp://HOST:PORT is wanted, PORT up to 65535",
-                         o->endpoint);
+                         endpoint);
     if (o->insecure && !o->allow_remote_insecure && !host_is_loopback(host))
         return error_set(err, STATUS_DENIED,
                          "%s: no unencrypted link beyond this machine; use keys, or bind a "
                          "loopback address",
-                         o->endpoint);
+                         endpoint);
+    return STATUS_OK;
+}
+
+static void use_endpoint(struct bus *b, const char *endpoint)
+{
+    struct str host = host_of(endpoint);
+    bool is_localhost = str_eq_c(host, "localhost");
+    /* with IPv6 on, libzmq tries only ::1 for "localhost", where a head on 127.0.0.1 does not
+     * listen, and writes an IPv4 address as ::ffff:a.b.c.d; a bind takes no names at all */
+    b->use_ipv6 = !is_localhost && strspn(host.ptr, "0123456789.") != host.len;
+    if (is_localhost && b->is_router)
+        snprintf(b->endpoint, sizeof b->endpoint, "tcp://127.0.0.1%s", host.ptr + host.len);
+    else
+        snprintf(b->endpoint, sizeof b->endpoint, "%s", endpoint);
+}
+
+/* "tcp://A:1,B:2", every one of them good. */
+static enum status read_addresses(struct bus *b, const struct bus_options *o, struct error *err)
+{
+    const char *at = o->endpoint;
+    bool one = b->is_router || !strchr(at, ',');
+    for (; at; b->n_addresses++) {
+        char *out = b->addresses[b->n_addresses];
+        const char *end = one ? NULL : strchr(at, ',');
+        int n = snprintf(out, sizeof b->addresses[0], "%s%.*s", at == o->endpoint ? "" : "tcp://",
+                         end ? (int)(end - at) : (int)strlen(at), at);
+        if (n < 0 || (size_t)n >= sizeof b->addresses[0] ||
+            (end && b->n_addresses + 1 == BUS_ADDRESSES_MAX))
+            return error_set(err, STATUS_INVALID,
+                             "\"%.100s\": at most %d addresses of less than %zu characters",
+                             o->endpoint, BUS_ADDRESSES_MAX, sizeof b->addresses[0]);
+        TRY(check_endpoint(o, out, b->is_router, err));
+        at = end ? end + 1 : NULL;
+    }
+    use_endpoint(b, b->addresses[0]);
+    return STATUS_OK;
+}
+
+static enum status open_bus(struct loop *l, const struct bus_options *o,
+                            const struct bus_handlers *h, bool is_router, struct bus **out,
+                            struct error *err)
+{
     if (!o->insecure && (is_router ? !o->authorized : !o->server_public_key))
         return error_set(err, STATUS_INVALID, "%s: %s", o->endpoint,
                          is_router ? "no authorized keys" : "no public key of the head");
@@ -514,14 +563,6 @@ static enum status open_bus(struct loop *l, const struct bus_options *o,
     b->keys = o->keys;
     b->hwm = o->hwm ? o->hwm : BUS_DEFAULT_HWM;
     b->max_frame_bytes = o->max_frame_bytes ? o->max_frame_bytes : BUS_DEFAULT_FRAME;
-    bool is_localhost = str_eq_c(host, "localhost");
-    /* with IPv6 on, libzmq tries only ::1 for "localhost", where a head on 127.0.0.1 does not
-     * listen, and writes an IPv4 address as ::ffff:a.b.c.d; a bind takes no names at all */
-    b->use_ipv6 = !is_localhost && strspn(host.ptr, "0123456789.") != host.len;
-    if (is_localhost && is_router)
-        snprintf(b->endpoint, sizeof b->endpoint, "tcp://127.0.0.1%s", host.ptr + host.len);
-    else
-        snprintf(b->endpoint, sizeof b->endpoint, "%s", o->endpoint);
     if (o->server_public_key) {
         snprintf(b->server.keys[0], sizeof b->server.keys[0], "%s", o->server_public_key);
         b->server.n = 1;
@@ -529,8 +570,12 @@ static enum status open_bus(struct loop *l, const struct bus_options *o,
     b->keys_dir = is_router ? NULL : o->keys_dir;
     b->keys_role = o->keys_role;
     read_keys_again(b); /* the head's other key, if there are two */
+    enum status s = read_addresses(b, o, err);
+    if (s != STATUS_OK) {
+        bus_close(b);
+        return s;
+    }
     b->context = zmq_ctx_new();
-    enum status s = STATUS_OK;
     if (!b->context)
         s = error_set(err, STATUS_IO, "bus: no zmq context: %s", zmq_strerror(zmq_errno()));
     if (s == STATUS_OK && is_router && !o->insecure)
@@ -570,9 +615,13 @@ enum status bus_reconnect(struct bus *b, struct error *err)
     if (b->is_router)
         return error_set(err, STATUS_INVALID, "a bound bus does not connect");
     close_ports(b);
+    bool same = b->try_others && b->i_server > 0; /* with the head's other key */
     loop_timer_stop(b->try_others);
     b->try_others = NULL;
     read_keys_again(b);
+    if (!same)
+        b->i_address = (b->i_address + 1) % b->n_addresses;
+    use_endpoint(b, b->addresses[b->i_address]);
     return open_socket(b, err);
 }
 

@@ -29,7 +29,9 @@ struct bus_handlers {
 };
 
 struct bus_options {
-    const char *endpoint; /* "tcp://0.0.0.0:7000"; port 0 = any free one */
+    /* "tcp://0.0.0.0:7000"; port 0 = any free one. DEALER: may be several, "tcp://A:1,B:2": the
+     * head is at one of them, and bus_reconnect goes to the next. */
+    const char *endpoint;
     bool insecure; /* no CURVE: refused for a non-loopback endpoint unless the next says so */
     bool allow_remote_insecure;
     struct curve_keys keys;        /* ours */
@@ -50,7 +52,9 @@ MUST_USE enum status bus_connect(struct loop *l, const struct bus_options *o,
                                  const struct bus_handlers *h, struct bus **out, struct error *err);
 const char *bus_endpoint(const struct bus *b); /* bound or connected address, with the real port */
 MUST_USE enum status bus_send(struct bus *b, struct bus_peer to, struct str frame);
-/* DEALER: drop the connection and everything queued, then connect again (a fresh routing id). */
+uint32_t bus_n_addresses(const struct bus *b);
+/* DEALER: drop the connection and everything queued, then connect again (a fresh routing id), to
+ * the next address where there are several. */
 MUST_USE enum status bus_reconnect(struct bus *b, struct error *err);
 /* ROUTER: exchanges what the two hold, mine being bus_options.authorized: next handshakes go by it,
  * connections that there are stay. b may be NULL: not bound yet. */

@@ -510,7 +510,7 @@ static void token_sum(const uint8_t *bytes, size_t n, uint8_t out[TOKEN_SUM_BYTE
     memcpy(out, hash, TOKEN_SUM_BYTES); /* against typing errors, not against people */
 }
 
-static bool head_is_valid(struct str head)
+static bool address_is_valid(struct str head)
 {
     uint64_t port;
     size_t colon = head.len;
@@ -524,6 +524,21 @@ static bool head_is_valid(struct str head)
            str_to_u64((struct str){head.ptr + colon + 1, head.len - colon - 1}, &port) ==
                STATUS_OK &&
            port > 0 && port < 65536;
+}
+
+/* HOST:PORT, or those of several heads with commas. */
+static bool head_is_valid(struct str head)
+{
+    const char *comma;
+    if (head.len >= 256)
+        return false;
+    while ((comma = memchr(head.ptr, ',', head.len)) != NULL) {
+        size_t n = (size_t)(comma - head.ptr);
+        if (!address_is_valid((struct str){head.ptr, n}))
+            return false;
+        head = (struct str){comma + 1, head.len - n - 1};
+    }
+    return address_is_valid(head);
 }
 
 /* bytes: head's public key, our public key, our secret key, HOST:PORT, checksum. */

@@ -49,6 +49,37 @@ static const char *value(const struct up_child *c, const char *flag)
     return NULL;
 }
 
+static void test_standby(void **state)
+{
+    struct parsed p;
+    struct error err = {0};
+    const char *args[] = {"--redis", "redis://:secret@h", "--standby", "--lease-ttl",
+                          "1.5",     "--step-log",        "/log",      NULL};
+    assert_int_equal(plan(&p, "null", args, &err), STATUS_OK);
+    assert_int_equal(p.plan.n_children, 4);
+    const struct up_child *head = &p.plan.children[0], *second = &p.plan.children[1];
+    assert_string_equal(second->name, "standby");
+    assert_string_equal(value(head, "--port"), "7000");
+    assert_string_equal(value(second, "--port"), "6999");
+    assert_string_equal(value(second, "--admin-port"), "8266");
+    assert_string_equal(value(second, "--lease-ttl"), "1.5");
+    assert_string_equal(value(second, "--cluster-name"), "default");
+    assert_string_equal(value(second, "--step-log"), "/log.standby");
+    for (uint32_t i = 2; i < 4; i++)
+        assert_string_equal(value(&p.plan.children[i], "--head"), "127.0.0.1:7000,127.0.0.1:6999");
+    for (uint32_t i = 0; i < 4; i++) /* a command line is public */
+        assert_null(value(&p.plan.children[i], "--redis"));
+    fini(&p);
+    const char *alone[] = {"--redis", "redis://h", NULL};
+    assert_int_equal(plan(&p, "null", alone, &err), STATUS_OK);
+    assert_string_equal(value(&p.plan.children[0], "--redis"), "");
+    fini(&p);
+    const char *without[] = {"--standby", NULL};
+    assert_int_equal(plan(&p, "null", without, &err), STATUS_INVALID);
+    assert_non_null(strstr(err.text, "--redis"));
+    fini(&p);
+}
+
 static void test_default(void **state)
 {
     struct parsed p;
@@ -400,6 +431,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_default),
+        cmocka_unit_test(test_standby),
         cmocka_unit_test(test_everything_is_passed_on),
         cmocka_unit_test(test_every_flag_of_a_worker),
         cmocka_unit_test(test_cores_are_shared_out),

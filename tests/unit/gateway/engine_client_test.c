@@ -277,6 +277,48 @@ static void test_refused(void **state)
     assert_true(h.n_hellos >= 2); /* the head may be another one by now */
 }
 
+/* Nothing is lost by looking: what is open at a head that is gone is open nowhere. */
+static void test_several_heads(void **state)
+{
+    h.c.o.several = true;
+    engine_client_tick(&h.c, h.now_ns);
+    welcome();
+    assert_int_equal(h.n_reconnects, 0);
+    h.connected = false;
+    engine_client_on_connection(&h.c, false, "lost", h.now_ns);
+    pass(150);
+    assert_int_equal(h.n_reconnects, 1); /* not after 1.5 s of silence */
+    pass(400);
+    assert_int_equal(h.n_reconnects, 1); /* the next one has half a second to answer, */
+    pass(250);
+    assert_int_equal(h.n_reconnects, 2);
+    engine_client_on_connection(&h.c, false, "nobody there", h.now_ns); /* or says so */
+    pass(150);
+    assert_int_equal(h.n_reconnects, 3);
+    assert_int_equal(h.link_downs, 0);
+    h.connected = true;
+    engine_client_on_connection(&h.c, true, "", h.now_ns);
+    assert_int_equal(h.link_downs, 1);
+    welcome();
+    assert_int_equal(h.link_ups, 2);
+    pass(1000);
+    assert_int_equal(h.n_reconnects, 3);
+}
+
+/* A head that was followed by another: its Welcome is none. Term 0: it has none yet. */
+static void test_a_head_of_an_older_term(void **state)
+{
+    engine_client_tick(&h.c, h.now_ns);
+    h.c.term_seen = 4;
+    welcome(); /* of term 3 */
+    assert_int_equal(h.link_ups, 0);
+    assert_int_equal(h.n_reconnects, 1);
+    h.c.term_seen = 3;
+    pass(200);
+    welcome();
+    assert_int_equal(h.link_ups, 1);
+}
+
 static void test_credit(void **state)
 {
     static uint32_t ids[375]; /* about 1.5 KB each: two fit the half window, not three */
@@ -313,6 +355,8 @@ int main(void)
         TEST(test_new_connection_is_a_new_session),
         TEST(test_refused),
         TEST(test_credit),
+        TEST(test_several_heads),
+        TEST(test_a_head_of_an_older_term),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -439,6 +439,52 @@ static void test_peer_finds_a_new_head(void **state)
     pair_fini(&p);
 }
 
+/* Of several addresses a reconnect takes the next one; all are looked at before the first. */
+static void test_several_addresses(void **state)
+{
+    struct pair p;
+    char both[600], nobody[64];
+    pair_init(&p);
+    head_open(&p, false);
+    snprintf(nobody, sizeof nobody, "127.0.0.1:1");
+    snprintf(both, sizeof both, "tcp://%s,%s", nobody, bus_endpoint(p.head.bus) + strlen("tcp://"));
+    peer_open(&p, false, both);
+    assert_int_equal(bus_n_addresses(p.peer.bus), 2);
+    assert_string_equal(bus_endpoint(p.peer.bus), "tcp://127.0.0.1:1");
+    p.peer.stop_on_down = true;
+    loop_run(p.loop);
+    assert_non_null(strstr(p.peer.why, "nobody"));
+    p.peer.stop_on_down = false;
+    assert_int_equal(bus_reconnect(p.peer.bus, NULL), STATUS_OK);
+    wait_up(&p);
+    assert_string_equal(bus_endpoint(p.peer.bus), bus_endpoint(p.head.bus));
+    assert_int_equal(bus_reconnect(p.peer.bus, NULL), STATUS_OK);
+    assert_string_equal(bus_endpoint(p.peer.bus), "tcp://127.0.0.1:1");
+    pair_fini(&p);
+    static const struct {
+        const char *endpoint;
+        enum status want;
+    } bad[] = {{"tcp://127.0.0.1:1,", STATUS_INVALID},
+               {"tcp://127.0.0.1:1,127.0.0.1", STATUS_INVALID},
+               {"tcp://127.0.0.1:1,127.0.0.1:0", STATUS_INVALID},
+               {"tcp://127.0.0.1:1,192.0.2.1:1", STATUS_DENIED},
+               {"tcp://h:1,h:2,h:3,h:4,h:5,h:6,h:7,h:8,h:9", STATUS_DENIED},
+               {"tcp://[::1]:1,[::1]:2,[::1]:3,[::1]:4,[::1]:5,[::1]:6,[::1]:7,[::1]:8,[::1]:9",
+                STATUS_INVALID}};
+    struct loop *l;
+    assert_int_equal(loop_new(&l, NULL), STATUS_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct bus *b = NULL;
+        struct error err = {0};
+        struct bus_handlers h = {.on_frame = on_frame};
+        struct bus_options o = {.endpoint = bad[i].endpoint, .insecure = true};
+        enum status s = bus_connect(l, &o, &h, &b, &err);
+        if (s != bad[i].want)
+            fail_msg("%s: %s %s", bad[i].endpoint, status_name(s), err.text);
+    }
+    loop_free(l);
+}
+
 static void test_close_inside_a_handler(void **state)
 {
     struct pair p;
@@ -539,6 +585,7 @@ int main(void)
         cmocka_unit_test(test_many_frames_all_arrive),
         cmocka_unit_test(test_reconnect_is_a_new_peer),
         cmocka_unit_test(test_peer_finds_a_new_head),
+        cmocka_unit_test(test_several_addresses),
         cmocka_unit_test(test_close_inside_a_handler),
         cmocka_unit_test(test_foreign_shapes_are_dropped),
         cmocka_unit_test(test_high_water_mark_and_size),

@@ -206,6 +206,33 @@ static struct join_token sample_token(void)
     return t;
 }
 
+static void test_join_token_of_several_heads(void **state)
+{
+    static const struct {
+        const char *head;
+        enum status want;
+    } cases[] = {
+        {"a.example:7000,[::1]:7001,10.0.0.1:1", STATUS_OK},
+        {"a:7000,", STATUS_INVALID},
+        {",a:7000", STATUS_INVALID},
+        {"a:7000,b", STATUS_INVALID},
+        {"a:7000,,b:7000", STATUS_INVALID},
+        {"a:7000, b:7000", STATUS_INVALID},
+        {"a:0,b:7000", STATUS_INVALID},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct join_token t = sample_token(), back;
+        struct error err = {0};
+        char text[1024];
+        snprintf(t.head, sizeof t.head, "%s", cases[i].head);
+        enum status s = join_token_encode(&t, text, sizeof text, &err);
+        if (s == STATUS_OK)
+            s = join_token_decode(text, &back, &err);
+        if (s != cases[i].want || (s == STATUS_OK && strcmp(back.head, t.head) != 0))
+            fail_msg("%s: %s %s", cases[i].head, status_name(s), err.text);
+    }
+}
+
 static void test_join_token(void **state)
 {
     struct join_token t = sample_token(), back;
@@ -260,6 +287,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_wrong_files_are_named, make_temp, drop_temp),
         cmocka_unit_test_setup_teardown(test_authorized_lines, make_temp, drop_temp),
         cmocka_unit_test(test_join_token),
+        cmocka_unit_test(test_join_token_of_several_heads),
         cmocka_unit_test(test_join_token_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
