@@ -5,11 +5,14 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 
+import null_oracle as oracle
 import pytest
 
-from cluster import BIN, SLOW, end_all, free_ports, get, wait_for
+from cluster import BIN, SLOW, Cluster, end_all, free_ports, get, wait_for
+from completions import run
 from test_quotas import PASSWORD, Redis, needs_redis
 
 TTL = 1.0
@@ -161,3 +164,94 @@ def test_options_are_checked(tmp_path):
     assert code == 2 and "--cluster-name" in text
     code, text = refusal("--redis", f"http://u:{PASSWORD}@h")
     assert code == 2 and "redis" in text and PASSWORD not in text
+
+
+class Pair(Cluster):
+    """`cox up --standby`: which of its two heads serves is asked of them."""
+
+    def __init__(self, redis, *args, **kwargs):
+        self.second_port, self.second_admin_port = free_ports(2)
+        super().__init__("--redis", redis.url, "--standby", "--standby-port", self.second_port, "--standby-admin-port",
+                         self.second_admin_port, "--lease-ttl", TTL, *args, **kwargs)
+
+    def admin_ports(self):
+        return {"head": self.admin_port, "standby": self.second_admin_port}
+
+    def states(self):
+        """{name: /api/status} of those that answer."""
+        answers = {name: get(f"http://127.0.0.1:{port}/api/status", 2) for name, port in self.admin_ports().items()}
+        return {name: json.loads(body) for name, (code, body) in answers.items() if code == 200}
+
+    def serving(self):
+        return [name for name, s in self.states().items() if s["role"] == "serving"]
+
+    def settled(self):
+        """One serves with a whole group, the other one waits."""
+        states = self.states()
+        if sorted(s["role"] for s in states.values()) != ["serving", "standby"]:
+            return None
+        serving = next(s for s in states.values() if s["role"] == "serving")
+        return serving if serving["healthy"] and len(serving["workers"]) == 2 else None
+
+    def wait_idle_at(self, name):
+        def n_open():
+            requests = self.states()[name]["requests"]
+            return requests["running"] + requests["waiting"]
+        wait_for("no request is running or waiting", lambda: n_open() == 0)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    with Redis(tmp_path_factory.mktemp("redis")) as redis, Pair(redis, "--null-step-us", "3000", gateways=2) as cluster:
+        cluster.redis = redis
+        wait_for("one head serves and one waits", cluster.settled)
+        yield cluster
+
+
+def survive(pair, strike, n=16, n_tokens=150):
+    """16 streams; strike() once when they run. Every one is exactly what it would have been; gives the longest pause."""
+    done, pause = [], [time.monotonic(), 0.0]
+
+    def look(got):
+        now = time.monotonic()
+        pause[1] = max(pause[1], now - pause[0])
+        pause[0] = now
+        if not done and got.n_chunks > 30:
+            done.append(True)
+            strike()
+
+    bodies = [{"prompt": f"survive {i}", "max_tokens": n_tokens, "temperature": i % 2, "seed": i} for i in range(n)]
+    for body, got in zip(bodies, run(pair, bodies, look)):
+        assert got.texts == {0: oracle.text(body["prompt"], n_tokens, seed=body["seed"], temperature=body["temperature"])}
+    assert done
+    return pause[1]
+
+
+@pytest.mark.parametrize("how", ["kill", "stop", "term"])
+def test_streams_survive_the_serving_head(pair, how):
+    name, term = pair.serving()[0], wait_for("settled", pair.settled)["term"]
+    pid = pair.pid(name)
+    sig = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "term": signal.SIGTERM}[how]
+    try:
+        pause = survive(pair, lambda: os.kill(pid, sig), n_tokens=400)
+        assert pause < 15 * SLOW
+        other = "standby" if name == "head" else "head"
+        assert other in pair.serving()
+        if how == "stop":
+            # It wakes up among streams that are another's: it says nothing to them, looks, and ends.
+            survive(pair, lambda: os.kill(pid, signal.SIGCONT))
+    finally:
+        if how == "stop" and pair.pids().get(name) == pid:
+            os.kill(pid, signal.SIGCONT)
+    now = wait_for("the old head is back and waits", lambda: pair.serving() == [other] and pair.settled())
+    assert pair.pid(name) != pid and now["term"] > term
+    pair.wait_idle_at(other)
+
+
+def test_streams_do_not_notice_redis(pair):
+    name, term = pair.serving()[0], wait_for("settled", pair.settled)["term"]
+    pause = survive(pair, lambda: (pair.redis.kill(), threading.Timer(1.5 * TTL, pair.redis.start).start()), n_tokens=1000)
+    wait_for("Redis is reached again", lambda: all(s["lease"]["store_reached"] for s in pair.states().values()))
+    time.sleep(2 * TTL)
+    assert pair.serving() == [name] and pair.settled()["term"] == term
+    assert "head_lost" not in pair.log().rsplit("store_lost", 1)[1], f"somebody lost the head; longest pause {pause:.1f} s"
