@@ -36,6 +36,15 @@ foreach(t ${e2e_tests})
     set_tests_properties(e2e_${n} PROPERTIES LABELS "e2e;cuda_link")
   endif()
 endforeach()
+# Hostile peers, networks and a locked-down host, on loopback alone: docs/security.md.
+file(GLOB security_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/security/test_*.py)
+foreach(t ${security_tests})
+  get_filename_component(n ${t} NAME_WE)
+  string(REPLACE test_ "" n ${n})
+  add_test(NAME security_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider ${t})
+  set_tests_properties(security_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
+                       ENVIRONMENT "${e2e_environment}")
+endforeach()
 add_dependencies(threaded_tests cox cox-head cox-gateway cox-worker)
 # Whole, what sanitizers do in part: the demo model on two ranks, crowds of 100 (e2e/cluster.py, SHORT).
 if(COX_SANITIZE)

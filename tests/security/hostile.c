@@ -1,0 +1,311 @@
+/* A peer with a right key and bad intentions, for test_attacks.py. Everything is bounded by N.
+ *   hostile ENDPOINT KEYS_DIR ROLE matrix     what a key of ROLE may say: a line for each role and
+ * type hostile ENDPOINT KEYS_DIR ROLE garbage N  sessions whose second frame is noise behind a good
+ * header hostile ENDPOINT KEYS_DIR ROLE huge N     frames larger than any may be hostile ENDPOINT
+ * KEYS_DIR gateway flood N Submits, as fast as they go, no answer waited for hostile ENDPOINT
+ * KEYS_DIR worker lies N   results, errors and ends for groups that are others' */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "common/base/arena.h"
+#include "common/base/clock.h"
+#include "common/base/random.h"
+#include "common/net/keys.h"
+#include "proto/codec.h"
+#include "proto/link.h"
+
+enum { WAIT_MS = 5000, ANSWER_BYTES = 1 << 20, N_IDS = 64, EPOCHS = 8 };
+#define CREDIT_BYTES (8u << 20)
+
+static struct {
+    const char *endpoint, *keys_dir;
+    enum peer_role key_role;
+    void *context, *socket;
+    struct link link;
+    struct arena encode, decode;
+    struct strbuf frame;
+    struct rng rng;
+    char said[256]; /* of the last Refused or Goodbye */
+} c;
+
+static _Noreturn void die(const char *what)
+{
+    fprintf(stderr, "hostile: %s\n", what);
+    exit(1);
+}
+
+static enum peer_role role_named(const char *name)
+{
+    for (int r = 0; r < ROLE_COUNT; r++)
+        if (strcmp(name, peer_role_name((enum peer_role)r)) == 0)
+            return (enum peer_role)r;
+    die("no such role");
+}
+
+static void connect_anew(void)
+{
+    struct error err = {0};
+    struct curve_keys ours;
+    char server[41];
+    int zero = 0, ms = WAIT_MS;
+    if (c.socket)
+        zmq_close(c.socket);
+    c.socket = zmq_socket(c.context, ZMQ_DEALER);
+    if (keys_load(c.keys_dir, c.key_role, &ours, &err) != STATUS_OK ||
+        keys_load_public(c.keys_dir, ROLE_HEAD, server, &err) != STATUS_OK)
+        die(err.text);
+    zmq_setsockopt(c.socket, ZMQ_CURVE_PUBLICKEY, ours.public_key, 41);
+    zmq_setsockopt(c.socket, ZMQ_CURVE_SECRETKEY, ours.secret_key, 41);
+    zmq_setsockopt(c.socket, ZMQ_CURVE_SERVERKEY, server, 41);
+    zmq_setsockopt(c.socket, ZMQ_LINGER, &zero, sizeof zero);
+    zmq_setsockopt(c.socket, ZMQ_SNDTIMEO, &ms, sizeof ms);
+    zmq_setsockopt(c.socket, ZMQ_RCVTIMEO, &ms, sizeof ms);
+    if (zmq_connect(c.socket, c.endpoint) != 0)
+        die(c.endpoint);
+}
+
+static bool send_msg(const struct msg *m)
+{
+    strbuf_reset(&c.frame);
+    if (codec_encode(m, c.link.session, link_next_seq(&c.link), &c.encode, &c.frame) != STATUS_OK)
+        die(msg_type_name(m->type)); /* cannot be encoded */
+    if (zmq_send(c.socket, c.frame.ptr, c.frame.len, 0) < 0)
+        return false;
+    link_sent(&c.link, m->type, c.frame.len);
+    return true;
+}
+
+/* A header with the right session and number, and whatever body. */
+static bool send_raw(enum msg_type type, const void *body, uint32_t n)
+{
+    uint8_t h[FRAME_HEADER_BYTES] = {'C', 'X', PROTOCOL_MAJOR, PROTOCOL_MINOR, (uint8_t)type};
+    uint64_t seq = link_next_seq(&c.link);
+    for (int i = 0; i < 8; i++) {
+        h[8 + i] = (uint8_t)(c.link.session >> (8 * i));
+        h[16 + i] = (uint8_t)(seq >> (8 * i));
+    }
+    for (int i = 0; i < 4; i++)
+        h[24 + i] = (uint8_t)(n >> (8 * i));
+    strbuf_reset(&c.frame);
+    strbuf_append(&c.frame, h, sizeof h);
+    strbuf_append(&c.frame, body, n);
+    if (zmq_send(c.socket, c.frame.ptr, c.frame.len, 0) < 0)
+        return false;
+    link_sent(&c.link, type, c.frame.len);
+    return true;
+}
+
+/* The next frame; MSG_NONE: none in time. */
+static enum msg_type receive(struct frame_header *h, struct msg *m)
+{
+    static char buf[ANSWER_BYTES];
+    struct error err;
+    int n = zmq_recv(c.socket, buf, sizeof buf, 0);
+    if (n < 0 || n > (int)sizeof buf)
+        return MSG_NONE;
+    struct str frame = {buf, (size_t)n};
+    arena_reset(&c.decode);
+    if (frame_parse_header(frame, h, &err) != STATUS_OK ||
+        codec_decode(frame, h, &c.decode, m, &err) != STATUS_OK)
+        die(err.text);
+    if (m->type == MSG_REFUSED)
+        snprintf(c.said, sizeof c.said, STR_FMT, STR_ARG(m->refused.text));
+    if (m->type == MSG_GOODBYE)
+        snprintf(c.said, sizeof c.said, STR_FMT, STR_ARG(m->goodbye.text));
+    return m->type;
+}
+
+/* A new connection and a Hello as `said`. */
+static bool greet(enum peer_role said)
+{
+    static const struct kv_group kv = {
+        .kind = KV_FULL, .block_tokens = 16, .bytes_per_block = 1024, .n_blocks = 64};
+    struct frame_header h;
+    struct msg m, hello = {.type = MSG_HELLO,
+                           .hello = {.node = STR("hostile"),
+                                     .instance = rng_next(&c.rng),
+                                     .role = said,
+                                     .version = STR("0"),
+                                     .credit_bytes = CREDIT_BYTES}};
+    if (said == ROLE_WORKER) {
+        hello.hello.has_worker = true;
+        hello.hello.worker = (struct worker_info){.host = STR("hostile"),
+                                                  .ordinal = -1,
+                                                  .tp = 2,
+                                                  .pp = 1,
+                                                  .shard_rank = -1,
+                                                  .shard_stage = -1,
+                                                  .model = STR("hostile"),
+                                                  .max_model_len = 512,
+                                                  .vocab_size = 300,
+                                                  .kv_groups = &kv,
+                                                  .n_kv_groups = 1};
+    }
+    connect_anew();
+    link_init(&c.link, CREDIT_BYTES);
+    if (!send_msg(&hello))
+        die("no connection");
+    switch (receive(&h, &m)) {
+    case MSG_WELCOME:
+        link_open(&c.link, h.session, m.welcome.credit_bytes);
+        return true;
+    case MSG_REFUSED:
+        return false;
+    default:
+        die("neither Welcome nor Refused");
+    }
+}
+
+/* Until the head says goodbye; false: it does not. */
+static bool wait_goodbye(void)
+{
+    struct frame_header h;
+    struct msg m;
+    for (uint64_t end = clock_mono_ns() + WAIT_MS * NS_PER_MS; clock_mono_ns() < end;) {
+        enum msg_type t = receive(&h, &m);
+        if (t == MSG_NONE || t == MSG_GOODBYE)
+            return t == MSG_GOODBYE;
+    }
+    return false;
+}
+
+/* What is behind the one under test may be said by no peer: whichever was refused is named. */
+static void matrix(void)
+{
+    for (int r = ROLE_NONE + 1; r < ROLE_COUNT; r++) {
+        bool ok = greet((enum peer_role)r);
+        printf("hello %s %s\n", peer_role_name((enum peer_role)r), ok ? "welcome" : c.said);
+    }
+    for (int t = MSG_HELLO + 1; t < MSG_TYPE_COUNT; t++) {
+        char refusal[64];
+        if (!greet(c.key_role))
+            die(c.said);
+        send_raw((enum msg_type)t, "", 0);
+        send_raw(MSG_WELCOME, "", 0);
+        bool bye = t != MSG_GOODBYE && wait_goodbye();
+        snprintf(refusal, sizeof refusal, "may not send %s", msg_type_name((enum msg_type)t));
+        bool refused = t == MSG_WELCOME || t == MSG_REFUSED ? bye : bye && strstr(c.said, refusal);
+        printf("type %s %s\n", msg_type_name((enum msg_type)t), refused ? "refused" : "allowed");
+    }
+}
+
+static void garbage(uint64_t n)
+{
+    static uint8_t noise[4096];
+    for (uint64_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < sizeof noise; k++)
+            noise[k] = (uint8_t)rng_next(&c.rng);
+        if (!greet(c.key_role))
+            die(c.said);
+        send_raw(c.key_role == ROLE_GATEWAY ? MSG_SUBMIT : MSG_RESULT, noise,
+                 (uint32_t)(rng_next(&c.rng) % sizeof noise));
+        if (!wait_goodbye())
+            die("noise was taken");
+    }
+}
+
+static void huge(uint64_t n)
+{
+    const uint32_t size = FRAME_MAX_BYTES + 4096;
+    char *body = calloc(1, size);
+    if (!body)
+        die("no memory");
+    for (uint64_t i = 0; i < n; i++) {
+        if (!greet(c.key_role))
+            die(c.said);
+        strbuf_reset(&c.frame);
+        zmq_send(c.socket, body, size, 0);
+        usleep(100000); /* it goes out, as far as it goes */
+    }
+    free(body);
+}
+
+static void flood(uint64_t n)
+{
+    uint32_t ids[N_IDS];
+    uint64_t sent = 0;
+    for (uint32_t i = 0; i < N_IDS; i++)
+        ids[i] = i % 200;
+    if (!greet(ROLE_GATEWAY))
+        die(c.said);
+    for (uint64_t i = 0; i < n; i++)
+        sent += send_msg(&(struct msg){.type = MSG_SUBMIT,
+                                       .submit = {.id = {rng_next(&c.rng), i},
+                                                  .attempt = 1,
+                                                  .tenant = 66,
+                                                  .n_prompt = N_IDS,
+                                                  .ids = {ids, N_IDS},
+                                                  .sampling = {.top_p = 1,
+                                                               .repetition_penalty = 1,
+                                                               .n_logprobs = -1,
+                                                               .n_prompt_logprobs = -1,
+                                                               .max_tokens = 400}}});
+    printf("sent %llu\n", (unsigned long long)sent);
+    usleep(500000);
+}
+
+/* Epochs that others have, are likely to have next, or nobody has; steps likewise. */
+static void lies(uint64_t n)
+{
+    static const uint32_t token[] = {65};
+    static const float gap[] = {1};
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t epoch = ((rng_next(&c.rng) % EPOCHS) << 32) | (rng_next(&c.rng) % EPOCHS);
+        uint64_t step = rng_next(&c.rng) % 2000;
+        const struct result_item items[] = {{.ids = {token, 1}, .gaps = {gap, 1}},
+                                            {.slot = 1, .ids = {token, 1}, .gaps = {gap, 1}}};
+        const struct msg all[] = {
+            {.type = MSG_RESULT,
+             .result = {.term_epoch = epoch, .step = step, .items = items, .n_items = 2}},
+            {.type = MSG_GAP, .gap = {.term_epoch = epoch, .last_step = step, .text = STR("lie")}},
+            {.type = MSG_FORMED, .formed = {.term_epoch = epoch}},
+            {.type = MSG_ABORTED, .aborted = {.term_epoch = epoch}},
+            {.type = MSG_COMM_ERROR, .comm_error = {.term_epoch = epoch, .text = STR("lie")}},
+            {.type = MSG_HEARTBEAT,
+             .heartbeat = {.term_epoch = epoch, .step_received = step, .step_executed = step}}};
+        if (i % 50 == 0 && !greet(ROLE_WORKER))
+            die(c.said);
+        if (!send_msg(&all[i % (sizeof all / sizeof *all)]))
+            die("a lie did not go out");
+    }
+    usleep(300000);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 5) {
+        fprintf(stderr,
+                "usage: hostile ENDPOINT KEYS_DIR ROLE matrix|garbage|huge|flood|lies [N]\n");
+        return 2;
+    }
+    uint64_t n = argc > 5 ? strtoull(argv[5], NULL, 10) : 1;
+    c.endpoint = argv[1];
+    c.keys_dir = argv[2];
+    c.key_role = role_named(argv[3]);
+    c.context = zmq_ctx_new();
+    c.rng = (struct rng){clock_mono_ns()};
+    arena_init(&c.encode, 0);
+    arena_init(&c.decode, 64 << 20);
+    strbuf_init(&c.frame, 2 * FRAME_MAX_BYTES);
+    if (strcmp(argv[4], "matrix") == 0)
+        matrix();
+    else if (strcmp(argv[4], "garbage") == 0)
+        garbage(n);
+    else if (strcmp(argv[4], "huge") == 0)
+        huge(n);
+    else if (strcmp(argv[4], "flood") == 0)
+        flood(n);
+    else if (strcmp(argv[4], "lies") == 0)
+        lies(n);
+    else
+        die("no such attack");
+    zmq_close(c.socket);
+    zmq_ctx_term(c.context);
+    arena_fini(&c.encode);
+    arena_fini(&c.decode);
+    strbuf_fini(&c.frame);
+    return 0;
+}

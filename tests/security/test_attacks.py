@@ -1,0 +1,244 @@
+"""Who means harm on the inner links, on loopback and bounded: networks without a key, and peers with a right one. What
+must hold: streams end with the tokens that they would have had, the head's memory and descriptors stay within a budget,
+nobody restarts, and who belongs here gets in afterwards. Spoiled, repeated and reordered frames, other versions and
+wrong keys: tests/e2e/test_bad_frames.py. Keys that were taken off: tests/e2e/test_key_rotation.py."""
+import contextlib
+import os
+import socket
+import struct
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import null_oracle as oracle
+import pytest
+from cluster import BIN, SANITIZED, SHORT, SLOW, get, wait_for
+from completions import run
+from test_bad_frames import Processes
+
+HOSTILE = BIN.parent / "tests/hostile"
+N_STREAMS, N_TOKENS = 4, 200
+RSS_BUDGET = 64 << 20  # what an attack may add to the head for its time
+FD_BUDGET = 40  # what may be left of it afterwards
+GREETING = b"\xff" + b"\0" * 8 + b"\x7f\x03\x01CURVE" + b"\0" * 47  # ZMTP 3.1, a client of CURVE
+
+
+@pytest.fixture(scope="module")
+def c(tmp_path_factory):
+    with Processes(tmp_path_factory.mktemp("attacks")) as c:
+        c.start_head()
+        for i in range(2):
+            c.start_worker(f"worker-{i}", c.head_port)
+        c.start_gateway(c.head_port)
+        wait_for("/health is 200", lambda: get(c.url + "/health")[0] == 200)
+        yield c
+
+
+def hostile(c, role, *what, keys=None):
+    done = subprocess.run([HOSTILE, f"tcp://127.0.0.1:{c.head_port}", keys or c.keys, role, *map(str, what)],
+                          capture_output=True, text=True, timeout=60 * SLOW)
+    assert done.returncode == 0, f"{role} {what}: {done.stderr}"
+    return done.stdout
+
+
+def fds(p):
+    return len(os.listdir(f"/proc/{p.pid}/fd"))
+
+
+def rss(p):
+    return int(Path(f"/proc/{p.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextlib.contextmanager
+def attacked(c):
+    """Streams run all the while, and are compared; the head's budget is looked at."""
+    head = c.started["head"]
+    pids = {n: p.pid for n, p in c.started.items()}
+    before, most, over = (rss(head), fds(head)), [0, 0], threading.Event()
+    results = []
+
+    def streams():
+        while not over.is_set() or not results:
+            prompts = [f"stream {i} of round {len(results)} under attack" for i in range(N_STREAMS)]
+            got = run(c, [{"prompt": p, "max_tokens": N_TOKENS, "temperature": 0} for p in prompts])
+            results.append([g.texts == {0: oracle.text(p, N_TOKENS, temperature=0)} for p, g in zip(prompts, got)])
+
+    def watch():
+        while not most[0] or not over.wait(0.05):
+            most[0], most[1] = max(most[0], rss(head)), max(most[1], fds(head))
+
+    failed = []
+
+    def kept(fn):
+        try:
+            fn()
+        except BaseException as e:  # noqa: BLE001: of a thread, shown below
+            failed.append(repr(e))
+
+    threads = [threading.Thread(target=kept, args=(f,)) for f in (streams, watch)]
+    for t in threads:
+        t.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for t in threads:
+            t.join(120 * SLOW)
+    assert not failed, failed
+    assert results and all(all(r) for r in results), "a stream has other tokens"
+    assert {n: p.pid for n, p in c.started.items() if p.poll() is None} == pids, "a process ended"
+    print(f"rss {before[0] >> 20} MiB, at most {most[0] >> 20}; descriptors {before[1]}, at most {most[1]}")
+    if not SANITIZED:
+        assert most[0] - before[0] <= RSS_BUDGET, f"{most[0] - before[0]} bytes more"
+    wait_for("the descriptors are back", lambda: fds(head) <= before[1] + FD_BUDGET)
+
+
+def joins(c):
+    """A worker that belongs here is in within ten seconds."""
+    n = len(c.status()["workers"])
+    name = f"spare-{time.monotonic_ns()}"
+    c.start_worker(name, c.head_port)
+    wait_for("a legitimate worker joins", lambda: "head_joined" in c.log(name), 10)
+    p = c.started.pop(name)
+    p.terminate()
+    p.wait(20 * SLOW)
+    p.stdin.close()
+    wait_for("it is gone", lambda: len(c.status()["workers"]) <= n)
+
+
+def dial(c):
+    s = socket.create_connection(("127.0.0.1", c.head_port), timeout=5)
+    s.settimeout(2 * SLOW)
+    return s
+
+
+def test_half_open_connections(c):
+    """200 at once, 3000 in all: silent ones, ones that greet and say no more, ones that leave at once."""
+    rounds = 5 if SHORT else 15
+    openers = [b"", GREETING[:10], GREETING, GREETING + b"\x04\x20\x05HELLO\x01\x00"]
+    with attacked(c):
+        for i in range(rounds):
+            held = []
+            for k in range(200):
+                s = dial(c)
+                with contextlib.suppress(OSError):
+                    s.sendall(openers[(i + k) % len(openers)])
+                held.append(s)
+            for s in held:
+                s.close()
+    joins(c)
+
+
+def test_connections_that_stay_half_open_are_ended(c):
+    """Nobody holds a descriptor of the head's for longer than the handshake may take (5 s)."""
+    with attacked(c):
+        held = [dial(c) for _ in range(200)]
+        for i, s in enumerate(held):
+            with contextlib.suppress(OSError):
+                s.sendall(GREETING if i % 2 else b"")
+        wait_for("they are ended", lambda: fds(c.started["head"]) < 120, 15)
+        for s in held:
+            s.close()
+    joins(c)
+
+
+def test_dribbled_bytes(c):
+    """A greeting, ten bytes a second: the handshake's time does not begin anew with each."""
+    with attacked(c):
+        begin, alive = time.monotonic(), [dial(c) for _ in range(50)]
+        for byte in GREETING[:63]:  # never whole
+            for s in list(alive):
+                s.setblocking(False)
+                try:
+                    s.sendall(bytes([byte]))
+                    while s.recv(4096):
+                        pass
+                    raise OSError("its end")
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    alive.remove(s)
+                    s.close()
+            time.sleep(0.1)
+        took = time.monotonic() - begin
+        for s in alive:
+            s.close()
+        assert took > 6 and (not alive or SLOW > 1), f"{len(alive)} of 50 still hold on after {took:.1f} s"
+    joins(c)
+
+
+def test_giant_frames_before_the_handshake(c):
+    """Lengths that nobody has memory for: refused by their header, nothing is set aside for them."""
+    with attacked(c):
+        for size in (1 << 16, 1 << 31, 1 << 40, (1 << 63) - 1):
+            for flags in (0x02, 0x06):  # a long message, a long command
+                s = dial(c)
+                with contextlib.suppress(OSError):
+                    s.sendall(GREETING + struct.pack(">BQ", flags, size) + b"A" * 65536)
+                    while s.recv(65536):
+                        pass
+                s.close()
+        for _ in range(50):
+            s = dial(c)
+            with contextlib.suppress(OSError):
+                s.sendall(os.urandom(8192))
+            s.close()
+    joins(c)
+
+
+TYPES = {  # who may send what to the head; all else ends the session
+    "heartbeat": {"gateway", "worker", "operator"}, "credit": {"gateway", "worker", "operator"},
+    "goodbye": {"gateway", "worker", "operator"},
+    "submit": {"gateway"}, "cancel": {"gateway"}, "finish": {"gateway"}, "adapter_order": {"gateway"},
+    "comm_id": {"worker"}, "formed": {"worker"}, "aborted": {"worker"}, "result": {"worker"}, "gap": {"worker"},
+    "comm_error": {"worker"}, "drain_wish": {"worker"}, "adapter_done": {"worker"},
+}
+
+
+@pytest.mark.parametrize("role", ["gateway", "worker", "operator"])
+def test_what_a_key_may_say(c, role):
+    """Every key against every role and every type of message, by real connections."""
+    lines = [line.split(" ", 2) for line in hostile(c, role, "matrix").splitlines()]
+    hellos = {said: text for what, said, text in lines if what == "hello"}
+    assert hellos.pop(role) == "welcome"
+    assert set(hellos) == {"gateway", "worker", "operator", "head"} - {role}
+    assert all(text.startswith("this key is not the key of a") for text in hellos.values()), hellos
+    types = {name: text for what, name, text in lines if what == "type"}
+    assert len(types) >= 28 and set(TYPES) <= set(types)
+    for name, text in types.items():
+        assert text == ("allowed" if role in TYPES.get(name, ()) else "refused"), name
+
+
+@pytest.mark.parametrize("role", ["gateway", "worker"])
+def test_garbage_behind_a_right_key(c, role):
+    with attacked(c):
+        hostile(c, role, "garbage", 20 if SHORT else 100)
+    joins(c)
+
+
+def test_huge_frames_behind_a_right_key(c):
+    """Cut by their length: no room is made for what no frame may be."""
+    with attacked(c):
+        hostile(c, "worker", "huge", 3)
+        hostile(c, "gateway", "huge", 3)
+    joins(c)
+
+
+def test_a_gateway_that_floods(c):
+    """Submits without an end: those that the queue has room for share with others by key, the rest is refused, and all
+    are forgotten with their gateway."""
+    with attacked(c):
+        assert hostile(c, "gateway", "flood", 1000 if SHORT else 4000).startswith("sent ")
+    wait_for("what it asked for is gone", lambda: c.status()["requests"]["running"] + c.status()["requests"]["waiting"] == 0,
+             30)
+    joins(c)
+
+
+def test_a_worker_that_lies(c):
+    """Results, gaps, ends of epochs and steps that are others': a session says them for its own group alone."""
+    before = c.status()["groups"][0]["epoch"]
+    with attacked(c):
+        hostile(c, "worker", "lies", 500 if SHORT else 3000)
+    assert c.status()["groups"][0]["epoch"] == before, "a lie has dissolved somebody's group"
+    joins(c)
