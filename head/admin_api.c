@@ -242,6 +242,18 @@ static bool may_ask(const struct admin_api *a, struct http_request *r, bool is_o
     return true;
 }
 
+/* What a head that waits is told would be forgotten, or hold where nobody meant it. */
+static bool may_change(const struct admin_api *a, struct http_request *r, const char *method)
+{
+    char text[400];
+    if (strcmp(method, "POST") != 0 || !waits(a))
+        return true;
+    snprintf(text, sizeof text, "this head is a standby: ask the one that serves (lease: %s)",
+             standby_holder(a->standby)[0] ? standby_holder(a->standby) : "nobody's");
+    answer_error(r, 409, text);
+    return false;
+}
+
 static void on_request(void *ctx, struct http_request *r)
 {
     struct admin_api *a = ctx;
@@ -257,7 +269,7 @@ static void on_request(void *ctx, struct http_request *r)
         bool head = str_eq_c(http_method(r), "HEAD") && strcmp(routes[i].method, "GET") == 0;
         if (!head && !str_eq_c(http_method(r), routes[i].method))
             continue;
-        if (may_ask(a, r, routes[i].is_open))
+        if (may_ask(a, r, routes[i].is_open) && may_change(a, r, routes[i].method))
             routes[i].handler(a, r);
         return;
     }

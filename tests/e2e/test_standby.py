@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 
+import httpx
 import null_oracle as oracle
 import pytest
 
@@ -83,6 +84,8 @@ def test_one_serves_and_one_waits(heads, redis):
     with pytest.raises(ConnectionRefusedError):
         connect(b.port)
     connect(a.port).close()
+    code, text = post(b, "/api/drain", {"worker": "all", "on": True})
+    assert code == 409 and str(a.port) in text
     term = a.term()
     a.process.send_signal(signal.SIGKILL)
     a.process.wait()
@@ -97,6 +100,11 @@ def test_one_serves_and_one_waits(heads, redis):
     assert time.monotonic() - begin < TTL * SLOW, a.log()
     assert b.process.wait(20) == 0
     assert a.term() > term + 1
+
+
+def post(head, path, body):
+    r = httpx.post(f"http://127.0.0.1:{head.admin_port}{path}", json=body, trust_env=False, timeout=20)
+    return r.status_code, r.text
 
 
 def connect(port):
@@ -152,6 +160,40 @@ def test_nonsense_in_the_store_is_no_answer(heads, redis):
         assert redis.ask("SET", "{cox:default}:term", value) == "OK"
         stays(heads, ["serving", "standby"], TTL)
     assert "store_answer" in a.log()  # the last one leaves no room for a term
+
+
+def test_a_store_that_talks_nonsense_gives_no_lease(tmp_path):
+    answers = [b":1\r\n", b"-OOM no\r\n", b"*-1\r\n", b"*2\r\n:1\r\n:1\r\n", b"*3\r\n:7\r\n:1\r\n$0\r\n\r\n",
+               b"*3\r\n:1\r\n:-1\r\n$0\r\n\r\n", b"*3\r\n:1\r\n:4294967295\r\n$0\r\n\r\n", b"*3\r\n:1\r\n:1\r\n:1\r\n"]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve_nonsense, args=(listener, answers), daemon=True).start()
+        head = Head(tmp_path, f"redis://127.0.0.1:{listener.getsockname()[1]}", "a").start()
+        try:
+            head.wait_role("standby")
+            stays([head], ["standby"], 3 * TTL)
+            assert head.log().count("store_answer") == 1, head.log()  # said once
+        finally:
+            end_all([head.process])
+
+
+def serve_nonsense(listener, answers):
+    while True:
+        try:
+            s, _ = listener.accept()
+        except OSError:
+            return
+        threading.Thread(target=talk, args=(s, answers), daemon=True).start()
+
+
+def talk(s, answers):
+    try:
+        s.recv(4096)
+        s.sendall(b"+PONG\r\n")
+        while s.recv(65536):
+            s.sendall(answers[0])
+            answers.append(answers.pop(0))
+    except OSError:
+        pass
 
 
 def test_options_are_checked(tmp_path):
@@ -255,3 +297,93 @@ def test_streams_do_not_notice_redis(pair):
     time.sleep(2 * TTL)
     assert pair.serving() == [name] and pair.settled()["term"] == term
     assert "head_lost" not in pair.log().rsplit("store_lost", 1)[1], f"somebody lost the head; longest pause {pause:.1f} s"
+
+
+class Relay:
+    """Between one head and Redis; cut() is a network that lost them."""
+
+    def __init__(self, folder, redis):
+        self.path, self.redis, self.open, self.sockets = folder / "relay.sock", redis, True, []
+        self.url = f"unix://:{PASSWORD}@{self.path}"
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(self.path))
+        self.listener.listen()
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                mine, _ = self.listener.accept()
+                if not self.open:
+                    mine.close()
+                    continue
+                theirs = socket.socket(socket.AF_UNIX)
+                theirs.connect(str(self.redis.path))
+            except OSError:
+                return
+            self.sockets += [mine, theirs]
+            for a, b in ((mine, theirs), (theirs, mine)):
+                threading.Thread(target=self.carry, args=(a, b), daemon=True).start()
+
+    @staticmethod
+    def carry(a, b):
+        try:
+            while data := a.recv(65536):
+                b.sendall(data)
+        except OSError:
+            pass
+
+    def cut(self):
+        self.open = False
+        for s in self.sockets:
+            try:
+                s.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def close(self):
+        self.cut()
+        self.listener.close()
+
+
+def start_peers(tmp_path, heads):
+    """Two null workers and a gateway, given both heads; (processes, base url)."""
+    ports = free_ports(3)
+    both = ",".join(f"127.0.0.1:{h.port}" for h in heads)
+    log = open(tmp_path / "peers.log", "wb")
+    peers = [[str(BIN / "cox-gateway"), "--model", "null", "--host", "127.0.0.1", "--port", str(ports[0])]]
+    peers += [[str(BIN / "cox-worker"), "--model", "null", "--device", "null", "--http-port", str(ports[1 + i]), "--null-step-us",
+               "3000", "--ordinal", str(i), "--tp", "2"] for i in range(2)]
+    processes = [subprocess.Popen([*p, "--insecure", "--head", both], stdin=subprocess.DEVNULL, stdout=log, stderr=log) for p in peers]
+    log.close()
+    return processes, f"http://127.0.0.1:{ports[0]}"
+
+
+def test_a_head_without_redis_keeps_its_peers_until_it_hears(tmp_path, redis):
+    """Two heads that both serve: what is with the old one goes on there, and goes over when it steps down."""
+    relay = Relay(tmp_path, redis)
+    a, b = Head(tmp_path, relay.url, "a"), Head(tmp_path, redis.url, "b")
+    for h in (a, b):
+        h.command += ["--tp", "2"]
+    a.start().wait_role("serving")
+    b.start().wait_role("standby")
+    peers, url = start_peers(tmp_path, [b, a])
+    try:
+        wait_for("requests are served", lambda: get(url + "/health")[0] == 200)
+        world = type("World", (), {"url": url})
+        survive(world, relay.cut)
+        b.wait_role("serving")
+        assert a.role() == "serving" and b.term() > a.term()  # two heads, one cluster
+        survive(world, lambda: None)
+        assert len(a.status()["workers"]) == 2 and not b.status()["workers"]
+
+        def heal():
+            relay.open = True
+
+        survive(world, heal, n_tokens=600)
+        assert a.process.wait(20) == 0 and "lease_lost" in a.log()
+        assert len(b.status()["workers"]) == 2
+    finally:
+        relay.close()
+        end_all([h.process for h in (a, b)] + peers)
+        print((tmp_path / "peers.log").read_text(errors="replace")[-6000:])
