@@ -130,3 +130,7 @@ bool field_known_members(const struct field_context *c, const char *name, const 
 bool field_known_format(const struct field_context *c, const char *name, const json_t *v,
                         bool is_flat);
 bool field_read_bool(const json_t *v, const char *name, bool *out, struct api_error *e);
+/* Whether the members of what the body's lists hold, messages, tools and items and what is in
+ * them, are known to this kind's readers; others are as above. */
+bool fields_check_members(const json_t *body, unsigned kind, const struct params_policy *policy,
+                          struct api_error *e);

@@ -27,8 +27,8 @@ static bool parse_stream_options(struct params *p, const json_t *v, const struct
         if (at && !field_read_bool(value, full, at, e))
             return false;
         /* padding against an ear on the line: TLS's concern */
-        if (!at && strcmp(key, "include_obfuscation") != 0 && c->policy->unknown == UNKNOWN_REFUSE)
-            return api_error_set(e, 400, full, "There is no field `%s`: leave it out.", full);
+        if (!at && strcmp(key, "include_obfuscation") != 0 && !field_unknown_member(c, name, key))
+            return false;
     }
     p->continuous_usage_stats = p->continuous_usage_stats && p->include_usage;
     return true;

@@ -19,7 +19,6 @@ static bool known_role(const char *role)
 static const json_t *part_text(const json_t *part, size_t i_message, struct api_error *e)
 {
     const json_t *type = json_object_get(part, "type");
-    const json_t *text = json_object_get(part, "text");
     if (json_is_string(part))
         return part;
     if (!json_is_object(part) || !json_is_string(type)) {
@@ -28,7 +27,9 @@ static const json_t *part_text(const json_t *part, size_t i_message, struct api_
         return NULL;
     }
     const char *name = json_string_value(type);
-    if (strcmp(name, "text") != 0 && strcmp(name, "input_text") != 0) {
+    bool is_refusal = strcmp(name, "refusal") == 0; /* what a model said before, as well */
+    const json_t *text = json_object_get(part, is_refusal ? "refusal" : "text");
+    if (!is_refusal && strcmp(name, "text") != 0 && strcmp(name, "input_text") != 0) {
         api_error_set(e, 400, "messages",
                       "messages[%zu].content holds a part of type \"%.40s\": this model takes text "
                       "only.",

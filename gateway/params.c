@@ -373,7 +373,8 @@ bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
         out->max_tokens = 16;
         out->max_tokens_is_default = true;
     }
-    if (!check_unknown(out->body, kind, policy->unknown, e) || !check_together(out, policy, e))
+    if (!check_unknown(out->body, kind, policy->unknown, e) ||
+        !fields_check_members(out->body, kind, policy, e) || !check_together(out, policy, e))
         return false;
     fill_sampling(out);
     return true;

@@ -1,0 +1,155 @@
+/* The members of messages, parts, blocks, calls, tools and items: what clients really send is
+ * taken, what nobody knows is refused by where it stands. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gateway/params.h"
+
+static bool read_with(enum api_kind kind, const char *text, enum unknown_fields unknown,
+                      struct api_error *e)
+{
+    struct params p;
+    const struct params_policy policy = {
+        .max_logprobs = 20, .auto_tools = true, .unknown = unknown};
+    json_t *body = json_loads(text, 0, NULL);
+    assert_non_null(body);
+    *e = (struct api_error){0};
+    bool taken = params_init(&p, kind, body, &policy, e);
+    params_fini(&p);
+    return taken;
+}
+
+#define CHAT(message) "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}," message "]}"
+#define PART(part)    CHAT("{\"role\":\"user\",\"content\":[" part "]}")
+#define CLAUDE(block)                                                                              \
+    "{\"max_tokens\":3,\"messages\":[{\"role\":\"user\",\"content\":[" block "]}]}"
+#define CHAT_TOOL(rest) "{\"messages\":[],\"tools\":[{\"type\":\"function\"," rest "}]}"
+#define TOOL(rest)                                                                                 \
+    "{\"max_tokens\":3,\"messages\":[],\"tools\":[{\"name\":\"f\",\"input_schema\":{}" rest "}]}"
+#define ITEM(item) "{\"input\":[" item "]}"
+#define FLAT_TOOL(rest)                                                                            \
+    "{\"input\":\"a\",\"tools\":[{\"type\":\"function\",\"name\":\"f\"" rest "}]}"
+
+static void what_nobody_knows_is_refused_by_its_place(void **state)
+{
+    static const struct {
+        enum api_kind kind;
+        const char *body, *param;
+    } cases[] = {
+        {API_CHAT, CHAT("{\"role\":\"user\",\"content\":\"a\",\"extra\":1}"), "messages[1].extra"},
+        {API_TOKENIZE, CHAT("{\"role\":\"user\",\"content\":\"a\",\"extra\":1}"),
+         "messages[1].extra"},
+        {API_CHAT,
+         PART("{\"type\":\"text\",\"text\":\"x\"},{\"type\":\"text\",\"text\":\"x\","
+              "\"extra\":1}"),
+         "messages[1].content[1].extra"},
+        {API_CHAT, PART("{\"type\":\"text\",\"text\":\"x\",\"text type\":1}"),
+         "messages[1].content[0].text type"},
+        {API_CHAT, CHAT("{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"1\",\"extra\":1}]}"),
+         "messages[1].tool_calls[0].extra"},
+        {API_CHAT,
+         CHAT("{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"1\",\"function\":{\"args\":1}}]}"),
+         "messages[1].tool_calls[0].function.args"},
+        {API_CHAT, CHAT("{\"role\":\"assistant\",\"function_call\":{\"name\":\"f\"}}"),
+         "messages[1].function_call"},
+        {API_CHAT, CHAT("{\"role\":\"assistant\",\"audio\":{\"id\":\"f\"}}"), "messages[1].audio"},
+        {API_CHAT, CHAT_TOOL("\"function\":{\"name\":\"f\"},\"extra\":1"), "tools[0].extra"},
+        {API_CHAT, CHAT_TOOL("\"function\":{\"name\":\"f\",\"schema\":{}}"),
+         "tools[0].function.schema"},
+        {API_MESSAGES, CLAUDE("{\"type\":\"text\",\"text\":\"a\",\"extra\":1}"),
+         "messages[0].content[0].extra"},
+        {API_MESSAGES, CLAUDE("{\"type\":\"tool_use\",\"args\":1}"), "messages[0].content[0].args"},
+        {API_MESSAGES,
+         CLAUDE("{\"type\":\"tool_result\",\"content\":[{\"type\":\"text\",\"a\":1}]}"),
+         "messages[0].content[0].content[0].a"},
+        {API_MESSAGES,
+         "{\"max_tokens\":3,\"messages\":[],\"system\":[{\"type\":\"text\",\"text\":\"a\",\"b\":1}]"
+         "}",
+         "system[0].b"},
+        {API_COUNT_TOKENS, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"id\":1}]}",
+         "messages[0].id"},
+        {API_MESSAGES, TOOL(",\"extra\":1"), "tools[0].extra"},
+        {API_MESSAGES, TOOL(",\"defer_loading\":true"), "tools[0].defer_loading"},
+        {API_RESPONSES, ITEM("{\"role\":\"user\",\"content\":\"a\",\"extra\":1}"),
+         "input[0].extra"},
+        {API_RESPONSES,
+         ITEM("{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"a\",\"b\":1}]}"),
+         "input[0].content[0].b"},
+        {API_RESPONSES, ITEM("{\"type\":\"function_call\",\"args\":1}"), "input[0].args"},
+        {API_RESPONSES, FLAT_TOOL(",\"input_schema\":{}"), "tools[0].input_schema"},
+    };
+    struct api_error e;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bool is_unknown = !strstr(cases[i].body, "function_call\":{") &&
+                          !strstr(cases[i].body, "audio") &&
+                          !strstr(cases[i].body, "defer_loading");
+        if (read_with(cases[i].kind, cases[i].body, UNKNOWN_REFUSE, &e) || e.http_status != 400 ||
+            strcmp(e.param, cases[i].param) != 0)
+            fail_msg("%s: %d, %s %s", cases[i].body, e.http_status, e.param, e.message);
+        assert_int_equal(read_with(cases[i].kind, cases[i].body, UNKNOWN_WARN, &e), is_unknown);
+        assert_int_equal(read_with(cases[i].kind, cases[i].body, UNKNOWN_IGNORE, &e), is_unknown);
+    }
+}
+
+/* Of the openai and anthropic packages' model_dump(), langchain, litellm, and our own answers. */
+static void what_clients_send_is_taken(void **state)
+{
+    static const struct {
+        enum api_kind kind;
+        const char *body;
+    } cases[] = {
+        {API_CHAT,
+         CHAT("{\"role\":\"assistant\",\"content\":\"b\",\"refusal\":null,\"annotations\":[],"
+              "\"audio\":null,\"function_call\":null,\"tool_calls\":[],\"reasoning\":null,"
+              "\"parsed\":null,\"reasoning_content\":\"c\",\"name\":\"d\",\"extra\":null}")},
+        {API_CHAT, PART("{\"type\":\"text\",\"text\":\"x\",\"cache_control\":{\"type\":"
+                        "\"ephemeral\"}},\"y\"")},
+        {API_CHAT, PART("{\"type\":\"refusal\",\"refusal\":\"no\"}")},
+        {API_CHAT, CHAT("{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"1\",\"type\":"
+                        "\"function\",\"index\":0,\"function\":{\"name\":\"f\",\"arguments\":"
+                        "\"{}\",\"parsed_arguments\":null}}]},{\"role\":\"tool\","
+                        "\"tool_call_id\":\"1\",\"name\":\"f\",\"content\":\"x\"}")},
+        {API_CHAT, CHAT_TOOL("\"function\":{\"name\":\"f\",\"description\":\"d\",\"parameters\":"
+                             "{\"any\":1},\"strict\":true,\"return\":{}}")},
+        {API_MESSAGES, CLAUDE("{\"type\":\"text\",\"text\":\"a\",\"citations\":null,"
+                              "\"cache_control\":{\"type\":\"ephemeral\"}},"
+                              "{\"type\":\"tool_result\",\"tool_use_id\":\"1\",\"is_error\":true,"
+                              "\"content\":\"x\",\"cache_control\":{}},"
+                              "{\"type\":\"thinking\",\"thinking\":\"a\",\"signature\":\"\"},"
+                              "{\"type\":\"redacted_thinking\",\"data\":\"\"},"
+                              "{\"type\":\"tool_use\",\"id\":\"1\",\"name\":\"f\",\"input\":{\"a\":"
+                              "1},\"caller\":{\"type\":\"direct\"}}")},
+        {API_MESSAGES, TOOL(",\"type\":\"custom\",\"description\":\"d\",\"cache_control\":{},"
+                            "\"strict\":false,\"defer_loading\":false,\"eager_input_streaming\":"
+                            "true")},
+        {API_RESPONSES,
+         ITEM("{\"type\":\"message\",\"id\":\"msg_1\",\"status\":\"completed\",\"role\":"
+              "\"assistant\",\"content\":[{\"type\":\"output_text\",\"text\":\"a\","
+              "\"annotations\":[],\"logprobs\":[]}],\"phase\":null},"
+              "{\"type\":\"function_call\",\"id\":\"fc\",\"call_id\":\"1\",\"name\":\"f\","
+              "\"arguments\":\"{}\",\"status\":\"completed\"},"
+              "{\"type\":\"function_call_output\",\"call_id\":\"1\",\"output\":\"x\"},"
+              "{\"type\":\"reasoning\",\"id\":\"rs\",\"summary\":[{\"type\":\"summary_text\","
+              "\"text\":\"a\"}],\"content\":[],\"encrypted_content\":null}")},
+        {API_RESPONSES, FLAT_TOOL(",\"description\":\"d\",\"parameters\":{\"a\":1},\"strict\":"
+                                  "true")},
+    };
+    struct api_error e;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (!read_with(cases[i].kind, cases[i].body, UNKNOWN_REFUSE, &e))
+            fail_msg("%s: %s", cases[i].body, e.message);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_nobody_knows_is_refused_by_its_place),
+        cmocka_unit_test(what_clients_send_is_taken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
