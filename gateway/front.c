@@ -7,7 +7,7 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 
-enum { LOG_BUFFER = 64 << 10, LOG_PATH_MAX = 1024 };
+enum { LOG_BUFFER = 64 << 10, LOG_VALUE_MAX = 512 };
 
 /* ---- CORS ---- */
 
@@ -225,8 +225,18 @@ void front_flush(struct front *f)
 
 static void append(struct strbuf *b, const char *name, struct str value)
 {
+    static const char mark[] = "…"; /* of what was cut off */
+    char cut[LOG_VALUE_MAX + sizeof mark];
+    if (value.len > LOG_VALUE_MAX) {
+        size_t n = LOG_VALUE_MAX;
+        while (n > LOG_VALUE_MAX - 3 && ((unsigned char)value.ptr[n] & 0xC0) == 0x80)
+            n--; /* not in the middle of a character */
+        memcpy(cut, value.ptr, n);
+        memcpy(cut + n, mark, sizeof mark);
+        value = str_from(cut);
+    }
     strbuf_printf(b, ",\"%s\":", name);
-    strbuf_append_json(b, value.len > LOG_PATH_MAX ? (struct str){value.ptr, LOG_PATH_MAX} : value);
+    strbuf_append_json(b, value);
 }
 
 static void append_trace(struct strbuf *b, const struct front *f, const struct trace_context *t)

@@ -63,6 +63,8 @@ static int on_url(llhttp_t *l, const char *at, size_t n)
 {
     struct http_parser *p = l->data;
     p->url_len += (uint32_t)n;
+    if (p->url_len > HTTP_MAX_URL)
+        return fail(p, 414, "The URL is too long: at most 8 KiB are taken");
     return add_head(p, at, n);
 }
 

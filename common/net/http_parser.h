@@ -6,6 +6,7 @@
 #include "common/base/str.h"
 
 #define HTTP_MAX_FIELDS 100u
+#define HTTP_MAX_URL    8192u /* bytes: ours have some hundred */
 
 enum http_parse {
     HTTP_PARSE_MORE,     /* all bytes were taken; the request is not whole yet */

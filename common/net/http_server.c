@@ -36,6 +36,7 @@ const char *http_status_text(int status)
         {408, "Request Timeout"},
         {409, "Conflict"},
         {413, "Content Too Large"},
+        {414, "URI Too Long"},
         {415, "Unsupported Media Type"},
         {417, "Expectation Failed"},
         {422, "Unprocessable Content"},

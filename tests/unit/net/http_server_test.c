@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "common/base/mem.h"
+#include "common/net/http_parser.h"
 #include "common/net/http_server.h"
 
 struct fixture {
@@ -226,13 +227,23 @@ static void headers_are_bounded(void **state)
     run(f, NULL);
     assert_memory_equal(f->answer, "HTTP/1.1 431", 12);
     strbuf_reset(&b);
-    strbuf_append_c(&b, "GET /");
+    strbuf_append_c(&b, "GET /a" H "X: ");
     for (int i = 0; i < 5000; i++)
         strbuf_append_c(&b, "0123456789");
-    strbuf_append_c(&b, H "\r\n");
+    strbuf_append_c(&b, "\r\n\r\n");
     f->send = b.ptr;
     run(f, NULL);
     assert_memory_equal(f->answer, "HTTP/1.1 431", 12);
+    for (int too_long = 0; too_long < 2; too_long++) { /* whatever its path: it is not looked for */
+        strbuf_reset(&b);
+        strbuf_append_c(&b, "GET /");
+        for (int i = 1; i < (int)HTTP_MAX_URL + too_long; i++)
+            strbuf_append_c(&b, "0");
+        strbuf_append_c(&b, H "Connection: close\r\n\r\n");
+        f->send = b.ptr;
+        run(f, NULL);
+        assert_memory_equal(f->answer, too_long ? "HTTP/1.1 414" : "HTTP/1.1 200", 12);
+    }
     strbuf_fini(&b);
     mem_free(f);
 }
