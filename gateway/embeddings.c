@@ -17,6 +17,11 @@ static bool read_input(const struct prepare_model *m, json_t *owned_body, struct
         return api_error_set(&out->error, 400, "model",
                              "This model's files ask for a pooling that is none of last and mean: "
                              "it gives no embeddings here.");
+    if (m->n_dimensions && p->dimensions > m->n_dimensions)
+        return api_error_set(&out->error, 400, "dimensions",
+                             "dimensions must be in [1, %u], as many as this model's vectors have, "
+                             "got %u.",
+                             m->n_dimensions, p->dimensions);
     p->sampling.pooling = m->pooling;
     p->sampling.pooling_normalise = p->use_activation;
     return openai_prompts_read(p->prompt, "input", m->policy.vocab_size, &out->prompts,

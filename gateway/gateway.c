@@ -403,6 +403,7 @@ static void start_serving(struct gateway *g)
                   .max_model_len = g->model.max_model_len,
                   .max_choices = 4096,
                   .pooling = pooling_of_model(g->model.path),
+                  .n_dimensions = g->model.hidden,
                   .policy = {.vocab_size = g->model.vocab_size,
                              .auto_tools = c->enable_auto_tool_choice,
                              .max_logprobs = (uint32_t)c->max_logprobs,

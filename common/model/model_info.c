@@ -14,7 +14,7 @@
 #include "common/model/model_info_internal.h"
 
 static const char demo_file[] = "models/demo/gemma-3-270m-q4_k_m.gguf";
-enum { NULL_MAX_LEN = 32768, NULL_VOCAB = 259, NULL_EOS = 257 };
+enum { NULL_MAX_LEN = 32768, NULL_VOCAB = 259, NULL_EOS = 257, NULL_HIDDEN = 8 };
 
 void model_cache_dir(const char *cox_cache, const char *home, char *out, size_t out_size)
 {
@@ -75,6 +75,7 @@ static enum status open_null(struct model_info *m)
                              .family = mem_strdup("null"),
                              .max_model_len = NULL_MAX_LEN,
                              .vocab_size = NULL_VOCAB,
+                             .hidden = NULL_HIDDEN,
                              .eos_ids = {NULL_EOS},
                              .n_eos_ids = 1};
     return STATUS_OK;

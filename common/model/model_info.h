@@ -16,6 +16,7 @@ struct model_info {
     char *name;           /* default served name: model_name_of its path, "demo", "null" */
     char *family; /* "gemma3", "llama", … as the template's family and the runner use it */
     uint32_t max_model_len, vocab_size;
+    uint32_t hidden; /* numbers of a vector that it makes of a prompt; 0: its files do not say */
     uint32_t eos_ids[MODEL_MAX_EOS], n_eos_ids; /* generation_config and tokenizer together */
 };
 

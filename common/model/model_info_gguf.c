@@ -88,6 +88,9 @@ static enum status read_all(const struct gguf *g, struct model_info *m, struct e
     TRY(gguf_get_array(g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, err));
     TRY(read_vocab(g, m, &tokens, err));
     TRY(read_eos(g, m, f, &tokens, err));
+    uint64_t hidden;
+    if (arch_u64(g, arch, "embedding_length", 1, UINT32_MAX, &hidden, NULL) == STATUS_OK)
+        m->hidden = (uint32_t)hidden;
     m->family = mem_strdup(f->name);
     m->max_model_len = (uint32_t)max_len;
     return STATUS_OK;

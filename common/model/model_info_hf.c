@@ -59,6 +59,8 @@ static enum status read_config(struct model_info *m, const json_t *root, struct 
     TRY(hf_config_u32(c, "max_position_embeddings", f->default_max_len, MODEL_MAX_LEN,
                       &m->max_model_len, err));
     TRY(hf_config_u32(c, "vocab_size", f->default_vocab, MODEL_MAX_VOCAB, &m->vocab_size, err));
+    json_int_t hidden = json_integer_value(json_object_get(config, "hidden_size"));
+    m->hidden = hidden > 0 && hidden <= UINT32_MAX ? (uint32_t)hidden : 0;
     stretch(m, config);
     m->family = mem_strdup(f->name);
     TRY(add_eos_ids(m, config, err));

@@ -205,6 +205,10 @@ static void test_embeddings(void **state)
     assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "input is required."));
     ask_vectors("{\"input\":\"a\",\"encoding_format\":\"hex\"}");
     assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "encoding_format must be"));
+    w.s.o.model.n_dimensions = 3;
+    ask_vectors("{\"input\":\"a\",\"dimensions\":4}");
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "dimensions must be in [1, 3]"));
+    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "\"param\":\"dimensions\""));
     next_client();
     w.s.o.model.pooling = POOLING_NONE;
     post_as(&dialect_embeddings, "{\"input\":\"a\"}");

@@ -57,7 +57,8 @@ static void test_null(void **state)
     struct model_info m;
     struct error err;
     assert_int_equal(model_info_open("null", NULL, &m, &err), STATUS_OK);
-    assert_true(m.format == MODEL_NULL && m.max_model_len == 32768 && m.vocab_size == 259);
+    assert_true(m.format == MODEL_NULL && m.max_model_len == 32768 && m.vocab_size == 259 &&
+                m.hidden == 8);
     assert_string_equal(m.tokenizer_path, "builtin:bytes");
     assert_string_equal(m.name, "null");
     assert_string_equal(m.family, "null");
@@ -167,6 +168,7 @@ static void test_folder(void **state)
             m.n_eos_ids != good_folders[i].n_eos)
             fail_msg("%s: %u %u %u", good_folders[i].name, m.max_model_len, m.vocab_size,
                      m.n_eos_ids);
+        assert_int_equal(m.hidden, strstr(good_folders[i].config, "hidden_size\":5") ? 5 : 0);
         assert_string_equal(m.family, good_folders[i].family);
         assert_string_equal(m.name, strrchr(dir, '/') + 1);
         assert_true(m.format == MODEL_HF);
