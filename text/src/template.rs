@@ -39,6 +39,11 @@ pub fn built_in(name: &str) -> Option<&'static str> {
     BUILT_IN.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
 }
 
+fn no_such(name: &str) -> String {
+    let names: Vec<_> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+    format!("{name}: no such file, and no built-in template: those are {}", names.join(", "))
+}
+
 /// The format of a family whose files bring no template. Llama's two are told apart by their bos token.
 fn of_family(family: &str, special: &[(String, String)]) -> Option<&'static str> {
     let bos = special.iter().find(|(name, _)| name == "bos_token").map(|(_, text)| text.as_str());
@@ -87,7 +92,7 @@ impl Template {
                 Some(text) => Template::new(text)?,
                 None => match source::read_small(Path::new(name))? {
                     Some(text) => Template::new(&text)?,
-                    None => return fail(Code::Io, format!("{name}: no such file, and no built-in template")),
+                    None => return fail(Code::Io, no_such(name)),
                 },
             },
             None => match (files.main.as_deref(), family.and_then(|f| of_family(f, &files.special))) {

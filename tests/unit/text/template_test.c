@@ -243,6 +243,25 @@ static void families_have_a_format(void **state)
     assert_int_equal(text_template_open(fixture_dir, NULL, "llama", &t, err), TEXT_UNSUPPORTED);
 }
 
+/* A tokenizer may name no end: what was trained with one reads it as text. */
+static void built_in_formats_want_no_tokens(void **state)
+{
+    static const char context[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},"
+                                  "{\"role\":\"assistant\",\"content\":\"b\"},"
+                                  "{\"role\":\"user\",\"content\":\"c\"}]}";
+    char err[TEXT_ERR_MAX] = "";
+    struct text_template *t = NULL;
+    assert_opens_as("mistral", NULL, context, "[INST] a [/INST] b</s>[INST] c [/INST]");
+    assert_opens_as("llama2", NULL, context, "[INST] a [/INST] b </s>[INST] c [/INST]");
+    assert_opens_as("vicuna", NULL, context,
+                    "A chat between a curious user and an artificial intelligence assistant. The "
+                    "assistant gives helpful, detailed, and polite answers to the user's "
+                    "questions. USER: a ASSISTANT: b</s>USER: c ");
+    assert_int_equal(text_template_open(fixture_dir, "vicuma", NULL, &t, err), TEXT_IO);
+    assert_non_null(strstr(err, "vicuma"));
+    assert_non_null(strstr(err, "chatml, gemma3, llama2, llama3, mistral, phi3, vicuna"));
+}
+
 /* From the weakest source to the strongest, each added to the folder in turn. */
 static void sources_in_their_order(void **state)
 {
@@ -277,9 +296,13 @@ static void sources_in_their_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(renders_like_python),    cmocka_unit_test(errors_have_their_code),
-        cmocka_unit_test(nesting_is_bounded),     cmocka_unit_test(bad_utf8_is_refused),
-        cmocka_unit_test(built_in_formats),       cmocka_unit_test(families_have_a_format),
+        cmocka_unit_test(renders_like_python),
+        cmocka_unit_test(errors_have_their_code),
+        cmocka_unit_test(nesting_is_bounded),
+        cmocka_unit_test(bad_utf8_is_refused),
+        cmocka_unit_test(built_in_formats),
+        cmocka_unit_test(families_have_a_format),
+        cmocka_unit_test(built_in_formats_want_no_tokens),
         cmocka_unit_test(sources_in_their_order),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
