@@ -1,7 +1,8 @@
-//! Sources of grammars as the crate reads them: schemas, patterns, Lark, text with tagged parts, and
+//! Sources of grammars as the crate reads them: schemas, patterns, Lark or GBNF, text with tagged parts, and
 //! any of these behind a model's reasoning.
 
 use crate::error::{fail, invalid, Code, Result};
+use crate::gbnf;
 use crate::schema_check;
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use serde_json::Value;
@@ -154,6 +155,7 @@ pub fn top_level(kind: i32, source: &str, special: &Special<'_>) -> Result<TopLe
             Ok(TopLevelGrammar::from_json_schema(schema))
         }
         REGEX => Ok(TopLevelGrammar::from_regex(source)),
+        LARK if gbnf::is_gbnf(source) => Ok(TopLevelGrammar::from_lark(gbnf::to_lark(source)?)),
         LARK => {
             schema_check::check_lark(source)?;
             Ok(TopLevelGrammar::from_lark(source.to_owned()))

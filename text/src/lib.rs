@@ -12,6 +12,7 @@ mod decoder;
 mod error;
 mod fast;
 mod ffi;
+mod gbnf;
 mod gguf;
 mod gguf_vocab;
 mod grammar;

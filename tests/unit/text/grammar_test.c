@@ -66,6 +66,19 @@ struct grammar_case {
     "{\"structures\":[{\"begin\":\"<f>\",\"schema\":{\"type\":\"boolean\"},\"end\":\"</f>\"}],"    \
     "\"triggers\":[\"<f\"]}"
 
+/* vLLM's documented example */
+#define SQL                                                                                        \
+    "root ::= select_statement\n"                                                                  \
+    "select_statement ::= \"SELECT \" column \" from \" table \" where \" condition\n"             \
+    "column ::= \"col_1 \" | \"col_2 \"\ntable ::= \"table_1 \" | \"table_2 \"\n"                  \
+    "condition ::= column \"= \" number\nnumber ::= \"1 \" | \"2 \"\n"
+/* llama.cpp's way to write one: comments, a rule over lines, names with -, itself within itself */
+#define SUMS                                                                                       \
+    "# sums\nroot ::= (expr \"=\" ws term \"\\n\")+\nexpr ::= term ([-+*/] term)*\n"               \
+    "term ::= ident | num-1 |\n  \"(\" ws expr \")\" ws  # itself\nident ::= [a-z] [a-z0-9_]* "    \
+    "ws\n"                                                                                         \
+    "num-1 ::= [0-9]{1,3} ws\nws ::= [ \\t]*"
+
 static const struct grammar_case cases[] = {
     {TEXT_GRAMMAR_JSON_SCHEMA, SCHEMA, "{\"a\": 12, \"b\": \"y\"}", 19, true},
     {TEXT_GRAMMAR_JSON_SCHEMA, SCHEMA, "{\"a\":3}", 7, true},
@@ -88,6 +101,18 @@ static const struct grammar_case cases[] = {
     {TEXT_GRAMMAR_LARK, ANSWERS, "nein", 4, true},
     {TEXT_GRAMMAR_LARK, ANSWERS, "\"n\"", 3, true},
     {TEXT_GRAMMAR_LARK, ANSWERS, "nu", 1, false},
+    {TEXT_GRAMMAR_LARK, "root ::= \"yes\" | \"no\"", "no", 2, true},
+    {TEXT_GRAMMAR_LARK, "root ::= \"yes\" | \"no\"", "yo", 1, false},
+    {TEXT_GRAMMAR_LARK, SQL, "SELECT col_2  from table_1  where col_1 = 2 ", 44, true},
+    {TEXT_GRAMMAR_LARK, SQL, "SELECT col_3", 11, false},
+    {TEXT_GRAMMAR_LARK, SUMS, "(a +(b1 *12)) =c\nx=1\n", 21, true},
+    {TEXT_GRAMMAR_LARK, SUMS, "(a +b=", 5, false},
+    {TEXT_GRAMMAR_LARK, SUMS, "1234", 3, false},
+    {TEXT_GRAMMAR_LARK, "// Lark's\nroot::=\"\"|\"(\" root \")\"", "(())", 4, true},
+    {TEXT_GRAMMAR_LARK, "root ::= [^\"\\\\\\x41-C/]+ \"\\\"\" .?", "a]/", 2, false},
+    {TEXT_GRAMMAR_LARK, "root ::= [^\"\\\\\\x41-C/]+ \"\\\"\" .?", "a\nD\"\n", 5, true},
+    {TEXT_GRAMMAR_LARK, "root ::= [^\"\\\\\\x41-C/]+ \"\\\"\" .?", "aB", 1, false},
+    {TEXT_GRAMMAR_LARK, "root ::= key*\nkey ::= [a-z]+ \"end\" \";\"", "fooend;xend;", 12, true},
     {TEXT_GRAMMAR_STRUCTURAL_TAG, TAGS, "so <f>true</f> and", 18, true},
     {TEXT_GRAMMAR_STRUCTURAL_TAG, TAGS, "so <f>1", 6, false},
     {TEXT_GRAMMAR_STRUCTURAL_TAG, TAGS, "so <f>tr", 8, false},
@@ -177,6 +202,20 @@ static void what_is_no_grammar_is_refused_with_why(void **state)
          TEXT_INVALID},
         {TEXT_GRAMMAR_REGEX, "(a", TEXT_INVALID},
         {TEXT_GRAMMAR_LARK, "start: nothing", TEXT_INVALID},
+        {TEXT_GRAMMAR_LARK, "root ::= nothing", TEXT_INVALID},
+        {TEXT_GRAMMAR_LARK, "start ::= \"a\"", TEXT_INVALID},
+        {TEXT_GRAMMAR_LARK, "root ::= \"a\" root ::= \"b\"", TEXT_INVALID},
+        {TEXT_GRAMMAR_LARK, "root ::= \"a", TEXT_INVALID},
+        {TEXT_GRAMMAR_LARK, "root ::= \"\\q\"", TEXT_INVALID},
+        {TEXT_GRAMMAR_LARK, "root ::= \"\\ud800\"", TEXT_INVALID},
+        {TEXT_GRAMMAR_LARK, "root ::= \"\\u00", TEXT_INVALID},
+        {TEXT_GRAMMAR_LARK, "root ::= [b-a]", TEXT_INVALID},
+        {TEXT_GRAMMAR_LARK, "root ::= []", TEXT_INVALID},
+        {TEXT_GRAMMAR_LARK, "root ::= (\"a\"", TEXT_INVALID},
+        {TEXT_GRAMMAR_LARK, "root ::= \"a\")", TEXT_INVALID},
+        {TEXT_GRAMMAR_LARK, "root ::= \"a\"{2,1}", TEXT_INVALID},
+        {TEXT_GRAMMAR_LARK, "root ::= \"a\"{99999}", TEXT_INVALID},
+        {TEXT_GRAMMAR_LARK, "root ::= %json {}", TEXT_INVALID},
         {TEXT_GRAMMAR_STRUCTURAL_TAG, "{\"structures\":[],\"triggers\":[]}", TEXT_INVALID},
         {TEXT_GRAMMAR_STRUCTURAL_TAG,
          "{\"structures\":[{\"begin\":\"<f>\",\"schema\":{},\"end\":\"\"}],\"triggers\":[\"x\"]}",
@@ -268,6 +307,9 @@ static void bombs_come_back(void **state)
         {TEXT_GRAMMAR_REGEX, "((a{1000}){1000}){1000}"},
         {TEXT_GRAMMAR_REGEX, "(a|aa)*b(.*x){200}"},
         {TEXT_GRAMMAR_LARK, "start: start start | \"a\""},
+        {TEXT_GRAMMAR_LARK, "root ::= (((\"a\"){4096}){4096}){4096}"},
+        {TEXT_GRAMMAR_LARK, "root ::= (((\"a\" root?){4096}){4096}){4096}"},
+        {TEXT_GRAMMAR_LARK, "root ::= root root | \"\" | root*"},
     };
     struct text_grammar *g;
     struct text_matcher *m;
