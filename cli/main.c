@@ -2,9 +2,11 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "common/base/crash.h"
 
 int main(int argc, char **argv)
 {
+    crash_install();
     if (argc < 2) {
         char help[] = "help";
         (void)cmd_help(1, (char *[]){help, NULL});

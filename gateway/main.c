@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/crash.h"
 #include "common/base/host.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
@@ -90,6 +91,7 @@ int main(int argc, char **argv)
     struct config_result res = {0};
     struct error err = {0};
     int rc = 0;
+    crash_install();
     mem_give_back_large(); /* bodies of 10 MB come in bursts */
     if (config_parse(gateway_options, n_gateway_options, argc, argv, environ, &config, &res,
                      &err) != STATUS_OK) {

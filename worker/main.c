@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/crash.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/model/file_guard.h"
@@ -196,6 +197,7 @@ static void hide_token(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    crash_install();
     if (argc > 1 && strcmp(argv[1], "plan") == 0)
         return plan_main(argc - 1, argv + 1);
     static struct process p;

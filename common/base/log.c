@@ -158,6 +158,11 @@ static void format_json(struct strbuf *b, const char *fields, const char *fmt)
     }
 }
 
+const char *log_process(void)
+{
+    return logger.process;
+}
+
 bool log_is_json(void)
 {
     return logger.format == LOG_JSON;

@@ -21,6 +21,7 @@ bool log_enabled(enum log_level level);
 void log_event(enum log_level level, const char *event, const char *fmt, ...) PRINTF_LIKE(3, 4);
 void log_event_v(enum log_level level, const char *event, const char *fmt, va_list ap)
     PRINTF_LIKE(3, 0);
+const char *log_process(void);
 /* Are lines JSON? What else is printed then becomes an event too. */
 bool log_is_json(void);
 

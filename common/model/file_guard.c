@@ -10,6 +10,8 @@
 
 enum { LINE_BYTES = 4608, CHUNK_BYTES = 1024 }; /* a path, and what stands before it */
 
+static struct sigaction before; /* whose the other SIGBUSes are */
+
 /* Everything below runs in a signal handler: system calls and memory of its own only. */
 
 static const char *read_hex(const char *p, uintptr_t *out)
@@ -66,6 +68,10 @@ static void on_sigbus(int signum, siginfo_t *info, void *context)
     static char line[LINE_BYTES]; /* not the stack: a thread's may be small */
     const char *path =
         info->si_code == BUS_ADRERR ? find_path((uintptr_t)info->si_addr, line) : NULL;
+    if (!path && (before.sa_flags & SA_SIGINFO)) {
+        before.sa_sigaction(signum, info, context);
+        return;
+    }
     if (!path) {
         (void)signal(signum, SIG_DFL);
         (void)raise(signum);
@@ -82,5 +88,5 @@ void file_guard_install(void)
     struct sigaction a = {.sa_flags = SA_SIGINFO};
     a.sa_sigaction = on_sigbus;
     sigemptyset(&a.sa_mask);
-    (void)sigaction(SIGBUS, &a, NULL);
+    (void)sigaction(SIGBUS, &a, &before);
 }
