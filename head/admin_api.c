@@ -297,6 +297,8 @@ static void before_metrics(void *ctx)
 {
     struct admin_api *a = ctx;
     head_metrics_update(a->metrics, a->core);
+    if (a->standby)
+        head_metrics_set_lease(a->metrics, !waits(a), standby_store_is_up(a->standby));
 }
 
 enum status admin_api_start(struct loop *l, const struct admin_api_options *o,

@@ -66,7 +66,8 @@ static const struct row {
 struct head_metrics {
     struct metrics *registry;
     struct metric *values[N_ROWS], *kv_usage, *uptime, *rank_wait, *step_tokens;
-    struct metric *desired; /* NULL: not known yet, and then there is no series */
+    struct metric *serves, *store; /* NULL: no store */
+    struct metric *desired;        /* NULL: not known yet, and then there is no series */
     struct metric *accepted_at[SCHEDULER_MAX_DRAFT]; /* NULL: no group guesses so far ahead */
     char *labels;                                    /* of every vllm: series; owned */
 };
@@ -159,6 +160,18 @@ void head_metrics_update(struct head_metrics *m, const struct head_core *core)
     update_accepted(m, &s);
     metric_set(m->kv_usage, s.n_blocks ? (double)s.n_blocks_used / (double)s.n_blocks : 0);
     metric_set(m->uptime, (double)s.uptime_ns / 1e9);
+}
+
+void head_metrics_set_lease(struct head_metrics *m, bool serves, bool store_reached)
+{
+    if (!m->serves) {
+        m->serves = metrics_gauge(m->registry, "coxswain_head_serves", "",
+                                  "1: this head has the lease, 0: it waits.");
+        m->store = metrics_gauge(m->registry, "coxswain_head_store_reached", "",
+                                 "1 while Redis answers; 0: no standby can take over.");
+    }
+    metric_set(m->serves, serves);
+    metric_set(m->store, store_reached);
 }
 
 struct metrics *head_metrics_registry(struct head_metrics *m)

@@ -103,6 +103,8 @@ enum lease_order lease_on_answer(struct lease *l, const struct lease_answer *a, 
 
 void lease_see_term(struct lease *l, uint64_t term, uint64_t now_ns)
 {
+    if (term > LEASE_TERM_MAX)
+        return;
     if (term > l->term_seen)
         l->term_seen = term;
     if (l->state == LEASE_SERVING && l->ask_ns > now_ns)

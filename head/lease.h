@@ -14,6 +14,9 @@ enum lease_question { LEASE_NOTHING, LEASE_LOOK, LEASE_TAKE, LEASE_RENEW };
 /* In the store. GONE, to a RENEW: there is none, and another head has had it since. */
 enum lease_holder { LEASE_FREE, LEASE_OURS, LEASE_OTHERS, LEASE_GONE, LEASE_HOLDER_COUNT };
 
+/* No term above it has room for the next ones; a peer that claims one is not believed. */
+#define LEASE_TERM_MAX (UINT32_MAX - 1024u)
+
 struct lease_answer {
     enum lease_holder holder;
     uint64_t term; /* the store's, after the question */

@@ -84,6 +84,9 @@ def test_one_serves_and_one_waits(heads, redis):
     with pytest.raises(ConnectionRefusedError):
         connect(b.port)
     connect(a.port).close()
+    for head, serves in ((a, 1), (b, 0)):
+        page = get(f"http://127.0.0.1:{head.admin_port}/metrics")[1].splitlines()
+        assert f"coxswain_head_serves {serves}" in page and "coxswain_head_store_reached 1" in page
     code, text = post(b, "/api/drain", {"worker": "all", "on": True})
     assert code == 409 and str(a.port) in text
     term = a.term()

@@ -208,6 +208,8 @@ static void a_peer_has_seen_another_term(void **state)
         {4002, SEE, 0, 10, 0, 0}, /* as high is not ours either */
         {4002, ASK, 0, 0, LEASE_RENEW, 11},
         {4003, ANSWER, LEASE_OURS, 11, LEASE_RAISE, 11},
+        {4004, SEE, 0, UINT32_MAX - 1, 0, 0}, /* it would leave none for the next head */
+        {5000, ASK, 0, 0, LEASE_RENEW, 11},
     };
     play("still its own", own, sizeof own / sizeof *own);
     const struct step others[] = {
