@@ -262,7 +262,8 @@ static void on_prepared(struct api_request *r)
         reject(r, &e);
         return;
     }
-    p->priority = limits_priority(r->key, p->priority);
+    if (!s->one_class) /* there a key's would be every request's error; the log tells of it */
+        p->priority = limits_priority(r->key, p->priority);
     if (p->timeout_s > 0)
         r->deadline_ns = r->arrival_ns + (uint64_t)(p->timeout_s * 1e9);
     make_choices(r);

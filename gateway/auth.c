@@ -158,6 +158,14 @@ enum status auth_init(struct auth *a, const struct option_list *keys, const char
     return s;
 }
 
+uint32_t auth_count_priorities(const struct auth *a)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < a->n_entries; i++)
+        n += a->entries[i].key->limits.has_priority;
+    return n;
+}
+
 void auth_fini(struct auth *a)
 {
     free_entries(a->entries, a->n_entries);

@@ -25,6 +25,7 @@ struct auth {
  * tenant of its own. With neither keys nor file there are no keys. */
 MUST_USE enum status auth_init(struct auth *a, const struct option_list *keys, const char *file,
                                struct error *err);
+uint32_t auth_count_priorities(const struct auth *a); /* keys that have one */
 void auth_fini(struct auth *a);
 /* Looks whether the file is another one than was read; reads it once it has been the same for two
  * looks (it may still be being written). changed: the keys are other ones now. Not OK: the file has

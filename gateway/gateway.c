@@ -168,9 +168,24 @@ static void on_tokens(void *ctx, const struct msg_tokens *m)
     serving_on_tokens(&((struct gateway *)ctx)->serving, m);
 }
 
+/* Which the cluster may say later than the key file was read, and the file change later. */
+static void tell_unused_priorities(const struct gateway *g)
+{
+    uint32_t n = auth_count_priorities(&g->auth);
+    if (n > 0 && g->serving.one_class)
+        log_error("key_priorities_unused",
+                  "keys=%u why=\"the cluster has one class: start it with --scheduling-policy "
+                  "priority, or take priority= out of --api-key-file\"",
+                  n);
+}
+
 static void on_cluster(void *ctx, const struct msg_cluster *m)
 {
-    serving_on_cluster(&((struct gateway *)ctx)->serving, m);
+    struct gateway *g = ctx;
+    bool had_one = g->serving.one_class;
+    serving_on_cluster(&g->serving, m);
+    if (!had_one)
+        tell_unused_priorities(g);
 }
 
 static void on_writable(void *ctx)
@@ -258,6 +273,7 @@ static void on_auth_tick(void *ctx)
         return;
     quotas_share(g->quotas, &g->auth);
     log_info("keys_read", "keys=%u", g->auth.n_entries);
+    tell_unused_priorities(g);
 }
 
 static void on_turn_end(void *ctx)

@@ -186,6 +186,7 @@ void serving_on_cluster(struct serving *s, const struct msg_cluster *m)
     s->cluster_known = true;
     s->n_groups_ready = m->n_groups_ready;
     s->scores_prompts = m->scores_prompts;
+    s->one_class = m->one_class;
     s->head_max_model_len = m->max_model_len;
 }
 

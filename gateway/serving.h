@@ -91,7 +91,7 @@ struct serving {
     bool link_up;
     uint64_t link_changed_ns, group_lost_ns; /* group_lost_ns: 0 while one is ready */
     bool cluster_known;
-    bool scores_prompts;                         /* as the cluster says */
+    bool scores_prompts, one_class;              /* as the cluster says */
     uint32_t n_groups_ready, head_max_model_len; /* 0: not known */
     uint32_t max_loras;
     uint32_t *scratch_ids; /* prompt + tokens of one Submit */

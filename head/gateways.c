@@ -562,6 +562,7 @@ void gateways_flush(struct head_core *h)
         .draining = h->draining,
         .load = *load_now(h),
         .scores_prompts = dispatch_scores_prompts(h),
+        .one_class = !h->config.priorities,
     };
     for (uint32_t i = 0; n_left > 0; i++) {
         struct gateway *g = h->gateways[i];

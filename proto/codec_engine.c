@@ -233,6 +233,7 @@ static ProtobufCMessage *put_cluster(struct wire *w, const struct msg *m)
     p->max_loras = c->load.max_loras;
     p->prefix_caching = c->load.prefix_caching;
     p->scores_prompts = c->scores_prompts;
+    p->one_class = c->one_class;
     return &p->base;
 }
 
@@ -258,7 +259,8 @@ static void get_cluster(struct wire *w, const ProtobufCMessage *base, struct msg
                                                .block_tokens = p->block_tokens,
                                                .max_loras = p->max_loras,
                                                .prefix_caching = p->prefix_caching != 0},
-                                      .scores_prompts = p->scores_prompts != 0};
+                                      .scores_prompts = p->scores_prompts != 0,
+                                      .one_class = p->one_class != 0};
 }
 
 const struct codec_ops codec_engine_ops[MSG_TYPE_COUNT] = {

@@ -272,7 +272,7 @@ struct msg_cluster {
     struct str model;
     uint32_t max_model_len, vocab_size;
     uint32_t running, waiting;
-    bool draining, scores_prompts; /* prompts are: by the head and by the ranks there are */
+    bool draining, scores_prompts, one_class; /* prompts are: by head and ranks; fcfs */
     struct cluster_load load;
 };
 

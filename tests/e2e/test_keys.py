@@ -156,6 +156,17 @@ def test_limits_and_reload(limited):
     assert "sk-new" not in limited.log() and "sk-hashed" not in limited.log()
 
 
+def test_a_priority_that_means_nothing_is_told_of(tmp_path):
+    """A cluster of one class: the key's requests are served as all others, and who reads the log hears of it."""
+    keys = tmp_path / "keys"
+    keys.write_text("sk-plain\n")
+    with Cluster("--api-key-file", keys, workers=1, tp=1) as c:
+        keys.write_text("sk-plain\nsk-soon priority=-5\n")
+        wait_for("it is told of", lambda: "key_priorities_unused" in c.log(), 20)
+        assert complete(c.url, "sk-soon").status_code == 200
+        assert complete(c.url, "sk-plain", priority=3).status_code == 400
+
+
 def test_a_key_has_its_priority(tmp_path):
     """One place in the batch: who waits for it is served by the key's class, whatever its request asks for."""
     keys = tmp_path / "keys"

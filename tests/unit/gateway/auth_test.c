@@ -78,6 +78,7 @@ static void test_keys(void **state)
     assert_int_equal(h->limits.max_open, 2);
     assert_string_equal(h->limits.models, "m");
     assert_int_equal(auth_find(&a, STR(""), STR("key-o"))->limits.priority, 3);
+    assert_int_equal(auth_count_priorities(&a), 1);
     auth_fini(&a);
 }
 

@@ -342,6 +342,7 @@ static void a_group_scores_if_all_its_ranks_do(void **state)
         form_pair(f);
         say_gateway_hello(f, 3, 9);
         assert_int_equal(box_find(f, 3, MSG_CLUSTER)->cluster.scores_prompts, n == 2);
+        assert_int_equal(box_find(f, 3, MSG_CLUSTER)->cluster.one_class, !f->config.priorities);
         struct msg m = submit_of(1, 1, 3);
         m.submit.sampling.n_prompt_logprobs = 3;
         say(f, 3, &m);
