@@ -1,4 +1,4 @@
-/* status, events, drain: HTTP and JSON to the head's admin port. */
+/* status, events, drain, debug: HTTP and JSON to the head's admin port. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +32,9 @@ const struct option_spec drain_specs[] = {
     OPT_BOOL(admin_access, undo, "undo", NULL, "let the worker have work again"),
 };
 const size_t drain_n_specs = sizeof drain_specs / sizeof drain_specs[0];
+
+const struct option_spec debug_specs[] = {ADMIN_ROWS};
+const size_t debug_n_specs = sizeof debug_specs / sizeof debug_specs[0];
 
 static int fail(const char *command, enum status s, const struct error *err)
 {
@@ -192,6 +195,34 @@ int cmd_drain(int argc, char **argv)
             }
             free(body);
             json_decref(ask);
+        }
+    }
+    config_fini(&res);
+    return code;
+}
+
+int cmd_debug(int argc, char **argv)
+{
+    struct admin_access o = {0};
+    struct config_result res;
+    struct error err = {0};
+    int code;
+    const struct command_line line = {.usage = "cox debug dump [OPTION...]",
+                                      .specs = debug_specs,
+                                      .n_specs = debug_n_specs,
+                                      .max_positional = 1};
+    if (command_parse(&line, argc, argv, &o, &res, &code)) {
+        json_t *answer = NULL;
+        if (res.positional.n_items == 0 || strcmp(res.positional.items[0], "dump") != 0) {
+            fprintf(stderr, "cox debug: usage: %s\n", line.usage);
+            code = EXIT_USAGE;
+        } else {
+            enum status s = admin_call(&o, "GET", "/api/debug", NULL, &answer, &err);
+            if (s == STATUS_OK)
+                print_json(answer, JSON_INDENT(2));
+            else
+                code = fail("debug", s, &err);
+            json_decref(answer);
         }
     }
     config_fini(&res);

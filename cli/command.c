@@ -37,6 +37,8 @@ const struct command commands[] = {
     {"lora", "list | load NAME=FOLDER | unload NAME [OPTION...]",
      "adapters that are loaded, while the cluster runs", cmd_lora, TABLE(lora)},
     {"events", "[OPTION...]", "what happened in the cluster", cmd_events, TABLE(events)},
+    {"debug", "dump [OPTION...]", "what stands inside the head, for who looks into a fault",
+     cmd_debug, TABLE(debug)},
     {"keys", "--keys-dir DIR", "make the keys of a cluster, one pair per role", cmd_keys,
      TABLE(keys)},
     {"join-token", "--keys-dir DIR --head HOST:PORT", "one string that a worker can join with",

@@ -29,6 +29,7 @@ int cmd_gateway(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_events(int argc, char **argv);
 int cmd_drain(int argc, char **argv);
+int cmd_debug(int argc, char **argv);
 int cmd_lora(int argc, char **argv);
 int cmd_chat(int argc, char **argv);
 int cmd_run_batch(int argc, char **argv);

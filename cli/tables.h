@@ -68,7 +68,8 @@ struct admin_access {
     int64_t since, timeout_s;
 };
 extern const struct option_spec status_specs[], drain_specs[], events_specs[], lora_specs[];
-extern const size_t status_n_specs, drain_n_specs, events_n_specs, lora_n_specs;
+extern const struct option_spec debug_specs[];
+extern const size_t status_n_specs, drain_n_specs, events_n_specs, lora_n_specs, debug_n_specs;
 
 struct chat_options {
     const char *url, *model, *system, *api_key;

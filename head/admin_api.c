@@ -61,6 +61,11 @@ static void get_status(struct admin_api *a, struct http_request *r)
     answer_json(r, 200, o);
 }
 
+static void get_debug(struct admin_api *a, struct http_request *r)
+{
+    answer_json(r, 200, admin_json_debug(a->core));
+}
+
 /* The value of `since` in "since=12"; other parameters are ignored. */
 static bool parse_since(struct str query, uint64_t *out)
 {
@@ -203,6 +208,7 @@ static const struct route {
     {"GET", "/", true, get_dashboard},
     {"GET", "/api/status", false, get_status},
     {"GET", "/api/events", false, get_events},
+    {"GET", "/api/debug", false, get_debug},
     {"GET", "/scale", false, get_scale},
     {"POST", "/api/drain", false, post_drain},
     {"GET", "/api/adapters", false, get_adapters},

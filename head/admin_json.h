@@ -6,6 +6,8 @@
 #include "head/core.h"
 
 json_t *admin_json_status(const struct head_core *h);
+/* admin_debug.c */
+json_t *admin_json_debug(const struct head_core *h);
 json_t *admin_json_scale(const struct head_core *h);
 json_t *admin_json_adapters(const struct head_core *h);
 json_t *admin_json_events(const struct head_core *h, uint64_t since);
