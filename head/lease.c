@@ -1,8 +1,8 @@
 /* A head that waits takes the lease only after a whole TTL in which the store answered all it was
  * asked: a store that came back empty looks free to everybody, and the head that serves has that
- * long to write itself in again. So must a store whose term went back be watched anew. A head that
- * serves is never ended by silence, only by an answer that says another one has, or has had, the
- * lease. */
+ * long to write itself in again. So must a store be watched anew whose term went back, or in which
+ * a lease ended while it stood still or its clock jumped. A head that serves is never ended by
+ * silence, only by an answer that says another one has, or has had, the lease. */
 #include "head/lease.h"
 
 #include "common/base/clock.h"
@@ -83,7 +83,7 @@ static enum lease_order on_looked(struct lease *l, enum lease_question asked,
     }
     if (a->term > l->term_seen)
         l->term_seen = a->term; /* the store may forget it */
-    if (!l->is_watching || went_back) {
+    if (!l->is_watching || went_back || a->holder == LEASE_LATE) {
         l->is_watching = true;
         l->watched_ns = now_ns;
     }

@@ -7,12 +7,20 @@
 
 enum lease_state { LEASE_WAITING, LEASE_SERVING, LEASE_ENDED };
 
-/* What the store is asked. LOOK changes nothing; TAKE takes a lease that is free and raises the
- * term; RENEW, of the head that serves, also writes the term that it wants. */
+/* What the store is asked. LOOK changes no lease; TAKE takes one that is free and raises the term;
+ * RENEW, of the head that serves, also writes the term that it wants. */
 enum lease_question { LEASE_NOTHING, LEASE_LOOK, LEASE_TAKE, LEASE_RENEW };
 
-/* In the store. GONE, to a RENEW: there is none, and another head has had it since. */
-enum lease_holder { LEASE_FREE, LEASE_OURS, LEASE_OTHERS, LEASE_GONE, LEASE_HOLDER_COUNT };
+/* In the store. GONE, to a RENEW: there is none, and another head has had it since. LATE, to the
+ * others: there is none, and no question of ours came a moment before: it is to be watched anew. */
+enum lease_holder {
+    LEASE_FREE,
+    LEASE_OURS,
+    LEASE_OTHERS,
+    LEASE_GONE,
+    LEASE_LATE,
+    LEASE_HOLDER_COUNT
+};
 
 /* No term above it has room for the next ones; a peer that claims one is not believed. */
 #define LEASE_TERM_MAX (UINT32_MAX - 1024u)

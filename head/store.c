@@ -9,21 +9,28 @@
 
 enum { NAME_MAX_BYTES = 64, PAUSE_MAX_MS = 250, TIMEOUT_MAX_MS = 1000, HOLDER_MAX = 512 };
 
-/* KEYS: lease ("INSTANCE ADDRESS", expires) and term ("TERM INSTANCE", of the last who took it).
- * ARGV: question, us (as the lease has it), TTL in ms, wanted term, known term. A TAKE on a store
- * whose term went back is a LOOK: it has lost what it had, and the lease with it. Whose lease it is
- * says the instance: the first 16 characters. */
+/* KEYS: lease ("INSTANCE ADDRESS", expires), term ("TERM INSTANCE", of the last who took it), and
+ * that we asked a moment ago (expires). ARGV: question, us (as the lease has it), TTL in ms, wanted
+ * term, known term, the moment in ms. A TAKE on a store whose term went back is a LOOK: it has lost
+ * what it had, and the lease with it. A question that no other of ours came before is told that it
+ * is late: Redis stood still, or its clock jumped, and a lease is over that its head had no way to
+ * renew; the moment is over before a lease is. Whose lease it is says the instance: the first 16
+ * characters. */
 static const char script[] =
     "local lease = redis.call('GET', KEYS[1])\n"
     "local term, last = string.match(redis.call('GET', KEYS[2]) or '', '^(%d+) (%x+)$')\n"
     "local me = string.sub(ARGV[2], 1, 16)\n"
-    "local free, ours, others, gone = 0, 1, 2, 3\n"
+    "local free, ours, others, gone, late = 0, 1, 2, 3, 4\n"
     "term = tonumber(term or '0')\n"
+    "local asked = redis.call('EXISTS', KEYS[3]) == 1\n"
+    "if ARGV[1] ~= 'renew' then redis.call('SET', KEYS[3], '', 'PX', ARGV[6]) end\n"
     "if lease and string.sub(lease, 1, 16) ~= me then return {others, term, lease} end\n"
     "local wanted = tonumber(ARGV[4])\n"
     "if ARGV[1] == 'renew' then\n"
     "  if not lease and last and last ~= me then return {gone, term, ''} end\n"
     "  term = math.max(term, wanted)\n"
+    "elseif not asked then\n"
+    "  return {late, term, lease or ''}\n"
     "elseif ARGV[1] == 'look' or term < tonumber(ARGV[5]) then\n"
     "  return {lease and ours or free, term, lease or ''}\n"
     "else\n"
@@ -43,7 +50,8 @@ struct store {
     struct store_options o;
     struct redis *redis;
     char lease_key[NAME_MAX_BYTES + 16], term_key[NAME_MAX_BYTES + 16];
-    char us[HOLDER_MAX], ttl[24];
+    char asked_key[NAME_MAX_BYTES + 40];
+    char us[HOLDER_MAX], ttl[24], moment[24];
     bool told; /* of an answer that makes no sense, since the link came up */
     void (*released)(void *ctx);
 };
@@ -98,14 +106,16 @@ bool store_ask(struct store *s, enum lease_question q, uint64_t wanted, uint64_t
     snprintf(known_text, sizeof known_text, "%llu", (unsigned long long)known);
     const struct str words[] = {STR("EVAL"),
                                 STR(script),
-                                STR("2"),
+                                STR("3"),
                                 str_from(s->lease_key),
                                 str_from(s->term_key),
+                                str_from(s->asked_key),
                                 names[q],
                                 str_from(s->us),
                                 str_from(s->ttl),
                                 str_from(wanted_text),
-                                str_from(known_text)};
+                                str_from(known_text),
+                                str_from(s->moment)};
     return redis_call(s->redis, words, sizeof words / sizeof words[0], on_reply, s) == STATUS_OK;
 }
 
@@ -137,8 +147,11 @@ enum status store_open(struct loop *l, const struct store_options *o, struct sto
     s->o = *o;
     snprintf(s->lease_key, sizeof s->lease_key, "{cox:%s}:lease", o->cluster_name);
     snprintf(s->term_key, sizeof s->term_key, "{cox:%s}:term", o->cluster_name);
+    snprintf(s->asked_key, sizeof s->asked_key, "{cox:%s}:asked:%016llx", o->cluster_name,
+             (unsigned long long)o->instance);
     snprintf(s->us, sizeof s->us, "%016llx %s", (unsigned long long)o->instance, o->address);
     snprintf(s->ttl, sizeof s->ttl, "%llu", (unsigned long long)o->ttl_ms);
+    snprintf(s->moment, sizeof s->moment, "%llu", (unsigned long long)(o->ttl_ms / 2));
     uint64_t timeout = o->ttl_ms / 2 < TIMEOUT_MAX_MS ? o->ttl_ms / 2 : TIMEOUT_MAX_MS;
     const struct redis_options r = {.url = o->url,
                                     .timeout_ms = (uint32_t)timeout,

@@ -1,6 +1,6 @@
 #pragma once
 /* The lease and the term in Redis, for head/lease.c: one question at a time by a script, so that
- * looking and taking are one thing; both keys in one hash slot. An answer that makes no sense is
+ * looking and taking are one thing; all keys in one hash slot. An answer that makes no sense is
  * none. Loop thread. */
 #include "common/base/str.h"
 #include "common/net/loop.h"

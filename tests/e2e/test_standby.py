@@ -156,6 +156,21 @@ def test_a_head_that_stood_still_steps_down(heads, redis):
     stays(heads, ["standby", "serving"], TTL)
 
 
+def test_a_redis_that_stood_still_changes_nothing(heads, redis):
+    """What the standby had asked for lies in its sockets meanwhile, and the lease is over when Redis reads it."""
+    a, b = heads
+    term = a.term()
+    wait_for("the standby may take what is free", lambda: b.status()["lease"]["store_reached"])
+    time.sleep(1.5 * TTL)  # it has watched for a TTL: from now on each question is one for the lease
+    for still in (0.6 * TTL, 2 * TTL, 3 * TTL):
+        redis.process.send_signal(signal.SIGSTOP)
+        time.sleep(still)
+        redis.process.send_signal(signal.SIGCONT)
+        stays(heads, ["serving", "standby"], 2.5 * TTL)
+    assert a.term() == term
+    assert redis.ask("GET", "{cox:default}:term").split()[0] == str(term)
+
+
 def test_nonsense_in_the_store_is_no_answer(heads, redis):
     """Whatever somebody else writes there, the head that serves goes on."""
     a, b = heads

@@ -146,6 +146,26 @@ static void a_break_begins_the_wait_again(void **state)
     play("emptied under the link", emptied, sizeof emptied / sizeof *emptied);
 }
 
+/* A TAKE that the store reads late, the lease having ended meanwhile, takes nothing, and the head
+ * that served has a TTL. */
+static void a_store_that_stood_still_is_watched_anew(void **state)
+{
+    const struct step steps[] = {
+        {0, UP, 0, 0, 0, 0},
+        {0, ASK, 0, 0, LEASE_LOOK, 0},
+        {1, ANSWER, LEASE_OTHERS, 4, LEASE_STAY, 0},
+        {2001, ASK, 0, 0, LEASE_TAKE, 0},
+        {2950, ANSWER, LEASE_LATE, 4, LEASE_STAY, 0},
+        {3000, ASK, 0, 0, LEASE_LOOK, 0},
+        {3001, ANSWER, LEASE_FREE, 4, LEASE_STAY, 0},
+        {4949, ASK, 0, 0, LEASE_LOOK, 0},
+        {4949, ANSWER, LEASE_FREE, 4, LEASE_STAY, 0},
+        {5199, ASK, 0, 0, LEASE_TAKE, 0},
+        {5200, ANSWER, LEASE_OURS, 5, LEASE_SERVE, 5},
+    };
+    play("stood still", steps, sizeof steps / sizeof steps[0]);
+}
+
 static void a_take_that_was_done_and_not_answered(void **state)
 {
     const struct step steps[] = {
@@ -329,6 +349,7 @@ int main(void)
         cmocka_unit_test(waits_a_whole_ttl),
         cmocka_unit_test(another_has_it),
         cmocka_unit_test(a_break_begins_the_wait_again),
+        cmocka_unit_test(a_store_that_stood_still_is_watched_anew),
         cmocka_unit_test(a_take_that_was_done_and_not_answered),
         cmocka_unit_test(goes_on_without_a_store),
         cmocka_unit_test(steps_down),
