@@ -184,7 +184,7 @@ class ChaosCluster:
         # The log is opened on the host's own disk, which may be full: the program has to live with that.
         script = f'exec >> "{p.host.disk}/{p.name}.log" 2>&1; exec "$0" "$@"'
         env = dict(os.environ)
-        if CLOCK.exists() and not SANITIZED and p.name != "redis":
+        if CLOCK.exists() and not SANITIZED:
             script = f'exec >> "{p.host.disk}/{p.name}.log" 2>&1; LD_PRELOAD={CLOCK} exec "$0" "$@"'
             env["CHAOS_CLOCK"] = str(p.host.clock)
         p.popen = subprocess.Popen(p.host.inside("sh", "-c", script, *p.args), stdin=subprocess.DEVNULL, env=env,
