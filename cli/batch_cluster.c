@@ -26,14 +26,11 @@ static void on_interrupt(int signum)
 static enum status make_socket_dir(struct batch_cluster *c, struct error *err)
 {
     const char *tmp = getenv("TMPDIR");
-    int n = snprintf(c->dir, sizeof c->dir, "%s/cox-batch-XXXXXX", tmp && tmp[0] ? tmp : "/tmp");
-    if (n < 0 || (size_t)n >= sizeof c->dir || !mkdtemp(c->dir)) {
-        c->dir[0] = '\0';
-        return error_set(err, STATUS_IO, "a folder below %s: %s", tmp ? tmp : "/tmp",
-                         (size_t)n >= sizeof c->dir ? "its name is too long for a socket's"
-                                                    : strerror(errno));
-    }
-    snprintf(c->uds, sizeof c->uds, "%s/gateway", c->dir);
+    TRY(throw_away_make(&c->dir, tmp && tmp[0] ? tmp : "/tmp", "batch", err));
+    int n = snprintf(c->uds, sizeof c->uds, "%s/gateway", c->dir.path);
+    if (n < 0 || (size_t)n >= sizeof c->uds)
+        return error_set(err, STATUS_INVALID,
+                         "TMPDIR=%s: its name is too long for a socket's in it", tmp);
     return STATUS_OK;
 }
 
@@ -120,9 +117,6 @@ void batch_cluster_end(struct batch_cluster *c)
         while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
             continue;
     }
-    if (c->dir[0]) {
-        (void)unlink(c->uds);
-        (void)rmdir(c->dir);
-    }
+    throw_away_remove(&c->dir);
     *c = (struct batch_cluster){0};
 }

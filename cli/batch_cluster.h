@@ -5,12 +5,13 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "cli/throw_away.h"
 #include "common/base/status.h"
 
 struct batch_cluster {
-    pid_t pid;     /* 0: not started */
-    char dir[96];  /* "": none */
-    char uds[108]; /* the gateway's */
+    pid_t pid; /* 0: not started */
+    struct throw_away dir;
+    char uds[108]; /* the gateway's, in it */
 };
 
 /* args: [n_args] options of cox up. Returns when requests are served, or when the child has ended

@@ -127,15 +127,10 @@ static enum status call(struct run *r, const struct batch_input_line *l, int *co
 {
     char url[1024];
     snprintf(url, sizeof url, "%s%s", r->base, l->owned_url);
-    const struct http_call c = {.method = "POST",
-                                .url = url,
-                                .bearer = r->o->api_key,
-                                .body = {l->owned_body, l->body_len},
-                                .timeout_ms = (uint32_t)(r->o->timeout_s * 1000),
-                                .uds = r->o->uds,
-                                .ca_file = r->o->cacert,
-                                .cert_file = r->o->cert,
-                                .key_file = r->o->key};
+    struct http_call c = gateway_access_call(&r->o->gateway, url);
+    c.method = "POST";
+    c.body = (struct str){l->owned_body, l->body_len};
+    c.timeout_ms = (uint32_t)(r->o->timeout_s * 1000);
     uint64_t until = clock_mono_ns() + (uint64_t)r->o->retry_s * NS_PER_S;
     for (uint32_t ms = BACKOFF_MS;; ms = ms < BACKOFF_MAX_MS / 2 ? 2 * ms : BACKOFF_MAX_MS) {
         strbuf_reset(body);

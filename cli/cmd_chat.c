@@ -17,11 +17,7 @@ enum { SILENCE_MS = 120000, MODELS_TIMEOUT_MS = 10000, BODY_LIMIT = 16 << 20 };
 
 #define S chat_options
 const struct option_spec chat_specs[] = {
-    OPT_STRING(S, url, "url", "http://127.0.0.1:8000", "a gateway"),
-    OPT_STRING(S, cacert, "cacert", NULL, "https: the gateway's authority (PEM)"),
-    OPT_STRING(S, cert, "cert", NULL, "https: a certificate for a gateway that wants one (PEM)"),
-    OPT_STRING(S, key, "key", NULL, "its private key (PEM); default: in --cert"),
-    OPT_STRING(S, uds, "uds", NULL, "the gateway's Unix socket; of --url the scheme counts alone"),
+    GATEWAY_ACCESS_ROWS(S),
     OPT_STRING(S, model, "model", NULL, "default: the first that the gateway has"),
     OPT_STRING(S, system, "system", NULL, "system message"),
     OPT_BOOL(S, completion, "completion", NULL, "continue text (a base model), no chat template"),
@@ -29,11 +25,6 @@ const struct option_spec chat_specs[] = {
     OPT_FLOAT(S, temperature, "temperature", -1, 10, "-1", "-1: the gateway's default"),
     OPT_FLOAT(S, top_p, "top-p", -1, 1, "-1", "-1: the gateway's default"),
     OPT_INT(S, seed, "seed", -1, 9007199254740992.0, "-1", "-1: a new one each time"),
-    {.name = "api-key",
-     .type = OPTION_STRING,
-     .offset = offsetof(struct chat_options, api_key),
-     .help = "the gateway's key (better: COX_API_KEY)",
-     .secret = true},
 };
 #undef S
 const size_t chat_n_specs = sizeof chat_specs / sizeof chat_specs[0];
@@ -138,17 +129,12 @@ static bool turn(struct chat *c, const char *line)
     strbuf_reset(&c->raw);
     c->is_stream = c->failed = false;
     interrupted = 0;
-    const struct http_call call = {.method = "POST",
-                                   .url = url,
-                                   .bearer = c->o.api_key,
-                                   .body = str_from(text),
-                                   .timeout_ms = SILENCE_MS,
-                                   .uds = c->o.uds,
-                                   .ca_file = c->o.cacert,
-                                   .cert_file = c->o.cert,
-                                   .key_file = c->o.key,
-                                   .on_data = on_bytes,
-                                   .ctx = c};
+    struct http_call call = gateway_access_call(&c->o.gateway, url);
+    call.method = "POST";
+    call.body = str_from(text);
+    call.timeout_ms = SILENCE_MS;
+    call.on_data = on_bytes;
+    call.ctx = c;
     enum status s = text ? http_client_call(&call, &code, NULL, &err)
                          : error_set(&err, STATUS_INVALID, "the line is not UTF-8");
     free(text);
@@ -176,13 +162,8 @@ static enum status find_model(struct chat *c, struct error *err)
     }
     snprintf(url, sizeof url, "%s/v1/models", c->url);
     strbuf_init(&text, BODY_LIMIT);
-    const struct http_call call = {.url = url,
-                                   .bearer = c->o.api_key,
-                                   .timeout_ms = MODELS_TIMEOUT_MS,
-                                   .uds = c->o.uds,
-                                   .ca_file = c->o.cacert,
-                                   .cert_file = c->o.cert,
-                                   .key_file = c->o.key};
+    struct http_call call = gateway_access_call(&c->o.gateway, url);
+    call.timeout_ms = MODELS_TIMEOUT_MS;
     enum status s = http_client_call(&call, &code, &text, err);
     json_t *j = s == STATUS_OK ? json_loadb(text.ptr ? text.ptr : "", text.len, 0, NULL) : NULL;
     const char *id =
@@ -203,14 +184,14 @@ static enum status find_model(struct chat *c, struct error *err)
 /* Taken as people paste it: with a slash at the end, or with the /v1 of a base_url. */
 static enum status read_url(struct chat *c, struct error *err)
 {
-    size_t n = strlen(c->o.url);
-    while (n > 0 && c->o.url[n - 1] == '/')
+    size_t n = strlen(c->o.gateway.url);
+    while (n > 0 && c->o.gateway.url[n - 1] == '/')
         n--;
-    if (n > 3 && strncmp(c->o.url + n - 3, "/v1", 3) == 0)
+    if (n > 3 && strncmp(c->o.gateway.url + n - 3, "/v1", 3) == 0)
         n -= 3;
     if (n >= sizeof c->url)
         return error_set(err, STATUS_INVALID, "--url is too long");
-    snprintf(c->url, sizeof c->url, "%.*s", (int)n, c->o.url);
+    snprintf(c->url, sizeof c->url, "%.*s", (int)n, c->o.gateway.url);
     return STATUS_OK;
 }
 

@@ -31,7 +31,6 @@ const struct option_spec run_batch_specs[] = {
      .type = OPTION_ARGUMENT,
      .help = "the same as a bare MODEL: a cluster is started for the file, as by cox up, and ended "
              "after it; behind -- are options of cox up"},
-    OPT_STRING(S, url, "url", "http://127.0.0.1:8000", "a gateway"),
     OPT_INT(S, concurrency, "concurrency", 1, 1024, "32", "lines that are open at once"),
     OPT_INT(S, timeout_s, "timeout", 1, 86400, "3600", "seconds for one answer"),
     OPT_INT(
@@ -39,15 +38,7 @@ const struct option_spec run_batch_specs[] = {
         "seconds to go on asking while nobody answers, or with 429, 502, 503; then the run ends"),
     OPT_BOOL(S, resume, "resume", NULL,
              "go on with an output that is there: what it answers is not asked again"),
-    OPT_STRING(S, cacert, "cacert", NULL, "https: the gateway's authority (PEM)"),
-    OPT_STRING(S, cert, "cert", NULL, "https: a certificate for a gateway that wants one (PEM)"),
-    OPT_STRING(S, key, "key", NULL, "its private key (PEM); default: in --cert"),
-    OPT_STRING(S, uds, "uds", NULL, "the gateway's Unix socket; of --url the scheme counts alone"),
-    {.name = "api-key",
-     .type = OPTION_STRING,
-     .offset = offsetof(struct S, api_key),
-     .help = "the gateway's key (better: COX_API_KEY)",
-     .secret = true},
+    GATEWAY_ACCESS_ROWS(S),
 };
 #undef S
 const size_t run_batch_n_specs = sizeof run_batch_specs / sizeof run_batch_specs[0];
@@ -127,13 +118,13 @@ static enum status start_cluster(struct run_batch_options *o, const struct optio
 {
     if (words->n_items == 0)
         return STATUS_OK;
-    if (o->uds)
+    if (o->gateway.uds)
         return error_set(err, STATUS_INVALID,
                          "--uds names a running cluster, and MODEL starts one: give one of them");
-    if (o->api_key && setenv("COX_API_KEY", o->api_key, 1) != 0)
+    if (o->gateway.api_key && setenv("COX_API_KEY", o->gateway.api_key, 1) != 0)
         return error_set(err, STATUS_LIMIT, "the environment takes no --api-key");
     TRY(batch_cluster_start(c, words->items[0], words->items + 1, words->n_items - 1, err));
-    o->uds = c->uds;
+    o->gateway.uds = c->uds;
     snprintf(base, size, "http://localhost");
     return STATUS_OK;
 }
@@ -148,7 +139,7 @@ static int run(struct run_batch_options *o, const struct option_list *words)
     int fd = -1, code = EXIT_USAGE;
     enum status s = check_paths(o, &err);
     if (s == STATUS_OK)
-        s = read_base(o->url, base, sizeof base, &err);
+        s = read_base(o->gateway.url, base, sizeof base, &err);
     if (s == STATUS_OK)
         s = batch_file_open(&f, o->input, &err);
     if (s == STATUS_OK)

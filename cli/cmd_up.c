@@ -54,7 +54,7 @@ static enum status make_keys(struct up *u, const char *tmp_dir, struct error *er
         snprintf(u->keys_dir, sizeof u->keys_dir, "%s", u->o.keys_dir);
         return keys_make_dir(u->keys_dir, err);
     }
-    TRY(throw_away_make(&u->throw_away, tmp_dir, err));
+    TRY(throw_away_make(&u->throw_away, tmp_dir, "keys", err));
     snprintf(u->keys_dir, sizeof u->keys_dir, "%s", u->throw_away.path);
     return keys_make_dir(u->keys_dir, err);
 }

@@ -1,6 +1,7 @@
 #pragma once
 /* The option tables of the commands and the structs they fill. Each table lives with its command.
  */
+#include "cli/gateway_access.h"
 #include "common/base/config.h"
 #include "common/options/front.h"
 #include "common/options/speculation.h"
@@ -72,8 +73,8 @@ extern const struct option_spec debug_specs[];
 extern const size_t status_n_specs, drain_n_specs, events_n_specs, lora_n_specs, debug_n_specs;
 
 struct chat_options {
-    const char *url, *model, *system, *api_key;
-    const char *cacert, *cert, *key, *uds;
+    struct gateway_access gateway;
+    const char *model, *system;
     double temperature, top_p;
     int64_t max_tokens, seed;
     bool completion;
@@ -82,8 +83,8 @@ extern const struct option_spec chat_specs[];
 extern const size_t chat_n_specs;
 
 struct run_batch_options {
-    const char *input, *output, *url, *api_key;
-    const char *cacert, *cert, *key, *uds;
+    struct gateway_access gateway;
+    const char *input, *output;
     int64_t concurrency, timeout_s, retry_s;
     bool resume;
 };

@@ -12,14 +12,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PREFIX "cox-keys-"
-#define OWNER  "owner" /* the file that is locked; the folder is, by whoever makes keys in it */
+#define OWNER "owner" /* the file that is locked; the folder is, by whoever makes keys in it */
 
 enum { YOUNG_S = 60 };
 
 static const char *const files[] = {"head.key",   "head.pub",   "gateway.key",  "gateway.pub",
                                     "worker.key", "worker.pub", "operator.key", "operator.pub",
-                                    "authorized", OWNER};
+                                    "authorized", "gateway",    OWNER};
 
 static bool remove_files(int dir_fd, int parent_fd, const char *name)
 {
@@ -56,7 +55,9 @@ static bool is_throw_away(const char *name)
 {
     int pid = 0;
     char rest = '\0';
-    return sscanf(name, PREFIX "%d-%c", &pid, &rest) == 2 && pid > 0;
+    return (sscanf(name, "cox-keys-%d-%c", &pid, &rest) == 2 ||
+            sscanf(name, "cox-batch-%d-%c", &pid, &rest) == 2) &&
+           pid > 0;
 }
 
 void throw_away_sweep(const char *parent)
@@ -70,14 +71,15 @@ void throw_away_sweep(const char *parent)
     closedir(d);
 }
 
-enum status throw_away_make(struct throw_away *t, const char *parent, struct error *err)
+enum status throw_away_make(struct throw_away *t, const char *parent, const char *what,
+                            struct error *err)
 {
     *t = (struct throw_away){.dir_fd = -1, .lock_fd = -1};
     throw_away_sweep(parent);
-    int n = snprintf(t->path, sizeof t->path, "%s/" PREFIX "%d-XXXXXX", parent, (int)getpid());
+    int n = snprintf(t->path, sizeof t->path, "%s/cox-%s-%d-XXXXXX", parent, what, (int)getpid());
     if (n < 0 || (size_t)n >= sizeof t->path || !mkdtemp(t->path)) {
-        enum status s = error_set(err, STATUS_IO, "cannot make a folder for keys in %s: %s", parent,
-                                  strerror(errno));
+        enum status s = error_set(err, STATUS_IO, "cannot make a folder for %s in %s: %s", what,
+                                  parent, strerror(errno));
         t->path[0] = '\0';
         return s;
     }
@@ -95,7 +97,7 @@ void throw_away_remove(struct throw_away *t)
     if (!t->path[0])
         return;
     if (!remove_files(t->dir_fd, AT_FDCWD, t->path))
-        fprintf(stderr, "cox up: %s stays behind: %s\n", t->path, strerror(errno));
+        fprintf(stderr, "cox: %s stays behind: %s\n", t->path, strerror(errno));
     if (t->lock_fd >= 0)
         close(t->lock_fd);
     if (t->dir_fd >= 0)
