@@ -184,6 +184,9 @@ static enum status read_rolling_batch(struct reader *r, const char **form)
         warn(r, text(r, "rolling_batch=%s is served as vllm", v));
     if (is_rolling && is_static)
         warn(r, "batch_size above 1 turns rolling_batch off: answers are lists");
+    if (server_option(r, "max_batch_delay"))
+        warn(r, "max_batch_delay has no effect: a request joins the batch that runs at its next "
+                "step, and waits for no others");
     is_static = is_static || (!is_auto && !is_rolling && !is_true(option(r, "async_mode", NULL)));
     is_rolling = is_rolling && !is_static;
     bool is_tgi = is_rolling && is_true(option(r, "tgi_compat", NULL));

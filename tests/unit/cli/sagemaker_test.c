@@ -138,6 +138,18 @@ static void test_settings(void **state)
     }
 }
 
+/* What DJL waits for before a static batch begins: nothing waits here. */
+static void test_batch_delay_is_warned_of(void **state)
+{
+    char got[JOINED_BYTES];
+    read_settings("SERVING_MAX_BATCH_DELAY=50", "batch_size=4", 0, got);
+    assert_non_null(strstr(got, "max_batch_delay has no effect"));
+    read_settings("", "batch_size=4\nmax_batch_delay=50", 0, got);
+    assert_non_null(strstr(got, "max_batch_delay has no effect"));
+    read_settings("", "batch_size=4", 0, got);
+    assert_null(strstr(got, "max_batch_delay"));
+}
+
 static void test_settings_in_the_log(void **state)
 {
     char *env[] = {(char[]){"HF_TOKEN=hf_secret"},
@@ -207,6 +219,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_seed_000),
                                        cmocka_unit_test(test_settings),
+                                       cmocka_unit_test(test_batch_delay_is_warned_of),
                                        cmocka_unit_test(test_settings_in_the_log)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
