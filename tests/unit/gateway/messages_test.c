@@ -11,24 +11,18 @@
 
 #include <cmocka.h>
 
-#define USER(text)  "{\"role\": \"user\", \"content\": \"" text "\"}"
-#define MODEL(text) "{\"role\": \"assistant\", \"content\": \"" text "\"}"
+#include "tests/unit/gateway/body_cases.h"
+
+static const struct body_dialect dialect = {API_MESSAGES, messages_for_template};
 
 static bool read_body(const char *body, struct params *p, struct api_error *e)
 {
-    static const struct params_policy policy = {.max_logprobs = 20, .auto_tools = true};
-    *e = (struct api_error){0};
-    json_t *json = params_parse_json(str_from(body), e);
-    assert_non_null(json);
-    return params_init(p, API_MESSAGES, json, &policy, e) && messages_for_template(p, e);
+    return body_read(&dialect, body, p, e);
 }
 
 static void test_messages(void **state)
 {
-    static const struct {
-        const char *fields, *want;
-        bool goes_on;
-    } cases[] = {
+    static const struct body_case cases[] = {
         {"\"messages\":[" USER("hi") "]", "[" USER("hi") "]", false},
         {"\"system\":\"be kind\",\"messages\":[" USER("hi") "]",
          "[{\"role\": \"system\", \"content\": \"be kind\"}, " USER("hi") "]", false},
@@ -63,20 +57,7 @@ static void test_messages(void **state)
          "\"tool_call_id\": \"x\", \"content\": \"\"}]",
          false},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char body[2048];
-        struct params p;
-        struct api_error e;
-        snprintf(body, sizeof body, "{\"max_tokens\":5,%s}", cases[i].fields);
-        if (!read_body(body, &p, &e))
-            fail_msg("case %zu: %s", i, e.message);
-        char *got = json_dumps(p.messages, 0);
-        assert_string_equal(got, cases[i].want);
-        assert_int_equal(p.continue_final_message, cases[i].goes_on);
-        assert_int_equal(p.add_generation_prompt, !cases[i].goes_on);
-        free(got);
-        params_fini(&p);
-    }
+    check_bodies(&dialect, "\"max_tokens\":5,", cases, sizeof cases / sizeof *cases);
 }
 
 static void test_fields(void **state)
@@ -128,9 +109,7 @@ static void test_refusals(void **state)
 {
 #define BLOCK(b) "\"max_tokens\":5,\"messages\":[{\"role\":\"user\",\"content\":[" b "]}]"
 #define WITH(f)  "\"max_tokens\":5,\"messages\":[" USER("a") "]," f
-    static const struct {
-        const char *fields, *param, *says;
-    } cases[] = {
+    static const struct body_refusal cases[] = {
         {"\"max_tokens\":5", "messages", "messages is required."},
         {"\"messages\":[" USER("a") "]", "max_tokens", "max_tokens is required."},
         {"\"max_tokens\":5,\"messages\":[{\"role\":\"system\",\"content\":\"a\"}]", "messages",
@@ -172,16 +151,7 @@ static void test_refusals(void **state)
         {WITH("\"stop\":\"x\""), "stop", "There is no field `stop`"},
         {WITH("\"stop_sequences\":[\"\"]"), "stop_sequences", "empty"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char body[1024];
-        struct params p;
-        struct api_error e;
-        snprintf(body, sizeof body, "{%s}", cases[i].fields);
-        if (read_body(body, &p, &e) || e.http_status != 400 ||
-            strcmp(e.param, cases[i].param) != 0 || !strstr(e.message, cases[i].says))
-            fail_msg("%s: %d %s: %s", body, e.http_status, e.param, e.message);
-        params_fini(&p);
-    }
+    check_refusals(&dialect, cases, sizeof cases / sizeof *cases);
 }
 
 int main(void)

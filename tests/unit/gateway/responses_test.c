@@ -3,21 +3,14 @@
 #include "gateway/responses.h"
 #include "tests/unit/gateway/serving_world.h"
 
+#include "tests/unit/gateway/body_cases.h"
 #include <ctype.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#define USER(text)  "{\"role\": \"user\", \"content\": \"" text "\"}"
-#define MODEL(text) "{\"role\": \"assistant\", \"content\": \"" text "\"}"
+static const struct body_dialect dialect = {API_RESPONSES, responses_for_template};
 
 static bool read_body(const char *body, struct params *p, struct api_error *e)
 {
-    static const struct params_policy policy = {.max_logprobs = 20, .auto_tools = true};
-    *e = (struct api_error){0};
-    json_t *json = params_parse_json(str_from(body), e);
-    assert_non_null(json);
-    return params_init(p, API_RESPONSES, json, &policy, e) && responses_for_template(p, e);
+    return body_read(&dialect, body, p, e);
 }
 
 #define CALL(id, name, arguments)                                                                  \
@@ -29,10 +22,7 @@ static bool read_body(const char *body, struct params *p, struct api_error *e)
 
 static void test_items(void **state)
 {
-    static const struct {
-        const char *fields, *want;
-        bool goes_on;
-    } cases[] = {
+    static const struct body_case cases[] = {
         {"\"input\":\"hi\"", "[" USER("hi") "]", false},
         {"\"input\":\"hi\",\"instructions\":\"be kind\"",
          "[{\"role\": \"system\", \"content\": \"be kind\"}, " USER("hi") "]", false},
@@ -80,20 +70,7 @@ static void test_items(void **state)
          "[" USER("a") ", " MODEL("b") "]", true},
         {"\"input\":[" USER("a") "," MODEL("b") "]", "[" USER("a") ", " MODEL("b") "]", false},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char body[2048];
-        struct params p;
-        struct api_error e;
-        snprintf(body, sizeof body, "{%s}", cases[i].fields);
-        if (!read_body(body, &p, &e))
-            fail_msg("case %zu: %s", i, e.message);
-        char *got = json_dumps(p.messages, 0);
-        assert_string_equal(got, cases[i].want);
-        assert_int_equal(p.continue_final_message, cases[i].goes_on);
-        assert_int_equal(p.add_generation_prompt, !cases[i].goes_on);
-        free(got);
-        params_fini(&p);
-    }
+    check_bodies(&dialect, "", cases, sizeof cases / sizeof *cases);
 }
 
 static void test_fields(void **state)
@@ -142,9 +119,7 @@ static void test_refusals(void **state)
 {
 #define WITH(f)  "\"input\":\"a\"," f
 #define ITEM(it) "\"input\":[" USER("a") "," it "]"
-    static const struct {
-        const char *fields, *param, *says;
-    } cases[] = {
+    static const struct body_refusal cases[] = {
         {"\"model\":\"m\"", "input", "input is required."},
         {"\"input\":7", "input", "a string or a list"},
         {"\"input\":[]", "input", "a string or a list"},
@@ -195,16 +170,7 @@ static void test_refusals(void **state)
         {WITH("\"max_tokens\":3"), "max_tokens", "There is no field `max_tokens`"},
         {WITH("\"n\":2"), "n", "There is no field `n`"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char body[1024];
-        struct params p;
-        struct api_error e;
-        snprintf(body, sizeof body, "{%s}", cases[i].fields);
-        if (read_body(body, &p, &e) || e.http_status != 400 ||
-            strcmp(e.param, cases[i].param) != 0 || !strstr(e.message, cases[i].says))
-            fail_msg("%s: %d %s: %s", body, e.http_status, e.param, e.message);
-        params_fini(&p);
-    }
+    check_refusals(&dialect, cases, sizeof cases / sizeof *cases);
 }
 
 /* ---- answers ---- */
