@@ -195,7 +195,8 @@ static const char *const not_passed_on[] = {"model",
                                             "null-fail-join",
                                             "null-load-ms",
                                             "null-stall-after-step",
-                                            "null-draft-percent"};
+                                            "null-draft-percent",
+                                            "null-die-at-id"};
 
 static bool is_passed_on(const char *name)
 {
