@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/loopback.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
 #include "common/base/version.h"
@@ -489,6 +490,16 @@ static enum status start_bus(struct gateway *g, struct error *err)
     return STATUS_OK;
 }
 
+/* It may be what a person wants, behind a proxy that asks: so it is said, not refused. */
+static void warn_if_open(const struct gateway_config *c)
+{
+    bool has_keys = c->api_keys.n_items > 0 || c->api_key_file || c->ssl.cert_reqs == 2;
+    if (!c->uds && !has_keys && !host_is_loopback(str_from(c->host)))
+        log_warn("open_to_everybody", "host=%s text=%s", log_quote(c->host),
+                 log_quote("whoever reaches this address is served: --api-key-file FILE, or let a "
+                           "proxy ask who comes"));
+}
+
 static enum status start_server(struct gateway *g, struct error *err)
 {
     const struct gateway_config *c = g->config;
@@ -506,6 +517,7 @@ static enum status start_server(struct gateway *g, struct error *err)
                               .on_abort = on_abort,
                               .on_answered = on_answered};
     TRY(http_server_start(g->loop, &o, &h, &g->server, err));
+    warn_if_open(c);
     log_info("gateway_listening", "%s=%s port=%u tls=%s model=%s head=%s encrypted=%s",
              c->uds ? "uds" : "host", c->uds ? log_quote(c->uds) : c->host,
              http_server_port(g->server), g->tls ? "true" : "false", log_quote(g->served_names[0]),
