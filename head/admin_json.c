@@ -128,6 +128,9 @@ static json_t *worker(const struct head_core *h, const struct worker *w)
     json_object_set_new(o, "term_epoch", epoch_text(g ? g->epoch : w->held_epoch));
     json_object_set_new(o, "step_received", integer(w->step_received));
     json_object_set_new(o, "step_executed", integer(w->step_executed));
+    json_object_set_new(o, "own_step_s",
+                        w->own.mean_ns ? json_real(seconds(w->own.mean_ns)) : json_null());
+    json_object_set_new(o, "straggler", json_boolean(w->own.is_straggler));
     json_object_set_new(o, "last_seen_ms", integer(silent_ms(h, w->peer)));
     json_object_set_new(o, "http_address", text(w->desc.http_address));
     return o;

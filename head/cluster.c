@@ -329,6 +329,7 @@ static void on_heartbeat(struct cluster *c, struct worker *w, const struct msg_h
         w->load_moved_ns = c->now_ns;
     w->load_permille = permille;
     w->gpu = m->gpu;
+    own_time_take(&w->own, m->own_ns, m->own_steps);
     if (!m->busy || m->progress != w->progress)
         w->progress_ns = c->now_ns;
     w->progress = m->progress;
@@ -454,6 +455,7 @@ void cluster_tick(struct cluster *c, uint64_t now_ns)
         if (!c->groups[i])
             continue;
         drain_tick(c, c->groups[i]);
+        straggler_tick(c, c->groups[i]);
         group_tick(c, c->groups[i]);
     }
     adoption_tick(c);

@@ -6,6 +6,7 @@
  * new session may go on. Pure, time is an argument. Loop thread. */
 #include "head/adapters.h"
 #include "head/peers.h"
+#include "head/straggler.h"
 
 #define CLUSTER_MAX_KV_GROUPS 8u
 #define CLUSTER_MAX_WORLD     1024u
@@ -39,7 +40,6 @@ struct worker {
     enum worker_todo todo;
     bool formed, aborted; /* answers to what is under way */
     uint64_t abort_epoch; /* not 0: Aborted (or loss) is awaited before it may be placed */
-    uint64_t abort_since_ns;
     uint64_t held_epoch, held_group; /* adoption candidate: what its Hello reported; 0: none */
     uint32_t held_position;
     uint64_t held_since_ns;
@@ -47,10 +47,10 @@ struct worker {
     bool busy;
     uint32_t load_permille; /* of a shard it reads; 0: none. As its last heartbeat says, and gpu */
     struct gpu_state gpu;
-    uint64_t load_moved_ns;
     bool plan_unsent; /* the dispatcher's: the pending plan has not gone to this rank yet */
     bool draining, drain_wish, drain_told;
-    uint64_t free_since_ns;
+    uint64_t free_since_ns, abort_since_ns, load_moved_ns;
+    struct own_time own; /* what its steps take */
     struct worker_adapters adapters;
     struct worker *next; /* registry, in order of arrival */
 };

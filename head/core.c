@@ -354,6 +354,8 @@ void head_core_get_stats(const struct head_core *h, struct head_stats *out)
             out->n_draft = g->n_draft;
         out->n_recoveries += g->n_recoveries;
     }
+    for (const struct worker *w = h->cluster.workers; w; w = w->next)
+        out->n_stragglers += w->own.is_straggler;
     dispatch_accepted(h, out->n_accepted_at);
     fill_throughput(h, out);
 }

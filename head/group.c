@@ -121,6 +121,7 @@ static void take_members(struct cluster *c, struct group *g, struct worker *cons
         w->held_epoch = w->abort_epoch = 0;
         w->step_received = w->step_executed = 0;
         w->progress_ns = c->now_ns;
+        w->own = (struct own_time){0}; /* a shard of its own size, other neighbours */
         w->busy = false;
     }
     take_limits(c, g);

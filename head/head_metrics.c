@@ -49,6 +49,7 @@ static const struct row {
     COUNTER64(n_copied_blocks, "coxswain_kv_copied_blocks_total",
               "Blocks copied because a shared prompt ends inside one."),
     GAUGE32(n_workers, "coxswain_workers", "Workers with a session."),
+    GAUGE32(n_stragglers, "coxswain_stragglers", "Workers that make their group slow."),
     GAUGE32(n_gateways, "coxswain_gateways", "Gateways known."),
     GAUGE32(n_groups, "coxswain_groups", "Groups, ready or not."),
     GAUGE32(n_groups_ready, "coxswain_groups_ready", "Groups that serve."),

@@ -212,6 +212,8 @@ static ProtobufCMessage *put_heartbeat(struct wire *w, const struct msg *m)
     p->gpu_busy_percent = m->heartbeat.gpu.busy_percent;
     p->gpu_celsius = m->heartbeat.gpu.celsius;
     p->gpu_milliwatts = m->heartbeat.gpu.milliwatts;
+    p->own_ns = m->heartbeat.own_ns;
+    p->own_steps = m->heartbeat.own_steps;
     return &p->base;
 }
 
@@ -226,7 +228,9 @@ static void get_heartbeat(struct wire *w, const ProtobufCMessage *base, struct m
                                           p->busy != 0,
                                           p->load_permille,
                                           {p->gpu_memory_used, p->gpu_memory_total,
-                                           p->gpu_busy_percent, p->gpu_celsius, p->gpu_milliwatts}};
+                                           p->gpu_busy_percent, p->gpu_celsius, p->gpu_milliwatts},
+                                          p->own_ns,
+                                          p->own_steps};
 }
 
 static ProtobufCMessage *put_credit(struct wire *w, const struct msg *m)

@@ -153,8 +153,8 @@ struct msg_heartbeat {
     bool busy;              /* a step is executing now */
     uint32_t load_permille; /* of the shard that is being read, 1 .. 1000; 0: none is */
     struct gpu_state gpu;
+    uint64_t own_ns, own_steps; /* its life's work, no waiting for others; 0: not measured */
 };
-
 struct msg_credit {
     uint64_t bytes;
 };

@@ -68,5 +68,6 @@ struct comm_stages;
 struct collectives_comm {
     struct collectives base;
     const struct comm_stages *comms;
+    uint64_t spent_ns; /* in calls, most of it waiting for others */
 };
 void collectives_comm_init(struct collectives_comm *c, const struct comm_stages *comms);

@@ -1,8 +1,17 @@
 /* The collectives of ranks on CPUs: names for what struct comm does. */
 #include "worker/collectives.h"
+
+#include "common/base/clock.h"
 #include "worker/comm/stages.h"
 
 _Static_assert(COLLECTIVES_MAX_RANKS == COMM_MAX_RANKS, "one bound");
+
+/* Notes the time of a call. */
+static enum status spent(struct collectives *c, uint64_t from_ns, enum status s)
+{
+    ((struct collectives_comm *)c)->spent_ns += clock_mono_ns() - from_ns;
+    return s;
+}
 
 static const struct comm_stages *of(const struct collectives *c)
 {
@@ -26,13 +35,15 @@ static struct collectives_place place(const struct collectives *c)
 
 static enum status all_reduce_floats(struct collectives *c, float *x, size_t n, struct error *err)
 {
-    return comm_all_reduce(of(c)->stage, x, n, err);
+    uint64_t from_ns = clock_mono_ns();
+    return spent(c, from_ns, comm_all_reduce(of(c)->stage, x, n, err));
 }
 
 /* Activations of a CPU are floats. */
 static enum status all_reduce(struct collectives *c, void *x, size_t n, struct error *err)
 {
-    return comm_all_reduce(of(c)->stage, x, n, err);
+    uint64_t from_ns = clock_mono_ns();
+    return spent(c, from_ns, comm_all_reduce(of(c)->stage, x, n, err));
 }
 
 static enum status gather_row(struct comm *stage, const struct collectives_columns *m, float *row,
@@ -53,25 +64,29 @@ static enum status gather_row(struct comm *stage, const struct collectives_colum
 static enum status gather_columns(struct collectives *c, const struct collectives_columns *m,
                                   struct error *err)
 {
+    uint64_t from_ns = clock_mono_ns();
     for (uint32_t i = 0; i < m->n_rows; i++)
         TRY(gather_row(of(c)->stage, m, m->x + (size_t)i * m->stride, err));
-    return STATUS_OK;
+    return spent(c, from_ns, STATUS_OK);
 }
 
 static enum status broadcast(struct collectives *c, uint32_t root, void *data, size_t n_bytes,
                              struct error *err)
 {
-    return comm_broadcast(of(c)->ids, root, data, n_bytes, err);
+    uint64_t from_ns = clock_mono_ns();
+    return spent(c, from_ns, comm_broadcast(of(c)->ids, root, data, n_bytes, err));
 }
 
 static enum status take(struct collectives *c, void *data, size_t n_bytes, struct error *err)
 {
-    return comm_broadcast(of(c)->before, 0, data, n_bytes, err);
+    uint64_t from_ns = clock_mono_ns();
+    return spent(c, from_ns, comm_broadcast(of(c)->before, 0, data, n_bytes, err));
 }
 
 static enum status give(struct collectives *c, void *data, size_t n_bytes, struct error *err)
 {
-    return comm_broadcast(of(c)->after, 0, data, n_bytes, err);
+    uint64_t from_ns = clock_mono_ns();
+    return spent(c, from_ns, comm_broadcast(of(c)->after, 0, data, n_bytes, err));
 }
 
 static enum status wait_done(struct collectives *c, struct error *err)
@@ -92,5 +107,5 @@ static const struct collectives_ops comm_collectives_ops = {.place = place,
 
 void collectives_comm_init(struct collectives_comm *c, const struct comm_stages *comms)
 {
-    *c = (struct collectives_comm){{&comm_collectives_ops}, comms};
+    *c = (struct collectives_comm){.base = {&comm_collectives_ops}, .comms = comms};
 }

@@ -95,7 +95,16 @@ struct executor {
      */
     _Atomic int32_t shard_rank, shard_stage;
     _Atomic uint32_t load_permille; /* of a shard that join_comm reads now; 0: none */
+    /* Spent on steps by this rank, not waiting for others; steps 0: the device does not measure it.
+     */
+    _Atomic uint64_t own_ns, own_steps;
 };
+
+static inline void executor_worked(struct executor *e, uint64_t own_ns)
+{
+    atomic_fetch_add_explicit(&e->own_ns, own_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&e->own_steps, 1, memory_order_relaxed);
+}
 
 static inline void executor_bump(struct executor *e)
 {

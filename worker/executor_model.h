@@ -114,8 +114,8 @@ struct executor_model {
     uint32_t *late;                              /* [pass_rows] as row_batch has them */
     struct begun_step steps[EXECUTOR_MAX_BEGUN]; /* the oldest first, from i_oldest on */
     uint32_t i_oldest, n_begun;
-    uint64_t finished_ns, looked_ns; /* the newest step that was; at the other ranks */
-    uint64_t stuck_ns;               /* a device that has not come to an end by then hangs */
+    uint64_t finished_ns, looked_ns, spent_seen_ns; /* newest step; other ranks; collectives' */
+    uint64_t stuck_ns; /* a device that has not come to an end by then hangs */
     _Atomic uint64_t entered_ns, interrupted_ns; /* begin, the interrupt; 0: not now */
     char *served_name;
     const char *cache_dir;

@@ -350,6 +350,11 @@ enum status executor_finish(struct executor *e, struct msg_result *out, struct e
                                .step = s->step,
                                .n_drafted = s->n_drafted,
                                .execute_ns = now_ns - from_ns};
+    if (!s->on_device) { /* of a GPU's step the host does not see what was waiting */
+        uint64_t waited_ns = x->collectives.spent_ns - x->spent_seen_ns;
+        x->spent_seen_ns = x->collectives.spent_ns;
+        executor_worked(e, out->execute_ns > waited_ns ? out->execute_ns - waited_ns : 0);
+    }
     if (executor_draws(x)) {
         bool scores = s->scored.n_rows > 0;
         if (scores)

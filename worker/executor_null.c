@@ -409,6 +409,7 @@ static enum status null_step(struct executor *e, const struct msg_plan *p, struc
     x->n_steps++;
     executor_bump(e);
     out->execute_ns = clock_mono_ns() - started_ns;
+    executor_worked(e, out->execute_ns);
     return STATUS_OK;
 }
 

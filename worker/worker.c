@@ -135,6 +135,8 @@ static void fill_heartbeat(void *ctx, struct msg_heartbeat *h)
         .step_executed = r->step_executed,
         .busy = compute_busy(w->compute),
         .load_permille = atomic_load_explicit(&w->s.executor->load_permille, memory_order_relaxed)};
+    h->own_steps = atomic_load_explicit(&w->s.executor->own_steps, memory_order_relaxed);
+    h->own_ns = atomic_load_explicit(&w->s.executor->own_ns, memory_order_relaxed);
     h->gpu = gpu_metrics_look(&w->gpu);
     metric_set(w->m.busy, h->busy);
     metric_set(w->m.queue, (double)(r->step_received - r->step_executed));

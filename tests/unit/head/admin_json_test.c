@@ -13,7 +13,8 @@ static void status_has_every_field_of_its_page(void **state)
     static const char *const worker[] = {
         "instance",   "node",          "device",        "device_name",  "memory_bytes",
         "state",      "group",         "rank",          "stage",        "ordinal",
-        "term_epoch", "step_received", "step_executed", "last_seen_ms", "http_address"};
+        "term_epoch", "step_received", "step_executed", "last_seen_ms", "http_address",
+        "own_step_s", "straggler"};
     static const char *const group[] = {
         "id",      "state",           "epoch",          "tp",    "pp",        "workers", "running",
         "waiting", "kv_blocks_total", "kv_blocks_used", "steps", "recoveries"};
