@@ -8,7 +8,7 @@ import time
 import chaos_net
 import pytest
 from chaos_faults import Hands
-from chaos_net import CLOCK, ChaosCluster, address
+from chaos_net import CLOCK, SWITCH, ChaosCluster, address
 
 reason = chaos_net.why_not()
 pytestmark = pytest.mark.skipif(reason is not None, reason=f"SKIPPED: {reason}")
@@ -83,6 +83,7 @@ def test_delay_and_flap(hands):
         await reader.read(1)
         writer.close()
         took = time.monotonic() - begin
+        assert SWITCH in chaos_net.run("ip", "link", "show", "switch"), "the hosts' ARP would be wrong"
         await heal()
         return took
 
