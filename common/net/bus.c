@@ -34,7 +34,8 @@ enum {
     BUS_CONNECT_MS = 2000, /* a host that drops SYNs: not the system's two minutes */
     BUS_RECONNECT_MS = 50,
     BUS_RECONNECT_MAX_MS = 500,
-    BUS_OTHER_KEY_MS = 200, /* after a handshake that failed */
+    BUS_OTHER_KEY_MS = 200, /* after a handshake that failed, doubled with each in a row */
+    BUS_OTHER_KEY_MAX_MS = 1600,
     BUS_BACKLOG = 1024,
     BUS_DEFAULT_HWM = 1024,
     BUS_DEFAULT_FRAME = 64 << 20,
@@ -66,6 +67,7 @@ struct bus {
     enum peer_role keys_role;
     char keys_error[512];          /* told last */
     struct loop_timer *try_others; /* NULL: no handshake has failed */
+    uint32_t other_key_ms;         /* the last wait; 0: the last handshake was good */
     char endpoint[256];
     char addresses[BUS_ADDRESSES_MAX][256]; /* of a DEALER, as tcp://HOST:PORT */
     uint32_t n_addresses, i_address;
@@ -277,7 +279,10 @@ static void plan_other_keys(struct bus *b)
     if (!b->keys_dir || b->insecure || b->try_others)
         return;
     b->i_server = (b->i_server + 1) % b->server.n;
-    b->try_others = loop_timer_start(b->loop, BUS_OTHER_KEY_MS, 0, on_other_keys, b);
+    b->other_key_ms = b->other_key_ms ? b->other_key_ms * 2 : BUS_OTHER_KEY_MS;
+    if (b->other_key_ms > BUS_OTHER_KEY_MAX_MS)
+        b->other_key_ms = BUS_OTHER_KEY_MAX_MS;
+    b->try_others = loop_timer_start(b->loop, b->other_key_ms, 0, on_other_keys, b);
 }
 
 static void on_monitor_event(struct bus *b, uint16_t event)
@@ -295,6 +300,7 @@ static void on_monitor_event(struct bus *b, uint16_t event)
         break;
     case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
         b->shaken = true;
+        b->other_key_ms = 0;
         tell_link(b, true, up);
         break;
     case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
