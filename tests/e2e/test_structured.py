@@ -35,7 +35,8 @@ CASES = [({"response_format": {"type": "json_schema", "json_schema": {"name": "p
          ({"structured_outputs": {"json": PERSON}}, is_person),
          ({"structured_outputs": {"regex": CODE}}, lambda t: re.fullmatch(CODE, t)),
          ({"structured_outputs": {"choice": ["yes", "no", "\"per\u00e9haps\""]}}, lambda t: t in ("yes", "no", "\"per\u00e9haps\"")),
-         ({"guided_grammar": "start: \"(\" start \")\" | \"x\""}, lambda t: re.fullmatch(r"(\(*)x(\)*)", t) and t.count("(") == t.count(")"))]
+         ({"guided_grammar": "start: \"(\" start \")\" | \"x\""}, lambda t: re.fullmatch(r"(\(*)x(\)*)", t) and t.count("(") == t.count(")")),
+         ({"structured_outputs": {"grammar": "root ::= answer\nanswer ::= \"yes\" | \"no\" # GBNF"}}, lambda t: t in ("yes", "no"))]
 
 
 def body(extra, seed=0, **more):
@@ -211,6 +212,7 @@ def test_reasoning_comes_before_the_grammar():
     ({"guided_json": {"type": "nothing"}}, "guided_json", "nothing"),
     ({"structured_outputs": {"regex": "(a"}}, "structured_outputs", "unclosed group"),
     ({"structured_outputs": {"grammar": "start: nobody"}}, "structured_outputs", "nobody"),
+    ({"guided_grammar": "root ::= nobody"}, "guided_grammar", "needs a rule nobody"),
     ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"minimum": 3, "maximum": 2, "type": "integer"}}}},
      "response_format", "nsatisfiable"),
     ({"structured_outputs": {"regex": "(" * 65 + "a" + ")" * 65}}, "structured_outputs", "nested"),
