@@ -1,12 +1,15 @@
 """Keys that change while a cluster serves: every role's, under load, by the steps that `cox keys --rotate` prints; and a
 key that is taken off."""
+import os
 import shutil
+import signal
 import threading
 import time
 
 import httpx
 import null_oracle as oracle
-from cluster import SLOW, get, run_cox, wait_for
+from cluster import SLOW, Cluster, get, run_cox, wait_for
+from completions import run
 from test_bad_frames import Processes
 
 N_TOKENS = 60
@@ -122,6 +125,36 @@ def test_every_key_is_rotated_under_load(tmp_path):
         # who comes now comes with new keys alone
         c.start_worker("late", c.head_port, keys=of["worker"])
         wait_for("it is welcome", lambda: "head_joined" in c.log("late"))
+
+
+def test_on_one_machine(tmp_path):
+    """`cox up --keys-dir`: one folder for all, and the head that is started again takes its new key. Long streams go
+    through every change."""
+    prompts = [f"stream {i} through every change" for i in range(4)]
+    n = 600  # 10 ms a token
+    with Cluster("--keys-dir", tmp_path / "keys", "--null-step-us", 10000) as c:
+        c.keys, begun = tmp_path / "keys", threading.Event()
+        got = []
+
+        def streams():
+            got.extend(run(c, [{"prompt": p, "max_tokens": n, "temperature": 0, "ignore_eos": True} for p in prompts],
+                           on_event=lambda _: begun.set()))
+
+        t = threading.Thread(target=streams, daemon=True)
+        t.start()
+        assert begun.wait(20 * SLOW)
+        for role in ("worker", "gateway"):
+            keys(c, "--rotate", role)
+            keys(c, "--retire", role)
+            wait_for(f"the {role}s have the new key", lambda role=role: c.log().count(f"keys_read role={role}") >= (
+                2 if role == "worker" else 1))
+        keys(c, "--rotate", "head")
+        assert t.is_alive(), "the streams ended before the last change"
+        os.kill(c.pid("head"), signal.SIGKILL)
+        wait_for("peers have met the head's other key", lambda: c.log().count("n_head_keys=2") == 3)
+        t.join(120 * SLOW)
+        assert [g.texts for g in got] == [{0: oracle.text(p, n, temperature=0)} for p in prompts]
+        keys(c, "--retire", "head")
 
 
 def test_a_stolen_key_is_out(tmp_path):
