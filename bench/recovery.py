@@ -1,0 +1,181 @@
+"""bench/recovery, whose top says what it does."""
+import asyncio
+import json
+import os
+import signal
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import checkpoint
+import gateway_peer
+import httpx
+from cluster import ROOT, Cluster, alive, get
+from serving import machine, option_parser
+
+N_STREAMS, N_TOKENS = 8, 1500
+UNWELL_S = 30.0  # /health that is not 200 for so long has a server started anew, as a liveness probe would
+GIVE_UP_S = 300.0
+
+
+class Watched:
+    """Started again when it has ended."""
+
+    def __init__(self, tokenizer):
+        super().__init__(tokenizer)
+        self.words, self.was_ready, self.left = self.process.args, False, []
+        self.ending = threading.Event()
+        self.thread = threading.Thread(target=self.watch, daemon=True)
+
+    def watch(self):
+        well = time.monotonic()
+        while not self.ending.wait(0.1):
+            if self.process.poll() is None:
+                ok = get(f"http://127.0.0.1:{self.port}/health", 5)[0] == 200
+                self.was_ready = self.was_ready or ok
+                well = time.monotonic() if ok or not self.was_ready else well
+                if time.monotonic() - well < UNWELL_S:
+                    continue
+                self.kill_all()
+            for pid in self.left:  # ranks that outlived it hold its port or its memory
+                if alive(pid):
+                    os.kill(pid, signal.SIGKILL)
+            with open(self.log, "ab") as log:
+                self.process = subprocess.Popen(self.words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                                                env={**os.environ, **self.env}, cwd=self.folder.name, start_new_session=True)
+            well, self.was_ready = time.monotonic(), False
+
+    def kill_all(self):
+        for pid in reversed(gateway_peer.family(self.process.pid)):
+            os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+    def begin(self):
+        self.wait_ready()
+        self.was_ready = True
+        self.left = gateway_peer.family(self.process.pid)[1:]
+        self.thread.start()
+        return f"http://127.0.0.1:{self.port}"
+
+    def end(self):
+        self.ending.set()
+        self.thread.join()
+        self.kill_all()
+
+
+class Vllm(Watched, gateway_peer.Vllm):
+    env = {**gateway_peer.Vllm.env, "VLLM_CPU_OMP_THREADS_BIND": "0|1"}
+
+    def command(self, model):
+        return [*super().command(model), "--tensor-parallel-size", "2"]
+
+    def victim(self):
+        ranks = [p for p in gateway_peer.family(self.process.pid) if b"Worker" in Path(f"/proc/{p}/comm").read_bytes() +
+                 Path(f"/proc/{p}/cmdline").read_bytes()]
+        return ranks[-1]
+
+
+class Llama(Watched, gateway_peer.Llama):
+    def command(self, model):
+        words = super().command(model)
+        words[words.index("--parallel") + 1] = N_STREAMS
+        words[words.index("--ctx-size") + 1] = 2048 * N_STREAMS
+        return words
+
+    def victim(self):
+        return self.process.pid
+
+
+class Cox:
+    name = "cox"
+
+    def __init__(self, tokenizer):
+        self.folder = tempfile.TemporaryDirectory(prefix="coxbench-")
+        model = Path(self.folder.name) / "model"
+        checkpoint.write(ROOT / "bench/models/negligible", tokenizer, model)
+        self.cluster = Cluster("--device", "cpu", "--max-model-len", 2048, workers=2, tp=2, model=str(model))
+
+    def begin(self):
+        self.cluster.start()
+        return self.cluster.url
+
+    def victim(self):
+        return self.cluster.pid("worker-1")
+
+    def end(self):
+        self.cluster.stop()
+
+
+async def stream(client, url, model, i, begun):
+    """True: it had all of its tokens."""
+    n, done = 0, False
+    body = {"model": model, "prompt": f"stream {i} of a few", "max_tokens": N_TOKENS, "temperature": 0, "ignore_eos": True,
+            "stream": True, "stream_options": {"include_usage": True}}
+    try:
+        async with client.stream("POST", url + "/v1/completions", json=body) as r:
+            async for line in r.aiter_lines():
+                begun.add(i)
+                if line == "data: [DONE]":
+                    done = True
+                elif line.startswith("data: "):
+                    n = max(n, ((json.loads(line[6:]).get("usage") or {}).get("completion_tokens") or 0))
+    except (httpx.HTTPError, ValueError):
+        begun.add(i)
+        return False
+    return done and n == N_TOKENS
+
+
+async def time_back(client, url, model, at):
+    while time.monotonic() < at + GIVE_UP_S:
+        try:
+            r = await client.post(url + "/v1/completions", json={"model": model, "prompt": "back?", "max_tokens": 1},
+                                  timeout=GIVE_UP_S)
+            if r.status_code == 200:
+                return time.monotonic() - at
+        except httpx.HTTPError:
+            pass
+        await asyncio.sleep(0.05)
+    return float("inf")
+
+
+async def one_round(server, url):
+    model = httpx.get(url + "/v1/models", timeout=30).json()["data"][0]["id"]
+    async with httpx.AsyncClient(timeout=GIVE_UP_S) as client:
+        await client.post(url + "/v1/completions", json={"model": model, "prompt": "warm", "max_tokens": 8})
+        begun = set()
+        streams = [asyncio.create_task(stream(client, url, model, i, begun)) for i in range(N_STREAMS)]
+        while len(begun) < N_STREAMS:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.5)
+        n_open = sum(not s.done() for s in streams)
+        os.kill(server.victim(), signal.SIGKILL)
+        at = time.monotonic()
+        back = await time_back(client, url, model, at)
+        return n_open, sum(not whole for whole in await asyncio.gather(*streams)), back
+
+
+def main():
+    parser = option_parser("recovery")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="cox,llama,vllm")
+    parser.add_argument("--tokenizer", type=Path, default=ROOT / "build/goldens/llama_tiny")
+    o = parser.parse_args()
+    print(f"{machine()}; {N_STREAMS} streams, SIGKILL to one process, {o.rounds} rounds")
+    for name in o.only.split(","):
+        rounds = []
+        for _ in range(o.rounds):
+            server = {"cox": Cox, "vllm": Vllm, "llama": Llama}[name](o.tokenizer)
+            try:
+                rounds.append(asyncio.run(one_round(server, server.begin())))
+            finally:
+                server.end()
+            n_open, failed, back = rounds[-1]
+            print(f"  {name}: {n_open} open at the kill, {failed} failed, back after {back:.2f} s", flush=True)
+        print(f"{name}: failed {sum(r[1] for r in rounds)} of {sum(r[0] for r in rounds)}, back after "
+              f"{statistics.median(r[2] for r in rounds):.2f} s (median of {o.rounds})", flush=True)
+
+
+main()
