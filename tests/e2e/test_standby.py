@@ -16,7 +16,7 @@ from cluster import BIN, SLOW, Cluster, end_all, free_ports, get, wait_for
 from completions import run
 from test_quotas import PASSWORD, Redis, needs_redis
 
-TTL = 1.5 if SLOW == 1 else 4.0  # a head that others keep from running for so long is followed
+TTL = 1.5 if SLOW == 1 else 2.5  # a head that others keep from running for so long is followed
 pytestmark = needs_redis
 
 
@@ -122,11 +122,11 @@ def test_redis_goes_and_comes_back_empty(heads, redis):
     stays(heads, ["serving", "standby"], 1.5 * TTL)
     redis.start()
     wait_for("both have it again", lambda: all(h.status()["lease"]["store_reached"] for h in heads))
-    stays(heads, ["serving", "standby"], 2.5 * TTL)
+    stays(heads, ["serving", "standby"], 2 * TTL)
     assert a.term() == term
     assert redis.ask("GET", "{cox:default}:term").split()[0] == str(term)
     assert redis.ask("FLUSHALL") == "OK"  # under the links' feet
-    stays(heads, ["serving", "standby"], 2.5 * TTL)
+    stays(heads, ["serving", "standby"], 2 * TTL)
     assert a.term() == term
 
 
@@ -166,7 +166,7 @@ def test_a_redis_that_stood_still_changes_nothing(heads, redis):
         redis.process.send_signal(signal.SIGSTOP)
         time.sleep(still)
         redis.process.send_signal(signal.SIGCONT)
-        stays(heads, ["serving", "standby"], 2.5 * TTL)
+        stays(heads, ["serving", "standby"], 2 * TTL)
     assert a.term() == term
     assert redis.ask("GET", "{cox:default}:term").split()[0] == str(term)
 
