@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import pytest
 from cluster import SLOW, Cluster, get, wait_for
 from steady import Steady
 
@@ -19,6 +20,7 @@ def events(cluster, since):
     return seen["events"], seen["next"]
 
 
+@pytest.mark.timeout(HOG_S + 200 * SLOW)
 def test_hogs_make_nobody_look_dead():
     with Cluster("--null-step-us", 5000, workers=3, tp=2, gateways=2) as cluster:
         with Steady([f"http://127.0.0.1:{p}" for p in cluster.ports], n_users=16) as load:
