@@ -252,6 +252,11 @@ static void stop_now(struct gateway *g)
     loop_stop(g->loop);
 }
 
+static bool has_work(const struct gateway *g)
+{
+    return g->serving.n_requests > 0 || http_server_has_work(g->server);
+}
+
 static void on_serving_tick(void *ctx)
 {
     struct gateway *g = ctx;
@@ -259,7 +264,7 @@ static void on_serving_tick(void *ctx)
     front_flush(&g->front);
     state_calls_tick(g->state);
     gateway_adapters_tick(&g->adapters, clock_mono_ns());
-    if (g->stopping && g->serving.n_requests == 0)
+    if (g->stopping && !has_work(g))
         stop_now(g);
 }
 
@@ -297,7 +302,8 @@ static void on_shutdown_timeout(void *ctx)
     stop_now(g);
 }
 
-/* SIGTERM: no new work, open requests finish. SIGINT, or a second signal: at once. */
+/* SIGTERM: no new connections; what those that there are have asked, or are about to ask, is
+ * answered. SIGINT, or a second signal: at once. */
 static void on_signal(void *ctx, int signum)
 {
     struct gateway *g = ctx;
@@ -309,7 +315,7 @@ static void on_signal(void *ctx, int signum)
     g->stopping = true;
     g->serving.draining = true;
     http_server_stop_accepting(g->server); /* probes and /metrics go on at the admin address */
-    if (g->serving.n_requests == 0)
+    if (!has_work(g))
         stop_now(g);
     else
         g->shutdown_timer = loop_timer_start(

@@ -113,9 +113,7 @@ void serving_on_request(struct serving *s, void *reply, const struct serving_req
 {
     struct api_error e = {0};
     uint64_t down_ns = now(s) - s->link_changed_ns;
-    if (s->draining)
-        api_error_set(&e, 503, NULL, "The server is shutting down.");
-    else if (!s->link_up && down_ns > s->o.head_timeout_ns)
+    if (!s->link_up && down_ns > s->o.head_timeout_ns)
         api_error_set(&e, 503, NULL, "The cluster's head cannot be reached: try again later.");
     else if (s->n_open_choices >= s->o.max_open_choices)
         api_error_set(&e, 503, NULL, "The server has too many open requests: try again later.");

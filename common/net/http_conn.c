@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/mem.h"
@@ -15,7 +16,8 @@ enum {
     LINGER_MS = 2000,
     LINGER_BYTES = 64 << 20,
     PENDING_MAX = 64 << 10,
-    SMALL_BODY_BYTES = 64 << 10
+    SMALL_BODY_BYTES = 64 << 10,
+    DRAIN_FRESH_MS = 1000
 };
 
 static const unsigned conn_next[CONN_STATE_COUNT] = {
@@ -111,6 +113,12 @@ bool conn_is_idle(const struct conn *c)
     return c->state == CONN_READING && http_parser_idle(c->parser);
 }
 
+bool conn_has_work(const struct conn *c)
+{
+    return c->state == CONN_READING || c->state == CONN_WAITING || c->state == CONN_STREAMING ||
+           c->state == CONN_FLUSHING;
+}
+
 /* ---- deadlines ---- */
 
 static void on_deadline(uv_timer_t *t);
@@ -130,6 +138,18 @@ static void arm_reading(struct conn *c)
         arm(c, l->header_timeout_ms);
     else
         arm(c, l->body_timeout_ms);
+}
+
+/* A client that has just connected is about to ask: to close on it would be an error that it did
+ * not see coming, where one whose connection was answered before knows that it may be closed. */
+void conn_drain(struct conn *c)
+{
+    if (!conn_is_idle(c))
+        return;
+    if (c->has_asked)
+        conn_close(c);
+    else
+        arm(c, DRAIN_FRESH_MS);
 }
 
 void conn_abort_soon(struct conn *c)
@@ -479,6 +499,7 @@ static bool charge_body(struct conn *c)
 static void deliver(struct conn *c)
 {
     const struct http_message *m = http_parser_message(c->parser);
+    c->has_asked = true;
     c->keep_alive = m->keep_alive;
     c->request.user = c->request.note = NULL;
     c->id[0] = '\0';
@@ -593,7 +614,17 @@ void conn_on_plain(struct conn *c, struct str bytes)
 
 /* ---- begin ---- */
 
-void conn_accept(struct http_server *s, bool over_limit)
+static int take_stream(struct http_server *s, struct conn *c, int fd)
+{
+    if (fd < 0)
+        return uv_accept(&s->listener.stream, &c->io.stream);
+    int rc = s->is_unix ? uv_pipe_open(&c->io.pipe, fd) : uv_tcp_open(&c->io.tcp, fd);
+    if (rc != 0)
+        close(fd);
+    return rc;
+}
+
+void conn_accept(struct http_server *s, bool over_limit, int fd)
 {
     struct conn *c = mem_zalloc(sizeof *c);
     c->server = s;
@@ -615,7 +646,7 @@ void conn_accept(struct http_server *s, bool over_limit)
     c->parser = http_parser_new(&limits);
     strbuf_init(&c->pending, PENDING_MAX + HTTP_READ_BUFFER);
     strbuf_init(&c->added, HTTP_ADDED_MAX);
-    if (uv_accept(&s->listener.stream, &c->io.stream) != 0 || (s->tls && !conn_tls_begin(c)) ||
+    if (take_stream(s, c, fd) != 0 || (s->tls && !conn_tls_begin(c)) ||
         uv_read_start(&c->io.stream, on_alloc, on_read) != 0) {
         conn_close(c);
         return;

@@ -59,6 +59,7 @@ struct conn {
     uint64_t tls_own_bytes;  /* queued of what TLS said by itself */
     bool cut;                /* it breaks off in an answer: TLS says no goodbye */
     bool keep_alive, chunked, wants_drain, read_stopped, processing;
+    bool has_asked; /* a request of its own has begun */
 };
 
 /* What streams were given in this turn of the loop; it goes out when the turn ends, one write for
@@ -96,10 +97,15 @@ struct http_server {
     char plain_buffer[HTTP_PLAIN_BUFFER]; /* what TLS makes of it, a piece at a time */
 };
 
-void conn_accept(struct http_server *s, bool over_limit);
+/* fd: accepted already; -1: the listener has it. */
+void conn_accept(struct http_server *s, bool over_limit, int fd);
 void conn_close(struct conn *c); /* idempotent; legal in every callback */
 void conn_abort(struct conn *c); /* tells the handler, then closes */
 bool conn_is_idle(const struct conn *c);
+/* The server drains: closes an idle one; one that has asked nothing yet has a moment to. */
+void conn_drain(struct conn *c);
+/* It has a request, or may still bring one. */
+bool conn_has_work(const struct conn *c);
 /* For http_tls.c: bytes as they go over the network, and as the parser reads them. */
 bool conn_send_plain(struct conn *c, struct str a, struct str b, struct str d);
 void conn_on_plain(struct conn *c, struct str bytes);

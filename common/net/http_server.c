@@ -88,7 +88,7 @@ static void on_connection(uv_stream_t *listener, int rc)
         /* Even refusals are bounded: the newest connection (most likely one being refused) goes. */
         conn_abort(s->conns);
     }
-    conn_accept(s, s->n_conns >= max);
+    conn_accept(s, s->n_conns >= max, -1);
 }
 
 void http_server_release(struct http_server *s)
@@ -216,15 +216,38 @@ static void close_listener(struct http_server *s)
     uv_close(&s->listener.handle, on_listener_closed);
 }
 
+/* Those that the kernel has connected and nobody has accepted: closing the listener would reset
+ * them under requests that may be on their way. */
+static void accept_backlog(struct http_server *s)
+{
+    uv_os_fd_t listener;
+    if (!s->listening || uv_fileno(&s->listener.handle, &listener) != 0)
+        return;
+    for (uint32_t i = 0; i < BACKLOG && s->n_conns < s->limits.max_connections; i++) {
+        int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0)
+            return;
+        conn_accept(s, false, fd);
+    }
+}
+
 void http_server_stop_accepting(struct http_server *s)
 {
     s->draining = true;
+    accept_backlog(s);
     close_listener(s);
     for (struct conn *c = s->conns, *next; c; c = next) {
         next = c->next;
-        if (conn_is_idle(c))
-            conn_close(c);
+        conn_drain(c);
     }
+}
+
+bool http_server_has_work(const struct http_server *s)
+{
+    for (const struct conn *c = s->conns; c; c = c->next)
+        if (conn_has_work(c))
+            return true;
+    return false;
 }
 
 void http_server_close(struct http_server *s)

@@ -56,7 +56,11 @@ MUST_USE enum status http_server_start(struct loop *l, const struct http_options
                                        const struct http_handlers *h, struct http_server **out,
                                        struct error *err);
 uint16_t http_server_port(const struct http_server *s);
-void http_server_stop_accepting(struct http_server *s); /* drain: idle connections are closed */
+/* Drain: idle connections are closed, new ones have a second to bring their request, and each
+ * answer is its connection's last. */
+void http_server_stop_accepting(struct http_server *s);
+/* A request is open, or may still come. */
+bool http_server_has_work(const struct http_server *s);
 void http_server_close(struct http_server *s);
 
 /* The request. Views live as long as the request. */

@@ -30,10 +30,13 @@ struct fixture {
     const char *send;
     _Atomic int n_aborted; /* the client waits for it */
     int n_chunks, n_drains;
+    int late; /* connected, and not accepted when the server began to drain */
     bool half_close;
     const char *root_path;
     struct strbuf ended; /* what on_answered was told */
 };
+
+static int dial(struct fixture *f);
 
 static void fill(struct fixture *f, struct http_request *r)
 {
@@ -55,6 +58,10 @@ static void on_request(void *ctx, struct http_request *r)
     if (str_eq_c(http_path(r), "/named")) {
         http_set_id(r, "first");
         http_add_header(r, "X-Named", "yes");
+    }
+    if (str_eq_c(http_path(r), "/drain")) {
+        f->late = dial(f);
+        http_server_stop_accepting(f->server);
     }
     if (str_eq_c(http_path(r), "/stream")) {
         http_stream_begin(r, 200, "text/event-stream", NULL, 0);
@@ -432,6 +439,41 @@ static void headers_and_ids_are_of_one_request(void **state)
     mem_free(f);
 }
 
+/* ---- draining ---- */
+
+/* n_chunks counts what went as it should. */
+static void drain_under_connections(struct fixture *f)
+{
+    static const char get[] = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
+    char answer[1024];
+    int kept = dial(f), fresh = dial(f);
+    f->n_chunks += send(kept, get, strlen(get), MSG_NOSIGNAL) > 0;
+    f->n_chunks += recv(kept, answer, sizeof answer, 0) > 12 && strncmp(answer + 9, "200", 3) == 0;
+    exchange(f); /* /drain, to its end */
+    f->n_chunks += strncmp(f->answer, "HTTP/1.1 200", 12) == 0;
+    f->n_chunks += recv(kept, answer, sizeof answer, 0) == 0; /* it may go: it has been answered */
+    const int open[] = {fresh, f->late};
+    for (size_t i = 0; i < 2; i++) {
+        f->n_chunks += send(open[i], get, strlen(get), MSG_NOSIGNAL) > 0;
+        f->n_chunks +=
+            recv(open[i], answer, sizeof answer, 0) > 12 && strncmp(answer + 9, "200", 3) == 0;
+        f->n_chunks += recv(open[i], answer, sizeof answer, 0) == 0; /* its last */
+        close(open[i]);
+    }
+    f->n_chunks += dial(f) < 0;
+    close(kept);
+}
+
+static void a_drain_resets_nobody(void **state)
+{
+    struct fixture *f = mem_zalloc(sizeof *f);
+    f->script = drain_under_connections;
+    f->send = "GET /drain HTTP/1.1\r\nHost: t\r\n\r\n";
+    run(f, &(struct http_limits){0});
+    assert_int_equal(f->n_chunks, 11);
+    mem_free(f);
+}
+
 static void a_port_in_use_is_named(void **state)
 {
     struct loop *l;
@@ -463,6 +505,7 @@ int main(void)
         cmocka_unit_test(connections_over_the_limit_are_refused),
         cmocka_unit_test(uploads_that_never_end_shut_out_no_small_request),
         cmocka_unit_test(headers_and_ids_are_of_one_request),
+        cmocka_unit_test(a_drain_resets_nobody),
         cmocka_unit_test(a_port_in_use_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
