@@ -125,11 +125,11 @@ static void on_present(void *ctx, const struct redis_reply *reply)
     struct quotas *q = ctx;
     if (!reply)
         return;
-    if (reply->kind != REDIS_INTEGER || reply->integer < 1) {
+    if (reply->kind != REDIS_INTEGER || reply->integer < 1 || reply->integer > GATEWAYS_MAX) {
         complain(q, reply);
         return;
     }
-    q->sharing.n_gateways = reply->integer > GATEWAYS_MAX ? GATEWAYS_MAX : (uint32_t)reply->integer;
+    q->sharing.n_gateways = (uint32_t)reply->integer;
     metric_set(q->gateways, q->sharing.n_gateways);
 }
 

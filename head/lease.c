@@ -54,6 +54,7 @@ enum lease_question lease_next(struct lease *l, uint64_t now_ns)
         l->open = LEASE_RENEW;
     else
         l->open = may_take(l, now_ns) ? LEASE_TAKE : LEASE_LOOK;
+    l->asked_ns = now_ns;
     l->ask_ns = now_ns + pause_ns(l);
     return l->open;
 }
@@ -75,7 +76,9 @@ static enum lease_order on_looked(struct lease *l, enum lease_question asked,
 {
     bool went_back = a->term < l->store_term;
     l->store_term = a->term;
-    if (asked == LEASE_TAKE && a->holder == LEASE_OURS) {
+    /* who stood still for longer than a lease before reading this has none: it asks again */
+    bool is_fresh = now_ns - l->asked_ns < l->ttl_ns;
+    if (asked == LEASE_TAKE && a->holder == LEASE_OURS && is_fresh) {
         l->state = LEASE_SERVING;
         l->term = a->term;
         l->ask_ns = now_ns + pause_ns(l);

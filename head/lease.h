@@ -47,6 +47,7 @@ struct lease {
     bool is_watching; /* since watched_ns every question has been answered */
     uint64_t watched_ns;
     enum lease_question open; /* asked, not answered */
+    uint64_t asked_ns;        /* when open was */
     uint64_t ask_ns;          /* not before */
 };
 

@@ -10,26 +10,31 @@
 enum { NAME_MAX_BYTES = 64, PAUSE_MAX_MS = 250, TIMEOUT_MAX_MS = 1000, HOLDER_MAX = 512 };
 
 /* KEYS: lease ("INSTANCE ADDRESS", expires), term ("TERM INSTANCE", of the last who took it), and
- * that we asked a moment ago (expires). ARGV: question, us (as the lease has it), TTL in ms, wanted
- * term, known term, the moment in ms. A TAKE on a store whose term went back is a LOOK: it has lost
- * what it had, and the lease with it. A question that no other of ours came before is told that it
- * is late: Redis stood still, or its clock jumped, and a lease is over that its head had no way to
- * renew; the moment is over before a lease is. Whose lease it is says the instance: the first 16
- * characters. */
+ * the number of what we asked a moment ago (expires). ARGV: question, us (as the lease has it), TTL
+ * in ms, wanted term, known term, the moment in ms, the question's number. A TAKE on a store whose
+ * term went back is a LOOK: it has lost what it had, and the lease with it. A question that no
+ * other of ours came before is told that it is late: Redis stood still, or its clock jumped, and a
+ * lease is over that its head had no way to renew; the moment is over before a lease is. So is one
+ * behind a later one of ours: it was given up, and came by the connection of before. Whose lease it
+ * is says the instance: the first 16 characters. */
 static const char script[] =
     "local lease = redis.call('GET', KEYS[1])\n"
     "local term, last = string.match(redis.call('GET', KEYS[2]) or '', '^(%d+) (%x+)$')\n"
     "local me = string.sub(ARGV[2], 1, 16)\n"
     "local free, ours, others, gone, late = 0, 1, 2, 3, 4\n"
     "term = tonumber(term or '0')\n"
-    "local asked = redis.call('EXISTS', KEYS[3]) == 1\n"
-    "if ARGV[1] ~= 'renew' then redis.call('SET', KEYS[3], '', 'PX', ARGV[6]) end\n"
+    "local asked = tonumber(redis.call('GET', KEYS[3]) or '0') or 0\n"
+    "local number = tonumber(ARGV[7])\n"
+    "local late_now = asked == 0 or asked > number\n"
+    "if ARGV[1] ~= 'renew' and asked <= number then\n"
+    "  redis.call('SET', KEYS[3], ARGV[7], 'PX', ARGV[6])\n"
+    "end\n"
     "if lease and string.sub(lease, 1, 16) ~= me then return {others, term, lease} end\n"
     "local wanted = tonumber(ARGV[4])\n"
     "if ARGV[1] == 'renew' then\n"
     "  if not lease and last and last ~= me then return {gone, term, ''} end\n"
     "  term = math.max(term, wanted)\n"
-    "elseif not asked then\n"
+    "elseif late_now then\n"
     "  return {late, term, lease or ''}\n"
     "elseif ARGV[1] == 'look' or term < tonumber(ARGV[5]) then\n"
     "  return {lease and ours or free, term, lease or ''}\n"
@@ -52,6 +57,7 @@ struct store {
     char lease_key[NAME_MAX_BYTES + 16], term_key[NAME_MAX_BYTES + 16];
     char asked_key[NAME_MAX_BYTES + 40];
     char us[HOLDER_MAX], ttl[24], moment[24];
+    uint64_t n_asked;
     bool told; /* of an answer that makes no sense, since the link came up */
     void (*released)(void *ctx);
 };
@@ -101,9 +107,10 @@ bool store_ask(struct store *s, enum lease_question q, uint64_t wanted, uint64_t
 {
     static const struct str names[] = {
         [LEASE_LOOK] = {"look", 4}, [LEASE_TAKE] = {"take", 4}, [LEASE_RENEW] = {"renew", 5}};
-    char wanted_text[24], known_text[24];
+    char wanted_text[24], known_text[24], number[24];
     snprintf(wanted_text, sizeof wanted_text, "%llu", (unsigned long long)wanted);
     snprintf(known_text, sizeof known_text, "%llu", (unsigned long long)known);
+    snprintf(number, sizeof number, "%llu", (unsigned long long)++s->n_asked);
     const struct str words[] = {STR("EVAL"),
                                 STR(script),
                                 STR("3"),
@@ -115,7 +122,8 @@ bool store_ask(struct store *s, enum lease_question q, uint64_t wanted, uint64_t
                                 str_from(s->ttl),
                                 str_from(wanted_text),
                                 str_from(known_text),
-                                str_from(s->moment)};
+                                str_from(s->moment),
+                                str_from(number)};
     return redis_call(s->redis, words, sizeof words / sizeof words[0], on_reply, s) == STATUS_OK;
 }
 

@@ -88,6 +88,22 @@ static void waits_a_whole_ttl(void **state)
     play("waits", steps, sizeof steps / sizeof *steps);
 }
 
+/* Stopped between its question and the answer: meanwhile another may have taken what was its own.
+ */
+static void an_answer_from_long_ago_is_no_lease(void **state)
+{
+    const struct step steps[] = {
+        {0, UP, 0, 0, 0, 0},
+        {0, ASK, 0, 0, LEASE_LOOK, 0},
+        {1, ANSWER, LEASE_FREE, 0, LEASE_STAY, 0},
+        {2001, ASK, 0, 0, LEASE_TAKE, 0},
+        {4001, ANSWER, LEASE_OURS, 1, LEASE_STAY, 0},
+        {4001, ASK, 0, 0, LEASE_TAKE, 1},
+        {4002, ANSWER, LEASE_OTHERS, 2, LEASE_STAY, 0},
+    };
+    play("long ago", steps, sizeof steps / sizeof *steps);
+}
+
 static void another_has_it(void **state)
 {
     const struct step steps[] = {
@@ -347,6 +363,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(waits_a_whole_ttl),
+        cmocka_unit_test(an_answer_from_long_ago_is_no_lease),
         cmocka_unit_test(another_has_it),
         cmocka_unit_test(a_break_begins_the_wait_again),
         cmocka_unit_test(a_store_that_stood_still_is_watched_anew),

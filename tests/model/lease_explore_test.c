@@ -1,0 +1,478 @@
+/* Two heads and their store, every interleaving: questions that wait at sea, or are given up and
+ * executed later all the same (Redis stood still), heads that die or stand still, links that are
+ * cut, a store that comes back empty. head/lease.c is the real one; the store does what store.c's
+ * script does. What holds in every state:
+ *   - a head serves with a term above all that were given before, unless the store was emptied;
+ *   - two serve at once only when one of them was cut off or stood still, or the store was emptied;
+ *   - while nothing goes wrong, and when a store was emptied or stood still, the lease stays where
+ * it is;
+ *   - once nothing goes wrong any more one serves within four TTLs, and goes on.
+ * With one fault of each kind at every point every state is seen; with up to eight, random walks
+ * (COX_LEASE_WALKS: how many). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include <cmocka.h>
+
+#include "common/base/clock.h"
+#include "common/base/mem.h"
+#include "common/base/random.h"
+#include "head/lease.h"
+
+enum {
+    TICK_MS = 100,
+    TTL_TICKS = 6, /* a question each second tick */
+    MOMENT_TICKS = TTL_TICKS / 2,
+    SEA_TICKS = 1, /* at most, for a question or an answer */
+    NOBODY = -1,
+    ANOTHER = 2 /* of those in the store: one that has died */
+};
+
+enum stage { AT_REST, ASKED, ANSWERED };
+enum fault { CUT = 1, STOPPED = 2, EMPTIED = 4, KILLED = 8, FROZEN = 16 };
+
+struct question {
+    enum lease_question what; /* LEASE_NOTHING: there is none */
+    int who;
+    uint64_t wanted, known, number;
+};
+
+struct head {
+    struct lease lease;
+    struct question question;
+    struct lease_answer answer;
+    enum stage stage;
+    uint32_t age; /* of the stage, in ticks */
+    bool stopped;
+};
+
+struct world {
+    struct head heads[2];
+    struct question ghosts[2]; /* given up by who asked, not by the store */
+    uint64_t now, term, given;
+    int owner, last;
+    uint32_t owner_left, asked_left[2];
+    uint64_t n_asked[2], asked[2]; /* by the heads, as the store has it */
+    uint32_t n_faults, faults;
+};
+
+static uint64_t ns(uint64_t ticks)
+{
+    return ticks * TICK_MS * NS_PER_MS;
+}
+
+/* ---- the store ---- */
+
+static struct lease_answer execute(struct world *w, const struct question *q)
+{
+    bool is_ours = q->who != ANOTHER; /* a dead one's numbers are of no matter: see die() */
+    bool is_late = !is_ours || w->asked_left[q->who] == 0 || w->asked[q->who] > q->number;
+    if (q->what != LEASE_RENEW && is_ours &&
+        (w->asked_left[q->who] == 0 || w->asked[q->who] <= q->number)) {
+        w->asked_left[q->who] = MOMENT_TICKS;
+        w->asked[q->who] = q->number;
+    }
+    if (w->owner != NOBODY && w->owner != q->who)
+        return (struct lease_answer){LEASE_OTHERS, w->term};
+    if (q->what == LEASE_RENEW) {
+        if (w->owner == NOBODY && w->last != NOBODY && w->last != q->who)
+            return (struct lease_answer){LEASE_GONE, w->term};
+        w->term = w->term > q->wanted ? w->term : q->wanted;
+    } else if (is_late) {
+        return (struct lease_answer){LEASE_LATE, w->term};
+    } else if (q->what == LEASE_LOOK || w->term < q->known) {
+        return (struct lease_answer){w->owner == NOBODY ? LEASE_FREE : LEASE_OURS, w->term};
+    } else {
+        w->term = (w->term > q->wanted ? w->term : q->wanted) + 1;
+    }
+    w->owner = w->last = q->who;
+    w->owner_left = TTL_TICKS;
+    return (struct lease_answer){LEASE_OURS, w->term};
+}
+
+/* ---- the heads ---- */
+
+static bool serves(const struct head *h)
+{
+    return h->lease.state == LEASE_SERVING;
+}
+
+static void start(struct world *w, int i)
+{
+    w->heads[i] = (struct head){0};
+    lease_init(&w->heads[i].lease, ns(TTL_TICKS));
+    lease_on_store(&w->heads[i].lease, true, ns(w->now));
+}
+
+/* What it asked last stays with the store. */
+static void give_up(struct world *w, int i)
+{
+    if (w->heads[i].stage == ASKED)
+        w->ghosts[i] = w->heads[i].question;
+    w->heads[i].stage = AT_REST;
+}
+
+/* Its successor is another to the store. */
+static void die(struct world *w, int i)
+{
+    give_up(w, i);
+    w->ghosts[i].who = ANOTHER;
+    w->owner = w->owner == i ? ANOTHER : w->owner;
+    w->last = w->last == i ? ANOTHER : w->last;
+    w->asked_left[i] = 0;
+    start(w, i);
+}
+
+static void ask(struct world *w, int i)
+{
+    struct head *h = &w->heads[i];
+    if (h->stopped || h->stage != AT_REST)
+        return;
+    enum lease_question q = lease_next(&h->lease, ns(w->now));
+    if (q == LEASE_NOTHING)
+        return;
+    h->question =
+        (struct question){q, i, lease_wanted_term(&h->lease), h->lease.store_term, ++w->n_asked[i]};
+    h->stage = ASKED;
+    h->age = 0;
+}
+
+/* NULL, or what is wrong. */
+static const char *hear(struct world *w, int i)
+{
+    struct head *h = &w->heads[i];
+    h->stage = AT_REST;
+    switch (lease_on_answer(&h->lease, &h->answer, ns(w->now))) {
+    case LEASE_SERVE:
+        if (h->lease.term <= w->given && !(w->faults & EMPTIED))
+            return "a term is given twice";
+        if (serves(&w->heads[!i]) && !(w->faults & (CUT | STOPPED)))
+            return "two serve, and neither was cut off";
+        if (w->given > 0 && !(w->faults & ~(EMPTIED | FROZEN)))
+            return "the lease moved, and no head had come to harm";
+        w->given = h->lease.term > w->given ? h->lease.term : w->given;
+        break;
+    case LEASE_RAISE:
+        if (h->lease.term <= w->given && !(w->faults & EMPTIED))
+            return "a term that was given is raised to";
+        w->given = h->lease.term > w->given ? h->lease.term : w->given;
+        break;
+    case LEASE_STEP_DOWN:
+        if (!(w->faults & (CUT | STOPPED)))
+            return "a head steps down that nothing has happened to";
+        die(w, i);
+        break;
+    case LEASE_STAY:
+        break;
+    }
+    return NULL;
+}
+
+/* ---- what may happen ---- */
+
+/* Of a head: and the same of the other behind it. */
+enum action {
+    TICK,
+    STORE = 2,
+    ANSWER = 4,
+    SEE = 6,
+    HEAL = 8,
+    GO_ON = 10,
+    GHOST = 12,
+    KILL = 14,
+    CUT_OFF = 16,
+    STAND_STILL = 18,
+    LOSE_ALL = 20,
+    FREEZE = 21,
+    N_ACTIONS = 22
+};
+
+static bool may_tick(const struct world *w)
+{
+    for (int i = 0; i < 2; i++)
+        if (!w->heads[i].stopped && w->heads[i].stage != AT_REST && w->heads[i].age >= SEA_TICKS)
+            return false;
+    return true;
+}
+
+static void tick(struct world *w)
+{
+    w->now++;
+    w->owner_left -= w->owner_left > 0;
+    if (w->owner_left == 0)
+        w->owner = NOBODY;
+    for (int i = 0; i < 2; i++) {
+        w->asked_left[i] -= w->asked_left[i] > 0;
+        w->heads[i].age += w->heads[i].age < SEA_TICKS;
+        ask(w, i);
+    }
+}
+
+/* For longer than a lease; then it reads what was sent to it. */
+static void freeze(struct world *w)
+{
+    for (int i = 0; i < 2; i++) {
+        give_up(w, i);
+        w->asked_left[i] = 0;
+        if (w->heads[i].lease.is_up) {
+            lease_on_store(&w->heads[i].lease, false, ns(w->now));
+            lease_on_store(&w->heads[i].lease, true, ns(w->now));
+        }
+        ask(w, i);
+    }
+    w->owner = NOBODY;
+    w->owner_left = 0;
+}
+
+static bool harm(struct world *w, int action)
+{
+    int i = action % 2;
+    struct head *h = &w->heads[i];
+    uint32_t fault = EMPTIED;
+    if (action < CUT_OFF) {
+        die(w, i);
+        fault = KILLED;
+    } else if (action < STAND_STILL) {
+        if (!h->lease.is_up || h->stopped)
+            return false;
+        give_up(w, i);
+        lease_on_store(&h->lease, false, ns(w->now));
+        fault = CUT;
+    } else if (action < LOSE_ALL) {
+        if (h->stopped)
+            return false;
+        h->stopped = true;
+        fault = STOPPED;
+    } else if (action == FREEZE) {
+        freeze(w);
+        fault = FROZEN;
+    } else {
+        w->term = 0;
+        w->owner = w->last = NOBODY;
+        w->owner_left = w->asked_left[0] = w->asked_left[1] = 0;
+    }
+    w->faults |= fault;
+    w->n_faults++;
+    return true;
+}
+
+/* false: it cannot happen here. */
+static bool act(struct world *w, int action, const char **wrong)
+{
+    int i = action % 2;
+    struct head *h = &w->heads[i];
+    switch (action < KILL ? action - i : KILL) {
+    case TICK:
+        if (i == 1 || !may_tick(w))
+            return false;
+        tick(w);
+        return true;
+    case STORE:
+        if (h->stage != ASKED)
+            return false;
+        h->answer = execute(w, &h->question);
+        h->stage = ANSWERED;
+        h->age = 0;
+        return true;
+    case ANSWER:
+        if (h->stage != ANSWERED || h->stopped)
+            return false;
+        *wrong = hear(w, i);
+        return true;
+    case SEE: /* a peer that was with the other one comes */
+        if (!serves(h) || h->stopped || h->lease.term_seen >= w->given || h->lease.term >= w->given)
+            return false;
+        lease_see_term(&h->lease, w->given, ns(w->now));
+        break;
+    case HEAL:
+        if (h->lease.is_up || h->stopped)
+            return false;
+        lease_on_store(&h->lease, true, ns(w->now));
+        break;
+    case GO_ON:
+        if (!h->stopped)
+            return false;
+        h->stopped = false;
+        break;
+    case GHOST:
+        if (w->ghosts[i].what == LEASE_NOTHING)
+            return false;
+        (void)execute(w, &w->ghosts[i]);
+        w->ghosts[i] = (struct question){0};
+        return true;
+    default:
+        return harm(w, action);
+    }
+    ask(w, i);
+    return true;
+}
+
+/* ---- once nothing goes wrong any more ---- */
+
+static void settle(struct world *w, const char **wrong)
+{
+    for (int action = STORE; action < KILL && !*wrong; action++)
+        while (!*wrong && act(w, action, wrong))
+            ;
+}
+
+static const char *check_end(struct world w)
+{
+    const char *wrong = NULL;
+    for (int t = 0; t < 5 * TTL_TICKS && !wrong; t++) {
+        settle(&w, &wrong);
+        if (!wrong && t >= 4 * TTL_TICKS && serves(&w.heads[0]) + serves(&w.heads[1]) != 1)
+            wrong = "all is well, and not one serves";
+        if (!wrong)
+            tick(&w);
+    }
+    return wrong;
+}
+
+/* ---- all of them ---- */
+
+enum { SET_BITS = 21, QUEUE_MAX = 1 << 20, WALK_FAULTS = 8, WALK_STEPS = 400 };
+
+static uint64_t ticks_from(uint64_t now, uint64_t then_ns)
+{
+    return then_ns > ns(now) ? (then_ns - ns(now)) / ns(1) : 0;
+}
+
+/* Times as they are from now, terms as they are to each other: what decides what can follow. */
+static uint64_t fingerprint(const struct world *w)
+{
+    uint64_t v[48], n = 0;
+    for (int i = 0; i < 2; i++) {
+        const struct head *h = &w->heads[i];
+        const struct lease *l = &h->lease;
+        uint64_t watched = w->now - l->watched_ns / ns(1);
+        v[n++] = (uint64_t)l->state | (uint64_t)l->is_up << 2 | (uint64_t)l->is_watching << 3 |
+                 (uint64_t)l->open << 4 | (uint64_t)h->stage << 8 | (uint64_t)h->stopped << 12;
+        v[n++] = l->is_watching ? (watched < TTL_TICKS ? watched : TTL_TICKS) : 0;
+        v[n++] = ticks_from(w->now, l->ask_ns);
+        v[n++] = l->term << 40 | l->term_seen << 20 | l->store_term;
+        uint64_t asked = w->now - l->asked_ns / ns(1);
+        v[n++] = h->stage == AT_REST ? 0 : 1 + h->age + (asked < TTL_TICKS ? asked : TTL_TICKS) * 8;
+        v[n++] = h->stage == ASKED ? (uint64_t)h->question.what << 40 | h->question.wanted << 20 |
+                                         h->question.known
+                                   : 0;
+        v[n++] = h->stage == ANSWERED ? (uint64_t)h->answer.holder << 20 | h->answer.term : 0;
+        v[n++] = w->asked_left[i];
+    }
+    v[n++] = w->term << 40 | w->given << 20 | w->owner_left;
+    v[n++] = (uint64_t)(w->owner + 1) << 8 | (uint64_t)(w->last + 1);
+    v[n++] = w->n_faults << 8 | w->faults;
+    for (int i = 0; i < 2; i++) {
+        const struct question *q = &w->ghosts[i];
+        v[n++] = q->what == LEASE_NOTHING ? 0
+                                          : (uint64_t)q->what << 48 | (uint64_t)q->who << 40 |
+                                                q->wanted << 20 | q->known;
+        v[n++] = q->what && q->who != ANOTHER && w->asked_left[i] > 0 && w->asked[i] > q->number;
+    }
+    return XXH3_64bits(v, n * sizeof *v) | 1;
+}
+
+struct search {
+    uint64_t *seen; /* [1 << SET_BITS], 0: free */
+    struct node {
+        struct world world;
+        uint32_t parent;
+        int action;
+    } * nodes;
+    uint32_t n;
+};
+
+static bool is_new(struct search *s, uint64_t h)
+{
+    uint64_t at = h >> (64 - SET_BITS);
+    while (s->seen[at] && s->seen[at] != h)
+        at = (at + 1) & ((1u << SET_BITS) - 1);
+    bool is = s->seen[at] == 0;
+    s->seen[at] = h;
+    return is;
+}
+
+static void tell(const struct search *s, uint32_t i, int last, const char *wrong)
+{
+    int path[4096], n = 0;
+    for (uint32_t at = i; at > 0 && n < 4096; at = s->nodes[at].parent)
+        path[n++] = s->nodes[at].action;
+    while (n > 0)
+        print_message("%d ", path[--n]);
+    fail_msg("%d: %s (the numbers are enum action's)", last, wrong);
+}
+
+static void explore(struct search *s, uint32_t max_faults)
+{
+    struct world first = {.owner = NOBODY, .last = NOBODY};
+    start(&first, 0);
+    start(&first, 1);
+    s->nodes[s->n++] = (struct node){first, 0, -1};
+    is_new(s, fingerprint(&first));
+    for (uint32_t i = 0; i < s->n; i++) {
+        for (int action = 0; action < N_ACTIONS; action++) {
+            struct world w = s->nodes[i].world;
+            const char *wrong = NULL;
+            if ((action >= KILL && w.n_faults == max_faults) || !act(&w, action, &wrong))
+                continue;
+            bool seen = !wrong && !is_new(s, fingerprint(&w));
+            if (!seen && !wrong)
+                wrong = check_end(w);
+            if (wrong)
+                tell(s, i, action, wrong);
+            if (seen)
+                continue;
+            if (s->n == QUEUE_MAX)
+                fail_msg("more than %d states", QUEUE_MAX);
+            s->nodes[s->n++] = (struct node){w, i, action};
+        }
+    }
+}
+
+static void every_interleaving_with_a_fault(void **state)
+{
+    struct search s = {.seen = mem_array((size_t)1 << SET_BITS, sizeof *s.seen),
+                       .nodes = mem_array(QUEUE_MAX, sizeof *s.nodes)};
+    explore(&s, 1);
+    print_message("%u states\n", s.n);
+    assert_true(s.n > 100000);
+    mem_free(s.seen);
+    mem_free(s.nodes);
+}
+
+static void walk(uint64_t seed)
+{
+    struct rng rng = {seed};
+    struct world w = {.owner = NOBODY, .last = NOBODY};
+    start(&w, 0);
+    start(&w, 1);
+    for (int n = 0; n < WALK_STEPS; n++) {
+        const char *wrong = NULL;
+        bool fault = w.n_faults < WALK_FAULTS && rng_below(&rng, 40) == 0;
+        int action =
+            (int)(fault ? KILL + rng_below(&rng, N_ACTIONS - KILL) : rng_below(&rng, KILL));
+        if (act(&w, action, &wrong) && !wrong)
+            wrong = check_end(w);
+        if (wrong)
+            fail_msg("walk %llu, step %d: %s", (unsigned long long)seed, n, wrong);
+    }
+}
+
+static void walks_with_many(void **state)
+{
+    const char *n = getenv("COX_LEASE_WALKS");
+    for (uint64_t i = 1, end = n ? strtoull(n, NULL, 10) : 1000; i <= end; i++)
+        walk(i);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_interleaving_with_a_fault),
+                                       cmocka_unit_test(walks_with_many)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
