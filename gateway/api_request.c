@@ -225,6 +225,22 @@ static void fill_shape(struct api_request *r)
     r->shape.tokenizer = r->s->o.model.tokenizer;
 }
 
+/* What the cluster cannot do now, of a request that is right in itself. */
+static void check_cluster(const struct api_request *r, struct api_error *e)
+{
+    const struct serving *s = r->s;
+    const struct params *p = &r->prepared.params;
+    if (p->sampling.n_prompt_logprobs >= 0 && s->cluster_known && !s->scores_prompts)
+        api_error_set(e, 400, p->prompt_logprobs >= 0 ? "prompt_logprobs" : "logprobs",
+                      "Prompts are not scored: the cluster has a head or workers of an older "
+                      "version.");
+    else if (s->n_open_choices + (uint64_t)r->prepared.prompts.n * p->n_generated >
+             s->o.max_open_choices) {
+        e->retry_after_s = 1;
+        api_error_set(e, 503, NULL, "The server has too many open requests: try again later.");
+    }
+}
+
 /* The body was prepared: refuse it, answer it, or submit its choices. */
 static void on_prepared(struct api_request *r)
 {
@@ -248,16 +264,8 @@ static void on_prepared(struct api_request *r)
         api_answer_prepared(r);
         return;
     }
-    if (e.http_status == 0 && p->sampling.n_prompt_logprobs >= 0 && s->cluster_known &&
-        !s->scores_prompts)
-        api_error_set(&e, 400, p->prompt_logprobs >= 0 ? "prompt_logprobs" : "logprobs",
-                      "Prompts are not scored: the cluster has a head or workers of an older "
-                      "version.");
-    if (e.http_status == 0 && s->n_open_choices + (uint64_t)r->prepared.prompts.n * p->n_generated >
-                                  s->o.max_open_choices) {
-        e.retry_after_s = 1;
-        api_error_set(&e, 503, NULL, "The server has too many open requests: try again later.");
-    }
+    if (e.http_status == 0)
+        check_cluster(r, &e);
     if (e.http_status) {
         reject(r, &e);
         return;

@@ -42,6 +42,10 @@ static void reply_respond(void *reply, int status, struct str json, uint32_t ret
     char seconds[16];
     snprintf(seconds, sizeof seconds, "%u", retry_after_s);
     struct http_header_kv header = {"Retry-After", seconds};
+    /* The cluster has tried again where that could help; OpenAI's and Anthropic's clients ask twice
+     * more by themselves, and a request that ends workers would end nine. */
+    if (status == 500)
+        http_add_header(reply, "x-should-retry", "false");
     http_respond(reply, status, "application/json", json, &header, retry_after_s ? 1 : 0);
 }
 

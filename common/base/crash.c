@@ -37,7 +37,7 @@ static void note_build_id(const struct dl_phdr_info *info, const ElfW(Phdr) * p)
         const ElfW(Nhdr) *n = (const void *)at;
         const uint8_t *desc = (const uint8_t *)at + sizeof *n + ((n->n_namesz + 3u) & ~3u);
         if (n->n_type == NT_GNU_BUILD_ID && n->n_namesz == 4 && n->n_descsz <= ID_BYTES) {
-            for (uint32_t i = 0; i < n->n_descsz; i++) {
+            for (size_t i = 0; i < n->n_descsz; i++) {
                 crash.build_id[2 * i] = digits[desc[i] >> 4];
                 crash.build_id[2 * i + 1] = digits[desc[i] & 15];
             }

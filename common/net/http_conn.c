@@ -17,7 +17,8 @@ enum {
     LINGER_BYTES = 64 << 20,
     PENDING_MAX = 64 << 10,
     SMALL_BODY_BYTES = 64 << 10,
-    DRAIN_FRESH_MS = 1000
+    DRAIN_FRESH_MS = 1000,
+    DRAIN_READ_MS = 5000
 };
 
 static const unsigned conn_next[CONN_STATE_COUNT] = {
@@ -132,6 +133,8 @@ static void arm(struct conn *c, uint64_t ms)
 static void arm_reading(struct conn *c)
 {
     const struct http_limits *l = &c->server->limits;
+    if (c->server->draining)
+        return; /* what conn_drain gave it is all it has */
     if (http_parser_idle(c->parser))
         arm(c, l->idle_timeout_ms);
     else if (!http_parser_in_body(c->parser))
@@ -144,9 +147,11 @@ static void arm_reading(struct conn *c)
  * not see coming, where one whose connection was answered before knows that it may be closed. */
 void conn_drain(struct conn *c)
 {
-    if (!conn_is_idle(c))
+    if (c->state != CONN_READING)
         return;
-    if (c->has_asked)
+    if (!http_parser_idle(c->parser))
+        arm(c, DRAIN_READ_MS);
+    else if (c->has_asked)
         conn_close(c);
     else
         arm(c, DRAIN_FRESH_MS);

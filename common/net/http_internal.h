@@ -102,7 +102,8 @@ void conn_accept(struct http_server *s, bool over_limit, int fd);
 void conn_close(struct conn *c); /* idempotent; legal in every callback */
 void conn_abort(struct conn *c); /* tells the handler, then closes */
 bool conn_is_idle(const struct conn *c);
-/* The server drains: closes an idle one; one that has asked nothing yet has a moment to. */
+/* The server drains: closes an idle one; one that has asked nothing yet has a second to, half a
+ * request five to be whole. */
 void conn_drain(struct conn *c);
 /* It has a request, or may still bring one. */
 bool conn_has_work(const struct conn *c);

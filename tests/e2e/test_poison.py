@@ -43,6 +43,7 @@ def test_it_fails_after_three_groups_and_nobody_else_does(cluster):
         t.join()
     assert not wrong
     assert r.status_code == 500, r.text
+    assert r.headers["x-should-retry"] == "false"  # or clients would end six workers more
     error = r.json()["error"]
     assert error["type"] == "InternalServerError" and "3 groups of workers were lost" in error["message"], error
     events = get(cluster.admin + "/api/events?since=1")[1]
