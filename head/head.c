@@ -206,6 +206,21 @@ static void on_serve(void *ctx, uint64_t term)
     head_stop(h);
 }
 
+/* Those that the bus serves with, or would. */
+static void read_keys(void *ctx, char out[STANDBY_KEYS_BYTES])
+{
+    struct head *h = ctx;
+    struct error err = {0};
+    struct curve_keys now;
+    snprintf(out, STANDBY_KEYS_BYTES, "insecure");
+    if (!h->keys_dir)
+        return;
+    if (!h->bus && keys_load(h->keys_dir, ROLE_HEAD, &now, &err) == STATUS_OK)
+        h->bus_options.keys = now; /* else the last that could be read */
+    explicit_bzero(&now, sizeof now);
+    keys_fingerprint(h->bus_options.keys.public_key, out);
+}
+
 static void end_loop(void *ctx)
 {
     struct head *h = ctx;
@@ -220,6 +235,7 @@ static enum status wait_for_lease(struct head *h, const struct head_options *o, 
                                  .instance = h->instance,
                                  .ttl_ms = (uint64_t)(o->lease_ttl_s * 1000),
                                  .ctx = h,
+                                 .read_keys = read_keys,
                                  .on_serve = on_serve,
                                  .on_step_down = end_loop,
                                  .on_released = end_loop};

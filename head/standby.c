@@ -8,7 +8,7 @@
 #include "common/base/mem.h"
 #include "head/store.h"
 
-enum { TICK_MS = 25, RELEASE_MS = 200, HOLDER_MAX = 320 };
+enum { TICK_MS = 25, RELEASE_MS = 200, HOLDER_MAX = 360, WARNING_MAX = 1000 };
 
 struct standby {
     struct standby_options o;
@@ -17,7 +17,10 @@ struct standby {
     struct lease lease;
     struct loop_timer *tick, *release;
     bool is_up, is_releasing;
-    char holder[HOLDER_MAX];
+    char keys[STANDBY_KEYS_BYTES], holder_keys[STANDBY_KEYS_BYTES];
+    char holder[HOLDER_MAX];        /* "INSTANCE ADDRESS" */
+    char of_other_keys[HOLDER_MAX]; /* the last that was warned of */
+    char warning[WARNING_MAX];      /* "": none */
 };
 
 static void ask(struct standby *s)
@@ -34,13 +37,61 @@ static void on_tick(void *ctx)
     ask(ctx);
 }
 
+static void learn_keys(struct standby *s)
+{
+    s->o.read_keys(s->o.ctx, s->keys);
+    store_set_keys(s->store, s->keys);
+}
+
+/* "INSTANCE ADDRESS KEYS" without the keys, which it gives; "": a head that does not say. */
+static const char *split_keys(char *holder)
+{
+    char *space = strchr(holder, ' ');
+    space = space ? strchr(space + 1, ' ') : NULL;
+    if (!space)
+        return "";
+    *space = '\0';
+    return space + 1;
+}
+
+/* Who has other keys than ours is no head for our peers: when one of the two is lost the other one
+ * takes the lease all the same (keys may be in the middle of a change), and nobody would be told
+ * why the first cluster stands still. Ours are read again before that is said. */
+static void check_keys(struct standby *s, const char *keys)
+{
+    s->warning[0] = '\0';
+    if (keys[0] && strcmp(keys, s->keys) != 0)
+        learn_keys(s);
+    if (!keys[0] || strcmp(keys, s->keys) == 0)
+        return;
+    snprintf(s->warning, sizeof s->warning,
+             "the head that has the lease (%s) has other keys than this one: another cluster on "
+             "this Redis with the same name (%s), then give each a --cluster-name of its own; or "
+             "two folders of keys of one cluster, or a head's key that is being changed, then copy "
+             "head.key and head.pub here",
+             s->holder, s->o.cluster_name);
+    if (strcmp(s->of_other_keys, s->holder) != 0)
+        log_warn("lease_of_other_keys", "holder=%s cluster_name=%s keys=%s our_keys=%s next=%s",
+                 log_quote(s->holder), s->o.cluster_name, log_quote(keys), s->keys,
+                 "\"another cluster: give each a --cluster-name of its own; a head's key that is "
+                 "being changed: copy head.key and head.pub to this head's folder\"");
+    memcpy(s->of_other_keys, s->holder, sizeof s->of_other_keys);
+}
+
 static void note_holder(struct standby *s, struct str holder, bool is_ours)
 {
     char text[HOLDER_MAX];
     snprintf(text, sizeof text, STR_FMT, STR_ARG(holder));
-    if (strcmp(text, s->holder) != 0 && !standby_serves(s) && !is_ours)
-        log_info("lease_seen", "holder=%s", text[0] ? log_quote(text) : "nobody");
+    const char *keys = split_keys(text);
+    bool is_new = strcmp(text, s->holder) != 0;
     memcpy(s->holder, text, sizeof s->holder);
+    if (is_new && !standby_serves(s) && !is_ours)
+        log_info("lease_seen", "holder=%s", text[0] ? log_quote(text) : "nobody");
+    if (is_ours)
+        s->warning[0] = '\0';
+    else if (is_new || s->warning[0] || strcmp(keys, s->holder_keys) != 0)
+        check_keys(s, keys);
+    snprintf(s->holder_keys, sizeof s->holder_keys, "%.23s", keys);
 }
 
 static void on_answer(void *ctx, const struct store_answer *a)
@@ -54,6 +105,7 @@ static void on_answer(void *ctx, const struct store_answer *a)
         log_info("lease_taken", "term=%llu address=%s", (unsigned long long)s->lease.term,
                  s->o.address);
         s->o.on_serve(s->o.ctx, s->lease.term);
+        learn_keys(s); /* it serves with those that it has read just now */
         break;
     case LEASE_RAISE:
         log_info("lease_term_raised", "from=%llu to=%llu why=\"a peer came with a higher one\"",
@@ -102,6 +154,11 @@ const char *standby_holder(const struct standby *s)
     return s->holder;
 }
 
+const char *standby_warning(const struct standby *s)
+{
+    return s->warning[0] ? s->warning : NULL;
+}
+
 void standby_see_term(struct standby *s, uint64_t term)
 {
     lease_see_term(&s->lease, term, loop_now_ns(s->loop));
@@ -143,6 +200,7 @@ enum status standby_start(struct loop *l, const struct standby_options *o, struc
         mem_free(s);
         return st;
     }
+    learn_keys(s);
     s->tick = loop_timer_start(l, TICK_MS, TICK_MS, on_tick, s);
     *out = s;
     return STATUS_OK;

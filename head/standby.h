@@ -5,10 +5,13 @@
 #include "common/net/loop.h"
 #include "head/lease.h"
 
+#define STANDBY_KEYS_BYTES 24u
 struct standby_options {
     const char *url, *cluster_name, *address; /* as store_options has them */
     uint64_t instance, ttl_ms;
     void *ctx;
+    /* The word for this head's keys now (store_set_keys): they may change while it waits. */
+    void (*read_keys)(void *ctx, char out[STANDBY_KEYS_BYTES]);
     void (*on_serve)(void *ctx, uint64_t term); /* also when the term rises while it serves */
     void (*on_step_down)(void *ctx);
     void (*on_released)(void *ctx);
@@ -22,6 +25,8 @@ bool standby_serves(const struct standby *s);
 bool standby_store_is_up(const struct standby *s);
 /* "INSTANCE ADDRESS" of who has the lease, as last heard; "": nobody. */
 const char *standby_holder(const struct standby *s);
+/* What a person should know of who has the lease, NULL: nothing. */
+const char *standby_warning(const struct standby *s);
 /* A peer has seen a term that is another head's: lease_see_term. */
 void standby_see_term(struct standby *s, uint64_t term);
 /* Before the process ends: the other one need not wait for the TTL. on_released follows, at the

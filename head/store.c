@@ -9,14 +9,14 @@
 
 enum { NAME_MAX_BYTES = 64, PAUSE_MAX_MS = 250, TIMEOUT_MAX_MS = 1000, HOLDER_MAX = 512 };
 
-/* KEYS: lease ("INSTANCE ADDRESS", expires), term ("TERM INSTANCE", of the last who took it), and
- * the number of what we asked a moment ago (expires). ARGV: question, us (as the lease has it), TTL
- * in ms, wanted term, known term, the moment in ms, the question's number. A TAKE on a store whose
- * term went back is a LOOK: it has lost what it had, and the lease with it. A question that no
- * other of ours came before is told that it is late: Redis stood still, or its clock jumped, and a
- * lease is over that its head had no way to renew; the moment is over before a lease is. So is one
- * behind a later one of ours: it was given up, and came by the connection of before. Whose lease it
- * is says the instance: the first 16 characters. */
+/* KEYS: lease ("INSTANCE ADDRESS KEYS", expires), term ("TERM INSTANCE", of the last who took it),
+ * and the number of what we asked a moment ago (expires). ARGV: question, us (as the lease has it),
+ * TTL in ms, wanted term, known term, the moment in ms, the question's number. A TAKE on a store
+ * whose term went back is a LOOK: it has lost what it had, and the lease with it. A question that
+ * no other of ours came before is told that it is late: Redis stood still, or its clock jumped, and
+ * a lease is over that its head had no way to renew; the moment is over before a lease is. So is
+ * one behind a later one of ours: it was given up, and came by the connection of before. Whose
+ * lease it is says the instance: the first 16 characters. */
 static const char script[] =
     "local lease = redis.call('GET', KEYS[1])\n"
     "local term, last = string.match(redis.call('GET', KEYS[2]) or '', '^(%d+) (%x+)$')\n"
@@ -127,6 +127,12 @@ bool store_ask(struct store *s, enum lease_question q, uint64_t wanted, uint64_t
     return redis_call(s->redis, words, sizeof words / sizeof words[0], on_reply, s) == STATUS_OK;
 }
 
+void store_set_keys(struct store *s, const char *keys)
+{
+    snprintf(s->us, sizeof s->us, "%016llx %s %s", (unsigned long long)s->o.instance, s->o.address,
+             keys);
+}
+
 static void on_released(void *ctx, const struct redis_reply *reply)
 {
     struct store *s = ctx;
@@ -157,7 +163,7 @@ enum status store_open(struct loop *l, const struct store_options *o, struct sto
     snprintf(s->term_key, sizeof s->term_key, "{cox:%s}:term", o->cluster_name);
     snprintf(s->asked_key, sizeof s->asked_key, "{cox:%s}:asked:%016llx", o->cluster_name,
              (unsigned long long)o->instance);
-    snprintf(s->us, sizeof s->us, "%016llx %s", (unsigned long long)o->instance, o->address);
+    store_set_keys(s, "");
     snprintf(s->ttl, sizeof s->ttl, "%llu", (unsigned long long)o->ttl_ms);
     snprintf(s->moment, sizeof s->moment, "%llu", (unsigned long long)(o->ttl_ms / 2));
     uint64_t timeout = o->ttl_ms / 2 < TIMEOUT_MAX_MS ? o->ttl_ms / 2 : TIMEOUT_MAX_MS;

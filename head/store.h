@@ -8,7 +8,7 @@
 
 struct store_answer {
     struct lease_answer lease;
-    struct str holder; /* "INSTANCE ADDRESS", "": nobody. Borrowed for the call */
+    struct str holder; /* "INSTANCE ADDRESS KEYS", "": nobody. Borrowed for the call */
 };
 
 struct store_options {
@@ -27,6 +27,9 @@ MUST_USE enum status store_open(struct loop *l, const struct store_options *o, s
 void store_close(struct store *s); /* as redis_close; NULL is fine */
 /* wanted: lease_wanted_term; known: lease.store_term. on_answer follows, unless false. */
 bool store_ask(struct store *s, enum lease_question q, uint64_t wanted, uint64_t known);
+/* Whose keys this head has, in one word, behind its address from the next question on. Before the
+ * first one, and when they change. */
+void store_set_keys(struct store *s, const char *keys);
 /* Lets go of the lease if it is ours. done is called once, unless false. */
 bool store_release(struct store *s, void (*done)(void *ctx));
 

@@ -501,6 +501,13 @@ enum status keys_retire(const char *dir, enum peer_role role, struct error *err)
     return s;
 }
 
+void keys_fingerprint(const char *public_key, char out[KEYS_FINGERPRINT_BYTES])
+{
+    uint8_t hash[crypto_generichash_BYTES_MIN];
+    crypto_generichash(hash, sizeof hash, (const uint8_t *)public_key, strlen(public_key), NULL, 0);
+    sodium_bin2hex(out, KEYS_FINGERPRINT_BYTES, hash, (KEYS_FINGERPRINT_BYTES - 1) / 2);
+}
+
 /* ---- join token ---- */
 
 static void token_sum(const uint8_t *bytes, size_t n, uint8_t out[TOKEN_SUM_BYTES])

@@ -33,6 +33,10 @@ MUST_USE enum status keys_rotate(const char *dir, enum peer_role role, struct er
 /* STATUS_NOT_FOUND: there is no old key. */
 MUST_USE enum status keys_retire(const char *dir, enum peer_role role, struct error *err);
 
+/* 16 hex digits that tell one public key from another, for logs and for others to read. */
+#define KEYS_FINGERPRINT_BYTES 17u
+void keys_fingerprint(const char *public_key, char out[KEYS_FINGERPRINT_BYTES]);
+
 struct authorized {
     struct {
         enum peer_role role;

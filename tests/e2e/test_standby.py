@@ -23,10 +23,10 @@ pytestmark = needs_redis
 class Head:
     """A cox-head of a pair, restarted by nobody."""
 
-    def __init__(self, folder, url, name):
+    def __init__(self, folder, url, name, keys=None):
         self.port, self.admin_port = free_ports(2)
         self.log_path = folder / f"{name}.log"
-        self.command = [str(BIN / "cox-head"), "--insecure", "--port", str(self.port), "--admin-port", str(self.admin_port),
+        self.command = [str(BIN / "cox-head"), *(["--keys-dir", str(keys)] if keys else ["--insecure"]), "--port", str(self.port), "--admin-port", str(self.admin_port),
                         "--lease-ttl", str(TTL)]
         self.env = {**os.environ, "COX_REDIS": url}
 
@@ -103,6 +103,48 @@ def test_one_serves_and_one_waits(heads, redis):
     assert time.monotonic() - begin < TTL * SLOW, a.log()
     assert b.process.wait(20) == 0
     assert a.term() > term + 1
+
+
+def make_keys(folder):
+    subprocess.run([str(BIN / "cox"), "keys", "--keys-dir", str(folder)], check=True, capture_output=True, timeout=20 * SLOW)
+    return folder
+
+
+def test_a_holder_of_other_keys_is_named(tmp_path, redis):
+    """Two clusters that took one name: who waits says so, once for each holder, and takes over all the same (the keys of
+    one cluster may be in the middle of a change)."""
+    ours, theirs = (make_keys(tmp_path / f"keys-{n}") for n in ("ours", "theirs"))
+    a, b, c = (Head(tmp_path, redis.url, n, keys) for n, keys in (("a", ours), ("b", theirs), ("c", ours)))
+
+    def named(head):
+        return [w for w in head.status()["warnings"] if "other keys" in w]
+
+    try:
+        a.start().wait_role("serving")
+        b.start().wait_role("standby")
+        c.start().wait_role("standby")
+        wait_for("who waits with other keys says so", lambda: named(b))
+        assert str(a.port) in named(b)[0] and "--cluster-name" in named(b)[0]
+        wait_for("the other one knows who serves", lambda: str(a.port) in c.status()["lease"]["holder"])
+        assert len(c.status()["lease"]["holder"].split()) == 2  # instance and address, no more
+        stays([a, b, c], ["serving", "standby", "standby"], TTL)
+        assert not named(c) and not named(a)
+        assert b.log().count("lease_of_other_keys") == 1
+        c.process.terminate()
+        assert c.process.wait(20) == 0
+        a.process.kill()
+        a.process.wait()
+        b.wait_role("serving")
+        assert not named(b)
+        a.start().wait_role("standby")
+        wait_for("the first one says so now", lambda: named(a))
+        assert "lease_of_other_keys" in a.log()
+        for name in ("head.key", "head.pub"):  # its key was being changed: this is the end of it
+            (ours / name).write_bytes((theirs / name).read_bytes())
+        wait_for("nothing is said of equal keys", lambda: not named(a))
+        assert "lease_of_other_keys" not in c.log()
+    finally:
+        end_all([h.process for h in (a, b, c)])
 
 
 def post(head, path, body):
