@@ -220,6 +220,7 @@ static enum status check_machine(struct up *u, struct error *err)
     strbuf_init(&warnings, 0);
     preflight_read(&limits);
     preflight_warnings(&limits, u->plan.n_workers, u->o.device == UP_DEVICE_CUDA, &warnings);
+    up_plan_warnings(&u->o, &warnings);
     for (char *line = warnings.len > 0 ? strtok(warnings.ptr, "\n") : NULL; line;
          line = strtok(NULL, "\n"))
         command_warn(u->name, line);
@@ -289,7 +290,9 @@ static enum status prepare(struct up *u, struct error *err)
     TRY(loop_on_signal(u->loop, SIGTERM, on_signal, u));
     TRY(loop_on_signal(u->loop, SIGHUP, on_signal, u));
     TRY(make_keys(u, tmp_dir && tmp_dir[0] ? tmp_dir : "/tmp", err));
-    const struct up_place place = {u->bin_dir, u->keys_dir, host_cpus()};
+    const char *thrown = strrchr(u->throw_away.path, '/'); /* a folder of a random name */
+    const struct up_place place = {u->bin_dir, u->keys_dir, thrown ? thrown + 1 : NULL,
+                                   host_cpus()};
     TRY(up_plan_build(&u->o, u->model, &place, &u->arena, &u->plan, err));
     snprintf(u->url, sizeof u->url, "%s://%s", u->o.ssl.certfile ? "https" : "http",
              u->o.uds ? "localhost" : up_plan_reachable(&u->arena, u->o.host, u->o.port));

@@ -167,7 +167,9 @@ const struct option_spec up_specs[] = {
             "port of the second head at --head-host"),
     OPT_INT(S, standby_admin_port, "standby-admin-port", 1, 65535, "8266",
             "port of its dashboard and admin API at --admin-host"),
-    ROW_CLUSTER_NAME(S),
+    OPT_STRING(S, cluster_name, "cluster-name", NULL,
+               "which cluster of those that share a Redis; default: \"default\", and with "
+               "throw-away keys a name of its own, as no other head can be of such a cluster"),
     ROW_LEASE_TTL(S),
     OPT_STRING(S, admin_key_file, "admin-key-file", NULL, "file with the key of the admin API"),
     OPT_STRING(

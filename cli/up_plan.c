@@ -2,9 +2,11 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/model/model_info.h"
+#include "common/options/head.h"
 #include "common/options/worker.h"
 
 static const char *const log_levels[] = {"debug", "info", "warn", "error"};
@@ -219,7 +221,8 @@ static void flags_of_lease(struct builder *b, struct up_child *c)
         flag(c, "--redis", o->redis ? "" : NULL);
         return;
     }
-    flag(c, "--cluster-name", o->cluster_name);
+    const char *own = b->place->own_name ? b->place->own_name : "default";
+    flag(c, "--cluster-name", o->cluster_name ? o->cluster_name : own);
     flag(c, "--lease-ttl", text(b, "%.15g", o->lease_ttl_s));
 }
 
@@ -417,6 +420,10 @@ static enum status check(const struct up_options *o, int64_t n_workers, struct e
     if (o->standby && !o->redis)
         return error_set(err, STATUS_INVALID,
                          "--standby: give --redis URL, which says which of the two heads serves");
+    if (o->cluster_name && !cluster_name_is_valid(o->cluster_name))
+        return error_set(err, STATUS_INVALID,
+                         "--cluster-name %s: 1 to %u letters, digits, '.', '_' and '-'",
+                         o->cluster_name, CLUSTER_NAME_MAX);
     if (o->enable_lora && !o->lora_root)
         return error_set(err, STATUS_INVALID,
                          "--enable-lora: give --lora-root FOLDER: adapters are read from below it "
@@ -442,6 +449,33 @@ static enum status check(const struct up_options *o, int64_t n_workers, struct e
                          "ports end at 65535: choose a lower --port, --gateway-admin-port, "
                          "--worker-http-port or --comm-port");
     return STATUS_OK;
+}
+
+static bool is_usual(const char *name, double value)
+{
+    for (size_t i = 0; i < up_n_specs; i++)
+        if (strcmp(up_specs[i].name, name) == 0)
+            return strtod(up_specs[i].def, NULL) == value;
+    return false;
+}
+
+void up_plan_warnings(const struct up_options *o, struct strbuf *lines)
+{
+    const struct {
+        const char *name;
+        bool is_given;
+    } flags[] = {
+        {"standby-port", !is_usual("standby-port", (double)o->standby_port)},
+        {"standby-admin-port", !is_usual("standby-admin-port", (double)o->standby_admin_port)},
+        {"cluster-name", o->cluster_name != NULL},
+        {"lease-ttl", !is_usual("lease-ttl", o->lease_ttl_s)},
+    };
+    for (size_t i = 0; !o->standby && i < sizeof flags / sizeof *flags; i++)
+        if (flags[i].is_given)
+            strbuf_printf(lines,
+                          "--%s has no effect without --standby (and --redis URL): one head "
+                          "serves alone\n",
+                          flags[i].name);
 }
 
 /* The k-th listener of a plan: two for each child, 0 where there is none. */

@@ -27,9 +27,10 @@ struct up_plan {
 };
 
 /* What is here. bin_dir: where cox-head and the others are; keys_dir: of the cluster's keys;
+ * own_name: of a cluster with throw-away keys, which no other head can be of; NULL: keys that stay.
  * n_cores: for the workers' kernels. */
 struct up_place {
-    const char *bin_dir, *keys_dir;
+    const char *bin_dir, *keys_dir, *own_name;
     uint32_t n_cores;
 };
 
@@ -37,6 +38,9 @@ struct up_place {
 MUST_USE enum status up_plan_build(const struct up_options *o, const char *model,
                                    const struct up_place *place, struct arena *arena,
                                    struct up_plan *out, struct error *err);
+
+/* A line for each flag that does nothing without --standby. */
+void up_plan_warnings(const struct up_options *o, struct strbuf *lines);
 
 /* HOST:PORT at which this machine reaches a listener of its own: loopback for a wildcard, brackets
  * around an IPv6 address. On the arena. */

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "common/base/loopback.h"
-#include "head/store.h"
 
 enum status head_options_check(const struct head_options *o, struct error *err)
 {
@@ -41,7 +40,7 @@ enum status head_options_check(const struct head_options *o, struct error *err)
     if (o->scale_max > 0 && o->scale_max < o->scale_min)
         return error_set(err, STATUS_INVALID, "--scale-max %lld is less than --scale-min %lld",
                          (long long)o->scale_max, (long long)o->scale_min);
-    if (o->redis && o->redis[0] && !store_check_name(o->cluster_name))
+    if (o->redis && o->redis[0] && !cluster_name_is_valid(o->cluster_name))
         return error_set(err, STATUS_INVALID,
                          "--cluster-name %s: 1 to 64 letters, digits, '.', '_' and '-'",
                          o->cluster_name);

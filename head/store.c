@@ -6,8 +6,14 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/net/redis.h"
+#include "common/options/head.h"
 
-enum { NAME_MAX_BYTES = 64, PAUSE_MAX_MS = 250, TIMEOUT_MAX_MS = 1000, HOLDER_MAX = 512 };
+enum {
+    NAME_MAX_BYTES = CLUSTER_NAME_MAX,
+    PAUSE_MAX_MS = 250,
+    TIMEOUT_MAX_MS = 1000,
+    HOLDER_MAX = 512
+};
 
 /* KEYS: lease ("INSTANCE ADDRESS KEYS", expires), term ("TERM INSTANCE", of the last who took it),
  * and the number of what we asked a moment ago (expires). ARGV: question, us (as the lease has it),
@@ -61,13 +67,6 @@ struct store {
     bool told; /* of an answer that makes no sense, since the link came up */
     void (*released)(void *ctx);
 };
-
-bool store_check_name(const char *name)
-{
-    size_t n = strlen(name);
-    return n > 0 && n <= NAME_MAX_BYTES &&
-           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
-}
 
 static bool read_answer(const struct redis_reply *r, struct store_answer *out)
 {

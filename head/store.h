@@ -12,7 +12,7 @@ struct store_answer {
 };
 
 struct store_options {
-    const char *url, *cluster_name; /* the name: store_check_name */
+    const char *url, *cluster_name; /* the name: cluster_name_is_valid */
     const char *address;            /* where this head serves, for people */
     uint64_t instance, ttl_ms;
     void *ctx;
@@ -32,6 +32,3 @@ bool store_ask(struct store *s, enum lease_question q, uint64_t wanted, uint64_t
 void store_set_keys(struct store *s, const char *keys);
 /* Lets go of the lease if it is ours. done is called once, unless false. */
 bool store_release(struct store *s, void (*done)(void *ctx));
-
-/* Letters, digits, '.', '_' and '-'. */
-bool store_check_name(const char *name);

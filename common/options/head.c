@@ -1,5 +1,7 @@
 #include "common/options/head.h"
 
+#include <string.h>
+
 #include "common/options/rows.h"
 
 #define S head_options
@@ -23,7 +25,9 @@ const struct option_spec head_option_specs[] = {
      .help = "a Redis that says which of several heads serves; the URL as of cox gateway (with a "
              "password better: COX_REDIS); without one, or empty: this one alone",
      .secret = true},
-    ROW_CLUSTER_NAME(S),
+    OPT_STRING(S, cluster_name, "cluster-name", "default",
+               "which cluster of those that share a Redis: heads of one name are one that serves "
+               "and those that wait"),
     ROW_LEASE_TTL(S),
     OPT_STRING(S, model, "model", NULL, "served name shown to humans; default: the workers'"),
     OPT_WORDS(S, served_model_names, "served-model-name", WORDS_ARE_VALUES,
@@ -63,3 +67,10 @@ const struct option_spec head_option_specs[] = {
 #undef S
 
 const size_t head_n_option_specs = sizeof head_option_specs / sizeof head_option_specs[0];
+
+bool cluster_name_is_valid(const char *name)
+{
+    size_t n = strlen(name);
+    return n > 0 && n <= CLUSTER_NAME_MAX &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
+}

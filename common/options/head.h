@@ -29,5 +29,9 @@ struct head_options {
     struct option_list lora_modules, served_model_names;
 };
 
+/* 1 to CLUSTER_NAME_MAX letters, digits, '.', '_' and '-'. */
+#define CLUSTER_NAME_MAX 64u
+bool cluster_name_is_valid(const char *name);
+
 extern const struct option_spec head_option_specs[];
 extern const size_t head_n_option_specs;

@@ -34,10 +34,6 @@
                 "unix://[[USER]:PASSWORD@]/PATH[?db=DB] (with a password better: COX_REDIS)",      \
         .secret = true                                                                             \
     }
-#define ROW_CLUSTER_NAME(S)                                                                        \
-    OPT_STRING(S, cluster_name, "cluster-name", "default",                                         \
-               "which cluster of those that share a Redis: heads of one name are one that serves " \
-               "and those that wait")
 #define ROW_LEASE_TTL(S)                                                                           \
     OPT_FLOAT(S, lease_ttl_s, "lease-ttl", 0.5, 60, "2",                                           \
               "seconds after which a head that is gone may be followed by one that waits")

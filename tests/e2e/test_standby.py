@@ -359,6 +359,15 @@ def test_streams_do_not_notice_redis(pair):
     assert "head_lost" not in pair.log().rsplit("store_lost", 1)[1], f"somebody lost the head; longest pause {pause:.1f} s"
 
 
+def test_pairs_of_throw_away_keys_never_meet(pair):
+    """`cox up --standby` without --keys-dir beside another one, on one Redis: each is a cluster of its own."""
+    with Pair(pair.redis) as other:
+        wait_for("both clusters have one head that serves", lambda: other.settled() and pair.settled())
+        leases = [k for k in pair.redis.ask("KEYS", "*").splitlines() if k.endswith(":lease")]
+        assert len(leases) == 2, leases
+        assert "lease_of_other_keys" not in other.log() + pair.log()
+
+
 class Relay:
     """Between one head and Redis; cut() is a network that lost them."""
 

@@ -20,6 +20,8 @@ struct parsed {
     struct up_plan plan;
 };
 
+static const char *own_name; /* of the folder of throw-away keys */
+
 static enum status plan(struct parsed *p, const char *model, const char *const *args,
                         struct error *err)
 {
@@ -30,7 +32,7 @@ static enum status plan(struct parsed *p, const char *model, const char *const *
     *p = (struct parsed){0};
     arena_init(&p->arena, 0);
     TRY(config_parse(up_specs, up_n_specs, argc, argv, no_env, &p->o, &p->res, err));
-    const struct up_place place = {"/bin-dir", "/keys", 12};
+    const struct up_place place = {"/bin-dir", "/keys", own_name, 12};
     return up_plan_build(&p->o, model, &place, &p->arena, &p->plan, err);
 }
 
@@ -78,6 +80,65 @@ static void test_standby(void **state)
     assert_int_equal(plan(&p, "null", without, &err), STATUS_INVALID);
     assert_non_null(strstr(err.text, "--redis"));
     fini(&p);
+}
+
+static void test_cluster_name(void **state)
+{
+    static const struct {
+        const char *own, *args[6], *want; /* NULL: refused */
+    } cases[] = {
+        {NULL, {"--standby", "--redis", "redis://h"}, "default"},
+        {"cox-keys-7-aB", {"--standby", "--redis", "redis://h"}, "cox-keys-7-aB"},
+        {"cox-keys-7-aB",
+         {"--standby", "--redis", "redis://h", "--cluster-name", "default"},
+         "default"},
+        {NULL, {"--standby", "--redis", "redis://h", "--cluster-name", "a}b"}, NULL},
+        {NULL, {"--cluster-name", "a}b"}, NULL},
+        {NULL, {"--cluster-name", ""}, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct parsed p;
+        struct error err = {0};
+        own_name = cases[i].own;
+        enum status s = plan(&p, "null", cases[i].args, &err);
+        own_name = NULL;
+        assert_int_equal(s, cases[i].want ? STATUS_OK : STATUS_INVALID);
+        if (cases[i].want)
+            for (uint32_t k = 0; k < 2; k++)
+                assert_string_equal(value(&p.plan.children[k], "--cluster-name"), cases[i].want);
+        else
+            assert_non_null(strstr(err.text, "--cluster-name"));
+        fini(&p);
+    }
+}
+
+static void test_flags_without_a_standby(void **state)
+{
+    static const struct {
+        const char *args[12];
+        uint32_t n;
+    } cases[] = {
+        {{NULL}, 0},
+        {{"--standby-port", "7100", "--lease-ttl", "3"}, 2},
+        {{"--redis", "redis://h", "--cluster-name", "a", "--standby-admin-port", "9000"}, 2},
+        {{"--redis", "redis://h", "--standby", "--cluster-name", "a", "--lease-ttl", "3",
+          "--standby-port", "7100"},
+         0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct parsed p;
+        struct error err = {0};
+        struct strbuf lines;
+        uint32_t n = 0;
+        strbuf_init(&lines, 0);
+        assert_int_equal(plan(&p, "null", cases[i].args, &err), STATUS_OK);
+        up_plan_warnings(&p.o, &lines);
+        for (size_t k = 0; k < lines.len; k++)
+            n += lines.ptr[k] == '\n';
+        assert_int_equal(n, cases[i].n);
+        strbuf_fini(&lines);
+        fini(&p);
+    }
 }
 
 static void test_default(void **state)
@@ -433,6 +494,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_default),
         cmocka_unit_test(test_standby),
+        cmocka_unit_test(test_cluster_name),
+        cmocka_unit_test(test_flags_without_a_standby),
         cmocka_unit_test(test_everything_is_passed_on),
         cmocka_unit_test(test_every_flag_of_a_worker),
         cmocka_unit_test(test_cores_are_shared_out),
