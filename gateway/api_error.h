@@ -5,6 +5,8 @@
  * values, no ownership; any thread. */
 #include "common/base/str.h"
 
+#define API_THREAD_NOT_FOUND "thread_not_found" /* a code of Anthropic's, which clients read */
+
 struct api_error {
     int http_status;        /* 0: no error */
     const char *code;       /* static; NULL: the HTTP status as a number */

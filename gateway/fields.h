@@ -114,6 +114,8 @@ const struct field *fields_at(size_t i); /* NULL behind the last */
 
 /* False, with "NAME must be WANT, got …". */
 bool field_wrong_type(struct api_error *e, const char *name, const char *want, const json_t *got);
+/* null, false, or an empty text, list or object: it asks for nothing. */
+bool field_is_empty(const json_t *v);
 /* tools of p is the list v, whose members check, given their place, takes or refuses; none when it
  * is empty. */
 typedef bool (*field_check_tool)(const json_t *tool, size_t i, const struct field_context *c);

@@ -12,6 +12,7 @@ struct place {
     const struct place *outer; /* NULL: a field of the body */
     const char *name;          /* of a member of outer, or the field's; NULL: an element */
     size_t i;
+    bool is_last; /* of its list */
 };
 
 typedef bool (*check_object)(const struct place *at, const json_t *v);
@@ -62,11 +63,30 @@ static bool has(const json_t *v, const char *key)
     return member && !json_is_null(member);
 }
 
+/* A member that would change the answer and is not done: it may be there where it asks for nothing,
+ * as model_dump() leaves it, and as such a field of the body may. */
+static bool is_off(const struct place *at, const json_t *v, const char *key, const char *why)
+{
+    const json_t *value = json_object_get(v, key);
+    return !value || field_is_empty(value) || refuse(at, key, why);
+}
+
+static bool is_text(const struct place *at, const json_t *v, const char *key)
+{
+    const json_t *value = json_object_get(v, key);
+    return !value || json_is_null(value) || json_is_string(value) ||
+           refuse(at, key, "must be a string");
+}
+
+#define NOT_DONE "is not supported by this server"
+
 /* Each object of the list that is v's member: what is no list or object its reader refuses. */
 static bool each_in(const struct place *list_at, const json_t *list, check_object check)
 {
-    for (size_t i = 0; i < json_array_size(list); i++)
-        if (!check(&(struct place){list_at->c, list_at, NULL, i}, json_array_get(list, i)))
+    size_t n = json_array_size(list);
+    for (size_t i = 0; i < n; i++)
+        if (!check(&(struct place){list_at->c, list_at, NULL, i, i + 1 == n},
+                   json_array_get(list, i)))
             return false;
     return true;
 }
@@ -74,12 +94,14 @@ static bool each_in(const struct place *list_at, const json_t *list, check_objec
 static bool each_of(const struct place *outer, const json_t *v, const char *name,
                     check_object check)
 {
-    return each_in(&(struct place){outer->c, outer, name, 0}, json_object_get(v, name), check);
+    return each_in(&(struct place){outer->c, outer, name, 0, false}, json_object_get(v, name),
+                   check);
 }
 
 static bool member(const struct place *outer, const json_t *v, const char *name, const char *known)
 {
-    return is_known(&(struct place){outer->c, outer, name, 0}, json_object_get(v, name), known);
+    return is_known(&(struct place){outer->c, outer, name, 0, false}, json_object_get(v, name),
+                    known);
 }
 
 /* ---- OpenAI's chat ---- */
@@ -98,7 +120,9 @@ static bool is_of(const json_t *v, const char *types)
 static bool check_part(const struct place *at, const json_t *v)
 {
     return !is_of(v, " text input_text refusal ") ||
-           is_known(at, v, " type text refusal annotations cache_control citations id index ");
+           is_known(at, v,
+                    " type text refusal annotations parsed cache_control prompt_cache_breakpoint "
+                    "citations id index ");
 }
 
 static bool check_call(const struct place *at, const json_t *v)
@@ -107,18 +131,32 @@ static bool check_call(const struct place *at, const json_t *v)
            member(at, v, "function", " name arguments parsed_arguments provider_specific_fields ");
 }
 
+/* prefix: the answer goes on with this message (params.c does it), which is the last one. */
+static bool check_prefix(const struct place *at, const json_t *v)
+{
+    const json_t *prefix = json_object_get(v, "prefix");
+    const char *role = json_string_value(json_object_get(v, "role"));
+    if (!prefix || json_is_null(prefix) || json_is_false(prefix))
+        return true;
+    if (!json_is_true(prefix))
+        return refuse(at, "prefix", "must be a boolean");
+    return (at->is_last && role && strcmp(role, "assistant") == 0) ||
+           refuse(at, "prefix", "may be true in a last message of the assistant's alone");
+}
+
 /* Templates read some of these, and know best which. */
 static bool check_chat_message(const struct place *at, const json_t *v)
 {
-    if (has(v, "function_call"))
-        return refuse(at, "function_call", "is not read by this server: say it in tool_calls");
-    if (has(v, "audio"))
-        return refuse(at, "audio", "is not read by this server: this model takes text only");
-    return is_known(at, v,
+    return is_off(at, v, "function_call", "is not read by this server: say it in tool_calls") &&
+           is_off(at, v, "audio", "is not read by this server: this model takes text only") &&
+           is_off(at, v, "documents",
+                  "is not read by this server: say documents in the body, or in content") &&
+           is_text(at, v, "name") && is_text(at, v, "tool_call_id") && check_prefix(at, v) &&
+           is_known(at, v,
                     " role content name tool_calls tool_call_id refusal annotations parsed weight "
                     "prefix reasoning reasoning_content reasoning_details thinking "
                     "thinking_blocks tool_plan citations documents cache_control id "
-                    "provider_specific_fields stop_reason ") &&
+                    "provider_specific_fields stop_reason function_call audio ") &&
            each_of(at, v, "content", check_part) && each_of(at, v, "tool_calls", check_call);
 }
 
@@ -136,27 +174,45 @@ static bool check_block(const struct place *at, const json_t *v)
     if (is_of(v, " text "))
         return is_known(at, v, " type text cache_control citations parsed_output ");
     if (is_of(v, " tool_use "))
-        return is_known(at, v, " type id name input cache_control caller ");
+        return is_known(at, v, " type id name input cache_control caller toolset_name ");
     if (is_of(v, " tool_result "))
-        return is_known(at, v, " type tool_use_id content is_error cache_control ") &&
+        return is_known(at, v, " type tool_use_id content is_error cache_control toolset_name ") &&
                each_of(at, v, "content", check_block);
     return !is_of(v, " thinking redacted_thinking ") ||
            is_known(at, v, " type thinking signature data cache_control ");
 }
 
+/* An answer that is sent back is a whole Message. */
 static bool check_message(const struct place *at, const json_t *v)
 {
-    return is_known(at, v, " role content ") && each_of(at, v, "content", check_block);
+    const char *role = json_string_value(json_object_get(v, "role"));
+    const char *known = role && strcmp(role, "assistant") == 0
+                            ? " role content id type model stop_reason stop_sequence stop_details "
+                              "usage container context_management diagnostics "
+                              "input_transformations "
+                            : " role content ";
+    return is_known(at, v, known) && each_of(at, v, "content", check_block);
 }
+
+/* Only the model calls tools here, and not code that it wrote. */
+static bool check_callers(const struct place *at, const json_t *v)
+{
+    const json_t *callers = json_object_get(v, "allowed_callers");
+    const char *one = json_string_value(json_array_get(callers, 0));
+    return !callers || field_is_empty(callers) ||
+           (json_array_size(callers) == 1 && one && strcmp(one, "direct") == 0) ||
+           refuse(at, "allowed_callers",
+                  "must be [\"direct\"] on this server, or be left out: no code is run");
+}
+
+#define ALL_READ NOT_DONE ": the model reads all tools"
 
 static bool check_tool(const struct place *at, const json_t *v)
 {
-    if (has(v, "defer_loading") && !json_is_false(json_object_get(v, "defer_loading")))
-        return refuse(at, "defer_loading",
-                      "is not supported by this server: the model reads all tools");
-    return is_known(at, v,
-                    " type name description input_schema cache_control strict defer_loading "
-                    "allowed_callers eager_input_streaming ");
+    return is_off(at, v, "defer_loading", ALL_READ) && check_callers(at, v) &&
+           is_known(at, v,
+                    " type name description input_schema input_examples cache_control strict "
+                    "defer_loading allowed_callers eager_input_streaming ");
 }
 
 /* ---- OpenAI's responses ---- */
@@ -164,28 +220,37 @@ static bool check_tool(const struct place *at, const json_t *v)
 static bool check_item_part(const struct place *at, const json_t *v)
 {
     return !is_of(v, " input_text output_text text summary_text reasoning_text refusal ") ||
-           is_known(at, v, " type text refusal annotations logprobs ");
+           is_known(at, v,
+                    " type text refusal annotations logprobs parsed prompt_cache_breakpoint ");
 }
 
 static bool check_item(const struct place *at, const json_t *v)
 {
     const char *known = NULL;
     if (is_of(v, " function_call "))
-        known = " type id call_id name arguments status created_by parsed_arguments ";
+        known = " type id call_id name arguments status created_by parsed_arguments caller "
+                "namespace async async_ ";
     else if (is_of(v, " function_call_output "))
-        known = " type id call_id output status created_by ";
+        known = " type id call_id output status created_by caller name namespace ";
     else if (is_of(v, " reasoning "))
         known = " type id summary content encrypted_content status created_by ";
-    else if (is_of(v, " message ") || !json_object_get(v, "type"))
+    else if (is_of(v, " message ") || !has(v, "type"))
         known = " type role content id status phase created_by ";
-    return !known || (is_known(at, v, known) && each_of(at, v, "content", check_item_part) &&
+    return !known || (is_known(at, v, known) && is_off(at, v, "async", NOT_DONE) &&
+                      is_off(at, v, "async_", NOT_DONE) && is_off(at, v, "namespace", NOT_DONE) &&
+                      each_of(at, v, "content", check_item_part) &&
                       each_of(at, v, "summary", check_item_part) &&
                       each_of(at, v, "output", check_item_part));
 }
 
 static bool check_flat_tool(const struct place *at, const json_t *v)
 {
-    return is_known(at, v, " type name description parameters strict ");
+    return is_off(at, v, "defer_loading", ALL_READ) && is_off(at, v, "output_schema", NOT_DONE) &&
+           is_off(at, v, "async", NOT_DONE) && is_off(at, v, "namespace", NOT_DONE) &&
+           check_callers(at, v) &&
+           is_known(at, v,
+                    " type name description parameters strict defer_loading output_schema async "
+                    "namespace allowed_callers ");
 }
 
 /* ---- */
@@ -210,7 +275,7 @@ bool fields_check_members(const json_t *body, unsigned kind, const struct params
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) {
         const struct field_context c = {policy, lists[k].field, e};
         if (lists[k].kinds & kind &&
-            !each_in(&(struct place){&c, NULL, lists[k].field, 0},
+            !each_in(&(struct place){&c, NULL, lists[k].field, 0, false},
                      json_object_get(body, lists[k].field), lists[k].check))
             return false;
     }

@@ -85,6 +85,21 @@ static bool parse_thinking(struct params *p, const json_t *v, const struct field
     return true;
 }
 
+/* The package's tool runner asks that the conversation is kept, and later sends what is new alone:
+ * of a thread that was not found it sends all again. */
+static bool parse_thread(struct params *p, const json_t *v, const struct field_context *c)
+{
+    const char *type = type_of(v);
+    if (field_is_empty(v))
+        return true;
+    if (type && strcmp(type, "create") == 0)
+        return field_known_members(c, c->name, v, (const char *[]){"type", NULL});
+    c->e->code = API_THREAD_NOT_FOUND;
+    return api_error_set(c->e, 400, c->name,
+                         "thread must be of type create on this server, or be left out: nothing "
+                         "is kept, send all messages.");
+}
+
 /* Ahead of thinking: what turns thinking off wins over an effort. */
 static bool parse_output_config(struct params *p, const json_t *v, const struct field_context *c)
 {
@@ -132,12 +147,20 @@ static const struct field rows[] = {
                "effort: what the template makes of it; format: json_schema"),
     ROW_CUSTOM(thinking, ANTHROPIC,
                "disabled turns thinking off; else as the model does it, budget_tokens is not kept"),
+    ROW_CUSTOM(thread, ANTHROPIC, "of type create; nothing is kept all the same"),
     ROW_HARMLESS("cache_control", ANTHROPIC, "prefixes are found without it"),
     ROW_HARMLESS("diagnostics", ANTHROPIC, "there are none"),
     ROW_HARMLESS("user_profile_id", ANTHROPIC, "noted by nobody"),
     ROW_HARMLESS("workspace_id", ANTHROPIC, "noted by nobody"),
     ROW_ONLY("speed", ANTHROPIC, "\"standard\"", "there is one"),
     ROW_REFUSE("inference_geo", ANTHROPIC, "is not supported by this server: it is where it is"),
+    ROW_REFUSE("compaction", ANTHROPIC,
+               "is not supported by this server: send what the model is to read"),
+    ROW_REFUSE("fallbacks", ANTHROPIC, "is not supported by this server: there is one model"),
+    ROW_REFUSE("fallback_credit_token", ANTHROPIC,
+               "is not supported by this server: there is one model"),
+    ROW_HARMLESS("billing_policy", ANTHROPIC, "nothing is billed"),
+    ROW_REFUSE("output_format", ANTHROPIC, "is not supported by this server: use output_config"),
     ROW_REFUSE("container", MESSAGES, "is not supported by this server: no code is run"),
     ROW_REFUSE("mcp_servers", ANTHROPIC, "is not supported by this server: no tools are run"),
     ROW_REFUSE("context_management", ANTHROPIC,

@@ -177,6 +177,7 @@ static const struct field rows[] = {
     ROW_HARMLESS("prompt_cache_options", CHAT | RESPONSES, "prefixes are found without it"),
     ROW_ONLY("background", RESPONSES, "false", NOTHING_KEPT),
     ROW_ONLY("truncation", RESPONSES, "\"disabled\"", "what does not fit is a 400"),
+    ROW_REFUSE("background_options", RESPONSES, NOTHING_KEPT),
     ROW_REFUSE("previous_response_id", RESPONSES, NOTHING_KEPT),
     ROW_REFUSE("conversation", RESPONSES, NOTHING_KEPT),
     ROW_REFUSE("prompt", RESPONSES, "is not supported by this server: no templates are kept"),

@@ -1,6 +1,9 @@
 /* The answers of /v1/messages: one message of content blocks, or Anthropic's events, in which
  * blocks follow each other and each is begun and ended; and errors in Anthropic's form. */
 #include "gateway/messages.h"
+
+#include <string.h>
+
 #include "gateway/openai_json.h"
 
 static void begin_event(struct strbuf *out, const char *type)
@@ -235,6 +238,8 @@ static void write_error(struct strbuf *out, const struct api_error *e, bool in_s
         strbuf_append_c(out, "{\"type\":\"error\"");
     strbuf_printf(out, ",\"error\":{\"type\":\"%s\",\"message\":", error_type(e->http_status));
     strbuf_append_json(out, str_from(e->message));
+    if (e->code && strcmp(e->code, API_THREAD_NOT_FOUND) == 0)
+        strbuf_append_c(out, ",\"details\":{\"error_code\":\"" API_THREAD_NOT_FOUND "\"}");
     strbuf_append_c(out, "}");
     if (in_stream)
         end_event(out);

@@ -129,7 +129,7 @@ static bool parse_str(const struct field *f, const json_t *v, struct str *out, s
     return true;
 }
 
-static bool is_empty(const json_t *v)
+bool field_is_empty(const json_t *v)
 {
     return json_is_null(v) || json_is_false(v) ||
            (json_is_string(v) && json_string_length(v) == 0) ||
@@ -194,7 +194,7 @@ static bool parse_field(struct params *p, const struct field *f, json_t *v,
                api_error_set(e, 400, f->name, "%s must be %s on this server, or be left out: %s.",
                              f->name, f->only, f->why);
     case FIELD_REFUSE:
-        return is_empty(v) || api_error_set(e, 400, f->name, "%s %s.", f->name, f->why);
+        return field_is_empty(v) || api_error_set(e, 400, f->name, "%s %s.", f->name, f->why);
     }
     return false;
 }
@@ -298,6 +298,13 @@ static bool check_together(const struct params *p, const struct params_policy *p
     return check_present(p, e);
 }
 
+/* Mistral's and DeepSeek's word for continue_final_message, in the message itself. */
+static bool is_prefix(const json_t *messages)
+{
+    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    return json_is_true(json_object_get(last, "prefix"));
+}
+
 static void fill_sampling(struct params *p)
 {
     struct sampling_params *s = &p->sampling;
@@ -362,6 +369,8 @@ bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
         if (v && !json_is_null(v) && !parse_field(out, f, v, policy, e))
             return false;
     }
+    if (kind & (API_CHAT | API_TOKENIZE) && is_prefix(out->messages))
+        out->continue_final_message = true;
     const json_t *agp = json_object_get(out->body, "add_generation_prompt");
     if (kind != API_COMPLETIONS && (!agp || json_is_null(agp)))
         out->add_generation_prompt = !out->continue_final_message;

@@ -199,7 +199,8 @@ static bool read_item(struct reader *r, const json_t *item)
     const char *type = word_of(item, "type");
     if (!json_is_object(item))
         return api_error_set(r->e, 400, "input", "input[%zu] must be an object.", r->i);
-    if (json_object_get(item, "type") && !*type)
+    const json_t *given = json_object_get(item, "type");
+    if (given && !json_is_null(given) && !*type)
         return api_error_set(r->e, 400, "input", "input[%zu].type must be a string.", r->i);
     if (is(type, "message") || (!*type && json_object_get(item, "role")))
         return read_message(r, item);

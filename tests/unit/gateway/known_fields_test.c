@@ -53,7 +53,8 @@ static const struct schema {
      "structured_outputs temperature thinking_token_budget tool_choice tools top_k top_logprobs "
      "top_p truncate_prompt_tokens truncation_side use_beam_search user vllm_xargs watermarking"},
     {API_RESPONSES, "{\"input\":\"a\"}", /* OpenAI's */
-     "access_programs background context_management conversation image include input "
+     "access_programs background background_options context_management conversation image include "
+     "input "
      "instructions max_output_tokens max_tool_calls metadata model moderation parallel_tool_calls "
      "previous_response_id prompt prompt_cache_key prompt_cache_options prompt_cache_retention "
      "reasoning safety_identifier service_tier store stream stream_options temperature text "
@@ -72,9 +73,10 @@ static const struct schema {
      "mm_processor_kwargs model padding priority request_id truncate_prompt_tokens "
      "truncation_side use_activation user"},
     {API_MESSAGES, "{\"messages\":[],\"max_tokens\":3}", /* Anthropic's */
-     "cache_control container diagnostics inference_geo max_tokens messages metadata model "
-     "output_config service_tier speed stop_sequences stream system thinking tool_choice tools "
-     "user_profile_id workspace_id temperature top_k top_p"},
+     "billing_policy cache_control compaction container context_management diagnostics "
+     "fallback_credit_token fallbacks inference_geo max_tokens mcp_servers messages metadata "
+     "model output_config output_format service_tier speed stop_sequences stream system thinking "
+     "thread tool_choice tools user_profile_id workspace_id temperature top_k top_p"},
     {API_MESSAGES, "{\"messages\":[],\"max_tokens\":3}", /* vLLM's */
      "cache_salt chat_template_kwargs ec_transfer_params kv_transfer_params mm_payload "
      "return_mm_kwargs vllm_xargs watermarking"},

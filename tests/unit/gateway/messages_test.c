@@ -154,10 +154,33 @@ static void test_refusals(void **state)
     check_refusals(&dialect, cases, sizeof cases / sizeof *cases);
 }
 
+/* The package reads the details, and sends all of the conversation. */
+static void test_a_thread_that_goes_on_was_not_found(void **state)
+{
+    struct params p;
+    struct api_error e;
+    struct strbuf b;
+    assert_false(read_body("{\"max_tokens\":5,\"thread\":{\"type\":\"continue\","
+                           "\"previous_message_id\":\"msg_1\"},\"messages\":[]}",
+                           &p, &e));
+    params_fini(&p);
+    assert_int_equal(e.http_status, 400);
+    assert_string_equal(e.param, "thread");
+    strbuf_init(&b, 0);
+    dialect_messages.error(&b, &e, false);
+    json_t *v = json_loadb(strbuf_str(&b).ptr, strbuf_str(&b).len, 0, NULL);
+    const json_t *details = json_object_get(json_object_get(v, "error"), "details");
+    assert_string_equal(json_string_value(json_object_get(details, "error_code")),
+                        "thread_not_found");
+    json_decref(v);
+    strbuf_fini(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_messages),
                                        cmocka_unit_test(test_fields),
+                                       cmocka_unit_test(test_a_thread_that_goes_on_was_not_found),
                                        cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
