@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "gateway/dialect.h"
 #include "tests/unit/gateway/body_cases.h"
 
 static const struct body_dialect dialect = {API_MESSAGES, messages_for_template};
