@@ -173,14 +173,28 @@ static bool read_assistant(struct turn *t, const json_t *content)
     return ok;
 }
 
+/* Said at its place, as Anthropic has it; who may not show it there is seen once it is rendered. */
+static bool read_system_message(struct turn *t, const json_t *content)
+{
+    json_t *text = plain_text(t, content);
+    if (!text)
+        return false;
+    add_text(t, text);
+    flush_text(t, "system");
+    json_decref(text);
+    return true;
+}
+
 static bool read_message(struct turn *t, const json_t *message)
 {
     const char *role = json_string_value(json_object_get(message, "role"));
     const json_t *content = json_object_get(message, "content");
     bool is_user = role && strcmp(role, "user") == 0;
-    if (!is_user && (!role || strcmp(role, "assistant") != 0))
+    bool is_system = role && strcmp(role, "system") == 0;
+    if (!is_user && !is_system && (!role || strcmp(role, "assistant") != 0))
         return api_error_set(t->e, 400, "messages",
-                             "messages[%zu] must be an object with the role user or assistant.",
+                             "messages[%zu] must be an object with the role user, assistant or "
+                             "system.",
                              t->i);
     if (json_is_string(content)) {
         add_text(t, content);
@@ -190,6 +204,8 @@ static bool read_message(struct turn *t, const json_t *message)
     if (!json_is_array(content))
         return api_error_set(t->e, 400, "messages",
                              "messages[%zu].content must be a string or a list of blocks.", t->i);
+    if (is_system)
+        return read_system_message(t, content);
     return is_user ? read_user(t, content) : read_assistant(t, content);
 }
 
@@ -256,6 +272,63 @@ bool messages_for_template(struct params *p, struct api_error *e)
     return ok;
 }
 
+/* ---- system messages that are not the first ---- */
+
+#define LATE_SYSTEM "a message of the role system that is not the first"
+
+static const json_t *late_system(const json_t *messages, size_t i)
+{
+    const json_t *m = i > 0 ? json_array_get(messages, i) : NULL;
+    const char *role = json_string_value(json_object_get(m, "role"));
+    return role && strcmp(role, "system") == 0 ? json_object_get(m, "content") : NULL;
+}
+
+static struct str trim(struct str s)
+{
+    while (s.len > 0 && strchr(" \t\r\n", s.ptr[s.len - 1]))
+        s.len--;
+    while (s.len > 0 && strchr(" \t\r\n", *s.ptr))
+        s.ptr++, s.len--;
+    return s;
+}
+
+/* Templates that know users and assistants alone leave out what others say, without a word. */
+static bool shows_system(const struct params *p, const struct prompt *prompt, struct api_error *e)
+{
+    for (size_t i = 0; i < json_array_size(p->messages); i++) {
+        const json_t *content = late_system(p->messages, i);
+        struct str text = content ? trim(params_json_str(content)) : STR("");
+        if (text.len > 0 && !memmem(prompt->text.ptr, prompt->text.len, text.ptr, text.len))
+            return api_error_set(e, 400, "messages",
+                                 "messages holds " LATE_SYSTEM ", and this model's chat template "
+                                 "does not show it: say it in system, or as the user.");
+    }
+    return true;
+}
+
+static bool has_late_system(const json_t *messages)
+{
+    bool has = false;
+    for (size_t i = 0; i < json_array_size(messages) && !has; i++)
+        has = late_system(messages, i) != NULL;
+    return has;
+}
+
+/* A template's own words for it are many: what it may be is said behind them. */
+static bool render(struct params *p, const struct prepare_model *m, struct prepared *out)
+{
+    struct api_error *e = &out->error;
+    if (openai_chat_prompt(p, m, &out->prompts, e))
+        return shows_system(p, &out->prompts.items[0], e);
+    if (e->http_status == 400 && has_late_system(p->messages)) {
+        const struct api_error why = *e;
+        *e = (struct api_error){0};
+        api_error_set(e, 400, "messages",
+                      "%.260s (messages holds " LATE_SYSTEM ": say it in system.)", why.message);
+    }
+    return false;
+}
+
 static bool read_as(enum api_kind kind, const struct prepare_model *m, json_t *owned_body,
                     struct prepared *out)
 {
@@ -264,8 +337,7 @@ static bool read_as(enum api_kind kind, const struct prepare_model *m, json_t *o
         return false;
     if (kind == API_COUNT_TOKENS)
         p->tool_choice = TOOL_CHOICE_NONE; /* nothing is called */
-    return messages_for_template(p, &out->error) &&
-           openai_chat_prompt(p, m, &out->prompts, &out->error);
+    return messages_for_template(p, &out->error) && render(p, m, out);
 }
 
 bool messages_read(const struct prepare_model *m, json_t *owned_body, struct prepared *out)

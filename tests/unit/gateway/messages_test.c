@@ -30,6 +30,14 @@ static void test_messages(void **state)
         {"\"system\":[{\"type\":\"text\",\"text\":\"a\",\"cache_control\":{}},{\"type\":\"text\","
          "\"text\":\"b\"}],\"messages\":[" USER("hi") "]",
          "[{\"role\": \"system\", \"content\": \"a\\nb\"}, " USER("hi") "]", false},
+        /* a system message at its place */
+        {"\"system\":\"a\",\"messages\":[{\"role\":\"system\",\"content\":\"b\"}," USER(
+             "c") ","
+                  "{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"d\"}]}]",
+         "[{\"role\": \"system\", \"content\": \"a\\nb\"}, " USER(
+             "c") ", "
+                  "{\"role\": \"system\", \"content\": \"d\"}]",
+         false},
         /* neighbours are one turn; blocks are lines */
         {"\"messages\":[" USER("a") ",{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
                                     "\"b\"},{\"type\":\"text\",\"text\":\"c\"}]}]",
@@ -113,8 +121,11 @@ static void test_refusals(void **state)
     static const struct body_refusal cases[] = {
         {"\"max_tokens\":5", "messages", "messages is required."},
         {"\"messages\":[" USER("a") "]", "max_tokens", "max_tokens is required."},
-        {"\"max_tokens\":5,\"messages\":[{\"role\":\"system\",\"content\":\"a\"}]", "messages",
-         "role user or assistant"},
+        {"\"max_tokens\":5,\"messages\":[{\"role\":\"tool\",\"content\":\"a\"}]", "messages",
+         "role user, assistant or system"},
+        {"\"max_tokens\":5,\"messages\":[{\"role\":\"system\",\"content\":[{\"type\":"
+         "\"tool_addition\"}]}]",
+         "messages", "block of type \"tool_addition\""},
         {"\"max_tokens\":5,\"messages\":[" USER("a") ",7]", "messages", "messages[1] must be"},
         {"\"max_tokens\":5,\"messages\":[{\"role\":\"user\",\"content\":7}]", "messages",
          "a string or a list of blocks"},
@@ -155,6 +166,39 @@ static void test_refusals(void **state)
     check_refusals(&dialect, cases, sizeof cases / sizeof *cases);
 }
 
+static void test_what_a_template_makes_of_a_late_system_message(void **state)
+{
+    static const struct {
+        const char *source, *says; /* NULL: it is shown */
+    } cases[] = {
+        {"{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}", NULL},
+        {"{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}",
+         "does not show it"},
+        {"{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('users only') }}"
+         "{% endif %}{% endfor %}",
+         "users only (messages holds a message of the role system"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text_template *tmpl = NULL;
+        char err[TEXT_ERR_MAX];
+        assert_int_equal(text_template_new(cases[i].source, strlen(cases[i].source), &tmpl, err),
+                         TEXT_OK);
+        const struct prepare_model m = {.chat_template = tmpl, .policy = {.max_logprobs = 20}};
+        struct prepared out = {0};
+        struct api_error e = {0};
+        const char *body =
+            "{\"max_tokens\":5,\"messages\":[" USER("a") ",{\"role\":\"system\","
+                                                         "\"content\":\" be kind \"}]}";
+        bool ok = messages_read(&m, params_parse_json(str_from(body), &e), &out);
+        assert_int_equal(ok, !cases[i].says);
+        if (cases[i].says && !strstr(out.error.message, cases[i].says))
+            fail_msg("%s: %s", cases[i].source, out.error.message);
+        prompt_list_fini(&out.prompts);
+        params_fini(&out.params);
+        text_template_free(tmpl);
+    }
+}
+
 /* The package reads the details, and sends all of the conversation. */
 static void test_a_thread_that_goes_on_was_not_found(void **state)
 {
@@ -179,9 +223,10 @@ static void test_a_thread_that_goes_on_was_not_found(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_messages),
-                                       cmocka_unit_test(test_fields),
-                                       cmocka_unit_test(test_a_thread_that_goes_on_was_not_found),
-                                       cmocka_unit_test(test_refusals)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_messages), cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_what_a_template_makes_of_a_late_system_message),
+        cmocka_unit_test(test_a_thread_that_goes_on_was_not_found),
+        cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
