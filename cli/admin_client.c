@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/status_view.h"
 #include "common/net/http_client.h"
 
 enum { CALL_TIMEOUT_MS = 5000, ANSWER_LIMIT = 64 << 20, KEY_BYTES = 512 };
@@ -76,4 +77,20 @@ enum status admin_call(const struct admin_access *o, const char *method, const c
     }
     *owned_answer = answer;
     return STATUS_OK;
+}
+
+void admin_tell_standby(const struct admin_access *o, const char *command)
+{
+    struct error err = {0};
+    struct strbuf text;
+    json_t *status;
+    if (admin_call(o, "GET", "/api/status", NULL, &status, &err) != STATUS_OK)
+        return; /* the command's own call says why */
+    strbuf_init(&text, 0);
+    if (status_view_is_standby(status)) {
+        status_view_render_standby(status, &text);
+        fprintf(stderr, "cox %s: " STR_FMT "\n", command, STR_ARG(strbuf_str(&text)));
+    }
+    strbuf_fini(&text);
+    json_decref(status);
 }

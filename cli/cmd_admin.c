@@ -76,7 +76,7 @@ static int show_status(const struct admin_access *o)
         strbuf_fini(&b);
     }
     fflush(stdout);
-    int code = status_view_is_healthy(answer) ? EXIT_FINE : EXIT_FAILED;
+    int code = status_view_is_fine(answer) ? EXIT_FINE : EXIT_FAILED;
     json_decref(answer);
     return code;
 }
@@ -156,6 +156,7 @@ int cmd_events(int argc, char **argv)
         .usage = "cox events [OPTION...]", .specs = events_specs, .n_specs = events_n_specs};
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
         long long since = o.since;
+        admin_tell_standby(&o, "events");
         code = show_events(&o, &since);
         while (o.watch && !ferror(stdout)) {
             usleep(WATCH_MS * 1000);

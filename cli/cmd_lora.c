@@ -155,6 +155,7 @@ int cmd_lora(int argc, char **argv)
         const char *verb = n > 0 ? res.positional.items[0] : "list";
         const char *what = n > 1 ? res.positional.items[1] : NULL;
         if (strcmp(verb, "list") == 0 && !what) {
+            admin_tell_standby(&o, "lora");
             code = list(&o);
         } else if (strcmp(verb, "load") == 0 && what) {
             code = load(&o, what);

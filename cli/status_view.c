@@ -225,18 +225,80 @@ static void hide_controls(struct strbuf *b, size_t from)
             b->ptr[i] = '?';
 }
 
+/* "ADDRESS" of "INSTANCE ADDRESS"; NULL: nobody has the lease. */
+static const char *holder_of(const json_t *s)
+{
+    const char *holder = json_string_value(json_object_get(json_object_get(s, "lease"), "holder"));
+    const char *space = holder ? strchr(holder, ' ') : NULL;
+    return space && space[1] ? space + 1 : NULL;
+}
+
+static bool reaches_store(const json_t *s)
+{
+    return json_is_true(json_object_get(json_object_get(s, "lease"), "store_reached"));
+}
+
+bool status_view_is_standby(const json_t *status)
+{
+    return strcmp(text(status, "role"), "standby") == 0;
+}
+
+bool status_view_is_fine(const json_t *status)
+{
+    return status_view_is_standby(status) ? holder_of(status) && reaches_store(status)
+                                          : status_view_is_healthy(status);
+}
+
+void status_view_render_standby(const json_t *s, struct strbuf *b)
+{
+    size_t from = b->len;
+    const char *holder = holder_of(s);
+    strbuf_append_c(b, "this head is the standby: ");
+    if (!reaches_store(s))
+        strbuf_printf(b, "it does not reach Redis and cannot take over%s%s",
+                      holder ? "; when last heard of, who serves was " : "", holder ? holder : "");
+    else if (holder)
+        strbuf_printf(b, "%s serves; ask that head (--address, its admin port)", holder);
+    else
+        strbuf_append_c(b, "nobody has the lease yet");
+    hide_controls(b, from);
+}
+
+/* What it knows of a cluster is nothing: tables of it would look like a loss. */
+static void render_waiting(const json_t *s, struct strbuf *b)
+{
+    long long up = integer(s, "uptime_s");
+    strbuf_printf(
+        b, "======== Cluster status: standby ========\nversion %s   up %lldh%02lldm%02llds\n",
+        text(s, "version"), up / 3600, up / 60 % 60, up % 60);
+    status_view_render_standby(s, b);
+    strbuf_append_c(b, "\n");
+}
+
+static void render_warnings(const json_t *s, struct strbuf *b)
+{
+    const json_t *o;
+    size_t i;
+    json_array_foreach(json_object_get(s, "warnings"), i, o) strbuf_printf(
+        b, "%sWARNING: %s\n", i == 0 ? "\n" : "", json_is_string(o) ? json_string_value(o) : "-");
+}
+
 void status_view_render(const json_t *s, struct strbuf *b)
 {
     size_t from = b->len;
-    const json_t *t = json_object_get(s, "throughput"), *o;
-    size_t i;
+    if (status_view_is_standby(s)) {
+        render_waiting(s, b);
+        render_warnings(s, b);
+        hide_controls(b, from);
+        return;
+    }
+    const json_t *t = json_object_get(s, "throughput");
     render_head(s, b);
     render_nodes(s, b);
     render_usage(s, b);
     render_groups(s, b);
     strbuf_printf(b, "\nThroughput\n  %.1f prompt tokens/s, %.1f generated tokens/s\n",
                   number(t, "prompt_tokens_per_s"), number(t, "generation_tokens_per_s"));
-    json_array_foreach(json_object_get(s, "warnings"), i, o) strbuf_printf(
-        b, "%sWARNING: %s\n", i == 0 ? "\n" : "", json_is_string(o) ? json_string_value(o) : "-");
+    render_warnings(s, b);
     hide_controls(b, from);
 }

@@ -49,7 +49,7 @@ static bool waits(const struct admin_api *a)
 
 static void get_status(struct admin_api *a, struct http_request *r)
 {
-    json_t *o = admin_json_status(a->core);
+    json_t *o = admin_json_status(a->core, waits(a));
     json_object_set_new(o, "role", json_string(waits(a) ? "standby" : "serving"));
     if (a->standby) {
         const char *holder = standby_holder(a->standby);
@@ -99,7 +99,9 @@ static void get_events(struct admin_api *a, struct http_request *r)
 /* Whoever asks a head that knows nothing yet keeps what it has: no number at all. */
 static void get_scale(struct admin_api *a, struct http_request *r)
 {
-    if (head_core_desired_workers(a->core) == 0)
+    if (waits(a))
+        answer_error(r, 503, "standby: the head that has the lease knows how many are wanted");
+    else if (head_core_desired_workers(a->core) == 0)
         answer_error(r, 503, "the head has just begun: who is here is known in a few seconds");
     else
         answer_json(r, 200, admin_json_scale(a->core));
@@ -305,7 +307,7 @@ static const char *why_not_ready(void *ctx)
 static void before_metrics(void *ctx)
 {
     struct admin_api *a = ctx;
-    head_metrics_update(a->metrics, a->core);
+    head_metrics_update(a->metrics, a->core, waits(a));
     if (a->standby)
         head_metrics_set_lease(a->metrics, !waits(a), standby_store_is_up(a->standby));
 }

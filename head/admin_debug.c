@@ -114,7 +114,7 @@ json_t *admin_json_debug(const struct head_core *h)
     json_object_set_new(o, "counts", counts(h));
     json_object_set_new(o, "sessions", sessions(h));
     json_object_set_new(o, "groups_live", lanes(h));
-    json_object_set_new(o, "status", admin_json_status(h));
+    json_object_set_new(o, "status", admin_json_status(h, false));
     json_object_set_new(o, "events",
                         admin_json_events(h, next > MAX_EVENTS ? next - MAX_EVENTS : 0));
     return o;

@@ -262,7 +262,7 @@ static json_t *recent_failures(const struct head_core *h)
     return a;
 }
 
-static json_t *warnings(const struct head_core *h, const struct head_stats *s)
+static json_t *warnings(const struct head_core *h, const struct head_stats *s, bool waits)
 {
     char line[200];
     json_t *a = json_array();
@@ -271,7 +271,7 @@ static json_t *warnings(const struct head_core *h, const struct head_stats *s)
         json_array_append_new(a, json_string("links are not encrypted (--insecure)"));
     if (h->draining)
         json_array_append_new(a, json_string("the cluster is draining: new requests are refused"));
-    if (s->n_groups_ready == 0) {
+    if (s->n_groups_ready == 0 && !waits) {
         int n = snprintf(line, sizeof line, "no group serves: %u worker%s here, a group takes %u",
                          s->n_workers, s->n_workers == 1 ? " is" : "s are", world);
         if (s->n_workers < world)
@@ -296,7 +296,7 @@ static json_t *warnings(const struct head_core *h, const struct head_stats *s)
     return a;
 }
 
-json_t *admin_json_status(const struct head_core *h)
+json_t *admin_json_status(const struct head_core *h, bool waits)
 {
     struct head_stats s;
     head_core_get_stats(h, &s);
@@ -315,7 +315,7 @@ json_t *admin_json_status(const struct head_core *h)
     json_object_set_new(o, "gateways", gateways(h));
     set_counts(o, &s);
     json_object_set_new(o, "recent_failures", recent_failures(h));
-    json_object_set_new(o, "warnings", warnings(h, &s));
+    json_object_set_new(o, "warnings", warnings(h, &s, waits));
     return o;
 }
 

@@ -46,6 +46,12 @@ const struct scale_hint *head_core_scale(const struct head_core *h)
     return &h->scale;
 }
 
+void head_core_forget_scale(struct head_core *h)
+{
+    h->scale = (struct scale_hint){0};
+    h->scale_ns = 0;
+}
+
 uint32_t head_core_desired_workers(const struct head_core *h)
 {
     return h->scale.groups * h->config.scale.world;

@@ -196,6 +196,7 @@ static void on_serve(void *ctx, uint64_t term)
     head_core_set_term(h->core, term, loop_now_ns(h->loop));
     if (h->bus)
         return;
+    head_core_forget_scale(h->core);
     if (bind_bus(h, &err) == STATUS_OK) {
         log_info("head_serves", "endpoint=%s term=%llu", bus_endpoint(h->bus),
                  (unsigned long long)term);

@@ -136,7 +136,7 @@ static void update_accepted(struct head_metrics *m, const struct head_stats *s)
     }
 }
 
-void head_metrics_update(struct head_metrics *m, const struct head_core *core)
+void head_metrics_update(struct head_metrics *m, const struct head_core *core, bool waits)
 {
     struct head_stats s;
     head_core_get_stats(core, &s);
@@ -152,11 +152,11 @@ void head_metrics_update(struct head_metrics *m, const struct head_core *core)
         else
             count_to(m->values[i], v);
     }
-    uint32_t desired = head_core_desired_workers(core);
+    uint32_t desired = waits ? 0 : head_core_desired_workers(core);
     if (desired > 0 && !m->desired)
         m->desired = metrics_gauge(m->registry, "coxswain_head_desired_workers", "",
                                    "Workers that the load asks for: GET /scale says why.");
-    if (m->desired)
+    if (desired > 0)
         metric_set(m->desired, desired);
     update_accepted(m, &s);
     metric_set(m->kv_usage, s.n_blocks ? (double)s.n_blocks_used / (double)s.n_blocks : 0);

@@ -87,6 +87,20 @@ def test_one_serves_and_one_waits(heads, redis):
     for head, serves in ((a, 1), (b, 0)):
         page = get(f"http://127.0.0.1:{head.admin_port}/metrics")[1].splitlines()
         assert f"coxswain_head_serves {serves}" in page and "coxswain_head_store_reached 1" in page
+    wait_for("the standby is as old as a head that knows the load", lambda: b.status()["uptime_s"] > 6.5)
+    code, text = get(f"http://127.0.0.1:{b.admin_port}/scale")
+    assert code == 503 and "standby" in text  # else an autoscaler would have its nobody for "one group is enough"
+    assert "coxswain_head_desired_workers" not in get(f"http://127.0.0.1:{b.admin_port}/metrics")[1]
+    assert get(f"http://127.0.0.1:{a.admin_port}/scale")[0] == 200
+    assert "coxswain_head_desired_workers 1" in get(f"http://127.0.0.1:{a.admin_port}/metrics")[1]
+    said = cox("status", b)
+    assert said.returncode == 0 and str(a.port) in said.stdout and "HEALTHY" not in said.stdout, said.stdout + said.stderr
+    assert "--workers" not in said.stdout
+    assert cox("status", a).returncode == 1  # it serves, and has no workers
+    for command in ("events",), ("lora", "list"):
+        said = cox(*command, b)
+        assert said.returncode == 0 and f":{a.port} serves" in said.stderr and said.stderr.count("\n") == 1, said.stderr
+        assert cox(*command, a).stderr == ""
     code, text = post(b, "/api/drain", {"worker": "all", "on": True})
     assert code == 409 and str(a.port) in text
     term = a.term()
@@ -145,6 +159,12 @@ def test_a_holder_of_other_keys_is_named(tmp_path, redis):
         assert "lease_of_other_keys" not in c.log()
     finally:
         end_all([h.process for h in (a, b, c)])
+
+
+def cox(*command):
+    *words, head = command
+    return subprocess.run([str(BIN / "cox"), *words, "--address", f"127.0.0.1:{head.admin_port}"], capture_output=True, text=True,
+                          timeout=20 * SLOW)
 
 
 def post(head, path, body):

@@ -127,6 +127,45 @@ static void test_who_waits(void **state)
     }
 }
 
+static void test_standby(void **state)
+{
+    static const struct {
+        const char *status, *want;
+        bool is_fine;
+    } cases[] = {
+        {"{\"role\":\"standby\",\"lease\":{\"holder\":\"00000000000000aa tcp://10.0.0.1:7000\","
+         "\"store_reached\":true},\"warnings\":[\"look\"]}",
+         "standby: tcp://10.0.0.1:7000 serves; ask that head (--address, its admin port)\n\n"
+         "WARNING: look\n",
+         true},
+        {"{\"role\":\"standby\",\"lease\":{\"holder\":\"aa tcp://a:1\",\"store_reached\":false}}",
+         "does not reach Redis and cannot take over; when last heard of, who serves was "
+         "tcp://a:1\n",
+         false},
+        {"{\"role\":\"standby\",\"lease\":{\"holder\":\"\",\"store_reached\":true}}",
+         "nobody has the lease yet\n", false},
+        {"{\"role\":\"standby\",\"lease\":[]}", "cannot take over\n", false},
+        {"{\"role\":\"standby\",\"lease\":{\"holder\":\"a \\u001b[2J\",\"store_reached\":true}}",
+         "?[2J serves", true},
+        {"{\"role\":\"serving\",\"healthy\":true}", "healthy", true},
+        {"{\"role\":\"serving\",\"healthy\":false}", "NOT HEALTHY", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        json_t *j = json_loads(cases[i].status, 0, NULL);
+        struct strbuf b;
+        assert_non_null(j);
+        strbuf_init(&b, 0);
+        status_view_render(j, &b);
+        if (!strstr(b.ptr, cases[i].want))
+            fail_msg("want \"%s\" in:\n%s", cases[i].want, b.ptr);
+        assert_int_equal(status_view_is_fine(j), cases[i].is_fine);
+        if (status_view_is_standby(j))
+            assert_null(strstr(b.ptr, "HEALTHY"));
+        strbuf_fini(&b);
+        json_decref(j);
+    }
+}
+
 static void test_strange_answers(void **state)
 {
     static const char *const cases[] = {
@@ -152,6 +191,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_who_waits),
+        cmocka_unit_test(test_standby),
         cmocka_unit_test(test_strange_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
