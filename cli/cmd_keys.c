@@ -29,6 +29,7 @@ static enum status make_token(const struct keys_options *o, char *out, size_t si
                               struct error *err)
 {
     struct join_token t = {0};
+    TRY(join_token_check_head(o->head, err)); /* before keys are made for nothing */
     size_t n_head = strlen(o->head);
     if (n_head >= sizeof t.head)
         return error_set(err, STATUS_INVALID, "--head is too long");

@@ -39,7 +39,7 @@ enum {
     BUS_BACKLOG = 1024,
     BUS_DEFAULT_HWM = 1024,
     BUS_DEFAULT_FRAME = 64 << 20,
-    BUS_ADDRESSES_MAX = 8
+    BUS_ADDRESSES_MAX = JOIN_TOKEN_MAX_HEADS
 };
 
 /* A zmq socket in the loop; freed when both handles are closed. It outlives the bus by a turn, so

@@ -548,6 +548,31 @@ static bool head_is_valid(struct str head)
     return address_is_valid(head);
 }
 
+enum status join_token_check_head(const char *head, struct error *err)
+{
+    uint32_t n = 1;
+    const char *scheme = strstr(head, "://");
+    for (const char *p = head; *p; p++)
+        n += *p == ',';
+    if (scheme)
+        return error_set(
+            err, STATUS_INVALID,
+            "a join token needs HOST:PORT of the head without a scheme, as in \"%.200s\", "
+            "not \"%.200s\"",
+            scheme + 3, head);
+    if (n > JOIN_TOKEN_MAX_HEADS)
+        return error_set(err, STATUS_INVALID,
+                         "a join token takes %u addresses of heads, not %u: of the one that serves "
+                         "and those that wait",
+                         JOIN_TOKEN_MAX_HEADS, n);
+    if (!head_is_valid(str_from(head)))
+        return error_set(err, STATUS_INVALID,
+                         "a join token needs HOST:PORT of the head, not \"%.200s\" (of several "
+                         "heads HOST:PORT,HOST:PORT, less than 256 characters)",
+                         head);
+    return STATUS_OK;
+}
+
 /* bytes: head's public key, our public key, our secret key, HOST:PORT, checksum. */
 enum status join_token_encode(const struct join_token *t, char *out, size_t out_size,
                               struct error *err)
@@ -555,9 +580,7 @@ enum status join_token_encode(const struct join_token *t, char *out, size_t out_
     uint8_t raw[TOKEN_MAX_BYTES];
     struct str head = str_from(t->head);
     const size_t prefix = sizeof token_prefix - 1;
-    if (!head_is_valid(head))
-        return error_set(err, STATUS_INVALID,
-                         "a join token needs HOST:PORT of the head, not \"%s\"", t->head);
+    TRY(join_token_check_head(t->head, err));
     if (!key_decode(str_from(t->head_public_key), raw) ||
         !key_decode(str_from(t->keys.public_key), raw + KEY_BYTES) ||
         !key_decode(str_from(t->keys.secret_key), raw + 2ul * KEY_BYTES))

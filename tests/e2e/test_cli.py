@@ -62,6 +62,13 @@ def test_events_have_a_time(cluster):
                run_cox("events", "--json", "--address", address).stdout.splitlines())
 
 
+@pytest.mark.parametrize("head, says", [("tcp://a:7000", '"a:7000"'), (",".join(["a:7000"] * 9), "8 addresses"), ("a", "HOST:PORT")])
+def test_join_token_refuses_what_no_worker_takes(tmp_path, head, says):
+    done = run_cox("join-token", "--keys-dir", tmp_path / "k", "--head", head)
+    assert done.returncode == 2 and says in done.stderr and not done.stdout
+    assert not (tmp_path / "k").exists()
+
+
 def test_join_token_says_when_it_makes_keys(tmp_path):
     first = run_cox("join-token", "--keys-dir", tmp_path / "k", "--head", "a:1")
     again = run_cox("join-token", "--keys-dir", tmp_path / "k", "--head", "a:1")

@@ -213,6 +213,10 @@ static void test_join_token_of_several_heads(void **state)
         enum status want;
     } cases[] = {
         {"a.example:7000,[::1]:7001,10.0.0.1:1", STATUS_OK},
+        {"a:1,a:2,a:3,a:4,a:5,a:6,a:7,a:8", STATUS_OK},
+        {"a:1,a:2,a:3,a:4,a:5,a:6,a:7,a:8,a:9", STATUS_INVALID},
+        {"tcp://a:7000", STATUS_INVALID},
+        {"a:7000,tcp://b:7000", STATUS_INVALID},
         {"a:7000,", STATUS_INVALID},
         {",a:7000", STATUS_INVALID},
         {"a:7000,b", STATUS_INVALID},
