@@ -62,6 +62,31 @@ def test_system_and_what_is_begun(client):
     assert count(messages=blocks) == count(messages=HI)
 
 
+def test_an_answer_is_sent_back_whole(client):
+    """Its members say more than a model reads: the prompt is that of its role and content."""
+    ask = {"model": "null", "max_tokens": 5, "extra_body": {"temperature": 0}}
+    first = client.messages.create(messages=HI, **ask)
+    more = {"role": "user", "content": "Go on"}
+    bare = {"role": "assistant", "content": first.content[0].text}
+    got = [client.messages.create(messages=[*HI, m, more], **ask) for m in (bare, first.model_dump(), first.to_dict())]
+    assert len({(g.content[0].text, g.usage.input_tokens + g.usage.cache_read_input_tokens) for g in got}) == 1
+
+
+@pytest.mark.parametrize("behavior", ["error", "continue_unthreaded"])
+def test_a_thread_that_is_not_kept(client, behavior):
+    """As the package's tool runner does it: it asks for a thread, hears that there is none, and sends all messages."""
+    thread = client.beta.messages.thread(model="null", max_tokens=5, unsupported_request_behavior=behavior)
+    said = [thread.send({"role": "user", "content": text}) for text in ("Hi", "Go on", "And now?")]
+    read = [m.usage.input_tokens + m.usage.cache_read_input_tokens for m in said]
+    assert read[0] < read[1] < read[2]
+
+
+def test_a_system_message_at_its_place(client):
+    late = [*HI, {"role": "system", "content": "Be kind."}]
+    count = client.beta.messages.count_tokens
+    assert count(model="null", messages=late).input_tokens > count(model="null", messages=HI).input_tokens
+
+
 def test_errors(client, cluster):
     with pytest.raises(anthropic.NotFoundError) as e:
         client.messages.create(model="nobody", max_tokens=5, messages=HI)
