@@ -121,6 +121,17 @@ static void check_worker(struct check *c, const struct worker_info *w)
              "block_tokens is not a multiple of 16");
         must(c, g->kind != KV_WINDOW || g->window_tokens > 0, "a window group without a window");
     }
+    exact(c, "kv_address", w->kv_address, PROTO_MAX_ADDRESS_BYTES);
+    in_enum(c, "group role", (int)w->group_role, GROUP_ROLE_COUNT);
+    must(c, w->shard_tp <= w->tp && w->group_tp <= w->tp, "more ranks than tp");
+    at_most(c, "smaller TPs", w->n_elastic, PROTO_MAX_ELASTIC);
+    uint32_t tp = w->tp;
+    for (uint32_t i = 0; c->status == STATUS_OK && i < w->n_elastic; i++) {
+        must(c, w->elastic[i].tp >= 1 && w->elastic[i].tp < tp, "smaller TPs are not falling");
+        must(c, w->elastic[i].n_blocks.n == w->n_kv_groups,
+             "blocks of a smaller TP are not one number for each KV group");
+        tp = w->elastic[i].tp;
+    }
     at_most(c, "adapters", w->n_adapters, PROTO_MAX_ADAPTERS);
     for (uint32_t i = 0; c->status == STATUS_OK && i < w->n_adapters; i++)
         check_adapter(c, w->adapters[i].name, w->adapters[i].path);
@@ -277,6 +288,32 @@ static void check_adapters(struct check *c, const struct msg *m)
     }
 }
 
+static void check_transfer(struct check *c, const struct msg_kv_transfer *t)
+{
+    exact(c, "from_address", t->from_address, PROTO_MAX_ADDRESS_BYTES);
+    exact(c, "to_address", t->to_address, PROTO_MAX_ADDRESS_BYTES);
+    at_most(c, "communicator id bytes", t->comm_id.n, PROTO_MAX_COMM_ID_BYTES);
+    at_most(c, "blocks", t->blocks.n, PROTO_MAX_TRANSFER_BLOCKS);
+    must(c, t->blocks.n > 0, "no blocks");
+    must(c, t->block_groups.n == 0 || t->block_groups.n == t->blocks.n,
+         "not one KV group for each block");
+    for (uint32_t i = 0; c->status == STATUS_OK && i < t->block_groups.n; i++) {
+        at_most(c, "i_group", t->block_groups.ptr[i], PROTO_MAX_KV_GROUPS - 1);
+        must(c, i == 0 || t->block_groups.ptr[i] >= t->block_groups.ptr[i - 1],
+             "KV groups of blocks fall");
+    }
+}
+
+static void check_transfers(struct check *c, const struct msg *m)
+{
+    if (m->type == MSG_KV_TRANSFER) {
+        check_transfer(c, &m->kv_transfer);
+        return;
+    }
+    in_enum(c, "status", (int)m->kv_transferred.status, STATUS_COUNT);
+    text(c, m->kv_transferred.text);
+}
+
 static void check_by_type(struct check *c, const struct msg *m)
 {
     switch (m->type) {
@@ -340,6 +377,10 @@ static void check_by_type(struct check *c, const struct msg *m)
     case MSG_ADAPTER_ORDER:
     case MSG_ADAPTER_ANSWER:
         check_adapters(c, m);
+        break;
+    case MSG_KV_TRANSFER:
+    case MSG_KV_TRANSFERRED:
+        check_transfers(c, m);
         break;
     case MSG_NONE:
     case MSG_HEARTBEAT:

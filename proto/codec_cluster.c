@@ -50,6 +50,27 @@ static void get_adapters(struct wire *w, const Cox__WorkerInfo *p, struct worker
     i->n_adapters = (uint32_t)p->n_adapters;
 }
 
+static void put_elastic(struct wire *w, const struct worker_info *i, Cox__WorkerInfo *p)
+{
+    p->elastic = wire_new_array(w, &cox__elastic_shape__descriptor, i->n_elastic);
+    for (uint32_t k = 0; p->elastic && k < i->n_elastic; k++) {
+        p->elastic[k]->tp = i->elastic[k].tp;
+        WIRE_PUT_SPAN(p->elastic[k], n_blocks, i->elastic[k].n_blocks);
+    }
+    p->n_elastic = p->elastic ? i->n_elastic : 0;
+}
+
+static void get_elastic(struct wire *w, const Cox__WorkerInfo *p, struct worker_info *i)
+{
+    struct elastic_shape *e = wire_array(w, p->n_elastic, sizeof *e);
+    for (size_t k = 0; e && k < p->n_elastic; k++) {
+        e[k].tp = p->elastic[k]->tp;
+        e[k].n_blocks = WIRE_GET_U32(p->elastic[k], n_blocks);
+    }
+    i->elastic = e;
+    i->n_elastic = (uint32_t)p->n_elastic;
+}
+
 static Cox__WorkerInfo *put_worker(struct wire *w, const struct worker_info *i)
 {
     WIRE_PUT(WorkerInfo, worker_info);
@@ -82,6 +103,11 @@ static Cox__WorkerInfo *put_worker(struct wire *w, const struct worker_info *i)
     p->rank = i->rank;
     p->stage = i->stage;
     put_adapters(w, i, p);
+    p->kv_address = wire_put_str(i->kv_address);
+    p->group_role = (Cox__GroupRole)i->group_role;
+    put_elastic(w, i, p);
+    p->shard_tp = i->shard_tp;
+    p->group_tp = i->group_tp;
     return p;
 }
 
@@ -125,9 +151,14 @@ static void get_worker(struct wire *w, const Cox__WorkerInfo *p, struct worker_i
         .step_executed = p->step_executed,
         .rank = p->rank,
         .stage = p->stage,
+        .kv_address = wire_get_str(p->kv_address),
+        .group_role = (enum group_role)p->group_role,
+        .shard_tp = p->shard_tp,
+        .group_tp = p->group_tp,
     };
     memcpy(i->config_hash, p->config_hash.data, sizeof i->config_hash);
     get_adapters(w, p, i);
+    get_elastic(w, p, i);
 }
 
 static ProtobufCMessage *put_hello(struct wire *w, const struct msg *m)

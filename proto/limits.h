@@ -18,7 +18,9 @@
 #define PROTO_MAX_RANKS       1024u      /* tp * pp */
 #define PROTO_MAX_VECTOR      (1u << 16) /* floats of a pooled prompt: a hidden size */
 
-#define PROTO_MAX_ADAPTERS 64u
+#define PROTO_MAX_ADAPTERS        64u
+#define PROTO_MAX_ELASTIC         16u        /* smaller TPs of one worker */
+#define PROTO_MAX_TRANSFER_BLOCKS (1u << 16) /* of one KV transfer */
 
 #define PROTO_MAX_NAME_BYTES    256u /* host, zone, device, version */
 #define PROTO_MAX_ADDRESS_BYTES 512u

@@ -42,6 +42,8 @@ static const struct {
     [MSG_ADAPTERS] = {"adapters", BIT(ROLE_HEAD)},
     [MSG_ADAPTER_ORDER] = {"adapter_order", BIT(ROLE_GATEWAY)},
     [MSG_ADAPTER_ANSWER] = {"adapter_answer", BIT(ROLE_HEAD)},
+    [MSG_KV_TRANSFER] = {"kv_transfer", BIT(ROLE_HEAD)},
+    [MSG_KV_TRANSFERRED] = {"kv_transferred", BIT(ROLE_WORKER)},
 };
 _Static_assert(sizeof types / sizeof *types == MSG_TYPE_COUNT, "a message type has no row");
 

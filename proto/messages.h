@@ -9,9 +9,12 @@
 #include "common/base/str.h"
 #include "proto/adapters.h"
 #include "proto/cluster_load.h"
+#include "proto/kv_transfers.h"
+#include "proto/shapes.h"
+#include "proto/spans.h"
 
 #define PROTOCOL_MAJOR 2u
-#define PROTOCOL_MINOR 0u
+#define PROTOCOL_MINOR 1u
 
 enum msg_type {
     MSG_NONE = 0,
@@ -47,12 +50,13 @@ enum msg_type {
     MSG_ADAPTERS,       /* head → gateway: after Welcome and on every change */
     MSG_ADAPTER_ORDER,  /* gateway → head */
     MSG_ADAPTER_ANSWER, /* head → gateway */
+    MSG_KV_TRANSFER,    /* head → worker */
+    MSG_KV_TRANSFERRED, /* worker → head */
     MSG_TYPE_COUNT
 };
 
 enum peer_role { ROLE_NONE, ROLE_GATEWAY, ROLE_WORKER, ROLE_OPERATOR, ROLE_HEAD, ROLE_COUNT };
 enum device_kind { DEVICE_NULL, DEVICE_CPU, DEVICE_CUDA, DEVICE_COUNT };
-enum kv_kind { KV_FULL, KV_WINDOW, KV_LATENT, KV_KIND_COUNT };
 enum finish_reason {
     FINISH_NONE,
     FINISH_STOP,
@@ -63,29 +67,7 @@ enum finish_reason {
     FINISH_REASON_COUNT
 };
 
-struct u32_span {
-    const uint32_t *ptr;
-    uint32_t n;
-};
-struct f32_span {
-    const float *ptr;
-    uint32_t n;
-};
-struct bytes {
-    const uint8_t *ptr;
-    uint32_t n;
-};
-
 /* ---- every link ---- */
-
-/* One KV group: the layers of one kind. block_tokens is a multiple of 16. */
-struct kv_group {
-    enum kv_kind kind;
-    uint32_t window_tokens; /* KV_WINDOW */
-    uint32_t block_tokens;
-    uint64_t bytes_per_block;
-    uint32_t n_blocks; /* what this rank can hold */
-};
 
 /* What a worker says of itself. hash: SHA-256, protocol.md "Configuration hash". */
 struct worker_info {
@@ -111,6 +93,11 @@ struct worker_info {
     uint32_t rank, stage;
     const struct msg_adapter *adapters; /* that it holds */
     uint32_t n_adapters;
+    struct str kv_address; /* where other groups' ranks reach its KV cache; "": they can not */
+    enum group_role group_role;
+    const struct elastic_shape *elastic; /* tp falling; none: it serves at `tp` alone */
+    uint32_t n_elastic;
+    uint32_t shard_tp, group_tp; /* of the shard it holds, and of the group it is in; 0: tp */
 };
 
 struct msg_hello {
@@ -440,6 +427,8 @@ struct msg {
         struct msg_adapters adapters;
         struct msg_adapter_order adapter_order;
         struct msg_adapter_answer adapter_answer;
+        struct msg_kv_transfer kv_transfer;
+        struct msg_kv_transferred kv_transferred;
     };
 };
 

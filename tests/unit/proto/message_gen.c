@@ -109,6 +109,19 @@ TABLE(msg_adapter_order, fix_none, X(msg_adapter_order, ticket, F_U64),
 TABLE(msg_adapter_answer, fix_none, X(msg_adapter_answer, ticket, F_U64),
       X_ENUM(msg_adapter_answer, status, STATUS_COUNT), X(msg_adapter_answer, text, F_TEXT));
 
+TABLE(elastic_shape, fix_none, X(elastic_shape, tp, F_U32),
+      X_SPAN(elastic_shape, n_blocks, F_U32_SPAN, PROTO_MAX_KV_GROUPS));
+
+/* Smaller TPs fall, each with a number of blocks for every KV group. */
+static void fix_elastic(struct worker_info *w)
+{
+    static const uint32_t blocks[PROTO_MAX_KV_GROUPS] = {9, 8, 7, 6, 5, 4, 3, 2};
+    struct elastic_shape *e = (struct elastic_shape *)(uintptr_t)w->elastic;
+    w->n_elastic = w->n_elastic < w->tp ? w->n_elastic : w->tp - 1;
+    for (uint32_t i = 0; i < w->n_elastic; i++)
+        e[i] = (struct elastic_shape){w->tp - 1 - i, {blocks, w->n_kv_groups}};
+}
+
 static void fix_worker_info(struct rng *r, void *p)
 {
     struct worker_info *w = p;
@@ -118,6 +131,9 @@ static void fix_worker_info(struct rng *r, void *p)
     w->tp = 1 + (uint32_t)rng_below(r, 32);
     w->pp = 1 + (uint32_t)rng_below(r, 32);
     w->n_draft = (uint32_t)rng_below(r, PROTO_MAX_DRAFT + 1);
+    w->shard_tp = (uint32_t)rng_below(r, w->tp + 1ull);
+    w->group_tp = (uint32_t)rng_below(r, w->tp + 1ull);
+    fix_elastic(w);
 }
 TABLE(worker_info, fix_worker_info, X_ENUM(worker_info, device, DEVICE_COUNT),
       X(worker_info, device_name, F_STR), X(worker_info, host, F_STR), X(worker_info, zone, F_STR),
@@ -135,7 +151,11 @@ TABLE(worker_info, fix_worker_info, X_ENUM(worker_info, device, DEVICE_COUNT),
       X(worker_info, step_executed, F_U64), X(worker_info, rank, F_U32),
       X(worker_info, stage, F_U32),
       X_ARRAY(worker_info, adapters, n_adapters, table_msg_adapter, 4),
-      X(worker_info, n_adapters, F_COUNT));
+      X(worker_info, n_adapters, F_COUNT), X(worker_info, kv_address, F_STR),
+      X_ENUM(worker_info, group_role, GROUP_ROLE_COUNT),
+      X_ARRAY(worker_info, elastic, n_elastic, table_elastic_shape, 5),
+      X(worker_info, n_elastic, F_COUNT), X(worker_info, shard_tp, F_U32),
+      X(worker_info, group_tp, F_U32));
 
 static void fix_hello(struct rng *r, void *p)
 {
@@ -367,6 +387,30 @@ TABLE(msg_result, fix_none, X(msg_result, term_epoch, F_U64), X(msg_result, step
 TABLE(msg_gap, fix_none, X(msg_gap, term_epoch, F_U64), X(msg_gap, last_step, F_U64),
       X(msg_gap, got_step, F_U64), X(msg_gap, text, F_TEXT));
 
+/* One block at least, and for each its KV group or for none. */
+static void fix_kv_transfer(struct rng *r, void *p)
+{
+    struct msg_kv_transfer *t = p;
+    static const uint32_t one = 7;
+    if (t->blocks.n == 0)
+        t->blocks = (struct u32_span){&one, 1};
+    if (t->block_groups.n < t->blocks.n)
+        t->block_groups = (struct u32_span){0};
+    t->block_groups.n = t->block_groups.n ? t->blocks.n : 0;
+    for (uint32_t i = 0; i < t->block_groups.n; i++)
+        ((uint32_t *)(uintptr_t)t->block_groups.ptr)[i] = i / 3 % PROTO_MAX_KV_GROUPS;
+}
+TABLE(msg_kv_transfer, fix_kv_transfer, X(msg_kv_transfer, term_epoch, F_U64),
+      X(msg_kv_transfer, id, F_U64), X(msg_kv_transfer, sends, F_BOOL),
+      X(msg_kv_transfer, from_address, F_STR), X(msg_kv_transfer, to_address, F_STR),
+      X_SPAN(msg_kv_transfer, comm_id, F_BYTES, 32),
+      X_SPAN(msg_kv_transfer, block_groups, F_U32_SPAN, 20),
+      X_SPAN(msg_kv_transfer, blocks, F_U32_SPAN, 20));
+TABLE(msg_kv_transferred, fix_none, X(msg_kv_transferred, term_epoch, F_U64),
+      X(msg_kv_transferred, id, F_U64), X_ENUM(msg_kv_transferred, status, STATUS_COUNT),
+      X(msg_kv_transferred, text, F_TEXT), X(msg_kv_transferred, n_bytes, F_U64),
+      X(msg_kv_transferred, took_ns, F_U64));
+
 static const struct {
     const struct table *table;
     size_t offset;
@@ -401,6 +445,8 @@ static const struct {
     ROW(ADAPTERS, msg_adapters, adapters),
     ROW(ADAPTER_ORDER, msg_adapter_order, adapter_order),
     ROW(ADAPTER_ANSWER, msg_adapter_answer, adapter_answer),
+    ROW(KV_TRANSFER, msg_kv_transfer, kv_transfer),
+    ROW(KV_TRANSFERRED, msg_kv_transferred, kv_transferred),
 #undef ROW
 };
 

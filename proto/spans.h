@@ -1,0 +1,16 @@
+#pragma once
+/* Borrowed arrays of messages: a part of messages.h. */
+#include <stdint.h>
+
+struct u32_span {
+    const uint32_t *ptr;
+    uint32_t n;
+};
+struct f32_span {
+    const float *ptr;
+    uint32_t n;
+};
+struct bytes {
+    const uint8_t *ptr;
+    uint32_t n;
+};
