@@ -87,11 +87,13 @@ class Hands:
         self.rules = {h: [] for h in HOSTS}  # nftables, per host: "chain rule"
         self.locks = {h: asyncio.Lock() for h in HOSTS}
         self.begun = []  # of the schedule so far
+        self.since = time.monotonic()  # when the schedule began
         self.n_nobody = 0
 
     async def run(self, schedule, should_end):
         """All of it, each at its time; returns when all is healed."""
-        begin, tasks = time.monotonic(), []
+        begin = self.since = time.monotonic()
+        tasks = []
         for fault in schedule:
             while (wait := begin + fault["at"] - time.monotonic()) > 0 and not should_end():
                 await asyncio.sleep(min(wait, 0.2))

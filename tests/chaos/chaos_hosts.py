@@ -112,8 +112,22 @@ async def say(hands, begin):
         await asyncio.sleep(0.2)
 
 
+def say_longest(pauses, hands, n=5):
+    """The longest pauses, no two of the same trouble, and the faults that were in force meanwhile: who wants to know
+    where the seconds went begins here."""
+    told = []
+    for seconds, end, gateway in sorted(pauses, reverse=True):
+        if len(told) == n or seconds < 1 or any(end - seconds < e and e - s < end for s, e in told):
+            continue
+        told.append((seconds, end))
+        at = end - hands.since
+        faults = [f for f in hands.begun if f["at"] < at and f["at"] + f.get("for", 0) > at - seconds - 1]
+        print(f"  a pause of {seconds:.1f} s until {at:.1f} s at {gateway}: "
+              + ", ".join(f"{f['kind']} {f['on']} at {f['at']:.1f}" + (f" for {f['for']:g}" if "for" in f else "") for f in faults))
+
+
 def report(options, cluster, streams, hands):
-    c, p = streams.counts, streams.pauses
+    c, p = streams.counts, [seconds for seconds, _, _ in streams.pauses]
     print(f"\nchaos: model {options.model}, seed {options.seed}, {options.minutes:g} minutes, {options.streams} streams, "
           f"{'two heads' if cluster.two_heads else 'one head'}, {'with' if REDIS else 'without'} Redis")
     print("  faults: " + ", ".join(f"{k} {n}" for k, n in summary(hands.begun).items()))
@@ -122,6 +136,7 @@ def report(options, cluster, streams, hands):
     print(f"  streams asked again after their gateway was killed: {c['streams asked again']} "
           f"({c['connections broken by a gateway' + chr(39) + 's death']} connections)")
     print(f"  well {c['seconds until well']:g} s after the last fault")
+    say_longest(streams.pauses, hands)
     print(f"{len(hands.begun)} faults, {c['streams']} streams, {c['tokens']} tokens, pause p50 {percentile(p, .5):.2f} s "
           f"p99 {percentile(p, .99):.2f} s max {max(p, default=0):.2f} s, {len(streams.failures)} failures", flush=True)
 

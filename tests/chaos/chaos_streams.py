@@ -61,7 +61,8 @@ class Quiet:
 class Streams:
     def __init__(self, cluster, oracle, seed):
         self.cluster, self.oracle, self.seed = cluster, oracle, seed
-        self.counts, self.pauses, self.failures, self.stopping = Counter(), [], [], False
+        self.counts, self.failures, self.stopping = Counter(), [], False
+        self.pauses = []  # of each stream the longest: (seconds, when it ended, gateway)
         self.slow_until = {}  # client: until when it reads slowly
 
     def fail(self, text):
@@ -93,7 +94,7 @@ class Streams:
 
     async def attempt(self, gateway, body, want, i_client=None):
         """The texts of all choices; want (None: unknown) is compared as they come."""
-        have, finished, last, gap = [""] * body["n"], set(), time.monotonic(), 0.0
+        have, finished, last, longest = [""] * body["n"], set(), time.monotonic(), (0.0, 0.0, gateway)
         is_slow = False
         async with asyncio.timeout(None) as limit:
             limit.reschedule(asyncio.get_running_loop().time() + STALL_S)
@@ -102,7 +103,7 @@ class Streams:
                 async for event in self.events(reader):
                     limit.reschedule(asyncio.get_running_loop().time() + STALL_S)
                     now = time.monotonic()
-                    gap, last = max(gap, now - last), now
+                    longest, last = max(longest, (now - last, now, gateway)), now
                     if "error" in event:
                         raise Wrong(f"an error inside the stream: {json.dumps(event)[:300]}")
                     for choice in event["choices"]:
@@ -116,7 +117,7 @@ class Streams:
             raise Wrong(f"[DONE] after {[len(h) for h in have]} of {[len(w) for w in want or have]} characters")
         self.counts["tokens"] += body["n"] * body["max_tokens"]
         if not is_slow and i_client is not None:
-            self.pauses.append(gap)
+            self.pauses.append(longest)
         return have
 
     async def connect(self, gateway, body):
