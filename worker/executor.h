@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "common/base/arena.h"
+#include "proto/limits.h"
 #include "proto/messages.h"
 #include "worker/draft.h"
 #include "worker/options.h"
@@ -16,6 +17,11 @@
 
 #define COMM_ID_MAX_BYTES  512u
 #define EXECUTOR_MAX_BEGUN 2u
+
+/* A smaller TP that this worker could be a rank of, and the blocks it would hold then. */
+struct executor_shape {
+    uint32_t tp, n_blocks[SEQUENCES_MAX_KV_GROUPS];
+};
 
 /* What Hello says and the start-up memory table prints: never changes but for comm_address
  * (listen), the sizes are those of the shard it started with. Strings are owned by the executor. */
@@ -33,6 +39,8 @@ struct executor_info {
     uint64_t draft_bytes, draft_kv_bytes; /* of a draft model: weights and activations, KV cache */
     struct sequences_limits limits;       /* model length, vocabulary, KV groups */
     uint32_t n_draft, draft_max_seqs;     /* as Hello says them */
+    struct executor_shape elastic[PROTO_MAX_ELASTIC]; /* [n_elastic], tp falling */
+    uint32_t n_elastic;
 };
 
 /* What a Form says, as the communicator needs it. Borrowed for the call. */

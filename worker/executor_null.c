@@ -467,6 +467,20 @@ static void size_kv(struct executor_info *info, const struct worker_options *o)
     info->kv_bytes = n * block_bytes;
 }
 
+/* Every rank computes everything anyway: any TP that divides its own will do. */
+static void offer_smaller(struct executor_info *info, const struct worker_options *o)
+{
+    uint32_t n_blocks = info->limits.kv_groups[0].n_blocks;
+    if (o->null_elastic_blocks > 0 && (uint64_t)o->null_elastic_blocks < n_blocks)
+        n_blocks = (uint32_t)o->null_elastic_blocks;
+    for (int64_t tp = o->tp - 1; o->elastic_tp && tp > 0 && info->n_elastic < PROTO_MAX_ELASTIC;
+         tp--) {
+        if (o->tp % tp == 0)
+            info->elastic[info->n_elastic++] =
+                (struct executor_shape){.tp = (uint32_t)tp, .n_blocks = {n_blocks}};
+    }
+}
+
 static enum status fill_info(struct executor_null *x, const struct worker_options *o,
                              struct error *err)
 {
@@ -485,6 +499,7 @@ static enum status fill_info(struct executor_null *x, const struct worker_option
                          "--kv-cache-memory-bytes %lld holds no block of %llu bytes",
                          (long long)o->kv_cache_memory_bytes,
                          (unsigned long long)l->kv_groups[0].bytes_per_block);
+    offer_smaller(info, o);
     info->device = DEVICE_NULL;
     info->device_name = STR("null");
     info->n_draft = x->speculation.n_tokens;

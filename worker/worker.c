@@ -41,7 +41,8 @@ struct worker {
     bool failed_for_good;
     struct loop_timer *drain_timer, *check_timer;
     struct held_adapters held;
-    char comm_host[ROUTE_ADDRESS_MAX]; /* found out; "": not yet, or not to be */
+    struct elastic_shape elastic[PROTO_MAX_ELASTIC]; /* of Hello; blocks: the executor's */
+    char comm_host[ROUTE_ADDRESS_MAX];               /* found out; "": not yet, or not to be */
     bool comm_host_warned;
     struct gpu_metrics gpu;
     struct worker_metrics m;
@@ -73,6 +74,15 @@ static bool find_comm_host(struct worker *w)
         log_warn("comm_not_listening", "error=%s", log_quote(err.text));
     w->comm_host_warned = s != STATUS_OK;
     return s == STATUS_OK;
+}
+
+static void fill_elastic(struct worker *w, const struct executor_info *i, struct worker_info *out)
+{
+    for (uint32_t k = 0; k < i->n_elastic; k++)
+        w->elastic[k] = (struct elastic_shape){
+            .tp = i->elastic[k].tp, .n_blocks = {i->elastic[k].n_blocks, i->limits.n_kv_groups}};
+    out->elastic = w->elastic;
+    out->n_elastic = i->n_elastic;
 }
 
 static bool fill_hello(void *ctx, struct msg_hello *h)
@@ -117,9 +127,11 @@ static bool fill_hello(void *ctx, struct msg_hello *h)
         .step_executed = holds && same ? r->step_executed : 0,
         .rank = holds ? r->rank : 0,
         .stage = holds ? r->stage : 0,
+        .group_tp = holds ? r->tp : 0,
         .adapters = w->held.all,
         .n_adapters = w->held.n,
     };
+    fill_elastic(w, i, &h->worker);
     memcpy(h->worker.config_hash, i->config_hash, sizeof h->worker.config_hash);
     return true;
 }

@@ -146,6 +146,11 @@
 #define NO_EARLY_LAUNCH_HELP                                                                       \
     "a GPU's kernels never begin before the one in front has ended (no programmatic dependent "    \
     "launch): slower, to find out what a fault is of"
+#define ROW_ELASTIC_TP(S)                                                                          \
+    OPT_BOOL(                                                                                      \
+        S, elastic_tp, "elastic-tp", NULL,                                                         \
+        "a group without spares that lost a rank serves with a smaller TP meanwhile (head and "    \
+        "workers)")
 #define ROW_ENABLE_LORA(S)                                                                         \
     OPT_BOOL(S, enable_lora, "enable-lora", NULL, "LoRA adapters can be loaded while it runs")
 #define ROW_MAX_LORAS(S)                                                                           \

@@ -36,6 +36,7 @@ const struct option_spec worker_option_specs[] = {
     ROW_SIZE(S, tp, "tp", "tensor-parallel-size", "tensor parallel size this rank is started for"),
     ROW_SIZE(S, pp, "pp", "pipeline-parallel-size",
              "pipeline parallel size this rank is started for"),
+    ROW_ELASTIC_TP(S),
     ROW_ZONE(S),
     OPT_STRING(S, comm_host, "comm-host", NULL,
                "address other ranks reach this one at; default: the one that this host's way to "
@@ -92,6 +93,9 @@ const struct option_spec worker_option_specs[] = {
             "test: a request with this token id kills the worker; 0: none does"),
     OPT_INT(S, null_draft_percent, "null-draft-percent", 0, 100, "0",
             "test: so many of the null device's guesses are right; 0: they are n-grams' too"),
+    OPT_INT(S, null_elastic_blocks, "null-elastic-blocks", 0, 1 << 30, "0",
+            "test: KV blocks that the null device offers for a smaller TP; 0: as many as for its "
+            "own"),
 };
 #undef S
 

@@ -54,8 +54,8 @@ struct worker_options {
     int64_t step_timeout_s; /* 0: 60, in tables that have no such row */
     int64_t null_step_us, null_token_us, null_fail_join, null_load_ms, null_stall_after_step,
         null_die_at_id;
-    int64_t null_draft_percent;
-    bool enable_lora;
+    int64_t null_draft_percent, null_elastic_blocks;
+    bool enable_lora, elastic_tp;
     int64_t max_loras, max_lora_rank;
     const char *lora_root;
 };

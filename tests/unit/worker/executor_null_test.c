@@ -50,6 +50,35 @@ static void join_first(struct executor *e)
     assert_int_equal(join(e, 0, (struct bytes){id, n}, &err), STATUS_OK);
 }
 
+/* Every smaller TP that divides its own, the largest first, when it is asked to. */
+static void test_offers_smaller_tps(void **state)
+{
+    static const struct {
+        int64_t tp, blocks;
+        bool elastic;
+        uint32_t n, offered[4], n_blocks;
+    } cases[] = {
+        {12, 0, false, 0, {0}, 0},       {1, 0, true, 0, {0}, 0},
+        {2, 0, true, 1, {1}, 500},       {6, 0, true, 3, {3, 2, 1}, 500},
+        {8, 70, true, 3, {4, 2, 1}, 70}, {4, 600, true, 2, {2, 1}, 500},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        struct worker_options o = options();
+        o.tp = cases[c].tp;
+        o.elastic_tp = cases[c].elastic;
+        o.num_gpu_blocks_override = 500;
+        o.null_elastic_blocks = cases[c].blocks;
+        struct executor *e = open_null(&o);
+        const struct executor_info *i = e->ops->info(e);
+        assert_int_equal(i->n_elastic, cases[c].n);
+        for (uint32_t k = 0; k < i->n_elastic; k++) {
+            assert_int_equal(i->elastic[k].tp, cases[c].offered[k]);
+            assert_int_equal(i->elastic[k].n_blocks[0], cases[c].n_blocks);
+        }
+        e->ops->close(e);
+    }
+}
+
 /* What the rule says for ids followed by its own tokens. */
 static void oracle(const struct sampling_params *sp, const uint32_t *ids, uint32_t n,
                    uint32_t vocab, uint32_t *out, uint32_t n_out)
@@ -380,6 +409,7 @@ static void test_config_hash(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_offers_smaller_tps),
         cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_other_rank_is_silent),
         cmocka_unit_test(test_join),

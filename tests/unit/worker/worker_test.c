@@ -39,8 +39,9 @@ struct fixture {
     enum msg_type wait_for;
     uint8_t comm_id[64];
     uint32_t n_comm_id;
-    char comm_address[64]; /* the newest Hello's */
-    bool has_peers;        /* the executor is one that other ranks have to reach */
+    char comm_address[64];                                /* the newest Hello's */
+    uint32_t n_elastic, elastic_tp[4], elastic_blocks[4]; /* and these */
+    bool has_peers; /* the executor is one that other ranks have to reach */
     uint32_t n_listen, n_listen_failures, n_check;
     bool mute;          /* the head sends no heartbeats */
     enum status refuse; /* the head answers Hello so */
@@ -56,8 +57,19 @@ static void send_msg(struct fixture *f, const struct msg *m)
     link_sent(&f->link, m->type, f->frame.len);
 }
 
+static void keep_elastic(struct fixture *f, const struct worker_info *w)
+{
+    f->n_elastic = w->n_elastic;
+    for (uint32_t i = 0; i < w->n_elastic && i < 4; i++) {
+        f->elastic_tp[i] = w->elastic[i].tp;
+        assert_int_equal(w->elastic[i].n_blocks.n, 1);
+        f->elastic_blocks[i] = w->elastic[i].n_blocks.ptr[0];
+    }
+}
+
 static void welcome(struct fixture *f, const struct msg_hello *h)
 {
+    keep_elastic(f, &h->worker);
     f->n_hello++;
     f->hello = *h;
     snprintf(f->comm_address, sizeof f->comm_address, STR_FMT, STR_ARG(h->worker.comm_address));
@@ -368,6 +380,28 @@ static void test_hello_says_what_it_is(void **state)
     assert_true(worker_is_ready(f->worker));
 }
 
+/* Which TPs it could serve with, and in a group of one of them that it is of that one. */
+static void test_hello_says_smaller_tps(void **state)
+{
+    struct fixture *f = *state;
+    f->o.tp = 4;
+    f->o.elastic_tp = true;
+    f->o.null_elastic_blocks = 100;
+    start(f);
+    (void)expect(f, MSG_HELLO);
+    assert_int_equal(f->hello.worker.tp, 4);
+    assert_int_equal(f->hello.worker.group_tp, 0);
+    assert_int_equal(f->n_elastic, 2);
+    assert_int_equal(f->elastic_tp[0], 2);
+    assert_int_equal(f->elastic_tp[1], 1);
+    assert_int_equal(f->elastic_blocks[0], 100);
+    become_ready(f, EPOCH(1));
+    f->link.seq_out += 5; /* a number that does not follow: Hello again */
+    plan(f, EPOCH(1), 1);
+    (void)expect(f, MSG_HELLO);
+    assert_int_equal(f->hello.worker.group_tp, 2);
+}
+
 static void test_steps_gap_abort(void **state)
 {
     struct fixture *f = *state;
@@ -625,21 +659,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
-        T(test_hello_says_what_it_is),
-        T(test_steps_gap_abort),
-        T(test_invalid_plan_is_a_gap),
-        T(test_insane_form_and_wrong_id),
-        T(test_abort_interrupts_a_stall),
-        T(test_loading_is_told),
-        T(test_lost_link_and_adoption),
-        T(test_refused_for_good),
-        T(test_silent_head),
-        T(test_address_found_late),
-        T(test_address_given),
-        T(test_idle_peer_is_gone),
-        T(test_lost_by_an_abort),
-        T(test_lost_without_a_job),
-        T(test_drain),
+        T(test_hello_says_what_it_is),    T(test_hello_says_smaller_tps),
+        T(test_steps_gap_abort),          T(test_invalid_plan_is_a_gap),
+        T(test_insane_form_and_wrong_id), T(test_abort_interrupts_a_stall),
+        T(test_loading_is_told),          T(test_lost_link_and_adoption),
+        T(test_refused_for_good),         T(test_silent_head),
+        T(test_address_found_late),       T(test_address_given),
+        T(test_idle_peer_is_gone),        T(test_lost_by_an_abort),
+        T(test_lost_without_a_job),       T(test_drain),
 #undef T
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
