@@ -9,9 +9,11 @@ add_test(NAME check_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts
 add_test(NAME fetch_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/fetch_test.py)
 add_test(NAME alone_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/alone_test.py)
 add_test(NAME run_all_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/run_all_test.py)
+add_test(NAME acceptance_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/acceptance_test.py)
 set_tests_properties(check_layers check_size check_notices check_scripts fetch_scripts alone_scripts run_all_scripts
+                     acceptance_scripts
                      PROPERTIES LABELS quick
-                     TIMEOUT 120
+                     TIMEOUT 300
                      ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 
 set(e2e_environment "COX_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY};COX_SANITIZE=${COX_SANITIZE};COX_CUDA=${COX_CUDA}")
