@@ -57,9 +57,12 @@ static void get_status(struct admin_api *a, struct http_request *r)
         json_object_set_new(o, "lease",
                             json_pack("{s:o, s:b}", "holder", text ? text : json_string("?"),
                                       "store_reached", standby_store_is_up(a->standby)));
-        json_t *warning = json_string(standby_warning(a->standby));
-        if (warning) /* none, or a holder's address that is no text */
-            json_array_append_new(json_object_get(o, "warnings"), warning);
+        const char *text_of;
+        for (uint32_t i = 0; (text_of = standby_warning(a->standby, i)) != NULL; i++) {
+            json_t *warning = json_string(text_of);
+            if (warning) /* else a holder's address that is no text */
+                json_array_append_new(json_object_get(o, "warnings"), warning);
+        }
     }
     answer_json(r, 200, o);
 }

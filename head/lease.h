@@ -8,8 +8,9 @@
 enum lease_state { LEASE_WAITING, LEASE_SERVING, LEASE_ENDED };
 
 /* What the store is asked. LOOK changes no lease; TAKE takes one that is free and raises the term;
- * RENEW, of the head that serves, also writes the term that it wants. */
-enum lease_question { LEASE_NOTHING, LEASE_LOOK, LEASE_TAKE, LEASE_RENEW };
+ * RENEW, of the head that serves, also writes the term that it wants. BOUND gives a lease of
+ * another that would not end, and that nobody renews, our TTL. */
+enum lease_question { LEASE_NOTHING, LEASE_LOOK, LEASE_TAKE, LEASE_RENEW, LEASE_BOUND };
 
 /* In the store. GONE, to a RENEW: there is none, and another head has had it since. LATE, to the
  * others: there is none, and no question of ours came a moment before: it is to be watched anew. */
@@ -27,7 +28,8 @@ enum lease_holder {
 
 struct lease_answer {
     enum lease_holder holder;
-    uint64_t term; /* the store's, after the question */
+    uint64_t term;   /* the store's, after the question */
+    int64_t left_ms; /* of another's lease: until it ends; below 0: never */
 };
 
 enum lease_order {
@@ -49,6 +51,12 @@ struct lease {
     enum lease_question open; /* asked, not answered */
     uint64_t asked_ns;        /* when open was */
     uint64_t ask_ns;          /* not before */
+    struct lease_long {
+        bool is;          /* another's lease has longer to go than a TTL of ours */
+        int64_t left_ms;  /* as last heard */
+        int64_t begun_ms; /* at since_ns; it was not renewed since then */
+        uint64_t since_ns;
+    } longer;
 };
 
 void lease_init(struct lease *l, uint64_t ttl_ns);
@@ -59,5 +67,8 @@ enum lease_question lease_next(struct lease *l, uint64_t now_ns);
 enum lease_order lease_on_answer(struct lease *l, const struct lease_answer *a, uint64_t now_ns);
 /* A peer has seen a term that is not below ours and that we did not tell it: who has the lease? */
 void lease_see_term(struct lease *l, uint64_t term, uint64_t now_ns);
+/* Another's lease has no end, or one that no head writes: somebody else wrote it, or the store's
+ * clock jumped back. */
+bool lease_has_no_end(const struct lease *l);
 /* Of the question: TAKE makes it 1 + this and the store's, RENEW writes it. */
 uint64_t lease_wanted_term(const struct lease *l);

@@ -8,7 +8,7 @@
 #include "common/base/mem.h"
 #include "head/store.h"
 
-enum { TICK_MS = 25, RELEASE_MS = 200, HOLDER_MAX = 360, WARNING_MAX = 1000 };
+enum { TICK_MS = 25, RELEASE_MS = 200, HOLDER_MAX = 360, WARNING_MAX = 1000, LEFT_MAX = 64 };
 
 struct standby {
     struct standby_options o;
@@ -21,6 +21,7 @@ struct standby {
     char holder[HOLDER_MAX];        /* "INSTANCE ADDRESS" */
     char of_other_keys[HOLDER_MAX]; /* the last that was warned of */
     char warning[WARNING_MAX];      /* "": none */
+    char endless[WARNING_MAX];      /* as well: of a lease without an end */
 };
 
 static void ask(struct standby *s)
@@ -94,13 +95,40 @@ static void note_holder(struct standby *s, struct str holder, bool is_ours)
     snprintf(s->holder_keys, sizeof s->holder_keys, "%.23s", keys);
 }
 
+/* A lease that no head has written so is said at once. */
+static void note_end(struct standby *s, enum lease_question asked, const struct lease_answer *a)
+{
+    char left[LEFT_MAX] = "it never ends";
+    if (a->left_ms >= 0)
+        snprintf(left, sizeof left, "it ends in %.0f s", (double)a->left_ms / 1000);
+    if (asked == LEASE_BOUND && a->holder == LEASE_OTHERS && !s->lease.longer.is)
+        log_warn("lease_bounded", "holder=%s ttl_ms=%llu why=\"nobody renewed it\"",
+                 log_quote(s->holder), (unsigned long long)s->o.ttl_ms);
+    if (!lease_has_no_end(&s->lease))
+        s->endless[0] = '\0';
+    if (s->endless[0] || !lease_has_no_end(&s->lease))
+        return;
+    snprintf(s->endless, sizeof s->endless,
+             "the lease in Redis ({cox:%s}:lease, of %s) is none that a head wrote: %s. Somebody "
+             "set it by hand, a dump was restored, or Redis's clock jumped back. When nobody "
+             "renews it within %.3g s this head lets it end and may take it: nothing needs to be "
+             "done; sooner: DEL {cox:%s}:lease",
+             s->o.cluster_name, s->holder, left, (double)s->o.ttl_ms / 1000, s->o.cluster_name);
+    log_warn("lease_without_end", "holder=%s left=%s next=%s", log_quote(s->holder),
+             log_quote(left), "\"it ends unless a head renews it\"");
+}
+
 static void on_answer(void *ctx, const struct store_answer *a)
 {
     struct standby *s = ctx;
     if (a)
         note_holder(s, a->holder, a->lease.holder == LEASE_OURS);
     uint64_t before = s->lease.term;
-    switch (lease_on_answer(&s->lease, a ? &a->lease : NULL, loop_now_ns(s->loop))) {
+    enum lease_question asked = s->lease.open;
+    enum lease_order order = lease_on_answer(&s->lease, a ? &a->lease : NULL, loop_now_ns(s->loop));
+    if (a)
+        note_end(s, asked, &a->lease);
+    switch (order) {
     case LEASE_SERVE:
         log_info("lease_taken", "term=%llu address=%s", (unsigned long long)s->lease.term,
                  s->o.address);
@@ -154,9 +182,15 @@ const char *standby_holder(const struct standby *s)
     return s->holder;
 }
 
-const char *standby_warning(const struct standby *s)
+const char *standby_warning(const struct standby *s, uint32_t i)
 {
-    return s->warning[0] ? s->warning : NULL;
+    const char *all[2];
+    uint32_t n = 0;
+    if (s->warning[0])
+        all[n++] = s->warning;
+    if (s->endless[0])
+        all[n++] = s->endless;
+    return i < n ? all[i] : NULL;
 }
 
 void standby_see_term(struct standby *s, uint64_t term)

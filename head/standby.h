@@ -25,8 +25,8 @@ bool standby_serves(const struct standby *s);
 bool standby_store_is_up(const struct standby *s);
 /* "INSTANCE ADDRESS" of who has the lease, as last heard; "": nobody. */
 const char *standby_holder(const struct standby *s);
-/* What a person should know of who has the lease, NULL: nothing. */
-const char *standby_warning(const struct standby *s);
+/* What a person should know of the lease, one after the other; NULL: no more. */
+const char *standby_warning(const struct standby *s, uint32_t i);
 /* A peer has seen a term that is another head's: lease_see_term. */
 void standby_see_term(struct standby *s, uint64_t term);
 /* Before the process ends: the other one need not wait for the TTL. on_released follows, at the

@@ -22,7 +22,8 @@ enum {
  * no other of ours came before is told that it is late: Redis stood still, or its clock jumped, and
  * a lease is over that its head had no way to renew; the moment is over before a lease is. So is
  * one behind a later one of ours: it was given up, and came by the connection of before. Whose
- * lease it is says the instance: the first 16 characters. */
+ * lease it is says the instance: the first 16 characters. Of another's lease the time left is told,
+ * and a BOUND that is not late makes it a TTL where it is more. */
 static const char script[] =
     "local lease = redis.call('GET', KEYS[1])\n"
     "local term, last = string.match(redis.call('GET', KEYS[2]) or '', '^(%d+) (%x+)$')\n"
@@ -35,21 +36,28 @@ static const char script[] =
     "if ARGV[1] ~= 'renew' and asked <= number then\n"
     "  redis.call('SET', KEYS[3], ARGV[7], 'PX', ARGV[6])\n"
     "end\n"
-    "if lease and string.sub(lease, 1, 16) ~= me then return {others, term, lease} end\n"
+    "if lease and string.sub(lease, 1, 16) ~= me then\n"
+    "  local left, ttl = redis.call('PTTL', KEYS[1]), tonumber(ARGV[3])\n"
+    "  if ARGV[1] == 'bound' and not late_now and (left < 0 or left > ttl) then\n"
+    "    redis.call('PEXPIRE', KEYS[1], ARGV[3])\n"
+    "    left = ttl\n"
+    "  end\n"
+    "  return {others, term, lease, left}\n"
+    "end\n"
     "local wanted = tonumber(ARGV[4])\n"
     "if ARGV[1] == 'renew' then\n"
-    "  if not lease and last and last ~= me then return {gone, term, ''} end\n"
+    "  if not lease and last and last ~= me then return {gone, term, '', 0} end\n"
     "  term = math.max(term, wanted)\n"
     "elseif late_now then\n"
-    "  return {late, term, lease or ''}\n"
-    "elseif ARGV[1] == 'look' or term < tonumber(ARGV[5]) then\n"
-    "  return {lease and ours or free, term, lease or ''}\n"
+    "  return {late, term, lease or '', 0}\n"
+    "elseif ARGV[1] ~= 'take' or term < tonumber(ARGV[5]) then\n"
+    "  return {lease and ours or free, term, lease or '', 0}\n"
     "else\n"
     "  term = math.max(term, wanted) + 1\n"
     "end\n"
     "redis.call('SET', KEYS[2], string.format('%.0f', term) .. ' ' .. me)\n"
     "redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])\n"
-    "return {ours, term, ARGV[2]}\n";
+    "return {ours, term, ARGV[2], 0}\n";
 
 static const char release_script[] =
     "if string.sub(redis.call('GET', KEYS[1]) or '', 1, 16) == ARGV[1] then\n"
@@ -70,15 +78,16 @@ struct store {
 
 static bool read_answer(const struct redis_reply *r, struct store_answer *out)
 {
-    if (r->kind != REDIS_LIST || r->n_items != 3)
+    if (r->kind != REDIS_LIST || r->n_items != 4)
         return false;
-    const struct redis_reply *holder = r->items[0], *term = r->items[1], *text = r->items[2];
+    const struct redis_reply *holder = r->items[0], *term = r->items[1], *text = r->items[2],
+                             *left = r->items[3];
     if (holder->kind != REDIS_INTEGER || holder->integer < 0 ||
         holder->integer >= LEASE_HOLDER_COUNT || term->kind != REDIS_INTEGER || term->integer < 0 ||
-        term->integer >= UINT32_MAX || text->kind != REDIS_TEXT)
+        term->integer >= UINT32_MAX || text->kind != REDIS_TEXT || left->kind != REDIS_INTEGER)
         return false;
-    *out = (struct store_answer){{(enum lease_holder)holder->integer, (uint64_t)term->integer},
-                                 text->text};
+    *out = (struct store_answer){
+        {(enum lease_holder)holder->integer, (uint64_t)term->integer, left->integer}, text->text};
     return true;
 }
 
@@ -104,8 +113,10 @@ static void on_reply(void *ctx, const struct redis_reply *reply)
 
 bool store_ask(struct store *s, enum lease_question q, uint64_t wanted, uint64_t known)
 {
-    static const struct str names[] = {
-        [LEASE_LOOK] = {"look", 4}, [LEASE_TAKE] = {"take", 4}, [LEASE_RENEW] = {"renew", 5}};
+    static const struct str names[] = {[LEASE_LOOK] = {"look", 4},
+                                       [LEASE_TAKE] = {"take", 4},
+                                       [LEASE_RENEW] = {"renew", 5},
+                                       [LEASE_BOUND] = {"bound", 5}};
     char wanted_text[24], known_text[24], number[24];
     snprintf(wanted_text, sizeof wanted_text, "%llu", (unsigned long long)wanted);
     snprintf(known_text, sizeof known_text, "%llu", (unsigned long long)known);

@@ -34,8 +34,9 @@
                 "unix://[[USER]:PASSWORD@]/PATH[?db=DB] (with a password better: COX_REDIS)",      \
         .secret = true                                                                             \
     }
+#define LEASE_TTL_MAX_S 60
 #define ROW_LEASE_TTL(S)                                                                           \
-    OPT_FLOAT(S, lease_ttl_s, "lease-ttl", 0.5, 60, "2",                                           \
+    OPT_FLOAT(S, lease_ttl_s, "lease-ttl", 0.5, LEASE_TTL_MAX_S, "2",                              \
               "seconds after which a head that is gone may be followed by one that waits")
 #define ROW_LONG_PREFILL(S)                                                                        \
     OPT_INT(S, long_prefill_token_threshold, "long-prefill-token-threshold", 0, 1 << 20, "0",      \

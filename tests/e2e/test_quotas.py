@@ -2,6 +2,7 @@
 there is none): one key's rate and tokens at two gateways, Redis killed and back, what lies in it,
 and a Redis that answers nonsense."""
 import hashlib
+import os
 import shutil
 import socket
 import subprocess
@@ -23,15 +24,16 @@ needs_redis = pytest.mark.skipif(not SERVER, reason="no redis-server here: scrip
 class Redis:
     """On a Unix socket in a test's folder; nothing is kept when it ends."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, env=None):
         self.path = folder / "redis.sock"
+        self.env = {**os.environ, **(env or {})}
         self.url = f"unix://:{PASSWORD}@{self.path}"
         self.command = ["redis-server", "--port", "0", "--unixsocket", str(self.path), "--save", "", "--appendonly",
                         "no", "--requirepass", PASSWORD, "--dir", str(folder)]
 
     def start(self):
         self.process = subprocess.Popen(self.command, executable=SERVER, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL)
+                                        stderr=subprocess.DEVNULL, env=self.env)
         wait_for("redis answers", lambda: self.ask("PING") == "PONG", 20)
 
     def ask(self, *words):

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -17,6 +18,7 @@ from completions import run
 from test_quotas import PASSWORD, Redis, needs_redis
 
 TTL = 1.5 if SLOW == 1 else 2.5  # a head that others keep from running for so long is followed
+LEASE, CLOCK = "{cox:default}:lease", BIN.parent / "tests/libchaos_clock.so"
 pytestmark = needs_redis
 
 
@@ -54,8 +56,16 @@ class Head:
 
 @pytest.fixture
 def redis(tmp_path):
-    with Redis(tmp_path) as r:
+    """Its wall clock is a file's, where the library for that has been built."""
+    (tmp_path / "clock").write_bytes(bytes(8))
+    with Redis(tmp_path, {"LD_PRELOAD": str(CLOCK), "CHAOS_CLOCK": str(tmp_path / "clock")} if CLOCK.exists() else None) as r:
+        r.set_clock = lambda seconds: set_clock(tmp_path / "clock", seconds)
         yield r
+
+
+def set_clock(path, seconds):
+    with open(path, "r+b") as f:
+        f.write(struct.pack("q", seconds * 10**9))
 
 
 @pytest.fixture
@@ -218,6 +228,64 @@ def test_a_head_that_stood_still_steps_down(heads, redis):
     stays(heads, ["standby", "serving"], TTL)
 
 
+def left(redis):
+    return int(redis.ask("PTTL", LEASE))
+
+
+def endless(head):
+    return [w for w in head.status().get("warnings", []) if "none that a head wrote" in w]
+
+
+@pytest.mark.parametrize("how", ["persisted", "clock"])
+def test_a_lease_that_would_not_end_is_taken_over(heads, redis, how):
+    """Its head dies before it can renew it: without an end (a dump that was restored), or with one a day away."""
+    a, b = heads
+    if how == "clock" and not CLOCK.exists():
+        pytest.skip(f"no {CLOCK}")
+    term = a.term()
+    a.process.send_signal(signal.SIGSTOP)
+    if how == "clock":
+        redis.set_clock(-86400)
+        assert left(redis) > 86000000
+    else:
+        assert redis.ask("PERSIST", LEASE) == "1"
+    a.process.kill()
+    a.process.wait()
+    wait_for("who waits says so", lambda: endless(b))
+    assert str(a.port) in endless(b)[0] and f"DEL {LEASE}" in endless(b)[0]
+    b.wait_role("serving")
+    assert b.term() > term and not endless(b)
+    assert b.log().count("lease_without_end") == b.log().count("lease_bounded") == 1, b.log()
+    a.start().wait_role("standby")
+    stays(heads, ["standby", "serving"], 2 * TTL)
+
+
+def test_a_lease_without_an_end_stays_with_its_head(heads, redis):
+    a, b = heads
+    term = a.term()
+    for _ in range(4):
+        assert redis.ask("PERSIST", LEASE) == "1"
+        wait_for("it has an end again", lambda: 0 < left(redis) <= 1000 * TTL)
+    if CLOCK.exists():
+        redis.set_clock(-86400)
+    stays(heads, ["serving", "standby"], 2 * TTL)
+    assert a.term() == term and left(redis) <= 1000 * TTL
+
+
+def test_a_lease_that_somebody_set_ends(heads, redis):
+    """The head that serves takes it for another's and ends; nobody has it, and who waits first has it in the end."""
+    a, b = heads
+    term = a.term()
+    assert redis.ask("SET", LEASE, "somebody") == "OK"
+    assert a.process.wait(20) == 0
+    a.start()
+    wait_for("who waits says so", lambda: endless(b))
+    assert "somebody" in endless(b)[0]
+    wait_for("one serves", lambda: "serving" in (a.role(), b.role()), 20)
+    wait_for("the other one waits", lambda: sorted([a.role(), b.role()]) == ["serving", "standby"])
+    assert max(a.term(), b.term()) > term and 0 < left(redis) <= 1000 * TTL
+
+
 def test_a_redis_that_stood_still_changes_nothing(heads, redis):
     """What the standby had asked for lies in its sockets meanwhile, and the lease is over when Redis reads it."""
     a, b = heads
@@ -243,8 +311,9 @@ def test_nonsense_in_the_store_is_no_answer(heads, redis):
 
 
 def test_a_store_that_talks_nonsense_gives_no_lease(tmp_path):
-    answers = [b":1\r\n", b"-OOM no\r\n", b"*-1\r\n", b"*2\r\n:1\r\n:1\r\n", b"*3\r\n:7\r\n:1\r\n$0\r\n\r\n",
-               b"*3\r\n:1\r\n:-1\r\n$0\r\n\r\n", b"*3\r\n:1\r\n:4294967295\r\n$0\r\n\r\n", b"*3\r\n:1\r\n:1\r\n:1\r\n"]
+    answers = [b":1\r\n", b"-OOM no\r\n", b"*-1\r\n", b"*2\r\n:1\r\n:1\r\n", b"*4\r\n:7\r\n:1\r\n$0\r\n\r\n:0\r\n",
+               b"*4\r\n:1\r\n:-1\r\n$0\r\n\r\n:0\r\n", b"*4\r\n:1\r\n:4294967295\r\n$0\r\n\r\n:0\r\n",
+               b"*4\r\n:1\r\n:1\r\n:1\r\n:0\r\n", b"*3\r\n:1\r\n:1\r\n$0\r\n\r\n", b"*4\r\n:1\r\n:1\r\n$0\r\n\r\n$0\r\n\r\n"]
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=serve_nonsense, args=(listener, answers), daemon=True).start()
         head = Head(tmp_path, f"redis://127.0.0.1:{listener.getsockname()[1]}", "a").start()

@@ -1,12 +1,13 @@
 /* Two heads and their store, every interleaving: questions that wait at sea, or are given up and
  * executed later all the same (Redis stood still), heads that die or stand still, links that are
- * cut, a store that comes back empty. head/lease.c is the real one; the store does what store.c's
+ * cut, a store that comes back empty, a lease that somebody wrote or made endless, a clock of the
+ * store that jumps back by hours. head/lease.c is the real one; the store does what store.c's
  * script does. What holds in every state:
  *   - a head serves with a term above all that were given before, unless the store was emptied;
  *   - two serve at once only when one of them was cut off or stood still, or the store was emptied;
- *   - while nothing goes wrong, and when a store was emptied or stood still, the lease stays where
- * it is;
- *   - once nothing goes wrong any more one serves within four TTLs, and goes on.
+ *   - while nothing goes wrong, and when a store was emptied or stood still, when the lease has
+ * lost its end or the clock jumped, the lease stays where it is;
+ *   - once nothing goes wrong any more one serves within five TTLs, and goes on.
  * With one fault of each kind at every point every state is seen; with up to eight, random walks
  * (COX_LEASE_WALKS: how many). */
 #include <setjmp.h>
@@ -30,11 +31,22 @@ enum {
     MOMENT_TICKS = TTL_TICKS / 2,
     SEA_TICKS = 1, /* at most, for a question or an answer */
     NOBODY = -1,
-    ANOTHER = 2 /* of those in the store: one that has died */
+    ANOTHER = 2, /* of those in the store: one that has died, or was never there */
+    ENDLESS = 1 << 20,
+    JUMP_TICKS = 1000 /* longer than any TTL */
 };
 
 enum stage { AT_REST, ASKED, ANSWERED };
-enum fault { CUT = 1, STOPPED = 2, EMPTIED = 4, KILLED = 8, FROZEN = 16 };
+enum fault {
+    CUT = 1,
+    STOPPED = 2,
+    EMPTIED = 4,
+    KILLED = 8,
+    FROZEN = 16,
+    WRITTEN = 32,
+    PERSISTED = 64,
+    JUMPED = 128
+};
 
 struct question {
     enum lease_question what; /* LEASE_NOTHING: there is none */
@@ -77,22 +89,26 @@ static struct lease_answer execute(struct world *w, const struct question *q)
         w->asked_left[q->who] = MOMENT_TICKS;
         w->asked[q->who] = q->number;
     }
-    if (w->owner != NOBODY && w->owner != q->who)
-        return (struct lease_answer){LEASE_OTHERS, w->term};
+    if (w->owner != NOBODY && w->owner != q->who) {
+        if (q->what == LEASE_BOUND && !is_late && w->owner_left > TTL_TICKS)
+            w->owner_left = TTL_TICKS;
+        int64_t left = w->owner_left == ENDLESS ? -1 : (int64_t)w->owner_left * TICK_MS;
+        return (struct lease_answer){LEASE_OTHERS, w->term, left};
+    }
     if (q->what == LEASE_RENEW) {
         if (w->owner == NOBODY && w->last != NOBODY && w->last != q->who)
-            return (struct lease_answer){LEASE_GONE, w->term};
+            return (struct lease_answer){LEASE_GONE, w->term, 0};
         w->term = w->term > q->wanted ? w->term : q->wanted;
     } else if (is_late) {
-        return (struct lease_answer){LEASE_LATE, w->term};
-    } else if (q->what == LEASE_LOOK || w->term < q->known) {
-        return (struct lease_answer){w->owner == NOBODY ? LEASE_FREE : LEASE_OURS, w->term};
+        return (struct lease_answer){LEASE_LATE, w->term, 0};
+    } else if (q->what != LEASE_TAKE || w->term < q->known) {
+        return (struct lease_answer){w->owner == NOBODY ? LEASE_FREE : LEASE_OURS, w->term, 0};
     } else {
         w->term = (w->term > q->wanted ? w->term : q->wanted) + 1;
     }
     w->owner = w->last = q->who;
     w->owner_left = TTL_TICKS;
-    return (struct lease_answer){LEASE_OURS, w->term};
+    return (struct lease_answer){LEASE_OURS, w->term, 0};
 }
 
 /* ---- the heads ---- */
@@ -151,9 +167,9 @@ static const char *hear(struct world *w, int i)
     case LEASE_SERVE:
         if (h->lease.term <= w->given && !(w->faults & EMPTIED))
             return "a term is given twice";
-        if (serves(&w->heads[!i]) && !(w->faults & (CUT | STOPPED)))
+        if (serves(&w->heads[!i]) && !(w->faults & (CUT | STOPPED | WRITTEN)))
             return "two serve, and neither was cut off";
-        if (w->given > 0 && !(w->faults & ~(EMPTIED | FROZEN)))
+        if (w->given > 0 && !(w->faults & ~(EMPTIED | FROZEN | PERSISTED | JUMPED)))
             return "the lease moved, and no head had come to harm";
         w->given = h->lease.term > w->given ? h->lease.term : w->given;
         break;
@@ -163,7 +179,7 @@ static const char *hear(struct world *w, int i)
         w->given = h->lease.term > w->given ? h->lease.term : w->given;
         break;
     case LEASE_STEP_DOWN:
-        if (!(w->faults & (CUT | STOPPED)))
+        if (!(w->faults & (CUT | STOPPED | WRITTEN)))
             return "a head steps down that nothing has happened to";
         die(w, i);
         break;
@@ -189,7 +205,10 @@ enum action {
     STAND_STILL = 18,
     LOSE_ALL = 20,
     FREEZE = 21,
-    N_ACTIONS = 22
+    WRITE = 22,
+    PERSIST = 23,
+    JUMP_BACK = 24,
+    N_ACTIONS = 25
 };
 
 static bool may_tick(const struct world *w)
@@ -203,7 +222,7 @@ static bool may_tick(const struct world *w)
 static void tick(struct world *w)
 {
     w->now++;
-    w->owner_left -= w->owner_left > 0;
+    w->owner_left -= w->owner_left > 0 && w->owner_left != ENDLESS;
     if (w->owner_left == 0)
         w->owner = NOBODY;
     for (int i = 0; i < 2; i++) {
@@ -229,6 +248,30 @@ static void freeze(struct world *w)
     w->owner_left = 0;
 }
 
+/* The clock that ends keys, not the one of the heads. */
+static void jump_back(struct world *w)
+{
+    uint32_t *ends[] = {&w->owner_left, &w->asked_left[0], &w->asked_left[1]};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (*ends[i] > 0 && *ends[i] != ENDLESS)
+            *ends[i] += JUMP_TICKS;
+}
+
+/* What somebody or something does to the store's keys, and not for a head. false: not here. */
+static bool meddle(struct world *w, int action, uint32_t *fault)
+{
+    if (w->owner == NOBODY && action != WRITE)
+        return false;
+    if (action == WRITE)
+        w->owner = ANOTHER;
+    if (action == JUMP_BACK)
+        jump_back(w);
+    else
+        w->owner_left = ENDLESS;
+    *fault = action == WRITE ? WRITTEN : action == PERSIST ? PERSISTED : JUMPED;
+    return true;
+}
+
 static bool harm(struct world *w, int action)
 {
     int i = action % 2;
@@ -251,6 +294,9 @@ static bool harm(struct world *w, int action)
     } else if (action == FREEZE) {
         freeze(w);
         fault = FROZEN;
+    } else if (action >= WRITE) {
+        if (!meddle(w, action, &fault))
+            return false;
     } else {
         w->term = 0;
         w->owner = w->last = NOBODY;
@@ -324,9 +370,9 @@ static void settle(struct world *w, const char **wrong)
 static const char *check_end(struct world w)
 {
     const char *wrong = NULL;
-    for (int t = 0; t < 5 * TTL_TICKS && !wrong; t++) {
+    for (int t = 0; t < 6 * TTL_TICKS && !wrong; t++) {
         settle(&w, &wrong);
-        if (!wrong && t >= 4 * TTL_TICKS && serves(&w.heads[0]) + serves(&w.heads[1]) != 1)
+        if (!wrong && t >= 5 * TTL_TICKS && serves(&w.heads[0]) + serves(&w.heads[1]) != 1)
             wrong = "all is well, and not one serves";
         if (!wrong)
             tick(&w);
@@ -346,7 +392,7 @@ static uint64_t ticks_from(uint64_t now, uint64_t then_ns)
 /* Times as they are from now, terms as they are to each other: what decides what can follow. */
 static uint64_t fingerprint(const struct world *w)
 {
-    uint64_t v[48], n = 0;
+    uint64_t v[56], n = 0;
     for (int i = 0; i < 2; i++) {
         const struct head *h = &w->heads[i];
         const struct lease *l = &h->lease;
@@ -363,6 +409,10 @@ static uint64_t fingerprint(const struct world *w)
                                    : 0;
         v[n++] = h->stage == ANSWERED ? (uint64_t)h->answer.holder << 20 | h->answer.term : 0;
         v[n++] = w->asked_left[i];
+        uint64_t since = w->now - l->longer.since_ns / ns(1);
+        v[n++] = !l->longer.is ? 0 : 1 + (since < TTL_TICKS ? since : TTL_TICKS);
+        v[n++] =
+            !l->longer.is ? 0 : (uint64_t)l->longer.begun_ms << 32 ^ (uint64_t)l->longer.left_ms;
     }
     v[n++] = w->term << 40 | w->given << 20 | w->owner_left;
     v[n++] = (uint64_t)(w->owner + 1) << 8 | (uint64_t)(w->last + 1);

@@ -31,7 +31,7 @@ static void play(const char *name, const struct step *steps, size_t n)
     lease_init(&l, TTL_MS * NS_PER_MS);
     for (size_t i = 0; i < n; i++) {
         const struct step *s = &steps[i];
-        struct lease_answer a = {s->holder, s->term};
+        struct lease_answer a = {.holder = s->holder, .term = s->term};
         uint64_t now = s->at_ms * NS_PER_MS, term = 0;
         int got = s->want;
         switch (s->event) {
@@ -257,6 +257,100 @@ static void a_peer_has_seen_another_term(void **state)
     play("another's", others, sizeof others / sizeof *others);
 }
 
+/* ---- a lease of another that would not end ---- */
+
+enum { NEVER = -1, HOUR_MS = 3600000 };
+
+struct look {
+    uint64_t at_ms;
+    int64_t left_ms; /* as the store says then */
+    enum lease_question want;
+    bool has_no_end; /* said after it */
+};
+
+static void look_on(const char *name, const struct look *looks, size_t n)
+{
+    struct lease l;
+    lease_init(&l, TTL_MS * NS_PER_MS);
+    lease_on_store(&l, true, 0);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t now = looks[i].at_ms * NS_PER_MS;
+        enum lease_question got = lease_next(&l, now);
+        struct lease_answer a = {LEASE_OTHERS, 7, looks[i].left_ms};
+        if (got != looks[i].want)
+            fail_msg("%s, look %zu: asks %d", name, i, (int)got);
+        assert_int_equal(lease_on_answer(&l, &a, now), LEASE_STAY);
+        if (lease_has_no_end(&l) != looks[i].has_no_end)
+            fail_msg("%s, look %zu: says the opposite", name, i);
+    }
+}
+
+static void nobody_renews_what_does_not_end(void **state)
+{
+    static const struct look never[] = {
+        {0, NEVER, LEASE_LOOK, true},
+        {1000, NEVER, LEASE_LOOK, true},
+        {1999, NEVER, LEASE_LOOK, true},
+        {2300, TTL_MS, LEASE_BOUND, false}, /* a whole TTL */
+        {2600, TTL_MS - 300, LEASE_TAKE, false},
+    };
+    look_on("never", never, sizeof never / sizeof *never);
+    static const struct look jumped[] = {
+        {0, HOUR_MS, LEASE_LOOK, true},
+        {250, HOUR_MS - 250, LEASE_LOOK, true},
+        {1250, HOUR_MS - 1230, LEASE_LOOK, true}, /* an answer is late now and then */
+        {2000, TTL_MS, LEASE_BOUND, false},
+    };
+    look_on("an hour", jumped, sizeof jumped / sizeof *jumped);
+    static const struct look again[] = {
+        {0, HOUR_MS, LEASE_LOOK, true},
+        {1000, 1500, LEASE_LOOK, false},       /* renewed */
+        {1500, 2 * HOUR_MS, LEASE_LOOK, true}, /* and the clock jumps once more */
+        {3000, 2 * HOUR_MS, LEASE_TAKE, true},
+        {3499, 2 * HOUR_MS - 499, LEASE_TAKE, true},
+        {4999, 2 * HOUR_MS, LEASE_TAKE, true}, /* no less than it was: somebody writes it */
+        {6000, 2 * HOUR_MS - 1000, LEASE_TAKE, true},
+        {7000, TTL_MS, LEASE_BOUND, false},
+    };
+    look_on("renewed", again, sizeof again / sizeof *again);
+}
+
+/* Ten seconds to go may be what a head with another --lease-ttl has written. */
+static void another_ttl_is_respected(void **state)
+{
+    static const struct look alive[] = {
+        {0, 10000, LEASE_LOOK, false},    {1000, 9000, LEASE_LOOK, false},
+        {3000, 7000, LEASE_TAKE, false},  {3400, 9900, LEASE_TAKE, false},
+        {6600, 6700, LEASE_TAKE, false},  {6900, 9900, LEASE_TAKE, false},
+        {10100, 6700, LEASE_TAKE, false}, {10400, 9900, LEASE_TAKE, false},
+    };
+    look_on("alive", alive, sizeof alive / sizeof *alive);
+    static const struct look gone[] = {
+        {0, 10000, LEASE_LOOK, false},
+        {1000, 9000, LEASE_LOOK, false},
+        {4900, 5100, LEASE_TAKE, false},
+        {5200, TTL_MS, LEASE_BOUND, false},
+    };
+    look_on("gone", gone, sizeof gone / sizeof *gone);
+}
+
+/* Who could not ask has not seen whether it was renewed. */
+static void a_break_begins_the_look_again(void **state)
+{
+    struct lease l;
+    struct lease_answer a = {LEASE_OTHERS, 7, NEVER};
+    lease_init(&l, TTL_MS * NS_PER_MS);
+    for (uint64_t ms = 0; ms < 3 * TTL_MS; ms += TTL_MS - 100) {
+        lease_on_store(&l, true, ms * NS_PER_MS);
+        assert_int_equal(lease_next(&l, ms * NS_PER_MS), LEASE_LOOK);
+        (void)lease_on_answer(&l, &a, ms * NS_PER_MS);
+        assert_int_equal(lease_next(&l, (ms + TTL_MS - 200) * NS_PER_MS), LEASE_LOOK);
+        (void)lease_on_answer(&l, &a, (ms + TTL_MS - 200) * NS_PER_MS);
+        lease_on_store(&l, false, (ms + TTL_MS - 150) * NS_PER_MS);
+        assert_false(lease_has_no_end(&l));
+    }
+}
+
 /* ---- two heads, one store that does what store.c's script does ---- */
 
 struct world {
@@ -274,20 +368,20 @@ static struct lease_answer store_says(struct world *w, int who, enum lease_quest
     if (w->owner >= 0 && w->now_ms >= w->until_ms)
         w->owner = -1;
     if (w->owner >= 0 && w->owner != who)
-        return (struct lease_answer){LEASE_OTHERS, w->term};
+        return (struct lease_answer){LEASE_OTHERS, w->term, (int64_t)(w->until_ms - w->now_ms)};
     uint64_t wanted = lease_wanted_term(l);
     if (q == LEASE_RENEW) {
         if (w->owner < 0 && w->last >= 0 && w->last != who)
-            return (struct lease_answer){LEASE_GONE, w->term};
+            return (struct lease_answer){LEASE_GONE, w->term, 0};
         w->term = w->term > wanted ? w->term : wanted;
-    } else if (q == LEASE_LOOK || w->term < l->store_term) {
-        return (struct lease_answer){w->owner == who ? LEASE_OURS : LEASE_FREE, w->term};
+    } else if (q != LEASE_TAKE || w->term < l->store_term) {
+        return (struct lease_answer){w->owner == who ? LEASE_OURS : LEASE_FREE, w->term, 0};
     } else {
         w->term = (w->term > wanted ? w->term : wanted) + 1;
     }
     w->owner = w->last = who;
     w->until_ms = w->now_ms + TTL_MS;
-    return (struct lease_answer){LEASE_OURS, w->term};
+    return (struct lease_answer){LEASE_OURS, w->term, 0};
 }
 
 static void turn(struct world *w, int who, struct rng *rng)
@@ -371,6 +465,9 @@ int main(void)
         cmocka_unit_test(goes_on_without_a_store),
         cmocka_unit_test(steps_down),
         cmocka_unit_test(a_peer_has_seen_another_term),
+        cmocka_unit_test(nobody_renews_what_does_not_end),
+        cmocka_unit_test(another_ttl_is_respected),
+        cmocka_unit_test(a_break_begins_the_look_again),
         cmocka_unit_test(two_heads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
