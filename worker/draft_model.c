@@ -60,6 +60,7 @@ static enum status open_engine(struct draft_model *m, const char *model,
     own.rank = 0;
     own.pp = 1;
     own.stage = 0;
+    own.is_elastic = false; /* it stays as it is */
     own.collectives = NULL;
     own.told_bytes = own.told_held_bytes = 0;
     own.max_model_len = 0; /* its own: positions beyond have no guesses */

@@ -8,7 +8,7 @@
 #include "common/base/host.h"
 #include "common/base/mem.h"
 #include "kernels/cpu/cpu.h"
-#include "worker/comm/stages.h"
+#include "worker/engine_internal.h"
 
 /* Rows of one pass: enough that a prompt's weights are read few times, few enough that its
  * activations stay small. On a CPU any number gives the same bits. */
@@ -24,7 +24,7 @@ static double mib(uint64_t n)
     return (double)n / (1 << 20);
 }
 
-static enum status build_part(const struct engine *e, struct comm_place at, struct program **out,
+enum status engine_build_part(const struct engine *e, struct comm_place at, struct program **out,
                               struct error *err)
 {
     const struct program_setup s = {.tp = at.tp,
@@ -39,7 +39,7 @@ static enum status build_part(const struct engine *e, struct comm_place at, stru
 
 static enum status build_program(struct engine *e, uint32_t rank, uint32_t stage, struct error *err)
 {
-    return build_part(e, (struct comm_place){e->tp, e->pp, rank, stage}, &e->program, err);
+    return engine_build_part(e, (struct comm_place){e->tp, e->pp, rank, stage}, &e->program, err);
 }
 
 /* Of the whole model: what it decides is to be the same on every rank, of which one may have fewer
@@ -47,7 +47,7 @@ static enum status build_program(struct engine *e, uint32_t rank, uint32_t stage
 static enum status find_main_dtype(struct engine *e, struct error *err)
 {
     struct program *whole;
-    TRY(build_part(e, (struct comm_place){1, 1, 0, 0}, &whole, err));
+    TRY(engine_build_part(e, (struct comm_place){1, 1, 0, 0}, &whole, err));
     e->main_dtype = loader_main_dtype(whole, e->files);
     program_free(whole);
     return STATUS_OK;
@@ -96,6 +96,7 @@ static enum status open_files(struct engine *e, const struct engine_setup *s, st
     e->tp = s->tp;
     e->pp = s->pp ? s->pp : 1;
     e->expert_parallel = s->expert_parallel;
+    e->is_elastic = s->is_elastic;
     e->load_permille = s->load_permille;
     if (s->max_model_len > e->info.max_model_len)
         return error_set(err, STATUS_INVALID, "--max-model-len %u: the model was made for %u",
@@ -117,17 +118,31 @@ static enum status in_files(const struct engine *e, enum status s, struct error 
     return s == STATUS_OK ? s : error_prefix(err, s, "%s", e->info.path);
 }
 
+enum status engine_measure_part(const struct engine *e, const struct program *p,
+                                struct engine_part *out, struct error *err)
+{
+    const struct comm_place at = {p->tp, p->pp, p->rank, p->stage};
+    bool is_told = e->told_bytes > 0;
+    *out = (struct engine_part){0};
+    TRY(in_files(e, runner_check(p, e->device, e->pass_rows, err), err));
+    TRY(in_files(e, loader_measure(p, e->files, e->device, &out->weights_bytes, err), err));
+    out->activation_bytes = runner_measure(p, e->device, e->pass_rows);
+    out->comm_bytes = !is_told                    ? comm_stages_bytes(&at)
+                      : comm_place_world(&at) > 1 ? e->told_bytes
+                                                  : e->told_held_bytes;
+    return e->loras ? lora_set_measure(e->loras, p, &out->lora_bytes, err) : STATUS_OK;
+}
+
 /* The shard's part of the memory table, from shapes alone. */
 static enum status measure_shard(struct engine *e, struct error *err)
 {
-    TRY(in_files(e, runner_check(e->program, e->device, e->pass_rows, err), err));
-    TRY(in_files(e, loader_measure(e->program, e->files, e->device, &e->weights_bytes, err), err));
-    e->activation_bytes = runner_measure(e->program, e->device, e->pass_rows);
-    const struct comm_place at = {e->tp, e->pp, e->program->rank, e->program->stage};
-    e->comm_bytes = e->told_bytes == 0          ? comm_stages_bytes(&at)
-                    : comm_place_world(&at) > 1 ? e->told_bytes
-                                                : 0;
-    return e->loras ? lora_set_measure(e->loras, e->program, &e->lora_bytes, err) : STATUS_OK;
+    struct engine_part part;
+    TRY(engine_measure_part(e, e->program, &part, err));
+    e->weights_bytes = part.weights_bytes;
+    e->activation_bytes = part.activation_bytes;
+    e->comm_bytes = part.comm_bytes;
+    e->lora_bytes = part.lora_bytes;
+    return STATUS_OK;
 }
 
 /* Part of a sentence on what not every worker has. */
@@ -302,8 +317,12 @@ enum status engine_measure(const struct engine_setup *s, struct engine **out, st
 
 enum status engine_load(struct engine *e, const struct engine_beside *beside, struct error *err)
 {
-    TRY(engine_size_kv(e, beside, e->device->ops->available_bytes(e->device), err));
-    uint64_t begin_ns = clock_mono_ns();
+    uint64_t begin_ns, available = e->device->ops->available_bytes(e->device), more = 0;
+    if (e->kv_shape.take_all)
+        TRY(engine_seats_more(e, &more, err));
+    TRY(engine_size_kv(e, beside, available > more ? available - more : 0, err));
+    engine_find_shapes(e);
+    begin_ns = clock_mono_ns();
     TRY(kv_store_new(e->program, e->device, e->kv_dtype, e->kv_groups, &e->kv, err));
     e->kv_ns = clock_mono_ns() - begin_ns;
     e->runner_setup.kv = e->kv;
@@ -338,11 +357,14 @@ static enum status open_same_files(struct engine *e, struct error *err)
     return STATUS_OK;
 }
 
-/* Other layers, in as many blocks. */
+/* Other layers, or of other heads, in the shape's blocks. */
 static enum status renew_kv(struct engine *e, uint64_t available, uint64_t fixed, struct error *err)
 {
-    for (uint32_t i = 0; i < e->program->n_kv_groups; i++)
+    const struct engine_shape *shape = engine_shape_of(e, e->tp);
+    for (uint32_t i = 0; i < e->program->n_kv_groups; i++) {
+        e->kv_groups[i].n_blocks = shape->n_blocks[i];
         e->kv_groups[i].bytes_per_block = kv_store_block_bytes(e->program, &e->kv_shape, i);
+    }
     TRY(fit_kv(e, 0, 0, available, fixed, err));
     TRY(kv_store_new(e->program, e->device, e->kv_dtype, e->kv_groups, &e->kv, err));
     e->runner_setup.kv = e->kv;
@@ -363,16 +385,18 @@ static enum status take_shard(struct engine *e, uint32_t rank, uint32_t stage, s
     return load_shard(e, err);
 }
 
-enum status engine_take_rank(struct engine *e, uint32_t rank, uint32_t stage, struct error *err)
+enum status engine_take_rank(struct engine *e, uint32_t tp, uint32_t rank, uint32_t stage,
+                             struct error *err)
 {
-    if (rank >= e->tp || stage >= e->pp)
-        return error_set(err, STATUS_INVALID, "rank %u of %u, stage %u of %u", rank, e->tp, stage,
+    if (!engine_shape_of(e, tp) || rank >= tp || stage >= e->pp)
+        return error_set(err, STATUS_INVALID, "rank %u of %u, stage %u of %u", rank, tp, stage,
                          e->pp);
     drop_shard(e); /* there may not be room for two */
-    if (e->kv_stage != stage) {
+    if (e->kv_stage != stage || e->tp != tp) {
         kv_store_free(e->kv);
         e->kv = NULL;
         e->kv_stage = stage;
+        e->tp = tp;
     }
     enum status s = take_shard(e, rank, stage, err);
     if (s != STATUS_OK)

@@ -4,6 +4,7 @@
  * matter; the golden tests drive this one directly. */
 #include "common/model/model_info.h"
 #include "common/options/worker.h"
+#include "proto/limits.h"
 #include "proto/messages.h"
 #include "worker/loader.h"
 #include "worker/runner.h"
@@ -32,11 +33,18 @@ struct engine_setup {
     uint64_t told_bytes;      /* of the device, for ranks that meet by its own library; 0: comm's */
     uint64_t told_held_bytes; /* of them, what the device's available bytes lack already */
     bool is_eager;            /* passes are never recorded */
+    bool is_elastic;          /* it may take ranks of smaller TPs, too */
     uint32_t max_loras, max_lora_rank; /* adapters; 0: none can be loaded */
     const char *lora_root;             /* as lora_set_new takes it; borrowed for good */
     _Atomic uint64_t *progress;
     const _Atomic bool *interrupt;
     _Atomic uint32_t *load_permille; /* what is read of a shard; NULL: nobody asks */
+};
+
+/* A TP that ranks can be taken of, and the blocks of each KV group then. */
+#define ENGINE_MAX_SHAPES (1 + PROTO_MAX_ELASTIC)
+struct engine_shape {
+    uint32_t tp, n_blocks[PROGRAM_MAX_KV_GROUPS];
 };
 
 struct engine {
@@ -49,7 +57,7 @@ struct engine {
     bool owns_device;
     struct loaded loaded;
     struct kv_store *kv; /* NULL after engine_take_rank failed, perhaps */
-    uint32_t kv_stage;   /* whose layers are in it */
+    uint32_t kv_stage;   /* whose layers are in it, cut for tp ranks */
     struct runner *runner;
     struct lora_set *loras; /* NULL: none can be loaded */
     uint32_t max_model_len, pass_rows, n_threads;
@@ -61,8 +69,11 @@ struct engine {
     uint64_t measure_ns, kv_ns, load_ns; /* that these took: files and sizes; its memory; weights */
     struct kv_group kv_groups[PROGRAM_MAX_KV_GROUPS];
     uint8_t identity[16]; /* of the files */
-    uint32_t tp, pp;
-    bool expert_parallel;
+    uint32_t tp, pp;      /* tp: of the rank that was taken last */
+    bool expert_parallel, is_elastic;
+    uint64_t draw_bytes; /* of its process beside, where it draws: told before engine_load */
+    struct engine_shape shapes[ENGINE_MAX_SHAPES]; /* [0]: opened for; then falling */
+    uint32_t n_shapes;
     _Atomic uint32_t *load_permille;
     struct runner_setup runner_setup; /* program: of the shard that was loaded last */
 };
@@ -88,10 +99,12 @@ MUST_USE enum status engine_load(struct engine *e, const struct engine_beside *b
 MUST_USE enum status engine_open(const struct engine_setup *s, struct engine **out,
                                  struct error *err);
 void engine_close(struct engine *e); /* NULL is fine */
-/* Puts another rank's shard in the place of this one, from the files, which are opened again;
- * device and numbers of blocks stay, and the KV cache within a stage. Takes as long as opening
- * did. After an error there is no
- * shard at all and the engine can only take a rank again or be closed; but STATUS_INVALID for a
- * rank that the group does not have changes nothing. STATUS_NO_MEMORY as engine_open. */
-MUST_USE enum status engine_take_rank(struct engine *e, uint32_t rank, uint32_t stage,
+/* It is loaded: could it take ranks of that TP? */
+bool engine_offers(const struct engine *e, uint32_t tp);
+/* Puts another rank's shard in the place of this one, from the files, which are opened again; the
+ * device stays, and the KV cache within a stage of the same tp. Numbers of blocks are the shape's.
+ * Takes as long as opening did. After an error there is no shard at all and the engine can only
+ * take a rank again or be closed; but STATUS_INVALID for a tp that is no shape's, and for a rank
+ * that the group does not have, changes nothing. STATUS_NO_MEMORY as engine_open. */
+MUST_USE enum status engine_take_rank(struct engine *e, uint32_t tp, uint32_t rank, uint32_t stage,
                                       struct error *err);

@@ -102,6 +102,7 @@ struct executor {
     /* Whose weights are here, or being loaded: join_comm may change it. -1: none. Any thread reads.
      */
     _Atomic int32_t shard_rank, shard_stage;
+    _Atomic uint32_t shard_tp;      /* 0: the one it was started for */
     _Atomic uint32_t load_permille; /* of a shard that join_comm reads now; 0: none */
     /* Spent on steps by this rank, not waiting for others; steps 0: the device does not measure it.
      */

@@ -43,7 +43,7 @@ static enum status model_listen(struct executor *e, const char *host, struct err
 static enum status model_check(struct executor *e, struct error *err)
 {
     struct executor_model *x = of(e);
-    return x->group->check ? x->group->check(x, err) : STATUS_OK;
+    return x->in->check ? x->in->check(x, err) : STATUS_OK;
 }
 
 static enum status model_make_comm_id(struct executor *e, uint8_t *out, uint32_t *n,
@@ -63,13 +63,15 @@ static enum status model_make_comm_id(struct executor *e, uint8_t *out, uint32_t
 static enum status check_join(struct executor_model *x, const struct executor_comm *c,
                               struct error *err)
 {
-    uint32_t world = comm_place_world(&x->place);
-    if (c->tp != x->place.tp || c->pp != x->place.pp || c->rank >= c->tp || c->stage >= c->pp)
+    bool is_offered = engine_offers(x->engine, c->tp) && c->pp == x->place.pp;
+    if (!is_offered || c->rank >= c->tp || c->stage >= c->pp)
         return error_set(err, STATUS_UNSUPPORTED,
                          "rank %u of %u, stage %u of %u: this worker was started with --tp %u "
-                         "--pp %u",
-                         c->rank, c->tp, c->stage, c->pp, x->place.tp, x->place.pp);
-    if (x->group->address && c->n_addresses != world)
+                         "--pp %u%s",
+                         c->rank, c->tp, c->stage, c->pp, x->engine->shapes[0].tp, x->place.pp,
+                         x->engine->is_elastic ? ", and does not offer this one" : "");
+    uint32_t world = c->tp * c->pp;
+    if (world > 1 && x->group->address && c->n_addresses != world)
         return error_set(err, STATUS_INVALID, "addresses of %u ranks for a group of %u",
                          c->n_addresses, world);
     if (c->id.n != x->group->id_bytes)
@@ -81,39 +83,49 @@ static enum status check_join(struct executor_model *x, const struct executor_co
     return STATUS_OK;
 }
 
+static void note_shard(struct executor_model *x, uint32_t tp, int32_t rank, int32_t stage)
+{
+    atomic_store(&x->base.shard_tp, tp);
+    atomic_store(&x->base.shard_rank, rank);
+    atomic_store(&x->base.shard_stage, stage);
+}
+
 /* Not to be interrupted: a disk slower than a formation may take has to get to the end once; the
  * next formation finds the shard here. */
-static enum status take_shard(struct executor_model *x, uint32_t rank, uint32_t stage,
+static enum status take_shard(struct executor_model *x, const struct executor_comm *c,
                               struct error *err)
 {
+    const struct engine *e = x->engine;
     int32_t held = atomic_load(&x->base.shard_rank), held_stage = atomic_load(&x->base.shard_stage);
-    if (held == (int32_t)rank && held_stage == (int32_t)stage)
+    if (held == (int32_t)c->rank && held_stage == (int32_t)c->stage && e->tp == c->tp)
         return STATUS_OK;
     uint64_t begin_ns = clock_mono_ns();
-    log_info("shard_changes", "from=%d to=%u from_stage=%d to_stage=%u model=%s", held, rank,
-             held_stage, stage, log_quote(x->engine->info.path));
-    atomic_store(&x->base.shard_rank, (int32_t)rank);
-    atomic_store(&x->base.shard_stage, (int32_t)stage);
+    log_info("shard_changes", "from=%d/%u to=%u/%u from_stage=%d to_stage=%u model=%s", held, e->tp,
+             c->rank, c->tp, held_stage, c->stage, log_quote(e->info.path));
+    note_shard(x, c->tp, (int32_t)c->rank, (int32_t)c->stage);
     atomic_store(&x->base.load_permille, 1); /* opening the files takes its time too */
-    enum status s = engine_take_rank(x->engine, rank, stage, err);
+    enum status s = engine_take_rank(x->engine, c->tp, c->rank, c->stage, err);
     atomic_store(&x->base.load_permille, 0);
     if (s != STATUS_OK) {
-        atomic_store(&x->base.shard_rank, -1);
-        atomic_store(&x->base.shard_stage, -1);
+        note_shard(x, 0, -1, -1);
         return s;
     }
-    log_info("shard_changed", "rank=%u/%u stage=%u/%u weights_bytes=%llu seconds=%.2f", rank,
-             x->place.tp, stage, x->place.pp, (unsigned long long)x->engine->weights_bytes,
+    log_info("shard_changed",
+             "rank=%u/%u stage=%u/%u weights_bytes=%llu kv_bytes=%llu kv_blocks=%u seconds=%.2f",
+             c->rank, c->tp, c->stage, c->pp, (unsigned long long)e->weights_bytes,
+             (unsigned long long)e->kv_bytes, e->kv_groups[0].n_blocks,
              (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S);
     return STATUS_OK;
 }
 
+/* Who is alone now talks to nobody, however many there were. */
 static enum status follow_seat(struct executor_model *x, const struct executor_comm *c,
                                struct error *err)
 {
-    TRY(take_shard(x, c->rank, c->stage, err));
-    x->place.rank = c->rank;
-    x->place.stage = c->stage;
+    TRY(take_shard(x, c, err));
+    x->place = (struct comm_place){c->tp, c->pp, c->rank, c->stage};
+    x->comms.drawer = (c->pp - 1) * c->tp;
+    x->in = comm_place_world(&x->place) > 1 ? x->group : &executor_alone;
     if (!executor_draws(x))
         executor_samplers_close(x);
     else if (!x->samplers)
@@ -134,7 +146,7 @@ static enum status model_join_comm(struct executor *e, const struct executor_com
     TRY(d->ops->set_isa_level(d, c->isa_level, err));
     TRY(sequences_reset(x->sequences, c->n_blocks, err));
     executor_bump(e);
-    return x->group->join ? x->group->join(x, c, err) : STATUS_OK;
+    return x->in->join ? x->in->join(x, c, err) : STATUS_OK;
 }
 
 static void model_abort_comm(struct executor *e)
@@ -281,7 +293,7 @@ static enum status open_group(struct executor_model *x, const struct worker_opti
 {
     if (comm_place_world(&x->place) == 1)
         return STATUS_OK;
-    x->group = x->device->group ? x->device->group : &executor_group_comm;
+    x->in = x->group = x->device->group ? x->device->group : &executor_group_comm;
     return x->group->open(o, x, err);
 }
 
@@ -298,6 +310,9 @@ static enum status open_models(struct executor_model *x, const struct engine_set
     }
     if (x->device->open_draws) /* before the KV cache takes the rest */
         TRY(executor_draws_open(x, err));
+    if (!x->draws)
+        x->engine->draw_bytes =
+            executor_samplers_measure(x->engine->n_threads, x->engine->config.vocab_size);
     TRY(engine_load(x->engine, &beside, err));
     return draft ? draft_model_load(x->draft_model, x->engine, err) : STATUS_OK;
 }
@@ -323,6 +338,7 @@ struct engine_setup executor_model_setup(const struct worker_options *o)
                                  .tp = (uint32_t)o->tp,
                                  .pp = (uint32_t)o->pp,
                                  .expert_parallel = o->enable_expert_parallel,
+                                 .is_elastic = o->elastic_tp,
                                  .n_threads = (uint32_t)o->threads,
                                  .isa_level = o->cpu_isa - 1, /* 0 is auto */
                                  .kv_dtype_set = o->kv_cache_dtype != KV_CACHE_AUTO,
@@ -430,6 +446,11 @@ static void fill_info(struct executor_model *x, const struct worker_options *o)
         i->draft_bytes = d->weights_bytes + d->activation_bytes;
         i->draft_kv_bytes = d->kv_bytes;
     }
+    for (uint32_t k = 1; k < e->n_shapes; k++) {
+        struct executor_shape *shape = &i->elastic[i->n_elastic++];
+        shape->tp = e->shapes[k].tp;
+        memcpy(shape->n_blocks, e->shapes[k].n_blocks, sizeof e->shapes[k].n_blocks);
+    }
     i->n_draft = x->speculation.n_tokens;
     if (i->n_draft > 0)
         i->draft_max_seqs =
@@ -453,7 +474,7 @@ enum status executor_model_open(const struct executor_device *d, const struct ex
     struct executor_model *x = mem_zalloc(sizeof *x);
     x->base.ops = &model_executor_ops;
     x->device = d;
-    x->group = &executor_alone;
+    x->in = x->group = &executor_alone;
     x->stuck_ns = (o->step_timeout_s > 0 ? (uint64_t)o->step_timeout_s : STUCK_S) * NS_PER_S;
     x->found = found ? *found : (struct executor_found){0};
     x->cache_dir = o->cache_dir;

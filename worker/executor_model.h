@@ -84,9 +84,9 @@ struct executor_model {
     struct executor base; /* shard_rank, shard_stage: written by the compute thread */
     struct executor_info info;
     const struct executor_device *device;
-    struct executor_found found;        /* device NULL: the engine has its own */
-    struct comm_place place;            /* rank and stage: the compute thread's */
-    const struct executor_group *group; /* executor_model_group.h */
+    struct executor_found found;             /* device NULL: the engine has its own */
+    struct comm_place place;                 /* the compute thread's */
+    const struct executor_group *group, *in; /* executor_model_group.h; in: compute thread's, now */
     /* The groups' own: */
     struct comm *comm;
     struct comm_stages comms;

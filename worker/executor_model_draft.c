@@ -49,5 +49,5 @@ enum status executor_guess(struct executor_model *x, const struct msg_plan *p,
         if (s != STATUS_OK)
             return error_prefix(err, s, "draft model");
     }
-    return x->group->tell ? tell_ranks(x, runs, arena, err) : STATUS_OK;
+    return x->in->tell ? tell_ranks(x, runs, arena, err) : STATUS_OK;
 }

@@ -1,7 +1,9 @@
 #pragma once
 /* An executor's way to the ranks of its group, apart from the collectives inside a pass: one table
  * for each kind, x->group, which is never NULL. Who calls does not ask which it is. On the compute
- * thread, but for open, listen, address, make_id, interrupt, is_overdue and close (the loop's). */
+ * thread, but for open, listen, address, make_id, interrupt, is_overdue and close (the loop's).
+ * x->in is the group at hand: x->group, or of one rank alone, where there were others before,
+ * executor_alone. leave is x->group's whatever is at hand: it ends an interrupt, too. */
 #include "worker/executor_model.h"
 
 /* A step with guesses tells as much; more goes in turns. */
@@ -42,18 +44,18 @@ extern const struct executor_group executor_group_gpus; /* executor_model_gpus.c
 MUST_USE static inline enum status executor_tell(struct executor_model *x, void *data,
                                                  size_t n_bytes, struct error *err)
 {
-    return x->group->tell ? x->group->tell(x, data, n_bytes, err) : STATUS_OK;
+    return x->in->tell ? x->in->tell(x, data, n_bytes, err) : STATUS_OK;
 }
 /* Where ids stay on the device: those of the first n_slots that were drawn last. */
 MUST_USE static inline enum status executor_share_last(struct executor_model *x, uint32_t n_slots,
                                                        struct error *err)
 {
-    return n_slots > 0 && x->group->share_last ? x->group->share_last(x, n_slots, err) : STATUS_OK;
+    return n_slots > 0 && x->in->share_last ? x->in->share_last(x, n_slots, err) : STATUS_OK;
 }
 /* In stages, and without guesses, ids go round after each pass and not after the last one. */
 static inline bool executor_tells_by_pass(const struct executor_model *x, const struct drawn *d)
 {
-    return x->place.pp > 1 && !d->guessed && !x->group->is_on_device;
+    return x->place.pp > 1 && !d->guessed && !x->in->is_on_device;
 }
 
 /* ---- a device that may be lost (executor_model_lost.c) ---- */

@@ -48,7 +48,7 @@ void executor_await_device(struct executor_model *x)
 void executor_look_at_device(struct executor_model *x, enum status s, const struct error *err)
 {
     bool may_be = s != STATUS_OK && s != STATUS_PROTOCOL && s != STATUS_CLOSED;
-    if (!may_be || x->group->is_on_device || atomic_load(&x->is_lost))
+    if (!may_be || x->in->is_on_device || atomic_load(&x->is_lost))
         return;
     if (s == STATUS_TIMEOUT && x->draws)
         lose_device(x, err);

@@ -118,8 +118,8 @@ static enum status await_draws(struct executor_model *x, const struct begun_step
                                struct error *err)
 {
     struct awaited_step a = {x, s};
-    if (x->group->wait)
-        TRY(x->group->wait(x, has_drawn, &a, err));
+    if (x->in->wait)
+        TRY(x->in->wait(x, has_drawn, &a, err));
     else
         TRY(await_device(x, &a, err));
     return x->draws->ops->wait(x->draws, s->i_draws, err); /* at once */
@@ -324,7 +324,7 @@ bool executor_is_due(struct executor *e)
     if (now_ns - x->looked_ns < LOOK_NS)
         return false;
     x->looked_ns = now_ns;
-    if (x->group->look && x->group->look(x, &err) != STATUS_OK)
+    if (x->in->look && x->in->look(x, &err) != STATUS_OK)
         return true;  /* finish says so */
     executor_bump(e); /* a slow device is not a stuck one: that the deadline ends, and a look */
     return false;

@@ -111,6 +111,7 @@ static bool fill_hello(void *ctx, struct msg_hello *h)
         .pp = (uint32_t)w->s.options->pp,
         .shard_rank = atomic_load(&w->s.executor->shard_rank),
         .shard_stage = atomic_load(&w->s.executor->shard_stage),
+        .shard_tp = atomic_load(&w->s.executor->shard_tp),
         .comm_address = i->comm_address,
         .http_address = str_from(w->s.http_address),
         .model = i->model,
@@ -317,14 +318,35 @@ static void act(struct worker *w, enum rank_action action, const struct msg *m)
 
 /* ---- messages ---- */
 
+/* At that TP, [n_kv_groups] into out; false: it is none of this worker's. */
+static bool blocks_at(const struct worker *w, uint32_t tp, uint32_t *out)
+{
+    const struct executor_info *i = w->s.executor->ops->info(w->s.executor);
+    for (uint32_t g = 0; g < i->limits.n_kv_groups; g++)
+        out[g] = i->limits.kv_groups[g].n_blocks;
+    if (tp == (uint32_t)w->s.options->tp)
+        return true;
+    for (uint32_t k = 0; k < i->n_elastic; k++)
+        if (i->elastic[k].tp == tp) {
+            memcpy(out, i->elastic[k].n_blocks, i->limits.n_kv_groups * sizeof *out);
+            return true;
+        }
+    return false;
+}
+
 /* rank and stage index arrays in the executors, sizes are multiplied: checked once, here. */
 static bool form_is_sane(const struct worker *w, const struct msg_form *f, struct error *err)
 {
     const struct executor_info *i = w->s.executor->ops->info(w->s.executor);
+    uint32_t n_blocks[SEQUENCES_MAX_KV_GROUPS];
     enum status s = STATUS_OK;
     if (f->tp == 0 || f->pp == 0 || f->rank >= f->tp || f->stage >= f->pp)
         s = error_set(err, STATUS_PROTOCOL, "Form: rank %u of %u, stage %u of %u", f->rank, f->tp,
                       f->stage, f->pp);
+    else if (!blocks_at(w, f->tp, n_blocks))
+        s = error_set(err, STATUS_PROTOCOL, "Form: TP %u, this worker was started for TP %lld%s",
+                      f->tp, (long long)w->s.options->tp,
+                      i->n_elastic > 0 ? " and offers no such smaller one" : "");
     else if (f->n_comm_addresses != 0 && f->n_comm_addresses != (uint64_t)f->tp * f->pp)
         s = error_set(err, STATUS_PROTOCOL, "Form: %u addresses for %u x %u ranks",
                       f->n_comm_addresses, f->tp, f->pp);
@@ -332,9 +354,9 @@ static bool form_is_sane(const struct worker *w, const struct msg_form *f, struc
         s = error_set(err, STATUS_PROTOCOL, "Form: blocks of %u KV groups, this rank has %u",
                       f->n_blocks.n, i->limits.n_kv_groups);
     for (uint32_t g = 0; s == STATUS_OK && g < f->n_blocks.n; g++)
-        if (f->n_blocks.ptr[g] == 0 || f->n_blocks.ptr[g] > i->limits.kv_groups[g].n_blocks)
+        if (f->n_blocks.ptr[g] == 0 || f->n_blocks.ptr[g] > n_blocks[g])
             s = error_set(err, STATUS_PROTOCOL, "Form: %u blocks in KV group %u, this rank has %u",
-                          f->n_blocks.ptr[g], g, i->limits.kv_groups[g].n_blocks);
+                          f->n_blocks.ptr[g], g, n_blocks[g]);
     return s == STATUS_OK;
 }
 

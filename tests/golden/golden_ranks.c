@@ -25,6 +25,7 @@ struct rank {
 struct golden_ranks {
     struct engine_setup setup;
     uint32_t n, tp, pp;
+    uint32_t n_all; /* that were opened: the first n are in the group */
     bool sockets;
     struct golden_gpus *gpus; /* of ranks on GPUs: this process has one, as ranks[0] */
     struct rank ranks[COMM_MAX_RANKS];
@@ -70,7 +71,8 @@ static void *rank_thread(void *arg)
             break;
         struct error err = {0};
         pthread_mutex_unlock(&g->mutex);
-        enum status s = fn(r, &err);
+        bool is_in = (uint32_t)(r - g->ranks) < g->n;
+        enum status s = is_in ? fn(r, &err) : STATUS_OK;
         pthread_mutex_lock(&g->mutex);
         if (s != STATUS_OK)
             give_up(g, s, &err);
@@ -84,7 +86,7 @@ static void *rank_thread(void *arg)
 static void begin(struct golden_ranks *g, rank_fn *fn)
 {
     g->fn = fn;
-    g->n_running = g->n;
+    g->n_running = g->n_all;
     g->n_begun++;
     g->status = STATUS_OK;
     pthread_cond_broadcast(&g->begin);
@@ -92,7 +94,7 @@ static void begin(struct golden_ranks *g, rank_fn *fn)
 
 static enum status on_all(struct golden_ranks *g, rank_fn *fn, struct error *err)
 {
-    if (g->n == 1)
+    if (g->n_all == 1)
         return fn(&g->ranks[0], err);
     pthread_mutex_lock(&g->mutex);
     begin(g, fn);
@@ -133,7 +135,7 @@ static enum status join_rank(struct rank *r, struct error *err)
 
 static enum status take_rank(struct rank *r, struct error *err)
 {
-    return engine_take_rank(r->engine, r->place.rank, r->place.stage, err);
+    return engine_take_rank(r->engine, r->place.tp, r->place.rank, r->place.stage, err);
 }
 
 static enum status forward(struct rank *r, struct error *err)
@@ -208,7 +210,7 @@ enum status golden_ranks_open(const struct engine_setup *setup, bool sockets,
     if (setup->device && !golden_gpus_has(setup->device)) /* has no peers */
         g->setup.tp = g->setup.pp = g->tp = g->pp = 1;
     bool on_gpus = golden_gpus_has(setup->device);
-    g->n = on_gpus ? 1 : g->tp * g->pp;
+    g->n = g->n_all = on_gpus ? 1 : g->tp * g->pp;
     g->sockets = sockets;
     pthread_mutex_init(&g->mutex, NULL);
     pthread_cond_init(&g->begin, NULL);
@@ -234,7 +236,7 @@ void golden_ranks_close(struct golden_ranks *g)
     begin(g, NULL);
     pthread_mutex_unlock(&g->mutex);
     golden_gpus_leave(g->gpus, g->ranks[0].engine);
-    for (uint32_t i = 0; i < g->n; i++) {
+    for (uint32_t i = 0; i < g->n_all; i++) {
         if (g->ranks[i].has_thread)
             pthread_join(g->ranks[i].thread, NULL);
         engine_close(g->ranks[i].engine);
@@ -300,6 +302,26 @@ enum status golden_ranks_logits(struct golden_ranks *g, const uint32_t *rows, ui
         *out = golden_gpus_share(g->ranks[0].logits,
                                  (size_t)n * g->ranks[0].engine->config.vocab_size);
     return STATUS_OK;
+}
+
+static enum status leave_rank(struct rank *r, struct error *err)
+{
+    (void)err;
+    comm_leave(r->comm);
+    return STATUS_OK;
+}
+
+enum status golden_ranks_reshape(struct golden_ranks *g, uint32_t tp, struct error *err)
+{
+    TRY(on_all(g, leave_rank, err));
+    g->tp = tp;
+    g->n = tp * g->pp;
+    for (uint32_t i = 0; i < g->n; i++) {
+        g->ranks[i].place = (struct comm_place){tp, g->pp, i % tp, i / tp};
+        g->ranks[i].comms.drawer = (g->pp - 1) * tp;
+    }
+    TRY(on_all(g, take_rank, err));
+    return join_all(g, err);
 }
 
 enum status golden_ranks_turn_stages(struct golden_ranks *g, uint32_t by, struct error *err)

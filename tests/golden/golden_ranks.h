@@ -31,3 +31,5 @@ MUST_USE enum status golden_ranks_turn(struct golden_ranks *g, uint32_t by, stru
 /* The same with stages: each takes the layers of the one behind it, by so many. */
 MUST_USE enum status golden_ranks_turn_stages(struct golden_ranks *g, uint32_t by,
                                               struct error *err);
+/* The first engines, as many as there are ranks at that TP, are the group from now on. */
+MUST_USE enum status golden_ranks_reshape(struct golden_ranks *g, uint32_t tp, struct error *err);

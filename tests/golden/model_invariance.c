@@ -38,6 +38,7 @@ struct way {
     bool sockets;   /* the ranks share no memory */
     bool no_loras;  /* the sequences without an adapter alone are compared */
     uint32_t turns; /* 1: every engine has taken the next one's rank; 2: and its own again */
+    uint32_t from;  /* ranks that it was opened for, with its adapters; 0: tp */
 };
 
 struct run {
@@ -157,11 +158,16 @@ static void load_adapters(struct run *r, const char *model, struct error *err)
     }
 }
 
+/* A shard grows at the cost of the KV cache: it has to be large enough. */
+enum { BLOCKS_TO_SHRINK = 30 };
+
 static void open_run(struct run *r, const char *model, const struct way *w)
 {
     struct error err = {0};
+    uint32_t n_blocks = N_SEQUENCES * TABLE;
     const struct engine_setup s = {.model = model,
-                                   .tp = w->tp,
+                                   .tp = w->from ? w->from : w->tp,
+                                   .is_elastic = w->from > 0,
                                    .n_threads = w->n_threads,
                                    .isa_level = w->isa,
                                    .kv_dtype_set = kv_set,
@@ -169,7 +175,7 @@ static void open_run(struct run *r, const char *model, const struct way *w)
                                    .block_tokens = BLOCK,
                                    .max_model_len = MAX_LEN,
                                    .pass_rows = w->pass_rows,
-                                   .n_kv_blocks = N_SEQUENCES * TABLE,
+                                   .n_kv_blocks = n_blocks * (w->from ? BLOCKS_TO_SHRINK : 1),
                                    .max_loras = w->no_loras ? 0 : 2,
                                    .max_lora_rank = 16,
                                    .progress = &progress,
@@ -178,6 +184,8 @@ static void open_run(struct run *r, const char *model, const struct way *w)
         die(model, &err);
     if (!w->no_loras)
         load_adapters(r, model, &err);
+    if (w->from && golden_ranks_reshape(r->ranks, w->tp, &err) != STATUS_OK)
+        die(model, &err);
     if ((w->turns > 0 && golden_ranks_turn(r->ranks, 1, &err) != STATUS_OK) ||
         (w->turns > 1 && golden_ranks_turn(r->ranks, 0, &err) != STATUS_OK))
         die(model, &err);
@@ -239,18 +247,19 @@ static uint32_t check_way(const char *model, const struct way *w, uint64_t seed,
 
 static uint32_t check_isa(const char *model, enum cpu_isa isa, uint32_t tp, struct run *base)
 {
-    const struct way one = {"alone, whole", 1, 1024, 0, false, isa, tp, false, false, 0};
+    const struct way one = {"alone, whole", 1, 1024, 0, false, isa, tp, false, false, 0, 0};
     const struct way ways[] = {
-        {"another place in memory", 1, 1024, 0, false, isa, tp, false, false, 0},
-        {"two threads", 2, 1024, 0, false, isa, tp, true, false, 0},
-        {"three threads, together", 3, 2048, 0, true, isa, tp, false, false, 0},
-        {"chunks of 1", 2, 64, 1, true, isa, tp, false, false, 0},
-        {"chunks of 5", 1, 64, 5, true, isa, tp, true, false, 0},
-        {"chunks of 64, passes of 48", 2, 48, 64, true, isa, tp, false, false, 0},
-        {"without adapters", 1, 1024, 0, true, isa, tp, false, true, 0},
-        {"ranks turned", 1, 64, 0, true, isa, tp, true, false, 1},
-        {"ranks turned back", 2, 1024, 0, true, isa, tp, false, false, 2},
-        {"one rank", 1, 1024, 0, false, isa, 1, false, false, 0}};
+        {"another place in memory", 1, 1024, 0, false, isa, tp, false, false, 0, 0},
+        {"two threads", 2, 1024, 0, false, isa, tp, true, false, 0, 0},
+        {"three threads, together", 3, 2048, 0, true, isa, tp, false, false, 0, 0},
+        {"chunks of 1", 2, 64, 1, true, isa, tp, false, false, 0, 0},
+        {"chunks of 5", 1, 64, 5, true, isa, tp, true, false, 0, 0},
+        {"chunks of 64, passes of 48", 2, 48, 64, true, isa, tp, false, false, 0, 0},
+        {"without adapters", 1, 1024, 0, true, isa, tp, false, true, 0, 0},
+        {"of twice as many ranks", 2, 1024, 0, true, isa, tp, false, false, 0, 2 * tp},
+        {"ranks turned", 1, 64, 0, true, isa, tp, true, false, 1, 0},
+        {"ranks turned back", 2, 1024, 0, true, isa, tp, false, false, 2, 0},
+        {"one rank", 1, 1024, 0, false, isa, 1, false, false, 0, 0}};
     uint32_t n_bad = 0, n_ways = sizeof ways / sizeof ways[0] - (tp == 1 ? 3 : 0);
     open_run(base, model, &one);
     begin(base, 1);

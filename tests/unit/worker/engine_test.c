@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/cpu/cpu.h"
 #include "tests/golden/golden_file.c"
 #include "tests/golden/golden_gpus.c"
 #include "tests/golden/golden_ranks.c"
@@ -212,7 +213,7 @@ static void test_stages_change_places(void **state)
         ask(g, &other);
         assert_memory_equal(&first, &other, sizeof first);
     }
-    assert_int_equal(engine_take_rank(golden_ranks_engine(g, 0), 0, 2, &err), STATUS_INVALID);
+    assert_int_equal(engine_take_rank(golden_ranks_engine(g, 0), 2, 0, 2, &err), STATUS_INVALID);
     golden_ranks_close(g);
 }
 
@@ -281,7 +282,7 @@ static void test_ranks_change_places(void **state)
         assert_memory_equal(&first, &other, sizeof first);
     }
     /* a rank that is none of the group's changes nothing */
-    assert_int_equal(engine_take_rank(golden_ranks_engine(g, 0), 2, 0, &err), STATUS_INVALID);
+    assert_int_equal(engine_take_rank(golden_ranks_engine(g, 0), 2, 2, 0, &err), STATUS_INVALID);
     ask(g, &other);
     assert_memory_equal(&first, &other, sizeof first);
     golden_ranks_close(g);
@@ -296,7 +297,7 @@ static void test_files_that_changed(void **state)
     ask(g, &first);
     tiny_model_write(folder, 8);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(engine_take_rank(e, 0, 0, &err), STATUS_INVALID);
+        assert_int_equal(engine_take_rank(e, 2, 0, 0, &err), STATUS_INVALID);
         assert_non_null(strstr(err.text, "changed since"));
         assert_non_null(strstr(err.text, folder));
         assert_true(!e->program && !e->runner && !e->files && !e->loaded.memory);
@@ -317,7 +318,7 @@ static void test_another_rank_than_joined(void **state)
     const uint32_t row = 0;
     struct golden_ranks *g = open_ranks(2, false);
     struct engine *e = golden_ranks_engine(g, 1);
-    assert_int_equal(engine_take_rank(e, 0, 0, &err), STATUS_OK);
+    assert_int_equal(engine_take_rank(e, 2, 0, 0, &err), STATUS_OK);
     assert_int_equal(runner_forward(e->runner, &b, &err), STATUS_INVALID);
     assert_string_equal(err.text, "the shard is rank 0 of 2, the communicator rank 1 of 2");
     assert_int_equal(runner_logits(e->runner, &row, 1, &logits, &err), STATUS_INVALID);
@@ -350,6 +351,209 @@ static void test_peers_that_do_not_answer(void **state)
     golden_ranks_close(g);
 }
 
+/* ---- fewer ranks than it was opened for ---- */
+
+enum { ROOMY_BLOCKS = 200 };
+
+static uint64_t taken_bytes(const struct engine *e)
+{
+    return e->weights_bytes + e->activation_bytes + e->comm_bytes + e->lora_bytes + e->kv_bytes;
+}
+
+static void must_reshape(struct golden_ranks *g, uint32_t tp)
+{
+    struct error err = {0};
+    if (golden_ranks_reshape(g, tp, &err) != STATUS_OK)
+        fail_msg("%s", err.text);
+}
+
+/* Four ranks with two KV heads, in one stage and in two: what they become, and what they were, says
+ * what those who were opened so say, to the bit, and never takes more than it was opened with. */
+static void test_fewer_ranks_and_back(void **state)
+{
+    static const uint32_t way[] = {2, 1, 4, 1, 2, 4};
+    static struct answer want[5], got;
+    for (uint32_t pp = 1; pp <= 2; pp++) {
+        for (uint32_t tp = 1; tp <= 4; tp *= 2) {
+            struct golden_ranks *own = open_stages(tp, pp, false);
+            ask(own, &want[tp]);
+            golden_ranks_close(own);
+        }
+        struct engine_setup s = setup_of(4, pp);
+        struct golden_ranks *g;
+        struct error err = {0};
+        uint64_t most[8];
+        s.is_elastic = true;
+        s.n_kv_blocks = ROOMY_BLOCKS;
+        if (golden_ranks_open(&s, false, &g, &err) != STATUS_OK)
+            fail_msg("%s", err.text);
+        for (uint32_t i = 0; i < 4 * pp; i++)
+            most[i] = taken_bytes(golden_ranks_engine(g, i));
+        for (uint32_t w = 0; w < sizeof way / sizeof way[0]; w++) {
+            must_reshape(g, way[w]);
+            ask(g, &got);
+            assert_memory_equal(&got, &want[way[w]], sizeof got);
+            for (uint32_t i = 0; i < way[w] * pp; i++) {
+                const struct engine *e = golden_ranks_engine(g, i);
+                assert_int_equal(e->tp, way[w]);
+                assert_true(taken_bytes(e) <= most[i]);
+                assert_true(way[w] < 4 || e->kv_groups[0].n_blocks == ROOMY_BLOCKS);
+            }
+        }
+        golden_ranks_close(g);
+    }
+}
+
+static void test_a_tp_that_is_not_offered(void **state)
+{
+    static struct answer first, other;
+    struct error err = {0};
+    struct golden_ranks *g = open_ranks(2, false);
+    ask(g, &first);
+    assert_int_equal(engine_take_rank(golden_ranks_engine(g, 0), 1, 0, 0, &err), STATUS_INVALID);
+    assert_int_equal(engine_take_rank(golden_ranks_engine(g, 0), 4, 0, 0, &err), STATUS_INVALID);
+    assert_int_equal(engine_take_rank(golden_ranks_engine(g, 0), 0, 0, 0, &err), STATUS_INVALID);
+    ask(g, &other);
+    assert_memory_equal(&first, &other, sizeof first);
+    golden_ranks_close(g);
+}
+
+/* What a seat takes with so many blocks, collectives apart. */
+static uint64_t seat_bytes(uint32_t tp, uint32_t rank, uint32_t n_blocks)
+{
+    struct engine_setup s = setup_of(tp, 1);
+    struct engine *e;
+    struct error err = {0};
+    s.rank = rank;
+    s.n_kv_blocks = n_blocks;
+    if (engine_open(&s, &e, &err) != STATUS_OK)
+        fail_msg("%s", err.text);
+    uint64_t n = taken_bytes(e) - e->comm_bytes;
+    engine_close(e);
+    return n;
+}
+
+/* As many blocks as there is room for in the seat that takes most, and not one more; less than a
+ * sequence of full length is no offer. Whatever the number was asked by. */
+static void test_what_is_offered(void **state)
+{
+    enum { TOLD = 16, LEAST = TINY_LENGTH / BLOCK };
+    static const uint32_t blocks[] = {LEAST, 20, 30, 40, 60, 100, 400};
+    uint32_t n_none = 0, n_cut = 0;
+    for (uint32_t i = 0; i < 2 * sizeof blocks / sizeof blocks[0]; i++) {
+        struct engine_setup s = setup_of(4, 1);
+        struct engine *e;
+        struct error err = {0};
+        uint32_t n = blocks[i / 2];
+        s.is_elastic = true;
+        s.told_bytes = TOLD; /* the same with any ranks, but one alone */
+        s.n_kv_blocks = i % 2 ? 0 : n;
+        s.kv_memory_bytes = i % 2 ? n * 16ull * 8 * 4 * 2 * TINY_LAYERS : 0;
+        if (engine_open(&s, &e, &err) != STATUS_OK)
+            fail_msg("%s", err.text);
+        assert_int_equal(e->shapes[0].tp, 4);
+        assert_int_equal(e->shapes[0].n_blocks[0], n);
+        uint64_t most = taken_bytes(e);
+        for (uint32_t k = 1; k < e->n_shapes; k++) {
+            const struct engine_shape *at = &e->shapes[k];
+            uint32_t told = at->tp > 1 ? TOLD : 0;
+            uint64_t largest = 0, next = 0;
+            assert_true(at->tp == 2 || at->tp == 1);
+            assert_true(at->tp < e->shapes[k - 1].tp);
+            assert_true(at->n_blocks[0] >= LEAST && at->n_blocks[0] <= n);
+            for (uint32_t r = 0; r < at->tp; r++) {
+                uint64_t now = seat_bytes(at->tp, r, at->n_blocks[0]);
+                uint64_t then = seat_bytes(at->tp, r, at->n_blocks[0] + 1);
+                largest = now > largest ? now : largest;
+                next = then > next ? then : next;
+            }
+            assert_true(largest + told <= most);
+            assert_true(at->n_blocks[0] == n || next + told > most);
+            n_cut += at->n_blocks[0] < n;
+        }
+        n_none += e->n_shapes < 3;
+        engine_close(e);
+    }
+    assert_true(n_none > 0 && n_cut > 0); /* it was about something */
+}
+
+/* What the process takes beside the engine when it draws counts in the seat that draws. */
+static void test_a_seat_that_draws(void **state)
+{
+    uint32_t n[2];
+    for (int i = 0; i < 2; i++) {
+        struct engine_setup s = setup_of(2, 1);
+        struct engine *e;
+        struct error err = {0};
+        s.is_elastic = true;
+        s.rank = 1;
+        s.told_bytes = 1;
+        s.n_kv_blocks = ROOMY_BLOCKS;
+        assert_int_equal(engine_measure(&s, &e, &err), STATUS_OK);
+        e->draw_bytes = i ? 40 * kv_store_block_bytes(e->program, &e->kv_shape, 0) : 0;
+        assert_int_equal(engine_load(e, &(struct engine_beside){0}, &err), STATUS_OK);
+        assert_int_equal(e->n_shapes, 2);
+        n[i] = e->shapes[1].n_blocks[0];
+        engine_close(e);
+    }
+    assert_int_equal(n[0] - n[1], 20); /* of two KV heads */
+}
+
+/* A device of so many bytes and no more, as a GPU's part is. */
+static uint64_t small_limit, small_used;
+static const struct ops *small_ops;
+static uint64_t small_available(const struct device *d)
+{
+    return small_limit - small_used;
+}
+static void *small_alloc(struct device *d, uint64_t n)
+{
+    void *at = n > small_limit - small_used ? NULL : small_ops->alloc(d, n);
+    small_used += at ? n : 0;
+    return at;
+}
+static void small_release(struct device *d, void *at, uint64_t n)
+{
+    small_ops->release(d, at, n);
+    small_used -= at ? n : 0;
+}
+
+/* The KV cache takes all that the seat leaves, and yet every seat can be taken, of any TP. */
+static void test_every_seat_of_a_full_device(void **state)
+{
+    struct engine_setup s = setup_of(4, 1);
+    struct engine *e;
+    struct error err = {0};
+    struct device *d;
+    struct ops own;
+    assert_int_equal(cpu_device_open(&(struct cpu_device_options){1, -1}, &d, &err), STATUS_OK);
+    small_ops = d->ops;
+    own = *d->ops;
+    own.available_bytes = small_available;
+    own.alloc = small_alloc;
+    own.release = small_release;
+    d->ops = &own;
+    small_limit = 4 << 20;
+    s.device = d;
+    s.is_elastic = true;
+    s.rank = 3; /* the smallest */
+    s.n_kv_blocks = 0;
+    s.kv_takes_all = true;
+    s.reserved_bytes = 1;
+    s.told_bytes = 64;
+    if (engine_open(&s, &e, &err) != STATUS_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(e->n_shapes, 3);
+    for (uint32_t tp = 4, i = 0; i < 5; tp = i % 2 ? 4 : i < 2 ? 2 : 1, i++)
+        for (uint32_t r = 0; r < tp; r++)
+            if (engine_take_rank(e, tp, r, 0, &err) != STATUS_OK)
+                fail_msg("rank %u of %u: %s", r, tp, err.text);
+    engine_close(e);
+    assert_int_equal(small_used, 0);
+    d->ops = small_ops;
+    d->ops->close(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_ranks_say_what_one_says),
@@ -363,6 +567,11 @@ int main(void)
                                        cmocka_unit_test(test_ranks_change_places),
                                        cmocka_unit_test(test_files_that_changed),
                                        cmocka_unit_test(test_another_rank_than_joined),
-                                       cmocka_unit_test(test_peers_that_do_not_answer)};
+                                       cmocka_unit_test(test_peers_that_do_not_answer),
+                                       cmocka_unit_test(test_fewer_ranks_and_back),
+                                       cmocka_unit_test(test_a_tp_that_is_not_offered),
+                                       cmocka_unit_test(test_what_is_offered),
+                                       cmocka_unit_test(test_a_seat_that_draws),
+                                       cmocka_unit_test(test_every_seat_of_a_full_device)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -31,12 +31,17 @@ enum { STEP_TIMEOUT_S = 90 };
 static struct driver d;
 static char folder[64];
 
-static void open_model_by(size_t i, uint32_t pp, struct speculation_options speculation,
-                          driver_open_fn *open)
+static void make_model(void (*write)(const char *folder, uint64_t seed))
 {
     strcpy(folder, "/tmp/cox-plans-XXXXXX");
     assert_non_null(mkdtemp(folder));
-    models[i].write(folder, 7);
+    write(folder, 7);
+}
+
+static void open_model_by(size_t i, uint32_t pp, struct speculation_options speculation,
+                          driver_open_fn *open)
+{
+    make_model(models[i].write);
     driver_open_by(&d,
                    &(struct worker_options){.model = folder,
                                             .device = WORKER_DEVICE_CPU,
@@ -427,6 +432,97 @@ static void test_a_device_that_hangs(void **state)
     close_model();
 }
 
+/* ---- fewer ranks than they were started for ---- */
+
+/* Whatever they were before, they say what those say who were started so: with and without guesses,
+ * drawn and greedy, scored, in chunks. */
+static void test_fewer_ranks_change_nothing(void **state)
+{
+    static const struct {
+        const char *name;
+        void (*write)(const char *folder, uint64_t seed);
+        uint32_t tp, pp, way[6];
+    } cases[] = {
+        {"four ranks", tiny_model_write, 4, 1, {2, 1, 4, 1, 2, 4}},
+        {"four ranks, a window", tiny_window_model_write, 4, 1, {1, 4, 2}},
+        {"two stages of two ranks", tiny_model_write, 2, 2, {1, 2}},
+        {"two stages of two ranks, a window", tiny_window_model_write, 2, 2, {1, 2}},
+    };
+    static const struct way wild = {.n_flight = 2, .max_draft = 4, .chunk = 30, .seed = 3};
+    static struct stream want[5][DRIVER_STREAMS];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        make_model(cases[i].write);
+        struct worker_options o = {.model = folder,
+                                   .device = WORKER_DEVICE_CPU,
+                                   .tp = cases[i].tp,
+                                   .pp = cases[i].pp,
+                                   .threads = 2,
+                                   .step_timeout_s = STEP_TIMEOUT_S};
+        struct speculation_options guesses[] = {
+            {0}, {.n_tokens = 4, .lookup_min = 1}, {.n_tokens = 4, .model = folder}};
+        for (uint32_t tp = 1; tp <= cases[i].tp; tp *= 2) {
+            struct worker_options own = o;
+            own.tp = tp;
+            driver_open(&d, &own);
+            add_guessed_streams();
+            driver_run(&d, &(struct way){.n_flight = 1, .one_by_one = true});
+            memcpy(want[tp], d.streams, sizeof want[tp]);
+            driver_close(&d);
+        }
+        o.elastic_tp = true;
+        for (size_t k = 0; k < sizeof guesses / sizeof guesses[0]; k++) {
+            o.speculation = guesses[k];
+            driver_open(&d, &o);
+            for (uint32_t w = 0; w < 6 && cases[i].way[w] > 0; w++) {
+                uint32_t tp = cases[i].way[w];
+                driver_reshape(&d, tp);
+                add_guessed_streams();
+                driver_must_give(&d, cases[i].name, "reshaped", &wild, want[tp]);
+                assert_true((d.n_drafted > 0) == (k > 0));
+                bool is_own = tp == cases[i].tp;
+                for (uint32_t r = 0; r < d.n_ranks; r++)
+                    assert_true(is_own || d.ranks[r].executor->shard_tp == tp);
+            }
+            driver_close(&d);
+        }
+        d.n_open = 0;
+        close_model();
+    }
+}
+
+/* What Hello says of smaller TPs, and what a join at one of them needs of it. */
+static void test_what_is_not_offered(void **state)
+{
+    struct error err = {0};
+    make_model(tiny_model_write);
+    for (int is_elastic = 0; is_elastic < 2; is_elastic++) {
+        struct worker_options o = {.model = folder,
+                                   .device = WORKER_DEVICE_CPU,
+                                   .tp = 4,
+                                   .pp = 1,
+                                   .threads = 1,
+                                   .elastic_tp = is_elastic > 0};
+        driver_open(&d, &o);
+        struct driver_rank *r = &d.ranks[0];
+        struct executor *e = r->executor;
+        const struct executor_info *info = e->ops->info(e);
+        assert_int_equal(info->n_elastic, is_elastic ? 2 : 0);
+        for (uint32_t k = 0; k < info->n_elastic; k++) {
+            assert_int_equal(info->elastic[k].tp, 2 - k);
+            assert_int_equal(info->elastic[k].n_blocks[0], DRIVER_BLOCKS);
+        }
+        e->ops->abort_comm(e);
+        r->comm.tp = is_elastic ? 3 : 2;
+        r->comm.n_addresses = r->comm.tp;
+        assert_int_equal(e->ops->join_comm(e, &r->comm, &err), STATUS_UNSUPPORTED);
+        assert_non_null(strstr(err.text, "--tp 4"));
+        driver_reshape(&d, 4); /* and nothing is lost by it */
+        driver_close(&d);
+    }
+    d.n_open = 0;
+    close_model();
+}
+
 int main(void)
 {
     log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
@@ -436,6 +532,8 @@ int main(void)
         cmocka_unit_test(test_halves_change_nothing),
         cmocka_unit_test(test_who_leaves_with_ids_on_the_way),
         cmocka_unit_test(test_a_device_that_hangs),
+        cmocka_unit_test(test_fewer_ranks_change_nothing),
+        cmocka_unit_test(test_what_is_not_offered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

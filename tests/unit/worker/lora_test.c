@@ -313,10 +313,10 @@ static void test_what_a_device_keeps_is_told(void **state)
     d->ops = &failing;
     assert_int_equal(lora_set_load(e->loras, 1, "a", NULL, &err), STATUS_IO);
     assert_int_equal(lora_set_find(e->loras, 1), 0);
-    assert_int_equal(engine_take_rank(e, 0, 0, &err), STATUS_IO);
+    assert_int_equal(engine_take_rank(e, 1, 0, 0, &err), STATUS_IO);
     assert_non_null(strstr(err.text, "the device is lost"));
     d->ops = own;
-    assert_int_equal(engine_take_rank(e, 0, 0, &err), STATUS_OK);
+    assert_int_equal(engine_take_rank(e, 1, 0, 0, &err), STATUS_OK);
     assert_int_equal(lora_set_load(e->loras, 1, "a", NULL, &err), STATUS_OK);
     engine_close(e);
 }
@@ -438,7 +438,7 @@ static void test_another_rank(void **state)
     snprintf(copy, sizeof copy, "cp -r %s %s/b", folder, root);
     assert_int_equal(system(copy), 0);
     assert_int_equal(lora_set_load(e->loras, 5, "a", NULL, &err), STATUS_OK);
-    assert_int_equal(engine_take_rank(e, 1, 0, &err), STATUS_OK);
+    assert_int_equal(engine_take_rank(e, 2, 1, 0, &err), STATUS_OK);
     assert_int_equal(lora_set_find(e->loras, 5), 1);
     assert_false(lora_set_next_loss(e->loras, &id, &err));
     const struct {
@@ -452,7 +452,7 @@ static void test_another_rank(void **state)
     for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_int_equal(lora_set_load(e->loras, 6, "b", NULL, &err), STATUS_OK);
         write_adapter(&cases[i].bend);
-        assert_int_equal(engine_take_rank(e, i, 0, &err), STATUS_OK);
+        assert_int_equal(engine_take_rank(e, 2, i, 0, &err), STATUS_OK);
         assert_true(lora_set_next_loss(e->loras, &id, &err) && id == 5);
         assert_non_null(strstr(err.text, cases[i].text));
         assert_false(lora_set_next_loss(e->loras, &id, &err));

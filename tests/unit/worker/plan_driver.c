@@ -83,6 +83,7 @@ struct flight {
 
 struct driver {
     uint32_t tp, pp, n_ranks;
+    uint32_t n_open; /* executors: the first n_ranks are in the group */
     struct driver_rank ranks[DRIVER_RANKS];
     struct sequences_limits limits;
     struct stream streams[DRIVER_STREAMS];
@@ -178,6 +179,17 @@ static void driver_open_by(struct driver *d, const struct worker_options *o, dri
     d->limits = d->ranks[0].executor->ops->info(d->ranks[0].executor)->limits;
     if (d->limits.n_kv_groups > DRIVER_GROUPS)
         driver_die("open", "more KV groups than this test knows");
+    d->n_open = d->n_ranks;
+    driver_join(d);
+}
+
+/* The first executors go on at another TP that each of them offers. */
+static inline void driver_reshape(struct driver *d, uint32_t tp)
+{
+    for (uint32_t i = 0; i < d->n_open; i++)
+        d->ranks[i].executor->ops->abort_comm(d->ranks[i].executor);
+    d->tp = tp;
+    d->n_ranks = tp * d->pp;
     driver_join(d);
 }
 
@@ -190,7 +202,7 @@ static void driver_close(struct driver *d)
 {
     for (uint32_t i = 0; i < DRIVER_FLIGHT; i++)
         arena_fini(&d->arenas[i]);
-    for (uint32_t i = 0; i < d->n_ranks; i++) {
+    for (uint32_t i = 0; i < d->n_open; i++) {
         d->ranks[i].executor->ops->close(d->ranks[i].executor);
         arena_fini(&d->ranks[i].arena);
     }

@@ -464,6 +464,50 @@ static void test_insane_form_and_wrong_id(void **state)
     become_ready(f, EPOCH(3));
 }
 
+/* The executor's arrays are of the TPs and blocks that it offers: nothing else comes to it. */
+static void test_forms_of_smaller_tps(void **state)
+{
+    static const struct {
+        uint32_t tp, n_blocks, rank;
+        enum status want; /* OK: CommId comes */
+        const char *text;
+    } cases[] = {
+        {1, 100, 0, STATUS_OK, ""},
+        {1, 101, 0, STATUS_PROTOCOL, "101 blocks in KV group 0, this rank has 100"},
+        {2, 100, 1, STATUS_OK, ""},
+        {3, 100, 0, STATUS_PROTOCOL, "TP 3, this worker was started for TP 4"},
+        {8, 100, 0, STATUS_PROTOCOL, "TP 8, this worker was started for TP 4"},
+        {1000, 100, 0, STATUS_PROTOCOL, "offers no such smaller one"},
+        {4, 8192, 3, STATUS_OK, ""},
+        {4, 8193, 3, STATUS_PROTOCOL, "this rank has 8192"},
+    };
+    struct fixture *f = *state;
+    f->o.tp = 4;
+    f->o.elastic_tp = true;
+    f->o.null_elastic_blocks = 100;
+    start(f);
+    (void)expect(f, MSG_HELLO);
+    for (uint64_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const uint32_t n_blocks[] = {cases[i].n_blocks};
+        send_msg(f, &(struct msg){.type = MSG_FORM,
+                                  .form = {.term_epoch = EPOCH(1 + i),
+                                           .tp = cases[i].tp,
+                                           .pp = 1,
+                                           .rank = cases[i].rank,
+                                           .make_id = true,
+                                           .n_blocks = {n_blocks, 1}}});
+        if (cases[i].want == STATUS_OK) {
+            assert_true(expect(f, MSG_COMM_ID)->comm_id.term_epoch == EPOCH(1 + i));
+            continue;
+        }
+        const struct msg_formed *got = &expect(f, MSG_FORMED)->formed;
+        assert_int_equal(got->status, cases[i].want);
+        char text[300];
+        snprintf(text, sizeof text, STR_FMT, STR_ARG(got->text));
+        assert_non_null(strstr(text, cases[i].text));
+    }
+}
+
 static void test_abort_interrupts_a_stall(void **state)
 {
     struct fixture *f = *state;
@@ -667,6 +711,7 @@ int main(void)
         T(test_address_found_late),       T(test_address_given),
         T(test_idle_peer_is_gone),        T(test_lost_by_an_abort),
         T(test_lost_without_a_job),       T(test_drain),
+        T(test_forms_of_smaller_tps),
 #undef T
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
