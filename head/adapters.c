@@ -224,16 +224,21 @@ enum status adapters_unload(struct cluster *c, const struct adapter_order *o, st
     return STATUS_OK;
 }
 
+/* Before any worker has come nobody knows what the predecessor had loaded. */
+static bool is_young(const struct cluster *c)
+{
+    return c->adapters.met_ns == 0 || c->now_ns - c->adapters.met_ns < ADAPTERS_YOUNG_NS;
+}
+
 enum adapter_use adapters_use(const struct cluster *c, struct str name, uint64_t *id)
 {
     struct adapters *t = (struct adapters *)&c->adapters;
     const struct adapter *a = find(t, name, 1u << ADAPTER_READY);
-    bool young = c->now_ns - t->start_ns < ADAPTERS_YOUNG_NS;
     if (a) {
         *id = a->id;
         return ADAPTER_USABLE;
     }
-    bool soon = t->max_loras > 0 && (young || find(t, name, 1u << ADAPTER_LOADING));
+    bool soon = t->max_loras > 0 && (is_young(c) || find(t, name, 1u << ADAPTER_LOADING));
     return soon ? ADAPTER_SOON : ADAPTER_UNKNOWN;
 }
 
@@ -270,8 +275,7 @@ static bool take_over(struct cluster *c, const struct msg_adapter *m)
     struct error ignored;
     struct adapter *same = find(t, m->name, held_states);
     const struct adapter_order o = {.name = m->name, .path = m->path};
-    if (t->max_loras == 0 || c->now_ns - t->start_ns >= ADAPTERS_YOUNG_NS || m->id == 0 ||
-        check_name(&o, &ignored) != STATUS_OK)
+    if (t->max_loras == 0 || !is_young(c) || m->id == 0 || check_name(&o, &ignored) != STATUS_OK)
         return false;
     if (!same)
         return check_room(t, false, &ignored) == STATUS_OK && add(c, m->id, m->name, m->path);
@@ -296,6 +300,8 @@ static bool is_it(struct adapter *a, struct adapter_identity said)
 void adapters_on_hello(struct cluster *c, struct worker *w, const struct worker_info *i)
 {
     w->adapters = (struct worker_adapters){.retry_ns = 0};
+    if (c->adapters.met_ns == 0)
+        c->adapters.met_ns = c->now_ns;
     for (uint32_t k = 0; k < i->n_adapters; k++) {
         const struct msg_adapter *m = &i->adapters[k];
         uint32_t at = find_id(&c->adapters, m->id);

@@ -17,8 +17,9 @@
 #define ADAPTERS_NAME_MAX 256u
 #define ADAPTERS_TEXT_MAX 480u
 #define ADAPTERS_ANSWERS  64u
-#define ADAPTERS_RETRY_NS 5000000000ull  /* a worker that could not load one is asked again */
-#define ADAPTERS_YOUNG_NS 10000000000ull /* a new head takes over what workers hold */
+#define ADAPTERS_RETRY_NS 5000000000ull /* a worker that could not load one is asked again */
+/* From the first worker on, a new head takes over what workers hold for so long. */
+#define ADAPTERS_YOUNG_NS 10000000000ull
 
 enum adapter_state {
     ADAPTER_NONE,
@@ -67,9 +68,10 @@ struct worker_adapters {
 };
 
 struct adapters {
-    uint32_t max_loras;           /* 0: there are none */
-    uint64_t start_ns, n_changes; /* n_changes: of the names that can be used */
-    uint64_t required;            /* by index: what a worker needs to be placed */
+    uint32_t max_loras; /* 0: there are none */
+    uint64_t met_ns;    /* when the first worker said Hello; 0: none has */
+    uint64_t n_changes; /* of the names that can be used */
+    uint64_t required;  /* by index: what a worker needs to be placed */
     bool stirred;
     struct adapter all[ADAPTERS_MAX];
     struct adapter_answer answers[ADAPTERS_ANSWERS]; /* [n_answers]: oldest first */

@@ -69,7 +69,6 @@ struct head_core *head_core_new(const struct head_core_config *c, const struct h
     cluster_init(&h->cluster, &c->cluster, &fns, &h->peers, &h->events);
     h->cluster.now_ns = now_ns;
     h->cluster.adapters.max_loras = c->max_loras;
-    h->cluster.adapters.start_ns = now_ns;
     slab_init(&h->request_slab, sizeof(struct request), c->max_num_seqs);
     h->requests = request_table_new(c->max_requests);
     h->lanes = mem_array(c->cluster.max_groups, sizeof *h->lanes);

@@ -13,7 +13,7 @@ import httpx
 import null_oracle as oracle
 import pytest
 
-from cluster import BIN, SLOW, Cluster, end_all, free_ports, get, wait_for
+from cluster import BIN, SLOW, Cluster, end_all, free_ports, get, run_cox, wait_for
 from completions import run
 from test_quotas import PASSWORD, Redis, needs_redis
 
@@ -393,13 +393,14 @@ class Pair(Cluster):
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
-    with Redis(tmp_path_factory.mktemp("redis")) as redis, Pair(redis, "--null-step-us", "3000", gateways=2) as cluster:
+    with Redis(tmp_path_factory.mktemp("redis")) as redis, Pair(redis, "--null-step-us", "3000", "--enable-lora", "--lora-root",
+                                                                     tmp_path_factory.mktemp("loras"), gateways=2) as cluster:
         cluster.redis = redis
         wait_for("one head serves and one waits", cluster.settled)
         yield cluster
 
 
-def survive(pair, strike, n=16, n_tokens=150):
+def survive(pair, strike, n=16, n_tokens=150, model="null"):
     """16 streams; strike() once when they run. Every one is exactly what it would have been; gives the longest pause."""
     done, pause = [], [time.monotonic(), 0.0]
 
@@ -411,7 +412,7 @@ def survive(pair, strike, n=16, n_tokens=150):
             done.append(True)
             strike()
 
-    bodies = [{"prompt": f"survive {i}", "max_tokens": n_tokens, "temperature": i % 2, "seed": i} for i in range(n)]
+    bodies = [{"model": model, "prompt": f"survive {i}", "max_tokens": n_tokens, "temperature": i % 2, "seed": i} for i in range(n)]
     for body, got in zip(bodies, run(pair, bodies, look)):
         assert got.texts == {0: oracle.text(body["prompt"], n_tokens, seed=body["seed"], temperature=body["temperature"])}
     assert done
@@ -437,6 +438,30 @@ def test_streams_survive_the_serving_head(pair, how):
     now = wait_for("the old head is back and waits", lambda: pair.serving() == [other] and pair.settled())
     assert pair.pid(name) != pid and now["term"] > term
     pair.wait_idle_at(other)
+
+
+def test_adapters_survive_the_serving_head(pair):
+    """What the old head was told to load, the new one hears from the workers, however long it has waited."""
+    def adapters(name):
+        code, body = get(f"http://127.0.0.1:{pair.admin_ports()[name]}/api/adapters")
+        return {a["name"]: (a["id"], a["state"]) for a in json.loads(body)["adapters"]} if code == 200 else None
+
+    name = pair.serving()[0]
+    wait_for("settled", pair.settled)
+    other = "standby" if name == "head" else "head"
+    said = run_cox("lora", "load", "style=style", "--address", f"127.0.0.1:{pair.admin_ports()[name]}")
+    assert said.returncode == 0, said.stderr
+    held = adapters(name)
+    assert held["style"][1] == "ready"
+    wait_for("who waits has waited for longer than a new head is young", lambda: pair.states()[other]["uptime_s"] > 11)
+    try:
+        survive(pair, lambda: os.kill(pair.pid(name), signal.SIGKILL), model="style", n_tokens=600)
+        assert pair.serving() == [other] and adapters(other) == held
+        models = httpx.get(f"{pair.url}/v1/models", trust_env=False, timeout=20).json()["data"]
+        assert [m["id"] for m in models if m["parent"]] == ["style"]
+    finally:
+        wait_for("settled", pair.settled)
+        run_cox("lora", "unload", "style", "--address", f"127.0.0.1:{pair.admin_ports()[pair.serving()[0]]}")
 
 
 def test_streams_do_not_notice_redis(pair):

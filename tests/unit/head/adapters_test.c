@@ -12,8 +12,8 @@ static struct fixture *cluster(void)
 {
     struct fixture *f = fixture_new(2);
     f->core->cluster.adapters.max_loras = 2;
-    f->core->cluster.adapters.start_ns = f->now - 60 * NS_PER_S; /* nothing is taken over */
     form_pair(f);
+    f->core->cluster.adapters.met_ns -= 60 * NS_PER_S; /* nothing is taken over */
     say_gateway_hello(f, GATEWAY, 9);
     box_clear(f);
     return f;
@@ -258,10 +258,13 @@ static void in_place_is_another_one(void **state)
     fixture_free(f);
 }
 
-static void a_new_head_takes_over(void **state)
+/* waited: as a standby, or for workers that nobody could reach. */
+static void takes_over(bool waited)
 {
     struct fixture *f = fixture_new(2);
     f->core->cluster.adapters.max_loras = 2;
+    if (waited)
+        wait_ms(f, 2 * ADAPTERS_YOUNG_NS / NS_PER_MS, 0);
     const struct msg_adapter held[] = {{41, true, STR("sql"), STR("/l/sql"), {1, 2}}};
     say_gateway_hello(f, GATEWAY, 9);
     submit(f, 1, "sql", 3); /* before any worker has said what it holds: it waits */
@@ -277,6 +280,16 @@ static void a_new_head_takes_over(void **state)
     assert_null(told(f, 1));
     assert_null(told(f, 2));
     fixture_free(f);
+}
+
+static void a_new_head_takes_over(void **state)
+{
+    takes_over(false);
+}
+
+static void a_head_that_waited_takes_over(void **state)
+{
+    takes_over(true);
 }
 
 /* --lora-modules of a restarted head: what it says is what is loaded, by the path it says. */
@@ -601,6 +614,7 @@ int main(void)
         cmocka_unit_test(who_cannot_load_it_is_asked_again_and_not_placed),
         cmocka_unit_test(in_place_is_another_one),
         cmocka_unit_test(a_new_head_takes_over),
+        cmocka_unit_test(a_head_that_waited_takes_over),
         cmocka_unit_test(what_a_head_is_told_at_its_start_counts),
         cmocka_unit_test(a_group_that_lacks_one_is_not_adopted),
         cmocka_unit_test(strays_are_dropped),
