@@ -200,7 +200,7 @@ static uint64_t admit_needs(const struct blocks *b, const struct blocks_hit *hit
     return need;
 }
 
-static uint64_t spare_for_others(const struct blocks_group *g, uint32_t n_running)
+uint64_t blocks_spare_for_others(const struct blocks_group *g, uint32_t n_running)
 {
     return n_running == 0 ? 0
                           : block_pool_size(g->pool) / WATERMARK_SHARE + n_running + g->promised;
@@ -211,7 +211,8 @@ bool blocks_fit_admit(const struct blocks *b, const struct blocks_hit *hit, uint
 {
     for (uint32_t i = 0; i < b->n_groups; i++) {
         const struct blocks_group *g = &b->groups[i];
-        uint64_t need = admit_needs(b, hit, i, n_ids, false) + spare_for_others(g, n_running);
+        uint64_t need =
+            admit_needs(b, hit, i, n_ids, false) + blocks_spare_for_others(g, n_running);
         uint64_t room = block_pool_n_free(g->pool);
         if (soon)
             room += block_pool_n_quarantined(g->pool);
@@ -237,7 +238,7 @@ bool blocks_fit_after(const struct blocks *b, const struct blocks_hit *hit, uint
 {
     for (uint32_t i = 0; i < b->n_groups; i++) {
         const struct blocks_group *g = &b->groups[i];
-        uint64_t need = admit_needs(b, hit, i, n_ids, true) + spare_for_others(g, n_running);
+        uint64_t need = admit_needs(b, hit, i, n_ids, true) + blocks_spare_for_others(g, n_running);
         uint64_t room = block_pool_n_free(g->pool) + block_pool_n_quarantined(g->pool);
         if (need + g->claimed > room + gain->n[i])
             return false;

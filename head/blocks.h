@@ -17,6 +17,7 @@
  * O(1) per block; allocates nothing after blocks_new but the hashes of a request, once, on its own
  * arena (blocks_hash). One thread. */
 #include "head/block_pool.h"
+#include "head/blocks_part.h"
 #include "head/prefix_cache.h"
 #include "head/request.h"
 
@@ -84,6 +85,9 @@ bool blocks_fit_alone(const struct blocks *b, uint32_t n_positions);
 /* The hashes of r's full blocks, on r's arena, once. False: no memory. */
 bool blocks_hash(const struct blocks *b, struct request *r);
 
+/* Log-probabilities of the prompt, and the mean of its hidden states, need every position computed.
+ */
+bool blocks_may_share(const struct request *r);
 /* What is cached of r's ids; at least the last of them is left to be run. r is hashed. The blocks
  * themselves stay in b until the next find or advance. */
 void blocks_find(struct blocks *b, const struct request *r, struct blocks_hit *out);
@@ -145,6 +149,25 @@ void blocks_settle(struct blocks *b, struct block_table *tables);
 void blocks_release(struct blocks *b, struct block_table *tables);
 /* Sum of plan_digest_block over what the ranks know of the tables. */
 uint64_t blocks_digest(const struct blocks *b, const struct block_table *tables);
+
+/* ---- between the tables of two groups of ranks (blocks_move.c) ---- */
+
+/* The longest prefix of n_tokens at most that can be a hit. */
+uint32_t blocks_align(const struct blocks *b, uint32_t n_tokens);
+uint32_t blocks_n_parts(const struct blocks *b, uint32_t n_tokens);
+/* One owner more for each block of the first n_tokens, aligned, of a sequence whose steps up to
+ * there are done. False: a window has left some of them behind. */
+bool blocks_hold(struct blocks *b, const struct block_table *tables, uint32_t n_tokens,
+                 struct blocks_part *parts);
+/* The blocks of r's first n_tokens, aligned: out of the cache, or free ones. r is hashed. False:
+ * not as many as leave n_running sequences the room that an admission leaves them. */
+bool blocks_import(struct blocks *b, const struct request *r, uint32_t n_tokens, uint32_t n_running,
+                   struct blocks_part *parts);
+/* They hold what r begins with: into the cache. They stay owned. */
+void blocks_enter_parts(struct blocks *b, const struct request *r, const struct blocks_part *parts,
+                        uint32_t n);
+/* One owner less, of held ones and of imported ones. */
+void blocks_let_go(struct blocks *b, const struct blocks_part *parts, uint32_t n);
 
 void blocks_get_stats(const struct blocks *b, struct blocks_stats *out);
 uint32_t blocks_tokens(const struct blocks *b, uint32_t i_group); /* of one block */

@@ -1,7 +1,8 @@
 #pragma once
 /* The block table's own structs, for blocks*.c only.
  *   blocks.c         tables: room, growth, release; the steps
- *   blocks_prefix.c  what sequences share: hashes, hits, entering, copies */
+ *   blocks_prefix.c  what sequences share: hashes, hits, entering, copies
+ *   blocks_move.c    what goes to another group's table, or comes from there */
 #include "head/blocks.h"
 
 /* Hashes of a request's full blocks of one size, on its arena: computed once, when it arrives, and
@@ -37,6 +38,21 @@ struct blocks {
 
 /* Blocks that were free; what they held is forgotten. Several are a prompt's, and entered soon. */
 void blocks_alloc(struct blocks *b, struct blocks_group *g, uint32_t *ids, uint32_t n);
+
+/* Blocks that stay free of new sequences, beside so many that run. */
+uint64_t blocks_spare_for_others(const struct blocks_group *g, uint32_t n_running);
+
+/* blocks_prefix.c: r's hashes for blocks of this size; NULL: it is not hashed. */
+struct prefix_chain *blocks_chain_of(const struct request *r, uint32_t block_tokens);
+struct prefix_key blocks_key_of(const struct prefix_chain *c, const struct request *r, uint32_t i,
+                                uint64_t parent_content);
+/* Walks on from block i, whose parent has this content, while blocks are there, to at most n; they
+ * are in g->hit_blocks. Returns where it ends. */
+uint32_t blocks_walk(struct blocks_group *g, const struct request *r, uint32_t i, uint32_t n,
+                     uint64_t parent_content);
+/* Into the cache. Returns the content under which the tokens are known from now on. */
+uint64_t blocks_enter_block(const struct blocks *b, struct blocks_group *g, uint32_t block,
+                            const struct prefix_key *k);
 
 static inline uint32_t blocks_for(uint32_t n_tokens, uint32_t block_tokens)
 {

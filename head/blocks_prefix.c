@@ -8,7 +8,7 @@ enum { PREFETCH_NEAR = 3, PREFETCH_FAR = 8 }; /* blocks ahead in a walk */
 
 /* ---- hashes ---- */
 
-static struct prefix_chain *chain_of(const struct request *r, uint32_t block_tokens)
+struct prefix_chain *blocks_chain_of(const struct request *r, uint32_t block_tokens)
 {
     struct prefix_chain *c = r->chains;
     while (c && c->block_tokens != block_tokens)
@@ -50,7 +50,7 @@ bool blocks_hash(const struct blocks *b, struct request *r)
 {
     for (uint32_t i = 0; i < b->n_groups; i++) {
         uint32_t block_tokens = b->groups[i].block_tokens;
-        struct prefix_chain *c = chain_of(r, block_tokens);
+        struct prefix_chain *c = blocks_chain_of(r, block_tokens);
         if (!c)
             c = chain_new(b, r, block_tokens);
         if (!c)
@@ -62,7 +62,7 @@ bool blocks_hash(const struct blocks *b, struct request *r)
 
 /* ---- hits ---- */
 
-static struct prefix_key key_of(const struct prefix_chain *c, const struct request *r, uint32_t i,
+struct prefix_key blocks_key_of(const struct prefix_chain *c, const struct request *r, uint32_t i,
                                 uint64_t parent_content)
 {
     return (struct prefix_key){.hash = c->hashes[i + 1],
@@ -83,12 +83,10 @@ static uint32_t prefetch_first(const struct blocks_group *g, const struct prefix
     return end;
 }
 
-/* Walks on from block i, whose parent has this content, while blocks are there, to at most n.
- * Returns where it ends. */
-static uint32_t walk(struct blocks_group *g, const struct request *r, uint32_t i, uint32_t n,
+uint32_t blocks_walk(struct blocks_group *g, const struct request *r, uint32_t i, uint32_t n,
                      uint64_t parent_content)
 {
-    const struct prefix_chain *c = chain_of(r, g->block_tokens);
+    const struct prefix_chain *c = blocks_chain_of(r, g->block_tokens);
     bool any = parent_content == PREFIX_CONTENT_ANY;
     uint32_t n_asked = i < n ? prefetch_first(g, c, i, n) : n;
     for (; i < n; i++) {
@@ -96,7 +94,7 @@ static uint32_t walk(struct blocks_group *g, const struct request *r, uint32_t i
             prefix_cache_prefetch_bucket(g->cache, c->hashes[++n_asked]);
         if (i + PREFETCH_NEAR < n)
             prefix_cache_prefetch_hit(g->cache, c->hashes[i + PREFETCH_NEAR + 1]);
-        struct prefix_key k = key_of(c, r, i, parent_content);
+        struct prefix_key k = blocks_key_of(c, r, i, parent_content);
         uint32_t block = prefix_cache_find(g->cache, &k);
         if (block == BLOCK_NONE)
             break;
@@ -112,12 +110,12 @@ static uint32_t walk(struct blocks_group *g, const struct request *r, uint32_t i
 static uint32_t longest_window_hit(struct blocks_group *g, const struct request *r,
                                    uint32_t n_tokens, uint32_t align)
 {
-    const struct prefix_chain *c = chain_of(r, g->block_tokens);
+    const struct prefix_chain *c = blocks_chain_of(r, g->block_tokens);
     uint32_t end = n_tokens - n_tokens % align;
     while (end > 0) {
         uint32_t first = first_needed(g, end), i = end / g->block_tokens;
         for (; i > first; i--) {
-            struct prefix_key k = key_of(c, r, i - 1, PREFIX_CONTENT_ANY);
+            struct prefix_key k = blocks_key_of(c, r, i - 1, PREFIX_CONTENT_ANY);
             uint32_t block = prefix_cache_find(g->cache, &k);
             if (block == BLOCK_NONE)
                 break;
@@ -158,7 +156,7 @@ static void find_tail(const struct blocks *b, const struct request *r, struct bl
     uint32_t i = hit->n_tokens / block_tokens, n = r->n_ids - 1 - hit->n_tokens;
     if (!b->same_size || n == 0 || n >= block_tokens)
         return;
-    const struct prefix_chain *c = chain_of(r, block_tokens);
+    const struct prefix_chain *c = blocks_chain_of(r, block_tokens);
     struct prefix_key k = {
         .parent_hash = c->hashes[i], .ids = r->ids + (size_t)i * block_tokens, .n = n};
     k.hash = prefix_hash_block(k.parent_hash, k.ids, n);
@@ -174,9 +172,7 @@ static void find_tail(const struct blocks *b, const struct request *r, struct bl
     hit->n_tail = n;
 }
 
-/* Log-probabilities of the prompt, and the mean of its hidden states, need every position computed.
- */
-static bool may_share(const struct request *r)
+bool blocks_may_share(const struct request *r)
 {
     return r->sampling.n_prompt_logprobs < 0 && r->sampling.pooling != POOLING_MEAN;
 }
@@ -184,7 +180,7 @@ static bool may_share(const struct request *r)
 void blocks_find(struct blocks *b, const struct request *r, struct blocks_hit *out)
 {
     *out = (struct blocks_hit){0};
-    if (!may_share(r))
+    if (!blocks_may_share(r))
         return;
     uint32_t n_tokens = r->n_ids - 1; /* at least one is computed: its logits are needed */
     n_tokens -= n_tokens % b->align;
@@ -192,7 +188,8 @@ void blocks_find(struct blocks *b, const struct request *r, struct blocks_hit *o
         struct blocks_group *g = &b->groups[i];
         if (g->window)
             continue;
-        n_tokens = g->block_tokens * walk(g, r, 0, n_tokens / g->block_tokens, PREFIX_CONTENT_ROOT);
+        n_tokens =
+            g->block_tokens * blocks_walk(g, r, 0, n_tokens / g->block_tokens, PREFIX_CONTENT_ROOT);
         n_tokens -= n_tokens % b->align;
     }
     out->n_tokens = agree_on_windows(b, r, n_tokens);
@@ -207,10 +204,10 @@ void blocks_find(struct blocks *b, const struct request *r, struct blocks_hit *o
 /* The first of n blocks that is not cached, if those that are stand before those that are not. */
 static uint32_t probe_group(const struct blocks_group *g, const struct request *r, uint32_t n)
 {
-    const struct prefix_chain *c = chain_of(r, g->block_tokens);
+    const struct prefix_chain *c = blocks_chain_of(r, g->block_tokens);
     uint32_t low = 0, high = n;
     for (uint32_t i = 0; low < high; i = low + (high - low) / 2) { /* the first one first */
-        struct prefix_key k = key_of(c, r, i, PREFIX_CONTENT_ANY);
+        struct prefix_key k = blocks_key_of(c, r, i, PREFIX_CONTENT_ANY);
         if (prefix_cache_find(g->cache, &k) == BLOCK_NONE)
             high = i;
         else
@@ -221,7 +218,7 @@ static uint32_t probe_group(const struct blocks_group *g, const struct request *
 
 uint32_t blocks_probe(struct blocks *b, const struct request *r)
 {
-    if (!may_share(r))
+    if (!blocks_may_share(r))
         return 0;
     uint32_t n_tokens = r->n_ids - 1;
     n_tokens -= n_tokens % b->align;
@@ -238,8 +235,9 @@ uint32_t blocks_probe(struct blocks *b, const struct request *r)
 uint32_t blocks_common(const struct blocks *b, const struct request *q, const struct request *r)
 {
     uint32_t block_tokens = b->groups[0].block_tokens;
-    const struct prefix_chain *x = chain_of(q, block_tokens), *y = chain_of(r, block_tokens);
-    if (!may_share(q) || !may_share(r))
+    const struct prefix_chain *x = blocks_chain_of(q, block_tokens),
+                              *y = blocks_chain_of(r, block_tokens);
+    if (!blocks_may_share(q) || !blocks_may_share(r))
         return 0;
     uint32_t low = 0, high = x->n < y->n ? x->n : y->n; /* hashes 0, the roots, to high */
     if (x->hashes[0].lo != y->hashes[0].lo || x->hashes[0].hi != y->hashes[0].hi)
@@ -289,7 +287,7 @@ uint32_t blocks_take(struct blocks *b, struct block_table *tables, const struct 
         t->first = t->n = t->n_told = hit->first[i];
         t->first_told = 0;
         t->content = PREFIX_CONTENT_ROOT;
-        t->chain = chain_of(r, g->block_tokens);
+        t->chain = blocks_chain_of(r, g->block_tokens);
         if (hit->n[i] > 0)
             take_blocks(g, t, hit->n[i]);
         t->n_wanted = blocks_for(r->n_ids, g->block_tokens);
@@ -311,7 +309,7 @@ uint32_t blocks_advance(struct blocks *b, struct block_table *tables, const stru
                         uint32_t position)
 {
     uint32_t end = r->n_ids - 1;
-    if (!may_share(r) || position % b->align != 0)
+    if (!blocks_may_share(r) || position % b->align != 0)
         return position;
     end -= end % b->align;
     for (uint32_t i = 0; i < b->n_groups && end > position; i++) {
@@ -322,7 +320,8 @@ uint32_t blocks_advance(struct blocks *b, struct block_table *tables, const stru
             return position;
         if (g->window && n - t->n > most_taken(g, t))
             n = t->n + most_taken(g, t);
-        end = g->block_tokens * walk(g, r, t->n, n, g->window ? PREFIX_CONTENT_ANY : t->content);
+        end = g->block_tokens *
+              blocks_walk(g, r, t->n, n, g->window ? PREFIX_CONTENT_ANY : t->content);
         end -= end % b->align;
     }
     if (end <= position)
@@ -334,8 +333,7 @@ uint32_t blocks_advance(struct blocks *b, struct block_table *tables, const stru
 
 /* ---- entering ---- */
 
-/* Returns the content under which the tokens are known from now on. */
-static uint64_t enter_block(const struct blocks *b, struct blocks_group *g, uint32_t block,
+uint64_t blocks_enter_block(const struct blocks *b, struct blocks_group *g, uint32_t block,
                             const struct prefix_key *k)
 {
     struct prefix_registered r = prefix_cache_register(g->cache, block, k);
@@ -365,8 +363,8 @@ uint32_t blocks_enter(struct blocks *b, struct block_table *tables, const struct
             }
             if (n_asked < n_full)
                 prefix_cache_prefetch_bucket(g->cache, c->hashes[++n_asked]);
-            struct prefix_key key = key_of(c, r, k, t->content);
-            t->content = enter_block(b, g, t->ids[k], &key);
+            struct prefix_key key = blocks_key_of(c, r, k, t->content);
+            t->content = blocks_enter_block(b, g, t->ids[k], &key);
         }
         uint32_t border = (t->n_entered + 1) * g->block_tokens;
         next = border < next ? border : next;
@@ -406,7 +404,7 @@ void blocks_enter_tail(struct blocks *b, struct block_table *tables, const struc
     uint32_t i = (r->n_prompt - 1) / block_tokens, n = (r->n_prompt - 1) % block_tokens;
     if (!b->same_size || n == 0)
         return;
-    const struct prefix_chain *c = chain_of(r, block_tokens);
+    const struct prefix_chain *c = blocks_chain_of(r, block_tokens);
     for (uint32_t g = 0; g < b->n_groups; g++) {
         struct blocks_group *group = &b->groups[g];
         struct block_table *t = &tables[g];
@@ -418,6 +416,6 @@ void blocks_enter_tail(struct blocks *b, struct block_table *tables, const struc
                                .ids = r->ids + (size_t)i * block_tokens,
                                .n = n};
         k.hash = prefix_hash_block(k.parent_hash, k.ids, n);
-        enter_block(b, group, t->ids[i], &k);
+        blocks_enter_block(b, group, t->ids[i], &k);
     }
 }

@@ -298,11 +298,61 @@ static enum status on_down(struct replay *p, struct group_replay *g, const struc
     return STATUS_OK;
 }
 
+/* Whether it was possible follows from the rest. */
+static enum status on_hold(struct replay *p, struct group_replay *g, const struct step_log_event *e,
+                           struct error *err)
+{
+    const struct request *r = *find(g, e->arrival_seq);
+    if (!r || !r->sched)
+        return error_set(err, STATUS_INVALID, "request %" PRIu64 " is held and is not there",
+                         e->arrival_seq);
+    if (scheduler_hold(g->scheduler, r, e->n_tokens, e->id) != STATUS_OK)
+        return STATUS_OK;
+    return check(p, g, err);
+}
+
+static enum status on_import(struct replay *p, struct group_replay *g,
+                             const struct step_log_event *e, struct error *err)
+{
+    if (scheduler_import(g->scheduler, &e->request, e->n_tokens, e->id) != STATUS_OK)
+        return STATUS_OK;
+    return check(p, g, err);
+}
+
+static enum status on_imported(struct replay *p, struct group_replay *g,
+                               const struct step_log_event *e, struct error *err)
+{
+    scheduler_imported(g->scheduler, e->id);
+    return check(p, g, err);
+}
+
+static enum status on_let_go(struct replay *p, struct group_replay *g,
+                             const struct step_log_event *e, struct error *err)
+{
+    scheduler_let_go(g->scheduler, e->id);
+    return check(p, g, err);
+}
+
+static enum status on_leave(struct replay *p, struct group_replay *g,
+                            const struct step_log_event *e, struct error *err)
+{
+    struct request *r = *find(g, e->arrival_seq);
+    if (!r || !r->sched || r->state == REQUEST_FINISHED)
+        return error_set(err, STATUS_INVALID, "request %" PRIu64 " is to leave and is not there",
+                         e->arrival_seq);
+    (void)scheduler_leave(g->scheduler, r);
+    return check(p, g, err);
+}
+
 static on_event_fn *const on_event[STEP_LOG_KIND_COUNT] = {
-    [STEP_LOG_GROUP] = on_group,   [STEP_LOG_ADD] = on_add,       [STEP_LOG_REFUSED] = on_refused,
-    [STEP_LOG_REMOVE] = on_remove, [STEP_LOG_IDLE] = on_idle,     [STEP_LOG_STEP] = on_step,
-    [STEP_LOG_PLAN] = on_plan,     [STEP_LOG_RESULT] = on_result, [STEP_LOG_DONE] = on_done,
-    [STEP_LOG_ENDED] = on_ended,   [STEP_LOG_DOWN] = on_down,
+    [STEP_LOG_GROUP] = on_group,     [STEP_LOG_ADD] = on_add,
+    [STEP_LOG_REFUSED] = on_refused, [STEP_LOG_REMOVE] = on_remove,
+    [STEP_LOG_IDLE] = on_idle,       [STEP_LOG_STEP] = on_step,
+    [STEP_LOG_PLAN] = on_plan,       [STEP_LOG_RESULT] = on_result,
+    [STEP_LOG_DONE] = on_done,       [STEP_LOG_ENDED] = on_ended,
+    [STEP_LOG_DOWN] = on_down,       [STEP_LOG_HOLD] = on_hold,
+    [STEP_LOG_IMPORT] = on_import,   [STEP_LOG_IMPORTED] = on_imported,
+    [STEP_LOG_LET_GO] = on_let_go,   [STEP_LOG_LEAVE] = on_leave,
 };
 
 static enum status take(struct replay *p, const struct step_log_event *e, struct error *err)

@@ -179,6 +179,7 @@ void scheduler_free(struct scheduler *s)
         next = x->next;
         seq_free(s, x);
     }
+    moves_forget(s);
     slab_fini(&s->seq_slab);
     seq_queue_fini(&s->waiting);
     blocks_free(s->blocks);
@@ -366,6 +367,8 @@ void scheduler_end(struct scheduler *s, struct seq *x, enum finish_reason why)
 void scheduler_drop(struct scheduler *s, struct seq *x)
 {
     detach(s, x);
+    if (s->n_moves > 0)
+        moves_of_gone(s, x->r);
     seq_queue_leave(&s->waiting, x);
     all_remove(s, x);
     seq_free(s, x);
@@ -419,6 +422,7 @@ void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request
     s->step_sent = s->step_done = 0;
     s->stuck = (struct stuck){0};
     forget_ranks(s);
+    moves_forget(s);
     blocks_reset(s->blocks);
     for (uint32_t i = 0; i < n; i++) {
         struct request *r = all[i]->r;
@@ -462,6 +466,21 @@ uint32_t scheduler_cached_tokens(const struct scheduler *s, struct request *r)
         n = common > n ? common : n;
     }
     return n;
+}
+
+struct request *scheduler_next_running(const struct scheduler *s, uint32_t *i)
+{
+    while (*i < s->running_end && !s->running[*i])
+        ++*i;
+    return *i < s->running_end ? s->running[(*i)++]->r : NULL;
+}
+
+struct request *scheduler_next_waiting(const struct scheduler *s, const struct request *after)
+{
+    const struct seq *x = after ? ((const struct seq *)after->sched)->next : s->first;
+    while (x && x->place != SEQ_WAITING)
+        x = x->next;
+    return x ? x->r : NULL;
 }
 
 uint32_t scheduler_n_waiting(const struct scheduler *s, uint64_t tenant)

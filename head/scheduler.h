@@ -4,6 +4,7 @@
  * scheduler. Flow: scheduler_add → scheduler_step (fills a plan) → … → scheduler_on_result (tokens,
  * ends) → the request leaves. At most `depth` plans are in flight; blocks return to the free list
  * when the results of all steps sent while they were owned are in. */
+#include "head/blocks_part.h"
 #include "head/request.h"
 #include "proto/messages.h"
 
@@ -83,6 +84,33 @@ MUST_USE enum status scheduler_on_result(struct scheduler *s, const struct msg_r
  */
 typedef void scheduler_request_fn(void *ctx, struct request *r);
 void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request_fn *fn, void *ctx);
+
+/* ---- requests that move between groups (scheduler_move.c); id: the caller's, for one move ---- */
+
+/* Tokens of r, from its first on, whose blocks are full, here, and of steps whose results are in.
+ */
+uint32_t scheduler_movable(const struct scheduler *s, const struct request *r);
+/* Those of r's first n_tokens stay what they are, whatever becomes of r, until scheduler_let_go.
+ * STATUS_NOT_FOUND: they are not all here. */
+MUST_USE enum status scheduler_hold(struct scheduler *s, const struct request *r, uint32_t n_tokens,
+                                    uint64_t id);
+/* Blocks for r's first n_tokens, which no sequence is given: r is in another scheduler, and
+ * borrowed for the call. STATUS_LIMIT: no room. */
+MUST_USE enum status scheduler_import(struct scheduler *s, const struct request *r,
+                                      uint32_t n_tokens, uint64_t id);
+/* Of a hold or an import: NULL: there is none. */
+const struct blocks_part *scheduler_parts(const struct scheduler *s, uint64_t id, uint32_t *n);
+/* They hold what they are for: found as any cached prefix from now on, and kept until that request
+ * has come in or gone, the room is needed, or scheduler_let_go. */
+void scheduler_imported(struct scheduler *s, uint64_t id);
+void scheduler_let_go(struct scheduler *s, uint64_t id); /* unknown: fine */
+/* r is about to move: it runs no further. True: no result of it is awaited any more, and it may be
+ * removed without a loss. */
+bool scheduler_leave(struct scheduler *s, struct request *r);
+bool scheduler_may_leave(const struct request *r); /* by now */
+/* Those that run, in order of service; from *i = 0 on, NULL at the end. */
+struct request *scheduler_next_running(const struct scheduler *s, uint32_t *i);
+struct request *scheduler_next_waiting(const struct scheduler *s, const struct request *after);
 
 void scheduler_get_stats(const struct scheduler *s, struct scheduler_stats *out);
 /* Guesses kept, by their place in a run ([0]: the first), added to sums[SCHEDULER_MAX_DRAFT]. */

@@ -39,6 +39,8 @@ static void take_in(struct scheduler *s, struct seq *x, uint64_t now_ns)
     running_insert(s, x);
     uint32_t n_cached = blocks_take(s->blocks, x->tables, r, &s->hit);
     x->n_scheduled = x->covered = n_cached;
+    if (s->n_moves > 0)
+        moves_of_gone(s, r); /* it has them now */
     request_enter(r, REQUEST_RUNNING);
     x->scores = s->c.scores_prompts && request_needs_scores(r);
     struct plan_admit *a = &s->p.admits[s->p.n_admits++];
@@ -76,6 +78,8 @@ void scheduler_admit(struct scheduler *s, uint32_t budget, uint64_t now_ns)
             return;
         blocks_find(s->blocks, x->r, &s->hit);
         if (!blocks_fit_admit(s->blocks, &s->hit, x->r->n_ids, s->n_running, false)) {
+            if (s->n_running == 0 && scheduler_in_flight(s) == 0 && moves_reclaim(s))
+                continue;
             set_stuck(s, x);
             return;
         }

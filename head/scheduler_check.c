@@ -49,6 +49,7 @@ static bool check_group(const struct scheduler *s, uint32_t i, uint32_t *owners,
     for (uint32_t r = 0; r < s->running_end; r++)
         if (s->running[r] && !check_table(s, s->running[r], i, owners, err))
             return false;
+    moves_count_owners(s, i, owners);
     for (uint32_t k = 0; k < n_copies; k++)
         if (copies[k].i_group == i)
             owners[copies[k].from]++;

@@ -4,6 +4,7 @@
  *   scheduler_step.c    the next plan: who runs
  *   scheduler_admit.c   the next plan: who comes in
  *   scheduler_result.c  a result: tokens, ends
+ *   scheduler_move.c    blocks that go to another group or come from there
  *   scheduler_check.c   every invariant
  * Positions of a sequence: [0, n_scheduled) are planned; [n_scheduled, n_total) can be run next,
  * where n_total = known ids + n_pending drawn in flight. While drafts of it are in flight the ranks
@@ -122,6 +123,8 @@ struct scheduler {
     struct blocks *blocks;
     struct blocks_hit hit; /* of the one that is being looked at */
     struct stuck stuck;
+    struct scheduler_move *moves;
+    uint32_t n_moves;
     struct scheduler_stats stats;
     uint64_t accepted_at[SCHEDULER_MAX_DRAFT]; /* beside stats, which are copied in each turn */
     struct step_budget budget;
@@ -172,3 +175,10 @@ uint32_t scheduler_chunk(const struct scheduler *s, uint32_t n_ready, uint32_t b
 /* Takes places from running sequences of worse classes for those that wait. */
 void scheduler_make_way(struct scheduler *s);
 void scheduler_admit(struct scheduler *s, uint32_t budget, uint64_t now_ns);
+
+/* scheduler_move.c */
+void moves_of_gone(struct scheduler *s, const struct request *r); /* gone, or come in */
+/* The oldest import that is whole is let go. False: there is none. */
+bool moves_reclaim(struct scheduler *s);
+void moves_forget(struct scheduler *s); /* the blocks are all free, or gone */
+void moves_count_owners(const struct scheduler *s, uint32_t i_group, uint32_t *owners);

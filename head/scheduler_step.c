@@ -141,8 +141,10 @@ static enum blocks_fit make_room(struct scheduler *s, struct seq *x, struct run_
     enum blocks_fit fit;
     while ((fit = blocks_fit(s->blocks, x->tables, x->n_scheduled, furthest(x, size))) ==
            BLOCKS_FIT_NOT) {
-        struct seq *victim = running_last(s);
         *short_of_blocks = true;
+        if (moves_reclaim(s))
+            continue;
+        struct seq *victim = running_last(s);
         scheduler_preempt(s, victim);
         if (victim == x)
             return BLOCKS_FIT_NOT;

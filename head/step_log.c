@@ -276,15 +276,15 @@ static uint8_t *put_sampling(uint8_t *p, const struct sampling_params *s)
     return put_adapter(p, s);
 }
 
-void step_log_add(struct step_log *l, uint32_t i_group, const struct request *r, uint64_t now_ns)
+static size_t request_bytes(const struct request *r)
 {
-    if (!l || l->ended)
-        return;
     const struct sampling_params *s = &r->sampling;
     size_t n_ids = (size_t)r->n_ids + s->eos_ids.n + s->stop_ids.n;
-    uint8_t *p =
-        put_event(l, i_group, STEP_LOG_ADD, REQUEST_BYTES + STEP_LOG_MAX_NAME + n_ids * ID_BYTES);
-    p = put_time(l, p, now_ns);
+    return REQUEST_BYTES + STEP_LOG_MAX_NAME + n_ids * ID_BYTES;
+}
+
+static uint8_t *put_request(uint8_t *p, const struct request *r)
+{
     const uint64_t fixed[] = {r->id.hi, r->id.lo, r->tenant, r->salt.lo, r->salt.hi};
     memcpy(p, fixed, sizeof fixed);
     p += sizeof fixed;
@@ -305,7 +305,16 @@ void step_log_add(struct step_log *l, uint32_t i_group, const struct request *r,
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         p = step_log_put_varint(p, fields[i]);
     p = put_ids(p, (struct u32_span){r->ids, r->n_ids});
-    end_event(l, put_sampling(p, s));
+    return put_sampling(p, &r->sampling);
+}
+
+void step_log_add(struct step_log *l, uint32_t i_group, const struct request *r, uint64_t now_ns)
+{
+    if (!l || l->ended)
+        return;
+    uint8_t *p = put_event(l, i_group, STEP_LOG_ADD, request_bytes(r));
+    p = put_time(l, p, now_ns);
+    end_event(l, put_request(p, r));
 }
 
 void step_log_refused(struct step_log *l, uint32_t i_group, enum status status)
@@ -443,4 +452,51 @@ void step_log_down(struct step_log *l, uint32_t i_group)
     struct group_log *g = group_of(l, i_group);
     l->n_up -= g->up;
     *g = (struct group_log){0};
+}
+
+/* ---- moves ---- */
+
+void step_log_hold(struct step_log *l, uint32_t i_group, const struct request *r, uint32_t n_tokens,
+                   uint64_t id)
+{
+    if (!l || l->ended)
+        return;
+    uint8_t *p = put_event(l, i_group, STEP_LOG_HOLD, (size_t)3 * V);
+    p = step_log_put_varint(p, id);
+    p = step_log_put_varint(p, n_tokens);
+    end_event(l, step_log_put_varint(p, r->arrival_seq));
+}
+
+void step_log_import(struct step_log *l, uint32_t i_group, const struct request *r,
+                     uint32_t n_tokens, uint64_t id)
+{
+    if (!l || l->ended)
+        return;
+    uint8_t *p = put_event(l, i_group, STEP_LOG_IMPORT, 2 * V + request_bytes(r));
+    p = step_log_put_varint(p, id);
+    p = step_log_put_varint(p, n_tokens);
+    end_event(l, put_request(p, r));
+}
+
+static void put_one(struct step_log *l, uint32_t i_group, enum step_log_kind kind, uint64_t v)
+{
+    if (!l || l->ended)
+        return;
+    uint8_t *p = put_event(l, i_group, kind, V);
+    end_event(l, step_log_put_varint(p, v));
+}
+
+void step_log_imported(struct step_log *l, uint32_t i_group, uint64_t id)
+{
+    put_one(l, i_group, STEP_LOG_IMPORTED, id);
+}
+
+void step_log_let_go(struct step_log *l, uint32_t i_group, uint64_t id)
+{
+    put_one(l, i_group, STEP_LOG_LET_GO, id);
+}
+
+void step_log_leave(struct step_log *l, uint32_t i_group, const struct request *r)
+{
+    put_one(l, i_group, STEP_LOG_LEAVE, r->arrival_seq);
 }

@@ -11,6 +11,7 @@
  *   step_log_result  scheduler_on_result, before it; step_log_done what came of it
  *   step_log_ended   what scheduler_pop_ended gave
  *   step_log_down    scheduler_free
+ *   step_log_hold, _import, _imported, _let_go, _leave: the same of a move, before it
  *
  * The file's format is in step_log_format.h. Prompts are in it as token ids: it is user content. */
 #include "head/scheduler.h"
@@ -43,6 +44,13 @@ void step_log_done(struct step_log *l, uint32_t i_group, enum status status,
                    const struct scheduler_event *events, uint32_t n_events);
 void step_log_ended(struct step_log *l, uint32_t i_group, const struct request *r);
 void step_log_down(struct step_log *l, uint32_t i_group);
+void step_log_hold(struct step_log *l, uint32_t i_group, const struct request *r, uint32_t n_tokens,
+                   uint64_t id);
+void step_log_import(struct step_log *l, uint32_t i_group, const struct request *r,
+                     uint32_t n_tokens, uint64_t id);
+void step_log_imported(struct step_log *l, uint32_t i_group, uint64_t id);
+void step_log_let_go(struct step_log *l, uint32_t i_group, uint64_t id);
+void step_log_leave(struct step_log *l, uint32_t i_group, const struct request *r);
 
 /* Hands what was logged to the sink. False, once, when the log has ended by it: err says why. */
 bool step_log_flush(struct step_log *l, struct error *err);

@@ -37,6 +37,11 @@ enum step_log_kind {
     STEP_LOG_DONE,      /* i, status, n_events, n_ended: of the RESULT before */
     STEP_LOG_ENDED,     /* i, arrival, finish reason: left without a result */
     STEP_LOG_DOWN,      /* i */
+    STEP_LOG_HOLD,      /* i, id, n_tokens, arrival */
+    STEP_LOG_IMPORT,    /* i, id, n_tokens, the request as it was, of another group */
+    STEP_LOG_IMPORTED,  /* i, id */
+    STEP_LOG_LET_GO,    /* i, id */
+    STEP_LOG_LEAVE,     /* i, arrival */
     STEP_LOG_KIND_COUNT
 };
 

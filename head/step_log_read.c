@@ -314,6 +314,23 @@ static void get_fields(struct step_log_reader *r, struct step_log_event *e)
         break;
     case STEP_LOG_DOWN:
         break;
+    case STEP_LOG_HOLD:
+        e->id = get_varint(r);
+        e->n_tokens = get_u32(r);
+        e->arrival_seq = get_varint(r);
+        break;
+    case STEP_LOG_IMPORT:
+        e->id = get_varint(r);
+        e->n_tokens = get_u32(r);
+        get_request(r, &e->request);
+        break;
+    case STEP_LOG_IMPORTED:
+    case STEP_LOG_LET_GO:
+        e->id = get_varint(r);
+        break;
+    case STEP_LOG_LEAVE:
+        e->arrival_seq = get_varint(r);
+        break;
     default:
         r->bad = true;
     }

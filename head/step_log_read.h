@@ -13,9 +13,10 @@ struct step_log_event {
     uint64_t wall_offset_ns;
     uint64_t id, term_epoch; /* GROUP */
     struct scheduler_config config;
-    struct request request; /* ADD: without a scheduler, an arena and room for more ids */
+    struct request request; /* ADD, IMPORT: without a scheduler, an arena and room for more ids */
     uint64_t n_idle;        /* IDLE */
-    uint64_t arrival_seq;   /* REMOVE, ENDED */
+    uint64_t arrival_seq;   /* REMOVE, ENDED, HOLD, LEAVE */
+    uint32_t n_tokens;      /* HOLD, IMPORT; their id, IMPORTED's and LET_GO's is id */
     enum finish_reason finish;
     struct str plan; /* PLAN: as step_log_put_plan wrote it */
     struct msg_result result;

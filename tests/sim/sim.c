@@ -14,6 +14,13 @@ static bool turn(struct world *w, bool arrivals)
         if (w->clients[i].live && below(w, 1000) < w->cancel_permille &&
             !world_disturb(w, &w->clients[i]))
             return false;
+    for (uint32_t i = 0; i < w->n_clients; i++) {
+        struct client *c = &w->clients[i];
+        if (!arrivals && c->live && !world_end_moves(w, c))
+            return false;
+        if (arrivals && c->live && below(w, 1000) < w->move_permille && !world_move(w, c))
+            return false;
+    }
     if (arrivals && below(w, 1000) < w->reset_permille && !world_lose_rank(w))
         return false;
     for (bool made = true; made;)

@@ -85,6 +85,7 @@ void draw_world(struct world *w)
     w->reset_permille = percent(w, 40) ? between(w, 1, 10) : 0;
     w->deliver_percent = between(w, 30, 100);
     w->lie_percent = percent(w, 30) ? between(w, 1, 20) : 0;
+    w->move_permille = percent(w, 40) ? between(w, 1, 60) : 0;
     w->stop_percent = percent(w, 50) ? 30 : 2;
     w->longest_prompt = between(w, 2, 300);
     w->longest_answer = between(w, 1, MAX_MODEL_LEN - 301);

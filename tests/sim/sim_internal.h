@@ -2,6 +2,7 @@
 /* A world: one group of a simulated cluster and its clients.
  *   sim_draw.c   what it is like
  *   sim_world.c  what happens in it, and what must hold when it does
+ *   sim_move.c   requests that leave for another group, and come from one
  *   sim.c        turns of it, drawn from a seed (tests/fuzz/head_scheduler_fuzz.c: from bytes) */
 #include "common/base/random.h"
 #include "head/scheduler.h"
@@ -28,6 +29,9 @@ struct client {
     bool live, came_back; /* came_back: as it was when the scheduler got the request */
     uint64_t i_request;   /* all choices of a request share it */
     uint64_t tenant;
+    bool outside;           /* in another group, on its way here: n_move has its blocks */
+    uint64_t out_id, in_id; /* moves; 0: none */
+    uint32_t n_move;        /* tokens of it */
     struct request *r;
     struct null_hash oracle;                                /* of prompt and the n_seen tokens */
     uint32_t n_seen, n_prompt, max_tokens, stop_id, eos_id; /* ids 0: none */
@@ -42,12 +46,13 @@ struct flight {
 };
 
 struct world {
-    uint64_t now_ns, arrivals, n_requests, n_steps;
+    uint64_t now_ns, arrivals, n_requests, n_steps, n_moves;
     struct rng rng;
     bool from_bytes; /* what is drawn, but for letters, comes from here: */
     const uint8_t *at, *end;
     struct scheduler_config c;
     uint32_t arrival_percent, burst, cancel_permille, reset_permille, deliver_percent, lie_percent;
+    uint32_t move_permille;
     uint32_t n_tenants, choices_percent; /* requests that want several answers to one prompt */
     uint32_t longest_prompt, longest_answer, stop_percent;
     struct scheduler *scheduler;
@@ -107,6 +112,11 @@ bool world_deliver(struct world *w);
 bool world_lie(struct world *w);
 /* A rank was lost: new epoch, results in flight never come. */
 bool world_lose_rank(struct world *w);
+/* Something of a move: its blocks are held, it leaves, it comes, its blocks are there or lost. */
+bool world_move(struct world *w, struct client *c);
+bool world_end_moves(struct world *w, struct client *c); /* at once */
+bool world_has_moves(const struct world *w);
+bool world_to_scheduler(struct world *w, struct client *c);
 bool world_check(struct world *w);
 /* Nobody is left: nor is anything of them. */
 bool world_is_empty(struct world *w);

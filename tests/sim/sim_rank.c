@@ -576,3 +576,21 @@ uint32_t sim_rank_n_active(const struct sim_rank *rank)
         n += rank->slots[s].active;
     return n;
 }
+
+bool sim_rank_moved(struct sim_rank *rank, uint32_t i_group, uint32_t block, uint32_t index,
+                    const uint32_t *ids, uint32_t n_adapter_bytes, bool write)
+{
+    struct group *g = &rank->groups[i_group];
+    struct null_hash h = {1 + n_adapter_bytes};
+    uint32_t bt = g->k.block_tokens;
+    for (uint32_t p = 0; p < (index + 1) * bt; p++) {
+        null_hash_push(&h, ids[p]);
+        if (p < index * bt)
+            continue;
+        uint64_t *at = &g->blocks[block].content[p % bt];
+        if (!write && *at != h.h)
+            return false;
+        *at = h.h;
+    }
+    return true;
+}

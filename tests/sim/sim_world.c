@@ -50,6 +50,12 @@ static bool submit(struct world *w, struct client *c, uint32_t attempt)
 
 static void forget(struct world *w, struct client *c)
 {
+    if (c->out_id)
+        scheduler_let_go(w->scheduler, c->out_id);
+    if (c->in_id && c->outside)
+        scheduler_let_go(w->scheduler, c->in_id);
+    c->out_id = c->in_id = 0;
+    c->outside = false;
     request_table_remove(w->table, c->r);
     request_free(c->r);
     c->r = NULL;
@@ -88,7 +94,7 @@ static bool pop_ended(struct world *w)
     return true;
 }
 
-static bool to_scheduler(struct world *w, struct client *c)
+bool world_to_scheduler(struct world *w, struct client *c)
 {
     c->came_back = c->r->resubmitted;
     c->r->n_hit = scheduler_cached_tokens(w->scheduler, c->r);
@@ -126,7 +132,7 @@ bool world_arrive(struct world *w)
         c->sampling.i_choice = i;
         begin_oracle(c);
         w->report->n_requests++;
-        if (!submit(w, c, 1) || !to_scheduler(w, c))
+        if (!submit(w, c, 1) || !world_to_scheduler(w, c))
             return false;
     }
     return true;
@@ -134,7 +140,8 @@ bool world_arrive(struct world *w)
 
 void world_cancel(struct world *w, struct client *c)
 {
-    scheduler_remove(w->scheduler, c->r);
+    if (!c->outside)
+        scheduler_remove(w->scheduler, c->r);
     request_enter(c->r, REQUEST_CANCELLED);
     w->report->n_cancelled++;
     forget(w, c);
@@ -153,7 +160,7 @@ bool world_disturb(struct world *w, struct client *c)
     w->report->n_cancelled--;
     c->live = true;
     w->report->n_resubmitted++;
-    return submit(w, c, attempt + 1) && to_scheduler(w, c);
+    return submit(w, c, attempt + 1) && world_to_scheduler(w, c);
 }
 
 /* ---- tokens ---- */
@@ -345,7 +352,7 @@ static struct request *oldest_running(const struct world *w)
 static bool has_better_class(const struct world *w, const struct request *r)
 {
     for (uint32_t i = 0; i < w->n_clients; i++)
-        if (w->clients[i].live && w->clients[i].r->priority < r->priority)
+        if (w->clients[i].live && !w->clients[i].outside && w->clients[i].r->priority < r->priority)
             return true;
     return false;
 }
@@ -394,7 +401,8 @@ bool world_step(struct world *w, bool *made)
     struct request *oldest = oldest_running(w);
     const struct msg_plan *plan = scheduler_step(w->scheduler, w->now_ns);
     *made = plan != NULL;
-    if (oldest && oldest->state == REQUEST_PREEMPTED && !has_better_class(w, oldest))
+    if (oldest && oldest->state == REQUEST_PREEMPTED && !has_better_class(w, oldest) &&
+        !world_has_moves(w)) /* nobody waits for those, but for blocks that they keep */
         return fail(w, "the oldest running sequence was preempted");
     scheduler_get_stats(w->scheduler, &stats);
     if (stats.in_flight > w->c.depth)
@@ -406,10 +414,10 @@ bool world_step(struct world *w, bool *made)
     if (!pop_ended(w))
         return false;
     for (uint32_t i = 0; i < w->n_clients; i++)
-        if (w->clients[i].live && w->clients[i].r->deadline_ns &&
+        if (w->clients[i].live && !w->clients[i].outside && w->clients[i].r->deadline_ns &&
             w->clients[i].r->deadline_ns <= w->now_ns)
             return fail(w, "a request outlives its deadline");
-    if (w->n_in_flight == 0 && request_table_count(w->table) > 0)
+    if (w->n_in_flight == 0 && request_table_count(w->table) > 0 && !world_has_moves(w))
         return fail(w, "nothing runs, nothing is in flight, and requests wait");
     return true;
 }
@@ -453,6 +461,11 @@ bool world_lose_rank(struct world *w)
 {
     struct handed h = {.w = w, .ok = true};
     uint32_t n = request_table_count(w->table);
+    for (uint32_t i = 0; i < w->n_clients; i++) {
+        struct client *c = &w->clients[i];
+        n -= c->live && c->outside;
+        c->out_id = c->in_id = 0; /* gone with the epoch */
+    }
     w->report->n_resets++;
     w->n_in_flight = 0;
     w->term_epoch += 1 + below(w, 3);

@@ -36,6 +36,10 @@ static void count_owners(const struct model *m, uint32_t i_group, uint32_t *owne
     for (uint32_t i = 0; i < n_copies; i++)
         if (copies[i].i_group == i_group)
             owners[copies[i].from % MODEL_BLOCKS]++;
+    for (uint32_t i = 0; i < MODEL_MOVES; i++)
+        for (uint32_t k = 0; m->moves[i].used && k < m->moves[i].n; k++)
+            if (m->moves[i].parts[k].i_group == i_group)
+                owners[m->moves[i].parts[k].id % MODEL_BLOCKS]++;
 }
 
 static void look_at_group(struct model *m, uint32_t i_group)
@@ -215,6 +219,25 @@ void model_copy(struct model *m, const struct plan_copy *c)
 {
     memcpy(m->blocks[c->i_group][c->to].holds, m->blocks[c->i_group][c->from].holds,
            sizeof m->blocks[0][0].holds);
+}
+
+void model_moved(struct model *m, const struct model_move *x, bool write)
+{
+    uint64_t holds[MODEL_LEN], id = root_of(m, &x->prefix);
+    for (uint32_t p = 0; p < x->prefix.n_ids; p++)
+        holds[p] = id = mix(id, x->prefix.ids[p]);
+    for (uint32_t i = 0; i < x->n && !m->failed; i++) {
+        const struct blocks_part *part = &x->parts[i];
+        uint32_t n = tokens_of(m, part->i_group);
+        uint64_t *at = m->blocks[part->i_group][part->id].holds;
+        HOLD(m, (part->index + 1) * n <= x->prefix.n_ids);
+        for (uint32_t k = 0; k < n && !m->failed; k++) {
+            if (write && !part->was_there)
+                at[k] = holds[part->index * n + k];
+            else if (!write)
+                HOLD(m, at[k] == holds[part->index * n + k]);
+        }
+    }
 }
 
 uint32_t model_draw(const struct model *m, const struct request *r)

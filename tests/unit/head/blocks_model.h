@@ -14,6 +14,7 @@ enum {
     MODEL_BLOCKS = 48,
     MODEL_DEPTH = 4, /* steps in flight, as many as the pool allows */
     MODEL_TABLE = MODEL_LEN / 16,
+    MODEL_MOVES = 3,
 };
 
 /* What a rank was told of a sequence's blocks. */
@@ -59,9 +60,17 @@ struct model_prompt {
     bool salt, lora;
 };
 
+/* Blocks on their way to another table, or from there. */
+struct model_move {
+    bool used, imports, whole;
+    struct request prefix; /* what they hold, or will */
+    uint32_t ids[MODEL_LEN], n;
+    struct blocks_part parts[MODEL_GROUPS * MODEL_TABLE];
+};
+
 struct model_stats {
-    uint32_t n_steps, n_hit_tokens, n_advanced, n_copies, n_evictions, n_soon, n_preempted,
-        n_finished, n_alone, n_accepted;
+    uint32_t n_held, n_imported, n_refused, n_let_go_early, n_steps, n_hit_tokens, n_advanced,
+        n_copies, n_evictions, n_soon, n_preempted, n_finished, n_alone, n_accepted;
 };
 
 struct model {
@@ -72,7 +81,8 @@ struct model {
     struct model_seq seqs[MODEL_SEQS];
     struct model_block blocks[MODEL_GROUPS][MODEL_BLOCKS];
     struct model_step steps[MODEL_DEPTH]; /* by number % MODEL_DEPTH */
-    struct model_prompt prompt;           /* of the last request */
+    struct model_move moves[MODEL_MOVES];
+    struct model_prompt prompt; /* of the last request */
     uint64_t step_sent, step_done, n_requests, n_garbage;
     struct model_stats stats;
     bool failed;
@@ -95,6 +105,8 @@ void model_sent(struct model *m);
  * guesses that were wrong. */
 void model_run(struct model *m, const struct model_run *run, uint32_t start, uint32_t n_known);
 void model_copy(struct model *m, const struct plan_copy *c);
+/* The blocks of a move hold what it says; write: from now on, those that came from elsewhere. */
+void model_moved(struct model *m, const struct model_move *x, bool write);
 /* What the rank draws after r's ids so far: requests with the same ids get the same. */
 uint32_t model_draw(const struct model *m, const struct request *r);
 

@@ -171,6 +171,9 @@ static void add_run(struct model *m, struct model_seq *x, uint32_t n_tokens, uin
 
 static bool is_alone(const struct model *m, const struct model_seq *x)
 {
+    for (uint32_t i = 0; i < MODEL_MOVES; i++)
+        if (m->moves[i].used) /* who waits for it waits as long as it takes */
+            return false;
     return n_running(m) == (x->running ? 1 : 0) && m->step_sent == m->step_done;
 }
 
@@ -338,6 +341,101 @@ static void result(struct model *m, struct input *in)
     model_look(m);
 }
 
+/* ---- moves ---- */
+
+static void forget_move(struct model_move *v)
+{
+    arena_fini(&v->prefix.arena);
+    *v = (struct model_move){0};
+}
+
+static void end_move(struct model *m, struct model_move *v)
+{
+    m->stats.n_let_go_early += v->imports && !v->whole;
+    blocks_let_go(m->b, v->parts, v->n);
+    forget_move(v);
+    model_look(m);
+}
+
+/* Positions whose results are in. */
+static uint32_t n_computed(const struct model *m, const struct model_seq *x)
+{
+    uint32_t n = x->n_scheduled;
+    for (uint64_t step = m->step_done + 1; step <= m->step_sent; step++) {
+        const struct model_step *s = &m->steps[step % MODEL_DEPTH];
+        for (uint32_t i = 0; i < s->n_runs; i++)
+            if (s->runs[i].seq == x && s->runs[i].incarnation == x->incarnation)
+                n -= s->runs[i].n_tokens;
+    }
+    return n < x->r.n_ids ? n : x->r.n_ids - 1;
+}
+
+static bool prepare_move(struct model *m, struct model_move *v, const struct model_seq *x,
+                         uint32_t n_tokens)
+{
+    *v = (struct model_move){.n = blocks_n_parts(m->b, n_tokens)};
+    v->prefix = (struct request){.id = x->r.id,
+                                 .salt = x->r.salt,
+                                 .sampling = x->r.sampling,
+                                 .ids = v->ids,
+                                 .n_ids = n_tokens,
+                                 .ids_cap = n_tokens};
+    memcpy(v->ids, x->ids, n_tokens * sizeof *v->ids);
+    arena_init(&v->prefix.arena, 0);
+    return blocks_hash(m->b, &v->prefix);
+}
+
+static void hold(struct model *m, struct model_move *v, const struct model_seq *x, uint32_t less)
+{
+    uint32_t n = x->running && x->tail_shared ? n_computed(m, x) : 0;
+    n = blocks_align(m->b, n > less ? n - less : n);
+    if (n == 0 || !prepare_move(m, v, x, n))
+        return;
+    v->used = blocks_hold(m->b, x->tables, n, v->parts);
+    m->stats.n_held += v->used;
+    m->stats.n_refused += !v->used;
+    model_look(m);
+    if (v->used)
+        model_moved(m, v, false);
+    else
+        forget_move(v);
+}
+
+/* As if another table's group ran this one's requests. */
+static void import(struct model *m, struct model_move *v, const struct model_seq *x, uint32_t less)
+{
+    uint32_t n = blocks_align(m->b, x->r.n_ids > less ? x->r.n_ids - less : x->r.n_ids);
+    if (!m->c.caching || n == 0 || !blocks_may_share(&x->r) || !prepare_move(m, v, x, n))
+        return;
+    v->used = v->imports = blocks_import(m->b, &v->prefix, n, n_running(m), v->parts);
+    m->stats.n_imported += v->used;
+    m->stats.n_refused += !v->used;
+    for (uint32_t i = 0; v->used && i < v->n; i++)
+        if (!v->parts[i].was_there)
+            model_handed_out(m, v->parts[i].i_group, &v->parts[i].id, 1);
+    model_look(m);
+    if (!v->used)
+        forget_move(v);
+}
+
+static void move(struct model *m, struct input *in, const struct model_seq *x)
+{
+    uint32_t about = take_byte(in), less = take_byte(in) % 64;
+    struct model_move *v = &m->moves[about % MODEL_MOVES];
+    if (!v->used && x->used)
+        (about & 64 ? hold : import)(m, v, x, less);
+    else if (v->used && v->imports && !v->whole && !(about & 128)) {
+        model_moved(m, v, true);
+        blocks_enter_parts(m->b, &v->prefix, v->parts, v->n);
+        v->whole = true;
+        model_look(m);
+    } else if (v->used) {
+        if (!v->imports) /* nobody has written there */
+            model_moved(m, v, false);
+        end_move(m, v);
+    }
+}
+
 /* ---- the whole ---- */
 
 /* A new epoch: ranks know nothing, requests come again. */
@@ -356,6 +454,9 @@ static void reset(struct model *m)
         memset(x->told, 0, sizeof x->told);
         blocks_init_tables(m->b, x->tables, x->table_ids, x->r.ids_cap);
     }
+    for (uint32_t i = 0; i < MODEL_MOVES; i++)
+        if (m->moves[i].used)
+            forget_move(&m->moves[i]);
     m->step_sent = m->step_done = 0;
     memset(m->blocks, 0, sizeof m->blocks);
     blocks_reset(m->b);
@@ -370,8 +471,10 @@ static void do_one(struct model *m, struct input *in)
         plan(m, in);
     else if ((op & 15) < 11)
         result(m, in);
-    else if ((op & 15) < 14)
+    else if ((op & 15) < 13 || op == 0x0d)
         new_request(m, in);
+    else if ((op & 15) == 13)
+        move(m, in, x);
     else if (op == 0xff)
         reset(m);
     else if (x->used && !x->ended && (op & 15) == 14)
@@ -388,6 +491,9 @@ static void close_world(struct model *m, struct input *in)
     for (uint32_t i = 0; i < MODEL_SEQS && !m->failed; i++)
         if (m->seqs[i].used)
             end_request(m, &m->seqs[i]);
+    for (uint32_t i = 0; i < MODEL_MOVES && !m->failed; i++)
+        if (m->moves[i].used)
+            end_move(m, &m->moves[i]);
     if (!m->failed)
         blocks_begin_step(m->b); /* lets go of what was copied from */
     struct blocks_stats stats;
@@ -397,6 +503,9 @@ static void close_world(struct model *m, struct input *in)
     for (uint32_t i = 0; i < MODEL_SEQS; i++)
         if (m->seqs[i].used)
             forget_request(&m->seqs[i]);
+    for (uint32_t i = 0; i < MODEL_MOVES; i++)
+        if (m->moves[i].used)
+            forget_move(&m->moves[i]);
     blocks_free(m->b);
 }
 

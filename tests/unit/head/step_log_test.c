@@ -44,7 +44,7 @@ struct life {
     uint32_t n_results[N_GROUPS];
     uint32_t token;
     enum lie lie;
-    uint64_t n_steps, n_added, n_refused, n_ended;
+    uint64_t n_steps, n_added, n_refused, n_ended, n_held, n_imported, n_left;
 };
 
 static enum status keep(void *ctx, struct str bytes, struct error *err)
@@ -187,6 +187,38 @@ static void remove_one(struct life *x)
     drop(x, r);
 }
 
+/* One move of each kind, from one group to the other one. */
+static void move_one(struct life *x, uint32_t from)
+{
+    uint32_t i = (uint32_t)rng_below(&x->rng, x->n_requests + 1u), to = 1 - from;
+    uint64_t id = 1 + rng_below(&x->rng, 8);
+    struct request *r = i < x->n_requests ? x->requests[i] : NULL;
+    if (!r || !r->sched || x->in_group[i] != from || r->finish != FINISH_NONE)
+        return;
+    uint32_t n = scheduler_movable(x->schedulers[from], r);
+    if (n > 0) {
+        step_log_hold(x->log, from, r, n, id);
+        x->n_held += scheduler_hold(x->schedulers[from], r, n, id) == STATUS_OK;
+        step_log_import(x->log, to, r, n, id);
+        x->n_imported += scheduler_import(x->schedulers[to], r, n, id) == STATUS_OK;
+    } else if (rng_below(&x->rng, 2) == 0) {
+        step_log_let_go(x->log, from, id);
+        scheduler_let_go(x->schedulers[from], id);
+    } else {
+        step_log_imported(x->log, from, id);
+        scheduler_imported(x->schedulers[from], id);
+    }
+    if (rng_below(&x->rng, 3) > 0)
+        return;
+    step_log_leave(x->log, from, r);
+    if (!scheduler_leave(x->schedulers[from], r))
+        return;
+    step_log_remove(x->log, from, r);
+    scheduler_remove(x->schedulers[from], r);
+    drop(x, r);
+    x->n_left++;
+}
+
 static void pop_ended(struct life *x, uint32_t g)
 {
     for (struct request *r; (r = scheduler_pop_ended(x->schedulers[g])) != NULL;) {
@@ -285,6 +317,7 @@ static void live(struct life *x, uint32_t n_steps)
             break;
         case 2:
             remove_one(x);
+            move_one(x, g);
             break;
         case 3:
         case 4:
@@ -319,6 +352,7 @@ static enum status replay(struct str bytes, struct replay_totals *totals, struct
 
 static void a_life_is_replayed(void **state)
 {
+    uint64_t n_held = 0, n_imported = 0, n_left = 0;
     for (uint64_t seed = 1; seed <= 5; seed++) {
         struct life *x = life_new(seed);
         struct replay_totals t;
@@ -333,8 +367,12 @@ static void a_life_is_replayed(void **state)
         assert_int_equal(t.n_requests, x->n_added);
         assert_int_equal(t.n_groups, N_GROUPS + 1);
         assert_true(x->n_ended > 0 && x->n_refused > 0 && t.n_results > 0 && !t.died_in_step);
+        n_held += x->n_held;
+        n_imported += x->n_imported;
+        n_left += x->n_left;
         life_free(x);
     }
+    assert_true(n_held > 0 && n_imported > 0 && n_left > 0);
 }
 
 static void what_is_not_so_is_found(void **state)
