@@ -188,8 +188,13 @@ static void render_groups(const json_t *s, struct strbuf *b)
                   "TPxPP", "running", "waiting", "KV blocks", "steps", "recoveries");
     json_array_foreach(json_object_get(s, "groups"), i, o)
     {
-        char size[32], blocks[48];
-        snprintf(size, sizeof size, "%lldx%lld", integer(o, "tp"), integer(o, "pp"));
+        char size[72], blocks[48];
+        long long whole = integer(o, "whole_tp");
+        if (whole > integer(o, "tp"))
+            snprintf(size, sizeof size, "%lld/%lldx%lld", integer(o, "tp"), whole,
+                     integer(o, "pp"));
+        else
+            snprintf(size, sizeof size, "%lldx%lld", integer(o, "tp"), integer(o, "pp"));
         snprintf(blocks, sizeof blocks, "%lld/%lld", integer(o, "kv_blocks_used"),
                  integer(o, "kv_blocks_total"));
         strbuf_printf(b, "%-6lld %-10s %-8s %-6s %8lld %8lld %16s %10lld %10lld\n",

@@ -27,6 +27,8 @@ struct up_options {
     double lease_ttl_s;
     double shutdown_timeout_s, keep_alive_s;
     bool metrics_public, enable_prefix_caching, async_scheduling, no_shared_memory;
+    bool elastic_tp;
+    double elastic_tp_wait_s;
     bool enable_expert_parallel, enforce_eager, no_early_launch, no_one_shot;
     int64_t max_model_len, max_num_seqs, max_num_batched_tokens, max_waiting, max_waiting_per_key;
     int64_t long_prefill_token_threshold, step_target_ms, block_size, num_gpu_blocks_override;

@@ -42,6 +42,8 @@ const struct option_spec up_specs[] = {
     OPT_INT(S, workers, "workers", 0, 1024, "0", "workers to start; 0: TP x PP x DP"),
     ROW_SIZE(S, tp, "tp", "tensor-parallel-size", "ranks that share every layer"),
     ROW_SIZE(S, pp, "pp", "pipeline-parallel-size", "stages that share the layers out"),
+    ROW_ELASTIC_TP(S),
+    ROW_ELASTIC_TP_WAIT(S),
     ROW_SIZE(S, dp, "dp", "data-parallel-size", "groups that serve side by side"),
     OPT_ENUM(S, device, "device", "auto|null|cpu|cuda", "auto",
              "what computes; auto: a GPU where there is one, else cpu; null for the model null"),

@@ -246,6 +246,10 @@ static void build_head(struct builder *b, struct up_child *c, bool is_second)
     flags_of_lease(b, c);
     flag_int(b, c, "--tp", o->tp);
     flag_int(b, c, "--pp", o->pp);
+    if (o->elastic_tp) {
+        arg(c, "--elastic-tp");
+        flag(c, "--elastic-tp-wait", text(b, "%.15g", o->elastic_tp_wait_s));
+    }
     if (o->served_model_names.n_items > 0)
         flag(c, "--model", o->served_model_names.items[0]);
     flags_of_names(b, c);
@@ -384,6 +388,8 @@ static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
     flag_int(b, c, "--ordinal", i);
     flag_int(b, c, "--tp", o->tp);
     flag_int(b, c, "--pp", o->pp);
+    if (o->elastic_tp)
+        arg(c, "--elastic-tp");
     flag_int(b, c, "--http-port", o->worker_http_port + i);
     flag(c, "--cache-dir", o->cache_dir);
     flag(c, "--admin-key-file", o->admin_key_file);

@@ -107,7 +107,7 @@ static json_t *gpu(const struct gpu_state *g)
 static json_t *worker(const struct head_core *h, const struct worker *w)
 {
     const struct group *g = w->group;
-    uint32_t tp = h->config.cluster.tp;
+    uint32_t tp = g ? g->tp : h->config.cluster.tp;
     json_t *o = json_object();
     json_object_set_new(o, "instance", hex(w->peer->instance));
     json_object_set_new(o, "node", text(w->peer->node));
@@ -150,7 +150,7 @@ static json_t *group(const struct head_core *h, const struct group *g)
     if (h->lanes[g->index].scheduler)
         scheduler_get_stats(h->lanes[g->index].scheduler, &x);
     json_t *members = json_array();
-    for (uint32_t i = 0; i < h->cluster.world; i++) {
+    for (uint32_t i = 0; i < g->world; i++) {
         json_array_append_new(members,
                               g->members[i] ? hex(g->members[i]->peer->instance) : json_null());
     }
@@ -159,7 +159,8 @@ static json_t *group(const struct head_core *h, const struct group *g)
     json_object_set_new(o, "state", json_string(group_state_name(g->state)));
     json_object_set_new(o, "draining", json_boolean(g->draining));
     json_object_set_new(o, "epoch", epoch_text(g->epoch));
-    json_object_set_new(o, "tp", json_integer(h->config.cluster.tp));
+    json_object_set_new(o, "tp", json_integer(g->tp));
+    json_object_set_new(o, "whole_tp", json_integer(h->config.cluster.tp));
     json_object_set_new(o, "pp", json_integer(h->config.cluster.pp));
     json_object_set_new(o, "workers", members);
     json_object_set_new(o, "running", json_integer(x.running));
@@ -262,6 +263,40 @@ static json_t *recent_failures(const struct head_core *h)
     return a;
 }
 
+static void warn_shrunk(const struct head_core *h, const struct group *g, json_t *a)
+{
+    char line[200];
+    const struct cluster *c = &h->cluster;
+    uint32_t n = g->world, n_too_large = 0;
+    for (const struct worker *w = c->workers; w; w = w->next)
+        n += placement_may_place(c, w) && placement_same_kind(w, g->members[0]);
+    for (const struct request *r = h->held_first; r; r = r->next)
+        n_too_large += route_awaits_room(h, r);
+    int at = snprintf(line, sizeof line,
+                      "group %llu serves with tp %u of %u: ", (unsigned long long)g->id, g->tp,
+                      c->config.tp);
+    if (n < c->world)
+        at += snprintf(line + at, sizeof line - (size_t)at, "it waits for %u more worker%s",
+                       c->world - n, c->world - n == 1 ? "" : "s");
+    else
+        at += snprintf(line + at, sizeof line - (size_t)at, "its workers are here again");
+    if (n_too_large > 0)
+        snprintf(line + at, sizeof line - (size_t)at,
+                 "; %u request%s for more KV blocks than it has meanwhile", n_too_large,
+                 n_too_large == 1 ? " waits" : "s wait");
+    json_array_append_new(a, json_string(line));
+}
+
+/* --elastic-tp of the head alone does nothing. */
+static bool nobody_is_elastic(const struct cluster *c)
+{
+    for (const struct worker *w = c->workers; w; w = w->next) {
+        if (w->desc.n_elastic > 0)
+            return false;
+    }
+    return c->config.elastic_tp && c->config.tp > 1 && c->workers;
+}
+
 static json_t *warnings(const struct head_core *h, const struct head_stats *s, bool waits)
 {
     char line[200];
@@ -283,6 +318,13 @@ static json_t *warnings(const struct head_core *h, const struct head_stats *s, b
             snprintf(line + n, sizeof line - (size_t)n, "; they differ: " PLACEMENT_ALIKE);
         json_array_append_new(a, json_string(line));
     }
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        const struct group *g = h->lanes[h->live[i]].group;
+        if (elastic_is_shrunk(&h->cluster, g))
+            warn_shrunk(h, g, a);
+    }
+    if (nobody_is_elastic(&h->cluster))
+        json_array_append_new(a, json_string("--elastic-tp: no worker offers a smaller TP"));
     uint32_t n_other = 0;
     for (const struct worker *w = h->cluster.workers; w; w = w->next)
         n_other += !cluster_config_fits(&h->cluster, w);

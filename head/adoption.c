@@ -27,10 +27,13 @@ static enum verdict judge(const struct cluster *c, const struct worker *first,
                           struct worker **members)
 {
     uint64_t since = c->now_ns;
+    uint32_t tp = first->held_tp, world = tp * c->config.pp;
     memset(members, 0, c->world * sizeof *members);
     for (struct worker *w = c->workers; w; w = w->next) {
         if (w->held_epoch != first->held_epoch || w->held_group != first->held_group)
             continue;
+        if (w->held_tp != tp)
+            return GIVE_UP;
         if (members[w->held_position])
             return GIVE_UP; /* two that say they are the same rank */
         members[w->held_position] = w;
@@ -38,9 +41,9 @@ static enum verdict judge(const struct cluster *c, const struct worker *first,
             since = w->held_since_ns;
     }
     bool complete = true;
-    for (uint32_t i = 0; i < c->world; i++) {
+    for (uint32_t i = 0; i < world; i++) {
         const struct worker *w = members[i];
-        if (!w && seat_was_retaken(c, first->held_group, i))
+        if (!w && tp == c->config.tp && seat_was_retaken(c, first->held_group, i))
             return GIVE_UP;
         if (w && (w->draining || !cluster_config_fits(c, w) ||
                   memcmp(w->desc.config_hash, first->desc.config_hash, 32) != 0))
@@ -53,8 +56,13 @@ static enum verdict judge(const struct cluster *c, const struct worker *first,
     return c->now_ns - since >= c->config.adoption_window_ns ? GIVE_UP : WAIT;
 }
 
-static void give_up(struct cluster *c, uint64_t epoch, uint64_t group_id)
+/* Where groups may be smaller, one is left that waits for the rest of them: else they were taken
+ * for spares of those that serve. */
+static void give_up(struct cluster *c, const struct worker *first)
 {
+    uint64_t epoch = first->held_epoch, group_id = first->held_group;
+    if (c->config.elastic_tp && cluster_config_fits(c, first) && !group_find(c, group_id))
+        (void)group_new(c, group_id);
     for (struct worker *w = c->workers; w; w = w->next) {
         if (w->held_epoch == epoch && w->held_group == group_id)
             worker_abort_alone(c, w, epoch, "its group did not come back whole");
@@ -73,9 +81,9 @@ static bool adopt_one(struct cluster *c, struct worker *w, struct worker **membe
         v = g ? ADOPT : GIVE_UP;
     }
     if (v == ADOPT)
-        group_reset(c, g, members, w->held_epoch);
+        group_reset(c, g, w->held_tp, members, w->held_epoch);
     if (v == GIVE_UP)
-        give_up(c, w->held_epoch, w->held_group);
+        give_up(c, w);
     return v != WAIT;
 }
 

@@ -99,6 +99,21 @@ static void copy_str(char *out, size_t size, struct str s)
     out[n] = '\0';
 }
 
+/* Whether one is ever asked for or not. */
+static enum status check_elastic(const struct worker_info *i, struct error *err)
+{
+    for (uint32_t s = 0; s < i->n_elastic; s++) {
+        for (uint32_t k = 0; k < i->n_kv_groups; k++) {
+            struct kv_group smaller = i->kv_groups[k];
+            smaller.n_blocks = i->elastic[s].n_blocks.ptr[k];
+            enum status st = scheduler_check_kv_group(&smaller, k, err);
+            if (st != STATUS_OK)
+                return error_prefix(err, st, "as a rank of --tp %u", i->elastic[s].tp);
+        }
+    }
+    return STATUS_OK;
+}
+
 enum status cluster_check_hello(const struct cluster *c, const struct msg_hello *h,
                                 struct error *err)
 {
@@ -121,6 +136,7 @@ enum status cluster_check_hello(const struct cluster *c, const struct msg_hello 
                          CLUSTER_MAX_KV_GROUPS);
     for (uint32_t k = 0; k < i->n_kv_groups; k++)
         TRY(scheduler_check_kv_group(&i->kv_groups[k], k, err));
+    TRY(check_elastic(i, err));
     if (i->max_model_len < SCHEDULER_MIN_MODEL_LEN || i->max_model_len > SCHEDULER_MAX_MODEL_LEN)
         return error_set(err, STATUS_INVALID, "max_model_len is %u, want %u .. %u",
                          i->max_model_len, SCHEDULER_MIN_MODEL_LEN, SCHEDULER_MAX_MODEL_LEN);
@@ -146,7 +162,14 @@ static void describe(struct worker_desc *d, const struct worker_info *i)
                               .ordinal = i->ordinal,
                               .shard_rank = i->shard_rank,
                               .shard_stage = i->shard_stage,
-                              .n_kv_groups = i->n_kv_groups};
+                              .shard_tp = i->shard_tp ? i->shard_tp : i->tp,
+                              .n_kv_groups = i->n_kv_groups,
+                              .n_elastic = i->n_elastic};
+    for (uint32_t s = 0; s < i->n_elastic; s++) {
+        d->elastic[s].tp = i->elastic[s].tp;
+        memcpy(d->elastic[s].n_blocks, i->elastic[s].n_blocks.ptr,
+               i->n_kv_groups * sizeof d->elastic[s].n_blocks[0]);
+    }
     memcpy(d->config_hash, i->config_hash, sizeof d->config_hash);
     memcpy(d->kv_groups, i->kv_groups, i->n_kv_groups * sizeof d->kv_groups[0]);
     copy_str(d->device_name, sizeof d->device_name, i->device_name);
@@ -201,9 +224,11 @@ static void take_reported_epoch(struct cluster *c, struct worker *w, const struc
         worker_set_free(c, w);
         return;
     }
-    uint32_t position = i->stage * c->config.tp + i->rank;
+    uint32_t tp = i->group_tp ? i->group_tp : i->tp;
     struct group *g = group_find(c, i->group_id);
-    bool fits = i->rank < c->config.tp && i->stage < c->config.pp &&
+    bool whole = tp == c->config.tp;
+    bool may_be = whole || (c->config.elastic_tp && elastic_blocks(&w->desc, tp));
+    bool fits = may_be && i->rank < tp && i->stage < c->config.pp &&
                 (!g || g->state == GROUP_WAITING) && !owns_term(c, i->term_epoch);
     if (!fits) {
         worker_abort_alone(c, w, i->term_epoch, "its epoch is over");
@@ -215,7 +240,8 @@ static void take_reported_epoch(struct cluster *c, struct worker *w, const struc
     w->todo = TODO_NONE;
     w->held_epoch = i->term_epoch;
     w->held_group = i->group_id;
-    w->held_position = position;
+    w->held_tp = tp;
+    w->held_position = i->stage * tp + i->rank;
 }
 
 static void on_hello_again(struct cluster *c, struct worker *w, const struct worker_info *i)
@@ -264,6 +290,7 @@ void cluster_on_hello(struct cluster *c, struct peer *peer, const struct msg_hel
     if (!w) {
         w = mem_zalloc(sizeof *w);
         w->peer = peer;
+        w->joined_ns = c->now_ns;
         peer->owner = w;
         struct worker **at = &c->workers;
         while (*at)
@@ -392,7 +419,7 @@ void cluster_drain(struct cluster *c, struct worker *w, bool on)
     if (!g)
         return;
     bool any = false;
-    for (uint32_t i = 0; i < c->world; i++)
+    for (uint32_t i = 0; i < g->world; i++)
         any = any || (g->members[i] && g->members[i]->draining);
     if (any && !g->draining)
         g->drain_deadline_ns = c->now_ns + c->config.drain_timeout_ns;
@@ -459,6 +486,7 @@ void cluster_tick(struct cluster *c, uint64_t now_ns)
         group_tick(c, c->groups[i]);
     }
     adoption_tick(c);
+    elastic_tick(c);
     c->place_dirty = true; /* back-offs and settle times end with the clock */
 }
 

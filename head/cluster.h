@@ -5,13 +5,14 @@
  * when a group becomes ready and when one goes down, and answers whether a rank that came back in a
  * new session may go on. Pure, time is an argument. Loop thread. */
 #include "head/adapters.h"
+#include "head/elastic.h"
 #include "head/peers.h"
+#include "head/placement.h"
 #include "head/straggler.h"
 
-#define CLUSTER_MAX_KV_GROUPS 8u
-#define CLUSTER_MAX_WORLD     1024u
-#define CLUSTER_ID_BYTES_MAX  4096u
-#define CLUSTER_TERMS         64u
+#define CLUSTER_MAX_WORLD    1024u
+#define CLUSTER_ID_BYTES_MAX 4096u
+#define CLUSTER_TERMS        64u
 
 struct group;
 
@@ -26,7 +27,10 @@ struct worker_desc {
     bool scores_prompts;
     uint8_t config_hash[32];
     int32_t ordinal, shard_rank, shard_stage;
+    uint32_t shard_tp; /* never 0 */
     struct kv_group kv_groups[CLUSTER_MAX_KV_GROUPS];
+    struct worker_shape elastic[PROTO_MAX_ELASTIC]; /* smaller TPs that it can be a rank of, */
+    uint32_t n_elastic;                             /* falling */
 };
 
 /* The one message of a formation that a worker is owed; a newer replaces an unsent older one. */
@@ -41,7 +45,7 @@ struct worker {
     bool formed, aborted; /* answers to what is under way */
     uint64_t abort_epoch; /* not 0: Aborted (or loss) is awaited before it may be placed */
     uint64_t held_epoch, held_group; /* adoption candidate: what its Hello reported; 0: none */
-    uint32_t held_position;
+    uint32_t held_position, held_tp;
     uint64_t held_since_ns;
     uint64_t step_received, step_executed, progress, progress_ns;
     bool busy;
@@ -49,7 +53,7 @@ struct worker {
     struct gpu_state gpu;
     bool plan_unsent; /* the dispatcher's: the pending plan has not gone to this rank yet */
     bool draining, drain_wish, drain_told;
-    uint64_t free_since_ns, abort_since_ns, load_moved_ns;
+    uint64_t joined_ns, free_since_ns, abort_since_ns, load_moved_ns;
     struct own_time own; /* what its steps take */
     struct worker_adapters adapters;
     struct worker *next; /* registry, in order of arrival */
@@ -71,12 +75,15 @@ struct group {
     uint64_t id;
     enum group_state state;
     uint64_t epoch, old_epoch; /* old: of a Reset */
+    uint32_t tp, world;        /* of this epoch: less than the cluster's when it is shrunk */
     struct worker **members;   /* [world]; a lost one leaves NULL */
+    bool grows;                /* dissolved to be whole, and not formed again yet */
     bool draining;             /* no new work; dissolved when idle or at drain_deadline_ns */
     bool lost_rank;            /* its epoch ended because a rank was gone or in trouble */
     uint64_t drain_deadline_ns, deadline_ns; /* the second: of the formation */
     uint64_t retry_at_ns, ready_ns, waiting_since_ns;
-    uint32_t n_failures; /* in a row: back-off */
+    uint64_t short_since_ns; /* when it was whole last, or begun */
+    uint32_t n_failures;     /* in a row: back-off */
     uint32_t n_recoveries, n_comm_id;
     uint32_t isa_level, max_model_len, vocab_size, n_kv_groups;
     uint32_t n_draft, draft_max_seqs;                 /* what every rank can, */
@@ -103,6 +110,8 @@ struct cluster_config {
     uint64_t retry_first_ns, retry_max_ns, drain_timeout_ns, surplus_ns;
     uint64_t load_stuck_ns;    /* a rank that reads a shard and gets nowhere for so long is lost */
     uint64_t config_linger_ns; /* how long a configuration without workers stays in force */
+    bool elastic_tp;           /* groups may have fewer ranks than world, */
+    uint64_t elastic_wait_ns;  /* after so long without the whole */
 };
 
 struct cluster_failure {
@@ -117,7 +126,7 @@ struct cluster {
     struct peers *peers;
     struct events *events;
     uint64_t now_ns;
-    uint32_t world; /* tp * pp */
+    uint32_t world; /* tp * pp: of a whole group */
     uint64_t term, n_epochs, highest_term_seen;
     uint64_t own_terms[CLUSTER_TERMS]; /* ring: epochs of these are not for adoption */
     uint32_t n_own_terms;
@@ -177,9 +186,9 @@ void cluster_add_failure(struct cluster *c, const char *node, const char *what, 
 struct group *group_new(struct cluster *c, uint64_t id);
 struct group *group_find(const struct cluster *c, uint64_t id);
 void group_free(struct cluster *c, struct group *g);
-/* members[world] in position order; all free. */
-void group_form(struct cluster *c, struct group *g, struct worker *const *members);
-void group_reset(struct cluster *c, struct group *g, struct worker *const *members,
+/* members[tp * pp] in position order; all free. */
+void group_form(struct cluster *c, struct group *g, uint32_t tp, struct worker *const *members);
+void group_reset(struct cluster *c, struct group *g, uint32_t tp, struct worker *const *members,
                  uint64_t old_epoch);
 void group_on_msg(struct cluster *c, struct group *g, struct worker *w, const struct msg *m);
 void group_member_lost(struct cluster *c, struct group *g, struct worker *w, const char *why);
@@ -189,12 +198,3 @@ void group_send_todo(struct cluster *c, struct worker *w);
 void worker_abort_alone(struct cluster *c, struct worker *w, uint64_t term_epoch, const char *why);
 void worker_set_free(struct cluster *c, struct worker *w);
 void adoption_tick(struct cluster *c);
-void placement_run(struct cluster *c);
-/* What workers that share a group have alike, in the words of whoever starts them. */
-#define PLACEMENT_ALIKE                                                                            \
-    "model file, device, --max-model-len, --block-size and --kv-cache-dtype have to be the same"
-/* A worker that can be in no group with w, or NULL: all could. */
-const struct worker *placement_unlike(const struct cluster *c, const struct worker *w);
-/* Were g dissolved now, could a group form without its draining members? */
-bool placement_could_replace(const struct cluster *c, const struct group *g);
-bool placement_could_form(const struct cluster *c, uint64_t without); /* these adapters: a group? */

@@ -34,7 +34,8 @@ void head_core_config_init(struct head_core_config *c)
                     .retry_max_ns = 5 * NS_PER_S,
                     .drain_timeout_ns = 10 * NS_PER_S,
                     .surplus_ns = 60 * NS_PER_S,
-                    .config_linger_ns = 30 * NS_PER_S},
+                    .config_linger_ns = 30 * NS_PER_S,
+                    .elastic_wait_ns = 5 * NS_PER_S},
         .max_num_batched_tokens = 8192,
         .max_num_seqs = 256,
         .max_waiting = 4096,
@@ -349,6 +350,7 @@ void head_core_get_stats(const struct head_core *h, struct head_stats *out)
             continue;
         out->n_groups++;
         out->n_groups_ready += g->state == GROUP_READY;
+        out->n_groups_shrunk += g->state == GROUP_READY && elastic_is_shrunk(&h->cluster, g);
         if (g->state == GROUP_READY && g->n_draft > out->n_draft)
             out->n_draft = g->n_draft;
         out->n_recoveries += g->n_recoveries;
@@ -397,7 +399,12 @@ static bool check_outbox(const struct head_core *h, const struct gateway *g, uin
 static bool check_group(const struct head_core *h, const struct group *g, struct error *err)
 {
     const struct lane *l = &h->lanes[g->index];
-    for (uint32_t i = 0; i < h->cluster.world; i++) {
+    if (g->world != g->tp * h->config.cluster.pp || g->world > h->cluster.world ||
+        (elastic_is_shrunk(&h->cluster, g) &&
+         (!h->cluster.config.elastic_tp || g->state == GROUP_WAITING)))
+        return error_set(err, STATUS_INTERNAL, "a group of TP %u has %u ranks", g->tp, g->world),
+               false;
+    for (uint32_t i = 0; i < g->world; i++) {
         const struct worker *w = g->members[i];
         if (!w && g->state != GROUP_WAITING && g->state != GROUP_ABORTING)
             return error_set(err, STATUS_INTERNAL, "a hole in a live group"), false;

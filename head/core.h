@@ -66,7 +66,7 @@ bool head_core_is_ready(const struct head_core *h); /* a group serves */
 
 struct head_stats {
     uint64_t term, uptime_ns;
-    uint32_t n_workers, n_groups, n_groups_ready, n_gateways, n_stragglers;
+    uint32_t n_workers, n_groups, n_groups_ready, n_groups_shrunk, n_gateways, n_stragglers;
     uint32_t running, waiting;
     uint64_t n_finished, n_failed, n_cancelled, n_preemptions, n_steps;
     uint64_t n_prompt_tokens, n_generated_tokens, prefix_hit_tokens, prefix_query_tokens;

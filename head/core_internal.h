@@ -56,6 +56,7 @@ struct lane {
     uint64_t step_after_idle;
     uint32_t n_running, n_queued; /* as they count in the core's sums */
     uint32_t n_left;              /* sequences for which the last plan had no place */
+    uint32_t most_tokens;         /* of a request, in a group of fewer ranks; else UINT32_MAX */
     struct step_time time;
     uint32_t n_tokens[LANE_STEPS]; /* of the steps in flight, by step % LANE_STEPS */
     struct request_id suspect;     /* the last one that was placed here, and which of its */
@@ -174,10 +175,10 @@ void core_end_lost(struct head_core *h);
 /* core_scale.c: how many workers are wanted */
 void core_scale_tick(struct head_core *h);
 
-/* route.c: which group takes a request */
-
-/* NULL: none now; a suspect may have to wait where others need not. r->n_hit is set. */
+/* route.c: which group takes a request; NULL: none takes this one now. Sets r->n_hit. */
 struct lane *route_find(struct head_core *h, struct request *r);
+/* It fits into no group that serves, for they are shrunk: it waits for a whole one. */
+bool route_awaits_room(const struct head_core *h, const struct request *r);
 void route_placed(struct head_core *h, const struct request *r, struct lane *l);
 void route_ended(struct head_core *h, const struct request *r);
 /* Mean of the groups that have results of late; zeros: there are none. */

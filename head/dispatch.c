@@ -140,6 +140,8 @@ void dispatch_on_ready(void *core, struct group *g)
         cluster_dissolve(&h->cluster, g, err.text, true);
         return;
     }
+    l->most_tokens =
+        elastic_is_shrunk(&h->cluster, g) ? scheduler_most_tokens(l->scheduler) : UINT32_MAX;
     step_log_group(h->config.step_log, g->index, g->id, g->epoch, &c);
     scheduler_reset(l->scheduler, g->epoch, ignore_request, NULL);
     l->group = g;
@@ -210,6 +212,12 @@ void dispatch_on_down(void *core, struct group *g)
     router_set_model(h);
 }
 
+/* Where the results come from: the first rank of the last stage. */
+static bool gives_results(const struct head_core *h, const struct group *g, const struct worker *w)
+{
+    return w->position == (h->config.cluster.pp - 1) * g->tp;
+}
+
 bool dispatch_may_go_on(void *core, const struct group *g, const struct worker *w,
                         const struct worker_info *said)
 {
@@ -219,8 +227,7 @@ bool dispatch_may_go_on(void *core, const struct group *g, const struct worker *
         return false;
     /* Every plan that left must have arrived, and no result may have died with the session. */
     uint64_t sent = w->plan_unsent ? l->last_step - 1 : l->last_step;
-    bool gives_results = w->position == (h->config.cluster.pp - 1) * h->config.cluster.tp;
-    return said->step_received == sent && (!gives_results || l->last_result == sent);
+    return said->step_received == sent && (!gives_results(h, g, w) || l->last_result == sent);
 }
 
 bool dispatch_is_idle(void *core, const struct group *g)
@@ -239,7 +246,7 @@ bool dispatch_is_idle(void *core, const struct group *g)
 static bool send_pending(struct head_core *h, struct lane *l)
 {
     bool all = true;
-    for (uint32_t i = 0; i < h->cluster.world; i++) {
+    for (uint32_t i = 0; i < l->group->world; i++) {
         struct worker *w = l->group->members[i];
         if (!w->plan_unsent)
             continue;
@@ -297,7 +304,7 @@ static void pump(struct head_core *h, struct lane *l)
         if (h->step_tokens)
             metric_observe(h->step_tokens, l->n_tokens[plan->step % LANE_STEPS]);
         l->plan_pending = true;
-        for (uint32_t i = 0; i < h->cluster.world; i++)
+        for (uint32_t i = 0; i < l->group->world; i++)
             l->group->members[i]->plan_unsent = true;
     }
 }
@@ -347,8 +354,7 @@ static void count_wait(struct head_core *h, uint64_t wait_ns)
 void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_result *m)
 {
     struct group *g = w->group;
-    uint32_t giver = (h->config.cluster.pp - 1) * h->config.cluster.tp;
-    if (!g || g->state != GROUP_READY || m->term_epoch != g->epoch || w->position != giver)
+    if (!g || g->state != GROUP_READY || m->term_epoch != g->epoch || !gives_results(h, g, w))
         return; /* of an epoch that is over */
     struct lane *l = lane_of(h, g);
     const struct scheduler_event *events = NULL;
@@ -397,7 +403,7 @@ static bool is_stalled(const struct head_core *h, const struct lane *l)
 {
     if (l->last_result == l->last_step || h->now_ns - l->activity_ns < h->config.stall_ns)
         return false;
-    for (uint32_t i = 0; i < h->cluster.world; i++) {
+    for (uint32_t i = 0; i < l->group->world; i++) {
         const struct worker *w = l->group->members[i];
         if (w->busy || w->plan_unsent || w->peer->suspect)
             return false;

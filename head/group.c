@@ -52,9 +52,11 @@ struct group *group_new(struct cluster *c, uint64_t id)
     struct group *g = mem_zalloc(sizeof *g);
     g->index = slot;
     g->id = id;
+    g->tp = c->config.tp;
+    g->world = c->world;
     g->members = mem_array(c->world, sizeof(struct worker *));
     g->comm_id = mem_zalloc(CLUSTER_ID_BYTES_MAX);
-    g->waiting_since_ns = c->now_ns;
+    g->waiting_since_ns = g->short_since_ns = c->now_ns;
     c->groups[slot] = g;
     c->n_groups++;
     return g;
@@ -69,6 +71,14 @@ void group_free(struct cluster *c, struct group *g)
     mem_free(g);
 }
 
+/* Whoever is a rank of a smaller TP has said how many that are. */
+static uint32_t n_blocks_of(const struct cluster *c, const struct group *g,
+                            const struct worker_desc *d, uint32_t k)
+{
+    const uint32_t *smaller = elastic_is_shrunk(c, g) ? elastic_blocks(d, g->tp) : NULL;
+    return smaller ? smaller[k] : d->kv_groups[k].n_blocks;
+}
+
 /* What the ranks have in common: the lowest of everything. */
 static void take_limits(struct cluster *c, struct group *g)
 {
@@ -81,7 +91,9 @@ static void take_limits(struct cluster *c, struct group *g)
     g->scores_prompts = first->scores_prompts;
     g->draft_max_seqs = first->draft_max_seqs;
     memcpy(g->kv_groups, first->kv_groups, sizeof g->kv_groups);
-    for (uint32_t i = 1; i < c->world; i++) {
+    for (uint32_t k = 0; k < g->n_kv_groups; k++)
+        g->kv_groups[k].n_blocks = n_blocks_of(c, g, first, k);
+    for (uint32_t i = 1; i < g->world; i++) {
         const struct worker_desc *d = &g->members[i]->desc;
         g->isa_level = d->isa_level < g->isa_level ? d->isa_level : g->isa_level;
         if (d->max_model_len < g->max_model_len)
@@ -92,26 +104,29 @@ static void take_limits(struct cluster *c, struct group *g)
             (g->draft_max_seqs == 0 || d->draft_max_seqs < g->draft_max_seqs))
             g->draft_max_seqs = d->draft_max_seqs; /* 0: no bound */
         for (uint32_t k = 0; k < g->n_kv_groups; k++) {
-            if (d->kv_groups[k].n_blocks < g->kv_groups[k].n_blocks)
-                g->kv_groups[k].n_blocks = d->kv_groups[k].n_blocks;
+            uint32_t n = n_blocks_of(c, g, d, k);
+            if (n < g->kv_groups[k].n_blocks)
+                g->kv_groups[k].n_blocks = n;
         }
     }
     for (uint32_t k = 0; k < g->n_kv_groups; k++)
         g->n_blocks[k] = g->kv_groups[k].n_blocks;
 }
 
-static void take_members(struct cluster *c, struct group *g, struct worker *const *members,
-                         enum worker_todo todo)
+static void take_members(struct cluster *c, struct group *g, uint32_t tp,
+                         struct worker *const *members, enum worker_todo todo)
 {
     if (!c->has_config) {
         c->has_config = true;
         c->config_seen_ns = c->now_ns;
         memcpy(c->config_hash, members[0]->desc.config_hash, sizeof c->config_hash);
     }
-    g->draining = g->lost_rank = false;
+    g->tp = tp;
+    g->world = tp * c->config.pp;
+    g->draining = g->lost_rank = g->grows = false;
     g->n_comm_id = 0;
     g->deadline_ns = c->now_ns + c->config.formation_timeout_ns;
-    for (uint32_t i = 0; i < c->world; i++) {
+    for (uint32_t i = 0; i < g->world; i++) {
         struct worker *w = members[i];
         g->members[i] = w;
         w->group = g;
@@ -127,20 +142,29 @@ static void take_members(struct cluster *c, struct group *g, struct worker *cons
     take_limits(c, g);
 }
 
-void group_form(struct cluster *c, struct group *g, struct worker *const *members)
+static void tell_shrunk(struct cluster *c, const struct group *g)
+{
+    events_add(c->events, c->now_ns, LOG_WARN, "group_shrinks",
+               "group=%llu tp=%u whole_tp=%u kv_blocks=%u", (unsigned long long)g->id, g->tp,
+               c->config.tp, g->n_blocks[0]);
+}
+
+void group_form(struct cluster *c, struct group *g, uint32_t tp, struct worker *const *members)
 {
     g->epoch = cluster_next_epoch(c);
-    take_members(c, g, members, TODO_FORM);
+    take_members(c, g, tp, members, TODO_FORM);
     c->n_formations++;
+    if (elastic_is_shrunk(c, g))
+        tell_shrunk(c, g);
     enter(c, g, GROUP_FORMING);
 }
 
-void group_reset(struct cluster *c, struct group *g, struct worker *const *members,
+void group_reset(struct cluster *c, struct group *g, uint32_t tp, struct worker *const *members,
                  uint64_t old_epoch)
 {
     g->old_epoch = old_epoch;
     g->epoch = cluster_next_epoch(c);
-    take_members(c, g, members, TODO_RESET);
+    take_members(c, g, tp, members, TODO_RESET);
     c->n_adoptions++;
     enter(c, g, GROUP_RESETTING);
 }
@@ -152,8 +176,9 @@ static void become_ready(struct cluster *c, struct group *g)
     bool adopted = g->state == GROUP_RESETTING;
     enter(c, g, GROUP_READY);
     g->ready_ns = c->now_ns;
-    events_add(c->events, c->now_ns, LOG_INFO, "group_ready", "group=%llu epoch=%s adopted=%s",
-               (unsigned long long)g->id, epoch, adopted ? "yes" : "no");
+    events_add(c->events, c->now_ns, LOG_INFO, "group_ready",
+               "group=%llu epoch=%s adopted=%s tp=%u whole_tp=%u", (unsigned long long)g->id, epoch,
+               adopted ? "yes" : "no", g->tp, c->config.tp);
     c->fns.on_ready(c->fns.ctx, g);
 }
 
@@ -163,11 +188,11 @@ void group_check_aborted(struct cluster *c, struct group *g)
 {
     if (g->state != GROUP_ABORTING)
         return;
-    for (uint32_t i = 0; i < c->world; i++) {
+    for (uint32_t i = 0; i < g->world; i++) {
         if (g->members[i] && !g->members[i]->aborted)
             return;
     }
-    for (uint32_t i = 0; i < c->world; i++) {
+    for (uint32_t i = 0; i < g->world; i++) {
         struct worker *w = g->members[i];
         g->members[i] = NULL;
         if (w)
@@ -175,6 +200,8 @@ void group_check_aborted(struct cluster *c, struct group *g)
     }
     g->waiting_since_ns = c->now_ns;
     g->draining = false;
+    g->tp = c->config.tp;
+    g->world = c->world;
     enter(c, g, GROUP_WAITING);
 }
 
@@ -198,10 +225,12 @@ void cluster_dissolve(struct cluster *c, struct group *g, const char *why, bool 
         g->n_failures++;
         c->n_formation_failures += !was_ready;
     }
+    if (!elastic_is_shrunk(c, g))
+        g->short_since_ns = c->now_ns;
     g->n_recoveries += was_ready;
     g->lost_rank = g->lost_rank || is_failure;
     enter(c, g, GROUP_ABORTING);
-    for (uint32_t i = 0; i < c->world; i++) {
+    for (uint32_t i = 0; i < g->world; i++) {
         struct worker *w = g->members[i];
         if (!w)
             continue;
@@ -240,7 +269,7 @@ static void on_comm_id(struct cluster *c, struct group *g, struct worker *w,
     }
     memcpy(g->comm_id, m->id.ptr, m->id.n);
     g->n_comm_id = m->id.n;
-    for (uint32_t i = 0; i < c->world; i++) {
+    for (uint32_t i = 0; i < g->world; i++) {
         /* a Form that has not left yet goes first: group_send_todo moves on to Join by itself */
         if (g->members[i]->todo == TODO_NONE)
             g->members[i]->todo = TODO_JOIN;
@@ -250,10 +279,9 @@ static void on_comm_id(struct cluster *c, struct group *g, struct worker *w,
 
 /* No failure, only slow: the ranks that wait for its shard give up meanwhile and are asked again.
  */
-static const struct worker *who_loads(const struct cluster *c, const struct group *g,
-                                      const struct worker *but)
+static const struct worker *who_loads(const struct group *g, const struct worker *but)
 {
-    for (uint32_t i = 0; i < c->world; i++) {
+    for (uint32_t i = 0; i < g->world; i++) {
         const struct worker *w = g->members[i];
         if (w && w != but && w->load_permille != 0)
             return w;
@@ -277,7 +305,7 @@ static void on_formed(struct cluster *c, struct group *g, struct worker *w,
     if (!under_way || m->term_epoch != g->epoch)
         return;
     if (m->status != STATUS_OK || g->state == GROUP_FORMING) {
-        const struct worker *slow = who_loads(c, g, w);
+        const struct worker *slow = who_loads(g, w);
         if (slow) {
             dissolve_loading(c, g, slow);
             return;
@@ -290,7 +318,7 @@ static void on_formed(struct cluster *c, struct group *g, struct worker *w,
         return;
     }
     w->formed = true;
-    for (uint32_t i = 0; i < c->world; i++) {
+    for (uint32_t i = 0; i < g->world; i++) {
         if (!g->members[i]->formed)
             return;
     }
@@ -335,12 +363,13 @@ void group_tick(struct cluster *c, struct group *g)
     bool under_way =
         g->state == GROUP_FORMING || g->state == GROUP_JOINING || g->state == GROUP_RESETTING;
     if (under_way && c->now_ns >= g->deadline_ns) {
-        const struct worker *slow = who_loads(c, g, NULL);
+        const struct worker *slow = who_loads(g, NULL);
         if (slow)
             dissolve_loading(c, g, slow);
         else
             cluster_dissolve(c, g, "the formation took too long", true);
-    } else if (g->state == GROUP_WAITING && c->now_ns - g->waiting_since_ns >= c->config.surplus_ns)
+    } else if (g->state == GROUP_WAITING &&
+               c->now_ns - g->waiting_since_ns >= c->config.surplus_ns && !elastic_hopes(c))
         group_free(c, g);
 }
 
@@ -348,20 +377,20 @@ void group_tick(struct cluster *c, struct group *g)
 
 static enum status send_form(struct cluster *c, struct group *g, struct worker *w)
 {
-    struct str *addresses = mem_array(c->world, sizeof *addresses);
-    for (uint32_t i = 0; i < c->world; i++)
+    struct str *addresses = mem_array(g->world, sizeof *addresses);
+    for (uint32_t i = 0; i < g->world; i++)
         addresses[i] = str_from(g->members[i]->desc.comm_address);
     struct msg m = {.type = MSG_FORM,
                     .form = {.term_epoch = g->epoch,
                              .group_id = g->id,
-                             .tp = c->config.tp,
+                             .tp = g->tp,
                              .pp = c->config.pp,
-                             .rank = w->position % c->config.tp,
-                             .stage = w->position / c->config.tp,
+                             .rank = w->position % g->tp,
+                             .stage = w->position / g->tp,
                              .isa_level = g->isa_level,
                              .make_id = w->position == 0,
                              .comm_addresses = addresses,
-                             .n_comm_addresses = c->world,
+                             .n_comm_addresses = g->world,
                              .n_blocks = {g->n_blocks, g->n_kv_groups}}};
     enum status s = peers_send(c->peers, w->peer, &m);
     mem_free(addresses);
@@ -371,12 +400,13 @@ static enum status send_form(struct cluster *c, struct group *g, struct worker *
 /* A rank that was told to join loads this seat's shard first, whatever becomes of the formation
  * meanwhile (a slow disk outlasts it): the next placement finds it there and nothing is loaded
  * twice. A device that has no weights says -1 and holds nothing. */
-static void expect_shard(const struct cluster *c, struct worker *w)
+static void expect_shard(const struct group *g, struct worker *w)
 {
     if (w->desc.shard_rank < 0)
         return;
-    w->desc.shard_rank = (int32_t)(w->position % c->config.tp);
-    w->desc.shard_stage = (int32_t)(w->position / c->config.tp);
+    w->desc.shard_tp = g->tp;
+    w->desc.shard_rank = (int32_t)(w->position % g->tp);
+    w->desc.shard_stage = (int32_t)(w->position / g->tp);
 }
 
 void group_send_todo(struct cluster *c, struct worker *w)
@@ -412,6 +442,6 @@ void group_send_todo(struct cluster *c, struct worker *w)
     if (s != STATUS_OK)
         return;
     if (w->todo == TODO_JOIN)
-        expect_shard(c, w);
+        expect_shard(g, w);
     w->todo = TODO_NONE;
 }

@@ -118,6 +118,8 @@ static void make_core(struct head *h, const struct head_options *o)
     c.peers.head_instance = h->instance;
     c.cluster.tp = (uint32_t)o->tp;
     c.cluster.pp = (uint32_t)o->pp;
+    c.cluster.elastic_tp = o->elastic_tp;
+    c.cluster.elastic_wait_ns = (uint64_t)(o->elastic_tp_wait_s * (double)NS_PER_S);
     c.max_num_batched_tokens = (uint32_t)o->max_num_batched_tokens;
     c.max_num_seqs = (uint32_t)o->max_num_seqs;
     c.max_waiting = (uint32_t)o->max_waiting;

@@ -53,6 +53,8 @@ static const struct row {
     GAUGE32(n_gateways, "coxswain_gateways", "Gateways known."),
     GAUGE32(n_groups, "coxswain_groups", "Groups, ready or not."),
     GAUGE32(n_groups_ready, "coxswain_groups_ready", "Groups that serve."),
+    GAUGE32(n_groups_shrunk, "coxswain_groups_shrunk",
+            "Of these, groups with fewer ranks than TP (--elastic-tp)."),
     GAUGE64(term, "coxswain_term", "The head's term."),
     COUNTER64(n_formations, "coxswain_formations_total", "Formations begun."),
     COUNTER64(n_formation_failures, "coxswain_formation_failures_total", "Formations failed."),

@@ -1,4 +1,4 @@
-/* Which free workers form which group. An ideal set (every ordinal in its own seat, or no ordinals
+/* An ideal set (every ordinal in its own seat, or no ordinals
  * at all) is taken at once; any other only when nobody has come for the settle time, so that a
  * restarted worker gets its own seat back and weights need not be loaded twice, and that a thousand
  * workers that come within seconds are not mixed as they come. Inside a set: ordinal, then the
@@ -18,9 +18,9 @@
 
 struct pick {
     struct cluster *c;
-    struct worker **free; /* candidates of one configuration */
-    uint32_t *weights;    /* of the free ones: how good their host is for the next seat */
-    uint32_t n_free;
+    struct worker **free;       /* candidates of one configuration */
+    uint32_t *weights;          /* of the free ones: how good their host is for the next seat */
+    uint32_t n_free, tp, world; /* the second and third: of the group at hand */
     struct worker **seats;      /* [world] */
     struct worker **by_ordinal; /* all that could be placed when the run began, in that order */
     uint32_t n_by_ordinal;
@@ -34,12 +34,12 @@ static bool may_place_without(const struct cluster *c, const struct worker *w, u
            cluster_config_fits(c, w) && adapters_may_place_without(c, w, adapters);
 }
 
-static bool may_place(const struct cluster *c, const struct worker *w)
+bool placement_may_place(const struct cluster *c, const struct worker *w)
 {
     return may_place_without(c, w, 0);
 }
 
-static bool same_kind(const struct worker *a, const struct worker *b)
+bool placement_same_kind(const struct worker *a, const struct worker *b)
 {
     const struct worker_desc *x = &a->desc, *y = &b->desc;
     if (memcmp(x->config_hash, y->config_hash, sizeof x->config_hash) != 0 ||
@@ -56,7 +56,7 @@ static bool same_kind(const struct worker *a, const struct worker *b)
 const struct worker *placement_unlike(const struct cluster *c, const struct worker *w)
 {
     for (const struct worker *other = c->workers; other; other = other->next) {
-        if (!same_kind(w, other))
+        if (!placement_same_kind(w, other))
             return other;
     }
     return NULL;
@@ -66,11 +66,12 @@ bool placement_could_replace(const struct cluster *c, const struct group *g)
 {
     const struct worker *like = NULL;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < c->world; i++)
+    for (uint32_t i = 0; i < g->world; i++)
         like = g->members[i] ? g->members[i] : like;
     for (const struct worker *w = c->workers; like && w; w = w->next)
-        n += w->group == g ? !w->draining : may_place(c, w) && same_kind(w, like);
-    return n >= c->world;
+        n += w->group == g ? !w->draining
+                           : placement_may_place(c, w) && placement_same_kind(w, like);
+    return n >= g->world;
 }
 
 /* Of free workers, if the adapters in without (by the table's index) were not needed. */
@@ -79,11 +80,11 @@ bool placement_could_form(const struct cluster *c, uint64_t without)
     const struct worker *last = NULL; /* most are of one kind: once for each run of it */
     for (const struct worker *like = c->workers; like; like = like->next) {
         uint32_t n = 0;
-        if (!may_place_without(c, like, without) || (last && same_kind(last, like)))
+        if (!may_place_without(c, like, without) || (last && placement_same_kind(last, like)))
             continue;
         last = like;
         for (const struct worker *w = like; w; w = w->next)
-            n += may_place_without(c, w, without) && same_kind(w, like);
+            n += may_place_without(c, w, without) && placement_same_kind(w, like);
         if (n >= c->world)
             return true;
     }
@@ -95,7 +96,7 @@ static void collect(struct pick *p, const struct worker *like)
 {
     p->n_free = 0;
     for (struct worker *w = p->c->workers; w; w = w->next) {
-        if (may_place(p->c, w) && same_kind(w, like))
+        if (placement_may_place(p->c, w) && placement_same_kind(w, like))
             p->free[p->n_free++] = w;
     }
 }
@@ -106,16 +107,30 @@ static void seat(struct pick *p, uint32_t position, uint32_t i_free)
     p->free[i_free] = p->free[--p->n_free];
 }
 
-static bool seat_matching(struct pick *p, uint64_t group_id, bool by_shard)
+enum reason { ITS_ORDINAL, ITS_SHARD, PART_OF_ITS_SHARD };
+
+/* A part: what the seat holds is of what the worker holds, or the other way round. */
+static bool suits(const struct pick *p, const struct worker_desc *d, uint64_t group_id,
+                  uint32_t position, enum reason reason)
+{
+    uint32_t rank = position % p->tp, stage = position / p->tp;
+    if (reason == ITS_ORDINAL)
+        return d->ordinal >= 0 && (uint64_t)d->ordinal == group_id * p->world + position;
+    if (d->shard_rank < 0 || d->shard_stage != (int32_t)stage)
+        return false;
+    if (reason == ITS_SHARD)
+        return d->shard_tp == p->tp && d->shard_rank == (int32_t)rank;
+    uint64_t seat_begin = (uint64_t)rank * d->shard_tp, seat_end = seat_begin + d->shard_tp;
+    uint64_t begin = (uint64_t)d->shard_rank * p->tp, end = begin + p->tp;
+    return begin < seat_end && seat_begin < end;
+}
+
+static bool seat_matching(struct pick *p, uint64_t group_id, enum reason reason)
 {
     bool all = true;
-    for (uint32_t pos = 0; pos < p->c->world; pos++) {
+    for (uint32_t pos = 0; pos < p->world; pos++) {
         for (uint32_t i = 0; i < p->n_free && !p->seats[pos]; i++) {
-            const struct worker_desc *d = &p->free[i]->desc;
-            bool shard = d->shard_rank == (int32_t)(pos % p->c->config.tp) &&
-                         d->shard_stage == (int32_t)(pos / p->c->config.tp);
-            bool ordinal = d->ordinal >= 0 && (uint64_t)d->ordinal == group_id * p->c->world + pos;
-            if (by_shard ? shard : ordinal)
+            if (suits(p, &p->free[i]->desc, group_id, pos, reason))
                 seat(p, pos, i);
         }
         all = all && p->seats[pos];
@@ -131,7 +146,7 @@ static bool same_host(const struct worker *a, const struct worker *b)
 /* Those already seated weigh more than any number of free ones. */
 static void weigh_hosts(struct pick *p)
 {
-    uint32_t world = p->c->world;
+    uint32_t world = p->world;
     for (uint32_t i = 0; i < p->n_free; i++) {
         p->weights[i] = 0;
         for (uint32_t k = 0; k < p->n_free; k++)
@@ -143,7 +158,7 @@ static void weigh_hosts(struct pick *p)
 
 static void seat_the_rest(struct pick *p)
 {
-    uint32_t world = p->c->world;
+    uint32_t world = p->world;
     weigh_hosts(p);
     for (uint32_t pos = 0; pos < world && p->n_free > 0; pos++) {
         if (p->seats[pos])
@@ -206,7 +221,7 @@ static const struct worker *find_ideal(const struct pick *p, uint64_t group_id)
         uint64_t ordinal = (uint64_t)p->by_ordinal[i]->desc.ordinal;
         if (ordinal > first + n)
             return NULL;
-        if (ordinal < first + n || !may_place(p->c, p->by_ordinal[i]))
+        if (ordinal < first + n || !placement_may_place(p->c, p->by_ordinal[i]))
             continue;
         w = w ? w : p->by_ordinal[i];
         n++;
@@ -221,13 +236,13 @@ static bool seat_ideal(struct pick *p, uint64_t group_id)
         return false;
     memset(p->seats, 0, p->c->world * sizeof *p->seats);
     collect(p, like);
-    return seat_matching(p, group_id, false);
+    return seat_matching(p, group_id, ITS_ORDINAL);
 }
 
 static bool has_failed(const struct pick *p, const struct worker *w)
 {
     for (uint32_t i = 0; i < p->n_failed; i++) {
-        if (same_kind(p->failed[i], w))
+        if (placement_same_kind(p->failed[i], w))
             return true;
     }
     return false;
@@ -236,7 +251,7 @@ static bool has_failed(const struct pick *p, const struct worker *w)
 /* The best of the workers that are like this one, if there are enough. */
 static bool seat_any(struct pick *p, uint64_t group_id, struct worker *like)
 {
-    if (!may_place(p->c, like) || has_failed(p, like))
+    if (!placement_may_place(p->c, like) || has_failed(p, like))
         return false;
     memset(p->seats, 0, p->c->world * sizeof *p->seats);
     collect(p, like);
@@ -245,8 +260,9 @@ static bool seat_any(struct pick *p, uint64_t group_id, struct worker *like)
         p->failed[p->n_failed++] = like;
         return false;
     }
-    seat_matching(p, group_id, false);
-    seat_matching(p, group_id, true);
+    seat_matching(p, group_id, ITS_ORDINAL);
+    seat_matching(p, group_id, ITS_SHARD);
+    seat_matching(p, group_id, PART_OF_ITS_SHARD);
     seat_the_rest(p);
     return true;
 }
@@ -257,7 +273,7 @@ static bool try_group(struct pick *p, struct group *g)
     for (struct worker *w = p->c->workers; w && !found; w = w->next)
         found = seat_any(p, g->id, w);
     if (found)
-        group_form(p->c, g, p->seats);
+        group_form(p->c, g, p->tp, p->seats);
     return found;
 }
 
@@ -275,7 +291,7 @@ static bool form_new(struct pick *p, uint64_t id)
 {
     struct group *g = group_new(p->c, id);
     if (g)
-        group_form(p->c, g, p->seats);
+        group_form(p->c, g, p->tp, p->seats);
     return g != NULL;
 }
 
@@ -287,7 +303,7 @@ static void try_ideal(struct pick *p)
     assert(c->world > 0); /* tp and pp are at least 1 each */
     for (uint32_t i = 0; i < p->n_by_ordinal; i++) {
         uint64_t id = (uint64_t)p->by_ordinal[i]->desc.ordinal / c->world;
-        if (id == last || !may_place(c, p->by_ordinal[i]))
+        if (id == last || !placement_may_place(c, p->by_ordinal[i]))
             continue;
         last = id;
         if (!group_find(c, id) && !id_is_held(c, id) && seat_ideal(p, id) && !form_new(p, id))
@@ -300,7 +316,7 @@ static bool try_new(struct pick *p)
 {
     struct cluster *c = p->c;
     for (struct worker *w = c->workers; w; w = w->next) {
-        if (!may_place(c, w) || has_failed(p, w))
+        if (!placement_may_place(c, w) || has_failed(p, w))
             continue;
         uint64_t id = w->desc.ordinal >= 0 ? (uint64_t)w->desc.ordinal / c->world : 0;
         while (group_find(c, id) || id_is_held(c, id))
@@ -309,6 +325,60 @@ static bool try_new(struct pick *p)
             return form_new(p, id);
     }
     return false;
+}
+
+/* ---- groups of fewer ranks ---- */
+
+static void seat_fewer(struct pick *p, const struct worker *like, uint32_t tp)
+{
+    uint32_t n = 0;
+    p->tp = tp;
+    p->world = tp * p->c->config.pp;
+    memset(p->seats, 0, p->world * sizeof *p->seats);
+    collect(p, like);
+    for (uint32_t i = 0; i < p->n_free; i++) {
+        if (elastic_may_join(p->c, p->free[i], tp))
+            p->free[n++] = p->free[i];
+    }
+    p->n_free = n;
+    seat_matching(p, 0, ITS_SHARD);
+    seat_matching(p, 0, PART_OF_ITS_SHARD);
+    seat_the_rest(p);
+}
+
+static bool try_fewer(struct pick *p, uint64_t short_since_ns)
+{
+    const struct worker *last = NULL; /* most are of one kind: once for each run of it */
+    for (const struct worker *w = p->c->workers; w; w = w->next) {
+        if (!placement_may_place(p->c, w) || (last && placement_same_kind(last, w)))
+            continue;
+        last = w;
+        uint32_t tp = elastic_tp_of(p->c, w, short_since_ns);
+        if (tp == 0)
+            continue;
+        seat_fewer(p, w, tp);
+        return true;
+    }
+    return false;
+}
+
+/* Groups that have waited; and where there is none at all, a first one. Whoever is free beside a
+ * group that serves is its spare. */
+static void form_fewer(struct pick *p)
+{
+    struct cluster *c = p->c;
+    for (uint32_t i = 0; i < c->config.max_groups; i++) {
+        struct group *g = c->groups[i];
+        if (g && g->state == GROUP_WAITING && g->retry_at_ns <= c->now_ns &&
+            try_fewer(p, g->short_since_ns))
+            group_form(c, g, p->tp, p->seats);
+    }
+    if (c->n_groups == 0 && try_fewer(p, 0)) {
+        uint64_t id = 0;
+        while (id_is_held(c, id))
+            id++;
+        (void)form_new(p, id);
+    }
 }
 
 static void pick_fini(struct pick *p)
@@ -323,13 +393,15 @@ static void pick_fini(struct pick *p)
 static void pick_init(struct pick *p, struct cluster *c)
 {
     *p = (struct pick){.c = c,
+                       .tp = c->config.tp,
+                       .world = c->world,
                        .free = mem_array(c->n_workers, sizeof(struct worker *)),
                        .weights = mem_array(c->n_workers, sizeof *p->weights),
                        .seats = mem_array(c->world, sizeof(struct worker *)),
                        .by_ordinal = mem_array(c->n_workers, sizeof(struct worker *)),
                        .failed = mem_array(c->n_workers, sizeof(struct worker *))};
     for (struct worker *w = c->workers; w; w = w->next) {
-        if (may_place(c, w) && w->desc.ordinal >= 0)
+        if (placement_may_place(c, w) && w->desc.ordinal >= 0)
             p->by_ordinal[p->n_by_ordinal++] = w;
     }
     qsort(p->by_ordinal, p->n_by_ordinal, sizeof *p->by_ordinal, by_ordinal);
@@ -339,8 +411,8 @@ void placement_run(struct cluster *c)
 {
     uint32_t n = 0;
     for (const struct worker *w = c->workers; w; w = w->next)
-        n += may_place(c, w);
-    if (n < c->world)
+        n += placement_may_place(c, w);
+    if (n < (c->config.elastic_tp ? c->config.pp : c->world))
         return;
     struct pick p;
     pick_init(&p, c);
@@ -360,5 +432,7 @@ void placement_run(struct cluster *c)
         while (try_new(&p))
             ;
     }
+    if (c->config.elastic_tp)
+        form_fewer(&p);
     pick_fini(&p);
 }

@@ -95,9 +95,25 @@ static bool has_suspect(const struct head_core *h, const struct lane *l)
     return r && r->i_group == l->group->index && r->finish == FINISH_NONE && request_is_suspect(r);
 }
 
+/* What is longer than the model allows is cut to that first (router.c). */
+static bool has_room(const struct lane *l, const struct request *r)
+{
+    uint32_t most = l->group->max_model_len;
+    return (r->ids_cap < most ? r->ids_cap : most) <= l->most_tokens;
+}
+
+bool route_awaits_room(const struct head_core *h, const struct request *r)
+{
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        if (has_room(&h->lanes[h->live[i]], r))
+            return false;
+    }
+    return true;
+}
+
 static bool takes(const struct head_core *h, const struct lane *l, const struct request *r)
 {
-    return !l->group->draining && !(request_is_suspect(r) && has_suspect(h, l));
+    return !l->group->draining && has_room(l, r) && !(request_is_suspect(r) && has_suspect(h, l));
 }
 
 /* Every lane that takes requests, with what it costs at least. */

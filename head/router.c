@@ -171,7 +171,7 @@ static void place(struct head_core *h, struct request *r, struct lane *l)
     }
     step_log_refused(h->config.step_log, l->group->index, s);
     router_hold(h, r);
-    if (s == STATUS_NO_MEMORY) {
+    if (s == STATUS_NO_MEMORY && !elastic_is_shrunk(&h->cluster, l->group)) {
         snprintf(text, sizeof text,
                  "the request can grow to %u tokens, which is more than the KV cache holds",
                  r->ids_cap);
@@ -208,7 +208,7 @@ void router_place(struct head_core *h)
         next = r->next;
         if (!core_bind_adapter(h, r))
             continue; /* it waits for what is being loaded, or has ended */
-        if (give_up(h, r))
+        if (give_up(h, r) || route_awaits_room(h, r))
             continue;
         struct lane *l = route_find(h, r);
         if (!l && request_is_suspect(r))

@@ -254,6 +254,19 @@ static void end_list_remove(struct scheduler *s, struct seq *x)
         s->last_ended = before;
 }
 
+uint32_t scheduler_most_tokens(const struct scheduler *s)
+{
+    uint32_t fits = 0, end = s->c.max_model_len + 1; /* the first that does not */
+    while (end - fits > 1) {
+        uint32_t middle = fits + (end - fits) / 2;
+        if (blocks_fit_alone(s->blocks, middle - 1)) /* the last token is never run */
+            fits = middle;
+        else
+            end = middle;
+    }
+    return fits;
+}
+
 enum status scheduler_add(struct scheduler *s, struct request *r)
 {
     assert(!r->sched);

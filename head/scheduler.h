@@ -62,6 +62,8 @@ void scheduler_free(struct scheduler *s);
  * shares per tenant, for one tenant arrival (scheduler_queue.h). STATUS_LIMIT: queue full.
  * STATUS_NO_MEMORY: the request can never fit into this pool, even alone. */
 MUST_USE enum status scheduler_add(struct scheduler *s, struct request *r);
+/* ids_cap of the largest request that fits alone. */
+uint32_t scheduler_most_tokens(const struct scheduler *s);
 /* Takes the request out, whatever it is doing; its results still in flight are discarded. */
 void scheduler_remove(struct scheduler *s, struct request *r);
 /* The next plan, or NULL: nothing to run, or depth reached. The plan's spans are owned by the

@@ -63,9 +63,9 @@ static void tell(struct cluster *c, const struct group *g, const struct worker *
 void straggler_tick(struct cluster *c, struct group *g)
 {
     bool fresh = false;
-    if (g->state != GROUP_READY || c->world < 2)
+    if (g->state != GROUP_READY || g->world < 2)
         return;
-    for (uint32_t i = 0; i < c->world; i++) {
+    for (uint32_t i = 0; i < g->world; i++) {
         const struct own_time *t = &g->members[i]->own;
         if (t->mean_ns == 0)
             return; /* some device does not say, or has not worked enough yet */
@@ -73,12 +73,12 @@ void straggler_tick(struct cluster *c, struct group *g)
     }
     if (!fresh)
         return;
-    uint64_t *all = mem_array(c->world, sizeof *all);
-    for (uint32_t i = 0; i < c->world; i++)
+    uint64_t *all = mem_array(g->world, sizeof *all);
+    for (uint32_t i = 0; i < g->world; i++)
         all[i] = g->members[i]->own.mean_ns;
-    uint64_t median = own_time_median(all, c->world);
+    uint64_t median = own_time_median(all, g->world);
     mem_free(all);
-    for (uint32_t i = 0; i < c->world; i++) {
+    for (uint32_t i = 0; i < g->world; i++) {
         struct worker *w = g->members[i];
         if (w->own.fresh && own_time_judge(&w->own, median))
             tell(c, g, w, median);

@@ -34,6 +34,8 @@ const struct option_spec head_option_specs[] = {
               "names by which gateways serve the model: no adapter can have one"),
     ROW_SIZE(S, tp, "tp", "tensor-parallel-size", "ranks that share every layer"),
     ROW_SIZE(S, pp, "pp", "pipeline-parallel-size", "stages that share the layers out"),
+    ROW_ELASTIC_TP(S),
+    ROW_ELASTIC_TP_WAIT(S),
     OPT_INT(S, max_num_seqs, "max-num-seqs", 1, 65536, "256", "sequence budget of one step"),
     OPT_INT(S, max_num_batched_tokens, "max-num-batched-tokens", 1, 1 << 20, "8192",
             "token budget of one step"),

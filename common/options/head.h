@@ -13,6 +13,8 @@ struct head_options {
     int64_t port, admin_port;
     bool insecure, allow_remote_insecure, metrics_public;
     int64_t tp, pp;
+    bool elastic_tp;
+    double elastic_tp_wait_s;
     int64_t max_num_seqs, max_num_batched_tokens, max_waiting, max_waiting_per_key,
         long_prefill_token_threshold;
     int64_t step_target_ms, max_partial_prefills;

@@ -183,6 +183,8 @@ static void test_everything_is_passed_on(void **state)
         {"--no-enable-prefix-caching", NULL, UP_HEAD, "--no-enable-prefix-caching", ""},
         {"--no-async-scheduling", NULL, UP_HEAD, "--no-async-scheduling", ""},
         {"--admin-key-file", "/k", UP_HEAD, "--admin-key-file", "/k"},
+        {"--elastic-tp", NULL, UP_HEAD, "--elastic-tp", ""},
+        {"--elastic-tp", NULL, UP_HEAD, "--elastic-tp-wait", "5"},
         {"--served-model-name", "nice", UP_HEAD, "--model", "nice"},
         {"--served-model-name", "nice", UP_HEAD, "--served-model-name", "nice"},
         {"--served-model-name", "nice", UP_GATEWAY, "--served-model-name", "nice"},
@@ -257,6 +259,7 @@ static const char *const not_passed_on[] = {"model",
                                             "null-load-ms",
                                             "null-stall-after-step",
                                             "null-draft-percent",
+                                            "null-elastic-blocks",
                                             "null-die-at-id"};
 
 static bool is_passed_on(const char *name)

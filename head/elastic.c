@@ -1,0 +1,133 @@
+#include "head/elastic.h"
+
+#include "common/base/clock.h"
+#include "head/cluster.h"
+
+const uint32_t *elastic_blocks(const struct worker_desc *d, uint32_t tp)
+{
+    for (uint32_t i = 0; i < d->n_elastic; i++) {
+        if (d->elastic[i].tp == tp)
+            return d->elastic[i].n_blocks;
+    }
+    return NULL;
+}
+
+bool elastic_is_shrunk(const struct cluster *c, const struct group *g)
+{
+    return g->tp < c->config.tp;
+}
+
+/* ---- fewer ---- */
+
+bool elastic_may_join(const struct cluster *c, const struct worker *w, uint32_t tp)
+{
+    return placement_may_place(c, w) && elastic_blocks(&w->desc, tp);
+}
+
+/* It ends an old epoch, or reads a shard for one: free within moments, or as soon as it is there.
+ */
+static bool is_coming_free(const struct cluster *c, const struct worker *w)
+{
+    return (w->abort_epoch != 0 || w->held_epoch != 0) && !w->draining && !w->peer->suspect &&
+           w->peer->open && cluster_config_fits(c, w);
+}
+
+static bool may_be_whole(const struct cluster *c, const struct worker *like)
+{
+    uint32_t n = 0;
+    for (const struct worker *w = c->workers; w; w = w->next)
+        n += (placement_may_place(c, w) || is_coming_free(c, w)) && placement_same_kind(w, like);
+    return n >= c->world;
+}
+
+/* Those of one kind that offer it and have been here for so long. */
+static bool are_enough(const struct cluster *c, const struct worker *like, uint32_t tp,
+                       uint64_t here_ns)
+{
+    uint32_t n = 0;
+    for (const struct worker *w = c->workers; w; w = w->next)
+        n += c->now_ns - w->joined_ns >= here_ns && elastic_may_join(c, w, tp) &&
+             placement_same_kind(w, like);
+    return n >= tp * c->config.pp;
+}
+
+static uint32_t largest_tp(const struct cluster *c, const struct worker *like, uint64_t here_ns)
+{
+    uint32_t best = 0;
+    for (const struct worker *w = c->workers; w; w = w->next) {
+        const struct worker_desc *d = &w->desc;
+        if (!placement_may_place(c, w) || !placement_same_kind(w, like))
+            continue;
+        for (uint32_t i = 0; i < d->n_elastic && d->elastic[i].tp > best; i++) {
+            if (are_enough(c, like, d->elastic[i].tp, here_ns))
+                best = d->elastic[i].tp;
+        }
+    }
+    return best;
+}
+
+/* Who has just come may be followed by others, so he is waited for as a lost one is; but only once
+ * more: one that comes and goes all the time must not keep the others from serving. */
+uint32_t elastic_tp_of(const struct cluster *c, const struct worker *like, uint64_t short_since_ns)
+{
+    uint64_t wait_ns = c->config.elastic_wait_ns, waited_ns = c->now_ns - short_since_ns;
+    if (waited_ns < wait_ns || may_be_whole(c, like))
+        return 0;
+    uint32_t tp = largest_tp(c, like, wait_ns);
+    if (tp == largest_tp(c, like, 0))
+        return tp;
+    return waited_ns >= 2 * wait_ns && tp == largest_tp(c, like, 2 * wait_ns) ? tp : 0;
+}
+
+bool elastic_hopes(const struct cluster *c)
+{
+    bool any = false;
+    for (const struct worker *w = c->workers; w && c->config.elastic_tp; w = w->next)
+        any = any || (w->desc.n_elastic > 0 && placement_may_place(c, w));
+    return any;
+}
+
+/* ---- whole again ---- */
+
+/* Not sooner than the wait after it was formed, so that a worker that comes and goes costs it no
+ * more than one formation in that time. */
+static bool could_grow(const struct cluster *c, const struct group *g)
+{
+    uint32_t n = 0;
+    if (g->state != GROUP_READY || !elastic_is_shrunk(c, g) || g->draining ||
+        c->now_ns - g->ready_ns < c->config.elastic_wait_ns)
+        return false;
+    for (const struct worker *w = c->workers; w; w = w->next) {
+        if (w->group == g)
+            n += !w->peer->suspect && w->peer->open;
+        else
+            n += placement_may_place(c, w) && placement_same_kind(w, g->members[0]) &&
+                 c->now_ns - w->free_since_ns >= c->config.settle_ns;
+    }
+    return n >= c->world;
+}
+
+static bool is_growing(const struct cluster *c, const struct group *g)
+{
+    return g->grows && (g->state == GROUP_ABORTING ||
+                        c->now_ns - g->waiting_since_ns < c->config.elastic_wait_ns);
+}
+
+/* One at a time: two would count the same free workers. */
+void elastic_tick(struct cluster *c)
+{
+    struct group *first = NULL;
+    for (uint32_t i = 0; i < c->config.max_groups && c->config.elastic_tp; i++) {
+        struct group *g = c->groups[i];
+        if (g && is_growing(c, g))
+            return;
+        if (g && !first && could_grow(c, g))
+            first = g;
+    }
+    if (!first)
+        return;
+    events_add(c->events, c->now_ns, LOG_INFO, "group_grows", "group=%llu tp=%u whole_tp=%u",
+               (unsigned long long)first->id, first->tp, c->config.tp);
+    first->grows = true;
+    cluster_dissolve(c, first, "it can have all of its ranks again", false);
+}

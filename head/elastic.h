@@ -1,0 +1,32 @@
+#pragma once
+/* Groups of fewer ranks than TP (docs/reliability.md, "Fewer ranks than TP"): when one may be
+ * formed, of how many ranks, and when it is given up to be whole again. A part of cluster.h; with
+ * --elastic-tp alone. */
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CLUSTER_MAX_KV_GROUPS 8u
+
+struct cluster;
+struct group;
+struct worker;
+struct worker_desc;
+
+/* A smaller TP that a worker can be a rank of, and the KV blocks it would hold then. */
+struct worker_shape {
+    uint32_t tp, n_blocks[CLUSTER_MAX_KV_GROUPS];
+};
+
+/* KV blocks of a rank of that TP, by KV group; NULL: the worker can be none. */
+const uint32_t *elastic_blocks(const struct worker_desc *d, uint32_t tp);
+bool elastic_is_shrunk(const struct cluster *c, const struct group *g);
+/* The TP of which workers like this one form a group now: the largest that enough of those who are
+ * free offer. 0: none, or they may soon be more. short_since_ns: since when there has been no whole
+ * group; 0: there never was one. */
+uint32_t elastic_tp_of(const struct cluster *c, const struct worker *like, uint64_t short_since_ns);
+/* Can it be one of that many? */
+bool elastic_may_join(const struct cluster *c, const struct worker *w, uint32_t tp);
+/* Is there anybody of whom groups that wait could be formed, be it with others that come? */
+bool elastic_hopes(const struct cluster *c);
+/* Dissolves a group that can be whole again. */
+void elastic_tick(struct cluster *c);

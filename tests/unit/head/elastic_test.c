@@ -1,0 +1,563 @@
+/* Groups of fewer ranks than TP: when they are formed, of whom, and when they are whole again. */
+#include <jansson.h>
+
+#include "tests/unit/head/core_fixture.h"
+
+#include "head/admin_json.h"
+
+enum { GATEWAY = 7, BLOCKS = 64, BLOCKS_OF_TWO = 20, BLOCKS_OF_ONE = 5 };
+
+static const uint32_t blocks_of_two[] = {BLOCKS_OF_TWO}, blocks_of_one[] = {BLOCKS_OF_ONE};
+static const struct elastic_shape offers[] = {{.tp = 2, .n_blocks = {blocks_of_two, 1}},
+                                              {.tp = 1, .n_blocks = {blocks_of_one, 1}}};
+
+static struct fixture *elastic_new(uint32_t tp)
+{
+    struct fixture *f = fixture_new(tp);
+    f->core->cluster.config.elastic_tp = true;
+    return f;
+}
+
+static struct group *group0(const struct fixture *f)
+{
+    return f->core->cluster.groups[0];
+}
+
+/* Connection i is instance 100 + i with ordinal i - 1. */
+static struct msg elastic_hello(const struct fixture *f, uint8_t conn)
+{
+    struct msg m = worker_hello(100u + conn, conn - 1);
+    m.hello.worker.tp = f->core->cluster.config.tp;
+    m.hello.worker.pp = f->core->cluster.config.pp;
+    m.hello.worker.elastic = offers;
+    m.hello.worker.n_elastic = m.hello.worker.tp == 4 ? 2 : 1;
+    if (m.hello.worker.tp == 2)
+        m.hello.worker.elastic = offers + 1;
+    return m;
+}
+
+static void join_workers(struct fixture *f, uint8_t first, uint8_t last)
+{
+    for (uint8_t i = first; i <= last; i++) {
+        struct msg m = elastic_hello(f, i);
+        say(f, i, &m);
+    }
+}
+
+/* Everybody does what he is told until nothing is asked of anybody any more. */
+static void obey(struct fixture *f)
+{
+    for (uint32_t i = 0; i < f->n_box; i++) {
+        uint8_t conn = f->box[i].to;
+        const struct msg m = f->box[i].m;
+        if (m.type == MSG_FORM && m.form.make_id)
+            say(f, conn,
+                &(struct msg){.type = MSG_COMM_ID,
+                              .comm_id = {m.form.term_epoch, {(const uint8_t *)"id", 2}}});
+        else if (m.type == MSG_JOIN)
+            say(f, conn,
+                &(struct msg){.type = MSG_FORMED, .formed = {.term_epoch = m.join.term_epoch}});
+        else if (m.type == MSG_RESET)
+            say(f, conn,
+                &(struct msg){.type = MSG_FORMED, .formed = {.term_epoch = m.reset.term_epoch}});
+        else if (m.type == MSG_ABORT)
+            say(f, conn, &(struct msg){.type = MSG_ABORTED, .aborted = {m.abort_.term_epoch}});
+    }
+    box_clear(f);
+}
+
+/* Time passes, the connections of alive (bit i) obey. */
+static void live_ms(struct fixture *f, uint64_t ms, uint32_t alive)
+{
+    struct error err = {0};
+    for (uint64_t t = 0; t < ms; t += 250) {
+        wait_ms(f, ms - t < 250 ? ms - t : 250, alive);
+        obey(f);
+        if (!head_core_check(f->core, &err))
+            fail_msg("%s", err.text);
+    }
+}
+
+static void leave(struct fixture *f, uint8_t conn)
+{
+    say(f, conn, &(struct msg){.type = MSG_GOODBYE});
+}
+
+static void expect_group(const struct group *g, uint32_t tp, uint32_t n_blocks)
+{
+    assert_int_equal(g->state, GROUP_READY);
+    assert_int_equal(g->tp, tp);
+    assert_int_equal(g->n_blocks[0], n_blocks);
+}
+
+static void fewer_are_formed_after_the_wait(void **state)
+{
+    struct fixture *f = elastic_new(4);
+    join_workers(f, 1, 4);
+    obey(f);
+    expect_group(group0(f), 4, BLOCKS);
+    leave(f, 2);
+    leave(f, 3);
+    obey(f);
+    assert_int_equal(group0(f)->state, GROUP_WAITING);
+    assert_int_equal(group0(f)->tp, 4);
+    wait_ms(f, 4950, 0x12);
+    assert_null(box_find(f, 1, MSG_FORM));
+    wait_ms(f, 50, 0x12);
+    const struct msg *a = box_find(f, 1, MSG_FORM), *b = box_find(f, 4, MSG_FORM);
+    assert_true(a && b);
+    assert_true(a->form.tp == 2 && a->form.pp == 1 && a->form.rank == 0 && a->form.make_id);
+    assert_true(b->form.tp == 2 && b->form.rank == 1 && b->form.stage == 0);
+    assert_true(a->form.n_comm_addresses == 2 && a->form.n_blocks.ptr[0] == BLOCKS_OF_TWO);
+    obey(f);
+    expect_group(group0(f), 2, BLOCKS_OF_TWO);
+    fixture_free(f);
+}
+
+static void as_many_as_offer_it(void **state)
+{
+    static const struct {
+        bool elastic;
+        uint8_t n_left;      /* of four */
+        uint8_t n_offers[4]; /* of who is left: 2: TP 2 and 1, 1: TP 2 alone, 0: none */
+        uint32_t tp;         /* 4: none is formed */
+    } cases[] = {
+        {true, 3, {2, 2, 2}, 2}, {true, 2, {2, 2}, 2},    {true, 1, {2}, 1},
+        {true, 1, {1}, 4},       {true, 3, {0, 2, 0}, 1}, {true, 3, {0, 2, 1}, 2},
+        {true, 2, {0, 1}, 4},    {true, 3, {0, 0, 0}, 4}, {false, 3, {2, 2, 2}, 4},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        struct fixture *f = elastic_new(4);
+        f->core->cluster.config.elastic_tp = cases[k].elastic;
+        for (uint8_t i = 1; i <= 4; i++) {
+            struct msg m = elastic_hello(f, i);
+            m.hello.worker.n_elastic = cases[k].n_offers[i - 1];
+            say(f, i, &m);
+        }
+        obey(f);
+        for (uint8_t i = 4; i > cases[k].n_left; i--)
+            leave(f, i);
+        live_ms(f, 12000, 0x1E);
+        if (group0(f)->tp != cases[k].tp || head_core_is_ready(f->core) != (cases[k].tp < 4))
+            fail_msg("case %zu: TP %u", k, group0(f)->tp);
+        fixture_free(f);
+    }
+}
+
+static void a_cluster_that_was_never_whole_serves(void **state)
+{
+    struct fixture *f = elastic_new(4);
+    join_workers(f, 1, 1);
+    live_ms(f, 3000, 0x2);
+    join_workers(f, 2, 2);
+    live_ms(f, 1000, 0x6);
+    join_workers(f, 3, 3);
+    live_ms(f, 3500, 0xE);
+    assert_int_equal(f->core->cluster.n_groups, 0); /* not the first alone: the others have come */
+    live_ms(f, 500, 0xE);
+    expect_group(group0(f), 2, BLOCKS_OF_TWO);
+    fixture_free(f);
+}
+
+/* One that is there for a second in every two: the others do not wait for it for ever. */
+static void who_comes_and_goes_keeps_nobody_waiting(void **state)
+{
+    struct fixture *f = elastic_new(4);
+    join_workers(f, 1, 4);
+    obey(f);
+    for (uint8_t i = 2; i <= 4; i++)
+        leave(f, i);
+    obey(f);
+    for (uint32_t s = 0; s < 10; s += 2) { /* with it they could be two */
+        assert_false(head_core_is_ready(f->core));
+        join_workers(f, 2, 2);
+        live_ms(f, 1000, 0x6);
+        leave(f, 2);
+        obey(f);
+        live_ms(f, s < 4 ? 1000 : 0, 0x2);
+        if (s >= 4)
+            break;
+    }
+    live_ms(f, 250, 0x2);
+    expect_group(group0(f), 1, BLOCKS_OF_ONE);
+    uint64_t epoch = group0(f)->epoch;
+    for (uint32_t i = 0; i < 20; i++) { /* nor does it disturb them: three are missing */
+        join_workers(f, 2, 2);
+        live_ms(f, 1000, 0x6);
+        leave(f, 2);
+    }
+    assert_int_equal(group0(f)->epoch, epoch);
+    fixture_free(f);
+}
+
+static void spares_stay_spares(void **state)
+{
+    struct fixture *f = elastic_new(4);
+    join_workers(f, 1, 6);
+    live_ms(f, 20000, 0x7E);
+    assert_int_equal(f->core->cluster.n_groups, 1);
+    expect_group(group0(f), 4, BLOCKS);
+    fixture_free(f);
+}
+
+static void whole_groups_come_first(void **state)
+{
+    struct fixture *f = elastic_new(4);
+    join_workers(f, 1, 8);
+    obey(f);
+    assert_int_equal(f->core->n_live, 2);
+    leave(f, 2);
+    leave(f, 7);
+    live_ms(f, 1000, 0x17A);
+    assert_int_equal(f->core->n_live, 1);
+    expect_group(group0(f), 4, BLOCKS);
+    live_ms(f, 5000, 0x17A);
+    expect_group(f->core->cluster.groups[1], 2, BLOCKS_OF_TWO);
+    fixture_free(f);
+}
+
+/* TP 4, of which two are lost and two are left; connection 7 is a gateway. */
+static struct fixture *shrunk_to_two(void)
+{
+    struct fixture *f = elastic_new(4);
+    join_workers(f, 1, 4);
+    say_gateway_hello(f, GATEWAY, 9);
+    obey(f);
+    leave(f, 3);
+    leave(f, 4);
+    obey(f);
+    live_ms(f, 5250, 0x86);
+    expect_group(group0(f), 2, BLOCKS_OF_TWO);
+    return f;
+}
+
+static void it_is_whole_again_when_they_are_back(void **state)
+{
+    struct fixture *f = shrunk_to_two();
+    uint64_t epoch = group0(f)->epoch;
+    join_workers(f, 3, 3);
+    live_ms(f, 6000, 0x8E);
+    assert_int_equal(group0(f)->epoch, epoch); /* three are not four */
+    join_workers(f, 4, 4);
+    wait_ms(f, 250, 0x9E);
+    assert_null(box_find(f, 1, MSG_ABORT)); /* not settled yet */
+    wait_ms(f, 100, 0x9E);
+    assert_non_null(box_find(f, 1, MSG_ABORT));
+    obey(f);
+    live_ms(f, 500, 0x9E);
+    expect_group(group0(f), 4, BLOCKS);
+    for (uint32_t i = 0; i < 4; i++) /* in the seats that their ordinals ask for */
+        assert_int_equal(group0(f)->members[i]->peer->instance, 101 + i);
+    assert_int_equal(f->core->cluster.n_formation_failures, 0);
+    fixture_free(f);
+}
+
+/* Two ranks come and go: no more formations, up or down, than one in each wait. */
+static void it_does_not_flap(void **state)
+{
+    static const struct {
+        uint32_t up_ms, down_ms, least, most;
+    } cases[] = {{250, 250, 0, 0}, {1500, 6000, 2, 12}, {7000, 6000, 2, 12}, {500, 5500, 0, 12}};
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        struct fixture *f = shrunk_to_two();
+        uint64_t first = f->core->cluster.n_formations;
+        for (uint32_t ms = 0; ms < 60000; ms += cases[k].up_ms + cases[k].down_ms) {
+            join_workers(f, 3, 4);
+            live_ms(f, cases[k].up_ms, 0x9E);
+            leave(f, 3);
+            leave(f, 4);
+            obey(f);
+            live_ms(f, cases[k].down_ms, 0x86);
+        }
+        uint64_t n = f->core->cluster.n_formations - first;
+        if (n < cases[k].least || n > cases[k].most)
+            fail_msg("case %zu: %llu formations in a minute", k, (unsigned long long)n);
+        fixture_free(f);
+    }
+}
+
+/* What ends a group that is shrunk does not make it wait again. */
+static void trouble_of_a_shrunk_group_is_short(void **state)
+{
+    struct fixture *f = shrunk_to_two();
+    uint64_t epoch = group0(f)->epoch;
+    say(f, 1, &(struct msg){.type = MSG_COMM_ERROR, .comm_error = {.term_epoch = epoch}});
+    obey(f);
+    live_ms(f, 250, 0x86);
+    expect_group(group0(f), 2, BLOCKS_OF_TWO);
+    assert_true(group0(f)->epoch > epoch);
+    leave(f, 2);
+    obey(f);
+    live_ms(f, 250, 0x82);
+    expect_group(group0(f), 1, BLOCKS_OF_ONE);
+    fixture_free(f);
+}
+
+static void a_rank_that_reads_its_shard_is_waited_for(void **state)
+{
+    struct fixture *f = elastic_new(4);
+    join_workers(f, 1, 4);
+    obey(f);
+    uint64_t epoch = group0(f)->epoch;
+    leave(f, 3);
+    leave(f, 4);
+    struct msg loads = {.type = MSG_HEARTBEAT, .heartbeat = {.load_permille = 10}};
+    for (uint32_t s = 0; s < 40; s++) { /* connection 2 answers Abort when it is done */
+        loads.heartbeat.load_permille++;
+        say(f, 2, &loads);
+        if (s == 0)
+            say(f, 1, &(struct msg){.type = MSG_ABORTED, .aborted = {epoch}});
+        wait_ms(f, 1000, 0x2);
+        assert_null(box_find(f, 1, MSG_FORM));
+        box_clear(f);
+    }
+    beat(f, 2);
+    say(f, 2, &(struct msg){.type = MSG_ABORTED, .aborted = {epoch}});
+    live_ms(f, 250, 0x6);
+    expect_group(group0(f), 2, BLOCKS_OF_TWO);
+    fixture_free(f);
+}
+
+/* Results come from the first rank of the last stage, which is another one then. */
+static void stages_stay(void **state)
+{
+    struct fixture *f = elastic_new(2);
+    f->core->cluster.config.pp = f->core->config.cluster.pp = 2;
+    f->core->cluster.world = 4;
+    join_workers(f, 1, 4);
+    obey(f);
+    expect_group(group0(f), 2, BLOCKS);
+    leave(f, 2);
+    obey(f);
+    wait_ms(f, 5000, 0x1A);
+    uint32_t seats = 0;
+    for (uint8_t i = 1; i <= 4; i++) {
+        const struct msg *m = box_find(f, i, MSG_FORM);
+        if (!m)
+            continue;
+        assert_true(m->form.tp == 1 && m->form.pp == 2 && m->form.rank == 0);
+        seats |= 1u << m->form.stage;
+    }
+    assert_int_equal(seats, 3);
+    obey(f);
+    expect_group(group0(f), 1, BLOCKS_OF_ONE);
+    fixture_free(f);
+}
+
+/* ---- requests ---- */
+
+static const uint32_t ids[3] = {5, 6, 7};
+
+static void submit(struct fixture *f, uint64_t lo, uint32_t max_tokens, uint64_t deadline_ms)
+{
+    struct msg m = {.type = MSG_SUBMIT,
+                    .submit = {.id = {1, lo},
+                               .attempt = 1,
+                               .n_prompt = 3,
+                               .ids = {ids, 3},
+                               .deadline_ms = deadline_ms,
+                               .sampling = {.top_p = 1,
+                                            .repetition_penalty = 1,
+                                            .n_logprobs = -1,
+                                            .n_prompt_logprobs = -1,
+                                            .max_tokens = max_tokens}}};
+    say(f, GATEWAY, &m);
+}
+
+static const struct request *request_of(const struct fixture *f, uint64_t lo)
+{
+    return request_table_find(f->core->requests, (struct request_id){1, lo}, 0);
+}
+
+static bool runs(const struct fixture *f, uint64_t lo)
+{
+    return request_of(f, lo)->i_group != NO_GROUP;
+}
+
+static void what_does_not_fit_waits_for_the_whole(void **state)
+{
+    struct fixture *f = elastic_new(4);
+    join_workers(f, 1, 4);
+    say_gateway_hello(f, GATEWAY, 9);
+    obey(f);
+    submit(f, 1, 400, 0); /* 403 ids: 26 blocks of 64 */
+    submit(f, 2, 100, 0);
+    assert_true(runs(f, 1) && runs(f, 2));
+    leave(f, 3);
+    leave(f, 4);
+    obey(f);
+    live_ms(f, 5250, 0x86);
+    expect_group(group0(f), 2, BLOCKS_OF_TWO);
+    assert_true(!runs(f, 1) && runs(f, 2));
+    submit(f, 3, 400, 0);
+    submit(f, 4, 400, 2000);
+    submit(f, 5, 317, 0); /* 320 ids, of which the last is never run: all of the 20 blocks */
+    submit(f, 6, 319, 0); /* 322: one more */
+    assert_true(!runs(f, 3) && !runs(f, 4) && runs(f, 5) && !runs(f, 6));
+    json_t *s = admin_json_status(f->core, false);
+    char *text = json_dumps(json_object_get(s, "warnings"), 0);
+    assert_non_null(strstr(text, "group 0 serves with tp 2 of 4: it waits for 2 more workers; 4 "
+                                 "requests wait for more KV blocks"));
+    const json_t *g = json_array_get(json_object_get(s, "groups"), 0);
+    assert_int_equal(json_integer_value(json_object_get(g, "tp")), 2);
+    assert_int_equal(json_integer_value(json_object_get(g, "whole_tp")), 4);
+    assert_int_equal(json_array_size(json_object_get(g, "workers")), 2);
+    free(text);
+    json_decref(s);
+    struct head_stats stats;
+    head_core_get_stats(f->core, &stats);
+    assert_int_equal(stats.n_groups_shrunk, 1);
+    wait_ms(f, 2050, 0x86);
+    const struct msg *t = box_find(f, GATEWAY, MSG_TOKENS); /* its deadline counts */
+    assert_non_null(t);
+    assert_int_equal(t->tokens.items[0].id.lo, 4);
+    assert_int_equal(t->tokens.items[0].finish, FINISH_TIMEOUT);
+    obey(f);
+    join_workers(f, 3, 4);
+    live_ms(f, 4000, 0x9E);
+    expect_group(group0(f), 4, BLOCKS);
+    assert_true(runs(f, 1) && runs(f, 2) && runs(f, 3) && runs(f, 5) && runs(f, 6));
+    head_core_get_stats(f->core, &stats);
+    assert_true(stats.n_failed == 1 && stats.n_groups_shrunk == 0); /* the deadline's alone */
+    fixture_free(f);
+}
+
+/* Another group has room: who fits into it alone goes there. */
+static void what_does_not_fit_goes_to_a_whole_group(void **state)
+{
+    struct fixture *f = elastic_new(2);
+    for (uint8_t i = 1; i <= 4; i++) {
+        struct msg m = elastic_hello(f, i);
+        say(f, i, &m);
+    }
+    say_gateway_hello(f, GATEWAY, 9);
+    obey(f);
+    leave(f, 1);
+    obey(f);
+    live_ms(f, 5250, 0x9C);
+    expect_group(group0(f), 1, BLOCKS_OF_ONE);
+    for (uint64_t k = 1; k <= 4; k++) {
+        submit(f, k, 200, 0);
+        assert_int_equal(request_of(f, k)->i_group, 1);
+    }
+    leave(f, 3);
+    leave(f, 4);
+    obey(f);
+    live_ms(f, 500, 0x84);
+    for (uint64_t k = 1; k <= 4; k++)
+        assert_false(runs(f, k));
+    fixture_free(f);
+}
+
+/* ---- a new head ---- */
+
+static void say_held(struct fixture *f, uint8_t conn, uint32_t rank, uint32_t group_tp)
+{
+    struct msg m = elastic_hello(f, conn);
+    m.hello.term_seen = 5;
+    m.hello.worker.term_epoch = 5ull << 32 | 3;
+    m.hello.worker.rank = rank;
+    m.hello.worker.group_tp = group_tp;
+    m.hello.worker.step_received = m.hello.worker.step_executed = 40;
+    say(f, conn, &m);
+}
+
+static void a_shrunk_group_is_adopted(void **state)
+{
+    struct fixture *f = elastic_new(4);
+    say_held(f, 3, 1, 2);
+    say_held(f, 2, 0, 2);
+    wait_ms(f, 50, 0xC);
+    const struct msg *m = box_find(f, 3, MSG_RESET);
+    assert_true(m && m->reset.old_term_epoch == (5ull << 32 | 3));
+    obey(f);
+    expect_group(group0(f), 2, BLOCKS_OF_TWO);
+    assert_int_equal(group0(f)->members[1]->peer->instance, 103);
+    join_workers(f, 1, 1);
+    join_workers(f, 4, 4);
+    live_ms(f, 6000, 0x1E);
+    expect_group(group0(f), 4, BLOCKS);
+    fixture_free(f);
+}
+
+static void others_are_not(void **state)
+{
+    static const struct {
+        bool elastic;
+        uint32_t rank, group_tp; /* of the second of two */
+    } cases[] = {{false, 1, 2}, {true, 1, 3}, {true, 1, 4}, {true, 2, 2}, {true, 0, 2}};
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        struct fixture *f = elastic_new(4);
+        f->core->cluster.config.elastic_tp = cases[k].elastic;
+        say_held(f, 1, 0, 2);
+        say_held(f, 2, cases[k].rank, cases[k].group_tp);
+        for (uint32_t s = 0; s < 4 && !box_find(f, 1, MSG_ABORT); s++)
+            wait_ms(f, 1000, 0x6);
+        if (!box_find(f, 1, MSG_ABORT) || box_find(f, 1, MSG_RESET) || box_find(f, 2, MSG_RESET))
+            fail_msg("case %zu", k);
+        obey(f);
+        live_ms(f, 10000, 0x6); /* and then they are the beginning of a group like any */
+        assert_int_equal(head_core_is_ready(f->core), cases[k].elastic);
+        fixture_free(f);
+    }
+}
+
+/* The head and a rank were lost at once: the three that are left are no spares of the other group.
+ */
+static void what_is_left_of_an_old_group_is_one(void **state)
+{
+    struct fixture *f = elastic_new(2);
+    for (uint8_t i = 1; i <= 3; i++) {
+        struct msg m = elastic_hello(f, i);
+        m.hello.term_seen = 5;
+        m.hello.worker.term_epoch = 5ull << 32 | (i < 3 ? 1 : 2);
+        m.hello.worker.group_id = i < 3 ? 0 : 1;
+        m.hello.worker.rank = (i - 1) % 2;
+        say(f, i, &m);
+    }
+    live_ms(f, 9000, 0xE);
+    assert_int_equal(f->core->n_live, 2);
+    fixture_free(f);
+}
+
+static void impossible_shapes_are_refused(void **state)
+{
+    static const uint32_t n_blocks[] = {0, 1u << 30};
+    for (size_t k = 0; k < 2; k++) {
+        struct fixture *f = elastic_new(4);
+        struct elastic_shape shape = {.tp = 2, .n_blocks = {&n_blocks[k], 1}};
+        struct msg m = elastic_hello(f, 1);
+        m.hello.worker.elastic = &shape;
+        m.hello.worker.n_elastic = 1;
+        say(f, 1, &m);
+        const struct msg *refused = box_find(f, 1, MSG_REFUSED);
+        assert_non_null(refused);
+        assert_non_null(strstr(refused->refused.text.ptr, "as a rank of --tp 2"));
+        fixture_free(f);
+    }
+}
+
+int main(void)
+{
+    log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fewer_are_formed_after_the_wait),
+        cmocka_unit_test(as_many_as_offer_it),
+        cmocka_unit_test(a_cluster_that_was_never_whole_serves),
+        cmocka_unit_test(who_comes_and_goes_keeps_nobody_waiting),
+        cmocka_unit_test(spares_stay_spares),
+        cmocka_unit_test(whole_groups_come_first),
+        cmocka_unit_test(it_is_whole_again_when_they_are_back),
+        cmocka_unit_test(it_does_not_flap),
+        cmocka_unit_test(trouble_of_a_shrunk_group_is_short),
+        cmocka_unit_test(a_rank_that_reads_its_shard_is_waited_for),
+        cmocka_unit_test(stages_stay),
+        cmocka_unit_test(what_does_not_fit_waits_for_the_whole),
+        cmocka_unit_test(what_does_not_fit_goes_to_a_whole_group),
+        cmocka_unit_test(a_shrunk_group_is_adopted),
+        cmocka_unit_test(others_are_not),
+        cmocka_unit_test(what_is_left_of_an_old_group_is_one),
+        cmocka_unit_test(impossible_shapes_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
