@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/admin_client.h"
 #include "cli/command.h"
 #include "cli/tables.h"
 #include "common/net/keys.h"
@@ -15,6 +16,9 @@ const struct option_spec keys_specs[] = {
                "a new key for head, worker, gateway or operator, beside the old one"),
     OPT_STRING(keys_options, retire, "retire", NULL,
                "the end of --rotate: that role's old key is not taken any more"),
+    OPT_BOOL(keys_options, reload, "reload", NULL,
+             "has the head at --address take up the head.key of its own folder, without a restart"),
+    ADMIN_ROWS,
 };
 const size_t keys_n_specs = sizeof keys_specs / sizeof keys_specs[0];
 
@@ -50,6 +54,20 @@ static enum status make_token(const struct keys_options *o, char *out, size_t si
 
 /* ---- changing keys ---- */
 
+static enum status reload(const struct keys_options *o, struct error *err)
+{
+    json_t *answer = NULL;
+    TRY(admin_call(&o->admin, "POST", "/api/keys", "{\"reload\":true}", &answer, err));
+    const char *key = json_string_value(json_object_get(answer, "head_key"));
+    bool changed = json_is_true(json_object_get(answer, "changed"));
+    printf("the head at %s %s (%s)\n", o->admin.address,
+           changed ? "takes up its new key: peers are back in about a second"
+                   : "has the key of its folder already",
+           key ? key : "?");
+    json_decref(answer);
+    return STATUS_OK;
+}
+
 static enum peer_role role_named(const char *name)
 {
     static const enum peer_role roles[] = {ROLE_HEAD, ROLE_WORKER, ROLE_GATEWAY, ROLE_OPERATOR};
@@ -67,8 +85,10 @@ static void print_steps_of_head(const char *dir)
         "read it\n   at their next connection and try both keys. (A worker that joined by a "
         "token knows one key\n   only: start it again with --keys-dir, or with a new token after "
         "step 2.)\n"
-        "2. Copy head.key and head.pub to the head's folder and start the head again: requests "
-        "pause\n   for about two seconds, none fails.\n"
+        "2. Copy head.key and head.pub to the folder of every head, then\n   cox keys --reload "
+        "--address "
+        "HOST:8265\n   for the one that serves (or start it again): requests pause for about a "
+        "second, none fails.\n"
         "3. When all workers and gateways are back (`cox status`):\n"
         "   cox keys --keys-dir %s --retire head\n   and copy head.pub once more.\n",
         dir, dir, dir);
@@ -121,7 +141,9 @@ static int run(const struct command_line *line, int argc, char **argv, bool toke
     int code;
     if (command_parse(line, argc, argv, &o, &res, &code)) {
         enum status s = STATUS_OK;
-        if (!o.keys_dir)
+        if (o.reload)
+            s = reload(&o, &err);
+        else if (!o.keys_dir)
             s = error_set(&err, STATUS_INVALID, "--keys-dir DIR: which folder?");
         else if (o.rotate || o.retire)
             s = change_keys(&o, &err);
@@ -129,10 +151,10 @@ static int run(const struct command_line *line, int argc, char **argv, bool toke
             s = token ? make_token(&o, text, sizeof text, &err) : keys_make_dir(o.keys_dir, &err);
         if (s != STATUS_OK) {
             fprintf(stderr, "cox %s: %s\n", argv[0], err.text);
-            code = s == STATUS_INVALID ? EXIT_USAGE : EXIT_FAILED;
+            code = s == STATUS_INVALID && !o.reload ? EXIT_USAGE : EXIT_FAILED;
         } else if (token) {
             printf("%s\n", text);
-        } else if (!o.rotate && !o.retire) {
+        } else if (!o.rotate && !o.retire && !o.reload) {
             printf("keys are in %s\n", o.keys_dir);
         }
     }
@@ -142,10 +164,10 @@ static int run(const struct command_line *line, int argc, char **argv, bool toke
 
 int cmd_keys(int argc, char **argv)
 {
-    const struct command_line line = {.usage =
-                                          "cox keys --keys-dir DIR [--rotate ROLE | --retire ROLE]",
-                                      .specs = keys_specs,
-                                      .n_specs = keys_n_specs};
+    const struct command_line line = {
+        .usage = "cox keys --keys-dir DIR [--rotate ROLE | --retire ROLE], or cox keys --reload",
+        .specs = keys_specs,
+        .n_specs = keys_n_specs};
     return run(&line, argc, argv, false);
 }
 

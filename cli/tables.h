@@ -94,7 +94,9 @@ extern const struct option_spec run_batch_specs[];
 extern const size_t run_batch_n_specs;
 
 struct keys_options {
+    struct admin_access admin; /* the first: its rows are shared */
     const char *keys_dir, *head, *rotate, *retire;
+    bool reload;
 };
 extern const struct option_spec keys_specs[], join_token_specs[];
 extern const size_t keys_n_specs, join_token_n_specs;

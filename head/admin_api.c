@@ -19,6 +19,8 @@ struct admin_api {
     const char *key;
     bool metrics_public;
     const struct standby *standby;
+    admin_take_key_fn *take_key;
+    void *ctx; /* of take_key */
 };
 
 /* ---- answers ---- */
@@ -196,6 +198,27 @@ static void post_drain(struct admin_api *a, struct http_request *r)
     json_decref(in);
 }
 
+/* {"reload": true}. The answer is given before the connections of peers end. */
+static void post_keys(struct admin_api *a, struct http_request *r)
+{
+    if (!wants_json(r))
+        return;
+    struct error err = {0};
+    char fingerprint[KEYS_FINGERPRINT_BYTES] = "";
+    bool changed = false;
+    json_t *in = body_json(r);
+    enum status s = STATUS_INVALID;
+    if (json_is_true(json_object_get(in, "reload")))
+        s = a->take_key(a->ctx, fingerprint, &changed, &err);
+    else
+        error_set(&err, s, "wanted: {\"reload\": true}");
+    if (s == STATUS_OK)
+        answer_json(r, 200, json_pack("{s:s, s:b}", "head_key", fingerprint, "changed", changed));
+    else
+        answer_error(r, s == STATUS_NOT_FOUND ? 404 : 400, err.text);
+    json_decref(in);
+}
+
 static void get_dashboard(struct admin_api *a, struct http_request *r)
 {
     static const struct http_header_kv headers[] = {
@@ -221,6 +244,7 @@ static const struct route {
     {"POST", "/api/drain", false, post_drain},
     {"GET", "/api/adapters", false, get_adapters},
     {"POST", "/api/adapters", false, post_adapters},
+    {"POST", "/api/keys", false, post_keys},
 };
 
 /* ---- who may ask ---- */
@@ -324,6 +348,8 @@ enum status admin_api_start(struct loop *l, const struct admin_api_options *o,
     a->key = o->key;
     a->metrics_public = o->metrics_public;
     a->standby = o->standby;
+    a->take_key = o->take_key;
+    a->ctx = o->ctx;
     a->metrics = head_metrics_new(o->model ? o->model : "");
     head_metrics_attach(a->metrics, a->core);
     a->common = (struct admin_options){.loop = l,

@@ -6,8 +6,14 @@
  */
 #include "common/base/metrics.h"
 #include "common/net/http_server.h"
+#include "common/net/keys.h"
 #include "head/core.h"
 #include "head/standby.h"
+
+/* Takes up the head's own key as its folder has it now. fingerprint: of that; changed: it was
+ * another. */
+typedef enum status admin_take_key_fn(void *ctx, char fingerprint[KEYS_FINGERPRINT_BYTES],
+                                      bool *changed, struct error *err);
 
 struct admin_api_options {
     const char *host;
@@ -16,6 +22,8 @@ struct admin_api_options {
     const char *model; /* for metric labels; NULL: none */
     bool metrics_public;
     const struct standby *standby; /* borrowed; NULL: this head alone serves */
+    admin_take_key_fn *take_key;
+    void *ctx; /* of take_key */
 };
 
 struct admin_api;

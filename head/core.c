@@ -89,6 +89,11 @@ static void flush_step_log(struct head_core *h)
                    log_quote(why.text));
 }
 
+void head_core_forgive(struct head_core *h, uint64_t ns)
+{
+    peers_forgive(&h->peers, ns);
+}
+
 void head_core_free(struct head_core *h)
 {
     if (!h)

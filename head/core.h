@@ -84,6 +84,8 @@ uint32_t head_core_desired_workers(const struct head_core *h);
 /* A head that has waited begins to serve: who is here was nobody until now, and is not known yet.
  */
 void head_core_forget_scale(struct head_core *h);
+/* Every connection was ended by us: nobody is blamed for being silent for so long. */
+void head_core_forgive(struct head_core *h, uint64_t ns);
 void head_core_get_stats(const struct head_core *h, struct head_stats *out);
 /* Histograms that the core fills from now on: how long ranks wait for their next plan, and the
  * tokens of a step. Borrowed; NULL: nobody asks. */

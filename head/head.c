@@ -15,6 +15,8 @@
 #include "head/step_log_file.h"
 
 #define BUS_HWM     4096u
+#define REBIND_NS   (5 * NS_PER_S) /* the port is another's by then */
+#define REBIND_MS   10
 #define OTHER_FILES 128u /* than peers' connections: the admin port's among them */
 
 struct head {
@@ -34,6 +36,8 @@ struct head {
     char endpoint[300];
     char admin_key[256];
     uint64_t instance;
+    struct loop_timer *rebind; /* NULL: the bus is bound, or was never */
+    uint64_t rebind_until_ns;
     bool dirty; /* frames came since the last turn */
     bool failed;
 };
@@ -189,6 +193,59 @@ static enum status bind_bus(struct head *h, struct error *err)
     return bus_bind(h->loop, &h->bus_options, &handlers, &h->bus, err);
 }
 
+static void cannot_serve(struct head *h, const struct error *err)
+{
+    log_error("cannot_serve", "status=%s error=%s", status_name(err->status), log_quote(err->text));
+    h->failed = true;
+    head_stop(h);
+}
+
+/* ---- another key of our own ---- */
+
+/* The socket with the old key lets go of the port a moment after it is closed. Peers find the new
+ * one a few hundred milliseconds later (common/net/bus.c), and say Hello as after a lost link. */
+static void on_rebind(void *ctx)
+{
+    struct head *h = ctx;
+    struct error err = {0};
+    char fingerprint[KEYS_FINGERPRINT_BYTES];
+    enum status s = bus_rebind(h->bus, &h->bus_options.keys, &err);
+    if (s == STATUS_EXISTS && loop_now_ns(h->loop) < h->rebind_until_ns)
+        return;
+    loop_timer_stop(h->rebind);
+    h->rebind = NULL;
+    head_core_forgive(h->core, NS_PER_S);
+    keys_fingerprint(h->bus_options.keys.public_key, fingerprint);
+    if (s == STATUS_OK)
+        log_info("head_key_taken", "key=%s endpoint=%s", fingerprint, bus_endpoint(h->bus));
+    else
+        cannot_serve(h, &err);
+}
+
+static enum status take_key(void *ctx, char fingerprint[KEYS_FINGERPRINT_BYTES], bool *changed,
+                            struct error *err)
+{
+    struct head *h = ctx;
+    struct curve_keys next;
+    if (!h->keys_dir)
+        return error_set(err, STATUS_UNSUPPORTED, "this head has no keys: it runs --insecure");
+    enum status s = keys_load(h->keys_dir, ROLE_HEAD, &next, err);
+    if (s != STATUS_OK)
+        return s;
+    keys_fingerprint(next.public_key, fingerprint);
+    *changed = strcmp(next.public_key, h->bus_options.keys.public_key) != 0;
+    if (*changed) {
+        h->bus_options.keys = next;
+        h->rebind_until_ns = loop_now_ns(h->loop) + REBIND_NS;
+        if (!h->rebind)
+            h->rebind = loop_timer_start(h->loop, REBIND_MS, REBIND_MS, on_rebind, h);
+        if (h->standby)
+            standby_keys_changed(h->standby);
+    }
+    explicit_bzero(&next, sizeof next);
+    return STATUS_OK;
+}
+
 /* ---- the lease ---- */
 
 static void on_serve(void *ctx, uint64_t term)
@@ -204,9 +261,7 @@ static void on_serve(void *ctx, uint64_t term)
                  (unsigned long long)term);
         return;
     }
-    log_error("cannot_serve", "status=%s error=%s", status_name(err.status), log_quote(err.text));
-    h->failed = true;
-    head_stop(h);
+    cannot_serve(h, &err);
 }
 
 /* Those that the bus serves with, or would. */
@@ -290,7 +345,9 @@ static enum status start(struct head *h, const struct head_options *o, struct er
                                   .key = h->admin_key[0] ? h->admin_key : NULL,
                                   .metrics_public = o->metrics_public,
                                   .model = o->model,
-                                  .standby = h->standby};
+                                  .standby = h->standby,
+                                  .take_key = take_key,
+                                  .ctx = h};
     return admin_api_start(h->loop, &a, h->core, &h->admin, err);
 }
 
@@ -323,6 +380,7 @@ void head_free(struct head *h)
     if (!h)
         return;
     loop_timer_stop(h->tick);
+    loop_timer_stop(h->rebind);
     key_watch_free(h->key_watch);
     admin_api_free(h->admin);
     standby_free(h->standby);

@@ -44,6 +44,11 @@ static void learn_keys(struct standby *s)
     store_set_keys(s->store, s->keys);
 }
 
+void standby_keys_changed(struct standby *s)
+{
+    learn_keys(s);
+}
+
 /* "INSTANCE ADDRESS KEYS" without the keys, which it gives; "": a head that does not say. */
 static const char *split_keys(char *holder)
 {

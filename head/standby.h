@@ -29,6 +29,8 @@ const char *standby_holder(const struct standby *s);
 const char *standby_warning(const struct standby *s, uint32_t i);
 /* A peer has seen a term that is another head's: lease_see_term. */
 void standby_see_term(struct standby *s, uint64_t term);
+/* read_keys has something new to say. */
+void standby_keys_changed(struct standby *s);
 /* Before the process ends: the other one need not wait for the TTL. on_released follows, at the
  * latest after a moment; false: there is nothing to release. */
 bool standby_release(struct standby *s);

@@ -652,6 +652,15 @@ void bus_swap_authorized(struct bus *b, struct authorized *mine, struct authoriz
     *next = old;
 }
 
+enum status bus_rebind(struct bus *b, const struct curve_keys *keys, struct error *err)
+{
+    assert(b->is_router);
+    if (!b->insecure)
+        b->keys = *keys;
+    close_ports(b);
+    return open_socket(b, err);
+}
+
 void bus_close(struct bus *b)
 {
     if (!b)

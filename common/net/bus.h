@@ -59,4 +59,8 @@ MUST_USE enum status bus_reconnect(struct bus *b, struct error *err);
 /* ROUTER: exchanges what the two hold, mine being bus_options.authorized: next handshakes go by it,
  * connections that there are stay. b may be NULL: not bound yet. */
 void bus_swap_authorized(struct bus *b, struct authorized *mine, struct authorized *next);
+/* ROUTER: ends all connections and listens at the same address again, with another key of its own.
+ * Not from on_frame. STATUS_EXISTS: the port is not free yet, as it is a moment after every call:
+ * once more, soon; until then nothing is sent or comes. */
+MUST_USE enum status bus_rebind(struct bus *b, const struct curve_keys *keys, struct error *err);
 void bus_close(struct bus *b); /* linger 0; NULL is fine */

@@ -42,6 +42,12 @@ def keys(c, *args, code=0):
     return done.stdout + done.stderr
 
 
+def reload(c, code=0):
+    done = run_cox("keys", "--reload", "--address", f"127.0.0.1:{c.admin_port}")
+    assert done.returncode == code, done.stderr
+    return done.stdout + done.stderr
+
+
 def first_line(c, name):
     return (c.keys / name).read_text().splitlines()[0]
 
@@ -73,7 +79,7 @@ def test_every_key_is_rotated_under_load(tmp_path):
         c.start_gateway(c.head_port)
         c.keys = operators
         wait_for("/health is 200", lambda: get(c.url + "/health")[0] == 200)
-        pids = {n: p.pid for n, p in c.started.items() if n != "head"}
+        pids = {n: p.pid for n, p in c.started.items()}
         load = [Load(c.url, f"client {i}") for i in range(4)]
         old = {n: first_line(c, f"{n}.pub") for n in ("head", "gateway", "worker", "operator")}
 
@@ -105,9 +111,8 @@ def test_every_key_is_rotated_under_load(tmp_path):
         for n in ("gateway", "worker"):
             copy(c, of[n], "head.pub")
         copy(c, of["head"], "head.key", "head.pub")
-        c.started["head"].kill()
-        c.started["head"].wait()
-        start_head()
+        assert "takes up its new key" in reload(c)
+        wait_for("it has", lambda: "head_key_taken" in c.log("head"))
         n_before = [t.n for t in load]
         wait_for("requests end again", lambda: all(t.n > n + 1 for t, n in zip(load, n_before)), 40)
         keys(c, "--retire", "head")
@@ -155,6 +160,32 @@ def test_on_one_machine(tmp_path):
         t.join(120 * SLOW)
         assert [g.texts for g in got] == [{0: oracle.text(p, n, temperature=0)} for p in prompts]
         keys(c, "--retire", "head")
+
+
+def test_the_head_takes_its_key_under_streams(tmp_path):
+    """No restart: the same head, the same streams, twice; what is wrong with the folder changes nothing."""
+    prompts = [f"stream {i} through the head's keys" for i in range(4)]
+    n, steps = 900, []  # 10 ms a token
+    with Cluster("--keys-dir", tmp_path / "keys", "--null-step-us", 10000) as c:
+        c.keys, pids = tmp_path / "keys", c.pids()
+        assert "already" in reload(c)
+        right = (c.keys / "head.key").read_bytes()
+
+        def change(got):
+            if len(steps) < 2 and got.n_chunks > 100 + 400 * len(steps):
+                steps.append(keys(c, "--rotate", "head") + reload(c))
+                keys(c, "--retire", "head")
+
+        assert len(right) > 40
+        done = run(c, [{"prompt": p, "max_tokens": n, "temperature": 0, "ignore_eos": True} for p in prompts], on_event=change)
+        assert [g.texts for g in done] == [{0: oracle.text(p, n, temperature=0)} for p in prompts]
+        assert len(steps) == 2 and all("takes up its new key" in s and "--reload" in s for s in steps), steps
+        assert c.log().count("head_key_taken") == 2 and c.pids() == pids
+        assert "already" in reload(c)
+        (c.keys / "head.key").write_bytes(right)  # of the pair before: not the one of head.pub
+        assert "does not belong" in reload(c, code=1)
+        assert c.log().count("head_key_taken") == 2
+        assert httpx.post(c.url + "/v1/completions", json={"prompt": "a", "max_tokens": 5}, timeout=20 * SLOW).status_code == 200
 
 
 def test_a_stolen_key_is_out(tmp_path):

@@ -111,6 +111,7 @@ def test_one_serves_and_one_waits(heads, redis):
         said = cox(*command, b)
         assert said.returncode == 0 and f":{a.port} serves" in said.stderr and said.stderr.count("\n") == 1, said.stderr
         assert cox(*command, a).stderr == ""
+    assert "--insecure" in cox("keys", "--reload", a).stderr and "standby" in cox("keys", "--reload", b).stderr
     code, text = post(b, "/api/drain", {"worker": "all", "on": True})
     assert code == 409 and str(a.port) in text
     term = a.term()

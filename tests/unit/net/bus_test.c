@@ -283,6 +283,64 @@ static void test_keys_of_a_folder_are_tried_and_read_again(void **state)
     assert_int_equal(system(command), 0);
 }
 
+static void rebind(struct pair *p, const struct curve_keys *keys)
+{
+    struct error err = {0};
+    enum status s = bus_rebind(p->head.bus, keys, &err);
+    for (int n = 0; s == STATUS_EXISTS && n < GIVE_UP_MS; n++) {
+        assert_int_equal(bus_send(p->head.bus, p->head.peer, STR("nobody")), STATUS_CLOSED);
+        usleep(1000);
+        s = bus_rebind(p->head.bus, keys, &err);
+    }
+    if (s != STATUS_OK)
+        fail_msg("%s", err.text);
+}
+
+/* The head's key changes while it listens: who has both public keys comes back to the same port by
+ * itself, as a new peer; who has the old one alone does not. */
+static void test_a_head_takes_another_key(void **state)
+{
+    struct pair p;
+    struct curve_keys next;
+    char dir[] = "/tmp/coxtest-bus-XXXXXX", command[64], endpoint[256];
+    assert_non_null(mkdtemp(dir));
+    pair_init(&p);
+    head_open(&p, false);
+    snprintf(endpoint, sizeof endpoint, "%s", bus_endpoint(p.head.bus));
+    assert_int_equal(keys_generate(&next, NULL), STATUS_OK);
+    put_keys(dir, &p.peer_keys, p.head_keys.public_key, next.public_key);
+    struct bus_options o = {.endpoint = endpoint,
+                            .keys = p.peer_keys,
+                            .server_public_key = p.head_keys.public_key,
+                            .keys_dir = dir,
+                            .keys_role = ROLE_WORKER};
+    struct bus_handlers h = {.ctx = &p.peer, .on_frame = on_frame, .on_link = on_link};
+    assert_int_equal(bus_connect(p.loop, &o, &h, &p.peer.bus, NULL), STATUS_OK);
+    wait_up(&p);
+    p.head.want_frames = 1;
+    assert_int_equal(peer_send(&p, "before"), STATUS_OK);
+    loop_run(p.loop);
+    struct bus_peer before = p.head.peer;
+
+    rebind(&p, &next);
+    assert_string_equal(bus_endpoint(p.head.bus), endpoint);
+    wait_up(&p);
+    p.head.want_frames = 2;
+    assert_int_equal(peer_send(&p, "after"), STATUS_OK);
+    loop_run(p.loop);
+    assert_string_equal(p.head.text, "after");
+    assert_int_equal(bus_send(p.head.bus, before, STR("to whom?")), STATUS_NOT_FOUND);
+
+    bus_close(p.peer.bus);
+    p.peer = (struct side){.loop = p.loop};
+    p.head.n_frames = 0;
+    peer_open(&p, false, endpoint); /* it knows the old key only */
+    expect_refused(&p, "public key of the head");
+    pair_fini(&p);
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 static void test_plain_peer_cannot_talk_to_curve(void **state)
 {
     struct pair p;
@@ -578,6 +636,7 @@ int main(void)
         cmocka_unit_test(test_wrong_head_key_is_refused),
         cmocka_unit_test(test_dead_zap_handler_admits_nobody),
         cmocka_unit_test(test_keys_of_a_folder_are_tried_and_read_again),
+        cmocka_unit_test(test_a_head_takes_another_key),
         cmocka_unit_test(test_plain_peer_cannot_talk_to_curve),
         cmocka_unit_test(test_insecure_has_no_role),
         cmocka_unit_test(test_refused_options),
