@@ -16,9 +16,11 @@ struct up_options {
     double gpu_memory_utilization; /* 0: as cox worker */
     int64_t port, head_port, admin_port, worker_http_port;
     int64_t comm_port; /* of worker 0, the next one of worker 1, ...; 0: any */
+    int64_t kv_port;   /* the same; -1: none */
     int64_t gpu;       /* the same; -1: shared out */
     int64_t step_timeout_s;
     int64_t workers, gateways, tp, pp, dp;
+    int64_t prefill_workers, decode_workers; /* the first ones, then the next; the rest: both */
     struct option_list served_model_names, api_keys;
     const char *api_key_file, *admin_key_file, *state_dir, *keys_dir, *print_pids, *redis;
     const char *cluster_name;

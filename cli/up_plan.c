@@ -391,6 +391,10 @@ static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
     if (o->elastic_tp)
         arg(c, "--elastic-tp");
     flag_int(b, c, "--http-port", o->worker_http_port + i);
+    if (o->kv_port != 0)
+        flag_int(b, c, "--kv-port", o->kv_port > 0 ? o->kv_port + i : o->kv_port);
+    if (i < o->prefill_workers + o->decode_workers)
+        flag(c, "--role", i < o->prefill_workers ? "prefill" : "decode");
     flag(c, "--cache-dir", o->cache_dir);
     flag(c, "--admin-key-file", o->admin_key_file);
     flag(c, "--zone", o->zone);
@@ -418,11 +422,30 @@ static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
         flag_int(b, c, "--null-token-us", o->null_token_us);
 }
 
+/* Only workers of one role form a group. */
+static enum status check_roles(const struct up_options *o, int64_t n_workers, struct error *err)
+{
+    int64_t group = o->tp * o->pp, n_roles = o->prefill_workers + o->decode_workers;
+    if (n_roles > n_workers)
+        return error_set(err, STATUS_INVALID,
+                         "--workers %lld: there are %lld with --prefill-workers and "
+                         "--decode-workers",
+                         (long long)n_workers, (long long)n_roles);
+    if (o->prefill_workers % group != 0 || o->decode_workers % group != 0)
+        return error_set(err, STATUS_INVALID,
+                         "--prefill-workers %lld --decode-workers %lld: a group has %lld x %lld "
+                         "ranks of one role: give multiples",
+                         (long long)o->prefill_workers, (long long)o->decode_workers,
+                         (long long)o->tp, (long long)o->pp);
+    return STATUS_OK;
+}
+
 static enum status check(const struct up_options *o, int64_t n_workers, struct error *err)
 {
     int64_t group = o->tp * o->pp;
     struct speculation speculation;
     TRY(speculation_read(&o->speculation, &speculation, err)); /* said once, not by each worker */
+    TRY(check_roles(o, n_workers, err));
     if (o->standby && !o->redis)
         return error_set(err, STATUS_INVALID,
                          "--standby: give --redis URL, which says which of the two heads serves");
@@ -450,10 +473,11 @@ static enum status check(const struct up_options *o, int64_t n_workers, struct e
             err, STATUS_INVALID, "--workers %lld is too few for %lld groups of %lld x %lld ranks",
             (long long)n_workers, (long long)o->dp, (long long)o->tp, (long long)o->pp);
     if (o->port + o->gateways > 65536 || o->gateway_admin_port + o->gateways > 65536 ||
-        o->worker_http_port + n_workers > 65536 || o->comm_port + n_workers > 65536)
+        o->worker_http_port + n_workers > 65536 || o->comm_port + n_workers > 65536 ||
+        o->kv_port + n_workers > 65536)
         return error_set(err, STATUS_INVALID,
                          "ports end at 65535: choose a lower --port, --gateway-admin-port, "
-                         "--worker-http-port or --comm-port");
+                         "--worker-http-port, --comm-port or --kv-port");
     return STATUS_OK;
 }
 
@@ -524,7 +548,8 @@ enum status up_plan_build(const struct up_options *o, const char *model,
                           const struct up_place *place, struct arena *arena, struct up_plan *out,
                           struct error *err)
 {
-    int64_t n_workers = o->workers > 0 ? o->workers : o->tp * o->pp * o->dp;
+    int64_t n_roles = o->prefill_workers + o->decode_workers, all = o->tp * o->pp * o->dp;
+    int64_t n_workers = o->workers > 0 ? o->workers : n_roles > all ? n_roles : all;
     struct builder b = {o, model, place, arena, n_workers};
     TRY(check(o, n_workers, err));
     uint32_t n_heads = o->standby ? 2 : 1;

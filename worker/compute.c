@@ -141,6 +141,8 @@ static void run_job(struct compute *c, struct job *j)
     struct executor *e = c->o.executor;
     if (j->kind == JOB_PLAN)
         atomic_store(&c->busy, true);
+    if (c->o.await && (j->kind == JOB_JOIN || j->kind == JOB_RESET || j->kind == JOB_ABORT))
+        c->o.await(c->o.ctx);
     switch (j->kind) {
     case JOB_PLAN:
         run_plan(c, j);

@@ -46,6 +46,9 @@ struct compute;
 struct compute_options {
     struct executor *executor; /* borrowed until compute_stop */
     void (*on_done)(void *ctx, const struct job_done *d);
+    /* On the compute thread, before a join, a reset or the end of a communicator: waits until
+     * nobody else uses what the executor has for the epoch that is over. Or NULL. */
+    void (*await)(void *ctx);
     void *ctx;
 };
 MUST_USE enum status compute_start(struct loop *l, const struct compute_options *o,

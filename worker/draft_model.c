@@ -58,6 +58,7 @@ static enum status open_engine(struct draft_model *m, const char *model,
     own.n_threads = target->n_threads;
     own.tp = 1;
     own.rank = 0;
+    own.kv_transfer_bytes = 0;
     own.pp = 1;
     own.stage = 0;
     own.is_elastic = false; /* it stays as it is */
@@ -124,6 +125,15 @@ enum status draft_model_load(struct draft_model *m, const struct engine *target,
     m->kv_rows = mem_array(e->pass_rows, sizeof *m->kv_rows);
     m->picks = mem_array(e->pass_rows, sizeof *m->picks);
     return STATUS_OK;
+}
+
+void draft_model_view(const struct draft_model *m, struct kv_view *out)
+{
+    struct kv_view own = {0};
+    struct kv_view_group *g = &out->groups[m->i_group];
+    kv_store_view(m->engine->kv, &own);
+    for (uint32_t i = 0; i < own.n_groups; i++)
+        g->pieces[g->n_pieces++] = own.groups[i].pieces[0];
 }
 
 const struct engine *draft_model_engine(const struct draft_model *m)

@@ -23,6 +23,8 @@ struct engine_beside draft_model_needs(const struct draft_model *m);
 /* The target is loaded: as many blocks as it has. */
 MUST_USE enum status draft_model_load(struct draft_model *m, const struct engine *target,
                                       struct error *err);
+/* Adds its twins to the target's blocks. */
+void draft_model_view(const struct draft_model *m, struct kv_view *out);
 const struct engine *draft_model_engine(const struct draft_model *m);
 
 /* How many guesses each run is going to have, into n_guessed: on every rank the same. */

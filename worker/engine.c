@@ -127,7 +127,7 @@ enum status engine_measure_part(const struct engine *e, const struct program *p,
     TRY(in_files(e, runner_check(p, e->device, e->pass_rows, err), err));
     TRY(in_files(e, loader_measure(p, e->files, e->device, &out->weights_bytes, err), err));
     out->activation_bytes = runner_measure(p, e->device, e->pass_rows);
-    out->comm_bytes = !is_told                    ? comm_stages_bytes(&at)
+    out->comm_bytes = !is_told                    ? comm_stages_bytes(&at) + e->kv_transfer_bytes
                       : comm_place_world(&at) > 1 ? e->told_bytes
                                                   : e->told_held_bytes;
     return e->loras ? lora_set_measure(e->loras, p, &out->lora_bytes, err) : STATUS_OK;
@@ -282,6 +282,7 @@ static enum status measure(struct engine *e, const struct engine_setup *s, struc
     e->kv_stage = s->stage;
     e->told_bytes = s->told_bytes;
     e->told_held_bytes = s->told_held_bytes;
+    e->kv_transfer_bytes = s->kv_transfer_bytes;
     e->reserved_bytes = s->reserved_bytes ? s->reserved_bytes : RESERVED_BYTES;
     TRY(open_device(e, s, err));
     TRY(open_loras(e, s, err));

@@ -32,8 +32,9 @@ struct engine_setup {
     uint64_t reserved_bytes;  /* of the device, left to what is not counted; 0: a CPU's process */
     uint64_t told_bytes;      /* of the device, for ranks that meet by its own library; 0: comm's */
     uint64_t told_held_bytes; /* of them, what the device's available bytes lack already */
-    bool is_eager;            /* passes are never recorded */
-    bool is_elastic;          /* it may take ranks of smaller TPs, too */
+    uint64_t kv_transfer_bytes;        /* of the host, for blocks on their way to other groups */
+    bool is_eager;                     /* passes are never recorded */
+    bool is_elastic;                   /* it may take ranks of smaller TPs, too */
     uint32_t max_loras, max_lora_rank; /* adapters; 0: none can be loaded */
     const char *lora_root;             /* as lora_set_new takes it; borrowed for good */
     _Atomic uint64_t *progress;
@@ -62,7 +63,7 @@ struct engine {
     struct lora_set *loras; /* NULL: none can be loaded */
     uint32_t max_model_len, pass_rows, n_threads;
     enum dtype kv_dtype, main_dtype;
-    uint64_t reserved_bytes, told_bytes, told_held_bytes;
+    uint64_t reserved_bytes, told_bytes, told_held_bytes, kv_transfer_bytes;
     struct kv_shape kv_shape; /* what was asked for; available_bytes: known when it is loaded */
     uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes, lora_bytes; /* the memory table
                                                                                  */

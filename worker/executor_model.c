@@ -11,6 +11,7 @@
 #include "worker/executor_model_draw.h"
 #include "worker/executor_model_group.h"
 #include "worker/grammars.h"
+#include "worker/kv_transfer.h"
 
 /* What a device may take for a step: as long as a collective may (docs/comm.md). Where no table
  * says so (--step-timeout). */
@@ -233,6 +234,16 @@ void executor_take_adapters(struct executor_model *x, const struct msg_plan *p)
             lora_set_find(x->engine->loras, p->admits[i].sampling.lora_id);
 }
 
+/* Two ranks that are in one seat have the same pieces: the draft model is on rank 0's only. */
+static void model_kv_view(const struct executor *e, struct kv_view *out)
+{
+    const struct executor_model *x = (const struct executor_model *)e;
+    *out = (struct kv_view){0};
+    kv_store_view(x->engine->kv, out);
+    if (x->draft_model && executor_draws(x))
+        draft_model_view(x->draft_model, out);
+}
+
 /* ---- life ---- */
 
 static void model_close(struct executor *e)
@@ -264,6 +275,7 @@ static const struct executor_ops model_executor_ops = {
     .adapter = model_adapter,
     .lost_adapter = model_lost_adapter,
     .lost = executor_lost,
+    .kv_view = model_kv_view,
     .interrupt = model_interrupt,
     .close = model_close,
 };
@@ -347,6 +359,8 @@ struct engine_setup executor_model_setup(const struct worker_options *o)
                                  .max_model_len = (uint32_t)o->max_model_len,
                                  .kv_memory_bytes = (uint64_t)o->kv_cache_memory_bytes,
                                  .n_kv_blocks = (uint32_t)o->num_gpu_blocks_override,
+                                 .kv_transfer_bytes =
+                                     o->kv_port < 0 ? 0 : kv_transfer_memory_bytes(),
                                  .max_loras = o->enable_lora ? (uint32_t)o->max_loras : 0,
                                  .max_lora_rank = (uint32_t)o->max_lora_rank,
                                  .lora_root = o->lora_root};

@@ -12,6 +12,8 @@
 #include "common/base/random.h"
 #include "common/model/model_info.h"
 #include "proto/null_tokens.h"
+#include "worker/kv_transfer.h"
+#include "worker/null_kv.h"
 
 /* The null device (docs/null-worker.md): real sequences and block tables, no tensors. Every rank
  * computes every token by the rule, so ranks need not talk and the communicator is only its id,
@@ -34,6 +36,7 @@ struct executor_null {
     struct model_info model;
     char *served_name;
     struct sequences *sequences;
+    struct null_kv *kv;
     struct null_hash *hashes; /* [n_hashes] by slot: of the ids hashed so far */
     uint32_t *hashed;         /* how many those are */
     uint32_t n_hashes;
@@ -401,9 +404,11 @@ static enum status null_step(struct executor *e, const struct msg_plan *p, struc
         (void)sleep_until(x, UINT64_MAX / 2, false);
     }
     struct sequence_runs runs = sequences_runs(x->sequences);
+    TRY(null_kv_run(x->kv, p, runs, err));
     *out = (struct msg_result){.term_epoch = p->term_epoch, .step = p->step};
     TRY(guess(x, runs, err));
     TRY(answer_runs(x, runs, arena, out, err));
+    null_kv_drawn(x->kv, runs);
     if (!spend_time(x, runs, started_ns))
         return error_set(err, STATUS_CLOSED, "interrupted");
     x->n_steps++;
@@ -420,9 +425,15 @@ static enum status null_adapter(struct executor *e, struct msg_adapter *m, struc
     return STATUS_OK;
 }
 
+static void null_view(const struct executor *e, struct kv_view *out)
+{
+    null_kv_view(((const struct executor_null *)e)->kv, out);
+}
+
 static void null_close(struct executor *e)
 {
     struct executor_null *x = of(e);
+    null_kv_free(x->kv);
     sequences_free(x->sequences);
     model_info_fini(&x->model);
     mem_free(x->served_name);
@@ -441,6 +452,7 @@ static const struct executor_ops null_ops = {
     .reset = null_reset,
     .step = null_step,
     .adapter = null_adapter,
+    .kv_view = null_view,
     .interrupt = null_interrupt,
     .close = null_close,
 };
@@ -465,6 +477,7 @@ static void size_kv(struct executor_info *info, const struct worker_options *o)
                                                   .bytes_per_block = block_bytes,
                                                   .n_blocks = (uint32_t)n};
     info->kv_bytes = n * block_bytes;
+    info->comm_bytes = o->kv_port < 0 ? 0 : kv_transfer_memory_bytes();
 }
 
 /* Every rank computes everything anyway: any TP that divides its own will do. */
@@ -555,6 +568,12 @@ enum status executor_null_open(const struct worker_options *o, struct executor *
                       x->speculation.model);
     if (s == STATUS_OK)
         s = open_model(x, o, err);
+    if (s == STATUS_OK) {
+        const struct kv_group *g = &x->info.limits.kv_groups[0];
+        x->kv = null_kv_new(g->n_blocks, g->block_tokens);
+        if (!x->kv)
+            s = error_set(err, STATUS_NO_MEMORY, "no memory for %u blocks", g->n_blocks);
+    }
     if (s != STATUS_OK) {
         null_close(&x->base);
         return s;

@@ -16,7 +16,7 @@ enum { DEFAULT_SEQUENCES = 4, DEFAULT_WINDOWS = 64, WINDOW_SLACK_TOKENS = 512 };
 struct group_memory {
     uint8_t *ptr;
     uint64_t block_bytes;
-    uint32_t block_tokens;
+    uint32_t block_tokens, n_blocks;
 };
 
 struct kv_store {
@@ -24,6 +24,7 @@ struct kv_store {
     void *memory;
     uint64_t n_bytes;
     struct group_memory groups[PROGRAM_MAX_KV_GROUPS];
+    uint32_t n_groups;
     struct kv_cache *layers; /* [n_layers] */
 };
 
@@ -161,9 +162,11 @@ enum status kv_store_new(const struct program *p, struct device *d, enum dtype d
                          (double)n / (1 << 20));
     }
     s->layers = mem_array(p->config->n_layers, sizeof *s->layers);
+    s->n_groups = p->n_kv_groups;
     uint8_t *at = s->memory;
     for (uint32_t i = 0; i < p->n_kv_groups; i++) {
-        s->groups[i] = (struct group_memory){at, groups[i].bytes_per_block, groups[i].block_tokens};
+        s->groups[i] = (struct group_memory){at, groups[i].bytes_per_block, groups[i].block_tokens,
+                                             groups[i].n_blocks};
         at += groups[i].n_blocks * groups[i].bytes_per_block;
     }
     uint64_t in_block[PROGRAM_MAX_KV_GROUPS] = {0}; /* where the next layer of a group begins */
@@ -201,6 +204,16 @@ const struct kv_cache *kv_store_layer(const struct kv_store *s, uint32_t layer)
 uint32_t kv_store_block_tokens(const struct kv_store *s, uint32_t i_group)
 {
     return s->groups[i_group].block_tokens;
+}
+
+void kv_store_view(const struct kv_store *s, struct kv_view *out)
+{
+    out->n_groups = s->n_groups;
+    for (uint32_t i = 0; i < s->n_groups; i++) {
+        const struct group_memory *g = &s->groups[i];
+        out->groups[i] = (struct kv_view_group){
+            .pieces = {{g->ptr, g->block_bytes}}, .n_pieces = 1, .n_blocks = g->n_blocks};
+    }
 }
 
 void kv_store_copy(struct kv_store *s, const struct plan_copy *c)

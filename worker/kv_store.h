@@ -2,6 +2,7 @@
 /* The memory of the KV cache: how many blocks each KV group gets, and where each layer's keys and
  * values lie. What the blocks mean is the head's business; here they are numbers. */
 #include "proto/messages.h"
+#include "worker/kv_view.h"
 #include "worker/program.h"
 
 struct kv_shape {
@@ -34,5 +35,7 @@ void kv_store_free(struct kv_store *s); /* NULL is fine */
 /* Of this stage. */
 const struct kv_cache *kv_store_layer(const struct kv_store *s, uint32_t layer);
 uint32_t kv_store_block_tokens(const struct kv_store *s, uint32_t i_group);
+/* Its groups, as one piece each. */
+void kv_store_view(const struct kv_store *s, struct kv_view *out);
 /* Copies a block of every layer of a group. */
 void kv_store_copy(struct kv_store *s, const struct plan_copy *c);

@@ -13,14 +13,16 @@
 #include "worker/compute.h"
 #include "worker/gpu_metrics.h"
 #include "worker/held_adapters.h"
+#include "worker/kv_orders.h"
 
 /* A group without steps looks whether its ranks still reach each other. */
 enum { CHECK_MS = 1000 };
 enum { GOODBYE_MS = 30, END_MS = 2000, DRAIN_CHECK_MS = 50, FORM_ARENA_LIMIT = 4 << 20 };
 
 struct worker_metrics {
-    struct metric *steps, *tokens_drawn, *drafted, *accepted, *step_seconds, *wait_seconds, *gaps,
-        *stale, *busy, *queue, *reconnects, *epochs, *aborts_kept, *aborts_lost;
+    struct metric *steps, *tokens_run, *tokens_drawn, *drafted, *accepted, *step_seconds,
+        *wait_seconds, *gaps, *stale, *busy, *queue, *reconnects, *epochs, *aborts_kept,
+        *aborts_lost;
 };
 
 struct worker {
@@ -43,6 +45,8 @@ struct worker {
     struct held_adapters held;
     struct elastic_shape elastic[PROTO_MAX_ELASTIC]; /* of Hello; blocks: the executor's */
     char comm_host[ROUTE_ADDRESS_MAX];               /* found out; "": not yet, or not to be */
+    struct kv_orders_setup kv_setup;
+    struct kv_orders *kv; /* NULL: its KV cache is moved nowhere */
     bool comm_host_warned;
     struct gpu_metrics gpu;
     struct worker_metrics m;
@@ -58,11 +62,16 @@ static bool find_comm_host(struct worker *w)
     struct executor *e = w->s.executor;
     char host[ROUTE_ADDRESS_MAX];
     struct error err;
-    if (o->comm_host || o->tp * o->pp == 1 || !e->ops->listen)
+    bool has_peers = o->tp * o->pp > 1 && e->ops->listen;
+    if (o->comm_host)
+        kv_orders_listen(w->kv, o->comm_host);
+    if (o->comm_host || (!has_peers && !w->kv))
         return true;
     enum status s =
         route_local_address(head_link_endpoint(w->link) + sizeof "tcp://" - 1, host, &err);
-    if (s == STATUS_OK && strcmp(host, w->comm_host) == 0)
+    if (s == STATUS_OK)
+        kv_orders_listen(w->kv, host);
+    if (!has_peers || (s == STATUS_OK && strcmp(host, w->comm_host) == 0))
         return true;
     if (s == STATUS_OK)
         s = e->ops->listen(e, host, &err);
@@ -131,6 +140,8 @@ static bool fill_hello(void *ctx, struct msg_hello *h)
         .group_tp = holds ? r->tp : 0,
         .adapters = w->held.all,
         .n_adapters = w->held.n,
+        .kv_address = kv_orders_address(w->kv),
+        .group_role = (enum group_role)w->s.options->role,
     };
     fill_elastic(w, i, &h->worker);
     memcpy(h->worker.config_hash, i->config_hash, sizeof h->worker.config_hash);
@@ -252,6 +263,16 @@ static void look_for_loss(struct worker *w)
     leave(w, w->failure);
 }
 
+/* The compute thread waits for it, and may for ever. */
+static void look_for_stuck_transfer(struct worker *w)
+{
+    if (w->stopping || !kv_orders_are_stuck(w->kv))
+        return;
+    snprintf(w->failure, sizeof w->failure, "a KV transfer of an epoch that is over does not end");
+    log_error("worker_must_end", "error=%s", log_quote(w->failure));
+    leave(w, w->failure);
+}
+
 /* ---- the state machine's wishes ---- */
 
 static void make_comm_id(struct worker *w)
@@ -287,6 +308,7 @@ static void act(struct worker *w, enum rank_action action, const struct msg *m)
     case RANK_NOTHING:
         break;
     case RANK_ABORT_COMM:
+        kv_orders_end_epoch(w->kv);
         compute_push_abort(w->compute);
         break;
     case RANK_MAKE_COMM_ID:
@@ -300,6 +322,7 @@ static void act(struct worker *w, enum rank_action action, const struct msg *m)
         send_gap(w, m->plan.step, "the step does not follow");
         break;
     case RANK_RESET:
+        kv_orders_end_epoch(w->kv);
         compute_push_reset(w->compute, w->rank.term_epoch);
         break;
     case RANK_SEND_ABORTED:
@@ -419,6 +442,10 @@ static bool on_plan(struct worker *w, const struct msg *m, uint64_t session, str
         return false;
     }
     struct error err = {0};
+    uint64_t n_tokens = 0;
+    for (uint32_t i = 0; i < m->plan.n_runs; i++)
+        n_tokens += m->plan.runs[i].n_tokens;
+    metric_add(w->m.tokens_run, (double)n_tokens);
     if (compute_push_plan(w->compute, &m->plan, session, frame, &err) == STATUS_OK)
         return true;
     if (w->failed_epoch != w->rank.term_epoch)
@@ -469,6 +496,9 @@ static bool on_message(void *ctx, const struct msg *m, uint64_t session, struct 
     case MSG_ADAPTER:
         on_adapter(w, m);
         break;
+    case MSG_KV_TRANSFER:
+        kv_orders_take(w->kv, &w->kv_setup, &m->kv_transfer, &w->rank, w->form.form.n_blocks);
+        break;
     case MSG_DRAIN:
         w->drained_by_head = m->drain.on;
         log_info("drain", "on=%d", m->drain.on);
@@ -486,6 +516,7 @@ static void on_open(void *ctx, const struct msg_welcome *welcome)
     rank_state_see_term(&w->rank, welcome->term);
     w->drained_by_head = false; /* a head that wants it so says it in every session */
     metric_set(w->m.reconnects, (double)head_link_reconnects(w->link));
+    kv_orders_on_open(w->kv);
     if (w->draining)
         send_drain_wish(w);
 }
@@ -536,6 +567,7 @@ static void on_plan_done(struct worker *w, const struct job_done *d)
         return;
     if (d->status == STATUS_OK) {
         rank_state_on_executed(&w->rank, d->term_epoch, d->step);
+        kv_orders_on_step(w->kv, d->step);
         metric_add(w->m.steps, 1);
         count_tokens(w, d->result);
         metric_observe(w->m.step_seconds, (double)d->result->execute_ns / (double)NS_PER_S);
@@ -569,6 +601,7 @@ static void check_peers(void *ctx)
     struct worker *w = ctx;
     const struct rank_state *r = &w->rank;
     look_for_loss(w);
+    look_for_stuck_transfer(w);
     if (w->s.executor->ops->check && w->s.options->tp * w->s.options->pp > 1 &&
         r->phase == RANK_READY && r->step_received == r->step_executed && !w->stopping)
         compute_push_check(w->compute, r->term_epoch);
@@ -674,6 +707,9 @@ static void make_metrics(struct worker *w)
     struct metrics *r = w->s.metrics;
     w->m = (struct worker_metrics){
         .steps = metrics_counter(r, "coxswain_worker_steps_total", "", "steps executed"),
+        .tokens_run = metrics_counter(r, "coxswain_worker_tokens_run_total", "",
+                                      "tokens that plans had this rank run: prompts, then one by "
+                                      "one"),
         .tokens_drawn = metrics_counter(r, "coxswain_worker_tokens_drawn_total", "",
                                         "tokens returned to the head"),
         .drafted = metrics_counter(r, "coxswain_worker_draft_tokens_total", "",
@@ -700,6 +736,33 @@ static void make_metrics(struct worker *w)
     };
 }
 
+static void send_for_kv(void *ctx, const struct msg *m)
+{
+    struct worker *w = ctx;
+    head_link_send(w->link, m);
+}
+
+static void await_kv(void *ctx)
+{
+    struct worker *w = ctx;
+    kv_orders_await(w->kv);
+}
+
+static enum status start_threads(struct worker *w, struct error *err)
+{
+    const struct worker_setup *s = &w->s;
+    const struct compute_options co = {
+        .executor = s->executor, .on_done = on_done, .await = await_kv, .ctx = w};
+    w->kv_setup = (struct kv_orders_setup){.loop = s->loop,
+                                           .options = s->options,
+                                           .executor = s->executor,
+                                           .metrics = s->metrics,
+                                           .send = send_for_kv,
+                                           .ctx = w};
+    TRY(kv_orders_start(&w->kv_setup, &w->kv, err));
+    return compute_start(s->loop, &co, &w->compute, err);
+}
+
 enum status worker_start(const struct worker_setup *s, struct worker **out, struct error *err)
 {
     struct worker *w = mem_zalloc(sizeof *w);
@@ -709,7 +772,6 @@ enum status worker_start(const struct worker_setup *s, struct worker **out, stru
     arena_init(&w->form_arena, FORM_ARENA_LIMIT);
     make_metrics(w);
     gpu_metrics_start(&w->gpu, s->executor->ops->info(s->executor)->pci, s->metrics);
-    const struct compute_options co = {.executor = s->executor, .on_done = on_done, .ctx = w};
     const struct head_link_handlers lh = {.ctx = w,
                                           .fill_hello = fill_hello,
                                           .fill_heartbeat = fill_heartbeat,
@@ -717,14 +779,14 @@ enum status worker_start(const struct worker_setup *s, struct worker **out, stru
                                           .on_lost = on_lost,
                                           .on_refused = on_refused,
                                           .on_message = on_message};
-    enum status st = compute_start(s->loop, &co, &w->compute, err);
+    enum status st = start_threads(w, err);
     if (st == STATUS_OK)
         st = head_link_open(s->loop, &s->link, &lh, &w->link, err);
     if (st != STATUS_OK) {
         worker_free(w);
         return st;
     }
-    if (s->executor->ops->check || s->executor->ops->lost)
+    if (s->executor->ops->check || s->executor->ops->lost || w->kv)
         w->check_timer = loop_timer_start(s->loop, CHECK_MS, CHECK_MS, check_peers, w);
     *out = w;
     return STATUS_OK;
@@ -752,7 +814,9 @@ const char *worker_failure(const struct worker *w)
 
 bool worker_end(struct worker *w)
 {
-    return compute_end(w->compute, END_MS);
+    kv_orders_end_epoch(w->kv); /* the compute thread may wait for it */
+    bool ended = compute_end(w->compute, END_MS);
+    return kv_orders_end(w->kv, END_MS) && ended;
 }
 
 void worker_free(struct worker *w)
@@ -761,7 +825,9 @@ void worker_free(struct worker *w)
         return;
     loop_timer_stop(w->drain_timer);
     loop_timer_stop(w->check_timer);
+    kv_orders_end_epoch(w->kv);
     compute_stop(w->compute);
+    kv_orders_stop(w->kv);
     gpu_metrics_stop(&w->gpu);
     head_link_close(w->link);
     held_adapters_fini(&w->held);

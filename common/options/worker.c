@@ -43,6 +43,12 @@ const struct option_spec worker_option_specs[] = {
                "the head leaves from"),
     OPT_INT(S, comm_port, "comm-port", 0, 65535, "0",
             "port other ranks reach this one at, one for each worker of a host; 0: any"),
+    OPT_INT(S, kv_port, "kv-port", -1, 65535, "0",
+            "port other groups' ranks come to for KV blocks, one for each worker of a host; 0: "
+            "any; -1: none, requests that move are computed again"),
+    OPT_ENUM(S, role, "role", "both|prefill|decode", "both",
+             "what its group is for: prompts and first tokens, what follows, or both; a wish that "
+             "gives way where one kind is missing"),
     ROW_NCCL_LIBRARY(S),
     ROW_STEP_TIMEOUT(S),
     OPT_BOOL(S, enable_expert_parallel, "enable-expert-parallel", NULL,

@@ -32,6 +32,8 @@ struct worker_options {
     const char *zone;
     const char *comm_host;    /* NULL: where the way to the head leaves from */
     int64_t comm_port;        /* 0: any */
+    int64_t kv_port;          /* 0: any; -1: none */
+    int role;                 /* enum group_role of proto/shapes.h */
     const char *nccl_library; /* NULL: libnccl.so.2 */
     bool no_shared_memory, enable_expert_parallel, enforce_eager, no_early_launch;
     bool no_one_shot;

@@ -200,6 +200,10 @@ static void test_everything_is_passed_on(void **state)
         {"--cpu-isa", "avx2", UP_WORKER, "--cpu-isa", "avx2"},
         {"--comm-host", "10.0.0.1", UP_WORKER, "--comm-host", "10.0.0.1"},
         {"--comm-port", "7100", UP_WORKER, "--comm-port", "7100"},
+        {"--kv-port", "7200", UP_WORKER, "--kv-port", "7200"},
+        {"--kv-port", "-1", UP_WORKER, "--kv-port", "-1"},
+        {"--prefill-workers", "1", UP_WORKER, "--role", "prefill"},
+        {"--decode-workers", "1", UP_WORKER, "--role", "decode"},
         {"--no-shared-memory", NULL, UP_WORKER, "--no-shared-memory", ""},
         {"--enable-expert-parallel", NULL, UP_WORKER, "--enable-expert-parallel", ""},
         {"--kv-cache-dtype", "float16", UP_WORKER, "--kv-cache-dtype", "float16"},
@@ -246,6 +250,7 @@ static void test_everything_is_passed_on(void **state)
 /* Of cox-worker: what cox up says by itself; other ways to the head than its own; what a stop of
  * everything has no use for; what is for tests. */
 static const char *const not_passed_on[] = {"model",
+                                            "role", /* by how many there are of each */
                                             "head",
                                             "ordinal",
                                             "http-port",
@@ -374,6 +379,11 @@ static void test_counts_and_refusals(void **state)
         {{"--uds", "/s", "--gateways", "2", "--port", "7000"}, 1, ""},
         {{"--worker-http-port", "7999", "--workers", "2"}, 0, "gateway-0 and by worker-1"},
         {{"--worker-http-port", "8001", "--workers", "2"}, 2, ""},
+        {{"--prefill-workers", "1", "--decode-workers", "2"}, 3, ""},
+        {{"--prefill-workers", "2", "--workers", "5", "--tp", "2"}, 5, ""},
+        {{"--prefill-workers", "2", "--decode-workers", "2", "--workers", "3"}, 0, "there are 4"},
+        {{"--prefill-workers", "3", "--tp", "2"}, 0, "give multiples"},
+        {{"--kv-port", "65535", "--workers", "2"}, 0, "--kv-port"},
         {{"--no-such-flag"}, 0, "no-such-flag"},
         {{"--tp", "nonsense"}, 0, "tp"},
     };
@@ -387,6 +397,27 @@ static void test_counts_and_refusals(void **state)
             assert_int_equal(p.plan.n_workers, cases[i].n_workers);
         fini(&p);
     }
+}
+
+/* The first ones, the next ones, and those that are for both. */
+static void test_roles(void **state)
+{
+    static const char *const want[] = {"prefill", "prefill", "decode", "decode", NULL};
+    static const char *const args[] = {
+        "--workers", "5",         "--tp", "2", "--prefill-workers", "2", "--decode-workers",
+        "2",         "--kv-port", "7200", NULL};
+    struct parsed p;
+    struct error err = {0};
+    assert_int_equal(plan(&p, "null", args, &err), STATUS_OK);
+    for (uint32_t i = 0; i < 5; i++) {
+        const struct up_child *c = &p.plan.children[p.plan.n_children - 5 + i];
+        const char *role = value(c, "--role");
+        char port[8];
+        snprintf(port, sizeof port, "%u", 7200 + i);
+        assert_true(want[i] ? role && strcmp(role, want[i]) == 0 : !role);
+        assert_string_equal(value(c, "--kv-port"), port);
+    }
+    fini(&p);
 }
 
 /* `ps` shows command lines to everyone: keys take another way. */
@@ -503,6 +534,7 @@ int main(void)
         cmocka_unit_test(test_every_flag_of_a_worker),
         cmocka_unit_test(test_cores_are_shared_out),
         cmocka_unit_test(test_counts_and_refusals),
+        cmocka_unit_test(test_roles),
         cmocka_unit_test(test_keys_are_in_no_command_line),
         cmocka_unit_test(test_gateways_are_numbered),
         cmocka_unit_test(test_reachable),

@@ -93,6 +93,92 @@ static void oracle(const struct sampling_params *sp, const uint32_t *ids, uint32
     }
 }
 
+/* One plan of one run of a fresh sequence in that slot. */
+struct one_run {
+    uint64_t step;
+    uint32_t slot, start;
+    struct u32_span ids, blocks;
+    const struct plan_copy *copy;
+};
+static enum status run_one(struct executor *e, const struct one_run *o, struct error *err)
+{
+    const struct plan_admit admit = {.slot = o->slot,
+                                     .n_prompt = o->ids.n,
+                                     .n_computed = o->start,
+                                     .ids = o->ids,
+                                     .sampling = {.n_prompt_logprobs = -1}};
+    const struct plan_blocks table = {.ids = o->blocks};
+    const struct plan_run run = {.slot = o->slot,
+                                 .start = o->start,
+                                 .n_tokens = o->ids.n - o->start,
+                                 .blocks = &table,
+                                 .n_blocks = 1};
+    const struct msg_plan p = {.step = o->step,
+                               .admits = &admit,
+                               .n_admits = 1,
+                               .runs = &run,
+                               .n_runs = 1,
+                               .copies = o->copy,
+                               .n_copies = o->copy != NULL};
+    struct arena arena;
+    struct msg_result r;
+    arena_init(&arena, 0);
+    enum status s = e->ops->step(e, &p, &arena, &r, err);
+    arena_fini(&arena);
+    return s;
+}
+
+/* A prefix that is claimed has to be there: computed by another sequence, copied, or moved here;
+ * and it has to be of these ids. */
+static void test_prefixes(void **state)
+{
+    enum { N = 40 };
+    const struct worker_options o = options();
+    struct executor *e = open_null(&o);
+    uint32_t ids[N], others[N];
+    const uint32_t first[] = {3, 1, 2}, second[] = {3, 1, 9}, third[] = {3, 8, 10},
+                   moved[] = {20, 21, 22};
+    const struct plan_copy copy = {.from = 1, .to = 8};
+    struct error err;
+    struct kv_view v;
+    for (uint32_t i = 0; i < N; i++) {
+        ids[i] = 97 + i;
+        others[i] = i == 5 ? 7 : ids[i];
+    }
+    join_first(e);
+#define RUN(n, of, at, from, in, with)                                                             \
+    run_one(e,                                                                                     \
+            &(struct one_run){.step = n,                                                           \
+                              .slot = at,                                                          \
+                              .start = from,                                                       \
+                              .ids = {of, N},                                                      \
+                              .blocks = {in, 3},                                                   \
+                              .copy = with},                                                       \
+            &err)
+    assert_int_equal(RUN(1, ids, 0, 0, first, NULL), STATUS_OK);
+    assert_int_equal(RUN(2, ids, 1, 32, second, NULL), STATUS_OK);
+    assert_int_equal(RUN(3, ids, 2, 32, third, &copy), STATUS_OK);
+    assert_int_equal(RUN(4, ids, 3, 20, third, NULL), STATUS_OK); /* from the middle of a block */
+    assert_int_equal(RUN(5, ids, 4, 16, moved, NULL), STATUS_PROTOCOL);
+    assert_non_null(strstr(err.text, "block 20"));
+    assert_non_null(strstr(err.text, "nobody filled it"));
+    assert_int_equal(e->ops->reset(e, &err), STATUS_OK);
+    assert_int_equal(RUN(1, others, 0, 16, first, NULL), STATUS_PROTOCOL);
+    assert_non_null(strstr(err.text, "another sequence's"));
+    assert_int_equal(e->ops->reset(e, &err), STATUS_OK);
+    e->ops->kv_view(e, &v); /* as a transfer does it */
+    const struct kv_piece *p = &v.groups[0].pieces[0];
+    assert_int_equal(v.n_groups, 1);
+    assert_int_equal(v.groups[0].n_blocks, 8192);
+    assert_true(v.lags);
+    for (uint32_t i = 0; i < 2; i++)
+        memcpy(p->ptr + moved[i] * p->block_bytes, p->ptr + first[i] * p->block_bytes,
+               p->block_bytes);
+    assert_int_equal(RUN(1, ids, 0, 32, moved, NULL), STATUS_OK);
+#undef RUN
+    e->ops->close(e);
+}
+
 static void test_tokens(void **state)
 {
     static const struct {
@@ -115,6 +201,15 @@ static void test_tokens(void **state)
                                      .n_logprobs = cases[c].n_logprobs,
                                      .n_prompt_logprobs = -1};
         oracle(&sp, ids, N_PROMPT, cases[c].vocab, want, N_TOKENS);
+        struct error before = {0};
+        if (cases[c].n_computed > 0) /* by another sequence */
+            assert_int_equal(run_one(e,
+                                     &(struct one_run){.step = 100,
+                                                       .slot = 3,
+                                                       .ids = {ids, N_PROMPT},
+                                                       .blocks = {(const uint32_t[]){3, 50}, 2}},
+                                     &before),
+                             STATUS_OK);
         struct plan_admit admit = {.slot = 70,
                                    .n_prompt = N_PROMPT,
                                    .n_computed = cases[c].n_computed,
@@ -411,6 +506,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_offers_smaller_tps),
         cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_prefixes),
         cmocka_unit_test(test_other_rank_is_silent),
         cmocka_unit_test(test_join),
         cmocka_unit_test(test_interrupt_ends_a_stall),

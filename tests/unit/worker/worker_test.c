@@ -15,6 +15,8 @@
 #include "proto/codec.h"
 #include "proto/link.h"
 #include "proto/null_tokens.h"
+#include "worker/comm/comm.h"
+#include "worker/kv_transfer.h"
 
 #define EPOCH(n) (1ull << 32 | (n))
 
@@ -41,6 +43,7 @@ struct fixture {
     uint32_t n_comm_id;
     char comm_address[64];                                /* the newest Hello's */
     uint32_t n_elastic, elastic_tp[4], elastic_blocks[4]; /* and these */
+    char kv_address[64];
     bool has_peers; /* the executor is one that other ranks have to reach */
     uint32_t n_listen, n_listen_failures, n_check;
     bool mute;          /* the head sends no heartbeats */
@@ -73,6 +76,7 @@ static void welcome(struct fixture *f, const struct msg_hello *h)
     f->n_hello++;
     f->hello = *h;
     snprintf(f->comm_address, sizeof f->comm_address, STR_FMT, STR_ARG(h->worker.comm_address));
+    snprintf(f->kv_address, sizeof f->kv_address, STR_FMT, STR_ARG(h->worker.kv_address));
     if (f->instance)
         assert_true(f->instance == h->instance); /* the same worker, whatever the session */
     f->instance = h->instance;
@@ -361,6 +365,77 @@ static void send_abort(struct fixture *f, uint64_t epoch)
     send_msg(f, &(struct msg){.type = MSG_ABORT, .abort_ = {epoch, STR("a test\nsays so")}});
 }
 
+/* ---- a rank of another group, as this test plays it ---- */
+
+struct other_group {
+    struct kv_transfer *t;
+    uint64_t blocks[64];
+    struct kv_view view;
+    struct msg_kv_transferred done;
+};
+
+static void on_other_done(void *ctx, const struct msg_kv_transferred *m, bool sent, bool again)
+{
+    struct other_group *g = ctx;
+    g->done = *m;
+}
+
+static void open_other(struct fixture *f, struct other_group *g)
+{
+    struct error err;
+    *g = (struct other_group){
+        .view = {
+            .n_groups = 1,
+            .groups = {{.pieces = {{(uint8_t *)g->blocks, 8}}, .n_pieces = 1, .n_blocks = 64}}}};
+    const struct kv_transfer_options o = {
+        .host = "127.0.0.1", .timeout_ms = 5000, .on_done = on_other_done, .ctx = g};
+    assert_int_equal(kv_transfer_start(f->loop, &o, &g->t, &err), STATUS_OK);
+}
+
+static const uint8_t kv_id[COMM_ID_BYTES] = {1, 2, 3};
+
+/* The order, as the worker gets it. */
+static void order(struct fixture *f, const struct other_group *g, uint64_t epoch, uint64_t id,
+                  bool sends, uint32_t block)
+{
+    struct str other = str_from(kv_transfer_address(g->t)), own = str_from(f->kv_address);
+    send_msg(f, &(struct msg){.type = MSG_KV_TRANSFER,
+                              .kv_transfer = {.term_epoch = epoch,
+                                              .id = id,
+                                              .sends = sends,
+                                              .from_address = sends ? own : other,
+                                              .to_address = sends ? other : own,
+                                              .comm_id = {kv_id, sizeof kv_id},
+                                              .blocks = {&block, 1}}});
+}
+
+/* And as the other rank does. */
+static void order_other(struct fixture *f, struct other_group *g, uint64_t id, bool sends,
+                        uint32_t block)
+{
+    struct str own = str_from(kv_transfer_address(g->t)), other = str_from(f->kv_address);
+    struct error err;
+    const struct msg_kv_transfer m = {.id = id,
+                                      .sends = sends,
+                                      .from_address = sends ? own : other,
+                                      .to_address = sends ? other : own,
+                                      .comm_id = {kv_id, sizeof kv_id},
+                                      .blocks = {&block, 1}};
+    assert_int_equal(
+        kv_transfer_push(g->t, &m, &(struct kv_transfer_bounds){.view = &g->view}, &err),
+        STATUS_OK);
+}
+
+static const struct msg_kv_transferred *expect_transferred(struct fixture *f, uint64_t epoch,
+                                                           uint64_t id, enum status want)
+{
+    const struct msg_kv_transferred *m = &expect(f, MSG_KV_TRANSFERRED)->kv_transferred;
+    if (m->status != want)
+        fail_msg("%s: " STR_FMT, status_name(m->status), STR_ARG(m->text));
+    assert_true(m->term_epoch == epoch && m->id == id);
+    return m;
+}
+
 /* ---- tests ---- */
 
 static void test_hello_says_what_it_is(void **state)
@@ -442,6 +517,102 @@ static void test_invalid_plan_is_a_gap(void **state)
     assert_true(m->gap.text.len > 0);
     form(f, EPOCH(2)); /* over the broken group: aborted first, without being asked */
     assert_true(expect(f, MSG_COMM_ID)->comm_id.term_epoch == EPOCH(2));
+}
+
+/* Blocks go out and come in beside steps; what is not of this epoch or not here is said. */
+static void test_kv_transfers(void **state)
+{
+    struct fixture *f = *state;
+    struct other_group g;
+    f->o.role = GROUP_DECODE;
+    start(f);
+    assert_int_equal(expect(f, MSG_HELLO)->hello.worker.group_role, GROUP_DECODE);
+    assert_int_equal(strncmp(f->kv_address, "127.0.0.1:", 10), 0);
+    open_other(f, &g);
+    order(f, &g, EPOCH(1), 1, true, 5); /* in no group yet */
+    expect_transferred(f, EPOCH(1), 1, STATUS_CLOSED);
+    become_ready(f, EPOCH(1));
+    for (uint64_t step = 1; step <= 15; step++) { /* "ab" and 14 drawn fill block 5 */
+        plan(f, EPOCH(1), step);
+        expect_token(f, EPOCH(1), step);
+    }
+    order(f, &g, EPOCH(1), 2, true, 5);
+    order_other(f, &g, 2, false, 60);
+    assert_int_equal(expect_transferred(f, EPOCH(1), 2, STATUS_OK)->n_bytes, 8);
+    assert_true(g.blocks[60] != 0 && g.blocks[5] == 0);
+    order_other(f, &g, 3, true, 60); /* and back, to another place */
+    order(f, &g, EPOCH(1), 3, false, 7);
+    expect_transferred(f, EPOCH(1), 3, STATUS_OK);
+    struct kv_view v;
+    f->executor->ops->kv_view(f->executor, &v);
+    const uint64_t *own = (const uint64_t *)(const void *)v.groups[0].pieces[0].ptr;
+    assert_true(own[5] == g.blocks[60] && own[7] == own[5]);
+    order(f, &g, EPOCH(1), 4, true, 64); /* the Form said 64 */
+    expect_transferred(f, EPOCH(1), 4, STATUS_INVALID);
+    order(f, &g, EPOCH(2), 5, true, 5);
+    expect_transferred(f, EPOCH(2), 5, STATUS_CLOSED);
+    kv_transfer_stop(g.t);
+}
+
+/* An epoch's end ends what waits for the other side, before Aborted or Formed; nothing else is said
+ * of it. */
+static void test_kv_transfer_and_an_end(void **state)
+{
+    struct fixture *f = *state;
+    struct other_group g;
+    start(f);
+    (void)expect(f, MSG_HELLO);
+    open_other(f, &g);
+    become_ready(f, EPOCH(1));
+    order(f, &g, EPOCH(1), 1, true, 5); /* the other one never comes */
+    order(f, &g, EPOCH(1), 2, true, 5);
+    send_abort(f, EPOCH(1));
+    expect_aborted(f, EPOCH(1)); /* well before its time is over: the guard waits longer */
+    become_ready(f, EPOCH(2));
+    order(f, &g, EPOCH(2), 3, false, 5);
+    send_msg(f, &(struct msg){.type = MSG_RESET, .reset = {EPOCH(2), EPOCH(3)}});
+    assert_true(expect(f, MSG_FORMED)->formed.term_epoch == EPOCH(3));
+    order_other(f, &g, 4, true, 9); /* and it is good for the next one */
+    g.blocks[9] = 77;
+    order(f, &g, EPOCH(3), 4, false, 5);
+    expect_transferred(f, EPOCH(3), 4, STATUS_OK);
+    order(f, &g, EPOCH(3), 5, false, 5);
+    form(f, EPOCH(4)); /* over a transfer that is under way */
+    assert_true(expect(f, MSG_COMM_ID)->comm_id.term_epoch == EPOCH(4));
+    order(f, &g, EPOCH(4), 6, false, 5);
+    expect_transferred(f, EPOCH(4), 6, STATUS_CLOSED); /* not ready yet */
+    kv_transfer_stop(g.t);
+}
+
+/* The process ends in the middle of one. */
+static void test_kv_transfer_and_the_end(void **state)
+{
+    struct fixture *f = *state;
+    struct other_group g;
+    start(f);
+    (void)expect(f, MSG_HELLO);
+    open_other(f, &g);
+    become_ready(f, EPOCH(1));
+    order(f, &g, EPOCH(1), 1, true, 5);
+    order(f, &g, EPOCH(9), 2, true, 5); /* the first one has been taken when this is answered */
+    expect_transferred(f, EPOCH(9), 2, STATUS_CLOSED);
+    assert_true(worker_end(f->worker));
+    kv_transfer_stop(g.t);
+}
+
+static void test_no_kv_transfers(void **state)
+{
+    struct fixture *f = *state;
+    struct other_group g;
+    f->o.kv_port = -1;
+    start(f);
+    (void)expect(f, MSG_HELLO);
+    assert_string_equal(f->kv_address, "");
+    open_other(f, &g);
+    become_ready(f, EPOCH(1));
+    order(f, &g, EPOCH(1), 1, true, 5);
+    expect_transferred(f, EPOCH(1), 1, STATUS_UNSUPPORTED);
+    kv_transfer_stop(g.t);
 }
 
 static void test_insane_form_and_wrong_id(void **state)
@@ -711,7 +882,9 @@ int main(void)
         T(test_address_found_late),       T(test_address_given),
         T(test_idle_peer_is_gone),        T(test_lost_by_an_abort),
         T(test_lost_without_a_job),       T(test_drain),
-        T(test_forms_of_smaller_tps),
+        T(test_forms_of_smaller_tps),     T(test_kv_transfers),
+        T(test_kv_transfer_and_an_end),   T(test_kv_transfer_and_the_end),
+        T(test_no_kv_transfers),
 #undef T
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
