@@ -47,7 +47,11 @@ static enum status make_token(const struct keys_options *o, char *out, size_t si
                 "cox join-token: made new keys in %s: only a head started with --keys-dir %s "
                 "takes this token\n",
                 o->keys_dir, o->keys_dir);
-    TRY(keys_load_public(o->keys_dir, ROLE_HEAD, t.head_public_key, err));
+    struct public_keys of_head;
+    TRY(keys_load_publics(o->keys_dir, ROLE_HEAD, &of_head, err));
+    memcpy(t.head_public_key, of_head.keys[0], sizeof t.head_public_key);
+    if (of_head.n > 1)
+        memcpy(t.other_head_key, of_head.keys[1], sizeof t.other_head_key);
     TRY(keys_load(o->keys_dir, ROLE_WORKER, &t.keys, err));
     return join_token_encode(&t, out, size, err);
 }
@@ -79,19 +83,18 @@ static enum peer_role role_named(const char *name)
 
 static void print_steps_of_head(const char *dir)
 {
-    printf(
-        "%s/head.key is new; %s/head.pub has the new public key and the old one.\n\n"
-        "1. Copy head.pub to the folder of every gateway and worker, before the next step. They "
-        "read it\n   at their next connection and try both keys. (A worker that joined by a "
-        "token knows one key\n   only: start it again with --keys-dir, or with a new token after "
-        "step 2.)\n"
-        "2. Copy head.key and head.pub to the folder of every head, then\n   cox keys --reload "
-        "--address "
-        "HOST:8265\n   for the one that serves (or start it again): requests pause for about a "
-        "second, none fails.\n"
-        "3. When all workers and gateways are back (`cox status`):\n"
-        "   cox keys --keys-dir %s --retire head\n   and copy head.pub once more.\n",
-        dir, dir, dir);
+    printf("%s/head.key is new; %s/head.pub has the new public key and the old one.\n\n"
+           "1. Copy head.pub to the folder of every gateway and worker, before the next step. They "
+           "read it\n   at their next connection and try both keys. (A worker that joined by a "
+           "token knows the keys of\n   that one: start it again with a token made now, which has "
+           "both.)\n"
+           "2. Copy head.key and head.pub to the folder of every head, then\n   cox keys --reload "
+           "--address "
+           "HOST:8265\n   for the one that serves (or start it again): requests pause for about a "
+           "second, none fails.\n"
+           "3. When all workers and gateways are back (`cox status`):\n"
+           "   cox keys --keys-dir %s --retire head\n   and copy head.pub once more.\n",
+           dir, dir, dir);
 }
 
 static void print_steps_of_peer(const char *dir, const char *role)

@@ -42,6 +42,7 @@ static enum status find_keys(const struct worker_options *o, struct startup *s, 
         TRY(join_token_decode(is_file ? text : o->join, &token, err));
         s->link.bus.keys = token.keys;
         memcpy(s->head_public_key, token.head_public_key, sizeof s->head_public_key);
+        memcpy(s->other_head_key, token.other_head_key, sizeof s->other_head_key);
         head = token.head;
     } else if (o->keys_dir) {
         TRY(keys_load(o->keys_dir, ROLE_WORKER, &s->link.bus.keys, err));
@@ -67,6 +68,7 @@ enum status startup_prepare(const struct worker_options *o, struct startup *out,
     out->link.bus.insecure = o->insecure;
     out->link.bus.allow_remote_insecure = o->allow_remote_insecure;
     out->link.bus.server_public_key = out->head_public_key;
+    out->link.bus.server_other_key = out->other_head_key;
     out->link.bus.keys_dir = o->keys_dir;
     out->link.bus.keys_role = ROLE_WORKER;
     out->link.bus.max_frame_bytes = FRAME_MAX_BYTES;

@@ -6,7 +6,7 @@
 struct startup {
     char node[256];
     char endpoint[1100]; /* tcp://, then --head as it is */
-    char head_public_key[41];
+    char head_public_key[41], other_head_key[41];
     char admin_key[512]; /* "": none */
     struct head_link_options link;
 };

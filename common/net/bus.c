@@ -276,7 +276,7 @@ static void on_other_keys(void *ctx);
  * and again. */
 static void plan_other_keys(struct bus *b)
 {
-    if (!b->keys_dir || b->insecure || b->try_others)
+    if ((!b->keys_dir && b->server.n < 2) || b->insecure || b->try_others)
         return;
     b->i_server = (b->i_server + 1) % b->server.n;
     b->other_key_ms = b->other_key_ms ? b->other_key_ms * 2 : BUS_OTHER_KEY_MS;
@@ -573,6 +573,9 @@ static enum status open_bus(struct loop *l, const struct bus_options *o,
         snprintf(b->server.keys[0], sizeof b->server.keys[0], "%s", o->server_public_key);
         b->server.n = 1;
     }
+    if (b->server.n == 1 && o->server_other_key && o->server_other_key[0])
+        snprintf(b->server.keys[b->server.n++], sizeof b->server.keys[0], "%s",
+                 o->server_other_key);
     b->keys_dir = is_router ? NULL : o->keys_dir;
     b->keys_role = o->keys_role;
     read_keys_again(b); /* the head's other key, if there are two */

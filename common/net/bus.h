@@ -36,6 +36,7 @@ struct bus_options {
     bool allow_remote_insecure;
     struct curve_keys keys;        /* ours */
     const char *server_public_key; /* DEALER: the head's */
+    const char *server_other_key;  /* its other one, NULL or "": there is none */
     /* DEALER: the folder that both came from, borrowed for the bus's life, and whose key ours is.
      * It is read again before each new connection, so that keys can be changed while we run; of two
      * keys of the head the other one is tried when a handshake fails. NULL: they stay. */

@@ -25,7 +25,8 @@ enum {
     AUTHORIZED_MAX_BYTES = 1 << 20,
     AUTHORIZED_MAX_ENTRIES = 4096,
     TOKEN_SUM_BYTES = 4,
-    TOKEN_MAX_BYTES = 3 * KEY_BYTES + 256 + TOKEN_SUM_BYTES
+    TOKEN_OTHER_BYTES = 1 + KEY_BYTES,
+    TOKEN_MAX_BYTES = 3 * KEY_BYTES + 256 + TOKEN_OTHER_BYTES + TOKEN_SUM_BYTES
 };
 
 static const char token_prefix[] = "cox1.";
@@ -573,7 +574,14 @@ enum status join_token_check_head(const char *head, struct error *err)
     return STATUS_OK;
 }
 
-/* bytes: head's public key, our public key, our secret key, HOST:PORT, checksum. */
+static enum status token_has_no_key(uint8_t raw[TOKEN_MAX_BYTES], struct error *err)
+{
+    sodium_memzero(raw, TOKEN_MAX_BYTES);
+    return error_set(err, STATUS_INVALID, "a join token needs keys of 40 Z85 characters");
+}
+
+/* bytes: head's public key, our public key, our secret key, HOST:PORT, checksum. A second key of
+ * the head stands behind the address and a 0: who knows none of it calls such a token damaged. */
 enum status join_token_encode(const struct join_token *t, char *out, size_t out_size,
                               struct error *err)
 {
@@ -584,10 +592,16 @@ enum status join_token_encode(const struct join_token *t, char *out, size_t out_
     if (!key_decode(str_from(t->head_public_key), raw) ||
         !key_decode(str_from(t->keys.public_key), raw + KEY_BYTES) ||
         !key_decode(str_from(t->keys.secret_key), raw + 2ul * KEY_BYTES))
-        return error_set(err, STATUS_INVALID, "a join token needs three keys of 40 Z85 characters");
+        return token_has_no_key(raw, err);
     size_t n = 3ul * KEY_BYTES;
     memcpy(raw + n, head.ptr, head.len);
     n += head.len;
+    if (t->other_head_key[0]) {
+        raw[n] = 0;
+        if (!key_decode(str_from(t->other_head_key), raw + n + 1))
+            return token_has_no_key(raw, err);
+        n += TOKEN_OTHER_BYTES;
+    }
     token_sum(raw, n, raw + n);
     n += TOKEN_SUM_BYTES;
     enum status s = STATUS_OK;
@@ -611,11 +625,17 @@ static bool token_parse(const uint8_t *raw, size_t n, struct join_token *out)
     n -= TOKEN_SUM_BYTES;
     token_sum(raw, n, sum);
     struct str head = {(const char *)raw + 3ul * KEY_BYTES, n - 3ul * KEY_BYTES};
+    const char *other = memchr(head.ptr, 0, head.len);
+    if (other && head.ptr + head.len - other != TOKEN_OTHER_BYTES)
+        return false;
+    head.len = other ? (size_t)(other - head.ptr) : head.len;
     if (memcmp(sum, raw + n, sizeof sum) != 0 || !head_is_valid(head))
         return false;
     memcpy(out->head, head.ptr, head.len);
     out->head[head.len] = '\0';
     zmq_z85_encode(out->head_public_key, raw, KEY_BYTES);
+    if (other)
+        zmq_z85_encode(out->other_head_key, (const uint8_t *)other + 1, KEY_BYTES);
     zmq_z85_encode(out->keys.public_key, raw + KEY_BYTES, KEY_BYTES);
     zmq_z85_encode(out->keys.secret_key, raw + 2ul * KEY_BYTES, KEY_BYTES);
     return zmq_curve_public(derived, out->keys.secret_key) == 0 &&

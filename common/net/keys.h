@@ -2,7 +2,8 @@
 /* CURVE key pairs (Z85, 40 characters + NUL) and the folder they live in:
  *   DIR/head.key DIR/head.pub  DIR/gateway.key …  one pair per role; files 0600, folder 0700.
  *   DIR/authorized: "role public-key" lines; the ZAP handler admits exactly these.
- * A join token is one string: cox1.<base64url of host:port, head public key, worker key pair>. */
+ * A join token is one string: cox1.<base64url of host:port, head public key (or its two), worker
+ * key pair>. */
 #include "common/base/status.h"
 #include "proto/messages.h"
 
@@ -51,7 +52,8 @@ void authorized_fini(struct authorized *a);
 struct join_token {
     char head[256]; /* HOST:PORT */
     char head_public_key[41];
-    struct curve_keys keys; /* the joining worker's */
+    char other_head_key[41]; /* "": none; the one before it, while that is being changed */
+    struct curve_keys keys;  /* the joining worker's */
 };
 /* What a token may say of the head: HOST:PORT, or those of at most JOIN_TOKEN_MAX_HEADS with commas
  * (as many as a link takes). The error says what to write. */

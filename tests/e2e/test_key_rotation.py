@@ -8,7 +8,7 @@ import time
 
 import httpx
 import null_oracle as oracle
-from cluster import SLOW, Cluster, get, run_cox, wait_for
+from cluster import BIN, SLOW, Cluster, get, run_cox, wait_for
 from completions import run
 from test_bad_frames import Processes
 
@@ -110,11 +110,16 @@ def test_every_key_is_rotated_under_load(tmp_path):
         assert "head.pub" in said and "--retire head" in said, said
         for n in ("gateway", "worker"):
             copy(c, of[n], "head.pub")
+        token = run_cox("join-token", "--keys-dir", c.keys, "--head", f"127.0.0.1:{c.head_port}").stdout.strip()
+        c.start("joined", BIN / "cox-worker", "--model", "null", "--device", "null", "--join", token, "--tp", 2, "--http-port", 0)
+        wait_for("a worker with a token of now is in", lambda: len(c.status()["workers"]) == 3)
         copy(c, of["head"], "head.key", "head.pub")
         assert "takes up its new key" in reload(c)
         wait_for("it has", lambda: "head_key_taken" in c.log("head"))
         n_before = [t.n for t in load]
         wait_for("requests end again", lambda: all(t.n > n + 1 for t, n in zip(load, n_before)), 40)
+        wait_for("and comes back", lambda: c.log("joined").count("head_joined") == 2 and len(c.status()["workers"]) == 3)
+        assert c.started["joined"].poll() is None
         keys(c, "--retire", "head")
         for n in ("gateway", "worker"):
             copy(c, of[n], "head.pub")

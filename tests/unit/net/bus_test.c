@@ -298,7 +298,7 @@ static void rebind(struct pair *p, const struct curve_keys *keys)
 
 /* The head's key changes while it listens: who has both public keys comes back to the same port by
  * itself, as a new peer; who has the old one alone does not. */
-static void test_a_head_takes_another_key(void **state)
+static void take_another_key(bool from_folder)
 {
     struct pair p;
     struct curve_keys next;
@@ -312,7 +312,8 @@ static void test_a_head_takes_another_key(void **state)
     struct bus_options o = {.endpoint = endpoint,
                             .keys = p.peer_keys,
                             .server_public_key = p.head_keys.public_key,
-                            .keys_dir = dir,
+                            .server_other_key = from_folder ? "" : next.public_key,
+                            .keys_dir = from_folder ? dir : NULL,
                             .keys_role = ROLE_WORKER};
     struct bus_handlers h = {.ctx = &p.peer, .on_frame = on_frame, .on_link = on_link};
     assert_int_equal(bus_connect(p.loop, &o, &h, &p.peer.bus, NULL), STATUS_OK);
@@ -339,6 +340,12 @@ static void test_a_head_takes_another_key(void **state)
     pair_fini(&p);
     snprintf(command, sizeof command, "rm -r %s", dir);
     assert_int_equal(system(command), 0);
+}
+
+static void test_a_head_takes_another_key(void **state)
+{
+    take_another_key(true);
+    take_another_key(false); /* a join token of the days between */
 }
 
 static void test_plain_peer_cannot_talk_to_curve(void **state)

@@ -237,9 +237,10 @@ static void test_join_token_of_several_heads(void **state)
     }
 }
 
-static void test_join_token(void **state)
+static void check_join_token(const char *other_head_key)
 {
     struct join_token t = sample_token(), back;
+    snprintf(t.other_head_key, sizeof t.other_head_key, "%s", other_head_key);
     char text[1024], damaged[1100];
     struct error err;
     assert_int_equal(join_token_encode(&t, text, sizeof text, &err), STATUS_OK);
@@ -247,6 +248,7 @@ static void test_join_token(void **state)
     assert_int_equal(join_token_decode(text, &back, &err), STATUS_OK);
     assert_string_equal(back.head, t.head);
     assert_string_equal(back.head_public_key, t.head_public_key);
+    assert_string_equal(back.other_head_key, t.other_head_key);
     assert_memory_equal(&back.keys, &t.keys, sizeof t.keys);
     snprintf(damaged, sizeof damaged, "  %s\n", text);
     assert_int_equal(join_token_decode(damaged, &back, &err), STATUS_OK);
@@ -265,6 +267,14 @@ static void test_join_token(void **state)
     }
 }
 
+static void test_join_token(void **state)
+{
+    struct curve_keys other;
+    assert_int_equal(keys_generate(&other, NULL), STATUS_OK);
+    check_join_token("");
+    check_join_token(other.public_key); /* while the head's key is being changed */
+}
+
 static void test_join_token_refuses(void **state)
 {
     static const char *const heads[] = {
@@ -277,6 +287,9 @@ static void test_join_token_refuses(void **state)
         assert_int_equal(join_token_encode(&t, text, sizeof text, &err), STATUS_INVALID);
     }
     struct join_token t = sample_token();
+    memcpy(t.other_head_key, "short", 6);
+    assert_int_equal(join_token_encode(&t, text, sizeof text, &err), STATUS_INVALID);
+    t = sample_token();
     t.keys.secret_key[0] = '\0';
     assert_int_equal(join_token_encode(&t, text, sizeof text, &err), STATUS_INVALID);
     assert_int_equal(join_token_decode("", &t, &err), STATUS_INVALID);
