@@ -117,6 +117,8 @@ enum status peers_send_encoded(struct peers *p, struct peer *to, enum msg_type t
 {
     if (!to->open)
         return STATUS_CLOSED;
+    if (!link_has_type(&to->link, type))
+        return STATUS_UNSUPPORTED;
     bool is_free = link_is_free(type);
     if (!is_free && (to->blocked || !link_can_send(&to->link, frame->len))) {
         to->blocked = true;
@@ -352,6 +354,9 @@ struct peer *peers_open(struct peers *p, const struct peers_input *in, const str
         session = rng_next(p->rng);
     link_init(&x->link, p->config.window_bytes);
     link_open(&x->link, session, h->credit_bytes);
+    struct frame_header header;
+    if (frame_parse_header(in->frame, &header, NULL) == STATUS_OK)
+        x->link.minor_there = header.minor;
     x->open = true;
     x->suspect = x->blocked = x->key_gone = false;
     x->credit_owed = 0;

@@ -99,7 +99,8 @@ void peers_revoke(struct peers *p, uint64_t now_ns);
 /* Forgets the peer; the pointer is dead. */
 void peers_remove(struct peers *p, struct peer *peer);
 
-/* STATUS_AGAIN: no credit or a full socket, nothing was sent; STATUS_CLOSED: no session. */
+/* STATUS_AGAIN: no credit or a full socket, nothing was sent; STATUS_CLOSED: no session;
+ * STATUS_UNSUPPORTED: the type came with a later minor than the peer's. */
 MUST_USE enum status peers_send(struct peers *p, struct peer *to, const struct msg *m);
 /* The same for a frame encoded once for many (peers_encode): session and seq are written over. */
 MUST_USE enum status peers_encode(struct peers *p, const struct msg *m, struct strbuf *out);

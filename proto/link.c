@@ -42,6 +42,11 @@ bool link_is_free(enum msg_type t)
     }
 }
 
+bool link_has_type(const struct link *l, enum msg_type t)
+{
+    return msg_since_minor(t) <= l->minor_there;
+}
+
 uint64_t link_next_seq(const struct link *l)
 {
     return l->seq_out + 1;
@@ -70,6 +75,7 @@ enum status link_received(struct link *l, const struct frame_header *h, struct e
                          (unsigned long long)l->seq_in + 1,
                          h->seq <= l->seq_in ? "repeated" : "lost");
     l->seq_in = h->seq;
+    l->minor_there = h->minor;
     return STATUS_OK;
 }
 

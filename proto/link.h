@@ -17,6 +17,7 @@ struct link {
     uint64_t seq_out, seq_in;           /* last used */
     uint64_t window_out, in_flight_out; /* bytes the peer granted; bytes it has not consumed yet */
     uint64_t window_in, consumed_in;    /* what we granted; consumed since our last Credit */
+    uint8_t minor_there;                /* of the version that the other side speaks */
 };
 
 void link_init(struct link *l, uint64_t window_in);
@@ -24,11 +25,14 @@ void link_init(struct link *l, uint64_t window_in);
 void link_open(struct link *l, uint64_t session, uint64_t window_out);
 bool link_can_send(const struct link *l, size_t frame_bytes);
 bool link_is_free(enum msg_type t);
+/* The other side's version has this type: what it does not know would end the session. */
+bool link_has_type(const struct link *l, enum msg_type t);
 /* Takes the next seq and charges the credit. Call once for each frame really sent. */
 uint64_t link_next_seq(const struct link *l);
 void link_sent(struct link *l, enum msg_type t, size_t frame_bytes);
 /* Checks session and seq of a frame that arrived. Before link_open only Hello, Welcome and Refused
- * with number 1 pass, afterwards they do not. */
+ * with number 1 pass, afterwards they do not. Remembers the minor; a head, whose Hello passes by
+ * here, sets minor_there itself. */
 MUST_USE enum status link_received(struct link *l, const struct frame_header *h, struct error *err);
 /* The frame was processed: true when a Credit of *bytes should be sent now (half a window). */
 bool link_consumed(struct link *l, enum msg_type t, size_t frame_bytes, uint64_t *bytes);

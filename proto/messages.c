@@ -2,11 +2,11 @@
 
 #define BIT(role) (1u << (role))
 
-/* One row per type: its name in logs, and who may send it. ROLE_NONE is a peer whose Hello has not
- * been accepted yet. */
+/* One row per type: its name in logs, who may send it, and the minor that it came with: nobody of
+ * an older one is sent it. ROLE_NONE is a peer whose Hello has not been accepted yet. */
 static const struct {
     const char *name;
-    unsigned from;
+    unsigned from, since_minor;
 } types[] = {
     [MSG_NONE] = {"none", 0},
     [MSG_HELLO] = {"hello",
@@ -42,8 +42,8 @@ static const struct {
     [MSG_ADAPTERS] = {"adapters", BIT(ROLE_HEAD)},
     [MSG_ADAPTER_ORDER] = {"adapter_order", BIT(ROLE_GATEWAY)},
     [MSG_ADAPTER_ANSWER] = {"adapter_answer", BIT(ROLE_HEAD)},
-    [MSG_KV_TRANSFER] = {"kv_transfer", BIT(ROLE_HEAD)},
-    [MSG_KV_TRANSFERRED] = {"kv_transferred", BIT(ROLE_WORKER)},
+    [MSG_KV_TRANSFER] = {"kv_transfer", BIT(ROLE_HEAD), 1},
+    [MSG_KV_TRANSFERRED] = {"kv_transferred", BIT(ROLE_WORKER), 1},
 };
 _Static_assert(sizeof types / sizeof *types == MSG_TYPE_COUNT, "a message type has no row");
 
@@ -79,4 +79,9 @@ bool msg_allowed_from(enum msg_type t, enum peer_role from)
 {
     return (unsigned)t < MSG_TYPE_COUNT && (unsigned)from < ROLE_COUNT &&
            (types[t].from & BIT(from)) != 0;
+}
+
+unsigned msg_since_minor(enum msg_type t)
+{
+    return (unsigned)t < MSG_TYPE_COUNT ? types[t].since_minor : UINT32_MAX;
 }

@@ -437,3 +437,4 @@ const char *peer_role_name(enum peer_role r);
 const char *finish_reason_name(enum finish_reason f); /* OpenAI's words: "stop", "length", ... */
 /* Which role may send this type to the head; checked for each frame. */
 bool msg_allowed_from(enum msg_type t, enum peer_role from);
+unsigned msg_since_minor(enum msg_type t); /* the first minor that has it */

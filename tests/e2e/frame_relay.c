@@ -1,10 +1,13 @@
 /* Stands between the head and its peers and does to their frames what no network under CURVE can:
  * repeats, swaps, drops, cuts and spoils them, sends frames of an earlier session and of another
- * version. It holds the keys of both sides. For test_bad_frames.py:
- *   frame_relay KEYS_DIR HEAD_PORT SEED PERIOD_MS [another-version]
+ * version. It holds the keys of both sides. For test_bad_frames.py and test_mixed_versions.py:
+ *   frame_relay KEYS_DIR HEAD_PORT SEED PERIOD_MS [another-version | newer | older]
  * prints "port N", then a line for each thing it does, and ends when its standard input does.
  * another-version: nothing else is done, and every Hello of a worker says that it is of the next
- * major version. */
+ * major version. newer: to each side the other one seems to be of the next minor version: every
+ * frame says so and has fields that nobody knows. older: to each side the other one seems to be of
+ * minor 0, with what that had in a Hello; a frame of a type that it had not is fatal. With these
+ * two a line for the first frame of each type. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +20,16 @@
 #include "common/net/keys.h"
 #include "proto/codec.h"
 
-enum { N_PEERS = 64, FRAME_BYTES = 1 << 20, OLD_BYTES = 4096, AT_MAJOR = 2 };
+enum {
+    N_PEERS = 64,
+    FRAME_BYTES = 1 << 20,
+    OLD_BYTES = 4096,
+    AT_MAJOR = 2,
+    AT_MINOR = 3,
+    AT_BODY_BYTES = 24
+};
+enum mode { STRIKES, ANOTHER_VERSION, NEWER, OLDER, MODE_COUNT };
+static const char *const mode_names[] = {"strikes", "another-version", "newer", "older"};
 enum way { TO_HEAD, TO_PEER, WAY_COUNT };
 enum strike {
     REPEAT,
@@ -57,7 +69,8 @@ struct relay {
     struct rng rng;
     uint64_t period_ns, last_ns[WAY_COUNT][ROLE_COUNT];
     uint32_t n_strikes[WAY_COUNT][ROLE_COUNT];
-    bool other_version_only;
+    enum mode mode;
+    bool is_seen[WAY_COUNT][ROLE_COUNT][MSG_TYPE_COUNT];
     struct { /* the first frame of a session that is over by the time it is used */
         size_t n;
         uint8_t bytes[OLD_BYTES];
@@ -140,11 +153,70 @@ static bool is_time(struct relay *r, uint64_t *last_ns, enum msg_type t)
 {
     uint64_t now = clock_mono_ns();
     bool small_talk = t == MSG_HEARTBEAT || t == MSG_CREDIT;
-    if (r->other_version_only || now - *last_ns < r->period_ns || t == MSG_HELLO ||
-        t == MSG_WELCOME || (small_talk && rng_below(&r->rng, 8) > 0))
+    if (r->mode != STRIKES || now - *last_ns < r->period_ns || t == MSG_HELLO || t == MSG_WELCOME ||
+        (small_talk && rng_below(&r->rng, 8) > 0))
         return false;
     *last_ns = now;
     return true;
+}
+
+/* ---- other minors ---- */
+
+/* Number 1000, a varint, and number 1001, a text: behind the fields that are known. */
+static void make_newer(struct frame *f)
+{
+    static const uint8_t unknown[] = "\xC0\x3E\x01\xCA\x3E\x05newer";
+    uint32_t n_body = (uint32_t)(f->n - FRAME_HEADER_BYTES + sizeof unknown - 1);
+    if (f->n + sizeof unknown - 1 > FRAME_BYTES)
+        die("a frame that is too large");
+    memcpy(f->bytes + f->n, unknown, sizeof unknown - 1);
+    f->n += sizeof unknown - 1;
+    f->bytes[AT_MINOR]++;
+    memcpy(f->bytes + AT_BODY_BYTES, &n_body, sizeof n_body); /* tests' machines: little-endian */
+}
+
+/* What 2.0 did not say of a worker is not said. */
+static void make_older(struct frame *f, const struct frame_header *h)
+{
+    struct arena a, scratch;
+    struct strbuf out;
+    struct msg m;
+    struct error err = {0};
+    if (msg_since_minor(h->type) > 0) {
+        fprintf(stderr, "frame_relay: 2.0 has no %s\n", msg_type_name(h->type));
+        exit(1);
+    }
+    if (h->type == MSG_HELLO) {
+        arena_init(&a, 16u << 20);
+        arena_init(&scratch, 0);
+        strbuf_init(&out, FRAME_BYTES);
+        if (codec_decode((struct str){(const char *)f->bytes, f->n}, h, &a, &m, &err) != STATUS_OK)
+            die(err.text);
+        m.hello.worker.kv_address = (struct str){0};
+        m.hello.worker.group_role = (enum group_role)0;
+        m.hello.worker.n_elastic = m.hello.worker.shard_tp = m.hello.worker.group_tp = 0;
+        if (codec_encode(&m, h->session, h->seq, &scratch, &out) != STATUS_OK)
+            die("a Hello of 2.0");
+        memcpy(f->bytes, out.ptr, out.len);
+        f->n = out.len;
+        strbuf_fini(&out);
+        arena_fini(&scratch);
+        arena_fini(&a);
+    }
+    f->bytes[AT_MINOR] = 0;
+}
+
+static void make_other_minor(struct relay *r, struct peer *p, enum way way, struct frame *f,
+                             const struct frame_header *h)
+{
+    bool *seen = &r->is_seen[way][p->role][h->type];
+    if (!*seen)
+        say(p, way, h->type, mode_names[r->mode]);
+    *seen = true;
+    if (r->mode == NEWER)
+        make_newer(f);
+    else
+        make_older(f, h);
 }
 
 static void pass(struct relay *r, struct peer *p, enum way way, struct frame *f)
@@ -152,8 +224,10 @@ static void pass(struct relay *r, struct peer *p, enum way way, struct frame *f)
     struct frame_header h;
     if (frame_parse_header((struct str){(const char *)f->bytes, f->n}, &h, NULL) != STATUS_OK)
         die("a frame of our own programs is malformed");
-    if (r->other_version_only && h.type == MSG_HELLO && p->role == ROLE_WORKER)
+    if (r->mode == ANOTHER_VERSION && h.type == MSG_HELLO && p->role == ROLE_WORKER)
         f->bytes[AT_MAJOR]++;
+    if (r->mode == NEWER || r->mode == OLDER)
+        make_other_minor(r, p, way, f, &h);
     if (r->old[way][p->role].n == 0 && h.session != 0 && h.type != MSG_WELCOME &&
         f->n <= OLD_BYTES) {
         r->old[way][p->role].n = f->n;
@@ -300,18 +374,27 @@ static void run(struct relay *r)
     } while (!(items[0].revents & (ZMQ_POLLIN | ZMQ_POLLERR)));
 }
 
+static enum mode find_mode(const char *name)
+{
+    for (int m = 0; m < MODE_COUNT; m++)
+        if (strcmp(name, mode_names[m]) == 0)
+            return (enum mode)m;
+    fprintf(stderr, "frame_relay: %s is no mode\n", name);
+    exit(2);
+}
+
 int main(int argc, char **argv)
 {
     static struct relay r;
     if (argc < 5) {
-        fprintf(stderr, "usage: frame_relay KEYS_DIR HEAD_PORT SEED PERIOD_MS [another-version]\n");
+        fprintf(stderr, "usage: frame_relay KEYS_DIR HEAD_PORT SEED PERIOD_MS [MODE]\n");
         return 2;
     }
+    r.mode = argc > 5 ? find_mode(argv[5]) : STRIKES;
     r.keys_dir = argv[1];
     snprintf(r.head_endpoint, sizeof r.head_endpoint, "tcp://127.0.0.1:%s", argv[2]);
     r.rng = (struct rng){strtoull(argv[3], NULL, 10)};
     r.period_ns = strtoull(argv[4], NULL, 10) * NS_PER_MS;
-    r.other_version_only = argc > 5;
     open_front(&r);
     run(&r);
     for (int i = 0; i < N_PEERS; i++) {

@@ -2,6 +2,7 @@
 the keys of both sides) repeats, swaps, drops, cuts and spoils them in both directions, and streams end
 with the tokens they would have had. And peers of another version, and strangers."""
 import collections
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ import findings
 import httpx
 import null_oracle as oracle
 import pytest
-from cluster import BIN, SLOW, Cluster, end_all, free_ports, get, run_cox, wait_for
+from cluster import BIN, ROOT, SLOW, Cluster, end_all, free_ports, get, run_cox, wait_for
 from completions import run
 
 RELAY = BIN.parent / "tests/frame_relay"
@@ -108,7 +109,8 @@ def test_another_version_is_refused_by_name(tmp_path):
         c.start_gateway(c.head_port)
         wait_for("/health is 200", lambda: get(c.url + "/health")[0] == 200)
         c.start_worker("later", c.start_relay(1, 1000, "another-version"), tp=1)
-        said = "protocol 3.0 is spoken there, 2.0 here"
+        minor = re.search(r"^#define PROTOCOL_MINOR (\d+)u", (ROOT / "proto/messages.h").read_text(), re.M)[1]
+        said = f"protocol 3.{minor} is spoken there, 2.{minor} here"
         wait_for("the worker says why", lambda: "head_refused" in c.log("later") and said in c.log("later"))
         wait_for("the head does", lambda: "peer_refused" in c.log("head") and said in c.log("head"))
         wait_for("the worker ends", lambda: c.started["later"].poll() == 2)  # asking again would change nothing

@@ -280,6 +280,42 @@ static void who_hears_of_us_anyway_gets_no_heartbeat(void **state)
     fixture_free(f);
 }
 
+/* {minor of its Hello, what becomes of a type that came with 1}: the session goes on either way. */
+static void nobody_is_sent_a_type_that_its_version_has_not(void **state)
+{
+    static const struct {
+        uint8_t minor;
+        enum status want;
+    } cases[] = {{0, STATUS_UNSUPPORTED}, {1, STATUS_OK}, {PROTOCOL_MINOR + 1, STATUS_OK}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fixture *f = fixture_new(2);
+        struct msg hello = worker_hello(7, 0);
+        struct strbuf b;
+        struct arena scratch;
+        strbuf_init(&b, 0);
+        arena_init(&scratch, 0);
+        assert_int_equal(codec_encode(&hello, 0, 1, &scratch, &b), STATUS_OK);
+        b.ptr[3] = (char)cases[i].minor;
+        head_core_on_frame(f->core, addr_of(3), ROLE_WORKER, "", strbuf_str(&b), f->now);
+        assert_int_equal(f->core->peers.n, 1);
+        struct peer *p = f->core->peers.all[0];
+        uint64_t seq = p->link.seq_out;
+        struct msg transfer = {.type = MSG_KV_TRANSFER,
+                               .kv_transfer = {.term_epoch = 1,
+                                               .id = 1,
+                                               .from_address = STR("h:1"),
+                                               .to_address = STR("h:2"),
+                                               .comm_id = {(const uint8_t *)"id", 2},
+                                               .blocks = {&(uint32_t){3}, 1}}};
+        assert_int_equal(peers_send(&f->core->peers, p, &transfer), cases[i].want);
+        assert_int_equal(p->link.seq_out - seq, cases[i].want == STATUS_OK);
+        assert_true(p->open);
+        strbuf_fini(&b);
+        arena_fini(&scratch);
+        fixture_free(f);
+    }
+}
+
 int main(void)
 {
     log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
@@ -300,6 +336,7 @@ int main(void)
         cmocka_unit_test(nobody_is_blamed_while_the_head_stood_still),
         cmocka_unit_test(heartbeats_go_out_four_times_a_second),
         cmocka_unit_test(who_hears_of_us_anyway_gets_no_heartbeat),
+        cmocka_unit_test(nobody_is_sent_a_type_that_its_version_has_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,7 +47,7 @@ static enum status decode(struct fixture *f, struct msg *out, struct error *err)
 }
 
 /* A frame of this type whose body another program made. */
-static void make_frame(struct fixture *f, enum msg_type type, const char *body, size_t n)
+static inline void make_frame(struct fixture *f, enum msg_type type, const char *body, size_t n)
 {
     struct msg any = {.type = MSG_CREDIT};
     encode(f, &any, 1, 1);
@@ -57,7 +57,7 @@ static void make_frame(struct fixture *f, enum msg_type type, const char *body, 
     assert_true(n < 128 && strbuf_append(&f->frame, body, n));
 }
 
-static void expect_refused(struct fixture *f, const char *name, const struct msg *m)
+static inline void expect_refused(struct fixture *f, const char *name, const struct msg *m)
 {
     strbuf_reset(&f->frame);
     if (codec_encode(m, 1, 1, &f->scratch, &f->frame) != STATUS_INVALID)

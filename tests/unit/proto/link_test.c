@@ -167,6 +167,22 @@ static void test_free_types(void **state)
     }
 }
 
+/* The other side's minor is what its frames say, from the first one on. */
+static void test_types_of_a_newer_minor(void **state)
+{
+    for (unsigned minor = 0; minor <= PROTOCOL_MINOR + 1; minor++) {
+        struct link peer;
+        struct frame_header h = header(MSG_WELCOME, 42, 1);
+        link_init(&peer, 1000);
+        h.minor = (uint8_t)minor;
+        assert_int_equal(link_received(&peer, &h, NULL), STATUS_OK);
+        link_open(&peer, 42, 1000);
+        assert_true(link_has_type(&peer, MSG_PLAN));
+        assert_int_equal(link_has_type(&peer, MSG_KV_TRANSFER), minor >= 1);
+        assert_false(link_has_type(&peer, MSG_TYPE_COUNT));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +193,7 @@ int main(void)
         cmocka_unit_test(test_oversize_frame_goes_alone),
         cmocka_unit_test(test_never_stuck),
         cmocka_unit_test(test_free_types),
+        cmocka_unit_test(test_types_of_a_newer_minor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,82 @@
+"""A cluster of two minors of the protocol. frame_relay.c stands between the head and some of its peers and makes each
+side of these links a newer one for the other (fields that nobody knows in every frame), or one of 2.0, the first
+(nothing that came later, and a type that came later is fatal): streams stay exact while processes come and go."""
+import signal
+
+import httpx
+import null_oracle as oracle
+import pytest
+from cluster import SLOW, get, wait_for
+from steady import Steady
+from test_bad_frames import Processes
+
+# What passes the relay, from whom and to whom; not in every run: resets, Drain (a rank that is idle leaves without).
+PASSED = {"gateway head": "hello heartbeat submit cancel finish",
+          "head gateway": "welcome heartbeat cluster tokens",
+          "worker head": "hello heartbeat comm_id formed aborted result drain_wish goodbye",
+          "head worker": "welcome heartbeat form join plan abort"}
+
+
+def n_serving(c):
+    if get(c.admin + "/api/status")[0] != 200:
+        return 0
+    return sum(g["state"] == "ready" and None not in g["workers"] for g in c.status()["groups"])
+
+
+def more(c, load):
+    """Streams that began after the change end well, and a group serves."""
+    done = load.check().n_done
+    wait_for("streams go on", lambda: load.check().n_done > done + 2 * load.n_users, 60)
+    wait_for("a group serves", lambda: n_serving(c) == 1)
+
+
+def no_session_broke(c):
+    for name in c.started:
+        for word in ("session_broken", "bad_frame", "peer_refused", "head_refused"):
+            assert word not in c.log(name), f"{name}: {word}\n{c.log(name)[-3000:]}"
+
+
+def stop_and_cancel(c):
+    """A stop string, which the gateway finds, and a client that leaves."""
+    body = {"model": "null", "prompt": "stop", "max_tokens": 60, "temperature": 0, "ignore_eos": True}
+    want = oracle.text("stop", 60, temperature=0)
+    got = httpx.post(c.url + "/v1/completions", json={**body, "stop": [want[40:44]]}, timeout=60 * SLOW).json()
+    assert got["choices"][0]["text"] == want[:want.index(want[40:44])]
+    body = {**body, "max_tokens": 20000, "stream": True}
+    with httpx.stream("POST", c.url + "/v1/completions", json=body, timeout=60 * SLOW) as r:
+        lines = r.iter_lines()  # kept: the connection ends with it
+        assert next(lines).startswith("data: ")
+
+
+@pytest.mark.parametrize("mode", ["newer", "older"])
+def test_a_cluster_of_two_minors_serves(tmp_path, mode):
+    with Processes(tmp_path) as c:
+        c.start_head()
+        port = c.start_relay(1, 1000, mode)
+        c.start_worker("worker-0", c.head_port)  # of the head's minor
+        for i in (1, 2):
+            c.start_worker(f"worker-{i}", port)
+        c.start_gateway(port)
+        wait_for("two ranks and a spare", lambda: n_serving(c) == 1 and len(c.status()["workers"]) == 3)
+        with Steady([c.url], n_users=6) as load:
+            stop_and_cancel(c)
+            more(c, load)
+            c.started["worker-0"].kill()
+            wait_for("its loss is known", lambda: len(c.status()["workers"]) == 2)
+            more(c, load)
+            c.start_worker("worker-3", c.head_port)
+            wait_for("there is a spare again", lambda: len(c.status()["workers"]) == 3)
+            c.started["worker-1"].send_signal(signal.SIGTERM)
+            assert c.started["worker-1"].wait(60 * SLOW) == 0
+            more(c, load)
+            no_session_broke(c)
+            c.started["head"].kill()
+            c.started["head"].wait()
+            c.start_head()
+            more(c, load)
+        no_session_broke(c)
+        assert c.started["relay"].poll() is None, c.log("relay")
+        passed = {tuple(line.rsplit(" ", 1)) for line in c.log("relay.out").splitlines()[1:]}
+        print(f"{load.n_done} streams; " + ", ".join(sorted(f"{way}: {what}" for way, what in passed)))
+        missing = {(f"{mode} {way}", what) for way, types in PASSED.items() for what in types.split()} - passed
+        assert not missing, f"these passed no relay: {missing}"
