@@ -46,6 +46,16 @@ static bool seen_add(struct seen *s, uint64_t v)
     return is_new;
 }
 
+static bool seen_has(const struct seen *s, uint64_t v)
+{
+    v += v == 0;
+    for (uint64_t i = v & (s->cap - 1); s->cap > 0 && s->at[i] != 0; i = (i + 1) & (s->cap - 1)) {
+        if (s->at[i] == v)
+            return true;
+    }
+    return false;
+}
+
 /* ---- paths ---- */
 
 struct path {
@@ -90,6 +100,7 @@ static bool run_to_end(struct world *w, struct path *p, struct rng *rng, struct 
             n_progress++;
         if (n_progress == 0 || p->n == limit) {
             print_violation(w, p);
+            world_print(w);
             printf("no end after %u actions without a fault\n", p->n);
             return false;
         }
@@ -109,6 +120,8 @@ static bool run_to_end(struct world *w, struct path *p, struct rng *rng, struct 
 struct level {
     struct action list[WORLD_ACTIONS_MAX];
     uint32_t n, next;
+    uint32_t n_delays; /* taken on the way here */
+    uint64_t state;
 };
 
 struct search {
@@ -196,6 +209,113 @@ struct explore_result explore_all(const struct world_config *c, uint64_t max_sta
     mem_free(s.levels);
     mem_free(s.seen.at);
     return s.out;
+}
+
+/* ---- every deviation from the straight way ---- */
+
+struct bounded {
+    struct search s;
+    const struct explore_bounds *bounds;
+};
+
+/* With as many delays, or fewer, it was entered already. */
+static bool was_entered(struct seen *seen, uint64_t state, uint32_t n_delays)
+{
+    for (uint32_t n = 0; n < n_delays; n++) {
+        if (seen_has(seen, state + n))
+            return true;
+    }
+    return !seen_add(seen, state + n_delays);
+}
+
+/* The straight way from here came back to a state that it has left. */
+static bool goes_round(const struct search *s, uint64_t state)
+{
+    for (uint32_t d = s->path.n; d > 0 && s->levels[d - 1].next == 1; d--) {
+        if (s->levels[d - 1].state == state)
+            return true;
+    }
+    return false;
+}
+
+static void enter_bounded(struct bounded *b, uint64_t state, uint32_t n_delays)
+{
+    struct search *s = &b->s;
+    struct level *l = &s->levels[s->path.n];
+    *l = (struct level){.n_delays = n_delays, .state = state};
+    l->n = world_enabled(s->world, l->list);
+    s->out.n_states++;
+    if (world_is_stable(s->world))
+        count_end(&s->out, s->world);
+    if (s->path.n > s->out.depth)
+        s->out.depth = s->path.n;
+}
+
+/* The next of the level's ways that is to be gone; its end when there is none. */
+static uint32_t next_way(struct bounded *b, struct level *l)
+{
+    for (; l->next < l->n; l->next++) {
+        uint32_t i = l->next;
+        struct rng rng = {.state = l->state ^ (b->bounds->seed << 32) ^ i};
+        bool is_delay = i > 0 && l->list[i].kind < ACT_FAULTS;
+        bool is_chosen = b->bounds->one_in <= 1 || rng_below(&rng, b->bounds->one_in) == 0;
+        if ((i == 0 && l->list[0].kind < ACT_FAULTS) ||
+            (is_chosen && (!is_delay || l->n_delays < b->bounds->n_delays)))
+            break;
+    }
+    return l->next++;
+}
+
+static bool bounded_step(struct bounded *b, uint32_t way)
+{
+    struct search *s = &b->s;
+    struct level *l = &s->levels[s->path.n];
+    uint32_t n_delays = l->n_delays + (way > 0 && l->list[way].kind < ACT_FAULTS);
+    go_to(s, s->path.n);
+    s->path.at[s->path.n] = l->list[way];
+    s->out.n_actions++;
+    bool ok = world_apply(s->world, s->path.at[s->path.n]);
+    s->path.n++;
+    s->at++;
+    uint64_t state = world_fingerprint(s->world);
+    bool has_end = s->path.n + 1 < DEPTH_MAX && !goes_round(s, state);
+    if (!ok || !has_end) {
+        print_violation(s->world, &s->path);
+        world_print(s->world);
+        printf(ok ? "this way has no end\n" : "\n");
+        return false;
+    }
+    if (was_entered(&s->seen, state, n_delays))
+        s->path.n--;
+    else
+        enter_bounded(b, state, n_delays);
+    return true;
+}
+
+struct explore_result explore_bounded(const struct world_config *c, const struct explore_bounds *eb)
+{
+    struct bounded b = {.s = {.c = c}, .bounds = eb};
+    struct search *s = &b.s;
+    s->levels = mem_array(DEPTH_MAX, sizeof *s->levels);
+    go_to(s, 0);
+    enter_bounded(&b, world_fingerprint(s->world), 0);
+    s->out.ok = true;
+    while (s->out.ok) {
+        struct level *l = &s->levels[s->path.n];
+        uint32_t way = next_way(&b, l);
+        if (way < l->n) {
+            s->out.ok = bounded_step(&b, way);
+            continue;
+        }
+        if (s->path.n == 0)
+            break;
+        s->path.n--;
+    }
+    s->out.complete = s->out.ok && eb->one_in <= 1;
+    world_free(s->world);
+    mem_free(s->levels);
+    mem_free(s->seen.at);
+    return s->out;
 }
 
 /* ---- random walks ---- */

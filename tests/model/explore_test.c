@@ -44,7 +44,7 @@ static void explore_no_fault(void **state)
 
 static void explore_one_fault(void **state)
 {
-    for (uint32_t kind = ACT_FAULTS; kind < ACT_KIND_COUNT; kind++) {
+    for (uint32_t kind = ACT_FAULTS; kind < ACT_STOP; kind++) {
         struct world_config c = {.n_requests = 1,
                                  .n_tokens = 2,
                                  .n_faults = 1,

@@ -2,10 +2,10 @@
  * ages of timers in ticks, tokens. Left out: counters, texts, and numbers that only name things
  * (session and routing ids are replaced by whether they are the receiver's current ones). The
  * scheduler's inner state enters through the plans it made in this epoch, which determine it. */
+#include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
 
-#include "common/base/clock.h"
 #include "head/core_internal.h"
 #include "tests/model/world_internal.h"
 
@@ -20,7 +20,7 @@ static void put(struct mix *m, uint64_t v)
 
 static void put_age(struct mix *m, const struct world *w, uint64_t then_ns)
 {
-    put(m, then_ns == 0 ? UINT64_MAX : (w->now_ns - then_ns) / (HEAD_TICK_MS * NS_PER_MS));
+    put(m, then_ns == 0 ? UINT64_MAX : (w->now_ns - then_ns) / WORLD_TICK_NS);
 }
 
 /* seq and session relative to the reader's own. */
@@ -39,41 +39,60 @@ static void put_queue(struct mix *m, const struct frame_queue *q, uint64_t sessi
     }
 }
 
-static const struct peer *peer_of(const struct world *w, const struct proc *p, uint32_t who)
+static const struct peer *peer_of(const struct world *w, uint32_t at, uint32_t who)
 {
     enum peer_role role = who == WORLD_GATEWAY ? ROLE_GATEWAY : ROLE_WORKER;
-    return w->core ? peers_find_instance(&w->core->peers, role, p->instance) : NULL;
+    const struct head_core *core = w->heads[at].core;
+    return core ? peers_find_instance(&core->peers, role, w->procs[who].instance) : NULL;
+}
+
+static void put_until(struct mix *m, const struct world *w, uint64_t until_ns)
+{
+    put(m, until_ns > w->now_ns ? (until_ns - w->now_ns) / WORLD_TICK_NS : 0);
 }
 
 static void put_proc(struct mix *m, const struct world *w, uint32_t who)
 {
     const struct proc *p = &w->procs[who];
-    const struct peer *x = peer_of(w, p, who);
-    put(m, p->alive | p->cut << 1 | p->state << 2);
+    const struct peer *x = peer_of(w, p->at, who), *old = peer_of(w, p->stale_at, who);
+    put(m,
+        p->alive | p->cut << 1 | p->broken << 2 | p->state << 3 | p->at << 8 | p->stale_at << 10);
     put(m, p->term_seen);
-    put_age(m, w, p->heard_ns);
-    put(m, x ? 1 | x->open << 1 | x->suspect << 2 : 0);
-    if (x) {
-        put_age(m, w, x->heard_ns);
-        put(m, x->told_term);
-        put(m, x->open && x->link.session == p->link.session);
+    put(m, p->conn == 0);
+    put_until(m, w, p->stopped_until_ns);
+    if (p->state == PROC_DOWN)
+        put_until(m, w, p->retry_ns);
+    else
+        put_age(m, w, p->heard_ns);
+    for (uint32_t i = 0; i < w->config.n_heads; i++) {
+        const struct peer *y = peer_of(w, i, who);
+        put(m, y ? 1 | y->open << 1 | y->suspect << 2 : 0);
+        if (!y)
+            continue;
+        put_age(m, w, y->heard_ns);
+        put(m, y->told_term);
+        put(m, y->open && y->link.session == p->link.session);
     }
     put_queue(m, &p->to_head, x && x->open ? x->link.session : 0, x ? x->link.seq_in : 0);
-    put_queue(m, &p->stale, x && x->open ? x->link.session : 0, x ? x->link.seq_in : 0);
+    put_queue(m, &p->stale, old && old->open ? old->link.session : 0, old ? old->link.seq_in : 0);
     put_queue(m, &p->to_peer, p->link.session, p->link.seq_in);
 }
 
-static void put_rank(struct mix *m, const struct rank *r)
+static void put_rank(struct mix *m, const struct world *w, const struct rank *r)
 {
     const struct rank_state *s = &r->state;
     put(m, s->phase | s->gap_sent << 4 | s->form_pending << 5 | s->join_pending << 6 |
-               r->joining << 7 | r->aborting << 8 | (uint64_t)s->n_answers << 16);
+               r->joining << 7 | r->aborting << 8 | r->was_stopped << 9 |
+               (uint64_t)s->n_answers << 16);
     put(m, s->term_seen);
     put(m, s->term_epoch);
     put(m, s->comm_epoch);
     put(m, s->step_received);
     put(m, s->step_executed);
     put(m, r->n_plans);
+    for (uint32_t i = 0; i < r->n_plans; i++)
+        put_until(m, w, r->plans[i].due_ns);
+    put(m, s->group_id << 8 | s->rank);
     for (uint32_t i = 0; i < s->n_answers; i++)
         put(m, s->answers[i]);
 }
@@ -107,9 +126,8 @@ static void put_group(struct mix *m, const struct world *w, const struct group *
     }
 }
 
-static void put_core(struct mix *m, const struct world *w)
+static void put_core(struct mix *m, const struct world *w, const struct head_core *h)
 {
-    const struct head_core *h = w->core;
     put(m, h->cluster.term);
     put(m, h->cluster.highest_term_seen);
     put(m, h->cluster.n_epochs);
@@ -150,16 +168,47 @@ static void put_core(struct mix *m, const struct world *w)
         put(m, g->was_swept);
 }
 
+static void put_head(struct mix *m, const struct world *w, const struct world_head *h)
+{
+    const struct lease *l = &h->lease;
+    put(m, (h->core != NULL) | h->serves << 1 | h->stage << 2);
+    if (h->core)
+        put_core(m, w, h->core);
+    if (!has_two_heads(w))
+        return;
+    put_until(m, w, h->stopped_until_ns);
+    put_until(m, w, h->cut_until_ns);
+    put(m, l->state | l->is_up << 2 | l->is_watching << 3 | l->open << 4);
+    if (l->is_watching)
+        put_age(m, w, l->watched_ns);
+    put_until(m, w, l->ask_ns);
+    put(m, l->term << 40 | l->term_seen << 20 | l->store_term);
+    if (h->stage != QUESTION_NONE)
+        put_age(m, w, l->asked_ns);
+    if (h->stage == QUESTION_ASKED)
+        put(m, (uint64_t)h->question.what << 40 | h->question.wanted << 20 | h->question.known);
+    if (h->stage == QUESTION_ANSWERED)
+        put(m, (uint64_t)h->answer.holder << 20 | h->answer.term);
+}
+
+static void put_store(struct mix *m, const struct store_model *s)
+{
+    put(m, s->term << 32 | s->owner_left);
+    put(m, (uint64_t)(s->owner + 1) << 8 | (uint64_t)(s->last + 1));
+    put(m, (uint64_t)s->asked_left[0] << 32 | s->asked_left[1]);
+}
+
 uint64_t world_fingerprint(const struct world *w)
 {
     struct mix m = {.h = w->n_faults};
-    put(&m, w->stable);
-    put(&m, w->max_exec_epoch);
-    for (uint32_t i = 0; i < WORLD_PEERS; i++)
-        put_proc(&m, w, i);
-    for (uint32_t i = 0; i < WORLD_RANKS; i++) {
+    put(&m, w->stable | w->was_emptied << 1 | w->was_harmed << 2 | w->given << 8);
+    for (uint32_t i = 0; i < WORLD_PEERS; i++) {
+        if (is_peer(w, i))
+            put_proc(&m, w, i);
+    }
+    for (uint32_t i = 0; i < w->config.n_ranks; i++) {
         if (w->procs[i].alive)
-            put_rank(&m, &w->ranks[i]);
+            put_rank(&m, w, &w->ranks[i]);
     }
     for (uint32_t i = 0; i < w->config.n_requests; i++) {
         const struct client_request *r = &w->requests[i];
@@ -167,7 +216,50 @@ uint64_t world_fingerprint(const struct world *w)
         put(&m, r->stream.attempt);
         put(&m, r->stream.n_received);
     }
-    if (w->core)
-        put_core(&m, w);
+    for (uint32_t i = 0; i < w->config.n_heads; i++)
+        put_head(&m, w, &w->heads[i]);
+    put_store(&m, &w->store);
     return m.h;
+}
+
+/* ---- for people ---- */
+
+static void print_head(const struct world_head *h)
+{
+    if (!h->core) {
+        printf("  head%u: dead\n", h->index);
+        return;
+    }
+    printf("  head%u: %s, term %llu, %u workers;", h->index, h->serves ? "serves" : "waits",
+           (unsigned long long)h->core->cluster.term, h->core->cluster.n_workers);
+    for (uint32_t i = 0; i < h->core->config.cluster.max_groups; i++) {
+        const struct group *g = h->core->cluster.groups[i];
+        if (g)
+            printf(" group %llu %llx %s", (unsigned long long)g->id, (unsigned long long)g->epoch,
+                   group_state_name(g->state));
+    }
+    printf("\n");
+}
+
+void world_print(const struct world *w)
+{
+    printf("at %.2f s; store: term %llu, owner %d\n", (double)w->now_ns / 1e9,
+           (unsigned long long)w->store.term, w->store.owner);
+    for (uint32_t i = 0; i < w->config.n_heads; i++)
+        print_head(&w->heads[i]);
+    for (uint32_t i = 0; i < WORLD_PEERS; i++) {
+        const struct proc *p = &w->procs[i];
+        const struct rank_state *s = i < WORLD_RANKS ? &w->ranks[i].state : NULL;
+        if (is_peer(w, i))
+            printf("  peer%u: alive %d, head%u, link %d, queues %u %u %u", i, p->alive, p->at,
+                   p->state, p->to_head.n, p->stale.n, p->to_peer.n);
+        if (is_peer(w, i) && s)
+            printf(", %s in %llx, step %llu of %llu", rank_phase_name(s->phase),
+                   (unsigned long long)s->term_epoch, (unsigned long long)s->step_executed,
+                   (unsigned long long)s->step_received);
+        printf(is_peer(w, i) ? "\n" : "");
+    }
+    for (uint32_t i = 0; i < w->config.n_requests; i++)
+        printf("  request %u: %u tokens, %u ends\n", i, w->requests[i].stream.n_received,
+               w->requests[i].n_ends);
 }

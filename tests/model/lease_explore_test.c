@@ -23,17 +23,12 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
-#include "head/lease.h"
+#include "tests/model/store_model.h"
 
 enum {
     TICK_MS = 100,
     TTL_TICKS = 6, /* a question each second tick */
-    MOMENT_TICKS = TTL_TICKS / 2,
-    SEA_TICKS = 1, /* at most, for a question or an answer */
-    NOBODY = -1,
-    ANOTHER = 2, /* of those in the store: one that has died, or was never there */
-    ENDLESS = 1 << 20,
-    JUMP_TICKS = 1000 /* longer than any TTL */
+    SEA_TICKS = 1  /* at most, for a question or an answer */
 };
 
 enum stage { AT_REST, ASKED, ANSWERED };
@@ -48,15 +43,9 @@ enum fault {
     JUMPED = 128
 };
 
-struct question {
-    enum lease_question what; /* LEASE_NOTHING: there is none */
-    int who;
-    uint64_t wanted, known, number;
-};
-
 struct head {
     struct lease lease;
-    struct question question;
+    struct store_question question;
     struct lease_answer answer;
     enum stage stage;
     uint32_t age; /* of the stage, in ticks */
@@ -65,50 +54,16 @@ struct head {
 
 struct world {
     struct head heads[2];
-    struct question ghosts[2]; /* given up by who asked, not by the store */
-    uint64_t now, term, given;
-    int owner, last;
-    uint32_t owner_left, asked_left[2];
-    uint64_t n_asked[2], asked[2]; /* by the heads, as the store has it */
+    struct store_question ghosts[2]; /* given up by who asked, not by the store */
+    struct store_model store;
+    uint64_t now, given;
+    uint64_t n_asked[2]; /* by the heads */
     uint32_t n_faults, faults;
 };
 
 static uint64_t ns(uint64_t ticks)
 {
     return ticks * TICK_MS * NS_PER_MS;
-}
-
-/* ---- the store ---- */
-
-static struct lease_answer execute(struct world *w, const struct question *q)
-{
-    bool is_ours = q->who != ANOTHER; /* a dead one's numbers are of no matter: see die() */
-    bool is_late = !is_ours || w->asked_left[q->who] == 0 || w->asked[q->who] > q->number;
-    if (q->what != LEASE_RENEW && is_ours &&
-        (w->asked_left[q->who] == 0 || w->asked[q->who] <= q->number)) {
-        w->asked_left[q->who] = MOMENT_TICKS;
-        w->asked[q->who] = q->number;
-    }
-    if (w->owner != NOBODY && w->owner != q->who) {
-        if (q->what == LEASE_BOUND && !is_late && w->owner_left > TTL_TICKS)
-            w->owner_left = TTL_TICKS;
-        int64_t left = w->owner_left == ENDLESS ? -1 : (int64_t)w->owner_left * TICK_MS;
-        return (struct lease_answer){LEASE_OTHERS, w->term, left};
-    }
-    if (q->what == LEASE_RENEW) {
-        if (w->owner == NOBODY && w->last != NOBODY && w->last != q->who)
-            return (struct lease_answer){LEASE_GONE, w->term, 0};
-        w->term = w->term > q->wanted ? w->term : q->wanted;
-    } else if (is_late) {
-        return (struct lease_answer){LEASE_LATE, w->term, 0};
-    } else if (q->what != LEASE_TAKE || w->term < q->known) {
-        return (struct lease_answer){w->owner == NOBODY ? LEASE_FREE : LEASE_OURS, w->term, 0};
-    } else {
-        w->term = (w->term > q->wanted ? w->term : q->wanted) + 1;
-    }
-    w->owner = w->last = q->who;
-    w->owner_left = TTL_TICKS;
-    return (struct lease_answer){LEASE_OURS, w->term, 0};
 }
 
 /* ---- the heads ---- */
@@ -137,10 +92,8 @@ static void give_up(struct world *w, int i)
 static void die(struct world *w, int i)
 {
     give_up(w, i);
-    w->ghosts[i].who = ANOTHER;
-    w->owner = w->owner == i ? ANOTHER : w->owner;
-    w->last = w->last == i ? ANOTHER : w->last;
-    w->asked_left[i] = 0;
+    w->ghosts[i].who = STORE_ANOTHER;
+    store_model_die(&w->store, i);
     start(w, i);
 }
 
@@ -152,8 +105,8 @@ static void ask(struct world *w, int i)
     enum lease_question q = lease_next(&h->lease, ns(w->now));
     if (q == LEASE_NOTHING)
         return;
-    h->question =
-        (struct question){q, i, lease_wanted_term(&h->lease), h->lease.store_term, ++w->n_asked[i]};
+    h->question = (struct store_question){q, i, lease_wanted_term(&h->lease), h->lease.store_term,
+                                          ++w->n_asked[i]};
     h->stage = ASKED;
     h->age = 0;
 }
@@ -222,11 +175,8 @@ static bool may_tick(const struct world *w)
 static void tick(struct world *w)
 {
     w->now++;
-    w->owner_left -= w->owner_left > 0 && w->owner_left != ENDLESS;
-    if (w->owner_left == 0)
-        w->owner = NOBODY;
+    store_model_tick(&w->store);
     for (int i = 0; i < 2; i++) {
-        w->asked_left[i] -= w->asked_left[i] > 0;
         w->heads[i].age += w->heads[i].age < SEA_TICKS;
         ask(w, i);
     }
@@ -235,39 +185,28 @@ static void tick(struct world *w)
 /* For longer than a lease; then it reads what was sent to it. */
 static void freeze(struct world *w)
 {
+    store_model_freeze(&w->store);
     for (int i = 0; i < 2; i++) {
         give_up(w, i);
-        w->asked_left[i] = 0;
         if (w->heads[i].lease.is_up) {
             lease_on_store(&w->heads[i].lease, false, ns(w->now));
             lease_on_store(&w->heads[i].lease, true, ns(w->now));
         }
         ask(w, i);
     }
-    w->owner = NOBODY;
-    w->owner_left = 0;
-}
-
-/* The clock that ends keys, not the one of the heads. */
-static void jump_back(struct world *w)
-{
-    uint32_t *ends[] = {&w->owner_left, &w->asked_left[0], &w->asked_left[1]};
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (*ends[i] > 0 && *ends[i] != ENDLESS)
-            *ends[i] += JUMP_TICKS;
 }
 
 /* What somebody or something does to the store's keys, and not for a head. false: not here. */
 static bool meddle(struct world *w, int action, uint32_t *fault)
 {
-    if (w->owner == NOBODY && action != WRITE)
+    if (w->store.owner == STORE_NOBODY && action != WRITE)
         return false;
     if (action == WRITE)
-        w->owner = ANOTHER;
+        w->store.owner = STORE_ANOTHER;
     if (action == JUMP_BACK)
-        jump_back(w);
+        store_model_jump_back(&w->store);
     else
-        w->owner_left = ENDLESS;
+        w->store.owner_left = STORE_ENDLESS;
     *fault = action == WRITE ? WRITTEN : action == PERSIST ? PERSISTED : JUMPED;
     return true;
 }
@@ -298,9 +237,7 @@ static bool harm(struct world *w, int action)
         if (!meddle(w, action, &fault))
             return false;
     } else {
-        w->term = 0;
-        w->owner = w->last = NOBODY;
-        w->owner_left = w->asked_left[0] = w->asked_left[1] = 0;
+        store_model_lose_all(&w->store);
     }
     w->faults |= fault;
     w->n_faults++;
@@ -321,7 +258,7 @@ static bool act(struct world *w, int action, const char **wrong)
     case STORE:
         if (h->stage != ASKED)
             return false;
-        h->answer = execute(w, &h->question);
+        h->answer = store_model_execute(&w->store, &h->question);
         h->stage = ANSWERED;
         h->age = 0;
         return true;
@@ -348,8 +285,8 @@ static bool act(struct world *w, int action, const char **wrong)
     case GHOST:
         if (w->ghosts[i].what == LEASE_NOTHING)
             return false;
-        (void)execute(w, &w->ghosts[i]);
-        w->ghosts[i] = (struct question){0};
+        (void)store_model_execute(&w->store, &w->ghosts[i]);
+        w->ghosts[i] = (struct store_question){0};
         return true;
     default:
         return harm(w, action);
@@ -408,21 +345,22 @@ static uint64_t fingerprint(const struct world *w)
                                          h->question.known
                                    : 0;
         v[n++] = h->stage == ANSWERED ? (uint64_t)h->answer.holder << 20 | h->answer.term : 0;
-        v[n++] = w->asked_left[i];
+        v[n++] = w->store.asked_left[i];
         uint64_t since = w->now - l->longer.since_ns / ns(1);
         v[n++] = !l->longer.is ? 0 : 1 + (since < TTL_TICKS ? since : TTL_TICKS);
         v[n++] =
             !l->longer.is ? 0 : (uint64_t)l->longer.begun_ms << 32 ^ (uint64_t)l->longer.left_ms;
     }
-    v[n++] = w->term << 40 | w->given << 20 | w->owner_left;
-    v[n++] = (uint64_t)(w->owner + 1) << 8 | (uint64_t)(w->last + 1);
+    v[n++] = w->store.term << 40 | w->given << 20 | w->store.owner_left;
+    v[n++] = (uint64_t)(w->store.owner + 1) << 8 | (uint64_t)(w->store.last + 1);
     v[n++] = w->n_faults << 8 | w->faults;
     for (int i = 0; i < 2; i++) {
-        const struct question *q = &w->ghosts[i];
+        const struct store_question *q = &w->ghosts[i];
         v[n++] = q->what == LEASE_NOTHING ? 0
                                           : (uint64_t)q->what << 48 | (uint64_t)q->who << 40 |
                                                 q->wanted << 20 | q->known;
-        v[n++] = q->what && q->who != ANOTHER && w->asked_left[i] > 0 && w->asked[i] > q->number;
+        v[n++] = q->what && q->who != STORE_ANOTHER && w->store.asked_left[i] > 0 &&
+                 w->store.asked[i] > q->number;
     }
     return XXH3_64bits(v, n * sizeof *v) | 1;
 }
@@ -459,7 +397,8 @@ static void tell(const struct search *s, uint32_t i, int last, const char *wrong
 
 static void explore(struct search *s, uint32_t max_faults)
 {
-    struct world first = {.owner = NOBODY, .last = NOBODY};
+    struct world first = {0};
+    store_model_init(&first.store, TTL_TICKS, TICK_MS);
     start(&first, 0);
     start(&first, 1);
     s->nodes[s->n++] = (struct node){first, 0, -1};
@@ -498,7 +437,8 @@ static void every_interleaving_with_a_fault(void **state)
 static void walk(uint64_t seed)
 {
     struct rng rng = {seed};
-    struct world w = {.owner = NOBODY, .last = NOBODY};
+    struct world w = {0};
+    store_model_init(&w.store, TTL_TICKS, TICK_MS);
     start(&w, 0);
     start(&w, 1);
     for (int n = 0; n < WALK_STEPS; n++) {

@@ -1,26 +1,23 @@
-/* Actions and time. The properties, checked after every action:
- *   no two epochs execute at once, steps of an epoch are contiguous and the same on every rank, and
- *   each plan is legal (world_peers.c, sim_rank.c);
- *   what a client has is a prefix of what it must get, in order, with exactly one end;
- *   the head's own invariants (head_core_check), and nobody is refused;
- * and in every state from which nothing but faults can follow: the group is ready and every request
- * has its end, so formation ends and nothing is lost. */
+/* Actions. The properties, checked after every action:
+ *   no two epochs of a group execute at once (of two heads: none on the same rank), a rank's epochs
+ *   and so its terms only rise, steps of an epoch are contiguous, once on every rank and the same
+ * on all of them, one rank in each seat, and each plan is legal (world_ranks.c, sim_rank.c); what a
+ * client has is a prefix of what it must get, in order, with exactly one end; the gateway takes
+ * tokens of the head that welcomed it, and goes to none of an older term (world_peers.c); the
+ * heads' own invariants (head_core_check: no rank in two groups), none serves without a lease, and
+ * nobody is refused, but by a head that looks whose the lease is (world_heads.c); and in every
+ * state from which nothing but faults can follow (world_time.c): one head serves, every group is
+ * ready and every request has its end, so formation ends and nothing is lost. */
 #include "tests/model/world.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "head/core_internal.h"
 #include "proto/null_tokens.h"
 #include "tests/model/world_internal.h"
-
-#define SILENT_NS (1500 * NS_PER_MS)
-#define BEAT_NS   (250 * NS_PER_MS)
-#define TICK_NS   (HEAD_TICK_MS * NS_PER_MS)
-#define STABLE_NS (70 * NS_PER_S) /* longer than every time-out there is */
 
 bool violate(struct world *w, const char *fmt, ...)
 {
@@ -35,18 +32,18 @@ bool violate(struct world *w, const char *fmt, ...)
 
 /* ---- queues ---- */
 
-void queue_push(struct frame_queue *q, struct str frame, uint64_t done)
+void queue_push(struct frame_queue *q, struct frame_copy about, struct str frame)
 {
     if (q->n == FRAMES_MAX)
         return; /* a runaway shows up as a lost frame and then as a broken property */
     struct frame_copy *c = &q->at[q->n++];
+    *c = about;
     c->ptr = mem_alloc(frame.len);
     c->len = (uint32_t)frame.len;
-    c->done = done;
     memcpy(c->ptr, frame.ptr, frame.len);
 }
 
-static struct frame_copy queue_pop(struct frame_queue *q)
+struct frame_copy queue_pop(struct frame_queue *q)
 {
     struct frame_copy c = q->at[0];
     memmove(q->at, q->at + 1, --q->n * sizeof q->at[0]);
@@ -65,91 +62,10 @@ void queue_clear(struct frame_queue *q)
         mem_free(q->at[--q->n].ptr);
 }
 
-/* ---- the head ---- */
-
-static struct bus_peer address(uint32_t conn)
-{
-    return (struct bus_peer){.n = 4,
-                             .id = {(uint8_t)conn, (uint8_t)(conn >> 8), (uint8_t)(conn >> 16), 1}};
-}
-
-static uint64_t results_in(const struct world *w)
-{
-    uint64_t n = 0;
-    for (uint32_t i = 0; w->core && i < w->core->config.cluster.max_groups; i++)
-        n = w->core->lanes[i].scheduler ? w->core->lanes[i].last_result : n;
-    return n;
-}
-
-static enum status head_send(void *ctx, struct bus_peer to, struct str frame)
-{
-    struct world *w = ctx;
-    uint32_t conn = to.id[0] | (uint32_t)to.id[1] << 8 | (uint32_t)to.id[2] << 16;
-    for (uint32_t i = 0; i < WORLD_PEERS; i++) {
-        struct proc *p = &w->procs[i];
-        if (p->conn != conn || !p->alive)
-            continue;
-        if (!p->cut)
-            queue_push(&p->to_peer, frame, results_in(w));
-        return STATUS_OK;
-    }
-    return STATUS_NOT_FOUND;
-}
-
-static void head_start(struct world *w)
-{
-    struct head_core_config c;
-    head_core_config_init(&c);
-    c.peers.insecure = true;
-    c.peers.max_peers = 8;
-    c.peers.window_bytes = 1u << 20;
-    c.peers.head_instance = ++w->n_head_starts;
-    c.cluster.tp = WORLD_RANKS;
-    c.cluster.max_groups = 2;
-    c.max_num_batched_tokens = 64;
-    c.max_num_seqs = 4;
-    c.max_waiting = 8;
-    c.max_requests = 16;
-    c.seed = w->n_head_starts;
-    struct head_io io = {.ctx = w, .send = head_send};
-    w->core = head_core_new(&c, &io, w->now_ns);
-    /* the peers' sockets connect again by themselves: same session as before, new routing ids */
-    for (uint32_t i = 0; i < WORLD_PEERS; i++)
-        w->procs[i].conn = ++w->n_conns;
-}
-
-static void head_kill(struct world *w)
-{
-    head_core_free(w->core);
-    w->core = NULL;
-    for (uint32_t i = 0; i < WORLD_PEERS; i++) {
-        queue_clear(&w->procs[i].to_head);
-        queue_clear(&w->procs[i].to_peer);
-        queue_clear(&w->procs[i].stale);
-    }
-}
-
-static void check_head(struct world *w)
-{
-    struct error err = {0};
-    if (w->core && !head_core_check(w->core, &err))
-        violate(w, "head: %s", err.text);
-}
-
-static void deliver_to_head(struct world *w, uint32_t conn, struct frame_copy c)
-{
-    if (w->core) {
-        head_core_on_frame(w->core, address(conn), ROLE_NONE, "", (struct str){c.ptr, c.len},
-                           w->now_ns);
-        head_core_turn(w->core, w->now_ns);
-    }
-    mem_free(c.ptr);
-}
-
-static void deliver_to_peer(struct world *w, uint32_t who)
+void deliver_to_peer(struct world *w, uint32_t who)
 {
     struct frame_copy c = queue_pop(&w->procs[who].to_peer);
-    w->arriving_done = c.done;
+    w->arriving = c;
     proc_receive(w, who, (struct str){c.ptr, c.len});
     mem_free(c.ptr);
 }
@@ -160,6 +76,9 @@ struct world *world_new(const struct world_config *c)
 {
     struct world *w = mem_zalloc(sizeof *w);
     w->config = *c;
+    w->config.n_heads = c->n_heads ? c->n_heads : 1;
+    w->config.n_ranks = c->n_ranks ? c->n_ranks : 2;
+    w->config.tp = c->tp ? c->tp : 2;
     w->now_ns = NS_PER_S;
     arena_init(&w->decode, 0);
     arena_init(&w->encode, 0);
@@ -178,9 +97,13 @@ struct world *world_new(const struct world_config *c)
             null_hash_push(&h, r->want[k]);
         }
     }
-    head_start(w);
-    for (uint32_t i = 0; i < WORLD_PEERS; i++)
-        proc_start(w, i);
+    store_model_init(&w->store, (uint32_t)(WORLD_TTL_NS / WORLD_TICK_NS), HEAD_TICK_MS);
+    for (uint32_t i = 0; i < w->config.n_heads; i++)
+        head_start(w, i);
+    for (uint32_t i = 0; i < WORLD_PEERS; i++) {
+        if (is_peer(w, i))
+            proc_start(w, i);
+    }
     return w;
 }
 
@@ -188,7 +111,8 @@ void world_free(struct world *w)
 {
     for (uint32_t i = 0; i < WORLD_PEERS; i++)
         proc_kill(w, i);
-    head_core_free(w->core);
+    for (uint32_t i = 0; i < WORLD_HEADS; i++)
+        head_core_free(w->heads[i].core);
     arena_fini(&w->decode);
     arena_fini(&w->encode);
     strbuf_fini(&w->frame);
@@ -218,22 +142,43 @@ static void add(struct action_list *l, bool possible, enum action_kind kind, uin
         l->at[l->n++] = (struct action){(uint8_t)kind, (uint8_t)who};
 }
 
+static void add_progress_of_heads(const struct world *w, struct action_list *l)
+{
+    for (uint32_t i = 0; i < w->config.n_heads; i++) {
+        const struct world_head *h = &w->heads[i];
+        bool runs = !is_stopped(w, h->stopped_until_ns);
+        add(l, h->stage == QUESTION_ASKED, ACT_STORE, WORLD_HEAD + i);
+        add(l, runs && h->stage == QUESTION_ANSWERED, ACT_ANSWER, WORLD_HEAD + i);
+        add(l, !h->core, ACT_RESTART, WORLD_HEAD + i);
+    }
+}
+
 static void add_progress(const struct world *w, struct action_list *l)
 {
     for (uint32_t i = 0; i < WORLD_PEERS; i++) {
         const struct proc *p = &w->procs[i];
-        add(l, w->core && p->to_head.n > 0, ACT_TO_HEAD, i);
-        add(l, w->core && p->stale.n > 0, ACT_STALE, i);
-        add(l, p->alive && p->to_peer.n > 0, ACT_TO_PEER, i);
+        bool runs = p->alive && !is_stopped(w, p->stopped_until_ns);
+        if (!is_peer(w, i))
+            continue;
+        add(l, head_hears(w, p->at) && p->to_head.n > 0, ACT_TO_HEAD, i);
+        add(l, head_hears(w, p->stale_at) && p->stale.n > 0, ACT_STALE, i);
+        add(l, runs && p->to_peer.n > 0, ACT_TO_PEER, i);
+        add(l, runs && p->broken, ACT_NOTICE, i);
         add(l, !p->alive, ACT_RESTART, i);
-        if (i >= WORLD_RANKS || !p->alive)
+        if (i >= WORLD_RANKS || !runs)
             continue;
         add(l, rank_can_join(w, i), ACT_JOINED, i);
         add(l, w->ranks[i].aborting, ACT_ABORTED, i);
-        add(l, w->ranks[i].n_plans > 0 && !w->ranks[i].aborting, ACT_EXECUTE, i);
+        add(l, rank_can_execute(w, i), ACT_EXECUTE, i);
     }
-    add(l, !w->core, ACT_RESTART, WORLD_HEAD);
-    add(l, l->n == 0 && !w->stable, ACT_TIME, 0);
+    add_progress_of_heads(w, l);
+}
+
+void add_progress_to(const struct world *w, struct action *at, uint32_t *n)
+{
+    struct action_list l = {.at = at, .n = *n};
+    add_progress(w, &l);
+    *n = l.n;
 }
 
 static void add_fault(const struct world *w, struct action_list *l, bool possible,
@@ -243,27 +188,45 @@ static void add_fault(const struct world *w, struct action_list *l, bool possibl
         add(l, possible, kind, who);
 }
 
-static void add_faults(const struct world *w, struct action_list *l)
+static void add_faults_of_peers(const struct world *w, struct action_list *l)
 {
     for (uint32_t i = 0; i < WORLD_PEERS; i++) {
         const struct proc *p = &w->procs[i];
-        bool linked = p->alive && !p->cut && w->core;
+        bool runs = p->alive && !is_stopped(w, p->stopped_until_ns);
+        bool linked = runs && !p->cut && !p->broken && p->conn != 0 && w->heads[p->at].core;
+        if (!is_peer(w, i))
+            continue;
         add_fault(w, l, p->alive && i < WORLD_RANKS, ACT_KILL, i);
         add_fault(w, l, linked, ACT_LINK_LOST, i);
         add_fault(w, l, linked, ACT_SILENCE, i);
         add_fault(w, l, linked && p->state == PROC_OPEN, ACT_HELLO_AGAIN, i);
         add_fault(w, l, linked && p->to_head.n > 0, ACT_DROP_TO_HEAD, i);
-        add_fault(w, l, linked && p->to_head.n > 0, ACT_REPEAT_TO_HEAD, i);
+        add_fault(w, l, linked && p->to_head.n > 0 && head_hears(w, p->at), ACT_REPEAT_TO_HEAD, i);
         add_fault(w, l, linked && p->to_peer.n > 0, ACT_DROP_TO_PEER, i);
-        if (i >= WORLD_RANKS || !p->alive)
+        add_fault(w, l, has_two_heads(w) && runs, ACT_STOP, i);
+        if (i >= WORLD_RANKS || !runs)
             continue;
         bool ready = w->ranks[i].state.phase == RANK_READY;
         add_fault(w, l, w->ranks[i].joining, ACT_JOIN_FAILED, i);
         add_fault(w, l, ready, ACT_COMM_ERROR, i);
         add_fault(w, l, ready && w->ranks[i].n_plans > 0, ACT_GAP, i);
     }
-    add_fault(w, l, w->core != NULL, ACT_KILL, WORLD_HEAD);
-    add_fault(w, l, w->core != NULL, ACT_PAUSE, WORLD_HEAD);
+}
+
+static void add_faults(const struct world *w, struct action_list *l)
+{
+    bool two = has_two_heads(w);
+    add_faults_of_peers(w, l);
+    for (uint32_t i = 0; i < w->config.n_heads; i++) {
+        const struct world_head *h = &w->heads[i];
+        bool runs = h->core && !is_stopped(w, h->stopped_until_ns);
+        add_fault(w, l, h->core, ACT_KILL, WORLD_HEAD + i);
+        add_fault(w, l, !two && h->core, ACT_PAUSE, WORLD_HEAD + i);
+        add_fault(w, l, two && runs, ACT_STOP, WORLD_HEAD + i);
+        add_fault(w, l, two && h->core && h->lease.is_up, ACT_STORE_CUT, WORLD_HEAD + i);
+    }
+    add_fault(w, l, two, ACT_STORE_EMPTY, WORLD_STORE);
+    add_fault(w, l, two, ACT_STORE_FREEZE, WORLD_STORE);
 }
 
 uint32_t world_enabled(const struct world *w, struct action out[WORLD_ACTIONS_MAX])
@@ -272,109 +235,10 @@ uint32_t world_enabled(const struct world *w, struct action out[WORLD_ACTIONS_MA
     if (w->violation[0])
         return 0;
     add_progress(w, &l);
+    add(&l, l.n == 0 && !w->stable, ACT_TIME, 0);
     if (w->n_faults < w->config.n_faults)
         add_faults(w, &l);
     return l.n;
-}
-
-/* ---- time ---- */
-
-static bool is_heartbeat(const struct frame_copy *c)
-{
-    struct frame_header h;
-    return frame_parse_header((struct str){c->ptr, c->len}, &h, NULL) == STATUS_OK &&
-           h.type == MSG_HEARTBEAT;
-}
-
-static bool anything_to_do(const struct world *w)
-{
-    struct action list[WORLD_ACTIONS_MAX];
-    struct action_list l = {.at = list};
-    struct world *quiet = (struct world *)w;
-    bool was = quiet->stable;
-    quiet->stable = true; /* time itself does not count */
-    add_progress(w, &l);
-    quiet->stable = was;
-    return l.n > 0;
-}
-
-/* Heartbeats are not explored: they arrive at once, and only between other things. */
-static void peers_beat(struct world *w)
-{
-    for (uint32_t i = 0; i < WORLD_PEERS && !anything_to_do(w); i++) {
-        struct proc *p = &w->procs[i];
-        if (p->state != PROC_OPEN || w->now_ns - p->beat_ns < BEAT_NS)
-            continue;
-        p->beat_ns = w->now_ns;
-        proc_beat(w, i);
-        if (p->to_head.n > 0)
-            deliver_to_head(w, p->conn, queue_pop(&p->to_head));
-    }
-}
-
-static void peers_time_out(struct world *w)
-{
-    for (uint32_t i = 0; i < WORLD_PEERS; i++) {
-        struct proc *p = &w->procs[i];
-        if (p->alive && w->now_ns - p->heard_ns >= SILENT_NS)
-            proc_hello(w, i, true);
-    }
-}
-
-static void take_heartbeats(struct world *w)
-{
-    for (uint32_t i = 0; i < WORLD_PEERS; i++) {
-        struct proc *p = &w->procs[i];
-        while (p->alive && p->to_peer.n > 0 && is_heartbeat(&p->to_peer.at[0]))
-            deliver_to_peer(w, i);
-    }
-}
-
-static void check_stable(struct world *w)
-{
-    if (!head_core_is_ready(w->core))
-        violate(w, "nothing happens any more, and no group is ready");
-    for (uint32_t i = 0; i < w->config.n_requests; i++) {
-        if (w->requests[i].n_ends != 1)
-            violate(w, "nothing happens any more, and request %u has %u tokens and no end", i,
-                    w->requests[i].stream.n_received);
-    }
-}
-
-/* Formation always ends is not enough: it ends in bounded time. */
-static bool is_served(const struct world *w)
-{
-    bool served = w->core && head_core_is_ready(w->core);
-    for (uint32_t i = 0; i < w->config.n_requests; i++)
-        served = served && w->requests[i].n_ends > 0;
-    return served;
-}
-
-uint64_t world_recovery_ns(const struct world *w)
-{
-    return w->unserved_ns > w->fault_ns ? w->unserved_ns - w->fault_ns : 0;
-}
-
-static void pass_time(struct world *w)
-{
-    uint64_t until = w->now_ns + STABLE_NS;
-    while (w->now_ns < until && !w->violation[0]) {
-        w->now_ns += TICK_NS;
-        if (!is_served(w))
-            w->unserved_ns = w->now_ns;
-        head_core_tick(w->core, w->now_ns);
-        take_heartbeats(w);
-        peers_beat(w);
-        peers_time_out(w);
-        if (anything_to_do(w))
-            return;
-    }
-    w->stable = true;
-    check_stable(w);
-    uint64_t limit = w->config.recovery_limit_ns;
-    if (limit != 0 && world_recovery_ns(w) > limit)
-        violate(w, "it took %.2f s after the last fault",
-                (double)world_recovery_ns(w) / (double)NS_PER_S);
 }
 
 /* ---- what happens ---- */
@@ -384,10 +248,10 @@ static void apply_progress(struct world *w, struct action a)
     struct proc *p = a.who < WORLD_PEERS ? &w->procs[a.who] : NULL;
     switch (a.kind) {
     case ACT_TO_HEAD:
-        deliver_to_head(w, p->conn, queue_pop(&p->to_head));
+        head_receive(w, p->at, p->conn, queue_pop(&p->to_head));
         break;
     case ACT_STALE:
-        deliver_to_head(w, p->stale_conn, queue_pop(&p->stale));
+        head_receive(w, p->stale_at, p->stale_conn, queue_pop(&p->stale));
         break;
     case ACT_TO_PEER:
         deliver_to_peer(w, a.who);
@@ -401,11 +265,20 @@ static void apply_progress(struct world *w, struct action a)
     case ACT_EXECUTE:
         rank_execute(w, a.who);
         break;
+    case ACT_NOTICE:
+        proc_lost(w, a.who);
+        break;
+    case ACT_STORE:
+        head_execute_question(w, a.who - WORLD_HEAD);
+        break;
+    case ACT_ANSWER:
+        head_hear_answer(w, a.who - WORLD_HEAD);
+        break;
     case ACT_RESTART:
         if (p)
             proc_start(w, a.who);
         else
-            head_start(w);
+            head_start(w, a.who - WORLD_HEAD);
         break;
     default:
         pass_time(w);
@@ -415,9 +288,9 @@ static void apply_progress(struct world *w, struct action a)
 static void repeat_first(struct world *w, struct proc *p)
 {
     struct str again = {p->to_head.at[0].ptr, p->to_head.at[0].len};
-    struct frame_copy copy = {mem_alloc(again.len), (uint32_t)again.len, 0};
+    struct frame_copy copy = {.ptr = mem_alloc(again.len), .len = (uint32_t)again.len};
     memcpy(copy.ptr, again.ptr, again.len);
-    deliver_to_head(w, p->conn, copy);
+    head_receive(w, p->at, p->conn, copy);
 }
 
 static void comm_error(struct world *w, uint32_t who)
@@ -445,14 +318,28 @@ static void gap(struct world *w, uint32_t who)
  * come again, and what is remembered here of the old ones no longer binds. */
 static void forget_the_dead(struct world *w)
 {
-    uint64_t term = w->max_exec_epoch >> 32;
-    bool known = w->core && w->core->cluster.term >= term;
-    for (uint32_t i = 0; i < WORLD_RANKS; i++)
+    uint64_t term = 0;
+    for (uint32_t i = 0; i < w->n_ledger; i++)
+        term = w->ledger[i].epoch >> 32 > term ? w->ledger[i].epoch >> 32 : term;
+    bool known = heads_know_term(w, term) || w->procs[WORLD_GATEWAY].term_seen >= term;
+    for (uint32_t i = 0; i < w->config.n_ranks; i++)
         known = known || (w->procs[i].alive && w->ranks[i].state.term_seen >= term);
-    if (known)
-        return;
-    w->n_ledger = 0;
-    w->max_exec_epoch = 0;
+    if (!known)
+        w->n_ledger = 0;
+}
+
+static void stop(struct world *w, uint32_t who)
+{
+    uint64_t until_ns = w->now_ns + WORLD_STOP_NS;
+    w->was_harmed |= who >= WORLD_HEAD;
+    if (who >= WORLD_HEAD)
+        w->heads[who - WORLD_HEAD].stopped_until_ns = until_ns;
+    else
+        w->procs[who].stopped_until_ns = until_ns;
+    if (who < WORLD_RANKS) {
+        w->ranks[who].was_stopped = true;
+        w->ranks[who].n_late = 0;
+    }
 }
 
 static void apply_fault(struct world *w, struct action a)
@@ -463,15 +350,16 @@ static void apply_fault(struct world *w, struct action a)
     w->stable = false;
     switch (a.kind) {
     case ACT_KILL:
+        w->was_harmed |= p == NULL;
         if (p)
             proc_kill(w, a.who);
         else
-            head_kill(w);
+            head_kill(w, a.who - WORLD_HEAD);
         forget_the_dead(w);
         break;
     case ACT_LINK_LOST:
         queue_clear(&p->to_head);
-        proc_hello(w, a.who, true);
+        proc_lost(w, a.who);
         break;
     case ACT_SILENCE:
         p->cut = true;
@@ -479,7 +367,7 @@ static void apply_fault(struct world *w, struct action a)
         queue_clear(&p->to_peer);
         break;
     case ACT_HELLO_AGAIN:
-        proc_hello(w, a.who, false);
+        proc_hello(w, a.who);
         break;
     case ACT_DROP_TO_HEAD:
         queue_drop_first(&p->to_head);
@@ -499,9 +387,23 @@ static void apply_fault(struct world *w, struct action a)
     case ACT_GAP:
         gap(w, a.who);
         break;
+    case ACT_STOP:
+        stop(w, a.who);
+        break;
+    case ACT_STORE_CUT:
+        store_cut(w, a.who - WORLD_HEAD);
+        break;
+    case ACT_STORE_EMPTY:
+        w->was_emptied = true;
+        store_model_lose_all(&w->store);
+        forget_the_dead(w);
+        break;
+    case ACT_STORE_FREEZE:
+        store_freeze(w);
+        break;
     default:
-        w->now_ns += 3 * NS_PER_S;
-        head_core_tick(w->core, w->now_ns);
+        w->now_ns += WORLD_STOP_NS;
+        heads_tick(w);
         break;
     }
 }
@@ -512,17 +414,20 @@ bool world_apply(struct world *w, struct action a)
         apply_progress(w, a);
     else
         apply_fault(w, a);
-    check_head(w);
+    heads_check(w);
     return !w->violation[0];
 }
 
 void action_text(struct action a, char out[48])
 {
     static const char *const kinds[ACT_KIND_COUNT] = {
-        "to_head",     "stale",       "to_peer",      "joined",       "aborted",
-        "execute",     "restart",     "time",         "KILL",         "LINK_LOST",
-        "SILENCE",     "HELLO_AGAIN", "DROP_TO_HEAD", "DROP_TO_PEER", "REPEAT_TO_HEAD",
-        "JOIN_FAILED", "COMM_ERROR",  "GAP",          "PAUSE"};
-    static const char *const who[] = {"rank0", "rank1", "gateway", "head"};
+        "to_head",      "stale",        "to_peer",        "joined",      "aborted",
+        "execute",      "notice",       "store",          "answer",      "restart",
+        "time",         "KILL",         "LINK_LOST",      "SILENCE",     "HELLO_AGAIN",
+        "DROP_TO_HEAD", "DROP_TO_PEER", "REPEAT_TO_HEAD", "JOIN_FAILED", "COMM_ERROR",
+        "GAP",          "PAUSE",        "STOP",           "STORE_CUT",   "STORE_EMPTY",
+        "STORE_FREEZE"};
+    static const char *const who[] = {"rank0",   "rank1", "rank2", "rank3",
+                                      "gateway", "head0", "head1", "store"};
     snprintf(out, 48, "%s(%s)", kinds[a.kind], a.kind == ACT_TIME ? "" : who[a.who]);
 }

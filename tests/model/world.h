@@ -1,6 +1,7 @@
 #pragma once
-/* A whole cluster in one struct: the real head core, the real rank states, the gateway's real
- * stream states, and between them links that keep their order but are interleaved at will. Nothing
+/* A whole cluster in one struct: the real head core (one, or two with the real lease and a model of
+ * their store), the real rank states of one or two groups, the gateway's real stream states, and
+ * between them links that keep their order but are interleaved at will. Nothing
  * moves by itself: what could happen next is a list of actions, and one is chosen by whoever
  * explores. Time passes only when nothing else can happen, or as part of a fault. Every action is
  * checked: the properties are listed in world.c. One world is one path; it is rebuilt by replaying.
@@ -10,12 +11,14 @@
 #include "tests/sim/sim_rank.h"
 #include "worker/rank_state.h"
 
-#define WORLD_RANKS    2u
-#define WORLD_GATEWAY  2u /* the peer after the ranks */
-#define WORLD_PEERS    3u
-#define WORLD_HEAD     3u /* as "who" of an action */
+#define WORLD_RANKS    4u /* at most; as "who" of an action: 0 .. */
+#define WORLD_GATEWAY  4u /* the peer after the ranks */
+#define WORLD_PEERS    5u
+#define WORLD_HEADS    2u
+#define WORLD_HEAD     5u /* the first one; the second is the next number */
+#define WORLD_STORE    7u
 #define WORLD_REQUESTS 2u
-#define WORLD_TOKENS   8u /* most generated tokens of a request */
+#define WORLD_TOKENS   10u /* most generated tokens of a request */
 
 enum action_kind {
     /* the cluster goes on */
@@ -25,6 +28,9 @@ enum action_kind {
     ACT_JOINED,  /* rank `who` has its communicator */
     ACT_ABORTED, /* rank `who` has none any more */
     ACT_EXECUTE, /* rank `who` runs its oldest plan */
+    ACT_NOTICE,  /* peer `who` sees that its connection is gone */
+    ACT_STORE,   /* the store reads what head `who` asked */
+    ACT_ANSWER,  /* and the head hears of it */
     ACT_RESTART, /* a dead process is started again */
     ACT_TIME,    /* nothing else can happen: the clock goes on to the next thing that does */
     ACT_FAULTS,  /* the kinds after this one are faults */
@@ -39,18 +45,26 @@ enum action_kind {
     ACT_COMM_ERROR,
     ACT_GAP,   /* rank `who` refuses what it was sent */
     ACT_PAUSE, /* the head stands still for 3 s */
+    /* with two heads */
+    ACT_STOP,         /* process `who` stands still for 3 s */
+    ACT_STORE_CUT,    /* head `who` and the store do not hear each other for 5 s */
+    ACT_STORE_EMPTY,  /* it comes back without anything */
+    ACT_STORE_FREEZE, /* it stands still for longer than a lease, then reads what it was asked */
     ACT_KIND_COUNT
 };
 struct action {
     uint8_t kind, who;
 };
-#define WORLD_ACTIONS_MAX 64u
+#define WORLD_ACTIONS_MAX 128u
 
 struct world_config {
     uint32_t n_requests, n_tokens;
     uint32_t n_faults;          /* budget */
     uint32_t fault_mask;        /* bit per kind; 0: all */
     uint64_t recovery_limit_ns; /* most from the last fault until all is well; 0: any */
+    uint32_t n_heads;           /* 0: one, without a store */
+    uint32_t n_ranks, tp;       /* 0: two */
+    uint64_t step_ns;           /* what a step takes: time passes while ranks compute */
 };
 
 struct world;
@@ -67,4 +81,6 @@ bool world_is_stable(const struct world *w);
 uint64_t world_recovery_ns(const struct world *w);
 /* Equal for states that behave alike from now on. */
 uint64_t world_fingerprint(const struct world *w);
+/* What the cluster looks like, for a person. */
+void world_print(const struct world *w);
 void action_text(struct action a, char out[48]);

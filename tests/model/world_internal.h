@@ -1,17 +1,33 @@
 #pragma once
-/* Shared by world.c (actions), world_peers.c (the simulated processes) and fingerprint.c. */
+/* Shared by world.c (actions), world_time.c, world_heads.c, world_peers.c (links and the gateway),
+ * world_ranks.c and fingerprint.c. */
 #include "tests/model/world.h"
 
 #include "common/base/arena.h"
+#include "common/base/clock.h"
+#include "tests/model/store_model.h"
 
 #define FRAMES_MAX 64u
 #define PLANS_MAX  32u /* ranks of the null device run apart: only rank 0 holds the head back */
 #define LEDGER_MAX 512u
 
+#define WORLD_SILENT_NS  (1500 * NS_PER_MS)
+#define WORLD_TICK_NS    (HEAD_TICK_MS * NS_PER_MS)
+#define WORLD_STOP_NS    (3 * NS_PER_S)
+#define WORLD_CUT_NS     (5 * NS_PER_S)
+#define WORLD_TTL_NS     NS_PER_S
+#define WORLD_TO_NEXT_NS (50 * NS_PER_MS)  /* a peer that lost its head asks the next one after */
+#define WORLD_REFUSED_NS (500 * NS_PER_MS) /* and one that was refused */
+#define WORLD_MODEL_LEN  64u
+#define WORLD_VOCAB_SIZE 259u
+#define WORLD_CONN_BYTES (1u << 20)
+
 struct frame_copy {
     char *ptr;
     uint32_t len;
-    uint64_t done; /* results the head had when it sent this: what a plan may rely on */
+    uint32_t serial; /* of the head that sent it */
+    uint64_t done;   /* results the head had when it sent this: what a plan may rely on */
+    uint64_t due_ns; /* of a plan: it is executed then */
 };
 struct frame_queue {
     struct frame_copy at[FRAMES_MAX];
@@ -22,10 +38,14 @@ enum proc_link { PROC_DOWN, PROC_HELLO, PROC_OPEN };
 
 struct proc {
     bool alive;
-    bool cut; /* frames vanish, nobody has noticed yet */
+    bool cut;    /* frames vanish, nobody has noticed yet */
+    bool broken; /* the head's process is gone: the peer is told sooner or later */
     enum proc_link state;
     uint64_t instance, heard_ns, beat_ns, term_seen;
+    uint64_t retry_ns, stopped_until_ns;
+    uint32_t at, stale_at; /* of the heads */
     uint32_t conn, stale_conn;
+    uint32_t serial; /* of the head that welcomed it */
     struct link link;
     struct frame_queue to_head, to_peer, stale;
 };
@@ -34,6 +54,8 @@ struct rank {
     struct rank_state state;
     struct sim_rank *sim;
     bool joining, aborting;
+    bool was_stopped; /* in this epoch: at most two steps it may finish when it is over */
+    uint32_t n_late;
     uint64_t join_epoch;
     uint8_t join_id[32];
     uint32_t n_join_id;
@@ -51,7 +73,23 @@ struct client_request {
 };
 
 struct ledger_entry {
-    uint64_t epoch, step, hash;
+    uint64_t epoch, step, hash, group;
+    uint64_t by[WORLD_RANKS]; /* instance that executed it, by rank of the group; 0: not yet */
+};
+
+enum question_stage { QUESTION_NONE, QUESTION_ASKED, QUESTION_ANSWERED };
+
+struct world_head {
+    struct world *world; /* for head_io */
+    uint32_t index, serial;
+    struct head_core *core; /* NULL: dead */
+    bool serves;            /* its port is bound */
+    uint64_t stopped_until_ns, cut_until_ns;
+    struct lease lease;
+    enum question_stage stage;
+    struct store_question question;
+    struct lease_answer answer;
+    uint64_t n_asked;
 };
 
 struct world {
@@ -59,37 +97,80 @@ struct world {
     uint64_t now_ns;
     uint64_t n_instances;
     uint32_t n_conns, n_head_starts;
-    struct head_core *core; /* NULL: dead */
-    struct proc procs[WORLD_PEERS];
+    struct world_head heads[WORLD_HEADS];
+    struct store_model store;
+    struct proc procs[WORLD_PEERS]; /* ranks beyond config.n_ranks never live */
     struct rank ranks[WORLD_RANKS];
     struct client_request requests[WORLD_REQUESTS];
     struct ledger_entry ledger[LEDGER_MAX];
     uint32_t n_ledger;
-    uint64_t max_exec_epoch;
+    uint64_t gateway_term; /* of the head that the gateway takes tokens of */
+    uint64_t given;        /* the highest term that a head served with */
+    bool was_emptied;      /* the store */
+    bool was_harmed;       /* a head: killed, stopped, cut off from the store */
     uint32_t n_faults;
     uint64_t fault_ns, unserved_ns; /* of the last fault; when something was missing last */
     bool stable;
     char violation[400];
-    uint64_t arriving_done; /* of the frame being received */
+    struct frame_copy arriving; /* the frame being received; its ptr is not kept */
     struct arena decode, encode;
     struct strbuf frame;
 };
 
 bool violate(struct world *w, const char *fmt, ...) PRINTF_LIKE(2, 3);
-void queue_push(struct frame_queue *q, struct str frame, uint64_t done);
+void queue_push(struct frame_queue *q, struct frame_copy about, struct str frame);
+struct frame_copy queue_pop(struct frame_queue *q);
 void queue_drop_first(struct frame_queue *q);
 void queue_clear(struct frame_queue *q);
+static inline bool has_two_heads(const struct world *w)
+{
+    return w->config.n_heads > 1;
+}
+static inline bool is_peer(const struct world *w, uint32_t i)
+{
+    return i < w->config.n_ranks || i == WORLD_GATEWAY;
+}
+static inline bool is_stopped(const struct world *w, uint64_t until_ns)
+{
+    return w->now_ns < until_ns;
+}
+
+/* world_heads.c */
+void head_start(struct world *w, uint32_t i);
+void head_kill(struct world *w, uint32_t i);
+bool head_hears(const struct world *w, uint32_t i); /* lives, serves, does not stand still */
+void head_receive(struct world *w, uint32_t i, uint32_t conn, struct frame_copy c);
+void head_execute_question(struct world *w, uint32_t i);
+void head_hear_answer(struct world *w, uint32_t i);
+void heads_tick(struct world *w);
+void store_cut(struct world *w, uint32_t i);
+void store_freeze(struct world *w);
+bool heads_are_well(const struct world *w);
+void heads_check(struct world *w);
+bool heads_know_term(const struct world *w, uint64_t term);
+
+/* world_time.c */
+void pass_time(struct world *w);
+void add_progress_to(const struct world *w, struct action *at, uint32_t *n); /* world.c */
+void deliver_to_peer(struct world *w, uint32_t who);
 
 /* world_peers.c */
 void proc_start(struct world *w, uint32_t who);
 void proc_kill(struct world *w, uint32_t who);
-void proc_hello(struct world *w, uint32_t who, bool new_connection);
+void proc_hello(struct world *w, uint32_t who); /* on the connection that it has */
+void proc_lost(struct world *w, uint32_t who);  /* drops it; another one follows */
+void proc_tick(struct world *w, uint32_t who);
 void proc_send(struct world *w, uint32_t who, const struct msg *m);
 void proc_receive(struct world *w, uint32_t who, struct str frame);
 void proc_beat(struct world *w, uint32_t who);
+
+/* world_ranks.c */
+void rank_start(struct world *w, uint32_t who);
+void rank_kill(struct world *w, uint32_t who);
+void rank_fill_hello(const struct world *w, uint32_t who, struct msg_hello *h);
 void rank_on_msg(struct world *w, uint32_t who, const struct msg *m, struct str frame);
 void rank_joined(struct world *w, uint32_t who, bool ok);
 void rank_aborted(struct world *w, uint32_t who);
 void rank_execute(struct world *w, uint32_t who);
 bool rank_can_join(const struct world *w, uint32_t who);
-void client_on_open(struct world *w);
+bool rank_can_execute(const struct world *w, uint32_t who);

@@ -1,20 +1,18 @@
-/* The simulated processes around the real state machines: what worker.c, head_link.c and
- * engine_client.c do around rank_state, link and stream_state, without threads, sockets and text.
+/* The peers' ends of their links, as worker/head_link.c and gateway/engine_client.c have them, and
+ * the gateway's requests around the real stream_state; without threads, sockets and text. With two
+ * heads a peer goes to the next one whenever it loses its connection, or nobody answers.
  */
-#include <stdio.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "common/base/mem.h"
 #include "tests/model/world_internal.h"
 
-#define WINDOW_BYTES (1u << 20)
-
-static const struct kv_group kv = {.kind = KV_FULL, .block_tokens = 16, .n_blocks = 8};
-#define MAX_MODEL_LEN 64u
-#define VOCAB_SIZE    259u
-
 /* ---- links ---- */
+
+static bool is_linked(const struct world *w, const struct proc *p)
+{
+    return !p->cut && !p->broken && p->conn != 0 && w->heads[p->at].core;
+}
 
 void proc_send(struct world *w, uint32_t who, const struct msg *m)
 {
@@ -28,48 +26,14 @@ void proc_send(struct world *w, uint32_t who, const struct msg *m)
         return;
     }
     link_sent(&p->link, m->type, w->frame.len);
-    if (!p->cut && w->core)
-        queue_push(&p->to_head, strbuf_str(&w->frame), 0);
+    if (is_linked(w, p))
+        queue_push(&p->to_head, (struct frame_copy){0}, strbuf_str(&w->frame));
 }
 
-static void fill_worker(const struct world *w, uint32_t who, struct msg_hello *h)
-{
-    const struct rank_state *s = &w->ranks[who].state;
-    h->has_worker = true;
-    h->worker = (struct worker_info){.device = DEVICE_NULL,
-                                     .host = STR("host"),
-                                     .ordinal = (int32_t)who,
-                                     .tp = WORLD_RANKS,
-                                     .pp = 1,
-                                     .shard_rank = -1,
-                                     .shard_stage = -1,
-                                     .max_model_len = MAX_MODEL_LEN,
-                                     .vocab_size = VOCAB_SIZE,
-                                     .kv_groups = &kv,
-                                     .n_kv_groups = 1,
-                                     .term_epoch = s->comm_epoch};
-    if (s->comm_epoch != 0) {
-        h->worker.group_id = s->group_id;
-        h->worker.rank = s->rank;
-        h->worker.stage = s->stage;
-        h->worker.step_received = s->step_received;
-        h->worker.step_executed = s->step_executed;
-    }
-}
-
-void proc_hello(struct world *w, uint32_t who, bool new_connection)
+void proc_hello(struct world *w, uint32_t who)
 {
     struct proc *p = &w->procs[who];
-    if (new_connection) {
-        queue_clear(&p->to_peer);
-        queue_clear(&p->stale); /* of two old connections the older one's frames are gone */
-        p->stale = p->to_head;
-        p->stale_conn = p->conn;
-        p->to_head.n = 0;
-        p->conn = ++w->n_conns;
-        p->cut = false;
-    }
-    link_init(&p->link, WINDOW_BYTES);
+    link_init(&p->link, WORLD_CONN_BYTES);
     p->state = PROC_HELLO;
     p->heard_ns = w->now_ns;
     struct msg m = {.type = MSG_HELLO,
@@ -77,14 +41,43 @@ void proc_hello(struct world *w, uint32_t who, bool new_connection)
                               .instance = p->instance,
                               .role = who == WORLD_GATEWAY ? ROLE_GATEWAY : ROLE_WORKER,
                               .version = STR("model"),
-                              .credit_bytes = WINDOW_BYTES,
+                              .credit_bytes = WORLD_CONN_BYTES,
                               .term_seen = p->term_seen}};
     if (who < WORLD_RANKS) {
         m.hello.term_seen = w->ranks[who].state.term_seen;
         rank_state_on_link_lost(&w->ranks[who].state);
-        fill_worker(w, who, &m.hello);
+        rank_fill_hello(w, who, &m.hello);
     }
     proc_send(w, who, &m);
+}
+
+/* What is on its way to the head still comes, from a connection that is over. */
+static void leave(struct world *w, uint32_t who)
+{
+    struct proc *p = &w->procs[who];
+    queue_clear(&p->to_peer);
+    queue_clear(&p->stale); /* of two old connections the older one's frames are gone */
+    p->stale = p->to_head;
+    p->stale_conn = p->conn;
+    p->stale_at = p->at;
+    p->to_head.n = 0;
+    p->cut = p->broken = false;
+    p->conn = 0;
+    p->state = PROC_DOWN;
+    if (who < w->config.n_ranks)
+        rank_state_on_link_lost(&w->ranks[who].state);
+}
+
+void proc_lost(struct world *w, uint32_t who)
+{
+    struct proc *p = &w->procs[who];
+    leave(w, who);
+    p->retry_ns = w->now_ns + WORLD_TO_NEXT_NS;
+    p->at = (p->at + 1) % w->config.n_heads;
+    if (has_two_heads(w))
+        return;
+    p->conn = ++w->n_conns;
+    proc_hello(w, who);
 }
 
 void proc_start(struct world *w, uint32_t who)
@@ -92,43 +85,24 @@ void proc_start(struct world *w, uint32_t who)
     struct proc *p = &w->procs[who];
     p->alive = true;
     p->instance = ++w->n_instances;
-    if (who < WORLD_RANKS) {
-        struct rank *r = &w->ranks[who];
-        rank_state_init(&r->state);
-        r->joining = r->aborting = false;
-        r->exec_epoch = r->exec_step = 0;
-        struct sim_rank_config c = {.max_num_seqs = 4,
-                                    .max_num_batched_tokens = 64,
-                                    .max_model_len = MAX_MODEL_LEN,
-                                    .vocab_size = VOCAB_SIZE,
-                                    .kv_groups = &kv,
-                                    .n_kv_groups = 1};
-        r->sim = sim_rank_new(&c);
-    }
-    proc_hello(w, who, true);
-}
-
-static void drop_plans(struct rank *r)
-{
-    for (uint32_t i = 0; i < r->n_plans; i++)
-        mem_free(r->plans[i].ptr);
-    r->n_plans = 0;
+    p->term_seen = 0;
+    if (who < WORLD_RANKS)
+        rank_start(w, who);
+    p->at = w->config.n_heads - 1;
+    proc_lost(w, who); /* the first of the heads is next */
 }
 
 void proc_kill(struct world *w, uint32_t who)
 {
     struct proc *p = &w->procs[who];
-    p->alive = false;
+    p->alive = p->broken = p->cut = false;
     p->state = PROC_DOWN;
+    p->conn = 0;
     queue_clear(&p->to_head);
     queue_clear(&p->to_peer);
     queue_clear(&p->stale);
-    if (who < WORLD_RANKS) {
-        drop_plans(&w->ranks[who]);
-        sim_rank_free(w->ranks[who].sim);
-        w->ranks[who].sim = NULL;
-        w->ranks[who].joining = w->ranks[who].aborting = false;
-    }
+    if (who < WORLD_RANKS)
+        rank_kill(w, who);
 }
 
 void proc_beat(struct world *w, uint32_t who)
@@ -145,218 +119,23 @@ void proc_beat(struct world *w, uint32_t who)
     proc_send(w, who, &m);
 }
 
-/* ---- a rank ---- */
-
-static void send_formed(struct world *w, uint32_t who, uint64_t term_epoch, enum status s)
+/* Silence, and of several heads the way to one that answers. */
+void proc_tick(struct world *w, uint32_t who)
 {
-    struct msg m = {.type = MSG_FORMED, .formed = {.term_epoch = term_epoch, .status = s}};
-    m.formed.text = s == STATUS_OK ? STR("") : STR("it failed");
-    proc_send(w, who, &m);
-}
-
-static void send_gap(struct world *w, uint32_t who, uint64_t got)
-{
-    const struct rank_state *s = &w->ranks[who].state;
-    struct msg m = {.type = MSG_GAP,
-                    .gap = {.term_epoch = s->term_epoch,
-                            .last_step = s->step_received,
-                            .got_step = got,
-                            .text = STR("refused")}};
-    proc_send(w, who, &m);
-}
-
-static void act(struct world *w, uint32_t who, enum rank_action a, uint64_t term_epoch)
-{
-    struct rank *r = &w->ranks[who];
-    uint8_t id[32] = {0};
-    struct msg m = {.type = MSG_NONE};
-    switch (a) {
-    case RANK_ABORT_COMM:
-        r->joining = false;
-        r->aborting = true;
-        drop_plans(r);
-        break;
-    case RANK_MAKE_COMM_ID:
-        memcpy(id, &r->state.term_epoch, 8);
-        memcpy(id + 8, &w->procs[who].instance, 8);
-        m.type = MSG_COMM_ID;
-        m.comm_id = (struct msg_comm_id){.term_epoch = r->state.term_epoch, .id = {id, sizeof id}};
-        proc_send(w, who, &m);
-        break;
-    case RANK_JOIN_COMM:
-        r->joining = true;
-        r->join_epoch = r->state.term_epoch;
-        break;
-    case RANK_RESET:
-        drop_plans(r);
-        sim_rank_reset(r->sim, r->state.term_epoch);
-        send_formed(w, who, r->state.term_epoch, STATUS_OK);
-        break;
-    case RANK_SEND_ABORTED:
-        m.type = MSG_ABORTED;
-        m.aborted.term_epoch = term_epoch;
-        proc_send(w, who, &m);
-        break;
-    default:
-        break;
-    }
-}
-
-static void on_plan(struct world *w, uint32_t who, const struct msg_plan *m, struct str frame)
-{
-    struct rank *r = &w->ranks[who];
-    enum rank_action a = rank_state_on_plan(&r->state, m);
-    if (a == RANK_SEND_GAP) {
-        send_gap(w, who, m->step);
+    struct proc *p = &w->procs[who];
+    if (!p->alive || is_stopped(w, p->stopped_until_ns))
+        return;
+    if (p->state != PROC_DOWN && w->now_ns - p->heard_ns >= WORLD_SILENT_NS)
+        proc_lost(w, who);
+    if (p->state != PROC_DOWN || w->now_ns < p->retry_ns)
+        return;
+    if (!head_hears(w, p->at)) {
+        p->at = (p->at + 1) % w->config.n_heads;
+        p->retry_ns = w->now_ns + WORLD_TO_NEXT_NS;
         return;
     }
-    if (a != RANK_EXECUTE)
-        return;
-    if (r->n_plans == PLANS_MAX) {
-        violate(w, "rank %u: plans pile up", who);
-        return;
-    }
-    struct frame_copy *c = &r->plans[r->n_plans++];
-    c->len = (uint32_t)frame.len;
-    c->done = w->arriving_done;
-    c->ptr = mem_alloc(frame.len);
-    memcpy(c->ptr, frame.ptr, frame.len);
-}
-
-void rank_on_msg(struct world *w, uint32_t who, const struct msg *m, struct str frame)
-{
-    struct rank *r = &w->ranks[who];
-    enum rank_action a = RANK_NOTHING;
-    switch (m->type) {
-    case MSG_FORM:
-        act(w, who, rank_state_on_form(&r->state, &m->form), m->form.term_epoch);
-        break;
-    case MSG_JOIN:
-        a = rank_state_on_join(&r->state, &m->join);
-        if (a != RANK_IGNORE) {
-            r->n_join_id = m->join.id.n < sizeof r->join_id ? m->join.id.n : sizeof r->join_id;
-            memcpy(r->join_id, m->join.id.ptr, r->n_join_id);
-        }
-        act(w, who, a, m->join.term_epoch);
-        break;
-    case MSG_ABORT:
-        act(w, who, rank_state_on_abort(&r->state, &m->abort_), m->abort_.term_epoch);
-        break;
-    case MSG_RESET:
-        a = rank_state_on_reset(&r->state, &m->reset);
-        if (a == RANK_IGNORE && m->reset.term_epoch > r->state.term_epoch)
-            send_formed(w, who, m->reset.term_epoch, STATUS_INVALID);
-        act(w, who, a, m->reset.term_epoch);
-        break;
-    case MSG_PLAN:
-        on_plan(w, who, &m->plan, frame);
-        break;
-    default:
-        break;
-    }
-}
-
-/* A collective join ends on nobody before all have begun it. */
-bool rank_can_join(const struct world *w, uint32_t who)
-{
-    const struct rank *r = &w->ranks[who];
-    if (!w->procs[who].alive || !r->joining)
-        return false;
-    for (uint32_t i = 0; i < WORLD_RANKS; i++) {
-        if (!w->procs[i].alive || w->ranks[i].state.comm_epoch != r->join_epoch ||
-            w->ranks[i].aborting)
-            return false;
-    }
-    return true;
-}
-
-void rank_joined(struct world *w, uint32_t who, bool ok)
-{
-    struct rank *r = &w->ranks[who];
-    r->joining = false;
-    for (uint32_t i = 0; ok && i < WORLD_RANKS; i++) {
-        if (memcmp(w->ranks[i].join_id, r->join_id, sizeof r->join_id) != 0) {
-            violate(w, "ranks join epoch %llx with different ids",
-                    (unsigned long long)r->join_epoch);
-            return;
-        }
-    }
-    rank_state_on_joined(&r->state, r->join_epoch, ok);
-    if (ok)
-        sim_rank_reset(r->sim, r->join_epoch);
-    send_formed(w, who, r->join_epoch, ok ? STATUS_OK : STATUS_IO);
-}
-
-void rank_aborted(struct world *w, uint32_t who)
-{
-    struct rank *r = &w->ranks[who];
-    r->aborting = false;
-    uint64_t answers[RANK_ANSWERS_MAX];
-    uint32_t n = r->state.n_answers;
-    memcpy(answers, r->state.answers, sizeof answers);
-    enum rank_action a = rank_state_on_aborted(&r->state);
-    for (uint32_t i = 0; i < n; i++)
-        act(w, who, RANK_SEND_ABORTED, answers[i]);
-    if (a != RANK_SEND_ABORTED)
-        act(w, who, a, r->state.term_epoch);
-}
-
-/* Every rank of an epoch runs the same steps; epochs never run side by side. */
-static void enter_ledger(struct world *w, uint32_t who, const struct msg_plan *m, uint64_t hash)
-{
-    struct rank *r = &w->ranks[who];
-    bool follows = m->term_epoch == r->exec_epoch ? m->step == r->exec_step + 1
-                                                  : m->term_epoch > r->exec_epoch && m->step == 1;
-    if (!follows)
-        violate(w, "rank %u executes step %llu of epoch %llx after step %llu of epoch %llx", who,
-                (unsigned long long)m->step, (unsigned long long)m->term_epoch,
-                (unsigned long long)r->exec_step, (unsigned long long)r->exec_epoch);
-    if (m->term_epoch < w->max_exec_epoch)
-        violate(w, "rank %u executes epoch %llx while %llx has begun", who,
-                (unsigned long long)m->term_epoch, (unsigned long long)w->max_exec_epoch);
-    w->max_exec_epoch = m->term_epoch > w->max_exec_epoch ? m->term_epoch : w->max_exec_epoch;
-    r->exec_epoch = m->term_epoch;
-    r->exec_step = m->step;
-    for (uint32_t i = 0; i < w->n_ledger; i++) {
-        const struct ledger_entry *e = &w->ledger[i];
-        if (e->epoch == m->term_epoch && e->step == m->step) {
-            if (e->hash != hash)
-                violate(w, "ranks execute different plans as step %llu",
-                        (unsigned long long)m->step);
-            return;
-        }
-    }
-    if (w->n_ledger == LEDGER_MAX) { /* only the newest epochs can be met again */
-        memmove(w->ledger, w->ledger + LEDGER_MAX / 2, LEDGER_MAX / 2 * sizeof w->ledger[0]);
-        w->n_ledger = LEDGER_MAX / 2;
-    }
-    w->ledger[w->n_ledger++] = (struct ledger_entry){m->term_epoch, m->step, hash};
-}
-
-void rank_execute(struct world *w, uint32_t who)
-{
-    struct rank *r = &w->ranks[who];
-    struct frame_copy c = r->plans[0];
-    memmove(r->plans, r->plans + 1, --r->n_plans * sizeof r->plans[0]);
-    struct str frame = {c.ptr, c.len};
-    struct frame_header h;
-    struct error err = {0};
-    struct msg m, result = {.type = MSG_RESULT};
-    arena_reset(&w->decode);
-    if (frame_parse_header(frame, &h, &err) != STATUS_OK ||
-        codec_decode(frame, &h, &w->decode, &m, &err) != STATUS_OK) {
-        violate(w, "a queued plan does not decode: %s", err.text);
-    } else {
-        uint64_t body = XXH3_64bits(frame.ptr + FRAME_HEADER_BYTES, frame.len - FRAME_HEADER_BYTES);
-        enter_ledger(w, who, &m.plan, body);
-        if (!sim_rank_execute(r->sim, &m.plan, c.done, &result.result, &err))
-            violate(w, "rank %u, step %llu: %s", who, (unsigned long long)m.plan.step, err.text);
-        r->progress++;
-        rank_state_on_executed(&r->state, m.plan.term_epoch, m.plan.step);
-        if (who == 0 && !w->violation[0])
-            proc_send(w, who, &result);
-    }
-    mem_free(c.ptr);
+    p->conn = ++w->n_conns;
+    proc_hello(w, who);
 }
 
 /* ---- the gateway ---- */
@@ -383,7 +162,7 @@ static void submit(struct world *w, uint32_t i)
     stream_sent(&r->stream);
 }
 
-void client_on_open(struct world *w)
+static void client_on_open(struct world *w)
 {
     for (uint32_t i = 0; i < w->config.n_requests; i++) {
         struct client_request *r = &w->requests[i];
@@ -438,10 +217,10 @@ static void gateway_on_msg(struct world *w, const struct msg *m)
         p->term_seen = m->cluster.term;
     if (m->type != MSG_TOKENS)
         return;
-    uint64_t term = m->tokens.term_epoch >> 32;
-    if (term < p->term_seen)
-        return; /* an older head's */
-    p->term_seen = term;
+    if (w->arriving.serial != p->serial)
+        violate(w, "the gateway takes tokens of a head that did not welcome it");
+    if (m->tokens.term_epoch >> 32 > p->term_seen)
+        p->term_seen = m->tokens.term_epoch >> 32;
     for (uint32_t i = 0; i < m->tokens.n_items && !w->violation[0]; i++)
         on_item(w, &m->tokens.items[i]);
 }
@@ -452,15 +231,35 @@ static void on_welcome(struct world *w, uint32_t who, const struct frame_header 
                        const struct msg_welcome *m)
 {
     struct proc *p = &w->procs[who];
+    if (who == WORLD_GATEWAY && m->term > 0 && m->term < p->term_seen) {
+        proc_lost(w, who); /* a head that another one has followed (engine_client.c) */
+        return;
+    }
     link_open(&p->link, h->session, m->credit_bytes);
     p->state = PROC_OPEN;
     p->beat_ns = w->now_ns;
+    p->serial = w->arriving.serial;
+    if (who == WORLD_GATEWAY && m->term > 0 && m->term < w->gateway_term)
+        violate(w, "the gateway goes from a head of term %llu to one of %llu",
+                (unsigned long long)w->gateway_term, (unsigned long long)m->term);
     if (m->term > p->term_seen)
         p->term_seen = m->term;
-    if (who == WORLD_GATEWAY)
+    if (who == WORLD_GATEWAY) {
+        w->gateway_term = p->term_seen;
         client_on_open(w);
-    else
+    } else
         rank_state_see_term(&w->ranks[who].state, m->term);
+}
+
+/* A head that is asked by who has seen a newer term looks at its lease first. */
+static void on_refused(struct world *w, uint32_t who, const struct msg_refused *m)
+{
+    if (!has_two_heads(w) || m->status != STATUS_AGAIN) {
+        violate(w, "refused: " STR_FMT, STR_ARG(m->text));
+        return;
+    }
+    proc_lost(w, who);
+    w->procs[who].retry_ns = w->now_ns + WORLD_REFUSED_NS;
 }
 
 void proc_receive(struct world *w, uint32_t who, struct str frame)
@@ -478,7 +277,7 @@ void proc_receive(struct world *w, uint32_t who, struct str frame)
     if (p->state == PROC_HELLO && h.type != MSG_WELCOME && h.type != MSG_REFUSED)
         return;
     if (link_received(&p->link, &h, &err) != STATUS_OK) {
-        proc_hello(w, who, true);
+        proc_lost(w, who);
         return;
     }
     arena_reset(&w->decode);
@@ -490,9 +289,9 @@ void proc_receive(struct world *w, uint32_t who, struct str frame)
     if (m.type == MSG_WELCOME)
         on_welcome(w, who, &h, &m.welcome);
     else if (m.type == MSG_REFUSED)
-        violate(w, "refused: " STR_FMT, STR_ARG(m.refused.text));
+        on_refused(w, who, &m.refused);
     else if (m.type == MSG_GOODBYE)
-        proc_hello(w, who, true);
+        proc_lost(w, who);
     else if (m.type == MSG_CREDIT)
         link_credit(&p->link, m.credit.bytes);
     else if (who == WORLD_GATEWAY)

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Plants bugs, one at a time, and says which of them the exploration of two heads finds.
+
+    tests/model/mutants.py [--build build/release] [NAME...]
+
+Each mutant is one file with one place changed, compiled beside the build and linked before its libraries: no source
+and no object of the build is touched. Exit status 1: one that should be found was not, or a place is no longer there.
+"""
+import argparse
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TEST = "tests/model_pair_explore_test"
+
+# name: (file, what is there, what is planted); several of them are planted together
+WELCOME_ALL = ("head/core.c", "if (io->on_foreign_term && cluster_term_is_foreign(", "if (false && cluster_term_is_foreign(")
+KEEP_TERM = ("head/cluster.c", "        take_term(c, term_seen + 1);", "        (void)c;")
+MUTANTS = {
+    "rank: a Form of an older term is taken": (
+        "worker/rank_state.c", "m->term_epoch <= s->term_epoch || m->term_epoch >> 32 < s->term_seen", "m->term_epoch == s->term_epoch"),
+    "rank: a Form of an older term is taken, from a head that welcomes everybody": [
+        ("worker/rank_state.c", "m->term_epoch <= s->term_epoch || m->term_epoch >> 32 < s->term_seen", "m->term_epoch == s->term_epoch"),
+        WELCOME_ALL, KEEP_TERM],
+    "head: a peer with a newer term is welcome, and its term is not risen above": [WELCOME_ALL, KEEP_TERM],
+    "rank: a plan of another epoch is executed": (
+        "worker/rank_state.c", "if (m->term_epoch != s->term_epoch || s->phase != RANK_READY)", "if (s->phase != RANK_READY)"),
+    "rank: Aborted before the communicator's end": (
+        "worker/rank_state.c", "        start_abort(s);\n        add_answer(s, m->term_epoch);\n        return RANK_ABORT_COMM;",
+        "        start_abort(s);\n        return RANK_SEND_ABORTED;"),
+    "rank: an Abort of an older epoch is not answered": (
+        "worker/rank_state.c", "        if (older)\n            return RANK_SEND_ABORTED;", "        if (older)\n            return RANK_IGNORE;"),
+    "rank: a Reset while steps are under way": (
+        "worker/rank_state.c", "s->phase != RANK_READY || s->step_received != s->step_executed)", "s->phase != RANK_READY)"),
+    "rank: a gap in the steps goes unnoticed": (
+        "worker/rank_state.c", "if (m->step == s->step_received + 1) {", "if (m->step > s->step_received) {"),
+    "lease: taken without a whole TTL of watching": (
+        "head/lease.c", "return l->is_watching && now_ns - l->watched_ns >= l->ttl_ns;", "return true;"),
+    "lease: a head that lost it goes on": (
+        "head/lease.c", "    if (a->holder != LEASE_OURS) {\n        l->state = LEASE_ENDED;\n        return LEASE_STEP_DOWN;\n    }\n",
+        "    if (a->holder != LEASE_OURS)\n        return LEASE_STAY;\n"),
+    "lease: an old answer is a lease": ("head/lease.c", "bool is_fresh = now_ns - l->asked_ns < l->ttl_ns;", "bool is_fresh = true;"),
+    "lease: no question when a foreign term is seen": (
+        "head/lease.c", "    if (l->state == LEASE_SERVING && l->ask_ns > now_ns)\n        l->ask_ns = now_ns;", "    (void)now_ns;"),
+    "lease: the term does not rise above the one seen": ("head/lease.c", "return l->term > above ? l->term : above + 1;", "return l->term;"),
+    "head: a peer with a newer term is welcome": WELCOME_ALL,
+    "head: the lease's term is not taken": ("head/cluster.c", "    if (term > c->term)\n        take_term(c, term);", "    (void)c, (void)term;"),
+    "head: ranks are placed before Aborted": (
+        "head/group.c", "        if (g->members[i] && !g->members[i]->aborted)\n            return;", "        if (false)\n            return;"),
+    "head: ready when one rank is": ("head/group.c", "        if (!g->members[i]->formed)\n            return;", "        if (false)\n            return;"),
+    "head: groups with steps under way are adopted": ("head/adoption.c", "w->step_received == w->step_executed &&", ""),
+    "head: ranks at different steps are adopted": ("head/adoption.c", "w->step_received == first->step_received && ", ""),
+    "head: half a group is adopted": ("head/adoption.c", "    if (complete)\n        return ADOPT;", "    if (complete || members[0] == first)\n        return ADOPT;"),
+    "head: its own epochs are adopted": ("head/cluster.c", "&& !owns_term(c, i->term_epoch);", ";"),
+    "head: what a rank's lost session had is forgotten": (
+        "head/dispatch.c", "return said->step_received == sent && (!gives_results || l->last_result == sent);", "return said || gives_results || sent;"),
+    "head: a result of an old epoch counts": (
+        "head/dispatch.c", "if (!g || g->state != GROUP_READY || m->term_epoch != g->epoch || w->position != giver)",
+        "if (!g || g->state != GROUP_READY || w->position != giver)"),
+    "head: a Formed of an old epoch counts": ("head/group.c", "if (!under_way || m->term_epoch != g->epoch)", "if (!under_way)"),
+    "head: an Aborted of another epoch counts": (
+        "head/cluster.c", "if (m->aborted.term_epoch != w->abort_epoch || w->abort_epoch == 0)", "if (w->abort_epoch == 0)"),
+    "head: what a gateway submits again is left as it was": (
+        "head/gateways.c", "if (m->attempt < r->attempt || (m->attempt == r->attempt && same_session))", "if (m->attempt > 0)"),
+    "gateway: tokens of an older attempt are taken": (
+        "gateway/stream_state.c", "if (s->phase != STREAM_OPEN || t->attempt != s->attempt)", "if (s->phase != STREAM_OPEN)"),
+    "gateway: what it has already is taken twice": ("gateway/stream_state.c", "    *skip = s->n_received - t->start;", "    *skip = 0;"),
+    "gateway: a gap in the tokens goes unnoticed": ("gateway/stream_state.c", "if (t->start > s->n_received) {", "if (t->start > s->n_received + 64) {"),
+    "gateway: a new session submits nothing again": (
+        "gateway/stream_state.c", "    if (s->phase == STREAM_OPEN)\n        stream_again(s);\n", ""),
+}
+
+
+def command_of(build, target):
+    out = subprocess.run(["ninja", "-C", str(build), "-t", "commands", target], capture_output=True, text=True, check=True).stdout
+    return out.strip().splitlines()[-1]
+
+
+def build_mutant(build, folder, texts):
+    objects = []
+    for source, text in texts.items():
+        mutant = folder / source.replace("/", "_")
+        mutant.write_text(text)
+        part, rest = source.split("/", 1)
+        words = shlex.split(command_of(build, f"{part}/CMakeFiles/{part}.dir/{rest}.o"))
+        words = [w for w in words if w not in ("ccache", "-Werror")]
+        objects.append(f"{mutant}.o")
+        for flag, value in (("-c", mutant), ("-o", f"{mutant}.o"), ("-MF", f"{mutant}.d")):
+            words[words.index(flag) + 1] = str(value)
+        subprocess.run(words, cwd=build, check=True, stderr=subprocess.DEVNULL)
+    link = command_of(build, TEST).removeprefix(": && ").removesuffix(" && :")
+    link = link.replace(f" -o {TEST}", f" {' '.join(objects)} -o {folder}/test", 1)
+    subprocess.run(link, shell=True, cwd=build, check=True)
+    return folder / "test"
+
+
+def try_mutant(build, name, limit_s):
+    changes = MUTANTS[name] if isinstance(MUTANTS[name], list) else [MUTANTS[name]]
+    texts = {}
+    for source, there, planted in changes:
+        text = texts.setdefault(source, (ROOT / source).read_text())
+        if text.count(there) != 1:
+            return f"its place in {source} is there {text.count(there)} times", False
+        texts[source] = text.replace(there, planted)
+    with tempfile.TemporaryDirectory() as folder:
+        program = build_mutant(build, pathlib.Path(folder), texts)
+        start = time.monotonic()
+        try:
+            done = subprocess.run([program], cwd=ROOT, capture_output=True, text=True, timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            return "runs for ever", True
+        took = time.monotonic() - start
+    if done.returncode == 0:
+        return f"NOT FOUND ({took:.0f} s)", False
+    why = [line for line in (done.stdout + done.stderr).splitlines() if "VIOLATION" in line or "no end" in line or "Assertion" in line]
+    return f"found: {(why or ['it ended with ' + str(done.returncode)])[0].removeprefix('VIOLATION: ')} ({took:.0f} s)", True
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("names", nargs="*", help="words that a name has; all mutants without any")
+    p.add_argument("--build", default=str(ROOT / "build/release"))
+    p.add_argument("--limit-s", type=float, default=900)
+    a = p.parse_args()
+    missed = 0
+    for name in MUTANTS:
+        if a.names and not any(n in name for n in a.names):
+            continue
+        says, found = try_mutant(pathlib.Path(a.build).resolve(), name, a.limit_s)
+        missed += not found
+        print(f"{name}: {says}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    os.environ.pop("COX_PAIR", None)
+    sys.exit(main())
