@@ -45,7 +45,7 @@ static enum verdict judge(const struct cluster *c, const struct worker *first,
         const struct worker *w = members[i];
         if (!w && tp == c->config.tp && seat_was_retaken(c, first->held_group, i))
             return GIVE_UP;
-        if (w && (w->draining || !cluster_config_fits(c, w) ||
+        if (w && (w->draining || !cluster_config_fits(c, w) || w->desc.role != first->desc.role ||
                   memcmp(w->desc.config_hash, first->desc.config_hash, 32) != 0))
             return GIVE_UP;
         complete = complete && w && w->peer->open && w->step_received == w->step_executed &&

@@ -159,6 +159,7 @@ static void describe(struct worker_desc *d, const struct worker_info *i)
                               .n_draft = i->n_draft,
                               .scores_prompts = i->scores_prompts,
                               .draft_max_seqs = i->draft_max_seqs,
+                              .role = i->group_role,
                               .ordinal = i->ordinal,
                               .shard_rank = i->shard_rank,
                               .shard_stage = i->shard_stage,
@@ -177,6 +178,7 @@ static void describe(struct worker_desc *d, const struct worker_info *i)
     d->host_hash = XXH3_64bits(d->host, strlen(d->host));
     copy_str(d->zone, sizeof d->zone, i->zone);
     copy_str(d->comm_address, sizeof d->comm_address, i->comm_address);
+    copy_str(d->kv_address, sizeof d->kv_address, i->kv_address);
     copy_str(d->http_address, sizeof d->http_address, i->http_address);
     copy_str(d->model, sizeof d->model, i->model);
 }

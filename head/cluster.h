@@ -6,6 +6,7 @@
  * new session may go on. Pure, time is an argument. Loop thread. */
 #include "head/adapters.h"
 #include "head/elastic.h"
+#include "head/group.h"
 #include "head/peers.h"
 #include "head/placement.h"
 #include "head/straggler.h"
@@ -21,10 +22,12 @@ struct group;
 struct worker_desc {
     enum device_kind device;
     uint64_t host_hash; /* of host: compared first */
-    char device_name[65], host[65], zone[65], comm_address[257], http_address[257], model[129];
+    char device_name[65], host[65], zone[65], comm_address[257], kv_address[257], http_address[257],
+        model[129];
     uint64_t memory_bytes;
     uint32_t isa_level, tp, pp, max_model_len, vocab_size, n_draft, draft_max_seqs, n_kv_groups;
     bool scores_prompts;
+    enum group_role role;
     uint8_t config_hash[32];
     int32_t ordinal, shard_rank, shard_stage;
     uint32_t shard_tp; /* never 0 */
@@ -88,6 +91,7 @@ struct group {
     uint32_t isa_level, max_model_len, vocab_size, n_kv_groups;
     uint32_t n_draft, draft_max_seqs;                 /* what every rank can, */
     bool scores_prompts;                              /* and this */
+    enum group_role role;                             /* theirs */
     struct kv_group kv_groups[CLUSTER_MAX_KV_GROUPS]; /* n_blocks = minimum over the ranks */
     uint8_t *comm_id;                                 /* [n_comm_id] */
     uint32_t n_blocks[CLUSTER_MAX_KV_GROUPS];
@@ -183,18 +187,6 @@ void cluster_epoch_text(uint64_t term_epoch, char out[32]); /* "1.3" */
 /* ---- between cluster.c, group.c, adoption.c and placement.c ---- */
 uint64_t cluster_next_epoch(struct cluster *c);
 void cluster_add_failure(struct cluster *c, const char *node, const char *what, const char *reason);
-struct group *group_new(struct cluster *c, uint64_t id);
-struct group *group_find(const struct cluster *c, uint64_t id);
-void group_free(struct cluster *c, struct group *g);
-/* members[tp * pp] in position order; all free. */
-void group_form(struct cluster *c, struct group *g, uint32_t tp, struct worker *const *members);
-void group_reset(struct cluster *c, struct group *g, uint32_t tp, struct worker *const *members,
-                 uint64_t old_epoch);
-void group_on_msg(struct cluster *c, struct group *g, struct worker *w, const struct msg *m);
-void group_member_lost(struct cluster *c, struct group *g, struct worker *w, const char *why);
-void group_check_aborted(struct cluster *c, struct group *g);
-void group_tick(struct cluster *c, struct group *g);
-void group_send_todo(struct cluster *c, struct worker *w);
 void worker_abort_alone(struct cluster *c, struct worker *w, uint64_t term_epoch, const char *why);
 void worker_set_free(struct cluster *c, struct worker *w);
 void adoption_tick(struct cluster *c);

@@ -70,6 +70,7 @@ struct head_core *head_core_new(const struct head_core_config *c, const struct h
     cluster_init(&h->cluster, &c->cluster, &fns, &h->peers, &h->events);
     h->cluster.now_ns = now_ns;
     h->cluster.adapters.max_loras = c->max_loras;
+    transfers_init(&h->transfers);
     slab_init(&h->request_slab, sizeof(struct request), c->max_num_seqs);
     h->requests = request_table_new(c->max_requests);
     h->lanes = mem_array(c->cluster.max_groups, sizeof *h->lanes);
@@ -99,6 +100,7 @@ void head_core_free(struct head_core *h)
     if (!h)
         return;
     dispatch_free(h);
+    transfers_fini(&h->transfers);
     flush_step_log(h);
     request_table_free(h->requests);
     slab_fini(&h->request_slab);
@@ -178,6 +180,8 @@ static void on_msg(struct head_core *h, struct peer *peer, const struct msg *m)
     }
     if (peer->role == ROLE_WORKER && m->type == MSG_RESULT)
         dispatch_on_result(h, peer->owner, &m->result);
+    else if (peer->role == ROLE_WORKER && m->type == MSG_KV_TRANSFERRED)
+        transfers_on_msg(h, peer->owner, &m->kv_transferred);
     else if (peer->role == ROLE_WORKER)
         cluster_on_msg(&h->cluster, peer->owner, m);
     else if (peer->role == ROLE_GATEWAY)
@@ -238,6 +242,7 @@ void head_core_tick(struct head_core *h, uint64_t now_ns)
     adapters_tick(&h->cluster, core_adapter_in_use, h);
     core_end_lost(h);
     dispatch_tick(h);
+    transfers_tick(h);
     gateways_tick(h);
     router_tick(h);
     sample_throughput(h);
@@ -250,6 +255,7 @@ void head_core_turn(struct head_core *h, uint64_t now_ns)
     set_now(h, now_ns);
     cluster_turn(&h->cluster, now_ns);
     adapters_turn(&h->cluster);
+    transfers_turn(h);
     router_place(h);
     dispatch_turn(h);
     h->n_waiting = h->n_held + h->n_queued;
@@ -480,5 +486,5 @@ bool head_core_check(const struct head_core *h, struct error *err)
         return error_set(err, STATUS_INTERNAL, "%u groups, counted %u", n_groups,
                          h->cluster.n_groups),
                false;
-    return check_live(h, err);
+    return check_live(h, err) && transfers_check(h, err);
 }

@@ -5,8 +5,10 @@
 #include "common/base/slab.h"
 #include "head/core.h"
 #include "head/request.h"
+#include "head/route.h"
 #include "head/scheduler.h"
 #include "head/step_time.h"
+#include "head/transfers.h"
 
 #define NO_GROUP            UINT32_MAX
 #define GATEWAYS_MAX        256u
@@ -62,16 +64,11 @@ struct lane {
     struct request_id suspect;     /* the last one that was placed here, and which of its */
     uint32_t suspect_choice;       /* choices: it may have moved on or be gone meanwhile */
     uint64_t placed_seq;           /* order of the last request that was routed here */
-};
-
-/* What routing knows of a lane while it chooses. */
-struct route {
-    struct lane *lane;
-    struct scheduler_load load;
-    struct step_speed speed;
-    double flight_ns; /* until the steps in flight are done */
-    double answer_ns; /* for the part of the answer that counts */
-    double cost_ns;   /* at least, or when it is known exactly */
+    enum group_role role;          /* both where prefixes are not cached */
+    struct transfer *transfer;     /* whose blocks go from or to here; NULL: nobody's */
+    bool look_due;                 /* who is here may be able to move by now */
+    uint32_t n_coming;             /* requests on their way here, and their tokens */
+    uint64_t n_coming_tokens;
 };
 
 /* Where the last request went: the other choices of the same prompt follow it. */
@@ -115,7 +112,8 @@ struct head_core {
     struct route *routes;         /* [max_groups] scratch of routing */
     struct last_route last_route;
     uint64_t n_placed;
-    double mean_generated;          /* tokens of a request, of those that ended of late */
+    double mean_generated; /* tokens of a request, of those that ended of late */
+    struct transfers transfers;
     struct scheduler_stats retired; /* sums over schedulers that are gone */
     uint64_t retired_accepted_at[SCHEDULER_MAX_DRAFT];
     uint64_t n_finished, n_failed, n_cancelled;
@@ -146,6 +144,9 @@ void outbox_remove(struct head_core *h, struct request *r); /* not in it: fine *
 /* router.c: requests that are in no group, and the way into one */
 void router_hold(struct head_core *h, struct request *r);
 void router_place(struct head_core *h);
+/* From its scheduler, where it does not run, to another's. False: it is held, or has ended. */
+bool router_move(struct head_core *h, struct request *r, struct lane *to);
+void router_send_away(struct head_core *h, struct request *r); /* held: to be routed anew */
 /* Out of wherever it is and out of the table. */
 void router_drop(struct head_core *h, struct request *r);
 /* Ends a live request with an answer that its gateway still gets. */
@@ -174,15 +175,6 @@ void core_end_lost(struct head_core *h);
 
 /* core_scale.c: how many workers are wanted */
 void core_scale_tick(struct head_core *h);
-
-/* route.c: which group takes a request; NULL: none takes this one now. Sets r->n_hit. */
-struct lane *route_find(struct head_core *h, struct request *r);
-/* It fits into no group that serves, for they are shrunk: it waits for a whole one. */
-bool route_awaits_room(const struct head_core *h, const struct request *r);
-void route_placed(struct head_core *h, const struct request *r, struct lane *l);
-void route_ended(struct head_core *h, const struct request *r);
-/* Mean of the groups that have results of late; zeros: there are none. */
-struct step_speed route_mean_speed(const struct head_core *h);
 
 /* dispatch.c: plans out, results in */
 void dispatch_on_ready(void *core, struct group *g);

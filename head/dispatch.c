@@ -115,6 +115,17 @@ static void suit_device(const struct head_core *h, enum device_kind device,
         c->long_prefill_token_threshold = CPU_CHUNK_TOKENS;
 }
 
+/* A role is nothing where what one group computed cannot be found in another. */
+static enum group_role take_role(struct head_core *h, const struct group *g)
+{
+    if (h->config.enable_prefix_caching || g->role == GROUP_BOTH)
+        return g->role;
+    events_add(&h->events, h->now_ns, LOG_WARN, "group_role_ignored", "group=%llu text=%s",
+               (unsigned long long)g->id,
+               log_quote("its workers have a role, which needs prefix caching"));
+    return GROUP_BOTH;
+}
+
 void dispatch_on_ready(void *core, struct group *g)
 {
     struct head_core *h = core;
@@ -147,6 +158,11 @@ void dispatch_on_ready(void *core, struct group *g)
     l->group = g;
     l->n_running = l->n_queued = l->n_left = 0;
     step_time_init(&l->time, route_mean_speed(h));
+    l->role = take_role(h, g);
+    l->transfer = NULL;
+    l->n_coming = 0;
+    l->n_coming_tokens = 0;
+    l->look_due = true;
     live_add(h, g->index);
     router_set_model(h);
     l->due = true;
@@ -198,6 +214,7 @@ void dispatch_on_down(void *core, struct group *g)
     if (!l->scheduler)
         return; /* it never got one */
     pop_ended(h, l);
+    transfers_on_down(h, g);
     if (g->lost_rank)
         count_losses(h, g);
     step_log_down(h->config.step_log, g->index);
@@ -227,6 +244,8 @@ bool dispatch_may_go_on(void *core, const struct group *g, const struct worker *
         return false;
     /* Every plan that left must have arrived, and no result may have died with the session. */
     uint64_t sent = w->plan_unsent ? l->last_step - 1 : l->last_step;
+    if (transfers_owe(h, w))
+        return false; /* the order or its answer may have */
     return said->step_received == sent && (!gives_results(h, g, w) || l->last_result == sent);
 }
 
@@ -374,7 +393,7 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
         cluster_dissolve(&h->cluster, g, err.text, true);
         return;
     }
-    l->due = true;
+    l->due = l->look_due = true;
     l->last_result = m->step;
     l->activity_ns = h->now_ns;
     if (m->step != l->step_after_idle)

@@ -90,6 +90,7 @@ static void take_limits(struct cluster *c, struct group *g)
     g->n_draft = first->n_draft;
     g->scores_prompts = first->scores_prompts;
     g->draft_max_seqs = first->draft_max_seqs;
+    g->role = first->role;
     memcpy(g->kv_groups, first->kv_groups, sizeof g->kv_groups);
     for (uint32_t k = 0; k < g->n_kv_groups; k++)
         g->kv_groups[k].n_blocks = n_blocks_of(c, g, first, k);

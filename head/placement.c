@@ -39,7 +39,7 @@ bool placement_may_place(const struct cluster *c, const struct worker *w)
     return may_place_without(c, w, 0);
 }
 
-bool placement_same_kind(const struct worker *a, const struct worker *b)
+static bool same_make(const struct worker *a, const struct worker *b)
 {
     const struct worker_desc *x = &a->desc, *y = &b->desc;
     if (memcmp(x->config_hash, y->config_hash, sizeof x->config_hash) != 0 ||
@@ -53,10 +53,15 @@ bool placement_same_kind(const struct worker *a, const struct worker *b)
     return true;
 }
 
+bool placement_same_kind(const struct worker *a, const struct worker *b)
+{
+    return a->desc.role == b->desc.role && same_make(a, b);
+}
+
 const struct worker *placement_unlike(const struct cluster *c, const struct worker *w)
 {
     for (const struct worker *other = c->workers; other; other = other->next) {
-        if (!placement_same_kind(w, other))
+        if (!same_make(w, other))
             return other;
     }
     return NULL;

@@ -65,6 +65,8 @@ struct request {
     struct request_scores *scores; /* with is_scored (request_scores.h) */
     uint32_t n_losses;             /* groups lost under it since it had a token of its own, */
     uint32_t n_ids_at_loss;        /* and what it had at the last of them */
+    uint64_t move_at_ns; /* not to be moved to another group before; UINT64_MAX: it is moving */
+    uint8_t n_moves_failed;
     uint32_t n_hit;     /* ids that routing saw in its group's cache: no load to that group */
     enum status status; /* with FINISH_ERROR */
     char text[160];

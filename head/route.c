@@ -116,9 +116,48 @@ static bool takes(const struct head_core *h, const struct lane *l, const struct 
     return !l->group->draining && has_room(l, r) && !(request_is_suspect(r) && has_suspect(h, l));
 }
 
-/* Every lane that takes requests, with what it costs at least. */
-static uint32_t list_routes(struct head_core *h, const struct request *r)
+/* A decode group computes prompts while nobody else does. */
+static bool only_decodes(const struct head_core *h)
 {
+    for (uint32_t i = 0; i < h->n_live; i++) {
+        const struct lane *l = &h->lanes[h->live[i]];
+        if (!l->group->draining && l->role != GROUP_DECODE)
+            return false;
+    }
+    return true;
+}
+
+static bool takes_prompts(const struct head_core *h, const struct lane *l)
+{
+    return l->role != GROUP_DECODE || only_decodes(h);
+}
+
+/* from: whose it is, and runs there, so that it is another one's then; NULL: nobody's. */
+static bool is_route(const struct head_core *h, const struct lane *l, const struct request *r,
+                     const struct lane *from, bool decodes_prompts)
+{
+    if (!takes(h, l, r))
+        return false;
+    if (!from)
+        return l->role != GROUP_DECODE || decodes_prompts;
+    return l != from && l->group->vocab_size == from->group->vocab_size &&
+           scheduler_fits(l->scheduler, r);
+}
+
+/* What is on its way is as good as there. */
+static struct scheduler_load load_of(const struct lane *l)
+{
+    struct scheduler_load load;
+    scheduler_get_load(l->scheduler, &load);
+    load.waiting += l->n_coming;
+    load.n_prompt_tokens += l->n_coming_tokens;
+    return load;
+}
+
+/* Every lane that takes requests, with what it costs at least. */
+static uint32_t list_routes(struct head_core *h, const struct request *r, const struct lane *from)
+{
+    bool decodes_prompts = only_decodes(h);
     double n_answer = r->ids_cap - r->n_ids;
     n_answer = n_answer < h->mean_generated ? n_answer : h->mean_generated;
     n_answer = n_answer < ROUTE_ANSWER_TOKENS ? n_answer : ROUTE_ANSWER_TOKENS;
@@ -126,12 +165,12 @@ static uint32_t list_routes(struct head_core *h, const struct request *r)
     uint32_t n = 0;
     for (uint32_t i = 0; i < h->n_live; i++) {
         struct lane *l = &h->lanes[h->live[i]];
-        if (!takes(h, l, r))
+        if (!is_route(h, l, r, from, decodes_prompts))
             continue;
         struct route *x = &h->routes[n++];
         bool stale = mean.token_ns > 0 && !is_fresh(h, l) && l->last_result == l->last_step;
         *x = (struct route){.lane = l, .speed = stale ? mean : step_time_speed(&l->time)};
-        scheduler_get_load(l->scheduler, &x->load);
+        x->load = load_of(l);
         x->flight_ns = in_flight_ns(h, l, x->speed);
         x->answer_ns = answer_ns(x, n_answer);
         x->cost_ns = cost_ns(h, x, 1);
@@ -153,17 +192,16 @@ static struct lane *lane_of_last(struct head_core *h, const struct request *r)
         last->i_prompt != r->sampling.i_prompt)
         return NULL;
     struct lane *l = &h->lanes[last->i_group];
-    if (!l->scheduler || l->group->epoch != last->epoch || !takes(h, l, r))
+    if (!l->scheduler || l->group->epoch != last->epoch || !takes(h, l, r) || !takes_prompts(h, l))
         return NULL;
-    struct scheduler_load load;
-    scheduler_get_load(l->scheduler, &load);
+    struct scheduler_load load = load_of(l);
     return ends_before(&load, 1) == 0 ? l : NULL;
 }
 
 /* The prefix is looked for only where the load alone does not say that another is sooner. */
 static struct lane *soonest(struct head_core *h, struct request *r)
 {
-    uint32_t n = list_routes(h, r), i_first = 0;
+    uint32_t n = list_routes(h, r, NULL), i_first = 0;
     if (n < 2)
         return n ? h->routes[0].lane : NULL;
     for (uint32_t i = 1; i < n; i++)
@@ -192,6 +230,33 @@ struct lane *route_find(struct head_core *h, struct request *r)
     if (l)
         r->n_hit = scheduler_cached_tokens(l->scheduler, r);
     return l;
+}
+
+/* With room for it now, of those that are for this; else of the others too. */
+struct lane *route_find_move(struct head_core *h, const struct request *r, const struct lane *from,
+                             bool any_role)
+{
+    const struct route *best = NULL;
+    uint32_t n = list_routes(h, r, from);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct route *x = &h->routes[i];
+        bool is_for_it = x->lane->role != GROUP_PREFILL;
+        if (!(is_for_it || any_role) || ends_before(&x->load, r->n_ids) > 0)
+            continue;
+        bool best_is = best && best->lane->role != GROUP_PREFILL;
+        if (!best || (is_for_it && !best_is) ||
+            (is_for_it == best_is && x->cost_ns < best->cost_ns))
+            best = x;
+    }
+    return best ? best->lane : NULL;
+}
+
+/* What is believed of this one, or while nothing is, of all. */
+struct step_speed route_speed(const struct head_core *h, const struct lane *l)
+{
+    struct step_speed mean = route_mean_speed(h);
+    bool stale = mean.token_ns > 0 && !is_fresh(h, l);
+    return stale ? mean : step_time_speed(&l->time);
 }
 
 void route_placed(struct head_core *h, const struct request *r, struct lane *l)

@@ -94,6 +94,12 @@ static void withdraw(struct head_core *h, struct request *r)
     r->i_group = NO_GROUP;
 }
 
+void router_send_away(struct head_core *h, struct request *r)
+{
+    withdraw(h, r);
+    router_hold(h, r);
+}
+
 void router_drop(struct head_core *h, struct request *r)
 {
     withdraw(h, r);
@@ -177,6 +183,14 @@ static void place(struct head_core *h, struct request *r, struct lane *l)
                  r->ids_cap);
         router_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
     }
+}
+
+bool router_move(struct head_core *h, struct request *r, struct lane *to)
+{
+    router_send_away(h, r);
+    r->n_hit = scheduler_cached_tokens(to->scheduler, r);
+    place(h, r, to);
+    return r->i_group == to->group->index;
 }
 
 /* It has had its tries: one request must not take the cluster down for as long as its client waits.

@@ -267,14 +267,18 @@ uint32_t scheduler_most_tokens(const struct scheduler *s)
     return fits;
 }
 
+bool scheduler_fits(const struct scheduler *s, const struct request *r)
+{
+    return r->ids_cap <= s->c.max_model_len &&
+           blocks_fit_alone(s->blocks, r->ids_cap - 1); /* the last token is never run */
+}
+
 enum status scheduler_add(struct scheduler *s, struct request *r)
 {
     assert(!r->sched);
     if (!r->resubmitted && r->finish == FINISH_NONE && s->waiting.n >= s->c.max_waiting)
         return STATUS_LIMIT;
-    /* the last token is never run */
-    if (r->ids_cap > s->c.max_model_len || !blocks_fit_alone(s->blocks, r->ids_cap - 1) ||
-        !blocks_hash(s->blocks, r))
+    if (!scheduler_fits(s, r) || !blocks_hash(s->blocks, r))
         return STATUS_NO_MEMORY;
     struct seq *x = seq_new(s, r);
     if (!x)

@@ -58,6 +58,8 @@ MUST_USE enum status scheduler_new(const struct scheduler_config *c, struct sche
                                    struct error *err);
 void scheduler_free(struct scheduler *s);
 
+/* Could the request ever run here, alone? */
+bool scheduler_fits(const struct scheduler *s, const struct request *r);
 /* Into the waiting queue. Order: priority class, in it what came back or was preempted, then fair
  * shares per tenant, for one tenant arrival (scheduler_queue.h). STATUS_LIMIT: queue full.
  * STATUS_NO_MEMORY: the request can never fit into this pool, even alone. */

@@ -1,0 +1,21 @@
+#pragma once
+/* One group's life: a part of cluster.h, by which everybody includes it. For cluster.c, adoption.c,
+ * elastic.c and placement.c. */
+#include "proto/messages.h"
+
+struct cluster;
+struct group;
+struct worker;
+
+struct group *group_new(struct cluster *c, uint64_t id);
+struct group *group_find(const struct cluster *c, uint64_t id);
+void group_free(struct cluster *c, struct group *g);
+/* members[tp * pp] in position order; all free. */
+void group_form(struct cluster *c, struct group *g, uint32_t tp, struct worker *const *members);
+void group_reset(struct cluster *c, struct group *g, uint32_t tp, struct worker *const *members,
+                 uint64_t old_epoch);
+void group_on_msg(struct cluster *c, struct group *g, struct worker *w, const struct msg *m);
+void group_member_lost(struct cluster *c, struct group *g, struct worker *w, const char *why);
+void group_check_aborted(struct cluster *c, struct group *g);
+void group_tick(struct cluster *c, struct group *g);
+void group_send_todo(struct cluster *c, struct worker *w);
