@@ -184,8 +184,9 @@ static void render_groups(const json_t *s, struct strbuf *b)
 {
     const json_t *o;
     size_t i;
-    strbuf_printf(b, "\n%-6s %-10s %-8s %-6s %8s %8s %16s %10s %10s\n", "group", "state", "epoch",
-                  "TPxPP", "running", "waiting", "KV blocks", "steps", "recoveries");
+    strbuf_printf(b, "\n%-6s %-10s %-8s %-8s %-6s %8s %8s %16s %10s %10s\n", "group", "state",
+                  "role", "epoch", "TPxPP", "running", "waiting", "KV blocks", "steps",
+                  "recoveries");
     json_array_foreach(json_object_get(s, "groups"), i, o)
     {
         char size[72], blocks[48];
@@ -197,8 +198,8 @@ static void render_groups(const json_t *s, struct strbuf *b)
             snprintf(size, sizeof size, "%lldx%lld", integer(o, "tp"), integer(o, "pp"));
         snprintf(blocks, sizeof blocks, "%lld/%lld", integer(o, "kv_blocks_used"),
                  integer(o, "kv_blocks_total"));
-        strbuf_printf(b, "%-6lld %-10s %-8s %-6s %8lld %8lld %16s %10lld %10lld\n",
-                      integer(o, "id"), text(o, "state"), text(o, "epoch"), size,
+        strbuf_printf(b, "%-6lld %-10s %-8s %-8s %-6s %8lld %8lld %16s %10lld %10lld\n",
+                      integer(o, "id"), text(o, "state"), text(o, "role"), text(o, "epoch"), size,
                       integer(o, "running"), integer(o, "waiting"), blocks, integer(o, "steps"),
                       integer(o, "recoveries"));
     }

@@ -144,6 +144,12 @@ static json_t *workers(const struct head_core *h)
     return a;
 }
 
+static const char *role_name(enum group_role r)
+{
+    static const char *const names[GROUP_ROLE_COUNT] = {"both", "prefill", "decode"};
+    return (unsigned)r < GROUP_ROLE_COUNT ? names[r] : "?";
+}
+
 static json_t *group(const struct head_core *h, const struct group *g)
 {
     struct scheduler_stats x = {0};
@@ -158,6 +164,7 @@ static json_t *group(const struct head_core *h, const struct group *g)
     json_object_set_new(o, "id", integer(g->id));
     json_object_set_new(o, "state", json_string(group_state_name(g->state)));
     json_object_set_new(o, "draining", json_boolean(g->draining));
+    json_object_set_new(o, "role", json_string(role_name(g->role)));
     json_object_set_new(o, "epoch", epoch_text(g->epoch));
     json_object_set_new(o, "tp", json_integer(g->tp));
     json_object_set_new(o, "whole_tp", json_integer(h->config.cluster.tp));
@@ -214,6 +221,19 @@ static json_t *model(const struct head_core *h)
     return o;
 }
 
+static json_t *transfers(const struct head_stats *s)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "under_way", json_integer(s->n_transfers_under_way));
+    json_object_set_new(o, "done", integer(s->n_transfers));
+    json_object_set_new(o, "failed", integer(s->n_transfer_failures));
+    json_object_set_new(o, "bytes", integer(s->n_transfer_bytes));
+    json_object_set_new(o, "bytes_per_s", json_real(s->transfer_bytes_per_s));
+    json_object_set_new(o, "requests_moved", integer(s->n_moved));
+    json_object_set_new(o, "requests_recomputed", integer(s->n_recomputed_moves));
+    return o;
+}
+
 static void set_counts(json_t *o, const struct head_stats *s)
 {
     double usage = s->n_blocks ? (double)s->n_blocks_used / (double)s->n_blocks : 0;
@@ -244,6 +264,7 @@ static void set_counts(json_t *o, const struct head_stats *s)
     json_object_set_new(o, "kv", kv);
     json_object_set_new(o, "speculation", speculation);
     json_object_set_new(o, "throughput", throughput);
+    json_object_set_new(o, "transfers", transfers(s));
 }
 
 static json_t *recent_failures(const struct head_core *h)

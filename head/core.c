@@ -354,6 +354,13 @@ void head_core_get_stats(const struct head_core *h, struct head_stats *out)
         .n_formation_failures = h->cluster.n_formation_failures,
         .n_worker_losses = h->cluster.n_worker_losses,
         .n_adoptions = h->cluster.n_adoptions,
+        .n_transfers = h->transfers.n_done,
+        .n_transfer_failures = h->transfers.n_failed,
+        .n_transfer_bytes = h->transfers.n_bytes,
+        .n_moved = h->transfers.n_moved,
+        .n_recomputed_moves = h->transfers.n_recomputed,
+        .n_transfers_under_way = transfers_under_way(h),
+        .transfer_bytes_per_s = h->transfers.bytes_per_s,
     };
     for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
         const struct group *g = h->cluster.groups[i];

@@ -6,18 +6,18 @@
 
 static void status_has_every_field_of_its_page(void **state)
 {
-    static const char *const top[] = {"version",  "term",       "uptime_s",    "healthy",
-                                      "draining", "model",      "nodes",       "workers",
-                                      "groups",   "gateways",   "kv",          "requests",
-                                      "warnings", "throughput", "speculation", "recent_failures"};
+    static const char *const top[] = {
+        "version",  "term",       "uptime_s",    "healthy",         "draining", "model",
+        "nodes",    "workers",    "groups",      "gateways",        "kv",       "requests",
+        "warnings", "throughput", "speculation", "recent_failures", "transfers"};
     static const char *const worker[] = {
         "instance",   "node",          "device",        "device_name",  "memory_bytes",
         "state",      "group",         "rank",          "stage",        "ordinal",
         "term_epoch", "step_received", "step_executed", "last_seen_ms", "http_address",
         "own_step_s", "straggler"};
     static const char *const group[] = {
-        "id",      "state",           "epoch",          "tp",    "pp",        "workers", "running",
-        "waiting", "kv_blocks_total", "kv_blocks_used", "steps", "recoveries"};
+        "id",      "role",    "state",           "epoch",          "tp",    "pp",        "workers",
+        "running", "waiting", "kv_blocks_total", "kv_blocks_used", "steps", "recoveries"};
     struct fixture *f = fixture_new(2);
     form_pair(f);
     say_gateway_hello(f, 3, 9);
