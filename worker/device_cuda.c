@@ -4,12 +4,14 @@
 #include <stdio.h>
 
 #include "common/base/clock.h"
+#include "common/base/mem.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "worker/device_cuda.h"
 #include "worker/executor_model_draw.h"
 #include "worker/executor_model_group.h"
 #include "worker/gpu_log.h"
+#include "worker/kv_chunks.h"
 
 /* Rows are cheap while a step waits for the weights to be read: docs/performance.md,
  * "Speculation". */
@@ -114,6 +116,51 @@ static enum status cuda_open_draws(struct executor_model *x, struct gpu_draws **
     return gpu_draws_open(x->engine->device, &o, out, err);
 }
 
+/* ---- KV blocks on their way to and from other groups ---- */
+
+struct copies {
+    struct kv_copies base;
+    struct cuda_copies *gpu;
+};
+
+static enum status to_host(struct kv_copies *c, void *host, const void *device, uint64_t n_bytes,
+                           struct error *err)
+{
+    return cuda_copies_to_host(((struct copies *)c)->gpu, host, device, n_bytes, err);
+}
+
+static enum status to_device(struct kv_copies *c, void *device, const void *host, uint64_t n_bytes,
+                             struct error *err)
+{
+    return cuda_copies_to_device(((struct copies *)c)->gpu, device, host, n_bytes, err);
+}
+
+static enum status sync_copies(struct kv_copies *c, struct error *err)
+{
+    return cuda_copies_sync(((struct copies *)c)->gpu, err);
+}
+
+static void close_copies(struct kv_copies *c)
+{
+    cuda_copies_close(((struct copies *)c)->gpu);
+    mem_free(c);
+}
+
+static enum status cuda_open_copies(struct executor_model *x, struct kv_copies **out,
+                                    struct error *err)
+{
+    struct cuda_copies *gpu;
+    TRY(cuda_copies_open(x->engine->device, KV_CHUNK_BYTES, &gpu, err));
+    struct copies *c = mem_zalloc(sizeof *c);
+    c->gpu = gpu;
+    c->base = (struct kv_copies){
+        .to_host = to_host, .to_device = to_device, .sync = sync_copies, .close = close_copies};
+    for (uint32_t i = 0; i < CUDA_COPIES_BUFFERS; i++)
+        c->base.buffers[i] = cuda_copies_buffer(gpu, i);
+    *out = &c->base;
+    return STATUS_OK;
+}
+
 static const struct executor_device cuda = {.kind = DEVICE_CUDA,
                                             .activations = "bfloat16",
                                             .draft_max_seqs = DRAFT_MAX_SEQS,
@@ -124,7 +171,8 @@ static const struct executor_device cuda = {.kind = DEVICE_CUDA,
                                             .query = cuda_query,
                                             .say_loaded = gpu_log_start,
                                             .group = &executor_group_gpus,
-                                            .open_draws = cuda_open_draws};
+                                            .open_draws = cuda_open_draws,
+                                            .open_copies = cuda_open_copies};
 
 enum status executor_cuda_open(const struct worker_options *o, const struct executor_found *found,
                                struct executor **out, struct error *err)

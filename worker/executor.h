@@ -89,9 +89,9 @@ struct executor_ops {
     /* After join_comm, which may read another shard: an adapter that could not be read with it and
      * is not here any more, each once. NULL or false: there is none. */
     bool (*lost_adapter)(struct executor *e, uint64_t *id, struct error *why);
-    /* On the loop's thread, between join_comm and abort_comm: where its KV cache lies. NULL: it is
-     * moved nowhere. */
-    void (*kv_view)(const struct executor *e, struct kv_view *out);
+    /* On the loop's thread, before the compute thread is there and between join_comm and
+     * abort_comm: where its KV cache lies. NULL or false: it is moved nowhere. */
+    bool (*kv_view)(const struct executor *e, struct kv_view *out);
     void (*interrupt)(struct executor *e);
     /* The process has to end, and why: its device is lost, or an abort does not come to an end and
      * the compute thread may be stuck in it. On the loop's thread, after each job and once a

@@ -11,7 +11,7 @@
 #include "worker/executor_model_draw.h"
 #include "worker/executor_model_group.h"
 #include "worker/grammars.h"
-#include "worker/kv_transfer.h"
+#include "worker/kv_chunks.h"
 
 /* What a device may take for a step: as long as a collective may (docs/comm.md). Where no table
  * says so (--step-timeout). */
@@ -235,13 +235,16 @@ void executor_take_adapters(struct executor_model *x, const struct msg_plan *p)
 }
 
 /* Two ranks that are in one seat have the same pieces: the draft model is on rank 0's only. */
-static void model_kv_view(const struct executor *e, struct kv_view *out)
+static bool model_kv_view(const struct executor *e, struct kv_view *out)
 {
     const struct executor_model *x = (const struct executor_model *)e;
-    *out = (struct kv_view){0};
+    *out = (struct kv_view){.copies = x->copies};
+    if (!x->copies && !x->engine->device->ops->on_host)
+        return false;
     kv_store_view(x->engine->kv, out);
     if (x->draft_model && executor_draws(x))
         draft_model_view(x->draft_model, out);
+    return true;
 }
 
 /* ---- life ---- */
@@ -255,6 +258,8 @@ static void model_close(struct executor *e)
     sequences_free(x->sequences);
     draft_model_close(x->draft_model);
     engine_close(x->engine);
+    if (x->copies)
+        x->copies->close(x->copies);
     if (x->group->close)
         x->group->close(x);
     if (x->found.device)
@@ -296,6 +301,7 @@ static const struct executor_ops halves_executor_ops = {
     .adapter = model_adapter,
     .lost_adapter = model_lost_adapter,
     .lost = executor_lost,
+    .kv_view = model_kv_view,
     .interrupt = model_interrupt,
     .close = model_close,
 };
@@ -329,6 +335,16 @@ static enum status open_models(struct executor_model *x, const struct engine_set
     return draft ? draft_model_load(x->draft_model, x->engine, err) : STATUS_OK;
 }
 
+/* A worker that has none serves all the same. */
+static void open_copies(struct executor_model *x, const struct worker_options *o)
+{
+    struct error err;
+    if (!x->device->open_copies || o->kv_port < 0)
+        return;
+    if (x->device->open_copies(x, &x->copies, &err) != STATUS_OK)
+        log_warn("kv_not_movable", "error=%s", log_quote(err.text));
+}
+
 static void log_loaded(const struct engine *e, const char *role, uint64_t begin_ns)
 {
     uint64_t elapsed_ns = clock_mono_ns() - begin_ns;
@@ -359,8 +375,7 @@ struct engine_setup executor_model_setup(const struct worker_options *o)
                                  .max_model_len = (uint32_t)o->max_model_len,
                                  .kv_memory_bytes = (uint64_t)o->kv_cache_memory_bytes,
                                  .n_kv_blocks = (uint32_t)o->num_gpu_blocks_override,
-                                 .kv_transfer_bytes =
-                                     o->kv_port < 0 ? 0 : kv_transfer_memory_bytes(),
+                                 .kv_transfer_bytes = o->kv_port < 0 ? 0 : kv_chunks_memory_bytes(),
                                  .max_loras = o->enable_lora ? (uint32_t)o->max_loras : 0,
                                  .max_lora_rank = (uint32_t)o->max_lora_rank,
                                  .lora_root = o->lora_root};
@@ -509,6 +524,8 @@ enum status executor_model_open(const struct executor_device *d, const struct ex
         s = open_engine(x, o, err);
     if (s == STATUS_OK && executor_draws(x))
         s = executor_samplers_open(x, err);
+    if (s == STATUS_OK)
+        open_copies(x, o);
     if (s != STATUS_OK) {
         model_close(&x->base);
         return s;

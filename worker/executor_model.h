@@ -78,6 +78,8 @@ struct executor_device {
     const struct executor_group *group;
     /* A device that draws, of a model that is measured and not loaded. NULL: the host draws. */
     enum status (*open_draws)(struct executor_model *x, struct gpu_draws **out, struct error *err);
+    /* For memory that the host does not reach; or NULL. */
+    enum status (*open_copies)(struct executor_model *x, struct kv_copies **out, struct error *err);
 };
 
 struct executor_model {
@@ -97,6 +99,7 @@ struct executor_model {
     struct error why_lost; /* written once, before */
     struct executor_ahead ahead;
     struct engine *engine;
+    struct kv_copies *copies; /* NULL: the host reaches the KV cache, or it is moved nowhere */
     struct speculation speculation;
     struct draft_model *draft_model; /* NULL: n-grams, or no guesses */
     struct sequences *sequences;
@@ -156,15 +159,13 @@ MUST_USE enum status executor_guess(struct executor_model *x, const struct msg_p
 /* Room for runs' draws, on the arena. */
 MUST_USE enum status drawn_init(struct drawn *d, struct sequence_runs runs, struct arena *arena,
                                 struct error *err);
-/* Adds what pooling requests have in the pass; the vectors of those that end are on the arena. On
- * the drawing rank. Errors as runner_normed; STATUS_NO_MEMORY. */
+/* Adds the pass's rows of pooling requests, on the drawing rank; vectors are on the arena. */
 MUST_USE enum status executor_pool_pass(struct executor_model *x, struct arena *arena,
                                         struct error *err);
 /* Adds the tokens of x->batch's sampled rows, on every rank of the last stage; others' ids stay. */
 MUST_USE enum status executor_sample_pass(struct executor_model *x, struct arena *arena,
                                           struct drawn *drawn, struct error *err);
-/* After the last pass: what was drawn counts as far as the guesses were right, all ranks append it,
- * and the drawing rank has the items. */
+/* After the last pass, on all ranks: what was drawn counts as far as guesses were right. */
 MUST_USE enum status executor_append_drawn(struct executor_model *x, struct sequence_runs runs,
                                            struct drawn *drawn, struct error *err);
 /* An id that came from the drawing rank. */
@@ -173,10 +174,10 @@ MUST_USE enum status executor_append_id(struct executor_model *x, struct sequenc
 /* The drawing rank's items, when all ids are appended. */
 void executor_put_items(struct drawn *drawn, struct sequence_runs runs);
 
-/* Of the pass that was run: the last stage appends what was drawn, the others a place for it. */
-MUST_USE enum status executor_end_pass(struct executor_model *x, struct drawn *drawn,
-                                       struct error *err);
-/* Before a pass: waits for the ids of its rows. */
+/* Behind a pass: the last stage appends what was drawn, the others a place for it. */
+MUST_USE enum status
+executor_end_pass(struct executor_model *x, struct drawn *drawn,
+                  struct error *err); /* Before a pass: waits for the ids of its rows. */
 MUST_USE enum status executor_find_late(struct executor_model *x, struct error *err);
 /* Before p, which has not been checked, is applied: sequences that leave wait for nothing. */
 MUST_USE enum status executor_settle_for(struct executor_model *x, const struct msg_plan *p,
@@ -184,7 +185,6 @@ MUST_USE enum status executor_settle_for(struct executor_model *x, const struct 
 /* Waits for all ids. */
 MUST_USE enum status executor_settle(struct executor_model *x, struct error *err);
 void executor_ahead_drop(struct executor_model *x); /* they will not come any more */
-
 /* executor_model_steps.c: the step of executor_ops, whole or in halves. */
 MUST_USE enum status executor_begin(struct executor *e, const struct msg_plan *p,
                                     struct arena *arena, struct error *err);

@@ -12,7 +12,7 @@
 #include "common/base/random.h"
 #include "common/model/model_info.h"
 #include "proto/null_tokens.h"
-#include "worker/kv_transfer.h"
+#include "worker/kv_chunks.h"
 #include "worker/null_kv.h"
 
 /* The null device (docs/null-worker.md): real sequences and block tables, no tensors. Every rank
@@ -425,9 +425,10 @@ static enum status null_adapter(struct executor *e, struct msg_adapter *m, struc
     return STATUS_OK;
 }
 
-static void null_view(const struct executor *e, struct kv_view *out)
+static bool null_view(const struct executor *e, struct kv_view *out)
 {
     null_kv_view(((const struct executor_null *)e)->kv, out);
+    return true;
 }
 
 static void null_close(struct executor *e)
@@ -477,7 +478,7 @@ static void size_kv(struct executor_info *info, const struct worker_options *o)
                                                   .bytes_per_block = block_bytes,
                                                   .n_blocks = (uint32_t)n};
     info->kv_bytes = n * block_bytes;
-    info->comm_bytes = o->kv_port < 0 ? 0 : kv_transfer_memory_bytes();
+    info->comm_bytes = o->kv_port < 0 ? 0 : kv_chunks_memory_bytes();
 }
 
 /* Every rank computes everything anyway: any TP that divides its own will do. */

@@ -1,5 +1,7 @@
 #include "worker/kv_chunks.h"
 
+#include "worker/comm/comm.h"
+
 static uint32_t group_of(const struct kv_walk *w, uint32_t i_block)
 {
     return w->groups.n > 0 ? w->groups.ptr[i_block] : 0;
@@ -22,6 +24,11 @@ enum status kv_walk_check(const struct kv_walk *w, struct u32_span n_blocks, str
                              n);
     }
     return STATUS_OK;
+}
+
+uint64_t kv_chunks_memory_bytes(void)
+{
+    return comm_link_bytes() + comm_group_bytes(2, false) + KV_CHUNK_BYTES;
 }
 
 uint64_t kv_walk_bytes(const struct kv_walk *w)

@@ -72,7 +72,9 @@ enum status kv_orders_start(const struct kv_orders_setup *s, struct kv_orders **
 {
     const struct worker_options *o = s->options;
     *out = NULL;
-    if (o->kv_port < 0 || !s->executor->ops->kv_view)
+    struct kv_view view;
+    if (o->kv_port < 0 || !s->executor->ops->kv_view ||
+        !s->executor->ops->kv_view(s->executor, &view))
         return STATUS_OK;
     struct kv_orders *k = mem_zalloc(sizeof *k);
     k->s = *s;
@@ -138,15 +140,14 @@ void kv_orders_take(struct kv_orders *k, const struct kv_orders_setup *s,
 {
     struct error err;
     struct kv_view view;
-    if (!k) {
-        refuse(s, m, STATUS_UNSUPPORTED, "this worker moves no KV blocks");
-        return;
-    }
-    if (r->phase != RANK_READY || m->term_epoch != r->term_epoch) {
+    if (k && (r->phase != RANK_READY || m->term_epoch != r->term_epoch)) {
         refuse(s, m, STATUS_CLOSED, "the epoch of this KV transfer is over");
         return;
     }
-    s->executor->ops->kv_view(s->executor, &view);
+    if (!k || !s->executor->ops->kv_view(s->executor, &view)) {
+        refuse(s, m, STATUS_UNSUPPORTED, "this worker moves no KV blocks");
+        return;
+    }
     const struct kv_transfer_bounds b = {
         .view = &view, .n_blocks = n_blocks, .after_step = view.lags ? r->step_received : 0};
     enum status st = kv_transfer_push(k->transfer, m, &b, &err);

@@ -85,11 +85,6 @@ static void list_free(struct order_list *l)
         order_free(o);
 }
 
-uint64_t kv_transfer_memory_bytes(void)
-{
-    return comm_link_bytes() + comm_group_bytes(2, false) + KV_CHUNK_BYTES;
-}
-
 /* ---- the thread's: what a transfer is ---- */
 
 static enum status meet(struct kv_transfer *t, const struct msg_kv_transfer *m, struct error *err)

@@ -28,8 +28,6 @@ MUST_USE enum status kv_transfer_start(struct loop *l, const struct kv_transfer_
 /* As comm_listen and comm_address. */
 MUST_USE enum status kv_transfer_listen(struct kv_transfer *t, const char *host, struct error *err);
 const char *kv_transfer_address(const struct kv_transfer *t);
-/* What it holds while it moves something. */
-uint64_t kv_transfer_memory_bytes(void);
 
 /* What an order may touch: view is copied. n_blocks: of each group, as the rank's own has agreed;
  * none: as the view has them. after_step: it waits until that step is done; 0: for none. */

@@ -26,6 +26,7 @@ struct kv_copies {
     enum status (*to_device)(struct kv_copies *c, void *device, const void *host, uint64_t n_bytes,
                              struct error *err);
     enum status (*sync)(struct kv_copies *c, struct error *err);
+    void (*close)(struct kv_copies *c);
     uint8_t *buffers[2]; /* of the host, KV_CHUNK_BYTES each (kv_chunks.h) */
 };
 

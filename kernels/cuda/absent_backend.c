@@ -34,3 +34,35 @@ enum status gpu_draws_open(struct device *d, const struct gpu_draws_options *o,
 {
     return absent(err);
 }
+
+enum status cuda_copies_open(struct device *d, uint64_t buffer_bytes, struct cuda_copies **out,
+                             struct error *err)
+{
+    return absent(err);
+}
+
+void cuda_copies_close(struct cuda_copies *c)
+{
+}
+
+void *cuda_copies_buffer(const struct cuda_copies *c, uint32_t i)
+{
+    return NULL;
+}
+
+enum status cuda_copies_to_host(struct cuda_copies *c, void *host, const void *device,
+                                uint64_t n_bytes, struct error *err)
+{
+    return absent(err);
+}
+
+enum status cuda_copies_to_device(struct cuda_copies *c, void *device, const void *host,
+                                  uint64_t n_bytes, struct error *err)
+{
+    return absent(err);
+}
+
+enum status cuda_copies_sync(struct cuda_copies *c, struct error *err)
+{
+    return absent(err);
+}

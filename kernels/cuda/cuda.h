@@ -20,3 +20,19 @@ MUST_USE enum status cuda_device_open(const struct cuda_device_options *o, struc
                                       struct error *err);
 /* Of an opened one: what sync would say, without waiting. STATUS_AGAIN: it is still at work. */
 MUST_USE enum status cuda_device_query(struct device *d, struct error *err);
+
+/* Copies between an opened device's memory and the host's, enqueued on a stream of their own:
+ * beside what the device does, in the order of the calls. Used by one thread, which may be another
+ * one than the device's; closed before it. Host memory is to be a buffer's: what is pinned makes no
+ * call wait. */
+#define CUDA_COPIES_BUFFERS 2u
+struct cuda_copies;
+MUST_USE enum status cuda_copies_open(struct device *d, uint64_t buffer_bytes,
+                                      struct cuda_copies **out, struct error *err);
+void cuda_copies_close(struct cuda_copies *c); /* NULL is fine */
+void *cuda_copies_buffer(const struct cuda_copies *c, uint32_t i);
+MUST_USE enum status cuda_copies_to_host(struct cuda_copies *c, void *host, const void *device,
+                                         uint64_t n_bytes, struct error *err);
+MUST_USE enum status cuda_copies_to_device(struct cuda_copies *c, void *device, const void *host,
+                                           uint64_t n_bytes, struct error *err);
+MUST_USE enum status cuda_copies_sync(struct cuda_copies *c, struct error *err);

@@ -15,6 +15,7 @@
 
 #include "common/base/clock.h"
 #include "worker/comm/comm.h"
+#include "worker/kv_chunks.h"
 #include "worker/kv_store.h"
 
 enum { MAX_LIST = 2000 };
@@ -213,6 +214,93 @@ static void test_sizes(void **state)
         cache_close(&fresh);
         cache_close(&c[0]);
         cache_close(&c[1]);
+        close_world(&w);
+    }
+}
+
+/* ---- a device: what is enqueued is done by sync, and not before ---- */
+
+struct fake_copies {
+    struct kv_copies base;
+    struct fake_copy {
+        void *to;
+        const void *from;
+        size_t n_bytes;
+    } queue[2 * KV_CHUNK_SEGMENTS];
+    uint32_t n, n_syncs, fail_at; /* 0: never */
+};
+
+static enum status enqueue(struct kv_copies *c, void *to, const void *from, uint64_t n_bytes,
+                           struct error *err)
+{
+    struct fake_copies *f = (struct fake_copies *)c;
+    if (f->n == sizeof f->queue / sizeof *f->queue)
+        return error_set(err, STATUS_LIMIT, "nobody has synced");
+    f->queue[f->n++] = (struct fake_copy){to, from, n_bytes};
+    return STATUS_OK;
+}
+
+static enum status do_all(struct kv_copies *c, struct error *err)
+{
+    struct fake_copies *f = (struct fake_copies *)c;
+    for (uint32_t i = 0; i < f->n; i++)
+        memcpy(f->queue[i].to, f->queue[i].from, f->queue[i].n_bytes);
+    f->n = 0;
+    if (++f->n_syncs == f->fail_at)
+        return error_set(err, STATUS_IO, "the device is lost: a test");
+    return STATUS_OK;
+}
+
+static void open_copies(struct fake_copies *f, uint32_t fail_at)
+{
+    *f = (struct fake_copies){.base = {.to_host = enqueue, .to_device = enqueue, .sync = do_all},
+                              .fail_at = fail_at};
+    for (int i = 0; i < 2; i++)
+        f->base.buffers[i] = malloc(KV_CHUNK_BYTES);
+}
+
+static void test_devices(void **state)
+{
+    static const struct {
+        uint64_t bytes[2];
+        uint32_t n, fail_at[2];
+    } cases[] = {{{8, 24}, 999, {0}},        {{4096, 5000}, 600, {0}},
+                 {{65536, 300}, 21, {0}},    {{3000001, 70000}, 5, {0}},
+                 {{3000001, 16}, 9, {3, 0}}, {{3000001, 16}, 9, {0, 4}}};
+    static struct list l;
+    static struct fake_copies k[2];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct world w;
+        struct cache c[2];
+        struct kv_view v[2];
+        bool fails = cases[i].fail_at[0] + cases[i].fail_at[1] > 0;
+        open_world(&w, false, 0);
+        fill_list(&l, cases[i].n);
+        for (int s = 0; s < 2; s++) {
+            cache_open(&c[s], cases[i].bytes, 2 * l.n, (uint8_t)(s * 101));
+            open_copies(&k[s], cases[i].fail_at[s]);
+            v[s] = c[s].view;
+            v[s].copies = &k[s].base;
+        }
+        push_both(&w, 7, &l, v);
+        await(&w, 2);
+        if (fails) {
+            assert_int_equal(w.sides[0].done.status, STATUS_IO);
+            assert_int_equal(w.sides[1].done.status, STATUS_IO);
+        } else {
+            check_ok(&w, 7, w.sides[0].done.n_bytes);
+        }
+        for (uint32_t b = 0; b < l.n && !fails; b++) {
+            uint64_t n = cases[i].bytes[l.groups[b]];
+            assert_memory_equal(c[1].memory[l.groups[b]] + l.blocks[1][b] * n,
+                                c[0].memory[l.groups[b]] + l.blocks[0][b] * n, n);
+        }
+        for (int s = 0; s < 2; s++) {
+            assert_int_equal(k[s].n, 0); /* nothing is under way */
+            free(k[s].base.buffers[0]);
+            free(k[s].base.buffers[1]);
+            cache_close(&c[s]);
+        }
         close_world(&w);
     }
 }
@@ -618,6 +706,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_devices),
         cmocka_unit_test(test_kinds_and_dtypes),
         cmocka_unit_test(test_wrong_orders),
         cmocka_unit_test(test_sides_that_differ),
