@@ -5,11 +5,14 @@ import json
 import os
 import shutil
 import signal
+from functools import partial
 
 import httpx
 import pytest
-from cluster import ROOT, SLOW, Cluster, run_cox, wait_for
+from cluster import ROOT, SLOW, Cluster, get, run_cox, wait_for
 from completions import body_of, ids, run
+from test_quotas import Redis, needs_redis
+from test_standby import Pair
 
 MODEL = ROOT / "build/goldens/llama_tiny"
 NAMES = ("m", "every", "some")
@@ -35,8 +38,8 @@ def root(tmp_path):
     return tmp_path / "loras"
 
 
-def start(root, *args, **kwargs):
-    return Cluster("--device", "cpu", "--kv-cache-dtype", "float32", "--served-model-name", "m", "--enable-lora",
+def start(root, *args, kind=Cluster, **kwargs):
+    return kind("--device", "cpu", "--kv-cache-dtype", "float32", "--served-model-name", "m", "--enable-lora",
                    "--max-loras", 2, "--lora-root", root, "--admin-key-file", root.parent / "key", *args,
                    model=str(MODEL), env={"COX_ADMIN_KEY": KEY}, **kwargs)
 
@@ -142,6 +145,46 @@ def test_what_dies_under_streams(root, victims):
         wait_for("the head is back", lambda: has_head(c), 30)  # streams may have ended before it is
         wait_for("both are there", lambda: states(c) == {"every": "ready", "some": "ready"}, 30)
         check(c)
+
+
+@needs_redis
+def test_a_standby_takes_over_under_streams(root, tmp_path):
+    """It has waited for longer than a new head is young, and has been told of no adapter."""
+    with Redis(tmp_path) as redis, start(root, kind=partial(Pair, redis)) as c:
+        headers = {"Authorization": f"Bearer {KEY}"}
+
+        def asked(name, path):
+            code, body = get(f"http://127.0.0.1:{c.admin_ports()[name]}{path}", headers=headers)
+            return json.loads(body) if code == 200 else None
+
+        def roles():
+            return {n: s["role"] for n, s in ((n, asked(n, "/api/status")) for n in c.admin_ports()) if s}
+
+        wait_for("one serves and one waits", lambda: sorted(roles().values()) == ["serving", "standby"])
+        old, new = sorted(roles(), key=roles().get)
+        c.admin_port = c.admin_ports()[old]
+        for name in NAMES[1:]:
+            lora(c, "load", f"{name}={name}")
+        held = states(c)
+        bodies = [{**body_of(expected(n)[i]["ids"], max_tokens=900), "model": n} for n in NAMES for i in (0, 1)]
+        alone = [ids(run(c, [b])[0]) for b in bodies]
+        wait_for("it has waited", lambda: asked(new, "/api/status")["uptime_s"] > 11)
+        struck = []
+
+        def strike(got):
+            if not struck and got.n_chunks > 5:
+                struck.append(os.kill(pid, signal.SIGSTOP))  # a killed one would be back at once
+
+        pid = c.pid(old)
+        try:
+            assert [ids(got) for got in run(c, bodies, strike)] == alone
+            assert struck
+            wait_for("the other one serves", lambda: asked(new, "/api/status")["role"] == "serving")
+            c.admin_port = c.admin_ports()[new]
+            wait_for("it has them", lambda: states(c) == held == {"every": "ready", "some": "ready"})
+            check(c)
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
 
 @pytest.mark.parametrize("now, words", [(None, "there is no such folder"), ("some", "changed since it was loaded")],
