@@ -1,0 +1,93 @@
+"""Requests that move between groups while they stream: out of a group that is drained, from prefill to decode groups.
+The null worker keeps per block what it holds, so a block that was lost or taken for another one's breaks a stream."""
+import re
+import os
+import signal
+
+import pytest
+from cluster import Cluster, get, run_cox, wait_for
+from steady import Steady
+
+# A token costs time, so that copying what a prompt left is sooner than computing it again.
+SLOW_TOKENS = ("--null-step-us", 1000, "--null-token-us", 400)
+
+
+def transfers(cluster):
+    return cluster.status()["transfers"]
+
+
+def drawn(cluster, i):
+    body = get(f"http://127.0.0.1:{cluster.worker_http_port + i}/metrics")[1]
+    return float(re.search(r"^coxswain_worker_tokens_drawn_total(?:\{.*\})? (\S+)$", body, re.M)[1])
+
+
+def instance(cluster, ordinal):
+    return next(w["instance"] for w in cluster.status()["workers"] if w["ordinal"] == ordinal)
+
+
+def drain(cluster, ordinal, *how):
+    done = run_cox("drain", instance(cluster, ordinal), *how, "--address", f"127.0.0.1:{cluster.admin_port}")
+    assert done.returncode == 0, done.stderr
+
+
+def group_states(cluster):
+    return {g["id"]: g["state"] for g in cluster.status()["groups"]}
+
+
+def n_losses(cluster):
+    return sum(f["what"] == "worker_lost" for f in cluster.status()["recent_failures"])
+
+
+def serving_roles(cluster):
+    return sorted(g["role"] for g in cluster.status()["groups"] if g["state"] == "ready")
+
+
+def test_a_drained_group_is_empty_at_once_and_no_stream_notices():
+    with Cluster(*SLOW_TOKENS, workers=2, tp=1) as cluster:
+        with Steady([cluster.url], n_users=12, n_tokens=400) as load:
+            for round in range(3):
+                ordinal = round % 2
+                wait_for("both groups run", lambda: all(g["running"] >= 3 for g in cluster.status()["groups"]))
+                before = transfers(cluster)
+                drain(cluster, ordinal)
+                wait_for("the drained group is gone long before its 10 s", lambda: group_states(cluster).get(ordinal) != "ready", 8)
+                moved = transfers(cluster)
+                assert moved["requests_moved"] > before["requests_moved"], (before, moved)
+                drain(cluster, ordinal, "--undo")
+                wait_for("it serves again", lambda: group_states(cluster).get(ordinal) == "ready")
+                load.check()
+        end = transfers(cluster)
+        assert end["requests_moved"] >= 6 and end["done"] > 0 and end["failed"] == 0 and end["under_way"] == 0, end
+        assert cluster.status()["requests"]["failed"] == 0
+
+
+@pytest.fixture
+def roles():
+    with Cluster(*SLOW_TOKENS, "--prefill-workers", 1, "--decode-workers", 1, workers=2, tp=1) as cluster:
+        wait_for("both groups", lambda: serving_roles(cluster) == ["decode", "prefill"])
+        yield cluster
+
+
+def test_a_prefill_group_computes_prompts_and_a_decode_group_goes_on(roles):
+    assert {g["id"]: g["role"] for g in roles.status()["groups"]} == {0: "prefill", 1: "decode"}
+    with Steady([roles.url], n_users=6, n_tokens=100):
+        wait_for("requests were moved", lambda: transfers(roles)["requests_moved"] >= 20, 60)
+    t = transfers(roles)
+    assert t["done"] > 0 and t["failed"] == 0, t
+    prefill, decode = drawn(roles, 0), drawn(roles, 1)
+    assert decode > 2 * prefill, (prefill, decode)
+    assert roles.status()["requests"]["failed"] == 0
+
+
+@pytest.mark.parametrize("name", ["worker-0", "worker-1"])
+def test_either_one_may_die_under_load(roles, name):
+    with Steady([roles.url], n_users=6, n_tokens=100) as load:
+        wait_for("requests were moved", lambda: transfers(roles)["requests_moved"] >= 5, 60)
+        n_done, n_lost = load.n_done, n_losses(roles)
+        os.kill(roles.pid(name), signal.SIGKILL)
+        wait_for("it is known to be lost", lambda: n_losses(roles) > n_lost)
+        wait_for("streams end without it", lambda: load.n_done >= n_done + 6, 60)
+        wait_for("both kinds serve again", lambda: serving_roles(roles) == ["decode", "prefill"], 60)
+        before = transfers(roles)["requests_moved"]
+        wait_for("requests are moved again", lambda: transfers(roles)["requests_moved"] >= before + 5, 60)
+    assert roles.status()["requests"]["failed"] == 0
