@@ -1,6 +1,9 @@
 #include "head/elastic.h"
 
+#include <string.h>
+
 #include "common/base/clock.h"
+#include "common/base/mem.h"
 #include "head/cluster.h"
 
 const uint32_t *elastic_blocks(const struct worker_desc *d, uint32_t tp)
@@ -28,8 +31,9 @@ bool elastic_may_join(const struct cluster *c, const struct worker *w, uint32_t 
  */
 static bool is_coming_free(const struct cluster *c, const struct worker *w)
 {
-    return (w->abort_epoch != 0 || w->held_epoch != 0) && !w->draining && !w->peer->suspect &&
-           w->peer->open && cluster_config_fits(c, w);
+    bool aborts = w->abort_epoch != 0 || (w->group && w->group->state == GROUP_ABORTING);
+    return (aborts || w->held_epoch != 0) && !w->draining && !w->peer->suspect && w->peer->open &&
+           cluster_config_fits(c, w);
 }
 
 static bool may_be_whole(const struct cluster *c, const struct worker *like)
@@ -91,20 +95,52 @@ bool elastic_hopes(const struct cluster *c)
 
 /* Not sooner than the wait after it was formed, so that a worker that comes and goes costs it no
  * more than one formation in that time. */
-static bool could_grow(const struct cluster *c, const struct group *g)
+static bool may_grow(const struct cluster *c, const struct group *g)
 {
-    uint32_t n = 0;
     if (g->state != GROUP_READY || !elastic_is_shrunk(c, g) || g->draining ||
         c->now_ns - g->ready_ns < c->config.elastic_wait_ns)
         return false;
-    for (const struct worker *w = c->workers; w; w = w->next) {
-        if (w->group == g)
-            n += !w->peer->suspect && w->peer->open;
-        else
-            n += placement_may_place(c, w) && placement_same_kind(w, g->members[0]) &&
-                 c->now_ns - w->free_since_ns >= c->config.settle_ns;
+    for (uint32_t i = 0; i < g->world; i++) {
+        const struct peer *p = g->members[i]->peer;
+        if (p->suspect || !p->open)
+            return false;
+    }
+    return true;
+}
+
+static uint32_t count_settled(const struct cluster *c, const struct worker *like)
+{
+    uint32_t n = 0;
+    for (const struct worker *w = c->workers; w; w = w->next)
+        n += placement_may_place(c, w) && placement_same_kind(w, like) &&
+             c->now_ns - w->free_since_ns >= c->config.settle_ns;
+    return n;
+}
+
+/* The group, with those who are free, and with other small ones where these are not enough: all
+ * that has to be dissolved for a whole one, in marked. */
+static bool could_grow(const struct cluster *c, const struct group *g, bool *marked)
+{
+    const struct worker *like = g->members[0];
+    uint32_t n = g->world + count_settled(c, like);
+    marked[g->index] = true;
+    for (uint32_t i = 0; i < c->config.max_groups && n < c->world; i++) {
+        const struct group *other = c->groups[i];
+        if (!other || other == g || !may_grow(c, other) ||
+            !placement_same_kind(other->members[0], like))
+            continue;
+        marked[i] = true;
+        n += other->world;
     }
     return n >= c->world;
+}
+
+static void grow(struct cluster *c, struct group *g)
+{
+    events_add(c->events, c->now_ns, LOG_INFO, "group_grows", "group=%llu tp=%u whole_tp=%u",
+               (unsigned long long)g->id, g->tp, c->config.tp);
+    g->grows = true;
+    cluster_dissolve(c, g, "it can have all of its ranks again", false);
 }
 
 static bool is_growing(const struct cluster *c, const struct group *g)
@@ -116,18 +152,21 @@ static bool is_growing(const struct cluster *c, const struct group *g)
 /* One at a time: two would count the same free workers. */
 void elastic_tick(struct cluster *c)
 {
-    struct group *first = NULL;
+    bool any = false, done = false;
     for (uint32_t i = 0; i < c->config.max_groups && c->config.elastic_tp; i++) {
-        struct group *g = c->groups[i];
+        const struct group *g = c->groups[i];
         if (g && is_growing(c, g))
             return;
-        if (g && !first && could_grow(c, g))
-            first = g;
+        any = any || (g && may_grow(c, g));
     }
-    if (!first)
-        return;
-    events_add(c->events, c->now_ns, LOG_INFO, "group_grows", "group=%llu tp=%u whole_tp=%u",
-               (unsigned long long)first->id, first->tp, c->config.tp);
-    first->grows = true;
-    cluster_dissolve(c, first, "it can have all of its ranks again", false);
+    bool *marked = any ? mem_array(c->config.max_groups, sizeof *marked) : NULL;
+    for (uint32_t i = 0; any && i < c->config.max_groups && !done; i++) {
+        memset(marked, 0, c->config.max_groups * sizeof *marked);
+        done = c->groups[i] && may_grow(c, c->groups[i]) && could_grow(c, c->groups[i], marked);
+    }
+    for (uint32_t i = 0; done && i < c->config.max_groups; i++) {
+        if (marked[i])
+            grow(c, c->groups[i]);
+    }
+    mem_free(marked);
 }

@@ -103,6 +103,8 @@ static void say(uint8_t connection, const struct msg *m)
 static void hello(uint8_t connection)
 {
     static const struct kv_group kv = {.block_tokens = 16, .n_blocks = 32};
+    static const uint32_t blocks_alone[] = {4};
+    static const struct elastic_shape alone = {.tp = 1, .n_blocks = {blocks_alone, 1}};
     struct msg m = {.type = MSG_HELLO,
                     .hello = {.node = STR("n"),
                               .instance = 100u + connection,
@@ -120,7 +122,9 @@ static void hello(uint8_t connection)
                                           .vocab_size = 1000,
                                           .scores_prompts = true,
                                           .kv_groups = &kv,
-                                          .n_kv_groups = 1};
+                                          .n_kv_groups = 1,
+                                          .elastic = &alone,
+                                          .n_elastic = 1};
     say(connection, &m);
 }
 
@@ -236,6 +240,8 @@ static void start(void)
     head_core_config_init(&c);
     c.cluster.tp = 2;
     c.cluster.max_groups = 2;
+    c.cluster.elastic_tp = true;
+    c.cluster.elastic_wait_ns = 200 * NS_PER_MS;
     c.peers.max_peers = 6;
     c.max_waiting = 4;
     c.max_requests = 16;

@@ -200,6 +200,34 @@ static void spares_stay_spares(void **state)
     fixture_free(f);
 }
 
+/* One rank is too few for anything, and is no spare of the group beside: others may come yet. */
+static void what_is_too_little_is_kept(void **state)
+{
+    struct fixture *f = elastic_new(4);
+    for (uint8_t i = 1; i <= 8; i++) {
+        struct msg m = elastic_hello(f, i);
+        m.hello.worker.n_elastic = 1; /* TP 2 */
+        say(f, i, &m);
+    }
+    obey(f);
+    for (uint8_t i = 6; i <= 8; i++)
+        leave(f, i);
+    obey(f);
+    live_ms(f, 100000, 0x3E);
+    assert_int_equal(f->core->n_live, 1);
+    struct msg m = elastic_hello(f, 6);
+    say(f, 6, &m);
+    live_ms(f, 6000, 0x7E);
+    assert_int_equal(f->core->n_live, 2);
+    expect_group(f->core->cluster.groups[1], 2, BLOCKS_OF_TWO);
+    leave(f, 5);
+    leave(f, 6);
+    obey(f);
+    live_ms(f, 65000, 0x1E); /* nobody is left of it */
+    assert_int_equal(f->core->cluster.n_groups, 1);
+    fixture_free(f);
+}
+
 static void whole_groups_come_first(void **state)
 {
     struct fixture *f = elastic_new(4);
@@ -249,6 +277,50 @@ static void it_is_whole_again_when_they_are_back(void **state)
     for (uint32_t i = 0; i < 4; i++) /* in the seats that their ordinals ask for */
         assert_int_equal(group0(f)->members[i]->peer->instance, 101 + i);
     assert_int_equal(f->core->cluster.n_formation_failures, 0);
+    fixture_free(f);
+}
+
+/* Each lost two at a time when the other was whole: what is left of both is a whole one. */
+static void two_small_groups_become_a_whole_one(void **state)
+{
+    struct fixture *f = elastic_new(4);
+    join_workers(f, 1, 4);
+    obey(f);
+    leave(f, 1);
+    leave(f, 2);
+    obey(f);
+    live_ms(f, 5250, 0x18);
+    expect_group(group0(f), 2, BLOCKS_OF_TWO);
+    uint64_t epoch = group0(f)->epoch;
+    for (uint8_t i = 5; i <= 6; i++) { /* of another group, whose other ranks never came back */
+        struct msg m = elastic_hello(f, i);
+        m.hello.worker.group_id = 1;
+        m.hello.worker.group_tp = 2;
+        m.hello.worker.rank = i - 5u;
+        m.hello.term_seen = 2;
+        m.hello.worker.term_epoch = 2ull << 32 | 40;
+        say(f, i, &m);
+    }
+    live_ms(f, 250, 0x78);
+    assert_int_equal(f->core->n_live, 2);
+    assert_int_equal(group0(f)->epoch, epoch);
+    while (!box_find(f, 5, MSG_ABORT)) {
+        box_clear(f);
+        wait_ms(f, 50, 0x78);
+        if (f->now % (250 * MS) == 0)
+            for (uint8_t i = 3; i <= 6; i++)
+                beat(f, i);
+    }
+    static const uint8_t in_order[] = {5, 3, 4, 6}; /* group 0 is free before group 1 */
+    for (size_t i = 0; i < sizeof in_order; i++) {
+        assert_null(box_find(f, 3, MSG_FORM));
+        const struct msg *m = box_find(f, in_order[i], MSG_ABORT);
+        assert_non_null(m);
+        say(f, in_order[i], &(struct msg){.type = MSG_ABORTED, .aborted = {m->abort_.term_epoch}});
+    }
+    live_ms(f, 500, 0x78);
+    assert_int_equal(f->core->n_live, 1);
+    expect_group(f->core->lanes[f->core->live[0]].group, 4, BLOCKS);
     fixture_free(f);
 }
 
@@ -546,8 +618,10 @@ int main(void)
         cmocka_unit_test(a_cluster_that_was_never_whole_serves),
         cmocka_unit_test(who_comes_and_goes_keeps_nobody_waiting),
         cmocka_unit_test(spares_stay_spares),
+        cmocka_unit_test(what_is_too_little_is_kept),
         cmocka_unit_test(whole_groups_come_first),
         cmocka_unit_test(it_is_whole_again_when_they_are_back),
+        cmocka_unit_test(two_small_groups_become_a_whole_one),
         cmocka_unit_test(it_does_not_flap),
         cmocka_unit_test(trouble_of_a_shrunk_group_is_short),
         cmocka_unit_test(a_rank_that_reads_its_shard_is_waited_for),
