@@ -58,6 +58,11 @@ enum status executor_cuda_find(const struct worker_options *o, struct executor_f
     return s;
 }
 
+static uint64_t told_bytes(uint32_t tp, uint32_t pp)
+{
+    return EXECUTOR_TELL_BYTES + collectives_gpu_bytes(tp, pp);
+}
+
 void cuda_engine_setup(struct engine_setup *s, uint64_t memory_bytes)
 {
     if (!s->kv_dtype_set)
@@ -65,7 +70,7 @@ void cuda_engine_setup(struct engine_setup *s, uint64_t memory_bytes)
     s->kv_dtype_set = true;
     s->kv_takes_all = true;
     s->reserved_bytes = RESERVED_BYTES;
-    s->told_bytes = EXECUTOR_TELL_BYTES + collectives_gpu_bytes(s->tp, s->pp ? s->pp : 1);
+    s->told_bytes = told_bytes;
     s->pass_rows = memory_bytes >= LARGE_BYTES ? PASS_ROWS_LARGE : PASS_ROWS;
 }
 

@@ -63,7 +63,8 @@ static enum status open_engine(struct draft_model *m, const char *model,
     own.stage = 0;
     own.is_elastic = false; /* it stays as it is */
     own.collectives = NULL;
-    own.told_bytes = own.told_held_bytes = 0;
+    own.told_bytes = NULL;
+    own.told_held_bytes = 0;
     own.max_model_len = 0; /* its own: positions beyond have no guesses */
     own.n_kv_blocks = 0;
     own.kv_memory_bytes = 0;

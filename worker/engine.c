@@ -122,13 +122,12 @@ enum status engine_measure_part(const struct engine *e, const struct program *p,
                                 struct engine_part *out, struct error *err)
 {
     const struct comm_place at = {p->tp, p->pp, p->rank, p->stage};
-    bool is_told = e->told_bytes > 0;
     *out = (struct engine_part){0};
     TRY(in_files(e, runner_check(p, e->device, e->pass_rows, err), err));
     TRY(in_files(e, loader_measure(p, e->files, e->device, &out->weights_bytes, err), err));
     out->activation_bytes = runner_measure(p, e->device, e->pass_rows);
-    out->comm_bytes = !is_told                    ? comm_stages_bytes(&at) + e->kv_transfer_bytes
-                      : comm_place_world(&at) > 1 ? e->told_bytes
+    out->comm_bytes = !e->told_bytes              ? comm_stages_bytes(&at) + e->kv_transfer_bytes
+                      : comm_place_world(&at) > 1 ? e->told_bytes(p->tp, p->pp)
                                                   : e->told_held_bytes;
     return e->loras ? lora_set_measure(e->loras, p, &out->lora_bytes, err) : STATUS_OK;
 }

@@ -28,10 +28,11 @@ struct engine_setup {
     uint32_t pass_rows;     /* 0: the default */
     uint64_t kv_memory_bytes;
     uint32_t n_kv_blocks;
-    bool kv_takes_all;        /* nothing said of the KV cache: all that the device has left */
-    uint64_t reserved_bytes;  /* of the device, left to what is not counted; 0: a CPU's process */
-    uint64_t told_bytes;      /* of the device, for ranks that meet by its own library; 0: comm's */
-    uint64_t told_held_bytes; /* of them, what the device's available bytes lack already */
+    bool kv_takes_all;       /* nothing said of the KV cache: all that the device has left */
+    uint64_t reserved_bytes; /* of the device, left to what is not counted; 0: a CPU's process */
+    /* Of the device, for ranks that meet by its own library, not 0; NULL: comm's. */
+    uint64_t (*told_bytes)(uint32_t tp, uint32_t pp);
+    uint64_t told_held_bytes;          /* of them, what the device's available bytes lack already */
     uint64_t kv_transfer_bytes;        /* of the host, for blocks on their way to other groups */
     bool is_eager;                     /* passes are never recorded */
     bool is_elastic;                   /* it may take ranks of smaller TPs, too */
@@ -63,7 +64,8 @@ struct engine {
     struct lora_set *loras; /* NULL: none can be loaded */
     uint32_t max_model_len, pass_rows, n_threads;
     enum dtype kv_dtype, main_dtype;
-    uint64_t reserved_bytes, told_bytes, told_held_bytes, kv_transfer_bytes;
+    uint64_t reserved_bytes, told_held_bytes, kv_transfer_bytes;
+    uint64_t (*told_bytes)(uint32_t tp, uint32_t pp);
     struct kv_shape kv_shape; /* what was asked for; available_bytes: known when it is loaded */
     uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes, lora_bytes; /* the memory table
                                                                                  */

@@ -293,6 +293,43 @@ def kill_under_streams(c, name, bodies, n_said=8):
     return results
 
 
+@pytest.mark.parametrize("tp,pp,args", [(2, 1, ()), (2, 2, ()), (2, 1, ("--num-speculative-tokens", 3, "--enforce-eager"))])
+def test_fewer_ranks_and_all_again(programs, tp, pp, args):
+    """--elastic-tp: who is left has no group, or one of stages alone, on the same device; what it says is the
+    reference's, before, meanwhile and after."""
+    with cluster_of(programs, tp, pp, "--elastic-tp", "--elastic-tp-wait", 0.5, *args) as c:
+        known = known_prompts(MODEL)
+        check_greedy(c)
+        pids = c.pids()
+        victim = f"worker-{tp * pp - 1}"
+
+        def group():
+            return next(((g["tp"], g["pp"]) for g in c.status()["groups"] if g["state"] == "ready"), None)
+
+        def strike(got):
+            if c.pid(victim) in killed or len(got.ids.get(0, [])) < 5:
+                return
+            c.process.send_signal(signal.SIGSTOP)  # nobody starts it anew
+            killed.append(c.pid(victim))
+            os.kill(killed[0], signal.SIGKILL)
+
+        killed = []
+        try:
+            for p, got in zip(known, run(c, [body_of(p["ids"], max_tokens=N_TOKENS) for p in known], strike)):
+                check_said(got, p)
+            assert killed and group() == (1, pp)
+            check_greedy(c)
+        finally:
+            c.process.send_signal(signal.SIGCONT)
+        wait_for("all ranks are there again", lambda: group() == (tp, pp), 60)
+        check_greedy(c)
+        log = c.log()
+        assert c.status()["requests"]["failed"] == 0
+        assert [n for n, pid in c.pids().items() if pid != pids[n]] == [victim]
+    assert len(re.findall(r"shard_changed rank=0/1 stage=./%d " % pp, log)) == pp
+    assert "worker_must_end" not in log and "device_lost" not in log
+
+
 def test_a_killed_worker_changes_nothing_that_was_said(cluster):
     bodies = [body_of(list(range(9, 30)), max_tokens=24, temperature=t, seed=3) for t in (0, 0.8)]
     assert all(len(ids(got)) == 24 for got in kill_under_streams(cluster, "worker-0", bodies))

@@ -171,11 +171,17 @@ static void test_sizes_of_stages(void **state)
     golden_ranks_close(h);
 }
 
+enum { TOLD = 1 << 20 };
+static uint64_t told_bytes(uint32_t tp, uint32_t pp)
+{
+    return TOLD;
+}
+
 /* What ranks tell each other by is in the table once, whether it is held already or to come; and
  * the KV cache takes all the rest. */
 static void test_what_is_held_is_not_taken_twice(void **state)
 {
-    enum { TOLD = 1 << 20, HELD = 640 << 10 };
+    enum { HELD = 640 << 10 };
     uint64_t most = 64ull << 20, n_blocks[2];
     for (int i = 0; i < 2; i++) {
         struct engine_setup s = setup_of(2, 1);
@@ -184,7 +190,7 @@ static void test_what_is_held_is_not_taken_twice(void **state)
         s.n_kv_blocks = 0;
         s.kv_takes_all = true;
         s.reserved_bytes = 1 << 20;
-        s.told_bytes = TOLD;
+        s.told_bytes = told_bytes;
         s.told_held_bytes = i == 0 ? 0 : HELD;
         if (engine_measure(&s, &e, &err) != STATUS_OK ||
             engine_size_kv(e, &(struct engine_beside){0}, most - s.told_held_bytes, &err) !=
@@ -418,6 +424,12 @@ static void test_a_tp_that_is_not_offered(void **state)
     golden_ranks_close(g);
 }
 
+enum { TOLD_LITTLE = 16 };
+static uint64_t told_little(uint32_t tp, uint32_t pp)
+{
+    return TOLD_LITTLE;
+}
+
 /* What a seat takes with so many blocks, collectives apart. */
 static uint64_t seat_bytes(uint32_t tp, uint32_t rank, uint32_t n_blocks)
 {
@@ -437,7 +449,7 @@ static uint64_t seat_bytes(uint32_t tp, uint32_t rank, uint32_t n_blocks)
  * sequence of full length is no offer. Whatever the number was asked by. */
 static void test_what_is_offered(void **state)
 {
-    enum { TOLD = 16, LEAST = TINY_LENGTH / BLOCK };
+    enum { LEAST = TINY_LENGTH / BLOCK };
     static const uint32_t blocks[] = {LEAST, 20, 30, 40, 60, 100, 400};
     uint32_t n_none = 0, n_cut = 0;
     for (uint32_t i = 0; i < 2 * sizeof blocks / sizeof blocks[0]; i++) {
@@ -446,7 +458,7 @@ static void test_what_is_offered(void **state)
         struct error err = {0};
         uint32_t n = blocks[i / 2];
         s.is_elastic = true;
-        s.told_bytes = TOLD; /* the same with any ranks, but one alone */
+        s.told_bytes = told_little; /* the same with any ranks, but one alone */
         s.n_kv_blocks = i % 2 ? 0 : n;
         s.kv_memory_bytes = i % 2 ? n * 16ull * 8 * 4 * 2 * TINY_LAYERS : 0;
         if (engine_open(&s, &e, &err) != STATUS_OK)
@@ -456,7 +468,7 @@ static void test_what_is_offered(void **state)
         uint64_t most = taken_bytes(e);
         for (uint32_t k = 1; k < e->n_shapes; k++) {
             const struct engine_shape *at = &e->shapes[k];
-            uint32_t told = at->tp > 1 ? TOLD : 0;
+            uint32_t told = at->tp > 1 ? TOLD_LITTLE : 0;
             uint64_t largest = 0, next = 0;
             assert_true(at->tp == 2 || at->tp == 1);
             assert_true(at->tp < e->shapes[k - 1].tp);
@@ -487,7 +499,7 @@ static void test_a_seat_that_draws(void **state)
         struct error err = {0};
         s.is_elastic = true;
         s.rank = 1;
-        s.told_bytes = 1;
+        s.told_bytes = told_little;
         s.n_kv_blocks = ROOMY_BLOCKS;
         assert_int_equal(engine_measure(&s, &e, &err), STATUS_OK);
         e->draw_bytes = i ? 40 * kv_store_block_bytes(e->program, &e->kv_shape, 0) : 0;
@@ -540,7 +552,7 @@ static void test_every_seat_of_a_full_device(void **state)
     s.n_kv_blocks = 0;
     s.kv_takes_all = true;
     s.reserved_bytes = 1;
-    s.told_bytes = 64;
+    s.told_bytes = told_little;
     if (engine_open(&s, &e, &err) != STATUS_OK)
         fail_msg("%s", err.text);
     assert_int_equal(e->n_shapes, 3);
