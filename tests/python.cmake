@@ -28,7 +28,7 @@ foreach(t ${e2e_tests})
   set_tests_properties(e2e_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
                        ENVIRONMENT "${e2e_environment}")
   # Minutes each: what these are about is tokens; the same paths of memory are text_grammar_test's, chaos_kill_loop*'s, e2e_tiny_models', e2e_streams'.
-  if(COX_SANITIZE AND n MATCHES "^(clients|invariance|model_recovery|schemas|structured)$")
+  if(COX_SANITIZE AND n MATCHES "^(clients|invariance|model_recovery|schemas|straggler_model|structured)$")
     set_tests_properties(e2e_${n} PROPERTIES LABELS long)
   endif()
   if(n MATCHES "^(tiny_models|streams|api)$")

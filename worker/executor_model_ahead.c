@@ -8,7 +8,7 @@
  * come by its end are few enough to lie in a link by themselves. */
 #include <assert.h>
 
-#include "worker/executor_model.h"
+#include "worker/executor_model_group.h"
 
 /* A ring of shared memory and the buffers of any socket have room for 16 KiB and their headers. */
 _Static_assert(EXECUTOR_AHEAD_IDS * sizeof(uint32_t) + EXECUTOR_AHEAD_PASSES * 16ul <= 20 << 10,
@@ -25,7 +25,7 @@ static enum status settle_pass(struct executor_model *x, struct error *err)
     struct executor_ahead *a = &x->ahead;
     uint32_t ids[EXECUTOR_AHEAD_IDS], n = a->n_of[a->i_pass];
     assert(a->n_passes > 0 && n <= a->n_ids); /* who awaits an id is in the line */
-    TRY(comm_broadcast(x->comms.ids, x->comms.drawer, ids, n * sizeof *ids, err));
+    TRY(executor_tell(x, ids, n * sizeof *ids, err));
     for (uint32_t i = 0; i < n; i++) {
         struct sequence *q = a->waiting[(a->i_id + i) % EXECUTOR_AHEAD_IDS];
         if (ids[i] >= x->info.limits.vocab_size)
@@ -80,7 +80,7 @@ static enum status tell_pass(struct executor_model *x, const struct drawn *d, st
 {
     const struct batch *b = &x->batch;
     uint32_t *ids = d->ids + (d->n_done - b->n_samples);
-    TRY(comm_broadcast(x->comms.ids, x->comms.drawer, ids, b->n_samples * sizeof *ids, err));
+    TRY(executor_tell(x, ids, b->n_samples * sizeof *ids, err));
     for (uint32_t i = 0; i < b->n_samples; i++)
         TRY(executor_append_id(x, b->samples[i].run->q, ids[i], err));
     return STATUS_OK;

@@ -75,7 +75,8 @@ static enum status check(struct executor_model *x, struct error *err)
 
 static enum status tell(struct executor_model *x, void *data, size_t n_bytes, struct error *err)
 {
-    return comm_broadcast(x->comms.ids, x->comms.drawer, data, n_bytes, err);
+    struct collectives *c = &x->collectives.base; /* which note the time: it is no work of ours */
+    return c->ops->broadcast(c, x->comms.drawer, data, n_bytes, err);
 }
 
 static void close_comm(struct executor_model *x)

@@ -535,6 +535,7 @@ struct impostor {
     struct comm *comm;
     uint32_t n_steps, n_rows[2], n_sampled[2]; /* of each step */
     uint32_t sent[2][6], n_sent[2];            /* its last words: ids, counts */
+    uint32_t pause_ms;                         /* before them */
     enum status joined, status;
 };
 
@@ -550,6 +551,7 @@ static enum status pretend(struct impostor *p, uint32_t step)
         const struct comm_part parts[N_RANKS] = {{logits, own}, {logits + 64, sizeof logits - own}};
         TRY(comm_gather(p->comm, 0, parts, &err));
     }
+    usleep(p->pause_ms * 1000);
     return comm_broadcast(p->comm, 0, p->sent[step], p->n_sent[step] * sizeof(uint32_t), &err);
 }
 
@@ -625,6 +627,32 @@ static void test_ids_outside_the_vocabulary(void **state)
         if (s != cases[i].want)
             fail_msg("id %u: %s: %s", cases[i].id, status_name(s), r->err.text);
     }
+    comm_close(p.comm);
+}
+
+/* A rank 0 that is slow to say what it drew makes the step long, and the others' own share of it no
+ * longer: it is the one that is told as slow. */
+static void test_waiting_for_ids_is_no_work(void **state)
+{
+    struct fixture *f = *state;
+    struct impostor p;
+    struct steps steps;
+    open_ranks(f, in_place);
+    impostor_open(&p, f);
+    struct rank *r = &f->ranks[1];
+    p.n_steps = 1;
+    p.n_rows[0] = 3 * N_PROMPT - 3;
+    p.n_sampled[0] = p.n_sent[0] = N_SLOTS;
+    p.pause_ms = 1000;
+    pthread_t thread = impostor_begin(&p);
+    prepare_step(r, &steps, 1);
+    begin(r);
+    assert_int_equal(end(r), STATUS_OK);
+    impostor_end(&p, thread);
+    uint64_t own_ns = atomic_load(&r->executor->own_ns);
+    assert_int_equal(atomic_load(&r->executor->own_steps), 1);
+    assert_true(r->result.execute_ns > own_ns);
+    assert_true(r->result.execute_ns - own_ns > p.pause_ms * NS_PER_MS / 2);
     comm_close(p.comm);
 }
 
@@ -713,6 +741,7 @@ int main(void)
         TEST(test_an_interrupt_ends_a_join_and_a_step),
         TEST(test_a_peer_that_leaves_fails_the_step),
         TEST(test_ids_outside_the_vocabulary),
+        TEST(test_waiting_for_ids_is_no_work),
         TEST(test_what_rank_0_says_of_guesses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,121 @@
+"""What test_straggler.py has of null workers, of a real model on two ranks: one whose process gets a part of its time is
+told by name; two that get equally little are not. Nothing here is timed: reports are waited for, and windows of work
+are counted."""
+import contextlib
+import json
+import os
+import signal
+import threading
+import time
+
+import pytest
+from cluster import ROOT, SHORT, SLOW, get, wait_for
+from completions import body_of, run
+from real_model import PROMPTS, answer, cpu_cluster
+
+TINY = ROOT / "build/goldens/gemma3_tiny_gguf_q4_0/model.gguf"
+pytestmark = [pytest.mark.skipif(not TINY.exists(), reason=f"no {TINY}: scripts/make-goldens"),
+              pytest.mark.timeout(1000 * SLOW)]
+# Long prompts and few tokens: most of a step is a rank's own work, and a process stands still in it more often than not.
+BODIES = [body_of((f"({i}) " + " ".join(PROMPTS[8:16]))[:840], max_tokens=24) for i in range(8)]
+STOPPED_S, RUNNING_S = 0.06, 0.012
+N_WINDOWS = 3 if SHORT else 6  # that each rank is looked at; three slow ones in a row are told
+
+
+@contextlib.contextmanager
+def slowed(pids):
+    """They run and stand still by turns, together, until the end."""
+    over = threading.Event()
+
+    def duty():
+        while not over.wait(RUNNING_S):
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            time.sleep(STOPPED_S)
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
+    thread = threading.Thread(target=duty)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextlib.contextmanager
+def streams(c):
+    """Always some of them; what they say is what they said before anybody was slow."""
+    want, over, wrong = [answer(got) for got in run(c, BODIES)], threading.Event(), []
+
+    def go():
+        while not over.is_set() and not wrong:
+            try:
+                wrong.extend(b["prompt"] for b, got, w in zip(BODIES, run(c, BODIES), want) if answer(got) != w)
+            except BaseException as e:  # noqa: BLE001: of a thread, shown below
+                wrong.append(repr(e))
+
+    thread = threading.Thread(target=go)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+    assert not wrong, wrong
+
+
+def workers(c):
+    return {w["rank"]: w for w in c.status()["workers"]}
+
+
+def events(c):
+    return json.loads(get(c.admin + "/api/events?since=1")[1])["events"]
+
+
+def told(c, name):
+    return [e["fields"]["instance"] for e in events(c) if e["event"] == name]
+
+
+def windows(c):
+    """Calls that say how many windows of work of both ranks have passed since the first."""
+    seen = {}
+
+    def look():
+        for rank, w in workers(c).items():
+            seen.setdefault(rank, []).append(w["own_step_s"])
+        return min(len(set(values) - {None}) for values in seen.values())
+
+    look.seen = seen
+    return look
+
+
+@pytest.fixture(scope="module")
+def c():
+    with cpu_cluster("--max-model-len", "1024", "--no-enable-prefix-caching", tp=2, model=str(TINY)) as made:
+        yield made
+
+
+def test_two_equally_slow_ranks_are_not_named(c):
+    look = windows(c)
+    with streams(c), slowed([c.pid("worker-0"), c.pid("worker-1")]):
+        wait_for("both have been looked at", lambda: look() > N_WINDOWS, 300)
+    print({rank: sorted(set(v) - {None}) for rank, v in look.seen.items()})
+    assert told(c, "straggler") == []
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_slowed_one_is_named(c, rank):
+    wait_for("both ranks", lambda: set(workers(c)) == {0, 1})
+    victim = workers(c)[rank]
+    with streams(c):
+        with slowed([c.pid(f"worker-{victim['ordinal']}")]):
+            wait_for("it is told", lambda: workers(c)[rank]["straggler"], 300)
+            now = workers(c)
+            print(f"own steps: slowed {now[rank]['own_step_s']}, other {now[1 - rank]['own_step_s']}")
+            assert not now[1 - rank]["straggler"] and now[rank]["instance"] == victim["instance"]
+            assert told(c, "straggler")[-1] == victim["instance"]
+        wait_for("it is over", lambda: not workers(c)[rank]["straggler"], 300)
+        assert told(c, "straggler_over")[-1] == victim["instance"]
+    assert not [e for e in events(c) if e["event"] in ("worker_lost", "group_dissolved")]
