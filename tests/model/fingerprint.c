@@ -51,16 +51,33 @@ static void put_until(struct mix *m, const struct world *w, uint64_t until_ns)
     put(m, until_ns > w->now_ns ? (until_ns - w->now_ns) / WORLD_TICK_NS : 0);
 }
 
+static void put_engine(struct mix *m, const struct world *w)
+{
+    const struct engine_client *c = &w->engine;
+    put(m, c->state | c->connection_lost << 2 | c->connected << 3 | w->is_connecting << 4 |
+               (uint64_t)(c->n_failures < 5 ? c->n_failures : 5) << 8);
+    put(m, c->term_seen << 32 | w->gateway_term);
+    put_until(m, w, w->procs[WORLD_GATEWAY].retry_ns);
+    if (c->state == ENGINE_DOWN)
+        put_until(m, w, c->retry_ns);
+    else
+        put_age(m, w, c->state == ENGINE_OPEN ? c->heard_ns : c->greeted_ns);
+    if (!c->connected)
+        put_age(m, w, c->tried_ns);
+}
+
 static void put_proc(struct mix *m, const struct world *w, uint32_t who)
 {
     const struct proc *p = &w->procs[who];
+    const struct link *link = who == WORLD_GATEWAY ? &w->engine.link : &p->link;
     const struct peer *x = peer_of(w, p->at, who), *old = peer_of(w, p->stale_at, who);
     put(m,
         p->alive | p->cut << 1 | p->broken << 2 | p->state << 3 | p->at << 8 | p->stale_at << 10);
-    put(m, p->term_seen);
     put(m, p->conn == 0);
     put_until(m, w, p->stopped_until_ns);
-    if (p->state == PROC_DOWN)
+    if (who == WORLD_GATEWAY)
+        put_engine(m, w);
+    else if (p->state == PROC_DOWN)
         put_until(m, w, p->retry_ns);
     else
         put_age(m, w, p->heard_ns);
@@ -71,11 +88,11 @@ static void put_proc(struct mix *m, const struct world *w, uint32_t who)
             continue;
         put_age(m, w, y->heard_ns);
         put(m, y->told_term);
-        put(m, y->open && y->link.session == p->link.session);
+        put(m, y->open && y->link.session == link->session);
     }
     put_queue(m, &p->to_head, x && x->open ? x->link.session : 0, x ? x->link.seq_in : 0);
     put_queue(m, &p->stale, old && old->open ? old->link.session : 0, old ? old->link.seq_in : 0);
-    put_queue(m, &p->to_peer, p->link.session, p->link.seq_in);
+    put_queue(m, &p->to_peer, link->session, link->seq_in);
 }
 
 static void put_rank(struct mix *m, const struct world *w, const struct rank *r)
@@ -201,7 +218,8 @@ static void put_store(struct mix *m, const struct store_model *s)
 uint64_t world_fingerprint(const struct world *w)
 {
     struct mix m = {.h = w->n_faults};
-    put(&m, w->stable | w->was_emptied << 1 | w->was_harmed << 2 | w->given << 8);
+    put(&m, w->stable | w->was_emptied << 1 | w->was_harmed << 2);
+    put(&m, w->given);
     for (uint32_t i = 0; i < WORLD_PEERS; i++) {
         if (is_peer(w, i))
             put_proc(&m, w, i);

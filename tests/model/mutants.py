@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plants bugs, one at a time, and says which of them the exploration of two heads finds.
 
-    tests/model/mutants.py [--build build/release] [NAME...]
+    tests/model/mutants.py [--build build/release] [NAME...]      of a build that is up to date
 
 Each mutant is one file with one place changed, compiled beside the build and linked before its libraries: no source
 and no object of the build is touched. Exit status 1: one that should be found was not, or a place is no longer there.

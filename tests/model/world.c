@@ -3,7 +3,7 @@
  *   and so its terms only rise, steps of an epoch are contiguous, once on every rank and the same
  * on all of them, one rank in each seat, and each plan is legal (world_ranks.c, sim_rank.c); what a
  * client has is a prefix of what it must get, in order, with exactly one end; the gateway takes
- * tokens of the head that welcomed it, and goes to none of an older term (world_peers.c); the
+ * tokens of the head that welcomed it, and goes to none of an older term (world_gateway.c); the
  * heads' own invariants (head_core_check: no rank in two groups), none serves without a lease, and
  * nobody is refused, but by a head that looks whose the lease is (world_heads.c); and in every
  * state from which nothing but faults can follow (world_time.c): one head serves, every group is
@@ -66,7 +66,10 @@ void deliver_to_peer(struct world *w, uint32_t who)
 {
     struct frame_copy c = queue_pop(&w->procs[who].to_peer);
     w->arriving = c;
-    proc_receive(w, who, (struct str){c.ptr, c.len});
+    if (who == WORLD_GATEWAY)
+        gateway_receive(w, (struct str){c.ptr, c.len});
+    else
+        proc_receive(w, who, (struct str){c.ptr, c.len});
     mem_free(c.ptr);
 }
 
@@ -113,6 +116,7 @@ void world_free(struct world *w)
         proc_kill(w, i);
     for (uint32_t i = 0; i < WORLD_HEADS; i++)
         head_core_free(w->heads[i].core);
+    engine_client_fini(&w->engine);
     arena_fini(&w->decode);
     arena_fini(&w->encode);
     strbuf_fini(&w->frame);
@@ -266,7 +270,10 @@ static void apply_progress(struct world *w, struct action a)
         rank_execute(w, a.who);
         break;
     case ACT_NOTICE:
-        proc_lost(w, a.who);
+        if (a.who == WORLD_GATEWAY)
+            gateway_on_broken(w);
+        else
+            proc_lost(w, a.who);
         break;
     case ACT_STORE:
         head_execute_question(w, a.who - WORLD_HEAD);
@@ -321,7 +328,7 @@ static void forget_the_dead(struct world *w)
     uint64_t term = 0;
     for (uint32_t i = 0; i < w->n_ledger; i++)
         term = w->ledger[i].epoch >> 32 > term ? w->ledger[i].epoch >> 32 : term;
-    bool known = heads_know_term(w, term) || w->procs[WORLD_GATEWAY].term_seen >= term;
+    bool known = heads_know_term(w, term) || w->engine.term_seen >= term;
     for (uint32_t i = 0; i < w->config.n_ranks; i++)
         known = known || (w->procs[i].alive && w->ranks[i].state.term_seen >= term);
     if (!known)
@@ -359,7 +366,10 @@ static void apply_fault(struct world *w, struct action a)
         break;
     case ACT_LINK_LOST:
         queue_clear(&p->to_head);
-        proc_lost(w, a.who);
+        if (a.who == WORLD_GATEWAY)
+            gateway_on_broken(w);
+        else
+            proc_lost(w, a.who);
         break;
     case ACT_SILENCE:
         p->cut = true;

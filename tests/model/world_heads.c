@@ -76,19 +76,24 @@ static void core_start(struct world *w, struct world_head *h)
 
 /* ---- the lease ---- */
 
+/* A head that stood still may hear late of a term that it was given. */
 static void take_term(struct world *w, struct world_head *h)
 {
-    if (h->lease.term <= w->given && !w->was_emptied)
+    uint64_t bit = 1ull << h->lease.term % 64;
+    if ((w->given & bit) && !w->was_emptied)
         violate(w, "head %u serves with term %llu, which was given before", h->index,
                 (unsigned long long)h->lease.term);
-    w->given = h->lease.term > w->given ? h->lease.term : w->given;
+    w->given |= bit;
     head_core_set_term(h->core, h->lease.term, w->now_ns);
 }
 
 static void serve(struct world *w, struct world_head *h)
 {
-    if (w->given > 0 && !w->was_harmed)
+    if (w->given != 0 && !w->was_harmed)
         violate(w, "the lease moved, and no head had come to harm");
+    if (w->given >> h->lease.term % 64 != 0 && !w->was_emptied)
+        violate(w, "head %u begins with term %llu, and there was a higher one", h->index,
+                (unsigned long long)h->lease.term);
     take_term(w, h);
     head_core_forget_scale(h->core);
     h->serves = true;
@@ -201,7 +206,7 @@ void head_start(struct world *w, uint32_t i)
     }
     h->serves = true;
     /* the peers' sockets connect again by themselves: same session as before, new routing ids */
-    for (uint32_t k = 0; k < WORLD_PEERS; k++)
+    for (uint32_t k = 0; k < w->config.n_ranks; k++)
         w->procs[k].conn = ++w->n_conns;
 }
 
@@ -221,7 +226,7 @@ void head_kill(struct world *w, uint32_t i)
         if (p->at != i || p->conn == 0)
             continue;
         queue_clear(&p->to_head);
-        p->broken = has_two_heads(w) && p->alive;
+        p->broken = (has_two_heads(w) || k == WORLD_GATEWAY) && p->alive;
         if (!has_two_heads(w))
             queue_clear(&p->to_peer);
     }

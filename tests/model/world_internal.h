@@ -1,10 +1,11 @@
 #pragma once
-/* Shared by world.c (actions), world_time.c, world_heads.c, world_peers.c (links and the gateway),
- * world_ranks.c and fingerprint.c. */
+/* Shared by world.c (actions), world_time.c, world_heads.c, world_peers.c (links),
+ * world_gateway.c, world_ranks.c and fingerprint.c. */
 #include "tests/model/world.h"
 
 #include "common/base/arena.h"
 #include "common/base/clock.h"
+#include "gateway/engine_client.h"
 #include "tests/model/store_model.h"
 
 #define FRAMES_MAX 64u
@@ -41,7 +42,7 @@ struct proc {
     bool cut;    /* frames vanish, nobody has noticed yet */
     bool broken; /* the head's process is gone: the peer is told sooner or later */
     enum proc_link state;
-    uint64_t instance, heard_ns, beat_ns, term_seen;
+    uint64_t instance, heard_ns, beat_ns;
     uint64_t retry_ns, stopped_until_ns;
     uint32_t at, stale_at; /* of the heads */
     uint32_t conn, stale_conn;
@@ -104,10 +105,12 @@ struct world {
     struct client_request requests[WORLD_REQUESTS];
     struct ledger_entry ledger[LEDGER_MAX];
     uint32_t n_ledger;
-    uint64_t gateway_term; /* of the head that the gateway takes tokens of */
-    uint64_t given;        /* the highest term that a head served with */
-    bool was_emptied;      /* the store */
-    bool was_harmed;       /* a head: killed, stopped, cut off from the store */
+    struct engine_client engine;          /* the gateway's */
+    bool is_connecting, reconnect_wanted; /* its socket */
+    uint64_t gateway_term;                /* of the head that the gateway takes tokens of */
+    uint64_t given;                       /* terms that heads served with, a bit each */
+    bool was_emptied;                     /* the store */
+    bool was_harmed;                      /* a head: killed, stopped, cut off from the store */
     uint32_t n_faults;
     uint64_t fault_ns, unserved_ns; /* of the last fault; when something was missing last */
     bool stable;
@@ -162,7 +165,16 @@ void proc_lost(struct world *w, uint32_t who);  /* drops it; another one follows
 void proc_tick(struct world *w, uint32_t who);
 void proc_send(struct world *w, uint32_t who, const struct msg *m);
 void proc_receive(struct world *w, uint32_t who, struct str frame);
+bool proc_is_linked(const struct world *w, const struct proc *p);
+void proc_leave(struct world *w, uint32_t who); /* its connection: no more */
+void check_refused(struct world *w, const struct msg_refused *m);
 void proc_beat(struct world *w, uint32_t who);
+
+/* world_gateway.c */
+void gateway_start(struct world *w);
+void gateway_tick(struct world *w);
+void gateway_on_broken(struct world *w);
+void gateway_receive(struct world *w, struct str frame);
 
 /* world_ranks.c */
 void rank_start(struct world *w, uint32_t who);

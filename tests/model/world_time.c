@@ -24,7 +24,7 @@ static bool anything_to_do(const struct world *w)
 
 static void peers_beat(struct world *w)
 {
-    for (uint32_t i = 0; i < WORLD_PEERS && !anything_to_do(w); i++) {
+    for (uint32_t i = 0; i < w->config.n_ranks && !anything_to_do(w); i++) {
         struct proc *p = &w->procs[i];
         if (p->state != PROC_OPEN || w->now_ns - p->beat_ns < BEAT_NS ||
             is_stopped(w, p->stopped_until_ns))
@@ -84,8 +84,10 @@ void pass_time(struct world *w)
         heads_tick(w);
         take_heartbeats(w);
         peers_beat(w);
-        for (uint32_t i = 0; i < WORLD_PEERS; i++)
+        for (uint32_t i = 0; i < w->config.n_ranks; i++)
             proc_tick(w, i);
+        gateway_tick(w);
+        take_heartbeats(w);
         if (anything_to_do(w))
             return;
     }
