@@ -10,9 +10,11 @@
 #include "common/base/mem.h"
 #include "proto/codec.h"
 #include "worker/comm/comm.h"
+#include "worker/comm/probe.h"
 #include "worker/kv_chunks.h"
 
 enum { TIMEOUT_MS = 10000, ORDER_ARENA_LIMIT = 4 << 20 };
+enum { LOOK_MS = 500, PROBE_MS = 200 }; /* while the other side does not come */
 enum { SENDER = 0, RECEIVER = 1 };
 
 struct order {
@@ -91,15 +93,28 @@ static enum status meet(struct kv_transfer *t, const struct msg_kv_transfer *m, 
 {
     static const bool both[2] = {true, true};
     const struct str addresses[2] = {m->from_address, m->to_address};
+    uint64_t until = clock_mono_ns() + t->o.timeout_ms * NS_PER_MS, now;
     /* the id is the epoch: each side's own is of its own group */
-    const struct comm_group g = {.term_epoch = m->id,
-                                 .rank = m->sends ? SENDER : RECEIVER,
-                                 .n_ranks = 2,
-                                 .addresses = addresses,
-                                 .id = m->comm_id,
-                                 .timeout_ms = t->o.timeout_ms,
-                                 .links = both};
-    return comm_join(t->comm, &g, err);
+    struct comm_group g = {.term_epoch = m->id,
+                           .rank = m->sends ? SENDER : RECEIVER,
+                           .n_ranks = 2,
+                           .addresses = addresses,
+                           .id = m->comm_id,
+                           .links = both};
+    /* Who connects is told when nobody listens; who is waited for may have died. */
+    while ((now = clock_mono_ns()) < until) {
+        uint64_t left_ms = (until - now + NS_PER_MS - 1) / NS_PER_MS;
+        g.timeout_ms = (uint32_t)(m->sends && left_ms > LOOK_MS ? LOOK_MS : left_ms);
+        enum status s = comm_join(t->comm, &g, err);
+        struct error own;
+        if (s != STATUS_TIMEOUT || g.timeout_ms == left_ms)
+            return s;
+        if (comm_probe(m->to_address, PROBE_MS, &own) == STATUS_IO) {
+            *err = own;
+            return STATUS_IO;
+        }
+    }
+    return error_set(err, STATUS_TIMEOUT, "it did not come in time");
 }
 
 /* Both sides are here, and mean the same. */
