@@ -75,6 +75,34 @@ static void explore_walks(void **state)
     }
 }
 
+/* A rank that is alone serves alone, and the two are one group again: with faults in between. */
+static void explore_elastic(void **state)
+{
+    uint64_t seed = from_env("COX_MODEL_SEED", 1), start = clock_mono_ns();
+    struct world_config c = {.n_requests = 1, .n_tokens = 2, .elastic = true};
+    struct explore_result r = explore_all(&c, from_env("COX_MODEL_STATES", 20000));
+    report("elastic, no fault", &r, start);
+    c.recovery_limit_ns = RECOVERY_LIMIT_NS;
+    c.n_faults = 1;
+    for (uint32_t kind = ACT_FAULTS; kind < ACT_STOP; kind++) {
+        char name[48], text[64];
+        action_text((struct action){(uint8_t)kind, WORLD_HEAD}, name);
+        snprintf(text, sizeof text, "elastic, %s", name);
+        c.fault_mask = 1u << kind;
+        start = clock_mono_ns();
+        r = explore_all(&c, from_env("COX_MODEL_STATES", 600));
+        report(text, &r, start);
+    }
+    c = (struct world_config){.n_requests = 2,
+                              .n_tokens = 4,
+                              .n_faults = 8,
+                              .recovery_limit_ns = RECOVERY_LIMIT_NS,
+                              .elastic = true};
+    start = clock_mono_ns();
+    r = explore_random(&c, seed, (uint32_t)from_env("COX_MODEL_WALKS", 200));
+    report("elastic walks, 8 faults", &r, start);
+}
+
 int main(void)
 {
     log_init("model", LOG_LEVEL_COUNT, LOG_LOGFMT);
@@ -82,6 +110,7 @@ int main(void)
         cmocka_unit_test(explore_no_fault),
         cmocka_unit_test(explore_one_fault),
         cmocka_unit_test(explore_walks),
+        cmocka_unit_test(explore_elastic),
     };
     return cmocka_run_group_tests_name("model", tests, NULL, NULL);
 }

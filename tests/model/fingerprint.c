@@ -120,12 +120,14 @@ static void put_worker(struct mix *m, const struct world *w, const struct worker
     put(m, x->todo | x->formed << 3 | x->aborted << 4 | x->plan_unsent << 5 | x->busy << 6);
     put(m, x->abort_epoch);
     put(m, x->held_epoch);
-    put(m, x->held_epoch ? x->held_position : 0);
+    put(m, x->held_epoch ? x->held_position | (uint64_t)x->held_tp << 32 : 0);
     put(m, x->group ? x->position + 1 : 0);
     if (x->abort_epoch)
         put_age(m, w, x->abort_since_ns);
     if (x->held_epoch)
         put_age(m, w, x->held_since_ns);
+    if (w->config.elastic && worker_is_free(x))
+        put_age(m, w, x->free_since_ns); /* when a group may grow by it */
     put(m, x->step_received);
     put(m, x->step_executed);
 }
@@ -133,6 +135,7 @@ static void put_worker(struct mix *m, const struct world *w, const struct worker
 static void put_group(struct mix *m, const struct world *w, const struct group *g)
 {
     put(m, g->id << 8 | g->state);
+    put(m, g->tp << 1 | g->grows);
     put(m, g->epoch);
     put(m, g->n_failures);
     if (g->state == GROUP_WAITING) {

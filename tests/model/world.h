@@ -65,6 +65,7 @@ struct world_config {
     uint32_t n_heads;           /* 0: one, without a store */
     uint32_t n_ranks, tp;       /* 0: two */
     uint64_t step_ns;           /* what a step takes: time passes while ranks compute */
+    bool elastic; /* a rank that is alone serves alone, until it is joined by the others */
 };
 
 struct world;

@@ -62,6 +62,8 @@ static void core_start(struct world *w, struct world_head *h)
     c.peers.head_instance = ++w->n_head_starts;
     c.cluster.tp = w->config.tp;
     c.cluster.max_groups = w->config.n_ranks / w->config.tp + 1;
+    c.cluster.elastic_tp = w->config.elastic;
+    c.cluster.elastic_wait_ns = 0; /* or time would have to pass beside a rank that is dead */
     c.max_num_batched_tokens = 64;
     c.max_num_seqs = 4;
     c.max_waiting = 8;

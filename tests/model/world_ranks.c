@@ -7,6 +7,14 @@
 #include "tests/model/world_internal.h"
 
 static const struct kv_group kv = {.kind = KV_FULL, .block_tokens = 16, .n_blocks = 8};
+static const uint32_t blocks_alone[] = {6};
+static const struct elastic_shape alone = {.tp = 1, .n_blocks = {blocks_alone, 1}};
+
+/* A group of its own: of another head, which has not heard of the others, it may have any epoch. */
+static bool is_single(const struct world *w, const struct rank *r)
+{
+    return r->state.tp < w->config.tp;
+}
 
 void rank_fill_hello(const struct world *w, uint32_t who, struct msg_hello *h)
 {
@@ -23,12 +31,15 @@ void rank_fill_hello(const struct world *w, uint32_t who, struct msg_hello *h)
                                      .vocab_size = WORLD_VOCAB_SIZE,
                                      .kv_groups = &kv,
                                      .n_kv_groups = 1,
+                                     .elastic = &alone,
+                                     .n_elastic = w->config.elastic,
                                      .term_epoch = s->comm_epoch};
     if (s->comm_epoch == 0)
         return;
     h->worker.group_id = s->group_id;
     h->worker.rank = s->rank;
     h->worker.stage = s->stage;
+    h->worker.group_tp = s->tp;
     if (s->comm_epoch != s->term_epoch)
         return;
     h->worker.step_received = s->step_received;
@@ -184,8 +195,8 @@ bool rank_can_join(const struct world *w, uint32_t who)
         return false;
     for (uint32_t i = 0; i < w->config.n_ranks; i++)
         n += w->procs[i].alive && !w->ranks[i].aborting &&
-             w->ranks[i].state.comm_epoch == r->join_epoch;
-    return n == w->config.tp;
+             w->ranks[i].state.comm_epoch == r->join_epoch && w->ranks[i].state.tp == r->state.tp;
+    return is_single(w, r) || n == w->config.tp;
 }
 
 static bool has_plan(const struct world *w, uint32_t who)
@@ -210,14 +221,14 @@ bool rank_can_execute(const struct world *w, uint32_t who)
                     !is_stopped(w, w->procs[i].stopped_until_ns);
         n += is_there && (runs || x->step_executed > s->step_executed);
     }
-    return w->config.step_ns == 0 || n == w->config.tp;
+    return w->config.step_ns == 0 || n == s->tp;
 }
 
 void rank_joined(struct world *w, uint32_t who, bool ok)
 {
     struct rank *r = &w->ranks[who];
     r->joining = false;
-    for (uint32_t i = 0; ok && i < w->config.n_ranks; i++) {
+    for (uint32_t i = 0; ok && !is_single(w, r) && i < w->config.n_ranks; i++) {
         if (w->ranks[i].state.comm_epoch == r->join_epoch && w->procs[i].alive &&
             memcmp(w->ranks[i].join_id, r->join_id, sizeof r->join_id) != 0) {
             violate(w, "ranks join epoch %llx with different ids",
@@ -298,9 +309,12 @@ static void enter_ledger(struct world *w, uint32_t who, const struct msg_plan *m
                 (unsigned long long)m->term_epoch, (unsigned long long)r->state.comm_epoch);
     if (!same)
         r->was_stopped = false;
-    check_newest(w, who, m);
+    if (!is_single(w, r))
+        check_newest(w, who, m);
     r->exec_epoch = m->term_epoch;
     r->exec_step = m->step;
+    if (is_single(w, r))
+        return;
     struct ledger_entry *e = ledger_entry(w, m->term_epoch, m->step);
     uint64_t *by = &e->by[r->state.rank % WORLD_RANKS];
     if (*by != 0)

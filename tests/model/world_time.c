@@ -48,11 +48,21 @@ static void take_heartbeats(struct world *w)
     }
 }
 
+static void check_whole(struct world *w, const struct head_core *core)
+{
+    for (uint32_t i = 0; core && i < core->n_live; i++) {
+        if (core->lanes[core->live[i]].group->tp < w->config.tp)
+            violate(w, "nothing happens any more, and a group is smaller than it could be");
+    }
+}
+
 static void check_stable(struct world *w)
 {
     if (!heads_are_well(w))
         violate(w, "nothing happens any more, and %s",
                 has_two_heads(w) ? "not one head serves every group" : "no group is ready");
+    for (uint32_t i = 0; i < w->config.n_heads; i++)
+        check_whole(w, w->heads[i].core);
     for (uint32_t i = 0; i < w->config.n_requests; i++) {
         if (w->requests[i].n_ends != 1)
             violate(w, "nothing happens any more, and request %u has %u tokens and no end", i,
