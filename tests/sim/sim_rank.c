@@ -594,3 +594,12 @@ bool sim_rank_moved(struct sim_rank *rank, uint32_t i_group, uint32_t block, uin
     }
     return true;
 }
+
+void sim_rank_copy_block(const struct sim_rank *from, struct sim_rank *to, uint32_t i_group,
+                         uint32_t a, uint32_t b)
+{
+    uint32_t n = to->groups[i_group].k.block_tokens;
+    for (uint32_t i = 0; i < n; i++)
+        to->groups[i_group].blocks[b].content[i] =
+            from ? from->groups[i_group].blocks[a].content[i] : ~(uint64_t)i;
+}

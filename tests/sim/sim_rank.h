@@ -40,3 +40,7 @@ uint32_t sim_rank_n_active(const struct sim_rank *rank);
 /* A block from or to another group's rank: it holds the index-th block of ids, or is made to. */
 bool sim_rank_moved(struct sim_rank *rank, uint32_t i_group, uint32_t block, uint32_t index,
                     const uint32_t *ids, uint32_t n_adapter_bytes, bool write);
+/* Block `a` of one rank's KV memory goes to block `b` of another's; from NULL: something else does.
+ */
+void sim_rank_copy_block(const struct sim_rank *from, struct sim_rank *to, uint32_t i_group,
+                         uint32_t a, uint32_t b);
