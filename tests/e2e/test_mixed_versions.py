@@ -6,7 +6,7 @@ import signal
 import httpx
 import null_oracle as oracle
 import pytest
-from cluster import SLOW, get, wait_for
+from cluster import SLOW, get, run_cox, wait_for
 from steady import Steady
 from test_bad_frames import Processes
 
@@ -36,6 +36,12 @@ def no_session_broke(c):
             assert word not in c.log(name), f"{name}: {word}\n{c.log(name)[-3000:]}"
 
 
+def drain(c, ordinal, *how):
+    instance = next(w["instance"] for w in c.status()["workers"] if w["ordinal"] == ordinal)
+    done = run_cox("drain", instance, *how, "--address", f"127.0.0.1:{c.admin_port}")
+    assert done.returncode == 0, done.stderr
+
+
 def stop_and_cancel(c):
     """A stop string, which the gateway finds, and a client that leaves."""
     body = {"model": "null", "prompt": "stop", "max_tokens": 60, "temperature": 0, "ignore_eos": True}
@@ -46,6 +52,10 @@ def stop_and_cancel(c):
     with httpx.stream("POST", c.url + "/v1/completions", json=body, timeout=60 * SLOW) as r:
         lines = r.iter_lines()  # kept: the connection ends with it
         assert next(lines).startswith("data: ")
+
+
+def what_passed(c):
+    return {tuple(line.rsplit(" ", 1)) for line in c.log("relay.out").splitlines()[1:]}
 
 
 @pytest.mark.parametrize("mode", ["newer", "older"])
@@ -76,7 +86,35 @@ def test_a_cluster_of_two_minors_serves(tmp_path, mode):
             more(c, load)
         no_session_broke(c)
         assert c.started["relay"].poll() is None, c.log("relay")
-        passed = {tuple(line.rsplit(" ", 1)) for line in c.log("relay.out").splitlines()[1:]}
+        passed = what_passed(c)
         print(f"{load.n_done} streams; " + ", ".join(sorted(f"{way}: {what}" for way, what in passed)))
         missing = {(f"{mode} {way}", what) for way, types in PASSED.items() for what in types.split()} - passed
         assert not missing, f"these passed no relay: {missing}"
+
+
+@pytest.mark.parametrize("mode", ["newer", "older"])
+def test_requests_move_between_groups_of_two_minors(tmp_path, mode):
+    """Blocks are copied between 2.1 and what comes after it; of 2.0 nobody is asked for any, and tokens are computed anew."""
+    with Processes(tmp_path) as c:
+        c.start_head(tp=1)
+        port = c.start_relay(1, 1000, mode)
+        for i, at in enumerate((c.head_port, port)):
+            c.start_worker(f"worker-{i}", at, "--ordinal", i, "--null-token-us", 400, tp=1)
+        c.start_gateway(port)
+        wait_for("two groups", lambda: n_serving(c) == 2)
+        with Steady([c.url], n_users=12, n_tokens=300) as load:
+            for ordinal in (0, 1):
+                wait_for("both groups run", lambda: [g["running"] >= 3 for g in c.status()["groups"]] == [True, True], 40)
+                moved = c.status()["transfers"]["requests_moved"]
+                drain(c, ordinal)
+                wait_for("the drained group is gone", lambda: n_serving(c) == 1)
+                assert c.status()["transfers"]["requests_moved"] > moved
+                drain(c, ordinal, "--undo")
+                wait_for("it serves again", lambda: n_serving(c) == 2)
+                load.check()
+        t = c.status()["transfers"]
+        assert t["failed"] == 0 and (t["done"] > 0) == (mode == "newer"), t
+        no_session_broke(c)
+        assert c.started["relay"].poll() is None, c.log("relay")
+        asked = {what for _, what in what_passed(c)} & {"kv_transfer", "kv_transferred"}
+        assert len(asked) == (2 if mode == "newer" else 0), asked
