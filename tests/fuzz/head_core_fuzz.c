@@ -15,9 +15,10 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum {
-    N_CONNECTIONS = 5, /* 0, 4: gateways; 1, 2, 3: workers */
+    N_CONNECTIONS = 6, /* 0, 4: gateways; 1, 2, 3, 5: workers */
     N_FRAMES = 24,
     MAX_ITEMS = 64,
+    N_PLANS = 4, /* more than are in flight */
     PROMPT = 40,
     AT_TYPE = 4,
     AT_CONNECTION = 5,
@@ -25,16 +26,29 @@ enum {
     AT_BODY_BYTES = 24
 };
 
-enum what { WHAT_FRAME, WHAT_AS_IT_IS, WHAT_HONEST_RESULT, WHAT_TIME, WHAT_TURN, WHAT_COUNT };
+enum what {
+    WHAT_FRAME,
+    WHAT_AS_IT_IS,
+    WHAT_HONEST_RESULT,
+    WHAT_TIME,
+    WHAT_TURN,
+    WHAT_MOVE,
+    WHAT_COUNT
+};
 
 static struct world {
     struct head_core *core;
-    uint64_t now_ns, epoch;
+    uint64_t now_ns, epoch, other_epoch; /* of the group of 1 and 2, and of another one */
+    uint8_t other_maker;                 /* who makes that one's id */
+    bool has_other;
     struct link links[N_CONNECTIONS];
     struct arena scratch;
     struct strbuf frame;
-    uint64_t last_step; /* of the last plan to the first worker */
-    uint32_t sampled[MAX_ITEMS], n_sampled;
+    struct seen {
+        uint64_t step;
+        uint32_t sampled[MAX_ITEMS], n_sampled;
+    } plans[N_PLANS]; /* to the first worker, by step */
+    uint64_t last_step, answered;
 } w;
 
 static struct bus_peer address(uint8_t connection)
@@ -49,11 +63,13 @@ static bool is_gateway(uint8_t connection)
 
 static void see_plan(const struct msg_plan *p)
 {
+    struct seen *s = &w.plans[p->step % N_PLANS];
+    *s = (struct seen){.step = p->step};
     w.last_step = p->step;
-    w.n_sampled = 0;
-    for (uint32_t i = 0; i < p->n_runs && w.n_sampled < MAX_ITEMS; i++)
+    w.answered = p->step == 1 ? 0 : w.answered;
+    for (uint32_t i = 0; i < p->n_runs && s->n_sampled < MAX_ITEMS; i++)
         if (p->runs[i].sample)
-            w.sampled[w.n_sampled++] = p->runs[i].slot;
+            s->sampled[s->n_sampled++] = p->runs[i].slot;
 }
 
 static enum status on_send(void *ctx, struct bus_peer to, struct str frame)
@@ -68,7 +84,9 @@ static enum status on_send(void *ctx, struct bus_peer to, struct str frame)
     if (m.type == MSG_WELCOME)
         link_open(&w.links[to.id[1]], h.session, m.welcome.credit_bytes);
     if (m.type == MSG_FORM)
-        w.epoch = m.form.term_epoch;
+        *(to.id[1] <= 2 ? &w.epoch : &w.other_epoch) = m.form.term_epoch;
+    if (m.type == MSG_FORM && to.id[1] > 2 && m.form.make_id)
+        w.other_maker = to.id[1];
     if (m.type == MSG_PLAN && to.id[1] == 1)
         see_plan(&m.plan);
     arena_fini(&a);
@@ -123,6 +141,7 @@ static void hello(uint8_t connection)
                                           .scores_prompts = true,
                                           .kv_groups = &kv,
                                           .n_kv_groups = 1,
+                                          .kv_address = STR("a:1"),
                                           .elastic = &alone,
                                           .n_elastic = 1};
     say(connection, &m);
@@ -159,12 +178,17 @@ static void honest_result(void)
     static const uint32_t ids[1] = {5};
     static const float gap = 1;
     struct result_item items[MAX_ITEMS];
-    for (uint32_t i = 0; i < w.n_sampled; i++)
-        items[i] = (struct result_item){.slot = w.sampled[i], .ids = {ids, 1}, .gaps = {&gap, 1}};
-    struct msg m = {
-        .type = MSG_RESULT,
-        .result = {
-            .term_epoch = w.epoch, .step = w.last_step, .items = items, .n_items = w.n_sampled}};
+    const struct seen *seen = &w.plans[(w.answered + 1) % N_PLANS];
+    uint32_t n = seen->step == w.answered + 1 ? seen->n_sampled : 0;
+    for (uint32_t i = 0; i < n; i++)
+        items[i] =
+            (struct result_item){.slot = seen->sampled[i], .ids = {ids, 1}, .gaps = {&gap, 1}};
+    struct msg m = {.type = MSG_RESULT,
+                    .result = {.term_epoch = w.epoch,
+                               .step = ++w.answered,
+                               .items = items,
+                               .n_items = n,
+                               .execute_ns = 400 * NS_PER_MS}};
     struct msg beat = {.type = MSG_HEARTBEAT,
                        .heartbeat = {.term_epoch = w.epoch,
                                      .step_received = w.last_step,
@@ -180,6 +204,29 @@ static void pass_time(uint8_t ticks)
         w.now_ns += HEAD_TICK_MS * NS_PER_MS;
         head_core_tick(w.core, w.now_ns);
     }
+}
+
+/* A second group, and the first one's worker is drained: blocks are on their way between the two,
+ * and whatever workers say of that comes from the input. */
+static void move(void)
+{
+    if (!w.has_other) {
+        w.has_other = true;
+        hello(3);
+        hello(5);
+        pass_time(8);
+        struct msg id = {
+            .type = MSG_COMM_ID,
+            .comm_id = {.term_epoch = w.other_epoch, .id = {(const uint8_t *)"id", 2}}};
+        struct msg formed = {.type = MSG_FORMED, .formed = {.term_epoch = w.other_epoch}};
+        say(w.other_maker, &id);
+        say(3, &formed);
+        say(5, &formed);
+        for (int i = 0; i < 3; i++)
+            honest_result();
+    }
+    if (head_core_drain_worker(w.core, 101, true, w.now_ns) == STATUS_OK)
+        pass_time(0);
 }
 
 /* ---- the input ---- */
@@ -221,6 +268,9 @@ static void take(const uint8_t *data, size_t n)
     case WHAT_HONEST_RESULT:
         honest_result();
         break;
+    case WHAT_MOVE:
+        move();
+        break;
     case WHAT_TIME:
         pass_time(data[AT_TYPE]);
         break;
@@ -236,7 +286,10 @@ static void start(void)
     const struct head_io io = {.send = on_send};
     memset(w.links, 0, sizeof w.links);
     w.now_ns = 100 * NS_PER_S;
-    w.epoch = w.last_step = w.n_sampled = 0;
+    w.epoch = w.other_epoch = w.last_step = w.answered = 0;
+    memset(w.plans, 0, sizeof w.plans);
+    w.other_maker = 3;
+    w.has_other = false;
     head_core_config_init(&c);
     c.cluster.tp = 2;
     c.cluster.max_groups = 2;
