@@ -61,8 +61,11 @@ static enum verdict judge(const struct cluster *c, const struct worker *first,
 static void give_up(struct cluster *c, const struct worker *first)
 {
     uint64_t epoch = first->held_epoch, group_id = first->held_group;
-    if (c->config.elastic_tp && cluster_config_fits(c, first) && !group_find(c, group_id))
-        (void)group_new(c, group_id);
+    if (c->config.elastic_tp && cluster_config_fits(c, first) && !group_find(c, group_id)) {
+        struct group *g = group_new(c, group_id);
+        if (g)
+            g->role = first->desc.role;
+    }
     for (struct worker *w = c->workers; w; w = w->next) {
         if (w->held_epoch == epoch && w->held_group == group_id)
             worker_abort_alone(c, w, epoch, "its group did not come back whole");

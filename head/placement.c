@@ -351,14 +351,33 @@ static void seat_fewer(struct pick *p, const struct worker *like, uint32_t tp)
     seat_the_rest(p);
 }
 
-static bool try_fewer(struct pick *p, uint64_t short_since_ns)
+/* Has it a group to be in, or to be a spare of? One that waits may be anybody's. */
+static bool has_group(const struct cluster *c, const struct worker *w)
 {
+    for (uint32_t i = 0; i < c->config.max_groups; i++) {
+        const struct group *g = c->groups[i];
+        for (uint32_t k = 0; g && k < g->world; k++) {
+            if (g->members[k] && placement_same_kind(g->members[k], w))
+                return true;
+        }
+        if (g && g->state == GROUP_WAITING && g->role == w->desc.role)
+            return true;
+    }
+    return false;
+}
+
+/* g: who waits for its ranks; NULL: a first group of workers that never had one. */
+static bool try_fewer(struct pick *p, const struct group *g)
+{
+    const struct cluster *c = p->c;
     const struct worker *last = NULL; /* most are of one kind: once for each run of it */
-    for (const struct worker *w = p->c->workers; w; w = w->next) {
-        if (!placement_may_place(p->c, w) || (last && placement_same_kind(last, w)))
+    for (const struct worker *w = c->workers; w; w = w->next) {
+        if (!placement_may_place(c, w) || (last && placement_same_kind(last, w)))
             continue;
         last = w;
-        uint32_t tp = elastic_tp_of(p->c, w, short_since_ns);
+        if (g ? g->role != w->desc.role : has_group(c, w))
+            continue;
+        uint32_t tp = elastic_tp_of(c, w, g ? g->short_since_ns : 0);
         if (tp == 0)
             continue;
         seat_fewer(p, w, tp);
@@ -372,18 +391,17 @@ static bool try_fewer(struct pick *p, uint64_t short_since_ns)
 static void form_fewer(struct pick *p)
 {
     struct cluster *c = p->c;
+    uint64_t id = 0;
     for (uint32_t i = 0; i < c->config.max_groups; i++) {
         struct group *g = c->groups[i];
-        if (g && g->state == GROUP_WAITING && g->retry_at_ns <= c->now_ns &&
-            try_fewer(p, g->short_since_ns))
+        if (g && g->state == GROUP_WAITING && g->retry_at_ns <= c->now_ns && try_fewer(p, g))
             group_form(c, g, p->tp, p->seats);
     }
-    if (c->n_groups == 0 && try_fewer(p, 0)) {
-        uint64_t id = 0;
-        while (id_is_held(c, id))
-            id++;
-        (void)form_new(p, id);
-    }
+    if (!try_fewer(p, NULL))
+        return;
+    while (group_find(c, id) || id_is_held(c, id))
+        id++;
+    (void)form_new(p, id);
 }
 
 static void pick_fini(struct pick *p)

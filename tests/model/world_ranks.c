@@ -278,27 +278,30 @@ static struct ledger_entry *ledger_entry(struct world *w, uint64_t epoch, uint64
 /* Epochs of a group never run side by side, but for the two steps at most that a rank had received
  * which stood still since. Of two heads each has its own epochs: what they have in common is ranks,
  * and a rank's epochs only rise. */
-static void check_newest(struct world *w, uint32_t who, const struct msg_plan *m)
+static void check_newest(struct world *w, uint32_t who, uint64_t epoch)
 {
     struct rank *r = &w->ranks[who];
     const struct ledger_entry *newer = NULL;
     for (uint32_t i = 0; i < w->n_ledger && !newer; i++) {
         const struct ledger_entry *e = &w->ledger[i];
-        bool is_its = e->group == r->state.group_id && e->epoch > m->term_epoch;
-        if (is_its && (!has_two_heads(w) || e->epoch >> 32 == m->term_epoch >> 32))
+        bool is_its = e->group == r->state.group_id && e->epoch > epoch;
+        if (is_its && (!has_two_heads(w) || e->epoch >> 32 == epoch >> 32))
             newer = e;
     }
     r->n_late += newer != NULL;
     if (newer && (!r->was_stopped || r->n_late > 2))
         violate(w, "rank %u executes epoch %llx while %llx of its group has begun", who,
-                (unsigned long long)m->term_epoch, (unsigned long long)newer->epoch);
+                (unsigned long long)epoch, (unsigned long long)newer->epoch);
 }
 
 /* Every rank of an epoch runs the same steps, each of them once, and one rank alone in each seat.
  */
-static void enter_ledger(struct world *w, uint32_t who, const struct msg_plan *m, uint64_t hash)
+static void enter_ledger(struct world *w, uint32_t who, const struct msg_plan *m, uint32_t serial,
+                         uint64_t hash)
 {
     struct rank *r = &w->ranks[who];
+    /* a head that took its term for one rank alone had not heard of all who knew a higher one */
+    uint64_t epoch = m->term_epoch | (w->config.elastic ? (uint64_t)serial << 48 : 0);
     bool same = m->term_epoch == r->exec_epoch;
     if (same ? m->step != r->exec_step + 1 : m->term_epoch < r->exec_epoch || m->step != 1)
         violate(w, "rank %u executes step %llu of epoch %llx after step %llu of epoch %llx", who,
@@ -310,12 +313,12 @@ static void enter_ledger(struct world *w, uint32_t who, const struct msg_plan *m
     if (!same)
         r->was_stopped = false;
     if (!is_single(w, r))
-        check_newest(w, who, m);
+        check_newest(w, who, epoch);
     r->exec_epoch = m->term_epoch;
     r->exec_step = m->step;
     if (is_single(w, r))
         return;
-    struct ledger_entry *e = ledger_entry(w, m->term_epoch, m->step);
+    struct ledger_entry *e = ledger_entry(w, epoch, m->step);
     uint64_t *by = &e->by[r->state.rank % WORLD_RANKS];
     if (*by != 0)
         violate(w, "step %llu of epoch %llx is executed twice as rank %u",
@@ -342,7 +345,7 @@ void rank_execute(struct world *w, uint32_t who)
         violate(w, "a queued plan does not decode: %s", err.text);
     } else {
         uint64_t body = XXH3_64bits(frame.ptr + FRAME_HEADER_BYTES, frame.len - FRAME_HEADER_BYTES);
-        enter_ledger(w, who, &m.plan, body);
+        enter_ledger(w, who, &m.plan, c.serial, body);
         if (!sim_rank_execute(r->sim, &m.plan, c.done, &result.result, &err))
             violate(w, "rank %u, step %llu: %s", who, (unsigned long long)m.plan.step, err.text);
         r->progress++;

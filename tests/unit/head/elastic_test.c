@@ -200,6 +200,32 @@ static void spares_stay_spares(void **state)
     fixture_free(f);
 }
 
+/* Groups for prompts and for what follows are two kinds: each has its spares, and none of the
+ * other.
+ */
+static void roles_do_not_mix(void **state)
+{
+    struct fixture *f = elastic_new(4);
+    for (uint8_t i = 1; i <= 8; i++) {
+        struct msg m = elastic_hello(f, i);
+        m.hello.worker.group_role = i <= 5 ? GROUP_PREFILL : GROUP_DECODE;
+        say(f, i, &m);
+    }
+    obey(f);
+    live_ms(f, 6000, 0x1FE); /* the others never were whole */
+    const struct group *second = f->core->cluster.groups[1];
+    assert_int_equal(f->core->n_live, 2);
+    expect_group(group0(f), 4, BLOCKS);
+    expect_group(second, 2, BLOCKS_OF_TWO);
+    assert_int_equal(second->role, GROUP_DECODE);
+    for (uint8_t i = 6; i <= 8; i++)
+        leave(f, i);
+    obey(f);
+    live_ms(f, 20000, 0x3E);
+    assert_int_equal(f->core->n_live, 1); /* the spare of the first one stays that */
+    fixture_free(f);
+}
+
 /* One rank is too few for anything, and is no spare of the group beside: others may come yet. */
 static void what_is_too_little_is_kept(void **state)
 {
@@ -618,6 +644,7 @@ int main(void)
         cmocka_unit_test(a_cluster_that_was_never_whole_serves),
         cmocka_unit_test(who_comes_and_goes_keeps_nobody_waiting),
         cmocka_unit_test(spares_stay_spares),
+        cmocka_unit_test(roles_do_not_mix),
         cmocka_unit_test(what_is_too_little_is_kept),
         cmocka_unit_test(whole_groups_come_first),
         cmocka_unit_test(it_is_whole_again_when_they_are_back),
