@@ -199,7 +199,10 @@ static enum status fit_kv(struct engine *e, uint64_t beside, uint64_t twins, uin
 enum status engine_size_kv(struct engine *e, const struct engine_beside *b, uint64_t available,
                            struct error *err)
 {
-    uint64_t fixed = 0, beside = b->fixed_bytes;
+    uint64_t fixed = 0, more = 0, beside = b->fixed_bytes;
+    if (e->kv_shape.take_all) /* the rank may have to take another's seat */
+        TRY(engine_seats_more(e, &more, err));
+    available -= more < available ? more : available;
     TRY(fit_shard(e, beside, available, &fixed, err));
     e->kv_shape.available_bytes = available - fixed;
     e->kv_shape.twin_block_bytes = b->block_bytes;
@@ -317,12 +320,9 @@ enum status engine_measure(const struct engine_setup *s, struct engine **out, st
 
 enum status engine_load(struct engine *e, const struct engine_beside *beside, struct error *err)
 {
-    uint64_t begin_ns, available = e->device->ops->available_bytes(e->device), more = 0;
-    if (e->kv_shape.take_all)
-        TRY(engine_seats_more(e, &more, err));
-    TRY(engine_size_kv(e, beside, available > more ? available - more : 0, err));
+    TRY(engine_size_kv(e, beside, e->device->ops->available_bytes(e->device), err));
     engine_find_shapes(e);
-    begin_ns = clock_mono_ns();
+    uint64_t begin_ns = clock_mono_ns();
     TRY(kv_store_new(e->program, e->device, e->kv_dtype, e->kv_groups, &e->kv, err));
     e->kv_ns = clock_mono_ns() - begin_ns;
     e->runner_setup.kv = e->kv;

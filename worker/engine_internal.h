@@ -15,8 +15,7 @@ MUST_USE enum status engine_measure_part(const struct engine *e, const struct pr
                                          struct engine_part *out, struct error *err);
 
 /* engine_shapes.c; between the measure and the load. */
-/* Bytes by which another seat of the whole group takes more than this one, KV cache apart; 0 where
- * nothing is elastic. */
+/* Bytes by which another seat of the whole group takes more than this one, KV cache apart. */
 MUST_USE enum status engine_seats_more(const struct engine *e, uint64_t *out, struct error *err);
 /* The KV cache is sized: the whole TP, and smaller ones that fit into what was sized for it. */
 void engine_find_shapes(struct engine *e);

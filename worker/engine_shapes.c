@@ -37,8 +37,9 @@ static uint64_t own_bytes(const struct engine *e)
 
 enum status engine_seats_more(const struct engine *e, uint64_t *out, struct error *err)
 {
+    uint32_t world = e->tp * e->pp;
     *out = 0;
-    for (uint32_t i = 0; e->is_elastic && i < e->tp * e->pp; i++) {
+    for (uint32_t i = 0; world > 1 && i < world; i++) {
         struct program *p = NULL;
         uint64_t bytes = 0, own = own_bytes(e);
         const struct comm_place at = {e->tp, e->pp, i % e->tp, i / e->tp};

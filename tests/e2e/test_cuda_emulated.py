@@ -317,7 +317,8 @@ def test_fewer_ranks_and_all_again(programs, tp, pp, args):
         try:
             for p, got in zip(known, run(c, [body_of(p["ids"], max_tokens=N_TOKENS) for p in known], strike)):
                 check_said(got, p)
-            assert killed and group() == (1, pp)
+            assert killed
+            wait_for("a group of fewer", lambda: group() == (1, pp))
             check_greedy(c)
         finally:
             c.process.send_signal(signal.SIGCONT)
