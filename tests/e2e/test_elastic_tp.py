@@ -128,7 +128,7 @@ def test_what_is_too_long_for_fewer_waits_for_all(small):
     complete(small, 100, short)
     assert short == [oracle.text("long", 100, temperature=0)] and not long
     said = run_cox("status", "--address", f"127.0.0.1:{small.admin_port}").stdout
-    assert re.search(r"^0 +ready +\S+ +2/4x1 ", said, re.M), said
+    assert re.search(r"^0 +ready .* 2/4x1 ", said, re.M), said
     assert "group 0 serves with tp 2 of 4: it waits for 2 more workers; 1 request waits for more KV blocks" in said, said
     small.add_workers([2, 3])
     waits.join(60 * SLOW)
