@@ -15,7 +15,7 @@ from datetime import datetime
 
 import httpx
 import pytest
-from cluster import BIN, ROOT, SANITIZED, Cluster, run_cox, wait_for
+from cluster import BIN, ROOT, SANITIZED, Cluster, get, run_cox, wait_for
 from completions import body_of, complete, ids, run
 
 EMULATED = BIN.parent / "tests/cox-worker-emulated"
@@ -37,10 +37,10 @@ def programs(tmp_path_factory):
     return folder
 
 
-def cluster_of(programs, tp, pp, *args, env=()):
+def cluster_of(programs, tp, pp, *args, env=(), groups=1):
     """With stand-ins for the GPU's own library and for NCCL."""
     c = Cluster("--device", "cuda", "--served-model-name", "m", "--max-model-len", 512, "--num-gpu-blocks-override", 96,
-                "--pp", pp, "--nccl-library", BIN.parent / "tests/libfakenccl_emulated.so", *args, workers=tp * pp, tp=tp,
+                "--pp", pp, "--nccl-library", BIN.parent / "tests/libfakenccl_emulated.so", *args, workers=tp * pp * groups, tp=tp,
                 model=str(MODEL), env={"LD_LIBRARY_PATH": str(BIN.parent / "tests/nvml"), **dict(env)})
     c.command[0] = str(programs / "cox")
     return c
@@ -206,6 +206,31 @@ def test_enforce_eager_and_half(programs):
         log = c.log()
     assert sum("dtype_not_used wanted=half used=bfloat16" in line for line in log.splitlines()) == 1
     assert "graphs_captured" not in log and "graphs_refused" not in log
+
+
+@pytest.mark.parametrize("tp", [1, 2])
+def test_kv_blocks_go_from_gpu_to_gpu(programs, tp):
+    """A group is drained in the middle of a stream: the other one has the prompt's blocks, and computes no prompt."""
+    known = next(p for p in json.loads((MODEL / "expected.json").read_text())["prompts"] if p["n"] == 200)
+    with cluster_of(programs, tp, 1, groups=2) as c:
+        wait_for("two groups", lambda: [g["state"] for g in c.status()["groups"]].count("ready") == 2, 60)
+        drained = []
+
+        def on_event(got):
+            if not drained and got.n_chunks > 2:
+                group = next(g for g in c.status()["groups"] if g["running"])
+                drained.append(group["id"])
+                worker = next(w["instance"] for w in c.status()["workers"] if w["group"] == group["id"])
+                assert run_cox("drain", worker, "--address", f"127.0.0.1:{c.admin_port}").returncode == 0
+
+        got, = run(c, [body_of(known["ids"], max_tokens=N_TOKENS)], on_event)
+        check_said(got, known)
+        moved = c.status()["transfers"]
+        n_run = [float(re.search(r"^coxswain_worker_tokens_run_total (\S+)$", get(
+            f"http://127.0.0.1:{c.worker_http_port + i}/metrics")[1], re.M)[1]) for i in range(2 * tp)]
+        print(moved, n_run)
+        assert moved["done"] == 1 and moved["failed"] == 0 and moved["requests_recomputed"] == 0, moved
+        assert max(n_run) >= 200 and min(n_run) < 100, n_run
 
 
 @pytest.mark.skipif(not LORAS.exists(), reason=f"no {LORAS}: scripts/make-goldens")
