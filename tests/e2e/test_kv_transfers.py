@@ -245,3 +245,25 @@ def test_roles_of_a_real_model(alone):
         assert moved["done"] == prefill.n_sent == decode.n_received == 3, moved
         assert decode.n_run - decode.n_drawn < 300
         assert decode.n_drawn > prefill.n_drawn
+
+
+@real_only
+def test_ranks_of_a_real_model_die():
+    """Each of them once, as soon as blocks have come."""
+    bodies = [[body_of(LONG[v][:1000], max_tokens=32)] for v in (0, 1)]
+    with cpu_cluster() as c:
+        known = Alone(c)
+        want = [[known[b] for b in one] for one in bodies]
+    with cpu_cluster("--prefill-workers", 1, "--decode-workers", 1, workers=2) as c:
+        for victim in (0, 1):
+            ready(c, 2)
+            n_before, struck = c.status()["transfers"]["done"], []
+
+            def on_event(got, victim=victim, n_before=n_before, struck=struck):
+                if not struck and c.status()["transfers"]["done"] > n_before:
+                    struck.append(victim)
+                    os.kill(c.pid(f"worker-{victim}"), signal.SIGKILL)
+
+            assert [answer(got) for got in run(c, bodies[victim], on_event)] == want[victim]
+            assert struck
+        assert c.status()["requests"]["failed"] == 0
