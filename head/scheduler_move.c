@@ -234,5 +234,6 @@ void moves_count_owners(const struct scheduler *s, uint32_t i_group, uint32_t *o
 {
     for (const struct scheduler_move *m = s->moves; m; m = m->next)
         for (uint32_t i = 0; i < m->n; i++)
-            owners[m->parts[i].id] += m->parts[i].i_group == i_group;
+            if (m->parts[i].i_group == i_group) /* another one's ids may be beyond this one's */
+                owners[m->parts[i].id]++;
 }
