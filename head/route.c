@@ -232,7 +232,12 @@ struct lane *route_find(struct head_core *h, struct request *r)
     return l;
 }
 
-/* With room for it now, of those that are for this; else of the others too. */
+/* The better the more: it is for this, and no blocks are on their way to it or from it. */
+static int fitness(const struct route *x)
+{
+    return 2 * (x->lane->role != GROUP_PREFILL) + !x->lane->transfer;
+}
+
 struct lane *route_find_move(struct head_core *h, const struct request *r, const struct lane *from,
                              bool any_role)
 {
@@ -240,12 +245,10 @@ struct lane *route_find_move(struct head_core *h, const struct request *r, const
     uint32_t n = list_routes(h, r, from);
     for (uint32_t i = 0; i < n; i++) {
         const struct route *x = &h->routes[i];
-        bool is_for_it = x->lane->role != GROUP_PREFILL;
-        if (!(is_for_it || any_role) || ends_before(&x->load, r->n_ids) > 0)
+        if ((x->lane->role == GROUP_PREFILL && !any_role) || ends_before(&x->load, r->n_ids) > 0)
             continue;
-        bool best_is = best && best->lane->role != GROUP_PREFILL;
-        if (!best || (is_for_it && !best_is) ||
-            (is_for_it == best_is && x->cost_ns < best->cost_ns))
+        if (!best || fitness(x) > fitness(best) ||
+            (fitness(x) == fitness(best) && x->cost_ns < best->cost_ns))
             best = x;
     }
     return best ? best->lane : NULL;

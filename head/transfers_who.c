@@ -25,10 +25,15 @@ static bool same_layout(const struct group *a, const struct group *b)
     return true;
 }
 
+static bool is_stuck(const struct lane *l)
+{
+    return l->transfer && l->transfer->state == TRANSFER_STUCK;
+}
+
 /* Seat for seat: the same part of the same cache, and a way to it. */
 static bool can_copy(const struct lane *from, const struct lane *to)
 {
-    if (!same_layout(from->group, to->group))
+    if (!same_layout(from->group, to->group) || is_stuck(from) || is_stuck(to))
         return false;
     for (uint32_t i = 0; i < from->group->world; i++) {
         const struct worker *a = from->group->members[i], *b = to->group->members[i];
@@ -67,13 +72,14 @@ static void put_off(const struct head_core *h, struct request *r, bool drains)
     r->move_at_ns = h->now_ns + (drains ? DRAIN_RETRY_NS : ROLE_RETRY_NS);
 }
 
-static void consider(struct head_core *h, struct lane *from, struct request *r)
+/* False: it could begin now, but for another one's blocks that are under way. */
+static bool consider(struct head_core *h, struct lane *from, struct request *r)
 {
     bool drains = from->group->draining;
     struct lane *to = route_find_move(h, r, from, drains);
     if (!to) {
         put_off(h, r, drains);
-        return;
+        return true;
     }
     uint32_t n_tokens = scheduler_movable(from->scheduler, r);
     uint32_t n_there = scheduler_cached_tokens(to->scheduler, r);
@@ -83,13 +89,14 @@ static void consider(struct head_core *h, struct lane *from, struct request *r)
         transfer_begin_recompute(h, r, from, to);
     else if (copies && !(drains && r->n_moves_failed > 0)) {
         if (from->transfer || to->transfer)
-            return; /* looked at again when that one has ended */
+            return false;
         if (!transfer_begin_copy(h, r, from, to, n_tokens))
             put_off(h, r, drains);
     } else if (drains)
         transfer_begin_recompute(h, r, from, to);
     else
         put_off(h, r, false);
+    return true;
 }
 
 /* Nothing of them is computed: they go as they came. */
@@ -115,8 +122,8 @@ static void look_at(struct head_core *h, struct lane *from)
     for (struct request *r; (r = scheduler_next_running(from->scheduler, &i)) != NULL;) {
         if (r->move_at_ns > h->now_ns || h->transfers.n >= MAX_MOVES || request_is_suspect(r))
             continue;
-        if (drains || may_hand_over(r))
-            consider(h, from, r);
+        if ((drains || may_hand_over(r)) && !consider(h, from, r))
+            return; /* its turn comes first: the next look is soon */
     }
 }
 
