@@ -57,7 +57,7 @@ static void core_start(struct world *w, struct world_head *h)
     struct head_core_config c;
     head_core_config_init(&c);
     c.peers.insecure = true;
-    c.peers.max_peers = 8;
+    c.peers.max_peers = 32;
     c.peers.window_bytes = WORLD_CONN_BYTES;
     c.peers.head_instance = ++w->n_head_starts;
     c.cluster.tp = w->config.tp;

@@ -55,6 +55,7 @@ struct rank {
     struct rank_state state;
     struct sim_rank *sim;
     bool joining, aborting;
+    uint32_t serial;  /* of the head that told it to join, or reset it */
     bool was_stopped; /* in this epoch: at most two steps it may finish when it is over */
     uint32_t n_late;
     uint64_t join_epoch;
@@ -63,6 +64,7 @@ struct rank {
     struct frame_copy plans[PLANS_MAX];
     uint32_t n_plans;
     uint64_t exec_epoch, exec_step;
+    uint64_t n_collectives; /* steps since it joined: a Reset leaves them */
     uint64_t progress;
 };
 
@@ -74,6 +76,7 @@ struct client_request {
 };
 
 struct ledger_entry {
+    uint32_t serial; /* of the head */
     uint64_t epoch, step, hash, group;
     uint64_t by[WORLD_RANKS]; /* instance that executed it, by rank of the group; 0: not yet */
 };

@@ -117,7 +117,11 @@ static void act(struct world *w, uint32_t who, enum rank_action a, uint64_t term
         r->join_epoch = r->state.term_epoch;
         break;
     case RANK_RESET:
+        if (r->n_plans > 0)
+            violate(w, "rank %u takes a Reset in the middle of a step", who);
         drop_plans(r);
+        r->serial = w->arriving.serial;
+        r->was_stopped = false;
         sim_rank_reset(r->sim, r->state.term_epoch);
         send_formed(w, who, r->state.term_epoch, STATUS_OK);
         break;
@@ -164,6 +168,7 @@ void rank_on_msg(struct world *w, uint32_t who, const struct msg *m, struct str 
     case MSG_JOIN:
         a = rank_state_on_join(&r->state, &m->join);
         if (a != RANK_IGNORE) {
+            r->serial = w->arriving.serial;
             r->n_join_id = m->join.id.n < sizeof r->join_id ? m->join.id.n : sizeof r->join_id;
             memcpy(r->join_id, m->join.id.ptr, r->n_join_id);
         }
@@ -186,6 +191,12 @@ void rank_on_msg(struct world *w, uint32_t who, const struct msg *m, struct str 
     }
 }
 
+/* When a store was emptied two heads may have one term, so an epoch is one of a head. */
+static bool same_comm(const struct rank *a, const struct rank *b)
+{
+    return a->state.comm_epoch == b->state.comm_epoch && a->serial == b->serial;
+}
+
 /* A collective join ends on nobody before all have begun it. */
 bool rank_can_join(const struct world *w, uint32_t who)
 {
@@ -194,8 +205,8 @@ bool rank_can_join(const struct world *w, uint32_t who)
     if (!w->procs[who].alive || !r->joining)
         return false;
     for (uint32_t i = 0; i < w->config.n_ranks; i++)
-        n += w->procs[i].alive && !w->ranks[i].aborting &&
-             w->ranks[i].state.comm_epoch == r->join_epoch && w->ranks[i].state.tp == r->state.tp;
+        n += w->procs[i].alive && !w->ranks[i].aborting && same_comm(&w->ranks[i], r) &&
+             w->ranks[i].state.tp == r->state.tp;
     return is_single(w, r) || n == w->config.tp;
 }
 
@@ -216,7 +227,7 @@ bool rank_can_execute(const struct world *w, uint32_t who)
     for (uint32_t i = 0; i < w->config.n_ranks; i++) {
         const struct rank_state *x = &w->ranks[i].state;
         bool is_there =
-            w->procs[i].alive && x->phase == RANK_READY && x->comm_epoch == s->comm_epoch;
+            w->procs[i].alive && x->phase == RANK_READY && same_comm(&w->ranks[i], &w->ranks[who]);
         bool runs = x->step_executed == s->step_executed && has_plan(w, i) &&
                     !is_stopped(w, w->procs[i].stopped_until_ns);
         n += is_there && (runs || x->step_executed > s->step_executed);
@@ -229,7 +240,7 @@ void rank_joined(struct world *w, uint32_t who, bool ok)
     struct rank *r = &w->ranks[who];
     r->joining = false;
     for (uint32_t i = 0; ok && !is_single(w, r) && i < w->config.n_ranks; i++) {
-        if (w->ranks[i].state.comm_epoch == r->join_epoch && w->procs[i].alive &&
+        if (same_comm(&w->ranks[i], r) && w->procs[i].alive &&
             memcmp(w->ranks[i].join_id, r->join_id, sizeof r->join_id) != 0) {
             violate(w, "ranks join epoch %llx with different ids",
                     (unsigned long long)r->join_epoch);
@@ -239,6 +250,8 @@ void rank_joined(struct world *w, uint32_t who, bool ok)
     if (ok && r->join_epoch < r->exec_epoch)
         violate(w, "rank %u joins epoch %llx after it has executed one of %llx", who,
                 (unsigned long long)r->join_epoch, (unsigned long long)r->exec_epoch);
+    r->n_collectives = 0;
+    r->was_stopped = false;
     rank_state_on_joined(&r->state, r->join_epoch, ok);
     if (ok)
         sim_rank_reset(r->sim, r->join_epoch);
@@ -261,17 +274,19 @@ void rank_aborted(struct world *w, uint32_t who)
 
 /* ---- what is executed, and beside whom ---- */
 
-static struct ledger_entry *ledger_entry(struct world *w, uint64_t epoch, uint64_t step)
+static struct ledger_entry *ledger_entry(struct world *w, uint32_t serial, uint64_t epoch,
+                                         uint64_t step)
 {
     for (uint32_t i = 0; i < w->n_ledger; i++) {
-        if (w->ledger[i].epoch == epoch && w->ledger[i].step == step)
+        if (w->ledger[i].epoch == epoch && w->ledger[i].step == step &&
+            w->ledger[i].serial == serial)
             return &w->ledger[i];
     }
     if (w->n_ledger == LEDGER_MAX) { /* only the newest epochs can be met again */
         memmove(w->ledger, w->ledger + LEDGER_MAX / 2, LEDGER_MAX / 2 * sizeof w->ledger[0]);
         w->n_ledger = LEDGER_MAX / 2;
     }
-    w->ledger[w->n_ledger] = (struct ledger_entry){.epoch = epoch, .step = step};
+    w->ledger[w->n_ledger] = (struct ledger_entry){.serial = serial, .epoch = epoch, .step = step};
     return &w->ledger[w->n_ledger++];
 }
 
@@ -285,13 +300,27 @@ static void check_newest(struct world *w, uint32_t who, uint64_t epoch)
     for (uint32_t i = 0; i < w->n_ledger && !newer; i++) {
         const struct ledger_entry *e = &w->ledger[i];
         bool is_its = e->group == r->state.group_id && e->epoch > epoch;
-        if (is_its && (!has_two_heads(w) || e->epoch >> 32 == epoch >> 32))
+        if (is_its && (!has_two_heads(w) || e->serial == r->serial))
             newer = e;
     }
     r->n_late += newer != NULL;
     if (newer && (!r->was_stopped || r->n_late > 2))
         violate(w, "rank %u executes epoch %llx while %llx of its group has begun", who,
                 (unsigned long long)epoch, (unsigned long long)newer->epoch);
+}
+
+/* A communicator outlives a Reset: whoever has not computed a step that the others have is behind
+ * them by its collectives from then on. */
+static void check_collectives(struct world *w, uint32_t who)
+{
+    const struct rank *r = &w->ranks[who];
+    for (uint32_t i = 0; i < w->config.n_ranks && w->config.step_ns > 0; i++) {
+        const struct rank *x = &w->ranks[i];
+        bool is_other = w->procs[i].alive && x->state.phase == RANK_READY && same_comm(x, r);
+        if (is_other &&
+            x->n_collectives - x->state.step_executed != r->n_collectives - r->state.step_executed)
+            violate(w, "ranks %u and %u are at different places of their communicator", who, i);
+    }
 }
 
 /* Every rank of an epoch runs the same steps, each of them once, and one rank alone in each seat.
@@ -310,15 +339,15 @@ static void enter_ledger(struct world *w, uint32_t who, const struct msg_plan *m
     if (m->term_epoch != r->state.comm_epoch)
         violate(w, "rank %u executes epoch %llx in the communicator of %llx", who,
                 (unsigned long long)m->term_epoch, (unsigned long long)r->state.comm_epoch);
-    if (!same)
-        r->was_stopped = false;
     if (!is_single(w, r))
         check_newest(w, who, epoch);
+    check_collectives(w, who);
+    r->n_collectives++;
     r->exec_epoch = m->term_epoch;
     r->exec_step = m->step;
     if (is_single(w, r))
         return;
-    struct ledger_entry *e = ledger_entry(w, epoch, m->step);
+    struct ledger_entry *e = ledger_entry(w, r->serial, epoch, m->step);
     uint64_t *by = &e->by[r->state.rank % WORLD_RANKS];
     if (*by != 0)
         violate(w, "step %llu of epoch %llx is executed twice as rank %u",
