@@ -283,6 +283,30 @@ static void warn_if_unlike(struct cluster *c, const struct worker *w)
                log_quote("these two cannot share a group: " PLACEMENT_ALIKE));
 }
 
+/* A seat's process that was started again comes before the silence of the one before is long enough
+ * for a loss; with both of them counted a group too many would form. So the newer one waits for two
+ * heartbeats, and who has not spoken for as long then is lost. Two that live, and only share their
+ * name and ordinal, are two. */
+static void look_for_predecessor(struct cluster *c, struct worker *w)
+{
+    uint64_t silent_ns = 2ull * c->peers->config.heartbeat_ms * NS_PER_MS;
+    bool any = false;
+    for (struct worker *old = c->workers, *next; old && w->desc.ordinal >= 0; old = next) {
+        next = old->next;
+        if (old == w || old->desc.ordinal != w->desc.ordinal ||
+            strcmp(old->peer->node, w->peer->node) != 0 || old->joined_ns >= w->joined_ns)
+            continue;
+        if (c->now_ns - old->peer->heard_ns > silent_ns)
+            cluster_lose(c, old, "its process was started again");
+        else
+            any = true;
+    }
+    bool waits = any && c->now_ns - w->joined_ns <= silent_ns;
+    if (w->waits_for_predecessor && !waits)
+        c->place_dirty = true;
+    w->waits_for_predecessor = waits;
+}
+
 void cluster_on_hello(struct cluster *c, struct peer *peer, const struct msg_hello *h)
 {
     c->stirred = true;
@@ -316,10 +340,12 @@ void cluster_on_hello(struct cluster *c, struct peer *peer, const struct msg_hel
                log_quote(w->desc.device_name), epoch, (unsigned long long)i->step_received,
                (unsigned long long)i->step_executed);
     warn_if_unlike(c, w);
-    if (again)
+    if (again) {
         on_hello_again(c, w, i);
-    else
+    } else {
+        look_for_predecessor(c, w);
         take_reported_epoch(c, w, i);
+    }
     c->place_dirty = true;
 }
 
@@ -441,6 +467,8 @@ static void drain_tick(struct cluster *c, struct group *g)
 
 static void worker_tick(struct cluster *c, struct worker *w)
 {
+    if (w->waits_for_predecessor)
+        look_for_predecessor(c, w);
     if (w->load_permille != 0) { /* it answers when the shard is there: real ones take minutes */
         w->abort_since_ns = c->now_ns;
         if (c->now_ns - w->load_moved_ns >= c->config.load_stuck_ns)

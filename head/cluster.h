@@ -56,6 +56,8 @@ struct worker {
     struct gpu_state gpu;
     bool plan_unsent; /* the dispatcher's: the pending plan has not gone to this rank yet */
     bool draining, drain_wish, drain_told;
+    bool waits_for_predecessor; /* the seat's process before this one is there yet, as far as is
+                                   known */
     uint64_t joined_ns, free_since_ns, abort_since_ns, load_moved_ns;
     struct own_time own; /* what its steps take */
     struct worker_adapters adapters;

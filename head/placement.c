@@ -30,8 +30,8 @@ struct pick {
 
 static bool may_place_without(const struct cluster *c, const struct worker *w, uint64_t adapters)
 {
-    return worker_is_free(w) && !w->draining && !w->peer->suspect && w->peer->open &&
-           cluster_config_fits(c, w) && adapters_may_place_without(c, w, adapters);
+    return worker_is_free(w) && !w->waits_for_predecessor && !w->draining && !w->peer->suspect &&
+           w->peer->open && cluster_config_fits(c, w) && adapters_may_place_without(c, w, adapters);
 }
 
 bool placement_may_place(const struct cluster *c, const struct worker *w)
@@ -253,15 +253,35 @@ static bool has_failed(const struct pick *p, const struct worker *w)
     return false;
 }
 
-/* The best of the workers that are like this one, if there are enough. */
-static bool seat_any(struct pick *p, uint64_t group_id, struct worker *like)
+/* Ranks that groups of this kind lack, or are about to: they are whole again before there is
+ * another group. One that waits has had its choice. */
+static uint32_t count_lacking(const struct cluster *c, const struct worker *like)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->config.max_groups; i++) {
+        const struct group *g = c->groups[i];
+        bool is_like = false;
+        uint32_t n_present = 0;
+        for (uint32_t k = 0; g && k < g->world; k++) {
+            const struct worker *w = g->members[k];
+            n_present += w && !w->draining;
+            is_like = is_like || (w && placement_same_kind(w, like));
+        }
+        n += is_like ? c->world - n_present : 0;
+    }
+    return n;
+}
+
+/* The best of the workers that are like this one, if there are enough beside those that are
+ * spoken for. */
+static bool seat_any(struct pick *p, uint64_t group_id, struct worker *like, uint32_t n_spoken_for)
 {
     if (!placement_may_place(p->c, like) || has_failed(p, like))
         return false;
     memset(p->seats, 0, p->c->world * sizeof *p->seats);
     collect(p, like);
     keep_settled(p);
-    if (p->n_free < p->c->world) {
+    if (p->n_free < p->c->world + n_spoken_for) {
         p->failed[p->n_failed++] = like;
         return false;
     }
@@ -276,7 +296,7 @@ static bool try_group(struct pick *p, struct group *g)
 {
     bool found = seat_ideal(p, g->id);
     for (struct worker *w = p->c->workers; w && !found; w = w->next)
-        found = seat_any(p, g->id, w);
+        found = seat_any(p, g->id, w, 0);
     if (found)
         group_form(p->c, g, p->tp, p->seats);
     return found;
@@ -326,7 +346,7 @@ static bool try_new(struct pick *p)
         uint64_t id = w->desc.ordinal >= 0 ? (uint64_t)w->desc.ordinal / c->world : 0;
         while (group_find(c, id) || id_is_held(c, id))
             id++;
-        if (seat_ideal(p, id) || seat_any(p, id, w))
+        if (seat_ideal(p, id) || seat_any(p, id, w, count_lacking(c, w)))
             return form_new(p, id);
     }
     return false;

@@ -5,17 +5,18 @@ over at once) and what its kind needs beside. Everything random is in the schedu
 cut short and given back (--schedule) is the same run, as far as the machine allows."""
 import asyncio
 import itertools
+import json
 import random
 import signal
 import subprocess
 import sys
 import time
 
-from chaos_net import HOSTS, WIRE, address, run
+from chaos_net import ADMIN_PORT, HOSTS, WIRE, address, run
 
 BEGIN_S, CALM_S = 3.0, 8.0  # before the first fault; at the end, so that the last ones are healed inside the run
 # How often a kind is in the deck from which all are drawn before one comes again.
-DECK = {"kill_worker": 3, "kill_head": 2, "kill_gateway": 2, "kill_standby": 1, "formation": 2, "hang_short": 2, "hang_long": 2,
+DECK = {"kill_worker": 3, "kill_head": 2, "kill_gateway": 2, "kill_standby": 1, "formation": 2, "drain": 2, "hang_short": 2, "hang_long": 2,
         "partition": 2, "one_way": 2, "loss": 1, "delay": 1, "flap": 2, "clock": 1, "disk": 1, "redis_killed": 1, "redis_hangs": 1,
         "slow_readers": 1}
 
@@ -32,6 +33,8 @@ def draw(rng, kind, names):
         return {"on": some(kind[5:])}
     if kind == "formation":  # a group loses a rank, and the head dies while the next one is being formed
         return {"on": some("worker"), "then": "head", "after": span(0, 0.4)}
+    if kind == "drain":
+        return {"on": some("worker"), "for": span(1, 5)}
     if kind.startswith("hang_"):
         on = some(rng.choice(["worker", "worker", "head", "gateway"]))
         return {"on": on, "for": span(0.2, 0.8) if kind == "hang_short" else span(3, 6)}
@@ -142,6 +145,29 @@ class Hands:
         async def heal():
             if stopped.poll() is None:
                 stopped.send_signal(signal.SIGCONT)
+        return heal
+
+    async def do_drain(self, fault):
+        """As `cox drain NODE` and `cox undrain NODE`: what runs moves to another group, with its blocks where that pays."""
+        async def order(on):
+            name, status = await self.cluster.serving()
+            ordinal = int(fault["on"].removeprefix("worker"))
+            found = [w for w in (status or {}).get("workers", []) if w["ordinal"] == ordinal]
+            if not found:
+                return False
+            body = json.dumps({"worker": found[0]["instance"], "on": on})
+            host = dict(zip(self.cluster.heads, "ab"))[name]
+            return (await self.cluster.http(host, ADMIN_PORT, "/api/drain", body))[0] == 200
+
+        if not await order(True):
+            self.n_nobody += 1
+            return None
+
+        async def heal():  # a head that began meanwhile knows nothing of it, or was told nothing in time
+            for _ in range(100):
+                if not await self.cluster.draining(fault["on"]) or await order(False):
+                    return
+                await asyncio.sleep(0.2)
         return heal
 
     async def do_redis(self, fault):

@@ -166,11 +166,13 @@ class ChaosCluster:
             self.add("redis", "c", self.folder / "redis-server", "--port", REDIS_PORT, "--bind", address("c"), "--save", "", "--appendonly",
                      "no", "--protected-mode", "no", "--dir", self.hosts["c"].disk)
         lease = ["--redis", url, "--cluster-name", "chaos"] if self.two_heads else []
+        # Another TP is another order of sums: only the null device says the same then.
+        elastic = ["--elastic-tp"] if self.device == "null" else []
         for name, host in zip(self.heads, "ab"):
             self.add(name, host, BIN / "cox-head", "--host", address(host), "--port", HEAD_PORT, "--admin-host",
                      address(host), "--admin-port", ADMIN_PORT, "--admin-key-file", self.folder / "admin.key", *keys,
                      "--tp", 2, "--step-log", self.hosts[host].disk / f"{name}.steps", "--step-log-max-bytes", 4 << 20,
-                     *lease)
+                     *lease, *elastic, *(["--elastic-tp-wait", 2] if elastic else []))
         head = ["--head", ",".join(f"{address(h)}:{HEAD_PORT}" for _, h in zip(self.heads, "ab"))]
         for i, host in enumerate("bc"):
             self.add(f"gateway{i}", host, BIN / "cox-gateway", "--model", self.model, "--served-model-name", "m", *head,
@@ -179,7 +181,7 @@ class ChaosCluster:
         for i in range(self.n_workers):  # groups lie over two hosts; the fifth is a spare
             self.add(f"worker{i}", "abcab"[i % 5], BIN / "cox-worker", "--model", self.model, "--device", self.device,
                      "--served-model-name", "m", *head, *keys, "--tp", 2, "--ordinal", i, "--null-step-us", self.step_us,
-                     "--threads", 1, *([] if self.device == "null" else ["--kv-cache-dtype", "float32"]))
+                     "--threads", 1, *elastic, *([] if self.device == "null" else ["--kv-cache-dtype", "float32"]))
         for p in self.processes.values():
             self.start(p)
 
@@ -231,13 +233,14 @@ class ChaosCluster:
 
     # ---- what it says ------------------------------------------------------------------------------
 
-    async def http(self, host, port, path):
-        """(status, body); (0, "") when nobody answers within two seconds."""
+    async def http(self, host, port, path, said=""):
+        """(status, body), of a POST where there is something to send; (0, "") when nobody answers within two seconds."""
         async def ask():
             reader, writer = await asyncio.open_connection(address(host), port)
             try:
-                writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n"
-                             f"Authorization: Bearer {ADMIN_KEY if port == ADMIN_PORT else KEY}\r\n\r\n".encode())
+                writer.write(f"{'POST' if said else 'GET'} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n"
+                             f"Content-Type: application/json\r\nContent-Length: {len(said)}\r\n"
+                             f"Authorization: Bearer {ADMIN_KEY if port == ADMIN_PORT else KEY}\r\n\r\n{said}".encode())
                 answer = await reader.read(1 << 24)
                 while more := await reader.read(1 << 20):
                     answer += more
@@ -264,6 +267,11 @@ class ChaosCluster:
                 return name, json.loads(body[body.index("{"):body.rindex("}") + 1])
         return None, None
 
+    async def draining(self, name):
+        """Whether that worker is, or nobody can say."""
+        status = await self.status()
+        return status is None or any(w["draining"] for w in status["workers"] if f"worker{w['ordinal']}" == name)
+
     async def which(self, name):
         """`head` is the one that serves, `standby` the other; as they are called when that is not known."""
         found = (await self.serving())[0] if self.two_heads and name in self.heads else None
@@ -280,6 +288,8 @@ class ChaosCluster:
         ready = [g for g in s["groups"] if g.get("state", "ready") in ("ready", "serving", "running")]
         if not s["healthy"] or len(s["workers"]) != self.n_workers or len(ready) != self.n_workers // 2:
             return f"{len(s['workers'])} workers, groups {[g.get('state') for g in s['groups']]}, healthy {s['healthy']}"
+        if any(g["tp"] != g["whole_tp"] for g in ready):
+            return f"groups of {[g['tp'] for g in ready]} ranks"
         for host in "bc":
             if (await self.http(host, HTTP_PORT, "/health"))[0] != 200:
                 return f"the gateway on {host} does not serve"

@@ -168,6 +168,49 @@ static void a_lost_rank_waits_for_the_other_ones_aborted(void **state)
     fixture_free(f);
 }
 
+/* Rank 1 is dead and its process comes again before the silence is long enough for a loss: that is
+ * known within two heartbeats, and until then no group forms of the new one. */
+static void a_process_that_was_started_again_is_the_loss_of_the_one_before(void **state)
+{
+    static const struct {
+        const char *what, *node;
+        uint64_t silent_ms;
+        int32_t ordinal;
+        bool waits, lives, is_lost;
+    } cases[] = {{"silent for long", "n", 750, 1, .waits = true, .is_lost = true},
+                 {"silent for a moment", "n", 250, 1, .waits = true, .is_lost = true},
+                 {"two that live", "n", 250, 1, .waits = true, .lives = true},
+                 {"another ordinal", "n", 250, 2, .waits = false},
+                 {"of another node", "m", 250, 1, .waits = false},
+                 {"without an ordinal", "n", 250, -1, .waits = false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fixture *f = fixture_new(2);
+        uint32_t alive = 1u << 1 | 1u << 4 | (cases[i].lives ? 1u << 2 : 0);
+        form_pair(f);
+        beat(f, 2);
+        struct msg hello = worker_hello(300, 3);
+        say(f, 4, &hello); /* a spare */
+        wait_ms(f, cases[i].silent_ms, alive);
+        box_clear(f);
+        hello = worker_hello(200, cases[i].ordinal);
+        hello.hello.node = str_from(cases[i].node);
+        say(f, 3, &hello);
+        wait_ms(f, 400, alive | 1u << 3);
+        if ((box_find(f, 3, MSG_FORM) == NULL) != cases[i].waits)
+            fail_msg("%s: placed at once, or not", cases[i].what);
+        wait_ms(f, 350, alive | 1u << 3);
+        const struct msg *m = box_find(f, 1, MSG_ABORT);
+        if ((m != NULL) != cases[i].is_lost ||
+            (f->core->cluster.n_workers == 3) != cases[i].is_lost)
+            fail_msg("%s", cases[i].what);
+        if (m)
+            say(f, 1, &(struct msg){.type = MSG_ABORTED, .aborted = {m->abort_.term_epoch}});
+        wait_ms(f, 350, alive | 1u << 3);
+        assert_non_null(box_find(f, 3, MSG_FORM)); /* with the spare, or in its old seat */
+        fixture_free(f);
+    }
+}
+
 static void a_failed_join_backs_off_and_doubles(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -572,7 +615,7 @@ static void a_drained_rank_is_replaced_by_a_spare_at_once(void **state)
     assert_int_equal(head_core_drain_worker(f->core, 102, true, f->now), STATUS_OK);
     wait_ms(f, 200, 0x16);
     assert_int_equal(group0(f)->state, GROUP_READY); /* nobody could take its place */
-    struct msg spare = worker_hello(103, 1);
+    struct msg spare = worker_hello(103, 2);
     say(f, 3, &spare);
     wait_ms(f, 50, 0x1E);
     assert_int_equal(group0(f)->state, GROUP_ABORTING);
@@ -592,6 +635,7 @@ int main(void)
         cmocka_unit_test(impossible_sizes_are_refused),
         cmocka_unit_test(a_worker_that_is_in_no_group_changes_no_limit),
         cmocka_unit_test(a_lost_rank_waits_for_the_other_ones_aborted),
+        cmocka_unit_test(a_process_that_was_started_again_is_the_loss_of_the_one_before),
         cmocka_unit_test(a_failed_join_backs_off_and_doubles),
         cmocka_unit_test(a_formation_has_thirty_seconds),
         cmocka_unit_test(a_rank_that_loads_is_waited_for),

@@ -351,6 +351,27 @@ static void two_small_groups_become_a_whole_one(void **state)
 }
 
 /* Two ranks come and go: no more formations, up or down, than one in each wait. */
+/* Two that are free (their own group did not come back whole) would do for a group of their own:
+ * the one that lacks a rank comes first, and a spare is left. */
+static void a_small_group_comes_before_a_new_one(void **state)
+{
+    struct fixture *f = elastic_new(2);
+    join_workers(f, 1, 2);
+    obey(f);
+    leave(f, 2);
+    obey(f);
+    live_ms(f, 5250, 0x2);
+    expect_group(group0(f), 1, BLOCKS_OF_ONE);
+    join_workers(f, 4, 5); /* ordinals 3 and 4: no group's own two */
+    live_ms(f, 6000, 0x32);
+    assert_int_equal(f->core->n_live, 1);
+    expect_group(group0(f), 2, BLOCKS);
+    join_workers(f, 6, 6);
+    live_ms(f, 1000, 0x72);
+    assert_int_equal(f->core->n_live, 2); /* the spare has another one now */
+    fixture_free(f);
+}
+
 static void it_does_not_flap(void **state)
 {
     static const struct {
@@ -649,6 +670,7 @@ int main(void)
         cmocka_unit_test(whole_groups_come_first),
         cmocka_unit_test(it_is_whole_again_when_they_are_back),
         cmocka_unit_test(two_small_groups_become_a_whole_one),
+        cmocka_unit_test(a_small_group_comes_before_a_new_one),
         cmocka_unit_test(it_does_not_flap),
         cmocka_unit_test(trouble_of_a_shrunk_group_is_short),
         cmocka_unit_test(a_rank_that_reads_its_shard_is_waited_for),
