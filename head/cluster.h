@@ -89,6 +89,7 @@ struct group {
     uint64_t retry_at_ns, ready_ns, waiting_since_ns;
     uint64_t short_since_ns; /* when it was whole last, or begun */
     uint32_t n_failures;     /* in a row: back-off */
+    uint32_t most_tokens;    /* of a request, when it was whole last; 0: it never was. The core's */
     uint32_t n_recoveries, n_comm_id;
     uint32_t isa_level, max_model_len, vocab_size, n_kv_groups;
     uint32_t n_draft, draft_max_seqs;                 /* what every rank can, */

@@ -58,7 +58,7 @@ struct lane {
     uint64_t step_after_idle;
     uint32_t n_running, n_queued; /* as they count in the core's sums */
     uint32_t n_left;              /* sequences for which the last plan had no place */
-    uint32_t most_tokens;         /* of a request, in a group of fewer ranks; else UINT32_MAX */
+    uint32_t most_tokens;         /* of a request: what its KV cache holds */
     struct step_time time;
     uint32_t n_tokens[LANE_STEPS]; /* of the steps in flight, by step % LANE_STEPS */
     struct request_id suspect;     /* the last one that was placed here, and which of its */

@@ -151,8 +151,9 @@ void dispatch_on_ready(void *core, struct group *g)
         cluster_dissolve(&h->cluster, g, err.text, true);
         return;
     }
-    l->most_tokens =
-        elastic_is_shrunk(&h->cluster, g) ? scheduler_most_tokens(l->scheduler) : UINT32_MAX;
+    l->most_tokens = scheduler_most_tokens(l->scheduler);
+    if (!elastic_is_shrunk(&h->cluster, g))
+        g->most_tokens = l->most_tokens;
     step_log_group(h->config.step_log, g->index, g->id, g->epoch, &c);
     scheduler_reset(l->scheduler, g->epoch, ignore_request, NULL);
     l->group = g;

@@ -42,7 +42,8 @@ enum status key_watch_start(struct loop *l, const char *dir, struct authorized *
     w->fn = fn;
     w->ctx = ctx;
     snprintf(w->path, sizeof w->path, "%s/authorized", dir);
-    int fd = open(w->path, O_RDONLY | O_CLOEXEC); /* what is wrong with it says the next one */
+    int fd = open(w->path,
+                  O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* what is wrong with it says the next one */
     if (fd >= 0) {
         key_file_opened(&w->file, fd);
         close(fd);

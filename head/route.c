@@ -96,10 +96,14 @@ static bool has_suspect(const struct head_core *h, const struct lane *l)
 }
 
 /* What is longer than the model allows is cut to that first (router.c). */
+static bool is_room(const struct group *g, const struct request *r, uint32_t most_tokens)
+{
+    return (r->ids_cap < g->max_model_len ? r->ids_cap : g->max_model_len) <= most_tokens;
+}
+
 static bool has_room(const struct lane *l, const struct request *r)
 {
-    uint32_t most = l->group->max_model_len;
-    return (r->ids_cap < most ? r->ids_cap : most) <= l->most_tokens;
+    return is_room(l->group, r, l->most_tokens);
 }
 
 bool route_awaits_room(const struct head_core *h, const struct request *r)
@@ -109,6 +113,16 @@ bool route_awaits_room(const struct head_core *h, const struct request *r)
             return false;
     }
     return true;
+}
+
+bool route_may_have_room(const struct head_core *h, const struct request *r)
+{
+    for (uint32_t i = 0; i < h->config.cluster.max_groups; i++) {
+        const struct group *g = h->cluster.groups[i];
+        if (g && (g->most_tokens == 0 || is_room(g, r, g->most_tokens)))
+            return true;
+    }
+    return false;
 }
 
 static bool takes(const struct head_core *h, const struct lane *l, const struct request *r)

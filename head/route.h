@@ -18,8 +18,10 @@ struct route {
 
 /* NULL: none takes this one now. Sets r->n_hit. */
 struct lane *route_find(struct head_core *h, struct request *r);
-/* It fits into no group that serves, for they are shrunk: it waits for a whole one. */
+/* It fits into no group that serves. */
 bool route_awaits_room(const struct head_core *h, const struct request *r);
+/* Would it fit into a group that is there, be it ready or not, when that is whole? */
+bool route_may_have_room(const struct head_core *h, const struct request *r);
 /* Where a request that runs can go on at once; NULL: nowhere. any_role: prefill groups will do. */
 struct lane *route_find_move(struct head_core *h, const struct request *r, const struct lane *from,
                              bool any_role);

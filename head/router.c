@@ -213,6 +213,22 @@ static bool give_up(struct head_core *h, struct request *r)
     return true;
 }
 
+/* For all groups that serve. It waits while one that it would fit in is not ready, or was not yet;
+ * else it has ended. */
+static bool too_large(struct head_core *h, struct request *r)
+{
+    char text[160];
+    if (!route_awaits_room(h, r))
+        return false;
+    if (!fit_to_model(h, r, h->lanes[h->live[0]].group) || route_may_have_room(h, r))
+        return true;
+    snprintf(text, sizeof text,
+             "the request can grow to %u tokens, which is more than the KV cache holds",
+             r->ids_cap);
+    router_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
+    return true;
+}
+
 void router_place(struct head_core *h)
 {
     uint32_t n = h->n_held; /* what a full queue sends back comes to the end: not again this turn */
@@ -222,7 +238,7 @@ void router_place(struct head_core *h)
         next = r->next;
         if (!core_bind_adapter(h, r))
             continue; /* it waits for what is being loaded, or has ended */
-        if (give_up(h, r) || route_awaits_room(h, r))
+        if (give_up(h, r) || too_large(h, r))
             continue;
         struct lane *l = route_find(h, r);
         if (!l && request_is_suspect(r))

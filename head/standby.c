@@ -207,7 +207,8 @@ void standby_see_term(struct standby *s, uint64_t term)
 static void on_released(void *ctx)
 {
     struct standby *s = ctx;
-    s->o.on_released(s->o.ctx);
+    if (s->o.on_released) /* else it was waiting for the answer when we ended */
+        s->o.on_released(s->o.ctx);
 }
 
 bool standby_release(struct standby *s)

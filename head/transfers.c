@@ -364,13 +364,12 @@ static void go_on_copying(struct head_core *h, struct transfer *x)
         tell_all(h, x);
     if (!x->failed && late)
         fail(x, "timeout", STR("a rank does not answer"));
-    if (!late &&
-        !(side_is_quiet(&x->sides[0], x->failed) && side_is_quiet(&x->sides[1], x->failed)))
-        return;
-    if (x->failed) {
+    if (x->failed) { /* others need not wait until its ranks have found out */
         failed(h, x);
         return;
     }
+    if (!side_is_quiet(&x->sides[0], false) || !side_is_quiet(&x->sides[1], false))
+        return;
     learn_speed(t, x, h->now_ns);
     t->n_done++;
     t->n_bytes += x->n_bytes * x->sides[TRANSFER_TO].n_ranks;

@@ -78,13 +78,18 @@ static enum status read_text(const char *path, struct strbuf *out, struct error 
 {
     char chunk[4096];
     ssize_t n = -1;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would have it wait for ever */
     if (fd < 0)
         return error_set(err,
                          errno == ENOENT   ? STATUS_NOT_FOUND
                          : errno == EACCES ? STATUS_DENIED
                                            : STATUS_IO,
                          "%s: %s", path, strerror(errno));
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return error_set(err, STATUS_INVALID, "%s: not a regular file", path);
+    }
     while ((n = read(fd, chunk, sizeof chunk)) > 0 && strbuf_append(out, chunk, (size_t)n)) {
     }
     int e = errno;

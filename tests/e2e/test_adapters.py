@@ -151,18 +151,18 @@ def test_what_dies_under_streams(root, victims):
 def test_a_standby_takes_over_under_streams(root, tmp_path):
     """It has waited for longer than a new head is young, and has been told of no adapter."""
     with Redis(tmp_path) as redis, start(root, kind=partial(Pair, redis)) as c:
-        headers = {"Authorization": f"Bearer {KEY}"}
+        headers, ports = {"Authorization": f"Bearer {KEY}"}, c.admin_ports()  # before c looks at the other one
 
         def asked(name, path):
-            code, body = get(f"http://127.0.0.1:{c.admin_ports()[name]}{path}", headers=headers)
+            code, body = get(f"http://127.0.0.1:{ports[name]}{path}", headers=headers)
             return json.loads(body) if code == 200 else None
 
         def roles():
-            return {n: s["role"] for n, s in ((n, asked(n, "/api/status")) for n in c.admin_ports()) if s}
+            return {n: s["role"] for n, s in ((n, asked(n, "/api/status")) for n in ports) if s}
 
         wait_for("one serves and one waits", lambda: sorted(roles().values()) == ["serving", "standby"])
         old, new = sorted(roles(), key=roles().get)
-        c.admin_port = c.admin_ports()[old]
+        c.admin_port = ports[old]
         for name in NAMES[1:]:
             lora(c, "load", f"{name}={name}")
         held = states(c)
@@ -180,7 +180,7 @@ def test_a_standby_takes_over_under_streams(root, tmp_path):
             assert [ids(got) for got in run(c, bodies, strike)] == alone
             assert struck
             wait_for("the other one serves", lambda: asked(new, "/api/status")["role"] == "serving")
-            c.admin_port = c.admin_ports()[new]
+            c.admin_port = ports[new]
             wait_for("it has them", lambda: states(c) == held == {"every": "ready", "some": "ready"})
             check(c)
         finally:

@@ -216,6 +216,18 @@ def test_redis_and_the_serving_head_die_together(heads, redis):
     assert sorted([a.role(), b.role()]) == ["serving", "standby"]
 
 
+def test_a_head_may_end_while_redis_stands_still(heads, redis):
+    """It gives the lease back, and ends before there is an answer."""
+    a, b = heads
+    redis.process.send_signal(signal.SIGSTOP)
+    try:
+        a.process.send_signal(signal.SIGTERM)
+        assert a.process.wait(10 * SLOW) == 0
+    finally:
+        redis.process.send_signal(signal.SIGCONT)
+    wait_for("the other one serves", lambda: b.role() == "serving")
+
+
 def test_a_head_that_stood_still_steps_down(heads, redis):
     a, b = heads
     term = a.term()

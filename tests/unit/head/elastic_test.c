@@ -570,6 +570,50 @@ static void what_does_not_fit_goes_to_a_whole_group(void **state)
 
 /* ---- a new head ---- */
 
+/* Hosts have as much memory as they have: one group may hold what another one can not, and what it
+ * holds is not refused because it is away for a moment. */
+static void groups_of_different_sizes(void **state)
+{
+    static const struct kv_group little = {.block_tokens = 16, .n_blocks = 4};
+    struct fixture *f = elastic_new(2);
+    f->core->cluster.config.elastic_tp = false;
+    for (uint8_t i = 1; i <= 4; i++) {
+        struct msg m = elastic_hello(f, i);
+        if (i <= 2)
+            m.hello.worker.kv_groups = &little;
+        m.hello.worker.n_elastic = 0;
+        say(f, i, &m);
+    }
+    say_gateway_hello(f, GATEWAY, 9);
+    obey(f);
+    assert_int_equal(f->core->n_live, 2);
+    for (uint64_t k = 1; k <= 3; k++) {
+        submit(f, k, 200, 0);
+        assert_int_equal(request_of(f, k)->i_group, 1);
+    }
+    leave(f, 4);
+    obey(f);
+    live_ms(f, 250, 0x8E);
+    for (uint64_t k = 1; k <= 3; k++)
+        assert_true(!runs(f, k) && request_of(f, k)->finish == FINISH_NONE);
+    submit(f, 4, 20, 0);
+    assert_int_equal(request_of(f, 4)->i_group, 0); /* nobody stands in its way */
+    join_workers(f, 4, 4);
+    obey(f);
+    live_ms(f, 500, 0x9E);
+    for (uint64_t k = 1; k <= 3; k++)
+        assert_int_equal(request_of(f, k)->i_group, 1);
+    f->core->cluster.groups[1]->most_tokens = 64; /* as if nobody had ever held more */
+    box_clear(f);
+    leave(f, 4);
+    obey(f);
+    submit(f, 5, 200, 0);
+    const struct msg *t = box_find(f, GATEWAY, MSG_TOKENS);
+    assert_non_null(t);
+    assert_int_equal(t->tokens.items[0].finish, FINISH_ERROR);
+    fixture_free(f);
+}
+
 static void say_held(struct fixture *f, uint8_t conn, uint32_t rank, uint32_t group_tp)
 {
     struct msg m = elastic_hello(f, conn);
@@ -677,6 +721,7 @@ int main(void)
         cmocka_unit_test(stages_stay),
         cmocka_unit_test(what_does_not_fit_waits_for_the_whole),
         cmocka_unit_test(what_does_not_fit_goes_to_a_whole_group),
+        cmocka_unit_test(groups_of_different_sizes),
         cmocka_unit_test(a_shrunk_group_is_adopted),
         cmocka_unit_test(others_are_not),
         cmocka_unit_test(what_is_left_of_an_old_group_is_one),

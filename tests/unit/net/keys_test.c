@@ -155,6 +155,18 @@ static void test_wrong_files_are_named(void **state)
     assert_int_equal(keys_make_dir("", &err), STATUS_INVALID);
 }
 
+/* It would have its reader wait for a writer, and the head's loop with it. */
+static void test_a_fifo_is_no_file(void **state)
+{
+    struct authorized a = {0};
+    struct error err = {0};
+    assert_int_equal(mkfifo(at("fifo"), 0600), 0);
+    assert_int_equal(authorized_load(at("fifo"), &a, &err), STATUS_INVALID);
+    assert_non_null(strstr(err.text, "not a regular file"));
+    authorized_fini(&a);
+    unlink(at("fifo"));
+}
+
 static void test_authorized_lines(void **state)
 {
     static const char key[] = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7";
@@ -302,6 +314,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_folder_is_made_once, make_temp, drop_temp),
         cmocka_unit_test_setup_teardown(test_a_key_is_rotated_and_retired, make_temp, drop_temp),
         cmocka_unit_test_setup_teardown(test_wrong_files_are_named, make_temp, drop_temp),
+        cmocka_unit_test_setup_teardown(test_a_fifo_is_no_file, make_temp, drop_temp),
         cmocka_unit_test_setup_teardown(test_authorized_lines, make_temp, drop_temp),
         cmocka_unit_test(test_join_token),
         cmocka_unit_test(test_join_token_of_several_heads),
