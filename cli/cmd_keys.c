@@ -144,8 +144,14 @@ static int run(const struct command_line *line, int argc, char **argv, bool toke
     int code;
     if (command_parse(line, argc, argv, &o, &res, &code)) {
         enum status s = STATUS_OK;
-        if (o.reload)
+        bool reloads = o.reload && !o.rotate && !o.retire;
+        if (reloads)
             s = reload(&o, &err);
+        else if (o.reload)
+            s = error_set(
+                &err, STATUS_INVALID,
+                "--reload tells a head to read its own folder again, and goes with neither "
+                "--rotate nor --retire: one after the other");
         else if (!o.keys_dir)
             s = error_set(&err, STATUS_INVALID, "--keys-dir DIR: which folder?");
         else if (o.rotate || o.retire)
@@ -154,7 +160,7 @@ static int run(const struct command_line *line, int argc, char **argv, bool toke
             s = token ? make_token(&o, text, sizeof text, &err) : keys_make_dir(o.keys_dir, &err);
         if (s != STATUS_OK) {
             fprintf(stderr, "cox %s: %s\n", argv[0], err.text);
-            code = s == STATUS_INVALID && !o.reload ? EXIT_USAGE : EXIT_FAILED;
+            code = s == STATUS_INVALID && !reloads ? EXIT_USAGE : EXIT_FAILED;
         } else if (token) {
             printf("%s\n", text);
         } else if (!o.rotate && !o.retire && !o.reload) {

@@ -230,6 +230,7 @@ def test_rotate_says_what_is_wrong(tmp_path):
     with Processes(tmp_path) as c:
         assert "there are head, worker, gateway and operator" in keys(c, "--rotate", "king", code=2)
         assert "one at a time" in keys(c, "--rotate", "head", "--retire", "head", code=2)
+        assert "one after the other" in keys(c, "--reload", "--rotate", "head", code=2)
         assert "none to retire" in keys(c, "--retire", "worker", code=1)
         keys(c, "--rotate", "worker")
         assert "--retire worker" in keys(c, "--rotate", "worker", code=1)

@@ -377,13 +377,11 @@ static void trickle(struct fixture *f)
     char byte = '\0', head[] = "\x16\x03\x01\x10\x00\x01\x00\x0f\xfc\x03\x03";
     for (size_t i = 0; i < 5000; i++) {
         byte = head[i < sizeof head - 1 ? i : sizeof head - 1]; /* then zeroes */
-        if (send(fd, &byte, 1, MSG_NOSIGNAL) != 1)
-            break;
+        f->end = send(fd, &byte, 1, MSG_NOSIGNAL) != 1; /* reset: what came last was not read */
         usleep(5000);
-        if (recv(fd, &byte, 1, MSG_DONTWAIT) == 0) {
-            f->end = 1;
+        f->end = f->end || recv(fd, &byte, 1, MSG_DONTWAIT) == 0;
+        if (f->end)
             break;
-        }
     }
     close(fd);
 }
