@@ -472,7 +472,7 @@ void step_log_import(struct step_log *l, uint32_t i_group, const struct request 
 {
     if (!l || l->ended)
         return;
-    uint8_t *p = put_event(l, i_group, STEP_LOG_IMPORT, 2 * V + request_bytes(r));
+    uint8_t *p = put_event(l, i_group, STEP_LOG_IMPORT, 2 * (size_t)V + request_bytes(r));
     p = step_log_put_varint(p, id);
     p = step_log_put_varint(p, n_tokens);
     end_event(l, put_request(p, r));

@@ -85,17 +85,17 @@ static bool consider(struct head_core *h, struct lane *from, struct request *r)
     uint32_t n_there = scheduler_cached_tokens(to->scheduler, r);
     bool copies = n_tokens > 0 && can_copy(from, to);
     bool soon = !is_worth_copying(h, to, n_tokens > n_there ? n_tokens - n_there : 0);
-    if (copies && soon)
+    bool recomputes = copies ? soon || (drains && r->n_moves_failed > 0) : drains;
+    if (recomputes) {
         transfer_begin_recompute(h, r, from, to);
-    else if (copies && !(drains && r->n_moves_failed > 0)) {
+    } else if (copies) {
         if (from->transfer || to->transfer)
             return false;
         if (!transfer_begin_copy(h, r, from, to, n_tokens))
             put_off(h, r, drains);
-    } else if (drains)
-        transfer_begin_recompute(h, r, from, to);
-    else
+    } else {
         put_off(h, r, false);
+    }
     return true;
 }
 
