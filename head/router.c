@@ -161,9 +161,17 @@ static bool fit_to_model(struct head_core *h, struct request *r, const struct gr
     return true;
 }
 
-static void place(struct head_core *h, struct request *r, struct lane *l)
+static void refuse_too_large(struct head_core *h, struct request *r)
 {
     char text[160];
+    snprintf(text, sizeof text,
+             "the request can grow to %u tokens, which is more than the KV cache holds",
+             r->ids_cap);
+    router_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
+}
+
+static void place(struct head_core *h, struct request *r, struct lane *l)
+{
     if (!fit_to_model(h, r, l->group))
         return;
     unhold(h, r);
@@ -177,12 +185,8 @@ static void place(struct head_core *h, struct request *r, struct lane *l)
     }
     step_log_refused(h->config.step_log, l->group->index, s);
     router_hold(h, r);
-    if (s == STATUS_NO_MEMORY && !elastic_is_shrunk(&h->cluster, l->group)) {
-        snprintf(text, sizeof text,
-                 "the request can grow to %u tokens, which is more than the KV cache holds",
-                 r->ids_cap);
-        router_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
-    }
+    if (s == STATUS_NO_MEMORY && !elastic_is_shrunk(&h->cluster, l->group))
+        refuse_too_large(h, r);
 }
 
 bool router_move(struct head_core *h, struct request *r, struct lane *to)
@@ -217,15 +221,11 @@ static bool give_up(struct head_core *h, struct request *r)
  * else it has ended. */
 static bool too_large(struct head_core *h, struct request *r)
 {
-    char text[160];
     if (!route_awaits_room(h, r))
         return false;
     if (!fit_to_model(h, r, h->lanes[h->live[0]].group) || route_may_have_room(h, r))
         return true;
-    snprintf(text, sizeof text,
-             "the request can grow to %u tokens, which is more than the KV cache holds",
-             r->ids_cap);
-    router_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
+    refuse_too_large(h, r);
     return true;
 }
 
