@@ -143,20 +143,37 @@ async def time_back(client, url, model, at):
     return float("inf")
 
 
+class Slot:
+    """One stream after the other until the kill, so that whatever a server's speed is, one is open then."""
+
+    def __init__(self):
+        self.is_open = False
+
+    async def run(self, client, url, model, i, begun, killed):
+        """True: the stream that was open at the kill, if one was, had all of its tokens."""
+        whole = True
+        while whole and not killed.is_set():
+            self.is_open = True
+            whole = await stream(client, url, model, i, begun)
+            self.is_open = False
+        return whole
+
+
 async def one_round(server, url):
     model = httpx.get(url + "/v1/models", timeout=30).json()["data"][0]["id"]
     async with httpx.AsyncClient(timeout=GIVE_UP_S) as client:
         await client.post(url + "/v1/completions", json={"model": model, "prompt": "warm", "max_tokens": 8})
-        begun = set()
-        streams = [asyncio.create_task(stream(client, url, model, i, begun)) for i in range(N_STREAMS)]
+        begun, killed, slots = set(), asyncio.Event(), [Slot() for _ in range(N_STREAMS)]
+        tasks = [asyncio.create_task(s.run(client, url, model, i, begun, killed)) for i, s in enumerate(slots)]
         while len(begun) < N_STREAMS:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.5)
-        n_open = sum(not s.done() for s in streams)
+        killed.set()
+        n_open = sum(s.is_open for s in slots)
         os.kill(server.victim(), signal.SIGKILL)
         at = time.monotonic()
         back = await time_back(client, url, model, at)
-        return n_open, sum(not whole for whole in await asyncio.gather(*streams)), back
+        return n_open, sum(not whole for whole in await asyncio.gather(*tasks)), back
 
 
 def judge(name, rounds):

@@ -13,29 +13,76 @@ static enum status read_key(const char *path, char *out, size_t size, struct err
 {
     FILE *f = fopen(path, "re");
     if (!f)
-        return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+        return error_set(err, STATUS_IO, "%s: %s (--admin-key-file, COX_ADMIN_KEY_FILE)", path,
+                         strerror(errno));
     bool got = fgets(out, (int)size, f) != NULL;
     fclose(f);
-    if (!got)
-        return error_set(err, STATUS_INVALID, "%s holds no key", path);
-    out[strcspn(out, "\r\n \t")] = '\0';
+    if (got)
+        out[strcspn(out, "\r\n \t")] = '\0';
+    if (!got || !out[0])
+        return error_set(err, STATUS_INVALID,
+                         "%s holds no key (--admin-key-file, COX_ADMIN_KEY_FILE)", path);
     return STATUS_OK;
 }
 
-static enum status judge(int code, const char *url, json_t *answer, struct error *err)
+/* What is to be done about a key that was not taken, by where it came from. */
+static enum status refuse(const struct admin_access *o, const char *url, struct error *err)
 {
-    if (code == 401 || code == 403)
-        return error_set(
-            err, STATUS_DENIED,
-            "%s wants the admin key: --admin-key-file FILE or COX_ADMIN_KEY; or is that a "
-            "gateway, not the head's admin port (--admin-port)?",
-            url);
+    static const char gateway[] =
+        "or is that a gateway, not the head's admin port (--address, the head's --admin-port)?";
+    if (o->admin_key)
+        return error_set(err, STATUS_DENIED,
+                         "%s does not take this admin key (--admin-key, COX_ADMIN_KEY): it has to "
+                         "be the one in the file that the head was given as --admin-key-file; %s",
+                         url, gateway);
+    if (o->admin_key_file)
+        return error_set(err, STATUS_DENIED,
+                         "%s does not take the admin key in %.200s (--admin-key-file, "
+                         "COX_ADMIN_KEY_FILE): give the file that the head was given; %s",
+                         url, o->admin_key_file, gateway);
+    return error_set(err, STATUS_DENIED,
+                     "%s wants the admin key: give the file that the head was given, as "
+                     "--admin-key-file FILE or COX_ADMIN_KEY_FILE, or the key itself as "
+                     "COX_ADMIN_KEY; %s",
+                     url, gateway);
+}
+
+static enum status status_of(int code)
+{
+    switch (code) {
+    case 400:
+        return STATUS_INVALID;
+    case 403:
+        return STATUS_DENIED;
+    case 404:
+        return STATUS_NOT_FOUND;
+    case 409:
+        return STATUS_EXISTS;
+    default:
+        return STATUS_PROTOCOL;
+    }
+}
+
+/* The answer's own words first: they say what to do. It goes to a terminal, and it may have names
+ * of whoever joined. */
+static enum status judge(const struct admin_access *o, int code, const char *url, json_t *answer,
+                         struct error *err)
+{
     if (code >= 200 && code < 300)
         return STATUS_OK;
+    if (code == 401)
+        return refuse(o, url, err);
     const json_t *e = json_object_get(answer, "error");
     const char *text = json_string_value(json_is_object(e) ? json_object_get(e, "message") : e);
-    return error_set(err, STATUS_INVALID, "%s answered %d%s%s", url, code, text ? ": " : "",
-                     text ? text : "");
+    enum status s = status_of(code);
+    if (text && text[0])
+        (void)error_set(err, s, "%.400s (%.90s answered %d)", text, url, code);
+    else
+        (void)error_set(err, s, "%.400s answered %d", url, code);
+    for (char *c = err->text; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7F)
+            *c = '?';
+    return s;
 }
 
 enum status admin_call(const struct admin_access *o, const char *method, const char *path,
@@ -67,7 +114,7 @@ enum status admin_call(const struct admin_access *o, const char *method, const c
     json_error_t je;
     json_t *answer = json_loadb(text.ptr ? text.ptr : "", text.len, JSON_REJECT_DUPLICATES, &je);
     strbuf_fini(&text);
-    s = judge(code, url, answer, err);
+    s = judge(o, code, url, answer, err);
     if (s == STATUS_OK && !json_is_object(answer))
         s = error_set(err, STATUS_PROTOCOL, "%s does not answer with a JSON object: %s", url,
                       je.text);

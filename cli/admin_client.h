@@ -13,11 +13,13 @@
          .offset = offsetof(struct admin_access, admin_key),                                       \
          .help = "key of the admin API (better: COX_ADMIN_KEY)",                                   \
          .secret = true},                                                                          \
-        OPT_STRING(admin_access, admin_key_file, "admin-key-file", NULL, "file with that key")
+        OPT_STRING(admin_access, admin_key_file, "admin-key-file", NULL,                           \
+                   "file with that key, as the head has it (COX_ADMIN_KEY_FILE)")
 
-/* STATUS_IO, STATUS_TIMEOUT: nobody answers there. STATUS_DENIED: the key. STATUS_PROTOCOL: an
- * answer that is no JSON object. Else the answer's own error text. *owned_answer is the caller's.
- */
+/* STATUS_IO, STATUS_TIMEOUT: nobody answers there. STATUS_DENIED: the key, or this way of asking.
+ * STATUS_INVALID: 400, or what was given here; STATUS_NOT_FOUND, STATUS_EXISTS: 404, 409; each with
+ * the answer's own words. STATUS_PROTOCOL: any other code, or no JSON object. *owned_answer is the
+ * caller's. */
 MUST_USE enum status admin_call(const struct admin_access *o, const char *method, const char *path,
                                 const char *body, json_t **owned_answer, struct error *err);
 /* A line on stderr when the head that answers only waits: what it knows is little, and who serves.

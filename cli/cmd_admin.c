@@ -33,6 +33,9 @@ const struct option_spec drain_specs[] = {
 };
 const size_t drain_n_specs = sizeof drain_specs / sizeof drain_specs[0];
 
+const struct option_spec undrain_specs[] = {ADMIN_ROWS};
+const size_t undrain_n_specs = sizeof undrain_specs / sizeof undrain_specs[0];
+
 const struct option_spec debug_specs[] = {ADMIN_ROWS};
 const size_t debug_n_specs = sizeof debug_specs / sizeof debug_specs[0];
 
@@ -62,7 +65,7 @@ static int show_status(const struct admin_access *o)
         if (!strstr(text, o->address))
             (void)error_set(&err, s, "%s: %.400s", o->address, text);
         (void)fail("status", s, &err);
-        if (s == STATUS_INVALID || s == STATUS_PROTOCOL)
+        if (s == STATUS_INVALID || s == STATUS_NOT_FOUND || s == STATUS_PROTOCOL)
             fprintf(stderr, "cox status: is that the head's admin port (--admin-port)?\n");
         return EXIT_UNREACHABLE; /* whatever answered, it is no head of ours */
     }
@@ -167,39 +170,63 @@ int cmd_events(int argc, char **argv)
     return code;
 }
 
-int cmd_drain(int argc, char **argv)
+/* Exit codes: 2 as well for a name that is several workers', or nobody's kind of name. */
+static int drain(const char *command, const struct admin_access *o, const char *worker)
+{
+    struct error err = {0};
+    json_t *answer = NULL;
+    if (!worker || !worker[0]) {
+        fprintf(stderr,
+                "cox %s: which worker? Its 16 hex digits, its node (of a pod that is the pod's "
+                "name) or its ordinal, as `cox status` shows them, or all\n",
+                command);
+        return EXIT_USAGE;
+    }
+    json_t *ask = json_pack("{s:s,s:b}", "worker", worker, "on", o->undo ? 0 : 1);
+    char *body = ask ? json_dumps(ask, JSON_COMPACT) : NULL;
+    enum status s = body ? admin_call(o, "POST", "/api/drain", body, &answer, &err)
+                         : error_set(&err, STATUS_INVALID, "the name is not UTF-8");
+    free(body);
+    json_decref(ask);
+    if (s != STATUS_OK) {
+        int code = fail(command, s, &err);
+        return s == STATUS_INVALID ? EXIT_USAGE : code;
+    }
+    print_json(answer, JSON_COMPACT);
+    json_decref(answer);
+    return EXIT_FINE;
+}
+
+/* Of drain and undrain, which is `drain --undo`. */
+static int run_drain(int argc, char **argv, const struct command_line *line, bool undo)
 {
     struct admin_access o = {0};
     struct config_result res;
-    struct error err = {0};
     int code;
+    if (command_parse(line, argc, argv, &o, &res, &code)) {
+        o.undo = o.undo || undo;
+        code = drain(argv[0], &o, res.positional.n_items > 0 ? res.positional.items[0] : NULL);
+    }
+    config_fini(&res);
+    return code;
+}
+
+int cmd_drain(int argc, char **argv)
+{
     const struct command_line line = {.usage = "cox drain WORKER|all [OPTION...]",
                                       .specs = drain_specs,
                                       .n_specs = drain_n_specs,
                                       .max_positional = 1};
-    if (command_parse(&line, argc, argv, &o, &res, &code)) {
-        if (res.positional.n_items == 0) {
-            fprintf(stderr, "cox drain: which worker? Its 16 digits from `cox status`, or all\n");
-            code = EXIT_USAGE;
-        } else {
-            json_t *answer = NULL;
-            json_t *ask =
-                json_pack("{s:s,s:b}", "worker", res.positional.items[0], "on", o.undo ? 0 : 1);
-            char *body = ask ? json_dumps(ask, JSON_COMPACT) : NULL;
-            enum status s = body ? admin_call(&o, "POST", "/api/drain", body, &answer, &err)
-                                 : error_set(&err, STATUS_INVALID, "the name is not UTF-8");
-            if (s == STATUS_OK) {
-                print_json(answer, JSON_COMPACT);
-                json_decref(answer);
-            } else {
-                code = fail("drain", s, &err);
-            }
-            free(body);
-            json_decref(ask);
-        }
-    }
-    config_fini(&res);
-    return code;
+    return run_drain(argc, argv, &line, false);
+}
+
+int cmd_undrain(int argc, char **argv)
+{
+    const struct command_line line = {.usage = "cox undrain WORKER|all [OPTION...]",
+                                      .specs = undrain_specs,
+                                      .n_specs = undrain_n_specs,
+                                      .max_positional = 1};
+    return run_drain(argc, argv, &line, true);
 }
 
 int cmd_debug(int argc, char **argv)

@@ -29,6 +29,14 @@ const struct option_spec join_token_specs[] = {
 };
 const size_t join_token_n_specs = sizeof join_token_specs / sizeof join_token_specs[0];
 
+static bool is_missing(const char *dir, const char *name)
+{
+    char path[4096];
+    int n = snprintf(path, sizeof path, "%s/%s", dir, name);
+    return n > 0 && (size_t)n < sizeof path && access(path, F_OK) != 0;
+}
+
+/* A folder that has what a token needs is only read: it may be a Secret's. */
 static enum status make_token(const struct keys_options *o, char *out, size_t size,
                               struct error *err)
 {
@@ -38,15 +46,15 @@ static enum status make_token(const struct keys_options *o, char *out, size_t si
     if (n_head >= sizeof t.head)
         return error_set(err, STATUS_INVALID, "--head is too long");
     memcpy(t.head, o->head, n_head + 1);
-    char head_key[4096];
-    int n = snprintf(head_key, sizeof head_key, "%s/head.pub", o->keys_dir);
-    bool fresh = n > 0 && (size_t)n < sizeof head_key && access(head_key, F_OK) != 0;
-    TRY(keys_make_dir(o->keys_dir, err));
-    if (fresh) /* on stderr: a mistyped folder would otherwise look like a good token */
-        fprintf(stderr,
-                "cox join-token: made new keys in %s: only a head started with --keys-dir %s "
-                "takes this token\n",
-                o->keys_dir, o->keys_dir);
+    if (is_missing(o->keys_dir, "head.pub") || is_missing(o->keys_dir, "worker.key")) {
+        bool fresh = is_missing(o->keys_dir, "head.pub");
+        TRY(keys_make_dir(o->keys_dir, err));
+        if (fresh) /* on stderr: a mistyped folder would otherwise look like a good token */
+            fprintf(stderr,
+                    "cox join-token: made new keys in %s: only a head started with --keys-dir %s "
+                    "takes this token\n",
+                    o->keys_dir, o->keys_dir);
+    }
     struct public_keys of_head;
     TRY(keys_load_publics(o->keys_dir, ROLE_HEAD, &of_head, err));
     memcpy(t.head_public_key, of_head.keys[0], sizeof t.head_public_key);

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/command.h"
@@ -171,14 +170,6 @@ static enum status find_bin_dir(char *out, size_t size, struct error *err)
     return STATUS_OK;
 }
 
-/* ORG/NAME, as Hugging Face's hub names its models. */
-static bool looks_like_hub_id(const char *model)
-{
-    const char *slash = strchr(model, '/');
-    return slash && slash != model && slash[1] && !strchr(slash + 1, '/') && model[0] != '.' &&
-           model[0] != '~';
-}
-
 /* A model that is not there, none at all, or one that is not supported is said at once and once,
  * before any process says it; what its tensors are is the workers' business. */
 static enum status check_model(const struct up_options *o, const char *model, const char **family,
@@ -186,15 +177,6 @@ static enum status check_model(const struct up_options *o, const char *model, co
 {
     char cache_dir[PATH_BYTES];
     struct model_info info;
-    struct stat st;
-    if (strcmp(model, "null") != 0 && strcmp(model, "demo") != 0 && stat(model, &st) != 0)
-        return error_set(
-            err, STATUS_NOT_FOUND,
-            "model \"%s\": %s; MODEL is null, demo, a GGUF file or a model folder%s%s%s", model,
-            strerror(errno),
-            looks_like_hub_id(model) ? "; nothing is fetched from the hub: `hf download " : "",
-            looks_like_hub_id(model) ? model : "",
-            looks_like_hub_id(model) ? " --local-dir DIR` first, then `cox up DIR`" : "");
     if (o->cache_dir)
         snprintf(cache_dir, sizeof cache_dir, "%s", o->cache_dir);
     else
@@ -235,12 +217,11 @@ static enum status check_machine(struct up *u, struct error *err)
     }
     for (uint32_t i = 0; i < u->plan.n_children; i++) {
         const struct up_child *c = &u->plan.children[i];
-        if (c->port)
-            TRY(preflight_port(c->host, c->port, c->name, c->port_flag, err));
-        char admin[64];
-        snprintf(admin, sizeof admin, "%s's admin API", c->name);
-        if (c->admin_port)
-            TRY(preflight_port(c->admin_host, c->admin_port, admin, c->admin_flag, err));
+        for (uint32_t k = 0; k < c->n_listeners; k++) {
+            const struct up_listener *l = &c->listeners[k];
+            if (l->host)
+                TRY(preflight_port(l->host, l->port, l->what, l->flag, err));
+        }
     }
     return STATUS_OK;
 }
@@ -308,6 +289,7 @@ static enum status run(struct up *u, struct error *err)
     const struct supervisor_options so = {.loop = u->loop,
                                           .plan = &u->plan,
                                           .pids_file = u->o.print_pids,
+                                          .drain_role = UP_GATEWAY,
                                           .drain_ms = (uint32_t)(u->o.shutdown_timeout_s * 1000),
                                           .color = color};
     enum status s = supervisor_start(&so, &u->supervisor, err);
@@ -404,8 +386,8 @@ int cmd_up(int argc, char **argv)
     if ((!by_sagemaker || own_argv) && command_parse(&line, argc, argv, &u->o, &res, &code)) {
         if (res.positional.n_items == 0) {
             fprintf(stderr,
-                    "cox %s: which model? usage: %s; MODEL is null, demo, a GGUF file or a "
-                    "model folder\n",
+                    "cox %s: which model? usage: %s; MODEL is null, demo, a GGUF file, a "
+                    "model folder, or what `cox pull` has fetched\n",
                     argv[0], line.usage);
             code = EXIT_USAGE;
         } else {

@@ -324,8 +324,16 @@ int cmd_completion(int argc, char **argv)
 int cmd_flags(int argc, char **argv)
 {
     struct strbuf b;
+    bool json = argc == 2 && strcmp(argv[1], "--json") == 0;
+    if (argc > 1 && !json) {
+        fprintf(stderr, "usage: cox flags [--json]\n");
+        return EXIT_USAGE;
+    }
     strbuf_init(&b, 0);
-    flags_write_markdown(&b);
+    if (json)
+        flags_write_json(&b);
+    else
+        flags_write_markdown(&b);
     int code = print(&b);
     strbuf_fini(&b);
     return code;

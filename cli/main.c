@@ -3,10 +3,12 @@
 
 #include "cli/command.h"
 #include "common/base/crash.h"
+#include "common/base/first_process.h"
 
 int main(int argc, char **argv)
 {
     crash_install();
+    first_process_install();
     if (argc < 2) {
         char help[] = "help";
         (void)cmd_help(1, (char *[]){help, NULL});

@@ -180,6 +180,13 @@ static void render_gpus(const json_t *s, struct strbuf *b)
     }
 }
 
+/* "-": it has none. */
+static void number_or_none(const json_t *o, const char *key, char *out, size_t size)
+{
+    bool has = json_is_number(json_object_get(o, key));
+    snprintf(out, size, has ? "%lld" : "-", integer(o, key));
+}
+
 static void render_groups(const json_t *s, struct strbuf *b)
 {
     const json_t *o;
@@ -203,18 +210,17 @@ static void render_groups(const json_t *s, struct strbuf *b)
                       integer(o, "running"), integer(o, "waiting"), blocks, integer(o, "steps"),
                       integer(o, "recoveries"));
     }
-    strbuf_printf(b, "\n%-16s %-13s %-5s %-5s %-5s %-6s %-20s %8s\n", "worker", "state", "group",
-                  "stage", "rank", "device", "node", "seen");
+    strbuf_printf(b, "\n%-16s %-13s %-5s %-5s %-5s %-7s %-6s %-20s %8s\n", "worker", "state",
+                  "group", "stage", "rank", "ordinal", "device", "node", "seen");
     json_array_foreach(json_object_get(s, "workers"), i, o)
     {
-        char group[24], state[40];
-        bool placed = json_is_number(json_object_get(o, "group"));
-        snprintf(group, sizeof group, "%lld", integer(o, "group"));
+        char group[24], ordinal[24], state[40];
+        number_or_none(o, "group", group, sizeof group);
+        number_or_none(o, "ordinal", ordinal, sizeof ordinal);
         state_text(o, state, sizeof state);
-        strbuf_printf(b, "%-16s %-13s %-5s %-5lld %-5lld %-6s %-20s %5lld ms\n",
-                      text(o, "instance"), state, placed ? group : "-", integer(o, "stage"),
-                      integer(o, "rank"), text(o, "device"), text(o, "node"),
-                      integer(o, "last_seen_ms"));
+        strbuf_printf(b, "%-16s %-13s %-5s %-5lld %-5lld %-7s %-6s %-20s %5lld ms\n",
+                      text(o, "instance"), state, group, integer(o, "stage"), integer(o, "rank"),
+                      ordinal, text(o, "device"), text(o, "node"), integer(o, "last_seen_ms"));
     }
     render_gpus(s, b);
     strbuf_printf(b, "\n%-16s %-20s %8s %8s\n", "gateway", "node", "requests", "seen");

@@ -37,7 +37,7 @@ struct supervisor {
     struct supervisor_options o;
     struct child *children;
     uint32_t n_alive;
-    /* draining: the gateways end their requests; nobody else stops yet, and who dies comes back */
+    /* draining: the drain_role ends its work; nobody else stops yet, and who dies comes back */
     bool stopping, draining;
     struct loop_timer *stop_timer;
     int stop_step;
@@ -231,12 +231,12 @@ static void on_exit_of(void *ctx, struct loop_child *process, int64_t status, in
     c->process = NULL;
     s->n_alive--;
     /* open requests want head and workers until they end */
-    bool is_wanted = !s->stopping || (s->draining && c->plan->role != UP_GATEWAY);
+    bool is_wanted = !s->stopping || (s->draining && c->plan->role != s->o.drain_role);
     if (!is_wanted) {
         write_held(c);
         if (term_signal != 0 && term_signal != SIGTERM) /* not as it was told to */
             log_warn("process_ended", "name=%s pid=%d signal=%d", c->plan->name, pid, term_signal);
-        if (s->draining && signal_role(s, UP_GATEWAY, 0) == 0)
+        if (s->draining && signal_role(s, s->o.drain_role, 0) == 0)
             stop_all(s);
         else
             finish_if_last(s);
@@ -271,7 +271,7 @@ static void on_stop_timer(void *ctx)
 static void cancel_restarts(struct supervisor *s)
 {
     for (uint32_t i = 0; i < s->o.plan->n_children; i++) {
-        if (s->draining && s->children[i].plan->role != UP_GATEWAY)
+        if (s->draining && s->children[i].plan->role != s->o.drain_role)
             continue;
         loop_timer_stop(s->children[i].restart);
         s->children[i].restart = NULL;
@@ -297,7 +297,8 @@ void supervisor_stop(struct supervisor *s)
         return;
     }
     s->stopping = true;
-    s->draining = s->o.drain_ms > 0 && !s->failure[0] && signal_role(s, UP_GATEWAY, SIGTERM) > 0;
+    s->draining =
+        s->o.drain_ms > 0 && !s->failure[0] && signal_role(s, s->o.drain_role, SIGTERM) > 0;
     cancel_restarts(s);
     if (s->draining)
         s->stop_timer = loop_timer_start(s->o.loop, s->o.drain_ms, 0, on_stop_timer, s);

@@ -1,6 +1,6 @@
 #pragma once
-/* Starts the children of `cox up`, restarts those that die, ends all of them. One line of log per
- * line of theirs, with their name in front. Loop thread only. */
+/* Starts the children of `cox up` and `cox workers`, restarts those that die, ends all of them. One
+ * line of log per line of theirs, with their name in front. Loop thread only. */
 #include "cli/up_plan.h"
 #include "common/net/loop.h"
 
@@ -9,7 +9,8 @@ struct supervisor_options {
     struct loop *loop;
     const struct up_plan *plan; /* borrowed */
     const char *pids_file;      /* NULL: none */
-    uint32_t drain_ms;          /* what open requests may take at the end */
+    enum up_role drain_role;    /* who is told first at the end: whose work may take */
+    uint32_t drain_ms;          /* so long */
     bool color;
 };
 
@@ -17,9 +18,9 @@ struct supervisor_options {
  */
 MUST_USE enum status supervisor_start(const struct supervisor_options *o, struct supervisor **out,
                                       struct error *err);
-/* With drain_ms SIGTERM to the gateways first, until they have ended their requests or that time is
- * over. Then SIGTERM to all; again after 0.3 s (a worker's "at once"); SIGKILL after 1.5 s. When
- * the last one is gone the loop is stopped. A second call kills at once. */
+/* With drain_ms SIGTERM to the drain_role first, until they have ended or that time is over. Then
+ * SIGTERM to all; again after 0.3 s (a worker's "at once"); SIGKILL after 1.5 s. When the last one
+ * is gone the loop is stopped. A second call kills at once. */
 void supervisor_stop(struct supervisor *s);
 /* Why it gave up: the last words of a child that cannot start; "" otherwise. */
 const char *supervisor_failure(const struct supervisor *s);

@@ -73,8 +73,9 @@ struct admin_access {
     int64_t since, timeout_s;
 };
 extern const struct option_spec status_specs[], drain_specs[], events_specs[], lora_specs[];
-extern const struct option_spec debug_specs[];
+extern const struct option_spec undrain_specs[], debug_specs[];
 extern const size_t status_n_specs, drain_n_specs, events_n_specs, lora_n_specs, debug_n_specs;
+extern const size_t undrain_n_specs;
 
 struct chat_options {
     struct gateway_access gateway;
@@ -86,6 +87,17 @@ struct chat_options {
 extern const struct option_spec chat_specs[];
 extern const size_t chat_n_specs;
 
+struct smoke_options {
+    struct gateway_access gateway;
+    const char *model;
+    int64_t timeout_s;
+};
+extern const struct option_spec smoke_specs[];
+extern const size_t smoke_n_specs;
+
+extern const struct option_spec workers_specs[]; /* beside cox worker's */
+extern const size_t workers_n_specs;
+
 struct run_batch_options {
     struct gateway_access gateway;
     const char *input, *output;
@@ -94,6 +106,9 @@ struct run_batch_options {
 };
 extern const struct option_spec run_batch_specs[];
 extern const size_t run_batch_n_specs;
+
+extern const struct option_spec pull_specs[]; /* struct pull_options is cli/pull/pull.h's */
+extern const size_t pull_n_specs;
 
 struct keys_options {
     struct admin_access admin; /* the first: its rows are shared */

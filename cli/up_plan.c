@@ -102,6 +102,19 @@ const char *up_plan_reachable(struct arena *arena, const char *host, int64_t por
     return host_port(&b, reachable(host), port);
 }
 
+/* of: what of the child's listens, "'s admin API"; "" for itself. Port 0: any, nothing to meet. */
+static void listens(struct builder *b, struct up_child *c, const char *of, const char *flag_name,
+                    const char *host, int64_t port)
+{
+    if (port <= 0)
+        return;
+    assert(c->n_listeners < UP_LISTENERS_MAX);
+    c->listeners[c->n_listeners++] = (struct up_listener){.what = text(b, "%s%s", c->name, of),
+                                                          .flag = flag_name,
+                                                          .host = host,
+                                                          .port = (uint16_t)port};
+}
+
 static void common(struct builder *b, struct up_child *c, const char *program)
 {
     arg(c, text(b, "%s/%s", b->place->bin_dir, program));
@@ -186,9 +199,7 @@ static void flags_of_listeners(struct builder *b, struct up_child *c, uint32_t i
     if (o->uds) {
         flag(c, "--uds", i == 0 ? o->uds : text(b, "%s.%u", o->uds, i));
     } else {
-        c->host = o->host;
-        c->port = (uint16_t)(o->port + i);
-        c->port_flag = "--port";
+        listens(b, c, "", "--port", o->host, o->port + i);
         flag(c, "--host", o->host);
         flag_int(b, c, "--port", o->port + i);
     }
@@ -197,9 +208,7 @@ static void flags_of_listeners(struct builder *b, struct up_child *c, uint32_t i
     flag_int(b, c, "--admin-port", admin_port);
     if (admin_port < 0)
         return;
-    c->admin_host = o->gateway_admin_host;
-    c->admin_port = (uint16_t)admin_port;
-    c->admin_flag = "--gateway-admin-port";
+    listens(b, c, "'s admin API", "--gateway-admin-port", o->gateway_admin_host, admin_port);
     flag(c, "--admin-host", o->gateway_admin_host);
 }
 
@@ -231,17 +240,16 @@ static void build_head(struct builder *b, struct up_child *c, bool is_second)
     const struct up_options *o = b->o;
     c->role = UP_HEAD;
     c->name = is_second ? "standby" : "head";
-    c->host = o->head_host;
-    c->port = (uint16_t)(is_second ? o->standby_port : o->head_port);
-    c->admin_host = o->admin_host;
-    c->admin_port = (uint16_t)(is_second ? o->standby_admin_port : o->admin_port);
-    c->admin_flag = is_second ? "--standby-admin-port" : "--admin-port";
-    c->port_flag = is_second ? "--standby-port" : "--head-port";
+    int64_t port = is_second ? o->standby_port : o->head_port;
+    int64_t admin_port = is_second ? o->standby_admin_port : o->admin_port;
+    listens(b, c, "", is_second ? "--standby-port" : "--head-port", o->head_host, port);
+    listens(b, c, "'s admin API", is_second ? "--standby-admin-port" : "--admin-port",
+            o->admin_host, admin_port);
     common(b, c, "cox-head");
     flag(c, "--host", o->head_host);
-    flag_int(b, c, "--port", c->port);
+    flag_int(b, c, "--port", port);
     flag(c, "--admin-host", o->admin_host);
-    flag_int(b, c, "--admin-port", c->admin_port);
+    flag_int(b, c, "--admin-port", admin_port);
     flag(c, "--admin-key-file", o->admin_key_file);
     flags_of_lease(b, c);
     flag_int(b, c, "--tp", o->tp);
@@ -327,6 +335,12 @@ static uint32_t n_computing(const struct builder *b)
     return b->n_workers > spares ? b->n_workers - spares : b->n_workers;
 }
 
+/* Where other ranks reach this machine's, as cox-worker finds it. */
+static const char *ranks_host(const struct up_options *o)
+{
+    return o->comm_host ? o->comm_host : reachable(o->head_host);
+}
+
 /* Where a model may run: every worker gets its share of the cores, so that ranks of one machine do
  * not fight for them. */
 static void flags_of_ranks(struct builder *b, struct up_child *c, uint32_t i)
@@ -353,8 +367,12 @@ static void flags_of_ranks(struct builder *b, struct up_child *c, uint32_t i)
     if (o->cpu_isa)
         flag(c, "--cpu-isa", cpu_isas[o->cpu_isa]);
     flag(c, "--comm-host", o->comm_host);
-    if (o->comm_port > 0)
+    if (o->comm_port > 0) { /* a rank alone has nobody to wait for, and GPUs' meet by NCCL */
+        bool listening = o->tp * o->pp > 1 && o->device != UP_DEVICE_CUDA;
+        const char *host = listening ? ranks_host(o) : NULL;
+        listens(b, c, "'s ranks", "--comm-port", host, o->comm_port + i);
         flag_int(b, c, "--comm-port", o->comm_port + i);
+    }
     if (o->no_shared_memory)
         arg(c, "--no-shared-memory");
     if (o->enable_expert_parallel)
@@ -378,9 +396,7 @@ static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
     const struct up_options *o = b->o;
     c->role = UP_WORKER;
     c->name = text(b, "worker-%u", i);
-    c->host = "127.0.0.1";
-    c->port = (uint16_t)(o->worker_http_port + i);
-    c->port_flag = "--worker-http-port";
+    listens(b, c, "", "--worker-http-port", "127.0.0.1", o->worker_http_port + i);
     common(b, c, "cox-worker");
     flag(c, "--model", b->model);
     flag(c, "--device", devices[o->device]);
@@ -391,8 +407,11 @@ static void build_worker(struct builder *b, struct up_child *c, uint32_t i)
     if (o->elastic_tp)
         arg(c, "--elastic-tp");
     flag_int(b, c, "--http-port", o->worker_http_port + i);
-    if (o->kv_port != 0)
-        flag_int(b, c, "--kv-port", o->kv_port > 0 ? o->kv_port + i : o->kv_port);
+    if (o->kv_port != 0) {
+        int64_t port = o->kv_port > 0 ? o->kv_port + i : o->kv_port;
+        listens(b, c, "'s KV blocks", "--kv-port", ranks_host(o), port);
+        flag_int(b, c, "--kv-port", port);
+    }
     if (i < o->prefill_workers + o->decode_workers)
         flag(c, "--role", i < o->prefill_workers ? "prefill" : "decode");
     flag(c, "--cache-dir", o->cache_dir);
@@ -508,29 +527,30 @@ void up_plan_warnings(const struct up_options *o, struct strbuf *lines)
                           flags[i].name);
 }
 
-/* The k-th listener of a plan: two for each child, 0 where there is none. */
-static uint16_t listener(const struct up_plan *plan, uint32_t k, const char **flag)
+/* Whom a listener of child i meets among those before it; NULL: nobody. */
+static const struct up_listener *meets(const struct up_plan *plan, uint32_t i, uint32_t k)
 {
-    const struct up_child *c = &plan->children[k / 2];
-    *flag = k % 2 ? c->admin_flag : c->port_flag;
-    return k % 2 ? c->admin_port : c->port;
+    uint16_t port = plan->children[i].listeners[k].port;
+    for (uint32_t j = 0; j <= i; j++) {
+        const struct up_child *c = &plan->children[j];
+        for (uint32_t m = 0; m < (j == i ? k : c->n_listeners); m++)
+            if (c->listeners[m].port == port)
+                return &c->listeners[m];
+    }
+    return NULL;
 }
 
 /* Two of our own on one port: the second could never start. Another address may share a number, but
  * a plan that needs that is more likely a slip. */
 static enum status check_ports(const struct up_plan *plan, struct error *err)
 {
-    const char *flag_a, *flag_b;
-    for (uint32_t i = 0; i < 2 * plan->n_children; i++)
-        for (uint32_t k = 0; k < i; k++) {
-            uint16_t a = listener(plan, i, &flag_a), b = listener(plan, k, &flag_b);
-            if (a != 0 && a == b)
+    for (uint32_t i = 0; i < plan->n_children; i++)
+        for (uint32_t k = 0; k < plan->children[i].n_listeners; k++) {
+            const struct up_listener *a = meets(plan, i, k), *b = &plan->children[i].listeners[k];
+            if (a)
                 return error_set(err, STATUS_INVALID,
-                                 "port %u is wanted by %s%s and by %s%s: choose others with %s or "
-                                 "%s",
-                                 a, plan->children[k / 2].name, k % 2 ? "'s admin API" : "",
-                                 plan->children[i / 2].name, i % 2 ? "'s admin API" : "", flag_b,
-                                 flag_a);
+                                 "port %u is wanted by %s and by %s: choose others with %s or %s",
+                                 a->port, a->what, b->what, a->flag, b->flag);
         }
     return STATUS_OK;
 }

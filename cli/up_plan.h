@@ -4,18 +4,25 @@
 #include "cli/tables.h"
 #include "common/base/arena.h"
 
-#define UP_ARGV_MAX  352u /* the head may have 64 adapters and 64 names */
-#define UP_MAX_NAMES 64u
+#define UP_ARGV_MAX      352u /* the head may have 64 adapters and 64 names */
+#define UP_MAX_NAMES     64u
+#define UP_LISTENERS_MAX 3u
 
 enum up_role { UP_HEAD, UP_GATEWAY, UP_WORKER, UP_ROLE_COUNT };
 
+/* Where a child will listen; to be free before the start. */
+struct up_listener {
+    const char *what; /* "gateway-0", "head's admin API" */
+    const char *flag; /* what to change when the port is in use */
+    const char *host; /* NULL: it may never listen there, and nobody looks */
+    uint16_t port;    /* not 0 */
+};
+
 struct up_child {
     enum up_role role;
-    const char *name;      /* "head", "gateway-0", "worker-1" */
-    const char *port_flag; /* what to change when port is in use */
-    const char *host, *admin_host;
-    const char *admin_flag;    /* what to change when admin_port is in use */
-    uint16_t port, admin_port; /* to be free before the start; 0: none */
+    const char *name; /* "head", "gateway-0", "worker-1" */
+    struct up_listener listeners[UP_LISTENERS_MAX];
+    uint32_t n_listeners;
     const char *argv[UP_ARGV_MAX];
     uint32_t n_args;
 };

@@ -16,10 +16,12 @@ function(cox_folder name)
   add_library(${name} STATIC ${sources})
   target_link_libraries(${name} PUBLIC ${F_DEPS})
 endfunction()
-# cox_program(NAME LIBS...): main.c of this folder as build/<preset>/bin/NAME.
+# cox_program(NAME LIBS...): main.c of this folder as build/<preset>/bin/NAME; `cmake --install` (deploy/image/rootfs)
+# takes the programs alone, without the build tree's RUNPATH.
 function(cox_program name)
   if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/main.c)
     add_executable(${name} ${CMAKE_CURRENT_SOURCE_DIR}/main.c)
     target_link_libraries(${name} PRIVATE ${ARGN})
+    install(TARGETS ${name} RUNTIME DESTINATION bin COMPONENT programs)
   endif()
 endfunction()

@@ -268,7 +268,7 @@ static void on_serving_tick(void *ctx)
     front_flush(&g->front);
     state_calls_tick(g->state);
     gateway_adapters_tick(&g->adapters, clock_mono_ns());
-    if (g->stopping && !has_work(g))
+    if (g->closed && !has_work(g))
         stop_now(g);
 }
 
@@ -306,24 +306,41 @@ static void on_shutdown_timeout(void *ctx)
     stop_now(g);
 }
 
-/* SIGTERM: no new connections; what those that there are have asked, or are about to ask, is
- * answered. SIGINT, or a second signal: at once. */
-static void on_signal(void *ctx, int signum)
+/* No new connections; what those that there are have asked, or are about to ask, is answered. */
+static void close_doors(void *ctx)
 {
     struct gateway *g = ctx;
-    if (signum == SIGINT || g->stopping) {
-        stop_now(g);
-        return;
-    }
+    loop_timer_stop(g->shutdown_timer);
+    g->shutdown_timer = NULL;
     log_info("draining", "open_requests=%u", g->serving.n_requests);
-    g->stopping = true;
-    g->serving.draining = true;
+    g->closed = true;
     http_server_stop_accepting(g->server); /* probes and /metrics go on at the admin address */
     if (!has_work(g))
         stop_now(g);
     else
         g->shutdown_timer = loop_timer_start(
             g->loop, (uint64_t)(g->config->shutdown_timeout_s * 1000), 0, on_shutdown_timeout, g);
+}
+
+/* SIGTERM: probes say no at once; with a delay, whoever has not heard of it yet is served for so
+ * long. SIGINT, or a second signal: at once. */
+static void on_signal(void *ctx, int signum)
+{
+    struct gateway *g = ctx;
+    uint64_t delay_ms = (uint64_t)(g->config->shutdown_delay_s * 1000);
+    if (signum == SIGINT || g->stopping) {
+        stop_now(g);
+        return;
+    }
+    g->stopping = true;
+    g->serving.draining = true;
+    if (delay_ms == 0) {
+        close_doors(g);
+        return;
+    }
+    log_info("shutdown_delay", "seconds=%g open_requests=%u", g->config->shutdown_delay_s,
+             g->serving.n_requests);
+    g->shutdown_timer = loop_timer_start(g->loop, delay_ms, 0, close_doors, g);
 }
 
 /* ---- start and stop ---- */

@@ -58,7 +58,8 @@ struct gateway {
     struct http_server *server;
     struct http_server *admin_server; /* NULL: admin routes are at the same address */
     struct loop_timer *engine_timer, *serving_timer, *shutdown_timer, *auth_timer, *tls_timer;
-    bool stopping;
+    bool stopping;   /* told to end: probes say so, requests are taken for --shutdown-delay */
+    bool closed;     /* takes no new connection, and ends with its last request */
     bool has_served; /* /ping has said so once: what comes after is a failure */
 };
 

@@ -11,8 +11,8 @@ static const double duration_all_bounds[] = {.01, .025, .05, .075, .1,  .25, .5,
                                              2.5, 3,    3.5, 4,    4.5, 5,   7.5, 10,  30, 60};
 static const char *const methods[HTTP_METRICS_METHODS] = {"GET",   "POST", "DELETE",  "HEAD",
                                                           "PATCH", "PUT",  "OPTIONS", "other"};
-static const char *const silent[] = {"/metrics", "/health", "/ready", "/ping",
-                                     "/version", "/livez",  "/readyz"};
+static const char *const silent[] = {"/metrics", "/health",  "/ready", "/accepting",
+                                     "/ping",    "/version", "/livez", "/readyz"};
 
 void http_metrics_init(struct http_metrics *m, struct metrics *registry)
 {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/crash.h"
+#include "common/base/first_process.h"
 #include "common/base/host.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
@@ -92,6 +93,7 @@ int main(int argc, char **argv)
     struct error err = {0};
     int rc = 0;
     crash_install();
+    first_process_install();
     mem_give_back_large(); /* bodies of 10 MB come in bursts */
     if (config_parse(gateway_options, n_gateway_options, argc, argv, environ, &config, &res,
                      &err) != STATUS_OK) {

@@ -46,6 +46,17 @@ static void get_health(struct gateway *g, struct http_request *r, const struct r
         answer_error(g, r, 503, NULL, why);
 }
 
+/* Whether it is any use to send requests here, for a balancer: with no group to serve them they
+ * wait, and are told so, which is better than no address to ask. */
+static void get_accepting(struct gateway *g, struct http_request *r, const struct route *row,
+                          uint64_t tenant)
+{
+    if (g->stopping)
+        answer_error(g, r, 503, NULL, "the gateway is shutting down");
+    else
+        http_respond(r, 200, NULL, STR(""), NULL, 0);
+}
+
 static void before_metrics(void *ctx)
 {
     serving_tell_loras(&((struct gateway *)ctx)->serving);
@@ -268,6 +279,7 @@ static const struct route routes[] = {
     {"POST", "/v1/unload_lora_adapter", ACCESS_ADMIN, post_unload_adapter, NULL},
     {"GET", "/health", ACCESS_OPEN, get_health, NULL},
     {"GET", "/ready", ACCESS_OPEN, get_health, NULL},
+    {"GET", "/accepting", ACCESS_OPEN, get_accepting, NULL},
     {"GET", "/ping", ACCESS_OPEN, get_ping, NULL},
     {"POST", "/ping", ACCESS_OPEN, get_ping, NULL},
     {"GET", "/version", ACCESS_KEY, get_version, NULL},

@@ -1,6 +1,7 @@
 #include "head/admin_api.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/loopback.h"
@@ -36,7 +37,10 @@ static void answer_json(struct http_request *r, int status, json_t *owned)
 
 static void answer_error(struct http_request *r, int status, const char *message)
 {
-    json_t *e = json_pack("{s:{s:s, s:s, s:n, s:i}}", "error", "message", message, "type",
+    json_t *text = json_string(message);
+    if (!text) /* it holds half a character of somebody's name */
+        text = json_string("(not UTF-8)");
+    json_t *e = json_pack("{s:{s:o, s:s, s:n, s:i}}", "error", "message", text, "type",
                           status == 401 ? "authentication_error" : "invalid_request_error", "param",
                           "code", status);
     answer_json(r, status, e);
@@ -117,13 +121,6 @@ static void get_adapters(struct admin_api *a, struct http_request *r)
     answer_json(r, 200, admin_json_adapters(a->core));
 }
 
-static bool parse_instance(const char *text, uint64_t *out)
-{
-    if (strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
-        return false;
-    return sscanf(text, "%16" SCNx64, out) == 1;
-}
-
 /* False, with the answer given: what is sent is not said to be JSON. */
 static bool wants_json(struct http_request *r)
 {
@@ -177,24 +174,31 @@ static void post_drain(struct admin_api *a, struct http_request *r)
 {
     if (!wants_json(r))
         return;
+    struct error err = {0};
     json_t *in = body_json(r);
     const char *worker = json_string_value(json_object_get(in, "worker"));
     const json_t *on = json_object_get(in, "on");
     uint64_t instance = 0, now = loop_now_ns(a->loop);
     bool all = worker && strcmp(worker, "all") == 0;
-    enum status s = STATUS_INVALID;
-    if (worker && json_is_boolean(on) && (all || parse_instance(worker, &instance)))
-        s = all ? STATUS_OK : head_core_drain_worker(a->core, instance, json_is_true(on), now);
+    char name[17] = "all";
+    enum status s = STATUS_OK;
+    if (!worker || !worker[0] || !json_is_boolean(on))
+        s = error_set(
+            &err, STATUS_INVALID,
+            "wanted: {\"worker\": WORKER, \"on\": true or false}; WORKER: 16 hex digits, a "
+            "node, an ordinal, or \"all\"");
+    else if (!all)
+        s = head_core_find_worker(a->core, str_from(worker), &instance, &err);
     if (s == STATUS_OK && all)
         head_core_drain_all(a->core, json_is_true(on), now);
+    else if (s == STATUS_OK)
+        s = head_core_drain_worker(a->core, instance, json_is_true(on), now);
+    if (!all)
+        snprintf(name, sizeof name, "%016" PRIx64, instance);
     if (s == STATUS_OK)
-        answer_json(r, 200,
-                    json_pack("{s:s, s:b}", "worker", worker, "draining", json_is_true(on)));
-    else if (s == STATUS_NOT_FOUND)
-        answer_error(r, 404, "no worker of this instance is here");
+        answer_json(r, 200, json_pack("{s:s, s:b}", "worker", name, "draining", json_is_true(on)));
     else
-        answer_error(r, 400,
-                     "wanted: {\"worker\": \"<16 hex digits>\" or \"all\", \"on\": true or false}");
+        answer_error(r, s == STATUS_NOT_FOUND ? 404 : 400, err.text);
     json_decref(in);
 }
 

@@ -308,19 +308,33 @@ static void warn_shrunk(const struct head_core *h, const struct group *g, json_t
     json_array_append_new(a, json_string(line));
 }
 
-/* --elastic-tp of the head alone does nothing. */
-static bool nobody_is_elastic(const struct cluster *c)
+/* One line for each reason, however many groups it is of. */
+static void warn_roles(const struct head_core *h, json_t *a)
 {
-    for (const struct worker *w = c->workers; w; w = w->next) {
-        if (w->desc.n_elastic > 0)
-            return false;
+    for (int t = ROLE_FINE + 1; t < ROLE_TROUBLE_COUNT; t++) {
+        char line[480];
+        const struct group *one = NULL;
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < h->n_live; i++) {
+            if (h->lanes[h->live[i]].role_trouble != (enum role_trouble)t)
+                continue;
+            one = h->lanes[h->live[i]].group;
+            n++;
+        }
+        const char *advice = roles_advice((enum role_trouble)t);
+        if (n == 1)
+            snprintf(line, sizeof line, "the role of group %llu is ignored: %s",
+                     (unsigned long long)one->id, advice);
+        else
+            snprintf(line, sizeof line, "the roles of %u groups are ignored: %s", n, advice);
+        if (n > 0)
+            json_array_append_new(a, json_string(line));
     }
-    return c->config.elastic_tp && c->config.tp > 1 && c->workers;
 }
 
 static json_t *warnings(const struct head_core *h, const struct head_stats *s, bool waits)
 {
-    char line[200];
+    char line[240];
     json_t *a = json_array();
     uint32_t world = h->cluster.world;
     if (h->config.peers.insecure)
@@ -344,8 +358,9 @@ static json_t *warnings(const struct head_core *h, const struct head_stats *s, b
         if (elastic_is_shrunk(&h->cluster, g))
             warn_shrunk(h, g, a);
     }
-    if (nobody_is_elastic(&h->cluster))
-        json_array_append_new(a, json_string("--elastic-tp: no worker offers a smaller TP"));
+    warn_roles(h, a);
+    if (elastic_is_one_sided(&h->cluster, line, sizeof line))
+        json_array_append_new(a, json_string(line));
     uint32_t n_other = 0;
     for (const struct worker *w = h->cluster.workers; w; w = w->next)
         n_other += !cluster_config_fits(&h->cluster, w);

@@ -9,6 +9,8 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 
+#define REST_SHARE 4u /* of the groups there may be: for what is left of old ones */
+
 enum verdict { ADOPT, WAIT, GIVE_UP };
 
 /* A worker without an epoch stands where the missing rank stood: the old group is not coming back.
@@ -56,16 +58,48 @@ static enum verdict judge(const struct cluster *c, const struct worker *first,
     return c->now_ns - since >= c->config.adoption_window_ns ? GIVE_UP : WAIT;
 }
 
+bool adoption_has_rest(const struct cluster *c, const struct group *g)
+{
+    for (const struct worker *w = c->workers; w; w = w->next) {
+        if (w->is_of_rest && w->rest_group == g->id)
+            return true;
+    }
+    return false;
+}
+
+/* Any worker may name any group: those take a part of the room for groups alone. */
+static bool has_room_for_rest(const struct cluster *c)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->config.max_groups; i++)
+        n += c->groups[i] && c->groups[i]->is_rest && adoption_has_rest(c, c->groups[i]);
+    return n < (c->config.max_groups + 3) / REST_SHARE;
+}
+
 /* Where groups may be smaller, one is left that waits for the rest of them: else they were taken
- * for spares of those that serve. */
+ * for spares of those that serve. It is there for as long as one of them is, and in no other. */
+static void leave_rest(struct cluster *c, const struct worker *first)
+{
+    if (!c->config.elastic_tp || !cluster_config_fits(c, first) ||
+        group_find(c, first->held_group) || !has_room_for_rest(c))
+        return;
+    struct group *g = group_new(c, first->held_group);
+    if (!g)
+        return;
+    g->role = first->desc.role;
+    g->is_rest = true;
+}
+
 static void give_up(struct cluster *c, const struct worker *first)
 {
     uint64_t epoch = first->held_epoch, group_id = first->held_group;
-    if (c->config.elastic_tp && cluster_config_fits(c, first) && !group_find(c, group_id)) {
-        struct group *g = group_new(c, group_id);
-        if (g)
-            g->role = first->desc.role;
+    for (struct worker *w = c->workers; w; w = w->next) {
+        if (w->held_epoch != epoch || w->held_group != group_id)
+            continue;
+        w->is_of_rest = true; /* and of no other one any more */
+        w->rest_group = group_id;
     }
+    leave_rest(c, first);
     for (struct worker *w = c->workers; w; w = w->next) {
         if (w->held_epoch == epoch && w->held_group == group_id)
             worker_abort_alone(c, w, epoch, "its group did not come back whole");

@@ -82,7 +82,8 @@ void blocks_init_tables(const struct blocks *b, struct block_table *tables, uint
                         uint32_t n_positions);
 /* Can a sequence of so many positions run here at all, alone? */
 bool blocks_fit_alone(const struct blocks *b, uint32_t n_positions);
-/* The hashes of r's full blocks, on r's arena, once. False: no memory. */
+/* The hashes of r's full blocks, on r's arena, once for each salt that it has, one after the other:
+ * that changes only while r has no tables. False: no memory. */
 bool blocks_hash(const struct blocks *b, struct request *r);
 
 /* Log-probabilities of the prompt, and the mean of its hidden states, need every position computed.

@@ -38,6 +38,16 @@ static struct prefix_chain *chain_new(const struct blocks *b, struct request *r,
     return r->chains = c;
 }
 
+/* The salt may be another one since, and with it all hashes. */
+static void chain_begin(const struct blocks *b, struct prefix_chain *c, const struct request *r)
+{
+    struct block_hash root = root_of(b, r);
+    if (c->hashes[0].lo == root.lo && c->hashes[0].hi == root.hi)
+        return;
+    c->hashes[0] = root;
+    c->n = 0;
+}
+
 /* Hashes of the first n blocks are there after this. */
 static void chain_extend(struct prefix_chain *c, const struct request *r, uint32_t n)
 {
@@ -55,6 +65,7 @@ bool blocks_hash(const struct blocks *b, struct request *r)
             c = chain_new(b, r, block_tokens);
         if (!c)
             return false;
+        chain_begin(b, c, r);
         chain_extend(c, r, r->n_ids / block_tokens);
     }
     return true;

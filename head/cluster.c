@@ -147,6 +147,19 @@ enum status cluster_check_hello(const struct cluster *c, const struct msg_hello 
     return STATUS_OK;
 }
 
+/* Without sizes of its own its blocks are as large as the whole's. */
+static void describe_shape(struct worker_shape *out, const struct worker_info *i,
+                           const struct elastic_shape *said)
+{
+    out->tp = said->tp;
+    for (uint32_t k = 0; k < i->n_kv_groups; k++) {
+        uint64_t bytes =
+            said->block_bytes.n > 0 ? said->block_bytes.ptr[k] : i->kv_groups[k].bytes_per_block;
+        out->n_blocks[k] = said->n_blocks.ptr[k];
+        out->block_bytes[k] = (uint32_t)(bytes < UINT32_MAX ? bytes : UINT32_MAX);
+    }
+}
+
 static void describe(struct worker_desc *d, const struct worker_info *i)
 {
     *d = (struct worker_desc){.device = i->device,
@@ -166,12 +179,10 @@ static void describe(struct worker_desc *d, const struct worker_info *i)
                               .shard_tp = i->shard_tp ? i->shard_tp : i->tp,
                               .n_kv_groups = i->n_kv_groups,
                               .n_elastic = i->n_elastic};
-    for (uint32_t s = 0; s < i->n_elastic; s++) {
-        d->elastic[s].tp = i->elastic[s].tp;
-        memcpy(d->elastic[s].n_blocks, i->elastic[s].n_blocks.ptr,
-               i->n_kv_groups * sizeof d->elastic[s].n_blocks[0]);
-    }
+    for (uint32_t s = 0; s < i->n_elastic; s++)
+        describe_shape(&d->elastic[s], i, &i->elastic[s]);
     memcpy(d->config_hash, i->config_hash, sizeof d->config_hash);
+    memcpy(d->model_hash, i->model_hash, sizeof d->model_hash);
     memcpy(d->kv_groups, i->kv_groups, i->n_kv_groups * sizeof d->kv_groups[0]);
     copy_str(d->device_name, sizeof d->device_name, i->device_name);
     copy_str(d->host, sizeof d->host, i->host);
@@ -229,7 +240,7 @@ static void take_reported_epoch(struct cluster *c, struct worker *w, const struc
     uint32_t tp = i->group_tp ? i->group_tp : i->tp;
     struct group *g = group_find(c, i->group_id);
     bool whole = tp == c->config.tp;
-    bool may_be = whole || (c->config.elastic_tp && elastic_blocks(&w->desc, tp));
+    bool may_be = whole || (c->config.elastic_tp && elastic_shape_of(&w->desc, tp));
     bool fits = may_be && i->rank < tp && i->stage < c->config.pp &&
                 (!g || g->state == GROUP_WAITING) && !owns_term(c, i->term_epoch);
     if (!fits) {
@@ -286,7 +297,8 @@ static void warn_if_unlike(struct cluster *c, const struct worker *w)
 /* A seat's process that was started again comes before the silence of the one before is long enough
  * for a loss; with both of them counted a group too many would form. So the newer one waits for two
  * heartbeats, and who has not spoken for as long then is lost. Two that live, and only share their
- * name and ordinal, are two. */
+ * name and ordinal, are two: one that is heard from again after the newer one came is never lost
+ * for it, for it could be anybody who says so (docs/security.md). */
 static void look_for_predecessor(struct cluster *c, struct worker *w)
 {
     uint64_t silent_ns = 2ull * c->peers->config.heartbeat_ms * NS_PER_MS;
@@ -296,7 +308,7 @@ static void look_for_predecessor(struct cluster *c, struct worker *w)
         if (old == w || old->desc.ordinal != w->desc.ordinal ||
             strcmp(old->peer->node, w->peer->node) != 0 || old->joined_ns >= w->joined_ns)
             continue;
-        if (c->now_ns - old->peer->heard_ns > silent_ns)
+        if (old->beat_ns <= w->joined_ns && c->now_ns - old->peer->heard_ns > silent_ns)
             cluster_lose(c, old, "its process was started again");
         else
             any = true;
@@ -331,7 +343,7 @@ void cluster_on_hello(struct cluster *c, struct peer *peer, const struct msg_hel
     w->progress_ns = c->now_ns;
     w->busy = false;
     w->load_permille = 0; /* its next heartbeat says */
-    w->drain_told = false;
+    w->knows_drain = false;
     char epoch[32];
     cluster_epoch_text(i->term_epoch, epoch);
     events_add(c->events, c->now_ns, LOG_INFO, again ? "worker_reconnected" : "worker_joined",
@@ -340,6 +352,7 @@ void cluster_on_hello(struct cluster *c, struct peer *peer, const struct msg_hel
                log_quote(w->desc.device_name), epoch, (unsigned long long)i->step_received,
                (unsigned long long)i->step_executed);
     warn_if_unlike(c, w);
+    elastic_tell_one_sided(c);
     if (again) {
         on_hello_again(c, w, i);
     } else {
@@ -380,6 +393,7 @@ void cluster_lose(struct cluster *c, struct worker *w, const char *why)
 static void on_heartbeat(struct cluster *c, struct worker *w, const struct msg_heartbeat *m)
 {
     uint32_t permille = m->load_permille < 1000 ? m->load_permille : 1000;
+    w->beat_ns = c->now_ns; /* heard_ns is moved when the head stood still */
     if (permille != w->load_permille)
         w->load_moved_ns = c->now_ns;
     w->load_permille = permille;
@@ -435,10 +449,9 @@ void cluster_on_msg(struct cluster *c, struct worker *w, const struct msg *m)
 void cluster_drain(struct cluster *c, struct worker *w, bool on)
 {
     c->stirred = true;
-    if (w->draining == on && w->drain_told)
+    if (w->draining == on && w->knows_drain == on)
         return;
     w->draining = on;
-    w->drain_told = false;
     c->place_dirty = true;
     events_add(c->events, c->now_ns, LOG_INFO, on ? "worker_draining" : "worker_undrained",
                "node=%s instance=%016llx by=%s", log_quote(w->peer->node),
@@ -485,8 +498,11 @@ static void worker_tick(struct cluster *c, struct worker *w)
 
 bool cluster_config_fits(const struct cluster *c, const struct worker *w)
 {
+    static const uint8_t none[sizeof c->model_hash];
     return !c->has_config ||
-           memcmp(w->desc.config_hash, c->config_hash, sizeof c->config_hash) == 0;
+           memcmp(w->desc.config_hash, c->config_hash, sizeof c->config_hash) == 0 ||
+           (memcmp(c->model_hash, none, sizeof none) != 0 &&
+            memcmp(w->desc.model_hash, c->model_hash, sizeof c->model_hash) == 0);
 }
 
 static void config_tick(struct cluster *c)
@@ -517,18 +533,20 @@ void cluster_tick(struct cluster *c, uint64_t now_ns)
     }
     adoption_tick(c);
     elastic_tick(c);
+    standing_tick(c);
     c->place_dirty = true; /* back-offs and settle times end with the clock */
 }
 
 static void send_drain(struct cluster *c, struct worker *w)
 {
     struct msg m = {.type = MSG_DRAIN, .drain = {.on = w->draining}};
-    if (w->drain_told || (!w->draining && !w->drain_wish))
+    if (w->knows_drain == w->draining)
         return;
     /* A worker that wished it is told once it is free of work: then it may go. */
     if (w->drain_wish && w->draining && !worker_is_free(w))
         return;
-    w->drain_told = peers_send(c->peers, w->peer, &m) == STATUS_OK;
+    if (peers_send(c->peers, w->peer, &m) == STATUS_OK)
+        w->knows_drain = w->draining;
 }
 
 void cluster_turn(struct cluster *c, uint64_t now_ns)

@@ -9,6 +9,7 @@
 #include "head/group.h"
 #include "head/peers.h"
 #include "head/placement.h"
+#include "head/standing.h"
 #include "head/straggler.h"
 
 #define CLUSTER_MAX_WORLD    1024u
@@ -28,7 +29,7 @@ struct worker_desc {
     uint32_t isa_level, tp, pp, max_model_len, vocab_size, n_draft, draft_max_seqs, n_kv_groups;
     bool scores_prompts;
     enum group_role role;
-    uint8_t config_hash[32];
+    uint8_t config_hash[32], model_hash[32]; /* the second may be zeros */
     int32_t ordinal, shard_rank, shard_stage;
     uint32_t shard_tp; /* never 0 */
     struct kv_group kv_groups[CLUSTER_MAX_KV_GROUPS];
@@ -49,16 +50,17 @@ struct worker {
     uint64_t abort_epoch; /* not 0: Aborted (or loss) is awaited before it may be placed */
     uint64_t held_epoch, held_group; /* adoption candidate: what its Hello reported; 0: none */
     uint32_t held_position, held_tp;
-    uint64_t held_since_ns;
+    uint64_t held_since_ns, rest_group;
+    bool is_of_rest; /* free, and of what is left of rest_group: its old group, which waits */
     uint64_t step_received, step_executed, progress, progress_ns;
     bool busy;
     uint32_t load_permille; /* of a shard it reads; 0: none. As its last heartbeat says, and gpu */
     struct gpu_state gpu;
     bool plan_unsent; /* the dispatcher's: the pending plan has not gone to this rank yet */
-    bool draining, drain_wish, drain_told;
-    bool waits_for_predecessor; /* the seat's process before this one is there yet, as far as is
-                                   known */
-    uint64_t joined_ns, free_since_ns, abort_since_ns, load_moved_ns;
+    bool draining, drain_wish, knows_drain; /* the third: as last told in this session */
+    bool is_spare, waits_for_predecessor;   /* the seat's process before it may be there yet */
+    uint64_t lone_since_ns /* standing.h */, joined_ns, free_since_ns, abort_since_ns,
+        load_moved_ns, beat_ns;
     struct own_time own; /* what its steps take */
     struct worker_adapters adapters;
     struct worker *next; /* registry, in order of arrival */
@@ -83,10 +85,11 @@ struct group {
     uint32_t tp, world;        /* of this epoch: less than the cluster's when it is shrunk */
     struct worker **members;   /* [world]; a lost one leaves NULL */
     bool grows;                /* dissolved to be whole, and not formed again yet */
+    bool is_rest;              /* WAITING, for those alone who are left of it (adoption.c) */
     bool draining;             /* no new work; dissolved when idle or at drain_deadline_ns */
     bool lost_rank;            /* its epoch ended because a rank was gone or in trouble */
-    uint64_t drain_deadline_ns, deadline_ns; /* the second: of the formation */
-    uint64_t retry_at_ns, ready_ns, waiting_since_ns;
+    uint64_t drain_deadline_ns, deadline_ns;                   /* the second: of the formation */
+    uint64_t retry_at_ns, ready_ns, waiting_since_ns, grew_ns; /* 0: it never did */
     uint64_t short_since_ns; /* when it was whole last, or begun */
     uint32_t n_failures;     /* in a row: back-off */
     uint32_t most_tokens;    /* of a request, when it was whole last; 0: it never was. The core's */
@@ -115,10 +118,10 @@ struct cluster_config {
     uint64_t formation_timeout_ns, adoption_window_ns, abort_timeout_ns, settle_ns, stuck_ns;
     uint64_t settle_max_ns; /* who has been free for so long waits for no others that come */
     uint64_t retry_first_ns, retry_max_ns, drain_timeout_ns, surplus_ns;
-    uint64_t load_stuck_ns;    /* a rank that reads a shard and gets nowhere for so long is lost */
-    uint64_t config_linger_ns; /* how long a configuration without workers stays in force */
-    bool elastic_tp;           /* groups may have fewer ranks than world, */
-    uint64_t elastic_wait_ns;  /* after so long without the whole */
+    uint64_t load_stuck_ns; /* a rank that reads a shard and gets nowhere for so long is lost */
+    uint64_t lone_ns, config_linger_ns; /* to be a spare; for a model that no worker has any more */
+    bool elastic_tp;                    /* groups may have fewer ranks than world, */
+    uint64_t elastic_wait_ns;           /* after so long without the whole */
 };
 
 struct cluster_failure {
@@ -143,10 +146,11 @@ struct cluster {
     uint32_t n_groups;
     bool place_dirty;
     bool stirred; /* a worker may be owed something: results and tokens change nothing of that */
-    /* The configuration in force: the first that formed a group, as long as a worker has it. One
-     * head serves one model, so workers of another one are never given its requests. */
+    bool elastic_told; /* that --elastic-tp is the head's or the workers' alone */
+    /* The model in force: of the first that formed a group, as long as a worker has it; workers of
+     * another are given no requests. Of who does not say which it has, it is the configuration. */
     bool has_config;
-    uint8_t config_hash[32];
+    uint8_t config_hash[32], model_hash[32];
     uint64_t config_seen_ns;
     uint64_t n_formations, n_formation_failures, n_worker_losses, n_adoptions;
     struct cluster_failure failures[CLUSTER_FAILURES]; /* ring */
@@ -163,7 +167,7 @@ bool cluster_term_is_foreign(const struct cluster *c, uint64_t term_seen, uint64
 void cluster_set_term(struct cluster *c, uint64_t term); /* with the lease */
 uint64_t cluster_need_term(struct cluster *c);           /* taken now if there is none */
 
-/* Has the worker the configuration in force? True while there is none. */
+/* Has the worker the model in force? True while there is none. */
 bool cluster_config_fits(const struct cluster *c, const struct worker *w);
 /* Checks any role's Hello before its session is opened. */
 MUST_USE enum status cluster_check_hello(const struct cluster *c, const struct msg_hello *h,
@@ -193,3 +197,4 @@ void cluster_add_failure(struct cluster *c, const char *node, const char *what, 
 void worker_abort_alone(struct cluster *c, struct worker *w, uint64_t term_epoch, const char *why);
 void worker_set_free(struct cluster *c, struct worker *w);
 void adoption_tick(struct cluster *c);
+bool adoption_has_rest(const struct cluster *c, const struct group *g); /* of an is_rest group */

@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "head/core_internal.h"
+#include "head/worker_name.h"
 
 /* A tick that comes this late means that the head stood still: peers are not to blame for it. */
 #define LATE_TICK_NS (10ull * HEAD_TICK_MS * NS_PER_MS)
@@ -34,6 +35,7 @@ void head_core_config_init(struct head_core_config *c)
                     .retry_max_ns = 5 * NS_PER_S,
                     .drain_timeout_ns = 10 * NS_PER_S,
                     .surplus_ns = 60 * NS_PER_S,
+                    .lone_ns = 10 * NS_PER_S,
                     .config_linger_ns = 30 * NS_PER_S,
                     .elastic_wait_ns = 5 * NS_PER_S},
         .max_num_batched_tokens = 8192,
@@ -214,6 +216,14 @@ static void on_lost(void *ctx, struct peer *peer)
     lose(ctx, peer, "no heartbeat", false);
 }
 
+static void fill_heartbeat(void *ctx, const struct peer *peer, struct msg_heartbeat *m)
+{
+    const struct worker *w = peer->role == ROLE_WORKER ? peer->owner : NULL;
+    (void)ctx;
+    m->serves = w && standing_serves(w);
+    m->spare = w && w->is_spare;
+}
+
 static void sample_throughput(struct head_core *h)
 {
     const struct throughput_sample *last =
@@ -236,7 +246,7 @@ void head_core_tick(struct head_core *h, uint64_t now_ns)
     if (now_ns - h->tick_ns > LATE_TICK_NS)
         peers_forgive(&h->peers, now_ns - h->tick_ns);
     h->tick_ns = now_ns;
-    struct peers_tick_fns fns = {.ctx = h, .on_lost = on_lost};
+    struct peers_tick_fns fns = {.ctx = h, .on_lost = on_lost, .fill_heartbeat = fill_heartbeat};
     peers_tick(&h->peers, now_ns, &fns);
     cluster_tick(&h->cluster, now_ns);
     adapters_tick(&h->cluster, core_adapter_in_use, h);
@@ -279,6 +289,16 @@ void head_core_drain_all(struct head_core *h, bool on, uint64_t now_ns)
         events_add(&h->events, now_ns, LOG_INFO, on ? "cluster_draining" : "cluster_undrained",
                    "by=operator");
     h->draining = on;
+}
+
+enum status head_core_find_worker(const struct head_core *h, struct str name, uint64_t *instance,
+                                  struct error *err)
+{
+    struct worker *w;
+    *instance = 0;
+    TRY(worker_by_name(&h->cluster, name, &w, err));
+    *instance = w->peer->instance;
+    return STATUS_OK;
 }
 
 enum status head_core_drain_worker(struct head_core *h, uint64_t instance, bool on, uint64_t now_ns)

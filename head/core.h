@@ -54,6 +54,9 @@ void head_core_authorize(struct head_core *h, const struct authorized *authorize
 void head_core_tick(struct head_core *h, uint64_t now_ns);
 /* Refuses new requests (resubmissions go on) while on. */
 void head_core_drain_all(struct head_core *h, bool on, uint64_t now_ns);
+/* Of worker_name.h: 16 digits, a node or an ordinal. */
+MUST_USE enum status head_core_find_worker(const struct head_core *h, struct str name,
+                                           uint64_t *instance, struct error *err);
 /* STATUS_NOT_FOUND: no such worker. */
 MUST_USE enum status head_core_drain_worker(struct head_core *h, uint64_t instance, bool on,
                                             uint64_t now_ns);

@@ -5,6 +5,7 @@
 #include "common/base/slab.h"
 #include "head/core.h"
 #include "head/request.h"
+#include "head/roles.h"
 #include "head/route.h"
 #include "head/scheduler.h"
 #include "head/step_time.h"
@@ -60,14 +61,15 @@ struct lane {
     uint32_t n_left;              /* sequences for which the last plan had no place */
     uint32_t most_tokens;         /* of a request: what its KV cache holds */
     struct step_time time;
-    uint32_t n_tokens[LANE_STEPS]; /* of the steps in flight, by step % LANE_STEPS */
-    struct request_id suspect;     /* the last one that was placed here, and which of its */
-    uint32_t suspect_choice;       /* choices: it may have moved on or be gone meanwhile */
-    uint64_t placed_seq;           /* order of the last request that was routed here */
-    enum group_role role;          /* both where prefixes are not cached */
-    struct transfer *transfer;     /* whose blocks go from or to here; NULL: nobody's */
-    bool look_due;                 /* who is here may be able to move by now */
-    uint32_t n_coming;             /* requests on their way here, and their tokens */
+    uint32_t n_tokens[LANE_STEPS];  /* of the steps in flight, by step % LANE_STEPS */
+    struct request_id suspect;      /* the last one that was placed here, and which of its */
+    uint32_t suspect_choice;        /* choices: it may have moved on or be gone meanwhile */
+    uint64_t placed_seq;            /* order of the last request that was routed here */
+    enum group_role role;           /* both where its group's is of no use (roles.h), */
+    enum role_trouble role_trouble; /* and why, if people are to change something */
+    struct transfer *transfer;      /* whose blocks go from or to here; NULL: nobody's */
+    bool look_due;                  /* who is here may be able to move by now */
+    uint32_t n_coming;              /* requests on their way here, and their tokens */
     uint64_t n_coming_tokens;
 };
 
@@ -144,8 +146,9 @@ void outbox_remove(struct head_core *h, struct request *r); /* not in it: fine *
 /* router.c: requests that are in no group, and the way into one */
 void router_hold(struct head_core *h, struct request *r);
 void router_place(struct head_core *h);
-/* From its scheduler, where it does not run, to another's. False: it is held, or has ended. */
-bool router_move(struct head_core *h, struct request *r, struct lane *to);
+/* From its scheduler, where it does not run, to another's, where its blocks are under this salt.
+ * False: it is held, or has ended. */
+bool router_move(struct head_core *h, struct request *r, struct lane *to, struct request_salt salt);
 void router_send_away(struct head_core *h, struct request *r); /* held: to be routed anew */
 /* Out of wherever it is and out of the table. */
 void router_drop(struct head_core *h, struct request *r);

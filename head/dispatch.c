@@ -115,17 +115,6 @@ static void suit_device(const struct head_core *h, enum device_kind device,
         c->long_prefill_token_threshold = CPU_CHUNK_TOKENS;
 }
 
-/* A role is nothing where what one group computed cannot be found in another. */
-static enum group_role take_role(struct head_core *h, const struct group *g)
-{
-    if (h->config.enable_prefix_caching || g->role == GROUP_BOTH)
-        return g->role;
-    events_add(&h->events, h->now_ns, LOG_WARN, "group_role_ignored", "group=%llu text=%s",
-               (unsigned long long)g->id,
-               log_quote("its workers have a role, which needs prefix caching"));
-    return GROUP_BOTH;
-}
-
 void dispatch_on_ready(void *core, struct group *g)
 {
     struct head_core *h = core;
@@ -159,13 +148,14 @@ void dispatch_on_ready(void *core, struct group *g)
     l->group = g;
     l->n_running = l->n_queued = l->n_left = 0;
     step_time_init(&l->time, route_mean_speed(h));
-    l->role = take_role(h, g);
+    l->role_trouble = ROLE_FINE;
     l->transfer = NULL;
     l->n_coming = 0;
     l->n_coming_tokens = 0;
     l->look_due = true;
     live_add(h, g->index);
     router_set_model(h);
+    roles_settle(h);
     l->due = true;
     l->plan_pending = false;
     l->last_step = l->last_result = 0;
@@ -228,6 +218,7 @@ void dispatch_on_down(void *core, struct group *g)
     live_remove(h, g->index);
     count_lane(h, l);
     router_set_model(h);
+    roles_settle(h);
 }
 
 /* Where the results come from: the first rank of the last stage. */

@@ -1,16 +1,20 @@
 #include "head/elastic.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/base/mem.h"
 #include "head/cluster.h"
 
-const uint32_t *elastic_blocks(const struct worker_desc *d, uint32_t tp)
+#define EARLY_WAITS 4u
+
+const struct worker_shape *elastic_shape_of(const struct worker_desc *d, uint32_t tp)
 {
     for (uint32_t i = 0; i < d->n_elastic; i++) {
         if (d->elastic[i].tp == tp)
-            return d->elastic[i].n_blocks;
+            return &d->elastic[i];
     }
     return NULL;
 }
@@ -24,7 +28,7 @@ bool elastic_is_shrunk(const struct cluster *c, const struct group *g)
 
 bool elastic_may_join(const struct cluster *c, const struct worker *w, uint32_t tp)
 {
-    return placement_may_place(c, w) && elastic_blocks(&w->desc, tp);
+    return placement_may_place(c, w) && elastic_shape_of(&w->desc, tp);
 }
 
 /* It ends an old epoch, or reads a shard for one: free within moments, or as soon as it is there.
@@ -93,21 +97,6 @@ bool elastic_hopes(const struct cluster *c)
 
 /* ---- whole again ---- */
 
-/* Not sooner than the wait after it was formed, so that a worker that comes and goes costs it no
- * more than one formation in that time. */
-static bool may_grow(const struct cluster *c, const struct group *g)
-{
-    if (g->state != GROUP_READY || !elastic_is_shrunk(c, g) || g->draining ||
-        c->now_ns - g->ready_ns < c->config.elastic_wait_ns)
-        return false;
-    for (uint32_t i = 0; i < g->world; i++) {
-        const struct peer *p = g->members[i]->peer;
-        if (p->suspect || !p->open)
-            return false;
-    }
-    return true;
-}
-
 static uint32_t count_settled(const struct cluster *c, const struct worker *like)
 {
     uint32_t n = 0;
@@ -115,6 +104,29 @@ static uint32_t count_settled(const struct cluster *c, const struct worker *like
         n += placement_may_place(c, w) && placement_same_kind(w, like) &&
              c->now_ns - w->free_since_ns >= c->config.settle_ns;
     return n;
+}
+
+/* So many are free that spares are left when it is whole: who comes and goes alone does not make it
+ * small again. Those who do so together do, so it is not done twice in a row. */
+static bool may_grow_early(const struct cluster *c, const struct group *g)
+{
+    if (g->grew_ns > 0 && c->now_ns - g->grew_ns < EARLY_WAITS * c->config.elastic_wait_ns)
+        return false;
+    return count_settled(c, g->members[0]) >= c->world;
+}
+
+/* Else not sooner than the wait after it was formed, so that a worker that comes and goes costs it
+ * no more than one formation in that time. */
+static bool may_grow(const struct cluster *c, const struct group *g)
+{
+    if (g->state != GROUP_READY || !elastic_is_shrunk(c, g) || g->draining)
+        return false;
+    for (uint32_t i = 0; i < g->world; i++) {
+        const struct peer *p = g->members[i]->peer;
+        if (p->suspect || !p->open)
+            return false;
+    }
+    return c->now_ns - g->ready_ns >= c->config.elastic_wait_ns || may_grow_early(c, g);
 }
 
 /* The group, with those who are free, and with other small ones where these are not enough: all
@@ -140,6 +152,7 @@ static void grow(struct cluster *c, struct group *g)
     events_add(c->events, c->now_ns, LOG_INFO, "group_grows", "group=%llu tp=%u whole_tp=%u",
                (unsigned long long)g->id, g->tp, c->config.tp);
     g->grows = true;
+    g->grew_ns = c->now_ns;
     cluster_dissolve(c, g, "it can have all of its ranks again", false);
 }
 
@@ -169,4 +182,43 @@ void elastic_tick(struct cluster *c)
             grow(c, c->groups[i]);
     }
     mem_free(marked);
+}
+
+/* ---- who has the flag ---- */
+
+bool elastic_is_one_sided(const struct cluster *c, char *out, size_t size)
+{
+    uint32_t n = 0, n_offer = 0;
+    for (const struct worker *w = c->workers; w; w = w->next) {
+        n++;
+        n_offer += w->desc.n_elastic > 0;
+    }
+    if (c->config.tp == 1 || n_offer == (c->config.elastic_tp ? n : 0))
+        return false;
+    if (!c->config.elastic_tp)
+        snprintf(out, size,
+                 "--elastic-tp: %u of %u workers have it and the head does not, so it does "
+                 "nothing: start the head with it, too",
+                 n_offer, n);
+    else if (n_offer == 0)
+        snprintf(out, size,
+                 "--elastic-tp: no worker offers a smaller TP, so the head's does nothing: start "
+                 "the workers with it, too (elastic_tp_not_offered in a log: it has it, and no "
+                 "room)");
+    else
+        snprintf(out, size,
+                 "--elastic-tp: %u of %u workers offer no smaller TP and are ranks of whole groups "
+                 "alone: start them with it, too (elastic_tp_not_offered in a log: it has it, and "
+                 "no room)",
+                 n - n_offer, n);
+    return true;
+}
+
+void elastic_tell_one_sided(struct cluster *c)
+{
+    char line[240];
+    if (c->elastic_told || !elastic_is_one_sided(c, line, sizeof line))
+        return;
+    c->elastic_told = true;
+    events_add(c->events, c->now_ns, LOG_WARN, "elastic_tp_one_sided", "text=%s", log_quote(line));
 }

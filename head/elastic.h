@@ -3,6 +3,7 @@
  * formed, of how many ranks, and when it is given up to be whole again. A part of cluster.h; with
  * --elastic-tp alone. */
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define CLUSTER_MAX_KV_GROUPS 8u
@@ -12,13 +13,14 @@ struct group;
 struct worker;
 struct worker_desc;
 
-/* A smaller TP that a worker can be a rank of, and the KV blocks it would hold then. */
+/* A smaller TP that a worker can be a rank of, the KV blocks it would hold then, and the bytes of
+ * one. */
 struct worker_shape {
-    uint32_t tp, n_blocks[CLUSTER_MAX_KV_GROUPS];
+    uint32_t tp, n_blocks[CLUSTER_MAX_KV_GROUPS], block_bytes[CLUSTER_MAX_KV_GROUPS];
 };
 
-/* KV blocks of a rank of that TP, by KV group; NULL: the worker can be none. */
-const uint32_t *elastic_blocks(const struct worker_desc *d, uint32_t tp);
+/* What a worker would be as a rank of that TP, by KV group; NULL: it can be none. */
+const struct worker_shape *elastic_shape_of(const struct worker_desc *d, uint32_t tp);
 bool elastic_is_shrunk(const struct cluster *c, const struct group *g);
 /* The TP of which workers like this one form a group now: the largest that enough of those who are
  * free offer. 0: none, or they may soon be more. short_since_ns: since when there has been no whole
@@ -30,3 +32,8 @@ bool elastic_may_join(const struct cluster *c, const struct worker *w, uint32_t 
 bool elastic_hopes(const struct cluster *c);
 /* Dissolves a group that can be whole again. */
 void elastic_tick(struct cluster *c);
+/* The flag belongs to the head and to every worker: a sentence when some have it and others not;
+ * false, and nothing written: all or nobody. */
+bool elastic_is_one_sided(const struct cluster *c, char *out, size_t size);
+/* The same as an event, once in a head's life. */
+void elastic_tell_one_sided(struct cluster *c);

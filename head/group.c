@@ -71,12 +71,18 @@ void group_free(struct cluster *c, struct group *g)
     mem_free(g);
 }
 
-/* Whoever is a rank of a smaller TP has said how many that are. */
-static uint32_t n_blocks_of(const struct cluster *c, const struct group *g,
-                            const struct worker_desc *d, uint32_t k)
+/* Whoever is a rank of a smaller TP has said how many that are, and how large. */
+static struct kv_group kv_group_of(const struct cluster *c, const struct group *g,
+                                   const struct worker_desc *d, uint32_t k)
 {
-    const uint32_t *smaller = elastic_is_shrunk(c, g) ? elastic_blocks(d, g->tp) : NULL;
-    return smaller ? smaller[k] : d->kv_groups[k].n_blocks;
+    const struct worker_shape *smaller =
+        elastic_is_shrunk(c, g) ? elastic_shape_of(d, g->tp) : NULL;
+    struct kv_group out = d->kv_groups[k];
+    if (smaller) {
+        out.n_blocks = smaller->n_blocks[k];
+        out.bytes_per_block = smaller->block_bytes[k];
+    }
+    return out;
 }
 
 /* What the ranks have in common: the lowest of everything. */
@@ -91,9 +97,8 @@ static void take_limits(struct cluster *c, struct group *g)
     g->scores_prompts = first->scores_prompts;
     g->draft_max_seqs = first->draft_max_seqs;
     g->role = first->role;
-    memcpy(g->kv_groups, first->kv_groups, sizeof g->kv_groups);
     for (uint32_t k = 0; k < g->n_kv_groups; k++)
-        g->kv_groups[k].n_blocks = n_blocks_of(c, g, first, k);
+        g->kv_groups[k] = kv_group_of(c, g, first, k);
     for (uint32_t i = 1; i < g->world; i++) {
         const struct worker_desc *d = &g->members[i]->desc;
         g->isa_level = d->isa_level < g->isa_level ? d->isa_level : g->isa_level;
@@ -105,7 +110,7 @@ static void take_limits(struct cluster *c, struct group *g)
             (g->draft_max_seqs == 0 || d->draft_max_seqs < g->draft_max_seqs))
             g->draft_max_seqs = d->draft_max_seqs; /* 0: no bound */
         for (uint32_t k = 0; k < g->n_kv_groups; k++) {
-            uint32_t n = n_blocks_of(c, g, d, k);
+            uint32_t n = kv_group_of(c, g, d, k).n_blocks;
             if (n < g->kv_groups[k].n_blocks)
                 g->kv_groups[k].n_blocks = n;
         }
@@ -121,10 +126,11 @@ static void take_members(struct cluster *c, struct group *g, uint32_t tp,
         c->has_config = true;
         c->config_seen_ns = c->now_ns;
         memcpy(c->config_hash, members[0]->desc.config_hash, sizeof c->config_hash);
+        memcpy(c->model_hash, members[0]->desc.model_hash, sizeof c->model_hash);
     }
     g->tp = tp;
     g->world = tp * c->config.pp;
-    g->draining = g->lost_rank = g->grows = false;
+    g->draining = g->lost_rank = g->grows = g->is_rest = false;
     g->n_comm_id = 0;
     g->deadline_ns = c->now_ns + c->config.formation_timeout_ns;
     for (uint32_t i = 0; i < g->world; i++) {
@@ -135,6 +141,7 @@ static void take_members(struct cluster *c, struct group *g, uint32_t tp,
         w->todo = todo;
         w->formed = w->aborted = w->plan_unsent = false;
         w->held_epoch = w->abort_epoch = 0;
+        w->is_of_rest = false;
         w->step_received = w->step_executed = 0;
         w->progress_ns = c->now_ns;
         w->own = (struct own_time){0}; /* a shard of its own size, other neighbours */
@@ -370,7 +377,9 @@ void group_tick(struct cluster *c, struct group *g)
         else
             cluster_dissolve(c, g, "the formation took too long", true);
     } else if (g->state == GROUP_WAITING &&
-               c->now_ns - g->waiting_since_ns >= c->config.surplus_ns && !elastic_hopes(c))
+               (g->is_rest
+                    ? !adoption_has_rest(c, g)
+                    : c->now_ns - g->waiting_since_ns >= c->config.surplus_ns && !elastic_hopes(c)))
         group_free(c, g);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-/* The head's authorized file, read again when it changes: looked at twice a second, taken when it
- * was the same at two looks. A file that is gone or has an error changes nothing and is told of,
- * once. Loop thread. */
+/* The head's authorized file, with those that it names, read again when one changes: looked at
+ * twice a second, taken when it was the same at two looks. A file that is gone or has an error
+ * changes nothing and is told of, once. Loop thread. */
 #include "common/net/keys.h"
 #include "common/net/loop.h"
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/crash.h"
+#include "common/base/first_process.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/version.h"
@@ -93,6 +94,7 @@ int main(int argc, char **argv)
     struct config_result res = {0};
     struct error err = {0};
     crash_install();
+    first_process_install();
     mem_give_back_large();
     if (argc > 1 && strcmp(argv[1], "replay") == 0)
         return replay_main(argc - 1, argv + 1);

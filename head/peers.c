@@ -411,6 +411,8 @@ void peers_tick(struct peers *p, uint64_t now_ns, const struct peers_tick_fns *f
         return_credit(p, x);
         if (now_ns - x->sent_ns >= p->config.heartbeat_ms * NS_PER_MS) {
             struct msg m = {.type = MSG_HEARTBEAT, .heartbeat = {.time_ns = now_ns}};
+            if (fns->fill_heartbeat)
+                fns->fill_heartbeat(fns->ctx, x, &m.heartbeat);
             (void)!peers_send(p, x, &m); /* else with the next tick */
         }
     }

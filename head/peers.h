@@ -111,6 +111,8 @@ MUST_USE enum status peers_send_encoded(struct peers *p, struct peer *to, enum m
 struct peers_tick_fns {
     void *ctx;
     void (*on_lost)(void *ctx, struct peer *peer);
+    /* What a heartbeat says beside the time; NULL: nothing. */
+    void (*fill_heartbeat)(void *ctx, const struct peer *peer, struct msg_heartbeat *m);
 };
 void peers_tick(struct peers *p, uint64_t now_ns, const struct peers_tick_fns *fns);
 /* The head itself stood still for ns: nobody is blamed for that time. */

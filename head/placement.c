@@ -253,22 +253,46 @@ static bool has_failed(const struct pick *p, const struct worker *w)
     return false;
 }
 
-/* Ranks that groups of this kind lack, or are about to: they are whole again before there is
- * another group. One that waits has had its choice. */
+/* Ranks that a group of this kind lacks, or is about to. One that waits has had its choice. */
+static uint32_t group_lacks(const struct cluster *c, const struct group *g,
+                            const struct worker *like)
+{
+    bool is_like = false;
+    uint32_t n_present = 0;
+    for (uint32_t k = 0; k < g->world; k++) {
+        const struct worker *w = g->members[k];
+        n_present += w && !w->draining;
+        is_like = is_like || (w && placement_same_kind(w, like));
+    }
+    return is_like ? c->world - n_present : 0;
+}
+
+/* Of an old head's group, which is adopted if the others come in time (adoption.c), and is else the
+ * beginning of one: counted with the first of those who say that they are of it. */
+static uint32_t old_group_lacks(const struct cluster *c, const struct worker *first,
+                                const struct worker *like)
+{
+    uint32_t n = 0;
+    if (first->held_epoch == 0 || first->draining || !placement_same_kind(first, like))
+        return 0;
+    for (const struct worker *w = c->workers; w; w = w->next) {
+        if (w->held_epoch != first->held_epoch || w->held_group != first->held_group)
+            continue;
+        if (n++ == 0 && w != first)
+            return 0;
+    }
+    return n < c->world ? c->world - n : 0;
+}
+
+/* All of them: they are whole again before there is another group. What is left of an old group
+ * without elastic TP is a spare as any. */
 static uint32_t count_lacking(const struct cluster *c, const struct worker *like)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < c->config.max_groups; i++) {
-        const struct group *g = c->groups[i];
-        bool is_like = false;
-        uint32_t n_present = 0;
-        for (uint32_t k = 0; g && k < g->world; k++) {
-            const struct worker *w = g->members[k];
-            n_present += w && !w->draining;
-            is_like = is_like || (w && placement_same_kind(w, like));
-        }
-        n += is_like ? c->world - n_present : 0;
-    }
+    for (uint32_t i = 0; i < c->config.max_groups; i++)
+        n += c->groups[i] ? group_lacks(c, c->groups[i], like) : 0;
+    for (const struct worker *w = c->workers; w && c->config.elastic_tp; w = w->next)
+        n += old_group_lacks(c, w, like);
     return n;
 }
 
@@ -354,6 +378,34 @@ static bool try_new(struct pick *p)
 
 /* ---- groups of fewer ranks ---- */
 
+static bool offers_more(const struct worker *a, const struct worker *b, uint32_t tp)
+{
+    const struct worker_shape *x = elastic_shape_of(&a->desc, tp);
+    const struct worker_shape *y = elastic_shape_of(&b->desc, tp);
+    for (uint32_t k = 0; k < a->desc.n_kv_groups; k++) {
+        if (x->n_blocks[k] != y->n_blocks[k])
+            return x->n_blocks[k] > y->n_blocks[k];
+    }
+    return false;
+}
+
+/* The group holds what the rank with the least holds: of more than it takes, those who offer most,
+ * and who offers as much as the last of these. Then its seats are given as any. */
+static void keep_largest(struct pick *p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_free; i++) {
+        p->weights[i] = 0;
+        for (uint32_t k = 0; k < p->n_free; k++)
+            p->weights[i] += offers_more(p->free[k], p->free[i], p->tp);
+    }
+    for (uint32_t i = 0; i < p->n_free; i++) {
+        if (p->weights[i] < p->world)
+            p->free[n++] = p->free[i];
+    }
+    p->n_free = n;
+}
+
 static void seat_fewer(struct pick *p, const struct worker *like, uint32_t tp)
 {
     uint32_t n = 0;
@@ -366,6 +418,7 @@ static void seat_fewer(struct pick *p, const struct worker *like, uint32_t tp)
             p->free[n++] = p->free[i];
     }
     p->n_free = n;
+    keep_largest(p);
     seat_matching(p, 0, ITS_SHARD);
     seat_matching(p, 0, PART_OF_ITS_SHARD);
     seat_the_rest(p);

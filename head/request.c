@@ -178,6 +178,15 @@ static enum status copy_ids_and_sampling(struct request *r, const struct msg_sub
     return STATUS_OK;
 }
 
+struct request_salt request_salt_copied(struct request_salt salt, uint64_t term_epoch)
+{
+    const uint64_t in[3] = {salt.lo, salt.hi, term_epoch};
+    struct request_salt out;
+    crypto_generichash((unsigned char *)&out, sizeof out, (const unsigned char *)in, sizeof in,
+                       NULL, 0);
+    return out;
+}
+
 static struct request_salt salt_of(uint64_t tenant, struct str cache_salt)
 {
     struct request_salt salt;
@@ -238,7 +247,7 @@ enum status request_new(struct slab *slab, const struct msg_submit *m, uint32_t 
     r->i_choice = m->i_choice;
     r->attempt = m->attempt;
     r->tenant = m->tenant;
-    r->salt = salt_of(m->tenant, m->cache_salt);
+    r->salt = r->own_salt = salt_of(m->tenant, m->cache_salt);
     r->priority = m->priority;
     r->resubmitted = m->attempt > 1 || m->ids.n > m->n_prompt;
     r->arrival_ns = now_ns;

@@ -55,7 +55,7 @@ struct request {
     bool is_scored; /* its prompt is: scores is there */
 
     uint64_t tenant;          /* whose fair share it takes */
-    struct request_salt salt; /* of tenant and cache_salt, for the prefix cache */
+    struct request_salt salt; /* its blocks' in the prefix cache (request_salt_copied) */
     int32_t priority;
     bool resubmitted;     /* outranks new requests, is never refused for load */
     uint64_t arrival_seq; /* order of arrival, unique */
@@ -70,10 +70,11 @@ struct request {
     uint32_t n_hit;     /* ids that routing saw in its group's cache: no load to that group */
     enum status status; /* with FINISH_ERROR */
     char text[160];
-    struct arena arena;          /* everything of this request; dropped whole */
-    struct prefix_chain *chains; /* the block table's: hashes of the ids, on the arena */
-    struct request *next, *prev; /* list links of whoever holds it */
-    struct slab *slab;           /* its own memory is from; NULL: the heap */
+    struct arena arena;           /* everything of this request; dropped whole */
+    struct prefix_chain *chains;  /* the block table's: hashes of the ids, on the arena */
+    struct request_salt own_salt; /* of tenant and cache_salt */
+    struct request *next, *prev;  /* list links of whoever holds it */
+    struct slab *slab;            /* its own memory is from; NULL: the heap */
 };
 _Static_assert(offsetof(struct request, id) == 64 && offsetof(struct request, tenant) == 128,
                "cache lines");
@@ -82,6 +83,9 @@ static inline uint32_t request_n_generated(const struct request *r)
 {
     return r->n_ids - r->n_prompt;
 }
+/* Of a request with this salt and blocks that were copied from a group of this epoch: such requests
+ * share among themselves, and with nobody who did not come that way. */
+struct request_salt request_salt_copied(struct request_salt salt, uint64_t term_epoch);
 /* A group has been lost under it: one more, if it made nothing since the one before. */
 void request_count_loss(struct request *r);
 /* So many groups were lost before it made a token that it may be what ends them. */

@@ -259,7 +259,9 @@ struct lane *route_find_move(struct head_core *h, const struct request *r, const
     uint32_t n = list_routes(h, r, from);
     for (uint32_t i = 0; i < n; i++) {
         const struct route *x = &h->routes[i];
-        if ((x->lane->role == GROUP_PREFILL && !any_role) || ends_before(&x->load, r->n_ids) > 0)
+        if (ends_before(&x->load, r->n_ids) > 0 ||
+            (!any_role && (x->lane->role == GROUP_PREFILL ||
+                           transfer_way(from->group, x->lane->group) != TRANSFER_WAY)))
             continue;
         if (!best || fitness(x) > fitness(best) ||
             (fitness(x) == fitness(best) && x->cost_ns < best->cost_ns))

@@ -55,6 +55,7 @@ struct served_model router_model(const struct head_core *h)
 void router_hold(struct head_core *h, struct request *r)
 {
     r->i_group = NO_GROUP;
+    r->salt = r->own_salt; /* it comes without blocks to wherever it goes from here */
     r->next = NULL;
     r->prev = h->held_last;
     if (h->held_last)
@@ -189,9 +190,10 @@ static void place(struct head_core *h, struct request *r, struct lane *l)
         refuse_too_large(h, r);
 }
 
-bool router_move(struct head_core *h, struct request *r, struct lane *to)
+bool router_move(struct head_core *h, struct request *r, struct lane *to, struct request_salt salt)
 {
     router_send_away(h, r);
+    r->salt = salt;
     r->n_hit = scheduler_cached_tokens(to->scheduler, r);
     place(h, r, to);
     return r->i_group == to->group->index;
@@ -201,7 +203,7 @@ bool router_move(struct head_core *h, struct request *r, struct lane *to)
  */
 static bool give_up(struct head_core *h, struct request *r)
 {
-    char text[sizeof r->text];
+    char text[sizeof r->text], made[48] = "before it made a token";
     if (r->n_losses < REQUEST_MAX_LOSSES || !request_is_suspect(r))
         return false;
     events_add(
@@ -209,10 +211,13 @@ static bool give_up(struct head_core *h, struct request *r)
         "id=%016llx%016llx choice=%u prompt_tokens=%u generated=%u groups_lost=%u gateway=%s",
         (unsigned long long)r->id.hi, (unsigned long long)r->id.lo, r->i_choice, r->n_prompt,
         request_n_generated(r), r->n_losses, log_quote(h->gateways[r->i_gateway]->node));
+    if (request_n_generated(r) > 0)
+        snprintf(made, sizeof made, "and it made no token after its first %u",
+                 request_n_generated(r));
     snprintf(text, sizeof text,
-             "%u groups of workers were lost while they ran this request, before it made a token: "
+             "%u groups of workers were lost while they ran this request, %s: "
              "it may be what ends them and is not tried again.",
-             r->n_losses);
+             r->n_losses, made);
     router_end(h, r, FINISH_ERROR, STATUS_INTERNAL, text);
     return true;
 }

@@ -21,7 +21,8 @@ struct standby {
     char holder[HOLDER_MAX];        /* "INSTANCE ADDRESS" */
     char of_other_keys[HOLDER_MAX]; /* the last that was warned of */
     char warning[WARNING_MAX];      /* "": none */
-    char endless[WARNING_MAX];      /* as well: of a lease without an end */
+    char endless[WARNING_MAX];      /* as well: of a lease without an end, */
+    char nonsense[WARNING_MAX];     /* and of answers that are none */
 };
 
 static void ask(struct standby *s)
@@ -123,9 +124,27 @@ static void note_end(struct standby *s, enum lease_question asked, const struct 
              log_quote(left), "\"it ends unless a head renews it\"");
 }
 
+/* A key that somebody wrote as a list, an order that Redis refuses: nobody can have the lease. */
+static void note_trouble(struct standby *s)
+{
+    const char *why = store_trouble(s->store);
+    if (why[0] == '\0') {
+        s->nonsense[0] = '\0';
+        return;
+    }
+    snprintf(s->nonsense, sizeof s->nonsense,
+             "what Redis answers about the lease makes no sense (%s): %s. Where {cox:%s}:lease or "
+             "{cox:%s}:term has another TYPE than string, DEL it",
+             why,
+             standby_serves(s) ? "this head goes on, but no standby could follow it"
+                               : "this head waits, and could not take over",
+             s->o.cluster_name, s->o.cluster_name);
+}
+
 static void on_answer(void *ctx, const struct store_answer *a)
 {
     struct standby *s = ctx;
+    note_trouble(s);
     if (a)
         note_holder(s, a->holder, a->lease.holder == LEASE_OURS);
     uint64_t before = s->lease.term;
@@ -168,6 +187,7 @@ static void on_link(void *ctx, bool up, const char *why)
     else if (up)
         log_info("store_reached", "serves=%s", standby_serves(s) ? "true" : "false");
     s->is_up = up;
+    note_trouble(s);
     lease_on_store(&s->lease, up, loop_now_ns(s->loop));
     ask(s);
 }
@@ -189,12 +209,14 @@ const char *standby_holder(const struct standby *s)
 
 const char *standby_warning(const struct standby *s, uint32_t i)
 {
-    const char *all[2];
+    const char *all[3];
     uint32_t n = 0;
     if (s->warning[0])
         all[n++] = s->warning;
     if (s->endless[0])
         all[n++] = s->endless;
+    if (s->nonsense[0])
+        all[n++] = s->nonsense;
     return i < n ? all[i] : NULL;
 }
 

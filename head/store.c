@@ -72,7 +72,8 @@ struct store {
     char asked_key[NAME_MAX_BYTES + 40];
     char us[HOLDER_MAX], ttl[24], moment[24];
     uint64_t n_asked;
-    bool told; /* of an answer that makes no sense, since the link came up */
+    bool told;         /* of an answer that makes no sense, since the link came up */
+    char trouble[160]; /* of the last answer: what was wrong with it; "": nothing */
     void (*released)(void *ctx);
 };
 
@@ -91,13 +92,15 @@ static bool read_answer(const struct redis_reply *r, struct store_answer *out)
     return true;
 }
 
+/* Its own error is a text of somebody else's: cut between characters. */
 static void complain(struct store *s, const struct redis_reply *r)
 {
-    char text[160];
-    snprintf(text, sizeof text, STR_FMT, STR_ARG(r->text));
+    struct str text = r->kind == REDIS_ERROR ? r->text : STR("not of the form that is wanted");
+    snprintf(s->trouble, sizeof s->trouble, STR_FMT, STR_ARG(text));
+    s->trouble[str_utf8_valid(str_from(s->trouble))] = '\0';
     if (!s->told)
         log_warn("store_answer", "what=\"an answer that makes no sense: taken for none\" error=%s",
-                 log_quote(text));
+                 log_quote(s->trouble));
     s->told = true;
 }
 
@@ -108,6 +111,8 @@ static void on_reply(void *ctx, const struct redis_reply *reply)
     bool good = reply && read_answer(reply, &a);
     if (reply && !good)
         complain(s, reply);
+    else if (good)
+        s->trouble[0] = '\0';
     s->o.on_answer(s->o.ctx, good ? &a : NULL);
 }
 
@@ -137,6 +142,11 @@ bool store_ask(struct store *s, enum lease_question q, uint64_t wanted, uint64_t
     return redis_call(s->redis, words, sizeof words / sizeof words[0], on_reply, s) == STATUS_OK;
 }
 
+const char *store_trouble(const struct store *s)
+{
+    return s->trouble;
+}
+
 void store_set_keys(struct store *s, const char *keys)
 {
     snprintf(s->us, sizeof s->us, "%016llx %s %s", (unsigned long long)s->o.instance, s->o.address,
@@ -161,6 +171,7 @@ static void on_link(void *ctx, bool up, const char *why)
 {
     struct store *s = ctx;
     s->told = false;
+    s->trouble[0] = '\0';
     s->o.on_link(s->o.ctx, up, why);
 }
 

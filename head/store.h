@@ -30,5 +30,7 @@ bool store_ask(struct store *s, enum lease_question q, uint64_t wanted, uint64_t
 /* Whose keys this head has, in one word, behind its address from the next question on. Before the
  * first one, and when they change. */
 void store_set_keys(struct store *s, const char *keys);
+/* Why the last answer on this link was taken for none: it made no sense. "": it made some. */
+const char *store_trouble(const struct store *s);
 /* Lets go of the lease if it is ours. done is called once, unless false. */
 bool store_release(struct store *s, void (*done)(void *ctx));

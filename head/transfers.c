@@ -188,11 +188,14 @@ static bool take_blocks(struct head_core *h, const struct transfer *x, struct re
                         const struct lane *from, const struct lane *to, uint32_t n_tokens)
 {
     struct step_log *log = h->config.step_log;
+    struct request coming = *r; /* as it will be there, to be looked at alone */
+    coming.salt = x->salt;
+    coming.chains = NULL;
     step_log_hold(log, from->group->index, r, n_tokens, x->id);
     if (scheduler_hold(from->scheduler, r, n_tokens, x->id) != STATUS_OK)
         return false;
-    step_log_import(log, to->group->index, r, n_tokens, x->id);
-    if (scheduler_import(to->scheduler, r, n_tokens, x->id) == STATUS_OK)
+    step_log_import(log, to->group->index, &coming, n_tokens, x->id);
+    if (scheduler_import(to->scheduler, &coming, n_tokens, x->id) == STATUS_OK)
         return true;
     let_go(h, x, TRANSFER_FROM);
     return false;
@@ -220,6 +223,7 @@ bool transfer_begin_copy(struct head_core *h, struct request *r, struct lane *fr
 {
     struct transfer *x = begin(h, r, from, to);
     x->n_tokens = n_tokens;
+    x->salt = request_salt_copied(r->salt, from->group->epoch);
     if (!take_blocks(h, x, r, from, to, n_tokens)) {
         end(h, x, 0);
         return false;
@@ -296,7 +300,7 @@ static void go_on_leaving(struct head_core *h, struct transfer *x)
     }
     r->n_moves_failed = 0;
     bool with_blocks = x->n_tokens > 0;
-    if (router_move(h, r, to)) {
+    if (router_move(h, r, to, with_blocks ? x->salt : r->own_salt)) {
         h->transfers.n_moved++;
         h->transfers.n_recomputed += !with_blocks;
     } else {

@@ -38,8 +38,9 @@ struct transfer {
     uint32_t n_coming; /* tokens that will need room where it goes */
     struct transfer_side sides[2];
     uint32_t n_tokens, n_blocks;
-    uint32_t *block_groups; /* [n_blocks] */
-    uint64_t n_bytes;       /* of one rank */
+    struct request_salt salt; /* that the request has with what is copied */
+    uint32_t *block_groups;   /* [n_blocks] */
+    uint64_t n_bytes;         /* of one rank */
     uint64_t start_ns, took_ns;
     uint8_t comm_id[TRANSFER_ID_BYTES];
     bool failed;
@@ -55,6 +56,10 @@ struct transfers {
     uint64_t n_moved,
         n_recomputed; /* requests that went on elsewhere; the second: without blocks */
 };
+
+/* From one group's KV cache to another's, rank by rank: what stands in the way of it for good. */
+enum transfer_way { TRANSFER_WAY, TRANSFER_NO_ADDRESS, TRANSFER_OTHER_CACHE };
+enum transfer_way transfer_way(const struct group *from, const struct group *to);
 
 void transfers_init(struct transfers *t);
 void transfers_fini(struct transfers *t);

@@ -31,34 +31,77 @@ static bool is_stuck(const struct lane *l)
 }
 
 /* Seat for seat: the same part of the same cache, and a way to it. */
+enum transfer_way transfer_way(const struct group *from, const struct group *to)
+{
+    if (!same_layout(from, to))
+        return TRANSFER_OTHER_CACHE;
+    enum transfer_way way = TRANSFER_WAY;
+    for (uint32_t i = 0; i < from->world; i++) {
+        const struct worker_desc *a = &from->members[i]->desc, *b = &to->members[i]->desc;
+        if (a->device != b->device ||
+            memcmp(a->config_hash, b->config_hash, sizeof a->config_hash) != 0)
+            return TRANSFER_OTHER_CACHE;
+        if (!a->kv_address[0] || !b->kv_address[0])
+            way = TRANSFER_NO_ADDRESS;
+    }
+    return way;
+}
+
+/* Now. */
 static bool can_copy(const struct lane *from, const struct lane *to)
 {
-    if (!same_layout(from->group, to->group) || is_stuck(from) || is_stuck(to))
+    if (is_stuck(from) || is_stuck(to) || transfer_way(from->group, to->group) != TRANSFER_WAY)
         return false;
     for (uint32_t i = 0; i < from->group->world; i++) {
-        const struct worker *a = from->group->members[i], *b = to->group->members[i];
-        if (!a->desc.kv_address[0] || !b->desc.kv_address[0] || !a->peer->open || !b->peer->open ||
-            a->desc.device != b->desc.device ||
-            memcmp(a->desc.config_hash, b->desc.config_hash, sizeof a->desc.config_hash) != 0)
+        if (!from->group->members[i]->peer->open || !to->group->members[i]->peer->open)
             return false;
     }
     return true;
 }
 
-/* Is it sooner to copy n tokens than to compute them there? */
-static bool is_worth_copying(const struct head_core *h, const struct lane *to, uint32_t n_tokens)
+/* Is it sooner to copy so many tokens than to compute these there? */
+static bool is_sooner(const struct head_core *h, const struct lane *to, uint32_t n_copied,
+                      uint32_t n_computed)
 {
     double bytes = 0;
     struct step_speed speed = route_speed(h, to);
     for (uint32_t i = 0; i < to->group->n_kv_groups; i++) {
         const struct kv_group *k = &to->group->kv_groups[i];
         uint32_t n =
-            k->kind == KV_WINDOW && k->window_tokens < n_tokens ? k->window_tokens : n_tokens;
+            k->kind == KV_WINDOW && k->window_tokens < n_copied ? k->window_tokens : n_copied;
         bytes += (double)k->bytes_per_block * ((double)n / k->block_tokens);
     }
-    uint64_t n_steps = 1 + n_tokens / h->config.max_num_batched_tokens;
-    double compute_ns = speed.base_ns * (double)n_steps + speed.token_ns * (double)n_tokens;
+    uint64_t n_steps = 1 + n_computed / h->config.max_num_batched_tokens;
+    double compute_ns = speed.base_ns * (double)n_steps + speed.token_ns * (double)n_computed;
     return COPY_BASE_NS + bytes / h->transfers.bytes_per_s * (double)NS_PER_S < compute_ns;
+}
+
+/* Of its tokens: what others that began alike have brought along before. */
+static uint32_t copied_before(const struct lane *from, const struct lane *to,
+                              const struct request *r)
+{
+    struct request coming = *r; /* as it would be there */
+    coming.salt = request_salt_copied(r->salt, from->group->epoch);
+    coming.chains = NULL;
+    arena_init(&coming.arena, 0);
+    uint32_t n = scheduler_cached_tokens(to->scheduler, &coming);
+    arena_fini(&coming.arena);
+    return n;
+}
+
+/* What the other one computed itself need not be computed again, and what came from here need not
+ * be copied again; the latter is looked up only where it decides. */
+static bool is_worth_copying(const struct head_core *h, const struct lane *from,
+                             const struct lane *to, struct request *r, uint32_t n_tokens)
+{
+    uint32_t n_there = scheduler_cached_tokens(to->scheduler, r);
+    uint32_t n_computed = n_tokens > n_there ? n_tokens - n_there : 0;
+    if (is_sooner(h, to, n_tokens, n_computed))
+        return true;
+    if (!is_sooner(h, to, 0, n_computed))
+        return false;
+    uint32_t n_before = copied_before(from, to, r);
+    return is_sooner(h, to, n_tokens > n_before ? n_tokens - n_before : 0, n_computed);
 }
 
 static bool may_hand_over(const struct request *r)
@@ -82,10 +125,11 @@ static bool consider(struct head_core *h, struct lane *from, struct request *r)
         return true;
     }
     uint32_t n_tokens = scheduler_movable(from->scheduler, r);
-    uint32_t n_there = scheduler_cached_tokens(to->scheduler, r);
     bool copies = n_tokens > 0 && can_copy(from, to);
-    bool soon = !is_worth_copying(h, to, n_tokens > n_there ? n_tokens - n_there : 0);
-    bool recomputes = copies ? soon || (drains && r->n_moves_failed > 0) : drains;
+    bool recomputes = drains;
+    if (copies)
+        recomputes =
+            (drains && r->n_moves_failed > 0) || !is_worth_copying(h, from, to, r, n_tokens);
     if (recomputes) {
         transfer_begin_recompute(h, r, from, to);
     } else if (copies) {

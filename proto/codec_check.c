@@ -130,6 +130,8 @@ static void check_worker(struct check *c, const struct worker_info *w)
         must(c, w->elastic[i].tp >= 1 && w->elastic[i].tp < tp, "smaller TPs are not falling");
         must(c, w->elastic[i].n_blocks.n == w->n_kv_groups,
              "blocks of a smaller TP are not one number for each KV group");
+        must(c, w->elastic[i].block_bytes.n == 0 || w->elastic[i].block_bytes.n == w->n_kv_groups,
+             "bytes of a smaller TP's blocks are not one number for each KV group");
         tp = w->elastic[i].tp;
     }
     at_most(c, "adapters", w->n_adapters, PROTO_MAX_ADAPTERS);

@@ -56,6 +56,7 @@ static void put_elastic(struct wire *w, const struct worker_info *i, Cox__Worker
     for (uint32_t k = 0; p->elastic && k < i->n_elastic; k++) {
         p->elastic[k]->tp = i->elastic[k].tp;
         WIRE_PUT_SPAN(p->elastic[k], n_blocks, i->elastic[k].n_blocks);
+        WIRE_PUT_SPAN(p->elastic[k], block_bytes, i->elastic[k].block_bytes);
     }
     p->n_elastic = p->elastic ? i->n_elastic : 0;
 }
@@ -66,10 +67,13 @@ static void get_elastic(struct wire *w, const Cox__WorkerInfo *p, struct worker_
     for (size_t k = 0; e && k < p->n_elastic; k++) {
         e[k].tp = p->elastic[k]->tp;
         e[k].n_blocks = WIRE_GET_U32(p->elastic[k], n_blocks);
+        e[k].block_bytes = WIRE_GET_U32(p->elastic[k], block_bytes);
     }
     i->elastic = e;
     i->n_elastic = (uint32_t)p->n_elastic;
 }
+
+static const uint8_t no_hash[32];
 
 static Cox__WorkerInfo *put_worker(struct wire *w, const struct worker_info *i)
 {
@@ -108,6 +112,9 @@ static Cox__WorkerInfo *put_worker(struct wire *w, const struct worker_info *i)
     put_elastic(w, i, p);
     p->shard_tp = i->shard_tp;
     p->group_tp = i->group_tp;
+    bool says = memcmp(i->model_hash, no_hash, sizeof no_hash) != 0;
+    p->model_hash.len = says ? sizeof i->model_hash : 0;
+    p->model_hash.data = says ? (uint8_t *)i->model_hash : NULL;
     return p;
 }
 
@@ -115,6 +122,10 @@ static void get_worker(struct wire *w, const Cox__WorkerInfo *p, struct worker_i
 {
     if (p->config_hash.len != sizeof i->config_hash) {
         wire_fail(w, STATUS_PROTOCOL, "config_hash is not 32 bytes");
+        return;
+    }
+    if (p->model_hash.len != 0 && p->model_hash.len != sizeof i->model_hash) {
+        wire_fail(w, STATUS_PROTOCOL, "model_hash is not 32 bytes");
         return;
     }
     struct kv_group *groups = wire_array(w, p->n_kv_groups, sizeof *groups);
@@ -157,6 +168,8 @@ static void get_worker(struct wire *w, const Cox__WorkerInfo *p, struct worker_i
         .group_tp = p->group_tp,
     };
     memcpy(i->config_hash, p->config_hash.data, sizeof i->config_hash);
+    if (p->model_hash.len)
+        memcpy(i->model_hash, p->model_hash.data, sizeof i->model_hash);
     get_adapters(w, p, i);
     get_elastic(w, p, i);
 }
@@ -245,6 +258,8 @@ static ProtobufCMessage *put_heartbeat(struct wire *w, const struct msg *m)
     p->gpu_milliwatts = m->heartbeat.gpu.milliwatts;
     p->own_ns = m->heartbeat.own_ns;
     p->own_steps = m->heartbeat.own_steps;
+    p->serves = m->heartbeat.serves;
+    p->spare = m->heartbeat.spare;
     return &p->base;
 }
 
@@ -261,7 +276,9 @@ static void get_heartbeat(struct wire *w, const ProtobufCMessage *base, struct m
                                           {p->gpu_memory_used, p->gpu_memory_total,
                                            p->gpu_busy_percent, p->gpu_celsius, p->gpu_milliwatts},
                                           p->own_ns,
-                                          p->own_steps};
+                                          p->own_steps,
+                                          p->serves != 0,
+                                          p->spare != 0};
 }
 
 static ProtobufCMessage *put_credit(struct wire *w, const struct msg *m)

@@ -14,7 +14,7 @@
 #include "proto/spans.h"
 
 #define PROTOCOL_MAJOR 2u
-#define PROTOCOL_MINOR 1u
+#define PROTOCOL_MINOR 2u
 
 enum msg_type {
     MSG_NONE = 0,
@@ -76,6 +76,7 @@ struct worker_info {
     uint64_t memory_bytes;
     uint32_t isa_level; /* kernels' ISA ladder; a group runs the lowest of its ranks */
     uint8_t config_hash[32];
+    uint8_t model_hash[32];          /* the model alone; zeros: it does not say */
     int32_t ordinal;                 /* -1: none */
     uint32_t tp, pp;                 /* what it was started for */
     int32_t shard_rank, shard_stage; /* weights held now; -1: none */
@@ -132,7 +133,8 @@ struct gpu_state {
     uint32_t celsius, milliwatts;
 };
 
-/* Worker → head carries all fields; the other directions only time_ns. */
+/* Worker → head carries all fields but the last two; the other directions only time_ns and, to a
+ * worker, those two: what /readyz says (protocol.md, "Readiness"). */
 struct msg_heartbeat {
     uint64_t time_ns;  /* sender's monotonic clock, for humans */
     uint64_t progress; /* bumped per operator: "alive but stuck" differs from "slow" */
@@ -141,6 +143,8 @@ struct msg_heartbeat {
     uint32_t load_permille; /* of the shard that is being read, 1 .. 1000; 0: none is */
     struct gpu_state gpu;
     uint64_t own_ns, own_steps; /* its life's work, no waiting for others; 0: not measured */
+    bool serves;                /* its group does */
+    bool spare;                 /* no group can have it with the workers that are here */
 };
 struct msg_credit {
     uint64_t bytes;

@@ -17,8 +17,9 @@ struct kv_group {
 enum group_role { GROUP_BOTH, GROUP_PREFILL, GROUP_DECODE, GROUP_ROLE_COUNT };
 
 /* A smaller TP that this worker can be a rank of, at the same pp: blocks that it would hold then,
- * per KV group. */
+ * per KV group, and the bytes of one. */
 struct elastic_shape {
     uint32_t tp;
     struct u32_span n_blocks;
+    struct u32_span block_bytes; /* none: what kv_groups says */
 };

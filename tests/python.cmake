@@ -10,8 +10,9 @@ add_test(NAME fetch_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts
 add_test(NAME alone_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/alone_test.py)
 add_test(NAME run_all_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/run_all_test.py)
 add_test(NAME acceptance_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/acceptance_test.py)
+add_test(NAME build_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/build_test.py)
 set_tests_properties(check_layers check_size check_notices check_scripts fetch_scripts alone_scripts run_all_scripts
-                     acceptance_scripts
+                     acceptance_scripts build_scripts
                      PROPERTIES LABELS quick
                      TIMEOUT 300
                      ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
@@ -38,6 +39,31 @@ foreach(t ${e2e_tests})
     set_tests_properties(e2e_${n} PROPERTIES LABELS "e2e;cuda_link")
   endif()
 endforeach()
+# The chart as objects, and its pods as processes: nothing that a sanitizer would see and the other tests do not.
+if(NOT COX_SANITIZE AND NOT COX_CUDA)
+  # The Helm chart, rendered by Helm as a library: no cluster (docs/deploy/design.md).
+  foreach(n chart values around kustomize)
+    add_test(NAME k8s_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/k8s/run_chart_tests -m pytest -q -rs -p no:cacheprovider
+                                   ${CMAKE_CURRENT_SOURCE_DIR}/k8s/test_${n}.py)
+    set_tests_properties(k8s_${n} PROPERTIES LABELS quick TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
+  endforeach()
+  # The same pods as processes, in namespaces (root): tests/k8s/pods.py.
+  add_test(NAME k8s_rendered_processes COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/k8s/run_chart_tests -m pytest -q -rs -p no:cacheprovider
+                                               ${CMAKE_CURRENT_SOURCE_DIR}/k8s/test_rendered_processes.py)
+  set_tests_properties(k8s_rendered_processes PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
+                       ENVIRONMENT "${e2e_environment}")
+  # On a Kubernetes of their own (k8s/cluster, docs/deploy/testing.md): root, and programs that scripts/setup --k8s builds.
+  # The release's takes a quarter of an hour; it makes an image of the programs, which those of a sanitizer are not for.
+  file(GLOB live_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/k8s/live/test_*.py)
+  foreach(t ${live_tests})
+    get_filename_component(n ${t} NAME_WE)
+    string(REPLACE test_ "" n ${n})
+    add_test(NAME k8s_live_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider ${t})
+    set_tests_properties(k8s_live_${n} PROPERTIES LABELS k8s-cluster TIMEOUT 3600 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
+                         ENVIRONMENT "${e2e_environment}")
+  endforeach()
+  set_tests_properties(k8s_live_release PROPERTIES LABELS "k8s-cluster;long")
+endif()
 # Hostile peers, networks and a locked-down host, on loopback alone: docs/security.md.
 file(GLOB security_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/security/test_*.py)
 foreach(t ${security_tests})
@@ -47,6 +73,23 @@ foreach(t ${security_tests})
   set_tests_properties(security_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
                        ENVIRONMENT "${e2e_environment}")
 endforeach()
+# The container image of this build, deploy/image; sanitizers' programs want libraries that no image has.
+if(COX_CUDA)
+  set(image_tests cuda_variant)
+elseif(NOT COX_SANITIZE)
+  set(image_tests image custom_image dockerfile)
+endif()
+foreach(n ${image_tests})
+  add_test(NAME image_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
+                                   ${CMAKE_CURRENT_SOURCE_DIR}/image/test_${n}.py)
+  set_tests_properties(image_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
+                       ENVIRONMENT "${e2e_environment}")
+endforeach()
+if(COX_CUDA)
+  set_tests_properties(image_cuda_variant PROPERTIES LABELS "e2e;cuda_link")
+elseif(NOT COX_SANITIZE) # downloads a system and compiles everything in it
+  set_tests_properties(image_dockerfile PROPERTIES LABELS long TIMEOUT 7200)
+endif()
 add_dependencies(threaded_tests cox cox-head cox-gateway cox-worker)
 # Whole, what sanitizers do in part: the demo model on two ranks, crowds of 100 (e2e/cluster.py, SHORT).
 if(COX_SANITIZE)

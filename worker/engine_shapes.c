@@ -4,6 +4,7 @@
  * the TP is none. What lies beside the engine (a draft model, whose KV cache stays as it is) is
  * on both sides of the sum. */
 #include <stdio.h>
+#include <string.h>
 
 #include "common/base/log.h"
 #include "worker/engine_internal.h"
@@ -72,9 +73,12 @@ static enum status size_seat(const struct engine *e, struct comm_place at, uint6
                                 .memory_bytes = most_bytes - bytes};
     if (s == STATUS_OK)
         s = kv_store_size(p, &kv, groups, err);
-    for (uint32_t g = 0; s == STATUS_OK && g < p->n_kv_groups; g++)
+    for (uint32_t g = 0; s == STATUS_OK && g < p->n_kv_groups; g++) {
         if (groups[g].n_blocks < shape->n_blocks[g])
             shape->n_blocks[g] = groups[g].n_blocks;
+        if (groups[g].bytes_per_block > shape->block_bytes[g])
+            shape->block_bytes[g] = (uint32_t)groups[g].bytes_per_block;
+    }
     program_free(p);
     return s;
 }
@@ -85,6 +89,7 @@ static enum status size_shape(const struct engine *e, uint32_t tp, struct engine
 {
     *out = e->shapes[0]; /* no more blocks than the whole has: twins are as many */
     out->tp = tp;
+    memset(out->block_bytes, 0, sizeof out->block_bytes);
     for (uint32_t i = 0; i < tp * e->pp; i++)
         TRY(size_seat(e, (struct comm_place){tp, e->pp, i % tp, i / tp}, own_bytes(e) + e->kv_bytes,
                       out, err));
@@ -95,8 +100,10 @@ void engine_find_shapes(struct engine *e)
 {
     struct error err;
     e->shapes[0].tp = e->tp;
-    for (uint32_t g = 0; g < e->program->n_kv_groups; g++)
+    for (uint32_t g = 0; g < e->program->n_kv_groups; g++) {
         e->shapes[0].n_blocks[g] = e->kv_groups[g].n_blocks;
+        e->shapes[0].block_bytes[g] = (uint32_t)e->kv_groups[g].bytes_per_block;
+    }
     e->n_shapes = 1;
     for (uint32_t tp = e->tp - 1; e->is_elastic && tp > 0; tp--) {
         if (e->tp % tp != 0 || e->n_shapes == ENGINE_MAX_SHAPES)

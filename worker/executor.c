@@ -49,6 +49,17 @@ void executor_config_hash(const struct config_identity *c, uint8_t out[32])
     strbuf_fini(&b);
 }
 
+void executor_model_hash(const struct config_identity *c, uint8_t out[32])
+{
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    strbuf_append_c(&b, "{\"model\":");
+    strbuf_append_json(&b, c->model_hashes);
+    strbuf_printf(&b, ",\"vocab_size\":%u}", c->vocab_size);
+    crypto_hash_sha256(out, (const unsigned char *)b.ptr, b.len);
+    strbuf_fini(&b);
+}
+
 static enum status open_cuda(const struct worker_options *o, struct executor **out,
                              struct error *err)
 {

@@ -19,9 +19,10 @@
 #define COMM_ID_MAX_BYTES  512u
 #define EXECUTOR_MAX_BEGUN 2u
 
-/* A smaller TP that this worker could be a rank of, and the blocks it would hold then. */
+/* A smaller TP that this worker could be a rank of, the blocks it would hold then, and the bytes of
+ * one (of the stage whose are largest). */
 struct executor_shape {
-    uint32_t tp, n_blocks[SEQUENCES_MAX_KV_GROUPS];
+    uint32_t tp, n_blocks[SEQUENCES_MAX_KV_GROUPS], block_bytes[SEQUENCES_MAX_KV_GROUPS];
 };
 
 /* What Hello says and the start-up memory table prints: never changes but for comm_address
@@ -32,7 +33,7 @@ struct executor_info {
     uint64_t memory_bytes; /* of the device */
     char pci[32];          /* of a GPU: where it sits */
     uint32_t isa_level;
-    uint8_t config_hash[32];
+    uint8_t config_hash[32], model_hash[32];
     struct str comm_address; /* where other ranks reach this one; "": they need not, or not yet */
     uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes;
     uint64_t sampler_bytes;               /* of activation_bytes: what draws, on a CPU's heap */
@@ -163,3 +164,6 @@ struct config_identity {
     struct speculation speculation; /* the ranks guess, or expect guesses: the same ones */
 };
 void executor_config_hash(const struct config_identity *c, uint8_t out[32]);
+/* Of the model alone: workers that differ in the rest may serve side by side, in groups of their
+ * own. */
+void executor_model_hash(const struct config_identity *c, uint8_t out[32]);

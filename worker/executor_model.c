@@ -428,20 +428,21 @@ static void hash_config(struct executor_model *x, const struct worker_options *o
              at_load[e->config.quant.at_load]);
     write_hex(e, hex);
     write_hex(x->draft_model ? draft_model_engine(x->draft_model) : NULL, draft_hex);
-    executor_config_hash(&(struct config_identity){.model_hashes = str_from(hex),
-                                                   .draft_hashes = str_from(draft_hex),
-                                                   .dtype = x->device->activations,
-                                                   .quantisation = quantisation,
-                                                   .kv_dtype = dtype_traits(e->kv_dtype).name,
-                                                   .block_size = (uint32_t)o->block_size,
-                                                   .tp = (uint32_t)o->tp,
-                                                   .pp = (uint32_t)o->pp,
-                                                   .max_model_len = e->max_model_len,
-                                                   .vocab_size = e->config.vocab_size,
-                                                   .pass_rows = e->pass_rows,
-                                                   .expert_parallel = e->expert_parallel,
-                                                   .speculation = x->speculation},
-                         x->info.config_hash);
+    const struct config_identity identity = {.model_hashes = str_from(hex),
+                                             .draft_hashes = str_from(draft_hex),
+                                             .dtype = x->device->activations,
+                                             .quantisation = quantisation,
+                                             .kv_dtype = dtype_traits(e->kv_dtype).name,
+                                             .block_size = (uint32_t)o->block_size,
+                                             .tp = (uint32_t)o->tp,
+                                             .pp = (uint32_t)o->pp,
+                                             .max_model_len = e->max_model_len,
+                                             .vocab_size = e->config.vocab_size,
+                                             .pass_rows = e->pass_rows,
+                                             .expert_parallel = e->expert_parallel,
+                                             .speculation = x->speculation};
+    executor_config_hash(&identity, x->info.config_hash);
+    executor_model_hash(&identity, x->info.model_hash);
 }
 
 static void fill_info(struct executor_model *x, const struct worker_options *o)
@@ -479,6 +480,7 @@ static void fill_info(struct executor_model *x, const struct worker_options *o)
         struct executor_shape *shape = &i->elastic[i->n_elastic++];
         shape->tp = e->shapes[k].tp;
         memcpy(shape->n_blocks, e->shapes[k].n_blocks, sizeof e->shapes[k].n_blocks);
+        memcpy(shape->block_bytes, e->shapes[k].block_bytes, sizeof e->shapes[k].block_bytes);
     }
     i->n_draft = x->speculation.n_tokens;
     if (i->n_draft > 0)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/host.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/random.h"
@@ -485,13 +486,14 @@ static void size_kv(struct executor_info *info, const struct worker_options *o)
 static void offer_smaller(struct executor_info *info, const struct worker_options *o)
 {
     uint32_t n_blocks = info->limits.kv_groups[0].n_blocks;
+    uint32_t block_bytes = (uint32_t)info->limits.kv_groups[0].bytes_per_block;
     if (o->null_elastic_blocks > 0 && (uint64_t)o->null_elastic_blocks < n_blocks)
         n_blocks = (uint32_t)o->null_elastic_blocks;
     for (int64_t tp = o->tp - 1; o->elastic_tp && tp > 0 && info->n_elastic < PROTO_MAX_ELASTIC;
          tp--) {
         if (o->tp % tp == 0)
             info->elastic[info->n_elastic++] =
-                (struct executor_shape){.tp = (uint32_t)tp, .n_blocks = {n_blocks}};
+                (struct executor_shape){(uint32_t)tp, {n_blocks}, {block_bytes}};
     }
 }
 
@@ -519,18 +521,19 @@ static enum status fill_info(struct executor_null *x, const struct worker_option
     info->n_draft = x->speculation.n_tokens;
     info->draft_max_seqs = x->speculation.max_seqs;
     info->model = str_from(x->served_name);
-    info->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    executor_config_hash(&(struct config_identity){.model_hashes = str_from(x->model.name),
-                                                   .dtype = "null",
-                                                   .quantisation = "none",
-                                                   .kv_dtype = "null",
-                                                   .block_size = (uint32_t)o->block_size,
-                                                   .tp = (uint32_t)o->tp,
-                                                   .pp = (uint32_t)o->pp,
-                                                   .max_model_len = l->max_model_len,
-                                                   .vocab_size = l->vocab_size,
-                                                   .speculation = x->speculation},
-                         info->config_hash);
+    info->memory_bytes = host_memory_bytes();
+    const struct config_identity identity = {.model_hashes = str_from(x->model.name),
+                                             .dtype = "null",
+                                             .quantisation = "none",
+                                             .kv_dtype = "null",
+                                             .block_size = (uint32_t)o->block_size,
+                                             .tp = (uint32_t)o->tp,
+                                             .pp = (uint32_t)o->pp,
+                                             .max_model_len = l->max_model_len,
+                                             .vocab_size = l->vocab_size,
+                                             .speculation = x->speculation};
+    executor_config_hash(&identity, info->config_hash);
+    executor_model_hash(&identity, info->model_hash);
     return STATUS_OK;
 }
 

@@ -316,6 +316,7 @@ static void deliver(struct head_link *k, const struct frame_header *h, const str
         on_refused(k, &m->refused);
         return;
     case MSG_HEARTBEAT:
+        k->h.on_heartbeat(k->h.ctx, &m->heartbeat, h->minor);
         return;
     case MSG_CREDIT:
         link_credit(&k->link, m->credit.bytes);

@@ -12,6 +12,8 @@ struct head_link_handlers {
      * is connected. False: not yet, ask again. */
     bool (*fill_hello)(void *ctx, struct msg_hello *h);
     void (*fill_heartbeat)(void *ctx, struct msg_heartbeat *h);
+    /* The head's; head_minor: of the protocol it speaks. */
+    void (*on_heartbeat)(void *ctx, const struct msg_heartbeat *h, unsigned head_minor);
     void (*on_open)(void *ctx, const struct msg_welcome *w);
     void (*on_lost)(void *ctx);
     /* The head said no three times and would say it again: another protocol version, key, --tp. A

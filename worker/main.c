@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/base/crash.h"
+#include "common/base/first_process.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/model/file_guard.h"
@@ -38,6 +39,12 @@ static bool is_ready(void *ctx)
     return p->worker && worker_is_ready(p->worker);
 }
 
+static const char *why_not_ready(void *ctx)
+{
+    const struct process *p = ctx;
+    return p->worker ? worker_why_not_ready(p->worker) : "starting";
+}
+
 static void on_request(void *ctx, struct http_request *r)
 {
     struct process *p = ctx;
@@ -55,6 +62,13 @@ static void on_signal(void *ctx, int signum)
     worker_stop(p->worker);
 }
 
+/* What others are told of where it listens: "everywhere" is no address. */
+static const char *reachable_host(const struct worker_options *o)
+{
+    bool everywhere = strcmp(o->http_host, "0.0.0.0") == 0 || strcmp(o->http_host, "::") == 0;
+    return everywhere && o->comm_host && o->comm_host[0] ? o->comm_host : o->http_host;
+}
+
 static enum status start_http(struct process *p, struct error *err)
 {
     const struct http_options o = {
@@ -63,12 +77,13 @@ static enum status start_http(struct process *p, struct error *err)
     p->admin = (struct admin_options){.loop = p->loop,
                                       .metrics = p->metrics,
                                       .ready = is_ready,
+                                      .why_not_ready = why_not_ready,
                                       .ctx = p,
                                       .metrics_key = p->startup.admin_key[0] && !p->o.metrics_public
                                                          ? p->startup.admin_key
                                                          : NULL};
     TRY(http_server_start(p->loop, &o, &h, &p->http, err));
-    snprintf(p->http_address, sizeof p->http_address, "%s:%u", p->o.http_host,
+    snprintf(p->http_address, sizeof p->http_address, "%s:%u", reachable_host(&p->o),
              http_server_port(p->http));
     return STATUS_OK;
 }
@@ -198,6 +213,7 @@ static void hide_token(int argc, char **argv)
 int main(int argc, char **argv)
 {
     crash_install();
+    first_process_install();
     if (argc > 1 && strcmp(argv[1], "plan") == 0)
         return plan_main(argc - 1, argv + 1);
     static struct process p;

@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "kernels/cpu/cpu.h"
+#include "worker/startup.h"
 
 _Static_assert(WORKER_MAX_THREADS == CPU_MAX_THREADS, "what the table takes, the kernels run");
 
@@ -61,6 +62,26 @@ enum status worker_options_check_dtype(const struct worker_options *o, const cha
     return STATUS_OK;
 }
 
+/* Two of our own on one port. Other addresses may share a number, but who asks for that has more
+ * likely made a slip. */
+static enum status check_ports(const struct worker_options *o, struct error *err)
+{
+    const struct {
+        const char *flag;
+        int64_t port; /* 0, -1: any, or none */
+    } ports[] = {{"--comm-port", o->comm_port},
+                 {"--kv-port", o->kv_port},
+                 {o->http_port < 0 ? "--http-port (without it 7001 + ordinal)" : "--http-port",
+                  startup_http_port(o)}};
+    for (size_t i = 0; i < sizeof ports / sizeof ports[0]; i++)
+        for (size_t k = 0; k < i; k++)
+            if (ports[i].port > 0 && ports[i].port == ports[k].port)
+                return error_set(err, STATUS_INVALID,
+                                 "port %lld is wanted by %s and by %s: give each its own",
+                                 (long long)ports[i].port, ports[k].flag, ports[i].flag);
+    return STATUS_OK;
+}
+
 enum status worker_options_check(const struct worker_options *o, struct error *err)
 {
     if (o->block_size % 16 != 0)
@@ -82,5 +103,5 @@ enum status worker_options_check(const struct worker_options *o, struct error *e
     if (o->ordinal + 7001 > 65535 && o->http_port < 0)
         return error_set(err, STATUS_INVALID, "--ordinal %lld: give --http-port",
                          (long long)o->ordinal);
-    return STATUS_OK;
+    return check_ports(o, err);
 }

@@ -17,6 +17,8 @@
 
 /* A group without steps looks whether its ranks still reach each other. */
 enum { CHECK_MS = 1000 };
+/* Since this minor heads say who serves and who is a spare. */
+enum { MINOR_OF_READINESS = 2 };
 enum { GOODBYE_MS = 30, END_MS = 2000, DRAIN_CHECK_MS = 50, FORM_ARENA_LIMIT = 4 << 20 };
 
 struct worker_metrics {
@@ -37,6 +39,7 @@ struct worker {
     uint32_t n_join_id;
     uint64_t failed_epoch; /* an epoch whose trouble has been told: Gap or CommError go out once */
     bool draining, stopping, drained_by_head;
+    bool had_place; /* its group served, or it was a spare: once is enough */
     uint64_t drain_deadline_ns;
     char refusal[256]; /* why the head takes this worker never; "": it may */
     char failure[256]; /* why the process has to end; "": it has not */
@@ -89,7 +92,9 @@ static void fill_elastic(struct worker *w, const struct executor_info *i, struct
 {
     for (uint32_t k = 0; k < i->n_elastic; k++)
         w->elastic[k] = (struct elastic_shape){
-            .tp = i->elastic[k].tp, .n_blocks = {i->elastic[k].n_blocks, i->limits.n_kv_groups}};
+            .tp = i->elastic[k].tp,
+            .n_blocks = {i->elastic[k].n_blocks, i->limits.n_kv_groups},
+            .block_bytes = {i->elastic[k].block_bytes, i->limits.n_kv_groups}};
     out->elastic = w->elastic;
     out->n_elastic = i->n_elastic;
 }
@@ -145,6 +150,7 @@ static bool fill_hello(void *ctx, struct msg_hello *h)
     };
     fill_elastic(w, i, &h->worker);
     memcpy(h->worker.config_hash, i->config_hash, sizeof h->worker.config_hash);
+    memcpy(h->worker.model_hash, i->model_hash, sizeof h->worker.model_hash);
     return true;
 }
 
@@ -432,6 +438,13 @@ static void on_reset(struct worker *w, const struct msg *m)
     act(w, action, m);
 }
 
+static void take_place(struct worker *w, const char *as)
+{
+    if (!w->had_place)
+        log_info("worker_ready", "as=%s", as);
+    w->had_place = true;
+}
+
 /* True when the plan is queued: its bytes are returned as credit when it has been executed, so that
  * a rank that lags holds the head back. */
 static bool on_plan(struct worker *w, const struct msg *m, uint64_t session, struct str frame)
@@ -441,6 +454,7 @@ static bool on_plan(struct worker *w, const struct msg *m, uint64_t session, str
         act(w, action, m);
         return false;
     }
+    take_place(w, "member"); /* a busy rank gets plans in place of heartbeats */
     struct error err = {0};
     uint64_t n_tokens = 0;
     for (uint32_t i = 0; i < m->plan.n_runs; i++)
@@ -519,6 +533,16 @@ static void on_open(void *ctx, const struct msg_welcome *welcome)
     kv_orders_on_open(w->kv);
     if (w->draining)
         send_drain_wish(w);
+}
+
+/* Of an older head all that is known is that it takes this worker. */
+static void on_heartbeat(void *ctx, const struct msg_heartbeat *h, unsigned head_minor)
+{
+    struct worker *w = ctx;
+    if (h->serves && w->rank.phase == RANK_READY)
+        take_place(w, "member");
+    else if (h->spare || head_minor < MINOR_OF_READINESS)
+        take_place(w, h->spare ? "spare" : "taken");
 }
 
 static void on_lost(void *ctx)
@@ -775,6 +799,7 @@ enum status worker_start(const struct worker_setup *s, struct worker **out, stru
     const struct head_link_handlers lh = {.ctx = w,
                                           .fill_hello = fill_hello,
                                           .fill_heartbeat = fill_heartbeat,
+                                          .on_heartbeat = on_heartbeat,
                                           .on_open = on_open,
                                           .on_lost = on_lost,
                                           .on_refused = on_refused,
@@ -794,7 +819,15 @@ enum status worker_start(const struct worker_setup *s, struct worker **out, stru
 
 bool worker_is_ready(const struct worker *w)
 {
-    return head_link_is_open(w->link) && !w->draining && !w->drained_by_head;
+    return w->had_place && !w->draining && !w->drained_by_head;
+}
+
+const char *worker_why_not_ready(const struct worker *w)
+{
+    return w->draining || w->drained_by_head ? "draining"
+           : !head_link_is_open(w->link)     ? "no connection to the head"
+           : w->rank.phase == RANK_IDLE      ? "in no group yet"
+                                             : "its group does not serve yet";
 }
 
 const char *worker_refusal(const struct worker *w)

@@ -23,7 +23,9 @@ MUST_USE enum status worker_start(const struct worker_setup *s, struct worker **
                                   struct error *err);
 /* First call: hand the work over, then stop the loop. Second: stop at once. */
 void worker_stop(struct worker *w);
-bool worker_is_ready(const struct worker *w); /* the link is open and no drain is on */
+/* Its group has served, or it is a spare, and no drain is on (docs/protocol.md, "Readiness"). */
+bool worker_is_ready(const struct worker *w);
+const char *worker_why_not_ready(const struct worker *w);
 /* Why the loop was stopped though nobody asked: the head takes this worker never. "": it does. */
 const char *worker_refusal(const struct worker *w);
 /* Why the process has to end, with exit code 1 and without worker_free: its device is lost, or its

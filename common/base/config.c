@@ -449,6 +449,31 @@ static const char *find_config_in_env(char *const *environ_)
     return NULL;
 }
 
+static bool is_off(const struct config_parser *p, const struct option_spec *s)
+{
+    const char *field = (const char *)p->out + s->offset;
+    if (s->type == OPTION_BOOL)
+        return !*(const bool *)(const void *)field;
+    const char *text = s->type == OPTION_STRING ? *(const char *const *)(const void *)field : "x";
+    return !text || !text[0];
+}
+
+/* Given without the row that they are about. */
+static void warn_of_the_useless(struct config_parser *p)
+{
+    for (size_t i = 0; i < p->n_specs; i++) {
+        const struct option_spec *s = &p->specs[i];
+        if (!s->needs || p->set_by[i] == CONFIG_FROM_DEFAULT)
+            continue;
+        size_t k = config_find(p->specs, p->n_specs, str_from(s->needs));
+        bool env = p->set_by[i] == CONFIG_FROM_ENV; /* of a file its line is not known any more */
+        struct config_origin from = {.source = env ? CONFIG_FROM_ENV : CONFIG_FROM_FLAG};
+        if (k < p->n_specs && is_off(p, &p->specs[k]))
+            warn(p, "%s has no effect without %s", config_origin_text(p, s->name, from),
+                 config_origin_text(p, s->needs, from));
+    }
+}
+
 static enum status parse_all(struct config_parser *p, struct argv_scan *a, char *const *environ_)
 {
     TRY(config_scan_argv(p, a));
@@ -464,6 +489,7 @@ static enum status parse_all(struct config_parser *p, struct argv_scan *a, char 
     for (size_t i = 0; i < a->n_settings; i++)
         TRY(config_set(p, a->settings[i].i_spec, a->settings[i].value,
                        (struct config_origin){.source = CONFIG_FROM_FLAG}));
+    warn_of_the_useless(p);
     return STATUS_OK;
 }
 

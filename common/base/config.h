@@ -53,6 +53,8 @@ struct option_spec {
     enum option_words words; /* OPTION_LIST */
     enum option_takes takes; /* OPTION_IGNORED, OPTION_REFUSED */
     const char *instead; /* what to do instead: vLLM's flags; of others, when a value is wrong */
+    const char *needs;   /* a row that is a switch or a text: given while that one is off, a warning
+                          * says that this one does nothing; or NULL */
 };
 
 #define OPT_INT(S, field, nm, lo, hi, d, h)                                                        \

@@ -12,6 +12,7 @@
 #include "common/model/gguf.h"
 #include "common/model/model_config.h"
 #include "common/model/model_info_internal.h"
+#include "common/model/pulled.h"
 
 static const char demo_file[] = "models/demo/gemma-3-270m-q4_k_m.gguf";
 enum { NULL_MAX_LEN = 32768, NULL_VOCAB = 259, NULL_EOS = 257, NULL_HIDDEN = 8 };
@@ -177,27 +178,57 @@ static enum status open_demo(struct model_info *m, const char *cache_dir, struct
     enum status s = open_path(m, path, "demo", err);
     if (s == STATUS_NOT_FOUND)
         return error_set(err, s,
-                         "the demo model is not at %s: fetch it with scripts/fetch-demo-model "
-                         "(253 MB), or set COX_CACHE to where it is",
+                         "the demo model is not at %s: `cox pull demo` first (253 MB), or set "
+                         "COX_CACHE to where it is",
                          path);
     return s;
+}
+
+static enum status open_local(struct model_info *m, const char *path, struct error *err)
+{
+    enum status s = open_path(m, path, NULL, err);
+    if (s != STATUS_NOT_FOUND)
+        return s;
+    return error_prefix(err, s,
+                        "--model takes \"demo\", \"null\", a GGUF file, a folder with "
+                        "config.json or one GGUF, or what `cox pull` takes");
+}
+
+static enum status open_pulled(struct model_info *m, const struct model_ref *r,
+                               const char *cache_dir, struct error *err)
+{
+    struct pulled p;
+    TRY(pulled_open(r, cache_dir, &p, err));
+    enum status s = open_path(m, p.folder, r->name, err);
+    pulled_fini(&p);
+    return s;
+}
+
+static enum status open_ref(struct model_info *m, const char *model, const struct model_ref *r,
+                            const char *cache_dir, struct error *err)
+{
+    if (r->kind == MODEL_REF_NULL)
+        return open_null(m);
+    if (r->kind == MODEL_REF_DEMO)
+        return open_demo(m, cache_dir, err);
+    if (r->kind == MODEL_REF_PATH)
+        return open_local(m, r->path, err);
+    if (r->is_plain && access(model, F_OK) == 0)
+        return open_local(m, model, err);
+    enum status s = open_pulled(m, r, cache_dir, err);
+    return s == STATUS_NOT_FOUND && r->is_plain
+               ? error_prefix(err, s, "no file or folder \"%s\" is here", model)
+               : s;
 }
 
 enum status model_info_open(const char *model, const char *cache_dir, struct model_info *out,
                             struct error *err)
 {
+    struct model_ref ref;
     *out = (struct model_info){0};
-    enum status s;
-    if (strcmp(model, "null") == 0)
-        return open_null(out);
-    if (strcmp(model, "demo") == 0)
-        s = open_demo(out, cache_dir, err);
-    else
-        s = open_path(out, model, NULL, err);
-    if (s == STATUS_NOT_FOUND && strcmp(model, "demo") != 0)
-        s = error_prefix(err, s,
-                         "--model takes \"demo\", \"null\", a GGUF file, or a folder with "
-                         "config.json or one GGUF");
+    TRY(model_ref_parse(model, &ref, err));
+    enum status s = open_ref(out, model, &ref, cache_dir, err);
+    model_ref_fini(&ref);
     if (s != STATUS_OK)
         model_info_fini(out);
     return s;

@@ -13,7 +13,7 @@ struct model_info {
     enum model_format format;
     char *path;           /* absolute; the GGUF (of several files the first) or the folder */
     char *tokenizer_path; /* what text_tokenizer_open takes */
-    char *name;           /* default served name: model_name_of its path, "demo", "null" */
+    char *name;   /* default served name: model_name_of its path, "demo", "null", model_ref's */
     char *family; /* "gemma3", "llama", … as the template's family and the runner use it */
     uint32_t max_model_len, vocab_size;
     uint32_t hidden; /* numbers of a vector that it makes of a prompt; 0: its files do not say */
@@ -21,9 +21,10 @@ struct model_info {
 };
 
 /* model: "demo" (the cached demo model under cache_dir), "null" (no weights; the built-in tokenizer
- * of bytes), a GGUF file (any part of one in several files), or a folder with config.json or with
- * one GGUF. STATUS_NOT_FOUND tells where it looked and how to get it,
- * STATUS_UNSUPPORTED names the architecture and those that are supported. */
+ * of bytes), a GGUF file (any part of one in several files), a folder with config.json or with
+ * one GGUF, or a reference (model_ref.h) that was pulled into the cache. STATUS_NOT_FOUND tells
+ * where it looked and how to get it, STATUS_UNSUPPORTED names the architecture and those that are
+ * supported. */
 MUST_USE enum status model_info_open(const char *model, const char *cache_dir,
                                      struct model_info *out, struct error *err);
 void model_info_fini(struct model_info *m);

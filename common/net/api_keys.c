@@ -62,7 +62,7 @@ struct str key_next_word(const char **at)
 
 /* ---- a file that changes ---- */
 
-static struct key_file_stamp stamp_of(const struct stat *st)
+struct key_file_stamp key_file_stamp_of(const struct stat *st)
 {
     return (struct key_file_stamp){.mtime_ns = st->st_mtim.tv_sec * INT64_C(1000000000) +
                                                st->st_mtim.tv_nsec,
@@ -79,15 +79,15 @@ void key_file_opened(struct key_file_watch *w, int fd)
 {
     struct stat st;
     if (fstat(fd, &st) == 0)
-        w->read = w->seen = stamp_of(&st);
+        w->read = w->seen = key_file_stamp_of(&st);
 }
 
 bool key_file_is_news(struct key_file_watch *w, const char *path)
 {
     struct stat st;
-    struct key_file_stamp now = {.mtime_ns = -1}; /* it is gone, which is news as well */
+    struct key_file_stamp now = KEY_FILE_GONE; /* which is news as well */
     if (stat(path, &st) == 0)
-        now = stamp_of(&st);
+        now = key_file_stamp_of(&st);
     bool settled = same(&now, &w->seen);
     w->seen = now;
     if (same(&now, &w->read) || !settled)

@@ -1,7 +1,7 @@
-/* Key files. Each holds one Z85 key and a newline. A secret is written to a temporary name with
- * mode 0600 and renamed, so that a crash leaves a whole key or none, and a lock on the folder makes
- * two programs that start at once agree. The public key is derived from the secret, so a .pub file
- * that belongs to another secret is found out. */
+/* Key files. Each holds one Z85 key and a newline, or PEM that somebody else made. A secret is
+ * written to a temporary name with mode 0600 and renamed, so that a crash leaves a whole key or
+ * none, and a lock on the folder makes two programs that start at once agree. The public key is
+ * derived from the secret, so a .pub file that belongs to another secret is found out. */
 #include "common/net/keys.h"
 
 #include <errno.h>
@@ -17,11 +17,13 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/str.h"
+#include "common/net/key_pem.h"
 
 enum {
     KEY_BYTES = 32,
     KEY_CHARS = 40,
     PATH_BYTES = 1024,
+    KEY_FILE_MAX_BYTES = 16384, /* two certificates */
     AUTHORIZED_MAX_BYTES = 1 << 20,
     AUTHORIZED_MAX_ENTRIES = 4096,
     TOKEN_SUM_BYTES = 4,
@@ -74,7 +76,9 @@ static struct str trimmed(struct str s)
     return s;
 }
 
-static enum status read_text(const char *path, struct strbuf *out, struct error *err)
+/* stamp may be NULL; of a file that is not there it stays as it is. */
+static enum status read_text(const char *path, struct strbuf *out, struct key_file_stamp *stamp,
+                             struct error *err)
 {
     char chunk[4096];
     ssize_t n = -1;
@@ -90,6 +94,8 @@ static enum status read_text(const char *path, struct strbuf *out, struct error 
         close(fd);
         return error_set(err, STATUS_INVALID, "%s: not a regular file", path);
     }
+    if (stamp)
+        *stamp = key_file_stamp_of(&st);
     while ((n = read(fd, chunk, sizeof chunk)) > 0 && strbuf_append(out, chunk, (size_t)n)) {
     }
     int e = errno;
@@ -121,16 +127,40 @@ static enum status parse_keys(struct str text, const char *path, char (*out)[KEY
     sodium_memzero(raw, sizeof raw);
     if (ok)
         return STATUS_OK;
-    return error_set(err, STATUS_INVALID, "%s: not a key: 40 characters of Z85 are wanted%s", path,
-                     max > 1 ? ", or two lines of them" : "");
+    return error_set(err, STATUS_INVALID,
+                     "%s: not a key: 40 characters of Z85 are wanted%s, or PEM of an Ed25519 or "
+                     "X25519 key",
+                     path, max > 1 ? ", or two lines of them" : "");
 }
 
+/* The same from PEM: a .key file's one secret (max 1), or the public keys of a .pub file. */
+static enum status parse_pem(struct str text, const char *path, char (*out)[KEY_CHARS + 1],
+                             uint32_t max, uint32_t *n, struct error *err)
+{
+    uint8_t raw[PUBLIC_KEYS_MAX][KEY_BYTES] = {0};
+    enum status s;
+    *n = 1;
+    if (max == 1)
+        s = key_pem_secret(text, path, raw[0], err);
+    else
+        s = key_pem_publics(text, path, raw, PUBLIC_KEYS_MAX, n, err);
+    for (uint32_t i = 0; s == STATUS_OK && i < *n; i++)
+        zmq_z85_encode(out[i], raw[i], KEY_BYTES);
+    sodium_memzero(raw, sizeof raw);
+    return s;
+}
+
+/* max: 1 for a secret, PUBLIC_KEYS_MAX for a .pub file. is_pem may be NULL. */
 static enum status read_keys(const char *path, char (*out)[KEY_CHARS + 1], uint32_t max,
-                             uint32_t *n, struct error *err)
+                             uint32_t *n, bool *is_pem, struct key_file_stamp *stamp,
+                             struct error *err)
 {
     struct strbuf text;
-    strbuf_init(&text, 4096);
-    enum status s = read_text(path, &text, err);
+    strbuf_init(&text, KEY_FILE_MAX_BYTES);
+    enum status s = read_text(path, &text, stamp, err);
+    bool pem = s == STATUS_OK && key_pem_is(strbuf_str(&text));
+    if (is_pem)
+        *is_pem = pem;
     if (s == STATUS_NOT_FOUND)
         s = error_set(
             err, s,
@@ -138,18 +168,19 @@ static enum status read_keys(const char *path, char (*out)[KEY_CHARS + 1], uint3
             "machines of a cluster",
             path);
     if (s == STATUS_OK)
-        s = parse_keys(strbuf_str(&text), path, out, max, n, err);
+        s = (pem ? parse_pem : parse_keys)(strbuf_str(&text), path, out, max, n, err);
     if (text.ptr)
         sodium_memzero(text.ptr, text.len);
     strbuf_fini(&text);
     return s;
 }
 
-static enum status read_key(const char *path, char out[KEY_CHARS + 1], struct error *err)
+static enum status read_secret(const char *path, char out[KEY_CHARS + 1], bool *is_pem,
+                               struct error *err)
 {
     uint32_t n;
     char key[1][KEY_CHARS + 1];
-    enum status s = read_keys(path, key, 1, &n, err);
+    enum status s = read_keys(path, key, 1, &n, is_pem, NULL, err);
     if (s == STATUS_OK)
         memcpy(out, key[0], sizeof key[0]);
     sodium_memzero(key, sizeof key);
@@ -201,17 +232,21 @@ static enum status make_pair(const char *dir, enum peer_role role, struct error 
     char secret_path[PATH_BYTES], public_path[PATH_BYTES];
     struct public_keys have;
     struct curve_keys keys;
+    bool is_pem = false;
     TRY(key_path(secret_path, dir, peer_role_name(role), ".key", err));
     TRY(key_path(public_path, dir, peer_role_name(role), ".pub", err));
-    enum status s = read_key(secret_path, keys.secret_key, err);
+    enum status s = read_secret(secret_path, keys.secret_key, &is_pem, err);
     if (s == STATUS_NOT_FOUND) {
         TRY(keys_generate(&keys, err));
         s = write_key(secret_path, keys.secret_key, 0600, err);
     } else if (s == STATUS_OK) {
         zmq_curve_public(keys.public_key, keys.secret_key);
     }
-    if (s == STATUS_OK && (keys_load_publics(dir, role, &have, NULL) != STATUS_OK ||
-                           strcmp(have.keys[0], keys.public_key) != 0))
+    bool is_known = s == STATUS_OK && keys_load_publics(dir, role, &have, NULL) == STATUS_OK &&
+                    strcmp(have.keys[0], keys.public_key) == 0;
+    if (s == STATUS_OK && is_pem && access(public_path, F_OK) == 0)
+        s = keys_load(dir, role, &keys, err); /* theirs who made it, right or wrong */
+    else if (s == STATUS_OK && !is_known)
         s = write_key(public_path, keys.public_key, 0644, err);
     sodium_memzero(keys.secret_key, sizeof keys.secret_key);
     return s;
@@ -227,7 +262,7 @@ static enum status make_authorized(const char *dir, struct error *err)
     strbuf_init(&text, AUTHORIZED_MAX_BYTES);
     enum status s = authorized_load(path, &have, err);
     if (s == STATUS_OK)
-        s = read_text(path, &text, err);
+        s = read_text(path, &text, NULL, err);
     else if (s == STATUS_NOT_FOUND)
         s = STATUS_OK;
     size_t before = text.len;
@@ -283,7 +318,7 @@ enum status keys_load(const char *dir, enum peer_role role, struct curve_keys *o
     struct public_keys publics;
     struct stat st;
     TRY(key_path(path, dir, peer_role_name(role), ".key", err));
-    enum status s = read_key(path, out->secret_key, err);
+    enum status s = read_secret(path, out->secret_key, NULL, err);
     if (s == STATUS_NOT_FOUND)
         return error_set(
             err, s, "%s: no such file; `cox keys --keys-dir %s` makes a cluster's keys", path, dir);
@@ -311,7 +346,7 @@ enum status keys_load_publics(const char *dir, enum peer_role role, struct publi
     char path[PATH_BYTES];
     *out = (struct public_keys){0};
     TRY(key_path(path, dir, peer_role_name(role), ".pub", err));
-    return read_keys(path, out->keys, PUBLIC_KEYS_MAX, &out->n, err);
+    return read_keys(path, out->keys, PUBLIC_KEYS_MAX, &out->n, NULL, NULL, err);
 }
 
 enum status keys_load_public(const char *dir, enum peer_role role, char out[41], struct error *err)
@@ -332,7 +367,62 @@ static enum peer_role role_from(struct str name)
     return ROLE_NONE;
 }
 
-/* One line: "role key", a comment, or blank. */
+static enum status add_entry(struct authorized *out, enum peer_role role, const char *key,
+                             const char *path, struct error *err)
+{
+    if (out->n_entries == AUTHORIZED_MAX_ENTRIES)
+        return error_set(err, STATUS_LIMIT, "%s: more than %d keys", path, AUTHORIZED_MAX_ENTRIES);
+    if ((out->n_entries & (out->n_entries - 1)) == 0)
+        out->entries = mem_realloc(out->entries, (out->n_entries ? out->n_entries * 2 : 1) *
+                                                     sizeof *out->entries);
+    out->entries[out->n_entries].role = role;
+    memcpy(out->entries[out->n_entries].public_key, key, KEY_CHARS);
+    out->entries[out->n_entries++].public_key[KEY_CHARS] = '\0';
+    return STATUS_OK;
+}
+
+/* A name in the folder of authorized, and of nothing outside of it. */
+static bool file_name_is_plain(struct str name)
+{
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.ptr[i];
+        if (!((c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+              (i > 0 && c == '.') || c == '-' || c == '_'))
+            return false;
+    }
+    return name.len > 0 && name.len < AUTHORIZED_NAME_BYTES;
+}
+
+/* "role @NAME": all keys of the file NAME beside path. */
+static enum status add_file(struct authorized *out, enum peer_role role, struct str name,
+                            const char *path, struct error *err)
+{
+    char file[PATH_BYTES];
+    struct public_keys k = {0};
+    const char *slash = strrchr(path, '/');
+    if (!file_name_is_plain(name))
+        return error_set(err, STATUS_INVALID,
+                         "\"@\" wants the name of a file in the same folder: at most %u letters, "
+                         "digits, \".\", \"-\" and \"_\"",
+                         AUTHORIZED_NAME_BYTES - 1);
+    if (out->n_files == AUTHORIZED_FILES_MAX)
+        return error_set(err, STATUS_LIMIT, "more than %u files", AUTHORIZED_FILES_MAX - 1);
+    if (snprintf(file, sizeof file, "%.*s" STR_FMT, slash ? (int)(slash + 1 - path) : 0, path,
+                 STR_ARG(name)) >= PATH_BYTES)
+        return error_set(err, STATUS_INVALID, "the path of the key folder is too long");
+    struct authorized_file *f = &out->files[out->n_files++];
+    memcpy(f->name, name.ptr, name.len);
+    f->name[name.len] = '\0';
+    f->stamp = KEY_FILE_GONE;
+    enum status s = read_keys(file, k.keys, PUBLIC_KEYS_MAX, &k.n, NULL, &f->stamp, err);
+    if (s == STATUS_NOT_FOUND) /* authorized itself is there */
+        s = error_set(err, STATUS_INVALID, "%s: there is no such file", file);
+    for (uint32_t i = 0; s == STATUS_OK && i < k.n; i++)
+        s = add_entry(out, role, k.keys[i], path, err);
+    return s;
+}
+
+/* One line: "role key", "role @file", a comment, or blank. */
 static enum status parse_line(struct str line, struct authorized *out, const char *path,
                               size_t i_line, struct error *err)
 {
@@ -347,27 +437,27 @@ static enum status parse_line(struct str line, struct authorized *out, const cha
     struct str key = trimmed((struct str){line.ptr + n, line.len - n});
     if (role == ROLE_NONE || role == ROLE_HEAD)
         return error_set(err, STATUS_INVALID,
-                         "%s:%zu: a line is \"gateway|worker|operator PUBLIC-KEY\"", path, i_line);
-    if (!key_decode(key, raw))
+                         "%s:%zu: a line is \"gateway|worker|operator PUBLIC-KEY\", or @FILE for "
+                         "the key",
+                         path, i_line);
+    bool is_key = key_decode(key, raw); /* may begin with "@", too */
+    if (!is_key && key.len && key.ptr[0] == '@') {
+        enum status s = add_file(out, role, (struct str){key.ptr + 1, key.len - 1}, path, err);
+        return s == STATUS_OK ? s : error_prefix(err, s, "%s:%zu", path, i_line);
+    }
+    if (!is_key)
         return error_set(err, STATUS_INVALID, "%s:%zu: not a public key of 40 Z85 characters", path,
                          i_line);
-    if (out->n_entries == AUTHORIZED_MAX_ENTRIES)
-        return error_set(err, STATUS_LIMIT, "%s: more than %d keys", path, AUTHORIZED_MAX_ENTRIES);
-    if ((out->n_entries & (out->n_entries - 1)) == 0)
-        out->entries = mem_realloc(out->entries, (out->n_entries ? out->n_entries * 2 : 1) *
-                                                     sizeof *out->entries);
-    out->entries[out->n_entries].role = role;
-    memcpy(out->entries[out->n_entries].public_key, key.ptr, KEY_CHARS);
-    out->entries[out->n_entries++].public_key[KEY_CHARS] = '\0';
-    return STATUS_OK;
+    return add_entry(out, role, key.ptr, path, err);
 }
 
 enum status authorized_load(const char *path, struct authorized *out, struct error *err)
 {
     struct strbuf text;
-    *out = (struct authorized){0};
+    *out = (struct authorized){.n_files = 1};
+    out->files[0].stamp = KEY_FILE_GONE;
     strbuf_init(&text, AUTHORIZED_MAX_BYTES);
-    enum status s = read_text(path, &text, err);
+    enum status s = read_text(path, &text, &out->files[0].stamp, err);
     struct str rest = strbuf_str(&text);
     for (size_t i_line = 1; s == STATUS_OK && rest.len; i_line++) {
         const char *end = memchr(rest.ptr, '\n', rest.len);
@@ -375,8 +465,11 @@ enum status authorized_load(const char *path, struct authorized *out, struct err
         s = parse_line((struct str){rest.ptr, n}, out, path, i_line, err);
         rest = (struct str){rest.ptr + skip, rest.len - skip};
     }
-    if (s != STATUS_OK)
-        authorized_fini(out);
+    if (s != STATUS_OK) {
+        mem_free(out->entries);
+        out->entries = NULL;
+        out->n_entries = 0;
+    }
     strbuf_fini(&text);
     return s;
 }
@@ -398,7 +491,7 @@ void authorized_fini(struct authorized *a)
 /* ---- changing keys ---- */
 
 /* DIR/authorized with one more line (add), or without the lines of a role's key. All other lines
- * stay as people wrote them. */
+ * stay as people wrote them, and so do those that name a file: what it holds changes there. */
 static enum status edit_authorized(const char *dir, enum peer_role role, const char *key, bool add,
                                    struct error *err)
 {
@@ -410,14 +503,14 @@ static enum status edit_authorized(const char *dir, enum peer_role role, const c
     authorized_fini(&known);
     strbuf_init(&text, AUTHORIZED_MAX_BYTES);
     strbuf_init(&out, AUTHORIZED_MAX_BYTES);
-    enum status s = read_text(path, &text, err);
+    enum status s = read_text(path, &text, NULL, err);
     struct str rest = strbuf_str(&text);
     while (s == STATUS_OK && rest.len) {
         const char *end = memchr(rest.ptr, '\n', rest.len);
         size_t n = end ? (size_t)(end - rest.ptr) : rest.len;
         struct authorized line = {0};
         s = parse_line((struct str){rest.ptr, n}, &line, path, 1, err);
-        if (s == STATUS_OK && !authorized_has(&line, role, key)) {
+        if (s == STATUS_OK && (line.n_files || !authorized_has(&line, role, key))) {
             strbuf_append(&out, rest.ptr, n);
             strbuf_append_c(&out, "\n");
         }
@@ -433,11 +526,30 @@ static enum status edit_authorized(const char *dir, enum peer_role role, const c
     return s;
 }
 
+/* A change by us would leave PEM and our own lines side by side, and who made the one would put it
+ * back. */
+static enum status refuse_pem(const char *dir, enum peer_role role, struct error *err)
+{
+    char path[PATH_BYTES], key[KEY_CHARS + 1];
+    bool is_pem = false;
+    TRY(key_path(path, dir, peer_role_name(role), ".key", err));
+    enum status s = read_secret(path, key, &is_pem, err);
+    sodium_memzero(key, sizeof key);
+    if (s == STATUS_OK && is_pem)
+        s = error_set(err, STATUS_UNSUPPORTED,
+                      "%s: is PEM, and changed by who made it: a new key and certificate, with the "
+                      "old certificate as the second one of the .pub file until all have the new "
+                      "one",
+                      path);
+    return s;
+}
+
 static enum status rotate_locked(const char *dir, enum peer_role role, struct error *err)
 {
     char path[PATH_BYTES], lines[2 * (KEY_CHARS + 1) + 1];
     struct public_keys old;
     struct curve_keys now, next;
+    TRY(refuse_pem(dir, role, err));
     TRY(keys_load(dir, role, &now, err));
     sodium_memzero(now.secret_key, sizeof now.secret_key);
     TRY(keys_load_publics(dir, role, &old, err));
@@ -470,6 +582,7 @@ static enum status retire_locked(const char *dir, enum peer_role role, struct er
     char path[PATH_BYTES];
     struct public_keys publics;
     struct curve_keys now;
+    TRY(refuse_pem(dir, role, err));
     TRY(keys_load(dir, role, &now, err));
     sodium_memzero(now.secret_key, sizeof now.secret_key);
     TRY(keys_load_publics(dir, role, &publics, err));

@@ -1,14 +1,19 @@
 #pragma once
 /* CURVE key pairs (Z85, 40 characters + NUL) and the folder they live in:
  *   DIR/head.key DIR/head.pub  DIR/gateway.key …  one pair per role; files 0600, folder 0700.
- *   DIR/authorized: "role public-key" lines; the ZAP handler admits exactly these.
+ *   DIR/authorized: "role public-key" lines, or "role @FILE" for all keys of a .pub file beside it;
+ *   the ZAP handler admits exactly these.
+ * Instead of Z85 a .key may be a PEM private key and a .pub PEM certificates or public keys
+ * (common/net/key_pem.h), as in a Secret that Helm made. What is only read may be links, of
+ * another owner, read through a group; a secret that everybody may read is told of in the log.
  * A join token is one string: cox1.<base64url of host:port, head public key (or its two), worker
  * key pair>. */
 #include "common/base/status.h"
+#include "common/net/api_keys.h"
 #include "proto/messages.h"
 
-/* A .pub file has a line for a key; a second one is of the key before it, while it is being changed
- * (keys_rotate). */
+/* A .pub file has a line (or PEM block) for a key; a second one is of the key before it, while it
+ * is being changed (keys_rotate). */
 #define PUBLIC_KEYS_MAX 2u
 struct public_keys {
     uint32_t n;
@@ -20,7 +25,8 @@ struct curve_keys {
 };
 
 MUST_USE enum status keys_generate(struct curve_keys *out, struct error *err);
-/* Makes what is missing: head, gateway, worker, operator pairs and authorized. Idempotent. */
+/* Makes what is missing: head, gateway, worker, operator pairs and authorized. Idempotent. PEM
+ * files are never written over. */
 MUST_USE enum status keys_make_dir(const char *dir, struct error *err);
 MUST_USE enum status keys_load(const char *dir, enum peer_role role, struct curve_keys *out,
                                struct error *err);
@@ -29,7 +35,8 @@ MUST_USE enum status keys_load_public(const char *dir, enum peer_role role, char
 MUST_USE enum status keys_load_publics(const char *dir, enum peer_role role,
                                        struct public_keys *out, struct error *err);
 /* A new pair for a role, beside the old key, which stays in the .pub file's second line and in
- * authorized until keys_retire takes it off. STATUS_EXISTS: that is still to be done. */
+ * authorized until keys_retire takes it off. STATUS_EXISTS: that is still to be done;
+ * STATUS_UNSUPPORTED, of both: the key is PEM, and somebody else's to change. */
 MUST_USE enum status keys_rotate(const char *dir, enum peer_role role, struct error *err);
 /* STATUS_NOT_FOUND: there is no old key. */
 MUST_USE enum status keys_retire(const char *dir, enum peer_role role, struct error *err);
@@ -38,13 +45,20 @@ MUST_USE enum status keys_retire(const char *dir, enum peer_role role, struct er
 #define KEYS_FINGERPRINT_BYTES 17u
 void keys_fingerprint(const char *public_key, char out[KEYS_FINGERPRINT_BYTES]);
 
+#define AUTHORIZED_FILES_MAX  9u  /* authorized itself and eight that it names */
+#define AUTHORIZED_NAME_BYTES 39u /* with "@" shorter than a key, which may begin with one */
 struct authorized {
     struct {
         enum peer_role role;
         char public_key[41];
     } * entries;
-    uint32_t n_entries;
+    uint32_t n_entries, n_files;
+    struct authorized_file {
+        char name[AUTHORIZED_NAME_BYTES]; /* of the first, which is authorized, empty */
+        struct key_file_stamp stamp;      /* as it was read */
+    } files[AUTHORIZED_FILES_MAX];
 };
+/* Not OK: no entries, but all files up to the error, for who waits for them to be mended. */
 MUST_USE enum status authorized_load(const char *path, struct authorized *out, struct error *err);
 bool authorized_has(const struct authorized *a, enum peer_role role, const char *public_key);
 void authorized_fini(struct authorized *a);

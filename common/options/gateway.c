@@ -6,7 +6,8 @@
 #define S gateway_config
 
 const struct option_spec gateway_options[] = {
-    OPT_STRING(S, model, "model", NULL, "demo, null, a GGUF file, or a Hugging Face folder"),
+    OPT_STRING(S, model, "model", NULL,
+               "null, demo, a GGUF file, a model folder, or what cox pull has fetched"),
     OPT_WORDS(
         S, served_model_names, "served-model-name", WORDS_ARE_VALUES,
         "names in /v1/models and in requests, the first one in answers; several, or repeated; "
@@ -58,6 +59,10 @@ const struct option_spec gateway_options[] = {
               "seconds a stream that has begun is kept open while head or workers are away"),
     OPT_FLOAT(S, shutdown_timeout_s, "shutdown-timeout", 0, 86400, "30",
               "seconds for open requests after SIGTERM"),
+    OPT_FLOAT(
+        S, shutdown_delay_s, "shutdown-delay", 0, 3600, "0",
+        "seconds after SIGTERM in which requests are still taken while probes say no already, "
+        "for a balancer that hears of it late; --shutdown-timeout begins behind them"),
     ROW_KEEP_ALIVE(S),
     ROW_CHUNK_TIMEOUT(S),
     ROWS_ANSWERS(S),

@@ -153,8 +153,12 @@
         "a group without spares that lost a rank serves with a smaller TP meanwhile (head and "    \
         "workers)")
 #define ROW_ELASTIC_TP_WAIT(S)                                                                     \
-    OPT_FLOAT(S, elastic_tp_wait_s, "elastic-tp-wait", 0, 3600, "5",                               \
-              "--elastic-tp: seconds that a group waits for all of its ranks")
+    {                                                                                              \
+        .name = "elastic-tp-wait", .type = OPTION_FLOAT,                                           \
+        .offset = offsetof(struct S, elastic_tp_wait_s), .min = 0, .max = 3600, .def = "5",        \
+        .help = "--elastic-tp: seconds that a group waits for all of its ranks",                   \
+        .needs = "elastic-tp"                                                                      \
+    }
 #define ROW_ENABLE_LORA(S)                                                                         \
     OPT_BOOL(S, enable_lora, "enable-lora", NULL, "LoRA adapters can be loaded while it runs")
 #define ROW_MAX_LORAS(S)                                                                           \

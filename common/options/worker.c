@@ -5,7 +5,8 @@
 #define S worker_options
 
 const struct option_spec worker_option_specs[] = {
-    OPT_STRING(S, model, "model", "null", "null, demo, a GGUF file or a model folder"),
+    OPT_STRING(S, model, "model", "null",
+               "null, demo, a GGUF file, a model folder, or what cox pull has fetched"),
     OPT_WORDS(S, served_model_names, "served-model-name", WORDS_ARE_VALUES,
               "the first one is the name shown in status; default: the model's own"),
     ROW_CACHE_DIR(S),

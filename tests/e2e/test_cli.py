@@ -5,6 +5,8 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx
 import null_oracle as oracle
@@ -52,6 +54,76 @@ def test_status_of_something_else(cluster):
     assert run_cox("status", "--address", ":0").returncode == 2
     r = run_cox("status", "--address", cluster.admin.removeprefix("http://"))
     assert r.returncode == 0 and "healthy" in r.stdout
+
+
+def worker(c, ordinal):
+    return next(w for w in c.status()["workers"] if w["ordinal"] == ordinal)
+
+
+def test_drain_takes_a_worker_by_what_people_call_it():
+    with Cluster(workers=2, tp=1) as c:
+        def cox(*args):
+            return run_cox(*args, "--address", c.admin.removeprefix("http://"))
+        wait_for("both are here", lambda: len(c.status()["workers"]) == 2)  # one is enough to be healthy
+        first, node = worker(c, 0)["instance"], worker(c, 0)["node"]
+        for name, how, on in ((first, ["drain"], True), ("worker-0", ["undrain"], False), ("0", ["drain"], True),
+                              (first, ["drain", "--undo"], False)):
+            done = cox(*how, name)
+            assert (done.returncode, done.stderr) == (0, "")
+            assert json.loads(done.stdout) == {"worker": first, "draining": on}
+            assert worker(c, 0)["draining"] == on and not worker(c, 1)["draining"]
+        for name, code, says in (("worker-9", 1, 'no worker "worker-9" is here'), ("0000000000000001", 1, "16 hex digits"),
+                                 (node, 2, f"{first} (ordinal 0, {node})")):
+            done = cox("drain", name)
+            assert done.returncode == code and says in done.stderr and not done.stdout
+            assert re.match(r"cox drain: [^h]", done.stderr), "what to do comes before the URL"
+        for args in ([], [""]):
+            done = cox("undrain", *args)
+            assert done.returncode == 2 and "cox undrain: which worker? Its 16 hex digits" in done.stderr
+        assert cox("drain", "a", "b").returncode == 2
+        assert not any(w["draining"] for w in c.status()["workers"])
+        table = cox("status").stdout
+        assert re.search(rf"^{first} +ready +\d+ +0 +0 +0 +null +{re.escape(node)}", table, re.M), table
+        assert cox("drain", "all").returncode == 0 and c.status()["draining"]
+        assert cox("undrain", "all").returncode == 0 and not c.status()["draining"]
+
+
+def test_the_admin_key_is_asked_for(tmp_path):
+    for name, text in (("right", "an-admin-key\n"), ("wrong", "another\n"), ("empty", "\n")):
+        (tmp_path / name).write_text(text)
+    with Cluster("--admin-key-file", tmp_path / "right", workers=1, tp=1) as c:
+        at = ("status", "--address", c.admin.removeprefix("http://"))
+        for args, env, says in (
+                ([], {}, "wants the admin key: give the file that the head was given, as --admin-key-file FILE or COX_ADMIN_KEY_FILE"),
+                (["--admin-key-file", tmp_path / "wrong"], {}, f"does not take the admin key in {tmp_path}/wrong"),
+                ([], {"COX_ADMIN_KEY_FILE": f"{tmp_path}/wrong"}, f"does not take the admin key in {tmp_path}/wrong"),
+                ([], {"COX_ADMIN_KEY": "another"}, "does not take this admin key (--admin-key, COX_ADMIN_KEY)"),
+                (["--admin-key-file", tmp_path / "empty"], {}, "empty holds no key"),
+                (["--admin-key-file", tmp_path / "none"], {}, "none: No such file or directory (--admin-key-file")):
+            done = run_cox(*at, *args, env={**os.environ, **env})
+            assert done.returncode == 2 and says in done.stderr and not done.stdout, done.stderr
+        for env in ({"COX_ADMIN_KEY_FILE": f"{tmp_path}/right"}, {"COX_ADMIN_KEY": "an-admin-key"}):
+            assert run_cox(*at, env={**os.environ, **env}).returncode == 0
+
+
+@pytest.mark.parametrize("code, exit_code", [(400, 2), (403, 2), (404, 1), (409, 1), (500, 1)])
+def test_an_answer_s_own_words_come_first(code, exit_code):
+    class Head(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.send_response(code)
+            self.end_headers()
+            self.wfile.write(json.dumps({"error": {"message": "do \x1b[2Jthis"}}).encode())
+
+        def log_message(self, *_):
+            pass
+    with HTTPServer(("127.0.0.1", 0), Head) as head:
+        answers = threading.Thread(target=head.handle_request)
+        answers.start()
+        at = f"127.0.0.1:{head.server_port}"
+        done = run_cox("drain", "x", "--address", at)
+        answers.join()
+    assert done.returncode == exit_code
+    assert done.stderr == f"cox drain: do ?[2Jthis (http://{at}/api/drain answered {code})\n"
 
 
 def test_events_have_a_time(cluster):
@@ -124,7 +196,7 @@ def test_every_line_of_a_json_log_is_an_event():
     assert {e["encrypted"] for e in log if "encrypted" in e} == {"true"}
 
 
-COMPLETED = [("cox wo", {"worker"}), ("cox worker --device ", {"auto", "null", "cpu", "cuda"}),
+COMPLETED = [("cox wo", {"worker", "workers"}), ("cox worker --device ", {"auto", "null", "cpu", "cuda"}),
              ("cox up --no-", {"--no-enable-prefix-caching", "--no-async-scheduling", "--no-shared-memory",
                              "--no-early-launch", "--no-one-shot", "--no-enable-ssl-refresh"}),
              ("cox serve --tens", {"--tensor-parallel-size"}), ("cox head --conf", {"--config"}),

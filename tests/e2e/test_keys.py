@@ -10,7 +10,7 @@ from cluster import BIN, Cluster, free_ports, get, wait_for
 
 KEY, ADMIN = "sk-user-key", "sk-admin-key-1"
 WEB = httpx.Client(timeout=20)
-OPEN = {"/health", "/ready", "/ping"}
+OPEN = {"/health", "/ready", "/accepting", "/ping"}
 
 
 def routes():

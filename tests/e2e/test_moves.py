@@ -92,3 +92,13 @@ def test_either_one_may_die_under_load(roles, name):
         before = transfers(roles)["requests_moved"]
         wait_for("requests are moved again", lambda: transfers(roles)["requests_moved"] >= before + 5, 60)
     assert roles.status()["requests"]["failed"] == 0
+
+
+def test_roles_of_workers_that_copy_nothing_are_told_and_both_do_all():
+    with Cluster(*SLOW_TOKENS, "--kv-port", -1, "--prefill-workers", 1, "--decode-workers", 1, workers=2, tp=1) as cluster:
+        wait_for("both groups", lambda: serving_roles(cluster) == ["decode", "prefill"])
+        with Steady([cluster.url], n_users=6, n_tokens=100) as load:
+            wait_for("both draw tokens", lambda: drawn(cluster, 0) > 200 and drawn(cluster, 1) > 200, 60)
+        assert load.n_done > 0 and transfers(cluster)["requests_moved"] == 0
+        told = [w for w in cluster.status()["warnings"] if "roles of 2 groups are ignored" in w]
+        assert len(told) == 1 and "--kv-port" in told[0]

@@ -323,6 +323,26 @@ def test_nonsense_in_the_store_is_no_answer(heads, redis):
     assert "store_answer" in a.log()  # the last one leaves no room for a term
 
 
+def nonsense(head):
+    return [w for w in head.status().get("warnings", []) if "makes no sense" in w]
+
+
+@pytest.mark.parametrize("key", [LEASE, "{cox:default}:term"])
+def test_a_key_of_a_wrong_type_is_told(heads, redis, key):
+    """A list where a text belongs: the head that serves goes on, and both say that nobody could follow it."""
+    a, b = heads
+    assert not nonsense(a) and not nonsense(b)
+    assert redis.ask("EVAL", "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'x')", "1", key) == "1"
+    wait_for("both say so", lambda: nonsense(a) and nonsense(b))
+    for head in heads:
+        assert len(nonsense(head)) == 1 and "WRONGTYPE" in nonsense(head)[0] and key in nonsense(head)[0]
+    assert "goes on" in nonsense(a)[0] and "waits" in nonsense(b)[0]
+    stays(heads, ["serving", "standby"], 2 * TTL)
+    assert redis.ask("DEL", key) == "1"
+    wait_for("it is over", lambda: not nonsense(a) and not nonsense(b))
+    stays(heads, ["serving", "standby"], 2 * TTL)
+
+
 def test_a_store_that_talks_nonsense_gives_no_lease(tmp_path):
     answers = [b":1\r\n", b"-OOM no\r\n", b"*-1\r\n", b"*2\r\n:1\r\n:1\r\n", b"*4\r\n:7\r\n:1\r\n$0\r\n\r\n:0\r\n",
                b"*4\r\n:1\r\n:-1\r\n$0\r\n\r\n:0\r\n", b"*4\r\n:1\r\n:4294967295\r\n$0\r\n\r\n:0\r\n",
@@ -334,6 +354,7 @@ def test_a_store_that_talks_nonsense_gives_no_lease(tmp_path):
             head.wait_role("standby")
             stays([head], ["standby"], 3 * TTL)
             assert head.log().count("store_answer") == 1, head.log()  # said once
+            assert nonsense(head)
         finally:
             end_all([head.process])
 

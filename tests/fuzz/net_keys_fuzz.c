@@ -1,5 +1,5 @@
-/* Key texts from people and files: the bytes are an authorized file and a join token. A token that
- * is accepted is the one its content encodes to. */
+/* Key texts from people and files: the bytes are an authorized file, a PEM file and a join token. A
+ * token that is accepted is the one its content encodes to. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/net/key_pem.h"
 #include "common/net/keys.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -29,6 +30,19 @@ static void read_authorized(const uint8_t *data, size_t size)
     close(fd);
 }
 
+/* What is taken is PEM, and as much of it as was asked for. */
+static void read_pem(struct str text)
+{
+    uint8_t keys[2][PEM_KEY_BYTES];
+    uint32_t n;
+    struct error err = {0};
+    if (key_pem_publics(text, "pub", keys, 2, &n, &err) == STATUS_OK &&
+        (n == 0 || n > 2 || !key_pem_is(text)))
+        abort();
+    if (key_pem_secret(text, "key", keys[0], &err) == STATUS_OK && !key_pem_is(text))
+        abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct join_token t;
@@ -37,6 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!text)
         return 0;
     read_authorized(data, size);
+    read_pem((struct str){(const char *)data, size});
     memcpy(text, data, size);
     text[size] = '\0';
     if (join_token_decode(text, &t, &err) == STATUS_OK &&

@@ -2,8 +2,9 @@
  *   PROGRAM FOLDER [--mutated N [--seed N]]
  * --mutated: and over so many inputs made of them, by changed bits and bytes, cuts, repeats and
  * pieces of each other; the same ones for a seed. It follows no coverage, as the fuzzers do; it
- * needs no clang and counts. */
+ * needs no clang and counts. A long run says on stderr how far it is; the last line is of all. */
 #include <dirent.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { FILE_MAX = 1 << 20, INPUT_MAX = 4096, FILES_MAX = 4096, CHANGES_MAX = 6 };
+enum { SAID_EVERY = 5000000 }; /* inputs: some seconds of the quickest target */
 
 struct input {
     uint8_t *ptr;
@@ -98,18 +100,22 @@ static void change(struct input *in, uint64_t *state)
     }
 }
 
-static void run_mutated(uint64_t n, uint64_t seed)
+/* How many were run: all of them, or none when no file is short enough to begin with. */
+static uint64_t run_mutated(uint64_t n, uint64_t seed)
 {
     static uint8_t buf[INPUT_MAX];
-    uint64_t state = seed * 2 + 1;
-    for (uint64_t i = 0; i < n && n_files > 0; i++) {
+    uint64_t state = seed * 2 + 1, i;
+    for (i = 0; i < n && n_files > 0; i++) {
         const struct input *from = &files[draw(&state, n_files)];
         struct input in = {buf, from->n};
         memcpy(buf, from->ptr, from->n);
         for (uint64_t k = 1 + draw(&state, CHANGES_MAX); k > 0; k--)
             change(&in, &state);
         run(in.ptr, in.n);
+        if ((i + 1) % SAID_EVERY == 0)
+            fprintf(stderr, "%" PRIu64 " of %" PRIu64 " inputs\n", i + 1, n);
     }
+    return i;
 }
 
 static uint64_t option(int argc, char **argv, const char *name, uint64_t usual)
@@ -133,10 +139,11 @@ int main(int argc, char **argv)
         free(found[i]);
     }
     free(found);
-    uint64_t mutated = option(argc, argv, "--mutated", 0);
-    run_mutated(mutated, option(argc, argv, "--seed", 1));
-    printf("%d corpus files, %llu inputs made of them\n", n, (unsigned long long)mutated);
+    uint64_t wanted = option(argc, argv, "--mutated", 0), seed = option(argc, argv, "--seed", 1);
+    uint64_t mutated = run_mutated(wanted, seed);
+    printf("%d corpus files, %" PRIu64 " inputs made of them, seed %" PRIu64 "\n", n, mutated,
+           seed);
     for (uint32_t i = 0; i < n_files; i++)
         free(files[i].ptr);
-    return n > 0 ? 0 : 1;
+    return n > 0 && mutated == wanted ? 0 : 1;
 }

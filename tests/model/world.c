@@ -322,13 +322,14 @@ static void gap(struct world *w, uint32_t who)
 }
 
 /* Terms come from those who have seen them. When no rank and no head is left that has, numbers may
- * come again, and what is remembered here of the old ones no longer binds. */
+ * come again, and what is remembered here of the old ones no longer binds. A gateway that has says
+ * so in its Hello, which may come when the group is formed already; it takes part in no epoch. */
 static void forget_the_dead(struct world *w)
 {
     uint64_t term = 0;
     for (uint32_t i = 0; i < w->n_ledger; i++)
         term = w->ledger[i].epoch >> 32 > term ? w->ledger[i].epoch >> 32 : term;
-    bool known = heads_know_term(w, term) || w->engine.term_seen >= term;
+    bool known = heads_know_term(w, term);
     for (uint32_t i = 0; i < w->config.n_ranks; i++)
         known = known || (w->procs[i].alive && w->ranks[i].state.term_seen >= term);
     if (!known)

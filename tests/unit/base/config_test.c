@@ -15,6 +15,7 @@ struct sample {
     double util;
     const char *model, *key, *service;
     bool caching, eager;
+    int64_t wait_s, path_s;
     int device;
     struct option_list names, aliases, roots;
 };
@@ -40,6 +41,17 @@ static const struct option_spec specs[] = {
      .secret = true},
     OPT_BOOL(sample, caching, "prefix-caching", "true", "reuse prefixes"),
     OPT_BOOL(sample, eager, "no-wait", NULL, "a name that starts with no-"),
+    {.name = "wait-s",
+     .type = OPTION_INT,
+     .offset = offsetof(struct sample, wait_s),
+     .def = "5",
+     .help = "of a switch",
+     .needs = "no-wait"},
+    {.name = "path-s",
+     .type = OPTION_INT,
+     .offset = offsetof(struct sample, path_s),
+     .help = "of a text",
+     .needs = "model"},
     OPT_ENUM(sample, device, "device", "auto|cpu|cuda", "auto", "where to run"),
     OPT_LIST(sample, names, "served-model-name", "names"),
     OPT_WORDS(sample, aliases, "alias", WORDS_ARE_VALUES, "more names"),
@@ -131,6 +143,32 @@ static void test_spellings(void **state)
         assert_int_equal(p.c.caching, cases[i].caching);
         assert_int_equal(p.c.eager, cases[i].eager);
         assert_int_equal(p.c.device, cases[i].device);
+        config_fini(&p.res);
+    }
+}
+
+/* What is about another row says so when that one is off. */
+static void test_given_without_its_partner(void **state)
+{
+    static const struct {
+        const char *args, *env, *want; /* NULL: nothing is said */
+    } cases[] = {
+        {"", "", NULL},
+        {"--wait-s 5", "", "--wait-s has no effect without --no-wait"},
+        {"--wait-s 7 --no-wait", "", NULL},
+        {"--wait-s 7", "COX_NO_WAIT=1", NULL},
+        {"--no-wait=false --wait-s 7", "", "--wait-s has no effect without --no-wait"},
+        {"", "COX_WAIT_S=7", "COX_WAIT_S has no effect without COX_NO_WAIT"},
+        {"--path-s 1", "", "--path-s has no effect without --model"},
+        {"--path-s 1 --model=", "", "--path-s has no effect without --model"},
+        {"--path-s 1 --model x", "", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct parsed p = parse(cases[i].args, cases[i].env);
+        assert_int_equal(p.s, STATUS_OK);
+        assert_int_equal(p.res.warnings.n_items, cases[i].want ? 1 : 0);
+        if (cases[i].want)
+            assert_string_equal(p.res.warnings.items[0], cases[i].want);
         config_fini(&p.res);
     }
 }
@@ -489,6 +527,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_spellings),
+        cmocka_unit_test(test_given_without_its_partner),
         cmocka_unit_test(test_names_of_another_standard),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_flags_of_vllm),

@@ -2,6 +2,7 @@
  * limits of a machine. */
 #include "cli/command.h"
 
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,11 +20,17 @@
 static void test_nearest(void **state)
 {
     static const char *const cases[][2] = {
-        {"statsu", "status"}, {"statu", "status"},
-        {"wroker", "worker"}, {"jointoken", "join-token"},
-        {"u", "up"},          {"vesrion", "version"},
-        {"xyzzy", NULL},      {"flagz", NULL},
-        {"drian", "drain"},   {"a-name-that-is-much-longer-than-any-command-is", NULL},
+        {"statsu", "status"},
+        {"statu", "status"},
+        {"wroker", "worker"},
+        {"jointoken", "join-token"},
+        {"u", "up"},
+        {"vesrion", "version"},
+        {"xyzzy", NULL},
+        {"flagz", NULL},
+        {"drian", "drain"},
+        {"undrian", "undrain"},
+        {"a-name-that-is-much-longer-than-any-command-is", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct command *c = command_nearest(cases[i][0]);
@@ -68,6 +75,31 @@ static void test_flags_page_is_current(void **state)
         fail_msg("docs/flags.md is old: cox flags > docs/flags.md");
     free(have);
     strbuf_fini(&want);
+}
+
+/* One object per option of each program, by the name that a file has for it. */
+static void test_flags_as_json(void **state)
+{
+    static const char *const want[] = {
+        "{\"name\": \"max_num_seqs\", \"type\": \"int\", \"default\": \"256\", \"help\": "
+        "\"sequence budget of one step\", \"min\": 1, \"max\": 65536, \"secret\": false}",
+        "\"choices\": [\"fcfs\", \"priority\"]",
+        "{\"name\": \"api_key\", \"type\": \"list\"",
+        "\n  \"worker\": [\n    {\"name\": \"model\", \"type\": \"string\", \"default\": \"null\"",
+    };
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    flags_write_json(&b);
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+        if (!strstr(b.ptr, want[i]))
+            fail_msg("not there: %s", want[i]);
+    assert_non_null(strstr(strstr(b.ptr, "\"name\": \"api_key\""), "\"secret\": true"));
+    json_t *all = json_loads(b.ptr, 0, NULL);
+    assert_non_null(all);
+    const struct command *head = command_find("head");
+    assert_int_equal(json_array_size(json_object_get(all, "head")), *head->n_specs);
+    json_decref(all);
+    strbuf_fini(&b);
 }
 
 /* Command lines of `vllm serve` as people have them: taken with so many warnings, or refused in one
@@ -118,6 +150,8 @@ static void test_command_lines_of_vllm(void **state)
         {"MODEL --tokenizer other/model", "--tokenizer", 0},
         {"MODEL -tp 8 --nnodes 2 --node-rank 0 --master-addr 10.0.0.1", "cox join-token", 0},
         {"MODEL --dtype half", NULL, 0},
+        {"MODEL --elastic-tp-wait 3", NULL, 1}, /* ours: it does nothing alone */
+        {"MODEL --elastic-tp --elastic-tp-wait 3", NULL, 0},
         {"MODEL --dtype bfloat16 --kv-cache-dtype auto", NULL, 0},
         {"MODEL --dtype int8", "half|float32|float", 0},
         {"MODEL --kv-cache-dtype fp8_e5m2", "fp8_per_token_head", 0},
@@ -214,6 +248,7 @@ int main(void)
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_completion),
         cmocka_unit_test(test_flags_page_is_current),
+        cmocka_unit_test(test_flags_as_json),
         cmocka_unit_test(test_command_lines_of_vllm),
         cmocka_unit_test(test_rows_of_vllm),
         cmocka_unit_test(test_sse),

@@ -14,7 +14,7 @@ static const char full[] =
     "\"model\":{\"name\":\"demo\",\"max_model_len\":4096,\"vocab_size\":259},"
     "\"nodes\":[{\"node\":\"rack1\",\"host\":\"10.0.0.1\",\"workers\":3,\"gateways\":1}],"
     "\"workers\":[{\"instance\":\"00000000000000aa\",\"node\":\"rack1\",\"device\":\"null\","
-    "\"state\":\"ready\",\"group\":0,\"rank\":0,\"stage\":0,\"last_seen_ms\":12},"
+    "\"state\":\"ready\",\"group\":0,\"rank\":0,\"stage\":0,\"ordinal\":17,\"last_seen_ms\":12},"
     "{\"instance\":\"00000000000000bb\",\"node\":\"rack1\",\"device\":\"null\",\"state\":"
     "\"forming\",\"group\":0,\"rank\":1,\"stage\":0,\"last_seen_ms\":7,"
     "\"device_name\":\"NVIDIA H200\",\"gpu\":{\"memory_used_bytes\":75161927680,"
@@ -57,7 +57,11 @@ static void test_order(void **state)
         "2x1",
         "25/100",
         "worker",
+        "ordinal",
         "00000000000000aa",
+        "ready",
+        " 17 ",
+        "00000000000000cc",
         "gpu of worker",
         "00000000000000bb",
         "70.0/140.0 GiB  87 %   61 C    512 W  NVIDIA H200",

@@ -163,7 +163,8 @@ static void test_default(void **state)
     assert_string_equal(value(worker, "--http-port"), "7002");
     assert_string_equal(value(worker, "--null-step-us"), "0");
     assert_null(value(worker, "--null-token-us"));
-    assert_int_equal(worker->port, 7002);
+    assert_int_equal(worker->n_listeners, 1);
+    assert_int_equal(worker->listeners[0].port, 7002);
     assert_null(value(worker, "--num-speculative-tokens"));
     for (uint32_t i = 0; i < p.plan.n_children; i++)
         assert_null(p.plan.children[i].argv[p.plan.children[i].n_args]);
@@ -448,9 +449,59 @@ static void test_gateways_are_numbered(void **state)
         assert_string_equal(value(&p.plan.children[1 + i], "--uds"), sockets[i]);
         assert_string_equal(value(&p.plan.children[1 + i], "--admin-port"), ports[i]);
         assert_null(value(&p.plan.children[1 + i], "--port"));
-        assert_int_equal(p.plan.children[1 + i].port, 0);
+        assert_int_equal(p.plan.children[1 + i].n_listeners, 1); /* its admin API alone */
     }
     fini(&p);
+}
+
+/* Data ports of workers meet nobody's either; where they are opened, they are looked at first. */
+static void test_data_ports(void **state)
+{
+    static const struct {
+        const char *model, *args[10], *words; /* "": nothing is wrong */
+    } cases[] = {
+        {"demo", {"--tp", "2", "--comm-port", "7100", "--kv-port", "7200"}, ""},
+        {"demo",
+         {"--tp", "2", "--comm-port", "7100", "--kv-port", "7100"},
+         "port 7100 is wanted by worker-0's KV blocks and by worker-0's ranks: choose others with "
+         "--kv-port or --comm-port"},
+        {"demo",
+         {"--tp", "2", "--comm-port", "7100", "--kv-port", "7101"},
+         "port 7101 is wanted by worker-0's KV blocks and by worker-1's ranks"},
+        {"demo",
+         {"--tp", "2", "--comm-port", "7000"},
+         "wanted by head and by worker-0's ranks: choose others with --head-port or --comm-port"},
+        {"demo", {"--tp", "2", "--comm-port", "7002"}, "worker-0's ranks and by worker-1"},
+        {"demo", {"--kv-port", "8000"}, "gateway-0 and by worker-0's KV blocks"},
+        {"demo", {"--comm-port", "8265"}, "head's admin API and by worker-0's ranks"},
+        {"null", {"--comm-port", "8265"}, ""}, /* it has no such listener */
+        {"demo", {"--comm-port", "0", "--kv-port", "-1"}, ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct parsed p;
+        struct error err = {0};
+        enum status s = plan(&p, cases[i].model, cases[i].args, &err);
+        if ((s == STATUS_OK) != (cases[i].words[0] == '\0') || !strstr(err.text, cases[i].words))
+            fail_msg("case %zu: %s %s", i, status_name(s), err.text);
+        fini(&p);
+    }
+    static const char *const args[2][8] = {
+        {"--tp", "2", "--comm-port", "7100", "--kv-port", "7200"},
+        {"--comm-port", "7100", "--kv-port", "7200", "--comm-host", "10.0.0.1"},
+    };
+    for (size_t i = 0; i < 2; i++) {
+        struct parsed p;
+        struct error err = {0};
+        assert_int_equal(plan(&p, "demo", args[i], &err), STATUS_OK);
+        const struct up_child *worker = &p.plan.children[2];
+        assert_int_equal(worker->n_listeners, 3);
+        assert_string_equal(worker->listeners[1].what, "worker-0's KV blocks");
+        assert_string_equal(worker->listeners[1].host, i == 0 ? "127.0.0.1" : "10.0.0.1");
+        assert_int_equal(worker->listeners[1].port, 7200);
+        assert_int_equal(worker->listeners[2].port, 7100);
+        assert_true((worker->listeners[2].host != NULL) == (i == 0)); /* a rank alone opens none */
+        fini(&p);
+    }
 }
 
 static void test_reachable(void **state)
@@ -537,6 +588,7 @@ int main(void)
         cmocka_unit_test(test_roles),
         cmocka_unit_test(test_keys_are_in_no_command_line),
         cmocka_unit_test(test_gateways_are_numbered),
+        cmocka_unit_test(test_data_ports),
         cmocka_unit_test(test_reachable),
         cmocka_unit_test(test_served_name),
         cmocka_unit_test(test_names_and_adapters),

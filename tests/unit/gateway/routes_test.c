@@ -90,7 +90,7 @@ static bool is_one_of(const char *const *list, const char *path)
 
 static void test_every_route_with_every_key(void **state)
 {
-    static const char *const open[] = {"/health", "/ready", "/ping", NULL};
+    static const char *const open[] = {"/health", "/ready", "/accepting", "/ping", NULL};
     static const char *const both[] = {"/livez", "/readyz", "/metrics", "unknown", NULL};
     static const char *const admin[] = {"/v1/load_lora_adapter", "/v1/unload_lora_adapter", NULL};
     enum { OPEN, BOTH, ADMIN, USER };

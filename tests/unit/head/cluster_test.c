@@ -211,6 +211,27 @@ static void a_process_that_was_started_again_is_the_loss_of_the_one_before(void 
     }
 }
 
+/* Whoever says the name and the ordinal of another one: that one is heard from meanwhile, so it is
+ * there, however late the head looks. */
+static void who_is_heard_from_again_has_no_successor(void **state)
+{
+    for (uint64_t late_ms = 50; late_ms <= 450; late_ms += 50) {
+        struct fixture *f = fixture_new(2);
+        form_pair(f);
+        wait_ms(f, 50, 1u << 1 | 1u << 2);
+        struct msg hello = worker_hello(200, 1);
+        say(f, 3, &hello);
+        wait_ms(f, 50, 0);
+        beat(f, 2);
+        wait_ms(f, 400, 0);
+        f->now += late_ms * MS; /* less than what it is forgiven for */
+        head_core_tick(f->core, f->now);
+        assert_int_equal(f->core->cluster.n_workers, 3);
+        assert_int_equal(group0(f)->state, GROUP_READY);
+        fixture_free(f);
+    }
+}
+
 static void a_failed_join_backs_off_and_doubles(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -623,6 +644,26 @@ static void a_drained_rank_is_replaced_by_a_spare_at_once(void **state)
     fixture_free(f);
 }
 
+/* Else it would say for ever that it is drained. */
+static void the_end_of_a_drain_is_told(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    struct msg m = worker_hello(101, 0);
+    say(f, 1, &m);
+    assert_int_equal(head_core_drain_worker(f->core, 101, true, f->now), STATUS_OK);
+    wait_ms(f, 50, 0x2);
+    assert_true(box_find(f, 1, MSG_DRAIN)->drain.on);
+    box_clear(f);
+    assert_int_equal(head_core_drain_worker(f->core, 101, false, f->now), STATUS_OK);
+    wait_ms(f, 50, 0x2);
+    assert_non_null(box_find(f, 1, MSG_DRAIN));
+    assert_false(box_find(f, 1, MSG_DRAIN)->drain.on);
+    box_clear(f);
+    wait_ms(f, 500, 0x2);
+    assert_null(box_find(f, 1, MSG_DRAIN)); /* once */
+    fixture_free(f);
+}
+
 int main(void)
 {
     log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
@@ -636,6 +677,7 @@ int main(void)
         cmocka_unit_test(a_worker_that_is_in_no_group_changes_no_limit),
         cmocka_unit_test(a_lost_rank_waits_for_the_other_ones_aborted),
         cmocka_unit_test(a_process_that_was_started_again_is_the_loss_of_the_one_before),
+        cmocka_unit_test(who_is_heard_from_again_has_no_successor),
         cmocka_unit_test(a_failed_join_backs_off_and_doubles),
         cmocka_unit_test(a_formation_has_thirty_seconds),
         cmocka_unit_test(a_rank_that_loads_is_waited_for),
@@ -653,6 +695,7 @@ int main(void)
         cmocka_unit_test(a_spare_that_took_a_shard_is_asked_for_it_again),
         cmocka_unit_test(the_smallest_rank_bounds_the_blocks),
         cmocka_unit_test(a_drained_rank_is_replaced_by_a_spare_at_once),
+        cmocka_unit_test(the_end_of_a_drain_is_told),
         cmocka_unit_test(a_worker_that_wishes_to_go_is_let_go_when_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

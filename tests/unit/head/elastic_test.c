@@ -1,94 +1,9 @@
 /* Groups of fewer ranks than TP: when they are formed, of whom, and when they are whole again. */
 #include <jansson.h>
 
-#include "tests/unit/head/core_fixture.h"
+#include "tests/unit/head/elastic_fixture.h"
 
 #include "head/admin_json.h"
-
-enum { GATEWAY = 7, BLOCKS = 64, BLOCKS_OF_TWO = 20, BLOCKS_OF_ONE = 5 };
-
-static const uint32_t blocks_of_two[] = {BLOCKS_OF_TWO}, blocks_of_one[] = {BLOCKS_OF_ONE};
-static const struct elastic_shape offers[] = {{.tp = 2, .n_blocks = {blocks_of_two, 1}},
-                                              {.tp = 1, .n_blocks = {blocks_of_one, 1}}};
-
-static struct fixture *elastic_new(uint32_t tp)
-{
-    struct fixture *f = fixture_new(tp);
-    f->core->cluster.config.elastic_tp = true;
-    return f;
-}
-
-static struct group *group0(const struct fixture *f)
-{
-    return f->core->cluster.groups[0];
-}
-
-/* Connection i is instance 100 + i with ordinal i - 1. */
-static struct msg elastic_hello(const struct fixture *f, uint8_t conn)
-{
-    struct msg m = worker_hello(100u + conn, conn - 1);
-    m.hello.worker.tp = f->core->cluster.config.tp;
-    m.hello.worker.pp = f->core->cluster.config.pp;
-    m.hello.worker.elastic = offers;
-    m.hello.worker.n_elastic = m.hello.worker.tp == 4 ? 2 : 1;
-    if (m.hello.worker.tp == 2)
-        m.hello.worker.elastic = offers + 1;
-    return m;
-}
-
-static void join_workers(struct fixture *f, uint8_t first, uint8_t last)
-{
-    for (uint8_t i = first; i <= last; i++) {
-        struct msg m = elastic_hello(f, i);
-        say(f, i, &m);
-    }
-}
-
-/* Everybody does what he is told until nothing is asked of anybody any more. */
-static void obey(struct fixture *f)
-{
-    for (uint32_t i = 0; i < f->n_box; i++) {
-        uint8_t conn = f->box[i].to;
-        const struct msg m = f->box[i].m;
-        if (m.type == MSG_FORM && m.form.make_id)
-            say(f, conn,
-                &(struct msg){.type = MSG_COMM_ID,
-                              .comm_id = {m.form.term_epoch, {(const uint8_t *)"id", 2}}});
-        else if (m.type == MSG_JOIN)
-            say(f, conn,
-                &(struct msg){.type = MSG_FORMED, .formed = {.term_epoch = m.join.term_epoch}});
-        else if (m.type == MSG_RESET)
-            say(f, conn,
-                &(struct msg){.type = MSG_FORMED, .formed = {.term_epoch = m.reset.term_epoch}});
-        else if (m.type == MSG_ABORT)
-            say(f, conn, &(struct msg){.type = MSG_ABORTED, .aborted = {m.abort_.term_epoch}});
-    }
-    box_clear(f);
-}
-
-/* Time passes, the connections of alive (bit i) obey. */
-static void live_ms(struct fixture *f, uint64_t ms, uint32_t alive)
-{
-    struct error err = {0};
-    for (uint64_t t = 0; t < ms; t += 250) {
-        wait_ms(f, ms - t < 250 ? ms - t : 250, alive);
-        obey(f);
-        if (!head_core_check(f->core, &err))
-            fail_msg("%s", err.text);
-    }
-}
-
-static void leave(struct fixture *f, uint8_t conn)
-{
-    say(f, conn, &(struct msg){.type = MSG_GOODBYE});
-}
-
-static void expect_group(const struct group *g, uint32_t tp, uint32_t n_blocks)
-{
-    assert_int_equal(g->state, GROUP_READY);
-    assert_int_equal(g->tp, tp);
-    assert_int_equal(g->n_blocks[0], n_blocks);
-}
 
 static void fewer_are_formed_after_the_wait(void **state)
 {
@@ -306,6 +221,25 @@ static void it_is_whole_again_when_they_are_back(void **state)
     fixture_free(f);
 }
 
+/* As many as a whole group takes are free beside it: it need not have served for long, for the next
+ * one that goes leaves a spare. */
+static void it_grows_at_once_where_spares_are_left(void **state)
+{
+    struct fixture *f = shrunk_to_two();
+    uint64_t epoch = group0(f)->epoch;
+    join_workers(f, 3, 6);
+    live_ms(f, 250, 0xFE);
+    assert_int_equal(group0(f)->epoch, epoch); /* not settled yet */
+    live_ms(f, 500, 0xFE);
+    assert_int_equal(f->core->n_live, 1);
+    expect_group(group0(f), 4, BLOCKS);
+    leave(f, 3);
+    obey(f);
+    live_ms(f, 500, 0xF6);
+    expect_group(group0(f), 4, BLOCKS);
+    fixture_free(f);
+}
+
 /* Each lost two at a time when the other was whole: what is left of both is a whole one. */
 static void two_small_groups_become_a_whole_one(void **state)
 {
@@ -350,7 +284,6 @@ static void two_small_groups_become_a_whole_one(void **state)
     fixture_free(f);
 }
 
-/* Two ranks come and go: no more formations, up or down, than one in each wait. */
 /* Two that are free (their own group did not come back whole) would do for a group of their own:
  * the one that lacks a rank comes first, and a spare is left. */
 static void a_small_group_comes_before_a_new_one(void **state)
@@ -372,19 +305,23 @@ static void a_small_group_comes_before_a_new_one(void **state)
     fixture_free(f);
 }
 
+/* Ranks come and go: no more formations, up or down, than one in each wait. */
 static void it_does_not_flap(void **state)
 {
     static const struct {
         uint32_t up_ms, down_ms, least, most;
-    } cases[] = {{250, 250, 0, 0}, {1500, 6000, 2, 12}, {7000, 6000, 2, 12}, {500, 5500, 0, 12}};
+        uint8_t last; /* who comes and goes: from connection 3 on */
+    } cases[] = {{250, 250, 0, 0, 4},   {1500, 6000, 2, 12, 4}, {7000, 6000, 2, 12, 4},
+                 {500, 5500, 0, 12, 4}, {250, 250, 0, 0, 6},    {500, 5500, 2, 12, 6},
+                 {1500, 6000, 2, 12, 6}};
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         struct fixture *f = shrunk_to_two();
         uint64_t first = f->core->cluster.n_formations;
         for (uint32_t ms = 0; ms < 60000; ms += cases[k].up_ms + cases[k].down_ms) {
-            join_workers(f, 3, 4);
-            live_ms(f, cases[k].up_ms, 0x9E);
-            leave(f, 3);
-            leave(f, 4);
+            join_workers(f, 3, cases[k].last);
+            live_ms(f, cases[k].up_ms, cases[k].last == 4 ? 0x9E : 0xFE);
+            for (uint8_t i = 3; i <= cases[k].last; i++)
+                leave(f, i);
             obey(f);
             live_ms(f, cases[k].down_ms, 0x86);
         }
@@ -435,6 +372,62 @@ static void a_rank_that_reads_its_shard_is_waited_for(void **state)
     live_ms(f, 250, 0x6);
     expect_group(group0(f), 2, BLOCKS_OF_TWO);
     fixture_free(f);
+}
+
+/* The pool is that of the rank with the least: who has less to offer is the spare. */
+static void the_larger_offers_are_taken(void **state)
+{
+    static const uint32_t some[][4] = {
+        {20, 6, 20, 1}, {6, 20, 20, 1}, {20, 20, 6, 1}, {7, 6, 8, 1}, {6, 6, 6, 1}};
+    static const uint32_t least[] = {20, 20, 20, 7, 6};
+    static const uint32_t out[] = {2, 1, 3, 2, 0}; /* 0: any */
+    for (size_t k = 0; k < sizeof least / sizeof least[0]; k++) {
+        struct fixture *f = elastic_new(4);
+        for (uint8_t i = 1; i <= 4; i++) {
+            struct msg m = elastic_hello(f, i);
+            struct elastic_shape offer = {.tp = 2, .n_blocks = {&some[k][i - 1], 1}};
+            m.hello.worker.elastic = &offer;
+            m.hello.worker.n_elastic = 1;
+            say(f, i, &m);
+        }
+        obey(f);
+        leave(f, 4);
+        obey(f);
+        live_ms(f, 5500, 0xE);
+        expect_group(group0(f), 2, least[k]);
+        for (uint32_t i = 0; i < 2; i++)
+            assert_int_not_equal(group0(f)->members[i]->peer->instance, 100 + out[k]);
+        fixture_free(f);
+    }
+}
+
+/* Of fewer ranks each holds more of a block; who does not say so is taken to hold as much. */
+static void blocks_have_the_bytes_of_their_tp(void **state)
+{
+    static const struct kv_group kv = {
+        .block_tokens = 16, .bytes_per_block = 1000, .n_blocks = BLOCKS};
+    static const uint32_t bytes = 2000;
+    for (uint32_t says = 0; says < 2; says++) {
+        struct fixture *f = elastic_new(4);
+        struct elastic_shape offer = {.tp = 2, .n_blocks = {blocks_of_two, 1}};
+        offer.block_bytes = (struct u32_span){&bytes, says};
+        for (uint8_t i = 1; i <= 4; i++) {
+            struct msg m = elastic_hello(f, i);
+            m.hello.worker.kv_groups = &kv;
+            m.hello.worker.elastic = &offer;
+            m.hello.worker.n_elastic = 1;
+            say(f, i, &m);
+        }
+        obey(f);
+        assert_int_equal(group0(f)->kv_groups[0].bytes_per_block, 1000);
+        leave(f, 3);
+        leave(f, 4);
+        obey(f);
+        live_ms(f, 5500, 0x6);
+        expect_group(group0(f), 2, BLOCKS_OF_TWO);
+        assert_int_equal(group0(f)->kv_groups[0].bytes_per_block, says ? 2000 : 1000);
+        fixture_free(f);
+    }
 }
 
 /* Results come from the first rank of the last stage, which is another one then. */
@@ -568,8 +561,6 @@ static void what_does_not_fit_goes_to_a_whole_group(void **state)
     fixture_free(f);
 }
 
-/* ---- a new head ---- */
-
 /* Hosts have as much memory as they have: one group may hold what another one can not, and what it
  * holds is not refused because it is away for a moment. */
 static void groups_of_different_sizes(void **state)
@@ -614,73 +605,44 @@ static void groups_of_different_sizes(void **state)
     fixture_free(f);
 }
 
-static void say_held(struct fixture *f, uint8_t conn, uint32_t rank, uint32_t group_tp)
-{
-    struct msg m = elastic_hello(f, conn);
-    m.hello.term_seen = 5;
-    m.hello.worker.term_epoch = 5ull << 32 | 3;
-    m.hello.worker.rank = rank;
-    m.hello.worker.group_tp = group_tp;
-    m.hello.worker.step_received = m.hello.worker.step_executed = 40;
-    say(f, conn, &m);
-}
-
-static void a_shrunk_group_is_adopted(void **state)
-{
-    struct fixture *f = elastic_new(4);
-    say_held(f, 3, 1, 2);
-    say_held(f, 2, 0, 2);
-    wait_ms(f, 50, 0xC);
-    const struct msg *m = box_find(f, 3, MSG_RESET);
-    assert_true(m && m->reset.old_term_epoch == (5ull << 32 | 3));
-    obey(f);
-    expect_group(group0(f), 2, BLOCKS_OF_TWO);
-    assert_int_equal(group0(f)->members[1]->peer->instance, 103);
-    join_workers(f, 1, 1);
-    join_workers(f, 4, 4);
-    live_ms(f, 6000, 0x1E);
-    expect_group(group0(f), 4, BLOCKS);
-    fixture_free(f);
-}
-
-static void others_are_not(void **state)
+/* The head and all of the workers, or nobody: anything else is told, in the log once. */
+static void the_flag_of_one_side_is_told(void **state)
 {
     static const struct {
-        bool elastic;
-        uint32_t rank, group_tp; /* of the second of two */
-    } cases[] = {{false, 1, 2}, {true, 1, 3}, {true, 1, 4}, {true, 2, 2}, {true, 0, 2}};
+        uint32_t tp;
+        bool head, workers[2];
+        const char *want; /* NULL: nothing */
+    } cases[] = {
+        {2, true, {true, true}, NULL},
+        {2, false, {false, false}, NULL},
+        {1, true, {false, false}, NULL}, /* there is no smaller one */
+        {2, false, {true, true}, "2 of 2 workers have it and the head does not"},
+        {2, false, {false, true}, "1 of 2 workers have it and the head does not"},
+        {2, true, {false, false}, "no worker offers a smaller TP"},
+        {2, true, {true, false}, "1 of 2 workers offer no smaller TP"},
+    };
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
-        struct fixture *f = elastic_new(4);
-        f->core->cluster.config.elastic_tp = cases[k].elastic;
-        say_held(f, 1, 0, 2);
-        say_held(f, 2, cases[k].rank, cases[k].group_tp);
-        for (uint32_t s = 0; s < 4 && !box_find(f, 1, MSG_ABORT); s++)
-            wait_ms(f, 1000, 0x6);
-        if (!box_find(f, 1, MSG_ABORT) || box_find(f, 1, MSG_RESET) || box_find(f, 2, MSG_RESET))
-            fail_msg("case %zu", k);
-        obey(f);
-        live_ms(f, 10000, 0x6); /* and then they are the beginning of a group like any */
-        assert_int_equal(head_core_is_ready(f->core), cases[k].elastic);
+        struct fixture *f = elastic_new(cases[k].tp);
+        f->core->cluster.config.elastic_tp = cases[k].head;
+        for (uint8_t i = 1; i <= 2; i++) {
+            struct msg m = elastic_hello(f, i);
+            m.hello.worker.n_elastic = cases[k].workers[i - 1] ? 1 : 0;
+            say(f, i, &m);
+        }
+        json_t *status = admin_json_status(f->core, false), *events = admin_json_events(f->core, 0);
+        char *said = json_dumps(json_object_get(status, "warnings"), 0);
+        char *log = json_dumps(events, 0);
+        const char *told = strstr(log, "elastic_tp_one_sided");
+        const char *want = cases[k].want;
+        if (want ? !strstr(said, want) || !told : strstr(said, "--elastic-tp") || told)
+            fail_msg("case %zu: %s\n%s", k, said, log);
+        assert_true(!told || !strstr(told + 1, "elastic_tp_one_sided"));
+        free(said);
+        free(log);
+        json_decref(status);
+        json_decref(events);
         fixture_free(f);
     }
-}
-
-/* The head and a rank were lost at once: the three that are left are no spares of the other group.
- */
-static void what_is_left_of_an_old_group_is_one(void **state)
-{
-    struct fixture *f = elastic_new(2);
-    for (uint8_t i = 1; i <= 3; i++) {
-        struct msg m = elastic_hello(f, i);
-        m.hello.term_seen = 5;
-        m.hello.worker.term_epoch = 5ull << 32 | (i < 3 ? 1 : 2);
-        m.hello.worker.group_id = i < 3 ? 0 : 1;
-        m.hello.worker.rank = (i - 1) % 2;
-        say(f, i, &m);
-    }
-    live_ms(f, 9000, 0xE);
-    assert_int_equal(f->core->n_live, 2);
-    fixture_free(f);
 }
 
 static void impossible_shapes_are_refused(void **state)
@@ -713,18 +675,19 @@ int main(void)
         cmocka_unit_test(what_is_too_little_is_kept),
         cmocka_unit_test(whole_groups_come_first),
         cmocka_unit_test(it_is_whole_again_when_they_are_back),
+        cmocka_unit_test(it_grows_at_once_where_spares_are_left),
         cmocka_unit_test(two_small_groups_become_a_whole_one),
         cmocka_unit_test(a_small_group_comes_before_a_new_one),
         cmocka_unit_test(it_does_not_flap),
         cmocka_unit_test(trouble_of_a_shrunk_group_is_short),
         cmocka_unit_test(a_rank_that_reads_its_shard_is_waited_for),
+        cmocka_unit_test(the_larger_offers_are_taken),
+        cmocka_unit_test(blocks_have_the_bytes_of_their_tp),
         cmocka_unit_test(stages_stay),
         cmocka_unit_test(what_does_not_fit_waits_for_the_whole),
         cmocka_unit_test(what_does_not_fit_goes_to_a_whole_group),
         cmocka_unit_test(groups_of_different_sizes),
-        cmocka_unit_test(a_shrunk_group_is_adopted),
-        cmocka_unit_test(others_are_not),
-        cmocka_unit_test(what_is_left_of_an_old_group_is_one),
+        cmocka_unit_test(the_flag_of_one_side_is_told),
         cmocka_unit_test(impossible_shapes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -99,7 +99,28 @@ static void after_three_groups_a_request_fails(void **state)
     assert_non_null(t);
     assert_int_equal(t->tokens.items[0].finish, FINISH_ERROR);
     assert_int_equal(t->tokens.items[0].status, STATUS_INTERNAL);
-    assert_non_null(strstr(t->tokens.items[0].text.ptr, "3 groups of workers were lost"));
+    assert_non_null(strstr(t->tokens.items[0].text.ptr,
+                           "3 groups of workers were lost while they ran this request, before it "
+                           "made a token:"));
+    fixture_free(f);
+}
+
+/* Tokens were sent: that it made none would be untrue. */
+static void what_it_made_before_is_told(void **state)
+{
+    struct fixture *f = ready_cluster();
+    submit(f, 1);
+    answer(f);
+    answer(f);
+    for (int i = 0; i < 4; i++) /* the first one does not count: a token was made before it */
+        lose_group(f);
+    const struct msg *t = box_find(f, 3, MSG_TOKENS);
+    assert_non_null(t);
+    assert_int_equal(t->tokens.items[0].finish, FINISH_ERROR);
+    assert_non_null(strstr(t->tokens.items[0].text.ptr,
+                           "3 groups of workers were lost while they ran this request, and it made "
+                           "no token after its first 2: it may be what ends them and is not tried "
+                           "again."));
     fixture_free(f);
 }
 
@@ -161,6 +182,7 @@ int main(void)
     log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(after_three_groups_a_request_fails),
+        cmocka_unit_test(what_it_made_before_is_told),
         cmocka_unit_test(a_token_of_its_own_begins_the_count_anew),
         cmocka_unit_test(suspects_run_one_at_a_time_and_the_innocent_go_on),
         cmocka_unit_test(a_drain_is_no_loss),

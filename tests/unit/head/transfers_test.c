@@ -2,6 +2,8 @@
  * twice, whatever fails meanwhile. */
 #include "tests/unit/head/core_fixture.h"
 
+#include "head/admin_json.h"
+
 enum { N_PROMPT = 100, ALIVE = 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4 | 1u << 5, FIRST = 1000 };
 
 /* Group 0 is on connections 1 and 2, group 1 on 4 and 5; the gateway on 3. */
@@ -9,8 +11,8 @@ static const uint8_t conns[2][2] = {{1, 2}, {4, 5}};
 
 struct spec {
     enum group_role roles[2];
-    bool no_address, no_caching;
-    uint32_t n_blocks; /* of the second group; 0: as usual */
+    bool no_address, no_caching, other_blocks; /* the last: the second group's are larger */
+    uint32_t n_blocks;                         /* of the second group; 0: as usual */
 };
 
 static uint32_t ids[N_PROMPT];
@@ -18,6 +20,7 @@ static uint32_t ids[N_PROMPT];
 static void form_group(struct fixture *f, int i, const struct spec *spec)
 {
     static const struct kv_group few = {.block_tokens = 16, .n_blocks = 4};
+    static const struct kv_group larger = {.block_tokens = 32, .n_blocks = 32};
     for (int k = 0; k < 2; k++) {
         struct msg hello = worker_hello(101 + (uint64_t)(2 * i + k), 2 * i + k);
         hello.hello.worker.group_role = spec->roles[i];
@@ -25,6 +28,8 @@ static void form_group(struct fixture *f, int i, const struct spec *spec)
             hello.hello.worker.kv_address = k ? STR("10.0.0.2:9") : STR("10.0.0.1:9");
         if (i == 1 && spec->n_blocks)
             hello.hello.worker.kv_groups = &few;
+        if (i == 1 && spec->other_blocks)
+            hello.hello.worker.kv_groups = &larger;
         say(f, conns[i][k], &hello);
     }
     const struct msg *form = box_find(f, conns[i][0], MSG_FORM);
@@ -54,10 +59,10 @@ static struct fixture *open_groups(const struct spec *spec)
     return f;
 }
 
-static void submit(struct fixture *f, uint64_t lo, uint32_t max_tokens)
+static void submit_prompt(struct fixture *f, uint64_t lo, uint32_t first_id, uint32_t max_tokens)
 {
     for (uint32_t i = 0; i < N_PROMPT; i++)
-        ids[i] = (uint32_t)(lo * 10 + i);
+        ids[i] = first_id + i;
     struct msg m = {.type = MSG_SUBMIT,
                     .submit = {.id = {1, lo},
                                .attempt = 1,
@@ -69,6 +74,11 @@ static void submit(struct fixture *f, uint64_t lo, uint32_t max_tokens)
                                             .n_prompt_logprobs = -1,
                                             .max_tokens = max_tokens}}};
     say(f, 3, &m);
+}
+
+static void submit(struct fixture *f, uint64_t lo, uint32_t max_tokens)
+{
+    submit_prompt(f, lo, (uint32_t)lo * 10, max_tokens);
 }
 
 static struct request *request_of(const struct fixture *f, uint64_t lo)
@@ -264,6 +274,65 @@ static void answer_all(struct fixture *f, uint64_t id, enum status status)
             transferred(f, conns[c][k], id, status);
 }
 
+static void lose(struct fixture *f, int i)
+{
+    say(f, conns[i][0],
+        &(struct msg){.type = MSG_COMM_ERROR,
+                      .comm_error = {.term_epoch = f->core->cluster.groups[i]->epoch}});
+    uint64_t epoch = f->core->cluster.groups[i]->epoch;
+    for (int k = 0; k < 2; k++)
+        say(f, conns[i][k], &(struct msg){.type = MSG_ABORTED, .aborted = {.term_epoch = epoch}});
+}
+
+/* The admission of this request among the plans to a group, of which those before it are answered.
+ */
+static const struct plan_admit *find_admit(struct fixture *f, int i, uint64_t lo)
+{
+    while (true) {
+        const struct msg *m = box_find(f, conns[i][0], MSG_PLAN);
+        if (!m)
+            return NULL;
+        for (uint32_t k = 0; k < m->plan.n_admits; k++) {
+            const struct plan_admit *a = &m->plan.admits[k];
+            if (a->ids.ptr[0] == lo)
+                return a;
+        }
+        assert_true(answer(f, i));
+    }
+}
+
+/* What another group's workers computed is for the requests that come from there alone, for nobody
+ * computes it again: one that begins alike and did not come with them computes for itself. And so
+ * does the one that came, when it has to go on elsewhere without its blocks. */
+static void copied_blocks_are_for_those_who_came_with_them(void **state)
+{
+    static const struct spec spec = {0};
+    enum { FIRST_ID = 10 };
+    struct fixture *f = open_groups(&spec);
+    uint64_t lo;
+    int from;
+    uint64_t id = begin_drain(f, &lo, &from);
+    answer_all(f, id, STATUS_OK);
+    while (request_of(f, lo)->i_group == (uint32_t)from)
+        assert_true(answer(f, from));
+    const struct plan_admit *came = find_admit(f, 1 - from, FIRST_ID);
+    assert_true(came && came->n_computed == 96);
+    assert_true(answer(f, 1 - from));
+    submit_prompt(f, 7, FIRST_ID, 5);
+    assert_int_equal(request_of(f, 7)->i_group, 1 - from);
+    const struct plan_admit *other = find_admit(f, 1 - from, FIRST_ID);
+    assert_true(other && other->n_computed == 0);
+    assert_true(answer(f, 1 - from));
+    submit_prompt(f, 8, FIRST_ID, 5); /* of the other one's it has all */
+    const struct plan_admit *third = find_admit(f, 1 - from, FIRST_ID);
+    assert_true(third && third->n_computed >= 96);
+    const struct request *r = request_of(f, lo);
+    assert_memory_not_equal(&r->salt, &r->own_salt, sizeof r->salt);
+    lose(f, 1 - from);
+    assert_memory_equal(&r->salt, &r->own_salt, sizeof r->salt);
+    fixture_free(f);
+}
+
 /* Whatever happens while blocks are copied, the tokens are right and the blocks come back. */
 enum trouble {
     RANK_FAILS,
@@ -277,16 +346,6 @@ enum trouble {
     LIES,
     N_TROUBLES
 };
-
-static void lose(struct fixture *f, int i)
-{
-    say(f, conns[i][0],
-        &(struct msg){.type = MSG_COMM_ERROR,
-                      .comm_error = {.term_epoch = f->core->cluster.groups[i]->epoch}});
-    uint64_t epoch = f->core->cluster.groups[i]->epoch;
-    for (int k = 0; k < 2; k++)
-        say(f, conns[i][k], &(struct msg){.type = MSG_ABORTED, .aborted = {.term_epoch = epoch}});
-}
 
 static void lie(struct fixture *f, uint64_t id, int from)
 {
@@ -464,6 +523,33 @@ static void prefill_groups_hand_over(void **state)
     fixture_free(f);
 }
 
+/* Who comes from the same group with the same beginning needs no second copy of it: a system prompt
+ * is in a decode group's cache once. */
+static void what_came_from_there_before_is_not_copied_again(void **state)
+{
+    static const struct spec spec = {.roles = {GROUP_PREFILL, GROUP_DECODE}};
+    struct fixture *f = open_groups(&spec);
+    for (uint64_t lo = 1; lo <= 2; lo++) {
+        submit_prompt(f, lo, 50, 40);
+        assert_int_equal(request_of(f, lo)->i_group, 0);
+        while (request_of(f, lo)->i_group == 0) {
+            const struct transfer *x = transfers_of(f)->first;
+            if (x && x->state == TRANSFER_COPYING) {
+                assert_int_equal(lo, 1);
+                assert_int_equal(x->n_blocks, 6);
+                answer_all(f, x->id, STATUS_OK);
+            }
+            assert_true(answer(f, 0));
+        }
+        const struct plan_admit *a = find_admit(f, 1, 50);
+        assert_true(a && a->n_computed == 96);
+        assert_true(answer(f, 1));
+    }
+    assert_int_equal(transfers_of(f)->n_done, 1);
+    assert_int_equal(transfers_of(f)->n_moved, 2);
+    fixture_free(f);
+}
+
 /* A role is a wish: alone a group does both; and prompts go to decode groups when nobody else is.
  */
 static void who_is_alone_does_both(void **state)
@@ -480,6 +566,71 @@ static void who_is_alone_does_both(void **state)
     }
 }
 
+/* How many warnings of the status have this in them. */
+static uint32_t n_warned(const struct fixture *f, const char *what)
+{
+    json_t *s = admin_json_status(f->core, false), *line;
+    uint32_t n = 0;
+    size_t i;
+    json_array_foreach(json_object_get(s, "warnings"), i, line) n +=
+        strstr(json_string_value(line), what) != NULL;
+    json_decref(s);
+    return n;
+}
+
+/* A decode group to which nothing can be copied would idle for ever: then both compute prompts, and
+ * people are told why and what to change. */
+static void roles_without_a_way_are_none(void **state)
+{
+    static const struct {
+        struct spec spec;
+        const char *why; /* NULL: they count */
+    } cases[] = {
+        {{.roles = {GROUP_PREFILL, GROUP_DECODE}}, NULL},
+        {{.roles = {GROUP_PREFILL, GROUP_DECODE}, .no_address = true}, "--kv-port"},
+        {{.roles = {GROUP_PREFILL, GROUP_DECODE}, .no_caching = true}, "prefix caching"},
+        {{.roles = {GROUP_PREFILL, GROUP_DECODE}, .other_blocks = true}, "--block-size"},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct fixture *f = open_groups(&cases[k].spec);
+        bool ignored = cases[k].why != NULL;
+        for (uint64_t lo = 1; lo <= 2; lo++)
+            submit(f, lo, 20);
+        if ((request_of(f, 1)->i_group != request_of(f, 2)->i_group) != ignored)
+            fail_msg("case %zu", k);
+        assert_int_equal(n_warned(f, "role"), ignored);
+        json_t *events = admin_json_events(f->core, 0);
+        char *text = json_dumps(events, 0);
+        if (ignored)
+            assert_int_equal(n_warned(f, cases[k].why), 1);
+        if (ignored)
+            assert_int_equal(n_warned(f, "2 groups"), 1);
+        assert_int_equal(strstr(text, "group_role_ignored") != NULL, ignored);
+        free(text);
+        json_decref(events);
+        for (int i = 0; ignored && i < 100 && (request_of(f, 1) || request_of(f, 2)); i++) {
+            answer(f, 0);
+            answer(f, 1);
+            tidy(f);
+            (void)n_heard(f, 0, 0);
+        }
+        assert_int_equal(transfers_of(f)->n_moved, 0);
+        fixture_free(f);
+    }
+}
+
+/* Nobody hands over to it: a group for both keeps what it computed. */
+static void a_decode_group_beside_groups_for_both_is_one(void **state)
+{
+    static const struct spec spec = {.roles = {GROUP_BOTH, GROUP_DECODE}};
+    struct fixture *f = open_groups(&spec);
+    submit(f, 1, 20);
+    submit(f, 2, 20);
+    assert_int_not_equal(request_of(f, 1)->i_group, request_of(f, 2)->i_group);
+    assert_int_equal(n_warned(f, "role"), 0);
+    fixture_free(f);
+}
+
 int main(void)
 {
     log_init("test", LOG_LEVEL_COUNT, LOG_LOGFMT);
@@ -489,7 +640,11 @@ int main(void)
         cmocka_unit_test(without_a_way_it_is_computed_again),
         cmocka_unit_test(without_room_it_stays),
         cmocka_unit_test(prefill_groups_hand_over),
+        cmocka_unit_test(copied_blocks_are_for_those_who_came_with_them),
+        cmocka_unit_test(what_came_from_there_before_is_not_copied_again),
         cmocka_unit_test(who_is_alone_does_both),
+        cmocka_unit_test(roles_without_a_way_are_none),
+        cmocka_unit_test(a_decode_group_beside_groups_for_both_is_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

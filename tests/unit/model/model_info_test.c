@@ -283,7 +283,7 @@ static void test_demo(void **state)
     snprintf(path, sizeof path, "%s/cache", dir);
     assert_int_equal(model_info_open("demo", path, &m, &err), STATUS_NOT_FOUND);
     assert_non_null(strstr(err.text, path));
-    assert_non_null(strstr(err.text, "fetch-demo-model"));
+    assert_non_null(strstr(err.text, "cox pull demo"));
     static const char *const folders[] = {"cache", "cache/models", "cache/models/demo"};
     for (size_t i = 0; i < 3; i++) {
         char folder[128];

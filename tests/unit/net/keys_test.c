@@ -28,9 +28,10 @@ static const char *at(const char *name)
 
 static int drop_temp(void **state)
 {
-    static const char *const names[] = {
-        "k/head.key",   "k/head.pub",     "k/gateway.key",  "k/gateway.pub", "k/worker.key",
-        "k/worker.pub", "k/operator.key", "k/operator.pub", "k/authorized",  "file"};
+    static const char *const names[] = {"k/head.key",     "k/head.pub",     "k/gateway.key",
+                                        "k/gateway.pub",  "k/worker.key",   "k/worker.pub",
+                                        "k/operator.key", "k/operator.pub", "k/authorized",
+                                        "file",           "k/one.pub"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unlink(at(names[i]));
     rmdir(at("k"));
@@ -208,6 +209,100 @@ static void test_authorized_lines(void **state)
     }
 }
 
+#define PEM_SECRET                                                                                 \
+    "-----BEGIN PRIVATE KEY-----\n"                                                                \
+    "MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n"                           \
+    "-----END PRIVATE KEY-----\n"
+#define PEM_PUBLIC                                                                                 \
+    "-----BEGIN PUBLIC KEY-----\n"                                                                 \
+    "MCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n"                               \
+    "-----END PUBLIC KEY-----\n"
+#define PEM_OTHER /* of RFC 7748, 6.1 */                                                           \
+    "-----BEGIN PUBLIC KEY-----\n"                                                                 \
+    "MCowBQYDK2VuAyEAhSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\n"                               \
+    "-----END PUBLIC KEY-----\n"
+
+/* Nothing that somebody else made is written over: read, or refused by name. */
+static void test_a_folder_of_pem_keys(void **state)
+{
+    char folder[256];
+    struct curve_keys k;
+    struct public_keys publics;
+    struct authorized a;
+    struct error err = {0};
+    snprintf(folder, sizeof folder, "%s", at("k"));
+    assert_int_equal(keys_make_dir(folder, &err), STATUS_OK);
+    put("k/worker.key", PEM_SECRET);
+    assert_int_equal(keys_load(folder, ROLE_WORKER, &k, &err), STATUS_INVALID);
+    assert_non_null(strstr(err.text, "does not belong"));
+    put("k/worker.pub", PEM_OTHER);
+    assert_int_equal(keys_make_dir(folder, &err), STATUS_INVALID); /* left as it is */
+    put("k/worker.pub", PEM_OTHER PEM_PUBLIC); /* the new certificate came first */
+    put("k/authorized", "gateway @gateway.pub\n  worker\t@worker.pub \n");
+    assert_int_equal(keys_load(folder, ROLE_WORKER, &k, &err), STATUS_OK);
+    assert_int_equal(keys_load_publics(folder, ROLE_WORKER, &publics, &err), STATUS_OK);
+    assert_int_equal(publics.n, 2);
+    assert_string_equal(publics.keys[1], k.public_key);
+    assert_int_equal(authorized_load(at("k/authorized"), &a, &err), STATUS_OK);
+    assert_int_equal(a.n_entries, 3);
+    assert_int_equal(a.n_files, 3);
+    assert_string_equal(a.files[2].name, "worker.pub");
+    assert_true(authorized_has(&a, ROLE_WORKER, publics.keys[0]) &&
+                authorized_has(&a, ROLE_WORKER, publics.keys[1]));
+    assert_false(authorized_has(&a, ROLE_GATEWAY, k.public_key));
+    authorized_fini(&a);
+
+    assert_int_equal(keys_make_dir(folder, &err), STATUS_OK);
+    put("k/worker.pub", PEM_PUBLIC PEM_OTHER);
+    assert_int_equal(keys_make_dir(folder, &err), STATUS_OK);
+    assert_int_equal(keys_load_publics(folder, ROLE_WORKER, &publics, &err), STATUS_OK);
+    assert_int_equal(publics.n, 2);
+    assert_int_equal(keys_rotate(folder, ROLE_WORKER, &err), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "worker.key: is PEM"));
+    assert_int_equal(keys_retire(folder, ROLE_WORKER, &err), STATUS_UNSUPPORTED);
+    /* others of the folder are ours; the lines with "@" stay */
+    assert_int_equal(keys_rotate(folder, ROLE_GATEWAY, &err), STATUS_OK);
+    assert_int_equal(keys_retire(folder, ROLE_GATEWAY, &err), STATUS_OK);
+    assert_int_equal(authorized_load(at("k/authorized"), &a, &err), STATUS_OK);
+    assert_int_equal(a.n_files, 3);
+    authorized_fini(&a);
+}
+
+static void test_authorized_names_files(void **state)
+{
+    static const struct {
+        const char *text, *says; /* NULL: it is fine */
+        uint32_t n_files;
+    } cases[] = {
+        {"worker @one.pub\noperator @one.pub\n", NULL, 3},
+        {"worker @\n", "the name of a file in the same folder", 1},
+        {"worker @../k/one.pub\n", "the name of a file in the same folder", 1},
+        {"worker @/etc/passwd\n", "the name of a file in the same folder", 1},
+        {"worker @.one\n", "the name of a file in the same folder", 1},
+        {"worker @0000rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]y\n", NULL, 1}, /* a key */
+        {"worker @one.pub x\n", "the name of a file in the same folder", 1},
+        {"head @one.pub\n", "a line is", 1},
+        {"worker @two.pub\n", "two.pub: there is no such file", 2},
+        {"worker @authorized\n", "authorized: not a key", 2},
+        {"worker @one.pub\nworker @one.pub\nworker @one.pub\nworker @one.pub\nworker @one.pub\n"
+         "worker @one.pub\nworker @one.pub\nworker @one.pub\nworker @one.pub\n",
+         "more than 8 files", 9},
+    };
+    assert_int_equal(mkdir(at("k"), 0700), 0);
+    put("k/one.pub", PEM_PUBLIC);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct authorized a;
+        struct error err = {0};
+        put("k/authorized", cases[i].text);
+        enum status s = authorized_load(at("k/authorized"), &a, &err);
+        if ((s == STATUS_OK) != !cases[i].says ||
+            (cases[i].says && (!strstr(err.text, cases[i].says) || a.n_entries)))
+            fail_msg("case %zu: %s %s", i, status_name(s), err.text);
+        assert_int_equal(a.n_files, cases[i].n_files);
+        authorized_fini(&a);
+    }
+}
+
 static struct join_token sample_token(void)
 {
     struct join_token t = {.head = "head.example:7000"};
@@ -316,6 +411,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_wrong_files_are_named, make_temp, drop_temp),
         cmocka_unit_test_setup_teardown(test_a_fifo_is_no_file, make_temp, drop_temp),
         cmocka_unit_test_setup_teardown(test_authorized_lines, make_temp, drop_temp),
+        cmocka_unit_test_setup_teardown(test_a_folder_of_pem_keys, make_temp, drop_temp),
+        cmocka_unit_test_setup_teardown(test_authorized_names_files, make_temp, drop_temp),
         cmocka_unit_test(test_join_token),
         cmocka_unit_test(test_join_token_of_several_heads),
         cmocka_unit_test(test_join_token_refuses),

@@ -110,7 +110,8 @@ TABLE(msg_adapter_answer, fix_none, X(msg_adapter_answer, ticket, F_U64),
       X_ENUM(msg_adapter_answer, status, STATUS_COUNT), X(msg_adapter_answer, text, F_TEXT));
 
 TABLE(elastic_shape, fix_none, X(elastic_shape, tp, F_U32),
-      X_SPAN(elastic_shape, n_blocks, F_U32_SPAN, PROTO_MAX_KV_GROUPS));
+      X_SPAN(elastic_shape, n_blocks, F_U32_SPAN, PROTO_MAX_KV_GROUPS),
+      X_SPAN(elastic_shape, block_bytes, F_U32_SPAN, PROTO_MAX_KV_GROUPS));
 
 /* Smaller TPs fall, each with a number of blocks for every KV group. */
 static void fix_elastic(struct worker_info *w)
@@ -119,7 +120,8 @@ static void fix_elastic(struct worker_info *w)
     struct elastic_shape *e = (struct elastic_shape *)(uintptr_t)w->elastic;
     w->n_elastic = w->n_elastic < w->tp ? w->n_elastic : w->tp - 1;
     for (uint32_t i = 0; i < w->n_elastic; i++)
-        e[i] = (struct elastic_shape){w->tp - 1 - i, {blocks, w->n_kv_groups}};
+        e[i] = (struct elastic_shape){
+            w->tp - 1 - i, {blocks, w->n_kv_groups}, {blocks, i % 2 ? w->n_kv_groups : 0}};
 }
 
 static void fix_worker_info(struct rng *r, void *p)
@@ -138,13 +140,13 @@ static void fix_worker_info(struct rng *r, void *p)
 TABLE(worker_info, fix_worker_info, X_ENUM(worker_info, device, DEVICE_COUNT),
       X(worker_info, device_name, F_STR), X(worker_info, host, F_STR), X(worker_info, zone, F_STR),
       X(worker_info, memory_bytes, F_U64), X(worker_info, isa_level, F_U32),
-      X(worker_info, config_hash, F_HASH), X(worker_info, ordinal, F_I32),
-      X(worker_info, tp, F_U32), X(worker_info, pp, F_U32), X(worker_info, shard_rank, F_I32),
-      X(worker_info, shard_stage, F_I32), X(worker_info, comm_address, F_STR),
-      X(worker_info, http_address, F_STR), X(worker_info, model, F_STR),
-      X(worker_info, max_model_len, F_U32), X(worker_info, vocab_size, F_U32),
-      X(worker_info, n_draft, F_U32), X(worker_info, draft_max_seqs, F_U32),
-      X(worker_info, scores_prompts, F_BOOL),
+      X(worker_info, config_hash, F_HASH), X(worker_info, model_hash, F_HASH),
+      X(worker_info, ordinal, F_I32), X(worker_info, tp, F_U32), X(worker_info, pp, F_U32),
+      X(worker_info, shard_rank, F_I32), X(worker_info, shard_stage, F_I32),
+      X(worker_info, comm_address, F_STR), X(worker_info, http_address, F_STR),
+      X(worker_info, model, F_STR), X(worker_info, max_model_len, F_U32),
+      X(worker_info, vocab_size, F_U32), X(worker_info, n_draft, F_U32),
+      X(worker_info, draft_max_seqs, F_U32), X(worker_info, scores_prompts, F_BOOL),
       X_ARRAY(worker_info, kv_groups, n_kv_groups, table_kv_group, PROTO_MAX_KV_GROUPS),
       X(worker_info, n_kv_groups, F_COUNT), X(worker_info, term_epoch, F_U64),
       X(worker_info, group_id, F_U64), X(worker_info, step_received, F_U64),
@@ -187,7 +189,8 @@ TABLE(msg_heartbeat, fix_none, X(msg_heartbeat, time_ns, F_U64), X(msg_heartbeat
       X(msg_heartbeat, load_permille, F_U32), X(msg_heartbeat, gpu.memory_used, F_U64),
       X(msg_heartbeat, gpu.memory_total, F_U64), X(msg_heartbeat, gpu.busy_percent, F_U32),
       X(msg_heartbeat, gpu.celsius, F_U32), X(msg_heartbeat, gpu.milliwatts, F_U32),
-      X(msg_heartbeat, own_ns, F_U64), X(msg_heartbeat, own_steps, F_U64));
+      X(msg_heartbeat, own_ns, F_U64), X(msg_heartbeat, own_steps, F_U64),
+      X(msg_heartbeat, serves, F_BOOL), X(msg_heartbeat, spare, F_BOOL));
 TABLE(msg_credit, fix_none, X(msg_credit, bytes, F_U64));
 TABLE(msg_goodbye, fix_none, X(msg_goodbye, text, F_TEXT));
 

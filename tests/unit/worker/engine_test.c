@@ -473,6 +473,9 @@ static void test_what_is_offered(void **state)
             assert_true(at->tp == 2 || at->tp == 1);
             assert_true(at->tp < e->shapes[k - 1].tp);
             assert_true(at->n_blocks[0] >= LEAST && at->n_blocks[0] <= n);
+            /* two KV heads: of four ranks, as of two, each holds one */
+            assert_int_equal(at->block_bytes[0],
+                             e->kv_groups[0].bytes_per_block * (at->tp == 1 ? 2 : 1));
             for (uint32_t r = 0; r < at->tp; r++) {
                 uint64_t now = seat_bytes(at->tp, r, at->n_blocks[0]);
                 uint64_t then = seat_bytes(at->tp, r, at->n_blocks[0] + 1);

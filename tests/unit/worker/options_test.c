@@ -35,8 +35,46 @@ static void test_dtype(void **state)
     }
 }
 
+/* Listeners of one worker that would meet are refused, by the names of their flags. */
+static void test_ports_meet(void **state)
+{
+    static const struct {
+        const char *args[8], *want[2]; /* want NULL: they do not */
+    } cases[] = {
+        {{"--comm-port", "7100", "--kv-port", "7200"}, {NULL}},
+        {{"--comm-port", "0", "--kv-port", "0", "--http-port", "0"}, {NULL}},
+        {{"--kv-port", "-1", "--http-port", "-1"}, {NULL}},
+        {{"--comm-port", "7100", "--kv-port", "7100"}, {"--comm-port", "--kv-port"}},
+        {{"--comm-port", "7100", "--http-port", "7100"}, {"--comm-port", "--http-port"}},
+        {{"--kv-port", "7100", "--http-port", "7100"}, {"--kv-port", "--http-port"}},
+        {{"--comm-port", "7003", "--ordinal", "2"}, {"--comm-port", "7001 + ordinal"}},
+        {{"--comm-port", "7003", "--ordinal", "1"}, {NULL}},
+        {{"--comm-port", "7003", "--ordinal", "2", "--http-port", "7100"}, {NULL}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *argv[11] = {(char[]){"w"}, (char[]){"--insecure"}}, *no_env[] = {NULL};
+        int argc = 2;
+        for (; argc - 2 < 8 && cases[i].args[argc - 2]; argc++)
+            argv[argc] = (char *)cases[i].args[argc - 2];
+        struct worker_options o = {0};
+        struct config_result res;
+        struct error err = {0};
+        assert_int_equal(config_parse(worker_option_specs, worker_n_option_specs, argc, argv,
+                                      no_env, &o, &res, &err),
+                         STATUS_OK);
+        enum status s = worker_options_check(&o, &err);
+        bool refused = cases[i].want[0] != NULL;
+        if (s != (refused ? STATUS_INVALID : STATUS_OK) ||
+            (refused &&
+             (!strstr(err.text, cases[i].want[0]) || !strstr(err.text, cases[i].want[1]))))
+            fail_msg("case %zu: %s %s", i, status_name(s), err.text);
+        config_fini(&res);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dtype)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dtype),
+                                       cmocka_unit_test(test_ports_meet)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,8 +46,9 @@ struct fixture {
     char kv_address[64];
     bool has_peers; /* the executor is one that other ranks have to reach */
     uint32_t n_listen, n_listen_failures, n_check;
-    bool mute;          /* the head sends no heartbeats */
-    enum status refuse; /* the head answers Hello so */
+    bool mute;                   /* the head sends no heartbeats */
+    struct msg_heartbeat answer; /* what they say */
+    enum status refuse;          /* the head answers Hello so */
 };
 
 static void send_msg(struct fixture *f, const struct msg *m)
@@ -122,7 +123,7 @@ static void on_frame(void *ctx, struct bus_peer from, enum peer_role role, const
         f->n_heartbeat++;
         f->beat = m.heartbeat;
         if (!f->mute)
-            send_msg(f, &(struct msg){.type = MSG_HEARTBEAT});
+            send_msg(f, &(struct msg){.type = MSG_HEARTBEAT, .heartbeat = f->answer});
     } else if (m.type != MSG_CREDIT) {
         f->last = m;
     }
@@ -451,8 +452,16 @@ static void test_hello_says_what_it_is(void **state)
     assert_int_equal(h->worker.vocab_size, 259);
     assert_true(h->worker.term_epoch == 0);
     assert_int_equal(h->worker.shard_rank, -1);
+    f->answer.spare = true;
+    while (!worker_is_ready(f->worker))
+        (void)expect(f, MSG_HEARTBEAT);
+    f->answer = (struct msg_heartbeat){0}; /* once is enough */
     (void)expect(f, MSG_HEARTBEAT);
     assert_true(worker_is_ready(f->worker));
+    send_msg(f, &(struct msg){.type = MSG_DRAIN, .drain = {.on = true}});
+    while (worker_is_ready(f->worker))
+        (void)expect(f, MSG_HEARTBEAT);
+    assert_string_equal(worker_why_not_ready(f->worker), "draining");
 }
 
 /* Which TPs it could serve with, and in a group of one of them that it is of that one. */

@@ -1,0 +1,399 @@
+/* The order of things: the manifest is looked at without a lock; then the lock, the listing, the
+ * files into a folder beside (named by what the listing says, so that parts of another state of the
+ * model are never gone on with), the manifest into it, one rename. */
+#include "cli/pull/pull.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "cli/pull/pull_hub.h"
+#include "cli/pull/pull_s3.h"
+#include "common/base/mem.h"
+#include "common/model/model_info.h"
+#include "common/model/pulled.h"
+
+enum { SPACE_LEFT = 16 << 20, IDENTITY_SHOWN = 12 };
+
+struct pull {
+    const struct pull_options *o;
+    const struct fetch_net *net;
+    const struct model_ref *r;
+    char *folder, *staging, *endpoint;
+    struct pull_list list;
+    struct aws_keys keys;
+    struct pull_source source;
+    struct pull_lock lock;
+    char denied[320];
+};
+
+char *pull_join(const char *a, const char *b, const char *c)
+{
+    size_t n = strlen(a) + strlen(b) + strlen(c) + 1;
+    char *out = mem_alloc(n);
+    snprintf(out, n, "%s%s%s", a, b, c);
+    return out;
+}
+
+/* ---- folders ---- */
+
+enum status pull_make_folders(const char *cache_dir, const char *below, struct error *err)
+{
+    char *path = pull_join(cache_dir, "/", below);
+    enum status s = STATUS_OK;
+    for (char *c = path + 1; s == STATUS_OK; c++) {
+        char was = *c;
+        if (was != '/' && was != '\0')
+            continue;
+        *c = '\0';
+        if (mkdir(path, 0777) != 0 && errno != EEXIST) {
+            int saved = errno;
+            struct stat st; /* a folder above ours need not let us write */
+            if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+                s = error_set(err, STATUS_IO,
+                              "%s: %s: the model is not in the cache, and this cache cannot be "
+                              "written: set COX_CACHE to another place, or fetch it from where it "
+                              "can be",
+                              path, strerror(saved));
+        }
+        *c = was;
+        if (was == '\0')
+            break;
+    }
+    mem_free(path);
+    return s;
+}
+
+enum status pull_check_space(const char *folder, uint64_t n_bytes, struct error *err)
+{
+    struct statvfs v;
+    char wanted[24], is_free[24];
+    if (statvfs(folder, &v) != 0)
+        return error_set(err, STATUS_IO, "%s: %s", folder, strerror(errno));
+    uint64_t free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
+    if (n_bytes == 0 || free_bytes >= n_bytes + SPACE_LEFT)
+        return STATUS_OK;
+    pull_bytes_text(wanted, sizeof wanted, n_bytes);
+    pull_bytes_text(is_free, sizeof is_free, free_bytes);
+    return error_set(
+        err, STATUS_LIMIT,
+        "%s: %s more are wanted and %s are free: make room, or set COX_CACHE to another "
+        "place",
+        folder, wanted, is_free);
+}
+
+static int on_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)remove(path);
+    return 0;
+}
+
+void pull_remove_tree(const char *path)
+{
+    (void)nftw(path, on_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* Parts of other states of this model, and what a publishing that was killed has moved away. */
+static void remove_leftovers(const struct pull *p)
+{
+    char *parent = mem_strndup(p->folder, (size_t)(strrchr(p->folder, '/') - p->folder));
+    const char *own = strrchr(p->folder, '/') + 1, *staged = strrchr(p->staging, '/') + 1;
+    size_t n = strlen(own);
+    DIR *d = opendir(parent);
+    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
+        if (strncmp(e->d_name, own, n) != 0 || strcmp(e->d_name, staged) == 0 ||
+            (strncmp(e->d_name + n, ".part-", 6) != 0 && strncmp(e->d_name + n, ".old-", 5) != 0))
+            continue;
+        char *path = pull_join(parent, "/", e->d_name);
+        pull_remove_tree(path);
+        mem_free(path);
+    }
+    if (d)
+        (void)closedir(d);
+    mem_free(parent);
+}
+
+/* ---- where from ---- */
+
+static enum status hub_source(struct pull *p, struct error *err)
+{
+    const struct pull_options *o = p->o;
+    TRY(fetch_check_endpoint("--hf-endpoint", o->hf_endpoint, err));
+    p->endpoint = mem_strdup(o->hf_endpoint);
+    size_t n = strlen(p->endpoint);
+    while (n > 0 && p->endpoint[n - 1] == '/')
+        p->endpoint[--n] = '\0';
+    p->source.bearer = o->hf_token && o->hf_token[0] ? o->hf_token : NULL;
+    snprintf(
+        p->denied, sizeof p->denied,
+        p->source.bearer
+            ? "is the name right, and may the owner of HF_TOKEN read it (the terms of a gated "
+              "model are accepted on its page)?"
+            : "is the name right? A private or gated model wants HF_TOKEN, of somebody who may "
+              "read it");
+    if (p->source.bearer && strncmp(p->endpoint, "http:", 5) == 0)
+        p->o->say(
+            "warning: HF_ENDPOINT is http: and not https:, whoever is on the way reads HF_TOKEN");
+    p->source.words = (struct pull_words){
+        p->r->repo, p->denied, "look for the name, the revision and the file on the hub's page"};
+    return STATUS_OK;
+}
+
+static enum status s3_source(struct pull *p, struct error *err)
+{
+    const struct pull_options *o = p->o;
+    bool has_id = o->aws_id && o->aws_id[0], has_secret = o->aws_secret && o->aws_secret[0];
+    if (has_id != has_secret)
+        return error_set(err, STATUS_INVALID,
+                         "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY go together: one is missing");
+    const char *region = o->aws_region;
+    if (strspn(region, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(region) || !region[0] ||
+        strlen(region) > 40)
+        return error_set(err, STATUS_INVALID, "AWS_REGION is a name as us-east-1");
+    if (o->aws_endpoint && o->aws_endpoint[0]) {
+        TRY(fetch_check_endpoint("--aws-endpoint-url", o->aws_endpoint, err));
+        p->endpoint = mem_strdup(o->aws_endpoint);
+        size_t n = strlen(p->endpoint);
+        while (n > 0 && p->endpoint[n - 1] == '/')
+            p->endpoint[--n] = '\0';
+    }
+    p->keys =
+        (struct aws_keys){o->aws_id, o->aws_secret,
+                          o->aws_session && o->aws_session[0] ? o->aws_session : NULL, region};
+    p->source.keys = has_id ? &p->keys : NULL;
+    p->source.words = (struct pull_words){
+        p->r->text,
+        has_id ? "may these keys list and read it, and is AWS_REGION the bucket's?"
+               : "it is not public: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        "is the bucket's name right?"};
+    return STATUS_OK;
+}
+
+static enum status url_source(struct pull *p, struct error *err)
+{
+    p->source.words = (struct pull_words){p->r->text,
+                                          "no password is sent to URLs: it has to be public, or "
+                                          "signed (with #sha256=)",
+                                          "is the URL right?"};
+    return STATUS_OK;
+}
+
+static enum status list_url(struct pull *p, struct error *err)
+{
+    const struct fetch_call call = {.url = p->r->url};
+    struct fetch_answer a;
+    TRY(pull_get_size(p->net, &call, &p->source.words, &a, err));
+    if (a.total == FETCH_UNKNOWN)
+        return error_set(err, STATUS_PROTOCOL, "%s: %s does not say how large it is", p->r->text,
+                         a.host);
+    TRY(pull_list_add(&p->list, p->r->file, mem_strdup(p->r->url), a.total, err));
+    struct pull_file *f = &p->list.files[0];
+    memcpy(f->etag, a.etag, sizeof f->etag);
+    if (p->r->sha256)
+        memcpy(f->sha256, p->r->sha256, sizeof f->sha256);
+    return STATUS_OK;
+}
+
+static enum status make_list(struct pull *p, struct error *err)
+{
+    enum status s;
+    if (p->r->kind == MODEL_REF_HUB)
+        s = pull_hub_list(&p->source, p->r, p->endpoint, &p->list, err);
+    else if (p->r->kind == MODEL_REF_S3)
+        s = pull_s3_list(&p->source, p->r, p->endpoint, p->o->aws_region, &p->list, err);
+    else
+        s = list_url(p, err);
+    if (s == STATUS_OK)
+        pull_list_finish(&p->list);
+    return s;
+}
+
+/* ---- fetching ---- */
+
+/* Is what lies there a model that runs here? Of a folder config.json and tokenizer are enough. */
+static enum status check_model(const struct pull *p, struct error *err)
+{
+    struct model_info info;
+    enum status s = model_info_open(p->staging, p->o->cache_dir, &info, err);
+    model_info_fini(&info);
+    return s == STATUS_OK ? s : error_prefix(err, s, "%s", p->r->text);
+}
+
+static enum status fetch_files(struct pull *p, struct pulled *out, struct pull_progress *progress,
+                               struct error *err)
+{
+    bool is_checked = pull_is_weights(p->list.files[0].name); /* a GGUF: at the end */
+    for (uint32_t i = 0; i < p->list.n_files; i++) {
+        const struct pull_file *f = &p->list.files[i];
+        if (!is_checked && pull_is_weights(f->name)) {
+            TRY(check_model(p, err));
+            is_checked = true;
+        }
+        TRY(pull_file_fetch(&p->source, f, p->staging, progress, out->files[i].sha256, err));
+        out->files[i].name = mem_strdup(f->name);
+        out->files[i].n_bytes = f->n_bytes;
+        out->n_files = i + 1;
+    }
+    TRY(check_model(p, err));
+    return pull_lock_is_lost(&p->lock)
+               ? error_set(err, STATUS_CLOSED, "%s: another process has taken over: run it again",
+                           p->r->text)
+               : STATUS_OK;
+}
+
+/* Two renames where a damaged model stood: who looks in between finds none, and pulls or waits. */
+static enum status publish(const struct pull *p, struct error *err)
+{
+    char *old = pull_join(p->folder, ".old-", p->list.identity);
+    enum status s = STATUS_OK;
+    if ((rename(p->folder, old) != 0 && errno != ENOENT) || rename(p->staging, p->folder) != 0)
+        s = error_set(err, STATUS_IO, "%s: %s", p->folder, strerror(errno));
+    else
+        pull_remove_tree(old);
+    mem_free(old);
+    return s;
+}
+
+static enum status fetch(struct pull *p, struct pull_result *out, struct error *err)
+{
+    uint64_t have = 0, all;
+    TRY(make_list(p, err));
+    all = pull_list_bytes(&p->list);
+    char *end = mem_strndup(p->list.identity, IDENTITY_SHOWN);
+    p->staging = pull_join(p->folder, ".part-", end);
+    mem_free(end);
+    remove_leftovers(p);
+    if (mkdir(p->staging, 0777) != 0 && errno != EEXIST)
+        return error_set(err, STATUS_IO, "%s: %s", p->staging, strerror(errno));
+    for (uint32_t i = 0; i < p->list.n_files; i++)
+        have += pull_file_have(&p->list.files[i], p->staging);
+    TRY(pull_check_space(p->staging, all - have, err));
+    struct pulled done = {.folder = mem_strdup(p->staging),
+                          .commit = mem_strdup(p->list.commit),
+                          .files = mem_array(p->list.n_files, sizeof *done.files)};
+    struct pull_progress progress;
+    pull_progress_start(&progress, p->o->quiet, have, all);
+    enum status s = fetch_files(p, &done, &progress, err);
+    pull_progress_clear(&progress);
+    out->fetched_bytes = progress.fetched;
+    if (s == STATUS_OK)
+        s = pulled_write(p->r, &done, err);
+    if (s == STATUS_OK)
+        s = publish(p, err);
+    pulled_fini(&done);
+    return s;
+}
+
+/* ---- what is there ---- */
+
+static enum status verify(const struct pull *p, const struct pulled *there, struct error *err)
+{
+    for (uint32_t i = 0; i < there->n_files; i++) {
+        char sha256[65], *path = pull_join(there->folder, "/", there->files[i].name);
+        enum status s = pull_file_hash(p->net, path, sha256, err);
+        if (s == STATUS_OK && strcmp(sha256, there->files[i].sha256) != 0)
+            s = error_set(err, STATUS_PROTOCOL, "%s: damaged: SHA-256 %s, and %s when pulled", path,
+                          sha256, there->files[i].sha256);
+        mem_free(path);
+        TRY(s);
+    }
+    return STATUS_OK;
+}
+
+/* OK: whole (and right, when that is asked for). */
+static enum status look(const struct pull *p, struct error *err)
+{
+    struct pulled there;
+    TRY(pulled_open(p->r, p->o->cache_dir, &there, err));
+    enum status s = p->o->verify ? verify(p, &there, err) : STATUS_OK;
+    pulled_fini(&there);
+    return s;
+}
+
+static bool is_done(void *ctx)
+{
+    struct error err;
+    return look(ctx, &err) == STATUS_OK;
+}
+
+static enum status pull_remote(struct pull *p, struct pull_result *out, struct error *err)
+{
+    p->folder = pulled_folder(p->r, p->o->cache_dir);
+    out->path = mem_strdup(p->folder);
+    enum status s = look(p, err);
+    out->was_there = s == STATUS_OK;
+    if (s == STATUS_OK || s == STATUS_CLOSED)
+        return s;
+    if (p->o->check) /* a damaged one is none */
+        return s == STATUS_INVALID ? (err->status = STATUS_NOT_FOUND) : s;
+    if (s != STATUS_NOT_FOUND)
+        p->o->say(err->text);
+    p->source.net = p->net;
+    p->source.lock = &p->lock;
+    TRY(p->r->kind == MODEL_REF_HUB  ? hub_source(p, err)
+        : p->r->kind == MODEL_REF_S3 ? s3_source(p, err)
+                                     : url_source(p, err));
+    TRY(pull_make_folders(p->o->cache_dir, "models/pulled", err));
+    const struct pull_lock_wait wait = {p->o->lock_silence_s, p->o->is_stopped, p->o->say, is_done,
+                                        p};
+    char *path = pull_join(p->folder, ".lock", "");
+    s = pull_lock_acquire(&p->lock, path, &wait, err);
+    mem_free(path);
+    if (s == STATUS_EXISTS) {
+        out->was_there = true;
+        return STATUS_OK;
+    }
+    TRY(s);
+    s = fetch(p, out, err);
+    pull_lock_release(&p->lock);
+    return s;
+}
+
+/* ---- all kinds ---- */
+
+static enum status check_local(const char *model, const struct pull_options *o,
+                               struct pull_result *out, struct error *err)
+{
+    struct model_info info;
+    enum status s = model_info_open(model, o->cache_dir, &info, err);
+    if (s == STATUS_OK)
+        out->path = mem_strdup(info.path);
+    out->was_there = true;
+    model_info_fini(&info);
+    return s;
+}
+
+enum status pull_model(const struct pull_options *o, const char *model, struct pull_result *out,
+                       struct error *err)
+{
+    const struct fetch_net net = {.ca_file = o->ca_file && o->ca_file[0] ? o->ca_file : NULL,
+                                  .stall_s = o->stall_s,
+                                  .retry_wait_s = o->retry_wait_s,
+                                  .max_retries = (uint32_t)o->retries,
+                                  .is_stopped = o->is_stopped,
+                                  .say = o->say};
+    struct model_ref r;
+    enum status s;
+    *out = (struct pull_result){0};
+    TRY(model_ref_parse(model, &r, err));
+    if (r.kind == MODEL_REF_DEMO) {
+        s = pull_demo(o, &net, out, err);
+    } else if (!model_ref_is_remote(&r) || (r.is_plain && access(model, F_OK) == 0)) {
+        s = check_local(model, o, out, err);
+    } else {
+        struct pull p = {.o = o, .net = &net, .r = &r};
+        s = pull_remote(&p, out, err);
+        pull_list_fini(&p.list);
+        mem_free(p.folder);
+        mem_free(p.staging);
+        mem_free(p.endpoint);
+    }
+    model_ref_fini(&r);
+    return s;
+}

@@ -1,0 +1,37 @@
+#pragma once
+/* `cox pull`: brings what a reference names (common/model/model_ref.h) into the cache, whole or not
+ * at all. What is unfinished lies beside it and is gone on with by the next run; many runs on one
+ * volume fetch once. When all is there nothing is written and nobody is asked. */
+#include "cli/pull/pull_files.h"
+#include "cli/pull/pull_lock.h"
+#include "common/model/model_ref.h"
+
+struct pull_options {
+    const char *cache_dir, *ca_file;
+    const char *hf_endpoint, *hf_token, *index;
+    const char *aws_id, *aws_secret, *aws_session, *aws_region, *aws_endpoint;
+    bool check, verify, quiet;
+    int64_t retries;
+    double retry_wait_s, stall_s, lock_silence_s;
+    /* set by who calls, never by an option */
+    bool (*is_stopped)(void);
+    void (*say)(const char *text);
+};
+
+struct pull_result {
+    char *path; /* the model's folder or file; for mem_free */
+    bool was_there;
+    uint64_t fetched_bytes;
+};
+MUST_USE enum status pull_model(const struct pull_options *o, const char *model,
+                                struct pull_result *out, struct error *err);
+
+/* ---- shared with pull_demo.c ---- */
+
+MUST_USE enum status pull_demo(const struct pull_options *o, const struct fetch_net *net,
+                               struct pull_result *out, struct error *err);
+/* CACHE/below, and the folders above it. */
+MUST_USE enum status pull_make_folders(const char *cache_dir, const char *below, struct error *err);
+MUST_USE enum status pull_check_space(const char *folder, uint64_t n_bytes, struct error *err);
+void pull_remove_tree(const char *path);
+char *pull_join(const char *a, const char *b, const char *c); /* for mem_free */

@@ -1,0 +1,487 @@
+"""`cox pull` from a hub of ours on loopback, with everything that may go wrong on the way."""
+import hashlib
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from cluster import BIN, SLOW, Cluster, run_cox, wait_for
+from hub_server import COMMIT, CONFIG, Hub, Server, bytes_of, tiny_model
+
+TOKEN = "hf_SECRETSECRETSECRET"
+WEIGHTS = "model.safetensors"
+AT = f"/org/tiny/resolve/{COMMIT}/{WEIGHTS}"
+FOREIGN = ("HF_", "AWS_", "COX_", "PIP_", "HTTP", "http", "ALL_PROXY", "all_proxy", "SSL_CERT_FILE", "CURL_CA", "REQUESTS_CA")
+
+
+class World:
+    def __init__(self, tmp_path):
+        self.cache = tmp_path / "cache"
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)} | {"COX_CACHE": str(self.cache)}
+
+    def pull(self, model="hf:org/tiny", *args, hub=None, timeout=60, **env):
+        if hub:
+            env["HF_ENDPOINT"] = hub.url
+        return run_cox("pull", model, "--retry-wait", "0.01", *args, env=self.env | env, timeout=timeout)
+
+    def start(self, model="hf:org/tiny", *args, hub=None, **env):
+        if hub:
+            env["HF_ENDPOINT"] = hub.url
+        return subprocess.Popen([str(BIN / "cox"), "pull", model, "--retry-wait", "0.01", *args], text=True,
+                                env=self.env | env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def names(self):
+        """Of everything below models/pulled."""
+        at = self.cache / "models/pulled"
+        return sorted(str(p.relative_to(at)) for p in at.rglob("*")) if at.exists() else []
+
+    def parts(self):
+        return [p for p in (self.cache / "models/pulled").glob("*.part-*/*.part")] if self.cache.exists() else []
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+@pytest.fixture
+def hub():
+    with Hub({"org/tiny": tiny_model()}) as h:
+        yield h
+
+
+def good(done, words=""):
+    assert done.returncode == 0 and words in done.stderr, (done.returncode, done.stderr)
+    return Path(done.stdout.strip())
+
+
+def bad(done, code, *words):
+    assert done.returncode == code, (done.returncode, done.stderr)
+    assert done.stdout == "" and all(w in done.stderr for w in words), done.stderr
+    assert TOKEN not in done.stderr
+
+
+def test_a_model_comes_whole_and_once(world):
+    model = tiny_model()
+    with Server("localhost") as cdn, Hub({"org/tiny": model}, cdn=cdn, token=TOKEN) as hub:
+        folder = good(world.pull(hub=hub, HF_TOKEN=TOKEN))
+        wanted = {"config.json", "tokenizer.json", WEIGHTS}
+        assert {p.name for p in folder.iterdir()} == wanted | {"cox-pull.json"}
+        assert all((folder / n).read_bytes() == model[n] for n in wanted)
+        manifest = json.loads((folder / "cox-pull.json").read_text())
+        assert manifest["commit"] == COMMIT and manifest["reference"] == "hf:org/tiny@main"
+        assert {f["name"]: f["sha256"] for f in manifest["files"]} == {
+            n: hashlib.sha256(model[n]).hexdigest() for n in wanted}
+        assert world.names() == sorted([folder.name, *(f"{folder.name}/{n}" for n in wanted | {"cox-pull.json"})])
+        # the token goes to the hub, and to nobody that it sends us to
+        assert all(h.get("Authorization") == f"Bearer {TOKEN}" for _, h in hub.requests)
+        assert cdn.requests and all("Authorization" not in h and TOKEN not in str(h) for _, h in cdn.requests)
+        hub.requests.clear()
+        for name in ("hf:org/tiny", "org/tiny", "hf:org/tiny@main"):
+            assert good(world.pull(name, hub=hub), "it is there") == folder
+        assert hub.requests == []
+        good(world.pull("hf:org/tiny@v1", hub=hub, HF_TOKEN=TOKEN))
+        assert hub.asked("/revision/v1")
+
+
+def test_check_and_verify(world, hub):
+    bad(world.pull("org/tiny", "--check", hub=hub), 1, "not in the cache")
+    assert hub.requests == [] and not world.cache.exists()
+    folder = good(world.pull(hub=hub))
+    good(world.pull("org/tiny", "--check", hub=hub))
+    good(world.pull("org/tiny", "--check", "--verify", hub=hub))
+    weights = folder / WEIGHTS
+    damaged = bytearray(weights.read_bytes())
+    damaged[1000] ^= 1
+    weights.write_bytes(damaged)
+    good(world.pull("org/tiny", "--check", hub=hub))  # that would read all of it
+    bad(world.pull("org/tiny", "--check", "--verify", hub=hub), 1, WEIGHTS, "damaged")
+    assert good(world.pull("org/tiny", "--verify", hub=hub), "damaged") == folder
+    good(world.pull("org/tiny", "--check", "--verify", hub=hub))
+    weights.write_bytes(b"short")
+    bad(world.pull("org/tiny", "--check", hub=hub), 1, WEIGHTS, "5 bytes")
+    good(world.pull("org/tiny", hub=hub))
+    good(world.pull("org/tiny", "--check", hub=hub))
+    assert len(world.names()) == 5  # nothing of the damaged ones is left
+
+
+@pytest.mark.parametrize("name, faults, n_asked", [
+    ("cut", [("cut", 50_000)] * 3, 4),
+    ("cut-anywhere", [("cut", 1), ("cut", 7), ("cut", 0)], 4),
+    ("no-ranges", [("cut", 150_000), ("norange",)], 2),
+    ("500", [("status", 500), ("status", 502), ("status", 503)], 4),
+    ("429", [("status", 429, {"Retry-After": "1"})], 2),
+    ("slow", [("slow", 0.02, 10_000)], 1),
+    ("wrong-once", [("garbage",)], 2),
+    ("cut-and-wrong", [("cut", 50_000), ("garbage",), ()], 3),
+])
+def test_what_passes(world, hub, name, faults, n_asked):
+    hub.faults[AT] = list(faults)
+    begin = time.monotonic()
+    folder = good(world.pull(hub=hub))
+    assert (folder / WEIGHTS).read_bytes() == hub.models["org/tiny"][WEIGHTS]
+    asked = hub.asked(WEIGHTS)
+    assert len(asked) == n_asked, asked
+    if name == "cut":
+        assert [h.get("Range") for _, h in asked] == [None, "bytes=50000-", "bytes=100000-", "bytes=150000-"]
+    if name == "429":
+        assert time.monotonic() - begin >= 1  # what it asked for
+
+
+def test_silence_is_not_waited_for(world, hub):
+    hub.faults[AT] = [("stall",)]
+    good(world.pull("hf:org/tiny", "--stall-timeout", "1", hub=hub))
+    assert [h.get("Range") for _, h in hub.asked(WEIGHTS)] == [None, "bytes=100-"]
+
+
+@pytest.mark.parametrize("faults, code, words", [
+    ([("status", 500)] * 9, 1, ["500", "again in"]),
+    ([("status", 429)] * 9, 1, ["429"]),
+    ([("garbage",)] * 9, 1, ["came twice", "SHA-256"]),
+    ([("longer",)] * 9, 1, ["200001 bytes", "listing says 200000"]),
+    ([("status", 403)], 2, ["403", "HF_TOKEN"]),
+    ([("status", 404)], 2, ["404"]),
+    ([("norange",)] + [("cut", 10)] * 9, 0, []),
+    ([("cut", 0)] * 9, 1, [WEIGHTS]),
+])
+def test_what_does_not_pass(world, hub, faults, code, words):
+    hub.faults[AT] = list(faults)
+    done = world.pull("hf:org/tiny", "--retries", "3", hub=hub)
+    if code == 0:
+        good(done)
+        return
+    bad(done, code, *words)
+    assert not [n for n in world.names() if "cox-pull" in n or n.endswith(".lock")]
+    hub.faults.clear()
+    good(world.pull("hf:org/tiny", hub=hub))
+
+
+@pytest.mark.parametrize("model, words", [
+    ("hf:org/absent", ["org/absent", "404"]),
+    ("hf:org/tiny@nowhere", ["org/tiny", "404"]),
+    ("hf:org/tiny/absent.gguf", ["no file absent.gguf"]),
+    ("hf:org/tiny/../x.gguf", ["hf:ORG/NAME"]),
+    ("hf:", ["hf:ORG/NAME"]),
+    ("https://example.com/x.bin", [".gguf"]),
+    ("/no/such/model", ["/no/such/model", "--model takes"]),
+])
+def test_wrong_names(world, hub, model, words):
+    bad(world.pull(model, hub=hub), 2, *words)
+
+
+def test_who_may_not(world):
+    with Hub({"org/tiny": tiny_model()}, token="another") as hub:
+        bad(world.pull(hub=hub), 2, "401", "wants HF_TOKEN")
+        bad(world.pull(hub=hub, HF_TOKEN=TOKEN), 2, "401", "owner of HF_TOKEN")
+        bad(world.pull(hub=hub, HF_TOKEN=TOKEN + "\r\nX: y"), 2, "line break")
+
+
+def test_no_network(world, hub):
+    with Server() as gone:
+        url = gone.url
+    bad(world.pull("hf:org/tiny", "--retries", "1", HF_ENDPOINT=url), 1, "cannot be reached", "HTTPS_PROXY")
+    bad(world.pull("hf:org/tiny", HF_ENDPOINT="ftp://h"), 2, "--hf-endpoint")
+    bad(world.pull("hf:org/tiny", HF_ENDPOINT=f"http://u:{TOKEN}@h"), 2, "without user")
+
+
+def test_a_redirect_from_https_to_http_is_not_followed(world, tmp_path):
+    import ssl
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
+                    "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out",
+                    cert], check=True, capture_output=True)
+    with Server("localhost") as cdn, Hub({"org/tiny": tiny_model()}, cdn=cdn, token=TOKEN) as hub:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(cert, key)
+        hub.socket = context.wrap_socket(hub.socket, server_side=True)
+        url = f"https://localhost:{hub.server_address[1]}"
+        bad(world.pull(HF_ENDPOINT=url, HF_TOKEN=TOKEN), 2, "certificate", "--cacert")
+        bad(world.pull(HF_ENDPOINT=url, HF_TOKEN=TOKEN, SSL_CERT_FILE=str(cert)), 2, "from https to http")
+        assert cdn.requests == []
+        hub.cdn = None
+        good(world.pull("hf:org/tiny", "--cacert", cert, HF_ENDPOINT=url, HF_TOKEN=TOKEN))
+
+
+def test_redirects_have_an_end(world):
+    class Round(Server):
+        def answer(self, h, path, action):
+            h.say(302, Location=path + "x")
+    with Round() as hub:
+        bad(world.pull(hub=hub), 2, "redirects")
+        assert len(hub.requests) < 12
+
+
+@pytest.mark.parametrize("name", ["../up.safetensors", "/etc/up.safetensors", "a\n.safetensors", "\x1b[2Jb.safetensors",
+                                  ".hidden.safetensors", "a\\b.safetensors", "x" * 300 + ".safetensors"])
+def test_hostile_names(world, hub, name):
+    before = set(world.cache.parent.rglob("*"))
+
+    def change(listing):
+        listing["siblings"].append({"rfilename": name, "size": 4, "blobId": "0" * 40})
+        return listing
+    hub.change = change
+    done = world.pull(hub=hub)
+    if "/" in name:  # no name of a model's folder: it is not even looked at
+        good(done)
+    else:
+        bad(done, 1, "not taken")
+    assert "\x1b" not in done.stderr
+    outside = {p for p in set(world.cache.parent.rglob("*")) - before if not str(p).startswith(str(world.cache))}
+    assert not outside
+
+
+@pytest.mark.parametrize("change, code, words", [
+    (lambda s: s[2].update(size=1 << 62, lfs={"size": 1 << 62, "sha256": "0" * 64}), 1, "more than is taken"),
+    (lambda s: s[2].update(lfs={"size": 1 << 41, "sha256": "0" * 64}), 1, "are free"),
+    (lambda s: s[2].update(lfs={"size": 200_000, "sha256": "zz"}), 1, "its hash"),
+    (lambda s: s[2].update(lfs={"size": 199_999, "sha256": "0" * 64}), 1, "200000 bytes"),
+    (lambda s: s.append(dict(s[2])), 1, "twice"),
+    (lambda s: s.extend({"rfilename": f"{i}.safetensors", "size": 1} for i in range(10_001)), 1, "more than 10000"),
+    (lambda s: s.pop(0), 2, "no config.json"),
+    (lambda s: s.pop(2), 2, "no config.json"),
+    (lambda s: s.clear(), 2, "no config.json"),
+])
+def test_hostile_listings(world, hub, change, code, words):
+    def changed(listing):
+        change(listing["siblings"])
+        return listing
+    hub.change = changed
+    bad(world.pull(hub=hub), code, words)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"sha": "main", "siblings": []}', b"<html>", b"[" * 100_000,
+                                  b'{"sha": "' + COMMIT.encode() + b'", "siblings": 7}'])
+def test_no_hub_at_all(world, body):
+    class Other(Server):
+        def answer(self, h, path, action):
+            h.say(200, body)
+    with Other() as hub:
+        bad(world.pull(hub=hub), 1, "HF_ENDPOINT")
+
+
+def test_what_is_not_supported_is_not_fetched(world, hub):
+    hub.models["org/tiny"]["config.json"] = json.dumps(CONFIG | {
+        "architectures": ["NoSuchForCausalLM"], "model_type": "no_such"}).encode()
+    bad(world.pull(hub=hub), 2, "not supported")
+    assert not hub.asked(WEIGHTS)
+
+
+def test_weights_in_two_formats_and_twice(world, hub):
+    hub.models["org/tiny"] |= {"pytorch_model.bin": b"x" * 1000, "consolidated.safetensors": b"y" * 1000,
+                               "pytorch_model.bin.index.json": b"{}", "adapter_model.safetensors": b"z"}
+    folder = good(world.pull(hub=hub))
+    assert {p.name for p in folder.iterdir()} == {"config.json", "tokenizer.json", WEIGHTS, "cox-pull.json"}
+
+
+def test_a_mirror_without_sizes(world):
+    with Hub({"org/tiny": tiny_model()}, sizes=False) as hub:
+        folder = good(world.pull(hub=hub))
+        assert (folder / WEIGHTS).read_bytes() == hub.models["org/tiny"][WEIGHTS]
+
+
+def test_a_collection_of_ggufs(world, hub):
+    hub.models["org/many"] = {f"m-{q}.gguf": b"GGUF" + q.encode() for q in ("q4", "q8")} | {"README.md": b""}
+    bad(world.pull("hf:org/many", hub=hub), 2, "hf:org/many/m-q4.gguf", "hf:org/many/m-q8.gguf")
+    bad(world.pull("hf:org/many/m-q4.gguf", hub=hub), 2, "hf:org/many/m-q4.gguf")  # no GGUF, after all
+    hub.models["org/many"] |= {f"q2/m-0000{i}-of-00003.gguf": bytes_of(1000 + i, i) for i in (1, 2, 3)}
+    hub.models["org/many"] |= {"q2/m-00001-of-00004.gguf": b"of another", "q2/m-0000x-of-00003.gguf": b"no part"}
+    world.pull("hf:org/many/q2/m-00002-of-00003.gguf", hub=hub)
+    assert sorted(p.rsplit("/", 1)[1] for p, _ in hub.requests if "/q2/" in p) == [
+        f"m-0000{i}-of-00003.gguf" for i in (1, 2, 3)]
+
+
+def test_many_at_once_fetch_once(world, hub):
+    hub.faults[AT] = [("slow", 0.05, 10_000)]
+    running = [world.start(hub=hub) for _ in range(5)]
+    outs = [p.communicate(timeout=60 * SLOW) for p in running]
+    assert [p.returncode for p in running] == [0] * 5, outs
+    assert len({out for out, _ in outs}) == 1
+    assert len(hub.asked(WEIGHTS)) == 1 and len(hub.asked("/revision/main")) == 1
+    assert sum("waiting for it" in err for _, err in outs) == 4
+    assert not [n for n in world.names() if ".lock" in n or ".part" in n]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_killed_in_the_middle_and_again(world, hub, how):
+    hub.faults[AT] = [("slow", 0.05, 10_000)]
+    p = world.start(hub=hub)
+    waiting = None
+    try:
+        wait_for("bytes", lambda: any(f.name == WEIGHTS + ".part" and f.stat().st_size >= 30_000 for f in world.parts()))
+        waiting = world.start(hub=hub)  # takes over
+        time.sleep(0.3)
+        p.send_signal(how)
+        _, err = p.communicate(timeout=20 * SLOW)
+        assert p.returncode == (-9 if how == signal.SIGKILL else 1)
+        assert how == signal.SIGKILL or "is kept" in err
+        out, err = waiting.communicate(timeout=60 * SLOW)
+        assert waiting.returncode == 0 and "waiting for it" in err, err
+    finally:
+        for q in (p, waiting):
+            if q and q.poll() is None:
+                q.kill()
+                q.communicate()
+    assert (Path(out.strip()) / WEIGHTS).read_bytes() == hub.models["org/tiny"][WEIGHTS]
+    ranges = [h.get("Range") for _, h in hub.asked(WEIGHTS)]
+    assert len(ranges) == 2 and int(ranges[1].removeprefix("bytes=").rstrip("-")) >= 30_000
+    assert len(hub.asked("config.json")) == 1  # whole files are not asked for again
+    assert not [n for n in world.names() if ".lock" in n or ".part" in n]
+
+
+def test_who_stood_still_writes_nothing_more(world, hub):
+    """A process that is stopped, as a machine that is paused: another one takes over, and it ends when it wakes up."""
+    hub.faults[AT] = [("slow", 0.05, 10_000)]
+    first = world.start("org/tiny", "--lock-silence", "3", hub=hub)
+    second = None
+    try:
+        wait_for("bytes", lambda: any(f.name == WEIGHTS + ".part" and f.stat().st_size >= 30_000 for f in world.parts()))
+        first.send_signal(signal.SIGSTOP)
+        lock = next((world.cache / "models/pulled").glob("*.lock"))
+        # of another machine, since on this one it is alive
+        lock.write_text(lock.read_text().replace(Path("/proc/sys/kernel/random/boot_id").read_text().strip(), "boot"))
+        second = world.start("org/tiny", "--lock-silence", "3", hub=hub)
+        out, err = second.communicate(timeout=60 * SLOW)
+        assert second.returncode == 0 and "waiting for it" in err, err
+        first.send_signal(signal.SIGCONT)
+        _, err = first.communicate(timeout=60 * SLOW)
+        assert first.returncode == 1 and "another one has taken over" in err, err
+    finally:
+        for q in (first, second):
+            if q and q.poll() is None:
+                q.kill()
+                q.communicate()
+    good(world.pull("org/tiny", "--check", "--verify", hub=hub))
+    assert not [n for n in world.names() if ".lock" in n or ".part" in n]
+
+
+def test_a_branch_that_moved_meanwhile(world, hub):
+    hub.faults[AT] = [("cut", 70_000)] + [("status", 500)] * 2
+    bad(world.pull("hf:org/tiny", "--retries", "1", hub=hub), 1, "500")
+    assert world.parts()
+    hub.faults.clear()
+    hub.models["org/tiny"][WEIGHTS] = bytes_of(200_000, seed=2)
+    hub.requests.clear()
+    folder = good(world.pull(hub=hub))
+    assert (folder / WEIGHTS).read_bytes() == bytes_of(200_000, seed=2)
+    assert [h.get("Range") for _, h in hub.asked(WEIGHTS)] == [None]
+    assert not [n for n in world.names() if ".part" in n]
+
+
+def test_a_file_by_its_url(world):
+    body = bytes_of(300_000)
+    sha256 = hashlib.sha256(body).hexdigest()
+    with Server() as s:
+        s.files["/models/x.gguf"] = body
+        url = f"{s.url}/models/x.gguf?signature={TOKEN}"
+        bad(world.pull(f"{s.url}/models/x.gguf"), 2, "sha256")  # http:
+        bad(world.pull(f"{url}#sha256={'0' * 64}"), 1, "came twice")
+        s.faults["/models/x.gguf"] = [(), ("cut", 100_000)]
+        bad(world.pull(f"{url}#sha256={sha256}"), 2, "not a GGUF")  # whole and right, and no model
+        assert [h.get("If-Range") for _, h in s.requests[-1:]] == [f'"{hashlib.md5(body).hexdigest()}"']
+        s.files.clear()
+        bad(world.pull(f"{s.url}/models/y.gguf#sha256={sha256}"), 2, "404", "is the URL right?")
+
+
+needs_mounts = pytest.mark.skipif(os.geteuid() != 0 or subprocess.run(
+    ["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0, reason="no mount namespace here")
+
+
+def in_mounts(world, script, hub, timeout=60):
+    env = world.env | {"HF_ENDPOINT": hub.url, "COX": str(BIN / "cox")}
+    return subprocess.run(["unshare", "-m", "bash", "-ec", script], env=env, capture_output=True, text=True,
+                          timeout=timeout * SLOW, check=False)
+
+
+@needs_mounts
+def test_a_full_disk(world, hub):
+    world.cache.mkdir()
+    hub.models["org/tiny"][WEIGHTS] = bytes_of(30 << 20)
+    done = in_mounts(world, "mount -t tmpfs -o size=20m none $COX_CACHE; $COX pull org/tiny", hub)
+    bad(done, 1, "are free: make room", "COX_CACHE")
+    assert not hub.asked(WEIGHTS)
+    # and one that fills while the file comes
+    hub.faults[AT] = [("slow", 0.02, 1 << 18)]
+    done = in_mounts(world, """mount -t tmpfs -o size=52m none $COX_CACHE
+        $COX pull org/tiny & pid=$!
+        until [ -s "$(echo $COX_CACHE/models/pulled/*.part-*/model.safetensors.part)" ]; do sleep 0.05; done
+        head -c 60000000 /dev/zero > $COX_CACHE/full || true
+        rc=0; wait $pid || rc=$?
+        rm $COX_CACHE/full
+        ls $COX_CACHE/models/pulled/*/cox-pull.json >&2 || echo none >&2
+        [ $rc -ne 0 ] || exit 9
+        $COX pull org/tiny >/dev/null || exit 8
+        exit $rc""", hub)
+    bad(done, 1, "No space left", "make room", "none")
+
+
+@needs_mounts
+def test_a_cache_that_cannot_be_written(world, hub):
+    script = "mount --bind $COX_CACHE $COX_CACHE; mount -o remount,ro,bind $COX_CACHE; $COX pull org/tiny"
+    world.cache.mkdir()
+    bad(in_mounts(world, script, hub), 1, "Read-only", "another place")
+    good(world.pull(hub=hub))
+    hub.requests.clear()
+    done = in_mounts(world, script + " && $COX pull org/tiny --check --verify", hub)
+    assert done.returncode == 0 and hub.requests == [], done.stderr
+
+
+def test_a_second_pull_is_quick_and_asks_nobody(world, hub):
+    folder = good(world.pull(hub=hub))
+    stamps = {p: p.stat().st_mtime_ns for p in [folder, folder.parent, *folder.iterdir()]}
+    good(world.pull("org/tiny", HF_ENDPOINT="http://127.0.0.1:1"))
+    assert stamps == {p: p.stat().st_mtime_ns for p in stamps}
+
+
+def test_how_far_it_is(world, hub):
+    """A line every five seconds; on a terminal a bar, which is gone at the end."""
+    hub.faults[AT] = [("slow", 0.7, 20_000)]
+    done = world.pull(hub=hub)
+    good(done, f"s left: {WEIGHTS}")
+    assert "\x1b" not in done.stderr and "\r" not in done.stderr
+    shutil.rmtree(world.cache)
+    hub.faults[AT] = [("slow", 0.15, 20_000)]
+    ours, theirs = pty.openpty()
+    p = subprocess.Popen([str(BIN / "cox"), "pull", "org/tiny"], env=world.env | {"HF_ENDPOINT": hub.url},
+                         stdout=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    said = b""
+    try:
+        while piece := os.read(ours, 4096):
+            said += piece
+    except OSError:  # the other end is closed
+        pass
+    os.close(ours)
+    assert p.wait(20) == 0 and b"[###" in said and b" %  " in said and said.endswith(b"\r\x1b[K"), said
+    shutil.rmtree(world.cache)
+    assert world.pull("hf:org/tiny", "--quiet", hub=hub).stderr == ""
+
+
+def test_paths_are_models_already(world, tmp_path):
+    good(world.pull("null"))
+    folder = tmp_path / "m"
+    folder.mkdir()
+    bad(world.pull(str(folder)), 2, "config.json")
+    for name, body in tiny_model().items():
+        (folder / name).write_bytes(body)
+    assert good(world.pull(f"file:{folder}"), "it is there") == folder
+
+
+def test_a_cluster_serves_what_was_pulled(world, hub):
+    done = run_cox("up", "org/tiny", "--device", "null", env=world.env, timeout=60)
+    assert done.returncode == 2 and "`cox pull hf:org/tiny@main` first" in done.stderr, done.stderr
+    folder = good(world.pull(hub=hub))
+    c = Cluster("--device", "null", model="hf:org/tiny", env=world.env)
+    with c:
+        models = httpx.get(f"{c.url}/v1/models", timeout=30).json()["data"]
+        assert [m["id"] for m in models] == ["org/tiny"]
+        answer = httpx.post(f"{c.url}/v1/completions", timeout=60, json={
+            "model": "org/tiny", "prompt": "a", "max_tokens": 3})
+        assert answer.status_code == 200 and answer.json()["usage"]["completion_tokens"] == 3
+    assert folder.exists()
