@@ -2,7 +2,7 @@
 import re
 from pathlib import Path
 
-SKIPPED = {"build", ".deps", ".venv", ".venv-clients", ".git", "target", "node_modules", "__pycache__", ".cache"}
+SKIPPED = {"build", ".deps", ".venv", ".venv-clients", ".venv-k8s", ".git", "target", "node_modules", "__pycache__", ".cache"}
 C_SUFFIXES = {".c", ".h", ".cu", ".cuh"}
 
 # A comment or a literal, whichever starts first; newlines inside are kept by blank().

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 # Writes what it was asked for as if ctest had run it; STUB_FAILS names tests that fail, STUB_SKIPS one that is skipped.
 TEST = r"""#!/usr/bin/env python3
-import os, sys
+import os, sys, time
 names = sys.argv[sys.argv.index("--tests") + 1].strip("^()$").split("|")
 fails, skips = os.environ.get("STUB_FAILS", "").split(), os.environ.get("STUB_SKIPS")
 def body(n):
@@ -18,7 +18,11 @@ def body(n):
         return '<failure message=""/>'
     if n == skips:
         return '<skipped message=""/>'
+    if n == "proto_frame_fuzz_mutated":
+        return f"<system-out>38 corpus files, {os.environ.get('STUB_FRAMES', '100000000')} inputs made of them, seed 1</system-out>"
     return "<system-out>faults: kill 1\n9 faults, 8 streams, 7 tokens, pause p50 1 s p99 1 s max 1 s, 0 failures</system-out>"
+print("5000000 of 100000000 inputs", flush=True)
+time.sleep(float(os.environ.get("STUB_SECONDS", 0)))
 with open(sys.argv[sys.argv.index("--junit") + 1], "w") as f:
     f.write("<testsuite>" + "".join(f'<testcase name="{n}" status="run">{body(n)}</testcase>' for n in names) + "</testsuite>")
 sys.exit(any(f in names for f in fails))
@@ -86,6 +90,13 @@ class Acceptance(unittest.TestCase):
     def test_what_is_skipped_is_told(self):
         self.check("f7", 0, "held, but for what was skipped", STUB_SKIPS="security_.*")
         self.check("f2", 0, "held, but for what was skipped", STUB_SAYS="standby: skipped, no redis-server here")
+
+    def test_the_frames_are_counted(self):
+        self.check("f6", 0, "held (", "38 corpus files, 100000000 inputs made of them, seed 1", "9 faults, 8 streams")
+        self.check("f6", 1, "FELL SHORT", "no figures", STUB_FRAMES="3000000")
+
+    def test_a_long_line_says_how_far_it_is(self):
+        self.check("f6", 0, "held (", "s so far: 5000000 of 100000000 inputs", STUB_SECONDS="3", COX_TICK_S="0.2")
 
     def test_two_hours_are_a_report_or_a_run(self):
         self.check("f1", 1, "FELL SHORT", "has no report of a run of 120 minutes")

@@ -1,0 +1,77 @@
+{{/* Values that contradict each other: what the schema cannot say, as a sentence that says what to change. */}}
+{{- define "coxswain.checks" -}}
+{{- $v := .Values -}}
+{{- $world := include "coxswain.world" . | int -}}
+{{- if and $v.head.standby (not (include "coxswain.usesRedis" .)) -}}
+{{- fail "head.standby needs a Redis that says which head serves: set redis.enabled, redis.url or redis.existingSecret" -}}
+{{- end -}}
+{{- if gt (len (compact (list ($v.redis.enabled | ternary "x" "") $v.redis.url $v.redis.existingSecret))) 1 -}}
+{{- fail "redis: one of redis.enabled, redis.url and redis.existingSecret, not several" -}}
+{{- end -}}
+{{- $ranks := int $v.worker.ranks -}}
+{{- $workers := mul (int $v.worker.replicas) $ranks | int -}}
+{{- if and (not $v.autoscaling.enabled) (gt $workers 0) (lt $workers $world) (not $v.elasticTp.enabled) -}}
+{{- fail (printf "worker.replicas %d is less than the %d workers of one group (worker.tp %d x worker.pp %d%s), so nothing would ever be served: raise worker.replicas, or set elasticTp.enabled" (int $v.worker.replicas) $world (int $v.worker.tp) (int $v.worker.pp) (gt $ranks 1 | ternary (printf ", worker.ranks %d in each pod" $ranks) "")) -}}
+{{- end -}}
+{{- if and (gt (mod $world $ranks) 0) (gt (mod $ranks $world) 0) -}}
+{{- fail (printf "worker.ranks %d and the %d workers of one group (worker.tp %d x worker.pp %d): one has to be a multiple of the other, or groups would share pods" $ranks $world (int $v.worker.tp) (int $v.worker.pp)) -}}
+{{- end -}}
+{{- if and (eq (include "coxswain.device" .) "cuda") (gt (int $v.worker.gpus) 0) (ne (int $v.worker.gpus) $ranks) -}}
+{{- fail (printf "worker.gpus %d and worker.ranks %d: each rank has one GPU, so they have to be the same" (int $v.worker.gpus) $ranks) -}}
+{{- end -}}
+{{- $device := include "coxswain.device" . -}}
+{{- if and (eq $device "cuda") (eq (int $v.worker.gpus) 0) -}}
+{{- fail "worker.device cuda needs a GPU for each worker: set worker.gpus to 1" -}}
+{{- end -}}
+{{- if and (ne $device "cuda") (gt (int $v.worker.gpus) 0) -}}
+{{- fail (printf "worker.gpus %d with worker.device %s: the GPUs would be reserved and not used; set worker.device to cuda, or worker.gpus to 0" (int $v.worker.gpus) $device) -}}
+{{- end -}}
+{{- if and (eq $v.cache.kind "none") $v.cache.prefetch.enabled -}}
+{{- fail "cache.prefetch fills a claim: it needs cache.kind pvc" -}}
+{{- end -}}
+{{- if and $v.cache.prefetch.enabled (ne $v.cache.kind "pvc") -}}
+{{- fail (printf "cache.prefetch fills a claim that all pods share: it needs cache.kind pvc, not %s" $v.cache.kind) -}}
+{{- end -}}
+{{- if and (eq $v.cache.kind "hostPath") (not $v.cache.hostPath) -}}
+{{- fail "cache.kind hostPath needs cache.hostPath, a folder of each node" -}}
+{{- end -}}
+{{- if and $v.cache.existingClaim (ne $v.cache.kind "pvc") -}}
+{{- fail (printf "cache.existingClaim is not used with cache.kind %s: set cache.kind to pvc" $v.cache.kind) -}}
+{{- end -}}
+{{- if and $v.gateway.state.enabled (gt (int $v.gateway.replicas) 1) -}}
+{{- fail "gateway.state: uploaded files and batches are of one gateway, another one does not know them: set gateway.replicas to 1" -}}
+{{- end -}}
+{{- if and $v.gateway.state.enabled $v.gateway.autoscaling.enabled -}}
+{{- fail "gateway.state: uploaded files and batches are of one gateway: turn gateway.autoscaling off" -}}
+{{- end -}}
+{{- if and $v.gateway.apiKeys.existingSecret $v.gateway.apiKeys.generate -}}
+{{- fail "gateway.apiKeys: generate makes a Secret, existingSecret names one; set one of the two" -}}
+{{- end -}}
+{{- if and $v.autoscaling.enabled (gt (int $v.autoscaling.minGroups) (int $v.autoscaling.maxGroups)) -}}
+{{- fail (printf "autoscaling.minGroups %d is more than autoscaling.maxGroups %d" (int $v.autoscaling.minGroups) (int $v.autoscaling.maxGroups)) -}}
+{{- end -}}
+{{- if and $v.autoscaling.enabled (eq $v.autoscaling.kind "keda") $v.head.standby (not $v.autoscaling.prometheusUrl) -}}
+{{- fail "autoscaling.kind keda with head.standby: a head that waits has no answer, so Prometheus has to be asked: set autoscaling.prometheusUrl" -}}
+{{- end -}}
+{{- if and $v.gateway.autoscaling.enabled (gt (int $v.gateway.autoscaling.minReplicas) (int $v.gateway.autoscaling.maxReplicas)) -}}
+{{- fail (printf "gateway.autoscaling.minReplicas %d is more than gateway.autoscaling.maxReplicas %d" (int $v.gateway.autoscaling.minReplicas) (int $v.gateway.autoscaling.maxReplicas)) -}}
+{{- end -}}
+{{- if and $v.metrics.serviceMonitor $v.metrics.podMonitor -}}
+{{- fail "metrics.serviceMonitor and metrics.podMonitor would count everything twice: set one of the two" -}}
+{{- end -}}
+{{- if and $v.httpRoute.enabled (not $v.httpRoute.parentRefs) -}}
+{{- fail "httpRoute belongs to no Gateway: set httpRoute.parentRefs, as [{name: GATEWAY}]" -}}
+{{- end -}}
+{{- if and $v.route.enabled (eq $v.route.termination "passthrough") (not $v.gateway.tls.existingSecret) -}}
+{{- fail "route.termination passthrough: the gateways have no certificate; set gateway.tls.existingSecret, or route.termination to edge" -}}
+{{- end -}}
+{{- if and $v.route.enabled (eq $v.route.termination "edge") $v.gateway.tls.existingSecret -}}
+{{- fail "route.termination edge speaks HTTP to gateways that speak HTTPS (gateway.tls): set route.termination to passthrough" -}}
+{{- end -}}
+{{- if and (eq $v.worker.kind "LeaderWorkerSet") (not $v.autoscaling.enabled) (gt (mod (int $v.worker.replicas) (include "coxswain.podsPerGroup" . | int)) 0) -}}
+{{- fail (printf "worker.kind LeaderWorkerSet makes whole groups: worker.replicas %d is no multiple of %s" (int $v.worker.replicas) (include "coxswain.podsPerGroup" .)) -}}
+{{- end -}}
+{{- if eq (int (default 0 $v.gateway.config.ssl_cert_reqs)) 2 -}}
+{{- fail "gateway.config.ssl_cert_reqs 2: Kubernetes' probes have no certificate, so no gateway would ever be ready; 1 looks at those that clients have, and API keys refuse the others" -}}
+{{- end -}}
+{{- end -}}

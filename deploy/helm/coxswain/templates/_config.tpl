@@ -1,0 +1,131 @@
+{{/* What each program is told: the options that follow from the chart's values, and behind them whatever
+<role>.config says. The schema refuses the chart's own options there. */}}
+
+{{/* cpu, cuda or null: what computes; the model null runs on nothing else. */}}
+{{- define "coxswain.device" -}}
+{{- if eq .Values.model.name "null" -}}null{{- else -}}{{ .Values.worker.device }}{{- end -}}
+{{- end -}}
+
+{{/* Workers of one group. */}}
+{{- define "coxswain.world" -}}
+{{- mul (int .Values.worker.tp) (int .Values.worker.pp) -}}
+{{- end -}}
+
+{{/* Pods of one group: fewer than workers where a pod has several ranks, and never less than one. */}}
+{{- define "coxswain.podsPerGroup" -}}
+{{- max 1 (div (include "coxswain.world" . | int) (int .Values.worker.ranks)) -}}
+{{- end -}}
+
+{{- define "coxswain.headReplicas" -}}
+{{- .Values.head.standby | ternary 2 1 -}}
+{{- end -}}
+
+{{/* Where peers look for the head: the pods' own names, which outlive their addresses. */}}
+{{- define "coxswain.headAddresses" -}}
+{{- $f := include "coxswain.fullname" . -}}
+{{- $all := list -}}
+{{- range $i := until (int (include "coxswain.headReplicas" .)) -}}
+{{- $all = append $all (printf "%s-head-%d.%s-head:7000" $f $i $f) -}}
+{{- end -}}
+{{- join "," $all -}}
+{{- end -}}
+
+{{- define "coxswain.usesRedis" -}}
+{{- if or .Values.redis.enabled .Values.redis.url .Values.redis.existingSecret -}}true{{- end -}}
+{{- end -}}
+
+{{- define "coxswain.commonOptions" -}}
+keys_dir: /etc/coxswain/keys
+admin_key_file: /etc/coxswain/admin/{{ .Values.admin.key }}
+{{- with .Values.model.servedNames }}
+served_model_name: {{ toJson . }}
+{{- end }}
+{{- end -}}
+
+{{- define "coxswain.headOptions" -}}
+{{ include "coxswain.commonOptions" . }}
+host: {{ .Values.listen | quote }}
+port: 7000
+admin_host: {{ .Values.listen | quote }}
+admin_port: 8265
+tp: {{ .Values.worker.tp }}
+pp: {{ .Values.worker.pp }}
+{{- if .Values.elasticTp.enabled }}
+elastic_tp: true
+elastic_tp_wait: {{ .Values.elasticTp.wait }}
+{{- end }}
+{{- with .Values.model.servedNames }}
+model: {{ first . | quote }}
+{{- end }}
+{{- if include "coxswain.usesRedis" . }}
+cluster_name: {{ printf "%s-%s" .Release.Namespace (include "coxswain.fullname" .) | trunc 63 | trimSuffix "-" }}
+{{- end }}
+{{- if .Values.autoscaling.enabled }}
+scale_min: {{ mul (int .Values.autoscaling.minGroups) (include "coxswain.world" . | int) }}
+scale_max: {{ mul (int .Values.autoscaling.maxGroups) (include "coxswain.world" . | int) }}
+{{- end }}
+{{- if .Values.lora.enabled }}
+enable_lora: true
+max_loras: {{ .Values.lora.maxLoras }}
+{{- with .Values.lora.modules }}
+lora_modules: {{ toJson . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "coxswain.workerOptions" -}}
+{{ include "coxswain.commonOptions" . }}
+model: {{ .Values.model.name | quote }}
+device: {{ include "coxswain.device" . | quote }}
+head: {{ include "coxswain.headAddresses" . | quote }}
+tp: {{ .Values.worker.tp }}
+pp: {{ .Values.worker.pp }}
+cache_dir: /cache
+http_host: {{ .Values.listen | quote }}
+http_port: 7001
+comm_port: 7100
+kv_port: 7200
+{{- if .Values.elasticTp.enabled }}
+elastic_tp: true
+{{- end }}
+{{- if .Values.lora.enabled }}
+enable_lora: true
+max_loras: {{ .Values.lora.maxLoras }}
+max_lora_rank: {{ .Values.lora.maxRank }}
+lora_root: {{ .Values.lora.root | quote }}
+{{- end }}
+{{- end -}}
+
+{{- define "coxswain.gatewayOptions" -}}
+{{ include "coxswain.commonOptions" . }}
+model: {{ .Values.model.name | quote }}
+head: {{ include "coxswain.headAddresses" . | quote }}
+cache_dir: /cache
+host: {{ .Values.listen | quote }}
+port: 8000
+admin_host: {{ .Values.listen | quote }}
+admin_port: 8001
+shutdown_delay: {{ .Values.gateway.shutdownDelay }}
+{{- if include "coxswain.apiKeysSecret" . }}
+api_key_file: /etc/coxswain/api-keys/{{ .Values.gateway.apiKeys.key }}
+{{- end }}
+{{- with .Values.gateway.tls.existingSecret }}
+ssl_certfile: /etc/coxswain/tls/{{ $.Values.gateway.tls.cert }}
+ssl_keyfile: /etc/coxswain/tls/{{ $.Values.gateway.tls.key }}
+{{- end }}
+{{- if .Values.gateway.state.enabled }}
+state_dir: /state
+{{- end }}
+{{- end -}}
+
+{{/* (dict "ctx" $ "part" "head"): the file's text. */}}
+{{- define "coxswain.configFile" -}}
+{{- $own := include (printf "coxswain.%sOptions" .part) .ctx | fromYaml -}}
+{{- $theirs := (get .ctx.Values .part).config -}}
+{{- toYaml (mergeOverwrite (deepCopy $theirs) $own) -}}
+{{- end -}}
+
+{{- define "coxswain.gatewayGrace" -}}
+{{- $t := .Values.gateway.config.shutdown_timeout -}}
+{{- add (int .Values.gateway.shutdownDelay) (kindIs "invalid" $t | ternary 30 (int $t)) 15 -}}
+{{- end -}}

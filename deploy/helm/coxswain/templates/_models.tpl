@@ -1,0 +1,51 @@
+{{/* The release's own model, then each of extraModels: a template's objects for every one. (dict "ctx" $ "part" "head") */}}
+{{- define "coxswain.each" -}}
+{{- $which := .part -}}
+{{- $ := .ctx -}}
+{{- $part := printf "coxswain.part.%s" .part -}}
+{{- if eq .part "secrets" -}}{{- include "coxswain.checks" $ -}}{{- end -}}
+{{ include $part $ }}
+{{- range $name, $own := $.Values.extraModels }}
+{{- $ctx := include "coxswain.contextOf" (dict "ctx" $ "name" $name "own" $own) | fromYaml }}
+{{- $ctx = merge (dict "Release" $.Release "Chart" $.Chart "Capabilities" $.Capabilities "Files" $.Files) $ctx }}
+{{- if eq $which "secrets" }}{{ include "coxswain.checks" $ctx }}{{ end }}
+---
+{{ include $part $ctx }}
+{{- end }}
+{{- end -}}
+
+{{/* The values of one of extraModels: what it does not say is the release's, but for what is of one model alone. Names end in
+its name; Redis and API keys are those of the release. */}}
+{{- define "coxswain.contextOf" -}}
+{{- $ := .ctx -}}
+{{- $v := omit (deepCopy $.Values) "extraModels" -}}
+{{- $_ := set $v.model "servedNames" list -}}
+{{- $_ := set $v.service "nodePort" nil -}}
+{{- $_ := set $v.service "type" "ClusterIP" -}}
+{{- $_ := set $v.head "config" dict -}}
+{{- $_ := set $v.worker "config" dict -}}
+{{- $_ := set $v.metrics "dashboards" false -}}
+{{- $_ := set $v.gateway.state "existingClaim" "" -}}
+{{- $_ := set $v.lora "modules" list -}}
+{{- $_ := set $v.ingress "path" (printf "/%s" .name) -}}
+{{- $_ := set $v.httpRoute "path" (printf "/%s" .name) -}}
+{{- $_ := set $v.route "enabled" false -}}
+{{- $_ := set $v.cache "existingClaim" (eq $v.cache.kind "pvc" | ternary (include "coxswain.cacheClaim" $) "") -}}
+{{- $_ := set $v.gateway "config" (dict "root_path" (printf "/%s" .name)) -}}
+{{- $_ := set $v.serviceAccount "name" (include "coxswain.serviceAccount" $) -}}
+{{- $_ := set $v.keys "existingSecret" "" -}}
+{{- $_ := set $v.admin "existingSecret" (include "coxswain.adminSecret" $) -}}
+{{- with include "coxswain.apiKeysSecret" $ -}}
+{{- $_ := set $v.gateway.apiKeys "existingSecret" . -}}
+{{- $_ := set $v.gateway.apiKeys "generate" false -}}
+{{- end -}}
+{{- $shared := $v.redis.enabled | ternary (include "coxswain.name" $) "" -}}
+{{- if $shared -}}
+{{- $_ := set $v.redis "enabled" false -}}
+{{- $_ := set $v.redis "existingSecret" (printf "%s-redis" (include "coxswain.fullname" $)) -}}
+{{- end -}}
+{{- $v = mergeOverwrite $v (deepCopy .own) -}}
+{{- $_ := set $v "nameOverride" (printf "%s-%s" (include "coxswain.name" $) .name) -}}
+{{- $_ := set $v "fullnameOverride" (printf "%s-%s" (include "coxswain.fullname" $) .name) -}}
+{{- toYaml (dict "Values" $v "SharedRedis" $shared) -}}
+{{- end -}}

@@ -1,0 +1,84 @@
+{{/* Names, labels and images. A StatefulSet's name and "-" and its revision's ten letters have to fit into a label of 63:
+with "-worker" behind it a full name has 45. A longer one is cut and keeps a hash, so that two releases stay two. */}}
+{{- define "coxswain.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 45 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "coxswain.fullname" -}}
+{{- $name := include "coxswain.name" . -}}
+{{- $full := .Release.Name -}}
+{{- if .Values.fullnameOverride -}}
+{{- $full = .Values.fullnameOverride -}}
+{{- else if not (contains $name .Release.Name) -}}
+{{- $full = printf "%s-%s" .Release.Name $name -}}
+{{- end -}}
+{{- /* a Service's name has no dots and begins with a letter */ -}}
+{{- $full = $full | replace "." "-" -}}
+{{- if regexMatch "^[0-9]" $full -}}{{- $full = printf "c%s" $full -}}{{- end -}}
+{{- if gt (len $full) 45 -}}
+{{- printf "%s-%s" ($full | trunc 36 | trimSuffix "-") (sha256sum $full | trunc 8) -}}
+{{- else -}}
+{{- $full | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What no upgrade may change: who is of this release and which part of it. (dict "ctx" $ "part" "worker") */}}
+{{- define "coxswain.selector" -}}
+app.kubernetes.io/name: {{ include "coxswain.name" .ctx }}
+app.kubernetes.io/instance: {{ .ctx.Release.Name }}
+app.kubernetes.io/component: {{ .part }}
+{{- end -}}
+
+{{- define "coxswain.labels" -}}
+{{ include "coxswain.selector" . }}
+app.kubernetes.io/version: {{ .ctx.Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: coxswain
+app.kubernetes.io/managed-by: {{ .ctx.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .ctx.Chart.Name .ctx.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end -}}
+
+{{- define "coxswain.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "coxswain.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* (dict "ctx" $ "part" "worker"): workers may have an image of their own, and on GPUs have the one with CUDA. */}}
+{{- define "coxswain.image" -}}
+{{- $v := .ctx.Values -}}
+{{- $i := mergeOverwrite (deepCopy $v.image) (eq .part "worker" | ternary (omit $v.worker.image "pullPolicy") dict) -}}
+{{- $cuda := and (eq .part "worker") (eq (include "coxswain.device" .ctx) "cuda") (not $v.worker.image.tag) (not $v.worker.image.digest) -}}
+{{- $tag := default .ctx.Chart.AppVersion $i.tag -}}
+{{- if $cuda -}}{{- $tag = printf "%s-cuda" $tag -}}{{- end -}}
+{{- $at := printf "%s%s" (empty $i.registry | ternary "" (printf "%s/" (trimSuffix "/" $i.registry))) $i.repository -}}
+{{- /* a digest is of one image: the plain one's is not that of the one with CUDA */ -}}
+{{- if and $i.digest (not $cuda) -}}{{ printf "%s@%s" $at $i.digest }}{{- else -}}{{ printf "%s:%s" $at $tag }}{{- end -}}
+{{- end -}}
+
+{{- define "coxswain.keysSecret" -}}
+{{- default (printf "%s-keys" (include "coxswain.fullname" .)) .Values.keys.existingSecret -}}
+{{- end -}}
+{{- define "coxswain.adminSecret" -}}
+{{- default (printf "%s-admin" (include "coxswain.fullname" .)) .Values.admin.existingSecret -}}
+{{- end -}}
+
+{{/* The Secret of the gateways' API keys; empty: there are none. */}}
+{{- define "coxswain.apiKeysSecret" -}}
+{{- if .Values.gateway.apiKeys.existingSecret -}}
+{{- .Values.gateway.apiKeys.existingSecret -}}
+{{- else if .Values.gateway.apiKeys.generate -}}
+{{- printf "%s-api-keys" (include "coxswain.fullname" .) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "coxswain.cacheClaim" -}}
+{{- default (printf "%s-cache" (include "coxswain.fullname" .)) .Values.cache.existingClaim -}}
+{{- end -}}
+
+{{/* "true" or "": whether this is OpenShift, which gives pods a user and a group itself. */}}
+{{- define "coxswain.openshift" -}}
+{{- $e := toString .Values.openshift.enabled -}}
+{{- if or (eq $e "true") (and (eq $e "auto") (.Capabilities.APIVersions.Has "security.openshift.io/v1")) -}}true{{- end -}}
+{{- end -}}

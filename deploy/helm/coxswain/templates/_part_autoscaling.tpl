@@ -1,0 +1,122 @@
+{{- define "coxswain.part.autoscaling" -}}
+{{- $f := include "coxswain.fullname" . -}}
+{{- $a := .Values.autoscaling -}}
+{{- $world := include "coxswain.world" . | int -}}
+{{- if $a.enabled }}
+{{- /* A StatefulSet has pods, a LeaderWorkerSet groups. */}}
+{{- $lws := eq .Values.worker.kind "LeaderWorkerSet" }}
+{{- $pods := include "coxswain.podsPerGroup" . | int }}
+{{- $each := $lws | ternary 1 $pods }}
+{{- /* Workers that one of what is scaled has. */}}
+{{- $wanted := $lws | ternary $world (int .Values.worker.ranks) }}
+{{- $target := dict "apiVersion" ($lws | ternary "leaderworkerset.x-k8s.io/v1" "apps/v1") "kind" .Values.worker.kind "name" (printf "%s-worker" $f) }}
+{{- $groups := $lws | ternary 1 (max 1 (div (int .Values.worker.ranks) $world)) }}
+{{- $min := divf (mul (int $a.minGroups) $each) $groups | ceil | int }}
+{{- $max := divf (mul (int $a.maxGroups) $each) $groups | ceil | int }}
+{{- /* Whole groups at a time; how long fewer were enough the head has looked at itself (scale_calm_s). */}}
+{{- $behavior := dict "scaleUp" (dict "stabilizationWindowSeconds" 0) "scaleDown" (dict "stabilizationWindowSeconds" (int $a.stabilizationSeconds) "policies" (list (dict "type" "Pods" "value" $each "periodSeconds" 60))) }}
+{{- if eq $a.kind "keda" }}
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata:
+  name: {{ $f }}-worker
+  labels:
+    {{- include "coxswain.labels" (dict "ctx" $ "part" "worker") | nindent 4 }}
+spec:
+  scaleTargetRef:
+    {{- toYaml $target | nindent 4 }}
+  minReplicaCount: {{ $min }}
+  maxReplicaCount: {{ $max }}
+  pollingInterval: {{ $a.pollingSeconds }}
+  advanced:
+    horizontalPodAutoscalerConfig:
+      behavior:
+        {{- toYaml $behavior | nindent 8 }}
+  triggers:
+    {{- if $a.prometheusUrl }}
+    - type: prometheus
+      metricType: AverageValue
+      metadata:
+        serverAddress: {{ $a.prometheusUrl | quote }}
+        query: {{ printf "max(coxswain_head_desired_workers{namespace=%q, pod=~%q})" .Release.Namespace (printf "%s-head-.*" $f) | quote }}
+        threshold: {{ $wanted | quote }}
+    {{- else }}
+    # The head's own word for it: docs/admin-api.md, GET /scale.
+    - type: metrics-api
+      metricType: AverageValue
+      metadata:
+        url: http://{{ $f }}-head.{{ .Release.Namespace }}.svc:8265/scale
+        valueLocation: desired_workers
+        targetValue: {{ $wanted | quote }}
+        authMode: bearer
+      authenticationRef:
+        name: {{ $f }}-scale
+    {{- end }}
+{{- if not $a.prometheusUrl }}
+---
+apiVersion: keda.sh/v1alpha1
+kind: TriggerAuthentication
+metadata:
+  name: {{ $f }}-scale
+  labels:
+    {{- include "coxswain.labels" (dict "ctx" $ "part" "worker") | nindent 4 }}
+spec:
+  secretTargetRef:
+    - parameter: token
+      name: {{ include "coxswain.adminSecret" . }}
+      key: {{ .Values.admin.key }}
+{{- end }}
+{{- else }}
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata:
+  name: {{ $f }}-worker
+  labels:
+    {{- include "coxswain.labels" (dict "ctx" $ "part" "worker") | nindent 4 }}
+spec:
+  scaleTargetRef:
+    {{- toYaml $target | nindent 4 }}
+  minReplicas: {{ $min }}
+  maxReplicas: {{ $max }}
+  metrics:
+    # From an adapter of metrics (prometheus-adapter): the metric is a number of workers.
+    - type: External
+      external:
+        metric:
+          name: coxswain_head_desired_workers
+          selector:
+            matchLabels:
+              namespace: {{ .Release.Namespace }}
+              service: {{ $f }}-head
+        target:
+          type: AverageValue
+          averageValue: {{ $wanted | quote }}
+  behavior:
+    {{- toYaml $behavior | nindent 4 }}
+{{- end }}
+{{- end }}
+{{- $g := .Values.gateway.autoscaling -}}
+{{- if $g.enabled }}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata:
+  name: {{ $f }}-gateway
+  labels:
+    {{- include "coxswain.labels" (dict "ctx" $ "part" "gateway") | nindent 4 }}
+spec:
+  scaleTargetRef:
+    apiVersion: apps/v1
+    kind: Deployment
+    name: {{ $f }}-gateway
+  minReplicas: {{ $g.minReplicas }}
+  maxReplicas: {{ $g.maxReplicas }}
+  metrics:
+    - type: Resource
+      resource:
+        name: cpu
+        target:
+          type: Utilization
+          averageUtilization: {{ $g.targetCPU }}
+{{- end }}
+{{ end -}}

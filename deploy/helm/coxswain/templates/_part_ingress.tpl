@@ -1,0 +1,101 @@
+{{- define "coxswain.part.ingress" -}}
+{{- $f := include "coxswain.fullname" . -}}
+{{- $me := dict "ctx" $ "part" "gateway" -}}
+{{- $i := .Values.ingress -}}
+{{- if $i.enabled }}
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: {{ $f }}
+  labels:
+    {{- include "coxswain.labels" $me | nindent 4 }}
+  {{- with $i.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  {{- with $i.className }}
+  ingressClassName: {{ . }}
+  {{- end }}
+  rules:
+    - {{ with $i.host }}host: {{ . | quote }}
+      {{ end }}http:
+        paths:
+          - path: {{ $i.path }}
+            pathType: Prefix
+            backend:
+              service:
+                name: {{ $f }}
+                port:
+                  name: http
+  {{- with $i.tlsSecret }}
+  tls:
+    - secretName: {{ . }}
+      {{- with $i.host }}
+      hosts: [{{ . | quote }}]
+      {{- end }}
+  {{- end }}
+{{- end }}
+{{- $r := .Values.route -}}
+{{- if $r.enabled }}
+---
+apiVersion: route.openshift.io/v1
+kind: Route
+metadata:
+  name: {{ $f }}
+  labels:
+    {{- include "coxswain.labels" $me | nindent 4 }}
+  {{- with $r.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  {{- with $r.host }}
+  host: {{ . | quote }}
+  {{- end }}
+  to:
+    kind: Service
+    name: {{ $f }}
+    weight: 100
+  port:
+    targetPort: http
+  {{- if $r.termination }}
+  tls:
+    termination: {{ $r.termination }}
+    insecureEdgeTerminationPolicy: Redirect
+  {{- end }}
+{{- end }}
+{{- $h := .Values.httpRoute -}}
+{{- if $h.enabled }}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata:
+  name: {{ $f }}
+  labels:
+    {{- include "coxswain.labels" $me | nindent 4 }}
+  {{- with $h.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  parentRefs:
+    {{- toYaml $h.parentRefs | nindent 4 }}
+  {{- with $h.hostnames }}
+  hostnames:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  rules:
+    - matches:
+        - path:
+            type: PathPrefix
+            value: {{ $h.path }}
+      # An answer is a stream that lasts as long as the model has something to say.
+      timeouts:
+        request: {{ $h.timeout }}
+        backendRequest: {{ $h.timeout }}
+      backendRefs:
+        - name: {{ $f }}
+          port: {{ .Values.service.port }}
+{{- end }}
+{{ end -}}

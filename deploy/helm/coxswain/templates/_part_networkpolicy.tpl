@@ -1,0 +1,75 @@
+{{- define "coxswain.part.networkpolicy" -}}
+{{- if .Values.networkPolicy.enabled }}
+{{- $f := include "coxswain.fullname" . -}}
+{{- $n := .Values.networkPolicy -}}
+{{- /* The pods of each part, as a peer. */}}
+{{- $peer := dict }}
+{{- range list "head" "worker" "gateway" "redis" "test" }}
+{{- $_ := set $peer . (dict "podSelector" (dict "matchLabels" (include "coxswain.selector" (dict "ctx" $ "part" .) | fromYaml))) }}
+{{- end }}
+{{- $dns := dict "ports" (list (dict "port" 53 "protocol" "UDP") (dict "port" 53 "protocol" "TCP") (dict "port" 5353 "protocol" "UDP") (dict "port" 5353 "protocol" "TCP")) }}
+{{- $fetch := list (dict "ports" (list (dict "port" 443 "protocol" "TCP") (dict "port" 80 "protocol" "TCP"))) }}
+{{- if not (include "coxswain.pulls" .) }}{{ $fetch = list }}{{ end }}
+{{- $tcp := dict }}
+{{- range list 6379 7000 7001 8000 8001 8265 }}
+{{- $_ := set $tcp (toString .) (dict "port" . "protocol" "TCP") }}
+{{- end }}
+{{- /* One Redis for all models of a release. */}}
+{{- if .SharedRedis }}
+{{- $_ := set $peer "redis" (dict "podSelector" (dict "matchLabels" (dict "app.kubernetes.io/name" .SharedRedis "app.kubernetes.io/instance" .Release.Name "app.kubernetes.io/component" "redis"))) }}
+{{- end }}
+{{- $asks := dict "podSelector" (dict "matchLabels" (dict "app.kubernetes.io/instance" .Release.Name "app.kubernetes.io/part-of" "coxswain") "matchExpressions" (list (dict "key" "app.kubernetes.io/component" "operator" "In" "values" (list "head" "gateway")))) }}
+{{- $redis := list }}
+{{- if or .Values.redis.enabled .SharedRedis }}{{ $redis = list (dict "to" (list $peer.redis) "ports" (list (get $tcp "6379"))) }}{{ end }}
+{{- $in := dict }}
+{{- $out := dict }}
+{{- $public := dict "ports" (list (get $tcp "8000")) }}
+{{- if $n.from }}{{ $_ := set $public "from" (append $n.from $peer.test) }}{{ end }}
+{{- $_ := set $in "gateway" (list $public) }}
+{{- $_ := set $in "head" (list (dict "from" (list $peer.gateway $peer.worker) "ports" (list (get $tcp "7000")))) }}
+{{- /* Ranks talk at ports that NCCL chooses. */}}
+{{- $_ := set $in "worker" (list (dict "from" (list $peer.worker))) }}
+{{- range $part, $port := dict "gateway" "8001" "head" "8265" "worker" "7001" }}
+{{- if $n.metricsFrom }}
+{{- $ports := list (get $tcp $port) }}
+{{- if and (eq $part "worker") (gt (int $.Values.worker.ranks) 1) }}
+{{- $ports = append $ports (dict "port" 7002 "endPort" (add 7001 (int $.Values.worker.ranks)) "protocol" "TCP") }}
+{{- end }}
+{{- $_ := set $in $part (append (get $in $part) (dict "from" $n.metricsFrom "ports" $ports)) }}
+{{- end }}
+{{- end }}
+{{- $head := dict "to" (list $peer.head) "ports" (list (get $tcp "7000")) }}
+{{- $_ := set $out "gateway" (concat (list $dns $head) $redis $fetch $n.extraEgress) }}
+{{- $_ := set $out "worker" (concat (list $dns $head (dict "to" (list $peer.worker))) $fetch $n.extraEgress) }}
+{{- $_ := set $out "head" (concat (list $dns) $redis $n.extraEgress) }}
+{{- $parts := list "head" "worker" "gateway" }}
+{{- if .Values.redis.enabled }}
+{{- $_ := set $in "redis" (list (dict "from" (list $asks) "ports" (list (get $tcp "6379")))) }}
+{{- $_ := set $out "redis" (list) }}
+{{- $parts = append $parts "redis" }}
+{{- end }}
+{{- if .Values.cache.prefetch.enabled }}
+{{- $_ := set $in "prefetch" (list) }}
+{{- $_ := set $out "prefetch" (concat (list $dns) $fetch $n.extraEgress) }}
+{{- $parts = append $parts "prefetch" }}
+{{- end }}
+{{- range $parts }}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: {{ $f }}-{{ . }}
+  labels:
+    {{- include "coxswain.labels" (dict "ctx" $ "part" .) | nindent 4 }}
+spec:
+  podSelector:
+    matchLabels:
+      {{- include "coxswain.selector" (dict "ctx" $ "part" .) | nindent 6 }}
+  policyTypes: [Ingress, Egress]
+  ingress:
+    {{- toYaml (get $in .) | nindent 4 }}
+  egress:
+    {{- toYaml (get $out .) | nindent 4 }}
+{{- end }}
+{{- end }}
+{{ end -}}

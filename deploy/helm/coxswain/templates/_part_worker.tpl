@@ -1,0 +1,63 @@
+{{- define "coxswain.part.worker" -}}
+{{- $f := include "coxswain.fullname" . -}}
+{{- $me := dict "ctx" $ "part" "worker" -}}
+{{- $v := .Values.worker -}}
+apiVersion: v1
+kind: Service
+metadata:
+  name: {{ $f }}-worker
+  labels:
+    {{- include "coxswain.labels" $me | nindent 4 }}
+spec:
+  clusterIP: None
+  publishNotReadyAddresses: true
+  selector:
+    {{- include "coxswain.selector" $me | nindent 4 }}
+  ports:
+    - name: admin
+      port: 7001
+      targetPort: admin
+    {{- if gt (int $v.ranks) 1 }}
+    {{- range $i := until (int $v.ranks) }}
+    - name: rank-{{ $i }}
+      port: {{ add 7002 $i }}
+      targetPort: rank-{{ $i }}
+    {{- end }}
+    {{- end }}
+{{- if eq $v.kind "StatefulSet" }}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata:
+  name: {{ $f }}-worker
+  labels:
+    {{- include "coxswain.labels" $me | nindent 4 }}
+spec:
+  serviceName: {{ $f }}-worker
+  {{- if .Values.autoscaling.enabled }}
+  {{- /* The autoscaler's number: without one here an upgrade would make it 1. */}}
+  {{- with (lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-worker" $f)) }}
+  replicas: {{ .spec.replicas }}
+  {{- end }}
+  {{- else }}
+  replicas: {{ $v.replicas }}
+  {{- end }}
+  # All at once: OrderedReady would wait for the first pod of a group before it makes the second.
+  podManagementPolicy: Parallel
+  revisionHistoryLimit: 5
+  updateStrategy:
+    type: RollingUpdate
+    {{- if ne (int $v.maxUnavailable) 1 }}
+    rollingUpdate:
+      maxUnavailable: {{ $v.maxUnavailable }}
+    {{- end }}
+  selector:
+    matchLabels:
+      {{- include "coxswain.selector" $me | nindent 6 }}
+  template:
+    metadata:
+      {{- include "coxswain.podMetadata" $me | nindent 6 }}
+    spec:
+      {{- include "coxswain.workerPod" $me | nindent 6 }}
+{{- end }}
+{{ end -}}

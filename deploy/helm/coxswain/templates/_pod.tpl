@@ -1,0 +1,214 @@
+{{/* What all pods have in common: (dict "ctx" $ "part" "head"|"worker"|"gateway"|...). */}}
+
+{{/* No version among the labels: a newer chart that changes nothing of a pod must not replace it. */}}
+{{- define "coxswain.podMetadata" -}}
+{{- $own := default dict (get .ctx.Values .part) -}}
+labels:
+  {{- include "coxswain.selector" . | nindent 2 }}
+  app.kubernetes.io/part-of: coxswain
+  {{- with $own.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- $config := "" -}}
+{{- if has .part (list "head" "worker" "gateway") -}}
+{{- $config = include "coxswain.configFile" . | sha256sum -}}
+{{- end }}
+{{- if or $config $own.podAnnotations }}
+annotations:
+  {{- with $config }}
+  checksum/config: {{ . }}
+  {{- end }}
+  {{- with $own.podAnnotations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The image says who: user 65532, group 0; OpenShift gives a user and a group itself. */}}
+{{- define "coxswain.podSecurity" -}}
+runAsNonRoot: true
+seccompProfile:
+  type: RuntimeDefault
+{{- if not (include "coxswain.openshift" .) }}
+fsGroup: 65532
+fsGroupChangePolicy: OnRootMismatch
+{{- end }}
+{{- end -}}
+
+{{- define "coxswain.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{/* Where it may run, and as whom. */}}
+{{- define "coxswain.podCommon" -}}
+{{- $v := .ctx.Values -}}
+{{- $own := default dict (get $v .part) -}}
+serviceAccountName: {{ include "coxswain.serviceAccount" .ctx }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+{{- with $v.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+securityContext:
+  {{- include "coxswain.podSecurity" .ctx | nindent 2 }}
+{{- with $own.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $own.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $own.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* A probe: (dict "at" (dict "path" "/livez" "port" "http" "scheme" "HTTP") "probe" .Values.head.probes) */}}
+{{- define "coxswain.probe" -}}
+httpGet:
+  {{- toYaml .at | nindent 2 }}
+periodSeconds: {{ .probe.periodSeconds }}
+timeoutSeconds: {{ .probe.timeoutSeconds }}
+failureThreshold: {{ .probe.failureThreshold }}
+{{- end -}}
+
+{{/* Keys: only those that the role needs. Of the head also the others' public ones, which `authorized` names. */}}
+{{- define "coxswain.keysVolume" -}}
+{{- $items := eq .part "head" | ternary (list "head.key" "head.pub" "authorized" "worker.pub" "gateway.pub") (list (printf "%s.key" .part) (printf "%s.pub" .part) "head.pub") -}}
+- name: keys
+  secret:
+    secretName: {{ include "coxswain.keysSecret" .ctx }}
+    defaultMode: 0440
+    items:
+      {{- range $items }}
+      - key: {{ . }}
+        path: {{ . }}
+      {{- end }}
+- name: admin
+  secret:
+    secretName: {{ include "coxswain.adminSecret" .ctx }}
+    defaultMode: 0440
+    items:
+      - key: {{ .ctx.Values.admin.key }}
+        path: {{ .ctx.Values.admin.key }}
+- name: config
+  configMap:
+    name: {{ include "coxswain.fullname" .ctx }}-{{ .part }}
+- name: tmp
+  emptyDir:
+    sizeLimit: {{ .ctx.Values.tmpSize }}
+{{- end -}}
+
+{{- define "coxswain.keysMounts" -}}
+- name: config
+  mountPath: /etc/coxswain/config
+  readOnly: true
+- name: keys
+  mountPath: /etc/coxswain/keys
+  readOnly: true
+- name: admin
+  mountPath: /etc/coxswain/admin
+  readOnly: true
+- name: tmp
+  mountPath: /tmp
+{{- end -}}
+
+{{/* The models' folder. With kind none the image has the model, at /cache as well: nothing is laid over it. */}}
+{{- define "coxswain.cacheVolume" -}}
+{{- $c := .Values.cache -}}
+{{- if ne $c.kind "none" -}}
+- name: cache
+  {{- if eq $c.kind "pvc" }}
+  persistentVolumeClaim:
+    claimName: {{ include "coxswain.cacheClaim" . }}
+  {{- else if eq $c.kind "hostPath" }}
+  hostPath:
+    path: {{ $c.hostPath }}
+    type: Directory
+  {{- else }}
+  emptyDir:
+    sizeLimit: {{ $c.size }}
+  {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "coxswain.cacheMount" -}}
+{{- if ne .Values.cache.kind "none" -}}
+- name: cache
+  mountPath: /cache
+{{- end -}}
+{{- end -}}
+
+{{/* Whether pods fetch the model: not the null one, not a path, and not what the image has. */}}
+{{- define "coxswain.pulls" -}}
+{{- $n := .Values.model.name -}}
+{{- if not (or (eq .Values.cache.kind "none") (eq $n "null") (hasPrefix "/" $n) (hasPrefix "file:" $n)) -}}true{{- end -}}
+{{- end -}}
+
+{{/* Credentials of where models come from: only who fetches has them. */}}
+{{- define "coxswain.pullEnv" -}}
+- name: HOME
+  value: /tmp
+{{- with .Values.modelHf.existingSecret }}
+- name: HF_TOKEN
+  valueFrom:
+    secretKeyRef:
+      name: {{ . }}
+      key: {{ $.Values.modelHf.key }}
+{{- end }}
+{{- with .Values.modelHf.endpoint }}
+- name: HF_ENDPOINT
+  value: {{ . | quote }}
+{{- end }}
+{{- with .Values.modelS3.endpoint }}
+- name: AWS_ENDPOINT_URL
+  value: {{ . | quote }}
+{{- end }}
+{{- with .Values.modelS3.region }}
+- name: AWS_REGION
+  value: {{ . | quote }}
+{{- end }}
+{{- with .Values.modelS3.existingSecret }}
+{{- range list "AWS_ACCESS_KEY_ID" "AWS_SECRET_ACCESS_KEY" }}
+- name: {{ . }}
+  valueFrom:
+    secretKeyRef:
+      name: {{ $.Values.modelS3.existingSecret }}
+      key: {{ . }}
+{{- end }}
+- name: AWS_SESSION_TOKEN
+  valueFrom:
+    secretKeyRef:
+      name: {{ . }}
+      key: AWS_SESSION_TOKEN
+      optional: true
+{{- end }}
+{{- with .Values.model.pullEnv }}
+{{- toYaml . | nindent 0 }}
+{{- end }}
+{{- end -}}
+
+{{/* `cox pull`: waits for whoever fetches already, and takes no time where the model is. (dict "ctx" $ "part" "worker") */}}
+{{- define "coxswain.pullContainer" -}}
+- name: pull
+  image: {{ include "coxswain.image" . }}
+  imagePullPolicy: {{ .ctx.Values.image.pullPolicy }}
+  args: [pull, {{ .ctx.Values.model.name | quote }}, --cache-dir, /cache]
+  env:
+    {{- include "coxswain.pullEnv" .ctx | nindent 4 }}
+  securityContext:
+    {{- include "coxswain.containerSecurity" .ctx | nindent 4 }}
+  resources:
+    {{- toYaml .ctx.Values.model.pullResources | nindent 4 }}
+  volumeMounts:
+    {{- include "coxswain.cacheMount" .ctx | nindent 4 }}
+    - name: tmp
+      mountPath: /tmp
+{{- end -}}

@@ -1,0 +1,174 @@
+"""Debian packages for an image: which ones hold the shared libraries that programs need, fetched and unpacked.
+
+apt-get and dpkg-deb do the work, as any user: nothing is installed, and packages are kept in a folder from one time to the
+next. What is needed is read from the files that were fetched, not from this machine's, which may be older.
+"""
+import hashlib
+import os
+import re
+import subprocess
+from pathlib import Path
+
+
+class Failed(Exception):
+    """What went wrong, and what to do: one sentence each."""
+
+
+def run(*command, **kwargs):
+    """stdout of a command; Failed with its last words."""
+    try:
+        done = subprocess.run([str(c) for c in command], capture_output=True, text=True,
+                              env={**os.environ, "LC_ALL": "C"}, **kwargs)
+    except FileNotFoundError:
+        raise Failed(f"{command[0]} is not on this machine; images are made on Debian or Ubuntu, after scripts/setup") from None
+    except OSError as e:
+        raise Failed(f"{command[0]}: {e.strerror}") from None
+    if done.returncode != 0:
+        raise Failed(f"{' '.join(map(str, command[:4]))} …: {done.stderr.strip()[-600:] or f'exit status {done.returncode}'}")
+    return done.stdout
+
+
+def needed(path):
+    """The sonames in an ELF file's list (DT_NEEDED), and its program interpreter or None."""
+    out = run("readelf", "-dlW", path)
+    interpreter = re.search(r"Requesting program interpreter: ([^]]+)]", out)
+    return set(re.findall(r"\(NEEDED\)\s+Shared library: \[([^]]+)]", out)), interpreter and interpreter[1]
+
+
+def is_elf(path):
+    with open(path, "rb") as f:
+        return f.read(4) == b"\x7fELF"
+
+
+class Package:
+    """One package, unpacked in .tree."""
+
+    def __init__(self, deb, sha256, tree):
+        self.deb, self.sha256, self.tree = deb, sha256, tree
+        tree.mkdir(parents=True)
+        run("dpkg-deb", "-x", deb, tree)
+        self.control = run("dpkg-deb", "-f", deb)
+        fields = dict(line.split(": ", 1) for line in self.control.splitlines() if re.match(r"[\w-]+: ", line))
+        self.name, self.version, self.architecture = fields["Package"], fields["Version"], fields["Architecture"]
+        self.source = fields.get("Source", self.name).split()[0]
+
+
+class Packages:
+    """Those that were asked for so far, by name. folder: .deb files of this and earlier times; work: an empty folder."""
+
+    def __init__(self, folder, work):
+        self.folder, self.work, self.by_name, self.lists = Path(folder), Path(work), {}, []
+        self.files, self.owner_of = {}, {}  # what apt and dpkg have been asked: each question takes them half a second
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.multiarch = run("gcc", "-print-multiarch").strip()
+        self.architecture = run("dpkg", "--print-architecture").strip()
+
+    def _apt(self, *args, **kwargs):
+        return run("apt-get", "-qq", "-o", "APT::Sandbox::User=root", *self.lists, *args, **kwargs)
+
+    def _where(self, names):
+        """[(file name, algorithm, digest)] of packages, from apt's lists: this machine's, or our own where it has none."""
+        asked = sorted(set(names) - set(self.files))
+        if asked:
+            self.files.update(self._ask(asked))
+        return [self.files[name] for name in sorted(names)]
+
+    def _ask(self, names):
+        command = ["--print-uris", "download", *names]
+        try:
+            out = self._apt(*command)
+        except Failed:
+            if self.lists:
+                raise
+            private = self.folder / "apt"
+            for part in ("lists/partial", "cache/archives/partial"):
+                (private / part).mkdir(parents=True, exist_ok=True)
+            self.lists = ["-o", f"Dir::State::Lists={private}/lists", "-o", f"Dir::Cache={private}/cache"]
+            self._apt("update")
+            out = self._apt(*command)
+        found = re.findall(r"^'[^']+' (\S+) \d+ (\w+):([0-9a-f]+)$", out, re.M)
+        if len(found) != len(names):
+            raise Failed(f"apt-get knows {len(found)} of the packages {' '.join(names)}; run apt-get update")
+        return {entry[0].split("_")[0]: entry for entry in found}
+
+    def fetch(self, names):
+        """Downloads and unpacks those that are not there yet."""
+        names = set(names) - set(self.by_name)
+        if not names:
+            return
+        files = self._where(names)
+        for attempt in range(2):
+            lacking = [name for name, algorithm, digest in files if not self._is_whole(name, algorithm, digest)]
+            if not lacking:
+                break
+            if attempt == 1:
+                raise Failed(f"{lacking[0]}: not the file that apt's lists name; run apt-get update")
+            self._apt("download", *sorted({n.split("_")[0] for n in lacking}), cwd=self.folder)
+        for name, _, _ in sorted(files):
+            deb = self.folder / name
+            package = Package(deb, hashlib.sha256(deb.read_bytes()).hexdigest(), self.work / name)
+            self.by_name[package.name] = package
+
+    def _is_whole(self, name, algorithm, digest):
+        path = self.folder / name
+        algorithm = algorithm.lower().removesuffix("sum")
+        return path.exists() and hashlib.new(algorithm, path.read_bytes()).hexdigest() == digest
+
+    def owners(self, sonames):
+        """The packages of this machine that hold libraries: {soname: name}."""
+        asked = set(sonames) - set(self.owner_of)
+        if asked:
+            out = run("sh", "-c", 'dpkg-query -S "$@" 2>/dev/null || true', "sh", *(f"*/{self.multiarch}/{s}" for s in sorted(asked)))
+            for line in out.splitlines():
+                names, _, path = line.partition(": ")
+                if os.path.basename(path) in asked:
+                    self.owner_of[os.path.basename(path)] = names.split(",")[0].split(":")[0]
+        lacking = sorted(set(sonames) - set(self.owner_of))
+        if lacking:
+            raise Failed(f"no package of this machine has {', '.join(lacking)}: an image takes libraries from packages alone")
+        return {soname: self.owner_of[soname] for soname in sonames}
+
+    def foresee(self, programs, extra):
+        """Asks at once for what this machine's own libraries say will be wanted: an opinion, which the fetched ones confirm or not."""
+        said = run("sh", "-c", 'ldd "$@" 2>/dev/null || true', "sh", *programs)
+        sonames = set(extra) | {os.path.basename(name) for name in re.findall(r"^\s+(\S+\.so\S*) ", said, re.M) if "vdso" not in name}
+        own = {os.path.basename(p) for p in programs}
+        self._where(set(self.owners(sonames - own).values()))
+
+    def library(self, name, soname):
+        """A library's file in a package's tree."""
+        for folder in ("usr/lib", "lib"):
+            path = self.by_name[name].tree / folder / self.multiarch / soname
+            if path.is_symlink() or path.exists():
+                return path
+        raise Failed(f"{name} {self.by_name[name].version} has no {soname}: this machine's is older or newer; "
+                     "apt-get upgrade, and build again")
+
+    def closure(self, programs, extra=()):
+        """{soname: (package, file)} of all that programs need, and what that needs. extra: sonames that are loaded by name."""
+        self.foresee(programs, extra)
+        libraries, wanted = {}, set(extra)
+        for program in programs:
+            wanted |= needed(program)[0]
+        while wanted:
+            owners = self.owners(wanted)
+            self.fetch(owners.values())
+            for soname, name in owners.items():
+                libraries[soname] = (name, self.library(name, soname))
+            wanted = set().union(*(needed(path)[0] for _, path in (libraries[s] for s in wanted))) - set(libraries)
+        return libraries
+
+    def copyright(self, name):
+        """A package's copyright file; some have it in another package, which is fetched."""
+        package = self.by_name[name]
+        doc = package.tree / "usr/share/doc" / name
+        for link in (doc, doc / "copyright"):
+            if link.is_symlink():
+                target = os.path.normpath(os.path.join(os.path.dirname(f"/usr/share/doc/{link.relative_to(doc.parent)}"),
+                                                       os.readlink(link)))
+                other = target.split("/")[4]
+                self.fetch([other])
+                return self.copyright(other)
+        if not (doc / "copyright").exists():
+            raise Failed(f"{name} {package.version} has no /usr/share/doc/{name}/copyright")
+        return doc / "copyright"

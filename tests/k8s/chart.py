@@ -1,0 +1,118 @@
+"""The chart, rendered by Helm itself and taken apart. No cluster, no programs."""
+import json
+import re
+from pathlib import Path
+
+import helm_python as helm
+import yaml
+from helm_python import _native
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "deploy" / "helm" / "coxswain"
+OPENSHIFT = ["security.openshift.io/v1", "route.openshift.io/v1"]
+POD_PATH = {"Pod": ("spec",), "Job": ("spec", "template", "spec"), "Deployment": ("spec", "template", "spec"),
+            "StatefulSet": ("spec", "template", "spec"),
+            "LeaderWorkerSet": ("spec", "leaderWorkerTemplate", "workerTemplate", "spec")}
+
+
+class Loader(yaml.SafeLoader):
+    """A key that is there twice is a mistake that Kubernetes would not tell."""
+
+    def construct_mapping(self, node, deep=False):
+        keys = [self.construct_object(k, deep=True) for k, _ in node.value]
+        assert len(keys) == len(set(keys)), f"twice in one mapping: {sorted(keys)} {node.start_mark}"
+        return super().construct_mapping(node, deep)
+
+
+def values_of(name):
+    """Values of a file beside the chart: values-gpu.yaml, ci/everything.yaml."""
+    return yaml.load((CHART / name).read_text(), Loader) or {}
+
+
+def values_files():
+    return sorted(str(p.relative_to(CHART)) for p in [*CHART.glob("values-*.yaml"), *CHART.glob("ci/*.yaml")])
+
+
+def merged(*parts):
+    out = {}
+    for part in parts:
+        for k, v in part.items():
+            out[k] = merged(out[k], v) if isinstance(v, dict) and isinstance(out.get(k), dict) else v
+    return out
+
+
+def texts(values=None, name="demo", namespace="ns", kube="v1.31.0", apis=(), chart=CHART):
+    """{template: its text}; raises helm.HelmError with what Helm says."""
+    options = {"name": name, "namespace": namespace, "kube_version": kube, "api_versions": list(apis)}
+    with helm.Chart.load(str(chart)) as ch:
+        ch.validate_schema(values or {})
+        rendered = _native.call_string("helm_render", ch._raw(), json.dumps(values or {}), json.dumps(options))
+    return json.loads(rendered)
+
+
+class Objects(list):
+    """The objects of a release."""
+
+    def one(self, kind, name):
+        found = [o for o in self if o["kind"] == kind and o["metadata"]["name"] == name]
+        assert len(found) == 1, f"{len(found)} {kind} {name} among {sorted(self.ids())}"
+        return found[0]
+
+    def kinds(self, kind):
+        return [o for o in self if o["kind"] == kind]
+
+    def ids(self):
+        return [(o["kind"], o["metadata"]["name"]) for o in self]
+
+    def pods(self):
+        """(kind/name, pod spec) of everything that makes pods."""
+        for o in self:
+            if o["kind"] in POD_PATH:
+                spec = o
+                for step in POD_PATH[o["kind"]]:
+                    spec = spec[step]
+                yield f"{o['kind']}/{o['metadata']['name']}", spec
+
+    def templates(self):
+        """(labels, pod spec) of everything but Pods themselves."""
+        for o in self:
+            if o["kind"] in POD_PATH and o["kind"] != "Pod":
+                for step in POD_PATH[o["kind"]][:-1]:
+                    o = o[step]
+                yield o["metadata"]["labels"], o["spec"]
+
+    def config(self, part, f="demo-coxswain"):
+        return yaml.load(self.one("ConfigMap", f"{f}-{part}")["data"][f"{part}.yaml"], Loader)
+
+
+def objects(values=None, **kw):
+    out = Objects()
+    for name, text in texts(values, **kw).items():
+        if not name.endswith(".txt"):
+            out += [o for o in yaml.load_all(text, Loader) if o]
+    return out
+
+
+def notes(values=None, **kw):
+    return next(t for n, t in texts(values, **kw).items() if n.endswith("NOTES.txt"))
+
+
+def containers(spec):
+    return [*spec.get("initContainers", []), *spec["containers"]]
+
+
+def env_of(container):
+    return {e["name"]: e for e in container.get("env") or []}
+
+
+def metric_names():
+    """Every name of docs/metrics.md; histograms with what they are made of."""
+    names = set()
+    for row in re.findall(r"^\| `([a-z0-9_:]+)` \| (\w+) \|", (ROOT / "docs" / "metrics.md").read_text(), re.M):
+        names |= {row[0] + s for s in ("_bucket", "_sum", "_count")} if row[1] == "histogram" else {row[0]}
+    return names
+
+
+def metrics_in(expression):
+    """The metrics that a query asks for: words with a selector behind them."""
+    return set(re.findall(r"\b([a-z_]+:?[a-z0-9_]+)\s*\{", expression))

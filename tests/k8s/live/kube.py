@@ -1,0 +1,79 @@
+"""The cluster for a test: starts it when it does not run, speaks to it through kubectl and helm."""
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+CLUSTER = Path(__file__).resolve().parent.parent / "cluster"
+PATIENCE_S = 360  # of what has no clock of its own: a hang, not a measure
+
+
+class NoCluster(Exception):
+    """This machine cannot have one; the sentence says why."""
+
+
+def call(*command, env=None):
+    """Runs it, and returns what it printed; what went wrong is in the exception's text."""
+    done = subprocess.run([str(part) for part in command], env=env, capture_output=True, text=True, timeout=PATIENCE_S)
+    if done.returncode == 77:
+        raise NoCluster(done.stderr.strip())
+    assert done.returncode == 0, f"{' '.join(map(str, command))}: {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+class Kube:
+    """A running cluster; one that this object started ends with close()."""
+
+    def __init__(self, state=None):
+        self.own = dict(os.environ, **({"COX_K8S_STATE": str(state)} if state else {}))
+        self.started = subprocess.run([str(CLUSTER), "env"], env=self.own, capture_output=True).returncode != 0
+        call(CLUSTER, "up", env=self.own)
+        lines = dict(line.removeprefix("export ").split("=", 1) for line in self.cluster("env").splitlines())
+        lines["PATH"] = lines["PATH"].replace("$PATH", os.environ["PATH"])
+        self.env = self.own | lines
+        self.state, self.node = Path(lines["COX_K8S_STATE"]), lines["COX_K8S_NODE"]
+
+    def close(self):
+        if self.started:
+            self.cluster("down")
+
+    def cluster(self, *arguments):
+        return call(CLUSTER, *arguments, env=self.own)
+
+    def kubectl(self, *arguments):
+        return call("kubectl", *arguments, env=self.env)
+
+    def helm(self, *arguments, program="helm"):
+        return call(program, *arguments, env=self.env)
+
+    def apply(self, namespace, *objects):
+        """Creates or changes objects; a refusal is kubectl's sentence in the exception."""
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+        done = subprocess.run(["kubectl", "-n", namespace, "apply", "-f", "-"], env=self.env, input=text, capture_output=True,
+                              text=True, timeout=PATIENCE_S)
+        assert done.returncode == 0, done.stderr
+
+    def get(self, kind, namespace, name=None, selector=None):
+        """The object, or the list of them."""
+        what = [kind] + ([name] if name else []) + (["-l", selector] if selector else [])
+        found = json.loads(self.kubectl("-n", namespace, "get", *what, "-o", "json"))
+        return found if name else found["items"]
+
+    def wait(self, what, ready):
+        """Until ready() says something true, which is returned."""
+        end = time.monotonic() + PATIENCE_S
+        while not (result := ready()):
+            assert time.monotonic() < end, f"{what} did not come in {PATIENCE_S} s"
+            time.sleep(0.3)
+        return result
+
+    def namespace(self, name):
+        """A namespace that admits nothing but restricted pods."""
+        self.apply("default", {"apiVersion": "v1", "kind": "Namespace", "metadata": {
+            "name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})
+        self.wait("its service account", lambda: self.get("serviceaccounts", name))
+        return name
+
+    def remove_namespace(self, name):
+        self.kubectl("delete", "namespace", name, "--wait=true", "--ignore-not-found")

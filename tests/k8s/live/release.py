@@ -1,0 +1,145 @@
+"""A release of the chart on the tests' cluster: installed by Helm, looked at through kubectl and the head's own status."""
+import copy
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import httpx
+from cluster import BIN  # tests/e2e: where the built programs are
+from kube import call
+
+ROOT = Path(__file__).resolve().parents[3]
+CHART = ROOT / "deploy/helm/coxswain"
+UID = 1000650000  # what OpenShift's restricted-v2 gives: high, in no passwd, with group 0
+
+
+def load_image(kube, folder):
+    """The image of the programs that were built, into the node."""
+    image = folder / "image.tar"
+    call(ROOT / "deploy/image/build", "--build", BIN.parent, "--out", image)
+    kube.cluster("load", image)
+
+
+class Release:
+    """One release. Values are given whole at each call, as a file that a person would keep."""
+
+    def __init__(self, kube, namespace, name="demo", program="helm", **values):
+        self.kube, self.namespace, self.name, self.program = kube, namespace, name, program
+        self.values = copy.deepcopy(values)
+        self.full = f"{name}-coxswain"
+        self.selector = f"app.kubernetes.io/instance={name}"
+
+    def helm(self, *arguments):
+        return self.kube.helm("-n", self.namespace, *arguments, program=self.program)
+
+    def put(self, verb, *more, **changed):
+        """install or upgrade, with the values of the release and those that change."""
+        merge(self.values, changed)
+        file = self.kube.state / f"values-{self.name}.json"
+        file.write_text(json.dumps(self.values))
+        return self.helm(verb, self.name, CHART, "-f", file, "--timeout", "5m", *more)
+
+    def install(self, *more):
+        return self.put("install", "--wait", *more)
+
+    def upgrade(self, **changed):
+        return self.put("upgrade", "--wait", **changed)
+
+    def url(self):
+        service = self.kube.get("service", self.namespace, self.full)
+        return f"http://{service['spec']['clusterIP']}:{service['spec']['ports'][0]['port']}"
+
+    def pods(self, part=None):
+        """name → pod, without those that are on their way out."""
+        selector = self.selector + (f",app.kubernetes.io/component={part}" if part else "")
+        return {pod["metadata"]["name"]: pod for pod in self.kube.get("pods", self.namespace, selector=selector)
+                if "deletionTimestamp" not in pod["metadata"]}
+
+    def uids(self, part=None):
+        return {name: pod["metadata"]["uid"] for name, pod in self.pods(part).items()}
+
+    def status(self):
+        """What the head says; empty while it is away."""
+        done = subprocess.run(["kubectl", "-n", self.namespace, "exec", f"sts/{self.full}-head", "--", "cox", "status", "--json"],
+                              env=self.kube.env, capture_output=True, text=True, timeout=60)
+        return json.loads(done.stdout) if done.returncode == 0 else {"groups": [], "workers": [], "gateways": []}
+
+    def wait_serving(self, n_groups):
+        """Until just so many groups serve, each with all of its ranks, and there are no other workers."""
+        def serve():
+            status = self.status()
+            ready = [g for g in status["groups"] if g["state"] == "ready" and None not in g["workers"]]
+            return len(ready) == len(status["groups"]) == n_groups and len(status["workers"]) == sum(len(g["workers"]) for g in ready)
+
+        self.kube.wait(f"{n_groups} groups that serve", serve)
+
+    def wait_replaced(self, part, before):
+        """Until the part's pods are others than before, as many, and ready."""
+        def ready(pod):
+            return any(one["type"] == "Ready" and one["status"] == "True" for one in pod.get("status", {}).get("conditions", []))
+
+        def replaced():
+            now = self.pods(part)
+            return len(now) == len(before) and all(ready(pod) for pod in now.values()) \
+                and not set(before.values()) & {pod["metadata"]["uid"] for pod in now.values()}
+
+        self.kube.wait(f"other pods of {part}", replaced)
+
+    def restarts(self):
+        return sum(state["restartCount"] for pod in self.pods().values() for state in pod["status"].get("containerStatuses", []))
+
+    def chat(self):
+        answer = httpx.post(self.url() + "/v1/chat/completions", timeout=120, json={
+            "model": httpx.get(self.url() + "/v1/models", timeout=60).json()["data"][0]["id"], "max_tokens": 16,
+            "temperature": 0, "messages": [{"role": "user", "content": "Say something."}]})
+        assert answer.status_code == 200, answer.text
+        return answer.json()["choices"][0]["message"]["content"]
+
+    def first_token(self):
+        """Asks until a stream begins; what stands in between (no Service yet, no gateway, no worker) is waiting."""
+        body = {"model": self.values["model"].get("servedNames", ["null"])[0], "prompt": "Hello", "max_tokens": 4, "stream": True}
+
+        def begun():
+            try:
+                with httpx.stream("POST", self.url() + "/v1/completions", json=body, timeout=httpx.Timeout(120, connect=1)) as r:
+                    return r.status_code == 200 and any(line.startswith("data: {") for line in r.iter_lines())
+            except httpx.TransportError:
+                return False
+
+        self.kube.wait("the first token", begun)
+
+    def explain(self):
+        """What a person would look at first, for a test that failed."""
+        said = [self.kube.kubectl("-n", self.namespace, "get", "pods,pvc,jobs", "-o", "wide")]
+        for name in self.pods():
+            for more in ([], ["--previous"]):
+                logs = subprocess.run(["kubectl", "-n", self.namespace, "logs", name, "--all-containers", "--tail=8", *more],
+                                      env=self.kube.env, capture_output=True, text=True, timeout=60)
+                said.append(f"-- {name} {' '.join(more)}\n{logs.stdout}" if logs.returncode == 0 else "")
+        said.append(self.kube.kubectl("-n", self.namespace, "get", "events", "--sort-by=.lastTimestamp")[-4000:])
+        return "\n".join(said)
+
+
+def merge(into, changed):
+    for key, value in changed.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            merge(into[key], value)
+        else:
+            into[key] = value
+
+
+def fill_claim(kube, namespace, claim, source):
+    """A claim whose volume has the files of a folder already, under the place that the cache has for them."""
+    kube.apply(namespace, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim},
+                           "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}})
+    kube.wait(f"the volume of {claim}", lambda: kube.get("pvc", namespace, claim)["status"].get("phase") == "Bound")
+    folder = kube.state / "volumes" / kube.get("pvc", namespace, claim)["spec"]["volumeName"]
+    shutil.copytree(source, folder / "models" / source.name)
+
+
+def demo_model():
+    """The folder of the demo model, as scripts/fetch-demo-model and `cox pull` leave it; None."""
+    folder = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain") / "models/demo"
+    return folder if list(folder.glob("*.gguf")) else None

@@ -1,0 +1,235 @@
+"""The chart on a real Kubernetes, in a namespace that admits restricted pods only: installed, scaled, hurt, upgraded, removed.
+
+Streams run while that happens (steady.py of tests/e2e): each one is compared with what it must be, none may fail.
+Times are printed, not judged.
+"""
+import json
+import re
+import time
+
+import pytest
+from release import UID, Release, demo_model, fill_claim, load_image
+from steady import Steady
+
+SMALL = {"resources": {"requests": {"cpu": "20m", "memory": "32Mi"}}}  # many pods on a node of two cores
+
+
+def null_values(**worker):
+    return {"model": {"name": "null"}, "head": SMALL, "gateway": SMALL | {"replicas": 2},
+            "worker": SMALL | {"replicas": 2, "config": {"null_step_us": 20000}} | worker}
+
+
+KINDS = "pods,services,endpointslices,deployments,replicasets,statefulsets,jobs,configmaps,secrets,serviceaccounts,pdb,pvc,networkpolicies,controllerrevisions"
+# What OpenShift's SCC restricted-v2 does to a pod: gives it a user and a group of its namespace's range, and refuses others.
+SCC = [
+    {"apiVersion": "admissionregistration.k8s.io/v1beta1", "kind": "MutatingAdmissionPolicy", "metadata": {"name": "scc"},
+     "spec": {"failurePolicy": "Fail", "reinvocationPolicy": "Never",
+              "matchConstraints": {
+                  "namespaceSelector": {"matchLabels": {"coxswain.test/scc": "restricted-v2"}},
+                  "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]},
+              "matchConditions": [{"name": "unset", "expression": "!has(object.spec.securityContext) || "
+                                                                  "(!has(object.spec.securityContext.runAsUser) && !has(object.spec.securityContext.fsGroup))"}],
+              "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {
+                  "expression": f"Object{{spec: Object.spec{{securityContext: Object.spec.securityContext{{runAsUser: {UID}, fsGroup: {UID}}}}}}}"}}]}},
+    {"apiVersion": "admissionregistration.k8s.io/v1beta1", "kind": "MutatingAdmissionPolicyBinding", "metadata": {"name": "scc"},
+     "spec": {"policyName": "scc"}},
+    {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "scc"},
+     "spec": {"failurePolicy": "Fail", "matchConstraints": {
+         "namespaceSelector": {"matchLabels": {"coxswain.test/scc": "restricted-v2"}},
+         "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]},
+         "validations": [{"expression": f"object.spec.securityContext.runAsUser == {UID} && object.spec.securityContext.fsGroup == {UID}",
+                          "message": "a user or group that is not of the namespace's range"}]}},
+    {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "scc"},
+     "spec": {"policyName": "scc", "validationActions": ["Deny"]}},
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def image(kube, tmp_path_factory):
+    load_image(kube, tmp_path_factory.mktemp("image"))
+
+
+@pytest.fixture
+def space(kube, request):
+    """A namespace of the test's own."""
+    name = kube.namespace(re.sub("[^a-z0-9]+", "-", request.node.name)[:50].strip("-"))
+    yield name
+    kube.remove_namespace(name)
+
+
+@pytest.fixture(scope="module")
+def serving(kube):
+    """Two groups of one null worker, two gateways: shared by the tests that leave it as it was."""
+    release = Release(kube, kube.namespace("t-serving"), **null_values())
+    release.install()
+    release.wait_serving(2)
+    yield release
+    kube.remove_namespace("t-serving")
+
+
+@pytest.fixture(autouse=True)
+def explained(request):
+    """With a failure comes what the release's pods said."""
+    yield
+    release = request.node.funcargs.get("serving")
+    if release is not None and getattr(request.node, "failed", False):
+        print(release.explain())
+
+
+def more(load, kube):
+    """Streams that began after this call have ended well."""
+    done = load.check().n_done
+    kube.wait("streams that go on", lambda: load.check().n_done > done + 2 * load.n_users)
+
+
+def test_workers_are_scaled_under_load(kube, serving):
+    """2 → 4 → 2: more groups, and the same pods as before; fewer, and what they worked on goes to the others."""
+    before = serving.uids()
+    with Steady([serving.url()], n_users=16) as load:
+        more(load, kube)
+        serving.upgrade(worker={"replicas": 4})
+        serving.wait_serving(4)
+        more(load, kube)
+        assert before.items() <= serving.uids().items(), "a pod was replaced by scaling"
+        serving.upgrade(worker={"replicas": 2})
+        serving.wait_serving(2)
+        more(load, kube)
+    assert serving.uids() == before
+    assert serving.restarts() == 0 and load.n_passed_by == 0
+
+
+@pytest.mark.parametrize("how", [["--wait=false"], ["--grace-period=0", "--force", "--wait=false"]], ids=["drained", "killed"])
+@pytest.mark.parametrize("part", ["worker", "head"])
+def test_a_pod_that_is_deleted_is_replaced_under_load(kube, serving, part, how):
+    victim = f"{serving.full}-{part}-0"
+    before = serving.uids(part)[victim]
+    with Steady([serving.url()], n_users=16) as load:
+        more(load, kube)
+        kube.kubectl("-n", serving.namespace, "delete", "pod", victim, *how)
+        kube.wait(f"another {victim}", lambda: serving.uids(part).get(victim, before) != before)
+        serving.wait_serving(2)
+        more(load, kube)
+    assert load.n_passed_by == 0
+
+
+def test_a_gateway_pod_that_is_deleted_ends_its_streams_first(kube, serving):
+    """The other one takes new connections; those that a node still sends to it are taken as well."""
+    before = serving.uids("gateway")
+    with Steady([serving.url()], n_users=16) as load:
+        more(load, kube)
+        kube.kubectl("-n", serving.namespace, "delete", "pod", sorted(before)[0], "--wait=false")
+        kube.wait("another gateway", lambda: len(serving.uids("gateway")) == 2 and serving.uids("gateway") != before)
+        more(load, kube)
+    assert load.n_passed_by == 0
+
+
+def test_an_upgrade_of_every_part_under_load_keeps_keys_and_streams(kube, serving):
+    secrets = {one["metadata"]["name"]: one["data"] for one in kube.get("secrets", serving.namespace, selector=serving.selector)}
+    before = {part: serving.uids(part) for part in ("head", "worker", "gateway")}
+    changed = {part: {"podAnnotations": {"coxswain.test/round": "2"}} for part in before}
+    with Steady([serving.url()], n_users=16) as load:
+        more(load, kube)
+        serving.upgrade(**changed)
+        for part, uids in before.items():
+            serving.wait_replaced(part, uids)
+        serving.wait_serving(2)
+        more(load, kube)
+        between = {part: serving.uids(part) for part in before}
+        serving.helm("rollback", serving.name, "--wait", "--timeout", "5m")
+        for part, uids in between.items():
+            serving.wait_replaced(part, uids)
+        serving.wait_serving(2)
+        more(load, kube)
+    assert {one["metadata"]["name"]: one["data"] for one in kube.get("secrets", serving.namespace, selector=serving.selector)} == secrets
+    assert serving.restarts() == 0 and load.n_passed_by == 0
+
+
+def test_helm_test_and_a_second_release_beside_it(kube, serving):
+    other = Release(kube, serving.namespace, "other", **null_values(replicas=1))
+    other.install()
+    other.wait_serving(1)
+    serving.wait_serving(2)  # nobody's worker went to the other head
+    for release in (serving, other):
+        release.helm("test", release.name, "--timeout", "5m")
+        assert release.chat()
+    other.helm("uninstall", "other", "--wait")
+    serving.wait_serving(2)
+
+
+@pytest.mark.parametrize("program", ["helm", "helm4"])
+def test_uninstall_leaves_nothing(kube, space, program):
+    objects = lambda: {line for line in kube.kubectl("-n", space, "get", KINDS, "-o", "name").splitlines()}  # noqa: E731
+    before = objects()
+    release = Release(kube, space, program=program, cache={"kind": "pvc", "size": "1Mi"}, **null_values())
+    release.install()
+    release.wait_serving(2)
+    release.upgrade(worker={"replicas": 3})
+    release.wait_serving(3)
+    assert len(objects()) > len(before) + 10
+    release.helm("uninstall", release.name, "--wait")
+    kube.wait("nothing but what was there", lambda: objects() == before)
+
+
+def test_groups_of_two_are_scaled_as_groups(kube, space):
+    """TP 2: four workers are two groups; of five one is a spare, which takes the place of a rank that is killed."""
+    release = Release(kube, space, **null_values(tp=2))
+    release.install()
+    release.wait_serving(1)
+    with Steady([release.url()], n_users=16) as load:
+        more(load, kube)
+        release.upgrade(worker={"replicas": 5})
+        kube.wait("two groups and a spare", lambda: len(release.status()["workers"]) == 5
+                  and sum(g["state"] == "ready" for g in release.status()["groups"]) == 2)
+        more(load, kube)
+        kube.kubectl("-n", space, "delete", "pod", f"{release.full}-worker-1", "--grace-period=0", "--force", "--wait=false")
+        kube.wait("two groups again", lambda: sum(g["state"] == "ready" for g in release.status()["groups"]) == 2
+                  and len(release.status()["workers"]) == 5)
+        more(load, kube)
+
+
+def tried(kube, space, **context):
+    """What the API server says of a restricted pod with such a security context: the pod, or why it is refused."""
+    spec = {"securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}} | context,
+            "containers": [{"name": "it", "image": "none", "securityContext": {
+                "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}]}
+    try:
+        return kube.kubectl("-n", space, "run", "it", "--image=none", "--dry-run=server", "-o", "json",
+                            "--overrides", json.dumps({"spec": spec}))
+    except AssertionError as refused:
+        return str(refused)
+
+
+def test_pods_pass_what_openshift_does_to_them(kube, space):
+    """A user of a high range with group 0 and a group of that range: nobody's files, and it serves."""
+    kube.apply("default", *SCC)
+    try:
+        kube.kubectl("label", "namespace", space, "coxswain.test/scc=restricted-v2")
+        # The two policies come to work one after the other.
+        kube.wait("the policy that gives a user", lambda: f'"fsGroup": {UID}' in tried(kube, space))
+        kube.wait("the policy that refuses others", lambda: "not of the namespace's range" in tried(kube, space, runAsUser=1001))
+        release = Release(kube, space, openshift={"enabled": True}, **null_values())
+        release.install()
+        release.wait_serving(2)
+        assert {pod["spec"]["securityContext"]["runAsUser"] for pod in release.pods().values()} == {UID}
+        release.helm("test", release.name, "--timeout", "5m")
+    finally:
+        kube.kubectl("delete", "mutatingadmissionpolicy,mutatingadmissionpolicybinding,validatingadmissionpolicy,"
+                               "validatingadmissionpolicybinding", "scc", "--ignore-not-found")
+
+
+@pytest.mark.parametrize("program", ["helm", "helm4"])
+def test_the_demo_model_answers_from_a_claim(kube, space, program):
+    source = demo_model()
+    if source is None:
+        pytest.skip("no demo model: scripts/fetch-demo-model")
+    fill_claim(kube, space, "models", source)
+    release = Release(kube, space, program=program, model={"name": "demo", "servedNames": ["demo"]},
+                      cache={"kind": "pvc", "existingClaim": "models"}, head=SMALL, worker=SMALL | {"replicas": 2}, gateway=SMALL | {"replicas": 1})
+    start = time.monotonic()
+    release.put("install")
+    installed = time.monotonic()
+    release.first_token()
+    print(f"\n{program} install took {installed - start:.1f} s, the first token came {time.monotonic() - start:.1f} s after its start")
+    release.wait_serving(2)
+    release.helm("test", release.name, "--timeout", "5m")
+    assert release.chat().strip()

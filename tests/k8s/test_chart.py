@@ -1,0 +1,382 @@
+"""The chart's objects: valid in every version of Kubernetes that it names, restricted, complete."""
+import base64
+import re
+import shutil
+import tarfile
+
+import chart as c
+import helm_python as helm
+import kubernetes_validate
+import pytest
+import yaml
+
+VERSIONS = [f"1.{minor}" for minor in range(28, 37)]
+FOREIGN = {"ServiceMonitor", "PodMonitor", "PrometheusRule", "ScaledObject", "TriggerAuthentication", "Route", "HTTPRoute",
+           "LeaderWorkerSet", "SecurityContextConstraints"}  # CRDs: their schemas are not Kubernetes' own
+FILES = [None, *c.values_files()]
+F = "demo-coxswain"
+
+
+def values(file):
+    return c.values_of(file) if file else {}
+
+
+def test_lint():
+    for file in FILES:
+        with helm.Chart.load(str(c.CHART)) as ch:
+            ch.validate_schema(values(file))
+    result = helm.lint(str(c.CHART), strict=True, kube_version="v1.31.0")
+    assert not result.get("errors"), result
+    assert [m for m in result["messages"] if m.get("severity", 0) not in (0, 1, "info")] == [], result
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("file", FILES)
+def test_objects_are_valid(file, version):
+    for o in c.objects(values(file), kube=f"v{version}.0"):
+        if o["kind"] not in FOREIGN:
+            kubernetes_validate.validate(o, version, strict=True)
+
+
+def test_the_package_has_what_it_needs(tmp_path):
+    with tarfile.open(helm.package(str(c.CHART), destination=str(tmp_path))) as t:
+        names = {n.removeprefix("coxswain/") for n in t.getnames()}
+    assert {"Chart.yaml", "values.yaml", "values.schema.json", "README.md", "dashboards/coxswain.json", "templates/NOTES.txt",
+            "templates/tests/smoke.yaml", "values-gpu.yaml"} <= names
+    assert not any(n.startswith("ci/") for n in names), "values for our own tests"
+
+
+def test_too_old_a_kubernetes_is_refused():
+    # helm template --kube-version checks this in the program, not in the library: the bound itself is looked at
+    meta = yaml.safe_load((c.CHART / "Chart.yaml").read_text())
+    assert meta["kubeVersion"] == ">=1.28.0-0" and meta["version"]
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("openshift", [False, True])
+def test_pods_are_restricted(file, openshift):
+    objs = c.objects(values(file), apis=c.OPENSHIFT if openshift else [])
+    forced = str(values(file).get("openshift", {}).get("enabled", "auto")).lower()
+    on_openshift = openshift if forced == "auto" else forced == "true"
+    seen = 0
+    for name, pod in objs.pods():
+        seen += 1
+        assert pod["automountServiceAccountToken"] is False and pod["enableServiceLinks"] is False, name
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys(), name
+        s = pod["securityContext"]
+        assert s["runAsNonRoot"] is True and s["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert ("fsGroup" in s) == (not on_openshift), f"{name}: OpenShift gives a group itself"
+        assert not {"runAsGroup", "supplementalGroups"} & s.keys(), name
+        assert "runAsUser" not in s or (not on_openshift and "redis" in name), name
+        for container in c.containers(pod):
+            where = f"{name} {container['name']}"
+            assert "runAsUser" not in container["securityContext"], where
+            assert container["securityContext"]["allowPrivilegeEscalation"] is False, where
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True, where
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}, where
+            assert {"cpu", "memory"} <= container["resources"]["limits"].keys(), where
+            assert {"cpu", "memory"} <= container["resources"]["requests"].keys(), where
+            assert not any(p.get("hostPort") for p in container.get("ports", [])), where
+        if "hostPath" not in str(values(file).get("cache", {}).get("kind", "")):
+            assert not any("hostPath" in v for v in pod.get("volumes", [])), name
+    assert seen >= 4
+
+
+def test_mounts_have_volumes_and_the_other_way_round():
+    for file in FILES:
+        for name, pod in c.objects(values(file)).pods():
+            volumes = {v["name"] for v in pod.get("volumes", [])}
+            mounts = {m["name"] for k in c.containers(pod) for m in k.get("volumeMounts", [])}
+            assert volumes == mounts, f"{file} {name}"
+
+
+def test_services_name_ports_that_pods_have():
+    for file in FILES:
+        objs = c.objects(values(file))
+        pods = [(labels, {p["name"] for k in spec["containers"] for p in k.get("ports", [])}) for labels, spec in objs.templates()]
+        for s in objs.kinds("Service"):
+            chosen = [ports for labels, ports in pods if s["spec"]["selector"].items() <= labels.items()]
+            assert len(chosen) == 1, f"{file} {s['metadata']['name']}"
+            assert {p["targetPort"] for p in s["spec"]["ports"]} <= chosen[0]
+
+
+def test_selectors_do_not_change_with_values():
+    """A selector is immutable: an upgrade that changed one would be refused."""
+    def selectors(objs):
+        return {i: o["spec"]["selector"] for i, o in zip(objs.ids(), objs) if o["kind"] in ("StatefulSet", "Deployment")}
+    plain = selectors(c.objects())
+    for file in c.values_files():
+        mine = selectors(c.objects(values(file)))
+        assert all(mine[i] == plain[i] for i in plain if i in mine), file
+    assert all(set(s["matchLabels"]) == {"app.kubernetes.io/name", "app.kubernetes.io/instance",
+                                         "app.kubernetes.io/component"} for s in plain.values())
+
+
+def test_two_releases_in_one_namespace():
+    a, b = c.objects(name="one"), c.objects(name="two")
+    assert not set(a.ids()) & set(b.ids())
+    for s in a.kinds("Service"):
+        for o in b:
+            labels = o.get("spec", {}).get("template", {}).get("metadata", {}).get("labels", {})
+            assert not labels or not s["spec"]["selector"].items() <= labels.items()
+    assert a.config("worker", "one-coxswain")["head"] == "one-coxswain-head-0.one-coxswain-head:7000"
+
+
+@pytest.mark.parametrize("name", ["a", "x" * 53, "release-with.dots", "7up", "coxswain", "my-coxswain-2"])
+def test_names_fit(name):
+    objs = c.objects(c.values_of("ci/everything.yaml"), name=name)
+    for kind, n in objs.ids():
+        assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", n) or kind == "Secret", n
+        assert len(n) <= 63
+        if kind == "StatefulSet":
+            assert len(n) + 11 <= 63, f"{n}: its revision's label is too long"
+
+
+def test_long_names_stay_different():
+    long = "a-very-long-name-of-a-release-indeed-"
+    assert c.objects(name=long + "one").ids() != c.objects(name=long + "two").ids()
+    names = [c.objects(name=long + x).kinds("Deployment")[0]["metadata"]["name"] for x in ("one", "two")]
+    assert names[0] != names[1]
+
+
+def test_what_programs_are_told():
+    objs = c.objects({"worker": {"tp": 2, "pp": 2, "replicas": 4, "config": {"block_size": 32, "kv_cache_memory_bytes": 8589934592}},
+                      "head": {"config": {"max_waiting": 7, "enable_prefix_caching": False}},
+                      "gateway": {"config": {"queue_timeout": 1.5}},
+                      "model": {"name": "hf:org/name@v1", "servedNames": ["one", "two"]}, "elasticTp": {"enabled": True}})
+    head, worker, gateway = (objs.config(p) for p in ("head", "worker", "gateway"))
+    assert (head["tp"], head["pp"], head["max_waiting"], head["enable_prefix_caching"]) == (2, 2, 7, False)
+    assert head["model"] == "one" and head["elastic_tp"] is True
+    assert head["served_model_name"] == gateway["served_model_name"] == ["one", "two"]
+    assert worker["block_size"] == 32 and worker["kv_cache_memory_bytes"] == 8589934592
+    assert worker["model"] == gateway["model"] == "hf:org/name@v1"
+    assert gateway["queue_timeout"] == 1.5
+    worker_pod = objs.one("StatefulSet", f"{F}-worker")["spec"]["template"]["spec"]
+    env = c.env_of(worker_pod["containers"][0])
+    assert env["COX_ORDINAL"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.labels['apps.kubernetes.io/pod-index']"
+    assert worker_pod["initContainers"][0]["args"] == ["pull", "hf:org/name@v1", "--cache-dir", "/cache"]
+
+
+def test_a_change_of_one_part_replaces_that_part_only():
+    def checksums(values):
+        templates = {o["metadata"]["name"]: o["spec"]["template"]["metadata"].get("annotations", {})
+                     for o in c.objects(values) if o["kind"] in ("Deployment", "StatefulSet")}
+        return {name: a["checksum/config"] for name, a in templates.items() if "checksum/config" in a}
+    before, after = checksums({}), checksums({"gateway": {"config": {"queue_timeout": 5}}})
+    assert [n for n in before if before[n] != after[n]] == [f"{F}-gateway"]
+    scaled = checksums({"worker": {"replicas": 8}})
+    assert scaled == before, "scaling restarts nobody"
+
+
+def test_standby_and_redis():
+    objs = c.objects({"head": {"standby": True}, "redis": {"url": "redis://r:6379/2"}})
+    assert objs.one("StatefulSet", f"{F}-head")["spec"]["replicas"] == 2
+    both = f"{F}-head-0.{F}-head:7000,{F}-head-1.{F}-head:7000"
+    assert objs.config("worker")["head"] == objs.config("gateway")["head"] == both
+    assert objs.config("head")["cluster_name"] == f"ns-{F}"
+    for kind, part in (("StatefulSet", "head"), ("Deployment", "gateway")):
+        container = objs.one(kind, f"{F}-{part}")["spec"]["template"]["spec"]["containers"][0]
+        assert c.env_of(container)["COX_REDIS"]["value"] == "redis://r:6379/2"
+    secret = c.objects({"redis": {"existingSecret": "r", "key": "u"}}).one("StatefulSet", f"{F}-head")
+    ref = c.env_of(secret["spec"]["template"]["spec"]["containers"][0])["COX_REDIS"]["valueFrom"]["secretKeyRef"]
+    assert ref == {"name": "r", "key": "u"}
+
+
+def grace(objs, kind, part):
+    return objs.one(kind, f"{F}-{part}")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+
+
+def test_grace_outlasts_what_a_stop_takes():
+    objs = c.objects()
+    assert grace(objs, "Deployment", "gateway") == 10 + 30 + 15 and grace(objs, "StatefulSet", "worker") == 30 + 15
+    objs = c.objects({"gateway": {"shutdownDelay": 20, "config": {"shutdown_timeout": 0}}, "worker": {"config": {"drain_timeout": 600}}})
+    assert grace(objs, "Deployment", "gateway") == 35 and grace(objs, "StatefulSet", "worker") == 615
+
+
+def test_each_role_has_its_own_keys_only():
+    objs = c.objects()
+    pods = dict(objs.pods())
+    for name, private in ((f"StatefulSet/{F}-head", "head.key"), (f"StatefulSet/{F}-worker", "worker.key"),
+                          (f"Deployment/{F}-gateway", "gateway.key")):
+        keys = next(v for v in pods[name]["volumes"] if v["name"] == "keys")["secret"]
+        assert [i["key"] for i in keys["items"] if i["key"].endswith(".key")] == [private]
+        assert keys["defaultMode"] == 0o440
+    made = objs.one("Secret", f"{F}-keys")["data"]
+    named = {i["key"] for p in pods.values() for v in p["volumes"] if v["name"] == "keys" for i in v["secret"]["items"]}
+    assert named == made.keys()
+    assert base64.b64decode(made["authorized"]).decode().split("\n") == ["worker @worker.pub", "gateway @gateway.pub", ""]
+    for role in ("head", "worker", "gateway"):
+        assert base64.b64decode(made[f"{role}.key"]).startswith(b"-----BEGIN PRIVATE KEY-----\n")
+        assert base64.b64decode(made[f"{role}.pub"]).startswith(b"-----BEGIN CERTIFICATE-----\n")
+
+
+def test_existing_secrets_and_no_others():
+    objs = c.objects({"keys": {"existingSecret": "k"}, "admin": {"existingSecret": "a"}, "gateway": {"apiKeys": {"existingSecret": "p"}}})
+    assert not objs.kinds("Secret")
+    used = {v["secret"]["secretName"] for _, p in objs.pods() for v in p["volumes"] if "secret" in v}
+    assert used == {"k", "a", "p"}
+
+
+KEEPS = """{{ $found := dict "data" (dict "head.key" "S0VZ" "head.pub" "UFVC" "authorized" "QVVUSA==" "mine" "TUlORQ==") }}
+kept: {{ include "coxswain.keysData" (dict "found" $found) | fromYaml | toJson }}
+new: {{ include "coxswain.keysData" (dict "found" dict) | fromYaml | toJson }}
+adminKept: {{ include "coxswain.randomData" (dict "found" (dict "data" (dict "admin-key" "T0xE")) "key" "admin-key") | fromYaml | toJson }}
+adminNew: {{ include "coxswain.randomData" (dict "found" dict "key" "admin-key") | fromYaml | toJson }}
+"""
+
+
+def test_an_upgrade_keeps_the_keys(tmp_path):
+    """`lookup` finds nothing without a server: the helpers are given what it would find."""
+    shutil.copytree(c.CHART, tmp_path / "chart")
+    (tmp_path / "chart" / "templates" / "keeps.yaml").write_text(KEEPS)
+    text = next(t for n, t in c.texts(chart=tmp_path / "chart").items() if n.endswith("keeps.yaml"))
+    out = yaml.safe_load(text)
+    kept = out["kept"]
+    assert (kept["head.key"], kept["head.pub"], kept["authorized"], kept["mine"]) == ("S0VZ", "UFVC", "QVVUSA==", "TUlORQ==")
+    assert {"worker.key", "worker.pub", "gateway.key", "gateway.pub"} <= kept.keys(), "what was missing is made"
+    assert out["new"]["head.key"] != "S0VZ" and len(out["new"]) == 7
+    assert out["adminKept"] == {"admin-key": "T0xE"}
+    assert len(base64.b64decode(out["adminNew"]["admin-key"])) == 32
+
+
+def test_cache_kinds():
+    def cache(v):
+        pod = dict(c.objects(v).pods())[f"StatefulSet/{F}-worker"]
+        return next((x for x in pod["volumes"] if x["name"] == "cache"), None), pod.get("initContainers")
+    assert cache({})[0]["emptyDir"] == {"sizeLimit": "8Gi"}
+    volume, pulls = cache({"cache": {"kind": "pvc", "size": "1Gi"}})
+    assert volume["persistentVolumeClaim"]["claimName"] == f"{F}-cache" and pulls
+    assert cache({"cache": {"kind": "none"}}) == (None, None)
+    assert cache({"model": {"name": "null"}})[1] is None and cache({"model": {"name": "/models/x"}})[1] is None
+    assert cache({"cache": {"kind": "hostPath", "hostPath": "/data"}})[0]["hostPath"]["path"] == "/data"
+    claims = c.objects({"cache": {"kind": "pvc", "existingClaim": "mine", "prefetch": {"enabled": True}}})
+    assert not claims.kinds("PersistentVolumeClaim")
+    job = claims.kinds("Job")[0]
+    other = c.objects({"cache": {"kind": "pvc", "prefetch": {"enabled": True}}, "model": {"name": "hf:a/b"}}).kinds("Job")[0]
+    assert job["metadata"]["name"] != other["metadata"]["name"], "a Job cannot be changed"
+
+
+def test_secrets_of_the_hub_reach_only_who_fetches():
+    v = {"model": {"name": "s3://b/p"}, "modelHf": {"existingSecret": "hf"}, "modelS3": {"existingSecret": "s3", "endpoint": "http://minio:9000"}}
+    for name, pod in c.objects(v).pods():
+        for container in c.containers(pod):
+            has = {"HF_TOKEN", "AWS_SECRET_ACCESS_KEY"} & c.env_of(container).keys()
+            assert bool(has) == (container["name"] == "pull"), f"{name} {container['name']}"
+
+
+def test_gpus():
+    v = {"worker": {"device": "cuda", "gpus": 1}, "nccl": {"debug": "INFO", "rdmaResource": "rdma/ib"}}
+    pod = dict(c.objects(v).pods())[f"StatefulSet/{F}-worker"]
+    container = pod["containers"][0]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 1 and container["resources"]["limits"]["rdma/ib"] == 1
+    assert container["image"].endswith("-cuda") and c.env_of(container)["NCCL_DEBUG"]["value"] == "INFO"
+    gateway = dict(c.objects(v).pods())[f"Deployment/{F}-gateway"]
+    assert not gateway["containers"][0]["image"].endswith("-cuda")
+    own = c.objects({"worker": {"device": "cuda", "gpus": 1, "image": {"repository": "other", "tag": "x"}}})
+    assert dict(own.pods())[f"StatefulSet/{F}-worker"]["containers"][0]["image"] == "other:x"
+
+
+def test_several_ranks_in_a_pod():
+    v = {"worker": {"device": "cuda", "gpus": 4, "ranks": 4, "tp": 8, "replicas": 4}, "metrics": {"serviceMonitor": True},
+         "networkPolicy": {"enabled": True, "metricsFrom": [{"podSelector": {}}]}}
+    objs = c.objects(v)
+    container = dict(objs.pods())[f"StatefulSet/{F}-worker"]["containers"][0]
+    assert container["args"] == ["workers", "--ranks", "4", "--config", "/etc/coxswain/config/worker.yaml"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 4
+    ports = {p["name"]: p["containerPort"] for p in container["ports"]}
+    assert [ports[f"rank-{i}"] for i in range(4)] == [7002, 7003, 7004, 7005] and container["readinessProbe"]["httpGet"]["port"] == "admin"
+    monitor = objs.one("ServiceMonitor", f"{F}-worker")["spec"]["endpoints"]
+    assert [e["port"] for e in monitor] == [f"rank-{i}" for i in range(4)]
+    assert {p["name"] for p in objs.one("Service", f"{F}-worker")["spec"]["ports"]} == {"admin", *(e["port"] for e in monitor)}
+    allowed = objs.one("NetworkPolicy", f"{F}-worker")["spec"]["ingress"][-1]["ports"]
+    assert [(p["port"], p.get("endPort")) for p in allowed] == [(7001, None), (7002, 7005)]
+    assert objs.one("PodDisruptionBudget", f"{F}-worker")["spec"]["maxUnavailable"] == 2, "two pods are a group"
+    assert "16 workers in 2 groups of 8" in c.notes(v) and "worker.replicas=6" in c.notes(v)
+    for o in objs:
+        if o["kind"] not in FOREIGN:
+            kubernetes_validate.validate(o, "1.31", strict=True)
+    scaled = {"autoscaling": {"enabled": True, "minGroups": 1, "maxGroups": 4}}
+    for more, bounds, each in (({}, (2, 8), "4"), ({"worker": {"tp": 2}}, (1, 2), "4"), ({"worker": {"tp": 4}}, (1, 4), "4"),
+                               ({"worker": {"kind": "LeaderWorkerSet"}}, (1, 4), "8")):
+        objs = c.objects(c.merged(v, scaled, more))
+        so = objs.one("ScaledObject", f"{F}-worker")["spec"]
+        assert ((so["minReplicaCount"], so["maxReplicaCount"]), so["triggers"][0]["metadata"]["targetValue"]) == (bounds, each), more
+        world = more.get("worker", {}).get("tp", 8)
+        assert (objs.config("head")["scale_min"], objs.config("head")["scale_max"]) == (world, 4 * world)
+    assert objs.one("LeaderWorkerSet", f"{F}-worker")["spec"]["leaderWorkerTemplate"]["size"] == 2
+
+
+def test_images():
+    def image(v):
+        return dict(c.objects({"image": v}).pods())[f"StatefulSet/{F}-head"]["containers"][0]["image"]
+    assert image({}) == "coxswain:0.1.0"
+    assert image({"registry": "r.example:5000/", "repository": "a/b", "tag": "t"}) == "r.example:5000/a/b:t"
+    digest = "sha256:" + "0" * 64
+    assert image({"digest": digest}) == f"coxswain@{digest}"
+    pods = c.objects({"image": {"pullSecrets": ["s"]}}).pods()
+    assert all(p["imagePullSecrets"] == [{"name": "s"}] for _, p in pods)
+
+
+def test_disruption_budgets_only_where_there_are_several():
+    def budgets(v):
+        return {o["metadata"]["name"]: o["spec"] for o in c.objects(v).kinds("PodDisruptionBudget")}
+    assert budgets({"gateway": {"replicas": 1}, "worker": {"replicas": 1}}) == {}
+    b = budgets({"worker": {"tp": 4, "replicas": 8}})
+    assert b[f"{F}-worker"]["maxUnavailable"] == 4 and b[f"{F}-gateway"]["minAvailable"] == 1
+    assert f"{F}-worker" not in budgets({"worker": {"tp": 4, "replicas": 4}})
+    assert budgets({"pdb": {"enabled": False}}) == {}
+
+
+def test_notes():
+    text = c.notes({"worker": {"tp": 4, "replicas": 6}, "gateway": {"apiKeys": {"generate": True}}})
+    for part in ("kubectl -n ns exec sts/demo-coxswain-head -- cox status", "helm test -n ns demo",
+                 "port-forward svc/demo-coxswain 8000:80", "2 of the 6 workers will be spares", "worker.replicas=10",
+                 "get secret demo-coxswain-api-keys", 'Authorization: Bearer $KEY'):
+        assert part in text, part
+    assert "Whoever reaches the Service may ask" not in text and "Whoever reaches" in c.notes({})
+    assert "ReadWriteOnce" in c.notes({"cache": {"kind": "pvc", "accessMode": "ReadWriteOnce"}})
+    assert "needs Kubernetes 1.35" in c.notes({"worker": {"maxUnavailable": 4}}, kube="v1.34.0")
+    assert "needs Kubernetes 1.35" not in c.notes({"worker": {"maxUnavailable": 4}}, kube="v1.35.0")
+
+
+def test_smoke_test_asks_with_the_key():
+    objs = c.objects({"gateway": {"apiKeys": {"generate": True}, "tls": {"existingSecret": "t"}}})
+    pod = objs.one("Pod", f"{F}-smoke")
+    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    container = pod["spec"]["containers"][0]
+    assert container["args"] == ["smoke", "--url", f"https://{F}.ns.svc:80", "--timeout", "300", "--cacert", "/etc/coxswain/tls/tls.crt"]
+    plain = c.objects().one("Pod", f"{F}-smoke")["spec"]["containers"][0]
+    assert plain["args"] == ["smoke", "--url", f"http://{F}:80", "--timeout", "300"]
+    assert c.env_of(container)["COX_API_KEY"]["valueFrom"]["secretKeyRef"] == {"name": f"{F}-api-keys", "key": "api-keys"}
+    assert "COX_API_KEY" not in c.env_of(c.objects().one("Pod", f"{F}-smoke")["spec"]["containers"][0])
+
+
+def test_autoscaling_is_in_whole_groups():
+    v = {"autoscaling": {"enabled": True, "minGroups": 2, "maxGroups": 5}, "worker": {"tp": 4}}
+    objs = c.objects(v)
+    so = objs.one("ScaledObject", f"{F}-worker")["spec"]
+    assert (so["minReplicaCount"], so["maxReplicaCount"]) == (8, 20)
+    assert so["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"]["policies"][0]["value"] == 4
+    assert so["triggers"][0]["metadata"]["url"] == f"http://{F}-head.ns.svc:8265/scale"
+    token = objs.one("TriggerAuthentication", so["triggers"][0]["authenticationRef"]["name"])["spec"]["secretTargetRef"]
+    assert token == [{"parameter": "token", "name": f"{F}-admin", "key": "admin-key"}]
+    assert "replicas" not in objs.one("StatefulSet", f"{F}-worker")["spec"], "the autoscaler's"
+    assert (objs.config("head")["scale_min"], objs.config("head")["scale_max"]) == (8, 20)
+    hpa = c.objects(c.merged(v, {"autoscaling": {"kind": "hpa"}})).one("HorizontalPodAutoscaler", f"{F}-worker")["spec"]
+    assert (hpa["minReplicas"], hpa["maxReplicas"]) == (8, 20)
+    asked = c.objects(c.merged(v, {"autoscaling": {"prometheusUrl": "http://p:9090"}})).one("ScaledObject", f"{F}-worker")
+    assert asked["spec"]["triggers"][0]["metadata"]["query"] == f'max(coxswain_head_desired_workers{{namespace="ns", pod=~"{F}-head-.*"}})'
+    gateways = c.objects({"gateway": {"autoscaling": {"enabled": True}}})
+    assert "replicas" not in gateways.one("Deployment", f"{F}-gateway")["spec"]
+    assert gateways.one("HorizontalPodAutoscaler", f"{F}-gateway")["spec"]["maxReplicas"] == 8
+
+
+def test_own_redis():
+    objs = c.objects({"redis": {"enabled": True}, "head": {"standby": True}})
+    secret = {k: base64.b64decode(v).decode() for k, v in objs.one("Secret", f"{F}-redis")["data"].items()}
+    assert secret["url"] == f"redis://:{secret['password']}@{F}-redis:6379" and len(secret["password"]) == 32
+    pods = dict(objs.pods())
+    for name in (f"StatefulSet/{F}-head", f"Deployment/{F}-gateway"):
+        ref = c.env_of(pods[name]["containers"][0])["COX_REDIS"]["valueFrom"]["secretKeyRef"]
+        assert ref == {"name": f"{F}-redis", "key": "url"}
+    assert "COX_REDIS" not in c.env_of(pods[f"StatefulSet/{F}-worker"]["containers"][0])

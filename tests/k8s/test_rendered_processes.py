@@ -1,0 +1,344 @@
+"""The rendered pods as processes (pods.py): options, files, keys, names and rights fit the programs, and what Kubernetes does
+to pods — killing, replacing with another address, scaling — costs no request. The null model."""
+import base64
+import json
+import os
+import shutil
+import subprocess
+import threading
+
+import chart as c
+import pods
+import pytest
+
+BIN = os.environ.get("COX_BIN", "")
+REASON = pods.why_not() or (None if os.path.exists(os.path.join(BIN, "cox-head")) else f"no programs in {BIN!r}: scripts/build makes them")
+pytestmark = pytest.mark.skipif(REASON is not None, reason=f"SKIPPED: {REASON}")
+F = "demo-coxswain"
+VALUES = {"model": {"name": "null", "servedNames": ["nobody", "null"]}, "worker": {"tp": 2, "replicas": 4, "config": {"null_step_us": 20000}},
+          "gateway": {"apiKeys": {"generate": True}}, "service": {"port": 8000}}
+
+
+@pytest.fixture(scope="module", params=["plain", "openshift"])
+def node(request, tmp_path_factory):
+    """The release, with all pods ready. On OpenShift another user, and the namespace's group."""
+    is_openshift = request.param == "openshift"
+    objects = c.objects(VALUES, apis=c.OPENSHIFT if is_openshift else [])
+    uid, group = (1000650000, 1000650000) if is_openshift else (65532, 65532)
+    n = pods.Node(tmp_path_factory.mktemp("node"), BIN, objects, uid, group)
+    try:
+        n.apply(objects)
+        everybody_is_ready(n)
+        yield n
+    finally:
+        n.end()
+
+
+def smoke(n):
+    """What the pod of `helm test` says, with the Service's name and the key from the Secret."""
+    pod = n.run(f"{F}-smoke", n.objects.one("Pod", f"{F}-smoke"))
+    try:
+        assert pod.process.wait(120) == 0, pod.log.read_text()
+        return [line.split()[:2] for line in pod.log.read_text().splitlines()]
+    finally:
+        del n.pods[f"{F}-smoke"]
+
+
+ALL_WELL = [["ok", w] for w in ("health", "models", "completion", "stream")]
+
+
+def everybody_is_ready(n):
+    for p in list(n.pods.values()):
+        pods.wait_for(p.is_ready, f"{p.name} is not ready", p)
+
+
+def key(n):
+    return n.secret(f"{F}-api-keys")["api-keys"].decode()
+
+
+def ask(n, gateway=0, **more):
+    """A completion of the null model: the stream's text, or what went wrong."""
+    p = n.pods[f"{F}-gateway-x{gateway}"]
+    body = {"model": "nobody", "prompt": [5, 6, 7], "max_tokens": 8, "seed": 1, "stream": True, **more}
+    return pods.get(f"http://{p.address}:8000/v1/completions", {"Authorization": f"Bearer {key(n)}"}, body, timeout=120)
+
+
+def tokens(reply):
+    status, text = reply
+    assert status == 200, text
+    events = [json.loads(line[6:]) for line in text.split("\n") if line.startswith("data: {")]
+    assert text.rstrip().endswith("data: [DONE]") and not any("error" in e for e in events), text[-500:]
+    return "".join(e["choices"][0]["text"] for e in events if e["choices"])
+
+
+class Load:
+    """Streams at both gateways, one after the other, until it is told to stop."""
+
+    def __init__(self, n, streams=4):
+        self.n, self.replies, self.over = n, [], threading.Event()
+        self.want = tokens(ask(n, max_tokens=64))
+        self.threads = [threading.Thread(target=self.run, args=(i % 2,)) for i in range(streams)]
+
+    def run(self, gateway):
+        while not self.over.is_set():
+            self.replies.append(ask(self.n, gateway, max_tokens=64))
+
+    def __enter__(self):
+        for t in self.threads:
+            t.start()
+        return self
+
+    def __exit__(self, *exc):
+        self.over.set()
+        for t in self.threads:
+            t.join()
+
+    def check(self):
+        assert len(self.replies) >= len(self.threads)
+        for r in self.replies:
+            assert tokens(r) == self.want
+
+
+def test_a_completion(node):
+    assert tokens(ask(node)) == tokens(ask(node, 1)) != ""
+    gateway = node.pods[f"{F}-gateway-x0"]
+    url = f"http://{gateway.address}:8000/v1/models"
+    assert pods.get(url)[0] == 401
+    status, text = pods.get(url, {"Authorization": f"Bearer {key(node)}"})
+    assert status == 200 and [m["id"] for m in json.loads(text)["data"]] == ["nobody", "null"]
+
+
+def test_helm_test(node):
+    assert smoke(node) == ALL_WELL
+
+
+def test_status_in_the_head_s_pod(node):
+    head = node.pods[f"{F}-head-0"]
+    done = head.execute("/cox/cox", "status", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    status = json.loads(done.stdout)
+    assert status["healthy"] and len(status["workers"]) == 4 and len(status["gateways"]) == 2
+    assert sorted((w["node"], w["ordinal"]) for w in status["workers"]) == [(f"{F}-worker-{i}", i) for i in range(4)]
+    assert sorted(g["tp"] for g in status["groups"]) == [2, 2]
+    assert {w["http_address"].rsplit(":", 1)[0] for w in status["workers"]} == {node.pods[f"{F}-worker-{i}"].address for i in range(4)}
+
+
+def test_what_a_pod_may_write(node):
+    for part in ("head-0", "worker-0", "gateway-x0"):
+        p = node.pods[f"{F}-{part}"]
+        assert p.execute("/usr/bin/touch", "/tmp/x").returncode == 0
+        for where in ("/x", "/etc/coxswain/keys/x", "/etc/coxswain/config/x", "/usr/x"):
+            assert p.execute("/usr/bin/touch", where).returncode != 0, f"{part} {where}"
+        others = {"head.key", "worker.key", "gateway.key"} - {f"{part.split('-')[0]}.key"}
+        there = p.execute("/usr/bin/ls", "/etc/coxswain/keys").stdout.split()
+        assert not others & set(there), f"{part}: {there}"
+
+
+def test_metrics_are_where_the_public_port_is_not(node):
+    admin = {"Authorization": f"Bearer {node.secret(f'{F}-admin')['admin-key'].decode()}"}
+    p = node.pods[f"{F}-gateway-x0"]
+    assert "vllm:num_requests_running" in pods.get(f"http://{p.address}:8001/metrics", admin)[1]
+    assert pods.get(f"http://{p.address}:8000/metrics")[0] == 401
+    for part, port in (("head-0", 8265), ("worker-1", 7001)):
+        p = node.pods[f"{F}-{part}"]
+        assert pods.get(f"http://{p.address}:{port}/metrics")[0] == 401
+        assert "coxswain_" in pods.get(f"http://{p.address}:{port}/metrics", admin)[1]
+    head = node.pods[f"{F}-head-0"]
+    pods.wait_for(lambda: pods.get(f"http://{head.address}:8265/scale", admin)[0] == 200, "it says nothing for 5 s", head)
+    assert json.loads(pods.get(f"http://{head.address}:8265/scale", admin)[1])["desired_workers"] % 2 == 0
+
+
+@pytest.mark.parametrize("part", ["worker-1", "head-0"])
+def test_a_killed_pod_comes_back_with_another_address(node, part):
+    name = f"{F}-{part}"
+    with Load(node) as load:
+        old = node.pods[name]
+        old.kill()
+        node.apply(node.objects)
+        assert node.pods[name].address != old.address
+        pods.wait_for(node.pods[name].is_ready, f"{name} is not ready", node.pods[name])
+        everybody_is_ready(node)
+    load.check()
+
+
+def test_scaling_restarts_nobody(node):
+    with Load(node) as load:
+        before = {n: p.process.pid for n, p in node.pods.items()}
+        grown = c.objects(c.merged(VALUES, {"worker": {"replicas": 6}}), apis=c.OPENSHIFT if node.uid > 99999 else [])
+        for kind, name in (("Secret", f"{F}-keys"), ("Secret", f"{F}-admin"), ("Secret", f"{F}-api-keys")):
+            grown.one(kind, name)["data"] = node.objects.one(kind, name)["data"]  # as `lookup` keeps them
+        small = node.objects
+        node.apply(grown)
+        everybody_is_ready(node)
+        assert {n: p.process.pid for n, p in node.pods.items() if n in before} == before and len(node.pods) == len(before) + 2
+        node.apply(small)
+        assert {n: p.process.pid for n, p in node.pods.items()} == before
+    load.check()
+
+
+def test_a_rolling_update_that_makes_workers_unlike(node):
+    """No group has both kinds, so each is taken apart and made anew: the other one has to serve meanwhile."""
+    changed = c.objects(c.merged(VALUES, {"worker": {"config": {"block_size": 32}}}), apis=c.OPENSHIFT if node.uid > 99999 else [])
+    for name in (f"{F}-keys", f"{F}-admin", f"{F}-api-keys"):
+        changed.one("Secret", name)["data"] = node.objects.one("Secret", name)["data"]
+    before, head = node.objects, node.pods[f"{F}-head-0"]
+    serving = []
+    with Load(node) as load:
+        node.roll(f"{F}-worker", changed, lambda: serving.append(ready_groups(head)))
+        pods.wait_for(lambda: len(ready_groups(head)) == 2, "two groups of the new kind", head)
+    load.check()
+    assert all(serving), f"before each pod that was taken these groups served: {serving}"
+    node.apply(before)
+    everybody_is_ready(node)
+
+
+def ready_groups(head):
+    return [g["id"] for g in json.loads(head.execute("/cox/cox", "status", "--json").stdout)["groups"] if g["state"] == "ready"]
+
+
+def test_a_pod_ends_within_its_grace(node):
+    for part in ("worker-3", "gateway-x1"):
+        name = f"{F}-{part}"
+        assert node.pods[name].stop() == 0, node.pods[name].log.read_text()[-2000:]
+    node.apply(node.objects)
+    everybody_is_ready(node)
+    assert tokens(ask(node, 1))
+
+
+def test_several_ranks_in_a_pod(tmp_path):
+    """TP 2 in two pods of two ranks: each pod is a group, has one readiness, and comes back whole."""
+    n = pods.Node(tmp_path, BIN, c.objects(c.merged(VALUES, {"worker": {"replicas": 2, "ranks": 2}})))
+    try:
+        n.apply(n.objects)
+        everybody_is_ready(n)
+        workers = json.loads(n.pods[f"{F}-head-0"].execute("/cox/cox", "status", "--json").stdout)["workers"]
+        assert sorted((w["ordinal"], w["node"]) for w in workers) == [(i, f"{F}-worker-{i // 2}") for i in range(4)]
+        admin = {"Authorization": f"Bearer {n.secret(f'{F}-admin')['admin-key'].decode()}"}
+        for port in (7002, 7003):
+            assert "coxswain_worker_steps_total" in pods.get(f"http://{n.pods[f'{F}-worker-0'].address}:{port}/metrics", admin)[1]
+        with Load(n) as load:
+            assert n.pods[f"{F}-worker-1"].stop() == 0
+            n.apply(n.objects)
+            everybody_is_ready(n)
+        load.check()
+    finally:
+        n.end()
+
+
+def test_two_models_below_one_roof(tmp_path):
+    """Each has a head, workers and gateways of its own, and its path; one API key does for both."""
+    v = c.merged(VALUES, {"gateway": {"replicas": 1}, "worker": {"replicas": 2}, "extraModels": {
+        "other": {"model": {"name": "null", "servedNames": ["somebody"]}, "worker": {"replicas": 1, "tp": 1}}}})
+    n = pods.Node(tmp_path, BIN, c.objects(v))
+    try:
+        n.apply(n.objects)
+        everybody_is_ready(n)
+        assert smoke(n) == ALL_WELL
+        gateway = n.pods[f"{F}-other-gateway-x0"]
+        body, auth = {"model": "somebody", "prompt": [5], "max_tokens": 4}, {"Authorization": f"Bearer {key(n)}"}
+        for prefix in ("/other", ""):
+            status, text = pods.get(f"http://{gateway.address}:8000{prefix}/v1/completions", auth, body)
+            assert status == 200 and json.loads(text)["model"] == "somebody", text
+        assert ask(n)[0] == 200 and pods.get(f"http://{gateway.address}:8000/v1/completions", auth, {**body, "model": "nobody"})[0] == 404
+    finally:
+        n.end()
+
+
+def is_here(name):
+    """Whether the model is in this machine's cache: nothing is fetched by a test."""
+    return REASON is None and subprocess.run([f"{BIN}/cox", "pull", name, "--check"], capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not is_here("demo"), reason="no demo model in the cache: cox pull demo fetches it")
+def test_a_model_that_computes(tmp_path):
+    """Init containers find it on the volume; a worker with the rights and the read-only root of a pod reads it and answers."""
+    cache = tmp_path / "cache"
+    shutil.copytree(os.environ.get("COX_CACHE", os.path.expanduser("~/.cache/coxswain")) + "/models/demo", cache / "models" / "demo")
+    for folder, _, files in os.walk(cache):  # for group 0, as the chart's README asks of a hostPath
+        os.chmod(folder, 0o775)
+        for f in files:
+            os.chmod(os.path.join(folder, f), 0o664)
+    objects = c.objects({"cache": {"kind": "hostPath", "hostPath": str(cache)}, "worker": {"replicas": 1, "config": {"threads": 2}},
+                         "gateway": {"replicas": 1, "config": {"queue_timeout": 300}}, "service": {"port": 8000}})
+    n = pods.Node(tmp_path, BIN, objects)
+    try:
+        n.apply(objects)
+        everybody_is_ready(n)
+        assert smoke(n) == ALL_WELL
+        body = {"model": "demo", "messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 8, "temperature": 0}
+        status, text = pods.get(f"http://{n.pods[f'{F}-gateway-x0'].address}:8000/v1/chat/completions", body=body, timeout=300)
+        assert status == 200 and json.loads(text)["choices"][0]["message"]["content"].strip(), text
+    finally:
+        n.end()
+
+
+@pytest.mark.skipif(not shutil.which("redis-server", path=f"{BIN}:/usr/bin"), reason="no redis-server: apt-get install redis-server")
+def test_a_head_that_is_followed(tmp_path):
+    """head.standby with the release's own Redis: the second head takes over, and Redis itself may go."""
+    objects = c.objects(c.merged(VALUES, {"head": {"standby": True}, "redis": {"enabled": True}}))
+    n = pods.Node(tmp_path, BIN, objects)
+    try:
+        n.apply(objects)
+        everybody_is_ready(n)
+        heads = [n.pods[f"{F}-head-{i}"] for i in range(2)]
+        assert sorted(role(h) for h in heads) == ["serving", "standby"]
+        with Load(n) as load:
+            serving = next(h for h in heads if role(h) == "serving")
+            other = next(h for h in heads if h is not serving)
+            serving.kill()
+            pods.wait_for(lambda: role(other) == "serving", "nobody took over", other)
+            n.apply(objects)
+            everybody_is_ready(n)
+            n.pods[f"{F}-redis-x0"].kill()
+            n.apply(objects)
+            everybody_is_ready(n)
+            pods.wait_for(lambda: json.loads(other.execute("/cox/cox", "status", "--json").stdout)["lease"]["store_reached"],
+                          "the head does not find the new Redis", other)
+        load.check()
+    finally:
+        n.end()
+
+
+def role(head):
+    return json.loads(head.execute("/cox/cox", "status", "--json").stdout)["role"]
+
+
+@pytest.mark.skipif(not is_here("demo"), reason="no demo model in the cache: cox pull demo fetches it")
+def test_a_model_of_the_image(tmp_path):
+    """cache.kind none: nothing is fetched, and nothing can be written but /tmp and /dev/shm."""
+    source = os.environ.get("COX_CACHE", os.path.expanduser("~/.cache/coxswain")) + "/models/demo"
+    os.chmod(tmp_path, 0o755)
+    shutil.copytree(source, tmp_path / "models")
+    model = next((tmp_path / "models").glob("*.gguf")).name
+    mounted = {"extraVolumes": [{"name": "models", "hostPath": {"path": str(tmp_path / "models")}}],
+               "extraVolumeMounts": [{"name": "models", "mountPath": "/models", "readOnly": True}]}
+    objects = c.objects({"cache": {"kind": "none"}, "model": {"name": f"/models/{model}"}, "service": {"port": 8000},
+                         "worker": {"replicas": 1, **mounted}, "gateway": {"replicas": 1, **mounted}})
+    assert not any(p.get("initContainers") for _, p in objects.pods())
+    n = pods.Node(tmp_path, BIN, objects)
+    try:
+        n.apply(objects)
+        everybody_is_ready(n)
+        assert smoke(n) == ALL_WELL
+    finally:
+        n.end()
+
+
+def test_https(tmp_path):
+    """With a certificate for the Service's name: probes speak HTTPS, and `helm test` believes that certificate."""
+    key, cert = tmp_path / "tls.key", tmp_path / "tls.crt"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key,
+                    "-out", cert, "-days", "2", "-subj", "/CN=x", "-addext", f"subjectAltName=DNS:{F}.ns.svc"], check=True, capture_output=True)
+    secret = {"kind": "Secret", "metadata": {"name": "tls"},
+              "data": {f.name: base64.b64encode(f.read_bytes()).decode() for f in (key, cert)}}
+    objects = c.objects(c.merged(VALUES, {"gateway": {"replicas": 1, "tls": {"existingSecret": "tls"}}, "worker": {"replicas": 2}}))
+    objects.append(secret)
+    n = pods.Node(tmp_path, BIN, objects)
+    try:
+        n.apply(objects)
+        everybody_is_ready(n)
+        assert smoke(n) == ALL_WELL
+        gateway = n.pods[f"{F}-gateway-x0"]
+        assert pods.get(f"http://{gateway.address}:8000/health")[0] in (0, 400)
+    finally:
+        n.end()

@@ -1,0 +1,144 @@
+"""Values that are wrong are refused before anything is installed, with a sentence that says what is."""
+import json
+import os
+import subprocess
+import sys
+
+import chart as c
+import helm_python as helm
+import pytest
+
+WRONG = [  # values, what Helm says
+    ({"worker": {"replica": 2}}, "/worker.*additional properties 'replica' not allowed"),
+    ({"wroker": {}}, "additional properties 'wroker' not allowed"),
+    ({"worker": {"replicas": "two"}}, "/worker/replicas"),
+    ({"worker": {"replicas": -1}}, "/worker/replicas"),
+    ({"worker": {"tp": 0}}, "/worker/tp"),
+    ({"worker": {"kind": "DaemonSet"}}, "/worker/kind"),
+    ({"worker": {"device": "tpu"}}, "/worker/device"),
+    ({"worker": {"gpuResource": "gpu"}}, "/worker/gpuResource"),
+    ({"worker": {"shmSize": "64 MB"}}, "/worker/shmSize"),
+    ({"worker": {"image": {"tag": "a b"}}}, "/worker/image/tag"),
+    ({"worker": {"resources": {"limits": {"memory": None}}}}, "/worker/resources/limits.*missing property 'memory'"),
+    ({"worker": {"config": {"block_sze": 16}}}, "/worker/config.*'block_sze' not allowed"),
+    ({"worker": {"config": {"block-size": 16}}}, "/worker/config.*'block-size' not allowed"),
+    ({"worker": {"config": {"block_size": 8}}}, "/worker/config/block_size"),
+    ({"worker": {"config": {"dtype": "int3"}}}, "/worker/config/dtype"),
+    ({"worker": {"config": {"tp": 4}}}, "the chart sets this: say it in worker.tp"),
+    ({"worker": {"config": {"head": "x:7000"}}}, "the chart sets this: there is nothing to choose"),
+    ({"worker": {"config": {"kv_cache_memory_bytes": "8 Gi"}}}, "/worker/config/kv_cache_memory_bytes"),
+    ({"head": {"config": {"max_waiting": 0}}}, "/head/config/max_waiting"),
+    ({"head": {"config": {"port": 7001}}}, "the chart sets this"),
+    ({"head": {"config": {"keys_dir": "/k"}}}, "say it in keys.existingSecret"),
+    ({"head": {"config": {"insecure": True}}}, "the chart sets this"),
+    ({"head": {"config": {"enable_prefix_caching": "yes"}}}, "/head/config/enable_prefix_caching"),
+    ({"gateway": {"config": {"api_key": ["k"]}}}, "say it in gateway.apiKeys"),
+    ({"gateway": {"config": {"port": 80}}}, "say it in service.port"),
+    ({"gateway": {"config": {"max_logprobs": 65}}}, "/gateway/config/max_logprobs"),
+    ({"gateway": {"shutdownDelay": 5000}}, "/gateway/shutdownDelay"),
+    ({"cache": {"kind": "nfs"}}, "/cache/kind"),
+    ({"cache": {"size": "lots"}}, "/cache/size"),
+    ({"cache": {"kind": "hostPath", "hostPath": "data"}}, "/cache/hostPath"),
+    ({"model": {"name": ""}}, "/model/name"),
+    ({"model": {"name": "a b"}}, "/model/name"),
+    ({"modelS3": {"endpoint": "minio:9000"}}, "/modelS3/endpoint"),
+    ({"openshift": {"enabled": "yes"}}, "/openshift/enabled"),
+    ({"service": {"type": "ExternalName"}}, "/service/type"),
+    ({"image": {"pullPolicy": "never"}}, "/image/pullPolicy"),
+    ({"image": {"digest": "sha256:12"}}, "/image/digest"),
+    ({"nccl": {"debug": "LOUD"}}, "/nccl/debug"),
+    ({"listen": "127.0.0.1"}, "/listen"),
+    ({"redis": {"url": "http://r"}}, "/redis/url"),
+    ({"extraModels": {"a": {}}}, "/extraModels/a.*missing property 'model'"),
+    ({"extraModels": {"Big": {"model": {"name": "x"}}}}, "invalid propertyName 'Big'"),
+    ({"extraModels": {"gateway": {"model": {"name": "x"}}}}, "invalid propertyName 'gateway'"),
+    ({"extraModels": {"a": {"model": {"name": "x"}, "worker": {"config": {"tp": 2}}}}}, "say it in worker.tp"),
+    ({"extraModels": {"a": {"model": {"name": "x"}, "redis": {"enabled": True}}}}, "'redis' not allowed"),
+    ({"ingress": {"host": "a_b"}}, "/ingress/host"),
+    ({"route": {"termination": "reencrypt"}}, "/route/termination"),
+    ({"httpRoute": {"timeout": "an hour"}}, "/httpRoute/timeout"),
+    ({"metrics": {"interval": "15"}}, "/metrics/interval"),
+    ({"networkPolicy": {"from": ["10.0.0.0/8"]}}, "/networkPolicy/from/0"),
+]
+CONTRADICTIONS = [
+    ({"head": {"standby": True}}, "head.standby needs a Redis"),
+    ({"redis": {"enabled": True, "url": "redis://x"}}, "one of redis.enabled, redis.url and redis.existingSecret"),
+    ({"worker": {"tp": 4, "replicas": 2}}, r"worker.replicas 2 is less than the 4 workers of one group \(worker.tp 4 x worker.pp 1\)"),
+    ({"worker": {"device": "cuda"}}, "worker.device cuda needs a GPU for each worker"),
+    ({"worker": {"gpus": 1}}, "worker.gpus 1 with worker.device cpu"),
+    ({"worker": {"device": "cuda", "gpus": 2}}, "worker.gpus 2 and worker.ranks 1"),
+    ({"worker": {"tp": 3, "ranks": 2, "replicas": 3}}, "worker.ranks 2 and the 3 workers of one group"),
+    ({"worker": {"tp": 8, "ranks": 2, "replicas": 3}}, "worker.tp 8 x worker.pp 1, worker.ranks 2 in each pod"),
+    ({"cache": {"prefetch": {"enabled": True}}}, "it needs cache.kind pvc, not emptyDir"),
+    ({"cache": {"kind": "none", "prefetch": {"enabled": True}}}, "cache.prefetch fills a claim"),
+    ({"cache": {"kind": "hostPath"}}, "cache.kind hostPath needs cache.hostPath"),
+    ({"cache": {"existingClaim": "c"}}, "cache.existingClaim is not used with cache.kind emptyDir"),
+    ({"gateway": {"state": {"enabled": True}}}, "set gateway.replicas to 1"),
+    ({"gateway": {"apiKeys": {"existingSecret": "s", "generate": True}}}, "set one of the two"),
+    ({"autoscaling": {"enabled": True, "minGroups": 3}}, "autoscaling.minGroups 3 is more than autoscaling.maxGroups 2"),
+    ({"gateway": {"config": {"ssl_cert_reqs": 2}}}, "probes have no certificate"),
+    ({"extraModels": {"a": {"model": {"name": "x"}, "worker": {"tp": 4}}}}, "worker.replicas 2 is less than the 4 workers"),
+    ({"metrics": {"serviceMonitor": True, "podMonitor": True}}, "would count everything twice"),
+    ({"httpRoute": {"enabled": True}}, "set httpRoute.parentRefs"),
+    ({"route": {"enabled": True, "termination": "passthrough"}}, "the gateways have no certificate"),
+    ({"route": {"enabled": True}, "gateway": {"tls": {"existingSecret": "t"}}}, "set route.termination to passthrough"),
+    ({"worker": {"kind": "LeaderWorkerSet", "tp": 2, "replicas": 3}}, "worker.replicas 3 is no multiple of 2"),
+    ({"autoscaling": {"enabled": True}, "head": {"standby": True}, "redis": {"enabled": True}}, "set autoscaling.prometheusUrl"),
+    ({"gateway": {"autoscaling": {"enabled": True, "minReplicas": 9}}}, "minReplicas 9 is more than gateway.autoscaling.maxReplicas 8"),
+]
+RIGHT = [
+    {"worker": {"config": {"kv_cache_memory_bytes": "8Gi"}}},
+    {"worker": {"tp": 4, "replicas": 2}, "elasticTp": {"enabled": True}},
+    {"worker": {"tp": 4, "replicas": 0}},
+    {"worker": {"tp": 2, "replicas": 5}},
+    {"worker": {"tp": 2, "ranks": 4, "replicas": 1}},
+    {"model": {"name": "null"}},
+    {"global": {"of a parent chart": 1}},
+    {"gateway": {"config": {"allowed_origins": ["*"], "max_body_bytes": "16Mi"}}},
+    {"openshift": {"enabled": True}},
+]
+
+
+@pytest.mark.parametrize("values, sentence", WRONG, ids=lambda v: json.dumps(v)[:60])
+def test_refused_by_the_schema(values, sentence):
+    with helm.Chart.load(str(c.CHART)) as chart, pytest.raises(helm.HelmError, match=f"(?s){sentence}"):
+        chart.validate_schema(values)
+
+
+@pytest.mark.parametrize("values, sentence", CONTRADICTIONS, ids=lambda v: json.dumps(v)[:60])
+def test_contradictions_are_refused_with_what_to_do(values, sentence):
+    with pytest.raises(helm.HelmError, match=sentence):
+        c.texts(values)
+
+
+@pytest.mark.parametrize("values", RIGHT, ids=lambda v: json.dumps(v)[:60])
+def test_taken(values):
+    assert c.objects(values)
+
+
+def test_every_value_has_a_schema_and_the_other_way_round():
+    schema = json.loads((c.CHART / "values.schema.json").read_text())
+
+    def walk(node, values, path):
+        node = schema["definitions"][node["$ref"].rsplit("/", 1)[1]] if "$ref" in node else node
+        named = node.get("properties")
+        if named is None or not isinstance(values, dict) or path.endswith(("/config", "/image", "/probes")):
+            return
+        assert set(values) == set(named) - {"global"}, path
+        for k, v in values.items():
+            walk(named[k], v, f"{path}/{k}")
+        assert node.get("additionalProperties") is False, path
+    walk({**schema, "additionalProperties": schema.get("additionalProperties")}, c.values_of("values.yaml"), "")
+
+
+@pytest.mark.skipif(not os.path.exists(os.path.join(os.environ.get("COX_BIN", ""), "cox")), reason="no programs: scripts/build makes them")
+def test_the_schema_is_that_of_the_programs():
+    script = c.ROOT / "deploy" / "helm" / "schema"
+    subprocess.run([sys.executable, script, "--check", "--cox", os.path.join(os.environ["COX_BIN"], "cox")], check=True)
+
+
+def test_the_readme_is_that_of_the_values():
+    subprocess.run([sys.executable, c.ROOT / "deploy" / "helm" / "readme", "--check"], check=True)
+    text = (c.CHART / "README.md").read_text()
+    for name in ("`worker.replicas`", "`gateway.probes.readiness`", "`worker.resources`"):
+        assert name in text, name
