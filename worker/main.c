@@ -71,8 +71,9 @@ static const char *reachable_host(const struct worker_options *o)
 
 static enum status start_http(struct process *p, struct error *err)
 {
-    const struct http_options o = {
-        .host = p->o.http_host, .port = startup_http_port(&p->o), .server_name = "cox-worker"};
+    const struct http_options o = {.host = p->o.http_host,
+                                   .port = worker_options_http_port(&p->o),
+                                   .server_name = "cox-worker"};
     const struct http_handlers h = {.ctx = p, .on_request = on_request};
     p->admin = (struct admin_options){.loop = p->loop,
                                       .metrics = p->metrics,

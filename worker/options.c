@@ -4,7 +4,6 @@
 
 #include "common/base/log.h"
 #include "kernels/cpu/cpu.h"
-#include "worker/startup.h"
 
 _Static_assert(WORKER_MAX_THREADS == CPU_MAX_THREADS, "what the table takes, the kernels run");
 
@@ -62,6 +61,13 @@ enum status worker_options_check_dtype(const struct worker_options *o, const cha
     return STATUS_OK;
 }
 
+uint16_t worker_options_http_port(const struct worker_options *o)
+{
+    if (o->http_port >= 0)
+        return (uint16_t)o->http_port;
+    return (uint16_t)(7001 + (o->ordinal > 0 ? o->ordinal : 0));
+}
+
 /* Two of our own on one port. Other addresses may share a number, but who asks for that has more
  * likely made a slip. */
 static enum status check_ports(const struct worker_options *o, struct error *err)
@@ -72,7 +78,7 @@ static enum status check_ports(const struct worker_options *o, struct error *err
     } ports[] = {{"--comm-port", o->comm_port},
                  {"--kv-port", o->kv_port},
                  {o->http_port < 0 ? "--http-port (without it 7001 + ordinal)" : "--http-port",
-                  startup_http_port(o)}};
+                  worker_options_http_port(o)}};
     for (size_t i = 0; i < sizeof ports / sizeof ports[0]; i++)
         for (size_t k = 0; k < i; k++)
             if (ports[i].port > 0 && ports[i].port == ports[k].port)

@@ -14,5 +14,7 @@ enum dtype worker_options_kv_dtype(const struct worker_options *o);
  * had. */
 MUST_USE enum status worker_options_check_dtype(const struct worker_options *o, const char *own,
                                                 struct error *err);
+/* The port of /livez, /readyz, /metrics. */
+uint16_t worker_options_http_port(const struct worker_options *o);
 /* What one row cannot say: combinations. */
 MUST_USE enum status worker_options_check(const struct worker_options *o, struct error *err);

@@ -76,13 +76,6 @@ enum status startup_prepare(const struct worker_options *o, struct startup *out,
     return STATUS_OK;
 }
 
-uint16_t startup_http_port(const struct worker_options *o)
-{
-    if (o->http_port >= 0)
-        return (uint16_t)o->http_port;
-    return (uint16_t)(7001 + (o->ordinal > 0 ? o->ordinal : 0));
-}
-
 /* One unit for all, so that they can be compared and added up. */
 static void row(struct strbuf *b, const char *name, uint64_t bytes)
 {

@@ -18,5 +18,3 @@ MUST_USE enum status startup_prepare(const struct worker_options *o, struct star
 void startup_memory_table(const struct executor_info *info, struct strbuf *out);
 /* The same as the event memory_plan, for a log of which every line is an event. */
 void startup_log_memory(const struct executor_info *info);
-/* The port of /livez, /readyz, /metrics. */
-uint16_t startup_http_port(const struct worker_options *o);
