@@ -33,10 +33,15 @@ static struct str behind(struct str s, const char *at)
     return (struct str){at, s.len - (size_t)(at - s.ptr)};
 }
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 /* Blanks and comments. */
 static struct str skip_between(struct str s)
 {
-    while (s.len && (memchr(" \t\r\n", s.ptr[0], 4) || s.ptr[0] == '#')) {
+    while (s.len && (is_blank(s.ptr[0]) || s.ptr[0] == '#')) {
         const char *end = s.ptr[0] == '#' ? memchr(s.ptr, '\n', s.len) : s.ptr;
         s = end ? behind(s, end + 1) : (struct str){s.ptr + s.len, 0};
     }

@@ -81,8 +81,8 @@ static void test_flags_page_is_current(void **state)
 static void test_flags_as_json(void **state)
 {
     static const char *const want[] = {
-        "{\"name\": \"max_num_seqs\", \"type\": \"int\", \"default\": \"256\", \"help\": "
-        "\"sequence budget of one step\", \"min\": 1, \"max\": 65536, \"secret\": false}",
+        ("{\"name\": \"max_num_seqs\", \"type\": \"int\", \"default\": \"256\", \"help\": "
+         "\"sequence budget of one step\", \"min\": 1, \"max\": 65536, \"secret\": false}"),
         "\"choices\": [\"fcfs\", \"priority\"]",
         "{\"name\": \"api_key\", \"type\": \"list\"",
         "\n  \"worker\": [\n    {\"name\": \"model\", \"type\": \"string\", \"default\": \"null\"",

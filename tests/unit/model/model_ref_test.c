@@ -149,7 +149,7 @@ static void test_folders(void **state)
     static const char *const texts[] = {
         "hf:o/n",           "hf:o/n@v1",        "hf:O/n",
         "hf:o-n",           "hf:o/n/m.gguf",    "hf:o/n/q/m.gguf",
-        "https://h/m.gguf", "https://g/m.gguf", "https://h/m.gguf#sha256=" HEX64,
+        "https://h/m.gguf", "https://g/m.gguf", ("https://h/m.gguf#sha256=" HEX64),
         "s3://bucket/o/n",  "s3://bucket/o-n",
     };
     enum { N = sizeof texts / sizeof *texts };
