@@ -63,6 +63,15 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
                          ENVIRONMENT "${e2e_environment}")
   endforeach()
   set_tests_properties(k8s_live_release PROPERTIES LABELS "k8s-cluster;long")
+  # deploy/examples, each as its README says.
+  file(GLOB example_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/examples/test_*.py)
+  foreach(t ${example_tests})
+    get_filename_component(n ${t} NAME_WE)
+    string(REPLACE test_ "" n ${n})
+    add_test(NAME examples_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider ${t})
+    set_tests_properties(examples_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
+                         ENVIRONMENT "${e2e_environment}")
+  endforeach()
 endif()
 # Hostile peers, networks and a locked-down host, on loopback alone: docs/security.md.
 file(GLOB security_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/security/test_*.py)
@@ -77,7 +86,7 @@ endforeach()
 if(COX_CUDA)
   set(image_tests cuda_variant)
 elseif(NOT COX_SANITIZE)
-  set(image_tests image custom_image dockerfile)
+  set(image_tests image custom_image dockerfile sagemaker)
 endif()
 foreach(n ${image_tests})
   add_test(NAME image_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
@@ -89,6 +98,7 @@ if(COX_CUDA)
   set_tests_properties(image_cuda_variant PROPERTIES LABELS "e2e;cuda_link")
 elseif(NOT COX_SANITIZE) # downloads a system and compiles everything in it
   set_tests_properties(image_dockerfile PROPERTIES LABELS long TIMEOUT 7200)
+  set_tests_properties(image_sagemaker PROPERTIES LABELS long) # image_custom_image does nearly the same by default
 endif()
 add_dependencies(threaded_tests cox cox-head cox-gateway cox-worker)
 # Whole, what sanitizers do in part: the demo model on two ranks, crowds of 100 (e2e/cluster.py, SHORT).

@@ -1,0 +1,4 @@
+# The application "api".
+import subprocess
+
+subprocess.run(["./api"], check=True)
