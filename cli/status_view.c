@@ -49,7 +49,10 @@ static void render_head(const json_t *s, struct strbuf *b)
     const json_t *model = json_object_get(s, "model");
     long long up = integer(s, "uptime_s");
     strbuf_printf(b, "======== Cluster status: %s ========\n",
-                  status_view_is_healthy(s) ? "healthy" : "NOT HEALTHY");
+                  json_is_true(json_object_get(s, "resting"))
+                      ? "resting, workers come when asked for"
+                  : status_view_is_healthy(s) ? "healthy"
+                                              : "NOT HEALTHY");
     strbuf_printf(b, "model %s   length %lld   version %s   term %lld   up %lldh%02lldm%02llds%s\n",
                   text(model, "name"), integer(model, "max_model_len"), text(s, "version"),
                   integer(s, "term"), up / 3600, up / 60 % 60, up % 60,

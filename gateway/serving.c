@@ -54,10 +54,10 @@ uint32_t serving_max_model_len(const struct serving *s)
 
 bool serving_healthy(const struct serving *s, const char **why)
 {
-    *why = s->draining              ? "the gateway is shutting down"
-           : !s->link_up            ? "no connection to the head"
-           : s->n_groups_ready == 0 ? "no group of workers is ready"
-                                    : "";
+    *why = s->draining                                 ? "the gateway is shutting down"
+           : !s->link_up                               ? "no connection to the head"
+           : s->n_groups_ready == 0 && s->start_s == 0 ? "no group of workers is ready"
+                                                       : "";
     return **why == '\0';
 }
 
@@ -183,6 +183,7 @@ void serving_on_cluster(struct serving *s, const struct msg_cluster *m)
     s->max_loras = m->load.max_loras;
     s->cluster_known = true;
     s->n_groups_ready = m->n_groups_ready;
+    s->start_s = m->start_s;
     s->scores_prompts = m->scores_prompts;
     s->one_class = m->one_class;
     s->head_max_model_len = m->max_model_len;
@@ -251,6 +252,15 @@ static uint64_t later(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+static bool give_no_group(const struct serving *s, struct api_error *e)
+{
+    if (s->start_s == 0)
+        return api_error_set(e, 503, NULL, "No group of workers is ready: try again later.");
+    if (s->start_s > e->retry_after_s)
+        e->retry_after_s = s->start_s;
+    return api_error_set(e, 503, NULL, "Workers are being started: try again later.");
+}
+
 static bool waited_too_long(const struct serving *s, const struct api_request *r, uint64_t t,
                             struct api_error *e)
 {
@@ -270,7 +280,7 @@ static bool waited_too_long(const struct serving *s, const struct api_request *r
     } else if (s->n_groups_ready == 0 && s->group_lost_ns) {
         uint64_t limit = begun ? s->o.pause_timeout_ns : s->o.queue_timeout_ns;
         if (t - later(since, later(s->group_lost_ns, s->link_changed_ns)) > limit)
-            return !api_error_set(e, 503, NULL, "No group of workers is ready: try again later.");
+            return !give_no_group(s, e);
     } else if (!begun) {
         for (uint32_t i = 0; i < r->n_choices; i++)
             if (r->choices[i].pending &&

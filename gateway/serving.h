@@ -93,6 +93,7 @@ struct serving {
     bool cluster_known;
     bool scores_prompts, one_class;              /* as the cluster says */
     uint32_t n_groups_ready, head_max_model_len; /* 0: not known */
+    uint32_t start_s; /* none serves and none has to: until one would, as the head said last */
     uint32_t max_loras;
     uint32_t *scratch_ids; /* prompt + tokens of one Submit */
     size_t cap_scratch_ids;
@@ -117,7 +118,8 @@ void serving_tick(struct serving *s); /* deadlines and keep-alives; every 250 ms
 /* Which adapters are in use, into the metrics: before they are rendered. */
 void serving_tell_loras(struct serving *s);
 void serving_sweep(struct serving *s); /* end of a loop turn: frees what was answered */
-/* True when a group serves and the gateway is not draining. why: for the 503's text. */
+/* True when a group serves, or none has to, and the gateway is not draining. why: for the 503's
+ * text. */
 bool serving_healthy(const struct serving *s, const char **why);
 uint32_t serving_max_model_len(const struct serving *s);
 /* The error as an answer. retry-after comes from e; d NULL: as OpenAI's. */

@@ -110,7 +110,7 @@ static void get_scale(struct admin_api *a, struct http_request *r)
 {
     if (waits(a))
         answer_error(r, 503, "standby: the head that has the lease knows how many are wanted");
-    else if (head_core_desired_workers(a->core) == 0)
+    else if (!head_core_scale(a->core)->known)
         answer_error(r, 503, "the head has just begun: who is here is known in a few seconds");
     else
         answer_json(r, 200, admin_json_scale(a->core));

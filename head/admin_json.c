@@ -341,7 +341,7 @@ static json_t *warnings(const struct head_core *h, const struct head_stats *s, b
         json_array_append_new(a, json_string("links are not encrypted (--insecure)"));
     if (h->draining)
         json_array_append_new(a, json_string("the cluster is draining: new requests are refused"));
-    if (s->n_groups_ready == 0 && !waits) {
+    if (s->n_groups_ready == 0 && !waits && !head_core_rests(h)) {
         int n = snprintf(line, sizeof line, "no group serves: %u worker%s here, a group takes %u",
                          s->n_workers, s->n_workers == 1 ? " is" : "s are", world);
         if (s->n_workers < world)
@@ -382,7 +382,8 @@ json_t *admin_json_status(const struct head_core *h, bool waits)
     json_object_set_new(o, "version", json_string(COX_VERSION));
     json_object_set_new(o, "term", integer(s.term));
     json_object_set_new(o, "uptime_s", json_real(seconds(s.uptime_ns)));
-    json_object_set_new(o, "healthy", json_boolean(s.n_groups_ready > 0));
+    json_object_set_new(o, "healthy", json_boolean(s.n_groups_ready > 0 || head_core_rests(h)));
+    json_object_set_new(o, "resting", json_boolean(head_core_rests(h)));
     json_object_set_new(o, "draining", json_boolean(h->draining));
     json_object_set_new(o, "tp", json_integer(h->config.cluster.tp));
     json_object_set_new(o, "pp", json_integer(h->config.cluster.pp));
@@ -473,6 +474,9 @@ json_t *admin_json_scale(const struct head_core *h)
     json_object_set_new(o, "ttft_target_s",
                         c->ttft_ns ? json_real(seconds(c->ttft_ns)) : json_null());
     json_object_set_new(o, "calm_s", json_real(seconds(c->calm_ns)));
+    json_object_set_new(o, "idle_s", c->min_groups ? json_null() : json_real(seconds(c->idle_ns)));
+    json_object_set_new(o, "cold_start_s",
+                        s->cold_start_ns ? json_real(seconds(s->cold_start_ns)) : json_null());
     json_object_set_new(o, "load", load);
     json_object_set_new(o, "reason", text(s->reason));
     return o;

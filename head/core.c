@@ -45,7 +45,10 @@ void head_core_config_init(struct head_core_config *c)
         .max_requests = 16384,
         .depth = 2,
         .step_target_ns = 250 * NS_PER_MS,
-        .scale = {.calm_ns = 60 * NS_PER_S},
+        .scale = {.min_groups = 1,
+                  .calm_ns = 60 * NS_PER_S,
+                  .idle_ns = 300 * NS_PER_S,
+                  .start_ns = 120 * NS_PER_S},
         .enable_prefix_caching = true,
         .gateway_grace_ns = 5 * NS_PER_S,
         .stall_ns = 5 * NS_PER_S,
@@ -313,7 +316,7 @@ enum status head_core_drain_worker(struct head_core *h, uint64_t instance, bool 
 
 bool head_core_is_ready(const struct head_core *h)
 {
-    return cluster_count_groups(&h->cluster, GROUP_READY) > 0;
+    return cluster_count_groups(&h->cluster, GROUP_READY) > 0 || head_core_rests(h);
 }
 
 static void fill_throughput(const struct head_core *h, struct head_stats *out)

@@ -65,7 +65,8 @@ MUST_USE enum status head_core_load_adapter(struct head_core *h, struct str name
                                             bool in_place, uint64_t now_ns, struct error *err);
 MUST_USE enum status head_core_unload_adapter(struct head_core *h, struct str name, uint64_t now_ns,
                                               struct error *err);
-bool head_core_is_ready(const struct head_core *h); /* a group serves */
+bool head_core_is_ready(const struct head_core *h); /* a group serves, or none has to */
+bool head_core_rests(const struct head_core *h);    /* none has to: scale_hint_rests */
 
 struct head_stats {
     uint64_t term, uptime_ns;
@@ -84,7 +85,7 @@ struct head_stats {
     double prompt_tokens_per_s, generation_tokens_per_s; /* over the last seconds */
     double rank_wait_s;                                  /* mean of the last seconds */
 };
-/* How many workers are wanted, and why; 0: not known yet. */
+/* How many workers are wanted, and why; they mean nothing until it is `known`. */
 const struct scale_hint *head_core_scale(const struct head_core *h);
 uint32_t head_core_desired_workers(const struct head_core *h);
 /* A head that has waited begins to serve: who is here was nobody until now, and is not known yet.

@@ -178,6 +178,8 @@ void core_end_lost(struct head_core *h);
 
 /* core_scale.c: how many workers are wanted */
 void core_scale_tick(struct head_core *h);
+/* When to come again: until a group would serve, at most a minute; 0: one does, or is missing. */
+uint32_t core_seconds_to_start(const struct head_core *h);
 
 /* dispatch.c: plans out, results in */
 void dispatch_on_ready(void *core, struct group *g);

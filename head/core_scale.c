@@ -2,6 +2,10 @@
 #include "common/base/clock.h"
 #include "head/core_internal.h"
 
+/* OpenAI's clients wait for as long as they are told only up to this, and beyond it for less than a
+ * second. A request that comes back too early only waits here. */
+#define RETRY_START_MAX_S 60u
+
 static uint32_t count_staying(const struct cluster *c)
 {
     uint32_t n = 0;
@@ -24,6 +28,20 @@ static uint64_t oldest_wait_ns(const struct head_core *h)
     return longest;
 }
 
+static void tell_changes(struct head_core *h, const struct scale_hint *was)
+{
+    const struct scale_hint *s = &h->scale;
+    if (was->known && was->groups > 0 && s->groups == 0)
+        events_add(&h->events, h->now_ns, LOG_INFO, "scaled_to_zero", "idle_s=%.0f",
+                   (double)(h->now_ns - s->asked_ns) / (double)NS_PER_S);
+    if (s->woken_ns != was->woken_ns)
+        events_add(&h->events, h->now_ns, LOG_INFO, "scaled_from_zero", "waiting=%u workers=%u",
+                   s->load.waiting, s->load.n_workers);
+    if (was->is_starting && !s->is_starting && s->groups > 0)
+        events_add(&h->events, h->now_ns, LOG_INFO, "cold_start", "seconds=%.1f",
+                   (double)s->cold_start_ns / (double)NS_PER_S);
+}
+
 void core_scale_tick(struct head_core *h)
 {
     if (h->scale_ns && h->now_ns - h->scale_ns < NS_PER_S)
@@ -37,8 +55,26 @@ void core_scale_tick(struct head_core *h)
                               .waiting = x.waiting + h->n_held,
                               .kv_usage =
                                   x.n_blocks ? (double)x.n_blocks_used / (double)x.n_blocks : 0,
-                              .oldest_wait_ns = oldest_wait_ns(h)};
+                              .oldest_wait_ns = oldest_wait_ns(h),
+                              .n_arrived = h->arrival_seq};
+    struct scale_hint was = h->scale;
     scale_hint_update(&h->scale, &h->config.scale, &load, h->now_ns);
+    tell_changes(h, &was);
+}
+
+/* As of the last look, but for groups: who asks must not be told "none has to" of one that serves.
+ */
+bool head_core_rests(const struct head_core *h)
+{
+    return h->n_live == 0 && scale_hint_rests(&h->scale, &h->config.scale, h->now_ns);
+}
+
+uint32_t core_seconds_to_start(const struct head_core *h)
+{
+    if (!head_core_rests(h))
+        return 0;
+    uint32_t s = scale_hint_seconds_to_start(&h->scale, &h->config.scale, h->now_ns);
+    return s < RETRY_START_MAX_S ? s : RETRY_START_MAX_S;
 }
 
 const struct scale_hint *head_core_scale(const struct head_core *h)

@@ -191,7 +191,8 @@ static void refuse(struct head_core *h, struct gateway *g, const struct msg_subm
     struct refusal *x = &g->refusals[g->n_refusals++];
     *x = (struct refusal){.id = m->id, .i_choice = m->i_choice, .attempt = m->attempt};
     x->status = status;
-    x->retry_after_s = status == STATUS_LIMIT ? 1 : 0;
+    uint32_t start_s = core_seconds_to_start(h);
+    x->retry_after_s = status != STATUS_LIMIT ? 0 : start_s > 0 ? start_s : 1;
     snprintf(x->text, sizeof x->text, "%s", text);
     h->n_failed++;
 }
@@ -529,8 +530,9 @@ static void tell_cluster(struct head_core *h, struct gateway *g, const struct ms
                    now->max_model_len != g->told.max_model_len ||
                    now->vocab_size != g->told.vocab_size || now->draining != g->told.draining ||
                    now->scores_prompts != g->told.scores_prompts;
-    bool load = now->running != g->told.running || now->waiting != g->told.waiting ||
-                load_differs(&now->load, &g->told.load);
+    changed |= (now->start_s > 0) != (g->told.start_s > 0);
+    bool load = now->start_s != g->told.start_s || now->running != g->told.running ||
+                now->waiting != g->told.waiting || load_differs(&now->load, &g->told.load);
     if (!changed && !(load && h->now_ns - g->told_ns >= NS_PER_S))
         return;
     struct msg m = {.type = MSG_CLUSTER, .cluster = *now};
@@ -563,6 +565,7 @@ void gateways_flush(struct head_core *h)
         .load = *load_now(h),
         .scores_prompts = dispatch_scores_prompts(h),
         .one_class = !h->config.priorities,
+        .start_s = core_seconds_to_start(h),
     };
     for (uint32_t i = 0; n_left > 0; i++) {
         struct gateway *g = h->gateways[i];

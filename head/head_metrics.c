@@ -79,6 +79,7 @@ struct head_metrics {
     struct metric *values[N_ROWS], *kv_usage, *uptime, *rank_wait, *step_tokens;
     struct metric *serves, *store; /* NULL: no store */
     struct metric *desired;        /* NULL: not known yet, and then there is no series */
+    struct metric *cold_start;     /* the same */
     struct metric *accepted_at[SCHEDULER_MAX_DRAFT]; /* NULL: no group guesses so far ahead */
     char *labels;                                    /* of every vllm: series; owned */
 };
@@ -162,12 +163,18 @@ void head_metrics_update(struct head_metrics *m, const struct head_core *core, b
         else
             count_to(m->values[i], v);
     }
-    uint32_t desired = waits ? 0 : head_core_desired_workers(core);
-    if (desired > 0 && !m->desired)
+    const struct scale_hint *scale = head_core_scale(core);
+    if (scale->known && !waits && !m->desired)
         m->desired = metrics_gauge(m->registry, "coxswain_head_desired_workers", "",
                                    "Workers that the load asks for: GET /scale says why.");
-    if (desired > 0)
-        metric_set(m->desired, desired);
+    if (scale->known && !waits)
+        metric_set(m->desired, head_core_desired_workers(core));
+    if (scale->cold_start_ns > 0 && !m->cold_start)
+        m->cold_start = metrics_gauge(m->registry, "coxswain_head_cold_start_seconds", "",
+                                      "What the last start from no workers took, from the request "
+                                      "that asked for it to a group that serves.");
+    if (scale->cold_start_ns > 0)
+        metric_set(m->cold_start, (double)scale->cold_start_ns / 1e9);
     update_accepted(m, &s);
     metric_set(m->kv_usage, s.n_blocks ? (double)s.n_blocks_used / (double)s.n_blocks : 0);
     metric_set(m->uptime, (double)s.uptime_ns / 1e9);

@@ -99,22 +99,68 @@ static void lower(struct scale_hint *h, const struct scale_config *c, uint32_t n
     say(h, "no more were needed for %.0f s; ", seconds(c->calm_ns));
 }
 
+static void note_use(struct scale_hint *h, const struct scale_load *l, uint64_t now_ns)
+{
+    /* the first look: whoever was here before may have asked until now */
+    if (h->asked_ns == 0 || l->running > 0 || l->waiting > 0 || l->n_arrived != h->load.n_arrived)
+        h->asked_ns = now_ns;
+}
+
+/* False: there is no number yet. */
+static bool begin(struct scale_hint *h, const struct scale_config *c, uint64_t now_ns)
+{
+    if (h->start_ns == 0)
+        h->start_ns = now_ns;
+    if (h->known)
+        return true;
+    if (now_ns - h->start_ns < SCALE_HINT_BLIND_NS) {
+        say(h, "the head has just begun: who is here is not known yet");
+        return false;
+    }
+    h->known = true;
+    /* what a head before this one may have wanted: lowered only in calm */
+    h->groups = h->load.n_workers / c->world;
+    if (h->groups > 0 || c->min_groups > 0)
+        h->groups = bounded(c, h->groups);
+    return true;
+}
+
+/* Between none and one group. True: none are wanted. */
+static bool rest(struct scale_hint *h, const struct scale_config *c, const struct scale_load *l,
+                 uint64_t now_ns)
+{
+    if (h->groups == 0 && h->asked_ns == now_ns) {
+        h->groups = 1;
+        h->woken_ns = now_ns;
+        h->is_starting = l->n_groups == 0;
+        say(h, "something is asked again, %u wait; ", l->waiting);
+    }
+    if (h->is_starting && l->n_groups > 0) {
+        h->is_starting = false;
+        h->cold_start_ns = now_ns - h->woken_ns;
+    }
+    if (h->groups > 0 && c->min_groups == 0 && now_ns - h->asked_ns >= c->idle_ns) {
+        h->groups = 0;
+        h->low_since_ns = 0;
+        h->is_starting = false;
+    }
+    if (h->groups == 0)
+        say(h, "nothing has been asked for %.0f s; ", seconds(now_ns - h->asked_ns));
+    return h->groups == 0;
+}
+
 void scale_hint_update(struct scale_hint *h, const struct scale_config *c,
                        const struct scale_load *load, uint64_t now_ns)
 {
+    note_use(h, load, now_ns);
     h->load = *load;
     h->reason[0] = '\0';
-    if (h->start_ns == 0)
-        h->start_ns = now_ns;
-    if (h->groups == 0) {
-        if (now_ns - h->start_ns < SCALE_HINT_BLIND_NS) {
-            say(h, "the head has just begun: who is here is not known yet");
-            return;
-        }
-        /* what a head before this one may have wanted: lowered only in calm */
-        h->groups = bounded(c, load->n_workers / c->world);
-    }
-    if (load->n_groups == 0) { /* a loss, or the first start: the load says nothing about size */
+    if (!begin(h, c, now_ns))
+        return;
+    if (rest(h, c, load, now_ns)) {
+        h->low_since_ns = 0;
+    } else if (load->n_groups ==
+               0) { /* a loss, or the first start: the load says nothing about size */
         h->low_since_ns = 0;
         say(h, "no group serves; ");
     } else {
@@ -132,4 +178,19 @@ void scale_hint_update(struct scale_hint *h, const struct scale_config *c,
     if (load->n_workers < h->groups * c->world)
         say(h, "%u of %u workers are here; ", load->n_workers, h->groups * c->world);
     h->reason[strlen(h->reason) - 2] = '\0'; /* the last "; " */
+}
+
+bool scale_hint_rests(const struct scale_hint *h, const struct scale_config *c, uint64_t now_ns)
+{
+    if (!h->known || c->min_groups > 0 || h->load.n_groups > 0)
+        return false;
+    return h->groups == 0 || (h->woken_ns > 0 && now_ns - h->woken_ns < c->start_ns);
+}
+
+uint32_t scale_hint_seconds_to_start(const struct scale_hint *h, const struct scale_config *c,
+                                     uint64_t now_ns)
+{
+    uint64_t past_ns = h->groups > 0 ? now_ns - h->woken_ns : 0;
+    uint64_t left_ns = c->start_ns > past_ns ? c->start_ns - past_ns : 0;
+    return at_least((uint32_t)((left_ns + NS_PER_S - 1) / NS_PER_S), 1);
 }

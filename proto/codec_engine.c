@@ -234,6 +234,7 @@ static ProtobufCMessage *put_cluster(struct wire *w, const struct msg *m)
     p->prefix_caching = c->load.prefix_caching;
     p->scores_prompts = c->scores_prompts;
     p->one_class = c->one_class;
+    p->start_s = c->start_s;
     return &p->base;
 }
 
@@ -260,7 +261,8 @@ static void get_cluster(struct wire *w, const ProtobufCMessage *base, struct msg
                                                .max_loras = p->max_loras,
                                                .prefix_caching = p->prefix_caching != 0},
                                       .scores_prompts = p->scores_prompts != 0,
-                                      .one_class = p->one_class != 0};
+                                      .one_class = p->one_class != 0,
+                                      .start_s = p->start_s};
 }
 
 const struct codec_ops codec_engine_ops[MSG_TYPE_COUNT] = {

@@ -264,6 +264,7 @@ struct msg_cluster {
     uint32_t max_model_len, vocab_size;
     uint32_t running, waiting;
     bool draining, scores_prompts, one_class; /* prompts are: by head and ranks; fcfs */
+    uint32_t start_s; /* no group serves, and none has to: until one would; 0: else */
     struct cluster_load load;
 };
 

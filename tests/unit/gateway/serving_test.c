@@ -209,6 +209,33 @@ static void test_waiting_for_a_group(void **state)
     assert_int_equal(w.n_cancels, 1);
 }
 
+/* No workers because none were wanted: healthy, and who has waited too long is told for how long
+ * to stay away. */
+static void test_waiting_for_workers_that_start(void **state)
+{
+    static const struct {
+        uint32_t start_s, retry_after_s;
+        const char *why;
+    } cases[] = {{0, 5, "No group of workers is ready"},
+                 {2, 5, "Workers are being started"},
+                 {40, 40, "Workers are being started"}};
+    const char *why;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct msg_cluster m = {.n_groups = 1, .start_s = cases[i].start_s};
+        serving_on_cluster(&w.s, &m);
+        assert_int_equal(serving_healthy(&w.s, &why), cases[i].start_s > 0);
+        w.client.status = 0;
+        strbuf_reset(&w.client.body);
+        post("{\"prompt\":\"hi\"}");
+        w.now_ns += 61000000000ull;
+        serving_tick(&w.s);
+        assert_int_equal(w.client.status, 503);
+        assert_int_equal(w.client.retry_after_s, cases[i].retry_after_s);
+        assert_non_null(strstr(strbuf_str(&w.client.body).ptr, cases[i].why));
+        serving_sweep(&w.s);
+    }
+}
+
 static void test_waiting_for_the_head(void **state)
 {
     serving_on_link(&w.s, false);
@@ -684,6 +711,7 @@ int main(void)
         TEST(test_error_inside_a_stream),
         TEST(test_refusals),
         TEST(test_waiting_for_a_group),
+        TEST(test_waiting_for_workers_that_start),
         TEST(test_waiting_for_the_head),
         TEST(test_stream_survives_a_long_pause),
         TEST(test_no_credit),

@@ -556,6 +556,39 @@ static void a_key_cannot_fill_the_queue(void **state)
     }
 }
 
+/* A head that may have no workers says when one would serve: with the cluster's state, and to who
+ * is refused meanwhile. */
+static void a_cluster_that_rests_is_not_a_broken_one(void **state)
+{
+    struct fixture *f = fixture_new(2);
+    f->core->config.scale.min_groups = 0;
+    f->core->config.max_waiting = 1;
+    say_gateway_hello(f, 3, 9);
+    assert_int_equal(box_find(f, 3, MSG_CLUSTER)->cluster.start_s, 0); /* not known yet */
+    head_core_tick(f->core, f->now);
+    f->now += SCALE_HINT_BLIND_NS;
+    head_core_tick(f->core, f->now);
+    assert_true(head_core_is_ready(f->core));
+    box_clear(f);
+    say_gateway_hello(f, 4, 10);
+    assert_int_equal(box_find(f, 4, MSG_CLUSTER)->cluster.start_s, 60);
+    struct msg first = submit_of(1, 1, 3), second = submit_of(2, 1, 3);
+    say(f, 4, &first);
+    box_clear(f);
+    say(f, 4, &second);
+    assert_int_equal(box_find(f, 4, MSG_TOKENS)->tokens.items[0].status, STATUS_LIMIT);
+    assert_int_equal(box_find(f, 4, MSG_TOKENS)->tokens.items[0].retry_after_s, 60);
+    f->now += NS_PER_S;
+    head_core_tick(f->core, f->now);
+    assert_int_equal(head_core_desired_workers(f->core), 2);
+    box_clear(f);
+    form_pair(f);
+    assert_int_equal(f->core->n_live, 1);
+    assert_false(head_core_rests(f->core));
+    assert_int_equal(f->core->gateways[1]->told.start_s, 0);
+    fixture_free(f);
+}
+
 /* Two slots and two places in the queue: an idle pair takes four that come at once, and no more
  * while the cache has no room for those that wait. */
 static void a_burst_for_which_there_is_a_place_is_no_queue(void **state)
@@ -638,6 +671,7 @@ int main(void)
         cmocka_unit_test(without_credit_tokens_wait_and_come_together),
         cmocka_unit_test(a_rank_without_credit_holds_the_group_back),
         cmocka_unit_test(a_key_cannot_fill_the_queue),
+        cmocka_unit_test(a_cluster_that_rests_is_not_a_broken_one),
         cmocka_unit_test(a_burst_for_which_there_is_a_place_is_no_queue),
         cmocka_unit_test(a_draining_cluster_takes_nothing_new),
         cmocka_unit_test(a_priority_is_refused_unless_there_are_some),

@@ -287,7 +287,7 @@ TABLE(msg_cluster, fix_none, X(msg_cluster, term, F_U64), X(msg_cluster, n_group
       X(msg_cluster, vocab_size, F_U32), X(msg_cluster, running, F_U32),
       X(msg_cluster, waiting, F_U32), X(msg_cluster, draining, F_BOOL),
       X(msg_cluster, scores_prompts, F_BOOL), X(msg_cluster, one_class, F_BOOL),
-      X_SUB(msg_cluster, load, table_cluster_load));
+      X(msg_cluster, start_s, F_U32), X_SUB(msg_cluster, load, table_cluster_load));
 
 static void fix_form(struct rng *r, void *p)
 {
