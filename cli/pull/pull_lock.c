@@ -213,6 +213,18 @@ static void look(struct pull_lock *l, const struct pull_lock_wait *w, struct wat
     (void)close(fd);
 }
 
+/* Whoever had it may have been done after our last look; or NFS told us of its names only now, as
+ * making a file is what reads the folder anew. */
+static enum status hold_unless_done(struct pull_lock *l, const struct pull_lock_wait *w,
+                                    struct error *err)
+{
+    TRY(hold(l, err));
+    if (!w->is_done(w->ctx))
+        return STATUS_OK;
+    pull_lock_release(l);
+    return STATUS_EXISTS;
+}
+
 enum status pull_lock_acquire(struct pull_lock *l, const char *path, const struct pull_lock_wait *w,
                               struct error *err)
 {
@@ -227,7 +239,7 @@ enum status pull_lock_acquire(struct pull_lock *l, const char *path, const struc
         else if (w->is_stopped())
             s = error_set(err, STATUS_CLOSED, "stopped");
         else if ((l->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) >= 0)
-            s = hold(l, err);
+            s = hold_unless_done(l, w, err);
         else if (errno != EEXIST)
             s = error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
         if (s != STATUS_AGAIN)

@@ -335,6 +335,47 @@ def test_killed_in_the_middle_and_again(world, hub, how):
     assert not [n for n in world.names() if ".lock" in n or ".part" in n]
 
 
+class Machine:
+    """Processes that see another boot of the kernel, as on another node: there flock tells nothing."""
+
+    def __init__(self, world, number):
+        self.boot = world.cache.parent / f"boot{number}"
+        self.boot.write_text(f"00000000-0000-0000-0000-{number:012d}\n")
+        self.world = world
+
+    def start(self, *args, hub):
+        script = f'mount --bind {self.boot} /proc/sys/kernel/random/boot_id && exec "$@"'
+        return subprocess.Popen(["unshare", "--mount", "sh", "-c", script, "sh", str(BIN / "cox"), "pull", "hf:org/tiny", *args],
+                                text=True, env=self.world.env | {"HF_ENDPOINT": hub.url}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0,
+                    reason="SKIPPED: namespaces need root")
+def test_machines_that_share_a_volume(world, hub):
+    """One fetches for all; when its machine is lost, one of another machine goes on where it was."""
+    hub.faults[AT] = [("slow", 0.05, 10_000), ("slow", 0.05, 10_000)]
+    one, two, three = (Machine(world, i) for i in (1, 2, 3))
+    first, others = one.start(hub=hub), []
+    try:
+        wait_for("bytes", lambda: any(f.name == WEIGHTS + ".part" and f.stat().st_size >= 30_000 for f in world.parts()))
+        others = [m.start("--lock-silence", "3", hub=hub) for m in (two, two, three)]
+        time.sleep(0.3)
+        first.kill()
+        first.communicate()
+        outs = [p.communicate(timeout=60 * SLOW) for p in others]
+        assert [p.returncode for p in others] == [0, 0, 0], outs
+        assert all("waiting for it" in err for _, err in outs)
+    finally:
+        for q in (first, *others):
+            if q.poll() is None:
+                q.kill()
+                q.communicate()
+    ranges = [h.get("Range") for _, h in hub.asked(WEIGHTS)]
+    assert len(ranges) == 2 and ranges[0] is None and int(ranges[1].removeprefix("bytes=").rstrip("-")) >= 30_000
+    good(world.pull("org/tiny", "--check", "--verify", hub=hub))
+    assert not [n for n in world.names() if ".lock" in n or ".part" in n]
+
+
 def test_who_stood_still_writes_nothing_more(world, hub):
     """A process that is stopped, as a machine that is paused: another one takes over, and it ends when it wakes up."""
     hub.faults[AT] = [("slow", 0.05, 10_000)]

@@ -88,6 +88,25 @@ static void test_a_folder_that_is_not_there(void **state)
     assert_non_null(strstr(err.text, "/no/such/folder/lock"));
 }
 
+static bool is_done_when_held(void *ctx)
+{
+    looks++;
+    return access(path, F_OK) == 0;
+}
+
+/* Another one was done between our look and our lock, or a cache of names (NFS) hid it until the
+ * lock was made: looked at again while it is held. */
+static void test_done_just_before(void **state)
+{
+    struct pull_lock a;
+    struct error err = {0};
+    struct pull_lock_wait w = waiting(30);
+    w.is_done = is_done_when_held;
+    assert_int_equal(pull_lock_acquire(&a, path, &w, &err), STATUS_EXISTS);
+    assert_int_equal(looks, 2);
+    assert_int_not_equal(access(path, F_OK), 0);
+}
+
 /* Its process died: the next one need not wait. */
 static void test_died(void **state)
 {
@@ -191,6 +210,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_one_at_a_time, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_folder_that_is_not_there, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_done_just_before, setup, teardown),
         cmocka_unit_test_setup_teardown(test_died, setup, teardown),
         cmocka_unit_test_setup_teardown(test_silence, setup, teardown),
         cmocka_unit_test_setup_teardown(test_beats_elsewhere, setup, teardown),
