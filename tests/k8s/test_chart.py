@@ -371,6 +371,42 @@ def test_autoscaling_is_in_whole_groups():
     assert gateways.one("HorizontalPodAutoscaler", f"{F}-gateway")["spec"]["maxReplicas"] == 8
 
 
+TO_ZERO = {"autoscaling": {"enabled": True, "minGroups": 0, "maxGroups": 3}, "worker": {"tp": 2}}
+
+
+def test_to_no_workers_and_back():
+    objs = c.objects(TO_ZERO)
+    so = objs.one("ScaledObject", f"{F}-worker")["spec"]
+    assert (so["idleReplicaCount"], so["minReplicaCount"], so["maxReplicaCount"], so["cooldownPeriod"]) == (0, 2, 6, 30)
+    assert so["triggers"][0]["metadata"]["activationTargetValue"] == "0"
+    head, gateway = objs.config("head"), objs.config("gateway")
+    assert (head["scale_min"], head["scale_max"], head["scale_start_s"], gateway["queue_timeout"]) == (0, 6, 180, 180)
+    own = c.objects(c.merged(TO_ZERO, {"head": {"config": {"scale_start_s": 600, "scale_idle_s": 60}}}))
+    assert (own.config("head")["scale_start_s"], own.config("head")["scale_idle_s"], own.config("gateway")["queue_timeout"]) == (600, 60, 600)
+    kept = c.objects(c.merged(TO_ZERO, {"gateway": {"config": {"queue_timeout": 20}}}))
+    assert (kept.config("head")["scale_start_s"], kept.config("gateway")["queue_timeout"]) == (180, 20)
+    asked = c.objects(c.merged(TO_ZERO, {"autoscaling": {"prometheusUrl": "http://p:9090"}})).one("ScaledObject", f"{F}-worker")
+    trigger = asked["spec"]["triggers"][0]["metadata"]
+    assert (trigger["activationThreshold"], trigger["ignoreNullValues"]) == ("0", "false")
+    # what there is one of, or nothing, has no budget, and no workers are no alert while none are wanted
+    assert f"{F}-worker" not in [o["metadata"]["name"] for o in objs.kinds("PodDisruptionBudget")]
+    rules = c.objects(c.merged(TO_ZERO, {"metrics": {"rules": True}})).kinds("PrometheusRule")[0]["spec"]["groups"][0]["rules"]
+    nothing = next(r for r in rules if r["alert"] == "CoxswainNothingServes")["expr"]
+    assert "unless max(coxswain_head_desired_workers{" in nothing and nothing.endswith(") == 0"), nothing
+    assert "for 180 s" in c.notes(TO_ZERO) and "0 to 3 groups" in c.notes(TO_ZERO)
+
+
+def test_scaling_that_keeps_a_group_has_nothing_of_that():
+    v = c.merged(TO_ZERO, {"autoscaling": {"minGroups": 1}, "metrics": {"rules": True}})
+    objs = c.objects(v)
+    so = objs.one("ScaledObject", f"{F}-worker")["spec"]
+    assert not {"idleReplicaCount", "cooldownPeriod"} & set(so) and "activationTargetValue" not in so["triggers"][0]["metadata"]
+    assert "queue_timeout" not in objs.config("gateway") and "scale_start_s" not in objs.config("head")
+    rules = objs.kinds("PrometheusRule")[0]["spec"]["groups"][0]["rules"]
+    assert "unless" not in next(r for r in rules if r["alert"] == "CoxswainNothingServes")["expr"]
+    assert "while nothing is asked" not in c.notes(v)
+
+
 def test_own_redis():
     objs = c.objects({"redis": {"enabled": True}, "head": {"standby": True}})
     secret = {k: base64.b64decode(v).decode() for k, v in objs.one("Secret", f"{F}-redis")["data"].items()}

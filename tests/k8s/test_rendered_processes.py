@@ -2,10 +2,13 @@
 to pods — killing, replacing with another address, scaling — costs no request. The null model."""
 import base64
 import json
+import math
 import os
 import shutil
 import subprocess
 import threading
+import time
+import urllib.parse
 
 import chart as c
 import pods
@@ -240,6 +243,71 @@ def test_two_models_below_one_roof(tmp_path):
             status, text = pods.get(f"http://{gateway.address}:8000{prefix}/v1/completions", auth, body)
             assert status == 200 and json.loads(text)["model"] == "somebody", text
         assert ask(n)[0] == 200 and pods.get(f"http://{gateway.address}:8000/v1/completions", auth, {**body, "model": "nobody"})[0] == 404
+    finally:
+        n.end()
+
+
+class Keda:
+    """What KEDA does with the rendered ScaledObject: its trigger asked with the TriggerAuthentication's Secret, from none to
+    minReplicaCount as soon as it is active, to idleReplicaCount when it has not been for cooldownPeriod."""
+
+    def __init__(self, n, objects):
+        self.n, self.objects, self.numbers = n, objects, []
+        self.spec = objects.one("ScaledObject", f"{F}-worker")["spec"]
+        self.trigger = self.spec["triggers"][0]
+        auth = objects.one("TriggerAuthentication", self.trigger["authenticationRef"]["name"])["spec"]["secretTargetRef"][0]
+        self.headers = {"Authorization": f"Bearer {n.secret(auth['name'])[auth['key']].decode()}"}
+        self.active = time.monotonic()
+
+    def ask(self):
+        where = urllib.parse.urlsplit(self.trigger["metadata"]["url"])
+        assert where.hostname == f"{F}-head.ns.svc"
+        status, text = pods.get(f"http://{self.n.pods[f'{F}-head-0'].address}:{where.port}{where.path}", self.headers)
+        return json.loads(text)[self.trigger["metadata"]["valueLocation"]] if status == 200 else None
+
+    def turn(self):
+        wanted = self.ask()
+        if wanted is None:
+            return
+        if wanted > float(self.trigger["metadata"]["activationTargetValue"]):
+            self.active = time.monotonic()
+            each = float(self.trigger["metadata"]["targetValue"])
+            self.set(min(max(math.ceil(wanted / each), self.spec["minReplicaCount"]), self.spec["maxReplicaCount"]))
+        elif time.monotonic() - self.active >= self.spec["cooldownPeriod"]:
+            self.set(self.spec["idleReplicaCount"])
+
+    def set(self, replicas):
+        if self.numbers[-1:] != [replicas]:
+            self.numbers.append(replicas)
+            self.objects.one("StatefulSet", self.spec["scaleTargetRef"]["name"])["spec"]["replicas"] = replicas
+            self.n.apply(self.objects)
+
+
+def test_to_no_workers_and_back(tmp_path):
+    """A release that has no workers while nothing is asked: `helm test` and a request each have a group started."""
+    objects = c.objects(c.merged(VALUES, {"autoscaling": {"enabled": True, "minGroups": 0, "cooldownSeconds": 1},
+                                          "head": {"config": {"scale_idle_s": 2}}, "gateway": {"replicas": 1}}))
+    n = pods.Node(tmp_path, BIN, objects)
+    keda = Keda(n, objects)
+
+    def until(condition, what):
+        pods.wait_for(lambda: keda.turn() or condition(), what)
+
+    try:
+        keda.set(0)
+        everybody_is_ready(n)
+        assert not any("-worker-" in name for name in n.pods)
+        pod = n.run(f"{F}-smoke", objects.one("Pod", f"{F}-smoke"))
+        del n.pods[f"{F}-smoke"]  # a Service or a set has nothing to do with it
+        until(lambda: pod.process.poll() is not None, "helm test has not ended")
+        assert pod.process.returncode == 0, pod.log.read_text()
+        until(lambda: keda.numbers[-1] == 0, "the workers stay")
+        replies = []
+        asks = threading.Thread(target=lambda: replies.append(ask(n, max_tokens=16)))
+        asks.start()
+        until(lambda: replies, "no answer")
+        asks.join()
+        assert tokens(replies[0]) and keda.numbers == [0, 2, 0, 2]
     finally:
         n.end()
 

@@ -76,6 +76,7 @@ CONTRADICTIONS = [
     ({"gateway": {"state": {"enabled": True}}}, "set gateway.replicas to 1"),
     ({"gateway": {"apiKeys": {"existingSecret": "s", "generate": True}}}, "set one of the two"),
     ({"autoscaling": {"enabled": True, "minGroups": 3}}, "autoscaling.minGroups 3 is more than autoscaling.maxGroups 2"),
+    ({"autoscaling": {"enabled": True, "kind": "hpa", "minGroups": 0}}, "set autoscaling.kind to keda, or minGroups to 1"),
     ({"gateway": {"config": {"ssl_cert_reqs": 2}}}, "probes have no certificate"),
     ({"extraModels": {"a": {"model": {"name": "x"}, "worker": {"tp": 4}}}}, "worker.replicas 2 is less than the 4 workers"),
     ({"metrics": {"serviceMonitor": True, "podMonitor": True}}, "would count everything twice"),

@@ -50,6 +50,9 @@
 {{- if and $v.autoscaling.enabled (gt (int $v.autoscaling.minGroups) (int $v.autoscaling.maxGroups)) -}}
 {{- fail (printf "autoscaling.minGroups %d is more than autoscaling.maxGroups %d" (int $v.autoscaling.minGroups) (int $v.autoscaling.maxGroups)) -}}
 {{- end -}}
+{{- if and (include "coxswain.scalesToZero" .) (eq $v.autoscaling.kind "hpa") -}}
+{{- fail "autoscaling.minGroups 0 with autoscaling.kind hpa: an HPA does not go below one pod (that is Kubernetes' alpha feature HPAScaleToZero); set autoscaling.kind to keda, or minGroups to 1" -}}
+{{- end -}}
 {{- if and $v.autoscaling.enabled (eq $v.autoscaling.kind "keda") $v.head.standby (not $v.autoscaling.prometheusUrl) -}}
 {{- fail "autoscaling.kind keda with head.standby: a head that waits has no answer, so Prometheus has to be asked: set autoscaling.prometheusUrl" -}}
 {{- end -}}

@@ -34,6 +34,16 @@
 {{- if or .Values.redis.enabled .Values.redis.url .Values.redis.existingSecret -}}true{{- end -}}
 {{- end -}}
 
+{{- define "coxswain.scalesToZero" -}}
+{{- if and .Values.autoscaling.enabled (eq (int .Values.autoscaling.minGroups) 0) -}}true{{- end -}}
+{{- end -}}
+
+{{/* What starting the first group may take: a node, a pod, the weights. */}}
+{{- define "coxswain.startSeconds" -}}
+{{- $s := .Values.head.config.scale_start_s -}}
+{{- kindIs "invalid" $s | ternary 180 (int $s) -}}
+{{- end -}}
+
 {{- define "coxswain.commonOptions" -}}
 keys_dir: /etc/coxswain/keys
 admin_key_file: /etc/coxswain/admin/{{ .Values.admin.key }}
@@ -62,6 +72,9 @@ cluster_name: {{ printf "%s-%s" .Release.Namespace (include "coxswain.fullname" 
 {{- end }}
 {{- if .Values.autoscaling.enabled }}
 scale_min: {{ mul (int .Values.autoscaling.minGroups) (include "coxswain.world" . | int) }}
+{{- if include "coxswain.scalesToZero" . }}
+scale_start_s: {{ include "coxswain.startSeconds" . }}
+{{- end }}
 scale_max: {{ mul (int .Values.autoscaling.maxGroups) (include "coxswain.world" . | int) }}
 {{- end }}
 {{- if .Values.lora.enabled }}
@@ -115,6 +128,9 @@ ssl_keyfile: /etc/coxswain/tls/{{ $.Values.gateway.tls.key }}
 {{- end }}
 {{- if .Values.gateway.state.enabled }}
 state_dir: /state
+{{- end }}
+{{- if and (include "coxswain.scalesToZero" .) (kindIs "invalid" .Values.gateway.config.queue_timeout) }}
+queue_timeout: {{ include "coxswain.startSeconds" . }}
 {{- end }}
 {{- end -}}
 

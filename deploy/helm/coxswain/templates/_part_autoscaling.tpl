@@ -11,7 +11,8 @@
 {{- $wanted := $lws | ternary $world (int .Values.worker.ranks) }}
 {{- $target := dict "apiVersion" ($lws | ternary "leaderworkerset.x-k8s.io/v1" "apps/v1") "kind" .Values.worker.kind "name" (printf "%s-worker" $f) }}
 {{- $groups := $lws | ternary 1 (max 1 (div (int .Values.worker.ranks) $world)) }}
-{{- $min := divf (mul (int $a.minGroups) $each) $groups | ceil | int }}
+{{- $toZero := eq (int $a.minGroups) 0 }}
+{{- $min := divf (mul (max 1 (int $a.minGroups)) $each) $groups | ceil | int }}
 {{- $max := divf (mul (int $a.maxGroups) $each) $groups | ceil | int }}
 {{- /* Whole groups at a time; how long fewer were enough the head has looked at itself (scale_calm_s). */}}
 {{- $behavior := dict "scaleUp" (dict "stabilizationWindowSeconds" 0) "scaleDown" (dict "stabilizationWindowSeconds" (int $a.stabilizationSeconds) "policies" (list (dict "type" "Pods" "value" $each "periodSeconds" 60))) }}
@@ -25,6 +26,12 @@ metadata:
 spec:
   scaleTargetRef:
     {{- toYaml $target | nindent 4 }}
+  {{- if $toZero }}
+  # From none to a whole group and back: KEDA does both steps itself, and the HPA never has part of a group.
+  idleReplicaCount: 0
+  # The head has looked at how long nothing was asked (scale_idle_s).
+  cooldownPeriod: {{ $a.cooldownSeconds }}
+  {{- end }}
   minReplicaCount: {{ $min }}
   maxReplicaCount: {{ $max }}
   pollingInterval: {{ $a.pollingSeconds }}
@@ -40,6 +47,11 @@ spec:
         serverAddress: {{ $a.prometheusUrl | quote }}
         query: {{ printf "max(coxswain_head_desired_workers{namespace=%q, pod=~%q})" .Release.Namespace (printf "%s-head-.*" $f) | quote }}
         threshold: {{ $wanted | quote }}
+        {{- if $toZero }}
+        activationThreshold: "0"
+        {{- end }}
+        # No number is none: KEDA would take it for 0, and end workers because a head restarts.
+        ignoreNullValues: "false"
     {{- else }}
     # The head's own word for it: docs/admin-api.md, GET /scale.
     - type: metrics-api
@@ -48,6 +60,9 @@ spec:
         url: http://{{ $f }}-head.{{ .Release.Namespace }}.svc:8265/scale
         valueLocation: desired_workers
         targetValue: {{ $wanted | quote }}
+        {{- if $toZero }}
+        activationTargetValue: "0"
+        {{- end }}
         authMode: bearer
       authenticationRef:
         name: {{ $f }}-scale

@@ -25,7 +25,7 @@ spec:
             summary: The head of {{ $f }} gives no metrics.
             runbook: Streams pause and go on when it is back. `kubectl -n {{ .Release.Namespace }} describe pod {{ $f }}-head-0` says why it does not start; head.standby would have another one take over.
         - alert: CoxswainNothingServes
-          expr: max(coxswain_groups_ready{ {{- $head -}} }) == 0
+          expr: max(coxswain_groups_ready{ {{- $head -}} }) == 0{{ if include "coxswain.scalesToZero" . }} unless max(coxswain_head_desired_workers{ {{- $head -}} }) == 0{{ end }}
           for: 5m
           labels: {severity: critical, release: {{ .Release.Name }}}
           annotations:
