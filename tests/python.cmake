@@ -42,7 +42,7 @@ endforeach()
 # The chart as objects, and its pods as processes: nothing that a sanitizer would see and the other tests do not.
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
   # The Helm chart, rendered by Helm as a library: no cluster (docs/deploy/design.md).
-  foreach(n chart values around kustomize)
+  foreach(n chart values around kustomize no_cluster)
     add_test(NAME k8s_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/k8s/run_chart_tests -m pytest -q -rs -p no:cacheprovider
                                    ${CMAKE_CURRENT_SOURCE_DIR}/k8s/test_${n}.py)
     set_tests_properties(k8s_${n} PROPERTIES LABELS quick TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
@@ -53,7 +53,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
   set_tests_properties(k8s_rendered_processes PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
                        ENVIRONMENT "${e2e_environment}")
   # On a Kubernetes of their own (k8s/cluster, docs/deploy/testing.md): root, and programs that scripts/setup --k8s builds.
-  # The release's takes a quarter of an hour; it makes an image of the programs, which those of a sanitizer are not for.
+  # Those of releases take many minutes; they make an image of the programs, which those of a sanitizer are not for.
   file(GLOB live_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/k8s/live/test_*.py)
   foreach(t ${live_tests})
     get_filename_component(n ${t} NAME_WE)
@@ -62,7 +62,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
     set_tests_properties(k8s_live_${n} PROPERTIES LABELS k8s-cluster TIMEOUT 3600 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
                          ENVIRONMENT "${e2e_environment}")
   endforeach()
-  set_tests_properties(k8s_live_release PROPERTIES LABELS "k8s-cluster;long")
+  set_tests_properties(k8s_live_release k8s_live_trouble k8s_live_kinds PROPERTIES LABELS "k8s-cluster;long")
   # deploy/examples, each as its README says.
   file(GLOB example_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/examples/test_*.py)
   foreach(t ${example_tests})

@@ -1,6 +1,9 @@
 """The cluster of these tests, and the rule that a file of which every test was skipped counts as skipped in ctest."""
+import re
+
 import pytest
 from kube import Kube, NoCluster
+from release import Release, load_image
 
 outcomes = []
 
@@ -25,8 +28,35 @@ def kube():
     running.close()
 
 
+@pytest.fixture(scope="session")
+def image(kube, tmp_path_factory):
+    load_image(kube, tmp_path_factory.mktemp("image"))
+
+
+@pytest.fixture
+def space(kube, request):
+    """A namespace of the test's own."""
+    name = kube.namespace(re.sub("[^a-z0-9]+", "-", request.node.name)[:50].strip("-"))
+    yield name
+    kube.remove_namespace(name)
+
+
+def pytest_runtest_setup(item):
+    Release.made.clear()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
+    """With a failure comes what the pods of its releases said, while they are there."""
     report = yield
-    item.failed = getattr(item, "failed", False) or report.failed
+    if report.failed and call.when == "call":
+        for release in {*Release.made, *(one for one in item.funcargs.values() if isinstance(one, Release))}:
+            report.sections.append((f"pods of {release.name} in {release.namespace}", explain(release)))
     return report
+
+
+def explain(release):
+    try:
+        return release.explain()
+    except AssertionError as error:
+        return f"(not to be had: {error})"

@@ -1,4 +1,5 @@
 """The cluster for a test: starts it when it does not run, speaks to it through kubectl and helm."""
+import contextlib
 import json
 import os
 import subprocess
@@ -67,6 +68,30 @@ class Kube:
             assert time.monotonic() < end, f"{what} did not come in {PATIENCE_S} s"
             time.sleep(0.3)
         return result
+
+    @contextlib.contextmanager
+    def cordoned(self):
+        """The node takes no further pod meanwhile: what is deleted stays away."""
+        self.kubectl("cordon", "node-1")
+        try:
+            yield
+        finally:
+            self.kubectl("uncordon", "node-1")
+
+    def evict(self, namespace, pod):
+        """What `kubectl drain` asks for each pod: None, or the sentence of the refusal."""
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
+        done = subprocess.run(["kubectl", "create", "--raw", f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction", "-f", "-"],
+                              env=self.env, input=json.dumps(body), capture_output=True, text=True, timeout=PATIENCE_S)
+        return None if done.returncode == 0 else done.stderr
+
+    def ctr(self, *arguments):
+        return self.cluster("run", "ctr", "--address", self.state / "containerd.sock", "-n", "k8s.io", *arguments)
+
+    def container(self, pod, name):
+        """The container's id: what the runtime knows of it, whether or not a kubelet is there."""
+        found = self.ctr("containers", "ls", "-q", f'labels."io.kubernetes.pod.name"=={pod},labels."io.kubernetes.container.name"=={name}')
+        return found.split()[-1]
 
     def namespace(self, name):
         """A namespace that admits nothing but restricted pods."""

@@ -1,4 +1,5 @@
 """A release of the chart on the tests' cluster: installed by Helm, looked at through kubectl and the head's own status."""
+import base64
 import copy
 import json
 import os
@@ -6,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import cluster_images
 import httpx
 from cluster import BIN  # tests/e2e: where the built programs are
 from kube import call
@@ -13,6 +15,11 @@ from kube import call
 ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "deploy/helm/coxswain"
 UID = 1000650000  # what OpenShift's restricted-v2 gives: high, in no passwd, with group 0
+SMALL = {"resources": {"requests": {"cpu": "20m", "memory": "32Mi"}}}  # many pods on a node of two cores
+# What a release makes; custom ones and cluster-wide ones it has none of by default.
+KINDS = "pods,services,endpointslices,deployments,replicasets,statefulsets,jobs,configmaps,secrets,serviceaccounts,pdb,pvc,networkpolicies,controllerrevisions"
+REDIS_IMAGE = "coxswain.test/redis:1"
+REDIS = shutil.which("redis-check-rdb") or shutil.which("redis-server")  # one program, by the name that it is called
 
 
 def load_image(kube, folder):
@@ -22,14 +29,33 @@ def load_image(kube, folder):
     kube.cluster("load", image)
 
 
+def load_redis(kube, folder):
+    files = {"/usr/bin/redis-server": REDIS} | {path: path for path in cluster_images.libraries(REDIS)}
+    kube.cluster("load", cluster_images.archive(folder / "redis.tar", REDIS_IMAGE, files, ["/usr/bin/redis-server"]))
+
+
+def null_values(**worker):
+    """Two gateways and two workers of the null model; 20 ms a step, so that streams are under way whatever happens."""
+    return {"model": {"name": "null"}, "head": copy.deepcopy(SMALL), "gateway": SMALL | {"replicas": 2},
+            "worker": SMALL | {"replicas": 2, "config": {"null_step_us": 20000}} | worker}
+
+
+def more(load, kube):
+    """Streams that began after this call have ended well."""
+    done = load.check().n_done
+    kube.wait("streams that go on", lambda: load.check().n_done > done + 2 * load.n_users)
+
+
 class Release:
     """One release. Values are given whole at each call, as a file that a person would keep."""
+    made = []  # by the test that runs: a failure is told with what their pods said (conftest.py)
 
     def __init__(self, kube, namespace, name="demo", program="helm", **values):
         self.kube, self.namespace, self.name, self.program = kube, namespace, name, program
         self.values = copy.deepcopy(values)
         self.full = f"{name}-coxswain"
         self.selector = f"app.kubernetes.io/instance={name}"
+        Release.made.append(self)
 
     def helm(self, *arguments):
         return self.kube.helm("-n", self.namespace, *arguments, program=self.program)
@@ -47,8 +73,9 @@ class Release:
     def upgrade(self, **changed):
         return self.put("upgrade", "--wait", **changed)
 
-    def url(self):
-        service = self.kube.get("service", self.namespace, self.full)
+    def url(self, model=None):
+        """Of the release's own model, or of one of extraModels."""
+        service = self.kube.get("service", self.namespace, f"{self.full}-{model}" if model else self.full)
         return f"http://{service['spec']['clusterIP']}:{service['spec']['ports'][0]['port']}"
 
     def pods(self, part=None):
@@ -60,16 +87,34 @@ class Release:
     def uids(self, part=None):
         return {name: pod["metadata"]["uid"] for name, pod in self.pods(part).items()}
 
-    def status(self):
-        """What the head says; empty while it is away."""
-        done = subprocess.run(["kubectl", "-n", self.namespace, "exec", f"sts/{self.full}-head", "--", "cox", "status", "--json"],
+    def ask_head(self, i):
+        """What head i says of itself; None while it is away or has nobody."""
+        done = subprocess.run(["kubectl", "-n", self.namespace, "exec", f"{self.full}-head-{i}", "--", "cox", "status", "--json"],
                               env=self.kube.env, capture_output=True, text=True, timeout=60)
-        return json.loads(done.stdout) if done.returncode == 0 else {"groups": [], "workers": [], "gateways": []}
+        return json.loads(done.stdout) if done.returncode == 0 else None
 
-    def wait_serving(self, n_groups):
+    def serving_head(self):
+        """(number, status) of the head that serves; None while there is none."""
+        for i in range(2 if self.values.get("head", {}).get("standby") else 1):
+            status = self.ask_head(i)
+            if status and status.get("role", "serving") == "serving":
+                return i, status
+        return None
+
+    def status(self):
+        found = self.serving_head()
+        return found[1] if found else {"groups": [], "workers": [], "gateways": []}
+
+    def status_by_http(self):
+        """The same past the kubelet, through which `kubectl exec` goes: of the head's port, with the admin key."""
+        key = base64.b64decode(self.kube.get("secret", self.namespace, f"{self.full}-admin")["data"]["admin-key"]).decode()
+        address = self.kube.get("pod", self.namespace, f"{self.full}-head-0")["status"]["podIP"]
+        return httpx.get(f"http://{address}:8265/api/status", headers={"Authorization": f"Bearer {key}"}, timeout=60).raise_for_status().json()
+
+    def wait_serving(self, n_groups, ask=None):
         """Until just so many groups serve, each with all of its ranks, and there are no other workers."""
         def serve():
-            status = self.status()
+            status = (ask or self.status)()
             ready = [g for g in status["groups"] if g["state"] == "ready" and None not in g["workers"]]
             return len(ready) == len(status["groups"]) == n_groups and len(status["workers"]) == sum(len(g["workers"]) for g in ready)
 

@@ -4,22 +4,13 @@ Streams run while that happens (steady.py of tests/e2e): each one is compared wi
 Times are printed, not judged.
 """
 import json
-import re
 import time
 
 import pytest
-from release import UID, Release, demo_model, fill_claim, load_image
+from release import KINDS, SMALL, UID, Release, demo_model, fill_claim, more, null_values
 from steady import Steady
 
-SMALL = {"resources": {"requests": {"cpu": "20m", "memory": "32Mi"}}}  # many pods on a node of two cores
-
-
-def null_values(**worker):
-    return {"model": {"name": "null"}, "head": SMALL, "gateway": SMALL | {"replicas": 2},
-            "worker": SMALL | {"replicas": 2, "config": {"null_step_us": 20000}} | worker}
-
-
-KINDS = "pods,services,endpointslices,deployments,replicasets,statefulsets,jobs,configmaps,secrets,serviceaccounts,pdb,pvc,networkpolicies,controllerrevisions"
+pytestmark = pytest.mark.usefixtures("image")
 # What OpenShift's SCC restricted-v2 does to a pod: gives it a user and a group of its namespace's range, and refuses others.
 SCC = [
     {"apiVersion": "admissionregistration.k8s.io/v1beta1", "kind": "MutatingAdmissionPolicy", "metadata": {"name": "scc"},
@@ -44,42 +35,14 @@ SCC = [
 ]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def image(kube, tmp_path_factory):
-    load_image(kube, tmp_path_factory.mktemp("image"))
-
-
-@pytest.fixture
-def space(kube, request):
-    """A namespace of the test's own."""
-    name = kube.namespace(re.sub("[^a-z0-9]+", "-", request.node.name)[:50].strip("-"))
-    yield name
-    kube.remove_namespace(name)
-
-
 @pytest.fixture(scope="module")
-def serving(kube):
+def serving(kube, image):
     """Two groups of one null worker, two gateways: shared by the tests that leave it as it was."""
     release = Release(kube, kube.namespace("t-serving"), **null_values())
     release.install()
     release.wait_serving(2)
     yield release
     kube.remove_namespace("t-serving")
-
-
-@pytest.fixture(autouse=True)
-def explained(request):
-    """With a failure comes what the release's pods said."""
-    yield
-    release = request.node.funcargs.get("serving")
-    if release is not None and getattr(request.node, "failed", False):
-        print(release.explain())
-
-
-def more(load, kube):
-    """Streams that began after this call have ended well."""
-    done = load.check().n_done
-    kube.wait("streams that go on", lambda: load.check().n_done > done + 2 * load.n_users)
 
 
 def test_workers_are_scaled_under_load(kube, serving):

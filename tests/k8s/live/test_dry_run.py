@@ -1,0 +1,98 @@
+"""What the chart and deploy/k8s make, asked of a real API server that knows all kinds: strictly, and nothing is created.
+
+A field that is of no kind, of a wrong type or against a rule of its CustomResourceDefinition is refused there. Who acts upon
+these kinds (KEDA, the Prometheus operator, gateways) does not run. OpenShift's Route has no definition here and is left out.
+"""
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from kube import CLUSTER
+from release import CHART, ROOT
+
+APPLY = ["apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-"]
+FILES = sorted(str(path.relative_to(CHART)) for path in [*CHART.glob("values-*.yaml"), *CHART.glob("ci/*.yaml")])
+MORE = {  # what no values file has: --set for it
+    "defaults": "",
+    "keda asks the head": "autoscaling.enabled=true",
+    "two models": "extraModels.b.model.name=demo,extraModels.b.worker.replicas=3,autoscaling.enabled=true,httpRoute.enabled=true,httpRoute.parentRefs[0].name=gw",
+    "pod monitors": "metrics.podMonitor=true,gateway.autoscaling.enabled=true,redis.enabled=true,head.standby=true",
+    "one pod, several ranks": "worker.ranks=4,worker.tp=4,worker.gpus=4,worker.device=cuda,nccl.ipcLock=true,nccl.rdmaResource=rdma/ib",
+}
+OVERLAYS = ["base", *sorted(f"overlays/{path.name}" for path in (ROOT / "deploy/k8s/overlays").iterdir())]
+
+
+@pytest.fixture(scope="module")
+def space(kube):
+    """A namespace without bounds, in a cluster that has the definitions."""
+    asked = subprocess.run([str(CLUSTER.parent / "tools/crds"), "--where"], capture_output=True, text=True)
+    if asked.returncode != 0:
+        pytest.skip(f"SKIPPED: {asked.stderr.strip()}")
+    files = sorted(Path(asked.stdout.strip()).glob("*.yaml"))
+    kube.kubectl("apply", "--server-side", *[part for file in files for part in ("-f", file)])
+    names = re.findall(r"^  name: (\S+\.\S+)$", "\n".join(file.read_text() for file in files), re.M)
+    kube.kubectl("wait", "--for=condition=Established", *[f"crd/{name}" for name in names])
+    kube.apply("default", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dry"}},
+               {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1})
+    yield "dry"
+    kube.remove_namespace("dry")
+    kube.kubectl("delete", "priorityclass/high", *[f"crd/{name}" for name in names])
+
+
+def documents(text):
+    """{kind/name: text} of everything but Routes."""
+    out = {}
+    for one in re.split(r"^---.*$", text, flags=re.M):
+        kind, name = re.search(r"^kind: (\S+)", one, re.M), re.search(r"^metadata:\n(?:  .*\n)*?  name: (\S+)", one, re.M)
+        if kind and kind[1] != "Route":
+            assert f"{kind[1]}/{name[1]}" not in out
+            out[f"{kind[1]}/{name[1]}"] = one
+    return out
+
+
+def rendered(kube, *options):
+    version = json.loads(kube.kubectl("version", "-o", "json"))["serverVersion"]["gitVersion"]  # without a server Helm has one of its own
+    return documents(kube.helm("template", "demo", CHART, "--namespace", "dry", "--kube-version", version, *options))
+
+
+def applied(kube, space, objects, *command):
+    """(the objects that the server would have made, what it says of the others)."""
+    done = subprocess.run(["kubectl", "-n", space, *command], env=kube.env, input="\n---\n".join(objects.values()), capture_output=True,
+                          text=True, timeout=360)
+    return done.stdout.splitlines(), done.stderr
+
+
+def check(kube, space, objects):
+    accounts = {name: text for name, text in objects.items() if name.startswith("ServiceAccount/")}
+    applied(kube, space, accounts, "apply", "--server-side", "-f", "-")  # a pod is admitted only where its account is there
+    made, refused = applied(kube, space, objects, *APPLY)
+    assert not refused and len(made) == len(objects), refused
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_values_file(kube, space, file):
+    check(kube, space, rendered(kube, "-f", CHART / file))
+
+
+@pytest.mark.parametrize("what", MORE)
+def test_what_no_values_file_has(kube, space, what):
+    check(kube, space, rendered(kube, "--set", MORE[what]))
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_manifests_without_helm(kube, space, folder):
+    check(kube, space, documents(kube.kubectl("kustomize", ROOT / "deploy/k8s" / folder)))
+
+
+@pytest.mark.parametrize("file", ["ci/everything.yaml", "ci/leaderworkerset.yaml"])
+def test_a_field_of_no_kind_is_refused_in_every_one(kube, space, file):
+    """So that the tests above say something of each kind: also of those that a definition has brought."""
+    objects = {name: text.replace("\nspec:\n", "\nspec:\n  noSuchField: 1\n", 1) for name, text in rendered(kube, "-f", CHART / file).items()
+               if "\nspec:\n" in text}
+    made, refused = applied(kube, space, objects, *APPLY)
+    assert not made and refused.count("noSuchField") >= len(objects), refused
+    kinds = {name.split("/")[0] for name in objects}
+    assert kinds >= ({"ScaledObject", "HTTPRoute", "ServiceMonitor", "PrometheusRule"} if "everything" in file
+                     else {"LeaderWorkerSet", "PodMonitor", "HorizontalPodAutoscaler"})

@@ -1,0 +1,119 @@
+"""Kinds of release: two models in one, several ranks in a pod, a namespace with a quota."""
+import httpx
+import null_oracle as oracle
+import pytest
+from release import KINDS, REDIS, REDIS_IMAGE, SMALL, Release, demo_model, fill_claim, load_redis, more, null_values
+from steady import Steady
+
+pytestmark = pytest.mark.usefixtures("image")
+
+
+def answer(base, model):
+    body = {"model": model, "prompt": "Once upon a time", "max_tokens": 24, "temperature": 0, "ignore_eos": True}
+    return httpx.post(f"{base}/v1/completions", json=body, timeout=120)
+
+
+def test_two_models_in_one_release(kube, space):
+    """The null one and the demo: each answers with its own tokens at its own Service and path, and one goes without the other."""
+    source = demo_model()
+    if source is None:
+        pytest.skip("no demo model: scripts/fetch-demo-model")
+    fill_claim(kube, space, "models", source)
+    demo = {"model": {"name": "demo", "servedNames": ["demo"]}, "worker": {"replicas": 1}, "gateway": {"replicas": 1}}
+    release = Release(kube, space, extraModels={"small": demo}, cache={"kind": "pvc", "existingClaim": "models"}, **null_values())
+    release.install()
+    release.wait_serving(2)
+    null, small = release.url(), release.url("small")
+    release.helm("test", release.name, "--timeout", "5m")  # a pod for each of the models
+    want = oracle.text("Once upon a time", 24, temperature=0)
+    said = kube.wait("the demo model", lambda: (r := answer(small, "demo")).status_code == 200 and r)
+    text = said.json()["choices"][0]["text"]
+    assert len(text) > 24 and text != want
+    assert answer(f"{small}/small", "demo").json()["choices"][0]["text"] == text, "below the model's path"
+    assert answer(null, "null").json()["choices"][0]["text"] == want
+    assert [answer(*other).status_code for other in ((null, "demo"), (small, "null"), (f"{null}/small", "demo"))] == [404] * 3
+    before = release.uids()
+    with Steady([null], n_users=16) as load:
+        more(load, kube)
+        release.values["extraModels"].clear()
+        release.upgrade()
+        kube.wait("no pod of the demo model", lambda: not [name for name in release.pods() if "-coxswain-small-" in name])
+        more(load, kube)
+    assert release.uids().items() <= before.items() and len(release.uids()) == 5
+    kube.wait("nothing of the demo model", lambda: "coxswain-small" not in kube.kubectl("-n", space, "get", KINDS, "-o", "name"))
+    assert release.restarts() == 0 and load.n_passed_by == 0
+
+
+def rank_pids(kube, pod):
+    """Processes of a worker's container but its first, as the node numbers them."""
+    lines = kube.ctr("tasks", "ps", kube.container(pod, "worker")).splitlines()[1:]
+    return sorted(int(line.split()[0]) for line in lines)[1:]
+
+
+def test_ranks_that_share_a_pod_are_groups_of_it(kube, space):
+    """Two ranks in each pod, a group of TP 2: one that is killed is started again by the pod itself; pods are scaled and deleted."""
+    release = Release(kube, space, **null_values(ranks=2, tp=2))
+    release.install()
+    release.wait_serving(2)
+    workers = release.status()["workers"]
+    assert sorted((w["node"], w["ordinal"]) for w in workers) == [(f"{release.full}-worker-{i // 2}", i) for i in range(4)]
+    assert len({(w["node"], w["group"]) for w in workers}) == 2, f"a group over two pods: {workers}"
+    victim = f"{release.full}-worker-0"
+    before = release.uids()
+    with Steady([release.url()], n_users=16) as load:
+        more(load, kube)
+        pids = rank_pids(kube, victim)
+        assert len(pids) == 2
+        kube.cluster("run", "kill", "-KILL", pids[0])
+        kube.wait("another process in its place", lambda: len(now := rank_pids(kube, victim)) == 2 and pids[0] not in now)
+        release.wait_serving(2)
+        more(load, kube)
+        assert release.uids() == before and release.restarts() == 0, "Kubernetes had nothing to do"
+        release.upgrade(worker={"replicas": 3})
+        release.wait_serving(3)
+        more(load, kube)
+        kube.kubectl("-n", space, "delete", "pod", victim, "--grace-period=0", "--force", "--wait=false")
+        kube.wait(f"another {victim}", lambda: release.uids("worker").get(victim, before[victim]) != before[victim])
+        release.wait_serving(3)
+        more(load, kube)
+    assert load.n_passed_by == 0
+
+
+QUOTA = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "all"}, "spec": {"hard": {
+    "requests.cpu": "1500m", "requests.memory": "4Gi", "limits.cpu": "32", "limits.memory": "32Gi", "pods": "12", "persistentvolumeclaims": "1"}}}
+# Of pods: one of containers would give defaults to who says nothing.
+BOUNDS = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "each"}, "spec": {"limits": [
+    {"type": "Pod", "min": {"cpu": "10m", "memory": "16Mi"}, "max": {"cpu": "8", "memory": "8Gi"}}]}}
+
+
+def without_limits(kube, space):
+    """Why a restricted pod that asks for nothing is refused."""
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "it"}, "spec": {
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [{"name": "it", "image": "none", "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}]}}
+    with pytest.raises(AssertionError) as refused:
+        kube.apply(space, pod)
+    return str(refused.value)
+
+
+def test_a_namespace_with_a_quota_admits_every_pod(kube, space, tmp_path):
+    """Whoever says no limits is refused there: every container of the release, of its Jobs and of its test does."""
+    source = demo_model()
+    if source is None or REDIS is None:
+        pytest.skip("no demo model (scripts/fetch-demo-model), or no redis-tools")
+    load_redis(kube, tmp_path)
+    kube.apply(space, QUOTA)
+    kube.wait("the quota's count", lambda: kube.get("resourcequota", space, "all").get("status", {}).get("used"))
+    assert "must specify limits.cpu" in without_limits(kube, space)
+    kube.apply(space, BOUNDS)
+    fill_claim(kube, space, "models", source)
+    release = Release(kube, space, model={"name": "demo", "servedNames": ["demo"]}, head=SMALL | {"standby": True},
+                      cache={"kind": "pvc", "existingClaim": "models", "prefetch": {"enabled": True}},
+                      redis={"enabled": True, "image": REDIS_IMAGE}, worker=SMALL | {"replicas": 1}, gateway=SMALL | {"replicas": 2})
+    release.install()
+    release.wait_serving(1)
+    release.helm("test", release.name, "--timeout", "5m")
+    jobs = kube.get("jobs", space)
+    assert jobs and all(job["status"].get("succeeded") == 1 for job in jobs)
+    used = kube.get("resourcequota", space, "all")["status"]["used"]
+    assert int(used["pods"]) >= 6 and used["limits.cpu"] != "0"

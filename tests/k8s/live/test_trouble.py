@@ -1,0 +1,148 @@
+"""A release in trouble: heads, its Redis, its node, evictions, upgrades that are wrong. Streams run meanwhile, and none fails.
+
+What is to stay away does so because the node takes no pod, or nobody is there to start it: nothing here depends on who is faster.
+"""
+import pytest
+from release import REDIS, REDIS_IMAGE, Release, load_redis, more, null_values
+from steady import Steady
+
+pytestmark = pytest.mark.usefixtures("image")
+KILL = ["--grace-period=0", "--force", "--wait=false"]
+
+
+@pytest.fixture(scope="module")
+def redis(kube, tmp_path_factory):
+    if REDIS is None:
+        pytest.skip("no redis-server here: scripts/setup installs redis-tools, which has it")
+    load_redis(kube, tmp_path_factory.mktemp("redis"))
+
+
+def installed(kube, space, n_groups=2, **more_values):
+    """A release of the null model. Its image is never asked of a registry: a tag that the node has not is not to be had."""
+    release = Release(kube, space, **null_values(**more_values.pop("worker", {})), image={"pullPolicy": "Never"})
+    release.put("install", "--wait", **more_values)
+    release.wait_serving(n_groups)
+    return release
+
+
+def with_standby(kube, space):
+    return installed(kube, space, head={"standby": True}, redis={"enabled": True, "image": REDIS_IMAGE})
+
+
+def test_a_standby_head_takes_over_and_a_lost_redis_changes_nothing(kube, space, redis):
+    release = with_standby(kube, space)
+    kube.wait("the standby", lambda: {(release.ask_head(i) or {}).get("role") for i in (0, 1)} == {"serving", "standby"})
+    first, status = release.serving_head()
+    with Steady([release.url()], n_users=16) as load:
+        more(load, kube)
+        with kube.cordoned():
+            kube.kubectl("-n", space, "delete", "pod", f"{release.full}-head-{first}", *KILL)
+            after = kube.wait("the other head", lambda: release.ask_head(1 - first)["role"] == "serving" and release.ask_head(1 - first))
+            assert after["term"] > status["term"]
+            more(load, kube)
+        kube.wait("the first one, which waits now", lambda: (release.ask_head(first) or {}).get("role") == "standby")
+        with kube.cordoned():
+            kube.kubectl("-n", space, "delete", "pod", "-l", f"{release.selector},app.kubernetes.io/component=redis", *KILL)
+            kube.wait("heads that miss it", lambda: not release.ask_head(1 - first)["lease"]["store_reached"])
+            more(load, kube)
+            assert release.ask_head(1 - first)["term"] == after["term"]
+        kube.wait("heads that have it again", lambda: all(release.ask_head(i) and release.ask_head(i)["lease"]["store_reached"] for i in (0, 1)))
+        more(load, kube)
+        assert release.ask_head(1 - first)["role"] == "serving" and release.ask_head(1 - first)["term"] == after["term"]
+        release.wait_serving(2)
+    assert load.n_passed_by == 0
+
+
+def test_a_node_without_its_kubelet_serves_and_what_crashed_comes_back(kube, space):
+    """Streams go to the gateways' own addresses: a Service gives up a node that has been silent for 50 s, and this one is the only one."""
+    release = installed(kube, space)
+    before = release.uids()
+    gateways = [f"http://{pod['status']['podIP']}:8000" for pod in release.pods("gateway").values()]
+    with Steady(gateways, n_users=16) as load:
+        more(load, kube)
+        kube.cluster("stop", "kubelet")
+        try:
+            more(load, kube)
+            kube.ctr("tasks", "kill", "-s", "SIGKILL", kube.container(f"{release.full}-worker-0", "worker"))
+            release.wait_serving(1, release.status_by_http)  # the group that is left: nobody starts the other one
+            more(load, kube)
+            kube.ctr("tasks", "kill", "-s", "SIGKILL", kube.container(f"{release.full}-head-0", "head"))
+        finally:
+            kube.cluster("start", "kubelet")
+        release.wait_serving(2)
+        more(load, kube)
+    assert release.uids() == before, "the same pods, with containers that were started again"
+    kube.wait("the kubelet's count", lambda: release.restarts() == 2)
+
+
+def allowed(kube, release, part):
+    """How many of a part's pods may be evicted, once the budget is one of all of its pods."""
+    pods = len(release.pods(part))
+
+    def counted():
+        status = kube.get("pdb", release.namespace, f"{release.full}-{part}").get("status", {})
+        return [status["disruptionsAllowed"]] if status.get("expectedPods") == status.get("currentHealthy") == pods else None
+
+    return kube.wait(f"the budget of {part}", counted)[0]
+
+
+def test_budgets_let_a_group_and_a_gateway_go_at_a_time(kube, space):
+    """Two groups of two: one group's pods may be evicted, no third one; of two gateways one."""
+    release = installed(kube, space, worker={"tp": 2, "replicas": 4})
+    workers, gateways = sorted(release.uids("worker")), sorted(release.uids("gateway"))
+    assert allowed(kube, release, "worker") == 2 and allowed(kube, release, "gateway") == 1
+    with Steady([release.url()], n_users=16) as load:
+        more(load, kube)
+        with kube.cordoned():
+            assert kube.evict(space, workers[0]) is None and kube.evict(space, workers[1]) is None
+            for pod in workers[2:]:
+                assert "disruption budget" in kube.evict(space, pod)
+            release.wait_serving(1)
+            assert kube.evict(space, gateways[0]) is None
+            assert "disruption budget" in kube.evict(space, gateways[1])
+            more(load, kube)
+        release.wait_serving(2)
+        assert allowed(kube, release, "gateway") == 1
+        more(load, kube)
+        assert kube.evict(space, f"{release.full}-head-0") is None, "one of one has no budget: it would never let a node be drained"
+        kube.wait("another head", lambda: release.serving_head())
+        release.wait_serving(2)
+        more(load, kube)
+    assert load.n_passed_by == 0
+
+
+def stuck(release):
+    """Pods that cannot run, and why: name → reasons of their containers."""
+    out = {}
+    for name, pod in release.pods().items():
+        states = [*pod["status"].get("initContainerStatuses", []), *pod["status"].get("containerStatuses", [])]
+        reasons = [one["state"]["waiting"].get("reason") for one in states if "waiting" in one["state"]]
+        if {"ErrImageNeverPull", "CrashLoopBackOff"} & set(reasons):
+            out[name] = reasons
+    return out
+
+
+WRONG = {"image": {"image": {"tag": "none-of-that-name"}}, "model": {"model": {"name": "/models/none"}}}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_upgrade_leaves_those_who_serve_and_is_rolled_back(kube, space, redis, wrong):
+    """An image, a model that is not there: of each part the next pod is not made before its turn, so one of each is stuck."""
+    release = with_standby(kube, space)
+    before = release.uids()
+    good = release.values["image"].copy(), release.values["model"].copy()
+    with Steady([release.url()], n_users=16) as load:
+        more(load, kube)
+        release.put("upgrade", **WRONG[wrong])
+        kube.wait("a worker and a gateway that cannot start", lambda: {f"{release.full}-worker-1"} <= stuck(release).keys()
+                  and any("-gateway-" in name for name in stuck(release)))
+        more(load, kube)
+        stay = {name for part in ("worker", "gateway") for name in release.uids(part)} & before.keys() - {f"{release.full}-worker-1"}
+        assert {name: release.uids()[name] for name in stay} == {name: before[name] for name in stay}
+        assert len(stay) == 3, "a worker and both gateways"
+        release.helm("rollback", release.name, "--wait", "--timeout", "5m")
+        release.values["image"], release.values["model"] = good
+        release.wait_serving(2)
+        more(load, kube)
+        assert {name: release.uids()[name] for name in stay} == {name: before[name] for name in stay}
+    assert not stuck(release) and load.n_passed_by == 0

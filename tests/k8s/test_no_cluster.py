@@ -1,0 +1,67 @@
+"""A machine that cannot have the tests' cluster is told so in a sentence, and what needs it is skipped: no cluster is started here."""
+import importlib.machinery
+import importlib.util
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+CLUSTER = HERE / "cluster"
+NONE = "kubelet kube-apiserver etcd kubectl kube-controller-manager kube-scheduler kube-proxy helm coredns helm4"
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """The script as a module, with a state folder of its own."""
+    monkeypatch.setenv("COX_K8S_STATE", str(tmp_path / "state"))
+    loader = importlib.machinery.SourceFileLoader("cluster_script", str(CLUSTER))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("cluster_script", loader))
+    loader.exec_module(module)
+    return module
+
+
+def refusal(cluster):
+    with pytest.raises(cluster.Failure) as refused:
+        cluster.main(["up"])
+    assert refused.value.code == 77 and not cluster.STATE.exists(), "nothing is left behind"
+    return str(refused.value)
+
+
+def test_without_root(cluster, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert refusal(cluster) == "SKIPPED: a node needs root (namespaces, cgroups, mounts)"
+
+
+def test_without_a_package(cluster, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(cluster.shutil, "which", lambda name: None if name == "runc" else f"/usr/bin/{name}")
+    assert refusal(cluster) == "SKIPPED: no runc: apt-get install runc (scripts/setup --k8s)"
+
+
+def test_without_namespaces(cluster, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(cluster.shutil, "which", lambda name: f"/usr/bin/{name}")
+    answer = subprocess.CompletedProcess([], 1, "", "unshare: unshare failed: Operation not permitted\n")
+    monkeypatch.setattr(cluster.subprocess, "run", lambda *arguments, **options: answer)
+    assert refusal(cluster) == "SKIPPED: no namespaces for a node here: unshare: unshare failed: Operation not permitted"
+
+
+def test_without_programs(cluster, monkeypatch, tmp_path):
+    monkeypatch.setattr(cluster, "check_machine", lambda: None)
+    monkeypatch.setenv("COX_CACHE", str(tmp_path))
+    assert refusal(cluster) == f"SKIPPED: not built: {NONE} (scripts/setup --k8s)"
+
+
+def test_definitions_that_were_not_fetched(tmp_path):
+    done = subprocess.run([HERE / "tools/crds", "--where"], env=dict(os.environ, COX_CACHE=str(tmp_path)), capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr == "not fetched: the chart's CustomResourceDefinitions (scripts/setup --k8s)\n"
+
+
+def test_a_folder_of_somebody_else_is_told_in_a_line(tmp_path):
+    """Of another user's cluster: no traceback."""
+    state = tmp_path / "state"
+    (state / "lock").mkdir(parents=True)  # what root may write to as well is no file
+    done = subprocess.run([CLUSTER, "down"], env=dict(os.environ, COX_K8S_STATE=str(state)), capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and str(state / "lock") in done.stderr
