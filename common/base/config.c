@@ -268,6 +268,18 @@ static const char *allowed_text(const struct option_spec *s, char *buf, size_t s
     return buf;
 }
 
+size_t config_find_negated(const struct option_spec *specs, size_t n_specs, struct str name)
+{
+    if (!str_starts(name, STR("no-")) && !str_starts(name, STR("no_")))
+        return n_specs;
+    size_t i = config_find(specs, n_specs, (struct str){name.ptr + 3, name.len - 3});
+    if (i == n_specs)
+        return i;
+    const struct option_spec *s = &specs[i];
+    bool is_switch = s->type == OPTION_BOOL || (config_is_foreign(s) && s->takes == TAKES_NOTHING);
+    return is_switch ? i : n_specs;
+}
+
 bool config_is_foreign(const struct option_spec *s)
 {
     return s->type == OPTION_IGNORED || s->type == OPTION_REFUSED;

@@ -50,6 +50,7 @@ struct option_spec {
     const char *env;         /* its names in somebody else's standard, comma separated, the first
                               * counts before the next; COX_<OPTION> before all; or NULL */
     bool secret;             /* never printed or logged */
+    bool json;               /* OPTION_STRING: a JSON object; in YAML a mapping will do */
     enum option_words words; /* OPTION_LIST */
     enum option_takes takes; /* OPTION_IGNORED, OPTION_REFUSED */
     const char *instead; /* what to do instead: vLLM's flags; of others, when a value is wrong */

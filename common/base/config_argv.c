@@ -51,11 +51,8 @@ static size_t find_typed(const struct config_parser *p, struct typed *t)
     if (i < p->n_specs)
         return i;
     if (str_starts(t->name, STR("no-")) || str_starts(t->name, STR("no_"))) {
-        i = config_find(p->specs, p->n_specs, (struct str){t->name.ptr + 3, t->name.len - 3});
-        bool is_switch = i < p->n_specs &&
-                         (p->specs[i].type == OPTION_BOOL ||
-                          (config_is_foreign(&p->specs[i]) && p->specs[i].takes == TAKES_NOTHING));
-        t->negated = is_switch && !t->equals;
+        i = config_find_negated(p->specs, p->n_specs, t->name);
+        t->negated = i < p->n_specs && !t->equals;
         return t->negated ? i : p->n_specs;
     }
     const char *dot = memchr(t->name.ptr, '.', t->name.len);

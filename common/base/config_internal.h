@@ -57,6 +57,8 @@ void config_give_back(struct config_parser *p, struct argv_scan *a);
 
 /* Row of a name as typed (dashes or underscores, alias or not); n_specs when there is none. */
 size_t config_find(const struct option_spec *specs, size_t n_specs, struct str name);
+/* Row of the switch that "no-X" turns off; n_specs when it is none. */
+size_t config_find_negated(const struct option_spec *specs, size_t n_specs, struct str name);
 /* Checks the text and writes it into the struct. A list gets one item more. */
 MUST_USE enum status config_set(struct config_parser *p, size_t i_spec, struct str value,
                                 struct config_origin from);

@@ -21,7 +21,8 @@ struct speculation_options {
      .type = OPTION_STRING,                                                                        \
      .offset = offsetof(struct S, speculation.config),                                             \
      .help = "guess tokens ahead: {\"method\":\"ngram\",\"num_speculative_tokens\":4}, as vLLM "   \
-             "takes it"},                                                                          \
+             "takes it",                                                                           \
+     .json = true},                                                                                \
         {.name = "spec-method",                                                                    \
          .type = OPTION_STRING,                                                                    \
          .offset = offsetof(struct S, speculation.method),                                         \

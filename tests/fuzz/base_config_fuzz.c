@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 struct sample {
     int64_t number;
     double share;
-    const char *text;
+    const char *text, *object;
     bool flag;
     int choice;
     struct option_list list;
@@ -24,6 +24,10 @@ static const struct option_spec specs[] = {
     OPT_INT(sample, number, "number", -100, 1 << 30, "5", "a number"),
     OPT_FLOAT(sample, share, "share", 0, 1, "0.5", "a share"),
     OPT_STRING(sample, text, "text", NULL, "a text"),
+    {.name = "object",
+     .type = OPTION_STRING,
+     .offset = offsetof(struct sample, object),
+     .json = true},
     OPT_BOOL(sample, flag, "flag", "true", "a flag"),
     OPT_ENUM(sample, choice, "choice", "one|two|three", "two", "a choice"),
     OPT_LIST(sample, list, "list", "a list"),
@@ -47,6 +51,11 @@ static enum status parse_file(const void *bytes, size_t n, struct sample *out,
     enum status s = config_parse(specs, N_SPECS, 3, argv, NULL, out, res, &err);
     close(fd);
     return s;
+}
+
+static bool is_same(const char *a, const char *b)
+{
+    return !a || (b && strcmp(a, b) == 0);
 }
 
 static void parse_words(const uint8_t *data, size_t size)
@@ -90,8 +99,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     /* a text that is no UTF-8 cannot come out of YAML, so what was printed reads back the same */
     if (parse_file(b.ptr, b.len, &second, &again) != STATUS_OK || second.number != first.number ||
-        second.list.n_items != first.list.n_items ||
-        (first.text && (!second.text || strcmp(first.text, second.text) != 0)))
+        second.list.n_items != first.list.n_items || !is_same(first.text, second.text) ||
+        !is_same(first.object, second.object))
         abort();
     config_fini(&res);
     config_fini(&again);

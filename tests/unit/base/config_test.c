@@ -13,7 +13,7 @@
 struct sample {
     int64_t seqs, big;
     double util;
-    const char *model, *key, *service;
+    const char *model, *key, *service, *guess;
     bool caching, eager;
     int64_t wait_s, path_s;
     int device;
@@ -28,6 +28,11 @@ static const struct option_spec specs[] = {
      .offset = offsetof(struct sample, service),
      .env = "OTHERS_TRACES_NAME,OTHERS_NAME",
      .help = "a name that another standard has, too"},
+    {.name = "guess",
+     .type = OPTION_STRING,
+     .offset = offsetof(struct sample, guess),
+     .help = "a JSON object",
+     .json = true},
     OPT_FLOAT(sample, util, "utilization", 0.1, 1.0, "0.9", "share of memory"),
     {.name = "model",
      .aliases = "model-path,m",
@@ -456,6 +461,49 @@ static void test_yaml(void **state)
     config_fini(&p.res);
 }
 
+/* As vLLM's files have it: what a switch without a value is on a command line. */
+static void test_yaml_switches_off(void **state)
+{
+    static const struct {
+        const char *yaml;
+        bool caching;
+    } cases[] = {
+        {"no_prefix_caching: true\n", false}, {"no-prefix-caching: True\n", false},
+        {"no-prefix-caching: false\n", true}, /* a flag that is not given */
+        {"no-prefix-caching:\n", true},       {"no-eager: true\n", true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct parsed p = parse_yaml(cases[i].yaml, "", "");
+        if (p.s != STATUS_OK)
+            print_error("%s%s\n", cases[i].yaml, p.err.text);
+        assert_int_equal(p.s, STATUS_OK);
+        assert_int_equal(p.c.caching, cases[i].caching);
+        config_fini(&p.res);
+    }
+}
+
+/* A text that is JSON anyway may be spelled as YAML. */
+static void test_yaml_as_json(void **state)
+{
+    static const struct {
+        const char *yaml, *json;
+    } cases[] = {
+        {"guess: {method: ngram, n: 4}\n", "{\"method\":\"ngram\",\"n\":4}"},
+        {"guess:\n  a: -1.5e3\n  b: [true, null, ~, 'true', \"4\", 007, 4., -, x\\]\n  c: {}\n",
+         "{\"a\":-1.5e3,\"b\":[true,null,null,\"true\",\"4\",\"007\",\"4.\",\"-\",\"x\\\\\"],"
+         "\"c\":{}}"},
+        {"guess: '{\"n\": 1}'\n", "{\"n\": 1}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct parsed p = parse_yaml(cases[i].yaml, "", "");
+        if (p.s != STATUS_OK)
+            print_error("%s%s\n", cases[i].yaml, p.err.text);
+        assert_int_equal(p.s, STATUS_OK);
+        assert_string_equal(p.c.guess, cases[i].json);
+        config_fini(&p.res);
+    }
+}
+
 static void test_yaml_refused(void **state)
 {
     static const struct {
@@ -471,6 +519,13 @@ static void test_yaml_refused(void **state)
         {"model: a\nmodel: b\n", ":2: model: given twice"},
         {"model: a\n---\nmodel: b\n", "one document only"},
         {"model: *x\n", "plain value"},
+        {"no-model: true\n", ":1: no_model: unknown option"},
+        {"no-prefix-caching: 5\n", ":1: true or false is wanted"},
+        {"prefix-caching: true\nno-prefix-caching: true\n", ":2: prefix_caching: given twice"},
+        {"guess: [a]\n", "a mapping or a plain value"},
+        {"guess: {a: *x}\n", ":1: "},
+        {"guess: {[a]: b}\n", "name is wanted"},
+        {"guess: {a: [[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]}\n", "too deep"},
         {"model: \"\\0\"\n", "NUL"},
         {"model: \"a\n", "not YAML"},
         {"? [a]\n: b\n", "name is wanted"},
@@ -536,6 +591,8 @@ int main(void)
         cmocka_unit_test(test_bare_words_after_a_list),
         cmocka_unit_test(test_help_and_version),
         cmocka_unit_test(test_yaml),
+        cmocka_unit_test(test_yaml_switches_off),
+        cmocka_unit_test(test_yaml_as_json),
         cmocka_unit_test(test_yaml_refused),
         cmocka_unit_test(test_secret_is_never_shown),
         cmocka_unit_test(test_printed_yaml_reads_back),
