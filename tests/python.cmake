@@ -72,6 +72,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
     set_tests_properties(examples_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
                          ENVIRONMENT "${e2e_environment}")
   endforeach()
+  set_tests_properties(examples_pages PROPERTIES LABELS quick)
 endif()
 # Hostile peers, networks and a locked-down host, on loopback alone: docs/security.md.
 file(GLOB security_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/security/test_*.py)

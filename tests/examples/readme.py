@@ -43,17 +43,21 @@ class Readme:
         self.run.add(block)
         return self.commands[block]
 
-    def saw(self, block, text):
-        """Fails where text lacks one of the lines that the README shows; gives what stood for each …."""
-        at, found = 0, []
+    def lacks(self, block, text):
+        """The first of the lines that the README shows which text does not have; None: it has all."""
+        at = 0
         for line in self.shown[block].splitlines():
             # spaces of a table are as wide as what is in it
-            like = re.sub(r"(\\ )+", r"\\s+", re.escape(line.strip())).replace("…", "(.*?)")
+            like = re.sub(r"(\\ )+", r"\\s+", re.escape(line.strip())).replace("…", ".*?")
             m = re.compile(like + r"\s*$", re.M).search(text, at)
-            assert m, f"after {block} the README shows\n  {line}\nwhich is not (any more) in\n{text}"
+            if not m:
+                return line
             at = m.end()
-            found += m.groups()
-        return found
+        return None
+
+    def saw(self, block, text):
+        line = self.lacks(block, text)
+        assert line is None, f"after {block} the README shows\n  {line}\nwhich is not (any more) in\n{text}"
 
     def all_were_tried(self):
         left = set(self.commands) - self.run
@@ -85,6 +89,10 @@ class Shells(Hosts):
         """Typed in a terminal of its own, where it goes on; its last command is the process."""
         *first, last = self.readme.typed(block).strip().splitlines()
         return self.start_shell(host, name, self.before + "; ".join([*first, f"exec {last}"]), env=env)
+
+    def wait_seen(self, name, block):
+        """Until the log of what was left running has what the README shows of it."""
+        self.wait(f"all that the README shows of {block} was said", lambda: self.readme.lacks(block, self.log(name)) is None, 60)
 
     def wait_served(self, host, url, seconds=60):
         self.wait(f"{url} is 200", lambda: "200" == host.curl(url, "-o", "/dev/null", "-w", "%{http_code}"), seconds)

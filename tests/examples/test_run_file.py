@@ -12,8 +12,7 @@ def test_as_its_readme_says(tmp_path):
         host, = shells.add("one")
         shells.type(host, "key")
         shells.leave(host, "up", "up")
-        shells.wait("cox up says that it is ready", lambda: "dashboard:" in shells.log("up"))
-        readme.saw("up", shells.log("up"))
+        shells.wait_seen("up", "up")
         shells.wait("the spare is there", lambda: "1 spare" in host.run("sh", "-c", shells.before + "cox status", check=False))
         readme.saw("ask", shells.type(host, "ask"))
         assert host.curl("http://127.0.0.1:8000/v1/models", "-o", "/dev/null", "-w", "%{http_code}") == "401"

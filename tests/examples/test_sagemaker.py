@@ -40,8 +40,8 @@ def shells(tmp_path):
 def test_the_calls_of_a_client(shells):
     readme, host = shells.readme, shells.hosts["one"]
     shells.leave(host, "serve", "serve")
+    shells.wait_seen("serve", "serve")
     shells.wait_served(host, "http://127.0.0.1:8080/ping")
-    readme.saw("serve", shells.log("serve"))
     readme.shown["local"] = readme.shown["local"].replace("demo", SERVED)
     said = shells.type(host, "local")
     readme.saw("local", said)
