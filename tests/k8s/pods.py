@@ -77,7 +77,7 @@ class Node:
 
     def __init__(self, folder, bin_dir, objects, uid=65532, group=FS_GROUP):
         self.folder, self.bin, self.uid, self.group = Path(folder), Path(bin_dir), uid, group
-        self.objects, self.pods, self.n_addresses = objects, {}, 1
+        self.objects, self.pods, self.jobs, self.n_addresses = objects, {}, {}, 1
         if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), "unshare")
         ip("link", "set", "lo", "up")
@@ -117,9 +117,24 @@ class Node:
         pod.begin()
         return pod
 
+    def claim(self, name):
+        """The folder of a claim, as a driver and a kubelet leave it: root's, and the pods' group may write."""
+        folder = self.folder / "claims" / name
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            os.chown(folder, 0, self.group)
+            os.chmod(folder, 0o2775)
+        return folder
+
     def apply(self, objects):
-        """What controllers would make of the objects, at once: pods that lack begin, surplus ones end, highest first."""
+        """What controllers would make of the objects, at once: pods that lack begin, surplus ones end, highest first. Jobs run
+        beside them, once."""
         self.objects = objects
+        for o in objects.kinds("Job"):
+            name = o["metadata"]["name"]
+            if name not in self.jobs:
+                self.jobs[name] = Pod(self, name, o["spec"]["template"])
+                self.jobs[name].begin()
         wanted = {}
         for o in objects:
             if o["kind"] == "StatefulSet":
@@ -151,7 +166,7 @@ class Node:
             wait_for(pod.is_ready, f"{pod.name} is not ready", pod)
 
     def end(self):
-        for p in self.pods.values():  # the bridge goes with its network, when nobody is there any more
+        for p in [*self.jobs.values(), *self.pods.values()]:  # the bridge goes with its network, when nobody is there any more
             p.kill()
 
 
@@ -214,6 +229,8 @@ class Pod:
             return "memory"
         elif "hostPath" in volume:
             return volume["hostPath"]["path"]
+        elif "persistentVolumeClaim" in volume:
+            return str(self.node.claim(volume["persistentVolumeClaim"]["claimName"]))
         else:
             raise AssertionError(f"a volume that this test does not know: {volume}")
         return str(where)
@@ -221,8 +238,9 @@ class Pod:
     def mounts(self):
         named = {m["name"] for m in self.container["volumeMounts"]}
         volumes = {v["name"]: self.make_volume(v, self.folder / "volumes" / v["name"]) for v in self.spec["volumes"] if v["name"] in named}
+        read_only = {v["name"] for v in self.spec["volumes"] if v.get("persistentVolumeClaim", {}).get("readOnly")}
         for m in self.container["volumeMounts"]:
-            options = "ro" if m.get("readOnly") else "rw"
+            options = "ro" if m.get("readOnly") or m["name"] in read_only else "rw"
             yield f"{volumes[m['name']]} {m['mountPath']} {options}"
 
     # ---- its life ----

@@ -49,7 +49,7 @@ def reaches(spec, direction, other, port):
 
 def test_network_policies_let_through_what_is_needed_and_no_more():
     p = policies({"networkPolicy": {"enabled": True}, "redis": {"enabled": True}})
-    assert p.keys() == {"head", "worker", "gateway", "redis"}
+    assert p.keys() == {"head", "worker", "gateway", "redis", "prefetch"}
     needed = [("gateway", "head", 7000), ("worker", "head", 7000), ("worker", "worker", 7100), ("worker", "worker", 45678),
               ("worker", "worker", 7200), ("head", "redis", 6379), ("gateway", "redis", 6379)]
     for a, b, port in needed:
@@ -60,7 +60,7 @@ def test_network_policies_let_through_what_is_needed_and_no_more():
     assert not reaches(p["gateway"], "in", "worker", 8001) and reaches(p["gateway"], "in", None, 8000)
     for name in ("head", "worker", "gateway"):
         assert reaches(p[name], "out", None, 53), "names"
-    assert reaches(p["worker"], "out", None, 443) and not reaches(p["head"], "out", None, 443)
+    assert reaches(p["worker"], "out", None, 443) and reaches(p["prefetch"], "out", None, 443) and not reaches(p["head"], "out", None, 443)
     assert all(set(s["policyTypes"]) == {"Ingress", "Egress"} for s in p.values())
 
 
@@ -73,7 +73,7 @@ def test_network_policies_of_those_who_were_named():
     assert p["head"]["egress"][-1]["ports"][0]["port"] == 9000
     null = policies({"networkPolicy": {"enabled": True}, "model": {"name": "null"}})
     assert not reaches(null["worker"], "out", None, 443), "nothing is fetched"
-    assert policies({"networkPolicy": {"enabled": True}, "cache": {"kind": "pvc", "prefetch": {"enabled": True}}}).keys() >= {"prefetch"}
+    assert "prefetch" not in null
 
 
 def test_monitors_find_each_port_once():
@@ -142,7 +142,7 @@ def test_leader_worker_set():
 TWO = {"extraModels": {"llama": {"model": {"name": "hf:a/b"}, "worker": {"tp": 2, "config": {"block_size": 32}}},
                        "qwen": {"model": {"name": "demo", "servedNames": ["qwen"]}, "gateway": {"replicas": 1}, "service": {"port": 81}}},
        "gateway": {"apiKeys": {"generate": True}, "config": {"tool_call_parser": "hermes"}}, "redis": {"enabled": True}, "head": {"standby": True},
-       "cache": {"kind": "pvc"}, "networkPolicy": {"enabled": True}, "metrics": {"podMonitor": True, "dashboards": True, "rules": True},
+       "networkPolicy": {"enabled": True}, "metrics": {"podMonitor": True, "dashboards": True, "rules": True},
        "ingress": {"enabled": True, "host": "llm.example"}, "service": {"type": "LoadBalancer"}}
 
 

@@ -15,6 +15,7 @@ FOREIGN = {"ServiceMonitor", "PodMonitor", "PrometheusRule", "ScaledObject", "Tr
            "LeaderWorkerSet", "SecurityContextConstraints"}  # CRDs: their schemas are not Kubernetes' own
 FILES = [None, *c.values_files()]
 F = "demo-coxswain"
+MANY_NODES = {"cache": {"accessMode": "ReadWriteMany"}}
 
 
 def values(file):
@@ -239,23 +240,6 @@ def test_an_upgrade_keeps_the_keys(tmp_path):
     assert len(base64.b64decode(out["adminNew"]["admin-key"])) == 32
 
 
-def test_cache_kinds():
-    def cache(v):
-        pod = dict(c.objects(v).pods())[f"StatefulSet/{F}-worker"]
-        return next((x for x in pod["volumes"] if x["name"] == "cache"), None), pod.get("initContainers")
-    assert cache({})[0]["emptyDir"] == {"sizeLimit": "8Gi"}
-    volume, pulls = cache({"cache": {"kind": "pvc", "size": "1Gi"}})
-    assert volume["persistentVolumeClaim"]["claimName"] == f"{F}-cache" and pulls
-    assert cache({"cache": {"kind": "none"}}) == (None, None)
-    assert cache({"model": {"name": "null"}})[1] is None and cache({"model": {"name": "/models/x"}})[1] is None
-    assert cache({"cache": {"kind": "hostPath", "hostPath": "/data"}})[0]["hostPath"]["path"] == "/data"
-    claims = c.objects({"cache": {"kind": "pvc", "existingClaim": "mine", "prefetch": {"enabled": True}}})
-    assert not claims.kinds("PersistentVolumeClaim")
-    job = claims.kinds("Job")[0]
-    other = c.objects({"cache": {"kind": "pvc", "prefetch": {"enabled": True}}, "model": {"name": "hf:a/b"}}).kinds("Job")[0]
-    assert job["metadata"]["name"] != other["metadata"]["name"], "a Job cannot be changed"
-
-
 def test_secrets_of_the_hub_reach_only_who_fetches():
     v = {"model": {"name": "s3://b/p"}, "modelHf": {"existingSecret": "hf"}, "modelS3": {"existingSecret": "s3", "endpoint": "http://minio:9000"}}
     for name, pod in c.objects(v).pods():
@@ -277,7 +261,7 @@ def test_gpus():
 
 
 def test_several_ranks_in_a_pod():
-    v = {"worker": {"device": "cuda", "gpus": 4, "ranks": 4, "tp": 8, "replicas": 4}, "metrics": {"serviceMonitor": True},
+    v = MANY_NODES | {"worker": {"device": "cuda", "gpus": 4, "ranks": 4, "tp": 8, "replicas": 4}, "metrics": {"serviceMonitor": True},
          "networkPolicy": {"enabled": True, "metricsFrom": [{"podSelector": {}}]}}
     objs = c.objects(v)
     container = dict(objs.pods())[f"StatefulSet/{F}-worker"]["containers"][0]
@@ -319,7 +303,7 @@ def test_images():
 
 def test_disruption_budgets_only_where_there_are_several():
     def budgets(v):
-        return {o["metadata"]["name"]: o["spec"] for o in c.objects(v).kinds("PodDisruptionBudget")}
+        return {o["metadata"]["name"]: o["spec"] for o in c.objects(v | MANY_NODES).kinds("PodDisruptionBudget")}
     assert budgets({"gateway": {"replicas": 1}, "worker": {"replicas": 1}}) == {}
     b = budgets({"worker": {"tp": 4, "replicas": 8}})
     assert b[f"{F}-worker"]["maxUnavailable"] == 4 and b[f"{F}-gateway"]["minAvailable"] == 1
@@ -334,7 +318,6 @@ def test_notes():
                  "get secret demo-coxswain-api-keys", 'Authorization: Bearer $KEY'):
         assert part in text, part
     assert "Whoever reaches the Service may ask" not in text and "Whoever reaches" in c.notes({})
-    assert "ReadWriteOnce" in c.notes({"cache": {"kind": "pvc", "accessMode": "ReadWriteOnce"}})
     assert "needs Kubernetes 1.35" in c.notes({"worker": {"maxUnavailable": 4}}, kube="v1.34.0")
     assert "needs Kubernetes 1.35" not in c.notes({"worker": {"maxUnavailable": 4}}, kube="v1.35.0")
 

@@ -1,11 +1,13 @@
 """The rendered pods as processes (pods.py): options, files, keys, names and rights fit the programs, and what Kubernetes does
 to pods — killing, replacing with another address, scaling — costs no request. The null model."""
 import base64
+import contextlib
 import json
 import math
 import os
 import shutil
 import subprocess
+import sys
 import threading
 import time
 import urllib.parse
@@ -13,6 +15,9 @@ import urllib.parse
 import chart as c
 import pods
 import pytest
+
+sys.path.insert(0, str(c.ROOT / "tests/e2e"))
+from hub_server import Hub, tiny_model  # noqa: E402
 
 BIN = os.environ.get("COX_BIN", "")
 REASON = pods.why_not() or (None if os.path.exists(os.path.join(BIN, "cox-head")) else f"no programs in {BIN!r}: scripts/build makes them")
@@ -317,21 +322,53 @@ def is_here(name):
     return REASON is None and subprocess.run([f"{BIN}/cox", "pull", name, "--check"], capture_output=True).returncode == 0
 
 
+def test_a_job_and_pods_fetch_a_model_once(tmp_path):
+    """All at once, on one claim; then a replaced pod and an upgrade's new Job, without a hub."""
+    def objects(**more):
+        return c.objects({"model": {"name": "hf:org/tiny"}, "modelHf": {"endpoint": hub.url}, **more})
+
+    with contextlib.ExitStack() as stack:
+        n = pods.Node(tmp_path, BIN, c.Objects())
+        stack.callback(n.end)
+        hub = stack.enter_context(Hub({"org/tiny": tiny_model()}, host="10.99.0.1"))
+        hub.faults["*"] = [()] + [("slow", 0.05, 10_000)] * 3  # the listing, and then files that take a while
+        n.apply(objects(worker={"replicas": 0}, gateway={"replicas": 0}))
+        pulling = [*n.jobs.values()]
+        for labels, spec in objects().templates():
+            for i, init in enumerate(spec.get("initContainers", []) * 2):
+                pulling.append(pods.Pod(n, f"{labels['app.kubernetes.io/component']}-{i}-pull", {"metadata": {"labels": labels}, "spec": spec},
+                                        container=init))
+                pulling[-1].begin()
+        assert len(pulling) == 5
+        for p in pulling:
+            assert p.process.wait(120) == 0, p.log.read_text()
+        assert sum("waiting for it" in p.log.read_text() for p in pulling) == 4
+        assert len(hub.asked("model.safetensors")) == len(hub.asked("/revision/main")) == 1
+        hub.requests.clear()
+        n.apply(objects(worker={"replicas": 0}, gateway={"replicas": 0}, image={"tag": "next"}))
+        assert len(n.jobs) == 2
+        job = list(n.jobs.values())[1]
+        assert job.process.wait(120) == 0 and "it is there" in job.log.read_text() and hub.requests == []
+
+
 @pytest.mark.skipif(not is_here("demo"), reason="no demo model in the cache: cox pull demo fetches it")
-def test_a_model_that_computes(tmp_path):
-    """Init containers find it on the volume; a worker with the rights and the read-only root of a pod reads it and answers."""
-    cache = tmp_path / "cache"
-    shutil.copytree(os.environ.get("COX_CACHE", os.path.expanduser("~/.cache/coxswain")) + "/models/demo", cache / "models" / "demo")
-    for folder, _, files in os.walk(cache):  # for group 0, as the chart's README asks of a hostPath
-        os.chmod(folder, 0o775)
-        for f in files:
-            os.chmod(os.path.join(folder, f), 0o664)
-    objects = c.objects({"cache": {"kind": "hostPath", "hostPath": str(cache)}, "worker": {"replicas": 1, "config": {"threads": 2}},
+@pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadOnlyMany"])
+def test_a_model_that_computes(tmp_path, mode):
+    """A claim that has the model: the Job and the init containers find it there, without a network; a worker with the rights and
+    the read-only root of a pod reads it and answers."""
+    objects = c.objects({"cache": {"existingClaim": "models", "accessMode": mode}, "worker": {"replicas": 1, "config": {"threads": 2}},
                          "gateway": {"replicas": 1, "config": {"queue_timeout": 300}}, "service": {"port": 8000}})
     n = pods.Node(tmp_path, BIN, objects)
+    shutil.copytree(os.environ.get("COX_CACHE", os.path.expanduser("~/.cache/coxswain")) + "/models/demo", n.claim("models") / "models" / "demo")
+    for folder, _, files in os.walk(n.claim("models")):  # as a kubelet gives it to fsGroup; a read-only one it leaves as it is
+        for name in [".", *files] if mode == "ReadWriteOnce" else []:
+            os.chown(os.path.join(folder, name), 0, n.group)
+            os.chmod(os.path.join(folder, name), 0o2775 if name == "." else 0o664)
     try:
         n.apply(objects)
         everybody_is_ready(n)
+        for job in n.jobs.values():
+            assert job.process.wait(120) == 0 and "it is there" in job.log.read_text(), job.log.read_text()
         assert smoke(n) == ALL_WELL
         body = {"model": "demo", "messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 8, "temperature": 0}
         status, text = pods.get(f"http://{n.pods[f'{F}-gateway-x0'].address}:8000/v1/chat/completions", body=body, timeout=300)

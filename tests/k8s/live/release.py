@@ -132,6 +132,12 @@ class Release:
 
         self.kube.wait(f"other pods of {part}", replaced)
 
+    def log(self, pod, container):
+        """What it has said so far; nothing before it begins."""
+        done = subprocess.run(["kubectl", "-n", self.namespace, "logs", pod, "-c", container], env=self.kube.env, capture_output=True,
+                              text=True, timeout=60)
+        return done.stdout if done.returncode == 0 else ""
+
     def restarts(self):
         return sum(state["restartCount"] for pod in self.pods().values() for state in pod["status"].get("containerStatuses", []))
 
@@ -142,9 +148,9 @@ class Release:
         assert answer.status_code == 200, answer.text
         return answer.json()["choices"][0]["message"]["content"]
 
-    def first_token(self):
+    def first_token(self, model=None):
         """Asks until a stream begins; what stands in between (no Service yet, no gateway, no worker) is waiting."""
-        body = {"model": self.values["model"].get("servedNames", ["null"])[0], "prompt": "Hello", "max_tokens": 4, "stream": True}
+        body = {"model": model or self.values["model"].get("servedNames", ["null"])[0], "prompt": "Hello", "max_tokens": 4, "stream": True}
 
         def begun():
             try:

@@ -20,7 +20,7 @@ def test_two_models_in_one_release(kube, space):
         pytest.skip("no demo model: scripts/fetch-demo-model")
     fill_claim(kube, space, "models", source)
     demo = {"model": {"name": "demo", "servedNames": ["demo"]}, "worker": {"replicas": 1}, "gateway": {"replicas": 1}}
-    release = Release(kube, space, extraModels={"small": demo}, cache={"kind": "pvc", "existingClaim": "models"}, **null_values())
+    release = Release(kube, space, extraModels={"small": demo}, cache={"existingClaim": "models"}, **null_values())
     release.install()
     release.wait_serving(2)
     null, small = release.url(), release.url("small")
@@ -108,7 +108,7 @@ def test_a_namespace_with_a_quota_admits_every_pod(kube, space, tmp_path):
     kube.apply(space, BOUNDS)
     fill_claim(kube, space, "models", source)
     release = Release(kube, space, model={"name": "demo", "servedNames": ["demo"]}, head=SMALL | {"standby": True},
-                      cache={"kind": "pvc", "existingClaim": "models", "prefetch": {"enabled": True}},
+                      cache={"existingClaim": "models"},
                       redis={"enabled": True, "image": REDIS_IMAGE}, worker=SMALL | {"replicas": 1}, gateway=SMALL | {"replicas": 2})
     release.install()
     release.wait_serving(1)

@@ -123,7 +123,7 @@ def test_helm_test_and_a_second_release_beside_it(kube, serving):
 def test_uninstall_leaves_nothing(kube, space, program):
     objects = lambda: {line for line in kube.kubectl("-n", space, "get", KINDS, "-o", "name").splitlines()}  # noqa: E731
     before = objects()
-    release = Release(kube, space, program=program, cache={"kind": "pvc", "size": "1Mi"}, **null_values())
+    release = Release(kube, space, program=program, **null_values())
     release.install()
     release.wait_serving(2)
     release.upgrade(worker={"replicas": 3})
@@ -187,7 +187,7 @@ def test_the_demo_model_answers_from_a_claim(kube, space, program):
         pytest.skip("no demo model: scripts/fetch-demo-model")
     fill_claim(kube, space, "models", source)
     release = Release(kube, space, program=program, model={"name": "demo", "servedNames": ["demo"]},
-                      cache={"kind": "pvc", "existingClaim": "models"}, head=SMALL, worker=SMALL | {"replicas": 2}, gateway=SMALL | {"replicas": 1})
+                      cache={"existingClaim": "models"}, head=SMALL, worker=SMALL | {"replicas": 2}, gateway=SMALL | {"replicas": 1})
     start = time.monotonic()
     release.put("install")
     installed = time.monotonic()
@@ -196,3 +196,4 @@ def test_the_demo_model_answers_from_a_claim(kube, space, program):
     release.wait_serving(2)
     release.helm("test", release.name, "--timeout", "5m")
     assert release.chat().strip()
+    assert "it is there" in kube.kubectl("-n", space, "logs", "-l", "app.kubernetes.io/component=prefetch")

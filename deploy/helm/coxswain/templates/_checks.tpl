@@ -26,17 +26,23 @@
 {{- if and (ne $device "cuda") (gt (int $v.worker.gpus) 0) -}}
 {{- fail (printf "worker.gpus %d with worker.device %s: the GPUs would be reserved and not used; set worker.device to cuda, or worker.gpus to 0" (int $v.worker.gpus) $device) -}}
 {{- end -}}
-{{- if and (eq $v.cache.kind "none") $v.cache.prefetch.enabled -}}
-{{- fail "cache.prefetch fills a claim: it needs cache.kind pvc" -}}
-{{- end -}}
-{{- if and $v.cache.prefetch.enabled (ne $v.cache.kind "pvc") -}}
-{{- fail (printf "cache.prefetch fills a claim that all pods share: it needs cache.kind pvc, not %s" $v.cache.kind) -}}
-{{- end -}}
 {{- if and (eq $v.cache.kind "hostPath") (not $v.cache.hostPath) -}}
 {{- fail "cache.kind hostPath needs cache.hostPath, a folder of each node" -}}
 {{- end -}}
 {{- if and $v.cache.existingClaim (ne $v.cache.kind "pvc") -}}
 {{- fail (printf "cache.existingClaim is not used with cache.kind %s: set cache.kind to pvc" $v.cache.kind) -}}
+{{- end -}}
+{{- if and (eq $v.cache.kind "pvc") (eq $v.cache.accessMode "ReadOnlyMany") (not $v.cache.existingClaim) -}}
+{{- fail "cache.accessMode ReadOnlyMany: nobody could fill a claim of the release's own; name one that has the model as cache.existingClaim" -}}
+{{- end -}}
+{{- if include "coxswain.sameNode" . -}}
+{{- range $label, $of := $v.worker.nodeSelector -}}
+{{- with get $v.gateway.nodeSelector $label -}}
+{{- if ne $of . -}}
+{{- fail (printf "workers and gateways share a claim that is ReadWriteOnce, so they need one node, and nodeSelector asks for two (%s: %s, %s): set cache.accessMode to ReadWriteMany with a class that has it, or cache.kind to emptyDir" $label $of .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- if and $v.gateway.state.enabled (gt (int $v.gateway.replicas) 1) -}}
 {{- fail "gateway.state: uploaded files and batches are of one gateway, another one does not know them: set gateway.replicas to 1" -}}

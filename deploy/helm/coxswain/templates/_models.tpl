@@ -30,7 +30,6 @@ its name; Redis and API keys are those of the release. */}}
 {{- $_ := set $v.ingress "path" (printf "/%s" .name) -}}
 {{- $_ := set $v.httpRoute "path" (printf "/%s" .name) -}}
 {{- $_ := set $v.route "enabled" false -}}
-{{- $_ := set $v.cache "existingClaim" (eq $v.cache.kind "pvc" | ternary (include "coxswain.cacheClaim" $) "") -}}
 {{- $_ := set $v.gateway "config" (dict "root_path" (printf "/%s" .name)) -}}
 {{- $_ := set $v.serviceAccount "name" (include "coxswain.serviceAccount" $) -}}
 {{- $_ := set $v.keys "existingSecret" "" -}}
@@ -45,6 +44,12 @@ its name; Redis and API keys are those of the release. */}}
 {{- $_ := set $v.redis "existingSecret" (printf "%s-redis" (include "coxswain.fullname" $)) -}}
 {{- end -}}
 {{- $v = mergeOverwrite $v (deepCopy .own) -}}
+{{- $cache := default dict .own.cache -}}
+{{- if not (hasKey $cache "existingClaim") -}}
+{{- $isOther := or (hasKey $cache "accessMode") (hasKey $cache "storageClass") (hasKey $cache "size") -}}
+{{- $isShared := and (eq $.Values.cache.kind "pvc") (eq $v.cache.kind "pvc") (not $isOther) -}}
+{{- $_ := set $v.cache "existingClaim" ($isShared | ternary (include "coxswain.cacheClaim" $) "") -}}
+{{- end -}}
 {{- $_ := set $v "nameOverride" (printf "%s-%s" (include "coxswain.name" $) .name) -}}
 {{- $_ := set $v "fullnameOverride" (printf "%s-%s" (include "coxswain.fullname" $) .name) -}}
 {{- toYaml (dict "Values" $v "SharedRedis" $shared) -}}

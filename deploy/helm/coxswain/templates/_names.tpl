@@ -73,10 +73,6 @@ helm.sh/chart: {{ printf "%s-%s" .ctx.Chart.Name .ctx.Chart.Version | replace "+
 {{- end -}}
 {{- end -}}
 
-{{- define "coxswain.cacheClaim" -}}
-{{- default (printf "%s-cache" (include "coxswain.fullname" .)) .Values.cache.existingClaim -}}
-{{- end -}}
-
 {{/* "true" or "": whether this is OpenShift, which gives pods a user and a group itself. */}}
 {{- define "coxswain.openshift" -}}
 {{- $e := toString .Values.openshift.enabled -}}

@@ -70,9 +70,8 @@ spec:
       {{- include "coxswain.podMetadata" $me | nindent 6 }}
     spec:
       {{- include "coxswain.podCommon" $me | nindent 6 }}
-      {{- with $v.affinity }}
-      affinity:
-        {{- toYaml . | nindent 8 }}
+      {{- with include "coxswain.affinity" (dict "ctx" $ "part" "gateway" "base" dict) }}
+      {{- . | nindent 6 }}
       {{- end }}
       topologySpreadConstraints:
         - maxSkew: 1

@@ -48,7 +48,7 @@
 {{- $_ := set $out "redis" (list) }}
 {{- $parts = append $parts "redis" }}
 {{- end }}
-{{- if .Values.cache.prefetch.enabled }}
+{{- if include "coxswain.prefetches" . }}
 {{- $_ := set $in "prefetch" (list) }}
 {{- $_ := set $out "prefetch" (concat (list $dns) $fetch $n.extraEgress) }}
 {{- $parts = append $parts "prefetch" }}

@@ -4,8 +4,10 @@
 {{- $world := include "coxswain.podsPerGroup" . | int -}}
 {{- $workers := .Values.autoscaling.enabled | ternary (mul (int .Values.autoscaling.minGroups) $world | int) (int .Values.worker.replicas) -}}
 {{- $gateways := .Values.gateway.autoscaling.enabled | ternary (int .Values.gateway.autoscaling.minReplicas) (int .Values.gateway.replicas) -}}
-{{- /* One of one would never let a node be drained: such parts have none. */}}
-{{- if ge $gateways 2 }}
+{{- /* One of one would never let a node be drained: such parts have none. Nor have those that only one node can hold: what was
+evicted first would wait there for what its budget keeps. */}}
+{{- $isOneNode := include "coxswain.sameNode" . }}
+{{- if and (ge $gateways 2) (not $isOneNode) }}
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
@@ -34,7 +36,7 @@ spec:
     matchLabels:
       {{- include "coxswain.selector" (dict "ctx" $ "part" "head") | nindent 6 }}
 {{- end }}
-{{- if ge $workers (mul 2 $world | int) }}
+{{- if and (ge $workers (mul 2 $world | int)) (not $isOneNode) }}
 ---
 # One group's worth at a time: the others serve.
 apiVersion: policy/v1

@@ -1,7 +1,7 @@
 {{- define "coxswain.part.storage" -}}
 {{- $f := include "coxswain.fullname" . -}}
 {{- $c := .Values.cache -}}
-{{- if and (eq $c.kind "pvc") (not $c.existingClaim) }}
+{{- if and (eq $c.kind "pvc") (not $c.existingClaim) (or (include "coxswain.pulls" .) .Values.extraModels) }}
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata:
@@ -39,30 +39,53 @@ spec:
     requests:
       storage: {{ $s.size }}
 {{- end }}
-{{- if $c.prefetch.enabled }}
+{{- if include "coxswain.prefetches" . }}
 {{- $me := dict "ctx" $ "part" "prefetch" }}
+{{- $spec := include "coxswain.prefetchSpec" $me }}
 ---
-# Fills the claim once; pods wait for it in their own `cox pull`. A Job cannot be changed: another model is another Job.
+# Fills the claim once; pods wait for it in their own `cox pull`. A Job cannot be changed: another one has another name.
 apiVersion: batch/v1
 kind: Job
 metadata:
-  name: {{ $f }}-prefetch-{{ printf "%s %s" .Values.model.name (include "coxswain.image" $me) | sha256sum | trunc 8 }}
+  name: {{ $f }}-prefetch-{{ sha256sum $spec | trunc 8 }}
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
 spec:
-  backoffLimit: 10
-  template:
-    metadata:
-      {{- include "coxswain.podMetadata" $me | nindent 6 }}
-    spec:
-      {{- include "coxswain.podCommon" $me | nindent 6 }}
-      restartPolicy: OnFailure
-      containers:
-        {{- include "coxswain.pullContainer" $me | nindent 8 }}
-      volumes:
-        {{- include "coxswain.cacheVolume" . | nindent 8 }}
-        - name: tmp
-          emptyDir:
-            sizeLimit: {{ .Values.tmpSize }}
+  {{- $spec | nindent 2 }}
 {{- end }}
 {{ end -}}
+
+{{/* Whether there is a Job that fetches the model. */}}
+{{- define "coxswain.prefetches" -}}
+{{- $c := .Values.cache -}}
+{{- if and (eq $c.kind "pvc") $c.prefetch.enabled (include "coxswain.pulls" .) -}}true{{- end -}}
+{{- end -}}
+
+{{/* A pod for each try: what a failed one said can still be read. */}}
+{{- define "coxswain.prefetchSpec" -}}
+backoffLimit: 6
+podFailurePolicy:
+  rules:
+    # cox pull's 2: trying again is of no use, a name, a token or the model has to be another one
+    - action: FailJob
+      onExitCodes: {containerName: pull, operator: In, values: [2]}
+      onPodConditions: [] # 1.28 wants it named
+    - action: Ignore # its node was drained
+      onPodConditions: [{type: DisruptionTarget, status: "True"}]
+template:
+  metadata:
+    {{- include "coxswain.podMetadata" . | nindent 4 }}
+  spec:
+    {{- include "coxswain.podCommon" . | nindent 4 }}
+    {{- with include "coxswain.affinity" (dict "ctx" .ctx "part" .part "base" dict) }}
+    {{- . | nindent 4 }}
+    {{- end }}
+    restartPolicy: Never
+    containers:
+      {{- include "coxswain.pullContainer" . | nindent 6 }}
+    volumes:
+      {{- include "coxswain.cacheVolume" .ctx | nindent 6 }}
+      - name: tmp
+        emptyDir:
+          sizeLimit: {{ .ctx.Values.tmpSize }}
+{{- end -}}

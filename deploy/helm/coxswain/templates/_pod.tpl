@@ -6,6 +6,9 @@
 labels:
   {{- include "coxswain.selector" . | nindent 2 }}
   app.kubernetes.io/part-of: coxswain
+  {{- with include "coxswain.cacheLabel" . }}
+  {{- . | nindent 2 }}
+  {{- end }}
   {{- with $own.podLabels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -64,9 +67,8 @@ priorityClassName: {{ . }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $own.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
+{{- with include "coxswain.tolerations" . }}
+{{ . }}
 {{- end }}
 {{- end -}}
 
@@ -118,97 +120,4 @@ failureThreshold: {{ .probe.failureThreshold }}
   readOnly: true
 - name: tmp
   mountPath: /tmp
-{{- end -}}
-
-{{/* The models' folder. With kind none the image has the model, at /cache as well: nothing is laid over it. */}}
-{{- define "coxswain.cacheVolume" -}}
-{{- $c := .Values.cache -}}
-{{- if ne $c.kind "none" -}}
-- name: cache
-  {{- if eq $c.kind "pvc" }}
-  persistentVolumeClaim:
-    claimName: {{ include "coxswain.cacheClaim" . }}
-  {{- else if eq $c.kind "hostPath" }}
-  hostPath:
-    path: {{ $c.hostPath }}
-    type: Directory
-  {{- else }}
-  emptyDir:
-    sizeLimit: {{ $c.size }}
-  {{- end }}
-{{- end -}}
-{{- end -}}
-
-{{- define "coxswain.cacheMount" -}}
-{{- if ne .Values.cache.kind "none" -}}
-- name: cache
-  mountPath: /cache
-{{- end -}}
-{{- end -}}
-
-{{/* Whether pods fetch the model: not the null one, not a path, and not what the image has. */}}
-{{- define "coxswain.pulls" -}}
-{{- $n := .Values.model.name -}}
-{{- if not (or (eq .Values.cache.kind "none") (eq $n "null") (hasPrefix "/" $n) (hasPrefix "file:" $n)) -}}true{{- end -}}
-{{- end -}}
-
-{{/* Credentials of where models come from: only who fetches has them. */}}
-{{- define "coxswain.pullEnv" -}}
-- name: HOME
-  value: /tmp
-{{- with .Values.modelHf.existingSecret }}
-- name: HF_TOKEN
-  valueFrom:
-    secretKeyRef:
-      name: {{ . }}
-      key: {{ $.Values.modelHf.key }}
-{{- end }}
-{{- with .Values.modelHf.endpoint }}
-- name: HF_ENDPOINT
-  value: {{ . | quote }}
-{{- end }}
-{{- with .Values.modelS3.endpoint }}
-- name: AWS_ENDPOINT_URL
-  value: {{ . | quote }}
-{{- end }}
-{{- with .Values.modelS3.region }}
-- name: AWS_REGION
-  value: {{ . | quote }}
-{{- end }}
-{{- with .Values.modelS3.existingSecret }}
-{{- range list "AWS_ACCESS_KEY_ID" "AWS_SECRET_ACCESS_KEY" }}
-- name: {{ . }}
-  valueFrom:
-    secretKeyRef:
-      name: {{ $.Values.modelS3.existingSecret }}
-      key: {{ . }}
-{{- end }}
-- name: AWS_SESSION_TOKEN
-  valueFrom:
-    secretKeyRef:
-      name: {{ . }}
-      key: AWS_SESSION_TOKEN
-      optional: true
-{{- end }}
-{{- with .Values.model.pullEnv }}
-{{- toYaml . | nindent 0 }}
-{{- end }}
-{{- end -}}
-
-{{/* `cox pull`: waits for whoever fetches already, and takes no time where the model is. (dict "ctx" $ "part" "worker") */}}
-{{- define "coxswain.pullContainer" -}}
-- name: pull
-  image: {{ include "coxswain.image" . }}
-  imagePullPolicy: {{ .ctx.Values.image.pullPolicy }}
-  args: [pull, {{ .ctx.Values.model.name | quote }}, --cache-dir, /cache]
-  env:
-    {{- include "coxswain.pullEnv" .ctx | nindent 4 }}
-  securityContext:
-    {{- include "coxswain.containerSecurity" .ctx | nindent 4 }}
-  resources:
-    {{- toYaml .ctx.Values.model.pullResources | nindent 4 }}
-  volumeMounts:
-    {{- include "coxswain.cacheMount" .ctx | nindent 4 }}
-    - name: tmp
-      mountPath: /tmp
 {{- end -}}

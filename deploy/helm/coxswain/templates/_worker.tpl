@@ -53,10 +53,7 @@
 {{- $term := dict "topologyKey" . "labelSelector" (dict "matchLabels" (include "coxswain.selector" $ | fromYaml)) -}}
 {{- $near = dict "podAffinity" (dict "preferredDuringSchedulingIgnoredDuringExecution" (list (dict "weight" 100 "podAffinityTerm" $term))) -}}
 {{- end -}}
-{{- with default $near $v.affinity -}}
-affinity:
-  {{- toYaml . | nindent 2 }}
-{{- end -}}
+{{- include "coxswain.affinity" (dict "ctx" .ctx "part" "worker" "base" $near) -}}
 {{- end -}}
 
 {{- define "coxswain.workerPod" -}}
