@@ -54,9 +54,10 @@ def test_without_programs(cluster, monkeypatch, tmp_path):
     assert refusal(cluster) == f"SKIPPED: not built: {NONE} (scripts/setup --k8s)"
 
 
-def test_definitions_that_were_not_fetched(tmp_path):
-    done = subprocess.run([HERE / "tools/crds", "--where"], env=dict(os.environ, COX_CACHE=str(tmp_path)), capture_output=True, text=True)
-    assert done.returncode == 1 and done.stderr == "not fetched: the chart's CustomResourceDefinitions (scripts/setup --k8s)\n"
+@pytest.mark.parametrize("tool, what", [("crds", "not fetched: the chart's CustomResourceDefinitions"), ("lws", "not built: the controller of LeaderWorkerSet")])
+def test_what_was_not_fetched(tmp_path, tool, what):
+    done = subprocess.run([HERE / "tools" / tool, "--where"], env=dict(os.environ, COX_CACHE=str(tmp_path)), capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr == f"{what} (scripts/setup --k8s)\n"
 
 
 def test_a_folder_of_somebody_else_is_told_in_a_line(tmp_path):
