@@ -247,9 +247,19 @@ static enum status fetch_files(struct pull *p, struct pulled *out, struct pull_p
                : STATUS_OK;
 }
 
-/* Two renames where a damaged model stood: who looks in between finds none, and pulls or waits. */
+/* OK: whole (and right, when that is asked for). */
+static enum status look(const struct pull *p, struct error *err);
+
+/* Two renames where a damaged model stood: who looks in between finds none, and pulls or waits. A
+ * whole one that has come meanwhile (a file system that told of it late, a lock that was lost) is
+ * left: its files may be in use, and on NFS would go from under who reads them. */
 static enum status publish(const struct pull *p, struct error *err)
 {
+    struct error why;
+    if (!p->o->verify && look(p, &why) == STATUS_OK) {
+        pull_remove_tree(p->staging);
+        return STATUS_OK;
+    }
     char *old = pull_join(p->folder, ".old-", p->list.identity);
     enum status s = STATUS_OK;
     if ((rename(p->folder, old) != 0 && errno != ENOENT) || rename(p->staging, p->folder) != 0)
@@ -306,7 +316,6 @@ static enum status verify(const struct pull *p, const struct pulled *there, stru
     return STATUS_OK;
 }
 
-/* OK: whole (and right, when that is asked for). */
 static enum status look(const struct pull *p, struct error *err)
 {
     struct pulled there;

@@ -376,6 +376,21 @@ def test_machines_that_share_a_volume(world, hub):
     assert not [n for n in world.names() if ".lock" in n or ".part" in n]
 
 
+def test_a_model_that_came_meanwhile_is_left(world, hub, tmp_path):
+    """Somebody may read it already: another copy in its place would take the files away on NFS."""
+    other = World(tmp_path / "other")
+    folder = good(other.pull(hub=hub))
+    hub.faults[AT] = [("slow", 0.05, 10_000)]
+    running = world.start(hub=hub)
+    wait_for("bytes", lambda: any(f.name == WEIGHTS + ".part" and f.stat().st_size >= 30_000 for f in world.parts()))
+    shutil.copytree(folder, there := world.cache / "models/pulled" / folder.name)
+    before = (there / WEIGHTS).stat().st_ino
+    out, err = running.communicate(timeout=60 * SLOW)
+    assert running.returncode == 0 and Path(out.strip()) == there, err
+    assert (there / WEIGHTS).stat().st_ino == before
+    assert not [n for n in world.names() if ".lock" in n or ".part" in n or ".old" in n]
+
+
 def test_who_stood_still_writes_nothing_more(world, hub):
     """A process that is stopped, as a machine that is paused: another one takes over, and it ends when it wakes up."""
     hub.faults[AT] = [("slow", 0.05, 10_000)]
