@@ -44,7 +44,10 @@ static void tell_changes(struct head_core *h, const struct scale_hint *was)
 
 void core_scale_tick(struct head_core *h)
 {
-    if (h->scale_ns && h->now_ns - h->scale_ns < NS_PER_S)
+    /* who finds no workers wanted waits for no second besides */
+    bool wakes =
+        h->scale.known && h->scale.groups == 0 && h->arrival_seq != h->scale.load.n_arrived;
+    if (h->scale_ns && !wakes && h->now_ns - h->scale_ns < NS_PER_S)
         return;
     h->scale_ns = h->now_ns;
     struct scheduler_stats x;

@@ -578,7 +578,7 @@ static void a_cluster_that_rests_is_not_a_broken_one(void **state)
     say(f, 4, &second);
     assert_int_equal(box_find(f, 4, MSG_TOKENS)->tokens.items[0].status, STATUS_LIMIT);
     assert_int_equal(box_find(f, 4, MSG_TOKENS)->tokens.items[0].retry_after_s, 60);
-    f->now += NS_PER_S;
+    f->now += NS_PER_S / 20; /* the next tick, not the next second */
     head_core_tick(f->core, f->now);
     assert_int_equal(head_core_desired_workers(f->core), 2);
     box_clear(f);
