@@ -1,5 +1,7 @@
 # Tests in Python: the checks of scripts/ (any Python 3.11), and the black-box tests against the real
-# programs (in .venv). One ctest test per file; alone on the machine, since they look at the clock.
+# programs (in .venv). One ctest test per file. They wait more than they compute, so as many run at once as there are
+# processors, but for those that look at how a machine's processors are shared: these are alone on it.
+set(alone_tests "^(busy_machine|host_failures|overload|processes|sizes|straggler|straggler_model)$")
 find_program(PYTHON3 NAMES python3 REQUIRED)
 foreach(script check_layers check_size)
   add_test(NAME ${script} COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/scripts/${script}.py)
@@ -26,10 +28,12 @@ foreach(t ${e2e_tests})
     continue()
   endif()
   add_test(NAME e2e_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider ${t})
-  set_tests_properties(e2e_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
-                       ENVIRONMENT "${e2e_environment}")
-  # Minutes each: what these are about is tokens; the same paths of memory are text_grammar_test's, chaos_kill_loop*'s, e2e_tiny_models', e2e_streams'.
-  if(COX_SANITIZE AND n MATCHES "^(clients|invariance|model_recovery|schemas|straggler_model|structured)$")
+  set_tests_properties(e2e_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
+  if(n MATCHES "${alone_tests}")
+    set_tests_properties(e2e_${n} PROPERTIES RUN_SERIAL TRUE)
+  endif()
+  # Minutes each: these are about tokens and who leads; of the same memory: text_grammar_test, head_lease_test, worker_kv_*_test, chaos_kill_loop*, e2e_streams.
+  if(COX_SANITIZE AND n MATCHES "^(adapters|clients|cuda_emulated|elastic_model|invariance|mixed_versions|model_recovery|schemas|standby|straggler_model|structured)$")
     set_tests_properties(e2e_${n} PROPERTIES LABELS long)
   endif()
   if(n MATCHES "^(tiny_models|streams|api)$")
@@ -50,8 +54,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
   # The same pods as processes, in namespaces (root): tests/k8s/pods.py.
   add_test(NAME k8s_rendered_processes COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/k8s/run_chart_tests -m pytest -q -rs -p no:cacheprovider
                                                ${CMAKE_CURRENT_SOURCE_DIR}/k8s/test_rendered_processes.py)
-  set_tests_properties(k8s_rendered_processes PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
-                       ENVIRONMENT "${e2e_environment}")
+  set_tests_properties(k8s_rendered_processes PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
   # On a Kubernetes of their own (k8s/cluster, docs/deploy/testing.md): root, and programs that scripts/setup --k8s builds.
   # Those of releases take many minutes; they make an image of the programs, which those of a sanitizer are not for.
   file(GLOB live_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/k8s/live/test_*.py)
@@ -80,8 +83,7 @@ foreach(t ${security_tests})
   get_filename_component(n ${t} NAME_WE)
   string(REPLACE test_ "" n ${n})
   add_test(NAME security_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider ${t})
-  set_tests_properties(security_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
-                       ENVIRONMENT "${e2e_environment}")
+  set_tests_properties(security_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
 endforeach()
 # The container image of this build, deploy/image; sanitizers' programs want libraries that no image has.
 if(COX_CUDA)
@@ -92,8 +94,7 @@ endif()
 foreach(n ${image_tests})
   add_test(NAME image_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
                                    ${CMAKE_CURRENT_SOURCE_DIR}/image/test_${n}.py)
-  set_tests_properties(image_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
-                       ENVIRONMENT "${e2e_environment}")
+  set_tests_properties(image_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
 endforeach()
 if(COX_CUDA)
   set_tests_properties(image_cuda_variant PROPERTIES LABELS "e2e;cuda_link")
