@@ -46,7 +46,7 @@ endforeach()
 # The chart as objects, and its pods as processes: nothing that a sanitizer would see and the other tests do not.
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
   # The Helm chart, rendered by Helm as a library: no cluster (docs/deploy/design.md).
-  foreach(n cache chart values around kustomize no_cluster)
+  foreach(n cache chart values around kustomize no_cluster pages)
     add_test(NAME k8s_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/k8s/run_chart_tests -m pytest -q -rs -p no:cacheprovider
                                    ${CMAKE_CURRENT_SOURCE_DIR}/k8s/test_${n}.py)
     set_tests_properties(k8s_${n} PROPERTIES LABELS quick TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
@@ -65,7 +65,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
     set_tests_properties(k8s_live_${n} PROPERTIES LABELS k8s-cluster TIMEOUT 3600 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
                          ENVIRONMENT "${e2e_environment}")
   endforeach()
-  set_tests_properties(k8s_live_release k8s_live_trouble k8s_live_kinds k8s_live_leaderworkerset PROPERTIES LABELS "k8s-cluster;long")
+  set_tests_properties(k8s_live_release k8s_live_trouble k8s_live_kinds k8s_live_leaderworkerset k8s_live_walks PROPERTIES LABELS "k8s-cluster;long")
   # deploy/examples, each as its README says.
   file(GLOB example_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/examples/test_*.py)
   foreach(t ${example_tests})
@@ -85,6 +85,10 @@ foreach(t ${security_tests})
   add_test(NAME security_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider ${t})
   set_tests_properties(security_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
 endforeach()
+# That somebody types each command of docs/deploy: tests/walk.
+add_test(NAME walk COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
+                           ${CMAKE_CURRENT_SOURCE_DIR}/walk/test_walk.py)
+set_tests_properties(walk PROPERTIES LABELS quick TIMEOUT 300 SKIP_RETURN_CODE 77)
 # The container image of this build, deploy/image; sanitizers' programs want libraries that no image has.
 if(COX_CUDA)
   set(image_tests cuda_variant)

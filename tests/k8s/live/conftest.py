@@ -30,7 +30,7 @@ def kube():
 
 @pytest.fixture(scope="session")
 def image(kube, tmp_path_factory):
-    load_image(kube, tmp_path_factory.mktemp("image"))
+    return load_image(kube, tmp_path_factory.mktemp("image"))
 
 
 @pytest.fixture

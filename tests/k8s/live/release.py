@@ -23,10 +23,11 @@ REDIS = shutil.which("redis-check-rdb") or shutil.which("redis-server")  # one p
 
 
 def load_image(kube, folder):
-    """The image of the programs that were built, into the node."""
+    """The image of the programs that were built, into the node; its file."""
     image = folder / "image.tar"
     call(ROOT / "deploy/image/build", "--build", BIN.parent, "--out", image)
     kube.cluster("load", image)
+    return image
 
 
 def load_redis(kube, folder):

@@ -1,0 +1,173 @@
+"""Who types a walk's commands (tests/walk) on the tests' cluster, and what the walks wait for there."""
+import json
+import re
+import shutil
+import socket
+import sys
+
+import httpx
+from cluster import BIN
+from release import REDIS_IMAGE, ROOT, Release, demo_model, fill_claim, merge
+
+sys.path.insert(0, str(ROOT / "tests/walk"))
+from walker import Shell, reader_folder, substituted  # noqa: E402
+from walks import SUBSTITUTIONS  # noqa: E402
+
+IMAGE = "docker.io/library/coxswain:0.1.0"
+FEW = {"resources": {"requests": {"cpu": "10m", "memory": "32Mi"}}}  # many pods on a node of two cores
+VALUES = {"head": FEW, "worker": FEW, "gateway": FEW, "redis": FEW | {"image": REDIS_IMAGE}, "model": {"pullResources": FEW["resources"]}}
+NULL = {"model": {"name": "null", "servedNames": ["demo"]}}
+# Kinds of an OpenShift that the API server is to take; nobody acts upon them.
+OPENSHIFT = [("route.openshift.io", "v1", "Route"), ("security.openshift.io", "v1", "SecurityContextConstraints"),
+             ("monitoring.coreos.com", "v1", "ServiceMonitor"), ("monitoring.coreos.com", "v1", "PrometheusRule")]
+
+
+def definition(group, version, kind):
+    plural = kind.lower() + ("" if kind.endswith("s") else "s")
+    names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
+    return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": f"{plural}.{group}"},
+            "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": [{
+                "name": version, "served": True, "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}]}}
+
+
+class Typist:
+    """One shell, in a folder that looks like the repository, with a kubeconfig of its own: its namespace is the walk's."""
+
+    def __init__(self, kube, namespace, folder, model):
+        self.kube, self.namespace, self.folder, self.model = kube, namespace, reader_folder(folder), model
+        self.before, self.undo, self.releases = {}, [], {}
+        config = folder / "kubeconfig"
+        shutil.copyfile(kube.env["KUBECONFIG"], config)
+        env = kube.env | {"KUBECONFIG": str(config), "PATH": f"{BIN}:{kube.env['PATH']}", "PAGER": "cat"}
+        self.shell = Shell(folder, env)
+        assert self.shell(f"kubectl config set-context --current --namespace={namespace}")[0] == 0
+        (folder / "values.json").write_text(json.dumps(merged(VALUES, {"demo": {}, "null": NULL}[model])))
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            self.port = one.getsockname()[1]
+
+    def close(self):
+        self.shell.close()
+        for what in reversed(self.undo):
+            what()
+
+    # What a walk does ------------------------------------------------------------------------------------------------
+
+    def type(self, command, capitals):
+        text = command.typed
+        for word, value in capitals.items():
+            text = text.replace(word, value)
+        service = self.release("demo").url() if "http://llm.example.org" in text else ""
+        text = substituted(text, SUBSTITUTIONS, {"values": self.folder / "values.json", "kustomize": "small", "port": self.port,
+                                                 "service": service.removeprefix("http://")})
+        print(f"$ {text}", flush=True)
+        if text.startswith("helm upgrade") or text.startswith("helm rollback"):
+            self.before = {part: self.release("demo").uids(part) for part in ("head", "worker", "gateway")}
+        for moved in ("kubectl create namespace ", "oc new-project "):
+            if moved in command.typed:
+                self.namespace = command.typed.split(moved)[1].split()[0]
+        status, said = self.shell(text)
+        print(said, flush=True)
+        assert status == 0, f"{command}\nas `{text}` ended with {status}:\n{said}"
+        return said
+
+    def release(self, name):
+        key = (self.namespace, name)
+        if key not in self.releases:
+            self.releases[key] = Release(self.kube, *key, head={"standby": True})  # where there is one
+        return self.releases[key]
+
+    def install(self, name, more=""):
+        """A release that is there before the walk begins; what Helm says."""
+        status, said = self.shell(f"helm install {name} deploy/helm/coxswain -f values.json {more}")
+        assert status == 0, said
+        return said
+
+    def types_in(self, namespace):
+        """The walk has gone to another namespace, which stays."""
+        self.namespace = namespace
+        self.undo.append(lambda: self.kube.helm("uninstall", "demo", "-n", namespace, "--wait"))
+
+    # What a walk waits for or prepares -------------------------------------------------------------------------------
+
+    def serves(self, name, n_groups, n_spares=0):
+        def there():
+            status = self.release(name).status()
+            ready = [g for g in status["groups"] if g["state"] == "ready" and None not in g["workers"]]
+            return len(ready) == n_groups and len(status["workers"]) == sum(len(g["workers"]) for g in ready) + n_spares
+
+        self.kube.wait(f"{n_groups} groups of {name}", there)
+
+    def replaced(self, name, part):
+        self.release(name).wait_replaced(part, self.before[part])
+
+    def has_pods(self, name, part, count):
+        self.kube.wait(f"{count} pods of {name}", lambda: len(self.release(name).pods(part)) == count)
+
+    def has_secrets(self, names, release):
+        """The release's pods mount these, and Helm made none for it."""
+        mounted = {v["secret"]["secretName"] for pod in self.release(release).pods().values() for v in pod["spec"]["volumes"] if "secret" in v}
+        assert set(names) <= mounted, mounted
+        assert not [s for s in self.kube.get("secrets", self.namespace) if s["metadata"]["name"].startswith(f"{release}-coxswain")]
+
+    def answers(self, name):
+        """Its gateways want a key: the upgrade has reached them all."""
+        url = self.release(name).url() + "/v1/models"
+        self.kube.wait("gateways that want a key", lambda: [httpx.get(url, timeout=60).status_code for _ in range(8)] == [401] * 8)
+
+    def listens(self):
+        def there():
+            with socket.socket() as one:
+                return one.connect_ex(("127.0.0.1", self.port)) == 0
+
+        self.kube.wait("the forwarded port", there)
+
+    def has_demo_model(self):
+        """On a claim, where the values look for it."""
+        fill_claim(self.kube, self.namespace, "models", demo_model())
+        (self.folder / "values.json").write_text(json.dumps(merged(VALUES, {"cache": {"kind": "pvc", "existingClaim": "models"}})))
+
+    def has_pulled(self, cache):
+        """What `cox pull demo` has fetched there when there is a network; the image has the model then."""
+        shutil.copytree(demo_model(), self.folder / cache / "models/demo")
+        (self.folder / "values.json").write_text(json.dumps(VALUES))
+
+    def has_base(self):
+        """deploy/k8s/base, smaller, and with the model on a claim of its own: nobody has to fetch it."""
+        small = self.folder / "small"
+        small.mkdir()
+        pods = {"Deployment": ["gateway"], "StatefulSet": ["head", "worker"]}
+        patches = [{"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": f"coxswain-{part}"}, "spec": {"template": {"spec": {
+            "containers": [{"name": part} | FEW],
+            "volumes": [{"name": "cache", "emptyDir": None, "persistentVolumeClaim": {"claimName": "models"}}]}}}}
+            for kind, parts in pods.items() for part in parts]
+        for job in (ROOT / "deploy/k8s/base").glob("job-*.yaml"):
+            name = re.search(r"^  name: (\S+)$", job.read_text(), re.M)[1]
+            patches.append({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "$patch": "delete"})
+        (small / "kustomization.yaml").write_text(json.dumps({"resources": ["../deploy/k8s/base"], "patches": [
+            {"patch": json.dumps(patch)} for patch in patches]}))
+
+    def is_named(self, name):
+        """As if the node had pulled it from there."""
+        ctr = ("run", "ctr", "--address", str(self.kube.state / "containerd.sock"), "-n", "k8s.io", "images", "tag", "--force", IMAGE, name)
+        self.kube.cluster(*ctr)
+
+    def load(self, archive):
+        self.kube.cluster("load", self.folder / archive)
+
+    def needs_namespace(self, name):
+        self.undo.append(lambda: self.kube.remove_namespace(name))
+
+    def knows_openshift(self):
+        made = [definition(*kind) for kind in OPENSHIFT]
+        self.kube.apply("default", *made)
+        self.undo.append(lambda: self.kube.kubectl("delete", *[f"crd/{one['metadata']['name']}" for one in made]))
+        for one in made:
+            self.kube.kubectl("wait", "--for=condition=Established", f"crd/{one['metadata']['name']}")
+
+
+def merged(a, b):
+    out = json.loads(json.dumps(a))
+    merge(out, b)
+    return out

@@ -1,0 +1,48 @@
+"""Which commands of the pages are typed by whom; who is typed by nobody is a finding."""
+from pages import ROOT, read_page
+from walker import Walk
+from walks import ELSEWHERE, NOBODY, WALKS
+
+SECTIONS = {"docs/getting-started.md": ["A second machine"]}  # of pages that are about more than deploying
+
+
+def pages():
+    found = [*ROOT.glob("docs/deploy/*.md"), *ROOT.glob("deploy/k8s/*.md"), *ROOT.glob("deploy/helm/*/*.md")]
+    return sorted(str(path.relative_to(ROOT)) for path in found) + sorted(SECTIONS)
+
+
+def commands():
+    return [c for page in pages() for c in read_page(page)[0] if c.section in SECTIONS.get(page, [c.section])]
+
+
+def typed():
+    """{(page, line, text)} of what the walks type."""
+    out = set()
+    for walk in WALKS:
+        w = Walk()
+        walk(w)
+        out |= {(c.page, c.line, c.text) for c in w.typed}
+    return out
+
+
+def in_table(table, command):
+    """The row whose beginning is the longest that fits; None."""
+    rows = [row for row in table.get(command.page, []) if command.text.startswith(row[0])]
+    return max(rows, key=lambda row: len(row[0]), default=None)
+
+
+def findings(of, walked, elsewhere=ELSEWHERE, nobody=NOBODY):
+    """Sentences: commands that nobody knows, that are typed and named, rows that fit no command."""
+    out, used = [], set()
+    for c in of:
+        rows = [row for row in (in_table(elsewhere, c), in_table(nobody, c)) if row]
+        used |= {(c.page, row) for row in rows}
+        known = ((c.page, c.line, c.text) in walked) + len(rows)
+        if known == 0:
+            out.append(f"{c}: no walk types it. Have one do so, or say in tests/walk/walks.py who does or why nobody (docs/testing.md, \"Walks\")")
+        elif known > 1:
+            out.append(f"{c}: typed by a walk and named in a table of tests/walk/walks.py, or named in both tables")
+    for table in (elsewhere, nobody):
+        for page, rows in table.items():
+            out += [f"tests/walk/walks.py: {page} has no command that begins with \"{row[0]}\"" for row in rows if (page, row) not in used]
+    return out

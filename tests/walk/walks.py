@@ -1,0 +1,267 @@
+"""Every way through docs/deploy, what this machine types in place of a word of it, and what nobody types here, and why.
+
+A new command in a page: type it in the walk of that page (run, or rest for what needs nothing in between), or name it below.
+"""
+# What the tests' cluster is not, or has not: (pattern, what is typed in its place, why). {…}: the Typist's values.
+SUBSTITUTIONS = [
+    (r"^(helm install (?!gpu ).*)$", r"\1 -f {values}", "two cores: small requests; no network: the null model, or the demo model from a claim"),
+    (r"^(helm template .*?)( > .*)$", r"\1 -f {values}\2", "the same"),
+    (r"^(helm install gpu .*)$", r"\1 --dry-run=server", "no GPU: the API server takes the objects, and makes none"),
+    (r"^(kubectl apply -k deploy/k8s/overlays/gpu)$", r"\1 --dry-run=server", "the same"),
+    (r"deploy/k8s/base$", r"{kustomize}", "the base, with small requests and the model from a claim"),
+    (r"^kind (create|delete) cluster$", r"kubectl version", "no kind: the tests' cluster is there"),
+    (r"^kind load image-archive (\S+)$", r"tests/k8s/cluster load \1", "the same"),
+    (r"\b8000:80\b", r"{port}:80", "8000 may be somebody's here"),
+    (r"127\.0\.0\.1:8000\b", r"127.0.0.1:{port}", "the same"),
+    (r"http://llm\.example\.org", r"http://{service}", "no ingress controller: the Service that the Ingress leads to"),
+    (r"\bCHART\b", r"deploy/helm/coxswain", "the notes do not know where you have it"),
+    (r"^oc new-project (\S+)$", r"kubectl create namespace \1 && kubectl config set-context --current --namespace=\1", "no oc"),
+    (r"^oc |(?<=\()oc ", r"kubectl ", "the same"),
+]
+
+# Commands that a test types elsewhere, and a word of it: {page: [(beginning, file, word)]}.
+ELSEWHERE = {
+    "docs/deploy/image.md": [
+        ("scripts/build release && deploy/image/build", "tests/image/test_image.py", "build(out)"),
+        ("scripts/build cuda && deploy/image/build", "tests/image/test_cuda_variant.py", '"cuda"'),
+        ("ctr -n k8s.io images import FILE", "tests/k8s/cluster", '"k8s.io", "images", "import"'),
+        ("podman pull oci-archive:FILE", "tests/image/test_image.py", "oci-archive:"),
+        ("deploy/image/build --format docker-archive", "tests/image/test_image.py", '"docker-archive"'),
+        ("docker build -f deploy/image/Dockerfile", "tests/image/test_dockerfile.py", "Dockerfile"),
+        ("docker run --rm --read-only", "tests/image/test_image.py", "test_the_demo_model_from_the_image_alone"),
+    ],
+    "docs/deploy/custom-image.md": [
+        ("docker build -t my-model:1 .", "tests/image/test_custom_image.py", '"bud"'),
+        ("docker run --rm --network none", "tests/image/test_custom_image.py", "Pod("),
+    ],
+    "docs/deploy/testing.md": [
+        ("tests/k8s/cluster down", "tests/k8s/live/test_cluster.py", '"down"'),
+    ],
+    "docs/deploy/walks.md": [
+        ("ctr -n k8s.io images import coxswain.tar", "tests/k8s/cluster", '"k8s.io", "images", "import"'),
+    ],
+    "docs/getting-started.md": [
+        ("cox ", "tests/e2e/test_namespaces.py", 'commands_of("A second machine")'),
+        ("curl -s", "tests/e2e/test_namespaces.py", 'commands_of("A second machine")'),
+    ],
+}
+
+# Commands that nobody types, and why: {page: [(beginning, reason)]}.
+NOBODY = {
+    "docs/deploy/image.md": [
+        ("kind load image-archive FILE", "no kind, minikube or k3s here; docs/deploy/walks.md types it with the tests' cluster in its place"),
+        ("minikube image load FILE", "no minikube"),
+        ("k3s ctr images import FILE", "no k3s; it is ctr of containerd"),
+        ("skopeo copy", "no registry; buildah reads the same archive (tests/image/test_image.py)"),
+        ("docker load", "no docker daemon; the archive's form is compared (tests/image/test_image.py)"),
+        ("gdb", "a place to begin, not a command"),
+        ("addr2line", "the same"),
+    ],
+    "docs/deploy/custom-image.md": [
+        ("docker build --secret", "a hub that asks for a token"),
+        ("COX_CACHE=build/baked cox pull hf:", "the hub; of the demo model: docs/deploy/walks.md, Without a network"),
+        ("deploy/image/build --with-model", "the same"),
+        ("chmod -R a+rX", "files of the reader's"),
+    ],
+    "docs/deploy/helm.md": [
+        ("kubectl logs job/", "a Job whose name has a hash, after it failed; tests/k8s/test_cache.py"),
+        ("helm upgrade demo deploy/helm/coxswain --reuse-values --set autoscaling.enabled=true", "no KEDA; tests/k8s/live/test_dry_run.py has its kinds"),
+        ("kubectl delete pod POD --force", "a node that is gone; pods that are killed: tests/k8s/live/test_release.py"),
+        ("helm install demo deploy/helm/coxswain -f deploy/helm/coxswain/values-gpu.yaml", "a GPU; docs/deploy/walks.md asks the API server"),
+    ],
+    "docs/deploy/walks.md": [
+        ("minikube image load", "no minikube"),
+        ("k3s ctr images import", "no k3s; it is ctr of containerd"),
+        ("skopeo copy", "no registry; the image is given the registry's name on the node"),
+        ("scripts/build cuda && deploy/image/build --variant cuda", "half an hour, and no GPU; tests/image/test_cuda_variant.py"),
+        ("kubectl get runtimeclass", "a question, whose answer is in the next words"),
+        ("oc registry ", "OpenShift's registry"),
+        ("curl -s https://$(oc get route", "OpenShift's router"),
+    ],
+    "docs/deploy/testing.md": [
+        ("scripts/setup --k8s", "half an hour; without it there is no cluster to walk on"),
+        ("ctest --test-dir build/release -R k8s_live_trouble", "a test of its own"),
+        ("kubectl apply --server-side", "what tests/k8s/live/test_dry_run.py does, in words"),
+        ("scripts/test", "the same"),
+    ],
+    "docs/deploy/design.md": [("", "it says what is there, not what to type")],
+    "docs/deploy/examples.md": [("", "names of what tests/examples types")],
+    "deploy/k8s/README.md": [("scripts/setup --k8s-quick", "a set-up; without it k8s_kustomize is skipped")],
+}
+
+
+def tests_cluster(w):
+    w.open("docs/deploy/testing.md")
+    w.run("tests/k8s/cluster up")
+    w.run('eval "$(tests/k8s/cluster env)"')
+    w.until("types_in", "default")
+    w.run("tests/k8s/cluster load", IMAGE="image")
+    w.run("helm install demo")
+    w.until("serves", "demo", 2)
+
+
+def laptop(w):
+    w.open("docs/deploy/walks.md", "A laptop: kind, minikube, k3s")
+    w.until("has_demo_model")
+    w.run("deploy/image/build")
+    w.run("kind create cluster")
+    w.run("kind load")
+    w.run("helm install demo")
+    w.run("helm test demo")
+    w.until("serves", "demo", 2)
+    w.run("kubectl exec")
+    w.run("kubectl port-forward")
+    w.until("listens")
+    w.run("curl")
+    w.run("kill %1")
+    w.run("helm uninstall demo")
+    w.run("kind delete cluster")
+
+
+def after_installation(w, text=None):
+    """What Helm says after `helm install`, typed as it is said."""
+    if w.typist:
+        w.until("has_demo_model")
+        text = w.typist.install("demo", "--set gateway.apiKeys.generate=true")
+    w.read_notes(text)
+    w.until("serves", "demo", 2)
+    w.run("kubectl -n")
+    w.run("kubectl -n")
+    w.run("helm test")
+    w.run("kubectl -n")
+    w.until("listens")
+    if w.has("KEY="):
+        w.run("KEY=")
+    w.run("curl")
+    w.run("helm upgrade")
+    w.until("serves", "demo", 3)
+
+
+def helm(w):
+    w.open("docs/deploy/helm.md")
+    w.run("helm install demo")
+    w.run("helm test demo")
+    w.run("helm upgrade demo deploy/helm/coxswain --reuse-values --set head.config.max_waiting=100")
+    w.until("replaced", "demo", "head")
+    w.until("serves", "demo", 2)
+    w.run("helm upgrade demo deploy/helm/coxswain --reuse-values --set worker.replicas=8")
+    w.until("serves", "demo", 8)
+    w.run("cox keys")
+    w.run("kubectl create secret generic cox-keys")
+    w.run("kubectl create secret generic cox-admin")
+    w.run("helm install two")
+    w.until("serves", "two", 2)
+    w.until("has_secrets", ["cox-keys", "cox-admin"], "two")
+    w.run("helm upgrade demo deploy/helm/coxswain --reuse-values --set head.standby=true")
+    w.until("has_pods", "demo", "head", 2)
+    w.until("serves", "demo", 8)
+    w.run("helm upgrade demo deploy/helm/coxswain --reuse-values --set gateway.apiKeys.generate=true")
+    w.run("kubectl get ingress")
+    w.run("KEY=")
+    w.until("answers", "demo")
+    w.run("curl")
+    w.run("helm rollback demo")
+    w.until("serves", "demo", 8)
+    w.run("helm uninstall demo")
+    w.until("has_pods", "demo", None, 0)
+
+
+def registry(w):
+    w.open("docs/deploy/walks.md", "A cluster with a registry")
+    w.until("needs_namespace", "llm")
+    w.run("deploy/image/build")
+    w.run("kubectl create namespace")
+    w.run("kubectl config")
+    w.until("is_named", "registry.example/team/coxswain:0.1.0")
+    w.run("kubectl create secret docker-registry", REGISTRY="registry.example/team")
+    w.run("helm install demo", REGISTRY="registry.example/team")
+    w.run("helm test demo")
+
+
+def several_nodes(w):
+    w.open("docs/deploy/walks.md", "Several nodes")
+    w.until("is_named", "registry.example/coxswain:0.1.0")
+    w.run("kubectl get storageclass")
+    w.run("helm install demo", REGISTRY="registry.example", CLASS="standard")
+    w.run("helm test demo")
+    w.until("serves", "demo", 2, 1)
+    w.run("kubectl exec")
+    w.run("KEY=")
+    w.run("kubectl port-forward")
+    w.until("listens")
+    w.run("curl")
+    w.run("kill %1")
+
+
+def gpus(w):
+    w.open("docs/deploy/walks.md", "GPUs")
+    w.run("kubectl get nodes")
+    w.run("kubectl create secret generic hf")
+    w.run("helm install gpu", REGISTRY="registry.example")
+
+
+def openshift(w):
+    w.open("docs/deploy/walks.md", "OpenShift")
+    w.until("needs_namespace", "llm")
+    w.until("knows_openshift")
+    w.until("is_named", "image-registry.openshift-image-registry.svc:5000/llm/coxswain:0.1.0")
+    w.run("oc new-project")
+    w.run("helm install demo", CLASS="standard")
+    w.run("helm test demo")
+    w.run("oc exec")
+    w.run("KEY=")
+
+
+def without_a_network(w):
+    w.open("docs/deploy/walks.md", "Without a network")
+    w.until("has_pulled", "build/baked")
+    w.run("COX_CACHE=build/baked cox pull demo")
+    w.run("deploy/image/build --with-model")
+    w.run("helm package")
+    w.until("load", "coxswain-demo.tar")
+    w.run("helm install demo coxswain-0.1.0.tgz")
+    w.run("helm test demo")
+    w.until("serves", "demo", 2)
+
+
+def rendered(w):
+    w.open("docs/deploy/walks.md", "Argo CD, Flux, `helm template`")
+    w.rest()
+    w.until("serves", "demo", 2)
+    w.open("docs/deploy/walks.md", "Taking it away")
+    w.run("kubectl delete -f demo.yaml")
+
+
+def away(w):
+    """The other two commands of "Taking it away", of a release in a namespace of that name."""
+    w.open("docs/deploy/walks.md", "A cluster with a registry")
+    w.until("needs_namespace", "llm")
+    w.run("kubectl create namespace")
+    w.run("kubectl config")
+    w.until("install", "demo")
+    w.open("docs/deploy/walks.md", "Taking it away")
+    w.run("helm uninstall demo")
+    w.until("has_pods", "demo", None, 0)
+    w.run("kubectl delete namespace")
+
+
+def without_helm(w):
+    w.open("deploy/k8s/README.md")
+    w.until("has_demo_model")
+    w.until("has_base")
+    w.run("cox keys")
+    w.run("kubectl create secret generic coxswain-keys")
+    w.run("kubectl create secret generic coxswain-admin")
+    w.run("kubectl create secret generic coxswain-api-keys")
+    w.run("kubectl create secret generic coxswain-redis")
+    w.run("kubectl create secret generic hf")
+    w.run("kubectl apply -k deploy/k8s/base")
+    w.run("kubectl apply -k deploy/k8s/overlays/gpu")
+    w.run("kubectl rollout status")
+    w.run("kubectl exec")
+    w.run("kubectl rollout restart")
+
+
+# Those of the pages, each typed in a namespace of its own (tests/k8s/live/test_walks.py), and that of the notes.
+WALKS = [tests_cluster, laptop, helm, registry, several_nodes, gpus, openshift, without_a_network, rendered, away, without_helm]
+DEMO = {laptop, after_installation, without_helm}  # the demo model from a claim; the others have the null model by its name
