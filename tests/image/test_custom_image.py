@@ -6,13 +6,18 @@ import http.server
 import json
 import shutil
 import subprocess
+import sys
 import threading
 
 import pytest
 from buildah import Buildah, why_no_buildah
+from cluster import ROOT
 from real_model import MODEL, needs_model
 from test_image import start
 from unpacked import Archive, Pod, build, why_not, why_not_inside
+
+sys.path.insert(0, str(ROOT / "tests/walk"))
+from pages import read_page  # noqa: E402
 
 pytestmark = [pytest.mark.skipif(why_not() is not None, reason=f"SKIPPED: {why_not()}"),
               pytest.mark.skipif(why_not_inside() is not None, reason=f"SKIPPED: {why_not_inside()}"),
@@ -44,6 +49,14 @@ def server():
     s.server_close()
 
 
+def of_the_page(reference):
+    """Both Dockerfiles of docs/deploy/custom-image.md as one: with files that one has, and with a model that is pulled."""
+    copied, pulled = [block.text for block in read_page("docs/deploy/custom-image.md")[1] if block.language == "dockerfile"]
+    first, rest = pulled.split("\n", 1)
+    assert first + "\n" == copied[:len(first) + 1] == "FROM coxswain:0.1.0\n"
+    return (copied + rest).replace("FROM coxswain", "FROM localhost/coxswain").replace("hf:org/name@commit", reference)
+
+
 def test_a_model_in_an_image_from_ours(tmp_path, server):
     url, asked = server
     for at in (tmp_path, *tmp_path.parents[:2]):
@@ -53,12 +66,11 @@ def test_a_model_in_an_image_from_ours(tmp_path, server):
     buildah = Buildah(tmp_path)
     buildah("tag", buildah("pull", "-q", f"oci-archive:{tmp_path / 'ours.tar'}"), "localhost/coxswain:0.1.0")
     context = tmp_path / "context"
-    context.mkdir()
-    shutil.copyfile(MODEL, context / "mine.gguf")
+    (context / "my-model").mkdir(parents=True)
+    shutil.copyfile(MODEL, context / "my-model/mine.gguf")
     digest = hashlib.sha256(MODEL.read_bytes()).hexdigest()
     reference = f"{url}/{MODEL.name}#sha256={digest}"
-    (context / "Dockerfile").write_text("FROM localhost/coxswain:0.1.0\nCOPY mine.gguf /models/mine.gguf\n"
-                                        f'RUN ["/usr/bin/cox", "pull", "{reference}"]\n')
+    (context / "Dockerfile").write_text(of_the_page(reference))
     buildah("bud", "--isolation", "chroot", "-t", "localhost/custom", context)
     assert asked == [f"/{MODEL.name}"] * len(asked) and asked  # it may open it more than once, to see what it is
     buildah("push", "-q", "localhost/custom", f"oci-archive:{tmp_path / 'custom.tar'}")
@@ -68,7 +80,7 @@ def test_a_model_in_an_image_from_ours(tmp_path, server):
     rootfs = tmp_path / "rootfs"
     rootfs.mkdir()
     custom.unpack(rootfs)
-    for name, model in (("pulled", reference), ("copied", "/models/mine.gguf")):
+    for name, model in (("pulled", reference), ("copied", "/models/my-model/mine.gguf")):
         logs = tmp_path / name
         logs.mkdir()
         with Pod(rootfs, custom.config["config"]["Env"], logs, scratch=("tmp", "state", "dev/shm")) as pod:
@@ -77,4 +89,4 @@ def test_a_model_in_an_image_from_ours(tmp_path, server):
             status, text = pod.ask("http://127.0.0.1:8000/v1/completions", {
                 "model": "m", "prompt": "The capital of France is", "max_tokens": 4, "temperature": 0})
             assert status == 200 and json.loads(text)["usage"]["completion_tokens"] == 4, text
-    assert subprocess.run(["cmp", rootfs / "models/mine.gguf", MODEL]).returncode == 0
+    assert subprocess.run(["cmp", rootfs / "models/my-model/mine.gguf", MODEL]).returncode == 0

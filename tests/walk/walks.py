@@ -31,7 +31,7 @@ ELSEWHERE = {
         ("docker run --rm --read-only", "tests/image/test_image.py", "test_the_demo_model_from_the_image_alone"),
     ],
     "docs/deploy/custom-image.md": [
-        ("docker build -t my-model:1 .", "tests/image/test_custom_image.py", '"bud"'),
+        ("docker build -t my-model:1 .", "tests/image/test_custom_image.py", "read_page("),
         ("docker run --rm --network none", "tests/image/test_custom_image.py", "Pod("),
     ],
     "docs/deploy/testing.md": [
