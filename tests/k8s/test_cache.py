@@ -41,7 +41,8 @@ def test_the_defaults_are_a_claim_that_a_job_fills():
     assert parts.keys() == {"head", "worker", "gateway", "prefetch"}
     for part in ("worker", "gateway", "prefetch"):
         labels, spec = parts[part]
-        assert claim_of(spec) == {"claimName": f"{F}-cache"} and labels[LABEL] == f"{F}-cache"
+        assert claim_of(spec) == {"claimName": f"{F}-cache"}
+        assert labels.get(LABEL) == (None if part == "prefetch" else f"{F}-cache")
         pull = c.containers(spec)[0]
         assert pull["args"] == ["pull", "demo", "--cache-dir", "/cache"]
     labels, spec = parts["head"]
@@ -169,6 +170,10 @@ def test_the_first_is_a_worker():
     assert len(s.run(copies(parts, gateway=1, prefetch=1), 0)) == 2
     assert parts["prefetch"][1]["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
     assert [t["key"] for t in parts["gateway"][1]["tolerations"]] == ["mine", "gpu"]
+    # nor does one keep them away that was lost with its node: a Job's pod is held by a finalizer until the node is gone, too
+    s.nodes["a"] = [p for _, p in copies(parts, prefetch=1)]
+    lost = s.nodes.pop("a")
+    assert s.run(copies(parts, worker=2, gateway=1), 0) == [] and not any(LABEL in p for p in lost)
     spread = by_part(c.merged(RWX, {"worker": {"tolerations": [{"operator": "Exists"}]}}))
     assert "tolerations" not in spread["gateway"][1] and "tolerations" not in spread["prefetch"][1]
 

@@ -46,7 +46,9 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Of all pods that have that claim, of whatever model or release. (dict "ctx" $ "part" "worker"); empty for parts without it. */}}
+{{/* Of all pods that keep that claim where it is, of whatever model or release; empty for parts without it. The Job's pod does not
+have it itself: one that is lost with its node stays for as long as the node, and nobody shall wait for that.
+(dict "ctx" $ "part" "worker") */}}
 {{- define "coxswain.cacheLabel" -}}
 {{- if and (has .part (list "worker" "gateway" "prefetch")) (include "coxswain.sameNode" .ctx) -}}
 {{- $claim := include "coxswain.cacheClaim" .ctx -}}

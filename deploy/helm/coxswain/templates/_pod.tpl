@@ -6,8 +6,10 @@
 labels:
   {{- include "coxswain.selector" . | nindent 2 }}
   app.kubernetes.io/part-of: coxswain
+  {{- if ne .part "prefetch" }}
   {{- with include "coxswain.cacheLabel" . }}
   {{- . | nindent 2 }}
+  {{- end }}
   {{- end }}
   {{- with $own.podLabels }}
   {{- toYaml . | nindent 2 }}
