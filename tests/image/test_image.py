@@ -14,8 +14,12 @@ import pytest
 from buildah import Buildah, why_no_buildah
 from cluster import BIN, ROOT, wait_for
 from real_model import MODEL, needs_model
+from registry import Registry
 from unpacked import HIGH_UID, Archive, Pod, build, builder, needed, why_not, why_not_inside
 import sbom as sbom_rules  # unpacked says where
+
+sys.path.insert(0, str(ROOT / "tests/walk"))
+from pages import read_page  # noqa: E402
 
 pytestmark = [pytest.mark.skipif(why_not() is not None, reason=f"SKIPPED: {why_not()}"), pytest.mark.timeout(600)]
 needs_root = pytest.mark.skipif(why_not_inside() is not None, reason=f"SKIPPED: {why_not_inside()}")
@@ -250,6 +254,20 @@ def test_buildah_reads_it(path, tmp_path):
     buildah = Buildah(tmp_path)
     said = buildah("inspect", "--type", "image", buildah("pull", "-q", f"oci-archive:{path}"))
     assert json.loads(said)["OCIv1"]["config"]["User"] == "65532:0"
+
+
+@pytest.mark.skipif(shutil.which("skopeo") is None, reason="SKIPPED: no skopeo: scripts/setup --image")
+def test_a_registry_takes_it(path, archive, tmp_path):
+    """The command of docs/deploy/image.md, to a registry without TLS: what is there then are the archive's own blobs."""
+    command = next(c.text for c in read_page("docs/deploy/image.md")[0] if c.text.startswith("skopeo copy "))
+    with Registry() as registry:
+        words = shlex.split(command.replace("FILE", str(path)).replace("REGISTRY", registry.address))
+        run = lambda *args: subprocess.run(args, check=True, capture_output=True, text=True).stdout  # noqa: E731
+        run(*words[:2], "--dest-tls-verify=false", *words[2:])
+        said = json.loads(run("skopeo", "inspect", "--raw", "--tls-verify=false", words[-1]))
+        assert [one["digest"] for one in said["layers"]] == [one["digest"] for one in archive.manifest["layers"]]
+        for one in [said["config"], *said["layers"]]:
+            assert registry.blob("coxswain", one["digest"]) == archive.blob(one["digest"])
 
 
 @needs_root
