@@ -146,3 +146,16 @@ def test_a_wrong_upgrade_leaves_those_who_serve_and_is_rolled_back(kube, space, 
         more(load, kube)
         assert {name: release.uids()[name] for name in stay} == {name: before[name] for name in stay}
     assert not stuck(release) and load.n_passed_by == 0
+
+
+def test_a_head_that_is_alone_is_away_until_the_rollback(kube, space):
+    """Nobody can serve without one: requests wait at the gateways, and go on with the head that comes back."""
+    release = installed(kube, space, gateway={"config": {"head_timeout": 600}})  # 30 s is what a slow machine could miss
+    with Steady([release.url()], n_users=16) as load:
+        more(load, kube)
+        release.put("upgrade", **WRONG["image"])
+        kube.wait("a head that cannot start", lambda: f"{release.full}-head-0" in stuck(release))
+        release.helm("rollback", release.name, "--wait", "--timeout", "5m")
+        release.wait_serving(2)
+        more(load, kube)
+    assert not stuck(release) and load.n_passed_by == 0
