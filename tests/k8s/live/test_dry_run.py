@@ -6,10 +6,9 @@ these kinds (KEDA, the Prometheus operator, gateways) does not run. OpenShift's 
 import json
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
-from kube import CLUSTER
+from definitions import definitions
 from release import CHART, ROOT
 
 APPLY = ["apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-"]
@@ -17,6 +16,8 @@ FILES = sorted(str(path.relative_to(CHART)) for path in [*CHART.glob("values-*.y
 MORE = {  # what no values file has: --set for it
     "defaults": "",
     "keda asks the head": "autoscaling.enabled=true",
+    "keda, from no pods": "autoscaling.enabled=true,autoscaling.minGroups=0,worker.tp=2,metrics.rules=true",
+    "keda, from no pods, by Prometheus": "autoscaling.enabled=true,autoscaling.minGroups=0,autoscaling.prometheusUrl=http://p:9090",
     "two models": "extraModels.b.model.name=demo,extraModels.b.worker.replicas=3,autoscaling.enabled=true,httpRoute.enabled=true,httpRoute.parentRefs[0].name=gw",
     "pod monitors": "metrics.podMonitor=true,gateway.autoscaling.enabled=true,redis.enabled=true,head.standby=true",
     "one pod, several ranks": "worker.ranks=4,worker.tp=4,worker.gpus=4,worker.device=cuda,nccl.ipcLock=true,nccl.rdmaResource=rdma/ib",
@@ -27,18 +28,12 @@ OVERLAYS = ["base", *sorted(f"overlays/{path.name}" for path in (ROOT / "deploy/
 @pytest.fixture(scope="module")
 def space(kube):
     """A namespace without bounds, in a cluster that has the definitions."""
-    asked = subprocess.run([str(CLUSTER.parent / "tools/crds"), "--where"], capture_output=True, text=True)
-    if asked.returncode != 0:
-        pytest.skip(f"SKIPPED: {asked.stderr.strip()}")
-    files = sorted(Path(asked.stdout.strip()).glob("*.yaml"))
-    kube.kubectl("apply", "--server-side", *[part for file in files for part in ("-f", file)])
-    names = re.findall(r"^  name: (\S+\.\S+)$", "\n".join(file.read_text() for file in files), re.M)
-    kube.kubectl("wait", "--for=condition=Established", *[f"crd/{name}" for name in names])
-    kube.apply("default", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dry"}},
-               {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1})
-    yield "dry"
-    kube.remove_namespace("dry")
-    kube.kubectl("delete", "priorityclass/high", *[f"crd/{name}" for name in names])
+    with definitions(kube):
+        kube.apply("default", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dry"}},
+                   {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1})
+        yield "dry"
+        kube.remove_namespace("dry")
+        kube.kubectl("delete", "priorityclass/high")
 
 
 def documents(text):
