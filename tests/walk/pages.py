@@ -30,9 +30,14 @@ class Command:
     inline: bool = False
 
     @property
+    def bare(self):
+        """As it is typed, without the comment at its end."""
+        return self.typed if "<<" in self.typed else re.sub(r"(^|\s+)#\s.*", "", self.typed)
+
+    @property
     def text(self):
         """Without the comment at its end and with single spaces, as walks and tables name it."""
-        return " ".join(re.sub(r"(^|\s)#\s.*", "", self.typed.replace("\\\n", " ")).split())
+        return " ".join(self.bare.replace("\\\n", " ").split())
 
     def __str__(self):
         return f"{self.page}:{self.line}: {self.text}"

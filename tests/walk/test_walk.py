@@ -59,7 +59,8 @@ def test_the_reader_finds_commands_what_they_show_and_files():
     assert [(c.line, c.text) for c in found if c.inline] == [(5, "kubectl delete pod POD --force")]
     assert [(c.line, c.shown) for c in found if c.shown] == [(18, ["a   line", "… ends"])]
     assert [(f.language, f.text) for f in files] == [("text", "a picture\n"), ("yaml", "values: 1\n")]
-    assert blocks[3].typed == "cat > file <<'EOF'\n  $kept  as it is\nEOF"
+    assert blocks[0].bare == "indented one" and blocks[2].bare.endswith("http://here")
+    assert blocks[3].bare == "cat > file <<'EOF'\n  $kept  as it is\nEOF"
 
 
 def test_a_command_without_an_end_is_a_finding():
@@ -103,7 +104,7 @@ def test_reasons_and_substitutions():
     assert substituted("helm install a deploy/helm/coxswain --set 'x={y}'", SUBSTITUTIONS, values) == \
         "helm install a deploy/helm/coxswain --set 'x={y}' -f V"
     assert substituted("oc exec x $(oc get y)", SUBSTITUTIONS, values) == "kubectl exec x $(kubectl get y)"
-    every = [c.text for c in commands()] + ["helm upgrade CHART"]
+    every = [c.bare for c in commands()] + ["helm upgrade CHART"]
     for pattern, _, _ in SUBSTITUTIONS:
         assert any(re.search(pattern, text) for text in every), f"no command has {pattern}"
 

@@ -55,7 +55,7 @@ class Typist:
     # What a walk does ------------------------------------------------------------------------------------------------
 
     def type(self, command, capitals):
-        text = command.typed
+        text = command.bare
         for word, value in capitals.items():
             text = text.replace(word, value)
         service = self.release("demo").url() if "http://llm.example.org" in text else ""
