@@ -361,8 +361,12 @@ def test_7_body_of_ping(endpoint):
 
 
 def test_10_chat_is_invocations(endpoint):
-    a, b = (lines(invoke(endpoint, {**CHAT, "stream": True}, path=p)) for p in ("/invocations", "/v1/chat/completions"))
-    assert [x["choices"] for x in a] == [x["choices"] for x in b]
+    said = []
+    for path in ("/invocations", "/v1/chat/completions"):
+        choices = [x["choices"][0] for x in lines(invoke(endpoint, {**CHAT, "stream": True}, path=path)) if x["choices"]]
+        # how many tokens an event has is its client's pace
+        said.append(("".join(c["delta"].get("content") or "" for c in choices), choices[-1]["finish_reason"], {*choices[0]}))
+    assert said[0] == said[1] and said[0][0]
     invoke(endpoint, {**CHAT, "temperature": 3}, status=424, path="/v1/chat/completions")
 
 
