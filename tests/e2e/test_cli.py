@@ -64,7 +64,9 @@ def test_drain_takes_a_worker_by_what_people_call_it():
     with Cluster(workers=2, tp=1) as c:
         def cox(*args):
             return run_cox(*args, "--address", c.admin.removeprefix("http://"))
-        wait_for("both are here", lambda: len(c.status()["workers"]) == 2)  # one is enough to be healthy
+        def both_serve():  # one is enough to be healthy
+            return sum(g["state"] == "ready" for g in c.status()["groups"]) == 2
+        wait_for("both serve", both_serve)
         first, node = worker(c, 0)["instance"], worker(c, 0)["node"]
         for name, how, on in ((first, ["drain"], True), ("worker-0", ["undrain"], False), ("0", ["drain"], True),
                               (first, ["drain", "--undo"], False)):
@@ -82,6 +84,7 @@ def test_drain_takes_a_worker_by_what_people_call_it():
             assert done.returncode == 2 and "cox undrain: which worker? Its 16 hex digits" in done.stderr
         assert cox("drain", "a", "b").returncode == 2
         assert not any(w["draining"] for w in c.status()["workers"])
+        wait_for("both serve again", both_serve)
         table = cox("status").stdout
         assert re.search(rf"^{first} +ready +\d+ +0 +0 +0 +null +{re.escape(node)}", table, re.M), table
         assert cox("drain", "all").returncode == 0 and c.status()["draining"]
