@@ -85,7 +85,8 @@ def test_monitors_find_each_port_once():
         chosen = [s for s in services if o["spec"]["selector"]["matchLabels"].items() <= s["metadata"]["labels"].items()
                   and endpoint["port"] in {p["name"] for p in s["spec"]["ports"]}]
         assert len(chosen) == 1, o["metadata"]["name"]
-        assert endpoint["authorization"]["credentials"] == {"name": f"{F}-admin", "key": "admin-key"}
+        assert endpoint["authorization"]["credentials"] == {
+            "name": f"{F}-admin", "key": "admin-key" if o["metadata"]["name"].endswith("-head") else "metrics-key"}
         assert (endpoint.get("scheme") == "https") == o["metadata"]["name"].endswith("-gateway")
     assert len(objs.kinds("ServiceMonitor")) == 3
     pods = c.objects({"metrics": {"podMonitor": True}})

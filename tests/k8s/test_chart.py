@@ -221,8 +221,9 @@ def test_existing_secrets_and_no_others():
 KEEPS = """{{ $found := dict "data" (dict "head.key" "S0VZ" "head.pub" "UFVC" "authorized" "QVVUSA==" "mine" "TUlORQ==") }}
 kept: {{ include "coxswain.keysData" (dict "found" $found) | fromYaml | toJson }}
 new: {{ include "coxswain.keysData" (dict "found" dict) | fromYaml | toJson }}
-adminKept: {{ include "coxswain.randomData" (dict "found" (dict "data" (dict "admin-key" "T0xE")) "key" "admin-key") | fromYaml | toJson }}
-adminNew: {{ include "coxswain.randomData" (dict "found" dict "key" "admin-key") | fromYaml | toJson }}
+adminKept: {{ include "coxswain.randomData" (dict "found" (dict "data" (dict "admin-key" "T0xE")) "names" (list "admin-key" "metrics-key")) | fromYaml | toJson }}
+adminNew: {{ include "coxswain.randomData" (dict "found" dict "names" (list "admin-key" "metrics-key")) | fromYaml | toJson }}
+oldValues: {{ include "coxswain.adminKey" (dict "ctx" (dict "Values" (dict "admin" (dict "key" "admin-key"))) "part" "worker") }}
 """
 
 
@@ -236,8 +237,43 @@ def test_an_upgrade_keeps_the_keys(tmp_path):
     assert (kept["head.key"], kept["head.pub"], kept["authorized"], kept["mine"]) == ("S0VZ", "UFVC", "QVVUSA==", "TUlORQ==")
     assert {"worker.key", "worker.pub", "gateway.key", "gateway.pub"} <= kept.keys(), "what was missing is made"
     assert out["new"]["head.key"] != "S0VZ" and len(out["new"]) == 7
-    assert out["adminKept"] == {"admin-key": "T0xE"}
-    assert len(base64.b64decode(out["adminNew"]["admin-key"])) == 32
+    assert out["adminKept"]["admin-key"] == "T0xE" and len(base64.b64decode(out["adminKept"]["metrics-key"])) == 32, "of an older chart"
+    assert {len(base64.b64decode(k)) for k in out["adminNew"].values()} == {32} and len(set(out["adminNew"].values())) == 2
+    assert out["oldValues"] == "metrics-key"
+
+
+def test_only_the_head_has_the_key_that_leads_the_cluster():
+    for v, head, others in (({}, "admin-key", "metrics-key"), ({"admin": {"existingSecret": "a", "key": "k", "metricsKey": "m"}}, "k", "m"),
+                            ({"worker": {"kind": "LeaderWorkerSet"}}, "admin-key", "metrics-key")):
+        objs = c.objects(c.merged(v, {"extraModels": {"other": {"model": {"name": "null"}}}}))
+        found = 0
+        for name, pod in objs.pods():
+            for volume in (x for x in pod["volumes"] if x["name"] == "admin"):
+                found += 1
+                has = head if name.endswith("-head") else others
+                assert volume["secret"]["items"] == [{"key": has, "path": has}], name
+                said = c.env_of(pod["containers"][0]).get("COX_ADMIN_KEY_FILE")
+                assert not said or said["value"] == f"/etc/coxswain/admin/{has}", name
+        assert found == 6, "of two models"
+        for f in (F, f"{F}-other"):
+            for part in ("head", "worker", "gateway"):
+                assert objs.config(part, f)["admin_key_file"] == f"/etc/coxswain/admin/{head if part == 'head' else others}"
+    made = c.objects().one("Secret", f"{F}-admin")["data"]
+    assert made.keys() == {"admin-key", "metrics-key"} and made["admin-key"] != made["metrics-key"]
+
+
+def test_a_secret_made_by_hand_that_lacks_a_key_is_refused(tmp_path):
+    """`lookup` finds nothing without a server: the check is given what it would find."""
+    shutil.copytree(c.CHART, tmp_path / "chart")
+    for there, lacks in ((["admin-key", "metrics-key"], None), (["admin-key"], "metrics-key"), (["metrics-key"], "admin-key"), ([], "admin-key")):
+        data = " ".join(f'"{k}" "eA=="' for k in there)
+        (tmp_path / "chart" / "templates" / "check.yaml").write_text(
+            f'{{{{ include "coxswain.checkAdmin" (dict "ctx" $ "found" (dict "data" (dict {data}))) }}}}')
+        if not lacks:
+            c.texts({"admin": {"existingSecret": "a"}}, chart=tmp_path / "chart")
+            continue
+        with pytest.raises(Exception, match=f"Secret a .* has no key {lacks}: kubectl -n ns patch secret a"):
+            c.texts({"admin": {"existingSecret": "a"}}, chart=tmp_path / "chart")
 
 
 def test_secrets_of_the_hub_reach_only_who_fetches():

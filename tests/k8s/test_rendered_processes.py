@@ -143,17 +143,31 @@ def test_what_a_pod_may_write(node):
 
 
 def test_metrics_are_where_the_public_port_is_not(node):
-    admin = {"Authorization": f"Bearer {node.secret(f'{F}-admin')['admin-key'].decode()}"}
+    admin, metrics = ({"Authorization": f"Bearer {node.secret(f'{F}-admin')[k].decode()}"} for k in ("admin-key", "metrics-key"))
     p = node.pods[f"{F}-gateway-x0"]
-    assert "vllm:num_requests_running" in pods.get(f"http://{p.address}:8001/metrics", admin)[1]
+    assert "vllm:num_requests_running" in pods.get(f"http://{p.address}:8001/metrics", metrics)[1]
     assert pods.get(f"http://{p.address}:8000/metrics")[0] == 401
-    for part, port in (("head-0", 8265), ("worker-1", 7001)):
+    for part, port, key in (("head-0", 8265, admin), ("worker-1", 7001, metrics)):
         p = node.pods[f"{F}-{part}"]
         assert pods.get(f"http://{p.address}:{port}/metrics")[0] == 401
-        assert "coxswain_" in pods.get(f"http://{p.address}:{port}/metrics", admin)[1]
+        assert "coxswain_" in pods.get(f"http://{p.address}:{port}/metrics", key)[1]
     head = node.pods[f"{F}-head-0"]
     pods.wait_for(lambda: pods.get(f"http://{head.address}:8265/scale", admin)[0] == 200, "it says nothing for 5 s", head)
     assert json.loads(pods.get(f"http://{head.address}:8265/scale", admin)[1])["desired_workers"] % 2 == 0
+    assert pods.get(f"http://{head.address}:8265/scale", metrics)[0] == 401
+
+
+@pytest.mark.parametrize("part", ["gateway-x0", "worker-0"])
+def test_no_other_pod_leads_the_cluster(node, part):
+    """With whatever the pod has: its address of the head, its files, its environment."""
+    p, head = node.pods[f"{F}-{part}"], node.pods[f"{F}-head-0"]
+    files = p.execute("/usr/bin/ls", "/etc/coxswain/admin").stdout.split()
+    assert files == ["metrics-key"]
+    for words in (["status"], ["drain", "0"]):
+        for key in ([], ["--admin-key-file", "/etc/coxswain/admin/metrics-key"]):
+            out = p.execute("/cox/cox", *words, "--address", f"{head.address}:8265", *key)
+            assert out.returncode != 0 and "admin key" in out.stderr, out
+    assert ready_groups(head)
 
 
 @pytest.mark.parametrize("part", ["worker-1", "head-0"])
@@ -221,9 +235,9 @@ def test_several_ranks_in_a_pod(tmp_path):
         everybody_is_ready(n)
         workers = json.loads(n.pods[f"{F}-head-0"].execute("/cox/cox", "status", "--json").stdout)["workers"]
         assert sorted((w["ordinal"], w["node"]) for w in workers) == [(i, f"{F}-worker-{i // 2}") for i in range(4)]
-        admin = {"Authorization": f"Bearer {n.secret(f'{F}-admin')['admin-key'].decode()}"}
+        metrics = {"Authorization": f"Bearer {n.secret(f'{F}-admin')['metrics-key'].decode()}"}
         for port in (7002, 7003):
-            assert "coxswain_worker_steps_total" in pods.get(f"http://{n.pods[f'{F}-worker-0'].address}:{port}/metrics", admin)[1]
+            assert "coxswain_worker_steps_total" in pods.get(f"http://{n.pods[f'{F}-worker-0'].address}:{port}/metrics", metrics)[1]
         with Load(n) as load:
             assert n.pods[f"{F}-worker-1"].stop() == 0
             n.apply(n.objects)

@@ -46,7 +46,6 @@
 
 {{- define "coxswain.commonOptions" -}}
 keys_dir: /etc/coxswain/keys
-admin_key_file: /etc/coxswain/admin/{{ .Values.admin.key }}
 {{- with .Values.model.servedNames }}
 served_model_name: {{ toJson . }}
 {{- end }}
@@ -54,6 +53,7 @@ served_model_name: {{ toJson . }}
 
 {{- define "coxswain.headOptions" -}}
 {{ include "coxswain.commonOptions" . }}
+admin_key_file: /etc/coxswain/admin/{{ include "coxswain.adminKey" (dict "ctx" . "part" "head") }}
 host: {{ .Values.listen | quote }}
 port: 7000
 admin_host: {{ .Values.listen | quote }}
@@ -88,6 +88,7 @@ lora_modules: {{ toJson . }}
 
 {{- define "coxswain.workerOptions" -}}
 {{ include "coxswain.commonOptions" . }}
+admin_key_file: /etc/coxswain/admin/{{ include "coxswain.adminKey" (dict "ctx" . "part" "worker") }}
 model: {{ .Values.model.name | quote }}
 device: {{ include "coxswain.device" . | quote }}
 head: {{ include "coxswain.headAddresses" . | quote }}
@@ -111,6 +112,7 @@ lora_root: {{ .Values.lora.root | quote }}
 
 {{- define "coxswain.gatewayOptions" -}}
 {{ include "coxswain.commonOptions" . }}
+admin_key_file: /etc/coxswain/admin/{{ include "coxswain.adminKey" (dict "ctx" . "part" "gateway") }}
 model: {{ .Values.model.name | quote }}
 head: {{ include "coxswain.headAddresses" . | quote }}
 cache_dir: /cache

@@ -17,11 +17,29 @@ lacks is made, so an upgrade changes no key and adds those that a newer chart wa
 {{- toYaml $data -}}
 {{- end -}}
 
-{{/* One random key of 32 characters below a name. (dict "found" (lookup ...) "key" "admin-key") */}}
+{{/* A random key of 32 characters below each name. (dict "found" (lookup ...) "names" (list "admin-key")) */}}
 {{- define "coxswain.randomData" -}}
 {{- $data := deepCopy (default dict .found.data) -}}
-{{- if not (hasKey $data .key) -}}
-{{- $_ := set $data .key (b64enc (randAlphaNum 32)) -}}
+{{- range .names -}}
+{{- if not (hasKey $data .) -}}
+{{- $_ := set $data . (b64enc (randAlphaNum 32)) -}}
+{{- end -}}
 {{- end -}}
 {{- toYaml $data -}}
+{{- end -}}
+
+{{- define "coxswain.adminNames" -}}
+{{- include "coxswain.adminKey" (dict "ctx" . "part" "head") }} {{ include "coxswain.adminKey" (dict "ctx" . "part" "worker") -}}
+{{- end -}}
+
+{{/* A Secret that was made by hand has to have both keys: pods would wait for one that it lacks without an end. What is not in
+the cluster yet, or cannot be looked for, is believed. (dict "ctx" $ "found" (lookup ...)) */}}
+{{- define "coxswain.checkAdmin" -}}
+{{- if .found -}}
+{{- range splitList " " (include "coxswain.adminNames" .ctx) -}}
+{{- if not (hasKey (default dict $.found.data) .) -}}
+{{- fail (printf "Secret %s (admin.existingSecret) has no key %s: kubectl -n %s patch secret %s -p '{\"stringData\": {\"%s\": \"'$(openssl rand -hex 32)'\"}}'" $.ctx.Values.admin.existingSecret . $.ctx.Release.Namespace $.ctx.Values.admin.existingSecret .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}

@@ -3,7 +3,12 @@
 {{- $which := .part -}}
 {{- $ := .ctx -}}
 {{- $part := printf "coxswain.part.%s" .part -}}
-{{- if eq .part "secrets" -}}{{- include "coxswain.checks" $ -}}{{- end -}}
+{{- if eq .part "secrets" -}}
+{{- include "coxswain.checks" $ -}}
+{{- with $.Values.admin.existingSecret -}}
+{{- include "coxswain.checkAdmin" (dict "ctx" $ "found" (lookup "v1" "Secret" $.Release.Namespace .)) -}}
+{{- end -}}
+{{- end -}}
 {{ include $part $ }}
 {{- range $name, $own := $.Values.extraModels }}
 {{- $ctx := include "coxswain.contextOf" (dict "ctx" $ "name" $name "own" $own) | fromYaml }}

@@ -1,4 +1,4 @@
-{{/* How Prometheus asks: with the admin key. (dict "ctx" $ "tls" true) */}}
+{{/* How Prometheus asks: with the key that the part takes. (dict "ctx" $ "part" "head" "tls" true) */}}
 {{- define "coxswain.scrape" -}}
 path: /metrics
 interval: {{ .ctx.Values.metrics.interval }}
@@ -6,7 +6,7 @@ authorization:
   type: Bearer
   credentials:
     name: {{ include "coxswain.adminSecret" .ctx }}
-    key: {{ .ctx.Values.admin.key }}
+    key: {{ include "coxswain.adminKey" . }}
 {{- if .tls }}
 scheme: https
 tlsConfig:

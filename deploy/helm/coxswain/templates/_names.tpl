@@ -63,6 +63,12 @@ helm.sh/chart: {{ printf "%s-%s" .ctx.Chart.Name .ctx.Chart.Version | replace "+
 {{- define "coxswain.adminSecret" -}}
 {{- default (printf "%s-admin" (include "coxswain.fullname" .)) .Values.admin.existingSecret -}}
 {{- end -}}
+{{/* Of the keys in it the one that a part takes. The head's is the cluster's: no other pod has it. (dict "ctx" $ "part" "worker")
+By --reuse-values a newer chart is given values without metricsKey. */}}
+{{- define "coxswain.adminKey" -}}
+{{- $a := .ctx.Values.admin -}}
+{{- eq .part "head" | ternary $a.key (default "metrics-key" $a.metricsKey) -}}
+{{- end -}}
 
 {{/* The Secret of the gateways' API keys; empty: there are none. */}}
 {{- define "coxswain.apiKeysSecret" -}}

@@ -92,8 +92,8 @@ spec:
           imagePullPolicy: {{ .Values.image.pullPolicy }}
           args: [gateway, --config, /etc/coxswain/config/gateway.yaml]
           env:
-            - name: COX_ADMIN_KEY_FILE
-              value: /etc/coxswain/admin/{{ .Values.admin.key }}
+            - name: COX_ADMIN_KEY_FILE # of its own calls
+              value: /etc/coxswain/admin/{{ include "coxswain.adminKey" $me }}
             {{- with include "coxswain.redisEnv" . }}
             {{- . | nindent 12 }}
             {{- end }}

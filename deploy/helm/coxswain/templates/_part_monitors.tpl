@@ -29,7 +29,7 @@ spec:
   endpoints:
     {{- range $ports }}
     - port: {{ . }}
-      {{- include "coxswain.scrape" (dict "ctx" $ "tls" $tls) | nindent 6 }}
+      {{- include "coxswain.scrape" (dict "ctx" $ "part" $part "tls" $tls) | nindent 6 }}
     {{- end }}
 {{- end }}
 {{- if $m.podMonitor }}
@@ -50,7 +50,7 @@ spec:
   podMetricsEndpoints:
     {{- range $ports }}
     - port: {{ . }}
-      {{- include "coxswain.scrape" (dict "ctx" $ "tls" $tls) | nindent 6 }}
+      {{- include "coxswain.scrape" (dict "ctx" $ "part" $part "tls" $tls) | nindent 6 }}
     {{- end }}
 {{- end }}
 {{- end }}

@@ -22,7 +22,7 @@ metadata:
     {{- $labels | nindent 4 }}
 type: Opaque
 data:
-  {{- include "coxswain.randomData" (dict "found" (lookup "v1" "Secret" .Release.Namespace (include "coxswain.adminSecret" .)) "key" .Values.admin.key) | nindent 2 }}
+  {{- include "coxswain.randomData" (dict "found" (lookup "v1" "Secret" .Release.Namespace (include "coxswain.adminSecret" .)) "names" (splitList " " (include "coxswain.adminNames" .))) | nindent 2 }}
 {{- end }}
 {{- if and .Values.gateway.apiKeys.generate (not .Values.gateway.apiKeys.existingSecret) }}
 ---
@@ -34,6 +34,6 @@ metadata:
     {{- $labels | nindent 4 }}
 type: Opaque
 data:
-  {{- include "coxswain.randomData" (dict "found" (lookup "v1" "Secret" .Release.Namespace (include "coxswain.apiKeysSecret" .)) "key" .Values.gateway.apiKeys.key) | nindent 2 }}
+  {{- include "coxswain.randomData" (dict "found" (lookup "v1" "Secret" .Release.Namespace (include "coxswain.apiKeysSecret" .)) "names" (list .Values.gateway.apiKeys.key)) | nindent 2 }}
 {{- end }}
 {{ end -}}

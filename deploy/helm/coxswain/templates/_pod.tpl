@@ -100,8 +100,8 @@ failureThreshold: {{ .probe.failureThreshold }}
     secretName: {{ include "coxswain.adminSecret" .ctx }}
     defaultMode: 0440
     items:
-      - key: {{ .ctx.Values.admin.key }}
-        path: {{ .ctx.Values.admin.key }}
+      - key: {{ include "coxswain.adminKey" . }}
+        path: {{ include "coxswain.adminKey" . }}
 - name: config
   configMap:
     name: {{ include "coxswain.fullname" .ctx }}-{{ .part }}
