@@ -42,6 +42,15 @@ WRONG = [  # values, what Helm says
     ({"cache": {"kind": "hostPath", "hostPath": "data"}}, "/cache/hostPath"),
     ({"model": {"name": ""}}, "/model/name"),
     ({"model": {"name": "a b"}}, "/model/name"),
+    ({"model": {"servedNames": ["a\nb"]}}, "/model/servedNames/0"),
+    ({"ingress": {"path": "/a\n  b: c"}}, "/ingress/path"),
+    ({"ingress": {"path": "/a #b"}}, "/ingress/path"),
+    ({"httpRoute": {"path": "/a\tb"}}, "/httpRoute/path"),
+    ({"cache": {"hostPath": "/a\nb: c"}}, "/cache/hostPath"),
+    ({"lora": {"root": "/a\"b"}}, "/lora/root"),
+    ({"lora": {"root": "/etc/coxswain"}}, "/lora/root"),
+    ({"lora": {"root": "/a/../etc"}}, "/lora/root"),
+    ({"gateway": {"config": {"ssl_keyfile_password": "p"}}}, "give COX_SSL_KEYFILE_PASSWORD in gateway.extraEnv"),
     ({"modelS3": {"endpoint": "minio:9000"}}, "/modelS3/endpoint"),
     ({"openshift": {"enabled": "yes"}}, "/openshift/enabled"),
     ({"service": {"type": "ExternalName"}}, "/service/type"),
@@ -62,6 +71,8 @@ WRONG = [  # values, what Helm says
     ({"networkPolicy": {"from": ["10.0.0.0/8"]}}, "/networkPolicy/from/0"),
 ]
 CONTRADICTIONS = [
+    ({"model": {"name": "https://me:pw@hub.example/x.gguf"}}, "model.name has a user or a password in it"),
+    ({"extraModels": {"a": {"model": {"name": "https://me:pw@hub.example/x.gguf"}}}}, "model.name has a user or a password in it"),
     ({"head": {"standby": True}}, "head.standby needs a Redis"),
     ({"redis": {"enabled": True, "url": "redis://x"}}, "one of redis.enabled, redis.url and redis.existingSecret"),
     ({"worker": {"tp": 4, "replicas": 2}}, r"worker.replicas 2 is less than the 4 workers of one group \(worker.tp 4 x worker.pp 1\)"),
@@ -93,6 +104,9 @@ RIGHT = [
     {"worker": {"tp": 2, "replicas": 5}},
     {"worker": {"tp": 2, "ranks": 4, "replicas": 1}},
     {"model": {"name": "null"}},
+    {"model": {"name": "https://hub.example/org/name@main/x.gguf"}},
+    {"lora": {"enabled": True, "root": "/etcetera:", "existingClaim": "c"}},
+    {"ingress": {"enabled": True, "path": "/a:"}, "httpRoute": {"enabled": True, "parentRefs": [{"name": "g"}], "path": "/a:"}},
     {"global": {"of a parent chart": 1}},
     {"gateway": {"config": {"allowed_origins": ["*"], "max_body_bytes": "16Mi"}}},
     {"openshift": {"enabled": True}},
@@ -114,6 +128,18 @@ def test_contradictions_are_refused_with_what_to_do(values, sentence):
 @pytest.mark.parametrize("values", RIGHT, ids=lambda v: json.dumps(v)[:60])
 def test_taken(values):
     assert c.objects(values)
+
+
+TLS = {"gateway": {"tls": {"existingSecret": "t"}}}
+
+
+def test_an_ingress_speaks_https_to_gateways_that_do():
+    name = "nginx.ingress.kubernetes.io/backend-protocol"
+    on = {"ingress": {"enabled": True}}
+    protocol = lambda *v: c.objects(c.merged(on, *v)).one("Ingress", "demo-coxswain")["metadata"]["annotations"].get(name)
+    assert protocol() is None
+    assert protocol(TLS) == "HTTPS"
+    assert protocol(TLS, {"ingress": {"annotations": {name: "GRPCS"}}}) == "GRPCS"
 
 
 def test_every_value_has_a_schema_and_the_other_way_round():

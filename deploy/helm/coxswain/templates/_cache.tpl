@@ -108,7 +108,7 @@ tolerations:
     {{- end }}
   {{- else if eq $c.kind "hostPath" }}
   hostPath:
-    path: {{ $c.hostPath }}
+    path: {{ $c.hostPath | quote }}
     type: Directory
   {{- else }}
   emptyDir:

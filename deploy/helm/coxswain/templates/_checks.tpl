@@ -2,6 +2,9 @@
 {{- define "coxswain.checks" -}}
 {{- $v := .Values -}}
 {{- $world := include "coxswain.world" . | int -}}
+{{- if regexMatch "^[A-Za-z0-9+.-]+://[^/?#]*@" $v.model.name -}}
+{{- fail "model.name has a user or a password in it, which everybody who may read ConfigMaps would see: fetch the model with modelHf.existingSecret or modelS3.existingSecret, or into a claim of your own (cache.existingClaim)" -}}
+{{- end -}}
 {{- if and $v.head.standby (not (include "coxswain.usesRedis" .)) -}}
 {{- fail "head.standby needs a Redis that says which head serves: set redis.enabled, redis.url or redis.existingSecret" -}}
 {{- end -}}

@@ -9,7 +9,9 @@ metadata:
   name: {{ $f }}
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
-  {{- with $i.annotations }}
+  {{- /* gateways with a certificate speak nothing but HTTPS; another controller has another annotation */}}
+  {{- $https := .Values.gateway.tls.existingSecret | empty | ternary dict (dict "nginx.ingress.kubernetes.io/backend-protocol" "HTTPS") }}
+  {{- with mergeOverwrite $https $i.annotations }}
   annotations:
     {{- toYaml . | nindent 4 }}
   {{- end }}
@@ -21,7 +23,7 @@ spec:
     - {{ with $i.host }}host: {{ . | quote }}
       {{ end }}http:
         paths:
-          - path: {{ $i.path }}
+          - path: {{ $i.path | quote }}
             pathType: Prefix
             backend:
               service:
@@ -89,7 +91,7 @@ spec:
     - matches:
         - path:
             type: PathPrefix
-            value: {{ $h.path }}
+            value: {{ $h.path | quote }}
       # An answer is a stream that lasts as long as the model has something to say.
       timeouts:
         request: {{ $h.timeout }}

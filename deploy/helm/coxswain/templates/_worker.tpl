@@ -120,7 +120,7 @@ containers:
       {{- end }}
       {{- if and $.Values.lora.enabled $.Values.lora.existingClaim }}
       - name: lora
-        mountPath: {{ $.Values.lora.root }}
+        mountPath: {{ $.Values.lora.root | quote }}
         readOnly: true
       {{- end }}
       {{- with $v.extraVolumeMounts }}
