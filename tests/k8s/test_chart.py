@@ -140,6 +140,36 @@ def test_long_names_stay_different():
     assert names[0] != names[1]
 
 
+def selectors(objs):
+    """{(kind, name): what it chooses pods by}"""
+    found = {i: o["spec"]["selector"] for i, o in zip(objs.ids(), objs) if o["kind"] in ("Service", "StatefulSet", "Deployment")}
+    return {i: tuple(sorted(s.get("matchLabels", s).items())) for i, s in found.items()}
+
+
+def test_models_with_long_names_have_pods_of_their_own():
+    models = {"my-own-model-a": {"model": {"name": "null"}}, "my-own-model-b": {"model": {"name": "null"}}}
+    chosen = selectors(c.objects({"nameOverride": "n" * 40, "extraModels": models}))
+    deployments = [s for (kind, _), s in chosen.items() if kind == "Deployment"]
+    assert len(deployments) == 3 and len(set(deployments)) == 3
+
+
+@pytest.mark.parametrize("name", ["a" * 44 + ".b", "a" * 36 + "..." + "b" * 9, "a" * 35 + "--" + "b" * 9])
+def test_values_of_labels_end_in_a_letter_or_digit(name):
+    for o in c.objects(c.merged(c.values_of("ci/everything.yaml"), {"nameOverride": name})):
+        for label, value in o["metadata"]["labels"].items():
+            assert re.fullmatch(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", value), (label, value)
+
+
+def test_each_head_has_a_lease_of_its_own():
+    def lease(namespace, name):
+        objs = c.objects({"redis": {"enabled": True}, "fullnameOverride": name}, namespace=namespace)
+        return objs.config("head", objs.one("Deployment", f"{name}-redis")["metadata"]["name"].removesuffix("-redis"))["cluster_name"]
+    assert lease("team", "a-b") != lease("team-a", "b")
+    long = "n" * 40
+    one, two = lease(long, "f" * 40 + "one"), lease(long, "f" * 40 + "two")
+    assert one != two and max(len(one), len(two)) <= 63
+
+
 def test_what_programs_are_told():
     objs = c.objects({"worker": {"tp": 2, "pp": 2, "replicas": 4, "config": {"block_size": 32, "kv_cache_memory_bytes": 8589934592}},
                       "head": {"config": {"max_waiting": 7, "enable_prefix_caching": False}},
@@ -174,7 +204,7 @@ def test_standby_and_redis():
     assert objs.one("StatefulSet", f"{F}-head")["spec"]["replicas"] == 2
     both = f"{F}-head-0.{F}-head:7000,{F}-head-1.{F}-head:7000"
     assert objs.config("worker")["head"] == objs.config("gateway")["head"] == both
-    assert objs.config("head")["cluster_name"] == f"ns-{F}"
+    assert objs.config("head")["cluster_name"] == f"ns.{F}"
     for kind, part in (("StatefulSet", "head"), ("Deployment", "gateway")):
         container = objs.one(kind, f"{F}-{part}")["spec"]["template"]["spec"]["containers"][0]
         assert c.env_of(container)["COX_REDIS"]["value"] == "redis://r:6379/2"

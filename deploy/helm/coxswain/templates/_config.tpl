@@ -68,7 +68,8 @@ elastic_tp_wait: {{ .Values.elasticTp.wait }}
 model: {{ first . | quote }}
 {{- end }}
 {{- if include "coxswain.usesRedis" . }}
-cluster_name: {{ printf "%s-%s" .Release.Namespace (include "coxswain.fullname" .) | trunc 63 | trimSuffix "-" }}
+{{- /* Neither has a dot: team/a-b and team-a/b have leases of their own. */}}
+cluster_name: {{ include "coxswain.cut" (dict "name" (printf "%s.%s" .Release.Namespace (include "coxswain.fullname" .)) "max" 63) | quote }}
 {{- end }}
 {{- if .Values.autoscaling.enabled }}
 scale_min: {{ mul (int .Values.autoscaling.minGroups) (include "coxswain.world" . | int) }}

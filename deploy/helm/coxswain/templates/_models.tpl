@@ -5,6 +5,7 @@
 {{- $part := printf "coxswain.part.%s" .part -}}
 {{- if eq .part "secrets" -}}
 {{- include "coxswain.checks" $ -}}
+{{- include "coxswain.modelNames" $ -}}
 {{- with $.Values.admin.existingSecret -}}
 {{- include "coxswain.checkAdmin" (dict "ctx" $ "found" (lookup "v1" "Secret" $.Release.Namespace .)) -}}
 {{- end -}}
@@ -58,4 +59,19 @@ its name; Redis and API keys are those of the release. */}}
 {{- $_ := set $v "nameOverride" (printf "%s-%s" (include "coxswain.name" $) .name) -}}
 {{- $_ := set $v "fullnameOverride" (printf "%s-%s" (include "coxswain.fullname" $) .name) -}}
 {{- toYaml (dict "Values" $v "SharedRedis" $shared) -}}
+{{- end -}}
+
+{{/* Objects are called MODEL-PART: with a model `a`, one called `a-head` would have the name of a's head. */}}
+{{- define "coxswain.modelNames" -}}
+{{- $models := .Values.extraModels -}}
+{{- range $long, $_ := $models -}}
+{{- range $short, $_ := $models -}}
+{{- if hasPrefix (printf "%s-" $short) $long -}}
+{{- $part := trimPrefix (printf "%s-" $short) $long | splitList "-" | first -}}
+{{- if has $part (list "head" "worker" "gateway" "redis" "smoke" "cache" "state" "keys" "admin" "api" "scale" "dashboard" "prefetch") -}}
+{{- fail (printf "extraModels: %s would have the names of objects of %s (its %s): give one of the two another name" $long $short $part) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}

@@ -1,7 +1,16 @@
 {{/* Names, labels and images. A StatefulSet's name and "-" and its revision's ten letters have to fit into a label of 63:
-with "-worker" behind it a full name has 45. A longer one is cut and keeps a hash, so that two releases stay two. */}}
+with "-worker" behind it a full name has 45. A longer one is cut and keeps a hash, so that two stay two, and what is a label's
+value ends in a letter or digit. (dict "name" "..." "max" 45) */}}
+{{- define "coxswain.cut" -}}
+{{- $name := .name -}}
+{{- if gt (len $name) (int .max) -}}
+{{- $name = printf "%s-%s" ($name | trunc (sub (int .max) 9 | int) | regexFind ".*[A-Za-z0-9]") (sha256sum $name | trunc 8) -}}
+{{- end -}}
+{{- $name | regexFind ".*[A-Za-z0-9]" -}}
+{{- end -}}
+
 {{- define "coxswain.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 45 | trimSuffix "-" -}}
+{{- include "coxswain.cut" (dict "name" (default .Chart.Name .Values.nameOverride) "max" 45) -}}
 {{- end -}}
 
 {{- define "coxswain.fullname" -}}
@@ -15,11 +24,7 @@ with "-worker" behind it a full name has 45. A longer one is cut and keeps a has
 {{- /* a Service's name has no dots and begins with a letter */ -}}
 {{- $full = $full | replace "." "-" -}}
 {{- if regexMatch "^[0-9]" $full -}}{{- $full = printf "c%s" $full -}}{{- end -}}
-{{- if gt (len $full) 45 -}}
-{{- printf "%s-%s" ($full | trunc 36 | trimSuffix "-") (sha256sum $full | trunc 8) -}}
-{{- else -}}
-{{- $full | trimSuffix "-" -}}
-{{- end -}}
+{{- include "coxswain.cut" (dict "name" $full "max" 45) -}}
 {{- end -}}
 
 {{/* What no upgrade may change: who is of this release and which part of it. (dict "ctx" $ "part" "worker") */}}
