@@ -170,6 +170,33 @@ def test_each_head_has_a_lease_of_its_own():
     assert one != two and max(len(one), len(two)) <= 63
 
 
+NAMED = ("name", "claimName", "secretName", "storageClassName", "serviceName", "serviceAccountName", "namespace", "key", "priorityClassName")
+
+
+def named(node):
+    """Names and labels anywhere in an object."""
+    if isinstance(node, dict):
+        for k, v in node.items():
+            if k in ("labels", "matchLabels"):
+                yield from v.items()
+            elif k in NAMED:
+                yield k, v
+            yield from named(v)
+    elif isinstance(node, list):
+        for v in node:
+            yield from named(v)
+
+
+@pytest.mark.parametrize("name", ["123", "true", "null", "on", "12.3", "2024-01-01", "12e4567"])
+def test_names_that_look_like_something_else(name):
+    own = {"nameOverride": name, "fullnameOverride": name, "keys": {"existingSecret": name}, "admin": {"existingSecret": name},
+           "cache": {"storageClass": name}, "image": {"pullSecrets": [name]}, "redis": {"existingSecret": name}}
+    for o in c.objects(own, name=name, namespace=name.replace(".", "-")):
+        assert [(k, v) for k, v in named(o) if not isinstance(v, str)] == [], o["kind"]
+    for text in c.texts(own, name=name).values():
+        assert not re.search(rf"(?m)(/name|/instance|[nN]ame): {re.escape(name)}$", text)
+
+
 def test_what_programs_are_told():
     objs = c.objects({"worker": {"tp": 2, "pp": 2, "replicas": 4, "config": {"block_size": 32, "kv_cache_memory_bytes": 8589934592}},
                       "head": {"config": {"max_waiting": 7, "enable_prefix_caching": False}},

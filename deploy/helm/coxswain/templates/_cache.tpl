@@ -102,7 +102,7 @@ tolerations:
 - name: cache
   {{- if eq $c.kind "pvc" }}
   persistentVolumeClaim:
-    claimName: {{ include "coxswain.cacheClaim" . }}
+    claimName: "{{ include "coxswain.cacheClaim" . }}"
     {{- if eq (include "coxswain.cacheModes" .) "ReadOnlyMany" }}
     readOnly: true
     {{- end }}
@@ -132,8 +132,8 @@ tolerations:
 - name: HF_TOKEN
   valueFrom:
     secretKeyRef:
-      name: {{ . }}
-      key: {{ $.Values.modelHf.key }}
+      name: "{{ . }}"
+      key: "{{ $.Values.modelHf.key }}"
 {{- end }}
 {{- with .Values.modelHf.endpoint }}
 - name: HF_ENDPOINT
@@ -149,16 +149,16 @@ tolerations:
 {{- end }}
 {{- with .Values.modelS3.existingSecret }}
 {{- range list "AWS_ACCESS_KEY_ID" "AWS_SECRET_ACCESS_KEY" }}
-- name: {{ . }}
+- name: "{{ . }}"
   valueFrom:
     secretKeyRef:
-      name: {{ $.Values.modelS3.existingSecret }}
-      key: {{ . }}
+      name: "{{ $.Values.modelS3.existingSecret }}"
+      key: "{{ . }}"
 {{- end }}
 - name: AWS_SESSION_TOKEN
   valueFrom:
     secretKeyRef:
-      name: {{ . }}
+      name: "{{ . }}"
       key: AWS_SESSION_TOKEN
       optional: true
 {{- end }}

@@ -5,8 +5,8 @@ interval: {{ .ctx.Values.metrics.interval }}
 authorization:
   type: Bearer
   credentials:
-    name: {{ include "coxswain.adminSecret" .ctx }}
-    key: {{ include "coxswain.adminKey" . }}
+    name: "{{ include "coxswain.adminSecret" .ctx }}"
+    key: "{{ include "coxswain.adminKey" . }}"
 {{- if .tls }}
 scheme: https
 tlsConfig:

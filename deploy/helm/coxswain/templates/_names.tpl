@@ -29,8 +29,8 @@ value ends in a letter or digit. (dict "name" "..." "max" 45) */}}
 
 {{/* What no upgrade may change: who is of this release and which part of it. (dict "ctx" $ "part" "worker") */}}
 {{- define "coxswain.selector" -}}
-app.kubernetes.io/name: {{ include "coxswain.name" .ctx }}
-app.kubernetes.io/instance: {{ .ctx.Release.Name }}
+app.kubernetes.io/name: "{{ include "coxswain.name" .ctx }}"
+app.kubernetes.io/instance: "{{ .ctx.Release.Name }}"
 app.kubernetes.io/component: {{ .part }}
 {{- end -}}
 
@@ -38,8 +38,8 @@ app.kubernetes.io/component: {{ .part }}
 {{ include "coxswain.selector" . }}
 app.kubernetes.io/version: {{ .ctx.Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: coxswain
-app.kubernetes.io/managed-by: {{ .ctx.Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .ctx.Chart.Name .ctx.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/managed-by: "{{ .ctx.Release.Service }}"
+helm.sh/chart: "{{ printf "%s-%s" .ctx.Chart.Name .ctx.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}"
 {{- end -}}
 
 {{- define "coxswain.serviceAccount" -}}

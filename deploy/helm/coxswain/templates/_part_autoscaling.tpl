@@ -20,7 +20,7 @@
 apiVersion: keda.sh/v1alpha1
 kind: ScaledObject
 metadata:
-  name: {{ $f }}-worker
+  name: "{{ $f }}-worker"
   labels:
     {{- include "coxswain.labels" (dict "ctx" $ "part" "worker") | nindent 4 }}
 spec:
@@ -65,27 +65,27 @@ spec:
         {{- end }}
         authMode: bearer
       authenticationRef:
-        name: {{ $f }}-scale
+        name: "{{ $f }}-scale"
     {{- end }}
 {{- if not $a.prometheusUrl }}
 ---
 apiVersion: keda.sh/v1alpha1
 kind: TriggerAuthentication
 metadata:
-  name: {{ $f }}-scale
+  name: "{{ $f }}-scale"
   labels:
     {{- include "coxswain.labels" (dict "ctx" $ "part" "worker") | nindent 4 }}
 spec:
   secretTargetRef:
     - parameter: token
-      name: {{ include "coxswain.adminSecret" . }}
-      key: {{ .Values.admin.key }}
+      name: "{{ include "coxswain.adminSecret" . }}"
+      key: "{{ .Values.admin.key }}"
 {{- end }}
 {{- else }}
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
 metadata:
-  name: {{ $f }}-worker
+  name: "{{ $f }}-worker"
   labels:
     {{- include "coxswain.labels" (dict "ctx" $ "part" "worker") | nindent 4 }}
 spec:
@@ -101,8 +101,8 @@ spec:
           name: coxswain_head_desired_workers
           selector:
             matchLabels:
-              namespace: {{ .Release.Namespace }}
-              service: {{ $f }}-head
+              namespace: "{{ .Release.Namespace }}"
+              service: "{{ $f }}-head"
         target:
           type: AverageValue
           averageValue: {{ $wanted | quote }}
@@ -116,14 +116,14 @@ spec:
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
 metadata:
-  name: {{ $f }}-gateway
+  name: "{{ $f }}-gateway"
   labels:
     {{- include "coxswain.labels" (dict "ctx" $ "part" "gateway") | nindent 4 }}
 spec:
   scaleTargetRef:
     apiVersion: apps/v1
     kind: Deployment
-    name: {{ $f }}-gateway
+    name: "{{ $f }}-gateway"
   minReplicas: {{ $g.minReplicas }}
   maxReplicas: {{ $g.maxReplicas }}
   metrics:

@@ -5,7 +5,7 @@
 apiVersion: v1
 kind: ConfigMap
 metadata:
-  name: {{ $f }}-{{ $part }}
+  name: "{{ $f }}-{{ $part }}"
   labels:
     {{- include "coxswain.labels" (dict "ctx" $ "part" $part) | nindent 4 }}
 data:

@@ -6,7 +6,7 @@
 apiVersion: v1
 kind: Service
 metadata:
-  name: {{ $f }}
+  name: "{{ $f }}"
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
   {{- with .Values.service.annotations }}
@@ -29,7 +29,7 @@ spec:
 apiVersion: v1
 kind: Service
 metadata:
-  name: {{ $f }}-gateway
+  name: "{{ $f }}-gateway"
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
     coxswain.io/service: admin
@@ -45,7 +45,7 @@ spec:
 apiVersion: apps/v1
 kind: Deployment
 metadata:
-  name: {{ $f }}-gateway
+  name: "{{ $f }}-gateway"
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
 spec:
@@ -147,22 +147,22 @@ spec:
         {{- with include "coxswain.apiKeysSecret" . }}
         - name: api-keys
           secret:
-            secretName: {{ . }}
+            secretName: "{{ . }}"
             defaultMode: 0440
             items:
-              - key: {{ $v.apiKeys.key }}
-                path: {{ $v.apiKeys.key }}
+              - key: "{{ $v.apiKeys.key }}"
+                path: "{{ $v.apiKeys.key }}"
         {{- end }}
         {{- with $v.tls.existingSecret }}
         - name: tls
           secret:
-            secretName: {{ . }}
+            secretName: "{{ . }}"
             defaultMode: 0440
         {{- end }}
         {{- if $v.state.enabled }}
         - name: state
           persistentVolumeClaim:
-            claimName: {{ default (printf "%s-state" $f) $v.state.existingClaim }}
+            claimName: "{{ default (printf "%s-state" $f) $v.state.existingClaim }}"
         {{- end }}
         {{- with $v.extraVolumes }}
         {{- toYaml . | nindent 8 }}

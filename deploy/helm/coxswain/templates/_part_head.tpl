@@ -5,7 +5,7 @@
 apiVersion: v1
 kind: Service
 metadata:
-  name: {{ $f }}-head
+  name: "{{ $f }}-head"
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
 spec:
@@ -25,11 +25,11 @@ spec:
 apiVersion: apps/v1
 kind: StatefulSet
 metadata:
-  name: {{ $f }}-head
+  name: "{{ $f }}-head"
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
 spec:
-  serviceName: {{ $f }}-head
+  serviceName: "{{ $f }}-head"
   replicas: {{ include "coxswain.headReplicas" . }}
   podManagementPolicy: Parallel
   revisionHistoryLimit: 5

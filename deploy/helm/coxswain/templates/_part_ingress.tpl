@@ -6,7 +6,7 @@
 apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata:
-  name: {{ $f }}
+  name: "{{ $f }}"
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
   {{- /* gateways with a certificate speak nothing but HTTPS; another controller has another annotation */}}
@@ -17,7 +17,7 @@ metadata:
   {{- end }}
 spec:
   {{- with $i.className }}
-  ingressClassName: {{ . }}
+  ingressClassName: "{{ . }}"
   {{- end }}
   rules:
     - {{ with $i.host }}host: {{ . | quote }}
@@ -27,12 +27,12 @@ spec:
             pathType: Prefix
             backend:
               service:
-                name: {{ $f }}
+                name: "{{ $f }}"
                 port:
                   name: http
   {{- with $i.tlsSecret }}
   tls:
-    - secretName: {{ . }}
+    - secretName: "{{ . }}"
       {{- with $i.host }}
       hosts: [{{ . | quote }}]
       {{- end }}
@@ -44,7 +44,7 @@ spec:
 apiVersion: route.openshift.io/v1
 kind: Route
 metadata:
-  name: {{ $f }}
+  name: "{{ $f }}"
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
   {{- with $r.annotations }}
@@ -57,7 +57,7 @@ spec:
   {{- end }}
   to:
     kind: Service
-    name: {{ $f }}
+    name: "{{ $f }}"
     weight: 100
   port:
     targetPort: http
@@ -73,7 +73,7 @@ spec:
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata:
-  name: {{ $f }}
+  name: "{{ $f }}"
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
   {{- with $h.annotations }}
@@ -97,7 +97,7 @@ spec:
         request: {{ $h.timeout }}
         backendRequest: {{ $h.timeout }}
       backendRefs:
-        - name: {{ $f }}
+        - name: "{{ $f }}"
           port: {{ .Values.service.port }}
 {{- end }}
 {{ end -}}

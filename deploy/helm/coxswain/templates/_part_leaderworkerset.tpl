@@ -7,7 +7,7 @@
 apiVersion: leaderworkerset.x-k8s.io/v1
 kind: LeaderWorkerSet
 metadata:
-  name: {{ $name }}
+  name: "{{ $name }}"
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
 spec:

@@ -16,7 +16,7 @@
 apiVersion: monitoring.coreos.com/v1
 kind: ServiceMonitor
 metadata:
-  name: {{ $f }}-{{ $part }}
+  name: "{{ $f }}-{{ $part }}"
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
     {{- with $m.labels }}
@@ -37,7 +37,7 @@ spec:
 apiVersion: monitoring.coreos.com/v1
 kind: PodMonitor
 metadata:
-  name: {{ $f }}-{{ $part }}
+  name: "{{ $f }}-{{ $part }}"
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
     {{- with $m.labels }}
@@ -59,7 +59,7 @@ spec:
 apiVersion: v1
 kind: ConfigMap
 metadata:
-  name: {{ $f }}-dashboard
+  name: "{{ $f }}-dashboard"
   labels:
     {{- include "coxswain.labels" (dict "ctx" $ "part" "dashboard") | nindent 4 }}
     {{- toYaml $m.dashboardLabels | nindent 4 }}

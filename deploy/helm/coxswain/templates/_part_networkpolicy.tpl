@@ -58,7 +58,7 @@
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
-  name: {{ $f }}-{{ . }}
+  name: "{{ $f }}-{{ . }}"
   labels:
     {{- include "coxswain.labels" (dict "ctx" $ "part" .) | nindent 4 }}
 spec:

@@ -11,7 +11,7 @@ evicted first would wait there for what its budget keeps. */}}
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
-  name: {{ $f }}-gateway
+  name: "{{ $f }}-gateway"
   labels:
     {{- include "coxswain.labels" (dict "ctx" $ "part" "gateway") | nindent 4 }}
 spec:
@@ -26,7 +26,7 @@ spec:
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
-  name: {{ $f }}-head
+  name: "{{ $f }}-head"
   labels:
     {{- include "coxswain.labels" (dict "ctx" $ "part" "head") | nindent 4 }}
 spec:
@@ -42,7 +42,7 @@ spec:
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
-  name: {{ $f }}-worker
+  name: "{{ $f }}-worker"
   labels:
     {{- include "coxswain.labels" (dict "ctx" $ "part" "worker") | nindent 4 }}
 spec:

@@ -5,7 +5,7 @@
 apiVersion: v1
 kind: Secret
 metadata:
-  name: {{ include "coxswain.keysSecret" . }}
+  name: "{{ include "coxswain.keysSecret" . }}"
   labels:
     {{- $labels | nindent 4 }}
 type: Opaque
@@ -17,7 +17,7 @@ data:
 apiVersion: v1
 kind: Secret
 metadata:
-  name: {{ include "coxswain.adminSecret" . }}
+  name: "{{ include "coxswain.adminSecret" . }}"
   labels:
     {{- $labels | nindent 4 }}
 type: Opaque
@@ -29,7 +29,7 @@ data:
 apiVersion: v1
 kind: Secret
 metadata:
-  name: {{ include "coxswain.apiKeysSecret" . }}
+  name: "{{ include "coxswain.apiKeysSecret" . }}"
   labels:
     {{- $labels | nindent 4 }}
 type: Opaque

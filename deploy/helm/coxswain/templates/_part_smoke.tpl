@@ -8,7 +8,7 @@
 apiVersion: v1
 kind: Pod
 metadata:
-  name: {{ $f }}-smoke
+  name: "{{ $f }}-smoke"
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
   annotations:
@@ -39,8 +39,8 @@ spec:
         - name: COX_API_KEY
           valueFrom:
             secretKeyRef:
-              name: {{ . }}
-              key: {{ default $.Values.gateway.apiKeys.key $.Values.tests.key }}
+              name: "{{ . }}"
+              key: "{{ default $.Values.gateway.apiKeys.key $.Values.tests.key }}"
         {{- end }}
       securityContext:
         {{- include "coxswain.containerSecurity" . | nindent 8 }}
@@ -58,11 +58,11 @@ spec:
     {{- if $tls }}
     - name: tls
       secret:
-        secretName: {{ .Values.gateway.tls.existingSecret }}
+        secretName: "{{ .Values.gateway.tls.existingSecret }}"
         defaultMode: 0440
         items:
-          - key: {{ $authority }}
-            path: {{ $authority }}
+          - key: "{{ $authority }}"
+            path: "{{ $authority }}"
     {{- end }}
     - name: tmp
       emptyDir:

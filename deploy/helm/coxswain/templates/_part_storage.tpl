@@ -5,7 +5,7 @@
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata:
-  name: {{ include "coxswain.cacheClaim" . }}
+  name: "{{ include "coxswain.cacheClaim" . }}"
   labels:
     {{- include "coxswain.labels" (dict "ctx" $ "part" "cache") | nindent 4 }}
   {{- if $c.keep }}
@@ -15,7 +15,7 @@ metadata:
 spec:
   accessModes: [{{ $c.accessMode }}]
   {{- with $c.storageClass }}
-  storageClassName: {{ . }}
+  storageClassName: "{{ . }}"
   {{- end }}
   resources:
     requests:
@@ -27,13 +27,13 @@ spec:
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata:
-  name: {{ $f }}-state
+  name: "{{ $f }}-state"
   labels:
     {{- include "coxswain.labels" (dict "ctx" $ "part" "state") | nindent 4 }}
 spec:
   accessModes: [ReadWriteOnce]
   {{- with $s.storageClass }}
-  storageClassName: {{ . }}
+  storageClassName: "{{ . }}"
   {{- end }}
   resources:
     requests:
@@ -47,7 +47,7 @@ spec:
 apiVersion: batch/v1
 kind: Job
 metadata:
-  name: {{ $f }}-prefetch-{{ sha256sum $spec | trunc 8 }}
+  name: "{{ $f }}-prefetch-{{ sha256sum $spec | trunc 8 }}"
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
 spec:

@@ -5,7 +5,7 @@
 apiVersion: v1
 kind: Service
 metadata:
-  name: {{ $f }}-worker
+  name: "{{ $f }}-worker"
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
 spec:
@@ -19,7 +19,7 @@ spec:
       targetPort: admin
     {{- if gt (int $v.ranks) 1 }}
     {{- range $i := until (int $v.ranks) }}
-    - name: rank-{{ $i }}
+    - name: "rank-{{ $i }}"
       port: {{ add 7002 $i }}
       targetPort: rank-{{ $i }}
     {{- end }}
@@ -29,11 +29,11 @@ spec:
 apiVersion: apps/v1
 kind: StatefulSet
 metadata:
-  name: {{ $f }}-worker
+  name: "{{ $f }}-worker"
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
 spec:
-  serviceName: {{ $f }}-worker
+  serviceName: "{{ $f }}-worker"
   {{- if .Values.autoscaling.enabled }}
   {{- /* The autoscaler's number: without one here an upgrade would make it 1. */}}
   {{- with (lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-worker" $f)) }}

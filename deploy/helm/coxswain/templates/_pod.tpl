@@ -51,19 +51,19 @@ capabilities:
 {{- define "coxswain.podCommon" -}}
 {{- $v := .ctx.Values -}}
 {{- $own := default dict (get $v .part) -}}
-serviceAccountName: {{ include "coxswain.serviceAccount" .ctx }}
+serviceAccountName: "{{ include "coxswain.serviceAccount" .ctx }}"
 automountServiceAccountToken: false
 enableServiceLinks: false
 {{- with $v.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: "{{ . }}"
   {{- end }}
 {{- end }}
 securityContext:
   {{- include "coxswain.podSecurity" .ctx | nindent 2 }}
 {{- with $own.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: "{{ . }}"
 {{- end }}
 {{- with $own.nodeSelector }}
 nodeSelector:
@@ -88,23 +88,23 @@ failureThreshold: {{ .probe.failureThreshold }}
 {{- $items := eq .part "head" | ternary (list "head.key" "head.pub" "authorized" "worker.pub" "gateway.pub") (list (printf "%s.key" .part) (printf "%s.pub" .part) "head.pub") -}}
 - name: keys
   secret:
-    secretName: {{ include "coxswain.keysSecret" .ctx }}
+    secretName: "{{ include "coxswain.keysSecret" .ctx }}"
     defaultMode: 0440
     items:
       {{- range $items }}
-      - key: {{ . }}
-        path: {{ . }}
+      - key: "{{ . }}"
+        path: "{{ . }}"
       {{- end }}
 - name: admin
   secret:
-    secretName: {{ include "coxswain.adminSecret" .ctx }}
+    secretName: "{{ include "coxswain.adminSecret" .ctx }}"
     defaultMode: 0440
     items:
-      - key: {{ include "coxswain.adminKey" . }}
-        path: {{ include "coxswain.adminKey" . }}
+      - key: "{{ include "coxswain.adminKey" . }}"
+        path: "{{ include "coxswain.adminKey" . }}"
 - name: config
   configMap:
-    name: {{ include "coxswain.fullname" .ctx }}-{{ .part }}
+    name: "{{ include "coxswain.fullname" .ctx }}-{{ .part }}"
 - name: tmp
   emptyDir:
     sizeLimit: {{ .ctx.Values.tmpSize }}

@@ -7,8 +7,8 @@
   {{- else }}
   valueFrom:
     secretKeyRef:
-      name: {{ default (printf "%s-redis" (include "coxswain.fullname" .)) .Values.redis.existingSecret }}
-      key: {{ .Values.redis.key }}
+      name: "{{ default (printf "%s-redis" (include "coxswain.fullname" .)) .Values.redis.existingSecret }}"
+      key: "{{ .Values.redis.key }}"
   {{- end }}
 {{- end -}}
 {{- end -}}

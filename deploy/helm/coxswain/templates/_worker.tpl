@@ -65,7 +65,7 @@
 {{ . }}
 {{- end }}
 {{- with $v.runtimeClassName }}
-runtimeClassName: {{ . }}
+runtimeClassName: "{{ . }}"
 {{- end }}
 terminationGracePeriodSeconds: {{ include "coxswain.workerGrace" $ }}
 {{- if include "coxswain.pulls" $ }}
@@ -88,7 +88,7 @@ containers:
         containerPort: 7001
       {{- if gt $ranks 1 }}
       {{- range $i := until $ranks }}
-      - name: rank-{{ $i }}
+      - name: "rank-{{ $i }}"
         containerPort: {{ add 7002 $i }}
       {{- end }}
       {{- end }}
@@ -138,7 +138,7 @@ volumes:
   {{- if and $.Values.lora.enabled $.Values.lora.existingClaim }}
   - name: lora
     persistentVolumeClaim:
-      claimName: {{ $.Values.lora.existingClaim }}
+      claimName: "{{ $.Values.lora.existingClaim }}"
       readOnly: true
   {{- end }}
   {{- with $v.extraVolumes }}
