@@ -390,6 +390,9 @@ def test_images():
     assert image({"registry": "r.example:5000/", "repository": "a/b", "tag": "t"}) == "r.example:5000/a/b:t"
     digest = "sha256:" + "0" * 64
     assert image({"digest": digest}) == f"coxswain@{digest}"
+    for own, wanted in (({"digest": "sha256:" + "1" * 64}, "coxswain@sha256:" + "1" * 64), ({"tag": "own"}, "coxswain:own")):
+        v = {"image": {"digest": digest}, "worker": {"device": "cuda", "gpus": 1, "image": own}}
+        assert dict(c.objects(v).pods())[f"StatefulSet/{F}-worker"]["containers"][0]["image"] == wanted
     pods = c.objects({"image": {"pullSecrets": ["s"]}}).pods()
     assert all(p["imagePullSecrets"] == [{"name": "s"}] for _, p in pods)
 

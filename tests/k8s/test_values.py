@@ -77,6 +77,7 @@ CONTRADICTIONS = [
     ({"redis": {"enabled": True, "url": "redis://x"}}, "one of redis.enabled, redis.url and redis.existingSecret"),
     ({"worker": {"tp": 4, "replicas": 2}}, r"worker.replicas 2 is less than the 4 workers of one group \(worker.tp 4 x worker.pp 1\)"),
     ({"worker": {"device": "cuda"}}, "worker.device cuda needs a GPU for each worker"),
+    ({"worker": {"device": "cuda", "gpus": 1}, "image": {"digest": "sha256:" + "0" * 64}}, "set worker.image.digest"),
     ({"worker": {"gpus": 1}}, "worker.gpus 1 with worker.device cpu"),
     ({"worker": {"device": "cuda", "gpus": 2}}, "worker.gpus 2 and worker.ranks 1"),
     ({"worker": {"tp": 3, "ranks": 2, "replicas": 3}}, "worker.ranks 2 and the 3 workers of one group"),

@@ -29,6 +29,9 @@
 {{- if and (ne $device "cuda") (gt (int $v.worker.gpus) 0) -}}
 {{- fail (printf "worker.gpus %d with worker.device %s: the GPUs would be reserved and not used; set worker.device to cuda, or worker.gpus to 0" (int $v.worker.gpus) $device) -}}
 {{- end -}}
+{{- if and (eq $device "cuda") $v.image.digest (not $v.worker.image.digest) (not $v.worker.image.tag) -}}
+{{- fail "image.digest names one image, and workers with worker.device cuda have another one: set worker.image.digest (or worker.image.tag) as well" -}}
+{{- end -}}
 {{- if and (eq $v.cache.kind "hostPath") (not $v.cache.hostPath) -}}
 {{- fail "cache.kind hostPath needs cache.hostPath, a folder of each node" -}}
 {{- end -}}

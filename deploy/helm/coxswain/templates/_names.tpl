@@ -56,6 +56,8 @@ helm.sh/chart: "{{ printf "%s-%s" .ctx.Chart.Name .ctx.Chart.Version | replace "
 {{- $i := mergeOverwrite (deepCopy $v.image) (eq .part "worker" | ternary (omit $v.worker.image "pullPolicy") dict) -}}
 {{- $cuda := and (eq .part "worker") (eq (include "coxswain.device" .ctx) "cuda") (not $v.worker.image.tag) (not $v.worker.image.digest) -}}
 {{- $tag := default .ctx.Chart.AppVersion $i.tag -}}
+{{- /* a tag of workers alone is not what the digest of all programs' image names */ -}}
+{{- if and (eq .part "worker") $v.worker.image.tag (not $v.worker.image.digest) -}}{{- $_ := set $i "digest" "" -}}{{- end -}}
 {{- if $cuda -}}{{- $tag = printf "%s-cuda" $tag -}}{{- end -}}
 {{- $at := printf "%s%s" (empty $i.registry | ternary "" (printf "%s/" (trimSuffix "/" $i.registry))) $i.repository -}}
 {{- /* a digest is of one image: the plain one's is not that of the one with CUDA */ -}}

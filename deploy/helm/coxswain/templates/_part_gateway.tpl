@@ -49,7 +49,12 @@ metadata:
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
 spec:
-  {{- if not $v.autoscaling.enabled }}
+  {{- if $v.autoscaling.enabled }}
+  {{- /* The HPA's number: without one here an upgrade would make it 1. */}}
+  {{- with (lookup "apps/v1" "Deployment" .Release.Namespace (printf "%s-gateway" $f)) }}
+  replicas: {{ .spec.replicas }}
+  {{- end }}
+  {{- else }}
   replicas: {{ $v.replicas }}
   {{- end }}
   revisionHistoryLimit: 5
