@@ -235,6 +235,16 @@ class Pod:
             raise AssertionError(f"a volume that this test does not know: {volume}")
         return str(where)
 
+    def refresh(self, name):
+        """A Secret's volume as a kubelet renews it: another folder, and the link to it in one step."""
+        where = self.folder / "volumes" / name
+        fresh = self.folder / "fresh"
+        self.make_volume(next(v for v in self.spec["volumes"] if v["name"] == name), fresh)
+        data = fresh / "..2026_01_01_00_00_00.1"
+        data.rename(where / "..2026_01_01_00_00_00.2")
+        os.symlink("..2026_01_01_00_00_00.2", where / "..data_tmp")
+        os.rename(where / "..data_tmp", where / "..data")
+
     def mounts(self):
         named = {m["name"] for m in self.container["volumeMounts"]}
         volumes = {v["name"]: self.make_volume(v, self.folder / "volumes" / v["name"]) for v in self.spec["volumes"] if v["name"] in named}

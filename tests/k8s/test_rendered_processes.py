@@ -218,6 +218,23 @@ def ready_groups(head):
     return [g["id"] for g in json.loads(head.execute("/cox/cox", "status", "--json").stdout)["groups"] if g["state"] == "ready"]
 
 
+def test_other_keys_of_the_secret_reach_running_pods(node):
+    """Somebody deleted it, and an upgrade made another one: docs/deploy/helm.md, "Keys"."""
+    data = c.objects(VALUES).one("Secret", f"{F}-keys")["data"]
+    node.objects.one("Secret", f"{F}-keys")["data"] = data
+    before, head = {n: p.process.pid for n, p in node.pods.items()}, node.pods[f"{F}-head-0"]
+    for p in node.pods.values():
+        p.refresh("keys")
+    out = head.execute("/cox/cox", "keys", "--reload")
+    assert out.returncode == 0, out
+    node.pods[f"{F}-worker-1"].kill()
+    node.apply(node.objects)
+    everybody_is_ready(node)
+    pods.wait_for(lambda: len(ready_groups(head)) == 2, "two groups", head)
+    assert tokens(ask(node, 1))
+    assert [n for n, p in node.pods.items() if before[n] != p.process.pid] == [f"{F}-worker-1"]
+
+
 def test_a_pod_ends_within_its_grace(node):
     for part in ("worker-3", "gateway-x1"):
         name = f"{F}-{part}"
