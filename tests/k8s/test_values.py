@@ -1,6 +1,8 @@
 """Values that are wrong are refused before anything is installed, with a sentence that says what is."""
+import base64
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -9,6 +11,14 @@ import helm_python as helm
 import pytest
 
 WRONG = [  # values, what Helm says
+    ({"worker": {"kind": None}}, "/worker.*missing property 'kind'"),
+    ({"worker": {"probes": None}}, "/worker.*missing property 'probes'"),
+    ({"worker": {"probes": {"startup": None}}}, "/worker/probes.*missing property 'startup'"),
+    ({"head": {"resources": None}}, "/head.*missing property 'resources'"),
+    ({"cache": {"kind": None}}, "/cache.*missing property 'kind'"),
+    ({"cache": None}, "missing property 'cache'"),
+    ({"model": {"servedNames": None}}, "/model.*missing property 'servedNames'"),
+    ({"model": {"name": None}}, "--set-string model.name=null"),
     ({"worker": {"replica": 2}}, "/worker.*additional properties 'replica' not allowed"),
     ({"wroker": {}}, "additional properties 'wroker' not allowed"),
     ({"worker": {"replicas": "two"}}, "/worker/replicas"),
@@ -143,6 +153,28 @@ def test_an_ingress_speaks_https_to_gateways_that_do():
     assert protocol() is None
     assert protocol(TLS) == "HTTPS"
     assert protocol(TLS, {"ingress": {"annotations": {name: "GRPCS"}}}) == "GRPCS"
+
+
+MODELS = [({}, "demo"), ({"name": "hf:org/name/x.gguf"}, "x of /v1/models"), ({"servedNames": ["it's \"one\" $HOME"]}, "it's \"one\" $HOME")]
+
+
+@pytest.mark.parametrize("model, asked", MODELS, ids=["demo", "fetched", "named"])
+def test_notes_ask_for_a_model_that_is_there_with_a_key_of_the_file(tmp_path, model, asked):
+    keys = b"# ours\n\nsha256:" + b"0" * 64 + b"\nsecret tenant=a rate=2\nother\n"
+    (tmp_path / "keys").write_text(base64.b64encode(keys).decode())
+    (tmp_path / "kubectl").write_text(f"#!/bin/sh\ncat {tmp_path}/keys\n")
+    (tmp_path / "curl").write_text(f"""#!/bin/sh
+for a; do case $a in */models) echo '{{"data": [{{"id": "x of /v1/models"}}, {{"id": "lora"}}]}}' ;; esac; done
+for a; do printf '%s\\n' "$a"; done >{tmp_path}/asked
+""")
+    for name in ("kubectl", "curl"):
+        (tmp_path / name).chmod(0o755)
+    notes = c.notes({"model": model, "gateway": {"apiKeys": {"existingSecret": "mine"}}})
+    script = "\n".join(line.strip() for line in notes.splitlines() if re.match("  (KEY=|MODEL=|curl )", line))
+    subprocess.run(["sh", "-euc", script], check=True, env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    said = (tmp_path / "asked").read_text().splitlines()
+    assert "Authorization: Bearer secret" in said
+    assert json.loads(said[-1])["model"] == asked
 
 
 def test_every_value_has_a_schema_and_the_other_way_round():
