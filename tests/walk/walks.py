@@ -21,6 +21,9 @@ SUBSTITUTIONS = [
 
 # Commands that a test types elsewhere, and a word of it: {page: [(beginning, file, word)]}.
 ELSEWHERE = {
+    "docs/deploy/helm.md": [
+        ("kubectl exec sts/RELEASE-coxswain-head -- cox keys --reload", "tests/k8s/test_rendered_processes.py", '"keys", "--reload"'),
+    ],
     "docs/deploy/image.md": [
         ("scripts/build release && deploy/image/build", "tests/image/test_image.py", "build(out)"),
         ("scripts/build cuda && deploy/image/build", "tests/image/test_cuda_variant.py", '"cuda"'),
