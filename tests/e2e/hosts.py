@@ -6,6 +6,7 @@ with the test's process (PR_SET_PDEATHSIG), however that ends. So nothing is eve
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -84,6 +85,17 @@ class Host:
         return self.run("curl", "-sS", "-g", "-m", "60", *args, url, check=False)
 
     def end(self):
+        """With all that is in it: children that a program left behind are nobody else's."""
+        try:
+            net = os.stat(f"/proc/{self.holder.pid}/ns/net").st_ino
+        except OSError:  # it has ended
+            net = None
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if net is not None and os.stat(process / "ns/net").st_ino == net:
+                    os.kill(int(process.name), signal.SIGKILL)
+            except OSError:  # gone meanwhile
+                pass
         self.holder.kill()
         self.holder.wait()
         self.holder.stdout.close()
