@@ -156,7 +156,7 @@ static void grow(struct cluster *c, struct group *g)
     cluster_dissolve(c, g, "it can have all of its ranks again", false);
 }
 
-static bool is_growing(const struct cluster *c, const struct group *g)
+bool elastic_is_growing(const struct cluster *c, const struct group *g)
 {
     return g->grows && (g->state == GROUP_ABORTING ||
                         c->now_ns - g->waiting_since_ns < c->config.elastic_wait_ns);
@@ -168,7 +168,7 @@ void elastic_tick(struct cluster *c)
     bool any = false, done = false;
     for (uint32_t i = 0; i < c->config.max_groups && c->config.elastic_tp; i++) {
         const struct group *g = c->groups[i];
-        if (g && is_growing(c, g))
+        if (g && elastic_is_growing(c, g))
             return;
         any = any || (g && may_grow(c, g));
     }

@@ -32,6 +32,8 @@ bool elastic_may_join(const struct cluster *c, const struct worker *w, uint32_t 
 bool elastic_hopes(const struct cluster *c);
 /* Dissolves a group that can be whole again. */
 void elastic_tick(struct cluster *c);
+/* It was, a moment ago, for free workers that are there: they are its. */
+bool elastic_is_growing(const struct cluster *c, const struct group *g);
 /* The flag belongs to the head and to every worker: a sentence when some have it and others not;
  * false, and nothing written: all or nobody. */
 bool elastic_is_one_sided(const struct cluster *c, char *out, size_t size);

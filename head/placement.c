@@ -234,26 +234,7 @@ static const struct worker *find_ideal(const struct pick *p, uint64_t group_id)
     return n == world ? w : NULL;
 }
 
-static bool seat_ideal(struct pick *p, uint64_t group_id)
-{
-    const struct worker *like = find_ideal(p, group_id);
-    if (!like)
-        return false;
-    memset(p->seats, 0, p->c->world * sizeof *p->seats);
-    collect(p, like);
-    return seat_matching(p, group_id, ITS_ORDINAL);
-}
-
-static bool has_failed(const struct pick *p, const struct worker *w)
-{
-    for (uint32_t i = 0; i < p->n_failed; i++) {
-        if (placement_same_kind(p->failed[i], w))
-            return true;
-    }
-    return false;
-}
-
-/* Ranks that a group of this kind lacks, or is about to. One that waits has had its choice. */
+/* Ranks that a group of this kind lacks, or is about to. One that waits has no kind. */
 static uint32_t group_lacks(const struct cluster *c, const struct group *g,
                             const struct worker *like)
 {
@@ -265,6 +246,49 @@ static uint32_t group_lacks(const struct cluster *c, const struct group *g,
         is_like = is_like || (w && placement_same_kind(w, like));
     }
     return is_like ? c->world - n_present : 0;
+}
+
+/* Ranks that other groups than g take before it may have any: those that were dissolved to be whole
+ * again, which they are of free workers that were counted; and where groups may be smaller, those
+ * that wait before one that does not exist yet (g: NULL), for as many groups as there are workers
+ * for leave a spare, and one more leaves none and can never be whole. */
+static uint32_t count_before(const struct cluster *c, const struct group *g,
+                             const struct worker *like)
+{
+    uint32_t n = 0;
+    if (!c->config.elastic_tp || (g && elastic_is_growing(c, g)))
+        return 0;
+    for (uint32_t i = 0; i < c->config.max_groups; i++) {
+        const struct group *other = c->groups[i];
+        if (!other || other == g || other->role != like->desc.role)
+            continue;
+        if (other->state == GROUP_WAITING && (!g || elastic_is_growing(c, other)))
+            n += c->world;
+        else if (g && other->state == GROUP_ABORTING && elastic_is_growing(c, other))
+            n += group_lacks(c, other, like);
+    }
+    return n;
+}
+
+/* Its own ranks by their ordinals, if there are enough of their kind beside those. */
+static bool seat_ideal(struct pick *p, const struct group *g, uint64_t group_id)
+{
+    const struct worker *like = find_ideal(p, group_id);
+    if (!like)
+        return false;
+    memset(p->seats, 0, p->c->world * sizeof *p->seats);
+    collect(p, like);
+    return p->n_free >= p->c->world + count_before(p->c, g, like) &&
+           seat_matching(p, group_id, ITS_ORDINAL);
+}
+
+static bool has_failed(const struct pick *p, const struct worker *w)
+{
+    for (uint32_t i = 0; i < p->n_failed; i++) {
+        if (placement_same_kind(p->failed[i], w))
+            return true;
+    }
+    return false;
 }
 
 /* Of an old head's group, which is adopted if the others come in time (adoption.c), and is else the
@@ -284,11 +308,11 @@ static uint32_t old_group_lacks(const struct cluster *c, const struct worker *fi
     return n < c->world ? c->world - n : 0;
 }
 
-/* All of them: they are whole again before there is another group. What is left of an old group
- * without elastic TP is a spare as any. */
+/* All of them: they are whole again before there is another group. Without elastic TP one that waits
+ * has had its choice, and what is left of an old group is a spare as any. */
 static uint32_t count_lacking(const struct cluster *c, const struct worker *like)
 {
-    uint32_t n = 0;
+    uint32_t n = count_before(c, NULL, like);
     for (uint32_t i = 0; i < c->config.max_groups; i++)
         n += c->groups[i] ? group_lacks(c, c->groups[i], like) : 0;
     for (const struct worker *w = c->workers; w && c->config.elastic_tp; w = w->next)
@@ -316,14 +340,27 @@ static bool seat_any(struct pick *p, uint64_t group_id, struct worker *like, uin
     return true;
 }
 
-static bool try_group(struct pick *p, struct group *g)
+static void try_group(struct pick *p, struct group *g)
 {
-    bool found = seat_ideal(p, g->id);
+    bool found = seat_ideal(p, g, g->id);
     for (struct worker *w = p->c->workers; w && !found; w = w->next)
-        found = seat_any(p, g->id, w, 0);
+        found = seat_any(p, g->id, w, count_before(p->c, g, w));
     if (found)
         group_form(p->c, g, p->tp, p->seats);
-    return found;
+}
+
+static void try_waiting(struct pick *p, bool those_that_grow, bool *backing_off)
+{
+    const struct cluster *c = p->c;
+    for (uint32_t i = 0; i < c->config.max_groups; i++) {
+        struct group *g = c->groups[i];
+        if (!g || g->state != GROUP_WAITING || elastic_is_growing(c, g) != those_that_grow)
+            continue;
+        if (g->retry_at_ns > c->now_ns)
+            *backing_off = true;
+        else
+            try_group(p, g);
+    }
 }
 
 /* Is the id spoken for by ranks that may still be adopted? */
@@ -355,7 +392,7 @@ static void try_ideal(struct pick *p)
         if (id == last || !placement_may_place(c, p->by_ordinal[i]))
             continue;
         last = id;
-        if (!group_find(c, id) && !id_is_held(c, id) && seat_ideal(p, id) && !form_new(p, id))
+        if (!group_find(c, id) && !id_is_held(c, id) && seat_ideal(p, NULL, id) && !form_new(p, id))
             return;
     }
 }
@@ -370,7 +407,7 @@ static bool try_new(struct pick *p)
         uint64_t id = w->desc.ordinal >= 0 ? (uint64_t)w->desc.ordinal / c->world : 0;
         while (group_find(c, id) || id_is_held(c, id))
             id++;
-        if (seat_ideal(p, id) || seat_any(p, id, w, count_lacking(c, w)))
+        if (seat_ideal(p, NULL, id) || seat_any(p, id, w, count_lacking(c, w)))
             return form_new(p, id);
     }
     return false;
@@ -513,15 +550,8 @@ void placement_run(struct cluster *c)
     struct pick p;
     pick_init(&p, c);
     bool backing_off = false;
-    for (uint32_t i = 0; i < c->config.max_groups; i++) {
-        struct group *g = c->groups[i];
-        if (!g || g->state != GROUP_WAITING)
-            continue;
-        if (g->retry_at_ns > c->now_ns)
-            backing_off = true;
-        else
-            try_group(&p, g);
-    }
+    try_waiting(&p, true, &backing_off); /* those that grow come first */
+    try_waiting(&p, false, &backing_off);
     /* Free workers of a group that is backing off are its own: a new group would dodge the wait. */
     if (!backing_off) {
         try_ideal(&p);

@@ -340,13 +340,24 @@ static uint64_t retry_at(struct head_core *h, const struct transfer *x)
     return h->now_ns + (RETRY_NS << n);
 }
 
+/* The answer was whole before the copy was, and the drained group, which had nothing else to do,
+ * ended with it: nothing has failed, there was nothing left to move. */
+static bool is_moot(const struct head_core *h, const struct transfer *x)
+{
+    const struct request *r = request_table_find(h->requests, x->request, x->i_choice);
+    return (!r || r->finish != FINISH_NONE) &&
+           (x->sides[TRANSFER_FROM].is_over || x->sides[TRANSFER_TO].is_over);
+}
+
 static void failed(struct head_core *h, struct transfer *x)
 {
     uint64_t again_ns = retry_at(h, x);
-    h->transfers.n_failed++;
-    log_warn("kv_transfer_failed", "id=%llu request=%016llx%016llx choice=%u reason=%s",
-             (unsigned long long)x->id, (unsigned long long)x->request.hi,
-             (unsigned long long)x->request.lo, x->i_choice, log_quote(x->why));
+    if (!is_moot(h, x)) {
+        h->transfers.n_failed++;
+        log_warn("kv_transfer_failed", "id=%llu request=%016llx%016llx choice=%u reason=%s",
+                 (unsigned long long)x->id, (unsigned long long)x->request.hi,
+                 (unsigned long long)x->request.lo, x->i_choice, log_quote(x->why));
+    }
     let_go(h, x, TRANSFER_FROM); /* who reads them still has nobody to tell what */
     if (side_is_quiet(&x->sides[TRANSFER_TO], true)) {
         let_go(h, x, TRANSFER_TO);

@@ -305,6 +305,64 @@ static void a_small_group_comes_before_a_new_one(void **state)
     fixture_free(f);
 }
 
+/* Groups 0 and 2 of two and a spare, both lose a rank at once, and who is left has the ordinals of
+ * group 1: it is not made beside them, for when they are whole again there would be no spare, and
+ * one of the three could never be. */
+static void no_group_is_made_while_others_wait(void **state)
+{
+    struct fixture *f = elastic_new(2);
+    join_workers(f, 1, 2);
+    join_workers(f, 5, 6);
+    obey(f);
+    leave(f, 6);
+    obey(f);
+    join_workers(f, 3, 3);
+    live_ms(f, 1000, 0x2E);
+    join_workers(f, 4, 4); /* the spare */
+    live_ms(f, 6000, 0x3E);
+    assert_int_equal(f->core->n_live, 2);
+    assert_true(group_find(&f->core->cluster, 0) && group_find(&f->core->cluster, 2));
+    leave(f, 2);
+    leave(f, 5);
+    obey(f);
+    live_ms(f, 8000, 0x1A);
+    assert_int_equal(f->core->cluster.n_groups, 2);
+    assert_int_equal(f->core->n_live, 2); /* a whole one, and one of one rank */
+    join_workers(f, 2, 2);
+    join_workers(f, 5, 5);
+    live_ms(f, 20000, 0x3E);
+    assert_int_equal(f->core->cluster.n_groups, 2);
+    for (uint32_t i = 0; i < 2; i++)
+        expect_group(f->core->lanes[f->core->live[i]].group, 2, BLOCKS);
+    fixture_free(f);
+}
+
+/* Three groups of two, of which two lost a rank: one shrank to the other, one of no ranks waits.
+ * Who is let grow is not overtaken by who only waits. */
+static void who_grows_comes_before_who_waits(void **state)
+{
+    struct fixture *f = elastic_new(2);
+    join_workers(f, 1, 6);
+    obey(f);
+    assert_int_equal(f->core->n_live, 3);
+    leave(f, 2);
+    leave(f, 5);
+    leave(f, 6);
+    obey(f);
+    live_ms(f, 5500, 0x1A);
+    assert_int_equal(f->core->n_live, 2);
+    const struct group *g0 = group_find(&f->core->cluster, 0);
+    expect_group(g0, 1, BLOCKS_OF_ONE);
+    live_ms(f, 5500, 0x1A);
+    assert_int_equal(group_find(&f->core->cluster, 2)->state, GROUP_WAITING);
+    join_workers(f, 8, 9); /* ordinals of no group's own */
+    live_ms(f, 1000, 0x31A);
+    expect_group(g0, 2, BLOCKS);
+    live_ms(f, 6000, 0x31A); /* the other one has who is left */
+    expect_group(group_find(&f->core->cluster, 2), 1, BLOCKS_OF_ONE);
+    fixture_free(f);
+}
+
 /* Ranks come and go: no more formations, up or down, than one in each wait. */
 static void it_does_not_flap(void **state)
 {
@@ -678,6 +736,8 @@ int main(void)
         cmocka_unit_test(it_grows_at_once_where_spares_are_left),
         cmocka_unit_test(two_small_groups_become_a_whole_one),
         cmocka_unit_test(a_small_group_comes_before_a_new_one),
+        cmocka_unit_test(no_group_is_made_while_others_wait),
+        cmocka_unit_test(who_grows_comes_before_who_waits),
         cmocka_unit_test(it_does_not_flap),
         cmocka_unit_test(trouble_of_a_shrunk_group_is_short),
         cmocka_unit_test(a_rank_that_reads_its_shard_is_waited_for),

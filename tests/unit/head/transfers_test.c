@@ -343,6 +343,7 @@ enum trouble {
     UNDRAINED,
     CANCELLED,
     SENDER_ENDS, /* the answer is whole before the copy is */
+    SENDER_ENDS_LAST, /* and with it the drained group, which had nothing else */
     LIES,
     N_TROUBLES
 };
@@ -424,10 +425,16 @@ static void trouble_costs_time_and_nothing_else(void **state)
             answer_all(f, id, STATUS_OK);
             while (answer(f, from))
                 ;
-        } else if (what == SENDER_ENDS) {
+        } else if (what == SENDER_ENDS || what == SENDER_ENDS_LAST) {
             while (n < 40 && answer(f, from))
                 n = n_heard(f, lo, n);
             assert_int_equal(n, 40);
+            if (what == SENDER_ENDS_LAST) {
+                wait_ms(f, 100, ALIVE);
+                assert_true(f->core->cluster.groups[from]->state != GROUP_READY);
+                transferred(f, conns[1 - from][0], id, STATUS_IO); /* as it was cut off */
+                transferred(f, conns[1 - from][1], id, STATUS_IO);
+            }
             answer_all(f, id, STATUS_OK);
         } else {
             finish(f, lo, n, 40);
