@@ -56,7 +56,7 @@ int cmd_replay(int argc, char **argv)
     return become_mode("cox-head", mode, argc, argv);
 }
 
-/* And what a rank takes is measured by cox-worker. */
+/* And what a rank takes is measured by cox-worker, here and for GPUs elsewhere. */
 int cmd_plan(int argc, char **argv)
 {
     char mode[] = "plan";

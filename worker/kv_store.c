@@ -50,23 +50,22 @@ uint64_t kv_store_block_bytes(const struct program *p, const struct kv_shape *s,
     return p->kv_groups[i_group].n_layers * layer_bytes(p, s->dtype, s->block_tokens);
 }
 
-/* Tokens of one sequence of full length that a group must hold at once. */
-static uint64_t sequence_tokens(const struct kv_layers *l, uint32_t max_model_len)
+uint64_t kv_store_sequence_tokens(uint32_t window, uint32_t max_model_len)
 {
-    uint64_t window = (uint64_t)l->window + WINDOW_SLACK_TOKENS;
-    return l->window && window < max_model_len ? window : max_model_len;
+    uint64_t most = (uint64_t)window + WINDOW_SLACK_TOKENS;
+    return window && most < max_model_len ? most : max_model_len;
 }
 
 static uint64_t default_blocks(const struct kv_layers *l, const struct kv_shape *s)
 {
     uint64_t full = (uint64_t)DEFAULT_SEQUENCES * s->max_model_len;
-    uint64_t windows = DEFAULT_WINDOWS * sequence_tokens(l, s->max_model_len);
+    uint64_t windows = DEFAULT_WINDOWS * kv_store_sequence_tokens(l->window, s->max_model_len);
     return ceil_div(l->window && windows < full ? windows : full, s->block_tokens);
 }
 
 static uint64_t least_blocks(const struct kv_layers *l, const struct kv_shape *s)
 {
-    return ceil_div(sequence_tokens(l, s->max_model_len), s->block_tokens);
+    return ceil_div(kv_store_sequence_tokens(l->window, s->max_model_len), s->block_tokens);
 }
 
 /* A group's least and default number of blocks, and the bytes of all groups for each. */

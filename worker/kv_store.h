@@ -23,6 +23,9 @@ struct kv_shape {
 MUST_USE enum status kv_store_size(const struct program *p, const struct kv_shape *s,
                                    struct kv_group *groups, struct error *err);
 
+/* Tokens of one sequence of that length that a group of such a window (0: none) must hold at once.
+ */
+uint64_t kv_store_sequence_tokens(uint32_t window, uint32_t max_model_len);
 /* Of one block of a group: all of its layers that are this stage's. */
 uint64_t kv_store_block_bytes(const struct program *p, const struct kv_shape *s, uint32_t i_group);
 

@@ -13,7 +13,7 @@
 #include "common/model/file_guard.h"
 #include "common/model/model_info.h"
 #include "common/net/admin.h"
-#include "worker/plan.h"
+#include "worker/plan/plan_main.h"
 #include "worker/startup.h"
 #include "worker/worker.h"
 

@@ -16,7 +16,7 @@
 #include "kernels/cpu/cpu.h"
 #include "tests/unit/worker/tiny_model.c"
 #include "worker/engine.h"
-#include "worker/plan.h"
+#include "worker/plan/plan.h"
 
 enum { N = 100, K = 192 };
 

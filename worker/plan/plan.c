@@ -1,5 +1,5 @@
 /* The sizes behind `cox plan`: an engine for each rank, measured and not loaded. */
-#include "worker/plan.h"
+#include "worker/plan/plan.h"
 
 #include <string.h>
 
@@ -8,6 +8,11 @@
 #include "kernels/cuda/cuda.h"
 #include "worker/device_cuda.h"
 #include "worker/executor_model_draw.h"
+
+/* What a GPU has for each logit: the number and what drawing needs; and what lies there whatever
+ * the model is. As counted with the kernels' own functions (docs/plan.md). */
+enum { LOGIT_BYTES = 12 };
+#define SCRATCH_BYTES (128ull << 20)
 
 /* ---- one rank ---- */
 
@@ -45,6 +50,53 @@ static void size_kv(struct plan_rank *r, struct engine *e, uint64_t memory_bytes
             r->most_blocks[i] = (uint32_t)(all.memory_bytes / r->kv_groups[i].bytes_per_block);
 }
 
+/* Scratch: what matrices unpack into, or a mixture's sums (float) and inner widths. */
+uint64_t plan_estimate_activations(const struct plan_pass *p)
+{
+    uint64_t logits = (uint64_t)RUNNER_MAX_LOGITS_ROWS * p->vocab_size;
+    uint64_t mixture =
+        (uint64_t)p->n_rows * p->n_chosen * (4ull * p->hidden + 2ull * p->expert_width);
+    uint64_t scratch = mixture > SCRATCH_BYTES ? mixture : SCRATCH_BYTES;
+    return 2 * p->widths * p->n_rows + logits * LOGIT_BYTES + scratch;
+}
+
+static uint64_t estimate(const struct engine *e)
+{
+    struct plan_pass pass = {.n_rows = e->pass_rows,
+                             .vocab_size = e->config.vocab_size,
+                             .n_chosen = e->config.moe.n_chosen,
+                             .hidden = e->config.hidden,
+                             .expert_width = e->program->expert_inner.n};
+    for (int i = 0; i < REG_COUNT; i++)
+        pass.widths += e->program->widths[i];
+    return plan_estimate_activations(&pass);
+}
+
+/* Where the rank has all of it. An embedding that is no head is looked up, not read through. */
+static void count(const struct engine *e, struct plan_counts *out)
+{
+    const struct model_config *c = &e->config;
+    const struct program *p = e->program;
+    uint32_t n_experts = c->moe.n_experts;
+    *out = (struct plan_counts){.chosen = n_experts ? (double)c->moe.n_chosen / n_experts : 0,
+                                .n_layers = c->n_layers,
+                                .hidden = c->hidden,
+                                .n_heads = c->n_heads,
+                                .n_kv_heads = c->n_kv_heads,
+                                .head_dim = c->head_dim,
+                                .intermediate = c->intermediate,
+                                .vocab_size = c->vocab_size,
+                                .is_latent = c->mla.kv_rank > 0};
+    for (uint32_t i = 0; i < p->n_weights; i++) {
+        double n = (double)p->weights[i].n * p->weights[i].k;
+        out->n_params += n;
+        if (p->weights[i].n_experts > 0)
+            out->n_of_experts += n;
+        else if (i != p->i_embedding || i == p->i_head)
+            out->n_read += n;
+    }
+}
+
 static enum status plan_one(struct plan *p, const struct engine_setup *s, struct plan_rank *r,
                             struct error *err)
 {
@@ -54,7 +106,11 @@ static enum status plan_one(struct plan *p, const struct engine_setup *s, struct
     r->stage = s->stage;
     r->weights_bytes = e->weights_bytes;
     r->activation_bytes = e->activation_bytes;
-    if (s->device) {
+    if (p->n_ranks == 1)
+        count(e, &p->counts);
+    if (p->activations_estimated)
+        r->activation_bytes = e->activation_bytes = estimate(e);
+    else if (s->device) {
         const struct gpu_draws_options o = executor_draws_options(s->device, e->config.vocab_size);
         r->activation_bytes += gpu_draws_bytes(&o);
     } else if (comm_place_draws(&(struct comm_place){s->tp, s->pp, s->rank, s->stage}))
@@ -125,10 +181,21 @@ static enum status set_gpu(const struct plan_options *o, struct plan *p, struct 
     return STATUS_OK;
 }
 
+/* Of a GPU that is not here, whatever this build has. */
+static void set_foreseen(const struct plan_options *o, struct plan *p, struct engine_setup *s)
+{
+    struct error none;
+    p->activations_estimated = cuda_measure_open(&s->device, &none) != STATUS_OK;
+    cuda_engine_setup(s, (uint64_t)o->memory_bytes);
+    p->memory_bytes = (uint64_t)(o->gpu_memory_utilization * (double)o->memory_bytes);
+}
+
 static enum status plan_ranks(const struct plan_options *o, struct plan *p, struct engine_setup *s,
                               struct error *err)
 {
-    if (o->device == PLAN_DEVICE_CUDA)
+    if (p->is_foreseen)
+        set_foreseen(o, p, s);
+    else if (o->device == PLAN_DEVICE_CUDA)
         TRY(set_gpu(o, p, s, err));
     else if (p->memory_found)
         p->memory_bytes = host_available_bytes() / p->n_ranks;
@@ -142,11 +209,13 @@ static enum status plan_ranks(const struct plan_options *o, struct plan *p, stru
     return STATUS_OK;
 }
 
-enum status plan_make(const char *model, const struct plan_options *o, struct plan *out,
-                      struct error *err)
+static enum status make(const char *model, const struct plan_options *o, bool is_foreseen,
+                        struct plan *out, struct error *err)
 {
     struct engine_setup s = executor_model_setup(&o->worker);
-    *out = (struct plan){.tp = s.tp,
+    s.tp = s.tp ? s.tp : 1;
+    *out = (struct plan){.is_foreseen = is_foreseen,
+                         .tp = s.tp,
                          .pp = s.pp,
                          .block_tokens = s.block_tokens,
                          .n_ranks = s.tp * s.pp,
@@ -163,6 +232,18 @@ enum status plan_make(const char *model, const struct plan_options *o, struct pl
     return st;
 }
 
+enum status plan_make(const char *model, const struct plan_options *o, struct plan *out,
+                      struct error *err)
+{
+    return make(model, o, false, out, err);
+}
+
+enum status plan_foresee(const char *model, const struct plan_options *o, struct plan *out,
+                         struct error *err)
+{
+    return make(model, o, true, out, err);
+}
+
 void plan_fini(struct plan *p)
 {
     mem_free(p->model);
@@ -177,4 +258,28 @@ bool plan_fits(const struct plan *p)
         if (!p->ranks[i].fits)
             return false;
     return true;
+}
+
+uint64_t plan_token_bytes(const struct plan *p)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < p->n_ranks; i++)
+        for (uint32_t g = 0; g < p->ranks[i].n_kv_groups; g++)
+            sum += p->ranks[i].kv_groups[g].bytes_per_block / p->block_tokens;
+    return sum;
+}
+
+uint64_t plan_max_batch(const struct plan *p)
+{
+    uint64_t n = UINT64_MAX;
+    for (uint32_t i = 0; i < p->n_ranks; i++)
+        for (uint32_t g = 0; g < p->ranks[i].n_kv_groups; g++) {
+            const struct plan_rank *r = &p->ranks[i];
+            uint64_t tokens =
+                kv_store_sequence_tokens(r->kv_groups[g].window_tokens, p->max_model_len);
+            uint64_t blocks = (tokens + p->block_tokens - 1) / p->block_tokens;
+            uint64_t own = r->most_blocks[g] / blocks;
+            n = own < n ? own : n;
+        }
+    return n;
 }

@@ -1,16 +1,7 @@
-/* What people and programs see of a plan, and cox-worker's mode that prints it. */
+/* What people and programs see of a plan for ranks that are alike. */
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "common/base/config.h"
-#include "common/base/version.h"
-#include "common/model/file_guard.h"
-#include "common/model/model_info.h"
-#include "worker/plan.h"
-
-extern char **environ;
-
-enum { EXIT_FITS = 0, EXIT_DOES_NOT_FIT = 1, EXIT_USAGE = 2 };
+#include "worker/plan/plan.h"
 
 static double mib(uint64_t n)
 {
@@ -113,6 +104,26 @@ static void print_rank_json(const struct plan_rank *r, struct strbuf *out)
     strbuf_append_c(out, "}");
 }
 
+/* Sums over the ranks, by the names that a plan for GPUs has (targets_print.c). */
+static void print_sums_json(const struct plan *p, struct strbuf *out)
+{
+    unsigned long long weights = 0, kv = 0, activations = 0, overhead = 0, total = 0;
+    for (uint32_t i = 0; i < p->n_ranks; i++) {
+        const struct plan_rank *r = &p->ranks[i];
+        weights += r->weights_bytes;
+        kv += r->kv_bytes;
+        activations += r->activation_bytes;
+        overhead += r->comm_bytes + r->lora_bytes;
+        total += r->total_bytes;
+    }
+    strbuf_printf(out,
+                  "\"weights_bytes\":%llu,\"kv_bytes_per_token\":%llu,\"kv_bytes_total\":%llu,"
+                  "\"activation_bytes\":%llu,\"overhead_bytes\":%llu,\"total_bytes\":%llu,"
+                  "\"tp\":%u,\"gpus_idle\":0,\"max_batch\":%llu,",
+                  weights, (unsigned long long)plan_token_bytes(p), kv, activations, overhead,
+                  total, p->tp, (unsigned long long)plan_max_batch(p));
+}
+
 void plan_print_json(const struct plan *p, struct strbuf *out)
 {
     strbuf_append_c(out, "{\"model\":");
@@ -121,86 +132,15 @@ void plan_print_json(const struct plan *p, struct strbuf *out)
                   ",\"family\":\"%s\",\"dtype\":\"%s\",\"kv_cache_dtype\":\"%s\","
                   "\"tensor_parallel_size\":%u,\"pipeline_parallel_size\":%u,\"max_model_len\":%u,"
                   "\"block_size\":%u,"
-                  "\"threads\":%u,\"memory_bytes\":%llu,\"fits\":%s,\"ranks\":[",
+                  "\"threads\":%u,\"memory_bytes\":%llu,\"fits\":%s,",
                   p->family, p->dtype, p->kv_dtype, p->tp, p->pp, p->max_model_len, p->block_tokens,
                   p->n_threads, (unsigned long long)p->memory_bytes,
                   plan_fits(p) ? "true" : "false");
+    print_sums_json(p, out);
+    strbuf_append_c(out, "\"ranks\":[");
     for (uint32_t i = 0; i < p->n_ranks; i++) {
         strbuf_append_c(out, i ? "," : "");
         print_rank_json(&p->ranks[i], out);
     }
     strbuf_append_c(out, "]}\n");
-}
-
-/* ---- the mode ---- */
-
-static int fail(const struct error *err)
-{
-    fprintf(stderr, "cox plan: %s\n", err->text);
-    return EXIT_USAGE;
-}
-
-static int show(struct strbuf *b, int code)
-{
-    fwrite(b->ptr, 1, b->len, stdout);
-    fflush(stdout);
-    strbuf_fini(b);
-    return code;
-}
-
-static int plan_model(const char *model, struct plan_options *o)
-{
-    char cache_dir[4096];
-    struct error err = {0};
-    struct strbuf b;
-    struct plan p;
-    model_cache_dir(NULL, getenv("HOME"), cache_dir, sizeof cache_dir);
-    if (!o->worker.cache_dir)
-        o->worker.cache_dir = cache_dir;
-    enum status s = plan_make(model, o, &p, &err);
-    if (s != STATUS_OK) {
-        plan_fini(&p);
-        return fail(&err);
-    }
-    strbuf_init(&b, 0);
-    if (o->json)
-        plan_print_json(&p, &b);
-    else
-        plan_print(&p, &b);
-    int code = show(&b, plan_fits(&p) ? EXIT_FITS : EXIT_DOES_NOT_FIT);
-    plan_fini(&p);
-    return code;
-}
-
-static int with_options(struct plan_options *o, const struct config_result *res)
-{
-    struct error err = {0};
-    struct strbuf b;
-    strbuf_init(&b, 0);
-    if (res->help)
-        config_print_help(&b, "cox plan MODEL [OPTION...]", plan_specs, plan_n_specs);
-    else if (res->version)
-        strbuf_printf(&b, "cox %s\n", COX_VERSION);
-    if (b.len > 0)
-        return show(&b, EXIT_FITS);
-    for (size_t i = 0; i < res->warnings.n_items; i++)
-        fprintf(stderr, "cox plan: warning: %s\n", res->warnings.items[i]);
-    if (res->positional.n_items == 1)
-        return plan_model(res->positional.items[0], o);
-    error_set(&err, STATUS_INVALID,
-              "which model? usage: cox plan MODEL [OPTION...]; MODEL is demo, a GGUF file or a "
-              "model folder");
-    return fail(&err);
-}
-
-int plan_main(int argc, char **argv)
-{
-    struct plan_options o = {0};
-    struct config_result res = {0};
-    struct error err = {0};
-    file_guard_install();
-    enum status s = config_parse(plan_specs, plan_n_specs, argc, argv, environ, &o, &res, &err);
-    int code = s == STATUS_OK ? with_options(&o, &res) : fail(&err);
-    config_fini(&res);
-    return code;
 }

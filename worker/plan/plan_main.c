@@ -1,0 +1,166 @@
+/* `cox plan`: of a MODEL on this machine (plan.c), or, once a GPU, a machine of a cloud or a shape
+ * is named, of what is not here (targets.c). */
+#include "worker/plan/plan_main.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/config.h"
+#include "common/base/version.h"
+#include "common/model/file_guard.h"
+#include "common/model/model_info.h"
+#include "worker/plan/targets.h"
+
+extern char **environ;
+
+enum { EXIT_FITS = 0, EXIT_DOES_NOT_FIT = 1, EXIT_USAGE = 2 };
+#define USAGE "cox plan [MODEL] [OPTION...]"
+
+static int fail(const struct error *err)
+{
+    fprintf(stderr, "cox plan: %s\n", err->text);
+    return EXIT_USAGE;
+}
+
+static int show(struct strbuf *b, int code)
+{
+    fwrite(b->ptr, 1, b->len, stdout);
+    fflush(stdout);
+    strbuf_fini(b);
+    return code;
+}
+
+static int plan_here(const char *model, const struct plan_options *o)
+{
+    struct error err = {0};
+    struct strbuf b;
+    struct plan p;
+    enum status s = plan_make(model, o, &p, &err);
+    if (s != STATUS_OK) {
+        plan_fini(&p);
+        return fail(&err);
+    }
+    strbuf_init(&b, 0);
+    if (o->json)
+        plan_print_json(&p, &b);
+    else
+        plan_print(&p, &b);
+    int code = show(&b, plan_fits(&p) ? EXIT_FITS : EXIT_DOES_NOT_FIT);
+    plan_fini(&p);
+    return code;
+}
+
+/* model NULL: a bare shape. */
+static int plan_elsewhere(const char *model, const struct plan_options *o)
+{
+    struct error err = {0};
+    struct targets t = {0};
+    struct shape shape;
+    struct strbuf b;
+    enum status s = shape_open(model, o, &shape, &err);
+    if (s == STATUS_OK)
+        s = targets_make(&shape, &t, &err);
+    if (s != STATUS_OK) {
+        targets_fini(&t);
+        return fail(&err);
+    }
+    strbuf_init(&b, 0);
+    if (o->json)
+        targets_print_json(&t, &b);
+    else
+        targets_print(&t, &b);
+    int code = show(&b, t.fits && t.is_supported ? EXIT_FITS : EXIT_DOES_NOT_FIT);
+    targets_fini(&t);
+    return code;
+}
+
+static enum status check_elsewhere(const struct plan_options *o, struct error *err)
+{
+    const struct {
+        const char *flag, *why;
+        bool is_wrong;
+    } rules[] = {
+        {"--pp", "GPUs are planned for with tensor parallelism alone", o->worker.pp > 1},
+        {"--device cuda", "--gpu, --instance and shapes are of GPUs anyway",
+         o->device != PLAN_DEVICE_CPU},
+        {"--num-gpu-blocks-override", "the KV cache is what --batch and --max-model-len need",
+         o->worker.num_gpu_blocks_override > 0},
+        {"--kv-cache-memory-bytes", "the KV cache is what --batch and --max-model-len need",
+         o->worker.kv_cache_memory_bytes > 0},
+        {"--block-size", "must be a multiple of 16", o->worker.block_size % 16 != 0},
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (rules[i].is_wrong)
+            return error_set(err, STATUS_INVALID, "%s: %s%s", rules[i].flag, rules[i].why,
+                             i < 4 ? ": leave it out" : "");
+    return STATUS_OK;
+}
+
+/* What only means something elsewhere. */
+static enum status check_here(const struct plan_options *o, struct error *err)
+{
+    const struct {
+        const char *flag;
+        bool is_said;
+    } rules[] = {{"--batch", o->batch > 1},
+                 {"--context", o->context > 0},
+                 {"--activation-bytes", o->activation_bytes >= 0},
+                 {"--overhead-bytes", o->overhead_bytes >= 0}};
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (rules[i].is_said)
+            return error_set(err, STATUS_INVALID,
+                             "%s is for GPUs that are not here: name some with --gpu or --instance",
+                             rules[i].flag);
+    return STATUS_OK;
+}
+
+static int plan(const char *model, struct plan_options *o)
+{
+    char cache_dir[4096];
+    struct error err = {0};
+    bool elsewhere = o->gpus.n_items + o->instances.n_items > 0 || shape_is_said(o);
+    model_cache_dir(NULL, getenv("HOME"), cache_dir, sizeof cache_dir);
+    if (!o->worker.cache_dir)
+        o->worker.cache_dir = cache_dir;
+    if (!model && !elsewhere)
+        error_set(&err, STATUS_INVALID,
+                  "which model? usage: " USAGE
+                  "; MODEL is demo, a GGUF file or a model folder, and "
+                  "a model without files is --params, --layers, --hidden and --max-model-len");
+    else if ((elsewhere ? check_elsewhere(o, &err) : check_here(o, &err)) == STATUS_OK)
+        return elsewhere ? plan_elsewhere(model, o) : plan_here(model, o);
+    return fail(&err);
+}
+
+static int with_options(struct plan_options *o, const struct config_result *res)
+{
+    struct error err = {0};
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    if (res->help)
+        config_print_help(&b, USAGE, plan_specs, plan_n_specs);
+    else if (res->version)
+        strbuf_printf(&b, "cox %s\n", COX_VERSION);
+    if (b.len > 0)
+        return show(&b, EXIT_FITS);
+    for (size_t i = 0; i < res->warnings.n_items; i++)
+        fprintf(stderr, "cox plan: warning: %s\n", res->warnings.items[i]);
+    if (res->positional.n_items <= 1)
+        return plan(res->positional.n_items ? res->positional.items[0] : NULL, o);
+    error_set(&err, STATUS_INVALID,
+              "one model at a time, and \"%s\" is a second one; usage: " USAGE,
+              res->positional.items[1]);
+    return fail(&err);
+}
+
+int plan_main(int argc, char **argv)
+{
+    struct plan_options o = {0};
+    struct config_result res = {0};
+    struct error err = {0};
+    file_guard_install();
+    enum status s = config_parse(plan_specs, plan_n_specs, argc, argv, environ, &o, &res, &err);
+    int code = s == STATUS_OK ? with_options(&o, &res) : fail(&err);
+    config_fini(&res);
+    return code;
+}
