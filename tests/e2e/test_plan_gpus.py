@@ -46,6 +46,12 @@ def test_a_shape_on_all_gpus():
         assert name in text, name
 
 
+def test_the_dtype_of_a_model_is_its_own():
+    done, plain = (run_cox("plan", MODELS / "tinyllama_1b", "--gpu", "L4", "--json", *more) for more in (["--dtype", "fp8"], []))
+    assert done.stdout == plain.stdout and "--dtype is of shapes" in done.stderr and not plain.stderr
+    assert planned(*SHAPE, "--gpu", "L4", "--dtype", "fp8")["weights_bytes"] == 13_000_000_000
+
+
 def test_a_model_here_has_the_same_names():
     plan = planned(MODELS / "tinyllama_1b", "--tp", 2, "--max-model-len", 64, "--memory-bytes", 4 << 30)
     assert plan["weights_bytes"] == sum(r["weights_bytes"] for r in plan["ranks"]) and plan["tp"] == len(plan["ranks"]) == 2

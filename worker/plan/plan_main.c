@@ -127,7 +127,13 @@ static int plan(const char *model, struct plan_options *o)
                   "which model? usage: " USAGE
                   "; MODEL is demo, a GGUF file or a model folder, and "
                   "a model without files is --params, --layers, --hidden and --max-model-len");
-    else if ((elsewhere ? check_elsewhere(o, &err) : check_here(o, &err)) == STATUS_OK)
+    if (model && o->shape.dtype != PLAN_DTYPE_AUTO && !shape_is_said(o))
+        fprintf(stderr,
+                "cox plan: warning: --dtype is of shapes: the weights of %s are what its files "
+                "have, or what --quantization makes of them\n",
+                model);
+    if (err.status == STATUS_OK &&
+        (elsewhere ? check_elsewhere(o, &err) : check_here(o, &err)) == STATUS_OK)
         return elsewhere ? plan_elsewhere(model, o) : plan_here(model, o);
     return fail(&err);
 }

@@ -19,8 +19,8 @@ enum { USUAL_HEAD_DIM = 128, USUAL_VOCAB = 32000 };
 bool shape_is_said(const struct plan_options *o)
 {
     const struct plan_shape_options *x = &o->shape;
-    return x->params || x->active_params || x->dtype || x->layers || x->hidden || x->heads ||
-           x->kv_heads || x->head_dim || x->intermediate || x->vocab_size;
+    return x->params || x->active_params || x->layers || x->hidden || x->heads || x->kv_heads ||
+           x->head_dim || x->intermediate || x->vocab_size;
 }
 
 /* "13e9", "13B", "270m". */

@@ -41,5 +41,5 @@ MUST_USE enum status shape_open(const char *model, const struct plan_options *o,
 /* On GPUs with so much memory. STATUS_UNSUPPORTED: it cannot be cut so. */
 MUST_USE enum status shape_rank_of(const struct shape *s, uint32_t tp, uint64_t gpu_memory_bytes,
                                    struct shape_rank *out, struct error *err);
-/* Of a shape option: is any given? */
+/* Is any of a shape's options given? --dtype alone is none: a model's files say what theirs is. */
 bool shape_is_said(const struct plan_options *o);
