@@ -44,6 +44,21 @@ def test_a_shape_on_all_gpus():
     for name in ("A10G", "L4", "L40S", "A100-40", "A100-80", "H100", "H200", "B200", "V100-16", "T4", "26.00 GB", "13.42 GB", "39.42 GB",
                  "fits         yes: L40S with --tp 1"):
         assert name in text, name
+    text = run_cox("plan", *SHAPE, "--instance", "ml.g5.12xlarge").stdout
+    assert "--tp 2, which leaves 2 of its 4 GPUs idle (--dp 2 has copies on all of them)" in text
+
+
+def test_no_kernels_for_it():
+    done = run_cox("plan", *SHAPE, "--instance", "g4dn.12xlarge", "--json")
+    plan = json.loads(done.stdout)
+    assert (plan["fits"], plan["supported"], plan["tp"], done.returncode) == (True, False, 4, 1)
+    assert planned(*SHAPE, "--gpu", "T4,A10G")["target"] == "A10G"
+    assert "no kernels" in run_cox("plan", *SHAPE, "--gpu", "T4").stdout
+
+
+def test_a_model_that_is_not_pulled():
+    done = run_cox("plan", "hf:some-org/some-model", "--gpu", "L4")
+    assert done.returncode == 2 and "cox pull hf:some-org/some-model@main" in done.stderr and "config.json alone is enough" in done.stderr
 
 
 def test_the_dtype_of_a_model_is_its_own():

@@ -149,7 +149,13 @@ static enum status look_at(const char *model, const char *cache_dir, struct plan
                            struct error *err)
 {
     struct model_info info;
-    TRY(model_info_open(model, cache_dir, &info, err));
+    enum status found = model_info_open(model, cache_dir, &info, err);
+    if (found == STATUS_NOT_FOUND) {
+        const struct error why = *err;
+        error_set(err, found, "%s. To plan, a folder with its config.json alone is enough",
+                  why.text);
+    }
+    TRY(found);
     p->model = mem_strdup(info.path);
     p->family = mem_strdup(info.family);
     p->is_gguf = info.format == MODEL_GGUF;

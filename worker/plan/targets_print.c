@@ -137,6 +137,9 @@ static void print_choice(const struct targets *t, struct strbuf *out)
                   t->is_supported ? "yes" : "by its size alone", x->at.name, tp);
     if (idle > 0)
         strbuf_printf(out, ", which leaves %u of its %u GPUs idle", idle, x->at.n_gpus);
+    if (idle >= tp)
+        strbuf_printf(out, " (--dp %u has copies on %s)", x->at.n_gpus / tp,
+                      x->at.n_gpus % tp ? "most of them" : "all of them");
     strbuf_append_c(out, "\n");
 }
 
@@ -242,9 +245,11 @@ static void print_whole_json(const struct targets *t, struct strbuf *out)
                   (ull)overhead, (ull)total);
     strbuf_append_c(out, ",\"target\":");
     strbuf_append_json(out, str_from(x->at.name));
-    strbuf_printf(
-        out, ",\"tp\":%u,\"gpus_idle\":%u,\"fits\":%s,\"max_batch\":%llu,\"max_context\":%u", d->tp,
-        targets_idle(x), t->fits ? "true" : "false", (ull)d->fit.max_batch, d->fit.max_context);
+    strbuf_printf(out,
+                  ",\"tp\":%u,\"gpus_idle\":%u,\"fits\":%s,\"supported\":%s,\"max_batch\":%llu,"
+                  "\"max_context\":%u",
+                  d->tp, targets_idle(x), t->fits ? "true" : "false",
+                  t->is_supported ? "true" : "false", (ull)d->fit.max_batch, d->fit.max_context);
 }
 
 void targets_print_json(const struct targets *t, struct strbuf *out)
