@@ -308,8 +308,8 @@ static uint32_t old_group_lacks(const struct cluster *c, const struct worker *fi
     return n < c->world ? c->world - n : 0;
 }
 
-/* All of them: they are whole again before there is another group. Without elastic TP one that waits
- * has had its choice, and what is left of an old group is a spare as any. */
+/* All of them: they are whole again before there is another group. Without elastic TP one that
+ * waits has had its choice, and what is left of an old group is a spare as any. */
 static uint32_t count_lacking(const struct cluster *c, const struct worker *like)
 {
     uint32_t n = count_before(c, NULL, like);

@@ -342,7 +342,7 @@ enum trouble {
     SILENCE,
     UNDRAINED,
     CANCELLED,
-    SENDER_ENDS, /* the answer is whole before the copy is */
+    SENDER_ENDS,      /* the answer is whole before the copy is */
     SENDER_ENDS_LAST, /* and with it the drained group, which had nothing else */
     LIES,
     N_TROUBLES
