@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/bench/bench.h"
 #include "cli/tables.h"
 #include "common/base/distance.h"
 #include "common/base/log.h"
@@ -37,6 +38,10 @@ const struct command commands[] = {
      cmd_smoke, TABLE(smoke)},
     {"run-batch", "[MODEL] -i IN.jsonl -o OUT.jsonl [OPTION...]", "a file of requests to a cluster",
      cmd_run_batch, TABLE(run_batch)},
+    {"bench", "serve [OPTION...]", "benchmarks with the flags and the figures of vLLM's", cmd_bench,
+     NULL, NULL},
+    {"bench serve", "[OPTION...]", "a load of streams against a server that runs", cmd_bench_serve,
+     TABLE(bench_serve)},
     {"drain", "WORKER|all [OPTION...]", "take the work away from a worker", cmd_drain,
      TABLE(drain)},
     {"undrain", "WORKER|all [OPTION...]", "let it have work again: drain --undo", cmd_undrain,
@@ -76,8 +81,9 @@ const struct command *command_nearest(const char *name)
     const struct command *best = NULL;
     size_t best_distance = strlen(name) / 3 + 2;
     for (size_t i = 0; i < n_commands; i++) {
-        size_t d = commands[i].help ? str_distance(str_from(name), str_from(commands[i].name))
-                                    : best_distance;
+        bool is_first = commands[i].help && !strchr(commands[i].name, ' ');
+        size_t d =
+            is_first ? str_distance(str_from(name), str_from(commands[i].name)) : best_distance;
         if (d < best_distance) {
             best_distance = d;
             best = &commands[i];
@@ -153,7 +159,7 @@ int cmd_help(int argc, char **argv)
     }
     printf("cox: LLM inference on a cluster\n\nusage: cox COMMAND [OPTION...]\n\n");
     for (size_t i = 0; i < n_commands; i++)
-        if (commands[i].help)
+        if (commands[i].help && !strchr(commands[i].name, ' '))
             printf("  %-11s %s\n", commands[i].name, commands[i].help);
     printf("\n`cox COMMAND --help` lists a command's options. Exit codes: 0 fine, 1 failed, "
            "2 wrong usage or configuration.\n");

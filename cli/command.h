@@ -8,7 +8,8 @@
 enum exit_code { EXIT_FINE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 struct command {
-    const char *name, *arguments, *help; /* help NULL: not listed */
+    const char *name; /* "bench serve": a second word chooses among those of the first */
+    const char *arguments, *help; /* help NULL: not listed */
     int (*run)(int argc, char **argv);
     const struct option_spec *specs; /* for completion and docs/flags.md; may be NULL */
     const size_t *n_specs;

@@ -20,6 +20,13 @@ static bool is_listed(const struct option_spec *s)
     return s->help != NULL;
 }
 
+/* "serve" of "bench serve"; NULL of a command with one word. */
+static const char *second_word(const struct command *c)
+{
+    const char *space = strchr(c->name, ' ');
+    return space ? space + 1 : NULL;
+}
+
 /* One spelling of an option: "tp", "tensor-parallel-size", "no-async-scheduling". */
 struct spelling {
     const struct option_spec *s;
@@ -79,7 +86,7 @@ static void append_words(struct strbuf *b, const char *choices)
 static void write_bash_command(struct strbuf *b, const struct command *c)
 {
     struct spelling x;
-    strbuf_printf(b, "        %s)\n            case $prev in\n", c->name);
+    strbuf_printf(b, "        '%s')\n            case $prev in\n", c->name);
     for (size_t k = 0; spelling_at(c, k, &x); k++) {
         if (!takes_value(x.s))
             continue;
@@ -109,9 +116,16 @@ static void write_bash(struct strbuf *b)
                        "    COMPREPLY=()\n"
                        "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        words='");
     for (size_t i = 0; i < n_commands; i++)
-        if (commands[i].help)
+        if (commands[i].help && !second_word(&commands[i]))
             strbuf_printf(b, "%s ", commands[i].name);
-    strbuf_append_c(b, "'\n    else\n        case ${COMP_WORDS[1]} in\n");
+    strbuf_append_c(b, "'\n    else\n        local command=${COMP_WORDS[1]}\n"
+                       "        [ \"$command\" = bench ] && [ \"$COMP_CWORD\" -gt 2 ] && "
+                       "command=\"bench ${COMP_WORDS[2]}\"\n"
+                       "        case $command in\n        bench) words='");
+    for (size_t i = 0; i < n_commands; i++)
+        if (second_word(&commands[i]))
+            strbuf_printf(b, "%s ", second_word(&commands[i]));
+    strbuf_append_c(b, "' ;;\n");
     for (size_t i = 0; i < n_commands; i++)
         if (commands[i].specs)
             write_bash_command(b, &commands[i]);
@@ -143,18 +157,25 @@ static void write_zsh(struct strbuf *b)
     strbuf_append_c(b, "#compdef cox\n# cox completion zsh > a folder of $fpath/_cox\n_cox() {\n"
                        "    local -a list\n    if (( CURRENT == 2 )); then\n        list=(\n");
     for (size_t i = 0; i < n_commands; i++) {
-        if (!commands[i].help)
+        if (!commands[i].help || second_word(&commands[i]))
             continue;
         strbuf_printf(b, "            '%s:", commands[i].name);
         append_quoted(b, commands[i].help);
         strbuf_append_c(b, "'\n");
     }
     strbuf_append_c(b, "        )\n        _describe command list\n        return\n    fi\n"
-                       "    case $words[2] in\n");
+                       "    local command=$words[2]\n"
+                       "    if [[ $command == bench ]] && (( CURRENT > 3 )); then\n"
+                       "        command=\"bench $words[3]\"\n    fi\n"
+                       "    case $command in\n    bench) _values benchmark");
+    for (size_t i = 0; i < n_commands; i++)
+        if (second_word(&commands[i]))
+            strbuf_printf(b, " %s", second_word(&commands[i]));
+    strbuf_append_c(b, " ;;\n");
     for (size_t i = 0; i < n_commands; i++) {
         if (!commands[i].specs)
             continue;
-        strbuf_printf(b, "    %s) _arguments", commands[i].name);
+        strbuf_printf(b, "    '%s') _arguments", commands[i].name);
         for (size_t k = 0; spelling_at(&commands[i], k, &x); k++)
             write_zsh_option(b, &x);
         strbuf_append_c(b, " '*:file:_files' ;;\n");
@@ -170,7 +191,12 @@ static void write_zsh(struct strbuf *b)
 static void write_fish_option(struct strbuf *b, const struct command *c, const struct spelling *x)
 {
     const struct option_spec *s = x->s;
-    strbuf_printf(b, "complete -c cox -n '__fish_seen_subcommand_from %s' -l %s", c->name, x->name);
+    const char *second = second_word(c);
+    strbuf_printf(b, "complete -c cox -n '__fish_seen_subcommand_from %.*s",
+                  (int)strcspn(c->name, " "), c->name);
+    if (second)
+        strbuf_printf(b, "; and __fish_seen_subcommand_from %s", second);
+    strbuf_printf(b, "' -l %s", x->name);
     if (s->type == OPTION_ENUM) {
         strbuf_append_c(b, " -x -a '");
         append_words(b, s->choices);
@@ -191,7 +217,12 @@ static void write_fish(struct strbuf *b)
         const struct command *c = &commands[i];
         if (!c->help)
             continue;
-        strbuf_printf(b, "complete -c cox -n __fish_use_subcommand -f -a %s -d '", c->name);
+        const char *second = second_word(c);
+        if (second)
+            strbuf_printf(b, "complete -c cox -n '__fish_seen_subcommand_from %.*s' -f -a %s -d '",
+                          (int)(second - 1 - c->name), c->name, second);
+        else
+            strbuf_printf(b, "complete -c cox -n __fish_use_subcommand -f -a %s -d '", c->name);
         append_quoted(b, c->help);
         strbuf_append_c(b, "'\n");
         for (size_t k = 0; c->specs && spelling_at(c, k, &x); k++)

@@ -1,9 +1,7 @@
-#include "common/net/http_client.h"
+#include "common/net/http_client_internal.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#include <curl/curl.h>
 
 enum { ANSWER_MAX_BYTES = 256 << 20 };
 
@@ -36,6 +34,8 @@ static void set_timeouts(CURL *curl, const struct http_call *c)
 static struct curl_slist *make_headers(const struct http_call *c)
 {
     struct curl_slist *headers = NULL;
+    for (size_t i = 0; i < c->n_headers; i++)
+        headers = curl_slist_append(headers, c->headers[i]);
     if (c->body.len)
         headers = curl_slist_append(headers, "Content-Type: application/json");
     headers = curl_slist_append(headers, "Expect:"); /* no round trip before a small body */
@@ -79,7 +79,7 @@ static void set_way(CURL *curl, const struct http_call *c)
     }
 }
 
-static enum status describe(CURLcode rc, const struct http_call *c, struct error *err)
+enum status http_client_describe(CURLcode rc, const struct http_call *c, struct error *err)
 {
     const char *why = curl_easy_strerror(rc);
     switch (rc) {
@@ -114,24 +114,21 @@ static enum status describe(CURLcode rc, const struct http_call *c, struct error
     }
 }
 
-enum status http_client_call(const struct http_call *c, int *status_code, struct strbuf *answer,
-                             struct error *err)
+enum status http_client_prepare(CURL *curl, const struct http_call *c, struct curl_slist **headers,
+                                struct error *err)
 {
-    *status_code = 0;
+    *headers = NULL;
     if (c->bearer && strpbrk(c->bearer, "\r\n"))
         return error_set(err, STATUS_INVALID, "the key holds a line break");
-    CURL *curl = curl_easy_init();
-    if (!curl)
-        return error_set(err, STATUS_INTERNAL, "libcurl did not start");
-    struct sink sink = {c, answer};
-    struct curl_slist *headers = make_headers(c);
+    for (size_t i = 0; i < c->n_headers; i++)
+        if (strpbrk(c->headers[i], "\r\n"))
+            return error_set(err, STATUS_INVALID, "a header holds a line break");
+    *headers = make_headers(c);
     curl_easy_setopt(curl, CURLOPT_URL, c->url);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     set_way(curl, c);
-    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
-    curl_easy_setopt(curl, CURLOPT_WRITEDATA, &sink);
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, *headers);
     if (c->body.len) {
         curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)c->body.len);
         curl_easy_setopt(curl, CURLOPT_POSTFIELDS, c->body.ptr);
@@ -139,11 +136,29 @@ enum status http_client_call(const struct http_call *c, int *status_code, struct
     if (c->method)
         curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, c->method);
     set_timeouts(curl, c);
-    CURLcode rc = curl_easy_perform(curl);
-    long code = 0;
-    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &code);
-    *status_code = (int)code;
+    return STATUS_OK;
+}
+
+enum status http_client_call(const struct http_call *c, int *status_code, struct strbuf *answer,
+                             struct error *err)
+{
+    struct curl_slist *headers = NULL;
+    *status_code = 0;
+    CURL *curl = curl_easy_init();
+    if (!curl)
+        return error_set(err, STATUS_INTERNAL, "libcurl did not start");
+    struct sink sink = {c, answer};
+    enum status s = http_client_prepare(curl, c, &headers, err);
+    if (s == STATUS_OK) {
+        curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
+        curl_easy_setopt(curl, CURLOPT_WRITEDATA, &sink);
+        CURLcode rc = curl_easy_perform(curl);
+        long code = 0;
+        curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &code);
+        *status_code = (int)code;
+        s = rc == CURLE_OK ? STATUS_OK : http_client_describe(rc, c, err);
+    }
     curl_slist_free_all(headers);
     curl_easy_cleanup(curl);
-    return rc == CURLE_OK ? STATUS_OK : describe(rc, c, err);
+    return s;
 }

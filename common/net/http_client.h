@@ -6,7 +6,9 @@
 struct http_call {
     const char *method; /* NULL: GET, or POST with a body */
     const char *url;
-    const char *bearer;  /* NULL: none */
+    const char *bearer;         /* NULL: none */
+    const char *const *headers; /* [n_headers] further ones, "Name: value" */
+    size_t n_headers;
     struct str body;     /* application/json */
     uint32_t timeout_ms; /* whole call; for a stream: the longest silence */
     const char *uds;     /* a Unix socket's path in place of the URL's host and port; NULL: none */

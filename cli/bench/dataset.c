@@ -1,0 +1,439 @@
+#include "cli/bench/dataset.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/mem.h"
+
+enum { /* what vLLM leaves out of ShareGPT: too short to say anything, too long for a small model */
+       SHAREGPT_MIN_TOKENS = 4,
+       SHAREGPT_MAX_PROMPT = 1024,
+       SHAREGPT_MAX_TOTAL = 2048,
+       CUSTOM_OUTPUT_TOKENS = 256,
+       N_POEM_TRIES = 1000
+};
+
+static const char poem_task[] = "Pick as many lines as you can from these poem lines:\n";
+
+/* ---- what all of them do ---- */
+
+struct load {
+    const struct bench_dataset_options *o;
+    const struct bench_tokens *tokens;
+    struct bench_prompts *out;
+    struct rng rng;
+    struct str text; /* the file */
+};
+
+static void add(struct load *l, char *owned_text, uint32_t n_prompt, int64_t n_output)
+{
+    l->out->items[l->out->n++] = (struct bench_prompt){owned_text, n_prompt, (uint32_t)n_output};
+}
+
+static bool is_full(const struct load *l)
+{
+    return l->out->n >= (uint32_t)l->o->n_prompts;
+}
+
+static int64_t either(int64_t general, int64_t own)
+{
+    return general >= 0 ? general : own;
+}
+
+struct piece {
+    struct str text;
+    uint32_t number; /* line of the file, or place in its array, from 1 */
+};
+
+struct pieces {
+    struct piece *items;
+    size_t n, cap;
+};
+
+static void pieces_add(struct pieces *p, struct str text, uint32_t number)
+{
+    if (p->n == p->cap) {
+        p->cap = p->cap ? 2 * p->cap : 256;
+        p->items = mem_realloc(p->items, p->cap * sizeof *p->items);
+    }
+    p->items[p->n++] = (struct piece){text, number};
+}
+
+static void shuffle(struct load *l, struct pieces *p)
+{
+    for (size_t i = p->n; !l->o->disable_shuffle && i > 1; i--) {
+        size_t k = rng_below(&l->rng, i);
+        struct piece swap = p->items[i - 1];
+        p->items[i - 1] = p->items[k];
+        p->items[k] = swap;
+    }
+}
+
+/* Lines that hold more than blanks. */
+static struct pieces split_lines(struct str text)
+{
+    struct pieces p = {0};
+    uint32_t number = 1;
+    for (size_t at = 0; at < text.len; number++) {
+        const char *end = memchr(text.ptr + at, '\n', text.len - at);
+        size_t n = end ? (size_t)(end - text.ptr) - at : text.len - at;
+        struct str line = {text.ptr + at, n};
+        for (size_t i = 0; i < n; i++)
+            if (!strchr(" \t\r", line.ptr[i])) {
+                pieces_add(&p, line, number);
+                break;
+            }
+        at += n + 1;
+    }
+    return p;
+}
+
+/* ---- random ---- */
+
+static int64_t draw_length(struct load *l, int64_t mean)
+{
+    double ratio = l->o->random_range_ratio;
+    int64_t low = (int64_t)floor((double)mean * (1 - ratio));
+    int64_t high = (int64_t)ceil((double)mean * (1 + ratio));
+    low = low < 1 ? 1 : low;
+    return low + (int64_t)rng_below(&l->rng, (uint64_t)(high - low) + 1);
+}
+
+static enum status load_random(struct load *l, struct error *err)
+{
+    const struct bench_dataset_options *o = l->o;
+    struct bench_ids prefix = {0};
+    char *text = NULL;
+    uint32_t n = 0;
+    if (o->random_prefix_len > 0) {
+        TRY(bench_tokens_draw(l->tokens, &l->rng, NULL, (uint32_t)o->random_prefix_len, &text, &n,
+                              err));
+        enum status s = bench_tokens_encode(l->tokens, str_from(text), &prefix, err);
+        mem_free(text);
+        TRY(s);
+    }
+    enum status s = STATUS_OK;
+    while (s == STATUS_OK && !is_full(l)) {
+        int64_t in = draw_length(l, either(o->input_len, o->random_input_len));
+        int64_t out = draw_length(l, either(o->output_len, o->random_output_len));
+        s = bench_tokens_draw(l->tokens, &l->rng, &prefix, (uint32_t)in + (uint32_t)prefix.n, &text,
+                              &n, err);
+        if (s == STATUS_OK)
+            add(l, text, n, out);
+    }
+    mem_free(prefix.ids);
+    return s;
+}
+
+/* ---- ShareGPT ---- */
+
+static size_t skip_blanks(struct str s, size_t at)
+{
+    while (at < s.len && strchr(" \t\r\n,", s.ptr[at]))
+        at++;
+    return at;
+}
+
+/* Where the object that begins at `at` ends, or 0. */
+static size_t object_end(struct str s, size_t at)
+{
+    bool in_text = false;
+    for (int depth = 0; at < s.len; at++) {
+        char c = s.ptr[at];
+        if (in_text) {
+            at += c == '\\';
+            in_text = c != '"';
+            continue;
+        }
+        in_text = c == '"';
+        depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+        if (depth == 0)
+            return at + 1;
+    }
+    return 0;
+}
+
+bool bench_json_next(struct str text, size_t *at, struct str *object, bool *wrong)
+{
+    *wrong = false;
+    if (*at == 0) {
+        *at = skip_blanks(text, 0);
+        *wrong = *at >= text.len || text.ptr[*at] != '[';
+        if (*wrong)
+            return false;
+        (*at)++;
+    }
+    *at = skip_blanks(text, *at);
+    if (*at < text.len && text.ptr[*at] == ']')
+        return false;
+    size_t end = *at < text.len && text.ptr[*at] == '{' ? object_end(text, *at) : 0;
+    *wrong = end == 0;
+    if (*wrong)
+        return false;
+    *object = (struct str){text.ptr + *at, end - *at};
+    *at = end;
+    return true;
+}
+
+/* One conversation: its first text is the prompt, the length of the second one that of the answer.
+ * *taken: it is of a size that counts. */
+static enum status add_conversation(struct load *l, const struct piece *p, bool *taken,
+                                    struct error *err)
+{
+    json_t *j = json_loadb(p->text.ptr, p->text.len, 0, NULL); /* a text with \u0000 is left out */
+    const json_t *list = json_object_get(j, "conversations");
+    const json_t *ask = json_object_get(json_array_get(list, 0), "value");
+    const json_t *answer = json_object_get(json_array_get(list, 1), "value");
+    int64_t fixed = either(l->o->output_len, l->o->sharegpt_output_len);
+    uint32_t n_in = 0, n_out = 0;
+    enum status s = STATUS_OK;
+    *taken = false;
+    if (json_is_string(ask) && json_is_string(answer)) {
+        struct str in = {json_string_value(ask), json_string_length(ask)};
+        struct str out = {json_string_value(answer), json_string_length(answer)};
+        s = bench_tokens_count(l->tokens, in, &n_in, err);
+        if (s == STATUS_OK && fixed < 0)
+            s = bench_tokens_count(l->tokens, out, &n_out, err);
+        n_out = fixed < 0 ? n_out : (uint32_t)fixed;
+        *taken = s == STATUS_OK && n_in >= SHAREGPT_MIN_TOKENS &&
+                 (fixed >= 0 || n_out >= SHAREGPT_MIN_TOKENS) && n_in <= SHAREGPT_MAX_PROMPT &&
+                 n_in + n_out <= SHAREGPT_MAX_TOTAL;
+        if (*taken)
+            add(l, mem_strndup(in.ptr, in.len), n_in, n_out);
+    }
+    json_decref(j);
+    return s;
+}
+
+static enum status load_sharegpt(struct load *l, struct error *err)
+{
+    struct pieces p = {0};
+    struct str object;
+    size_t at = 0;
+    bool wrong, taken;
+    while (bench_json_next(l->text, &at, &object, &wrong))
+        pieces_add(&p, object, (uint32_t)p.n + 1);
+    enum status s =
+        wrong ? error_set(err, STATUS_INVALID,
+                          "%s: no JSON array of conversations: it breaks off behind entry %zu",
+                          l->o->path, p.n)
+              : STATUS_OK;
+    shuffle(l, &p);
+    for (size_t i = 0; s == STATUS_OK && i < p.n && !is_full(l); i++)
+        s = add_conversation(l, &p.items[i], &taken, err);
+    mem_free(p.items);
+    if (s == STATUS_OK && l->out->n == 0)
+        s = error_set(err, STATUS_INVALID,
+                      "%s: none of its %zu entries is a conversation of two texts with 4 to 1024 "
+                      "tokens in the first one and at most 2048 in both",
+                      l->o->path, p.n);
+    return s;
+}
+
+/* ---- sonnet ---- */
+
+struct poem {
+    struct pieces lines;
+    size_t n_lines, n_prefix; /* of a prompt */
+};
+
+static void write_poem(struct load *l, const struct poem *p, struct strbuf *b)
+{
+    strbuf_reset(b);
+    strbuf_append_c(b, poem_task);
+    for (size_t i = 0; i < p->n_lines; i++) {
+        size_t k = i < p->n_prefix ? i % p->lines.n : rng_below(&l->rng, p->lines.n);
+        strbuf_append_str(b, p->lines.items[k].text);
+        strbuf_append_c(b, "\n");
+    }
+}
+
+/* How many lines make how many tokens, by the mean line. */
+static enum status plan_poem(struct load *l, struct poem *p, int64_t n_in, struct error *err)
+{
+    uint32_t n_task = 0, n_poem = 0;
+    TRY(bench_tokens_count(l->tokens, STR(poem_task), &n_task, err));
+    TRY(bench_tokens_count(l->tokens, l->text, &n_poem, err));
+    double mean = (double)n_poem / (double)p->lines.n;
+    if (n_in <= n_task || mean <= 0)
+        return error_set(err, STATUS_INVALID,
+                         "--sonnet-input-len %lld: the task before the lines has %u tokens already",
+                         (long long)n_in, n_task);
+    double n_lines = round(((double)n_in - n_task) / mean);
+    double n_prefix = round(((double)l->o->sonnet_prefix_len - n_task) / mean);
+    p->n_lines = n_lines < 1 ? 1 : (size_t)n_lines;
+    p->n_prefix = n_prefix < 0 ? 0 : (size_t)n_prefix;
+    p->n_prefix = p->n_prefix < p->n_lines ? p->n_prefix : p->n_lines;
+    return STATUS_OK;
+}
+
+static enum status load_sonnet(struct load *l, struct error *err)
+{
+    int64_t n_in = either(l->o->input_len, l->o->sonnet_input_len);
+    struct poem p = {.lines = split_lines(l->text)};
+    struct strbuf b;
+    uint32_t n = 0;
+    strbuf_init(&b, 0);
+    enum status s = p.lines.n > 0 ? plan_poem(l, &p, n_in, err)
+                                  : error_set(err, STATUS_INVALID, "%s has no line", l->o->path);
+    for (int i_try = 0; s == STATUS_OK && !is_full(l); i_try++) {
+        write_poem(l, &p, &b);
+        s = bench_tokens_count(l->tokens, strbuf_str(&b), &n, err);
+        if (s == STATUS_OK && n > n_in && i_try >= N_POEM_TRIES) { /* fewer lines, then */
+            if (p.n_lines == 1)
+                s = error_set(err, STATUS_INVALID, "%s: one line of it has more than %lld tokens",
+                              l->o->path, (long long)n_in);
+            p.n_lines -= p.n_lines > 1;
+            p.n_prefix = p.n_prefix < p.n_lines ? p.n_prefix : p.n_lines;
+            i_try = 0;
+        } else if (s == STATUS_OK && n <= n_in) {
+            add(l, mem_strndup(b.ptr, b.len), n, either(l->o->output_len, l->o->sonnet_output_len));
+            i_try = 0;
+        }
+    }
+    strbuf_fini(&b);
+    mem_free(p.lines.items);
+    return s;
+}
+
+/* ---- lines of one's own ---- */
+
+static enum status add_line(struct load *l, const struct piece *p, struct error *err)
+{
+    json_error_t why;
+    json_t *j = json_loadb(p->text.ptr, p->text.len, 0, &why);
+    const json_t *prompt = json_object_get(j, "prompt");
+    const json_t *own = json_object_get(j, "output_tokens");
+    int64_t n_out = either(l->o->output_len, l->o->custom_output_len);
+    uint32_t n_in = 0;
+    enum status s = STATUS_OK;
+    if (n_out < 0)
+        n_out = json_is_integer(own) ? json_integer_value(own) : CUSTOM_OUTPUT_TOKENS;
+    if (!j)
+        s = error_set(err, STATUS_INVALID, "%s:%u: no JSON: %s", l->o->path, p->number, why.text);
+    else if (!json_is_string(prompt))
+        s = error_set(err, STATUS_INVALID, "%s:%u: no text \"prompt\" in it", l->o->path,
+                      p->number);
+    else if (n_out < 1 || n_out > 1 << 24)
+        s = error_set(err, STATUS_INVALID, "%s:%u: \"output_tokens\" is out of range", l->o->path,
+                      p->number);
+    struct str text = {json_string_value(prompt), json_string_length(prompt)};
+    if (s == STATUS_OK)
+        s = bench_tokens_count(l->tokens, text, &n_in, err);
+    if (s == STATUS_OK)
+        add(l, mem_strndup(text.ptr, text.len), n_in, n_out);
+    json_decref(j);
+    return s;
+}
+
+static enum status load_custom(struct load *l, struct error *err)
+{
+    struct pieces p = split_lines(l->text);
+    enum status s =
+        p.n > 0 ? STATUS_OK : error_set(err, STATUS_INVALID, "%s has no line", l->o->path);
+    shuffle(l, &p);
+    for (size_t i = 0; s == STATUS_OK && i < p.n && !is_full(l); i++)
+        s = add_line(l, &p.items[i], err);
+    mem_free(p.items);
+    return s;
+}
+
+/* ---- the file ---- */
+
+enum status bench_dataset_find_kind(const char *path, struct str text, int *kind, struct error *err)
+{
+    size_t n = strlen(path), at = skip_blanks(text, 0);
+    if (at >= text.len)
+        return error_set(err, STATUS_INVALID, "%s is empty", path);
+    if ((n > 6 && strcmp(path + n - 6, ".jsonl") == 0) || text.ptr[at] == '{')
+        *kind = BENCH_DATASET_CUSTOM;
+    else if (text.ptr[at] == '[')
+        *kind = BENCH_DATASET_SHAREGPT;
+    else
+        *kind = BENCH_DATASET_SONNET;
+    if (*kind == BENCH_DATASET_SONNET && str_utf8_valid(text) != text.len)
+        return error_set(err, STATUS_INVALID,
+                         "%s is neither JSON (ShareGPT), lines of JSON, nor text", path);
+    return STATUS_OK;
+}
+
+static enum status map_file(const char *path, struct str *out, struct error *err)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        int why = errno;
+        if (fd >= 0)
+            close(fd);
+        return error_set(err, STATUS_IO, "--dataset-path %s: %s", path, strerror(why));
+    }
+    void *at = S_ISREG(st.st_mode) && st.st_size > 0
+                   ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)
+                   : MAP_FAILED;
+    close(fd);
+    if (at == MAP_FAILED)
+        return error_set(err, STATUS_INVALID, "--dataset-path %s: no file, or an empty one", path);
+    *out = (struct str){at, (size_t)st.st_size};
+    return STATUS_OK;
+}
+
+/* A short file's prompts again, from the first. */
+static void oversample(struct load *l)
+{
+    for (uint32_t n = l->out->n, i = 0; n > 0 && !l->o->no_oversample && !is_full(l); i++) {
+        const struct bench_prompt *p = &l->out->items[i % n];
+        add(l, mem_strdup(p->owned_text), p->n_prompt_tokens, p->n_output_tokens);
+    }
+}
+
+enum status bench_dataset_load(const struct bench_dataset_options *o, const struct bench_tokens *t,
+                               struct bench_prompts *out, struct error *err)
+{
+    struct load l = {.o = o, .tokens = t, .out = out, .rng = {(uint64_t)o->seed}};
+    int kind = o->kind;
+    enum status s = STATUS_OK;
+    *out = (struct bench_prompts){.items = mem_array((size_t)o->n_prompts, sizeof *out->items)};
+    if (kind == BENCH_DATASET_AUTO && !o->path)
+        kind = BENCH_DATASET_RANDOM;
+    if (kind != BENCH_DATASET_RANDOM)
+        s = o->path ? map_file(o->path, &l.text, err)
+                    : error_set(err, STATUS_INVALID, "--dataset-path FILE is wanted");
+    if (s == STATUS_OK && kind == BENCH_DATASET_AUTO)
+        s = bench_dataset_find_kind(o->path, l.text, &kind, err);
+    if (s == STATUS_OK) {
+        switch (kind) {
+        case BENCH_DATASET_SHAREGPT:
+            s = load_sharegpt(&l, err);
+            break;
+        case BENCH_DATASET_SONNET:
+            s = load_sonnet(&l, err);
+            break;
+        case BENCH_DATASET_CUSTOM:
+            s = load_custom(&l, err);
+            break;
+        default:
+            s = load_random(&l, err);
+        }
+    }
+    if (s == STATUS_OK)
+        oversample(&l);
+    if (l.text.ptr)
+        (void)munmap((void *)(uintptr_t)l.text.ptr, l.text.len);
+    if (s != STATUS_OK)
+        bench_prompts_fini(out);
+    return s;
+}
+
+void bench_prompts_fini(struct bench_prompts *p)
+{
+    for (uint32_t i = 0; i < p->n; i++)
+        mem_free(p->items[i].owned_text);
+    mem_free(p->items);
+    *p = (struct bench_prompts){0};
+}

@@ -1,0 +1,17 @@
+#pragma once
+/* How far a load is, on stderr, where that is a terminal: a bar, requests per second, what failed.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+struct bench_progress {
+    bool is_shown, is_drawn;
+    const char *what; /* "requests" */
+    uint32_t done, failed, total;
+    uint64_t begin_ns, said_ns;
+};
+
+void bench_progress_start(struct bench_progress *p, bool quiet, const char *what, uint32_t total);
+void bench_progress_add(struct bench_progress *p, bool failed);
+void bench_progress_tick(struct bench_progress *p); /* draws, ten times a second at most */
+void bench_progress_end(struct bench_progress *p);  /* draws once more and ends the line */

@@ -1,0 +1,154 @@
+"""cox bench: loads against null clusters, whose answers have known lengths, and against a server that has nothing but completions."""
+import json
+import os
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from cluster import Cluster, free_ports, run_cox
+
+KEY = "sk-bench"
+NAME = "hugging-quants/Meta-Llama-3.1-8B-Instruct-AWQ-INT4"
+STEP_MS = 2
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster("--api-key", KEY, "--null-step-us", str(STEP_MS * 1000), "--served-model-name", NAME) as c:
+        yield c
+
+
+def serve(url, *args, key=KEY, timeout=60):
+    env = {k: v for k, v in os.environ.items() if k not in ("COX_API_KEY", "OPENAI_API_KEY")}
+    return run_cox("bench", "serve", "--base-url", url, *args, timeout=timeout, env={**env, **({"OPENAI_API_KEY": key} if key else {})})
+
+
+def figures(text):
+    """{name: number} of the table."""
+    return {m[1]: float(m[2]) for m in re.finditer(r"^(.+):\s+([\d.]+)\s*$", text, re.MULTILINE)}
+
+
+def sharegpt(path):
+    """Three conversations that count (a token per byte), two that do not."""
+    def talk(ask, answer):
+        return {"id": "x", "conversations": [{"from": "human", "value": ask}, {"from": "gpt", "value": answer}]}
+    path.write_text(json.dumps([talk("Say it once", "once"), talk("a", "b"), talk("Say é twice", "twice, twice"),
+                                {"conversations": []}, talk("Say nothing", "nothing at all")]))
+    return 11 + 12 + 11, 4 + 12 + 14
+
+
+def test_the_seeds_command_line(cluster, tmp_path):
+    """As it stands there but for the host, the rate and the number, which would take five minutes."""
+    n_in, n_out = sharegpt(tmp_path / "ShareGPT_V3_unfiltered_cleaned_split.json")
+    done = serve(cluster.url, "--backend", "vllm", "--model", NAME, "--request-rate", 300, "--dataset-path",
+                 tmp_path / "ShareGPT_V3_unfiltered_cleaned_split.json", "--num-prompts", 30, "--ignore-eos")
+    assert done.returncode == 0, done.stderr
+    got = figures(done.stdout)
+    assert (got["Successful requests"], got["Failed requests"]) == (30, 0)
+    assert (got["Total input tokens"], got["Total generated tokens"]) == (10 * n_in, 10 * n_out)
+    assert got["Request rate configured (RPS)"] == 300 and got["P99 TTFT (ms)"] > 0
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_counts_are_exact(cluster, tmp_path, chat):
+    done = serve(cluster.url + "/v1", "--num-prompts", 40, "--random-input-len", 50, "--random-output-len", 20, "--ignore-eos",
+                 "--backend", "openai-chat" if chat else "openai", "--max-concurrency", 8, "--num-warmups", 3, "--percentile-metrics",
+                 "ttft,tpot,itl,e2el", "--metric-percentiles", "50,99.9", "--goodput", "e2el:600000", "--save-result", "--save-detailed",
+                 "--result-dir", tmp_path / "results", "--metadata", "tp=2", "note=a b", "--seed", 5)
+    assert done.returncode == 0, done.stderr
+    file, = (tmp_path / "results").iterdir()
+    assert re.fullmatch(rf"openai{'-chat' if chat else ''}-infqps-concurrency8-Meta-Llama-3.1-8B-Instruct-AWQ-INT4-\d+-\d+\.json", file.name)
+    r = json.loads(file.read_text())
+    assert (r["completed"], r["failed"], r["total_output_tokens"]) == (40, 0, 800)
+    assert r["output_lens"] == [20] * 40 and all(0 < len(g) <= 19 for g in r["itls"]) and r["errors"] == [""] * 40
+    assert len(set(r["input_lens"])) == 1 and (r["input_lens"][0] > 50 if chat else r["input_lens"][0] == 50)
+    assert all(len(t) == 20 for t in r["generated_texts"]) and r["max_concurrency"] == 8 and r["max_concurrent_requests"] <= 40
+    assert (r["tp"], r["note"], r["request_rate"], r["num_prompts"]) == ("2", "a b", "inf", 40)
+    assert r["request_goodput"] == pytest.approx(40 / r["duration"]) and r["request_throughput"] == pytest.approx(40 / r["duration"])
+    assert r["median_e2el_ms"] >= 20 * STEP_MS  # each token is a step of its own, and none is shorter
+    got = figures(done.stdout)
+    assert got["P99.9 E2EL (ms)"] == pytest.approx(r["p99.9_e2el_ms"], abs=0.01) and got["P50 ITL (ms)"] == pytest.approx(r["median_itl_ms"], abs=0.01)
+
+
+def test_poem_and_lines(cluster, tmp_path):
+    (tmp_path / "poem.txt").write_text("From fairest creatures we desire increase,\nThat thereby beauty's rose might never die,\n" * 3)
+    done = serve(cluster.url, "--dataset", tmp_path / "poem.txt", "--num-prompts", 5, "--sonnet-output-len", 3, "--ignore-eos", "--sonnet-input-len", 300)
+    assert done.returncode == 0 and figures(done.stdout)["Total generated tokens"] == 15, done.stderr
+    assert 5 * 200 < figures(done.stdout)["Total input tokens"] <= 5 * 300
+    (tmp_path / "mine.jsonl").write_text('{"prompt": "abc", "output_tokens": 2}\n{"prompt": "abcde"}\n')
+    done = serve(cluster.url, "--dataset-path", tmp_path / "mine.jsonl", "--num-prompts", 4, "--ignore-eos")
+    assert done.returncode == 0, done.stderr
+    assert (figures(done.stdout)["Total input tokens"], figures(done.stdout)["Total generated tokens"]) == (16, 2 * 258)
+
+
+class Bare(BaseHTTPRequestHandler):
+    """Completions without usage in pieces of one word, every fourth of them a failure; nothing else."""
+    protocol_version = "HTTP/1.1"
+    n = 0
+    lock = threading.Lock()
+
+    def log_message(self, *args):
+        pass
+
+    def answer(self, code, body, kind="application/json"):
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        self.answer(404, b"{}")
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path != "/v1/completions":
+            return self.answer(404, b"not here")
+        with Bare.lock:
+            Bare.n += 1
+            fails = Bare.n % 4 == 0
+        if fails and Bare.n % 8 == 0:
+            return self.answer(429, b'{"error": {"message": "too many"}}')
+        events = [json.dumps({"choices": [{"index": 0, "text": t, "finish_reason": None}]}) for t in (" a", "", " b")]
+        events.append(json.dumps({"choices": [{"index": 0, "text": "", "finish_reason": "stop"}]}))
+        if not fails:
+            events.append("[DONE]")
+        self.answer(200, "".join(f"data: {e}\n\n" for e in events).encode(), "text/event-stream")
+
+
+def test_a_server_that_has_completions_alone(tmp_path):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Bare)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}"
+        done = serve(url, "--num-prompts", 3)
+        assert done.returncode == 1 and "name it, as --model" in done.stderr
+        done = serve(url, "--model", "m", "--num-prompts", 16, "--max-concurrency", 1, "--ready-check-timeout-sec", 0, "--random-input-len", 9,
+                     "--save-result", "--save-detailed", "--result-filename", tmp_path / "r.json", "--header", "X-Tenant=a")
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert done.returncode == 1 and "a token per word" in done.stderr, done.stderr
+    assert "4 of 16 requests failed:" in done.stderr and "  2: " in done.stderr
+    assert "answered 429: too many" in done.stderr and "the stream broke off" in done.stderr
+    r = json.loads((tmp_path / "r.json").read_text())
+    assert (r["completed"], r["failed"], r["total_input_tokens"], r["total_output_tokens"]) == (12, 4, 12 * 9, 12 * 3)
+    assert r["errors"].count("") == 12 and [len(g) for g, e in zip(r["itls"], r["errors"]) if not e] == [2] * 12
+
+
+def test_what_cannot_be_done(cluster, tmp_path):
+    port = free_ports(1)[0]
+    (tmp_path / "bad.jsonl").write_text("{\n")
+    for url, key, args, code, words in (
+            (cluster.url, None, [], 1, "COX_API_KEY"), (cluster.url, KEY, ["--model", "nobody"], 1, "nobody"),
+            (f"http://127.0.0.1:{port}", KEY, ["--ready-check-timeout-sec", 0], 1, "cannot connect"),
+            (cluster.url, KEY, ["--dataset-path", tmp_path / "nothing"], 1, "No such file"),
+            (cluster.url, KEY, ["--dataset-path", tmp_path / "bad.jsonl"], 2, "bad.jsonl:1: no JSON"),
+            (cluster.url, KEY, ["--request-rate", "-1"], 2, "--request-rate"), (cluster.url, KEY, ["--goodput", "itl:3"], 2, "--goodput"),
+            (cluster.url, KEY, ["--save-result", "--result-dir", "/proc/none"], 1, "--result-dir"),
+            (cluster.url, KEY, ["--tokenizer", tmp_path / "none"], 2, "--tokenizer"), ("ftp://x", KEY, [], 2, "not a usable address")):
+        done = serve(url, *args, "--num-prompts", 2, key=key)
+        assert done.returncode == code and words in done.stderr and done.stderr.count("\n") == 1, (args, done.returncode, done.stderr)
+    done = run_cox("bench", "swerve")
+    assert done.returncode == 2 and "no benchmark \"swerve\"" in done.stderr and "serve" in done.stderr
