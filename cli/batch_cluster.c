@@ -40,7 +40,7 @@ static _Noreturn void become_up(char *const *argv, pid_t parent)
     struct sigaction usual = {.sa_handler = SIG_DFL};
     (void)sigaction(SIGINT, &usual, NULL);
     (void)sigaction(SIGTERM, &usual, NULL);
-    (void)unsetenv("COX_CONFIG"); /* it holds run-batch's options */
+    (void)unsetenv("COX_CONFIG"); /* it holds the options of our own command */
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent)
         (void)execv("/proc/self/exe", argv);
     _exit(127);
@@ -91,7 +91,7 @@ enum status batch_cluster_start(struct batch_cluster *c, const char *model, cons
     for (size_t i = 0; i < n_args; i++)
         if (strncmp(args[i], "--ssl-", 6) == 0 || strncmp(args[i], "--uds", 5) == 0)
             return error_set(err, STATUS_INVALID,
-                             "%s: the cluster of a file serves nobody else, on a socket of its own",
+                             "%s: this cluster serves nobody else, on a socket of its own",
                              args[i]);
     (void)sigaction(SIGINT, &sa, NULL);
     (void)sigaction(SIGTERM, &sa, NULL);

@@ -1,6 +1,7 @@
 #pragma once
-/* The cluster of one `cox run-batch MODEL`: a `cox up` below this process, whose gateway listens on
- * a socket in a folder of its own, and which ends with this process however that ends. */
+/* The cluster of one `cox run-batch MODEL` or `cox bench throughput`: a `cox up` below this
+ * process, whose gateway listens on a socket in a folder of its own, and which ends with this
+ * process however that ends. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>

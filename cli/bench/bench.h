@@ -6,9 +6,12 @@
 
 int cmd_bench(int argc, char **argv); /* which of them */
 int cmd_bench_serve(int argc, char **argv);
+int cmd_bench_throughput(int argc, char **argv);
+int cmd_bench_latency(int argc, char **argv);
 
-extern const struct option_spec bench_serve_specs[];
-extern const size_t bench_serve_n_specs;
+extern const struct option_spec bench_serve_specs[], bench_throughput_specs[];
+extern const struct option_spec bench_latency_specs[];
+extern const size_t bench_serve_n_specs, bench_throughput_n_specs, bench_latency_n_specs;
 
 /* ---- whom to ask ---- */
 struct bench_access {
@@ -22,26 +25,24 @@ struct bench_access {
         .name = nm, .aliases = al, .type = OPTION_STRING, .offset = offsetof(struct S, field),     \
         .help = h                                                                                  \
     }
-/* S has a bench_access called access. */
-#define BENCH_ACCESS_ROWS(S)                                                                       \
-    BENCH_TEXT(S, access.gateway.url, "base-url", "url",                                           \
+/* at: a bench_access in the struct S. */
+#define BENCH_ACCESS_ROWS(S, at)                                                                   \
+    BENCH_TEXT(S, at.gateway.url, "base-url", "url",                                               \
                "the server, any that speaks OpenAI's API; default: http://HOST:PORT"),             \
-        OPT_STRING(S, access.host, "host", "127.0.0.1", "without --base-url"),                     \
-        OPT_INT(S, access.port, "port", 1, 65535, "8000", "without --base-url"),                   \
-        OPT_STRING(S, access.gateway.cacert, "cacert", NULL,                                       \
-                   "https: the server's authority (PEM)"),                                         \
-        OPT_STRING(S, access.gateway.cert, "cert", NULL,                                           \
+        OPT_STRING(S, at.host, "host", "127.0.0.1", "without --base-url"),                         \
+        OPT_INT(S, at.port, "port", 1, 65535, "8000", "without --base-url"),                       \
+        OPT_STRING(S, at.gateway.cacert, "cacert", NULL, "https: the server's authority (PEM)"),   \
+        OPT_STRING(S, at.gateway.cert, "cert", NULL,                                               \
                    "https: a certificate for a server that wants one (PEM)"),                      \
-        OPT_STRING(S, access.gateway.key, "key", NULL,                                             \
-                   "its private key (PEM); default: in --cert"),                                   \
-        OPT_STRING(S, access.gateway.uds, "uds", NULL, "the server's Unix socket"),                \
+        OPT_STRING(S, at.gateway.key, "key", NULL, "its private key (PEM); default: in --cert"),   \
+        OPT_STRING(S, at.gateway.uds, "uds", NULL, "the server's Unix socket"),                    \
         {.name = "api-key",                                                                        \
          .type = OPTION_STRING,                                                                    \
-         .offset = offsetof(struct S, access.gateway.api_key),                                     \
+         .offset = offsetof(struct S, at.gateway.api_key),                                         \
          .env = "OPENAI_API_KEY",                                                                  \
          .help = "the server's key (better: COX_API_KEY or OPENAI_API_KEY)",                       \
          .secret = true},                                                                          \
-        OPT_STRING(S, access.tokenizer, "tokenizer", NULL,                                         \
+        OPT_STRING(S, at.tokenizer, "tokenizer", NULL,                                             \
                    "counts prompts: a tokenizer's file or folder, a GGUF; default: --model where " \
                    "it is one, else the server's /tokenize")
 
@@ -95,5 +96,8 @@ MUST_USE enum status bench_connect(struct bench_target *target, const struct ben
 MUST_USE enum status bench_prepare(struct bench_prompts *out, const struct bench_target *target,
                                    const struct bench_access *a,
                                    const struct bench_dataset_options *o, struct error *err);
+/* The mean and vLLM's percentiles of what was measured in seconds (ascending): printed, and as
+ * members of j. */
+void bench_latency_write(const struct bench_series *seconds, FILE *to, json_t *j);
 /* One line on stderr; gives the exit code. */
 int bench_fail(const char *owner, enum status s, const struct error *err);

@@ -45,7 +45,7 @@ const struct option_spec bench_serve_specs[] = {
                "its name at the server; default: the first that the server has"),
     OPT_STRING(S, access.served_model_name, "served-model-name", NULL,
                "its name at the server where --model is a path"),
-    BENCH_ACCESS_ROWS(S),
+    BENCH_ACCESS_ROWS(S, access),
     OPT_STRING(S, endpoint, "endpoint", NULL, "default: /v1/completions, or as --backend says"),
     OPT_WORDS(S, headers, "header", WORDS_ARE_VALUES, "NAME=VALUE of every request; several"),
     OPT_STRING(S, request_rate, "request-rate", "inf",

@@ -152,3 +152,48 @@ def test_what_cannot_be_done(cluster, tmp_path):
         assert done.returncode == code and words in done.stderr and done.stderr.count("\n") == 1, (args, done.returncode, done.stderr)
     done = run_cox("bench", "swerve")
     assert done.returncode == 2 and "no benchmark \"swerve\"" in done.stderr and "serve" in done.stderr
+
+
+def offline(tmp_path, *args, timeout=60):
+    done = run_cox("bench", *args, timeout=timeout, env={**os.environ, "TMPDIR": str(tmp_path)})
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith("cox-")] == []  # its cluster left nothing
+    return done
+
+
+def test_throughput_of_a_private_cluster(tmp_path):
+    """The seed's command line, with a model that is here."""
+    n_in, n_out = sharegpt(tmp_path / "ShareGPT_V3_unfiltered_cleaned_split.json")
+    done = offline(tmp_path, "throughput", "--backend", "vllm", "--dataset", tmp_path / "ShareGPT_V3_unfiltered_cleaned_split.json", "--model", "null",
+                   "--num-prompts=99", "--output-json", tmp_path / "r.json")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^Throughput: [\d.]+ requests/s, [\d.]+ total tokens/s, [\d.]+ output tokens/s$", done.stdout, re.MULTILINE)
+    assert f"Total num prompt tokens:  {33 * n_in}\nTotal num output tokens:  {33 * n_out}\n" in done.stdout
+    r = json.loads((tmp_path / "r.json").read_text())
+    assert (r["num_requests"], r["total_num_tokens"]) == (99, 33 * (n_in + n_out))
+    assert r["tokens_per_second"] == pytest.approx(r["total_num_tokens"] / r["elapsed_time"])
+
+
+def test_latency_of_a_private_cluster(tmp_path):
+    """The seed's command line with fewer, shorter batches; each token of a batch is a step of its own."""
+    done = offline(tmp_path, "latency", "--tensor-parallel-size", 1, "--model", "null", "--n", 10, "--batch-size", 2, "--output-len", 20, "--num-iters", 3,
+                   "--num-iters-warmup", 1, "--output-json", tmp_path / "r.json", "--", "--null-step-us", STEP_MS * 1000)
+    assert done.returncode == 0, done.stderr
+    r = json.loads((tmp_path / "r.json").read_text())
+    lines = [f"Avg latency: {r['avg_latency']} seconds", *(f"{p}% percentile latency: {r['percentiles'][str(p)]} seconds" for p in (10, 25, 50, 75, 90, 99))]
+    numbers = [[float(x) for x in re.findall(r"\d+\.\d+", text)] for text in (done.stdout, "\n".join(lines))]
+    assert [re.sub(r"\d+\.\d+", "X", line) for line in done.stdout.splitlines()] == [re.sub(r"\d+\.\d+", "X", line) for line in lines]
+    assert numbers[0] == pytest.approx(numbers[1]) and len(r["latencies"]) == 3 and min(r["latencies"]) >= 20 * STEP_MS / 1000
+
+
+def test_offline_against_a_running_cluster(cluster, tmp_path):
+    env = {**os.environ, "COX_API_KEY": KEY}
+    done = run_cox("bench", "throughput", "--base-url", cluster.url, "--backend", "vllm-chat", "--num-prompts", 10, "--input-len", 8, "--output-len", 4, "--n", 2, env=env)
+    assert done.returncode == 0 and "Total num output tokens:  80\n" in done.stdout, done.stderr
+    done = run_cox("bench", "latency", "--base-url", cluster.url, "--output-len", 4, "--num-iters", 2, "--num-iters-warmup", 0, env=env)
+    assert done.returncode == 0 and done.stdout.count(" seconds\n") == 7, done.stderr
+    for args, words in ((["throughput"], "--model MODEL is wanted"), (["latency", "--base-url", cluster.url, "--tp", 2], "leave one of them out"),
+                        (["latency", "--use-beam-search", "--model", "null"], "no beam search"),
+                        (["latency", "--model", tmp_path / "nothing"], "No such file"),
+                        (["throughput", "--model", "null", "--dataset", tmp_path / "nothing"], "No such file")):
+        done = run_cox("bench", *args, env=env, timeout=30)
+        assert done.returncode in (1, 2) and words in done.stderr, (args, done.stderr)

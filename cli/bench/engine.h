@@ -1,0 +1,55 @@
+#pragma once
+/* The server of `cox bench throughput` and `latency`: a private cluster of --model, started as `cox
+ * up` does and ended with the benchmark, on a socket and on ports that nobody has; or, with
+ * --base-url, one that runs. */
+#include "cli/batch_cluster.h"
+#include "cli/bench/bench.h"
+
+enum { BENCH_ENGINE_FLAGS = 14 };
+
+struct bench_engine_options {
+    struct bench_access access;
+    const char
+        *flags[BENCH_ENGINE_FLAGS]; /* bench_engine_names' values, for cox up; NULL: not given */
+};
+
+extern const char *const bench_engine_names[BENCH_ENGINE_FLAGS];
+
+#define BENCH_ENGINE_FLAG(S, i, nm, al) BENCH_TEXT(S, engine.flags[i], nm, al, "as of cox up")
+/* S has a bench_engine_options called engine. The order is bench_engine_names'. */
+#define BENCH_ENGINE_ROWS(S)                                                                       \
+    BENCH_TEXT(S, engine.access.model, "model", NULL,                                              \
+               "a cluster is started for it, as by cox up, and ended after the benchmark; with "   \
+               "--base-url its name there. Behind -- are further options of cox up"),              \
+        BENCH_ENGINE_FLAG(S, 0, "tensor-parallel-size", "tp"),                                     \
+        BENCH_ENGINE_FLAG(S, 1, "pipeline-parallel-size", "pp"),                                   \
+        BENCH_ENGINE_FLAG(S, 2, "data-parallel-size", "dp"),                                       \
+        BENCH_ENGINE_FLAG(S, 3, "device", NULL), BENCH_ENGINE_FLAG(S, 4, "dtype", NULL),           \
+        BENCH_ENGINE_FLAG(S, 5, "max-model-len", NULL),                                            \
+        BENCH_ENGINE_FLAG(S, 6, "max-num-seqs", NULL),                                             \
+        BENCH_ENGINE_FLAG(S, 7, "max-num-batched-tokens", NULL),                                   \
+        BENCH_ENGINE_FLAG(S, 8, "gpu-memory-utilization", NULL),                                   \
+        BENCH_ENGINE_FLAG(S, 9, "kv-cache-dtype", NULL),                                           \
+        BENCH_ENGINE_FLAG(S, 10, "quantization", NULL),                                            \
+        BENCH_ENGINE_FLAG(S, 11, "load-format", NULL), BENCH_ENGINE_FLAG(S, 12, "threads", NULL),  \
+        BENCH_ENGINE_FLAG(S, 13, "speculative-config", NULL)
+/* What vLLM's offline scripts have and is nothing here. */
+#define BENCH_OFFLINE_IGNORED                                                                      \
+    OPT_IGNORED("trust-remote-code", TAKES_NOTHING, "no code of a model is run"),                  \
+        OPT_IGNORED("tokenizer-mode", TAKES_ONE, "there is one"),                                  \
+        OPT_IGNORED("enforce-eager", TAKES_NOTHING, "behind --, where it means something"),        \
+        OPT_IGNORED("disable-detokenize", TAKES_NOTHING, "answers are read as text"),              \
+        OPT_IGNORED("async-engine", TAKES_NOTHING, "there is one engine"),                         \
+        OPT_IGNORED("disable-frontend-multiprocessing", TAKES_NOTHING, "there is one engine"),     \
+        OPT_IGNORED("hf-max-batch-size", TAKES_ONE, "there is no such backend"),                   \
+        OPT_REFUSED("use-beam-search", TAKES_NOTHING, NULL,                                        \
+                    "leave it out: there is no beam search"),                                      \
+        OPT_REFUSED("profile", TAKES_NOTHING, NULL, "leave it out: there is no profiler to start")
+
+/* words: what stands behind --; extra: further options, before them, NULL at the end. Signals end
+ * what waits. In each case end it. */
+MUST_USE enum status bench_engine_start(struct batch_cluster *c, struct bench_engine_options *o,
+                                        const char *const *extra, const struct option_list *words,
+                                        struct error *err);
+/* The body's members of an offline benchmark: n answers per prompt, drawn, none of them short. */
+void bench_engine_fields(json_t *fields, int64_t n, double temperature);
