@@ -4,12 +4,14 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cli/bench/arrivals.h"
 #include "cli/bench/bench.h"
+#include "cli/bench/plot.h"
 #include "cli/command.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
@@ -25,7 +27,8 @@ struct serve_options {
     struct option_list headers, metadata, goodput;
     int64_t max_concurrency, warmups;
     double ready_s, ramp_from, ramp_to;
-    const char *percentile_metrics, *metric_percentiles;
+    const char *percentile_metrics, *metric_percentiles, *plot;
+    bool histogram;
     bool save_result, save_detailed, append_result, disable_tqdm, ignore_eos;
     const char *result_dir, *result_filename, *label, *extra_body;
     double temperature, top_p, min_p, frequency_penalty, presence_penalty, repetition_penalty;
@@ -69,6 +72,8 @@ const struct option_spec bench_serve_specs[] = {
     OPT_STRING(S, percentile_metrics, "percentile-metrics", "ttft,tpot,itl",
                "of ttft, tpot, itl, e2el: which are printed"),
     OPT_STRING(S, metric_percentiles, "metric-percentiles", "99", "which percentiles: 50,90,99.9"),
+    OPT_STRING(S, plot, "plot", NULL, "FILE.svg: histograms of the metrics that are printed"),
+    OPT_BOOL(S, histogram, "histogram", NULL, "the same as bars of text below the table"),
     OPT_BOOL(S, save_result, "save-result", NULL, "the figures into a file of JSON"),
     OPT_BOOL(S, save_detailed, "save-detailed", NULL, "and with them those of each request"),
     OPT_BOOL(S, append_result, "append-result", NULL, "as one more line of that file"),
@@ -326,6 +331,24 @@ static enum status save(const struct serve *v, const struct bench_result *result
     return s;
 }
 
+/* ---- histograms ---- */
+
+static enum status draw(const struct serve *v, struct error *err)
+{
+    char title[800], rate[40];
+    struct winsize w = {.ws_col = 80};
+    if (v->o->histogram) {
+        (void)ioctl(STDOUT_FILENO, TIOCGWINSZ, &w);
+        bench_plot_text(v->report.m, v->report.shown, w.ws_col > 0 ? w.ws_col : 80, stdout);
+        fflush(stdout);
+    }
+    if (!v->o->plot)
+        return STATUS_OK;
+    snprintf(title, sizeof title, "%s, %s requests/s asked for", v->target.model,
+             bench_float_text(rate, sizeof rate, v->arrivals.per_s));
+    return bench_plot_write(v->report.m, v->report.shown, title, v->o->plot, err);
+}
+
 /* ---- the run ---- */
 
 static void say_plan(const struct serve *v)
@@ -399,6 +422,8 @@ static enum status measure(struct serve *v, struct bench_result *results, struct
     bench_report_failures(v->target.owner, results, n);
     struct error not_saved = {0};
     enum status saved = save(v, results, &not_saved);
+    if (saved == STATUS_OK)
+        saved = draw(v, &not_saved);
     if (s == STATUS_OK && saved != STATUS_OK) {
         s = saved;
         *err = not_saved;

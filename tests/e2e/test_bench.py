@@ -3,6 +3,7 @@ import json
 import os
 import re
 import threading
+import xml.etree.ElementTree as ElementTree
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -197,3 +198,30 @@ def test_offline_against_a_running_cluster(cluster, tmp_path):
                         (["throughput", "--model", "null", "--dataset", tmp_path / "nothing"], "No such file")):
         done = run_cox("bench", *args, env=env, timeout=30)
         assert done.returncode in (1, 2) and words in done.stderr, (args, done.stderr)
+
+
+def test_histograms(cluster, tmp_path):
+    done = serve(cluster.url, "--num-prompts", 30, "--random-input-len", 8, "--random-output-len", 4, "--ignore-eos", "--percentile-metrics", "ttft,e2el",
+                 "--histogram", "--plot", tmp_path / "plot.svg")
+    assert done.returncode == 0, done.stderr
+    bars = done.stdout[done.stdout.index("End-to-end Latency (ms), 30 values\n"):].splitlines()[1:]
+    assert sum(int(line.lstrip(" >").split()[1]) for line in bars) == 30 and "Time to First Token (ms), 30 values\n" in done.stdout
+    svg = ElementTree.parse(tmp_path / "plot.svg").getroot()
+    charts = svg.findall("{*}g")
+    assert [g.find("{*}text").text for g in charts] == ["TTFT", "E2EL"] and NAME in svg.find("{*}title").text
+    for g in charts:
+        counts = [int(r.find("{*}title").text.rsplit(" ", 1)[1]) for r in g.findall("{*}rect")]
+        assert sum(counts) == 30
+    done = serve(cluster.url, "--num-prompts", 1, "--random-output-len", 2, "--plot", "/proc/none/x.svg")
+    assert done.returncode == 1 and "--plot /proc/none/x.svg" in done.stderr and "Successful requests:" in done.stdout
+
+
+def test_startup(tmp_path):
+    done = offline(tmp_path, "startup", "--model", "null", "--num-iters-cold", 1, "--num-iters-warmup", 0, "--num-iters-warm", 2, "--output-json", tmp_path / "r.json")
+    assert done.returncode == 0 and "STARTUP TIME BENCHMARK RESULTS" in done.stdout, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.endswith("STARTUP:")] == ["COLD STARTUP:", "WARM STARTUP:"]
+    r = json.loads((tmp_path / "r.json").read_text())
+    assert (len(r["cold_startup_times"]), len(r["warm_startup_times"])) == (1, 2) and all(t > 0 for t in r["warm_startup_times"])
+    assert r["avg_warm_startup_time"] == pytest.approx(sum(r["warm_startup_times"]) / 2) and "no files" in done.stderr
+    done = offline(tmp_path, "startup", "--model", tmp_path / "nothing")
+    assert done.returncode == 1 and "No such file" in done.stderr and done.stderr.count("\n") == 1, done.stderr

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "cli/bench/arrivals.h"
+#include "cli/bench/plot.h"
 #include "cli/bench/report.h"
 #include "common/base/clock.h"
 
@@ -176,6 +177,54 @@ static void test_nothing_succeeded(void **state)
     bench_metrics_fini(&m);
 }
 
+/* Every value is in one bin; the last bin has what is above P99. */
+static void test_histograms(void **state)
+{
+    static double one[] = {5}, same[] = {3, 3, 3}, all[201];
+    struct bench_histogram h;
+    bench_histogram_make(&h, &(struct bench_series){NULL, 0});
+    assert_int_equal(h.n_bins, 0);
+    bench_histogram_make(&h, &(struct bench_series){one, 1});
+    assert_true(h.n_bins == 1 && h.counts[0] == 1 && h.counts[1] == 0 && h.most == 1);
+    bench_histogram_make(&h, &(struct bench_series){same, 3});
+    assert_true(h.n_bins == 1 && h.counts[0] == 3);
+    for (int i = 0; i <= 200; i++)
+        all[i] = i;
+    bench_histogram_make(&h, &(struct bench_series){all, 201});
+    assert_true(h.n_bins == BENCH_BINS && near(h.from_ms, 0) && near(h.width_ms, 9.9));
+    assert_int_equal(h.counts[BENCH_BINS], 2); /* 199 and 200: P99 is 198 */
+    uint32_t n = 0;
+    for (uint32_t i = 0; i <= h.n_bins; i++)
+        n += h.counts[i];
+    assert_int_equal(n, 201);
+    assert_int_equal(h.counts[0], 10);
+    assert_int_equal(h.counts[BENCH_BINS - 1], 10); /* 189 to 198 */
+}
+
+static void test_plots(void **state)
+{
+    struct bench_metrics m;
+    struct strbuf b;
+    char *text = NULL;
+    size_t len = 0;
+    const struct bench_goodput g = {0};
+    bench_metrics_compute(&m, results, 3, 2, &g);
+    FILE *f = open_memstream(&text, &len);
+    bench_plot_text(&m, 1u << BENCH_ITL, 31, f);
+    fclose(f);
+    assert_string_equal(text,
+                        "Inter-token Latency (ms), 3 values\n      10.00        3 ██████████\n");
+    free(text);
+    strbuf_init(&b, 0);
+    bench_plot_svg(&m, 1u << BENCH_ITL | 1u << BENCH_TTFT, "a<b & c", &b);
+    assert_non_null(strstr(b.ptr, "<title>a&lt;b &amp; c</title>"));
+    assert_non_null(strstr(b.ptr, ">TTFT</text>"));
+    assert_null(strstr(b.ptr, ">TPOT</text>"));
+    assert_non_null(strstr(b.ptr, "<title>from 10.00 ms: 3</title>"));
+    strbuf_fini(&b);
+    bench_metrics_fini(&m);
+}
+
 /* Of n gaps with mean 1 / rate: ascending, the last at n / rate; the squared coefficient of
  * variation of gamma is 1 / shape. */
 static void test_arrivals(void **state)
@@ -222,6 +271,8 @@ int main(void)
         cmocka_unit_test(test_a_load),
         cmocka_unit_test(test_nothing_succeeded),
         cmocka_unit_test(test_arrivals),
+        cmocka_unit_test(test_histograms),
+        cmocka_unit_test(test_plots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
