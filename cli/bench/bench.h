@@ -1,6 +1,7 @@
 #pragma once
 /* `cox bench serve|throughput|latency|startup`: their option tables and what they share. Flags are
  * vLLM's (vllm bench, benchmark_*.py). */
+#include "cli/bench/interrupt.h"
 #include "cli/bench/report.h"
 #include "common/base/config.h"
 

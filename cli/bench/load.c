@@ -1,12 +1,12 @@
 #include "cli/bench/load.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "cli/bench/interrupt.h"
 #include "cli/sse_reader.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
@@ -39,27 +39,6 @@ struct asked {
     bool is_stream, is_done, broken;
     char error[400]; /* of an event; "" */
 };
-
-static volatile sig_atomic_t n_interrupts;
-
-static void on_interrupt(int signum)
-{
-    (void)signum;
-    if (++n_interrupts > 1)
-        _exit(1);
-}
-
-bool bench_is_interrupted(void)
-{
-    return n_interrupts > 0;
-}
-
-void bench_catch_signals(void)
-{
-    struct sigaction sa = {.sa_handler = on_interrupt};
-    (void)sigaction(SIGINT, &sa, NULL);
-    (void)sigaction(SIGTERM, &sa, NULL);
-}
 
 /* ---- one answer ---- */
 

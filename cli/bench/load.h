@@ -35,6 +35,3 @@ MUST_USE enum status bench_load_run(const struct bench_load *l, struct bench_res
 MUST_USE enum status bench_load_probe(const struct bench_load *l, double timeout_s,
                                       struct error *err);
 void bench_results_fini(struct bench_result *results, uint32_t n);
-bool bench_is_interrupted(void);
-/* Ctrl-C and SIGTERM end a load from now on. */
-void bench_catch_signals(void);

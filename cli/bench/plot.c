@@ -6,7 +6,7 @@
 enum { /* of the picture, in pixels */
        CHART_WIDTH = 560,
        CHART_HEIGHT = 190,
-       HEAD = 56,
+       HEAD = 72,
        LEFT = 56,
        PLOT_WIDTH = 480,
        PLOT_HEIGHT = 100,
@@ -180,10 +180,11 @@ void bench_plot_svg(const struct bench_metrics *m, unsigned shown, const char *t
     strbuf_printf(b, "</title>\n<text x=\"%d\" y=\"24\">", LEFT);
     append_escaped(b, title);
     strbuf_printf(b,
-                  "</text>\n<text class=\"small\" x=\"%d\" y=\"42\">%.2f req/s, %.2f output tok/s, "
-                  "%u answered, %u failed. Line: median, dashed: P99; the last bar is all above "
-                  "it</text>\n",
-                  LEFT, m->requests_per_s, m->output_per_s, m->n_completed, m->n_failed);
+                  "</text>\n<text class=\"small\" x=\"%d\" y=\"42\">%.2f requests/s, %.2f output "
+                  "tokens/s, %u answered, %u failed</text>\n<text class=\"small\" x=\"%d\" "
+                  "y=\"58\">counts by milliseconds; line: median, dashed: P99; the last bar is all "
+                  "above it</text>\n",
+                  LEFT, m->requests_per_s, m->output_per_s, m->n_completed, m->n_failed, LEFT);
     for (int k = 0; k < BENCH_METRIC_COUNT; k++)
         if (is_shown(m, shown, k))
             append_chart(b, &m->series[k], (enum bench_metric)k, HEAD + at++ * CHART_HEIGHT);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/bench/interrupt.h"
 #include "cli/command.h"
 #include "common/base/mem.h"
 #include "text/text.h"
@@ -171,6 +172,8 @@ enum status bench_tokens_encode(const struct bench_tokens *t, struct str text,
                                 struct bench_ids *out, struct error *err)
 {
     *out = (struct bench_ids){0};
+    if (bench_is_interrupted()) /* many prompts take long, and a server may */
+        return error_set(err, STATUS_CLOSED, "interrupted");
     switch (t->kind) {
     case BENCH_TOKENS_FILE:
         return encode_here(t, text, out, err);

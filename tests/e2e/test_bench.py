@@ -2,12 +2,14 @@
 import json
 import os
 import re
+import signal
+import subprocess
 import threading
 import xml.etree.ElementTree as ElementTree
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from cluster import Cluster, free_ports, run_cox
+from cluster import BIN, SLOW, Cluster, free_ports, run_cox, wait_for
 
 KEY = "sk-bench"
 NAME = "hugging-quants/Meta-Llama-3.1-8B-Instruct-AWQ-INT4"
@@ -198,6 +200,20 @@ def test_offline_against_a_running_cluster(cluster, tmp_path):
                         (["throughput", "--model", "null", "--dataset", tmp_path / "nothing"], "No such file")):
         done = run_cox("bench", *args, env=env, timeout=30)
         assert done.returncode in (1, 2) and words in done.stderr, (args, done.stderr)
+
+
+def test_interrupted(cluster, tmp_path):
+    """What is open has failed, what was answered is told and saved."""
+    args = ["bench", "serve", "--base-url", cluster.url, "--num-prompts", "1000", "--random-input-len", "8", "--random-output-len", "50", "--ignore-eos",
+            "--max-concurrency", "4", "--save-result", "--result-filename", str(tmp_path / "r.json")]
+    p = subprocess.Popen([str(BIN / "cox"), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "COX_API_KEY": KEY})
+    wait_for("the load runs", lambda: cluster.running() >= 4)
+    p.send_signal(signal.SIGINT)
+    out, err = p.communicate(timeout=30 * SLOW)
+    got, r = figures(out), json.loads((tmp_path / "r.json").read_text())
+    assert p.returncode == 1 and err.endswith("cox bench serve: interrupted\n") and "4: interrupted" in err and "it was not sent" in err, err
+    assert got["Successful requests"] + got["Failed requests"] == 1000 and r["completed"] == got["Successful requests"]
+    cluster.wait_idle()
 
 
 def test_histograms(cluster, tmp_path):
