@@ -182,38 +182,60 @@ static void add_result(struct bench_metrics *m, const struct bench_result *r)
         add(&m->series[BENCH_ITL], ms_of(r->gaps_ns[k]));
 }
 
-/* Pieces and open requests in each second since the first one was sent. */
-static void find_peaks(struct bench_metrics *m, const struct bench_result *results, uint32_t n)
+static int compare_ns(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The most requests open at one time; one that ends when another one begins is not open then. */
+static uint32_t peak_open(const struct bench_result *results, uint32_t n, uint32_t n_ok)
+{
+    uint64_t *starts = mem_array(n_ok, sizeof *starts), *ends = mem_array(n_ok, sizeof *ends);
+    uint32_t k = 0, n_ended = 0, most = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!results[i].ok)
+            continue;
+        starts[k] = results[i].start_ns;
+        ends[k++] = results[i].end_ns;
+    }
+    qsort(starts, n_ok, sizeof *starts, compare_ns);
+    qsort(ends, n_ok, sizeof *ends, compare_ns);
+    for (uint32_t i = 0; i < n_ok; i++) {
+        while (n_ended < i && ends[n_ended] <= starts[i])
+            n_ended++;
+        most = i + 1 - n_ended > most ? i + 1 - n_ended : most;
+    }
+    mem_free(starts);
+    mem_free(ends);
+    return most;
+}
+
+/* The most pieces in a second since the first request was sent. */
+static uint32_t peak_pieces(const struct bench_result *results, uint32_t n)
 {
     uint64_t from = UINT64_MAX, to = 0;
+    uint32_t most = 0;
     for (uint32_t i = 0; i < n; i++) {
         if (!results[i].ok)
             continue;
         from = results[i].start_ns < from ? results[i].start_ns : from;
         to = results[i].end_ns > to ? results[i].end_ns : to;
     }
-    if (m->n_completed == 0)
-        return;
-    size_t n_seconds = (size_t)((to - from) / NS_PER_S) + 1;
-    uint32_t *pieces = mem_array(n_seconds, sizeof *pieces);
-    uint32_t *open = mem_array(n_seconds, sizeof *open);
+    uint32_t *pieces = mem_array((size_t)((to - from) / NS_PER_S) + 1, sizeof *pieces);
     for (uint32_t i = 0; i < n; i++) {
         const struct bench_result *r = &results[i];
         if (!r->ok)
             continue;
-        uint64_t at = r->start_ns - from;
-        for (uint64_t s = at / NS_PER_S; s <= (r->end_ns - from) / NS_PER_S; s++)
-            open[s]++;
-        pieces[(at += r->first_ns) / NS_PER_S]++;
+        uint64_t at = r->start_ns - from + r->first_ns;
+        pieces[at / NS_PER_S]++;
         for (uint32_t k = 0; k < r->n_gaps; k++)
             pieces[(at += r->gaps_ns[k]) / NS_PER_S]++;
     }
-    for (size_t s = 0; s < n_seconds; s++) {
-        m->peak_output_per_s = pieces[s] > m->peak_output_per_s ? pieces[s] : m->peak_output_per_s;
-        m->peak_concurrent = open[s] > m->peak_concurrent ? open[s] : m->peak_concurrent;
-    }
+    for (uint64_t s = 0; s <= (to - from) / NS_PER_S; s++)
+        most = pieces[s] > most ? pieces[s] : most;
     mem_free(pieces);
-    mem_free(open);
+    return most;
 }
 
 void bench_metrics_compute(struct bench_metrics *m, const struct bench_result *results, uint32_t n,
@@ -235,7 +257,10 @@ void bench_metrics_compute(struct bench_metrics *m, const struct bench_result *r
     m->n_failed = n - m->n_completed;
     for (int k = 0; k < BENCH_METRIC_COUNT; k++)
         bench_series_sort(&m->series[k]);
-    find_peaks(m, results, n);
+    if (m->n_completed > 0) {
+        m->peak_output_per_s = peak_pieces(results, n);
+        m->peak_concurrent = peak_open(results, n, m->n_completed);
+    }
     if (duration_s <= 0)
         return;
     m->requests_per_s = m->n_completed / duration_s;

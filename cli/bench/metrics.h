@@ -33,7 +33,7 @@ struct bench_metrics {
     double duration_s, requests_per_s, output_per_s, total_per_s;
     double good_requests_per_s; /* with goodput */
     double peak_output_per_s;   /* most pieces in a second of the load's clock */
-    uint32_t peak_concurrent;   /* most requests open in a second */
+    uint32_t peak_concurrent;   /* most requests open at one time */
     struct bench_series series[BENCH_METRIC_COUNT];
 };
 

@@ -355,12 +355,15 @@ static void say_plan(const struct serve *v)
 {
     char text[40];
     const char *kind = v->arrivals.burstiness == 1 ? "Poisson process" : "Gamma distribution";
+    printf("Starting main benchmark run...\n");
     if (v->arrivals.ramp == BENCH_RAMP_NONE)
         printf("Traffic request rate: %s\n",
                bench_float_text(text, sizeof text, v->arrivals.per_s));
     else
-        printf("Traffic ramp-up strategy: %s.\n",
-               v->arrivals.ramp == BENCH_RAMP_LINEAR ? "linear" : "exponential");
+        printf("Traffic ramp-up strategy: %s.\nWill increase RPS from %g to %g RPS over the "
+               "duration of the benchmark.\n",
+               v->arrivals.ramp == BENCH_RAMP_LINEAR ? "linear" : "exponential",
+               v->arrivals.ramp_from, v->arrivals.ramp_to);
     printf("Burstiness factor: %s (%s)\n",
            bench_float_text(text, sizeof text, v->arrivals.burstiness), kind);
     if (v->o->max_concurrency > 0)
@@ -378,6 +381,8 @@ static enum status warm_up(const struct serve *v, struct error *err)
         fflush(stdout);
         TRY(bench_load_probe(&l, v->o->ready_s, err));
         printf("Initial test run completed.\n");
+    } else {
+        printf("Skipping endpoint ready check.\n");
     }
     if (v->o->warmups == 0)
         return STATUS_OK;
@@ -395,6 +400,8 @@ static enum status warm_up(const struct serve *v, struct error *err)
     bench_results_fini(results, n);
     mem_free(results);
     mem_free(prompts.items);
+    if (s == STATUS_OK)
+        printf("Warmup run completed.\n");
     return s;
 }
 

@@ -167,6 +167,32 @@ static void test_a_load(void **state)
     bench_metrics_fini(&m);
 }
 
+static void test_peaks(void **state)
+{
+    static const struct {
+        uint64_t spans[4][2]; /* milliseconds from, to */
+        uint32_t open, pieces;
+    } cases[] = {
+        {{{0, 10}, {10, 20}, {20, 30}, {30, 40}}, 1, 4},
+        {{{0, 10}, {9, 20}, {5, 30}, {10, 40}}, 3, 4},
+        {{{0, 5000}, {1000, 2000}, {1500, 4500}, {1999, 2001}}, 4, 3},
+        {{{7, 9}, {7, 9}, {7, 9}, {9, 9}}, 3, 4},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct bench_result r[4] = {0};
+        struct bench_metrics m;
+        const struct bench_goodput g = {0};
+        for (int k = 0; k < 4; k++) {
+            uint64_t from = cases[i].spans[k][0] * NS_PER_MS, to = cases[i].spans[k][1] * NS_PER_MS;
+            r[k] = (struct bench_result){.ok = true, .start_ns = from, .end_ns = to};
+        }
+        bench_metrics_compute(&m, r, 4, 1, &g);
+        if (m.peak_concurrent != cases[i].open || !near(m.peak_output_per_s, cases[i].pieces))
+            fail_msg("case %zu: %u open, %g pieces", i, m.peak_concurrent, m.peak_output_per_s);
+        bench_metrics_fini(&m);
+    }
+}
+
 static void test_nothing_succeeded(void **state)
 {
     struct bench_metrics m;
@@ -265,13 +291,10 @@ static void test_arrivals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_percentiles),
-        cmocka_unit_test(test_floats_as_python),
-        cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_a_load),
-        cmocka_unit_test(test_nothing_succeeded),
-        cmocka_unit_test(test_arrivals),
-        cmocka_unit_test(test_histograms),
+        cmocka_unit_test(test_percentiles), cmocka_unit_test(test_floats_as_python),
+        cmocka_unit_test(test_lists),       cmocka_unit_test(test_a_load),
+        cmocka_unit_test(test_peaks),       cmocka_unit_test(test_nothing_succeeded),
+        cmocka_unit_test(test_arrivals),    cmocka_unit_test(test_histograms),
         cmocka_unit_test(test_plots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
