@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/bench/progress.h"
 #include "common/base/mem.h"
 
 enum { /* what vLLM leaves out of ShareGPT: too short to say anything, too long for a small model */
@@ -29,11 +30,14 @@ struct load {
     struct bench_prompts *out;
     struct rng rng;
     struct str text; /* the file */
+    struct bench_progress progress;
 };
 
 static void add(struct load *l, char *owned_text, uint32_t n_prompt, int64_t n_output)
 {
     l->out->items[l->out->n++] = (struct bench_prompt){owned_text, n_prompt, (uint32_t)n_output};
+    bench_progress_add(&l->progress, false);
+    bench_progress_tick(&l->progress);
 }
 
 static bool is_full(const struct load *l)
@@ -406,6 +410,7 @@ enum status bench_dataset_load(const struct bench_dataset_options *o, const stru
                     : error_set(err, STATUS_INVALID, "--dataset-path FILE is wanted");
     if (s == STATUS_OK && kind == BENCH_DATASET_AUTO)
         s = bench_dataset_find_kind(o->path, l.text, &kind, err);
+    bench_progress_start(&l.progress, o->quiet, "prompts made", (uint32_t)o->n_prompts);
     if (s == STATUS_OK) {
         switch (kind) {
         case BENCH_DATASET_SHAREGPT:
@@ -423,6 +428,7 @@ enum status bench_dataset_load(const struct bench_dataset_options *o, const stru
     }
     if (s == STATUS_OK)
         oversample(&l);
+    bench_progress_end(&l.progress);
     if (l.text.ptr)
         (void)munmap((void *)(uintptr_t)l.text.ptr, l.text.len);
     if (s != STATUS_OK)

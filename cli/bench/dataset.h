@@ -25,6 +25,7 @@ struct bench_dataset_options {
     int64_t sonnet_input_len, sonnet_output_len, sonnet_prefix_len;
     int64_t custom_output_len;
     bool disable_shuffle, no_oversample;
+    bool quiet; /* no bar while they are made */
 };
 
 struct bench_prompt {

@@ -111,7 +111,8 @@ static enum status prepare(const struct latency_options *o, const struct bench_t
                                                 o->batch_size * (o->n_warmups + o->n_iterations),
                                             .seed = o->seed,
                                             .input_len = o->input_len,
-                                            .output_len = o->output_len};
+                                            .output_len = o->output_len,
+                                            .quiet = o->disable_tqdm};
     if (d.n_prompts > 1 << 22)
         return error_set(err, STATUS_INVALID,
                          "--batch-size * (--num-iters-warmup + --num-iters) is %lld: up to %d "

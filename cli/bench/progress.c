@@ -51,7 +51,7 @@ void bench_progress_tick(struct bench_progress *p)
 
 void bench_progress_end(struct bench_progress *p)
 {
-    if (!p->is_shown)
+    if (!p->is_shown || p->done == 0)
         return;
     draw(p, clock_mono_ns());
     fputc('\n', stderr);

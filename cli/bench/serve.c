@@ -29,7 +29,7 @@ struct serve_options {
     double ready_s, ramp_from, ramp_to;
     const char *percentile_metrics, *metric_percentiles, *plot;
     bool histogram;
-    bool save_result, save_detailed, append_result, disable_tqdm, ignore_eos;
+    bool save_result, save_detailed, append_result, ignore_eos;
     const char *result_dir, *result_filename, *label, *extra_body;
     double temperature, top_p, min_p, frequency_penalty, presence_penalty, repetition_penalty;
     int64_t top_k, logprobs;
@@ -82,7 +82,7 @@ const struct option_spec bench_serve_specs[] = {
                "its name; default: BACKEND-RATEqps-MODEL-DATE.json"),
     OPT_STRING(S, label, "label", NULL, "in place of BACKEND in its name and in it"),
     OPT_WORDS(S, metadata, "metadata", WORDS_ARE_VALUES, "NAME=VALUE to keep in it; several"),
-    OPT_BOOL(S, disable_tqdm, "disable-tqdm", NULL, "no progress bar"),
+    OPT_BOOL(S, dataset.quiet, "disable-tqdm", NULL, "no progress bar"),
     OPT_BOOL(S, ignore_eos, "ignore-eos", NULL, "every answer has all the tokens asked for"),
     OPT_FLOAT(S, temperature, "temperature", 0, 10, "0", "of sampling"),
     OPT_FLOAT(S, top_p, "top-p", 0, 1, "1", "of sampling"),
@@ -413,7 +413,7 @@ static enum status measure(struct serve *v, struct bench_result *results, struct
     struct rng rng = {(uint64_t)v->o->dataset.seed + 1};
     double *at = mem_array(n, sizeof *at), seconds = 0;
     bench_arrivals_draw(&v->arrivals, &rng, n, at);
-    bench_progress_start(&progress, v->o->disable_tqdm, "requests", n);
+    bench_progress_start(&progress, v->o->dataset.quiet, "requests", n);
     const struct bench_load l = {.target = &v->target,
                                  .prompts = &v->prompts,
                                  .arrivals_s = at,

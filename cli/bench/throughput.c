@@ -13,7 +13,6 @@ struct throughput_options {
     int64_t n, max_concurrency;
     double temperature;
     const char *output_json;
-    bool disable_tqdm;
 };
 
 #define S throughput_options
@@ -29,7 +28,7 @@ const struct option_spec bench_throughput_specs[] = {
             "requests open at once: more than run at once, so that one is always there"),
     OPT_FLOAT(S, temperature, "temperature", 0, 10, "1", "of sampling"),
     OPT_STRING(S, output_json, "output-json", NULL, "the figures into a file"),
-    OPT_BOOL(S, disable_tqdm, "disable-tqdm", NULL, "no progress bar"),
+    OPT_BOOL(S, dataset.quiet, "disable-tqdm", NULL, "no progress bar"),
     BENCH_OFFLINE_IGNORED,
 };
 #undef S
@@ -65,7 +64,7 @@ static enum status measure(const struct throughput_options *o, const struct benc
     struct bench_progress progress;
     struct bench_result *results = mem_array(n, sizeof *results);
     double seconds = 0;
-    bench_progress_start(&progress, o->disable_tqdm, "prompts", n);
+    bench_progress_start(&progress, o->dataset.quiet, "prompts", n);
     const struct bench_load l = {.target = target,
                                  .prompts = prompts,
                                  .max_concurrency = (uint32_t)o->max_concurrency,

@@ -216,6 +216,33 @@ def test_interrupted(cluster, tmp_path):
     cluster.wait_idle()
 
 
+def test_a_gateway_that_dies(cluster, tmp_path):
+    """What it had open has failed and is told; the load goes on with the next one."""
+    args = ["bench", "serve", "--base-url", cluster.url, "--num-prompts", "60", "--random-input-len", "8", "--random-output-len", "100", "--ignore-eos",
+            "--request-rate", "30", "--save-result", "--save-detailed", "--result-filename", str(tmp_path / "r.json")]
+    p = subprocess.Popen([str(BIN / "cox"), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "COX_API_KEY": KEY})
+    wait_for("the load runs", lambda: cluster.running() >= 4)
+    os.kill(cluster.pid("gateway-0"), signal.SIGKILL)
+    out, err = p.communicate(timeout=60 * SLOW)
+    r = json.loads((tmp_path / "r.json").read_text())
+    assert p.returncode == 1 and r["failed"] >= 1 and r["completed"] >= 1 and r["completed"] + r["failed"] == 60, out + err
+    assert f"{r['failed']} of 60 requests failed" in err and len([e for e in r["errors"] if e]) == r["failed"]
+    assert r["total_output_tokens"] == 100 * r["completed"]
+    cluster.wait_ready()
+
+
+def test_bars_on_a_terminal(cluster):
+    """Only there; what is printed is the same."""
+    ours, theirs = os.openpty()
+    p = subprocess.Popen([str(BIN / "cox"), "bench", "serve", "--base-url", cluster.url, "--num-prompts", "5", "--random-output-len", "2"],
+                         stdout=subprocess.PIPE, stderr=theirs, text=True, env={**os.environ, "COX_API_KEY": KEY})
+    out = p.communicate(timeout=30 * SLOW)[0]
+    seen = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    os.close(theirs)
+    assert p.returncode == 0 and "Successful requests:" in out and "5/5 prompts made" in seen and "5/5 requests" in seen, seen
+
+
 def test_histograms(cluster, tmp_path):
     done = serve(cluster.url, "--num-prompts", 30, "--random-input-len", 8, "--random-output-len", 4, "--ignore-eos", "--percentile-metrics", "ttft,e2el",
                  "--histogram", "--plot", tmp_path / "plot.svg")
