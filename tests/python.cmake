@@ -13,7 +13,8 @@ add_test(NAME alone_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts
 add_test(NAME run_all_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/run_all_test.py)
 add_test(NAME acceptance_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/acceptance_test.py)
 add_test(NAME build_scripts COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/build_test.py)
-set_tests_properties(check_layers check_size check_notices check_scripts fetch_scripts alone_scripts run_all_scripts
+add_test(NAME grafana_files COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/deploy/grafana/render --check)
+set_tests_properties(grafana_files check_layers check_size check_notices check_scripts fetch_scripts alone_scripts run_all_scripts
                      acceptance_scripts build_scripts
                      PROPERTIES LABELS quick
                      TIMEOUT 300
@@ -33,7 +34,7 @@ foreach(t ${e2e_tests})
     set_tests_properties(e2e_${n} PROPERTIES RUN_SERIAL TRUE)
   endif()
   # Minutes each: these are about tokens and who leads; of the same memory: text_grammar_test, head_lease_test, worker_kv_*_test, chaos_kill_loop*, e2e_streams.
-  if(COX_SANITIZE AND n MATCHES "^(adapters|clients|cuda_emulated|elastic_model|invariance|mixed_versions|model_recovery|schemas|standby|straggler_model|structured)$")
+  if(COX_SANITIZE AND n MATCHES "^(adapters|clients|cuda_emulated|elastic_model|invariance|mixed_versions|model_recovery|prometheus|schemas|standby|straggler_model|structured)$")
     set_tests_properties(e2e_${n} PROPERTIES LABELS long)
   endif()
   if(n MATCHES "^(tiny_models|streams|api)$")

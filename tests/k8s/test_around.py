@@ -4,6 +4,7 @@ import re
 
 import chart as c
 import kubernetes_validate
+import yaml
 
 F = "demo-coxswain"
 EVERYTHING = "ci/everything.yaml"
@@ -97,18 +98,42 @@ def test_monitors_find_each_port_once():
         assert o["spec"]["selector"]["matchLabels"].items() <= spec["metadata"]["labels"].items()
 
 
+def rules_of(values, f=F):
+    return c.objects(values).one("PrometheusRule", f)["spec"]["groups"][0]["rules"]
+
+
 def test_alerts_ask_for_metrics_that_are_there_and_say_what_to_do():
     known = c.metric_names()
     assert len(known) > 100
-    rules = c.objects(c.values_of(EVERYTHING)).one("PrometheusRule", F)["spec"]["groups"][0]["rules"]
-    assert len(rules) >= 12 and len({r["alert"] for r in rules}) == len(rules)
+    rules = rules_of(c.values_of(EVERYTHING))
+    alerts = [r for r in rules if "alert" in r]
+    assert len(alerts) >= 12 and len({r.get("alert") or r["record"] for r in rules}) == len(rules)
     for r in rules:
         asked = c.metrics_in(r["expr"])
-        assert asked and asked <= known, f"{r['alert']}: {asked - known}"
+        assert asked and asked <= known, f"{r}: {asked - known}"
+        assert {"namespace": "ns", "release": "demo", "model_release": F}.items() <= r["labels"].items(), "two releases record the same series"
+    for r in alerts:
         assert r["expr"].count("(") == r["expr"].count(")") and f'namespace="ns", pod=~"{F}-' in r["expr"]
         assert r["labels"]["severity"] in ("critical", "warning", "info")
         assert len(r["annotations"]["runbook"]) > 40 and r["annotations"]["summary"].endswith((".", "s."))
-    assert "{{ $labels.pod }}" in next(r for r in rules if r["alert"] == "CoxswainGatewayWithoutHead")["annotations"]["summary"]
+        assert r["annotations"]["runbook_url"] == f"https://runbooks/cox#{r['alert'].lower()}"
+    assert "{{ $labels.pod }}" in next(r for r in alerts if r["alert"] == "CoxswainGatewayWithoutHead")["annotations"]["summary"]
+
+
+def test_the_chart_s_rules_are_those_of_deploy_grafana():
+    """But for pods in place of jobs, the release's name, and bounds that values give."""
+    source = yaml.safe_load((c.ROOT / "deploy/grafana/coxswain.rules.yml").read_text())["groups"][0]["rules"]
+    def plain(r):
+        text = json.dumps({k: v for k, v in r.items() if k != "labels"} | {"severity": r.get("labels", {}).get("severity")}, sort_keys=True)
+        text = re.sub(r'namespace=\\"ns\\", pod=~\\"demo-coxswain-(\w+)-\.\*\\"', r'job=\\"coxswain-\1\\"', text)
+        return text.replace("by (pod)", "by (instance)").replace("$labels.pod", "$labels.instance").replace("of demo-coxswain", "of Coxswain")
+    all_of_it = {"metrics": {"rules": True}, "head": {"standby": True}, "redis": {"enabled": True}, "gateway": {"tls": {"existingSecret": "tls"}},
+                 "worker": {"tp": 2}}
+    assert [plain(r) for r in rules_of(all_of_it)] == [plain(r) for r in source]
+    few = {r.get("alert") for r in rules_of({"metrics": {"rules": True}})}
+    assert {r.get("alert") for r in source} - few == {"CoxswainNoStandby", "CoxswainCertificateEnds"}, "what can not be without these"
+    own = {r.get("alert"): r["expr"] for r in rules_of({"metrics": {"rules": True, "firstTokenSeconds": 0.5}, "worker": {"tp": 4, "replicas": 4}})}
+    assert own["CoxswainFirstTokenLate"].endswith(" > 0.5") and own["CoxswainWorkersLost"].endswith(" > 8")
 
 
 def test_the_dashboard_asks_for_metrics_that_are_there():
