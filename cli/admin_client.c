@@ -126,13 +126,16 @@ enum status admin_call(const struct admin_access *o, const char *method, const c
     return STATUS_OK;
 }
 
-void admin_tell_standby(const struct admin_access *o, const char *command)
+bool admin_tell_standby(const struct admin_access *o, const char *command)
 {
     struct error err = {0};
     struct strbuf text;
     json_t *status;
-    if (admin_call(o, "GET", "/api/status", NULL, &status, &err) != STATUS_OK)
-        return; /* the command's own call says why */
+    enum status s = admin_call(o, "GET", "/api/status", NULL, &status, &err);
+    if (s == STATUS_IO || s == STATUS_TIMEOUT)
+        fprintf(stderr, "cox %s: %s\n", command, err.text);
+    if (s != STATUS_OK) /* of another answer the command's own call says why */
+        return s != STATUS_IO && s != STATUS_TIMEOUT;
     strbuf_init(&text, 0);
     if (status_view_is_standby(status)) {
         status_view_render_standby(status, &text);
@@ -140,4 +143,5 @@ void admin_tell_standby(const struct admin_access *o, const char *command)
     }
     strbuf_fini(&text);
     json_decref(status);
+    return true;
 }

@@ -23,5 +23,5 @@
 MUST_USE enum status admin_call(const struct admin_access *o, const char *method, const char *path,
                                 const char *body, json_t **owned_answer, struct error *err);
 /* A line on stderr when the head that answers only waits: what it knows is little, and who serves.
- */
-void admin_tell_standby(const struct admin_access *o, const char *command);
+ * False when nobody answers, which is said as well: the command need not wait for that again. */
+bool admin_tell_standby(const struct admin_access *o, const char *command);

@@ -188,7 +188,10 @@ static void write_one(struct run *r, struct held *h)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
-            stop(r, error_set(&err, STATUS_IO, "%s: %s", r->o->output, strerror(errno)), &err);
+            stop(r,
+                 error_set(&err, STATUS_IO, "%s: %s: make room, then --resume goes on",
+                           r->o->output, strerror(errno)),
+                 &err);
             break;
         }
         rest = (struct str){rest.ptr + n, rest.len - (size_t)n};

@@ -159,8 +159,7 @@ int cmd_events(int argc, char **argv)
         .usage = "cox events [OPTION...]", .specs = events_specs, .n_specs = events_n_specs};
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
         long long since = o.since;
-        admin_tell_standby(&o, "events");
-        code = show_events(&o, &since);
+        code = admin_tell_standby(&o, "events") ? show_events(&o, &since) : EXIT_UNREACHABLE;
         while (o.watch && !ferror(stdout)) {
             usleep(WATCH_MS * 1000);
             code = show_events(&o, &since);

@@ -155,14 +155,13 @@ int cmd_lora(int argc, char **argv)
         const char *verb = n > 0 ? res.positional.items[0] : "list";
         const char *what = n > 1 ? res.positional.items[1] : NULL;
         if (strcmp(verb, "list") == 0 && !what) {
-            admin_tell_standby(&o, "lora");
-            code = list(&o);
+            code = admin_tell_standby(&o, "lora") ? list(&o) : EXIT_UNREACHABLE;
         } else if (strcmp(verb, "load") == 0 && what) {
             code = load(&o, what);
         } else if (strcmp(verb, "unload") == 0 && what) {
             code = order(&o, json_pack("{s:s, s:b}", "name", what, "on", 0), what, false);
         } else {
-            fprintf(stderr, "cox lora: list, load NAME=FOLDER or unload NAME\n");
+            fprintf(stderr, "cox lora: list, load NAME=FOLDER or unload NAME: which?\n");
             code = EXIT_USAGE;
         }
     }

@@ -83,7 +83,8 @@ static enum status open_output(const struct run_batch_options *o, struct batch_f
     struct stat in, out;
     *fd = open(o->output, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     if (*fd < 0 || fstat(*fd, &out) != 0)
-        return error_set(err, STATUS_IO, "%s: %s", o->output, strerror(errno));
+        return error_set(err, STATUS_IO, "%s: %s: name a file that can be written here (-o)",
+                         o->output, strerror(errno));
     if (stat(o->input, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
         return error_set(err, STATUS_INVALID, "%s is the input, too", o->output);
     if (!S_ISREG(out.st_mode)) /* /dev/stdout, a pipe */

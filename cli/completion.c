@@ -346,7 +346,7 @@ int cmd_completion(int argc, char **argv)
     } else if (argc == 2 && completion_write(argv[1], &b)) {
         code = print(&b);
     } else {
-        fprintf(stderr, "usage: cox completion bash|zsh|fish\n");
+        fprintf(stderr, "cox completion: which shell? usage: cox completion bash|zsh|fish\n");
     }
     strbuf_fini(&b);
     return code;

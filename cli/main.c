@@ -5,6 +5,15 @@
 #include "common/base/crash.h"
 #include "common/base/first_process.h"
 
+/* What a full disk has swallowed is not fine, whatever the command thinks of itself. */
+static int end(const char *name, int code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    fprintf(stderr, "cox %s: not all of the output could be written: is the disk full?\n", name);
+    return code == EXIT_FINE ? EXIT_FAILED : code;
+}
+
 int main(int argc, char **argv)
 {
     crash_install();
@@ -16,12 +25,12 @@ int main(int argc, char **argv)
     }
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
-        return cmd_help(1, argv + 1);
+        return end("help", cmd_help(1, argv + 1));
     if (strcmp(name, "--version") == 0)
         return cmd_version(1, argv + 1);
     const struct command *c = command_find(name);
     if (c)
-        return c->run(argc - 1, argv + 1);
+        return end(name, c->run(argc - 1, argv + 1));
     const struct command *near = command_nearest(name);
     if (near)
         fprintf(stderr, "cox: no command \"%s\"; did you mean \"%s\"?\n", name, near->name);

@@ -1,0 +1,158 @@
+"""What every command says when something is not there: one line with what happened, where and what next, a non-zero exit
+status, and no noise. Wrong address, dead head, no rights, no disk, no network."""
+import os
+import re
+import signal
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from cluster import BIN, SLOW, Cluster, run_cox
+
+NOBODY = "127.0.0.1:1"  # nobody listens there
+FORBIDDEN = "/sys/not-here"  # where not even root may make anything
+LINE = '{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"model":"null","prompt":"x","max_tokens":2}}\n'
+ASK = "is it running, and the address right?"
+KINDS = "takes \"demo\", \"null\", a GGUF file, a folder with config.json"
+
+# command and arguments, exit status, what its line says; {tmp} is a folder with in.jsonl
+CASES = [
+    # wrong address
+    *((f"{c} --address {NOBODY}", 2, f"http://{NOBODY}/api/.*cannot connect .*{re.escape(ASK)}")
+      for c in ("status", "events", "drain all", "undrain all", "lora list", "debug dump")),
+    *((f"{c} --address no.such.host.invalid:8265", 2, re.escape(ASK)) for c in ("status", "drain 0")),
+    (f"keys --reload --address {NOBODY}", 1, re.escape(ASK)),
+    (f"chat --url http://{NOBODY}", 1, re.escape(ASK)),
+    ("chat --url ftp://here/", 1, "ftp://here/.*not a usable address"),
+    (f"run-batch -i {{tmp}}/in.jsonl -o {{tmp}}/out.jsonl --url http://{NOBODY} --retry-timeout 0", 1, re.escape(ASK)),
+    # what a command cannot do without
+    ("drain", 2, "which worker?.*`cox status` shows them"),
+    ("undrain", 2, "which worker?"),
+    ("lora load", 2, "list, load NAME=FOLDER or unload NAME"),
+    ("debug", 2, "usage: cox debug dump"),
+    ("up", 2, "which model\\?.*usage: cox up MODEL"),
+    ("serve", 2, "which model\\?"),
+    ("plan", 2, "which model\\?"),
+    ("replay", 2, "usage: cox replay FILE"),
+    ("keys", 2, "--keys-dir DIR: which folder"),
+    ("join-token", 2, "--keys-dir DIR: which folder"),
+    ("completion tcsh", 2, "usage: cox completion bash"),
+    ("pull", 2, "which model|usage: cox pull"),
+    ("run-batch", 2, "-i"),
+    (f"smoke --url http://{NOBODY} --timeout 1", 1, re.escape(ASK)),
+    ("help nosuch", 2, '"nosuch"; `cox help` lists them'),
+    ("worker", 2, "no keys: give --join TOKEN .*or --keys-dir DIR"),
+    ("workers", 2, "no keys: give --join TOKEN"),
+    ("gateway", 2, "--model is missing: demo, null, or a path"),
+    # not there
+    *((f"{c} /not/here", 2, f"{re.escape(KINDS)}.*/not/here: No such file or directory") for c in ("up", "serve", "plan")),
+    ("replay /not/here", 2, "/not/here: No such file or directory"),
+    ("run-batch -i /not/here -o {tmp}/out.jsonl --url http://127.0.0.1:1", 2, "/not/here: No such file or directory"),
+    ("head --keys-dir /not/here", 2, "/not/here/head.key: no such file; `cox keys --keys-dir /not/here` makes"),
+    ("gateway --keys-dir /not/here --model null", 2, "/not/here/.*`cox keys"),
+    ("worker --keys-dir /not/here --model null", 2, "/not/here/.*`cox keys"),
+    ("status --admin-key-file /not/here", 2, "/not/here: No such file or directory \\(--admin-key-file"),
+    # no rights
+    (f"keys --keys-dir {FORBIDDEN}", 1, f"key folder {FORBIDDEN}: .*not permitted: name one that can be made here"),
+    (f"join-token --keys-dir {FORBIDDEN} --head a:1", 1, f"key folder {FORBIDDEN}: .*not permitted"),
+    (f"up null --keys-dir {FORBIDDEN}", 1, f"key folder {FORBIDDEN}: .*not permitted"),
+    (f"pull hf:a/b --cache-dir {FORBIDDEN}", 1, f"{FORBIDDEN}: .*not permitted.*set COX_CACHE to another place"),
+    (f"run-batch -i {{tmp}}/in.jsonl -o {FORBIDDEN} --url http://{NOBODY}", 2, f"{FORBIDDEN}: Permission denied.*\\(-o\\)"),
+    ("up null --host 192.0.2.1", 2, "gateway-0 cannot listen on 192.0.2.1 port 8000"),
+    # no network
+    ("pull hf:a/b --retries 0 --cache-dir {tmp}/cache", 1, "127.0.0.1 cannot be reached .*is there a network, or a proxy"),
+    ("pull demo --retries 0 --cache-dir {tmp}/cache", 1, "127.0.0.1 cannot be reached .*is there a network, or a proxy"),
+    ("pull s3://bucket/model --retries 0 --cache-dir {tmp}/cache", 1, "127.0.0.1 cannot be reached"),
+    ("pull http://127.0.0.1:1/m.gguf --retries 0 --cache-dir {tmp}/cache", 2, "sha256"),
+]
+OFFLINE = {"HF_ENDPOINT": f"http://{NOBODY}", "COX_INDEX": f"http://{NOBODY}/simple", "AWS_ENDPOINT_URL": f"http://{NOBODY}",
+           "AWS_REGION": "here", "NO_PROXY": "*"}
+
+
+def environment(tmp, **more):
+    return {**{k: v for k, v in os.environ.items() if not k.startswith(("COX_", "AWS_", "HF_"))}, "HOME": str(tmp), **OFFLINE, **more}
+
+
+def judge(command, code, says, done):
+    """One line, ours, with what it has to say. Programs that log say it as an event."""
+    name, lines, others = command.split()[0], done.stderr.splitlines(), done.stdout
+    if name == "smoke":  # its list goes to stdout, what failed is the last of it
+        lines, others = done.stdout.splitlines(), done.stderr
+    if command.startswith("run-batch") and lines and "answered," in lines[0]:
+        lines.pop(0)  # how far it came
+    assert done.returncode == code, (command, done.returncode, done.stderr)
+    assert len(lines) == 1 and not others, (command, done.stdout, done.stderr)
+    assert re.match(rf"cox {name}: \S|\S+Z error {name} start_failed status=\w+ error=|failed  health +\S", lines[0]), lines[0]
+    assert re.search(says, lines[0]), (command, says, lines[0])
+    assert len(lines[0]) < 700 and not re.search(r"Traceback|backtrace|assert|\.c:\d", lines[0]), lines[0]
+
+
+@pytest.mark.parametrize("command, code, says", CASES, ids=[c[0].replace("/", "_")[:60] for c in CASES])
+def test_what_is_wrong_is_said_in_one_line(tmp_path, command, code, says):
+    (tmp_path / "in.jsonl").write_text(LINE)
+    judge(command, code, says, run_cox(*command.format(tmp=tmp_path).split(), env=environment(tmp_path), stdin=subprocess.DEVNULL))
+
+
+def test_every_command_has_cases():
+    listed = re.findall(r"^  ([a-z-]+) +\S", run_cox("help").stdout.split("COMMAND [OPTION", 1)[1], re.M)
+    assert len(listed) > 20
+    without = set(listed) - {c.split()[0] for c, _, _ in CASES}
+    assert without == {"version"}, f"what do these say when something is wrong? CASES lacks {without - {'version'}}"
+
+
+@pytest.mark.parametrize("program, args, says", [
+    ("worker", ["--model", "null", "--http-port", "0"], "nobody answers at this address, or its name is not known here"),
+    ("gateway", ["--model", "null", "--port", "0"], "nobody answers at this address, or its name is not known here")])
+def test_who_waits_for_a_head_says_so(program, args, says):
+    """It may come yet: they go on, and have said where they look."""
+    p = subprocess.Popen([BIN / "cox", program, "--insecure", "--head", NOBODY, *args], stdout=subprocess.DEVNULL,
+                         stderr=subprocess.PIPE, text=True)
+    try:
+        for line in p.stderr:
+            if "head_unreachable" in line:
+                break
+        assert "head_unreachable" in line and says in line and p.poll() is None
+    finally:
+        p.terminate()
+        p.stderr.close()
+        p.wait(20 * SLOW)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster("--null-step-us", 500) as c:
+        yield c
+
+
+@pytest.mark.parametrize("command", ["status", "status --json", "events", "events --json", "debug dump", "drain 0",
+                                     "undrain 0", "flags", "help", "status --help", "completion bash", "version",
+                                     "chat --completion --max-tokens 2"])
+def test_a_full_disk_is_not_fine(cluster, command):
+    """Where the output goes, that is."""
+    where = ["--url", cluster.url] if command.startswith("chat") else \
+        ["--address", f"127.0.0.1:{cluster.admin_port}"] if not re.match("flags|help|completion|version|.*help", command) else []
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([BIN / "cox", *command.split(), *where], stdout=full, stderr=subprocess.PIPE, input="hi\n",
+                              text=True, timeout=20 * SLOW)
+    assert done.returncode == 1, (command, done.stderr)
+    assert re.fullmatch(rf"cox {command.split()[0]}: not all of the output could be written: is the disk full\?\n", done.stderr)
+
+
+def test_a_batch_for_which_there_is_no_room(cluster, tmp_path):
+    (tmp_path / "in.jsonl").write_text(LINE)
+    done = run_cox("run-batch", "-i", tmp_path / "in.jsonl", "-o", "/dev/full", "--url", cluster.url)
+    judge("run-batch", 1, "/dev/full: No space left on device: make room, then --resume goes on", done)
+
+
+def test_a_head_that_does_not_answer(cluster):
+    """Stopped, so that connections are taken and nothing comes: after some seconds each says so."""
+    head = cluster.pid("head")
+    commands = ["status", "events", "drain 0", "lora list", "debug dump"]
+    os.kill(head, signal.SIGSTOP)
+    try:
+        with ThreadPoolExecutor(len(commands)) as pool:
+            answers = list(pool.map(lambda c: run_cox(*c.split(), "--address", f"127.0.0.1:{cluster.admin_port}", timeout=30), commands))
+    finally:
+        os.kill(head, signal.SIGCONT)
+    for command, done in zip(commands, answers):
+        judge(command, 2, f"http://127.0.0.1:{cluster.admin_port}/api/.*no (whole )?answer", done)
