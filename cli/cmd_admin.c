@@ -7,6 +7,7 @@
 
 #include "cli/admin_client.h"
 #include "cli/command.h"
+#include "cli/status_paint.h"
 #include "cli/status_view.h"
 
 enum { EXIT_UNREACHABLE = 2, WATCH_MS = 1000 };
@@ -72,10 +73,15 @@ static int show_status(const struct admin_access *o)
     if (o->json) {
         print_json(answer, o->watch ? JSON_COMPACT : JSON_INDENT(2));
     } else {
-        struct strbuf b;
+        struct strbuf b, painted;
         strbuf_init(&b, 0);
+        strbuf_init(&painted, 0);
         status_view_render(answer, &b);
-        fwrite(b.ptr, 1, b.len, stdout);
+        if (status_paint_wanted(STDOUT_FILENO, getenv("NO_COLOR"), getenv("TERM")))
+            status_paint(strbuf_str(&b), &painted);
+        const struct strbuf *out = painted.len > 0 ? &painted : &b;
+        fwrite(out->ptr, 1, out->len, stdout);
+        strbuf_fini(&painted);
         strbuf_fini(&b);
     }
     fflush(stdout);

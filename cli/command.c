@@ -33,6 +33,8 @@ const struct command commands[] = {
      &n_gateway_options},
     {"status", "[OPTION...]", "nodes, groups, KV blocks, requests of a running cluster", cmd_status,
      TABLE(status)},
+    {"top", "[OPTION...]", "the same live: tokens/s, sequences, bars of the KV cache", cmd_top,
+     TABLE(top)},
     {"chat", "[OPTION...]", "talk to a model, streamed", cmd_chat, TABLE(chat)},
     {"smoke", "[OPTION...]", "ask a gateway for a little of everything, until it answers right",
      cmd_smoke, TABLE(smoke)},

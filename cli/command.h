@@ -29,6 +29,7 @@ int cmd_worker(int argc, char **argv);
 int cmd_workers(int argc, char **argv);
 int cmd_gateway(int argc, char **argv);
 int cmd_status(int argc, char **argv);
+int cmd_top(int argc, char **argv);
 int cmd_events(int argc, char **argv);
 int cmd_drain(int argc, char **argv);
 int cmd_undrain(int argc, char **argv);

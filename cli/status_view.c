@@ -5,30 +5,9 @@
 #include <string.h>
 #include <time.h>
 
-#define RECENT_FAILURES_SHOWN 5
-#define INTEGER_MAX           9007199254740992.0 /* a larger one is of no head */
+#include "cli/answer.h"
 
-static const char *text(const json_t *o, const char *key)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-    return s && s[0] ? s : "-";
-}
-
-static long long integer(const json_t *o, const char *key)
-{
-    double v = json_number_value(json_object_get(o, key));
-    return (long long)(v > INTEGER_MAX ? INTEGER_MAX : v < -INTEGER_MAX ? -INTEGER_MAX : v);
-}
-
-static double number(const json_t *o, const char *key)
-{
-    return json_number_value(json_object_get(o, key));
-}
-
-static bool state_is(const json_t *o, const char *state)
-{
-    return strcmp(text(o, "state"), state) == 0;
-}
+enum { RECENT_FAILURES_SHOWN = 5, VERSIONS_SHOWN = 8 };
 
 /* Unix time in seconds as UTC; "-" for what is none. */
 static void time_text(double unix_s, char *out, size_t size)
@@ -47,40 +26,56 @@ bool status_view_is_healthy(const json_t *status)
 static void render_head(const json_t *s, struct strbuf *b)
 {
     const json_t *model = json_object_get(s, "model");
-    long long up = integer(s, "uptime_s");
+    long long up = answer_integer(s, "uptime_s");
     strbuf_printf(b, "======== Cluster status: %s ========\n",
                   json_is_true(json_object_get(s, "resting"))
                       ? "resting, workers come when asked for"
                   : status_view_is_healthy(s) ? "healthy"
                                               : "NOT HEALTHY");
     strbuf_printf(b, "model %s   length %lld   version %s   term %lld   up %lldh%02lldm%02llds%s\n",
-                  text(model, "name"), integer(model, "max_model_len"), text(s, "version"),
-                  integer(s, "term"), up / 3600, up / 60 % 60, up % 60,
-                  json_is_true(json_object_get(s, "draining")) ? "   DRAINING" : "");
+                  answer_text(model, "name"), answer_integer(model, "max_model_len"),
+                  answer_text(s, "version"), answer_integer(s, "term"), up / 3600, up / 60 % 60,
+                  up % 60, json_is_true(json_object_get(s, "draining")) ? "   DRAINING" : "");
 }
 
-/* "ready", or "loading 34 %": a rank that reads its shard says how far it is. */
-static void state_text(const json_t *worker, char *out, size_t size)
+static const char *plural(long long n)
 {
-    const json_t *loaded = json_object_get(worker, "loaded");
-    if (json_is_number(loaded))
-        snprintf(out, size, "%s %.0f %%", text(worker, "state"), 100 * json_number_value(loaded));
-    else
-        snprintf(out, size, "%s", text(worker, "state"));
+    return n == 1 ? "" : "s";
+}
+
+/* In a roll-out: "versions 0.1.0 (head), 0.0.9 (3 workers)"; nothing where all are the head's. */
+static void render_versions(const json_t *s, struct strbuf *b)
+{
+    const char *others[VERSIONS_SHOWN], *of_head = answer_text(s, "version");
+    size_t n_of[VERSIONS_SHOWN] = {0}, n = 0, i, k;
+    const json_t *o;
+    json_array_foreach(json_object_get(s, "workers"), i, o)
+    {
+        const char *version = answer_text(o, "version");
+        if (strcmp(version, of_head) == 0 || strcmp(version, "-") == 0)
+            continue;
+        for (k = 0; k < n && strcmp(others[k], version) != 0; k++)
+            ;
+        if (k == VERSIONS_SHOWN)
+            continue;
+        n = k == n ? n + 1 : n;
+        others[k] = version;
+        n_of[k]++;
+    }
+    if (n > 0)
+        strbuf_printf(b, "versions %s (head)", of_head);
+    for (k = 0; k < n; k++)
+        strbuf_printf(b, ", %s (%zu worker%s)", others[k], n_of[k], plural((long long)n_of[k]));
+    strbuf_append_c(b, n > 0 ? "\n" : "");
 }
 
 static bool is_pending(const json_t *worker)
 {
     static const char *const states[] = {"forming", "loading", "aborting", "suspect"};
     for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
-        if (state_is(worker, states[i]))
+        if (answer_state_is(worker, states[i]))
             return true;
     return false;
-}
-
-static const char *plural(long long n)
-{
-    return n == 1 ? "" : "s";
 }
 
 static void render_nodes(const json_t *s, struct strbuf *b)
@@ -90,10 +85,10 @@ static void render_nodes(const json_t *s, struct strbuf *b)
     size_t i, n_pending = 0;
     strbuf_append_c(b, "\nNode status\n");
     strbuf_append_c(b, "Active:\n");
-    json_array_foreach(nodes, i, o)
-        strbuf_printf(b, "  %-24s %-16s %lld worker%s, %lld gateway%s\n", text(o, "node"),
-                      text(o, "host"), integer(o, "workers"), plural(integer(o, "workers")),
-                      integer(o, "gateways"), plural(integer(o, "gateways")));
+    json_array_foreach(nodes, i, o) strbuf_printf(
+        b, "  %-24s %-16s %lld worker%s, %lld gateway%s\n", answer_text(o, "node"),
+        answer_text(o, "host"), answer_integer(o, "workers"), plural(answer_integer(o, "workers")),
+        answer_integer(o, "gateways"), plural(answer_integer(o, "gateways")));
     if (json_array_size(nodes) == 0)
         strbuf_append_c(b, "  (no nodes)\n");
     strbuf_append_c(b, "Pending:\n");
@@ -103,8 +98,9 @@ static void render_nodes(const json_t *s, struct strbuf *b)
         if (!is_pending(o))
             continue;
         n_pending++;
-        state_text(o, state, sizeof state);
-        strbuf_printf(b, "  worker %s on %s: %s\n", text(o, "instance"), text(o, "node"), state);
+        answer_state(o, state, sizeof state);
+        strbuf_printf(b, "  worker %s on %s: %s\n", answer_text(o, "instance"),
+                      answer_text(o, "node"), state);
     }
     if (n_pending == 0)
         strbuf_append_c(b, "  (no pending workers)\n");
@@ -113,9 +109,9 @@ static void render_nodes(const json_t *s, struct strbuf *b)
     for (i = 0; i < n && i < RECENT_FAILURES_SHOWN; i++) {
         char when[32];
         o = json_array_get(failures, i);
-        time_text(number(o, "time"), when, sizeof when);
-        strbuf_printf(b, "  %s  %s %s: %s\n", when, text(o, "node"), text(o, "what"),
-                      text(o, "reason"));
+        time_text(answer_number(o, "time"), when, sizeof when);
+        strbuf_printf(b, "  %s  %s %s: %s\n", when, answer_text(o, "node"), answer_text(o, "what"),
+                      answer_text(o, "reason"));
     }
     if (n == 0)
         strbuf_append_c(b, "  (no failures)\n");
@@ -124,7 +120,7 @@ static void render_nodes(const json_t *s, struct strbuf *b)
 /* Who is in no group: a spare of one that serves, or the beginning of the first. */
 static void render_free(const json_t *s, size_t n_free, size_t n_ready, struct strbuf *b)
 {
-    double ranks = number(s, "tp") * number(s, "pp");
+    double ranks = answer_number(s, "tp") * answer_number(s, "pp");
     long long world = ranks > 0 && ranks < UINT32_MAX ? (long long)ranks : 0;
     long long missing = world - (long long)json_array_size(json_object_get(s, "workers"));
     const char *verb = n_free == 1 ? "waits" : "wait";
@@ -137,6 +133,27 @@ static void render_free(const json_t *s, size_t n_free, size_t n_ready, struct s
         strbuf_printf(b, "%zu %s to be put into a group of %lld\n", n_free, verb, world);
 }
 
+/* Ray's lines: used/total of CPUs (ranks without a GPU), GPUs, and the GPUs' memory. */
+static void render_resources(const json_t *workers, struct strbuf *b)
+{
+    const json_t *o;
+    size_t i, n[2] = {0}, n_used[2] = {0};
+    double used = 0, total = 0;
+    json_array_foreach(workers, i, o)
+    {
+        const json_t *g = json_object_get(o, "gpu");
+        bool is_gpu = strcmp(answer_text(o, "device"), "cuda") == 0;
+        n[is_gpu]++;
+        n_used[is_gpu] += answer_state_is(o, "ready");
+        used += answer_number(g, "memory_used_bytes");
+        total += answer_number(g, "memory_total_bytes");
+    }
+    strbuf_printf(b, "  %zu/%zu CPU ranks, %zu/%zu GPUs", n_used[0], n[0], n_used[1], n[1]);
+    if (total > 0)
+        strbuf_printf(b, ", %.1f/%.1f GiB of GPU memory", used / (1 << 30), total / (1 << 30));
+    strbuf_append_c(b, "\n");
+}
+
 static void render_usage(const json_t *s, struct strbuf *b)
 {
     const json_t *workers = json_object_get(s, "workers"), *kv = json_object_get(s, "kv"), *o;
@@ -144,42 +161,61 @@ static void render_usage(const json_t *s, struct strbuf *b)
     size_t i, n_ready = 0, n_free = 0;
     json_array_foreach(workers, i, o)
     {
-        n_ready += state_is(o, "ready");
-        n_free += state_is(o, "free");
+        n_ready += answer_state_is(o, "ready");
+        n_free += answer_state_is(o, "free");
     }
     strbuf_printf(b, "\nUsage\n  %zu/%zu workers serve, ", n_ready, json_array_size(workers));
     render_free(s, n_free, n_ready, b);
+    render_resources(workers, b);
     strbuf_printf(b, "  %lld/%lld KV blocks used (%.1f %%), prefix hits %.1f %%\n",
-                  integer(kv, "blocks_used"), integer(kv, "blocks_total"),
-                  100 * number(kv, "usage"), 100 * number(kv, "prefix_hit_rate"));
-    strbuf_printf(b, "\nDemands\n  %lld running, %lld waiting\n", integer(requests, "running"),
-                  integer(requests, "waiting"));
+                  answer_integer(kv, "blocks_used"), answer_integer(kv, "blocks_total"),
+                  100 * answer_number(kv, "usage"), 100 * answer_number(kv, "prefix_hit_rate"));
+    strbuf_printf(b, "\nDemands\n  %lld running, %lld waiting\n",
+                  answer_integer(requests, "running"), answer_integer(requests, "waiting"));
     strbuf_printf(b, "  %lld finished, %lld failed, %lld cancelled, %lld preemptions so far\n",
-                  integer(requests, "finished"), integer(requests, "failed"),
-                  integer(requests, "cancelled"), integer(requests, "preemptions"));
+                  answer_integer(requests, "finished"), answer_integer(requests, "failed"),
+                  answer_integer(requests, "cancelled"), answer_integer(requests, "preemptions"));
 }
 
-static void render_gpus(const json_t *s, struct strbuf *b)
+/* What a device says of itself; of a CPU its name and the machine's memory. */
+static void render_device(const json_t *worker, struct strbuf *b)
+{
+    const json_t *g = json_object_get(worker, "gpu");
+    char memory[48];
+    if (!json_is_object(g)) {
+        snprintf(memory, sizeof memory, "%.1f GiB",
+                 answer_number(worker, "memory_bytes") / (1 << 30));
+        strbuf_printf(b, "%-16s %-20s %17s %5s %6s %8s  %s\n", answer_text(worker, "instance"),
+                      answer_text(worker, "node"), memory, "-", "-", "-",
+                      answer_text(worker, "device_name"));
+        return;
+    }
+    snprintf(memory, sizeof memory, "%.1f/%.1f GiB",
+             answer_number(g, "memory_used_bytes") / (1 << 30),
+             answer_number(g, "memory_total_bytes") / (1 << 30));
+    strbuf_printf(b, "%-16s %-20s %17s %3.0f %% %4.0f C %6.0f W  %s\n",
+                  answer_text(worker, "instance"), answer_text(worker, "node"), memory,
+                  100 * answer_number(g, "utilization"), answer_number(g, "temperature_celsius"),
+                  answer_number(g, "power_watts"), answer_text(worker, "device_name"));
+}
+
+/* Of the null model there is none to speak of. */
+static void render_devices(const json_t *s, struct strbuf *b)
 {
     const json_t *o;
     size_t i;
     bool any = false;
     json_array_foreach(json_object_get(s, "workers"), i, o)
     {
-        const json_t *g = json_object_get(o, "gpu");
-        char memory[48];
-        if (!json_is_object(g))
+        const char *device = answer_text(o, "device");
+        if (!json_is_object(json_object_get(o, "gpu")) && strcmp(device, "cpu") != 0 &&
+            strcmp(device, "cuda") != 0)
             continue;
         if (!any)
-            strbuf_printf(b, "\n%-16s %-20s %17s %5s %6s %8s  %s\n", "gpu of worker", "node",
+            strbuf_printf(b, "\n%-16s %-20s %17s %5s %6s %8s  %s\n", "device of worker", "node",
                           "memory", "busy", "temp", "power", "name");
         any = true;
-        snprintf(memory, sizeof memory, "%.1f/%.1f GiB", number(g, "memory_used_bytes") / (1 << 30),
-                 number(g, "memory_total_bytes") / (1 << 30));
-        strbuf_printf(b, "%-16s %-20s %17s %3.0f %% %4.0f C %6.0f W  %s\n", text(o, "instance"),
-                      text(o, "node"), memory, 100 * number(g, "utilization"),
-                      number(g, "temperature_celsius"), number(g, "power_watts"),
-                      text(o, "device_name"));
+        render_device(o, b);
     }
 }
 
@@ -187,7 +223,7 @@ static void render_gpus(const json_t *s, struct strbuf *b)
 static void number_or_none(const json_t *o, const char *key, char *out, size_t size)
 {
     bool has = json_is_number(json_object_get(o, key));
-    snprintf(out, size, has ? "%lld" : "-", integer(o, key));
+    snprintf(out, size, has ? "%lld" : "-", answer_integer(o, key));
 }
 
 static void render_groups(const json_t *s, struct strbuf *b)
@@ -200,18 +236,20 @@ static void render_groups(const json_t *s, struct strbuf *b)
     json_array_foreach(json_object_get(s, "groups"), i, o)
     {
         char size[72], blocks[48];
-        long long whole = integer(o, "whole_tp");
-        if (whole > integer(o, "tp"))
-            snprintf(size, sizeof size, "%lld/%lldx%lld", integer(o, "tp"), whole,
-                     integer(o, "pp"));
+        long long whole = answer_integer(o, "whole_tp");
+        if (whole > answer_integer(o, "tp"))
+            snprintf(size, sizeof size, "%lld/%lldx%lld", answer_integer(o, "tp"), whole,
+                     answer_integer(o, "pp"));
         else
-            snprintf(size, sizeof size, "%lldx%lld", integer(o, "tp"), integer(o, "pp"));
-        snprintf(blocks, sizeof blocks, "%lld/%lld", integer(o, "kv_blocks_used"),
-                 integer(o, "kv_blocks_total"));
+            snprintf(size, sizeof size, "%lldx%lld", answer_integer(o, "tp"),
+                     answer_integer(o, "pp"));
+        snprintf(blocks, sizeof blocks, "%lld/%lld", answer_integer(o, "kv_blocks_used"),
+                 answer_integer(o, "kv_blocks_total"));
         strbuf_printf(b, "%-6lld %-10s %-8s %-8s %-6s %8lld %8lld %16s %10lld %10lld\n",
-                      integer(o, "id"), text(o, "state"), text(o, "role"), text(o, "epoch"), size,
-                      integer(o, "running"), integer(o, "waiting"), blocks, integer(o, "steps"),
-                      integer(o, "recoveries"));
+                      answer_integer(o, "id"), answer_text(o, "state"), answer_text(o, "role"),
+                      answer_text(o, "epoch"), size, answer_integer(o, "running"),
+                      answer_integer(o, "waiting"), blocks, answer_integer(o, "steps"),
+                      answer_integer(o, "recoveries"));
     }
     strbuf_printf(b, "\n%-16s %-13s %-5s %-5s %-5s %-7s %-6s %-20s %8s\n", "worker", "state",
                   "group", "stage", "rank", "ordinal", "device", "node", "seen");
@@ -220,24 +258,17 @@ static void render_groups(const json_t *s, struct strbuf *b)
         char group[24], ordinal[24], state[40];
         number_or_none(o, "group", group, sizeof group);
         number_or_none(o, "ordinal", ordinal, sizeof ordinal);
-        state_text(o, state, sizeof state);
+        answer_state(o, state, sizeof state);
         strbuf_printf(b, "%-16s %-13s %-5s %-5lld %-5lld %-7s %-6s %-20s %5lld ms\n",
-                      text(o, "instance"), state, group, integer(o, "stage"), integer(o, "rank"),
-                      ordinal, text(o, "device"), text(o, "node"), integer(o, "last_seen_ms"));
+                      answer_text(o, "instance"), state, group, answer_integer(o, "stage"),
+                      answer_integer(o, "rank"), ordinal, answer_text(o, "device"),
+                      answer_text(o, "node"), answer_integer(o, "last_seen_ms"));
     }
-    render_gpus(s, b);
+    render_devices(s, b);
     strbuf_printf(b, "\n%-16s %-20s %8s %8s\n", "gateway", "node", "requests", "seen");
-    json_array_foreach(json_object_get(s, "gateways"), i, o)
-        strbuf_printf(b, "%-16s %-20s %8lld %5lld ms\n", text(o, "instance"), text(o, "node"),
-                      integer(o, "open_requests"), integer(o, "last_seen_ms"));
-}
-
-/* Names come from whoever joined, and this goes to a terminal. */
-static void hide_controls(struct strbuf *b, size_t from)
-{
-    for (size_t i = from; i < b->len; i++)
-        if (((uint8_t)b->ptr[i] < 0x20 && b->ptr[i] != '\n') || b->ptr[i] == 0x7F)
-            b->ptr[i] = '?';
+    json_array_foreach(json_object_get(s, "gateways"), i, o) strbuf_printf(
+        b, "%-16s %-20s %8lld %5lld ms\n", answer_text(o, "instance"), answer_text(o, "node"),
+        answer_integer(o, "open_requests"), answer_integer(o, "last_seen_ms"));
 }
 
 /* "ADDRESS" of "INSTANCE ADDRESS"; NULL: nobody has the lease. */
@@ -255,7 +286,7 @@ static bool reaches_store(const json_t *s)
 
 bool status_view_is_standby(const json_t *status)
 {
-    return strcmp(text(status, "role"), "standby") == 0;
+    return strcmp(answer_text(status, "role"), "standby") == 0;
 }
 
 bool status_view_is_fine(const json_t *status)
@@ -276,16 +307,16 @@ void status_view_render_standby(const json_t *s, struct strbuf *b)
         strbuf_printf(b, "%s serves; ask that head (--address, its admin port)", holder);
     else
         strbuf_append_c(b, "nobody has the lease yet");
-    hide_controls(b, from);
+    answer_hide_controls(b, from);
 }
 
 /* What it knows of a cluster is nothing: tables of it would look like a loss. */
 static void render_waiting(const json_t *s, struct strbuf *b)
 {
-    long long up = integer(s, "uptime_s");
+    long long up = answer_integer(s, "uptime_s");
     strbuf_printf(
         b, "======== Cluster status: standby ========\nversion %s   up %lldh%02lldm%02llds\n",
-        text(s, "version"), up / 3600, up / 60 % 60, up % 60);
+        answer_text(s, "version"), up / 3600, up / 60 % 60, up % 60);
     status_view_render_standby(s, b);
     strbuf_append_c(b, "\n");
 }
@@ -304,16 +335,18 @@ void status_view_render(const json_t *s, struct strbuf *b)
     if (status_view_is_standby(s)) {
         render_waiting(s, b);
         render_warnings(s, b);
-        hide_controls(b, from);
+        answer_hide_controls(b, from);
         return;
     }
     const json_t *t = json_object_get(s, "throughput");
     render_head(s, b);
+    render_versions(s, b);
     render_nodes(s, b);
     render_usage(s, b);
     render_groups(s, b);
     strbuf_printf(b, "\nThroughput\n  %.1f prompt tokens/s, %.1f generated tokens/s\n",
-                  number(t, "prompt_tokens_per_s"), number(t, "generation_tokens_per_s"));
+                  answer_number(t, "prompt_tokens_per_s"),
+                  answer_number(t, "generation_tokens_per_s"));
     render_warnings(s, b);
-    hide_controls(b, from);
+    answer_hide_controls(b, from);
 }

@@ -66,16 +66,17 @@ struct up_options {
 extern const struct option_spec up_specs[];
 extern const size_t up_n_specs;
 
-/* Where the admin API is: shared by status, drain, events, lora. */
+/* Where the admin API is: shared by status, top, drain, events, lora. */
 struct admin_access {
     const char *address, *admin_key, *admin_key_file;
-    bool json, watch, undo, in_place;
+    bool json, watch, undo, in_place, once;
     int64_t since, timeout_s;
+    double interval_s;
 };
 extern const struct option_spec status_specs[], drain_specs[], events_specs[], lora_specs[];
-extern const struct option_spec undrain_specs[], debug_specs[];
+extern const struct option_spec undrain_specs[], debug_specs[], top_specs[];
 extern const size_t status_n_specs, drain_n_specs, events_n_specs, lora_n_specs, debug_n_specs;
-extern const size_t undrain_n_specs;
+extern const size_t undrain_n_specs, top_n_specs;
 
 struct chat_options {
     struct gateway_access gateway;

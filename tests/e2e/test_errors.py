@@ -19,7 +19,7 @@ KINDS = "takes \"demo\", \"null\", a GGUF file, a folder with config.json"
 CASES = [
     # wrong address
     *((f"{c} --address {NOBODY}", 2, f"http://{NOBODY}/api/.*cannot connect .*{re.escape(ASK)}")
-      for c in ("status", "events", "drain all", "undrain all", "lora list", "debug dump")),
+      for c in ("status", "top", "top --once", "events", "drain all", "undrain all", "lora list", "debug dump")),
     *((f"{c} --address no.such.host.invalid:8265", 2, re.escape(ASK)) for c in ("status", "drain 0")),
     (f"keys --reload --address {NOBODY}", 1, re.escape(ASK)),
     (f"chat --url http://{NOBODY}", 1, re.escape(ASK)),
@@ -124,7 +124,7 @@ def cluster():
         yield c
 
 
-@pytest.mark.parametrize("command", ["status", "status --json", "events", "events --json", "debug dump", "drain 0",
+@pytest.mark.parametrize("command", ["status", "status --json", "top --once", "events", "events --json", "debug dump", "drain 0",
                                      "undrain 0", "flags", "help", "status --help", "completion bash", "version",
                                      "chat --completion --max-tokens 2"])
 def test_a_full_disk_is_not_fine(cluster, command):
@@ -147,7 +147,7 @@ def test_a_batch_for_which_there_is_no_room(cluster, tmp_path):
 def test_a_head_that_does_not_answer(cluster):
     """Stopped, so that connections are taken and nothing comes: after some seconds each says so."""
     head = cluster.pid("head")
-    commands = ["status", "events", "drain 0", "lora list", "debug dump"]
+    commands = ["status", "top", "events", "drain 0", "lora list", "debug dump"]
     os.kill(head, signal.SIGSTOP)
     try:
         with ThreadPoolExecutor(len(commands)) as pool:

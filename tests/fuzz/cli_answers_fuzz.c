@@ -1,11 +1,12 @@
-/* What the commands read from whoever answers: an event stream in pieces, the JSON of `cox status`,
- * a child's last line. The first byte picks, the second cuts. */
+/* What the commands read from whoever answers: an event stream in pieces, the JSON of `cox status`
+ * and `cox top`, a child's last line. The first byte picks, the second cuts. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/last_words.h"
 #include "cli/sse_reader.h"
 #include "cli/status_view.h"
+#include "cli/top_view.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -43,6 +44,28 @@ static void events(struct str bytes, size_t piece)
     strbuf_fini(&cut);
 }
 
+static void check_text(const struct strbuf *out)
+{
+    if (out->len == 0)
+        abort();
+    for (size_t i = 0; i < out->len; i++)
+        if (out->ptr[i] == 0x1B) /* nothing reaches the terminal but text */
+            abort();
+}
+
+/* Twice, so that there is a curve. */
+static void top(const json_t *root, struct strbuf *out)
+{
+    static struct top_history h;
+    const struct top_shape shape = {.columns = 97, .rows = 40, .utf8 = true};
+    h.n = 0;
+    top_history_add(&h, root);
+    top_history_add(&h, root);
+    strbuf_reset(out);
+    top_view_render(root, &h, &shape, out);
+    check_text(out);
+}
+
 static void status(struct str bytes)
 {
     struct strbuf out;
@@ -51,11 +74,8 @@ static void status(struct str bytes)
     if (root) {
         (void)status_view_is_healthy(root);
         status_view_render(root, &out);
-        if (out.len == 0)
-            abort();
-        for (size_t i = 0; i < out.len; i++)
-            if (out.ptr[i] == 0x1B) /* nothing reaches the terminal but text */
-                abort();
+        check_text(&out);
+        top(root, &out);
     }
     json_decref(root);
     strbuf_fini(&out);

@@ -49,6 +49,7 @@ static void test_order(void **state)
         "silent",
         "Usage",
         "1/3 workers serve, 1 spare",
+        "1/3 CPU ranks, 0/0 GPUs, 70.0/140.0 GiB of GPU memory",
         "25/100 KV blocks",
         "Demands",
         "4 running, 1 waiting",
@@ -62,7 +63,7 @@ static void test_order(void **state)
         "ready",
         " 17 ",
         "00000000000000cc",
-        "gpu of worker",
+        "device of worker",
         "00000000000000bb",
         "70.0/140.0 GiB  87 %   61 C    512 W  NVIDIA H200",
         "gateway",
@@ -111,6 +112,19 @@ static const struct {
      "term 9007199254740992   up"},
     {"a name that would move the cursor",
      "{\"model\":{\"name\":\"a\\u001b[2Jb\\u007f\"},\"workers\":[]}", "model a?[2Jb?   length"},
+    {"devices",
+     "{\"workers\":[{\"state\":\"ready\",\"device\":\"cuda\"},{\"state\":\"free\",\"device\":"
+     "\"cuda\"},{\"state\":\"ready\",\"device\":\"cpu\"}]}",
+     "  1/1 CPU ranks, 1/2 GPUs\n"},
+    {"a CPU",
+     "{\"workers\":[{\"instance\":\"aa\",\"node\":\"n\",\"device\":\"cpu\",\"device_name\":\"a "
+     "Xeon\","
+     "\"memory_bytes\":34359738368}]}",
+     "aa               n                             32.0 GiB     -      -        -  a Xeon\n"},
+    {"a roll-out",
+     "{\"version\":\"2\",\"workers\":[{\"version\":\"1\"},{\"version\":\"2\"},{\"version\":\"1\"},"
+     "{\"version\":\"0\"}]}",
+     "\nversions 2 (head), 1 (2 workers), 0 (1 worker)\n"},
     {"a shard that is read",
      "{\"workers\":[{\"state\":\"loading\",\"loaded\":0.342,\"node\":\"n1\"}]}",
      " on n1: loading 34 %\n"},

@@ -1,0 +1,230 @@
+#include "cli/top_view.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/answer.h"
+#include "cli/status_view.h"
+
+enum {
+    COLUMNS_MIN = 40,
+    COLUMNS_MAX = 400,
+    BAR_OF_GROUP = 24,
+    LINE_BYTES = 4 * COLUMNS_MAX,
+    SHAPE_BYTES = 3 * COLUMNS_MAX
+};
+
+struct screen {
+    struct strbuf *out;
+    unsigned columns, rows, n; /* n: lines so far */
+    size_t n_hidden;
+    bool utf8;
+};
+
+/* Cut at a character; continuation bytes have no width, all others are taken for one column. */
+static void add_line(struct screen *s, const char *text)
+{
+    if (s->rows > 0 && s->n + 1 >= s->rows) { /* the last one says how many are not shown */
+        s->n_hidden++;
+        return;
+    }
+    size_t from = s->out->len, i = 0;
+    for (unsigned width = 0; text[i]; i++) {
+        width += ((unsigned char)text[i] & 0xC0) != 0x80;
+        if (width > s->columns)
+            break;
+    }
+    strbuf_append(s->out, text, i);
+    for (size_t k = from; k < s->out->len; k++)
+        if (s->out->ptr[k] == '\n')
+            s->out->ptr[k] = '?';
+    answer_hide_controls(s->out, from);
+    strbuf_append_c(s->out, "\n");
+    s->n++;
+}
+
+/* ---- bars and the curve ---- */
+
+static double share(double used, double total)
+{
+    double x = total > 0 ? used / total : 0;
+    return x > 1 ? 1 : x > 0 ? x : 0;
+}
+
+/* "[####----]": a block for each part of it. */
+static void bar(const struct screen *s, double x, unsigned width, char *out, size_t size)
+{
+    unsigned full = (unsigned)(x * width + 0.5);
+    size_t n = 0;
+    for (unsigned i = 0; i < width && n + 4 < size; i++) {
+        const char *c = s->utf8 ? (i < full ? "█" : "░") : (i < full ? "#" : "-");
+        n += (size_t)snprintf(out + n, size - n, "%s", c);
+    }
+}
+
+/* The newest on the right. */
+static void curve(const struct screen *s, const struct top_history *h, unsigned width, char *out,
+                  size_t size)
+{
+    static const char *const blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    static const char *const ascii[] = {"_", ".", ".", "-", "-", "=", "=", "#"};
+    unsigned first = h->n > width ? h->n - width : 0;
+    double most = 0;
+    size_t n = 0;
+    for (unsigned i = first; i < h->n; i++)
+        most = h->rates[i] > most ? h->rates[i] : most;
+    out[0] = '\0';
+    for (unsigned i = first; i < h->n && n + 4 < size; i++) {
+        unsigned level = (unsigned)(share(h->rates[i], most) * 7 + 0.5);
+        n += (size_t)snprintf(out + n, size - n, "%s", s->utf8 ? blocks[level] : ascii[level]);
+    }
+}
+
+void top_history_add(struct top_history *h, const json_t *status)
+{
+    const json_t *t = json_object_get(status, "throughput");
+    if (h->n == TOP_SAMPLES)
+        memmove(h->rates, h->rates + 1, --h->n * sizeof h->rates[0]);
+    h->rates[h->n++] = answer_number(t, "generation_tokens_per_s");
+}
+
+/* ---- parts ---- */
+
+static void add_head(struct screen *s, const json_t *status)
+{
+    char line[LINE_BYTES];
+    const json_t *model = json_object_get(status, "model");
+    long long up = answer_integer(status, "uptime_s");
+    snprintf(line, sizeof line, "cox top   model %.80s   %s%s   up %lldh%02lldm%02llds",
+             answer_text(model, "name"),
+             status_view_is_healthy(status)                     ? "healthy"
+             : json_is_true(json_object_get(status, "resting")) ? "resting"
+                                                                : "NOT HEALTHY",
+             json_is_true(json_object_get(status, "draining")) ? ", DRAINING" : "", up / 3600,
+             up / 60 % 60, up % 60);
+    add_line(s, line);
+}
+
+static void add_tokens(struct screen *s, const json_t *status, const struct top_history *h)
+{
+    char line[LINE_BYTES], shape[SHAPE_BYTES];
+    const json_t *t = json_object_get(status, "throughput");
+    const json_t *r = json_object_get(status, "requests");
+    snprintf(line, sizeof line,
+             "tokens/s  %.1f generated, %.1f of prompts   sequences  %lld running, %lld waiting",
+             answer_number(t, "generation_tokens_per_s"), answer_number(t, "prompt_tokens_per_s"),
+             answer_integer(r, "running"), answer_integer(r, "waiting"));
+    add_line(s, line);
+    if (h->n > 1) {
+        curve(s, h, s->columns - 10, shape, sizeof shape);
+        snprintf(line, sizeof line, "          %s", shape);
+        add_line(s, line);
+    }
+    snprintf(line, sizeof line,
+             "so far    %lld finished, %lld failed, %lld cancelled, %lld preempted",
+             answer_integer(r, "finished"), answer_integer(r, "failed"),
+             answer_integer(r, "cancelled"), answer_integer(r, "preemptions"));
+    add_line(s, line);
+}
+
+static void add_kv(struct screen *s, const json_t *status)
+{
+    char line[LINE_BYTES], shape[SHAPE_BYTES];
+    const json_t *kv = json_object_get(status, "kv");
+    bar(s, share(answer_number(kv, "usage"), 1), s->columns > 80 ? s->columns - 66 : 14, shape,
+        sizeof shape);
+    snprintf(line, sizeof line, "KV        [%s] %5.1f %%  %lld/%lld blocks, prefix hits %.1f %%",
+             shape, 100 * answer_number(kv, "usage"), answer_integer(kv, "blocks_used"),
+             answer_integer(kv, "blocks_total"), 100 * answer_number(kv, "prefix_hit_rate"));
+    add_line(s, line);
+}
+
+static void add_groups(struct screen *s, const json_t *status)
+{
+    char line[LINE_BYTES], shape[8 * BAR_OF_GROUP];
+    const json_t *o;
+    size_t i;
+    add_line(s, "");
+    snprintf(line, sizeof line, "%-6s %-10s %-8s %8s %8s  %-*s %6s %10s", "group", "state", "role",
+             "running", "waiting", BAR_OF_GROUP + 2, "KV", "", "recoveries");
+    add_line(s, line);
+    json_array_foreach(json_object_get(status, "groups"), i, o)
+    {
+        double x = share(answer_number(o, "kv_blocks_used"), answer_number(o, "kv_blocks_total"));
+        bar(s, x, BAR_OF_GROUP, shape, sizeof shape);
+        snprintf(line, sizeof line, "%-6lld %-10.10s %-8.8s %8lld %8lld  [%s] %4.0f %% %10lld",
+                 answer_integer(o, "id"), answer_text(o, "state"), answer_text(o, "role"),
+                 answer_integer(o, "running"), answer_integer(o, "waiting"), shape, 100 * x,
+                 answer_integer(o, "recoveries"));
+        add_line(s, line);
+    }
+}
+
+static void add_workers(struct screen *s, const json_t *status)
+{
+    char line[LINE_BYTES];
+    const json_t *o;
+    size_t i;
+    add_line(s, "");
+    snprintf(line, sizeof line, "%-16s %-13s %-5s %9s %6s %9s %6s  %s", "worker", "state", "group",
+             "step", "GPU", "memory", "temp", "node");
+    add_line(s, line);
+    json_array_foreach(json_object_get(status, "workers"), i, o)
+    {
+        const json_t *g = json_object_get(o, "gpu");
+        char state[40], group[24] = "-", step[24] = "-", busy[16] = "-", memory[16] = "-",
+                        warm[16] = "-";
+        answer_state(o, state, sizeof state);
+        if (json_is_number(json_object_get(o, "group")))
+            snprintf(group, sizeof group, "%lld", answer_integer(o, "group"));
+        if (json_is_number(json_object_get(o, "own_step_s")))
+            snprintf(step, sizeof step, "%.2f ms", 1e3 * answer_number(o, "own_step_s"));
+        if (json_is_object(g)) {
+            snprintf(busy, sizeof busy, "%.0f %%", 100 * answer_number(g, "utilization"));
+            snprintf(memory, sizeof memory, "%.0f %%",
+                     100 * share(answer_number(g, "memory_used_bytes"),
+                                 answer_number(g, "memory_total_bytes")));
+            snprintf(warm, sizeof warm, "%.0f C", answer_number(g, "temperature_celsius"));
+        }
+        snprintf(line, sizeof line, "%-16.16s %-13.13s %-5.5s %9s %6s %9s %6s  %.80s%s",
+                 answer_text(o, "instance"), state, group, step, busy, memory, warm,
+                 answer_text(o, "node"),
+                 json_is_true(json_object_get(o, "straggler")) ? "   SLOW" : "");
+        add_line(s, line);
+    }
+}
+
+static void add_warnings(struct screen *s, const json_t *status)
+{
+    char line[LINE_BYTES];
+    const json_t *o;
+    size_t i;
+    json_array_foreach(json_object_get(status, "warnings"), i, o)
+    {
+        snprintf(line, sizeof line, "WARNING: %.1000s",
+                 json_is_string(o) ? json_string_value(o) : "-");
+        add_line(s, line);
+    }
+}
+
+void top_view_render(const json_t *status, const struct top_history *h,
+                     const struct top_shape *shape, struct strbuf *out)
+{
+    struct screen s = {.out = out, .rows = shape->rows, .utf8 = shape->utf8};
+    s.columns = shape->columns < COLUMNS_MIN   ? COLUMNS_MIN
+                : shape->columns > COLUMNS_MAX ? COLUMNS_MAX
+                                               : shape->columns;
+    if (status_view_is_standby(status)) {
+        status_view_render_standby(status, out);
+        strbuf_append_c(out, "\n");
+        return;
+    }
+    add_head(&s, status);
+    add_tokens(&s, status, h);
+    add_kv(&s, status);
+    add_warnings(&s, status);
+    add_groups(&s, status);
+    add_workers(&s, status);
+    if (s.n_hidden > 0)
+        strbuf_printf(out, "... %zu more lines\n", s.n_hidden);
+}

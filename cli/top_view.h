@@ -1,0 +1,25 @@
+#pragma once
+/* The screen of `cox top` from answers of GET /api/status: tokens/s with their last minutes,
+ * requests, KV bars of the cluster and of each group, then workers. Tolerant as the view of `cox
+ * status`. */
+#include <jansson.h>
+
+#include "common/base/str.h"
+
+enum { TOP_SAMPLES = 120 };
+
+struct top_history { /* tokens generated per second, oldest first */
+    double rates[TOP_SAMPLES];
+    unsigned n;
+};
+
+/* utf8: bars and the curve in blocks, else in ASCII. */
+struct top_shape {
+    unsigned columns, rows; /* rows 0: all of it, however long */
+    bool utf8;
+};
+
+void top_history_add(struct top_history *h, const json_t *status);
+/* Lines of at most columns characters; what has no room is counted in the last one. */
+void top_view_render(const json_t *status, const struct top_history *h,
+                     const struct top_shape *shape, struct strbuf *out);
