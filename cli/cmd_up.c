@@ -16,6 +16,7 @@
 #include "cli/supervisor.h"
 #include "cli/tables.h"
 #include "cli/throw_away.h"
+#include "cli/up_control.h"
 #include "common/base/clock.h"
 #include "common/base/host.h"
 #include "common/base/log.h"
@@ -34,9 +35,11 @@ struct up {
     const char *family; /* static: of the model; NULL: not known */
     struct loop *loop;
     struct supervisor *supervisor;
+    struct up_control *control; /* NULL: none; cox logs and cox scale find nothing */
+    struct up_place place;
     const char *name; /* as it was called: up or serve */
     char bin_dir[PATH_BYTES], keys_dir[PATH_BYTES];
-    struct throw_away throw_away; /* keys_dir, when it is ours to remove */
+    struct throw_away throw_away; /* of the control socket, and keys_dir when none was given */
     uint64_t begin_ns;
     struct loop_wakeup *ready;
     pthread_t prober;
@@ -50,6 +53,9 @@ struct up {
 static enum status make_keys(struct up *u, const char *tmp_dir, struct error *err)
 {
     if (u->o.keys_dir) {
+        struct error no_folder = {0}; /* it can do without: start_control says so */
+        if (throw_away_make(&u->throw_away, tmp_dir, "up", &no_folder) != STATUS_OK)
+            throw_away_remove(&u->throw_away);
         snprintf(u->keys_dir, sizeof u->keys_dir, "%s", u->o.keys_dir);
         return keys_make_dir(u->keys_dir, err);
     }
@@ -272,15 +278,79 @@ static enum status prepare(struct up *u, struct error *err)
     TRY(loop_on_signal(u->loop, SIGHUP, on_signal, u));
     TRY(make_keys(u, tmp_dir && tmp_dir[0] ? tmp_dir : "/tmp", err));
     const char *thrown = strrchr(u->throw_away.path, '/'); /* a folder of a random name */
-    const struct up_place place = {u->bin_dir, u->keys_dir, thrown ? thrown + 1 : NULL,
-                                   host_cpus()};
-    TRY(up_plan_build(&u->o, u->model, &place, &u->arena, &u->plan, err));
+    u->place = (struct up_place){u->bin_dir, u->keys_dir,
+                                 thrown && !u->o.keys_dir ? thrown + 1 : NULL, host_cpus()};
+    TRY(up_plan_build(&u->o, u->model, &u->place, &u->arena, &u->plan, err));
     snprintf(u->url, sizeof u->url, "%s://%s", u->o.ssl.certfile ? "https" : "http",
              u->o.uds ? "localhost" : up_plan_reachable(&u->arena, u->o.host, u->o.port));
     snprintf(u->admin_url, sizeof u->admin_url, "http://%s",
              up_plan_reachable(&u->arena, u->o.admin_host, u->o.admin_port));
     say_of_model(u, sagemaker_loading);
     return check_machine(u, err);
+}
+
+/* ---- cox logs, cox scale ---- */
+
+static void on_line(void *ctx, const char *name, const char *line, size_t n)
+{
+    struct up *u = ctx;
+    if (u->control)
+        up_control_add_line(u->control, name, line, n);
+}
+
+static uint32_t n_workers(void *ctx)
+{
+    return supervisor_count(((struct up *)ctx)->supervisor, UP_WORKER);
+}
+
+static enum status add_worker(struct up *u, uint32_t i, struct error *err)
+{
+    const struct up_child *c;
+    TRY(up_plan_worker(&u->o, u->model, &u->place, &u->arena, i, &c, err));
+    for (uint32_t k = 0; k < c->n_listeners; k++) {
+        const struct up_listener *l = &c->listeners[k];
+        if (l->host)
+            TRY(preflight_port(l->host, l->port, l->what, l->flag, err));
+    }
+    return supervisor_add(u->supervisor, c, err);
+}
+
+/* Worker i runs when i is below n: the last ones go, and come back. */
+static enum status scale(void *ctx, uint32_t n, struct error *err)
+{
+    struct up *u = ctx;
+    char name[32];
+    for (uint32_t i = 0;; i++) {
+        snprintf(name, sizeof name, "worker-%u", i);
+        if (supervisor_has(u->supervisor, name))
+            supervisor_leave(u->supervisor, name, i >= n);
+        else if (i < n)
+            TRY(add_worker(u, i, err));
+        else
+            return STATUS_OK;
+    }
+}
+
+/* Not being able to is no reason not to serve. */
+static void start_control(struct up *u)
+{
+    struct error err = {0};
+    const struct up_control_options o = {
+        .loop = u->loop,
+        .folder = u->throw_away.path,
+        .admin = up_plan_reachable(&u->arena, u->o.admin_host, u->o.admin_port),
+        .group = (uint32_t)(u->o.tp * u->o.pp),
+        .n_workers = n_workers,
+        .scale = scale,
+        .ctx = u};
+    enum status s = u->throw_away.path[0]
+                        ? up_control_start(&o, &u->control, &err)
+                        : error_set(&err, STATUS_IO, "TMPDIR (/tmp) takes no folder");
+    if (s != STATUS_OK) {
+        u->control = NULL;
+        log_warn("no_control", "why=%s next=%s", log_quote(err.text),
+                 "\"cox logs and cox scale do not find this cluster; all else works\"");
+    }
 }
 
 static enum status run(struct up *u, struct error *err)
@@ -291,7 +361,10 @@ static enum status run(struct up *u, struct error *err)
                                           .pids_file = u->o.print_pids,
                                           .drain_role = UP_GATEWAY,
                                           .drain_ms = (uint32_t)(u->o.shutdown_timeout_s * 1000),
-                                          .color = color};
+                                          .color = color,
+                                          .on_line = on_line,
+                                          .ctx = u};
+    start_control(u);
     enum status s = supervisor_start(&so, &u->supervisor, err);
     if (s != STATUS_OK)
         supervisor_stop(u->supervisor);
@@ -314,6 +387,7 @@ static enum status run(struct up *u, struct error *err)
 static void finish(struct up *u)
 {
     supervisor_free(u->supervisor);
+    up_control_free(u->control);
     if (u->loop) {
         if (u->ready)
             loop_wakeup_free(u->ready);

@@ -31,6 +31,8 @@ int cmd_gateway(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_events(int argc, char **argv);
+int cmd_logs(int argc, char **argv);
+int cmd_scale(int argc, char **argv);
 int cmd_drain(int argc, char **argv);
 int cmd_undrain(int argc, char **argv);
 int cmd_debug(int argc, char **argv);

@@ -31,12 +31,14 @@ struct child {
     bool started_before;
     char last_words[LAST_WORDS_MAX]; /* its last line on stderr */
     bool held;                       /* not written yet: that it could not start */
+    bool leaving;                    /* scaled away: it is not started again */
+    bool added;                      /* scaled up: that it cannot start is no reason to end */
 };
 
 struct supervisor {
     struct supervisor_options o;
-    struct child *children;
-    uint32_t n_alive;
+    struct child **children; /* they stay where they are: callbacks hold them */
+    uint32_t n_children, n_alive;
     /* draining: the drain_role ends its work; nobody else stops yet, and who dies comes back */
     bool stopping, draining;
     struct loop_timer *stop_timer;
@@ -64,6 +66,8 @@ static void write_line(const struct supervisor *s, const char *name, unsigned co
 {
     static const char *const colors[] = {"36", "32", "33", "35", "34", "31"};
     char buf[20000];
+    if (s->o.on_line)
+        s->o.on_line(s->o.ctx, name, line, n);
     if (log_is_json()) {
         write_json_line(name, line, n);
         return;
@@ -92,10 +96,13 @@ void supervisor_say(const struct supervisor *s, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    if (log_is_json())
+    if (log_is_json()) {
         log_info("note", "text=%s", log_quote(line));
-    else
+        if (s->o.on_line)
+            s->o.on_line(s->o.ctx, "cox", line, strlen(line));
+    } else {
         write_line(s, "cox", 0, line, strlen(line));
+    }
 }
 
 /* ---- the pid file ---- */
@@ -109,10 +116,10 @@ static void write_pids(const struct supervisor *s)
     int n = snprintf(path, sizeof path, "%s.new", s->o.pids_file);
     FILE *f = n > 0 && (size_t)n < sizeof path ? fopen(path, "we") : NULL;
     bool ok = f != NULL;
-    for (uint32_t i = 0; f && i < s->o.plan->n_children; i++)
-        if (s->children[i].process)
-            ok = fprintf(f, "%s %d\n", s->children[i].plan->name,
-                         loop_child_pid(s->children[i].process)) > 0 &&
+    for (uint32_t i = 0; f && i < s->n_children; i++)
+        if (s->children[i]->process)
+            ok = fprintf(f, "%s %d\n", s->children[i]->plan->name,
+                         loop_child_pid(s->children[i]->process)) > 0 &&
                  ok;
     if (f)
         ok = fclose(f) == 0 && ok;
@@ -185,6 +192,13 @@ static void schedule_restart(struct child *c, int pid, uint64_t life_ms, int sta
     struct supervisor *s = c->s;
     struct restart_verdict v =
         restart_policy_on_exit(&c->policy, life_ms, status, term_signal, c->held);
+    if (v.give_up && c->added) {
+        write_held(c);
+        c->leaving = true;
+        supervisor_say(s, "warning: %s cannot start and is left out: its last line says why",
+                       c->plan->name);
+        return;
+    }
     if (v.give_up) {
         last_words_sentence(c->last_words[0] ? c->last_words : "configuration error", s->sentence,
                             sizeof s->sentence);
@@ -206,11 +220,11 @@ static void schedule_restart(struct child *c, int pid, uint64_t life_ms, int sta
 static uint32_t signal_role(struct supervisor *s, enum up_role role, int signum)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < s->o.plan->n_children; i++)
-        if (s->children[i].process && s->children[i].plan->role == role) {
+    for (uint32_t i = 0; i < s->n_children; i++)
+        if (s->children[i]->process && s->children[i]->plan->role == role) {
             n++;
             if (signum != 0)
-                loop_child_kill(s->children[i].process, signum);
+                loop_child_kill(s->children[i]->process, signum);
         }
     return n;
 }
@@ -242,17 +256,79 @@ static void on_exit_of(void *ctx, struct loop_child *process, int64_t status, in
             finish_if_last(s);
         return;
     }
-    schedule_restart(c, pid, life_ms, (int)status, term_signal);
+    if (c->leaving)
+        supervisor_say(s, "%s has ended: scaled away", c->plan->name);
+    else
+        schedule_restart(c, pid, life_ms, (int)status, term_signal);
     write_pids(s);
+}
+
+/* ---- more workers, and fewer ---- */
+
+static struct child *add_child(struct supervisor *s, const struct up_child *plan)
+{
+    struct child *c = mem_zalloc(sizeof *c);
+    *c = (struct child){.s = s, .plan = plan, .i = s->n_children};
+    s->children = mem_realloc(s->children, (s->n_children + 1) * sizeof *s->children);
+    s->children[s->n_children++] = c;
+    return c;
+}
+
+uint32_t supervisor_count(const struct supervisor *s, enum up_role role)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_children; i++)
+        n += s->children[i]->plan->role == role && !s->children[i]->leaving;
+    return n;
+}
+
+bool supervisor_has(const struct supervisor *s, const char *name)
+{
+    for (uint32_t i = 0; i < s->n_children; i++)
+        if (strcmp(s->children[i]->plan->name, name) == 0)
+            return true;
+    return false;
+}
+
+enum status supervisor_add(struct supervisor *s, const struct up_child *plan, struct error *err)
+{
+    if (s->stopping)
+        return error_set(err, STATUS_INVALID, "the cluster is ending");
+    struct child *c = add_child(s, plan);
+    c->added = true;
+    enum status st = start(c, err);
+    c->leaving = st != STATUS_OK;
+    write_pids(s);
+    return st;
+}
+
+void supervisor_leave(struct supervisor *s, const char *name, bool leaves)
+{
+    struct error err = {0};
+    for (uint32_t i = 0; i < s->n_children && !s->stopping; i++) {
+        struct child *c = s->children[i];
+        if (strcmp(c->plan->name, name) != 0 || c->leaving == leaves)
+            continue;
+        c->leaving = leaves;
+        c->added = c->added || !leaves;
+        if (leaves && c->process)
+            loop_child_kill(c->process, SIGTERM); /* it gives its work away first */
+        loop_timer_stop(c->restart);
+        c->restart = NULL;
+        if (!leaves && !c->process &&
+            start(c, &err) != STATUS_OK) /* else it comes when it has ended */
+            schedule_restart(c, 0, 0, -1, 0);
+        write_pids(s);
+    }
 }
 
 /* ---- life ---- */
 
 static void signal_all(struct supervisor *s, int signum)
 {
-    for (uint32_t i = 0; i < s->o.plan->n_children; i++)
-        if (s->children[i].process)
-            loop_child_kill(s->children[i].process, signum);
+    for (uint32_t i = 0; i < s->n_children; i++)
+        if (s->children[i]->process)
+            loop_child_kill(s->children[i]->process, signum);
 }
 
 static void on_stop_timer(void *ctx)
@@ -270,11 +346,11 @@ static void on_stop_timer(void *ctx)
 
 static void cancel_restarts(struct supervisor *s)
 {
-    for (uint32_t i = 0; i < s->o.plan->n_children; i++) {
-        if (s->draining && s->children[i].plan->role != s->o.drain_role)
+    for (uint32_t i = 0; i < s->n_children; i++) {
+        if (s->draining && s->children[i]->plan->role != s->o.drain_role)
             continue;
-        loop_timer_stop(s->children[i].restart);
-        s->children[i].restart = NULL;
+        loop_timer_stop(s->children[i]->restart);
+        s->children[i]->restart = NULL;
     }
 }
 
@@ -310,14 +386,12 @@ enum status supervisor_start(const struct supervisor_options *o, struct supervis
                              struct error *err)
 {
     struct supervisor *s = mem_zalloc(sizeof *s);
-    uint32_t n = o->plan->n_children;
     s->o = *o;
-    s->children = mem_array(n, sizeof *s->children);
     enum status st = STATUS_OK;
-    for (uint32_t i = 0; i < n; i++)
-        s->children[i] = (struct child){.s = s, .plan = &o->plan->children[i], .i = i};
-    for (uint32_t i = 0; i < n && st == STATUS_OK; i++)
-        st = start(&s->children[i], err);
+    for (uint32_t i = 0; i < o->plan->n_children; i++)
+        (void)add_child(s, &o->plan->children[i]);
+    for (uint32_t i = 0; i < s->n_children && st == STATUS_OK; i++)
+        st = start(s->children[i], err);
     *out = s; /* also on failure: what runs already has to be ended */
     if (st == STATUS_OK)
         write_pids(s);
@@ -334,8 +408,10 @@ void supervisor_free(struct supervisor *s)
     if (!s)
         return;
     assert(s->n_alive == 0);
-    for (uint32_t i = 0; i < s->o.plan->n_children; i++)
-        loop_timer_stop(s->children[i].restart);
+    for (uint32_t i = 0; i < s->n_children; i++) {
+        loop_timer_stop(s->children[i]->restart);
+        mem_free(s->children[i]);
+    }
     loop_timer_stop(s->stop_timer);
     if (s->o.pids_file)
         (void)unlink(s->o.pids_file);

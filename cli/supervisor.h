@@ -12,6 +12,9 @@ struct supervisor_options {
     enum up_role drain_role;    /* who is told first at the end: whose work may take */
     uint32_t drain_ms;          /* so long */
     bool color;
+    /* every line that is written, without the name in front; NULL: nobody keeps them */
+    void (*on_line)(void *ctx, const char *name, const char *line, size_t n);
+    void *ctx;
 };
 
 /* *out is set also on failure: what was started has to be ended (supervisor_stop, then the loop).
@@ -22,6 +25,14 @@ MUST_USE enum status supervisor_start(const struct supervisor_options *o, struct
  * SIGTERM to all; again after 0.3 s (a worker's "at once"); SIGKILL after 1.5 s. When the last one
  * is gone the loop is stopped. A second call kills at once. */
 void supervisor_stop(struct supervisor *s);
+/* Children of a role that are to run. */
+uint32_t supervisor_count(const struct supervisor *s, enum up_role role);
+bool supervisor_has(const struct supervisor *s, const char *name); /* also one that is leaving */
+/* One more; plan is borrowed. That it cannot start is said and ends nobody else. */
+MUST_USE enum status supervisor_add(struct supervisor *s, const struct up_child *plan,
+                                    struct error *err);
+/* SIGTERM, and not started again; or, of one that leaves or has left, it is to be there again. */
+void supervisor_leave(struct supervisor *s, const char *name, bool leaves);
 /* Why it gave up: the last words of a child that cannot start; "" otherwise. */
 const char *supervisor_failure(const struct supervisor *s);
 /* A line of our own, in the children's form. */

@@ -78,6 +78,14 @@ extern const struct option_spec undrain_specs[], debug_specs[], top_specs[];
 extern const size_t status_n_specs, drain_n_specs, events_n_specs, lora_n_specs, debug_n_specs;
 extern const size_t undrain_n_specs, top_n_specs;
 
+struct local_options { /* of a cluster that `cox up` runs here */
+    const char *address;
+    int64_t lines;
+    bool follow;
+};
+extern const struct option_spec logs_specs[], scale_specs[];
+extern const size_t logs_n_specs, scale_n_specs;
+
 struct chat_options {
     struct gateway_access gateway;
     const char *model, *system;

@@ -18,7 +18,7 @@ enum { YOUNG_S = 60 };
 
 static const char *const files[] = {"head.key",   "head.pub",   "gateway.key",  "gateway.pub",
                                     "worker.key", "worker.pub", "operator.key", "operator.pub",
-                                    "authorized", "gateway",    OWNER};
+                                    "authorized", "gateway",    "control",      OWNER};
 
 static bool remove_files(int dir_fd, int parent_fd, const char *name)
 {
@@ -56,7 +56,8 @@ static bool is_throw_away(const char *name)
     int pid = 0;
     char rest = '\0';
     return (sscanf(name, "cox-keys-%d-%c", &pid, &rest) == 2 ||
-            sscanf(name, "cox-batch-%d-%c", &pid, &rest) == 2) &&
+            sscanf(name, "cox-batch-%d-%c", &pid, &rest) == 2 ||
+            sscanf(name, "cox-up-%d-%c", &pid, &rest) == 2) &&
            pid > 0;
 }
 

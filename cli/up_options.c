@@ -1,4 +1,8 @@
+#include <stdlib.h>
+#include <string.h>
+
 #include "cli/tables.h"
+#include "cli/up_plan.h"
 #include "common/options/kv_dtype.h"
 #include "common/options/rows.h"
 
@@ -448,3 +452,30 @@ const struct option_spec up_specs[] = {
 #undef S
 
 const size_t up_n_specs = sizeof up_specs / sizeof up_specs[0];
+
+static bool is_usual(const char *name, double value)
+{
+    for (size_t i = 0; i < up_n_specs; i++)
+        if (strcmp(up_specs[i].name, name) == 0)
+            return strtod(up_specs[i].def, NULL) == value;
+    return false;
+}
+
+void up_plan_warnings(const struct up_options *o, struct strbuf *lines)
+{
+    const struct {
+        const char *name;
+        bool is_given;
+    } flags[] = {
+        {"standby-port", !is_usual("standby-port", (double)o->standby_port)},
+        {"standby-admin-port", !is_usual("standby-admin-port", (double)o->standby_admin_port)},
+        {"cluster-name", o->cluster_name != NULL},
+        {"lease-ttl", !is_usual("lease-ttl", o->lease_ttl_s)},
+    };
+    for (size_t i = 0; !o->standby && i < sizeof flags / sizeof *flags; i++)
+        if (flags[i].is_given)
+            strbuf_printf(lines,
+                          "--%s has no effect without --standby (and --redis URL): one head "
+                          "serves alone\n",
+                          flags[i].name);
+}

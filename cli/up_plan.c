@@ -500,33 +500,6 @@ static enum status check(const struct up_options *o, int64_t n_workers, struct e
     return STATUS_OK;
 }
 
-static bool is_usual(const char *name, double value)
-{
-    for (size_t i = 0; i < up_n_specs; i++)
-        if (strcmp(up_specs[i].name, name) == 0)
-            return strtod(up_specs[i].def, NULL) == value;
-    return false;
-}
-
-void up_plan_warnings(const struct up_options *o, struct strbuf *lines)
-{
-    const struct {
-        const char *name;
-        bool is_given;
-    } flags[] = {
-        {"standby-port", !is_usual("standby-port", (double)o->standby_port)},
-        {"standby-admin-port", !is_usual("standby-admin-port", (double)o->standby_admin_port)},
-        {"cluster-name", o->cluster_name != NULL},
-        {"lease-ttl", !is_usual("lease-ttl", o->lease_ttl_s)},
-    };
-    for (size_t i = 0; !o->standby && i < sizeof flags / sizeof *flags; i++)
-        if (flags[i].is_given)
-            strbuf_printf(lines,
-                          "--%s has no effect without --standby (and --redis URL): one head "
-                          "serves alone\n",
-                          flags[i].name);
-}
-
 /* Whom a listener of child i meets among those before it; NULL: nobody. */
 static const struct up_listener *meets(const struct up_plan *plan, uint32_t i, uint32_t k)
 {
@@ -562,6 +535,19 @@ static const char *served_name(struct builder *b)
     if (b->o->served_model_names.n_items > 0)
         return b->o->served_model_names.items[0];
     return text(b, STR_FMT, STR_ARG(name));
+}
+
+enum status up_plan_worker(const struct up_options *o, const char *model,
+                           const struct up_place *place, struct arena *arena, uint32_t i,
+                           const struct up_child **out, struct error *err)
+{
+    struct builder b = {o, model, place, arena, i + 1};
+    TRY(check(o, i + 1, err));
+    struct up_child *c = arena_try_array(arena, 1, sizeof *c);
+    assert(c);
+    build_worker(&b, c, i);
+    *out = c;
+    return STATUS_OK;
 }
 
 enum status up_plan_build(const struct up_options *o, const char *model,

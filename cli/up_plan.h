@@ -46,6 +46,11 @@ MUST_USE enum status up_plan_build(const struct up_options *o, const char *model
                                    const struct up_place *place, struct arena *arena,
                                    struct up_plan *out, struct error *err);
 
+/* Worker i, more than there were at the start; on the arena. */
+MUST_USE enum status up_plan_worker(const struct up_options *o, const char *model,
+                                    const struct up_place *place, struct arena *arena, uint32_t i,
+                                    const struct up_child **out, struct error *err);
+
 /* A line for each flag that does nothing without --standby. */
 void up_plan_warnings(const struct up_options *o, struct strbuf *lines);
 

@@ -34,6 +34,8 @@ CASES = [
     ("serve", 2, "which model\\?"),
     ("plan", 2, "which model\\?"),
     ("replay", 2, "usage: cox replay FILE"),
+    ("scale", 2, "how many workers, from 0 to 1024\\? usage: cox scale N"),
+    ("scale many", 2, "how many workers"),
     ("keys", 2, "--keys-dir DIR: which folder"),
     ("join-token", 2, "--keys-dir DIR: which folder"),
     ("completion tcsh", 2, "usage: cox completion bash"),
@@ -45,6 +47,8 @@ CASES = [
     ("workers", 2, "no keys: give --join TOKEN"),
     ("gateway", 2, "--model is missing: demo, null, or a path"),
     # not there
+    *((f"{c} --address 127.0.0.1:1", 1, "no cluster at 127.0.0.1:1 that `cox up` runs here as this user .*: start one")
+      for c in ("logs", "scale 2")),
     *((f"{c} /not/here", 2, f"{re.escape(KINDS)}.*/not/here: No such file or directory") for c in ("up", "serve", "plan")),
     ("replay /not/here", 2, "/not/here: No such file or directory"),
     ("run-batch -i /not/here -o {tmp}/out.jsonl --url http://127.0.0.1:1", 2, "/not/here: No such file or directory"),

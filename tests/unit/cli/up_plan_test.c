@@ -574,9 +574,36 @@ static void test_vllm_flags_are_taken(void **state)
     fini(&p);
 }
 
+/* A worker that is added is the last one of a plan that had it from the start. */
+static void test_a_worker_that_is_added(void **state)
+{
+    struct parsed p;
+    struct error err = {0};
+    const struct up_place place = {"/bin-dir", "/keys", own_name, 12};
+    const char *args[] = {"--workers", "3",        "--tp",      "2",           "--kv-port",
+                          "9000",      "--device", "cpu",       "--comm-port", "9100",
+                          "--zone",    "z",        "--threads", "2",           NULL};
+    assert_int_equal(plan(&p, "/a-model", args, &err), STATUS_OK);
+    const struct up_child *last = &p.plan.children[p.plan.n_children - 1], *added;
+    assert_int_equal(up_plan_worker(&p.o, "/a-model", &place, &p.arena, 2, &added, &err),
+                     STATUS_OK);
+    assert_string_equal(added->name, "worker-2");
+    assert_int_equal(added->n_args, last->n_args);
+    for (uint32_t i = 0; i < last->n_args; i++)
+        assert_string_equal(added->argv[i], last->argv[i]);
+    assert_int_equal(added->n_listeners, last->n_listeners);
+    for (uint32_t i = 0; i < last->n_listeners; i++)
+        assert_int_equal(added->listeners[i].port, last->listeners[i].port);
+    assert_int_equal(up_plan_worker(&p.o, "/a-model", &place, &p.arena, 1024, &added, &err),
+                     STATUS_INVALID);
+    assert_non_null(strstr(err.text, "at most 1024"));
+    fini(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_worker_that_is_added),
         cmocka_unit_test(test_default),
         cmocka_unit_test(test_standby),
         cmocka_unit_test(test_cluster_name),
