@@ -105,6 +105,29 @@ void supervisor_say(const struct supervisor *s, const char *fmt, ...)
     }
 }
 
+/* What the log has of our own events, for who keeps its lines. */
+static void keep(const struct supervisor *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static void keep(const struct supervisor *s, const char *fmt, ...)
+{
+    char line[256];
+    va_list ap;
+    if (!s->o.on_line)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    s->o.on_line(s->o.ctx, "cox", line, strlen(line));
+}
+
+static void say_ended(const struct supervisor *s, const char *name, int pid, int status,
+                      int term_signal)
+{
+    const char *how = term_signal ? "signal" : "status";
+    int code = term_signal ? term_signal : status;
+    log_warn("process_ended", "name=%s pid=%d %s=%d", name, pid, how, code);
+    keep(s, "process_ended name=%s pid=%d %s=%d", name, pid, how, code);
+}
+
 /* ---- the pid file ---- */
 
 /* Whole or not at all: readers poll it. */
@@ -162,9 +185,12 @@ static enum status start(struct child *c, struct error *err)
     c->started_ns = clock_mono_ns();
     c->last_words[0] = '\0';
     c->s->n_alive++;
-    if (c->started_before)
-        log_info(c->plan->role == UP_WORKER ? "worker_restarted" : "process_restarted",
-                 "name=%s pid=%d", c->plan->name, loop_child_pid(c->process));
+    if (c->started_before) {
+        const char *event = c->plan->role == UP_WORKER ? "worker_restarted" : "process_restarted";
+        int pid = loop_child_pid(c->process);
+        log_info(event, "name=%s pid=%d", c->plan->name, pid);
+        keep(c->s, "%s name=%s pid=%d", event, c->plan->name, pid);
+    }
     c->started_before = true;
     return STATUS_OK;
 }
@@ -210,10 +236,8 @@ static void schedule_restart(struct child *c, int pid, uint64_t life_ms, int sta
         return;
     }
     write_held(c);
-    if (term_signal)
-        log_warn("process_ended", "name=%s pid=%d signal=%d", c->plan->name, pid, term_signal);
-    else if (pid > 0)
-        log_warn("process_ended", "name=%s pid=%d status=%d", c->plan->name, pid, status);
+    if (term_signal || pid > 0)
+        say_ended(s, c->plan->name, pid, status, term_signal);
     c->restart = loop_timer_start(s->o.loop, v.wait_ms, 0, on_restart, c);
 }
 
@@ -249,7 +273,7 @@ static void on_exit_of(void *ctx, struct loop_child *process, int64_t status, in
     if (!is_wanted) {
         write_held(c);
         if (term_signal != 0 && term_signal != SIGTERM) /* not as it was told to */
-            log_warn("process_ended", "name=%s pid=%d signal=%d", c->plan->name, pid, term_signal);
+            say_ended(s, c->plan->name, pid, 0, term_signal);
         if (s->draining && signal_role(s, s->o.drain_role, 0) == 0)
             stop_all(s);
         else

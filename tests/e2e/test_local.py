@@ -55,6 +55,8 @@ def test_more_workers_and_fewer_and_back():
         assert (errors, texts) == ([], [(200, 400)] * 8)
         wait_for("three have ended", lambda: not any(map(alive, gone)) and set(c.pids()) == {"head", "gateway-0", "worker-0"}, 60)
         assert "worker_restarted name=worker-1" not in c.log()
+        own = cox(c, "logs", "cox").stdout  # what `cox up` itself has seen
+        assert "process_ended name=worker-3" in own and "worker_restarted name=worker-3" in own and "worker-1 has ended: scaled away" in own
         done = cox(c, "scale", 2)
         assert done.returncode == 0
         wait_for("one is back", lambda: states(c) == ["ready"] * 2 and "worker-1" in c.pids())
