@@ -10,12 +10,14 @@
 #include "head/admin_json.h"
 #include "head/dashboard.h"
 #include "head/head_metrics.h"
+#include "head/stream.h"
 
 struct admin_api {
     struct loop *loop;
     struct http_server *server;
     struct head_core *core;
     struct head_metrics *metrics;
+    struct stream *stream;
     struct admin_options common;
     const char *key;
     bool metrics_public;
@@ -53,9 +55,9 @@ static bool waits(const struct admin_api *a)
     return a->standby && !standby_serves(a->standby);
 }
 
-static void get_status(struct admin_api *a, struct http_request *r)
+/* What only this head's place among others tells. */
+static void add_role(const struct admin_api *a, json_t *o)
 {
-    json_t *o = admin_json_status(a->core, waits(a));
     json_object_set_new(o, "role", json_string(waits(a) ? "standby" : "serving"));
     if (a->standby) {
         const char *holder = standby_holder(a->standby);
@@ -70,7 +72,33 @@ static void get_status(struct admin_api *a, struct http_request *r)
                 json_array_append_new(json_object_get(o, "warnings"), warning);
         }
     }
+}
+
+static void get_status(struct admin_api *a, struct http_request *r)
+{
+    json_t *o = admin_json_status(a->core, waits(a));
+    add_role(a, o);
     answer_json(r, 200, o);
+}
+
+static json_t *summary(void *ctx)
+{
+    const struct admin_api *a = ctx;
+    json_t *o = admin_json_summary(a->core, waits(a));
+    add_role(a, o);
+    return o;
+}
+
+static void get_stream(struct admin_api *a, struct http_request *r)
+{
+    struct error err = {0};
+    if (str_eq_c(http_method(r), "HEAD")) {
+        http_respond(r, 200, "text/event-stream", STR(""), NULL, 0);
+        return;
+    }
+    enum status s = stream_open(a->stream, r, &err);
+    if (s != STATUS_OK)
+        answer_error(r, s == STATUS_LIMIT ? 503 : 400, err.text);
 }
 
 static void get_debug(struct admin_api *a, struct http_request *r)
@@ -223,32 +251,45 @@ static void post_keys(struct admin_api *a, struct http_request *r)
     json_decref(in);
 }
 
-static void get_dashboard(struct admin_api *a, struct http_request *r)
+/* Nothing but these files and this API: no inline script or style, no other host, no frame. */
+static void answer_file(struct http_request *r, const struct dashboard_file *f)
 {
     static const struct http_header_kv headers[] = {
         {"Cache-Control", "no-cache"},
-        {"Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src "
-                                    "'unsafe-inline'; connect-src 'self'; img-src data:; "
-                                    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"},
+        {"Content-Security-Policy",
+         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src "
+         "data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "
+         "require-trusted-types-for 'script'"},
+        {"Cross-Origin-Opener-Policy", "same-origin"},
+        {"Cross-Origin-Resource-Policy", "same-origin"},
+        {"Referrer-Policy", "no-referrer"},
         {"X-Content-Type-Options", "nosniff"}};
-    http_respond(r, 200, "text/html; charset=utf-8", (struct str){dashboard_html, dashboard_len},
-                 headers, sizeof headers / sizeof headers[0]);
+    http_respond(r, 200, f->type, (struct str){f->bytes, f->n_bytes}, headers,
+                 sizeof headers / sizeof headers[0]);
+}
+
+static const struct dashboard_file *find_file(struct str path)
+{
+    for (size_t i = 0; i < n_dashboard_files; i++)
+        if (str_eq_c(path, dashboard_files[i].path))
+            return &dashboard_files[i];
+    return NULL;
+}
+
+static bool is_read(const struct http_request *r)
+{
+    return str_eq_c(http_method(r), "GET") || str_eq_c(http_method(r), "HEAD");
 }
 
 static const struct route {
     const char *method, *path;
-    bool is_open; /* without the key */
     void (*handler)(struct admin_api *a, struct http_request *r);
 } routes[] = {
-    {"GET", "/", true, get_dashboard},
-    {"GET", "/api/status", false, get_status},
-    {"GET", "/api/events", false, get_events},
-    {"GET", "/api/debug", false, get_debug},
-    {"GET", "/scale", false, get_scale},
-    {"POST", "/api/drain", false, post_drain},
-    {"GET", "/api/adapters", false, get_adapters},
-    {"POST", "/api/adapters", false, post_adapters},
-    {"POST", "/api/keys", false, post_keys},
+    {"GET", "/api/status", get_status},     {"GET", "/api/events", get_events},
+    {"GET", "/api/stream", get_stream},     {"GET", "/api/debug", get_debug},
+    {"GET", "/scale", get_scale},           {"POST", "/api/drain", post_drain},
+    {"GET", "/api/adapters", get_adapters}, {"POST", "/api/adapters", post_adapters},
+    {"POST", "/api/keys", post_keys},
 };
 
 /* ---- who may ask ---- */
@@ -273,11 +314,11 @@ static bool names_us(const struct admin_api *a, struct http_request *r)
     return true;
 }
 
-static bool may_ask(const struct admin_api *a, struct http_request *r, bool is_open)
+static bool may_ask(const struct admin_api *a, struct http_request *r)
 {
     if (!names_us(a, r))
         return false;
-    if (!is_open && !admin_key_ok(r, a->key)) {
+    if (!admin_key_ok(r, a->key)) {
         answer_error(r, 401, "the admin key is wanted: Authorization: Bearer KEY");
         return false;
     }
@@ -303,7 +344,13 @@ static void on_request(void *ctx, struct http_request *r)
         return;
     if (admin_handle(&a->common, r))
         return;
-    bool path_known = false;
+    const struct dashboard_file *file = find_file(http_path(r));
+    if (file && is_read(r)) { /* the page without data: no key */
+        if (names_us(a, r))
+            answer_file(r, file);
+        return;
+    }
+    bool path_known = file != NULL;
     for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
         if (!str_eq_c(http_path(r), routes[i].path))
             continue;
@@ -311,7 +358,7 @@ static void on_request(void *ctx, struct http_request *r)
         bool head = str_eq_c(http_method(r), "HEAD") && strcmp(routes[i].method, "GET") == 0;
         if (!head && !str_eq_c(http_method(r), routes[i].method))
             continue;
-        if (may_ask(a, r, routes[i].is_open) && may_change(a, r, routes[i].method))
+        if (may_ask(a, r) && may_change(a, r, routes[i].method))
             routes[i].handler(a, r);
         return;
     }
@@ -320,8 +367,8 @@ static void on_request(void *ctx, struct http_request *r)
 
 static void on_abort(void *ctx, struct http_request *r)
 {
-    (void)ctx; /* every answer is given at once: there is nothing to stop */
-    (void)r;
+    struct admin_api *a = ctx;
+    stream_on_abort(a->stream, r);
 }
 
 static bool is_ready(void *ctx)
@@ -356,6 +403,7 @@ enum status admin_api_start(struct loop *l, const struct admin_api_options *o,
     a->ctx = o->ctx;
     a->metrics = head_metrics_new(o->model ? o->model : "");
     head_metrics_attach(a->metrics, a->core);
+    a->stream = stream_new(l, a->core, &(struct stream_options){.summary = summary, .ctx = a});
     a->common = (struct admin_options){.loop = l,
                                        .metrics = head_metrics_registry(a->metrics),
                                        .ready = is_ready,
@@ -365,7 +413,9 @@ enum status admin_api_start(struct loop *l, const struct admin_api_options *o,
                                        .metrics_key = o->metrics_public ? NULL : o->key};
     struct http_options http = {.host = o->host,
                                 .port = o->port,
-                                .limits = {.max_connections = 256, .max_body_bytes = 64 << 10},
+                                .limits = {.max_connections = 256,
+                                           .max_body_bytes = 64 << 10,
+                                           .stream_high_water_bytes = STREAM_HIGH_WATER},
                                 .server_name = "coxswain-head"};
     struct http_handlers handlers = {.ctx = a, .on_request = on_request, .on_abort = on_abort};
     enum status s = http_server_start(l, &http, &handlers, &a->server, err);
@@ -386,6 +436,8 @@ void admin_api_free(struct admin_api *a)
 {
     if (!a)
         return;
+    stream_free(a->stream);
+    a->stream = NULL;
     if (a->server)
         http_server_close(a->server);
     head_core_set_rank_wait(a->core, NULL);

@@ -374,7 +374,7 @@ static json_t *warnings(const struct head_core *h, const struct head_stats *s, b
     return a;
 }
 
-json_t *admin_json_status(const struct head_core *h, bool waits)
+json_t *admin_json_summary(const struct head_core *h, bool waits)
 {
     struct head_stats s;
     head_core_get_stats(h, &s);
@@ -388,13 +388,19 @@ json_t *admin_json_status(const struct head_core *h, bool waits)
     json_object_set_new(o, "tp", json_integer(h->config.cluster.tp));
     json_object_set_new(o, "pp", json_integer(h->config.cluster.pp));
     json_object_set_new(o, "model", model(h));
-    json_object_set_new(o, "nodes", nodes(h));
-    json_object_set_new(o, "workers", workers(h));
-    json_object_set_new(o, "groups", groups(h));
     json_object_set_new(o, "gateways", gateways(h));
     set_counts(o, &s);
     json_object_set_new(o, "recent_failures", recent_failures(h));
     json_object_set_new(o, "warnings", warnings(h, &s, waits));
+    return o;
+}
+
+json_t *admin_json_status(const struct head_core *h, bool waits)
+{
+    json_t *o = admin_json_summary(h, waits);
+    json_object_set_new(o, "nodes", nodes(h));
+    json_object_set_new(o, "workers", workers(h));
+    json_object_set_new(o, "groups", groups(h));
     return o;
 }
 

@@ -308,6 +308,21 @@ uint32_t block_pool_owners(const struct block_pool *p, uint32_t id)
     return owners_of(&p->blocks[id]);
 }
 
+void block_pool_count(const struct block_pool *p, uint32_t begin, uint32_t end, uint32_t stride,
+                      uint32_t counts[BLOCK_USE_COUNT])
+{
+    assert(begin <= end && end <= p->n_blocks && stride > 0);
+    for (uint64_t i = begin; i < end; i += stride) {
+        uint32_t word = p->blocks[i].word;
+        enum block_use use = BLOCK_OWNED;
+        if (word & FREE_BIT)
+            use = word & KEPT_LIST ? BLOCK_CACHED : BLOCK_EMPTY;
+        else if ((word & COUNT_MASK) > 1)
+            use = BLOCK_SHARED;
+        counts[use]++;
+    }
+}
+
 bool block_pool_is_free(const struct block_pool *p, uint32_t id)
 {
     assert(id < p->n_blocks);

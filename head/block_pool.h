@@ -46,6 +46,10 @@ uint32_t block_pool_size(const struct block_pool *p);
 uint32_t block_pool_n_free(const struct block_pool *p); /* that can be handed out */
 uint32_t block_pool_n_quarantined(const struct block_pool *p);
 uint32_t block_pool_owners(const struct block_pool *p, uint32_t id);
+enum block_use { BLOCK_EMPTY, BLOCK_CACHED, BLOCK_OWNED, BLOCK_SHARED, BLOCK_USE_COUNT };
+/* Adds what every stride-th of the blocks [begin, end) is; one in quarantine counts as free. */
+void block_pool_count(const struct block_pool *p, uint32_t begin, uint32_t end, uint32_t stride,
+                      uint32_t counts[BLOCK_USE_COUNT]);
 bool block_pool_is_free(const struct block_pool *p, uint32_t id); /* not in quarantine either */
 /* For tests: lists consistent, each block in exactly one place. */
 bool block_pool_check(const struct block_pool *p, struct error *err);

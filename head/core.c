@@ -77,6 +77,7 @@ struct head_core *head_core_new(const struct head_core_config *c, const struct h
     h->cluster.adapters.max_loras = c->max_loras;
     transfers_init(&h->transfers);
     slab_init(&h->request_slab, sizeof(struct request), c->max_num_seqs);
+    ended_requests_init(&h->ended);
     h->requests = request_table_new(c->max_requests);
     h->lanes = mem_array(c->cluster.max_groups, sizeof *h->lanes);
     h->live = mem_array(c->cluster.max_groups, sizeof *h->live);
@@ -108,6 +109,7 @@ void head_core_free(struct head_core *h)
     transfers_fini(&h->transfers);
     flush_step_log(h);
     request_table_free(h->requests);
+    ended_requests_fini(&h->ended);
     slab_fini(&h->request_slab);
     gateways_free(h);
     cluster_fini(&h->cluster);

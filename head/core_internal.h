@@ -5,6 +5,7 @@
 #include "common/base/slab.h"
 #include "head/core.h"
 #include "head/request.h"
+#include "head/request_rows.h"
 #include "head/roles.h"
 #include "head/route.h"
 #include "head/scheduler.h"
@@ -119,6 +120,7 @@ struct head_core {
     struct scheduler_stats retired; /* sums over schedulers that are gone */
     uint64_t retired_accepted_at[SCHEDULER_MAX_DRAFT];
     uint64_t n_finished, n_failed, n_cancelled;
+    struct ended_requests ended; /* of late, for people */
     uint64_t n_rank_waits, rank_wait_ns;
     struct metric *rank_wait;   /* NULL: nobody asks for a histogram; so is */
     struct metric *step_tokens; /* this one */

@@ -336,6 +336,7 @@ static void on_cancel(struct head_core *h, struct gateway *g, struct request_id 
     if (is_finish && h->n_cancelled > n_cancelled) { /* a stop string is an end like others */
         h->n_cancelled--;
         h->n_finished++;
+        ended_requests_finish_last(&h->ended);
     }
 }
 

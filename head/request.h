@@ -67,7 +67,9 @@ struct request {
     uint32_t n_ids_at_loss;        /* and what it had at the last of them */
     uint64_t move_at_ns; /* not to be moved to another group before; UINT64_MAX: it is moving */
     uint8_t n_moves_failed;
-    uint32_t n_hit;     /* ids that routing saw in its group's cache: no load to that group */
+    uint32_t n_hit; /* ids that routing saw in its group's cache: no load to that group */
+    bool has_group; /* one has had it: the last one's id is */
+    uint64_t group_id;
     enum status status; /* with FINISH_ERROR */
     char text[160];
     struct arena arena;           /* everything of this request; dropped whole */
@@ -156,3 +158,6 @@ MUST_USE enum status request_table_add(struct request_table *t, struct request *
 void request_table_remove(struct request_table *t, struct request *r); /* does not free */
 uint32_t request_table_count(const struct request_table *t);
 struct request *request_table_next(const struct request_table *t, const struct request *after);
+/* For who walks in pieces: a request keeps its place for life. NULL: nobody's. */
+uint32_t request_table_n_places(const struct request_table *t);
+struct request *request_table_at(const struct request_table *t, uint32_t i_place);

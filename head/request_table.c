@@ -110,6 +110,16 @@ uint32_t request_table_count(const struct request_table *t)
     return t->count;
 }
 
+uint32_t request_table_n_places(const struct request_table *t)
+{
+    return t->n_touched;
+}
+
+struct request *request_table_at(const struct request_table *t, uint32_t i_place)
+{
+    return i_place < t->n_touched ? t->entries[i_place].request : NULL;
+}
+
 struct request *request_table_next(const struct request_table *t, const struct request *after)
 {
     uint32_t i = 0;

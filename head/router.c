@@ -107,6 +107,7 @@ void router_drop(struct head_core *h, struct request *r)
     if (is_live(r))
         h->n_cancelled++;
     outbox_remove(h, r);
+    ended_requests_add(&h->ended, r, h->now_ns);
     h->gateways[r->i_gateway]->n_open--;
     request_table_remove(h->requests, r);
     request_free(r);
@@ -180,6 +181,8 @@ static void place(struct head_core *h, struct request *r, struct lane *l)
     enum status s = scheduler_add(l->scheduler, r);
     if (s == STATUS_OK) {
         r->i_group = l->group->index;
+        r->group_id = l->group->id;
+        r->has_group = true;
         l->due = true;
         route_placed(h, r, l);
         return;

@@ -452,6 +452,15 @@ void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request
 
 /* ---- what others ask ---- */
 
+const struct block_pool *scheduler_pool(const struct scheduler *s, uint32_t i_kv_group,
+                                        uint32_t *block_tokens)
+{
+    if (i_kv_group >= s->c.n_kv_groups)
+        return NULL;
+    *block_tokens = blocks_tokens(s->blocks, i_kv_group);
+    return blocks_pool(s->blocks, i_kv_group);
+}
+
 void scheduler_get_stats(const struct scheduler *s, struct scheduler_stats *out)
 {
     struct blocks_stats b;

@@ -116,6 +116,10 @@ bool scheduler_may_leave(const struct request *r); /* by now */
 struct request *scheduler_next_running(const struct scheduler *s, uint32_t *i);
 struct request *scheduler_next_waiting(const struct scheduler *s, const struct request *after);
 
+struct block_pool;
+/* Of a KV group; NULL: there are not so many. */
+const struct block_pool *scheduler_pool(const struct scheduler *s, uint32_t i_kv_group,
+                                        uint32_t *block_tokens);
 void scheduler_get_stats(const struct scheduler *s, struct scheduler_stats *out);
 /* Guesses kept, by their place in a run ([0]: the first), added to sums[SCHEDULER_MAX_DRAFT]. */
 void scheduler_add_accepted(const struct scheduler *s, uint64_t *sums);

@@ -1,0 +1,119 @@
+// The stream of updates: fetch() rather than EventSource, since the key travels in a header and never
+// in an address. One stream is open at a time; asking for something else opens another one, which
+// begins with an update at once. It is closed while nobody looks at the page.
+
+const KEY = "cox-admin-key";
+const FIRST = { samples: 0, events: 0, walk: 0 };
+const SILENT_MS = 6000; // then it is opened anew
+
+export class Feed {
+  #abort = null;
+  #retry = 0;
+  #timer = 0;
+  #at = 0; // when it fires
+  #opened = -1e9;
+  #heard = 0;
+  #paused = false;
+  #next = FIRST;
+
+  /** on: {update(parts), state(text, mood), login(why)}; query() gives what is wanted beside the rest. */
+  constructor(query, on) {
+    this.query = query;
+    this.on = on;
+    document.addEventListener("visibilitychange", () => document.hidden ? this.#close() : this.open());
+    setInterval(() => this.#watch(), 1000);
+  }
+
+  set key(value) {
+    sessionStorage.setItem(KEY, value);
+    this.open();
+  }
+
+  set paused(value) {
+    this.#paused = value;
+    if (value) {
+      this.#close();
+      this.on.state("paused", "warn");
+    } else {
+      this.open();
+    }
+  }
+
+  /** Another head, or the same one begun anew: what it numbers begins at 0 as well. */
+  forget() {
+    this.#next = FIRST;
+  }
+
+  /** Opens the stream with what query() says then; at most every 120 ms, however often it is called. */
+  open(delay = 120 - (performance.now() - this.#opened)) {
+    if (this.#paused || document.hidden) return;
+    const at = performance.now() + Math.max(0, delay);
+    if (this.#timer && this.#at <= at) return; // sooner anyway
+    clearTimeout(this.#timer);
+    this.#at = at;
+    this.#timer = setTimeout(() => this.#run(), Math.max(0, delay));
+  }
+
+  #close() {
+    clearTimeout(this.#timer);
+    this.#timer = 0;
+    this.#abort?.abort();
+    this.#abort = null;
+  }
+
+  #watch() {
+    if (this.#abort && performance.now() - this.#heard > SILENT_MS) {
+      this.on.state("no update for 6 s, asking again", "bad");
+      this.open(0);
+    }
+  }
+
+  async #run() {
+    this.#close();
+    this.#opened = performance.now();
+    const abort = this.#abort = new AbortController();
+    const key = sessionStorage.getItem(KEY);
+    this.#heard = performance.now();
+    try {
+      const query = new URLSearchParams({ ...this.query(), ...this.#next });
+      const r = await fetch("api/stream?" + query,
+        { headers: key ? { Authorization: "Bearer " + key } : {}, cache: "no-store", signal: abort.signal });
+      if (r.status === 401) {
+        this.#abort = null;
+        sessionStorage.removeItem(KEY);
+        this.on.login(key ? "That is not the key of this head." : "");
+        return;
+      }
+      if (!r.ok) throw new Error((await r.json().catch(() => null))?.error?.message || "HTTP " + r.status);
+      await this.#read(r.body.getReader(), abort);
+      throw new Error("the head ended the stream");
+    } catch (e) {
+      if (abort.signal.aborted) return;
+      this.#abort = null;
+      this.#retry = Math.min(this.#retry + 1, 5);
+      this.on.state("no answer: " + e.message, "bad");
+      this.open(500 * 2 ** this.#retry * (0.75 + Math.random() / 2));
+    }
+  }
+
+  async #read(reader, abort) {
+    const text = new TextDecoder();
+    let held = "", parts = {};
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done || abort.signal.aborted) return;
+      held += text.decode(value, { stream: true });
+      for (let end; (end = held.indexOf("\n\n")) >= 0; held = held.slice(end + 2)) {
+        const [, name, data] = /^event: (\w+)\ndata: (.*)$/s.exec(held.slice(0, end)) ?? [];
+        if (!name) continue;
+        parts[name] = JSON.parse(data);
+        if (name !== "done") continue;
+        this.#heard = performance.now();
+        this.#retry = 0;
+        this.#next = { samples: parts.samples.next, events: parts.events.next, walk: parts.done.walk };
+        this.on.update(parts);
+        parts = {};
+      }
+    }
+  }
+}

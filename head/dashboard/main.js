@@ -1,0 +1,146 @@
+// The dashboard of the head: no framework, no other host, no inline script. docs/dashboard.md has the design.
+import { $, GROUP as G, SAMPLE as S, WORKER as W, integer, make, percent, put, rate, seconds, uptime } from "./model.js";
+import { Feed } from "./feed.js";
+import { Charts, forgetColors } from "./draw.js";
+import { Requests } from "./requests.js";
+import { KvMap, Tables, Topology } from "./panels.js";
+
+let feed, up = 0, groups = [], workers = [];
+const charts = new Charts($("charts")), requests = new Requests(() => feed), kv = new KvMap(() => feed);
+const topology = new Topology(), tables = new Tables();
+
+/* ---- the strip of facts and the tiles ---- */
+
+function health(s) {
+  if (s.role === "standby") return ["standby", "warn"];
+  if (s.draining) return ["draining", "warn"];
+  if (s.resting) return ["resting", "warn"];
+  return s.healthy ? ["serving", "ok"] : ["not serving", "bad"];
+}
+
+function pill(text, mood) {
+  put("health", text);
+  $("health").className = "pill " + mood;
+}
+
+function showSummary(s) {
+  pill(...health(s));
+  document.title = `${health(s)[0]} · Coxswain`;
+  put("fact-model", s.model.name || "none");
+  put("fact-context", integer(s.model.max_model_len));
+  put("fact-gateways", integer(s.gateways.length));
+  put("fact-term", String(s.term));
+  put("fact-up", uptime(s.uptime_s));
+  put("fact-version", s.version);
+  const said = s.warnings.join("\n");
+  if ($("warnings").said !== said) {
+    $("warnings").said = said;
+    $("warnings").replaceChildren(...s.warnings.map(w => make("li", { textContent: w })));
+  }
+  put("tile-running", integer(s.requests.running));
+  put("tile-waiting", integer(s.requests.waiting));
+  put("tile-waiting-sub", `${integer(s.requests.preemptions)} preempted so far`);
+  put("tile-generation", rate(s.throughput.generation_tokens_per_s));
+  put("tile-prompt", rate(s.throughput.prompt_tokens_per_s));
+  put("tile-kv", percent(s.kv.usage));
+  put("tile-kv-sub", `${integer(s.kv.blocks_used)} of ${integer(s.kv.blocks_total)} blocks`);
+  put("tile-hits", percent(s.kv.prefix_hit_rate));
+  put("tile-finished", integer(s.requests.finished));
+  put("tile-finished-sub", `${integer(s.requests.failed)} failed, ${integer(s.requests.cancelled)} cancelled`);
+}
+
+function showGroups() {
+  const ready = groups.filter(g => g[G.state] === "ready").length;
+  put("fact-workers", integer(workers.length));
+  put("fact-groups", `${integer(ready)} of ${integer(groups.length)}`);
+  put("tile-running-sub", ready === 1 ? "in one group" : `in ${integer(ready)} groups`);
+}
+
+const seat = w => w[W.group] === null ? Infinity : w[W.group] * 2 ** 24 + w[W.stage] * 4096 + w[W.rank];
+const bySeat = (a, b) => seat(a) === seat(b) ? a[W.node].localeCompare(b[W.node]) : seat(a) - seat(b);
+
+function showLatency(sample) {
+  put("tile-ttft", sample ? seconds(sample[S.ttft50]) : "–");
+  put("tile-ttft-sub", sample && sample[S.ttft95] !== null ? `median, 95 %: ${seconds(sample[S.ttft95])}` : "no request ended of late");
+}
+
+/* ---- updates ---- */
+
+function update(parts) {
+  $("login").hidden = true;
+  $("main").hidden = false;
+  if (parts.summary) {
+    if (parts.summary.uptime_s < up) { // another head, or this one anew
+      charts.samples = [];
+      tables.forget();
+      feed.forget();
+      feed.open();
+    }
+    up = parts.summary.uptime_s;
+    showSummary(parts.summary);
+  }
+  if (parts.groups) groups = parts.groups.rows.sort((a, b) => a[G.id] - b[G.id]);
+  if (parts.workers) workers = parts.workers.rows.sort(bySeat);
+  if (parts.samples.rows.length) {
+    charts.add(parts.samples.rows);
+    showLatency(charts.samples.at(-1));
+  }
+  if (parts.groups || parts.workers) {
+    showGroups();
+    topology.update(workers, groups);
+  }
+  tables.update(parts);
+  if (parts.requests) requests.update(parts.requests);
+  if ("kv" in parts) kv.update(parts.kv, groups);
+  const d = parts.done;
+  put("link", `live · head ${(d.took_us / 1000).toFixed(1)} ms` + (d.left_out ? " · too large in part" : "") + (d.skipped ? ` · ${d.skipped} missed` : ""));
+}
+
+function login(why) {
+  $("main").hidden = true;
+  $("login").hidden = false;
+  pill("admin key wanted", "warn");
+  put("link", "–");
+  put("key-error", why);
+  $("key").focus();
+}
+
+feed = new Feed(() => ({ ...requests.query(), ...kv.query() }), {
+  update, login,
+  state(text, mood) {
+    pill(text, mood);
+    put("link", "–");
+  },
+});
+
+/* ---- the key, the pause, the theme ---- */
+
+$("key-form").addEventListener("submit", e => {
+  e.preventDefault();
+  feed.key = $("key").value;
+  $("key").value = "";
+});
+
+$("pause").addEventListener("click", () => {
+  const on = $("pause").getAttribute("aria-pressed") !== "true";
+  $("pause").setAttribute("aria-pressed", on);
+  feed.paused = on;
+});
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+function setTheme() {
+  const choice = $("theme").value;
+  document.documentElement.dataset.theme = choice === "auto" ? (dark.matches ? "dark" : "light") : choice;
+  forgetColors();
+  charts.draw();
+  topology.map.draw();
+  kv.draw();
+}
+$("theme").value = localStorage.getItem("cox-theme") ?? "auto";
+$("theme").addEventListener("change", () => {
+  localStorage.setItem("cox-theme", $("theme").value);
+  setTheme();
+});
+dark.addEventListener("change", setTheme);
+setTheme();
+feed.open(0);

@@ -1,0 +1,189 @@
+// Topology, KV map, and the tables of groups, workers, events and failures: what every update brings whole.
+import { $, EVENT as E, GROUP as G, WORKER as W, bytes, clock, integer, levelMood, make, micros, mood, put } from "./model.js";
+import { RankMap, drawKv } from "./draw.js";
+import { VirtualTable, write, writeBar } from "./requests.js";
+
+const list = (rows = []) => ({ rows, get length() { return this.rows.length; }, at(i) { return this.rows[i] ?? null; } });
+const text = (title, width, of, options = {}) => ({ title, width, ...options, fill: (c, r) => write(c, of(r)) });
+const number = (title, width, of) => text(title, width, r => integer(of(r)), { class: "n" });
+
+// What a rank's colour and letter say; "ready" has no letter, so what needs a look stands out.
+const RANKS = { ready: ["ok", ""], free: ["dim", "·"], loading: ["warn", ""], forming: ["warn", "F"], draining: ["info", "D"],
+  suspect: ["bad", "S"], aborting: ["bad", "A"] };
+
+export class Topology {
+  #workers = [];
+  #groups = [];
+
+  constructor() {
+    this.map = new RankMap($("topology"), id => this.#tell(id));
+    $("topology-by").addEventListener("change", () => this.#show());
+  }
+
+  update(workers, groups) {
+    this.#workers = workers;
+    this.#groups = groups;
+    this.#show();
+    if (this.map.picked) this.#tell(this.map.picked);
+  }
+
+  #show() {
+    const byNode = $("topology-by").value === "node", boxes = new Map(), counts = new Map();
+    if (!byNode)
+      for (const g of this.#groups)
+        boxes.set(g[G.id], { name: "group " + g[G.id], used: g[G.kv_total] ? g[G.kv_used] / g[G.kv_total] : 0, ranks: [] });
+    for (const w of this.#workers) {
+      const at = byNode ? w[W.node] : w[W.group] ?? "free";
+      if (!boxes.has(at)) boxes.set(at, { name: byNode ? at : at === "free" ? "in no group" : "group " + at, used: null, ranks: [] });
+      const [color, mark] = RANKS[w[W.state]] ?? ["warn", "?"];
+      boxes.get(at).ranks.push({ id: w[W.instance], color, mark: w[W.straggler] ? "!" : mark, seat: w[W.stage] === null ? "" : `${w[W.stage]}.${w[W.rank]}`,
+        load: w[W.loaded] === null ? null : w[W.loaded] / 1000, order: w[W.stage] === null ? 0 : w[W.stage] * 4096 + w[W.rank] });
+      counts.set(w[W.state], (counts.get(w[W.state]) ?? 0) + 1);
+    }
+    for (const b of boxes.values()) b.ranks.sort((x, y) => x.order - y.order);
+    this.map.show([...boxes.values()]);
+    legend("topology-legend", [...counts].map(([state, n]) => [RANKS[state]?.[0] ?? "warn", `${state} ${integer(n)}`]));
+    this.map.canvas.setAttribute("aria-label", `${integer(this.#workers.length)} workers in ${integer(boxes.size)} ${byNode ? "nodes" : "groups"}: ` +
+      [...counts].map(([state, n]) => `${n} ${state}`).join(", ") + ". Arrow keys go through them.");
+  }
+
+  #tell(id) {
+    const w = this.#workers.find(x => x[W.instance] === id);
+    if (!w) return put("topology-detail", "Point at a rank, or go through them with the arrow keys.");
+    const gpu = w[W.gpu], where = w[W.group] === null ? "in no group" : `group ${w[W.group]}, stage ${w[W.stage]}, rank ${w[W.rank]}`;
+    put("topology-detail", `${w[W.node]} · ${w[W.instance]} · ${w[W.state]} · ${where} · ${w[W.device]}` +
+      (gpu ? ` · ${gpu[0]} % busy, ${bytes(gpu[1])} of ${bytes(gpu[2])}, ${gpu[3]} °C, ${gpu[4]} W` : "") +
+      (w[W.own_us] === null ? "" : ` · own step ${micros(w[W.own_us])}`) + ` · heard ${integer(w[W.seen_ms])} ms ago`);
+  }
+}
+
+/** A list of [variable of the page, text], changed only where it differs. */
+function legend(id, items) {
+  const ul = $(id), said = JSON.stringify(items);
+  if (ul.said === said) return;
+  ul.said = said;
+  ul.replaceChildren(...items.map(([color, label]) => {
+    const swatch = make("i", { className: "swatch" });
+    swatch.style.background = `var(--${color})`;
+    return make("li", {}, swatch, label);
+  }));
+}
+
+export class KvMap {
+  #map = null;
+  #wish = { group: 0, kv: 0 };
+
+  constructor(feed) {
+    $("kv-group").addEventListener("change", e => { this.#wish.group = e.target.value; feed().open(); });
+    $("kv-kind").addEventListener("change", e => { this.#wish.kv = e.target.value; feed().open(); });
+    new ResizeObserver(() => this.draw()).observe($("kv"));
+  }
+
+  query() {
+    return this.#wish;
+  }
+
+  draw() {
+    drawKv(this.#map);
+  }
+
+  update(map, groups) {
+    this.#map = map;
+    options("kv-group", groups.filter(g => g[G.state] === "ready").map(g => g[G.id]), map?.group);
+    options("kv-kind", Array.from({ length: map?.n_kv ?? 1 }, (_, i) => i), map?.kv);
+    $("kv-kind-label").hidden = !map || map.n_kv < 2;
+    this.draw();
+    if (!map) {
+      legend("kv-legend", []);
+      return put("kv-detail", "No group serves: there are no blocks.");
+    }
+    const about = map.stride > 1 ? "about " : "";
+    legend("kv-legend", [["shared", "shared"], ["accent", "owned"], ["cached", "cached"], ["track", "empty"]]
+      .map(([color, name]) => [color, `${name} ${about}${integer(map[name])}`]));
+    put("kv-detail", `${integer(map.blocks)} blocks of ${map.block_tokens} tokens, a square is ${map.per_cell === 1 ? "one" : integer(map.per_cell)}` +
+      (map.stride > 1 ? `, judged by every ${map.stride}th.` : ".") + " Cached ones hold what a later prompt may begin with.");
+    $("kv").setAttribute("aria-label", `KV blocks of group ${map.group}: ${map.shared} shared, ${map.owned} owned, ${map.cached} cached, ${map.empty} empty`);
+  }
+}
+
+function options(id, values, chosen) {
+  const select = $(id), said = values.join();
+  if (select.said !== said) {
+    select.said = said;
+    select.replaceChildren(...values.map(v => make("option", { value: v, textContent: v })));
+  }
+  if (chosen !== undefined && document.activeElement !== select) select.value = chosen;
+}
+
+export class Tables {
+  constructor() {
+    this.groups = list();
+    this.workers = list();
+    this.events = list();
+    this.failures = list();
+    this.all = [];
+    const table = (id, label, none, source, columns) => new VirtualTable($(id), { label, none, source, columns, rows: 10 });
+    this.groupTable = table("groups-table", "Groups", "No group yet.", this.groups, [
+      text("group", "5em", r => String(r[G.id]), { class: "n" }),
+      { title: "state", width: "6.5em", fill: (c, r) => write(c, r[G.draining] ? "draining" : r[G.state], r[G.draining] ? "warn" : mood(r[G.state])) },
+      text("epoch", "6em", r => r[G.epoch]), text("TP × PP", "7em", r => `${r[G.tp]}${r[G.tp] < r[G.whole_tp] ? " of " + r[G.whole_tp] : ""} × ${r[G.pp]}`),
+      text("role", "5.5em", r => r[G.role]),
+      number("running", "6em", r => r[G.running]), number("waiting", "6em", r => r[G.waiting]),
+      { title: "KV", fill: (c, r) => { const u = r[G.kv_total] ? r[G.kv_used] / r[G.kv_total] : 0;
+        writeBar(c, [[u > .9 ? "bad" : "accent", u]], `${r[G.kv_used]} of ${r[G.kv_total]} blocks`); } },
+      text("blocks", "10em", r => `${integer(r[G.kv_used])} / ${integer(r[G.kv_total])}`, { class: "n" }),
+      number("steps", "7em", r => r[G.steps]), number("recoveries", "7em", r => r[G.recoveries]),
+    ]);
+    this.workerTable = table("workers-table", "Workers", "No worker has come yet.", this.workers, [
+      text("node", "12em", r => r[W.node]),
+      { title: "state", width: "8em", fill: (c, r) => write(c, r[W.loaded] === null ? r[W.state] : `${r[W.state]} ${Math.round(r[W.loaded] / 10)} %`, mood(r[W.state])) },
+      text("group", "5em", r => r[W.group] === null ? "–" : String(r[W.group]), { class: "n" }),
+      text("rank", "5em", r => r[W.group] === null ? "–" : `${r[W.stage]}.${r[W.rank]}`, { class: "n" }),
+      text("device", undefined, r => r[W.device]),
+      text("busy", "5em", r => r[W.gpu] ? r[W.gpu][0] + " %" : "–", { class: "n" }),
+      text("memory", "12em", r => r[W.gpu] ? `${bytes(r[W.gpu][1])} / ${bytes(r[W.gpu][2])}` : "–", { class: "n" }),
+      { title: "own step", width: "7em", class: "n", fill: (c, r) => write(c, micros(r[W.own_us]), r[W.straggler] ? "bad" : "") },
+      text("temp.", "5em", r => r[W.gpu] ? r[W.gpu][3] + " °C" : "–", { class: "n" }),
+      number("step", "7em", r => r[W.step]),
+      { title: "heard", width: "7em", class: "n", fill: (c, r) => write(c, integer(r[W.seen_ms]) + " ms", r[W.seen_ms] > 1000 ? "bad" : "") },
+    ]);
+    this.eventTable = table("events-table", "Events, newest first", "None.", this.events, [
+      text("time", "6em", r => clock(r[E.t])),
+      { title: "event", width: "13em", fill: (c, r) => write(c, r[E.name], levelMood(r[E.level])) },
+      { title: "fields", class: "mono", fill: (c, r) => { write(c, r.said); c.title = r.said; } },
+    ]);
+    this.failureTable = table("failures-table", "Recent failures, newest first", "None: no worker and no gateway was lost of late.", this.failures, [
+      text("time", "6em", r => clock(r.time * 1000)), text("node", "9em", r => r.node), text("what", "8em", r => r.what),
+      { title: "reason", fill: (c, r) => { write(c, r.reason); c.title = r.reason; } },
+    ]);
+    this.held = [];
+    $("events-filter").addEventListener("input", () => this.#showEvents());
+  }
+
+  forget() {
+    this.held = [];
+  }
+
+  update({ groups, workers, events, summary }) {
+    if (groups) this.#set("groups", this.groups, this.groupTable, groups.rows, groups.total);
+    if (workers) this.#set("workers", this.workers, this.workerTable, workers.rows, workers.total);
+    if (summary) this.#set("failures", this.failures, this.failureTable, summary.recent_failures, summary.recent_failures.length);
+    if (events.rows.length) {
+      for (const e of events.rows) e.said = Object.entries(e[E.fields]).map(([k, v]) => `${k}=${v}`).join("  ");
+      this.held = events.rows.reverse().concat(this.held).slice(0, 512);
+      this.#showEvents();
+    }
+  }
+
+  #set(name, source, table, rows, total) {
+    source.rows = rows;
+    put(name + "-count", rows.length < total ? `${integer(rows.length)} of ${integer(total)}` : integer(total));
+    table.draw();
+  }
+
+  #showEvents() {
+    const want = $("events-filter").value.toLowerCase();
+    this.#set("events", this.events, this.eventTable, this.held.filter(e => (e[E.name] + " " + e.said).toLowerCase().includes(want)), this.held.length);
+  }
+}
+

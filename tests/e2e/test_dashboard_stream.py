@@ -1,0 +1,184 @@
+"""GET /api/stream and the files of the dashboard, of a real head: who may listen, what is said, what is bounded."""
+import json
+import re
+import socket
+import threading
+import time
+import urllib.request
+
+import pytest
+from cluster import ROOT, Cluster, get, wait_for
+
+KEY = "admin-e2e"
+LISTENERS = int(re.search(r"#define STREAM_LISTENERS\s+(\d+)u", (ROOT / "head/stream.h").read_text())[1])
+FILES = {"/": "text/html"} | {f"/dashboard/{p.name}": "text/css" if p.suffix == ".css" else "text/javascript"
+                              for p in (ROOT / "head/dashboard").iterdir() if p.suffix != ".html"}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster("--null-step-us", 20000, "--max-num-seqs", 4) as c:
+        yield c
+
+
+class Listener:
+    """A raw connection, so that it can stop reading."""
+
+    def __init__(self, port, query="", headers=""):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.socket.sendall(f"GET /api/stream?{query} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode())
+        self.file = self.socket.makefile("rb")
+        self.status = int(self.file.readline().split()[1])
+        self.headers = dict(line.decode().strip().split(": ", 1) for line in iter(self.file.readline, b"\r\n"))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.file.close()
+        self.socket.close()
+
+    def body(self):
+        return self.file.read(int(self.headers["Content-Length"]))
+
+    def updates(self):
+        """Each as {event: data}."""
+        text, parts = b"", {}
+        while size := int(self.file.readline(), 16):
+            text += self.file.read(size)
+            assert self.file.readline() == b"\r\n"
+            while b"\n\n" in text:
+                event, text = text.split(b"\n\n", 1)
+                name, data = event.removeprefix(b"event: ").split(b"\ndata: ")
+                parts[name.decode()] = json.loads(data)
+                if name == b"done":
+                    yield parts
+                    parts = {}
+
+
+def begin_requests(c, n, tokens):
+    """n streams of so many tokens; gives what ends them."""
+    def one(i):
+        body = {"prompt": f"{i} and some words more", "max_tokens": tokens, "stream": True, "ignore_eos": True}
+        r = urllib.request.Request(c.url + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(r, timeout=60) as answer:
+            while answer.read1(4096) and not ended.is_set():
+                pass
+
+    ended = threading.Event()
+    threads = [threading.Thread(target=one, args=(i,), daemon=True) for i in range(n)]
+    for t in threads:
+        t.start()
+
+    def end():
+        ended.set()
+        for t in threads:
+            t.join(20)
+
+    return end
+
+
+def test_an_update_says_what_the_status_says(cluster):
+    end = begin_requests(cluster, 6, 2000)
+    try:
+        wait_for("four run and two wait", lambda: cluster.status()["requests"]["running"] == 4 and cluster.running() == 6)
+        with Listener(cluster.admin_port, "limit=3&sort=arrival&kv=0") as listener:
+            assert listener.status == 200 and listener.headers["Content-Type"] == "text/event-stream"
+            assert listener.headers["Cache-Control"] == "no-store"
+            first, second = next(updates := listener.updates()), next(updates)
+        said, status = first["summary"], cluster.status()
+        for name in ("model", "version", "tp", "pp", "role", "term"):
+            assert said[name] == status[name]
+        assert said["requests"] == status["requests"]
+        assert said["kv"]["blocks_total"] == status["kv"]["blocks_total"]
+        assert [w[0] for w in first["workers"]["rows"]] == [w["instance"] for w in status["workers"]]
+        assert [(g[0], g[1], g[3], g[10]) for g in first["groups"]["rows"]] == \
+               [(g["id"], g["state"], g["epoch"], g["kv_blocks_total"]) for g in status["groups"]]
+        requests = second["requests"]
+        assert (requests["here"], requests["matching"], len(requests["rows"])) == (6, 6, 3)
+        assert all(r[1] == "running" and r[9] > 0 for r in requests["rows"])
+        kv = first["kv"]
+        assert kv["shared"] + kv["owned"] + kv["cached"] + kv["empty"] == kv["blocks"] == status["kv"]["blocks_total"]
+        # the second goes on where the first ended
+        assert second["samples"]["rows"]
+        assert len(second["samples"]["rows"]) == second["samples"]["next"] - first["samples"]["next"]
+        assert first["events"]["rows"] and second["events"]["rows"] == []
+        assert second["done"]["number"] == first["done"]["number"] + 1
+        with Listener(cluster.admin_port, f"show=waiting&limit=10&walk={second['done']['walk']}") as listener:
+            more = next(listener.updates())  # at once, without what it has
+        assert len(more["requests"]["rows"]) == 2 and all(r[1] == "queued" for r in more["requests"]["rows"])
+        assert ("workers" in more) == (more["done"]["walk"] != second["done"]["walk"])
+    finally:
+        end()
+    cluster.wait_idle()
+    with Listener(cluster.admin_port, "show=ended&sort=arrival&desc=1&limit=200") as listener:
+        rows = next(listener.updates())["requests"]["rows"]
+    assert len(rows) >= 6 and {r[1] for r in rows} <= {"finished", "cancelled"}
+    assert [r[3] for r in rows] == sorted((r[3] for r in rows), reverse=True)
+
+
+def test_what_cannot_be_answered_is_refused(cluster):
+    for query, text in (("limit=201", "limit: a number, at most 200"), ("sort=x", "sort: arrival"), ("show=all", "show: live")):
+        with Listener(cluster.admin_port, query) as listener:
+            assert listener.status == 400
+            assert text in json.loads(listener.body())["error"]["message"]
+    assert get(cluster.admin + "/api/stream?limit=1", headers={"Host": "dash.example"})[0] == 403
+
+
+def test_listeners_are_bounded_and_places_come_back(cluster):
+    listeners = [Listener(cluster.admin_port) for _ in range(LISTENERS)]
+    try:
+        for listener in listeners:
+            assert next(listener.updates())["done"]["listeners"] <= LISTENERS
+        with Listener(cluster.admin_port) as one_more:
+            assert one_more.status == 503
+            assert f"{LISTENERS} dashboards are open already" in json.loads(one_more.body())["error"]["message"]
+    finally:
+        for listener in listeners:
+            listener.__exit__()
+
+    def admitted():
+        with Listener(cluster.admin_port) as again:
+            return again.status == 200
+
+    wait_for("a place is free again", admitted)
+
+
+def test_one_that_does_not_read_holds_up_nobody(cluster):
+    with Listener(cluster.admin_port, "limit=200&kv=0") as silent, Listener(cluster.admin_port) as other:
+        assert silent.status == 200
+        updates = other.updates()
+        begin = next(updates)["done"]["number"]
+        time.sleep(2)  # the silent one's updates lie in its socket
+        numbers = [next(updates)["done"]["number"] for _ in range(2)]
+        assert numbers == [begin + 1, begin + 2]
+        assert cluster.status()["healthy"]
+
+
+def test_files_come_with_their_type_and_a_strict_policy(cluster):
+    for path, kind in FILES.items():
+        with urllib.request.urlopen(cluster.admin + path, timeout=10) as r:
+            file = ROOT / "head/dashboard" / ("index.html" if path == "/" else path.rsplit("/", 1)[1])
+            assert r.read() == file.read_bytes(), path
+            assert r.headers["Content-Type"] == kind + "; charset=utf-8"
+            policy = r.headers["Content-Security-Policy"]
+            assert "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
+            assert r.headers["X-Content-Type-Options"] == "nosniff"
+    page = (ROOT / "head/dashboard/index.html").read_text()
+    assert not re.search(r"\son\w+=|\sstyle=|<script(?![^>]*\ssrc=)|https?://", page), "the policy would refuse it"
+
+
+def test_the_key_guards_the_stream_and_not_the_page(tmp_path):
+    key_file = tmp_path / "key"
+    key_file.write_text(KEY)
+    key_file.chmod(0o600)
+    with Cluster("--admin-key-file", key_file) as c:
+        for path in FILES:
+            assert get(c.admin + path)[0] == 200, path
+        for headers in ("", "Authorization: Bearer wrong\r\n"):
+            with Listener(c.admin_port, headers=headers) as listener:
+                assert listener.status == 401
+        with Listener(c.admin_port, headers=f"Authorization: Bearer {KEY}\r\n") as listener:
+            assert listener.status == 200 and next(listener.updates())["summary"]["healthy"]
+        with Listener(c.admin_port, f"key={KEY}") as listener:  # never in an address
+            assert listener.status == 401
