@@ -1,0 +1,87 @@
+"""bench/dashboard: see there."""
+import statistics
+import sys
+import time
+from pathlib import Path
+
+from browser import MISSING, Browser
+from cluster import wait_for
+from dashboard_fixture import Fixture, World
+from serving import machine, option_parser
+
+PERIOD_MS, LATE, MEMORY_MB = 1000 / 60, 1.5, 100
+# Scrolls at a steady pace, to the end and back, a step each frame, and gives the time between frames, in ms.
+SCROLL = """
+const [selector, seconds, pace] = arguments, box = document.querySelector(selector);
+const end = box.scrollHeight - box.clientHeight, times = [];
+return new Promise(done => {
+  let begin = null, last = null;
+  requestAnimationFrame(function step(now) {
+    begin ??= now;
+    if (last !== null) times.push(now - last);
+    last = now;
+    const t = (now - begin) / 1000, at = t * pace % (2 * end);
+    box.scrollTop = at < end ? at : 2 * end - at;
+    if (t < seconds) requestAnimationFrame(step); else done(times);
+  });
+});"""
+
+
+def durations(b):
+    """Seconds of processor that the page's thread has had so far, by what it did."""
+    found = {m["name"]: m["value"] for m in b.devtools("Performance.getMetrics")["metrics"]}
+    return [found[name] for name in ("TaskDuration", "ScriptDuration", "RecalcStyleDuration", "LayoutDuration")]
+
+
+def memory_mb(b):
+    """Of JavaScript's heap and of the whole renderer (DOM, styles and canvases too), after a collection."""
+    b.devtools("HeapProfiler.collectGarbage")
+    heap = b.js("return performance.memory.usedJSHeapSize")
+    page = b.js("return crossOriginIsolated ? performance.measureUserAgentSpecificMemory().then(m => m.bytes) : null")
+    counters = b.devtools("Memory.getDOMCounters")
+    return heap / 1e6, page and page / 1e6, counters
+
+
+def main():
+    parser = option_parser("dashboard")
+    parser.add_argument("--workers", type=int, default=500)
+    parser.add_argument("--requests", type=int, default=5000)
+    parser.add_argument("--seconds", type=float, default=8)
+    parser.add_argument("--pace", type=int, default=12_000, help="pixels a second: a hard flick")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--screenshots", type=Path)
+    options = parser.parse_args()
+    if MISSING:
+        sys.exit(f"bench/dashboard: {MISSING}")
+    print(f"{machine()}; {options.workers} workers, {options.requests} requests")
+    short = False
+    with Fixture(World(options.workers, options.requests)) as f, Browser(1500, 1000) as b:
+        b.open(f.url)
+        b.devtools("Performance.enable", timeDomain="threadTicks")
+        wait_for("the page shows the requests", lambda: b.js("return document.querySelectorAll('#requests-table tbody tr').length") > 10)
+        time.sleep(2)
+        for table in ("requests", "workers", "events"):
+            before = durations(b)
+            rounds = [b.js(SCROLL, f"#{table}-table .scroll", options.seconds, options.pace) for _ in range(options.rounds)]
+            frames = [t for r in rounds for t in r]
+            work, script, styles, layout = (1000 * (y - x) / len(frames) for x, y in zip(before, durations(b)))
+            late = sum(t > LATE * PERIOD_MS for t in frames)
+            rate = 1000 / statistics.mean(frames)
+            print(f"{table}: {rate:.1f} frames/s, {len(frames)} frames: median {statistics.median(frames):.1f} ms, "
+                  f"99 % {sorted(frames)[len(frames) * 99 // 100]:.1f} ms, longest {max(frames):.1f} ms, {late} late; "
+                  f"of a frame's {PERIOD_MS:.1f} ms the page works {work:.1f} (script {script:.1f}, styles {styles:.1f}, layout {layout:.1f})")
+            short |= table == "requests" and late > len(frames) // 20
+        heap, page, counters = memory_mb(b)
+        print(f"memory: {heap:.1f} MB of JavaScript's heap" + (f", {page:.1f} MB of the page" if page else "") +
+              f"; {counters['nodes']} DOM nodes, {counters['jsEventListeners']} listeners (at most {MEMORY_MB} MB)")
+        short |= max(heap, page or 0) > MEMORY_MB
+        for theme in ("light", "dark") if options.screenshots else ():
+            b.theme(theme)
+            time.sleep(1.2)
+            b.screenshot(options.screenshots / f"dashboard-big-{theme}.png")
+        print(*b.log(), sep="\n", end="")
+    return 1 if short else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""The dashboard in headless Chromium (scripts/setup --ui): what it shows under load is what `cox status --json` says; the admin
+key; the keyboard; 500 workers and 5,000 requests in few elements. Frames and memory are measured by bench/dashboard."""
+import json
+import os
+import re
+import signal
+
+import pytest
+from browser import MISSING, Browser
+from cluster import Cluster, run_cox, wait_for
+from dashboard_fixture import Fixture, World
+from test_dashboard_stream import KEY, begin_requests
+
+pytestmark = pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
+TAB, RIGHT, ENTER = "\ue004", "\ue014", "\ue007"
+ROWS = """return [...document.querySelectorAll(`#${arguments[0]}-table tbody tr:not(.pad)`)].map(tr => [...tr.cells].map(td => td.innerText))"""
+
+
+@pytest.fixture(scope="module")
+def window():
+    with Browser() as b:
+        yield b
+
+
+@pytest.fixture
+def browser(window):
+    window.log()  # what the test before has left
+    return window
+
+
+def number(text):
+    return float(re.search(r"[\d,]+(\.\d+)?", text)[0].replace(",", ""))
+
+
+def shown(b):
+    """The figures of the page, as numbers."""
+    found = {name: number(b.text("#" + name)) for name in
+             ("tile-running", "tile-waiting", "tile-finished", "tile-kv", "fact-workers", "fact-context", "fact-term", "fact-gateways")}
+    used, total = (number(part) for part in b.text("#tile-kv-sub").split(" of "))
+    failed, cancelled = (number(part) for part in b.text("#tile-finished-sub").split(","))
+    return {**found, "kv-used": used, "kv-total": total, "failed": failed, "cancelled": cancelled, "health": b.text("#health"), "model": b.text("#fact-model"),
+            "groups-ready": [number(part) for part in b.text("#fact-groups").split(" of ")]}
+
+
+def told(c):
+    """The same of `cox status --json`."""
+    done = run_cox("status", "--address", f"127.0.0.1:{c.admin_port}", "--json")
+    s = json.loads(done.stdout)
+    return {"tile-running": s["requests"]["running"], "tile-waiting": s["requests"]["waiting"], "tile-finished": s["requests"]["finished"],
+            "tile-kv": round(100 * s["kv"]["usage"], 1), "fact-workers": len(s["workers"]), "fact-context": s["model"]["max_model_len"],
+            "fact-term": s["term"], "fact-gateways": len(s["gateways"]), "kv-used": s["kv"]["blocks_used"], "kv-total": s["kv"]["blocks_total"],
+            "failed": s["requests"]["failed"], "cancelled": s["requests"]["cancelled"], "health": "serving" if s["healthy"] else "not serving",
+            "model": s["model"]["name"], "groups-ready": [sum(g["state"] == "ready" for g in s["groups"]), len(s["groups"])]}, s
+
+
+def test_under_load_it_shows_what_the_status_says(browser):
+    # Steps of 0.4 s: blocks fill slowly, so that both may be asked of the same moment.
+    with Cluster("--null-step-us", 400_000, "--max-num-seqs", 3, workers=4, tp=2) as c:
+        end = begin_requests(c, 8, 5000)
+        try:
+            wait_for("six run and two wait", lambda: c.status()["requests"]["running"] == 6 and c.running() == 8)
+            browser.open(c.admin + "/")
+
+            def agree():
+                before, status = told(c)
+                return shown(browser) == before and status
+
+            wait_for("the page shows what the status says", lambda: browser.text("#tile-running") == "6")
+            status = wait_for("all figures agree", agree)
+            groups = browser.js(ROWS, "groups")
+            assert [[g[0], g[1], g[2], number(g[5]), number(g[6])] for g in groups] == \
+                   [[str(g["id"]), g["state"], g["epoch"], g["running"], g["waiting"]] for g in sorted(status["groups"], key=lambda g: g["id"])]
+            workers = browser.js(ROWS, "workers")
+            assert [[w[0], w[1], w[2], w[3]] for w in workers] == \
+                   [[w["node"], w["state"], str(w["group"]), f"{w['stage']}.{w['rank']}"] for w in sorted(status["workers"], key=lambda w: (w["group"], w["rank"]))]
+            rows = browser.js(ROWS, "requests")
+            assert [r[1] for r in rows] == ["running"] * 6 + ["queued"] * 2
+            assert any(e[1] == "group_ready" for e in browser.js(ROWS, "events"))
+            browser.js("const s = document.querySelector('#requests-show'); s.value = 'waiting'; s.dispatchEvent(new Event('change'))")
+            wait_for("those that wait are shown alone", lambda: [r[1] for r in browser.js(ROWS, "requests")] == ["queued"] * 2)
+        finally:
+            end()
+        wait_for("the page sees them end", lambda: browser.text("#tile-running") == "0")
+        wait_for("and keeps in step", agree)
+        assert browser.log() == []  # nothing failed, nothing was refused by the policy
+
+
+def test_the_key_is_asked_for_and_stays_in_the_tab(browser, tmp_path):
+    key_file = tmp_path / "key"
+    key_file.write_text(KEY)
+    key_file.chmod(0o600)
+    with Cluster("--admin-key-file", key_file) as c:
+        browser.open(c.admin + "/")
+        wait_for("the key is asked for", lambda: browser.js("return document.activeElement.id") == "key")
+        assert not browser.js("return document.querySelector('#main').checkVisibility()")
+        browser.type("#key", "wrong")
+        browser.click("#key-form button")
+        wait_for("a wrong one is refused", lambda: browser.text("#key-error") == "That is not the key of this head.")
+        browser.type("#key", KEY)
+        browser.click("#key-form button")
+        wait_for("the right one shows the page", lambda: browser.text("#fact-workers") == "2")
+        browser.call("POST", "/refresh", {})
+        wait_for("and is known after a reload", lambda: browser.text("#fact-workers") == "2")
+        browser.js("window.asked = []; const was = fetch; window.fetch = (a, o) => { asked.push([a, o.headers.Authorization]); return was(a, o); }")
+        browser.click("#pause")
+        browser.click("#pause")
+        address, header = wait_for("the stream is asked for anew", lambda: browser.js("return window.asked[0]"))
+        assert address.startswith("api/stream?") and KEY not in address and header == "Bearer " + KEY
+        assert KEY not in browser.js("return location.href")
+        assert browser.js("return [JSON.stringify(localStorage), document.cookie]") == ["{}", ""]
+        browser.js("sessionStorage.clear()")
+        assert all("401" in line for line in browser.log())
+
+
+def test_a_head_that_is_gone_is_said_and_found_again(browser):
+    with Cluster() as c:
+        browser.open(c.admin + "/")
+        wait_for("it serves", lambda: browser.text("#health") == "serving")
+        browser.click("#pause")
+        assert browser.text("#health") == "paused"
+        browser.click("#pause")
+        wait_for("it goes on", lambda: browser.text("#health") == "serving")
+        before = c.pid("head")
+        os.kill(before, signal.SIGKILL)
+        wait_for("another head serves and is shown", lambda: c.pids().get("head", before) != before and browser.text("#fact-groups") == "1 of 1"
+                 and browser.text("#health") == "serving")
+    wait_for("no answer is said", lambda: browser.text("#health").startswith("no answer"))
+
+
+def test_the_keyboard_and_what_a_screen_reader_is_told(browser):
+    with Fixture(World(48, 300)) as f:
+        browser.open(f.url)
+        wait_for("the page is there", lambda: len(browser.js(ROWS, "requests")) > 10)
+        assert browser.js("return ['header', 'main', 'footer', 'h1'].map(t => document.querySelectorAll(t).length)") == [1, 1, 1, 1]
+        unnamed = browser.js("""return [...document.querySelectorAll('section, table, canvas, button, select, input, [role=region], [role=img]')]
+            .filter(e => !(e.getAttribute('aria-label') || e.getAttribute('aria-labelledby') || e.labels?.length || e.innerText?.trim()))
+            .map(e => e.outerHTML.slice(0, 80))""")
+        assert unnamed == []
+        table = browser.js("""const t = document.querySelector('#requests-table table'), r = t.querySelector('tbody tr:not(.pad)');
+            return [t.getAttribute('aria-rowcount'), r.getAttribute('aria-rowindex'), t.querySelectorAll('th[scope=col]').length, r.cells.length]""")
+        assert table == ["301", "2", 11, 11]
+        browser.press(TAB)
+        assert browser.js("return document.activeElement.className") == "skip"
+        browser.js("document.querySelector('#topology').focus()")
+        browser.press(RIGHT, RIGHT)
+        assert "group 0, stage 0, rank 1" in browser.text("#topology-detail")
+        outline = browser.js("const e = document.activeElement; return [e.id, getComputedStyle(e).outlineStyle]")
+        assert outline == ["topology", "solid"]
+        browser.js("document.querySelector('.chart canvas').focus()")
+        browser.press(RIGHT)
+        assert " at " in browser.js("return document.activeElement.getAttribute('aria-label')")
+        browser.js("document.querySelector('#requests-table th[aria-sort] button').focus()")
+        browser.press(ENTER)
+        wait_for("the order is said", lambda: browser.js("return document.activeElement.parentElement.getAttribute('aria-sort')") == "ascending")
+
+
+def test_thousands_of_rows_are_few_elements(browser):
+    world = World(500, 5000)
+    with Fixture(world) as f:
+        browser.open(f.url)
+        wait_for("the page is there", lambda: browser.text("#requests-count") == "5,000")
+        assert browser.text("#workers-count") == "500" and browser.text("#groups-count") == "125"
+        assert browser.js("return document.querySelectorAll('*').length") < 5000
+        browser.js("const b = document.querySelector('#requests-table .scroll'); b.scrollTop = b.scrollHeight")
+
+        def last():
+            rows = browser.js(ROWS, "requests")
+            return rows[-1] if rows and "…" not in rows[-1][1:3] else None
+
+        row = wait_for("the last rows have come", last)
+        youngest = max(world.requests, key=lambda r: -r["age"])
+        assert row[0].startswith(youngest["id"][:8])
+        assert browser.js("return document.querySelector('#requests-table tbody').lastElementChild.previousElementSibling.getAttribute('aria-rowindex')") == "5001"
+        assert browser.js("return document.querySelectorAll('*').length") < 5000
+        for selector in ("#workers-table", "#groups-table"):
+            browser.js("const b = document.querySelector(arguments[0] + ' .scroll'); b.scrollTop = b.scrollHeight", selector)
+        wait_for("the last worker is there", lambda: browser.js(ROWS, "workers")[-1][0] == "node-062")
+        assert browser.log() == []
