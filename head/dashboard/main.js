@@ -5,7 +5,7 @@ import { Charts, forgetColors } from "./draw.js";
 import { Requests } from "./requests.js";
 import { KvMap, Tables, Topology } from "./panels.js";
 
-let feed, up = 0, groups = [], workers = [];
+let feed, up = 0, term = null, groups = [], workers = [];
 const charts = new Charts($("charts")), requests = new Requests(() => feed), kv = new KvMap(() => feed);
 const topology = new Topology(), tables = new Tables();
 
@@ -70,13 +70,16 @@ function update(parts) {
   $("login").hidden = true;
   $("main").hidden = false;
   if (parts.summary) {
-    if (parts.summary.uptime_s < up) { // another head, or this one anew
+    const other = parts.summary.uptime_s < up || (term !== null && parts.summary.term !== term);
+    up = parts.summary.uptime_s;
+    term = parts.summary.term;
+    if (other) { // another head, or this one anew: its samples and events are numbered otherwise
       charts.samples = [];
       tables.forget();
       feed.forget();
       feed.open();
+      return;
     }
-    up = parts.summary.uptime_s;
     showSummary(parts.summary);
   }
   if (parts.groups) groups = parts.groups.rows.sort((a, b) => a[G.id] - b[G.id]);
