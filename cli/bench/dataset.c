@@ -375,7 +375,7 @@ static enum status map_file(const char *path, struct str *out, struct error *err
         int why = errno;
         if (fd >= 0)
             close(fd);
-        return error_set(err, STATUS_IO, "--dataset-path %s: %s", path, strerror(why));
+        return error_set(err, STATUS_INVALID, "--dataset-path %s: %s", path, strerror(why));
     }
     void *at = S_ISREG(st.st_mode) && st.st_size > 0
                    ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)
@@ -396,41 +396,69 @@ static void oversample(struct load *l)
     }
 }
 
+static void unmap(struct str text)
+{
+    if (text.ptr)
+        (void)munmap((void *)(uintptr_t)text.ptr, text.len);
+}
+
+/* Its text (none of a random one), to be unmapped, and what kind it is. */
+static enum status open_dataset(const struct bench_dataset_options *o, struct str *text, int *kind,
+                                struct error *err)
+{
+    *text = (struct str){0};
+    *kind = o->kind == BENCH_DATASET_AUTO && !o->path ? BENCH_DATASET_RANDOM : o->kind;
+    if (*kind == BENCH_DATASET_RANDOM)
+        return STATUS_OK;
+    if (!o->path)
+        return error_set(err, STATUS_INVALID, "--dataset-path FILE is wanted");
+    TRY(map_file(o->path, text, err));
+    enum status s = STATUS_OK;
+    if (*kind == BENCH_DATASET_AUTO)
+        s = bench_dataset_find_kind(o->path, *text, kind, err);
+    if (s == STATUS_OK)
+        return STATUS_OK;
+    unmap(*text);
+    *text = (struct str){0};
+    return s;
+}
+
+enum status bench_dataset_check(const struct bench_dataset_options *o, struct error *err)
+{
+    struct str text;
+    int kind;
+    TRY(open_dataset(o, &text, &kind, err));
+    unmap(text);
+    return STATUS_OK;
+}
+
 enum status bench_dataset_load(const struct bench_dataset_options *o, const struct bench_tokens *t,
                                struct bench_prompts *out, struct error *err)
 {
     struct load l = {.o = o, .tokens = t, .out = out, .rng = {(uint64_t)o->seed}};
-    int kind = o->kind;
-    enum status s = STATUS_OK;
-    *out = (struct bench_prompts){.items = mem_array((size_t)o->n_prompts, sizeof *out->items)};
-    if (kind == BENCH_DATASET_AUTO && !o->path)
-        kind = BENCH_DATASET_RANDOM;
-    if (kind != BENCH_DATASET_RANDOM)
-        s = o->path ? map_file(o->path, &l.text, err)
-                    : error_set(err, STATUS_INVALID, "--dataset-path FILE is wanted");
-    if (s == STATUS_OK && kind == BENCH_DATASET_AUTO)
-        s = bench_dataset_find_kind(o->path, l.text, &kind, err);
+    int kind;
+    *out = (struct bench_prompts){0};
+    TRY(open_dataset(o, &l.text, &kind, err));
+    out->items = mem_array((size_t)o->n_prompts, sizeof *out->items);
     bench_progress_start(&l.progress, o->quiet, "prompts made", (uint32_t)o->n_prompts);
-    if (s == STATUS_OK) {
-        switch (kind) {
-        case BENCH_DATASET_SHAREGPT:
-            s = load_sharegpt(&l, err);
-            break;
-        case BENCH_DATASET_SONNET:
-            s = load_sonnet(&l, err);
-            break;
-        case BENCH_DATASET_CUSTOM:
-            s = load_custom(&l, err);
-            break;
-        default:
-            s = load_random(&l, err);
-        }
+    enum status s;
+    switch (kind) {
+    case BENCH_DATASET_SHAREGPT:
+        s = load_sharegpt(&l, err);
+        break;
+    case BENCH_DATASET_SONNET:
+        s = load_sonnet(&l, err);
+        break;
+    case BENCH_DATASET_CUSTOM:
+        s = load_custom(&l, err);
+        break;
+    default:
+        s = load_random(&l, err);
     }
     if (s == STATUS_OK)
         oversample(&l);
     bench_progress_end(&l.progress);
-    if (l.text.ptr)
-        (void)munmap((void *)(uintptr_t)l.text.ptr, l.text.len);
+    unmap(l.text);
     if (s != STATUS_OK)
         bench_prompts_fini(out);
     return s;

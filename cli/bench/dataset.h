@@ -41,6 +41,8 @@ struct bench_prompts {
 /* By its name (.jsonl) and by its first byte; the text of an error says what was looked for. */
 MUST_USE enum status bench_dataset_find_kind(const char *path, struct str text, int *kind,
                                              struct error *err);
+/* Is the file there, and of a kind? Before a server is waited for, or started. */
+MUST_USE enum status bench_dataset_check(const struct bench_dataset_options *o, struct error *err);
 /* n_prompts of them, those of a short file again and again unless no_oversample is set. */
 MUST_USE enum status bench_dataset_load(const struct bench_dataset_options *o,
                                         const struct bench_tokens *t, struct bench_prompts *out,

@@ -449,6 +449,7 @@ static enum status run(struct serve *v, struct error *err)
     bool is_chat = o->backend == BACKEND_OPENAI_CHAT || o->backend == BACKEND_VLLM_CHAT;
     TRY(read_options(v, err));
     TRY(check_folder(o, err));
+    TRY(bench_dataset_check(&o->dataset, err));
     bench_catch_signals();
     TRY(bench_connect(&v->target, &o->access, o->endpoint, is_chat, o->ready_s, "bench serve",
                       err));

@@ -90,6 +90,7 @@ static enum status run(struct throughput_options *o, const struct option_list *w
     struct batch_cluster cluster;
     struct bench_target target = {0};
     struct bench_prompts prompts = {0};
+    TRY(bench_dataset_check(&o->dataset, err));
     bench_catch_signals();
     enum status s = bench_engine_start(&cluster, &o->engine, NULL, words, err);
     if (s == STATUS_OK)

@@ -25,7 +25,11 @@ CASES = [
     (f"chat --url http://{NOBODY}", 1, re.escape(ASK)),
     ("chat --url ftp://here/", 1, "ftp://here/.*not a usable address"),
     (f"run-batch -i {{tmp}}/in.jsonl -o {{tmp}}/out.jsonl --url http://{NOBODY} --retry-timeout 0", 1, re.escape(ASK)),
+    (f"bench serve --model null --num-prompts 1 --ready-check-timeout-sec 0 --base-url http://{NOBODY}", 1, re.escape(ASK)),
+    ("bench serve --model null --num-prompts 1 --base-url ftp://here/", 2, "ftp://here/.*not a usable address"),
     # what a command cannot do without
+    ("bench throughput", 2, "--model MODEL is wanted, .*or --base-url URL"),
+    ("bench latency", 2, "--model MODEL is wanted, .*or --base-url URL"),
     ("drain", 2, "which worker?.*`cox status` shows them"),
     ("undrain", 2, "which worker?"),
     ("lora load", 2, "list, load NAME=FOLDER or unload NAME"),
@@ -50,6 +54,7 @@ CASES = [
     *((f"{c} --address 127.0.0.1:1", 1, "no cluster at 127.0.0.1:1 that `cox up` runs here as this user .*: start one")
       for c in ("logs", "scale 2")),
     *((f"{c} /not/here", 2, f"{re.escape(KINDS)}.*/not/here: No such file or directory") for c in ("up", "serve", "plan")),
+    ("bench serve --model null --dataset-path /not/here --base-url http://127.0.0.1:1", 2, "/not/here: No such file or directory"),
     ("replay /not/here", 2, "/not/here: No such file or directory"),
     ("run-batch -i /not/here -o {tmp}/out.jsonl --url http://127.0.0.1:1", 2, "/not/here: No such file or directory"),
     ("head --keys-dir /not/here", 2, "/not/here/head.key: no such file; `cox keys --keys-dir /not/here` makes"),
@@ -86,7 +91,7 @@ def judge(command, code, says, done):
         lines.pop(0)  # how far it came
     assert done.returncode == code, (command, done.returncode, done.stderr)
     assert len(lines) == 1 and not others, (command, done.stdout, done.stderr)
-    assert re.match(rf"cox {name}: \S|\S+Z error {name} start_failed status=\w+ error=|failed  health +\S", lines[0]), lines[0]
+    assert re.match(rf"cox {name}( [a-z]+)?: \S|\S+Z error {name} start_failed status=\w+ error=|failed  health +\S", lines[0]), lines[0]
     assert re.search(says, lines[0]), (command, says, lines[0])
     assert len(lines[0]) < 700 and not re.search(r"Traceback|backtrace|assert|\.c:\d", lines[0]), lines[0]
 
