@@ -146,7 +146,7 @@ def test_what_cannot_be_done(cluster, tmp_path):
     for url, key, args, code, words in (
             (cluster.url, None, [], 1, "COX_API_KEY"), (cluster.url, KEY, ["--model", "nobody"], 1, "nobody"),
             (f"http://127.0.0.1:{port}", KEY, ["--ready-check-timeout-sec", 0], 1, "cannot connect"),
-            (cluster.url, KEY, ["--dataset-path", tmp_path / "nothing"], 1, "No such file"),
+            (cluster.url, KEY, ["--dataset-path", tmp_path / "nothing"], 2, "No such file"),
             (cluster.url, KEY, ["--dataset-path", tmp_path / "bad.jsonl"], 2, "bad.jsonl:1: no JSON"),
             (cluster.url, KEY, ["--request-rate", "-1"], 2, "--request-rate"), (cluster.url, KEY, ["--goodput", "itl:3"], 2, "--goodput"),
             (cluster.url, KEY, ["--save-result", "--result-dir", "/proc/none"], 1, "--result-dir"),
