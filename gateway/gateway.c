@@ -27,7 +27,8 @@ enum {
     SUBMIT_TIMEOUT_S = 5,
     BUS_HWM = 10000,
     ADMIN_CONNECTIONS = 64,
-    ADDRESS_MAX = 1024, /* of several heads */
+    ADDRESS_MAX = 1024,   /* of several heads */
+    LAST_WORDS_MS = 3000, /* until clients have read that their requests were ended */
 };
 
 /* ---- replies through the HTTP server ---- */
@@ -299,11 +300,19 @@ static void on_turn_end(void *ctx)
         serving_sweep(&g->serving);
 }
 
+static void on_last_words_timeout(void *ctx)
+{
+    stop_now(ctx);
+}
+
+/* on_serving_tick stops as soon as the last of them was told. */
 static void on_shutdown_timeout(void *ctx)
 {
     struct gateway *g = ctx;
     log_warn("shutdown_timeout", "open_requests=%u", g->serving.n_requests);
-    stop_now(g);
+    loop_timer_stop(g->shutdown_timer);
+    serving_end_all(&g->serving);
+    g->shutdown_timer = loop_timer_start(g->loop, LAST_WORDS_MS, 0, on_last_words_timeout, g);
 }
 
 /* No new connections; what those that there are have asked, or are about to ask, is answered. */

@@ -7,6 +7,8 @@
 #include "gateway/adapters.h"
 #include "gateway/api_request.h"
 
+#define SHUTTING_DOWN "The gateway is shutting down: try again later."
+
 static uint64_t now(const struct serving *s)
 {
     return s->o.now_ns(s->o.clock_ctx);
@@ -113,7 +115,9 @@ void serving_on_request(struct serving *s, void *reply, const struct serving_req
 {
     struct api_error e = {0};
     uint64_t down_ns = now(s) - s->link_changed_ns;
-    if (!s->link_up && down_ns > s->o.head_timeout_ns)
+    if (s->over)
+        api_error_set(&e, 503, NULL, SHUTTING_DOWN);
+    else if (!s->link_up && down_ns > s->o.head_timeout_ns)
         api_error_set(&e, 503, NULL, "The cluster's head cannot be reached: try again later.");
     else if (s->n_open_choices >= s->o.max_open_choices)
         api_error_set(&e, 503, NULL, "The server has too many open requests: try again later.");
@@ -322,6 +326,17 @@ void serving_tick(struct serving *s)
         }
     }
     metric_set(s->metrics.open_requests, s->n_requests);
+}
+
+void serving_end_all(struct serving *s)
+{
+    struct api_error e = {.retry_after_s = 1};
+    s->over = true;
+    api_error_set(&e, 503, NULL, SHUTTING_DOWN);
+    for (struct api_request *r = s->first, *next; r; r = next) {
+        next = r->next;
+        api_request_fail(r, &e);
+    }
 }
 
 void serving_sweep(struct serving *s)

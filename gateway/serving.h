@@ -88,6 +88,7 @@ struct serving {
     struct api_choice *pending, **pending_last;   /* to be submitted, in order */
     uint32_t n_requests, n_open_choices;
     bool draining;
+    bool over; /* every request was ended: whoever comes now is told so as well */
     bool link_up;
     uint64_t link_changed_ns, group_lost_ns; /* group_lost_ns: 0 while one is ready */
     bool cluster_known;
@@ -117,6 +118,9 @@ void serving_pump(struct serving *s); /* submits what waits: credit came */
 void serving_tick(struct serving *s); /* deadlines and keep-alives; every 250 ms or so */
 /* Which adapters are in use, into the metrics: before they are rendered. */
 void serving_tell_loras(struct serving *s);
+/* The gateway ends and waits for nobody any more: each request is answered 503, each stream ends
+ * with its dialect's error. */
+void serving_end_all(struct serving *s);
 void serving_sweep(struct serving *s); /* end of a loop turn: frees what was answered */
 /* True when a group serves, or none has to, and the gateway is not draining. why: for the 503's
  * text. */

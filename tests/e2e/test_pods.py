@@ -2,7 +2,9 @@
 nobody runs into, a check from outside (`cox smoke`)."""
 import http.server
 import json
+import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import null_oracle as oracle
@@ -68,6 +70,50 @@ def test_a_second_signal_ends_the_delay(tmp_path):
         c.started["gateway"].terminate()
         assert c.started["gateway"].wait(60 * SLOW) == 0
         assert " draining " not in c.log("gateway")
+
+
+LONG = 1500  # tokens of 10 ms: far more than --shutdown-timeout
+ASKED = {  # path: what is asked, and what says in its stream that it was ended
+    "/v1/completions": ({"prompt": "cut", "max_tokens": LONG}, '"type":"ServiceUnavailableError"'),
+    "/v1/chat/completions": ({"messages": [{"role": "user", "content": "cut"}], "max_tokens": LONG}, '"type":"ServiceUnavailableError"'),
+    "/v1/responses": ({"input": "cut", "max_output_tokens": LONG}, '"type":"response.failed"'),
+    "/v1/messages": ({"model": "null", "messages": [{"role": "user", "content": "cut"}], "max_tokens": LONG}, "event: error"),
+    "/invocations": ({"inputs": "cut", "parameters": {"max_new_tokens": LONG}}, '"code":424,"error":'),
+}
+
+
+def test_a_request_that_the_shutdown_timeout_ends_is_told(tmp_path):
+    """A stream ends as its dialect ends one that failed, whole; what has not begun is answered 503 with Retry-After."""
+    with Pods(tmp_path) as c, ThreadPoolExecutor(2 * len(ASKED)) as threads:
+        c.cluster("--shutdown-timeout", 1)
+        begun = threading.Barrier(2 * len(ASKED) + 1)
+
+        def stream(path):
+            with httpx.stream("POST", c.url + path, timeout=60, json={**ASKED[path][0], "stream": True}) as r:
+                lines = r.iter_lines()
+                said = [next(lines)]
+                begun.wait(30 * SLOW)
+                return r.status_code, [*said, *lines]
+
+        def whole(path):
+            begun.wait(30 * SLOW)
+            return httpx.post(c.url + path, timeout=60, json=ASKED[path][0])
+
+        streams = {p: threads.submit(stream, p) for p in ASKED}
+        wholes = {p: threads.submit(whole, p) for p in ASKED}
+        begun.wait(30 * SLOW)
+        wait_for("all run", lambda: re.search(rf"coxswain_gateway_requests_open{{.*}} {2 * len(ASKED)}\n", get(c.url + "/metrics")[1]))
+        c.started["gateway"].terminate()
+        for path, f in streams.items():
+            status, lines = f.result()
+            text = "\n".join(lines)
+            assert status == 200 and ASKED[path][1] in text, (path, lines[-5:])
+        for path, f in wholes.items():
+            r = f.result()
+            assert r.status_code == 503 and "is shutting down" in r.text, (path, r.text)
+            assert int(r.headers["retry-after"]) > 0, path
+        assert c.started["gateway"].wait(10 * SLOW) == 0
+        assert " shutdown_timeout open_requests=" in c.log("gateway")
 
 
 def test_a_head_may_be_asked_before_anybody_came(tmp_path):

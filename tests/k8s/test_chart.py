@@ -244,11 +244,18 @@ def grace(objs, kind, part):
     return objs.one(kind, f"{F}-{part}")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
 
 
+def shutdown_timeout(objs):
+    return yaml.safe_load(objs.one("ConfigMap", f"{F}-gateway")["data"]["gateway.yaml"])["shutdown_timeout"]
+
+
 def test_grace_outlasts_what_a_stop_takes():
     objs = c.objects()
-    assert grace(objs, "Deployment", "gateway") == 10 + 30 + 15 and grace(objs, "StatefulSet", "worker") == 30 + 15
+    assert grace(objs, "Deployment", "gateway") == 10 + 3600 + 15 and grace(objs, "StatefulSet", "worker") == 30 + 15
+    assert shutdown_timeout(objs) == 3600  # a stream of minutes is no reason to cut it
+    alone = c.objects({"gateway": {"replicas": 1, "state": {"enabled": True}}})  # nobody serves until it has ended
+    assert grace(alone, "Deployment", "gateway") == 10 + 30 + 15 and shutdown_timeout(alone) == 30
     objs = c.objects({"gateway": {"shutdownDelay": 20, "config": {"shutdown_timeout": 0}}, "worker": {"config": {"drain_timeout": 600}}})
-    assert grace(objs, "Deployment", "gateway") == 35 and grace(objs, "StatefulSet", "worker") == 615
+    assert shutdown_timeout(objs) == 0 and grace(objs, "Deployment", "gateway") == 35 and grace(objs, "StatefulSet", "worker") == 615
 
 
 def test_each_role_has_its_own_keys_only():

@@ -158,6 +158,40 @@ static void test_error_inside_a_stream(void **state)
     assert_true(w.client.ended);
 }
 
+/* The gateway waits no longer: a stream ends with its error, what has not begun is a 503. */
+static void test_the_end_of_the_gateway(void **state)
+{
+    post("{\"prompt\":\"hi\",\"stream\":true}");
+    tokens(0, 0, "a", FINISH_NONE);
+    serving_end_all(&w.s);
+    assert_body(CHUNK(
+        "a",
+        "\"finish_reason\":null,\"stop_reason\":null}]}\n\n") "data: {\"error\":{\"message\":\"The "
+                                                              "gateway is shutting down: try again "
+                                                              "later.\","
+                                                              "\"type\":"
+                                                              "\"ServiceUnavailableError\","
+                                                              "\"param\":null,\"code\":503}}\n\n"
+                                                              "data: [DONE]\n\n");
+    assert_true(w.client.ended);
+    assert_int_equal(w.n_cancels, 1);
+    assert_int_equal(w.s.n_requests, 0);
+}
+
+static void test_the_end_of_the_gateway_before_a_token(void **state)
+{
+    post("{\"prompt\":\"hi\",\"stream\":true}");
+    serving_end_all(&w.s);
+    assert_int_equal(w.client.status, 503);
+    assert_int_equal(w.client.retry_after_s, 1);
+    assert_false(w.client.begun);
+    w.client.status = 0;
+    post("{\"prompt\":\"hi\"}"); /* a connection that was there already */
+    assert_int_equal(w.client.status, 503);
+    assert_int_equal(w.client.retry_after_s, 1);
+    assert_int_equal(w.n_submits, 1);
+}
+
 struct refusal {
     const char *body;
     int status;
@@ -709,6 +743,8 @@ int main(void)
         TEST(test_client_gone),
         TEST(test_errors_from_the_head),
         TEST(test_error_inside_a_stream),
+        TEST(test_the_end_of_the_gateway),
+        TEST(test_the_end_of_the_gateway_before_a_token),
         TEST(test_refusals),
         TEST(test_waiting_for_a_group),
         TEST(test_waiting_for_workers_that_start),

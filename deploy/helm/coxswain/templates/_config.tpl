@@ -122,6 +122,7 @@ port: 8000
 admin_host: {{ .Values.listen | quote }}
 admin_port: 8001
 shutdown_delay: {{ .Values.gateway.shutdownDelay }}
+shutdown_timeout: {{ include "coxswain.shutdownTimeout" . }}
 {{- if include "coxswain.apiKeysSecret" . }}
 api_key_file: /etc/coxswain/api-keys/{{ .Values.gateway.apiKeys.key }}
 {{- end }}
@@ -144,7 +145,13 @@ queue_timeout: {{ include "coxswain.startSeconds" . }}
 {{- toYaml (mergeOverwrite (deepCopy $theirs) $own) -}}
 {{- end -}}
 
-{{- define "coxswain.gatewayGrace" -}}
+{{/* For how long a gateway that is to end waits for its streams: an hour, for another has its place by then; with a
+folder of its own the next one waits for it. */}}
+{{- define "coxswain.shutdownTimeout" -}}
 {{- $t := .Values.gateway.config.shutdown_timeout -}}
-{{- add (int .Values.gateway.shutdownDelay) (kindIs "invalid" $t | ternary 30 (int $t)) 15 -}}
+{{- kindIs "invalid" $t | ternary (.Values.gateway.state.enabled | ternary 30 3600) $t -}}
+{{- end -}}
+
+{{- define "coxswain.gatewayGrace" -}}
+{{- add (int .Values.gateway.shutdownDelay) (include "coxswain.shutdownTimeout" . | float64 | ceil | int) 15 -}}
 {{- end -}}
