@@ -24,6 +24,18 @@ static enum access_verdict decide_admin(const struct access_rules *r, const stru
     return elsewhere ? ACCESS_NOT_HERE : ACCESS_NO_ADMIN_KEY;
 }
 
+/* Where they have an address of their own, nobody reads them at the other one without a key, which
+ * the whole world may reach. */
+static enum access_verdict decide_metrics(const struct access_rules *r,
+                                          const struct access_caller *c)
+{
+    if (r->metrics_public || c->on_admin_address || !r->admin_address)
+        return granted_if(r->metrics_public || is_known(r, c));
+    if (!r->keys && !r->admin_key)
+        return ACCESS_NOT_HERE;
+    return granted_if(c->has_key || c->has_admin_key);
+}
+
 enum access_verdict access_decide(const struct access_rules *r, const struct access_caller *c,
                                   const struct route *row)
 {
@@ -36,7 +48,7 @@ enum access_verdict access_decide(const struct access_rules *r, const struct acc
     case ACCESS_ADMIN:
         return decide_admin(r, c);
     case ACCESS_METRICS:
-        return granted_if((row && r->metrics_public) || is_known(r, c));
+        return row ? decide_metrics(r, c) : granted_if(is_known(r, c));
     case ACCESS_KEY:
         break;
     }

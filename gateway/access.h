@@ -6,7 +6,7 @@
 
 struct access_rules {
     bool keys, admin_key; /* there are any */
-    bool admin_address;   /* routes of ACCESS_ADMIN have an address of their own */
+    bool admin_address;   /* routes of ACCESS_ADMIN and ACCESS_METRICS have one of their own */
     bool metrics_public;
 };
 

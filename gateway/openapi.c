@@ -261,16 +261,19 @@ static void add_errors(json_t *op, const json_t *lists)
 static void add_security(const struct openapi_world *w, json_t *op, enum route_access access)
 {
     json_t *shape = json_object_get(op, "x-error");
-    bool open = access == ACCESS_OPEN || (access == ACCESS_METRICS && w->metrics_public) ||
-                (!w->keys && access != ACCESS_ADMIN);
+    bool is_metrics = access == ACCESS_METRICS;
+    bool open = access == ACCESS_OPEN || (is_metrics && w->metrics_public) ||
+                (!w->keys && access != ACCESS_ADMIN && !(is_metrics && w->metrics_away));
     json_t *list = json_array();
-    if (!open && access != ACCESS_ADMIN) {
+    if (!open && access != ACCESS_ADMIN && w->keys) {
         json_array_append_new(list, json_pack("{s:[]}", "bearer"));
         json_array_append_new(list, json_pack("{s:[]}", "x-api-key"));
     }
-    if (!open && access != ACCESS_KEY && w->admin)
+    if (!open && access != ACCESS_KEY && (is_metrics ? w->metrics_key : w->admin))
         json_array_append_new(list, json_pack("{s:[]}", "admin"));
-    if (!open)
+    if (!open && is_metrics && !w->keys && !w->metrics_key)
+        add_error(op, "404", "Error");
+    else if (!open)
         add_error(op, "401", shape ? json_string_value(shape) : "Error");
     json_object_set_new(op, "security", list);
 }
@@ -376,6 +379,8 @@ struct openapi_world openapi_world_of(const struct gateway_config *c)
         .keys = c->api_keys.n_items > 0 || (c->api_key_file && c->api_key_file[0]),
         .admin = c->admin_key_file && c->admin_key_file[0] && c->admin_port < 0,
         .metrics_public = c->metrics_public,
+        .metrics_away = c->admin_port >= 0,
+        .metrics_key = c->admin_key_file && c->admin_key_file[0],
         .state = c->state_dir && c->state_dir[0],
         .sagemaker = c->sagemaker,
         .unknown = (enum unknown_fields)c->unknown_fields,

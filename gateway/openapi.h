@@ -10,6 +10,8 @@ struct gateway_config;
 struct openapi_world {   /* what of this server decides about the document */
     bool keys, admin;    /* API keys; an admin key, at this address */
     bool metrics_public; /* /metrics wants no key */
+    bool metrics_away;   /* it has an address of its own: here it wants one in any case */
+    bool metrics_key;    /* the admin key is one */
     bool state;          /* --state-dir: files and batches */
     bool sagemaker;      /* /v1/chat/completions is another name for /invocations */
     enum unknown_fields unknown;

@@ -14,7 +14,8 @@ enum route_access {
     ACCESS_OPEN,
     ACCESS_PROBE,   /* a key of either kind; open at the admin address */
     ACCESS_ADMIN,   /* with the admin key, and not at all where there is none */
-    ACCESS_METRICS, /* a key of either kind, unless --metrics-public */
+    ACCESS_METRICS, /* a key of either kind, unless --metrics-public; also where requests need none,
+                       at the first of two addresses */
 };
 
 struct route {

@@ -36,7 +36,7 @@ const struct option_spec gateway_options[] = {
             "port for admin routes, /metrics, /livez and /readyz; 0: any free one; -1: they are at "
             "--port"),
     OPT_BOOL(S, metrics_public, "metrics-public", NULL,
-             "/metrics needs no key even when requests do"),
+             "/metrics needs no key even when requests do, or --admin-port is set"),
     ROW_MAX_BODY_BYTES(S),
     OPT_STRING(S, state_dir, "state-dir", NULL,
                "folder of uploaded files and batches; each gateway has its own; without it there "

@@ -94,6 +94,25 @@ def test_admin_routes_at_their_own_address(cluster):
         assert status(there, "GET", "/metrics", ADMIN) == 200
         assert [status(there, "GET", "/metrics", k) for k in (None, KEY)] == [401, 401]
         assert [status(there, "GET", "/livez", k) for k in (None, KEY)] == [200, 200]
+        assert [status(here, "GET", "/metrics", k) for k in (None, KEY, ADMIN)] == [401, 200, 200]
+    finally:
+        gateway.terminate()
+        gateway.wait(20)
+
+
+@pytest.mark.parametrize("more,want", [((), [401, 200]), (("--metrics-public",), [200, 200])])
+def test_metrics_of_two_addresses_are_not_public_where_requests_are(tmp_path, more, want):
+    (tmp_path / "admin").write_text(ADMIN + "\n")
+    port, admin = free_ports(2)
+    gateway = subprocess.Popen([str(BIN / "cox-gateway"), "--model", "null", "--head", "127.0.0.1:1", "--insecure", "--port", str(port),
+                                "--admin-port", str(admin), "--admin-key-file", str(tmp_path / "admin"), *more],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        here, there = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{admin}"
+        wait_for("the gateway listens", lambda: get(there + "/livez")[0] == 200, 20)
+        for url in (here, there):
+            assert [status(url, "GET", "/metrics", k) for k in (None, ADMIN)] == want, url
+        assert status(here, "GET", "/v1/models", None) == 200
     finally:
         gateway.terminate()
         gateway.wait(20)

@@ -27,7 +27,8 @@ static json_t *document(const struct openapi_world *w)
     return doc;
 }
 
-static const struct openapi_world all = {.keys = true, .admin = true, .state = true};
+static const struct openapi_world all = {
+    .keys = true, .admin = true, .metrics_key = true, .state = true};
 
 /* "/v1/files/x/content" of "/v1/files/{file_id}/content", and "POST" of "post". */
 static const struct route *route_of(const char *method, const char *path)

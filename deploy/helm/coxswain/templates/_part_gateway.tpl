@@ -25,7 +25,7 @@ spec:
       nodePort: {{ . }}
       {{- end }}
 ---
-# For Prometheus and operators; what the public Service reaches has none of it.
+# For Prometheus and operators; what the public Service reaches has no admin call, and no /metrics without a key.
 apiVersion: v1
 kind: Service
 metadata:
