@@ -88,67 +88,68 @@ static bool is_one_of(const char *const *list, const char *path)
     return false;
 }
 
+enum { OPEN, BOTH, ADMIN, USER, METRICS };
+/* what is sent: nothing, a user's key, the admin's; one address for all */
+static const char *const keys_and_admin[][3] = {[OPEN] = {"ok", "ok", "ok"},
+                                                [BOTH] = {"401", "ok", "ok"},
+                                                [ADMIN] = {"401", "401", "ok"},
+                                                [METRICS] = {"401", "ok", "ok"},
+                                                [USER] = {"401", "ok", "401"}};
+static const char *const keys_only[][3] = {[OPEN] = {"ok", "ok", "ok"},
+                                           [BOTH] = {"401", "ok", "401"},
+                                           [ADMIN] = {"401", "403", "401"},
+                                           [METRICS] = {"401", "ok", "401"},
+                                           [USER] = {"401", "ok", "401"}};
+static const char *const admin_only[][3] = {[OPEN] = {"ok", "ok", "ok"},
+                                            [BOTH] = {"ok", "ok", "ok"},
+                                            [ADMIN] = {"401", "401", "ok"},
+                                            [METRICS] = {"ok", "ok", "ok"},
+                                            [USER] = {"ok", "ok", "ok"}};
+static const char *const away[][3] = {[OPEN] = {"ok", "ok", "ok"}, /* at the first of two */
+                                      [BOTH] = {"401", "ok", "ok"},
+                                      [ADMIN] = {"401", "404", "404"},
+                                      [METRICS] = {"401", "ok", "ok"},
+                                      [USER] = {"401", "ok", "401"}};
+/* the same without keys of users, and without any */
+static const char *const away_admin[][3] = {[OPEN] = {"ok", "ok", "ok"},
+                                            [BOTH] = {"ok", "ok", "ok"},
+                                            [ADMIN] = {"404", "404", "404"},
+                                            [METRICS] = {"401", "401", "ok"},
+                                            [USER] = {"ok", "ok", "ok"}};
+static const char *const away_bare[][3] = {[OPEN] = {"ok", "ok", "ok"},
+                                           [BOTH] = {"ok", "ok", "ok"},
+                                           [ADMIN] = {"404", "404", "404"},
+                                           [METRICS] = {"404", "404", "404"},
+                                           [USER] = {"ok", "ok", "ok"}};
+static const char *const own_bare[][3] = {[OPEN] = {"ok", "ok", "ok"},
+                                          [BOTH] = {"ok", "ok", "ok"},
+                                          [ADMIN] = {"403", "403", "403"},
+                                          [METRICS] = {"ok", "ok", "ok"},
+                                          [USER] = {"404", "404", "404"}};
+static const char *const own[][3] = {[OPEN] = {"ok", "ok", "ok"}, /* at the second */
+                                     [BOTH] = {"401", "401", "ok"},
+                                     [ADMIN] = {"401", "401", "ok"},
+                                     [METRICS] = {"401", "401", "ok"},
+                                     [USER] = {"401", "401", "404"}};
+static const struct {
+    const char *name;
+    const char *const (*want)[3];
+    bool keys, admin_key, own_address, on_admin_address;
+} worlds[] = {{"keys and admin key", keys_and_admin, true, true, false, false},
+              {"keys", keys_only, true, false, false, false},
+              {"admin key", admin_only, false, true, false, false},
+              {"two addresses, first", away, true, true, true, false},
+              {"two addresses, admin key, first", away_admin, false, true, true, false},
+              {"two addresses, admin key, second", own, false, true, true, true},
+              {"two addresses, no key, first", away_bare, false, false, true, false},
+              {"two addresses, no key, second", own_bare, false, false, true, true},
+              {"two addresses, second", own, true, true, true, true}};
+
 static void test_every_route_with_every_key(void **state)
 {
     static const char *const open[] = {"/health", "/ready", "/accepting", "/ping", NULL};
     static const char *const both[] = {"/livez", "/readyz", "unknown", NULL};
     static const char *const admin[] = {"/v1/load_lora_adapter", "/v1/unload_lora_adapter", NULL};
-    enum { OPEN, BOTH, ADMIN, USER, METRICS };
-    /* what is sent: nothing, a user's key, the admin's; one address for all */
-    static const char *const keys_and_admin[][3] = {[OPEN] = {"ok", "ok", "ok"},
-                                                    [BOTH] = {"401", "ok", "ok"},
-                                                    [ADMIN] = {"401", "401", "ok"},
-                                                    [METRICS] = {"401", "ok", "ok"},
-                                                    [USER] = {"401", "ok", "401"}};
-    static const char *const keys_only[][3] = {[OPEN] = {"ok", "ok", "ok"},
-                                               [BOTH] = {"401", "ok", "401"},
-                                               [ADMIN] = {"401", "403", "401"},
-                                               [METRICS] = {"401", "ok", "401"},
-                                               [USER] = {"401", "ok", "401"}};
-    static const char *const admin_only[][3] = {[OPEN] = {"ok", "ok", "ok"},
-                                                [BOTH] = {"ok", "ok", "ok"},
-                                                [ADMIN] = {"401", "401", "ok"},
-                                                [METRICS] = {"ok", "ok", "ok"},
-                                                [USER] = {"ok", "ok", "ok"}};
-    static const char *const away[][3] = {[OPEN] = {"ok", "ok", "ok"}, /* at the first of two */
-                                          [BOTH] = {"401", "ok", "ok"},
-                                          [ADMIN] = {"401", "404", "404"},
-                                          [METRICS] = {"401", "ok", "ok"},
-                                          [USER] = {"401", "ok", "401"}};
-    /* the same without keys of users, and without any */
-    static const char *const away_admin[][3] = {[OPEN] = {"ok", "ok", "ok"},
-                                                [BOTH] = {"ok", "ok", "ok"},
-                                                [ADMIN] = {"404", "404", "404"},
-                                                [METRICS] = {"401", "401", "ok"},
-                                                [USER] = {"ok", "ok", "ok"}};
-    static const char *const away_bare[][3] = {[OPEN] = {"ok", "ok", "ok"},
-                                               [BOTH] = {"ok", "ok", "ok"},
-                                               [ADMIN] = {"404", "404", "404"},
-                                               [METRICS] = {"404", "404", "404"},
-                                               [USER] = {"ok", "ok", "ok"}};
-    static const char *const own_bare[][3] = {[OPEN] = {"ok", "ok", "ok"},
-                                              [BOTH] = {"ok", "ok", "ok"},
-                                              [ADMIN] = {"403", "403", "403"},
-                                              [METRICS] = {"ok", "ok", "ok"},
-                                              [USER] = {"404", "404", "404"}};
-    static const char *const own[][3] = {[OPEN] = {"ok", "ok", "ok"}, /* at the second */
-                                         [BOTH] = {"401", "401", "ok"},
-                                         [ADMIN] = {"401", "401", "ok"},
-                                         [METRICS] = {"401", "401", "ok"},
-                                         [USER] = {"401", "401", "404"}};
-    static const struct {
-        const char *name;
-        const char *const (*want)[3];
-        bool keys, admin_key, own_address, on_admin_address;
-    } worlds[] = {{"keys and admin key", keys_and_admin, true, true, false, false},
-                  {"keys", keys_only, true, false, false, false},
-                  {"admin key", admin_only, false, true, false, false},
-                  {"two addresses, first", away, true, true, true, false},
-                  {"two addresses, admin key, first", away_admin, false, true, true, false},
-                  {"two addresses, admin key, second", own, false, true, true, true},
-                  {"two addresses, no key, first", away_bare, false, false, true, false},
-                  {"two addresses, no key, second", own_bare, false, false, true, true},
-                  {"two addresses, second", own, true, true, true, true}};
     static const char *const sent[] = {"", "k", "a"};
     size_t n;
     const struct route *rows = routes_all(&n);
@@ -183,9 +184,9 @@ static void test_public_metrics(void **state)
     assert_int_equal(routes_find(STR("GET"), STR("/metrics"), &row, allow), ROUTE_FOUND);
     assert_int_equal(access_decide(&r, &nobody, row), ACCESS_GRANTED);
     assert_int_equal(access_decide(&r, &nobody, NULL), ACCESS_WANTS_KEY); /* it opens no more */
-    const struct access_rules away = {
+    const struct access_rules apart = {
         .admin_key = true, .admin_address = true, .metrics_public = true};
-    assert_int_equal(access_decide(&away, &nobody, row), ACCESS_GRANTED);
+    assert_int_equal(access_decide(&apart, &nobody, row), ACCESS_GRANTED);
 }
 
 int main(void)
