@@ -7,7 +7,7 @@
 #include "cli/status_view.h"
 #include "common/net/http_client.h"
 
-enum { CALL_TIMEOUT_MS = 5000, ANSWER_LIMIT = 64 << 20, KEY_BYTES = 512 };
+enum { CALL_TIMEOUT_MS = 5000, ANSWER_LIMIT = 64 << 20, KEY_BYTES = 512, INSTANCE_DIGITS = 16 };
 
 static enum status read_key(const char *path, char *out, size_t size, struct error *err)
 {
@@ -85,13 +85,18 @@ static enum status judge(const struct admin_access *o, int code, const char *url
     return s;
 }
 
+const char *admin_address(const struct admin_access *o)
+{
+    return o->followed[0] ? o->followed : o->address;
+}
+
 enum status admin_call(const struct admin_access *o, const char *method, const char *path,
                        const char *body, json_t **owned_answer, struct error *err)
 {
     char url[1024], key[KEY_BYTES];
     const char *bearer = o->admin_key;
     *owned_answer = NULL;
-    int n = snprintf(url, sizeof url, "http://%s%s", o->address, path);
+    int n = snprintf(url, sizeof url, "http://%s%s", admin_address(o), path);
     if (n < 0 || (size_t)n >= sizeof url)
         return error_set(err, STATUS_INVALID, "--address is too long");
     if (!bearer && o->admin_key_file) {
@@ -126,22 +131,77 @@ enum status admin_call(const struct admin_access *o, const char *method, const c
     return STATUS_OK;
 }
 
-bool admin_tell_standby(const struct admin_access *o, const char *command)
+static const json_t *lease_of(const json_t *status)
+{
+    return json_object_get(status, "lease");
+}
+
+/* The lease names the head that serves, and that head says that it is this one: at that address may
+ * be another's, where it is one of a machine of its own. */
+static bool is_the_holder(const json_t *waiting, const json_t *other)
+{
+    const char *role = json_string_value(json_object_get(other, "role"));
+    const char *a = json_string_value(json_object_get(lease_of(waiting), "holder"));
+    const char *b = json_string_value(json_object_get(lease_of(other), "holder"));
+    return role && strcmp(role, "serving") == 0 && a && b && strlen(a) > INSTANCE_DIGITS &&
+           strncmp(a, b, INSTANCE_DIGITS) == 0;
+}
+
+/* HOST:PORT and no more: it becomes part of a URL that the key goes to. */
+static bool is_authority(const char *text, size_t size)
+{
+    size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]");
+    return n > 0 && text[n] == '\0' && n < size;
+}
+
+static bool find_serving(const struct admin_access *o, const json_t *waiting,
+                         struct admin_access *out)
 {
     struct error err = {0};
-    struct strbuf text;
     json_t *status;
-    enum status s = admin_call(o, "GET", "/api/status", NULL, &status, &err);
-    if (s == STATUS_IO || s == STATUS_TIMEOUT)
-        fprintf(stderr, "cox %s: %s\n", command, err.text);
-    if (s != STATUS_OK) /* of another answer the command's own call says why */
-        return s != STATUS_IO && s != STATUS_TIMEOUT;
+    const char *admin = json_string_value(json_object_get(lease_of(waiting), "admin"));
+    *out = *o;
+    if (!admin || !is_authority(admin, sizeof out->followed) || strcmp(admin, o->address) == 0)
+        return false;
+    snprintf(out->followed, sizeof out->followed, "%s", admin);
+    if (admin_call(out, "GET", "/api/status", NULL, &status, &err) != STATUS_OK)
+        return false;
+    bool is = is_the_holder(waiting, status);
+    json_decref(status);
+    return is;
+}
+
+static void tell_standby(const json_t *status, const char *command)
+{
+    struct strbuf text;
     strbuf_init(&text, 0);
-    if (status_view_is_standby(status)) {
-        status_view_render_standby(status, &text);
-        fprintf(stderr, "cox %s: " STR_FMT "\n", command, STR_ARG(strbuf_str(&text)));
-    }
+    status_view_render_standby(status, &text);
+    fprintf(stderr, "cox %s: " STR_FMT "\n", command, STR_ARG(strbuf_str(&text)));
     strbuf_fini(&text);
+}
+
+bool admin_follow(struct admin_access *o, const char *command, bool tell)
+{
+    struct admin_access serving, here = *o;
+    struct error err = {0};
+    json_t *status = NULL;
+    here.followed[0] = '\0';
+    enum status s = admin_call(&here, "GET", "/api/status", NULL, &status, &err);
+    if (s == STATUS_IO || s == STATUS_TIMEOUT) {
+        fprintf(stderr, "cox %s: %s\n", command, err.text);
+        return false;
+    }
+    bool waits = s == STATUS_OK && status_view_is_standby(status);
+    if (waits && !o->no_follow && find_serving(&here, status, &serving)) {
+        if (strcmp(o->followed, serving.followed) != 0)
+            fprintf(stderr, "cox %s: %s is the standby: %s serves and is asked\n", command,
+                    o->address, serving.followed);
+        memcpy(o->followed, serving.followed, sizeof o->followed);
+    } else {
+        o->followed[0] = '\0';
+        if (waits && tell)
+            tell_standby(status, command);
+    }
     json_decref(status);
     return true;
 }

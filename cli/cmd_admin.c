@@ -14,6 +14,7 @@ enum { EXIT_UNREACHABLE = 2, WATCH_MS = 1000 };
 
 const struct option_spec status_specs[] = {
     ADMIN_ROWS,
+    ADMIN_FOLLOW_ROW,
     OPT_BOOL(admin_access, json, "json", NULL, "the answer as it came, for programs"),
     OPT_BOOL(admin_access, watch, "watch", NULL, "again every second, until Ctrl-C"),
 };
@@ -21,6 +22,7 @@ const size_t status_n_specs = sizeof status_specs / sizeof status_specs[0];
 
 const struct option_spec events_specs[] = {
     ADMIN_ROWS,
+    ADMIN_FOLLOW_ROW,
     OPT_INT(admin_access, since, "since", 0, 9007199254740992.0, "0",
             "only events from this number on"),
     OPT_BOOL(admin_access, json, "json", NULL, "one JSON object a line"),
@@ -30,14 +32,15 @@ const size_t events_n_specs = sizeof events_specs / sizeof events_specs[0];
 
 const struct option_spec drain_specs[] = {
     ADMIN_ROWS,
+    ADMIN_FOLLOW_ROW,
     OPT_BOOL(admin_access, undo, "undo", NULL, "let the worker have work again"),
 };
 const size_t drain_n_specs = sizeof drain_specs / sizeof drain_specs[0];
 
-const struct option_spec undrain_specs[] = {ADMIN_ROWS};
+const struct option_spec undrain_specs[] = {ADMIN_ROWS, ADMIN_FOLLOW_ROW};
 const size_t undrain_n_specs = sizeof undrain_specs / sizeof undrain_specs[0];
 
-const struct option_spec debug_specs[] = {ADMIN_ROWS};
+const struct option_spec debug_specs[] = {ADMIN_ROWS, ADMIN_FOLLOW_ROW};
 const size_t debug_n_specs = sizeof debug_specs / sizeof debug_specs[0];
 
 static int fail(const char *command, enum status s, const struct error *err)
@@ -53,18 +56,20 @@ static void print_json(const json_t *j, size_t flags)
     putchar('\n');
 }
 
-static int show_status(const struct admin_access *o)
+static int show_status(struct admin_access *o)
 {
     struct error err = {0};
     json_t *answer;
+    if (!admin_follow(o, "status", false))
+        return EXIT_UNREACHABLE;
     enum status s = admin_call(o, "GET", "/api/status", NULL, &answer, &err);
     if (o->watch && isatty(STDOUT_FILENO))
         fputs("\033[H\033[2J", stdout);
     if (s != STATUS_OK) {
         char text[sizeof err.text];
         snprintf(text, sizeof text, "%s", err.text);
-        if (!strstr(text, o->address))
-            (void)error_set(&err, s, "%s: %.400s", o->address, text);
+        if (!strstr(text, admin_address(o)))
+            (void)error_set(&err, s, "%s: %.400s", admin_address(o), text);
         (void)fail("status", s, &err);
         if (s == STATUS_INVALID || s == STATUS_NOT_FOUND || s == STATUS_PROTOCOL)
             fprintf(stderr, "cox status: is that the head's admin port (--admin-port)?\n");
@@ -165,7 +170,7 @@ int cmd_events(int argc, char **argv)
         .usage = "cox events [OPTION...]", .specs = events_specs, .n_specs = events_n_specs};
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
         long long since = o.since;
-        code = admin_tell_standby(&o, "events") ? show_events(&o, &since) : EXIT_UNREACHABLE;
+        code = admin_follow(&o, "events", true) ? show_events(&o, &since) : EXIT_UNREACHABLE;
         while (o.watch && !ferror(stdout)) {
             usleep(WATCH_MS * 1000);
             code = show_events(&o, &since);
@@ -176,7 +181,7 @@ int cmd_events(int argc, char **argv)
 }
 
 /* Exit codes: 2 as well for a name that is several workers', or nobody's kind of name. */
-static int drain(const char *command, const struct admin_access *o, const char *worker)
+static int drain(const char *command, struct admin_access *o, const char *worker)
 {
     struct error err = {0};
     json_t *answer = NULL;
@@ -187,6 +192,8 @@ static int drain(const char *command, const struct admin_access *o, const char *
                 command);
         return EXIT_USAGE;
     }
+    if (!admin_follow(o, command, false)) /* a standby's own answer says that it waits */
+        return EXIT_UNREACHABLE;
     json_t *ask = json_pack("{s:s,s:b}", "worker", worker, "on", o->undo ? 0 : 1);
     char *body = ask ? json_dumps(ask, JSON_COMPACT) : NULL;
     enum status s = body ? admin_call(o, "POST", "/api/drain", body, &answer, &err)
@@ -234,28 +241,33 @@ int cmd_undrain(int argc, char **argv)
     return run_drain(argc, argv, &line, true);
 }
 
+static int dump(const struct admin_access *o)
+{
+    json_t *answer = NULL;
+    struct error err = {0};
+    enum status s = admin_call(o, "GET", "/api/debug", NULL, &answer, &err);
+    if (s != STATUS_OK)
+        return fail("debug", s, &err);
+    print_json(answer, JSON_INDENT(2));
+    json_decref(answer);
+    return EXIT_FINE;
+}
+
 int cmd_debug(int argc, char **argv)
 {
     struct admin_access o = {0};
     struct config_result res;
-    struct error err = {0};
     int code;
     const struct command_line line = {.usage = "cox debug dump [OPTION...]",
                                       .specs = debug_specs,
                                       .n_specs = debug_n_specs,
                                       .max_positional = 1};
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
-        json_t *answer = NULL;
         if (res.positional.n_items == 0 || strcmp(res.positional.items[0], "dump") != 0) {
             fprintf(stderr, "cox debug: usage: %s\n", line.usage);
             code = EXIT_USAGE;
         } else {
-            enum status s = admin_call(&o, "GET", "/api/debug", NULL, &answer, &err);
-            if (s == STATUS_OK)
-                print_json(answer, JSON_INDENT(2));
-            else
-                code = fail("debug", s, &err);
-            json_decref(answer);
+            code = admin_follow(&o, "debug", true) ? dump(&o) : EXIT_UNREACHABLE;
         }
     }
     config_fini(&res);

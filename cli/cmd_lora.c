@@ -11,6 +11,7 @@ enum { EXIT_UNREACHABLE = 2, POLL_MS = 100 };
 
 const struct option_spec lora_specs[] = {
     ADMIN_ROWS,
+    ADMIN_FOLLOW_ROW,
     OPT_BOOL(admin_access, json, "json", NULL, "list: the answer as it came, for programs"),
     OPT_BOOL(admin_access, in_place, "in-place", NULL,
              "load: take the place of an adapter of this name; who uses that one ends with it, so "
@@ -155,11 +156,13 @@ int cmd_lora(int argc, char **argv)
         const char *verb = n > 0 ? res.positional.items[0] : "list";
         const char *what = n > 1 ? res.positional.items[1] : NULL;
         if (strcmp(verb, "list") == 0 && !what) {
-            code = admin_tell_standby(&o, "lora") ? list(&o) : EXIT_UNREACHABLE;
+            code = admin_follow(&o, "lora", true) ? list(&o) : EXIT_UNREACHABLE;
         } else if (strcmp(verb, "load") == 0 && what) {
-            code = load(&o, what);
+            code = admin_follow(&o, "lora", false) ? load(&o, what) : EXIT_UNREACHABLE;
         } else if (strcmp(verb, "unload") == 0 && what) {
-            code = order(&o, json_pack("{s:s, s:b}", "name", what, "on", 0), what, false);
+            code = admin_follow(&o, "lora", false)
+                       ? order(&o, json_pack("{s:s, s:b}", "name", what, "on", 0), what, false)
+                       : EXIT_UNREACHABLE;
         } else {
             fprintf(stderr, "cox lora: list, load NAME=FOLDER or unload NAME: which?\n");
             code = EXIT_USAGE;

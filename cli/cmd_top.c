@@ -17,6 +17,7 @@ enum { EXIT_UNREACHABLE = 2, PLAIN_COLUMNS = 120 };
 
 const struct option_spec top_specs[] = {
     ADMIN_ROWS,
+    ADMIN_FOLLOW_ROW,
     OPT_BOOL(admin_access, once, "once", NULL, "one look, as text; exit code 1 when not healthy"),
     OPT_FLOAT(admin_access, interval_s, "interval", 0.1, 3600, "1", "seconds between two looks"),
 };
@@ -89,7 +90,7 @@ int cmd_top(int argc, char **argv)
         struct top_history *h = mem_zalloc(sizeof *h);
         bool on_terminal = isatty(STDOUT_FILENO) == 1 && !o.once;
         (void)setlocale(LC_CTYPE, ""); /* for what the terminal can show */
-        code = look(&o, false, h);     /* that nobody is there at all is an error */
+        code = admin_follow(&o, "top", false) ? look(&o, false, h) : EXIT_UNREACHABLE;
         bool goes_on = !o.once && code != EXIT_UNREACHABLE;
         if (on_terminal && goes_on)
             fputs("\033[2J", stdout);
@@ -97,7 +98,8 @@ int cmd_top(int argc, char **argv)
             usleep((useconds_t)(o.interval_s * 1e6));
             if (!on_terminal)
                 putchar('\n');
-            (void)look(&o, on_terminal, h);
+            if (look(&o, on_terminal, h) == EXIT_UNREACHABLE)
+                o.followed[0] = '\0'; /* the one that waited may serve by now */
         }
         mem_free(h);
     }

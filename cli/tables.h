@@ -69,9 +69,10 @@ extern const size_t up_n_specs;
 /* Where the admin API is: shared by status, top, drain, events, lora. */
 struct admin_access {
     const char *address, *admin_key, *admin_key_file;
-    bool json, watch, undo, in_place, once;
+    bool json, watch, undo, in_place, once, no_follow;
     int64_t since, timeout_s;
     double interval_s;
+    char followed[280]; /* the head that is asked in place of address; "": none */
 };
 extern const struct option_spec status_specs[], drain_specs[], events_specs[], lora_specs[];
 extern const struct option_spec undrain_specs[], debug_specs[], top_specs[];

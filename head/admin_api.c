@@ -65,6 +65,10 @@ static void add_role(const struct admin_api *a, json_t *o)
         json_object_set_new(o, "lease",
                             json_pack("{s:o, s:b}", "holder", text ? text : json_string("?"),
                                       "store_reached", standby_store_is_up(a->standby)));
+        json_t *admin = json_string(standby_holder_admin(a->standby));
+        if (admin && json_string_length(admin) > 0)
+            json_object_set(json_object_get(o, "lease"), "admin", admin);
+        json_decref(admin);
         const char *text_of;
         for (uint32_t i = 0; (text_of = standby_warning(a->standby, i)) != NULL; i++) {
             json_t *warning = json_string(text_of);

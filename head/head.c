@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/host.h"
@@ -34,6 +35,7 @@ struct head {
     struct bus_options bus_options;
     struct authorized authorized;
     char endpoint[300];
+    char address[LEASE_ADDRESS_BYTES]; /* as the lease says it */
     char admin_key[256];
     uint64_t instance;
     struct loop_timer *rebind; /* NULL: the bus is bound, or was never */
@@ -287,11 +289,46 @@ static void end_loop(void *ctx)
     loop_stop(h->loop);
 }
 
+static bool is_everywhere(const char *host)
+{
+    static const char *const all[] = {"", "*", "0.0.0.0", "::", "[::]"};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strcmp(host, all[i]) == 0)
+            return true;
+    return false;
+}
+
+static void put_address(struct strbuf *out, const char *before, const char *host, int64_t port)
+{
+    bool bare_ipv6 = strchr(host, ':') && host[0] != '[';
+    strbuf_printf(out, bare_ipv6 ? "%s[%s]:%lld" : "%s%s:%lld", before, host, (long long)port);
+}
+
+/* What others are told of this head: where its peers and its admin API are. An address that stands
+ * for all of ours is none to them. */
+static void make_address(struct head *h, const struct head_options *o)
+{
+    char name[256] = "";
+    struct strbuf b;
+    gethostname(name, sizeof name - 1);
+    const char *us = o->advertise_host && o->advertise_host[0] ? o->advertise_host
+                     : is_everywhere(o->host)                  ? name
+                                                               : o->host;
+    strbuf_init(&b, 0);
+    put_address(&b, "tcp://", us, o->port);
+    if (o->admin_port > 0)
+        put_address(&b, LEASE_ADMIN, is_everywhere(o->admin_host) ? us : o->admin_host,
+                    o->admin_port);
+    snprintf(h->address, sizeof h->address, STR_FMT, STR_ARG(strbuf_str(&b)));
+    strbuf_fini(&b);
+}
+
 static enum status wait_for_lease(struct head *h, const struct head_options *o, struct error *err)
 {
+    make_address(h, o);
     struct standby_options so = {.url = o->redis,
                                  .cluster_name = o->cluster_name,
-                                 .address = h->endpoint,
+                                 .address = h->address,
                                  .instance = h->instance,
                                  .ttl_ms = (uint64_t)(o->lease_ttl_s * 1000),
                                  .ctx = h,

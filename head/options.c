@@ -4,6 +4,15 @@
 
 #include "common/base/loopback.h"
 
+/* Nothing that ends a word or a part of an address where the lease has it. */
+static bool host_is_plain(const char *host)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]";
+    size_t n = strspn(host, letters);
+    return host[n] == '\0' && n <= 255;
+}
+
 enum status head_options_check(const struct head_options *o, struct error *err)
 {
     if (!o->keys_dir && !o->insecure)
@@ -44,6 +53,9 @@ enum status head_options_check(const struct head_options *o, struct error *err)
         return error_set(err, STATUS_INVALID,
                          "--cluster-name %s: 1 to 64 letters, digits, '.', '_' and '-'",
                          o->cluster_name);
+    if (o->advertise_host && !host_is_plain(o->advertise_host))
+        return error_set(err, STATUS_INVALID, "--advertise-host %s: a name or an address is wanted",
+                         o->advertise_host);
     if (o->tp * o->pp > 1024)
         return error_set(err, STATUS_INVALID, "--tp %lld x --pp %lld: at most 1024 ranks a group",
                          (long long)o->tp, (long long)o->pp);

@@ -8,7 +8,7 @@
 #include "common/base/mem.h"
 #include "head/store.h"
 
-enum { TICK_MS = 25, RELEASE_MS = 200, HOLDER_MAX = 360, WARNING_MAX = 1000, LEFT_MAX = 64 };
+enum { TICK_MS = 25, RELEASE_MS = 200, HOLDER_MAX = 680, WARNING_MAX = 1400, LEFT_MAX = 64 };
 
 struct standby {
     struct standby_options o;
@@ -19,6 +19,7 @@ struct standby {
     bool is_up, is_releasing;
     char keys[STANDBY_KEYS_BYTES], holder_keys[STANDBY_KEYS_BYTES];
     char holder[HOLDER_MAX];        /* "INSTANCE ADDRESS" */
+    char holder_admin[HOLDER_MAX];  /* "HOST:PORT" */
     char of_other_keys[HOLDER_MAX]; /* the last that was warned of */
     char warning[WARNING_MAX];      /* "": none */
     char endless[WARNING_MAX];      /* as well: of a lease without an end, */
@@ -61,6 +62,16 @@ static const char *split_keys(char *holder)
     return space + 1;
 }
 
+/* ADDRESS without the admin API's, which it gives; "": a head of an older version. */
+static const char *split_admin(char *holder)
+{
+    char *at = strstr(holder, LEASE_ADMIN);
+    if (!at)
+        return "";
+    *at = '\0';
+    return at + sizeof LEASE_ADMIN - 1;
+}
+
 /* Who has other keys than ours is no head for our peers: when one of the two is lost the other one
  * takes the lease all the same (keys may be in the middle of a change), and nobody would be told
  * why the first cluster stands still. Ours are read again before that is said. */
@@ -89,7 +100,8 @@ static void note_holder(struct standby *s, struct str holder, bool is_ours)
 {
     char text[HOLDER_MAX];
     snprintf(text, sizeof text, STR_FMT, STR_ARG(holder));
-    const char *keys = split_keys(text);
+    const char *keys = split_keys(text), *admin = split_admin(text);
+    snprintf(s->holder_admin, sizeof s->holder_admin, "%s", admin);
     bool is_new = strcmp(text, s->holder) != 0;
     memcpy(s->holder, text, sizeof s->holder);
     if (is_new && !standby_serves(s) && !is_ours)
@@ -205,6 +217,11 @@ bool standby_store_is_up(const struct standby *s)
 const char *standby_holder(const struct standby *s)
 {
     return s->holder;
+}
+
+const char *standby_holder_admin(const struct standby *s)
+{
+    return s->warning[0] ? "" : s->holder_admin;
 }
 
 const char *standby_warning(const struct standby *s, uint32_t i)

@@ -6,6 +6,9 @@
 #include "head/lease.h"
 
 #define STANDBY_KEYS_BYTES 24u
+/* In the lease's ADDRESS, "tcp://HOST:PORT", behind it: where the admin API of who has it is. */
+#define LEASE_ADMIN         "?admin="
+#define LEASE_ADDRESS_BYTES 600u
 struct standby_options {
     const char *url, *cluster_name, *address; /* as store_options has them */
     uint64_t instance, ttl_ms;
@@ -25,6 +28,8 @@ bool standby_serves(const struct standby *s);
 bool standby_store_is_up(const struct standby *s);
 /* "INSTANCE ADDRESS" of who has the lease, as last heard; "": nobody. */
 const char *standby_holder(const struct standby *s);
+/* "HOST:PORT" of that one's admin API; "": it does not say, or is another cluster's. */
+const char *standby_holder_admin(const struct standby *s);
 /* What a person should know of the lease, one after the other; NULL: no more. */
 const char *standby_warning(const struct standby *s, uint32_t i);
 /* A peer has seen a term that is another head's: lease_see_term. */

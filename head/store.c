@@ -12,7 +12,7 @@ enum {
     NAME_MAX_BYTES = CLUSTER_NAME_MAX,
     PAUSE_MAX_MS = 250,
     TIMEOUT_MAX_MS = 1000,
-    HOLDER_MAX = 512
+    HOLDER_MAX = 680
 };
 
 /* KEYS: lease ("INSTANCE ADDRESS KEYS", expires), term ("TERM INSTANCE", of the last who took it),

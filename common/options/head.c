@@ -29,6 +29,9 @@ const struct option_spec head_option_specs[] = {
                "which cluster of those that share a Redis: heads of one name are one that serves "
                "and those that wait"),
     ROW_LEASE_TTL(S),
+    OPT_STRING(S, advertise_host, "advertise-host", NULL,
+               "by which others find this head when it serves, as the lease says it: a name or an "
+               "address; default: --host, or this host's name where that is every address"),
     OPT_STRING(S, model, "model", NULL, "served name shown to humans; default: the workers'"),
     OPT_WORDS(S, served_model_names, "served-model-name", WORDS_ARE_VALUES,
               "names by which gateways serve the model: no adapter can have one"),

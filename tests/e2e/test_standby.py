@@ -103,11 +103,11 @@ def test_one_serves_and_one_waits(heads, redis):
     assert "coxswain_head_desired_workers" not in get(f"http://127.0.0.1:{b.admin_port}/metrics")[1]
     assert get(f"http://127.0.0.1:{a.admin_port}/scale")[0] == 200
     assert "coxswain_head_desired_workers 1" in get(f"http://127.0.0.1:{a.admin_port}/metrics")[1]
-    said = cox("status", b)
+    said = cox("status", "--no-follow", b)
     assert said.returncode == 0 and str(a.port) in said.stdout and "HEALTHY" not in said.stdout, said.stdout + said.stderr
     assert "--workers" not in said.stdout
     assert cox("status", a).returncode == 1  # it serves, and has no workers
-    for command in ("events",), ("lora", "list"):
+    for command in ("events", "--no-follow"), ("lora", "list", "--no-follow"):
         said = cox(*command, b)
         assert said.returncode == 0 and f":{a.port} serves" in said.stderr and said.stderr.count("\n") == 1, said.stderr
         assert cox(*command, a).stderr == ""
@@ -128,6 +128,50 @@ def test_one_serves_and_one_waits(heads, redis):
     assert time.monotonic() - begin < TTL * SLOW, a.log()
     assert b.process.wait(20) == 0
     assert a.term() > term + 1
+
+
+def test_a_command_follows_from_the_standby_to_who_serves(heads, redis):
+    """Once, with a word of it, to the head that the lease names, and to no other."""
+    a, b = heads
+    assert b.status()["lease"]["admin"] == f"127.0.0.1:{a.admin_port}" and "admin" not in b.status()["lease"]["holder"]
+    followed = f": 127.0.0.1:{b.admin_port} is the standby: 127.0.0.1:{a.admin_port} serves and is asked\n"
+    for command, code in ((("status",), 1), (("events",), 0), (("lora", "list"), 0), (("debug", "dump"), 0), (("drain", "all"), 1),
+                          (("undrain", "all"), 1), (("lora", "unload", "x"), 1)):
+        there, here = cox(*command, b), cox(*command, a)
+        assert there.stderr == f"cox {command[0]}{followed}" + here.stderr, command
+        assert there.returncode == here.returncode, command
+    assert "HEALTHY" in cox("status", b).stdout
+    assert "standby" in cox("keys", "--reload", b).stderr  # of that head alone
+    assert cox("drain", "all", "--no-follow", b).returncode == 1
+    # at that address answers another one than the lease's: a pair of another machine that has its own 127.0.0.1
+    os.kill(a.process.pid, signal.SIGSTOP)
+    text = redis.ask("GET", LEASE).split()
+    redis.ask("SET", LEASE, f"00000000000000aa tcp://10.0.0.1:7000?admin=127.0.0.1:{b.admin_port} {text[2]}", "PX", "60000")
+    wait_for("it sees that one", lambda: "10.0.0.1" in b.status()["lease"]["holder"])
+    said = cox("status", b)
+    assert "standby" in said.stdout and "serves and is asked" not in said.stderr
+    redis.ask("SET", LEASE, f"00000000000000aa tcp://10.0.0.1:7000 {text[2]}", "PX", "60000")  # of an older version
+    wait_for("it sees the old one", lambda: "admin" not in b.status()["lease"])
+    assert "10.0.0.1:7000 serves" in cox("events", b).stderr
+    os.kill(a.process.pid, signal.SIGCONT)
+
+
+def test_the_lease_says_what_others_can_use(tmp_path, redis):
+    """Every address is none to others: this host's name, or what --advertise-host says, for peers and admin API."""
+    key = tmp_path / "admin"
+    key.write_text("an-admin-key\n")
+    head = Head(tmp_path, redis.url, "a")
+    head.command = [*(x for x in head.command if x != "--insecure"), "--keys-dir", str(make_keys(tmp_path / "keys")), "--host", "0.0.0.0",
+                    "--admin-host", "0.0.0.0", "--admin-key-file", str(key)]
+    for more, host in (([], socket.gethostname()), (["--advertise-host", "head-0.heads"], "head-0.heads"),
+                       (["--advertise-host", "fd00::7"], "[fd00::7]")):
+        p = subprocess.Popen([*head.command, *more], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=head.env)
+        wait_for("it has the lease", lambda: redis.ask("GET", LEASE))
+        assert redis.ask("GET", LEASE).split()[1] == f"tcp://{host}:{head.port}?admin={host}:{head.admin_port}"
+        end_all([p])
+        wait_for("it gave it back", lambda: not redis.ask("GET", LEASE))
+    bad = subprocess.run([*head.command, "--advertise-host", "a b"], capture_output=True, text=True, timeout=20 * SLOW, env=head.env)
+    assert bad.returncode == 2 and "--advertise-host" in bad.stderr
 
 
 def make_keys(folder):

@@ -244,6 +244,18 @@ def grace(objs, kind, part):
     return objs.one(kind, f"{F}-{part}")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
 
 
+def test_heads_of_a_pair_find_each_other():
+    objs = c.objects({"head": {"standby": True}, "redis": {"enabled": True}, "networkPolicy": {"enabled": True}})
+    env = c.env_of(objs.one("StatefulSet", f"{F}-head")["spec"]["template"]["spec"]["containers"][0])
+    assert env["COX_ADVERTISE_HOST"]["value"] == f"$(POD_NAME).{F}-head" and "POD_NAME" in env
+    policy = objs.one("NetworkPolicy", f"{F}-head")["spec"]
+    admin = [{"port": 8265, "protocol": "TCP"}]
+    assert [r["ports"] for r in policy["ingress"]][1:] == [admin] and admin in [r.get("ports") for r in policy["egress"]]
+    alone = c.objects({"networkPolicy": {"enabled": True}})
+    assert "COX_ADVERTISE_HOST" not in c.env_of(alone.one("StatefulSet", f"{F}-head")["spec"]["template"]["spec"]["containers"][0])
+    assert "8265" not in str(alone.one("NetworkPolicy", f"{F}-head"))
+
+
 def shutdown_timeout(objs):
     return yaml.safe_load(objs.one("ConfigMap", f"{F}-gateway")["data"]["gateway.yaml"])["shutdown_timeout"]
 

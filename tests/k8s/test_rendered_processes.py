@@ -421,6 +421,8 @@ def test_a_head_that_is_followed(tmp_path):
         with Load(n) as load:
             serving = next(h for h in heads if role(h) == "serving")
             other = next(h for h in heads if h is not serving)
+            told = other.execute("/cox/cox", "status", "--json")  # whichever of them sts/…-head is
+            assert json.loads(told.stdout)["role"] == "serving" and f"{serving.name}.{F}-head:8265 serves and is asked" in told.stderr
             serving.kill()
             pods.wait_for(lambda: role(other) == "serving", "nobody took over", other)
             n.apply(objects)
@@ -436,7 +438,7 @@ def test_a_head_that_is_followed(tmp_path):
 
 
 def role(head):
-    return json.loads(head.execute("/cox/cox", "status", "--json").stdout)["role"]
+    return json.loads(head.execute("/cox/cox", "status", "--json", "--no-follow").stdout)["role"]
 
 
 @pytest.mark.skipif(not is_here("demo"), reason="no demo model in the cache: cox pull demo fetches it")

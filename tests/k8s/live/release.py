@@ -90,7 +90,7 @@ class Release:
 
     def ask_head(self, i):
         """What head i says of itself; None while it is away or has nobody."""
-        done = subprocess.run(["kubectl", "-n", self.namespace, "exec", f"{self.full}-head-{i}", "--", "cox", "status", "--json"],
+        done = subprocess.run(["kubectl", "-n", self.namespace, "exec", f"{self.full}-head-{i}", "--", "cox", "status", "--json", "--no-follow"],
                               env=self.kube.env, capture_output=True, text=True, timeout=60)
         return json.loads(done.stdout) if done.returncode == 0 else None
 

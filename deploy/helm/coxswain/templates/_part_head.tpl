@@ -56,6 +56,15 @@ spec:
             # for `cox status` and its like in this container
             - name: COX_ADMIN_KEY_FILE
               value: /etc/coxswain/admin/{{ .Values.admin.key }}
+            {{- if $v.standby }}
+            # what the lease says, for the other head's `cox status`
+            - name: POD_NAME
+              valueFrom:
+                fieldRef:
+                  fieldPath: metadata.name
+            - name: COX_ADVERTISE_HOST
+              value: $(POD_NAME).{{ $f }}-head
+            {{- end }}
             {{- with include "coxswain.redisEnv" . }}
             {{- . | nindent 12 }}
             {{- end }}

@@ -27,6 +27,12 @@
 {{- if $n.from }}{{ $_ := set $public "from" (append $n.from $peer.test) }}{{ end }}
 {{- $_ := set $in "gateway" (list $public) }}
 {{- $_ := set $in "head" (list (dict "from" (list $peer.gateway $peer.worker) "ports" (list (get $tcp "7000")))) }}
+{{- /* `cox status` and its like go on from the standby to who serves. */}}
+{{- $other := list }}
+{{- if .Values.head.standby }}
+{{- $other = list (dict "to" (list $peer.head) "ports" (list (get $tcp "8265"))) }}
+{{- $_ := set $in "head" (append $in.head (dict "from" (list $peer.head) "ports" (list (get $tcp "8265")))) }}
+{{- end }}
 {{- /* Ranks talk at ports that NCCL chooses. */}}
 {{- $_ := set $in "worker" (list (dict "from" (list $peer.worker))) }}
 {{- range $part, $port := dict "gateway" "8001" "head" "8265" "worker" "7001" }}
@@ -41,7 +47,7 @@
 {{- $head := dict "to" (list $peer.head) "ports" (list (get $tcp "7000")) }}
 {{- $_ := set $out "gateway" (concat (list $dns $head) $redis $fetch $n.extraEgress) }}
 {{- $_ := set $out "worker" (concat (list $dns $head (dict "to" (list $peer.worker))) $fetch $n.extraEgress) }}
-{{- $_ := set $out "head" (concat (list $dns) $redis $n.extraEgress) }}
+{{- $_ := set $out "head" (concat (list $dns) $redis $other $n.extraEgress) }}
 {{- $parts := list "head" "worker" "gateway" }}
 {{- if .Values.redis.enabled }}
 {{- $_ := set $in "redis" (list (dict "from" (list $asks) "ports" (list (get $tcp "6379")))) }}
