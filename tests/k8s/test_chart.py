@@ -1,5 +1,6 @@
 """The chart's objects: valid in every version of Kubernetes that it names, restricted, complete."""
 import base64
+import json
 import re
 import shutil
 import tarfile
@@ -316,6 +317,55 @@ def test_an_upgrade_keeps_the_keys(tmp_path):
     assert out["adminKept"]["admin-key"] == "T0xE" and len(base64.b64decode(out["adminKept"]["metrics-key"])) == 32, "of an older chart"
     assert {len(base64.b64decode(k)) for k in out["adminNew"].values()} == {32} and len(set(out["adminNew"].values())) == 2
     assert out["oldValues"] == "metrics-key"
+
+
+def field(manager, operation, *fields):
+    return {"manager": manager, "operation": operation, "fieldsV1": {"f:spec": {f"f:{name}": {} for name in fields}}}
+
+
+HPA = field("kube-controller-manager", "Update", "replicas")
+HELM4 = field("helm", "Apply", "template")
+FLUX = field("helm-controller", "Apply", "template", "replicas")
+OWNERS = [  # who has the number of pods that is there, whether it is said again
+    ([HELM4, HPA], False, "an autoscaler's: another number here would be a conflict, at an upgrade or at a rollback to it"),
+    ([field("helm", "Apply", "template", "replicas"), HPA], False, "both's: it stays without Helm"),
+    ([field("helm", "Apply", "template", "replicas")], True, "Helm's alone: without one here it would become 1"),
+    ([FLUX], True, "a controller of Helm is Helm"),
+    ([FLUX, HPA], False, "and gives way as Helm does"),
+    ([HELM4], False, "nobody's: the default"),
+    ([field("helm", "Update", "template"), HPA], True, "Helm 3 takes away what an earlier revision said"),
+    ([field("helm", "Update", "template", "replicas")], True, "Helm 3"),
+    ([], True, "somebody has cleared them"),
+]
+
+
+@pytest.mark.parametrize("fields, is_said, why", OWNERS, ids=[why[:12] for _, _, why in OWNERS])
+def test_whose_the_number_of_pods_is(tmp_path, fields, is_said, why):
+    """`lookup` finds nothing without a server: the helper is given what it would find."""
+    shutil.copytree(c.CHART, tmp_path / "chart")
+    found = json.dumps({"metadata": {"managedFields": fields}, "spec": {"replicas": 5}})
+    (tmp_path / "chart" / "templates" / "said.yaml").write_text(
+        f"scaled: {{{{ include \"coxswain.replicas\" (dict \"said\" \"\" \"found\" ({json.dumps(found)} | fromJson)) | quote }}}}\n"
+        f"fixed: {{{{ include \"coxswain.replicas\" (dict \"said\" \"2\" \"found\" ({json.dumps(found)} | fromJson)) | quote }}}}\n")
+    text = next(t for n, t in c.texts(chart=tmp_path / "chart").items() if n.endswith("said.yaml"))
+    assert yaml.safe_load(text) == {"scaled": "replicas: 5" if is_said else "", "fixed": "replicas: 2"}, why
+
+
+NOBODY = {"worker": {"replicas": None}, "gateway": {"replicas": None}}
+
+
+def test_a_number_of_pods_that_is_not_the_values():
+    scaled = {"autoscaling": {"enabled": True}, "gateway": {"autoscaling": {"enabled": True}}}
+    for v in (NOBODY, scaled, c.merged(NOBODY, {"worker": {"tp": 2}})):
+        objs = c.objects(v)
+        assert not any("replicas" in objs.one(*what)["spec"] for what in (("StatefulSet", f"{F}-worker"), ("Deployment", f"{F}-gateway")))
+    assert "replicas" not in c.objects({"worker": {"kind": "LeaderWorkerSet", "replicas": None}}).one("LeaderWorkerSet", f"{F}-worker")["spec"]
+    several = c.objects({"extraModels": {"a": {"model": {"name": "null"}, **NOBODY}}})
+    assert several.one("StatefulSet", f"{F}-worker")["spec"]["replicas"] == 2
+    assert "replicas" not in several.one("StatefulSet", f"{F}-a-worker")["spec"]
+    notes = c.notes(c.merged(NOBODY, {"worker": {"tp": 2}}))
+    assert f"scale sts/{F}-worker --replicas=4" in notes and "worker.replicas=" not in notes and "no group" in notes
+    assert "--force-conflicts" in c.notes() and "replicas 0)" in c.notes({"worker": {"replicas": 0}})
 
 
 def test_only_the_head_has_the_key_that_leads_the_cluster():

@@ -133,6 +133,49 @@ def test_uninstall_leaves_nothing(kube, space, program):
     kube.wait("nothing but what was there", lambda: objects() == before)
 
 
+def scale(kube, release, n):
+    kube.kubectl("-n", release.namespace, "scale", f"sts/{release.full}-worker", f"--replicas={n}")
+    release.wait_serving(n)
+
+
+@pytest.mark.parametrize("program", ["helm", "helm4"])
+def test_whoever_scales_by_kubectl_is_in_nobodys_way(kube, space, program):
+    """2 → 4 → 2, then upgrades and rollbacks: with the number in the values where it is that again, or forced (Helm 4 refuses a
+    conflict); with none there at any number."""
+    release = Release(kube, space, program=program, **null_values())
+    release.install()
+    release.wait_serving(2)
+    workers = lambda: kube.get("sts", space, f"{release.full}-worker")["spec"]["replicas"]  # noqa: E731
+    with Steady([release.url()], n_users=16) as load:
+        more(load, kube)
+        scale(kube, release, 4)
+        more(load, kube)
+        scale(kube, release, 2)
+        release.upgrade(gateway={"podAnnotations": {"coxswain.test/round": "2"}})
+        release.helm("rollback", release.name, "--wait")
+        assert workers() == 2
+        scale(kube, release, 4)
+        if program == "helm4":
+            with pytest.raises(AssertionError, match='conflict with "kubectl" with subresource "scale"'):
+                release.upgrade()
+            release.put("upgrade", "--wait", "--force-conflicts")
+        else:
+            release.upgrade()
+        release.wait_serving(2)
+        release.upgrade(worker={"replicas": None})
+        assert workers() == 2, "taken over as it was"
+        for n in (3, 4):
+            scale(kube, release, n)
+            release.upgrade(gateway={"podAnnotations": {"coxswain.test/round": str(n)}})
+            assert workers() == n
+        scale(kube, release, 3)
+        if program == "helm4":  # Helm 3 puts back what the revision said
+            release.helm("rollback", release.name, "--wait")
+            assert workers() == 3
+        more(load, kube)
+    assert load.n_passed_by == 0
+
+
 def test_groups_of_two_are_scaled_as_groups(kube, space):
     """TP 2: four workers are two groups; of five one is a spare, which takes the place of a rank that is killed."""
     release = Release(kube, space, **null_values(tp=2))

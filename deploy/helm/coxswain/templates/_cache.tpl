@@ -66,7 +66,7 @@ there may be no workers, they go where any of its pods is.
 {{- $affinity := deepCopy (default .base $own.affinity) -}}
 {{- with include "coxswain.cacheLabel" . -}}
 {{- $match := fromYaml . -}}
-{{- $fewest := $v.autoscaling.enabled | ternary $v.autoscaling.minGroups $v.worker.replicas -}}
+{{- $fewest := $v.autoscaling.enabled | ternary $v.autoscaling.minGroups (int $v.worker.replicas) -}}
 {{- if and (ne $.part "worker") (gt (int $fewest) 0) -}}
 {{- $_ := set $match "app.kubernetes.io/component" "worker" -}}
 {{- end -}}

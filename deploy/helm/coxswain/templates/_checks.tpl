@@ -13,7 +13,7 @@
 {{- end -}}
 {{- $ranks := int $v.worker.ranks -}}
 {{- $workers := mul (int $v.worker.replicas) $ranks | int -}}
-{{- if and (not $v.autoscaling.enabled) (gt $workers 0) (lt $workers $world) (not $v.elasticTp.enabled) -}}
+{{- if and (include "coxswain.workerReplicas" .) (gt $workers 0) (lt $workers $world) (not $v.elasticTp.enabled) -}}
 {{- fail (printf "worker.replicas %d is less than the %d workers of one group (worker.tp %d x worker.pp %d%s), so nothing would ever be served: raise worker.replicas, or set elasticTp.enabled" (int $v.worker.replicas) $world (int $v.worker.tp) (int $v.worker.pp) (gt $ranks 1 | ternary (printf ", worker.ranks %d in each pod" $ranks) "")) -}}
 {{- end -}}
 {{- if and (gt (mod $world $ranks) 0) (gt (mod $ranks $world) 0) -}}
@@ -50,7 +50,7 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- if and $v.gateway.state.enabled (gt (int $v.gateway.replicas) 1) -}}
+{{- if and $v.gateway.state.enabled (ne (include "coxswain.gatewayReplicas" .) "1") (ne (include "coxswain.gatewayReplicas" .) "0") (not $v.gateway.autoscaling.enabled) -}}
 {{- fail "gateway.state: uploaded files and batches are of one gateway, another one does not know them: set gateway.replicas to 1" -}}
 {{- end -}}
 {{- if and $v.gateway.state.enabled $v.gateway.autoscaling.enabled -}}
@@ -83,7 +83,7 @@
 {{- if and $v.route.enabled (eq $v.route.termination "edge") $v.gateway.tls.existingSecret -}}
 {{- fail "route.termination edge speaks HTTP to gateways that speak HTTPS (gateway.tls): set route.termination to passthrough" -}}
 {{- end -}}
-{{- if and (eq $v.worker.kind "LeaderWorkerSet") (not $v.autoscaling.enabled) (gt (mod (int $v.worker.replicas) (include "coxswain.podsPerGroup" . | int)) 0) -}}
+{{- if and (eq $v.worker.kind "LeaderWorkerSet") (include "coxswain.workerReplicas" .) (gt (mod (int $v.worker.replicas) (include "coxswain.podsPerGroup" . | int)) 0) -}}
 {{- fail (printf "worker.kind LeaderWorkerSet makes whole groups: worker.replicas %d is no multiple of %s" (int $v.worker.replicas) (include "coxswain.podsPerGroup" .)) -}}
 {{- end -}}
 {{- if eq (int (default 0 $v.gateway.config.ssl_cert_reqs)) 2 -}}

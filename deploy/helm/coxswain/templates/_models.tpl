@@ -50,6 +50,11 @@ its name; Redis and API keys are those of the release. */}}
 {{- $_ := set $v.redis "existingSecret" (printf "%s-redis" (include "coxswain.fullname" $)) -}}
 {{- end -}}
 {{- $v = mergeOverwrite $v (deepCopy .own) -}}
+{{- $own := .own -}}
+{{- range $part := list "worker" "gateway" -}}
+{{- $said := default dict (get $own $part) -}}
+{{- if and (hasKey $said "replicas") (kindIs "invalid" $said.replicas) -}}{{- $_ := unset (get $v $part) "replicas" -}}{{- end -}}
+{{- end -}}
 {{- $cache := default dict .own.cache -}}
 {{- if not (hasKey $cache "existingClaim") -}}
 {{- $isOther := or (hasKey $cache "accessMode") (hasKey $cache "storageClass") (hasKey $cache "size") -}}

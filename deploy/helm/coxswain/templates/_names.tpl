@@ -27,6 +27,13 @@ value ends in a letter or digit. (dict "name" "..." "max" 45) */}}
 {{- include "coxswain.cut" (dict "name" $full "max" 45) -}}
 {{- end -}}
 
+{{/* Of what makes the workers' pods. A LeaderWorkerSet makes a StatefulSet of each group, called NAME-GROUP: with "-worker" and five
+digits behind it a full name has 39. */}}
+{{- define "coxswain.workerName" -}}
+{{- $max := eq .Values.worker.kind "LeaderWorkerSet" | ternary 39 45 -}}
+{{- include "coxswain.cut" (dict "name" (include "coxswain.fullname" .) "max" $max) }}-worker
+{{- end -}}
+
 {{/* What no upgrade may change: who is of this release and which part of it. (dict "ctx" $ "part" "worker") */}}
 {{- define "coxswain.selector" -}}
 app.kubernetes.io/name: "{{ include "coxswain.name" .ctx }}"

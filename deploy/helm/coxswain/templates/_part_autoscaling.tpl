@@ -9,7 +9,7 @@
 {{- $each := $lws | ternary 1 $pods }}
 {{- /* Workers that one of what is scaled has. */}}
 {{- $wanted := $lws | ternary $world (int .Values.worker.ranks) }}
-{{- $target := dict "apiVersion" ($lws | ternary "leaderworkerset.x-k8s.io/v1" "apps/v1") "kind" .Values.worker.kind "name" (printf "%s-worker" $f) }}
+{{- $target := dict "apiVersion" ($lws | ternary "leaderworkerset.x-k8s.io/v1" "apps/v1") "kind" .Values.worker.kind "name" (include "coxswain.workerName" .) }}
 {{- $groups := $lws | ternary 1 (max 1 (div (int .Values.worker.ranks) $world)) }}
 {{- $toZero := eq (int $a.minGroups) 0 }}
 {{- $min := divf (mul (max 1 (int $a.minGroups)) $each) $groups | ceil | int }}

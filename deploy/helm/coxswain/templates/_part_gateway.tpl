@@ -49,13 +49,8 @@ metadata:
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
 spec:
-  {{- if $v.autoscaling.enabled }}
-  {{- /* The HPA's number: without one here an upgrade would make it 1. */}}
-  {{- with (lookup "apps/v1" "Deployment" .Release.Namespace (printf "%s-gateway" $f)) }}
-  replicas: {{ .spec.replicas }}
-  {{- end }}
-  {{- else }}
-  replicas: {{ $v.replicas }}
+  {{- with include "coxswain.replicas" (dict "said" (include "coxswain.gatewayReplicas" .) "found" (lookup "apps/v1" "Deployment" .Release.Namespace (printf "%s-gateway" $f))) }}
+  {{- . | nindent 2 }}
   {{- end }}
   revisionHistoryLimit: 5
   strategy:

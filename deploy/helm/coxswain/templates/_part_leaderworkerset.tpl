@@ -1,22 +1,22 @@
 {{- define "coxswain.part.leaderworkerset" -}}
 {{- if eq .Values.worker.kind "LeaderWorkerSet" }}
-{{- $f := include "coxswain.fullname" . -}}
 {{- $me := dict "ctx" $ "part" "worker" -}}
 {{- $world := include "coxswain.podsPerGroup" . | int -}}
-{{- $name := printf "%s-worker" $f -}}
+{{- $name := include "coxswain.workerName" . -}}
 apiVersion: leaderworkerset.x-k8s.io/v1
 kind: LeaderWorkerSet
 metadata:
   name: "{{ $name }}"
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
-spec:
-  {{- if .Values.autoscaling.enabled }}
-  {{- with (lookup "leaderworkerset.x-k8s.io/v1" "LeaderWorkerSet" .Release.Namespace $name) }}
-  replicas: {{ .spec.replicas }}
+  {{- with .Values.worker.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- else }}
-  replicas: {{ div (int .Values.worker.replicas) $world }}
+spec:
+  {{- $said := include "coxswain.workerReplicas" . }}
+  {{- with include "coxswain.replicas" (dict "said" ($said | empty | ternary "" (div (int $said) $world | toString)) "found" (lookup "leaderworkerset.x-k8s.io/v1" "LeaderWorkerSet" .Release.Namespace $name)) }}
+  {{- . | nindent 2 }}
   {{- end }}
   startupPolicy: LeaderCreated
   rolloutStrategy:

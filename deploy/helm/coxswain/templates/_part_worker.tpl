@@ -34,13 +34,8 @@ metadata:
     {{- include "coxswain.labels" $me | nindent 4 }}
 spec:
   serviceName: "{{ $f }}-worker"
-  {{- if .Values.autoscaling.enabled }}
-  {{- /* The autoscaler's number: without one here an upgrade would make it 1. */}}
-  {{- with (lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-worker" $f)) }}
-  replicas: {{ .spec.replicas }}
-  {{- end }}
-  {{- else }}
-  replicas: {{ $v.replicas }}
+  {{- with include "coxswain.replicas" (dict "said" (include "coxswain.workerReplicas" .) "found" (lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-worker" $f))) }}
+  {{- . | nindent 2 }}
   {{- end }}
   # All at once: OrderedReady would wait for the first pod of a group before it makes the second.
   podManagementPolicy: Parallel
