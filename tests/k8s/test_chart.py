@@ -563,3 +563,51 @@ def test_own_redis():
         ref = c.env_of(pods[name]["containers"][0])["COX_REDIS"]["valueFrom"]["secretKeyRef"]
         assert ref == {"name": f"{F}-redis", "key": "url"}
     assert "COX_REDIS" not in c.env_of(pods[f"StatefulSet/{F}-worker"]["containers"][0])
+
+
+def redis_versions(objs):
+    """{pod of the release: what its Redis's password is to it}"""
+    made = {o["metadata"]["name"]: o["spec"]["template"]["metadata"] for o in objs if o["kind"] in ("StatefulSet", "Deployment")}
+    return {name: meta.get("annotations", {}).get("checksum/redis") for name, meta in made.items()}
+
+
+def test_a_redis_and_those_who_ask_it_begin_anew_together():
+    """Rendered without a cluster each time has another password."""
+    v = {"redis": {"enabled": True}, "head": {"standby": True}, "extraModels": {"a": {"model": {"name": "null"}}}}
+    first, second = c.objects(v), c.objects(v)
+    passwords = [base64.b64decode(o.one("Secret", f"{F}-redis")["data"]["password"]).decode() for o in (first, second)]
+    assert passwords[0] != passwords[1] and [len(p) for p in passwords] == [32, 32]
+    asks = {f"{F}-redis", f"{F}-head", f"{F}-gateway", f"{F}-a-head", f"{F}-a-gateway"}
+    for objs in (first, second):
+        seen = redis_versions(objs)
+        assert {name for name, version in seen.items() if version} == asks and len({seen[name] for name in asks}) == 1, seen
+    assert redis_versions(first)[f"{F}-redis"] != redis_versions(second)[f"{F}-redis"]
+    assert not any(redis_versions(c.objects({"redis": {"url": "redis://r"}})).values())
+
+
+def test_a_redis_with_a_password_made_by_hand():
+    v = {"redis": {"enabled": True, "existingSecret": "mine"}, "extraModels": {"a": {"model": {"name": "null"}}}, **MANY_NODES}
+    first, second = c.objects(v), c.objects(v)
+    assert not any(name.endswith("-redis") for kind, name in first.ids() if kind == "Secret")
+    pods = dict(first.pods())
+    password = c.env_of(pods[f"Deployment/{F}-redis"]["containers"][0])["REDIS_PASSWORD"]["valueFrom"]["secretKeyRef"]
+    assert password == {"name": "mine", "key": "password"}
+    for name in (f"StatefulSet/{F}-head", f"Deployment/{F}-gateway", f"StatefulSet/{F}-a-head", f"Deployment/{F}-a-gateway"):
+        ref = c.env_of(pods[name]["containers"][0])["COX_REDIS"]["valueFrom"]["secretKeyRef"]
+        assert ref == {"name": "mine", "key": "url"}
+    assert pods == dict(second.pods()), "what is rendered again is the same"
+
+
+def test_a_secret_of_the_redis_that_lacks_a_key_is_refused(tmp_path):
+    shutil.copytree(c.CHART, tmp_path / "chart")
+    v = {"redis": {"enabled": True, "existingSecret": "r"}}
+    for there, lacks in ((["password", "url"], None), (["password"], "url"), (["url"], "password")):
+        data = " ".join(f'"{k}" "eA=="' for k in there)
+        (tmp_path / "chart" / "templates" / "check.yaml").write_text(
+            f'{{{{ include "coxswain.checkRedis" (dict "ctx" $ "found" (dict "data" (dict {data}))) }}}}')
+        if not lacks:
+            c.texts(v, chart=tmp_path / "chart")
+            continue
+        with pytest.raises(helm.HelmError, match=f"Secret r .* has no key {lacks}: .*redis://:PASSWORD@{F}-redis:6379 as url"):
+            c.texts(v, chart=tmp_path / "chart")
+    c.texts({"redis": {"existingSecret": "r"}}, chart=tmp_path / "chart")  # another's Redis: its URL alone

@@ -85,6 +85,8 @@ CONTRADICTIONS = [
     ({"extraModels": {"a": {"model": {"name": "https://me:pw@hub.example/x.gguf"}}}}, "model.name has a user or a password in it"),
     ({"head": {"standby": True}}, "head.standby needs a Redis"),
     ({"redis": {"enabled": True, "url": "redis://x"}}, "one of redis.enabled, redis.url and redis.existingSecret"),
+    ({"redis": {"existingSecret": "s", "url": "redis://x"}}, "one of redis.enabled, redis.url and redis.existingSecret"),
+    ({"redis": {"enabled": True, "key": "password"}}, "redis.key password"),
     ({"worker": {"tp": 4, "replicas": 2}}, r"worker.replicas 2 is less than the 4 workers of one group \(worker.tp 4 x worker.pp 1\)"),
     ({"worker": {"device": "cuda"}}, "worker.device cuda needs a GPU for each worker"),
     ({"worker": {"device": "cuda", "gpus": 1}, "image": {"digest": "sha256:" + "0" * 64}}, "set worker.image.digest"),

@@ -8,8 +8,11 @@
 {{- if and $v.head.standby (not (include "coxswain.usesRedis" .)) -}}
 {{- fail "head.standby needs a Redis that says which head serves: set redis.enabled, redis.url or redis.existingSecret" -}}
 {{- end -}}
-{{- if gt (len (compact (list ($v.redis.enabled | ternary "x" "") $v.redis.url $v.redis.existingSecret))) 1 -}}
-{{- fail "redis: one of redis.enabled, redis.url and redis.existingSecret, not several" -}}
+{{- if and $v.redis.url (or $v.redis.enabled $v.redis.existingSecret) -}}
+{{- fail "redis: one of redis.enabled, redis.url and redis.existingSecret; only the first and the last go together" -}}
+{{- end -}}
+{{- if and $v.redis.enabled (eq $v.redis.key "password") -}}
+{{- fail "redis.key password: with redis.enabled that is the password's name, and the URL's is another, as url" -}}
 {{- end -}}
 {{- $ranks := int $v.worker.ranks -}}
 {{- $workers := mul (int $v.worker.replicas) $ranks | int -}}

@@ -9,6 +9,9 @@
 {{- with $.Values.admin.existingSecret -}}
 {{- include "coxswain.checkAdmin" (dict "ctx" $ "found" (lookup "v1" "Secret" $.Release.Namespace .)) -}}
 {{- end -}}
+{{- with $.Values.redis.existingSecret -}}
+{{- include "coxswain.checkRedis" (dict "ctx" $ "found" (lookup "v1" "Secret" $.Release.Namespace .)) -}}
+{{- end -}}
 {{- end -}}
 {{ include $part $ }}
 {{- range $name, $own := $.Values.extraModels }}
@@ -45,9 +48,10 @@ its name; Redis and API keys are those of the release. */}}
 {{- $_ := set $v.gateway.apiKeys "generate" false -}}
 {{- end -}}
 {{- $shared := $v.redis.enabled | ternary (include "coxswain.name" $) "" -}}
+{{- $version := include "coxswain.redisVersion" $ -}}
 {{- if $shared -}}
 {{- $_ := set $v.redis "enabled" false -}}
-{{- $_ := set $v.redis "existingSecret" (printf "%s-redis" (include "coxswain.fullname" $)) -}}
+{{- $_ := set $v.redis "existingSecret" (include "coxswain.redisSecret" $) -}}
 {{- end -}}
 {{- $v = mergeOverwrite $v (deepCopy .own) -}}
 {{- $own := .own -}}
@@ -63,7 +67,7 @@ its name; Redis and API keys are those of the release. */}}
 {{- end -}}
 {{- $_ := set $v "nameOverride" (printf "%s-%s" (include "coxswain.name" $) .name) -}}
 {{- $_ := set $v "fullnameOverride" (printf "%s-%s" (include "coxswain.fullname" $) .name) -}}
-{{- toYaml (dict "Values" $v "SharedRedis" $shared) -}}
+{{- toYaml (dict "Values" $v "SharedRedis" $shared "SharedRedisVersion" $version) -}}
 {{- end -}}
 
 {{/* Objects are called MODEL-PART: with a model `a`, one called `a-head` would have the name of a's head. */}}

@@ -18,10 +18,14 @@ labels:
 {{- if has .part (list "head" "worker" "gateway") -}}
 {{- $config = include "coxswain.configFile" . | sha256sum -}}
 {{- end }}
-{{- if or $config $own.podAnnotations }}
+{{- $redis := has .part (list "head" "gateway" "redis") | ternary (include "coxswain.redisVersion" .ctx) "" }}
+{{- if or $config $redis $own.podAnnotations }}
 annotations:
   {{- with $config }}
   checksum/config: {{ . }}
+  {{- end }}
+  {{- with $redis }}
+  checksum/redis: {{ . | quote }}
   {{- end }}
   {{- with $own.podAnnotations }}
   {{- toYaml . | nindent 2 }}
