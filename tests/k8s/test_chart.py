@@ -134,6 +134,25 @@ def test_names_fit(name):
             assert len(n) + 11 <= 63, f"{n}: its revision's label is too long"
 
 
+@pytest.mark.parametrize("name", ["a", "x" * 53])
+def test_names_of_a_leaderworkerset_fit(name):
+    """Its groups are StatefulSets called NAME-GROUP, whose revisions' names are labels, and their pods NAME-GROUP-RANK."""
+    objs = c.objects({"worker": {"kind": "LeaderWorkerSet"}, "autoscaling": {"enabled": True}}, name=name)
+    made = objs.kinds("LeaderWorkerSet")[0]["metadata"]["name"]
+    assert len(f"{made}-99999") + 11 <= 63 and len(f"{made}-99999-1023") <= 63
+    assert objs.kinds("ScaledObject")[0]["spec"]["scaleTargetRef"]["name"] == made
+    assert name == "a" or c.objects({"worker": {"kind": "LeaderWorkerSet"}}, name=name[1:] + "y").kinds("LeaderWorkerSet")[0]["metadata"]["name"] != made
+
+
+def test_a_group_is_near_itself_where_pods_say_their_group():
+    near = {"topologyKey": "rack", "annotations": {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}}
+    for kind, keys in (("StatefulSet", None), ("LeaderWorkerSet", ["leaderworkerset.sigs.k8s.io/group-key"])):
+        objs = c.objects({"worker": {"kind": kind, **near}, **MANY_NODES})
+        affinity = dict(objs.pods())[f"{kind}/{F}-worker"]["affinity"]["podAffinity"]
+        assert affinity["preferredDuringSchedulingIgnoredDuringExecution"][0]["podAffinityTerm"].get("matchLabelKeys") == keys
+        assert objs.one(kind, f"{F}-worker")["metadata"]["annotations"] == near["annotations"]
+
+
 def test_long_names_stay_different():
     long = "a-very-long-name-of-a-release-indeed-"
     assert c.objects(name=long + "one").ids() != c.objects(name=long + "two").ids()

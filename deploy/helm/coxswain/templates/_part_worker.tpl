@@ -32,6 +32,10 @@ metadata:
   name: "{{ $f }}-worker"
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
+  {{- with $v.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
 spec:
   serviceName: "{{ $f }}-worker"
   {{- with include "coxswain.replicas" (dict "said" (include "coxswain.workerReplicas" .) "found" (lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-worker" $f))) }}

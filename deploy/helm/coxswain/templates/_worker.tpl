@@ -45,12 +45,14 @@
 {{- toYaml $r -}}
 {{- end -}}
 
-{{/* Near each other, if a topology is named: ranks talk in every step. */}}
+{{/* Near each other, if a topology is named: ranks talk in every step. Pods of a LeaderWorkerSet say which group they are of, and
+only a group is near itself; those of a StatefulSet have nothing but their numbers, so all of a release are near each other. */}}
 {{- define "coxswain.workerAffinity" -}}
 {{- $v := .ctx.Values.worker -}}
 {{- $near := dict -}}
 {{- with $v.topologyKey -}}
 {{- $term := dict "topologyKey" . "labelSelector" (dict "matchLabels" (include "coxswain.selector" $ | fromYaml)) -}}
+{{- if eq $v.kind "LeaderWorkerSet" -}}{{- $_ := set $term "matchLabelKeys" (list "leaderworkerset.sigs.k8s.io/group-key") -}}{{- end -}}
 {{- $near = dict "podAffinity" (dict "preferredDuringSchedulingIgnoredDuringExecution" (list (dict "weight" 100 "podAffinityTerm" $term))) -}}
 {{- end -}}
 {{- include "coxswain.affinity" (dict "ctx" .ctx "part" "worker" "base" $near) -}}
