@@ -490,9 +490,15 @@ def test_disruption_budgets_only_where_there_are_several():
         return {o["metadata"]["name"]: o["spec"] for o in c.objects(v | MANY_NODES).kinds("PodDisruptionBudget")}
     assert budgets({"gateway": {"replicas": 1}, "worker": {"replicas": 1}}) == {}
     b = budgets({"worker": {"tp": 4, "replicas": 8}})
-    assert b[f"{F}-worker"]["maxUnavailable"] == 4 and b[f"{F}-gateway"]["minAvailable"] == 1
+    assert b[f"{F}-worker"]["maxUnavailable"] == 4 and b[f"{F}-gateway"]["maxUnavailable"] == "50%"
     assert f"{F}-worker" not in budgets({"worker": {"tp": 4, "replicas": 4}})
     assert budgets({"pdb": {"enabled": False}}) == {}
+    # as many as somebody else says: by what may be away, so that of one group, and of one gateway, all may
+    for v in ({"autoscaling": {"enabled": True}, "gateway": {"autoscaling": {"enabled": True, "minReplicas": 1}}}, NOBODY):
+        b = budgets(c.merged({"worker": {"tp": 4, "replicas": 4}}, v))
+        assert b[f"{F}-worker"]["maxUnavailable"] == 4 and b[f"{F}-gateway"]["maxUnavailable"] == "50%", v
+    one = {"autoscaling": {"enabled": True, "maxGroups": 1}, "gateway": {"autoscaling": {"enabled": True, "minReplicas": 1, "maxReplicas": 1}}}
+    assert budgets(one) == {}
 
 
 def test_notes():

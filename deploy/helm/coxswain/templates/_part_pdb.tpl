@@ -2,12 +2,16 @@
 {{- if .Values.pdb.enabled }}
 {{- $f := include "coxswain.fullname" . -}}
 {{- $world := include "coxswain.podsPerGroup" . | int -}}
-{{- $workers := .Values.autoscaling.enabled | ternary (mul (int .Values.autoscaling.minGroups) $world | int) (int .Values.worker.replicas) -}}
-{{- $gateways := .Values.gateway.autoscaling.enabled | ternary (int .Values.gateway.autoscaling.minReplicas) (int .Values.gateway.replicas) -}}
-{{- /* One of one would never let a node be drained: such parts have none. Nor have those that only one node can hold: what was
-evicted first would wait there for what its budget keeps. */}}
+{{- $said := include "coxswain.workerReplicas" . -}}
+{{- $areGroups := ge (int $said) (mul 2 $world | int) -}}
+{{- if not $said -}}{{- $areGroups = not (and .Values.autoscaling.enabled (lt (int .Values.autoscaling.maxGroups) 2)) -}}{{- end -}}
+{{- $gateways := include "coxswain.gatewayReplicas" . -}}
+{{- $areGateways := ge (int $gateways) 2 -}}
+{{- if not $gateways -}}{{- $areGateways = not (and .Values.gateway.autoscaling.enabled (lt (int .Values.gateway.autoscaling.maxReplicas) 2)) -}}{{- end -}}
+{{- /* What there can be several of has one, however many there are now: it says how many may be away, which for one of one is all,
+and a node can be drained. What only one node can hold has none: what was evicted first would wait there for what its budget keeps. */}}
 {{- $isOneNode := include "coxswain.sameNode" . }}
-{{- if and (ge $gateways 2) (not $isOneNode) }}
+{{- if and $areGateways (not $isOneNode) }}
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
@@ -15,7 +19,7 @@ metadata:
   labels:
     {{- include "coxswain.labels" (dict "ctx" $ "part" "gateway") | nindent 4 }}
 spec:
-  minAvailable: 1
+  maxUnavailable: 50% # rounded up
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels:
@@ -36,7 +40,7 @@ spec:
     matchLabels:
       {{- include "coxswain.selector" (dict "ctx" $ "part" "head") | nindent 6 }}
 {{- end }}
-{{- if and (ge $workers (mul 2 $world | int)) (not $isOneNode) }}
+{{- if and $areGroups (not $isOneNode) }}
 ---
 # One group's worth at a time: the others serve.
 apiVersion: policy/v1
