@@ -516,6 +516,8 @@ def test_smoke_test_asks_with_the_key():
     objs = c.objects({"gateway": {"apiKeys": {"generate": True}, "tls": {"existingSecret": "t"}}})
     pod = objs.one("Pod", f"{F}-smoke")
     assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    assert pod["metadata"]["annotations"]["helm.sh/hook-output-log-policy"] == "hook-succeeded,hook-failed", "so it need not stay"
+    assert pod["metadata"]["annotations"]["helm.sh/hook-delete-policy"] == "before-hook-creation,hook-succeeded,hook-failed"
     container = pod["spec"]["containers"][0]
     assert container["args"] == ["smoke", "--url", f"https://{F}.ns.svc:80", "--timeout", "300", "--cacert", "/etc/coxswain/tls/tls.crt"]
     plain = c.objects().one("Pod", f"{F}-smoke")["spec"]["containers"][0]

@@ -133,6 +133,15 @@ def test_uninstall_leaves_nothing(kube, space, program):
     kube.wait("nothing but what was there", lambda: objects() == before)
 
 
+@pytest.mark.parametrize("program", ["helm", "helm4"])
+def test_a_helm_test_that_fails_says_why_and_leaves_nothing(kube, space, program):
+    release = Release(kube, space, program=program, tests={"timeout": 5}, **null_values(replicas=0))
+    release.install()
+    with pytest.raises(AssertionError, match="failed +(health|completion|models)"):
+        release.helm("test", release.name, "--timeout", "5m")
+    assert not any(name.endswith("-smoke") for name in release.pods())
+
+
 def scale(kube, release, n):
     kube.kubectl("-n", release.namespace, "scale", f"sts/{release.full}-worker", f"--replicas={n}")
     release.wait_serving(n)

@@ -3,6 +3,8 @@
 {{- $f := include "coxswain.fullname" . -}}
 {{- $me := dict "ctx" $ "part" "test" -}}
 {{- $tls := .Values.gateway.tls.existingSecret | empty | not -}}
+{{- /* What it says Helm prints itself since 3.18, so that it need not stay: nothing removes a hook's pod with the release. */}}
+{{- $isPrinted := semverCompare ">=3.18.0-0" .Capabilities.HelmVersion.Version -}}
 {{- $authority := default .Values.gateway.tls.cert .Values.gateway.tls.ca -}}
 # `helm test`: asks for health, the list of models and a completion, again and again until --timeout.
 apiVersion: v1
@@ -13,7 +15,10 @@ metadata:
     {{- include "coxswain.labels" $me | nindent 4 }}
   annotations:
     helm.sh/hook: test
-    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+    {{- if $isPrinted }}
+    helm.sh/hook-output-log-policy: hook-succeeded,hook-failed
+    {{- end }}
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded{{ $isPrinted | ternary ",hook-failed" "" }}
 spec:
   {{- include "coxswain.podCommon" $me | nindent 2 }}
   restartPolicy: Never
