@@ -84,6 +84,18 @@ def test_pods_are_restricted(file, openshift):
     assert seen >= 4
 
 
+def test_values_files_go_together():
+    """Those beside the chart, each with each, in either order."""
+    files = [file for file in c.values_files() if "/" not in file]
+    for a in files:
+        for b in files:
+            both = c.merged(c.values_of(a), c.values_of(b))
+            objs = c.objects(both, apis=c.OPENSHIFT)
+            if "values-gpu.yaml" in (a, b):
+                claim = objs.kinds("PersistentVolumeClaim")[0]["spec"]["resources"]["requests"]["storage"]
+                assert claim == "300Gi", f"{a} {b}: the model is larger than that"
+
+
 def test_mounts_have_volumes_and_the_other_way_round():
     for file in FILES:
         for name, pod in c.objects(values(file)).pods():
