@@ -78,6 +78,16 @@ WRONG = [  # values, what Helm says
     ({"route": {"termination": "reencrypt"}}, "/route/termination"),
     ({"httpRoute": {"timeout": "an hour"}}, "/httpRoute/timeout"),
     ({"metrics": {"interval": "15"}}, "/metrics/interval"),
+    ({"lora": {"root": "/"}}, "/lora/root"),
+    ({"extraModels": {"a": {"model": {}}}}, "/extraModels/a/model.*missing property 'name'"),
+    ({"modelS3": {"endpoint": "http://me:pw@minio:9000"}}, "/modelS3/endpoint"),
+    ({"modelHf": {"endpoint": "https://token@hub.example/x"}}, "/modelHf/endpoint"),
+    ({"worker": {"podLabels": {"app.kubernetes.io/component": "head"}}}, "/worker/podLabels/.*the chart sets this label itself"),
+    ({"head": {"podLabels": {"coxswain.io/cache": "x"}}}, "/head/podLabels/.*the chart sets this label itself"),
+    ({"metrics": {"labels": {"app.kubernetes.io/name": "x"}}}, "/metrics/labels/.*the chart sets this label itself"),
+    ({"metrics": {"dashboardLabels": {"helm.sh/chart": "x"}}}, "/metrics/dashboardLabels/.*the chart sets this label itself"),
+    ({"worker": {"probes": {"liveness": {"path": "/readyz"}}}}, "/worker/probes/liveness.*'path' not allowed"),
+    ({"gateway": {"probes": {"startup": {"path": "/readyz"}}}}, "/gateway/probes/startup.*'path' not allowed"),
     ({"networkPolicy": {"from": ["10.0.0.0/8"]}}, "/networkPolicy/from/0"),
 ]
 CONTRADICTIONS = [
@@ -107,6 +117,13 @@ CONTRADICTIONS = [
     ({"httpRoute": {"enabled": True}}, "set httpRoute.parentRefs"),
     ({"route": {"enabled": True, "termination": "passthrough"}}, "the gateways have no certificate"),
     ({"route": {"enabled": True}, "gateway": {"tls": {"existingSecret": "t"}}}, "set route.termination to passthrough"),
+    ({"route": {"enabled": True, "termination": ""}, "gateway": {"tls": {"existingSecret": "t"}}}, "set route.termination to passthrough"),
+    ({"service": {"nodePort": 30000}}, "set service.type to NodePort"),
+    ({"worker": {"extraEnv": [{"name": "COX_COMM_HOST", "value": "x"}]}}, "worker.extraEnv: COX_COMM_HOST is there already"),
+    ({"gateway": {"extraEnv": [{"name": "COX_REDIS", "value": "x"}]}, "redis": {"url": "redis://r"}}, "gateway.extraEnv: COX_REDIS is there already"),
+    ({"head": {"extraEnv": [{"name": "A", "value": "x"}, {"name": "A", "value": "y"}]}}, "head.extraEnv: A is there already"),
+    ({"model": {"pullEnv": [{"name": "AWS_REGION", "value": "x"}]}, "modelS3": {"region": "r"}}, "model.pullEnv: AWS_REGION is there already"),
+    ({"admin": {"metricsKey": "admin-key"}}, "admin.key and admin.metricsKey are one"),
     ({"worker": {"kind": "LeaderWorkerSet", "tp": 2, "replicas": 3}}, "worker.replicas 3 is no multiple of 2"),
     ({"autoscaling": {"enabled": True}, "head": {"standby": True}, "redis": {"enabled": True}}, "set autoscaling.prometheusUrl"),
     ({"gateway": {"autoscaling": {"enabled": True, "minReplicas": 9}}}, "minReplicas 9 is more than gateway.autoscaling.maxReplicas 8"),
@@ -125,6 +142,11 @@ RIGHT = [
     {"global": {"of a parent chart": 1}},
     {"gateway": {"config": {"allowed_origins": ["*"], "max_body_bytes": "16Mi"}}},
     {"openshift": {"enabled": True}},
+    {"modelS3": {"endpoint": "http://minio.example:9000/a@b"}},
+    {"gateway": {"extraEnv": [{"name": "COX_REDIS", "value": "redis://r"}]}},
+    {"metrics": {"dashboards": True, "dashboardLabels": {"grafana_dashboard": None}}},
+    {"metrics": {"dashboards": True, "dashboardLabels": {"app.kubernetes.io/of-ours": "x"}}},
+    {"gateway": {"probes": {"readiness": {"path": "/readyz"}}}},
 ]
 
 

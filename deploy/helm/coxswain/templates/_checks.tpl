@@ -1,3 +1,14 @@
+{{/* A variable that is there twice would be the chart's or theirs by chance, and Helm 4 cannot apply it. (dict "env" LIST "where" "worker.extraEnv") */}}
+{{- define "coxswain.checkEnv" -}}
+{{- $seen := list -}}
+{{- range .env -}}
+{{- if has .name $seen -}}
+{{- fail (printf "%s: %s is there already, from the chart or twice in this list" $.where .name) -}}
+{{- end -}}
+{{- $seen = append $seen .name -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Values that contradict each other: what the schema cannot say, as a sentence that says what to change. */}}
 {{- define "coxswain.checks" -}}
 {{- $v := .Values -}}
@@ -77,14 +88,20 @@
 {{- if and $v.metrics.serviceMonitor $v.metrics.podMonitor -}}
 {{- fail "metrics.serviceMonitor and metrics.podMonitor would count everything twice: set one of the two" -}}
 {{- end -}}
+{{- if and $v.service.nodePort (eq $v.service.type "ClusterIP") -}}
+{{- fail "service.nodePort: a Service of type ClusterIP has none; set service.type to NodePort" -}}
+{{- end -}}
+{{- if eq $v.admin.key (include "coxswain.adminKey" (dict "ctx" $ "part" "worker")) -}}
+{{- fail "admin.key and admin.metricsKey are one: every pod would have the key with which the cluster is led; give them two names" -}}
+{{- end -}}
 {{- if and $v.httpRoute.enabled (not $v.httpRoute.parentRefs) -}}
 {{- fail "httpRoute belongs to no Gateway: set httpRoute.parentRefs, as [{name: GATEWAY}]" -}}
 {{- end -}}
 {{- if and $v.route.enabled (eq $v.route.termination "passthrough") (not $v.gateway.tls.existingSecret) -}}
 {{- fail "route.termination passthrough: the gateways have no certificate; set gateway.tls.existingSecret, or route.termination to edge" -}}
 {{- end -}}
-{{- if and $v.route.enabled (eq $v.route.termination "edge") $v.gateway.tls.existingSecret -}}
-{{- fail "route.termination edge speaks HTTP to gateways that speak HTTPS (gateway.tls): set route.termination to passthrough" -}}
+{{- if and $v.route.enabled (ne $v.route.termination "passthrough") $v.gateway.tls.existingSecret -}}
+{{- fail "route.termination edge, or none, speaks HTTP to gateways that speak HTTPS (gateway.tls): set route.termination to passthrough" -}}
 {{- end -}}
 {{- if and (eq $v.worker.kind "LeaderWorkerSet") (include "coxswain.workerReplicas" .) (gt (mod (int $v.worker.replicas) (include "coxswain.podsPerGroup" . | int)) 0) -}}
 {{- fail (printf "worker.kind LeaderWorkerSet makes whole groups: worker.replicas %d is no multiple of %s" (int $v.worker.replicas) (include "coxswain.podsPerGroup" .)) -}}
@@ -92,4 +109,10 @@
 {{- if eq (int (default 0 $v.gateway.config.ssl_cert_reqs)) 2 -}}
 {{- fail "gateway.config.ssl_cert_reqs 2: Kubernetes' probes have no certificate, so no gateway would ever be ready; 1 looks at those that clients have, and API keys refuse the others" -}}
 {{- end -}}
+{{- $admin := list (dict "name" "COX_ADMIN_KEY_FILE") -}}
+{{- $redis := include "coxswain.redisEnv" . | fromYamlArray -}}
+{{- include "coxswain.checkEnv" (dict "env" (concat $admin $redis $v.head.extraEnv) "where" "head.extraEnv") -}}
+{{- include "coxswain.checkEnv" (dict "env" (concat $admin $redis $v.gateway.extraEnv) "where" "gateway.extraEnv") -}}
+{{- include "coxswain.checkEnv" (dict "env" (include "coxswain.workerEnv" . | fromYamlArray) "where" "worker.extraEnv") -}}
+{{- include "coxswain.checkEnv" (dict "env" (include "coxswain.pullEnv" . | fromYamlArray) "where" "model.pullEnv") -}}
 {{- end -}}

@@ -62,7 +62,9 @@ metadata:
   name: "{{ $f }}-dashboard"
   labels:
     {{- include "coxswain.labels" (dict "ctx" $ "part" "dashboard") | nindent 4 }}
-    {{- toYaml $m.dashboardLabels | nindent 4 }}
+    {{- with $m.dashboardLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
 data:
   # One for all releases: it asks for namespace and release.
   {{ $f }}.json: |
