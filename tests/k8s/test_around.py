@@ -4,6 +4,7 @@ import re
 
 import chart as c
 import kubernetes_validate
+import pytest
 import yaml
 
 F = "demo-coxswain"
@@ -75,6 +76,29 @@ def test_network_policies_of_those_who_were_named():
     null = policies({"networkPolicy": {"enabled": True}, "model": {"name": "null"}})
     assert not reaches(null["worker"], "out", None, 443), "nothing is fetched"
     assert "prefetch" not in null
+
+
+FETCHED = [  # model and what else is named, ports besides names'
+    ({}, [443]),
+    ({"model": {"name": "hf:a/b"}}, [443]),
+    ({"model": {"name": "http://mirror.example/x.gguf"}}, [443, 80]),
+    ({"model": {"name": "https://mirror.example:8443/x.gguf?a=http://b:81"}}, [443, 8443]),
+    ({"model": {"name": "s3://b/p"}, "modelS3": {"endpoint": "http://minio:9000"}}, [443, 9000]),
+    ({"modelHf": {"endpoint": "http://[fd00::1]"}, "model": {"pullEnv": [{"name": "HTTPS_PROXY", "value": "http://u:p@proxy:3128"},
+                                                                          {"name": "A", "valueFrom": {}}]}}, [443, 80, 3128]),
+]
+
+
+@pytest.mark.parametrize("values, ports", FETCHED, ids=lambda v: json.dumps(v)[:50])
+def test_who_fetches_reaches_no_credentials_of_the_node(values, ports):
+    p = policies({"networkPolicy": {"enabled": True}, **values})
+    for name in ("worker", "gateway", "prefetch"):
+        rules = [r for r in p[name]["egress"] if any("ipBlock" in peer for peer in r.get("to", []))]
+        assert [x["port"] for x in rules[0]["ports"]] == ports and len(rules) == 1, name
+        blocks = {peer["ipBlock"]["cidr"]: peer["ipBlock"]["except"] for peer in rules[0]["to"] if "ipBlock" in peer}
+        assert blocks.keys() == {"0.0.0.0/0", "::/0"} and "169.254.0.0/16" in blocks["0.0.0.0/0"] and "fd00:ec2::254/128" in blocks["::/0"]
+        for rule in p[name]["egress"]:
+            assert "to" in rule or {x["port"] for x in rule["ports"]} == {53, 5353}, "nothing but names goes to whoever it is"
 
 
 def test_monitors_find_each_port_once():

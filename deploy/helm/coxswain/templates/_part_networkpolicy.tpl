@@ -1,3 +1,17 @@
+{{/* Ports at which a model is fetched, with commas between them: 443, and those of the addresses that are named. */}}
+{{- define "coxswain.fetchPorts" -}}
+{{- $ports := list "443" -}}
+{{- $named := list .Values.model.name .Values.modelHf.endpoint .Values.modelS3.endpoint -}}
+{{- range .Values.model.pullEnv -}}{{- with .value -}}{{- $named = append $named . -}}{{- end -}}{{- end -}}
+{{- range $named -}}
+{{- with regexFind "^https?://[^/?#]+" . -}}
+{{- $own := regexFind ":[0-9]+$" . | trimPrefix ":" -}}
+{{- $ports = append $ports (default (hasPrefix "https:" . | ternary "443" "80") $own) -}}
+{{- end -}}
+{{- end -}}
+{{- $ports | uniq | join "," -}}
+{{- end -}}
+
 {{- define "coxswain.part.networkpolicy" -}}
 {{- if .Values.networkPolicy.enabled }}
 {{- $f := include "coxswain.fullname" . -}}
@@ -8,8 +22,17 @@
 {{- $_ := set $peer . (dict "podSelector" (dict "matchLabels" (include "coxswain.selector" (dict "ctx" $ "part" .) | fromYaml))) }}
 {{- end }}
 {{- $dns := dict "ports" (list (dict "port" 53 "protocol" "UDP") (dict "port" 53 "protocol" "TCP") (dict "port" 5353 "protocol" "UDP") (dict "port" 5353 "protocol" "TCP")) }}
-{{- $fetch := list (dict "ports" (list (dict "port" 443 "protocol" "TCP") (dict "port" 80 "protocol" "TCP"))) }}
-{{- if not (include "coxswain.pulls" .) }}{{ $fetch = list }}{{ end }}
+{{- /* Who fetches a model goes anywhere but where clouds give a node's credentials to whoever asks: those are not for pods. Of the
+cluster's own pods an ipBlock says nothing, with some networks. */}}
+{{- $anywhere := list (dict "ipBlock" (dict "cidr" "0.0.0.0/0" "except" (list "169.254.0.0/16" "168.63.129.16/32" "100.100.100.200/32"))) }}
+{{- $anywhere = append $anywhere (dict "ipBlock" (dict "cidr" "::/0" "except" (list "fe80::/10" "fd00:ec2::254/128" "fd20:ce::254/128"))) }}
+{{- $anywhere = append $anywhere (dict "namespaceSelector" dict) }}
+{{- $fetch := list }}
+{{- if include "coxswain.pulls" . }}
+{{- $ports := list }}
+{{- range include "coxswain.fetchPorts" . | splitList "," }}{{ $ports = append $ports (dict "port" (int .) "protocol" "TCP") }}{{ end }}
+{{- $fetch = list (dict "to" $anywhere "ports" $ports) }}
+{{- end }}
 {{- $tcp := dict }}
 {{- range list 6379 7000 7001 8000 8001 8265 }}
 {{- $_ := set $tcp (toString .) (dict "port" . "protocol" "TCP") }}
