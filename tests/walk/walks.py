@@ -67,6 +67,9 @@ NOBODY = {
         ("chmod -R a+rX", "files of the reader's"),
     ],
     "docs/deploy/helm.md": [
+        ("kubectl logs demo-coxswain-smoke", "a Helm older than the tests'; what newer ones say: tests/k8s/live/test_release.py"),
+        ("helm upgrade --force-conflicts", "Helm 4, when another number is there: tests/k8s/live/test_release.py"),
+        ("kubectl rollout restart", "a Secret that was changed by hand, in front of Argo CD"),
         ("kubectl logs job/", "a Job whose name has a hash, after it failed; tests/k8s/test_cache.py"),
         ("helm upgrade demo deploy/helm/coxswain --reuse-values --set autoscaling.enabled=true", "no KEDA; tests/k8s/live/test_dry_run.py has its kinds"),
         ("kubectl delete pod POD --force", "a node that is gone; pods that are killed: tests/k8s/live/test_release.py"),
@@ -149,6 +152,10 @@ def helm(w):
     w.until("serves", "demo", 2)
     w.run("helm upgrade demo deploy/helm/coxswain --reuse-values --set worker.replicas=8")
     w.until("serves", "demo", 8)
+    w.run("helm upgrade demo deploy/helm/coxswain --reset-then-reuse-values --set worker.replicas=null")
+    w.until("serves", "demo", 8)
+    w.run("kubectl scale")
+    w.until("serves", "demo", 4)
     w.run("cox keys")
     w.run("kubectl create secret generic cox-keys")
     w.run("kubectl create secret generic cox-admin")
@@ -157,14 +164,14 @@ def helm(w):
     w.until("has_secrets", ["cox-keys", "cox-admin"], "two")
     w.run("helm upgrade demo deploy/helm/coxswain --reuse-values --set head.standby=true")
     w.until("has_pods", "demo", "head", 2)
-    w.until("serves", "demo", 8)
+    w.until("serves", "demo", 4)
     w.run("helm upgrade demo deploy/helm/coxswain --reuse-values --set gateway.apiKeys.generate=true")
     w.run("kubectl get ingress")
     w.run("KEY=")
     w.until("answers", "demo")
     w.run("curl")
     w.run("helm rollback demo")
-    w.until("serves", "demo", 8)
+    w.until("serves", "demo", 4)
     w.run("helm uninstall demo")
     w.until("has_pods", "demo", None, 0)
 

@@ -40,12 +40,16 @@ def test_its_pods_are_groups_that_are_scaled_and_mended(kube, space):
     pods stay; an upgrade replaces a set after the other; nothing is left."""
     objects = lambda: set(kube.kubectl("-n", space, "get", f"{KINDS},leaderworkersets", "-o", "name").splitlines())  # noqa: E731
     before = objects()
-    release = Release(kube, space, **null_values(kind="LeaderWorkerSet", tp=2, replicas=4))
+    release = Release(kube, space, **null_values(kind="LeaderWorkerSet", tp=2, replicas=4, topologyKey="kubernetes.io/hostname"))
     release.install()
     release.wait_serving(2)
     name = f"{release.full}-worker"
     first = release.uids("worker")
     assert sorted(first) == [f"{name}-0", f"{name}-0-1", f"{name}-1", f"{name}-1-1"]
+    for pod in release.pods("worker").values():
+        term = pod["spec"]["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"][0]["podAffinityTerm"]
+        key = "leaderworkerset.sigs.k8s.io/group-key"
+        assert {"key": key, "operator": "In", "values": [pod["metadata"]["labels"][key]]} in term["labelSelector"]["matchExpressions"]
     assert {w["ordinal"] for w in release.status()["workers"]} == {None}
     with Steady([release.url()], n_users=16) as load:
         more(load, kube)
