@@ -112,6 +112,9 @@ def test_the_admin_key_is_asked_for(tmp_path):
 @pytest.mark.parametrize("code, exit_code", [(400, 2), (403, 2), (404, 1), (409, 1), (500, 1)])
 def test_an_answer_s_own_words_come_first(code, exit_code):
     class Head(BaseHTTPRequestHandler):
+        def do_GET(self):  # whether it is a standby
+            self.send_error(404)
+
         def do_POST(self):
             self.send_response(code)
             self.end_headers()
@@ -120,7 +123,7 @@ def test_an_answer_s_own_words_come_first(code, exit_code):
         def log_message(self, *_):
             pass
     with HTTPServer(("127.0.0.1", 0), Head) as head:
-        answers = threading.Thread(target=head.handle_request)
+        answers = threading.Thread(target=lambda: [head.handle_request() for _ in range(2)])
         answers.start()
         at = f"127.0.0.1:{head.server_port}"
         done = run_cox("drain", "x", "--address", at)

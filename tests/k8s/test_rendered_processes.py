@@ -373,7 +373,8 @@ def test_a_job_and_pods_fetch_a_model_once(tmp_path):
         assert len(pulling) == 5
         for p in pulling:
             assert p.process.wait(120) == 0, p.log.read_text()
-        assert sum("waiting for it" in p.log.read_text() for p in pulling) == 4
+        logs = [p.log.read_text() for p in pulling]  # on a busy machine one may come when all is there
+        assert sum("waiting for it" in log or "it is there" in log for log in logs) >= 4, logs
         assert len(hub.asked("model.safetensors")) == len(hub.asked("/revision/main")) == 1
         hub.requests.clear()
         n.apply(objects(worker={"replicas": 0}, gateway={"replicas": 0}, image={"tag": "next"}))
