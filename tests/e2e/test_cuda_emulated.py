@@ -208,10 +208,7 @@ def test_enforce_eager_and_half(programs):
     assert "graphs_captured" not in log and "graphs_refused" not in log
 
 
-@pytest.mark.parametrize("tp", [1, 2])
-def test_kv_blocks_go_from_gpu_to_gpu(programs, tp):
-    """A group is drained in the middle of a stream: the other one has the prompt's blocks, and computes no prompt."""
-    known = next(p for p in json.loads((MODEL / "expected.json").read_text())["prompts"] if p["n"] == 200)
+def drain_in_a_stream(programs, tp, known):
     with cluster_of(programs, tp, 1, groups=2) as c:
         wait_for("two groups", lambda: [g["state"] for g in c.status()["groups"]].count("ready") == 2, 60)
         drained = []
@@ -228,9 +225,20 @@ def test_kv_blocks_go_from_gpu_to_gpu(programs, tp):
         moved = c.status()["transfers"]
         n_run = [float(re.search(r"^coxswain_worker_tokens_run_total (\S+)$", get(
             f"http://127.0.0.1:{c.worker_http_port + i}/metrics")[1], re.M)[1]) for i in range(2 * tp)]
+        return moved, n_run
+
+
+@pytest.mark.parametrize("tp", [1, 2])
+def test_kv_blocks_go_from_gpu_to_gpu(programs, tp):
+    """A group is drained in the middle of a stream: the other one has the prompt's blocks, and computes no prompt."""
+    known = next(p for p in json.loads((MODEL / "expected.json").read_text())["prompts"] if p["n"] == 200)
+    for _ in range(3):  # on a busy machine the stream may have ended before anybody was drained
+        moved, n_run = drain_in_a_stream(programs, tp, known)
         print(moved, n_run)
-        assert moved["done"] == 1 and moved["failed"] == 0 and moved["requests_recomputed"] == 0, moved
-        assert max(n_run) >= 200 and min(n_run) < 100, n_run
+        if moved["requests_moved"]:
+            break
+    assert moved["done"] == 1 and moved["failed"] == 0 and moved["requests_recomputed"] == 0, moved
+    assert max(n_run) >= 200 and min(n_run) < 100, n_run
 
 
 @pytest.mark.skipif(not LORAS.exists(), reason=f"no {LORAS}: scripts/make-goldens")
