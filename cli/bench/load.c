@@ -19,6 +19,8 @@ enum {
     RAW_LIMIT = 64 << 10
 };
 
+#define NEVER_NS (1ull << 62) /* of a rate that is next to none */
+
 struct run {
     const struct bench_load *l;
     struct http_streams *streams;
@@ -193,7 +195,8 @@ static uint64_t until_next(const struct run *r)
 {
     if (!r->l->arrivals_s)
         return 0;
-    uint64_t due = (uint64_t)(r->l->arrivals_s[r->n_begun] * 1e9), now = clock_mono_ns();
+    const double due_ns = r->l->arrivals_s[r->n_begun] * 1e9;
+    uint64_t due = due_ns < NEVER_NS ? (uint64_t)due_ns : NEVER_NS, now = clock_mono_ns();
     return r->begin_ns + due > now ? r->begin_ns + due - now : 0;
 }
 

@@ -147,6 +147,13 @@ static json_t *text_of(const struct bench_result *r)
     return j ? j : json_string("");
 }
 
+/* A server's words that were cut may end within a character. */
+static json_t *error_of(const struct bench_result *r)
+{
+    struct str text = str_from(r->error);
+    return json_stringn(text.ptr ? text.ptr : "", str_utf8_valid(text));
+}
+
 /* What each request had, in the order in which they were sent; seconds. */
 static void set_details(json_t *j, const struct bench_result *results, uint32_t n)
 {
@@ -162,7 +169,7 @@ static void set_details(json_t *j, const struct bench_result *results, uint32_t 
                                   gaps_of(r),
                                   json_real((double)r->start_ns / 1e9),
                                   text_of(r),
-                                  json_string(r->error ? r->error : "")};
+                                  error_of(r)};
         for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
             json_array_append_new(json_object_get(j, keys[k]), values[k]);
     }

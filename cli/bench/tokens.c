@@ -107,15 +107,17 @@ static enum status encode_there(const struct bench_tokens *t, struct str text,
     json_object_set_new(body, "add_special_tokens", json_false());
     TRY(ask(t, "/tokenize", body, &j, err));
     const json_t *list = json_object_get(j, "tokens");
+    if (!json_is_array(list)) {
+        json_decref(j);
+        return error_set(err, STATUS_UNSUPPORTED, "%s/tokenize answered without \"tokens\"",
+                         t->target->base);
+    }
     out->n = json_array_size(list);
     out->ids = mem_array(out->n + 1, sizeof *out->ids);
     for (size_t i = 0; i < out->n; i++)
         out->ids[i] = (uint32_t)json_integer_value(json_array_get(list, i));
-    bool fine = json_is_array(list);
     json_decref(j);
-    return fine ? STATUS_OK
-                : error_set(err, STATUS_UNSUPPORTED, "%s/tokenize answered without \"tokens\"",
-                            t->target->base);
+    return STATUS_OK;
 }
 
 static enum status decode_there(const struct bench_tokens *t, const struct bench_ids *ids,
