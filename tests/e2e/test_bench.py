@@ -211,22 +211,25 @@ def test_interrupted(cluster, tmp_path):
     p.send_signal(signal.SIGINT)
     out, err = p.communicate(timeout=30 * SLOW)
     got, r = figures(out), json.loads((tmp_path / "r.json").read_text())
-    assert p.returncode == 1 and err.endswith("cox bench serve: interrupted\n") and "4: interrupted" in err and "it was not sent" in err, err
+    assert p.returncode == 1 and err.endswith("cox bench serve: interrupted\n") and "it was not sent" in err, err
+    cut_off = re.search(r"^  (\d+): interrupted$", err, re.MULTILINE)
+    assert cut_off is None or 1 <= int(cut_off[1]) <= 4, err  # None: all four had their last token in the turn that ended the load
     assert got["Successful requests"] + got["Failed requests"] == 1000 and r["completed"] == got["Successful requests"]
     cluster.wait_idle()
 
 
 def test_a_gateway_that_dies(cluster, tmp_path):
     """What it had open has failed and is told; the load goes on with the next one."""
-    args = ["bench", "serve", "--base-url", cluster.url, "--num-prompts", "60", "--random-input-len", "8", "--random-output-len", "100", "--ignore-eos",
+    answered = cluster.status()["requests"]["finished"]
+    args = ["bench", "serve", "--base-url", cluster.url, "--num-prompts", "150", "--random-input-len", "8", "--random-output-len", "100", "--ignore-eos",
             "--request-rate", "30", "--save-result", "--save-detailed", "--result-filename", str(tmp_path / "r.json")]
     p = subprocess.Popen([str(BIN / "cox"), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "COX_API_KEY": KEY})
-    wait_for("the load runs", lambda: cluster.running() >= 4)
+    wait_for("some are answered, and some run", lambda: cluster.status()["requests"]["finished"] >= answered + 8 and cluster.running() >= 4)
     os.kill(cluster.pid("gateway-0"), signal.SIGKILL)
     out, err = p.communicate(timeout=60 * SLOW)
     r = json.loads((tmp_path / "r.json").read_text())
-    assert p.returncode == 1 and r["failed"] >= 1 and r["completed"] >= 1 and r["completed"] + r["failed"] == 60, out + err
-    assert f"{r['failed']} of 60 requests failed" in err and len([e for e in r["errors"] if e]) == r["failed"]
+    assert p.returncode == 1 and r["failed"] >= 1 and r["completed"] >= 1 and r["completed"] + r["failed"] == 150, out + err
+    assert f"{r['failed']} of 150 requests failed" in err and len([e for e in r["errors"] if e]) == r["failed"]
     assert r["total_output_tokens"] == 100 * r["completed"]
     cluster.wait_ready()
 
@@ -237,9 +240,14 @@ def test_bars_on_a_terminal(cluster):
     p = subprocess.Popen([str(BIN / "cox"), "bench", "serve", "--base-url", cluster.url, "--num-prompts", "5", "--random-output-len", "2"],
                          stdout=subprocess.PIPE, stderr=theirs, text=True, env={**os.environ, "COX_API_KEY": KEY})
     out = p.communicate(timeout=30 * SLOW)[0]
-    seen = os.read(ours, 1 << 16).decode()
-    os.close(ours)
     os.close(theirs)
+    seen = ""
+    try:
+        while piece := os.read(ours, 1 << 16):
+            seen += piece.decode()
+    except OSError:  # EIO: that was all
+        pass
+    os.close(ours)
     assert p.returncode == 0 and "Successful requests:" in out and "5/5 prompts made" in seen and "5/5 requests" in seen, seen
 
 

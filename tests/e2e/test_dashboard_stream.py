@@ -7,7 +7,7 @@ import time
 import urllib.request
 
 import pytest
-from cluster import ROOT, Cluster, get, wait_for
+from cluster import ROOT, SLOW, Cluster, get, wait_for
 
 KEY = "admin-e2e"
 LISTENERS = int(re.search(r"#define STREAM_LISTENERS\s+(\d+)u", (ROOT / "head/stream.h").read_text())[1])
@@ -61,7 +61,7 @@ def begin_requests(c, n, tokens):
     def one(i):
         body = {"prompt": f"{i} and some words more", "max_tokens": tokens, "stream": True, "ignore_eos": True}
         r = urllib.request.Request(c.url + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
-        with urllib.request.urlopen(r, timeout=60) as answer:
+        with urllib.request.urlopen(r, timeout=100 * SLOW) as answer:
             while answer.read1(4096) and not ended.is_set():
                 pass
 
@@ -102,7 +102,7 @@ def test_an_update_says_what_the_status_says(cluster):
         # the second goes on where the first ended
         assert second["samples"]["rows"]
         assert len(second["samples"]["rows"]) == second["samples"]["next"] - first["samples"]["next"]
-        assert first["events"]["rows"] and second["events"]["rows"] == []
+        assert first["events"]["rows"] and all(e[0] >= first["events"]["next"] for e in second["events"]["rows"])
         assert second["done"]["number"] == first["done"]["number"] + 1
         with Listener(cluster.admin_port, f"show=waiting&limit=10&walk={second['done']['walk']}") as listener:
             more = next(listener.updates())  # at once, without what it has
