@@ -5,7 +5,7 @@
  *
  * GET /            {"admin": HOST:PORT, "pid", "workers", "group"}
  * GET /logs?since=N   "NEXT\n", then lines "NAME\tTEXT\n" from N on
- * POST /scale {"workers": N}   {"text": what comes of it} */
+ * POST /scale {"workers": N}   {"was", "workers", "group"}, or 400 and {"error"} */
 #include "common/net/loop.h"
 
 struct up_control;

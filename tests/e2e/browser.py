@@ -58,18 +58,25 @@ class Browser:
         env = {**os.environ, "HOME": self.folder.name, "TMPDIR": self.folder.name}
         self.driver = subprocess.Popen([DRIVER, f"--port={port}"], stdout=log, stderr=subprocess.STDOUT, env=env)
         log.close()
-        wait_for("chromedriver answers", lambda: get(self.at + "/status")[0] == 200)
+        wait_for("chromedriver answers", lambda: get(self.at + "/status")[0] == 200, 60)
         flags = [*FLAGS, *self.flags, f"--user-data-dir={self.folder.name}/profile", "--window-size=%d,%d" % self.size]
         wanted = {"browserName": "chrome", "goog:chromeOptions": {"binary": CHROMIUM, "args": flags},
                   "goog:loggingPrefs": {"browser": "ALL"}}
-        self.session = self.request("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
+        try:
+            session = self.new_session(wanted)
+        except (OSError, AssertionError):  # chromedriver gives a start of Chromium a minute, which a machine may need all of
+            session = self.new_session(wanted)
+        self.session = session["sessionId"]
         return self
 
-    def request(self, method, path, body=None):
+    def new_session(self, wanted):
+        return self.request("POST", "/session", {"capabilities": {"alwaysMatch": wanted}}, timeout=90)
+
+    def request(self, method, path, body=None, timeout=60):
         data = None if body is None else json.dumps(body).encode()
         r = urllib.request.Request(self.at + path, data, {"Content-Type": "application/json"}, method=method)
         try:
-            with urllib.request.urlopen(r, timeout=60) as answer:
+            with urllib.request.urlopen(r, timeout=timeout) as answer:
                 return json.load(answer)["value"]
         except urllib.error.HTTPError as e:
             raise AssertionError(f"{method} {path}: {e.read().decode()[:2000]}") from None

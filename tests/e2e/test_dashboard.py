@@ -7,11 +7,11 @@ import signal
 
 import pytest
 from browser import MISSING, Browser
-from cluster import Cluster, run_cox, wait_for
+from cluster import SLOW, Cluster, run_cox, wait_for
 from dashboard_fixture import Fixture, World
 from test_dashboard_stream import KEY, begin_requests
 
-pytestmark = pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
+pytestmark = [pytest.mark.skipif(MISSING is not None, reason=MISSING or ""), pytest.mark.timeout(400 * SLOW)]  # Chromium may take a minute to start
 TAB, RIGHT, ENTER = "\ue004", "\ue014", "\ue007"
 ROWS = """return [...document.querySelectorAll(`#${arguments[0]}-table tbody tr:not(.pad)`)].map(tr => [...tr.cells].map(td => td.innerText))"""
 

@@ -37,6 +37,7 @@ def test_systemd_takes_it(tmp_path, name):
         pytest.skip("no systemd-analyze here (package systemd)")
     unit = tmp_path / name.replace("@", "@0")
     unit.write_text((UNITS / name).read_text().replace("/usr/local/bin/cox", str(BIN / "cox")))
+    unit.chmod(0o644)  # as installed: it warns of others, which a umask would make
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, timeout=60 * SLOW)
     said = [line for line in (done.stdout + done.stderr).splitlines() if unit.name in line or str(tmp_path) in line]
     assert not said, said

@@ -95,7 +95,7 @@ static const struct bench_result results[] = {
      .n_gaps = 3,
      .n_prompt_tokens = 10,
      .n_output_tokens = 4},
-    {.error = "no", .n_prompt_tokens = 1000},
+    {.error = "no\xC3", .n_prompt_tokens = 1000}, /* cut within a character */
     {.ok = true,
      .start_ns = 1000 * NS_PER_MS,
      .first_ns = 300 * NS_PER_MS,
@@ -162,6 +162,7 @@ static void test_a_load(void **state)
     json_t *itls = json_object_get(j, "itls"), *errors = json_object_get(j, "errors");
     assert_int_equal(json_array_size(itls), 3);
     assert_int_equal(json_array_size(json_array_get(itls, 0)), 3);
+    assert_int_equal(json_array_size(errors), 3);
     assert_string_equal(json_string_value(json_array_get(errors, 1)), "no");
     json_decref(j);
     bench_metrics_fini(&m);
