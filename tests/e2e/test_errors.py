@@ -51,7 +51,7 @@ CASES = [
     (f"smoke --url http://{NOBODY} --timeout 1", 1, re.escape(ASK)),
     ("help nosuch", 2, '"nosuch"; `cox help` lists them'),
     ("worker", 2, "no keys: give --join TOKEN .*or --keys-dir DIR"),
-    ("workers", 2, "no keys: give --join TOKEN"),
+    (f"workers --http-port {PORTS[0]}", 2, "no keys: give --join TOKEN"),
     ("gateway", 2, "--model is missing: demo, null, or a path"),
     # not there
     *((f"{c} --address 127.0.0.1:1", 1, "no cluster at 127.0.0.1:1 that `cox up` runs here as this user .*: start one")

@@ -35,11 +35,11 @@ def test_more_workers_and_fewer_and_back():
                  "process_ended name=worker-3" in c.log() and states(c) == ["ready"] * 4)
         # fewer, under streams: nobody notices
         texts, errors = [], []
+        http = httpx.Client(timeout=60 * SLOW)  # one: making it takes a busy machine seconds
 
         def stream(i):
             try:
-                r = httpx.post(c.url + "/v1/completions", json={"prompt": f"{i}", "max_tokens": 1000, "ignore_eos": True, "temperature": 0},
-                               timeout=60 * SLOW)
+                r = http.post(c.url + "/v1/completions", json={"prompt": f"{i}", "max_tokens": 1000, "ignore_eos": True, "temperature": 0})
                 texts.append((r.status_code, r.json()["usage"]["completion_tokens"]))
             except Exception as e:  # told below
                 errors.append(e)
@@ -52,6 +52,7 @@ def test_more_workers_and_fewer_and_back():
         assert done.returncode == 0 and done.stdout.startswith("1 workers, 4 before")
         for t in threads:
             t.join()
+        http.close()
         assert (errors, texts) == ([], [(200, 1000)] * 8)
         wait_for("three have ended", lambda: not any(map(alive, gone)) and set(c.pids()) == {"head", "gateway-0", "worker-0"}, 60)
         assert "worker_restarted name=worker-1" not in c.log()

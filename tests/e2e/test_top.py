@@ -1,4 +1,5 @@
 """`cox top` and the colours of `cox status`, on a terminal of the test's own and without one."""
+import codecs
 import os
 import pty
 import re
@@ -30,13 +31,15 @@ class Terminal:
         subprocess.run(["stty", "cols", str(columns), "rows", str(rows)], stdin=out, check=True)
         self.process = subprocess.Popen([BIN / "cox", *map(str, command)], stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env)
         os.close(out)
-        self.text = ""
+        self.raw = self.text = ""
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may come in two reads
 
     def until(self, what, condition):
         def is_there():
             if select.select([self.fd], [], [], 0.02)[0]:
                 try:
-                    self.text += os.read(self.fd, 65536).decode(errors="replace").replace("\r\n", "\n")
+                    self.raw += self.decoder.decode(os.read(self.fd, 65536))
+                    self.text = self.raw.replace("\r\n", "\n")
                 except OSError:  # it has ended
                     return condition(self.text)
             return condition(self.text)
