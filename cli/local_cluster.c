@@ -10,7 +10,7 @@
 
 #include "common/net/http_client.h"
 
-enum { ASK_TIMEOUT_MS = 5000, ANSWER_LIMIT = 8 << 20, NAMES_BYTES = 300 };
+enum { ASK_TIMEOUT_MS = 5000, ANSWER_LIMIT = 10 << 20, NAMES_BYTES = 300 };
 
 static enum status call(const char *uds, const char *path, const char *body, int *code,
                         struct strbuf *answer, struct error *err)

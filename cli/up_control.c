@@ -9,7 +9,7 @@
 #include "common/base/mem.h"
 #include "common/net/http_server.h"
 
-enum { LINES_KEPT = 4096, LINE_MAX_BYTES = 2000, ANSWER_LIMIT = 4 << 20, BODY_LIMIT = 4096 };
+enum { LINES_KEPT = 4096, LINE_MAX_BYTES = 2000, ANSWER_LIMIT = 9 << 20, BODY_LIMIT = 4096 };
 #define TEXT_PLAIN "text/plain; charset=utf-8"
 
 struct up_control {

@@ -370,7 +370,7 @@ enum status bench_dataset_find_kind(const char *path, struct str text, int *kind
 static enum status map_file(const char *path, struct str *out, struct error *err)
 {
     struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is no file */
     if (fd < 0 || fstat(fd, &st) != 0) {
         int why = errno;
         if (fd >= 0)

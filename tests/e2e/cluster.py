@@ -98,13 +98,13 @@ def run_cox(*args, timeout=20, **kwargs):
 class Cluster:
     """`cox up null` on free ports. args are passed on."""
 
-    def __init__(self, *args, workers=2, tp=2, gateways=1, model="null", env=None):
+    def __init__(self, *args, workers=2, tp=2, gateways=1, model="null", env=None, spare=0):
         self.folder = tempfile.TemporaryDirectory(prefix="coxtest-")
         self.pids_file = Path(self.folder.name) / "pids"
         self.log_path = Path(self.folder.name) / "log"
         self.tmp = Path(self.folder.name) / "tmp"
         self.tmp.mkdir()
-        ports = free_ports(gateways + 2 + workers)
+        ports = free_ports(gateways + 2 + workers + spare)  # spare: of workers that are started later
         self.ports = ports[:gateways]
         self.head_port, self.admin_port = ports[gateways:gateways + 2]
         self.worker_http_port = ports[gateways + 2]

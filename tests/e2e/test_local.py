@@ -22,7 +22,7 @@ def states(c):
 
 
 def test_more_workers_and_fewer_and_back():
-    with Cluster("--null-step-us", 10000, workers=2, tp=1) as c:
+    with Cluster("--null-step-us", 10000, workers=2, tp=1, spare=2) as c:
         first = c.pids()
         done = cox(c, "scale", 4)
         assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("4 workers, 2 before: 4 groups of 1 and 0 spare")
@@ -66,7 +66,7 @@ def test_more_workers_and_fewer_and_back():
 
 
 def test_a_worker_that_cannot_start_ends_nobody(tmp_path):
-    with Cluster(workers=1, tp=1) as c:
+    with Cluster(workers=1, tp=1, spare=1) as c:
         with socket.socket() as taken:
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             taken.bind(("127.0.0.1", c.worker_http_port + 1))
@@ -75,7 +75,7 @@ def test_a_worker_that_cannot_start_ends_nobody(tmp_path):
         assert done.returncode == 2 and re.fullmatch(
             rf"cox scale: port {c.worker_http_port + 1}, wanted by worker-1, is in use .*--worker-http-port\n", done.stderr)
         assert get(c.url + "/health")[0] == 200 and set(c.pids()) == {"head", "gateway-0", "worker-0"}
-    with Cluster("--keys-dir", tmp_path / "keys", workers=1, tp=1) as c:
+    with Cluster("--keys-dir", tmp_path / "keys", workers=1, tp=1, spare=1) as c:
         key = tmp_path / "keys/worker.key"
         held = key.read_bytes()
         key.unlink()
@@ -128,7 +128,7 @@ def test_which_cluster():
 
 
 def test_with_keys_of_its_own_and_a_socket_for_nobody_else(tmp_path):
-    with Cluster("--keys-dir", tmp_path / "keys", workers=1, tp=1) as c:
+    with Cluster("--keys-dir", tmp_path / "keys", workers=1, tp=1, spare=1) as c:
         [folder] = c.tmp.iterdir()
         assert folder.name.startswith(f"cox-up-{c.process.pid}-") and stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert cox(c, "scale", 1).returncode == 0
