@@ -182,7 +182,7 @@ def test_without_a_way_for_blocks():
                 drained.append(busy_worker(workers))
                 drained[0].drain()
 
-        bodies = [null_body(0)]
+        bodies = [null_body(0, 400)]
         check_null(bodies, run(c, bodies, on_event))
         moved = c.status()["transfers"]
         assert moved["done"] == 0 and moved["requests_recomputed"] == 1, moved
