@@ -248,4 +248,6 @@ def test_the_demo_model_answers_from_a_claim(kube, space, program):
     release.wait_serving(2)
     release.helm("test", release.name, "--timeout", "5m")
     assert release.chat().strip()
-    assert "it is there" in kube.kubectl("-n", space, "logs", "-l", "app.kubernetes.io/component=prefetch")
+    prefetch = "app.kubernetes.io/component=prefetch"  # its pod may be the last that begins
+    kube.kubectl("-n", space, "wait", "--for=condition=complete", "job", "-l", prefetch, "--timeout=120s")
+    assert "it is there" in kube.kubectl("-n", space, "logs", "-l", prefetch)

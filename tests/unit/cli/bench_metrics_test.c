@@ -53,7 +53,7 @@ static void test_floats_as_python(void **state)
         double v;
         const char *want;
     } cases[] = {{3, "3.0"},     {100, "100.0"},     {0.5, "0.5"},
-                 {0.1, "0.1"},   {INFINITY, "inf"},  {0, "0.0"},
+                 {0.1, "0.1"},   {HUGE_VAL, "inf"},  {0, "0.0"},
                  {2.25, "2.25"}, {1e6, "1000000.0"}, {1.0 / 3, "0.3333333333333333"}};
     char out[64];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -258,7 +258,7 @@ static void test_arrivals(void **state)
 {
     enum { N = 20000 };
     static double at[N];
-    static const double shapes[] = {0.25, 1, 4, INFINITY};
+    static const double shapes[] = {0.25, 1, 4, HUGE_VAL};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         const struct bench_arrivals a = {.per_s = 50, .burstiness = shapes[i]};
         struct rng r = {7};
@@ -276,9 +276,9 @@ static void test_arrivals(void **state)
         if (fabs(variation - 1 / shapes[i]) > 0.1 / (shapes[i] < 1 ? shapes[i] : 1))
             fail_msg("shape %g: variation %g", shapes[i], variation);
     }
-    const struct bench_arrivals all = {.per_s = INFINITY, .burstiness = 1};
-    const struct bench_arrivals ramp = {.per_s = INFINITY,
-                                        .burstiness = INFINITY,
+    const struct bench_arrivals all = {.per_s = HUGE_VAL, .burstiness = 1};
+    const struct bench_arrivals ramp = {.per_s = HUGE_VAL,
+                                        .burstiness = HUGE_VAL,
                                         .ramp = BENCH_RAMP_LINEAR,
                                         .ramp_from = 10,
                                         .ramp_to = 20};
