@@ -26,7 +26,7 @@ def test_as_its_readme_says(tmp_path):
         readme.saw("ask", said)
         text = json.loads(said[:said.index("========")])["choices"][0]["text"]
         assert SERVED != "null" or text == oracle.text("Once upon a time", 16, temperature=0)
-        for name, own in (("up", 1), ("worker", 2)):
+        for name, own in (("up", 1), ("worker", 2)) if SERVED != "null" else ():  # null ranks have nothing to say to each other
             assert f"comm_listening address=10.0.0.{own}:7100" in shells.log(name)
         shells.end("worker")
         shells.end("up")
@@ -37,6 +37,6 @@ def test_as_its_readme_says(tmp_path):
         assert [g["tp"] for g in status["groups"]] == [4]
         assert sorted((w["node"], w["ordinal"]) for w in status["workers"]) == [
             ("first", 0), ("first", 1), ("second", 2), ("second", 3)]
-        for port in (7100, 7101):
+        for port in (7100, 7101) if SERVED != "null" else ():
             assert f"comm_listening address=10.0.0.2:{port}" in shells.log("workers-four")
     readme.all_were_tried()
