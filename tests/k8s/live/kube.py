@@ -101,4 +101,10 @@ class Kube:
         return name
 
     def remove_namespace(self, name):
+        """Its pods first: who deletes a namespace that has some looks again when half of their grace of an hour is over, or at
+        the next resync (five minutes), however soon they have ended."""
+        kinds = "deployments,statefulsets,jobs,pods"
+        if self.kubectl("get", "crd", "leaderworkersets.leaderworkerset.x-k8s.io", "--ignore-not-found"):
+            kinds = f"leaderworkersets.leaderworkerset.x-k8s.io,{kinds}"
+        self.kubectl("-n", name, "delete", kinds, "--all", "--wait=true")
         self.kubectl("delete", "namespace", name, "--wait=true", "--ignore-not-found")
