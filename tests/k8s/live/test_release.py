@@ -90,8 +90,10 @@ def test_an_upgrade_of_every_part_under_load_keeps_keys_and_streams(kube, servin
     secrets = {one["metadata"]["name"]: one["data"] for one in kube.get("secrets", serving.namespace, selector=serving.selector)}
     before = {part: serving.uids(part) for part in ("head", "worker", "gateway")}
     changed = {part: {"podAnnotations": {"coxswain.test/round": "2"}} for part in before}
-    with Steady([serving.url()], n_users=16) as load:
+    # Two of more than a minute: longer than most charts let a pod have for its end.
+    with Steady([serving.url()], n_users=16) as load, Steady([serving.url()], n_users=2, n_tokens=4000) as long:
         more(load, kube)
+        kube.wait("the long streams", lambda: long.check().n_tokens_seen > 100)
         serving.upgrade(**changed)
         for part, uids in before.items():
             serving.wait_replaced(part, uids)
@@ -103,6 +105,7 @@ def test_an_upgrade_of_every_part_under_load_keeps_keys_and_streams(kube, servin
             serving.wait_replaced(part, uids)
         serving.wait_serving(2)
         more(load, kube)
+    assert long.n_done >= 2
     assert {one["metadata"]["name"]: one["data"] for one in kube.get("secrets", serving.namespace, selector=serving.selector)} == secrets
     assert serving.restarts() == 0 and load.n_passed_by == 0
 
