@@ -133,22 +133,38 @@ static void render_free(const json_t *s, size_t n_free, size_t n_ready, struct s
         strbuf_printf(b, "%zu %s to be put into a group of %lld\n", n_free, verb, world);
 }
 
-/* Ray's lines: used/total of CPUs (ranks without a GPU), GPUs, and the GPUs' memory. */
+/* Is worker i the first of its node? Memory is a node's, and theirs together. */
+static bool is_first_there(const json_t *workers, size_t i)
+{
+    const char *node = answer_text(json_array_get(workers, i), "node");
+    for (size_t k = 0; k < i; k++)
+        if (strcmp(answer_text(json_array_get(workers, k), "node"), node) == 0)
+            return false;
+    return true;
+}
+
+/* Ray's lines, used/total: CPUs, of those that the ranks' threads may take; memory, of their nodes;
+ * GPUs, and theirs. */
 static void render_resources(const json_t *workers, struct strbuf *b)
 {
     const json_t *o;
-    size_t i, n[2] = {0}, n_used[2] = {0};
-    double used = 0, total = 0;
+    size_t i, n_gpus = 0, n_used = 0;
+    double cores = 0, threads = 0, resident = 0, memory = 0, used = 0, total = 0;
     json_array_foreach(workers, i, o)
     {
-        const json_t *g = json_object_get(o, "gpu");
+        const json_t *g = json_object_get(o, "gpu"), *host = json_object_get(o, "host");
         bool is_gpu = strcmp(answer_text(o, "device"), "cuda") == 0;
-        n[is_gpu]++;
-        n_used[is_gpu] += answer_state_is(o, "ready");
+        n_gpus += is_gpu;
+        n_used += is_gpu && answer_state_is(o, "ready");
+        cores += answer_number(host, "cores_used");
+        threads += answer_number(host, "threads");
+        resident += answer_number(host, "resident_bytes");
+        memory += is_first_there(workers, i) ? answer_number(o, "memory_bytes") : 0;
         used += answer_number(g, "memory_used_bytes");
         total += answer_number(g, "memory_total_bytes");
     }
-    strbuf_printf(b, "  %zu/%zu CPU ranks, %zu/%zu GPUs", n_used[0], n[0], n_used[1], n[1]);
+    strbuf_printf(b, "  %.1f/%.0f CPUs, %zu/%zu GPUs, %.1f/%.1f GiB of memory", cores, threads,
+                  n_used, n_gpus, resident / (1 << 30), memory / (1 << 30));
     if (total > 0)
         strbuf_printf(b, ", %.1f/%.1f GiB of GPU memory", used / (1 << 30), total / (1 << 30));
     strbuf_append_c(b, "\n");

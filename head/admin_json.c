@@ -104,6 +104,18 @@ static json_t *gpu(const struct gpu_state *g)
     return o;
 }
 
+/* NULL of a worker that has not said it yet, or is older than this. */
+static json_t *host(const struct host_state *s)
+{
+    if (s->threads == 0)
+        return json_null();
+    json_t *o = json_object();
+    json_object_set_new(o, "threads", integer(s->threads));
+    json_object_set_new(o, "cores_used", json_real(s->millicores / 1000.0));
+    json_object_set_new(o, "resident_bytes", integer(s->resident_bytes));
+    return o;
+}
+
 static json_t *worker(const struct head_core *h, const struct worker *w)
 {
     const struct group *g = w->group;
@@ -115,6 +127,7 @@ static json_t *worker(const struct head_core *h, const struct worker *w)
     json_object_set_new(o, "device", json_string(device_name(w->desc.device)));
     json_object_set_new(o, "device_name", text(w->desc.device_name));
     json_object_set_new(o, "memory_bytes", integer(w->desc.memory_bytes));
+    json_object_set_new(o, "host", host(&w->host));
     json_object_set_new(o, "gpu", gpu(&w->gpu));
     json_object_set_new(o, "state", json_string(worker_state_name(w)));
     json_object_set_new(o, "loaded",

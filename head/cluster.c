@@ -398,6 +398,7 @@ static void on_heartbeat(struct cluster *c, struct worker *w, const struct msg_h
         w->load_moved_ns = c->now_ns;
     w->load_permille = permille;
     w->gpu = m->gpu;
+    w->host = m->host;
     own_time_take(&w->own, m->own_ns, m->own_steps);
     if (!m->busy || m->progress != w->progress)
         w->progress_ns = c->now_ns;

@@ -53,10 +53,10 @@ struct worker {
     uint64_t held_since_ns, rest_group;
     bool is_of_rest; /* free, and of what is left of rest_group: its old group, which waits */
     uint64_t step_received, step_executed, progress, progress_ns;
-    bool busy;
+    bool busy, plan_unsent; /* the dispatcher's: the pending plan has not gone to this rank yet */
     uint32_t load_permille; /* of a shard it reads; 0: none. As its last heartbeat says, and gpu */
     struct gpu_state gpu;
-    bool plan_unsent; /* the dispatcher's: the pending plan has not gone to this rank yet */
+    struct host_state host;
     bool draining, drain_wish, knows_drain; /* the third: as last told in this session */
     bool is_spare, waits_for_predecessor;   /* the seat's process before it may be there yet */
     uint64_t lone_since_ns /* standing.h */, joined_ns, free_since_ns, abort_since_ns,

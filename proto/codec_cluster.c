@@ -260,6 +260,9 @@ static ProtobufCMessage *put_heartbeat(struct wire *w, const struct msg *m)
     p->own_steps = m->heartbeat.own_steps;
     p->serves = m->heartbeat.serves;
     p->spare = m->heartbeat.spare;
+    p->cpu_threads = m->heartbeat.host.threads;
+    p->cpu_millicores = m->heartbeat.host.millicores;
+    p->resident_bytes = m->heartbeat.host.resident_bytes;
     return &p->base;
 }
 
@@ -277,6 +280,7 @@ static void get_heartbeat(struct wire *w, const ProtobufCMessage *base, struct m
                                            p->gpu_busy_percent, p->gpu_celsius, p->gpu_milliwatts},
                                           p->own_ns,
                                           p->own_steps,
+                                          {p->cpu_threads, p->cpu_millicores, p->resident_bytes},
                                           p->serves != 0,
                                           p->spare != 0};
 }

@@ -9,12 +9,13 @@
 #include "common/base/str.h"
 #include "proto/adapters.h"
 #include "proto/cluster_load.h"
+#include "proto/device_state.h"
 #include "proto/kv_transfers.h"
 #include "proto/shapes.h"
 #include "proto/spans.h"
 
 #define PROTOCOL_MAJOR 2u
-#define PROTOCOL_MINOR 2u
+#define PROTOCOL_MINOR 3u
 
 enum msg_type {
     MSG_NONE = 0,
@@ -126,15 +127,8 @@ struct msg_refused {
     struct str text;
 };
 
-/* What a GPU says of itself; 0: it has not said, or there is none. */
-struct gpu_state {
-    uint64_t memory_used, memory_total;
-    uint32_t busy_percent; /* of the last moment: some kernel ran */
-    uint32_t celsius, milliwatts;
-};
-
-/* Worker → head carries all fields but the last two; the other directions only time_ns and, to a
- * worker, those two: what /readyz says (protocol.md, "Readiness"). */
+/* Worker → head carries all fields but the last two; the other directions only time_ns and, to
+ * a worker, those two: what /readyz says (protocol.md, "Readiness"). */
 struct msg_heartbeat {
     uint64_t time_ns;  /* sender's monotonic clock, for humans */
     uint64_t progress; /* bumped per operator: "alive but stuck" differs from "slow" */
@@ -143,8 +137,9 @@ struct msg_heartbeat {
     uint32_t load_permille; /* of the shard that is being read, 1 .. 1000; 0: none is */
     struct gpu_state gpu;
     uint64_t own_ns, own_steps; /* its life's work, no waiting for others; 0: not measured */
-    bool serves;                /* its group does */
-    bool spare;                 /* no group can have it with the workers that are here */
+    struct host_state host;
+    bool serves; /* its group does */
+    bool spare;  /* no group can have it with the workers that are here */
 };
 struct msg_credit {
     uint64_t bytes;

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "common/base/status.h"
-#include "proto/messages.h"
+#include "proto/device_state.h"
 
 struct gpu_monitor_options {
     const char *library; /* for dlopen; NULL: libnvidia-ml.so.1 */

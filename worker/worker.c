@@ -13,6 +13,7 @@
 #include "worker/compute.h"
 #include "worker/gpu_metrics.h"
 #include "worker/held_adapters.h"
+#include "worker/host_meter.h"
 #include "worker/kv_orders.h"
 
 /* A group without steps looks whether its ranks still reach each other. */
@@ -52,6 +53,7 @@ struct worker {
     struct kv_orders *kv; /* NULL: its KV cache is moved nowhere */
     bool comm_host_warned;
     struct gpu_metrics gpu;
+    struct host_meter host;
     struct worker_metrics m;
 };
 
@@ -168,6 +170,7 @@ static void fill_heartbeat(void *ctx, struct msg_heartbeat *h)
     h->own_steps = atomic_load_explicit(&w->s.executor->own_steps, memory_order_relaxed);
     h->own_ns = atomic_load_explicit(&w->s.executor->own_ns, memory_order_relaxed);
     h->gpu = gpu_metrics_look(&w->gpu);
+    h->host = host_meter_look(&w->host, loop_now_ns(w->s.loop));
     metric_set(w->m.busy, h->busy);
     metric_set(w->m.queue, (double)(r->step_received - r->step_executed));
 }
@@ -795,6 +798,7 @@ enum status worker_start(const struct worker_setup *s, struct worker **out, stru
     rank_state_init(&w->rank);
     arena_init(&w->form_arena, FORM_ARENA_LIMIT);
     make_metrics(w);
+    host_meter_init(&w->host, (uint32_t)s->options->threads);
     gpu_metrics_start(&w->gpu, s->executor->ops->info(s->executor)->pci, s->metrics);
     const struct head_link_handlers lh = {.ctx = w,
                                           .fill_hello = fill_hello,

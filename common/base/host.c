@@ -5,9 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/cgroup.h"
+#include "common/base/clock.h"
 
 static bool read_file(const char *root, const char *path, char *out, size_t size)
 {
@@ -66,6 +68,19 @@ uint64_t host_memory_bytes(void)
     uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     cgroup_memory("", &group);
     return group.limit_bytes < machine ? group.limit_bytes : machine;
+}
+
+struct host_usage host_usage(void)
+{
+    char text[128];
+    unsigned long long resident = 0;
+    struct timespec t = {0};
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    if (!read_file("", "/proc/self/statm", text, sizeof text) ||
+        sscanf(text, "%*u %llu", &resident) != 1)
+        resident = 0;
+    return (struct host_usage){(uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec,
+                               resident * (uint64_t)sysconf(_SC_PAGESIZE)};
 }
 
 uint32_t host_cpus_at(const char *root, uint32_t n_affinity)

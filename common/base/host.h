@@ -12,6 +12,11 @@ uint64_t host_available_bytes(void);
 uint32_t host_cpus(void);
 /* "AMD EPYC 9654", from /proc/cpuinfo; "CPU" when it does not say. */
 void host_cpu_name(char *out, size_t out_size);
+/* What this process has used of processors in its life, and has of memory now; 0: not known. */
+struct host_usage {
+    uint64_t cpu_ns, resident_bytes;
+};
+struct host_usage host_usage(void);
 /* Raises the soft limit of open files, usually 1024, to the hard one: a connection is a file.
  * Returns what it is now; UINT64_MAX: none. */
 uint64_t host_raise_file_limit(void);

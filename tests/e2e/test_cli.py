@@ -54,6 +54,9 @@ def test_status_of_something_else(cluster):
     assert run_cox("status", "--address", ":0").returncode == 2
     r = run_cox("status", "--address", cluster.admin.removeprefix("http://"))
     assert r.returncode == 0 and "healthy" in r.stdout
+    assert re.search(r"\n  [0-9.]+/[1-9][0-9]* CPUs, 0/0 GPUs, [0-9.]+/[1-9][0-9.]* GiB of memory\n", r.stdout)
+    for w in cluster.status()["workers"]:
+        assert w["host"]["threads"] >= 1 and 1 << 20 < w["host"]["resident_bytes"] < w["memory_bytes"]
 
 
 def worker(c, ordinal):

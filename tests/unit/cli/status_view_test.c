@@ -49,7 +49,7 @@ static void test_order(void **state)
         "silent",
         "Usage",
         "1/3 workers serve, 1 spare",
-        "1/3 CPU ranks, 0/0 GPUs, 70.0/140.0 GiB of GPU memory",
+        "  0.0/0 CPUs, 0/0 GPUs, 0.0/0.0 GiB of memory, 70.0/140.0 GiB of GPU memory",
         "25/100 KV blocks",
         "Demands",
         "4 running, 1 waiting",
@@ -115,7 +115,13 @@ static const struct {
     {"devices",
      "{\"workers\":[{\"state\":\"ready\",\"device\":\"cuda\"},{\"state\":\"free\",\"device\":"
      "\"cuda\"},{\"state\":\"ready\",\"device\":\"cpu\"}]}",
-     "  1/1 CPU ranks, 1/2 GPUs\n"},
+     "  0.0/0 CPUs, 1/2 GPUs, 0.0/0.0 GiB of memory\n"},
+    {"two of a node, whose memory is theirs together, and one elsewhere",
+     "{\"workers\":[{\"node\":\"a\",\"memory_bytes\":34359738368,\"host\":{\"threads\":4,"
+     "\"cores_used\":3.5,\"resident_bytes\":1073741824}},{\"node\":\"a\",\"memory_bytes\":"
+     "34359738368,\"host\":{\"threads\":4,\"cores_used\":1.25,\"resident_bytes\":2147483648}},"
+     "{\"node\":\"b\",\"memory_bytes\":17179869184,\"host\":null}]}",
+     "  4.8/8 CPUs, 0/0 GPUs, 3.0/48.0 GiB of memory\n"},
     {"a CPU",
      "{\"workers\":[{\"instance\":\"aa\",\"node\":\"n\",\"device\":\"cpu\",\"device_name\":\"a "
      "Xeon\","

@@ -15,7 +15,8 @@
 /* The types that each minor knows are those below. A type that is added belongs to a new minor:
  * PROTOCOL_MINOR is raised, the type's row in proto/messages.c says so, and here is one row more.
  */
-static const enum msg_type end_of_minor[] = {MSG_KV_TRANSFER, MSG_TYPE_COUNT, MSG_TYPE_COUNT};
+static const enum msg_type end_of_minor[] = {MSG_KV_TRANSFER, MSG_TYPE_COUNT, MSG_TYPE_COUNT,
+                                             MSG_TYPE_COUNT};
 _Static_assert(MSG_KV_TRANSFER == 30 && MSG_TYPE_COUNT == 32, "a new type: see end_of_minor");
 
 static void test_every_type_says_its_minor(void **state)

@@ -190,7 +190,9 @@ TABLE(msg_heartbeat, fix_none, X(msg_heartbeat, time_ns, F_U64), X(msg_heartbeat
       X(msg_heartbeat, gpu.memory_total, F_U64), X(msg_heartbeat, gpu.busy_percent, F_U32),
       X(msg_heartbeat, gpu.celsius, F_U32), X(msg_heartbeat, gpu.milliwatts, F_U32),
       X(msg_heartbeat, own_ns, F_U64), X(msg_heartbeat, own_steps, F_U64),
-      X(msg_heartbeat, serves, F_BOOL), X(msg_heartbeat, spare, F_BOOL));
+      X(msg_heartbeat, host.threads, F_U32), X(msg_heartbeat, host.millicores, F_U32),
+      X(msg_heartbeat, host.resident_bytes, F_U64), X(msg_heartbeat, serves, F_BOOL),
+      X(msg_heartbeat, spare, F_BOOL));
 TABLE(msg_credit, fix_none, X(msg_credit, bytes, F_U64));
 TABLE(msg_goodbye, fix_none, X(msg_goodbye, text, F_TEXT));
 

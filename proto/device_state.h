@@ -1,0 +1,17 @@
+#pragma once
+/* What a worker measures of its device and of its host; of every heartbeat. */
+#include <stdint.h>
+
+/* What a GPU says of itself; 0: it has not said, or there is none. */
+struct gpu_state {
+    uint64_t memory_used, memory_total;
+    uint32_t busy_percent; /* of the last moment: some kernel ran */
+    uint32_t celsius, milliwatts;
+};
+
+/* What a worker's process has of its host; 0: it has not said. */
+struct host_state {
+    uint32_t threads;        /* that it computes with */
+    uint32_t millicores;     /* of processors, over the last second or so */
+    uint64_t resident_bytes; /* pages of a mapped model that it has touched among them */
+};

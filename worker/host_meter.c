@@ -1,0 +1,22 @@
+#include "worker/host_meter.h"
+
+#include "common/base/clock.h"
+#include "common/base/host.h"
+
+void host_meter_init(struct host_meter *m, uint32_t threads)
+{
+    *m = (struct host_meter){.now.threads = threads ? threads : host_cpus()};
+}
+
+struct host_state host_meter_look(struct host_meter *m, uint64_t now_ns)
+{
+    if (m->since_ns && now_ns - m->since_ns < NS_PER_S)
+        return m->now;
+    const struct host_usage u = host_usage();
+    if (m->since_ns)
+        m->now.millicores = (uint32_t)((u.cpu_ns - m->cpu_ns) * 1000 / (now_ns - m->since_ns));
+    m->now.resident_bytes = u.resident_bytes;
+    m->since_ns = now_ns;
+    m->cpu_ns = u.cpu_ns;
+    return m->now;
+}
