@@ -1,0 +1,30 @@
+// A page that is opened from a folder may start no Worker; the search of the theme gets a hidden frame in its place.
+if (location.protocol === "file:") {
+  window.Worker = class extends EventTarget {
+    constructor(url) {
+      super();
+      const frame = document.createElement("iframe");
+      frame.hidden = true;
+      document.body.append(frame);
+      this.inside = frame.contentWindow;
+      const script = `<script>window.postMessage = data => parent.dispatchEvent(new MessageEvent("from-frame", { data }));<` +
+        `/script><script src="${url}"><` + `/script>`;
+      window.addEventListener("from-frame", event => {
+        const message = new MessageEvent("message", { data: event.data });
+        this.dispatchEvent(message);
+        this.onmessage?.(message);
+      });
+      this.loaded = new Promise(done => { this.begun = done; });
+      this.inside.document.open();
+      this.inside.document.write(script);
+      this.inside.document.close();
+      frame.addEventListener("load", () => this.begun());
+    }
+
+    postMessage(data) {
+      this.loaded.then(() => this.inside.dispatchEvent(new MessageEvent("message", { data })));
+    }
+
+    terminate() {}
+  };
+}

@@ -1,0 +1,253 @@
+"""What the docs site has beside the files of docs/ (mkdocs.yml).
+
+The README is its first page, each command has one out of its --help, and whatever a page links to outside of docs/ becomes
+a page (Markdown) or a file of the site, with what those link to in turn: no link leaves the site for a file of the repository.
+The pages stay written for a Git host; the few places where Python-Markdown reads them otherwise are changed on the way.
+"""
+import logging
+import os
+import posixpath
+import re
+import subprocess
+import textwrap
+from pathlib import Path
+
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(os.environ.get("COX_BIN") or ROOT / "build/release/bin")
+FILES = "files"  # of the site, for what is outside of docs/
+FENCE = re.compile(r"^( *)(```+)(\S*).*$")
+LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\]|`[^`]*`)*\]\()([^)\s]+)(\))")
+ITEM = re.compile(r"^( *)(?:[-*]|\d+\.) ")
+GROUPS = {"bench": ("serve", "throughput", "latency", "startup")}  # commands of commands
+log = logging.getLogger("mkdocs.hooks")
+_repository_path = {}  # path in the site → path in the repository
+
+
+# ---- links
+
+def in_site(path):
+    """Where a file of the repository is in the site."""
+    if path == "README.md":
+        return "index.md"
+    if path.startswith("docs/"):
+        return path.removeprefix("docs/")
+    return f"{FILES}/{path}" if path.endswith((".md", ".svg", ".png")) else f"{FILES}/{path}.txt"
+
+
+def target(path, url):
+    """(file of the repository, anchor) that a link of the file at path means; None of one to elsewhere."""
+    if re.match(r"[a-z]+:|#", url):
+        return None
+    to, _, anchor = url.partition("#")
+    to = posixpath.normpath(posixpath.join(posixpath.dirname(path), to))
+    if (ROOT / to).is_dir():
+        to = "docs/decisions/index.md" if to == "docs/decisions" else posixpath.join(to, "README.md")
+    return to, anchor
+
+
+def outside_fences(text):
+    """(line, is it code) of each line."""
+    closing = None
+    for line in text.splitlines():
+        m = FENCE.match(line)
+        if closing is None and m:
+            closing = m[2]
+            yield line, True
+        elif closing is not None:
+            yield line, True
+            if line.strip() == closing:
+                closing = None
+        else:
+            yield line, False
+
+
+def links(text):
+    for line, code in outside_fences(text):
+        if not code:
+            yield from (m[2] for m in LINK.finditer(line))
+
+
+# ---- Markdown as Git hosts read it
+
+def bare_pipes(row):
+    """A | in code is escaped in a table's row there, and is not here."""
+    return re.sub(r"`[^`]*`", lambda m: m[0].replace(r"\|", "|"), row)
+
+
+def for_python_markdown(text):
+    out, before, in_list = [], "", False
+    for line, code in outside_fences(text):
+        fence = FENCE.match(line)
+        if code and fence:
+            line = fence[1] + fence[2] + fence[3]  # what a test calls the block is not for readers
+        item = None if code else ITEM.match(line)
+        begins = (item and not in_list) or (line.startswith("|") and not code and not before.startswith("|"))
+        if begins and before.strip():
+            out.append("")
+        if item:
+            in_list = True
+        elif line.strip() and not line.startswith(" "):
+            in_list = False
+        if in_list and line.startswith(" "):
+            line = "  " + line  # inside of an item: four blanks, not two
+        out.append(bare_pipes(line) if line.startswith("|") and not code else line)
+        before = line
+    return "\n".join(out) + "\n"
+
+
+def on_page_markdown(markdown, page, config, files):
+    path = _repository_path.get(page.file.src_uri)
+    if path is None:
+        return markdown
+
+    def moved(m):
+        to = target(path, m[2])
+        if to is None:
+            return m[0]
+        there = posixpath.relpath(in_site(to[0]), posixpath.dirname(page.file.src_uri) or ".")
+        return m[1] + there + ("#" + to[1] if to[1] else "") + m[3]
+
+    lines = (line if code else LINK.sub(moved, line) for line, code in outside_fences(markdown))
+    return for_python_markdown("\n".join(lines))
+
+
+# ---- pages that are made
+
+def cox(*words):
+    try:
+        done = subprocess.run([BIN / "cox", *words], capture_output=True, text=True, timeout=60,
+                              env={k: v for k, v in os.environ.items() if not k.startswith("COX_")})
+    except FileNotFoundError:
+        raise PluginError(f"no {BIN / 'cox'}: the commands' pages are what it says; scripts/build first, or COX_BIN") from None
+    if done.returncode != 0:
+        raise PluginError(f"cox {' '.join(words)}: exit code {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def commands():
+    """(words, what it does) of every command, and of every command of one."""
+    listed = re.findall(r"^  ([a-z-]+)  +(.+)$", cox("help"), re.M)
+    for name, what in listed:
+        yield (name,), what
+        if name in GROUPS:
+            of_it = re.findall(r"^  ([a-z-]+)  +(.+)$", cox(name, "--help"), re.M)
+            if tuple(n for n, _ in of_it) != GROUPS[name]:
+                raise PluginError(f"cox {name} --help lists other commands than scripts/site/hooks.py: GROUPS")
+            yield from (((name, sub), text) for sub, text in of_it)
+
+
+def narrow(text):
+    """A terminal breaks long lines, a page would hide what is behind them."""
+    lines = []
+    for line in text.splitlines():
+        indent = " " * 34 if line.startswith("  ") else "  "  # where the options' texts begin
+        lines += textwrap.wrap(line, 110, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [""]
+    return "\n".join(lines) + "\n"
+
+
+def slug(title):
+    """The anchor of a heading, as Git hosts and mkdocs.yml make it."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def sections(page):
+    """(title, text) of each section of a page of docs/."""
+    parts = re.split(r"^## (.+)$", (ROOT / "docs" / page).read_text(), flags=re.M)[1:]
+    return list(zip(parts[::2], parts[1::2]))
+
+
+def command_page(words, what):
+    name = "cox " + " ".join(words)
+    text = f"---\nhide: [toc]\n---\n# {name}\n\n{what[0].upper()}{what[1:]}.\n\n"
+    if words == ("serve",):
+        return text + "The same command as [cox up](up.md).\n"
+    if words[-1] in ("version", "help"):  # they take nothing: what they print is all there is
+        text += f"```\n$ {name}\n{cox(*words)}```\n"
+    else:
+        text += f"```\n$ {name} --help\n{narrow(cox(*words, '--help'))}```\n"
+    more = [f"[in the overview](../cli.md#{slug(t)})" for t, body in sections("cli.md")
+            if re.search(rf"\bcox {words[0]}\b", t + body)][:1]
+    if slug(name) in [slug(t) for t, _ in sections("flags.md")]:
+        more.append(f"[as a table](../flags.md#{slug(name)}), with each option's default and bounds")
+    if words[0] == "bench":
+        more.append("[what is measured, and how](../bench.md)")
+    return text + (f"\nMore: {'; '.join(more)}.\n" if more else "")
+
+
+def add(files, config, path_in_site, **how):
+    files.append(File.generated(config, path_in_site, **how))
+
+
+def add_commands(files, config):
+    nav = [{"Overview": "cli.md"}]
+    for words, what in commands():
+        uri = f"commands/{'-'.join(words)}.md"
+        add(files, config, uri, content=command_page(words, what))
+        nav.append({"cox " + " ".join(words): uri})
+    return nav
+
+
+def add_decisions(files, config):
+    pages = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
+    titles = {p: p.read_text().split("\n", 1)[0].removeprefix("# ") for p in pages}
+    text = "# Decisions\n\nWhy things are as they are, one page each.\n\n" + "".join(f"- [{t}]({p.name})\n" for p, t in titles.items())
+    add(files, config, "decisions/index.md", content=text)
+    return [{"Decisions": "decisions/index.md"}, *({t: f"decisions/{p.name}"} for p, t in titles.items())]
+
+
+def add_linked(files, config):
+    """What pages link to outside of docs/, and what is linked there, until nothing new comes."""
+    seen = {"README.md": None, **{"docs/" + f.src_uri: None for f in files if f.is_documentation_page()}}
+    todo = list(seen)
+    while todo:
+        path = todo.pop()
+        _repository_path[in_site(path)] = path
+        for url in links((ROOT / path).read_text()):
+            to = target(path, url)
+            if to is None or to[0] in seen or to[0].startswith("docs/"):
+                continue
+            if not (ROOT / to[0]).is_file():
+                log.warning("%s links to %s, which is not there", path, url)
+                continue
+            seen[to[0]] = None
+            if to[0].endswith(".md"):
+                todo.append(to[0])
+    nav = []
+    for path in sorted(seen):
+        if not path.startswith("docs/"):
+            add(files, config, in_site(path), abs_src_path=str(ROOT / path))
+            if path.endswith(".md") and path != "README.md":
+                nav.append({path.removesuffix("/README.md"): in_site(path)})
+    return nav
+
+
+def fill(nav, title, items):
+    for entry in nav:
+        if isinstance(entry, dict):
+            for name, inside in entry.items():
+                if name == title:
+                    entry[name] = items
+                elif isinstance(inside, list):
+                    fill(inside, title, items)
+
+
+def on_config(config):
+    config.extra["polyfills"] = ["assets/file_worker.js"]
+
+
+def on_post_build(config):
+    """What the search looks for where the site is opened from a folder: nothing else can be read there."""
+    search = Path(config.site_dir) / "search"
+    (search / "search_index.js").write_text("var __index = " + (search / "search_index.json").read_text())
+
+
+def on_files(files, config):
+    for asset in ("file_worker.js", "site.css"):
+        add(files, config, f"assets/{asset}", abs_src_path=str(ROOT / "scripts/site" / asset))
+    fill(config.nav, "Files of the repository", add_linked(files, config))
+    fill(config.nav, "Commands", add_commands(files, config))
+    fill(config.nav, "Decisions", add_decisions(files, config))
+    return files
