@@ -78,11 +78,13 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
   endforeach()
   set_tests_properties(examples_pages PROPERTIES LABELS quick)
 endif()
-# The docs site (scripts/docs), of this build's programs.
+# The docs site (scripts/docs) and what pages say of flags, beside this build's programs.
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
-  add_test(NAME docs_site COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
-                                  ${CMAKE_CURRENT_SOURCE_DIR}/docs/test_site.py)
-  set_tests_properties(docs_site PROPERTIES LABELS "docs" TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
+  foreach(n site pages)
+    add_test(NAME docs_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
+                                    ${CMAKE_CURRENT_SOURCE_DIR}/docs/test_${n}.py)
+    set_tests_properties(docs_${n} PROPERTIES LABELS docs TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
+  endforeach()
 endif()
 # Hostile peers, networks and a locked-down host, on loopback alone: docs/security.md.
 file(GLOB security_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/security/test_*.py)

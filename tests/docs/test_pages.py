@@ -1,0 +1,109 @@
+"""What pages say of flags is what the programs' option tables say: command lines in text, and the tables of docs/migration."""
+import re
+import subprocess
+
+import pytest
+from cluster import BIN, ROOT, SLOW
+
+DESIGNS = {"docs/runs.md"}  # of what is not there yet
+PAGES = [p for p in sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]) if p.relative_to(ROOT).as_posix() not in DESIGNS]
+ROW = re.compile(r"^\| (.+?) \|$", re.M)
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
+ALIASES = {"serve": "up", "cox-head": "head", "cox-worker": "worker", "cox-gateway": "gateway"}
+EVERYWHERE = {"--help", "--config"}
+NO_SETTINGS = {"--host", "--port", "--sagemaker", "--data-parallel-size", "--invocations-statuses", "--shutdown-timeout", "--stats-format"}
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """command → its flags; "" → vLLM's that are not here, each with what becomes of it. As `cox flags` says them."""
+    said = subprocess.run([BIN / "cox", "flags"], capture_output=True, text=True, timeout=30 * SLOW, check=True).stdout
+    commands, missing = {}, {}
+    for title, text in re.findall(r"^## (.+)\n((?:(?!^## ).*\n?)*)", said, re.M):
+        for row in re.findall(r"^\| (`-.+?) \| (.*)$", text, re.M):
+            names = re.findall(r"`(-+[^`]+)`", row[0])
+            if title.startswith("cox "):
+                commands.setdefault(title.removeprefix("cox "), set()).update(names)
+            else:
+                missing.update(dict.fromkeys(names, row[1].split(" | ")[0]))
+    commands["workers"] |= commands["worker"]
+    assert len(commands["up"]) > 100 and len(missing) > 100
+    return commands, missing
+
+
+def flags_of(commands, words):
+    """The flags of what a line begins with; None where that is no command that has any."""
+    words = [ALIASES.get(words[0], words[0]), *words[1:]]
+    return next((commands[" ".join(words[:n])] for n in (2, 1) if " ".join(words[:n]) in commands), None)
+
+
+def lines_of(text):
+    """Command lines: spans of code, and lines of fences."""
+    fences = re.findall(r"^ *```\S*.*\n((?:.*\n)*?) *```$", text, re.M)
+    spans = re.findall(r"`([^`\n]+)`", re.sub(r"^ *```(?:.*\n)*? *```$", "", text, flags=re.M))
+    for line in [*spans, *(line for f in fences for line in re.sub(r"\\\n *", " ", f).splitlines())]:
+        for part in re.split(r"&&|\|\||[|;()]|#", line):
+            if m := re.search(r"(?:^|[\s/])(?:cox |(?=cox-(?:head|worker|gateway) ))([a-z].*)", part):
+                yield m[1]
+
+
+def test_command_lines_have_flags_that_are_there(tables):
+    commands, missing = tables
+    wrong, seen = [], 0
+    for page in PAGES:
+        if page.name == "flags.md":
+            continue
+        for line in lines_of(page.read_text()):
+            known = flags_of(commands, line.split())
+            for flag in [] if known is None else FLAG.findall(line.split(" -- ")[0]):
+                seen += 1
+                positive = re.sub(r"^--no-", "--", flag)
+                if not {flag, positive} & (known | EVERYWHERE | set(missing)):
+                    wrong.append(f"{page.relative_to(ROOT)}: cox {line}: {flag}")
+    assert not wrong, "\n".join(wrong)
+    assert seen > 100
+
+
+def rows(page, heading):
+    text = (ROOT / page).read_text()
+    part = text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    return [[cell.strip() for cell in row.split("|")] for row in ROW.findall(part)][2:]
+
+
+def test_vllm_s_flags_become_what_the_page_says(tables):
+    commands, missing = tables
+    table = rows("docs/migration/vllm-on-ray.md", "Flags")
+    assert len(table) > 30
+    for flag, verdict, *_ in table:
+        name = flag.strip("`")
+        is_there = "the same" if name in commands["up"] else missing.get(name, "an error")
+        assert verdict == is_there, f"{name}: the page says {verdict}, cox up says {is_there}"
+
+
+def test_djl_s_settings_become_what_the_page_says(tables):
+    """Beside cli/sagemaker.c, which sagemaker_test.c has a case for each of."""
+    commands, _ = tables
+    source = (ROOT / "cli/sagemaker.c").read_text()
+    given = {re.sub("^--no-", "--", f) for f in re.findall(r'"(--[a-z-]+)', source)}
+    table = [r for r in rows("docs/migration/djl-lmi.md", "Settings") if re.fullmatch(r"`[a-z_]+`", r[0])]
+    assert len(table) > 25
+    for setting, flag, *_ in table:
+        name = setting.strip("`")
+        if flag in ("nothing", "MODEL"):
+            assert not re.search(rf'flag\(r, "[^"]+",[^;]*"{name}"', source), f"{name} does become something"
+            continue
+        assert flag.strip("`") in commands["up"], f"cox up has no {flag}"
+        assert f'"{name}"' in source and flag.strip("`") in given, (name, flag)
+    assert given - {r[1].strip("`") for r in table} <= NO_SETTINGS, "flags that the page gives no setting for"
+
+
+def test_pictures_are_small_and_fetch_nothing():
+    pictures = sorted((ROOT / "docs/images").glob("*.svg"))
+    text = (ROOT / "docs/concepts.md").read_text()
+    assert len(pictures) >= 5
+    for p in pictures:
+        svg = p.read_text()
+        assert len(svg) < 10_000, p.name
+        assert not re.search(r"(?:href|src|url\()\s*[=(]?[\"']?(?:https?:)?//", svg.replace('xmlns="http://www.w3.org/2000/svg"', "")), p.name
+        if p.name != "favicon.svg":
+            assert "prefers-color-scheme:dark" in svg and "<title" in svg and f"images/{p.name}" in text, p.name
