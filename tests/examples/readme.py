@@ -1,4 +1,4 @@
-"""What a README of deploy/examples tells its reader to type and to see, for the tests that do just that.
+"""What a README of deploy/examples, or a page, tells its reader to type and to see, for the tests that do just that.
 
 A fence ```sh test=NAME holds commands; ```text of=NAME holds lines of what they say, in this order, with others between
 them. … in such a line is anything. No other command is in a README: what is not tried is not told.
@@ -20,24 +20,21 @@ FENCE = re.compile(r"^```(\S*)(?: (test|of)=(\S+))?\n(.*?)^```$", re.M | re.S)
 needs_hosts = pytest.mark.skipif(why_not() is not None, reason=f"SKIPPED: {why_not()}")
 
 
-class Readme:
-    """An example's folder as a user has copied it, and its README's blocks by name."""
+class Page:
+    """The blocks of a page by name. Those without one, which a page may have, are nobody's here."""
 
-    def __init__(self, name, to, model=SERVED):
-        self.folder = Path(to) / name
-        shutil.copytree(EXAMPLES / name, self.folder)
+    def __init__(self, path):
+        self.text = path.read_text()
         self.commands, self.shown, self.run = {}, {}, set()
-        for language, kind, block, text in FENCE.findall((self.folder / "README.md").read_text()):
-            assert kind and language == {"test": "sh", "of": "text"}[kind], f"nobody tries this block of {name}: {text}"
-            into = self.commands if kind == "test" else self.shown
-            assert block not in into, block
-            into[block] = text
-        if model != "demo":
-            for path in self.folder.iterdir():
-                if path.name != "README.md":  # null without quotes is nothing at all in YAML
-                    name = f'"{model}"' if path.suffix == ".yaml" else model
-                    path.write_text(re.sub(r"\bdemo\b", name, path.read_text()))
-            self.commands = {b: re.sub(r"\bdemo\b", model, text) for b, text in self.commands.items()}
+        for language, kind, block, text in FENCE.findall(self.text):
+            if self.is_typed(language, kind, text):
+                into = self.commands if kind == "test" else self.shown
+                assert block not in into, block
+                into[block] = text
+
+    def is_typed(self, language, kind, text):
+        assert not kind or language == {"test": "sh", "of": "text"}[kind], f"a block of another language: {text}"
+        return bool(kind)
 
     def typed(self, block):
         self.run.add(block)
@@ -62,6 +59,25 @@ class Readme:
     def all_were_tried(self):
         left = set(self.commands) - self.run
         assert not left, f"blocks of the README that no test types: {left}"
+
+
+class Readme(Page):
+    """An example's folder as a user has copied it, and its README's blocks."""
+
+    def __init__(self, name, to, model=SERVED):
+        self.folder = Path(to) / name
+        shutil.copytree(EXAMPLES / name, self.folder)
+        super().__init__(self.folder / "README.md")
+        if model != "demo":
+            for path in self.folder.iterdir():
+                if path.name != "README.md":  # null without quotes is nothing at all in YAML
+                    name = f'"{model}"' if path.suffix == ".yaml" else model
+                    path.write_text(re.sub(r"\bdemo\b", name, path.read_text()))
+            self.commands = {b: re.sub(r"\bdemo\b", model, text) for b, text in self.commands.items()}
+
+    def is_typed(self, language, kind, text):
+        assert kind, f"nobody tries this block of {self.folder.name}: {text}"
+        return super().is_typed(language, kind, text)
 
 
 class Shells(Hosts):

@@ -20,6 +20,8 @@ def body(n):
         return '<skipped message=""/>'
     if n == "proto_frame_fuzz_mutated":
         return f"<system-out>38 corpus files, {os.environ.get('STUB_FRAMES', '100000000')} inputs made of them, seed 1</system-out>"
+    if n == "examples_newcomer":
+        return f"<system-out>{os.environ.get('STUB_NEWCOMER', 'newcomer: quickstart: 15.3 s')}\n</system-out>"
     return "<system-out>faults: kill 1\n9 faults, 8 streams, 7 tokens, pause p50 1 s p99 1 s max 1 s, 0 failures</system-out>"
 print("5000000 of 100000000 inputs", flush=True)
 time.sleep(float(os.environ.get("STUB_SECONDS", 0)))
@@ -44,8 +46,8 @@ def acceptance(*lines, files=(), **env):
             Path(folder, path).parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / path, Path(folder, path))
         stubs = {"scripts/test": TEST, DOC: "", "cache/peers/llama/llama-server": "", "cache/peers/vllm/bin/python": "",
-                 "build/goldens/llama_tiny/x": "", "tests/chaos/run": BENCH, **dict(files)}
-        stubs |= {f"bench/{b}": BENCH for b in ("takeover", "elastic", "recovery")}
+                 "build/goldens/llama_tiny/x": "", "tests/chaos/run": BENCH, "scripts/setup": BENCH, "deploy/grafana/render": BENCH, **dict(files)}
+        stubs |= {f"bench/{b}": BENCH for b in ("takeover", "elastic", "recovery", "dashboard", "shapes", "tp")}
         for path, text in stubs.items():
             if text is not None:
                 Path(folder, path).parent.mkdir(parents=True, exist_ok=True)
@@ -71,12 +73,24 @@ class Acceptance(unittest.TestCase):
         self.assertEqual(len(listed), len(set(listed)))
         self.assertEqual([n for n in listed if n.startswith("f")], [f"f{i}" for i in range(1, 8)])
 
+        self.assertEqual([n for n in listed if n.startswith("h")], [f"h{i}" for i in range(1, 7)])
+
     def test_a_line_that_is_none(self):
         self.assertEqual(acceptance("f8")[0], 2)
+        self.assertEqual(acceptance("h7")[0], 2)
 
     def test_what_holds(self):
         got, out = acceptance("f2", "f3", "f4", "f5", "f6", "f7")
         self.assertEqual((got, out.count(": held (")), (0, 6), out)
+
+    def test_who_uses_it(self):
+        got, out = acceptance("h1", "h2", "h3", "h4", "h5", "h6")
+        self.assertEqual((got, out.count(": held (")), (0, 6), out)
+        self.assertIn("newcomer: quickstart: 15.3 s", out)
+        self.check("h1", 1, "FELL SHORT", "no figures", STUB_NEWCOMER="nothing")
+        for line, bench in (("h2", "dashboard"), ("h3", "shapes"), ("h4", "tp"), ("h5", "render"), ("h5", "setup")):
+            self.check(line, 1, "FELL SHORT", STUB_EXITS=f"{bench} 1")
+        self.check("h6", 1, "FELL SHORT", STUB_FAILS="e2e_errors")
 
     def test_a_test_that_fails_is_seen(self):
         got, out = acceptance("f1", "f2", "f3", "f4", "f6", "f7", files={DOC: REPORT}, STUB_FAILS="chaos_hosts_whole "

@@ -1,0 +1,108 @@
+"""The newcomer's path, as docs/getting-started.md has it: quickstart, status, chat, bench, and the dashboard in a browser.
+
+Each step's seconds are printed (pytest -s, scripts/acceptance h1). Ports are free ones, told by the variables that a user
+would take; commands and what they say are the page's.
+"""
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+from browser import MISSING, Browser
+from cluster import ROOT, SLOW, free_ports, wait_for
+from readme import Page
+from real_model import CACHE, needs_model
+
+pytestmark = [needs_model, pytest.mark.timeout(900 * SLOW)]  # of a checkout in which nothing is built yet
+STARTING_TO_END = 20
+
+
+class Newcomer:
+    """One who types the page's blocks in the repository's folder, and looks at a clock."""
+
+    def __init__(self, folder):
+        self.page = Page(ROOT / "docs/getting-started.md")
+        self.port, self.admin_port, head, self.worker_port, _ = free_ports(5)  # two workers: this port and the next
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("COX_")}
+        self.env |= {"COX_CACHE": str(CACHE), "COX_PORT": str(self.port), "COX_ADMIN_PORT": str(self.admin_port), "COX_HEAD_PORT": str(head),
+                     "COX_WORKER_HTTP_PORT": str(self.worker_port), "COX_ADDRESS": f"127.0.0.1:{self.admin_port}",
+                     "COX_URL": f"http://127.0.0.1:{self.port}", "TMPDIR": str(folder)}
+        self.log = folder / "quickstart.log"
+        self.times = []
+
+    def took(self, step, began):
+        self.times.append(step)
+        print(f"newcomer: {step}: {time.monotonic() - began:.1f} s", flush=True)
+
+    def quickstart(self):
+        began = time.monotonic()
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(["bash", "-c", "exec " + self.page.typed("quickstart")], cwd=ROOT, env=self.env, stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+
+        def stands():
+            said = self.log.read_text(errors="replace")
+            assert self.process.poll() is None, f"quickstart ended:\n{said[-3000:]}"
+            return self.page.lacks("quickstart", said) is None
+
+        wait_for(f"quickstart said what the page shows (its log: {self.log})", stands, 600)
+        self.took("quickstart", began)
+
+    def type(self, block):
+        began = time.monotonic()
+        done = subprocess.run(["bash", "-c", self.page.typed(block)], cwd=ROOT, env=self.env, text=True, timeout=120 * SLOW,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert done.returncode == 0, f"{block} ended with {done.returncode}:\n{done.stdout}"
+        self.page.saw(block, done.stdout)
+        self.took(block, began)
+
+    def look(self, picture):
+        """The dashboard says what has happened: the quickstart's answer, the chat's, and the benchmark's eight, with its own first one."""
+        address, = set(re.findall(r"<(http://127\.0\.0\.1:\d+/)>", self.page.text.split("## On a GPU")[0]))
+        began = time.monotonic()
+        with Browser() as b:
+            b.open(address.replace("8265", str(self.admin_port)))
+            wait_for("the dashboard has what was asked", lambda: int((b.text("#tile-finished") or "0").replace(",", "").replace("–", "0")) >= 10)
+            assert b.text("#fact-model") == "demo" and b.text("#health") == "serving"
+            b.screenshot(picture)
+            assert not b.log()
+        assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 10_000
+        self.took("dashboard", began)
+
+    def end(self):
+        began = time.monotonic()
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(STARTING_TO_END * SLOW) == 0, self.log.read_text(errors="replace")[-2000:]
+        self.took("Ctrl-C", began)
+
+    def leave(self):
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGTERM)
+            self.process.wait(60)
+
+
+def test_the_readme_leads_to_this_page():
+    readme = (ROOT / "README.md").read_text()
+    page = Page(ROOT / "docs/getting-started.md")
+    first = re.search(r"^```\n(\S.*?)(?:  |$)", readme.split("## Two commands")[1], re.M)[1]
+    assert first == page.commands["quickstart"].strip()
+    assert "(docs/getting-started.md)" in readme
+    assert list(page.commands) == ["quickstart", "status", "chat", "bench"] == list(page.shown)
+
+
+def test_the_path(tmp_path):
+    n = Newcomer(tmp_path)
+    try:
+        n.quickstart()
+        for block in ("status", "chat", "bench"):
+            n.type(block)
+        if MISSING:
+            print(f"newcomer: dashboard: SKIPPED: {MISSING}")
+        else:
+            n.look(tmp_path / "dashboard.png")
+        n.end()
+    finally:
+        n.leave()
+    n.page.all_were_tried()
