@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/bench/bench.h"
+#include "cli/run/run.h"
 #include "cli/tables.h"
 #include "common/base/distance.h"
 #include "common/base/log.h"
@@ -38,6 +39,9 @@ const struct command commands[] = {
     {"chat", "[OPTION...]", "talk to a model, streamed", cmd_chat, TABLE(chat)},
     {"smoke", "[OPTION...]", "ask a gateway for a little of everything, until it answers right",
      cmd_smoke, TABLE(smoke)},
+    {"run", "-f FILE [OPTION...]",
+     "what a run file says, here; create, list, show, logs, terminate, delete, render", cmd_run,
+     TABLE(run)},
     {"run-batch", "[MODEL] -i IN.jsonl -o OUT.jsonl [OPTION...]", "a file of requests to a cluster",
      cmd_run_batch, TABLE(run_batch)},
     {"bench", "serve|throughput|latency|startup [OPTION...]",
