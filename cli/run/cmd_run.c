@@ -100,6 +100,8 @@ int cmd_run(int argc, char **argv)
             s = error_set(&err, STATUS_INVALID, "which file? usage: %s", line.usage);
         else if (o.check)
             s = check(o.file, &err);
+        else
+            s = run_here(o.file, o.runs_dir, &err);
         if (s != STATUS_OK)
             code = run_fail("run", s, &err);
     }

@@ -4,13 +4,22 @@
 #include "common/base/config.h"
 
 int cmd_run(int argc, char **argv); /* -f FILE, or which of them */
+int cmd_run_create(int argc, char **argv);
+int cmd_run_list(int argc, char **argv);
+int cmd_run_show(int argc, char **argv);
+int cmd_run_logs(int argc, char **argv);
+int cmd_run_terminate(int argc, char **argv);
+int cmd_run_delete(int argc, char **argv);
 
 struct run_options {
     const char *file, *runs_dir;
     bool check;
 };
-extern const struct option_spec run_specs[];
-extern const size_t run_n_specs;
+extern const struct option_spec run_specs[], run_create_specs[], run_list_specs[];
+extern const struct option_spec run_show_specs[], run_logs_specs[], run_terminate_specs[];
+extern const struct option_spec run_delete_specs[];
+extern const size_t run_n_specs, run_create_n_specs, run_list_n_specs, run_show_n_specs;
+extern const size_t run_logs_n_specs, run_terminate_n_specs, run_delete_n_specs;
 
 #define RUN_ROW_FILE(S)                                                                            \
     {                                                                                              \
@@ -32,5 +41,7 @@ struct run_source {
 MUST_USE enum status run_source_open(struct run_source *s, const char *path, bool with_notes,
                                      struct error *err);
 void run_source_close(struct run_source *s); /* zeroed is fine */
+/* `cox run -f`: in this terminal, until it has ended. */
+MUST_USE enum status run_here(const char *path, const char *runs_dir, struct error *err);
 /* One line on stderr, when there is one; gives the exit code. command: "run create". */
 int run_fail(const char *command, enum status s, const struct error *err);

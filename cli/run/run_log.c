@@ -1,0 +1,123 @@
+#include "cli/run/run_log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PIECE_MAX = 16384 }; /* what is written at once */
+
+static enum status open_file(struct run_log *l, struct error *err)
+{
+    l->fd = open(l->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    l->n_bytes = 0;
+    return l->fd >= 0 ? STATUS_OK : error_set(err, STATUS_IO, "%s: %s", l->path, strerror(errno));
+}
+
+enum status run_log_open(struct run_log *l, const char *folder, int echo_fd, struct error *err)
+{
+    *l = (struct run_log){.fd = -1, .echo_fd = echo_fd, .max_bytes = RUN_LOG_MAX_BYTES};
+    int n = snprintf(l->path, sizeof l->path, "%s/log", folder);
+    if (n < 0 || (size_t)n + 2 >= sizeof l->path)
+        return error_set(err, STATUS_INVALID, "%s: too long a path", folder);
+    return open_file(l, err);
+}
+
+/* The one before goes. A disk that is full loses lines and no run. */
+static void turn_over(struct run_log *l)
+{
+    char before[sizeof l->path + 2];
+    struct error err;
+    snprintf(before, sizeof before, "%s.1", l->path);
+    close(l->fd);
+    (void)rename(l->path, before);
+    (void)open_file(l, &err);
+}
+
+static void write_all(int fd, const char *bytes, size_t n)
+{
+    while (n > 0) {
+        ssize_t w = write(fd, bytes, n);
+        if (w < 0 && errno == EINTR)
+            continue;
+        if (w <= 0)
+            return;
+        bytes += w;
+        n -= (size_t)w;
+    }
+}
+
+static void keep_last(struct run_log *l, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (bytes[i] == '\n') {
+            l->last_is_whole = true;
+            continue;
+        }
+        if (l->last_is_whole)
+            l->n_last = 0;
+        l->last_is_whole = false;
+        if (l->n_last < sizeof l->last - 1)
+            l->last[l->n_last++] = bytes[i];
+    }
+    l->last[l->n_last] = '\0';
+}
+
+static void put_in_file(struct run_log *l, const char *bytes, size_t n)
+{
+    if (l->fd >= 0)
+        write_all(l->fd, bytes, n);
+    l->n_bytes += (long long)n;
+    l->in_line = bytes[n - 1] != '\n';
+}
+
+/* At the end of a line, so that none is in two files; of a line without end in its middle. */
+static void put(struct run_log *l, const char *bytes, size_t n)
+{
+    if (n == 0)
+        return;
+    if (l->echo_fd >= 0)
+        write_all(l->echo_fd, bytes, n);
+    if (l->n_bytes > 0 && l->n_bytes + (long long)n > l->max_bytes - PIECE_MAX) {
+        const char *end = l->in_line ? memchr(bytes, '\n', n) : NULL;
+        size_t first = end ? (size_t)(end - bytes) + 1 : 0;
+        if (first > 0)
+            put_in_file(l, bytes, first);
+        if (l->fd >= 0)
+            turn_over(l);
+        bytes += first;
+        n -= first;
+    }
+    if (n > 0)
+        put_in_file(l, bytes, n);
+}
+
+void run_log_write(struct run_log *l, const char *bytes, size_t n)
+{
+    put(l, bytes, n);
+    keep_last(l, bytes, n);
+}
+
+void run_log_say(struct run_log *l, const char *fmt, ...)
+{
+    char line[1200];
+    va_list ap;
+    int head = snprintf(line, sizeof line, "%srun        | ", l->in_line ? "\n" : "");
+    va_start(ap, fmt);
+    int n = vsnprintf(line + head, sizeof line - (size_t)head - 1, fmt, ap);
+    va_end(ap);
+    size_t len = (size_t)head + (size_t)(n < 0 ? 0 : n);
+    if (len > sizeof line - 2)
+        len = sizeof line - 2;
+    line[len++] = '\n';
+    put(l, line, len);
+}
+
+void run_log_close(struct run_log *l)
+{
+    if (l->fd >= 0)
+        close(l->fd);
+    l->fd = -1;
+}

@@ -1,0 +1,295 @@
+"""`cox run`: run files started here, listed, looked at, ended, started again (docs/runs.md)."""
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+from cluster import ROOT, alive, free_ports, get, wait_for
+from runs import Runs, wait_end
+
+
+@pytest.fixture
+def runs(tmp_path):
+    with Runs(tmp_path) as r:
+        yield r
+
+
+def null_run(api, head, admin, worker, name="nul", more=""):
+    return (f'name: {name}\ndescription: of a test\nmodel: "null"\n'
+            f"options: {{head-port: {head}, admin_port: {admin}, worker-http-port: {worker}}}\n"
+            f"resources: {{workers: 1}}\nports: [{{name: api, type: http, port: {api}}}]\n{more}")
+
+
+def pid_in(path):
+    wait_for(f"{path} is there", lambda: path.exists() and path.read_text().strip())
+    return int(path.read_text())
+
+
+def repository(folder, files):
+    def git(*args):
+        subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *args], cwd=folder, check=True, capture_output=True)
+    folder.mkdir()
+    git("init", "-q", "-b", "main")
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    git("add", ".")
+    git("commit", "-q", "-m", "one")
+    git("tag", "v1")
+    (folder / "later").write_text("")
+    git("add", ".")
+    git("commit", "-q", "-m", "two")
+    return folder
+
+
+def test_the_file_of_another_platform_validates(runs):
+    done = runs.cox("--check", "-f", ROOT / "tests/e2e/runs/vessl.yaml")
+    assert done.returncode == 0 and "fine" in done.stdout
+    assert re.findall(r":(\d+:\d+): note: `(\w+)`", done.stderr) == [("7:12", "cluster"), ("8:11", "preset")]
+    assert not runs.dir.exists(), "nothing is made by a check"
+    seed = next(iter(sorted((ROOT.parent / "shared/seeds").glob("001_*.txt"))), None)
+    if seed:  # where the original is at hand
+        text = re.search(r"```yaml\n(.*?)```", seed.read_text(), re.S)[1]
+        assert re.sub(r"\n +\.\.\.\n", "\n      COMMAND\n", text) == re.sub(
+            r"\n      cox up.*\n", "\n      COMMAND\n", (ROOT / "tests/e2e/runs/vessl.yaml").read_text())
+
+
+def test_all_problems_with_their_lines(runs):
+    path = runs.file("name: 7\nmodel: demo\noptions: {tp: x}\nport: 1\n")
+    for command in (("-f",), ("--check", "-f"), ("create", "-f")):
+        done = runs.cox(*command, path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert [line.split(": ")[0] for line in done.stderr.splitlines()] == [f"{path}:1:7", f"{path}:3:11", f"{path}:4:1"]
+    assert not runs.dir.exists()
+
+
+def test_a_model_in_the_background(runs):
+    ports = free_ports(4)
+    run = runs.create(null_run(*ports, more="env: {MY_TOKEN: abc123, N: 3}\n"))
+    assert re.fullmatch(r"\d{12}", run)
+    wait_for("it serves", lambda: get(f"http://127.0.0.1:{ports[0]}/health")[0] == 200)
+    rows = runs.cox("list").stdout.splitlines()
+    assert rows[0].split() == ["ID", "Name", "Type", "Status", "Created", "Description"]
+    assert re.fullmatch(rf"{run}  nul +model +running +\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00  of a test", rows[1])
+    shown = runs.cox("show", "nul").stdout
+    assert f"http://127.0.0.1:{ports[0]}" in shown and "N=3" in shown and "MY_TOKEN=***" in shown
+    for command in (("list", "--json"), ("show", run, "--json"), ("show", run[:11])):
+        assert "abc123" not in runs.cox(*command).stdout
+    folder = runs.dir / run
+    assert stat.S_IMODE(runs.dir.stat().st_mode) == stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {f.name: stat.S_IMODE(f.stat().st_mode) for f in folder.iterdir() if f.is_file()} == dict.fromkeys(
+        ("run.yaml", "state.json", "env.json", "up.yaml", "log"), 0o600)
+    follower = runs.popen("logs", "-f", run)
+    assert "cox run terminate" in runs.cox("delete", run).stderr
+    keeper = runs.keeper(run)
+    done = runs.cox("terminate", "nul")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"Terminated '#{run}'.\n", "")
+    assert not alive(keeper) and get(f"http://127.0.0.1:{ports[0]}/health")[0] == 0
+    assert runs.state(run)["status"] == "terminated"
+    code, out, _ = wait_end(follower)
+    assert code == 0 and out == runs.log(run) and out.endswith("run        | terminated\n") and "head_started" in out
+    assert runs.cox("logs", run, "-n", "1").stdout == "run        | terminated\n"
+    assert not list(runs.tmp.iterdir()), "keys and sockets are gone"
+    done = runs.cox("terminate", run)
+    assert done.returncode == 1 and f"`cox run delete {run}`" in done.stderr
+    # the same once more, from its copy: the file has gone
+    (runs.folder / "run.yaml").unlink()
+    done = runs.cox("create", "--from", run)
+    again = done.stdout.split()[0]
+    assert done.returncode == 0 and again != run and f"http://127.0.0.1:{ports[0]}" in done.stdout
+    wait_for("it serves again", lambda: get(f"http://127.0.0.1:{ports[0]}/health")[0] == 200)
+    assert runs.cox("terminate", "nul").stdout == f"Terminated '#{again}'.\n", "of two of a name the one that lives"
+    done = runs.cox("show", "nul")
+    assert done.returncode == 2 and run in done.stderr and again in done.stderr
+    for r in (run, again):
+        assert runs.cox("delete", r).stdout == f"Deleted '#{r}'.\n"
+    assert len(runs.cox("list").stdout.splitlines()) == 1 and not list(runs.dir.iterdir())
+
+
+def test_a_model_that_cannot_start_says_why(runs):
+    ports = free_ports(4)
+    run = runs.create(null_run(*ports).replace('"null"', "/not/here"))
+    state = runs.wait(run, "failed")
+    assert "`cox up` ended with exit code 2" in state["reason"] and "/not/here: No such file" in state["reason"]
+    assert "/not/here" in runs.cox("show", run).stdout
+
+
+def test_commands_one_after_the_other(runs):
+    out = runs.folder / "out"
+    run = runs.create(f"""name: jobs
+run:
+  - command: |-
+      echo one $GREETING; echo $TMP_TOKEN > own
+      cat $COX_RUN_ROOT/own >> {out}
+    workdir: /work/here/
+  - echo two >> {out}; echo "$PWD" >> {out}
+env: {{GREETING: hello, TMP_TOKEN: TMP_TOKEN}}
+export: {{/work: 'file:{runs.folder}/kept/deep'}}
+""".replace("cat $COX_RUN_ROOT/own", "cat own"), TMP_TOKEN="of the starter")
+    assert runs.wait(run, "completed", "failed")["status"] == "completed"
+    assert out.read_text() == f"of the starter\ntwo\n{runs.dir}/{run}/root\n"
+    assert "one hello\n" in runs.log(run)
+    assert (runs.folder / "kept/deep/here/own").read_text() == "of the starter\n"
+    # Reproduce, in another environment: what was taken is kept with the run, and shown nowhere
+    again = runs.cox("create", "--from", run).stdout.split()[0]
+    runs.wait(again, "completed")
+    assert out.read_text().count("of the starter") == 2 and "of the starter" not in json.dumps(runs.state(again))
+    # one that fails is the last
+    run = runs.create(f"name: bad\nrun: [echo a, 'echo why it failed; false', 'echo never >> {out}']\n")
+    state = runs.wait(run, "failed")
+    assert state["reason"] == "the command in line 2 ended with exit code 1: why it failed" and "never" not in out.read_text()
+    run = runs.create("name: bad\nrun: 'set -u; echo $NO_SUCH_THING'\n")
+    assert "exit code 2" in runs.wait(run, "failed")["reason"]
+
+
+def test_imports_and_volumes(runs):
+    repo = repository(runs.folder / "repo", {"a.txt": "from git\n"})
+    data = runs.folder / "data"
+    data.mkdir()
+    (data / "x").write_text("from a file\n")
+    host = runs.folder / "host"
+    host.mkdir()
+    text = f"""name: places
+import:
+  /code/: {{git: {{url: {repo}, ref: v1}}}}
+  /data: file:{data}
+volumes:
+  /host/deep: {{host: {host}}}
+  /kept: {{size: 1Gi}}
+  /claimed: {{claim: mine}}
+run:
+  - command: cat a.txt; ls; echo changed > ../data/x; echo 1 >> ../kept/n; echo 2 >> ../claimed/n; echo 3 > ../host/deep/n
+    workdir: /code
+"""
+    for n in (1, 2):
+        run = runs.create(text)
+        assert runs.wait(run, "completed", "failed")["status"] == "completed", runs.log(run)
+        assert "from git\na.txt\n" in runs.log(run), "the tag, not what came later"
+        assert (data / "x").read_text() == "from a file\n", "an import is a copy"
+        assert (runs.dir / run / "root/kept/n").read_text() == "1\n" * n, "what has a size stays"
+        assert (host / "n").read_text() == "3\n"
+    assert (runs.dir / "volumes/claim/mine/n").read_text() == "2\n2\n"
+    assert runs.cox("delete", run).returncode == 0
+    assert (host / "n").exists() and (runs.dir / "volumes/claim/mine/n").exists(), "volumes outlive the runs"
+    # what is not there
+    for bad, reason in ((text.replace("ref: v1", "ref: nosuch"), "import of /code (line 3): git fetch ended with exit code 128"),
+                        (text.replace(str(host), "/not/here"), "volume /host/deep (line 6): /not/here: No such file"),
+                        (text.replace(str(data), "/not/here"), "import of /data (line 4): cp ended with exit code 1")):
+        assert reason in runs.wait(runs.create(bad), "failed")["reason"]
+
+
+def test_a_repository_runs_nothing_of_its_own(runs):
+    """No transport that is a program, also by the way of the starter's configuration; no option in a name."""
+    marker = runs.folder / "marker"
+    for url in (f"ext::touch {marker}", "ext::true", f"--upload-pack=touch {marker}", "fd::3"):
+        done = runs.cox("create", "-f", runs.file(f"name: a\nrun: 'true'\nimport: {{/c: {{git: {{url: '{url}'}}}}}}\n"))
+        assert done.returncode == 2 and ":3:26: `url`" in done.stderr
+    config = runs.folder / "gitconfig"
+    config.write_text(f'[url "ext::touch {marker} "]\n\tinsteadOf = https://\n')
+    run = runs.create("name: a\nrun: 'true'\nimport: {/c: {git: {url: 'https://a.b/c'}}}\n", GIT_CONFIG_GLOBAL=str(config))
+    assert "git fetch" in runs.wait(run, "failed")["reason"] and "transport 'ext' not allowed" in runs.log(run)
+    assert not marker.exists()
+
+
+def test_what_a_run_leaves_behind_ends_with_it(runs):
+    pids = runs.folder / "pids"
+    pids.mkdir()
+    stubborn = "trap '' TERM; echo $$ > PIDS/stubborn; while :; do sleep 1; done".replace("PIDS", str(pids))
+    run = runs.create(f"""name: daemons
+run: |-
+  setsid sh -c 'echo $$ > {pids}/own; exec sleep 1000' &
+  (exec sleep 1001 & echo $! > {pids}/orphan)
+  echo $$ > {pids}/shell
+  while [ ! -s {pids}/own ]; do sleep 0.02; done
+  if [ -e {pids}/stay ]; then exec sleep 1002; fi
+""")
+    runs.wait(run, "completed")
+    own, orphan, shell = (pid_in(pids / n) for n in ("own", "orphan", "shell"))
+    assert not any(map(alive, (own, orphan, shell)))
+    # and of one that is terminated; who does not hear is killed at the second request
+    (pids / "stay").write_text("")
+    for f in ("own", "orphan", "shell"):
+        (pids / f).unlink()
+    again = runs.cox("create", "--from", run).stdout.split()[0]
+    own, orphan, shell = (pid_in(pids / n) for n in ("own", "orphan", "shell"))
+    assert all(map(alive, (own, orphan)))
+    assert runs.cox("terminate", again).returncode == 0
+    assert not any(map(alive, (own, orphan, shell))) and runs.state(again)["status"] == "terminated"
+    run = runs.create(f'name: stubborn\nrun: "{stubborn}"\n')
+    pid, keeper = pid_in(pids / "stubborn"), runs.keeper(run)
+    first = runs.popen("terminate", run)
+    wait_for("it was asked", lambda: "ending" in runs.log(run))
+    assert alive(pid)
+    os.kill(keeper, signal.SIGTERM)
+    assert wait_end(first)[0] == 0 and not alive(pid)
+    assert "killing what has not ended" in runs.log(run)
+
+
+def test_a_keeper_that_was_killed(runs):
+    pids = runs.folder / "pids"
+    pids.mkdir()
+    ports = free_ports(4)
+    run = runs.create(null_run(*ports))
+    wait_for("it serves", lambda: get(f"http://127.0.0.1:{ports[0]}/health")[0] == 200)
+    os.kill(runs.keeper(run), signal.SIGKILL)
+    state = runs.wait(run, "failed")
+    assert state["reason"] == "the keeper was killed"
+    wait_for("the cluster has ended", lambda: get(f"http://127.0.0.1:{ports[0]}/health")[0] == 0)
+    assert runs.cox("delete", run).returncode == 0
+    # what its shells have left is found, and ended
+    run = runs.create(f"name: shells\nrun: setsid sleep 1000 & echo $! > {pids}/sleep; wait\n")
+    pid = pid_in(pids / "sleep")
+    os.kill(runs.keeper(run), signal.SIGKILL)
+    runs.wait(run, "failed")
+    assert runs.cox("terminate", run).returncode == 0
+    wait_for("it has ended", lambda: not alive(pid))
+
+
+def test_another_process_of_the_same_number(runs):
+    run = runs.create("name: a\nrun: 'true'\n")
+    runs.wait(run, "completed")
+    path = runs.dir / run / "state.json"
+    state = json.loads(path.read_text())
+    began = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
+    for keeper in ({"pid": os.getpid(), "began": began - 1, "boot": state["keeper"]["boot"]},  # before it
+                   {"pid": os.getpid(), "began": began, "boot": "another start of the machine"}):
+        path.write_text(json.dumps({**state, "status": "running", "keeper": keeper}))
+        assert runs.state(run)["status"] == "failed" and "the keeper was killed" in runs.cox("show", run).stdout
+        assert runs.cox("terminate", run).returncode == 0  # and we are still here
+    assert runs.cox("delete", run).returncode == 0
+
+
+def test_in_the_foreground(runs):
+    ports = free_ports(4)
+    p = runs.popen("-f", runs.file(null_run(*ports)))
+    wait_for("it serves", lambda: get(f"http://127.0.0.1:{ports[0]}/health")[0] == 200)
+    [row] = runs.cox("list").stdout.splitlines()[1:]
+    p.send_signal(signal.SIGINT)
+    code, out, err = wait_end(p)
+    assert code == 0 and "head_started" in out and "is run " + row.split()[0] in err and err.endswith("terminated\n")
+    assert runs.state(row.split()[0])["status"] == "terminated"
+    done = runs.cox("-f", runs.file("name: a\nrun: echo here\n"))
+    assert done.returncode == 0 and "here\n" in done.stdout
+    done = runs.cox("-f", runs.file("name: a\nrun: 'exit 3'\n"))
+    assert done.returncode == 1 and "the command in line 2 ended with exit code 3" in done.stderr
+
+
+def test_a_log_is_bounded(runs):
+    run = runs.create("name: loud\nrun: yes 0123456789abcdef | head -c 70000000; echo the end\n")
+    runs.wait(run, "completed", seconds=60)
+    log, before = runs.dir / run / "log", runs.dir / run / "log.1"
+    assert log.stat().st_size < before.stat().st_size <= 64 << 20
+    lines = runs.cox("logs", run, "-n", "1000000").stdout.splitlines()
+    assert len(lines) == 1000000 and lines[-2:] == ["the end", "run        | completed"]
+
+
+def test_of_whose_folder(runs):
+    runs.dir.mkdir(mode=0o700)
+    runs.dir.chmod(0o777)
+    done = runs.cox("list")
+    assert done.returncode == 1 and "others may write there" in done.stderr
+    runs.dir.chmod(0o700)
+    assert runs.cox("list").returncode == 0
