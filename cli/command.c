@@ -51,6 +51,8 @@ const struct command commands[] = {
     {"run terminate", "ID [OPTION...]", "end a run", cmd_run_terminate, TABLE(run_terminate)},
     {"run delete", "ID [OPTION...]", "forget a run that has ended", cmd_run_delete,
      TABLE(run_delete)},
+    {"run render", "-f FILE [OPTION...]", "a run file as Kubernetes objects", cmd_run_render,
+     TABLE(run_render)},
     {"run-batch", "[MODEL] -i IN.jsonl -o OUT.jsonl [OPTION...]", "a file of requests to a cluster",
      cmd_run_batch, TABLE(run_batch)},
     {"bench", "serve|throughput|latency|startup [OPTION...]",

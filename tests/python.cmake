@@ -47,7 +47,7 @@ endforeach()
 # The chart as objects, and its pods as processes: nothing that a sanitizer would see and the other tests do not.
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
   # The Helm chart, rendered by Helm as a library: no cluster (docs/deploy/design.md).
-  foreach(n cache chart values around kustomize no_cluster pages)
+  foreach(n cache chart values around kustomize no_cluster pages runs)
     add_test(NAME k8s_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/k8s/run_chart_tests -m pytest -q -rs -p no:cacheprovider
                                    ${CMAKE_CURRENT_SOURCE_DIR}/k8s/test_${n}.py)
     set_tests_properties(k8s_${n} PROPERTIES LABELS quick TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")

@@ -10,6 +10,7 @@ int cmd_run_show(int argc, char **argv);
 int cmd_run_logs(int argc, char **argv);
 int cmd_run_terminate(int argc, char **argv);
 int cmd_run_delete(int argc, char **argv);
+int cmd_run_render(int argc, char **argv);
 
 struct run_options {
     const char *file, *runs_dir;
@@ -17,9 +18,9 @@ struct run_options {
 };
 extern const struct option_spec run_specs[], run_create_specs[], run_list_specs[];
 extern const struct option_spec run_show_specs[], run_logs_specs[], run_terminate_specs[];
-extern const struct option_spec run_delete_specs[];
+extern const struct option_spec run_delete_specs[], run_render_specs[];
 extern const size_t run_n_specs, run_create_n_specs, run_list_n_specs, run_show_n_specs;
-extern const size_t run_logs_n_specs, run_terminate_n_specs, run_delete_n_specs;
+extern const size_t run_logs_n_specs, run_terminate_n_specs, run_delete_n_specs, run_render_n_specs;
 
 #define RUN_ROW_FILE(S)                                                                            \
     {                                                                                              \

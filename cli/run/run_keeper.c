@@ -275,9 +275,12 @@ static enum status run_all(struct run_keeper *k, struct error *err)
     if (k->file->image.s)
         run_log_say(&k->log, "note: the image %s is a pod's: nothing of it is used here",
                     k->file->image.s);
-    if (k->file->imports.n > 0)
+    if (k->file->resources.cpu.s || k->file->resources.memory.s || k->file->resources.gpus >= 0)
+        run_log_say(&k->log, "note: cpu, memory and gpus of `resources` are a pod's");
+    if (k->file->imports.n > 0 || k->file->model.s)
         say_state(k, RUN_IMPORTING, NULL);
     TRY(run_import_all(k, err));
+    TRY(run_pull_model(k, err));
     TRY(run_link_volumes(k, err));
     TRY(run_start_monitoring(k, err));
     say_state(k, RUN_RUNNING, "began");

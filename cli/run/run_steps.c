@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
+#include "common/model/model_ref.h"
 
 extern char **environ;
 
@@ -118,6 +119,21 @@ enum status run_import_all(struct run_keeper *k, struct error *err)
             return error_prefix(err, s, "import of %s (line %u)", im->path, im->at.line);
     }
     return STATUS_OK;
+}
+
+/* What `cox up` will look for in the cache; where it is there already this writes nothing. */
+enum status run_pull_model(struct run_keeper *k, struct error *err)
+{
+    struct model_ref ref;
+    const char *cache = k->file->up.cache_dir;
+    const char *const argv[] = {k->program, "pull", k->file->model.s, cache ? "--cache-dir" : NULL,
+                                cache,      NULL};
+    if (!k->file->model.s)
+        return STATUS_OK;
+    TRY(model_ref_parse(k->file->model.s, &ref, err));
+    bool wants = model_ref_is_remote(&ref) || ref.kind == MODEL_REF_DEMO;
+    model_ref_fini(&ref);
+    return wants ? run_step(k, "cox pull", argv, NULL, -1, err) : STATUS_OK;
 }
 
 /* The content of the place into FOLDER, which is made. */

@@ -29,6 +29,7 @@ MUST_USE enum status run_step(struct run_keeper *k, const char *what, const char
 MUST_USE enum status run_place(struct run_keeper *k, const char *path, bool with_itself,
                                char out[RUN_PATH_BYTES], struct error *err);
 MUST_USE enum status run_import_all(struct run_keeper *k, struct error *err);
+MUST_USE enum status run_pull_model(struct run_keeper *k, struct error *err);
 MUST_USE enum status run_link_volumes(struct run_keeper *k, struct error *err);
 MUST_USE enum status run_export_all(struct run_keeper *k, struct error *err);
 MUST_USE enum status run_start_monitoring(struct run_keeper *k, struct error *err);

@@ -278,7 +278,7 @@ def test_in_the_foreground(runs):
 
 
 def test_a_log_is_bounded(runs):
-    run = runs.create("name: loud\nrun: yes 0123456789abcdef | head -c 70000000; echo the end\n")
+    run = runs.create("name: loud\nrun: yes 0123456789abcdef | head -c 71400000; echo the end\n")
     runs.wait(run, "completed", seconds=60)
     log, before = runs.dir / run / "log", runs.dir / run / "log.1"
     assert log.stat().st_size < before.stat().st_size <= 64 << 20

@@ -1,0 +1,147 @@
+"""`cox run render`: objects that every Kubernetes of the chart's takes, in pods that "restricted" takes, with what the file says."""
+import os
+import subprocess
+from pathlib import Path
+
+import chart as c
+import kubernetes_validate
+import pytest
+import yaml
+from test_chart import VERSIONS
+
+COX = Path(os.environ.get("COX_BIN", c.ROOT / "build/release/bin")) / "cox"
+pytestmark = pytest.mark.skipif(not COX.exists(), reason=f"SKIPPED: no {COX}: scripts/build makes it")
+EVERYTHING = """name: Demo Server 2
+description: everything that a pod may have
+tags: [a, b]
+model: hf:org/name
+options: {max-model-len: 4096, served_model_name: [x, y], enable-lora: false}
+resources: {workers: 2, tp: 2, device: cuda, gpus: 2, cpu: 500m, memory: 4Gi, cluster: none}
+image: registry.example/with-cox:1
+import:
+  /code/: {git: {url: github.com/a/b.git, ref: v1}}
+volumes: {/big: {size: 10Gi}, /own: {claim: mine}}
+run:
+  - {command: "echo $(date) '$X' $$", workdir: /code/x}
+  - command: |-
+      two
+      lines
+    workdir: /work
+ports:
+  - {name: api, type: http, port: 8100}
+  - {name: prometheus, type: http, port: 9090}
+monitoring: true
+env: {HF_TOKEN: HF_TOKEN, N: on, GREETING: "a $(N) $$ \\"b\\" 한글", MY_PASSWORD: "p\\nq", TAKEN: TAKEN}
+"""
+FILES = {"everything": EVERYTHING, "model": "name: m\nmodel: demo\n", "volume": "name: m\nmodel: /w/x\nvolumes: {/w: {claim: w}}\n",
+         "imported": "name: m\nmodel: /w\nimport: {/w: hf://org/name}\nports: [{name: a, port: 81}]\n",
+         "job": "name: j\nimage: debian\nrun: 'true'\n", "served": "name: j\nimage: debian\nrun: 'true'\nports: [{name: a, port: 81}]\nmonitoring: true\n",
+         "vessl": (c.ROOT / "tests/e2e/runs/vessl.yaml").read_text()}
+
+
+def render(folder, text, *args, **env):
+    path = folder / "run.yaml"
+    path.write_text(text)
+    environment = {k: v for k, v in os.environ.items() if k not in ("HF_TOKEN", "TAKEN")}
+    done = subprocess.run([COX, "run", "render", "-f", path, *args], capture_output=True, text=True, env={**environment, **env}, timeout=60)
+    return done.returncode, c.Objects(yaml.load_all(done.stdout, c.Loader) if done.returncode == 0 else []), done.stderr.replace(str(path), "f")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_objects_are_valid_and_restricted(tmp_path, name):
+    code, objs, err = render(tmp_path, FILES[name], "-n", "ns", HF_TOKEN="secret")
+    assert code == 0, err
+    assert len(objs.ids()) == len(set(objs.ids()))
+    for version in VERSIONS:
+        for o in objs:
+            kubernetes_validate.validate(o, version, strict=True)
+    [(where, pod)] = list(objs.pods())
+    assert {o["metadata"]["namespace"] for o in objs} == {"ns"}
+    assert pod["automountServiceAccountToken"] is False and pod["enableServiceLinks"] is False
+    assert pod["securityContext"]["runAsNonRoot"] is True and pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys() and not any("hostPath" in v for v in pod["volumes"])
+    volumes = [v["name"] for v in pod["volumes"]]
+    assert len(volumes) == len(set(volumes)) and len({x["name"] for x in c.containers(pod)}) == len(c.containers(pod))
+    for container in c.containers(pod):
+        assert container["securityContext"] == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+        mounts = [m["mountPath"] for m in container["volumeMounts"]]
+        assert len(mounts) == len(set(mounts)) and "/tmp" in mounts, "somewhere it can write"
+        assert {m["name"] for m in container["volumeMounts"]} <= set(volumes)
+    labels = objs.one(where.split("/")[0], where.split("/")[1])["spec"]["template"]["metadata"]["labels"]
+    for service in objs.kinds("Service"):
+        assert service["spec"]["selector"].items() <= labels.items()
+        names = {p["name"] for p in pod["containers"][0]["ports"]}
+        assert {p["targetPort"] for p in service["spec"]["ports"]} == names
+
+
+def test_what_the_file_says_is_there(tmp_path):
+    code, objs, err = render(tmp_path, EVERYTHING, HF_TOKEN="a secret")
+    name = "demo-server-2"
+    assert code == 0 and {k for k, _ in objs.ids()} == {"Deployment", "Service", "ConfigMap", "Secret", "PersistentVolumeClaim"}
+    assert ": note: TAKEN is not in your environment" in err and "namespace" not in objs[0]["metadata"]
+    deployment = objs.one("Deployment", name)
+    pod = deployment["spec"]["template"]["spec"]
+    run = pod["containers"][0]
+    assert run["command"] == ["/usr/bin/cox", "up", "hf:org/name", "--config", "/etc/coxswain/run/up.yaml"]
+    assert run["image"] == "registry.example/with-cox:1"
+    assert run["resources"] == {"requests": {"cpu": "500m", "memory": "4Gi"}, "limits": {"memory": "4Gi", "nvidia.com/gpu": "2"}}
+    assert run["readinessProbe"]["httpGet"] == {"path": "/health", "port": 8100, "scheme": "HTTP"}
+    data = objs.one("ConfigMap", name)["data"]
+    assert yaml.safe_load(data["up.yaml"]) == {"max-model-len": 4096, "served_model_name": ["x", "y"], "enable-lora": False, "workers": 2, "tp": 2,
+                                               "device": "cuda", "port": 8100, "host": "0.0.0.0", "cache-dir": "/cache"}
+    # the secret things are in the Secret, and nowhere else
+    secrets = objs.one("Secret", name)["stringData"]
+    assert secrets == {"HF_TOKEN": "a secret", "MY_PASSWORD": "p\nq"}
+    env = c.env_of(run)
+    assert env["HF_TOKEN"]["valueFrom"]["secretKeyRef"] == {"name": name, "key": "HF_TOKEN"}
+    assert "a secret" not in yaml.dump([o for o in objs if o["kind"] != "Secret"])
+    assert env["N"]["value"] == "on" and env["GREETING"]["value"].replace("$$", "$") == 'a $(N) $$ "b" 한글' and "TAKEN" not in env
+    inits = {i["name"]: i for i in pod["initContainers"]}
+    assert list(inits) == ["git-import-0", "pull", "commands"], "in this order"
+    assert inits["pull"]["command"] == ["/usr/bin/cox", "pull", "hf:org/name", "--cache-dir", "/cache"]
+    assert "'https://github.com/a/b.git' 'v1'" in inits["git-import-0"]["command"][3]
+    mounts = {m["mountPath"]: m["name"] for m in run["volumeMounts"]}
+    assert mounts.keys() == {"/tmp", "/dev/shm", "/code", "/big", "/own", "/work", "/cache", "/etc/coxswain/run"}
+    claims = {v["name"]: v["persistentVolumeClaim"]["claimName"] for v in pod["volumes"] if "persistentVolumeClaim" in v}
+    assert {claims[mounts["/own"]], claims[mounts["/big"]]} == {"mine", f"{name}-0"}
+    assert objs.one("PersistentVolumeClaim", f"{name}-0")["spec"]["resources"]["requests"]["storage"] == "10Gi"
+    assert [p["port"] for p in objs.one("Service", name)["spec"]["ports"]] == [8100], "there is no Prometheus in it"
+    notes = deployment["spec"]["template"]["metadata"]["annotations"]
+    assert (notes["prometheus.io/scrape"], notes["prometheus.io/port"], notes["coxswain.io/tags"]) == ("true", "8100", "a,b")
+
+
+def test_the_script_runs_what_the_file_says(tmp_path):
+    """Quotes, dollars and lines come through YAML, Kubernetes' own $(…) and the shell."""
+    (tmp_path / "w").mkdir()
+    text = f"name: j\nimage: debian\nrun:\n  - command: \"echo \\\"it's $X\\\" $(echo y) '$X'; pwd\"\n    workdir: {tmp_path}/w\n  - |\n    echo two\n    false\n  - echo never\n"
+    code, objs, err = render(tmp_path, text)
+    assert code == 0, err
+    script = tmp_path / "run.sh"
+    script.write_text(objs.one("ConfigMap", "j")["data"]["run.sh"])
+    done = subprocess.run(["/bin/sh", script], capture_output=True, text=True, env={"X": "x", "PATH": os.environ["PATH"]})
+    assert done.stdout == f"it's x y $X\n{tmp_path}/w\ntwo\n" and done.returncode == 1
+
+
+@pytest.mark.parametrize("text, line", [
+    ("name: a\nrun: [x]\n", "f:2:7: in a pod commands want an `image`"),
+    ("name: a\nmodel: demo\nrun: [x]\n", "f:3:7: in a pod commands want an `image`"),
+    ("name: a\nmodel: demo\nimport: {/c: {git: {url: a.b/c}}}\n", "f:3:10: in a pod this wants an image with `git`"),
+    ("name: a\nimage: i\nrun: x\nimport: {/c: {git: {url: /srv/c}}}\n", "f:4:10: /srv/c is of this machine"),
+    ("name: a\nimage: i\nrun: x\nimport: {/c: file:/srv/c}\n", "f:4:10: /srv/c is of this machine"),
+    ("name: a\nimage: i\nrun: x\nimport: {/c: hf://a/b}\n", "f:4:10: a pod gets a model by `model: hf:a/b`"),
+    ("name: a\nmodel: /srv/c\n", "f:2:8: /srv/c is of this machine"),
+])
+def test_what_no_pod_can_have(tmp_path, text, line):
+    code, objs, err = render(tmp_path, text)
+    assert code == 2 and objs == [] and line in err
+
+
+def test_names_and_notes(tmp_path):
+    assert render(tmp_path, "name: a\nmodel: demo\n", "-n", "No_Good")[0] == 2
+    code, objs, err = render(tmp_path, "name: 9 Löwen & ein_Name, der sehr viel länger ist als Kubernetes ihn nimmt\nmodel: demo\nvolumes: {/d: {host: /srv}}\n")
+    assert code == 0 and "f:3:11: note: a hostPath volume is refused where Pod Security" in err
+    for o in objs:
+        kubernetes_validate.validate(o, "1.31", strict=True)
+        assert len(o["metadata"]["name"]) <= 63
+    code, objs, _ = render(tmp_path, "name: a\nimport: {/c: {git: {url: a.b/c}}}\nmodel: demo\n", "--git-image", "git:1")
+    assert code == 0 and objs.one("Deployment", "a")["spec"]["template"]["spec"]["initContainers"][0]["image"] == "git:1"
