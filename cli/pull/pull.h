@@ -2,18 +2,20 @@
 /* `cox pull`: brings what a reference names (common/model/model_ref.h) into the cache, whole or not
  * at all. What is unfinished lies beside it and is gone on with by the next run; many runs on one
  * volume fetch once. When all is there nothing is written and nobody is asked. */
+#include "cli/pull/hf_cache.h"
 #include "cli/pull/pull_files.h"
 #include "cli/pull/pull_lock.h"
 #include "common/model/model_ref.h"
 
 struct pull_options {
     const char *cache_dir, *ca_file;
-    const char *hf_endpoint, *hf_token, *index;
+    const char *hf_endpoint, *hf_token, *hf_cache, *index;
     const char *aws_id, *aws_secret, *aws_session, *aws_region, *aws_endpoint;
     bool check, verify, quiet;
     int64_t retries;
     double retry_wait_s, stall_s, lock_silence_s;
     /* set by who calls, never by an option */
+    const char *hf_home, *xdg_cache_home, *home;
     bool (*is_stopped)(void);
     void (*say)(const char *text);
 };

@@ -125,11 +125,22 @@ static enum status hash_file(struct incoming *in, uint64_t n_bytes, struct error
     return s;
 }
 
-enum status pull_file_hash(const struct fetch_net *net, const char *path, char *sha256,
-                           struct error *err)
+/* sha256 gets what was found. */
+static bool is_right(struct incoming *in, char *sha256)
 {
-    const struct pull_file none = {0};
-    struct incoming in = {.net = net, .f = &none, .part = path};
+    char git[DIGEST_HEX_MAX] = "";
+    digest_end(in->sha256, sha256);
+    if (in->git)
+        digest_end(in->git, git);
+    return (!in->f->sha256[0] || strcmp(in->f->sha256, sha256) == 0) &&
+           (!in->git || strcmp(in->f->git_id, git) == 0);
+}
+
+/* All of a file here; right: as f has it. */
+static enum status hash_whole(const struct fetch_net *net, const struct pull_file *f,
+                              const char *path, char *sha256, struct error *err)
+{
+    struct incoming in = {.net = net, .f = f, .part = path};
     struct stat st;
     in.fd = open(path, O_RDONLY | O_CLOEXEC);
     if (in.fd < 0 || fstat(in.fd, &st) != 0) {
@@ -141,11 +152,27 @@ enum status pull_file_hash(const struct fetch_net *net, const char *path, char *
     enum status s = digests_start(&in, err);
     if (s == STATUS_OK)
         s = hash_file(&in, (uint64_t)st.st_size, err);
-    if (s == STATUS_OK)
-        digest_end(in.sha256, sha256);
+    if (s == STATUS_OK && !is_right(&in, sha256))
+        s = error_set(err, STATUS_PROTOCOL, "%s: damaged: its bytes are not those of its name",
+                      path);
     digest_free(in.sha256);
+    digest_free(in.git);
     (void)close(in.fd);
     return s;
+}
+
+enum status pull_file_check(const struct fetch_net *net, const struct pull_file *f,
+                            const char *path, struct error *err)
+{
+    char sha256[DIGEST_HEX_MAX];
+    return hash_whole(net, f, path, sha256, err);
+}
+
+enum status pull_file_hash(const struct fetch_net *net, const char *path, char *sha256,
+                           struct error *err)
+{
+    const struct pull_file none = {0};
+    return hash_whole(net, &none, path, sha256, err);
 }
 
 /* ---- what comes ---- */
@@ -273,17 +300,6 @@ static enum status receive(const struct pull_source *source, struct incoming *in
                                 : error_prefix(err, how, "%s", in->f->name);
     }
     return s;
-}
-
-/* sha256 gets what was found. */
-static bool is_right(struct incoming *in, char *sha256)
-{
-    char git[DIGEST_HEX_MAX] = "";
-    digest_end(in->sha256, sha256);
-    if (in->git)
-        digest_end(in->git, git);
-    return (!in->f->sha256[0] || strcmp(in->f->sha256, sha256) == 0) &&
-           (!in->git || strcmp(in->f->git_id, git) == 0);
 }
 
 static enum status fetch_part(const struct pull_source *source, struct incoming *in, char *sha256,

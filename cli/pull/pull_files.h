@@ -9,6 +9,7 @@
 
 struct pull_file {
     char *name, *url;
+    char *hub_name;   /* of a hub: its name there, with folders; or NULL */
     uint64_t n_bytes; /* FETCH_UNKNOWN only while a listing is made */
     char sha256[65];  /* "": nobody has said it */
     char git_id[41];  /* SHA-1 of a git blob; "" likewise */
@@ -53,6 +54,9 @@ uint64_t pull_file_have(const struct pull_file *f, const char *folder);
 MUST_USE enum status pull_file_fetch(const struct pull_source *source, const struct pull_file *f,
                                      const char *folder, struct pull_progress *progress,
                                      char *sha256, struct error *err);
+/* Are path's bytes those that f's hashes stand for? PROTOCOL: no; CLOSED: stopped. */
+MUST_USE enum status pull_file_check(const struct fetch_net *net, const struct pull_file *f,
+                                     const char *path, struct error *err);
 /* The SHA-256 of a file here; CLOSED when stopped. */
 MUST_USE enum status pull_file_hash(const struct fetch_net *net, const char *path, char *sha256,
                                     struct error *err);

@@ -78,6 +78,7 @@ static enum status add(const json_t *o, const char *name, const struct model_ref
     strbuf_fini(&url);
     TRY(pull_list_add(l, r->file && local ? local + 1 : name, owned_url, n_bytes, err));
     struct pull_file *f = &l->files[l->n_files - 1];
+    f->hub_name = mem_strdup(name);
     if (json_is_object(lfs)) {
         if (sha256 && !is_hex(sha256, 64))
             return error_set(err, STATUS_PROTOCOL, "%s: its hash is none", f->name);

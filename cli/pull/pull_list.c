@@ -130,6 +130,7 @@ void pull_list_fini(struct pull_list *l)
     for (uint32_t i = 0; i < l->n_files; i++) {
         mem_free(l->files[i].name);
         mem_free(l->files[i].url);
+        mem_free(l->files[i].hub_name);
     }
     mem_free(l->files);
     *l = (struct pull_list){0};

@@ -68,6 +68,9 @@ class _Handler(BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
 
+    def do_HEAD(self):
+        self.server.head(self, urlsplit(self.path).path)
+
     def say(self, code, body=b"", **headers):
         self.send_response(code)
         for k, v in headers.items():
@@ -145,6 +148,9 @@ class Server(ThreadingHTTPServer):
             return h.say(404)
         return h.send_file(body, action, etag=f'"{hashlib.md5(body).hexdigest()}"')
 
+    def head(self, h, path):
+        h.say(501)
+
     def asked(self, end):
         """Requests whose path ends so."""
         with self.mutex:
@@ -160,6 +166,14 @@ class Server(ThreadingHTTPServer):
         self.server_close()
 
 
+def ids(name, body):
+    """What a hub says of a file: git's id, and of LFS's (by their ends) the SHA-256."""
+    said = {"size": len(body), "blobId": hashlib.sha1(f"blob {len(body)}\0".encode() + body).hexdigest()}
+    if name.endswith((".safetensors", ".gguf", ".bin")):
+        said["lfs"] = {"sha256": hashlib.sha256(body).hexdigest(), "size": len(body), "pointerSize": 130}
+    return said
+
+
 class Hub(Server):
     """models: {"org/name": {file: bytes}}. Files of lfs (by their ends) are redirected to cdn, another host."""
 
@@ -173,11 +187,23 @@ class Hub(Server):
         for name, body in self.models[repo].items():
             s = {"rfilename": name}
             if self.sizes:
-                s |= {"size": len(body), "blobId": hashlib.sha1(f"blob {len(body)}\0".encode() + body).hexdigest()}
-                if name.endswith((".safetensors", ".gguf", ".bin")):
-                    s["lfs"] = {"sha256": hashlib.sha256(body).hexdigest(), "size": len(body), "pointerSize": 130}
+                s |= ids(name, body)
             siblings.append(s)
         return self.change({"id": repo, "sha": COMMIT, "siblings": siblings})
+
+    def head(self, h, path):
+        """What huggingface_hub asks first: a file's commit, its name among the blobs, its size."""
+        parts = unquote(path).strip("/").split("/")
+        name = "/".join(parts[4:])
+        body = self.models.get("/".join(parts[:2]), {}).get(name)
+        if body is None:
+            return h.say(404, X_Error_Code="EntryNotFound")
+        said = ids(name, body)
+        h.send_response(200)
+        for k, v in (("X-Repo-Commit", COMMIT), ("ETag", f'"{said.get("lfs", {}).get("sha256") or said["blobId"]}"'),
+                     ("Content-Length", str(len(body)))):
+            h.send_header(k, v)
+        return h.end_headers()
 
     def answer(self, h, path, action):
         if self.token and h.headers.get("Authorization") != f"Bearer {self.token}":

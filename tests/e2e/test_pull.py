@@ -18,13 +18,14 @@ from hub_server import COMMIT, CONFIG, Hub, Server, bytes_of, tiny_model
 TOKEN = "hf_SECRETSECRETSECRET"
 WEIGHTS = "model.safetensors"
 AT = f"/org/tiny/resolve/{COMMIT}/{WEIGHTS}"
-FOREIGN = ("HF_", "AWS_", "COX_", "PIP_", "HTTP", "http", "ALL_PROXY", "all_proxy", "SSL_CERT_FILE", "CURL_CA", "REQUESTS_CA")
+FOREIGN = ("HF_", "HUGGINGFACE_", "XDG_", "AWS_", "COX_", "PIP_", "HTTP", "http", "ALL_PROXY", "all_proxy", "SSL_CERT_FILE", "CURL_CA", "REQUESTS_CA")
 
 
 class World:
     def __init__(self, tmp_path):
         self.cache = tmp_path / "cache"
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)} | {"COX_CACHE": str(self.cache)}
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)} | {
+            "COX_CACHE": str(self.cache), "COX_HF_CACHE": "off"}  # what lies in the home of who runs this is not ours
 
     def pull(self, model="hf:org/tiny", *args, hub=None, timeout=60, **env):
         if hub:

@@ -1,0 +1,170 @@
+"""`cox pull` and the cache of Python's huggingface_hub: what one has fetched the other does not fetch again."""
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+from cluster import ROOT, SLOW
+from hub_server import COMMIT, Hub, bytes_of, ids, tiny_model
+from test_pull import WEIGHTS, World, bad, good, in_mounts, needs_mounts
+
+PYTHON = ROOT / ".venv-clients/bin/python"
+WANTED = ("config.json", "tokenizer.json", WEIGHTS)
+needs_hub = pytest.mark.skipif(not PYTHON.exists(), reason="no huggingface_hub: scripts/setup --clients")
+
+
+class Shared(World):
+    def __init__(self, tmp_path):
+        super().__init__(tmp_path)
+        self.hf = tmp_path / "hf home"
+        self.env.pop("COX_HF_CACHE")
+        self.env |= {"HF_HOME": str(self.hf), "HOME": str(tmp_path)}
+        self.repo = self.hf / "hub/models--org--tiny"
+
+    def python(self, hub, *words):
+        """snapshot_download in a process of its own; the folder that it says."""
+        script = f"from huggingface_hub import snapshot_download; print(snapshot_download('org/tiny', {', '.join(words)}))"
+        done = subprocess.run([str(PYTHON), "-c", script], env=self.env | {"HF_ENDPOINT": hub.url, "HF_HUB_DISABLE_XET": "1"},
+                              capture_output=True, text=True, timeout=120 * SLOW, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def layout(self):
+        return {str(p.relative_to(self.repo)): os.readlink(p) if p.is_symlink() else p.stat().st_size
+                for p in self.repo.rglob("*") if not p.is_dir()}
+
+
+def blob(name, body):
+    said = ids(name, body)
+    return said["lfs"]["sha256"] if "lfs" in said else said["blobId"]
+
+
+@pytest.fixture
+def world(tmp_path):
+    return Shared(tmp_path)
+
+
+@pytest.fixture
+def hub():
+    with Hub({"org/tiny": tiny_model() | {"1_Pooling/config.json": b"{}"}}) as h:
+        yield h
+
+
+def put(world, hub, names, change=lambda name, body: body):
+    """As huggingface_hub leaves it."""
+    for name in names:
+        body = hub.models["org/tiny"][name]
+        at, link = world.repo / "blobs" / blob(name, body), world.repo / "snapshots" / COMMIT / name
+        for p in (at, link):
+            p.parent.mkdir(parents=True, exist_ok=True)
+        at.write_bytes(change(name, body))
+        link.symlink_to(os.path.relpath(at, link.parent))
+
+
+def test_what_is_fetched_is_there_too(world, hub):
+    folder = good(world.pull(hub=hub))
+    files = {n: hub.models["org/tiny"][n] for n in (*WANTED, "1_Pooling/config.json")}
+    want = {f"blobs/{blob(n, b)}": len(b) for n, b in files.items()} | {"refs/main": 40} | {
+        f"snapshots/{COMMIT}/{n}": "../" * (2 + n.count("/")) + f"blobs/{blob(n, b)}" for n, b in files.items()}
+    assert world.layout() == want
+    assert (world.repo / "refs/main").read_text() == COMMIT
+    assert all((world.repo / "snapshots" / COMMIT / n).read_bytes() == b for n, b in files.items())
+    # the room is taken once, and neither needs the other
+    assert os.path.samefile(folder / WEIGHTS, world.repo / "blobs" / blob(WEIGHTS, files[WEIGHTS]))
+    shutil.rmtree(world.hf)
+    good(world.pull("org/tiny", "--check", "--verify", hub=hub))
+    # by its commit: no name for it
+    good(world.pull(f"hf:org/tiny@{COMMIT}", hub=hub))
+    assert world.layout().keys() == want.keys() - {"refs/main"}
+
+
+def test_what_is_there_is_not_fetched(world, hub):
+    put(world, hub, (WEIGHTS, "tokenizer.json"))
+    folder = good(world.pull(hub=hub), "2 of 4 files")
+    assert not hub.asked(WEIGHTS) and not hub.asked("tokenizer.json") and hub.asked("config.json")
+    assert os.path.samefile(folder / WEIGHTS, world.repo / "snapshots" / COMMIT / WEIGHTS)
+    good(world.pull("org/tiny", "--check", "--verify", hub=hub))
+    assert (world.repo / "refs/main").read_text() == COMMIT
+
+
+@pytest.mark.parametrize("change, words", [(lambda n, b: b[:-1] + b"?", "damaged"), (lambda n, b: b[:1000], "1000 bytes")])
+def test_what_is_damaged_there(world, hub, change, words):
+    put(world, hub, (WEIGHTS,), change)
+    folder = good(world.pull(hub=hub), words)
+    assert len(hub.asked(WEIGHTS)) == 1 and (folder / WEIGHTS).read_bytes() == hub.models["org/tiny"][WEIGHTS]
+    short = words != "damaged"  # what has its size is another program's to judge
+    there = (world.repo / "snapshots" / COMMIT / WEIGHTS).read_bytes()
+    assert (there == hub.models["org/tiny"][WEIGHTS]) == short
+
+
+def test_where_it_is(world, hub, tmp_path):
+    """auto makes no folder in a home that has none; what is named is made; off touches nothing."""
+    at_home = tmp_path / ".cache/huggingface/hub"
+    del world.env["HF_HOME"]
+    good(world.pull(hub=hub))
+    assert not at_home.exists()
+    for i, (args, env, there) in enumerate([
+            ((), {"XDG_CACHE_HOME": str(tmp_path / "xdg")}, None),
+            (("--hf-cache", str(tmp_path / "named")), {"HF_HOME": str(tmp_path / "no")}, tmp_path / "named"),
+            ((), {"HF_HUB_CACHE": "~/tilde", "HF_HOME": str(tmp_path / "no")}, tmp_path / "tilde"),
+            (("--hf-cache", "off"), {"HF_HUB_CACHE": str(tmp_path / "no")}, None)]):
+        good(world.pull("org/tiny", *args, hub=hub, COX_CACHE=str(tmp_path / f"cache{i}"), **env))
+        assert there is None or (there / "models--org--tiny/refs/main").exists()
+        assert not (tmp_path / "no").exists() and not (tmp_path / "xdg").exists()
+    at_home.mkdir(parents=True)
+    good(world.pull(hub=hub, COX_CACHE=str(tmp_path / "again")))
+    assert (at_home / "models--org--tiny/refs/main").read_text() == COMMIT
+
+
+def test_a_gguf_of_a_folder(world, hub):
+    """It lies there under its name with the folder."""
+    hub.models["org/tiny"] = {"q4/m.gguf": bytes_of(5000)}
+    bad(world.pull("hf:org/tiny/q4/m.gguf", hub=hub), 2, "not a GGUF")
+    assert not world.hf.exists()  # and what is no model goes nowhere
+
+
+def test_one_that_cannot_be_written(world, hub):
+    world.hf.write_text("no folder")
+    good(world.pull(hub=hub), "does not get it")
+
+
+@needs_mounts
+@pytest.mark.parametrize("named", [False, True])
+def test_another_file_system(world, hub, named, tmp_path):
+    """There is no hard link: what is named gets a copy, what only exists costs no room; out of both comes a copy."""
+    at = tmp_path / ".cache/huggingface/hub"
+    at.mkdir(parents=True)
+    del world.env["HF_HOME"]
+    env = f"HF_HUB_CACHE={at}" if named else "COX=$COX"
+    done = in_mounts(world, f"""mount -t tmpfs -o size=20m none {at}; {env} $COX pull org/tiny
+        find {at} -type f | wc -l >&2; rm -r $COX_CACHE; {env} $COX pull org/tiny --hf-cache {at}""", hub)
+    assert done.returncode == 0, done.stderr
+    assert ("does not get it" in done.stderr) != named and ("another file system" in done.stderr) != named
+    assert ("4 of 4 files" in done.stderr) == named and len(hub.asked(WEIGHTS)) == 1 + (not named)
+    folder = done.stdout.splitlines()[-1]
+    manifest = json.loads(open(f"{folder}/cox-pull.json").read())
+    assert len(manifest["files"]) == 4
+
+
+@needs_hub
+def test_with_the_real_one(world, hub):
+    good(world.pull(hub=hub))
+    folder = world.python(hub, "local_files_only=True")
+    assert folder == str(world.repo / "snapshots" / COMMIT)
+    assert all((world.repo / "snapshots" / COMMIT / n).read_bytes() == hub.models["org/tiny"][n] for n in WANTED)
+    hub.requests.clear()
+    world.python(hub, "allow_patterns=['*.json', '*.safetensors']")
+    assert not hub.asked(WEIGHTS) and not hub.asked("tokenizer.json")
+    # and the other way round
+    for p in (world.hf, world.cache):
+        shutil.rmtree(p)
+    world.python(hub, "revision='v1'")
+    assert hub.asked(WEIGHTS)
+    hub.requests.clear()
+    good(world.pull("hf:org/tiny@v1", hub=hub), "4 of 4 files")
+    assert [p for p, _ in hub.requests] == ["/api/models/org/tiny/revision/v1?blobs=true"]
+    # its own tool finds nothing wrong
+    script = "from huggingface_hub import scan_cache_dir as s; i = s(); print(len(i.repos), len(i.warnings))"
+    done = subprocess.run([str(PYTHON), "-c", script], env=world.env, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == ["1", "0"]
