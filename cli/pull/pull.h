@@ -15,6 +15,7 @@ struct pull_options {
     int64_t retries;
     double retry_wait_s, stall_s, lock_silence_s;
     /* set by who calls, never by an option */
+    const char *(*env)(const char *name); /* getenv */
     const char *hf_home, *xdg_cache_home, *home;
     bool (*is_stopped)(void);
     void (*say)(const char *text);

@@ -255,9 +255,12 @@ static bool on_data(void *ctx, struct str piece)
 static enum status receive_once(const struct pull_source *source, struct incoming *in,
                                 struct fetch_answer *answer, enum status *how, struct error *err)
 {
+    struct aws_keys keys;
+    if (source->aws)
+        TRY(aws_credentials_keys(source->aws, &keys, err));
     const struct fetch_call call = {.url = in->f->url,
                                     .bearer = source->bearer,
-                                    .keys = source->keys,
+                                    .keys = source->aws ? &keys : NULL,
                                     .user = source->user,
                                     .if_range = in->at > 0 && in->f->etag[0] ? in->f->etag : NULL,
                                     .from = in->at,

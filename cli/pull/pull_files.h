@@ -2,6 +2,7 @@
 /* The files of a model at a server, as its listing has them, and how one of them comes here: into
  * NAME.part, which is gone on with where it ended, checked by size and hash, then renamed to NAME.
  * So a NAME in the folder is a whole one. */
+#include "cli/pull/aws_credentials.h"
 #include "cli/pull/pull_progress.h"
 #include "cli/pull/pull_retry.h"
 
@@ -27,9 +28,9 @@ struct pull_list {
 struct pull_source {
     const struct fetch_net *net;
     const char *bearer;
-    const struct aws_keys *keys;
-    const char *user;       /* of one host, as all of these */
-    struct pull_lock *lock; /* under which files are written */
+    struct aws_credentials *aws; /* NULL: unsigned */
+    const char *user;            /* of one host, as all of these */
+    struct pull_lock *lock;      /* under which files are written */
     struct pull_words words;
 };
 

@@ -116,7 +116,11 @@ static enum status read_pages(const struct pull_source *source, struct listing *
     strbuf_init(&answer, PAGE_MAX_BYTES);
     for (int i = 0; s == STATUS_OK && page.is_truncated; i++) {
         page_url(g, page.next_token, &url);
-        const struct fetch_call call = {.url = strbuf_str(&url).ptr, .keys = source->keys};
+        struct aws_keys keys;
+        const struct fetch_call call = {.url = strbuf_str(&url).ptr,
+                                        .keys = source->aws ? &keys : NULL};
+        if (source->aws && (s = aws_credentials_keys(source->aws, &keys, err)) != STATUS_OK)
+            break;
         s = i == MAX_PAGES ? error_set(err, STATUS_LIMIT, "%s: more than %d pages of objects",
                                        g->r->text, MAX_PAGES)
                            : pull_get_text(source->net, &call, &source->words, &answer, err);

@@ -36,8 +36,14 @@ static struct curl_slist *make_headers(const struct http_call *c)
     struct curl_slist *headers = NULL;
     for (size_t i = 0; i < c->n_headers; i++)
         headers = curl_slist_append(headers, c->headers[i]);
-    if (c->body.len)
-        headers = curl_slist_append(headers, "Content-Type: application/json");
+    if (c->body.len) {
+        struct strbuf type;
+        strbuf_init(&type, 1024);
+        strbuf_printf(&type, "Content-Type: %s",
+                      c->content_type ? c->content_type : "application/json");
+        headers = curl_slist_append(headers, strbuf_str(&type).ptr);
+        strbuf_fini(&type);
+    }
     headers = curl_slist_append(headers, "Expect:"); /* no round trip before a small body */
     if (c->bearer) {
         struct strbuf b;
@@ -63,7 +69,7 @@ static bool is_local(const char *url)
 
 static void set_way(CURL *curl, const struct http_call *c)
 {
-    if (c->uds || is_local(c->url))
+    if (c->uds || c->no_proxy || is_local(c->url))
         curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
     if (c->uds)
         curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, c->uds);

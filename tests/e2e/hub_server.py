@@ -71,6 +71,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_HEAD(self):
         self.server.head(self, urlsplit(self.path).path)
 
+    def do_POST(self):
+        self.server.post(self, urlsplit(self.path).path, self.rfile.read(int(self.headers["Content-Length"])))
+
+    def do_PUT(self):
+        self.server.put(self, urlsplit(self.path).path)
+
     def say(self, code, body=b"", **headers):
         self.send_response(code)
         for k, v in headers.items():
@@ -149,6 +155,12 @@ class Server(ThreadingHTTPServer):
         return h.send_file(body, action, etag=f'"{hashlib.md5(body).hexdigest()}"')
 
     def head(self, h, path):
+        h.say(501)
+
+    def post(self, h, path, body):
+        h.say(501)
+
+    def put(self, h, path):
         h.say(501)
 
     def asked(self, end):

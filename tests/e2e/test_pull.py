@@ -25,7 +25,9 @@ class World:
     def __init__(self, tmp_path):
         self.cache = tmp_path / "cache"
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)} | {
-            "COX_CACHE": str(self.cache), "COX_HF_CACHE": "off"}  # what lies in the home of who runs this is not ours
+            "COX_CACHE": str(self.cache), "COX_HF_CACHE": "off", "AWS_EC2_METADATA_DISABLED": "true",
+            # what lies in the home of who runs this is not ours
+            "AWS_SHARED_CREDENTIALS_FILE": "/dev/null", "AWS_CONFIG_FILE": "/dev/null"}
 
     def pull(self, model="hf:org/tiny", *args, hub=None, timeout=60, **env):
         if hub:
