@@ -30,6 +30,8 @@ const struct option_spec pull_specs[] = {
              "fetch nothing: exit code 0 when it is there whole, 1 when it is not"),
     OPT_BOOL(S, verify, "verify", NULL, "read what is there and compare every SHA-256"),
     OPT_BOOL(S, quiet, "quiet", NULL, "say nothing of how far it is"),
+    OPT_INT(S, parallel, "parallel", 1, 64, "8",
+            "connections at once: files, and ranges of 16 MiB of larger ones"),
     OPT_INT(S, retries, "retries", 0, 1000, "8",
             "attempts after one that failed, without anything new in between"),
     OPT_FLOAT(S, retry_wait_s, "retry-wait", 0, 300, "0.5",

@@ -107,7 +107,7 @@ static enum status call(const struct aws_credentials *c, struct http_call *h, in
         s = http_client_call(h, code, out, err);
         a.code = *code;
     } while (pull_retry_again(&retry, s, &a, err));
-    return c->setup.net->is_stopped() ? error_set(err, STATUS_CLOSED, "stopped") : s;
+    return fetch_is_stopped(c->setup.net) ? error_set(err, STATUS_CLOSED, "stopped") : s;
 }
 
 static enum status refused(const struct aws_credentials *c, const char *url, int code,

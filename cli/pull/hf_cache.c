@@ -196,11 +196,13 @@ bool hf_cache_take(const struct hf_cache *c, const struct fetch_net *net, const 
     }
     if (pull_file_check(net, f, blob, err) != STATUS_OK || make_parents(path, err) != STATUS_OK)
         return false;
-    if (link(blob, path) == 0)
-        return true;
-    if (copy(blob, part, path, false, err) == STATUS_OK)
-        return true;
-    return false;
+    if (link(blob, path) != 0 && copy(blob, part, path, false, err) != STATUS_OK)
+        return false;
+    (void)unlink(part); /* what a run before this one had of it */
+    m = snprintf(part, sizeof part, "%s/%s.part.ranges", folder, f->name);
+    if (m > 0 && m < PATH_MAX)
+        (void)unlink(part);
+    return true;
 }
 
 /* ---- into it ---- */

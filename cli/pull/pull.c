@@ -229,18 +229,27 @@ static enum status check_model(const struct pull *p, struct error *err)
 static enum status fetch_files(struct pull *p, struct pulled *out, struct pull_progress *progress,
                                struct error *err)
 {
-    bool is_checked = pull_is_weights(p->list.files[0].name); /* a GGUF: at the end */
-    for (uint32_t i = 0; i < p->list.n_files; i++) {
-        const struct pull_file *f = &p->list.files[i];
-        if (!is_checked && pull_is_weights(f->name)) {
-            TRY(check_model(p, err));
-            is_checked = true;
-        }
-        TRY(pull_file_fetch(&p->source, f, p->staging, progress, out->files[i].sha256, err));
-        out->files[i].name = mem_strdup(f->name);
-        out->files[i].n_bytes = f->n_bytes;
-        out->n_files = i + 1;
+    const struct pull_list *l = &p->list;
+    uint32_t n_small =
+        0; /* what says whether it is a model that runs here; of a GGUF nothing does */
+    while (n_small < l->n_files && !pull_is_weights(l->files[n_small].name))
+        n_small++;
+    char(*sha256)[65] = mem_array(l->n_files, sizeof *sha256);
+    enum status s =
+        pull_files_fetch(&p->source, l->files, n_small, p->staging, progress, sha256, err);
+    if (s == STATUS_OK && n_small > 0 && n_small < l->n_files)
+        s = check_model(p, err);
+    if (s == STATUS_OK)
+        s = pull_files_fetch(&p->source, l->files + n_small, l->n_files - n_small, p->staging,
+                             progress, sha256 + n_small, err);
+    for (; s == STATUS_OK && out->n_files < l->n_files; out->n_files++) {
+        struct pulled_file *f = &out->files[out->n_files];
+        f->name = mem_strdup(l->files[out->n_files].name);
+        f->n_bytes = l->files[out->n_files].n_bytes;
+        memcpy(f->sha256, sha256[out->n_files], sizeof f->sha256);
     }
+    mem_free(sha256);
+    TRY(s);
     TRY(check_model(p, err));
     return pull_lock_is_lost(&p->lock)
                ? error_set(err, STATUS_CLOSED, "%s: another process has taken over: run it again",
@@ -390,6 +399,7 @@ static enum status pull_remote(struct pull *p, struct pull_result *out, struct e
         p->o->say(err->text);
     p->source.net = p->net;
     p->source.lock = &p->lock;
+    p->source.n_parallel = (uint32_t)p->o->parallel;
     TRY(p->r->kind == MODEL_REF_HUB  ? hub_source(p, err)
         : p->r->kind == MODEL_REF_S3 ? s3_source(p, err)
                                      : url_source(p, err));

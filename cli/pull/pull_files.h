@@ -28,9 +28,11 @@ struct pull_list {
 struct pull_source {
     const struct fetch_net *net;
     const char *bearer;
-    struct aws_credentials *aws; /* NULL: unsigned */
-    const char *user;            /* of one host, as all of these */
-    struct pull_lock *lock;      /* under which files are written */
+    struct aws_credentials *aws;   /* NULL: unsigned */
+    struct fetch_session *session; /* of the calling thread; or NULL */
+    uint32_t n_parallel;           /* connections of pull_files_fetch */
+    const char *user;              /* of one host, as all of these */
+    struct pull_lock *lock;        /* under which files are written */
     struct pull_words words;
 };
 
@@ -50,11 +52,17 @@ bool pull_is_of_gguf(const char *name, const char *wanted);
 
 /* Bytes of f that lie in folder already, whole or in part. */
 uint64_t pull_file_have(const struct pull_file *f, const char *folder);
-/* Fetches f into folder, or what is missing of it. sha256[65] is filled with what it was said or
- * found to be. */
+/* Fetches f into folder in one stream, or what is missing of it. sha256[65] is filled with what it
+ * was said or found to be. */
 MUST_USE enum status pull_file_fetch(const struct pull_source *source, const struct pull_file *f,
                                      const char *folder, struct pull_progress *progress,
                                      char *sha256, struct error *err);
+/* All of files into folder, over several connections; large ones in ranges (pull_ranges.h). Of each
+ * sha256 is filled likewise. */
+MUST_USE enum status pull_files_fetch(const struct pull_source *source,
+                                      const struct pull_file *files, uint32_t n_files,
+                                      const char *folder, struct pull_progress *progress,
+                                      char (*sha256)[65], struct error *err);
 /* Are path's bytes those that f's hashes stand for? PROTOCOL: no; CLOSED: stopped. */
 MUST_USE enum status pull_file_check(const struct fetch_net *net, const struct pull_file *f,
                                      const char *path, struct error *err);

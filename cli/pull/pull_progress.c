@@ -31,6 +31,7 @@ void pull_progress_start(struct pull_progress *p, bool quiet, uint64_t done, uin
                                 .total = total,
                                 .begin_ns = now,
                                 .said_ns = now};
+    (void)pthread_mutex_init(&p->mutex, NULL);
 }
 
 static void say(struct pull_progress *p, uint64_t now)
@@ -57,20 +58,31 @@ static void say(struct pull_progress *p, uint64_t now)
     p->is_drawn = true;
 }
 
+void pull_progress_name(struct pull_progress *p, const char *name)
+{
+    (void)pthread_mutex_lock(&p->mutex);
+    p->name = name;
+    (void)pthread_mutex_unlock(&p->mutex);
+}
+
 void pull_progress_add(struct pull_progress *p, uint64_t n_bytes)
 {
+    (void)pthread_mutex_lock(&p->mutex);
     p->done += n_bytes;
     p->fetched += n_bytes;
     uint64_t now = clock_mono_ns();
-    if (p->quiet || now - p->said_ns < (p->is_terminal ? EVERY_BAR_NS : EVERY_LINE_NS))
-        return;
-    p->said_ns = now;
-    say(p, now);
+    if (!p->quiet && now - p->said_ns >= (p->is_terminal ? EVERY_BAR_NS : EVERY_LINE_NS)) {
+        p->said_ns = now;
+        say(p, now);
+    }
+    (void)pthread_mutex_unlock(&p->mutex);
 }
 
 void pull_progress_take_back(struct pull_progress *p, uint64_t n_bytes)
 {
+    (void)pthread_mutex_lock(&p->mutex);
     p->done -= n_bytes < p->done ? n_bytes : p->done;
+    (void)pthread_mutex_unlock(&p->mutex);
 }
 
 void pull_progress_clear(struct pull_progress *p)

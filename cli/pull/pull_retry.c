@@ -19,7 +19,7 @@ static bool is_passing(enum status s, int code)
 static bool wait(const struct fetch_net *net, double seconds)
 {
     uint64_t end = clock_mono_ns() + (uint64_t)(seconds * 1e9);
-    while (!net->is_stopped()) {
+    while (!fetch_is_stopped(net)) {
         uint64_t now = clock_mono_ns();
         if (now >= end)
             return true;
@@ -107,7 +107,7 @@ enum status pull_get_text(const struct fetch_net *net, const struct fetch_call *
         if (s == STATUS_OK && a.code == 200)
             return STATUS_OK;
     } while (pull_retry_again(&retry, s, &a, err));
-    if (net->is_stopped())
+    if (fetch_is_stopped(net))
         return error_set(err, STATUS_CLOSED, "stopped");
     return s == STATUS_OK ? pull_explain(&a, w, err) : error_prefix(err, s, "%s", w->what);
 }
@@ -127,7 +127,7 @@ enum status pull_get_size(const struct fetch_net *net, const struct fetch_call *
     call.on_data = on_ignored;
     do {
         s = fetch_get(net, &call, a, err);
-        if (net->is_stopped())
+        if (fetch_is_stopped(net))
             break;
         if ((s == STATUS_OK || s == STATUS_CLOSED) && (a->code == 200 || a->code == 206))
             return STATUS_OK;
@@ -136,7 +136,7 @@ enum status pull_get_size(const struct fetch_net *net, const struct fetch_call *
             return STATUS_OK;
         }
     } while (pull_retry_again(&retry, s, a, err));
-    if (net->is_stopped())
+    if (fetch_is_stopped(net))
         return error_set(err, STATUS_CLOSED, "stopped");
     return s == STATUS_OK ? pull_explain(a, w, err) : error_prefix(err, s, "%s", w->what);
 }

@@ -17,6 +17,10 @@ struct origin {
     char scheme[8], host[128], port[8];
 };
 
+struct fetch_session {
+    CURL *curl;
+};
+
 /* One hop. */
 struct transfer {
     const struct fetch_net *net;
@@ -35,6 +39,23 @@ void fetch_append_encoded(struct strbuf *b, const char *s, const char *keep)
             strbuf_append(b, s, 1);
         else
             strbuf_printf(b, "%%%02X", (unsigned char)*s);
+}
+
+struct fetch_session *fetch_session_new(void)
+{
+    CURL *curl = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK ? curl_easy_init() : NULL;
+    if (!curl)
+        return NULL;
+    struct fetch_session *s = mem_zalloc(sizeof *s);
+    s->curl = curl;
+    return s;
+}
+
+void fetch_session_free(struct fetch_session *s)
+{
+    if (s)
+        curl_easy_cleanup(s->curl);
+    mem_free(s);
 }
 
 /* ---- whose URL it is ---- */
@@ -210,7 +231,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 static int on_progress(void *ctx, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
 {
     struct transfer *t = ctx;
-    t->is_stopped = t->is_stopped || t->net->is_stopped();
+    t->is_stopped = t->is_stopped || fetch_is_stopped(t->net);
     return t->is_stopped;
 }
 
@@ -298,9 +319,12 @@ static struct curl_slist *set_headers(const struct transfer *t, const char *url,
     }
     if (is_own_host && c->keys)
         list = add_signature(list, url, o, c->keys);
-    if (c->first_byte_only || c->from > 0) {
-        snprintf(range, sizeof range, c->first_byte_only ? "0-0" : "%llu-",
-                 (unsigned long long)c->from);
+    if (c->first_byte_only || c->from > 0 || c->to > 0) {
+        unsigned long long from = c->from, last = c->to > 0 ? c->to - 1 : 0;
+        if (c->first_byte_only || c->to > 0)
+            snprintf(range, sizeof range, "%llu-%llu", from, last);
+        else
+            snprintf(range, sizeof range, "%llu-", from);
         curl_easy_setopt(t->curl, CURLOPT_RANGE, range); /* libcurl keeps a copy */
     }
     curl_easy_setopt(t->curl, CURLOPT_HTTPHEADER, list);
@@ -375,9 +399,10 @@ static enum status hop(struct transfer *t, const char *url, const struct origin 
 {
     curl_off_t wait = 0;
     *next = NULL;
-    t->curl = curl_easy_init();
+    t->curl = t->call->session ? t->call->session->curl : curl_easy_init();
     if (!t->curl)
         return error_set(err, STATUS_INTERNAL, "libcurl did not start");
+    curl_easy_reset(t->curl); /* which keeps the connections */
     t->has_begun = t->is_stopped = false;
     t->header_bytes = 0;
     strbuf_reset(&t->problem);
@@ -397,8 +422,10 @@ static enum status hop(struct transfer *t, const char *url, const struct origin 
         curl_easy_getinfo(t->curl, CURLINFO_REDIRECT_URL, &to) == CURLE_OK && to)
         *next = mem_strdup(to);
     read_problem(t);
+    curl_easy_setopt(t->curl, CURLOPT_HTTPHEADER, NULL);
     curl_slist_free_all(headers);
-    curl_easy_cleanup(t->curl);
+    if (!t->call->session)
+        curl_easy_cleanup(t->curl);
     return s;
 }
 

@@ -1,8 +1,10 @@
 #pragma once
-/* One GET of a stranger's server by libcurl, for `cox pull`: blocking, on the calling thread.
+/* One GET of a stranger's server by libcurl, for `cox pull`: blocking, on the calling thread;
+ * several threads may, after fetch_session_new has been called once.
  * Redirects are followed here and not by libcurl, so that what is secret goes to the host that was
  * asked and to no other, and nothing that began encrypted goes on in the clear. Proxies are the
  * environment's (HTTPS_PROXY, NO_PROXY), never for this machine. */
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -18,6 +20,7 @@ struct fetch_net {
     double retry_wait_s;  /* before the second attempt; doubles */
     uint32_t max_retries; /* in a row, without anything new */
     bool (*is_stopped)(void);
+    const atomic_bool *cancelled;  /* of calls of several threads, when one has failed; or NULL */
     void (*say)(const char *text); /* an attempt that failed; a line for people */
 };
 
@@ -30,13 +33,19 @@ struct fetch_answer {
     char problem[64]; /* the <Code> of an S3 error, or "" */
 };
 
+/* Connections that are kept, of one thread. */
+struct fetch_session;
+struct fetch_session *fetch_session_new(void); /* NULL: libcurl did not start */
+void fetch_session_free(struct fetch_session *s);
+
 struct fetch_call {
     const char *url;
     const char *bearer;            /* for url's own scheme, host and port; or NULL */
     const struct aws_keys *keys;   /* signs with them, for the same host; or NULL */
     const char *user;              /* "NAME:PASSWORD" (basic), for the same host; or NULL */
     const char *accept, *if_range; /* or NULL */
-    uint64_t from;                 /* first byte that is wanted */
+    uint64_t from, to; /* first byte that is wanted, and behind the last; to 0: the end */
+    struct fetch_session *session; /* keeps the connection for the next call; or NULL */
     bool first_byte_only;          /* asks what there is */
     /* The head of a 200 or 206, before its body; then the body. false ends the call: CLOSED. */
     bool (*on_begin)(void *ctx, const struct fetch_answer *a);
@@ -44,6 +53,11 @@ struct fetch_call {
     void *ctx;
 };
 
+/* A signal came, or another thread has failed. */
+static inline bool fetch_is_stopped(const struct fetch_net *net)
+{
+    return net->is_stopped() || (net->cancelled && atomic_load(net->cancelled));
+}
 /* OK: an HTTP answer came in whole, whatever its code. IO, TIMEOUT: none came, again may help.
  * DENIED, INVALID: again does not help. CLOSED: a callback or a signal ended it. */
 MUST_USE enum status fetch_get(const struct fetch_net *net, const struct fetch_call *c,
