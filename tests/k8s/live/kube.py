@@ -88,10 +88,13 @@ class Kube:
     def ctr(self, *arguments):
         return self.cluster("run", "ctr", "--address", self.state / "containerd.sock", "-n", "k8s.io", *arguments)
 
-    def container(self, pod, name):
-        """The container's id: what the runtime knows of it, whether or not a kubelet is there."""
-        found = self.ctr("containers", "ls", "-q", f'labels."io.kubernetes.pod.name"=={pod},labels."io.kubernetes.container.name"=={name}')
-        return found.split()[-1]
+    def container(self, namespace, pod, name):
+        """The id of the one that runs: what the runtime knows of it, whether or not a kubelet is there. It may still have those
+        that have ended, of pods of that name in other namespaces too."""
+        found = self.ctr("containers", "ls", "-q", f'labels."io.kubernetes.pod.namespace"=={namespace},'
+                         f'labels."io.kubernetes.pod.name"=={pod},labels."io.kubernetes.container.name"=={name}').split()
+        running = {words[0] for words in map(str.split, self.ctr("tasks", "ls").splitlines()) if words and words[-1] == "RUNNING"}
+        return next(one for one in found if one in running)
 
     def namespace(self, name):
         """A namespace that admits nothing but restricted pods."""

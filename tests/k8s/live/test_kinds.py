@@ -44,9 +44,9 @@ def test_two_models_in_one_release(kube, space):
     assert release.restarts() == 0 and load.n_passed_by == 0
 
 
-def rank_pids(kube, pod):
+def rank_pids(kube, space, pod):
     """Processes of a worker's container but its first, as the node numbers them."""
-    lines = kube.ctr("tasks", "ps", kube.container(pod, "worker")).splitlines()[1:]
+    lines = kube.ctr("tasks", "ps", kube.container(space, pod, "worker")).splitlines()[1:]
     return sorted(int(line.split()[0]) for line in lines)[1:]
 
 
@@ -62,10 +62,10 @@ def test_ranks_that_share_a_pod_are_groups_of_it(kube, space):
     before = release.uids()
     with Steady([release.url()], n_users=16) as load:
         more(load, kube)
-        pids = rank_pids(kube, victim)
+        pids = rank_pids(kube, space, victim)
         assert len(pids) == 2
         kube.cluster("run", "kill", "-KILL", pids[0])
-        kube.wait("another process in its place", lambda: len(now := rank_pids(kube, victim)) == 2 and pids[0] not in now)
+        kube.wait("another process in its place", lambda: len(now := rank_pids(kube, space, victim)) == 2 and pids[0] not in now)
         release.wait_serving(2)
         more(load, kube)
         assert release.uids() == before and release.restarts() == 0, "Kubernetes had nothing to do"

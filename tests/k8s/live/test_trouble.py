@@ -63,10 +63,10 @@ def test_a_node_without_its_kubelet_serves_and_what_crashed_comes_back(kube, spa
         kube.cluster("stop", "kubelet")
         try:
             more(load, kube)
-            kube.ctr("tasks", "kill", "-s", "SIGKILL", kube.container(f"{release.full}-worker-0", "worker"))
+            kube.ctr("tasks", "kill", "-s", "SIGKILL", kube.container(space, f"{release.full}-worker-0", "worker"))
             release.wait_serving(1, release.status_by_http)  # the group that is left: nobody starts the other one
             more(load, kube)
-            kube.ctr("tasks", "kill", "-s", "SIGKILL", kube.container(f"{release.full}-head-0", "head"))
+            kube.ctr("tasks", "kill", "-s", "SIGKILL", kube.container(space, f"{release.full}-head-0", "head"))
         finally:
             kube.cluster("start", "kubelet")
         release.wait_serving(2)
