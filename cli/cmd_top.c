@@ -67,7 +67,10 @@ static int look(const struct admin_access *o, bool live, struct top_history *h)
         top_view_render(answer, h, &shape, &text);
         code = status_view_is_fine(answer) ? EXIT_FINE : EXIT_FAILED;
     } else {
-        strbuf_printf(&text, "cox top: %s\n", err.text);
+        const struct top_shape shape = shape_of(live);
+        char line[sizeof err.text + 16];
+        snprintf(line, sizeof line, "cox top: %s", err.text);
+        top_view_render_text(line, &shape, &text);
     }
     if (live)
         write_screen(&text);

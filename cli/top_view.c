@@ -207,16 +207,54 @@ static void add_warnings(struct screen *s, const json_t *status)
     }
 }
 
-void top_view_render(const json_t *status, const struct top_history *h,
-                     const struct top_shape *shape, struct strbuf *out)
+static struct screen screen_of(const struct top_shape *shape, struct strbuf *out)
 {
     struct screen s = {.out = out, .rows = shape->rows, .utf8 = shape->utf8};
     s.columns = shape->columns < COLUMNS_MIN   ? COLUMNS_MIN
                 : shape->columns > COLUMNS_MAX ? COLUMNS_MAX
                                                : shape->columns;
+    return s;
+}
+
+/* The bytes of text's next line: up to a line's end, or to the last blank that there is room for.
+ */
+static size_t line_bytes(const char *text, unsigned columns)
+{
+    size_t i = 0, blank = 0;
+    for (unsigned width = 0; text[i] && text[i] != '\n'; i++) {
+        if (text[i] == ' ')
+            blank = i;
+        width += ((unsigned char)text[i] & 0xC0) != 0x80;
+        if (width > columns)
+            return blank > 0 ? blank : i;
+    }
+    return i;
+}
+
+void top_view_render_text(const char *text, const struct top_shape *shape, struct strbuf *out)
+{
+    struct screen s = screen_of(shape, out);
+    while (*text) {
+        char line[COLUMNS_MAX * 4 + 1];
+        size_t n = line_bytes(text, s.columns);
+        snprintf(line, sizeof line, "%.*s", (int)n, text);
+        add_line(&s, line);
+        text += n;
+        if (*text == ' ' || *text == '\n')
+            text++;
+    }
+}
+
+void top_view_render(const json_t *status, const struct top_history *h,
+                     const struct top_shape *shape, struct strbuf *out)
+{
+    struct screen s = screen_of(shape, out);
     if (status_view_is_standby(status)) {
-        status_view_render_standby(status, out);
-        strbuf_append_c(out, "\n");
+        struct strbuf text;
+        strbuf_init(&text, 0);
+        status_view_render_standby(status, &text);
+        top_view_render_text(text.ptr, shape, out);
+        strbuf_fini(&text);
         return;
     }
     add_head(&s, status);

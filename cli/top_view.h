@@ -23,3 +23,5 @@ void top_history_add(struct top_history *h, const json_t *status);
 /* Lines of at most columns characters; what has no room is counted in the last one. */
 void top_view_render(const json_t *status, const struct top_history *h,
                      const struct top_shape *shape, struct strbuf *out);
+/* A sentence in place of it, in lines of at most columns characters, broken at blanks. */
+void top_view_render_text(const char *text, const struct top_shape *shape, struct strbuf *out);

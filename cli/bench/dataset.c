@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,6 +18,8 @@ enum { /* what vLLM leaves out of ShareGPT: too short to say anything, too long 
        CUSTOM_OUTPUT_TOKENS = 256,
        N_POEM_TRIES = 1000
 };
+
+static const size_t MAX_FILE_BYTES = (size_t)1 << 32; /* ShareGPT's is 0.7 GB */
 
 static const char poem_task[] = "Pick as many lines as you can from these poem lines:\n";
 
@@ -367,7 +368,23 @@ enum status bench_dataset_find_kind(const char *path, struct str text, int *kind
     return STATUS_OK;
 }
 
-static enum status map_file(const char *path, struct str *out, struct error *err)
+/* How much of size is there; -1 with errno when it cannot be read. */
+static ssize_t read_all(int fd, char *to, size_t size)
+{
+    size_t n = 0;
+    while (n < size) {
+        ssize_t got = read(fd, to + n, size - n);
+        if (got == 0)
+            break;
+        if (got < 0 && errno != EINTR)
+            return -1;
+        n += got > 0 ? (size_t)got : 0;
+    }
+    return (ssize_t)n;
+}
+
+/* Read, not mapped: a file that is cut short meanwhile would end us with SIGBUS. */
+static enum status read_file(const char *path, struct str *owned, struct error *err)
 {
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is no file */
@@ -377,14 +394,24 @@ static enum status map_file(const char *path, struct str *out, struct error *err
             close(fd);
         return error_set(err, STATUS_INVALID, "--dataset-path %s: %s", path, strerror(why));
     }
-    void *at = S_ISREG(st.st_mode) && st.st_size > 0
-                   ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)
-                   : MAP_FAILED;
+    size_t size = S_ISREG(st.st_mode) && st.st_size > 0 ? (size_t)st.st_size : 0;
+    if (size > MAX_FILE_BYTES) {
+        close(fd);
+        return error_set(err, STATUS_INVALID,
+                         "--dataset-path %s: %zu bytes, and %zu are the most: take a part of it",
+                         path, size, MAX_FILE_BYTES);
+    }
+    char *text = mem_alloc(size + 1);
+    ssize_t n = read_all(fd, text, size);
+    int why = errno;
     close(fd);
-    if (at == MAP_FAILED)
-        return error_set(err, STATUS_INVALID, "--dataset-path %s: no file, or an empty one", path);
-    *out = (struct str){at, (size_t)st.st_size};
-    return STATUS_OK;
+    if (n > 0) {
+        *owned = (struct str){text, (size_t)n};
+        return STATUS_OK;
+    }
+    mem_free(text);
+    return error_set(err, STATUS_INVALID, "--dataset-path %s: %s", path,
+                     n < 0 ? strerror(why) : "no file, or an empty one");
 }
 
 /* A short file's prompts again, from the first. */
@@ -396,13 +423,7 @@ static void oversample(struct load *l)
     }
 }
 
-static void unmap(struct str text)
-{
-    if (text.ptr)
-        (void)munmap((void *)(uintptr_t)text.ptr, text.len);
-}
-
-/* Its text (none of a random one), to be unmapped, and what kind it is. */
+/* Its text (none of a random one), for mem_free, and what kind it is. */
 static enum status open_dataset(const struct bench_dataset_options *o, struct str *text, int *kind,
                                 struct error *err)
 {
@@ -412,13 +433,13 @@ static enum status open_dataset(const struct bench_dataset_options *o, struct st
         return STATUS_OK;
     if (!o->path)
         return error_set(err, STATUS_INVALID, "--dataset-path FILE is wanted");
-    TRY(map_file(o->path, text, err));
+    TRY(read_file(o->path, text, err));
     enum status s = STATUS_OK;
     if (*kind == BENCH_DATASET_AUTO)
         s = bench_dataset_find_kind(o->path, *text, kind, err);
     if (s == STATUS_OK)
         return STATUS_OK;
-    unmap(*text);
+    mem_free((char *)(uintptr_t)text->ptr);
     *text = (struct str){0};
     return s;
 }
@@ -428,7 +449,7 @@ enum status bench_dataset_check(const struct bench_dataset_options *o, struct er
     struct str text;
     int kind;
     TRY(open_dataset(o, &text, &kind, err));
-    unmap(text);
+    mem_free((char *)(uintptr_t)text.ptr);
     return STATUS_OK;
 }
 
@@ -458,7 +479,7 @@ enum status bench_dataset_load(const struct bench_dataset_options *o, const stru
     if (s == STATUS_OK)
         oversample(&l);
     bench_progress_end(&l.progress);
-    unmap(l.text);
+    mem_free((char *)(uintptr_t)l.text.ptr);
     if (s != STATUS_OK)
         bench_prompts_fini(out);
     return s;

@@ -9,7 +9,15 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 
-enum { PORT_FROM = 20000, PORT_TO = 32000, PORT_TRIES = 200, OWN_WORDS = 10, MAX_WORKERS = 4096 };
+enum {
+    PORT_FROM = 20000,
+    PORT_TO = 32000,
+    PORT_TRIES = 200,
+    OWN_WORDS = 10,
+    MAX_WORKERS = 4096,
+    UP_WORDS_MAX = 256, /* behind -- */
+    READY_S = 60        /* --base-url's server may still be starting */
+};
 
 const char *const bench_engine_names[BENCH_ENGINE_FLAGS] = {
     "--tensor-parallel-size",
@@ -135,10 +143,48 @@ enum status bench_engine_start(struct batch_cluster *c, struct bench_engine_opti
     return STATUS_OK;
 }
 
-void bench_engine_fields(json_t *fields, int64_t n, double temperature)
+static void set_fields(json_t *fields, int64_t n, double temperature)
 {
     json_object_set_new(fields, "temperature", json_real(temperature));
     json_object_set_new(fields, "ignore_eos", json_true());
     if (n > 1)
         json_object_set_new(fields, "n", json_integer(n));
+}
+
+enum status bench_offline_run(const struct bench_offline *b, struct bench_engine_options *engine,
+                              const struct option_list *words, struct error *err)
+{
+    struct batch_cluster cluster;
+    struct bench_target target = {0};
+    struct bench_prompts prompts = {0};
+    bench_catch_signals();
+    enum status s = bench_engine_start(&cluster, engine, b->extra, words, err);
+    if (s == STATUS_OK)
+        s = bench_connect(&target, &engine->access, NULL, b->is_chat, READY_S, b->owner, err);
+    if (s == STATUS_OK) {
+        set_fields(target.fields, b->n, b->temperature);
+        s = b->prepare(b->options, &target, &prompts, err);
+    }
+    if (s == STATUS_OK)
+        s = b->measure(b->options, &target, &prompts, err);
+    batch_cluster_end(&cluster);
+    bench_prompts_fini(&prompts);
+    bench_target_close(&target);
+    return s;
+}
+
+int bench_offline_command(int argc, char **argv, struct command_line line, void *options,
+                          enum status (*run)(void *options, const struct option_list *words,
+                                             struct error *err))
+{
+    struct config_result res;
+    struct error err = {0};
+    int code;
+    line.max_positional = UP_WORDS_MAX;
+    if (command_parse(&line, argc, argv, options, &res, &code)) {
+        enum status s = run(options, &res.positional, &err);
+        code = s == STATUS_OK ? EXIT_FINE : bench_fail(argv[0], s, &err);
+    }
+    config_fini(&res);
+    return code;
 }

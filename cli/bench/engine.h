@@ -4,6 +4,7 @@
  * --base-url, one that runs. */
 #include "cli/batch_cluster.h"
 #include "cli/bench/bench.h"
+#include "cli/command.h"
 
 enum { BENCH_ENGINE_FLAGS = 14 };
 
@@ -51,5 +52,25 @@ extern const char *const bench_engine_names[BENCH_ENGINE_FLAGS];
 MUST_USE enum status bench_engine_start(struct batch_cluster *c, struct bench_engine_options *o,
                                         const char *const *extra, const struct option_list *words,
                                         struct error *err);
-/* The body's members of an offline benchmark: n answers per prompt, drawn, none of them short. */
-void bench_engine_fields(json_t *fields, int64_t n, double temperature);
+
+/* What throughput and latency do alike: the cluster is started or the server found, prompts are
+ * made and measured, the cluster is ended. */
+struct bench_offline {
+    const char *owner;        /* "bench latency" */
+    const char *const *extra; /* as above */
+    bool is_chat;
+    int64_t n; /* answers per prompt, drawn, none of them short */
+    double temperature;
+    void *options; /* theirs, which the two get */
+    enum status (*prepare)(const void *options, const struct bench_target *target,
+                           struct bench_prompts *out, struct error *err);
+    enum status (*measure)(const void *options, const struct bench_target *target,
+                           const struct bench_prompts *prompts, struct error *err);
+};
+MUST_USE enum status bench_offline_run(const struct bench_offline *b,
+                                       struct bench_engine_options *engine,
+                                       const struct option_list *words, struct error *err);
+/* Parses into options, runs; the exit code. line's bound of positional words is set here. */
+int bench_offline_command(int argc, char **argv, struct command_line line, void *options,
+                          enum status (*run)(void *options, const struct option_list *words,
+                                             struct error *err));

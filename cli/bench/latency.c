@@ -6,8 +6,6 @@
 #include "cli/command.h"
 #include "common/base/mem.h"
 
-enum { UP_WORDS_MAX = 256, READY_S = 60 };
-
 struct latency_options {
     struct bench_engine_options engine;
     int64_t input_len, output_len, batch_size, n, n_warmups, n_iterations, seed;
@@ -69,9 +67,10 @@ static enum status run_batch(const struct bench_target *target, const struct ben
     return s;
 }
 
-static enum status measure(const struct latency_options *o, const struct bench_target *target,
+static enum status measure(const void *options, const struct bench_target *target,
                            const struct bench_prompts *prompts, struct error *err)
 {
+    const struct latency_options *o = options;
     struct bench_series all = {.values = mem_array((size_t)o->n_iterations, sizeof(double))};
     struct bench_progress progress;
     json_t *j = json_object(), *latencies = json_array();
@@ -103,9 +102,10 @@ static enum status measure(const struct latency_options *o, const struct bench_t
     return s;
 }
 
-static enum status prepare(const struct latency_options *o, const struct bench_target *target,
+static enum status prepare(const void *options, const struct bench_target *target,
                            struct bench_prompts *prompts, struct error *err)
 {
+    const struct latency_options *o = options;
     const struct bench_dataset_options d = {.kind = BENCH_DATASET_RANDOM,
                                             .n_prompts =
                                                 o->batch_size * (o->n_warmups + o->n_iterations),
@@ -121,44 +121,26 @@ static enum status prepare(const struct latency_options *o, const struct bench_t
     return bench_prepare(prompts, target, &o->engine.access, &d, err);
 }
 
-static enum status run(struct latency_options *o, const struct option_list *words,
-                       struct error *err)
+static enum status run(void *options, const struct option_list *words, struct error *err)
 {
     static const char *const no_cache[] = {"--no-enable-prefix-caching", NULL};
-    struct batch_cluster cluster;
-    struct bench_target target = {0};
-    struct bench_prompts prompts = {0};
-    bench_catch_signals();
-    enum status s = bench_engine_start(&cluster, &o->engine, no_cache, words, err);
-    if (s == STATUS_OK)
-        s = bench_connect(&target, &o->engine.access, NULL, false, READY_S, "bench latency", err);
-    if (s == STATUS_OK) {
-        bench_engine_fields(target.fields, o->n, o->temperature);
-        s = prepare(o, &target, &prompts, err);
-    }
-    if (s == STATUS_OK)
-        s = measure(o, &target, &prompts, err);
-    batch_cluster_end(&cluster);
-    bench_prompts_fini(&prompts);
-    bench_target_close(&target);
-    return s;
+    struct latency_options *o = options;
+    const struct bench_offline b = {.owner = "bench latency",
+                                    .extra = no_cache,
+                                    .n = o->n,
+                                    .temperature = o->temperature,
+                                    .options = o,
+                                    .prepare = prepare,
+                                    .measure = measure};
+    return bench_offline_run(&b, &o->engine, words, err);
 }
 
 int cmd_bench_latency(int argc, char **argv)
 {
     struct latency_options o = {0};
-    struct config_result res;
-    struct error err = {0};
-    int code;
     const struct command_line line = {
         .usage = "cox bench latency --model MODEL [OPTION...] [-- OPTION-OF-COX-UP...]",
-        .max_positional = UP_WORDS_MAX,
         .specs = bench_latency_specs,
         .n_specs = bench_latency_n_specs};
-    if (command_parse(&line, argc, argv, &o, &res, &code)) {
-        enum status s = run(&o, &res.positional, &err);
-        code = s == STATUS_OK ? EXIT_FINE : bench_fail(argv[0], s, &err);
-    }
-    config_fini(&res);
-    return code;
+    return bench_offline_command(argc, argv, line, &o, run);
 }

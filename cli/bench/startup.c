@@ -13,9 +13,8 @@
 #include "cli/command.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/model/gguf.h"
 #include "common/model/model_info.h"
-
-enum { UP_WORDS_MAX = 256 };
 
 struct startup_options {
     struct bench_engine_options engine;
@@ -51,17 +50,10 @@ static enum status forget_file(const char *path, struct error *err)
     return rc == 0 ? STATUS_OK : error_set(err, STATUS_IO, "%s: %s", path, strerror(rc));
 }
 
-/* A folder's files, or the one file with the parts beside it that go with it. */
-static enum status forget_model(const char *path, struct error *err)
+static enum status forget_folder(const char *folder, struct error *err)
 {
     struct stat st;
-    char folder[4096], file[8192];
-    if (stat(path, &st) != 0)
-        return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
-    snprintf(folder, sizeof folder, "%s", path);
-    char *slash = strrchr(folder, '/');
-    if (!S_ISDIR(st.st_mode) && slash)
-        *slash = '\0';
+    char file[8192];
     DIR *d = opendir(folder);
     if (!d)
         return error_set(err, STATUS_IO, "%s: %s", folder, strerror(errno));
@@ -73,6 +65,34 @@ static enum status forget_model(const char *path, struct error *err)
     }
     closedir(d);
     return s;
+}
+
+/* All its parts, and not what lies beside them. They are closed first: what is mapped stays. */
+static enum status forget_gguf(const char *path, struct error *err)
+{
+    struct gguf *g = NULL;
+    TRY(gguf_open(path, &g, err));
+    uint32_t n = gguf_n_parts(g);
+    char **parts = mem_array(n, sizeof *parts);
+    for (uint32_t i = 0; i < n; i++)
+        parts[i] = mem_strdup(gguf_path(gguf_part(g, i)));
+    gguf_close(g);
+    enum status s = STATUS_OK;
+    for (uint32_t i = 0; i < n; i++) {
+        if (s == STATUS_OK)
+            s = forget_file(parts[i], err);
+        mem_free(parts[i]);
+    }
+    mem_free(parts);
+    return s;
+}
+
+static enum status forget_model(const char *path, struct error *err)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+    return S_ISDIR(st.st_mode) ? forget_folder(path, err) : forget_gguf(path, err);
 }
 
 /* Where the model lies; NULL of one without files. For mem_free. */
@@ -169,9 +189,9 @@ static enum status report(const struct startup_options *o, struct bench_series *
     return s;
 }
 
-static enum status run(const struct startup_options *o, const struct option_list *words,
-                       struct error *err)
+static enum status run(void *options, const struct option_list *words, struct error *err)
 {
+    const struct startup_options *o = options;
     struct bench_series cold = {0}, before = {0}, warm = {0};
     char *path = NULL;
     if (!o->engine.access.model)
@@ -197,18 +217,9 @@ static enum status run(const struct startup_options *o, const struct option_list
 int cmd_bench_startup(int argc, char **argv)
 {
     struct startup_options o = {0};
-    struct config_result res;
-    struct error err = {0};
-    int code;
     const struct command_line line = {
         .usage = "cox bench startup --model MODEL [OPTION...] [-- OPTION-OF-COX-UP...]",
-        .max_positional = UP_WORDS_MAX,
         .specs = bench_startup_specs,
         .n_specs = bench_startup_n_specs};
-    if (command_parse(&line, argc, argv, &o, &res, &code)) {
-        enum status s = run(&o, &res.positional, &err);
-        code = s == STATUS_OK ? EXIT_FINE : bench_fail(argv[0], s, &err);
-    }
-    config_fini(&res);
-    return code;
+    return bench_offline_command(argc, argv, line, &o, run);
 }

@@ -4,7 +4,7 @@
 #include "cli/command.h"
 #include "common/base/mem.h"
 
-enum { UP_WORDS_MAX = 256, BACKEND_VLLM_CHAT = 1, READY_S = 60 };
+enum { BACKEND_VLLM_CHAT = 1 };
 
 struct throughput_options {
     struct bench_engine_options engine;
@@ -55,9 +55,10 @@ static enum status tell(const struct throughput_options *o, const struct bench_m
     return s;
 }
 
-static enum status measure(const struct throughput_options *o, const struct bench_target *target,
+static enum status measure(const void *options, const struct bench_target *target,
                            const struct bench_prompts *prompts, struct error *err)
 {
+    const struct throughput_options *o = options;
     const uint32_t n = prompts->n;
     const struct bench_goodput none = {0};
     struct bench_metrics m;
@@ -84,45 +85,33 @@ static enum status measure(const struct throughput_options *o, const struct benc
     return s;
 }
 
-static enum status run(struct throughput_options *o, const struct option_list *words,
-                       struct error *err)
+static enum status prepare(const void *options, const struct bench_target *target,
+                           struct bench_prompts *prompts, struct error *err)
 {
-    struct batch_cluster cluster;
-    struct bench_target target = {0};
-    struct bench_prompts prompts = {0};
+    const struct throughput_options *o = options;
+    return bench_prepare(prompts, target, &o->engine.access, &o->dataset, err);
+}
+
+static enum status run(void *options, const struct option_list *words, struct error *err)
+{
+    struct throughput_options *o = options;
+    const struct bench_offline b = {.owner = "bench throughput",
+                                    .is_chat = o->backend == BACKEND_VLLM_CHAT,
+                                    .n = o->n,
+                                    .temperature = o->temperature,
+                                    .options = o,
+                                    .prepare = prepare,
+                                    .measure = measure};
     TRY(bench_dataset_check(&o->dataset, err));
-    bench_catch_signals();
-    enum status s = bench_engine_start(&cluster, &o->engine, NULL, words, err);
-    if (s == STATUS_OK)
-        s = bench_connect(&target, &o->engine.access, NULL, o->backend == BACKEND_VLLM_CHAT,
-                          READY_S, "bench throughput", err);
-    if (s == STATUS_OK) {
-        bench_engine_fields(target.fields, o->n, o->temperature);
-        s = bench_prepare(&prompts, &target, &o->engine.access, &o->dataset, err);
-    }
-    if (s == STATUS_OK)
-        s = measure(o, &target, &prompts, err);
-    batch_cluster_end(&cluster);
-    bench_prompts_fini(&prompts);
-    bench_target_close(&target);
-    return s;
+    return bench_offline_run(&b, &o->engine, words, err);
 }
 
 int cmd_bench_throughput(int argc, char **argv)
 {
     struct throughput_options o = {0};
-    struct config_result res;
-    struct error err = {0};
-    int code;
     const struct command_line line = {
         .usage = "cox bench throughput --model MODEL [OPTION...] [-- OPTION-OF-COX-UP...]",
-        .max_positional = UP_WORDS_MAX,
         .specs = bench_throughput_specs,
         .n_specs = bench_throughput_n_specs};
-    if (command_parse(&line, argc, argv, &o, &res, &code)) {
-        enum status s = run(&o, &res.positional, &err);
-        code = s == STATUS_OK ? EXIT_FINE : bench_fail(argv[0], s, &err);
-    }
-    config_fini(&res);
-    return code;
+    return bench_offline_command(argc, argv, line, &o, run);
 }

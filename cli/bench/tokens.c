@@ -147,10 +147,12 @@ static enum status encode_here(const struct bench_tokens *t, struct str text, st
     char why[TEXT_ERR_MAX];
     uint32_t *ids = NULL;
     size_t n = 0;
-    if (text_encode(t->file, text.ptr, text.len, false, MAX_IDS, &ids, &n, why) != TEXT_OK)
+    const char *at = text.ptr ? text.ptr : ""; /* of nothing, too: text.h takes no NULL */
+    if (text_encode(t->file, at, text.len, false, MAX_IDS, &ids, &n, why) != TEXT_OK)
         return error_set(err, STATUS_INVALID, "--tokenizer: %.400s", why);
     out->ids = mem_array(n + 1, sizeof *ids);
-    memcpy(out->ids, ids, n * sizeof *ids);
+    if (n > 0)
+        memcpy(out->ids, ids, n * sizeof *ids);
     out->n = n;
     text_free(ids);
     return STATUS_OK;

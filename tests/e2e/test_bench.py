@@ -1,7 +1,10 @@
 """cox bench: loads against null clusters, whose answers have known lengths, and against a server that has nothing but completions."""
+import ctypes
 import json
+import mmap
 import os
 import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -9,11 +12,12 @@ import xml.etree.ElementTree as ElementTree
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from cluster import BIN, SLOW, Cluster, free_ports, run_cox, wait_for
+from cluster import BIN, ROOT, SLOW, Cluster, run_cox, wait_for
 
 KEY = "sk-bench"
 NAME = "hugging-quants/Meta-Llama-3.1-8B-Instruct-AWQ-INT4"
 STEP_MS = 2
+TINY = ROOT / "build/goldens/gemma3_tiny_gguf_q4_0"
 
 
 @pytest.fixture(scope="module")
@@ -140,12 +144,51 @@ def test_a_server_that_has_completions_alone(tmp_path):
     assert r["errors"].count("") == 12 and [len(g) for g, e in zip(r["itls"], r["errors"]) if not e] == [2] * 12
 
 
+class Tokenizing(BaseHTTPRequestHandler):
+    """A server that cuts the benchmark's dataset short as soon as it is asked for the tokens of a prompt in it."""
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        self.answer(404, {})
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if body["prompt" if self.path == "/tokenize" else "model"].startswith("x"):
+            self.server.dataset.write_text("")
+        said = {"/tokenize": {"tokens": [0, 1, 2]}, "/detokenize": {"prompt": "a b c"}}
+        self.answer(200 if self.path in said else 404, said.get(self.path, {}))
+
+    def answer(self, status, body):
+        body = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_a_dataset_that_is_cut_short_meanwhile(tmp_path):
+    """It was read whole before: a mapped file would end the process with SIGBUS."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Tokenizing)
+    server.dataset = tmp_path / "lines.jsonl"
+    server.dataset.write_text("".join(json.dumps({"prompt": "x" * 200}) + "\n" for _ in range(100)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        done = serve(f"http://127.0.0.1:{server.server_port}", "--model", "m", "--num-prompts", 100, "--max-concurrency", 2, "--dataset-name", "custom",
+                     "--dataset-path", server.dataset, "--ready-check-timeout-sec", 0)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert server.dataset.stat().st_size == 0
+    assert done.returncode == 1 and "100 of 100 requests failed:" in done.stderr, (done.returncode, done.stderr)
+
+
 def test_what_cannot_be_done(cluster, tmp_path):
-    port = free_ports(1)[0]
     (tmp_path / "bad.jsonl").write_text("{\n")
     for url, key, args, code, words in (
             (cluster.url, None, [], 1, "COX_API_KEY"), (cluster.url, KEY, ["--model", "nobody"], 1, "nobody"),
-            (f"http://127.0.0.1:{port}", KEY, ["--ready-check-timeout-sec", 0], 1, "cannot connect"),
+            ("http://127.0.0.1:1", KEY, ["--ready-check-timeout-sec", 0], 1, "cannot connect"),
             (cluster.url, KEY, ["--dataset-path", tmp_path / "nothing"], 2, "No such file"),
             (cluster.url, KEY, ["--dataset-path", tmp_path / "bad.jsonl"], 2, "bad.jsonl:1: no JSON"),
             (cluster.url, KEY, ["--request-rate", "-1"], 2, "--request-rate"), (cluster.url, KEY, ["--goodput", "itl:3"], 2, "--goodput"),
@@ -265,6 +308,41 @@ def test_histograms(cluster, tmp_path):
         assert sum(counts) == 30
     done = serve(cluster.url, "--num-prompts", 1, "--random-output-len", 2, "--plot", "/proc/none/x.svg")
     assert done.returncode == 1 and "--plot /proc/none/x.svg" in done.stderr and "Successful requests:" in done.stdout
+
+
+def in_memory(path):
+    """The part of a file that the page cache has."""
+    libc, size = ctypes.CDLL(None, use_errno=True), path.stat().st_size
+    with open(path, "rb") as f, mmap.mmap(f.fileno(), size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE) as m:
+        view = ctypes.c_char.from_buffer(m)
+        pages = ctypes.create_string_buffer((size + 4095) // 4096)
+        assert libc.mincore(ctypes.c_void_p(ctypes.addressof(view)), ctypes.c_size_t(size), pages) == 0
+        del view
+    return sum(b & 1 for b in pages.raw) / len(pages.raw)
+
+
+@pytest.mark.skipif(not (TINY / "model.gguf").exists(), reason="SKIPPED: no build/goldens: scripts/make-goldens")
+def test_a_cold_start_leaves_its_neighbours_alone(tmp_path):
+    """In the folder of a GGUF other models may lie, which somebody serves."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    shutil.copy(TINY / "model.gguf", folder / "model.gguf")
+    other, probe = folder / "other.gguf", tmp_path / "probe"
+    for path in (other, probe):
+        path.write_bytes(os.urandom(1 << 20))
+        fd = os.open(path, os.O_RDONLY)
+        os.fsync(fd)
+        if path == probe:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+    if in_memory(probe) > 0.5:
+        pytest.skip("SKIPPED: this file system keeps its pages")
+    other.read_bytes()
+    assert in_memory(other) == 1
+    done = offline(tmp_path, "startup", "--model", folder / "model.gguf", "--device", "cpu", "--num-iters-cold", 1, "--num-iters-warmup", 0,
+                   "--num-iters-warm", 0)
+    assert done.returncode == 0, done.stderr
+    assert in_memory(other) > 0.9
 
 
 def test_startup(tmp_path):

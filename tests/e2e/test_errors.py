@@ -138,11 +138,12 @@ def cluster():
 
 @pytest.mark.parametrize("command", ["status", "status --json", "top --once", "events", "events --json", "debug dump", "drain 0",
                                      "undrain 0", "flags", "help", "status --help", "completion bash", "version",
+                                     "plan --params 1e9 --layers 8 --hidden 512 --max-model-len 512",
                                      "chat --completion --max-tokens 2"])
 def test_a_full_disk_is_not_fine(cluster, command):
     """Where the output goes, that is."""
     where = ["--url", cluster.url] if command.startswith("chat") else \
-        ["--address", f"127.0.0.1:{cluster.admin_port}"] if not re.match("flags|help|completion|version|.*help", command) else []
+        ["--address", f"127.0.0.1:{cluster.admin_port}"] if not re.match("flags|help|plan|completion|version|.*help", command) else []
     with open("/dev/full", "w") as full:
         done = subprocess.run([BIN / "cox", *command.split(), *where], stdout=full, stderr=subprocess.PIPE, input="hi\n",
                               text=True, timeout=20 * SLOW)

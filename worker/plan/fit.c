@@ -51,9 +51,14 @@ void fit_rank(const struct shape_rank *r, const struct fit_ask *ask, struct fit 
     if (fixed > out->budget_bytes)
         return;
     out->kv_room_bytes = out->budget_bytes - fixed;
-    out->max_batch = out->kv_room_bytes / one;
-    out->kv_tokens =
-        (uint64_t)((double)out->kv_room_bytes / (double)one * (double)ask->max_model_len + 0.5);
+    if (one == 0) { /* a rank without a KV cache bounds no batch: it takes what is asked for */
+        out->max_batch = ask->batch;
+        out->kv_tokens = ask->batch * ask->max_model_len;
+    } else {
+        out->max_batch = out->kv_room_bytes / one;
+        out->kv_tokens =
+            (uint64_t)((double)out->kv_room_bytes / (double)one * (double)ask->max_model_len + 0.5);
+    }
     out->max_context = longest(r, ask, out->kv_room_bytes);
     out->fits = out->kv_bytes <= out->kv_room_bytes;
 }

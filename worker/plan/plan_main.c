@@ -13,7 +13,7 @@
 
 extern char **environ;
 
-enum { EXIT_FITS = 0, EXIT_DOES_NOT_FIT = 1, EXIT_USAGE = 2 };
+enum { EXIT_FITS = 0, EXIT_DOES_NOT_FIT = 1, EXIT_NOT_WRITTEN = 1, EXIT_USAGE = 2 };
 #define USAGE "cox plan [MODEL] [OPTION...]"
 
 static int fail(const struct error *err)
@@ -22,12 +22,15 @@ static int fail(const struct error *err)
     return EXIT_USAGE;
 }
 
+/* What a full disk has swallowed is not fine, as in every command (cli/main.c). */
 static int show(struct strbuf *b, int code)
 {
-    fwrite(b->ptr, 1, b->len, stdout);
-    fflush(stdout);
+    bool is_out = fwrite(b->ptr, 1, b->len, stdout) == b->len && fflush(stdout) == 0;
     strbuf_fini(b);
-    return code;
+    if (is_out)
+        return code;
+    fputs("cox plan: not all of the output could be written: is the disk full?\n", stderr);
+    return code == EXIT_FITS ? EXIT_NOT_WRITTEN : code;
 }
 
 static int plan_here(const char *model, const struct plan_options *o)

@@ -114,11 +114,49 @@ static void test_it_keeps_to_the_window(void **state)
         }
 }
 
+static void test_a_sentence_keeps_to_the_window(void **state)
+{
+    static const char text[] =
+        "cox top: http://127.0.0.1:8265: cannot connect: nobody listens at \x1b"
+        "this address; --address HOST:PORT names the head's admin API, ääää";
+    for (unsigned columns = 0; columns < 200; columns++) {
+        const struct top_shape shape = {.columns = columns};
+        unsigned most = columns < 40 ? 40 : columns;
+        struct strbuf b;
+        strbuf_init(&b, 0);
+        top_view_render_text(text, &shape, &b);
+        for (const char *line = b.ptr, *end; (end = strchr(line, '\n')); line = end + 1)
+            if (width_of(line, (size_t)(end - line)) > most)
+                fail_msg("%u columns: %.*s", columns, (int)(end - line), line);
+        assert_null(strchr(b.ptr, '\x1b'));
+        for (size_t i = 0; i < b.len; i++) /* nothing of it is lost: blanks became lines' ends */
+            if (b.ptr[i] != text[i] && text[i] != '\x1b' &&
+                !(b.ptr[i] == '\n' && (text[i] == ' ' || !text[i])))
+                fail_msg("%u columns: at %zu: %s", columns, i, b.ptr);
+        strbuf_fini(&b);
+    }
+}
+
+static void test_a_word_longer_than_a_line(void **state)
+{
+    const struct top_shape shape = {.columns = 40, .rows = 3};
+    char text[200];
+    struct strbuf b;
+    strbuf_init(&b, 0);
+    memset(text, 'x', sizeof text);
+    text[sizeof text - 1] = '\0';
+    top_view_render_text(text, &shape, &b);
+    assert_int_equal(b.len, 2 * 41); /* the last row stays free */
+    strbuf_fini(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_on_it),
         cmocka_unit_test(test_it_keeps_to_the_window),
+        cmocka_unit_test(test_a_sentence_keeps_to_the_window),
+        cmocka_unit_test(test_a_word_longer_than_a_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

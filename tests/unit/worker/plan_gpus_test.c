@@ -243,6 +243,24 @@ static void test_layers_with_a_window(void **state)
     assert_true(!f.fits && f.max_context == 0);
 }
 
+static void test_a_rank_without_a_kv_cache(void **state)
+{
+    struct shape_rank r = {.tp = 1, .weights_bytes = 1 << 20};
+    const struct fit_ask ask = {.memory_bytes = 1ull << 30,
+                                .utilization = 0.9,
+                                .batch = 4,
+                                .max_model_len = 1024,
+                                .most_model_len = 4096,
+                                .block_tokens = 16};
+    struct fit f;
+    fit_rank(&r, &ask, &f);
+    assert_true(f.fits);
+    assert_int_equal(f.kv_bytes, 0);
+    assert_int_equal(f.max_batch, 4);
+    assert_int_equal(f.kv_tokens, 4096);
+    assert_int_equal(f.max_context, 4096);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,6 +270,7 @@ int main(void)
         cmocka_unit_test(test_what_bounds_a_step),
         cmocka_unit_test(test_a_mixture_reads_what_it_meets),
         cmocka_unit_test(test_layers_with_a_window),
+        cmocka_unit_test(test_a_rank_without_a_kv_cache),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
