@@ -177,6 +177,18 @@ static enum status check_metadata(const struct option_list *l, struct error *err
     return STATUS_OK;
 }
 
+/* A picture is SVG, whatever it is called: one that is called otherwise opens nowhere. */
+static enum status check_plot(const char *path, struct error *err)
+{
+    size_t n = path ? strlen(path) : 0;
+    if (!path || (n >= 4 && strcmp(path + n - 4, ".svg") == 0))
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID,
+                     "--plot %s: pictures are SVG: give a name that ends in .svg (rsvg-convert "
+                     "makes PNG of it)",
+                     path);
+}
+
 static enum status read_options(struct serve *v, struct error *err)
 {
     const struct serve_options *o = v->o;
@@ -187,6 +199,7 @@ static enum status read_options(struct serve *v, struct error *err)
     for (size_t i = 0; i < o->goodput.n_items; i++)
         TRY(bench_goodput_parse(&v->goodput, o->goodput.items[i], err));
     TRY(check_metadata(&o->metadata, err));
+    TRY(check_plot(o->plot, err));
     struct str backend = {BACKENDS, 0};
     for (int i = 0; i <= o->backend; i++) {
         backend.ptr += backend.len + (i > 0);
