@@ -27,6 +27,29 @@ static const char *second_word(const struct command *c)
     return space ? space + 1 : NULL;
 }
 
+/* The first word of "bench serve"? */
+static bool is_parent(const struct command *c, const struct command *of)
+{
+    size_t n = strlen(c->name);
+    return strncmp(of->name, c->name, n) == 0 && of->name[n] == ' ';
+}
+
+/* " serve throughput", the second words behind a first one; "" without any */
+static void append_seconds(struct strbuf *b, const struct command *c)
+{
+    for (size_t i = 0; i < n_commands; i++)
+        if (is_parent(c, &commands[i]))
+            strbuf_printf(b, " %s", second_word(&commands[i]));
+}
+
+static bool has_seconds(const struct command *c)
+{
+    for (size_t i = 0; i < n_commands; i++)
+        if (is_parent(c, &commands[i]))
+            return true;
+    return false;
+}
+
 /* One spelling of an option: "tp", "tensor-parallel-size", "no-async-scheduling". */
 struct spelling {
     const struct option_spec *s;
@@ -87,7 +110,7 @@ static void write_bash_command(struct strbuf *b, const struct command *c)
 {
     struct spelling x;
     strbuf_printf(b, "        '%s')\n            case $prev in\n", c->name);
-    for (size_t k = 0; spelling_at(c, k, &x); k++) {
+    for (size_t k = 0; c->specs && spelling_at(c, k, &x); k++) {
         if (!takes_value(x.s))
             continue;
         strbuf_printf(b, "            --%s) ", x.name);
@@ -100,8 +123,9 @@ static void write_bash_command(struct strbuf *b, const struct command *c)
         }
     }
     strbuf_append_c(b, "            *) words='");
-    for (size_t k = 0; spelling_at(c, k, &x); k++)
+    for (size_t k = 0; c->specs && spelling_at(c, k, &x); k++)
         strbuf_printf(b, "%s--%s", k ? " " : "", x.name);
+    append_seconds(b, c);
     strbuf_append_c(b, "' ;;\n            esac ;;\n");
 }
 
@@ -119,15 +143,15 @@ static void write_bash(struct strbuf *b)
         if (commands[i].help && !second_word(&commands[i]))
             strbuf_printf(b, "%s ", commands[i].name);
     strbuf_append_c(b, "'\n    else\n        local command=${COMP_WORDS[1]}\n"
-                       "        [ \"$command\" = bench ] && [ \"$COMP_CWORD\" -gt 2 ] && "
-                       "command=\"bench ${COMP_WORDS[2]}\"\n"
-                       "        case $command in\n        bench) words='");
+                       "        if [ \"$COMP_CWORD\" -gt 2 ]; then\n"
+                       "            case \"$command ${COMP_WORDS[2]}\" in\n            none");
     for (size_t i = 0; i < n_commands; i++)
         if (second_word(&commands[i]))
-            strbuf_printf(b, "%s ", second_word(&commands[i]));
-    strbuf_append_c(b, "' ;;\n");
+            strbuf_printf(b, "|'%s'", commands[i].name);
+    strbuf_append_c(b, ") command=\"$command ${COMP_WORDS[2]}\" ;;\n            esac\n        fi\n"
+                       "        case $command in\n");
     for (size_t i = 0; i < n_commands; i++)
-        if (commands[i].specs)
+        if (commands[i].specs || has_seconds(&commands[i]))
             write_bash_command(b, &commands[i]);
     strbuf_append_c(b, "        completion) words='bash zsh fish' ;;\n        esac\n    fi\n"
                        "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\n"
@@ -165,19 +189,30 @@ static void write_zsh(struct strbuf *b)
     }
     strbuf_append_c(b, "        )\n        _describe command list\n        return\n    fi\n"
                        "    local command=$words[2]\n"
-                       "    if [[ $command == bench ]] && (( CURRENT > 3 )); then\n"
-                       "        command=\"bench $words[3]\"\n    fi\n"
-                       "    case $command in\n    bench) _values benchmark");
+                       "    if (( CURRENT > 3 )); then\n        case \"$command $words[3]\" in\n"
+                       "        none");
     for (size_t i = 0; i < n_commands; i++)
         if (second_word(&commands[i]))
-            strbuf_printf(b, " %s", second_word(&commands[i]));
-    strbuf_append_c(b, " ;;\n");
+            strbuf_printf(b, "|'%s'", commands[i].name);
+    strbuf_append_c(b, ") command=\"$command $words[3]\" ;;\n        esac\n    fi\n"
+                       "    case $command in\n");
+    for (size_t i = 0; i < n_commands; i++)
+        if (has_seconds(&commands[i]) && !commands[i].specs) {
+            strbuf_printf(b, "    '%s') _values command", commands[i].name);
+            append_seconds(b, &commands[i]);
+            strbuf_append_c(b, " ;;\n");
+        }
     for (size_t i = 0; i < n_commands; i++) {
         if (!commands[i].specs)
             continue;
         strbuf_printf(b, "    '%s') _arguments", commands[i].name);
         for (size_t k = 0; spelling_at(&commands[i], k, &x); k++)
             write_zsh_option(b, &x);
+        if (has_seconds(&commands[i])) {
+            strbuf_append_c(b, " '1:command:(");
+            append_seconds(b, &commands[i]);
+            strbuf_append_c(b, " )'");
+        }
         strbuf_append_c(b, " '*:file:_files' ;;\n");
     }
     strbuf_append_c(b,

@@ -10,6 +10,7 @@
 #include "head/admin_json.h"
 #include "head/dashboard.h"
 #include "head/head_metrics.h"
+#include "head/runs.h"
 #include "head/stream.h"
 
 struct admin_api {
@@ -18,6 +19,7 @@ struct admin_api {
     struct head_core *core;
     struct head_metrics *metrics;
     struct stream *stream;
+    struct runs *runs; /* NULL: no page of runs */
     struct admin_options common;
     const char *key;
     bool metrics_public;
@@ -90,6 +92,8 @@ static json_t *summary(void *ctx)
     const struct admin_api *a = ctx;
     json_t *o = admin_json_summary(a->core, waits(a));
     add_role(a, o);
+    if (a->runs)
+        json_object_set_new(o, "runs", json_true());
     return o;
 }
 
@@ -255,6 +259,59 @@ static void post_keys(struct admin_api *a, struct http_request *r)
     json_decref(in);
 }
 
+/* ---- runs ---- */
+
+static void answer_run(struct http_request *r, enum runs_what what, int status, const char *text,
+                       size_t n)
+{
+    char said[2048];
+    if (status != 200) {
+        snprintf(said, sizeof said, "%.*s", (int)(n < sizeof said ? n : sizeof said - 1), text);
+        answer_error(r, status, said);
+        return;
+    }
+    json_t *all = what == RUNS_LIST ? json_loadb(text, n, 0, NULL) : NULL;
+    if (what == RUNS_LIST && all)
+        answer_json(r, 200, all);
+    else if (what == RUNS_LIST)
+        answer_error(r, 500, "the program of --runs gives no list of runs: is it `cox`?");
+    else
+        answer_json(r, 200, json_pack("{s:b}", "done", 1));
+}
+
+static void get_runs(struct admin_api *a, struct http_request *r)
+{
+    struct error err = {0};
+    if (!a->runs)
+        answer_error(r, 404, "cox-head was started without --runs COX: `cox run list` shows them");
+    else if (runs_call(a->runs, r, RUNS_LIST, NULL, &err) != STATUS_OK)
+        answer_error(r, 503, err.text);
+}
+
+/* {"id": "TWELVE DIGITS", "action": "terminate" or "reproduce"}; nothing else of the request goes
+ * any further. */
+static void post_runs(struct admin_api *a, struct http_request *r)
+{
+    if (!wants_json(r))
+        return;
+    struct error err = {0};
+    json_t *in = body_json(r);
+    const char *id = json_string_value(json_object_get(in, "id"));
+    const char *action = json_string_value(json_object_get(in, "action"));
+    bool again = action && strcmp(action, "reproduce") == 0;
+    bool sane = id && strlen(id) == 12 && strspn(id, "0123456789") == 12 && action &&
+                (again || strcmp(action, "terminate") == 0);
+    if (!a->runs)
+        answer_error(r, 404, "cox-head was started without --runs COX");
+    else if (!sane)
+        answer_error(r, 400,
+                     "wanted: {\"id\": \"TWELVE DIGITS\", \"action\": \"terminate\" or "
+                     "\"reproduce\"}");
+    else if (runs_call(a->runs, r, again ? RUNS_CREATE : RUNS_TERMINATE, id, &err) != STATUS_OK)
+        answer_error(r, 503, err.text);
+    json_decref(in);
+}
+
 /* Nothing but these files and this API: no inline script or style, no other host, no frame. */
 static void answer_file(struct http_request *r, const struct dashboard_file *f)
 {
@@ -293,7 +350,8 @@ static const struct route {
     {"GET", "/api/stream", get_stream},     {"GET", "/api/debug", get_debug},
     {"GET", "/scale", get_scale},           {"POST", "/api/drain", post_drain},
     {"GET", "/api/adapters", get_adapters}, {"POST", "/api/adapters", post_adapters},
-    {"POST", "/api/keys", post_keys},
+    {"POST", "/api/keys", post_keys},       {"GET", "/api/runs", get_runs},
+    {"POST", "/api/runs", post_runs},
 };
 
 /* ---- who may ask ---- */
@@ -373,6 +431,7 @@ static void on_abort(void *ctx, struct http_request *r)
 {
     struct admin_api *a = ctx;
     stream_on_abort(a->stream, r);
+    runs_on_abort(a->runs, r);
 }
 
 static bool is_ready(void *ctx)
@@ -405,6 +464,8 @@ enum status admin_api_start(struct loop *l, const struct admin_api_options *o,
     a->standby = o->standby;
     a->take_key = o->take_key;
     a->ctx = o->ctx;
+    if (o->runs && o->runs[0])
+        a->runs = runs_new(l, o->runs, answer_run);
     a->metrics = head_metrics_new(o->model ? o->model : "");
     head_metrics_attach(a->metrics, a->core);
     a->stream = stream_new(l, a->core, &(struct stream_options){.summary = summary, .ctx = a});
@@ -442,6 +503,8 @@ void admin_api_free(struct admin_api *a)
         return;
     stream_free(a->stream);
     a->stream = NULL;
+    runs_free(a->runs); /* the program's children end with the loop */
+    a->runs = NULL;
     if (a->server)
         http_server_close(a->server);
     head_core_set_rank_wait(a->core, NULL);

@@ -20,6 +20,7 @@ struct admin_api_options {
     uint16_t port;
     const char *key;   /* borrowed; NULL: none */
     const char *model; /* for metric labels; NULL: none */
+    const char *runs;  /* the program that is asked about runs; NULL: none */
     bool metrics_public;
     const struct standby *standby; /* borrowed; NULL: this head alone serves */
     admin_take_key_fn *take_key;

@@ -384,6 +384,7 @@ static enum status start(struct head *h, const struct head_options *o, struct er
                                   .key = h->admin_key[0] ? h->admin_key : NULL,
                                   .metrics_public = o->metrics_public,
                                   .model = o->model,
+                                  .runs = o->runs,
                                   .standby = h->standby,
                                   .take_key = take_key,
                                   .ctx = h};

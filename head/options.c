@@ -1,6 +1,7 @@
 #include "head/options.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/loopback.h"
 
@@ -25,6 +26,9 @@ enum status head_options_check(const struct head_options *o, struct error *err)
         return error_set(err, STATUS_INVALID,
                          "--admin-host %s can be reached by others: give --admin-key-file",
                          o->admin_host);
+    if (o->runs && o->runs[0] && (o->runs[0] != '/' || access(o->runs, X_OK) != 0))
+        return error_set(err, STATUS_INVALID,
+                         "--runs %s: the path of the program cox is wanted, /usr/bin/cox", o->runs);
     if (o->max_num_batched_tokens < o->max_num_seqs)
         return error_set(
             err, STATUS_INVALID,

@@ -9,6 +9,9 @@
 #include "cli/command.h"
 #include "cli/run/run.h"
 #include "cli/run/run_keeper.h"
+#include "common/base/mem.h"
+
+extern char **environ;
 
 struct create_options {
     const char *file, *from, *runs_dir;
@@ -113,6 +116,36 @@ enum status run_here(const char *path, const char *runs_dir, struct error *err)
     return start_file(path, runs_dir, true, err);
 }
 
+/* Of a run in which this one is asked for (the Runs page) nothing goes on to it: not the run's own
+ * environment, nor what `cox up` has put there for its children. */
+static void leave_environment(const char *runs_dir)
+{
+    char dir[RUN_PATH_BYTES], name[64];
+    const char *names = getenv("COX_RUN_ENV");
+    if (!getenv("COX_RUN_ID"))
+        return;
+    snprintf(dir, sizeof dir, "%s", runs_dir);
+    for (char *copy = mem_strdup(names ? names : ""), *at = copy, *one; copy;) {
+        one = strsep(&at, ",");
+        if (!one) {
+            mem_free(copy);
+            break;
+        }
+        if (strcmp(one, "PATH") != 0 && strcmp(one, "HOME") != 0)
+            (void)unsetenv(one);
+    }
+    for (char **e = environ; *e;) {
+        size_t n = strcspn(*e, "=");
+        bool is_ours = strncmp(*e, "COX_", 4) == 0 && n < sizeof name;
+        snprintf(name, sizeof name, "%.*s", (int)n, *e);
+        if (is_ours && unsetenv(name) == 0)
+            e = environ; /* it has moved up */
+        else
+            e++;
+    }
+    (void)setenv("COX_RUNS_DIR", dir, 1);
+}
+
 static enum status start_again(const char *who, const char *runs_dir, struct error *err)
 {
     char folder[RUN_PATH_BYTES], path[RUN_PATH_BYTES];
@@ -121,6 +154,7 @@ static enum status start_again(const char *who, const char *runs_dir, struct err
     struct run_record record;
     TRY(run_store_open(&store, runs_dir, err));
     TRY(run_store_find(&store, who, &record, err));
+    leave_environment(store.dir);
     run_store_path(&store, record.id, NULL, folder);
     run_store_path(&store, record.id, "run.yaml", path);
     const char *cwd = run_record_text(&record, "cwd");

@@ -243,6 +243,17 @@ static void add(struct run_keeper *k, size_t *n, const char *name, const char *v
     k->env[(*n)++] = entry;
 }
 
+/* Which of it is this run's: not another one's that is started from here. */
+static void add_names(struct run_keeper *k, size_t *n)
+{
+    struct strbuf names;
+    strbuf_init(&names, 0);
+    for (size_t i = 0; i < k->file->env.n; i++)
+        strbuf_printf(&names, "%s%s", i ? "," : "", k->file->env.items[i].name);
+    add(k, n, "COX_RUN_ENV", strbuf_str(&names).ptr);
+    strbuf_fini(&names);
+}
+
 void run_build_env(struct run_keeper *k)
 {
     enum { OWN = 10 };
@@ -257,6 +268,7 @@ void run_build_env(struct run_keeper *k)
             k->env[n++] = environ[i];
     add(k, &n, "COX_RUN_ID", k->start->id);
     add(k, &n, "COX_RUN_ROOT", k->root);
+    add_names(k, &n);
     add(k, &n, "COX_RUNS", k->program);
     add(k, &n, "COX_RUNS_DIR", k->start->store->dir);
     /* git asks nobody at a terminal, and speaks what a run file may name */

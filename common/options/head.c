@@ -14,6 +14,9 @@ const struct option_spec head_option_specs[] = {
     OPT_INT(S, admin_port, "admin-port", 0, 65535, "8265", "its port; 0: any free one"),
     OPT_STRING(S, admin_key_file, "admin-key-file", NULL,
                "file with the key of the admin API; needed beyond loopback"),
+    OPT_STRING(S, runs, "runs", NULL,
+               "path of the program cox: the dashboard has a page of the runs that `cox run` keeps "
+               "here"),
     OPT_BOOL(S, metrics_public, "metrics-public", NULL, "/metrics without the admin key"),
     OPT_STRING(S, keys_dir, "keys-dir", NULL, "folder with head.key and authorized"),
     OPT_BOOL(S, insecure, "insecure", NULL, "no encryption, no keys: loopback only"),

@@ -8,6 +8,7 @@ enum scheduling_policy { SCHEDULING_FCFS, SCHEDULING_PRIORITY };
 
 struct head_options {
     const char *host, *admin_host, *keys_dir, *admin_key_file, *model;
+    const char *runs;                 /* NULL or "": no page of runs */
     const char *redis, *cluster_name; /* redis NULL or "": one head, no store */
     const char *advertise_host;       /* NULL or "": what follows from host */
     double lease_ttl_s;

@@ -26,6 +26,7 @@ function pill(text, mood) {
 function showSummary(s) {
   pill(...health(s));
   document.title = `${health(s)[0]} · Coxswain`;
+  $("runs-link").hidden = !s.runs;
   put("fact-model", s.model.name || "none");
   put("fact-context", integer(s.model.max_model_len));
   put("fact-gateways", integer(s.gateways.length));

@@ -55,6 +55,7 @@ static void test_completion(void **state)
         assert_non_null(strstr(b.ptr, "no-async-scheduling"));
         assert_non_null(strstr(b.ptr, "null-stall-after-step")); /* the worker's */
         assert_null(strstr(b.ptr, "enable-dbo"));
+        assert_non_null(strstr(b.ptr, "terminate")); /* of `cox run` */
     }
     assert_false(completion_write("tcsh", &b));
     strbuf_fini(&b);
