@@ -189,7 +189,7 @@ int cmd_run_create(int argc, char **argv)
             s = has_file ? start_file(o.file, o.runs_dir, false, &err)
                          : start_again(o.from, o.runs_dir, &err);
         if (s != STATUS_OK)
-            code = run_fail("run create", s, &err);
+            code = run_fail("run create", s == STATUS_NOT_FOUND && has_from ? STATUS_IO : s, &err);
     }
     config_fini(&res);
     return code;

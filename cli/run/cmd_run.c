@@ -66,11 +66,14 @@ static enum status check(const char *path, struct error *err)
 
 static int unknown_command(const char *name)
 {
-    fprintf(stderr,
-            "cox run: no command \"%.20s\"; usage: cox run -f FILE [OPTION...], or one of\n", name);
+    fprintf(stderr, "cox run: no command \"%.20s\"; cox run -f FILE, or", name);
+    const char *between = " cox run ";
     for (size_t i = 0; i < n_commands; i++)
-        if (strncmp(commands[i].name, "run ", 4) == 0)
-            fprintf(stderr, "  %-9s %s\n", commands[i].name + 4, commands[i].help);
+        if (strncmp(commands[i].name, "run ", 4) == 0) {
+            fprintf(stderr, "%s%s", between, commands[i].name + 4);
+            between = "|";
+        }
+    fputc('\n', stderr);
     return EXIT_USAGE;
 }
 

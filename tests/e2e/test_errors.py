@@ -53,7 +53,16 @@ CASES = [
     ("worker", 2, "no keys: give --join TOKEN .*or --keys-dir DIR"),
     (f"workers --http-port {PORTS[0]}", 2, "no keys: give --join TOKEN"),
     ("gateway", 2, "--model is missing: demo, null, or a path"),
+    *((f"run {c}", 2, "which file\\? usage: cox run") for c in ("--check", "create", "render", "create -f a --from b")),
+    *((f"run {c}", 2, f"which run\\? usage: cox run {c} ID .*`cox run list` shows them") for c in ("show", "logs", "terminate", "delete")),
+    ("run nosuch", 2, 'no command "nosuch"; cox run -f FILE, or cox run create\\|list\\|show'),
+    ("run list all", 2, 'unexpected argument "all"'),
+    ("run render -f {tmp}/in.jsonl -n No_Good", 2, "--namespace No_Good: small letters"),
+    ("head --insecure --runs cox", 2, "--runs cox: the path of the program cox is wanted"),
     # not there
+    *((f"run {c}-f /not/here", 2, "/not/here: No such file or directory") for c in ("", "--check ", "create ", "render ")),
+    *((f"run {c} nobody", 1, 'no run "nobody"; `cox run list` shows them') for c in ("show", "logs", "terminate", "delete")),
+    ("run create --from 1", 1, 'no run "1"; `cox run list`'),
     *((f"{c} --address 127.0.0.1:1", 1, "no cluster at 127.0.0.1:1 that `cox up` runs here as this user .*: start one")
       for c in ("logs", "scale 2")),
     *((f"{c} /not/here", 2, f"{re.escape(KINDS)}.*/not/here: No such file or directory") for c in ("up", "serve", "plan")),
@@ -65,6 +74,7 @@ CASES = [
     ("worker --keys-dir /not/here --model null", 2, "/not/here/.*`cox keys"),
     ("status --admin-key-file /not/here", 2, "/not/here: No such file or directory \\(--admin-key-file"),
     # no rights
+    *((f"run {c} --runs-dir {FORBIDDEN}", 1, f"{FORBIDDEN}.*{NO_RIGHTS}: --runs-dir DIR names another") for c in ("list", "show x", "create --from 1")),
     (f"keys --keys-dir {FORBIDDEN}", 1, f"key folder {FORBIDDEN}: .*{NO_RIGHTS}: name one that can be made here"),
     (f"join-token --keys-dir {FORBIDDEN} --head a:1", 1, f"key folder {FORBIDDEN}: .*{NO_RIGHTS}"),
     (f"up null --keys-dir {FORBIDDEN}", 1, f"key folder {FORBIDDEN}: .*{NO_RIGHTS}"),

@@ -57,6 +57,12 @@ def test_the_file_of_another_platform_validates(runs):
             r"\n      cox up.*\n", "\n      COMMAND\n", (ROOT / "tests/e2e/runs/vessl.yaml").read_text())
 
 
+def test_the_file_of_the_page_validates(runs):
+    [text] = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/runs.md").read_text(), re.S)
+    done = runs.cox("--check", "-f", runs.file(text))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_all_problems_with_their_lines(runs):
     path = runs.file("name: 7\nmodel: demo\noptions: {tp: x}\nport: 1\n")
     for command in (("-f",), ("--check", "-f"), ("create", "-f")):
