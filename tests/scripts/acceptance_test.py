@@ -47,7 +47,7 @@ def acceptance(*lines, files=(), **env):
             shutil.copy(ROOT / path, Path(folder, path))
         stubs = {"scripts/test": TEST, DOC: "", "cache/peers/llama/llama-server": "", "cache/peers/vllm/bin/python": "",
                  "build/goldens/llama_tiny/x": "", "tests/chaos/run": BENCH, "scripts/setup": BENCH, "deploy/grafana/render": BENCH, **dict(files)}
-        stubs |= {f"bench/{b}": BENCH for b in ("takeover", "elastic", "recovery", "dashboard", "shapes", "tp")}
+        stubs |= {f"bench/{b}": BENCH for b in ("takeover", "elastic", "recovery", "dashboard", "shapes", "degrees", "clients")}
         for path, text in stubs.items():
             if text is not None:
                 Path(folder, path).parent.mkdir(parents=True, exist_ok=True)
@@ -88,8 +88,9 @@ class Acceptance(unittest.TestCase):
         self.assertEqual((got, out.count(": held (")), (0, 6), out)
         self.assertIn("newcomer: quickstart: 15.3 s", out)
         self.check("h1", 1, "FELL SHORT", "no figures", STUB_NEWCOMER="nothing")
-        for line, bench in (("h2", "dashboard"), ("h3", "shapes"), ("h4", "tp"), ("h5", "render"), ("h5", "setup")):
+        for line, bench in (("h2", "dashboard"), ("h3", "shapes"), ("h4", "degrees"), ("h4", "clients"), ("h5", "render"), ("h5", "setup")):
             self.check(line, 1, "FELL SHORT", STUB_EXITS=f"{bench} 1")
+        self.check("h4", 0, "held, but for what was skipped", files={"cache/peers/vllm/bin/python": None})
         self.check("h6", 1, "FELL SHORT", STUB_FAILS="e2e_errors")
 
     def test_a_test_that_fails_is_seen(self):
