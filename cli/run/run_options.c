@@ -146,7 +146,7 @@ void run_read_options(struct run_reader *r, const struct yaml_node *v, void *ctx
             run_problem(r->p, c->key->at, "the model is the run's own `model`");
             continue;
         }
-        strbuf_init(&json, RUN_FILE_MAX_BYTES * 2);
+        strbuf_init(&json, 2ul * RUN_FILE_MAX_BYTES);
         yaml_node_append_json(c, &json);
         run_add_option(r, c->key->at, "`options`", c->key->text, run_print(r, "%s", json.ptr));
         strbuf_fini(&json);

@@ -307,17 +307,19 @@ bool run_file_brings(const struct run_file *f, const char *path)
     return false;
 }
 
+struct place {
+    const char *path;
+    struct yaml_mark at;
+};
+
 void run_check_places(struct run_reader *r)
 {
-    struct {
-        const char *path;
-        struct yaml_mark at;
-    } all[2 * PLACES_MAX], mine;
+    struct place all[2 * PLACES_MAX];
     size_t n = 0;
     for (size_t i = 0; i < r->f->imports.n; i++)
-        all[n++] = (typeof(mine)){r->f->imports.items[i].path, r->f->imports.items[i].at};
+        all[n++] = (struct place){r->f->imports.items[i].path, r->f->imports.items[i].at};
     for (size_t i = 0; i < r->f->volumes.n; i++)
-        all[n++] = (typeof(mine)){r->f->volumes.items[i].path, r->f->volumes.items[i].at};
+        all[n++] = (struct place){r->f->volumes.items[i].path, r->f->volumes.items[i].at};
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < i; k++)
             if (all[i].path && all[k].path &&

@@ -233,13 +233,11 @@ static bool is_overruled(const struct run_keeper *k, const char *entry)
 
 static void add(struct run_keeper *k, size_t *n, const char *name, const char *value)
 {
-    size_t a = strlen(name), b = strlen(value);
-    char *entry = arena_try_alloc(&k->arena, a + b + 2);
+    size_t size = strlen(name) + strlen(value) + 2;
+    char *entry = arena_try_alloc(&k->arena, size);
     if (!entry)
         entry = mem_array(SIZE_MAX, 2); /* out of memory: ends as mem_alloc does */
-    memcpy(entry, name, a);
-    entry[a] = '=';
-    memcpy(entry + a + 1, value, b + 1);
+    snprintf(entry, size, "%s=%s", name, value);
     k->env[(*n)++] = entry;
 }
 
