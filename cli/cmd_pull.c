@@ -12,6 +12,8 @@
 #include "common/model/model_info.h"
 #include "common/options/rows.h"
 
+extern char **environ;
+
 #define S pull_options
 #define FOREIGN(field, nm, names, d, h)                                                            \
     {                                                                                              \
@@ -91,6 +93,28 @@ static const char *env(const char *name)
     return getenv(name);
 }
 
+/* What no option says. */
+static bool complete(struct pull_options *o)
+{
+    static char cache_dir[4096];
+    model_cache_dir(o->cache_dir, getenv("HOME"), cache_dir, sizeof cache_dir);
+    o->cache_dir = cache_dir;
+    o->env = env;
+    o->hf_home = getenv("HF_HOME");
+    o->xdg_cache_home = getenv("XDG_CACHE_HOME");
+    o->home = getenv("HOME");
+    return cache_dir[0] != '\0';
+}
+
+enum status pull_options_read(struct pull_options *o, struct config_result *res, struct error *err)
+{
+    static char name[] = "cox";
+    static char *const argv[] = {name, NULL};
+    TRY(config_parse(pull_specs, pull_n_specs, 1, argv, environ, o, res, err));
+    return complete(o) ? STATUS_OK
+                       : error_set(err, STATUS_INVALID, "the cache folder's path is too long");
+}
+
 static int code_of(const struct pull_options *o, enum status s)
 {
     switch (s) {
@@ -109,23 +133,16 @@ static int code_of(const struct pull_options *o, enum status s)
 
 static int pull(struct pull_options *o, const char *model)
 {
-    char cache_dir[4096];
     struct pull_result result;
     struct error err = {0};
     struct sigaction sa = {.sa_handler = on_interrupt};
     (void)sigaction(SIGINT, &sa, NULL);
     (void)sigaction(SIGTERM, &sa, NULL);
     (void)sigaction(SIGHUP, &sa, NULL);
-    model_cache_dir(o->cache_dir, getenv("HOME"), cache_dir, sizeof cache_dir);
-    if (!cache_dir[0]) {
+    if (!complete(o)) {
         say("the cache folder's path is too long: set COX_CACHE to another place");
         return EXIT_USAGE;
     }
-    o->cache_dir = cache_dir;
-    o->env = env;
-    o->hf_home = getenv("HF_HOME");
-    o->xdg_cache_home = getenv("XDG_CACHE_HOME");
-    o->home = getenv("HOME");
     o->is_stopped = is_stopped;
     o->say = say;
     enum status s = pull_model(o, model, &result, &err);

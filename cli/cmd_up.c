@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/models.h"
 #include "cli/preflight.h"
+#include "cli/pull/pull_stream.h"
 #include "cli/sagemaker_host.h"
 #include "cli/supervisor.h"
 #include "cli/tables.h"
@@ -30,6 +31,8 @@ enum { HEALTH_EVERY_MS = 10, HEALTH_TIMEOUT_MS = 500, PATH_BYTES = 4096 };
 struct up {
     struct up_options o;
     const char *model;
+    struct pull_stream stream; /* of a model that is in memory only */
+    const char *stream_name;
     struct arena arena;
     struct up_plan plan;
     const char *family; /* static: of the model; NULL: not known */
@@ -232,6 +235,54 @@ static enum status check_machine(struct up *u, struct error *err)
     return STATUS_OK;
 }
 
+/* ---- a model that comes straight into memory ---- */
+
+static volatile sig_atomic_t stream_is_stopped;
+
+static void stop_stream(int signum)
+{
+    (void)signum;
+    stream_is_stopped = 1;
+}
+
+static bool is_stream_stopped(void)
+{
+    return stream_is_stopped;
+}
+
+static void say_of_stream(const char *text)
+{
+    log_info("model_stream", "text=%s", log_quote(text));
+}
+
+/* u->model becomes the folder. Before the loop is there: a signal is looked for by who fetches. */
+static enum status stream_model(struct up *u, const char *tmp_dir, struct error *err)
+{
+    struct pull_options o = {0};
+    struct config_result res = {0};
+    struct sigaction sa = {.sa_handler = stop_stream};
+    enum status s = pull_options_read(&o, &res, err);
+    o.cache_dir = u->o.cache_dir ? u->o.cache_dir : o.cache_dir;
+    o.is_stopped = is_stream_stopped;
+    o.say = say_of_stream;
+    if (s == STATUS_OK && pull_stream_wanted(&o, u->model)) {
+        (void)sigaction(SIGINT, &sa, NULL);
+        (void)sigaction(SIGTERM, &sa, NULL);
+        (void)sigaction(SIGHUP, &sa, NULL);
+        s = pull_stream_open(&o, u->model, tmp_dir, &u->stream, err);
+        if (s == STATUS_OK)
+            log_info("model_in_memory", "bytes=%llu seconds=%.2f parallel=%lld",
+                     (unsigned long long)u->stream.n_bytes, u->stream.seconds,
+                     (long long)o.parallel);
+        u->model = u->stream.folder.path;
+        u->stream_name = u->stream.name;
+        if (u->o.served_model_names.n_items == 0)
+            u->o.served_model_names = (struct option_list){&u->stream_name, 1};
+    }
+    config_fini(&res);
+    return s;
+}
+
 static void on_signal(void *ctx, int signum)
 {
     struct up *u = ctx;
@@ -265,6 +316,11 @@ static enum status export_secrets(const struct up_options *o, struct error *err)
 static enum status prepare(struct up *u, struct error *err)
 {
     const char *tmp_dir = getenv("TMPDIR");
+    tmp_dir = tmp_dir && tmp_dir[0] ? tmp_dir : "/tmp";
+    if (u->o.load_format >= UP_LOAD_STREAM) {
+        (void)unsetenv("COX_CONFIG");
+        TRY(stream_model(u, tmp_dir, err));
+    }
     TRY(check_model(&u->o, u->model, &u->family, err));
     TRY(export_secrets(&u->o, err));
     (void)unsetenv("COX_CONFIG"); /* it holds this command's options, which the children lack */
@@ -276,7 +332,7 @@ static enum status prepare(struct up *u, struct error *err)
     TRY(loop_on_signal(u->loop, SIGINT, on_signal, u));
     TRY(loop_on_signal(u->loop, SIGTERM, on_signal, u));
     TRY(loop_on_signal(u->loop, SIGHUP, on_signal, u));
-    TRY(make_keys(u, tmp_dir && tmp_dir[0] ? tmp_dir : "/tmp", err));
+    TRY(make_keys(u, tmp_dir, err));
     const char *thrown = strrchr(u->throw_away.path, '/'); /* a folder of a random name */
     u->place = (struct up_place){u->bin_dir, u->keys_dir,
                                  thrown && !u->o.keys_dir ? thrown + 1 : NULL, host_cpus()};
@@ -394,6 +450,7 @@ static void finish(struct up *u)
         loop_free(u->loop);
     }
     throw_away_remove(&u->throw_away);
+    pull_stream_close(&u->stream);
     arena_fini(&u->arena);
 }
 

@@ -8,6 +8,7 @@
 #include "common/options/ssl.h"
 #include "common/options/trace.h"
 
+enum { UP_LOAD_STREAM = 7 }; /* and what is behind it in --load-format's choices */
 enum up_device { UP_DEVICE_AUTO, UP_DEVICE_NULL, UP_DEVICE_CPU, UP_DEVICE_CUDA };
 struct up_options {
     const char *host, *head_host, *admin_host, *comm_host, *cache_dir, *chat_template;

@@ -14,14 +14,42 @@
 
 #define OWNER "owner" /* the file that is locked; the folder is, by whoever makes keys in it */
 
-enum { YOUNG_S = 60 };
+enum { YOUNG_S = 60, MAX_DEPTH = 4 };
 
 static const char *const files[] = {"head.key",   "head.pub",   "gateway.key",  "gateway.pub",
                                     "worker.key", "worker.pub", "operator.key", "operator.pub",
                                     "authorized", "gateway",    "control",      OWNER};
 
+/* Of a model in memory (pull_stream.c): links, lists of ranges, and folders of these. */
+static void remove_links(int dir_fd, int depth)
+{
+    int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!d && fd >= 0)
+        close(fd);
+    for (const struct dirent *e; d && (e = readdir(d));) {
+        struct stat st;
+        const char *end = strstr(e->d_name, ".part.ranges");
+        if (e->d_name[0] == '.' || fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        if (S_ISLNK(st.st_mode) || (S_ISREG(st.st_mode) && end && end[12] == '\0'))
+            (void)unlinkat(fd, e->d_name, 0);
+        if (!S_ISDIR(st.st_mode) || depth == 0)
+            continue;
+        int below = openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (below >= 0) {
+            remove_links(below, depth - 1);
+            close(below);
+        }
+        (void)unlinkat(fd, e->d_name, AT_REMOVEDIR);
+    }
+    if (d)
+        closedir(d);
+}
+
 static bool remove_files(int dir_fd, int parent_fd, const char *name)
 {
+    remove_links(dir_fd, MAX_DEPTH);
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         (void)unlinkat(dir_fd, files[i], 0);
     return unlinkat(parent_fd, name, AT_REMOVEDIR) == 0;
@@ -57,6 +85,7 @@ static bool is_throw_away(const char *name)
     char rest = '\0';
     return (sscanf(name, "cox-keys-%d-%c", &pid, &rest) == 2 ||
             sscanf(name, "cox-batch-%d-%c", &pid, &rest) == 2 ||
+            sscanf(name, "cox-stream-%d-%c", &pid, &rest) == 2 ||
             sscanf(name, "cox-up-%d-%c", &pid, &rest) == 2) &&
            pid > 0;
 }

@@ -12,7 +12,7 @@ struct throw_away {
     int dir_fd, lock_fd;
 };
 
-/* Makes a folder in parent, 0700, empty but for the lock. what: "keys", "up", "batch", of which its
+/* Makes a folder in parent, 0700, empty but for the lock. what: "keys", "up", "batch", "stream", of which its
  * name tells people. Sweeps first. */
 MUST_USE enum status throw_away_make(struct throw_away *t, const char *parent, const char *what,
                                      struct error *err);

@@ -107,9 +107,10 @@ const struct option_spec up_specs[] = {
             "memory for the KV cache per worker; 0: the device's default"),
     OPT_ENUM(S, kv_cache_dtype, "kv-cache-dtype", KV_CACHE_DTYPES, "auto", KV_CACHE_DTYPE_HELP),
     OPT_ENUM(S, load_format, "load-format",
-             "auto|dummy|safetensors|gguf|pt|hf|fastsafetensors|runai_streamer", "auto",
+             "auto|dummy|safetensors|gguf|pt|hf|fastsafetensors|runai_streamer|stream", "auto",
              "which weights are read; dummy: none, they are random, as config.json says they are; "
-             "those behind pt are vLLM's and mean auto"),
+             "stream (runai_streamer): of a model elsewhere (s3://, hf:, https:) straight into "
+             "memory, without a disk; hf and fastsafetensors are vLLM's and mean auto"),
     {.name = "quantization",
      .aliases = "q",
      .type = OPTION_ENUM,

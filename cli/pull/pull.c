@@ -185,6 +185,15 @@ static enum status url_source(struct pull *p, struct error *err)
     return STATUS_OK;
 }
 
+static enum status find_source(struct pull *p, struct error *err)
+{
+    p->source.net = p->net;
+    p->source.n_parallel = (uint32_t)p->o->parallel;
+    return p->r->kind == MODEL_REF_HUB  ? hub_source(p, err)
+           : p->r->kind == MODEL_REF_S3 ? s3_source(p, err)
+                                        : url_source(p, err);
+}
+
 static enum status list_url(struct pull *p, struct error *err)
 {
     const struct fetch_call call = {.url = p->r->url};
@@ -251,7 +260,7 @@ static enum status fetch_files(struct pull *p, struct pulled *out, struct pull_p
     mem_free(sha256);
     TRY(s);
     TRY(check_model(p, err));
-    return pull_lock_is_lost(&p->lock)
+    return p->source.lock && pull_lock_is_lost(&p->lock)
                ? error_set(err, STATUS_CLOSED, "%s: another process has taken over: run it again",
                            p->r->text)
                : STATUS_OK;
@@ -397,12 +406,8 @@ static enum status pull_remote(struct pull *p, struct pull_result *out, struct e
         return s == STATUS_INVALID ? (err->status = STATUS_NOT_FOUND) : s;
     if (s != STATUS_NOT_FOUND)
         p->o->say(err->text);
-    p->source.net = p->net;
     p->source.lock = &p->lock;
-    p->source.n_parallel = (uint32_t)p->o->parallel;
-    TRY(p->r->kind == MODEL_REF_HUB  ? hub_source(p, err)
-        : p->r->kind == MODEL_REF_S3 ? s3_source(p, err)
-                                     : url_source(p, err));
+    TRY(find_source(p, err));
     TRY(pull_make_folders(p->o->cache_dir, "models/pulled", err));
     const struct pull_lock_wait wait = {p->o->lock_silence_s, p->o->is_stopped, p->o->say, is_done,
                                         p};
@@ -433,15 +438,55 @@ static enum status check_local(const char *model, const struct pull_options *o,
     return s;
 }
 
+static struct fetch_net net_of(const struct pull_options *o)
+{
+    return (struct fetch_net){.ca_file = o->ca_file && o->ca_file[0] ? o->ca_file : NULL,
+                              .stall_s = o->stall_s,
+                              .retry_wait_s = o->retry_wait_s,
+                              .max_retries = (uint32_t)o->retries,
+                              .is_stopped = o->is_stopped,
+                              .say = o->say};
+}
+
+static void fini(struct pull *p)
+{
+    pull_list_fini(&p->list);
+    mem_free(p->folder);
+    mem_free(p->staging);
+    mem_free(p->endpoint);
+    mem_free(p->region);
+    aws_credentials_close(p->source.aws);
+    hf_cache_fini(&p->hf_cache);
+}
+
+enum status pull_into(const struct pull_options *o, const struct model_ref *r,
+                      const struct pull_sink *sink, struct error *err)
+{
+    const struct fetch_net net = net_of(o);
+    struct pull p = {.o = o, .net = &net, .r = r, .staging = mem_strdup(sink->folder)};
+    struct pulled done = {0};
+    struct pull_progress progress;
+    p.source.follows_links = true;
+    enum status s = find_source(&p, err);
+    if (s == STATUS_OK)
+        s = make_list(&p, err);
+    if (s == STATUS_OK)
+        s = sink->prepare(sink->ctx, &p.list, err);
+    if (s == STATUS_OK) {
+        done.files = mem_array(p.list.n_files, sizeof *done.files);
+        pull_progress_start(&progress, o->quiet, 0, pull_list_bytes(&p.list));
+        s = fetch_files(&p, &done, &progress, err);
+        pull_progress_clear(&progress);
+    }
+    pulled_fini(&done);
+    fini(&p);
+    return s;
+}
+
 enum status pull_model(const struct pull_options *o, const char *model, struct pull_result *out,
                        struct error *err)
 {
-    const struct fetch_net net = {.ca_file = o->ca_file && o->ca_file[0] ? o->ca_file : NULL,
-                                  .stall_s = o->stall_s,
-                                  .retry_wait_s = o->retry_wait_s,
-                                  .max_retries = (uint32_t)o->retries,
-                                  .is_stopped = o->is_stopped,
-                                  .say = o->say};
+    const struct fetch_net net = net_of(o);
     struct model_ref r;
     enum status s;
     *out = (struct pull_result){0};
@@ -453,13 +498,7 @@ enum status pull_model(const struct pull_options *o, const char *model, struct p
     } else {
         struct pull p = {.o = o, .net = &net, .r = &r};
         s = pull_remote(&p, out, err);
-        pull_list_fini(&p.list);
-        mem_free(p.folder);
-        mem_free(p.staging);
-        mem_free(p.endpoint);
-        mem_free(p.region);
-        aws_credentials_close(p.source.aws);
-        hf_cache_fini(&p.hf_cache);
+        fini(&p);
     }
     model_ref_fini(&r);
     return s;

@@ -5,6 +5,7 @@
 #include "cli/pull/hf_cache.h"
 #include "cli/pull/pull_files.h"
 #include "cli/pull/pull_lock.h"
+#include "common/base/config.h"
 #include "common/model/model_ref.h"
 
 struct pull_options {
@@ -28,6 +29,22 @@ struct pull_result {
 };
 MUST_USE enum status pull_model(const struct pull_options *o, const char *model,
                                 struct pull_result *out, struct error *err);
+
+/* The options as environment and defaults have them; res owns their texts (config_fini). */
+MUST_USE enum status pull_options_read(struct pull_options *o, struct config_result *res,
+                                       struct error *err);
+
+/* ---- shared with pull_stream.c ---- */
+
+/* Where the files go: prepare makes NAME.part of each in folder, links or files. */
+struct pull_sink {
+    const char *folder;
+    enum status (*prepare)(void *ctx, const struct pull_list *l, struct error *err);
+    void *ctx;
+};
+/* The files of a remote reference, checked as by cox pull, into the sink; no cache, no lock. */
+MUST_USE enum status pull_into(const struct pull_options *o, const struct model_ref *r,
+                               const struct pull_sink *sink, struct error *err);
 
 /* ---- shared with pull_demo.c ---- */
 

@@ -165,7 +165,8 @@ static enum status fetch_part(const struct pull_source *source, struct incoming 
                               struct error *err)
 {
     struct stat st;
-    in->fd = open(in->part, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+    in->fd = open(in->part, O_RDWR | O_CREAT | O_CLOEXEC | (source->follows_links ? 0 : O_NOFOLLOW),
+                  0644);
     if (in->fd < 0 || fstat(in->fd, &st) != 0)
         return pull_part_error(in->part, err);
     uint64_t have = (uint64_t)st.st_size;

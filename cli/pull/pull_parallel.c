@@ -69,9 +69,9 @@ static enum status begin_file(struct work *w, struct unit *u, bool *is_whole, st
     uint32_t i = w->i_next++;
     *is_whole = !pull_ranges_wanted(&w->files[i]) || is_there(w, i);
     *u = (struct unit){.i_file = i};
-    return *is_whole
-               ? STATUS_OK
-               : pull_ranges_open(&w->files[i], w->folder, w->progress, &w->large[i].ranges, err);
+    return *is_whole ? STATUS_OK
+                     : pull_ranges_open(w->source, &w->files[i], w->folder, w->progress,
+                                        &w->large[i].ranges, err);
 }
 
 /* Waits while others are at the last ranges: one of them may have to come again. False: no more. */

@@ -52,7 +52,7 @@ enum status pull_part_error(const char *path, struct error *err)
 
 bool pull_part_may_write(const struct pull_file *f, struct pull_lock *lock, struct error *err)
 {
-    if (pull_lock_may_write(lock))
+    if (!lock || pull_lock_may_write(lock))
         return true;
     error_set(err, STATUS_CLOSED,
               "%s: this process stood still for so long that another one has taken over: run it "

@@ -112,14 +112,16 @@ static enum status write_ranges(struct pull_ranges *r, struct error *err)
                : pull_part_error(r->ranges, err);
 }
 
-static enum status open_files(struct pull_ranges *r, const char *folder, struct error *err)
+static enum status open_files(struct pull_ranges *r, const struct pull_source *source,
+                              const char *folder, struct error *err)
 {
     struct stat st;
     TRY(pull_part_path(folder, r->f->name, "", r->path, err));
     TRY(pull_part_path(folder, r->f->name, ".part", r->part, err));
     TRY(pull_part_path(folder, r->f->name, RANGES, r->ranges, err));
     TRY(pull_part_parents(folder, r->path, err));
-    r->fd = open(r->part, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+    r->fd = open(r->part, O_RDWR | O_CREAT | O_CLOEXEC | (source->follows_links ? 0 : O_NOFOLLOW),
+                 0644);
     if (r->fd < 0 || fstat(r->fd, &st) != 0 ||
         ((uint64_t)st.st_size > r->f->n_bytes && ftruncate(r->fd, 0) != 0))
         return pull_part_error(r->part, err);
@@ -131,9 +133,9 @@ static enum status open_files(struct pull_ranges *r, const char *folder, struct 
     return pull_digests_start(&r->digests, r->f, err);
 }
 
-enum status pull_ranges_open(const struct pull_file *f, const char *folder,
-                             struct pull_progress *progress, struct pull_ranges **out,
-                             struct error *err)
+enum status pull_ranges_open(const struct pull_source *source, const struct pull_file *f,
+                             const char *folder, struct pull_progress *progress,
+                             struct pull_ranges **out, struct error *err)
 {
     struct pull_ranges *r = mem_zalloc(sizeof *r);
     r->f = f;
@@ -142,7 +144,7 @@ enum status pull_ranges_open(const struct pull_file *f, const char *folder,
     r->n = n_ranges(f);
     r->is_here = mem_alloc(r->n);
     (void)pthread_mutex_init(&r->mutex, NULL);
-    enum status s = open_files(r, folder, err);
+    enum status s = open_files(r, source, folder, err);
     if (s != STATUS_OK) {
         pull_ranges_close(r);
         r = NULL;

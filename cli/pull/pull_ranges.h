@@ -18,9 +18,9 @@ uint64_t pull_ranges_have(const struct pull_file *f, const char *folder);
 
 struct pull_ranges;
 /* Gone on with where a run before has ended. */
-MUST_USE enum status pull_ranges_open(const struct pull_file *f, const char *folder,
-                                      struct pull_progress *progress, struct pull_ranges **out,
-                                      struct error *err);
+MUST_USE enum status pull_ranges_open(const struct pull_source *source, const struct pull_file *f,
+                                      const char *folder, struct pull_progress *progress,
+                                      struct pull_ranges **out, struct error *err);
 /* The next that nobody has begun; false: there is none (now). To be called by one thread at a time,
  * as the next one. */
 bool pull_ranges_next(struct pull_ranges *r, uint32_t *i);
