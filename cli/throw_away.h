@@ -12,8 +12,8 @@ struct throw_away {
     int dir_fd, lock_fd;
 };
 
-/* Makes a folder in parent, 0700, empty but for the lock. what: "keys", "up", "batch", "stream", of which its
- * name tells people. Sweeps first. */
+/* Makes a folder in parent, 0700, empty but for the lock. what: "keys", "up", "batch", "stream", of
+ * which its name tells people. Sweeps first. */
 MUST_USE enum status throw_away_make(struct throw_away *t, const char *parent, const char *what,
                                      struct error *err);
 /* Removes the folder with keys and socket; whatever else is there keeps it, with a warning on
