@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cluster import ROOT, alive, free_ports, get, wait_for
+from hub_server import Hub, tiny_model
 from runs import Runs, wait_end
 
 
@@ -185,6 +186,27 @@ run:
                         (text.replace(str(host), "/not/here"), "volume /host/deep (line 6): /not/here: No such file"),
                         (text.replace(str(data), "/not/here"), "import of /data (line 4): cp ended with exit code 1")):
         assert reason in runs.wait(runs.create(bad), "failed")["reason"]
+
+
+def test_a_model_is_fetched(runs):
+    """By `model`, and by an import that commands and `model` find below the run's folder; a token comes from the starter."""
+    ports = free_ports(4)
+    token = "hf_SECRETSECRETSECRET"
+    with Hub({"org/tiny": tiny_model()}, token=token) as hub:
+        own = {"HF_ENDPOINT": hub.url, "COX_CACHE": str(runs.folder / "cache"), "COX_RETRY_WAIT": "0.01", "HF_TOKEN": token}
+        run = runs.create("name: a\nimport: {/w: hf://org/tiny}\nrun: ls /w || ls $COX_RUN_ROOT/w/\nenv: {HF_TOKEN: HF_TOKEN}\n", **own)
+        assert runs.wait(run, "completed", "failed")["status"] == "completed", runs.log(run)
+        assert "config.json\n" in runs.log(run) and token not in runs.log(run)
+        text = null_run(*ports, name="tiny").replace('"null"', "hf://org/tiny").replace("options: {", "options: {load-format: dummy, device: null, ")
+        for model in (text.replace("device: null", 'device: "null"'),
+                      text.replace("device: null", 'device: "null"').replace("hf://org/tiny", "/w/x") + "import: {/w/x: {model: hf:org/tiny}}\n"):
+            run = runs.create(model, **own)
+            wait_for("it serves", lambda: get(f"http://127.0.0.1:{ports[0]}/health")[0] == 200 or runs.state(run)["status"] == "failed", 30)
+            assert runs.state(run)["status"] == "running", runs.log(run)
+            assert runs.cox("terminate", run).returncode == 0
+        own["HF_ENDPOINT"], own["COX_CACHE"] = "http://127.0.0.1:1", str(runs.folder / "empty")
+        reason = runs.wait(runs.create(text.replace("device: null", 'device: "null"'), **own, COX_RETRIES="0"), "failed")["reason"]
+        assert reason.startswith("cox pull ended with exit code 1: ") and "cannot be reached" in reason
 
 
 def test_a_repository_runs_nothing_of_its_own(runs):
