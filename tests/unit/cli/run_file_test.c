@@ -256,7 +256,7 @@ static void test_all_at_once(void **state)
     strbuf_fini(&many);
 }
 
-/* The file of docs/seeds, as it is but for its command. */
+/* VESSL's own example, as it is but for its command. */
 static void test_of_another_platform(void **state)
 {
     struct parsed p;
