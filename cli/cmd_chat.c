@@ -1,19 +1,16 @@
-/* `cox chat`: lines from the terminal to a gateway, the answer streamed back. Keeps the
- * conversation; with --completion every line is a prompt of its own, continued as text. */
-#include <errno.h>
-#include <jansson.h>
-#include <signal.h>
+/* `cox chat`: a conversation with a model at a gateway, the answers streamed. On a terminal with an
+ * editor, a history and commands; from a pipe a line is a message. With --completion every message
+ * is a prompt of its own, continued as text. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/chat_file.h"
+#include "cli/chat_turn.h"
 #include "cli/command.h"
-#include "cli/sse_reader.h"
-#include "cli/tables.h"
-#include "common/net/http_client.h"
-
-enum { SILENCE_MS = 120000, MODELS_TIMEOUT_MS = 10000, BODY_LIMIT = 16 << 20 };
+#include "cli/line_input.h"
+#include "common/base/mem.h"
 
 #define S chat_options
 const struct option_spec chat_specs[] = {
@@ -25,215 +22,280 @@ const struct option_spec chat_specs[] = {
     OPT_FLOAT(S, temperature, "temperature", -1, 10, "-1", "-1: the gateway's default"),
     OPT_FLOAT(S, top_p, "top-p", -1, 1, "-1", "-1: the gateway's default"),
     OPT_INT(S, seed, "seed", -1, 9007199254740992.0, "-1", "-1: a new one each time"),
+    OPT_STRING(S, history, "history", "auto",
+               "file of what was typed on a terminal; off: none; auto: coxswain/chat_history in "
+               "XDG_STATE_HOME or ~/.local/state"),
 };
 #undef S
 const size_t chat_n_specs = sizeof chat_specs / sizeof chat_specs[0];
 
+#define FENCE "\"\"\""
+
 struct chat {
     struct chat_options o;
-    char url[900], model[512];
+    struct chat_turn turn;
+    struct line_input in;
     json_t *messages;
-    struct sse_reader sse;
-    struct strbuf answer, raw; /* text so far; body when it was no stream: an error */
-    bool is_stream, failed;
+    bool is_colored, ok;
+    struct strbuf message;
 };
 
-static volatile sig_atomic_t interrupted;
+static const char help_text[] =
+    "/system [TEXT]  the system message; without TEXT none\n"
+    "/clear          begin anew; the system message stays\n"
+    "/retry          the last answer once more\n"
+    "/model [NAME]   another model; without NAME: which it is\n"
+    "/save FILE      the conversation into a file\n"
+    "/load FILE      and back\n"
+    "/help, /quit    (Ctrl-D, too)\n"
+    "\"\"\" begins and ends a text of several lines; so do Ctrl-J and Alt-Enter one line more; "
+    "what is\n"
+    "pasted is one text. A message that begins with / is typed with //. Ctrl-C stops an answer.\n";
 
-static void on_interrupt(int signum)
+/* What stands around the conversation: dim, on a terminal alone. */
+static void note(const struct chat *c, const char *text)
 {
-    (void)signum;
-    interrupted = 1;
+    if (c->in.is_terminal && text[0])
+        fprintf(stderr, "%s%s%s\n", c->is_colored ? "\033[2m" : "", text,
+                c->is_colored ? "\033[0m" : "");
 }
 
-static void fail_text(const struct strbuf *body, int code)
-{
-    json_t *j = json_loadb(body->ptr ? body->ptr : "", body->len, 0, NULL);
-    const char *message =
-        json_string_value(json_object_get(json_object_get(j, "error"), "message"));
-    fprintf(stderr, "cox chat: %d: %s\n", code, message ? message : "no error text");
-    json_decref(j);
-}
-
-static void on_data(void *ctx, struct str data)
-{
-    struct chat *c = ctx;
-    c->is_stream = true;
-    if (str_eq_c(data, "[DONE]"))
-        return;
-    json_t *j = json_loadb(data.ptr, data.len, 0, NULL);
-    const json_t *choice = json_array_get(json_object_get(j, "choices"), 0);
-    const char *piece = json_string_value(
-        c->o.completion ? json_object_get(choice, "text")
-                        : json_object_get(json_object_get(choice, "delta"), "content"));
-    const char *error = json_string_value(json_object_get(json_object_get(j, "error"), "message"));
-    if (piece) {
-        fputs(piece, stdout);
-        fflush(stdout);
-        strbuf_append_c(&c->answer, piece);
-    }
-    if (error) {
-        fprintf(stderr, "\ncox chat: %s\n", error);
-        c->failed = true;
-    }
-    json_decref(j);
-}
-
-static bool on_bytes(void *ctx, struct str piece)
-{
-    struct chat *c = ctx;
-    if (!c->is_stream)
-        strbuf_append_str(&c->raw, piece);
-    return sse_reader_feed(&c->sse, piece) && !interrupted;
-}
-
-static json_t *make_body(const struct chat *c, const char *line)
-{
-    json_t *body = json_object();
-    json_object_set_new(body, "model", json_string(c->model));
-    json_object_set_new(body, "stream", json_true());
-    if (c->o.completion)
-        json_object_set_new(body, "prompt", json_string(line));
-    else
-        json_object_set(body, "messages", c->messages);
-    if (c->o.max_tokens > 0)
-        json_object_set_new(body, "max_tokens", json_integer(c->o.max_tokens));
-    if (c->o.temperature >= 0)
-        json_object_set_new(body, "temperature", json_real(c->o.temperature));
-    if (c->o.top_p >= 0)
-        json_object_set_new(body, "top_p", json_real(c->o.top_p));
-    if (c->o.seed >= 0)
-        json_object_set_new(body, "seed", json_integer(c->o.seed));
-    return body;
-}
+/* ---- the conversation ---- */
 
 static void add_message(struct chat *c, const char *role, const char *content)
 {
     json_array_append_new(c->messages, json_pack("{s:s,s:s}", "role", role, "content", content));
 }
 
-/* One line there, one answer back. False: the line could not be answered. */
-static bool turn(struct chat *c, const char *line)
+static void drop_last(struct chat *c)
 {
-    char url[1024];
-    struct error err = {0};
-    int code = 0;
-    snprintf(url, sizeof url, "%s/v1/%s", c->url,
-             c->o.completion ? "completions" : "chat/completions");
-    if (!c->o.completion)
-        add_message(c, "user", line);
-    json_t *body = make_body(c, line);
-    char *text = json_dumps(body, JSON_COMPACT);
-    json_decref(body);
-    strbuf_reset(&c->answer);
-    strbuf_reset(&c->raw);
-    c->is_stream = c->failed = false;
-    interrupted = 0;
-    struct http_call call = gateway_access_call(&c->o.gateway, url);
-    call.method = "POST";
-    call.body = str_from(text);
-    call.timeout_ms = SILENCE_MS;
-    call.on_data = on_bytes;
-    call.ctx = c;
-    enum status s = text ? http_client_call(&call, &code, NULL, &err)
-                         : error_set(&err, STATUS_INVALID, "the line is not UTF-8");
-    free(text);
-    bool ok = interrupted || (s == STATUS_OK && code == 200 && !c->failed);
-    if (!interrupted && s != STATUS_OK)
-        fprintf(stderr, "cox chat: %s\n", err.text);
-    else if (!interrupted && code != 200)
-        fail_text(&c->raw, code);
+    json_array_remove(c->messages, json_array_size(c->messages) - 1);
+}
+
+static bool last_is(const struct chat *c, const char *role)
+{
+    const json_t *m = json_array_get(c->messages, json_array_size(c->messages) - 1);
+    const char *is = json_string_value(json_object_get(m, "role"));
+    return is && strcmp(is, role) == 0;
+}
+
+static void set_system(struct chat *c, const char *text)
+{
+    const json_t *first = json_array_get(c->messages, 0);
+    const char *role = json_string_value(json_object_get(first, "role"));
+    if (role && strcmp(role, "system") == 0)
+        json_array_remove(c->messages, 0);
+    if (text && text[0])
+        json_array_insert_new(c->messages, 0,
+                              json_pack("{s:s,s:s}", "role", "system", "content", text));
+}
+
+/* prompt NULL: the messages as they stand. An answer that failed takes its question along. */
+static bool answer(struct chat *c, const char *prompt)
+{
+    char text[160];
+    bool ok = chat_turn_run(&c->turn, c->messages, prompt);
     putchar('\n');
-    if (!c->o.completion && ok)
-        add_message(c, "assistant", c->answer.ptr ? c->answer.ptr : "");
-    else if (!c->o.completion)
-        json_array_remove(c->messages, json_array_size(c->messages) - 1);
+    fflush(stdout);
+    if (!prompt && ok)
+        add_message(c, "assistant", strbuf_str(&c->turn.answer).ptr);
+    else if (!prompt)
+        drop_last(c);
+    chat_turn_describe(&c->turn, text, sizeof text);
+    note(c, text);
     return ok;
 }
 
-static enum status find_model(struct chat *c, struct error *err)
+static bool say(struct chat *c, const char *text)
 {
-    char url[1024];
-    struct strbuf text;
-    int code = 0;
-    if (c->o.model) {
-        snprintf(c->model, sizeof c->model, "%s", c->o.model);
-        return STATUS_OK;
-    }
-    snprintf(url, sizeof url, "%s/v1/models", c->url);
-    strbuf_init(&text, BODY_LIMIT);
-    struct http_call call = gateway_access_call(&c->o.gateway, url);
-    call.timeout_ms = MODELS_TIMEOUT_MS;
-    enum status s = http_client_call(&call, &code, &text, err);
-    json_t *j = s == STATUS_OK ? json_loadb(text.ptr ? text.ptr : "", text.len, 0, NULL) : NULL;
-    const char *id =
-        json_string_value(json_object_get(json_array_get(json_object_get(j, "data"), 0), "id"));
-    const char *why = json_string_value(json_object_get(json_object_get(j, "error"), "message"));
-    if (s == STATUS_OK && code == 401)
-        s = error_set(err, STATUS_DENIED, "%s wants a key: --api-key KEY or COX_API_KEY", url);
-    else if (s == STATUS_OK && !id)
-        s = error_set(err, STATUS_PROTOCOL, "%s answered %d and names no model%s%s", url, code,
-                      why ? ": " : "", why ? why : "");
-    else if (id)
-        snprintf(c->model, sizeof c->model, "%s", id);
-    json_decref(j);
-    strbuf_fini(&text);
-    return s;
+    if (c->o.completion)
+        return answer(c, text);
+    add_message(c, "user", text);
+    return answer(c, NULL);
 }
 
-/* Taken as people paste it: with a slash at the end, or with the /v1 of a base_url. */
-static enum status read_url(struct chat *c, struct error *err)
+/* ---- commands ---- */
+
+static void do_system(struct chat *c, const char *text)
 {
-    size_t n = strlen(c->o.gateway.url);
-    while (n > 0 && c->o.gateway.url[n - 1] == '/')
+    set_system(c, text);
+    note(c, text[0] ? "the system message is set" : "there is no system message");
+}
+
+static void do_clear(struct chat *c, const char *text)
+{
+    const json_t *first = json_array_get(c->messages, 0);
+    const char *role = json_string_value(json_object_get(first, "role"));
+    size_t keep = role && strcmp(role, "system") == 0 ? 1 : 0;
+    while (json_array_size(c->messages) > keep)
+        drop_last(c);
+    note(c, "a new conversation");
+}
+
+static void do_retry(struct chat *c, const char *text)
+{
+    if (last_is(c, "assistant"))
+        drop_last(c);
+    if (c->o.completion || !last_is(c, "user"))
+        fputs("cox chat: /retry: there is nothing to answer yet\n", stderr);
+    else
+        (void)answer(c, NULL);
+}
+
+static void do_model(struct chat *c, const char *text)
+{
+    if (strlen(text) >= sizeof c->turn.model)
+        fputs("cox chat: /model: the name is too long\n", stderr);
+    else if (text[0])
+        snprintf(c->turn.model, sizeof c->turn.model, "%s", text);
+    note(c, c->turn.model);
+}
+
+static void do_save(struct chat *c, const char *text)
+{
+    struct error err = {0};
+    if (!text[0])
+        fputs("cox chat: /save FILE: which file?\n", stderr);
+    else if (chat_file_save(text, c->turn.model, c->messages, &err) != STATUS_OK)
+        fprintf(stderr, "cox chat: /save: %s\n", err.text);
+    else
+        note(c, "saved");
+}
+
+static void do_load(struct chat *c, const char *text)
+{
+    struct error err = {0};
+    json_t *messages = NULL;
+    char said[64];
+    if (!text[0]) {
+        fputs("cox chat: /load FILE: which file?\n", stderr);
+    } else if (chat_file_load(text, &messages, &err) != STATUS_OK) {
+        fprintf(stderr, "cox chat: /load: %s\n", err.text);
+    } else {
+        json_decref(c->messages);
+        c->messages = messages;
+        snprintf(said, sizeof said, "%zu messages", json_array_size(messages));
+        note(c, said);
+    }
+}
+
+static void do_help(struct chat *c, const char *text)
+{
+    fputs(help_text, stderr);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(struct chat *c, const char *text);
+} chat_commands[] = {{"system", do_system}, {"clear", do_clear}, {"retry", do_retry},
+                     {"model", do_model},   {"save", do_save},   {"load", do_load},
+                     {"help", do_help}};
+
+/* False: it was /quit. */
+static bool command(struct chat *c, const char *line)
+{
+    size_t n = strcspn(line, " \t\n");
+    const char *rest = line + n + strspn(line + n, " \t\n");
+    if ((n == 4 && strncmp(line, "quit", n) == 0) || (n == 4 && strncmp(line, "exit", n) == 0))
+        return false;
+    for (size_t i = 0; i < sizeof chat_commands / sizeof *chat_commands; i++)
+        if (strlen(chat_commands[i].name) == n && strncmp(line, chat_commands[i].name, n) == 0) {
+            chat_commands[i].run(c, rest);
+            return true;
+        }
+    fprintf(stderr,
+            "cox chat: there is no /%.*s: /help lists them, and // begins a message with /\n",
+            (int)(n < 40 ? n : 40), line);
+    return true;
+}
+
+/* ---- messages ---- */
+
+/* After """: lines until the next """. */
+static enum line_got read_block(struct chat *c, struct str line)
+{
+    const char *end;
+    strbuf_append(&c->message, line.ptr + 3, line.len - 3);
+    while (!(end = strstr(strbuf_str(&c->message).ptr, FENCE))) {
+        enum line_got got = line_input_read(&c->in, "... ", &line);
+        if (got == LINE_GOT_ABORT)
+            return got;
+        if (got == LINE_GOT_END)
+            return LINE_GOT_TEXT; /* what was written so far */
+        if (memchr(line.ptr, '\0', line.len))
+            line.len = strlen(line.ptr);
+        strbuf_append_c(&c->message, "\n");
+        strbuf_append_str(&c->message, line);
+    }
+    size_t n = (size_t)(end - c->message.ptr);
+    while (n > 0 && c->message.ptr[n - 1] == '\n')
         n--;
-    if (n > 3 && strncmp(c->o.gateway.url + n - 3, "/v1", 3) == 0)
-        n -= 3;
-    if (n >= sizeof c->url)
-        return error_set(err, STATUS_INVALID, "--url is too long");
-    snprintf(c->url, sizeof c->url, "%.*s", (int)n, c->o.gateway.url);
-    return STATUS_OK;
+    c->message.len = n;
+    c->message.ptr[n] = '\0';
+    strbuf_consume(&c->message, strspn(c->message.ptr, "\n"));
+    return LINE_GOT_TEXT;
+}
+
+static enum line_got read_message(struct chat *c)
+{
+    struct str line = {"", 0};
+    strbuf_reset(&c->message);
+    enum line_got got = line_input_read(&c->in, "> ", &line);
+    if (got != LINE_GOT_TEXT)
+        return got;
+    if (str_starts(line, STR(FENCE)) && !memchr(line.ptr, '\0', line.len))
+        return read_block(c, line);
+    strbuf_append_str(&c->message, line);
+    return got;
+}
+
+/* False: the end. */
+static bool take_message(struct chat *c)
+{
+    enum line_got got = read_message(c);
+    struct str text = strbuf_str(&c->message);
+    if (got == LINE_GOT_ABORT || (got == LINE_GOT_TEXT && text.len == 0))
+        return true;
+    if (got == LINE_GOT_END)
+        return false;
+    if (str_utf8_valid(text) != text.len || memchr(text.ptr, '\0', text.len)) {
+        fputs("cox chat: this line is not UTF-8 text\n", stderr);
+        c->ok = c->ok && c->in.is_terminal;
+        return true;
+    }
+    if (c->in.is_terminal) {
+        line_input_remember(&c->in, text);
+        if (text.ptr[0] == '/' && text.ptr[1] != '/')
+            return command(c, text.ptr + 1);
+        if (text.ptr[0] == '/')
+            text.ptr++;
+    }
+    c->ok = (say(c, text.ptr) || c->in.is_terminal) && c->ok;
+    return true;
 }
 
 static int converse(struct chat *c)
 {
     struct error err = {0};
-    if (read_url(c, &err) != STATUS_OK || find_model(c, &err) != STATUS_OK) {
+    if (chat_turn_find(&c->turn, &err) != STATUS_OK) {
         fprintf(stderr, "cox chat: %s\n", err.text);
         return EXIT_FAILED;
     }
-    /* Ctrl-C ends an answer, a second one at the prompt ends the program; no SA_RESTART, so that
-     * getline returns. */
-    struct sigaction sa = {.sa_handler = on_interrupt};
-    (void)sigaction(SIGINT, &sa, NULL);
-    bool terminal = isatty(STDIN_FILENO), ok = true;
-    if (terminal)
-        fprintf(stderr, "%s at %s. Ctrl-C stops an answer, Ctrl-D ends.\n", c->model, c->url);
-    if (c->o.system && !c->o.completion)
-        add_message(c, "system", c->o.system);
-    char *line = NULL;
-    size_t cap = 0;
-    for (;;) {
-        if (terminal)
-            fputs("> ", stderr);
-        interrupted = 0;
-        ssize_t n = getline(&line, &cap, stdin);
-        if (n < 0)
-            break;
-        if (n > 0 && line[n - 1] == '\n')
-            line[--n] = '\0';
-        if (n == 0)
-            continue;
-        struct str said = {line, (size_t)n};
-        if (str_utf8_valid(said) != said.len || memchr(line, '\0', said.len)) {
-            fputs("cox chat: this line is not UTF-8 text\n", stderr);
-            ok = terminal;
-            continue;
-        }
-        ok = turn(c, line) && (ok || terminal);
-    }
-    free(line);
-    return ok ? EXIT_FINE : EXIT_FAILED;
+    chat_turn_catch_interrupts();
+    line_input_open(&c->in, c->o.history, getenv("XDG_STATE_HOME"), getenv("HOME"));
+    const char *no_color = getenv("NO_COLOR");
+    c->is_colored = c->in.is_terminal && !(no_color && no_color[0]);
+    c->turn.is_dim = c->is_colored && isatty(STDOUT_FILENO) == 1;
+    if (c->in.is_terminal)
+        fprintf(stderr, "%s at %s. Ctrl-C stops an answer, Ctrl-D ends, /help.\n", c->turn.model,
+                c->turn.url);
+    if (!c->o.completion)
+        set_system(c, c->o.system);
+    c->ok = true;
+    while (take_message(c))
+        ;
+    line_input_close(&c->in);
+    return c->ok ? EXIT_FINE : EXIT_FAILED;
 }
 
 int cmd_chat(int argc, char **argv)
@@ -245,13 +307,11 @@ int cmd_chat(int argc, char **argv)
         .usage = "cox chat [OPTION...]", .specs = chat_specs, .n_specs = chat_n_specs};
     if (command_parse(&line, argc, argv, &c.o, &res, &code)) {
         c.messages = json_array();
-        strbuf_init(&c.answer, 0);
-        strbuf_init(&c.raw, BODY_LIMIT);
-        sse_reader_init(&c.sse, on_data, &c);
+        strbuf_init(&c.message, 0);
+        chat_turn_init(&c.turn, &c.o, "chat");
         code = converse(&c);
-        sse_reader_fini(&c.sse);
-        strbuf_fini(&c.raw);
-        strbuf_fini(&c.answer);
+        chat_turn_fini(&c.turn);
+        strbuf_fini(&c.message);
         json_decref(c.messages);
     }
     config_fini(&res);

@@ -37,6 +37,8 @@ const struct command commands[] = {
     {"top", "[OPTION...]", "the same live: tokens/s, sequences, bars of the KV cache", cmd_top,
      TABLE(top)},
     {"chat", "[OPTION...]", "talk to a model, streamed", cmd_chat, TABLE(chat)},
+    {"complete", "[TEXT] [OPTION...]", "continue a text, or what comes on stdin", cmd_complete,
+     TABLE(complete)},
     {"smoke", "[OPTION...]", "ask a gateway for a little of everything, until it answers right",
      cmd_smoke, TABLE(smoke)},
     {"run", "-f FILE [OPTION...]",

@@ -38,6 +38,7 @@ int cmd_undrain(int argc, char **argv);
 int cmd_debug(int argc, char **argv);
 int cmd_lora(int argc, char **argv);
 int cmd_chat(int argc, char **argv);
+int cmd_complete(int argc, char **argv);
 int cmd_smoke(int argc, char **argv);
 int cmd_pull(int argc, char **argv);
 int cmd_run_batch(int argc, char **argv);

@@ -94,9 +94,20 @@ struct chat_options {
     double temperature, top_p;
     int64_t max_tokens, seed;
     bool completion;
+    const char *history;
 };
 extern const struct option_spec chat_specs[];
 extern const size_t chat_n_specs;
+
+struct complete_options {
+    struct gateway_access gateway;
+    const char *model;
+    double temperature, top_p;
+    int64_t max_tokens, seed;
+    bool json;
+};
+extern const struct option_spec complete_specs[];
+extern const size_t complete_n_specs;
 
 struct smoke_options {
     struct gateway_access gateway;

@@ -27,6 +27,8 @@ CASES = [
     (f"keys --reload --address {NOBODY}", 1, re.escape(ASK)),
     (f"chat --url http://{NOBODY}", 1, re.escape(ASK)),
     ("chat --url ftp://here/", 1, "ftp://here/.*not a usable address"),
+    (f"complete text --url http://{NOBODY}", 1, re.escape(ASK)),
+    ("complete text --url ftp://here/", 1, "ftp://here/.*not a usable address"),
     (f"run-batch -i {{tmp}}/in.jsonl -o {{tmp}}/out.jsonl --url http://{NOBODY} --retry-timeout 0", 1, re.escape(ASK)),
     (f"bench serve --model null --num-prompts 1 --ready-check-timeout-sec 0 --base-url http://{NOBODY}", 1, re.escape(ASK)),
     ("bench serve --model null --num-prompts 1 --base-url ftp://here/", 2, "ftp://here/.*not a usable address"),
@@ -149,10 +151,11 @@ def cluster():
 @pytest.mark.parametrize("command", ["status", "status --json", "top --once", "events", "events --json", "debug dump", "drain 0",
                                      "undrain 0", "flags", "help", "status --help", "completion bash", "version",
                                      "plan --params 1e9 --layers 8 --hidden 512 --max-model-len 512",
-                                     "chat --completion --max-tokens 2"])
+                                      "chat --completion --max-tokens 2", "complete hi --max-tokens 2",
+                                      "complete --json --max-tokens 2"])
 def test_a_full_disk_is_not_fine(cluster, command):
     """Where the output goes, that is."""
-    where = ["--url", cluster.url] if command.startswith("chat") else \
+    where = ["--url", cluster.url] if command.startswith(("chat", "complete ")) else \
         ["--address", f"127.0.0.1:{cluster.admin_port}"] if not re.match("flags|help|plan|completion|version|.*help", command) else []
     with open("/dev/full", "w") as full:
         done = subprocess.run([BIN / "cox", *command.split(), *where], stdout=full, stderr=subprocess.PIPE, input="hi\n",
