@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/worker_stream.h"
 #include "common/base/mem.h"
 
 static int become(const char *program, char **argv)
@@ -65,7 +66,9 @@ int cmd_plan(int argc, char **argv)
 
 int cmd_worker(int argc, char **argv)
 {
-    return become("cox-worker", argv);
+    char **args = argv;
+    int code = worker_stream(argc, argv, &args);
+    return code != EXIT_FINE ? code : become("cox-worker", args);
 }
 
 int cmd_gateway(int argc, char **argv)

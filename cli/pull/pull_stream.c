@@ -102,6 +102,15 @@ enum status pull_stream_open(const struct pull_options *o, const char *model, co
     return s;
 }
 
+enum status pull_stream_keep(const struct pull_stream *s, struct error *err)
+{
+    bool ok = fcntl(s->folder.lock_fd, F_SETFD, 0) == 0;
+    for (uint32_t i = 0; ok && i < s->n_fds; i++)
+        ok = fcntl(s->fds[i], F_SETFD, 0) == 0;
+    return ok ? STATUS_OK
+              : error_set(err, STATUS_IO, "a file in memory cannot be kept: %s", strerror(errno));
+}
+
 void pull_stream_close(struct pull_stream *s)
 {
     throw_away_remove(&s->folder);

@@ -21,4 +21,6 @@ bool pull_stream_wanted(const struct pull_options *o, const char *model);
 MUST_USE enum status pull_stream_open(const struct pull_options *o, const char *model,
                                       const char *tmp_dir, struct pull_stream *out,
                                       struct error *err);
+/* For a program that this process becomes: it has the files, and the folder's lock. */
+MUST_USE enum status pull_stream_keep(const struct pull_stream *s, struct error *err);
 void pull_stream_close(struct pull_stream *s);

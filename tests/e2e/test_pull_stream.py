@@ -2,11 +2,12 @@
 import os
 import re
 import signal
+import subprocess
 from pathlib import Path
 
 import httpx
 import pytest
-from cluster import SLOW, Cluster, alive, run_cox, wait_for
+from cluster import BIN, SLOW, Cluster, alive, run_cox, wait_for
 from completions import ids, run
 from hub_server import Hub, tiny_model
 from test_pull import World
@@ -124,3 +125,26 @@ def test_a_signal_while_it_comes(world, tmp_path):
         finally:
             c.kill()
             c.folder.cleanup()
+
+
+@pytest.mark.parametrize("flags", [["--load-format", "stream", "--model", "s3://models/a"],
+                                   ["--load-format=runai_streamer", "--model=s3://models/a"]])
+def test_a_worker_of_another_machine(world, tmp_path, flags):
+    """It becomes the worker, and keeps the files until it ends."""
+    with Bucket(objects("a")) as s3, Cluster(*STREAM, "--device", "null", model="s3://models/a", spare=1,
+                                             env=world.env | {"AWS_ENDPOINT_URL": s3.url}) as c:
+        keys, = (p for p in c.tmp.iterdir() if "keys" in p.name)
+        p = subprocess.Popen([BIN / "cox", "worker", *flags, "--keys-dir", str(keys), "--head", f"127.0.0.1:{c.head_port}",
+                              "--device", "null", "--tp", "2", "--http-port", "0"], stderr=subprocess.PIPE, text=True,
+                             env=world.env | {"AWS_ENDPOINT_URL": s3.url, "TMPDIR": str(tmp_path)})
+        try:
+            wait_for("three workers", lambda: len(c.status()["workers"]) == 3, 20 * SLOW)
+            model = tiny_model()
+            assert in_memory(p.pid) == sum(len(model[n]) for n in ("config.json", "tokenizer.json", "model.safetensors"))
+        finally:
+            p.terminate()
+            _, err = p.communicate(timeout=20 * SLOW)
+        folder, = (f for f in tmp_path.iterdir() if "stream" in f.name)
+        assert not any(f.exists() for f in folder.iterdir() if f.is_symlink()), err  # links to nothing
+    done = run_cox("worker", *flags, timeout=60, env=world.env | {"AWS_ENDPOINT_URL": s3.url, "COX_RETRIES": "0"})
+    assert done.returncode == 1 and "cox worker: s3://models/a: " in done.stderr, done.stderr

@@ -35,6 +35,31 @@ static void age(const char *path)
     assert_int_equal(utimensat(AT_FDCWD, path, long_ago, 0), 0);
 }
 
+/* A folder of links, as of a model in memory, with folders in it; what they point to stays. */
+static void links_are_swept(void **state)
+{
+    struct throw_away t;
+    struct error err;
+    char path[4200], below[4200], other[4200];
+    put(parent, "pointed-to");
+    snprintf(other, sizeof other, "%s/pointed-to", parent);
+    assert_int_equal(throw_away_make(&t, parent, "stream", &err), STATUS_OK);
+    snprintf(below, sizeof below, "%s/1_Pooling", t.path);
+    assert_int_equal(mkdir(below, 0700), 0);
+    snprintf(path, sizeof path, "%s/config.json", below);
+    assert_int_equal(symlink(other, path), 0);
+    snprintf(path, sizeof path, "%s/model.safetensors", t.path);
+    assert_int_equal(symlink("/proc/0/fd/9", path), 0);
+    put(t.path, "model.safetensors.part.ranges");
+    close(t.lock_fd); /* as of one that was killed */
+    close(t.dir_fd);
+    age(t.path);
+    throw_away_sweep(parent);
+    assert_false(is_there(t.path));
+    assert_true(is_there(other));
+    assert_int_equal(unlink(other), 0);
+}
+
 static void each_kind_is_made_removed_and_swept(void **state)
 {
     static const char *const kinds[][2] = {{"keys", "head.key"}, {"batch", "gateway"}};
@@ -66,7 +91,8 @@ static void each_kind_is_made_removed_and_swept(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_kind_is_made_removed_and_swept)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_kind_is_made_removed_and_swept),
+                                       cmocka_unit_test(links_are_swept)};
     if (!mkdtemp(parent))
         return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
