@@ -151,8 +151,8 @@ def cluster():
 @pytest.mark.parametrize("command", ["status", "status --json", "top --once", "events", "events --json", "debug dump", "drain 0",
                                      "undrain 0", "flags", "help", "status --help", "completion bash", "version",
                                      "plan --params 1e9 --layers 8 --hidden 512 --max-model-len 512",
-                                      "chat --completion --max-tokens 2", "complete hi --max-tokens 2",
-                                      "complete --json --max-tokens 2"])
+                                     "chat --completion --max-tokens 2", "complete hi --max-tokens 2",
+                                     "complete --json --max-tokens 2"])
 def test_a_full_disk_is_not_fine(cluster, command):
     """Where the output goes, that is."""
     where = ["--url", cluster.url] if command.startswith(("chat", "complete ")) else \
