@@ -40,7 +40,7 @@ static void links_are_swept(void **state)
 {
     struct throw_away t;
     struct error err;
-    char path[4200], below[4200], other[4200];
+    char path[4400], below[4200], other[4200];
     put(parent, "pointed-to");
     snprintf(other, sizeof other, "%s/pointed-to", parent);
     assert_int_equal(throw_away_make(&t, parent, "stream", &err), STATUS_OK);
@@ -86,7 +86,6 @@ static void each_kind_is_made_removed_and_swept(void **state)
         assert_false(is_there(path));
         throw_away_remove(&t); /* nothing more to do */
     }
-    assert_int_equal(rmdir(parent), 0);
 }
 
 int main(void)
@@ -95,5 +94,6 @@ int main(void)
                                        cmocka_unit_test(links_are_swept)};
     if (!mkdtemp(parent))
         return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return rmdir(parent) == 0 ? failed : 1; /* nothing is left */
 }
