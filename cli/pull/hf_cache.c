@@ -172,10 +172,17 @@ static enum status copy(const char *from, const char *part, const char *to, bool
     return s;
 }
 
+/* Of the file itself: blobs may be symbolic links to another disk's, and one of those here would
+ * point out of our cache. */
+static bool has_linked(const char *from, const char *to)
+{
+    return linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW) == 0;
+}
+
 /* ---- out of it ---- */
 
 bool hf_cache_take(const struct hf_cache *c, const struct fetch_net *net, const char *repo,
-                   const struct pull_file *f, const char *folder, struct error *err)
+                   struct pull_file *f, const char *folder, struct error *err)
 {
     char blob[PATH_MAX], path[PATH_MAX], part[PATH_MAX];
     struct stat st;
@@ -194,9 +201,12 @@ bool hf_cache_take(const struct hf_cache *c, const struct fetch_net *net, const 
                   blob, (long long)st.st_size, (unsigned long long)f->n_bytes);
         return false;
     }
-    if (pull_file_check(net, f, blob, err) != STATUS_OK || make_parents(path, err) != STATUS_OK)
+    if (pull_file_check(net, f, blob, err) != STATUS_OK)
         return false;
-    if (link(blob, path) != 0 && copy(blob, part, path, false, err) != STATUS_OK)
+    f->hf_blob_is_right = true;
+    if (make_parents(path, err) != STATUS_OK)
+        return false;
+    if (!has_linked(blob, path) && copy(blob, part, path, false, err) != STATUS_OK)
         return false;
     (void)unlink(part); /* what a run before this one had of it */
     m = snprintf(part, sizeof part, "%s/%s.part.ranges", folder, f->name);
@@ -207,24 +217,50 @@ bool hf_cache_take(const struct hf_cache *c, const struct fetch_net *net, const 
 
 /* ---- into it ---- */
 
-static enum status give_blob(const struct hf_cache *c, const char *from, const char *blob,
-                             uint64_t n_bytes, struct error *err)
+/* Is what lies there under f's name f? A name and a size say nothing of the bytes. */
+static enum status check_blob(const struct fetch_net *net, const struct pull_file *f,
+                              const char *from, const char *blob, bool *is_right, struct error *err)
 {
-    struct stat st;
-    char part[PATH_MAX];
-    int n = snprintf(part, sizeof part, "%s.cox.incomplete", blob);
-    if (n < 0 || n >= PATH_MAX)
-        return error_set(err, STATUS_INVALID, "%s: the path is too long", blob);
-    if (stat(blob, &st) == 0) {
-        if (S_ISREG(st.st_mode) && (uint64_t)st.st_size == n_bytes)
-            return STATUS_OK;
-        if (unlink(blob) != 0) /* half a one, of a disk that was full */
-            return io_error(blob, err);
-    }
-    TRY(make_parents(blob, err));
-    if (link(from, blob) == 0 || errno == EEXIST)
+    struct stat here, there;
+    *is_right = false;
+    if (stat(blob, &there) != 0 || !S_ISREG(there.st_mode) ||
+        (uint64_t)there.st_size != f->n_bytes)
         return STATUS_OK;
-    return copy(from, part, blob, !c->copies, err);
+    *is_right = f->hf_blob_is_right || (stat(from, &here) == 0 && here.st_dev == there.st_dev &&
+                                        here.st_ino == there.st_ino);
+    if (*is_right)
+        return STATUS_OK;
+    enum status s = pull_file_check(net, f, blob, err);
+    *is_right = s == STATUS_OK;
+    return s == STATUS_CLOSED ? s : STATUS_OK;
+}
+
+/* What is wrong there (half a one, of a disk that was full; one whose disk has rotted) is replaced
+ * in one step: who has it open keeps what it had. */
+static enum status give_blob(const struct hf_cache *c, const struct fetch_net *net,
+                             const struct pull_file *f, const char *from, const char *blob,
+                             struct error *err)
+{
+    char part[PATH_MAX], fresh[PATH_MAX];
+    bool is_right;
+    int n = snprintf(part, sizeof part, "%s.cox.incomplete", blob);
+    int m = snprintf(fresh, sizeof fresh, "%s.cox-%d", blob, (int)getpid());
+    if (n < 0 || n >= PATH_MAX || m < 0 || m >= PATH_MAX)
+        return error_set(err, STATUS_INVALID, "%s: the path is too long", blob);
+    TRY(check_blob(net, f, from, blob, &is_right, err));
+    if (is_right)
+        return STATUS_OK;
+    TRY(make_parents(blob, err));
+    if (has_linked(from, blob))
+        return STATUS_OK;
+    (void)unlink(fresh); /* of one of our number that was killed */
+    if (!has_linked(from, fresh))
+        return copy(from, part, blob, !c->copies, err);
+    if (rename(fresh, blob) == 0)
+        return STATUS_OK;
+    enum status s = io_error(blob, err);
+    (void)unlink(fresh);
+    return s;
 }
 
 /* snapshots/COMMIT/NAME, a relative link as huggingface_hub makes it. */
@@ -276,9 +312,9 @@ static enum status give_ref(const struct hf_cache *c, const struct model_ref *r,
     return s;
 }
 
-static enum status give_file(const struct hf_cache *c, const struct model_ref *r,
-                             const struct pull_list *l, const struct pull_file *f,
-                             const char *folder, struct error *err)
+static enum status give_file(const struct hf_cache *c, const struct fetch_net *net,
+                             const struct model_ref *r, const struct pull_list *l,
+                             const struct pull_file *f, const char *folder, struct error *err)
 {
     char from[PATH_MAX], blob[PATH_MAX], path[PATH_MAX], below[PATH_MAX];
     const char *name = name_there(f);
@@ -288,17 +324,18 @@ static enum status give_file(const struct hf_cache *c, const struct model_ref *r
         return error_set(err, STATUS_INVALID, "%s: a name that is not taken", f->name);
     TRY(path_of(c, r->repo, "blobs", blob_id(f), blob, err));
     TRY(path_of(c, r->repo, "snapshots", below, path, err));
-    TRY(give_blob(c, from, blob, f->n_bytes, err));
+    TRY(give_blob(c, net, f, from, blob, err));
     return give_link(path, name, blob_id(f), err);
 }
 
-enum status hf_cache_give(const struct hf_cache *c, const struct model_ref *r,
-                          const struct pull_list *l, const char *folder, struct error *err)
+enum status hf_cache_give(const struct hf_cache *c, const struct fetch_net *net,
+                          const struct model_ref *r, const struct pull_list *l, const char *folder,
+                          struct error *err)
 {
     if (!c->folder || !c->writes)
         return STATUS_OK;
     for (uint32_t i = 0; i < l->n_files; i++)
         if (blob_id(&l->files[i])[0])
-            TRY(give_file(c, r, l, &l->files[i], folder, err));
+            TRY(give_file(c, net, r, l, &l->files[i], folder, err));
     return give_ref(c, r, l->commit, err);
 }

@@ -29,8 +29,9 @@ void hf_cache_fini(struct hf_cache *c);
  * *err: why not, when something is wrong with what lies there; else its text is empty. CLOSED: a
  * signal came. */
 bool hf_cache_take(const struct hf_cache *c, const struct fetch_net *net, const char *repo,
-                   const struct pull_file *f, const char *folder, struct error *err);
-/* All files of l, which lie whole in folder, into the cache. */
-MUST_USE enum status hf_cache_give(const struct hf_cache *c, const struct model_ref *r,
-                                   const struct pull_list *l, const char *folder,
-                                   struct error *err);
+                   struct pull_file *f, const char *folder, struct error *err);
+/* All files of l, which lie whole in folder, into the cache; what lies there under a name of theirs
+ * with other bytes is replaced. */
+MUST_USE enum status hf_cache_give(const struct hf_cache *c, const struct fetch_net *net,
+                                   const struct model_ref *r, const struct pull_list *l,
+                                   const char *folder, struct error *err);

@@ -273,7 +273,7 @@ static enum status take_files(const struct pull *p, struct error *err)
     uint64_t n_bytes = 0;
     char text[256], size[24];
     for (uint32_t i = 0; i < p->list.n_files; i++) {
-        const struct pull_file *f = &p->list.files[i];
+        struct pull_file *f = &p->list.files[i];
         if (pull_file_have(f, p->staging) == f->n_bytes)
             continue;
         if (hf_cache_take(&p->hf_cache, p->net, p->r->repo, f, p->staging, err)) {
@@ -298,7 +298,7 @@ static void give_files(const struct pull *p)
 {
     struct error err;
     char text[sizeof err.text + 200];
-    if (hf_cache_give(&p->hf_cache, p->r, &p->list, p->staging, &err) == STATUS_OK)
+    if (hf_cache_give(&p->hf_cache, p->net, p->r, &p->list, p->staging, &err) == STATUS_OK)
         return;
     snprintf(text, sizeof text,
              "huggingface_hub's cache does not get it: %s: --hf-cache DIR names another folder, "

@@ -15,6 +15,7 @@ struct pull_file {
     char sha256[65];  /* "": nobody has said it */
     char git_id[41];  /* SHA-1 of a git blob; "" likewise */
     char etag[136];   /* strong; ranges are asked for under it. "" likewise */
+    bool hf_blob_is_right; /* what huggingface_hub's cache has of it was read, and is it */
 };
 struct pull_lock;
 struct pull_list {

@@ -93,9 +93,43 @@ def test_what_is_damaged_there(world, hub, change, words):
     put(world, hub, (WEIGHTS,), change)
     folder = good(world.pull(hub=hub), words)
     assert len(hub.asked(WEIGHTS)) == 1 and (folder / WEIGHTS).read_bytes() == hub.models["org/tiny"][WEIGHTS]
-    short = words != "damaged"  # what has its size is another program's to judge
-    there = (world.repo / "snapshots" / COMMIT / WEIGHTS).read_bytes()
-    assert (there == hub.models["org/tiny"][WEIGHTS]) == short
+    # and what is published there is what was fetched, not what lay there
+    snapshot = world.repo / "snapshots" / COMMIT
+    assert all((snapshot / n).read_bytes() == hub.models["org/tiny"][n] for n in WANTED)
+    assert (world.repo / "refs/main").read_text() == COMMIT
+
+
+def test_a_damaged_one_that_nobody_links_to(world, hub):
+    """Only the blob lies there, of the right size; and nothing is left of its replacing."""
+    body = hub.models["org/tiny"][WEIGHTS]
+    blobs = world.repo / "blobs"
+    blobs.mkdir(parents=True)
+    (blobs / blob(WEIGHTS, body)).write_bytes(bytes(len(body)))
+    good(world.pull(hub=hub), "damaged")
+    assert (world.repo / "snapshots" / COMMIT / WEIGHTS).read_bytes() == body
+    assert len(list(blobs.iterdir())) == 4
+    # nor does one that came in the meantime: all is here, and the cache is only given to
+    (blobs / blob(WEIGHTS, body)).unlink()
+    (blobs / blob(WEIGHTS, body)).symlink_to("../nowhere")
+    shutil.rmtree(world.cache)
+    good(world.pull(hub=hub))
+    assert (world.repo / "snapshots" / COMMIT / WEIGHTS).read_bytes() == body
+
+
+@pytest.mark.parametrize("relative", [True, False])
+def test_blobs_that_are_links(world, hub, relative, tmp_path):
+    """To another folder's: what they point to is taken, and no link gets into our own cache."""
+    put(world, hub, (WEIGHTS, "tokenizer.json"))
+    store = tmp_path / "store"
+    store.mkdir()
+    for p in (world.repo / "blobs").iterdir():
+        p.rename(store / p.name)
+        p.symlink_to(os.path.relpath(store / p.name, p.parent) if relative else store / p.name)
+    folder = good(world.pull(hub=hub), "2 of 4 files")
+    assert not hub.asked(WEIGHTS) and not hub.asked("tokenizer.json")
+    assert not [p for p in folder.rglob("*") if p.is_symlink()]
+    assert os.path.samefile(folder / WEIGHTS, store / blob(WEIGHTS, hub.models["org/tiny"][WEIGHTS]))
+    assert all(p.is_symlink() == (p.name in os.listdir(store)) for p in (world.repo / "blobs").iterdir())
 
 
 def test_where_it_is(world, hub, tmp_path):
