@@ -12,6 +12,7 @@
 
 #include "cli/pull/aws_answer.h"
 #include "cli/pull/aws_profile.h"
+#include "common/base/loopback.h"
 #include "common/base/mem.h"
 #include "common/net/http_client.h"
 
@@ -180,23 +181,20 @@ static enum status fetch_web_identity(struct aws_credentials *c, struct aws_answ
 
 /* ---- a container's role ---- */
 
-/* Plain HTTP only where it stays in the machine: to the agents' own addresses. */
+/* Plain HTTP only where it stays in the machine: to its own addresses and the agents', written out;
+ * a name that begins as one of them is anybody's. */
 static bool is_agent(const char *url)
 {
-    static const char *const hosts[] = {"127.",          "localhost:",     "localhost/",    "[::1]",
-                                        "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"};
+    static const char *const hosts[] = {"169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"};
     if (strncmp(url, "https://", 8) == 0)
         return true;
     if (strncmp(url, "http://", 7) != 0)
         return false;
-    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
-        size_t n = strlen(hosts[i]);
-        bool is_begin = hosts[i][n - 1] == '.' || hosts[i][n - 1] == ':' || hosts[i][n - 1] == '/';
-        if (strncmp(url + 7, hosts[i], n) == 0 && (is_begin || strchr("/:", url[7 + n])) &&
-            !memchr(url + 7, '@', strcspn(url + 7, "/")))
+    struct str host = authority_host((struct str){url + 7, strcspn(url + 7, "/?#")});
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
+        if (str_eq_c(host, hosts[i]))
             return true;
-    }
-    return false;
+    return host_is_loopback(host);
 }
 
 static enum status fetch_container(struct aws_credentials *c, struct aws_answer *a,
