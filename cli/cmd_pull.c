@@ -115,7 +115,7 @@ enum status pull_options_read(struct pull_options *o, struct config_result *res,
                        : error_set(err, STATUS_INVALID, "the cache folder's path is too long");
 }
 
-static int code_of(const struct pull_options *o, enum status s)
+int pull_exit_code(enum status s)
 {
     switch (s) {
     case STATUS_OK:
@@ -123,9 +123,8 @@ static int code_of(const struct pull_options *o, enum status s)
     case STATUS_INVALID:
     case STATUS_DENIED:
     case STATUS_UNSUPPORTED:
-        return EXIT_USAGE;
     case STATUS_NOT_FOUND:
-        return o->check ? EXIT_FAILED : EXIT_USAGE;
+        return EXIT_USAGE;
     default:
         return EXIT_FAILED;
     }
@@ -156,7 +155,7 @@ static int pull(struct pull_options *o, const char *model)
         say(err.text);
     }
     mem_free(result.path);
-    return code_of(o, s);
+    return s == STATUS_NOT_FOUND && o->check ? EXIT_FAILED : pull_exit_code(s);
 }
 
 int cmd_pull(int argc, char **argv)

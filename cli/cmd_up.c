@@ -33,6 +33,7 @@ struct up {
     const char *model;
     struct pull_stream stream; /* of a model that is in memory only */
     const char *stream_name;
+    bool has_not_come; /* the fetch of it failed, or was stopped */
     struct arena arena;
     struct up_plan plan;
     const char *family; /* static: of the model; NULL: not known */
@@ -270,6 +271,7 @@ static enum status stream_model(struct up *u, const char *tmp_dir, struct error 
         (void)sigaction(SIGTERM, &sa, NULL);
         (void)sigaction(SIGHUP, &sa, NULL);
         s = pull_stream_open(&o, u->model, tmp_dir, &u->stream, err);
+        u->has_not_come = s != STATUS_OK;
         if (s == STATUS_OK)
             log_info("model_in_memory", "bytes=%llu seconds=%.2f parallel=%lld",
                      (unsigned long long)u->stream.n_bytes, u->stream.seconds,
@@ -332,6 +334,10 @@ static enum status prepare(struct up *u, struct error *err)
     TRY(loop_on_signal(u->loop, SIGINT, on_signal, u));
     TRY(loop_on_signal(u->loop, SIGTERM, on_signal, u));
     TRY(loop_on_signal(u->loop, SIGHUP, on_signal, u));
+    if (stream_is_stopped) { /* after the last byte had come: nobody has looked since */
+        u->has_not_come = true;
+        return error_set(err, STATUS_CLOSED, "stopped");
+    }
     TRY(make_keys(u, tmp_dir, err));
     const char *thrown = strrchr(u->throw_away.path, '/'); /* a folder of a random name */
     u->place = (struct up_place){u->bin_dir, u->keys_dir,
@@ -533,7 +539,9 @@ int cmd_up(int argc, char **argv)
                     log_error("failed", "text=%s", log_quote(err.text));
                 else
                     fprintf(stderr, "cox %s: %s\n", u->name, err.text);
-                code = s == STATUS_IO || s == STATUS_TIMEOUT ? EXIT_FAILED : EXIT_USAGE;
+                code = u->has_not_come                         ? pull_exit_code(s)
+                       : s == STATUS_IO || s == STATUS_TIMEOUT ? EXIT_FAILED
+                                                               : EXIT_USAGE;
             }
             finish(u);
         }

@@ -70,7 +70,7 @@ int worker_stream(int argc, char **argv, char ***args)
     enum status s = model ? fetch(model, &stream, &is_wanted, &err) : STATUS_OK;
     if (s != STATUS_OK) {
         say(err.text);
-        return s == STATUS_IO || s == STATUS_TIMEOUT ? EXIT_FAILED : EXIT_USAGE;
+        return pull_exit_code(s);
     }
     char **out = mem_array((size_t)argc + 3, sizeof *out);
     memcpy(out, argv, (size_t)argc * sizeof *out);

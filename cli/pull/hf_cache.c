@@ -223,8 +223,7 @@ static enum status check_blob(const struct fetch_net *net, const struct pull_fil
 {
     struct stat here, there;
     *is_right = false;
-    if (stat(blob, &there) != 0 || !S_ISREG(there.st_mode) ||
-        (uint64_t)there.st_size != f->n_bytes)
+    if (stat(blob, &there) != 0 || !S_ISREG(there.st_mode) || (uint64_t)there.st_size != f->n_bytes)
         return STATUS_OK;
     *is_right = f->hf_blob_is_right || (stat(from, &here) == 0 && here.st_dev == there.st_dev &&
                                         here.st_ino == there.st_ino);

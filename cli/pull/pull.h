@@ -33,6 +33,9 @@ MUST_USE enum status pull_model(const struct pull_options *o, const char *model,
 /* The options as environment and defaults have them; res owns their texts (config_fini). */
 MUST_USE enum status pull_options_read(struct pull_options *o, struct config_result *res,
                                        struct error *err);
+/* Of a fetch that ended so: 1 where trying again may help, 2 where something has to be changed
+ * first; also of the commands that fetch by themselves. */
+int pull_exit_code(enum status s);
 
 /* ---- shared with pull_stream.c ---- */
 

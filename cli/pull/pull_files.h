@@ -10,11 +10,11 @@
 
 struct pull_file {
     char *name, *url;
-    char *hub_name;   /* of a hub: its name there, with folders; or NULL */
-    uint64_t n_bytes; /* FETCH_UNKNOWN only while a listing is made */
-    char sha256[65];  /* "": nobody has said it */
-    char git_id[41];  /* SHA-1 of a git blob; "" likewise */
-    char etag[136];   /* strong; ranges are asked for under it. "" likewise */
+    char *hub_name;        /* of a hub: its name there, with folders; or NULL */
+    uint64_t n_bytes;      /* FETCH_UNKNOWN only while a listing is made */
+    char sha256[65];       /* "": nobody has said it */
+    char git_id[41];       /* SHA-1 of a git blob; "" likewise */
+    char etag[136];        /* strong; ranges are asked for under it. "" likewise */
     bool hf_blob_is_right; /* what huggingface_hub's cache has of it was read, and is it */
 };
 struct pull_lock;
