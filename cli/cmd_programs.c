@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/plan_remote.h"
 #include "cli/worker_stream.h"
 #include "common/base/mem.h"
 
@@ -58,10 +59,16 @@ int cmd_replay(int argc, char **argv)
 }
 
 /* And what a rank takes is measured by cox-worker, here and for GPUs elsewhere. */
-int cmd_plan(int argc, char **argv)
+static int become_plan(int argc, char **argv)
 {
     char mode[] = "plan";
     return become_mode("cox-worker", mode, argc, argv);
+}
+
+int cmd_plan(int argc, char **argv)
+{
+    int code = plan_remote(argc, argv, become_plan);
+    return code >= 0 ? code : become_plan(argc, argv);
 }
 
 int cmd_worker(int argc, char **argv)

@@ -13,6 +13,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "cli/pull/pull_head.h"
 #include "cli/pull/pull_hub.h"
 #include "cli/pull/pull_s3.h"
 #include "common/base/mem.h"
@@ -459,6 +460,14 @@ static void fini(struct pull *p)
     hf_cache_fini(&p->hf_cache);
 }
 
+/* Of a GGUF in one or several files. */
+static enum status fetch_heads(const struct pull *p, struct error *err)
+{
+    for (uint32_t i = 0; i < p->list.n_files; i++)
+        TRY(pull_head_fetch(&p->source, &p->list.files[i], p->staging, err));
+    return check_model(p, err);
+}
+
 enum status pull_into(const struct pull_options *o, const struct model_ref *r,
                       const struct pull_sink *sink, struct error *err)
 {
@@ -470,9 +479,13 @@ enum status pull_into(const struct pull_options *o, const struct model_ref *r,
     enum status s = find_source(&p, err);
     if (s == STATUS_OK)
         s = make_list(&p, err);
+    if (s == STATUS_OK && sink->only_heads)
+        pull_heads_choose(&p.list);
     if (s == STATUS_OK)
         s = sink->prepare(sink->ctx, &p.list, err);
-    if (s == STATUS_OK) {
+    if (s == STATUS_OK && sink->only_heads && pull_is_weights(p.list.files[0].name)) {
+        s = fetch_heads(&p, err);
+    } else if (s == STATUS_OK) {
         done.files = mem_array(p.list.n_files, sizeof *done.files);
         pull_progress_start(&progress, o->quiet, 0, pull_list_bytes(&p.list));
         s = fetch_files(&p, &done, &progress, err);

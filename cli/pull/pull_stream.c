@@ -65,7 +65,8 @@ static enum status prepare(void *ctx, const struct pull_list *l, struct error *e
 {
     struct pull_stream *s = ctx;
     s->n_bytes = pull_list_bytes(l);
-    TRY(check_room(s->n_bytes, err));
+    if (!s->only_heads)
+        TRY(check_room(s->n_bytes, err));
     s->fds = mem_array(l->n_files, sizeof *s->fds);
     for (uint32_t i = 0; i < l->n_files; i++)
         TRY(add_file(s, &l->files[i], err));
@@ -83,15 +84,15 @@ static enum status seal(const struct pull_stream *s, struct error *err)
     return STATUS_OK;
 }
 
-enum status pull_stream_open(const struct pull_options *o, const char *model, const char *tmp_dir,
-                             struct pull_stream *out, struct error *err)
+static enum status open_stream(const struct pull_options *o, const char *model, const char *tmp_dir,
+                               bool only_heads, struct pull_stream *out, struct error *err)
 {
     struct model_ref r;
     uint64_t begin_ns = clock_mono_ns();
-    *out = (struct pull_stream){.folder = {.dir_fd = -1, .lock_fd = -1}};
+    *out = (struct pull_stream){.folder = {.dir_fd = -1, .lock_fd = -1}, .only_heads = only_heads};
     TRY(model_ref_parse(model, &r, err));
     enum status s = throw_away_make(&out->folder, tmp_dir, "stream", err);
-    const struct pull_sink sink = {out->folder.path, prepare, out};
+    const struct pull_sink sink = {out->folder.path, prepare, out, only_heads};
     if (s == STATUS_OK)
         s = pull_into(o, &r, &sink, err);
     if (s == STATUS_OK)
@@ -100,6 +101,18 @@ enum status pull_stream_open(const struct pull_options *o, const char *model, co
     out->seconds = (double)(clock_mono_ns() - begin_ns) / 1e9;
     model_ref_fini(&r);
     return s;
+}
+
+enum status pull_stream_open(const struct pull_options *o, const char *model, const char *tmp_dir,
+                             struct pull_stream *out, struct error *err)
+{
+    return open_stream(o, model, tmp_dir, false, out, err);
+}
+
+enum status pull_stream_open_heads(const struct pull_options *o, const char *model,
+                                   const char *tmp_dir, struct pull_stream *out, struct error *err)
+{
+    return open_stream(o, model, tmp_dir, true, out, err);
 }
 
 enum status pull_stream_keep(const struct pull_stream *s, struct error *err)

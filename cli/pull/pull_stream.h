@@ -14,6 +14,7 @@ struct pull_stream {
     uint32_t n_fds;
     uint64_t n_bytes;
     double seconds;
+    bool only_heads;
 };
 /* Is it a reference that is not in the cache? Else it is served from where it lies. */
 bool pull_stream_wanted(const struct pull_options *o, const char *model);
@@ -21,6 +22,10 @@ bool pull_stream_wanted(const struct pull_options *o, const char *model);
 MUST_USE enum status pull_stream_open(const struct pull_options *o, const char *model,
                                       const char *tmp_dir, struct pull_stream *out,
                                       struct error *err);
+/* Of it only what it is planned from (pull_head.h). */
+MUST_USE enum status pull_stream_open_heads(const struct pull_options *o, const char *model,
+                                            const char *tmp_dir, struct pull_stream *out,
+                                            struct error *err);
 /* For a program that this process becomes: it has the files, and the folder's lock. */
 MUST_USE enum status pull_stream_keep(const struct pull_stream *s, struct error *err);
 void pull_stream_close(struct pull_stream *s);

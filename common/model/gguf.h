@@ -60,6 +60,8 @@ struct gguf;
  * opened, and the tensors are those of all of them. A part that is missing, or of another
  * model, is named. */
 MUST_USE enum status gguf_open(const char *path, struct gguf **out, struct error *err);
+/* One file, whatever it says of others. */
+MUST_USE enum status gguf_open_part(const char *path, struct gguf **out, struct error *err);
 /* bytes are borrowed until close; name is for error texts. */
 MUST_USE enum status gguf_open_memory(const void *bytes, size_t n, const char *name,
                                       struct gguf **out, struct error *err);

@@ -21,8 +21,6 @@ struct gguf {
     uint32_t n_parts;
 };
 
-/* One file, whatever it says of others. */
-MUST_USE enum status gguf_open_part(const char *path, struct gguf **out, struct error *err);
 /* Opens the other parts of a model in several files and takes their tensors in. */
 MUST_USE enum status gguf_join(struct gguf *g, struct error *err);
 /* Fills tensors_by_name from tensors. A tensor whose name another one has; NULL: there is none. */

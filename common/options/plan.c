@@ -76,6 +76,8 @@ const struct option_spec plan_specs[] = {
     OPT_INT(
         S, overhead_bytes, "overhead-bytes", -1, (double)(1ull << 50), "-1",
         "what each GPU has beside weights, activations and KV cache, in place of what is counted"),
+    OPT_STRING(S, shown_as, "served-model-name", NULL,
+               "what is shown for MODEL; default: its path"),
     OPT_BOOL(S, json, "json", NULL, "one JSON object"),
 };
 #undef S

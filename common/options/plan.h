@@ -39,6 +39,7 @@ struct plan_options {
     struct option_list gpus, instances;
     int64_t batch, context;
     int64_t activation_bytes, overhead_bytes; /* of each GPU; -1: counted */
+    const char *shown_as;
     bool json;
 };
 

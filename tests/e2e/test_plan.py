@@ -1,12 +1,14 @@
 """`cox plan` against the tables of the workers that it is about, models without weights, and models that
 are not supported: named by every command before a weight is read."""
 import json
+import os
 import shutil
 import subprocess
 
 import pytest
 from cluster import BIN, ROOT, Cluster, run_cox
 from completions import body_of, ids, run
+from hub_server import COMMIT, Hub, tiny_model
 from real_model import GOLDENS
 
 OWN = ROOT / "build/goldens"
@@ -113,3 +115,62 @@ def test_too_large_is_said(tmp_path):
     done = run_cox("plan", without_weights(tmp_path), "--memory-bytes", 1 << 20)
     assert done.returncode == 1 and "fits         no" in done.stdout and "are free" in done.stdout
     assert run_cox("plan", "null").returncode == run_cox("plan").returncode == run_cox("plan", "/nowhere").returncode == 2
+
+
+def plan_of(tmp_path, hub, model, *args, **env):
+    env = {"COX_CACHE": str(tmp_path / "cache"), "TMPDIR": str(tmp_path), "HF_ENDPOINT": hub.url, "COX_HF_CACHE": "off"} | env
+    return run_cox("plan", model, *args, env={k: v for k, v in os.environ.items() if k != "HF_TOKEN"} | env, timeout=60)
+
+
+def nothing_left(tmp_path):
+    return not (tmp_path / "cache").exists() and not [p for p in tmp_path.iterdir() if p.name.startswith("cox-")]
+
+
+@pytest.mark.parametrize("model, more", [("hf:org/tiny", []), ("org/tiny", []), ("hf:org/tiny", ["--gpu", "L4"])])
+def test_a_model_of_a_hub(tmp_path, model, more):
+    """By its config.json: no weight is asked for, nothing is kept; the same figures as of a folder."""
+    with Hub({"org/tiny": tiny_model()}, token="hf_T") as hub:
+        done = plan_of(tmp_path, hub, model, "--json", "--max-model-len", "256", *more, HF_TOKEN="hf_T")
+        assert done.returncode == 0, done.stderr
+        assert [p for p, _ in hub.requests] == ["/api/models/org/tiny/revision/main?blobs=true",
+                                               f"/org/tiny/resolve/{COMMIT}/config.json"]
+        assert nothing_left(tmp_path)
+        folder = tmp_path / "by hand"
+        folder.mkdir()
+        (folder / "config.json").write_bytes(hub.models["org/tiny"]["config.json"])
+        hub.requests.clear()
+        want = plan_of(tmp_path, hub, folder, "--json", "--max-model-len", "256", *more)
+        here, there = json.loads(done.stdout), json.loads(want.stdout)
+        assert here.pop("model") == model and there.pop("model") == str(folder) and not hub.requests
+        assert here["weights_bytes"] == there["weights_bytes"] and here.keys() == there.keys()
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_gguf_of_a_hub(tmp_path, ranges):
+    """By its first bytes, of a file that is larger than those."""
+    gguf = OWN / "llama_tiny_gguf_q8_0/model.gguf"
+    gguf = gguf if gguf.exists() else next(OWN.glob("*/model.gguf"))
+    body = gguf.read_bytes() + bytes(40 << 20)
+    with Hub({"org/tiny": {"q/m.gguf": body}}) as hub:
+        if not ranges:
+            hub.faults["*"] = [(), ("norange",)]
+        done = plan_of(tmp_path, hub, "hf:org/tiny/q/m.gguf", "--json")
+        assert done.returncode == 0, done.stderr
+        (path, headers), = hub.asked("m.gguf")
+        assert headers["Range"] == "bytes=0-8388607" and nothing_left(tmp_path), path
+        want = json.loads(run_cox("plan", gguf, "--json").stdout)
+        assert json.loads(done.stdout)["weights_bytes"] == want["weights_bytes"]
+
+
+def test_a_hub_that_does_not_help(tmp_path):
+    """Always 2, as 1 says that it does not fit; and what to do without it."""
+    with Hub({"org/tiny": tiny_model(), "org/none": {"config.json": b"{}", "model.safetensors": b"x"}}, token="hf_T") as hub:
+        done = plan_of(tmp_path, hub, "hf:org/tiny")
+        assert done.returncode == 2 and "HF_TOKEN" in done.stderr and "config.json alone is a MODEL" in done.stderr, done.stderr
+        done = plan_of(tmp_path, hub, "hf:org/none", HF_TOKEN="hf_T")
+        assert done.returncode == 2 and not hub.asked(".safetensors") and nothing_left(tmp_path), done.stderr
+        hub.requests.clear()
+        done = plan_of(tmp_path, hub, "hf:org/tiny", "--tp", "none")
+        assert done.returncode == 2 and "--tp" in done.stderr and not hub.requests
+    done = plan_of(tmp_path, hub, "hf:org/tiny", COX_RETRY_WAIT="0.01")  # nobody listens there now
+    assert done.returncode == 2 and "config.json alone is a MODEL" in done.stderr and nothing_left(tmp_path), done.stderr

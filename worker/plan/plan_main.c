@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "common/base/config.h"
+#include "common/base/mem.h"
 #include "common/base/version.h"
 #include "common/model/file_guard.h"
 #include "common/model/model_info.h"
@@ -43,6 +44,10 @@ static int plan_here(const char *model, const struct plan_options *o)
         plan_fini(&p);
         return fail(&err);
     }
+    if (o->shown_as) {
+        mem_free(p.model);
+        p.model = mem_strdup(o->shown_as);
+    }
     strbuf_init(&b, 0);
     if (o->json)
         plan_print_json(&p, &b);
@@ -67,6 +72,8 @@ static int plan_elsewhere(const char *model, const struct plan_options *o)
         targets_fini(&t);
         return fail(&err);
     }
+    if (model && o->shown_as)
+        shape.model = o->shown_as;
     strbuf_init(&b, 0);
     if (o->json)
         targets_print_json(&t, &b);

@@ -1,0 +1,146 @@
+#include "cli/plan_remote.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "cli/pull/pull_stream.h"
+#include "common/base/mem.h"
+#include "common/options/plan.h"
+
+extern char **environ;
+
+enum { RETRIES = 2 }; /* somebody waits for it, and little is asked for */
+
+static volatile sig_atomic_t is_interrupted;
+
+static void on_interrupt(int signum)
+{
+    (void)signum;
+    is_interrupted = 1;
+}
+
+static bool is_stopped(void)
+{
+    return is_interrupted;
+}
+
+static void say(const char *text)
+{
+    fprintf(stderr, "cox plan: %s\n", text);
+}
+
+/* The model that is named, and where the cache is; what is wrong with the options cox-worker says.
+ * For mem_free; NULL: none. */
+static char *model_of(int argc, char **argv, char **owned_cache_dir, bool *is_named)
+{
+    struct plan_options o = {0};
+    struct config_result res = {0};
+    struct error err;
+    char *out = NULL;
+    if (config_parse(plan_specs, plan_n_specs, argc, argv, environ, &o, &res, &err) == STATUS_OK &&
+        !res.help && !res.version && res.positional.n_items == 1) {
+        out = mem_strdup(res.positional.items[0]);
+        *owned_cache_dir = o.worker.cache_dir ? mem_strdup(o.worker.cache_dir) : NULL;
+        *is_named = o.shown_as != NULL;
+    }
+    config_fini(&res);
+    return out;
+}
+
+/* The options of cox pull by its variables; COX_CONFIG holds those of this command. */
+static enum status read_options(struct pull_options *o, struct config_result *res,
+                                struct error *err)
+{
+    const char *there = getenv("COX_CONFIG");
+    char *config = there ? mem_strdup(there) : NULL;
+    (void)unsetenv("COX_CONFIG");
+    enum status s = pull_options_read(o, res, err);
+    if (config && setenv("COX_CONFIG", config, 1) != 0 && s == STATUS_OK)
+        s = error_set(err, STATUS_LIMIT, "the environment takes no COX_CONFIG");
+    mem_free(config);
+    return s;
+}
+
+/* Until it has ended; a signal of ours is its signal, too. 2: it was killed, and 1 says that the
+ * model does not fit. */
+static int run(int argc, char **argv, int (*become)(int argc, char **argv))
+{
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(become(argc, argv));
+    if (pid < 0) {
+        fprintf(stderr, "cox plan: no process for it: %s\n", strerror(errno));
+        return EXIT_USAGE;
+    }
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        if (is_interrupted)
+            (void)kill(pid, SIGTERM);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_USAGE;
+}
+
+static int plan(int argc, char **argv, const char *model, const struct pull_stream *stream,
+                bool is_named, int (*become)(int argc, char **argv))
+{
+    char *shown = is_named ? NULL : pull_join("--served-model-name=", model, "");
+    char **args = mem_array((size_t)argc + 2, sizeof *args);
+    for (int i = 0; i < argc; i++)
+        args[i] = i > 0 && strcmp(argv[i], model) == 0 ? (char *)stream->folder.path : argv[i];
+    args[argc] = shown;
+    int code = run(argc + (shown != NULL), args, become);
+    mem_free(args);
+    mem_free(shown);
+    return code;
+}
+
+/* Never 1, which says that it does not fit. */
+static int fail(const struct error *err)
+{
+    fprintf(stderr,
+            "cox plan: %s. Without the hub: a folder with its config.json alone is a MODEL, or "
+            "`cox pull` it where there is a network\n",
+            err->text);
+    return EXIT_USAGE;
+}
+
+int plan_remote(int argc, char **argv, int (*become)(int argc, char **argv))
+{
+    struct pull_options o = {0};
+    struct config_result res = {0};
+    struct pull_stream stream = {.folder = {.dir_fd = -1, .lock_fd = -1}};
+    struct error err = {0};
+    struct sigaction sa = {.sa_handler = on_interrupt};
+    const char *tmp_dir = getenv("TMPDIR");
+    char *cache_dir = NULL;
+    bool is_named = false;
+    char *model = model_of(argc, argv, &cache_dir, &is_named);
+    int code = -1;
+    enum status s = model ? read_options(&o, &res, &err) : STATUS_OK;
+    o.cache_dir = cache_dir ? cache_dir : o.cache_dir;
+    o.is_stopped = is_stopped;
+    o.say = say;
+    o.quiet = true;
+    if (!getenv("COX_RETRIES"))
+        o.retries = RETRIES;
+    if (s != STATUS_OK) {
+        code = fail(&err);
+    } else if (model && pull_stream_wanted(&o, model)) {
+        (void)sigaction(SIGINT, &sa, NULL);
+        (void)sigaction(SIGTERM, &sa, NULL);
+        (void)sigaction(SIGHUP, &sa, NULL);
+        s = pull_stream_open_heads(&o, model, tmp_dir && tmp_dir[0] ? tmp_dir : "/tmp", &stream,
+                                   &err);
+        code = s == STATUS_OK ? plan(argc, argv, model, &stream, is_named, become) : fail(&err);
+        pull_stream_close(&stream);
+    }
+    config_fini(&res);
+    mem_free(model);
+    mem_free(cache_dir);
+    return code;
+}
