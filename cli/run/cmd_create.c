@@ -1,6 +1,7 @@
 /* `cox run -f FILE` (its last part) and `cox run create`: what is to be started, from a file or
  * from the copy that a run has. */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +71,8 @@ static enum status start_here(struct run_start *r, struct error *err)
     enum run_status ended;
     fprintf(stderr, "cox run: \"%s\" is run %s; Ctrl-C ends it\n", r->source->file.name.s, r->id);
     enum status s = run_keep(r, &ended, err);
-    if (s == STATUS_OK)
+    struct pollfd last = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (s == STATUS_OK && poll(&last, 1, 0) == 1) /* a terminal that is held (Ctrl-S) holds no end */
         fprintf(stderr, "cox run: %s\n", run_status_name(ended));
     return s;
 }

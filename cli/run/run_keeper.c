@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -17,7 +18,7 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 
-enum { END_S = 30, LOOK_MS = 200, LOOK_ENDING_MS = 20, READS_MAX = 64 };
+enum { END_S = 30, LAST_WORDS_S = 1, LOOK_MS = 200, LOOK_ENDING_MS = 20, READS_MAX = 64 };
 
 /* ---- state ---- */
 
@@ -129,13 +130,20 @@ enum status run_prepare(struct run_start *r, struct error *err)
 
 /* ---- the loop ---- */
 
+/* As a program that is written to waits for a pager, so do the run's: until it is to end. */
+static bool is_held(const struct run_keeper *k)
+{
+    return run_log_is_held(&k->log) && !k->is_ending;
+}
+
 static void read_output(struct run_keeper *k)
 {
     char buf[16384];
-    for (int i = 0; i < READS_MAX; i++) {
+    for (int i = 0; i < READS_MAX && !is_held(k); i++) {
         ssize_t n = read(k->out_read, buf, sizeof buf);
         if (n <= 0)
             return;
+        k->n_read += (uint64_t)n;
         run_log_write(&k->log, buf, (size_t)n);
     }
 }
@@ -160,7 +168,7 @@ static void reap(struct run_keeper *k)
 static void on_end_signal(struct run_keeper *k)
 {
     bool again = k->is_ending;
-    k->is_ending = true;
+    k->was_asked = k->is_ending = true;
     k->kill_at_ns = clock_mono_ns() + (again ? 0 : END_S * NS_PER_S);
     if (!again)
         run_log_say(&k->log, "ending");
@@ -171,9 +179,12 @@ static void on_end_signal(struct run_keeper *k)
 static void look(struct run_keeper *k, int timeout_ms)
 {
     struct signalfd_siginfo info;
-    struct pollfd fds[] = {{.fd = k->out_read, .events = POLLIN},
-                           {.fd = k->signal_fd, .events = POLLIN}};
-    (void)poll(fds, 2, timeout_ms);
+    struct pollfd fds[] = {
+        {.fd = is_held(k) ? -1 : k->out_read, .events = POLLIN},
+        {.fd = k->signal_fd, .events = POLLIN},
+        {.fd = run_log_is_held(&k->log) ? k->log.echo_fd : -1, .events = POLLOUT}};
+    (void)poll(fds, sizeof fds / sizeof *fds, timeout_ms);
+    run_log_echo(&k->log);
     read_output(k);
     while (read(k->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
         if (info.ssi_signo != SIGCHLD)
@@ -185,6 +196,32 @@ static void look(struct run_keeper *k, int timeout_ms)
     }
     if (k->is_killing)
         (void)run_children_kill(k->start->store, SIGKILL);
+}
+
+/* What a child that has ended wrote: all that is in the pipe now, however slowly it is read. */
+static void drain(struct run_keeper *k)
+{
+    int n = 0;
+    (void)ioctl(k->out_read, FIONREAD, &n);
+    for (uint64_t until = k->n_read + (uint64_t)n; k->n_read < until && !k->is_ending;)
+        look(k, LOOK_MS);
+    read_output(k);
+}
+
+/* What the terminal has not got yet: as long as that takes, but for who asks for the end. */
+static void flush_echo(struct run_keeper *k)
+{
+    struct signalfd_siginfo info;
+    uint64_t until = clock_mono_ns() + LAST_WORDS_S * NS_PER_S;
+    while (run_log_is_held(&k->log) && (!k->was_asked || clock_mono_ns() < until)) {
+        struct pollfd fds[] = {{.fd = k->signal_fd, .events = POLLIN},
+                               {.fd = k->log.echo_fd, .events = POLLOUT}};
+        (void)poll(fds, sizeof fds / sizeof *fds, LOOK_MS);
+        while (read(k->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
+            if (info.ssi_signo != SIGCHLD)
+                return;
+        run_log_echo(&k->log);
+    }
 }
 
 static enum status judge(struct run_keeper *k, const char *what, struct error *err)
@@ -221,7 +258,7 @@ enum status run_step(struct run_keeper *k, const char *what, const char *const *
     while (!k->child_ended)
         look(k, LOOK_MS);
     k->child = 0;
-    read_output(k);
+    drain(k);
     return judge(k, what, err);
 }
 
@@ -308,7 +345,7 @@ static enum status open_all(struct run_keeper *k, struct error *err)
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
     sigaddset(&set, SIGCHLD);
-    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    (void)sigprocmask(SIG_BLOCK, &set, &k->signals_before);
     (void)signal(SIGPIPE, SIG_IGN); /* a terminal that has gone ends no run */
     k->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
     if (k->signal_fd < 0 || pipe2(fds, O_CLOEXEC) != 0)
@@ -330,6 +367,7 @@ static void close_all(struct run_keeper *k)
         close(k->out_write);
     if (k->signal_fd >= 0)
         close(k->signal_fd);
+    (void)sigprocmask(SIG_SETMASK, &k->signals_before, NULL); /* what is left to say may be killed */
     json_decref(k->state);
     arena_fini(&k->arena);
 }
@@ -357,6 +395,7 @@ static enum run_status finish(struct run_keeper *k, enum status s, struct error 
     run_log_say(&k->log, "%s%s%s", run_status_name(status), status == RUN_FAILED ? ": " : "",
                 status == RUN_FAILED ? err->text : "");
     say_state(k, status, "ended");
+    flush_echo(k);
     return status;
 }
 
@@ -371,6 +410,7 @@ static enum status keep(struct run_start *r, int ready_fd, enum run_status *ende
                              .out_read = -1,
                              .out_write = -1,
                              .signal_fd = -1};
+    (void)sigprocmask(SIG_BLOCK, NULL, &k->signals_before);
     arena_init(&k->arena, 0);
     enum status s = open_all(k, err);
     if (s == STATUS_OK) {

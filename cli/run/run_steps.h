@@ -1,5 +1,7 @@
 #pragma once
 /* Private to cli/run: what a keeper does one after the other, and what the steps need of it. */
+#include <signal.h>
+
 #include "cli/run/run_children.h"
 #include "cli/run/run_keeper.h"
 #include "cli/run/run_log.h"
@@ -18,7 +20,9 @@ struct run_keeper {
     bool child_ended;
     int child_status;           /* as waitpid gives it */
     bool is_ending, is_killing; /* SIGTERM came; the children were killed */
-    uint64_t kill_at_ns;
+    uint64_t kill_at_ns, n_read; /* n_read: bytes of output */
+    bool was_asked;              /* by a signal, to end */
+    sigset_t signals_before;
 };
 
 /* Starts argv and waits for it; its exit must be 0. what: "git fetch". cwd, stdout_fd: run_spawn's.

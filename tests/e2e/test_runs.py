@@ -1,6 +1,7 @@
 """`cox run`: run files started here, listed, looked at, ended, started again (docs/runs.md)."""
 import json
 import os
+import pty
 import re
 import signal
 import stat
@@ -8,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cluster import ROOT, alive, free_ports, get, wait_for
+from cluster import BIN, ROOT, SLOW, alive, free_ports, get, wait_for
 from hub_server import Hub, tiny_model
 from runs import Runs, wait_end
 
@@ -298,6 +299,39 @@ def test_in_the_foreground(runs):
     assert done.returncode == 0 and "here\n" in done.stdout
     done = runs.cox("-f", runs.file("name: a\nrun: 'exit 3'\n"))
     assert done.returncode == 1 and "the command in line 2 ended with exit code 3" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["a pager", "a terminal that is held"])
+def test_output_that_nobody_reads(runs, kind):
+    """Terminate ends it all the same; the file has what was read of the run."""
+    reader, writer = os.pipe() if kind == "a pager" else pty.openpty()
+    p = subprocess.Popen([BIN / "cox", "run", "-f", runs.file("name: flood\nrun: while :; do echo 0123456789abcdef; done\n")],
+                         env=runs.env, stdout=writer, stderr=writer if kind != "a pager" else subprocess.DEVNULL)
+    try:
+        wait_for("it runs", lambda: len(runs.cox("list").stdout.splitlines()) == 2)
+        run = runs.cox("list").stdout.splitlines()[1].split()[0]
+        runs.wait(run, "running")
+        log = runs.dir / run / "log"
+        sizes = [-1, log.stat().st_size]
+        wait_for("its output is held", lambda: sizes.append(log.stat().st_size) or sizes[-1] == sizes[-2] == sizes[-3] > 4096)
+        done = runs.cox("terminate", run)
+        assert (done.returncode, done.stdout) == (0, f"Terminated '#{run}'.\n"), done.stderr
+        assert p.wait(timeout=10 * SLOW) == 0 and runs.log(run).endswith("run        | terminated\n")
+    finally:
+        p.kill()
+        p.wait()
+        os.close(reader)
+        os.close(writer)
+
+
+def test_output_that_is_read_late_is_all_there(runs):
+    p = runs.popen("-f", runs.file("name: a\nrun: yes 0123456789abcdef | head -c 1700000; echo the end\n"))
+    run = None
+    wait_for("it runs", lambda: len(runs.cox("list").stdout.splitlines()) == 2)
+    run = runs.cox("list").stdout.splitlines()[1].split()[0]
+    assert runs.state(run)["status"] != "completed", "its output waits"
+    code, out, _ = wait_end(p)
+    assert code == 0 and out == runs.log(run) and out.endswith("the end\nrun        | completed\n")
 
 
 def test_a_log_is_bounded(runs):
