@@ -5,7 +5,7 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <ftw.h>
+#include <fts.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -89,15 +89,20 @@ enum status pull_check_space(const char *folder, uint64_t n_bytes, struct error 
         folder, wanted, is_free);
 }
 
-static int on_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)remove(path);
-    return 0;
-}
-
+/* A folder that is read-only, or may not be looked into, would keep its files: opened on the way. */
 void pull_remove_tree(const char *path)
 {
-    (void)nftw(path, on_entry, 16, FTW_DEPTH | FTW_PHYS);
+    char *copy = mem_strdup(path), *const roots[] = {copy, NULL};
+    FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    for (const FTSENT *e; tree && (e = fts_read(tree));) {
+        if (e->fts_info != FTS_D)
+            (void)remove(e->fts_path);
+        else if ((e->fts_statp->st_mode & S_IRWXU) != S_IRWXU)
+            (void)chmod(e->fts_path, S_IRWXU);
+    }
+    if (tree)
+        (void)fts_close(tree);
+    mem_free(copy);
 }
 
 /* Parts of other states of this model, and what a publishing that was killed has moved away. */

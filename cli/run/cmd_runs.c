@@ -1,10 +1,12 @@
 /* `cox run list`, `show`, `terminate`, `delete`: of the runs that are kept here. */
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -295,6 +297,37 @@ int cmd_run_terminate(int argc, char **argv)
     return with_one(argc, argv, &line, terminate);
 }
 
+/* All of a run, what it is known by at the end: what cannot be removed is found again. */
+static enum status remove_run(const char *folder, struct error *err)
+{
+    char path[RUN_PATH_BYTES];
+    bool is_whole = true;
+    DIR *d = opendir(folder);
+    if (!d)
+        return error_set(err, STATUS_IO, "%s: %s", folder, strerror(errno));
+    for (const struct dirent *e; (e = readdir(d));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+            strcmp(e->d_name, "state.json") == 0)
+            continue;
+        int n = snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        if (n > 0 && (size_t)n < sizeof path)
+            pull_remove_tree(path);
+        struct stat st;
+        is_whole &= n > 0 && (size_t)n < sizeof path && lstat(path, &st) != 0;
+        if (!is_whole)
+            break;
+    }
+    closedir(d);
+    if (is_whole)
+        pull_remove_tree(folder);
+    if (!is_whole || access(folder, F_OK) == 0)
+        return error_set(err, STATUS_IO,
+                         "%s: not all of it could be removed: remove what another user has there, "
+                         "then the same command again",
+                         is_whole ? folder : path);
+    return STATUS_OK;
+}
+
 static enum status forget(struct one *one, struct error *err)
 {
     const char *id = one->record.id;
@@ -302,9 +335,7 @@ static enum status forget(struct one *one, struct error *err)
         return error_set(err, STATUS_IO, "run %s is %s: `cox run terminate %s` first", id,
                          run_status_name(one->record.status), id);
     end_leftovers(one);
-    pull_remove_tree(one->folder);
-    if (access(one->folder, F_OK) == 0)
-        return error_set(err, STATUS_IO, "%s: not all of it could be removed", one->folder);
+    TRY(remove_run(one->folder, err));
     printf("Deleted '#%s'.\n", id);
     return STATUS_OK;
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cli/last_words.h"
+#include "cli/pull/pull.h"
 #include "cli/run/run_steps.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
@@ -33,7 +34,8 @@ static void say_state(struct run_keeper *k, enum run_status status, const char *
     (void)json_object_set_new(k->state, "status", json_string(run_status_name(status)));
     if (when)
         (void)json_object_set_new(k->state, when, json_real(wall_s()));
-    if (run_store_write_json(k->start->folder, "state.json", k->state, &err) != STATUS_OK)
+    if (run_store_write_state(k->start->folder, k->state, status >= RUN_TERMINATED, &err) !=
+        STATUS_OK)
         run_log_say(&k->log, "%s", err.text);
 }
 
@@ -121,8 +123,10 @@ enum status run_prepare(struct run_start *r, struct error *err)
     if (s == STATUS_OK)
         s = run_store_write_json(r->folder, "env.json", r->taken, err);
     if (s == STATUS_OK)
-        s = state ? run_store_write_json(r->folder, "state.json", state, err)
+        s = state ? run_store_write_state(r->folder, state, false, err)
                   : error_set(err, STATUS_INVALID, "%s: its texts are no UTF-8", r->path);
+    if (s != STATUS_OK) /* nobody would find it */
+        pull_remove_tree(r->folder);
     strbuf_fini(&options);
     json_decref(state);
     return s;

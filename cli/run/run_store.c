@@ -14,7 +14,7 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 
-enum { RUNS_MAX = 100000, NEW_TRIES = 100 };
+enum { RUNS_MAX = 100000, NEW_TRIES = 100, RESERVE_BYTES = 8192 };
 
 static const char *const status_names[] = {"pending",    "importing", "running",
                                            "terminated", "completed", "failed"};
@@ -149,31 +149,85 @@ enum status run_store_new(const struct run_store *s, char id[RUN_ID_DIGITS + 1],
 
 /* ---- files ---- */
 
+static int write_whole(int fd, struct str text)
+{
+    for (size_t at = 0; at < text.len;) {
+        ssize_t w = pwrite(fd, text.ptr + at, text.len - at, (off_t)at);
+        if (w <= 0 && errno != EINTR)
+            return w < 0 ? errno : ENOSPC;
+        at += w > 0 ? (size_t)w : 0;
+    }
+    return ftruncate(fd, (off_t)text.len) == 0 ? 0 : errno;
+}
+
+static int write_file(const char *path, int more_flags, struct str text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | more_flags, 0600);
+    int e = fd < 0 ? errno : write_whole(fd, text);
+    if (fd >= 0 && close(fd) != 0 && e == 0)
+        e = errno;
+    return e;
+}
+
+static enum status two_names(const char *folder, const char *name, char path[RUN_PATH_BYTES],
+                             char fresh[RUN_PATH_BYTES], struct error *err)
+{
+    int n = snprintf(path, RUN_PATH_BYTES, "%s/%s", folder, name);
+    int m = snprintf(fresh, RUN_PATH_BYTES, "%s/.%s.new", folder, name);
+    if (n < 0 || m < 0 || m >= RUN_PATH_BYTES)
+        return error_set(err, STATUS_INVALID, "%s: too long a path", folder);
+    return STATUS_OK;
+}
+
 enum status run_store_write(const char *folder, const char *name, struct str text,
                             struct error *err)
 {
     char path[RUN_PATH_BYTES], fresh[RUN_PATH_BYTES];
-    int n = snprintf(path, sizeof path, "%s/%s", folder, name);
-    int m = snprintf(fresh, sizeof fresh, "%s/.%s.new", folder, name);
-    if (n < 0 || m < 0 || (size_t)m >= sizeof fresh)
-        return error_set(err, STATUS_INVALID, "%s: too long a path", folder);
-    int fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    bool ok = fd >= 0;
-    for (size_t at = 0; ok && at < text.len;) {
-        ssize_t w = write(fd, text.ptr + at, text.len - at);
-        ok = w > 0 || (w < 0 && errno == EINTR);
-        at += w > 0 ? (size_t)w : 0;
-    }
-    int e = errno;
-    if (fd >= 0 && close(fd) != 0 && ok) {
-        ok = false;
+    TRY(two_names(folder, name, path, fresh, err));
+    int e = write_file(fresh, O_CREAT, text);
+    if (e == 0 && rename(fresh, path) != 0)
         e = errno;
+    if (e == 0)
+        return STATUS_OK;
+    (void)unlink(fresh);
+    return error_set(err, STATUS_IO, "%s: %s", path, strerror(e));
+}
+
+/* A file with room for the next state, made while there is some. */
+static void reserve(const char *fresh, size_t n)
+{
+    int fd = open(fresh, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int e = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)n);
+    if (fd >= 0)
+        close(fd);
+    if (e != 0)
+        (void)unlink(fresh);
+}
+
+enum status run_store_write_state(const char *folder, const json_t *state, bool is_last,
+                                  struct error *err)
+{
+    char path[RUN_PATH_BYTES], fresh[RUN_PATH_BYTES];
+    char *text = json_dumps(state, JSON_INDENT(1));
+    if (!text)
+        return error_set(err, STATUS_INTERNAL, "state.json: no JSON");
+    enum status s = two_names(folder, "state.json", path, fresh, err);
+    int e = 0;
+    if (s == STATUS_OK) {
+        e = write_file(fresh, O_CREAT, str_from(text)); /* onto what is reserved, if it is */
+        if (e == 0 && rename(fresh, path) != 0)
+            e = errno;
+        if (e != 0)
+            (void)unlink(fresh);
+        if (e != 0 && is_last) /* its own blocks are left; a reader in between sees no state */
+            e = write_file(path, 0, str_from(text));
+        if (e == 0 && !is_last)
+            reserve(fresh, strlen(text) + RESERVE_BYTES);
+        if (e != 0)
+            s = error_set(err, STATUS_IO, "%s: %s", path, strerror(e));
     }
-    if (ok && rename(fresh, path) != 0) {
-        ok = false;
-        e = errno;
-    }
-    return ok ? STATUS_OK : error_set(err, STATUS_IO, "%s: %s", path, strerror(e));
+    free(text);
+    return s;
 }
 
 enum status run_store_write_json(const char *folder, const char *name, const json_t *j,

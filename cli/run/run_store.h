@@ -47,6 +47,10 @@ MUST_USE enum status run_store_write(const char *folder, const char *name, struc
                                      struct error *err);
 MUST_USE enum status run_store_write_json(const char *folder, const char *name, const json_t *j,
                                           struct error *err);
+/* state.json, with room reserved for the next one: a disk that fills up keeps the run's end. The
+ * last one is written in place when it must be. */
+MUST_USE enum status run_store_write_state(const char *folder, const json_t *state, bool is_last,
+                                           struct error *err);
 /* NULL: it is not there, or no JSON object. For json_decref. */
 json_t *run_store_read_json(const char *folder, const char *name);
 

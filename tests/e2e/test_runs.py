@@ -6,6 +6,7 @@ import re
 import signal
 import stat
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -341,6 +342,56 @@ def test_a_log_is_bounded(runs):
     assert log.stat().st_size < before.stat().st_size <= 64 << 20
     lines = runs.cox("logs", run, "-n", "1000000").stdout.splitlines()
     assert len(lines) == 1000000 and lines[-2:] == ["the end", "run        | completed"]
+
+
+def test_a_run_with_a_shut_folder_is_deleted():
+    """As nobody in particular: root removes all anyhow."""
+    with tempfile.TemporaryDirectory() as folder, Runs(folder) as runs:
+        if os.geteuid() == 0:
+            runs.folder.chmod(0o755)
+            runs.dir.mkdir(mode=0o700)
+            os.chown(runs.dir, 65534, 65534)
+            runs.cox = lambda *args, **env: subprocess.run(
+                ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", str(BIN / "cox"), "run", *map(str, args)],
+                env={**runs.env, **env}, timeout=60, text=True, capture_output=True, cwd=folder)
+        run = runs.create("name: a\nrun: mkdir -p ro/in shut/in; touch ro/f ro/in/f shut/in/f; chmod 555 ro/in ro; chmod 0 shut/in shut\n")
+        assert runs.wait(run, "completed", "failed")["status"] == "completed"
+        done = runs.cox("delete", run)
+        assert (done.returncode, done.stdout) == (0, f"Deleted '#{run}'.\n"), done.stderr
+        assert not list(runs.dir.iterdir())
+
+
+def on_a_small_disk(runs, script):
+    """sh, where RUNS is a disk of 1 MiB; its output."""
+    runs.dir.mkdir(mode=0o700)
+    done = subprocess.run(["unshare", "--mount", "--map-root-user", "sh", "-ec", f'mount -t tmpfs -o size=1m,mode=700 none "$COX_RUNS_DIR"\n{script}'],
+                          env={**runs.env, "COX": str(BIN / "cox")}, timeout=60, text=True, capture_output=True)
+    if "unshare" in done.stderr or "mount:" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_disk_that_fills_up_keeps_the_end(runs):
+    full = runs.file("name: full\nrun: dd if=/dev/zero of=$COX_RUNS_DIR/ballast bs=4k || true; exit CODE\n".replace("CODE", "${CODE:-0}"))
+    out = on_a_small_disk(runs, f"""
+for code in 0 3; do
+  CODE=$code "$COX" run -f {full} > /dev/null || true
+  "$COX" run list --json
+  find "$COX_RUNS_DIR" -name '.*new'
+  rm "$COX_RUNS_DIR/ballast"
+  "$COX" run delete full
+done""")
+    assert re.findall(r'"status": "(\w+)"', out) == ["completed", "failed"] and ".new" not in out, out
+    assert "the command in line 2 ended with exit code 3" in out and "keeper was killed" not in out
+
+
+def test_a_full_disk_makes_no_run(runs):
+    out = on_a_small_disk(runs, f"""
+dd if=/dev/zero of="$COX_RUNS_DIR/ballast" bs=4k 2> /dev/null || true
+"$COX" run create -f {runs.file("name: a" + chr(10) + "run: 'true'" + chr(10))} 2>&1 || echo code $?
+ls -A "$COX_RUNS_DIR" """)
+    assert "No space left on device" in out and out.endswith("code 1\nballast\n")
 
 
 def test_of_whose_folder(runs):
