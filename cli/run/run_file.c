@@ -380,3 +380,9 @@ uint16_t run_file_prometheus_port(const struct run_file *f)
             return f->ports.items[i].port;
     return f->monitoring ? 9090 : 0;
 }
+
+bool run_file_pulls(const struct run_file *f, const struct model_ref *ref)
+{
+    bool is_streamed = model_ref_is_remote(ref) && f->up.load_format >= UP_LOAD_STREAM;
+    return (model_ref_is_remote(ref) && !is_streamed) || ref->kind == MODEL_REF_DEMO;
+}

@@ -5,6 +5,7 @@
 #include "cli/run/run_problems.h"
 #include "cli/tables.h"
 #include "common/base/arena.h"
+#include "common/model/model_ref.h"
 
 enum { RUN_FILE_MAX_BYTES = 256 << 10 };
 
@@ -92,5 +93,7 @@ MUST_USE enum status run_file_read(const char *path, struct strbuf *text, struct
 void run_file_options(const struct run_file *f, struct strbuf *out);
 /* The gateway's port, or that of a run's `monitoring`: 0 none. */
 uint16_t run_file_prometheus_port(const struct run_file *f);
+/* Is that model fetched into the cache before `cox up`? Not one that it streams. */
+bool run_file_pulls(const struct run_file *f, const struct model_ref *ref);
 /* Does path lie at or below an import or a volume? */
 bool run_file_brings(const struct run_file *f, const char *path);

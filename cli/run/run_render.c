@@ -7,7 +7,7 @@
 #include "common/base/version.h"
 #include "common/model/model_ref.h"
 
-enum { NAME_BYTES = 46, USER = 65532, GRACE_S = 60, READY_PERIOD_S = 2 };
+enum { NAME_BYTES = 46, HASH_BYTES = 7, USER = 65532, GRACE_S = 60, READY_PERIOD_S = 2 };
 #define CONFIG_PATH "/etc/coxswain/run"
 #define CACHE_PATH  "/cache"
 
@@ -25,10 +25,10 @@ struct renderer {
 /* ---- small parts ---- */
 
 /* A name of Kubernetes' from one of people's. */
-static void make_name(const char *from, char out[NAME_BYTES])
+static void make_name(const char *name, char out[NAME_BYTES])
 {
     size_t n = 0;
-    for (; *from && n < NAME_BYTES - 1; from++) {
+    for (const char *from = name; *from && n < NAME_BYTES - 1; from++) {
         char c = (char)(*from >= 'A' && *from <= 'Z' ? *from - 'A' + 'a' : *from);
         bool is_letter = c >= 'a' && c <= 'z', is_digit = c >= '0' && c <= '9';
         if (is_letter || (is_digit && n > 0))
@@ -39,6 +39,15 @@ static void make_name(const char *from, char out[NAME_BYTES])
     while (n > 0 && out[n - 1] == '-')
         n--;
     out[n] = '\0';
+    if (strcmp(out, name) == 0)
+        return;
+    uint32_t hash = 2166136261u; /* FNV-1a: two names that look alike here are two */
+    for (const char *c = name; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 16777619u;
+    n = n < NAME_BYTES - 1 - HASH_BYTES ? n : NAME_BYTES - 1 - HASH_BYTES;
+    while (n > 0 && out[n - 1] == '-')
+        n--;
+    snprintf(out + n, HASH_BYTES + 1, "-%06x", (hash ^ hash >> 24) & 0xFFFFFF);
 }
 
 static json_t *labels(const struct renderer *k)
@@ -100,6 +109,18 @@ static void add_volume(struct renderer *k, const char *name, json_t *owned_what,
         (void)json_object_set_new(m, "readOnly", json_true());
     json_array_append_new(k->volumes, v);
     json_array_append_new(k->mounts, m);
+}
+
+static bool is_mounted(const struct renderer *k, const char *path)
+{
+    const json_t *m;
+    size_t i;
+    json_array_foreach(k->mounts, i, m)
+    {
+        if (strcmp(json_string_value(json_object_get(m, "mountPath")), path) == 0)
+            return true;
+    }
+    return false;
 }
 
 static void add_empty(struct renderer *k, const char *name, const char *path)
@@ -172,6 +193,18 @@ static void add_env(struct renderer *k)
 
 /* ---- imports and volumes ---- */
 
+/* What is mounted there: the file's own, else ours. */
+static const char *volume_at(struct renderer *k, const char *path, const char *ours)
+{
+    for (size_t i = 0; i < k->f->imports.n; i++)
+        if (strcmp(k->f->imports.items[i].path, path) == 0)
+            return run_print(&k->texts, "import-%zu", i);
+    for (size_t i = 0; i < k->f->volumes.n; i++)
+        if (strcmp(k->f->volumes.items[i].path, path) == 0)
+            return run_print(&k->texts, "volume-%zu", i);
+    return ours;
+}
+
 /* As an init container, by the image's git; what cox run does here, in a shell there. */
 static void import_git(struct renderer *k, const struct run_import *im, const char *volume)
 {
@@ -206,12 +239,15 @@ static void import_git(struct renderer *k, const struct run_import *im, const ch
                                          {"GIT_CONFIG_VALUE_0", "*"}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         json_array_append_new(env, json_pack("{s:s, s:s}", "name", own[i][0], "value", own[i][1]));
+    json_t *mounts = json_pack("[{s:s, s:s}]", "name", volume, "mountPath", im->path);
+    if (strcmp(im->path, "/tmp") != 0)
+        json_array_append_new(mounts, json_pack("{s:s, s:s}", "name", volume_at(k, "/tmp", "tmp"),
+                                                "mountPath", "/tmp"));
     json_array_append_new(
-        k->inits, json_pack("{s:s, s:s, s:[s,s,s,s], s:o, s:[{s:s, s:s}, {s:s, s:s}], s:o}", "name",
+        k->inits, json_pack("{s:s, s:s, s:[s,s,s,s], s:o, s:o, s:o}", "name",
                             run_print(&k->texts, "git-%s", volume), "image", with, "command",
                             "/bin/sh", "-e", "-c", escaped(k, strbuf_str(&b).ptr), "env", env,
-                            "volumeMounts", "name", volume, "mountPath", im->path, "name", "tmp",
-                            "mountPath", "/tmp", "securityContext", container_security()));
+                            "volumeMounts", mounts, "securityContext", container_security()));
     strbuf_fini(&b);
 }
 
@@ -279,7 +315,7 @@ static void add_workdirs(struct renderer *k)
         for (size_t j = 0; j < i && !is_there; j++)
             is_there = k->f->commands.items[j].workdir &&
                        strcmp(k->f->commands.items[j].workdir, dir) == 0;
-        if (!is_there)
+        if (!is_there && !is_mounted(k, dir))
             add_empty(k, run_print(&k->texts, "workdir-%zu", i), dir);
     }
 }
@@ -293,7 +329,7 @@ static void add_pull(struct renderer *k)
     if (!k->model || model_ref_parse(k->model, &ref, &err) != STATUS_OK)
         return;
     bool is_path = ref.kind == MODEL_REF_PATH && !run_file_brings(k->f, k->model);
-    k->pulls = model_ref_is_remote(&ref) || ref.kind == MODEL_REF_DEMO;
+    k->pulls = run_file_pulls(k->f, &ref);
     model_ref_fini(&ref);
     if (is_path)
         run_problem(k->p, k->f->model.at,
@@ -303,12 +339,14 @@ static void add_pull(struct renderer *k)
     if (!k->pulls)
         return;
     const char *cache = k->f->up.cache_dir;
-    if (!cache || !run_file_brings(k->f, cache))
-        add_empty(k, "cache", cache ? cache : CACHE_PATH);
+    if (!cache)
+        cache = CACHE_PATH;
+    if (!run_file_brings(k->f, cache) && !is_mounted(k, cache)) /* or it is a workdir */
+        add_empty(k, "cache", cache);
     json_array_append_new(
         k->inits, json_pack("{s:s, s:s, s:[s,s,s,s,s], s:O, s:O, s:o}", "name", "pull", "image",
                             image(k), "command", "/usr/bin/cox", "pull", k->model, "--cache-dir",
-                            cache ? cache : CACHE_PATH, "env", k->env, "volumeMounts", k->mounts,
+                            cache, "env", k->env, "volumeMounts", k->mounts,
                             "securityContext", container_security()));
 }
 
@@ -504,8 +542,18 @@ static void add_workload(struct renderer *k)
             : json_pack("{s:i, s:o}", "backoffLimit", 0, "template", template));
 }
 
+static void check_own_place(struct renderer *k, const char *path, struct yaml_mark at)
+{
+    if (strcmp(path, CONFIG_PATH) == 0)
+        run_problem(k->p, at, "in a pod " CONFIG_PATH " has the run's own options: another place");
+}
+
 static void check_file(struct renderer *k)
 {
+    for (size_t i = 0; i < k->f->imports.n; i++)
+        check_own_place(k, k->f->imports.items[i].path, k->f->imports.items[i].at);
+    for (size_t i = 0; i < k->f->volumes.n; i++)
+        check_own_place(k, k->f->volumes.items[i].path, k->f->volumes.items[i].at);
     make_name(k->f->name.s, k->name);
     if (!k->model && !k->f->image.s && k->f->commands.n > 0)
         run_problem(k->p, k->f->commands.items[0].at,
@@ -531,8 +579,9 @@ void run_render(const struct run_render *r, json_t **owned_objects, struct run_p
                          .model = r->file->model.s};
     check_file(&k);
     add_env(&k);
-    add_empty(&k, "tmp", "/tmp");
-    if (k.model)
+    if (strcmp(volume_at(&k, "/tmp", ""), "") == 0)
+        add_empty(&k, "tmp", "/tmp");
+    if (k.model && strcmp(volume_at(&k, "/dev/shm", ""), "") == 0)
         add_volume(&k, "shm", json_pack("{s:{s:s}}", "emptyDir", "medium", "Memory"), "/dev/shm",
                    false);
     add_imports(&k);

@@ -131,7 +131,7 @@ enum status run_pull_model(struct run_keeper *k, struct error *err)
     if (!k->file->model.s)
         return STATUS_OK;
     TRY(model_ref_parse(k->file->model.s, &ref, err));
-    bool wants = model_ref_is_remote(&ref) || ref.kind == MODEL_REF_DEMO;
+    bool wants = run_file_pulls(k->file, &ref);
     model_ref_fini(&ref);
     return wants ? run_step(k, "cox pull", argv, NULL, -1, err) : STATUS_OK;
 }

@@ -1,5 +1,6 @@
 """`cox run render`: objects that every Kubernetes of the chart's takes, in pods that "restricted" takes, with what the file says."""
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -47,6 +48,36 @@ def render(folder, text, *args, **env):
     return done.returncode, c.Objects(yaml.load_all(done.stdout, c.Loader) if done.returncode == 0 else []), done.stderr.replace(str(path), "f")
 
 
+def test_no_place_is_mounted_twice(tmp_path):
+    """Where the file has a volume at a folder of ours, that one is there alone, also for git."""
+    volumes = "volumes: {/cache: {claim: c}, /tmp: {claim: t}, /dev/shm: {size: 1Gi}}\n"
+    git = "image: i\nimport: {/c: {git: {url: a.b/c}}}\n"
+    for text in ("name: m\nmodel: demo\n" + volumes + git, "name: m\nmodel: demo\nimage: i\nrun: [{command: x, workdir: /cache}, {command: y, workdir: /dev/shm}]\n",
+                 "name: m\nmodel: demo\nimage: i\nimport: {/tmp: {git: {url: a.b/c}}}\n"):
+        code, objs, err = render(tmp_path, text)
+        assert code == 0, err
+        [(_, pod)] = list(objs.pods())
+        assert len({v["name"] for v in pod["volumes"]}) == len(pod["volumes"])
+        for container in pod["initContainers"] + pod["containers"]:
+            at = [m["mountPath"] for m in container["volumeMounts"]]
+            assert len(at) == len(set(at)), (container["name"], at)
+            assert {m["name"] for m in container["volumeMounts"]} <= {v["name"] for v in pod["volumes"]}
+    code, _, err = render(tmp_path, "name: m\nmodel: demo\nvolumes: {/etc/coxswain/run: {claim: c}}\n")
+    assert code == 2 and "f:3:11: in a pod /etc/coxswain/run has the run's own options" in err
+
+
+def test_a_streamed_model_is_not_pulled(tmp_path):
+    for how in ("stream", "runai_streamer"):
+        code, objs, err = render(tmp_path, f"name: m\nmodel: hf:org/name\noptions: {{load-format: {how}}}\n")
+        [(_, pod)] = list(objs.pods())
+        assert code == 0 and "initContainers" not in pod and "cache" not in {v["name"] for v in pod["volumes"]}
+
+
+def test_two_names_are_two(tmp_path):
+    names = [next(iter(render(tmp_path, f"name: '{n}'\nmodel: demo\n")[1]))["metadata"]["name"] for n in ("2024-demo", "2025 Demo!", "demo", "x" * 60 + "1", "x" * 60 + "2")]
+    assert len(set(names)) == 5 and names[2] == "demo" and all(len(n) <= 45 for n in names)
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_objects_are_valid_and_restricted(tmp_path, name):
     code, objs, err = render(tmp_path, FILES[name], "-n", "ns", HF_TOKEN="secret")
@@ -76,7 +107,8 @@ def test_objects_are_valid_and_restricted(tmp_path, name):
 
 def test_what_the_file_says_is_there(tmp_path):
     code, objs, err = render(tmp_path, EVERYTHING, HF_TOKEN="a secret")
-    name = "demo-server-2"
+    name = next(o for o in objs if o["kind"] == "Deployment")["metadata"]["name"]
+    assert re.fullmatch("demo-server-2-[0-9a-f]{6}", name)
     assert code == 0 and {k for k, _ in objs.ids()} == {"Deployment", "Service", "ConfigMap", "Secret", "PersistentVolumeClaim"}
     assert ": note: TAKEN is not in your environment" in err and "namespace" not in objs[0]["metadata"]
     deployment = objs.one("Deployment", name)

@@ -6,7 +6,7 @@ import pytest
 from cluster import BIN
 
 pytestmark = pytest.mark.usefixtures("image")
-FILE = """name: Null Server
+FILE = """name: null-server
 model: "null"
 options: {null-step-us: 1000, served-model-name: [mine]}
 resources: {workers: 2, tp: 2, cpu: 50m, memory: 256Mi}
