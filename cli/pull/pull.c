@@ -89,7 +89,8 @@ enum status pull_check_space(const char *folder, uint64_t n_bytes, struct error 
         folder, wanted, is_free);
 }
 
-/* A folder that is read-only, or may not be looked into, would keep its files: opened on the way. */
+/* A folder that is read-only, or may not be looked into, would keep its files: opened on the way.
+ */
 void pull_remove_tree(const char *path)
 {
     char *copy = mem_strdup(path), *const roots[] = {copy, NULL};

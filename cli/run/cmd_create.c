@@ -72,7 +72,8 @@ static enum status start_here(struct run_start *r, struct error *err)
     fprintf(stderr, "cox run: \"%s\" is run %s; Ctrl-C ends it\n", r->source->file.name.s, r->id);
     enum status s = run_keep(r, &ended, err);
     struct pollfd last = {.fd = STDERR_FILENO, .events = POLLOUT};
-    if (s == STATUS_OK && poll(&last, 1, 0) == 1) /* a terminal that is held (Ctrl-S) holds no end */
+    if (s == STATUS_OK &&
+        poll(&last, 1, 0) == 1) /* a terminal that is held (Ctrl-S) holds no end */
         fprintf(stderr, "cox run: %s\n", run_status_name(ended));
     return s;
 }

@@ -1,9 +1,11 @@
 /* `cox run -f FILE`, and the way to its other commands. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/command.h"
 #include "cli/run/run.h"
+#include "common/base/distance.h"
 
 #define S run_options
 const struct option_spec run_specs[] = {
@@ -22,6 +24,28 @@ int run_fail(const char *command, enum status s, const struct error *err)
                                                                              : EXIT_FAILED;
 }
 
+/* A model that is not on this machine now; another one may have it, or a command make it. */
+static void note_model(const struct run_file *f, struct run_problems *p)
+{
+    static const char *const known[] = {"demo", "null"};
+    struct model_ref ref;
+    struct error err;
+    const char *near = NULL;
+    if (!f->model.s || model_ref_parse(f->model.s, &ref, &err) != STATUS_OK)
+        return;
+    bool is_gone =
+        ref.kind == MODEL_REF_PATH && !run_file_brings(f, ref.path) && access(ref.path, F_OK) != 0;
+    for (size_t i = 0; is_gone && i < sizeof known / sizeof *known && !strchr(ref.path, '/'); i++)
+        if (str_distance(str_from(ref.path), str_from(known[i])) <= 2)
+            near = known[i];
+    if (near)
+        run_note(p, f->model.at, "`model` \"%.60s\": no such file here; did you mean `%s`?",
+                 ref.path, near);
+    else if (is_gone)
+        run_note(p, f->model.at, "`model` \"%.300s\": no such file here yet", ref.path);
+    model_ref_fini(&ref);
+}
+
 enum status run_source_open(struct run_source *s, const char *path, bool with_notes,
                             struct error *err)
 {
@@ -35,6 +59,8 @@ enum status run_source_open(struct run_source *s, const char *path, bool with_no
     strbuf_init(&lines, 0);
     run_file_parse(strbuf_str(&s->text), &s->arena, &s->file, &problems);
     run_problems_print(&problems, path, &lines);
+    if (with_notes)
+        note_model(&s->file, &problems);
     if (with_notes)
         run_notes_print(&problems, path, &lines);
     fwrite(strbuf_str(&lines).ptr, 1, lines.len, stderr);

@@ -16,14 +16,27 @@
 #include "cli/run/run_children.h"
 
 enum { END_WAIT_S = 40, LOOK_MS = 50, DESCRIPTION_WIDTH = 60 };
+/* The head takes 4 MiB; a row of the list is indented: up to 300 lines, by two more. */
+enum { LIST_MAX_BYTES = 3 << 20, ROW_MORE_BYTES = 1000 };
 
 struct runs_options {
     const char *runs_dir;
+    int64_t last;
     bool json;
 };
 #define S        runs_options
 #define ROW_JSON OPT_BOOL(S, json, "json", NULL, "as JSON, for programs")
-const struct option_spec run_list_specs[] = {ROW_JSON, RUN_ROW_DIR(S)};
+const struct option_spec run_list_specs[] = {
+    ROW_JSON,
+    {.name = "last",
+     .aliases = "n",
+     .type = OPTION_INT,
+     .offset = offsetof(struct S, last),
+     .max = 1e9,
+     .def = "0",
+     .help = "the newest so many; as JSON they are at most 3 MiB; 0: all"},
+    RUN_ROW_DIR(S),
+};
 const struct option_spec run_show_specs[] = {ROW_JSON, RUN_ROW_DIR(S)};
 const struct option_spec run_terminate_specs[] = {RUN_ROW_DIR(S)};
 const struct option_spec run_delete_specs[] = {RUN_ROW_DIR(S)};
@@ -50,10 +63,24 @@ static const char *time_text(const json_t *state, const char *key, char out[40])
 static void print_text(const char *s, size_t max)
 {
     size_t n = strlen(s), cut = n > max ? str_utf8_valid((struct str){s, max}) : n;
-    for (size_t i = 0; i < cut; i++)
-        putchar((unsigned char)s[i] < ' ' || s[i] == 0x7F ? ' ' : s[i]);
+    for (size_t i = 0; i < cut; i++) {
+        unsigned char c = (unsigned char)s[i];
+        bool is_c1 = c == 0xC2 && i + 1 < cut && (unsigned char)s[i + 1] < 0xA0;
+        putchar(c < ' ' || c == 0x7F || is_c1 ? ' ' : c);
+        i += is_c1;
+    }
     if (cut < n)
         fputs("…", stdout);
+}
+
+static void print_cell(const char *s, size_t width)
+{
+    size_t n = strlen(s), shown = 0,
+           cut = n > width ? str_utf8_valid((struct str){s, width - 1}) : n;
+    for (size_t i = 0; i < cut; i++)
+        shown += ((unsigned char)s[i] & 0xC0) != 0x80;
+    print_text(s, cut < n ? cut : width);
+    printf("%*s", (int)(width - shown - (cut < n)), "");
 }
 
 static const char *reason_of(const struct run_record *r)
@@ -65,7 +92,11 @@ static const char *reason_of(const struct run_record *r)
 static json_t *record_json(const struct run_record *r)
 {
     json_t *j = json_deep_copy(r->state);
+    json_t *env = json_object_get(j, "env"), *value;
+    const char *name;
     (void)json_object_del(j, "keeper");
+    json_object_foreach(env, name, value) /* also of one that an older version has written */
+        (void) json_object_set_new(env, name, json_string("***"));
     (void)json_object_set_new(j, "status", json_string(run_status_name(r->status)));
     (void)json_object_set_new(j, "reason", json_string(reason_of(r)));
     return j;
@@ -77,6 +108,28 @@ static void print_json(json_t *owned)
     puts(text ? text : "null");
     free(text);
     json_decref(owned);
+}
+
+/* The newest, and how many there are. Without env, which is of whoever looks at one run; with a
+ * bound also in bytes, for who has to hold the answer. */
+static json_t *list_json(const struct run_record *all, size_t n, int64_t last)
+{
+    json_t *list = json_array();
+    size_t left = LIST_MAX_BYTES;
+    for (size_t i = n; i > 0 && (last == 0 || n - i < (size_t)last); i--) {
+        json_t *row = record_json(&all[i - 1]);
+        (void)json_object_del(row, "env");
+        char *text = json_dumps(row, JSON_INDENT(1));
+        size_t size = text ? strlen(text) + ROW_MORE_BYTES : 0;
+        free(text);
+        if (last > 0 && size > left) {
+            json_decref(row);
+            break;
+        }
+        left -= last > 0 ? size : 0;
+        json_array_insert_new(list, 0, row);
+    }
+    return json_pack("{s:o, s:I}", "runs", list, "total", (json_int_t)n);
 }
 
 static void print_list(const struct run_record *all, size_t n)
@@ -92,8 +145,9 @@ static void print_list(const struct run_record *all, size_t n)
            "Created", "Description");
     for (size_t i = 0; i < n; i++) {
         const struct run_record *r = &all[i];
-        printf("%-12s  %-*.*s  %-7.7s  %-10s  %-25s  ", r->id, (int)width, (int)width,
-               run_record_text(r, "name"), run_record_text(r, "type"), run_status_name(r->status),
+        printf("%-12s  ", r->id);
+        print_cell(run_record_text(r, "name"), width);
+        printf("  %-7.7s  %-10s  %-25s  ", run_record_text(r, "type"), run_status_name(r->status),
                time_text(r->state, "created", when));
         print_text(run_record_text(r, "description"), DESCRIPTION_WIDTH);
         putchar('\n');
@@ -135,8 +189,8 @@ static void print_record(const struct run_record *r, const char *folder)
     }
     json_object_foreach((json_t *)json_object_get(r->state, "env"), name, v)
     {
-        char entry[1200];
-        snprintf(entry, sizeof entry, "%.100s=%.1000s", name, json_string_value(v));
+        char entry[120];
+        snprintf(entry, sizeof entry, "%.100s=***", name);
         print_row("Env", entry);
     }
     print_row("Folder", folder);
@@ -160,12 +214,10 @@ int cmd_run_list(int argc, char **argv)
         if (s != STATUS_OK) {
             code = run_fail("run list", s, &err);
         } else if (o.json) {
-            json_t *list = json_array();
-            for (size_t i = 0; i < n; i++)
-                json_array_append_new(list, record_json(&all[i]));
-            print_json(json_pack("{s:o}", "runs", list));
+            print_json(list_json(all, n, o.last));
         } else {
-            print_list(all, n);
+            size_t skip = o.last > 0 && n > (size_t)o.last ? n - (size_t)o.last : 0;
+            print_list(all + skip, n - skip);
         }
         if (s == STATUS_OK)
             run_records_free(all, n);

@@ -24,10 +24,12 @@ enum {
 
 /* ---- name, description, tags, image, model ---- */
 
+/* Also of a terminal that takes C1 controls, U+0080 to U+009F. */
 static bool is_one_line(const char *s)
 {
     for (; *s; s++)
-        if ((unsigned char)*s < ' ' || *s == 0x7F)
+        if ((unsigned char)*s < ' ' || *s == 0x7F ||
+            ((unsigned char)*s == 0xC2 && (unsigned char)s[1] < 0xA0))
             return false;
     return true;
 }
@@ -313,6 +315,11 @@ static void check_whole(struct run_reader *r, const struct yaml_node *root)
     for (const struct yaml_node *v = root->first; v; v = v->next) {
         const char *key = v->key->text;
         has_name |= strcmp(key, "name") == 0;
+        if (strcmp(key, "model") == 0 && v->kind == YAML_KIND_TEXT && yaml_node_is_null(v) &&
+            v->text[0])
+            run_problem(r->p, v->at,
+                        "`model: null` is YAML's word for nothing: the null model is `model: "
+                        "\"null\"`");
         has_work |= strcmp(key, "run") == 0 || strcmp(key, "model") == 0;
     }
     if (!has_name)

@@ -77,15 +77,12 @@ static json_t *ports_json(const struct run_file *f)
     return all;
 }
 
-/* What `show` may show: no value of a secret, and none that was taken from somebody. */
+/* What `show` may show: no value, for which of them is a secret its name does not say. */
 static json_t *env_json(const struct run_file *f)
 {
     json_t *all = json_object();
-    for (size_t i = 0; i < f->env.n; i++) {
-        const struct run_env *e = &f->env.items[i];
-        (void)json_object_set_new(all, e->name,
-                                  json_string(e->is_secret || e->is_taken ? "***" : e->value));
-    }
+    for (size_t i = 0; i < f->env.n; i++)
+        (void)json_object_set_new(all, f->env.items[i].name, json_string("***"));
     return all;
 }
 
@@ -371,7 +368,8 @@ static void close_all(struct run_keeper *k)
         close(k->out_write);
     if (k->signal_fd >= 0)
         close(k->signal_fd);
-    (void)sigprocmask(SIG_SETMASK, &k->signals_before, NULL); /* what is left to say may be killed */
+    (void)sigprocmask(SIG_SETMASK, &k->signals_before,
+                      NULL); /* what is left to say may be killed */
     json_decref(k->state);
     arena_fini(&k->arena);
 }

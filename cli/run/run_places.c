@@ -55,6 +55,18 @@ static bool is_bare_host(const char *s)
     return s[n] == '/' && memchr(s, '.', n) && !memchr(s, ':', n) && s[0] != '.';
 }
 
+/* A password, or over https whatever stands for one: git's URL is in the log, and in `ps`. */
+static bool has_secret(const char *s)
+{
+    const char *scheme = strstr(s, "://"), *user = scheme ? scheme + 3 : s;
+    const char *end = memchr(user, '@', strcspn(user, "/?#"));
+    if (!end)
+        return false;
+    bool is_ssh =
+        scheme ? strncmp(s, "ssh://", 6) == 0 : end[strcspn(end, ":/")] == ':'; /* git@host:path */
+    return !is_ssh || memchr(user, ':', (size_t)(end - user));
+}
+
 static const char *git_url(struct run_reader *r, const struct yaml_node *v)
 {
     const char *s = run_read_text(r, v, "`url`");
@@ -62,6 +74,10 @@ static const char *git_url(struct run_reader *r, const struct yaml_node *v)
         return NULL;
     if (s[0] == '-' || !is_plain_text(s) || strlen(s) > PATH_MAX_BYTES)
         run_problem(r->p, v->at, "`url` \"%.60s\": no URL that `git` may have", s);
+    else if (has_secret(s))
+        run_problem(r->p, v->at,
+                    "`url` has a user or password, which the log and `ps` would show: leave it "
+                    "out, and give git a credential helper, ~/.netrc or an ssh:// URL");
     else if (strncmp(s, "https://", 8) == 0 || strncmp(s, "ssh://", 6) == 0 ||
              strncmp(s, "file:///", 8) == 0 || s[0] == '/' || is_scp_like(s))
         return s;

@@ -343,11 +343,11 @@ static void add_pull(struct renderer *k)
         cache = CACHE_PATH;
     if (!run_file_brings(k->f, cache) && !is_mounted(k, cache)) /* or it is a workdir */
         add_empty(k, "cache", cache);
-    json_array_append_new(
-        k->inits, json_pack("{s:s, s:s, s:[s,s,s,s,s], s:O, s:O, s:o}", "name", "pull", "image",
-                            image(k), "command", "/usr/bin/cox", "pull", k->model, "--cache-dir",
-                            cache, "env", k->env, "volumeMounts", k->mounts,
-                            "securityContext", container_security()));
+    json_array_append_new(k->inits,
+                          json_pack("{s:s, s:s, s:[s,s,s,s,s], s:O, s:O, s:o}", "name", "pull",
+                                    "image", image(k), "command", "/usr/bin/cox", "pull", k->model,
+                                    "--cache-dir", cache, "env", k->env, "volumeMounts", k->mounts,
+                                    "securityContext", container_security()));
 }
 
 /* up.yaml of the pod: what the file says, and what only a pod needs. */

@@ -18,8 +18,8 @@ struct run_keeper {
     pid_t child;      /* the step's; 0: none */
     pid_t prometheus; /* 0: none */
     bool child_ended;
-    int child_status;           /* as waitpid gives it */
-    bool is_ending, is_killing; /* SIGTERM came; the children were killed */
+    int child_status;            /* as waitpid gives it */
+    bool is_ending, is_killing;  /* SIGTERM came; the children were killed */
     uint64_t kill_at_ns, n_read; /* n_read: bytes of output */
     bool was_asked;              /* by a signal, to end */
     sigset_t signals_before;

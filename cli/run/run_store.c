@@ -14,7 +14,7 @@
 #include "common/base/mem.h"
 #include "common/base/random.h"
 
-enum { RUNS_MAX = 100000, NEW_TRIES = 100, RESERVE_BYTES = 8192 };
+enum { RUNS_MAX = 100000, NEW_TRIES = 100, RESERVE_BYTES = 8192, ID_PREFIX_MIN = 4 };
 
 static const char *const status_names[] = {"pending",    "importing", "running",
                                            "terminated", "completed", "failed"};
@@ -117,7 +117,12 @@ enum status run_store_open(struct run_store *s, const char *dir, struct error *e
     TRY(make_folders(s->dir, err));
     if (stat(s->dir, &st) != 0 || !S_ISDIR(st.st_mode))
         return error_set(err, STATUS_IO, "%s is no folder: --runs-dir DIR names another", s->dir);
-    if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)))
+    if (st.st_uid != geteuid())
+        return error_set(err, STATUS_DENIED,
+                         "%s: it belongs to user %u, and you are %u: name a folder of yours with "
+                         "--runs-dir DIR",
+                         s->dir, (unsigned)st.st_uid, (unsigned)geteuid());
+    if (st.st_mode & (S_IWGRP | S_IWOTH))
         return error_set(
             err, STATUS_DENIED,
             "%s: others may write there, and a run's files are commands: chmod 700 it, "
@@ -358,6 +363,18 @@ static enum status too_many(const struct run_record *all, const bool *fits, size
     return s;
 }
 
+/* A digit of an ID typed by mistake is no run. */
+static enum status check_prefix(const char *who, struct error *err)
+{
+    size_t n = strlen(who);
+    if (n < ID_PREFIX_MIN && strspn(who, "0123456789") == n)
+        return error_set(err, STATUS_INVALID,
+                         "\"%s\": at least %d digits of a run's ID, or its name; `cox run list` "
+                         "shows them",
+                         who, ID_PREFIX_MIN);
+    return STATUS_OK;
+}
+
 static enum status choose(struct run_record *all, size_t n, const char *who, size_t *out,
                           struct error *err)
 {
@@ -395,6 +412,7 @@ enum status run_store_find(const struct run_store *s, const char *who, struct ru
     *out = (struct run_record){0};
     if (run_store_read(s, who, out))
         return STATUS_OK;
+    TRY(check_prefix(who, err));
     TRY(run_store_list(s, &all, &n, err));
     enum status st = choose(all, n, who, &i, err);
     if (st == STATUS_OK) {

@@ -64,7 +64,8 @@ CASES = [
     # not there
     *((f"run {c}-f /not/here", 2, "/not/here: No such file or directory") for c in ("", "--check ", "create ", "render ")),
     *((f"run {c} nobody", 1, 'no run "nobody"; `cox run list` shows them') for c in ("show", "logs", "terminate", "delete")),
-    ("run create --from 1", 1, 'no run "1"; `cox run list`'),
+    ("run create --from 1234", 1, 'no run "1234"; `cox run list`'),
+    *((f"run {c} 123", 2, '"123": at least 4 digits of a run.s ID, or its name; `cox run list`') for c in ("show", "logs", "terminate", "delete", "create --from")),
     *((f"{c} --address 127.0.0.1:1", 1, "no cluster at 127.0.0.1:1 that `cox up` runs here as this user .*: start one")
       for c in ("logs", "scale 2")),
     *((f"{c} /not/here", 2, f"{re.escape(KINDS)}.*/not/here: No such file or directory") for c in ("up", "serve", "plan")),

@@ -72,20 +72,20 @@ def test_all_problems_with_their_lines(runs):
 
 def test_a_model_in_the_background(runs):
     ports = free_ports(4)
-    run = runs.create(null_run(*ports, more="env: {MY_TOKEN: abc123, N: 3}\n"))
+    run = runs.create(null_run(*ports, more="env: {MY_TOKEN: abc123, DB_PASS: abc123x}\n"))
     assert re.fullmatch(r"\d{12}", run)
     wait_for("it serves", lambda: get(f"http://127.0.0.1:{ports[0]}/health")[0] == 200)
     rows = runs.cox("list").stdout.splitlines()
     assert rows[0].split() == ["ID", "Name", "Type", "Status", "Created", "Description"]
     assert re.fullmatch(rf"{run}  nul +model +running +\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00  of a test", rows[1])
     shown = runs.cox("show", "nul").stdout
-    assert f"http://127.0.0.1:{ports[0]}" in shown and "N=3" in shown and "MY_TOKEN=***" in shown
+    assert f"http://127.0.0.1:{ports[0]}" in shown and "DB_PASS=***" in shown and "MY_TOKEN=***" in shown
     for command in (("list", "--json"), ("show", run, "--json"), ("show", run[:11])):
         assert "abc123" not in runs.cox(*command).stdout
     folder = runs.dir / run
     assert stat.S_IMODE(runs.dir.stat().st_mode) == stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {f.name: stat.S_IMODE(f.stat().st_mode) for f in folder.iterdir() if f.is_file()} == dict.fromkeys(
-        ("run.yaml", "state.json", "env.json", "up.yaml", "log"), 0o600)
+        ("run.yaml", "state.json", ".state.json.new", "env.json", "up.yaml", "log"), 0o600)
     follower = runs.popen("logs", "-f", run)
     assert "cox run terminate" in runs.cox("delete", run).stderr
     keeper = runs.keeper(run)
@@ -401,3 +401,36 @@ def test_of_whose_folder(runs):
     assert done.returncode == 1 and "others may write there" in done.stderr
     runs.dir.chmod(0o700)
     assert runs.cox("list").returncode == 0
+    if os.geteuid() == 0:
+        os.chown(runs.dir, 65534, 65534)
+        done = runs.cox("list")
+        assert done.returncode == 1 and "it belongs to user 65534, and you are 0" in done.stderr
+
+
+def test_a_list_of_many(runs):
+    """The newest, how many there are, and nothing that moves a terminal's cursor."""
+    assert runs.cox("list").returncode == 0
+    for i in range(30):
+        folder = runs.dir / f"{111100000000 + i}"
+        folder.mkdir(mode=0o700)
+        state = {"id": folder.name, "name": f"n{i} \u009b31m", "type": "command", "status": "completed", "created": 1.0 + i,
+                 "description": "x" * 200000, "env": {"A": "b-value"}, "ports": [], "keeper": {"pid": 0, "began": 0, "boot": ""}}
+        (folder / "state.json").write_text(json.dumps(state, ensure_ascii=False))
+    rows = runs.cox("list", "-n", "3").stdout
+    assert [r.split()[1] for r in rows.splitlines()[1:]] == ["n27", "n28", "n29"] and "\u009b" not in rows
+    out = runs.cox("list", "--json", "--last", "500").stdout
+    listed = json.loads(out)
+    assert len(out) < 4 << 20 and listed["total"] == 30 and listed["runs"][-1]["id"] == "111100000029" and 10 < len(listed["runs"]) < 30
+    assert "env" not in listed["runs"][0] and "b-value" not in runs.cox("show", "111100000003", "--json").stdout
+    assert len(json.loads(runs.cox("list", "--json").stdout)["runs"]) == 30
+    done = runs.cox("delete", "1")
+    assert done.returncode == 2 and '"1": at least 4 digits' in done.stderr
+    done = runs.cox("delete", "1111")
+    assert done.returncode == 2 and "is several runs" in done.stderr
+
+
+def test_a_model_that_is_not_there_is_a_note(runs):
+    for model, words in (("dmeo", "did you mean `demo`?"), ("/nonexist/model", "no such file here yet")):
+        path = runs.file(f"name: a\nmodel: {model}\n")
+        done = runs.cox("--check", "-f", path)
+        assert done.returncode == 0 and done.stderr.startswith(f'{path}:2:8: note: `model` "{model}": ') and words in done.stderr

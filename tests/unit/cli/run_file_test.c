@@ -108,8 +108,13 @@ static void test_whole(void **state)
 static void test_taken(void **state)
 {
     static const struct row rows[] = {
-        {"name: a\nmodel: null\n", "f:1:1: nothing to start"}, /* YAML's null, not the model */
+        {"name: a\nmodel: null\n", "f:2:8: `model: null` is YAML's word for nothing"},
+        {"name: a\nmodel:\n", "f:1:1: nothing to start"},
+        {"name: \"a\\x9b31m\"\nmodel: demo\n", "f:1:7: `name` is one line"},
         {"name: a\nmodel: 'null'\n", NULL},
+        {"name: a\nrun: x\nimport: {/c: {git: {url: 'https://a.b/c@v1'}}}\n", NULL},
+        {"name: a\nrun: x\nimport: {/c: {git: {url: 'git@a.b:c/d'}}}\n", NULL},
+        {"name: a\nrun: x\nimport: {/c: {git: {url: 'ssh://git@a.b/c'}}}\n", NULL},
         {"name: a\nrun: echo\n", NULL},
         {"name: 한글 a\nrun: [echo]\n", NULL},
         {"name: a\nmodel: hf://org/name\n", NULL},
@@ -147,6 +152,18 @@ static const struct row refused[] = {
      "f:2:1: \"modle\": unknown in a run file; did you mean `model`?"},
     {"name: a\nzzzzzzzzz: 1\nrun: echo\n",
      "f:2:1: \"zzzzzzzzz\": unknown in a run file, which takes name, description"},
+    {"name: a\nrun: x\nimport: {/c: {git: {url: 'https://me:pw@a.b/c'}}}\n",
+     "f:3:26: `url` has a user or password"},
+    {"name: a\nrun: x\nimport: {/c: {git: {url: 'https://token@a.b/c'}}}\n",
+     "f:3:26: `url` has a user or password"},
+    {"name: a\nrun: x\nimport: {/c: {git: {url: 'token@a.b/c'}}}\n",
+     "f:3:26: `url` has a user or password"},
+    {"name: a\nrun: x\nimport: {/c: {git: {url: 'me:pw@a.b/c'}}}\n",
+     "f:3:26: `url` has a user or password"},
+    {"name: a\nrun: x\nimport: {/c: {git: {url: 'ssh://me:pw@a.b/c'}}}\n",
+     "f:3:26: `url` has a user or password"},
+    {"name: a\nrun: x\nimport: {/c: {git: {url: 'http://me:pw@a.b/c'}}}\n",
+     "f:3:26: `url` has a user or password"},
     {"name: a\nmodel: -x\n", "f:2:8: `model` \"-x\": that is an option"},
     {"name: a\nmodel: 'hf://../x'\n", "f:2:8: `model`: "},
     {"name: a\nrun: {workdir: /x}\n", "f:2:6: `run` without `command`"},
