@@ -8,6 +8,8 @@
 /* `cox run terminate` waits 40 s for a run to end. */
 enum { CALL_MS = 60000, OUT_MAX = 4 << 20, SAID_MAX = 4096 };
 
+#define LAST "500" /* how many of the runs */
+
 struct runs_call {
     struct runs *owner;
     struct runs_call *next, **prev;
@@ -64,7 +66,9 @@ static void on_exit_(void *ctx, struct loop_child *child, int64_t status, int te
     struct http_request *r = c->r;
     bool is_fine = status == 0 && term_signal == 0 && !c->out.failed;
     struct str text = strbuf_str(is_fine ? &c->out : &c->said);
-    if (!is_fine && text.len == 0)
+    if (c->out.failed)
+        text = STR("the program of --runs says more than 4 MiB: is it `cox`, of this version?");
+    else if (!is_fine && text.len == 0)
         text = term_signal ? STR("it did not end in time") : STR("it said nothing");
     if (r)
         c->owner->answer(r, c->what, is_fine ? 200 : 409, text.ptr, text.len);
@@ -80,7 +84,7 @@ static void on_deadline(void *ctx)
 enum status runs_call(struct runs *s, struct http_request *r, enum runs_what what, const char *id,
                       struct error *err)
 {
-    const char *const list[] = {s->program, "run", "list", "--json", NULL};
+    const char *const list[] = {s->program, "run", "list", "--json", "--last", LAST, NULL};
     const char *const terminate[] = {s->program, "run", "terminate", id, NULL};
     const char *const create[] = {s->program, "run", "create", "--from", id, NULL};
     const char *const *const argv[] = {list, terminate, create};

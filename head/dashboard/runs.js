@@ -55,7 +55,8 @@ async function act(run, action, doing, done) {
   try {
     if (await ask("POST", { id: run.id, action })) put("said", `${done} ${run.name} (${run.id}).`);
   } catch (e) {
-    put("said", `${run.name} (${run.id}): ${e.message}`);
+    const isGone = action === "terminate" && e instanceof TypeError; // no answer at all, from nobody
+    put("said", `${run.name} (${run.id}): ${isGone ? "asked to end; this head answers no more: it was that run's own, or has ended too" : e.message}`);
   }
   show();
 }
@@ -90,7 +91,8 @@ function fill(entry, run) {
   entry.end.disabled = !isLive(run);
 }
 
-function update(runs) {
+function update({ runs, total }) {
+  const more = total > runs.length ? `the newest of ${total}: ` : "";
   runs = runs.toReversed(); // the newest above
   const here = new Set(runs.map(r => r.id));
   for (const [id, entry] of rows)
@@ -104,7 +106,7 @@ function update(runs) {
     fill(entry, run);
     if (at !== entry.row) $("rows").insertBefore(entry.row, at ?? null);
   });
-  put("runs-count", runs.length ? `${runs.length}, ${runs.filter(isLive).length} alive` : "none: `cox run create -f FILE` makes one");
+  put("runs-count", runs.length ? `${more}${runs.length}, ${runs.filter(isLive).length} alive` : "none: `cox run create -f FILE` makes one");
 }
 
 /* ---- again and again ---- */
@@ -117,7 +119,7 @@ async function show() {
     if (!answer) return;
     $("login").hidden = true;
     $("main").hidden = false;
-    update(answer.runs);
+    update(answer);
     put("link", "live");
   } catch (e) {
     put("link", "no answer: " + e.message);
