@@ -136,7 +136,7 @@ static enum status ask_sts(struct aws_credentials *c, struct strbuf *form, struc
             n--;
         snprintf(url, sizeof url, "%.*s/", (int)(n < 500 ? n : 500), endpoint);
     } else {
-        snprintf(url, sizeof url, "https://sts.%s.amazonaws.com/", c->region);
+        snprintf(url, sizeof url, "https://sts.%s.%s/", c->region, aws_domain(c->region));
     }
     struct http_call h = {.method = "POST",
                           .url = url,
@@ -469,6 +469,11 @@ static enum status find(struct aws_credentials *c, const struct files *f, bool *
 }
 
 /* ---- the interface ---- */
+
+const char *aws_domain(const char *region)
+{
+    return strncmp(region, "cn-", 3) == 0 ? "amazonaws.com.cn" : "amazonaws.com";
+}
 
 enum status aws_credentials_open(const struct aws_setup *setup, struct aws_credentials **out,
                                  char **region, char **endpoint, struct error *err)

@@ -24,4 +24,6 @@ MUST_USE enum status aws_credentials_open(const struct aws_setup *setup,
 MUST_USE enum status aws_credentials_keys(struct aws_credentials *c, struct aws_keys *out,
                                           struct error *err);
 const char *aws_credentials_source(const struct aws_credentials *c); /* "of the instance's role" */
+/* What the hosts of a region's services end in: China's are a partition of their own. */
+const char *aws_domain(const char *region);
 void aws_credentials_close(struct aws_credentials *c);

@@ -27,9 +27,9 @@ static char *base_of(const struct model_ref *r, const char *endpoint, const char
     if (endpoint)
         strbuf_printf(&b, "%s/%s", endpoint, r->bucket);
     else if (strchr(r->bucket, '.'))
-        strbuf_printf(&b, "https://s3.%s.amazonaws.com/%s", region, r->bucket);
+        strbuf_printf(&b, "https://s3.%s.%s/%s", region, aws_domain(region), r->bucket);
     else
-        strbuf_printf(&b, "https://%s.s3.%s.amazonaws.com", r->bucket, region);
+        strbuf_printf(&b, "https://%s.s3.%s.%s", r->bucket, region, aws_domain(region));
     char *out = mem_strdup(strbuf_str(&b).ptr);
     strbuf_fini(&b);
     return out;

@@ -1,5 +1,6 @@
 /* The files of the AWS command line, and the answers that hold keys. */
 #include "cli/pull/aws_answer.h"
+#include "cli/pull/aws_credentials.h"
 #include "cli/pull/aws_profile.h"
 
 #include <setjmp.h>
@@ -126,9 +127,22 @@ static void problems(void **state)
     }
 }
 
+static void domains(void **state)
+{
+    static const char *const cases[][2] = {
+        {"us-east-1", "amazonaws.com"},
+        {"us-gov-west-1", "amazonaws.com"},
+        {"cn-north-1", "amazonaws.com.cn"},
+        {"cn-northwest-1", "amazonaws.com.cn"},
+        {"cn", "amazonaws.com"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(aws_domain(cases[i][0]), cases[i][1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(profiles), cmocka_unit_test(answers),
-                                       cmocka_unit_test(problems)};
+                                       cmocka_unit_test(problems), cmocka_unit_test(domains)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
