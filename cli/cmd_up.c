@@ -499,6 +499,18 @@ static bool sagemaker_argv(int *argc, char **argv, struct arena *arena, char ***
     return true;
 }
 
+/* Says it; the exit code. */
+static int fail(const struct up *u, enum status s, const struct error *err)
+{
+    if (log_is_json())
+        log_error("failed", "text=%s", log_quote(err->text));
+    else
+        fprintf(stderr, "cox %s: %s\n", u->name, err->text);
+    if (u->has_not_come)
+        return pull_exit_code(s);
+    return s == STATUS_IO || s == STATUS_TIMEOUT ? EXIT_FAILED : EXIT_USAGE;
+}
+
 int cmd_up(int argc, char **argv)
 {
     struct up *u = mem_zalloc(sizeof *u);
@@ -534,15 +546,8 @@ int cmd_up(int argc, char **argv)
             enum status s = prepare(u, &err);
             if (s == STATUS_OK)
                 s = run(u, &err);
-            if (s != STATUS_OK) {
-                if (log_is_json())
-                    log_error("failed", "text=%s", log_quote(err.text));
-                else
-                    fprintf(stderr, "cox %s: %s\n", u->name, err.text);
-                code = u->has_not_come                         ? pull_exit_code(s)
-                       : s == STATUS_IO || s == STATUS_TIMEOUT ? EXIT_FAILED
-                                                               : EXIT_USAGE;
-            }
+            if (s != STATUS_OK)
+                code = fail(u, s, &err);
             finish(u);
         }
     }
