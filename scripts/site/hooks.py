@@ -21,7 +21,8 @@ FILES = "files"  # of the site, for what is outside of docs/
 FENCE = re.compile(r"^( *)(```+)(\S*).*$")
 LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\]|`[^`]*`)*\]\()([^)\s]+)(\))")
 ITEM = re.compile(r"^( *)(?:[-*]|\d+\.) ")
-GROUPS = {"bench": ("serve", "throughput", "latency", "startup")}  # commands of commands
+GROUPS = {"bench": ("serve", "throughput", "latency", "startup"),  # commands of commands
+          "run": ("create", "list", "show", "logs", "terminate", "delete", "render")}
 log = logging.getLogger("mkdocs.hooks")
 _repository_path = {}  # path in the site → path in the repository
 
@@ -133,10 +134,18 @@ def commands():
     for name, what in listed:
         yield (name,), what
         if name in GROUPS:
-            of_it = re.findall(r"^  ([a-z-]+)  +(.+)$", cox(name, "--help"), re.M)
+            of_it = commands_of(name)
             if tuple(n for n, _ in of_it) != GROUPS[name]:
                 raise PluginError(f"cox {name} --help lists other commands than scripts/site/hooks.py: GROUPS")
             yield from (((name, sub), text) for sub, text in of_it)
+
+
+def commands_of(name):
+    """As its help lists them: in rows, or in its usage, "cox run create|list": what those do is in their own help."""
+    text = cox(name, "--help")
+    rows = re.findall(r"^  ([a-z][a-z-]*)  +(.+)$", text, re.M)
+    in_usage = re.search(rf"^Usage:.* cox {name} ([a-z-]+(?:\|[a-z-]+)+)$", text, re.M)
+    return rows or [(sub, f"a command of [cox {name}]({name}.md)") for sub in (in_usage[1].split("|") if in_usage else ())]
 
 
 def narrow(text):
@@ -174,6 +183,8 @@ def command_page(words, what):
         more.append(f"[as a table](../flags.md#{slug(name)}), with each option's default and bounds")
     if words[0] == "bench":
         more.append("[what is measured, and how](../bench.md)")
+    if words[0] == "run":
+        more.append("[run files, and what each command does](../runs.md)")
     return text + (f"\nMore: {'; '.join(more)}.\n" if more else "")
 
 

@@ -126,6 +126,9 @@ def test_every_command_has_its_page(pages):
     commands = listed("help")
     assert "up" in commands and len(commands) > 20
     wanted = {f"commands/{c}.html" for c in commands} | {f"commands/bench-{c}.html" for c in listed("bench", "--help")}
+    of_run = subprocess.run([BIN / "cox", "run", "--help"], capture_output=True, text=True, timeout=30 * SLOW, check=True).stdout
+    wanted |= {f"commands/run-{c}.html" for c in re.search(r"cox run ([a-z|]+)$", of_run, re.M)[1].split("|")}
+    assert "commands/run-create.html" in wanted
     assert wanted == {name for name in pages if name.startswith("commands/")}
 
 
