@@ -103,8 +103,8 @@ static int plan(int argc, char **argv, const char *model, const struct pull_stre
 static int fail(const struct error *err)
 {
     fprintf(stderr,
-            "cox plan: %s. Without the hub: a folder with its config.json alone is a MODEL, or "
-            "`cox pull` it where there is a network\n",
+            "cox plan: %s (without the hub: a folder with its config.json alone is a MODEL, or "
+            "`cox pull` it where there is a network)\n",
             err->text);
     return EXIT_USAGE;
 }

@@ -1,5 +1,6 @@
 """`cox plan` for GPUs and machines by name, from a model's config.json or from a bare shape."""
 import json
+import os
 import subprocess
 
 import pytest
@@ -56,9 +57,10 @@ def test_no_kernels_for_it():
     assert "no kernels" in run_cox("plan", *SHAPE, "--gpu", "T4").stdout
 
 
-def test_a_model_that_is_not_pulled():
-    done = run_cox("plan", "hf:some-org/some-model", "--gpu", "L4")
-    assert done.returncode == 2 and "cox pull hf:some-org/some-model@main" in done.stderr and "config.json alone is enough" in done.stderr
+def test_a_model_of_a_hub_that_is_not_reached():
+    away = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:1", "COX_RETRIES": "0"}
+    done = run_cox("plan", "hf:some-org/some-model", "--gpu", "L4", env=away)
+    assert done.returncode == 2 and "127.0.0.1 cannot be reached" in done.stderr and "a folder with its config.json alone" in done.stderr
 
 
 def test_the_dtype_of_a_model_is_its_own():
