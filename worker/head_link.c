@@ -268,11 +268,12 @@ static void on_welcome(struct head_link *k, const struct frame_header *h,
     k->n_refused = 0;
     k->heartbeat_ms =
         w->heartbeat_ms >= 10 && w->heartbeat_ms <= 1000 ? w->heartbeat_ms : HEARTBEAT_MS;
-    loop_timer_again(k->timer, k->heartbeat_ms);
     log_info("head_joined", "endpoint=%s session=%016llx term=%llu head_version=" STR_FMT,
              bus_endpoint(k->bus), (unsigned long long)h->session, (unsigned long long)w->term,
              STR_ARG(w->version));
     k->h.on_open(k->h.ctx, w);
+    if (k->state == LINK_OPEN)
+        beat(k); /* what only heartbeats say, memory and processors, is known from the beginning */
 }
 
 static bool is_final(enum status s)
