@@ -1,5 +1,4 @@
 /* `cox pull MODEL`: a model into the cache (cli/pull/). */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/pull/pull.h"
+#include "cli/pull/pull_stop.h"
 #include "cli/tables.h"
 #include "common/base/mem.h"
 #include "common/model/model_info.h"
@@ -69,19 +69,6 @@ const struct option_spec pull_specs[] = {
 #undef S
 const size_t pull_n_specs = sizeof pull_specs / sizeof pull_specs[0];
 
-static volatile sig_atomic_t is_interrupted;
-
-static void on_interrupt(int signum)
-{
-    (void)signum;
-    is_interrupted = 1;
-}
-
-static bool is_stopped(void)
-{
-    return is_interrupted;
-}
-
 /* Over the bar, where there is one. */
 static void say(const char *text)
 {
@@ -134,22 +121,19 @@ static int pull(struct pull_options *o, const char *model)
 {
     struct pull_result result;
     struct error err = {0};
-    struct sigaction sa = {.sa_handler = on_interrupt};
-    (void)sigaction(SIGINT, &sa, NULL);
-    (void)sigaction(SIGTERM, &sa, NULL);
-    (void)sigaction(SIGHUP, &sa, NULL);
+    pull_stop_on_signals();
     if (!complete(o)) {
         say("the cache folder's path is too long: set COX_CACHE to another place");
         return EXIT_USAGE;
     }
-    o->is_stopped = is_stopped;
+    o->is_stopped = pull_is_stopped;
     o->say = say;
     enum status s = pull_model(o, model, &result, &err);
     if (s == STATUS_OK) {
         if (result.was_there && !o->quiet)
             say("it is there");
         printf("%s\n", result.path);
-    } else if (is_interrupted) {
+    } else if (pull_is_stopped()) {
         say("stopped; what is here is kept, and gone on with by the next pull");
     } else {
         say(err.text);

@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/models.h"
 #include "cli/preflight.h"
+#include "cli/pull/pull_stop.h"
 #include "cli/pull/pull_stream.h"
 #include "cli/sagemaker_host.h"
 #include "cli/supervisor.h"
@@ -238,19 +239,6 @@ static enum status check_machine(struct up *u, struct error *err)
 
 /* ---- a model that comes straight into memory ---- */
 
-static volatile sig_atomic_t stream_is_stopped;
-
-static void stop_stream(int signum)
-{
-    (void)signum;
-    stream_is_stopped = 1;
-}
-
-static bool is_stream_stopped(void)
-{
-    return stream_is_stopped;
-}
-
 static void say_of_stream(const char *text)
 {
     log_info("model_stream", "text=%s", log_quote(text));
@@ -261,15 +249,12 @@ static enum status stream_model(struct up *u, const char *tmp_dir, struct error 
 {
     struct pull_options o = {0};
     struct config_result res = {0};
-    struct sigaction sa = {.sa_handler = stop_stream};
     enum status s = pull_options_read(&o, &res, err);
     o.cache_dir = u->o.cache_dir ? u->o.cache_dir : o.cache_dir;
-    o.is_stopped = is_stream_stopped;
+    o.is_stopped = pull_is_stopped;
     o.say = say_of_stream;
     if (s == STATUS_OK && pull_stream_wanted(&o, u->model)) {
-        (void)sigaction(SIGINT, &sa, NULL);
-        (void)sigaction(SIGTERM, &sa, NULL);
-        (void)sigaction(SIGHUP, &sa, NULL);
+        pull_stop_on_signals();
         s = pull_stream_open(&o, u->model, tmp_dir, &u->stream, err);
         u->has_not_come = s != STATUS_OK;
         if (s == STATUS_OK)
@@ -334,7 +319,7 @@ static enum status prepare(struct up *u, struct error *err)
     TRY(loop_on_signal(u->loop, SIGINT, on_signal, u));
     TRY(loop_on_signal(u->loop, SIGTERM, on_signal, u));
     TRY(loop_on_signal(u->loop, SIGHUP, on_signal, u));
-    if (stream_is_stopped) { /* after the last byte had come: nobody has looked since */
+    if (pull_is_stopped()) { /* after the last byte had come: nobody has looked since */
         u->has_not_come = true;
         return error_set(err, STATUS_CLOSED, "stopped");
     }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/pull/pull_stop.h"
 #include "cli/pull/pull_stream.h"
 #include "common/base/mem.h"
 #include "common/options/plan.h"
@@ -16,19 +17,6 @@
 extern char **environ;
 
 enum { RETRIES = 2 }; /* somebody waits for it, and little is asked for */
-
-static volatile sig_atomic_t is_interrupted;
-
-static void on_interrupt(int signum)
-{
-    (void)signum;
-    is_interrupted = 1;
-}
-
-static bool is_stopped(void)
-{
-    return is_interrupted;
-}
 
 static void say(const char *text)
 {
@@ -80,9 +68,15 @@ static int run(int argc, char **argv, int (*become)(int argc, char **argv))
         return EXIT_USAGE;
     }
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        if (is_interrupted)
+        if (pull_is_stopped())
             (void)kill(pid, SIGTERM);
     return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_USAGE;
+}
+
+/* Is that word the model, and not what it is to be shown as? */
+static bool is_model(char **argv, int i, const char *model)
+{
+    return i > 0 && strcmp(argv[i], model) == 0 && strcmp(argv[i - 1], "--served-model-name") != 0;
 }
 
 static int plan(int argc, char **argv, const char *model, const struct pull_stream *stream,
@@ -91,7 +85,7 @@ static int plan(int argc, char **argv, const char *model, const struct pull_stre
     char *shown = is_named ? NULL : pull_join("--served-model-name=", model, "");
     char **args = mem_array((size_t)argc + 2, sizeof *args);
     for (int i = 0; i < argc; i++)
-        args[i] = i > 0 && strcmp(argv[i], model) == 0 ? (char *)stream->folder.path : argv[i];
+        args[i] = is_model(argv, i, model) ? (char *)stream->folder.path : argv[i];
     args[argc] = shown;
     int code = run(argc + (shown != NULL), args, become);
     mem_free(args);
@@ -115,7 +109,6 @@ int plan_remote(int argc, char **argv, int (*become)(int argc, char **argv))
     struct config_result res = {0};
     struct pull_stream stream = {.folder = {.dir_fd = -1, .lock_fd = -1}};
     struct error err = {0};
-    struct sigaction sa = {.sa_handler = on_interrupt};
     const char *tmp_dir = getenv("TMPDIR");
     char *cache_dir = NULL;
     bool is_named = false;
@@ -123,7 +116,7 @@ int plan_remote(int argc, char **argv, int (*become)(int argc, char **argv))
     int code = -1;
     enum status s = model ? read_options(&o, &res, &err) : STATUS_OK;
     o.cache_dir = cache_dir ? cache_dir : o.cache_dir;
-    o.is_stopped = is_stopped;
+    o.is_stopped = pull_is_stopped;
     o.say = say;
     o.quiet = true;
     if (!getenv("COX_RETRIES"))
@@ -131,9 +124,7 @@ int plan_remote(int argc, char **argv, int (*become)(int argc, char **argv))
     if (s != STATUS_OK) {
         code = fail(&err);
     } else if (model && pull_stream_wanted(&o, model)) {
-        (void)sigaction(SIGINT, &sa, NULL);
-        (void)sigaction(SIGTERM, &sa, NULL);
-        (void)sigaction(SIGHUP, &sa, NULL);
+        pull_stop_on_signals();
         s = pull_stream_open_heads(&o, model, tmp_dir && tmp_dir[0] ? tmp_dir : "/tmp", &stream,
                                    &err);
         code = s == STATUS_OK ? plan(argc, argv, model, &stream, is_named, become) : fail(&err);

@@ -1,6 +1,5 @@
 /* A file's bytes are hashed as they come. What a run before this one has left is hashed first, so
  * that at the end the hash is of all that lies there, whoever wrote it. */
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -87,16 +86,8 @@ static bool on_data(void *ctx, struct str piece)
     }
     if (!pull_part_may_write(in->f, in->lock, &in->err))
         return false;
-    for (size_t done = 0; done < piece.len;) {
-        ssize_t n = pwrite(in->fd, piece.ptr + done, piece.len - done, (off_t)(in->at + done));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0) {
-            (void)pull_part_error(in->part, &in->err);
-            return false;
-        }
-        done += (size_t)n;
-    }
+    if (pull_part_write(in->fd, in->part, piece, in->at, &in->err) != STATUS_OK)
+        return false;
     if (!pull_digests_add(&in->digests, piece.ptr, piece.len)) {
         error_set(&in->err, STATUS_INTERNAL, "OpenSSL does not hash");
         return false;

@@ -50,6 +50,20 @@ enum status pull_part_error(const char *path, struct error *err)
     return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
 }
 
+enum status pull_part_write(int fd, const char *path, struct str piece, uint64_t at,
+                            struct error *err)
+{
+    for (size_t done = 0; done < piece.len;) {
+        ssize_t n = pwrite(fd, piece.ptr + done, piece.len - done, (off_t)(at + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return pull_part_error(path, err);
+        done += (size_t)n;
+    }
+    return STATUS_OK;
+}
+
 bool pull_part_may_write(const struct pull_file *f, struct pull_lock *lock, struct error *err)
 {
     if (!lock || pull_lock_may_write(lock))

@@ -12,6 +12,9 @@ bool pull_part_has_size(const char *path, uint64_t n_bytes);
 MUST_USE enum status pull_part_parents(const char *folder, const char *path, struct error *err);
 /* By errno; of a full disk what to do about it. */
 enum status pull_part_error(const char *path, struct error *err);
+/* All of piece at that place of fd, which is path. */
+MUST_USE enum status pull_part_write(int fd, const char *path, struct str piece, uint64_t at,
+                                     struct error *err);
 /* False: this process was stopped for so long that its files are another's. */
 bool pull_part_may_write(const struct pull_file *f, struct pull_lock *lock, struct error *err);
 

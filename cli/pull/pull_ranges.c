@@ -238,16 +238,8 @@ static bool on_data(void *ctx, struct str piece)
     }
     if (!pull_part_may_write(r->f, in->lock, &in->err))
         return false;
-    for (size_t done = 0; done < piece.len;) {
-        ssize_t n = pwrite(r->fd, piece.ptr + done, piece.len - done, (off_t)(in->at + done));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0) {
-            (void)pull_part_error(r->part, &in->err);
-            return false;
-        }
-        done += (size_t)n;
-    }
+    if (pull_part_write(r->fd, r->part, piece, in->at, &in->err) != STATUS_OK)
+        return false;
     in->at += piece.len;
     pull_progress_add(r->progress, piece.len);
     return true;

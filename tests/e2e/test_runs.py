@@ -128,10 +128,10 @@ run:
   - command: |-
       echo one $GREETING; echo $TMP_TOKEN > own
       cat $COX_RUN_ROOT/own >> {out}
-    workdir: /work/here/
+    workdir: /job/here/
   - echo two >> {out}; echo "$PWD" >> {out}
 env: {{GREETING: hello, TMP_TOKEN: TMP_TOKEN}}
-export: {{/work: 'file:{runs.folder}/kept/deep'}}
+export: {{/job: 'file:{runs.folder}/kept/deep'}}
 """.replace("cat $COX_RUN_ROOT/own", "cat own"), TMP_TOKEN="of the starter")
     assert runs.wait(run, "completed", "failed")["status"] == "completed"
     assert out.read_text() == f"of the starter\ntwo\n{runs.dir}/{run}/root\n"
