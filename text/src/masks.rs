@@ -47,6 +47,9 @@ pub struct Masks {
     env: TokEnv,
     classes: Vec<Class>,
     parts: Vec<Part>,
+    /// Those that are no text. A lexeme of any bytes (Lark's `~"x"`) would take a special token's
+    /// marker for one; a grammar allows the tokens that it names by ranges, behind compute_bias.
+    special: SimpleVob,
 }
 
 fn classes_of(word: &[u8]) -> (u32, usize) {
@@ -72,7 +75,11 @@ impl Masks {
             })
             .collect();
         let mut parts: Vec<(u32, SimpleVob)> = Vec::new();
+        let mut special = none();
         for id in 0..trie.vocab_size() as u32 {
+            if trie.token(id).first() == Some(&TokTrie::SPECIAL_TOKEN_MARKER) {
+                special.allow_token(id);
+            }
             let (bits, n) = classes_of(trie.token(id));
             for (i, c) in classes.iter_mut().enumerate() {
                 if bits >> i & 1 == 1 {
@@ -95,7 +102,7 @@ impl Masks {
             }
         }
         let part = |(classes, set): &(u32, SimpleVob)| Part { classes: *classes, trie: trie.filter(set) };
-        Masks { env: env.clone(), parts: parts.iter().map(part).collect(), classes }
+        Masks { env: env.clone(), parts: parts.iter().map(part).collect(), classes, special }
     }
 
     /// The first class of which all tokens up to some number of characters may follow, and no others.
@@ -287,6 +294,7 @@ impl BiasComputer for Masks {
                 }
             }
         }
+        set.sub(&self.special);
         set
     }
 }

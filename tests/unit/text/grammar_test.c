@@ -260,6 +260,22 @@ static void what_is_no_grammar_is_refused_with_why(void **state)
     free(inner);
 }
 
+/* A lexeme of any bytes has the marker of special tokens too, which is no text. */
+static void any_bytes_are_no_special_token(void **state)
+{
+    struct text_matcher *m = matcher(TEXT_GRAMMAR_LARK, "start: ANY \".\"\nANY: ~\"(\"", NULL, 0);
+    uint32_t words[WORDS];
+    char err[TEXT_ERR_MAX];
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(text_matcher_mask(m, words, WORDS, err), TEXT_OK);
+        assert_true(has(words, 'a'));
+        for (uint32_t id = 256; id < WORDS * 32; id++)
+            assert_true(!has(words, id) || id == EOS);
+        assert_int_equal(text_matcher_accept(m, 'a', err), TEXT_OK);
+    }
+    text_matcher_free(m);
+}
+
 /* Taken or refused: they come back, and what is taken has masks that do. */
 static void bombs_come_back(void **state)
 {
@@ -477,6 +493,7 @@ int main(void)
         cmocka_unit_test(texts_fit_as_their_grammar_says),
         cmocka_unit_test(behind_the_end_only_the_end_comes),
         cmocka_unit_test(what_is_no_grammar_is_refused_with_why),
+        cmocka_unit_test(any_bytes_are_no_special_token),
         cmocka_unit_test(bombs_come_back),
         cmocka_unit_test(masks_are_what_is_accepted),
     };
