@@ -4,6 +4,7 @@
  * memory, not from a cache: as many copies as fill WORKING_SET are gone through in turn.
  *
  *   bench_kernels [isa [dtype [rounds]]]      e.g. avx2 Q8_0 5; default: the best, all, 3
+ *   bench_kernels avx512-vnni-codes Q4_0      by dot products of codes (kernels/cpu/dot.h)
  *
  * Numbers are medians over the rounds; of CPU time for one thread, of wall time for two. On a
  * machine that others use too, compare within a run. */
@@ -15,6 +16,7 @@
 #include <time.h>
 
 #include "common/base/mem.h"
+#include "kernels/cpu/dot.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/threads.h"
@@ -25,10 +27,16 @@ static const uint64_t WORKING_SET = 192ull << 20;
 typedef void linear_fn(const struct linear_task *t);
 struct isa {
     const char *name;
-    linear_fn *linear;
+    linear_fn *linear;              /* the level's, by which the ceilings are chosen, too */
+    const struct dot_kernels *dots; /* NULL: of floats */
 };
-static const struct isa isas[] = {
-    {"scalar", linear_scalar}, {"avx2", linear_avx2}, {"avx512", linear_avx512}};
+static const struct isa isas[] = {{"scalar", linear_scalar, NULL},
+                                  {"avx2", linear_avx2, NULL},
+                                  {"avx512", linear_avx512, NULL},
+                                  {"avx2-codes", linear_avx2, &dot_kernels_avx2},
+                                  {"avx2-vnni-codes", linear_avx2, &dot_kernels_avx2_vnni},
+                                  {"avx512-codes", linear_avx512, &dot_kernels_avx512},
+                                  {"avx512-vnni-codes", linear_avx512, &dot_kernels_avx512_vnni}};
 
 struct bench_case {
     enum dtype dtype;
@@ -40,6 +48,7 @@ struct bench {
     struct pool *pools[MAX_THREADS];
     uint8_t *memory; /* WORKING_SET bytes of weights, in large pages */
     float *x, *out, *scratch[MAX_THREADS];
+    struct dot_rows coded; /* room for MAX_ROWS rows of 4096 */
     struct bench_case cases[MAX_CASES];
     uint32_t n_cases, n_rounds;
     double read_gb[MAX_THREADS][MAX_ROUNDS], fma_gflop[MAX_THREADS][MAX_ROUNDS];
@@ -133,11 +142,27 @@ struct product {
     const struct bench *b;
     struct weight w;
     uint32_t n_rows;
+    struct dot_rows coded;
 };
+static void code_task(void *ctx, uint32_t i_task, uint32_t i_thread)
+{
+    const struct product *p = ctx;
+    dot_quantise_rows(p->b->isa->dots, p->b->x, p->w.k, &p->coded, i_task);
+}
 static void product_task(void *ctx, uint32_t i_task, uint32_t i_thread)
 {
     const struct product *p = ctx;
     uint32_t n_panels = (p->w.n + PANEL_N - 1) / PANEL_N, begin = i_task * TASK_PANELS;
+    if (p->b->isa->dots) {
+        p->b->isa->dots->linear(&(struct dot_task){
+            .w = &p->w,
+            .x = &p->coded,
+            .out = p->b->out,
+            .out_stride = p->w.n,
+            .panel_begin = begin,
+            .panel_end = begin + TASK_PANELS < n_panels ? begin + TASK_PANELS : n_panels});
+        return;
+    }
     struct linear_task t = {.w = &p->w,
                             .x = p->b->x,
                             .out = p->b->out,
@@ -170,7 +195,13 @@ static double measure(const struct bench *b, const struct bench_case *c)
                                   .k = c->k,
                                   .n_bytes = n_bytes,
                                   .data = b->memory + i % n_copies * n_bytes},
-                            .n_rows = c->n_rows};
+                            .n_rows = c->n_rows,
+                            .coded = b->coded};
+        p.coded.n_rows = c->n_rows;
+        p.coded.k = c->k;
+        if (b->isa->dots)
+            pool_run(b->pools[c->n_threads - 1], (c->n_rows + DOT_TILE - 1) / DOT_TILE, code_task,
+                     &p);
         pool_run(b->pools[c->n_threads - 1], (n_panels_of(c) + TASK_PANELS - 1) / TASK_PANELS,
                  product_task, &p);
     }
@@ -190,6 +221,8 @@ static void add_cases(struct bench *b, const char *only_dtype)
     static const uint32_t rows[] = {1, 2, 8, 512};
     for (uint32_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         if (only_dtype && strcmp(only_dtype, dtype_traits(dtypes[i]).name) != 0)
+            continue;
+        if (b->isa->dots && !dot_has(dtypes[i]))
             continue;
         for (uint32_t j = 0; j < sizeof shapes / sizeof *shapes; j++) {
             uint64_t n_bytes = shapes[j].n / PANEL_N * pack_panel_bytes(dtypes[i], shapes[j].k);
@@ -246,14 +279,22 @@ static void report_packing(const struct bench *b, const char *only_dtype)
     }
 }
 
+static bool can_run(const struct dot_kernels *dots)
+{
+    enum cpu_isa best = cpu_isa_best();
+    return dots && ((dots == &dot_kernels_avx2 && best >= CPU_ISA_AVX2) ||
+                    (dots == &dot_kernels_avx512 && best >= CPU_ISA_AVX512) ||
+                    dots == dot_kernels_of(CPU_ISA_AVX2) || dots == dot_kernels_of(CPU_ISA_AVX512));
+}
+
 static const struct isa *pick_isa(const char *name)
 {
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
     uint32_t best = avx512 ? 2 : avx2 ? 1 : 0;
-    for (uint32_t i = 0; name && i <= best; i++)
-        if (strcmp(name, isas[i].name) == 0)
+    for (uint32_t i = 0; name && i < sizeof isas / sizeof *isas; i++)
+        if (strcmp(name, isas[i].name) == 0 && (i <= best || can_run(isas[i].dots)))
             return &isas[i];
     return name ? NULL : &isas[best];
 }
@@ -279,6 +320,8 @@ static bool bench_open(struct bench *b)
     for (uint32_t i = 0; i < MAX_ROWS * 4096; i++)
         b->x[i] = (float)(i % 17) * 0.125f;
     b->out = mem_array(16 * 262144, sizeof(float));
+    b->coded.codes = mem_array(MAX_ROWS, 4096);
+    b->coded.groups = mem_array(MAX_ROWS * 4096 / DOT_GROUP, sizeof *b->coded.groups);
     return true;
 }
 
@@ -289,7 +332,10 @@ int main(int argc, char **argv)
     b.isa = pick_isa(argc > 1 ? argv[1] : NULL);
     b.n_rounds = argc > 3 ? (uint32_t)atoi(argv[3]) : 3;
     if (!b.isa || b.n_rounds < 1 || b.n_rounds > MAX_ROUNDS) {
-        fprintf(stderr, "usage: bench_kernels [scalar|avx2|avx512 [dtype [1..%d rounds]]]\n",
+        fprintf(stderr,
+                "usage: bench_kernels "
+                "[scalar|avx2|avx512|avx2-codes|avx2-vnni-codes|avx512-codes|avx512-vnni-codes "
+                "[dtype [1..%d rounds]]]\n",
                 MAX_ROUNDS);
         return 2;
     }

@@ -1,12 +1,13 @@
 #pragma once
 /* What the files of the CPU backend share; see backend.c. */
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/dot.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/threads.h"
 
 /* The unit of cost is about 0.3 ns: an addition of two floats from the cache on one thread. Waking
  * the threads takes some microseconds, so what is cheaper than this runs in the caller. */
-enum { COST_PARALLEL = 32768 };
+enum { COST_PARALLEL = 32768, TASKS_PER_THREAD = 8 };
 
 struct scratch {
     void *block;
@@ -18,10 +19,13 @@ struct cpu_device {
     struct device base;
     struct pool *pool;
     const struct cpu_kernels *kernels;
+    const struct dot_kernels *dots;
     enum cpu_isa isa;
+    bool has_codes;          /* activations of products with codes are codes */
     struct scratch *scratch; /* [threads] */
     struct scratch parts;    /* of attention, in splits */
     struct scratch sorted;   /* rows of a product whose inputs are in another order */
+    struct scratch coded;    /* rows of a product as codes */
 };
 
 static inline struct cpu_device *cpu_of(struct device *d)
@@ -47,6 +51,13 @@ void cpu_scratch_reserve(struct cpu_device *d, uint64_t n_floats); /* of each th
 typedef void (*unit_fn)(struct cpu_device *d, const void *p, uint32_t i, uint32_t i_thread);
 /* n units of about the same cost, on the threads when that is worth it. */
 void cpu_run_units(struct cpu_device *d, uint32_t n, uint64_t cost, unit_fn fn, const void *p);
+
+/* backend_linear.c */
+uint64_t cpu_weight_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k,
+                          uint32_t group);
+void cpu_weight_pack(struct device *d, struct weight *w, const struct weight_rows *rows);
+void cpu_embed(struct device *d, const struct embed_params *p);
+void cpu_linear(struct device *d, const struct linear_params *p);
 
 /* backend_moe.c */
 void cpu_route(struct device *d, const struct route_params *p);

@@ -267,7 +267,7 @@ static void plain_values(enum dtype dtype, const uint8_t *p, uint32_t k, float *
     }
 }
 
-static float block_value(const struct format *f, const struct block *b, uint32_t i)
+float block_value(const struct format *f, const struct block *b, uint32_t i)
 {
     uint32_t g = i / f->group_elems;
     float d = f32_from_f16(b->d), dmin = f32_from_f16(b->dmin);

@@ -46,3 +46,5 @@ struct format {
 
 /* NULL: there is no kernel for this dtype. */
 const struct format *format_of(enum dtype dtype);
+/* Element i of a block. */
+float block_value(const struct format *f, const struct block *b, uint32_t i);

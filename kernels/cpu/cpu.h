@@ -8,10 +8,16 @@
 
 enum cpu_isa { CPU_ISA_SCALAR, CPU_ISA_AVX2, CPU_ISA_AVX512, CPU_ISA_COUNT };
 
+/* What a product with a matrix of codes (GGUF's Q types, INT4, INT8) takes its inputs as: floats,
+ * or codes of eight bits with a scale for each 32 (kernels/cpu/dot.h), which are several times as
+ * fast and as exact as a format of eight bits is. */
+enum cpu_activations { CPU_ACTIVATIONS_F32, CPU_ACTIVATIONS_INT8 };
+
 #define CPU_MAX_THREADS 256u
 struct cpu_device_options {
     uint32_t n_threads; /* the caller's own included; 1 .. CPU_MAX_THREADS */
     int32_t isa_level;  /* highest to use; -1: the best that this CPU has */
+    enum cpu_activations activations;
 };
 /* STATUS_UNSUPPORTED when the CPU lacks isa_level. */
 MUST_USE enum status cpu_device_open(const struct cpu_device_options *o, struct device **out,

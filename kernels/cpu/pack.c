@@ -9,13 +9,9 @@
 
 typedef uint8_t vb __attribute__((vector_size(16)));
 
-/* What an output's block has in a panel before its groups: bytes of d, of dmin, and of a zero. */
-struct head {
-    uint32_t d, dmin, zero;
-};
-static struct head head_of(const struct format *f)
+struct pack_head pack_head_of(const struct format *f)
 {
-    static const struct head heads[VALUES_COUNT] = {
+    static const struct pack_head heads[VALUES_COUNT] = {
         [VALUES_OFFSET] = {2, 0, 0},     [VALUES_MIN] = {2, 2, 0},   [VALUES_SCALED] = {2, 0, 0},
         [VALUES_SCALED_MIN] = {2, 2, 0}, [VALUES_ZERO] = {2, 0, 1},  [VALUES_ZERO_D32] = {4, 0, 1},
         [VALUES_E4M3] = {4, 0, 0},       [VALUES_TABLE] = {2, 0, 0}, [VALUES_E2M1] = {0, 0, 1},
@@ -35,7 +31,7 @@ static uint64_t panel_block_bytes(const struct format *f)
 {
     if (f->values == VALUES_PLAIN)
         return (uint64_t)f->block_bytes * PANEL_N;
-    struct head h = head_of(f);
+    struct pack_head h = pack_head_of(f);
     uint32_t per_group = (has_mins(f) && !f->scales_are_nibbles) + has_scales(f);
     return PANEL_N * (h.d + h.dmin + h.zero + f->block_elems / f->group_elems * per_group) +
            2ull * f->block_elems * f->code_bits;
@@ -109,9 +105,9 @@ static uint8_t *put_codes(uint8_t *to, const vb c[8], uint32_t code_bits)
     return code_bits == 6 ? put_pairs_of_bits(to, c, 4) : to;
 }
 
-static uint8_t *put_head(const struct format *f, const struct block rows[PANEL_N], uint8_t *to)
+uint8_t *pack_put_head(const struct format *f, const struct block rows[PANEL_N], uint8_t *to)
 {
-    struct head h = head_of(f);
+    struct pack_head h = pack_head_of(f);
     for (uint32_t i = 0; i < PANEL_N; i++) {
         if (h.d == 4)
             memcpy(to + 4 * i, &rows[i].d32, 4);
@@ -128,7 +124,7 @@ static uint8_t *put_head(const struct format *f, const struct block rows[PANEL_N
 static void pack_block(const struct format *f, const struct block rows[PANEL_N], uint8_t *to)
 {
     bool joined = f->scales_are_nibbles;
-    to = put_head(f, rows, to);
+    to = pack_put_head(f, rows, to);
     for (uint32_t i_group = 0; i_group < f->block_elems / f->group_elems; i_group++) {
         for (uint32_t i = 0; has_scales(f) && i < PANEL_N; i++)
             *to++ = (uint8_t)(rows[i].scales[i_group] | (joined ? rows[i].mins[i_group] << 4 : 0));

@@ -25,6 +25,7 @@
  *
  * Outputs beyond n are zeros. The values are GGML's (w = d * (q - 8), (d * sc) * q - (dmin * m),
  * ...), bit for bit but for the last fused step. */
+#include "kernels/cpu/blocks.h"
 #include "kernels/cpu/isa.h"
 
 /* Twice the values of e2m1, the codes of MXFP4; the values of IQ4_NL. */
@@ -36,3 +37,11 @@ uint64_t pack_panel_bytes(enum dtype dtype, uint32_t k);
 void pack_panel(struct weight *w, const struct weight_rows *rows, uint32_t i_panel);
 /* One row of the file's layout as floats: norms, biases, tests. False: unknown dtype. */
 bool dequantize_row(enum dtype dtype, const void *row, uint32_t k, float *out);
+
+/* What an output's block has in a panel before its groups: bytes of d, of dmin, and of a zero; and
+ * these of 16 outputs, written. */
+struct pack_head {
+    uint32_t d, dmin, zero;
+};
+struct pack_head pack_head_of(const struct format *f);
+uint8_t *pack_put_head(const struct format *f, const struct block rows[PANEL_N], uint8_t *to);

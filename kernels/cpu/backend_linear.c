@@ -1,0 +1,248 @@
+/* Products of rows with matrices on a CPU, and rows of an embedding: cut into tasks for the
+ * threads. */
+#include <assert.h>
+#include <string.h>
+
+#include "kernels/cpu/backend_internal.h"
+#include "kernels/cpu/pack.h"
+
+enum {
+    MACS_PARALLEL = 50000,
+    MACS_TASK_MIN = 64 << 10,
+    MACS_TASK_MAX = 4 << 20,
+    MAX_K = 1 << 20,  /* keeps the products of sizes in 64 bits */
+    SORTED_ROWS = 64, /* that are brought into a matrix's order at a time */
+    CODED_ROWS = 128  /* that become codes at a time */
+};
+
+/* Whether a matrix is laid out for dot products of codes: w->k is a whole number of its blocks. */
+static bool has_dots(const struct cpu_device *d, const struct weight *w)
+{
+    return d->has_codes && dot_has(w->dtype);
+}
+
+/* Room for rows as codes. */
+static uint64_t coded_floats(uint32_t k, uint32_t n_rows)
+{
+    uint64_t n = dot_n_places(n_rows);
+    return n * (k / DOT_GROUP) * (sizeof(struct dot_group) + DOT_GROUP) / sizeof(float);
+}
+
+uint64_t cpu_weight_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k,
+                          uint32_t group)
+{
+    if (n == 0 || k == 0 || k > MAX_K)
+        return 0;
+    return pack_panel_bytes(dtype, k) * div_up(n, PANEL_N); /* below 2^20 * 64 * 2^28 */
+}
+
+struct pack {
+    struct weight *w;
+    const struct weight_rows *rows;
+};
+static void pack_unit(struct cpu_device *d, const void *p, uint32_t i, uint32_t i_thread)
+{
+    const struct pack *job = p;
+    if (has_dots(d, job->w))
+        dot_pack_panel(job->w, job->rows, i);
+    else
+        pack_panel(job->w, job->rows, i);
+}
+void cpu_weight_pack(struct device *device, struct weight *w, const struct weight_rows *rows)
+{
+    struct cpu_device *d = cpu_of(device);
+    if (w->order) /* now, not in a step */
+        cpu_scratch_grow(&d->sorted, (uint64_t)w->k * SORTED_ROWS);
+    if (has_dots(d, w))
+        cpu_scratch_grow(&d->coded, coded_floats(w->k, CODED_ROWS));
+    cpu_run_units(d, div_up(w->n, PANEL_N), (uint64_t)w->k * PANEL_N, pack_unit,
+                  &(struct pack){w, rows});
+}
+
+static void embed_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
+{
+    const struct embed_params *p = params;
+    uint32_t id = p->ids[i];
+    if (id >= p->first && id - p->first < p->w->n && has_dots(d, p->w))
+        dot_embed_row(p->w, id - p->first, p->scale, row_of(p->out, i));
+    else if (id >= p->first && id - p->first < p->w->n)
+        d->kernels->embed_row(p->w, id - p->first, p->scale, row_of(p->out, i));
+    else
+        memset(row_of(p->out, i), 0, p->w->k * sizeof(float));
+}
+void cpu_embed(struct device *d, const struct embed_params *p)
+{
+    cpu_run_units(cpu_of(d), p->n_rows, 4 * (uint64_t)p->w->k, embed_unit, p);
+}
+
+/* Panels of all parts, cut into chunks of at most per_task; a chunk lies in one part. */
+struct linear_job {
+    struct cpu_device *d;
+    const struct linear_params *p;
+    const struct dot_rows *coded; /* of p->x; NULL: no part wants them */
+    uint32_t per_task, n_tasks[LINEAR_MAX_PARTS];
+};
+
+static void linear_task(void *ctx, uint32_t i_task, uint32_t i_thread)
+{
+    const struct linear_job *job = ctx;
+    const struct linear_params *p = job->p;
+    const struct linear_part *part = p->parts;
+    for (const uint32_t *n = job->n_tasks; i_task >= *n; n++, part++)
+        i_task -= *n;
+    uint32_t n_panels = div_up(part->w->n, PANEL_N), begin = i_task * job->per_task;
+    uint32_t left = n_panels - begin, end = begin + (left < job->per_task ? left : job->per_task);
+    if (job->coded && has_dots(job->d, part->w)) {
+        job->d->dots->linear(&(struct dot_task){.w = part->w,
+                                                .bias = part->bias,
+                                                .x = job->coded,
+                                                .out = part->out.data,
+                                                .out_stride = part->out.stride,
+                                                .panel_begin = begin,
+                                                .panel_end = end});
+        return;
+    }
+    struct linear_task t = {.w = part->w,
+                            .bias = part->bias,
+                            .x = p->x.data,
+                            .out = part->out.data,
+                            .n_rows = p->n_rows,
+                            .x_stride = p->x.stride,
+                            .out_stride = part->out.stride,
+                            .panel_begin = begin,
+                            .panel_end = end,
+                            .scratch = job->d->scratch[i_thread].floats};
+    job->d->kernels->linear(&t);
+}
+
+/* Panels of a task: several tasks for each thread, none too small to be worth it nor so large that
+ * the last one is waited for; whole groups of the panels that a kernel takes side by side. */
+static uint32_t panels_per_task(struct cpu_device *d, uint64_t n_panels, uint64_t macs_per_panel,
+                                uint32_t n_rows)
+{
+    uint32_t n_threads = pool_n_threads(d->pool);
+    if (n_threads == 1 || n_panels * macs_per_panel < MACS_PARALLEL)
+        return (uint32_t)n_panels;
+    uint64_t n = div_up(n_panels, (uint64_t)n_threads * TASKS_PER_THREAD);
+    if (n > MACS_TASK_MAX / macs_per_panel)
+        n = MACS_TASK_MAX / macs_per_panel;
+    if (n * macs_per_panel < MACS_TASK_MIN)
+        n = div_up(MACS_TASK_MIN, macs_per_panel);
+    uint32_t side_by_side = n_rows == 1 ? 2 * LINEAR_TASK_PANELS : LINEAR_TASK_PANELS;
+    return div_up(n, side_by_side) * side_by_side;
+}
+
+/* Inputs in the file's order; coded: as codes too, or NULL. */
+static void linear_plain(struct cpu_device *d, const struct linear_params *p,
+                         const struct dot_rows *coded)
+{
+    assert(p->n_parts > 0 && p->n_parts <= LINEAR_MAX_PARTS);
+    uint64_t n_panels = 0;
+    uint32_t k = p->parts[0].w->k, n_tasks = 0;
+    for (uint32_t i = 0; i < p->n_parts; i++)
+        n_panels += div_up(p->parts[i].w->n, PANEL_N);
+    struct linear_job job = {.d = d, .p = p, .coded = coded};
+    job.per_task = panels_per_task(d, n_panels, (uint64_t)k * PANEL_N * p->n_rows, p->n_rows);
+    for (uint32_t i = 0; i < p->n_parts; i++)
+        n_tasks += job.n_tasks[i] = div_up(div_up(p->parts[i].w->n, PANEL_N), job.per_task);
+    if (job.per_task == n_panels) /* small: not worth waking anybody */
+        for (uint32_t i = 0; i < n_tasks; i++)
+            linear_task(&job, i, 0);
+    else
+        pool_run(d->pool, n_tasks, linear_task, &job);
+}
+
+struct coding {
+    struct view x;
+    const struct dot_rows *to;
+};
+static void code_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
+{
+    const struct coding *c = params;
+    dot_quantise_rows(d->dots, c->x.data, c->x.stride, c->to, i);
+}
+
+/* Inputs in the file's order, CODED_ROWS rows at a time where they become codes. */
+static void linear_in_order(struct cpu_device *d, const struct linear_params *p)
+{
+    const uint32_t k = p->parts[0].w->k;
+    bool wants_codes = false;
+    for (uint32_t i = 0; i < p->n_parts; i++)
+        wants_codes = wants_codes || has_dots(d, p->parts[i].w);
+    if (!wants_codes) {
+        linear_plain(d, p, NULL);
+        return;
+    }
+    cpu_scratch_grow(&d->coded, coded_floats(k, CODED_ROWS));
+    for (uint32_t first = 0; first < p->n_rows; first += CODED_ROWS) {
+        struct linear_params some = *p;
+        some.n_rows = p->n_rows - first < CODED_ROWS ? p->n_rows - first : CODED_ROWS;
+        some.x.data = row_of(p->x, first);
+        for (uint32_t i = 0; i < p->n_parts; i++)
+            some.parts[i].out.data = row_of(p->parts[i].out, first);
+        const uint64_t n_places = dot_n_places(some.n_rows);
+        const struct dot_rows coded = {
+            .n_rows = some.n_rows,
+            .k = k,
+            .groups = (struct dot_group *)d->coded.floats,
+            .codes = (int8_t *)((struct dot_group *)d->coded.floats + n_places * (k / DOT_GROUP))};
+        cpu_run_units(d, div_up(some.n_rows, DOT_TILE), 2 * (uint64_t)DOT_TILE * k, code_unit,
+                      &(struct coding){some.x, &coded});
+        linear_plain(d, &some, &coded);
+    }
+}
+
+struct sorting {
+    struct view from, to;
+    const struct weight *w;
+};
+static void sort_unit(struct cpu_device *d, const void *params, uint32_t i, uint32_t i_thread)
+{
+    const struct sorting *s = params;
+    const float *from = row_of(s->from, i);
+    float *to = row_of(s->to, i);
+    for (uint32_t k = 0; k < s->w->k; k++)
+        to[k] = s->w->order[k] == WEIGHT_NO_INPUT ? 0 : from[s->w->order[k]];
+}
+
+/* One part, its inputs brought into its matrix's order, SORTED_ROWS rows at a time. */
+static void linear_sorted(struct cpu_device *d, const struct linear_params *p,
+                          const struct linear_part *part)
+{
+    const struct weight *w = part->w;
+    cpu_scratch_grow(&d->sorted, (uint64_t)w->k * SORTED_ROWS);
+    const struct view sorted = {d->sorted.floats, w->k};
+    for (uint32_t first = 0; first < p->n_rows; first += SORTED_ROWS) {
+        uint32_t n = p->n_rows - first < SORTED_ROWS ? p->n_rows - first : SORTED_ROWS;
+        const struct view from = {row_of(p->x, first), p->x.stride};
+        const struct view out = {row_of(part->out, first), part->out.stride};
+        cpu_run_units(d, n, w->k, sort_unit, &(struct sorting){from, sorted, w});
+        linear_in_order(
+            d, &(struct linear_params){.x = sorted,
+                                       .n_rows = n,
+                                       .n_parts = 1,
+                                       .parts = {{.w = w, .bias = part->bias, .out = out}}});
+    }
+}
+
+void cpu_linear(struct device *device, const struct linear_params *p)
+{
+    struct cpu_device *d = cpu_of(device);
+    bool in_order = true;
+    if (p->n_rows == 0)
+        return;
+    for (uint32_t i = 0; i < p->n_parts; i++)
+        in_order = in_order && !p->parts[i].w->order;
+    if (in_order) {
+        linear_in_order(d, p);
+        return;
+    }
+    for (uint32_t i = 0; i < p->n_parts; i++) {
+        struct linear_params one = {
+            .x = p->x, .n_rows = p->n_rows, .n_parts = 1, .parts = {p->parts[i]}};
+        if (p->parts[i].w->order)
+            linear_sorted(d, &one, &p->parts[i]);
+        else
+            linear_in_order(d, &one);
+    }
+}

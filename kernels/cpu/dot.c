@@ -1,0 +1,194 @@
+/* Weights as dot.h lays them out, rows as its kernels read them, and which of those this CPU has.
+ */
+#include "kernels/cpu/dot.h"
+
+#include <assert.h>
+#include <cpuid.h>
+#include <string.h>
+
+#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/f16.h"
+#include "kernels/cpu/pack.h"
+
+bool dot_has(enum dtype dtype)
+{
+    switch (dtype) {
+    case DTYPE_Q8_0:
+    case DTYPE_Q4_0:
+    case DTYPE_Q5_0:
+    case DTYPE_Q4_1:
+    case DTYPE_Q5_1:
+    case DTYPE_Q4_K:
+    case DTYPE_Q5_K:
+    case DTYPE_Q6_K:
+    case DTYPE_INT4:
+    case DTYPE_INT8:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* AVX-VNNI is a leaf of its own; the level has asked for what the system has to save. */
+static bool has_avx_vnni(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 4 & 1) != 0;
+}
+
+const struct dot_kernels *dot_kernels_of(enum cpu_isa isa)
+{
+    __builtin_cpu_init();
+    switch (isa) {
+    case CPU_ISA_AVX512:
+        return __builtin_cpu_supports("avx512vnni") ? &dot_kernels_avx512_vnni
+                                                    : &dot_kernels_avx512;
+    case CPU_ISA_AVX2:
+        return has_avx_vnni() ? &dot_kernels_avx2_vnni : &dot_kernels_avx2;
+    default:
+        return &dot_kernels_scalar;
+    }
+}
+
+/* ---- weights ---- */
+
+/* Scales and codes of 32 inputs from i_k on, of 16 outputs. */
+static uint8_t *put_group(const struct format *f, const struct block rows[PANEL_N], uint32_t i_k,
+                          uint8_t *to)
+{
+    const uint32_t first = i_k / f->group_elems, n = DOT_GROUP / f->group_elems;
+    for (uint32_t g = first; f->values == VALUES_SCALED && g < first + n; g++)
+        for (uint32_t i = 0; i < PANEL_N; i++)
+            *to++ = rows[i].scales[g];
+    if (f->values == VALUES_SCALED_MIN) {
+        for (uint32_t i = 0; i < PANEL_N; i++) {
+            to[i] = rows[i].scales[first];
+            to[PANEL_N + i] = rows[i].mins[first];
+        }
+        to += 2 * PANEL_N;
+    }
+    for (uint32_t i = 0; f->code_bits == 8 && i < PANEL_N; i++)
+        for (uint32_t k = 0; k < DOT_GROUP; k++)
+            to[k / 4 * 64 + i * 4 + k % 4] = rows[i].codes[i_k + k] ^ 0x80;
+    if (f->code_bits == 8)
+        return to + 512;
+    memset(to, 0, f->code_bits * 64);
+    for (uint32_t i = 0; i < PANEL_N; i++) {
+        for (uint32_t k = 0; k < DOT_GROUP; k++) {
+            const uint8_t code = rows[i].codes[i_k + k];
+            const uint32_t at = i * 4 + k % 4, b = k / 4;
+            to[b / 2 * 64 + at] |= (uint8_t)((code & 15) << b % 2 * 4);
+            if (f->code_bits == 5)
+                to[256 + at] |= (uint8_t)(code >> 4 << b);
+            else if (f->code_bits == 6)
+                to[256 + b / 4 * 64 + at] |= (uint8_t)(code >> 4 << b % 4 * 2);
+        }
+    }
+    return to + f->code_bits * 64;
+}
+
+void dot_pack_panel(struct weight *w, const struct weight_rows *rows, uint32_t i_panel)
+{
+    const struct format *f = format_of(w->dtype);
+    const uint32_t first = i_panel * PANEL_N;
+    const uint32_t n_rows = w->n - first < PANEL_N ? w->n - first : PANEL_N;
+    uint8_t *to = (uint8_t *)w->data + i_panel * pack_panel_bytes(w->dtype, w->k);
+    struct block blocks[PANEL_N];
+    memset(blocks, 0, sizeof blocks); /* rows beyond n stay so */
+    for (uint32_t i_block = 0; i_block < w->k / f->block_elems; i_block++) {
+        for (uint32_t i = 0; i < n_rows; i++)
+            f->unpack(&blocks[i], rows->ptr + (first + i) * rows->stride_bytes +
+                                      (uint64_t)i_block * f->block_bytes);
+        to = pack_put_head(f, blocks, to);
+        for (uint32_t k = 0; k < f->block_elems; k += DOT_GROUP)
+            to = put_group(f, blocks, k, to);
+    }
+}
+
+/* Output i's block, from where put_head has put it on. */
+static const uint8_t *get_head(const struct format *f, const uint8_t *p, uint32_t i,
+                               struct block *b)
+{
+    const struct pack_head h = pack_head_of(f);
+    if (h.d == 4)
+        memcpy(&b->d32, p + 4 * i, 4);
+    else if (h.d == 2)
+        memcpy(&b->d, p + 2 * i, 2);
+    if (h.dmin)
+        memcpy(&b->dmin, p + PANEL_N * h.d + 2 * i, 2);
+    if (h.zero)
+        b->zero = p[PANEL_N * (h.d + h.dmin) + i];
+    return p + PANEL_N * (h.d + h.dmin + h.zero);
+}
+
+static uint8_t get_code(const struct format *f, const uint8_t *p, uint32_t i, uint32_t k)
+{
+    const uint32_t at = i * 4 + k % 4, b = k / 4;
+    if (f->code_bits == 8)
+        return p[b * 64 + at] ^ 0x80;
+    uint32_t code = p[b / 2 * 64 + at] >> b % 2 * 4 & 15;
+    if (f->code_bits == 5)
+        code |= (p[256 + at] >> b & 1u) << 4;
+    else if (f->code_bits == 6)
+        code |= (p[256 + b / 4 * 64 + at] >> b % 4 * 2 & 3u) << 4;
+    return (uint8_t)code;
+}
+
+static const uint8_t *get_group(const struct format *f, const uint8_t *p, uint32_t i, uint32_t i_k,
+                                struct block *b)
+{
+    const uint32_t first = i_k / f->group_elems, n = DOT_GROUP / f->group_elems;
+    for (uint32_t g = first; f->values == VALUES_SCALED && g < first + n; g++, p += PANEL_N)
+        b->scales[g] = p[i];
+    if (f->values == VALUES_SCALED_MIN) {
+        b->scales[first] = p[i];
+        b->mins[first] = p[PANEL_N + i];
+        p += 2 * PANEL_N;
+    }
+    for (uint32_t k = 0; k < DOT_GROUP; k++)
+        b->codes[i_k + k] = get_code(f, p, i, k);
+    return p + f->code_bits * 64;
+}
+
+void dot_embed_row(const struct weight *w, uint32_t id, float scale, float *out)
+{
+    const struct format *f = format_of(w->dtype);
+    const uint8_t *p = (const uint8_t *)w->data + id / PANEL_N * pack_panel_bytes(w->dtype, w->k);
+    struct block b = {0};
+    for (uint32_t first = 0; first < w->k; first += f->block_elems) {
+        p = get_head(f, p, id % PANEL_N, &b);
+        for (uint32_t k = 0; k < f->block_elems; k += DOT_GROUP)
+            p = get_group(f, p, id % PANEL_N, k, &b);
+        for (uint32_t k = 0; k < f->block_elems; k++)
+            out[first + k] = scale * block_value(f, &b, k);
+    }
+}
+
+/* ---- rows ---- */
+
+void dot_quantise_rows(const struct dot_kernels *kernels, const float *x, uint32_t x_stride,
+                       const struct dot_rows *to, uint32_t i_tile)
+{
+    const uint32_t n_groups = to->k / DOT_GROUP;
+    uint32_t first = i_tile * DOT_TILE, end = first + DOT_TILE;
+    uint64_t place = first;
+    end = end < to->n_rows ? end : to->n_rows;
+    while (first < end) {
+        const uint32_t left = to->n_rows - first, tile = dot_tile_rows(left);
+        int8_t *codes = to->codes + place * to->k;
+        struct dot_group *groups = to->groups + place * n_groups;
+        for (uint32_t r = 0; r < tile; r++) {
+            if (r < left) {
+                kernels->quantise(x + (uint64_t)(first + r) * x_stride, to->k,
+                                  codes + r * DOT_GROUP, tile * DOT_GROUP, groups + r, tile);
+                continue;
+            }
+            for (uint32_t g = 0; g < n_groups; g++) {
+                memset(codes + ((uint64_t)g * tile + r) * DOT_GROUP, 0, DOT_GROUP);
+                groups[(uint64_t)g * tile + r] = (struct dot_group){0};
+            }
+        }
+        first += tile;
+        place += tile;
+    }
+}

@@ -1,0 +1,8 @@
+#include "kernels/cpu/vec_avx2.h"
+/* after it */
+#include "kernels/cpu/vdot_avx2.h"
+/* after it */
+#include "kernels/cpu/dot_impl.h"
+
+const struct dot_kernels dot_kernels_avx2_vnni = {
+    .name = "avx_vnni", .linear = dot_linear, .quantise = dot_quantise};

@@ -1,0 +1,228 @@
+#pragma once
+/* The kernels of kernels/cpu/dot.h for any vec_*.h and vdot_*.h, included before this.
+ *
+ * A panel's 32 inputs are unpacked into eight vectors, which all rows of a tile then multiply, each
+ * with sums of its own: the codes of a row are read as broadcasts of four. A panel stays in the
+ * cache for its next tile. */
+#include <math.h>
+
+#include "kernels/cpu/columns_impl.h"
+#include "kernels/cpu/dot.h"
+#include "kernels/cpu/pack.h"
+
+enum { DOT_PREFETCH = 2048 };
+
+/* Instrumented, or without vectors, rows are a loop: unrolled they take minutes to compile. */
+#if defined(COX_SANITIZED) || !defined(__AVX2__)
+#define DOT_ROLLED
+#define DOT_UNROLL
+#else
+#define DOT_UNROLL KERNEL_UNROLL
+#endif
+
+struct dot_scales {
+    struct fmt_scales s;
+    vf second; /* Q6_K: of the second 16 */
+};
+
+KERNEL_INLINE bool dot_has_halves(enum dtype t)
+{
+    return t == DTYPE_Q6_K;
+}
+KERNEL_INLINE bool dot_has_min(enum dtype t)
+{
+    return fmt_has_min(t) || fmt_has_mins(t) || t == DTYPE_INT4 || t == DTYPE_INT8;
+}
+/* What every code is too large by. */
+KERNEL_INLINE int32_t dot_offset(enum dtype t)
+{
+    if (fmt_code_bits(t) == 8)
+        return 128;
+    return dot_has_min(t) ? 0 : fmt_offset(t);
+}
+
+/* The two below return where the stream goes on. */
+KERNEL_INLINE const uint8_t *dot_begin_group(enum dtype t, const uint8_t *p, struct dot_scales *s)
+{
+    if (dot_has_halves(t)) {
+        s->s.scale = vf_mul(s->s.d, vf_from_i8(vb_load(p)));
+        s->second = vf_mul(s->s.d, vf_from_i8(vb_load(p + PANEL_N)));
+        return p + 2 * PANEL_N;
+    }
+    if (t == DTYPE_INT4 || t == DTYPE_INT8) {
+        vf zero = t == DTYPE_INT4 ? vf_from_u8(s->s.zero) : s->s.zero_f;
+        s->s.neg_min = vf_sub(vf_zero(), vf_mul(s->s.d, zero));
+    }
+    return fmt_begin_group(t, p, &s->s);
+}
+KERNEL_INLINE const uint8_t *dot_codes(enum dtype t, const uint8_t *p, vq w[8])
+{
+    if (fmt_code_bits(t) == 8) {
+        KERNEL_UNROLL
+        for (uint32_t i = 0; i < 8; i++)
+            w[i] = vq_load(p + 64 * i);
+        return p + 512;
+    }
+    KERNEL_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        vq both = vq_load(p + 64 * i);
+        w[2 * i] = vq_and(both, 15);
+        w[2 * i + 1] = vq_high(both);
+    }
+    p += 256;
+    if (fmt_code_bits(t) == 5) {
+        vq fifth = vq_load(p);
+        KERNEL_UNROLL
+        for (uint32_t i = 0; i < 8; i++)
+            w[i] = vq_or_bits(w[i], fifth, i, 0x10);
+        p += 64;
+    }
+    if (fmt_code_bits(t) == 6) {
+        vq high[2] = {vq_load(p), vq_load(p + 64)};
+        KERNEL_UNROLL
+        for (uint32_t i = 0; i < 8; i++)
+            w[i] = vq_or_bits(w[i], high[i / 4], i % 4 * 2, 0x30);
+        p += 128;
+    }
+    return p;
+}
+
+/* One row's share of a group. */
+KERNEL_INLINE vf dot_step(enum dtype t, vf acc, const vq w[8], const struct dot_scales *s,
+                          const int8_t *x, const struct dot_group *g)
+{
+    const uint32_t bits = fmt_code_bits(t);
+    const int32_t offset = dot_offset(t);
+    vf sum;
+    if (dot_has_halves(t)) {
+        vf first = vi_to_f(vi_dot(bits, 4, w, x, offset * g->neg_half[0]));
+        vf second = vi_to_f(vi_dot(bits, 4, w + 4, x + 16, offset * g->neg_half[1]));
+        sum = vf_fma(second, s->second, vf_mul(first, s->s.scale));
+    } else {
+        sum = vf_mul(vi_to_f(vi_dot(bits, 8, w, x, offset * g->neg)), s->s.scale);
+    }
+    acc = vf_fma(sum, vf_set1(g->scale), acc);
+    if (dot_has_min(t))
+        acc = vf_fma(s->s.neg_min, vf_set1(g->sum), acc);
+    return acc;
+}
+
+/* n_rows, a constant where rows are unrolled, of one tile. */
+KERNEL_INLINE void dot_tile(enum dtype t, uint32_t n_rows, const uint8_t *p, uint32_t k,
+                            const int8_t *x, const struct dot_group *g, vf *out)
+{
+    vf acc[DOT_TILE];
+    struct dot_scales s;
+    DOT_UNROLL
+    for (uint32_t r = 0; r < n_rows; r++)
+        acc[r] = vf_zero();
+    for (uint32_t i_block = 0; i_block < k / fmt_block_elems(t); i_block++) {
+        p = fmt_begin_block(t, p, &s.s);
+        for (uint32_t i = 0; i < fmt_block_elems(t); i += DOT_GROUP) {
+            vq w[8];
+            p = dot_begin_group(t, p, &s);
+            for (uint32_t at = 0; at < fmt_code_bits(t) * 64; at += 64)
+                __builtin_prefetch((const void *)((uintptr_t)p + DOT_PREFETCH + at));
+            p = dot_codes(t, p, w);
+            DOT_UNROLL
+            for (uint32_t r = 0; r < n_rows; r++)
+                acc[r] = dot_step(t, acc[r], w, &s, x + r * DOT_GROUP, g + r);
+            x += n_rows * DOT_GROUP;
+            g += n_rows;
+        }
+    }
+    DOT_UNROLL
+    for (uint32_t r = 0; r < n_rows; r++)
+        out[r] = acc[r];
+}
+
+typedef void (*dot_tile_fn)(uint32_t n_rows, const uint8_t *p, uint32_t k, const int8_t *x,
+                            const struct dot_group *g, vf *out);
+
+#ifdef DOT_ROLLED
+#define DOT_FORMAT(dtype)                                                                          \
+    static void dot_##dtype(uint32_t n_rows, const uint8_t *p, uint32_t k, const int8_t *x,        \
+                            const struct dot_group *g, vf *out)                                    \
+    {                                                                                              \
+        dot_tile(DTYPE_##dtype, n_rows, p, k, x, g, out);                                          \
+    }
+#else
+#define DOT_FORMAT(dtype)                                                                          \
+    static void dot_##dtype(uint32_t n_rows, const uint8_t *p, uint32_t k, const int8_t *x,        \
+                            const struct dot_group *g, vf *out)                                    \
+    {                                                                                              \
+        if (n_rows == 16)                                                                          \
+            dot_tile(DTYPE_##dtype, 16, p, k, x, g, out);                                          \
+        else if (n_rows == 8)                                                                      \
+            dot_tile(DTYPE_##dtype, 8, p, k, x, g, out);                                           \
+        else if (n_rows == 4)                                                                      \
+            dot_tile(DTYPE_##dtype, 4, p, k, x, g, out);                                           \
+        else if (n_rows == 2)                                                                      \
+            dot_tile(DTYPE_##dtype, 2, p, k, x, g, out);                                           \
+        else                                                                                       \
+            dot_tile(DTYPE_##dtype, 1, p, k, x, g, out);                                           \
+    }
+#endif
+#define DOT_FORMATS(do_)                                                                           \
+    do_(Q8_0) do_(Q4_0) do_(Q5_0) do_(Q4_1) do_(Q5_1) do_(Q4_K) do_(Q5_K) do_(Q6_K) do_(INT4)      \
+        do_(INT8)
+DOT_FORMATS(DOT_FORMAT)
+#define DOT_ENTRY(dtype) [DTYPE_##dtype] = dot_##dtype,
+static const dot_tile_fn dot_tiles[DTYPE_COUNT] = {DOT_FORMATS(DOT_ENTRY)};
+
+static void dot_store(const struct dot_task *t, uint32_t i_panel, uint32_t first, uint32_t n_rows,
+                      const vf *acc)
+{
+    const uint32_t at = i_panel * PANEL_N, left = t->w->n - at, n = left < PANEL_N ? left : PANEL_N;
+    for (uint32_t r = 0; r < n_rows; r++) {
+        vf y = acc[r];
+        if (t->bias)
+            y = vf_add(y, load_columns(t->bias + at, n));
+        store_columns(t->out + (uint64_t)(first + r) * t->out_stride + at, y, n);
+    }
+}
+
+static void dot_linear(const struct dot_task *t)
+{
+    const uint32_t k = t->w->k, n_groups = k / DOT_GROUP;
+    const uint64_t panel_bytes = pack_panel_bytes(t->w->dtype, k);
+    const dot_tile_fn tile_fn = dot_tiles[t->w->dtype];
+    for (uint32_t i = t->panel_begin; i < t->panel_end; i++) {
+        const uint8_t *panel = (const uint8_t *)t->w->data + i * panel_bytes;
+        uint64_t place = 0;
+        for (uint32_t first = 0; first < t->x->n_rows;) {
+            uint32_t left = t->x->n_rows - first, tile = dot_tile_rows(left);
+            vf acc[DOT_TILE];
+            tile_fn(tile, panel, k, t->x->codes + place * k, t->x->groups + place * n_groups, acc);
+            dot_store(t, i, first, tile < left ? tile : left, acc);
+            first += tile;
+            place += tile;
+        }
+    }
+}
+
+/* ---- codes of activations ---- */
+
+static void dot_quantise(const float *x, uint32_t k, int8_t *codes, uint32_t code_stride,
+                         struct dot_group *groups, uint32_t group_stride)
+{
+    for (uint32_t i = 0; i < k / DOT_GROUP; i++, x += DOT_GROUP) {
+        struct dot_group *g = groups + (uint64_t)i * group_stride;
+        int8_t *to = codes + (uint64_t)i * code_stride;
+        float largest = vdot_largest(x);
+        if (!(largest <= 0x1.fffffep127f)) { /* nothing can be said of these but that */
+            memset(to, 0, DOT_GROUP);
+            *g = (struct dot_group){.scale = NAN, .sum = NAN};
+            continue;
+        }
+        /* below, 127 / largest would be infinite */
+        float inverse = largest < 0x1p-120f ? 0 : 127.0f / largest;
+        int32_t half[2];
+        vdot_round(x, inverse, to, half);
+        float scale = largest < 0x1p-120f ? 0 : largest / 127.0f;
+        *g = (struct dot_group){.scale = scale,
+                                .sum = scale * (float)(half[0] + half[1]),
+                                .neg = -(half[0] + half[1]),
+                                .neg_half = {-half[0], -half[1]}};
+    }
+}
