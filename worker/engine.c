@@ -7,7 +7,6 @@
 #include "common/base/clock.h"
 #include "common/base/host.h"
 #include "common/base/mem.h"
-#include "kernels/cpu/cpu.h"
 #include "worker/engine_internal.h"
 
 /* Rows of one pass: enough that a prompt's weights are read few times, few enough that its
@@ -259,7 +258,10 @@ static enum status open_device(struct engine *e, const struct engine_setup *s, s
     if (e->device)
         return STATUS_OK;
     TRY(cpu_device_open(
-        &(struct cpu_device_options){.n_threads = e->n_threads, .isa_level = s->isa_level},
+        &(struct cpu_device_options){.n_threads = e->n_threads,
+                                     .isa_level = s->isa_level,
+                                     .no_vnni = s->no_vnni,
+                                     .activations = s->activations},
         &e->device, err));
     e->owns_device = true;
     return STATUS_OK;

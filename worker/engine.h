@@ -4,6 +4,7 @@
  * matter; the golden tests drive this one directly. */
 #include "common/model/model_info.h"
 #include "common/options/worker.h"
+#include "kernels/cpu/cpu.h"
 #include "proto/limits.h"
 #include "proto/messages.h"
 #include "worker/loader.h"
@@ -21,6 +22,8 @@ struct engine_setup {
     struct device *device;           /* borrowed, closed later; NULL: a CPU of its own */
     uint32_t n_threads;              /* 0: host_cpus(), at most CPU_MAX_THREADS */
     int32_t isa_level;               /* enum cpu_isa; -1: the best */
+    bool no_vnni;                    /* as cpu_device_options has them, as the next */
+    enum cpu_activations activations;
     bool kv_dtype_set;
     enum dtype kv_dtype;    /* as kv_cache has it; not set: F32 for a float32 model, else F16 */
     uint32_t block_tokens;  /* a multiple of 16 */

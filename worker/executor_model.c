@@ -357,6 +357,13 @@ static void log_loaded(const struct engine *e, const char *role, uint64_t begin_
              (double)e->weights_bytes / (double)(elapsed_ns + 1));
 }
 
+/* Of a CPU, beside weights that are codes. */
+static enum cpu_activations activations_of(const struct worker_options *o)
+{
+    bool exact = o->dtype == ACTIVATIONS_FLOAT32 || o->dtype == ACTIVATIONS_FLOAT;
+    return exact ? CPU_ACTIVATIONS_F32 : CPU_ACTIVATIONS_INT8;
+}
+
 struct engine_setup executor_model_setup(const struct worker_options *o)
 {
     return (struct engine_setup){.model = o->model,
@@ -369,6 +376,8 @@ struct engine_setup executor_model_setup(const struct worker_options *o)
                                  .is_elastic = o->elastic_tp,
                                  .n_threads = (uint32_t)o->threads,
                                  .isa_level = o->cpu_isa - 1, /* 0 is auto */
+                                 .no_vnni = o->cpu_isa > 0,
+                                 .activations = activations_of(o),
                                  .kv_dtype_set = o->kv_cache_dtype != KV_CACHE_AUTO,
                                  .kv_dtype = worker_options_kv_dtype(o),
                                  .block_tokens = (uint32_t)o->block_size,
@@ -426,11 +435,14 @@ static void hash_config(struct executor_model *x, const struct worker_options *o
     char quantisation[48]; /* of most weights, and of what is rounded whatever most are */
     snprintf(quantisation, sizeof quantisation, "%s%s", dtype_traits(e->main_dtype).name,
              at_load[e->config.quant.at_load]);
+    const char *activations = x->device->activations;
+    if (x->device->kind == DEVICE_CPU && activations_of(o) == CPU_ACTIVATIONS_INT8)
+        activations = "int8"; /* beside weights that are codes: other numbers, other answers */
     write_hex(e, hex);
     write_hex(x->draft_model ? draft_model_engine(x->draft_model) : NULL, draft_hex);
     const struct config_identity identity = {.model_hashes = str_from(hex),
                                              .draft_hashes = str_from(draft_hex),
-                                             .dtype = x->device->activations,
+                                             .dtype = activations,
                                              .quantisation = quantisation,
                                              .kv_dtype = dtype_traits(e->kv_dtype).name,
                                              .block_size = (uint32_t)o->block_size,

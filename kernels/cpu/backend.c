@@ -362,7 +362,8 @@ static uint32_t cpu_isa_level(const struct device *d)
 
 static const char *cpu_isa_name_of(const struct device *d)
 {
-    return ((const struct cpu_device *)d)->kernels->isa;
+    const struct cpu_device *cpu = (const struct cpu_device *)d;
+    return cpu->has_codes && cpu->dots->name ? cpu->dots->name : cpu->kernels->isa;
 }
 
 static enum status cpu_set_isa_level(struct device *device, uint32_t level, struct error *err)
@@ -378,7 +379,7 @@ static enum status cpu_set_isa_level(struct device *device, uint32_t level, stru
     struct cpu_device *d = cpu_of(device);
     d->isa = level;
     d->kernels = kernels_of[level];
-    d->dots = dot_kernels_of(level);
+    d->dots = dot_kernels_of(level, d->no_vnni);
     return STATUS_OK;
 }
 
@@ -450,6 +451,8 @@ enum status cpu_device_open(const struct cpu_device_options *o, struct device **
     *out = NULL;
     struct cpu_device *d = mem_zalloc(sizeof *d);
     d->base.ops = &cpu_ops;
+    d->no_vnni = o->no_vnni;
+    d->has_codes = o->activations == CPU_ACTIVATIONS_INT8;
     uint32_t level = o->isa_level < 0 ? cpu_isa_best() : (uint32_t)o->isa_level;
     enum status s = cpu_set_isa_level(&d->base, level, err);
     if (s == STATUS_OK)
@@ -458,7 +461,6 @@ enum status cpu_device_open(const struct cpu_device_options *o, struct device **
         cpu_close(&d->base);
         return s;
     }
-    d->has_codes = o->activations == CPU_ACTIVATIONS_INT8;
     d->scratch = mem_array(o->n_threads, sizeof *d->scratch);
     cpu_scratch_reserve(d, LINEAR_SCRATCH_FLOATS);
     *out = &d->base;

@@ -21,6 +21,7 @@ struct cpu_device {
     const struct cpu_kernels *kernels;
     const struct dot_kernels *dots;
     enum cpu_isa isa;
+    bool no_vnni;
     bool has_codes;          /* activations of products with codes are codes */
     struct scratch *scratch; /* [threads] */
     struct scratch parts;    /* of attention, in splits */

@@ -17,6 +17,7 @@ enum cpu_activations { CPU_ACTIVATIONS_F32, CPU_ACTIVATIONS_INT8 };
 struct cpu_device_options {
     uint32_t n_threads; /* the caller's own included; 1 .. CPU_MAX_THREADS */
     int32_t isa_level;  /* highest to use; -1: the best that this CPU has */
+    bool no_vnni;       /* dot products of codes without VNNI: the same bits, slower */
     enum cpu_activations activations;
 };
 /* STATUS_UNSUPPORTED when the CPU lacks isa_level. */

@@ -36,15 +36,15 @@ static bool has_avx_vnni(void)
     return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 4 & 1) != 0;
 }
 
-const struct dot_kernels *dot_kernels_of(enum cpu_isa isa)
+const struct dot_kernels *dot_kernels_of(enum cpu_isa isa, bool no_vnni)
 {
     __builtin_cpu_init();
     switch (isa) {
     case CPU_ISA_AVX512:
-        return __builtin_cpu_supports("avx512vnni") ? &dot_kernels_avx512_vnni
-                                                    : &dot_kernels_avx512;
+        return !no_vnni && __builtin_cpu_supports("avx512vnni") ? &dot_kernels_avx512_vnni
+                                                                : &dot_kernels_avx512;
     case CPU_ISA_AVX2:
-        return has_avx_vnni() ? &dot_kernels_avx2_vnni : &dot_kernels_avx2;
+        return !no_vnni && has_avx_vnni() ? &dot_kernels_avx2_vnni : &dot_kernels_avx2;
     default:
         return &dot_kernels_scalar;
     }

@@ -73,7 +73,7 @@ struct dot_task {
 
 /* One set for each way to add products of bytes; all give the same sums. */
 struct dot_kernels {
-    const char *name; /* of what it needs beside its level; NULL: nothing */
+    const char *name; /* of the level and what it needs beside it; NULL: nothing */
     void (*linear)(const struct dot_task *t);
     /* k numbers as codes: those of group g at codes + g * code_stride, its numbers at
      * groups[g * group_stride]. A group with an infinite number or a NaN has the scale NaN. */
@@ -83,7 +83,7 @@ struct dot_kernels {
 extern const struct dot_kernels dot_kernels_scalar, dot_kernels_avx2, dot_kernels_avx2_vnni,
     dot_kernels_avx512, dot_kernels_avx512_vnni;
 /* The best set of a level that this CPU runs. */
-const struct dot_kernels *dot_kernels_of(enum cpu_isa isa);
+const struct dot_kernels *dot_kernels_of(enum cpu_isa isa, bool no_vnni);
 
 /* Whether there are kernels for this dtype. */
 bool dot_has(enum dtype dtype);

@@ -5,4 +5,4 @@
 #include "kernels/cpu/dot_impl.h"
 
 const struct dot_kernels dot_kernels_avx2_vnni = {
-    .name = "avx_vnni", .linear = dot_linear, .quantise = dot_quantise};
+    .name = "avx2-vnni", .linear = dot_linear, .quantise = dot_quantise};

@@ -5,4 +5,4 @@
 #include "kernels/cpu/dot_impl.h"
 
 const struct dot_kernels dot_kernels_avx512_vnni = {
-    .name = "avx512_vnni", .linear = dot_linear, .quantise = dot_quantise};
+    .name = "avx512-vnni", .linear = dot_linear, .quantise = dot_quantise};

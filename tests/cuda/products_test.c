@@ -304,8 +304,9 @@ int main(void)
     must(cuda_device_open(&(struct cuda_device_options){.utilization = 0.5, .n_threads = 2},
                           &devices[CUDA], &err),
          &err, "cuda_device_open");
-    must(cpu_device_open(&(struct cpu_device_options){2, -1, 0}, &devices[CPU], &err), &err,
-         "cpu_device_open");
+    must(cpu_device_open(&(struct cpu_device_options){.n_threads = 2, .isa_level = -1},
+                         &devices[CPU], &err),
+         &err, "cpu_device_open");
     for (size_t i = 0; i < N_CASES; i++)
         check_case(devices, &cases[i], i);
     for (int d = 0; d < N_DEVICES; d++)

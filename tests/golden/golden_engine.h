@@ -27,6 +27,7 @@ struct golden_engine_options {
     bool expert_parallel;
     bool sockets; /* between the ranks, not shared memory */
     enum quant_at_load quantization;
+    enum cpu_activations activations;
     const char *lora;      /* folder of the adapter that every row has; NULL: none */
     struct device *device; /* of one rank; NULL: one of its own at isa. Borrowed */
 };

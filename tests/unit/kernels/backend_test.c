@@ -25,9 +25,10 @@ static int setup(void **state)
     static const uint32_t n_threads[N_DEVICES] = {1, 2, 5};
     struct error err;
     for (uint32_t i = 0; i < N_DEVICES; i++)
-        assert_int_equal(
-            cpu_device_open(&(struct cpu_device_options){n_threads[i], -1, 0}, &devices[i], &err),
-            STATUS_OK);
+        assert_int_equal(cpu_device_open(&(struct cpu_device_options){.n_threads = n_threads[i],
+                                                                      .isa_level = -1},
+                                         &devices[i], &err),
+                         STATUS_OK);
     return 0;
 }
 static int teardown(void **state)
@@ -584,8 +585,10 @@ static void test_levels(void **state)
     struct device *d;
     struct error err;
     enum cpu_isa best = cpu_isa_best();
-    assert_int_equal(cpu_device_open(&(struct cpu_device_options){2, CPU_ISA_SCALAR, 0}, &d, &err),
-                     STATUS_OK);
+    assert_int_equal(
+        cpu_device_open(&(struct cpu_device_options){.n_threads = 2, .isa_level = CPU_ISA_SCALAR},
+                        &d, &err),
+        STATUS_OK);
     assert_int_equal(d->ops->isa_level(d), CPU_ISA_SCALAR);
     assert_string_equal(d->ops->isa_name(d), "scalar");
     for (uint32_t level = 0; level < CPU_ISA_COUNT + 1; level++) {
@@ -598,11 +601,14 @@ static void test_levels(void **state)
     assert_int_equal(d->ops->sync(d, &err), STATUS_OK);
     d->ops->close(d);
     assert_int_equal(devices[0]->ops->isa_level(devices[0]), best);
-    assert_int_equal(cpu_device_open(&(struct cpu_device_options){2, CPU_ISA_COUNT, 0}, &d, &err),
-                     STATUS_UNSUPPORTED);
+    assert_int_equal(
+        cpu_device_open(&(struct cpu_device_options){.n_threads = 2, .isa_level = CPU_ISA_COUNT},
+                        &d, &err),
+        STATUS_UNSUPPORTED);
     assert_null(d);
-    assert_int_equal(cpu_device_open(&(struct cpu_device_options){0, -1, 0}, &d, &err),
-                     STATUS_INVALID);
+    assert_int_equal(
+        cpu_device_open(&(struct cpu_device_options){.n_threads = 0, .isa_level = -1}, &d, &err),
+        STATUS_INVALID);
     assert_null(d);
 }
 

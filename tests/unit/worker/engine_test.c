@@ -541,7 +541,9 @@ static void take_every_seat(bool is_elastic)
     struct error err = {0};
     struct device *d;
     struct ops own;
-    assert_int_equal(cpu_device_open(&(struct cpu_device_options){1, -1, 0}, &d, &err), STATUS_OK);
+    assert_int_equal(
+        cpu_device_open(&(struct cpu_device_options){.n_threads = 1, .isa_level = -1}, &d, &err),
+        STATUS_OK);
     small_ops = d->ops;
     own = *d->ops;
     own.available_bytes = small_available;

@@ -1,0 +1,182 @@
+/* A CPU device whose products take codes, beside one that takes floats: given rows that are what
+ * their codes stand for, both say the same, but for the rounding of floats. Parts of several
+ * formats, in another order, more rows than are made into codes at a time; embeddings. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/dot.h"
+#include "tests/unit/kernels/weights_fixture.h"
+
+enum { K = 512, MAX_N = 100, MAX_ROWS = 300 };
+static struct device *floats, *codes[2]; /* of one thread, of three */
+
+static int setup(void **state)
+{
+    struct cpu_device_options o = {.n_threads = 2, .isa_level = -1};
+    struct error err;
+    assert_int_equal(cpu_device_open(&o, &floats, &err), STATUS_OK);
+    o.activations = CPU_ACTIVATIONS_INT8;
+    for (int i = 0; i < 2; i++) {
+        o.n_threads = i == 0 ? 1 : 3;
+        o.no_vnni = i == 0;
+        assert_int_equal(cpu_device_open(&o, &codes[i], &err), STATUS_OK);
+    }
+    return 0;
+}
+static int teardown(void **state)
+{
+    floats->ops->close(floats);
+    codes[0]->ops->close(codes[0]);
+    codes[1]->ops->close(codes[1]);
+    return 0;
+}
+
+static struct weight weight_on(struct device *d, const struct matrix *m, const uint32_t *order)
+{
+    struct weight w = m->w;
+    w.order = order;
+    w.n_bytes = d->ops->weight_bytes(d, w.dtype, w.n, w.k, 0);
+    assert_true(w.n_bytes > 0);
+    w.data = d->ops->alloc(d, w.n_bytes);
+    d->ops->weight_pack(d, &w, &m->rows);
+    return w;
+}
+
+/* x as its codes have it: a product of these is a product of the codes. */
+static void to_values(float *x, uint32_t n_rows)
+{
+    int8_t c[K];
+    struct dot_group g[K / DOT_GROUP];
+    const struct dot_rows one = {.n_rows = 1, .k = K, .codes = c, .groups = g};
+    for (uint32_t i = 0; i < n_rows; i++, x += K) {
+        dot_quantise_rows(&dot_kernels_scalar, x, K, &one, 0);
+        for (uint32_t k = 0; k < K; k++)
+            x[k] = g[k / DOT_GROUP].scale * (float)c[k];
+    }
+}
+
+struct part {
+    enum dtype dtype;
+    uint32_t n;
+};
+
+static void run(struct device *d, const struct weight *w, uint32_t n_parts, uint32_t n_rows,
+                float *x, const float *bias, float *out)
+{
+    struct linear_params p = {.x = {x, K}, .n_rows = n_rows, .n_parts = n_parts};
+    for (uint32_t i = 0; i < n_parts; i++)
+        p.parts[i] = (struct linear_part){
+            .w = &w[i], .bias = i == 1 ? bias : NULL, .out = {out + i * MAX_N, 3 * MAX_N}};
+    d->ops->linear(d, &p);
+}
+
+static void check(struct rng *r, const struct part *parts, uint32_t n_parts, uint32_t n_rows,
+                  const uint32_t *order)
+{
+    float *x = mem_array(MAX_ROWS * K, sizeof *x), bias[MAX_N];
+    float *want = mem_array(MAX_ROWS * 3 * MAX_N, sizeof *want),
+          *got = mem_array(MAX_ROWS * 3 * MAX_N, sizeof *got);
+    struct matrix m[3];
+    struct weight w[3];
+    for (uint32_t i = 0; i < n_rows * K; i++)
+        x[i] = random_float(r);
+    for (uint32_t i = 0; i < MAX_N; i++)
+        bias[i] = random_float(r);
+    if (!order) /* sorted, they have other codes */
+        to_values(x, n_rows);
+    for (uint32_t i = 0; i < n_parts; i++) {
+        m[i] = matrix_new(r, parts[i].dtype, parts[i].n, K);
+        w[i] = weight_on(floats, &m[i], order);
+    }
+    run(floats, w, n_parts, n_rows, x, bias, want);
+    for (uint32_t i = 0; i < n_parts; i++)
+        floats->ops->release(floats, w[i].data, w[i].n_bytes);
+    for (int l = 0; l < 2; l++) {
+        for (uint32_t i = 0; i < n_parts; i++)
+            w[i] = weight_on(codes[l], &m[i], order);
+        for (uint32_t i = 0; i < n_rows * 3 * MAX_N; i++)
+            got[i] = 1234.5f;
+        run(codes[l], w, n_parts, n_rows, x, bias, got);
+        for (uint32_t i = 0; i < n_parts; i++) {
+            for (uint32_t row = 0; row < n_rows; row++)
+                for (uint32_t j = 0; j < parts[i].n; j++) {
+                    uint32_t at = row * 3 * MAX_N + i * MAX_N + j;
+                    double bound = order ? 0.5 : 5e-3; /* of hundreds */
+                    if (!(fabs((double)got[at] - (double)want[at]) <= bound))
+                        fail_msg("%s, row %u, output %u: %g, not %g",
+                                 dtype_traits(parts[i].dtype).name, row, j, (double)got[at],
+                                 (double)want[at]);
+                }
+            codes[l]->ops->release(codes[l], w[i].data, w[i].n_bytes);
+        }
+    }
+    for (uint32_t i = 0; i < n_parts; i++)
+        matrix_free(&m[i]);
+    mem_free(x);
+    mem_free(want);
+    mem_free(got);
+}
+
+static void test_parts(void **state)
+{
+    static const struct part parts[][3] = {
+        {{DTYPE_Q4_K, 100}, {DTYPE_Q6_K, 33}, {DTYPE_Q8_0, 17}},
+        {{DTYPE_BF16, 40}, {DTYPE_Q4_0, 48}, {DTYPE_Q5_0, 1}}, /* one takes floats */
+        {{DTYPE_INT4, 64}, {DTYPE_INT8, 63}, {DTYPE_Q5_K, 65}},
+        {{DTYPE_Q4_1, 16}, {DTYPE_Q5_1, 32}, {DTYPE_Q2_K, 40}},
+    };
+    static const uint32_t n_rows[] = {1, 2, 7, 13, 128, 129, 300};
+    struct rng r = {31};
+    for (uint32_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        for (uint32_t k = 0; k < sizeof n_rows / sizeof *n_rows; k++)
+            check(&r, parts[i], 3, n_rows[k], NULL);
+    check(&r, parts[0], 1, 300, NULL);
+    run(codes[0], NULL, 0, 0, NULL, NULL, NULL);
+}
+
+static void test_another_order(void **state)
+{
+    static const struct part part = {DTYPE_INT4, 40};
+    struct rng r = {32};
+    uint32_t order[K];
+    for (uint32_t i = 0; i < K; i++)
+        order[i] = i % 9 == 4 ? WEIGHT_NO_INPUT : (i * 5 + 3) % K;
+    check(&r, &part, 1, 130, order);
+}
+
+static void test_embed(void **state)
+{
+    static const uint32_t ids[] = {0, 20, 19, 7, 21, 99};
+    struct rng r = {33};
+    struct matrix m = matrix_new(&r, DTYPE_Q6_K, 20, K);
+    float want[6 * K], got[6 * K];
+    struct device *d[2] = {floats, codes[1]};
+    for (int i = 0; i < 2; i++) {
+        struct weight w = weight_on(d[i], &m, NULL);
+        d[i]->ops->embed(d[i], &(struct embed_params){.out = {i ? got : want, K},
+                                                      .w = &w,
+                                                      .ids = ids,
+                                                      .n_rows = 6,
+                                                      .first = 1,
+                                                      .scale = 3});
+        d[i]->ops->release(d[i], w.data, w.n_bytes);
+    }
+    for (uint32_t i = 0; i < 6 * K; i++)
+        assert_true(fabsf(want[i] - got[i]) <= 1e-6f * fabsf(want[i]));
+    matrix_free(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_another_order),
+        cmocka_unit_test(test_embed),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
