@@ -257,12 +257,11 @@ static enum status open_device(struct engine *e, const struct engine_setup *s, s
     e->device = s->device;
     if (e->device)
         return STATUS_OK;
-    TRY(cpu_device_open(
-        &(struct cpu_device_options){.n_threads = e->n_threads,
-                                     .isa_level = s->isa_level,
-                                     .no_vnni = s->no_vnni,
-                                     .activations = s->activations},
-        &e->device, err));
+    TRY(cpu_device_open(&(struct cpu_device_options){.n_threads = e->n_threads,
+                                                     .isa_level = s->isa_level,
+                                                     .no_vnni = s->no_vnni,
+                                                     .activations = s->activations},
+                        &e->device, err));
     e->owns_device = true;
     return STATUS_OK;
 }

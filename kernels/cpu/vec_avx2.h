@@ -169,6 +169,27 @@ static inline float vf_sum(vf a)
     __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
     return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
 }
+/* Four halvings, as in vf_sum, of sixteen vectors at once: each keeps half of two. */
+static inline __m256 vec_sum8(const vf v[8])
+{
+    __m256 a[4], b[2];
+    for (int i = 0; i < 4; i++) {
+        const __m256 x = _mm256_add_ps(v[i].lo, v[i].hi),
+                     y = _mm256_add_ps(v[i + 4].lo, v[i + 4].hi);
+        a[i] =
+            _mm256_add_ps(_mm256_permute2f128_ps(x, y, 0x20), _mm256_permute2f128_ps(x, y, 0x31));
+    }
+    for (int i = 0; i < 2; i++) {
+        const __m256d x = _mm256_castps_pd(a[2 * i]), y = _mm256_castps_pd(a[2 * i + 1]);
+        b[i] = _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)),
+                             _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)));
+    }
+    return _mm256_add_ps(_mm256_shuffle_ps(b[0], b[1], 0x88), _mm256_shuffle_ps(b[0], b[1], 0xdd));
+}
+static inline vf vf_sum16(const vf v[16])
+{
+    return (vf){vec_sum8(v), vec_sum8(v + 8)};
+}
 static inline float vf_hmax(vf a)
 {
     __m256 m8 = _mm256_max_ps(a.lo, a.hi);

@@ -190,6 +190,13 @@ static inline float vf_sum(vf a)
     vec_f4 s = (a.q[0] + a.q[2]) + (a.q[1] + a.q[3]);
     return (s[0] + s[2]) + (s[1] + s[3]);
 }
+static inline vf vf_sum16(const vf v[16])
+{
+    float sums[16];
+    for (int i = 0; i < 16; i++)
+        sums[i] = vf_sum(v[i]);
+    return vf_load(sums);
+}
 static inline float vf_hmax(vf a)
 {
     vec_f4 m0 = vec_select(a.q[0] > a.q[2], a.q[0], a.q[2]);

@@ -42,8 +42,16 @@ def test_its_shape(cluster, tp):
     assert shown.returncode == 0 and f"{tp}/{tp} workers serve" in shown.stdout and f"{tp}x1" in shown.stdout
 
 
+@pytest.fixture(scope="module")
+def exact(tp):
+    """Activations are floats beside quantised weights, too: only so is a sum in another order nearly the same
+    (docs/decisions/0022)."""
+    with cpu_cluster("--dtype", "float32", tp=tp) as c:
+        yield c
+
+
 @needs_model
-def test_the_reference_tokens(cluster):
+def test_the_reference_tokens(exact):
     prompts = reference_prompts()
     if not prompts:
         pytest.skip(f"no reference tokens below {GOLDENS} (COX_GOLDENS)")
@@ -52,7 +60,7 @@ def test_the_reference_tokens(cluster):
     assert len(clear) >= 6
     for p in clear:
         n = min(p["stable_prefix_gap_0.05"], N_TOKENS)
-        got = run(cluster, [body_of(text_or_ids(p), max_tokens=n)])[0]
+        got = run(exact, [body_of(text_or_ids(p), max_tokens=n)])[0]
         assert ids(got) == p["greedy"][:n], p["text"]
 
 
@@ -85,15 +93,15 @@ def test_drawn_tokens_in_a_crowd(cluster, alone):
 
 
 @needs_model
-def test_as_many_ranks_as_you_like(cluster, tp):
+def test_as_many_ranks_as_you_like(exact, tp):
     """Several ranks add up in another order than one: only a step whose two best are close may turn out
     differently."""
     if tp == 1:
         pytest.skip("compared once, from the other side")
     prompts = [text_or_ids(p) for p in reference_prompts()] + OPENINGS + [LONG]
-    with cpu_cluster() as single:
+    with cpu_cluster("--dtype", "float32") as single:
         for prompt in prompts:
-            one, several = (greedy_with_gaps(c, prompt) for c in (single, cluster))
+            one, several = (greedy_with_gaps(c, prompt) for c in (single, exact))
             for i, (a, b) in enumerate(zip(one, several)):
                 if a[0] != b[0]:
                     assert max(a[1], b[1]) < 0.05, f"step {i} of {prompt!r}: {a} or {b}"

@@ -29,10 +29,11 @@ pytestmark = pytest.mark.skipif(not OWN_GOLDENS.exists(),
                                 reason=f"no tiny checkpoints in {OWN_GOLDENS}: scripts/make-goldens")
 
 
-def start(name, tp, *args, kv="float32"):
+def start(name, tp, *args, kv="float32", dtype="float32"):
+    """As exact as the references are, unless told otherwise: activations are floats beside codes, too."""
     folder = OWN_GOLDENS / name
     gguf = folder / "model.gguf"
-    return Cluster("--device", "cpu", "--kv-cache-dtype", kv, "--served-model-name", "m", *args, workers=tp, tp=tp,
+    return Cluster("--device", "cpu", "--kv-cache-dtype", kv, "--dtype", dtype, "--served-model-name", "m", *args, workers=tp, tp=tp,
                    model=str(gguf if gguf.exists() else folder))
 
 
@@ -69,7 +70,8 @@ def test_reference_checkpoints(name, tp):
         pytest.skip(f"no {folder} (COX_GOLDENS)")
     prompts = json.loads((folder / "expected.json").read_text())["prompts"]
     bodies = [body_of(p["ids"], max_tokens=len(p["greedy"])) for p in prompts]
-    with Cluster("--device", "cpu", "--kv-cache-dtype", "float32", "--served-model-name", "m", "--max-model-len", 512,
+    with Cluster("--device", "cpu", "--kv-cache-dtype", "float32", "--dtype", "float32", "--served-model-name", "m",
+                 "--max-model-len", 512,
                  "--long-prefill-token-threshold", 48, model=str(folder), workers=tp, tp=tp) as c:
         for got, p in list(zip(run(c, bodies), prompts)) + list(zip(run(c, bodies), prompts)):
             assert ids(got) == p["greedy"], p["name"]
@@ -87,17 +89,29 @@ def test_quantized_at_load(how, tp):
     assert refused.returncode == 2 and "quantised already (gptq)" in refused.stderr
 
 
-@pytest.mark.parametrize("name,tp,dtype", [("llama_bias", 2, "int8"), ("gemma3_caps", 1, "fp8"), ("llama_tiny", 2, "bfloat16")])
-def test_kv_cache_dtypes(name, tp, dtype):
-    """The answers do not depend on chunks and prefix hits, to the bit of their log-probabilities."""
+def answers_by_chunks(name, tp, **dtypes):
+    """Log-probabilities, too, to the bit: in small chunks and whole, with prefix hits and without."""
     bodies = [{**body, "logprobs": 2} for _, body in prompts_of(name)]
     answers = []
     for chunk in (16, 512):
-        with start(name, tp, "--long-prefill-token-threshold", chunk, kv=dtype) as c:
+        with start(name, tp, "--long-prefill-token-threshold", chunk, **dtypes) as c:
             for _ in range(2):
                 answers.append([[complete(c, **body)["choices"][0][k] for k in ("token_ids", "logprobs")] for body in bodies])
             assert c.status()["kv"]["prefix_hit_rate"] > 0.4
     assert all(a == answers[0] for a in answers[1:])
+    return answers[0]
+
+
+@pytest.mark.parametrize("name,tp,dtype", [("llama_bias", 2, "int8"), ("gemma3_caps", 1, "fp8"), ("llama_tiny", 2, "bfloat16")])
+def test_kv_cache_dtypes(name, tp, dtype):
+    answers_by_chunks(name, tp, kv=dtype)
+
+
+@pytest.mark.parametrize("name,tp", [("llama_tiny_gguf_q8_0", 2), ("llama_tiny_gguf_q4_k", 1), ("llama_tiny_w4a16", 1)])
+def test_activations_as_codes(name, tp):
+    """What a worker does by default beside quantised weights: not what floats give, and that exactly."""
+    codes = answers_by_chunks(name, tp, kv="float16", dtype="auto")
+    assert codes != answers_by_chunks(name, tp, kv="float16")
 
 
 def test_two_ranks_out_of_blocks():

@@ -157,6 +157,8 @@ static void test_load_store(void **state)
 static void test_sums(void **state)
 {
     struct rng r = {4};
+    vf sixteen[16];
+    float one_by_one[16], together[16];
     for (int n = 0; n < 500; n++) {
         float a[16], s[16], m = -INFINITY;
         fill(&r, a);
@@ -168,6 +170,13 @@ static void test_sums(void **state)
             m = a[i] > m ? a[i] : m;
         assert_same(vf_sum(vf_load(a)), s[0]);
         assert_true(vf_hmax(vf_load(a)) == m);
+        sixteen[n % 16] = vf_load(a);
+        one_by_one[n % 16] = s[0];
+        if (n % 16 < 15)
+            continue;
+        vf_store(together, vf_sum16(sixteen));
+        for (int i = 0; i < 16; i++)
+            assert_same(together[i], one_by_one[i]);
     }
 }
 
