@@ -1,13 +1,20 @@
-// Tables of any length in few rows of DOM: what is in view and a little more. Rows have one height, so
-// scrolling is arithmetic; cells are written only when their text changes.
+// Tables of any length in few rows of DOM: what is in view and a little more. Rows have one height and columns one
+// width, so scrolling is arithmetic; a row has its place by `top` and is laid out alone; cells are written only when
+// their text changes.
 import { $, REQUEST as R, clock, integer, make, micros, mood, put } from "./model.js";
 
-const HEAD = 26, ROW = 24, SPARE = 8; // as style.css has it
+const HEAD = 26, ROW = 24, EM = 13, SPARE = 8; // as style.css has it
+const STALE = 8; // rows a frame that stay where they are and are written anew; a whole page of them is late
+const REST_MS = 150;
 
 export class VirtualTable {
-  #first = -1;
   #due = false;
-  #rows = [];
+  #rows = []; // as they are seen; in the DOM they stand in this order once it rests
+  #first = -1;
+  #data = 0; // counts what the source brought
+  #rest = 0;
+  #top = 0; // of the box, as its events say: to ask it amid a frame would lay out the page
+  #height = 0;
 
   /**
    * columns: [{title, width, class?, sort?, fill(cell, row)}]; fill gets an element that keeps what it was given.
@@ -19,36 +26,33 @@ export class VirtualTable {
     this.box = make("div", { className: "scroll", tabIndex: 0 });
     this.box.setAttribute("role", "region");
     this.box.setAttribute("aria-label", label + ", scrolls");
-    this.table = make("table");
+    // Their roles are said, since what is no table to the layout is none to a screen reader either.
+    this.table = inRole("table", make("table"));
     this.table.setAttribute("aria-label", label);
-    const cols = make("colgroup");
-    let least = 0; // in em; narrower ones scroll sideways
-    for (const c of columns) {
-      const col = make("col");
-      if (c.width) col.style.width = c.width;
-      least += parseFloat(c.width ?? "9");
-      cols.append(col);
-    }
-    this.table.style.minWidth = least + "em";
-    const head = make("tr");
+    // In em; narrower ones scroll sideways.
+    this.table.style.minWidth = EM * columns.reduce((sum, c) => sum + parseFloat(c.width ?? "9"), 0) + "px";
+    const head = inRole("row", make("tr"));
     head.setAttribute("aria-rowindex", "1");
     this.heads = columns.map(c => this.#head(c));
     head.append(...this.heads);
-    this.above = make("tr", { className: "pad" }, make("td", { colSpan: columns.length }));
-    this.below = make("tr", { className: "pad" }, make("td", { colSpan: columns.length }));
-    for (const pad of [this.above, this.below]) pad.setAttribute("aria-hidden", "true");
-    this.body = make("tbody", {}, this.above, this.below);
-    this.table.append(cols, make("thead", {}, head), this.body);
+    this.body = inRole("rowgroup", make("tbody"));
+    this.table.append(inRole("rowgroup", make("thead", {}, head)), this.body);
     this.box.append(this.table);
     this.none = none && make("p", { className: "dim", textContent: none, hidden: true });
     host.append(this.box, ...none ? [this.none] : []);
     this.#fit();
-    this.box.addEventListener("scroll", () => this.draw(), { passive: true });
-    new ResizeObserver(() => this.draw()).observe(this.box);
+    this.box.addEventListener("scroll", () => {
+      this.#top = this.box.scrollTop;
+      this.#draw();
+    }, { passive: true });
+    new ResizeObserver(([box]) => {
+      this.#height = box.contentRect.height;
+      this.#draw();
+    }).observe(this.box);
   }
 
   #head(c) {
-    const th = make("th", { scope: "col", className: c.class ?? "" });
+    const th = wide(inRole("columnheader", make("th", { scope: "col", className: c.class ?? "" })), c);
     if (!c.sort) {
       th.textContent = c.title;
       return th;
@@ -61,9 +65,14 @@ export class VirtualTable {
 
   /** As high as `rows` rows at most; what may be empty (`none`) takes no more than it needs. */
   #fit() {
-    const rows = this.none ? Math.min(this.rows, this.source.length) : this.rows, height = HEAD + ROW * rows + "px";
-    if (this.box.style.height !== height) this.box.style.height = height;
+    const total = this.source.length;
+    if (this.total === total) return;
+    this.total = total;
+    const rows = this.none ? Math.min(this.rows, total) : this.rows;
+    this.box.style.height = HEAD + ROW * rows + "px";
+    this.body.style.height = ROW * total + "px";
     if (this.none) this.none.hidden = !(this.box.hidden = rows === 0);
+    this.table.setAttribute("aria-rowcount", total + 1);
   }
 
   showSort(key, descending) {
@@ -74,31 +83,45 @@ export class VirtualTable {
 
   /** What is in view, in rows: [first, count]. */
   view() {
-    const n = Math.ceil(this.box.clientHeight / ROW) + 2 * SPARE;
-    const first = Math.max(0, Math.min(Math.floor(this.box.scrollTop / ROW) - SPARE, this.source.length - n));
+    const n = Math.ceil(this.#height / ROW) + 2 * SPARE;
+    const first = Math.max(0, Math.min(Math.floor(this.#top / ROW) - SPARE, this.source.length - n));
     return [first, Math.min(n, this.source.length - first)];
   }
 
+  /** The source has something new. */
   draw() {
+    this.#data++;
+    this.#draw();
+  }
+
+  #draw() {
     if (this.#due) return;
     this.#due = true;
     requestAnimationFrame(() => {
       this.#due = false;
-      this.#draw();
+      this.#show();
     });
   }
 
-  #draw() {
+  #show() {
     this.#fit();
-    const [first, n] = this.view(), total = this.source.length;
+    const [first, n] = this.view();
     while (this.#rows.length < n) this.#rows.push(this.#row());
     while (this.#rows.length > n) this.#rows.pop().remove();
     this.#turn(first - this.#first, n);
     this.#first = first;
-    for (let i = 0; i < n; i++) this.#fill(this.#rows[i], first + i);
-    this.#pad(this.above, first * ROW);
-    this.#pad(this.below, (total - first - n) * ROW);
-    this.table.setAttribute("aria-rowcount", total + 1);
+    // Those in view first: the others are read a few frames later, or never.
+    let stale = STALE;
+    for (const [from, to] of [[SPARE, n - SPARE], [0, SPARE], [Math.max(SPARE, n - SPARE), n]])
+      for (let i = from; i < Math.min(to, n); i++) {
+        const tr = this.#rows[i], moved = tr.index !== first + i;
+        if (!moved && (tr.data === this.#data || stale-- <= 0)) continue;
+        if (moved) this.#place(tr, first + i);
+        this.#fill(tr, this.source.at(first + i));
+      }
+    if (stale < 0) this.#draw();
+    clearTimeout(this.#rest);
+    this.#rest = setTimeout(() => this.#order(), REST_MS);
     this.onView(first, n);
   }
 
@@ -106,43 +129,59 @@ export class VirtualTable {
   #turn(by, n) {
     if (by === 0 || Math.abs(by) >= n) return;
     const moved = by > 0 ? this.#rows.splice(0, by) : this.#rows.splice(n + by);
-    const before = by > 0 ? this.below : this.#rows[0];
-    for (const tr of moved) this.body.insertBefore(tr, before);
     this.#rows = by > 0 ? this.#rows.concat(moved) : moved.concat(this.#rows);
   }
 
-  #pad(row, height) {
-    if (row.height === height) return;
-    row.height = height;
-    row.firstChild.style.height = height + "px";
-    row.hidden = height === 0;
+  /** Who reads the page in its order finds the rows so; to move them while it scrolls would make them anew each frame. */
+  #order() {
+    let at = this.body.firstChild;
+    for (const tr of this.#rows)
+      if (tr === at) at = at.nextSibling;
+      else this.body.insertBefore(tr, at);
   }
 
   #row() {
-    const tr = make("tr"), cells = this.columns.map(c => make("td", { className: c.class ?? "" }));
-    tr.append(...cells);
-    this.body.insertBefore(tr, this.below);
-    return Object.assign(tr, { boxes: cells, index: -1 });
+    const cells = this.columns.map(c => wide(inRole("cell", make("td", { className: c.class ?? "" }, "")), c));
+    const tr = inRole("row", make("tr", {}, ...cells));
+    this.body.append(tr);
+    return Object.assign(tr, { boxes: cells, index: -1, data: -1, isHere: true });
   }
 
-  #fill(tr, i) {
-    const row = this.source.at(i);
-    if (tr.index !== i) {
-      tr.index = i;
-      tr.setAttribute("aria-rowindex", i + 2);
-    }
-    this.columns.forEach((c, k) => {
-      if (row) c.fill(tr.boxes[k], row);
+  #place(tr, i) {
+    tr.index = i;
+    tr.style.top = ROW * i + "px";
+    tr.setAttribute("aria-rowindex", i + 2);
+  }
+
+  #fill(tr, row) {
+    tr.data = this.#data;
+    if (!row && !tr.isHere) return;
+    tr.isHere = row !== null;
+    for (let k = 0; k < this.columns.length; k++)
+      if (row) this.columns[k].fill(tr.boxes[k], row);
       else writeNothing(tr.boxes[k]);
-    });
   }
 }
 
-/** Text into a cell, once; a class for what it means. */
+function inRole(role, element) {
+  element.setAttribute("role", role);
+  return element;
+}
+
+/** As wide as its column says, else what is left; and how many letters surely fit. */
+function wide(cell, { width }) {
+  cell.style.flex = width ? `0 0 ${EM * parseFloat(width)}px` : `1 1 ${EM * 9}px`;
+  cell.fits = width ? (parseFloat(width) - .7) / .65 : 0;
+  return cell;
+}
+
+/** Text into a cell, once; a class for what it means. A clip costs a layer: only what may be too long has one. */
 export function write(cell, text, className = "") {
   if (cell.was !== text) {
     cell.was = text;
-    cell.textContent = text;
+    cell.firstChild.data = text;
+    const isLong = text.length > cell.fits;
+    if (cell.isLong !== isLong) cell.classList.toggle("long", cell.isLong = isLong);
   }
   if ((cell.means ?? "") !== className) {
     if (cell.means) cell.classList.remove(cell.means);
@@ -152,16 +191,15 @@ export function write(cell, text, className = "") {
 }
 
 function writeNothing(cell) {
-  if (cell.bar) cell.bar = cell.replaceChildren();
-  write(cell, "…", "none");
+  if (cell.bar) writeBar(cell, [], "…");
+  else write(cell, "…", "none");
 }
 
 /** A bar of parts, each [variable of the page, where it ends in 0..1]; one element, since hundreds would be drawn. */
 export function writeBar(cell, parts, label) {
   if (!cell.bar) {
-    cell.was = undefined;
-    cell.replaceChildren(cell.bar = make("div", { className: "bar" }));
-    cell.bar.setAttribute("role", "img");
+    write(cell, "");
+    cell.append(cell.bar = inRole("img", make("div", { className: "bar" })));
   }
   const bar = cell.bar;
   let from = 0;
@@ -170,7 +208,7 @@ export function writeBar(cell, parts, label) {
     from = to;
     return stop;
   });
-  const drawn = `linear-gradient(to right, ${stops.join(", ")}, transparent ${(100 * from).toFixed(2)}%)`;
+  const drawn = parts.length ? `linear-gradient(to right, ${stops.join(", ")}, transparent ${(100 * from).toFixed(2)}%)` : "none";
   if (bar.drawn !== drawn) bar.style.backgroundImage = bar.drawn = drawn;
   if (bar.said !== label) bar.setAttribute("aria-label", bar.said = label);
 }
