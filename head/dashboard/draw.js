@@ -1,23 +1,39 @@
 // What is drawn on canvases: charts, the KV map, the map of ranks. Colours are the page's variables.
 import { $, SAMPLE as S, clock, integer, make, percent, rate, seconds } from "./model.js";
+import { drawSoon } from "./frames.js";
 
-let style = null;
-const color = name => (style ??= getComputedStyle(document.documentElement)).getPropertyValue("--" + name).trim();
+const colors = new Map(); // to ask the page for one brings its styles up to date
+function color(name) {
+  if (!colors.has(name)) colors.set(name, getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim());
+  return colors.get(name);
+}
 export function forgetColors() {
-  style = null;
+  colors.clear();
 }
 
-/** The context of a canvas at the screen's own resolution, cleared; sizes in CSS pixels. */
-function begin(canvas) {
-  const dpr = devicePixelRatio || 1, w = canvas.clientWidth, h = canvas.clientHeight;
-  if (canvas.width !== Math.round(w * dpr) || canvas.height !== Math.round(h * dpr)) {
-    canvas.width = Math.round(w * dpr);
-    canvas.height = Math.round(h * dpr);
-  }
-  const c = canvas.getContext("2d");
-  c.setTransform(dpr, 0, 0, dpr, 0, 0);
-  c.clearRect(0, 0, w, h);
-  return { c, w, h };
+/** Keeps in `size` what a canvas has of the page, and calls `draw` when that is another: to ask it for its width lays out. */
+export function keepSize(canvas, draw) {
+  canvas.size = { width: 0, height: 0 };
+  new ResizeObserver(([box]) => {
+    canvas.size = box.contentRect;
+    drawSoon(draw);
+  }).observe(canvas);
+}
+
+const sheet = new OffscreenCanvas(1, 1), pen = sheet.getContext("2d");
+
+/**
+ * Draws a canvas at the screen's own resolution, in CSS pixels. It is drawn elsewhere and shown as a finished picture: what
+ * a canvas of kind "2d" shows is taken out of it anew for every frame of the page, changed or not.
+ */
+function paint(canvas, draw) {
+  const { width: w, height: h } = canvas.size, dpr = devicePixelRatio || 1;
+  if (w < 1 || h < 1) return;
+  sheet.width = Math.round(w * dpr); // it is empty then
+  sheet.height = Math.round(h * dpr);
+  pen.setTransform(dpr, 0, 0, dpr, 0, 0);
+  draw(pen, w, h);
+  canvas.getContext("bitmaprenderer").transferFromImageBitmap(sheet.transferToImageBitmap());
 }
 
 /** A round number, at least v. */
@@ -51,24 +67,24 @@ export class Chart {
   }
 
   draw(samples, cursor) {
-    const { c, w, h } = begin(this.canvas);
-    this.w = w;
     this.end = samples.length ? samples.at(-1)[S.t] : 0;
     this.span = Math.min(SPAN_MS, Math.max(60_000, samples.length ? this.end - samples[0][S.t] : 0));
     let top = 0;
     for (const s of samples) for (const l of this.lines) if (s[l.at] > top) top = s[l.at];
     top = this.most ?? nice(top || 1);
-    const y = v => h - BOTTOM - (h - BOTTOM - TOP) * v / top;
-    this.#axes(c, w, h, top, y);
-    for (const l of this.lines) this.#line(c, samples, l, y);
     const s = cursor === null ? samples.at(-1) : samples[cursor];
-    if (cursor !== null && s) {
+    paint(this.canvas, (c, w, h) => {
+      this.w = w;
+      const y = v => h - BOTTOM - (h - BOTTOM - TOP) * v / top;
+      this.#axes(c, w, h, top, y);
+      for (const l of this.lines) this.#line(c, samples, l, y);
+      if (cursor === null || !s) return;
       c.strokeStyle = color("dim");
       c.beginPath();
       c.moveTo(this.x(s[S.t]), TOP);
       c.lineTo(this.x(s[S.t]), h - BOTTOM);
       c.stroke();
-    }
+    });
     this.#tell(s, cursor);
   }
 
@@ -115,7 +131,7 @@ export class Chart {
     this.lines.forEach((l, i) => {
       const text = s && s[l.at] !== null ? this.format(s[l.at]) : "–";
       if (this.values[i].textContent !== text) this.values[i].textContent = text;
-      l.swatch.style.background = color(l.color);
+      if (l.drawn !== color(l.color)) l.swatch.style.background = l.drawn = color(l.color);
     });
     const when = cursor !== null && s ? "at " + clock(s[S.t]) : "";
     if (this.when.textContent !== when) this.when.textContent = when;
@@ -138,12 +154,13 @@ export class Charts {
       chart("KV cache", "", percent, [{ name: "in use", color: "shared", at: S.kv }, { name: "prefix hits", color: "decode", at: S.hits, dash: [5, 3] }], 1),
     ];
     for (const c of this.all) {
+      c.again = () => c.draw(this.samples, this.cursor);
+      keepSize(c.canvas, c.again);
       c.canvas.addEventListener("pointermove", e => this.#point(c, e.offsetX));
       c.canvas.addEventListener("pointerleave", () => this.#move(null));
       c.canvas.addEventListener("blur", () => this.#move(null));
       c.canvas.addEventListener("keydown", e => this.#key(e));
     }
-    new ResizeObserver(() => this.draw()).observe(host);
   }
 
   add(rows, limit = 600) {
@@ -153,13 +170,13 @@ export class Charts {
 
   draw() {
     if (this.cursor !== null && this.cursor >= this.samples.length) this.cursor = null;
-    for (const c of this.all) c.draw(this.samples, this.cursor);
+    for (const c of this.all) drawSoon(c.again);
   }
 
   #move(cursor) {
     if (cursor === this.cursor) return;
     this.cursor = cursor;
-    requestAnimationFrame(() => this.draw());
+    requestAnimationFrame(() => this.all.forEach(c => c.again())); // what follows a pointer does not wait
   }
 
   #point(c, x) {
@@ -181,8 +198,10 @@ export class Charts {
 
 /** One square for each cell of the head's map: from the bottom up what is shared, owned, cached. */
 export function drawKv(map) {
-  const { c, w, h } = begin($("kv"));
-  if (!map) return;
+  paint($("kv"), (c, w, h) => map && drawCells(c, w, h, map));
+}
+
+function drawCells(c, w, h, map) {
   const n = map.cells.length / 3, gap = 1;
   let size = Math.floor(Math.sqrt(w * h / Math.max(n, 1)));
   while (size > 3 && Math.ceil(n / Math.floor(w / size)) * size > h) size--;
@@ -214,13 +233,13 @@ export class RankMap {
     canvas.addEventListener("pointermove", e => this.#point(e));
     canvas.addEventListener("pointerleave", () => this.#pick(null));
     canvas.addEventListener("keydown", e => this.#key(e));
-    new ResizeObserver(() => this.draw()).observe(canvas.parentElement);
+    keepSize(canvas, this.draw);
   }
 
   /** boxes: [{name, used (0..1 or null), ranks: [{id, color, mark, seat, load}]}]. */
   show(boxes) {
     this.boxes = boxes;
-    this.draw();
+    drawSoon(this.draw);
   }
 
   #layout(w) {
@@ -245,11 +264,14 @@ export class RankMap {
     return { places, height: y + high + 2 };
   }
 
-  draw() {
-    const { places, height } = this.#layout(this.canvas.clientWidth);
-    const px = Math.max(40, height) + "px";
-    if (this.canvas.style.height !== px) this.canvas.style.height = px;
-    const { c } = begin(this.canvas);
+  draw = () => {
+    if (this.canvas.size.width < 1) return;
+    const { places, height } = this.#layout(this.canvas.size.width), px = Math.max(40, height) + "px";
+    if (this.canvas.style.height === px) paint(this.canvas, c => this.#boxes(c, places));
+    else this.canvas.style.height = px; // and is drawn when it is so high
+  };
+
+  #boxes(c, places) {
     c.font = "10.5px system-ui, sans-serif";
     for (const p of places) {
       c.fillStyle = color("track");
@@ -295,7 +317,7 @@ export class RankMap {
     if (id === this.picked) return;
     this.picked = id;
     this.onPick(id);
-    requestAnimationFrame(() => this.draw());
+    requestAnimationFrame(this.draw);
   }
 
   #point(e) {

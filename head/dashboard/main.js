@@ -95,7 +95,7 @@ function update(parts) {
   }
   tables.update(parts);
   if (parts.requests) requests.update(parts.requests);
-  if ("kv" in parts) kv.update(parts.kv, groups);
+  if ("kv" in parts) kv.update(parts.kv, groups, "summary" in parts);
   const d = parts.done;
   put("link", `live · head ${(d.took_us / 1000).toFixed(1)} ms` + (d.left_out ? " · too large in part" : "") + (d.skipped ? ` · ${d.skipped} missed` : ""));
 }

@@ -1,6 +1,7 @@
 // Topology, KV map, and the tables of groups, workers, events and failures: what every update brings whole.
 import { $, EVENT as E, GROUP as G, WORKER as W, bytes, clock, integer, levelMood, make, micros, mood, put } from "./model.js";
-import { RankMap, drawKv } from "./draw.js";
+import { RankMap, drawKv, keepSize } from "./draw.js";
+import { drawSoon } from "./frames.js";
 import { VirtualTable, write, writeBar } from "./requests.js";
 
 const list = (rows = []) => ({ rows, get length() { return this.rows.length; }, at(i) { return this.rows[i] ?? null; } });
@@ -76,23 +77,23 @@ export class KvMap {
   constructor(feed) {
     $("kv-group").addEventListener("change", e => { this.#wish.group = e.target.value; feed().open(); });
     $("kv-kind").addEventListener("change", e => { this.#wish.kv = e.target.value; feed().open(); });
-    new ResizeObserver(() => this.draw()).observe($("kv"));
+    keepSize($("kv"), this.draw);
   }
 
   query() {
     return this.#wish;
   }
 
-  draw() {
-    drawKv(this.#map);
-  }
+  draw = () => drawKv(this.#map);
 
-  update(map, groups) {
+  update(map, groups, isNewWalk) {
+    const was = this.#map;
+    if (!isNewWalk && map && was && map.group === was.group && map.kv === was.kv) return; // came with another page of requests
     this.#map = map;
     options("kv-group", groups.filter(g => g[G.state] === "ready").map(g => g[G.id]), map?.group);
     options("kv-kind", Array.from({ length: map?.n_kv ?? 1 }, (_, i) => i), map?.kv);
     $("kv-kind-label").hidden = !map || map.n_kv < 2;
-    this.draw();
+    drawSoon(this.draw);
     if (!map) {
       legend("kv-legend", []);
       return put("kv-detail", "No group serves: there are no blocks.");

@@ -2,13 +2,15 @@
 // width, so scrolling is arithmetic; a row has its place by `top` and is laid out alone; cells are written only when
 // their text changes.
 import { $, REQUEST as R, clock, integer, make, micros, mood, put } from "./model.js";
+import { drawSoon, isScrolling } from "./frames.js";
 
 const HEAD = 26, ROW = 24, EM = 13, SPARE = 8; // as style.css has it
-const STALE = 8; // rows a frame that stay where they are and are written anew; a whole page of them is late
+const STALE = 8; // rows that a frame of scrolling writes anew beside those that come into view
 const REST_MS = 150;
 
 export class VirtualTable {
   #due = false;
+  #isNew = false;
   #rows = []; // as they are seen; in the DOM they stand in this order once it rests
   #first = -1;
   #data = 0; // counts what the source brought
@@ -90,8 +92,8 @@ export class VirtualTable {
 
   /** The source has something new. */
   draw() {
-    this.#data++;
-    this.#draw();
+    this.#isNew = true;
+    drawSoon(this.#show);
   }
 
   #draw() {
@@ -103,7 +105,9 @@ export class VirtualTable {
     });
   }
 
-  #show() {
+  #show = () => {
+    if (this.#isNew) this.#data++;
+    this.#isNew = false;
     this.#fit();
     const [first, n] = this.view();
     while (this.#rows.length < n) this.#rows.push(this.#row());
@@ -111,7 +115,7 @@ export class VirtualTable {
     this.#turn(first - this.#first, n);
     this.#first = first;
     // Those in view first: the others are read a few frames later, or never.
-    let stale = STALE;
+    let stale = isScrolling() ? STALE : n;
     for (const [from, to] of [[SPARE, n - SPARE], [0, SPARE], [Math.max(SPARE, n - SPARE), n]])
       for (let i = from; i < Math.min(to, n); i++) {
         const tr = this.#rows[i], moved = tr.index !== first + i;
@@ -119,11 +123,11 @@ export class VirtualTable {
         if (moved) this.#place(tr, first + i);
         this.#fill(tr, this.source.at(first + i));
       }
-    if (stale < 0) this.#draw();
+    if (stale < 0) this.#draw(); // the rest in the next one
     clearTimeout(this.#rest);
     this.#rest = setTimeout(() => this.#order(), REST_MS);
     this.onView(first, n);
-  }
+  };
 
   /** Rows that stay in view keep their elements; those that left it become the ones that come. */
   #turn(by, n) {

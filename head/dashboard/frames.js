@@ -1,0 +1,20 @@
+// What is drawn in which frame: all of an update in one, but while something scrolls a piece a frame, or that one would be late.
+const CALM_MS = 200;
+const due = new Set();
+let scrolled = -1e9;
+
+document.addEventListener("scroll", () => { scrolled = performance.now(); }, { capture: true, passive: true });
+export const isScrolling = () => performance.now() - scrolled < CALM_MS;
+
+/** Calls each `draw` once, in the next frame or one soon after. */
+export function drawSoon(draw) {
+  if (due.size === 0) requestAnimationFrame(drawNext);
+  due.add(draw);
+}
+
+function drawNext() {
+  const now = isScrolling() ? [...due].slice(0, 1) : [...due];
+  for (const draw of now) due.delete(draw);
+  if (due.size > 0) requestAnimationFrame(drawNext);
+  for (const draw of now) draw();
+}
