@@ -172,7 +172,7 @@ function inRole(role, element) {
   return element;
 }
 
-/** As wide as its column says, else what is left; and how many letters surely fit. */
+/** As wide as its column says, else what is left; and how many letters fit whatever they are, as a rule. */
 function wide(cell, { width }) {
   cell.style.flex = width ? `0 0 ${EM * parseFloat(width)}px` : `1 1 ${EM * 9}px`;
   cell.fits = width ? (parseFloat(width) - .7) / .65 : 0;

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+from collections import Counter
 
 import pytest
 from browser import MISSING, Browser
@@ -13,7 +14,7 @@ from test_dashboard_stream import KEY, begin_requests
 
 pytestmark = [pytest.mark.skipif(MISSING is not None, reason=MISSING or ""), pytest.mark.timeout(400 * SLOW)]  # Chromium may take a minute to start
 TAB, RIGHT, ENTER = "\ue004", "\ue014", "\ue007"
-ROWS = """return [...document.querySelectorAll(`#${arguments[0]}-table tbody tr:not(.pad)`)].map(tr => [...tr.cells].map(td => td.innerText))"""
+ROWS = """return [...document.querySelectorAll(`#${arguments[0]}-table tbody tr`)].map(tr => [...tr.cells].map(td => td.innerText))"""
 
 
 @pytest.fixture(scope="module")
@@ -141,9 +142,13 @@ def test_the_keyboard_and_what_a_screen_reader_is_told(browser):
             .filter(e => !(e.getAttribute('aria-label') || e.getAttribute('aria-labelledby') || e.labels?.length || e.innerText?.trim()))
             .map(e => e.outerHTML.slice(0, 80))""")
         assert unnamed == []
-        table = browser.js("""const t = document.querySelector('#requests-table table'), r = t.querySelector('tbody tr:not(.pad)');
+        table = browser.js("""const t = document.querySelector('#requests-table table'), r = t.querySelector('tbody tr');
             return [t.getAttribute('aria-rowcount'), r.getAttribute('aria-rowindex'), t.querySelectorAll('th[scope=col]').length, r.cells.length]""")
         assert table == ["301", "2", 11, 11]
+        # What the layout takes for blocks is a table to who hears it.
+        heard = Counter(n["role"]["value"] for n in browser.devtools("Accessibility.getFullAXTree")["nodes"] if not n["ignored"])
+        there = browser.js("return Object.fromEntries(['table', 'tr', 'th', 'td'].map(t => [t, document.querySelectorAll(t).length]))")
+        assert [heard[role] for role in ("table", "row", "columnheader", "cell")] == [there[tag] for tag in ("table", "tr", "th", "td")]
         browser.press(TAB)
         assert browser.js("return document.activeElement.className") == "skip"
         browser.js("document.querySelector('#topology').focus()")
@@ -169,11 +174,15 @@ def test_thousands_of_rows_are_few_elements(browser):
         browser.js("const b = document.querySelector('#requests-table .scroll'); b.scrollTop = b.scrollHeight")
 
         def last():  # what is in view moves on with the next frame
-            at, row = browser.js("""const tr = [...document.querySelectorAll('#requests-table tbody tr:not(.pad)')].at(-1);
+            at, row = browser.js("""const tr = [...document.querySelectorAll('#requests-table tbody tr')].at(-1);
                 return [tr.getAttribute('aria-rowindex'), [...tr.cells].map(td => td.innerText)]""")
             return row if at == "5001" and "…" not in row[1:3] else None
 
         row = wait_for("the last rows have come", last)
+        in_order = """const at = [...document.querySelectorAll('#requests-table tbody tr')].map(r => r.getBoundingClientRect().top);
+            return at.every((y, i) => i === 0 || y === at[i - 1] + 24)"""
+        browser.js("const b = document.querySelector('#requests-table .scroll'); b.scrollTop -= 100")
+        wait_for("rows that have moved stand in the order in which they are seen", lambda: browser.js(in_order))
         youngest = max(world.requests, key=lambda r: -r["age"])
         assert row[0].startswith(youngest["id"][:8])
         assert browser.js("return document.querySelectorAll('*').length") < 5000
