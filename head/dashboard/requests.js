@@ -28,7 +28,7 @@ export class VirtualTable {
     this.box = make("div", { className: "scroll", tabIndex: 0 });
     this.box.setAttribute("role", "region");
     this.box.setAttribute("aria-label", label + ", scrolls");
-    // Their roles are said, since what is no table to the layout is none to a screen reader either.
+    // Their roles are said: some browsers take what is no table to the layout for none at all (Chromium does not).
     this.table = inRole("table", make("table"));
     this.table.setAttribute("aria-label", label);
     // In em; narrower ones scroll sideways.
