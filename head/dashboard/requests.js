@@ -12,7 +12,7 @@ export class VirtualTable {
   #due = false;
   #isNew = false;
   #rows = []; // as they are seen; in the DOM they stand in this order once it rests
-  #first = -1;
+  #first = 0;
   #data = 0; // counts what the source brought
   #rest = 0;
   #top = 0; // of the box, as its events say: to ask it amid a frame would lay out the page
@@ -125,7 +125,8 @@ export class VirtualTable {
       }
     if (stale < 0) this.#draw(); // the rest in the next one
     clearTimeout(this.#rest);
-    this.#rest = setTimeout(() => this.#order(), REST_MS);
+    if (isScrolling()) this.#rest = setTimeout(() => this.#order(), REST_MS);
+    else this.#order();
     this.onView(first, n);
   };
 
