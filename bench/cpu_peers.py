@@ -34,7 +34,7 @@ class Child:
 
     def __init__(self, command, env=None):
         self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True, env=env, bufsize=1)
+                                        text=True, env=env, bufsize=1, start_new_session=True)
 
     def ask(self, line):
         try:
@@ -90,6 +90,20 @@ def describe(pair, ours, theirs):
               f"{them['device']}", flush=True)
 
 
+def cpu_seconds(children):
+    """(of all processes, of these and what they have started)."""
+    busy = [int(n) for n in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:4]]
+    sessions, own = {child.process.pid for child in children}, 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rsplit(")", 1)[1].split()
+        except OSError:  # it has ended
+            continue
+        if int(fields[3]) in sessions:
+            own += int(fields[11]) + int(fields[12])
+    return sum(busy) / os.sysconf("SC_CLK_TCK"), own / os.sysconf("SC_CLK_TCK")
+
+
 def one_round(i, rows, ours, theirs):
     for work, row in rows.items():
         if row.bytes:
@@ -112,9 +126,14 @@ def measure(pair, options):
             for line in WORKS.values():
                 child.ask(line)
         ours.ask(f"read {pair.threads}")
+        children = list(filter(None, (ours, theirs)))
+        begin, before = time.monotonic(), cpu_seconds(children)
         for i in range(options.rounds):
             peers.say(f"{pair.model}, {pair.threads} threads, beside {pair.peer}: round {i + 1}")
             one_round(i, rows, ours, theirs)
+        busy, own = (a - b for a, b in zip(cpu_seconds(children), before))
+        share = (busy - own) / (time.monotonic() - begin) / os.cpu_count()
+        print(f"  others took {max(0, share):.0%} of the machine meanwhile", flush=True)
     except Ended as why:
         if ours.process.poll() is not None:
             sys.exit(str(why))
