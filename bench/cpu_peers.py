@@ -112,6 +112,7 @@ def one_round(i, rows, ours, theirs):
             if child:
                 time.sleep(0.1)  # threads of the other one may still spin
                 values.append(child.rate(WORKS[work]))
+        peers.say(f"  {work}: {row.ours[-1]:.1f}" + (f" to {row.theirs[-1]:.1f} tokens/s" if theirs else " tokens/s"))
 
 
 def measure(pair, options):
