@@ -1,5 +1,6 @@
 """bench/cpu-peers --served: both servers stay up through the rounds and one of them works at a time; `cox bench serve`
 is the client of both."""
+import contextlib
 import json
 import os
 import subprocess
@@ -98,10 +99,18 @@ def measure(pair, rows, ours, theirs, rounds, tokenizer):
                         getattr(row[key], who).append(found[key])
 
 
+@contextlib.contextmanager
 def cox_up(path, threads, options):
     isa = "auto" if options.isa == "native" else options.isa
-    return Cluster("--device", "cpu", "--threads", threads, "--cpu-isa", isa, "--served-model-name", "m", model=str(path),
-                   workers=1, tp=1)
+    c = Cluster("--device", "cpu", "--threads", threads, "--cpu-isa", isa, "--served-model-name", "m", model=str(path),
+                workers=1, tp=1)
+    try:
+        c.start(wait=False)
+        c.wait_ready(120)
+        yield c
+    finally:
+        c.stop()
+        c.folder.cleanup()
 
 
 def beside(peer, name, path, counts, options):
