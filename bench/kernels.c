@@ -284,7 +284,8 @@ static bool can_run(const struct dot_kernels *dots)
     enum cpu_isa best = cpu_isa_best();
     return dots && ((dots == &dot_kernels_avx2 && best >= CPU_ISA_AVX2) ||
                     (dots == &dot_kernels_avx512 && best >= CPU_ISA_AVX512) ||
-                    dots == dot_kernels_of(CPU_ISA_AVX2, false) || dots == dot_kernels_of(CPU_ISA_AVX512, false));
+                    dots == dot_kernels_of(CPU_ISA_AVX2, false) ||
+                    dots == dot_kernels_of(CPU_ISA_AVX512, false));
 }
 
 static const struct isa *pick_isa(const char *name)

@@ -45,30 +45,17 @@ static inline void vf_store_n(float *p, vf a, uint32_t n)
     memcpy(p, &a, n * sizeof *p);
 }
 
-static inline vf vf_add(vf a, vf b)
-{
-    for (int i = 0; i < 4; i++)
-        a.q[i] = a.q[i] + b.q[i];
-    return a;
-}
-static inline vf vf_sub(vf a, vf b)
-{
-    for (int i = 0; i < 4; i++)
-        a.q[i] = a.q[i] - b.q[i];
-    return a;
-}
-static inline vf vf_mul(vf a, vf b)
-{
-    for (int i = 0; i < 4; i++)
-        a.q[i] = a.q[i] * b.q[i];
-    return a;
-}
-static inline vf vf_div(vf a, vf b)
-{
-    for (int i = 0; i < 4; i++)
-        a.q[i] = a.q[i] / b.q[i];
-    return a;
-}
+#define VEC_BINARY(name, op)                                                                       \
+    static inline vf name(vf a, vf b)                                                              \
+    {                                                                                              \
+        for (int i = 0; i < 4; i++)                                                                \
+            a.q[i] = a.q[i] op b.q[i];                                                             \
+        return a;                                                                                  \
+    }
+VEC_BINARY(vf_add, +)
+VEC_BINARY(vf_sub, -)
+VEC_BINARY(vf_mul, *)
+VEC_BINARY(vf_div, /)
 static inline vec_f4 vec_select(vec_i4 mask, vec_f4 a, vec_f4 b)
 {
     return (vec_f4)((mask & (vec_i4)a) | (~mask & (vec_i4)b));
