@@ -10,7 +10,7 @@
 #include "kernels/cpu/dot.h"
 #include "kernels/cpu/pack.h"
 
-enum { DOT_PREFETCH = 2048 };
+enum { DOT_PREFETCH = 2048, VQ_BYTES = 64 };
 
 /* Instrumented, or without vectors, rows are a loop: unrolled they take minutes to compile. */
 #if defined(COX_SANITIZED) || !defined(__AVX2__)
@@ -47,7 +47,7 @@ KERNEL_INLINE const uint8_t *dot_begin_group(enum dtype t, const uint8_t *p, str
     if (dot_has_halves(t)) {
         s->s.scale = vf_mul(s->s.d, vf_from_i8(vb_load(p)));
         s->second = vf_mul(s->s.d, vf_from_i8(vb_load(p + PANEL_N)));
-        return p + 2 * PANEL_N;
+        return p + (size_t)2 * PANEL_N;
     }
     if (t == DTYPE_INT4 || t == DTYPE_INT8) {
         vf zero = t == DTYPE_INT4 ? vf_from_u8(s->s.zero) : s->s.zero_f;
@@ -57,32 +57,29 @@ KERNEL_INLINE const uint8_t *dot_begin_group(enum dtype t, const uint8_t *p, str
 }
 KERNEL_INLINE const uint8_t *dot_codes(enum dtype t, const uint8_t *p, vq w[8])
 {
-    if (fmt_code_bits(t) == 8) {
-        KERNEL_UNROLL
-        for (uint32_t i = 0; i < 8; i++)
-            w[i] = vq_load(p + 64 * i);
-        return p + 512;
-    }
+    const uint32_t bits = fmt_code_bits(t);
     KERNEL_UNROLL
-    for (uint32_t i = 0; i < 4; i++) {
-        vq both = vq_load(p + 64 * i);
-        w[2 * i] = vq_and(both, 15);
-        w[2 * i + 1] = vq_high(both);
+    for (uint32_t i = 0; i < 8 && bits == 8; i++, p += VQ_BYTES)
+        w[i] = vq_load(p);
+    KERNEL_UNROLL
+    for (uint32_t i = 0; i < 8 && bits < 8; i += 2, p += VQ_BYTES) {
+        vq both = vq_load(p);
+        w[i] = vq_and(both, 15);
+        w[i + 1] = vq_high(both);
     }
-    p += 256;
-    if (fmt_code_bits(t) == 5) {
+    if (bits == 5) {
         vq fifth = vq_load(p);
+        p += VQ_BYTES;
         KERNEL_UNROLL
         for (uint32_t i = 0; i < 8; i++)
             w[i] = vq_or_bits(w[i], fifth, i, 0x10);
-        p += 64;
     }
-    if (fmt_code_bits(t) == 6) {
-        vq high[2] = {vq_load(p), vq_load(p + 64)};
+    if (bits == 6) {
+        vq high[2] = {vq_load(p), vq_load(p + VQ_BYTES)};
+        p += (size_t)2 * VQ_BYTES;
         KERNEL_UNROLL
         for (uint32_t i = 0; i < 8; i++)
             w[i] = vq_or_bits(w[i], high[i / 4], i % 4 * 2, 0x30);
-        p += 128;
     }
     return p;
 }
@@ -121,7 +118,7 @@ KERNEL_INLINE void dot_tile(enum dtype t, uint32_t n_rows, const uint8_t *p, uin
         for (uint32_t i = 0; i < fmt_block_elems(t); i += DOT_GROUP) {
             vq w[8];
             p = dot_begin_group(t, p, &s);
-            for (uint32_t at = 0; at < fmt_code_bits(t) * 64; at += 64)
+            for (uint32_t at = 0; at < fmt_code_bits(t) * VQ_BYTES; at += VQ_BYTES)
                 __builtin_prefetch((const void *)((uintptr_t)p + DOT_PREFETCH + at));
             p = dot_codes(t, p, w);
             DOT_UNROLL

@@ -12,7 +12,7 @@
 #include "kernels/cpu/dot.h"
 #include "tests/unit/kernels/weights_fixture.h"
 
-enum { K = 512, MAX_N = 100, MAX_ROWS = 300 };
+enum { K = 512, MAX_N = 100, OUT = 3 * MAX_N /* of a row */ };
 static struct device *floats, *codes[2]; /* of one thread, of three */
 
 static int setup(void **state)
@@ -71,55 +71,70 @@ static void run(struct device *d, const struct weight *w, uint32_t n_parts, uint
     struct linear_params p = {.x = {x, K}, .n_rows = n_rows, .n_parts = n_parts};
     for (uint32_t i = 0; i < n_parts; i++)
         p.parts[i] = (struct linear_part){
-            .w = &w[i], .bias = i == 1 ? bias : NULL, .out = {out + i * MAX_N, 3 * MAX_N}};
+            .w = &w[i], .bias = i == 1 ? bias : NULL, .out = {out + (size_t)i * MAX_N, OUT}};
     d->ops->linear(d, &p);
+}
+
+struct trial {
+    const struct part *parts;
+    uint32_t n_parts, n_rows;
+    const uint32_t *order;
+    struct matrix m[3];
+    float *x, *want, *got, bias[MAX_N];
+};
+
+static void run_on(struct device *d, struct trial *t, float *out)
+{
+    struct weight w[3];
+    for (uint32_t i = 0; i < t->n_parts; i++)
+        w[i] = weight_on(d, &t->m[i], t->order);
+    run(d, w, t->n_parts, t->n_rows, t->x, t->bias, out);
+    for (uint32_t i = 0; i < t->n_parts; i++)
+        d->ops->release(d, w[i].data, w[i].n_bytes);
+}
+
+static void compare(const struct trial *t, uint32_t i_part)
+{
+    const struct part part = t->parts[i_part];
+    const double bound = t->order ? 0.5 : 5e-3; /* of hundreds */
+    for (uint32_t row = 0; row < t->n_rows; row++)
+        for (uint32_t j = 0; j < part.n; j++) {
+            uint32_t at = row * OUT + i_part * MAX_N + j;
+            double got = (double)t->got[at], want = (double)t->want[at];
+            if (!(fabs(got - want) <= bound))
+                fail_msg("%s, row %u, output %u: %g, not %g", dtype_traits(part.dtype).name, row, j,
+                         got, want);
+        }
 }
 
 static void check(struct rng *r, const struct part *parts, uint32_t n_parts, uint32_t n_rows,
                   const uint32_t *order)
 {
-    float *x = mem_array(MAX_ROWS * K, sizeof *x), bias[MAX_N];
-    float *want = mem_array(MAX_ROWS * 3 * MAX_N, sizeof *want),
-          *got = mem_array(MAX_ROWS * 3 * MAX_N, sizeof *got);
-    struct matrix m[3];
-    struct weight w[3];
+    struct trial t = {.parts = parts, .n_parts = n_parts, .n_rows = n_rows, .order = order};
+    t.x = mem_array((size_t)n_rows * K, sizeof *t.x);
+    t.want = mem_array((size_t)n_rows * OUT, sizeof *t.want);
+    t.got = mem_array((size_t)n_rows * OUT, sizeof *t.got);
     for (uint32_t i = 0; i < n_rows * K; i++)
-        x[i] = random_float(r);
+        t.x[i] = random_float(r);
     for (uint32_t i = 0; i < MAX_N; i++)
-        bias[i] = random_float(r);
+        t.bias[i] = random_float(r);
     if (!order) /* sorted, they have other codes */
-        to_values(x, n_rows);
-    for (uint32_t i = 0; i < n_parts; i++) {
-        m[i] = matrix_new(r, parts[i].dtype, parts[i].n, K);
-        w[i] = weight_on(floats, &m[i], order);
-    }
-    run(floats, w, n_parts, n_rows, x, bias, want);
+        to_values(t.x, n_rows);
     for (uint32_t i = 0; i < n_parts; i++)
-        floats->ops->release(floats, w[i].data, w[i].n_bytes);
+        t.m[i] = matrix_new(r, parts[i].dtype, parts[i].n, K);
+    run_on(floats, &t, t.want);
     for (int l = 0; l < 2; l++) {
+        for (uint32_t i = 0; i < n_rows * OUT; i++)
+            t.got[i] = 1234.5f;
+        run_on(codes[l], &t, t.got);
         for (uint32_t i = 0; i < n_parts; i++)
-            w[i] = weight_on(codes[l], &m[i], order);
-        for (uint32_t i = 0; i < n_rows * 3 * MAX_N; i++)
-            got[i] = 1234.5f;
-        run(codes[l], w, n_parts, n_rows, x, bias, got);
-        for (uint32_t i = 0; i < n_parts; i++) {
-            for (uint32_t row = 0; row < n_rows; row++)
-                for (uint32_t j = 0; j < parts[i].n; j++) {
-                    uint32_t at = row * 3 * MAX_N + i * MAX_N + j;
-                    double bound = order ? 0.5 : 5e-3; /* of hundreds */
-                    if (!(fabs((double)got[at] - (double)want[at]) <= bound))
-                        fail_msg("%s, row %u, output %u: %g, not %g",
-                                 dtype_traits(parts[i].dtype).name, row, j, (double)got[at],
-                                 (double)want[at]);
-                }
-            codes[l]->ops->release(codes[l], w[i].data, w[i].n_bytes);
-        }
+            compare(&t, i);
     }
     for (uint32_t i = 0; i < n_parts; i++)
-        matrix_free(&m[i]);
-    mem_free(x);
-    mem_free(want);
-    mem_free(got);
+        matrix_free(&t.m[i]);
+    mem_free(t.x);
+    mem_free(t.want);
+    mem_free(t.got);
 }
 
 static void test_parts(void **state)
