@@ -123,8 +123,8 @@ KERNEL_INLINE void dot_tile(enum dtype t, uint32_t n_rows, const uint8_t *p, uin
             p = dot_codes(t, p, w);
             DOT_UNROLL
             for (uint32_t r = 0; r < n_rows; r++)
-                acc[r] = dot_step(t, acc[r], w, &s, x + r * DOT_GROUP, g + r);
-            x += n_rows * DOT_GROUP;
+                acc[r] = dot_step(t, acc[r], w, &s, x + (size_t)r * DOT_GROUP, g + r);
+            x += (size_t)n_rows * DOT_GROUP;
             g += n_rows;
         }
     }
