@@ -273,7 +273,10 @@ static void report_packing(const struct bench *b, const char *only_dtype)
         struct weight_rows rows = {b->memory + WORKING_SET / 2, stride};
         double start = now_s(1);
         for (uint32_t j = 0; j < w.n / PANEL_N; j++)
-            pack_panel(&w, &rows, j);
+            if (b->isa->dots && dot_has(dtypes[i]))
+                dot_pack_panel(&w, &rows, j);
+            else
+                pack_panel(&w, &rows, j);
         printf("packing %-6s %.2f GB/s\n", traits.name,
                (double)(w.n * stride) / (now_s(1) - start) * 1e-9);
     }

@@ -52,6 +52,25 @@ const struct dot_kernels *dot_kernels_of(enum cpu_isa isa, bool no_vnni)
 
 /* ---- weights ---- */
 
+/* Codes of 32 inputs of one output, four at a time: words 16 apart of out, which begins with zeros.
+ */
+static void put_codes(uint32_t bits, const uint8_t *codes, uint32_t *out)
+{
+    uint32_t four[DOT_GROUP / 4];
+    memcpy(four, codes, sizeof four);
+    for (uint32_t b = 0; b < DOT_GROUP / 4; b++) {
+        if (bits == 8) {
+            out[b * PANEL_N] = four[b] ^ 0x80808080u;
+            continue;
+        }
+        out[b / 2 * PANEL_N] |= (four[b] & 0x0f0f0f0fu) << b % 2 * 4;
+        if (bits == 5)
+            out[4 * PANEL_N] |= (four[b] >> 4 & 0x01010101u) << b;
+        else if (bits == 6)
+            out[(4 + b / 4) * PANEL_N] |= (four[b] >> 4 & 0x03030303u) << b % 4 * 2;
+    }
+}
+
 /* Scales and codes of 32 inputs from i_k on, of 16 outputs. */
 static uint8_t *put_group(const struct format *f, const struct block rows[PANEL_N], uint32_t i_k,
                           uint8_t *to)
@@ -67,23 +86,10 @@ static uint8_t *put_group(const struct format *f, const struct block rows[PANEL_
         }
         to += 2 * PANEL_N;
     }
-    for (uint32_t i = 0; f->code_bits == 8 && i < PANEL_N; i++)
-        for (uint32_t k = 0; k < DOT_GROUP; k++)
-            to[k / 4 * 64 + i * 4 + k % 4] = rows[i].codes[i_k + k] ^ 0x80;
-    if (f->code_bits == 8)
-        return to + 512;
-    memset(to, 0, f->code_bits * 64);
-    for (uint32_t i = 0; i < PANEL_N; i++) {
-        for (uint32_t k = 0; k < DOT_GROUP; k++) {
-            const uint8_t code = rows[i].codes[i_k + k];
-            const uint32_t at = i * 4 + k % 4, b = k / 4;
-            to[b / 2 * 64 + at] |= (uint8_t)((code & 15) << b % 2 * 4);
-            if (f->code_bits == 5)
-                to[256 + at] |= (uint8_t)(code >> 4 << b);
-            else if (f->code_bits == 6)
-                to[256 + b / 4 * 64 + at] |= (uint8_t)(code >> 4 << b % 4 * 2);
-        }
-    }
+    uint32_t out[DOT_GROUP / 4 * PANEL_N] = {0};
+    for (uint32_t i = 0; i < PANEL_N; i++)
+        put_codes(f->code_bits, rows[i].codes + i_k, out + i);
+    memcpy(to, out, f->code_bits * 64);
     return to + f->code_bits * 64;
 }
 
