@@ -115,7 +115,8 @@ def test_the_same_tokens(world, name, tp):
     """Safetensors, and a GGUF in parts, by two ranks of real kernels out of the same pages."""
     files = {f"m/{p.name}": p.read_bytes() for p in (OWN_GOLDENS / name).iterdir() if p.is_file()}
     gguf = sorted(k for k in files if re.search(r"-00001-of-\d+\.gguf$", k))
-    with Bucket(files) as s3, up(world, s3, *STREAM, "--device", "cpu", "--kv-cache-dtype", "float32", "--served-model-name", "m",
+    with Bucket(files) as s3, up(world, s3, *STREAM, "--device", "cpu", "--kv-cache-dtype", "float32", "--dtype", "float32",
+                                 "--served-model-name", "m",
                                  model=f"s3://models/{gguf[0] if gguf else 'm'}", workers=tp, tp=tp) as c:
         known = prompts_of(name)
         for (p, _), got in zip(known, run(c, [body for _, body in known])):

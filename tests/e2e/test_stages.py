@@ -32,8 +32,8 @@ def test_known_tokens(folder, tp, pp):
         pytest.skip(f"no {folder}")
     prompts = json.loads((folder / "expected.json").read_text())["prompts"]
     bodies = [body_of(p["ids"], max_tokens=len(p["greedy"])) for p in prompts]
-    with start(folder, tp, pp, "--kv-cache-dtype", "float32", "--max-num-batched-tokens", 48, "--max-num-seqs", 16,
-               "--long-prefill-token-threshold", 16, "--step-target-ms", 0, "--spec-tokens", 2) as c:
+    with start(folder, tp, pp, "--kv-cache-dtype", "float32", "--dtype", "float32", "--max-num-batched-tokens", 48,
+               "--max-num-seqs", 16, "--long-prefill-token-threshold", 16, "--step-target-ms", 0, "--spec-tokens", 2) as c:
         for got, p in list(zip(run(c, bodies), prompts)) + list(zip(run(c, bodies), prompts)):
             assert ids(got) == p["greedy"], p["name"]
         status = c.status()
@@ -48,8 +48,8 @@ def healthy(c, n_workers):
     return status["healthy"] and len([w for w in status["workers"] if w["state"] in ("ready", "free")]) == n_workers
 
 
-BODIES = [body_of(p, max_tokens=300) for p in ("Once upon a time", "The capital of France is")]
-BODIES += [body_of("Dear Sir or Madam,", max_tokens=300, temperature=1, seed=5)]
+BODIES = [body_of(p, max_tokens=900) for p in ("Once upon a time", "The capital of France is")]
+BODIES += [body_of("Dear Sir or Madam,", max_tokens=900, temperature=1, seed=5)]
 
 
 @pytest.fixture(scope="module")
