@@ -280,6 +280,8 @@ static void open_ranks(struct job *j, const char *model)
 {
     for (uint32_t i = 0; i < j->n_ranks; i++) {
         const struct worker_options o = {.model = model,
+                                         .dtype =
+                                             ACTIVATIONS_FLOAT32, /* as exact as the references */
                                          .max_model_len = j->longest < MAX_LEN ? j->longest : 0,
                                          .tp = j->tp,
                                          .pp = j->pp,
