@@ -125,10 +125,7 @@ const struct option_spec up_specs[] = {
             "each worker's threads of the host, that compute on a CPU or pack weights for a GPU; "
             "0: this "
             "machine's cores, shared out"),
-    OPT_ENUM(
-        S, cpu_isa, "cpu-isa", "auto|scalar|avx2|avx512", "auto",
-        "CPU: instructions to use; auto: the best that it has, and VNNI, which the others leave "
-        "out"),
+    ROW_CPU_ISA(S),
     OPT_STRING(S, comm_host, "comm-host", NULL,
                "this machine's address for ranks elsewhere; default: that of the way to the head"),
     OPT_INT(S, comm_port, "comm-port", 0, 65535, "0",

@@ -71,10 +71,7 @@ const struct option_spec worker_option_specs[] = {
     OPT_INT(S, threads, "threads", 0, WORKER_MAX_THREADS, "0",
             "threads of the host that compute, or pack weights for a GPU; 0: the CPUs this process "
             "may use"),
-    OPT_ENUM(
-        S, cpu_isa, "cpu-isa", "auto|scalar|avx2|avx512", "auto",
-        "highest instruction set that the kernels use; auto: the best that the CPU has, and VNNI, "
-        "which the others leave out"),
+    ROW_CPU_ISA(S),
     OPT_INT(S, max_model_len, "max-model-len", 0, 1 << 30, "0",
             "longest sequence; 0: the model's own"),
     OPT_INT(S, vocab_size, "vocab-size", 0, 1 << 24, "0",

@@ -12,21 +12,9 @@
 
 bool dot_has(enum dtype dtype)
 {
-    switch (dtype) {
-    case DTYPE_Q8_0:
-    case DTYPE_Q4_0:
-    case DTYPE_Q5_0:
-    case DTYPE_Q4_1:
-    case DTYPE_Q5_1:
-    case DTYPE_Q4_K:
-    case DTYPE_Q5_K:
-    case DTYPE_Q6_K:
-    case DTYPE_INT4:
-    case DTYPE_INT8:
-        return true;
-    default:
-        return false;
-    }
+#define DOT_HAS(name) [DTYPE_##name] = true,
+    static const bool has[DTYPE_COUNT] = {DOT_FORMATS(DOT_HAS)};
+    return has[dtype];
 }
 
 /* AVX-VNNI is a leaf of its own; the level has asked for what the system has to save. */

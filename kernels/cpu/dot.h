@@ -10,8 +10,8 @@
  * exact, so that the order of floats is the same for any number of rows, any cut and any level:
  * AVX2 and AVX-512, with VNNI and without, give the same bits; scalar rounds each product.
  *
- * What a code of x costs in exactness: half a step of its group's largest element / 127. The
- * scheme is that of llama.cpp's Q8_0 activations; gradients and calibration play no part.
+ * A code of x is wrong by half a step at most, a step being the group's largest element / 127: the
+ * scheme of llama.cpp's Q8_0 activations (docs/decisions/0022).
  *
  * Weights lie as in pack.h, panels of 16 outputs with the same bytes in all, but for the codes of
  * 32 inputs, whose vectors of 64 bytes are [output][4 inputs], as dot-product instructions read
@@ -85,7 +85,10 @@ extern const struct dot_kernels dot_kernels_scalar, dot_kernels_avx2, dot_kernel
 /* The best set of a level that this CPU runs. */
 const struct dot_kernels *dot_kernels_of(enum cpu_isa isa, bool no_vnni);
 
-/* Whether there are kernels for this dtype. */
+/* What there are kernels for. */
+#define DOT_FORMATS(do_)                                                                           \
+    do_(Q8_0) do_(Q4_0) do_(Q5_0) do_(Q4_1) do_(Q5_1) do_(Q4_K) do_(Q5_K) do_(Q6_K) do_(INT4)      \
+        do_(INT8)
 bool dot_has(enum dtype dtype);
 /* As pack_panel; n_bytes as pack_panel_bytes. */
 void dot_pack_panel(struct weight *w, const struct weight_rows *rows, uint32_t i_panel);

@@ -160,9 +160,6 @@ typedef void (*dot_tile_fn)(uint32_t n_rows, const uint8_t *p, uint32_t k, const
             dot_tile(DTYPE_##dtype, 1, p, k, x, g, out);                                           \
     }
 #endif
-#define DOT_FORMATS(do_)                                                                           \
-    do_(Q8_0) do_(Q4_0) do_(Q5_0) do_(Q4_1) do_(Q5_1) do_(Q4_K) do_(Q5_K) do_(Q6_K) do_(INT4)      \
-        do_(INT8)
 DOT_FORMATS(DOT_FORMAT)
 #define DOT_ENTRY(dtype) [DTYPE_##dtype] = dot_##dtype,
 static const dot_tile_fn dot_tiles[DTYPE_COUNT] = {DOT_FORMATS(DOT_ENTRY)};

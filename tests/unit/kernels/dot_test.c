@@ -20,8 +20,8 @@
 static const struct dot_kernels dot_kernels_spec = {
     .name = "spec", .linear = dot_linear, .quantise = dot_quantise};
 
-static const enum dtype dtypes[] = {DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q5_0, DTYPE_Q4_1, DTYPE_Q5_1,
-                                    DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_INT4, DTYPE_INT8};
+#define DTYPE_OF(name) DTYPE_##name,
+static const enum dtype dtypes[] = {DOT_FORMATS(DTYPE_OF)};
 enum { N_DTYPES = sizeof dtypes / sizeof *dtypes, MAX_SETS = 6, PAD = 3, MAX_ROWS = 37 };
 
 /* Those of this CPU; spec is the first, scalar the second. */
