@@ -76,11 +76,27 @@ static bool is_past(uint64_t begin_ns, double timeout_s)
     return timeout_s > 0 && (double)(clock_mono_ns() - begin_ns) > timeout_s * 1e9;
 }
 
+/* For a gateway that lets in no one without a certificate, who cannot be asked for its health. */
+static bool listens(const struct up *u)
+{
+    char url[sizeof u->url];
+    struct strbuf none;
+    struct error err;
+    int code;
+    snprintf(url, sizeof url, "http%s", u->url + strlen("https")); /* no handshake: TCP alone */
+    strbuf_init(&none, 0);
+    const struct http_call call = {
+        .url = url, .timeout_ms = HEALTH_TIMEOUT_MS, .uds = u->o.uds, .connect_only = true};
+    enum status s = http_client_call(&call, &code, &none, &err);
+    strbuf_fini(&none);
+    return s == STATUS_OK;
+}
+
 static void *probe(void *arg)
 {
     struct up *u = arg;
     char url[sizeof u->url + 16];
-    bool by_head = u->o.ssl.cert_reqs == 2; /* the gateway lets in no one without a certificate */
+    bool by_head = u->o.ssl.cert_reqs == 2;
     snprintf(url, sizeof url, "%s%s", by_head ? u->admin_url : u->url,
              by_head ? "/readyz" : "/health");
     while (!atomic_load(&u->stop_probing)) {
@@ -96,7 +112,7 @@ static void *probe(void *arg)
                                        .any_certificate = true};
         enum status s = http_client_call(&call, &code, &answer, &err);
         strbuf_fini(&answer);
-        if (s == STATUS_OK && code == 200) {
+        if (s == STATUS_OK && code == 200 && (!by_head || listens(u))) {
             atomic_store(&u->serves, true);
             loop_wake(u->ready);
             return NULL;

@@ -133,6 +133,8 @@ enum status http_client_prepare(CURL *curl, const struct http_call *c, struct cu
     curl_easy_setopt(curl, CURLOPT_URL, c->url);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    if (c->connect_only)
+        curl_easy_setopt(curl, CURLOPT_CONNECT_ONLY, 1L);
     set_way(curl, c);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, *headers);
     if (c->body.len) {

@@ -1,6 +1,7 @@
 """HTTPS: openssl's and curl's and Python's clients, clients' certificates, certificates that change
 while streams run, and what comes in place of a handshake."""
 import contextlib
+import shutil
 import socket
 import ssl
 import subprocess
@@ -274,6 +275,23 @@ def test_cox_up(authority, tmp_path, wanted):
         assert said.returncode != 0 and "--cacert" in said.stderr, said
         said = run_cox("chat", "--url", url.replace("https", "http"), *known, input="Hi\n")
         assert said.returncode != 0 and "https://" in said.stderr, said
+
+
+def test_ready_means_that_the_gateway_listens(authority, tmp_path):
+    """Nobody without a certificate may ask it: the head's word alone came before the gateway was there."""
+    for program in BIN.glob("cox*"):
+        if program.is_file() and program.name not in ("cox", "cox-gateway"):
+            (tmp_path / program.name).symlink_to(program)
+    shutil.copy2(BIN / "cox", tmp_path / "cox")  # which finds the others beside itself
+    late = tmp_path / "cox-gateway"
+    late.write_text(f'#!/bin/sh\nsleep 1\nexec {BIN / "cox-gateway"} "$@"\n')
+    late.chmod(0o755)
+    cert, key = authority.make("server")
+    c = Cluster("--ssl-certfile", cert, "--ssl-keyfile", key, "--ssl-ca-certs", authority.ca, "--ssl-cert-reqs", 2,
+                workers=1, tp=1)
+    c.command[0] = str(tmp_path / "cox")
+    with started(c):
+        socket.create_connection(("127.0.0.1", c.ports[0]), timeout=WAIT).close()
 
 
 def test_cox_up_on_unix_sockets(tmp_path):
