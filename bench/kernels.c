@@ -36,7 +36,8 @@ static const struct isa isas[] = {{"scalar", linear_scalar, NULL},
                                   {"avx2-codes", linear_avx2, &dot_kernels_avx2},
                                   {"avx2-vnni-codes", linear_avx2, &dot_kernels_avx2_vnni},
                                   {"avx512-codes", linear_avx512, &dot_kernels_avx512},
-                                  {"avx512-vnni-codes", linear_avx512, &dot_kernels_avx512_vnni}};
+                                  {"avx512-vnni-codes", linear_avx512, &dot_kernels_avx512_vnni},
+                                  {"avx512-amx-codes", linear_avx512, &dot_kernels_avx512_amx}};
 
 struct bench_case {
     enum dtype dtype;
@@ -282,15 +283,6 @@ static void report_packing(const struct bench *b, const char *only_dtype)
     }
 }
 
-static bool can_run(const struct dot_kernels *dots)
-{
-    enum cpu_isa best = cpu_isa_best();
-    return dots && ((dots == &dot_kernels_avx2 && best >= CPU_ISA_AVX2) ||
-                    (dots == &dot_kernels_avx512 && best >= CPU_ISA_AVX512) ||
-                    dots == dot_kernels_of(CPU_ISA_AVX2, false) ||
-                    dots == dot_kernels_of(CPU_ISA_AVX512, false));
-}
-
 static const struct isa *pick_isa(const char *name)
 {
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -298,7 +290,7 @@ static const struct isa *pick_isa(const char *name)
                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
     uint32_t best = avx512 ? 2 : avx2 ? 1 : 0;
     for (uint32_t i = 0; name && i < sizeof isas / sizeof *isas; i++)
-        if (strcmp(name, isas[i].name) == 0 && (i <= best || can_run(isas[i].dots)))
+        if (strcmp(name, isas[i].name) == 0 && (isas[i].dots ? dot_runs(isas[i].dots) : i <= best))
             return &isas[i];
     return name ? NULL : &isas[best];
 }
@@ -338,7 +330,8 @@ int main(int argc, char **argv)
     if (!b.isa || b.n_rounds < 1 || b.n_rounds > MAX_ROUNDS) {
         fprintf(stderr,
                 "usage: bench_kernels "
-                "[scalar|avx2|avx512|avx2-codes|avx2-vnni-codes|avx512-codes|avx512-vnni-codes "
+                "[scalar|avx2|avx512|avx2-codes|avx2-vnni-codes|avx512-codes|avx512-vnni-codes|"
+                "avx512-amx-codes "
                 "[dtype [1..%d rounds]]]\n",
                 MAX_ROUNDS);
         return 2;

@@ -5,6 +5,8 @@
 #include <assert.h>
 #include <cpuid.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/f16.h"
@@ -23,19 +25,50 @@ static bool has_avx_vnni(void)
     unsigned eax, ebx, ecx, edx;
     return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 4 & 1) != 0;
 }
+static bool has_avx512_vnni(void)
+{
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512vnni");
+}
+
+/* Linux gives 8 KiB a thread for tiles to who asks (Documentation/arch/x86/xstate.rst). */
+static bool has_amx(void)
+{
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18, TILE_AND_INT8 = 3 << 24 };
+    unsigned eax, ebx, ecx, edx;
+    return has_avx512_vnni() && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) &&
+           (edx & TILE_AND_INT8) == TILE_AND_INT8 &&
+           syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+
+/* Best first. */
+static const struct {
+    const struct dot_kernels *kernels;
+    enum cpu_isa level;
+    bool (*has)(void); /* what they need beside the level; NULL: nothing */
+} dot_sets[] = {{&dot_kernels_avx512_amx, CPU_ISA_AVX512, has_amx},
+                {&dot_kernels_avx512_vnni, CPU_ISA_AVX512, has_avx512_vnni},
+                {&dot_kernels_avx512, CPU_ISA_AVX512, NULL},
+                {&dot_kernels_avx2_vnni, CPU_ISA_AVX2, has_avx_vnni},
+                {&dot_kernels_avx2, CPU_ISA_AVX2, NULL},
+                {&dot_kernels_scalar, CPU_ISA_SCALAR, NULL}};
+enum { N_SETS = sizeof dot_sets / sizeof *dot_sets };
+
+bool dot_runs(const struct dot_kernels *kernels)
+{
+    for (uint32_t i = 0; i < N_SETS; i++)
+        if (dot_sets[i].kernels == kernels)
+            return dot_sets[i].level <= cpu_isa_best() && (!dot_sets[i].has || dot_sets[i].has());
+    return false;
+}
 
 const struct dot_kernels *dot_kernels_of(enum cpu_isa isa, bool no_vnni)
 {
-    __builtin_cpu_init();
-    switch (isa) {
-    case CPU_ISA_AVX512:
-        return !no_vnni && __builtin_cpu_supports("avx512vnni") ? &dot_kernels_avx512_vnni
-                                                                : &dot_kernels_avx512;
-    case CPU_ISA_AVX2:
-        return !no_vnni && has_avx_vnni() ? &dot_kernels_avx2_vnni : &dot_kernels_avx2;
-    default:
-        return &dot_kernels_scalar;
-    }
+    uint32_t i = 0;
+    while (dot_sets[i].level != isa ||
+           (dot_sets[i].has && (no_vnni || !dot_runs(dot_sets[i].kernels))))
+        i++;
+    return dot_sets[i].kernels;
 }
 
 /* ---- weights ---- */

@@ -8,7 +8,7 @@
  * (Q6_K, whose groups have 16 inputs: float(sum of 16) * scale + float(sum of the next 16) * the
  * next scale, fused, in place of the first product), then the bias is added. Sums of codes are
  * exact, so that the order of floats is the same for any number of rows, any cut and any level:
- * AVX2 and AVX-512, with VNNI and without, give the same bits; scalar rounds each product.
+ * AVX2 and AVX-512, with VNNI, AMX and without, give the same bits; scalar rounds each product.
  *
  * A code of x is wrong by half a step at most, a step being the group's largest element / 127: the
  * scheme of llama.cpp's Q8_0 activations (docs/decisions/0022).
@@ -81,7 +81,10 @@ struct dot_kernels {
                      struct dot_group *groups, uint32_t group_stride);
 };
 extern const struct dot_kernels dot_kernels_scalar, dot_kernels_avx2, dot_kernels_avx2_vnni,
-    dot_kernels_avx512, dot_kernels_avx512_vnni;
+    dot_kernels_avx512, dot_kernels_avx512_vnni, dot_kernels_avx512_amx;
+/* Whether this CPU and its system run them. The first call for AMX asks the system for room to save
+ * its tiles in, for the whole process. */
+bool dot_runs(const struct dot_kernels *kernels);
 /* The best set of a level that this CPU runs. */
 const struct dot_kernels *dot_kernels_of(enum cpu_isa isa, bool no_vnni);
 

@@ -22,7 +22,7 @@ static const struct dot_kernels dot_kernels_spec = {
 
 #define DTYPE_OF(name) DTYPE_##name,
 static const enum dtype dtypes[] = {DOT_FORMATS(DTYPE_OF)};
-enum { N_DTYPES = sizeof dtypes / sizeof *dtypes, MAX_SETS = 6, PAD = 3, MAX_ROWS = 37 };
+enum { N_DTYPES = sizeof dtypes / sizeof *dtypes, MAX_SETS = 7, PAD = 3, MAX_ROWS = 37 };
 
 /* Those of this CPU; spec is the first, scalar the second. */
 static const struct dot_kernels *sets[MAX_SETS];
@@ -30,16 +30,13 @@ static uint32_t n_sets;
 
 static void find_sets(void)
 {
+    static const struct dot_kernels *const all[] = {
+        &dot_kernels_scalar, &dot_kernels_avx2,        &dot_kernels_avx2_vnni,
+        &dot_kernels_avx512, &dot_kernels_avx512_vnni, &dot_kernels_avx512_amx};
     sets[n_sets++] = &dot_kernels_spec;
-    sets[n_sets++] = &dot_kernels_scalar;
-    if (cpu_isa_best() >= CPU_ISA_AVX2)
-        sets[n_sets++] = &dot_kernels_avx2;
-    if (dot_kernels_of(CPU_ISA_AVX2, false) == &dot_kernels_avx2_vnni)
-        sets[n_sets++] = &dot_kernels_avx2_vnni;
-    if (cpu_isa_best() >= CPU_ISA_AVX512)
-        sets[n_sets++] = &dot_kernels_avx512;
-    if (dot_kernels_of(CPU_ISA_AVX512, false) == &dot_kernels_avx512_vnni)
-        sets[n_sets++] = &dot_kernels_avx512_vnni;
+    for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (dot_runs(all[i]))
+            sets[n_sets++] = all[i];
 }
 
 /* The panels anew, as dot.h has them. */
@@ -84,7 +81,8 @@ struct product {
 
 static struct product product_new(struct rng *r, enum dtype dtype, uint32_t n, uint32_t n_rows)
 {
-    uint32_t block = dtype_traits(dtype).block_elems, k = block == 256 ? 768 : 32 * 11;
+    uint32_t block = dtype_traits(dtype).block_elems,
+             k = block == 256 ? 1280 : 32 * 43; /* more than a chunk of dot_amx_impl.h */
     struct product p = {.m = dot_matrix(r, dtype, n, k), .n_rows = n_rows, .stride = k + PAD};
     p.out_stride = n + PAD;
     p.x = mem_array((uint64_t)n_rows * p.stride, sizeof *p.x);

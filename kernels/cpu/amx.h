@@ -1,0 +1,65 @@
+#pragma once
+/* Tiles of Intel's AMX (Software Developer's Manual, volume 1, chapter 18) as dot_amx_impl.h needs
+ * them, in assembly: gcc's _tile_loadconfig says that it reads 8 bytes of 64 and its _tile_loadd
+ * that it reads none, so that the stores before them are taken for dead. */
+#include <stdint.h>
+
+/* Tile registers, of groups in turns: one is multiplied while the other is stored. */
+#define AMX_SUMS_A        0
+#define AMX_SECOND_SUMS_A 1 /* of the second half of a group */
+#define AMX_SUMS_B        2
+#define AMX_SECOND_SUMS_B 3
+#define AMX_ROWS_A        4 /* codes of rows */
+#define AMX_ROWS_B        5
+#define AMX_CODES_A       6 /* codes of weights */
+#define AMX_CODES_B       7
+enum { AMX_N_SUMS = 4 };
+
+struct amx_config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t n_rows[16];
+};
+
+/* Products of 16 rows by n_inputs inputs with those by 16 outputs. */
+static inline void amx_begin(uint32_t n_inputs)
+{
+    struct amx_config c = {.palette = 1};
+    for (uint32_t i = 0; i < AMX_N_SUMS; i++) {
+        c.row_bytes[i] = 16 * sizeof(int32_t);
+        c.n_rows[i] = 16;
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        c.row_bytes[AMX_ROWS_A + i] = (uint16_t)n_inputs;
+        c.n_rows[AMX_ROWS_A + i] = 16;
+        c.row_bytes[AMX_CODES_A + i] = 64;
+        c.n_rows[AMX_CODES_A + i] = (uint8_t)(n_inputs / 4);
+    }
+    __asm__ volatile("ldtilecfg %0" : : "m"(c));
+}
+/* What the system saves of a thread is small again. */
+static inline void amx_end(void)
+{
+    __asm__ volatile("tilerelease");
+}
+
+#define AMX_TEXT2(number) #number
+#define AMX_TEXT(number)  AMX_TEXT2(number)
+#define AMX_TILE(number)  "%%tmm" AMX_TEXT(number)
+#define AMX_LOAD(tile, p, stride)                                                                  \
+    __asm__ volatile("tileloadd (%0,%1,1), " AMX_TILE(tile)                                        \
+                     :                                                                             \
+                     : "r"(p), "r"((uint64_t)(stride))                                             \
+                     : "memory")
+/* sums = rows * codes: bytes with a sign on both sides. */
+#define AMX_MULTIPLY(sums, rows, codes)                                                            \
+    __asm__ volatile("tilezero " AMX_TILE(sums) "\n\t"                                             \
+                                                "tdpbssd " AMX_TILE(codes) ", " AMX_TILE(          \
+                                                    rows) ", " AMX_TILE(sums)                      \
+                     :                                                                             \
+                     :)
+#define AMX_STORE(tile, p, stride)                                                                 \
+    __asm__ volatile("tilestored " AMX_TILE(tile) ", (%0,%1,1)"                                    \
+                     :                                                                             \
+                     : "r"(p), "r"((uint64_t)(stride))                                             \
+                     : "memory")
