@@ -84,25 +84,79 @@ KERNEL_INLINE const uint8_t *dot_codes(enum dtype t, const uint8_t *p, vq w[8])
     return p;
 }
 
-/* One row's share of a group. */
-KERNEL_INLINE vf dot_step(enum dtype t, vf acc, const vq w[8], const struct dot_scales *s,
-                          const int8_t *x, const struct dot_group *g)
+/* acc with a row's share of a group: sums of codes, the second one of formats with halves. */
+KERNEL_INLINE vf dot_add(enum dtype t, vf acc, vi first, vi second, const struct dot_scales *s,
+                         const struct dot_group *g)
 {
-    const uint32_t bits = fmt_code_bits(t);
-    const int32_t offset = dot_offset(t);
-    vf sum;
-    if (dot_has_halves(t)) {
-        vf first = vi_to_f(vi_dot(bits, 4, w, x, offset * g->neg_half[0]));
-        vf second = vi_to_f(vi_dot(bits, 4, w + 4, x + 16, offset * g->neg_half[1]));
-        sum = vf_fma(second, s->second, vf_mul(first, s->s.scale));
-    } else {
-        sum = vf_mul(vi_to_f(vi_dot(bits, 8, w, x, offset * g->neg)), s->s.scale);
-    }
+    vf sum = vf_mul(vi_to_f(first), s->s.scale);
+    if (dot_has_halves(t))
+        sum = vf_fma(vi_to_f(second), s->second, sum);
     acc = vf_fma(sum, vf_set1(g->scale), acc);
     if (dot_has_min(t))
         acc = vf_fma(s->s.neg_min, vf_set1(g->sum), acc);
     return acc;
 }
+KERNEL_INLINE vf dot_row(enum dtype t, vf acc, const vq *w, const struct dot_scales *s,
+                         const int8_t *x, const struct dot_group *g)
+{
+    const uint32_t bits = fmt_code_bits(t);
+    const int32_t offset = dot_offset(t);
+    if (!dot_has_halves(t)) {
+        vi sum = vi_dot(bits, 8, w, x, offset * g->neg);
+        return dot_add(t, acc, sum, sum, s, g);
+    }
+    vi first = vi_dot(bits, 4, w, x, offset * g->neg_half[0]);
+    vi second = vi_dot(bits, 4, w + 4, x + 16, offset * g->neg_half[1]);
+    return dot_add(t, acc, first, second, s, g);
+}
+
+#ifdef VDOT_ROWS
+enum { DOT_MAX_STEP = 4, DOT_FEW = 2 };
+/* n rows side by side. */
+KERNEL_INLINE void dot_step(enum dtype t, uint32_t n, vf *acc, const vq *w,
+                            const struct dot_scales *s, const int8_t *x, const struct dot_group *g)
+{
+    const uint32_t bits = fmt_code_bits(t), n_parts = dot_has_halves(t) ? 2 : 1;
+    const int32_t offset = dot_offset(t);
+    vi sum[2][DOT_MAX_STEP];
+    KERNEL_UNROLL
+    for (uint32_t i = 0; i < n_parts; i++) {
+        KERNEL_UNROLL
+        for (uint32_t r = 0; r < n; r++)
+            sum[i][r] = vi_begin(n_parts == 1 ? g[r].neg : g[r].neg_half[i], offset);
+        vi_dot_rows(bits, 8 / n_parts, n, w + 4 * i, x + (size_t)16 * i, DOT_GROUP, sum[i]);
+        KERNEL_UNROLL
+        for (uint32_t r = 0; r < n; r++)
+            sum[i][r] = vi_end(sum[i][r], n_parts == 1 ? g[r].neg : g[r].neg_half[i], offset);
+    }
+    KERNEL_UNROLL
+    for (uint32_t r = 0; r < n; r++)
+        acc[r] = dot_add(t, acc[r], sum[0][r], sum[n_parts - 1][r], s, g + r);
+}
+/* A group's share of all rows of a tile; w: 16 vectors, 8 of them codes. */
+KERNEL_INLINE void dot_rows(enum dtype t, uint32_t n_rows, vf *acc, vq *w,
+                            const struct dot_scales *s, const int8_t *x, const struct dot_group *g)
+{
+    const uint32_t step = vdot_n_rows(fmt_code_bits(t));
+    if (n_rows <= DOT_FEW) {
+        DOT_UNROLL
+        for (uint32_t r = 0; r < n_rows; r++)
+            acc[r] = dot_row(t, acc[r], w, s, x + (size_t)r * DOT_GROUP, g + r);
+        return;
+    }
+    vdot_unpack(fmt_code_bits(t), w);
+    for (uint32_t r = 0; r < n_rows; r += step)
+        dot_step(t, step, acc + r, vdot_in_memory(w), s, x + (size_t)r * DOT_GROUP, g + r);
+}
+#else
+KERNEL_INLINE void dot_rows(enum dtype t, uint32_t n_rows, vf *acc, vq *w,
+                            const struct dot_scales *s, const int8_t *x, const struct dot_group *g)
+{
+    DOT_UNROLL
+    for (uint32_t r = 0; r < n_rows; r++)
+        acc[r] = dot_row(t, acc[r], w, s, x + (size_t)r * DOT_GROUP, g + r);
+}
+#endif
 
 /* n_rows, a constant where rows are unrolled, of one tile. */
 KERNEL_INLINE void dot_tile(enum dtype t, uint32_t n_rows, const uint8_t *p, uint32_t k,
@@ -116,14 +170,12 @@ KERNEL_INLINE void dot_tile(enum dtype t, uint32_t n_rows, const uint8_t *p, uin
     for (uint32_t i_block = 0; i_block < k / fmt_block_elems(t); i_block++) {
         p = fmt_begin_block(t, p, &s.s);
         for (uint32_t i = 0; i < fmt_block_elems(t); i += DOT_GROUP) {
-            vq w[8];
+            vq w[16];
             p = dot_begin_group(t, p, &s);
             for (uint32_t at = 0; at < fmt_code_bits(t) * VQ_BYTES; at += VQ_BYTES)
                 __builtin_prefetch((const void *)((uintptr_t)p + DOT_PREFETCH + at));
             p = dot_codes(t, p, w);
-            DOT_UNROLL
-            for (uint32_t r = 0; r < n_rows; r++)
-                acc[r] = dot_step(t, acc[r], w, &s, x + (size_t)r * DOT_GROUP, g + r);
+            dot_rows(t, n_rows, acc, w, &s, x, g);
             x += (size_t)n_rows * DOT_GROUP;
             g += n_rows;
         }

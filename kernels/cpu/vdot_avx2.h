@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kernels/cpu/formats_impl.h"
+
 typedef struct {
     __m256i lo, hi; /* outputs 0..7, 8..15 */
 } vq;
@@ -79,6 +81,122 @@ static inline __attribute__((always_inline)) vi vi_dot(uint32_t bits, uint32_t n
         r.hi = _mm256_add_epi32(r.hi, _mm256_madd_epi16(sum.hi, ones));
     }
     return r;
+}
+#endif
+
+/* ---- tiles of rows ----
+ *
+ * Sixteen registers have no room for a group's codes and the sums of all rows of a tile. So the
+ * codes are unpacked into memory, once for the tile, and a vector that is loaded from there serves
+ * as many rows as have their sums in registers. */
+#define VDOT_ROWS
+/* None of what was unpacked may stay in a register. */
+KERNEL_INLINE const vq *vdot_in_memory(const vq *w)
+{
+    __asm__ volatile("" : "+r"(w) : : "memory");
+    return w;
+}
+/* Of one row, times its codes' offset. */
+KERNEL_INLINE vi vdot_neg(int32_t neg, int32_t offset)
+{
+    const __m256i v = _mm256_mullo_epi32(_mm256_set1_epi32(neg), _mm256_set1_epi32(offset));
+    return (vi){v, v};
+}
+
+#ifdef __AVXVNNI__
+/* How many rows at a time. */
+KERNEL_INLINE uint32_t vdot_n_rows(uint32_t bits)
+{
+    return 4;
+}
+/* What else they want of unpacked codes. */
+KERNEL_INLINE void vdot_unpack(uint32_t bits, vq w[16])
+{
+}
+/* A sum is begun, n_rows of them go on with n vectors of codes, and one is ended. */
+KERNEL_INLINE vi vi_begin(int32_t neg, int32_t offset)
+{
+    return vdot_neg(neg, offset);
+}
+KERNEL_INLINE void vi_dot_rows(uint32_t bits, uint32_t n, uint32_t n_rows, const vq *w,
+                               const int8_t *x, uint32_t x_stride, vi *r)
+{
+    KERNEL_UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        KERNEL_UNROLL
+        for (uint32_t j = 0; j < n_rows; j++) {
+            const __m256i b = vdot_four(x + j * x_stride + 4 * i);
+            r[j].lo = _mm256_dpbusd_avx_epi32(r[j].lo, w[i].lo, b);
+            r[j].hi = _mm256_dpbusd_avx_epi32(r[j].hi, w[i].hi, b);
+        }
+    }
+}
+KERNEL_INLINE vi vi_end(vi r, int32_t neg, int32_t offset)
+{
+    return r;
+}
+#else
+KERNEL_INLINE uint32_t vdot_n_rows(uint32_t bits)
+{
+    return bits == 8 ? 2 : 4;
+}
+/* Eight bits become two halves of four, low ones first: products of halves are added as those of
+ * other codes are, where those of whole codes have to be widened one by one. */
+KERNEL_INLINE void vdot_unpack(uint32_t bits, vq w[16])
+{
+    KERNEL_UNROLL
+    for (uint32_t i = 0; i < 8 && bits == 8; i++) {
+        w[i + 8] = vq_high(w[i]);
+        w[i] = vq_and(w[i], 15);
+    }
+}
+KERNEL_INLINE vi vi_begin(int32_t neg, int32_t offset)
+{
+    return (vi){_mm256_setzero_si256(), _mm256_setzero_si256()};
+}
+/* sum + a * b, in this order: compilers would rather add in trees, for which there are no registers
+ */
+KERNEL_INLINE void vdot_add_pairs(vq *sum, vq a, __m256i b, bool first)
+{
+    const vq s = {_mm256_maddubs_epi16(a.lo, b), _mm256_maddubs_epi16(a.hi, b)};
+    *sum = first ? s : (vq){_mm256_add_epi16(sum->lo, s.lo), _mm256_add_epi16(sum->hi, s.hi)};
+    __asm__("" : "+x"(sum->lo), "+x"(sum->hi));
+}
+KERNEL_INLINE vi vdot_widen(vi r, vq sum, int16_t factor)
+{
+    const __m256i f = _mm256_set1_epi16(factor);
+    return (vi){_mm256_add_epi32(r.lo, _mm256_madd_epi16(sum.lo, f)),
+                _mm256_add_epi32(r.hi, _mm256_madd_epi16(sum.hi, f))};
+}
+KERNEL_INLINE void vi_dot_rows(uint32_t bits, uint32_t n, uint32_t n_rows, const vq *w,
+                               const int8_t *x, uint32_t x_stride, vi *r)
+{
+    const uint32_t per_sum = bits == 5 ? 4 : bits == 6 ? 2 : 8;
+    KERNEL_UNROLL
+    for (uint32_t i = 0; i < n; i += per_sum) {
+        vq sum[4], high[4];
+        KERNEL_UNROLL
+        for (uint32_t k = 0; k < per_sum; k++) {
+            KERNEL_UNROLL
+            for (uint32_t j = 0; j < n_rows; j++) {
+                const __m256i b = vdot_four(x + j * x_stride + 4 * (i + k));
+                vdot_add_pairs(&sum[j], w[i + k], b, k == 0);
+                if (bits == 8)
+                    vdot_add_pairs(&high[j], w[i + k + 8], b, k == 0);
+            }
+        }
+        KERNEL_UNROLL
+        for (uint32_t j = 0; j < n_rows; j++) {
+            r[j] = vdot_widen(r[j], sum[j], 1);
+            if (bits == 8)
+                r[j] = vdot_widen(r[j], high[j], 16);
+        }
+    }
+}
+KERNEL_INLINE vi vi_end(vi r, int32_t neg, int32_t offset)
+{
+    const vi n = vdot_neg(neg, offset);
+    return (vi){_mm256_add_epi32(r.lo, n.lo), _mm256_add_epi32(r.hi, n.hi)};
 }
 #endif
 
