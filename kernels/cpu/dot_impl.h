@@ -2,15 +2,21 @@
 /* The kernels of kernels/cpu/dot.h for any vec_*.h and vdot_*.h, included before this.
  *
  * A panel's 32 inputs are unpacked into eight vectors, which all rows of a tile then multiply, each
- * with sums of its own: the codes of a row are read as broadcasts of four. A panel stays in the
- * cache for its next tile. */
+ * with sums of its own: the codes of a row are read as broadcasts of four. Where there are too few
+ * registers for that (VDOT_ROWS) the vectors are unpacked into memory, and the rows of a tile take
+ * a few at a time: sums of these are in registers, and one that is loaded serves them all. */
 #include <math.h>
 
 #include "kernels/cpu/columns_impl.h"
 #include "kernels/cpu/dot.h"
 #include "kernels/cpu/pack.h"
 
-enum { DOT_PREFETCH = 2048, VQ_BYTES = 64 };
+enum {
+    DOT_PREFETCH = 2048,
+    DOT_PANELS_BYTES = 128 << 10, /* of panels that a tile takes in turn */
+    DOT_MAX_PANELS = 8,
+    VQ_BYTES = 64
+};
 
 /* Instrumented, or without vectors, rows are a loop: unrolled they take minutes to compile. */
 #if defined(COX_SANITIZED) || !defined(__AVX2__)
@@ -111,7 +117,12 @@ KERNEL_INLINE vf dot_row(enum dtype t, vf acc, const vq *w, const struct dot_sca
 }
 
 #ifdef VDOT_ROWS
-enum { DOT_MAX_STEP = 4, DOT_FEW = 2 };
+#ifdef DOT_ROLLED
+enum { DOT_MAX_STEP = 2 };
+#else
+enum { DOT_MAX_STEP = 4 };
+#endif
+enum { DOT_FEW = 2 }; /* rows for which unpacking does not pay */
 /* n rows side by side. */
 KERNEL_INLINE void dot_step(enum dtype t, uint32_t n, vf *acc, const vq *w,
                             const struct dot_scales *s, const int8_t *x, const struct dot_group *g)
@@ -137,7 +148,8 @@ KERNEL_INLINE void dot_step(enum dtype t, uint32_t n, vf *acc, const vq *w,
 KERNEL_INLINE void dot_rows(enum dtype t, uint32_t n_rows, vf *acc, vq *w,
                             const struct dot_scales *s, const int8_t *x, const struct dot_group *g)
 {
-    const uint32_t step = vdot_n_rows(fmt_code_bits(t));
+    const uint32_t wanted = vdot_n_rows(fmt_code_bits(t));
+    const uint32_t step = wanted < DOT_MAX_STEP ? wanted : DOT_MAX_STEP;
     if (n_rows <= DOT_FEW) {
         DOT_UNROLL
         for (uint32_t r = 0; r < n_rows; r++)
@@ -228,21 +240,32 @@ static void dot_store(const struct dot_task *t, uint32_t i_panel, uint32_t first
     }
 }
 
+/* Of one tile: rows first and on, from their place on. */
+static void dot_panels(const struct dot_task *t, uint32_t begin, uint32_t end, uint32_t first,
+                       uint64_t place)
+{
+    const uint32_t k = t->w->k, left = t->x->n_rows - first, tile = dot_tile_rows(left);
+    const uint64_t panel_bytes = pack_panel_bytes(t->w->dtype, k);
+    for (uint32_t i = begin; i < end; i++) {
+        vf acc[DOT_TILE];
+        dot_tiles[t->w->dtype](tile, (const uint8_t *)t->w->data + i * panel_bytes, k,
+                               t->x->codes + place * k, t->x->groups + place * (k / DOT_GROUP),
+                               acc);
+        dot_store(t, i, first, tile < left ? tile : left, acc);
+    }
+}
+
+/* A tile's rows stay in the first cache for some panels, and these in the second for all tiles. */
 static void dot_linear(const struct dot_task *t)
 {
-    const uint32_t k = t->w->k, n_groups = k / DOT_GROUP;
-    const uint64_t panel_bytes = pack_panel_bytes(t->w->dtype, k);
-    const dot_tile_fn tile_fn = dot_tiles[t->w->dtype];
-    for (uint32_t i = t->panel_begin; i < t->panel_end; i++) {
-        const uint8_t *panel = (const uint8_t *)t->w->data + i * panel_bytes;
+    const uint64_t fit = DOT_PANELS_BYTES / pack_panel_bytes(t->w->dtype, t->w->k);
+    const uint32_t n_panels = fit < 1 ? 1 : fit > DOT_MAX_PANELS ? DOT_MAX_PANELS : (uint32_t)fit;
+    for (uint32_t i = t->panel_begin; i < t->panel_end; i += n_panels) {
+        const uint32_t left = t->panel_end - i, end = i + (left < n_panels ? left : n_panels);
         uint64_t place = 0;
-        for (uint32_t first = 0; first < t->x->n_rows;) {
-            uint32_t left = t->x->n_rows - first, tile = dot_tile_rows(left);
-            vf acc[DOT_TILE];
-            tile_fn(tile, panel, k, t->x->codes + place * k, t->x->groups + place * n_groups, acc);
-            dot_store(t, i, first, tile < left ? tile : left, acc);
-            first += tile;
-            place += tile;
+        for (uint32_t first = 0, tile; first < t->x->n_rows; first += tile, place += tile) {
+            tile = dot_tile_rows(t->x->n_rows - first);
+            dot_panels(t, i, end, first, place);
         }
     }
 }

@@ -86,11 +86,10 @@ static inline __attribute__((always_inline)) vi vi_dot(uint32_t bits, uint32_t n
 
 /* ---- tiles of rows ----
  *
- * Sixteen registers have no room for a group's codes and the sums of all rows of a tile. So the
- * codes are unpacked into memory, once for the tile, and a vector that is loaded from there serves
- * as many rows as have their sums in registers. */
+ * What kernels/cpu/dot_impl.h wants for VDOT_ROWS. A group of 32 inputs of a row in 4 bits costs 40
+ * operations beside its loads, 16 of them products, and with VNNI 23, 16 of them products. */
 #define VDOT_ROWS
-/* None of what was unpacked may stay in a register. */
+/* Codes that were unpacked, none of which may stay in a register. */
 KERNEL_INLINE const vq *vdot_in_memory(const vq *w)
 {
     __asm__ volatile("" : "+r"(w) : : "memory");
@@ -104,16 +103,16 @@ KERNEL_INLINE vi vdot_neg(int32_t neg, int32_t offset)
 }
 
 #ifdef __AVXVNNI__
-/* How many rows at a time. */
+/* Rows whose sums have room. */
 KERNEL_INLINE uint32_t vdot_n_rows(uint32_t bits)
 {
     return 4;
 }
-/* What else they want of unpacked codes. */
+/* Codes of vq_* as vi_dot_rows wants them. */
 KERNEL_INLINE void vdot_unpack(uint32_t bits, vq w[16])
 {
 }
-/* A sum is begun, n_rows of them go on with n vectors of codes, and one is ended. */
+/* A row's sum is begun, those of n_rows go on with n vectors of codes, and one is ended. */
 KERNEL_INLINE vi vi_begin(int32_t neg, int32_t offset)
 {
     return vdot_neg(neg, offset);
@@ -154,13 +153,19 @@ KERNEL_INLINE vi vi_begin(int32_t neg, int32_t offset)
 {
     return (vi){_mm256_setzero_si256(), _mm256_setzero_si256()};
 }
-/* sum + a * b, in this order: compilers would rather add in trees, for which there are no registers
- */
-KERNEL_INLINE void vdot_add_pairs(vq *sum, vq a, __m256i b, bool first)
+/* sum with products of pairs. In this order: gcc would rather add in trees, which want more
+ * registers; what stops it makes clang keep sums in memory. */
+KERNEL_INLINE vq vdot_add_pairs(vq sum, vq w, __m256i x, bool first)
 {
-    const vq s = {_mm256_maddubs_epi16(a.lo, b), _mm256_maddubs_epi16(a.hi, b)};
-    *sum = first ? s : (vq){_mm256_add_epi16(sum->lo, s.lo), _mm256_add_epi16(sum->hi, s.hi)};
-    __asm__("" : "+x"(sum->lo), "+x"(sum->hi));
+    const vq s = {_mm256_maddubs_epi16(w.lo, x), _mm256_maddubs_epi16(w.hi, x)};
+    if (first)
+        return s;
+    sum.lo = _mm256_add_epi16(sum.lo, s.lo);
+    sum.hi = _mm256_add_epi16(sum.hi, s.hi);
+#ifndef __clang__
+    __asm__("" : "+x"(sum.lo), "+x"(sum.hi));
+#endif
+    return sum;
 }
 KERNEL_INLINE vi vdot_widen(vi r, vq sum, int16_t factor)
 {
@@ -171,25 +176,19 @@ KERNEL_INLINE vi vdot_widen(vi r, vq sum, int16_t factor)
 KERNEL_INLINE void vi_dot_rows(uint32_t bits, uint32_t n, uint32_t n_rows, const vq *w,
                                const int8_t *x, uint32_t x_stride, vi *r)
 {
-    const uint32_t per_sum = bits == 5 ? 4 : bits == 6 ? 2 : 8;
+    const uint32_t per_sum = bits == 5 ? 4 : bits == 6 ? 2 : 8, n_halves = bits == 8 ? 2 : 1;
+    vq sum[2][4];
     KERNEL_UNROLL
-    for (uint32_t i = 0; i < n; i += per_sum) {
-        vq sum[4], high[4];
-        KERNEL_UNROLL
-        for (uint32_t k = 0; k < per_sum; k++) {
-            KERNEL_UNROLL
-            for (uint32_t j = 0; j < n_rows; j++) {
-                const __m256i b = vdot_four(x + j * x_stride + 4 * (i + k));
-                vdot_add_pairs(&sum[j], w[i + k], b, k == 0);
-                if (bits == 8)
-                    vdot_add_pairs(&high[j], w[i + k + 8], b, k == 0);
-            }
-        }
+    for (uint32_t i = 0; i < n; i++) {
         KERNEL_UNROLL
         for (uint32_t j = 0; j < n_rows; j++) {
-            r[j] = vdot_widen(r[j], sum[j], 1);
-            if (bits == 8)
-                r[j] = vdot_widen(r[j], high[j], 16);
+            const __m256i b = vdot_four(x + j * x_stride + 4 * i);
+            KERNEL_UNROLL
+            for (uint32_t h = 0; h < n_halves; h++) {
+                sum[h][j] = vdot_add_pairs(sum[h][j], w[i + 8 * h], b, i % per_sum == 0);
+                if (i % per_sum == per_sum - 1)
+                    r[j] = vdot_widen(r[j], sum[h][j], h ? 16 : 1);
+            }
         }
     }
 }
