@@ -2,15 +2,21 @@
 /* The kernels of kernels/cpu/dot.h for any vec_*.h and vdot_*.h, included before this.
  *
  * A panel's 32 inputs are unpacked into eight vectors, which all rows of a tile then multiply, each
- * with sums of its own: the codes of a row are read as broadcasts of four. A panel stays in the
- * cache for its next tile. */
+ * with sums of its own: the codes of a row are read as broadcasts of four. Where there are too few
+ * registers for that (VDOT_ROWS) the vectors are unpacked into memory, and the rows of a tile take
+ * a few at a time: sums of these are in registers, and one that is loaded serves them all. */
 #include <math.h>
 
 #include "kernels/cpu/columns_impl.h"
 #include "kernels/cpu/dot.h"
 #include "kernels/cpu/pack.h"
 
-enum { DOT_PREFETCH = 2048, VQ_BYTES = 64 };
+enum {
+    DOT_PREFETCH = 2048,
+    DOT_PANELS_BYTES = 128 << 10, /* of panels that a tile takes in turn */
+    DOT_MAX_PANELS = 8,
+    VQ_BYTES = 64
+};
 
 /* Instrumented, or without vectors, rows are a loop: unrolled they take minutes to compile. */
 #if defined(COX_SANITIZED) || !defined(__AVX2__)
@@ -84,25 +90,85 @@ KERNEL_INLINE const uint8_t *dot_codes(enum dtype t, const uint8_t *p, vq w[8])
     return p;
 }
 
-/* One row's share of a group. */
-KERNEL_INLINE vf dot_step(enum dtype t, vf acc, const vq w[8], const struct dot_scales *s,
-                          const int8_t *x, const struct dot_group *g)
+/* acc with a row's share of a group: sums of codes, the second one of formats with halves. */
+KERNEL_INLINE vf dot_add(enum dtype t, vf acc, vi first, vi second, const struct dot_scales *s,
+                         const struct dot_group *g)
 {
-    const uint32_t bits = fmt_code_bits(t);
-    const int32_t offset = dot_offset(t);
-    vf sum;
-    if (dot_has_halves(t)) {
-        vf first = vi_to_f(vi_dot(bits, 4, w, x, offset * g->neg_half[0]));
-        vf second = vi_to_f(vi_dot(bits, 4, w + 4, x + 16, offset * g->neg_half[1]));
-        sum = vf_fma(second, s->second, vf_mul(first, s->s.scale));
-    } else {
-        sum = vf_mul(vi_to_f(vi_dot(bits, 8, w, x, offset * g->neg)), s->s.scale);
-    }
+    vf sum = vf_mul(vi_to_f(first), s->s.scale);
+    if (dot_has_halves(t))
+        sum = vf_fma(vi_to_f(second), s->second, sum);
     acc = vf_fma(sum, vf_set1(g->scale), acc);
     if (dot_has_min(t))
         acc = vf_fma(s->s.neg_min, vf_set1(g->sum), acc);
     return acc;
 }
+KERNEL_INLINE vf dot_row(enum dtype t, vf acc, const vq *w, const struct dot_scales *s,
+                         const int8_t *x, const struct dot_group *g)
+{
+    const uint32_t bits = fmt_code_bits(t);
+    const int32_t offset = dot_offset(t);
+    if (!dot_has_halves(t)) {
+        vi sum = vi_dot(bits, 8, w, x, offset * g->neg);
+        return dot_add(t, acc, sum, sum, s, g);
+    }
+    vi first = vi_dot(bits, 4, w, x, offset * g->neg_half[0]);
+    vi second = vi_dot(bits, 4, w + 4, x + 16, offset * g->neg_half[1]);
+    return dot_add(t, acc, first, second, s, g);
+}
+
+#ifdef VDOT_ROWS
+#ifdef DOT_ROLLED
+enum { DOT_MAX_STEP = 2 };
+#else
+enum { DOT_MAX_STEP = 4 };
+#endif
+enum { DOT_FEW = 2 }; /* rows for which unpacking does not pay */
+/* n rows side by side. */
+KERNEL_INLINE void dot_step(enum dtype t, uint32_t n, vf *acc, const vq *w,
+                            const struct dot_scales *s, const int8_t *x, const struct dot_group *g)
+{
+    const uint32_t bits = fmt_code_bits(t), n_parts = dot_has_halves(t) ? 2 : 1;
+    const int32_t offset = dot_offset(t);
+    vi sum[2][DOT_MAX_STEP];
+    KERNEL_UNROLL
+    for (uint32_t i = 0; i < n_parts; i++) {
+        KERNEL_UNROLL
+        for (uint32_t r = 0; r < n; r++)
+            sum[i][r] = vi_begin(n_parts == 1 ? g[r].neg : g[r].neg_half[i], offset);
+        vi_dot_rows(bits, 8 / n_parts, n, w + 4 * i, x + (size_t)16 * i, DOT_GROUP, sum[i]);
+        KERNEL_UNROLL
+        for (uint32_t r = 0; r < n; r++)
+            sum[i][r] = vi_end(sum[i][r], n_parts == 1 ? g[r].neg : g[r].neg_half[i], offset);
+    }
+    KERNEL_UNROLL
+    for (uint32_t r = 0; r < n; r++)
+        acc[r] = dot_add(t, acc[r], sum[0][r], sum[n_parts - 1][r], s, g + r);
+}
+/* A group's share of all rows of a tile; w: 16 vectors, 8 of them codes. */
+KERNEL_INLINE void dot_rows(enum dtype t, uint32_t n_rows, vf *acc, vq *w,
+                            const struct dot_scales *s, const int8_t *x, const struct dot_group *g)
+{
+    const uint32_t wanted = vdot_n_rows(fmt_code_bits(t));
+    const uint32_t step = wanted < DOT_MAX_STEP ? wanted : DOT_MAX_STEP;
+    if (n_rows <= DOT_FEW) {
+        DOT_UNROLL
+        for (uint32_t r = 0; r < n_rows; r++)
+            acc[r] = dot_row(t, acc[r], w, s, x + (size_t)r * DOT_GROUP, g + r);
+        return;
+    }
+    vdot_unpack(fmt_code_bits(t), w);
+    for (uint32_t r = 0; r < n_rows; r += step)
+        dot_step(t, step, acc + r, vdot_in_memory(w), s, x + (size_t)r * DOT_GROUP, g + r);
+}
+#else
+KERNEL_INLINE void dot_rows(enum dtype t, uint32_t n_rows, vf *acc, vq *w,
+                            const struct dot_scales *s, const int8_t *x, const struct dot_group *g)
+{
+    DOT_UNROLL
+    for (uint32_t r = 0; r < n_rows; r++)
+        acc[r] = dot_row(t, acc[r], w, s, x + (size_t)r * DOT_GROUP, g + r);
+}
+#endif
 
 /* n_rows, a constant where rows are unrolled, of one tile. */
 KERNEL_INLINE void dot_tile(enum dtype t, uint32_t n_rows, const uint8_t *p, uint32_t k,
@@ -116,14 +182,12 @@ KERNEL_INLINE void dot_tile(enum dtype t, uint32_t n_rows, const uint8_t *p, uin
     for (uint32_t i_block = 0; i_block < k / fmt_block_elems(t); i_block++) {
         p = fmt_begin_block(t, p, &s.s);
         for (uint32_t i = 0; i < fmt_block_elems(t); i += DOT_GROUP) {
-            vq w[8];
+            vq w[16];
             p = dot_begin_group(t, p, &s);
             for (uint32_t at = 0; at < fmt_code_bits(t) * VQ_BYTES; at += VQ_BYTES)
                 __builtin_prefetch((const void *)((uintptr_t)p + DOT_PREFETCH + at));
             p = dot_codes(t, p, w);
-            DOT_UNROLL
-            for (uint32_t r = 0; r < n_rows; r++)
-                acc[r] = dot_step(t, acc[r], w, &s, x + (size_t)r * DOT_GROUP, g + r);
+            dot_rows(t, n_rows, acc, w, &s, x, g);
             x += (size_t)n_rows * DOT_GROUP;
             g += n_rows;
         }
@@ -176,21 +240,32 @@ static void dot_store(const struct dot_task *t, uint32_t i_panel, uint32_t first
     }
 }
 
+/* Of one tile: rows first and on, from their place on. */
+static void dot_panels(const struct dot_task *t, uint32_t begin, uint32_t end, uint32_t first,
+                       uint64_t place)
+{
+    const uint32_t k = t->w->k, left = t->x->n_rows - first, tile = dot_tile_rows(left);
+    const uint64_t panel_bytes = pack_panel_bytes(t->w->dtype, k);
+    for (uint32_t i = begin; i < end; i++) {
+        vf acc[DOT_TILE];
+        dot_tiles[t->w->dtype](tile, (const uint8_t *)t->w->data + i * panel_bytes, k,
+                               t->x->codes + place * k, t->x->groups + place * (k / DOT_GROUP),
+                               acc);
+        dot_store(t, i, first, tile < left ? tile : left, acc);
+    }
+}
+
+/* A tile's rows stay in the first cache for some panels, and these in the second for all tiles. */
 static void dot_linear(const struct dot_task *t)
 {
-    const uint32_t k = t->w->k, n_groups = k / DOT_GROUP;
-    const uint64_t panel_bytes = pack_panel_bytes(t->w->dtype, k);
-    const dot_tile_fn tile_fn = dot_tiles[t->w->dtype];
-    for (uint32_t i = t->panel_begin; i < t->panel_end; i++) {
-        const uint8_t *panel = (const uint8_t *)t->w->data + i * panel_bytes;
+    const uint64_t fit = DOT_PANELS_BYTES / pack_panel_bytes(t->w->dtype, t->w->k);
+    const uint32_t n_panels = fit < 1 ? 1 : fit > DOT_MAX_PANELS ? DOT_MAX_PANELS : (uint32_t)fit;
+    for (uint32_t i = t->panel_begin; i < t->panel_end; i += n_panels) {
+        const uint32_t left = t->panel_end - i, end = i + (left < n_panels ? left : n_panels);
         uint64_t place = 0;
-        for (uint32_t first = 0; first < t->x->n_rows;) {
-            uint32_t left = t->x->n_rows - first, tile = dot_tile_rows(left);
-            vf acc[DOT_TILE];
-            tile_fn(tile, panel, k, t->x->codes + place * k, t->x->groups + place * n_groups, acc);
-            dot_store(t, i, first, tile < left ? tile : left, acc);
-            first += tile;
-            place += tile;
+        for (uint32_t first = 0, tile; first < t->x->n_rows; first += tile, place += tile) {
+            tile = dot_tile_rows(t->x->n_rows - first);
+            dot_panels(t, i, end, first, place);
         }
     }
 }

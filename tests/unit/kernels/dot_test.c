@@ -137,7 +137,7 @@ static void test_same_bits(void **state)
 {
     struct rng r = {21};
     for (uint32_t i = 0; i < N_DTYPES; i++) {
-        struct product p = product_new(&r, dtypes[i], 83, MAX_ROWS);
+        struct product p = product_new(&r, dtypes[i], 149, MAX_ROWS);
         uint32_t n_panels = n_panels_of(&p);
         uint64_t n_bytes = (MAX_ROWS + 1ull) * p.out_stride * sizeof *p.out;
         float *spec = mem_alloc(n_bytes), *want = mem_alloc(n_bytes);
