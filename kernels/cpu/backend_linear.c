@@ -184,8 +184,8 @@ static void linear_in_order(struct cpu_device *d, const struct linear_params *p)
         const struct dot_rows coded = {
             .n_rows = some.n_rows,
             .k = k,
-            .groups = (struct dot_group *)d->coded.floats,
-            .codes = (int8_t *)((struct dot_group *)d->coded.floats + n_places * (k / DOT_GROUP))};
+            .codes = (int8_t *)d->coded.floats, /* first: 32 of them in one line of the cache */
+            .groups = (struct dot_group *)((int8_t *)d->coded.floats + n_places * k)};
         cpu_run_units(d, div_up(some.n_rows, DOT_TILE), 2 * (uint64_t)DOT_TILE * k, code_unit,
                       &(struct coding){some.x, &coded});
         linear_plain(d, &some, &coded);
