@@ -3,8 +3,13 @@
 #include "kernels/cpu/dot.h"
 
 #include <assert.h>
-#include <cpuid.h>
 #include <string.h>
+#ifdef __aarch64__
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#else
+#include <cpuid.h>
+#endif
 
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/f16.h"
@@ -17,25 +22,54 @@ bool dot_has(enum dtype dtype)
     return has[dtype];
 }
 
+/* What a set needs beyond its level. */
+#ifdef __aarch64__
+static bool has_more(const struct dot_kernels *kernels)
+{
+    if (kernels == &dot_kernels_neon_dotprod)
+        return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+    return kernels != &dot_kernels_neon_i8mm ||
+           ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) && (getauxval(AT_HWCAP2) & HWCAP2_I8MM));
+}
+#else
 /* AVX-VNNI is a leaf of its own; the level has asked for what the system has to save. */
 static bool has_avx_vnni(void)
 {
     unsigned eax, ebx, ecx, edx;
     return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 4 & 1) != 0;
 }
+static bool has_more(const struct dot_kernels *kernels)
+{
+    if (kernels == &dot_kernels_avx2_vnni)
+        return has_avx_vnni();
+    __builtin_cpu_init();
+    return kernels != &dot_kernels_avx512_vnni || __builtin_cpu_supports("avx512vnni");
+}
+#endif
+
+#define DOT_SET(set, level) {&dot_kernels_##set, CPU_ISA_##level},
+static const struct {
+    const struct dot_kernels *kernels;
+    enum cpu_isa level;
+} dot_sets[] = {DOT_SETS(DOT_SET)};
+enum { N_SETS = sizeof dot_sets / sizeof *dot_sets };
+
+bool dot_kernels_run(const struct dot_kernels *kernels)
+{
+    for (uint32_t i = 0; i < N_SETS; i++)
+        if (dot_sets[i].kernels == kernels)
+            return dot_sets[i].level <= cpu_isa_best() && has_more(kernels);
+    return false;
+}
 
 const struct dot_kernels *dot_kernels_of(enum cpu_isa isa, bool no_vnni)
 {
-    __builtin_cpu_init();
-    switch (isa) {
-    case CPU_ISA_AVX512:
-        return !no_vnni && __builtin_cpu_supports("avx512vnni") ? &dot_kernels_avx512_vnni
-                                                                : &dot_kernels_avx512;
-    case CPU_ISA_AVX2:
-        return !no_vnni && has_avx_vnni() ? &dot_kernels_avx2_vnni : &dot_kernels_avx2;
-    default:
-        return &dot_kernels_scalar;
-    }
+    const struct dot_kernels *best = &dot_kernels_scalar;
+    for (uint32_t i = 0; i < N_SETS; i++)
+        if (dot_sets[i].level == isa && has_more(dot_sets[i].kernels) &&
+            (!no_vnni || !dot_sets[i].kernels->name))
+            best = dot_sets[i].kernels;
+    return best;
 }
 
 /* ---- weights ---- */

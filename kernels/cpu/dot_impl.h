@@ -13,7 +13,7 @@
 enum { DOT_PREFETCH = 2048, VQ_BYTES = 64 };
 
 /* Instrumented, or without vectors, rows are a loop: unrolled they take minutes to compile. */
-#if defined(COX_SANITIZED) || !defined(__AVX2__)
+#if defined(COX_SANITIZED) || !(defined(__AVX2__) || defined(VEC_NEON))
 #define DOT_ROLLED
 #define DOT_UNROLL
 #else

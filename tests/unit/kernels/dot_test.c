@@ -31,15 +31,10 @@ static uint32_t n_sets;
 static void find_sets(void)
 {
     sets[n_sets++] = &dot_kernels_spec;
-    sets[n_sets++] = &dot_kernels_scalar;
-    if (cpu_isa_best() >= CPU_ISA_AVX2)
-        sets[n_sets++] = &dot_kernels_avx2;
-    if (dot_kernels_of(CPU_ISA_AVX2, false) == &dot_kernels_avx2_vnni)
-        sets[n_sets++] = &dot_kernels_avx2_vnni;
-    if (cpu_isa_best() >= CPU_ISA_AVX512)
-        sets[n_sets++] = &dot_kernels_avx512;
-    if (dot_kernels_of(CPU_ISA_AVX512, false) == &dot_kernels_avx512_vnni)
-        sets[n_sets++] = &dot_kernels_avx512_vnni;
+#define SET(set, level)                                                                            \
+    if (dot_kernels_run(&dot_kernels_##set))                                                       \
+        sets[n_sets++] = &dot_kernels_##set;
+    DOT_SETS(SET)
 }
 
 /* The panels anew, as dot.h has them. */
