@@ -44,7 +44,6 @@ static inline void vf_store_n(float *p, vf x, uint32_t n)
     vf_store(lanes, x);
     memcpy(p, lanes, n * sizeof *p);
 }
-
 #define VEC_BINARY(name, op)                                                                       \
     static inline vf name(vf x, vf y)                                                              \
     {                                                                                              \
@@ -83,19 +82,15 @@ static inline vf vf_fma(vf x, vf y, vf z)
                 vfmaq_f32(z.d, x.d, y.d)};
 }
 
-/* Eight numbers each. */
-static inline float16x8_t vec_halves(const uint16_t *p)
+static inline vf vec_from_halves(uint16x8_t lo, uint16x8_t hi)
 {
-    return vreinterpretq_f16_u16(vld1q_u16(p));
-}
-static inline vf vec_from_halves(float16x8_t lo, float16x8_t hi)
-{
-    return (vf){vcvt_f32_f16(vget_low_f16(lo)), vcvt_high_f32_f16(lo),
-                vcvt_f32_f16(vget_low_f16(hi)), vcvt_high_f32_f16(hi)};
+    const float16x8_t l = vreinterpretq_f16_u16(lo), h = vreinterpretq_f16_u16(hi);
+    return (vf){vcvt_f32_f16(vget_low_f16(l)), vcvt_high_f32_f16(l), vcvt_f32_f16(vget_low_f16(h)),
+                vcvt_high_f32_f16(h)};
 }
 static inline vf vf_load_f16(const uint16_t *p)
 {
-    return vec_from_halves(vec_halves(p), vec_halves(p + 8));
+    return vec_from_halves(vld1q_u16(p), vld1q_u16(p + 8));
 }
 static inline float32x4_t vec_from_bf16(uint16x4_t x)
 {
@@ -124,19 +119,17 @@ static inline vb vb_load(const uint8_t *p)
 {
     return (vb)vld1q_u8(p);
 }
-typedef struct {
-    uint32x4_t a, b, c, d;
-} vec_words;
-static inline vec_words vec_from_u8(vb x)
+static inline uint32x4x4_t vec_from_u8(vb x)
 {
     const uint16x8_t lo = vmovl_u8(vget_low_u8((uint8x16_t)x)), hi = vmovl_high_u8((uint8x16_t)x);
-    return (vec_words){vmovl_u16(vget_low_u16(lo)), vmovl_high_u16(lo), vmovl_u16(vget_low_u16(hi)),
-                       vmovl_high_u16(hi)};
+    return (uint32x4x4_t){{vmovl_u16(vget_low_u16(lo)), vmovl_high_u16(lo),
+                           vmovl_u16(vget_low_u16(hi)), vmovl_high_u16(hi)}};
 }
 static inline vf vf_from_u8(vb x)
 {
-    const vec_words w = vec_from_u8(x);
-    return (vf){vcvtq_f32_u32(w.a), vcvtq_f32_u32(w.b), vcvtq_f32_u32(w.c), vcvtq_f32_u32(w.d)};
+    const uint32x4x4_t w = vec_from_u8(x);
+    return (vf){vcvtq_f32_u32(w.val[0]), vcvtq_f32_u32(w.val[1]), vcvtq_f32_u32(w.val[2]),
+                vcvtq_f32_u32(w.val[3])};
 }
 static inline vf vf_from_i8(vb x)
 {
@@ -144,7 +137,6 @@ static inline vf vf_from_i8(vb x)
     return (vf){vcvtq_f32_s32(vmovl_s16(vget_low_s16(lo))), vcvtq_f32_s32(vmovl_high_s16(lo)),
                 vcvtq_f32_s32(vmovl_s16(vget_low_s16(hi))), vcvtq_f32_s32(vmovl_high_s16(hi))};
 }
-
 static inline vb vb_lookup(vb table, vb i)
 {
     return (vb)vqtbl1q_u8((uint8x16_t)table, (uint8x16_t)i);
@@ -155,19 +147,19 @@ static inline vf vf_from_e4m3(vb x)
     const int16x8_t keep = vdupq_n_s16((int16_t)0xbf80);
     const int16x8_t lo = vandq_s16(vshll_n_s8(vget_low_s8((int8x16_t)x), 7), keep);
     const int16x8_t hi = vandq_s16(vshll_high_n_s8((int8x16_t)x, 7), keep);
-    return vf_mul(vec_from_halves(vreinterpretq_f16_s16(lo), vreinterpretq_f16_s16(hi)),
+    return vf_mul(vec_from_halves(vreinterpretq_u16_s16(lo), vreinterpretq_u16_s16(hi)),
                   vf_set1(0x1p8f));
 }
 /* 2^-127, of 0, is below the normal numbers. */
 static inline float32x4_t vec_from_e8m0(uint32x4_t x)
 {
-    const uint32x4_t least = vdupq_n_u32(0x00400000);
-    return vreinterpretq_f32_u32(vmaxq_u32(vshlq_n_u32(x, 23), least));
+    return vreinterpretq_f32_u32(vmaxq_u32(vshlq_n_u32(x, 23), vdupq_n_u32(0x00400000)));
 }
 static inline vf vf_from_e8m0(vb x)
 {
-    const vec_words w = vec_from_u8(x);
-    return (vf){vec_from_e8m0(w.a), vec_from_e8m0(w.b), vec_from_e8m0(w.c), vec_from_e8m0(w.d)};
+    const uint32x4x4_t w = vec_from_u8(x);
+    return (vf){vec_from_e8m0(w.val[0]), vec_from_e8m0(w.val[1]), vec_from_e8m0(w.val[2]),
+                vec_from_e8m0(w.val[3])};
 }
 
 /* Two of vf_sum's four halvings. */
@@ -202,8 +194,7 @@ static inline vf vf_sum16(const vf v[16])
 static inline float vf_hmax(vf x)
 {
     const float32x4_t m4 = vec_max(vec_max(x.a, x.c), vec_max(x.b, x.d));
-    const float32x2_t low = vget_low_f32(m4), high = vget_high_f32(m4);
-    const float32x2_t m2 = vbsl_f32(vcgt_f32(low, high), low, high);
-    const float even = vget_lane_f32(m2, 0), odd = vget_lane_f32(m2, 1);
+    const float32x4_t m2 = vec_max(m4, vextq_f32(m4, m4, 2));
+    const float even = vgetq_lane_f32(m2, 0), odd = vgetq_lane_f32(m2, 1);
     return even > odd ? even : odd;
 }
